@@ -1,0 +1,112 @@
+// Package core knows time and numbers: what a charge is, what a decision is,
+// what a store promises, and each limiting algorithm as one pure function of
+// a state, a quota and a time. It knows nothing of HTTP, Redis or locks.
+//
+// All times are microseconds since the Unix epoch and all durations are
+// microseconds, in int64. Microseconds fit the 53 bits in which Redis scripts
+// count; nanoseconds do not.
+package core
+
+import "context"
+
+// A Quota is how much a rule allows: at most Limit units in any window of
+// Window microseconds, by the given algorithm. [Quota.Validate] says what is
+// allowed; the zero Quota is not.
+type Quota struct {
+	Algorithm Algorithm
+	Limit     int64 // units, at least 1
+	Window    int64 // microseconds
+}
+
+// A Charge is one rule applied to one request. It is all that a store sees.
+type Charge struct {
+	Rule  string // the name of the rule, unique within its policy
+	Key   string // who shares the quota; any bytes, the empty string included
+	Quota Quota
+	Cost  int64 // units; 0 looks without taking
+}
+
+// An Outcome is what one charge met. Its times are relative to
+// [Decision].At, in microseconds.
+type Outcome struct {
+	// Fits reports whether the quota had room for the charge.
+	Fits bool
+
+	// Remaining is how many units are left after the decision, at least 0.
+	Remaining int64
+
+	// RetryAfter is how long until the charge would fit if nobody else came:
+	// 0 if it fits, [Never] if its cost is above the limit.
+	RetryAfter int64
+
+	// MoreAfter is how long until Remaining grows: 0 if the quota is whole,
+	// and 0 if the charge does not fit (RetryAfter says more then).
+	MoreAfter int64
+
+	// ResetAfter is how long until the quota is whole again; 0 if it is.
+	ResetAfter int64
+}
+
+// Never is the RetryAfter of a charge that cannot fit, however long it waits.
+const Never int64 = -1
+
+// A Decision is the outcome of all charges of one request. The request is
+// admitted only if every charge fits; otherwise nothing was taken.
+type Decision struct {
+	Allowed bool
+	At      int64 // when the store decided, by the clock that it decides by
+
+	n    int
+	few  [4]Outcome // most policies have few rules; these need no allocation
+	many []Outcome
+}
+
+// NewDecision returns a decision at the given time with room for n outcomes.
+func NewDecision(at int64, n int) Decision {
+	d := Decision{At: at, n: n}
+	if n > len(d.few) {
+		d.many = make([]Outcome, n)
+	}
+	return d
+}
+
+// Outcomes returns one outcome for each charge, in the order of the charges.
+func (d *Decision) Outcomes() []Outcome {
+	if d.many != nil {
+		return d.many
+	}
+	return d.few[:d.n]
+}
+
+// RetryAfter returns how long until the same charges would all fit if nobody
+// else came: the longest of the outcomes' times, 0 if the request is admitted,
+// and [Never] if one of the charges can never fit.
+func (d *Decision) RetryAfter() int64 {
+	var longest int64
+	for _, o := range d.Outcomes() {
+		if o.RetryAfter == Never {
+			return Never
+		}
+		longest = max(longest, o.RetryAfter)
+	}
+	return longest
+}
+
+// A Store keeps the state of quotas and changes it atomically.
+//
+// Implementations are safe for concurrent use and pass the suite in package
+// storetest. A store that adds something around another one (a cache, a guard,
+// an observer) is itself a Store.
+type Store interface {
+	// Take decides the charges of one request on a policy as one: it takes
+	// the cost of each, or refuses and takes nothing. It reads one clock once.
+	//
+	// A refusal is a Decision, not an error. An error means that the store
+	// could not decide; then nothing was taken, unless the error is that of a
+	// context or a connection, in which case the outcome is unknown.
+	//
+	// The charges name distinct rules. Quotas may differ from those of an
+	// earlier call: a changed limit keeps what has been spent. Take does not
+	// keep the slice, but may keep the strings in it.
+	Take(ctx context.Context, policy string, charges []Charge) (Decision, error)
+}

@@ -1,0 +1,125 @@
+// Package redistest starts real Redis servers for tests, on free loopback
+// ports, and stops them with the test.
+package redistest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Environment variables that tests heed.
+const (
+	// AddrVar holds the address of a server to use where no redis-server is
+	// installed, such as a miniredis.
+	AddrVar = "LIMIT_TEST_REDIS"
+
+	// RequireVar makes tests fail rather than skip, or use AddrVar, without a
+	// redis-server.
+	RequireVar = "LIMIT_REQUIRE_REDIS"
+)
+
+// Client returns a client of a server of the test's own. Where no redis-server
+// is installed it uses the server at [AddrVar], emptied, or skips the test.
+func Client(t testing.TB, args ...string) *redis.Client {
+	t.Helper()
+	addr := os.Getenv(AddrVar)
+	if Installed(t) {
+		addr = Start(t, args...)
+	} else if addr == "" {
+		t.Skipf("no redis-server is installed, and %s is not set", AddrVar)
+	}
+	client := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
+	t.Cleanup(func() { client.Close() })
+	if err := client.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// Real returns a client as [Client] does, and skips the test where no
+// redis-server is installed.
+func Real(t testing.TB, args ...string) *redis.Client {
+	t.Helper()
+	if !Installed(t) {
+		t.Skip("no redis-server is installed")
+	}
+	return Client(t, args...)
+}
+
+// Installed reports whether there is a redis-server.
+func Installed(t testing.TB) bool {
+	t.Helper()
+	_, err := exec.LookPath("redis-server")
+	if err != nil && os.Getenv(RequireVar) != "" {
+		t.Fatalf("%s is set: %v", RequireVar, err)
+	}
+	return err == nil
+}
+
+// Start starts a redis-server that keeps nothing on disk and returns its
+// address. Further args are as on its command line.
+func Start(t testing.TB, args ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	var problem error
+	for range 5 { // another process may take the port in between
+		port := freePort(t)
+		command := append([]string{
+			"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir,
+			"--save", "", "--appendonly", "no", "--loglevel", "warning",
+		}, args...)
+		server := exec.Command("redis-server", command...)
+		if problem = server.Start(); problem != nil {
+			break
+		}
+		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		if problem = ready(addr); problem == nil {
+			t.Cleanup(func() {
+				server.Process.Kill()
+				server.Wait()
+			})
+			return addr
+		}
+		server.Process.Kill()
+		server.Wait()
+	}
+	t.Fatalf("cannot start redis-server: %v", problem)
+	return ""
+}
+
+// ready waits until the server at addr answers.
+func ready(addr string) error {
+	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1})
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	for {
+		err := client.Ping(ctx).Err()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s does not answer: %w", addr, err)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+func freePort(t testing.TB) int {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().(*net.TCPAddr).Port
+}

@@ -1,0 +1,66 @@
+package lua
+
+import "strings"
+
+// The keys of Redis are
+//
+//	limit:1:{POST%20/update}:per-ip-2s:203.0.113.9
+//
+// prefix, version of the stored form, policy as the hash tag, rule, key. What
+// could end a part early, or is no printable ASCII, is written as in a URL, so
+// that distinct policies, rules and keys have distinct keys of Redis, and no
+// user's key can touch the tag.
+const version = "1"
+
+// KeyPrefix returns what the keys of Redis of one rule begin with.
+func KeyPrefix(prefix, policy, rule string) string {
+	tag := escape(policy, &partBytes)
+	if tag == "" {
+		tag = "%" // Redis takes an empty tag for none
+	}
+	return prefix + ":" + version + ":{" + tag + "}:" + escape(rule, &partBytes) + ":"
+}
+
+// Key returns the key of Redis that holds the state of a key of a rule.
+func Key(prefix, policy, rule, key string) string {
+	return KeyPrefix(prefix, policy, rule) + escape(key, &keyBytes)
+}
+
+const alphanumeric = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+var (
+	partBytes = byteSet(alphanumeric + "/._~-")
+	keyBytes  = byteSet(alphanumeric + "/._~-:@=+,")
+)
+
+func byteSet(chars string) (set [256]bool) {
+	for i := range len(chars) {
+		set[chars[i]] = true
+	}
+	return set
+}
+
+// escape writes the bytes of s outside plain as %XX. The '%' is never plain,
+// which makes it injective.
+func escape(s string, plain *[256]bool) string {
+	i := 0
+	for i < len(s) && plain[s[i]] {
+		i++
+	}
+	if i == len(s) {
+		return s
+	}
+	const hex = "0123456789ABCDEF"
+	var b strings.Builder
+	b.WriteString(s[:i])
+	for ; i < len(s); i++ {
+		if plain[s[i]] {
+			b.WriteByte(s[i])
+		} else {
+			b.WriteByte('%')
+			b.WriteByte(hex[s[i]>>4])
+			b.WriteByte(hex[s[i]&15])
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,170 @@
+// Package lua holds the scripts that decide on Redis, and the codec of their
+// arguments and replies. It knows no client: what it encodes goes into EVALSHA,
+// and what comes back is decoded here, so that a store cannot disagree with
+// the script about an order of arguments.
+//
+// The scripts run on Redis 6.2, 7 and 8, Valkey and miniredis. Each is
+// documented in its own header. All times are in microseconds, which fit the
+// doubles of Lua.
+package lua
+
+import (
+	"embed"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/routelimit/limit/core"
+)
+
+//go:embed *.lua
+var files embed.FS
+
+// Take is the script that takes a batch of decisions. See take.lua.
+var Take = script("bytes.lua", "slidinglog.lua", "ring.lua", "take.lua")
+
+// script joins files that build upon one another.
+func script(names ...string) string {
+	var b strings.Builder
+	for _, name := range names {
+		text, err := files.ReadFile(name)
+		if err != nil {
+			panic(err) // a name above is wrong
+		}
+		b.Write(text)
+	}
+	return b.String()
+}
+
+// Rules encodes the calls for one policy with one list of rules. It is safe for
+// concurrent use.
+type Rules struct {
+	rules    []core.Charge // the names and quotas
+	prefixes []string      // of the keys of each rule
+}
+
+// NewRules returns the encoder for decisions with the rules of charges. The
+// keys of Redis begin with prefix, and share a hash tag made of the policy.
+func NewRules(prefix, policy string, charges []core.Charge) *Rules {
+	l := &Rules{}
+	for _, c := range charges {
+		l.rules = append(l.rules, core.Charge{Rule: strings.Clone(c.Rule), Quota: c.Quota})
+		l.prefixes = append(l.prefixes, KeyPrefix(prefix, policy, c.Rule))
+	}
+	return l
+}
+
+// Match reports whether charges have the rules of l, in the same order.
+func (l *Rules) Match(charges []core.Charge) bool {
+	if len(charges) != len(l.rules) {
+		return false
+	}
+	for i := range charges {
+		if charges[i].Quota != l.rules[i].Quota || charges[i].Rule != l.rules[i].Rule {
+			return false
+		}
+	}
+	return true
+}
+
+const (
+	chargeSize = 8 // index:2, cost:6
+	argsBefore = 3
+	argsARule  = 4
+)
+
+// Encode returns the keys and the arguments of a call that takes decisions,
+// each with the rules of l. Now is empty but in tests; grace is the
+// milliseconds that a key outlives its last unit.
+func (l *Rules) Encode(now string, grace int, decisions [][]core.Charge) (keys []string, args []any) {
+	size := len(l.rules) * chargeSize
+	blob := make([]byte, len(decisions)*size)
+	args = make([]any, 0, argsBefore+argsARule*len(l.rules)+1)
+	args = append(args, now, grace, len(l.rules))
+	keys = make([]string, 0, len(decisions)*len(l.rules))
+	index := make(map[string]int, len(decisions))
+	for r := range l.rules {
+		clear(index)
+		first := len(keys)
+		for d, charges := range decisions {
+			c := &charges[r]
+			i, known := index[c.Key]
+			if !known {
+				keys = append(keys, l.prefixes[r]+escape(c.Key, &keyBytes))
+				i = len(keys)
+				index[c.Key] = i
+			}
+			at := blob[d*size+r*chargeSize:]
+			binary.BigEndian.PutUint64(at, uint64(i)<<48|uint64(c.Cost))
+		}
+		q := l.rules[r].Quota
+		args = append(args, int(q.Algorithm), q.Limit, q.Window, len(keys)-first)
+	}
+	return keys, append(args, blob)
+}
+
+// What Decode may find wrong.
+var (
+	// ErrReply is wrapped by errors about a reply that no script of this
+	// package made.
+	ErrReply = errors.New("lua: unexpected reply")
+
+	// ErrValue is wrapped by errors about a key of Redis that holds something
+	// else than the state of a rule. Nothing was taken, and the key is as it
+	// was: delete it.
+	ErrValue = errors.New("lua: the key does not hold the state of a rule")
+)
+
+// Decode fills in the decisions of a call from its reply, in the order of
+// Encode. For each it calls done with its number. An error of one decision
+// does not concern the others; an error that Decode returns concerns all.
+func (l *Rules) Decode(reply []int64, decisions [][]core.Charge, done func(int, core.Decision, error)) error {
+	size := 1 + 3*len(l.rules)
+	if len(reply) != 1+len(decisions)*size {
+		return fmt.Errorf("%w: %d numbers for %d decisions with %d rules", ErrReply, len(reply), len(decisions), len(l.rules))
+	}
+	now := reply[0]
+	for d, charges := range decisions {
+		part := reply[1+d*size:][:size]
+		switch verdict := part[0]; verdict {
+		case 0, 1:
+			decision := core.NewDecision(now, len(l.rules))
+			decision.Allowed = verdict == 1
+			for r := range charges {
+				outcome(&decision.Outcomes()[r], part[1+3*r:], charges[r], decision.Allowed)
+			}
+			done(d, decision, nil)
+		case -1:
+			done(d, core.Decision{}, l.problem(part[1:], charges))
+		default:
+			return fmt.Errorf("%w: verdict %d", ErrReply, verdict)
+		}
+	}
+	return nil
+}
+
+// outcome reads the three numbers of a rule.
+func outcome(o *core.Outcome, part []int64, c core.Charge, allowed bool) {
+	o.Remaining, o.ResetAfter = part[0], part[2]
+	o.Fits = allowed || c.Cost == 0 || c.Cost <= o.Remaining
+	if o.Fits {
+		o.MoreAfter = part[1]
+	} else {
+		o.RetryAfter = part[1]
+	}
+}
+
+// problem says which key of an undecided decision is at fault, and how.
+func (l *Rules) problem(part []int64, charges []core.Charge) error {
+	for r := range charges {
+		key := l.prefixes[r] + escape(charges[r].Key, &keyBytes)
+		switch part[3*r] {
+		case 1:
+			return fmt.Errorf("%w: %s is of another type", ErrValue, key)
+		case 2:
+			return fmt.Errorf("%w: %s was written by something else", ErrValue, key)
+		}
+	}
+	return fmt.Errorf("%w: undecided without a reason", ErrReply)
+}

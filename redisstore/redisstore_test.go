@@ -1,0 +1,433 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/lua"
+)
+
+func charge(rule, key string, limit int64, window time.Duration) core.Charge {
+	return core.Charge{Rule: rule, Key: key, Cost: 1, Quota: core.Quota{Limit: limit, Window: window.Microseconds()}}
+}
+
+// hook lets a test stand between the store and Redis.
+type hook func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error
+
+func (h hook) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error { return h(ctx, cmd, next) }
+}
+
+func isTake(cmd redis.Cmder) bool {
+	return cmd.Name() == "evalsha" || cmd.Name() == "eval"
+}
+
+func TestServerTimeDecides(t *testing.T) {
+	client := redistest.Client(t)
+	var now []any
+	client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		if isTake(cmd) {
+			keys := cmd.Args()[2].(int)
+			now = append(now, cmd.Args()[3+keys])
+		}
+		return next(ctx, cmd)
+	}))
+	before := client.Time(t.Context()).Val().UnixMicro()
+	d, err := New(client, nil).Take(t.Context(), "p", []core.Charge{charge("r", "k", 5, time.Second)})
+	require.NoError(t, err)
+	after := client.Time(t.Context()).Val().UnixMicro()
+	assert.True(t, before <= d.At && d.At <= after, "%d ≤ %d ≤ %d", before, d.At, after)
+	assert.Equal(t, "", slices.Max([]string{now[0].(string)}), "no time of the client may reach the script")
+}
+
+func TestOneRoundTrip(t *testing.T) {
+	client := redistest.Client(t)
+	var calls atomic.Int64
+	client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		calls.Add(1)
+		return next(ctx, cmd)
+	}))
+	store := New(client, nil)
+	for rules := 1; rules <= core.MaxCharges; rules++ {
+		var charges []core.Charge
+		for r := range rules {
+			charges = append(charges, charge(fmt.Sprint("r", r), "k", 100+int64(r)*10, time.Minute))
+		}
+		_, err := store.Take(t.Context(), "p", charges) // loads the script at first
+		require.NoError(t, err)
+		calls.Store(0)
+		_, err = store.Take(t.Context(), "p", charges)
+		require.NoError(t, err)
+		assert.EqualValues(t, 1, calls.Load(), "%d rules", rules)
+	}
+}
+
+func TestEveryKeyExpires(t *testing.T) {
+	client := redistest.Client(t)
+	store := New(client, nil)
+	take := func(cost int64, limits ...int64) {
+		var charges []core.Charge
+		for i, limit := range limits {
+			c := charge(fmt.Sprint("r", i, "-", limit), "k", limit, 10*time.Second)
+			c.Cost = cost
+			charges = append(charges, c)
+		}
+		_, err := store.Take(t.Context(), "p", charges)
+		require.NoError(t, err)
+		keys := client.Keys(t.Context(), "*").Val()
+		for _, key := range keys {
+			ttl := client.PTTL(t.Context(), key).Val()
+			assert.True(t, 0 < ttl && ttl <= 21*time.Second, "%s lives %v", key, ttl)
+		}
+	}
+	take(0, 1, 1000) // a peek creates no key
+	assert.Empty(t, client.Keys(t.Context(), "*").Val())
+	take(1, 1, 1000)
+	take(1, 1, 1000) // refused
+	take(1, 3)
+	take(7, 500)
+	take(0, 500)
+	assert.Len(t, client.Keys(t.Context(), "*").Val(), 4)
+
+	// A ring whose TTL another hand has taken away gets it back by the next window.
+	var now = start
+	store = at(client, &now)
+	one := []core.Charge{charge("immortal", "k", 1000, time.Second)}
+	_, err := store.Take(t.Context(), "p", one)
+	require.NoError(t, err)
+	key := lua.Key("limit", "p", "immortal", "k")
+	require.True(t, client.Persist(t.Context(), key).Val())
+	now += 1_000_000
+	_, err = store.Take(t.Context(), "p", one)
+	require.NoError(t, err)
+	assert.Positive(t, client.PTTL(t.Context(), key).Val())
+}
+
+func TestScriptFlushed(t *testing.T) {
+	client := redistest.Client(t)
+	store := New(client, nil)
+	charges := []core.Charge{charge("r", "k", 100, time.Minute)}
+	for i := range 10 {
+		d, err := store.Take(t.Context(), "p", charges)
+		require.NoError(t, err)
+		assert.EqualValues(t, 99-i, d.Outcomes()[0].Remaining, "each counts once")
+		require.NoError(t, client.ScriptFlush(t.Context()).Err())
+	}
+}
+
+// TestForeignValues puts values under our keys that are not ours: only the
+// decisions that need them fail, also within one batch, and nothing changes.
+func TestForeignValues(t *testing.T) {
+	client := redistest.Client(t)
+	ctx := t.Context()
+	for _, limit := range []int64{5, 1000} {
+		bad := func(i int) string { return lua.Key("limit", "p", "ip", fmt.Sprint("bad", i)) }
+		values := []string{"", "x", "hello, world: 1234567890123456789012345678901234567890",
+			"a1234567", "a12345671234", "a1234567123", "b1234567123456", "c12345678901234567890123456789", "d" + strings.Repeat("\xff", 100),
+			"c" + strings.Repeat("\x00", 40), strings.Repeat("\x00", 40)}
+		require.NoError(t, client.HSet(ctx, bad(0), "f", "v").Err())
+		require.NoError(t, client.ZAdd(ctx, bad(1), redis.Z{Member: "m"}).Err())
+		require.NoError(t, client.RPush(ctx, bad(2), "v").Err())
+		wrongType := 3
+		for i, v := range values {
+			require.NoError(t, client.Set(ctx, bad(wrongType+i), v, 0).Err())
+		}
+
+		encoder := lua.NewRules("limit", "p", []core.Charge{charge("ip", "", limit, time.Minute), charge("all", "", 1000, time.Minute)})
+		var batch [][]core.Charge
+		for i := range wrongType + len(values) {
+			batch = append(batch,
+				[]core.Charge{charge("ip", fmt.Sprint("bad", i), limit, time.Minute), charge("all", "", 1000, time.Minute)},
+				[]core.Charge{charge("ip", fmt.Sprint("good", i), limit, time.Minute), charge("all", "", 1000, time.Minute)})
+		}
+		before := client.Dump(ctx, bad(0)).Val()
+		reply, err := New(client, nil).call(ctx, encoder, batch)
+		require.NoError(t, err)
+		admitted := int64(0)
+		require.NoError(t, encoder.Decode(reply, batch, func(i int, d core.Decision, err error) {
+			if i%2 == 1 { // a neighbour
+				require.NoError(t, err)
+				assert.True(t, d.Allowed)
+				admitted++
+				assert.EqualValues(t, 1000-admitted, d.Outcomes()[1].Remaining, "the bad ones spent nothing")
+				return
+			}
+			if i/2 < wrongType {
+				assert.ErrorIs(t, err, lua.ErrValue, "bad %d", i/2)
+				assert.ErrorContains(t, err, bad(i/2))
+				return
+			}
+			// Bytes that happen to be a log are one; all else is an error.
+			if err == nil {
+				admitted += map[bool]int64{true: 1}[d.Allowed]
+			} else {
+				assert.ErrorIs(t, err, lua.ErrValue)
+			}
+		}))
+		assert.Equal(t, before, client.Dump(ctx, bad(0)).Val())
+		assert.Equal(t, "hash", client.Type(ctx, bad(0)).Val())
+		require.NoError(t, client.FlushAll(ctx).Err())
+	}
+}
+
+// hold stops calls at the client until they are let go.
+type hold struct {
+	arrived chan struct{}
+	release chan struct{}
+}
+
+func holdCalls(client redis.UniversalClient) *hold {
+	h := &hold{arrived: make(chan struct{}, 1000), release: make(chan struct{})}
+	client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		if isTake(cmd) {
+			h.arrived <- struct{}{}
+			<-h.release
+		}
+		return next(ctx, cmd)
+	}))
+	return h
+}
+
+// queued waits until n decisions stand in the queue.
+func queued(b *batcher, n int) {
+	for {
+		b.mu.Lock()
+		waiting := 0
+		for _, r := range b.waiting {
+			if r.state == waits {
+				waiting++
+			}
+		}
+		b.mu.Unlock()
+		if waiting == n {
+			return
+		}
+		runtime.Gosched()
+	}
+}
+
+func TestBatching(t *testing.T) {
+	client := redistest.Client(t)
+	calls := holdCalls(client)
+	store := New(client, &Options{Timeout: time.Minute})
+	charges := []core.Charge{charge("r", "k", 1000, time.Minute)}
+
+	var done sync.WaitGroup
+	take := func() {
+		done.Go(func() {
+			d, err := store.Take(context.Background(), "p", charges)
+			assert.NoError(t, err)
+			assert.True(t, d.Allowed)
+		})
+	}
+	take()
+	<-calls.arrived // a lone decision goes at once
+	take()
+	<-calls.arrived // and so does a second
+	for range 100 {
+		take()
+	}
+	queued(store.batcher("p", charges), 100)
+	assert.Empty(t, calls.arrived, "no third call while two are under way")
+	close(calls.release)
+	done.Wait()
+	assert.LessOrEqual(t, len(calls.arrived), 4, "100 decisions in few calls (one more for a script that is not loaded)")
+
+	d, err := store.Take(t.Context(), "p", charges)
+	require.NoError(t, err)
+	assert.EqualValues(t, 1000-103, d.Outcomes()[0].Remaining)
+	b := store.batcher("p", charges)
+	assert.Zero(t, b.flights)
+	assert.Empty(t, b.waiting)
+}
+
+// TestGivingUp has callers give up in every state; their neighbours are
+// decided, what never left the queue is not charged, and no flight is lost.
+func TestGivingUp(t *testing.T) {
+	client := redistest.Client(t)
+	calls := holdCalls(client)
+	store := New(client, &Options{Timeout: time.Minute})
+	charges := []core.Charge{charge("r", "k", 1000, time.Minute)}
+	b := store.batcher("p", charges)
+
+	var done sync.WaitGroup
+	var decided, gaveUp atomic.Int64
+	take := func(ctx context.Context) {
+		done.Go(func() {
+			mine := slices.Clone(charges)
+			_, err := store.Take(ctx, "p", mine)
+			clear(mine) // the slice is the caller's again
+			switch {
+			case err == nil:
+				decided.Add(1)
+			case errors.Is(err, context.Canceled):
+				gaveUp.Add(1)
+			default:
+				t.Error(err)
+			}
+		})
+	}
+	leaving, leave := context.WithCancel(context.Background())
+	take(leaving) // the two leaders carry their calls to the end
+	take(leaving)
+	<-calls.arrived
+	<-calls.arrived
+	for range 20 {
+		take(leaving)
+		take(context.Background())
+	}
+	queued(b, 40)
+	leave()
+	queued(b, 20)
+	close(calls.release)
+	done.Wait()
+	assert.EqualValues(t, 22, decided.Load())
+	assert.EqualValues(t, 20, gaveUp.Load())
+	d, err := store.Take(t.Context(), "p", charges)
+	require.NoError(t, err)
+	assert.EqualValues(t, 1000-23, d.Outcomes()[0].Remaining, "who left the queue was not charged")
+	assert.Zero(t, b.flights)
+
+	// The same at random times, so that callers also give up while they ride
+	// and as they are made leader.
+	var some sync.WaitGroup
+	for i := range 500 {
+		some.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Duration(i%50)*20*time.Microsecond)
+			defer cancel()
+			store.Take(ctx, "p", charges)
+		})
+	}
+	some.Wait()
+	assert.Zero(t, b.flights)
+	_, err = store.Take(t.Context(), "p", charges)
+	assert.NoError(t, err)
+}
+
+func TestErrorsOfACall(t *testing.T) {
+	errFault := errors.New("connection lost")
+	scriptError := func(msg string) error { return scriptFault(msg) }
+	tests := []struct {
+		name   string
+		fault  func(decisions int) error
+		failed bool
+	}{
+		{"a lost connection fails all of the call", func(int) error { return errFault }, true},
+		{"an error of the script concerns whoever fails alone", func(n int) error {
+			if n > 1 {
+				return scriptError("ERR user_script:1: attempt to index a nil value")
+			}
+			return nil
+		}, false},
+		{"an overloaded server is not asked again for each", func(int) error { return scriptError("OOM command not allowed") }, true},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			client := redistest.Client(t)
+			store := New(client, &Options{Timeout: time.Minute})
+			charges := []core.Charge{charge("r", "k", 1000, time.Minute)}
+			_, err := store.Take(t.Context(), "p", charges) // loads the script
+			require.NoError(t, err)
+			calls := holdCalls(client)
+			client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+				if isTake(cmd) {
+					blob := cmd.Args()[len(cmd.Args())-1].([]byte)
+					if err := test.fault(len(blob) / 8); err != nil {
+						cmd.SetErr(err)
+						return err
+					}
+				}
+				return next(ctx, cmd)
+			}))
+			var done sync.WaitGroup
+			var failed atomic.Int64
+			take := func() {
+				done.Go(func() {
+					if _, err := store.Take(context.Background(), "p", charges); err != nil {
+						failed.Add(1)
+					}
+				})
+			}
+			take()
+			take()
+			<-calls.arrived
+			<-calls.arrived
+			for range 30 {
+				take()
+			}
+			b := store.batcher("p", charges)
+			queued(b, 30)
+			close(calls.release)
+			done.Wait()
+			if test.failed {
+				assert.EqualValues(t, 32, failed.Load())
+				assert.LessOrEqual(t, len(calls.arrived), 3)
+			} else {
+				assert.Zero(t, failed.Load())
+			}
+			assert.Zero(t, b.flights)
+		})
+	}
+}
+
+type scriptFault string
+
+func (e scriptFault) Error() string { return string(e) }
+func (scriptFault) RedisError()     {}
+
+// TestNotRepeated loses replies: go-redis would send the script again, up to
+// three times, and count a request four times.
+func TestNotRepeated(t *testing.T) {
+	client := redistest.Real(t)
+	require.NoError(t, client.ConfigSet(t.Context(), "maxmemory", "0").Err())
+	impatient := redis.NewClient(&redis.Options{Addr: client.Options().Addr, ReadTimeout: 50 * time.Millisecond})
+	defer impatient.Close()
+	store := New(impatient, nil)
+	charges := []core.Charge{charge("r", "k", 100, time.Minute)}
+	_, err := store.Take(t.Context(), "p", charges)
+	require.NoError(t, err)
+
+	require.NoError(t, client.Do(t.Context(), "client", "pause", "300", "all").Err())
+	_, err = store.Take(t.Context(), "p", charges)
+	require.Error(t, err, "the reply comes too late")
+	require.NoError(t, client.Ping(t.Context()).Err()) // returns when the pause is over
+	d, err := New(client, nil).Take(t.Context(), "p", charges)
+	require.NoError(t, err)
+	assert.GreaterOrEqual(t, d.Outcomes()[0].Remaining, int64(97), "one call, one charge at most")
+}
+
+func TestBadOptions(t *testing.T) {
+	assert.PanicsWithValue(t, `redisstore: the client is nil: write redisstore.New(redis.NewClient(&redis.Options{Addr: "localhost:6379"}), nil)`,
+		func() { New(nil, nil) })
+	assert.Panics(t, func() { New(redis.NewClient(&redis.Options{}), &Options{Prefix: "a{b}"}) })
+}
+
+func TestPoliciesAreBounded(t *testing.T) {
+	store := New(redis.NewClient(&redis.Options{}), nil)
+	for i := range 3 * maxPolicies {
+		store.batcher(fmt.Sprint(i), []core.Charge{charge("r", "", 1, time.Second)})
+	}
+	for i := range 100 {
+		store.batcher("p", []core.Charge{charge("r", "", int64(i+1), time.Second)})
+	}
+	assert.LessOrEqual(t, len(store.policies), maxPolicies+1)
+	assert.LessOrEqual(t, len(store.policies["p"]), maxVariants)
+}

@@ -1,0 +1,128 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/lua"
+)
+
+// start is a time that tests set; the store keeps keys for as long as a test
+// may take, since the server's own clock goes on.
+const start = int64(1_800_000_000_000_000)
+
+// at returns a store that decides at *now.
+func at(client redis.UniversalClient, now *int64) *Store {
+	s := New(client, nil)
+	s.now = func() string { return strconv.FormatInt(*now, 10) }
+	s.grace = int(time.Hour / time.Millisecond)
+	return s
+}
+
+// TestBatches compares the script, batch by batch, with core.Decide called for
+// one decision after the other.
+func TestBatches(t *testing.T) {
+	client := redistest.Client(t)
+	now := start
+	store := at(client, &now)
+	schedules := 300
+	if n, err := strconv.Atoi(os.Getenv("LIMIT_SCHEDULES")); err == nil {
+		schedules = n
+	}
+	decisions, refused := 0, 0
+	for schedule := range schedules {
+		random := rand.New(rand.NewPCG(1, uint64(schedule)))
+		rules := randomRules(random, fmt.Sprint("p", schedule))
+		model := make(map[string]core.State)
+		for step := range 30 {
+			now = max(start/2, now+randomStep(random, rules))
+			if random.IntN(10) == 0 { // a limit is changed
+				rules[random.IntN(len(rules))].Quota.Limit = randomLimit(random)
+			}
+			batch := randomBatch(random, rules)
+			encoder := lua.NewRules(store.prefix, fmt.Sprint("p", schedule), rules)
+			reply, err := store.call(context.Background(), encoder, batch)
+			require.NoError(t, err)
+			err = encoder.Decode(reply, batch, func(i int, got core.Decision, err error) {
+				require.NoError(t, err)
+				var states []core.State
+				for _, c := range batch[i] {
+					id := c.Rule + "/" + c.Key
+					if model[id] == nil {
+						model[id] = core.NewState(c.Quota.Algorithm)
+					}
+					states = append(states, model[id])
+				}
+				want := core.Decide(now, batch[i], states)
+				require.Equal(t, want, got, "schedule %d, step %d, decision %d of %d at %d: %+v",
+					schedule, step, i, len(batch), now-start, batch[i])
+				decisions++
+				if !got.Allowed {
+					refused++
+				}
+			})
+			require.NoError(t, err)
+		}
+	}
+	t.Logf("%d schedules, %d decisions, %d of them refused", schedules, decisions, refused)
+}
+
+func randomRules(random *rand.Rand, name string) []core.Charge {
+	windows := []int64{1_000, 10_000, 1_000_000, 1_900_000, 2_000_000, 3_600_000_000, 4_294_967_295, 4_294_967_296, 86_400_000_000}
+	rules := make([]core.Charge, 1+random.IntN(3))
+	for i := range rules {
+		rules[i].Rule = fmt.Sprint(name, "r", i)
+		rules[i].Quota = core.Quota{Limit: randomLimit(random), Window: windows[random.IntN(len(windows))]}
+	}
+	return rules
+}
+
+func randomLimit(random *rand.Rand) int64 {
+	limits := []int64{1, 2, 3, 5, 8, 100, 127, 128, 129, 130, 200, 700}
+	return limits[random.IntN(len(limits))]
+}
+
+func randomStep(random *rand.Rand, rules []core.Charge) int64 {
+	w := rules[random.IntN(len(rules))].Quota.Window
+	switch random.IntN(8) {
+	case 0:
+		return 0
+	case 1:
+		return 1
+	case 2:
+		return w - 1
+	case 3:
+		return w
+	case 4:
+		return 3 * w
+	case 5:
+		return -random.Int64N(2 * w)
+	default:
+		return random.Int64N(w)
+	}
+}
+
+func randomBatch(random *rand.Rand, rules []core.Charge) [][]core.Charge {
+	batch := make([][]core.Charge, 1+random.IntN(20))
+	for i := range batch {
+		for _, c := range rules {
+			c.Key = fmt.Sprint("k", random.IntN(3))
+			c.Cost = 1
+			if random.IntN(3) == 0 {
+				c.Cost = random.Int64N(c.Quota.Limit + 2)
+			}
+			batch[i] = append(batch[i], c)
+		}
+	}
+	return batch
+}
