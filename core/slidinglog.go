@@ -113,7 +113,8 @@ func (l *Log) Outcome(q Quota, cost, now int64, fits bool) Outcome {
 	}
 	switch {
 	case fits && live > 0:
-		o.MoreAfter = leaves(0)
+		// Of a lowered limit, more may be live than it allows.
+		o.MoreAfter = leaves(max(0, live-q.Limit))
 	case fits:
 	case cost > q.Limit:
 		o.RetryAfter = Never

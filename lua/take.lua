@@ -94,7 +94,8 @@ for start = 1, #blob, 8*K do
       local leaves, rule, units = s.rule.as.leaves, s.rule, s.live + s.taken
       out[o + 1] = s.room > 0 and s.room or 0
       if fits then
-        out[o + 2] = units > 0 and leaves(s, 0) or 0
+        -- of a lowered limit, more may be live than it allows
+        out[o + 2] = units > 0 and leaves(s, s.room < 0 and -s.room or 0) or 0
       else
         out[o + 2] = cost > rule.limit and -1 or leaves(s, cost - s.room - 1)
       end

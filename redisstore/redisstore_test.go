@@ -184,7 +184,7 @@ func TestForeignValues(t *testing.T) {
 		}))
 		assert.Equal(t, before, client.Dump(ctx, bad(0)).Val())
 		assert.Equal(t, "hash", client.Type(ctx, bad(0)).Val())
-		require.NoError(t, client.FlushAll(ctx).Err())
+		require.NoError(t, client.FlushDB(ctx).Err())
 	}
 }
 

@@ -32,20 +32,23 @@ func at(client redis.UniversalClient, now *int64) *Store {
 // TestBatches compares the script, batch by batch, with core.Decide called for
 // one decision after the other.
 func TestBatches(t *testing.T) {
-	client := redistest.Client(t)
 	now := start
-	store := at(client, &now)
 	schedules := 300
 	if n, err := strconv.Atoi(os.Getenv("LIMIT_SCHEDULES")); err == nil {
 		schedules = n
 	}
+	compareBatches(t, at(redistest.Client(t), &now), &now, schedules)
+}
+
+func compareBatches(t *testing.T, store *Store, clock *int64, schedules int) {
 	decisions, refused := 0, 0
 	for schedule := range schedules {
 		random := rand.New(rand.NewPCG(1, uint64(schedule)))
 		rules := randomRules(random, fmt.Sprint("p", schedule))
 		model := make(map[string]core.State)
 		for step := range 30 {
-			now = max(start/2, now+randomStep(random, rules))
+			now := max(start/2, *clock+randomStep(random, rules))
+			*clock = now
 			if random.IntN(10) == 0 { // a limit is changed
 				rules[random.IntN(len(rules))].Quota.Limit = randomLimit(random)
 			}

@@ -5,9 +5,11 @@ package redistest
 import (
 	"context"
 	"fmt"
+	"hash/crc32"
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
@@ -17,39 +19,42 @@ import (
 
 // Environment variables that tests heed.
 const (
-	// AddrVar holds the address of a server to use where no redis-server is
-	// installed, such as a miniredis.
+	// AddrVar holds the address of a server to use instead of one of the
+	// test's own, such as a miniredis where no redis-server is installed.
 	AddrVar = "LIMIT_TEST_REDIS"
 
-	// RequireVar makes tests fail rather than skip, or use AddrVar, without a
-	// redis-server.
+	// RequireVar makes tests fail rather than skip without a redis-server.
 	RequireVar = "LIMIT_REQUIRE_REDIS"
 )
 
-// Client returns a client of a server of the test's own. Where no redis-server
-// is installed it uses the server at [AddrVar], emptied, or skips the test.
+// Client returns a client of an empty database: on a server of the test's own,
+// or on the one at [AddrVar]. It skips the test where there is neither.
 func Client(t testing.TB, args ...string) *redis.Client {
 	t.Helper()
-	addr := os.Getenv(AddrVar)
-	if Installed(t) {
-		addr = Start(t, args...)
-	} else if addr == "" {
+	options := &redis.Options{Addr: os.Getenv(AddrVar), ContextTimeoutEnabled: true}
+	switch {
+	case options.Addr != "":
+		// Packages are tested at the same time: each has a database of its own.
+		options.DB = 1 + int(crc32.ChecksumIEEE([]byte(filepath.Base(os.Args[0])))%15)
+	case Installed(t):
+		options.Addr = Start(t, args...)
+	default:
 		t.Skipf("no redis-server is installed, and %s is not set", AddrVar)
 	}
-	client := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
+	client := redis.NewClient(options)
 	t.Cleanup(func() { client.Close() })
-	if err := client.FlushAll(t.Context()).Err(); err != nil {
+	if err := client.FlushDB(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
 	return client
 }
 
-// Real returns a client as [Client] does, and skips the test where no
-// redis-server is installed.
+// Real returns a client as [Client] does, of a server of the test's own. It
+// skips the test where there is none to be had.
 func Real(t testing.TB, args ...string) *redis.Client {
 	t.Helper()
-	if !Installed(t) {
-		t.Skip("no redis-server is installed")
+	if !Installed(t) || os.Getenv(AddrVar) != "" {
+		t.Skip("needs a redis-server of its own")
 	}
 	return Client(t, args...)
 }

@@ -1,0 +1,45 @@
+package redisstore
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/redistest"
+)
+
+// TestCluster decides on policies all over a real cluster, with keys of users
+// that try to leave their policy's slot.
+func TestCluster(t *testing.T) {
+	client := redistest.Cluster(t)
+	store := New(client, nil)
+	keys := []string{"", "}", "{}", "{x}", "}{", "a}:b", "\x00\r\n", "203.0.113.9"}
+	for i := range 100 {
+		policy := fmt.Sprint("POST /route/", i)
+		for _, key := range keys {
+			charges := []core.Charge{charge("key", key, 2, time.Minute), charge("all", "", 1000, time.Minute)}
+			for n := range 3 {
+				d, err := store.Take(t.Context(), policy, charges)
+				require.NoError(t, err)
+				assert.Equal(t, n < 2, d.Allowed)
+			}
+		}
+		d, err := store.Take(t.Context(), policy, []core.Charge{charge("all", "", 1000, time.Minute)})
+		require.NoError(t, err)
+		assert.EqualValues(t, 1000-2*len(keys)-1, d.Outcomes()[0].Remaining)
+	}
+	masters := 0
+	for _, slot := range client.ClusterSlots(t.Context()).Val() {
+		if len(slot.Nodes) > 0 {
+			masters++
+		}
+	}
+	assert.GreaterOrEqual(t, masters, 3)
+
+	now := start
+	compareBatches(t, at(client, &now), &now, 50)
+}
