@@ -1,0 +1,190 @@
+package core
+
+import (
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+)
+
+// A definition is the sliding window as it is defined: a list of the times of
+// all units, gone through anew for each question. [Log] must agree with it.
+type definition struct{ units []int64 }
+
+// count returns how many units count at a time.
+func (d *definition) count(q Quota, at int64) int64 {
+	var n int64
+	for _, t := range d.units {
+		if at-t < q.Window {
+			n++
+		}
+	}
+	return n
+}
+
+// forget drops the units that do not count.
+func (d *definition) forget(q Quota, now int64) {
+	d.units = slices.DeleteFunc(d.units, func(t int64) bool { return now-t >= q.Window })
+}
+
+// redate dates units ahead of now now.
+func (d *definition) redate(q Quota, now int64) {
+	redated := false
+	for i, t := range d.units {
+		if t > now {
+			d.units[i], redated = now, true
+		}
+	}
+	if redated {
+		d.forget(q, now)
+	}
+}
+
+// until returns how long until something holds. Nothing changes but when a unit
+// leaves the window.
+func (d *definition) until(q Quota, now int64, holds func(at int64) bool) int64 {
+	waits := []int64{0}
+	for _, t := range d.units {
+		if wait := t + q.Window - now; wait > 0 {
+			waits = append(waits, wait)
+		}
+	}
+	slices.Sort(waits)
+	for _, wait := range waits {
+		if holds(now + wait) {
+			return wait
+		}
+	}
+	return Never
+}
+
+func (d *definition) decide(q Quota, cost, now int64) Outcome {
+	d.redate(q, now)
+	var o Outcome
+	o.RetryAfter = d.until(q, now, func(at int64) bool { return cost == 0 || d.count(q, at)+cost <= q.Limit })
+	o.Fits = o.RetryAfter == 0
+	if o.Fits && cost > 0 {
+		d.forget(q, now)
+		for range cost {
+			d.units = append(d.units, now)
+		}
+	}
+	remaining := func(at int64) int64 { return max(0, q.Limit-d.count(q, at)) }
+	whole := func(at int64) bool { return d.count(q, at) == 0 }
+	o.Remaining = remaining(now)
+	o.ResetAfter = d.until(q, now, whole)
+	if o.Fits && !whole(now) {
+		o.MoreAfter = d.until(q, now, func(at int64) bool { return remaining(at) > o.Remaining })
+	}
+	return o
+}
+
+// A story is a random life of one key. Its draw returns a number below n, and
+// false at the end.
+type story struct {
+	draw     func(n int64) (int64, bool)
+	stepBack bool // whether the clock may step back
+	change   bool // whether the quota may change
+}
+
+// check compares a log with the definition, decision by decision, and returns
+// how many there were.
+func (s story) check(t *testing.T) int {
+	draw := func(n int64) int64 { v, _ := s.draw(n); return v }
+	q := Quota{Limit: 1 + draw(9), Window: MinWindow + draw(4)}
+	now := int64(1_000_000)
+	state, plain := []State{NewState(SlidingLog)}, &definition{}
+	var admitted []int64
+	for decisions := 0; ; decisions++ {
+		action, more := s.draw(8)
+		if !more {
+			checkWindows(t, s, q, admitted)
+			return decisions
+		}
+		switch step := draw(600); {
+		case action == 0 && s.stepBack:
+			now -= 3 * step
+		case action == 1 && s.change:
+			q.Limit = 1 + draw(9)
+		case action == 2 && s.change:
+			q.Window = MinWindow + draw(600)
+		case action == 3:
+			now += 4 * step
+		case action == 4:
+			now += q.Window - 2 + draw(4)
+		case action > 4:
+			now += step
+		}
+		cost := max(0, draw(q.Limit+4)-2)
+		if cost > q.Limit+1 || draw(2) == 0 {
+			cost = 1
+		}
+		want := plain.decide(q, cost, now)
+		d := Decide(now, []Charge{{Quota: q, Cost: cost}}, state)
+		if got := d.Outcomes()[0]; got != want || d.Allowed != want.Fits {
+			t.Fatalf("decision %d, at %d, cost %d of %+v:\ngot  %+v\nwant %+v\nunits %v",
+				decisions, now, cost, q, got, want, plain.units)
+		}
+		for range cost {
+			if d.Allowed {
+				admitted = append(admitted, now)
+			}
+		}
+	}
+}
+
+// checkWindows tells that no window has more units than the limit: it is enough
+// to look at those that end with a unit.
+func checkWindows(t *testing.T, s story, q Quota, admitted []int64) {
+	if s.stepBack || s.change {
+		return
+	}
+	for i := range admitted {
+		if first := i - int(q.Limit); first >= 0 && admitted[i]-admitted[first] < q.Window {
+			t.Fatalf("%d units within %d: %v", q.Limit+1, q.Window, admitted[first:i+1])
+		}
+	}
+}
+
+func TestLogAgainstDefinition(t *testing.T) {
+	stories := 20_000
+	if n, err := strconv.Atoi(os.Getenv("LIMIT_SCHEDULES")); err == nil {
+		stories = n
+	}
+	if testing.Short() {
+		stories = min(stories, 2_000)
+	}
+	decisions := 0
+	for i := range stories {
+		random := rand.New(rand.NewPCG(1, uint64(i)))
+		left := 300
+		s := story{stepBack: i&1 != 0, change: i&2 != 0}
+		s.draw = func(n int64) (int64, bool) { left--; return random.Int64N(n), left > 0 }
+		decisions += s.check(t)
+		if t.Failed() {
+			t.Fatalf("story %d", i)
+		}
+	}
+	t.Logf("%d stories, %d decisions", stories, decisions)
+}
+
+func FuzzLog(f *testing.F) {
+	f.Add([]byte{2, 0, 7, 0, 0, 0, 1, 0, 200, 0, 3, 0, 4, 0, 1, 2})
+	f.Add([]byte("a clock that steps back never admits more"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s := story{stepBack: true, change: true}
+		if len(data) > 0 {
+			s.stepBack, s.change = data[0]&1 != 0, data[0]&2 != 0
+		}
+		s.draw = func(n int64) (int64, bool) {
+			if len(data) < 2 {
+				return 0, false
+			}
+			v := int64(data[0])<<8 | int64(data[1])
+			data = data[2:]
+			return v % n, true
+		}
+		s.check(t)
+	})
+}

@@ -1,0 +1,91 @@
+package memstore
+
+import (
+	"context"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/routelimit/limit/core"
+)
+
+// perKeyAndGlobal returns the charges of a route with a rule per client, of
+// which there are as many as keys, and one for all of them.
+func perKeyAndGlobal(key string, each, all core.Quota) []core.Charge {
+	return []core.Charge{
+		{Rule: "ip", Key: key, Quota: each, Cost: 1},
+		{Rule: "global", Quota: all, Cost: 1},
+	}
+}
+
+func addresses(n int) []string {
+	keys := make([]string, n)
+	for i := range keys {
+		keys[i] = "192.0." + strconv.Itoa(i/256) + "." + strconv.Itoa(i%256)
+	}
+	return keys
+}
+
+func benchmarkTake(b *testing.B, s *Store, keys []string, each, all core.Quota, allowed bool) {
+	// The logs grow to their working size first.
+	for warm := time.Now(); time.Since(warm) < 20*time.Millisecond; {
+		for _, key := range keys {
+			_, _ = s.Take(context.Background(), "POST /update", perKeyAndGlobal(key, each, all))
+		}
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		charges := perKeyAndGlobal("", each, all)
+		i := rand.IntN(len(keys))
+		for pb.Next() {
+			if i++; i >= len(keys) {
+				i = 0
+			}
+			charges[0].Key = keys[i]
+			d, err := s.Take(context.Background(), "POST /update", charges)
+			if err != nil || d.Allowed != allowed {
+				b.Error(d.Allowed, err)
+				return
+			}
+		}
+	})
+}
+
+func BenchmarkAdmit(b *testing.B) {
+	each := core.Quota{Limit: 100_000, Window: 10_000}
+	all := core.Quota{Limit: 100_000, Window: 2_000}
+	for _, n := range []int{1, 1_000} {
+		b.Run("keys="+strconv.Itoa(n), func(b *testing.B) {
+			benchmarkTake(b, New(nil), addresses(n), each, all, true)
+		})
+	}
+}
+
+func BenchmarkRefuse(b *testing.B) {
+	each := core.Quota{Limit: 5, Window: 3600 * 1_000_000}
+	all := core.Quota{Limit: 100_000, Window: 3600 * 1_000_000}
+	b.Run("known", func(b *testing.B) {
+		benchmarkTake(b, New(nil), addresses(1_000), each, all, false)
+	})
+	b.Run("unknown", func(b *testing.B) {
+		s := New(nil)
+		full := core.Quota{Limit: 1, Window: 3600 * 1_000_000}
+		_, _ = s.Take(context.Background(), "POST /update", perKeyAndGlobal("", each, full)[1:])
+		benchmarkTake(b, s, addresses(1_000), each, full, false)
+	})
+}
+
+// BenchmarkArrive admits keys never seen before, of which most are dead.
+func BenchmarkArrive(b *testing.B) {
+	s := New(nil)
+	charge := []core.Charge{{Rule: "ip", Quota: core.Quota{Limit: 5, Window: 100_000}, Cost: 1}}
+	b.ReportAllocs()
+	for i := range b.N {
+		charge[0].Key = strconv.Itoa(i)
+		if d, err := s.Take(context.Background(), "POST /update", charge); err != nil || !d.Allowed {
+			b.Fatal(d, err)
+		}
+	}
+}

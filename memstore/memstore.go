@@ -1,0 +1,150 @@
+// Package memstore is a [core.Store] in the memory of this process.
+//
+// It is the store for a service that runs as one process, for tests, and for
+// the hour in which a shared store is out of reach. Two processes with a
+// memstore each admit twice the limit: what several instances share belongs in
+// package redisstore.
+package memstore
+
+import (
+	"context"
+	"hash/maphash"
+	"math/bits"
+	"sync"
+	"time"
+	"unsafe"
+
+	"github.com/routelimit/limit/core"
+)
+
+// Options configures a [Store]. It has no fields yet, and nil is as good.
+type Options struct{}
+
+// A Store keeps quotas in this process. It is safe for concurrent use, starts
+// no goroutine and needs no closing.
+//
+// A decision locks the shards of its keys in ascending order, so that
+// decisions that name the same keys in another order cannot deadlock, and
+// reads the clock once while it holds them, so that the times of a key never
+// go backward. A decision on known keys allocates nothing, as long as it has
+// no more than four charges; refusals and looks (cost 0) never store anything.
+//
+// The clock is the wall clock at [New] plus the monotonic time since. It
+// ignores corrections of the wall clock. Where the system's monotonic clock
+// stops while the machine is suspended, as on Linux, quotas stand still too.
+//
+// A key takes about 150 bytes, and beside these its own bytes and those of its
+// state: 8 for each unit of the most that a [core.SlidingLog] has held, in
+// powers of two. A key whose quota is whole again is forgotten by and by, as
+// new keys come, a few steps at each: the keys in memory are at most about
+// twice those that were live at once. So far, nothing else bounds their
+// number.
+//
+// What it gives up: a restart forgets everything, and admits anew.
+type Store struct {
+	shards [shardCount]shard // first, and so aligned to cache lines
+	seed   maphash.Seed
+	now    func() int64 // microseconds
+}
+
+var _ core.Store = (*Store)(nil)
+
+const (
+	shardBits  = 8
+	shardCount = 1 << shardBits
+	cacheLine  = 64
+)
+
+// A shard is a part of the keys under one lock, on a cache line of its own, so
+// that cores that work on different shards do not contend.
+type shard struct {
+	mu   sync.Mutex
+	keys table
+	_    [cacheLine - (unsafe.Sizeof(sync.Mutex{})+unsafe.Sizeof(table{}))%cacheLine]byte
+}
+
+// New returns an empty store. Options may be nil.
+func New(*Options) *Store {
+	base := time.Now()
+	micros := base.UnixMicro()
+	return &Store{
+		seed: maphash.MakeSeed(),
+		now:  func() int64 { return micros + time.Since(base).Microseconds() },
+	}
+}
+
+// Take implements [core.Store]. Its errors are those of
+// [core.ValidateCharges] and of a context that was done before the call; with
+// either, nothing was taken. It waits for nothing but the locks of its keys'
+// shards, each held for one decision.
+func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+	if err := core.ValidateCharges(charges); err != nil {
+		return core.Decision{}, err
+	}
+	if err := ctx.Err(); err != nil {
+		return core.Decision{}, err
+	}
+	var hashes [core.MaxCharges]uint64
+	var touched shardSet
+	for i := range charges {
+		hashes[i] = maphash.Comparable(s.seed, id{policy, charges[i].Rule, charges[i].Key})
+		touched.add(hashes[i])
+	}
+	s.lock(&touched)
+	defer s.unlock(&touched) // deferred: a recovered panic must not leave a shard locked
+
+	now := s.now()
+	var entries [core.MaxCharges]*entry
+	var states [core.MaxCharges]core.State
+	for i := range charges {
+		e := s.shardOf(hashes[i]).keys.find(hashes[i], policy, &charges[i])
+		if e == nil {
+			e = newcomer(charges[i].Quota.Algorithm)
+		}
+		entries[i], states[i] = e, e.state
+	}
+	d := core.Decide(now, charges, states[:len(charges)])
+	for i := range charges {
+		// Never earlier than by a longer window that the rule had before.
+		entries[i].expires = max(entries[i].expires, entries[i].state.Expires(charges[i].Quota))
+	}
+	// Only now, since an insertion forgets others by their expiry.
+	for i := range charges {
+		e, c := entries[i], &charges[i]
+		switch {
+		case e.known:
+		case d.Allowed && c.Cost > 0:
+			e.name(hashes[i], policy, c)
+			s.shardOf(hashes[i]).keys.insert(e, now)
+		default:
+			newcomers.Put(e)
+		}
+	}
+	return d, nil
+}
+
+func (s *Store) shardOf(hash uint64) *shard { return &s.shards[hash%shardCount] }
+
+// A shardSet is a set of shards. It knows each once, in ascending order.
+type shardSet [shardCount / 64]uint64
+
+func (set *shardSet) add(hash uint64) {
+	i := hash % shardCount
+	set[i/64] |= 1 << (i % 64)
+}
+
+func (s *Store) lock(set *shardSet) {
+	for word, shards := range set {
+		for ; shards != 0; shards &= shards - 1 {
+			s.shards[word*64+bits.TrailingZeros64(shards)].mu.Lock()
+		}
+	}
+}
+
+func (s *Store) unlock(set *shardSet) {
+	for word, shards := range set {
+		for ; shards != 0; shards &= shards - 1 {
+			s.shards[word*64+bits.TrailingZeros64(shards)].mu.Unlock()
+		}
+	}
+}

@@ -1,0 +1,64 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/routelimit/limit/core"
+)
+
+// undecided makes an invalid call, and then looks for traces of it.
+func undecided(t *testing.T, h Harness, invalid []core.Charge, look core.Charge) {
+	t.Helper()
+	h.SetTime(starts[0])
+	d, err := h.Store.Take(t.Context(), "policy", invalid)
+	if !errors.Is(err, core.ErrCharges) {
+		t.Errorf("error is %v, want core.ErrCharges", err)
+	}
+	if d.Allowed {
+		t.Error("allowed")
+	}
+	d = take(t, h, "policy", look)
+	if got := d.Outcomes()[0].Remaining; got != look.Quota.Limit {
+		t.Errorf("remaining is %d after an invalid call, want %d", got, look.Quota.Limit)
+	}
+}
+
+func leavesCharges(t *testing.T, h Harness) {
+	h.SetTime(starts[0])
+	quota := core.Quota{Limit: 2, Window: sec}
+	charges := []core.Charge{
+		{Rule: "b", Key: "2", Quota: quota, Cost: 1},
+		{Rule: "a", Key: "1", Quota: quota, Cost: 2},
+	}
+	before := slices.Clone(charges)
+	for range 2 {
+		take(t, h, "policy", charges...)
+		if !slices.Equal(charges, before) {
+			t.Fatalf("charges became %+v, were %+v", charges, before)
+		}
+	}
+	// The caller may use its slice again.
+	clear(charges)
+	d := take(t, h, "policy", before...)
+	if d.Allowed || d.Outcomes()[0].Remaining != 1 || d.Outcomes()[1].Remaining != 0 {
+		t.Errorf("after the charges were cleared: %+v", d.Outcomes())
+	}
+}
+
+func leavesDecisions(t *testing.T, h Harness) {
+	h.SetTime(starts[0])
+	var charges []core.Charge
+	for i := range core.MaxCharges {
+		quota := core.Quota{Limit: int64(i) + 1, Window: sec}
+		charges = append(charges, core.Charge{Rule: fmt.Sprint("r", i), Quota: quota, Cost: 1})
+	}
+	first := take(t, h, "policy", charges...)
+	before := slices.Clone(first.Outcomes())
+	take(t, h, "policy", charges...)
+	if !slices.Equal(first.Outcomes(), before) {
+		t.Error("a later decision has changed an earlier one")
+	}
+}

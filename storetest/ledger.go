@@ -1,0 +1,85 @@
+package storetest
+
+import "github.com/routelimit/limit/core"
+
+// A ledger is the definition of a sliding window, as plain as can be, to check
+// a store independently of package core: a list of units, counted anew each
+// time.
+//
+// Units ahead of now are dated now. Units that have left the window are
+// forgotten when others are taken or dated anew, and would otherwise count again
+// for a clock that steps back.
+type ledger struct {
+	quota core.Quota // when first charged
+	units []unit     // what may still count
+	all   []unit     // everything ever taken
+}
+
+// A unit is some units taken at one time.
+type unit struct{ at, n int64 }
+
+func (l *ledger) live(window, now int64) int64 {
+	var n int64
+	for _, u := range l.units {
+		if now-u.at < window {
+			n += u.n
+		}
+	}
+	return n
+}
+
+func (l *ledger) fits(c core.Charge, now int64) bool {
+	redated := false
+	for i := range l.units {
+		if l.units[i].at > now {
+			l.units[i].at = now
+			redated = true
+		}
+	}
+	if redated {
+		l.forget(c.Quota.Window, now)
+	}
+	return c.Cost == 0 || l.live(c.Quota.Window, now)+c.Cost <= c.Quota.Limit
+}
+
+func (l *ledger) take(c core.Charge, now int64) {
+	if c.Cost == 0 {
+		return
+	}
+	l.forget(c.Quota.Window, now)
+	l.units = append(l.units, unit{now, c.Cost})
+	l.all = append(l.all, unit{now, c.Cost})
+}
+
+func (l *ledger) forget(window, now int64) {
+	var live []unit
+	for _, u := range l.units {
+		if now-u.at < window {
+			live = append(live, u)
+		}
+	}
+	l.units = live
+}
+
+// whole reports whether something was taken, and nothing of it counts.
+func (l *ledger) whole(window, now int64) bool {
+	return len(l.units) > 0 && l.live(window, now) == 0
+}
+
+// excess looks for a window that has more units than the limit and returns the
+// time at which it begins, or 0. It suffices to try the windows that begin with
+// a unit.
+func (l *ledger) excess() int64 {
+	for i, first := range l.all {
+		var n int64
+		for _, u := range l.all[i:] {
+			if u.at-first.at < l.quota.Window {
+				n += u.n
+			}
+		}
+		if n > l.quota.Limit {
+			return first.at
+		}
+	}
+	return 0
+}

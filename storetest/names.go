@@ -1,0 +1,110 @@
+package storetest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/routelimit/limit/core"
+)
+
+// names tells that no two keys share a quota, whatever bytes are in them, and
+// that neither do two rules or two policies.
+func names() []namedTest {
+	return []namedTest{
+		{"keys", func(t *testing.T, h Harness) {
+			apart(t, h, []string{"policy"}, []string{"rule"}, unusual)
+		}},
+		{"rules", func(t *testing.T, h Harness) {
+			apart(t, h, []string{"policy"}, unusual, []string{"", "key"})
+		}},
+		{"policies", func(t *testing.T, h Harness) {
+			apart(t, h, unusual, []string{"rule"}, []string{"", "key"})
+		}},
+		{"borders", func(t *testing.T, h Harness) {
+			parts := []string{"", "a", "b", "ab", ":", "a:", ":b", "{a}", "{", "}", "\x00", "a\x00"}
+			apart(t, h, parts, parts, parts)
+		}},
+		{"one key under two rules", func(t *testing.T, h Harness) {
+			h.SetTime(starts[0])
+			one := core.Quota{Limit: 1, Window: sec}
+			charges := []core.Charge{
+				{Rule: "a", Key: "k", Quota: one, Cost: 1},
+				{Rule: "b", Key: "k", Quota: one, Cost: 1},
+			}
+			if d := take(t, h, "policy", charges...); !d.Allowed {
+				t.Error("two rules with the same key share a quota")
+			}
+		}},
+	}
+}
+
+// unusual strings. Many are prefixes of each other, or are the same to a store
+// that cuts, cleans, escapes or folds them.
+var unusual = []string{
+	"", " ", "\x00", "\x00\x00", "\n", "\r\n", "\xff", "\xfe", "\xff\xfe", "\ufffd", "\xc3\x28", "é", "e\u0301", "\u2028",
+	"a", "A", "a ", " a", "a\n", "a\x00", "a\x00b", "a:b", "a|b", "a/b", "a%3Ab", "a%3ab", "a\\b", "a\\\\b",
+	"{", "}", "{}", "{a}", "{a}b", "a{b}", "{{a}}", "*", "?", "[a]", "%", "%00", "%s", "'", `"`, "$1", "-1", "0", "00",
+	"2001:db8::1", "2001:db8::/64", "192.0.2.1",
+	strings.Repeat("x", 63), strings.Repeat("x", 64), strings.Repeat("x", 65),
+	strings.Repeat("x", 10_000), strings.Repeat("x", 10_001), strings.Repeat("x", 10_000) + "y",
+	strings.Repeat("\xff", 300), strings.Repeat("{", 300),
+}
+
+// apart takes the only unit of each combination once, and then finds none.
+func apart(t *testing.T, h Harness, policies, rules, keys []string) {
+	t.Helper()
+	one := core.Quota{Limit: 1, Window: hour}
+	each := func(time int64, allowed bool, complaint string) {
+		h.SetTime(time)
+		for _, policy := range policies {
+			for _, rule := range rules {
+				for _, key := range keys {
+					d := take(t, h, policy, core.Charge{Rule: rule, Key: key, Quota: one, Cost: 1})
+					if d.Allowed != allowed {
+						t.Errorf("policy %.20q, rule %.20q, key %.20q: %s", policy, rule, key, complaint)
+					}
+				}
+			}
+		}
+	}
+	each(starts[0], true, "shares the quota of another")
+	each(starts[0]+sec, false, "was forgotten")
+}
+
+// calls tells what calls a store refuses to decide, and what it leaves alone.
+func calls() []namedTest {
+	tests := []namedTest{
+		{"charges are left as they are", leavesCharges},
+		{"decisions are left as they are", leavesDecisions},
+	}
+	good := core.Quota{Limit: 3, Window: sec}
+	charge := func(rule string, cost int64, quota core.Quota) core.Charge {
+		return core.Charge{Rule: rule, Key: "k", Quota: quota, Cost: cost}
+	}
+	many := make([]core.Charge, core.MaxCharges+1)
+	for i := range many {
+		many[i] = charge(fmt.Sprint("r", i), 1, good)
+	}
+	for _, invalid := range []struct {
+		name    string
+		charges []core.Charge
+	}{
+		{"no charges", nil},
+		{"too many charges", many},
+		{"a negative cost", []core.Charge{charge("r0", 1, good), charge("r1", -1, good)}},
+		{"an enormous cost", []core.Charge{charge("r0", 1, good), charge("r1", core.MaxCost+1, good)}},
+		{"a rule twice", []core.Charge{charge("r0", 1, good), charge("r1", 1, good), charge("r0", 1, good)}},
+		{"no quota", []core.Charge{charge("r0", 1, good), charge("r1", 1, core.Quota{})}},
+		{"no limit", []core.Charge{charge("r0", 1, good), charge("r1", 1, core.Quota{Window: sec})}},
+		{"an enormous limit", []core.Charge{charge("r0", 1, good), charge("r1", 1, core.Quota{Limit: core.MaxLog + 1, Window: sec})}},
+		{"a short window", []core.Charge{charge("r0", 1, good), charge("r1", 1, core.Quota{Limit: 1, Window: core.MinWindow - 1})}},
+		{"a long window", []core.Charge{charge("r0", 1, good), charge("r1", 1, core.Quota{Limit: 1, Window: core.MaxWindow + 1})}},
+		{"an unknown algorithm", []core.Charge{charge("r0", 1, good), charge("r1", 1, core.Quota{Algorithm: 255, Limit: 1, Window: sec})}},
+	} {
+		tests = append(tests, namedTest{invalid.name, func(t *testing.T, h Harness) {
+			undecided(t, h, invalid.charges, charge("r0", 0, good))
+		}})
+	}
+	return tests
+}

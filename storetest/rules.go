@@ -1,0 +1,199 @@
+package storetest
+
+import (
+	"fmt"
+
+	"github.com/routelimit/limit/core"
+)
+
+// costs tells what charges of more and of less than one unit are.
+func costs() []script {
+	five, other := on("a", 5, 10*ms), on("b", 2, 10*ms)
+	return []script{
+		{"several units", []row{
+			at(0, five(3, fits(2, 10*ms, 10*ms))),
+			at(1*ms, five(3, short(2, 9*ms, 9*ms))),
+			at(1*ms, five(2, fits(0, 9*ms, 10*ms))),
+			at(10*ms, five(4, short(3, 1*ms, 1*ms))),
+			at(10*ms, five(3, fits(0, 1*ms, 10*ms))),
+		}},
+		{"all units", []row{
+			at(0, five(5, fits(0, 10*ms, 10*ms))),
+			at(10*ms-1, five(5, short(0, 1, 1))),
+			at(10*ms, five(5, fits(0, 10*ms, 10*ms))),
+		}},
+		{"more than all units", []row{
+			at(0, five(6, never(5, 0))),
+			at(0, five(core.MaxCost, never(5, 0))),
+			at(0, five(2, fits(3, 10*ms, 10*ms))),
+			at(1*ms, five(6, never(3, 9*ms))),
+			at(1*ms, five(0, fits(3, 9*ms, 9*ms))),
+		}},
+		{"more than all units of one rule", []row{
+			at(0, five(3, fits(5, 0, 0)), other(3, never(2, 0))),
+			at(0, other(3, never(2, 0)), five(3, fits(5, 0, 0))),
+			at(0, five(0, fits(5, 0, 0)), other(0, fits(2, 0, 0))),
+		}},
+		{"none is a look", []row{
+			at(0, five(0, fits(5, 0, 0))),
+			at(0, five(5, fits(0, 10*ms, 10*ms))),
+			at(1*ms, five(0, fits(0, 9*ms, 9*ms))),
+			at(2*ms, five(0, fits(0, 8*ms, 8*ms))),
+			at(10*ms-1, five(0, fits(0, 1, 1))),
+			at(10*ms, five(0, fits(5, 0, 0))),
+			at(10*ms, five(5, fits(0, 10*ms, 10*ms))),
+		}},
+		{"a look beside a charge", []row{
+			at(0, five(5, fits(0, 10*ms, 10*ms))),
+			at(1*ms, five(0, fits(0, 9*ms, 9*ms)), other(1, fits(1, 10*ms, 10*ms))),
+			at(2*ms, other(0, fits(1, 9*ms, 9*ms)), five(1, short(0, 8*ms, 8*ms))),
+		}},
+	}
+}
+
+// stacks tells that several rules are decided as one.
+func stacks() []script {
+	a, b := on("a", 1, 30*ms), on("b", 3, 10*ms)
+	all := []script{
+		{"all or nothing", []row{
+			at(0, a(1, fits(0, 30*ms, 30*ms)), b(1, fits(2, 10*ms, 10*ms))),
+			at(1*ms, a(1, short(0, 29*ms, 29*ms)), b(1, fits(2, 9*ms, 9*ms))),
+			at(2*ms, b(1, fits(2, 8*ms, 8*ms)), a(1, short(0, 28*ms, 28*ms))),
+			at(3*ms, b(2, fits(0, 7*ms, 10*ms))),
+			at(4*ms, b(1, short(0, 6*ms, 9*ms)), a(1, short(0, 26*ms, 26*ms))),
+			at(30*ms-1, b(3, fits(3, 0, 0)), a(1, short(0, 1, 1))),
+			at(30*ms, b(3, fits(0, 10*ms, 10*ms)), a(1, fits(0, 30*ms, 30*ms))),
+		}},
+		{"refused by the first", []row{
+			at(0, a(1, fits(0, 30*ms, 30*ms))),
+			at(0, a(1, short(0, 30*ms, 30*ms)), b(3, fits(3, 0, 0))),
+			at(0, b(3, fits(0, 10*ms, 10*ms))),
+		}},
+		{"refused by the last", []row{
+			at(0, a(1, fits(0, 30*ms, 30*ms))),
+			at(0, b(3, fits(3, 0, 0)), a(1, short(0, 30*ms, 30*ms))),
+			at(0, b(3, fits(0, 10*ms, 10*ms))),
+		}},
+		{"one rule at a time", []row{
+			at(0, a(1, fits(0, 30*ms, 30*ms))),
+			at(1*ms, b(2, fits(1, 10*ms, 10*ms))),
+			at(2*ms, b(1, fits(0, 9*ms, 10*ms)), a(0, fits(0, 28*ms, 28*ms))),
+		}},
+	}
+	for _, n := range []int{2, 4, 5, core.MaxCharges} {
+		all = append(all, stack(n))
+	}
+	return all
+}
+
+// stack charges n rules, of which one has less room than the others, and in
+// turn each of them.
+func stack(n int) script {
+	s := script{name: fmt.Sprintf("%d rules", n)}
+	row := func(time int64, met func(i int) met) {
+		r := at(time)
+		for i := range n {
+			r.mets = append(r.mets, met(i))
+		}
+		s.rows = append(s.rows, r)
+	}
+	for i := range n {
+		start := int64(i) * 10 * ms
+		rule := func(j int) func(int64, core.Outcome) met {
+			limit := int64(3)
+			if j == i {
+				limit = 1
+			}
+			return on(fmt.Sprint("r", j), limit, 10*ms)
+		}
+		full := func(j int, open core.Outcome, shut core.Outcome) met {
+			if j == i {
+				return rule(j)(1, shut)
+			}
+			return rule(j)(1, open)
+		}
+		row(start, func(j int) met { return full(j, fits(2, 10*ms, 10*ms), fits(0, 10*ms, 10*ms)) })
+		row(start+1, func(j int) met { return full(j, fits(2, 10*ms-1, 10*ms-1), short(0, 10*ms-1, 10*ms-1)) })
+		row(start+2, func(j int) met {
+			return full(n-1-j, fits(2, 10*ms-2, 10*ms-2), short(0, 10*ms-2, 10*ms-2))
+		})
+		row(start+10*ms-1, func(j int) met { return full(j, fits(2, 1, 1), short(0, 1, 1)) })
+	}
+	return s
+}
+
+// changes tells that a rule whose limit is changed keeps what has been spent.
+func changes() []script {
+	two, five := on("a", 2, 10*ms), on("a", 5, 10*ms)
+	all := []script{
+		{"raised", []row{
+			at(0, two(2, fits(0, 10*ms, 10*ms))),
+			at(1*ms, two(1, short(0, 9*ms, 9*ms))),
+			at(1*ms, five(1, fits(2, 9*ms, 10*ms))),
+			at(2*ms, five(2, fits(0, 8*ms, 10*ms))),
+			at(10*ms, five(2, fits(0, 1*ms, 10*ms))),
+		}},
+		{"lowered", []row{
+			at(0, five(3, fits(2, 10*ms, 10*ms))),
+			at(1*ms, five(1, fits(1, 9*ms, 10*ms))),
+			at(2*ms, two(1, short(0, 8*ms, 9*ms))),
+			at(2*ms, two(2, short(0, 9*ms, 9*ms))),
+			at(2*ms, two(0, fits(0, 8*ms, 9*ms))),
+			at(3*ms, five(1, fits(0, 7*ms, 10*ms))),
+			at(11*ms-1, two(1, short(0, 1, 2*ms+1))),
+			at(11*ms, two(1, fits(0, 2*ms, 10*ms))),
+		}},
+		{"lowered, and a look says when more can be had", []row{
+			at(0, five(1, fits(4, 10*ms, 10*ms))),
+			at(1*ms, five(1, fits(3, 9*ms, 10*ms))),
+			at(2*ms, five(1, fits(2, 8*ms, 10*ms))),
+			at(3*ms, five(1, fits(1, 7*ms, 10*ms))),
+			at(4*ms, two(0, fits(0, 8*ms, 9*ms))),
+			at(12*ms-1, two(0, fits(0, 1, 1*ms+1))),
+			at(12*ms, two(0, fits(1, 1*ms, 1*ms))),
+		}},
+	}
+	// 128 is where a store may change from one form to another.
+	sizes := []int64{2, 127, 128, 129, 130, 300}
+	for _, from := range sizes {
+		for _, to := range sizes {
+			if from != to {
+				all = append(all, changed(from, to))
+			}
+		}
+	}
+	return all
+}
+
+// changed spends a limit to the last unit, and goes on under another one.
+func changed(from, to int64) script {
+	const w = 10 * ms
+	old, now := on("a", from, w), on("a", to, w)
+	if from < to {
+		return script{fmt.Sprintf("from %d to %d", from, to), []row{
+			at(0, old(from-1, fits(1, w, w))),
+			at(1, now(1, fits(to-from, w-1, w))),
+			at(2, old(1, short(0, w-2, w-1))),
+			at(3, now(to-from, fits(0, w-3, w))),
+			at(4, now(1, short(0, w-4, w-1))),
+			at(w, now(from, short(from-1, 1, 3))),
+			at(w, now(from-1, fits(0, 1, w))),
+			at(w+3, now(to-from+1, fits(0, w-3, w))),
+		}}
+	}
+	last := int64(w - 2) // until from-to units have left, in the last row
+	if from-to > to-1 {
+		last = w - 1
+	}
+	return script{fmt.Sprintf("from %d to %d", from, to), []row{
+		at(0, old(from-1, fits(1, w, w))),
+		at(1, old(1, fits(0, w-1, w))),
+		at(2, now(1, short(0, w-2, w-1))),
+		at(2, now(to, short(0, w-1, w-1))),
+		at(w-1, now(1, short(0, 1, 2))),
+		at(w, now(to, short(to-1, 1, 1))),
+		at(w, now(to-1, fits(0, 1, w))),
+		at(w+1, old(from-to, fits(1, w-1, w))),
+		at(w+2, now(1, short(0, last, w-1))),
+	}}
+}

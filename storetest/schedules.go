@@ -1,0 +1,287 @@
+package storetest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/routelimit/limit/core"
+)
+
+// Schedules draws n random schedules and compares each decision of the store
+// with the functions of package core, and with the definition of a sliding
+// window: see [ledger]. Schedules do not share keys, so that one store serves
+// them all. A seed draws the same schedules each time.
+func Schedules(t *testing.T, h Harness, seed uint64, n int) {
+	t.Helper()
+	decisions, refused := 0, 0
+	for i := range n {
+		s := newSchedule(t, h, seed, i)
+		s.run()
+		decisions += len(s.trace)
+		refused += s.refused
+	}
+	t.Logf("seed %d: %d schedules, %d decisions, %d of them refused", seed, n, decisions, refused)
+}
+
+// A schedule is a random story: a policy of one to four rules with a few keys
+// each, charged at random times.
+type schedule struct {
+	t      *testing.T
+	h      Harness
+	random *rand.Rand
+	policy string
+	rules  []core.Charge // rules and their quotas
+	keys   int
+
+	stepsBack bool // whether the clock may step back
+	changes   bool // whether limits may change
+
+	now     int64
+	retry   int64                 // of the last refusal
+	states  map[string]core.State // by rule and key, as are the ledgers
+	ledgers map[string]*ledger
+	trace   []step
+	refused int
+}
+
+// A step is a decision that was made.
+type step struct {
+	at      int64
+	charges []core.Charge
+	core.Decision
+}
+
+var (
+	someLimits  = []int64{1, 2, 3, 5, 8, 100, 127, 128, 129, 130, 200}
+	someWindows = []int64{ms, 10 * ms, sec, 1_900 * ms, 2 * sec, hour, 72 * 60 * sec, day}
+)
+
+func newSchedule(t *testing.T, h Harness, seed uint64, number int) *schedule {
+	random := rand.New(rand.NewPCG(seed, uint64(number)))
+	s := &schedule{
+		t: t, h: h, random: random,
+		policy:    fmt.Sprintf("schedule %d of seed %d", number, seed),
+		keys:      1 + random.IntN(3),
+		stepsBack: random.IntN(2) == 0,
+		changes:   random.IntN(2) == 0,
+		now:       starts[random.IntN(len(starts))],
+		states:    make(map[string]core.State),
+		ledgers:   make(map[string]*ledger),
+	}
+	for i := range 1 + random.IntN(4) {
+		quota := core.Quota{Limit: pick(random, someLimits), Window: pick(random, someWindows)}
+		s.rules = append(s.rules, core.Charge{Rule: fmt.Sprint("r", i), Quota: quota})
+	}
+	return s
+}
+
+func pick[T any](random *rand.Rand, from []T) T { return from[random.IntN(len(from))] }
+
+func (s *schedule) run() {
+	for range 20 + s.random.IntN(40) {
+		s.advance()
+		if s.changes && s.random.IntN(10) == 0 {
+			s.rules[s.random.IntN(len(s.rules))].Quota.Limit = pick(s.random, someLimits)
+		}
+		charges := s.draw()
+		d := s.take(charges)
+		if d.Allowed {
+			continue
+		}
+		s.retry = d.RetryAfter()
+		switch s.random.IntN(4) {
+		case 0:
+			s.lookAgain(charges, d)
+		case 1:
+			s.tryAgain(charges, d)
+		}
+	}
+	for id, l := range s.ledgers {
+		if at := l.excess(); at != 0 && !s.stepsBack && !s.changes {
+			s.fail("%s: more than %d in the window that begins at %d", id, l.quota.Limit, at)
+		}
+	}
+}
+
+// advance moves the clock by a step that is likely to be telling.
+func (s *schedule) advance() {
+	rule := pick(s.random, s.rules)
+	w := rule.Quota.Window
+	var step int64
+	switch s.random.IntN(16) {
+	case 0, 1, 2:
+	case 3:
+		step = 1
+	case 4:
+		step = w - 1
+	case 5:
+		step = w
+	case 6:
+		step = s.random.Int64N(4 * w)
+	case 7:
+		step = s.retry
+	case 8:
+		step = s.retry - 1
+	case 9, 10:
+		if l := s.ledgers[rule.Rule+s.key()]; l != nil && len(l.units) > 0 {
+			step = pick(s.random, l.units).at + w - s.now
+		}
+	case 11:
+		step = -s.random.Int64N(3 * w)
+	case 12:
+		step = -s.random.Int64N(1 + w/10)
+	case 13:
+		if s.random.IntN(4) == 0 {
+			step = -hour
+		}
+	default:
+		step = s.random.Int64N(1 + w/5)
+	}
+	if step < 0 {
+		if !s.stepsBack || s.now+step < starts[0]/2 {
+			return
+		}
+		s.settle()
+	}
+	s.now += step
+}
+
+// settle charges the keys that are whole again. Whether a store still knows
+// what they spent is its own affair, and must not show when the clock steps
+// back to where it counted.
+func (s *schedule) settle() {
+	for _, rule := range s.rules {
+		for key := range s.keys {
+			c := rule
+			c.Key, c.Cost = fmt.Sprint("k", key), 1
+			if l := s.ledgers[c.Rule+c.Key]; l != nil && l.whole(c.Quota.Window, s.now) {
+				s.take([]core.Charge{c})
+			}
+		}
+	}
+}
+
+func (s *schedule) key() string { return fmt.Sprint("k", s.random.IntN(s.keys)) }
+
+// draw returns charges of all rules, in any order.
+func (s *schedule) draw() []core.Charge {
+	charges := slices.Clone(s.rules)
+	s.random.Shuffle(len(charges), func(i, j int) { charges[i], charges[j] = charges[j], charges[i] })
+	for i := range charges {
+		c := &charges[i]
+		c.Key = s.key()
+		limit := c.Quota.Limit
+		switch s.random.IntN(20) {
+		case 0, 1:
+			c.Cost = 0
+		case 2:
+			c.Cost = limit
+		case 3:
+			c.Cost = limit + 1
+		case 4:
+			c.Cost = 1 + limit/2
+		case 5:
+			c.Cost = 1 + s.random.Int64N(limit)
+		case 6, 7: // what is left, or what was left
+			c.Cost = 1
+			if l := s.ledgers[c.Rule+c.Key]; l != nil {
+				c.Cost = max(0, limit-l.live(c.Quota.Window, s.now))
+			}
+		default:
+			c.Cost = 1
+		}
+	}
+	return charges
+}
+
+// take makes a decision and compares it with the models.
+func (s *schedule) take(charges []core.Charge) core.Decision {
+	s.h.SetTime(s.now)
+	got, err := s.h.Store.Take(s.t.Context(), s.policy, charges)
+	if err != nil {
+		s.fail("at %d, %+v: %v", s.now, charges, err)
+	}
+	s.trace = append(s.trace, step{s.now, charges, got})
+	if !got.Allowed {
+		s.refused++
+	}
+
+	states := make([]core.State, len(charges))
+	for i, c := range charges {
+		id := c.Rule + c.Key
+		if s.states[id] == nil {
+			s.states[id], s.ledgers[id] = core.NewState(c.Quota.Algorithm), &ledger{quota: c.Quota}
+		}
+		states[i] = s.states[id]
+	}
+	want := core.Decide(s.now, charges, states)
+	if got.Allowed != want.Allowed || got.At != want.At || !slices.Equal(got.Outcomes(), want.Outcomes()) {
+		s.trace = append(s.trace, step{s.now, charges, want})
+		s.fail("the last line is what package core decides")
+	}
+
+	fits := true
+	for _, c := range charges {
+		fits = s.ledgers[c.Rule+c.Key].fits(c, s.now) && fits
+	}
+	if got.Allowed != fits {
+		s.fail("by definition, allowed is %v", fits)
+	}
+	for i, c := range charges {
+		l := s.ledgers[c.Rule+c.Key]
+		if fits {
+			l.take(c, s.now)
+		}
+		if left, want := got.Outcomes()[i].Remaining, max(0, c.Quota.Limit-l.live(c.Quota.Window, s.now)); left != want {
+			s.fail("by definition, %d remain of %s", want, describe(c))
+		}
+	}
+	return got
+}
+
+// lookAgain looks at what was refused, and must find it untouched.
+func (s *schedule) lookAgain(charges []core.Charge, refused core.Decision) {
+	looks := slices.Clone(charges)
+	for i := range looks {
+		looks[i].Cost = 0
+	}
+	d := s.take(looks)
+	for i, o := range d.Outcomes() {
+		was := refused.Outcomes()[i]
+		if !o.Fits || o.Remaining != was.Remaining || o.ResetAfter != was.ResetAfter {
+			s.fail("a refusal has left a trace in %s", describe(charges[i]))
+		}
+	}
+}
+
+// tryAgain waits as long as the refusal said, and must then be admitted, but
+// not earlier.
+func (s *schedule) tryAgain(charges []core.Charge, refused core.Decision) {
+	retry := refused.RetryAfter()
+	if retry == core.Never {
+		return
+	}
+	s.now += retry - 1
+	if s.take(charges).Allowed {
+		s.fail("admitted before RetryAfter")
+	}
+	s.now++
+	if !s.take(charges).Allowed {
+		s.fail("refused after RetryAfter")
+	}
+}
+
+func (s *schedule) fail(format string, args ...any) {
+	s.t.Helper()
+	var trace strings.Builder
+	for _, step := range s.trace {
+		fmt.Fprintf(&trace, "%d: allowed=%v\n", step.at, step.Allowed)
+		for i, o := range step.Outcomes() {
+			fmt.Fprintf(&trace, "\t%s: %s\n", describe(step.charges[i]), outcome(o))
+		}
+	}
+	s.t.Fatalf("%s:\n%s%s", s.policy, trace.String(), fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,111 @@
+package storetest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/routelimit/limit/core"
+)
+
+// Durations in the unit of package core.
+const (
+	ms   = 1_000
+	sec  = 1_000 * ms
+	hour = 3600 * sec
+	day  = 24 * hour
+)
+
+// A script is a story told to a store: at these times these charges must meet
+// these outcomes.
+type script struct {
+	name string
+	rows []row
+}
+
+// A row is one decision. It must be admitted if, and only if, all of its
+// charges are said to fit.
+type row struct {
+	at   int64 // µs since the start of the script
+	mets []met
+}
+
+// A met is a charge and what it must meet.
+type met struct {
+	charge  core.Charge
+	outcome core.Outcome
+}
+
+func at(at int64, mets ...met) row { return row{at, mets} }
+
+// on returns a function that charges a rule by a cost.
+func on(rule string, limit, window int64) func(cost int64, outcome core.Outcome) met {
+	return func(cost int64, outcome core.Outcome) met {
+		quota := core.Quota{Limit: limit, Window: window}
+		return met{core.Charge{Rule: rule, Key: "k", Quota: quota, Cost: cost}, outcome}
+	}
+}
+
+func fits(remaining, more, reset int64) core.Outcome {
+	return core.Outcome{Fits: true, Remaining: remaining, MoreAfter: more, ResetAfter: reset}
+}
+
+func short(remaining, retry, reset int64) core.Outcome {
+	return core.Outcome{Remaining: remaining, RetryAfter: retry, ResetAfter: reset}
+}
+
+func never(remaining, reset int64) core.Outcome { return short(remaining, core.Never, reset) }
+
+// Where scripts start: on some day, and so that the low 32 bits of the time
+// overflow within the first milliseconds, since stores may keep no more.
+var starts = []int64{1_750_000_000_000_000, 407_000<<32 - 5*ms}
+
+func scripts(all []script) []namedTest {
+	tests := make([]namedTest, len(all))
+	for i, s := range all {
+		tests[i] = namedTest{s.name, func(t *testing.T, h Harness) {
+			for _, start := range starts {
+				s.run(t, h, start)
+			}
+		}}
+	}
+	return tests
+}
+
+func (s script) run(t *testing.T, h Harness, start int64) {
+	t.Helper()
+	policy := fmt.Sprint(s.name, start)
+	for i, row := range s.rows {
+		charges := make([]core.Charge, len(row.mets))
+		allowed := true
+		for j, m := range row.mets {
+			charges[j] = m.charge
+			allowed = allowed && m.outcome.Fits
+		}
+		h.SetTime(start + row.at)
+		d := take(t, h, policy, charges...)
+		where := fmt.Sprintf("row %d, %v after %d", i, micros(row.at), start)
+		if d.Allowed != allowed {
+			t.Errorf("%s: allowed is %v, want %v", where, d.Allowed, allowed)
+		}
+		if d.At != start+row.at {
+			t.Errorf("%s: decided at %d, want %d", where, d.At, start+row.at)
+		}
+		for j, got := range d.Outcomes() {
+			if want := row.mets[j].outcome; got != want {
+				t.Errorf("%s, %s:\ngot  %s\nwant %s", where, describe(charges[j]), outcome(got), outcome(want))
+			}
+		}
+	}
+}
+
+func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
+
+func describe(c core.Charge) string {
+	return fmt.Sprintf("%s/%s %d of %d per %v", c.Rule, c.Key, c.Cost, c.Quota.Limit, micros(c.Quota.Window))
+}
+
+func outcome(o core.Outcome) string {
+	return fmt.Sprintf("fits=%v remaining=%d retry=%d more=%d reset=%d",
+		o.Fits, o.Remaining, o.RetryAfter, o.MoreAfter, o.ResetAfter)
+}

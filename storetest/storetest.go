@@ -1,0 +1,104 @@
+// Package storetest is the suite that every [core.Store] must pass. It compares
+// a store with the pure functions of package core and with the plain
+// definitions behind them: by written scripts, by random schedules and by many
+// goroutines at once.
+//
+// The test of a store is its harness:
+//
+//	func TestStore(t *testing.T) {
+//		storetest.Run(t, func(t *testing.T, test func(*testing.T, storetest.Harness)) {
+//			store := mystore.New()
+//			test(t, storetest.Harness{Store: store, SetTime: store.setTime})
+//		})
+//	}
+//
+// A store that adds something around another one is a store too, and is held
+// to the same.
+//
+// LIMIT_SCHEDULES=n in the environment asks for n random schedules, and
+// LIMIT_SEED=s draws other ones.
+package storetest
+
+import (
+	"os"
+	"strconv"
+	"testing"
+
+	"github.com/routelimit/limit/core"
+)
+
+// A Harness is a store under test and the clock that it decides by.
+type Harness struct {
+	// Store is empty, and nobody else's.
+	Store core.Store
+
+	// SetTime fixes the time, in microseconds since the epoch, at which the
+	// store decides until the next call. It may step back. No key may expire by
+	// any other clock while the test runs.
+	SetTime func(micros int64)
+}
+
+// Run runs the suite. It calls with once for each subtest, and with must call
+// test with a fresh harness, so that it can set up and tear down around it.
+func Run(t *testing.T, with func(t *testing.T, test func(t *testing.T, h Harness))) {
+	groups := []struct {
+		name  string
+		tests []namedTest
+	}{
+		{"Window", scripts(windows())},
+		{"Clock", scripts(clocks())},
+		{"Cost", scripts(costs())},
+		{"Rules", scripts(stacks())},
+		{"Changed", scripts(changes())},
+		{"Names", names()},
+		{"Calls", calls()},
+		{"Concurrent", concurrent()},
+	}
+	for _, group := range groups {
+		t.Run(group.name, func(t *testing.T) {
+			for _, test := range group.tests {
+				t.Run(test.name, func(t *testing.T) { with(t, test.run) })
+			}
+		})
+	}
+	t.Run("Schedules", func(t *testing.T) {
+		n := 2_000
+		if testing.Short() {
+			n = 100
+		}
+		with(t, func(t *testing.T, h Harness) {
+			Schedules(t, h, uint64(environment(t, "LIMIT_SEED", 1)), environment(t, "LIMIT_SCHEDULES", n))
+		})
+	})
+}
+
+type namedTest struct {
+	name string
+	run  func(*testing.T, Harness)
+}
+
+// environment returns the number in an environment variable.
+func environment(t *testing.T, name string, otherwise int) int {
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		t.Fatalf("%s=%q: write a number", name, text)
+	}
+	return n
+}
+
+// take takes charges, which must be decided.
+func take(t *testing.T, h Harness, policy string, charges ...core.Charge) core.Decision {
+	t.Helper()
+	d, err := h.Store.Take(t.Context(), policy, charges)
+	if err != nil {
+		t.Fatalf("policy %q, charges %+v: %v", policy, charges, err)
+	}
+	if n := len(d.Outcomes()); n != len(charges) {
+		t.Fatalf("%d outcomes for %d charges", n, len(charges))
+	}
+	return d
+}

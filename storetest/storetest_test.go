@@ -1,0 +1,96 @@
+package storetest
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/routelimit/limit/core"
+)
+
+// A reference is the simplest store: a lock, a map, and package core.
+type reference struct {
+	mu     sync.Mutex
+	now    int64
+	states map[[3]string]core.State
+	fault  fault
+	last   int64    // the latest time decided at
+	past   []moment // what was admitted
+}
+
+type moment struct {
+	at      int64
+	policy  string
+	charges []core.Charge
+}
+
+func (s *reference) setTime(micros int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now = micros
+}
+
+func (s *reference) Take(_ context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fault.take != nil {
+		return s.fault.take(s, policy, charges)
+	}
+	return s.take(policy, charges)
+}
+
+func (s *reference) take(policy string, charges []core.Charge) (core.Decision, error) {
+	if err := core.ValidateCharges(charges); err != nil {
+		return core.Decision{}, err
+	}
+	return core.Decide(s.now, charges, s.statesOf(policy, charges)), nil
+}
+
+func (s *reference) statesOf(policy string, charges []core.Charge) []core.State {
+	states := make([]core.State, len(charges))
+	for i, c := range charges {
+		id := [3]string{policy, c.Rule, c.Key}
+		if s.states[id] == nil {
+			s.states[id] = core.NewState(c.Quota.Algorithm)
+		}
+		states[i] = s.states[id]
+	}
+	return states
+}
+
+// TestReference also is the test of a faulty store, in the processes that
+// TestFaults starts.
+func TestReference(t *testing.T) {
+	Run(t, func(t *testing.T, test func(*testing.T, Harness)) {
+		s := &reference{states: make(map[[3]string]core.State), fault: faults[os.Getenv("STORETEST_FAULT")]}
+		test(t, Harness{Store: s, SetTime: s.setTime})
+	})
+}
+
+// TestFaults tests the suite: it must find out each fault, and by the subtest
+// that is there for it.
+func TestFaults(t *testing.T) {
+	if os.Getenv("STORETEST_FAULT") != "" {
+		t.Skip("this is the faulty process")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, fault := range faults {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, subtest := range strings.Fields(fault.found) {
+				run := exec.Command(self, "-test.short", "-test.run=^TestReference$/"+strings.ReplaceAll(subtest, "/", "/^")+"$")
+				run.Env = append(os.Environ(), "STORETEST_FAULT="+name, "LIMIT_SCHEDULES=", "LIMIT_SEED=")
+				out, err := run.CombinedOutput()
+				if err == nil || !strings.Contains(string(out), "--- FAIL: TestReference/"+subtest) {
+					t.Errorf("%s did not find it: %v\n%.2000s", subtest, err, out)
+				}
+			}
+		})
+	}
+}
