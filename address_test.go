@@ -1,0 +1,372 @@
+package limit
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func prefixes(texts ...string) []netip.Prefix {
+	list := make([]netip.Prefix, len(texts))
+	for i, text := range texts {
+		list[i] = netip.MustParsePrefix(text)
+	}
+	return list
+}
+
+// from returns a request from a peer with lines of headers, each "Name: value".
+func from(peer string, lines ...string) *http.Request {
+	r := &http.Request{RemoteAddr: peer, Header: http.Header{}}
+	for _, line := range lines {
+		name, value, _ := strings.Cut(line, ": ")
+		r.Header.Add(name, value)
+	}
+	return r
+}
+
+func TestAddressKey(t *testing.T) {
+	tests := []struct {
+		bits          int
+		address, want string
+	}{
+		{0, "203.0.113.9", "203.0.113.9"},
+		{0, "203.0.113.9:51234", "203.0.113.9"},
+		{56, "203.0.113.9:51234", "203.0.113.9"},
+
+		// One client, however its address is spelled.
+		{0, "2001:db8:1:2::1", "2001:db8:1:2::/64"},
+		{0, "[2001:db8:1:2::1]:443", "2001:db8:1:2::/64"},
+		{0, "[2001:db8:1:2::1]", "2001:db8:1:2::/64"},
+		{0, "2001:0db8:0001:0002:0000:0000:0000:0001", "2001:db8:1:2::/64"},
+		{0, "2001:DB8:1:2:0:0:0:1", "2001:db8:1:2::/64"},
+		{0, "2001:db8:1:2::0.0.0.1", "2001:db8:1:2::/64"},
+		{0, "2001:db8:1:2:ffff:ffff:ffff:ffff", "2001:db8:1:2::/64"},
+		{0, "2001:db8:1:3::", "2001:db8:1:3::/64"},
+		{0, "2001:db8:1234:5678::1.2.3.4", "2001:db8:1234:5678::/64"},
+		{48, "2001:db8:1:2::1", "2001:db8:1::/48"},
+		{56, "2001:db8:1:2ff::1", "2001:db8:1:200::/56"},
+		{128, "[2001:db8::1]:1", "2001:db8::1/128"},
+		{0, "::1", "::/64"},
+
+		// IPv4 in IPv6.
+		{0, "::ffff:1.2.3.4", "1.2.3.4"},
+		{0, "::ffff:102:304", "1.2.3.4"},
+		{0, "0:0:0:0:0:ffff:1.2.3.4", "1.2.3.4"},
+		{32, "[::FFFF:1.2.3.4]:80", "1.2.3.4"},
+		{0, "::ffff:1.2.3.4%eth0", "1.2.3.4"},
+		{0, "64:ff9b::1.2.3.4", "1.2.3.4"},
+		{0, "64:ff9b::102:304", "1.2.3.4"},
+		{0, "64:ff9b:1::1.2.3.4", "64:ff9b:1::/64"},
+
+		// Zones.
+		{0, "fe80::1%eth0", "fe80::/64"},
+		{0, "[fe80::1%25eth0]:80", "fe80::/64"},
+		{0, "2001:db8::1%a%b", "2001:db8::/64"},
+		{0, "1.2.3.4%eth0", ""},
+		{0, "%eth0", ""},
+
+		// Peers without an address, and what only looks like one.
+		{0, "", ""},
+		{0, "@", ""},
+		{0, "pipe", ""},
+		{0, "/run/app.sock", ""},
+		{0, "localhost:80", ""},
+		{0, ":80", ""},
+		{0, "01.2.3.4", ""},
+		{0, "0x7f.1", ""},
+		{0, "1.2.3", ""},
+		{0, "1.2.3.256", ""},
+		{0, "2130706433", ""},
+		{0, "1.2.3.4:", ""},
+		{0, "1.2.3.4:http", ""},
+		{0, "1.2.3.4:123456", ""},
+		{0, "1.2.3.4:80:80", ""},
+		{0, "1.2.3.4/32", ""},
+		{0, " 1.2.3.4", ""},
+		{0, "1.2.3.4\x00", ""},
+		{0, "١.٢.٣.٤", ""},
+		{0, "[1.2.3.4]:80", ""},
+		{0, "[::1", ""},
+		{0, "::1]", ""},
+		{0, "[::1]x", ""},
+		{0, "[::1]80", ""},
+		{0, "[::1]:", ""},
+		{0, "[]", ""},
+		{0, "[", ""},
+		{0, "2001:db8::1::", ""},
+		{0, "12345::", ""},
+		{0, "fe80::1%" + strings.Repeat("z", 1<<20), ""},
+	}
+	for _, test := range tests {
+		assert.Equal(t, test.want, addressKey(test.address, test.bits), "%.40q /%d", test.address, test.bits)
+	}
+}
+
+// TestClientForged lists what clients write in headers to be somebody else.
+func TestClientForged(t *testing.T) {
+	const peer = "203.0.113.9"
+	forgeries := []string{
+		"X-Forwarded-For: 1.1.1.1",
+		"X-Forwarded-For: 127.0.0.1",
+		"X-Forwarded-For: 10.0.0.1",
+		"X-Forwarded-For: 1.1.1.1, 10.0.0.1",
+		"X-Forwarded-For: unknown",
+		"x-forwarded-for: 1.1.1.1",
+		"Forwarded: for=1.1.1.1",
+		"Forwarded: for=\"[2001:db8::1]:80\";by=10.0.0.1",
+		"X-Real-Ip: 1.1.1.1",
+		"X-Real-Ip: 10.1.2.3",
+		"Cf-Connecting-Ip: 1.1.1.1",
+		"True-Client-Ip: 1.1.1.1",
+		"X-Client-Ip: 1.1.1.1",
+		"X-Forwarded: for=1.1.1.1",
+		"Connection: X-Forwarded-For",
+	}
+	for name, p := range map[string]Proxies{
+		"nothing is trusted":    {},
+		"others are trusted":    {Trusted: prefixes("10.0.0.0/8", "::1/128")},
+		"others and hops":       {Trusted: prefixes("10.0.0.0/8"), Hops: 1},
+		"Forwarded from others": {Trusted: prefixes("10.0.0.0/8"), Header: "Forwarded"},
+		"X-Real-IP from others": {Trusted: prefixes("10.0.0.0/8"), Header: "X-Real-IP"},
+	} {
+		require.NoError(t, p.validate())
+		for _, forgery := range forgeries {
+			assert.Equal(t, peer, p.client(from(peer+":51234", forgery)), "%s: %s", name, forgery)
+		}
+		assert.Equal(t, peer, p.client(from(peer+":51234", forgeries...)), name)
+		assert.Equal(t, "", p.client(from("@", forgeries...)), name)
+	}
+}
+
+func TestClient(t *testing.T) {
+	trusted := Proxies{Trusted: prefixes("10.0.0.0/8", "2001:db8:ffff::/48")}
+	hops := func(n int) Proxies { return Proxies{Hops: n} }
+	both := func(n int) Proxies { return Proxies{Trusted: trusted.Trusted, Hops: n} }
+	header := func(name string) Proxies { return Proxies{Trusted: trusted.Trusted, Header: name} }
+	const proxy = "10.0.0.1:4000"
+
+	tests := []struct {
+		name    string
+		proxies Proxies
+		peer    string
+		lines   []string // of the header, or whole lines if they have a name
+		want    string
+	}{
+		{"no header", trusted, proxy, nil, "10.0.0.1"},
+		{"one entry", trusted, proxy, []string{"203.0.113.9"}, "203.0.113.9"},
+		{"forged left of it", trusted, proxy, []string{"1.1.1.1, 10.9.9.9, 203.0.113.9"}, "203.0.113.9"},
+		{"behind two proxies", trusted, proxy, []string{"1.1.1.1, 203.0.113.9, 10.0.0.2"}, "203.0.113.9"},
+		{"forged in a line of its own", trusted, proxy, []string{"1.1.1.1", "203.0.113.9", "10.0.0.2"}, "203.0.113.9"},
+		{"all are proxies", trusted, proxy, []string{"10.0.0.3, 10.0.0.2"}, "10.0.0.3"},
+		{"by IPv6", trusted, "[2001:db8:ffff::1]:4000", []string{"2001:db8::7, 2001:db8:ffff::2"}, "2001:db8::/64"},
+		{"a mapped proxy", trusted, "[::ffff:10.0.0.1]:4000", []string{"::ffff:203.0.113.9, ::ffff:10.0.0.2"}, "203.0.113.9"},
+		{"a proxy with a zone", Proxies{Trusted: prefixes("fe80::/10")}, "[fe80::1%eth0]:4000", []string{"203.0.113.9"}, "203.0.113.9"},
+		{"ports", trusted, proxy, []string{"203.0.113.9:80, 10.0.0.2:81"}, "203.0.113.9"},
+		{"brackets", trusted, proxy, []string{"[2001:db8::1]:80"}, "2001:db8::/64"},
+		{"blanks", trusted, proxy, []string{" \t203.0.113.9\t , 10.0.0.2 "}, "203.0.113.9"},
+		{"no blanks", trusted, proxy, []string{"203.0.113.9,10.0.0.2"}, "203.0.113.9"},
+
+		{"unknown", trusted, proxy, []string{"203.0.113.9, unknown"}, "10.0.0.1"},
+		{"unknown behind a proxy", trusted, proxy, []string{"203.0.113.9, unknown, 10.0.0.2"}, "10.0.0.2"},
+		{"hidden", trusted, proxy, []string{"203.0.113.9, _hidden"}, "10.0.0.1"},
+		{"empty", trusted, proxy, []string{""}, "10.0.0.1"},
+		{"comma", trusted, proxy, []string{","}, "10.0.0.1"},
+		{"comma at the end", trusted, proxy, []string{"203.0.113.9,"}, "10.0.0.1"},
+		{"empty last line", trusted, proxy, []string{"203.0.113.9", ""}, "10.0.0.1"},
+		{"smuggled line break", trusted, proxy, []string{"203.0.113.9\r\nX: 1"}, "10.0.0.1"},
+		{"smuggled tab", trusted, proxy, []string{"1.1.1.1\t203.0.113.9"}, "10.0.0.1"},
+		{"NUL", trusted, proxy, []string{"203.0.113.9\x00"}, "10.0.0.1"},
+		{"octal", trusted, proxy, []string{"0203.0.113.9"}, "10.0.0.1"},
+		{"a number", trusted, proxy, []string{"3405803785"}, "10.0.0.1"},
+		{"a megabyte of commas", trusted, proxy, []string{strings.Repeat(",", 1<<20)}, "10.0.0.1"},
+		{"a megabyte of letters", trusted, proxy, []string{strings.Repeat("x", 1<<20)}, "10.0.0.1"},
+		{"a megabyte left of it", trusted, proxy, []string{strings.Repeat("1.1.1.1, ", 1<<17) + "203.0.113.9"}, "203.0.113.9"},
+		{"more proxies than are read", trusted, proxy,
+			[]string{"203.0.113.9, 10.0.0.66" + strings.Repeat(", 10.0.0.65", 64)}, "10.0.0.65"},
+		{"as many proxies as are read", trusted, proxy,
+			[]string{"203.0.113.9" + strings.Repeat(", 10.0.0.65", 63)}, "203.0.113.9"},
+
+		{"one hop", hops(1), proxy, []string{"1.1.1.1, 203.0.113.9"}, "203.0.113.9"},
+		{"two hops", hops(2), proxy, []string{"1.1.1.1, 203.0.113.9, 198.51.100.7"}, "203.0.113.9"},
+		{"two hops on two lines", hops(2), proxy, []string{"1.1.1.1, 203.0.113.9", "198.51.100.7"}, "203.0.113.9"},
+		{"around a hop", hops(2), proxy, []string{"203.0.113.9"}, "10.0.0.1"},
+		{"around all hops", hops(2), "203.0.113.9:1", nil, "203.0.113.9"},
+		{"a hop that is no address", hops(2), proxy, []string{"203.0.113.9, unknown"}, "10.0.0.1"},
+		{"a client that is no address", hops(2), proxy, []string{"unknown, 198.51.100.7"}, "198.51.100.7"},
+		{"64 hops", hops(64), proxy, []string{"1.1.1.1, 203.0.113.9" + strings.Repeat(", 8.8.8.8", 63)}, "203.0.113.9"},
+		{"a unix socket", hops(1), "@", []string{"203.0.113.9"}, "203.0.113.9"},
+		{"a unix socket without header", hops(1), "@", nil, ""},
+		{"a unix socket is in no prefix", trusted, "@", []string{"203.0.113.9"}, ""},
+
+		{"both, client at the end of the hops", both(2), proxy, []string{"1.1.1.1, 203.0.113.9, 10.0.0.2"}, "203.0.113.9"},
+		{"both, client before", both(2), proxy, []string{"1.1.1.1, 203.0.113.9"}, "203.0.113.9"},
+		{"both, proxies only", both(2), proxy, []string{"10.0.0.4, 10.0.0.3, 10.0.0.2"}, "10.0.0.3"},
+		{"both, around a hop", both(3), proxy, []string{"10.0.0.3, 10.0.0.2"}, "10.0.0.1"},
+		{"both, peer not trusted", both(1), "203.0.113.9:1", []string{"1.1.1.1"}, "203.0.113.9"},
+		{"everybody is trusted, but hops count", Proxies{Trusted: prefixes("0.0.0.0/0"), Hops: 1}, proxy,
+			[]string{"1.1.1.1, 203.0.113.9"}, "203.0.113.9"},
+		{"everybody is trusted, around a hop", Proxies{Trusted: prefixes("0.0.0.0/0"), Hops: 2}, "203.0.113.9:1",
+			[]string{"1.1.1.1"}, "203.0.113.9"},
+
+		{"the header's name", header("x-forwarded-for"), proxy, []string{"1.1.1.1, 203.0.113.9"}, "203.0.113.9"},
+		{"another header", header("Forwarded"), proxy, []string{"X-Forwarded-For: 1.1.1.1"}, "10.0.0.1"},
+		{"bits", Proxies{Trusted: trusted.Trusted, IPv6Prefix: 48}, proxy, []string{"2001:db8:1:2::3"}, "2001:db8:1::/48"},
+	}
+	for _, test := range tests {
+		require.NoError(t, test.proxies.validate(), test.name)
+		r := from(test.peer)
+		for _, line := range test.lines {
+			name, value, ok := strings.Cut(line, ": ")
+			if !ok || strings.Contains(name, "\n") {
+				name, value = "X-Forwarded-For", line
+			}
+			r.Header.Add(name, value)
+		}
+		assert.Equal(t, test.want, test.proxies.client(r), test.name)
+	}
+}
+
+func TestClientOfOneAddress(t *testing.T) {
+	for _, name := range []string{"X-Real-IP", "cf-connecting-ip", "True-Client-IP"} {
+		p := Proxies{Trusted: prefixes("10.0.0.0/8"), Header: name}
+		require.NoError(t, p.validate())
+		for _, test := range []struct {
+			lines []string
+			want  string
+		}{
+			{nil, "10.0.0.1"},
+			{[]string{"203.0.113.9"}, "203.0.113.9"},
+			{[]string{"1.1.1.1", "203.0.113.9"}, "203.0.113.9"},
+			{[]string{"203.0.113.9", "garbage"}, "10.0.0.1"},
+			{[]string{"1.1.1.1, 203.0.113.9"}, "10.0.0.1"},
+			{[]string{" [2001:db8::1]:80\t"}, "2001:db8::/64"},
+			{[]string{"10.1.2.3"}, "10.1.2.3"}, // of a proxy's own request
+			{[]string{""}, "10.0.0.1"},
+		} {
+			r := from("10.0.0.1:4000")
+			for _, line := range test.lines {
+				r.Header.Add(name, line)
+			}
+			assert.Equal(t, test.want, p.client(r), "%s: %q", name, test.lines)
+		}
+	}
+	anyPeer := Proxies{Hops: 1, Header: "X-Real-IP"}
+	assert.Equal(t, "203.0.113.9", anyPeer.client(from("@", "X-Real-Ip: 203.0.113.9")))
+}
+
+func TestProxiesValidate(t *testing.T) {
+	for _, valid := range []Proxies{
+		{}, {Hops: 1}, {Hops: 64}, {IPv6Prefix: 32}, {IPv6Prefix: 128},
+		{Trusted: prefixes("10.1.2.3/8", "2001:db8::/32")},
+		{Trusted: prefixes("0.0.0.0/0", "::/0"), Hops: 2},
+		{Hops: 1, Header: "X-Real-IP"},
+	} {
+		assert.NoError(t, valid.validate(), "%+v", valid)
+	}
+	for want, invalid := range map[string]Proxies{
+		"Hops -1: write the number of your proxies": {Hops: -1},
+		"Hops 65: ":                               {Hops: 65},
+		"IPv6Prefix 31: write 32 to 128 bits":     {IPv6Prefix: 31},
+		"IPv6Prefix -1: ":                         {IPv6Prefix: -1},
+		"IPv6Prefix 129: ":                        {IPv6Prefix: 129},
+		"Trusted[1] is not a prefix: write":       {Trusted: append(prefixes("10.0.0.0/8"), netip.Prefix{})},
+		"::ffff:10.0.0.0/104 would match nothing": {Trusted: prefixes("::ffff:10.0.0.0/104")},
+		"0.0.0.0/0 trusts everybody, so that anyone could forge an address": {Trusted: prefixes("0.0.0.0/0")},
+		"::/0 trusts everybody": {Trusted: prefixes("::/0"), Header: "Forwarded"},
+		"Header \"X-Real-IP\" would be believed from nobody: write the prefixes": {Header: "X-Real-IP"},
+		"Header \"X Real IP\": write the name of a header":                       {Header: "X Real IP", Hops: 1},
+	} {
+		err := invalid.validate()
+		require.ErrorContains(t, err, want)
+		assert.True(t, strings.HasPrefix(err.Error(), "limit: Proxies."), err)
+	}
+	several := Proxies{Hops: -1, IPv6Prefix: 1, Trusted: make([]netip.Prefix, 2), Header: "?"}
+	assert.Len(t, strings.Split(several.validate().Error(), "\n"), 5)
+}
+
+func TestClientAllocations(t *testing.T) {
+	var none Proxies
+	r := from("203.0.113.9:51234")
+	assert.Zero(t, testing.AllocsPerRun(100, func() { none.client(r) }))
+
+	// What a client writes left of the end costs nothing.
+	trusted := Proxies{Trusted: prefixes("10.0.0.0/8")}
+	short := from("10.0.0.1:1", "X-Forwarded-For: 203.0.113.9, 10.0.0.2")
+	long := from("10.0.0.1:1", "X-Forwarded-For: "+strings.Repeat("1.1.1.1, ", 1<<17)+"203.0.113.9, 10.0.0.2")
+	assert.Zero(t, testing.AllocsPerRun(100, func() { trusted.client(short) }))
+	assert.Zero(t, testing.AllocsPerRun(100, func() { trusted.client(long) }))
+}
+
+// isKey reports whether a key is "" or the one spelling of a client.
+func isKey(key string, bits int) bool {
+	if key == "" {
+		return true
+	}
+	if ip, err := netip.ParseAddr(key); err == nil {
+		return ip.Is4() && ip.String() == key
+	}
+	prefix, err := netip.ParsePrefix(key)
+	return err == nil && prefix.Bits() == bits && prefix == prefix.Masked() && prefix.String() == key &&
+		prefix.Addr().Is6() && !prefix.Addr().Is4In6()
+}
+
+func FuzzClient(f *testing.F) {
+	for _, seed := range []string{
+		"203.0.113.9", "[2001:db8::1]:80, ::ffff:10.0.0.2", "unknown", ",,", "for=\"[2001:db8::1]:80\";by=_x, for=\"a,b\\\"c\"",
+		"for=1.1.1.1;for=2.2.2.2", "fe80::1%eth0%1", "64:ff9b::1.2.3.4", "[::1", "1.2.3.4:_x",
+	} {
+		f.Add("203.0.113.9:51234", seed, "10.0.0.2", uint8(0), uint8(0))
+		f.Add("10.0.0.1:51234", seed, seed, uint8(2), uint8(56))
+		f.Add(seed, seed, seed, uint8(1), uint8(128))
+	}
+	f.Fuzz(func(t *testing.T, peer, first, second string, hops, bits uint8) {
+		for _, header := range []string{"", "Forwarded", "X-Real-IP"} {
+			p := Proxies{Trusted: prefixes("10.0.0.0/8"), Hops: int(hops % 65), IPv6Prefix: 32 + int(bits)%97, Header: header}
+			require.NoError(t, p.validate())
+			name := header
+			if name == "" {
+				name = "X-Forwarded-For"
+			}
+			r := from(peer)
+			r.Header.Add(name, first)
+			r.Header.Add(name, second)
+			key := p.client(r)
+			require.True(t, isKey(key, p.IPv6Prefix), "%q", key)
+			if own := parseAddress(peer); !p.trusts(own) {
+				require.Equal(t, own.key(p.IPv6Prefix), key, "a forged header counts")
+			}
+		}
+	})
+}
+
+// FuzzClientAppended says that nothing a client sends changes what the proxy
+// appends to it.
+func FuzzClientAppended(f *testing.F) {
+	for _, seed := range []string{"", "1.1.1.1", "for=\"", "for=\"\\", "\\", ",\"", "for=1.1.1.1;", "for=\"a, for=\\\"", "\""} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, sent string) {
+		for _, header := range []string{"X-Forwarded-For", "Forwarded"} {
+			p := Proxies{Trusted: prefixes("10.0.0.0/8"), Header: header}
+			for _, appended := range []string{"2001:db8:1:2::3", "203.0.113.9"} {
+				entry := appended
+				if header == "Forwarded" {
+					entry = fmt.Sprintf(`proto=https;host="a\"b,c;for=1.1.1.1\\";for="[%s]:80"`, appended)
+					if !strings.Contains(appended, ":") {
+						entry = "by=10.0.0.1;For=" + appended
+					}
+				}
+				want := addressKey(appended, 0)
+				oneLine := from("10.0.0.1:1", header+": "+sent+", "+entry)
+				require.Equal(t, want, p.client(oneLine), "%q", oneLine.Header)
+				twoLines := from("10.0.0.1:1", header+": "+sent, header+": "+entry)
+				require.Equal(t, want, p.client(twoLines), "%q", twoLines.Header)
+			}
+		}
+	})
+}

@@ -1,0 +1,198 @@
+package limit_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestRequirements checks that the module requires what it is for, and the
+// test library, and nothing else: its users get all of it.
+func TestRequirements(t *testing.T) {
+	text, err := os.ReadFile("go.mod")
+	require.NoError(t, err)
+	var direct []string
+	block := ""
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		switch {
+		case strings.HasSuffix(line, " ("):
+			block = strings.TrimSuffix(line, " (")
+			continue
+		case line == ")":
+			block = ""
+			continue
+		}
+		requirement, single := strings.CutPrefix(line, "require ")
+		if (single || block == "require") && requirement != "" && !strings.HasSuffix(requirement, "// indirect") {
+			direct = append(direct, requirement)
+		}
+		assert.False(t, block == "replace" || strings.HasPrefix(line, "replace "), "users do not see a replacement: %s", line)
+	}
+	assert.Equal(t, []string{
+		"github.com/gin-gonic/gin v1.12.0",
+		"github.com/labstack/echo/v4 v4.16.0",
+		"github.com/redis/go-redis/v9 v9.22.0", // v9.23 needs Go 1.26
+		"github.com/stretchr/testify v1.12.1",
+	}, direct)
+}
+
+const module = "github.com/routelimit/limit"
+
+// The packages that arrows begin or end at.
+const (
+	std        = "std"
+	ginPath    = "github.com/gin-gonic/gin"
+	echoPath   = "github.com/labstack/echo"
+	goRedis    = "github.com/redis/go-redis"
+	testifyLib = "github.com/stretchr/testify"
+)
+
+// only lists what a package may be made of, however deep.
+var only = []struct {
+	from    string
+	may     []string
+	because string
+}{
+	{"core", []string{std}, "algorithms are arithmetic: whoever writes a store or a check of one can read them alone"},
+	{"lua", []string{std, "core"}, "the codec serves any Redis client"},
+	{"memstore", []string{std, "core"}, "a store sees charges, not requests, and needs nobody's code"},
+}
+
+// never lists arrows that may not exist, however long.
+var never = []struct{ from, to, because string }{
+	{"core", "net/http", "time and numbers know nothing of requests"},
+	{"lua", "net/http", "a script knows nothing of requests"},
+	{"memstore", "net/http", "a store sees charges, not requests"},
+	{"storetest", module, "the suite knows what every store knows"},
+	{"storetest", "memstore", "the suite compares with core, not with a store"},
+	{"storetest", "lua", "the suite compares with core, not with its twin"},
+	{"storetest", "redisstore", "the suite knows no store"},
+	{"storetest", goRedis, "the suite knows no store"},
+
+	{"redisstore", module, "a store sees charges, not requests: arrows go down"},
+	{"redisstore", "memstore", "what stands around a store is a store of its own"},
+	{"redisstore", ginPath, "a store knows no framework"},
+	{"redisstore", echoPath, "a store knows no framework"},
+
+	{".", ginPath, "users of net/http would build Gin"},
+	{".", echoPath, "users of net/http would build Echo"},
+	{".", goRedis, "users of the memory store would build a Redis client"},
+	{".", "lua", "the store is behind an interface"},
+	{".", "redisstore", "the store is behind an interface"},
+	{".", "ginlimit", "adapters are above"},
+	{".", "echolimit", "adapters are above"},
+
+	{"ginlimit", echoPath, "one framework is enough to build"},
+	{"ginlimit", goRedis, "an adapter knows no store"},
+	{"ginlimit", "redisstore", "an adapter knows no store"},
+	{"ginlimit", "echolimit", "adapters stand beside each other"},
+	{"echolimit", ginPath, "one framework is enough to build"},
+	{"echolimit", goRedis, "an adapter knows no store"},
+	{"echolimit", "redisstore", "an adapter knows no store"},
+	{"echolimit", "ginlimit", "adapters stand beside each other"},
+}
+
+// neverDirectly lists what a package may not import itself, though its
+// dependencies may.
+var neverDirectly = []struct{ from, to, because string }{
+	{"redisstore", "net/http", "a store sees charges, not requests"},
+	{"ginlimit", module + "/core", "an adapter is handed decisions, and makes none"},
+	{"ginlimit", module + "/memstore", "an adapter knows no store"},
+	{"echolimit", module + "/core", "an adapter is handed decisions, and makes none"},
+	{"echolimit", module + "/memstore", "an adapter knows no store"},
+}
+
+// forTests lists the packages that are made for tests. The others must not
+// bring package testing, and its flags, into the programs of users.
+var forTests = []string{"storetest", "internal/adaptertest", "internal/redistest"}
+
+// TestArrows checks which packages stand on which.
+func TestArrows(t *testing.T) {
+	packages := list(t)
+	find := func(from string) listed {
+		p, ok := packages[path(from)]
+		require.True(t, ok, "no package %s", from)
+		return p
+	}
+	for _, rule := range only {
+		for _, dep := range find(rule.from).Deps {
+			assert.True(t, slices.ContainsFunc(rule.may, func(to string) bool { return within(dep, to) }),
+				"%s needs %s: %s", rule.from, dep, rule.because)
+		}
+	}
+	for _, rule := range never {
+		for _, dep := range find(rule.from).Deps {
+			assert.False(t, within(dep, rule.to), "%s needs %s: %s", rule.from, dep, rule.because)
+		}
+	}
+	for _, rule := range neverDirectly {
+		assert.NotContains(t, find(rule.from).Imports, rule.to, "%s: %s", rule.from, rule.because)
+	}
+	for name, p := range packages {
+		from := strings.TrimPrefix(name, module+"/")
+		if slices.Contains(forTests, from) {
+			continue
+		}
+		for _, dep := range p.Deps {
+			assert.False(t, dep == "testing" || within(dep, testifyLib), "%s needs %s: package testing is for tests", from, dep)
+			for _, tests := range forTests {
+				assert.NotEqual(t, path(tests), dep, "%s is for tests, and %s is not one", dep, from)
+			}
+		}
+	}
+}
+
+// path returns the import path of a package of this module.
+func path(name string) string {
+	if name == "." {
+		return module
+	}
+	return module + "/" + name
+}
+
+// within reports whether a package is that which a rule names: a package of
+// this module or of the standard library alone, or any of another module.
+func within(pkg, name string) bool {
+	first, _, _ := strings.Cut(pkg, "/")
+	switch {
+	case name == std:
+		return !strings.Contains(first, ".")
+	case name == module:
+		return pkg == module
+	case strings.Contains(name, "."):
+		return pkg == name || strings.HasPrefix(pkg, name+"/")
+	}
+	return pkg == name || pkg == path(name)
+}
+
+// A listed package is one as the go command describes it, without its tests.
+type listed struct {
+	ImportPath    string
+	Imports, Deps []string
+}
+
+// list returns the packages of this module.
+func list(t *testing.T) map[string]listed {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Imports,Deps", "./...").Output()
+	require.NoError(t, err)
+	packages := make(map[string]listed)
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p listed
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			return packages
+		} else {
+			require.NoError(t, err)
+		}
+		packages[p.ImportPath] = p
+	}
+}

@@ -1,0 +1,94 @@
+package limit
+
+import "strings"
+
+// A chain is the entries of a header that each proxy appends to, from right to
+// left. It splits as it goes, since a client can write a megabyte of them.
+type chain struct {
+	lines []string // of the header, yet to read
+	line  string   // what is left of the one behind them
+	more  bool     // whether anything is
+	nodes bool     // Forwarded (RFC 7239): of each element the for parameter
+}
+
+// next returns the next entry, which is "" if there is nothing in it.
+func (c *chain) next() (entry string, ok bool) {
+	if !c.more {
+		last := len(c.lines) - 1
+		if last < 0 {
+			return "", false
+		}
+		c.line, c.lines = c.lines[last], c.lines[:last]
+	}
+	comma := strings.LastIndexByte(c.line, ',')
+	if c.nodes {
+		comma = lastUnquoted(c.line, ',')
+	}
+	entry = c.line[comma+1:]
+	if c.more = comma >= 0; c.more {
+		c.line = c.line[:comma]
+	}
+	if c.nodes {
+		entry = node(entry)
+	}
+	return trimBlanks(entry), true
+}
+
+// lastUnquoted returns the index of the last separator that is not within a
+// quoted string, or -1. It reads from the right, so that a quote that a client
+// has left open cannot swallow what a proxy has written behind it.
+func lastUnquoted(s string, separator byte) int {
+	quoted := false
+	for i := len(s) - 1; i >= 0; i-- {
+		switch {
+		case s[i] == separator && !quoted:
+			return i
+		case s[i] == '"':
+			before := strings.TrimRight(s[:i], `\`)
+			escaped := (i-len(before))%2 == 1
+			quoted = !quoted || escaped
+		}
+	}
+	return -1
+}
+
+// node returns the for parameter of an element of Forwarded, or "" if it has
+// none or several.
+func node(element string) string {
+	found, several := "", false
+	for more := true; more; {
+		i := lastUnquoted(element, ';')
+		name, value, _ := strings.Cut(element[i+1:], "=")
+		if strings.EqualFold(trimBlanks(name), "for") {
+			if several {
+				return ""
+			}
+			found, several = unquote(trimBlanks(value)), true
+		}
+		if more = i >= 0; more {
+			element = element[:i]
+		}
+	}
+	return found
+}
+
+// unquote returns the text of a quoted string, and anything else as it is.
+func unquote(s string) string {
+	if len(s) < 2 || len(s) > maxAddress || s[0] != '"' || s[len(s)-1] != '"' {
+		return s
+	}
+	s = s[1 : len(s)-1]
+	if strings.IndexByte(s, '\\') < 0 {
+		return s
+	}
+	text := make([]byte, 0, len(s))
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+1 < len(s) {
+			i++
+		}
+		text = append(text, s[i])
+	}
+	return string(text)
+}
+
+func trimBlanks(s string) string { return strings.Trim(s, " \t") }

@@ -1,0 +1,214 @@
+package ginlimit_test
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/ginlimit"
+	"github.com/routelimit/limit/internal/adaptertest"
+)
+
+func TestMain(m *testing.M) {
+	gin.SetMode(gin.ReleaseMode)
+	os.Exit(m.Run())
+}
+
+// router is a Gin engine as the suite uses it.
+type router struct {
+	*gin.Engine
+	routes
+}
+
+type routes struct {
+	gin.IRouter
+	limiter *ginlimit.Limiter
+}
+
+func newRouter(l *limit.Limiter) adaptertest.Router {
+	engine := gin.New()
+	return router{engine, routes{engine, ginlimit.New(l)}}
+}
+
+func (r router) Use(rules limit.RuleSet) { r.Engine.Use(r.limiter.Limit(rules)) }
+
+func (r router) Group(prefix string, rules limit.RuleSet) adaptertest.Routes {
+	return routes{r.Engine.Group(prefix, r.limiter.Limit(rules)), r.limiter}
+}
+
+func (r router) Handle(method, path string, h http.Handler, rules ...limit.RuleSet) {
+	r.routes.Handle(method, path, h, rules...)
+}
+
+func (r routes) Handle(method, path string, h http.Handler, rules ...limit.RuleSet) {
+	var chain []gin.HandlerFunc
+	for _, set := range rules {
+		chain = append(chain, r.limiter.Limit(set))
+	}
+	r.IRouter.Handle(method, adaptertest.Colons(path), append(chain, gin.WrapH(h))...)
+}
+
+func TestAdapter(t *testing.T) { adaptertest.Run(t, newRouter) }
+
+func FuzzRequest(f *testing.F) { adaptertest.Fuzz(f, newRouter) }
+
+func ok(c *gin.Context) { c.Status(http.StatusNoContent) }
+
+func do(h http.Handler, method, path string, headers ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, path, nil)
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// TestDeclaration is the declaration of the documentation, word for word.
+func TestDeclaration(t *testing.T) {
+	handler := ok
+	router := gin.New()
+
+	limiter := limit.New(nil, nil)
+	g := ginlimit.New(limiter)
+	router.POST("/update", g.Limit(limit.Rules(
+		limit.PerIP(2*time.Second, 5), limit.Global(time.Minute, 1000))), handler)
+
+	server := httptest.NewServer(router)
+	defer server.Close()
+	adaptertest.FiveInTwoSeconds(t, server.URL+"/update")
+}
+
+// TestErrors checks that middleware around the limiter sees why it answered.
+func TestErrors(t *testing.T) {
+	for _, hook := range []func(http.ResponseWriter, *http.Request, limit.Decision){
+		nil,
+		func(w http.ResponseWriter, _ *http.Request, _ limit.Decision) { w.WriteHeader(http.StatusTeapot) },
+	} {
+		var seen []*gin.Error
+		var aborted bool
+		router := gin.New()
+		router.Use(func(c *gin.Context) {
+			c.Next()
+			seen, aborted = c.Errors, c.IsAborted()
+		})
+		rl := ginlimit.New(limit.New(nil, &limit.Options{Refuse: hook}))
+		router.GET("/", rl.Limit(limit.Rules(limit.PerIP(time.Minute, 1))), ok)
+
+		require.Equal(t, http.StatusNoContent, do(router, "GET", "/").Code)
+		require.Empty(t, seen)
+		require.False(t, aborted)
+
+		w := do(router, "GET", "/")
+		var refused *limit.RefusedError
+		require.Len(t, seen, 1)
+		require.ErrorAs(t, seen[0], &refused)
+		assert.Equal(t, []string{"per-ip-1m"}, refused.Decision.Refusing())
+		assert.True(t, aborted)
+		if hook != nil {
+			assert.Equal(t, http.StatusTeapot, w.Code)
+		}
+	}
+}
+
+// TestEngine checks that rules on the engine answer for paths that do not
+// exist, where Gin itself would write a 404.
+func TestEngine(t *testing.T) {
+	rl := ginlimit.New(limit.New(nil, nil))
+	router := gin.New()
+	router.HandleMethodNotAllowed = true
+	router.Use(rl.Limit(limit.Rules(limit.PerIP(time.Minute, 2))))
+	router.GET("/only-get", ok)
+
+	assert.Equal(t, http.StatusNotFound, do(router, "GET", "/a").Code)
+	assert.Equal(t, http.StatusMethodNotAllowed, do(router, "POST", "/only-get").Code)
+	w := do(router, "GET", "/b")
+	assert.Equal(t, http.StatusTooManyRequests, w.Code)
+	assert.Equal(t, limit.ProblemType, w.Header().Get("Content-Type"))
+	assert.NotContains(t, w.Body.String(), "not found")
+}
+
+// TestUser takes users from the context of Gin, where authentication put them.
+func TestUser(t *testing.T) {
+	authenticate := func(c *gin.Context) { c.Set("user", c.GetHeader("Test-User")) }
+	rules := limit.Rules(limit.PerUser(time.Minute, 1))
+
+	rl := ginlimit.New(limit.New(nil, nil))
+	assert.PanicsWithError(t, `limit: rule "1/1m per user": who is the user? write a function in limit.Options.User`,
+		func() { rl.Limit(rules) })
+	rl.User = func(c *gin.Context) string { return c.GetString("user") }
+	router := gin.New()
+	router.GET("/", authenticate, rl.Limit(rules), ok)
+
+	assert.Equal(t, http.StatusNoContent, do(router, "GET", "/", "Test-User", "alice").Code)
+	assert.Equal(t, http.StatusNoContent, do(router, "GET", "/", "Test-User", "bob").Code)
+	assert.Equal(t, http.StatusTooManyRequests, do(router, "GET", "/", "Test-User", "alice").Code)
+	assert.Equal(t, http.StatusNoContent, do(router, "GET", "/").Code)
+	assert.Equal(t, http.StatusTooManyRequests, do(router, "GET", "/").Code, "those without a user share one quota")
+}
+
+// TestUserOfOptions falls back to the function that all adapters share.
+func TestUserOfOptions(t *testing.T) {
+	rl := ginlimit.New(limit.New(nil, &limit.Options{User: func(r *http.Request) string { return r.Header.Get("Test-User") }}))
+	router := gin.New()
+	router.GET("/", rl.Limit(limit.Rules(limit.PerUser(time.Minute, 1))), ok)
+
+	assert.Equal(t, http.StatusNoContent, do(router, "GET", "/", "Test-User", "alice").Code)
+	assert.Equal(t, http.StatusTooManyRequests, do(router, "GET", "/", "Test-User", "alice").Code)
+	assert.Equal(t, http.StatusNoContent, do(router, "GET", "/", "Test-User", "bob").Code)
+}
+
+func TestMount(t *testing.T) {
+	router := gin.New()
+	err := ginlimit.New(limit.New(nil, nil)).Mount(router.Group("/v1"), struct {
+		Update gin.HandlerFunc    `route:"POST /update" limit:"2/1m per ip; 1000/1h global"`
+		Item   func(*gin.Context) `route:"GET /items/:id" limit:"1/1m per path id"`
+		Health gin.HandlerFunc    `route:"GET /health" limit:"-"`
+	}{Update: ok, Item: ok, Health: ok})
+	require.NoError(t, err)
+
+	w := do(router, "POST", "/v1/update")
+	assert.Equal(t, http.StatusNoContent, w.Code)
+	assert.Equal(t, `"per-ip-1m";r=1;t=60, "global-1h";r=999;t=3600`, w.Header().Get("RateLimit"))
+	assert.Equal(t, http.StatusNoContent, do(router, "GET", "/v1/items/1").Code)
+	assert.Equal(t, http.StatusNoContent, do(router, "GET", "/v1/items/2").Code)
+	assert.Equal(t, http.StatusTooManyRequests, do(router, "GET", "/v1/items/1").Code)
+	w = do(router, "GET", "/v1/health")
+	assert.Equal(t, http.StatusNoContent, w.Code)
+	assert.Empty(t, w.Header().Get("RateLimit"))
+}
+
+func TestMountErrors(t *testing.T) {
+	router := gin.New()
+	err := ginlimit.New(limit.New(nil, nil)).Mount(router, struct {
+		Good  gin.HandlerFunc  `route:"GET /good" limit:"5/2s per ip"`
+		Wrong http.HandlerFunc `route:"GET /wrong" limit:"5/2s per ip"`
+		User  gin.HandlerFunc  `route:"GET /user" limit:"5/2s per user"`
+		Ten   int              `route:"GET /ten" limit:"-"`
+	}{Good: ok, Wrong: func(http.ResponseWriter, *http.Request) {}, User: ok})
+
+	require.Error(t, err)
+	assert.ErrorContains(t, err, "field Wrong: http.HandlerFunc")
+	assert.ErrorContains(t, err, "field User: ")
+	assert.ErrorContains(t, err, "field Ten: int")
+	var rule *limit.RuleError
+	assert.True(t, errors.As(err, &rule))
+	assert.Empty(t, router.Routes(), "nothing is mounted if anything is wrong")
+
+	err = ginlimit.New(limit.New(nil, nil)).Mount(router, struct {
+		Good gin.HandlerFunc `route:"GET /good" limit:"5/2s per ip"`
+		Nil  gin.HandlerFunc `route:"GET /nil" limit:"5/2s per ip"`
+		Text gin.HandlerFunc `route:"GET /text" limit:"5/2x per ip"`
+	}{Good: ok, Text: ok})
+	assert.ErrorContains(t, err, "field Nil: ")
+	assert.ErrorContains(t, err, "field Text: ")
+	assert.Empty(t, router.Routes())
+}

@@ -1,0 +1,118 @@
+package limit
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Headers says which headers tell clients of their quotas. Values combine:
+// Draft11 | XRateLimit.
+type Headers uint8
+
+const (
+	// Draft11 sets RateLimit and RateLimit-Policy, structured fields with one
+	// member for each rule, as in draft-ietf-httpapi-ratelimit-headers-11. It
+	// is a draft: the form may change under another name.
+	Draft11 Headers = 1 << iota
+
+	// XRateLimit sets X-RateLimit-Limit, X-RateLimit-Remaining and
+	// X-RateLimit-Reset (seconds from now until the quota is whole) for the
+	// rule that is nearest to refusing.
+	XRateLimit
+
+	// NoHeaders sets none. A refusal still has its Retry-After.
+	NoHeaders
+)
+
+// The names as net/http spells them; on the wire their case does not matter.
+const (
+	headerPolicy    = "Ratelimit-Policy"
+	headerRateLimit = "Ratelimit"
+)
+
+// SetHeaders sets the headers of a decision, for adapters and for functions
+// in [Options].Refuse: the quotas as [Options].Headers says and, on a refusal,
+// Retry-After in whole seconds, rounded up. Policies stacked on one request
+// (of a group and of a route) add their members to the same fields.
+func SetHeaders(h http.Header, d Decision) {
+	if d.policy == nil {
+		return
+	}
+	if !d.Allowed {
+		h["Cache-Control"] = []string{"no-store"}
+		if d.RetryAfter > 0 {
+			h["Retry-After"] = []string{strconv.FormatInt(seconds(d.RetryAfter), 10)}
+		}
+	}
+	style := d.policy.limiter.options.Headers
+	if style == 0 || style&Draft11 != 0 {
+		h[headerPolicy] = append(h[headerPolicy], d.policy.header)
+		h[headerRateLimit] = append(h[headerRateLimit], rateLimitHeader(d))
+	}
+	if style&XRateLimit != 0 {
+		r := d.nearest()
+		h.Set("X-RateLimit-Limit", strconv.FormatInt(r.Limit, 10))
+		h.Set("X-RateLimit-Remaining", strconv.FormatInt(r.Remaining, 10))
+		h.Set("X-RateLimit-Reset", strconv.FormatInt(seconds(r.ResetAfter), 10))
+	}
+}
+
+// nearest returns the rule that refuses longest or, if none does, the one with
+// the smallest share left.
+func (d Decision) nearest() RuleDecision {
+	rules := d.Rules()
+	nearest := rules[0]
+	for _, r := range rules[1:] {
+		switch {
+		case r.RetryAfter > nearest.RetryAfter:
+			nearest = r
+		case r.RetryAfter == nearest.RetryAfter && r.Remaining*nearest.Limit < nearest.Remaining*r.Limit:
+			nearest = r
+		}
+	}
+	return nearest
+}
+
+// policyHeader returns the RateLimit-Policy of rules: name, quota and window.
+// A window that is no whole number of seconds cannot be said, and is left out.
+func policyHeader(rules []Rule) string {
+	var b strings.Builder
+	for i, r := range rules {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(`"` + r.name() + `";q=` + strconv.FormatInt(r.Limit, 10))
+		if r.Window%time.Second == 0 {
+			b.WriteString(";w=" + strconv.FormatInt(int64(r.Window/time.Second), 10))
+		}
+	}
+	return b.String()
+}
+
+// rateLimitHeader returns the RateLimit of a decision: for each rule what is
+// left, and the seconds until there is more.
+func rateLimitHeader(d Decision) string {
+	var room [128]byte
+	b := room[:0]
+	for i, o := range d.core.Outcomes() {
+		if i > 0 {
+			b = append(b, ", "...)
+		}
+		b = append(b, '"')
+		b = append(b, d.policy.names[i]...) // names need no escapes, see validName
+		b = append(b, `";r=`...)
+		b = strconv.AppendInt(b, o.Remaining, 10)
+		if t := max(o.MoreAfter, o.RetryAfter); t > 0 {
+			b = append(b, ";t="...)
+			b = strconv.AppendInt(b, seconds(micros(t)), 10)
+		}
+	}
+	return string(b)
+}
+
+// seconds rounds up, so that a client that waits as long is not too early.
+func seconds(d time.Duration) int64 {
+	return int64((d + time.Second - 1) / time.Second)
+}

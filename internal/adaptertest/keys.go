@@ -1,0 +1,103 @@
+package adaptertest
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit"
+)
+
+// forgedAddress sends every header in which a client might claim an address,
+// to a limiter that trusts nobody. Nothing may change.
+func (s suite) forgedAddress(t *testing.T) {
+	names := []string{"X-Forwarded-For", "X-Real-IP", "Forwarded", "True-Client-IP", "CF-Connecting-IP",
+		"X-Client-IP", "X-Cluster-Client-IP", "X-Forwarded", "Forwarded-For", "X-AppEngine-Remote-Addr", "Via"}
+	router := s.framework(limit.New(nil, nil))
+	router.Handle("GET", "/", ok, limit.Rules(limit.PerIP(time.Hour, int64(len(names)))))
+	c := serve(t, router)
+
+	for i, name := range names {
+		address := fmt.Sprintf("203.0.113.%d", i)
+		value := address
+		if name == "Forwarded" {
+			value = "for=" + address
+		}
+		a := c.send("GET", "/", name, value)
+		require.Equal(t, http.StatusNoContent, a.StatusCode, name)
+		require.Equal(t, fmt.Sprintf(`"per-ip-1h";r=%d;t=3600`, len(names)-1-i), a.Header.Get("RateLimit"), name)
+	}
+	for _, name := range names {
+		require.Equal(t, http.StatusTooManyRequests, c.send("GET", "/", name, "203.0.113.200").StatusCode, name)
+	}
+}
+
+// trustedProxy is the other side: the peer is the program's own proxy.
+func (s suite) trustedProxy(t *testing.T) {
+	router := s.framework(limit.New(nil, &limit.Options{
+		Proxies: limit.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}},
+	}))
+	router.Handle("GET", "/", ok, limit.Rules(limit.PerIP(time.Hour, 1)))
+	c := serve(t, router)
+
+	require.Equal(t, http.StatusNoContent, c.send("GET", "/", "X-Forwarded-For", "203.0.113.1").StatusCode)
+	require.Equal(t, http.StatusNoContent, c.send("GET", "/", "X-Forwarded-For", "203.0.113.2").StatusCode)
+	assert.Equal(t, http.StatusTooManyRequests,
+		c.send("GET", "/", "X-Forwarded-For", "198.51.100.7, 203.0.113.2").StatusCode, "the client wrote the first")
+}
+
+func (s suite) pathValue(t *testing.T) {
+	router := s.framework(limit.New(nil, nil))
+	router.Handle("GET", "/users/{id}", ok, limit.Rules(limit.Per(limit.ByPathValue("id"), time.Hour, 1)))
+	c := serve(t, router)
+
+	for _, test := range []struct {
+		path string
+		want int
+	}{
+		{"/users/alice", http.StatusNoContent},
+		{"/users/bob", http.StatusNoContent},
+		{"/users/alice", http.StatusTooManyRequests},
+		{"/users/%61lice", http.StatusTooManyRequests}, // another spelling is the same user
+		{"/users/alice%20", http.StatusTooManyRequests},
+		{"/users/%2561lice", http.StatusNoContent}, // this one is called "%61lice"
+		{"/users/alice?id=carol", http.StatusTooManyRequests},
+	} {
+		assert.Equal(t, test.want, c.send("GET", test.path).StatusCode, test.path)
+	}
+}
+
+// routesArePolicies checks that one set on several routes has quotas on each.
+func (s suite) routesArePolicies(t *testing.T) {
+	router := s.framework(limit.New(nil, nil))
+	rules := limit.Rules(limit.PerIP(time.Hour, 1))
+	router.Handle("GET", "/a", ok, rules)
+	router.Handle("POST", "/a", ok, rules)
+	router.Handle("GET", "/b/{id}", ok, rules)
+	c := serve(t, router)
+
+	for _, want := range []int{http.StatusNoContent, http.StatusTooManyRequests} {
+		assert.Equal(t, want, c.send("GET", "/a").StatusCode)
+		assert.Equal(t, want, c.send("POST", "/a").StatusCode)
+		assert.Equal(t, want, c.send("GET", "/b/1").StatusCode)
+	}
+	assert.Equal(t, http.StatusTooManyRequests, c.send("GET", "/b/2").StatusCode, "a route is its pattern, not the path")
+}
+
+func (s suite) named(t *testing.T) {
+	router := s.framework(limit.New(nil, nil))
+	rules := limit.Named("shared", limit.PerIP(time.Hour, 2))
+	router.Handle("GET", "/a", ok, rules)
+	router.Handle("POST", "/b", ok, rules)
+	c := serve(t, router)
+
+	assert.Equal(t, http.StatusNoContent, c.send("GET", "/a").StatusCode)
+	assert.Equal(t, http.StatusNoContent, c.send("POST", "/b").StatusCode)
+	assert.Equal(t, http.StatusTooManyRequests, c.send("GET", "/a").StatusCode)
+	assert.Equal(t, http.StatusTooManyRequests, c.send("POST", "/b").StatusCode)
+}

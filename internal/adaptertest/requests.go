@@ -1,0 +1,226 @@
+package adaptertest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit"
+)
+
+func rule(name string, key limit.KeyResolver, n int64) limit.RuleSet {
+	return limit.Rules(limit.Rule{Name: name, Key: key, Limit: n, Window: time.Hour})
+}
+
+// stacked puts rules before everything, on a group and on a route. A request
+// passes them from the outside in, and reads of all in one field.
+func (s suite) stacked(t *testing.T) {
+	router := s.framework(limit.New(nil, nil))
+	router.Use(rule("all", limit.Everyone, 9))
+	group := router.Group("/api", rule("group", limit.Everyone, 3))
+	group.Handle("GET", "/item", ok, rule("route", limit.Everyone, 2))
+	c := serve(t, router)
+
+	a := c.send("GET", "/api/item")
+	require.Equal(t, http.StatusNoContent, a.StatusCode)
+	members := strings.Join(a.Header.Values("RateLimit"), ", ")
+	assert.Equal(t, `"all";r=8;t=3600, "group";r=2;t=3600, "route";r=1;t=3600`, members)
+	assert.Equal(t, `"all";q=9;w=3600, "group";q=3;w=3600, "route";q=2;w=3600`,
+		strings.Join(a.Header.Values("RateLimit-Policy"), ", "))
+
+	require.Equal(t, http.StatusNoContent, c.send("GET", "/api/item").StatusCode)
+	p := requireProblem(t, c.send("GET", "/api/item"), http.StatusTooManyRequests)
+	assert.Equal(t, []string{"route"}, p.Violated)
+	p = requireProblem(t, c.send("GET", "/api/item"), http.StatusTooManyRequests)
+	assert.Equal(t, []string{"group"}, p.Violated, "policies outside are decided before, each for itself")
+}
+
+// unmatched sends requests to paths that do not exist. They share one quota,
+// so that inventing paths gives nobody another.
+func (s suite) unmatched(t *testing.T) {
+	router := s.framework(limit.New(nil, nil))
+	router.Use(rule("all", limit.ByIP, 5))
+	router.Handle("GET", "/real", ok)
+	c := serve(t, router)
+
+	for i := range 5 {
+		require.Equal(t, http.StatusNotFound, c.send("GET", fmt.Sprintf("/nothing/%d/here", i)).StatusCode)
+	}
+	for i := range 5 {
+		requireProblem(t, c.send("GET", fmt.Sprintf("/x%d", i)), http.StatusTooManyRequests)
+	}
+	assert.Equal(t, http.StatusNoContent, c.send("GET", "/real").StatusCode, "a route has a quota of its own")
+}
+
+func (s suite) inventedMethods(t *testing.T) {
+	router := s.framework(limit.New(nil, nil))
+	router.Use(rule("all", limit.ByIP, 5))
+	c := serve(t, router)
+
+	for i := range 5 {
+		status := c.send(fmt.Sprintf("INVENTED%d", i), "/").StatusCode
+		require.Contains(t, []int{http.StatusNotFound, http.StatusMethodNotAllowed}, status)
+	}
+	assert.Equal(t, http.StatusTooManyRequests, c.send("ANOTHER", "/").StatusCode)
+}
+
+// cancelled checks that a client that is gone before the decision still counts.
+// If it did not, going away would run handlers for free.
+func (s suite) cancelled(t *testing.T) {
+	router := s.framework(limit.New(nil, nil))
+	var ran int
+	router.Handle("GET", "/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ran++
+		assert.Error(t, r.Context().Err(), "the handler still sees that its client is gone")
+		w.WriteHeader(http.StatusNoContent)
+	}), limit.Rules(limit.PerIP(time.Hour, 2)))
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, want := range []int{http.StatusNoContent, http.StatusNoContent, http.StatusTooManyRequests} {
+		w := httptest.NewRecorder()
+		router.ServeHTTP(w, httptest.NewRequest("GET", "/", nil).WithContext(ctx))
+		assert.Equal(t, want, w.Code)
+	}
+	assert.Equal(t, 2, ran)
+}
+
+// concurrent sends many requests at once: exactly as many as the tightest rule
+// allows get through, and the first sight of a route is safe too.
+func (s suite) concurrent(t *testing.T) {
+	const workers, each = 16, 20
+	router := s.framework(limit.New(nil, nil))
+	var ran atomic.Int64
+	handler := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { ran.Add(1) })
+	rules := limit.Rules(limit.PerIP(time.Hour, 50), limit.Global(time.Hour, 1000))
+	router.Handle("GET", "/{id}", handler, rules)
+	c := serve(t, router)
+
+	var wg sync.WaitGroup
+	var admitted, refused atomic.Int64
+	for range workers {
+		wg.Go(func() {
+			for i := range each {
+				response, err := http.Get(fmt.Sprintf("%s/%d", c.base, i))
+				if !assert.NoError(t, err) {
+					return
+				}
+				response.Body.Close()
+				switch response.StatusCode {
+				case http.StatusOK:
+					admitted.Add(1)
+				case http.StatusTooManyRequests:
+					refused.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	assert.EqualValues(t, 50, admitted.Load())
+	assert.EqualValues(t, 50, ran.Load())
+	assert.EqualValues(t, workers*each-50, refused.Load())
+}
+
+func (s suite) invalidRules(t *testing.T) {
+	for _, rules := range []limit.RuleSet{
+		{},
+		limit.Rules(),
+		limit.Rules(limit.PerIP(5, 2)), // the arguments are swapped: 5 ns
+		limit.Rules(limit.PerIP(time.Minute, 0)),
+		limit.Rules(limit.PerUser(time.Minute, 5)), // who is the user?
+		limit.Rules(limit.Rule{Limit: 1, Window: time.Minute}),
+	} {
+		assert.Panics(t, func() {
+			s.framework(limit.New(nil, nil)).Handle("GET", "/", ok, rules)
+		}, rules.String())
+	}
+}
+
+// hostileRequests sends what no browser would, over a plain connection. The
+// answer may be anything but a failure.
+func (s suite) hostileRequests(t *testing.T) {
+	router := s.framework(limit.New(nil, &limit.Options{
+		User: func(r *http.Request) string { return r.Header.Get("X-User") },
+	}))
+	router.Use(limit.Rules(limit.Per(limit.ByHeader("X-Before"), time.Hour, 100_000)))
+	router.Handle("GET", "/items/{id}", ok, keysOfAllKinds())
+	router.Handle("GET", "/", ok, keysOfAllKinds())
+
+	var failures bytes.Buffer
+	server := httptest.NewUnstartedServer(router)
+	server.Config.MaxHeaderBytes = 16 << 20
+	server.Config.ErrorLog = log.New(&failures, "", 0)
+	server.Start()
+
+	big := strings.Repeat("k", 1<<20)
+	requests := map[string]string{
+		"plain":              "GET /items/1 HTTP/1.1\r\nHost: x\r\n",
+		"megabyte header":    "GET /items/1 HTTP/1.1\r\nHost: x\r\nX-Key: " + big + "\r\nX-User: " + big + "\r\nX-Before: " + big + "\r\n",
+		"megabyte cookie":    "GET /items/1 HTTP/1.1\r\nHost: x\r\nCookie: session=" + big + "\r\n",
+		"megabyte path":      "GET /items/" + big + " HTTP/1.1\r\nHost: x\r\n",
+		"megabyte query":     "GET /items/1?page=" + big + " HTTP/1.1\r\nHost: x\r\n",
+		"not UTF-8":          "GET /items/1 HTTP/1.1\r\nHost: x\r\nX-Key: \xff\xfe\x80\r\nX-User: \xc3\x28\r\nCookie: session=\xff\r\n",
+		"NUL in path":        "GET /items/%00 HTTP/1.1\r\nHost: x\r\n",
+		"NUL in root":        "GET /%00 HTTP/1.1\r\nHost: x\r\n",
+		"bytes in path":      "GET /items/%ff%fe%80 HTTP/1.1\r\nHost: x\r\n",
+		"CRLF in path":       "GET /items/%0d%0aSet-Cookie:%20a=b HTTP/1.1\r\nHost: x\r\n",
+		"broken escape":      "GET /items/%zz HTTP/1.1\r\nHost: x\r\n",
+		"broken query":       "GET /items/1?page=%zz&;;&=%00 HTTP/1.1\r\nHost: x\r\n",
+		"NUL in query":       "GET /items/1?page=%00%ff HTTP/1.1\r\nHost: x\r\n",
+		"NUL in header":      "GET /items/1 HTTP/1.1\r\nHost: x\r\nX-Key: a\x00b\r\n",
+		"white space":        "GET /items/%20%09 HTTP/1.1\r\nHost: x\r\nX-Key: \t \r\nX-User:\r\n",
+		"looks like a hash":  "GET /items/1 HTTP/1.1\r\nHost: x\r\nX-Key: sha256:" + strings.Repeat("0", 64) + "\r\n",
+		"braces and stars":   "GET /items/{*}:%7B%7D HTTP/1.1\r\nHost: {x}\r\nX-Key: {a}:b*?[c]\r\n",
+		"many headers":       "GET /items/1 HTTP/1.1\r\nHost: x\r\n" + strings.Repeat("X-Key: a\r\n", 1000),
+		"forwarded nonsense": "GET /items/1 HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: ,,%%,[::\r\nForwarded: for=\"[;,=\r\n",
+		"no host":            "GET /items/1 HTTP/1.0\r\n",
+		"absolute":           "GET http://x/items/1 HTTP/1.1\r\nHost: x\r\n",
+		"asterisk":           "OPTIONS * HTTP/1.1\r\nHost: x\r\n",
+		"connect":            "CONNECT x:443 HTTP/1.1\r\nHost: x:443\r\n",
+		"dots":               "GET /items/../../../etc/passwd HTTP/1.1\r\nHost: x\r\n",
+		"slashes":            "GET ////items////1 HTTP/1.1\r\nHost: x\r\n",
+		"odd method":         "!#$%&'*+-.^_`|~ /items/1 HTTP/1.1\r\nHost: x\r\n",
+	}
+	for name, request := range requests {
+		conn, err := net.Dial("tcp", server.Listener.Addr().String())
+		require.NoError(t, err)
+		conn.SetDeadline(time.Now().Add(20 * time.Second))
+		// The server may answer and close before it has read all.
+		fmt.Fprint(conn, request, "Connection: close\r\n\r\n")
+		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if assert.NoError(t, err, name) {
+			assert.Less(t, response.StatusCode, 500, name)
+			assert.NotContains(t, response.Header, "Set-Cookie", name)
+		}
+		conn.Close()
+	}
+	server.Close()
+	assert.Empty(t, failures.String(), "the server logged a failure")
+}
+
+// keysOfAllKinds returns rules by everything that a client writes.
+func keysOfAllKinds() limit.RuleSet {
+	const plenty = 100_000
+	return limit.Rules(
+		limit.PerIP(time.Hour, plenty),
+		limit.PerUser(time.Hour, plenty),
+		limit.PerHeader("X-Key", time.Hour, plenty),
+		limit.Per(limit.ByCookie("session"), time.Hour, plenty),
+		limit.Per(limit.ByQuery("page"), time.Hour, plenty),
+		limit.Per(limit.ByPathValue("id"), time.Hour, plenty),
+		limit.Per(limit.Joined(limit.ByPathValue("id"), limit.FirstOf(limit.ByUser, limit.ByHeader("X-Key"))), time.Hour, plenty),
+	)
+}

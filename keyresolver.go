@@ -1,0 +1,240 @@
+package limit
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// A KeyResolver turns a request into the key whose holders share a quota. Use
+// [ByIP], [ByUser], [Everyone] or the functions that begin with By, [FirstOf]
+// and [Joined]. The zero KeyResolver is invalid.
+//
+// A request without the key (no such header, no user) shares one quota with
+// all other requests without it: it is never unlimited. Put another resolver
+// behind it with [FirstOf] where that is too strict. A value of white space
+// counts as absent.
+//
+// Keys are compared byte for byte. One longer than 128 bytes is replaced by
+// its SHA-256.
+type KeyResolver struct {
+	kind  keyKind
+	label string        // in the text grammar
+	name  string        // of the header, cookie, …
+	parts []KeyResolver // of FirstOf and Joined
+	fn    func(*http.Request) string
+}
+
+type keyKind uint8
+
+const (
+	noKey keyKind = iota
+	everyone
+	byIP
+	byUser
+	byHeader
+	byCookie
+	byQuery
+	byPath
+	byFunc
+	firstOf
+	joined
+)
+
+var (
+	// Everyone resolves every request to the same key.
+	Everyone = KeyResolver{kind: everyone, label: "global"}
+
+	// ByIP resolves the address of the client: an IPv4 address, or the /64 of
+	// an IPv6 one. It is the peer of the connection unless [Options].Proxies
+	// says whose forwarding headers to believe. Peers without an address (a
+	// unix socket) share one quota.
+	ByIP = KeyResolver{kind: byIP, label: "ip"}
+
+	// ByUser resolves the user by the function in [Options].User.
+	ByUser = KeyResolver{kind: byUser, label: "user"}
+)
+
+// ByHeader resolves the first value of a header, such as an API key. Unless
+// something before the limiter has checked it, clients can write any value.
+func ByHeader(name string) KeyResolver {
+	return named(byHeader, "header", http.CanonicalHeaderKey(name))
+}
+
+// ByCookie resolves the value of a cookie.
+func ByCookie(name string) KeyResolver { return named(byCookie, "cookie", name) }
+
+// ByQuery resolves the first value of a query parameter.
+func ByQuery(name string) KeyResolver { return named(byQuery, "query", name) }
+
+// ByPathValue resolves a part of the path: "id" for "/users/:id" on Gin and
+// Echo, and for "/users/{id}" on a ServeMux.
+func ByPathValue(name string) KeyResolver { return named(byPath, "path", name) }
+
+// By resolves whatever fn returns; "" means that the request has no such key.
+// The name stands in the names of rules. It is one word, and none that the text
+// grammar knows: By is for programs only.
+func By(name string, fn func(*http.Request) string) KeyResolver {
+	return KeyResolver{kind: byFunc, label: name, name: name, fn: fn}
+}
+
+// FirstOf resolves the first of several keys that the request has, such as
+// FirstOf(ByUser, ByIP). Equal values of different resolvers are different
+// keys.
+func FirstOf(keys ...KeyResolver) KeyResolver { return compound(firstOf, " or ", keys) }
+
+// Joined resolves several keys together: each combination of values has its
+// own quota. An absent value counts as a value of its own, but a request that
+// has none of them has no such key.
+func Joined(keys ...KeyResolver) KeyResolver { return compound(joined, " and ", keys) }
+
+// String returns k in the text grammar: "ip", "header X-Api-Key", "user or ip".
+func (k KeyResolver) String() string { return k.label }
+
+func named(kind keyKind, word, name string) KeyResolver {
+	return KeyResolver{kind: kind, label: word + " " + name, name: name}
+}
+
+func compound(kind keyKind, word string, parts []KeyResolver) KeyResolver {
+	labels := make([]string, len(parts))
+	for i, part := range parts {
+		labels[i] = part.label
+		if part.kind == firstOf || part.kind == joined {
+			labels[i] = "(" + part.label + ")"
+		}
+	}
+	return KeyResolver{kind: kind, label: strings.Join(labels, word), parts: slices.Clone(parts)}
+}
+
+// maxNesting is how deep resolvers nest: the parentheses of the text grammar.
+const maxNesting = 8
+
+// problems returns everything wrong with a resolver within so many others.
+func (k KeyResolver) problems(depth int) []string {
+	switch k.kind {
+	case noKey:
+		return []string{"no key: write who shares the quota, such as Key: limit.ByIP"}
+	case byHeader, byCookie:
+		if k.name == "Host" && k.kind == byHeader {
+			return []string{"key \"header Host\": net/http keeps it elsewhere: " +
+				"write limit.By with a function that returns Request.Host"}
+		}
+		if !validToken(k.name) {
+			return []string{fmt.Sprintf("key %q: write a name such as X-API-Key, "+
+				"without spaces and the signs that HTTP forbids in names", k)}
+		}
+	case byQuery, byPath:
+		if !validWord(k.name) {
+			return []string{fmt.Sprintf("key %q: write a name without spaces, semicolons and parentheses", k)}
+		}
+	case byFunc:
+		if k.fn == nil || !validWord(k.name) || slices.Contains(keyWords, k.name) {
+			return []string{fmt.Sprintf("limit.By(%q, …): write a function that is not nil, and a name without "+
+				"spaces, semicolons and parentheses that is not %s", k.name, strings.Join(keyWords, ", "))}
+		}
+	case firstOf, joined:
+		if depth > maxNesting {
+			return []string{fmt.Sprintf("a key nested more than %d deep: write a function with limit.By", maxNesting)}
+		}
+		var list []string
+		if len(k.parts) < 2 {
+			list = append(list, fmt.Sprintf("key %q: write at least two resolvers in FirstOf or Joined", k))
+		}
+		for _, part := range k.parts {
+			if part.kind == everyone {
+				list = append(list, fmt.Sprintf("key %q: limit.Everyone has no value: leave it out", k))
+				continue
+			}
+			list = append(list, part.problems(depth+1)...)
+		}
+		return list
+	}
+	return nil
+}
+
+// keyWords are the words of keys in the text grammar.
+var keyWords = []string{"global", "ip", "user", "header", "cookie", "query", "path", "and", "or", "per"}
+
+// validWord reports whether s is one word in the text grammar.
+func validWord(s string) bool {
+	return s != "" && utf8.ValidString(s) && !strings.ContainsFunc(s, func(c rune) bool {
+		return c == ' ' || c == ';' || c == '(' || c == ')' || !unicode.IsPrint(c)
+	})
+}
+
+// validToken reports whether s can be the name of a header or a cookie.
+func validToken(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(c rune) bool {
+		return c <= ' ' || c >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c)
+	})
+}
+
+// uses reports whether k contains a resolver of the given kind.
+func (k KeyResolver) uses(kind keyKind) bool {
+	if k.kind == kind {
+		return true
+	}
+	for _, part := range k.parts {
+		if part.uses(kind) {
+			return true
+		}
+	}
+	return false
+}
+
+// A keySource has the values that resolvers ask for. An absent one is "".
+type keySource interface {
+	value(k *KeyResolver) string
+}
+
+// resolve returns the key of a request: "" if it has none, and otherwise a
+// string that no other combination of values resolves to.
+func (k *KeyResolver) resolve(from keySource) string {
+	switch k.kind {
+	case everyone:
+		return ""
+	case firstOf:
+		for i := range k.parts {
+			if v := k.parts[i].resolve(from); v != "" {
+				return bounded(strconv.Itoa(i) + "=" + v)
+			}
+		}
+		return ""
+	case joined:
+		var b strings.Builder
+		absent := true
+		for i := range k.parts {
+			v := k.parts[i].resolve(from)
+			absent = absent && v == ""
+			b.WriteString(strconv.Itoa(len(v)))
+			b.WriteByte(':')
+			b.WriteString(v)
+		}
+		if absent {
+			return ""
+		}
+		return bounded(b.String())
+	}
+	return bounded(from.value(k))
+}
+
+const (
+	maxKey     = 128
+	hashPrefix = "sha256:"
+)
+
+// bounded returns key, or its hash if it is long. A short key that looks like
+// a hash is hashed too, so that nobody can write the hash of another's key.
+func bounded(key string) string {
+	if len(key) <= maxKey && !strings.HasPrefix(key, hashPrefix) {
+		return key
+	}
+	sum := sha256.Sum256([]byte(key))
+	return hashPrefix + hex.EncodeToString(sum[:])
+}

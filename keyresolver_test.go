@@ -1,0 +1,237 @@
+package limit
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// resolve returns the key of a request as a handler would.
+func resolve(k KeyResolver, call Call, options Options) string {
+	return k.resolve(httpSource{&call, &options})
+}
+
+// request returns one from 203.0.113.9, with headers as "Name: value".
+func request(target string, headers ...string) Call {
+	r := httptest.NewRequest("GET", target, nil)
+	r.RemoteAddr = "203.0.113.9:51234"
+	for _, header := range headers {
+		name, value, _ := strings.Cut(header, ": ")
+		r.Header.Add(name, value)
+	}
+	return Call{Request: r}
+}
+
+func hashed(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+func TestResolve(t *testing.T) {
+	agent := By("agent", (*http.Request).UserAgent)
+	alice := Options{User: func(*http.Request) string { return "alice" }}
+	megabyte := long(1 << 20)
+	withPath := request("/")
+	withPath.Request.SetPathValue("id", "42")
+	ginPath := request("/")
+	ginPath.Request.SetPathValue("id", "42")
+	ginPath.PathValue = func(name string) string { return name + "=7" }
+	ginUser := request("/")
+	ginUser.User = func() string { return "bob" }
+	socket := request("/")
+	socket.Request.RemoteAddr = "@"
+
+	tests := []struct {
+		key     KeyResolver
+		call    Call
+		options Options
+		want    string
+	}{
+		{Everyone, request("/"), alice, ""},
+		{ByIP, request("/"), Options{}, "203.0.113.9"},
+		{ByIP, request("/", "X-Forwarded-For: 1.1.1.1", "X-Real-Ip: 1.1.1.1"), Options{}, "203.0.113.9"},
+		{ByIP, request("/", "X-Forwarded-For: 1.1.1.1"), Options{Proxies: Proxies{Hops: 1}}, "1.1.1.1"},
+		{ByIP, socket, Options{}, ""},
+
+		{ByUser, request("/"), alice, "alice"},
+		{ByUser, ginUser, alice, "bob"},
+		{ByUser, request("/"), Options{}, ""},
+
+		{ByHeader("X-API-Key"), request("/", "x-api-key: k1"), Options{}, "k1"},
+		{ByHeader("x-api-key"), request("/", "X-Api-Key: k1", "X-Api-Key: k2"), Options{}, "k1"},
+		{ByHeader("X-API-Key"), request("/", "X-Api-Key:  k1\t"), Options{}, "k1"},
+		{ByHeader("X-API-Key"), request("/"), Options{}, ""},
+		{ByHeader("X-API-Key"), request("/", "X-Api-Key: "), Options{}, ""},
+		{ByHeader("X-API-Key"), request("/", "X-Api-Key:  \t "), Options{}, ""},
+		{ByHeader("X-API-Key"), request("/", "X-Api-Key: "+megabyte), Options{}, hashed(megabyte)},
+		{ByHeader("X-API-Key"), request("/", "X-Api-Key: \xff\xc0\x80\u202e"), Options{}, "\xff\xc0\x80\u202e"},
+		{ByHeader("X-API-Key"), request("/", "X-Api-Key: {a}\x00"), Options{}, "{a}\x00"},
+
+		{ByCookie("sid"), request("/", "Cookie: a=b; sid=1; sid=2"), Options{}, "1"},
+		{ByCookie("sid"), request("/", "Cookie: SID=1"), Options{}, ""},
+		{ByCookie("sid"), request("/", "Cookie: sid="), Options{}, ""},
+		{ByCookie("sid"), request("/"), Options{}, ""},
+
+		{ByQuery("key"), request("/?a=b&key=1&key=2"), Options{}, "1"},
+		{ByQuery("key"), request("/?key=%20a%26b%20"), Options{}, "a&b"},
+		{ByQuery("key"), request("/?key=%zz"), Options{}, ""},
+		{ByQuery("key"), request("/?key="), Options{}, ""},
+		{ByQuery("key"), request("/"), Options{}, ""},
+
+		{ByPathValue("id"), withPath, Options{}, "42"},
+		{ByPathValue("id"), ginPath, Options{}, "id=7"},
+		{ByPathValue("di"), withPath, Options{}, ""},
+
+		{agent, request("/", "User-Agent: curl"), Options{}, "curl"},
+		{agent, request("/"), Options{}, ""},
+
+		// A user that is named like an address is not that address.
+		{FirstOf(ByUser, ByIP), request("/"), Options{}, "1=203.0.113.9"},
+		{FirstOf(ByUser, ByIP), request("/"), Options{User: func(*http.Request) string { return "203.0.113.9" }}, "0=203.0.113.9"},
+		{FirstOf(ByUser, ByIP), request("/"), Options{User: func(*http.Request) string { return " " }}, "1=203.0.113.9"},
+		{FirstOf(ByUser, ByIP), socket, Options{}, ""},
+		{FirstOf(agent, ByUser), request("/", "User-Agent: 1=alice"), alice, "0=1=alice"},
+		{FirstOf(FirstOf(agent, ByUser), ByIP), request("/"), alice, "0=1=alice"},
+
+		{Joined(ByIP, ByPathValue("id")), withPath, Options{}, "11:203.0.113.92:42"},
+		{Joined(ByIP, ByPathValue("id")), request("/"), Options{}, "11:203.0.113.90:"},
+		{Joined(agent, ByUser), request("/"), Options{}, ""},
+		{FirstOf(Joined(agent, ByUser), ByIP), request("/"), Options{}, "1=203.0.113.9"},
+		{FirstOf(Joined(agent, ByUser), ByIP), request("/"), alice, "0=0:5:alice"},
+		{Joined(agent, ByUser), request("/", "User-Agent: "+megabyte), alice, "71:" + hashed(megabyte) + "5:alice"},
+		{Joined(agent, agent), request("/", "User-Agent: "+long(64)), alice, hashed("64:" + long(64) + "64:" + long(64))},
+		{FirstOf(agent, ByIP), request("/", "User-Agent: "+long(127)), alice, hashed("0=" + long(127))},
+	}
+	for _, test := range tests {
+		assert.Equal(t, test.want, resolve(test.key, test.call, test.options), "%s", test.key)
+		assert.Empty(t, test.key.problems(0))
+	}
+	assert.Empty(t, resolve(ByQuery("a"), Call{Request: &http.Request{}}, Options{}), "a request without URL")
+}
+
+func TestBounded(t *testing.T) {
+	for _, key := range []string{"", "a", long(128), "SHA256:", "sha256", "x sha256:"} {
+		assert.Equal(t, key, bounded(key))
+	}
+	for _, key := range []string{long(129), long(1 << 20), "sha256:", hashed(long(129)), "sha256:x"} {
+		assert.Equal(t, hashed(key), bounded(key), "%.20q", key)
+		assert.LessOrEqual(t, len(bounded(key)), maxKey)
+	}
+}
+
+func TestJoinedIsInjective(t *testing.T) {
+	pair := Joined(ByHeader("A"), ByHeader("B"))
+	triple := Joined(pair, ByHeader("C"))
+	seen := make(map[string][3]string)
+	values := []string{"", "a", "b", "a:b", "b:c", "1:a", "0:", "1:a1:b", "sha256:a", hashed("x"), long(129)}
+	for _, a := range values {
+		for _, b := range values {
+			for _, c := range values {
+				keys := Keys{"header A": a, "header B": b, "header C": c}
+				key := triple.resolve(keysSource{keys: keys})
+				require.NotContains(t, seen, key, "%q %q %q and %q", a, b, c, seen[key])
+				seen[key] = [3]string{a, b, c}
+			}
+		}
+	}
+}
+
+// FuzzKeyInjective says that two requests that differ in a value never share a
+// quota by it, whatever clients write.
+func FuzzKeyInjective(f *testing.F) {
+	f.Add("a", "b:c", "x", "a:b", "c", "x")
+	f.Add("", "a", "", "a", "", "")
+	f.Add("0=a", "", "", "", "a", "")
+	f.Add("1:a1:b", "", "", "a", "b", "")
+	f.Add(hashed("a"), "", "", "a", "", "")
+	f.Add(long(200), "x", "", hashed(long(200)), "x", "")
+	f.Fuzz(func(t *testing.T, a1, b1, c1, a2, b2, c2 string) {
+		a, b, c := ByHeader("A"), ByQuery("b"), ByPathValue("c")
+		source := func(values ...string) keysSource {
+			return keysSource{keys: Keys{a.label: values[0], b.label: values[1], c.label: values[2]}}
+		}
+		one, two := source(a1, b1, c1), source(a2, b2, c2)
+		same := func(keys ...KeyResolver) bool {
+			for _, k := range keys {
+				if one.value(&k) != two.value(&k) {
+					return false
+				}
+			}
+			return true
+		}
+		first := func(from keysSource) [2]string {
+			for _, k := range []KeyResolver{a, b, c} {
+				if v := from.value(&k); v != "" {
+					return [2]string{k.label, v}
+				}
+			}
+			return [2]string{}
+		}
+		for _, test := range []struct {
+			key  KeyResolver
+			same bool
+		}{
+			{a, same(a)},
+			{Joined(a, b), same(a, b)},
+			{Joined(a, b, c), same(a, b, c)},
+			{Joined(Joined(a, b), c), same(a, b, c)},
+			{Joined(a, Joined(b, c)), same(a, b, c)},
+			{FirstOf(a, b, c), first(one) == first(two)},
+			{FirstOf(FirstOf(a, b), c), first(one) == first(two)},
+			{Joined(FirstOf(a, b, c), a), first(one) == first(two) && same(a)},
+		} {
+			x, y := test.key.resolve(one), test.key.resolve(two)
+			require.Equal(t, test.same, x == y, "%s: %q and %q", test.key, x, y)
+			require.LessOrEqual(t, len(x), maxKey)
+		}
+	})
+}
+
+func TestKeys(t *testing.T) {
+	limiter := New(nil, &Options{Proxies: Proxies{IPv6Prefix: 48}})
+	policy := limiter.MustPolicy(Named("job",
+		PerIP(time.Second, 1), PerHeader("X-API-Key", time.Second, 1),
+		Per(FirstOf(By("tenant", (*http.Request).UserAgent), ByIP), time.Second, 1), Global(time.Second, 1)))
+
+	for _, keys := range []Keys{
+		{"ip": "203.0.113.9", "header X-Api-Key": "k", "tenant": "t"},
+		{"ip": "[2001:db8::1]:80", "header X-API-Key": "k", "tenant": "t"},
+		{"ip": "", "Header x-api-key": "", "tenant": "", "unused": "x"},
+		{"ip": "::1", "header X-Api-Key": "the canonical one", "header x-api-key": "k", "tenant": "t"},
+	} {
+		assert.NoError(t, policy.missing(keys))
+	}
+	for want, keys := range map[string]Keys{
+		`limit: no key "ip": write limit.Keys{"ip": …}, with "" if there is none`:                                     {"header X-Api-Key": "k", "tenant": "t"},
+		`limit: no key "header X-Api-Key": write limit.Keys{"header X-Api-Key": …}`:                                   {"ip": "", "tenant": "t"},
+		`limit: no key "header X-Api-Key": write`:                                                                     {"ip": "", "tenant": "t", "header X-API-Key": "1", "header x-api-key": "2"},
+		`limit: key "ip": "localhost" is not an address: write one such as 203.0.113.9`:                               {"ip": "localhost", "header X-Api-Key": "k", "tenant": "t"},
+		"limit: no key \"header X-Api-Key\": write limit.Keys{\"header X-Api-Key\": …}, with \"\" if there is none\n": {"ip": ""},
+	} {
+		assert.ErrorContains(t, policy.missing(keys), want)
+	}
+	assert.ErrorContains(t, policy.missing(nil), `no key "tenant"`)
+
+	// An address makes the same key as it does in a request.
+	source := keysSource{Keys{"ip": "[2001:db8:1:2::3]:80", "header x-api-key": " k "}, 48}
+	call := request("/", "X-Api-Key: k")
+	call.Request.RemoteAddr = "[2001:db8:1:9::9]:80"
+	for _, key := range []KeyResolver{ByIP, ByHeader("X-API-Key"), FirstOf(ByHeader("X-API-Key"), ByIP)} {
+		assert.Equal(t, resolve(key, call, limiter.options), key.resolve(source), "%s", key)
+	}
+}
+
+func TestKeyAllocations(t *testing.T) {
+	call := request("/", "X-Api-Key: k")
+	var source keySource = httpSource{&call, &Options{}}
+	for _, key := range []KeyResolver{Everyone, ByIP, ByHeader("X-API-Key")} {
+		assert.Zero(t, testing.AllocsPerRun(100, func() { key.resolve(source) }), "%s", key)
+	}
+}

@@ -1,0 +1,177 @@
+package limit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/memstore"
+)
+
+// Store keeps the state of rules: package memstore in this process, package
+// redisstore on Redis.
+type Store = core.Store
+
+// A Limiter decides requests by rules, with the quotas kept in one store. It
+// is safe for concurrent use. Make it with [New], once for a program.
+type Limiter struct {
+	store   Store
+	options Options
+
+	mu    sync.RWMutex
+	named map[string]*Policy
+}
+
+// Options configures a [Limiter]. The zero Options is ready to use.
+type Options struct {
+	// User returns the user of a request, for [ByUser]: from a context value,
+	// a verified token or a session. "" means that there is none. Rules by
+	// user are refused at declaration while it is nil.
+	User func(*http.Request) string
+
+	// Proxies says which forwarding headers to believe for [ByIP]. The zero
+	// value believes none.
+	Proxies Proxies
+
+	// Headers says which headers tell clients of their quotas. The zero value
+	// means [Draft11].
+	Headers Headers
+
+	// Refuse answers a refused request, after the headers are set. Nil means
+	// 429 Too Many Requests with a problem details body.
+	Refuse func(http.ResponseWriter, *http.Request, Decision)
+
+	// Observe is called once for each decision, before the request goes on. It
+	// must not block. A non-nil error says why the store could not decide; the
+	// decision is then the zero one.
+	Observe func(*http.Request, Decision, error)
+}
+
+// New returns a Limiter that keeps its quotas in store. A nil store means a
+// memory store, which knows only this process; a nil options means the zero
+// Options. New panics if the options contradict each other.
+func New(store Store, options *Options) *Limiter {
+	if store == nil {
+		store = memstore.New(nil)
+	}
+	l := &Limiter{store: store, named: make(map[string]*Policy)}
+	if options != nil {
+		l.options = *options
+	}
+	if err := l.options.Proxies.validate(); err != nil {
+		panic(err)
+	}
+	return l
+}
+
+// ErrUndecided is wrapped by the errors of requests that the store could not
+// decide. They are answered with 503 Service Unavailable.
+var ErrUndecided = errors.New("limit: the store could not decide")
+
+// Policy binds rules to the limiter, for adapters. It returns an error that
+// joins one [*RuleError] for each thing wrong with the rules.
+func (l *Limiter) Policy(rules RuleSet) (*Policy, error) {
+	return l.policy(rules, l.options.User != nil)
+}
+
+// PolicyWithUser is [Limiter.Policy] for an adapter that sets [Call].User.
+func (l *Limiter) PolicyWithUser(rules RuleSet) (*Policy, error) {
+	return l.policy(rules, true)
+}
+
+func (l *Limiter) policy(rules RuleSet, hasUser bool) (*Policy, error) {
+	errs := []error{rules.Validate()}
+	for _, r := range rules.rules {
+		if r.Key.uses(byUser) && !hasUser {
+			errs = append(errs, &RuleError{Rule: r.String(),
+				Problem: "who is the user? write a function in limit.Options.User"})
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	if rules.name == "" {
+		return newPolicy(l, rules), nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := l.named[rules.name]
+	switch {
+	case p == nil:
+		p = newPolicy(l, rules)
+		l.named[rules.name] = p
+	case !slices.EqualFunc(p.set.rules, rules.rules, Rule.equal):
+		return nil, &RuleError{Problem: fmt.Sprintf("policy %q has other rules elsewhere (%s, here %s): "+
+			"declare the set once and use it twice, or give one of them another name", rules.name, p.set, rules)}
+	}
+	return p, nil
+}
+
+// MustPolicy is [Limiter.Policy], but panics instead of returning an error, as
+// http.ServeMux does for a bad pattern.
+func (l *Limiter) MustPolicy(rules RuleSet) *Policy {
+	p, err := l.Policy(rules)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+// Take decides by rules outside HTTP: in a job, a consumer, a gRPC
+// interceptor. The rules are a set made by [Named], and keys has a value for
+// each key that they name.
+//
+// A refusal is a Decision, not an error. An error says what is wrong with the
+// rules or the keys, or wraps [ErrUndecided].
+func (l *Limiter) Take(ctx context.Context, rules RuleSet, keys Keys) (Decision, error) {
+	l.mu.RLock()
+	p := l.named[rules.name]
+	l.mu.RUnlock()
+	if p == nil || !p.set.same(rules) {
+		if rules.name == "" {
+			return Decision{}, &RuleError{Problem: "outside HTTP a policy needs a name: write limit.Named(\"…\", rules…)"}
+		}
+		var err error
+		if p, err = l.policy(rules, true); err != nil {
+			return Decision{}, err
+		}
+	}
+	if err := p.missing(keys); err != nil {
+		return Decision{}, err
+	}
+	return p.take(ctx, p.named, keysSource{keys, l.options.Proxies.IPv6Prefix})
+}
+
+// Handler returns a handler that calls next with the requests that rules
+// admit, and answers the others. It panics if the rules are invalid.
+//
+// Unless the rules are [Named], each pattern of the ServeMux that next is
+// registered on, or that next is, is a policy of its own.
+func (l *Limiter) Handler(rules RuleSet, next http.Handler) http.Handler {
+	p := l.MustPolicy(rules)
+	mux, _ := next.(interface {
+		Handler(*http.Request) (http.Handler, string)
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		call := Call{Request: r, Pattern: r.Pattern}
+		if call.Pattern == "" && mux != nil {
+			_, call.Pattern = mux.Handler(r)
+		}
+		d, err := p.Decide(call)
+		SetHeaders(w.Header(), d)
+		switch {
+		case err != nil:
+			(&UndecidedError{Err: err}).ServeHTTP(w, r)
+		case d.Allowed:
+			next.ServeHTTP(w, r)
+		case l.options.Refuse != nil:
+			l.options.Refuse(w, r, d)
+		default:
+			(&RefusedError{Decision: d}).ServeHTTP(w, r)
+		}
+	})
+}

@@ -1,0 +1,175 @@
+package limit_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/labstack/echo/v4"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/echolimit"
+	"github.com/routelimit/limit/ginlimit"
+	"github.com/routelimit/limit/internal/adaptertest"
+)
+
+func TestMain(m *testing.M) {
+	gin.SetMode(gin.ReleaseMode) // it would print among the outputs of examples
+	os.Exit(m.Run())
+}
+
+// router is a ServeMux as the suite uses it.
+type router struct {
+	routes
+	http.Handler
+}
+
+type routes struct {
+	mux     *http.ServeMux
+	limiter *limit.Limiter
+}
+
+func newRouter(l *limit.Limiter) adaptertest.Router {
+	mux := http.NewServeMux()
+	return &router{routes{mux, l}, mux}
+}
+
+func (r *router) Use(rules limit.RuleSet) { r.Handler = r.limiter.Handler(rules, r.Handler) }
+
+func (r *router) Group(prefix string, rules limit.RuleSet) adaptertest.Routes {
+	below := http.NewServeMux()
+	r.mux.Handle(prefix+"/", r.limiter.Handler(rules, http.StripPrefix(prefix, below)))
+	return routes{below, r.limiter}
+}
+
+func (r routes) Handle(method, path string, h http.Handler, rules ...limit.RuleSet) {
+	for _, set := range rules {
+		h = r.limiter.Handler(set, h)
+	}
+	if path == "/" {
+		path = "/{$}"
+	}
+	r.mux.Handle(method+" "+path, h)
+}
+
+func TestHandler(t *testing.T) { adaptertest.Run(t, newRouter) }
+
+func FuzzRequest(f *testing.F) { adaptertest.Fuzz(f, newRouter) }
+
+// TestDeclaration is the declaration of the documentation, word for word.
+func TestDeclaration(t *testing.T) {
+	handler := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	mux := http.NewServeMux()
+
+	limiter := limit.New(nil, nil)
+	mux.Handle("POST /update", limiter.Handler(limit.Rules(
+		limit.PerIP(2*time.Second, 5), limit.Global(time.Minute, 1000)), handler))
+
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	adaptertest.FiveInTwoSeconds(t, server.URL+"/update")
+}
+
+func status(code int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
+}
+
+// TestNamedAcrossFrameworks spends one quota on three frameworks and outside
+// HTTP.
+func TestNamedAcrossFrameworks(t *testing.T) {
+	limiter := limit.New(nil, nil)
+	rules := limit.Named("exports", limit.PerIP(time.Hour, 4))
+
+	engine := gin.New()
+	engine.GET("/gin", ginlimit.New(limiter).Limit(rules), func(c *gin.Context) { c.Status(http.StatusNoContent) })
+	server := echo.New()
+	server.GET("/echo", func(c echo.Context) error { return c.NoContent(http.StatusNoContent) }, echolimit.New(limiter).Limit(rules))
+	mux := http.NewServeMux()
+	mux.Handle("/gin", engine)
+	mux.Handle("/echo", server)
+	mux.Handle("/http", limiter.Handler(rules, status(http.StatusNoContent)))
+
+	for _, path := range []string{"/gin", "/echo", "/http"} {
+		require.Equal(t, http.StatusNoContent, send(mux, "GET", path).Code, path)
+	}
+	// httptest.NewRequest comes from this address.
+	d, err := limiter.Take(t.Context(), rules, limit.Keys{"ip": "192.0.2.1:1234"})
+	require.NoError(t, err)
+	require.True(t, d.Allowed)
+	require.Zero(t, d.Rules()[0].Remaining)
+	for _, path := range []string{"/gin", "/echo", "/http"} {
+		assert.Equal(t, http.StatusTooManyRequests, send(mux, "GET", path).Code, path)
+	}
+}
+
+// TestNamedTwice checks that one name is one policy: other rules under it are
+// refused, wherever they stand.
+func TestNamedTwice(t *testing.T) {
+	limiter := limit.New(nil, nil)
+	limiter.Handler(limit.Named("api", limit.PerIP(time.Hour, 4)), status(204))
+	limiter.Handler(limit.Named("api", limit.PerIP(time.Hour, 4)), status(204))
+	ginlimit.New(limiter).Limit(limit.Named("api", limit.PerIP(time.Hour, 4)))
+
+	other := limit.Named("api", limit.PerIP(time.Hour, 5))
+	for name, declare := range map[string]func(){
+		"net/http": func() { limiter.Handler(other, status(204)) },
+		"gin":      func() { ginlimit.New(limiter).Limit(other) },
+		"echo":     func() { echolimit.New(limiter).Limit(other) },
+	} {
+		assert.PanicsWithError(t, `limit: policy "api" has other rules elsewhere (4/1h per ip, here 5/1h per ip): `+
+			`declare the set once and use it twice, or give one of them another name`, declare, name)
+	}
+}
+
+// TestHandlerAroundMux checks that a handler around a ServeMux knows its
+// routes, before the ServeMux has seen the request.
+func TestHandlerAroundMux(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.Handle("GET /items/{id}", status(204))
+	mux.Handle("GET /other", status(204))
+	h := limit.New(nil, nil).Handler(limit.Rules(limit.PerIP(time.Hour, 2)), mux)
+
+	assert.Equal(t, 204, send(h, "GET", "/items/1").Code)
+	assert.Equal(t, 204, send(h, "GET", "/items/2").Code)
+	assert.Equal(t, 429, send(h, "GET", "/items/3").Code)
+	assert.Equal(t, 204, send(h, "GET", "/other").Code)
+	assert.Equal(t, 404, send(h, "GET", "/a").Code)
+	assert.Equal(t, 404, send(h, "GET", "/b").Code)
+	assert.Equal(t, 429, send(h, "GET", "/c").Code)
+}
+
+// TestInvalidRules checks that a declaration reports everything wrong with it.
+func TestInvalidRules(t *testing.T) {
+	limiter := limit.New(nil, nil)
+	rules := limit.Rules(
+		limit.PerIP(5, 2), // the arguments are swapped
+		limit.PerUser(time.Minute, 0),
+		limit.Rule{Name: "no key", Limit: 1, Window: time.Minute},
+	)
+	var err error
+	func() {
+		defer func() { err, _ = recover().(error) }()
+		limiter.Handler(rules, status(204))
+	}()
+	require.Error(t, err)
+	for _, problem := range []string{
+		"write at least 1ms (the window comes first, then the limit)",
+		"limit 0: write at least 1",
+		"who is the user? write a function in limit.Options.User",
+		"write who shares the quota, such as Key: limit.ByIP",
+		`name "no key"`,
+	} {
+		assert.ErrorContains(t, err, problem)
+	}
+	var rule *limit.RuleError
+	assert.ErrorAs(t, err, &rule)
+	assert.NotContains(t, err.Error(), "%!", "a format that does not fit")
+
+	_, policyErr := limiter.Policy(rules)
+	assert.EqualError(t, policyErr, err.Error(), "the same as an error")
+}

@@ -1,0 +1,152 @@
+package limit
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+
+	"github.com/routelimit/limit/core"
+)
+
+// A Policy is a [RuleSet] bound to a [Limiter]. It is what adapters call; see
+// [Limiter.Policy]. It is safe for concurrent use.
+type Policy struct {
+	limiter *Limiter
+	set     RuleSet
+	keys    []KeyResolver // the distinct resolvers of the rules
+	keyOf   []int         // for each rule, the index of its resolver
+	names   []string      // for each rule
+	header  string        // the value of RateLimit-Policy
+	named   *route        // of a named policy
+
+	mu     sync.RWMutex
+	routes map[routeID]*route // of an unnamed one
+}
+
+// A route is a policy under the name that its quotas go by, with the charges
+// of a request but for their keys.
+type route struct {
+	policy  string
+	charges []core.Charge
+}
+
+type routeID struct{ method, pattern string }
+
+// unmatched is the one label of all requests that no route matched. Their
+// paths are the client's, and without number.
+const unmatched = "<unmatched>"
+
+func newPolicy(l *Limiter, set RuleSet) *Policy {
+	p := &Policy{limiter: l, set: set, routes: make(map[routeID]*route)}
+	index := make(map[string]int)
+	for _, r := range set.rules {
+		text := r.Key.String()
+		i, known := index[text]
+		if !known || r.Key.uses(byFunc) {
+			i = len(p.keys)
+			index[text] = i
+			p.keys = append(p.keys, r.Key)
+		}
+		p.keyOf = append(p.keyOf, i)
+		p.names = append(p.names, r.name())
+	}
+	p.header = policyHeader(set.rules)
+	if set.name != "" {
+		p.named = p.newRoute(set.name)
+	}
+	return p
+}
+
+func (p *Policy) newRoute(name string) *route {
+	r := &route{policy: name}
+	for i, rule := range p.set.rules {
+		r.charges = append(r.charges, core.Charge{Rule: p.names[i], Quota: rule.quota(), Cost: 1})
+	}
+	return r
+}
+
+// route returns the route of a request. The program's patterns bound their
+// number; methods are the client's where a route takes any.
+func (p *Policy) route(method, pattern string) *route {
+	if p.named != nil {
+		return p.named
+	}
+	if pattern == "" {
+		method, pattern = "", unmatched
+	}
+	id := routeID{knownMethod(method), pattern}
+	p.mu.RLock()
+	r := p.routes[id]
+	p.mu.RUnlock()
+	if r != nil {
+		return r
+	}
+	name := id.pattern
+	if id.method != "" {
+		name = id.method + " " + id.pattern
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if r = p.routes[id]; r == nil {
+		r = p.newRoute(name)
+		p.routes[id] = r
+	}
+	return r
+}
+
+const otherMethod = "OTHER"
+
+// knownMethod folds the methods that clients invent into one.
+func knownMethod(method string) string {
+	switch method {
+	case "", http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
+		http.MethodDelete, http.MethodConnect, http.MethodOptions, http.MethodTrace:
+		return method
+	}
+	return otherMethod
+}
+
+// Decide decides a request, without answering it. The decision does not end
+// with the request's context: a client that goes away cannot make a handler
+// run uncounted. An error wraps [ErrUndecided].
+func (p *Policy) Decide(call Call) (Decision, error) {
+	ctx := context.WithoutCancel(call.Request.Context())
+	d, err := p.take(ctx, p.route(call.Method, call.Pattern), httpSource{&call, &p.limiter.options})
+	if observe := p.limiter.options.Observe; observe != nil {
+		observe(call.Request, d, err)
+	}
+	return d, err
+}
+
+// Refuse returns the function in [Options].Refuse, for adapters.
+func (p *Policy) Refuse() func(http.ResponseWriter, *http.Request, Decision) {
+	return p.limiter.options.Refuse
+}
+
+// scratch holds the charges of one decision while it is made.
+type scratch struct {
+	charges [core.MaxCharges]core.Charge
+	keys    [core.MaxCharges]string
+}
+
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
+func (p *Policy) take(ctx context.Context, r *route, from keySource) (Decision, error) {
+	s := scratches.Get().(*scratch)
+	for i := range p.keys {
+		s.keys[i] = p.keys[i].resolve(from)
+	}
+	charges := s.charges[:copy(s.charges[:], r.charges)]
+	for i := range charges {
+		charges[i].Key = s.keys[p.keyOf[i]]
+	}
+	decided, err := p.limiter.store.Take(ctx, r.policy, charges)
+	clear(charges)
+	clear(s.keys[:len(p.keys)])
+	scratches.Put(s)
+	if err != nil {
+		return Decision{}, fmt.Errorf("%w: %w", ErrUndecided, err)
+	}
+	return newDecision(p, r, decided), nil
+}
