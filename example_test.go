@@ -57,7 +57,7 @@ func Example_echo() {
 	fmt.Println(send(server, "POST", "/update").Code)
 	w := send(server, "POST", "/update")
 	fmt.Println(w.Code, w.Header().Get("Retry-After"))
-	fmt.Println(w.Body)
+	fmt.Print(w.Body)
 	// Output:
 	// 204
 	// 429 60

@@ -44,9 +44,8 @@ func lastUnquoted(s string, separator byte) int {
 		case s[i] == separator && !quoted:
 			return i
 		case s[i] == '"':
-			before := strings.TrimRight(s[:i], `\`)
-			escaped := (i-len(before))%2 == 1
-			quoted = !quoted || escaped
+			// An opening quote follows "=", and so is never taken for an escaped one.
+			quoted = !quoted || i > 0 && s[i-1] == '\\'
 		}
 	}
 	return -1

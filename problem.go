@@ -77,5 +77,5 @@ func writeProblem(w http.ResponseWriter, status int, body []byte) {
 	h["Cache-Control"] = []string{"no-store"}
 	h["X-Content-Type-Options"] = []string{"nosniff"}
 	w.WriteHeader(status)
-	w.Write(body)
+	w.Write(append(body, '\n'))
 }

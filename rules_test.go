@@ -41,7 +41,7 @@ func TestRuleNames(t *testing.T) {
 		"per-ip-1ms250us":                 PerIP(1250*time.Microsecond, 5),
 		"per--user-or-ip--and-path-id-1s": Per(Joined(FirstOf(ByUser, ByIP), ByPathValue("id")), time.Second, 5),
 		"per-user-or--ip-and-path-id--1s": Per(FirstOf(ByUser, Joined(ByIP, ByPathValue("id"))), time.Second, 5),
-		"per-query------1s":                Per(ByQuery("ключ"), time.Second, 5),
+		"per-query------1s":               Per(ByQuery("ключ"), time.Second, 5),
 		"login":                           {Name: "login", Key: ByIP, Limit: 5, Window: time.Second},
 		"Login.v2_x":                      {Name: "Login.v2_x", Key: ByIP, Limit: 5, Window: time.Second},
 		strings.Repeat("a", maxName):      {Name: strings.Repeat("a", maxName), Key: ByIP, Limit: 5, Window: time.Second},
