@@ -9,6 +9,7 @@ import (
 func TestLogEdges(t *testing.T) {
 	const ms = 1_000
 	two, five := Quota{Limit: 2, Window: 10 * ms}, Quota{Limit: 5, Window: 10 * ms}
+	brief := Quota{Limit: 5, Window: 2 * ms}
 	ok := func(remaining, more, reset int64) Outcome {
 		return Outcome{Fits: true, Remaining: remaining, MoreAfter: more, ResetAfter: reset}
 	}
@@ -51,6 +52,12 @@ func TestLogEdges(t *testing.T) {
 			{3 * ms, five, 2, ok(0, 10*ms, 10*ms)},
 			{13*ms - 1, five, 1, no(0, 1, 1)},
 			{13 * ms, five, 5, ok(0, 10*ms, 10*ms)},
+		},
+		"a unit is forgotten if it has left the window when others are dated anew": {
+			{0, five, 1, ok(4, 10*ms, 10*ms)},
+			{8 * ms, five, 1, ok(3, 2*ms, 10*ms)},
+			{7 * ms, brief, 0, ok(4, 2*ms, 2*ms)},
+			{8 * ms, five, 0, ok(4, 9*ms, 9*ms)},
 		},
 		"what has left the window comes back with the clock, if nothing was taken": {
 			{0, two, 1, ok(1, 10*ms, 10*ms)},

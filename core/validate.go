@@ -7,11 +7,11 @@ import (
 
 // Bounds on what can be asked of a store.
 const (
-	MaxCharges = 16                    // charges in one decision
-	MinWindow  = 1_000                 // 1 ms
-	MaxWindow  = 366 * 24 * 3600 * 1e6 // 366 days
-	MaxLog     = 100_000               // the limit of a [SlidingLog], which logs every unit
-	MaxCost    = int64(1)<<48 - 1      // units in one charge
+	MaxCharges = 16                          // charges in one decision
+	MinWindow  = 1_000                       // 1 ms
+	MaxWindow  = 366 * 24 * 3600 * 1_000_000 // 366 days
+	MaxLog     = 100_000                     // the limit of a [SlidingLog], which logs every unit
+	MaxCost    = int64(1)<<48 - 1            // units in one charge
 )
 
 // Validate returns an error that lists everything wrong with q and what to

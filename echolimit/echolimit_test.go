@@ -108,6 +108,12 @@ func TestErrorHandlers(t *testing.T) {
 			}
 			return c.JSON(he.Code, he.Message)
 		}},
+		{"page, the problem logged before", "text/html; charset=UTF-8", "", func(c echo.Context, he *echo.HTTPError) error {
+			if _, err := json.Marshal(he.Message); err != nil {
+				return err
+			}
+			return c.HTML(he.Code, "<h1>Later</h1>")
+		}},
 		{"nothing", "", "", func(c echo.Context, he *echo.HTTPError) error { return c.NoContent(he.Code) }},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -10,32 +10,33 @@ import (
 )
 
 func refused(c echo.Context, d limit.Decision) error {
-	err := &limit.RefusedError{Decision: d}
-	return httpError(c, err.StatusCode(), err, err)
+	return httpError(c, &limit.RefusedError{Decision: d})
 }
 
 func undecided(c echo.Context, err error) error {
-	h := c.Response().Header()
-	h.Set("Retry-After", "1")
-	h.Set("Cache-Control", "no-store")
-	u := &limit.UndecidedError{Err: err}
-	return httpError(c, u.StatusCode(), u, u)
+	c.Response().Header().Set("Retry-After", "1")
+	return httpError(c, &limit.UndecidedError{Err: err})
 }
 
 // httpError returns an error whose message Echo's own HTTPErrorHandler writes
 // as it is, because it marshals itself.
-func httpError(c echo.Context, status int, problem json.Marshaler, err error) error {
-	return &echo.HTTPError{
-		Code:     status,
-		Message:  &body{problem: problem, status: status, header: c.Response().Header()},
-		Internal: err,
-	}
+func httpError(c echo.Context, err problem) error {
+	h := c.Response().Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	return &echo.HTTPError{Code: err.StatusCode(), Message: &body{err, h}, Internal: err}
+}
+
+// A problem is an error of package limit.
+type problem interface {
+	error
+	json.Marshaler
+	StatusCode() int
 }
 
 // A body is a problem details document as the message of an error.
 type body struct {
-	problem json.Marshaler
-	status  int
+	problem problem
 	header  http.Header
 }
 
@@ -50,4 +51,4 @@ func (b *body) MarshalJSON() ([]byte, error) {
 }
 
 // String is for logs, which print the message beside the wrapped error.
-func (b *body) String() string { return http.StatusText(b.status) }
+func (b *body) String() string { return http.StatusText(b.problem.StatusCode()) }

@@ -33,11 +33,11 @@ type Options struct{}
 // ignores corrections of the wall clock. Where the system's monotonic clock
 // stops while the machine is suspended, as on Linux, quotas stand still too.
 //
-// A key takes about 150 bytes, and beside these its own bytes and those of its
+// A key takes about 140 bytes, and beside these its own bytes and those of its
 // state: 8 for each unit of the most that a [core.SlidingLog] has held, in
-// powers of two. A key whose quota is whole again is forgotten by and by, as
-// new keys come, a few steps at each: the keys in memory are at most about
-// twice those that were live at once. So far, nothing else bounds their
+// powers of two. Keys whose quota is whole again are forgotten as new keys
+// come, a few at each, so that the keys in memory are at most about twice those
+// that were live at once, and a few hundred. So far, nothing else bounds their
 // number.
 //
 // What it gives up: a restart forgets everything, and admits anew.

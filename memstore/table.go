@@ -62,13 +62,13 @@ func (e *entry) is(hash uint64, policy string, c *core.Charge) bool {
 // does not shrink, and cannot be walked a few steps at a time.
 type table struct {
 	buckets []*entry
-	len     int // entries, from half as many as buckets to as many
+	len     int // entries, about half as many as buckets to as many
 	cursor  int // the bucket that sweep looks into next
 }
 
 // sweepSteps is how many buckets an insertion looks into for entries to
-// forget. There are at most two buckets for each entry: half as many insertions
-// as there are entries see them all.
+// forget. There are at most two buckets for each entry, so that half as many
+// insertions as there are entries look into all.
 const sweepSteps = 4
 
 // find returns the entry of a charge, or nil.
@@ -109,7 +109,7 @@ func (t *table) sweep(now int64) {
 			t.len--
 		}
 		t.cursor++
-		if len(t.buckets) > 2*t.len+1 {
+		for len(t.buckets) > 2*t.len+1 {
 			t.join()
 		}
 	}

@@ -29,7 +29,7 @@ func concurrent() []namedTest {
 // do not come to an end.
 func together(t *testing.T, f func(caller int)) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	var all sync.WaitGroup
 	begin, done := make(chan struct{}), make(chan struct{})
@@ -49,7 +49,7 @@ func together(t *testing.T, f func(caller int)) {
 	select {
 	case <-done:
 	case <-ctx.Done():
-		t.Fatal("deadlock: the callers have not returned after a minute")
+		t.Fatal("deadlock: the callers have not returned after 20 s")
 	}
 }
 

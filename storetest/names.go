@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -70,41 +69,4 @@ func apart(t *testing.T, h Harness, policies, rules, keys []string) {
 	}
 	each(starts[0], true, "shares the quota of another")
 	each(starts[0]+sec, false, "was forgotten")
-}
-
-// calls tells what calls a store refuses to decide, and what it leaves alone.
-func calls() []namedTest {
-	tests := []namedTest{
-		{"charges are left as they are", leavesCharges},
-		{"decisions are left as they are", leavesDecisions},
-	}
-	good := core.Quota{Limit: 3, Window: sec}
-	charge := func(rule string, cost int64, quota core.Quota) core.Charge {
-		return core.Charge{Rule: rule, Key: "k", Quota: quota, Cost: cost}
-	}
-	many := make([]core.Charge, core.MaxCharges+1)
-	for i := range many {
-		many[i] = charge(fmt.Sprint("r", i), 1, good)
-	}
-	for _, invalid := range []struct {
-		name    string
-		charges []core.Charge
-	}{
-		{"no charges", nil},
-		{"too many charges", many},
-		{"a negative cost", []core.Charge{charge("r0", 1, good), charge("r1", -1, good)}},
-		{"an enormous cost", []core.Charge{charge("r0", 1, good), charge("r1", core.MaxCost+1, good)}},
-		{"a rule twice", []core.Charge{charge("r0", 1, good), charge("r1", 1, good), charge("r0", 1, good)}},
-		{"no quota", []core.Charge{charge("r0", 1, good), charge("r1", 1, core.Quota{})}},
-		{"no limit", []core.Charge{charge("r0", 1, good), charge("r1", 1, core.Quota{Window: sec})}},
-		{"an enormous limit", []core.Charge{charge("r0", 1, good), charge("r1", 1, core.Quota{Limit: core.MaxLog + 1, Window: sec})}},
-		{"a short window", []core.Charge{charge("r0", 1, good), charge("r1", 1, core.Quota{Limit: 1, Window: core.MinWindow - 1})}},
-		{"a long window", []core.Charge{charge("r0", 1, good), charge("r1", 1, core.Quota{Limit: 1, Window: core.MaxWindow + 1})}},
-		{"an unknown algorithm", []core.Charge{charge("r0", 1, good), charge("r1", 1, core.Quota{Algorithm: 255, Limit: 1, Window: sec})}},
-	} {
-		tests = append(tests, namedTest{invalid.name, func(t *testing.T, h Harness) {
-			undecided(t, h, invalid.charges, charge("r0", 0, good))
-		}})
-	}
-	return tests
 }

@@ -62,7 +62,7 @@ func Run(t *testing.T, with func(t *testing.T, test func(t *testing.T, h Harness
 		})
 	}
 	t.Run("Schedules", func(t *testing.T) {
-		n := 2_000
+		n := 1_000
 		if testing.Short() {
 			n = 100
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -31,6 +32,8 @@ func requireProblem(t *testing.T, a answer, status int) problem {
 	require.Equal(t, status, a.StatusCode, a.body)
 	assert.Equal(t, "application/problem+json", a.Header.Get("Content-Type"))
 	assert.Equal(t, "no-store", a.Header.Get("Cache-Control"))
+	assert.Equal(t, "nosniff", a.Header.Get("X-Content-Type-Options"))
+	assert.True(t, strings.HasSuffix(a.body, "}\n"), "a prompt stands on a line of its own: %q", a.body)
 	var p problem
 	require.NoError(t, json.Unmarshal([]byte(a.body), &p), a.body)
 	assert.Equal(t, status, p.Status)

@@ -56,8 +56,8 @@ func (s suite) unmatched(t *testing.T) {
 	router.Handle("GET", "/real", ok)
 	c := serve(t, router)
 
-	for i := range 5 {
-		require.Equal(t, http.StatusNotFound, c.send("GET", fmt.Sprintf("/nothing/%d/here", i)).StatusCode)
+	for i, method := range []string{"GET", "POST", "PUT", "DELETE", "OPTIONS"} {
+		require.Equal(t, http.StatusNotFound, c.send(method, fmt.Sprintf("/nothing/%d/here", i)).StatusCode)
 	}
 	for i := range 5 {
 		requireProblem(t, c.send("GET", fmt.Sprintf("/x%d", i)), http.StatusTooManyRequests)
@@ -68,13 +68,14 @@ func (s suite) unmatched(t *testing.T) {
 func (s suite) inventedMethods(t *testing.T) {
 	router := s.framework(limit.New(nil, nil))
 	router.Use(rule("all", limit.ByIP, 5))
+	router.Handle("GET", "/real", ok)
 	c := serve(t, router)
 
 	for i := range 5 {
-		status := c.send(fmt.Sprintf("INVENTED%d", i), "/").StatusCode
+		status := c.send(fmt.Sprintf("INVENTED%d", i), "/real").StatusCode
 		require.Contains(t, []int{http.StatusNotFound, http.StatusMethodNotAllowed}, status)
 	}
-	assert.Equal(t, http.StatusTooManyRequests, c.send("ANOTHER", "/").StatusCode)
+	assert.Equal(t, http.StatusTooManyRequests, c.send("ANOTHER", "/real").StatusCode)
 }
 
 // cancelled checks that a client that is gone before the decision still counts.

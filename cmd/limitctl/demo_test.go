@@ -1,0 +1,230 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/internal/redistest"
+)
+
+// TestMain lets a test start this binary as limitctl itself.
+func TestMain(m *testing.M) {
+	if os.Getenv("LIMITCTL_TEST_MAIN") != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// output is what a demo prints, as it prints it.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+var servingOn = regexp.MustCompile(`(?m)^Serving on (http://\S+), .* until interrupted\.$`)
+
+// base waits for the address that the demo prints.
+func (o *output) base(t *testing.T) string {
+	t.Helper()
+	var base string
+	require.Eventually(t, func() bool {
+		if found := servingOn.FindStringSubmatch(o.String()); found != nil {
+			base = found[1]
+		}
+		return base != ""
+	}, 10*time.Second, 5*time.Millisecond, "it does not say where it serves")
+	return base
+}
+
+// demo runs limitctl demo on a free port until the test ends, and returns its
+// address.
+func demo(t *testing.T, args ...string) string {
+	t.Helper()
+	out := new(output)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	cmd := newCommand()
+	cmd.SetArgs(append([]string{"demo", "--addr", "127.0.0.1:0"}, args...))
+	cmd.SetOut(out)
+	go func() { ended <- cmd.ExecuteContext(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		assert.NoError(t, <-ended)
+		assert.Contains(t, out.String(), "Stopped.\n")
+	})
+	return out.base(t)
+}
+
+// An answer is a response with its body read.
+type answered struct {
+	*http.Response
+	body string
+}
+
+func send(t *testing.T, method, url string, headers ...string) answered {
+	t.Helper()
+	r, err := http.NewRequest(method, url, nil)
+	require.NoError(t, err)
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	response, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	return answered{response, string(body)}
+}
+
+func TestDemo(t *testing.T) {
+	base := demo(t)
+	for _, framework := range []string{"gin", "echo", "http"} {
+		t.Run(framework, func(t *testing.T) {
+			update, test := base+"/"+framework+"/update", base+"/"+framework+"/test"
+
+			start := time.Now()
+			var statuses []int
+			var last answered
+			for range 6 {
+				// A forged address is the same client.
+				last = send(t, "POST", update, "X-Forwarded-For", "203.0.113.7")
+				statuses = append(statuses, last.StatusCode)
+			}
+			if time.Since(start) > time.Second {
+				t.Skip("the machine is too slow for six requests a second")
+			}
+			assert.Equal(t, []int{200, 200, 200, 200, 200, 429}, statuses)
+			assert.Equal(t, "2", last.Header.Get("Retry-After"))
+			assert.Equal(t, `"per-ip-2s";q=5;w=2, "global-1m";q=1000;w=60`, last.Header.Get("RateLimit-Policy"))
+			assert.Equal(t, `"per-ip-2s";r=0;t=2, "global-1m";r=995;t=60`, last.Header.Get("RateLimit"))
+			assert.Equal(t, "application/problem+json", last.Header.Get("Content-Type"))
+			assert.Contains(t, last.body, `"violated-policies":["per-ip-2s"]`)
+
+			first := send(t, "GET", test, "X-User", "alice")
+			assert.Equal(t, 200, first.StatusCode)
+			assert.Equal(t, "application/json", first.Header.Get("Content-Type"))
+			assert.Contains(t, first.body, `"ok":true`)
+			assert.Equal(t, 200, send(t, "GET", test, "X-User", "alice").StatusCode)
+			assert.Equal(t, 429, send(t, "GET", test, "X-User", "alice").StatusCode)
+			assert.Equal(t, 200, send(t, "GET", test, "X-User", "bob").StatusCode)
+		})
+	}
+}
+
+func TestDemoPage(t *testing.T) {
+	base := demo(t)
+
+	text := send(t, "GET", base)
+	assert.Equal(t, "text/plain; charset=utf-8", text.Header.Get("Content-Type"))
+	assert.Contains(t, text.body, "POST /echo/update  5/2s per ip; 1000/1m global\n")
+	assert.Contains(t, text.body, "GET  /http/test    2/1s per user; 50/10s global; 100/1m global\n")
+	assert.Contains(t, text.body, "curl -i -X POST '"+base+"/gin/update?[1-6]'\n")
+
+	page := send(t, "GET", base, "Accept", "text/html,application/xhtml+xml,*/*;q=0.8")
+	assert.Equal(t, "text/html; charset=utf-8", page.Header.Get("Content-Type"))
+	policy := page.Header.Get("Content-Security-Policy")
+	nonce := regexp.MustCompile(`script-src 'nonce-([A-Z0-9]+)'`).FindStringSubmatch(policy)
+	require.NotNil(t, nonce, policy)
+	assert.Contains(t, policy, "default-src 'none'")
+	assert.Contains(t, page.body, `<script nonce="`+nonce[1]+`">`)
+	assert.Contains(t, page.body, `data-method="POST" data-path="/gin/update"`)
+	assert.Contains(t, page.body, `data-rule="per-user-1s"`)
+	assert.NotRegexp(t, `(src|href)="(https?:)?//`, page.body, "the page needs nothing from elsewhere")
+	assert.NotContains(t, page.body, "ZgotmplZ", "the template refused a value")
+
+	again := send(t, "GET", base, "Accept", "text/html")
+	assert.NotEqual(t, policy, again.Header.Get("Content-Security-Policy"), "a nonce is used once")
+
+	assert.Equal(t, 404, send(t, "GET", base+"/nothing").StatusCode)
+	assert.Equal(t, 405, send(t, "POST", base).StatusCode)
+}
+
+func TestDemoPortTaken(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+
+	cmd := newCommand()
+	cmd.SetArgs([]string{"demo", "--addr", listener.Addr().String()})
+	err = cmd.ExecuteContext(t.Context())
+	assert.EqualError(t, err, listener.Addr().String()+" is taken, perhaps by another demo: "+
+		"choose another port with --addr, such as --addr 127.0.0.1:0 for any free one")
+}
+
+func TestDemoWithoutRedis(t *testing.T) {
+	for url, problem := range map[string]string{
+		"localhost:6379":      "--redis: redis: invalid URL scheme: localhost: write a URL such as redis://127.0.0.1:6379/0",
+		"redis://127.0.0.1:1": "no Redis at 127.0.0.1:1: ",
+	} {
+		cmd := newCommand()
+		cmd.SetArgs([]string{"demo", "--addr", "127.0.0.1:0", "--redis", url})
+		assert.ErrorContains(t, cmd.ExecuteContext(t.Context()), problem)
+	}
+}
+
+// TestDemoOnRedis runs two demos on one Redis: they share the quotas.
+func TestDemoOnRedis(t *testing.T) {
+	url := "redis://" + redistest.Client(t).Options().Addr
+	one, other := demo(t, "--redis", url), demo(t, "--redis", url)
+
+	start := time.Now()
+	var statuses []int
+	for _, base := range []string{one, other, one, other, one, other} {
+		statuses = append(statuses, send(t, "POST", base+"/gin/update").StatusCode)
+	}
+	if time.Since(start) > time.Second {
+		t.Skip("the machine is too slow for six requests a second")
+	}
+	assert.Equal(t, []int{200, 200, 200, 200, 200, 429}, statuses)
+}
+
+// TestSignals interrupts the program itself: it stops in good order.
+func TestSignals(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("no signals")
+	}
+	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
+		out := new(output)
+		cmd := exec.Command(os.Args[0], "demo", "--addr", "127.0.0.1:0")
+		cmd.Env = append(os.Environ(), "LIMITCTL_TEST_MAIN=1")
+		cmd.Stdout, cmd.Stderr = out, out
+		start := time.Now()
+		require.NoError(t, cmd.Start())
+		base := out.base(t)
+		assert.Less(t, time.Since(start), 2*time.Second, "it says at once what to try")
+		assert.Equal(t, 3, strings.Count(out.String(), "curl "))
+
+		assert.Equal(t, 200, send(t, "POST", base+"/http/update").StatusCode)
+		require.NoError(t, cmd.Process.Signal(sig))
+		assert.NoError(t, cmd.Wait(), "%v: %s", sig, out)
+		assert.True(t, strings.HasSuffix(out.String(), "Stopped.\n"), out)
+	}
+}

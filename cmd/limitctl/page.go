@@ -1,0 +1,110 @@
+package main
+
+import (
+	"crypto/rand"
+	_ "embed"
+	"fmt"
+	"html/template"
+	"net/http"
+	"strings"
+
+	"github.com/routelimit/limit"
+)
+
+//go:embed page.html
+var pageHTML string
+
+var pageTemplate = template.Must(template.New("page").Parse(pageHTML))
+
+// A listing is a route as the page shows it.
+type listing struct {
+	Method, Path string
+	Rules        []rule
+	Text         string // the rules in the text grammar
+	User         bool   // whether the rules ask who the user is
+}
+
+type rule struct{ Name, Text string }
+
+func (l listing) curl(base string) string {
+	curl := "curl -i "
+	if l.Method != http.MethodGet {
+		curl += "-X " + l.Method + " "
+	}
+	if l.User {
+		curl += "-H 'X-User: alice' "
+	}
+	return curl + base + l.Path
+}
+
+// listings returns the routes of the demo.
+func listings() []listing {
+	var list []listing
+	for _, framework := range []string{"gin", "echo", "http"} {
+		list = append(list,
+			listing{http.MethodPost, "/" + framework + "/update", rulesOf(updateRules), updateRules.String(), false},
+			listing{http.MethodGet, "/" + framework + "/test", rulesOf(testRules), testRules.String(), true})
+	}
+	return list
+}
+
+func rulesOf(set limit.RuleSet) []rule {
+	var rules []rule
+	for _, r := range set.Rules() {
+		text, name := r, r.Name
+		text.Name = "" // it follows from the key and the window
+		rules = append(rules, rule{name, text.String()})
+	}
+	return rules
+}
+
+// whatToTry returns three commands for a terminal.
+func whatToTry(base string) string {
+	return fmt.Sprintf(`In a browser: %[1]s
+In a terminal:
+
+  # on Gin: five in two seconds pass, the sixth is refused
+  curl -i -X POST '%[1]s/gin/update?[1-6]'
+
+  # on Echo: a forged address is the same client
+  curl -i -X POST -H 'X-Forwarded-For: 203.0.113.7' '%[1]s/echo/update?[1-6]'
+
+  # on net/http: two a second for each user
+  curl -i -H 'X-User: alice' '%[1]s/http/test?[1-3]'
+`, base)
+}
+
+// page answers GET / as HTML for those who ask for it, and otherwise as text.
+func page(place string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		base := "http://" + r.Host
+		h := w.Header()
+		h.Set("Vary", "Accept")
+		h.Set("Cache-Control", "no-store")
+		h.Set("X-Content-Type-Options", "nosniff")
+		if !strings.Contains(r.Header.Get("Accept"), "text/html") {
+			h.Set("Content-Type", "text/plain; charset=utf-8")
+			fmt.Fprintf(w, "Rules are decided together: all of them pass, or nothing is spent.\nThe quotas are %s.\n\n", place)
+			for _, l := range listings() {
+				fmt.Fprintf(w, "%-4s %-13s %s\n", l.Method, l.Path, l.Text)
+			}
+			fmt.Fprintf(w, "\n%s", whatToTry(base))
+			return
+		}
+		nonce := rand.Text()
+		h.Set("Content-Type", "text/html; charset=utf-8")
+		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'nonce-"+nonce+"'; script-src 'nonce-"+nonce+
+			"'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+		h.Set("Referrer-Policy", "no-referrer")
+		type entry struct {
+			listing
+			Curl string
+		}
+		var routes []entry
+		for _, l := range listings() {
+			routes = append(routes, entry{l, l.curl(base)})
+		}
+		// The client may be gone; there is nobody to tell.
+		_ = pageTemplate.Execute(w, map[string]any{"Nonce": nonce, "Place": place, "Routes": routes})
+	})
+}

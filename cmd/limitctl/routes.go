@@ -1,0 +1,81 @@
+package main
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/labstack/echo/v4"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/echolimit"
+	"github.com/routelimit/limit/ginlimit"
+)
+
+// The rules of the demo. They stand on the routes of three frameworks, and
+// have quotas of their own on each.
+var (
+	updateRules = limit.Rules(
+		limit.PerIP(2*time.Second, 5),
+		limit.Global(time.Minute, 1000),
+	)
+	testRules = limit.Rules(
+		limit.PerUser(time.Second, 2),
+		limit.Global(10*time.Second, 50),
+		limit.Global(time.Minute, 100),
+	)
+)
+
+// newDemo returns the routes of the three frameworks and the page that lists
+// them. The place says where store keeps the quotas.
+func newDemo(store limit.Store, place string) http.Handler {
+	limiter := limit.New(store, &limit.Options{
+		// A demo: whoever says to be alice is alice. A program takes the user
+		// from what its authentication has found.
+		User: func(r *http.Request) string { return r.Header.Get("X-User") },
+	})
+	mux := http.NewServeMux()
+	mux.Handle("/gin/", ginRoutes(limiter))
+	mux.Handle("/echo/", echoRoutes(limiter))
+	mux.Handle("/http/", httpRoutes(limiter))
+	mux.Handle("GET /{$}", page(place))
+	return mux
+}
+
+func ginRoutes(limiter *limit.Limiter) http.Handler {
+	gin.SetMode(gin.ReleaseMode)
+	router := gin.New()
+	rl := ginlimit.New(limiter)
+	ok := func(c *gin.Context) { c.Data(http.StatusOK, "application/json", answer("gin")) }
+
+	router.POST("/gin/update", rl.Limit(updateRules), ok)
+	router.GET("/gin/test", rl.Limit(testRules), ok)
+	return router
+}
+
+func echoRoutes(limiter *limit.Limiter) http.Handler {
+	e := echo.New()
+	rl := echolimit.New(limiter)
+	ok := func(c echo.Context) error { return c.JSONBlob(http.StatusOK, answer("echo")) }
+
+	e.POST("/echo/update", ok, rl.Limit(updateRules))
+	e.GET("/echo/test", ok, rl.Limit(testRules))
+	return e
+}
+
+func httpRoutes(limiter *limit.Limiter) http.Handler {
+	mux := http.NewServeMux()
+	ok := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Write(answer("net/http"))
+	})
+
+	mux.Handle("POST /http/update", limiter.Handler(updateRules, ok))
+	mux.Handle("GET /http/test", limiter.Handler(testRules, ok))
+	return mux
+}
+
+// answer returns the answer to an admitted request.
+func answer(framework string) []byte {
+	return []byte(`{"ok":true,"framework":"` + framework + `"}` + "\n")
+}

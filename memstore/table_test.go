@@ -1,0 +1,215 @@
+package memstore
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/routelimit/limit/core"
+)
+
+// TestForgets lets many keys come and go. Those in memory must follow those
+// that are live.
+func TestForgets(t *testing.T) {
+	const arrivals = 200_000
+	for _, live := range []int64{100, 10_000} {
+		t.Run(fmt.Sprint(live), func(t *testing.T) {
+			s, now := at(1_000_000)
+			q := core.Quota{Limit: 1, Window: 100 * live}
+			most := 0
+			for i := range arrivals {
+				now.Add(100)
+				take(t, s, core.Charge{Key: fmt.Sprint(i), Quota: q, Cost: 1})
+				most = max(most, s.shards[0].keys.len) // all fill alike
+			}
+			n, buckets := s.entries(), 0
+			for i := range s.shards {
+				keys := &s.shards[i].keys
+				buckets += cap(keys.buckets)
+				if len(keys.buckets) > 2*keys.len+1 {
+					t.Errorf("shard %d: %d buckets for %d entries", i, len(keys.buckets), keys.len)
+				}
+			}
+			t.Logf("%d entries, at most %d in a shard, room for %d", n, most, buckets)
+			if bound := 2*int(live) + 4*shardCount; n > bound || buckets > 4*bound {
+				t.Errorf("%d entries in memory, room for %d; %d are live", n, buckets, live)
+			}
+		})
+	}
+}
+
+// TestForgetsAfterFlood tests that the memory of a flood is given back as
+// ordinary traffic goes on.
+func TestForgetsAfterFlood(t *testing.T) {
+	s, now := at(1_000_000)
+	q := core.Quota{Limit: 1, Window: 1_000}
+	arrive := func(name string, n int) {
+		for i := range n {
+			take(t, s, core.Charge{Key: fmt.Sprint(name, i), Quota: q, Cost: 1})
+		}
+	}
+	arrive("flood", 100_000)
+	if n := s.entries(); n != 100_000 {
+		t.Fatalf("%d entries, want 100000", n)
+	}
+	for i := range 60 {
+		now.Add(1_000)
+		arrive(fmt.Sprint("later", i), 1_000)
+	}
+	room := 0
+	for i := range s.shards {
+		room += cap(s.shards[i].keys.buckets)
+	}
+	if n := s.entries(); n > 5_000 || room > 20_000 {
+		t.Errorf("%d entries and room for %d after the flood, of which 1000 are live", n, room)
+	}
+}
+
+// TestKeepsWhatIsLive tests that no flood of other keys makes the store forget
+// a key before it is whole again.
+func TestKeepsWhatIsLive(t *testing.T) {
+	s, now := at(1_000_000)
+	long, brief := core.Quota{Limit: 1, Window: 50_000_000}, core.Quota{Limit: 1, Window: 1_000}
+	const kept = 500
+	for i := range kept {
+		take(t, s, core.Charge{Rule: "long", Key: fmt.Sprint(i), Quota: long, Cost: 1})
+	}
+	for i := range 49_999 {
+		now.Add(1_000)
+		take(t, s, core.Charge{Rule: "brief", Key: fmt.Sprint(i), Quota: brief, Cost: 1})
+	}
+	for i := range kept {
+		if take(t, s, core.Charge{Rule: "long", Key: fmt.Sprint(i), Quota: long, Cost: 1}).Allowed {
+			t.Fatalf("key %d was forgotten", i)
+		}
+	}
+	now.Add(1_000)
+	if !take(t, s, core.Charge{Rule: "long", Key: "0", Quota: long, Cost: 1}).Allowed {
+		t.Error("refused after its window")
+	}
+}
+
+// TestKeepsWhatTheDecisionCharged has new keys beside keys that were whole
+// again until this very decision charged them: the sweep comes between.
+func TestKeepsWhatTheDecisionCharged(t *testing.T) {
+	s, now := at(1_000_000)
+	q := core.Quota{Limit: 1, Window: 1_000}
+	for i := range 3_000 {
+		now.Add(5_000)
+		old := core.Charge{Rule: "old", Key: fmt.Sprint(i % 100), Quota: q, Cost: 1}
+		d := take(t, s, core.Charge{Rule: "new", Key: fmt.Sprint(i), Quota: q, Cost: 1}, old)
+		if again := take(t, s, old); !d.Allowed || again.Allowed {
+			t.Fatalf("decision %d: allowed %v, then %v", i, d.Allowed, again.Allowed)
+		}
+	}
+}
+
+// TestKeepsForLongerWindow tests that a look with a short window does not make
+// the store forget what counts in a long one.
+func TestKeepsForLongerWindow(t *testing.T) {
+	s, now := at(1_000_000)
+	long, brief := core.Quota{Limit: 1, Window: 1_000_000}, core.Quota{Limit: 1, Window: 1_000}
+	take(t, s, core.Charge{Rule: "r", Quota: long, Cost: 1})
+	take(t, s, core.Charge{Rule: "r", Quota: brief})
+	for i := range 10_000 {
+		now.Add(50)
+		take(t, s, core.Charge{Rule: "others", Key: fmt.Sprint(i), Quota: brief, Cost: 1})
+	}
+	if take(t, s, core.Charge{Rule: "r", Quota: long, Cost: 1}).Allowed {
+		t.Error("forgotten by the short window")
+	}
+}
+
+// TestStoresNothing tests that what takes nothing leaves nothing in memory.
+func TestStoresNothing(t *testing.T) {
+	s, _ := at(1_000_000)
+	one := core.Quota{Limit: 1, Window: 1_000_000}
+	take(t, s, core.Charge{Rule: "global", Quota: one, Cost: 1})
+	for i := range 1_000 {
+		key := fmt.Sprint(i)
+		take(t, s, core.Charge{Rule: "ip", Key: key, Quota: one})
+		take(t, s, core.Charge{Rule: "ip", Key: key, Quota: one, Cost: 2})
+		take(t, s, core.Charge{Rule: "ip", Key: key, Quota: one, Cost: 1}, core.Charge{Rule: "global", Quota: one, Cost: 1})
+		_, _ = s.Take(context.Background(), "policy", []core.Charge{{Rule: "ip", Key: key, Quota: one, Cost: -1}})
+	}
+	if n := s.entries(); n != 1 {
+		t.Errorf("%d entries, want 1", n)
+	}
+}
+
+// TestTable compares a table with a map, through growth and decline, and with
+// hashes that collide.
+func TestTable(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 1))
+	var keys table
+	known := make(map[string]*entry)
+	now := int64(0)
+	for i := range 60_000 {
+		now += int64(1 + i/20_000*30) // at last, most entries are dead
+		e := &entry{expires: now + 1 + random.Int64N(6_000)}
+		c := core.Charge{Rule: "rule", Key: fmt.Sprint(i)}
+		hash := random.Uint64N(40_000) << shardBits
+		e.name(hash, "policy", &c)
+		keys.insert(e, now)
+		known[c.Key] = e
+		if i%997 == 0 {
+			checkTable(t, &keys, known, now)
+		}
+	}
+}
+
+// TestSameHash tells entries apart by every part of their names, and by
+// algorithm.
+func TestSameHash(t *testing.T) {
+	var keys table
+	charge := func(rule, key string, a core.Algorithm) *core.Charge {
+		return &core.Charge{Rule: rule, Key: key, Quota: core.Quota{Algorithm: a}}
+	}
+	names := []struct {
+		policy string
+		charge *core.Charge
+	}{
+		{"policy", charge("rule", "key", 0)},
+		{"policy", charge("rule", "", 0)},
+		{"policy", charge("", "key", 0)},
+		{"", charge("rule", "key", 0)},
+		{"policy", charge("rule", "key", 1)},
+		{"polic", charge("yrule", "key", 0)},
+		{"policy", charge("rul", "ekey", 0)},
+	}
+	for i, n := range names {
+		if e := keys.find(7, n.policy, n.charge); e != nil {
+			t.Errorf("%q %+v is taken for %q %q", n.policy, n.charge, e.rule.Value(), e.key)
+		}
+		e := &entry{expires: int64(i + 1), algorithm: n.charge.Quota.Algorithm}
+		e.name(7, n.policy, n.charge)
+		keys.insert(e, 0)
+	}
+	for i, n := range names {
+		if e := keys.find(7, n.policy, n.charge); e == nil || e.expires != int64(i+1) {
+			t.Errorf("%q %+v: found %+v", n.policy, n.charge, e)
+		}
+	}
+}
+
+func checkTable(t *testing.T, keys *table, known map[string]*entry, now int64) {
+	t.Helper()
+	found := 0
+	for key, e := range known {
+		got := keys.find(e.hash, "policy", &core.Charge{Rule: "rule", Key: key})
+		switch {
+		case got == e:
+			found++
+		case got != nil:
+			t.Fatalf("found %q, looked for %q", got.key, key)
+		case e.expires > now:
+			t.Fatalf("lost %q, which expires at %d, at %d", key, e.expires, now)
+		default:
+			delete(known, key)
+		}
+	}
+	if found != keys.len || keys.len > len(keys.buckets) || len(keys.buckets) > 2*keys.len+1 {
+		t.Fatalf("found %d of %d entries in %d buckets", found, keys.len, len(keys.buckets))
+	}
+}

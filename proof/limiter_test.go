@@ -1,0 +1,99 @@
+package proof
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"github.com/routelimit/limit"
+)
+
+// bubble is a test without a deadline, which fake time has none of.
+type bubble struct{ rapid.TB }
+
+// TestLimiterProperties drives a whole Limiter, through its public API and in
+// fake time, by schedules that rapid draws and shrinks, against the definition
+// of an exact window: the times of the admitted requests, and nothing else.
+func TestLimiterProperties(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := 0
+		rapid.Check(bubble{t}, func(t *rapid.T) {
+			n++
+			limiter := limit.New(nil, nil)
+			var rules []limit.Rule
+			for i := range rapid.IntRange(1, 4).Draw(t, "rules") {
+				key := rapid.SampledFrom([]limit.KeyResolver{limit.ByIP, limit.ByUser, limit.Everyone,
+					limit.Joined(limit.ByUser, limit.ByIP)}).Draw(t, "key")
+				rules = append(rules, limit.Rule{Name: fmt.Sprint("r", i), Key: key,
+					Limit:  rapid.Int64Range(1, 6).Draw(t, "limit"),
+					Window: time.Duration(rapid.Int64Range(1, 50).Draw(t, "window")) * 100 * time.Millisecond})
+			}
+			set := limit.Named(fmt.Sprint("p", n), rules...)
+			admitted := make(map[string][]time.Time)
+
+			for range rapid.IntRange(1, 60).Draw(t, "steps") {
+				time.Sleep(time.Duration(rapid.Int64Range(0, 2_000_000).Draw(t, "step")) * time.Microsecond)
+				keys := limit.Keys{
+					"ip":   rapid.SampledFrom([]string{"192.0.2.1", "192.0.2.2"}).Draw(t, "ip"),
+					"user": rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "user"),
+				}
+				d, err := limiter.Take(t.Context(), set, keys)
+				if err != nil {
+					t.Fatal(err)
+				}
+				now := time.Now()
+				fits, wait := true, time.Duration(0)
+				var charged []string
+				for i, rule := range rules {
+					id := rule.Name
+					switch rule.Key.String() {
+					case "ip":
+						id += keys["ip"]
+					case "user":
+						id += keys["user"]
+					case "user and ip":
+						id += keys["user"] + "/" + keys["ip"]
+					}
+					live := slices.DeleteFunc(slices.Clone(admitted[id]), func(at time.Time) bool { return now.Sub(at) >= rule.Window })
+					got := d.Rules()[i]
+					left := rule.Limit - int64(len(live))
+					if left < 1 {
+						fits = false
+						wait = max(wait, live[len(live)-int(rule.Limit)].Add(rule.Window).Sub(now))
+					}
+					if d.Allowed {
+						left--
+					}
+					if got.Remaining != left || got.Allowed != (left >= 0 && len(live) < int(rule.Limit)) {
+						t.Fatalf("rule %s: remaining %d, allowed %v: want %d", rule, got.Remaining, got.Allowed, left)
+					}
+					charged = append(charged, id)
+				}
+				if d.Allowed != fits || d.RetryAfter != wait {
+					t.Fatalf("allowed %v, retry after %v: want %v, %v", d.Allowed, d.RetryAfter, fits, wait)
+				}
+				if d.Allowed {
+					for _, id := range charged {
+						admitted[id] = append(admitted[id], now)
+					}
+				}
+			}
+		})
+	})
+}
+
+func TestNoGoroutineIsLeft(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	limiter := limit.New(nil, nil)
+	set := limit.Named("p", limit.PerIP(time.Second, 3), limit.Global(time.Minute, 1000))
+	for i := range 10_000 {
+		if _, err := limiter.Take(t.Context(), set, limit.Keys{"ip": fmt.Sprintf("192.0.2.%d", i%256)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

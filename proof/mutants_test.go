@@ -1,0 +1,104 @@
+package proof
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/internal/redistest"
+)
+
+// A mutant is a fault put into one file of the library.
+type mutant struct {
+	name     string
+	file     string
+	from, to string
+	packages string // whose tests must fail, separated by spaces
+}
+
+const (
+	memory = "./core ./memstore"
+	redis7 = "./redisstore"
+)
+
+var mutants = []mutant{
+	// The script.
+	{"charges the rules that pass although another refuses", "lua/take.lua",
+		"      if verdict == 1 then\n", "      if fits then\n", redis7},
+	{"charges refused requests", "lua/take.lua",
+		"      if verdict == 1 then\n", "      if true then\n", redis7},
+	{"admits one more than the limit", "lua/take.lua", "cost > s.room and", "cost > s.room + 1 and", redis7},
+	{"keeps a unit one microsecond too long", "lua/slidinglog.lua", "% modulus >= span", "% modulus > span", redis7},
+	{"keeps a unit of a ring one microsecond too long", "lua/ring.lua",
+		"high < s.live and now - time_at(s, high) >= window", "high < s.live and now - time_at(s, high) > window", redis7},
+	{"forgets a unit one microsecond too early", "lua/slidinglog.lua", "% modulus >= span", "% modulus >= span - 1", redis7},
+	{"sets no TTL", "lua/take.lua", "redis.call('SET', KEYS[k], value, 'PX', ttl + grace)", "redis.call('SET', KEYS[k], value)", redis7},
+	{"sets no TTL on rings", "lua/ring.lua", "then redis.call('PEXPIRE', s.key, ttl) end", "then end", redis7},
+	{"does not date entries ahead of now now", "lua/slidinglog.lua", "if t > now then t, redated = now, true end", "", redis7},
+	{"does not keep the new dates of a refusal", "lua/take.lua", "(s.taken > 0 or s.redated)", "s.taken > 0", redis7},
+	{"overwrites values of other types", "lua/take.lua", "redis.call('EXISTS', unpack(missing)) > 0", "false", redis7},
+	{"reads a ring by a limit that has changed", "lua/ring.lua", "u24(header, 2) == rule.limit and\n", "true and\n", redis7},
+	{"tells clients to come back too early", "lua/take.lua", "leaves(s, cost - s.room - 1)", "leaves(s, 0)", redis7},
+	{"decides a batch as if each were alone", "lua/take.lua", "s.room = s.room - cost", "", redis7},
+	{"lets ticks wrap around", "lua/slidinglog.lua", "window < 4294967296 and short or long", "short", redis7},
+
+	// Its client side.
+	{"sends the client's clock", "redisstore/redisstore.go", `now:      func() string { return "" }`,
+		`now:      func() string { return time.Now().Format("20060102150405") }`, redis7},
+	{"repeats a call whose reply is lost", "redisstore/redisstore.go", "NoRetry() bool { return true }", "NoRetry() bool { return false }", redis7},
+	{"fails when the script is not loaded", "redisstore/redisstore.go", `"NOSCRIPT"`, `"NEVER"`, redis7},
+	{"keeps the caller's slice", "redisstore/batcher.go", "append(r.charges[:0], charges...)", "charges", redis7},
+	{"loses a flight when a leader gives up", "redisstore/batcher.go", "if was == leads {", "if false {", redis7},
+	{"charges who has left the queue", "redisstore/batcher.go", "if r.state == waits {\n\t\t\treturn r", "if true {\n\t\t\treturn r", redis7},
+	{"fails neighbours for an error of one", "redisstore/batcher.go", "len(batch) > 1 && isScriptError(err)", "false", redis7},
+	{"writes keys that can forge others", "lua/key.go", "partBytes = byteSet(alphanumeric + \"", "partBytes = byteSet(alphanumeric + \":%{}", "./lua"},
+
+	// The pure functions and the memory store.
+	{"charges the rules that pass although another refuses", "core/decide.go", "if d.Allowed {\n\t\t\tstates", "if outcomes[i].Fits {\n\t\t\tstates", memory},
+	{"charges refused requests", "core/decide.go", "if d.Allowed {\n\t\t\tstates", "if true {\n\t\t\tstates", memory},
+	{"admits one more than the limit", "core/slidinglog.go", "cost <= q.Limit-l.live()", "cost <= q.Limit-l.live()+1", memory},
+	{"keeps a unit one microsecond too long", "core/slidinglog.go", "now-l.at(l.gone) >= q.Window", "now-l.at(l.gone) > q.Window", memory},
+	{"does not date entries ahead of now now", "core/slidinglog.go", "l.ring[(l.head+i)%len(l.ring)] = now\n\t\tredated", "redated", memory},
+	{"tells clients to come back too early", "core/slidinglog.go", "leaves(live + cost - q.Limit - 1)", "leaves(0)", memory},
+	{"loses units when a log grows", "core/slidinglog.go", "ring[i] = l.at(i)", "ring[i] = l.ring[i]", memory},
+	{"forgets units when a decision only looks", "core/slidinglog.go", "if cost == 0 {\n\t\treturn\n\t}\n\tl.drop()", "l.drop()", memory},
+}
+
+// TestMutants puts each fault into the library, and expects its tests to fail.
+func TestMutants(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the library once for each mutant")
+	}
+	if !redistest.Installed(t) {
+		t.Skip("the mutants of the script need a redis-server")
+	}
+	root, err := filepath.Abs("..")
+	require.NoError(t, err)
+	for _, m := range mutants {
+		t.Run(m.file+" "+m.name, func(t *testing.T) {
+			t.Parallel()
+			original := filepath.Join(root, m.file)
+			text, err := os.ReadFile(original)
+			require.NoError(t, err)
+			require.Equal(t, 1, strings.Count(string(text), m.from), "the mutant must apply once")
+			mutated := filepath.Join(t.TempDir(), filepath.Base(m.file))
+			require.NoError(t, os.WriteFile(mutated, []byte(strings.Replace(string(text), m.from, m.to, 1)), 0o600))
+			overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{original: mutated}})
+			require.NoError(t, err)
+			overlayFile := filepath.Join(t.TempDir(), "overlay.json")
+			require.NoError(t, os.WriteFile(overlayFile, overlay, 0o600))
+
+			args := append([]string{"test", "-vet=off", "-failfast", "-short", "-timeout=60s", "-overlay=" + overlayFile}, strings.Fields(m.packages)...)
+			test := exec.Command("go", args...)
+			test.Dir = root
+			out, err := test.CombinedOutput()
+			require.NotContains(t, string(out), "[build failed]")
+			require.Error(t, err, "the tests of %s pass with this fault", m.packages)
+		})
+	}
+}

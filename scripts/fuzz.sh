@@ -1,0 +1,16 @@
+#!/bin/sh
+# Runs each fuzz test of every module for a while: scripts/fuzz.sh 30s
+set -eu
+cd "$(dirname "$0")/.."
+
+duration=${1:-10s}
+modules=$(go list -m -f '{{.Dir}}')
+printf '%s\n' "$modules" | while read -r module; do
+	cd "$module"
+	go list ./... | while read -r package; do
+		go test -list '^Fuzz' "$package" </dev/null | grep '^Fuzz' | while read -r fuzz; do
+			printf '\n== %s %s\n' "$package" "$fuzz"
+			go test -run '^$' -fuzz "^$fuzz\$" -fuzztime "$duration" "$package" </dev/null
+		done
+	done
+done

@@ -1,0 +1,20 @@
+#!/bin/sh
+# Checks the formatting, and runs go vet and staticcheck in every module.
+set -eu
+cd "$(dirname "$0")/.."
+
+unformatted=$(gofmt -l .)
+if [ -n "$unformatted" ]; then
+	printf 'not formatted, run gofmt -w:\n%s\n' "$unformatted" >&2
+	exit 1
+fi
+
+scripts/each.sh go vet ./...
+
+# The tools are a module of their own, outside go.work: nobody who uses the
+# library gets their dependencies.
+if staticcheck=$(cd tools && GOWORK=off go tool -n staticcheck) && [ -x "$staticcheck" ]; then
+	scripts/each.sh "$staticcheck" ./...
+else
+	printf '\n!! staticcheck could not be fetched or built: it did not run\n' >&2
+fi

@@ -1,0 +1,78 @@
+#!/bin/sh
+# Runs what a change must pass: gofmt, go vet, staticcheck, and the tests of
+# every module with the race detector, against a real Redis where there is one
+# to be had. The tests start their own servers, on free loopback ports.
+set -eu
+cd "$(dirname "$0")/.."
+
+banner() {
+	printf '\n############################################################\n'
+	printf '## %s\n' "$@"
+	printf '############################################################\n'
+}
+
+has() { command -v "$1" >/dev/null 2>&1; }
+
+install_redis() {
+	echo 'redis-server is not installed: trying to install it'
+	if has apt-get && [ "$(id -u)" = 0 ]; then
+		apt-get update -qq && apt-get install -y -qq redis-server
+	elif has apt-get && has sudo && sudo -n true 2>/dev/null; then
+		sudo -n apt-get update -qq && sudo -n apt-get install -y -qq redis-server
+	elif has brew; then
+		brew install redis
+	else
+		return 1
+	fi
+}
+
+# start_miniredis serves a Redis in memory for the suites, and stops it when
+# this script ends.
+start_miniredis() {
+	tmp=$(mktemp -d)
+	miniredis=
+	trap '[ -z "$miniredis" ] || { kill "$miniredis"; wait "$miniredis" || true; }; rm -rf "$tmp"' EXIT
+	trap 'exit 130' INT TERM
+	(cd proof && go build -o "$tmp/miniredis" ./cmd/miniredis)
+	"$tmp/miniredis" >"$tmp/addr" &
+	miniredis=$!
+	for _ in 1 2 3 4 5 6 7 8 9 10; do
+		[ -s "$tmp/addr" ] && break
+		sleep 0.2
+	done
+	LIMIT_TEST_REDIS=$(cat "$tmp/addr")
+	[ -n "$LIMIT_TEST_REDIS" ] || {
+		echo 'miniredis did not start' >&2
+		exit 1
+	}
+	export LIMIT_TEST_REDIS
+}
+
+redis="a real redis-server"
+if ! has redis-server; then
+	install_redis || echo 'it could not be installed'
+fi
+if ! has redis-server; then
+	if [ -n "${LIMIT_REQUIRE_REDIS:-}" ]; then
+		banner 'LIMIT_REQUIRE_REDIS is set, and there is no redis-server'
+		exit 1
+	elif [ -n "${LIMIT_TEST_REDIS:-}" ]; then
+		redis="the server at LIMIT_TEST_REDIS=$LIMIT_TEST_REDIS"
+	else
+		start_miniredis
+		redis="miniredis, which is NOT a real Redis: install redis-server for that"
+	fi
+	banner "There is no redis-server." "The Redis suites run on $redis"
+fi
+
+race=-race
+if [ "$(go env CGO_ENABLED)" != 1 ]; then
+	race=
+	banner 'There is no C compiler: the tests run WITHOUT the race detector'
+fi
+
+scripts/lint.sh
+# shellcheck disable=SC2086 # no race detector is no argument
+scripts/each.sh go test $race ./...
+
+banner 'Everything passed.' "The Redis suites ran on $redis"
