@@ -19,7 +19,8 @@ func answer(status int) http.HandlerFunc {
 }
 
 type sampleAdmin struct {
-	Drop   http.Handler `route:"DELETE /items/{id}" limit:"login: 5/1m per user"`
+	Drop http.Handler `route:"DELETE /items/{id}" limit:"login: 5/1m per user"`
+	//lint:ignore U1000 a field without tags is no route
 	secret string
 }
 
@@ -32,7 +33,8 @@ type sampleAPI struct {
 	sampleAdmin
 	Login http.HandlerFunc `json:"-" route:"POST /login" limit:"5/1m per ip" policy:"login"`
 	*SampleHealth
-	Other  string `json:"other"`
+	Other string `json:"other"`
+	//lint:ignore U1000 a field without tags is no route
 	logger *http.Server
 }
 

@@ -1,8 +1,8 @@
 package storetest
 
 import (
-	"runtime"
 	"slices"
+	"time"
 
 	"github.com/routelimit/limit/core"
 )
@@ -140,7 +140,7 @@ var faults = map[string]fault{
 				d.Allowed = d.Allowed && o.Remaining >= charges[i].Cost
 			}
 			s.mu.Unlock()
-			runtime.Gosched()
+			time.Sleep(time.Millisecond) // for all others to look meanwhile
 			s.mu.Lock()
 			if d.Allowed {
 				for i, state := range s.statesOf(policy, charges) {
