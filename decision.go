@@ -73,7 +73,7 @@ func (d Decision) Rules() []RuleDecision {
 			Name:       d.policy.names[i],
 			Limit:      rule.Limit,
 			Window:     rule.Window,
-			Allowed:    o.Fits,
+			Allowed:    o.Fits(),
 			Remaining:  o.Remaining,
 			RetryAfter: max(0, micros(o.RetryAfter)),
 			ResetAfter: micros(o.ResetAfter),
@@ -86,7 +86,7 @@ func (d Decision) Rules() []RuleDecision {
 func (d Decision) Refusing() []string {
 	var names []string
 	for i, o := range d.core.Outcomes() {
-		if !o.Fits {
+		if !o.Fits() {
 			names = append(names, d.policy.names[i])
 		}
 	}

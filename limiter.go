@@ -151,6 +151,9 @@ func (l *Limiter) Take(ctx context.Context, rules RuleSet, keys Keys) (Decision,
 //
 // Unless the rules are [Named], each pattern of the ServeMux that next is
 // registered on, or that next is, is a policy of its own.
+//
+// Around a ServeMux, which has not parsed the path yet, [ByPathValue] finds no
+// value: put such rules on its handlers.
 func (l *Limiter) Handler(rules RuleSet, next http.Handler) http.Handler {
 	p := l.MustPolicy(rules)
 	mux, _ := next.(interface {

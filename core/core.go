@@ -29,9 +29,6 @@ type Charge struct {
 // An Outcome is what one charge met. Its times are relative to
 // [Decision].At, in microseconds.
 type Outcome struct {
-	// Fits reports whether the quota had room for the charge.
-	Fits bool
-
 	// Remaining is how many units are left after the decision, at least 0.
 	Remaining int64
 
@@ -46,6 +43,9 @@ type Outcome struct {
 	// ResetAfter is how long until the quota is whole again; 0 if it is.
 	ResetAfter int64
 }
+
+// Fits reports whether the quota had room for the charge.
+func (o Outcome) Fits() bool { return o.RetryAfter == 0 }
 
 // Never is the RetryAfter of a charge that cannot fit, however long it waits.
 const Never int64 = -1
@@ -62,12 +62,16 @@ type Decision struct {
 }
 
 // NewDecision returns a decision at the given time with room for n outcomes.
-func NewDecision(at int64, n int) Decision {
-	d := Decision{At: at, n: n}
+func NewDecision(at int64, n int) (d Decision) {
+	d.start(at, n)
+	return d
+}
+
+func (d *Decision) start(at int64, n int) {
+	d.At, d.n = at, n
 	if n > len(d.few) {
 		d.many = make([]Outcome, n)
 	}
-	return d
 }
 
 // Outcomes returns one outcome for each charge, in the order of the charges.

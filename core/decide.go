@@ -20,27 +20,29 @@ func (a Algorithm) String() string {
 	return "algorithm " + strconv.Itoa(int(a))
 }
 
-// A State is what a store remembers of one key of one rule. The methods are
-// called in this order, with times that may step back: Advance, then for a
-// decision that admits Take, then Outcome. A State is not safe for concurrent
-// use.
+// A State is what a store remembers of one key of one rule. Every algorithm
+// answers the same few questions, and stores know no more of it. The quota may
+// differ from that of an earlier call, but not in its algorithm, and times may
+// step back. A State is not safe for concurrent use.
 type State interface {
-	// Advance brings the state to now. It forgets nothing, so that a decision
-	// that takes nothing leaves no trace, unless the clock has stepped back.
-	Advance(q Quota, now int64)
+	// Advance brings the state to now, and returns how many units there is
+	// room for: 0 or less if there is for none. It takes nothing, and a
+	// decision that takes nothing leaves no trace, unless the clock has
+	// stepped back.
+	Advance(q *Quota, now int64) (room int64)
 
-	// Fits reports whether there is room for a cost.
-	Fits(q Quota, cost int64) bool
+	// Take takes n units, of which there is room, and leaves room for n less.
+	Take(n int64)
 
-	// Take takes a cost that fits.
-	Take(q Quota, cost, now int64)
+	// Used returns how many units are missing from a quota that is whole.
+	Used() int64
 
-	// Outcome tells what a charge met: fits is what Fits said of it, and the
-	// state is that after the decision.
-	Outcome(q Quota, cost, now int64, fits bool) Outcome
+	// After returns how long until there is room for n units more than now if
+	// nobody takes any, for n from 1 to Used.
+	After(n int64) int64
 
 	// Expires returns the time from which the state is as good as new.
-	Expires(q Quota) int64
+	Expires() int64
 }
 
 // NewState returns the state of a key that has never been charged.
@@ -50,22 +52,41 @@ func NewState(a Algorithm) State {
 
 // Decide is the decision that every store must make: at time now, given the
 // states of the charges' keys, it takes all charges or none.
-func Decide(now int64, charges []Charge, states []State) Decision {
-	d := NewDecision(now, len(charges))
-	outcomes := d.Outcomes()
+func Decide(now int64, charges []Charge, states []State) (d Decision) {
+	d.start(now, len(charges))
+	var rooms [MaxCharges]int64
 	d.Allowed = true
 	for i := range charges {
 		c := &charges[i]
-		states[i].Advance(c.Quota, now)
-		outcomes[i].Fits = states[i].Fits(c.Quota, c.Cost)
-		d.Allowed = d.Allowed && outcomes[i].Fits
+		rooms[i] = states[i].Advance(&c.Quota, now)
+		d.Allowed = d.Allowed && c.fits(rooms[i])
 	}
+	outcomes := d.Outcomes()
 	for i := range charges {
-		c := &charges[i]
-		if d.Allowed {
-			states[i].Take(c.Quota, c.Cost, now)
+		c, state, o := &charges[i], states[i], &outcomes[i]
+		room, fits := rooms[i], c.fits(rooms[i])
+		if d.Allowed && c.Cost > 0 {
+			state.Take(c.Cost)
+			room -= c.Cost
 		}
-		outcomes[i] = states[i].Outcome(c.Quota, c.Cost, now, outcomes[i].Fits)
+		o.Remaining = max(0, room)
+		used := state.Used()
+		if used > 0 {
+			o.ResetAfter = state.After(used)
+		}
+		switch {
+		case fits && used > 0:
+			// Of a lowered limit, more may be used than it allows.
+			o.MoreAfter = state.After(1 - min(0, room))
+		case fits:
+		case c.Cost > c.Quota.Limit:
+			o.RetryAfter = Never
+		default:
+			o.RetryAfter = state.After(c.Cost - room)
+		}
 	}
 	return d
 }
+
+// fits reports whether c fits where there is room. A cost of 0 always does.
+func (c *Charge) fits(room int64) bool { return c.Cost <= room || c.Cost == 0 }

@@ -25,7 +25,7 @@ func TestDecideTakesAllOrNothing(t *testing.T) {
 					t.Errorf("once: got %+v, want %+v", o, want)
 				}
 			case "often":
-				if want := (Outcome{Fits: true, Remaining: 8, MoreAfter: 3_000, ResetAfter: 3_000}); o != want {
+				if want := (Outcome{Remaining: 8, MoreAfter: 3_000, ResetAfter: 3_000}); o != want {
 					t.Errorf("often: got %+v, want %+v", o, want)
 				}
 			}

@@ -63,8 +63,8 @@ func (d *definition) decide(q Quota, cost, now int64) Outcome {
 	d.redate(q, now)
 	var o Outcome
 	o.RetryAfter = d.until(q, now, func(at int64) bool { return cost == 0 || d.count(q, at)+cost <= q.Limit })
-	o.Fits = o.RetryAfter == 0
-	if o.Fits && cost > 0 {
+	fits := o.Fits()
+	if fits && cost > 0 {
 		d.forget(q, now)
 		for range cost {
 			d.units = append(d.units, now)
@@ -74,7 +74,7 @@ func (d *definition) decide(q Quota, cost, now int64) Outcome {
 	whole := func(at int64) bool { return d.count(q, at) == 0 }
 	o.Remaining = remaining(now)
 	o.ResetAfter = d.until(q, now, whole)
-	if o.Fits && !whole(now) {
+	if fits && !whole(now) {
 		o.MoreAfter = d.until(q, now, func(at int64) bool { return remaining(at) > o.Remaining })
 	}
 	return o
@@ -122,7 +122,7 @@ func (s story) check(t *testing.T) int {
 		}
 		want := plain.decide(q, cost, now)
 		d := Decide(now, []Charge{{Quota: q, Cost: cost}}, state)
-		if got := d.Outcomes()[0]; got != want || d.Allowed != want.Fits {
+		if got := d.Outcomes()[0]; got != want || d.Allowed != want.Fits() {
 			t.Fatalf("decision %d, at %d, cost %d of %+v:\ngot  %+v\nwant %+v\nunits %v",
 				decisions, now, cost, q, got, want, plain.units)
 		}

@@ -17,42 +17,51 @@ package core
 // with Redis sorted sets" (ClassDojo, 2015), with refusals that leave no entry.
 type Log struct {
 	ring []int64 // times; ring[(head+i) % len(ring)] is the i-th oldest
-	head int
-	size int // times in the ring
-	gone int // the oldest of them, which had left the window when last asked
+	head int32
+	size int32 // times in the ring
+	gone int32 // the oldest of them, which had left the window at now
+
+	limit  int32 // of the last Advance
+	window int64
+	now    int64
 }
 
-func (l *Log) at(i int) int64 {
+// index returns where in the ring the i-th oldest time is.
+func (l *Log) index(i int32) int32 {
 	i += l.head
-	if i >= len(l.ring) {
-		i -= len(l.ring)
+	if n := int32(len(l.ring)); i >= n {
+		i -= n
 	}
-	return l.ring[i]
+	return i
 }
 
-// live returns how many units count.
-func (l *Log) live() int64 { return int64(l.size - l.gone) }
+func (l *Log) at(i int32) int64 { return l.ring[l.index(i)] }
 
-// Advance finds what has left the window, and dates what lies ahead of now
-// now. It drops nothing as long as the clock goes forward, so that a decision
-// that takes nothing leaves the state as it was.
-func (l *Log) Advance(q Quota, now int64) {
-	if l.size == 0 {
-		return
+// Advance implements [State]. It drops nothing as long as the clock goes
+// forward, so that a decision that takes nothing leaves the state as it was.
+func (l *Log) Advance(q *Quota, now int64) int64 {
+	l.limit, l.window, l.now = int32(q.Limit), q.Window, now
+	if l.size > 0 {
+		l.age(now)
 	}
+	return q.Limit - l.Used()
+}
+
+// age finds what has left the window.
+func (l *Log) age(now int64) {
 	redated := false
 	for i := l.size - 1; i >= 0 && l.at(i) > now; i-- {
-		l.ring[(l.head+i)%len(l.ring)] = now
+		l.ring[l.index(i)] = now
 		redated = true
 	}
-	if now-l.at(l.size-1) >= q.Window {
+	if now-l.at(l.size-1) >= l.window {
 		l.gone = l.size
 		return
 	}
-	for l.gone > 0 && now-l.at(l.gone-1) < q.Window {
+	for l.gone > 0 && now-l.at(l.gone-1) < l.window {
 		l.gone--
 	}
-	for now-l.at(l.gone) >= q.Window {
+	for now-l.at(l.gone) >= l.window {
 		l.gone++
 	}
 	if redated {
@@ -63,72 +72,47 @@ func (l *Log) Advance(q Quota, now int64) {
 // drop forgets what has left the window.
 func (l *Log) drop() {
 	l.size -= l.gone
-	l.head += l.gone
-	if l.head >= len(l.ring) {
-		l.head -= len(l.ring)
+	if l.gone > 0 {
+		l.head = l.index(l.gone)
 	}
 	l.gone = 0
 }
 
-// Fits reports whether cost units fit. A cost of 0 always does.
-func (l *Log) Fits(q Quota, cost int64) bool {
-	return cost == 0 || cost <= q.Limit-l.live()
-}
+// Used implements [State].
+func (l *Log) Used() int64 { return int64(l.size - l.gone) }
 
-// Take logs cost units at now.
-func (l *Log) Take(q Quota, cost, now int64) {
-	if cost == 0 {
-		return
-	}
+// Take implements [State].
+func (l *Log) Take(n int64) {
 	l.drop()
-	n := int(cost)
-	l.grow(l.size+n, int(q.Limit))
+	l.grow(l.size + int32(n))
 	for ; n > 0; n-- {
-		l.ring[(l.head+l.size)%len(l.ring)] = now
 		l.size++
+		l.ring[l.index(l.size-1)] = l.now
 	}
 }
 
 // grow makes room for n times. It doubles, so that a key that is seldom used
 // stays small, but never beyond the limit.
-func (l *Log) grow(n, limit int) {
-	if n <= len(l.ring) {
+func (l *Log) grow(n int32) {
+	if int(n) <= len(l.ring) {
 		return
 	}
-	ring := make([]int64, max(n, min(2*len(l.ring), limit)))
+	ring := make([]int64, max(n, min(2*int32(len(l.ring)), l.limit)))
 	for i := range l.size {
 		ring[i] = l.at(i)
 	}
 	l.ring, l.head = ring, 0
 }
 
-// Outcome implements [State].
-func (l *Log) Outcome(q Quota, cost, now int64, fits bool) Outcome {
-	live := l.live()
-	o := Outcome{Fits: fits, Remaining: max(0, q.Limit-live)}
-	// leaves is how long the i-th oldest live unit, from 0, still counts.
-	leaves := func(i int64) int64 { return l.at(l.gone+int(i)) + q.Window - now }
-	if live > 0 {
-		o.ResetAfter = leaves(live - 1)
-	}
-	switch {
-	case fits && live > 0:
-		// Of a lowered limit, more may be live than it allows.
-		o.MoreAfter = leaves(max(0, live-q.Limit))
-	case fits:
-	case cost > q.Limit:
-		o.RetryAfter = Never
-	default:
-		// It fits once as many units have left as it is short of.
-		o.RetryAfter = leaves(live + cost - q.Limit - 1)
-	}
-	return o
+// After implements [State]: the n oldest units must leave.
+func (l *Log) After(n int64) int64 {
+	return l.at(l.gone+int32(n)-1) + l.window - l.now
 }
 
-// Expires returns when the newest unit leaves the window.
-func (l *Log) Expires(q Quota) int64 {
+// Expires implements [State].
+func (l *Log) Expires() int64 {
 	if l.size == 0 {
 		return 0
 	}
-	return l.at(l.size-1) + q.Window
+	return l.at(l.size-1) + l.window
 }

@@ -11,7 +11,7 @@ func TestLogEdges(t *testing.T) {
 	two, five := Quota{Limit: 2, Window: 10 * ms}, Quota{Limit: 5, Window: 10 * ms}
 	brief := Quota{Limit: 5, Window: 2 * ms}
 	ok := func(remaining, more, reset int64) Outcome {
-		return Outcome{Fits: true, Remaining: remaining, MoreAfter: more, ResetAfter: reset}
+		return Outcome{Remaining: remaining, MoreAfter: more, ResetAfter: reset}
 	}
 	no := func(remaining, retry, reset int64) Outcome {
 		return Outcome{Remaining: remaining, RetryAfter: retry, ResetAfter: reset}
@@ -87,7 +87,7 @@ func TestLogEdges(t *testing.T) {
 			for i, r := range rows {
 				c := []Charge{{Quota: r.quota, Cost: r.cost}}
 				d := Decide(r.at, c, []State{state})
-				if got := d.Outcomes()[0]; got != r.want || d.Allowed != r.want.Fits {
+				if got := d.Outcomes()[0]; got != r.want || d.Allowed != r.want.Fits() {
 					t.Errorf("row %d, at %d:\ngot  %+v\nwant %+v", i, r.at, got, r.want)
 				}
 			}
@@ -98,18 +98,18 @@ func TestLogEdges(t *testing.T) {
 func TestLogExpires(t *testing.T) {
 	q := Quota{Limit: 3, Window: 1_000}
 	l := &Log{}
-	if got := l.Expires(q); got > 0 {
+	if got := l.Expires(); got > 0 {
 		t.Errorf("a new log expires at %d, want in the past", got)
 	}
-	l.Advance(q, 5_000)
-	l.Take(q, 1, 5_000)
-	l.Advance(q, 5_400)
-	l.Take(q, 1, 5_400)
-	if got := l.Expires(q); got != 6_400 {
+	l.Advance(&q, 5_000)
+	l.Take(1)
+	l.Advance(&q, 5_400)
+	l.Take(1)
+	if got := l.Expires(); got != 6_400 {
 		t.Errorf("expires at %d, want 6400", got)
 	}
-	l.Advance(q, 5_100) // the clock steps back
-	if got := l.Expires(q); got != 6_100 {
+	l.Advance(&q, 5_100) // the clock steps back
+	if got := l.Expires(); got != 6_100 {
 		t.Errorf("expires at %d after the clock stepped back, want 6100", got)
 	}
 }
@@ -120,16 +120,15 @@ func TestLogGrowth(t *testing.T) {
 	q := Quota{Limit: 100, Window: 1_000}
 	l := &Log{}
 	for now := range int64(10_000) {
-		l.Advance(q, now)
-		if l.Fits(q, 1) {
-			l.Take(q, 1, now)
+		if l.Advance(&q, now) >= 1 {
+			l.Take(1)
 		}
-		if held, room := l.size, len(l.ring); room > 2*held || room > 100 {
+		if held, room := int(l.size), len(l.ring); room > 2*held || room > 100 {
 			t.Fatalf("room for %d times, of which there are %d", room, held)
 		}
 	}
-	l.Advance(q, 20_000)
-	l.Take(q, q.Limit, 20_000)
+	l.Advance(&q, 20_000)
+	l.Take(q.Limit)
 	if room := len(l.ring); room != 100 {
 		t.Errorf("room for %d times, want 100", room)
 	}

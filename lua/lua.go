@@ -147,8 +147,7 @@ func (l *Rules) Decode(reply []int64, decisions [][]core.Charge, done func(int, 
 // outcome reads the three numbers of a rule.
 func outcome(o *core.Outcome, part []int64, c core.Charge, allowed bool) {
 	o.Remaining, o.ResetAfter = part[0], part[2]
-	o.Fits = allowed || c.Cost == 0 || c.Cost <= o.Remaining
-	if o.Fits {
+	if allowed || c.Cost == 0 || c.Cost <= o.Remaining {
 		o.MoreAfter = part[1]
 	} else {
 		o.RetryAfter = part[1]

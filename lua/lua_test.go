@@ -60,14 +60,14 @@ func TestDecode(t *testing.T) {
 	}))
 	assert.True(t, got[0].Allowed)
 	assert.Equal(t, []core.Outcome{
-		{Fits: true, Remaining: 4, MoreAfter: 70, ResetAfter: 90},
-		{Fits: true, Remaining: 3, MoreAfter: 60, ResetAfter: 80},
+		{Remaining: 4, MoreAfter: 70, ResetAfter: 90},
+		{Remaining: 3, MoreAfter: 60, ResetAfter: 80},
 	}, got[0].Outcomes())
 	assert.False(t, got[1].Allowed)
 	assert.EqualValues(t, 1000, got[1].At)
 	assert.Equal(t, []core.Outcome{
 		{Remaining: 0, RetryAfter: 50, ResetAfter: 90},
-		{Fits: true, Remaining: 3, MoreAfter: 60, ResetAfter: 80},
+		{Remaining: 3, MoreAfter: 60, ResetAfter: 80},
 	}, got[1].Outcomes())
 	assert.ErrorIs(t, errs[2], ErrValue)
 	assert.ErrorContains(t, errs[2], "limit:1:{p}:b:all")

@@ -23,10 +23,9 @@ type Options struct{}
 // A Store keeps quotas in this process. It is safe for concurrent use, starts
 // no goroutine and needs no closing.
 //
-// A decision locks the shards of its keys in ascending order, so that
-// decisions that name the same keys in another order cannot deadlock, and
-// reads the clock once while it holds them, so that the times of a key never
-// go backward. A decision on known keys allocates nothing, as long as it has
+// A decision reads the clock once, and locks the shards of its keys in ascending
+// order, so that decisions that name the same keys in another order cannot
+// deadlock. The times of a key never go backward. A decision on known keys allocates nothing, as long as it has
 // no more than four charges; refusals and looks (cost 0) never store anything.
 //
 // The clock is the wall clock at [New] plus the monotonic time since. It
@@ -42,25 +41,29 @@ type Options struct{}
 //
 // What it gives up: a restart forgets everything, and admits anew.
 type Store struct {
-	shards [shardCount]shard // first, and so aligned to cache lines
-	seed   maphash.Seed
-	now    func() int64 // microseconds
+	shards    [shards]shard // first, and so aligned to cache lines
+	seed      maphash.Seed
+	now       func() int64 // microseconds
+	monotonic bool         // false only in tests, whose clocks may step back
 }
 
 var _ core.Store = (*Store)(nil)
 
 const (
-	shardBits  = 8
-	shardCount = 1 << shardBits
-	cacheLine  = 64
+	shardBits    = 8
+	keyShards    = 1 << shardBits
+	sharedShards = 64
+	shards       = keyShards + sharedShards
+	cacheLine    = 64
 )
 
 // A shard is a part of the keys under one lock, on a cache line of its own, so
 // that cores that work on different shards do not contend.
 type shard struct {
 	mu   sync.Mutex
+	last int64 // the time of its last decision; a later one is not dated before
 	keys table
-	_    [cacheLine - (unsafe.Sizeof(sync.Mutex{})+unsafe.Sizeof(table{}))%cacheLine]byte
+	_    [cacheLine - (unsafe.Sizeof(sync.Mutex{})+unsafe.Sizeof(int64(0))+unsafe.Sizeof(table{}))%cacheLine]byte
 }
 
 // New returns an empty store. Options may be nil.
@@ -68,8 +71,9 @@ func New(*Options) *Store {
 	base := time.Now()
 	micros := base.UnixMicro()
 	return &Store{
-		seed: maphash.MakeSeed(),
-		now:  func() int64 { return micros + time.Since(base).Microseconds() },
+		seed:      maphash.MakeSeed(),
+		now:       func() int64 { return micros + time.Since(base).Microseconds() },
+		monotonic: true,
 	}
 }
 
@@ -85,28 +89,42 @@ func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) 
 		return core.Decision{}, err
 	}
 	var hashes [core.MaxCharges]uint64
+	var places [core.MaxCharges]int
 	var touched shardSet
 	for i := range charges {
-		hashes[i] = maphash.Comparable(s.seed, id{policy, charges[i].Rule, charges[i].Key})
-		touched.add(hashes[i])
+		hashes[i] = s.hash(policy, &charges[i])
+		places[i] = place(hashes[i], charges[i].Key)
+		touched.add(places[i])
 	}
-	s.lock(&touched)
-	defer s.unlock(&touched) // deferred: a recovered panic must not leave a shard locked
-
+	// Read before the locks, to hold them for less: see shard.last.
 	now := s.now()
 	var entries [core.MaxCharges]*entry
+	defer s.unlock(&touched) // deferred: a recovered panic must not leave a shard locked
+	for at := range touched.all {
+		shard := &s.shards[at]
+		shard.mu.Lock()
+		if s.monotonic {
+			now = max(now, shard.last)
+		}
+		for i := range charges {
+			if places[i] == at {
+				entries[i] = shard.keys.find(hashes[i], policy, &charges[i])
+			}
+		}
+	}
+
 	var states [core.MaxCharges]core.State
 	for i := range charges {
-		e := s.shardOf(hashes[i]).keys.find(hashes[i], policy, &charges[i])
-		if e == nil {
-			e = newcomer(charges[i].Quota.Algorithm)
+		if entries[i] == nil {
+			entries[i] = newcomer(charges[i].Quota.Algorithm)
 		}
-		entries[i], states[i] = e, e.state
+		states[i] = entries[i].state
+		s.shards[places[i]].last = now
 	}
 	d := core.Decide(now, charges, states[:len(charges)])
 	for i := range charges {
 		// Never earlier than by a longer window that the rule had before.
-		entries[i].expires = max(entries[i].expires, entries[i].state.Expires(charges[i].Quota))
+		entries[i].expires = max(entries[i].expires, entries[i].state.Expires())
 	}
 	// Only now, since an insertion forgets others by their expiry.
 	for i := range charges {
@@ -115,7 +133,7 @@ func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) 
 		case e.known:
 		case d.Allowed && c.Cost > 0:
 			e.name(hashes[i], policy, c)
-			s.shardOf(hashes[i]).keys.insert(e, now)
+			s.shards[places[i]].keys.insert(e, now)
 		default:
 			newcomers.Put(e)
 		}
@@ -123,28 +141,37 @@ func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) 
 	return d, nil
 }
 
-func (s *Store) shardOf(hash uint64) *shard { return &s.shards[hash%shardCount] }
-
-// A shardSet is a set of shards. It knows each once, in ascending order.
-type shardSet [shardCount / 64]uint64
-
-func (set *shardSet) add(hash uint64) {
-	i := hash % shardCount
-	set[i/64] |= 1 << (i % 64)
+func (s *Store) hash(policy string, c *core.Charge) uint64 {
+	return maphash.Comparable(s.seed, id{policy, c.Rule, c.Key})
 }
 
-func (s *Store) lock(set *shardSet) {
-	for word, shards := range set {
-		for ; shards != 0; shards &= shards - 1 {
-			s.shards[word*64+bits.TrailingZeros64(shards)].mu.Lock()
+// place returns the number of the shard of a key. Keys that all requests share
+// are empty, and have shards of their own, which are locked last and so for
+// the shortest time.
+func place(hash uint64, key string) int {
+	if key == "" {
+		return keyShards + int(hash%sharedShards)
+	}
+	return int(hash % keyShards)
+}
+
+// A shardSet is a set of shards. It knows each once, in ascending order.
+type shardSet [shards / 64]uint64
+
+func (set *shardSet) add(i int) { set[i/64] |= 1 << (i % 64) }
+
+func (set *shardSet) all(yield func(int) bool) {
+	for word, bit := range set {
+		for ; bit != 0; bit &= bit - 1 {
+			if !yield(word*64 + bits.TrailingZeros64(bit)) {
+				return
+			}
 		}
 	}
 }
 
 func (s *Store) unlock(set *shardSet) {
-	for word, shards := range set {
-		for ; shards != 0; shards &= shards - 1 {
-			s.shards[word*64+bits.TrailingZeros64(shards)].mu.Unlock()
-		}
+	for i := range set.all {
+		s.shards[i].mu.Unlock()
 	}
 }

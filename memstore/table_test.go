@@ -32,7 +32,7 @@ func TestForgets(t *testing.T) {
 				}
 			}
 			t.Logf("%d entries, at most %d in a shard, room for %d", n, most, buckets)
-			if bound := 2*int(live) + 4*shardCount; n > bound || buckets > 4*bound {
+			if bound := 2*int(live) + 4*shards; n > bound || buckets > 4*bound {
 				t.Errorf("%d entries in memory, room for %d; %d are live", n, buckets, live)
 			}
 		})

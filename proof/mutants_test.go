@@ -59,14 +59,18 @@ var mutants = []mutant{
 	{"writes keys that can forge others", "lua/key.go", "partBytes = byteSet(alphanumeric + \"", "partBytes = byteSet(alphanumeric + \":%{}", "./lua"},
 
 	// The pure functions and the memory store.
-	{"charges the rules that pass although another refuses", "core/decide.go", "if d.Allowed {\n\t\t\tstates", "if outcomes[i].Fits {\n\t\t\tstates", memory},
-	{"charges refused requests", "core/decide.go", "if d.Allowed {\n\t\t\tstates", "if true {\n\t\t\tstates", memory},
-	{"admits one more than the limit", "core/slidinglog.go", "cost <= q.Limit-l.live()", "cost <= q.Limit-l.live()+1", memory},
-	{"keeps a unit one microsecond too long", "core/slidinglog.go", "now-l.at(l.gone) >= q.Window", "now-l.at(l.gone) > q.Window", memory},
-	{"does not date entries ahead of now now", "core/slidinglog.go", "l.ring[(l.head+i)%len(l.ring)] = now\n\t\tredated", "redated", memory},
-	{"tells clients to come back too early", "core/slidinglog.go", "leaves(live + cost - q.Limit - 1)", "leaves(0)", memory},
+	{"charges the rules that pass although another refuses", "core/decide.go", "if d.Allowed && c.Cost > 0 {", "if fits && c.Cost > 0 {", memory},
+	{"charges refused requests", "core/decide.go", "if d.Allowed && c.Cost > 0 {", "if c.Cost > 0 {", memory},
+	{"forgets units when a decision only looks", "core/decide.go", "if d.Allowed && c.Cost > 0 {", "if d.Allowed {", memory},
+	{"admits one more than the limit", "core/decide.go", "c.Cost <= room ||", "c.Cost <= room+1 ||", memory},
+	{"tells clients to come back too early", "core/decide.go", "state.After(c.Cost - room)", "state.After(1)", memory},
+	{"keeps a unit one microsecond too long", "core/slidinglog.go", "now-l.at(l.gone) >= l.window", "now-l.at(l.gone) > l.window", memory},
+	{"does not date entries ahead of now now", "core/slidinglog.go", "l.ring[l.index(i)] = now\n\t\tredated", "redated", memory},
 	{"loses units when a log grows", "core/slidinglog.go", "ring[i] = l.at(i)", "ring[i] = l.ring[i]", memory},
-	{"forgets units when a decision only looks", "core/slidinglog.go", "if cost == 0 {\n\t\treturn\n\t}\n\tl.drop()", "l.drop()", memory},
+	{"forgets keys that are not whole yet", "memstore/table.go", "(*at).expires > now {", "(*at).expires > now+1000 {", memory},
+	{"remembers keys that were only looked at", "memstore/memstore.go", "case d.Allowed && c.Cost > 0:", "case d.Allowed:", memory},
+	{"keeps the caller's strings", "memstore/table.go", "e.key = strings.Clone(c.Key)", "e.key = c.Key", memory},
+	{"takes one key of a shard for all", "memstore/table.go", "e.key == c.Key && ", "", memory},
 }
 
 // TestMutants puts each fault into the library, and expects its tests to fail.

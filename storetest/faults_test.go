@@ -41,8 +41,8 @@ var faults = map[string]fault{
 		func(s *reference, policy string, charges []core.Charge) (core.Decision, error) {
 			d, err := s.take(policy, charges)
 			for i, o := range d.Outcomes() {
-				if !d.Allowed && o.Fits {
-					s.statesOf(policy, charges)[i].Take(charges[i].Quota, charges[i].Cost, s.now)
+				if !d.Allowed && o.Fits() {
+					s.statesOf(policy, charges)[i].Take(charges[i].Cost)
 				}
 			}
 			return d, err
@@ -51,8 +51,8 @@ var faults = map[string]fault{
 		func(s *reference, policy string, charges []core.Charge) (core.Decision, error) {
 			d, err := s.take(policy, charges)
 			for i, o := range d.Outcomes() {
-				if !o.Fits && o.RetryAfter != core.Never {
-					s.statesOf(policy, charges)[i].Take(charges[i].Quota, charges[i].Cost, s.now)
+				if !o.Fits() && o.RetryAfter != core.Never {
+					s.statesOf(policy, charges)[i].Take(charges[i].Cost)
 				}
 			}
 			return d, err
@@ -60,10 +60,10 @@ var faults = map[string]fault{
 	"the first refusal ends it": {"Rules/16_rules Schedules",
 		func(s *reference, policy string, charges []core.Charge) (core.Decision, error) {
 			d, err := s.take(policy, charges)
-			first := slices.IndexFunc(d.Outcomes(), func(o core.Outcome) bool { return !o.Fits })
+			first := slices.IndexFunc(d.Outcomes(), func(o core.Outcome) bool { return !o.Fits() })
 			for i := range d.Outcomes() {
 				if first >= 0 && i > first {
-					d.Outcomes()[i] = core.Outcome{Fits: true, Remaining: charges[i].Quota.Limit}
+					d.Outcomes()[i] = core.Outcome{Remaining: charges[i].Quota.Limit}
 				}
 			}
 			return d, err
@@ -144,7 +144,7 @@ var faults = map[string]fault{
 			s.mu.Lock()
 			if d.Allowed {
 				for i, state := range s.statesOf(policy, charges) {
-					state.Take(charges[i].Quota, charges[i].Cost, s.now)
+					state.Take(charges[i].Cost)
 				}
 			}
 			return d, err

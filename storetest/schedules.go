@@ -251,7 +251,7 @@ func (s *schedule) lookAgain(charges []core.Charge, refused core.Decision) {
 	d := s.take(looks)
 	for i, o := range d.Outcomes() {
 		was := refused.Outcomes()[i]
-		if !o.Fits || o.Remaining != was.Remaining || o.ResetAfter != was.ResetAfter {
+		if !o.Fits() || o.Remaining != was.Remaining || o.ResetAfter != was.ResetAfter {
 			s.fail("a refusal has left a trace in %s", describe(charges[i]))
 		}
 	}

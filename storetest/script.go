@@ -47,7 +47,7 @@ func on(rule string, limit, window int64) func(cost int64, outcome core.Outcome)
 }
 
 func fits(remaining, more, reset int64) core.Outcome {
-	return core.Outcome{Fits: true, Remaining: remaining, MoreAfter: more, ResetAfter: reset}
+	return core.Outcome{Remaining: remaining, MoreAfter: more, ResetAfter: reset}
 }
 
 func short(remaining, retry, reset int64) core.Outcome {
@@ -80,7 +80,7 @@ func (s script) run(t *testing.T, h Harness, start int64) {
 		allowed := true
 		for j, m := range row.mets {
 			charges[j] = m.charge
-			allowed = allowed && m.outcome.Fits
+			allowed = allowed && m.outcome.Fits()
 		}
 		h.SetTime(start + row.at)
 		d := take(t, h, policy, charges...)
@@ -107,5 +107,5 @@ func describe(c core.Charge) string {
 
 func outcome(o core.Outcome) string {
 	return fmt.Sprintf("fits=%v remaining=%d retry=%d more=%d reset=%d",
-		o.Fits, o.Remaining, o.RetryAfter, o.MoreAfter, o.ResetAfter)
+		o.Fits(), o.Remaining, o.RetryAfter, o.MoreAfter, o.ResetAfter)
 }
