@@ -3,9 +3,11 @@
 # make lint    formatting, go vet, staticcheck
 # make bench   benchmarks
 # make fuzz    each fuzz test for FUZZTIME (10s)
-# make proof   the long runs
+# make proof   the long runs: PROOF_SECONDS (60) of load, SCHEDULES (100000) for each store, every mutant
 
 FUZZTIME ?= 10s
+PROOF_SECONDS ?= 60
+SCHEDULES ?= 100000
 
 .PHONY: demo test lint bench fuzz proof
 
@@ -25,4 +27,6 @@ fuzz:
 	scripts/fuzz.sh $(FUZZTIME)
 
 proof:
-	cd proof && go test -count=1 -timeout=2h ./...
+	cd proof && LIMIT_PROOF_SECONDS=$(PROOF_SECONDS) go test -count=1 -v -run 'AnyWindow|Demo' .
+	LIMIT_SCHEDULES=$(SCHEDULES) go test -count=1 -v -timeout=2h -run 'Definition|TestStore/Schedules|TestBatches' ./core ./memstore ./redisstore
+	cd proof && LIMIT_MUTANTS=1 go test -count=1 -v -timeout=1h -run Mutants .

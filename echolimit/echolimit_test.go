@@ -53,16 +53,6 @@ func FuzzRequest(f *testing.F) { adaptertest.Fuzz(f, newRouter) }
 
 func ok(c echo.Context) error { return c.NoContent(http.StatusNoContent) }
 
-func do(h http.Handler, method, path string, headers ...string) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(method, path, nil)
-	for i := 0; i < len(headers); i += 2 {
-		r.Header.Set(headers[i], headers[i+1])
-	}
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	return w
-}
-
 // TestDeclaration is the declaration of the documentation, word for word.
 func TestDeclaration(t *testing.T) {
 	handler := ok
@@ -126,10 +116,10 @@ func TestErrorHandlers(t *testing.T) {
 					assert.NoError(t, test.handler(c, he))
 				}
 			}
-			require.Equal(t, http.StatusNoContent, do(e, "GET", "/").Code)
+			require.Equal(t, http.StatusNoContent, adaptertest.Do(e, "GET", "/").Code)
 			require.NoError(t, seen)
 
-			w := do(e, "GET", "/")
+			w := adaptertest.Do(e, "GET", "/")
 			assert.Equal(t, http.StatusTooManyRequests, w.Code)
 			assert.Equal(t, test.contentType, w.Header().Get("Content-Type"))
 			assert.Equal(t, "60", w.Header().Get("Retry-After"))
@@ -155,8 +145,8 @@ func trimLine(b []byte) []byte {
 func TestDebug(t *testing.T) {
 	e := limited(nil)
 	e.Debug = true
-	do(e, "GET", "/")
-	w := do(e, "GET", "/?pretty")
+	adaptertest.Do(e, "GET", "/")
+	w := adaptertest.Do(e, "GET", "/?pretty")
 	assert.Equal(t, http.StatusTooManyRequests, w.Code)
 	assert.Equal(t, limit.ProblemType, w.Header().Get("Content-Type"))
 	assert.Contains(t, w.Body.String(), `"violated-policies": [`)
@@ -174,9 +164,9 @@ func TestMiddleware(t *testing.T) {
 	}
 	e := limited(nil)
 	e.Use(watch)
-	do(e, "GET", "/")
+	adaptertest.Do(e, "GET", "/")
 	require.NoError(t, seen)
-	do(e, "GET", "/")
+	adaptertest.Do(e, "GET", "/")
 	var refused *limit.RefusedError
 	require.True(t, errors.As(seen, &refused))
 
@@ -184,8 +174,8 @@ func TestMiddleware(t *testing.T) {
 		w.WriteHeader(http.StatusTeapot)
 	}})
 	e.Use(watch)
-	do(e, "GET", "/")
-	assert.Equal(t, http.StatusTeapot, do(e, "GET", "/").Code)
+	adaptertest.Do(e, "GET", "/")
+	assert.Equal(t, http.StatusTeapot, adaptertest.Do(e, "GET", "/").Code)
 	assert.NoError(t, seen)
 }
 
@@ -209,11 +199,11 @@ func TestUser(t *testing.T) {
 	e := echo.New()
 	e.GET("/", ok, authenticate, rl.Limit(rules))
 
-	assert.Equal(t, http.StatusNoContent, do(e, "GET", "/", "Test-User", "alice").Code)
-	assert.Equal(t, http.StatusNoContent, do(e, "GET", "/", "Test-User", "bob").Code)
-	assert.Equal(t, http.StatusTooManyRequests, do(e, "GET", "/", "Test-User", "alice").Code)
-	assert.Equal(t, http.StatusNoContent, do(e, "GET", "/").Code)
-	assert.Equal(t, http.StatusTooManyRequests, do(e, "GET", "/").Code, "those without a user share one quota")
+	assert.Equal(t, http.StatusNoContent, adaptertest.Do(e, "GET", "/", "Test-User", "alice").Code)
+	assert.Equal(t, http.StatusNoContent, adaptertest.Do(e, "GET", "/", "Test-User", "bob").Code)
+	assert.Equal(t, http.StatusTooManyRequests, adaptertest.Do(e, "GET", "/", "Test-User", "alice").Code)
+	assert.Equal(t, http.StatusNoContent, adaptertest.Do(e, "GET", "/").Code)
+	assert.Equal(t, http.StatusTooManyRequests, adaptertest.Do(e, "GET", "/").Code, "those without a user share one quota")
 }
 
 // TestPre checks that middleware that runs before the router counts requests
@@ -225,9 +215,9 @@ func TestPre(t *testing.T) {
 	e.GET("/a", ok)
 	e.GET("/b", ok)
 
-	assert.Equal(t, http.StatusNoContent, do(e, "GET", "/a").Code)
-	assert.Equal(t, http.StatusNoContent, do(e, "GET", "/b").Code)
-	assert.Equal(t, http.StatusTooManyRequests, do(e, "GET", "/a").Code)
+	assert.Equal(t, http.StatusNoContent, adaptertest.Do(e, "GET", "/a").Code)
+	assert.Equal(t, http.StatusNoContent, adaptertest.Do(e, "GET", "/b").Code)
+	assert.Equal(t, http.StatusTooManyRequests, adaptertest.Do(e, "GET", "/a").Code)
 }
 
 // TestGroupNotFound checks that paths invented below a group share one quota.
@@ -237,10 +227,10 @@ func TestGroupNotFound(t *testing.T) {
 	g := e.Group("/api", rl.Limit(limit.Rules(limit.PerIP(time.Minute, 2))))
 	g.GET("/real", ok)
 
-	assert.Equal(t, http.StatusNotFound, do(e, "GET", "/api/1").Code)
-	assert.Equal(t, http.StatusNotFound, do(e, "GET", "/api/2").Code)
-	assert.Equal(t, http.StatusTooManyRequests, do(e, "GET", "/api/3").Code)
-	assert.Equal(t, http.StatusNoContent, do(e, "GET", "/api/real").Code)
+	assert.Equal(t, http.StatusNotFound, adaptertest.Do(e, "GET", "/api/1").Code)
+	assert.Equal(t, http.StatusNotFound, adaptertest.Do(e, "GET", "/api/2").Code)
+	assert.Equal(t, http.StatusTooManyRequests, adaptertest.Do(e, "GET", "/api/3").Code)
+	assert.Equal(t, http.StatusNoContent, adaptertest.Do(e, "GET", "/api/real").Code)
 }
 
 func TestMount(t *testing.T) {
@@ -252,13 +242,13 @@ func TestMount(t *testing.T) {
 	}{Update: ok, Item: ok, Health: ok})
 	require.NoError(t, err)
 
-	w := do(e, "POST", "/v1/update")
+	w := adaptertest.Do(e, "POST", "/v1/update")
 	assert.Equal(t, http.StatusNoContent, w.Code)
 	assert.Equal(t, `"per-ip-1m";r=1;t=60, "global-1h";r=999;t=3600`, w.Header().Get("RateLimit"))
-	assert.Equal(t, http.StatusNoContent, do(e, "GET", "/v1/items/1").Code)
-	assert.Equal(t, http.StatusNoContent, do(e, "GET", "/v1/items/2").Code)
-	assert.Equal(t, http.StatusTooManyRequests, do(e, "GET", "/v1/items/1").Code)
-	w = do(e, "GET", "/v1/health")
+	assert.Equal(t, http.StatusNoContent, adaptertest.Do(e, "GET", "/v1/items/1").Code)
+	assert.Equal(t, http.StatusNoContent, adaptertest.Do(e, "GET", "/v1/items/2").Code)
+	assert.Equal(t, http.StatusTooManyRequests, adaptertest.Do(e, "GET", "/v1/items/1").Code)
+	w = adaptertest.Do(e, "GET", "/v1/health")
 	assert.Equal(t, http.StatusNoContent, w.Code)
 	assert.Empty(t, w.Header().Get("RateLimit"))
 }

@@ -62,16 +62,6 @@ func FuzzRequest(f *testing.F) { adaptertest.Fuzz(f, newRouter) }
 
 func ok(c *gin.Context) { c.Status(http.StatusNoContent) }
 
-func do(h http.Handler, method, path string, headers ...string) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(method, path, nil)
-	for i := 0; i < len(headers); i += 2 {
-		r.Header.Set(headers[i], headers[i+1])
-	}
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	return w
-}
-
 // TestDeclaration is the declaration of the documentation, word for word.
 func TestDeclaration(t *testing.T) {
 	handler := ok
@@ -103,11 +93,11 @@ func TestErrors(t *testing.T) {
 		rl := ginlimit.New(limit.New(nil, &limit.Options{Refuse: hook}))
 		router.GET("/", rl.Limit(limit.Rules(limit.PerIP(time.Minute, 1))), ok)
 
-		require.Equal(t, http.StatusNoContent, do(router, "GET", "/").Code)
+		require.Equal(t, http.StatusNoContent, adaptertest.Do(router, "GET", "/").Code)
 		require.Empty(t, seen)
 		require.False(t, aborted)
 
-		w := do(router, "GET", "/")
+		w := adaptertest.Do(router, "GET", "/")
 		var refused *limit.RefusedError
 		require.Len(t, seen, 1)
 		require.ErrorAs(t, seen[0], &refused)
@@ -128,9 +118,9 @@ func TestEngine(t *testing.T) {
 	router.Use(rl.Limit(limit.Rules(limit.PerIP(time.Minute, 2))))
 	router.GET("/only-get", ok)
 
-	assert.Equal(t, http.StatusNotFound, do(router, "GET", "/a").Code)
-	assert.Equal(t, http.StatusMethodNotAllowed, do(router, "POST", "/only-get").Code)
-	w := do(router, "GET", "/b")
+	assert.Equal(t, http.StatusNotFound, adaptertest.Do(router, "GET", "/a").Code)
+	assert.Equal(t, http.StatusMethodNotAllowed, adaptertest.Do(router, "POST", "/only-get").Code)
+	w := adaptertest.Do(router, "GET", "/b")
 	assert.Equal(t, http.StatusTooManyRequests, w.Code)
 	assert.Equal(t, limit.ProblemType, w.Header().Get("Content-Type"))
 	assert.NotContains(t, w.Body.String(), "not found")
@@ -148,11 +138,11 @@ func TestUser(t *testing.T) {
 	router := gin.New()
 	router.GET("/", authenticate, rl.Limit(rules), ok)
 
-	assert.Equal(t, http.StatusNoContent, do(router, "GET", "/", "Test-User", "alice").Code)
-	assert.Equal(t, http.StatusNoContent, do(router, "GET", "/", "Test-User", "bob").Code)
-	assert.Equal(t, http.StatusTooManyRequests, do(router, "GET", "/", "Test-User", "alice").Code)
-	assert.Equal(t, http.StatusNoContent, do(router, "GET", "/").Code)
-	assert.Equal(t, http.StatusTooManyRequests, do(router, "GET", "/").Code, "those without a user share one quota")
+	assert.Equal(t, http.StatusNoContent, adaptertest.Do(router, "GET", "/", "Test-User", "alice").Code)
+	assert.Equal(t, http.StatusNoContent, adaptertest.Do(router, "GET", "/", "Test-User", "bob").Code)
+	assert.Equal(t, http.StatusTooManyRequests, adaptertest.Do(router, "GET", "/", "Test-User", "alice").Code)
+	assert.Equal(t, http.StatusNoContent, adaptertest.Do(router, "GET", "/").Code)
+	assert.Equal(t, http.StatusTooManyRequests, adaptertest.Do(router, "GET", "/").Code, "those without a user share one quota")
 }
 
 // TestUserOfOptions falls back to the function that all adapters share.
@@ -161,9 +151,9 @@ func TestUserOfOptions(t *testing.T) {
 	router := gin.New()
 	router.GET("/", rl.Limit(limit.Rules(limit.PerUser(time.Minute, 1))), ok)
 
-	assert.Equal(t, http.StatusNoContent, do(router, "GET", "/", "Test-User", "alice").Code)
-	assert.Equal(t, http.StatusTooManyRequests, do(router, "GET", "/", "Test-User", "alice").Code)
-	assert.Equal(t, http.StatusNoContent, do(router, "GET", "/", "Test-User", "bob").Code)
+	assert.Equal(t, http.StatusNoContent, adaptertest.Do(router, "GET", "/", "Test-User", "alice").Code)
+	assert.Equal(t, http.StatusTooManyRequests, adaptertest.Do(router, "GET", "/", "Test-User", "alice").Code)
+	assert.Equal(t, http.StatusNoContent, adaptertest.Do(router, "GET", "/", "Test-User", "bob").Code)
 }
 
 func TestMount(t *testing.T) {
@@ -175,13 +165,13 @@ func TestMount(t *testing.T) {
 	}{Update: ok, Item: ok, Health: ok})
 	require.NoError(t, err)
 
-	w := do(router, "POST", "/v1/update")
+	w := adaptertest.Do(router, "POST", "/v1/update")
 	assert.Equal(t, http.StatusNoContent, w.Code)
 	assert.Equal(t, `"per-ip-1m";r=1;t=60, "global-1h";r=999;t=3600`, w.Header().Get("RateLimit"))
-	assert.Equal(t, http.StatusNoContent, do(router, "GET", "/v1/items/1").Code)
-	assert.Equal(t, http.StatusNoContent, do(router, "GET", "/v1/items/2").Code)
-	assert.Equal(t, http.StatusTooManyRequests, do(router, "GET", "/v1/items/1").Code)
-	w = do(router, "GET", "/v1/health")
+	assert.Equal(t, http.StatusNoContent, adaptertest.Do(router, "GET", "/v1/items/1").Code)
+	assert.Equal(t, http.StatusNoContent, adaptertest.Do(router, "GET", "/v1/items/2").Code)
+	assert.Equal(t, http.StatusTooManyRequests, adaptertest.Do(router, "GET", "/v1/items/1").Code)
+	w = adaptertest.Do(router, "GET", "/v1/health")
 	assert.Equal(t, http.StatusNoContent, w.Code)
 	assert.Empty(t, w.Header().Get("RateLimit"))
 }

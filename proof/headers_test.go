@@ -24,8 +24,8 @@ func TestStructuredFields(t *testing.T) {
 	defer server.Close()
 
 	type member struct {
-		r, q int64
-		w    any // nil, or whole seconds
+		q int64
+		w any // nil, or whole seconds
 	}
 	want := map[string]member{
 		"global-1m":             {q: 3, w: int64(60)},

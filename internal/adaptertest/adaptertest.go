@@ -114,3 +114,15 @@ func (c client) send(method, path string, headers ...string) answer {
 	require.NoError(c.t, err)
 	return answer{response, string(body)}
 }
+
+// Do hands a request with headers given as name, value to a handler, without a
+// server.
+func Do(h http.Handler, method, path string, headers ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, path, nil)
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Add(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
