@@ -54,17 +54,17 @@ func NewState(a Algorithm) State {
 // states of the charges' keys, it takes all charges or none.
 func Decide(now int64, charges []Charge, states []State) (d Decision) {
 	d.start(now, len(charges))
-	var rooms [MaxCharges]int64
 	d.Allowed = true
-	for i := range charges {
-		c := &charges[i]
-		rooms[i] = states[i].Advance(&c.Quota, now)
-		d.Allowed = d.Allowed && c.fits(rooms[i])
-	}
 	outcomes := d.Outcomes()
 	for i := range charges {
+		c := &charges[i]
+		outcomes[i].Remaining = states[i].Advance(&c.Quota, now)
+		d.Allowed = d.Allowed && c.fits(outcomes[i].Remaining)
+	}
+	for i := range charges {
 		c, state, o := &charges[i], states[i], &outcomes[i]
-		room, fits := rooms[i], c.fits(rooms[i])
+		room := o.Remaining
+		fits := c.fits(room)
 		if d.Allowed && c.Cost > 0 {
 			state.Take(c.Cost)
 			room -= c.Cost

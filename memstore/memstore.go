@@ -88,17 +88,20 @@ func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) 
 	if err := ctx.Err(); err != nil {
 		return core.Decision{}, err
 	}
-	var hashes [core.MaxCharges]uint64
-	var places [core.MaxCharges]int
+	var few [4]found // most policies have few rules; these need no allocation
+	keys := few[:]
+	if len(charges) > len(few) {
+		keys = make([]found, len(charges))
+	}
+	keys = keys[:len(charges)]
 	var touched shardSet
 	for i := range charges {
-		hashes[i] = s.hash(policy, &charges[i])
-		places[i] = place(hashes[i], charges[i].Key)
-		touched.add(places[i])
+		hash := s.hash(policy, &charges[i])
+		keys[i].hash, keys[i].shard = hash, shardOf(hash, charges[i].Key)
+		touched.add(keys[i].shard)
 	}
 	// Read before the locks, to hold them for less: see shard.last.
 	now := s.now()
-	var entries [core.MaxCharges]*entry
 	defer s.unlock(&touched) // deferred: a recovered panic must not leave a shard locked
 	for at := range touched.all {
 		shard := &s.shards[at]
@@ -106,49 +109,61 @@ func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) 
 		if s.monotonic {
 			now = max(now, shard.last)
 		}
-		for i := range charges {
-			if places[i] == at {
-				entries[i] = shard.keys.find(hashes[i], policy, &charges[i])
+		for i := range keys {
+			if keys[i].shard == at {
+				keys[i].entry = shard.keys.find(keys[i].hash, policy, &charges[i])
 			}
 		}
 	}
 
 	var states [core.MaxCharges]core.State
-	for i := range charges {
-		if entries[i] == nil {
-			entries[i] = newcomer(charges[i].Quota.Algorithm)
+	for i := range keys {
+		k := &keys[i]
+		if k.entry == nil {
+			k.entry = newcomer(charges[i].Quota.Algorithm)
 		}
-		states[i] = entries[i].state
-		s.shards[places[i]].last = now
+		states[i] = k.entry.state
+		s.shards[k.shard].last = now
 	}
 	d := core.Decide(now, charges, states[:len(charges)])
-	for i := range charges {
+	for i := range keys {
 		// Never earlier than by a longer window that the rule had before.
-		entries[i].expires = max(entries[i].expires, entries[i].state.Expires())
+		e := keys[i].entry
+		e.expires = max(e.expires, e.state.Expires())
 	}
 	// Only now, since an insertion forgets others by their expiry.
-	for i := range charges {
-		e, c := entries[i], &charges[i]
+	for i := range keys {
+		k, c := &keys[i], &charges[i]
 		switch {
-		case e.known:
+		case k.entry.known:
 		case d.Allowed && c.Cost > 0:
-			e.name(hashes[i], policy, c)
-			s.shards[places[i]].keys.insert(e, now)
+			k.entry.name(k.hash, policy, c)
+			s.shards[k.shard].keys.insert(k.entry, now)
 		default:
-			newcomers.Put(e)
+			newcomers.Put(k.entry)
 		}
 	}
 	return d, nil
 }
 
+// found is where the key of a charge is.
+type found struct {
+	hash  uint64
+	shard int
+	entry *entry
+}
+
+// An id tells keys apart.
+type id struct{ policy, rule, key string }
+
 func (s *Store) hash(policy string, c *core.Charge) uint64 {
 	return maphash.Comparable(s.seed, id{policy, c.Rule, c.Key})
 }
 
-// place returns the number of the shard of a key. Keys that all requests share
-// are empty, and have shards of their own, which are locked last and so for
-// the shortest time.
-func place(hash uint64, key string) int {
+// shardOf returns the number of the shard of a key. Keys that all requests
+// share are empty, and have shards of their own, which are locked last and so
+// for the shortest time.
+func shardOf(hash uint64, key string) int {
 	if key == "" {
 		return keyShards + int(hash%sharedShards)
 	}

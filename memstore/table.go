@@ -9,9 +9,6 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// An id tells keys apart.
-type id struct{ policy, rule, key string }
-
 // A rule names a rule. Rules are few and have many keys, so that an entry
 // holds a handle in place of the two names.
 type rule struct{ policy, name string }
