@@ -9,15 +9,6 @@ package core
 
 import "context"
 
-// A Quota is how much a rule allows: at most Limit units in any window of
-// Window microseconds, by the given algorithm. [Quota.Validate] says what is
-// allowed; the zero Quota is not.
-type Quota struct {
-	Algorithm Algorithm
-	Limit     int64 // units, at least 1
-	Window    int64 // microseconds
-}
-
 // A Charge is one rule applied to one request. It is all that a store sees.
 type Charge struct {
 	Rule  string // the name of the rule, unique within its policy
@@ -55,6 +46,7 @@ const Never int64 = -1
 type Decision struct {
 	Allowed bool
 	At      int64 // when the store decided, by the clock that it decides by
+	Delay   int64 // how long after At an admitted request's turn comes: see [Queue]
 
 	n    int
 	few  [4]Outcome // most policies have few rules; these need no allocation

@@ -1,25 +1,5 @@
 package core
 
-import "strconv"
-
-// An Algorithm is a limiting method. Its number is part of the stored form and
-// never changes.
-type Algorithm uint8
-
-const (
-	// SlidingLog admits at most the limit in any window, exactly. It is the
-	// default. See the type [Log].
-	SlidingLog Algorithm = 0
-)
-
-// String returns the word for a in the text grammar.
-func (a Algorithm) String() string {
-	if a == SlidingLog {
-		return "sliding-log"
-	}
-	return "algorithm " + strconv.Itoa(int(a))
-}
-
 // A State is what a store remembers of one key of one rule. Every algorithm
 // answers the same few questions, and stores know no more of it. The quota may
 // differ from that of an earlier call, but not in its algorithm, and times may
@@ -31,8 +11,8 @@ type State interface {
 	// stepped back.
 	Advance(q *Quota, now int64) (room int64)
 
-	// Take takes n units, of which there is room, and leaves room for n less.
-	Take(n int64)
+	// Take takes n units, of which there is room, and returns the room left.
+	Take(n int64) (room int64)
 
 	// Used returns how many units are missing from a quota that is whole.
 	Used() int64
@@ -47,6 +27,20 @@ type State interface {
 
 // NewState returns the state of a key that has never been charged.
 func NewState(a Algorithm) State {
+	switch a {
+	case FixedWindow:
+		return &Window{}
+	case SlidingCells:
+		return &Cells{}
+	case SlidingCounter:
+		return &Counter{}
+	case TokenBucket:
+		return &Bucket{}
+	case LeakyBucket:
+		return &Meter{}
+	case Queue:
+		return &Line{}
+	}
 	return &Log{}
 }
 
@@ -66,8 +60,12 @@ func Decide(now int64, charges []Charge, states []State) (d Decision) {
 		room := o.Remaining
 		fits := c.fits(room)
 		if d.Allowed && c.Cost > 0 {
-			state.Take(c.Cost)
-			room -= c.Cost
+			room = state.Take(c.Cost)
+			if line, ok := state.(*Line); ok {
+				d.Delay = max(d.Delay, line.Delay())
+			}
+		} else if bucket, ok := state.(*Bucket); ok && c.Cost > 0 {
+			bucket.begin()
 		}
 		o.Remaining = max(0, room)
 		used := state.Used()
@@ -79,7 +77,7 @@ func Decide(now int64, charges []Charge, states []State) (d Decision) {
 			// Of a lowered limit, more may be used than it allows.
 			o.MoreAfter = state.After(1 - min(0, room))
 		case fits:
-		case c.Cost > c.Quota.Limit:
+		case c.Cost > c.Quota.Capacity():
 			o.RetryAfter = Never
 		default:
 			o.RetryAfter = state.After(c.Cost - room)

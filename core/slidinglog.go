@@ -82,13 +82,14 @@ func (l *Log) drop() {
 func (l *Log) Used() int64 { return int64(l.size - l.gone) }
 
 // Take implements [State].
-func (l *Log) Take(n int64) {
+func (l *Log) Take(n int64) int64 {
 	l.drop()
 	l.grow(l.size + int32(n))
 	for ; n > 0; n-- {
 		l.size++
 		l.ring[l.index(l.size-1)] = l.now
 	}
+	return int64(l.limit) - l.Used()
 }
 
 // grow makes room for n times. It doubles, so that a key that is seldom used

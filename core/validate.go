@@ -5,35 +5,6 @@ import (
 	"fmt"
 )
 
-// Bounds on what can be asked of a store.
-const (
-	MaxCharges = 16                          // charges in one decision
-	MinWindow  = 1_000                       // 1 ms
-	MaxWindow  = 366 * 24 * 3600 * 1_000_000 // 366 days
-	MaxLog     = 100_000                     // the limit of a [SlidingLog], which logs every unit
-	MaxCost    = int64(1)<<48 - 1            // units in one charge
-)
-
-// Validate returns an error that lists everything wrong with q and what to
-// write instead, or nil.
-func (q Quota) Validate() error {
-	var errs []error
-	if q.Algorithm != SlidingLog {
-		errs = append(errs, fmt.Errorf("unknown algorithm %d", q.Algorithm))
-	}
-	if q.Limit < 1 {
-		errs = append(errs, fmt.Errorf("limit %d: write at least 1", q.Limit))
-	}
-	if q.Limit > MaxLog {
-		errs = append(errs, fmt.Errorf("limit %d is too large for an exact window, which logs each unit: "+
-			"write at most %d, such as the same rate over a shorter window", q.Limit, MaxLog))
-	}
-	if q.Window < MinWindow || q.Window > MaxWindow {
-		errs = append(errs, fmt.Errorf("window of %d µs: write between 1ms and 366 days", q.Window))
-	}
-	return errors.Join(errs...)
-}
-
 // ErrCharges is wrapped by the errors of [ValidateCharges].
 var ErrCharges = errors.New("invalid charges")
 
@@ -59,10 +30,4 @@ func ValidateCharges(charges []Charge) error {
 		}
 	}
 	return nil
-}
-
-// valid is Validate without the words.
-func (q Quota) valid() bool {
-	return q.Algorithm == SlidingLog && q.Limit >= 1 && q.Limit <= MaxLog &&
-		q.Window >= MinWindow && q.Window <= MaxWindow
 }

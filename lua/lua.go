@@ -13,7 +13,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/routelimit/limit/core"
 )
@@ -22,7 +24,8 @@ import (
 var files embed.FS
 
 // Take is the script that takes a batch of decisions. See take.lua.
-var Take = script("bytes.lua", "slidinglog.lua", "ring.lua", "take.lua")
+var Take = script("bytes.lua", "slidinglog.lua", "ring.lua", "fixedwindow.lua", "cells.lua", "counter.lua",
+	"tokenbucket.lua", "leakybucket.lua", "take.lua")
 
 // script joins files that build upon one another.
 func script(names ...string) string {
@@ -71,7 +74,7 @@ func (l *Rules) Match(charges []core.Charge) bool {
 const (
 	chargeSize = 8 // index:2, cost:6
 	argsBefore = 3
-	argsARule  = 4
+	argsARule  = 5
 )
 
 // Encode returns the keys and the arguments of a call that takes decisions,
@@ -99,9 +102,51 @@ func (l *Rules) Encode(now string, grace int, decisions [][]core.Charge) (keys [
 			binary.BigEndian.PutUint64(at, uint64(i)<<48|uint64(c.Cost))
 		}
 		q := l.rules[r].Quota
-		args = append(args, int(q.Algorithm), q.Limit, q.Window, len(keys)-first)
+		args = append(args, int(q.Algorithm), q.Limit, q.Window, len(keys)-first, parameters(&q, now))
 	}
 	return keys, append(args, blob)
+}
+
+// parameters returns what the algorithm of a quota needs beside its limit and
+// window.
+func parameters(q *core.Quota, now string) any {
+	switch q.Algorithm {
+	case core.FixedWindow:
+		switch {
+		case q.Calendar.Unit != 0:
+			return periods(q.Calendar, now)
+		case q.Aligned:
+			return "="
+		}
+	case core.SlidingCells:
+		return q.Cells
+	case core.TokenBucket:
+		return fmt.Sprintf("%d,%d", q.Burst, q.Missing)
+	case core.LeakyBucket:
+		return q.Burst
+	case core.Queue:
+		return fmt.Sprintf("%d,%d", q.Burst, q.MaxWait)
+	}
+	return ""
+}
+
+// periods returns the beginnings of four calendar periods: that of this
+// process's clock is the second. The script takes the one that its own clock is
+// in, so that a client's clock need only be right to a period.
+func periods(c core.Calendar, now string) string {
+	at, err := strconv.ParseInt(now, 10, 64)
+	if err != nil {
+		at = time.Now().UnixMicro()
+	}
+	from, _ := c.Period(at)
+	from, until := c.Period(from - 1)
+	var b []byte
+	for range 4 {
+		b = append(b, byte(from>>48), byte(from>>40), byte(from>>32), byte(from>>24), byte(from>>16), byte(from>>8), byte(from))
+		from = until
+		_, until = c.Period(from)
+	}
+	return string(b)
 }
 
 // What Decode may find wrong.
@@ -114,6 +159,10 @@ var (
 	// else than the state of a rule. Nothing was taken, and the key is as it
 	// was: delete it.
 	ErrValue = errors.New("lua: the key does not hold the state of a rule")
+
+	// ErrClock says that the clocks of this process and of Redis are more than
+	// a calendar period apart.
+	ErrClock = errors.New("lua: the clocks of this process and of Redis differ by a calendar period")
 )
 
 // Decode fills in the decisions of a call from its reply, in the order of
@@ -127,15 +176,15 @@ func (l *Rules) Decode(reply []int64, decisions [][]core.Charge, done func(int, 
 	now := reply[0]
 	for d, charges := range decisions {
 		part := reply[1+d*size:][:size]
-		switch verdict := part[0]; verdict {
-		case 0, 1:
+		switch verdict := part[0]; {
+		case verdict >= 0:
 			decision := core.NewDecision(now, len(l.rules))
-			decision.Allowed = verdict == 1
+			decision.Allowed, decision.Delay = verdict > 0, max(0, verdict-1)
 			for r := range charges {
 				outcome(&decision.Outcomes()[r], part[1+3*r:], charges[r], decision.Allowed)
 			}
 			done(d, decision, nil)
-		case -1:
+		case verdict == -1:
 			done(d, core.Decision{}, l.problem(part[1:], charges))
 		default:
 			return fmt.Errorf("%w: verdict %d", ErrReply, verdict)
@@ -163,6 +212,8 @@ func (l *Rules) problem(part []int64, charges []core.Charge) error {
 			return fmt.Errorf("%w: %s is of another type", ErrValue, key)
 		case 2:
 			return fmt.Errorf("%w: %s was written by something else", ErrValue, key)
+		case 3:
+			return ErrClock
 		}
 	}
 	return fmt.Errorf("%w: undecided without a reason", ErrReply)

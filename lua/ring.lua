@@ -43,7 +43,7 @@ local function expire(s)
 end
 
 function ring.load(key, rule, now)
-  local s = {rule = rule, now = now, key = key, cursor = 0, live = 0, oldest = 0, newest = 0, taken = 0}
+  local s = {rule = rule, now = now, key = key, cursor = 0, live = 0, oldest = 0, newest = 0}
   local header = redis.pcall('GETRANGE', key, 0, 29)
   if type(header) == 'table' then return nil, WRONG_TYPE end
   if header ~= '' then
@@ -64,9 +64,11 @@ function ring.load(key, rule, now)
   return s
 end
 
-function ring.leaves(s, j)
-  if j >= s.live then return s.rule.window end
-  return s.rule.window - (s.now - time_at(s, j))
+ring.take, ring.used = log.take, log.used
+
+function ring.after(s, n)
+  if n > s.live then return s.rule.window end
+  return s.rule.window - (s.now - time_at(s, n - 1))
 end
 
 local function header(s, size, cursor, live, oldest, stamp)
@@ -74,7 +76,8 @@ local function header(s, size, cursor, live, oldest, stamp)
 end
 
 function ring.save(s, stamp, grace)
-  local rule, live = s.rule, s.live + s.taken
+  local rule, taken = s.rule, s.taken or 0
+  local live = s.live + taken
   local tick, width = stamp[rule.ticks.width], rule.ticks.width
   local oldest = s.live > 0 and s.oldest or s.now
   local ttl = 2*ceil(rule.window / 1000) + grace
@@ -82,17 +85,17 @@ function ring.save(s, stamp, grace)
     -- a lowered limit may leave more live units than it admits: keep them all
     local size = live > rule.limit and live or rule.limit
     redis.call('SET', s.key, header(s, size, live % size, live, oldest, stamp) ..
-      ticks_in(s.times, rule.ticks) .. rep(tick, s.taken), 'PX', ttl)
+      ticks_in(s.times, rule.ticks) .. rep(tick, taken), 'PX', ttl)
     return
   end
   local ahead = rule.limit - s.cursor
-  if s.taken <= ahead then
-    redis.call('SETRANGE', s.key, 30 + s.cursor*width, rep(tick, s.taken))
+  if taken <= ahead then
+    redis.call('SETRANGE', s.key, 30 + s.cursor*width, rep(tick, taken))
   else
     redis.call('SETRANGE', s.key, 30 + s.cursor*width, rep(tick, ahead))
-    redis.call('SETRANGE', s.key, 30, rep(tick, s.taken - ahead))
+    redis.call('SETRANGE', s.key, 30, rep(tick, taken - ahead))
   end
-  redis.call('SETRANGE', s.key, 0, header(s, rule.limit, (s.cursor + s.taken) % rule.limit, live, oldest, stamp))
+  redis.call('SETRANGE', s.key, 0, header(s, rule.limit, (s.cursor + taken) % rule.limit, live, oldest, stamp))
   -- the first write in each interval as long as the window outlives all units of that interval
   if s.live == 0 or s.newest - s.newest % rule.window ~= s.now - s.now % rule.window then redis.call('PEXPIRE', s.key, ttl) end
 end

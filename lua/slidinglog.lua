@@ -10,7 +10,7 @@
 -- Times are us since the epoch. decode and encode are pure.
 
 local SHORT, LONG, RING_SHORT, RING_LONG = 97, 98, 99, 100 -- 'a' 'b' 'c' 'd'
-local WRONG_TYPE, WRONG_VALUE = 1, 2                        -- what may be wrong with a key
+local WRONG_TYPE, WRONG_VALUE, WRONG_CLOCK = 1, 2, 3         -- what may be wrong with a key
 
 -- how ticks are kept, by form
 local short = {form = SHORT, ring = RING_SHORT, width = 4, modulus = 4294967296, read = u32, write = be32}
@@ -57,7 +57,7 @@ local log = {}
 
 function log.decode(value, rule, now)
   local ticks, window = rule.ticks, rule.window
-  local s = {rule = rule, now = now, value = '', first = 1, live = 0, newest = 0, taken = 0}
+  local s = {rule = rule, now = now, value = '', first = 1, live = 0, newest = 0}
   if value then
     local len = #value
     if len < 9 + 3 then return nil end
@@ -84,17 +84,22 @@ function log.decode(value, rule, now)
   return s
 end
 
--- us until the j-th oldest unit leaves the window, counted from 0; units taken
--- in this call come last
-function log.leaves(s, j)
+function log.take(s, n)
+  s.room, s.taken = s.room - n, (s.taken or 0) + n
+end
+
+function log.used(s) return s.live + (s.taken or 0) end
+
+-- the n-th oldest unit must leave; those taken in this call come last
+function log.after(s, n)
   local ticks, window = s.rule.ticks, s.rule.window
-  if j >= s.live then return window end
-  local age = (s.newest - ticks.read(s.value, s.first + j*ticks.width)) % ticks.modulus
+  if n > s.live then return window end
+  local age = (s.newest - ticks.read(s.value, s.first + (n - 1)*ticks.width)) % ticks.modulus
   return window - (s.now - s.newest) - age
 end
 
--- the value to store, and its time to live in ms
+-- the value to store, and the us that it matters
 function log.encode(s, stamp)
   local rule = s.rule
-  return char(rule.ticks.form) .. stamp.full .. sub(s.value, s.first) .. rep(stamp[rule.ticks.width], s.taken), ceil(rule.window / 1000)
+  return char(rule.ticks.form) .. stamp.full .. sub(s.value, s.first) .. rep(stamp[rule.ticks.width], s.taken or 0), rule.window
 end

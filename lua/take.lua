@@ -8,14 +8,17 @@
 -- ARGV[1]   now in us since the epoch; '' for the time of Redis, as always but in tests
 -- ARGV[2]   ms that each key outlives its last unit
 -- ARGV[3]   K, the number of rules, then for each of them:
---           algorithm (0: sliding log), limit, window in us, number of its keys
+--           algorithm (its number in package core), limit, window in us, number
+--           of its keys, and what else its algorithm needs (see below)
 -- ARGV[#]   the decisions, each K times: index in KEYS:2, cost:6, big-endian
 -- reply     integers: now in us, then for each decision its verdict
---           (1 admitted, 0 refused, -1 undecided) and for each rule three:
+--           (0 refused, -1 undecided, otherwise admitted and one more than the
+--           us until its turn comes) and for each rule three:
 --             remaining; us until the cost fits if it does not (-1: never), or
 --             else until remaining grows; us until the quota is whole
 --           of an undecided one the first of the three says what is wrong with
---           the key: 0 nothing, 1 a value of another type, 2 no value of ours
+--           the key: 0 nothing, 1 a value of another type, 2 no value of ours,
+--           3 that the time of Redis is in none of the calendar periods sent
 
 local function clock()
   if ARGV[1] ~= '' then return tonumber(ARGV[1]) end
@@ -38,15 +41,31 @@ local function wrong_type(values, first, count)
   return wrong
 end
 
+-- what each algorithm makes of its rule
+local function two(text)
+  local a, b = string.match(text, '^(%d+),(%d+)$')
+  return tonumber(a), tonumber(b)
+end
+local algorithms = {
+  [0] = function(rule) rule.ticks = ticks_for(rule.window); return rule.limit <= 128 and log or ring end,
+  [1] = function(rule, periods) rule.periods = periods; return fixedwindow end,
+  [2] = function(rule, n) rule.cells = tonumber(n); return cells end,
+  [3] = function() return counter end,
+  [4] = function(rule, text) rule.burst, rule.missing = two(text); rule.capacity = rule.burst; return tokenbucket end,
+  [5] = function(rule, burst) rule.burst = tonumber(burst); rule.capacity = rule.burst; return leakybucket end,
+  [6] = function(rule, text) rule.burst, rule.wait = two(text); rule.capacity = rule.burst + 1; return queue end,
+}
+
 local now, grace, K = clock(), tonumber(ARGV[2]), tonumber(ARGV[3])
 local stamp = {full = be56(now), [4] = be32(now % short.modulus), [6] = be48(now % long.modulus)}
 
 local states, i = {}, 0
 for r = 1, K do
-  local rule = {limit = tonumber(ARGV[4*r + 1]), window = tonumber(ARGV[4*r + 2])}
-  local count = tonumber(ARGV[4*r + 3])
-  rule.ticks = ticks_for(rule.window)
-  rule.as = rule.limit <= 128 and log or ring
+  local at = 5*r - 1
+  local rule = {limit = tonumber(ARGV[at + 1]), window = tonumber(ARGV[at + 2])}
+  local count = tonumber(ARGV[at + 3])
+  rule.capacity = rule.limit
+  rule.as = algorithms[tonumber(ARGV[at])](rule, ARGV[at + 4])
   if rule.as.load then
     for q = i + 1, i + count do
       local state, problem = rule.as.load(KEYS[q], rule, now)
@@ -56,15 +75,19 @@ for r = 1, K do
     local values = redis.call('MGET', unpack(KEYS, i + 1, i + count))
     local wrong = wrong_type(values, i, count)
     for q = 1, count do
-      local state = not wrong[KEYS[i + q]] and rule.as.decode(values[q], rule, now)
-      states[i + q] = state or {problem = values[q] and WRONG_VALUE or WRONG_TYPE}
+      if wrong[KEYS[i + q]] then
+        states[i + q] = {problem = WRONG_TYPE}
+      else
+        local state, problem = rule.as.decode(values[q], rule, now)
+        states[i + q] = state or {problem = problem or WRONG_VALUE}
+      end
     end
   end
   i = i + count
 end
 
 local out, o = {now}, 1
-local blob = ARGV[4*K + 4]
+local blob = ARGV[5*K + 4]
 local mine, costs = {}, {}
 for start = 1, #blob, 8*K do
   local verdict = 1
@@ -80,39 +103,45 @@ for start = 1, #blob, 8*K do
     end
   end
   o = o + 1
-  out[o] = verdict
+  local place = o
   for r = 1, K do
     local s, cost = mine[r], costs[r]
     if verdict == -1 then
       out[o + 1], out[o + 2], out[o + 3] = s.problem or 0, 0, 0
     else
-      local fits = cost <= s.room or cost == 0
-      if verdict == 1 then
-        s.room = s.room - cost
-        s.taken = s.taken + cost
+      local rule = s.rule
+      local as, fits = rule.as, cost <= s.room or cost == 0
+      if cost > 0 then
+        if verdict >= 1 then
+          as.take(s, cost)
+          if s.turn and s.turn >= verdict then verdict = s.turn + 1 end
+        elseif as.refuse then
+          as.refuse(s)
+        end
       end
-      local leaves, rule, units = s.rule.as.leaves, s.rule, s.live + s.taken
-      out[o + 1] = s.room > 0 and s.room or 0
+      local room, used = s.room, as.used and as.used(s) or s.used
+      out[o + 1] = room > 0 and room or 0
       if fits then
-        -- of a lowered limit, more may be live than it allows
-        out[o + 2] = units > 0 and leaves(s, s.room < 0 and -s.room or 0) or 0
+        -- of a lowered limit, more may be used than it allows
+        out[o + 2] = used > 0 and as.after(s, room < 0 and 1 - room or 1) or 0
       else
-        out[o + 2] = cost > rule.limit and -1 or leaves(s, cost - s.room - 1)
+        out[o + 2] = cost > rule.capacity and -1 or as.after(s, cost - room)
       end
-      out[o + 3] = units > 0 and leaves(s, units - 1) or 0
+      out[o + 3] = used > 0 and as.after(s, used) or 0
     end
     o = o + 3
   end
+  out[place] = verdict
 end
 
 for k = 1, #KEYS do
   local s = states[k]
-  if not s.problem and (s.taken > 0 or s.redated) then
+  if not s.problem and (s.taken or s.redated) then
     if s.rule.as.save then
       s.rule.as.save(s, stamp, grace)
     else
-      local value, ttl = s.rule.as.encode(s, stamp)
-      redis.call('SET', KEYS[k], value, 'PX', ttl + grace)
+      local value, life = s.rule.as.encode(s, stamp) -- life in us
+      redis.call('SET', KEYS[k], value, 'PX', ceil(life / 1000) + grace)
     end
   end
 end

@@ -136,7 +136,7 @@ func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) 
 		k, c := &keys[i], &charges[i]
 		switch {
 		case k.entry.known:
-		case d.Allowed && c.Cost > 0:
+		case k.entry.expires > now:
 			k.entry.name(k.hash, policy, c)
 			s.shards[k.shard].keys.insert(k.entry, now)
 		default:

@@ -50,7 +50,9 @@ func compareBatches(t *testing.T, store *Store, clock *int64, schedules int) {
 			now := max(start/2, *clock+randomStep(random, rules))
 			*clock = now
 			if random.IntN(10) == 0 { // a limit is changed
-				rules[random.IntN(len(rules))].Quota.Limit = randomLimit(random)
+				if q := &rules[random.IntN(len(rules))].Quota; q.Algorithm == core.SlidingLog || q.Limit < 1000 {
+					q.Limit = randomLimit(random)
+				}
 			}
 			batch := randomBatch(random, rules)
 			encoder := lua.NewRules(store.prefix, fmt.Sprint("p", schedule), rules)
@@ -85,9 +87,51 @@ func randomRules(random *rand.Rand, name string) []core.Charge {
 	rules := make([]core.Charge, 1+random.IntN(3))
 	for i := range rules {
 		rules[i].Rule = fmt.Sprint(name, "r", i)
-		rules[i].Quota = core.Quota{Limit: randomLimit(random), Window: windows[random.IntN(len(windows))]}
+		rules[i].Quota = randomQuota(random, windows[random.IntN(len(windows))])
 	}
 	return rules
+}
+
+var berlin = func() *time.Location {
+	zone, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		panic(err)
+	}
+	return zone
+}()
+
+func randomQuota(random *rand.Rand, window int64) core.Quota {
+	q := core.Quota{Limit: randomLimit(random), Window: window}
+	if random.IntN(3) == 0 {
+		return q
+	}
+	if random.IntN(10) == 0 { // odd rates, products above 2^53
+		q.Limit = []int64{7, 999_999_937, core.MaxLimit}[random.IntN(3)]
+	}
+	switch q.Algorithm = core.Algorithm(1 + random.IntN(6)); q.Algorithm {
+	case core.FixedWindow:
+		switch random.IntN(3) {
+		case 0:
+			q.Aligned = true
+		case 1:
+			q.Calendar = core.Calendar{Unit: core.CalendarUnit(1 + random.IntN(4)), Zone: berlin}
+		}
+	case core.SlidingCells:
+		q.Cells = []int64{2, 3, 10, 60}[random.IntN(4)]
+	case core.TokenBucket:
+		q.Burst = 1 + random.Int64N(2*q.Limit)
+		if random.IntN(2) == 0 {
+			q.Missing = random.Int64N(q.Burst + 1)
+		}
+	case core.LeakyBucket:
+		q.Burst = 1 + random.Int64N(2*q.Limit)
+	case core.Queue:
+		q.Burst = random.Int64N(q.Limit)
+		if random.IntN(2) == 0 {
+			q.MaxWait = random.Int64N(2 * window)
+		}
+	}
+	return q
 }
 
 func randomLimit(random *rand.Rand) int64 {
@@ -122,7 +166,7 @@ func randomBatch(random *rand.Rand, rules []core.Charge) [][]core.Charge {
 			c.Key = fmt.Sprint("k", random.IntN(3))
 			c.Cost = 1
 			if random.IntN(3) == 0 {
-				c.Cost = random.Int64N(c.Quota.Limit + 2)
+				c.Cost = random.Int64N(c.Quota.Capacity() + 2)
 			}
 			batch[i] = append(batch[i], c)
 		}

@@ -1,0 +1,114 @@
+package core
+
+// Cells is the state of the [SlidingCells] algorithm: how many units were taken
+// in each of the last cells, into which the window is cut.
+//
+// It promises, like the sliding log, at most Limit units in any window: a cell
+// counts in full until all of it has left the window. It costs a number for
+// each cell instead of one for each unit. What it gives up is the last cell: a
+// unit counts for up to a cell longer than the window, so that a key at its
+// limit waits up to Window/Cells too long.
+//
+// The window is rounded up to a whole number of cells. When the clock steps
+// back, cells ahead of now are added to the cell of now.
+type Cells struct {
+	counts []int64 // of the cells newest-len+1 … newest
+	newest int64   // the number of the last cell that was taken from
+	length int64   // of a cell, µs
+
+	now, cell, limit, used int64 // of the last Advance
+	keep                   int64 // cells that count
+}
+
+// cellLength returns how long a cell of q is, rounded up.
+func (q *Quota) cellLength() int64 { return (q.Window + q.Cells - 1) / q.Cells }
+
+// Advance implements [State].
+func (c *Cells) Advance(q *Quota, now int64) int64 {
+	length := q.cellLength()
+	c.now, c.limit, c.keep = now, q.Limit, q.Cells+1
+	c.cell = now / length
+	if c.length != length || int64(len(c.counts)) != c.keep {
+		c.relay(length)
+	}
+	if c.newest > c.cell {
+		c.redate()
+	}
+	c.used = 0
+	for i := range c.keep {
+		c.used += c.at(c.cell - i)
+	}
+	return c.limit - c.used
+}
+
+// at returns the count of a cell.
+func (c *Cells) at(cell int64) int64 {
+	if cell > c.newest || cell <= c.newest-c.keep || cell < 0 {
+		return 0
+	}
+	return c.counts[cell%c.keep]
+}
+
+// relay lays the cells anew for another length or number of them. A cell that
+// spans several of the new ones counts in the last.
+func (c *Cells) relay(length int64) {
+	old, n := c.counts, int64(len(c.counts))
+	newest, oldLength := c.newest, c.length
+	c.counts, c.length = make([]int64, c.keep), length
+	if n == 0 {
+		return
+	}
+	c.newest = ((newest+1)*oldLength - 1) / length
+	for i := range n {
+		cell := ((newest-i+1)*oldLength - 1) / length
+		if newest-i >= 0 && cell > c.newest-c.keep {
+			c.counts[cell%c.keep] += old[(newest-i)%n]
+		}
+	}
+}
+
+// redate adds what lies ahead of the cell of now to it.
+func (c *Cells) redate() {
+	moved := make([]int64, c.keep)
+	for i := range c.keep {
+		if cell := c.newest - i; cell >= 0 {
+			to := min(cell, c.cell)
+			if to > c.cell-c.keep {
+				moved[to%c.keep] += c.counts[cell%c.keep]
+			}
+		}
+	}
+	c.counts, c.newest = moved, c.cell
+}
+
+// Take implements [State].
+func (c *Cells) Take(n int64) int64 {
+	for cell := max(c.newest+1, c.cell-c.keep+1); cell <= c.cell; cell++ {
+		c.counts[cell%c.keep] = 0
+	}
+	c.newest = c.cell
+	c.counts[c.cell%c.keep] += n
+	c.used += n
+	return c.limit - c.used
+}
+
+// Used implements [State].
+func (c *Cells) Used() int64 { return c.used }
+
+// After implements [State]: the oldest cells must leave.
+func (c *Cells) After(n int64) int64 {
+	for i := c.keep - 1; i >= 0; i-- {
+		if n -= c.at(c.cell - i); n <= 0 {
+			return (c.cell-i+c.keep)*c.length - c.now
+		}
+	}
+	return 0 // n is more than Used
+}
+
+// Expires implements [State].
+func (c *Cells) Expires() int64 {
+	if len(c.counts) == 0 || c.counts[c.newest%c.keep] == 0 {
+		return 0
+	}
+	return (c.newest + c.keep) * c.length
+}

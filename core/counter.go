@@ -1,0 +1,97 @@
+package core
+
+// A Counter is the state of the [SlidingCounter] algorithm: the counts of the
+// current and the previous window of the clock, the latter weighted by the part
+// of it that a window ending now still covers.
+//
+// It costs two numbers whatever the limit. What it gives up is exactness, both
+// ways: it takes the units of the previous window to have been spread evenly.
+// A burst at that window's end is forgotten too early, so that up to twice the
+// limit can fall into one window; a burst at its beginning is remembered too
+// long. The weighted part is rounded up.
+//
+// When the clock steps back into an earlier window, what was taken since counts
+// in the window of now.
+//
+// The method is Cloudflare's, "How we built rate limiting capable of scaling to
+// millions of domains" (2017).
+type Counter struct {
+	index             int64 // the number of the current window
+	current, previous int64
+	window            int64
+
+	// of the last Advance
+	limit, now, at, cur, prev, left int64 // left: µs of the current window
+}
+
+// Advance implements [State].
+func (c *Counter) Advance(q *Quota, now int64) int64 {
+	if c.window != q.Window {
+		// Another grid: all that was spent counts in the window of now.
+		if c.current+c.previous > 0 && now < (c.index+2)*c.window {
+			c.index, c.current, c.previous = now/q.Window, c.current+c.previous, 0
+		} else {
+			c.index, c.current, c.previous = 0, 0, 0
+		}
+		c.window = q.Window
+	}
+	c.limit, c.now, c.at = q.Limit, now, now/q.Window
+	c.left = (c.at+1)*q.Window - now
+	if c.index > c.at { // the clock has stepped back
+		c.index, c.current, c.previous = c.at, c.current+c.previous, 0
+	}
+	switch c.at - c.index {
+	case 0:
+		c.cur, c.prev = c.current, c.previous
+	case 1:
+		c.cur, c.prev = 0, c.current
+	default:
+		c.cur, c.prev = 0, 0
+	}
+	return c.limit - c.Used()
+}
+
+// weighted returns what count units of the previous window count while left µs
+// of the current one are left.
+func (c *Counter) weighted(count, left int64) int64 {
+	q, r := muldiv(count, left, c.window)
+	if r > 0 {
+		q++
+	}
+	return q
+}
+
+// Take implements [State].
+func (c *Counter) Take(n int64) int64 {
+	c.cur += n
+	c.index, c.current, c.previous = c.at, c.cur, c.prev
+	return c.limit - c.Used()
+}
+
+// Used implements [State].
+func (c *Counter) Used() int64 { return c.cur + c.weighted(c.prev, c.left) }
+
+// After implements [State]. The weight of the previous window fades, and then
+// that of the current one.
+func (c *Counter) After(n int64) int64 {
+	fading := c.weighted(c.prev, c.left)
+	if n <= fading {
+		return c.left - c.until(c.prev, fading-n)
+	}
+	return c.left + c.window - c.until(c.cur, c.cur-(n-fading))
+}
+
+// until returns the most µs that may be left of a window for count units of the
+// one before to count as no more than want.
+func (c *Counter) until(count, want int64) int64 {
+	q, _ := muldiv(want, c.window, count)
+	return q
+}
+
+// Expires implements [State].
+func (c *Counter) Expires() int64 {
+	if c.current+c.previous == 0 {
+		return 0
+	}
+	return (c.index + 2) * c.window
+}

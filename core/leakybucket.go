@@ -1,0 +1,100 @@
+package core
+
+// A Meter is the state of the [LeakyBucket] algorithm, a leaky bucket as a meter: the
+// time at which a key that has kept to its rate would have asked next. Units
+// come at Limit a Window, and up to Burst of them may come at once.
+//
+// It promises what a token bucket of Burst tokens does, and remembers one time.
+// The time is kept exactly, in microseconds and Limit-ths of one. What it gives
+// up is what has been spent when the limit changes: the time stays, and is
+// worth more or fewer units.
+//
+// When the clock steps back, a key waits at most until Burst units have leaked.
+//
+// The method is the generic cell rate algorithm of ATM, ITU-T I.371 (1993).
+type Meter struct {
+	schedule
+
+	burst, used int64 // of the last Advance
+}
+
+// Advance implements [State].
+func (g *Meter) Advance(q *Quota, now int64) int64 {
+	g.burst = q.Burst
+	g.schedule.advance(q, now, q.Burst)
+	g.used = g.schedule.units()
+	return g.burst - g.used
+}
+
+// Take implements [State].
+func (g *Meter) Take(n int64) int64 {
+	g.schedule.add(n)
+	g.used = g.schedule.units()
+	return g.burst - g.used
+}
+
+// Used implements [State].
+func (g *Meter) Used() int64 { return g.used }
+
+// After implements [State].
+func (g *Meter) After(n int64) int64 { return g.schedule.until(g.used - n) }
+
+// A schedule is a line of units that pass at Limit a Window: the time at which
+// the last of them has passed, which is at most a whole line ahead of now.
+type schedule struct {
+	end   int64 // µs, rounded down
+	part  int64 // Limit-ths of a µs that end is later
+	limit int64 // what part counts in
+
+	// of the last advance
+	now, window, ahead, aheadPart int64
+}
+
+// advance brings the schedule to now. It is never longer than most units.
+func (s *schedule) advance(q *Quota, now, most int64) {
+	s.now, s.window = now, q.Window
+	if s.limit != q.Limit {
+		if s.part > 0 {
+			s.end, s.part = s.end+1, 0
+		}
+		s.limit = q.Limit
+	}
+	if s.end > now { // ahead of what it can be: the clock has stepped back, or most has changed
+		if longest, part := muldiv(most, q.Window, q.Limit); s.end-now > longest || s.end-now == longest && s.part > part {
+			s.end, s.part = now+longest, part
+		}
+	}
+	s.ahead, s.aheadPart = 0, 0
+	if s.end >= now {
+		s.ahead, s.aheadPart = s.end-now, s.part
+	}
+}
+
+// units returns how many units have not passed, one that is passing included.
+func (s *schedule) units() int64 {
+	whole, rest := muldiv(s.ahead, s.limit, s.window)
+	return whole + ceilDiv(rest+s.aheadPart, s.window)
+}
+
+// add puts n units at the end.
+func (s *schedule) add(n int64) {
+	whole, rest := muldiv(n, s.window, s.limit)
+	rest += s.aheadPart
+	s.ahead += whole + rest/s.limit
+	s.aheadPart = rest % s.limit
+	s.end, s.part = s.now+s.ahead, s.aheadPart
+}
+
+// until returns how long until no more than n units have not passed.
+func (s *schedule) until(n int64) int64 {
+	whole, rest := muldiv(n, s.window, s.limit)
+	return s.ahead - whole - floorDiv(rest-s.aheadPart, s.limit)
+}
+
+// Expires implements [State].
+func (s *schedule) Expires() int64 {
+	if s.part > 0 {
+		return s.end + 1
+	}
+	return s.end
+}

@@ -1,0 +1,65 @@
+-- The sliding window in cells: the units of each of the last cells, into which
+-- the window is cut. The twin of core/cells.go.
+--
+-- value    'f':1  newest:7  length:7  count:6 …     newest cell first
+-- newest   the number of the last cell that was taken from, since the epoch
+-- length   of a cell, us
+
+local cells = {}
+
+function cells.decode(value, rule, now)
+  local keep, length = rule.cells + 1, ceildiv(rule.window, rule.cells)
+  local cell = floordiv(now, length)
+  local s = {rule = rule, now = now, cell = cell, length = length, keep = keep, used = 0, counts = {}}
+  for i = 1, keep do s.counts[i] = 0 end -- counts[i]: of cell - i + 1
+  if value then
+    local n = (#value - 15) / 6
+    if n < 1 or n % 1 ~= 0 or byte(value, 1) ~= 102 then return nil end
+    local newest, old = u56(value, 2), u56(value, 9)
+    if old < 1 then return nil end
+    local relaid = old ~= length or n ~= keep
+    if relaid or newest > cell then
+      s.redated = true
+      local top = relaid and floordiv((newest + 1)*old - 1, length) or newest
+      for i = 0, n - 1 do
+        local at = newest - i
+        if relaid then at = floordiv((at + 1)*old - 1, length) end
+        -- ahead of now is now; what has left the window of the newest is gone
+        if newest - i >= 0 and at > top - keep then
+          if at > cell then at = cell end
+          if at > cell - keep then
+            s.counts[cell - at + 1] = s.counts[cell - at + 1] + u48(value, 16 + 6*i)
+          end
+        end
+      end
+    else
+      for i = 0, n - 1 do
+        local j = cell - newest + i + 1
+        if j > keep then break end
+        s.counts[j] = u48(value, 16 + 6*i)
+      end
+    end
+    for i = 1, keep do s.used = s.used + s.counts[i] end
+  end
+  s.room = rule.limit - s.used
+  return s
+end
+
+function cells.take(s, n)
+  s.room, s.used, s.taken = s.room - n, s.used + n, true
+  s.counts[1] = s.counts[1] + n
+end
+
+-- the oldest cells must leave
+function cells.after(s, n)
+  for i = s.keep, 1, -1 do
+    n = n - s.counts[i]
+    if n <= 0 then return (s.cell - i + 1 + s.keep)*s.length - s.now end
+  end
+end
+
+function cells.encode(s)
+  local out = {'f', be56(s.cell), be56(s.length)}
+  for i = 1, s.keep do out[#out + 1] = be48(s.counts[i]) end
+  return table.concat(out), (s.cell + s.keep)*s.length - s.now
+end

@@ -1,0 +1,50 @@
+-- The fixed window: at most `limit` units in each window. The twin of
+-- core/fixedwindow.go.
+--
+-- value    'e':1  start:7  count:6        of the window that was last taken from
+-- rule     periods: '' for windows that begin with a key's first unit, '=' for
+--          multiples of the window since the epoch, or else the beginnings of
+--          consecutive calendar periods, 7 bytes each, with now within them
+
+local fixedwindow = {}
+
+-- the window that now is in
+local function period(rule, now)
+  local periods = rule.periods
+  if periods == '' then return now, now + rule.window end
+  if periods == '=' then
+    local from = now - now % rule.window
+    return from, from + rule.window
+  end
+  for i = 1, #periods - 13, 7 do
+    local from, to = u56(periods, i), u56(periods, i + 7)
+    if from <= now and now < to then return from, to end
+  end
+end
+
+function fixedwindow.decode(value, rule, now)
+  local s = {rule = rule, now = now, used = 0}
+  s.from, s.to = period(rule, now)
+  if not s.from then return nil, WRONG_CLOCK end
+  if value then
+    if #value ~= 14 or byte(value, 1) ~= 101 then return nil end
+    local start, count = u56(value, 2), u48(value, 9)
+    if rule.periods == '' and start <= now and now < start + rule.window then
+      s.from, s.to = start, start + rule.window
+    end
+    if start > s.from then start, s.redated = s.from, true end
+    if start == s.from then s.used = count end
+  end
+  s.room = rule.limit - s.used
+  return s
+end
+
+function fixedwindow.take(s, n)
+  s.room, s.used, s.taken = s.room - n, s.used + n, true
+end
+
+function fixedwindow.after(s) return s.to - s.now end
+
+function fixedwindow.encode(s)
+  return 'e' .. be56(s.from) .. be48(s.used), s.to - s.now
+end
