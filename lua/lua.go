@@ -9,12 +9,15 @@
 package lua
 
 import (
+	"crypto/sha1"
 	"embed"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/routelimit/limit/core"
@@ -23,12 +26,43 @@ import (
 //go:embed *.lua
 var files embed.FS
 
-// Take is the script that takes a batch of decisions. See take.lua.
-var Take = script("bytes.lua", "slidinglog.lua", "ring.lua", "fixedwindow.lua", "cells.lua", "counter.lua",
-	"tokenbucket.lua", "leakybucket.lua", "take.lua")
+// A Script is take.lua with the algorithms that a policy needs: what a script
+// defines and does not use is most of what a call that decides one request
+// costs.
+type Script struct {
+	Text string
+	SHA  string // of the text, as EVALSHA wants it
+}
 
-// script joins files that build upon one another.
-func script(names ...string) string {
+// scripts holds the scripts that have been asked for, of which there are as
+// many as there are mixes of algorithms in use.
+var scripts sync.Map // of *Script, by their files
+
+// script joins the files that the rules of charges need.
+func script(charges []core.Charge) *Script {
+	need := make(map[string]bool)
+	for _, c := range charges {
+		switch c.Quota.Algorithm {
+		case core.SlidingLog:
+			need["slidinglog.lua"] = true
+			need["ring.lua"] = need["ring.lua"] || c.Quota.Limit > maxWhole
+		default:
+			need["muldiv.lua"] = true
+			need[algorithmFiles[c.Quota.Algorithm]] = true
+		}
+	}
+	names := []string{"bytes.lua"}
+	for _, name := range []string{"muldiv.lua", "slidinglog.lua", "ring.lua", "fixedwindow.lua",
+		"cells.lua", "counter.lua", "tokenbucket.lua", "leakybucket.lua"} {
+		if need[name] {
+			names = append(names, name)
+		}
+	}
+	names = append(names, "take.lua")
+	id := strings.Join(names, " ")
+	if s, ok := scripts.Load(id); ok {
+		return s.(*Script)
+	}
 	var b strings.Builder
 	for _, name := range names {
 		text, err := files.ReadFile(name)
@@ -37,12 +71,28 @@ func script(names ...string) string {
 		}
 		b.Write(text)
 	}
-	return b.String()
+	sum := sha1.Sum([]byte(b.String()))
+	s, _ := scripts.LoadOrStore(id, &Script{Text: b.String(), SHA: hex.EncodeToString(sum[:])})
+	return s.(*Script)
+}
+
+// maxWhole is the limit up to which a log is one string; above it is a ring.
+const maxWhole = 128
+
+var algorithmFiles = map[core.Algorithm]string{
+	core.FixedWindow:    "fixedwindow.lua",
+	core.SlidingCells:   "cells.lua",
+	core.SlidingCounter: "counter.lua",
+	core.TokenBucket:    "tokenbucket.lua",
+	core.LeakyBucket:    "leakybucket.lua",
+	core.Queue:          "leakybucket.lua",
 }
 
 // Rules encodes the calls for one policy with one list of rules. It is safe for
 // concurrent use.
 type Rules struct {
+	Script *Script
+
 	rules    []core.Charge // the names and quotas
 	prefixes []string      // of the keys of each rule
 }
@@ -50,7 +100,7 @@ type Rules struct {
 // NewRules returns the encoder for decisions with the rules of charges. The
 // keys of Redis begin with prefix, and share a hash tag made of the policy.
 func NewRules(prefix, policy string, charges []core.Charge) *Rules {
-	l := &Rules{}
+	l := &Rules{Script: script(charges)}
 	for _, c := range charges {
 		l.rules = append(l.rules, core.Charge{Rule: strings.Clone(c.Rule), Quota: c.Quota})
 		l.prefixes = append(l.prefixes, KeyPrefix(prefix, policy, c.Rule))
@@ -123,7 +173,7 @@ func parameters(q *core.Quota, now string) any {
 	case core.TokenBucket:
 		return fmt.Sprintf("%d,%d", q.Burst, q.Missing)
 	case core.LeakyBucket:
-		return q.Burst
+		return fmt.Sprintf("%d,0", q.Burst)
 	case core.Queue:
 		return fmt.Sprintf("%d,%d", q.Burst, q.MaxWait)
 	}

@@ -9,23 +9,22 @@
 --
 -- Times are us since the epoch. decode and encode are pure.
 
-local SHORT, LONG, RING_SHORT, RING_LONG = 97, 98, 99, 100 -- 'a' 'b' 'c' 'd'
-local WRONG_TYPE, WRONG_VALUE, WRONG_CLOCK = 1, 2, 3         -- what may be wrong with a key
-
--- how ticks are kept, by form
-local short = {form = SHORT, ring = RING_SHORT, width = 4, modulus = 4294967296, read = u32, write = be32}
-local long = {form = LONG, ring = RING_LONG, width = 6, modulus = 281474976710656, read = u48, write = be48}
-local ticks_of = {[SHORT] = short, [LONG] = long, [RING_SHORT] = short, [RING_LONG] = long}
-
-local function ticks_for(window) return window < 4294967296 and short or long end
+-- how ticks are kept: forms of the log and of the ring, width, modulus, and the
+-- functions that read and write them
+local function short_ticks()
+  return {form = 97, ring = 99, width = 4, modulus = 4294967296, read = u32, write = be32}
+end
+local function long_ticks()
+  return {form = 98, ring = 100, width = 6, modulus = 281474976710656, read = u48, write = be48}
+end
 
 -- the times of the live units of a value in any form, oldest first, those ahead
 -- of now dated now; the second result tells whether there were any. This is the
 -- slow way: for a clock that stepped back, and for a rule that was changed.
 local function times_of(value, window, now)
   local form = byte(value, 1)
-  local ticks = ticks_of[form]
-  if not ticks then return nil end
+  if not form or form < 97 or form > 100 then return nil end
+  local ticks = form % 2 == 1 and short_ticks() or long_ticks()
   local first, last, size, start, newest = 9, (#value - 8) / ticks.width, nil, 0, nil
   if form == ticks.form then
     if last % 1 ~= 0 then return nil end

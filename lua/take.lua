@@ -20,12 +20,6 @@
 --           the key: 0 nothing, 1 a value of another type, 2 no value of ours,
 --           3 that the time of Redis is in none of the calendar periods sent
 
-local function clock()
-  if ARGV[1] ~= '' then return tonumber(ARGV[1]) end
-  local t = redis.call('TIME')
-  return t[1]*1000000 + t[2]
-end
-
 -- MGET reads a key of another type as one that is not there
 local function wrong_type(values, first, count)
   local missing = {}
@@ -41,31 +35,39 @@ local function wrong_type(values, first, count)
   return wrong
 end
 
--- what each algorithm makes of its rule
-local function two(text)
-  local a, b = string.match(text, '^(%d+),(%d+)$')
-  return tonumber(a), tonumber(b)
+-- the algorithm of a rule, and what it makes of its text. Those that a policy
+-- does not use are not in its script: to define a function is what costs most.
+local function algorithm(number, rule, text)
+  rule.capacity = rule.limit
+  if number == 0 then
+    rule.ticks = rule.window < 4294967296 and short_ticks() or long_ticks()
+    return rule.limit <= 128 and log or ring
+  end
+  if number == 1 then rule.periods = text; return fixedwindow end
+  if number == 2 then rule.cells = tonumber(text); return cells end
+  if number == 3 then return counter end
+  local first, second = string.match(text, '^(%d+),(%d+)$')
+  rule.burst = tonumber(first)
+  rule.capacity = rule.burst
+  if number == 4 then rule.missing = tonumber(second); return tokenbucket end
+  if number == 5 then return leakybucket end
+  rule.wait, rule.capacity = tonumber(second), rule.burst + 1
+  return queue
 end
-local algorithms = {
-  [0] = function(rule) rule.ticks = ticks_for(rule.window); return rule.limit <= 128 and log or ring end,
-  [1] = function(rule, periods) rule.periods = periods; return fixedwindow end,
-  [2] = function(rule, n) rule.cells = tonumber(n); return cells end,
-  [3] = function() return counter end,
-  [4] = function(rule, text) rule.burst, rule.missing = two(text); rule.capacity = rule.burst; return tokenbucket end,
-  [5] = function(rule, burst) rule.burst = tonumber(burst); rule.capacity = rule.burst; return leakybucket end,
-  [6] = function(rule, text) rule.burst, rule.wait = two(text); rule.capacity = rule.burst + 1; return queue end,
-}
 
-local now, grace, K = clock(), tonumber(ARGV[2]), tonumber(ARGV[3])
-local stamp = {full = be56(now), [4] = be32(now % short.modulus), [6] = be48(now % long.modulus)}
+local now, grace, K = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+if not now then
+  local t = redis.call('TIME')
+  now = t[1]*1000000 + t[2]
+end
+local stamp = {full = be56(now), [4] = be32(now % 4294967296), [6] = be48(now % 281474976710656)}
 
 local states, i = {}, 0
 for r = 1, K do
   local at = 5*r - 1
   local rule = {limit = tonumber(ARGV[at + 1]), window = tonumber(ARGV[at + 2])}
   local count = tonumber(ARGV[at + 3])
-  rule.capacity = rule.limit
-  rule.as = algorithms[tonumber(ARGV[at])](rule, ARGV[at + 4])
+  rule.as = algorithm(tonumber(ARGV[at]), rule, ARGV[at + 4])
   if rule.as.load then
     for q = i + 1, i + count do
       local state, problem = rule.as.load(KEYS[q], rule, now)

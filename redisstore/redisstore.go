@@ -12,8 +12,6 @@ package redisstore
 
 import (
 	"context"
-	"crypto/sha1"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -47,8 +45,6 @@ type Store struct {
 	client  redis.UniversalClient
 	prefix  string
 	timeout time.Duration
-	script  string
-	sha     string
 
 	mu       sync.RWMutex
 	policies map[string][]*batcher
@@ -82,13 +78,7 @@ func New(client redis.UniversalClient, options *Options) *Store {
 	if strings.ContainsAny(s.prefix, "{}") {
 		panic(fmt.Sprintf("redisstore: prefix %q: braces mark the slot of a Cluster: write it without them", s.prefix))
 	}
-	s.use(lua.Take)
 	return s
-}
-
-func (s *Store) use(script string) {
-	sum := sha1.Sum([]byte(script))
-	s.script, s.sha = script, hex.EncodeToString(sum[:])
 }
 
 // Take implements [core.Store]. A ctx that ends while the decision waits for
@@ -151,9 +141,9 @@ func (s *Store) call(ctx context.Context, rules *lua.Rules, batch [][]core.Charg
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
 	defer cancel()
 	keys, args := rules.Encode(s.now(), s.grace, batch)
-	reply, err := s.run(ctx, "evalsha", s.sha, keys, args)
+	reply, err := s.run(ctx, "evalsha", rules.Script.SHA, keys, args)
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		reply, err = s.run(ctx, "eval", s.script, keys, args)
+		reply, err = s.run(ctx, "eval", rules.Script.Text, keys, args)
 	}
 	return reply, err
 }
