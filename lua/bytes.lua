@@ -2,6 +2,7 @@
 -- these functions are straight lines because loops cost a tenth of the script.
 
 local byte, char, rep, sub, ceil = string.byte, string.char, string.rep, string.sub, math.ceil
+local call, text = redis.call, tostring -- Redis is slow at writing numbers: say them as text, once
 
 local function u24(s, i)
   local a, b, c = byte(s, i, i + 2)

@@ -5,9 +5,36 @@
 -- newest   the number of the last cell that was taken from, since the epoch
 -- length   of a cell, us
 
-local cells = {}
+-- the oldest cells must leave
+local function cells_after(s, n)
+  for i = s.keep, 1, -1 do
+    n = n - s.counts[i]
+    if n <= 0 then return (s.cell - i + 1 + s.keep)*s.length - s.now end
+  end
+end
 
-function cells.decode(value, rule, now)
+local function cells_outlook(s)
+  local room = s.rule.limit - s.used
+  s.room, s.more, s.reset = room, 0, 0
+  if s.used > 0 then
+    s.more = cells_after(s, room < 0 and 1 - room or 1)
+    s.reset = cells_after(s, s.used)
+  end
+end
+
+local function take_cells(s, n)
+  s.used, s.taken = s.used + n, true
+  s.counts[1] = s.counts[1] + n
+  cells_outlook(s)
+end
+
+local function encode_cells(s)
+  local out = {'f', be56(s.cell), be56(s.length)}
+  for i = 1, s.keep do out[#out + 1] = be48(s.counts[i]) end
+  return table.concat(out), (s.cell + s.keep)*s.length - s.now
+end
+
+local function decode_cells(value, rule, now)
   local keep, length = rule.cells + 1, ceildiv(rule.window, rule.cells)
   local cell = floordiv(now, length)
   local s = {rule = rule, now = now, cell = cell, length = length, keep = keep, used = 0, counts = {}}
@@ -20,16 +47,12 @@ function cells.decode(value, rule, now)
     local relaid = old ~= length or n ~= keep
     if relaid or newest > cell then
       s.redated = true
-      local top = relaid and floordiv((newest + 1)*old - 1, length) or newest
       for i = 0, n - 1 do
         local at = newest - i
         if relaid then at = floordiv((at + 1)*old - 1, length) end
-        -- ahead of now is now; what has left the window of the newest is gone
-        if newest - i >= 0 and at > top - keep then
-          if at > cell then at = cell end
-          if at > cell - keep then
-            s.counts[cell - at + 1] = s.counts[cell - at + 1] + u48(value, 16 + 6*i)
-          end
+        if at > cell then at = cell end -- ahead of now is now
+        if newest - i >= 0 and at > cell - keep then
+          s.counts[cell - at + 1] = s.counts[cell - at + 1] + u48(value, 16 + 6*i)
         end
       end
     else
@@ -41,25 +64,6 @@ function cells.decode(value, rule, now)
     end
     for i = 1, keep do s.used = s.used + s.counts[i] end
   end
-  s.room = rule.limit - s.used
+  cells_outlook(s)
   return s
-end
-
-function cells.take(s, n)
-  s.room, s.used, s.taken = s.room - n, s.used + n, true
-  s.counts[1] = s.counts[1] + n
-end
-
--- the oldest cells must leave
-function cells.after(s, n)
-  for i = s.keep, 1, -1 do
-    n = n - s.counts[i]
-    if n <= 0 then return (s.cell - i + 1 + s.keep)*s.length - s.now end
-  end
-end
-
-function cells.encode(s)
-  local out = {'f', be56(s.cell), be56(s.length)}
-  for i = 1, s.keep do out[#out + 1] = be48(s.counts[i]) end
-  return table.concat(out), (s.cell + s.keep)*s.length - s.now
 end

@@ -5,14 +5,38 @@
 -- value    'g':1  index:7  current:6  previous:6  window:6
 -- index    the number of the current window since the epoch
 
-local counter = {}
-
 local function weighted(s, count, left)
   local whole, rest = muldiv(count, left, s.rule.window)
   return rest > 0 and whole + 1 or whole
 end
 
-function counter.decode(value, rule, now)
+-- the weight of the previous window fades, and then that of the current one
+local function counter_after(s, n)
+  local window = s.rule.window
+  if n <= s.fading then return s.left - (muldiv(s.fading - n, window, s.previous)) end
+  return s.left + window - (muldiv(s.used - n, window, s.current))
+end
+
+local function counter_outlook(s)
+  s.used = s.current + s.fading
+  local room = s.rule.limit - s.used
+  s.room, s.more, s.reset = room, 0, 0
+  if s.used > 0 then
+    s.more = counter_after(s, room < 0 and 1 - room or 1)
+    s.reset = counter_after(s, s.used)
+  end
+end
+
+local function take_counter(s, n)
+  s.current, s.taken = s.current + n, true
+  counter_outlook(s)
+end
+
+local function encode_counter(s)
+  return 'g' .. be56(s.at) .. be48(s.current) .. be48(s.previous) .. be48(s.rule.window), s.left + s.rule.window
+end
+
+local function decode_counter(value, rule, now)
   local window = rule.window
   local at = floordiv(now, window)
   local s = {rule = rule, now = now, at = at, current = 0, previous = 0, left = (at + 1)*window - now}
@@ -29,23 +53,6 @@ function counter.decode(value, rule, now)
     elseif index == at - 1 then s.previous = current end
   end
   s.fading = weighted(s, s.previous, s.left)
-  s.used = s.current + s.fading
-  s.room = rule.limit - s.used
+  counter_outlook(s)
   return s
-end
-
-function counter.take(s, n)
-  s.room, s.used, s.taken = s.room - n, s.used + n, true
-  s.current = s.current + n
-end
-
--- the weight of the previous window fades, and then that of the current one
-function counter.after(s, n)
-  local window = s.rule.window
-  if n <= s.fading then return s.left - (muldiv(s.fading - n, window, s.previous)) end
-  return s.left + window - (muldiv(s.used - n, window, s.current))
-end
-
-function counter.encode(s)
-  return 'g' .. be56(s.at) .. be48(s.current) .. be48(s.previous) .. be48(s.rule.window), s.left + s.rule.window
 end

@@ -6,8 +6,6 @@
 --          multiples of the window since the epoch, or else the beginnings of
 --          consecutive calendar periods, 7 bytes each, with now within them
 
-local fixedwindow = {}
-
 -- the window that now is in
 local function period(rule, now)
   local periods = rule.periods
@@ -22,8 +20,21 @@ local function period(rule, now)
   end
 end
 
-function fixedwindow.decode(value, rule, now)
-  local s = {rule = rule, now = now, used = 0}
+local function take_window(s, n)
+  s.room, s.used, s.taken = s.room - n, s.used + n, true
+  s.more = s.to - s.now
+  s.reset = s.more
+end
+
+-- all units come back together
+local function window_after(s) return s.to - s.now end
+
+local function encode_window(s)
+  return 'e' .. be56(s.from) .. be48(s.used), s.to - s.now
+end
+
+local function decode_window(value, rule, now)
+  local s = {rule = rule, now = now, used = 0, more = 0, reset = 0}
   s.from, s.to = period(rule, now)
   if not s.from then return nil, WRONG_CLOCK end
   if value then
@@ -36,15 +47,6 @@ function fixedwindow.decode(value, rule, now)
     if start == s.from then s.used = count end
   end
   s.room = rule.limit - s.used
+  if s.used > 0 then s.more, s.reset = s.to - now, s.to - now end
   return s
-end
-
-function fixedwindow.take(s, n)
-  s.room, s.used, s.taken = s.room - n, s.used + n, true
-end
-
-function fixedwindow.after(s) return s.to - s.now end
-
-function fixedwindow.encode(s)
-  return 'e' .. be56(s.from) .. be48(s.used), s.to - s.now
 end

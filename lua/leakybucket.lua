@@ -45,52 +45,59 @@ local function passed(s, n)
   return s.ahead - whole - floordiv(rest - s.part, s.rule.limit)
 end
 
-local function encode(s)
+local function encode_schedule(s)
   return 'i' .. be56(s.now + s.ahead) .. be48(s.part) .. be48(s.rule.limit), s.ahead + 1
 end
 
-local leakybucket = {encode = encode}
+local function meter_after(s, n) return passed(s, s.used - n) end
 
-function leakybucket.decode(value, rule, now)
+local function meter_outlook(s)
+  s.used = units(s)
+  local room = s.rule.burst - s.used
+  s.room, s.more, s.reset = room, 0, 0
+  if s.used > 0 then s.more, s.reset = meter_after(s, room < 0 and 1 - room or 1), passed(s, 0) end
+end
+
+local function take_meter(s, n)
+  append(s, n)
+  s.taken = true
+  meter_outlook(s)
+end
+
+local function decode_meter(value, rule, now)
   local s = schedule(value, rule, now, rule.burst)
   if not s then return nil end
-  s.used = units(s)
-  s.room = rule.burst - s.used
+  meter_outlook(s)
   return s
 end
 
-function leakybucket.take(s, n)
-  append(s, n)
-  s.room, s.used, s.taken = s.room - n, units(s), true
-end
+-- in the queue a turn that is later than `wait` leaves no room
 
-function leakybucket.after(s, n) return passed(s, s.used - n) end
-
-local queue = {encode = encode}
-
-local function places(s)
-  s.delay = passed(s, 0)
-  s.room = s.rule.burst + 1 - units(s)
-  if s.rule.wait > 0 and s.delay > s.rule.wait and s.room > 0 then s.room = 0 end
-  s.used = s.rule.burst + 1 - s.room
-end
-
-function queue.decode(value, rule, now)
-  local s = schedule(value, rule, now, rule.burst + 1)
-  if not s then return nil end
-  places(s)
-  return s
-end
-
-function queue.take(s, n)
-  s.turn = s.delay
-  append(s, n)
-  places(s)
-  s.taken = true
-end
-
-function queue.after(s, n)
+local function line_after(s, n)
   local after = passed(s, s.used - n)
   if s.rule.wait > 0 and s.delay - s.rule.wait > after then after = s.delay - s.rule.wait end
   return after > 0 and after or 0
+end
+
+local function line_outlook(s)
+  s.delay = passed(s, 0)
+  local room = s.rule.burst + 1 - units(s)
+  if s.rule.wait > 0 and s.delay > s.rule.wait and room > 0 then room = 0 end
+  s.used = s.rule.burst + 1 - room
+  s.room, s.more, s.reset = room, 0, 0
+  if s.used > 0 then s.more, s.reset = line_after(s, room < 0 and 1 - room or 1), line_after(s, s.used) end
+end
+
+local function take_line(s, n)
+  s.turn = s.delay
+  append(s, n)
+  s.taken = true
+  line_outlook(s)
+end
+
+local function decode_line(value, rule, now)
+  local s = schedule(value, rule, now, rule.burst + 1)
+  if not s then return nil end
+  line_outlook(s)
+  return s
 end

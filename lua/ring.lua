@@ -13,22 +13,20 @@
 -- A ring whose rule has changed, or whose clock has stepped back, is laid anew
 -- in O(limit) when it is next written.
 
-local ring = {}
-
 -- the time of the j-th oldest unit, from 0
 local function time_at(s, j)
   if s.times then return s.times[j + 1] end
   if j == 0 then return s.oldest end
   local ticks = s.rule.ticks
   local i = 30 + (s.cursor - s.live + j) % s.rule.limit * ticks.width
-  local tick = redis.call('GETRANGE', s.key, i, i + ticks.width - 1)
+  local tick = call('GETRANGE', s.key, i, i + ticks.width - 1)
   if #tick < ticks.width then return s.newest end -- cut short by another hand: count it as new
   return s.newest - (s.newest - ticks.read(tick, 1)) % ticks.modulus
 end
 
 -- drops what has left the window: gallops, then bisects, to the first live unit
 local function expire(s)
-  local now, window = s.now, s.rule.window
+  local now, window = s.rule.now, s.rule.window
   if now - s.newest >= window then s.live = 0; return end
   if now - s.oldest < window then return end
   local low, high = 0, 1
@@ -42,8 +40,42 @@ local function expire(s)
   s.live, s.oldest = s.live - high, oldest
 end
 
-function ring.load(key, rule, now)
-  local s = {rule = rule, now = now, key = key, cursor = 0, live = 0, oldest = 0, newest = 0}
+local function header(s, size, cursor, live, oldest, stamp)
+  return char(s.rule.ticks.ring) .. be24(size) .. be48(s.rule.window) .. be24(cursor) .. be24(live) .. be56(oldest) .. stamp.full
+end
+
+local function save_ring(s, _, stamp)
+  local rule, taken = s.rule, s.taken
+  local live = s.live + taken
+  local tick, width = stamp[rule.ticks.width], rule.ticks.width
+  local oldest = s.live > 0 and s.oldest or s.rule.now
+  local ttl = rule.life
+  if s.times then
+    -- a lowered limit may leave more live units than it admits: keep them all
+    local size = live > rule.limit and live or rule.limit
+    call('SET', s.key, header(s, size, live % size, live, oldest, stamp) ..
+      ticks_in(s.times, rule.ticks) .. rep(tick, taken), 'PX', ttl)
+    return
+  end
+  local ahead = rule.limit - s.cursor
+  if taken <= ahead then
+    call('SETRANGE', s.key, 30 + s.cursor*width, rep(tick, taken))
+  else
+    call('SETRANGE', s.key, 30 + s.cursor*width, rep(tick, ahead))
+    call('SETRANGE', s.key, 30, rep(tick, taken - ahead))
+  end
+  call('SETRANGE', s.key, 0, header(s, rule.limit, (s.cursor + taken) % rule.limit, live, oldest, stamp))
+  -- the first write in each interval as long as the window outlives all units of that interval
+  if s.live == 0 or s.newest - s.newest % rule.window ~= s.rule.now - s.rule.now % rule.window then call('PEXPIRE', s.key, ttl) end
+end
+
+local function ring_after(s, n)
+  if n > s.live then return s.rule.window end
+  return s.rule.window - (s.rule.now - time_at(s, n - 1))
+end
+
+local function load_ring(key, rule, now)
+  local s = {rule = rule, key = key, cursor = 0, live = 0, oldest = 0, newest = 0, taken = 0, more = 0, reset = 0}
   local header = redis.pcall('GETRANGE', key, 0, 29)
   if type(header) == 'table' then return nil, WRONG_TYPE end
   if header ~= '' then
@@ -54,48 +86,17 @@ function ring.load(key, rule, now)
       if s.cursor >= rule.limit or s.live > rule.limit then return nil end
       if s.live > 0 then expire(s) end
     else
-      s.times, s.redated = times_of(redis.call('GET', key), rule.window, now)
+      s.times, s.redated = times_of(call('GET', key), rule.window, now)
       if not s.times then return nil end
       s.live = #s.times
       s.oldest, s.newest = s.times[1] or 0, s.times[s.live] or 0
     end
   end
-  s.room = rule.limit - s.live
+  local room = rule.limit - s.live
+  s.room = room
+  if s.live > 0 then
+    s.more = ring_after(s, room < 0 and 1 - room or 1)
+    s.reset = rule.window - (now - s.newest)
+  end
   return s
-end
-
-ring.take, ring.used = log.take, log.used
-
-function ring.after(s, n)
-  if n > s.live then return s.rule.window end
-  return s.rule.window - (s.now - time_at(s, n - 1))
-end
-
-local function header(s, size, cursor, live, oldest, stamp)
-  return char(s.rule.ticks.ring) .. be24(size) .. be48(s.rule.window) .. be24(cursor) .. be24(live) .. be56(oldest) .. stamp.full
-end
-
-function ring.save(s, stamp, grace)
-  local rule, taken = s.rule, s.taken or 0
-  local live = s.live + taken
-  local tick, width = stamp[rule.ticks.width], rule.ticks.width
-  local oldest = s.live > 0 and s.oldest or s.now
-  local ttl = 2*ceil(rule.window / 1000) + grace
-  if s.times then
-    -- a lowered limit may leave more live units than it admits: keep them all
-    local size = live > rule.limit and live or rule.limit
-    redis.call('SET', s.key, header(s, size, live % size, live, oldest, stamp) ..
-      ticks_in(s.times, rule.ticks) .. rep(tick, taken), 'PX', ttl)
-    return
-  end
-  local ahead = rule.limit - s.cursor
-  if taken <= ahead then
-    redis.call('SETRANGE', s.key, 30 + s.cursor*width, rep(tick, taken))
-  else
-    redis.call('SETRANGE', s.key, 30 + s.cursor*width, rep(tick, ahead))
-    redis.call('SETRANGE', s.key, 30, rep(tick, taken - ahead))
-  end
-  redis.call('SETRANGE', s.key, 0, header(s, rule.limit, (s.cursor + taken) % rule.limit, live, oldest, stamp))
-  -- the first write in each interval as long as the window outlives all units of that interval
-  if s.live == 0 or s.newest - s.newest % rule.window ~= s.now - s.now % rule.window then redis.call('PEXPIRE', s.key, ttl) end
 end

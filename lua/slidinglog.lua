@@ -52,53 +52,58 @@ local function ticks_in(times, ticks)
   return table.concat(out)
 end
 
-local log = {}
-
-function log.decode(value, rule, now)
-  local ticks, window = rule.ticks, rule.window
-  local s = {rule = rule, now = now, value = '', first = 1, live = 0, newest = 0}
-  if value then
-    local len = #value
-    if len < 9 + 3 then return nil end
-    local redated = false
-    if byte(value, 1) ~= ticks.form or u56(value, 2) > now then
-      local times
-      times, redated = times_of(value, window, now)
-      if not times then return nil end
-      value = char(ticks.form) .. be56(times[#times] or 0) .. ticks_in(times, ticks)
-      len = #value
-    elseif (len - 8) % ticks.width ~= 0 then
-      return nil
-    end
-    s.redated = redated
-    local newest, first = u56(value, 2), 9
-    if now - newest < window then
-      -- a unit is live while it is less than `span` older than the newest
-      local span, tick, modulus, read, width = window - (now - newest), newest % ticks.modulus, ticks.modulus, ticks.read, ticks.width
-      while first < len and (tick - read(value, first)) % modulus >= span do first = first + width end
-      s.value, s.first, s.live, s.newest = value, first, (len - first + 1) / width, newest
-    end
-  end
-  s.room = rule.limit - s.live
-  return s
+local function take_log(s, n)
+  local window = s.rule.window
+  s.room, s.taken, s.reset = s.room - n, s.taken + n, window
+  if s.more == 0 then s.more = window end
 end
-
-function log.take(s, n)
-  s.room, s.taken = s.room - n, (s.taken or 0) + n
-end
-
-function log.used(s) return s.live + (s.taken or 0) end
 
 -- the n-th oldest unit must leave; those taken in this call come last
-function log.after(s, n)
-  local ticks, window = s.rule.ticks, s.rule.window
-  if n > s.live then return window end
-  local age = (s.newest - ticks.read(s.value, s.first + (n - 1)*ticks.width)) % ticks.modulus
-  return window - (s.now - s.newest) - age
+local function log_after(s, n)
+  local rule, value = s.rule, s.value
+  if n > s.live then return rule.window end
+  local ticks, newest = rule.ticks, u56(value, 2)
+  return rule.window - (rule.now - newest) - (newest - ticks.read(value, s.first + (n - 1)*ticks.width)) % ticks.modulus
 end
 
--- the value to store, and the us that it matters
-function log.encode(s, stamp)
-  local rule = s.rule
-  return char(rule.ticks.form) .. stamp.full .. sub(s.value, s.first) .. rep(stamp[rule.ticks.width], s.taken or 0), rule.window
+local function save_log(s, key, stamp)
+  local rule, n = s.rule, s.taken
+  local tick = stamp[rule.ticks.width]
+  call('SET', key, rule.head .. stamp.full .. sub(s.value, s.first) .. (n == 1 and tick or rep(tick, n)), 'PX', rule.life)
+end
+
+local function decode_log(value, rule, now)
+  if not value then
+    return {rule = rule, value = '', first = 1, live = 0, room = rule.limit, taken = 0, more = 0, reset = 0}
+  end
+  local ticks, window = rule.ticks, rule.window
+  local len, width, read, redated = #value, ticks.width, ticks.read, false
+  if len < 12 then return nil end
+  local newest = u56(value, 2)
+  if byte(value, 1) ~= ticks.form or newest > now then
+    local times
+    times, redated = times_of(value, window, now)
+    if not times then return nil end
+    newest = times[#times] or 0
+    value = rule.head .. be56(newest) .. ticks_in(times, ticks)
+    len = #value
+  elseif (len - 8) % width ~= 0 then
+    return nil
+  end
+  -- a unit is live while it is less than `span` older than the newest
+  local span = window - (now - newest)
+  local s = {rule = rule, value = '', first = 1, live = 0, room = rule.limit, taken = 0, more = 0, reset = 0}
+  if span > 0 then
+    local tick, modulus, first, age = newest % ticks.modulus, ticks.modulus, 9 - width, nil
+    repeat
+      first = first + width
+      age = first < len and (tick - read(value, first)) % modulus or 0
+    until age < span
+    local live = (len - first + 1) / width
+    s.value, s.first, s.live, s.room = value, first, live, rule.limit - live
+    if live > 0 then s.more, s.reset = span - age, span end
+    if live > rule.limit then s.more = log_after(s, 1 + live - rule.limit) end -- of a lowered limit
+  end
+  if redated then s.redated = true end
+  return s
 end
