@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/go-redis/redis_rate/v10"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/lua"
+	"github.com/routelimit/limit/redisstore"
+)
+
+// The rules that every contender enforces. The offered load stays below both,
+// so that all is admitted and no contender does less work than another.
+const (
+	window   = 200 * time.Millisecond
+	perKey   = 100
+	together = 100_000
+	keys     = 1_000
+)
+
+// A decide takes one decision for a key and reports whether it was admitted.
+type decide func(ctx context.Context, key string) (bool, error)
+
+// A contender is one way to decide. Start returns a decide for one goroutine;
+// what several share, they share outside of start.
+type contender struct {
+	name  string
+	start func() decide
+}
+
+// The names of the contenders that ratios are made of.
+const (
+	nameLimit   = "limit, 2 rules"
+	namePlain   = "limit's script, plain, 2 rules"
+	nameZSet    = "ZSET script, 2 rules"
+	nameTwice   = "redis_rate, 2 rules, two calls"
+	nameOnce    = "redis_rate, 1 rule"
+	nameReturn1 = "EVALSHA `return 1`"
+)
+
+func contenders(client *redis.Client, zset *redis.Script) []contender {
+	return []contender{
+		{nameLimit, takeWith(redisstore.New(client, nil))},
+		{namePlain, plainly(client)},
+		{nameTwice, rateWith(redis_rate.NewLimiter(client), true)},
+		{nameOnce, rateWith(redis_rate.NewLimiter(client), false)},
+		{nameZSet, zsetWith(client, zset)},
+		{nameReturn1, nothing(client)},
+	}
+}
+
+// charges are the two rules for one request; the first is still without a key.
+func charges() []core.Charge {
+	return []core.Charge{
+		{Rule: "ip", Cost: 1, Quota: core.Quota{Limit: perKey, Window: window.Microseconds()}},
+		{Rule: "global", Cost: 1, Quota: core.Quota{Limit: together, Window: window.Microseconds()}},
+	}
+}
+
+// takeWith is the store as a program uses it.
+func takeWith(store core.Store) func() decide {
+	return func() decide {
+		mine := charges()
+		return func(ctx context.Context, key string) (bool, error) {
+			mine[0].Key = key
+			d, err := store.Take(ctx, "bench", mine)
+			return d.Allowed, err
+		}
+	}
+}
+
+// plainly sends the script of the store once for each decision, without
+// batches: what a lone caller cannot beat.
+func plainly(client *redis.Client) func() decide {
+	rules := lua.NewRules("plain", "bench", charges())
+	script := redis.NewScript(rules.Script.Text)
+	return func() decide {
+		one := [][]core.Charge{charges()}
+		return func(ctx context.Context, key string) (bool, error) {
+			one[0][0].Key = key
+			keys, args := rules.Encode("", 1, one)
+			reply, err := script.Run(ctx, client, keys, args...).Int64Slice()
+			if err != nil {
+				return false, err
+			}
+			var allowed bool
+			var failed error
+			err = rules.Decode(reply, one, func(_ int, d core.Decision, err error) { allowed, failed = d.Allowed, err })
+			if err == nil {
+				err = failed
+			}
+			return allowed, err
+		}
+	}
+}
+
+// rateWith asks redis_rate once for each rule, as its users do.
+func rateWith(limiter *redis_rate.Limiter, twice bool) func() decide {
+	each := redis_rate.Limit{Rate: perKey, Burst: perKey, Period: window}
+	all := redis_rate.Limit{Rate: together, Burst: together, Period: window}
+	prefix := fmt.Sprintf("%v:", twice)
+	return func() decide {
+		return func(ctx context.Context, key string) (bool, error) {
+			first, err := limiter.Allow(ctx, prefix+key, each)
+			if err != nil || !twice {
+				return err == nil && first.Allowed == 1, err
+			}
+			second, err := limiter.Allow(ctx, "global", all)
+			return err == nil && first.Allowed == 1 && second.Allowed == 1, err
+		}
+	}
+}
+
+// zsetWith keeps the log in sorted sets, with random members of 36 characters.
+func zsetWith(client *redis.Client, script *redis.Script) func() decide {
+	us := window.Microseconds()
+	return func() decide {
+		return func(ctx context.Context, key string) (bool, error) {
+			reply, err := script.Run(ctx, client, []string{"zset:{bench}:ip:" + key, "zset:{bench}:global"},
+				"", 1, member(), 1, perKey, us, 1, together, us).Int64Slice()
+			return err == nil && reply[1] == 1, err
+		}
+	}
+}
+
+// nothing is the floor of one call of a script for each decision.
+func nothing(client *redis.Client) func() decide {
+	script := redis.NewScript("return 1")
+	return func() decide {
+		return func(ctx context.Context, key string) (bool, error) {
+			reply, err := script.Run(ctx, client, []string{key}).Int64()
+			return reply == 1, err
+		}
+	}
+}
+
+// member returns random text as long as that of a UUID, 36 characters.
+func member() string {
+	var raw [18]byte
+	binary.BigEndian.PutUint64(raw[0:], rand.Uint64())
+	binary.BigEndian.PutUint64(raw[8:], rand.Uint64())
+	binary.BigEndian.PutUint16(raw[16:], uint16(rand.Uint32()))
+	return hex.EncodeToString(raw[:])
+}

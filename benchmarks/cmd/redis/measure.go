@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// A cell is what one contender did in one round with one number of callers.
+type cell struct {
+	perSecond float64       // decisions
+	p50, p99  time.Duration // of a decision
+	redis     time.Duration // processor time of the server for a decision
+	client    time.Duration // processor time of this process for a decision
+	allocs    float64       // allocations of this process for a decision
+	admitted  float64       // share of the decisions
+	batch     float64       // decisions for each call of a script
+}
+
+// warm is how long a cell runs before it is measured: the windows must fill.
+const warm = 2 * window
+
+// A caller decides in a closed loop, one decision after the other.
+type caller struct {
+	times    histogram
+	admitted int64
+	err      error
+}
+
+// Phases of a cell.
+const (
+	warming int32 = iota
+	measuring
+	over
+)
+
+func (c *caller) run(decide decide, names []string, phase *atomic.Int32) {
+	ctx := context.Background()
+	for c.err == nil {
+		before := phase.Load()
+		start := time.Now()
+		admitted, err := decide(ctx, names[rand.IntN(len(names))])
+		took := time.Since(start)
+		if c.err = err; before == over {
+			return
+		}
+		if before == measuring && phase.Load() == measuring {
+			c.times.add(took)
+			if admitted {
+				c.admitted++
+			}
+		}
+	}
+}
+
+// measure runs a contender with a number of callers for a time.
+func measure(s *server, c contender, callers int, names []string, lasts time.Duration) (cell, error) {
+	all := make([]caller, callers)
+	var phase atomic.Int32
+	var done sync.WaitGroup
+	for i := range all {
+		done.Go(func() { all[i].run(c.start(), names, &phase) })
+	}
+	time.Sleep(warm)
+	before, err := s.usage()
+	if err != nil {
+		return cell{}, err
+	}
+	phase.Store(measuring)
+	time.Sleep(lasts)
+	phase.Store(over)
+	after, err := s.usage()
+	if err != nil {
+		return cell{}, err
+	}
+	done.Wait()
+
+	var times histogram
+	var admitted int64
+	for i := range all {
+		if all[i].err != nil {
+			return cell{}, fmt.Errorf("%s: %w", c.name, all[i].err)
+		}
+		times.merge(&all[i].times)
+		admitted += all[i].admitted
+	}
+	n := float64(times.count)
+	each := func(d time.Duration) time.Duration { return time.Duration(float64(d) / n) }
+	return cell{
+		perSecond: n / after.at.Sub(before.at).Seconds(),
+		p50:       times.quantile(0.5),
+		p99:       times.quantile(0.99),
+		redis:     each(after.redis - before.redis),
+		client:    each(after.client - before.client),
+		allocs:    float64(after.allocs-before.allocs) / n,
+		admitted:  float64(admitted) / n,
+		batch:     n / (after.calls - before.calls),
+	}, nil
+}
+
+// usage is what has been used up to a time.
+type usage struct {
+	at            time.Time
+	redis, client time.Duration
+	allocs        uint64
+	calls         float64 // of scripts
+}
+
+func (s *server) usage() (u usage, err error) {
+	u.redis, err = s.cpu()
+	if err == nil {
+		u.calls, err = s.calls()
+	}
+	var self syscall.Rusage
+	if err == nil {
+		err = syscall.Getrusage(syscall.RUSAGE_SELF, &self)
+	}
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	u.client = time.Duration(self.Utime.Nano() + self.Stime.Nano())
+	u.allocs = memory.Mallocs
+	u.at = time.Now()
+	return u, err
+}

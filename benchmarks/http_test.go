@@ -1,0 +1,126 @@
+package benchmarks
+
+import (
+	"net/http"
+	"net/url"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/labstack/echo/v4"
+	"github.com/labstack/echo/v4/middleware"
+	"github.com/ulule/limiter/v3"
+	ululegin "github.com/ulule/limiter/v3/drivers/middleware/gin"
+	ululemem "github.com/ulule/limiter/v3/drivers/store/memory"
+	"golang.org/x/time/rate"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/echolimit"
+	"github.com/routelimit/limit/ginlimit"
+)
+
+func TestMain(m *testing.M) {
+	gin.SetMode(gin.ReleaseMode)
+	os.Exit(m.Run())
+}
+
+// twoRules admit all that one goroutine can ask for.
+var twoRules = limit.Rules(limit.PerIP(time.Millisecond, 20_000), limit.Global(time.Millisecond, 20_000))
+
+// refusing admits one request an hour to each address.
+var refusing = limit.Rules(limit.PerIP(time.Hour, 1), limit.Global(time.Millisecond, 20_000))
+
+func BenchmarkHTTP(b *testing.B) {
+	for _, group := range []struct {
+		name  string
+		cases []server
+	}{
+		{"http.ServeMux", []server{
+			{"no limit", netHTTP(limit.RuleSet{})},
+			{"limit, 2 rules", netHTTP(twoRules)},
+			{"limit, 2 rules, refused", netHTTP(refusing)},
+		}},
+		{"Gin", []server{
+			{"no limit", ginWith()},
+			{"limit, 2 rules", ginWith(ginlimit.New(limit.New(nil, nil)).Limit(twoRules))},
+			{"limit, 2 rules, refused", ginWith(ginlimit.New(limit.New(nil, nil)).Limit(refusing))},
+			{"ulule, 1 rule", ginWith(ululeMiddleware())},
+			{"ulule, 2 middlewares", ginWith(ululeMiddleware(), ululeMiddleware())},
+		}},
+		{"Echo v4", []server{
+			{"no limit", echoWith()},
+			{"limit, 2 rules", echoWith(echolimit.New(limit.New(nil, nil)).Limit(twoRules))},
+			{"limit, 2 rules, refused", echoWith(echolimit.New(limit.New(nil, nil)).Limit(refusing))},
+			{"Echo's own, 1 rule", echoWith(middleware.RateLimiter(middleware.NewRateLimiterMemoryStoreWithConfig(
+				middleware.RateLimiterMemoryStoreConfig{Rate: rate.Limit(20_000_000), Burst: 20_000})))},
+		}},
+	} {
+		b.Run(group.name, func(b *testing.B) {
+			for _, c := range group.cases {
+				b.Run(c.name, func(b *testing.B) { serve(b, c.handler) })
+			}
+		})
+	}
+}
+
+type server struct {
+	name    string
+	handler http.Handler
+}
+
+func netHTTP(rules limit.RuleSet) http.Handler {
+	mux := http.NewServeMux()
+	var h http.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	if len(rules.Rules()) > 0 {
+		h = limit.New(nil, nil).Handler(rules, h)
+	}
+	mux.Handle("POST /update", h)
+	return mux
+}
+
+func ginWith(handlers ...gin.HandlerFunc) http.Handler {
+	engine := gin.New()
+	engine.POST("/update", append(handlers, func(c *gin.Context) { c.Status(http.StatusNoContent) })...)
+	return engine
+}
+
+func echoWith(middlewares ...echo.MiddlewareFunc) http.Handler {
+	server := echo.New()
+	server.POST("/update", func(c echo.Context) error { return c.NoContent(http.StatusNoContent) }, middlewares...)
+	return server
+}
+
+func ululeMiddleware() gin.HandlerFunc {
+	return ululegin.NewMiddleware(limiter.New(ululemem.NewStore(), limiter.Rate{Limit: 20_000, Period: time.Millisecond}))
+}
+
+// serve sends requests from 1,000 addresses, one after the other, to a writer
+// that keeps nothing.
+func serve(b *testing.B, handler http.Handler) {
+	requests := make([]*http.Request, 1000)
+	for i, address := range addresses(len(requests)) {
+		requests[i] = &http.Request{Method: http.MethodPost, URL: &url.URL{Path: "/update"}, RequestURI: "/update",
+			Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Host: "example.com", Header: http.Header{},
+			Body: http.NoBody, RemoteAddr: address + ":49152"}
+	}
+	w := &nullWriter{header: make(http.Header)}
+	for _, r := range requests { // spends what there is to spend
+		handler.ServeHTTP(w, r)
+	}
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		clear(w.header)
+		handler.ServeHTTP(w, requests[i])
+		if i++; i == len(requests) {
+			i = 0
+		}
+	}
+}
+
+type nullWriter struct{ header http.Header }
+
+func (w *nullWriter) Header() http.Header         { return w.header }
+func (w *nullWriter) Write(p []byte) (int, error) { return len(p), nil }
+func (w *nullWriter) WriteHeader(int)             {}

@@ -1,0 +1,173 @@
+// Package benchmarks compares limit with what else there is. It is a module of
+// its own, so that no program that uses limit gets its dependencies. See
+// BENCHMARKS.md for the figures, and cmd/gobench and cmd/redis for how they
+// are made.
+package benchmarks
+
+import (
+	"context"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ulule/limiter/v3"
+	ululemem "github.com/ulule/limiter/v3/drivers/store/memory"
+	"golang.org/x/time/rate"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/memstore"
+)
+
+// A quota is what a rule allows. The first is more than two cores can ask for.
+type quota struct {
+	limit  int64
+	window time.Duration
+}
+
+var (
+	ample = quota{20_000, time.Millisecond}
+	spent = quota{1, time.Hour}
+)
+
+func (q quota) core() core.Quota {
+	return core.Quota{Limit: q.limit, Window: q.window.Microseconds()}
+}
+
+// A contender decides in the memory of this process, with a rule for each key
+// and perhaps one for all.
+type contender struct {
+	name string
+	new  func(each, all quota) func(key string) bool
+}
+
+var contenders = []contender{
+	{"rate.Limiter of x time, 1 rule", newTimeRate},
+	{"rate.Limiter of x time, 2 rules in turn", newTimeRateTwice},
+	{"limit, 1 rule", func(each, _ quota) func(string) bool { return newLimit(each) }},
+	{"limit, 2 rules", func(each, all quota) func(string) bool { return newLimit(each, all) }},
+	{"ulule, 1 rule", newUlule},
+}
+
+// newLimit has the rules in one decision. The last rule is the one for all.
+func newLimit(quotas ...quota) func(string) bool {
+	s := memstore.New(nil)
+	ctx := context.Background()
+	first := core.Charge{Rule: "ip", Quota: quotas[0].core(), Cost: 1}
+	if len(quotas) == 1 {
+		return func(key string) bool {
+			charges := [1]core.Charge{first}
+			charges[0].Key = key
+			return take(ctx, s, charges[:])
+		}
+	}
+	second := core.Charge{Rule: "global", Quota: quotas[1].core(), Cost: 1}
+	return func(key string) bool {
+		charges := [2]core.Charge{first, second}
+		charges[0].Key = key
+		return take(ctx, s, charges[:])
+	}
+}
+
+func take(ctx context.Context, s *memstore.Store, charges []core.Charge) bool {
+	d, err := s.Take(ctx, "POST /update", charges)
+	if err != nil {
+		panic(err)
+	}
+	return d.Allowed
+}
+
+func newTimeRate(each, _ quota) func(string) bool {
+	var limiters sync.Map
+	return func(key string) bool {
+		l, ok := limiters.Load(key)
+		if !ok {
+			l, _ = limiters.LoadOrStore(key, each.timeRate())
+		}
+		return l.(*rate.Limiter).Allow()
+	}
+}
+
+// newTimeRateTwice spends what the first rule gave also if the second refuses.
+func newTimeRateTwice(each, all quota) func(string) bool {
+	first, second := newTimeRate(each, all), all.timeRate()
+	return func(key string) bool { return first(key) && second.Allow() }
+}
+
+func (q quota) timeRate() *rate.Limiter {
+	return rate.NewLimiter(rate.Every(q.window/time.Duration(q.limit)), int(q.limit))
+}
+
+func newUlule(each, _ quota) func(string) bool {
+	l := limiter.New(ululemem.NewStore(), limiter.Rate{Limit: each.limit, Period: each.window})
+	ctx := context.Background()
+	return func(key string) bool {
+		c, err := l.Get(ctx, key)
+		if err != nil {
+			panic(err)
+		}
+		return !c.Reached
+	}
+}
+
+func addresses(n int) []string {
+	keys := make([]string, n)
+	for i := range keys {
+		keys[i] = "198.51." + strconv.Itoa(i/250) + "." + strconv.Itoa(i%250)
+	}
+	return keys
+}
+
+func BenchmarkMemory(b *testing.B) {
+	for _, c := range []struct {
+		name      string
+		keys      []string
+		each, all quota
+		admit     bool
+	}{
+		{"1,000 keys, all admitted", addresses(1000), ample, ample, true},
+		{"one hot key, all admitted", addresses(1), ample, ample, true},
+		{"1,000 keys, all refused by the rule for each key", addresses(1000), spent, ample, false},
+		{"one hot key, all refused", addresses(1), spent, ample, false},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			for _, contender := range contenders {
+				b.Run(contender.name, func(b *testing.B) {
+					benchmarkDecide(b, contender.new(c.each, c.all), c.keys, c.admit)
+				})
+			}
+		})
+	}
+}
+
+// benchmarkDecide decides on all processors, and fails if not nearly all of the
+// decisions are as they should be.
+func benchmarkDecide(b *testing.B, decide func(string) bool, keys []string, admit bool) {
+	// Logs grow to their working size, and quotas are spent, before it counts.
+	for start := time.Now(); time.Since(start) < 5*time.Millisecond; {
+		for _, key := range keys {
+			decide(key)
+		}
+	}
+	b.ReportAllocs()
+	var wrong atomic.Int64
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		i, mine := rand.IntN(len(keys)), int64(0)
+		for pb.Next() {
+			if i++; i >= len(keys) {
+				i = 0
+			}
+			if decide(keys[i]) != admit {
+				mine++
+			}
+		}
+		wrong.Add(mine)
+	})
+	b.StopTimer()
+	if n := wrong.Load(); n > 10+int64(b.N)/20 {
+		b.Fatalf("%d of %d decisions were not as they should be", n, b.N)
+	}
+}
