@@ -2,7 +2,8 @@
 -- these functions are straight lines because loops cost a tenth of the script.
 
 local byte, char, rep, sub, ceil = string.byte, string.char, string.rep, string.sub, math.ceil
-local call, text = redis.call, tostring -- Redis is slow at writing numbers: say them as text, once
+local call = redis.call
+local keys = KEYS
 
 local function u24(s, i)
   local a, b, c = byte(s, i, i + 2)
@@ -17,7 +18,8 @@ local function u48(s, i)
   return ((((a*256 + b)*256 + c)*256 + d)*256 + e)*256 + f
 end
 local function u56(s, i)
-  return byte(s, i)*281474976710656 + u48(s, i + 1)
+  local a, b, c, d, e, f, g = byte(s, i, i + 6)
+  return (((((a*256 + b)*256 + c)*256 + d)*256 + e)*256 + f)*256 + g
 end
 
 local function be24(x)
@@ -25,20 +27,8 @@ local function be24(x)
   local b = x % 256
   return char((x - b) / 256, b, c)
 end
-local function be32(x)
-  local d = x % 256; x = (x - d) / 256
-  local c = x % 256; x = (x - c) / 256
-  local b = x % 256
-  return char((x - b) / 256, b, c, d)
-end
-local function be48(x)
-  local low = x % 16777216
-  return be24((x - low) / 16777216) .. be24(low)
-end
 local function be56(x)
-  local low = x % 281474976710656
-  return char((x - low) / 281474976710656) .. be48(low)
+  local low = x % 16777216; x = (x - low) / 16777216
+  local middle = x % 16777216
+  return char((x - middle) / 16777216) .. be24(middle) .. be24(low)
 end
-
--- what may be wrong with a key
-local WRONG_TYPE, WRONG_VALUE, WRONG_CLOCK = 1, 2, 3

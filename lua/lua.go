@@ -45,14 +45,16 @@ func script(charges []core.Charge) *Script {
 		switch c.Quota.Algorithm {
 		case core.SlidingLog:
 			need["slidinglog.lua"] = true
-			need["ring.lua"] = need["ring.lua"] || c.Quota.Limit > maxWhole
+			if c.Quota.Limit > maxWhole {
+				need["ring.lua"] = true
+			}
 		default:
-			need["muldiv.lua"] = true
+			need["small.lua"] = true
 			need[algorithmFiles[c.Quota.Algorithm]] = true
 		}
 	}
-	names := []string{"bytes.lua"}
-	for _, name := range []string{"muldiv.lua", "slidinglog.lua", "ring.lua", "fixedwindow.lua",
+	names := []string{"bytes.lua", "state.lua"}
+	for _, name := range []string{"slidinglog.lua", "ring.lua", "small.lua", "fixedwindow.lua",
 		"cells.lua", "counter.lua", "tokenbucket.lua", "leakybucket.lua"} {
 		if need[name] {
 			names = append(names, name)

@@ -1,6 +1,6 @@
 -- The sliding log of slidinglog.lua as a ring in place, for limits above 128:
 -- a decision touches the header and the slots that it needs, however large the
--- limit is. The only part of the script besides take.lua that calls Redis.
+-- limit is.
 --
 -- value   form:1  size:3  window:6  cursor:3  live:3  oldest:7  newest:7  slot:W …
 -- form    'c': W = 4, windows below 2^32 us;  'd': W = 6
@@ -13,20 +13,28 @@
 -- A ring whose rule has changed, or whose clock has stepped back, is laid anew
 -- in O(limit) when it is next written.
 
--- the time of the j-th oldest unit, from 0
+local ring = {take = log.take}
+local rings = {} -- the ring of each key
+
+-- the time of the j-th oldest unit, from 0. Slots are read by the dozen, since
+-- the neighbours are asked for next.
 local function time_at(s, j)
   if s.times then return s.times[j + 1] end
   if j == 0 then return s.oldest end
-  local ticks = s.rule.ticks
-  local i = 30 + (s.cursor - s.live + j) % s.rule.limit * ticks.width
-  local tick = call('GETRANGE', s.key, i, i + ticks.width - 1)
-  if #tick < ticks.width then return s.newest end -- cut short by another hand: count it as new
-  return s.newest - (s.newest - ticks.read(tick, 1)) % ticks.modulus
+  local width, size = s.rule.width, s.rule.limit
+  local i = (j - s.from)*width + 1
+  if i < 1 or i + width - 1 > #s.slots then
+    local slot = (s.cursor - s.live + j) % size
+    local stop = slot + 48 < size and slot + 48 or size
+    s.from, s.slots, i = j, call('GETRANGE', s.key, 30 + slot*width, 29 + stop*width), 1
+    if #s.slots < width then return s.newest end -- cut short by another hand: count it as new
+  end
+  return s.newest - (s.newest - s.rule.read(s.slots, i)) % s.rule.modulus
 end
 
 -- drops what has left the window: gallops, then bisects, to the first live unit
-local function expire(s)
-  local now, window = s.rule.now, s.rule.window
+local function expire(s, now)
+  local window = s.rule.window
   if now - s.newest >= window then s.live = 0; return end
   if now - s.oldest < window then return end
   local low, high = 0, 1
@@ -37,66 +45,76 @@ local function expire(s)
     if now - time_at(s, middle) >= window then low = middle else high = middle end
   end
   local oldest = high < s.live and time_at(s, high) or s.newest
-  s.live, s.oldest = s.live - high, oldest
+  s.live, s.from, s.oldest = s.live - high, s.from - high, oldest
 end
 
-local function header(s, size, cursor, live, oldest, stamp)
-  return char(s.rule.ticks.ring) .. be24(size) .. be48(s.rule.window) .. be24(cursor) .. be24(live) .. be56(oldest) .. stamp.full
-end
-
-local function save_ring(s, _, stamp)
-  local rule, taken = s.rule, s.taken
-  local live = s.live + taken
-  local tick, width = stamp[rule.ticks.width], rule.ticks.width
-  local oldest = s.live > 0 and s.oldest or s.rule.now
-  local ttl = rule.life
-  if s.times then
-    -- a lowered limit may leave more live units than it admits: keep them all
-    local size = live > rule.limit and live or rule.limit
-    call('SET', s.key, header(s, size, live % size, live, oldest, stamp) ..
-      ticks_in(s.times, rule.ticks) .. rep(tick, taken), 'PX', ttl)
-    return
-  end
-  local ahead = rule.limit - s.cursor
-  if taken <= ahead then
-    call('SETRANGE', s.key, 30 + s.cursor*width, rep(tick, taken))
-  else
-    call('SETRANGE', s.key, 30 + s.cursor*width, rep(tick, ahead))
-    call('SETRANGE', s.key, 30, rep(tick, taken - ahead))
-  end
-  call('SETRANGE', s.key, 0, header(s, rule.limit, (s.cursor + taken) % rule.limit, live, oldest, stamp))
-  -- the first write in each interval as long as the window outlives all units of that interval
-  if s.live == 0 or s.newest - s.newest % rule.window ~= s.rule.now - s.rule.now % rule.window then call('PEXPIRE', s.key, ttl) end
-end
-
-local function ring_after(s, n)
-  if n > s.live then return s.rule.window end
-  return s.rule.window - (s.rule.now - time_at(s, n - 1))
-end
-
-local function load_ring(key, rule, now)
-  local s = {rule = rule, key = key, cursor = 0, live = 0, oldest = 0, newest = 0, taken = 0, more = 0, reset = 0}
-  local header = redis.pcall('GETRANGE', key, 0, 29)
+-- the ring of a key at now, or nil and what is wrong with the key
+local function open(rule, key, now)
+  local s = {rule = rule, key = key, cursor = 0, live = 0, oldest = 0, newest = 0, slots = '', from = 0}
+  local header = redis.pcall('GETRANGE', key, '0', '29')
   if type(header) == 'table' then return nil, WRONG_TYPE end
-  if header ~= '' then
-    if #header < 12 then return nil end
-    if #header == 30 and byte(header, 1) == rule.ticks.ring and u24(header, 2) == rule.limit and
-        u48(header, 5) == rule.window and u56(header, 24) <= now then
-      s.cursor, s.live, s.oldest, s.newest = u24(header, 11), u24(header, 14), u56(header, 17), u56(header, 24)
-      if s.cursor >= rule.limit or s.live > rule.limit then return nil end
-      if s.live > 0 then expire(s) end
+  if header == '' then return s end
+  if #header == 30 and byte(header, 1) == rule.ring and u24(header, 2) == rule.limit and
+      u48(header, 5) == rule.window and u56(header, 24) <= now then
+    s.head = sub(header, 1, 10)
+    s.cursor, s.live, s.oldest, s.newest = u24(header, 11), u24(header, 14), u56(header, 17), u56(header, 24)
+    if s.cursor >= rule.limit or s.live > rule.limit then return nil, WRONG_VALUE end
+    if s.live > 0 then expire(s, now) end
+    return s
+  end
+  local times, ahead = times_of(call('GET', key), rule.window, now)
+  if not times then return nil, WRONG_VALUE end
+  s.times, s.redated, s.live = times, ahead, #times
+  s.oldest, s.newest = times[1] or 0, times[#times] or 0
+  return s
+end
+
+function ring.load(rule, now)
+  rule.ring = rule.short and RING_SHORT or RING_LONG
+  for k = rule.first, rule.last do
+    local s, wrong = open(rule, keys[k], now)
+    local live, window = s and s.live or 0, rule.window
+    room[k], taken[k], more[k], reset[k] = rule.limit - live, 0, 0, 0
+    if not s then
+      problem[k] = wrong
     else
-      s.times, s.redated = times_of(call('GET', key), rule.window, now)
-      if not s.times then return nil end
-      s.live = #s.times
-      s.oldest, s.newest = s.times[1] or 0, s.times[s.live] or 0
+      rings[k] = s
+      if s.redated then redated[k] = true end
+      if live > 0 then
+        more[k] = window - (now - time_at(s, live > rule.limit and live - rule.limit or 0))
+        reset[k] = window - (now - s.newest)
+      end
     end
   end
-  local room = rule.limit - s.live
-  s.room = room
-  if s.live > 0 then
-    s.more = ring_after(s, room < 0 and 1 - room or 1)
-    s.reset = rule.window - (now - s.newest)
+end
+
+function ring.after(rule, k, n, now)
+  local s = rings[k]
+  return n > s.live and rule.window or rule.window - (now - time_at(s, n - 1))
+end
+
+local function write(s, n, now, stamp, grace)
+  local rule, key, live = s.rule, s.key, s.live + n
+  local width, limit, window, tick = rule.width, rule.limit, rule.window, sub(stamp, 8 - rule.width)
+  local size = s.times and live > limit and live or limit -- a lowered limit may leave more than it admits: keep them all
+  local cursor = s.times and live % size or (s.cursor + n) % size
+  local header = (s.head or char(rule.ring) .. be24(size) .. sub(be56(window), 2)) ..
+    be24(cursor) .. be24(live) .. be56(s.live > 0 and s.oldest or now) .. stamp
+  local ttl = 2*ceil(window / 1000) + grace
+  if s.times then
+    call('SET', key, header .. ticks_in(s.times, width) .. rep(tick, n), 'PX', ttl)
+    return
   end
-  return s
+  local ahead = limit - s.cursor
+  call('SETRANGE', key, 30 + s.cursor*width, rep(tick, n < ahead and n or ahead))
+  if n > ahead then call('SETRANGE', key, '30', rep(tick, n - ahead)) end
+  call('SETRANGE', key, '0', header)
+  -- the first write in each interval as long as the window outlives all units of that interval
+  if s.live == 0 or s.newest - s.newest % window ~= now - now % window then call('PEXPIRE', key, ttl) end
+end
+
+function ring.save(rule, now, stamp, grace)
+  for k = rule.first, rule.last do
+    if not problem[k] and (taken[k] > 0 or redated[k]) then write(rings[k], taken[k], now, stamp, grace) end
+  end
 end

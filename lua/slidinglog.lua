@@ -7,26 +7,20 @@
 -- newest  the time of the newest unit, us
 -- tick    the time of a unit modulo 2^(8W); newest is less than 2^(8W) later
 --
--- Times are us since the epoch. decode and encode are pure.
+-- Times are us since the epoch.
 
--- how ticks are kept: forms of the log and of the ring, width, modulus, and the
--- functions that read and write them
-local function short_ticks()
-  return {form = 97, ring = 99, width = 4, modulus = 4294967296, read = u32, write = be32}
-end
-local function long_ticks()
-  return {form = 98, ring = 100, width = 6, modulus = 281474976710656, read = u48, write = be48}
-end
+local SHORT, LONG, RING_SHORT, RING_LONG = 97, 98, 99, 100 -- 'a' 'b' 'c' 'd'
 
 -- the times of the live units of a value in any form, oldest first, those ahead
 -- of now dated now; the second result tells whether there were any. This is the
 -- slow way: for a clock that stepped back, and for a rule that was changed.
 local function times_of(value, window, now)
   local form = byte(value, 1)
-  if not form or form < 97 or form > 100 then return nil end
-  local ticks = form % 2 == 1 and short_ticks() or long_ticks()
-  local first, last, size, start, newest = 9, (#value - 8) / ticks.width, nil, 0, nil
-  if form == ticks.form then
+  if #value < 12 or form < SHORT or form > RING_LONG then return nil end
+  local width, modulus, read = 4, 4294967296, u32
+  if form == LONG or form == RING_LONG then width, modulus, read = 6, 281474976710656, u48 end
+  local first, last, size, start, newest = 9, (#value - 8) / width, nil, 0, nil
+  if form == SHORT or form == LONG then
     if last % 1 ~= 0 then return nil end
     newest = u56(value, 2)
   else
@@ -35,75 +29,88 @@ local function times_of(value, window, now)
     if last > size then return nil end
     first, start = 31, u24(value, 11) - last
   end
-  local times, redated = {}, false
+  local times, ahead = {}, false
   for j = 0, last - 1 do
-    local i = first + (size and (start + j) % size or j) * ticks.width
-    if i + ticks.width - 1 > #value then return nil end
-    local t = newest - (newest - ticks.read(value, i)) % ticks.modulus
-    if t > now then t, redated = now, true end
+    local i = first + (size and (start + j) % size or j) * width
+    if i + width - 1 > #value then return nil end
+    local t = newest - (newest - read(value, i)) % modulus
+    if t > now then t, ahead = now, true end
     if now - t < window then times[#times + 1] = t end
   end
-  return times, redated
+  return times, ahead
 end
 
-local function ticks_in(times, ticks)
+local function ticks_in(times, width)
   local out = {}
-  for j = 1, #times do out[j] = ticks.write(times[j] % ticks.modulus) end
+  for j = 1, #times do out[j] = sub(be56(times[j]), 8 - width) end
   return table.concat(out)
 end
 
-local function take_log(s, n)
-  local window = s.rule.window
-  s.room, s.taken, s.reset = s.room - n, s.taken + n, window
-  if s.more == 0 then s.more = window end
-end
+local log = {}
+local values, firsts = {}, {} -- the value, and where its first live tick is
 
--- the n-th oldest unit must leave; those taken in this call come last
-local function log_after(s, n)
-  local rule, value = s.rule, s.value
-  if n > s.live then return rule.window end
-  local ticks, newest = rule.ticks, u56(value, 2)
-  return rule.window - (rule.now - newest) - (newest - ticks.read(value, s.first + (n - 1)*ticks.width)) % ticks.modulus
-end
-
-local function save_log(s, key, stamp)
-  local rule, n = s.rule, s.taken
-  local tick = stamp[rule.ticks.width]
-  call('SET', key, rule.head .. stamp.full .. sub(s.value, s.first) .. (n == 1 and tick or rep(tick, n)), 'PX', rule.life)
-end
-
-local function decode_log(value, rule, now)
-  if not value then
-    return {rule = rule, value = '', first = 1, live = 0, room = rule.limit, taken = 0, more = 0, reset = 0}
+function log.load(rule, now)
+  local limit, window, width, modulus, read = rule.limit, rule.window, rule.width, rule.modulus, rule.read
+  local form, before = rule.short and SHORT or LONG, rule.first - 1
+  local got = values_of(rule)
+  for q = 1, rule.last - before do
+    local k, value, i, live, soonest, latest = before + q, got[q], 1, 0, 0, 0
+    if value then
+      local kind, a, b, c, d, e, f, g = byte(value, 1, 8)
+      local newest = g and (((((a*256 + b)*256 + c)*256 + d)*256 + e)*256 + f)*256 + g
+      if kind ~= form or #value < 12 or (#value - 8) % width ~= 0 or newest > now then
+        local times, ahead = times_of(value, window, now)
+        if times then
+          newest = times[#times] or 0
+          value = char(form) .. be56(newest) .. ticks_in(times, width)
+          if ahead then redated[k] = true end
+        else
+          newest, problem[k] = 0, WRONG_VALUE
+        end
+      end
+      -- a unit is live while it is less than `span` older than the newest
+      local span = window - (now - newest)
+      if span > 0 then
+        local tick, age = newest % modulus, nil
+        i = 9 - width
+        repeat
+          i = i + width
+          age = i < #value and (tick - read(value, i)) % modulus or 0
+        until age < span
+        live = (#value - i + 1) / width
+        if live > 0 then soonest, latest = span - age, span end
+      else
+        value = ''
+      end
+    else
+      value = ''
+    end
+    values[k], firsts[k], room[k], taken[k], more[k], reset[k] = value, i, limit - live, 0, soonest, latest
+    if live > limit then more[k] = log.after(rule, k, 1 + live - limit, now) end
   end
-  local ticks, window = rule.ticks, rule.window
-  local len, width, read, redated = #value, ticks.width, ticks.read, false
-  if len < 12 then return nil end
+end
+
+-- units taken now leave last
+function log.take(rule, k, n)
+  room[k], taken[k], reset[k] = room[k] - n, taken[k] + n, rule.window
+  if more[k] == 0 then more[k] = rule.window end
+end
+
+-- the n oldest units must leave
+function log.after(rule, k, n, now)
+  local value, i = values[k], firsts[k] + (n - 1)*rule.width
+  if i > #value then return rule.window end -- one that was taken by this call
   local newest = u56(value, 2)
-  if byte(value, 1) ~= ticks.form or newest > now then
-    local times
-    times, redated = times_of(value, window, now)
-    if not times then return nil end
-    newest = times[#times] or 0
-    value = rule.head .. be56(newest) .. ticks_in(times, ticks)
-    len = #value
-  elseif (len - 8) % width ~= 0 then
-    return nil
+  return rule.window - (now - newest) - (newest - rule.read(value, i)) % rule.modulus
+end
+
+function log.save(rule, now, stamp, grace)
+  local ttl = tostring(ceil(rule.window / 1000) + grace) -- as text once: Redis is slow at writing numbers
+  local head, tick = char(rule.short and SHORT or LONG) .. stamp, sub(stamp, 8 - rule.width)
+  for k = rule.first, rule.last do
+    local n = taken[k]
+    if (n > 0 or redated[k]) and not problem[k] then
+      call('PSETEX', keys[k], ttl, head .. sub(values[k], firsts[k]) .. (n == 1 and tick or rep(tick, n)))
+    end
   end
-  -- a unit is live while it is less than `span` older than the newest
-  local span = window - (now - newest)
-  local s = {rule = rule, value = '', first = 1, live = 0, room = rule.limit, taken = 0, more = 0, reset = 0}
-  if span > 0 then
-    local tick, modulus, first, age = newest % ticks.modulus, ticks.modulus, 9 - width, nil
-    repeat
-      first = first + width
-      age = first < len and (tick - read(value, first)) % modulus or 0
-    until age < span
-    local live = (len - first + 1) / width
-    s.value, s.first, s.live, s.room = value, first, live, rule.limit - live
-    if live > 0 then s.more, s.reset = span - age, span end
-    if live > rule.limit then s.more = log_after(s, 1 + live - rule.limit) end -- of a lowered limit
-  end
-  if redated then s.redated = true end
-  return s
 end

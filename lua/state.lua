@@ -1,0 +1,36 @@
+-- What the script knows of each key, by its index in KEYS. These are columns,
+-- because a table for each key would cost more than its decision.
+
+local room = {}    -- units that still fit, below zero after a lowered limit
+local taken = {}   -- units taken by this call
+local more = {}    -- us until one unit more fits than now, or 0 if nothing is used
+local reset = {}   -- us until nothing is used, or 0
+local problem = {} -- why the key cannot be used, if so
+local redated = {} -- whether it must be written although nothing was taken
+local turn = {}    -- us until the turn comes of what was taken last, in a queue
+
+local WRONG_TYPE, WRONG_VALUE, WRONG_CLOCK = 1, 2, 3 -- what may be wrong with a key
+
+-- An algorithm has four functions. load reads the keys of a rule, rule.first to
+-- rule.last, and fills in their rows; take takes units that fit; after tells in
+-- how many us n units more would fit; save writes the keys that have changed.
+
+-- reads the keys of a rule; what is not there is false, and an error of
+-- another type is in problem
+local function values_of(rule)
+  local got, missing = call('MGET', unpack(keys, rule.first, rule.last)), nil
+  for q = 1, rule.last - rule.first + 1 do
+    if not got[q] then
+      missing = missing or {}
+      missing[#missing + 1] = keys[rule.first + q - 1]
+    end
+  end
+  -- MGET reads a key of another type as one that is not there
+  if missing and call('EXISTS', unpack(missing)) > 0 then
+    for q = 1, rule.last - rule.first + 1 do
+      local k = rule.first + q - 1
+      if not got[q] and call('EXISTS', keys[k]) > 0 then problem[k] = WRONG_TYPE end
+    end
+  end
+  return got
+end
