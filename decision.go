@@ -23,16 +23,23 @@ type Decision struct {
 	// request is admitted.
 	RetryAfter time.Duration
 
+	// Delay is how long after the decision an admitted request's turn comes,
+	// where a rule is a [Queue]: it goes on then, and not before. See
+	// [Decision.Wait]. Otherwise it is 0.
+	Delay time.Duration
+
 	policy *Policy
 	route  *route
 	core   core.Decision
+	turn   time.Time // by the clock of this process, if there is a Delay
 }
 
 // A RuleDecision is what one rule said of a request.
 type RuleDecision struct {
 	Name       string
 	Limit      int64
-	Window     time.Duration
+	Window     time.Duration // of a calendar, the usual length of its unit
+	Capacity   int64         // the most that can be left: Limit, or what the Burst allows
 	Allowed    bool          // whether this rule had room
 	Remaining  int64         // what is left after the decision
 	RetryAfter time.Duration // until this rule would have room; 0 if it has
@@ -40,17 +47,20 @@ type RuleDecision struct {
 }
 
 func newDecision(p *Policy, r *route, d core.Decision) Decision {
-	return Decision{
+	decision := Decision{
 		Allowed:    d.Allowed,
 		At:         time.UnixMicro(d.At),
 		RetryAfter: max(0, micros(d.RetryAfter())),
+		Delay:      micros(d.Delay),
 		policy:     p,
 		route:      r,
 		core:       d,
 	}
+	if d.Delay > 0 {
+		decision.turn = time.Now().Add(decision.Delay)
+	}
+	return decision
 }
-
-func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 
 // Policy returns the name that the quotas go by: the route, or the name given
 // by [Named].
@@ -72,7 +82,8 @@ func (d Decision) Rules() []RuleDecision {
 		rules[i] = RuleDecision{
 			Name:       d.policy.names[i],
 			Limit:      rule.Limit,
-			Window:     rule.Window,
+			Window:     rule.window(),
+			Capacity:   d.policy.most[i],
 			Allowed:    o.Fits(),
 			Remaining:  o.Remaining,
 			RetryAfter: max(0, micros(o.RetryAfter)),

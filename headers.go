@@ -17,9 +17,9 @@ const (
 	// is a draft: the form may change under another name.
 	Draft11 Headers = 1 << iota
 
-	// XRateLimit sets X-RateLimit-Limit, X-RateLimit-Remaining and
-	// X-RateLimit-Reset (seconds from now until the quota is whole) for the
-	// rule that is nearest to refusing.
+	// XRateLimit sets X-RateLimit-Limit (the most that can remain: of a bucket
+	// its burst), X-RateLimit-Remaining and X-RateLimit-Reset (seconds from now
+	// until the quota is whole) for the rule that is nearest to refusing.
 	XRateLimit
 
 	// NoHeaders sets none. A refusal still has its Retry-After.
@@ -53,7 +53,7 @@ func SetHeaders(h http.Header, d Decision) {
 	}
 	if style&XRateLimit != 0 {
 		r := d.nearest()
-		h.Set("X-RateLimit-Limit", strconv.FormatInt(r.Limit, 10))
+		h.Set("X-RateLimit-Limit", strconv.FormatInt(r.Capacity, 10))
 		h.Set("X-RateLimit-Remaining", strconv.FormatInt(r.Remaining, 10))
 		h.Set("X-RateLimit-Reset", strconv.FormatInt(seconds(r.ResetAfter), 10))
 	}
@@ -63,12 +63,13 @@ func SetHeaders(h http.Header, d Decision) {
 // the smallest share left.
 func (d Decision) nearest() RuleDecision {
 	rules := d.Rules()
+	share := func(r RuleDecision) float64 { return float64(r.Remaining) / float64(r.Capacity) }
 	nearest := rules[0]
 	for _, r := range rules[1:] {
 		switch {
 		case r.RetryAfter > nearest.RetryAfter:
 			nearest = r
-		case r.RetryAfter == nearest.RetryAfter && r.Remaining*nearest.Limit < nearest.Remaining*r.Limit:
+		case r.RetryAfter == nearest.RetryAfter && share(r) < share(nearest):
 			nearest = r
 		}
 	}
@@ -76,7 +77,10 @@ func (d Decision) nearest() RuleDecision {
 }
 
 // policyHeader returns the RateLimit-Policy of rules: name, quota and window.
-// A window that is no whole number of seconds cannot be said, and is left out.
+// Of every algorithm the quota is what a window admits in the long run, so that
+// q and w are a rate; what may come at once (a burst) is the r of RateLimit. A
+// window that is no whole number of seconds cannot be said, and is left out, as
+// is that of a calendar, whose periods differ.
 func policyHeader(rules []Rule) string {
 	var b strings.Builder
 	for i, r := range rules {
@@ -84,7 +88,7 @@ func policyHeader(rules []Rule) string {
 			b.WriteString(", ")
 		}
 		b.WriteString(`"` + r.name() + `";q=` + strconv.FormatInt(r.Limit, 10))
-		if r.Window%time.Second == 0 {
+		if r.Window%time.Second == 0 && r.Calendar.Unit == 0 {
 			b.WriteString(";w=" + strconv.FormatInt(int64(r.Window/time.Second), 10))
 		}
 	}
@@ -114,5 +118,9 @@ func rateLimitHeader(d Decision) string {
 
 // seconds rounds up, so that a client that waits as long is not too early.
 func seconds(d time.Duration) int64 {
-	return int64((d + time.Second - 1) / time.Second)
+	whole := d / time.Second
+	if d%time.Second > 0 {
+		whole++
+	}
+	return int64(whole)
 }

@@ -220,7 +220,7 @@ func TestKeys(t *testing.T) {
 	assert.ErrorContains(t, policy.missing(nil), `no key "tenant"`)
 
 	// An address makes the same key as it does in a request.
-	source := keysSource{Keys{"ip": "[2001:db8:1:2::3]:80", "header x-api-key": " k "}, 48}
+	source := keysSource{Keys{"ip": "[2001:db8:1:2::3]:80", "header x-api-key": " k "}, 48, 1}
 	call := request("/", "X-Api-Key: k")
 	call.Request.RemoteAddr = "[2001:db8:1:9::9]:80"
 	for _, key := range []KeyResolver{ByIP, ByHeader("X-API-Key"), FirstOf(ByHeader("X-API-Key"), ByIP)} {

@@ -35,6 +35,7 @@ func (k Keys) lookup(key *KeyResolver) (value string, ok bool) {
 type keysSource struct {
 	keys       Keys
 	ipv6Prefix int
+	n          int64 // what the request costs of each rule
 }
 
 func (s keysSource) value(key *KeyResolver) string {

@@ -46,8 +46,8 @@ type Options struct {
 	Refuse func(http.ResponseWriter, *http.Request, Decision)
 
 	// Observe is called once for each decision, before the request goes on. It
-	// must not block. A non-nil error says why the store could not decide; the
-	// decision is then the zero one.
+	// must not block. A non-nil error says why the request could not be decided;
+	// the decision is then the zero one.
 	Observe func(*http.Request, Decision, error)
 }
 
@@ -68,9 +68,10 @@ func New(store Store, options *Options) *Limiter {
 	return l
 }
 
-// ErrUndecided is wrapped by the errors of requests that the store could not
-// decide. They are answered with 503 Service Unavailable.
-var ErrUndecided = errors.New("limit: the store could not decide")
+// ErrUndecided is wrapped by the errors of requests that could not be decided:
+// the store failed, or a Cost was negative. They are answered with 503 Service
+// Unavailable.
+var ErrUndecided = errors.New("limit: could not decide")
 
 // Policy binds rules to the limiter, for adapters. It returns an error that
 // joins one [*RuleError] for each thing wrong with the rules.
@@ -123,31 +124,44 @@ func (l *Limiter) MustPolicy(rules RuleSet) *Policy {
 
 // Take decides by rules outside HTTP: in a job, a consumer, a gRPC
 // interceptor. The rules are a set made by [Named], and keys has a value for
-// each key that they name.
+// each key that they name. It costs 1, and so no rule may have a Cost, which
+// asks an HTTP request: see [Limiter.TakeN].
 //
-// A refusal is a Decision, not an error. An error says what is wrong with the
-// rules or the keys, or wraps [ErrUndecided].
+// A refusal is a Decision, not an error; so is a turn in a [Queue] that would
+// come after the deadline of ctx. Behind a Queue, call [Decision.Wait]. An
+// error says what is wrong with the rules or the keys, or wraps [ErrUndecided].
 func (l *Limiter) Take(ctx context.Context, rules RuleSet, keys Keys) (Decision, error) {
+	p, err := l.bound(rules, keys)
+	if err != nil {
+		return Decision{}, err
+	}
+	if err := p.costless(); err != nil {
+		return Decision{}, err
+	}
+	return p.decide(ctx, ctx, p.named, keysSource{keys, l.options.Proxies.IPv6Prefix, 1})
+}
+
+// bound returns the policy of a named set, for which keys has all values.
+func (l *Limiter) bound(rules RuleSet, keys Keys) (*Policy, error) {
 	l.mu.RLock()
 	p := l.named[rules.name]
 	l.mu.RUnlock()
 	if p == nil || !p.set.same(rules) {
 		if rules.name == "" {
-			return Decision{}, &RuleError{Problem: "outside HTTP a policy needs a name: write limit.Named(\"…\", rules…)"}
+			return nil, &RuleError{Problem: "outside HTTP a policy needs a name: write limit.Named(\"…\", rules…)"}
 		}
 		var err error
 		if p, err = l.policy(rules, true); err != nil {
-			return Decision{}, err
+			return nil, err
 		}
 	}
-	if err := p.missing(keys); err != nil {
-		return Decision{}, err
-	}
-	return p.take(ctx, p.named, keysSource{keys, l.options.Proxies.IPv6Prefix})
+	return p, p.missing(keys)
 }
 
 // Handler returns a handler that calls next with the requests that rules
-// admit, and answers the others. It panics if the rules are invalid.
+// admit, and answers the others. It panics if the rules are invalid. Behind a
+// [Queue] it calls next when the turn of the request comes, or never if its
+// client goes away before.
 //
 // Unless the rules are [Named], each pattern of the ServeMux that next is
 // registered on, or that next is, is a policy of its own.
@@ -170,6 +184,10 @@ func (l *Limiter) Handler(rules RuleSet, next http.Handler) http.Handler {
 		case err != nil:
 			(&UndecidedError{Err: err}).ServeHTTP(w, r)
 		case d.Allowed:
+			if d.Wait(r.Context()) != nil {
+				w.WriteHeader(statusGone)
+				return
+			}
 			next.ServeHTTP(w, r)
 		case l.options.Refuse != nil:
 			l.options.Refuse(w, r, d)

@@ -3,24 +3,28 @@ package limit
 import (
 	"encoding"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
 )
 
-// String returns r in the text grammar, which [Parse] reads: "5/2s per ip".
+// String returns r in the text grammar, which [Parse] reads: "5/2s per ip". Its
+// Cost is not part of it.
 func (r Rule) String() string {
-	text := strconv.FormatInt(r.Limit, 10) + "/" + formatWindow(r.Window)
+	text := strconv.FormatInt(r.Limit, 10) + "/"
+	if r.Calendar.Unit != 0 {
+		text += unitWord(r.Calendar.Unit)
+	} else {
+		text += formatWindow(r.Window)
+	}
 	if r.Name != "" {
 		text = r.Name + ": " + text
 	}
-	if r.Key.kind == everyone {
-		return text + " " + r.Key.String()
+	if r.Key.kind != everyone {
+		text += " per"
 	}
-	return text + " per " + r.Key.String()
+	return text + " " + r.Key.String() + r.attributes()
 }
 
 // String returns s in the text grammar: "5/2s per ip; 1000/1m global". The
@@ -39,15 +43,15 @@ var (
 )
 
 // MarshalText implements [encoding.TextMarshaler], for JSON, YAML and flags.
-// It returns an error for what [Parse] would not read: an invalid set, and a
-// resolver made by [By].
+// It returns an error for what [Parse] would not read: an invalid set, a
+// resolver made by [By], a Cost, and a time zone that has no name.
 func (s RuleSet) MarshalText() ([]byte, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
 	for _, r := range s.rules {
-		if r.Key.uses(byFunc) {
-			return nil, &RuleError{Rule: r.String(), Problem: "a function has no text: write a resolver other than limit.By"}
+		if problem := r.noText(); problem != "" {
+			return nil, &RuleError{Rule: r.String(), Problem: problem}
 		}
 	}
 	return []byte(s.String()), nil
@@ -61,58 +65,6 @@ func (s *RuleSet) UnmarshalText(text []byte) error {
 	}
 	*s = set
 	return nil
-}
-
-// A unit is a word for a length of time.
-type unit struct {
-	word string
-	time.Duration
-}
-
-const day = 24 * time.Hour
-
-// units begins with the words that formatWindow uses, largest first.
-var units = []unit{
-	{"d", day}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second},
-	{"ms", time.Millisecond}, {"µs", time.Microsecond}, {"ns", time.Nanosecond},
-	{"us", time.Microsecond}, {"μs", time.Microsecond}, // the two other ways to write µs
-	{"day", day}, {"hour", time.Hour}, {"minute", time.Minute}, {"second", time.Second},
-}
-
-// formatWindow returns a window in the text grammar: "2s", "1h30m", "1d". It
-// is part of the names of rules, and so of the keys of their state.
-func formatWindow(d time.Duration) string {
-	if d <= 0 {
-		return d.String()
-	}
-	var b strings.Builder
-	for _, u := range units {
-		if n := d / u.Duration; n > 0 {
-			b.WriteString(strconv.FormatInt(int64(n), 10))
-			b.WriteString(u.word)
-			d -= n * u.Duration
-		}
-	}
-	return b.String()
-}
-
-// times returns the length of time that a number of units is. It is exact, or
-// not ok: out of range, no number, or with more digits than nanoseconds.
-func (u unit) times(number string) (d time.Duration, ok bool) {
-	whole, fraction, _ := strings.Cut(number, ".")
-	n, err := strconv.ParseInt(whole, 10, 64)
-	if err != nil || n > int64(math.MaxInt64/u.Duration) {
-		return 0, false
-	}
-	d = time.Duration(n) * u.Duration
-	for place := u.Duration; fraction != ""; fraction = fraction[1:] {
-		if fraction[0] < '0' || fraction[0] > '9' || place%10 != 0 {
-			return 0, false
-		}
-		place /= 10
-		d += time.Duration(fraction[0]-'0') * place
-	}
-	return d, d >= 0
 }
 
 // A ParseError says where a text is not in the text grammar.

@@ -92,9 +92,12 @@ func randomKey(r *rand.Rand, depth int) KeyResolver {
 	return Joined(parts...)
 }
 
-// TestTextRoundTrip makes random sets of all resolvers, windows and counts.
+// TestTextRoundTrip makes random sets of all resolvers, windows, counts and
+// attributes.
 func TestTextRoundTrip(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
+	zones := []*time.Location{time.UTC, time.Local, zone(t, "Europe/Berlin"), zone(t, "America/Argentina/Buenos_Aires")}
+	read := 0
 	for range 20_000 {
 		rules := make([]Rule, 1+r.IntN(4))
 		for i := range rules {
@@ -104,6 +107,7 @@ func TestTextRoundTrip(t *testing.T) {
 				key = Everyone
 			}
 			rules[i] = Per(key, min(window.Truncate(time.Microsecond), 366*day), 1+r.Int64N(100_000))
+			randomAttributes(r, &rules[i], zones)
 			if r.IntN(2) == 0 || !validName(rules[i].name()) {
 				rules[i].Name = string(rune('a'+i)) + "-1_2.X"
 			}
@@ -112,8 +116,10 @@ func TestTextRoundTrip(t *testing.T) {
 		if set.Validate() != nil {
 			continue // two of them have one name
 		}
+		read++
 		got, err := Parse(set.String())
 		require.NoError(t, err)
 		require.Equal(t, set, got)
 	}
+	assert.Greater(t, read, 10_000)
 }

@@ -1,13 +1,11 @@
 package limit
 
 import (
+	"errors"
 	"fmt"
-	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/routelimit/limit/core"
 )
@@ -17,15 +15,25 @@ import (
 //	5/2s per ip; 1000/1m global; login: 20/1h per user or ip
 //
 //	rules  = rule *( ";" rule )         a line break is as good as ";"
-//	rule   = [ name ":" ] count "/" window ( "global" | "per" key )
+//	rule   = [ name ":" ] count "/" window ( "global" | "per" key ) *word
 //	count  = digits [ "k" | "M" ]
 //	window = a Go duration that also knows d, or one of s m h d alone,
 //	         which may be written second minute hour day
 //	key    = "ip" | "user" | "header" name | "cookie" name | "query" name |
 //	         "path" name | key "and" key | key "or" key | "(" key ")"
+//	word   = algorithm | "aligned" | "zone" zone | "cells" digits |
+//	         "burst" count | "missing" count | "empty" | "wait" duration
 //
-// "and" is [Joined] and binds tighter than "or", which is [FirstOf]. The error
-// is a [*ParseError], or that of [RuleSet.Validate].
+// "and" is [Joined] and binds tighter than "or", which is [FirstOf].
+//
+// The words, in any order, are the attributes of a [Rule]: one of the words of
+// [Algorithm], and what belongs to it. "empty" is a bucket that begins so. With
+// a zone, which [time.LoadLocation] reads, the rule is a [FixedWindow] by the
+// calendar, and the window is one of the words hour, day, week and month:
+//
+//	100/1m per ip token-bucket burst 10; 10000/month per user zone Europe/Berlin
+//
+// The error is a [*ParseError], or that of [RuleSet.Validate].
 func Parse(text string) (RuleSet, error) {
 	p := parser{text: text}
 	var rules []Rule
@@ -122,6 +130,7 @@ func (p *parser) rule() (r Rule, err error) {
 	if r.Limit, err = p.count(); err != nil {
 		return r, err
 	}
+	window := p.at
 	if r.Window, err = p.window(); err != nil {
 		return r, err
 	}
@@ -133,16 +142,18 @@ func (p *parser) rule() (r Rule, err error) {
 	default:
 		err = p.errorf(`"per" and a key such as ip or user, or "global"`)
 	}
+	if err == nil {
+		err = p.attributes(&r, window)
+	}
 	if err != nil {
 		return r, err
 	}
-	// The attributes of a rule will be words here.
 	switch p.next() {
 	case "":
 	case ";", "\n":
 		p.at++
 	default:
-		return r, p.errorf(`"and" or "or" and another key, or ";" and another rule`)
+		return r, p.errorf("%s", wantWord)
 	}
 	return r, nil
 }
@@ -150,75 +161,33 @@ func (p *parser) rule() (r Rule, err error) {
 // count reads a count and the slash behind it.
 func (p *parser) count() (int64, error) {
 	word := p.next()
+	count, _, _ := strings.Cut(word, "/")
 	digits := leading(word, isDigit)
-	if digits == "" {
+	n, err := parseCount(count)
+	switch {
+	case digits == "":
 		return 0, p.errorf(`a count and a window, such as "5/2s"`)
-	}
-	unit := int64(1)
-	switch rest := word[len(digits):]; {
-	case strings.HasPrefix(rest, "k/"):
-		unit = 1_000
-	case strings.HasPrefix(rest, "M/"):
-		unit = 1_000_000
-	}
-	n, err := strconv.ParseInt(digits, 10, 64)
-	if err != nil || n > math.MaxInt64/unit {
+	case errors.Is(err, strconv.ErrRange):
 		return 0, p.errorf("a smaller count")
-	}
-	p.at += len(digits)
-	if unit > 1 {
-		p.at++
-	}
-	if !strings.HasPrefix(p.text[p.at:], "/") {
+	case err != nil || len(count) == len(word):
+		if err != nil {
+			count = digits
+		}
+		p.at += len(count)
 		return 0, p.errorf(`"/" and a window right behind the count, such as "%s/2s"`, digits)
 	}
-	p.at++
-	return n * unit, nil
+	p.at += len(count) + len("/")
+	return n, nil
 }
 
-// window reads a window: numbers and units, or a unit alone.
+// window reads a window. It is 0 if it is a word that needs a calendar.
 func (p *parser) window() (time.Duration, error) {
-	start := p.at
-	var sum time.Duration
-	for rest := p.word(); ; {
-		number := leading(rest, func(c rune) bool { return isDigit(c) || c == '.' })
-		word := leading(rest[len(number):], unicode.IsLetter)
-		i := slices.IndexFunc(units, func(u unit) bool { return u.word == word })
-		switch {
-		case i < 0 && number == "":
-			return 0, p.errorf("a window such as 2s, 1m, 1h or 1d right behind the slash")
-		case i < 0:
-			p.at += len(number)
-			return 0, p.errorf("a unit such as s, m, h or d")
-		}
-		p.at += len(number) + len(word)
-		if number == "" {
-			number = "1"
-		}
-		d, ok := units[i].times(number)
-		if !ok || d > math.MaxInt64-sum {
-			p.at = start
-			return 0, p.errorf("a window of at most 366d, with numbers such as 2 or 1.5")
-		}
-		sum += d
-		rest = p.word()
-		if leading(rest, isDigit) == "" {
-			break
-		}
+	if word := p.word(); word == unitWord(Week) || word == unitWord(Month) {
+		p.at += len(word)
+		return 0, nil
 	}
-	if sum == 0 {
-		p.at = start
-		return 0, p.errorf("a window of at least 1ms")
-	}
-	return sum, nil
+	return p.length("a window", "right behind the slash")
 }
-
-// leading returns the beginning of s that consists of certain characters.
-func leading(s string, certain func(rune) bool) string {
-	return s[:len(s)-len(strings.TrimLeftFunc(s, certain))]
-}
-
-func isDigit(c rune) bool { return '0' <= c && c <= '9' }
 
 // key reads a key that stands in so many parentheses.
 func (p *parser) key(depth int) (KeyResolver, error) {

@@ -92,8 +92,9 @@ func TestParseError(t *testing.T) {
 		count  = `a count and a window, such as "5/2s"`
 		window = "a window such as 2s, 1m, 1h or 1d right behind the slash"
 		per    = `"per" and a key such as ip or user, or "global"`
-		more   = `"and" or "or" and another key, or ";" and another rule`
-		key    = "a key: ip, user, header NAME, cookie NAME, query NAME, path NAME, or several of them with and, or and parentheses"
+		more   = `"and" or "or" and another key, one of sliding-log, fixed-window, sliding-cells, sliding-counter, ` +
+			`token-bucket, leaky-bucket, queue, aligned, zone, cells, burst, missing, empty, wait, or ";" and another rule`
+		key = "a key: ip, user, header NAME, cookie NAME, query NAME, path NAME, or several of them with and, or and parentheses"
 	)
 	tests := []struct {
 		text        string
@@ -210,7 +211,7 @@ func TestParseErrorText(t *testing.T) {
 		"5/2s per ip\n\n  3/2x global\n": `limit: line 3, column 6 of "  3/2x global": found "x", want a unit such as s, m, h or d
 	  3/2x global
 	     ^`,
-		"5/s per query naïve/ключ\tip": `limit: column 26 of "5/s per query naïve/ключ ip": found "ip", want "and" or "or" and another key, or ";" and another rule
+		"5/s per query naïve/ключ\tip": `limit: column 26 of "5/s per query naïve/ключ ip": found "ip", want ` + wantWord + `
 	5/s per query naïve/ключ ip
 	                         ^`,
 		"5/2s": `limit: column 5 of "5/2s": found the end, want "per" and a key such as ip or user, or "global"
@@ -219,12 +220,12 @@ func TestParseErrorText(t *testing.T) {
 		" 5/2s\n": `limit: column 6 of " 5/2s": found the end of the line, want "per" and a key such as ip or user, or "global"
 	 5/2s
 	     ^`,
-		"1/s global \x1b[31m\x00": `limit: column 12 of "1/s global  [31m ": found "\x1b[31m\x00", want "and" or "or" and another key, or ";" and another rule
+		"1/s global \x1b[31m\x00": `limit: column 12 of "1/s global  [31m ": found "\x1b[31m\x00", want ` + wantWord + `
 	1/s global  [31m 
 	           ^`,
 		"1/s per query " + strings.Repeat("é", 500) + " " + strings.Repeat("x", 500): `limit: column 516 of "…` +
 			strings.Repeat("é", 29) + ` ` + strings.Repeat("x", 60) + `…": found "` + strings.Repeat("x", 60) +
-			`…", want "and" or "or" and another key, or ";" and another rule` + "\n\t…" +
+			`…", want ` + wantWord + "\n\t…" +
 			strings.Repeat("é", 29) + ` ` + strings.Repeat("x", 60) + "…\n\t" + strings.Repeat(" ", 31) + "^",
 	} {
 		_, err := Parse(text)
@@ -257,6 +258,8 @@ func FuzzParse(f *testing.F) {
 		"5/2s per ip; 1000/1m global", "login: 20/1h per user or ip", "3/1s per (user or ip) and header X-Org\n",
 		"5/2x per ip", "1e9/s", "٥/s", " 5/2s\n", "", "5/2s per ip per user", "1k/1d12h per path id;", "1/1.5h global",
 		"1/1ms250µs per cookie a and query b", "5/s per ((((((((((ip", "a:b:c", "1/s global;;",
+		"100/1m per ip token-bucket burst 10 missing 3; 9/s global queue burst 1k wait 1.5s", "5/month per user zone Europe/Berlin",
+		"5/1m per ip fixed-window aligned; 5/1m per user sliding-cells cells 20", "5/week per ip zone ../UTC empty",
 	} {
 		f.Add(seed)
 	}

@@ -17,6 +17,7 @@ type Policy struct {
 	keys    []KeyResolver // the distinct resolvers of the rules
 	keyOf   []int         // for each rule, the index of its resolver
 	names   []string      // for each rule
+	most    []int64       // for each rule, the units that it can hold
 	header  string        // the value of RateLimit-Policy
 	named   *route        // of a named policy
 
@@ -25,7 +26,7 @@ type Policy struct {
 }
 
 // A route is a policy under the name that its quotas go by, with the charges
-// of a request but for their keys.
+// of a request but for their keys and costs.
 type route struct {
 	policy  string
 	charges []core.Charge
@@ -50,6 +51,8 @@ func newPolicy(l *Limiter, set RuleSet) *Policy {
 		}
 		p.keyOf = append(p.keyOf, i)
 		p.names = append(p.names, r.name())
+		q := r.quota()
+		p.most = append(p.most, q.Capacity())
 	}
 	p.header = policyHeader(set.rules)
 	if set.name != "" {
@@ -61,7 +64,7 @@ func newPolicy(l *Limiter, set RuleSet) *Policy {
 func (p *Policy) newRoute(name string) *route {
 	r := &route{policy: name}
 	for i, rule := range p.set.rules {
-		r.charges = append(r.charges, core.Charge{Rule: p.names[i], Quota: rule.quota(), Cost: 1})
+		r.charges = append(r.charges, core.Charge{Rule: p.names[i], Quota: rule.quota()})
 	}
 	return r
 }
@@ -109,10 +112,13 @@ func knownMethod(method string) string {
 
 // Decide decides a request, without answering it. The decision does not end
 // with the request's context: a client that goes away cannot make a handler
-// run uncounted. An error wraps [ErrUndecided].
+// run uncounted. An admitted request still has to [Decision.Wait]; one whose
+// turn would come after the deadline of its context is refused. An error wraps
+// [ErrUndecided].
 func (p *Policy) Decide(call Call) (Decision, error) {
-	ctx := context.WithoutCancel(call.Request.Context())
-	d, err := p.take(ctx, p.route(call.Method, call.Pattern), httpSource{&call, &p.limiter.options})
+	ctx := call.Request.Context()
+	d, err := p.decide(ctx, context.WithoutCancel(ctx), p.route(call.Method, call.Pattern),
+		httpSource{&call, &p.limiter.options})
 	if observe := p.limiter.options.Observe; observe != nil {
 		observe(call.Request, d, err)
 	}
@@ -132,21 +138,44 @@ type scratch struct {
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-func (p *Policy) take(ctx context.Context, r *route, from keySource) (Decision, error) {
+// decide decides for a caller who waits as long as the context waiting, with a
+// call that ends with the context calling.
+func (p *Policy) decide(waiting, calling context.Context, r *route, from source) (Decision, error) {
+	decided, err := p.take(calling, r, from)
+	if err != nil {
+		return Decision{}, err
+	}
+	d := newDecision(p, r, decided)
+	if late, ok := d.late(waiting); ok {
+		return late, nil
+	}
+	return d, nil
+}
+
+func (p *Policy) take(ctx context.Context, r *route, from source) (core.Decision, error) {
 	s := scratches.Get().(*scratch)
 	for i := range p.keys {
 		s.keys[i] = p.keys[i].resolve(from)
 	}
 	charges := s.charges[:copy(s.charges[:], r.charges)]
+	var err error
 	for i := range charges {
-		charges[i].Key = s.keys[p.keyOf[i]]
+		c := &charges[i]
+		c.Key = s.keys[p.keyOf[i]]
+		var wrong error
+		if c.Cost, wrong = from.cost(&p.set.rules[i]); wrong != nil && err == nil {
+			err = fmt.Errorf("rule %q: %w", c.Rule, wrong)
+		}
 	}
-	decided, err := p.limiter.store.Take(ctx, r.policy, charges)
+	var decided core.Decision
+	if err == nil {
+		decided, err = p.limiter.store.Take(ctx, r.policy, charges)
+	}
 	clear(charges)
 	clear(s.keys[:len(p.keys)])
 	scratches.Put(s)
 	if err != nil {
-		return Decision{}, fmt.Errorf("%w: %w", ErrUndecided, err)
+		return core.Decision{}, fmt.Errorf("%w: %w", ErrUndecided, err)
 	}
-	return newDecision(p, r, decided), nil
+	return decided, nil
 }

@@ -33,6 +33,16 @@ func TestReadme(t *testing.T) {
 		_, err := limit.Parse(tag[1])
 		assert.NoError(t, err)
 	}
+	for _, file := range []string{"README.md", "docs/algorithms.md"} {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		rules := regexp.MustCompile("(?m)^(?:\\| `|    )(\\d+[kM]?/[^`\n]+)").FindAllStringSubmatch(string(text), -1)
+		assert.GreaterOrEqual(t, len(rules), 8, file)
+		for _, rule := range rules {
+			_, err := limit.Parse(rule[1])
+			assert.NoError(t, err, rule[1])
+		}
+	}
 	for _, key := range regexp.MustCompile("\\| `(per [^`]+|global)` \\|").FindAllStringSubmatch(string(readme), -1) {
 		_, err := limit.Parse("5/2s " + key[1])
 		assert.NoError(t, err, key[1])

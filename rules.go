@@ -3,6 +3,7 @@ package limit
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -10,28 +11,71 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// A Rule allows at most Limit requests in any window of length Window to all
-// requests that share a key. The zero Rule is invalid: Key, Limit and Window
-// are required.
+// A Rule allows Limit units a Window to all requests that share a key: by
+// default, at most Limit requests in any window. The zero Rule is invalid: Key,
+// Limit and, without a Calendar, Window are required. The rest is for the
+// algorithms that it names, and zero for the others.
 //
 // [PerIP], [PerUser], [PerHeader], [Per] and [Global] are short for the
 // usual literals.
 type Rule struct {
 	// Name stands in headers, logs and the key of the stored state: letters,
 	// digits, '.', '_' and '-', at most 64 of them, unique among the rules of
-	// a policy. Empty means the key and the window, such as "per-ip-2s". A
-	// rule keeps its state when its limit changes, and under a name of its own
-	// also when its window does.
+	// a policy. Empty means the key and the window, such as "per-ip-2s", or the
+	// calendar's unit, such as "per-user-month". A rule keeps its state when
+	// its limit changes, and under a name of its own also when its window does.
 	Name string
 
 	// Key says who shares the quota.
 	Key KeyResolver
 
-	// Limit is how many requests any window admits: 1 to 100,000.
+	// Limit is how many units a window admits: 1 to 100,000 for a SlidingLog,
+	// which remembers each, and to 10^12 for the others. A request is one unit
+	// unless Cost says otherwise.
 	Limit int64
 
-	// Window is a whole number of microseconds from 1 ms to 366 days.
+	// Window is a whole number of microseconds from 1 ms to 366 days. With a
+	// Calendar, leave it out.
 	Window time.Duration
+
+	// Algorithm is how units are counted. The zero value means [SlidingLog]. A
+	// rule that changes it needs another Name, since one algorithm cannot read
+	// what another has stored.
+	Algorithm Algorithm
+
+	// Burst is how many units may come at once in a TokenBucket or LeakyBucket:
+	// 1 to 10^12; 0 means Limit. In a Queue it is how many units may wait for
+	// their turn: 0 means none, so that a request that is too early is refused.
+	Burst int64
+
+	// Missing is how many units a new TokenBucket lacks: 0 for one that begins
+	// full, up to Burst for one that begins empty. It fills from the first
+	// request of a key on, even if that is refused.
+	Missing int64
+
+	// Cells is how many cells SlidingCells cut the window into: 2 to 60; 0
+	// means 10. A unit counts for up to Window/Cells longer than the window.
+	Cells int
+
+	// MaxWait is the longest that a request waits in a Queue, a whole number of
+	// microseconds; one that would wait longer is refused. 0 means as long as
+	// the Burst takes. Keep it below the time that clients and servers wait.
+	MaxWait time.Duration
+
+	// Aligned begins a FixedWindow at multiples of Window since 1970 in UTC,
+	// for all keys at once, instead of with the first unit of each key.
+	Aligned bool
+
+	// Calendar makes the windows of a FixedWindow the periods of a time zone.
+	Calendar Calendar
+
+	// Cost returns how many units a request costs; nil means 1. One that costs
+	// 0 passes the rule and takes nothing. One that costs more than the rule
+	// can ever hold is refused without a Retry-After. A negative cost is a
+	// mistake of the function: the request is answered as undecided, with 503,
+	// and takes nothing of any rule. A panic is that of the handler, before
+	// anything is taken. The function must not read the body.
+	Cost func(*http.Request) int64
 }
 
 // Per returns a rule that allows limit requests in any window to all requests
@@ -144,26 +188,32 @@ func (r Rule) problems() []string {
 	if !validName(r.name()) {
 		add("name %q: write 1 to %d letters, digits, '.', '_' or '-' as its Name", r.name(), maxName)
 	}
-	if r.Limit < 1 {
+	limitOK := false
+	switch {
+	case r.Limit < 1:
 		add("limit %d: write at least 1", r.Limit)
-	} else if r.Limit > core.MaxLog {
+	case r.Limit > core.MaxLog && r.Algorithm == SlidingLog:
 		add("limit %d is too large for an exact window, which logs each request: write at most %d, "+
-			"such as the same rate over a shorter window", r.Limit, core.MaxLog)
+			"such as the same rate over a shorter window, or algorithm sliding-cells", r.Limit, core.MaxLog)
+	case r.Limit > core.MaxLimit:
+		add("limit %d: write at most %d", r.Limit, int64(core.MaxLimit))
+	default:
+		limitOK = true
 	}
-	switch micros := r.Window.Microseconds(); {
-	case micros < core.MinWindow:
+	windowOK := false
+	switch micros := r.window().Microseconds(); {
+	case r.Calendar.Unit != 0 && r.Window != 0 && r.Window != (Rule{Calendar: r.Calendar}).window():
+		add("window %v: leave it out, since the calendar says it", r.Window)
+	case micros < core.MinWindow && r.Calendar.Unit == 0:
 		add("window %v: write at least 1ms (the window comes first, then the limit)", r.Window)
 	case micros > core.MaxWindow:
 		add("window %v: write at most %dh (366 days)", r.Window, 366*24)
 	case r.Window%time.Microsecond != 0:
 		add("window %v: write a whole number of microseconds", r.Window)
+	default:
+		windowOK = micros > 0
 	}
-	return list
-}
-
-// quota returns what a valid rule allows, in the units of package core.
-func (r Rule) quota() core.Quota {
-	return core.Quota{Algorithm: core.SlidingLog, Limit: r.Limit, Window: r.Window.Microseconds()}
+	return append(list, r.attributeProblems(limitOK, windowOK)...)
 }
 
 const maxName = 64
@@ -177,7 +227,11 @@ func (r Rule) name() string {
 	if r.Key.kind == everyone {
 		name = r.Key.String()
 	}
-	name += "-" + formatWindow(r.Window)
+	if r.Calendar.Unit != 0 {
+		name += "-" + unitWord(r.Calendar.Unit)
+	} else {
+		name += "-" + formatWindow(r.Window)
+	}
 	return strings.Map(func(c rune) rune {
 		switch {
 		case 'A' <= c && c <= 'Z':
@@ -204,7 +258,7 @@ func validNameByte(c rune) bool {
 // equal reports whether r and s are the same rule. Functions of [By] are taken
 // to be the same if their names are.
 func (r Rule) equal(s Rule) bool {
-	return r.name() == s.name() && r.Key.label == s.Key.label && r.Limit == s.Limit && r.Window == s.Window
+	return r.name() == s.name() && r.Key.label == s.Key.label && r.sameQuota(s)
 }
 
 // same reports whether s and t are one declaration.

@@ -63,7 +63,7 @@ func long(n int) string { return strings.Repeat("x", n) }
 func TestRuleProblems(t *testing.T) {
 	const (
 		tooShort = "write at least 1ms (the window comes first, then the limit)"
-		tooLarge = "is too large for an exact window, which logs each request: write at most 100000, such as the same rate over a shorter window"
+		tooLarge = "is too large for an exact window, which logs each request: write at most 100000, such as the same rate over a shorter window, or algorithm sliding-cells"
 	)
 	fn := (*http.Request).UserAgent
 	tests := []struct {

@@ -35,7 +35,9 @@ func New(limiter *limit.Limiter) *Limiter { return &Limiter{limiter: limiter} }
 
 // Limit returns middleware for a route, a group or the server (Use, not Pre,
 // which runs before there is a route), that lets through what rules admit. It
-// panics if the rules are invalid.
+// panics if the rules are invalid. Behind a limit.Queue a request goes on when
+// its turn comes, or never if its client goes away before: then the error wraps
+// that of its context.
 //
 // Unless the rules are limit.Named, each route (method and path pattern) is a
 // policy of its own, and all requests that match no route share one.
@@ -72,6 +74,9 @@ func (l *Limiter) middleware(rules limit.RuleSet) (echo.MiddlewareFunc, error) {
 			case err != nil:
 				return undecided(c, err)
 			case d.Allowed:
+				if err := d.Wait(c.Request().Context()); err != nil {
+					return gone(err)
+				}
 				return next(c)
 			case policy.Refuse() != nil:
 				policy.Refuse()(c.Response(), c.Request(), d)

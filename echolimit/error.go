@@ -18,6 +18,12 @@ func undecided(c echo.Context, err error) error {
 	return httpError(c, &limit.UndecidedError{Err: err})
 }
 
+// gone returns the error of a request whose client went away before its turn
+// came. Nobody reads the answer; logs show nginx's 499.
+func gone(err error) error {
+	return &echo.HTTPError{Code: 499, Message: "Client Closed Request", Internal: err}
+}
+
 // httpError returns an error whose message Echo's own HTTPErrorHandler writes
 // as it is, because it marshals itself.
 func httpError(c echo.Context, err problem) error {

@@ -17,6 +17,10 @@ import (
 	"github.com/routelimit/limit"
 )
 
+// statusGone is what logs show of a request whose client went away before its
+// turn came; nobody reads the answer.
+const statusGone = 499
+
 // A Limiter makes Gin middleware from rules. Make it with [New].
 type Limiter struct {
 	// User returns the user of a request, for limit.ByUser: what the
@@ -32,7 +36,9 @@ type Limiter struct {
 func New(limiter *limit.Limiter) *Limiter { return &Limiter{limiter: limiter} }
 
 // Limit returns middleware for a route, a group or the engine, that lets
-// through what rules admit. It panics if the rules are invalid.
+// through what rules admit. It panics if the rules are invalid. Behind a
+// limit.Queue a request goes on when its turn comes, or never if its client goes
+// away before.
 //
 // Unless the rules are limit.Named, each route (method and path pattern) is a
 // policy of its own, and all requests that match no route share one.
@@ -61,6 +67,10 @@ func (l *Limiter) middleware(rules limit.RuleSet) (gin.HandlerFunc, error) {
 		d, err := policy.Decide(call)
 		limit.SetHeaders(c.Writer.Header(), d)
 		if err == nil && d.Allowed {
+			if err := d.Wait(c.Request.Context()); err != nil {
+				c.Error(err)
+				c.AbortWithStatus(statusGone)
+			}
 			return
 		}
 		c.Abort()

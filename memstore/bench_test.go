@@ -63,6 +63,28 @@ func BenchmarkAdmit(b *testing.B) {
 	}
 }
 
+// BenchmarkAdmitByKeys has two rules that no two callers share, such as one for
+// each address and one for each user.
+func BenchmarkAdmitByKeys(b *testing.B) {
+	s, keys := New(nil), addresses(1_000)
+	q := core.Quota{Limit: 100_000, Window: 10_000}
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		charges := []core.Charge{{Rule: "ip", Quota: q, Cost: 1}, {Rule: "user", Quota: q, Cost: 1}}
+		i := rand.IntN(len(keys))
+		for pb.Next() {
+			if i++; i >= len(keys) {
+				i = 0
+			}
+			charges[0].Key, charges[1].Key = keys[i], keys[i]
+			if d, err := s.Take(context.Background(), "POST /update", charges); err != nil || !d.Allowed {
+				b.Error(d.Allowed, err)
+				return
+			}
+		}
+	})
+}
+
 func BenchmarkRefuse(b *testing.B) {
 	each := core.Quota{Limit: 5, Window: 3600 * 1_000_000}
 	all := core.Quota{Limit: 100_000, Window: 3600 * 1_000_000}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -139,6 +140,26 @@ func TestDemo(t *testing.T) {
 	}
 }
 
+// TestDemoAlgorithms sends a burst to the route of each algorithm.
+func TestDemoAlgorithms(t *testing.T) {
+	base := demo(t)
+	for _, a := range algorithms {
+		start := time.Now()
+		url := base + "/algorithms/" + a.name
+		first := send(t, "GET", url)
+		assert.Equal(t, 200, first.StatusCode, a.name)
+		assert.Contains(t, first.body, `"ok":true`)
+		name := a.rules.Rules()[0].Name
+		most := most(a.rules.Rules()[0])
+		assert.Contains(t, first.Header.Get("RateLimit"), fmt.Sprintf(`"%s";r=%d;t=`, name, most-1), a.name)
+		if a.name == "queue" {
+			assert.Equal(t, 200, send(t, "GET", url).StatusCode)
+			assert.GreaterOrEqual(t, time.Since(start), time.Second, "it waited for its turn")
+		}
+	}
+	assert.Equal(t, 404, send(t, "GET", base+"/algorithms/none").StatusCode)
+}
+
 func TestDemoPage(t *testing.T) {
 	base := demo(t)
 
@@ -148,6 +169,9 @@ func TestDemoPage(t *testing.T) {
 	assert.Contains(t, text.body, "GET  /http/test    2/1s per user; 50/10s global; 100/1m global\n")
 	assert.Contains(t, text.body, "curl -i -X POST '"+base+"/gin/update?[1-6]'\n")
 
+	assert.Contains(t, text.body, "GET  /algorithms/token-bucket    10/10s per ip token-bucket burst 5\n")
+	assert.Contains(t, text.body, "GET  /algorithms/calendar        100/day per ip zone UTC\n")
+
 	page := send(t, "GET", base, "Accept", "text/html,application/xhtml+xml,*/*;q=0.8")
 	assert.Equal(t, "text/html; charset=utf-8", page.Header.Get("Content-Type"))
 	policy := page.Header.Get("Content-Security-Policy")
@@ -156,7 +180,9 @@ func TestDemoPage(t *testing.T) {
 	assert.Contains(t, policy, "default-src 'none'")
 	assert.Contains(t, page.body, `<script nonce="`+nonce[1]+`">`)
 	assert.Contains(t, page.body, `data-method="POST" data-path="/gin/update"`)
-	assert.Contains(t, page.body, `data-rule="per-user-1s"`)
+	assert.Contains(t, page.body, `data-rule="per-user-1s" data-most="2"`)
+	assert.Contains(t, page.body, `data-method="GET" data-path="/algorithms/queue"`)
+	assert.Contains(t, page.body, `data-rule="per-ip-10s" data-most="5"`)
 	assert.NotRegexp(t, `(src|href)="(https?:)?//`, page.body, "the page needs nothing from elsewhere")
 	assert.NotContains(t, page.body, "ZgotmplZ", "the template refused a value")
 

@@ -24,7 +24,11 @@ type listing struct {
 	User         bool   // whether the rules ask who the user is
 }
 
-type rule struct{ Name, Text string }
+// A rule is one as the page shows it, with the most that can be left of it.
+type rule struct {
+	Name, Text string
+	Most       int64
+}
 
 func (l listing) curl(base string) string {
 	curl := "curl -i "
@@ -37,7 +41,7 @@ func (l listing) curl(base string) string {
 	return curl + base + l.Path
 }
 
-// listings returns the routes of the demo.
+// listings returns the routes of the three frameworks.
 func listings() []listing {
 	var list []listing
 	for _, framework := range []string{"gin", "echo", "http"} {
@@ -48,14 +52,35 @@ func listings() []listing {
 	return list
 }
 
+// algorithmListings returns the routes of the algorithms.
+func algorithmListings() []listing {
+	var list []listing
+	for _, a := range algorithms {
+		list = append(list, listing{http.MethodGet, "/algorithms/" + a.name, rulesOf(a.rules), a.rules.String(), false})
+	}
+	return list
+}
+
 func rulesOf(set limit.RuleSet) []rule {
 	var rules []rule
 	for _, r := range set.Rules() {
 		text, name := r, r.Name
 		text.Name = "" // it follows from the key and the window
-		rules = append(rules, rule{name, text.String()})
+		rules = append(rules, rule{name, text.String(), most(r)})
 	}
 	return rules
+}
+
+// most returns the most that can be left of a rule: what its bucket or queue
+// holds, which is not what its window admits.
+func most(r limit.Rule) int64 {
+	switch {
+	case r.Algorithm == limit.Queue:
+		return r.Burst + 1
+	case r.Burst > 0:
+		return r.Burst
+	}
+	return r.Limit
 }
 
 // whatToTry returns three commands for a terminal.
@@ -88,6 +113,10 @@ func page(place string) http.Handler {
 			for _, l := range listings() {
 				fmt.Fprintf(w, "%-4s %-13s %s\n", l.Method, l.Path, l.Text)
 			}
+			fmt.Fprintln(w, "\nThe algorithms, each alone:")
+			for _, l := range algorithmListings() {
+				fmt.Fprintf(w, "%-4s %-27s %s\n", l.Method, l.Path, l.Text)
+			}
 			fmt.Fprintf(w, "\n%s", whatToTry(base))
 			return
 		}
@@ -100,11 +129,22 @@ func page(place string) http.Handler {
 			listing
 			Curl string
 		}
-		var routes []entry
-		for _, l := range listings() {
-			routes = append(routes, entry{l, l.curl(base)})
+		entries := func(listings []listing) (list []entry) {
+			for _, l := range listings {
+				list = append(list, entry{l, l.curl(base)})
+			}
+			return list
+		}
+		type section struct {
+			Class, Title, Text string
+			Routes             []entry
+		}
+		sections := []section{
+			{"frameworks", "Frameworks", "The same rules on Gin, Echo and net/http.", entries(listings())},
+			{"algorithms", "Algorithms", "One rule each, on net/http. The queue does not refuse the second at once: it waits for its turn.",
+				entries(algorithmListings())},
 		}
 		// The client may be gone; there is nobody to tell.
-		_ = pageTemplate.Execute(w, map[string]any{"Nonce": nonce, "Place": place, "Routes": routes})
+		_ = pageTemplate.Execute(w, map[string]any{"Nonce": nonce, "Place": place, "Sections": sections})
 	})
 }

@@ -26,6 +26,21 @@ var (
 	)
 )
 
+// The algorithms of the demo, each of which stands alone on a route.
+var algorithms = []struct {
+	name  string
+	rules limit.RuleSet
+}{
+	{"sliding-log", limit.MustParse("5/10s per ip sliding-log")},
+	{"fixed-window", limit.MustParse("5/10s per ip fixed-window aligned")},
+	{"calendar", limit.MustParse("100/day per ip zone UTC")},
+	{"sliding-cells", limit.MustParse("5/10s per ip sliding-cells cells 10")},
+	{"sliding-counter", limit.MustParse("5/10s per ip sliding-counter")},
+	{"token-bucket", limit.MustParse("10/10s per ip token-bucket burst 5")},
+	{"leaky-bucket", limit.MustParse("10/10s per ip leaky-bucket burst 5")},
+	{"queue", limit.MustParse("10/10s per ip queue burst 4 wait 5s")},
+}
+
 // newDemo returns the routes of the three frameworks and the page that lists
 // them. The place says where store keeps the quotas.
 func newDemo(store limit.Store, place string) http.Handler {
@@ -38,6 +53,7 @@ func newDemo(store limit.Store, place string) http.Handler {
 	mux.Handle("/gin/", ginRoutes(limiter))
 	mux.Handle("/echo/", echoRoutes(limiter))
 	mux.Handle("/http/", httpRoutes(limiter))
+	mux.Handle("/algorithms/", algorithmRoutes(limiter))
 	mux.Handle("GET /{$}", page(place))
 	return mux
 }
@@ -72,6 +88,18 @@ func httpRoutes(limiter *limit.Limiter) http.Handler {
 
 	mux.Handle("POST /http/update", limiter.Handler(updateRules, ok))
 	mux.Handle("GET /http/test", limiter.Handler(testRules, ok))
+	return mux
+}
+
+func algorithmRoutes(limiter *limit.Limiter) http.Handler {
+	mux := http.NewServeMux()
+	for _, a := range algorithms {
+		mux.Handle("GET /algorithms/"+a.name, limiter.Handler(a.rules, http.HandlerFunc(
+			func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				w.Write(answer("net/http"))
+			})))
+	}
 	return mux
 }
 

@@ -65,6 +65,10 @@ func Run(t *testing.T, framework Framework) {
 		{"invented methods", s.inventedMethods},
 		{"cancelled", s.cancelled},
 		{"concurrent", s.concurrent},
+		{"costs", s.costs},
+		{"waits", s.waits},
+		{"gone while waiting", s.gone},
+		{"late", s.late},
 		{"invalid rules", s.invalidRules},
 		{"hostile requests", s.hostileRequests},
 	} {

@@ -1,0 +1,176 @@
+package limit
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+	"time"
+
+	"github.com/routelimit/limit/core"
+)
+
+// An Algorithm is how a rule counts. The zero Algorithm is [SlidingLog].
+// docs/algorithms.md compares them.
+type Algorithm = core.Algorithm
+
+// The algorithms, with their words in the text grammar.
+const (
+	// SlidingLog ("sliding-log") admits at most Limit in any window, exactly.
+	// It remembers each unit, and so takes limits up to 100,000.
+	SlidingLog = core.SlidingLog
+
+	// FixedWindow ("fixed-window") admits at most Limit in each of its windows,
+	// but up to twice as many around the end of one. A window begins with the
+	// first unit of a key, with Aligned at multiples of its length, and with a
+	// Calendar when its period does.
+	FixedWindow = core.FixedWindow
+
+	// SlidingCells ("sliding-cells") admits at most Limit in any window, and
+	// counts a unit for up to a cell longer than it.
+	SlidingCells = core.SlidingCells
+
+	// SlidingCounter ("sliding-counter") admits about Limit in a window: up to
+	// twice as many after an uneven one.
+	SlidingCounter = core.SlidingCounter
+
+	// TokenBucket ("token-bucket") admits Burst at once, and Limit a Window
+	// after that.
+	TokenBucket = core.TokenBucket
+
+	// LeakyBucket ("leaky-bucket") admits what a TokenBucket does. It remembers
+	// one number for each key, and always begins with a whole Burst.
+	LeakyBucket = core.LeakyBucket
+
+	// Queue ("queue") admits up to Burst requests more than its rate lets
+	// through, and each of them waits for its turn: see [Decision].Delay.
+	Queue = core.Queue
+)
+
+// A Calendar makes the windows of a [FixedWindow] the hours, days, weeks (from
+// Monday) or months of a time zone. The zero Calendar is none.
+type Calendar = core.Calendar
+
+// The units of a [Calendar].
+const (
+	Hour  = core.Hour
+	Day   = core.Day
+	Week  = core.Week
+	Month = core.Month
+)
+
+// calendarUnits are the words for the units, and how long they usually are.
+var calendarUnits = [...]struct {
+	word   string
+	length time.Duration
+}{Hour: {"hour", time.Hour}, Day: {"day", day}, Week: {"week", 7 * day}, Month: {"month", 30 * day}}
+
+// unitWord returns the word for a calendar unit, also for one that is invalid.
+func unitWord(u core.CalendarUnit) string {
+	if u == 0 || int(u) >= len(calendarUnits) {
+		return fmt.Sprint("unit-", uint8(u))
+	}
+	return calendarUnits[u].word
+}
+
+const defaultCells = 10
+
+// window returns the length of the window: of a calendar period, the usual one.
+func (r Rule) window() time.Duration {
+	if u := int(r.Calendar.Unit); r.Window == 0 && u > 0 && u < len(calendarUnits) {
+		return calendarUnits[u].length
+	}
+	return r.Window
+}
+
+// quota returns what a valid rule allows, in the units of package core, with
+// the defaults filled in.
+func (r Rule) quota() core.Quota {
+	q := core.Quota{Algorithm: r.Algorithm, Limit: r.Limit, Window: r.window().Microseconds(),
+		Burst: r.Burst, Cells: int64(r.Cells), Missing: r.Missing, MaxWait: r.MaxWait.Microseconds(),
+		Aligned: r.Aligned, Calendar: r.Calendar}
+	switch {
+	case q.Algorithm == SlidingCells && q.Cells == 0:
+		q.Cells = defaultCells
+	case (q.Algorithm == TokenBucket || q.Algorithm == LeakyBucket) && q.Burst == 0:
+		q.Burst = q.Limit
+	}
+	return q
+}
+
+// attributeProblems returns everything wrong with the attributes of r beside
+// its limit and its window, which are in order if the arguments say so.
+func (r Rule) attributeProblems(limitOK, windowOK bool) []string {
+	var list []string
+	add := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
+	if r.MaxWait%time.Microsecond != 0 {
+		add("wait %v: write a whole number of microseconds", r.MaxWait)
+	}
+	if r.Algorithm == LeakyBucket && r.Missing != 0 {
+		add("%d missing: a leaky bucket begins whole: leave it out, or write algorithm token-bucket", r.Missing)
+		r.Missing = 0
+	}
+	// What is wrong with limit and window is said elsewhere, in the units of
+	// this package, and must not be said again.
+	if !limitOK {
+		r.Limit = 1
+	}
+	if !windowOK {
+		r.Window = time.Second
+	}
+	q := r.quota()
+	return append(list, problemsOf(q.Validate())...)
+}
+
+// problemsOf returns what an error joins.
+func problemsOf(err error) (list []string) {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, err := range joined.Unwrap() {
+			list = append(list, err.Error())
+		}
+	}
+	return list
+}
+
+// sameQuota reports whether r and s allow the same.
+func (r Rule) sameQuota(s Rule) bool {
+	a, b := r.quota(), s.quota()
+	zones := sameZone(a.Calendar.Zone, b.Calendar.Zone)
+	a.Calendar.Zone, b.Calendar.Zone = nil, nil
+	return zones && a == b && sameFunc(r.Cost, s.Cost)
+}
+
+// sameFunc reports whether f and g are the same function in the program. Two
+// closures of it cannot be told apart.
+func sameFunc(f, g any) bool {
+	return reflect.ValueOf(f).Pointer() == reflect.ValueOf(g).Pointer()
+}
+
+// sameZone reports whether a and b are one time zone. Loaded twice, it has two
+// addresses, and what is behind them also remembers when that was; so they are
+// asked for their offsets in the middle of each month.
+func sameZone(a, b *time.Location) bool {
+	if a == b || a == nil || b == nil {
+		return a == b
+	}
+	if a.String() != b.String() {
+		return false
+	}
+	for month := range 12 * 40 {
+		t := time.Date(2000, time.Month(1+month), 15, 12, 0, 0, 0, time.UTC)
+		_, x := t.In(a).Zone()
+		_, y := t.In(b).Zone()
+		if x != y {
+			return false
+		}
+	}
+	return true
+}
+
+// micros returns a duration of package core. One that does not fit is as long
+// as one can be.
+func micros(n int64) time.Duration {
+	if n > math.MaxInt64/int64(time.Microsecond) {
+		return math.MaxInt64
+	}
+	return time.Duration(n) * time.Microsecond
+}

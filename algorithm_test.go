@@ -1,0 +1,190 @@
+package limit
+
+import (
+	"math"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/core"
+)
+
+func TestQuota(t *testing.T) {
+	const minute = 60_000_000
+	for text, want := range map[string]core.Quota{
+		"100/1m per ip":                                 {Limit: 100, Window: minute},
+		"100/1m per ip fixed-window aligned":            {Algorithm: FixedWindow, Limit: 100, Window: minute, Aligned: true},
+		"100/1m per ip sliding-cells":                   {Algorithm: SlidingCells, Limit: 100, Window: minute, Cells: 10},
+		"100/1m per ip sliding-cells cells 20":          {Algorithm: SlidingCells, Limit: 100, Window: minute, Cells: 20},
+		"100/1m per ip sliding-counter":                 {Algorithm: SlidingCounter, Limit: 100, Window: minute},
+		"100/1m per ip token-bucket":                    {Algorithm: TokenBucket, Limit: 100, Window: minute, Burst: 100},
+		"100/1m per ip token-bucket burst 10 missing 3": {Algorithm: TokenBucket, Limit: 100, Window: minute, Burst: 10, Missing: 3},
+		"100/1m per ip leaky-bucket":                    {Algorithm: LeakyBucket, Limit: 100, Window: minute, Burst: 100},
+		"100/1m per ip queue":                           {Algorithm: Queue, Limit: 100, Window: minute},
+		"100/1m per ip queue burst 9 wait 2s":           {Algorithm: Queue, Limit: 100, Window: minute, Burst: 9, MaxWait: 2_000_000},
+		"100/month per ip zone UTC": {Algorithm: FixedWindow, Limit: 100, Window: 30 * 24 * 60 * minute,
+			Calendar: Calendar{Unit: Month, Zone: time.UTC}},
+		"100/week per ip zone UTC": {Algorithm: FixedWindow, Limit: 100, Window: 7 * 24 * 60 * minute,
+			Calendar: Calendar{Unit: Week, Zone: time.UTC}},
+	} {
+		assert.Equal(t, want, MustParse(text).rules[0].quota(), text)
+	}
+}
+
+func TestCalendarNames(t *testing.T) {
+	for text, want := range map[string]string{
+		"5/month per user zone UTC": "per-user-month", "5/week global zone UTC": "global-week",
+		"5/day per ip zone UTC": "per-ip-day", "5/hour per ip zone UTC": "per-ip-hour", "5/hour per ip": "per-ip-1h",
+		"a: 5/month per user zone UTC": "a", "5/1m per user token-bucket": "per-user-1m",
+	} {
+		assert.Equal(t, want, MustParse(text).Rules()[0].Name, text)
+	}
+}
+
+func TestAlgorithmProblems(t *testing.T) {
+	rule := func(a Algorithm, change func(*Rule)) Rule {
+		r := Rule{Key: ByIP, Limit: 100, Window: time.Minute, Algorithm: a}
+		change(&r)
+		return r
+	}
+	const notFor = ": burst, cells, missing, wait, aligned or calendar is not for it: leave it out"
+	for _, test := range []struct {
+		rule Rule
+		want []string
+	}{
+		{rule(FixedWindow, func(r *Rule) { r.Limit = core.MaxLimit }), nil},
+		{rule(SlidingCells, func(r *Rule) { r.Limit = core.MaxLimit }), nil},
+		{rule(FixedWindow, func(r *Rule) { r.Window, r.Calendar = 0, Calendar{Unit: Day, Zone: time.UTC} }), nil},
+		{rule(FixedWindow, func(r *Rule) { r.Window, r.Calendar = 24*time.Hour, Calendar{Unit: Day, Zone: time.UTC} }), nil},
+
+		{rule(FixedWindow, func(r *Rule) { r.Limit = core.MaxLimit + 1 }), []string{"limit 1000000000001: write at most 1000000000000"}},
+		{rule(TokenBucket, func(r *Rule) { r.Limit = math.MaxInt64 }), []string{"limit 9223372036854775807: write at most 1000000000000"}},
+		{rule(TokenBucket, func(r *Rule) { r.Limit = -1 }), []string{"limit -1: write at least 1"}},
+		{rule(TokenBucket, func(r *Rule) { r.Burst, r.Missing = -1, -1 }), []string{
+			"burst -1: write 1 to 1000000000000", "-1 missing: write 0 for a full bucket to -1 for an empty one"}},
+		{rule(TokenBucket, func(r *Rule) { r.Missing = 101 }), []string{"101 missing: write 0 for a full bucket to 100 for an empty one"}},
+		{rule(TokenBucket, func(r *Rule) { r.Burst = core.MaxLimit }), []string{
+			"burst 1000000000000 takes more than 10 years to come back: write a smaller one"}},
+		{rule(LeakyBucket, func(r *Rule) { r.Missing = 1 }), []string{
+			"1 missing: a leaky bucket begins whole: leave it out, or write algorithm token-bucket"}},
+		{rule(Queue, func(r *Rule) { r.Burst, r.MaxWait = -1, -time.Second }), []string{
+			"burst -1: write how many may wait, 0 to 1000000000000", "wait of -1s: write 0 for any, or at most 366 days"}},
+		{rule(Queue, func(r *Rule) { r.MaxWait = 1500 }), []string{"wait 1.5µs: write a whole number of microseconds"}},
+		{rule(SlidingCells, func(r *Rule) { r.Cells = 61 }), []string{"61 cells: write 2 to 60"}},
+		{rule(99, func(*Rule) {}), []string{"unknown algorithm 99: write one from SlidingLog to Queue"}},
+		{rule(SlidingLog, func(r *Rule) { r.Burst = 5 }), []string{"algorithm sliding-log" + notFor}},
+		{rule(Queue, func(r *Rule) { r.Cells = 5 }), []string{"algorithm queue" + notFor}},
+		{rule(SlidingCounter, func(r *Rule) { r.Calendar = Calendar{Unit: Day, Zone: time.UTC}; r.Window = 0 }), []string{
+			"algorithm sliding-counter" + notFor}},
+		{rule(FixedWindow, func(r *Rule) { r.Calendar = Calendar{Unit: Day, Zone: time.UTC} }), []string{
+			"window 1m0s: leave it out, since the calendar says it"}},
+		{rule(FixedWindow, func(r *Rule) { r.Calendar = Calendar{Unit: Day} }), []string{
+			"window 1m0s: leave it out, since the calendar says it", "calendar without a time zone: write one, such as time.UTC"}},
+		{rule(FixedWindow, func(r *Rule) { r.Window, r.Calendar = 0, Calendar{Unit: 5, Zone: time.UTC} }), []string{
+			"calendar unit 5: write Hour, Day, Week or Month"}},
+		{rule(FixedWindow, func(r *Rule) { r.Aligned, r.Window, r.Calendar = true, 0, Calendar{Unit: Day, Zone: time.UTC} }), []string{
+			"aligned and calendar: write one of them"}},
+		// All of it at once, and nothing twice.
+		{Rule{Algorithm: SlidingCells, Cells: 1, Burst: 3}, []string{
+			"no key: write who shares the quota, such as Key: limit.ByIP",
+			"limit 0: write at least 1",
+			"window 0s: write at least 1ms (the window comes first, then the limit)",
+			"1 cells: write 2 to 60",
+			"algorithm sliding-cells" + notFor}},
+	} {
+		assert.Equal(t, test.want, test.rule.problems(), test.rule.String())
+	}
+}
+
+func freeCost(*http.Request) int64  { return 0 }
+func otherCost(*http.Request) int64 { return 2 }
+
+// TestEqualAttributes checks that no attribute is forgotten where one policy is
+// declared twice.
+func TestEqualAttributes(t *testing.T) {
+	berlin, again := zone(t, "Europe/Berlin"), zone(t, "Europe/Berlin")
+	require.NotSame(t, berlin, again)
+	base := Rule{Name: "a", Key: ByIP, Limit: 10, Window: time.Minute}
+	for _, change := range []func(*Rule){
+		func(r *Rule) { r.Algorithm = FixedWindow },
+		func(r *Rule) { r.Burst = 9 },
+		func(r *Rule) { r.Missing = 9 },
+		func(r *Rule) { r.Cells = 9 },
+		func(r *Rule) { r.MaxWait = time.Second },
+		func(r *Rule) { r.Aligned = true },
+		func(r *Rule) { r.Calendar.Unit = Day },
+		func(r *Rule) { r.Calendar.Zone = berlin },
+		func(r *Rule) { r.Cost = freeCost },
+	} {
+		changed := base
+		change(&changed)
+		assert.False(t, base.equal(changed), "%#v", changed)
+		assert.True(t, changed.equal(changed), "%#v", changed)
+	}
+	pair := func(a, b func(*Rule)) (Rule, Rule) {
+		x, y := base, base
+		a(&x)
+		b(&y)
+		return x, y
+	}
+	calendar := func(zone *time.Location) func(*Rule) {
+		return func(r *Rule) {
+			r.Window, r.Algorithm, r.Calendar = 0, FixedWindow, Calendar{Unit: Month, Zone: zone}
+		}
+	}
+	for want, rules := range map[bool][][2]func(*Rule){
+		true: {
+			{calendar(berlin), calendar(again)},
+			{calendar(berlin), func(r *Rule) { calendar(berlin)(r); r.Window = 30 * day }},
+			{func(r *Rule) { r.Algorithm = TokenBucket }, func(r *Rule) { r.Algorithm, r.Burst = TokenBucket, 10 }},
+			{func(r *Rule) { r.Algorithm = SlidingCells }, func(r *Rule) { r.Algorithm, r.Cells = SlidingCells, 10 }},
+		},
+		false: {
+			{calendar(berlin), calendar(time.UTC)},
+			{calendar(time.FixedZone("here", 1)), calendar(time.FixedZone("here", 2))},
+			{func(r *Rule) { r.Cost = freeCost }, func(r *Rule) { r.Cost = otherCost }},
+		},
+	} {
+		for _, two := range rules {
+			a, b := pair(two[0], two[1])
+			assert.Equal(t, want, a.equal(b), "%v %v", a, b)
+		}
+	}
+}
+
+// TestHeadersOfAlgorithms takes one unit by each algorithm: q and w are its
+// rate, and r is what may still come at once.
+func TestHeadersOfAlgorithms(t *testing.T) {
+	for text, want := range map[string][3]string{ // policy, limit, and the trio's quota
+		"100/1m global":                            {`"global-1m";q=100;w=60`, `"global-1m";r=99;t=60`, "100"},
+		"100/1m global fixed-window":               {`"global-1m";q=100;w=60`, `"global-1m";r=99;t=60`, "100"},
+		"100/1m global sliding-cells":              {`"global-1m";q=100;w=60`, `"global-1m";r=99;t=6\d`, "100"},
+		"100/1m global sliding-counter":            {`"global-1m";q=100;w=60`, `"global-1m";r=99;t=\d+`, "100"},
+		"100/1m global token-bucket burst 10":      {`"global-1m";q=100;w=60`, `"global-1m";r=9;t=1`, "10"},
+		"100/1m global leaky-bucket burst 500":     {`"global-1m";q=100;w=60`, `"global-1m";r=499;t=1`, "500"},
+		"100/1m global queue burst 20":             {`"global-1m";q=100;w=60`, `"global-1m";r=20;t=1`, "21"},
+		"100/month global zone UTC":                {`"global-month";q=100`, `"global-month";r=99;t=\d+`, "100"},
+		"100/1m global token-bucket burst 2 empty": {`"global-1m";q=100;w=60`, `"global-1m";r=0;t=1`, "2"},
+	} {
+		h := New(nil, &Options{Headers: Draft11 | XRateLimit}).Handler(MustParse(text), answer(204))
+		w := serve(h, nil)
+		assert.Equal(t, want[0], w.Header().Get("RateLimit-Policy"), text)
+		assert.Regexp(t, "^"+want[1]+"$", w.Header().Get("RateLimit"), text)
+		assert.Equal(t, want[2], w.Header().Get("X-RateLimit-Limit"), text)
+	}
+}
+
+// TestNearestOfLargeLimits checks that shares of large numbers are compared
+// without an overflow.
+func TestNearestOfLargeLimits(t *testing.T) {
+	const most = core.MaxLimit
+	h := New(nil, &Options{Headers: XRateLimit}).Handler(Rules(
+		Rule{Name: "a", Key: Everyone, Limit: most, Window: time.Minute, Algorithm: FixedWindow},
+		Rule{Name: "b", Key: Everyone, Limit: most - 1, Window: time.Minute, Algorithm: FixedWindow,
+			Cost: func(*http.Request) int64 { return most / 2 }},
+	), answer(204))
+	assert.Equal(t, "499999999999", serve(h, nil).Header().Get("X-RateLimit-Remaining"))
+}

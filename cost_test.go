@@ -1,0 +1,190 @@
+package limit
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/memstore"
+)
+
+// serve answers GET / within a context; nil means the background.
+func serve(h http.Handler, ctx context.Context) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest("GET", "/", nil)
+	if ctx != nil {
+		r = r.WithContext(ctx)
+	}
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func TestCost(t *testing.T) {
+	var cost int64
+	var fail error
+	limiter := New(nil, &Options{Observe: func(_ *http.Request, _ Decision, err error) { fail = err }})
+	ran := 0
+	h := limiter.Handler(Rules(
+		Rule{Name: "units", Key: Everyone, Limit: 100, Window: time.Hour, Cost: func(*http.Request) int64 { return cost }},
+		Global(time.Hour, 10),
+	), http.HandlerFunc(func(http.ResponseWriter, *http.Request) { ran++ }))
+
+	for _, test := range []struct {
+		cost      int64
+		status    int
+		retry     string
+		rateLimit string
+	}{
+		{40, 200, "", `"units";r=60;t=3600, "global-1h";r=9;t=3600`},
+		{0, 200, "", `"units";r=60;t=3600, "global-1h";r=8;t=3600`},
+		{61, 429, "3600", `"units";r=60;t=3600, "global-1h";r=8;t=3600`},
+		{101, 429, "", `"units";r=60, "global-1h";r=8;t=3600`}, // whatever it waits
+		{core.MaxCost + 1, 429, "", `"units";r=60, "global-1h";r=8;t=3600`},
+		{math.MaxInt64, 429, "", `"units";r=60, "global-1h";r=8;t=3600`},
+		{-1, 503, "1", ""},
+		{math.MinInt64, 503, "1", ""},
+		{60, 200, "", `"units";r=0;t=3600, "global-1h";r=7;t=3600`},
+		{1, 429, "3600", `"units";r=0;t=3600, "global-1h";r=7;t=3600`},
+		{0, 200, "", `"units";r=0;t=3600, "global-1h";r=6;t=3600`},
+	} {
+		cost, ran, fail = test.cost, 0, nil
+		w := serve(h, nil)
+		assert.Equal(t, test.status, w.Code, test.cost)
+		assert.Equal(t, test.status == 200, ran == 1, test.cost)
+		assert.Equal(t, test.retry, w.Header().Get("Retry-After"), test.cost)
+		assert.Equal(t, test.rateLimit, w.Header().Get("RateLimit"), test.cost)
+		if test.cost < 0 {
+			assert.ErrorIs(t, fail, ErrUndecided)
+			assert.ErrorContains(t, fail, `rule "units": cost -`)
+			assert.ErrorContains(t, fail, ": write 0 or more")
+		} else {
+			assert.NoError(t, fail)
+		}
+	}
+}
+
+// TestCostPanics checks that a panic is that of the handler, and takes nothing.
+func TestCostPanics(t *testing.T) {
+	panics := true
+	h := New(nil, nil).Handler(Rules(
+		Global(time.Hour, 1),
+		Rule{Name: "b", Key: Everyone, Limit: 1, Window: time.Hour, Cost: func(*http.Request) int64 {
+			if panics {
+				panic(http.ErrAbortHandler)
+			}
+			return 1
+		}},
+	), answer(204))
+	for range 3 {
+		assert.PanicsWithValue(t, http.ErrAbortHandler, func() { serve(h, nil) })
+	}
+	panics = false
+	assert.Equal(t, 204, serve(h, nil).Code)
+	assert.Equal(t, 429, serve(h, nil).Code)
+}
+
+func TestTakeN(t *testing.T) {
+	limiter := New(nil, nil)
+	rules := Named("mails", PerUser(time.Hour, 5), Global(time.Hour, 100))
+	alice := Keys{"user": "alice"}
+	for _, test := range []struct {
+		n         int64
+		allowed   bool
+		remaining [2]int64
+		retry     bool
+	}{
+		{3, true, [2]int64{2, 97}, false},
+		{3, false, [2]int64{2, 97}, true},
+		{6, false, [2]int64{2, 97}, false},
+		{math.MaxInt64, false, [2]int64{2, 97}, false},
+		{0, true, [2]int64{2, 97}, false},
+		{2, true, [2]int64{0, 95}, false},
+		{0, true, [2]int64{0, 95}, false},
+	} {
+		d, err := limiter.TakeN(t.Context(), rules, alice, test.n)
+		require.NoError(t, err)
+		assert.Equal(t, test.allowed, d.Allowed, test.n)
+		assert.Equal(t, test.remaining, [2]int64{d.Rules()[0].Remaining, d.Rules()[1].Remaining}, test.n)
+		assert.Equal(t, test.retry, d.RetryAfter > 0, test.n)
+	}
+	_, err := limiter.TakeN(t.Context(), rules, alice, -1)
+	assert.EqualError(t, err, "limit: cost -1: write 0 or more")
+	assert.False(t, errors.Is(err, ErrUndecided), "a mistake of the program")
+	_, err = limiter.TakeN(t.Context(), rules, nil, 1)
+	assert.ErrorContains(t, err, `no key "user"`)
+
+	costly := Named("costly", Rule{Key: Everyone, Limit: 5, Window: time.Hour, Cost: otherCost})
+	_, err = limiter.Take(t.Context(), costly, nil)
+	assert.EqualError(t, err, `limit: rule "5/1h global": its Cost asks an HTTP request: say the cost with limit.Limiter.TakeN`)
+	d, err := limiter.TakeN(t.Context(), costly, nil, 4)
+	require.NoError(t, err)
+	assert.EqualValues(t, 1, d.Rules()[0].Remaining)
+}
+
+// TestPeek compares what Peek says with what Take then does, by each algorithm.
+func TestPeek(t *testing.T) {
+	for _, text := range []string{
+		"3/1h per user", "3/1h per user fixed-window", "3/1h per user sliding-cells", "3/1h per user sliding-counter",
+		"3/1h per user token-bucket", "3/1h per user leaky-bucket", "3/1h per user queue burst 2", "3/month per user zone UTC",
+		"3/1h per user token-bucket empty", "3/1h per user queue burst 5 wait 20m",
+	} {
+		limiter := New(nil, nil)
+		rules := Named("a", append(MustParse(text).rules, Global(time.Hour, 100))...)
+		alice := Keys{"user": "alice"}
+		for range 6 {
+			var peeked Decision
+			for range 3 {
+				var err error
+				peeked, err = limiter.Peek(t.Context(), rules, alice)
+				require.NoError(t, err)
+			}
+			d, err := limiter.Take(t.Context(), rules, alice)
+			require.NoError(t, err)
+			require.Equal(t, d.Allowed, peeked.Allowed, text)
+			require.Equal(t, d.Refusing(), peeked.Refusing(), text)
+			require.InDelta(t, d.RetryAfter, peeked.RetryAfter, float64(time.Second), text)
+			taken := int64(0)
+			if d.Allowed {
+				taken = 1
+			}
+			require.Equal(t, d.Rules()[1].Remaining, peeked.Rules()[1].Remaining-taken, text)
+			require.Equal(t, d.Policy(), peeked.Policy())
+		}
+		d, err := limiter.Peek(t.Context(), rules, Keys{"user": "bob"})
+		require.NoError(t, err)
+		assert.Zero(t, d.Delay)
+	}
+	_, err := New(nil, nil).Peek(t.Context(), Rules(Global(time.Hour, 1)), nil)
+	assert.ErrorContains(t, err, "outside HTTP a policy needs a name")
+	_, err = New(nil, nil).Peek(t.Context(), Named("a", PerIP(time.Hour, 1)), nil)
+	assert.ErrorContains(t, err, `no key "ip"`)
+}
+
+// charged counts the units that a store is asked for.
+type charged struct {
+	Store
+	units int64
+}
+
+func (c *charged) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+	for _, charge := range charges {
+		c.units += charge.Cost
+	}
+	return c.Store.Take(ctx, policy, charges)
+}
+
+func TestPeekTakesNothing(t *testing.T) {
+	store := &charged{Store: memstore.New(nil)}
+	limiter := New(store, nil)
+	_, err := limiter.Peek(t.Context(), Named("a", Rule{Key: Everyone, Limit: 5, Window: time.Hour, Cost: otherCost}), nil)
+	require.NoError(t, err)
+	assert.Zero(t, store.units)
+}

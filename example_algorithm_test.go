@@ -1,0 +1,134 @@
+package limit_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/routelimit/limit"
+)
+
+// A token bucket takes a burst at once, and then its rate.
+func ExampleRule_tokenBucket() {
+	h := limit.New(nil, nil).Handler(limit.Rules(limit.Rule{
+		Key: limit.ByIP, Limit: 60, Window: time.Minute,
+		Algorithm: limit.TokenBucket, Burst: 2,
+	}), http.HandlerFunc(update))
+
+	for range 3 {
+		w := send(h, "POST", "/")
+		fmt.Println(w.Code, w.Header().Get("RateLimit"))
+	}
+	// Output:
+	// 204 "per-ip-1m";r=1;t=1
+	// 204 "per-ip-1m";r=0;t=1
+	// 429 "per-ip-1m";r=0;t=1
+}
+
+// A calendar makes windows of the months of a time zone. In text, it is the
+// word for the unit, and the zone.
+func ExampleCalendar() {
+	plan := limit.Rule{
+		Key: limit.ByUser, Limit: 10_000,
+		Algorithm: limit.FixedWindow, Calendar: limit.Calendar{Unit: limit.Month, Zone: time.UTC},
+	}
+	fmt.Println(plan)
+	fmt.Println(limit.Rules(plan).Rules()[0].Name)
+	// Output:
+	// 10000/month per user zone UTC
+	// per-user-month
+}
+
+// A request may cost more than one unit. Rules without a Cost count requests.
+func ExampleRule_cost() {
+	h := limit.New(nil, nil).Handler(limit.Rules(
+		limit.Global(time.Minute, 100),
+		limit.Rule{
+			Name: "rows", Key: limit.ByIP, Limit: 1000, Window: time.Hour,
+			Cost: func(r *http.Request) int64 {
+				rows, err := strconv.ParseInt(r.URL.Query().Get("rows"), 10, 64)
+				if err != nil || rows < 1 {
+					return 1 // what the handler does with such a request
+				}
+				return rows
+			},
+		},
+	), http.HandlerFunc(update))
+
+	for _, rows := range []string{"600", "600", "400", "-5"} {
+		w := send(h, "POST", "/?rows="+rows)
+		fmt.Println(rows, w.Code, w.Header().Get("RateLimit"))
+	}
+	// Output:
+	// 600 204 "global-1m";r=99;t=60, "rows";r=400;t=3600
+	// 600 429 "global-1m";r=99;t=60, "rows";r=400;t=3600
+	// 400 204 "global-1m";r=98;t=60, "rows";r=0;t=3600
+	// -5 429 "global-1m";r=98;t=60, "rows";r=0;t=3600
+}
+
+// TakeN takes several units outside HTTP, all of them or none.
+func ExampleLimiter_TakeN() {
+	mails := limit.Named("mails", limit.PerUser(time.Hour, 100))
+	limiter := limit.New(nil, nil)
+
+	for _, recipients := range []int64{80, 30, 20} {
+		d, err := limiter.TakeN(context.Background(), mails, limit.Keys{"user": "alice"}, recipients)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(d.Allowed, d.Rules()[0].Remaining)
+	}
+	// Output:
+	// true 20
+	// false 20
+	// true 0
+}
+
+// Peek says what is left, and whether a request would pass, and takes nothing.
+func ExampleLimiter_Peek() {
+	mails := limit.Named("mails", limit.PerUser(time.Hour, 2))
+	limiter := limit.New(nil, nil)
+	alice := limit.Keys{"user": "alice"}
+
+	for range 3 {
+		d, err := limiter.Peek(context.Background(), mails, alice)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(d.Allowed, d.Rules()[0].Remaining)
+		if _, err := limiter.Take(context.Background(), mails, alice); err != nil {
+			panic(err)
+		}
+	}
+	// Output:
+	// true 2
+	// true 1
+	// false 0
+}
+
+// A queue lets requests go on one after the other. Handlers wait by themselves;
+// a job calls Wait.
+func ExampleDecision_Wait() {
+	calls := limit.Named("calls", limit.Rule{
+		Key: limit.Everyone, Limit: 100, Window: time.Second,
+		Algorithm: limit.Queue, Burst: 10, MaxWait: time.Second,
+	})
+	limiter := limit.New(nil, nil)
+	ctx := context.Background()
+
+	start := time.Now()
+	for range 4 {
+		d, err := limiter.Take(ctx, calls, nil)
+		if err != nil {
+			panic(err)
+		}
+		if err := d.Wait(ctx); err != nil {
+			panic(err) // refused, or ctx has ended
+		}
+	}
+	fmt.Println("three intervals of 10 ms:", time.Since(start) >= 30*time.Millisecond)
+	// Output:
+	// three intervals of 10 ms: true
+}

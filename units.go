@@ -1,0 +1,124 @@
+package limit
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// A unit is a word for a length of time.
+type unit struct {
+	word string
+	time.Duration
+}
+
+const day = 24 * time.Hour
+
+// units begins with the words that formatWindow uses, largest first.
+var units = []unit{
+	{"d", day}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second},
+	{"ms", time.Millisecond}, {"µs", time.Microsecond}, {"ns", time.Nanosecond},
+	{"us", time.Microsecond}, {"μs", time.Microsecond}, // the two other ways to write µs
+	{"day", day}, {"hour", time.Hour}, {"minute", time.Minute}, {"second", time.Second},
+}
+
+// formatWindow returns a window in the text grammar: "2s", "1h30m", "1d". It
+// is part of the names of rules, and so of the keys of their state.
+func formatWindow(d time.Duration) string {
+	if d <= 0 {
+		return d.String()
+	}
+	var b strings.Builder
+	for _, u := range units {
+		if n := d / u.Duration; n > 0 {
+			b.WriteString(strconv.FormatInt(int64(n), 10))
+			b.WriteString(u.word)
+			d -= n * u.Duration
+		}
+	}
+	return b.String()
+}
+
+// times returns the length of time that a number of units is. It is exact, or
+// not ok: out of range, no number, or with more digits than nanoseconds.
+func (u unit) times(number string) (d time.Duration, ok bool) {
+	whole, fraction, _ := strings.Cut(number, ".")
+	n, err := strconv.ParseInt(whole, 10, 64)
+	if err != nil || n > int64(math.MaxInt64/u.Duration) {
+		return 0, false
+	}
+	d = time.Duration(n) * u.Duration
+	for place := u.Duration; fraction != ""; fraction = fraction[1:] {
+		if fraction[0] < '0' || fraction[0] > '9' || place%10 != 0 {
+			return 0, false
+		}
+		place /= 10
+		d += time.Duration(fraction[0]-'0') * place
+	}
+	return d, d >= 0
+}
+
+// length reads a length of time: numbers and units, or a unit alone.
+func (p *parser) length(what, where string) (time.Duration, error) {
+	start := p.at
+	var sum time.Duration
+	for rest := p.word(); ; {
+		number := leading(rest, func(c rune) bool { return isDigit(c) || c == '.' })
+		word := leading(rest[len(number):], unicode.IsLetter)
+		i := slices.IndexFunc(units, func(u unit) bool { return u.word == word })
+		switch {
+		case i < 0 && number == "":
+			return 0, p.errorf("%s such as 2s, 1m, 1h or 1d %s", what, where)
+		case i < 0:
+			p.at += len(number)
+			return 0, p.errorf("a unit such as s, m, h or d")
+		}
+		p.at += len(number) + len(word)
+		if number == "" {
+			number = "1"
+		}
+		d, ok := units[i].times(number)
+		if !ok || d > math.MaxInt64-sum {
+			p.at = start
+			return 0, p.errorf("%s of at most 366d, with numbers such as 2 or 1.5", what)
+		}
+		sum += d
+		rest = p.word()
+		if leading(rest, isDigit) == "" {
+			break
+		}
+	}
+	if sum == 0 {
+		p.at = start
+		return 0, p.errorf("%s of at least 1ms", what)
+	}
+	return sum, nil
+}
+
+// parseCount returns the number that a word is: digits, or digits and k or M.
+func parseCount(word string) (int64, error) {
+	digits, unit := word, int64(1)
+	if d, ok := strings.CutSuffix(word, "k"); ok {
+		digits, unit = d, 1_000
+	} else if d, ok := strings.CutSuffix(word, "M"); ok {
+		digits, unit = d, 1_000_000
+	}
+	if digits == "" || leading(digits, isDigit) != digits {
+		return 0, strconv.ErrSyntax
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || n > math.MaxInt64/unit {
+		return 0, strconv.ErrRange
+	}
+	return n * unit, nil
+}
+
+// leading returns the beginning of s that consists of certain characters.
+func leading(s string, certain func(rune) bool) string {
+	return s[:len(s)-len(strings.TrimLeftFunc(s, certain))]
+}
+
+func isDigit(c rune) bool { return '0' <= c && c <= '9' }

@@ -1,0 +1,130 @@
+package limit
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// oneASecond is a queue of up to three, one of which goes on each second.
+var oneASecond = Named("queue", Rule{Key: Everyone, Limit: 60, Window: time.Minute, Algorithm: Queue, Burst: 3})
+
+func TestWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter, start := New(nil, nil), time.Now()
+		var decisions []Decision
+		for i := range 4 {
+			d, err := limiter.Take(t.Context(), oneASecond, nil)
+			require.NoError(t, err)
+			require.True(t, d.Allowed)
+			assert.Equal(t, time.Duration(i)*time.Second, d.Delay)
+			decisions = append(decisions, d)
+		}
+		for i, d := range decisions {
+			require.NoError(t, d.Wait(t.Context()))
+			assert.Equal(t, time.Duration(i)*time.Second, time.Since(start), "from the decision on, not from the call")
+		}
+		assert.NoError(t, decisions[1].Wait(t.Context()), "its turn has been")
+	})
+}
+
+func TestWaitRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter, start := New(nil, nil), time.Now()
+		for range 4 {
+			_, err := limiter.Take(t.Context(), oneASecond, nil)
+			require.NoError(t, err)
+		}
+		d, err := limiter.Take(t.Context(), oneASecond, nil)
+		require.NoError(t, err)
+		assert.False(t, d.Allowed)
+		assert.Zero(t, d.Delay)
+		assert.Equal(t, time.Second, d.RetryAfter)
+		var refused *RefusedError
+		require.ErrorAs(t, d.Wait(t.Context()), &refused)
+		assert.Equal(t, d, refused.Decision)
+		assert.Zero(t, time.Since(start))
+	})
+}
+
+func TestWaitEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter, start := New(nil, nil), time.Now()
+		first, err := limiter.Take(t.Context(), oneASecond, nil)
+		require.NoError(t, err)
+		second, err := limiter.Take(t.Context(), oneASecond, nil)
+		require.NoError(t, err)
+
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(300*time.Millisecond, cancel)
+		assert.ErrorIs(t, second.Wait(ctx), context.Canceled)
+		assert.Equal(t, 300*time.Millisecond, time.Since(start))
+		assert.ErrorIs(t, second.Wait(ctx), context.Canceled, "also at once")
+		assert.NoError(t, first.Wait(ctx), "there is nothing to wait for")
+
+		time.Sleep(time.Minute)
+		assert.ErrorIs(t, second.Wait(ctx), context.Canceled, "also after its turn")
+
+		ctx, cancel = context.WithTimeout(t.Context(), time.Nanosecond)
+		defer cancel()
+		d, err := limiter.Take(t.Context(), oneASecond, nil)
+		require.NoError(t, err)
+		require.Zero(t, d.Delay)
+		d, err = limiter.Take(t.Context(), oneASecond, nil)
+		require.NoError(t, err)
+		assert.ErrorAs(t, d.Wait(ctx), new(*RefusedError), "the turn is after the deadline")
+	})
+}
+
+// TestLate checks that nobody is made to wait past a deadline, and that whoever
+// comes again as late as told is in time.
+func TestLate(t *testing.T) {
+	for _, cost := range []int64{1, 2} {
+		for _, patience := range []time.Duration{0, time.Millisecond, 700 * time.Millisecond, 1300 * time.Millisecond} {
+			synctest.Test(t, func(t *testing.T) {
+				limiter := New(nil, nil)
+				for range 2 {
+					_, err := limiter.TakeN(t.Context(), oneASecond, nil, 1)
+					require.NoError(t, err)
+				}
+				take := func() Decision {
+					ctx, cancel := context.WithTimeout(t.Context(), patience+time.Nanosecond)
+					defer cancel()
+					d, err := limiter.TakeN(ctx, oneASecond, nil, cost)
+					require.NoError(t, err)
+					return d
+				}
+				d := take()
+				require.False(t, d.Allowed)
+				assert.Zero(t, d.Delay)
+				assert.Equal(t, []string{"global-1m"}, d.Refusing())
+				require.Equal(t, 2*time.Second+time.Duration(cost)*time.Second-patience, d.RetryAfter)
+				time.Sleep(d.RetryAfter)
+				again := take()
+				assert.True(t, again.Allowed)
+				assert.Equal(t, patience, again.Delay)
+			})
+		}
+	}
+}
+
+// TestLateAmongOthers counts what a late request has taken of other rules.
+func TestLateAmongOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter := New(nil, nil)
+		rules := Named("a", oneASecond.rules[0], Global(time.Hour, 2))
+		_, err := limiter.Take(t.Context(), rules, nil)
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		d, err := limiter.Take(ctx, rules, nil)
+		require.NoError(t, err)
+		assert.False(t, d.Allowed)
+		assert.Equal(t, time.Hour, d.RetryAfter)
+		assert.Equal(t, []string{"global-1m", "global-1h"}, d.Refusing())
+	})
+}
