@@ -31,7 +31,7 @@ const (
 // or on the one at [AddrVar]. It skips the test where there is neither.
 func Client(t testing.TB, args ...string) *redis.Client {
 	t.Helper()
-	options := &redis.Options{Addr: os.Getenv(AddrVar), ContextTimeoutEnabled: true}
+	options := &redis.Options{Addr: os.Getenv(AddrVar), ContextTimeoutEnabled: true, ReadTimeout: time.Minute}
 	switch {
 	case options.Addr != "":
 		// Packages are tested at the same time: each has a database of its own.
