@@ -28,7 +28,7 @@ type logger struct {
 }
 
 func loggers(client *redis.Client, zset *redis.Script) []logger {
-	store := redisstore.New(client, nil)
+	store := redisstore.New(client, &redisstore.Options{Timeout: patience})
 	taking := logger{
 		name: "limit",
 		key:  func(name string) string { return lua.Key("limit", "bench", "ip", name) },

@@ -47,7 +47,7 @@ const (
 
 func contenders(client *redis.Client, zset *redis.Script) []contender {
 	return []contender{
-		{nameLimit, takeWith(redisstore.New(client, nil))},
+		{nameLimit, takeWith(redisstore.New(client, &redisstore.Options{Timeout: patience}))},
 		{namePlain, plainly(client)},
 		{nameTwice, rateWith(redis_rate.NewLimiter(client), true)},
 		{nameOnce, rateWith(redis_rate.NewLimiter(client), false)},

@@ -21,6 +21,10 @@ type server struct {
 	client  *redis.Client
 }
 
+// patience is how long a call may take, so that a machine that stands still for
+// a moment ends no comparison.
+const patience = 20 * time.Second
+
 // startServer starts a server, on the given core if it is not negative.
 func startServer(core, pool int) (*server, error) {
 	port, err := freePort()
@@ -44,6 +48,7 @@ func startServer(core, pool int) (*server, error) {
 	s.client = redis.NewClient(&redis.Options{
 		Addr:                  net.JoinHostPort("127.0.0.1", strconv.Itoa(port)),
 		PoolSize:              pool,
+		ReadTimeout:           patience,
 		ContextTimeoutEnabled: true,
 	})
 	for range 100 {

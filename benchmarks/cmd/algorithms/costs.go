@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/lua"
+	"github.com/routelimit/limit/memstore"
+)
+
+const heapKeys = 20_000
+
+func address(i int) string { return "198.51." + strconv.Itoa(i/250) + "." + strconv.Itoa(i%250) }
+
+// heapBytes returns how many bytes the heap grows for each key of a memstore
+// that has been asked until it was full. The window is a day instead of a
+// second, so that none is forgotten meanwhile; no state is larger for that.
+func heapBytes(q core.Quota) (float64, error) {
+	ctx := context.Background()
+	q.Window = 24 * 3600 * second
+	store := memstore.New(nil)
+	names := make([]string, heapKeys)
+	for i := range names {
+		names[i] = address(i)
+	}
+	before := heap()
+	charges := []core.Charge{{Rule: "ip", Quota: q, Cost: 1}}
+	for _, name := range names {
+		charges[0].Key = name
+		for range q.Capacity() {
+			if _, err := store.Take(ctx, "bench", charges); err != nil {
+				return 0, err
+			}
+		}
+	}
+	grown := heap() - before
+	runtime.KeepAlive(store)
+	runtime.KeepAlive(names)
+	return grown / heapKeys, nil
+}
+
+func heap() float64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc)
+}
+
+// redisBytes returns the most that MEMORY USAGE says of a key while it is asked
+// for twice its limit within a window.
+func redisBytes(ctx context.Context, client *redis.Client, q core.Quota) (int64, error) {
+	charges := []core.Charge{{Rule: "ip", Key: address(0), Quota: q, Cost: 1}}
+	rules := lua.NewRules("limit", "bench", charges)
+	name := lua.Key("limit", "bench", "ip", address(0))
+	if err := client.Del(ctx, name).Err(); err != nil {
+		return 0, err
+	}
+	const grace = 3_600_000 // ms, in which it must not expire under our hands
+	at := time.Now().Truncate(time.Second).UnixMicro()
+	most := int64(0)
+	for range 2 * limit {
+		keys, args := rules.Encode(strconv.FormatInt(at, 10), grace, [][]core.Charge{charges})
+		if err := client.Eval(ctx, rules.Script.Text, keys, args...).Err(); err != nil {
+			return 0, err
+		}
+		used, err := client.MemoryUsage(ctx, name, 0).Result()
+		if err != nil {
+			return 0, fmt.Errorf("MEMORY USAGE %s: %w", name, err)
+		}
+		most = max(most, used)
+		at += window / (2 * limit)
+	}
+	return most, nil
+}
+
+// decisionTimes fills in the ns that a core.Decide on one key takes in the
+// fastest of several rounds. Each round has all algorithms, so that a slow
+// phase of the machine hits them all. The times are two minutes of the
+// realistic schedule, over and over: some requests are admitted and some
+// refused, in an order that no processor can learn.
+func decisionTimes(rows []row, rounds int) {
+	var times []int64
+	record := func(at int64) core.Decision {
+		times = append(times, at)
+		return core.Decision{}
+	}
+	r := rand.New(rand.NewPCG(1, 0))
+	at := start
+	for range 120 {
+		at = traffic(r, at, record)
+	}
+	lap := at - start
+	for range rounds {
+		for i := range rows {
+			ns := decisionTime(rows[i].quota, times, lap)
+			if rows[i].ns == 0 || ns < rows[i].ns {
+				rows[i].ns = ns
+			}
+		}
+	}
+}
+
+func decisionTime(q core.Quota, times []int64, lap int64) float64 {
+	result := testing.Benchmark(func(b *testing.B) {
+		k := newKey(q)
+		passed, i := int64(0), 0
+		for b.Loop() {
+			k.ask(times[i] + passed)
+			if i++; i == len(times) {
+				i, passed = 0, passed+lap
+			}
+		}
+	})
+	return float64(result.T.Nanoseconds()) / float64(result.N)
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/routelimit/limit/core"
+)
+
+// start is when schedules begin, 2026-01-01: a whole number of windows, and of
+// days, since the epoch.
+const start int64 = 1_767_225_600 * second
+
+// A round makes a few hundred requests, none before at, and returns when the
+// next round begins. What it asks for may depend on the decisions.
+type round func(r *rand.Rand, at int64, ask func(at int64) core.Decision) (end int64)
+
+// A schedule is rounds one after the other.
+type schedule struct {
+	name  string
+	round round
+}
+
+// adversarial lists schedules that each hurt at least one algorithm.
+var adversarial = []schedule{
+	{"edges", edges},
+	{"retries", retries},
+	{"floods", floods},
+	{"late bursts", lateBursts},
+	{"early bursts", earlyBursts},
+}
+
+// realistic is the schedule of a service that is asked about as much as it allows.
+var realistic = schedule{"realistic", traffic}
+
+// edge returns the next whole window of the clock after a pause in which every
+// quota becomes whole.
+func edge(at int64) int64 { return (at/window + 4) * window }
+
+// edges sends one request, which begins the window of a key, more than the
+// limit just before the end of that window, and as many just after.
+func edges(r *rand.Rand, at int64, ask func(int64) core.Decision) int64 {
+	at = edge(at)
+	ask(at)
+	early := r.Int64N(1000) + 1
+	for range limit * 3 / 2 {
+		ask(at + window - early)
+	}
+	for range limit * 3 / 2 {
+		ask(at + window)
+	}
+	return at + window
+}
+
+// retries asks until it is refused, and then for a while at the microsecond at
+// which it was told to come again, and one too early.
+func retries(r *rand.Rand, at int64, ask func(int64) core.Decision) int64 {
+	at = edge(at) + r.Int64N(window)
+	for range 4 * limit {
+		d := ask(at)
+		after := d.RetryAfter()
+		if after > 1 {
+			ask(at + after - 1)
+		}
+		at += after
+	}
+	return at
+}
+
+// floods alternates requests about every millisecond with silence, each for up
+// to one and a half windows.
+func floods(r *rand.Rand, at int64, ask func(int64) core.Decision) int64 {
+	until := at + r.Int64N(window*3/2)
+	for ; at < until; at += 1 + r.Int64N(2000) {
+		ask(at)
+	}
+	return at + r.Int64N(window*3/2)
+}
+
+// lateBursts spends the limit at the end of a window of the clock, and then
+// asks all through the next one, up to the last microsecond but one.
+func lateBursts(r *rand.Rand, at int64, ask func(int64) core.Decision) int64 {
+	at = edge(at) + window - 1
+	for range limit {
+		ask(at)
+	}
+	last := at + window - 1
+	for at += r.Int64N(5000); at < last; at += 5000 {
+		ask(at)
+	}
+	ask(last)
+	return last
+}
+
+// earlyBursts spends the limit at the beginning of a window of the clock, which
+// is that of a cell too, and again in the first tenth after it has left, and
+// asks all the time in between.
+func earlyBursts(r *rand.Rand, at int64, ask func(int64) core.Decision) int64 {
+	at = edge(at)
+	for range limit {
+		ask(at)
+	}
+	next := at + window
+	for t := at + r.Int64N(20_000); t < next; t += 20_000 {
+		ask(t)
+	}
+	for at = next; at < next+window/10; at += 1000 {
+		ask(at)
+	}
+	return at
+}
+
+// traffic sends a second of requests that come independently of each other, at
+// a rate that swings between 0.4 and 1.4 times the limit within ten minutes: a
+// day, sped up. About every ten seconds a client sends 20 to 80 more within a
+// twentieth of a second.
+func traffic(r *rand.Rand, at int64, ask func(int64) core.Decision) int64 {
+	const day = 600 * second
+	rate := limit * (0.9 + 0.5*math.Sin(2*math.Pi*float64((at-start)%day)/day))
+	var times []int64
+	for t := r.ExpFloat64() / rate; t < 1; t += r.ExpFloat64() / rate {
+		times = append(times, at+int64(t*second))
+	}
+	if r.IntN(10) == 0 {
+		from := at + r.Int64N(second*19/20)
+		for range 20 + r.IntN(61) {
+			times = append(times, from+r.Int64N(second/20))
+		}
+	}
+	slices.Sort(times)
+	for _, t := range times {
+		ask(t)
+	}
+	return at + second
+}
