@@ -46,47 +46,70 @@ func (c Calendar) Period(now int64) (from, until int64) {
 		// By the offset of now. Where the offset changes within the hour, so
 		// does the hour.
 		_, offset := t.Zone()
-		into := time.Duration((t.Unix()+int64(offset))%3600+3600) % 3600 * time.Second
-		start := t.Truncate(time.Second).Add(-into)
-		end := start.Add(time.Hour)
-		zoneStart, zoneEnd := t.ZoneBounds()
-		if !zoneStart.IsZero() && zoneStart.After(start) {
-			start = zoneStart
-		}
-		if !zoneEnd.IsZero() && zoneEnd.Before(end) {
-			end = zoneEnd
-		}
-		return start.UnixMicro(), end.UnixMicro()
-	case Day:
-		return c.midnight(year, month, day), c.midnight(year, month, day+1)
+		now := t.Unix()
+		start := now - ((now+int64(offset))%3600+3600)%3600
+		return c.change(now, start) * 1_000_000, (c.change(now, start+3599) + 1) * 1_000_000
 	case Week:
 		day -= (int(t.Weekday()) + 6) % 7
-		return c.midnight(year, month, day), c.midnight(year, month, day+7)
+	case Month:
+		day = 1
 	}
-	return c.midnight(year, month, 1), c.midnight(year, month+1, 1)
+	from = c.midnight(year, month, day)
+	for {
+		switch c.Unit {
+		case Day:
+			day++
+		case Week:
+			day += 7
+		case Month:
+			month++
+		}
+		// A clock that is set back over midnight shows the end of a date that
+		// is over: it is of the next period.
+		if until = c.midnight(year, month, day); now < until {
+			return from, until
+		}
+		from = until
+	}
 }
 
-// midnight returns the first moment of a date.
-func (c Calendar) midnight(year int, month time.Month, day int) int64 {
-	noon := time.Date(year, month, day, 12, 0, 0, 0, c.Zone)
-	year, month, day = noon.Date() // as a date that exists
-	t := time.Date(year, month, day, 0, 0, 0, 0, c.Zone)
-	// Where midnight is missing, t may be of the day before, or later than need be.
-	for _, transition := range []time.Time{boundAfter(t), boundBefore(t)} {
-		if !transition.IsZero() && sameDate(transition, year, month, day) &&
-			!sameDate(transition.Add(-time.Microsecond), year, month, day) {
-			return transition.UnixMicro()
+// change returns the second farthest from a one, toward another within an hour,
+// that still has its offset from UTC. (The bounds that package time knows may
+// lie in the past on the last day of a leap year.)
+func (c Calendar) change(from, toward int64) int64 {
+	_, offset := time.Unix(from, 0).In(c.Zone).Zone()
+	same := func(at int64) bool {
+		_, other := time.Unix(at, 0).In(c.Zone).Zone()
+		return other == offset
+	}
+	if same(toward) {
+		return toward
+	}
+	for from-toward > 1 || toward-from > 1 {
+		if middle := (from + toward) / 2; same(middle) {
+			from = middle
+		} else {
+			toward = middle
 		}
 	}
-	return t.UnixMicro()
+	return from
 }
 
-func boundAfter(t time.Time) time.Time  { _, end := t.ZoneBounds(); return end }
-func boundBefore(t time.Time) time.Time { start, _ := t.ZoneBounds(); return start }
-
-func sameDate(t time.Time, year int, month time.Month, day int) bool {
-	y, m, d := t.Date()
-	return y == year && m == month && d == day
+// midnight returns the first moment of a date, or after it if the zone skips
+// all of it. Dates in order have moments in order, whatever the clocks do.
+func (c Calendar) midnight(year int, month time.Month, day int) int64 {
+	local := time.Date(year, month, day, 0, 0, 0, 0, time.UTC).Unix()
+	const most = 26 * 3600 // no zone is further ahead
+	t := time.Unix(local-most, 0).In(c.Zone)
+	for {
+		_, offset := t.Zone()
+		_, end := t.ZoneBounds()
+		first := max(local-int64(offset), t.Unix())
+		if !end.After(t) || first < end.Unix() {
+			return first * 1_000_000
+		}
+		t = end
+	}
 }
 
 // anchored reports whether the windows of q begin with a key's first unit.

@@ -50,18 +50,14 @@ func (c *Cells) at(cell int64) int64 {
 }
 
 // relay lays the cells anew for another length or number of them. A cell that
-// spans several of the new ones counts in the last.
+// spans several of the new ones counts in the last, or in that of now.
 func (c *Cells) relay(length int64) {
 	old, n := c.counts, int64(len(c.counts))
 	newest, oldLength := c.newest, c.length
-	c.counts, c.length = make([]int64, c.keep), length
-	if n == 0 {
-		return
-	}
-	c.newest = ((newest+1)*oldLength - 1) / length
+	c.counts, c.length, c.newest = make([]int64, c.keep), length, c.cell
 	for i := range n {
-		cell := ((newest-i+1)*oldLength - 1) / length
-		if newest-i >= 0 && cell > c.newest-c.keep {
+		cell := min(((newest-i+1)*oldLength-1)/length, c.cell)
+		if newest-i >= 0 && cell > c.cell-c.keep {
 			c.counts[cell%c.keep] += old[(newest-i)%n]
 		}
 	}
@@ -107,8 +103,10 @@ func (c *Cells) After(n int64) int64 {
 
 // Expires implements [State].
 func (c *Cells) Expires() int64 {
-	if len(c.counts) == 0 || c.counts[c.newest%c.keep] == 0 {
-		return 0
+	for i := range int64(len(c.counts)) {
+		if c.at(c.newest-i) > 0 {
+			return (c.newest - i + c.keep) * c.length
+		}
 	}
-	return (c.newest + c.keep) * c.length
+	return 0
 }

@@ -54,7 +54,7 @@ func (w *Window) After(int64) int64 { return w.until - w.now }
 
 // Expires implements [State].
 func (w *Window) Expires() int64 {
-	if w.count == 0 {
+	if w.used == 0 { // or its window has passed
 		return 0
 	}
 	return w.until

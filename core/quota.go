@@ -112,13 +112,16 @@ func (q Quota) Validate() error {
 		if q.Burst < 1 || q.Burst > MaxLimit {
 			wrong("burst %d: write 1 to %d", q.Burst, int64(MaxLimit))
 		}
-		if q.Missing < 0 || q.Missing > q.Burst {
+		if q.Algorithm == TokenBucket && (q.Missing < 0 || q.Missing > q.Burst) {
 			wrong("%d missing: write 0 for a full bucket to %d for an empty one", q.Missing, q.Burst)
 		}
 		if q.fills() > MaxFill {
 			wrong("burst %d takes more than 10 years to come back: write a smaller one", q.Burst)
 		}
-		q.Burst, q.Missing = 0, 0
+		q.Burst = 0
+		if q.Algorithm == TokenBucket {
+			q.Missing = 0
+		}
 	case Queue:
 		if q.Burst < 0 || q.Burst > MaxLimit {
 			wrong("burst %d: write how many may wait, 0 to %d", q.Burst, int64(MaxLimit))
@@ -131,9 +134,9 @@ func (q Quota) Validate() error {
 		}
 		q.Burst, q.MaxWait = 0, 0
 	default:
-		wrong("unknown algorithm %d", q.Algorithm)
+		wrong("unknown algorithm %d: write one from SlidingLog to Queue", q.Algorithm)
 	}
-	if q.Limit > MaxLimit {
+	if q.Limit > MaxLimit && q.Algorithm != SlidingLog {
 		wrong("limit %d: write at most %d", q.Limit, int64(MaxLimit))
 	}
 	if q.Window < MinWindow || q.Window > MaxWindow {

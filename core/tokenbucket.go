@@ -11,7 +11,8 @@ package core
 // What it gives up is the window: a burst and a window's refill fit into one.
 //
 // When the clock steps back, the last refill is dated now: no time is credited
-// twice.
+// twice. When the burst is lowered, the bucket lacks no more than all of it, and
+// a changed rate is that since the last unit was taken.
 //
 // The method is the token bucket of Turner, "New directions in communications
 // (or which way to the information age?)" (1986), refilled lazily.
@@ -36,11 +37,15 @@ func (b *Bucket) Advance(q *Quota, now int64) int64 {
 		b.part, b.window = 0, q.Window
 	}
 	b.last = min(b.last, now)
+	missing, part := b.missing, b.part
+	if missing > q.Burst {
+		missing, part = q.Burst, 0
+	}
 	came, rest := muldiv(now-b.last, q.Limit, q.Window)
-	if rest += b.part; rest >= q.Window {
+	if rest += part; rest >= q.Window {
 		came, rest = came+1, rest-q.Window
 	}
-	if b.short, b.back = b.missing-came, rest; b.short <= 0 {
+	if b.short, b.back = missing-came, rest; b.short <= 0 {
 		b.short, b.back = 0, 0
 	}
 	return b.burst - b.short

@@ -46,13 +46,13 @@ local function decode_bucket(value, rule, now)
     local missing, part, last, window = u48(value, 2), u48(value, 8), u56(value, 14), u48(value, 21)
     if window ~= rule.window then part, s.redated = 0, true end
     if last > now then last, s.redated = now, true end
-    local came, rest = muldiv(now - last, rule.limit, rule.window)
-    local most = missing > rule.burst -- the burst was lowered
-    rest = rest + (most and 0 or part)
-    if rest >= rule.window then came, rest = came + 1, rest - rule.window end
-    s.used, s.back = (most and rule.burst or missing) - came, rest
-    if s.used <= 0 then s.used, s.back = 0, 0 end
     if s.redated then s.kept = {missing, part, last} end
+    if missing > rule.burst then missing, part = rule.burst, 0 end
+    local came, rest = muldiv(now - last, rule.limit, rule.window)
+    rest = rest + part
+    if rest >= rule.window then came, rest = came + 1, rest - rule.window end
+    s.used, s.back = missing - came, rest
+    if s.used <= 0 then s.used, s.back = 0, 0 end
   else
     s.new = rule.missing > 0
   end

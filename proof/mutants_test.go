@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,23 +30,22 @@ const (
 var mutants = []mutant{
 	// The script.
 	{"charges the rules that pass although another refuses", "lua/take.lua",
-		"      if verdict == 1 then\n", "      if fits then\n", redis7},
-	{"charges refused requests", "lua/take.lua",
-		"      if verdict == 1 then\n", "      if true then\n", redis7},
-	{"admits one more than the limit", "lua/take.lua", "cost > s.room and", "cost > s.room + 1 and", redis7},
-	{"keeps a unit one microsecond too long", "lua/slidinglog.lua", "% modulus >= span", "% modulus > span", redis7},
+		"if verdict >= 1 and cost > 0 then", "if cost <= room[k] and cost > 0 then", redis7},
+	{"charges refused requests", "lua/take.lua", "if verdict >= 1 and cost > 0 then", "if cost > 0 then", redis7},
+	{"admits one more than the limit", "lua/take.lua", "elseif cost > room[k] and", "elseif cost > room[k] + 1 and", redis7},
+	{"keeps a unit one microsecond too long", "lua/slidinglog.lua", "until age < span", "until age <= span", redis7},
 	{"keeps a unit of a ring one microsecond too long", "lua/ring.lua",
 		"high < s.live and now - time_at(s, high) >= window", "high < s.live and now - time_at(s, high) > window", redis7},
-	{"forgets a unit one microsecond too early", "lua/slidinglog.lua", "% modulus >= span", "% modulus >= span - 1", redis7},
-	{"sets no TTL", "lua/take.lua", "redis.call('SET', KEYS[k], value, 'PX', ttl + grace)", "redis.call('SET', KEYS[k], value)", redis7},
-	{"sets no TTL on rings", "lua/ring.lua", "then redis.call('PEXPIRE', s.key, ttl) end", "then end", redis7},
-	{"does not date entries ahead of now now", "lua/slidinglog.lua", "if t > now then t, redated = now, true end", "", redis7},
-	{"does not keep the new dates of a refusal", "lua/take.lua", "(s.taken > 0 or s.redated)", "s.taken > 0", redis7},
-	{"overwrites values of other types", "lua/take.lua", "redis.call('EXISTS', unpack(missing)) > 0", "false", redis7},
+	{"forgets a unit one microsecond too early", "lua/slidinglog.lua", "until age < span", "until age < span - 1", redis7},
+	{"sets no TTL", "lua/slidinglog.lua", "call('PSETEX', keys[k], ttl, ", "call('SET', keys[k], ", redis7},
+	{"sets no TTL on rings", "lua/ring.lua", "then call('PEXPIRE', key, ttl) end", "then end", redis7},
+	{"does not date entries ahead of now now", "lua/slidinglog.lua", "if t > now then t, ahead = now, true end", "", redis7},
+	{"does not keep the new dates of a refusal", "lua/slidinglog.lua", "(n > 0 or redated[k])", "n > 0", redis7},
+	{"overwrites values of other types", "lua/state.lua", "call('EXISTS', unpack(missing)) > 0", "false", redis7},
 	{"reads a ring by a limit that has changed", "lua/ring.lua", "u24(header, 2) == rule.limit and\n", "true and\n", redis7},
-	{"tells clients to come back too early", "lua/take.lua", "leaves(s, cost - s.room - 1)", "leaves(s, 0)", redis7},
-	{"decides a batch as if each were alone", "lua/take.lua", "s.room = s.room - cost", "", redis7},
-	{"lets ticks wrap around", "lua/slidinglog.lua", "window < 4294967296 and short or long", "short", redis7},
+	{"tells clients to come back too early", "lua/take.lua", "rule.as.after(rule, k, cost - left, now)", "rule.as.after(rule, k, 1, now)", redis7},
+	{"decides a batch as if each were alone", "lua/slidinglog.lua", "= room[k] - n, taken[k] + n", "= room[k], taken[k] + n", redis7},
+	{"lets ticks wrap around", "lua/take.lua", "local short = window < 4294967296", "local short = true", redis7},
 
 	// Its client side.
 	{"sends the client's clock", "redisstore/redisstore.go", `now:      func() string { return "" }`,
@@ -83,7 +83,7 @@ func TestMutants(t *testing.T) {
 	}
 	root, err := filepath.Abs("..")
 	require.NoError(t, err)
-	for _, m := range mutants {
+	for _, m := range slices.Concat(mutants, algorithmMutants) {
 		t.Run(m.file+" "+m.name, func(t *testing.T) {
 			t.Parallel()
 			original := filepath.Join(root, m.file)

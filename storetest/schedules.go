@@ -11,9 +11,10 @@ import (
 )
 
 // Schedules draws n random schedules and compares each decision of the store
-// with the functions of package core, and with the definition of a sliding
-// window: see [ledger]. Schedules do not share keys, so that one store serves
-// them all. A seed draws the same schedules each time.
+// with the functions of package core and, those of an exact window, with its
+// definition: see [ledger]. Rules of all algorithms are mixed. Schedules do not
+// share keys, so that one store serves them all. A seed draws the same schedules
+// each time.
 func Schedules(t *testing.T, h Harness, seed uint64, n int) {
 	t.Helper()
 	decisions, refused := 0, 0
@@ -26,7 +27,7 @@ func Schedules(t *testing.T, h Harness, seed uint64, n int) {
 	t.Logf("seed %d: %d schedules, %d decisions, %d of them refused", seed, n, decisions, refused)
 }
 
-// A schedule is a random story: a policy of one to four rules with a few keys
+// A schedule is a random story: a policy of one to five rules with a few keys
 // each, charged at random times.
 type schedule struct {
 	t      *testing.T
@@ -41,8 +42,12 @@ type schedule struct {
 
 	now     int64
 	retry   int64                 // of the last refusal
-	states  map[string]core.State // by rule and key, as are the ledgers
-	ledgers map[string]*ledger
+	met     core.Outcome          // one of the last decision
+	states  map[string]core.State // by rule and key, as are those below
+	ledgers map[string]*ledger    // of exact windows
+	left    map[string]int64      // what remained
+	retired map[string]int        // how many keys of this name were
+	retires int
 	trace   []step
 	refused int
 }
@@ -70,10 +75,11 @@ func newSchedule(t *testing.T, h Harness, seed uint64, number int) *schedule {
 		now:       starts[random.IntN(len(starts))],
 		states:    make(map[string]core.State),
 		ledgers:   make(map[string]*ledger),
+		left:      make(map[string]int64),
+		retired:   make(map[string]int),
 	}
-	for i := range 1 + random.IntN(4) {
-		quota := core.Quota{Limit: pick(random, someLimits), Window: pick(random, someWindows)}
-		s.rules = append(s.rules, core.Charge{Rule: fmt.Sprint("r", i), Quota: quota})
+	for i := range 1 + random.IntN(5) {
+		s.rules = append(s.rules, core.Charge{Rule: fmt.Sprint("r", i), Quota: someQuota(random)})
 	}
 	return s
 }
@@ -84,7 +90,7 @@ func (s *schedule) run() {
 	for range 20 + s.random.IntN(40) {
 		s.advance()
 		if s.changes && s.random.IntN(10) == 0 {
-			s.rules[s.random.IntN(len(s.rules))].Quota.Limit = pick(s.random, someLimits)
+			s.change()
 		}
 		charges := s.draw()
 		d := s.take(charges)
@@ -129,6 +135,9 @@ func (s *schedule) advance() {
 		if l := s.ledgers[rule.Rule+s.key()]; l != nil && len(l.units) > 0 {
 			step = pick(s.random, l.units).at + w - s.now
 		}
+		if s.random.IntN(2) == 0 {
+			step = s.met.MoreAfter
+		}
 	case 11:
 		step = -s.random.Int64N(3 * w)
 	case 12:
@@ -149,21 +158,6 @@ func (s *schedule) advance() {
 	s.now += step
 }
 
-// settle charges the keys that are whole again. Whether a store still knows
-// what they spent is its own affair, and must not show when the clock steps
-// back to where it counted.
-func (s *schedule) settle() {
-	for _, rule := range s.rules {
-		for key := range s.keys {
-			c := rule
-			c.Key, c.Cost = fmt.Sprint("k", key), 1
-			if l := s.ledgers[c.Rule+c.Key]; l != nil && l.whole(c.Quota.Window, s.now) {
-				s.take([]core.Charge{c})
-			}
-		}
-	}
-}
-
 func (s *schedule) key() string { return fmt.Sprint("k", s.random.IntN(s.keys)) }
 
 // draw returns charges of all rules, in any order.
@@ -173,7 +167,7 @@ func (s *schedule) draw() []core.Charge {
 	for i := range charges {
 		c := &charges[i]
 		c.Key = s.key()
-		limit := c.Quota.Limit
+		limit := c.Quota.Capacity()
 		switch s.random.IntN(20) {
 		case 0, 1:
 			c.Cost = 0
@@ -189,6 +183,8 @@ func (s *schedule) draw() []core.Charge {
 			c.Cost = 1
 			if l := s.ledgers[c.Rule+c.Key]; l != nil {
 				c.Cost = max(0, limit-l.live(c.Quota.Window, s.now))
+			} else if left, known := s.left[c.Rule+c.Key]; known {
+				c.Cost = left
 			}
 		default:
 			c.Cost = 1
@@ -199,6 +195,7 @@ func (s *schedule) draw() []core.Charge {
 
 // take makes a decision and compares it with the models.
 func (s *schedule) take(charges []core.Charge) core.Decision {
+	charges = s.current(charges)
 	s.h.SetTime(s.now)
 	got, err := s.h.Store.Take(s.t.Context(), s.policy, charges)
 	if err != nil {
@@ -213,33 +210,43 @@ func (s *schedule) take(charges []core.Charge) core.Decision {
 	for i, c := range charges {
 		id := c.Rule + c.Key
 		if s.states[id] == nil {
-			s.states[id], s.ledgers[id] = core.NewState(c.Quota.Algorithm), &ledger{quota: c.Quota}
+			s.states[id] = core.NewState(c.Quota.Algorithm)
+			if c.Quota.Algorithm == core.SlidingLog {
+				s.ledgers[id] = &ledger{quota: c.Quota}
+			}
 		}
 		states[i] = s.states[id]
 	}
 	want := core.Decide(s.now, charges, states)
-	if got.Allowed != want.Allowed || got.At != want.At || !slices.Equal(got.Outcomes(), want.Outcomes()) {
+	if got.Allowed != want.Allowed || got.At != want.At || got.Delay != want.Delay || !slices.Equal(got.Outcomes(), want.Outcomes()) {
 		s.trace = append(s.trace, step{s.now, charges, want})
 		s.fail("the last line is what package core decides")
 	}
+	for i, c := range charges {
+		s.left[c.Rule+c.Key] = got.Outcomes()[i].Remaining
+	}
+	s.met = pick(s.random, got.Outcomes())
+	s.check(charges, got)
+	return got
+}
 
-	fits := true
-	for _, c := range charges {
-		fits = s.ledgers[c.Rule+c.Key].fits(c, s.now) && fits
-	}
-	if got.Allowed != fits {
-		s.fail("by definition, allowed is %v", fits)
-	}
+// check compares a decision with the definition of exact windows.
+func (s *schedule) check(charges []core.Charge, got core.Decision) {
 	for i, c := range charges {
 		l := s.ledgers[c.Rule+c.Key]
-		if fits {
+		if l == nil {
+			continue
+		}
+		if fits := l.fits(c, s.now); got.Outcomes()[i].Fits() != fits || got.Allowed && !fits {
+			s.fail("by definition, %s fits is %v", describe(c), fits)
+		}
+		if got.Allowed {
 			l.take(c, s.now)
 		}
 		if left, want := got.Outcomes()[i].Remaining, max(0, c.Quota.Limit-l.live(c.Quota.Window, s.now)); left != want {
 			s.fail("by definition, %d remain of %s", want, describe(c))
 		}
 	}
-	return got
 }
 
 // lookAgain looks at what was refused, and must find it untouched.
@@ -264,12 +271,13 @@ func (s *schedule) tryAgain(charges []core.Charge, refused core.Decision) {
 	if retry == core.Never {
 		return
 	}
+	retires := s.retires
 	s.now += retry - 1
 	if s.take(charges).Allowed {
 		s.fail("admitted before RetryAfter")
 	}
 	s.now++
-	if !s.take(charges).Allowed {
+	if !s.take(charges).Allowed && s.retires == retires {
 		s.fail("refused after RetryAfter")
 	}
 }
@@ -278,7 +286,7 @@ func (s *schedule) fail(format string, args ...any) {
 	s.t.Helper()
 	var trace strings.Builder
 	for _, step := range s.trace {
-		fmt.Fprintf(&trace, "%d: allowed=%v\n", step.at, step.Allowed)
+		fmt.Fprintf(&trace, "%d: allowed=%v delay=%d\n", step.at, step.Allowed, step.Delay)
 		for i, o := range step.Outcomes() {
 			fmt.Fprintf(&trace, "\t%s: %s\n", describe(step.charges[i]), outcome(o))
 		}

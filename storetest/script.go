@@ -26,8 +26,9 @@ type script struct {
 // A row is one decision. It must be admitted if, and only if, all of its
 // charges are said to fit.
 type row struct {
-	at   int64 // µs since the start of the script
-	mets []met
+	at    int64 // µs since the start of the script
+	mets  []met
+	delay int64 // until its turn, in queues
 }
 
 // A met is a charge and what it must meet.
@@ -36,12 +37,19 @@ type met struct {
 	outcome core.Outcome
 }
 
-func at(at int64, mets ...met) row { return row{at, mets} }
+func at(at int64, mets ...met) row { return row{at: at, mets: mets} }
 
-// on returns a function that charges a rule by a cost.
+// delayed is r with a turn that comes later.
+func (r row) delayed(delay int64) row { r.delay = delay; return r }
+
+// on returns a function that charges a rule of an exact window by a cost.
 func on(rule string, limit, window int64) func(cost int64, outcome core.Outcome) met {
+	return by(rule, core.Quota{Limit: limit, Window: window})
+}
+
+// by returns a function that charges a rule by a cost.
+func by(rule string, quota core.Quota) func(cost int64, outcome core.Outcome) met {
 	return func(cost int64, outcome core.Outcome) met {
-		quota := core.Quota{Limit: limit, Window: window}
 		return met{core.Charge{Rule: rule, Key: "k", Quota: quota, Cost: cost}, outcome}
 	}
 }
@@ -88,6 +96,9 @@ func (s script) run(t *testing.T, h Harness, start int64) {
 		if d.Allowed != allowed {
 			t.Errorf("%s: allowed is %v, want %v", where, d.Allowed, allowed)
 		}
+		if d.Delay != row.delay {
+			t.Errorf("%s: the turn comes after %d, want %d", where, d.Delay, row.delay)
+		}
 		if d.At != start+row.at {
 			t.Errorf("%s: decided at %d, want %d", where, d.At, start+row.at)
 		}
@@ -102,7 +113,7 @@ func (s script) run(t *testing.T, h Harness, start int64) {
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 
 func describe(c core.Charge) string {
-	return fmt.Sprintf("%s/%s %d of %d per %v", c.Rule, c.Key, c.Cost, c.Quota.Limit, micros(c.Quota.Window))
+	return fmt.Sprintf("%s/%s %d of %d per %v, %v", c.Rule, c.Key, c.Cost, c.Quota.Limit, micros(c.Quota.Window), c.Quota.Algorithm)
 }
 
 func outcome(o core.Outcome) string {

@@ -50,6 +50,7 @@ func Run(t *testing.T, with func(t *testing.T, test func(t *testing.T, h Harness
 		{"Cost", scripts(costs())},
 		{"Rules", scripts(stacks())},
 		{"Changed", scripts(changes())},
+		{"Algorithms", algorithms()},
 		{"Names", names()},
 		{"Calls", calls()},
 		{"Concurrent", concurrent()},

@@ -1,0 +1,166 @@
+package core
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestValidateFields(t *testing.T) {
+	const second, year = 1_000_000, 365 * 24 * 3600 * 1_000_000
+	quota := func(a Algorithm, change func(*Quota)) Quota {
+		q := Quota{Algorithm: a, Limit: 10, Window: second}
+		switch a {
+		case SlidingCells:
+			q.Cells = 10
+		case TokenBucket, LeakyBucket:
+			q.Burst = 5
+		}
+		change(&q)
+		return q
+	}
+	for _, test := range []struct {
+		algorithm Algorithm
+		change    func(*Quota)
+		words     string // none if it is valid
+	}{
+		{FixedWindow, func(q *Quota) { q.Limit = MaxLimit }, ""},
+		{FixedWindow, func(q *Quota) { q.Limit = MaxLimit + 1 }, "limit 1000000000001: write at most 1000000000000"},
+		{FixedWindow, func(q *Quota) { q.Limit = 0 }, "limit 0: write at least 1"},
+		{FixedWindow, func(q *Quota) { q.Window = 999 }, "window of 999 µs: write between 1ms and 366 days"},
+		{FixedWindow, func(q *Quota) { q.Aligned = true }, ""},
+		{FixedWindow, func(q *Quota) { q.Calendar = Calendar{Month, time.UTC} }, ""},
+		{FixedWindow, func(q *Quota) { q.Aligned, q.Calendar = true, Calendar{Day, time.UTC} }, "aligned and calendar: write one of them"},
+		{FixedWindow, func(q *Quota) { q.Calendar.Zone = time.UTC }, "calendar unit 0: write Hour, Day, Week or Month"},
+		{FixedWindow, func(q *Quota) { q.Calendar = Calendar{Month + 1, time.UTC} }, "calendar unit 5: write Hour"},
+		{FixedWindow, func(q *Quota) { q.Calendar.Unit = Day }, "without a time zone: write one, such as time.UTC"},
+		{FixedWindow, func(q *Quota) { q.Burst = 1 }, "algorithm fixed-window: burst"},
+
+		{SlidingCells, func(q *Quota) { q.Cells = 2 }, ""},
+		{SlidingCells, func(q *Quota) { q.Cells = MaxCells }, ""},
+		{SlidingCells, func(q *Quota) { q.Cells = 1 }, "1 cells: write 2 to 60"},
+		{SlidingCells, func(q *Quota) { q.Cells = MaxCells + 1 }, "61 cells: write 2 to 60"},
+		{SlidingCells, func(q *Quota) { q.Aligned = true }, "algorithm sliding-cells: "},
+
+		{SlidingCounter, func(q *Quota) { q.Limit = MaxLimit }, ""},
+		{SlidingCounter, func(q *Quota) { q.Cells = 2 }, "cells, missing, wait, aligned or calendar is not for it: leave it out"},
+		{SlidingCounter, func(q *Quota) { q.Calendar = Calendar{Day, time.UTC} }, "algorithm sliding-counter"},
+
+		{TokenBucket, func(q *Quota) { q.Burst, q.Limit = MaxLimit, MaxLimit }, ""},
+		{TokenBucket, func(q *Quota) { q.Burst = 0 }, "burst 0: write 1 to 1000000000000"},
+		{TokenBucket, func(q *Quota) { q.Burst = MaxLimit + 1 }, "burst 1000000000001: write 1 to"},
+		{TokenBucket, func(q *Quota) { q.Limit, q.Window, q.Burst = 1, year, 10 }, ""},
+		{TokenBucket, func(q *Quota) { q.Limit, q.Window, q.Burst = 1, year, 11 }, "burst 11 takes more than 10 years to come back: write a smaller one"},
+		{TokenBucket, func(q *Quota) { q.Missing = 5 }, ""},
+		{TokenBucket, func(q *Quota) { q.Missing = 6 }, "6 missing: write 0 for a full bucket to 5 for an empty one"},
+		{TokenBucket, func(q *Quota) { q.Missing = -1 }, "-1 missing: write 0"},
+		{TokenBucket, func(q *Quota) { q.MaxWait = 1 }, "algorithm token-bucket"},
+
+		{LeakyBucket, func(q *Quota) { q.Burst = 1 }, ""},
+		{LeakyBucket, func(q *Quota) { q.Burst = -1 }, "burst -1: write 1 to"},
+		{LeakyBucket, func(q *Quota) { q.Missing = 1 }, "algorithm leaky-bucket: "},
+
+		{Queue, func(*Quota) {}, ""},
+		{Queue, func(q *Quota) { q.Burst, q.MaxWait = 7, MaxWindow }, ""},
+		{Queue, func(q *Quota) { q.Burst = -1 }, "burst -1: write how many may wait, 0 to"},
+		{Queue, func(q *Quota) { q.Limit, q.Window, q.Burst = 1, year, 11 }, "burst 11 takes more than 10 years to pass: write a smaller one"},
+		{Queue, func(q *Quota) { q.MaxWait = -1 }, "wait of -1µs: write 0 for any, or at most 366 days"},
+		{Queue, func(q *Quota) { q.MaxWait = MaxWindow + 1 }, "or at most 366 days"},
+		{Queue, func(q *Quota) { q.Missing = 1 }, "algorithm queue: "},
+
+		{SlidingLog, func(q *Quota) { q.Limit = MaxLimit + 1 }, "write at most 100000, or algorithm sliding-cells"},
+		{SlidingLog, func(q *Quota) { q.Burst = 1 }, "algorithm sliding-log: "},
+		{Queue + 1, func(*Quota) {}, "unknown algorithm 7: write one from SlidingLog to Queue"},
+	} {
+		q := quota(test.algorithm, test.change)
+		err := q.Validate()
+		switch {
+		case test.words == "" && err != nil:
+			t.Errorf("%+v: %v", q, err)
+		case test.words != "" && (err == nil || !strings.Contains(err.Error(), test.words)):
+			t.Errorf("%+v: %v; want %q", q, err, test.words)
+		}
+	}
+}
+
+// TestValidAgrees tests that what is asked of each charge is part of what is
+// asked of each rule: otherwise an error would have no words.
+func TestValidAgrees(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 1))
+	pick := func(numbers ...int64) int64 { return numbers[random.IntN(len(numbers))] }
+	valid := 0
+	for range 100_000 {
+		q := Quota{Algorithm: Algorithm(random.IntN(9)), Limit: pick(-1, 0, 1, 5, MaxLog, MaxLog+1, MaxLimit, MaxLimit+1),
+			Window: pick(0, MinWindow, 1_000_000, MaxWindow, MaxWindow+1), Burst: pick(-1, 0, 0, 1, 5, MaxLimit, MaxLimit+1),
+			Cells: pick(0, 0, 0, 1, 2, MaxCells, MaxCells+1), Missing: pick(0, 0, 0, -1, 1, 6), MaxWait: pick(0, 0, 0, -1, 1, MaxWindow+1),
+			Aligned: random.IntN(4) == 0, Calendar: Calendar{Unit: CalendarUnit(pick(0, 0, 0, 1, 9))}}
+		if random.IntN(2) == 0 {
+			q.Calendar.Zone = time.UTC
+		}
+		err := q.Validate()
+		if err == nil {
+			valid++
+		}
+		if err == nil && !q.valid() {
+			t.Fatalf("%+v: valid is %v, Validate returns %v", q, q.valid(), err)
+		}
+	}
+	if valid == 0 {
+		t.Error("no quota was valid")
+	}
+}
+
+// TestCellsRelaid tests that what is in the window of a changed quota counts,
+// though it lay cells behind in the old one.
+func TestCellsRelaid(t *testing.T) {
+	const second = 1_000_000
+	old := Quota{Algorithm: SlidingCells, Limit: 10, Window: 1_000 * second, Cells: 10}
+	brief := Quota{Algorithm: SlidingCells, Limit: 10, Window: 10 * second, Cells: 10}
+	state := []State{NewState(SlidingCells)}
+	take := func(at int64, q Quota, cost, remaining int64) {
+		t.Helper()
+		d := Decide(at, []Charge{{Quota: q, Cost: cost}}, state)
+		if got := d.Outcomes()[0].Remaining; got != remaining {
+			t.Errorf("at %d: %d remain, want %d", at, got, remaining)
+		}
+	}
+	take(1_000*second-1, old, 3, 7) // the end of a cell
+	take(1_000*second, old, 2, 5)   // the beginning of the next
+	take(1_005*second, brief, 0, 5) // both are in the last 10 s
+	if got := state[0].Expires(); got <= 1_005*second {
+		t.Errorf("expires at %d", got)
+	}
+	take(1_010*second, brief, 0, 8) // the first cell has left
+	take(1_016*second-1, brief, 0, 8)
+	take(1_016*second, brief, 0, 10)
+}
+
+// TestBucketBurstLowered tests that nobody waits for more than a whole bucket.
+func TestBucketBurstLowered(t *testing.T) {
+	const second = 1_000_000
+	large := Quota{Algorithm: TokenBucket, Limit: 1_000_000, Window: second, Burst: 1_000_000}
+	small := Quota{Algorithm: TokenBucket, Limit: 1, Window: second, Burst: 2}
+	state := []State{NewState(TokenBucket)}
+	Decide(0, []Charge{{Quota: large, Cost: 1_000_000}}, state)
+	d := Decide(0, []Charge{{Quota: small, Cost: 1}}, state)
+	if got, want := d.Outcomes()[0], (Outcome{RetryAfter: second, ResetAfter: 2 * second}); got != want {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+// TestWindowExpires tests that a look at a window that has passed does not keep
+// it for longer.
+func TestWindowExpires(t *testing.T) {
+	q := Quota{Algorithm: FixedWindow, Limit: 3, Window: 1_000}
+	w := &Window{}
+	w.Advance(&q, 5_000)
+	w.Take(1)
+	if got := w.Expires(); got != 6_000 {
+		t.Errorf("expires at %d, want 6000", got)
+	}
+	w.Advance(&q, 6_000)
+	if got := w.Expires(); got > 6_000 {
+		t.Errorf("expires at %d after its end", got)
+	}
+}

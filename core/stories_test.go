@@ -1,0 +1,266 @@
+package core
+
+import (
+	"math/big"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// The kinds of a life: on a clock that goes forward, on one that also steps
+// back, and of a quota that is changed.
+const (
+	forward = iota
+	stepsBack
+	changes
+	kinds
+)
+
+// A life is a random story of one key of any algorithm but the log's.
+type life struct {
+	*testing.T
+	random *rand.Rand
+	kind   int
+	q      Quota
+	now    int64
+	state  State
+	last   Decision // the decision before
+
+	plain   plain // for lives of kind forward
+	quiet   State // met only what took something
+	took    []taken
+	told    []int64 // turns in a queue
+	ones    bool    // whether all costs are 0 or 1
+	moved   int64   // how far the clock went forward since the first unit
+	before  int64   // Used, at the decision before
+	changed bool
+}
+
+var zones = []string{"UTC", "Europe/Berlin", "Asia/Kathmandu"}
+
+// someQuota returns a quota at the edges of what an algorithm may have.
+func someQuota(t *testing.T, random *rand.Rand, a Algorithm) Quota {
+	pick := func(numbers ...int64) int64 { return numbers[random.IntN(len(numbers))] }
+	const second, month = 1_000_000, 30 * 24 * 3600 * 1_000_000
+	q := Quota{Algorithm: a, Limit: 1 + random.Int64N(9), Window: pick(MinWindow, 1_009, 10_000, second, 86_399_999_981)}
+	switch random.IntN(6) {
+	case 0:
+		q.Limit = pick(1, 7, 100, 999_999_937, MaxLimit)
+		q.Window = pick(MinWindow, second, month, MaxWindow)
+	case 1:
+		q.Limit, q.Window = 1, month
+	case 2: // one a nanosecond, and a thousand
+		q.Limit, q.Window = 1_000_000_000, pick(second, MinWindow)
+	}
+	most := int64(MaxLimit)
+	if fills := new(big.Rat).Mul(big.NewRat(MaxFill, q.Window), big.NewRat(q.Limit, 1)); fills.Cmp(big.NewRat(most, 1)) < 0 {
+		most = floor(fills)
+	}
+	switch a {
+	case FixedWindow:
+		switch random.IntN(3) {
+		case 0:
+			q.Aligned = true
+		case 1:
+			q.Calendar = Calendar{CalendarUnit(1 + random.IntN(4)), zone(t, zones[random.IntN(len(zones))])}
+		}
+	case SlidingCells:
+		q.Cells = pick(2, 3, 10, 59, MaxCells)
+	case TokenBucket, LeakyBucket:
+		q.Burst = min(most, pick(1, 2, 5, q.Limit, 1_000_000_000, MaxLimit))
+		if a == TokenBucket && random.IntN(2) == 0 {
+			q.Missing = pick(1, q.Burst, (q.Burst+1)/2)
+		}
+	case Queue:
+		q.Burst = min(most, pick(0, 1, 2, 10, q.Limit))
+		q.MaxWait = min(MaxWindow, pick(0, 0, 1, q.Window, 3*q.Window))
+	}
+	if err := q.Validate(); err != nil {
+		t.Fatalf("%+v: %v", q, err)
+	}
+	return q
+}
+
+func (l *life) step() int64 {
+	each, _ := muldiv(1, l.q.Window, l.q.Limit)
+	o := Outcome{}
+	if l.last.n > 0 {
+		o = l.last.Outcomes()[0]
+	}
+	back := int64(0)
+	if l.kind == stepsBack {
+		back = 1 + l.random.Int64N(3*l.q.Window)
+	}
+	steps := []int64{0, 0, 1, each, each + 1, l.q.Window - 1, l.q.Window, max(0, o.RetryAfter), max(1, o.RetryAfter) - 1,
+		o.MoreAfter, o.ResetAfter, max(1, o.ResetAfter) - 1, l.random.Int64N(1 + each), l.random.Int64N(l.q.Window),
+		l.random.Int64N(3 * l.q.Window), -back, -back / 20}
+	if l.random.IntN(100) == 0 {
+		return 10 * 366 * 24 * 3600 * 1_000_000 // ten years of nobody
+	}
+	return steps[l.random.IntN(len(steps))]
+}
+
+func (l *life) cost() int64 {
+	capacity := l.q.Capacity()
+	costs := []int64{1, 1, 1, 1, 0}
+	if !l.ones {
+		costs = append(costs, capacity, capacity+1, 1+l.random.Int64N(capacity), max(0, clone(l.state).Advance(&l.q, l.now)))
+	}
+	return costs[l.random.IntN(len(costs))]
+}
+
+// decide makes a decision and tells whether it is right.
+func (l *life) decide(cost int64) {
+	roomBefore := l.roomAt(l.now)
+	charges := []Charge{{Quota: l.q, Cost: cost}}
+	d := Decide(l.now, charges, []State{l.state})
+	l.last = d
+	o := d.Outcomes()[0]
+	fits := cost == 0 || cost <= roomBefore
+	if d.Allowed != fits || o.Fits() != fits {
+		l.fail("%d of a room of %d: allowed is %v, and the outcome %+v", cost, roomBefore, d.Allowed, o)
+	}
+	if l.quiet != nil {
+		l.compareQuiet(charges, d)
+	}
+	if l.plain != nil {
+		l.comparePlain(cost, d)
+	}
+	l.truthful("the state itself", cost, o, l.roomAt)
+	if d.Allowed && cost > 0 {
+		l.took = append(l.took, taken{l.now, cost})
+		l.told = append(l.told, l.now+d.Delay)
+	}
+	l.before = l.state.Used()
+}
+
+// roomAt probes a copy of the state.
+func (l *life) roomAt(at int64) int64 { return clone(l.state).Advance(&l.q, at) }
+
+// compareQuiet tells that what takes nothing leaves no trace: a state without it
+// decides alike. (A bucket that begins with tokens missing is begun by a refusal.)
+func (l *life) compareQuiet(charges []Charge, got Decision) {
+	alike := clone(l.quiet)
+	if want := Decide(l.now, charges, []State{alike}); !sameDecision(got, want) || got.Delay != want.Delay {
+		l.fail("with what took nothing:\n%+v\nand without:\n%+v", got, want)
+	}
+	if got.Allowed && charges[0].Cost > 0 || l.q.Missing > 0 {
+		l.quiet = alike
+	}
+}
+
+func (l *life) comparePlain(cost int64, d Decision) {
+	room := l.plain.room(l.now)
+	o := d.Outcomes()[0]
+	if want := cost == 0 || room >= cost; d.Allowed != want {
+		l.fail("by definition allowed is %v: %d of %d", want, cost, room)
+	}
+	if cells, ok := l.plain.(*plainCells); ok && o.RetryAfter > 0 {
+		exact := cells.exactRetry(l.now, cost)
+		if longer := o.RetryAfter - exact; longer < 0 || longer > cells.length()+l.q.Cells {
+			l.fail("waits %d, and for the exact window %d", o.RetryAfter, exact)
+		}
+	}
+	if line, ok := l.plain.(*plainLine); ok && d.Allowed && cost > 0 && d.Delay != line.delay(l.now) {
+		l.fail("the turn comes after %d, by definition after %d", d.Delay, line.delay(l.now))
+	}
+	if bucket, ok := l.plain.(*plainBucket); ok && cost > 0 && bucket.tokens == nil {
+		bucket.take(l.now, 0) // begins to fill
+	}
+	if d.Allowed && cost > 0 {
+		l.plain.take(l.now, cost)
+	}
+	if left := max(0, l.plain.room(l.now)); o.Remaining != left {
+		l.fail("by definition %d remain, not %d", left, o.Remaining)
+	}
+	l.truthful("the definition", cost, o, l.plain.room)
+}
+
+// truthful tells that what an outcome promises for later holds then, and not a
+// microsecond before.
+func (l *life) truthful(who string, cost int64, o Outcome, room func(at int64) int64) {
+	capacity := l.q.Capacity()
+	first := func(what string, after int64, holds func(at int64) bool) {
+		if after < 0 || !holds(l.now+after) || after > 0 && holds(l.now+after-1) {
+			l.fail("%s: %s is not true after %d: %+v", who, what, after, o)
+		}
+	}
+	if cost > capacity {
+		if o.RetryAfter != Never {
+			l.fail("can never fit: %+v", o)
+		}
+	} else {
+		first("retry", o.RetryAfter, func(at int64) bool { return o.Fits() || room(at) >= cost })
+	}
+	if bucket, ok := l.state.(*Bucket); ok && !bucket.begun {
+		return // it does not fill before it is asked for a token
+	}
+	whole := func(at int64) bool { return room(at) >= capacity }
+	first("reset", o.ResetAfter, whole)
+	if o.Fits() && !whole(l.now) {
+		first("more", o.MoreAfter, func(at int64) bool { return room(at) > o.Remaining })
+	} else if o.MoreAfter != 0 {
+		l.fail("more after %d", o.MoreAfter)
+	}
+}
+
+func (l *life) fail(format string, args ...any) {
+	l.Helper()
+	l.Fatalf("at %d, %+v\ntaken %v\n"+format, append([]any{l.now, l.q, l.took}, args...)...)
+}
+
+func clone(s State) State {
+	switch s := s.(type) {
+	case *Window:
+		c := *s
+		return &c
+	case *Cells:
+		c := *s
+		c.counts = slices.Clone(s.counts)
+		return &c
+	case *Counter:
+		c := *s
+		return &c
+	case *Bucket:
+		c := *s
+		return &c
+	case *Meter:
+		c := *s
+		return &c
+	case *Line:
+		c := *s
+		return &c
+	}
+	return nil
+}
+
+// stories is how many lives each algorithm has.
+func stories(otherwise int) int {
+	if n, err := strconv.Atoi(os.Getenv("LIMIT_SCHEDULES")); err == nil {
+		return n
+	}
+	if testing.Short() {
+		return otherwise / 4
+	}
+	return otherwise
+}
+
+func TestAlgorithmsAgainstDefinitions(t *testing.T) {
+	for a := FixedWindow; a <= Queue; a++ {
+		t.Run(a.String(), func(t *testing.T) {
+			n, decisions := stories(3_000), 0
+			for i := range n {
+				random := rand.New(rand.NewPCG(uint64(a), uint64(i)))
+				l := &life{T: t, random: random, kind: i % kinds, q: someQuota(t, random, a), state: NewState(a)}
+				l.now = time.Date(2025, 3, 30, 0, 58, 0, 0, time.UTC).UnixMicro() + random.Int64N(3_600_000_000)
+				l.ones = random.IntN(3) == 0
+				l.run(40)
+				decisions += 40
+			}
+			t.Logf("%d lives, %d decisions", n, decisions)
+		})
+	}
+}
