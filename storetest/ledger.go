@@ -61,11 +61,6 @@ func (l *ledger) forget(window, now int64) {
 	l.units = live
 }
 
-// whole reports whether something was taken, and nothing of it counts.
-func (l *ledger) whole(window, now int64) bool {
-	return len(l.units) > 0 && l.live(window, now) == 0
-}
-
 // excess looks for a window that has more units than the limit and returns the
 // time at which it begins, or 0. It suffices to try the windows that begin with
 // a unit.
