@@ -57,7 +57,7 @@ var algorithmMutants = []mutant{
 	{"forgets when cells are laid anew", "lua/cells.lua", "if relaid then at = floordiv((at + 1)*old - 1, length) end",
 		"if relaid then at = -1 end", redis7},
 	{"rounds the weight down", "lua/counter.lua", "return rest > 0 and whole + 1 or whole", "return whole", redis7},
-	{"loses parts of tokens", "lua/tokenbucket.lua", "rest = rest + (most and 0 or part)", "", redis7},
+	{"loses parts of tokens", "lua/tokenbucket.lua", "rest = rest + part", "", redis7},
 	{"lacks more than a lowered burst", "lua/tokenbucket.lua", "missing > rule.burst", "false", redis7},
 	{"rounds the schedule", "lua/leakybucket.lua", "s.part = rest % s.rule.limit", "s.part = 0", redis7},
 	{"lets wait too long", "lua/leakybucket.lua", "s.delay > s.rule.wait and room > 0", "s.delay > s.rule.wait + 1 and room > 0", redis7},
