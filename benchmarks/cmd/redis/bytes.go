@@ -73,14 +73,14 @@ func writeBytes(ctx context.Context, w io.Writer, s *server, zset *redis.Script)
 			if err := s.client.FlushAll(ctx).Err(); err != nil {
 				return err
 			}
-			before, err := s.memory()
+			before, err := s.memory(ctx)
 			if err != nil {
 				return err
 			}
 			if err := l.fillAll(ctx, limit); err != nil {
 				return fmt.Errorf("%s: %w", l.name, err)
 			}
-			after, err := s.memory()
+			after, err := s.memory(ctx)
 			if err != nil {
 				return err
 			}

@@ -87,8 +87,13 @@ func (s *server) cpu() (time.Duration, error) {
 	return time.Duration((system + user) * float64(time.Second)), err
 }
 
-// memory returns how many bytes the server has allocated.
-func (s *server) memory() (float64, error) {
+// memory returns how many bytes the server has allocated. It hangs up on all
+// other connections before, whose buffers would count.
+func (s *server) memory(ctx context.Context) (float64, error) {
+	if err := s.client.ClientKillByFilter(ctx, "TYPE", "normal").Err(); err != nil {
+		return 0, err
+	}
+	time.Sleep(100 * time.Millisecond)
 	return s.info("memory", "used_memory")
 }
 
