@@ -40,46 +40,47 @@ func (q quota) core() core.Quota {
 // and perhaps one for all.
 type contender struct {
 	name string
-	new  func(each, all quota) func(key string) bool
+	new  func(each, all quota) caller
+}
+
+// A caller is called once by each goroutine, for what it decides with: a server
+// has memory of its own for the charges of each request, too.
+type caller func() func(key string) bool
+
+// alike is a caller for decisions without memory of their own.
+func alike(decide func(string) bool) caller {
+	return func() func(string) bool { return decide }
 }
 
 var contenders = []contender{
-	{"rate.Limiter of x time, 1 rule", newTimeRate},
+	{"rate.Limiter of x time, 1 rule", func(each, _ quota) caller { return alike(newTimeRate(each)) }},
 	{"rate.Limiter of x time, 2 rules in turn", newTimeRateTwice},
-	{"limit, 1 rule", func(each, _ quota) func(string) bool { return newLimit(each) }},
-	{"limit, 2 rules", func(each, all quota) func(string) bool { return newLimit(each, all) }},
+	{"limit, 1 rule", func(each, _ quota) caller { return newLimit(each) }},
+	{"limit, 2 rules", func(each, all quota) caller { return newLimit(each, all) }},
 	{"ulule, 1 rule", newUlule},
 }
 
-// newLimit has the rules in one decision. The last rule is the one for all.
-func newLimit(quotas ...quota) func(string) bool {
+// newLimit has the rules in one decision. The last of two rules is for all.
+func newLimit(quotas ...quota) caller {
 	s := memstore.New(nil)
 	ctx := context.Background()
-	first := core.Charge{Rule: "ip", Quota: quotas[0].core(), Cost: 1}
-	if len(quotas) == 1 {
+	return func() func(string) bool {
+		var charges []core.Charge
+		for i, name := range []string{"ip", "global"}[:len(quotas)] {
+			charges = append(charges, core.Charge{Rule: name, Quota: quotas[i].core(), Cost: 1})
+		}
 		return func(key string) bool {
-			charges := [1]core.Charge{first}
 			charges[0].Key = key
-			return take(ctx, s, charges[:])
+			d, err := s.Take(ctx, "POST /update", charges)
+			if err != nil {
+				panic(err)
+			}
+			return d.Allowed
 		}
 	}
-	second := core.Charge{Rule: "global", Quota: quotas[1].core(), Cost: 1}
-	return func(key string) bool {
-		charges := [2]core.Charge{first, second}
-		charges[0].Key = key
-		return take(ctx, s, charges[:])
-	}
 }
 
-func take(ctx context.Context, s *memstore.Store, charges []core.Charge) bool {
-	d, err := s.Take(ctx, "POST /update", charges)
-	if err != nil {
-		panic(err)
-	}
-	return d.Allowed
-}
-
-func newTimeRate(each, _ quota) func(string) bool {
+func newTimeRate(each quota) func(string) bool {
 	var limiters sync.Map
 	return func(key string) bool {
 		l, ok := limiters.Load(key)
@@ -91,25 +92,25 @@ func newTimeRate(each, _ quota) func(string) bool {
 }
 
 // newTimeRateTwice spends what the first rule gave also if the second refuses.
-func newTimeRateTwice(each, all quota) func(string) bool {
-	first, second := newTimeRate(each, all), all.timeRate()
-	return func(key string) bool { return first(key) && second.Allow() }
+func newTimeRateTwice(each, all quota) caller {
+	first, second := newTimeRate(each), all.timeRate()
+	return alike(func(key string) bool { return first(key) && second.Allow() })
 }
 
 func (q quota) timeRate() *rate.Limiter {
 	return rate.NewLimiter(rate.Every(q.window/time.Duration(q.limit)), int(q.limit))
 }
 
-func newUlule(each, _ quota) func(string) bool {
+func newUlule(each, _ quota) caller {
 	l := limiter.New(ululemem.NewStore(), limiter.Rate{Limit: each.limit, Period: each.window})
 	ctx := context.Background()
-	return func(key string) bool {
+	return alike(func(key string) bool {
 		c, err := l.Get(ctx, key)
 		if err != nil {
 			panic(err)
 		}
 		return !c.Reached
-	}
+	})
 }
 
 func addresses(n int) []string {
@@ -144,8 +145,9 @@ func BenchmarkMemory(b *testing.B) {
 
 // benchmarkDecide decides on all processors, and fails if not nearly all of the
 // decisions are as they should be.
-func benchmarkDecide(b *testing.B, decide func(string) bool, keys []string, admit bool) {
+func benchmarkDecide(b *testing.B, new caller, keys []string, admit bool) {
 	// Logs grow to their working size, and quotas are spent, before it counts.
+	decide := new()
 	for start := time.Now(); time.Since(start) < 5*time.Millisecond; {
 		for _, key := range keys {
 			decide(key)
@@ -155,6 +157,7 @@ func benchmarkDecide(b *testing.B, decide func(string) bool, keys []string, admi
 	var wrong atomic.Int64
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
+		decide := new()
 		i, mine := rand.IntN(len(keys)), int64(0)
 		for pb.Next() {
 			if i++; i >= len(keys) {

@@ -16,12 +16,12 @@ package core
 // limiting" (Figma, 2017) and, on a Redis sorted set, in "Better rate limiting
 // with Redis sorted sets" (ClassDojo, 2015), with refusals that leave no entry.
 type Log struct {
-	ring []int64 // times; ring[(head+i) % len(ring)] is the i-th oldest
-	head int32
-	size int32 // times in the ring
-	gone int32 // the oldest of them, which had left the window at now
-
+	ring   []int64 // times; ring[(head+i) % len(ring)] is the i-th oldest
+	head   int32
+	size   int32 // times in the ring
+	gone   int32 // the oldest of them, which had left the window at now
 	limit  int32 // of the last Advance
+	newest int64 // of the times in the ring, if there are any
 	window int64
 	now    int64
 }
@@ -49,12 +49,14 @@ func (l *Log) Advance(q *Quota, now int64) int64 {
 
 // age finds what has left the window.
 func (l *Log) age(now int64) {
-	redated := false
-	for i := l.size - 1; i >= 0 && l.at(i) > now; i-- {
-		l.ring[l.index(i)] = now
-		redated = true
+	redated := l.newest > now
+	if redated {
+		l.newest = now
+		for i := l.size - 1; i >= 0 && l.at(i) > now; i-- {
+			l.ring[l.index(i)] = now
+		}
 	}
-	if now-l.at(l.size-1) >= l.window {
+	if now-l.newest >= l.window {
 		l.gone = l.size
 		return
 	}
@@ -85,6 +87,7 @@ func (l *Log) Used() int64 { return int64(l.size - l.gone) }
 func (l *Log) Take(n int64) int64 {
 	l.drop()
 	l.grow(l.size + int32(n))
+	l.newest = l.now
 	for ; n > 0; n-- {
 		l.size++
 		l.ring[l.index(l.size-1)] = l.now
@@ -115,5 +118,5 @@ func (l *Log) Expires() int64 {
 	if l.size == 0 {
 		return 0
 	}
-	return l.at(l.size-1) + l.window
+	return l.newest + l.window
 }

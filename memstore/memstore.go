@@ -9,7 +9,6 @@ package memstore
 import (
 	"context"
 	"hash/maphash"
-	"math/bits"
 	"sync"
 	"time"
 	"unsafe"
@@ -94,16 +93,14 @@ func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) 
 		keys = make([]found, len(charges))
 	}
 	keys = keys[:len(charges)]
-	var touched shardSet
 	for i := range charges {
 		hash := s.hash(policy, &charges[i])
 		keys[i].hash, keys[i].shard = hash, shardOf(hash, charges[i].Key)
-		touched.add(keys[i].shard)
 	}
 	// Read before the locks, to hold them for less: see shard.last.
 	now := s.now()
-	defer s.unlock(&touched) // deferred: a recovered panic must not leave a shard locked
-	for at := range touched.all {
+	defer s.unlock(keys) // deferred: a recovered panic must not leave a shard locked
+	for at := next(keys, -1); at < shards; at = next(keys, at) {
 		shard := &s.shards[at]
 		shard.mu.Lock()
 		if s.monotonic {
@@ -116,16 +113,17 @@ func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) 
 		}
 	}
 
-	var states [core.MaxCharges]core.State
+	var fewStates [len(few)]core.State
+	states := fewStates[:0]
 	for i := range keys {
 		k := &keys[i]
 		if k.entry == nil {
 			k.entry = newcomer(charges[i].Quota.Algorithm)
 		}
-		states[i] = k.entry.state
+		states = append(states, k.entry.state)
 		s.shards[k.shard].last = now
 	}
-	d := core.Decide(now, charges, states[:len(charges)])
+	d := core.Decide(now, charges, states)
 	for i := range keys {
 		// Never earlier than by a longer window that the rule had before.
 		e := keys[i].entry
@@ -170,23 +168,20 @@ func shardOf(hash uint64, key string) int {
 	return int(hash % keyShards)
 }
 
-// A shardSet is a set of shards. It knows each once, in ascending order.
-type shardSet [shards / 64]uint64
-
-func (set *shardSet) add(i int) { set[i/64] |= 1 << (i % 64) }
-
-func (set *shardSet) all(yield func(int) bool) {
-	for word, bit := range set {
-		for ; bit != 0; bit &= bit - 1 {
-			if !yield(word*64 + bits.TrailingZeros64(bit)) {
-				return
-			}
+// next returns the lowest shard of keys that is above at, or the number of
+// shards: all decisions lock in this order.
+func next(keys []found, at int) int {
+	lowest := shards
+	for i := range keys {
+		if k := keys[i].shard; k > at && k < lowest {
+			lowest = k
 		}
 	}
+	return lowest
 }
 
-func (s *Store) unlock(set *shardSet) {
-	for i := range set.all {
-		s.shards[i].mu.Unlock()
+func (s *Store) unlock(keys []found) {
+	for at := next(keys, -1); at < shards; at = next(keys, at) {
+		s.shards[at].mu.Unlock()
 	}
 }
