@@ -32,8 +32,8 @@ const (
 //
 //	defer d.Release()
 //
-// It waits for the store, at most a second, whatever the context of the request.
-// If the store cannot be reached the lease ends by itself, after its Window.
+// It waits for the store, for a second as far as the store heeds its context, and
+// whatever the context of the request. If the store cannot be reached the lease ends by itself, after its Window.
 func (d Decision) Release() {
 	if d.lease != nil {
 		d.lease.release()

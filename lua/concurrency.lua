@@ -18,8 +18,8 @@ local function leases_outlook(s)
   local room = s.rule.limit - s.used
   s.room, s.more, s.reset = room, 0, 0
   if s.used > 0 then
-    s.more = s.rule.later(s, room < 0 and 1 - room or 1)
     s.reset = u56(s.leases, #s.leases - LEASE + 1) - s.now
+    s.more = s.rule.later(s, room < 0 and 1 - room or 1)
   end
 end
 
@@ -29,6 +29,7 @@ local function leases_after(s, n)
     n = n - u24(s.leases, i + 15)
     if n <= 0 then return u56(s.leases, i) - s.now end
   end
+  return s.reset -- the sum was cut short by another hand
 end
 
 local function add_lease(s, id, n)
@@ -54,7 +55,8 @@ local function decode_leases(value, rule, now)
       used, i = used - u24(value, i + 15), i + LEASE
     end
     s.used, s.ended, s.leases = used, sub(value, 5, i - 1), sub(value, i)
-    if used < 0 or used > 0 and s.leases == '' then return nil end
+    if used < 0 or (used == 0) ~= (s.leases == '') then return nil end
+    if used > 0 and u56(value, #value - LEASE + 1) <= now then return nil end
     local j = #s.leases + 1
     while j > 1 and u56(s.leases, j - LEASE) > last do j = j - LEASE end
     if j <= #s.leases then

@@ -79,8 +79,12 @@ func TestForeignLeases(t *testing.T) {
 	client := redistest.Client(t)
 	ctx := t.Context()
 	store := New(client, nil)
+	ends := func(b string) string { return strings.Repeat(b, 7) }
 	values := []string{"", "j", "j123", "x", "a12345671234", "j" + strings.Repeat("\xff", 20), "j" + strings.Repeat("\x00", 21),
-		"j" + strings.Repeat("\xff", 21), "j\x00\x00\x01" + strings.Repeat("\x00", 18), "j\x00\x00\x01"}
+		"j" + strings.Repeat("\xff", 21), "j\x00\x00\x01" + strings.Repeat("\x00", 18), "j\x00\x00\x01",
+		// leases whose sum is wrong, or whose order
+		"j\x00\x00\x09" + ends("\xff") + "12345678\x00\x00\x01", "j\x00\x00\x00" + ends("\xff") + "12345678\x00\x00\x01",
+		"j\x00\x00\x02" + ends("\xff") + "12345678\x00\x00\x01" + ends("\x00") + "12345679\x00\x00\x01"}
 	key := func(i int) string { return fmt.Sprint("bad", i) }
 	for i, value := range values {
 		require.NoError(t, client.Set(ctx, lua.Key("limit", "p", "r", key(i)), value, 0).Err())
@@ -91,6 +95,9 @@ func TestForeignLeases(t *testing.T) {
 		before := client.Dump(ctx, lua.Key("limit", "p", "r", key(i))).Val()
 		_, err := store.Take(ctx, "p", charges)
 		if err == nil { // bytes that happen to be leases are some
+			_, err = store.Renew(ctx, "p", charges)
+			require.NoError(t, err)
+			require.NoError(t, store.Release(ctx, "p", charges))
 			continue
 		}
 		assert.ErrorIs(t, err, lua.ErrValue, "%d", i)
