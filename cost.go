@@ -57,7 +57,7 @@ func (l *Limiter) Peek(ctx context.Context, rules RuleSet, keys Keys) (Decision,
 	if err != nil {
 		return Decision{}, err
 	}
-	d, err := p.take(ctx, p.named, keysSource{keys, l.options.Proxies.IPv6Prefix, 0})
+	d, _, err := p.take(ctx, p.named, keysSource{keys, l.options.Proxies.IPv6Prefix, 0})
 	if err != nil {
 		return Decision{}, err
 	}

@@ -132,3 +132,29 @@ func ExampleDecision_Wait() {
 	// Output:
 	// three intervals of 10 ms: true
 }
+
+// A lease is held from the decision until Release, and renewed meanwhile.
+// Handlers release by themselves; a job calls Release.
+func ExampleDecision_Release() {
+	exports := limit.Named("exports", limit.Concurrent(limit.ByUser, 2), limit.PerUser(time.Hour, 100))
+	limiter := limit.New(nil, nil)
+
+	export := func() (done func()) {
+		d, err := limiter.Take(context.Background(), exports, limit.Keys{"user": "alice"})
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(d.Allowed, d.Refusing())
+		return d.Release
+	}
+	first := export()
+	defer export()()
+	export()
+	first()
+	defer export()()
+	// Output:
+	// true []
+	// true []
+	// false [per-user-concurrency]
+	// true []
+}

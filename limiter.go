@@ -128,7 +128,8 @@ func (l *Limiter) MustPolicy(rules RuleSet) *Policy {
 // asks an HTTP request: see [Limiter.TakeN].
 //
 // A refusal is a Decision, not an error; so is a turn in a [Queue] that would
-// come after the deadline of ctx. Behind a Queue, call [Decision.Wait]. An
+// come after the deadline of ctx. Behind a Queue, call [Decision.Wait]; with
+// [Concurrency], [Decision.Release] when it is done. An
 // error says what is wrong with the rules or the keys, or wraps [ErrUndecided].
 func (l *Limiter) Take(ctx context.Context, rules RuleSet, keys Keys) (Decision, error) {
 	p, err := l.bound(rules, keys)
@@ -159,7 +160,9 @@ func (l *Limiter) bound(rules RuleSet, keys Keys) (*Policy, error) {
 }
 
 // Handler returns a handler that calls next with the requests that rules
-// admit, and answers the others. It panics if the rules are invalid. Behind a
+// admit, and answers the others. It panics if the rules are invalid. What a
+// request holds under [Concurrency] is released when next returns or panics.
+// Behind a
 // [Queue] it calls next when the turn of the request comes, or never if its
 // client goes away before.
 //
@@ -179,6 +182,7 @@ func (l *Limiter) Handler(rules RuleSet, next http.Handler) http.Handler {
 			_, call.Pattern = mux.Handler(r)
 		}
 		d, err := p.Decide(call)
+		defer d.Release()
 		SetHeaders(w.Header(), d)
 		switch {
 		case err != nil:

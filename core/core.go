@@ -15,6 +15,10 @@ type Charge struct {
 	Key   string // who shares the quota; any bytes, the empty string included
 	Quota Quota
 	Cost  int64 // units; 0 looks without taking
+
+	// Lease is the id of who holds what the charge takes, for [Concurrency],
+	// which needs one for a Cost above 0. Others ignore it.
+	Lease uint64
 }
 
 // An Outcome is what one charge met. Its times are relative to
@@ -105,4 +109,15 @@ type Store interface {
 	// earlier call: a changed limit keeps what has been spent. Take does not
 	// keep the slice, but may keep the strings in it.
 	Take(ctx context.Context, policy string, charges []Charge) (Decision, error)
+
+	// Renew begins the life of leases anew. held[i] reports whether that of
+	// charges[i] was still held; one that has ended cannot come back. The
+	// charges are of [Concurrency] only; their Cost does not matter. Repeating
+	// the call does no harm.
+	Renew(ctx context.Context, policy string, charges []Charge) (held []bool, err error)
+
+	// Release ends leases, of charges as Renew takes them. Releasing one that
+	// is not held, or has ended, does nothing, and none ends another's; so the
+	// call may be repeated too.
+	Release(ctx context.Context, policy string, charges []Charge) error
 }

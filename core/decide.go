@@ -40,6 +40,8 @@ func NewState(a Algorithm) State {
 		return &Meter{}
 	case Queue:
 		return &Line{}
+	case Concurrency:
+		return &Leases{}
 	}
 	return &Log{}
 }
@@ -60,6 +62,9 @@ func Decide(now int64, charges []Charge, states []State) (d Decision) {
 		room := o.Remaining
 		fits := c.fits(room)
 		if d.Allowed && c.Cost > 0 {
+			if leases, ok := state.(*Leases); ok {
+				leases.holder = c.Lease
+			}
 			room = state.Take(c.Cost)
 			if line, ok := state.(*Line); ok {
 				d.Delay = max(d.Delay, line.Delay())

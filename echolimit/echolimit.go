@@ -69,6 +69,7 @@ func (l *Limiter) middleware(rules limit.RuleSet) (echo.MiddlewareFunc, error) {
 				call.User = func() string { return user(c) }
 			}
 			d, err := policy.Decide(call)
+			defer d.Release()
 			limit.SetHeaders(c.Response().Header(), d)
 			switch {
 			case err != nil:

@@ -55,12 +55,16 @@ func script(charges []core.Charge) *Script {
 	}
 	names := []string{"bytes.lua", "state.lua"}
 	for _, name := range []string{"slidinglog.lua", "ring.lua", "small.lua", "fixedwindow.lua",
-		"cells.lua", "counter.lua", "tokenbucket.lua", "leakybucket.lua"} {
+		"cells.lua", "counter.lua", "tokenbucket.lua", "leakybucket.lua", "concurrency.lua"} {
 		if need[name] {
 			names = append(names, name)
 		}
 	}
-	names = append(names, "take.lua")
+	return join(append(names, "take.lua"))
+}
+
+// join returns the script that is made of files.
+func join(names []string) *Script {
 	id := strings.Join(names, " ")
 	if s, ok := scripts.Load(id); ok {
 		return s.(*Script)
@@ -88,6 +92,7 @@ var algorithmFiles = map[core.Algorithm]string{
 	core.TokenBucket:    "tokenbucket.lua",
 	core.LeakyBucket:    "leakybucket.lua",
 	core.Queue:          "leakybucket.lua",
+	core.Concurrency:    "concurrency.lua",
 }
 
 // Rules encodes the calls for one policy with one list of rules. It is safe for
@@ -154,7 +159,11 @@ func (l *Rules) Encode(now string, grace int, decisions [][]core.Charge) (keys [
 			binary.BigEndian.PutUint64(at, uint64(i)<<48|uint64(c.Cost))
 		}
 		q := l.rules[r].Quota
-		args = append(args, int(q.Algorithm), q.Limit, q.Window, len(keys)-first, parameters(&q, now))
+		params := parameters(&q, now)
+		if q.Algorithm == core.Concurrency {
+			params = leaseIDs(decisions, r)
+		}
+		args = append(args, int(q.Algorithm), q.Limit, q.Window, len(keys)-first, params)
 	}
 	return keys, append(args, blob)
 }
@@ -259,14 +268,22 @@ func outcome(o *core.Outcome, part []int64, c core.Charge, allowed bool) {
 func (l *Rules) problem(part []int64, charges []core.Charge) error {
 	for r := range charges {
 		key := l.prefixes[r] + escape(charges[r].Key, &keyBytes)
-		switch part[3*r] {
-		case 1:
-			return fmt.Errorf("%w: %s is of another type", ErrValue, key)
-		case 2:
-			return fmt.Errorf("%w: %s was written by something else", ErrValue, key)
-		case 3:
-			return ErrClock
+		if err := keyProblem(part[3*r], key); err != nil {
+			return err
 		}
 	}
 	return fmt.Errorf("%w: undecided without a reason", ErrReply)
+}
+
+// keyProblem says what is wrong with a key.
+func keyProblem(number int64, key string) error {
+	switch number {
+	case 1:
+		return fmt.Errorf("%w: %s is of another type", ErrValue, key)
+	case 2:
+		return fmt.Errorf("%w: %s was written by something else", ErrValue, key)
+	case 3:
+		return ErrClock
+	}
+	return nil
 }

@@ -50,6 +50,8 @@ type schedule struct {
 	retires int
 	trace   []step
 	refused int
+	leases  []core.Charge // what was taken under each id, and may still be held
+	ids     uint64        // as many as were given out
 }
 
 // A step is a decision that was made.
@@ -57,6 +59,7 @@ type step struct {
 	at      int64
 	charges []core.Charge
 	core.Decision
+	leases string // what was done to them instead
 }
 
 var (
@@ -92,6 +95,7 @@ func (s *schedule) run() {
 		if s.changes && s.random.IntN(10) == 0 {
 			s.change()
 		}
+		s.touch()
 		charges := s.draw()
 		d := s.take(charges)
 		if d.Allowed {
@@ -196,12 +200,13 @@ func (s *schedule) draw() []core.Charge {
 // take makes a decision and compares it with the models.
 func (s *schedule) take(charges []core.Charge) core.Decision {
 	charges = s.current(charges)
+	s.name(charges)
 	s.h.SetTime(s.now)
 	got, err := s.h.Store.Take(s.t.Context(), s.policy, charges)
 	if err != nil {
 		s.fail("at %d, %+v: %v", s.now, charges, err)
 	}
-	s.trace = append(s.trace, step{s.now, charges, got})
+	s.trace = append(s.trace, step{at: s.now, charges: charges, Decision: got})
 	if !got.Allowed {
 		s.refused++
 	}
@@ -219,13 +224,14 @@ func (s *schedule) take(charges []core.Charge) core.Decision {
 	}
 	want := core.Decide(s.now, charges, states)
 	if got.Allowed != want.Allowed || got.At != want.At || got.Delay != want.Delay || !slices.Equal(got.Outcomes(), want.Outcomes()) {
-		s.trace = append(s.trace, step{s.now, charges, want})
+		s.trace = append(s.trace, step{at: s.now, charges: charges, Decision: want})
 		s.fail("the last line is what package core decides")
 	}
 	for i, c := range charges {
 		s.left[c.Rule+c.Key] = got.Outcomes()[i].Remaining
 	}
 	s.met = pick(s.random, got.Outcomes())
+	s.keep(charges, got)
 	s.check(charges, got)
 	return got
 }
@@ -286,6 +292,10 @@ func (s *schedule) fail(format string, args ...any) {
 	s.t.Helper()
 	var trace strings.Builder
 	for _, step := range s.trace {
+		if step.leases != "" {
+			fmt.Fprintf(&trace, "%d: %s\n", step.at, step.leases)
+			continue
+		}
 		fmt.Fprintf(&trace, "%d: allowed=%v delay=%d\n", step.at, step.Allowed, step.Delay)
 		for i, o := range step.Outcomes() {
 			fmt.Fprintf(&trace, "\t%s: %s\n", describe(step.charges[i]), outcome(o))

@@ -52,6 +52,7 @@ func Run(t *testing.T, with func(t *testing.T, test func(t *testing.T, h Harness
 		{"Changed", scripts(changes())},
 		{"Algorithms", algorithms()},
 		{"Edges", edges()},
+		{"Leases", leases()},
 		{"Names", names()},
 		{"Calls", calls()},
 		{"Concurrent", concurrent()},

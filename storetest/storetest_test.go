@@ -17,8 +17,9 @@ type reference struct {
 	now    int64
 	states map[[3]string]core.State
 	fault  fault
-	last   int64    // the latest time decided at
-	past   []moment // what was admitted
+	leaseFault
+	last int64    // the latest time decided at
+	past []moment // what was admitted
 }
 
 type moment struct {
@@ -65,7 +66,8 @@ func (s *reference) statesOf(policy string, charges []core.Charge) []core.State 
 // TestFaults starts.
 func TestReference(t *testing.T) {
 	Run(t, func(t *testing.T, test func(*testing.T, Harness)) {
-		s := &reference{states: make(map[[3]string]core.State), fault: faults[os.Getenv("STORETEST_FAULT")]}
+		s := &reference{states: make(map[[3]string]core.State), fault: faults[os.Getenv("STORETEST_FAULT")],
+			leaseFault: leaseFaults[os.Getenv("STORETEST_FAULT")]}
 		test(t, Harness{Store: s, SetTime: s.setTime})
 	})
 }
@@ -80,10 +82,17 @@ func TestFaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	found := make(map[string]string)
 	for name, fault := range faults {
+		found[name] = fault.found
+	}
+	for name, fault := range leaseFaults {
+		found[name] = fault.found
+	}
+	for name, subtests := range found {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for _, subtest := range strings.Fields(fault.found) {
+			for _, subtest := range strings.Fields(subtests) {
 				run := exec.Command(self, "-test.short", "-test.run=^TestReference$/"+strings.ReplaceAll(subtest, "/", "/^")+"$")
 				run.Env = append(os.Environ(), "STORETEST_FAULT="+name, "LIMIT_SCHEDULES=", "LIMIT_SEED=")
 				out, err := run.CombinedOutput()
