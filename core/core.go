@@ -105,4 +105,13 @@ type Store interface {
 	// earlier call: a changed limit keeps what has been spent. Take does not
 	// keep the slice, but may keep the strings in it.
 	Take(ctx context.Context, policy string, charges []Charge) (Decision, error)
+
+	// Return gives units back, and returns for each of returns how many it
+	// did. See [Return]; 0 is normal, where it is too late. An error is as that
+	// of Take: nothing was given back, or the outcome is unknown.
+	Return(ctx context.Context, policy string, returns []Return) ([]int64, error)
+
+	// Reset forgets a key of a rule: its quota is whole again, whatever its
+	// algorithm. An error leaves the outcome unknown. It may be repeated.
+	Reset(ctx context.Context, policy, rule, key string) error
 }

@@ -26,7 +26,7 @@ import (
 //go:embed *.lua
 var files embed.FS
 
-// A Script is take.lua with the algorithms that a policy needs: what a script
+// A Script is take.lua or return.lua with the algorithms that a policy needs: what a script
 // defines and does not use is most of what a call that decides one request
 // costs.
 type Script struct {
@@ -53,14 +53,20 @@ func script(charges []core.Charge) *Script {
 			need[algorithmFiles[c.Quota.Algorithm]] = true
 		}
 	}
+	return join(need, "take.lua")
+}
+
+// join joins the files that a script needs, the last of which drives the others.
+func join(need map[string]bool, driver string) *Script {
 	names := []string{"bytes.lua", "state.lua"}
 	for _, name := range []string{"slidinglog.lua", "ring.lua", "small.lua", "fixedwindow.lua",
-		"cells.lua", "counter.lua", "tokenbucket.lua", "leakybucket.lua"} {
+		"cells.lua", "counter.lua", "tokenbucket.lua", "leakybucket.lua",
+		"return_log.lua", "return_count.lua", "return_bucket.lua"} {
 		if need[name] {
 			names = append(names, name)
 		}
 	}
-	names = append(names, "take.lua")
+	names = append(names, driver)
 	id := strings.Join(names, " ")
 	if s, ok := scripts.Load(id); ok {
 		return s.(*Script)
@@ -258,15 +264,22 @@ func outcome(o *core.Outcome, part []int64, c core.Charge, allowed bool) {
 // problem says which key of an undecided decision is at fault, and how.
 func (l *Rules) problem(part []int64, charges []core.Charge) error {
 	for r := range charges {
-		key := l.prefixes[r] + escape(charges[r].Key, &keyBytes)
-		switch part[3*r] {
-		case 1:
-			return fmt.Errorf("%w: %s is of another type", ErrValue, key)
-		case 2:
-			return fmt.Errorf("%w: %s was written by something else", ErrValue, key)
-		case 3:
-			return ErrClock
+		if part[3*r] != 0 {
+			return wrong(part[3*r], l.prefixes[r]+escape(charges[r].Key, &keyBytes))
 		}
 	}
 	return fmt.Errorf("%w: undecided without a reason", ErrReply)
+}
+
+// wrong says what is wrong with a key.
+func wrong(what int64, key string) error {
+	switch what {
+	case 1:
+		return fmt.Errorf("%w: %s is of another type", ErrValue, key)
+	case 2:
+		return fmt.Errorf("%w: %s was written by something else", ErrValue, key)
+	case 3:
+		return ErrClock
+	}
+	return fmt.Errorf("%w: undecided for the reason %d", ErrReply, what)
 }

@@ -51,6 +51,7 @@ func Run(t *testing.T, with func(t *testing.T, test func(t *testing.T, h Harness
 		{"Rules", scripts(stacks())},
 		{"Changed", scripts(changes())},
 		{"Algorithms", algorithms()},
+		{"Returns", returns()},
 		{"Names", names()},
 		{"Calls", calls()},
 		{"Concurrent", concurrent()},
