@@ -120,4 +120,13 @@ type Store interface {
 	// is not held, or has ended, does nothing, and none ends another's; so the
 	// call may be repeated too.
 	Release(ctx context.Context, policy string, charges []Charge) error
+
+	// Return gives units back, and returns for each of returns how many it
+	// did. See [Return]; 0 is normal, where it is too late. An error is as that
+	// of Take: nothing was given back, or the outcome is unknown.
+	Return(ctx context.Context, policy string, returns []Return) ([]int64, error)
+
+	// Reset forgets a key of a rule: its quota is whole again, whatever its
+	// algorithm. An error leaves the outcome unknown. It may be repeated.
+	Reset(ctx context.Context, policy, rule, key string) error
 }

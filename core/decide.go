@@ -21,6 +21,10 @@ type State interface {
 	// nobody takes any, for n from 1 to Used.
 	After(n int64) int64
 
+	// Return gives units back at now, and returns how many: see [Return]. It
+	// changes nothing else, and nothing at all if it gives none back.
+	Return(r *Return, now int64) (given int64)
+
 	// Expires returns the time from which the state is as good as new.
 	Expires() int64
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// ErrCharges is wrapped by the errors of [ValidateCharges].
+// ErrCharges is wrapped by the errors of [ValidateCharges] and [ValidateReturns].
 var ErrCharges = errors.New("invalid charges")
 
 // ValidateCharges returns an error if charges cannot be decided as one: none

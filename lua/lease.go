@@ -9,7 +9,7 @@ import (
 
 // LeaseScript returns the script that renews and releases leases.
 func LeaseScript() *Script {
-	return join([]string{"bytes.lua", "state.lua", "small.lua", "concurrency.lua", "lease.lua"})
+	return join(map[string]bool{"small.lua": true, "concurrency.lua": true}, "lease.lua")
 }
 
 // EncodeLeases returns the keys and the arguments of a call that renews or
@@ -40,7 +40,7 @@ func DecodeLeases(reply []int64, prefix, policy string, charges []core.Charge) (
 		case 0, 1:
 			held[i] = n == 1
 		case -1, -2:
-			err = keyProblem(-n, Key(prefix, policy, charges[i].Rule, charges[i].Key))
+			err = wrong(-n, Key(prefix, policy, charges[i].Rule, charges[i].Key))
 		default:
 			return nil, fmt.Errorf("%w: %d of a lease", ErrReply, n)
 		}

@@ -26,7 +26,7 @@ import (
 //go:embed *.lua
 var files embed.FS
 
-// A Script is take.lua with the algorithms that a policy needs: what a script
+// A Script is take.lua or return.lua with the algorithms that a policy needs: what a script
 // defines and does not use is most of what a call that decides one request
 // costs.
 type Script struct {
@@ -53,18 +53,20 @@ func script(charges []core.Charge) *Script {
 			need[algorithmFiles[c.Quota.Algorithm]] = true
 		}
 	}
+	return join(need, "take.lua")
+}
+
+// join joins the files that a script needs, the last of which drives the others.
+func join(need map[string]bool, driver string) *Script {
 	names := []string{"bytes.lua", "state.lua"}
 	for _, name := range []string{"slidinglog.lua", "ring.lua", "small.lua", "fixedwindow.lua",
-		"cells.lua", "counter.lua", "tokenbucket.lua", "leakybucket.lua", "concurrency.lua"} {
+		"cells.lua", "counter.lua", "tokenbucket.lua", "leakybucket.lua", "concurrency.lua",
+		"return_log.lua", "return_count.lua", "return_bucket.lua"} {
 		if need[name] {
 			names = append(names, name)
 		}
 	}
-	return join(append(names, "take.lua"))
-}
-
-// join returns the script that is made of files.
-func join(names []string) *Script {
+	names = append(names, driver)
 	id := strings.Join(names, " ")
 	if s, ok := scripts.Load(id); ok {
 		return s.(*Script)
@@ -267,17 +269,16 @@ func outcome(o *core.Outcome, part []int64, c core.Charge, allowed bool) {
 // problem says which key of an undecided decision is at fault, and how.
 func (l *Rules) problem(part []int64, charges []core.Charge) error {
 	for r := range charges {
-		key := l.prefixes[r] + escape(charges[r].Key, &keyBytes)
-		if err := keyProblem(part[3*r], key); err != nil {
-			return err
+		if part[3*r] != 0 {
+			return wrong(part[3*r], l.prefixes[r]+escape(charges[r].Key, &keyBytes))
 		}
 	}
 	return fmt.Errorf("%w: undecided without a reason", ErrReply)
 }
 
-// keyProblem says what is wrong with a key.
-func keyProblem(number int64, key string) error {
-	switch number {
+// wrong says what is wrong with a key.
+func wrong(what int64, key string) error {
+	switch what {
 	case 1:
 		return fmt.Errorf("%w: %s is of another type", ErrValue, key)
 	case 2:
@@ -285,5 +286,5 @@ func keyProblem(number int64, key string) error {
 	case 3:
 		return ErrClock
 	}
-	return nil
+	return fmt.Errorf("%w: undecided for the reason %d", ErrReply, what)
 }

@@ -88,7 +88,7 @@ func (s *schedule) renew(charges []core.Charge) {
 	want := make([]bool, len(charges))
 	for i, c := range charges {
 		want[i] = s.modelOf(c).Renew(&c.Quota, s.now, c.Lease)
-		s.trace = append(s.trace, step{at: s.now, leases: fmt.Sprintf("renew %s, lease %x: held=%v", describe(c), c.Lease, want[i])})
+		s.trace = append(s.trace, step{at: s.now, other: fmt.Sprintf("renew %s, lease %x: held=%v", describe(c), c.Lease, want[i])})
 	}
 	if err != nil || !slices.Equal(held, want) {
 		s.fail("held %v, %v", held, err)
@@ -102,6 +102,6 @@ func (s *schedule) release(charges []core.Charge) {
 	}
 	for _, c := range charges {
 		s.modelOf(c).Release(&c.Quota, s.now, c.Lease)
-		s.trace = append(s.trace, step{at: s.now, leases: fmt.Sprintf("release %s, lease %x", describe(c), c.Lease)})
+		s.trace = append(s.trace, step{at: s.now, other: fmt.Sprintf("release %s, lease %x", describe(c), c.Lease)})
 	}
 }

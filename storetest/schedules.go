@@ -17,14 +17,16 @@ import (
 // each time.
 func Schedules(t *testing.T, h Harness, seed uint64, n int) {
 	t.Helper()
-	decisions, refused := 0, 0
+	decisions, refused, asked, given := 0, 0, 0, 0
 	for i := range n {
 		s := newSchedule(t, h, seed, i)
 		s.run()
 		decisions += len(s.trace)
 		refused += s.refused
+		asked, given = asked+s.asked, given+s.given
 	}
-	t.Logf("seed %d: %d schedules, %d decisions, %d of them refused", seed, n, decisions, refused)
+	t.Logf("seed %d: %d schedules, %d decisions, %d of them refused; %d asked to give back, %d gave some",
+		seed, n, decisions, refused, asked, given)
 }
 
 // A schedule is a random story: a policy of one to five rules with a few keys
@@ -39,6 +41,7 @@ type schedule struct {
 
 	stepsBack bool // whether the clock may step back
 	changes   bool // whether limits may change
+	returns   bool // whether units are given back, and keys reset
 
 	now     int64
 	retry   int64                 // of the last refusal
@@ -48,18 +51,21 @@ type schedule struct {
 	left    map[string]int64      // what remained
 	retired map[string]int        // how many keys of this name were
 	retires int
+	loans   [][]core.Return // what the admitted took
 	trace   []step
 	refused int
 	leases  []core.Charge // what was taken under each id, and may still be held
 	ids     uint64        // as many as were given out
+
+	asked, given int // returns
 }
 
-// A step is a decision that was made.
+// A step is a decision that was made, or something else that was done.
 type step struct {
 	at      int64
 	charges []core.Charge
 	core.Decision
-	leases string // what was done to them instead
+	other string
 }
 
 var (
@@ -75,6 +81,7 @@ func newSchedule(t *testing.T, h Harness, seed uint64, number int) *schedule {
 		keys:      1 + random.IntN(3),
 		stepsBack: random.IntN(2) == 0,
 		changes:   random.IntN(2) == 0,
+		returns:   random.IntN(2) == 0,
 		now:       starts[random.IntN(len(starts))],
 		states:    make(map[string]core.State),
 		ledgers:   make(map[string]*ledger),
@@ -96,6 +103,9 @@ func (s *schedule) run() {
 			s.change()
 		}
 		s.touch()
+		if s.returns && s.random.IntN(3) == 0 {
+			s.giveBack()
+		}
 		charges := s.draw()
 		d := s.take(charges)
 		if d.Allowed {
@@ -230,6 +240,12 @@ func (s *schedule) take(charges []core.Charge) core.Decision {
 	for i, c := range charges {
 		s.left[c.Rule+c.Key] = got.Outcomes()[i].Remaining
 	}
+	if got.Allowed {
+		loan := slices.DeleteFunc(returnsOf(charges, got), func(r core.Return) bool { return r.Quota.Algorithm == core.Concurrency })
+		if len(loan) > 0 {
+			s.loans = append(s.loans, loan)
+		}
+	}
 	s.met = pick(s.random, got.Outcomes())
 	s.keep(charges, got)
 	s.check(charges, got)
@@ -292,8 +308,8 @@ func (s *schedule) fail(format string, args ...any) {
 	s.t.Helper()
 	var trace strings.Builder
 	for _, step := range s.trace {
-		if step.leases != "" {
-			fmt.Fprintf(&trace, "%d: %s\n", step.at, step.leases)
+		if step.other != "" {
+			fmt.Fprintf(&trace, "%d: %s\n", step.at, step.other)
 			continue
 		}
 		fmt.Fprintf(&trace, "%d: allowed=%v delay=%d\n", step.at, step.Allowed, step.Delay)

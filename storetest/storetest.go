@@ -53,6 +53,7 @@ func Run(t *testing.T, with func(t *testing.T, test func(t *testing.T, h Harness
 		{"Algorithms", algorithms()},
 		{"Edges", edges()},
 		{"Leases", leases()},
+		{"Returns", returns()},
 		{"Names", names()},
 		{"Calls", calls()},
 		{"Concurrent", concurrent()},
