@@ -154,27 +154,28 @@ func TestLimiterWaitShared(t *testing.T) {
 		carol := w.add("carol", 1)  // waits for all
 		dave := w.add("dave", 1)
 		again := w.add("carol", 1) // stands behind dave, until it sees that carol has to wait
-		w.done.Wait()
-		admitted(t, []time.Duration{0, 10 * s, 1 * s, 2 * s, 11 * s}, first, second, carol, dave, again)
+		eve := w.add("eve", 1)     // need not wait for that
 		w.end()
+		admitted(t, []time.Duration{0, 10 * s, 1 * s, 2 * s, 11 * s, 3 * s}, first, second, carol, dave, again, eve)
 	})
 }
 
 // TestLimiterWaitEarlierTicket has one who came earlier join a line in which
-// others stand already.
+// others stand already, while others stand behind it in the line that it leaves.
 func TestLimiterWaitEarlierTicket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWaits(t, nil, PerUser(1500*time.Millisecond, 1), Global(time.Second, 1))
 		const ms = time.Millisecond
-		first := w.add("alice", 1)
-		second := w.add("alice", 1)
+		alice := []*wait{w.add("alice", 1), w.add("alice", 1), w.add("alice", 1)}
 		var others []*wait
 		for _, user := range []string{"b", "c", "d", "e"} {
 			others = append(others, w.add(user, 1))
 		}
 		w.end()
-		admitted(t, []time.Duration{0, 2000 * ms}, first, second) // its own time is 1.5 s, and b has taken until 2 s
-		admitted(t, []time.Duration{1000 * ms, 3000 * ms, 4000 * ms, 5000 * ms}, others...)
+		// The second could go at 1.5 s, but b has taken until 2 s; the third at
+		// 3.5 s, but c has taken until 4 s.
+		admitted(t, []time.Duration{0, 2000 * ms, 4000 * ms}, alice...)
+		admitted(t, []time.Duration{1000 * ms, 3000 * ms, 5000 * ms, 6000 * ms}, others...)
 	})
 }
 
@@ -243,7 +244,8 @@ func TestLimiterWaitCancelled(t *testing.T) {
 
 func TestLimiterWaitDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWaits(t, nil, PerUser(time.Second, 1), Global(time.Hour, 100))
+		store := &calls{Store: memstore.New(nil)}
+		w := newWaits(t, store, PerUser(time.Second, 1), Global(time.Hour, 100))
 		w.take("alice", 1)
 		within := func(patience time.Duration) *wait {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -263,6 +265,7 @@ func TestLimiterWaitDeadline(t *testing.T) {
 		}
 		tooEarly(within(999 * time.Millisecond))
 		tooEarly(within(time.Second)) // ctx has ended then
+		assert.EqualValues(t, 3, store.n.Load())
 		first := within(time.Second + 1)
 		tooEarly(within(999 * time.Millisecond)) // nobody behind the first is sooner than it
 		second := within(1500 * time.Millisecond)
@@ -272,6 +275,25 @@ func TestLimiterWaitDeadline(t *testing.T) {
 		// When the first has gone, it is certain that there will be nothing in time.
 		assert.ErrorAs(t, second.err, new(*RefusedError))
 		assert.Equal(t, time.Second, second.took)
+	})
+}
+
+// TestLimiterWaitDeadlineBehindOthers checks what is said to who stands behind
+// others, and has not been refused itself.
+func TestLimiterWaitDeadlineBehindOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWaits(t, nil, PerUser(time.Second, 5), Global(time.Minute, 8), PerUser(time.Hour, 100))
+		w.take("alice", 5)
+		first := w.add("alice", 1)
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		var refused *RefusedError
+		require.ErrorAs(t, w.within(ctx, "alice", 4).err, &refused)
+		assert.Equal(t, []string{"per-user-1s", "global-1m"}, refused.Decision.Refusing())
+		assert.Equal(t, time.Minute, refused.Decision.RetryAfter)
+		assert.EqualValues(t, 95, refused.Decision.Rules()[2].Remaining)
+		w.end()
+		admitted(t, []time.Duration{time.Second}, first)
 	})
 }
 
@@ -329,30 +351,31 @@ func TestLimiterWaitLarge(t *testing.T) {
 	}
 }
 
-// TestLimiterWaitLargeAmongUsers has the small ones each wait for a key of
-// their own first, and then meet the large one at the key that all share.
+// TestLimiterWaitLargeAmongUsers has users each wait for a key of their own,
+// whose time comes just when there is one more unit of the key that all share.
+// A large cost waits for five of these.
 func TestLimiterWaitLargeAmongUsers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWaits(t, nil, Rule{Key: ByUser, Limit: 10, Window: 10 * time.Second, Algorithm: TokenBucket}, Global(time.Second, 10))
-		users := []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"}
+		w := newWaits(t, nil, PerUser(time.Second, 5), Global(time.Second, 20))
+		users := []string{"a", "b", "c", "d"}
 		for _, user := range users {
-			w.take(user, 1)
-		}
-		for _, user := range users {
-			for range 12 {
+			for range 5 {
+				w.add(user, 1)
+				time.Sleep(50 * time.Millisecond)
+			}
+			for range 10 { // wait for the key of the user
 				w.add(user, 1)
 			}
 		}
-		large := w.add("z", 10)
-		for _, user := range users {
-			for range 12 {
+		large := w.add("z", 5)
+		for range 20 {
+			for _, user := range users {
 				w.add(user, 1)
 			}
 		}
 		w.end()
-		require.NoError(t, large.err)
-		// 120 came before it, of which 10 a second are admitted.
-		assert.LessOrEqual(t, large.took, 14*time.Second)
+		// 40 came before it and waited, 20 a second, and it needs five more.
+		admitted(t, []time.Duration{3200 * time.Millisecond}, large)
 	})
 }
 
