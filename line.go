@@ -1,7 +1,8 @@
 package limit
 
 import (
-	"container/heap"
+	"cmp"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,9 +14,11 @@ import (
 // There is a line for each key of a rule that refuses somebody now, and who
 // waits stands in one of them: that of the key that refuses for longest. So
 // nobody waits behind one who waits for a key that both do not share. Only the
-// first of a line has a timer and asks the store.
+// first of a line has a timer. When it is admitted and there is room for more,
+// those behind it ask the store side by side, so that the rate of a line is not
+// that of one call after the other.
 //
-// Before it asks, it looks at its other keys: where somebody who came earlier
+// Who asks looks at its other keys before: where somebody who came earlier
 // stands in line for one, it goes there, and keeps its place by its ticket.
 // Nobody can wait in a circle, since the earliest of all goes to no other line.
 type lines struct {
@@ -28,55 +31,49 @@ type lines struct {
 
 type lineID struct{ policy, rule, key string }
 
-// A line is a heap of waiters by their tickets. It exists while somebody
-// stands in it.
+// A line is in the order of the tickets. It exists while somebody stands in it.
 type line struct {
 	id      lineID
 	rule    int // the index of the rule in its policy
 	waiters []*waiter
+
+	at, left int64 // of the newest decision: when it was made, and what it left
 }
 
+// abreast is how many of a line may ask the store at a time.
+const abreast = 16
+
 // A place is where a waiter stands, and what it knows. Others change due and
-// index, under the lock of the lines.
+// free, under the lock of the lines.
 type place struct {
 	ticket uint64
 	cost   int64
 	ids    []lineID // for each rule, the line of its key
 	wake   chan struct{}
 
-	line  *line // nil if it stands in none
-	index int
-	due   time.Time // it cannot be admitted before
+	line *line     // nil if it stands in none
+	due  time.Time // it cannot be admitted before
+	free bool      // there should be room for it, beside those in front of it
 }
 
 func (l *line) head() *waiter { return l.waiters[0] }
 
-// Len, Less, Swap, Push and Pop implement [heap.Interface].
-func (l *line) Len() int           { return len(l.waiters) }
-func (l *line) Less(i, j int) bool { return l.waiters[i].ticket < l.waiters[j].ticket }
-func (l *line) Swap(i, j int) {
-	l.waiters[i], l.waiters[j] = l.waiters[j], l.waiters[i]
-	l.waiters[i].index, l.waiters[j].index = i, j
-}
-func (l *line) Push(w any) {
-	w.(*waiter).index = len(l.waiters)
-	l.waiters = append(l.waiters, w.(*waiter))
-}
-func (l *line) Pop() any {
-	last := len(l.waiters) - 1
-	w := l.waiters[last]
-	l.waiters[last] = nil
-	l.waiters = l.waiters[:last]
-	return w
+// find returns where in the line a ticket is, or belongs.
+func (l *line) find(ticket uint64) int {
+	i, _ := slices.BinarySearchFunc(l.waiters, ticket, func(w *waiter, ticket uint64) int { return cmp.Compare(w.ticket, ticket) })
+	return i
 }
 
+// mayAsk reports whether w need not wait for others, but only for its time.
+func (w *waiter) mayAsk() bool { return w.free || w.line.head() == w }
+
 // next returns the earliest time at which w may be admitted, as far as it is
-// known, and whether it has the word then: otherwise it stands behind others,
-// and sleeps until it is woken.
-func (s *lines) next(w *waiter) (due time.Time, first bool) {
+// known, and whether it may ask the store then: otherwise it stands behind
+// others, and sleeps until it is woken.
+func (s *lines) next(w *waiter) (due time.Time, mayAsk bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if w.line == nil || w.line.head() == w && !w.due.After(time.Now()) {
+	if w.line == nil || w.mayAsk() && !w.due.After(time.Now()) {
 		ahead := s.ahead(w)
 		if ahead == nil {
 			return w.due, true
@@ -86,7 +83,7 @@ func (s *lines) next(w *waiter) (due time.Time, first bool) {
 	}
 	head := w.line.head()
 	switch {
-	case head == w:
+	case w.mayAsk():
 		return w.due, true
 	case w.cost < head.cost:
 		return time.Time{}, false // it may fit sooner, should the head give up
@@ -116,7 +113,7 @@ func (s *lines) stand(w *waiter, d *core.Decision, due time.Time) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w.due = due
+	w.due, w.free = due, false
 	if w.line != nil && w.line.id == w.ids[rule] {
 		return
 	}
@@ -145,7 +142,7 @@ func (s *lines) leave(w *waiter, d *core.Decision) {
 
 func (s *lines) join(w *waiter, l *line) {
 	w.line = l
-	heap.Push(l, w)
+	l.waiters = slices.Insert(l.waiters, l.find(w.ticket), w)
 	s.waiting.Add(1)
 }
 
@@ -154,24 +151,83 @@ func (s *lines) remove(w *waiter, d *core.Decision) {
 	if l == nil {
 		return
 	}
-	first := l.head() == w
-	heap.Remove(l, w.index)
-	w.line = nil
+	asked := w.mayAsk()
+	if i := l.find(w.ticket); i == 0 {
+		l.waiters[0] = nil
+		l.waiters = l.waiters[1:] // the usual case, and the others need not move
+	} else {
+		l.waiters = slices.Delete(l.waiters, i, i+1)
+	}
+	w.line, w.free = nil, false
 	s.waiting.Add(-1)
-	if l.Len() == 0 {
+	switch {
+	case len(l.waiters) == 0:
 		delete(s.of, l.id)
-		return
+	case asked:
+		l.advance(w, d)
 	}
-	if !first {
-		return
-	}
+}
+
+// advance wakes those whose turn it is when w has gone: the first, and those
+// behind it for whom there is room as far as the decision d on w tells.
+func (l *line) advance(w *waiter, d *core.Decision) {
 	head := l.head()
 	if due := w.dueOf(head, l.rule, d); due.After(head.due) {
 		head.due = due
 	}
+	head.rouse()
+	if d == nil || !l.newest(d) {
+		return
+	}
+	now := time.Now()
+	var spoken [core.MaxCharges]int64 // for, of the keys of w, by those in front
+	for i, next := range l.waiters[:min(abreast, len(l.waiters))] {
+		if next.due.After(now) || !next.fits(w, d, &spoken, l.waiters[:i]) {
+			return
+		}
+		if i > 0 && !next.free {
+			next.free = true
+			next.rouse()
+		}
+	}
+}
+
+// newest reports whether no later decision than d is known. Those of waiters who
+// ask side by side come in any order; an older one tells of room that is gone.
+func (l *line) newest(d *core.Decision) bool {
+	left := d.Outcomes()[l.rule].Remaining
+	if d.At < l.at || d.At == l.at && left > l.left {
+		return false
+	}
+	l.at, l.left = d.At, left
+	return true
+}
+
+// fits reports whether there is room for next beside those in front of it. Of a
+// key of w, the decision on w says how much there is; of another, one may ask.
+func (next *waiter) fits(w *waiter, d *core.Decision, spoken *[core.MaxCharges]int64, front []*waiter) bool {
+	for rule, o := range d.Outcomes() {
+		key := next.ids[rule].key
+		if key == w.ids[rule].key {
+			if spoken[rule] += next.cost; spoken[rule] > o.Remaining {
+				return false
+			}
+			continue
+		}
+		for _, other := range front {
+			if other.ids[rule].key == key {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// rouse has w look again at whether it may ask.
+func (w *waiter) rouse() {
 	select {
-	case head.wake <- struct{}{}:
-	default: // it has not yet seen that it was woken before
+	case w.wake <- struct{}{}:
+	default: // it has been told before, and has not looked yet
 	}
 }
 

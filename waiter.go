@@ -119,14 +119,14 @@ func (l *Limiter) await(p *Policy, w *waiter) error {
 			return nil
 		}
 		w.name(p)
-		due, first := l.lines.next(w)
-		if first && !due.After(time.Now()) {
+		due, mayAsk := l.lines.next(w)
+		if mayAsk && !due.After(time.Now()) {
 			return nil
 		}
 		if w.late(due) {
 			return l.tooLate(p, w, due)
 		}
-		w.sleep(due, first)
+		w.sleep(due, mayAsk)
 	}
 }
 
@@ -148,11 +148,11 @@ func (w *waiter) late(due time.Time) bool {
 	return ok && !due.Before(deadline)
 }
 
-// sleep sleeps until w is woken, its context ends, or, if it is the first of
-// its line, its time has come.
-func (w *waiter) sleep(due time.Time, first bool) {
+// sleep sleeps until w is woken, its context ends or, if timed, its time has
+// come.
+func (w *waiter) sleep(due time.Time, timed bool) {
 	var rings <-chan time.Time
-	if first {
+	if timed {
 		if w.timer == nil {
 			w.timer = time.NewTimer(time.Until(due))
 		} else {

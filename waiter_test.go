@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -481,6 +482,38 @@ func TestLimiterWaitStoreFails(t *testing.T) {
 		assert.Equal(t, down, <-panics)
 		admitted(t, []time.Duration{time.Second, 2 * time.Second}, third, fourth)
 	})
+}
+
+// TestLimiterWaitSideBySide has a store that is slower than the rule: waits that
+// asked it one after the other would take five times as long as the rule allows.
+func TestLimiterWaitSideBySide(t *testing.T) {
+	for _, rules := range [][]Rule{
+		{Global(100*time.Millisecond, 100)},
+		{Global(100*time.Millisecond, 100), Global(time.Hour, 10_000)},
+		{PerUser(time.Hour, 1), Global(100*time.Millisecond, 100)},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &scripted{Store: memstore.New(nil), before: func(int64) error {
+				time.Sleep(5 * time.Millisecond)
+				return nil
+			}}
+			w := newWaits(t, store, rules...)
+			var all []*wait
+			for i := range 1000 {
+				all = append(all, w.add(strconv.Itoa(i), 1))
+				if i == 99 || i == 100 {
+					time.Sleep(5 * time.Millisecond) // until these have been admitted, and one refused
+				}
+			}
+			w.end()
+			for i, got := range all {
+				require.NoError(t, got.err)
+				assert.Equal(t, i/100, int(got.d.At.Sub(w.start)/(100*time.Millisecond)), "in order")
+			}
+			assert.LessOrEqual(t, time.Since(w.start), 1200*time.Millisecond)
+			assert.LessOrEqual(t, store.n.Load(), int64(1100))
+		})
+	}
 }
 
 // TestLimiterWaitEndsInFlight has a wait cancelled while the store decides.
