@@ -21,6 +21,7 @@ type Store = core.Store
 type Limiter struct {
 	store   Store
 	options Options
+	lines   lines
 
 	mu    sync.RWMutex
 	named map[string]*Policy

@@ -150,12 +150,10 @@ var scratches = sync.Pool{New: func() any { return new(scratch) }}
 // decide decides for a caller who waits as long as the context waiting, with a
 // call that ends with the context calling.
 func (p *Policy) decide(waiting, calling context.Context, r *route, from source) (Decision, error) {
-	decided, held, err := p.take(calling, r, from)
+	d, err := p.take(calling, r, from)
 	if err != nil {
 		return Decision{}, err
 	}
-	d := newDecision(p, r, decided)
-	d.lease = held
 	if late, ok := d.late(waiting); ok {
 		d.Release()
 		return late, nil
@@ -163,7 +161,7 @@ func (p *Policy) decide(waiting, calling context.Context, r *route, from source)
 	return d, nil
 }
 
-func (p *Policy) take(ctx context.Context, r *route, from source) (core.Decision, *lease, error) {
+func (p *Policy) take(ctx context.Context, r *route, from source) (Decision, error) {
 	s := scratches.Get().(*scratch)
 	for i := range p.keys {
 		s.keys[i] = p.keys[i].resolve(from)
@@ -182,18 +180,18 @@ func (p *Policy) take(ctx context.Context, r *route, from source) (core.Decision
 		nameLeases(charges)
 	}
 	var decided core.Decision
-	var held *lease
 	if err == nil {
 		decided, err = p.limiter.store.Take(ctx, r.policy, charges)
 	}
-	if err == nil && decided.Allowed && p.leases {
-		held = p.hold(r, charges)
+	d := newDecision(p, r, decided)
+	if err == nil && d.Allowed && p.leases {
+		d.lease = p.hold(r, charges)
 	}
 	clear(charges)
 	clear(s.keys[:len(p.keys)])
 	scratches.Put(s)
 	if err != nil {
-		return core.Decision{}, nil, fmt.Errorf("%w: %w", ErrUndecided, err)
+		return Decision{}, fmt.Errorf("%w: %w", ErrUndecided, err)
 	}
-	return decided, held, nil
+	return d, nil
 }
