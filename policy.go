@@ -115,8 +115,8 @@ func knownMethod(method string) string {
 // Decide decides a request, without answering it. The decision does not end
 // with the request's context: a client that goes away cannot make a handler
 // run uncounted. An admitted request still has to [Decision.Wait]; one whose
-// turn would come after the deadline of its context is refused. An error wraps
-// [ErrUndecided].
+// turn would come after the deadline of its context is refused. When it is done,
+// call [Decision.Release]. An error wraps [ErrUndecided].
 func (p *Policy) Decide(call Call) (Decision, error) {
 	ctx := call.Request.Context()
 	d, err := p.decide(ctx, context.WithoutCancel(ctx), p.route(call.Method, call.Pattern),

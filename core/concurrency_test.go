@@ -101,7 +101,7 @@ func (p *plainLeases) release(q Quota, now int64, id uint64) {
 }
 
 func TestLeasesAgainstDefinition(t *testing.T) {
-	stories := 20_000
+	stories := 10_000
 	if n, err := strconv.Atoi(os.Getenv("LIMIT_SCHEDULES")); err == nil {
 		stories = n
 	}

@@ -40,7 +40,8 @@ func New(limiter *limit.Limiter) *Limiter { return &Limiter{limiter: limiter} }
 // Limit returns middleware for a route, a group or the engine, that lets
 // through what rules admit. It panics if the rules are invalid. Behind a
 // limit.Queue a request goes on when its turn comes, or never if its client goes
-// away before.
+// away before. What it holds under limit.Concurrency is released when the
+// handlers behind have returned, or one of them panics.
 //
 // Unless the rules are limit.Named, each route (method and path pattern) is a
 // policy of its own, and all requests that match no route share one.

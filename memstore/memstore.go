@@ -33,7 +33,7 @@ type Options struct{}
 //
 // A key takes about 140 bytes, and beside these its own bytes and those of its
 // state: 8 for each unit of the most that a [core.SlidingLog] has held, in
-// powers of two. Keys whose quota is whole again are forgotten as new keys
+// powers of two, and 24 for each lease of [core.Concurrency]. Keys whose quota is whole again are forgotten as new keys
 // come, a few at each, so that the keys in memory are at most about twice those
 // that were live at once, and a few hundred. So far, nothing else bounds their
 // number.
