@@ -50,7 +50,7 @@ func memory(f *RedisFacts, n *Node) result {
 	}
 	of := "maxmemory"
 	if most <= 0 {
-		of = "the machine, since maxmemory is not set"
+		of = "the memory of the machine, since maxmemory is not set"
 		if most, known = n.info("total_system_memory"); !known || most <= 0 {
 			return ok("%s used, maxmemory is not set", size(used))
 		}

@@ -83,7 +83,7 @@ func askWrite(ctx context.Context, client *redis.Client, key string, n *Node) {
 		return
 	}
 	n.Rights["EVAL"] = ""
-	if noRight(n.ScriptErr) {
+	if strings.HasPrefix(n.ScriptErr, "NOPERM") { // within the script it is another error
 		n.Rights["EVALSHA"] = n.ScriptErr
 	} else if n.ScriptErr == "" {
 		n.Rights["EVALSHA"] = ""
