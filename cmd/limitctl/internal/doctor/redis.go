@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -107,11 +108,7 @@ func examine(ctx context.Context, client *redis.Client, prefix string, n *Node) 
 	} else {
 		n.Info = lines(text)
 	}
-	if config, err := client.ConfigGet(ctx, "*").Result(); err != nil {
-		n.ConfigErr = err.Error()
-	} else {
-		n.Config = config
-	}
+	askConfig(ctx, client, n)
 	if n.Info["cluster_enabled"] != "0" {
 		if text, err := client.ClusterInfo(ctx).Result(); err != nil {
 			n.ClusterErr = err.Error()
@@ -124,6 +121,34 @@ func examine(ctx context.Context, client *redis.Client, prefix string, n *Node) 
 	n.Ping, n.PingErr = measure(func() error { return client.Ping(ctx).Err() })
 	if !n.replica() {
 		askScript(ctx, client, prefix, n)
+	}
+}
+
+// settings are what checks look at. Others are not asked for: some are
+// passwords.
+var settings = []string{"maxmemory", "maxmemory-policy", "save", "appendonly", "appendfsync", "stop-writes-on-bgsave-error",
+	"min-replicas-to-write", "min-replicas-max-lag", "maxclients", "timeout", "tcp-keepalive", "busy-reply-threshold",
+	"lua-time-limit", "slowlog-log-slower-than"}
+
+func askConfig(ctx context.Context, client *redis.Client, n *Node) {
+	replies := make([]*redis.MapStringStringCmd, len(settings))
+	// Each reply has its own error.
+	_, _ = client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, name := range settings { // Redis 6.2 takes one at a time
+			replies[i] = p.ConfigGet(ctx, name)
+		}
+		return nil
+	})
+	config := make(map[string]string)
+	for _, r := range replies {
+		if err := r.Err(); err != nil {
+			n.ConfigErr = err.Error()
+			continue
+		}
+		maps.Copy(config, r.Val())
+	}
+	if len(config) > 0 {
+		n.Config, n.ConfigErr = config, ""
 	}
 }
 

@@ -4,9 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -18,7 +15,6 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/redistest"
-	"github.com/routelimit/limit/lua"
 	"github.com/routelimit/limit/redisstore"
 )
 
@@ -103,148 +99,6 @@ func TestRedisEviction(t *testing.T) {
 		host, port, _ := net.SplitHostPort(addr(client))
 		assert.Equal(t, "redis-cli -h "+host+" -p "+port+" CONFIG SET maxmemory-policy noeviction", f.Fix[0])
 	}
-}
-
-func TestRedisKeys(t *testing.T) {
-	client := redistest.Real(t)
-	ctx := t.Context()
-	state := "a" + strings.Repeat("\x00", 11)
-	immortal := lua.Key("limit", "p", "r", "immortal")
-	wrongType, wrongForm := lua.Key("limit", "p", "r", "list"), lua.Key("limit", "p", "r", "form")
-	evil := "limit:1:{p}:r:" + hostile
-	old := "limit:0:{p}:r:k"
-	require.NoError(t, client.Set(ctx, immortal, state, 0).Err())
-	require.NoError(t, client.RPush(ctx, wrongType, "x").Err())
-	require.NoError(t, client.PExpire(ctx, wrongType, time.Hour).Err())
-	require.NoError(t, client.Set(ctx, wrongForm, "hello", time.Hour).Err())
-	require.NoError(t, client.Set(ctx, evil, state, time.Hour).Err())
-	require.NoError(t, client.Set(ctx, old, state, time.Hour).Err())
-	require.NoError(t, client.Set(ctx, "limits:1:{p}:r:other", state, 0).Err())
-
-	found := see(t, RedisOptions{URL: addr(client)})
-	assert.Equal(t, Fail, found["keys-ttl"].Verdict)
-	assert.Contains(t, found["keys-ttl"].Found, "1 key: "+quote(immortal))
-	assert.Equal(t, Fail, found["keys-type"].Verdict)
-	assert.Contains(t, found["keys-type"].Found, "1 key: "+quote(wrongType))
-	assert.Equal(t, Fail, found["keys-form"].Verdict)
-	assert.Contains(t, found["keys-form"].Found, "1 key: "+quote(wrongForm))
-	assert.Equal(t, Warn, found["keys-version"].Verdict)
-	assert.Contains(t, found["keys-version"].Found, "2 keys: "+quote(old)+", ")
-	assertHarmless(t, found["keys-version"].Found)
-
-	// What it says to do helps.
-	require.NoError(t, client.Unlink(ctx, immortal, wrongType, wrongForm, evil, old).Err())
-	found = see(t, RedisOptions{URL: addr(client)})
-	for _, check := range []string{"keys-ttl", "keys-type", "keys-form", "keys-version"} {
-		assert.Equal(t, OK, found[check].Verdict)
-	}
-}
-
-// TestRedisKeysBounded counts SCANs: however many keys others have, there are
-// few.
-func TestRedisKeysBounded(t *testing.T) {
-	client := redistest.Real(t)
-	state := "a" + strings.Repeat("\x00", 11)
-	_, err := client.Pipelined(t.Context(), func(p redis.Pipeliner) error {
-		for i := range 2000 {
-			p.Set(t.Context(), lua.Key("limit", "p", "r", fmt.Sprint(i)), state, time.Hour)
-			p.Set(t.Context(), fmt.Sprint("other:", i), "", time.Hour)
-		}
-		return nil
-	})
-	require.NoError(t, err)
-	facts, err := Redis(t.Context(), RedisOptions{URL: "redis://" + addr(client), Keys: 100})
-	require.NoError(t, err)
-	assert.Len(t, facts.Keys.Found, 100)
-	assert.True(t, facts.Keys.More)
-	facts, err = Redis(t.Context(), RedisOptions{URL: "redis://" + addr(client), Keys: 5000})
-	require.NoError(t, err)
-	assert.Len(t, facts.Keys.Found, 2000)
-	assert.False(t, facts.Keys.More)
-	stats, err := client.Info(t.Context(), "commandstats").Result()
-	require.NoError(t, err)
-	assert.NotContains(t, stats, "cmdstat_keys:")
-	assert.Contains(t, stats, "cmdstat_scan:")
-
-	// A prefix is no pattern.
-	facts, err = Redis(t.Context(), RedisOptions{URL: "redis://" + addr(client), Prefix: "lim*", Keys: 100})
-	require.NoError(t, err)
-	assert.Empty(t, facts.Keys.Found)
-}
-
-func TestRedisRights(t *testing.T) {
-	client := redistest.Real(t)
-	user := func(t *testing.T, rules ...string) string {
-		t.Helper()
-		words := []any{"ACL", "SETUSER", "app", "reset", "on", ">secret", "~limit:*"}
-		for _, r := range rules {
-			words = append(words, r)
-		}
-		require.NoError(t, client.Do(t.Context(), words...).Err())
-		return "redis://app:secret@" + addr(client)
-	}
-	commands := strings.Fields("+" + strings.ToLower(strings.Join(needed, " +")))
-
-	t.Run("what a decision needs", func(t *testing.T) {
-		found := see(t, RedisOptions{URL: user(t, commands...)})
-		assert.Equal(t, OK, found["permissions"].Verdict, found["permissions"].Found)
-		assert.Contains(t, found["permissions"].Found, "by a script that writes nothing); not tried: PSETEX")
-		assert.Equal(t, OK, found["script-latency"].Verdict, found["script-latency"].Found)
-		for _, f := range found {
-			assert.Contains(t, []Verdict{OK, Skipped}, f.Verdict, "%s: %s", f.Check, f.Found)
-		}
-		for _, check := range []string{"version", "role", "eviction", "memory", "persistence", "replicas", "connections",
-			"idle-timeout", "keepalive", "busy-threshold", "slowlog", "keys-ttl"} {
-			assert.Equal(t, Skipped, found[check].Verdict, check)
-			assert.Contains(t, found[check].Found, "NOPERM", check)
-		}
-	})
-	t.Run("all but CONFIG", func(t *testing.T) {
-		found := see(t, RedisOptions{URL: user(t, "+@all", "-config")})
-		assert.Equal(t, OK, found["eviction"].Verdict, "INFO says it too")
-		assert.Equal(t, Skipped, found["keepalive"].Verdict)
-		assert.Equal(t, OK, found["permissions"].Verdict)
-		assert.Contains(t, found["permissions"].Found, "ACL DRYRUN")
-	})
-	for _, asks := range []string{"+acl", "-acl"} { // DRYRUN, or the script
-		for _, without := range []string{"evalsha", "eval", "setrange", "set", "mget"} {
-			t.Run(asks+" -"+without, func(t *testing.T) {
-				f := see(t, RedisOptions{URL: user(t, "+@all", asks, "-"+without)})["permissions"]
-				assert.Equal(t, Fail, f.Verdict, f.Found)
-				assert.Contains(t, f.Found, "may not: "+strings.ToUpper(without)+" (")
-				assert.NotContains(t, strings.Join(f.Fix, "\n"), "secret")
-			})
-		}
-	}
-	t.Run("another prefix", func(t *testing.T) {
-		f := see(t, RedisOptions{URL: user(t, "+@all"), Prefix: "shop"})["permissions"]
-		assert.Equal(t, Fail, f.Verdict, f.Found)
-	})
-	t.Run("wrong password", func(t *testing.T) {
-		user(t, "+@all")
-		f := see(t, RedisOptions{URL: "redis://app:typo@" + addr(client)})["connect"]
-		assert.Equal(t, Fail, f.Verdict)
-		assert.Contains(t, f.Found, "WRONGPASS")
-		assert.NotContains(t, f.Found+strings.Join(f.Fix, ""), "typo")
-	})
-}
-
-// TestNeeded holds the list of commands to the scripts.
-func TestNeeded(t *testing.T) {
-	files, err := filepath.Glob("../../../../lua/*.lua")
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	want := []string{"EVALSHA", "EVAL"}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
-		for _, m := range regexp.MustCompile(`call\('([A-Z]+)'`).FindAllStringSubmatch(string(text), -1) {
-			if !slices.Contains(want, m[1]) {
-				want = append(want, m[1])
-			}
-		}
-	}
-	assert.ElementsMatch(t, want, needed)
 }
 
 // TestRedisConfigRenamed is as on services that take CONFIG away.

@@ -12,7 +12,6 @@ import (
 const (
 	scanCount  = 200              // keys that a SCAN looks at before it answers
 	scanFutile = 100              // keys looked at for each that is wanted: others may have most of them
-	scanAll    = 1000 * scanCount // keys looked at in any case
 	scanTime   = 30 * time.Second // and then it is enough
 )
 
@@ -71,7 +70,7 @@ func scanNode(ctx context.Context, client *redis.Client, prefix string, most int
 		if keys.Err = look(ctx, client, names, &keys); keys.Err != "" || cursor == 0 {
 			return keys
 		}
-		if len(keys.Found) >= most || looked >= max(scanAll, most*scanFutile) {
+		if len(keys.Found) >= most || looked >= max(scanCount, most*scanFutile) {
 			keys.More = true
 			return keys
 		}
