@@ -105,7 +105,7 @@ func (l *Limiter) wait(ctx context.Context, p *Policy, keys Keys, n int64) (Deci
 			return Decision{}, &RefusedError{Decision: d}
 		}
 		w.name(p)
-		l.lines.stand(w, &decided, due)
+		l.lines.stand(w, &d.core, due)
 	}
 }
 
