@@ -60,11 +60,7 @@ func (l *Limiter) middleware(rules limit.RuleSet) (gin.HandlerFunc, error) {
 		return nil, err
 	}
 	return func(c *gin.Context) {
-		call := limit.Call{Request: c.Request, Method: c.Request.Method, Pattern: c.FullPath(), PathValue: c.Param}
-		if user != nil {
-			call.User = func() string { return user(c) }
-		}
-		d, err := policy.Decide(call)
+		d, err := policy.Decide(call(c, user))
 		limit.SetHeaders(c.Writer.Header(), d)
 		if err == nil && d.Allowed {
 			if err := d.Wait(c.Request.Context()); err != nil {
