@@ -343,9 +343,9 @@ func TestThrottleStoreFails(t *testing.T) {
 		})
 		h := limiter.Throttle(perUser, writes(t, 500_000, 32<<10), nil)
 		f := newFlow()
-		var asked, askedBroken int64
-		time.AfterFunc(2*time.Second+time.Millisecond, func() { store.fails.Store(true); asked = store.asked.Load() })
-		time.AfterFunc(6*time.Second+time.Millisecond, func() { store.fails.Store(false); askedBroken = store.asked.Load() - asked })
+		var works, broken atomic.Int64 // how often the store had been asked
+		time.AfterFunc(2*time.Second+time.Millisecond, func() { store.fails.Store(true); works.Store(store.asked.Load()) })
+		time.AfterFunc(6*time.Second+time.Millisecond, func() { store.fails.Store(false); broken.Store(store.asked.Load()) })
 		var done sync.WaitGroup
 		for range 2 {
 			done.Go(func() { f.download(t.Context(), h, "alice") })
@@ -356,9 +356,9 @@ func TestThrottleStoreFails(t *testing.T) {
 		f.within(t, 3*10_000+2*10_000, 100_000)
 		assert.Equal(t, 1_000_000, f.by(time.Hour))
 		assert.InDelta(t, 9.8, time.Since(f.start).Seconds(), 0.4)
-		assert.InDelta(t, 4, askedBroken, 1, "once a second")
-		assert.Equal(t, askedBroken, seen.Load())
-		assert.Greater(t, store.asked.Load()-asked-askedBroken, int64(25), "by the store again")
+		assert.InDelta(t, 4, broken.Load()-works.Load(), 1, "once a second")
+		assert.Equal(t, broken.Load()-works.Load(), seen.Load())
+		assert.Greater(t, store.asked.Load()-broken.Load(), int64(25), "by the store again")
 	})
 }
 

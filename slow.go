@@ -3,6 +3,7 @@ package limit
 import (
 	"bufio"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"strconv"
@@ -108,32 +109,41 @@ func (w *slowWriter) learnLength() {
 // Content-Length.
 func (w *slowWriter) ReadFrom(r io.Reader) (int64, error) {
 	w.learnLength()
-	to, ok := w.ResponseWriter.(io.ReaderFrom)
-	if !ok || w.meter.length == 0 {
-		buffer := make([]byte, min(w.meter.throttler.chunk, 32<<10))
-		return io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{r}, buffer)
-	}
 	// Only one io.LimitedReader may stand before a file for sendfile to see it.
-	whole, limited := r.(*io.LimitedReader)
-	if !limited {
-		whole = &io.LimitedReader{R: r, N: max(0, w.meter.length-w.meter.passed) + 1}
+	whole, ok := r.(*io.LimitedReader)
+	if !ok {
+		whole = &io.LimitedReader{R: r, N: math.MaxInt64}
 	}
 	var copied int64
-	for whole.N > 0 {
-		allowed, err := w.meter.next(whole.N)
-		if err != nil {
-			return copied, err
-		}
-		part := io.LimitedReader{R: whole.R, N: allowed}
-		n, err := to.ReadFrom(&part)
-		w.meter.pass(n)
-		copied += n
-		whole.N -= allowed - part.N
-		if err != nil || n < allowed {
-			return copied, err
+	if to, ok := w.ResponseWriter.(io.ReaderFrom); ok {
+		// Not beyond the Content-Length: net/http would send that, too.
+		for left := w.meter.length - w.meter.passed; left > 0 && whole.N > 0; {
+			allowed, err := w.meter.next(min(left, whole.N))
+			if err != nil {
+				return copied, err
+			}
+			part := io.LimitedReader{R: whole.R, N: allowed}
+			n, err := to.ReadFrom(&part)
+			w.meter.pass(n)
+			copied += n
+			left -= n
+			whole.N -= allowed - part.N
+			if err != nil || n < allowed {
+				return copied, err
+			}
 		}
 	}
-	return copied, nil
+	n, err := copySlowly(w, whole)
+	return copied + n, err
+}
+
+// copySlowly copies by Write, with no more memory than a permit is large.
+func copySlowly(w *slowWriter, r *io.LimitedReader) (int64, error) {
+	if r.N <= 0 {
+		return 0, nil
+	}
+	buffer := make([]byte, min(w.meter.throttler.chunk, 32<<10))
+	return io.CopyBuffer(struct{ io.Writer }{w}, r, buffer)
 }
 
 // Flush sends what has been written. It does not wait.

@@ -24,6 +24,9 @@ type Router interface {
 	http.Handler
 	Routes
 
+	// Throttle takes a route whose bodies rules slow.
+	Throttle(method, path string, h http.Handler, rules limit.RuleSet, options *limit.ThrottleOptions)
+
 	// Use puts rules before everything, requests that match no route as well.
 	// It is called before the first route.
 	Use(rules limit.RuleSet)
@@ -69,6 +72,8 @@ func Run(t *testing.T, framework Framework) {
 		{"waits", s.waits},
 		{"gone while waiting", s.gone},
 		{"late", s.late},
+		{"throttle rate", s.throttleRate},
+		{"throttled bodies", s.throttledBodies},
 		{"invalid rules", s.invalidRules},
 		{"hostile requests", s.hostileRequests},
 	} {
