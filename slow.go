@@ -137,12 +137,14 @@ func (w *slowWriter) ReadFrom(r io.Reader) (int64, error) {
 	return copied + n, err
 }
 
-// copySlowly copies by Write, with no more memory than a permit is large.
+// copySlowly copies by Write, with little memory for as long as a body lasts: 4
+// to 32 KiB, and no more than a permit is large.
 func copySlowly(w *slowWriter, r *io.LimitedReader) (int64, error) {
 	if r.N <= 0 {
 		return 0, nil
 	}
-	buffer := make([]byte, min(w.meter.throttler.chunk, 32<<10))
+	chunk := w.meter.throttler.chunk
+	buffer := make([]byte, min(chunk, max(4<<10, chunk/4), 32<<10))
 	return io.CopyBuffer(struct{ io.Writer }{w}, r, buffer)
 }
 
