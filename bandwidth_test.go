@@ -1,16 +1,12 @@
 package limit_test
 
 import (
-	"cmp"
-	"context"
-	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,111 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
-	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/memstore"
 )
-
-// A flow is bytes and when they passed.
-type flow struct {
-	mu     sync.Mutex
-	start  time.Time
-	pieces []piece
-}
-
-type piece struct {
-	at    time.Duration
-	bytes int
-}
-
-func newFlow() *flow { return &flow{start: time.Now()} }
-
-func (f *flow) add(n int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.pieces = append(f.pieces, piece{time.Since(f.start), n})
-}
-
-// by returns how many bytes had passed by a time, those at that time included.
-func (f *flow) by(at time.Duration) (sum int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, p := range f.pieces {
-		if p.at <= at {
-			sum += p.bytes
-		}
-	}
-	return sum
-}
-
-// within checks that no more has passed at any time than a bucket allows that
-// was whole at the start.
-func (f *flow) within(t *testing.T, burst int, rate float64) {
-	t.Helper()
-	pieces := slices.Clone(f.pieces)
-	slices.SortFunc(pieces, func(a, b piece) int { return cmp.Compare(a.at, b.at) })
-	sum := 0
-	for _, p := range pieces {
-		sum += p.bytes
-		if most := float64(burst) + rate*p.at.Seconds() + 1e-6; float64(sum) > most {
-			t.Fatalf("%d bytes had passed at %v: more than %.0f", sum, p.at, most)
-		}
-	}
-}
-
-// A recorder is a response that counts when its bytes came.
-type recorder struct {
-	*flow
-	header http.Header
-}
-
-func (r recorder) Header() http.Header { return r.header }
-func (r recorder) WriteHeader(int)     {}
-func (r recorder) Write(p []byte) (int, error) {
-	r.add(len(p))
-	return len(p), nil
-}
-
-// download calls a handler for a user.
-func (f *flow) download(ctx context.Context, h http.Handler, user string) {
-	r := httptest.NewRequest("GET", "/file", nil).WithContext(ctx)
-	r.Header.Set("X-User", user)
-	h.ServeHTTP(recorder{f, http.Header{}}, r)
-}
-
-// writes answers with so many bytes, in writes of a size.
-func writes(t *testing.T, total, size int) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		p := make([]byte, size)
-		for left := total; left > 0; left -= size {
-			n, err := w.Write(p[:min(size, left)])
-			assert.NoError(t, err)
-			assert.Equal(t, min(size, left), n)
-		}
-	})
-}
-
-// A countingStore counts how often it is asked, and fails when it is told to.
-type countingStore struct {
-	limit.Store
-	asked atomic.Int64
-	fails atomic.Bool
-}
-
-func (s *countingStore) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
-	s.asked.Add(1)
-	if s.fails.Load() {
-		return core.Decision{}, errors.New("out of order")
-	}
-	return s.Store.Take(ctx, policy, charges)
-}
-
-func byteLimiter(store limit.Store) *limit.Limiter {
-	return limit.New(store, &limit.Options{User: func(r *http.Request) string { return r.Header.Get("X-User") }})
-}
-
-// perUser is 100 kB a second for each user, and a tenth of that at once.
-var perUser = limit.Rules(limit.Rule{Key: limit.ByUser, Limit: 100_000, Window: time.Second,
-	Algorithm: limit.TokenBucket, Burst: 10_000})
 
 func TestThrottleRate(t *testing.T) {
 	for _, size := range []int{1, 37, 1_000, 10_000, 32_768, 1_000_000} {
@@ -247,121 +140,6 @@ func TestThrottleBurst(t *testing.T) {
 	})
 }
 
-func TestThrottleFree(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &countingStore{Store: memstore.New(nil)}
-		options := &limit.ThrottleOptions{Free: 50_000}
-		f := newFlow()
-		f.download(t.Context(), byteLimiter(store).Throttle(perUser, writes(t, 50_000, 7_000), options), "alice")
-		assert.Zero(t, time.Since(f.start))
-		assert.Zero(t, store.asked.Load())
-		f.download(t.Context(), byteLimiter(store).Throttle(perUser, writes(t, 160_000, 7_000), options), "alice")
-		assert.Equal(t, 110_000, f.by(0), "what is free, twice, and the burst")
-		assert.InDelta(t, 1, time.Since(f.start).Seconds(), 0.05)
-	})
-}
-
-// TestThrottleSmall answers many requests with few bytes: what they lose of
-// their permits is at most a quarter, and nothing if they say their length.
-func TestThrottleSmall(t *testing.T) {
-	for _, says := range []string{"", "500"} {
-		synctest.Test(t, func(t *testing.T) {
-			h := byteLimiter(nil).Throttle(perUser, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				if says != "" {
-					w.Header().Set("Content-Length", says)
-				}
-				for range 10 {
-					_, err := io.WriteString(w, strings.Repeat("x", 50))
-					assert.NoError(t, err)
-				}
-			}), nil)
-			f := newFlow()
-			for range 400 {
-				f.download(t.Context(), h, "alice")
-			}
-			f.within(t, 10_000, 100_000)
-			most := 1.25
-			if says != "" {
-				most = 1
-			}
-			assert.LessOrEqual(t, time.Since(f.start).Seconds(), (200_000*most-10_000)/100_000+0.001)
-		})
-	}
-}
-
-// TestThrottleCrowd has more connections than may stand in line at once: all of
-// them come to an end, at the rate, and they do not storm the store.
-func TestThrottleCrowd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &countingStore{Store: memstore.New(nil)}
-		h := byteLimiter(store).Throttle(perUser, writes(t, 20_000, 10_000), nil)
-		f := newFlow()
-		var done sync.WaitGroup
-		for range 500 {
-			done.Go(func() { f.download(t.Context(), h, "alice") })
-		}
-		done.Wait()
-		f.within(t, 10_000, 100_000)
-		assert.InDelta(t, (500*20_000-10_000)/100_000., time.Since(f.start).Seconds(), 1)
-		perSecond := float64(store.asked.Load()) / time.Since(f.start).Seconds()
-		t.Logf("500 connections of one user asked %.0f times a second", perSecond)
-		assert.Less(t, perSecond, 200.)
-	})
-}
-
-func TestThrottleGone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(1500*time.Millisecond, cancel)
-		f := newFlow()
-		byteLimiter(nil).Throttle(perUser, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			n, err := w.Write(make([]byte, 1_000_000))
-			assert.ErrorIs(t, err, context.Canceled)
-			assert.Equal(t, f.by(time.Hour), n, "it says what has been written")
-			assert.InDelta(t, 160_000, n, 10_000)
-			n, err = io.WriteString(w, "more")
-			assert.ErrorIs(t, err, context.Canceled)
-			assert.Zero(t, n)
-		}), nil).ServeHTTP(recorder{f, http.Header{}}, httptest.NewRequest("GET", "/", nil).WithContext(ctx))
-		assert.Equal(t, 1500*time.Millisecond, time.Since(f.start))
-	})
-}
-
-// TestThrottleStoreFails breaks the store in the middle of two bodies: they go
-// on at the limit of one process, and by the store when it works again.
-func TestThrottleStoreFails(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &countingStore{Store: memstore.New(nil)}
-		var seen atomic.Int64
-		limiter := limit.New(store, &limit.Options{
-			User: func(*http.Request) string { return "alice" },
-			Observe: func(_ *http.Request, d limit.Decision, err error) {
-				assert.ErrorIs(t, err, limit.ErrUndecided)
-				assert.Zero(t, d)
-				seen.Add(1)
-			},
-		})
-		h := limiter.Throttle(perUser, writes(t, 500_000, 32<<10), nil)
-		f := newFlow()
-		var works, broken atomic.Int64 // how often the store had been asked
-		time.AfterFunc(2*time.Second+time.Millisecond, func() { store.fails.Store(true); works.Store(store.asked.Load()) })
-		time.AfterFunc(6*time.Second+time.Millisecond, func() { store.fails.Store(false); broken.Store(store.asked.Load()) })
-		var done sync.WaitGroup
-		for range 2 {
-			done.Go(func() { f.download(t.Context(), h, "alice") })
-		}
-		done.Wait()
-		// Each time that another store begins, it begins whole, and each of the
-		// two may hold a permit of the one before.
-		f.within(t, 3*10_000+2*10_000, 100_000)
-		assert.Equal(t, 1_000_000, f.by(time.Hour))
-		assert.InDelta(t, 9.8, time.Since(f.start).Seconds(), 0.4)
-		assert.InDelta(t, 4, broken.Load()-works.Load(), 1, "once a second")
-		assert.Equal(t, broken.Load()-works.Load(), seen.Load())
-		assert.Greater(t, store.asked.Load()-broken.Load(), int64(25), "by the store again")
-	})
-}
-
 // TestThrottleUploads slows what the handler reads.
 func TestThrottleUploads(t *testing.T) {
 	for _, length := range []int64{250_000, -1} {
@@ -440,14 +218,6 @@ func TestThrottlePolicies(t *testing.T) {
 			assert.InDelta(t, 1, took[name].Seconds(), 0.15, name)
 		}
 	})
-}
-
-// TestThrottleHead checks that an answer without a body costs nothing.
-func TestThrottleHead(t *testing.T) {
-	store := &countingStore{Store: memstore.New(nil)}
-	h := byteLimiter(store).Throttle(perUser, writes(t, 1_000_000, 10_000), &limit.ThrottleOptions{Of: limit.Both})
-	h.ServeHTTP(recorder{newFlow(), http.Header{}}, httptest.NewRequest("HEAD", "/", nil))
-	assert.Zero(t, store.asked.Load())
 }
 
 func TestThrottleErrors(t *testing.T) {
