@@ -47,7 +47,8 @@ type Options struct {
 
 	// Observe is called once for each decision, before the request goes on. It
 	// must not block. A non-nil error says why the request could not be decided;
-	// the decision is then the zero one.
+	// the decision is then the zero one. Of a [Throttler], which decides many
+	// times for a body, it is called for the errors alone.
 	Observe func(*http.Request, Decision, error)
 }
 
