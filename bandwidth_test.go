@@ -170,6 +170,26 @@ func TestThrottleUploads(t *testing.T) {
 	}
 }
 
+// TestThrottleSmallUploads sends many bodies that say their length: no permit is
+// lost at their ends.
+func TestThrottleSmallUploads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := byteLimiter(nil).Throttle(perUser, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			for p := make([]byte, 100); ; {
+				if _, err := r.Body.Read(p); err != nil {
+					assert.Equal(t, io.EOF, err)
+					return
+				}
+			}
+		}), &limit.ThrottleOptions{Of: limit.Uploads})
+		start := time.Now()
+		for range 80 {
+			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/", strings.NewReader(strings.Repeat("x", 2_550))))
+		}
+		assert.InDelta(t, (80*2_550-10_000)/100_000., time.Since(start).Seconds(), 0.001)
+	})
+}
+
 // TestThrottleBoth counts what comes and what goes as one.
 func TestThrottleBoth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

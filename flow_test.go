@@ -102,11 +102,13 @@ type countingStore struct {
 	limit.Store
 	asked atomic.Int64
 	fails atomic.Bool
+	stall time.Duration // before it fails
 }
 
 func (s *countingStore) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
 	s.asked.Add(1)
 	if s.fails.Load() {
+		time.Sleep(s.stall)
 		return core.Decision{}, errors.New("out of order")
 	}
 	return s.Store.Take(ctx, policy, charges)

@@ -133,6 +133,50 @@ func TestThrottleStoreFails(t *testing.T) {
 	})
 }
 
+// TestThrottleStoreHangs has a store that takes its time to fail: one connection
+// at a time finds out, and the others go on.
+func TestThrottleStoreHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &countingStore{Store: memstore.New(nil), stall: time.Second}
+		store.fails.Store(true)
+		h := byteLimiter(store).Throttle(perUser, writes(t, 200_000, 10_000), nil)
+		f := newFlow()
+		var done sync.WaitGroup
+		for range 5 {
+			done.Go(func() { f.download(t.Context(), h, "alice") })
+		}
+		done.Wait()
+		f.within(t, 10_000, 100_000)
+		assert.InDelta(t, 11, time.Since(f.start).Seconds(), 0.5, "a second until the first has failed")
+		assert.LessOrEqual(t, store.asked.Load(), int64(5+6), "the first of each, and then one in two seconds")
+	})
+}
+
+// TestThrottleLargeBurst asks the store rarely while a burst lasts that takes
+// little of a second at full speed.
+func TestThrottleLargeBurst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &countingStore{Store: memstore.New(nil)}
+		day := limit.Bandwidth(limit.ByUser, 24*time.Hour, 10_000_000_000)
+		f := newFlow()
+		f.download(t.Context(), byteLimiter(store).Throttle(limit.Rules(day), writes(t, 100_000_000, 32<<10), nil), "alice")
+		assert.Zero(t, time.Since(f.start))
+		assert.Less(t, store.asked.Load(), int64(150), "a permit is a mebibyte at most")
+	})
+}
+
+// TestThrottleDone checks that nothing is taken for a client that has gone.
+func TestThrottleDone(t *testing.T) {
+	store := &countingStore{Store: memstore.New(nil)}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	byteLimiter(store).Throttle(perUser, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, err := w.Write([]byte("hello"))
+		assert.ErrorIs(t, err, context.Canceled)
+	}), nil).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil).WithContext(ctx))
+	assert.Zero(t, store.asked.Load())
+}
+
 // TestThrottleHead checks that an answer without a body costs nothing.
 func TestThrottleHead(t *testing.T) {
 	store := &countingStore{Store: memstore.New(nil)}
