@@ -68,7 +68,7 @@ var algorithmMutants = []mutant{
 	{"gives back units of another time", "core/return.go", "if at == r.At && given < r.Cost {", "if at <= r.At && given < r.Cost {", memory},
 	{"gives back more than was asked", "core/return.go", "if at == r.At && given < r.Cost {", "if at == r.At {", memory},
 	{"reaches into another window", "core/return.go", "if w.start != from || r.At < from ||", "if w.start != from ||", memory},
-	{"gives back to a window that is over", "core/return.go", "r.At > now || now >= until {", "r.At > now {", memory},
+	{"gives back to a window that is over", "core/return.go", "r.At > now || now >= until {", "r.At > now || now > until+r.Quota.Window {", memory},
 	{"reaches into another cell", "core/return.go", "cell := r.At / length\n", "cell := now / length\n", memory},
 	{"gives back to cells that have left", "core/return.go", "cell <= now/length-keep ||", "false ||", memory},
 	{"gives back to the current window alone", "core/return.go", "case c.index - 1:", "case -1:", memory},
@@ -86,7 +86,7 @@ var algorithmMutants = []mutant{
 	{"gives back to the memory store's next window", "memstore/return.go", "given[i] = e.state.Return(&returns[i], now)",
 		"given[i] = e.state.Return(&returns[i], returns[i].At)", memory},
 	{"forgets what was given back before it may", "memstore/return.go", "e.expires = max(e.expires, e.state.Expires())", "", memory},
-	{"resets other keys as well", "memstore/return.go", "e.key != key ||", "", memory},
+	{"resets nothing", "memstore/return.go", "\t\t*at = e.next\n", "\t\tat = &e.next\n", memory},
 
 	{"gives back what has left the log's window", "lua/return_log.lua", "or now - r.at >= r.window then", "then", redis7},
 	{"forgets the oldest of a ring", "lua/return_log.lua", "be56(kept[1])", "newest", redis7},
