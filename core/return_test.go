@@ -123,7 +123,7 @@ func (l *lender) step() int64 {
 func TestReturnsNeverGift(t *testing.T) {
 	for a := SlidingLog; a <= Queue; a++ {
 		t.Run(a.String(), func(t *testing.T) {
-			lives, asked, given := stories(3_000), 0, 0
+			lives, asked, given := stories(1_000), 0, 0
 			for i := range lives {
 				l := newLender(t, a, i)
 				exact := a <= SlidingCounter && !(a == FixedWindow && l.q.anchored()) || a == Queue

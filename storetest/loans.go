@@ -83,6 +83,7 @@ func loans() []loan {
 			taken(3*ms, 3, 2), taken(5*ms, 2, 0), back(6*ms, 0, 2, 2, 2), back(7*ms, 0, 3, 3, 5), // the second time of what is another's
 			taken(7*ms, 4, 1), // a window of its own
 			back(14*ms, 1, 2, 0, 1), back(17*ms-1, 2, 4, 4, 5), taken(20*ms, 1, 4), back(22*ms, 2, 4, 0, 4),
+			taken(40*ms, 2, 3), back(50*ms, 4, 2, 0, 5), // it is over
 		}},
 		{"fixed window, aligned", core.Quota{Algorithm: core.FixedWindow, Limit: 5, Window: 10 * ms, Aligned: true}, []exchange{
 			taken(3*ms, 3, 2), taken(9*ms, 2, 0), back(10*ms-1, 0, 1, 1, 1), back(10*ms, 0, 2, 0, 5), taken(10*ms, 1, 4),
