@@ -85,7 +85,6 @@ var algorithmMutants = []mutant{
 	{"loses parts of units that are given back", "core/bucketreturn.go", "return level{units - 1, window - back}", "return level{units, 0}", memory},
 	{"gives back to the memory store's next window", "memstore/return.go", "given[i] = e.state.Return(&returns[i], now)",
 		"given[i] = e.state.Return(&returns[i], returns[i].At)", memory},
-	{"forgets what was given back before it may", "memstore/return.go", "e.expires = max(e.expires, e.state.Expires())", "", memory},
 	{"resets nothing", "memstore/return.go", "\t\t*at = e.next\n", "\t\tat = &e.next\n", memory},
 
 	{"gives back what has left the log's window", "lua/return_log.lua", "or now - r.at >= r.window then", "then", redis7},
