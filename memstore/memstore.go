@@ -8,6 +8,7 @@ package memstore
 
 import (
 	"context"
+	"fmt"
 	"hash/maphash"
 	"sync"
 	"time"
@@ -16,8 +17,19 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// Options configures a [Store]. It has no fields yet, and nil is as good.
-type Options struct{}
+// Options configures a [Store]. The zero Options is ready to use.
+type Options struct {
+	// MaxKeys is the most keys that have an entry of their own at once,
+	// rounded up to a multiple of 256; 0 means [DefaultMaxKeys]. Each of 256
+	// parts of the store has its share, so that some are full a little before
+	// all are. Rules that all requests share are few and have room for a
+	// quarter as many beside it. What happens beyond is told at [Store].
+	MaxKeys int
+}
+
+// DefaultMaxKeys is how many keys a store keeps unless told otherwise: what
+// some 50 MB hold, of the usual kind and with the collector's share.
+const DefaultMaxKeys = 1 << 17
 
 // A Store keeps quotas in this process. It is safe for concurrent use, starts
 // no goroutine and needs no closing.
@@ -43,6 +55,7 @@ type Store struct {
 	shards    [shards]shard // first, and so aligned to cache lines
 	seed      maphash.Seed
 	now       func() int64 // microseconds
+	room      int          // entries of keys in a shard
 	monotonic bool         // false only in tests, whose clocks may step back
 }
 
@@ -59,18 +72,29 @@ const (
 // A shard is a part of the keys under one lock, on a cache line of its own, so
 // that cores that work on different shards do not contend.
 type shard struct {
-	mu   sync.Mutex
-	last int64 // the time of its last decision; a later one is not dated before
-	keys table
-	_    [cacheLine - (unsafe.Sizeof(sync.Mutex{})+unsafe.Sizeof(int64(0))+unsafe.Sizeof(table{}))%cacheLine]byte
+	mu     sync.Mutex
+	last   int64 // the time of its last decision; a later one is not dated before
+	shared int64 // until when any of its cells is shared: see entry.shared
+	keys   table // to here a cache line, which is all that known keys need
+	cells  table // see overflow.go
+	_      [cacheLine - (unsafe.Sizeof(sync.Mutex{})+2*unsafe.Sizeof(int64(0))+2*unsafe.Sizeof(table{}))%cacheLine]byte
 }
 
-// New returns an empty store. Options may be nil.
-func New(*Options) *Store {
+// New returns an empty store. A nil options means the zero Options. New panics
+// if MaxKeys is negative.
+func New(options *Options) *Store {
+	most := DefaultMaxKeys
+	if options != nil && options.MaxKeys != 0 {
+		most = options.MaxKeys
+	}
+	if most < 0 {
+		panic(fmt.Sprintf("memstore: MaxKeys is %d: write how many keys to keep, or 0 for %d", most, DefaultMaxKeys))
+	}
 	base := time.Now()
 	micros := base.UnixMicro()
 	return &Store{
 		seed:      maphash.MakeSeed(),
+		room:      (most-1)/keyShards + 1,
 		now:       func() int64 { return micros + time.Since(base).Microseconds() },
 		monotonic: true,
 	}
@@ -115,40 +139,55 @@ func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) 
 
 	var fewStates [len(few)]core.State
 	states := fewStates[:0]
+	overflow := false
 	for i := range keys {
 		k := &keys[i]
-		if k.entry == nil {
-			k.entry = newcomer(charges[i].Quota.Algorithm)
+		if k.entry == nil || k.entry.shared > now {
+			overflow = s.place(keys, i, policy, &charges[i], now) || overflow
 		}
-		states = append(states, k.entry.state)
+		if k.entry != nil {
+			states = append(states, k.entry.state)
+		} else {
+			states = append(states, k.cell.stateOf())
+		}
 		s.shards[k.shard].last = now
+	}
+	if overflow {
+		return s.overflow(now, policy, charges, keys, states), nil
 	}
 	d := core.Decide(now, charges, states)
 	for i := range keys {
-		// Never earlier than by a longer window that the rule had before.
-		e := keys[i].entry
-		e.expires = max(e.expires, e.state.Expires())
+		keys[i].entry.prolong()
 	}
-	// Only now, since an insertion forgets others by their expiry.
+	s.keep(now, policy, charges, keys)
+	return d, nil
+}
+
+// keep inserts those of the entries of keys that are new and not whole. Not
+// before all are prolonged, since an insertion forgets others by their expiry.
+func (s *Store) keep(now int64, policy string, charges []core.Charge, keys []found) {
 	for i := range keys {
-		k, c := &keys[i], &charges[i]
+		k := &keys[i]
 		switch {
-		case k.entry.known:
+		case k.entry == nil || k.entry.known:
 		case k.entry.expires > now:
-			k.entry.name(k.hash, policy, c)
-			s.shards[k.shard].keys.insert(k.entry, now)
+			k.entry.name(k.hash, policy, &charges[i])
+			shard := &s.shards[k.shard]
+			shard.keys.insert(k.entry, now)
+			shard.cells.sweep(now)
 		default:
 			newcomers.Put(k.entry)
 		}
 	}
-	return d, nil
 }
 
-// found is where the key of a charge is.
+// found is where the key of a charge is: an entry of its own, a cell in its
+// place, or both, or neither.
 type found struct {
 	hash  uint64
 	shard int
 	entry *entry
+	cell  *entry
 }
 
 // An id tells keys apart.

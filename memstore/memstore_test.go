@@ -27,7 +27,7 @@ func at(micros int64) (*Store, *atomic.Int64) {
 func (s *Store) entries() int {
 	n := 0
 	for i := range s.shards {
-		n += s.shards[i].keys.len
+		n += s.shards[i].keys.len + s.shards[i].cells.len
 	}
 	return n
 }

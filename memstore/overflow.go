@@ -1,0 +1,224 @@
+package memstore
+
+import (
+	"hash/maphash"
+
+	"github.com/routelimit/limit/core"
+)
+
+// A cell is an entry that the keys of a rule share whose shard has no room for
+// entries of their own.
+//
+// That no key ever gets more than its quota rests on this. All that a key has
+// taken and that still counts is in its entry, or in its cell. It is in the
+// cell while the key has no entry. A key that gets one while the cell is shared
+// may have taken from it: until all that was taken for want of room when the
+// entry came no longer counts, the key takes from both, so that the cell has
+// all, and the entry has all from then on. What keys with entries take does not
+// make the cell shared for longer. So cells come to rest a window after there
+// is room, however many keys come; if the cell were just used until it is
+// whole, a steady stream of new keys would keep it from ever being.
+
+const (
+	// cellRoom is how many cells a shard may have, beside s.room entries.
+	cellRoom = 64
+
+	// reclaimSteps is how often a full table is swept for a new entry, if it
+	// stays full.
+	reclaimSteps = 4
+
+	// crowdedRetry is when to come again for whom there is not even a cell.
+	crowdedRetry = 1_000_000
+)
+
+// place finds what the i-th charge is taken from, if its key has no entry, or
+// one that is charged with its cell. It reports whether a cell has to do with
+// it. Where there is room for nothing, it finds nothing.
+func (s *Store) place(keys []found, i int, policy string, c *core.Charge, now int64) (overflow bool) {
+	k := &keys[i]
+	shard := &s.shards[k.shard]
+	if shard.shared > now {
+		if k.cell = s.findCell(shard, policy, c); k.cell != nil && k.cell.shared <= now {
+			k.cell = nil
+		}
+	}
+	switch {
+	case k.entry != nil:
+	case hasRoom(&shard.keys, s.room, keys, i, now):
+		k.entry = newcomer(c.Quota.Algorithm)
+	case c.Key == "": // other keys that are empty have other quotas
+		return true
+	default:
+		k.cell = s.findCell(shard, policy, c)
+		if k.cell == nil && hasRoom(&shard.cells, cellRoom, keys, i, now) {
+			k.cell = newcomer(c.Quota.Algorithm)
+		}
+		return true
+	}
+	return k.cell != nil
+}
+
+// hasRoom reports whether t, of the shard of the i-th key, has room for another
+// entry beside those that the keys before it may bring. If not, it first looks
+// for entries that have expired, but for those that this decision has found.
+func hasRoom(t *table, most int, keys []found, i int, now int64) bool {
+	for j := range keys[:i] {
+		if keys[j].shard == keys[i].shard && keys[j].brings() {
+			most--
+		}
+	}
+	if t.len < most {
+		return true
+	}
+	hold(keys, true)
+	for step := 0; step < reclaimSteps && t.len >= most; step++ {
+		t.sweep(now)
+	}
+	hold(keys, false)
+	return t.len < most
+}
+
+// brings reports whether k may bring a new entry, of a key or a cell.
+func (k *found) brings() bool {
+	return k.entry != nil && !k.entry.known || k.cell != nil && !k.cell.known
+}
+
+func hold(keys []found, held bool) {
+	for i := range keys {
+		for _, e := range [...]*entry{keys[i].entry, keys[i].cell} {
+			if e != nil {
+				e.held = held
+			}
+		}
+	}
+}
+
+// findCell returns the cell of a charge, or nil.
+func (s *Store) findCell(shard *shard, policy string, c *core.Charge) *entry {
+	cell := cellOf(c)
+	return shard.cells.find(s.hashCell(policy, &cell), policy, &cell)
+}
+
+// cellOf returns a charge that names the cell of c. Rules have cells of their
+// own, and so have keys of one rule whose quotas differ: a key with a short
+// window would make a cell forget what counts in a longer one. A changed limit
+// keeps its cell where that is safe.
+func cellOf(c *core.Charge) core.Charge {
+	cell := core.Charge{Rule: c.Rule, Quota: c.Quota}
+	switch c.Quota.Algorithm {
+	case core.TokenBucket, core.LeakyBucket, core.Queue: // the limit is a rate
+	default:
+		cell.Quota.Limit = 0
+	}
+	return cell
+}
+
+func (s *Store) hashCell(policy string, cell *core.Charge) uint64 {
+	return maphash.Comparable(s.seed, struct {
+		policy, rule string
+		quota        core.Quota
+	}{policy, cell.Rule, cell.Quota})
+}
+
+// overflow makes a decision with cells, and keeps what is new.
+func (s *Store) overflow(now int64, policy string, charges []core.Charge, keys []found, states []core.State) core.Decision {
+	all := charges
+	for i := range keys {
+		if k := &keys[i]; k.entry != nil && k.cell != nil {
+			all = append(all[:len(all):len(all)], charges[i])
+			states = append(states, k.cell.state)
+		}
+	}
+	d := core.Decide(now, all, states)
+	if len(all) > len(charges) {
+		d = fold(&d, keys)
+	}
+	d.Mode = core.Overflow
+	for i := range keys {
+		k := &keys[i]
+		if k.entry != nil {
+			k.entry.prolong()
+		}
+		if k.cell == nil {
+			continue
+		}
+		k.cell.prolong()
+		switch {
+		case k.entry != nil:
+			if !k.entry.known {
+				k.entry.shared = k.cell.shared
+			}
+		case d.Allowed && charges[i].Cost > 0:
+			k.cell.shared = k.cell.expires
+			shard := &s.shards[k.shard]
+			shard.shared = max(shard.shared, k.cell.shared)
+		}
+	}
+	s.keep(now, policy, charges, keys)
+	s.keepCells(now, policy, charges, keys)
+	return d
+}
+
+// fold makes one outcome of the two of each key that was charged with its cell:
+// the one with less room, and the longer times.
+func fold(d *core.Decision, keys []found) core.Decision {
+	folded := core.NewDecision(d.At, len(keys))
+	folded.Allowed, folded.Delay = d.Allowed, d.Delay
+	outcomes := folded.Outcomes()
+	cells := d.Outcomes()[copy(outcomes, d.Outcomes()):]
+	for i := range keys {
+		if keys[i].entry == nil || keys[i].cell == nil {
+			continue
+		}
+		o, cell := &outcomes[i], cells[0]
+		cells = cells[1:]
+		switch {
+		case cell.Remaining < o.Remaining:
+			o.Remaining, o.MoreAfter = cell.Remaining, cell.MoreAfter
+		case cell.Remaining == o.Remaining:
+			o.MoreAfter = max(o.MoreAfter, cell.MoreAfter)
+		}
+		if o.RetryAfter != core.Never { // then the cell's is, too
+			o.RetryAfter = max(o.RetryAfter, cell.RetryAfter)
+		}
+		if !o.Fits() {
+			o.MoreAfter = 0
+		}
+		o.ResetAfter = max(o.ResetAfter, cell.ResetAfter)
+	}
+	return folded
+}
+
+// keepCells is keep for cells.
+func (s *Store) keepCells(now int64, policy string, charges []core.Charge, keys []found) {
+	for i := range keys {
+		k := &keys[i]
+		switch {
+		case k.cell == nil || k.cell.known:
+		case k.cell.expires > now:
+			cell := cellOf(&charges[i])
+			k.cell.name(s.hashCell(policy, &cell), policy, &cell)
+			s.shards[k.shard].cells.insert(k.cell, now)
+		default:
+			newcomers.Put(k.cell)
+		}
+	}
+}
+
+// stateOf returns the state of a cell, or one without room if there is none.
+func (e *entry) stateOf() core.State {
+	if e == nil {
+		return crowded{}
+	}
+	return e.state
+}
+
+// crowded is the state of a key for which there is no memory: it has no room,
+// and nobody can tell yet when it will.
+type crowded struct{}
+
+func (crowded) Advance(*core.Quota, int64) int64 { return 0 }
+func (crowded) Take(int64) int64                 { return 0 }
+func (crowded) Used() int64                      { return 1 }
+func (crowded) After(int64) int64                { return crowdedRetry }
+func (crowded) Expires() int64                   { return 0 }
