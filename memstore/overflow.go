@@ -44,7 +44,15 @@ func (s *Store) place(keys []found, i int, policy string, c *core.Charge, now in
 	}
 	switch {
 	case k.entry != nil:
+		if k.entry.debt {
+			k.cell = nil
+			return true
+		}
 	case hasRoom(&shard.keys, s.room, keys, i, now):
+		if debt := debtOf(k.cell); debt != nil {
+			k.entry, k.cell = &entry{state: debt, algorithm: c.Quota.Algorithm, debt: true}, nil
+			return true
+		}
 		k.entry = newcomer(c.Quota.Algorithm)
 	case c.Key == "": // other keys that are empty have other quotas
 		return true
@@ -56,6 +64,25 @@ func (s *Store) place(keys []found, i int, policy string, c *core.Charge, now in
 		return true
 	}
 	return k.cell != nil
+}
+
+// debtOf returns a copy of the debt of a cell, or nil if it has none.
+func debtOf(cell *entry) core.State {
+	if cell == nil {
+		return nil
+	}
+	switch s := cell.state.(type) {
+	case *core.Bucket:
+		debt := *s
+		return &debt
+	case *core.Meter:
+		debt := *s
+		return &debt
+	case *core.Line:
+		debt := *s
+		return &debt
+	}
+	return nil
 }
 
 // hasRoom reports whether t, of the shard of the i-th key, has room for another
@@ -136,22 +163,26 @@ func (s *Store) overflow(now int64, policy string, charges []core.Charge, keys [
 	d.Mode = core.Overflow
 	for i := range keys {
 		k := &keys[i]
-		if k.entry != nil {
-			k.entry.prolong()
+		takes := d.Allowed && charges[i].Cost > 0
+		if k.cell != nil {
+			k.cell.prolong()
+			if k.entry == nil && takes {
+				k.cell.shared = k.cell.expires
+				shard := &s.shards[k.shard]
+				shard.shared = max(shard.shared, k.cell.shared)
+			}
 		}
-		if k.cell == nil {
-			continue
-		}
-		k.cell.prolong()
 		switch {
-		case k.entry != nil:
-			if !k.entry.known {
+		case k.entry == nil:
+		case k.entry.debt && !k.entry.known && !takes:
+			k.entry = nil // what it has is not its own
+		default:
+			k.entry.prolong()
+			if k.entry.debt {
+				k.entry.shared = k.entry.expires
+			} else if !k.entry.known && k.cell != nil {
 				k.entry.shared = k.cell.shared
 			}
-		case d.Allowed && charges[i].Cost > 0:
-			k.cell.shared = k.cell.expires
-			shard := &s.shards[k.shard]
-			shard.shared = max(shard.shared, k.cell.shared)
 		}
 	}
 	s.keep(now, policy, charges, keys)

@@ -22,9 +22,10 @@ type entry struct {
 	key       string
 	state     core.State
 	expires   int64 // when state is as good as new
-	shared    int64 // until when its cell counts for it; of a cell, for keys without an entry
+	shared    int64 // until when a cell counts for it; of a cell, for keys without an entry
 	algorithm core.Algorithm
 	known     bool // whether the entry is in a table
+	debt      bool // whether it began with a copy of a cell's debt
 	held      bool // whether a decision under way has it, so that it may not be forgotten
 }
 
