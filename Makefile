@@ -3,11 +3,12 @@
 # make lint    formatting, go vet, staticcheck
 # make bench   benchmarks
 # make fuzz    each fuzz test for FUZZTIME (10s)
-# make proof   the long runs: PROOF_SECONDS (60) of load, SCHEDULES (100000) for each store, every mutant
+# make proof   the long runs: PROOF_SECONDS (60) of load, SCHEDULES (100000) for each store, KEYS (10000000), every mutant
 
 FUZZTIME ?= 10s
 PROOF_SECONDS ?= 60
 SCHEDULES ?= 100000
+KEYS ?= 10000000
 
 .PHONY: demo test lint bench fuzz proof
 
@@ -28,5 +29,6 @@ fuzz:
 
 proof:
 	cd proof && LIMIT_PROOF_SECONDS=$(PROOF_SECONDS) go test -count=1 -v -run 'AnyWindow|Demo' .
+	cd proof && LIMIT_PROOF_KEYS=$(KEYS) go test -count=1 -v -timeout=1h -run 'TestFlood$$' .
 	LIMIT_SCHEDULES=$(SCHEDULES) go test -count=1 -v -timeout=2h -run 'Definition|TestStore/Schedules|TestBatches' ./core ./memstore ./redisstore
 	cd proof && LIMIT_MUTANTS=1 go test -count=1 -v -timeout=1h -run Mutants .

@@ -36,8 +36,9 @@ const DefaultMaxKeys = 1 << 17
 //
 // A decision reads the clock once, and locks the shards of its keys in ascending
 // order, so that decisions that name the same keys in another order cannot
-// deadlock. The times of a key never go backward. A decision on known keys allocates nothing, as long as it has
-// no more than four charges; refusals and looks (cost 0) never store anything.
+// deadlock. The times of a key never go backward. A decision on known keys
+// allocates nothing, as long as it has no more than four charges; refusals and
+// looks (cost 0) never store anything.
 //
 // The clock is the wall clock at [New] plus the monotonic time since. It
 // ignores corrections of the wall clock. Where the system's monotonic clock
@@ -47,10 +48,26 @@ const DefaultMaxKeys = 1 << 17
 // state: 8 for each unit of the most that a [core.SlidingLog] has held, in
 // powers of two. Keys whose quota is whole again are forgotten as new keys
 // come, a few at each, so that the keys in memory are at most about twice those
-// that were live at once, and a few hundred. So far, nothing else bounds their
-// number.
+// that were live at once, and a few hundred.
 //
-// What it gives up: a restart forgets everything, and admits anew.
+// There are at most [Options.MaxKeys] of them. A key that is not whole is never
+// forgotten for another: a flood of random keys would free whoever is at a
+// limit. Instead, new keys for which there is no room share cells, one for each
+// 256th of the keys of a rule, that have the quota of one key. So no key ever
+// gets more than its quota. Known keys do not notice. New ones may be refused
+// early, while there is no room, and for a window after it: a key that may have
+// taken from a cell cannot leave it with an empty quota. Such decisions have
+// the mode [core.Overflow]. A program with very many rules may have no memory
+// even for a cell, or for a rule that all requests share; then a new key is
+// refused, and told to come again in a second.
+//
+// What it gives up: a restart forgets everything, and admits anew. The cap
+// counts keys, not units: a log of a large limit is large. A
+// [core.FixedWindow] that begins with the first unit begins, in a cell, with
+// the first unit of all who share it: where a key comes to a cell, parts of
+// three windows may lie within the length of one, not of two. And a bucket or
+// queue whose rate or burst changes, or a rule whose window does, has new
+// cells.
 type Store struct {
 	shards    [shards]shard // first, and so aligned to cache lines
 	seed      maphash.Seed

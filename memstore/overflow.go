@@ -18,6 +18,11 @@ import (
 // make the cell shared for longer. So cells come to rest a window after there
 // is room, however many keys come; if the cell were just used until it is
 // whole, a steady stream of new keys would keep it from ever being.
+//
+// A debt, that of a bucket or a queue, does not go unit by unit: what is taken
+// comes back after what was taken before. So there an entry begins with a copy
+// of the cell's debt, and is charged alone. (A copy of a log would let one
+// request take the memory of a whole limit.)
 
 const (
 	// cellRoom is how many cells a shard may have, beside s.room entries.

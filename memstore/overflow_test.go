@@ -273,21 +273,23 @@ func TestRefusalsStoreNothingInCells(t *testing.T) {
 // TestRefusalsDoNotProlongSharing has a cell that keys with entries have taken
 // from last.
 func TestRefusalsDoNotProlongSharing(t *testing.T) {
-	s, set := tiny(2)
+	s, set := tiny(3)
 	full := core.Charge{Rule: "global", Quota: core.Quota{Limit: 1, Window: 100 * sec}, Cost: 1}
-	keys := sameShard(s, "ip", core.Quota{Limit: 4, Window: 10 * sec}, 6)
+	keys := sameShard(s, "ip", core.Quota{Limit: 4, Window: 10 * sec}, 8)
 	set(100 * sec)
 	take(t, s, full)
-	take(t, s, keys[0])
-	take(t, s, keys[1])
+	for _, c := range keys[:3] {
+		take(t, s, c)
+	}
 	set(105 * sec)
-	take(t, s, keys[2])
-	set(110 * sec)
 	take(t, s, keys[3])
+	set(110 * sec)
 	take(t, s, keys[4])
-	assert.False(t, take(t, s, keys[5], full).Allowed)
-	set(115 * sec)
-	is(t, take(t, s, keys[3]), core.Exact, true, out(2, 0, 5*sec, 10*sec))
+	take(t, s, keys[5])
+	take(t, s, sameShard(s, "brief", core.Quota{Limit: 1, Window: 6 * sec}, 1)[0])
+	assert.False(t, take(t, s, keys[6], full).Allowed)
+	set(116 * sec)
+	is(t, take(t, s, keys[6]), core.Exact, true, out(3, 0, 10*sec, 10*sec))
 }
 
 // TestRoomWithinADecision has several new keys of one shard at once.
