@@ -159,13 +159,11 @@ func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) 
 	overflow := false
 	for i := range keys {
 		k := &keys[i]
-		if k.entry == nil || k.entry.shared > now {
-			overflow = s.place(keys, i, policy, &charges[i], now) || overflow
-		}
-		if k.entry != nil {
-			states = append(states, k.entry.state)
+		if e := k.entry; e != nil && e.shared <= now {
+			states = append(states, e.state)
 		} else {
-			states = append(states, k.cell.stateOf())
+			overflow = s.place(keys, i, policy, &charges[i], now) || overflow
+			states = append(states, k.state())
 		}
 		s.shards[k.shard].last = now
 	}
@@ -173,10 +171,15 @@ func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) 
 		return s.overflow(now, policy, charges, keys, states), nil
 	}
 	d := core.Decide(now, charges, states)
+	known := true
 	for i := range keys {
-		keys[i].entry.prolong()
+		e := keys[i].entry
+		e.prolong()
+		known = known && e.known
 	}
-	s.keep(now, policy, charges, keys)
+	if !known {
+		s.keep(now, policy, charges, keys)
+	}
 	return d, nil
 }
 

@@ -241,12 +241,15 @@ func (s *Store) keepCells(now int64, policy string, charges []core.Charge, keys 
 	}
 }
 
-// stateOf returns the state of a cell, or one without room if there is none.
-func (e *entry) stateOf() core.State {
-	if e == nil {
-		return crowded{}
+// state returns what k is decided by.
+func (k *found) state() core.State {
+	switch {
+	case k.entry != nil:
+		return k.entry.state
+	case k.cell != nil:
+		return k.cell.state
 	}
-	return e.state
+	return crowded{}
 }
 
 // crowded is the state of a key for which there is no memory: it has no room,
