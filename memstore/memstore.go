@@ -183,31 +183,34 @@ func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) 
 	return d, nil
 }
 
-// keep inserts those of the entries of keys that are new and not whole. Not
+// keep inserts those entries that are new and not whole. Not
 // before all are prolonged, since an insertion forgets others by their expiry.
 func (s *Store) keep(now int64, policy string, charges []core.Charge, keys []found) {
 	for i := range keys {
 		k := &keys[i]
 		switch {
 		case k.entry == nil || k.entry.known:
-		case k.entry.expires > now:
+		case k.entry.expires <= now:
+			newcomers.Put(k.entry)
+		case k.entry.cell:
+			cell := cellOf(&charges[i])
+			k.entry.name(s.hashCell(policy, &cell), policy, &cell)
+			s.shards[k.shard].cells.insert(k.entry, now)
+		default:
 			k.entry.name(k.hash, policy, &charges[i])
 			shard := &s.shards[k.shard]
 			shard.keys.insert(k.entry, now)
 			shard.cells.sweep(now)
-		default:
-			newcomers.Put(k.entry)
 		}
 	}
 }
 
-// found is where the key of a charge is: an entry of its own, a cell in its
-// place, or both, or neither.
+// found is where the key of a charge is: its entry, or the cell in its place,
+// or nil if there is no memory for either.
 type found struct {
 	hash  uint64
 	shard int
 	entry *entry
-	cell  *entry
 }
 
 // An id tells keys apart.

@@ -37,38 +37,39 @@ const (
 )
 
 // place finds what the i-th charge is taken from, if its key has no entry, or
-// one that is charged with its cell. It reports whether a cell has to do with
-// it. Where there is room for nothing, it finds nothing.
+// one for which a cell counts. It reports whether a cell has to do with it.
 func (s *Store) place(keys []found, i int, policy string, c *core.Charge, now int64) (overflow bool) {
 	k := &keys[i]
+	if k.entry != nil {
+		return true
+	}
 	shard := &s.shards[k.shard]
+	var cell *entry
 	if shard.shared > now {
-		if k.cell = s.findCell(shard, policy, c); k.cell != nil && k.cell.shared <= now {
-			k.cell = nil
+		if cell = s.findCell(shard, policy, c); cell != nil && cell.shared <= now {
+			cell = nil
 		}
 	}
 	switch {
-	case k.entry != nil:
-		if k.entry.debt {
-			k.cell = nil
-			return true
-		}
-	case hasRoom(&shard.keys, s.room, keys, i, now):
-		if debt := debtOf(k.cell); debt != nil {
-			k.entry, k.cell = &entry{state: debt, algorithm: c.Quota.Algorithm, debt: true}, nil
+	case hasRoom(&shard.keys, s.room, false, keys, i, now):
+		if debt := debtOf(cell); debt != nil {
+			k.entry = &entry{state: debt, algorithm: c.Quota.Algorithm, debt: true}
 			return true
 		}
 		k.entry = newcomer(c.Quota.Algorithm)
+		if cell != nil {
+			k.entry.shared = cell.shared
+		}
+		return cell != nil
 	case c.Key == "": // other keys that are empty have other quotas
 		return true
-	default:
-		k.cell = s.findCell(shard, policy, c)
-		if k.cell == nil && hasRoom(&shard.cells, cellRoom, keys, i, now) {
-			k.cell = newcomer(c.Quota.Algorithm)
-		}
-		return true
 	}
-	return k.cell != nil
+	k.entry = s.findCell(shard, policy, c) // it may be there although it is not shared
+	if k.entry == nil && hasRoom(&shard.cells, cellRoom, true, keys, i, now) {
+		k.entry = newcomer(c.Quota.Algorithm)
+		k.entry.cell = true
+	}
+	return true
 }
 
 // debtOf returns a copy of the debt of a cell, or nil if it has none.
@@ -90,12 +91,13 @@ func debtOf(cell *entry) core.State {
 	return nil
 }
 
-// hasRoom reports whether t, of the shard of the i-th key, has room for another
-// entry beside those that the keys before it may bring. If not, it first looks
-// for entries that have expired, but for those that this decision has found.
-func hasRoom(t *table, most int, keys []found, i int, now int64) bool {
+// hasRoom reports whether t, a table of entries or cells of the shard of the
+// i-th key, has room for another beside those that the keys before it may bring.
+// If not, it first looks for some that have expired, but for those that this
+// decision has found.
+func hasRoom(t *table, most int, cells bool, keys []found, i int, now int64) bool {
 	for j := range keys[:i] {
-		if keys[j].shard == keys[i].shard && keys[j].brings() {
+		if e := keys[j].entry; e != nil && !e.known && e.cell == cells && keys[j].shard == keys[i].shard {
 			most--
 		}
 	}
@@ -110,17 +112,10 @@ func hasRoom(t *table, most int, keys []found, i int, now int64) bool {
 	return t.len < most
 }
 
-// brings reports whether k may bring a new entry, of a key or a cell.
-func (k *found) brings() bool {
-	return k.entry != nil && !k.entry.known || k.cell != nil && !k.cell.known
-}
-
 func hold(keys []found, held bool) {
 	for i := range keys {
-		for _, e := range [...]*entry{keys[i].entry, keys[i].cell} {
-			if e != nil {
-				e.held = held
-			}
+		if e := keys[i].entry; e != nil {
+			e.held = held
 		}
 	}
 }
@@ -155,59 +150,65 @@ func (s *Store) hashCell(policy string, cell *core.Charge) uint64 {
 // overflow makes a decision with cells, and keeps what is new.
 func (s *Store) overflow(now int64, policy string, charges []core.Charge, keys []found, states []core.State) core.Decision {
 	all := charges
+	var both []pair
 	for i := range keys {
-		if k := &keys[i]; k.entry != nil && k.cell != nil {
+		k := &keys[i]
+		if k.entry == nil || k.entry.cell || k.entry.debt || k.entry.shared <= now {
+			continue
+		}
+		if cell := s.findCell(&s.shards[k.shard], policy, &charges[i]); cell != nil {
 			all = append(all[:len(all):len(all)], charges[i])
-			states = append(states, k.cell.state)
+			states = append(states, cell.state)
+			both = append(both, pair{i, cell})
 		}
 	}
 	d := core.Decide(now, all, states)
-	if len(all) > len(charges) {
-		d = fold(&d, keys)
+	if len(both) > 0 {
+		d = fold(&d, len(keys), both)
 	}
 	d.Mode = core.Overflow
+	for _, b := range both {
+		b.cell.prolong()
+	}
 	for i := range keys {
 		k := &keys[i]
 		takes := d.Allowed && charges[i].Cost > 0
-		if k.cell != nil {
-			k.cell.prolong()
-			if k.entry == nil && takes {
-				k.cell.shared = k.cell.expires
-				shard := &s.shards[k.shard]
-				shard.shared = max(shard.shared, k.cell.shared)
-			}
-		}
 		switch {
 		case k.entry == nil:
+			continue
 		case k.entry.debt && !k.entry.known && !takes:
 			k.entry = nil // what it has is not its own
-		default:
-			k.entry.prolong()
-			if k.entry.debt {
-				k.entry.shared = k.entry.expires
-			} else if !k.entry.known && k.cell != nil {
-				k.entry.shared = k.cell.shared
-			}
+			continue
+		}
+		k.entry.prolong()
+		switch {
+		case k.entry.cell && takes:
+			k.entry.shared = k.entry.expires
+			shard := &s.shards[k.shard]
+			shard.shared = max(shard.shared, k.entry.shared)
+		case k.entry.debt:
+			k.entry.shared = k.entry.expires
 		}
 	}
 	s.keep(now, policy, charges, keys)
-	s.keepCells(now, policy, charges, keys)
 	return d
 }
 
-// fold makes one outcome of the two of each key that was charged with its cell:
-// the one with less room, and the longer times.
-func fold(d *core.Decision, keys []found) core.Decision {
-	folded := core.NewDecision(d.At, len(keys))
+// A pair is a charge that is taken from an entry and from a cell.
+type pair struct {
+	charge int
+	cell   *entry
+}
+
+// fold makes one outcome of the two of each pair, of which d has the second
+// after those of all n charges: the one with less room, and the longer times.
+func fold(d *core.Decision, n int, pairs []pair) core.Decision {
+	folded := core.NewDecision(d.At, n)
 	folded.Allowed, folded.Delay = d.Allowed, d.Delay
 	outcomes := folded.Outcomes()
-	cells := d.Outcomes()[copy(outcomes, d.Outcomes()):]
-	for i := range keys {
-		if keys[i].entry == nil || keys[i].cell == nil {
-			continue
-		}
-		o, cell := &outcomes[i], cells[0]
-		cells = cells[1:]
+	copy(outcomes, d.Outcomes())
+	for i, p := range pairs {
+		o, cell := &outcomes[p.charge], &d.Outcomes()[n+i]
 		switch {
 		case cell.Remaining < o.Remaining:
 			o.Remaining, o.MoreAfter = cell.Remaining, cell.MoreAfter
@@ -225,31 +226,12 @@ func fold(d *core.Decision, keys []found) core.Decision {
 	return folded
 }
 
-// keepCells is keep for cells.
-func (s *Store) keepCells(now int64, policy string, charges []core.Charge, keys []found) {
-	for i := range keys {
-		k := &keys[i]
-		switch {
-		case k.cell == nil || k.cell.known:
-		case k.cell.expires > now:
-			cell := cellOf(&charges[i])
-			k.cell.name(s.hashCell(policy, &cell), policy, &cell)
-			s.shards[k.shard].cells.insert(k.cell, now)
-		default:
-			newcomers.Put(k.cell)
-		}
-	}
-}
-
 // state returns what k is decided by.
 func (k *found) state() core.State {
-	switch {
-	case k.entry != nil:
-		return k.entry.state
-	case k.cell != nil:
-		return k.cell.state
+	if k.entry == nil {
+		return crowded{}
 	}
-	return crowded{}
+	return k.entry.state
 }
 
 // crowded is the state of a key for which there is no memory: it has no room,

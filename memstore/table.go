@@ -25,6 +25,7 @@ type entry struct {
 	shared    int64 // until when a cell counts for it; of a cell, for keys without an entry
 	algorithm core.Algorithm
 	known     bool // whether the entry is in a table
+	cell      bool // whether it is a cell: see overflow.go
 	debt      bool // whether it began with a copy of a cell's debt
 	held      bool // whether a decision under way has it, so that it may not be forgotten
 }
@@ -38,7 +39,7 @@ func newcomer(a core.Algorithm) *entry {
 	if e.state == nil || e.algorithm != a {
 		e.state, e.algorithm = core.NewState(a), a
 	}
-	e.expires, e.shared = 0, 0
+	e.expires, e.shared, e.cell = 0, 0, false
 	return e
 }
 
