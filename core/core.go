@@ -49,6 +49,7 @@ const Never int64 = -1
 // admitted only if every charge fits; otherwise nothing was taken.
 type Decision struct {
 	Allowed bool
+	Mode    Mode  // how it was made
 	At      int64 // when the store decided, by the clock that it decides by
 	Delay   int64 // how long after At an admitted request's turn comes: see [Queue]
 
@@ -56,6 +57,15 @@ type Decision struct {
 	few  [4]Outcome // most policies have few rules; these need no allocation
 	many []Outcome
 }
+
+// A Mode says how a decision was made.
+type Mode uint8
+
+// The modes.
+const (
+	Exact    Mode = iota // each charge on the quota of its own key
+	Overflow             // on quotas that keys share for want of memory: never above the limit, maybe below
+)
 
 // NewDecision returns a decision at the given time with room for n outcomes.
 func NewDecision(at int64, n int) (d Decision) {
