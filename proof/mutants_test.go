@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/internal/redistest"
@@ -65,12 +66,22 @@ var mutants = []mutant{
 	{"admits one more than the limit", "core/decide.go", "c.Cost <= room ||", "c.Cost <= room+1 ||", memory},
 	{"tells clients to come back too early", "core/decide.go", "state.After(c.Cost - room)", "state.After(1)", memory},
 	{"keeps a unit one microsecond too long", "core/slidinglog.go", "now-l.at(l.gone) >= l.window", "now-l.at(l.gone) > l.window", memory},
-	{"does not date entries ahead of now now", "core/slidinglog.go", "l.ring[l.index(i)] = now\n\t\tredated", "redated", memory},
+	{"does not date entries ahead of now now", "core/slidinglog.go", "\tl.ring[l.index(i)] = now\n", "", memory},
 	{"loses units when a log grows", "core/slidinglog.go", "ring[i] = l.at(i)", "ring[i] = l.ring[i]", memory},
 	{"forgets keys that are not whole yet", "memstore/table.go", "(*at).expires > now ||", "(*at).expires > now+1000 ||", memory},
 	{"remembers keys that were only looked at", "memstore/memstore.go", "case k.entry.expires <= now:", "case k.entry.expires < 0:", memory},
 	{"keeps the caller's strings", "memstore/table.go", "e.key = strings.Clone(c.Key)", "e.key = c.Key\n\t_ = strings.Clone(\"\")", memory},
 	{"takes one key of a shard for all", "memstore/table.go", "e.key == c.Key && ", "", memory},
+}
+
+// TestMutantsApply holds that each mutant still is what it was meant to be: a
+// part of a file, which is there once.
+func TestMutantsApply(t *testing.T) {
+	for _, m := range slices.Concat(mutants, algorithmMutants, overflowMutants) {
+		text, err := os.ReadFile(filepath.Join("..", m.file))
+		require.NoError(t, err)
+		assert.Equal(t, 1, strings.Count(string(text), m.from), "%s: %s", m.file, m.name)
+	}
 }
 
 // TestMutants puts each fault into the library, and expects its tests to fail.
