@@ -12,10 +12,10 @@ package redisstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -24,14 +24,25 @@ import (
 	"github.com/routelimit/limit/lua"
 )
 
+// defaultTimeout is above what a healthy system takes: pauses of a garbage
+// collector, a server that forks, a container that is throttled for most of a
+// period of 100 ms. It is below what the retransmission of a lost packet takes
+// (200 ms), which is not worth waiting for.
+const defaultTimeout = 100 * time.Millisecond
+
 // Options configures a [Store]. The zero Options is ready to use.
 type Options struct {
 	// Prefix begins every key; empty means "limit". Programs that share a
 	// Redis and not their quotas use different ones. Braces are not allowed.
 	Prefix string
 
-	// Timeout bounds each call; 0 means one second. It takes effect only as
-	// far as the client heeds it: set ContextTimeoutEnabled in its options.
+	// Timeout bounds each call, whatever the client's options say; 0 means
+	// 100 ms. What takes longer is an error that wraps [core.ErrUnavailable].
+	//
+	// With a [redis.ClusterClient], set ContextTimeoutEnabled in its options.
+	// Without it the store keeps the time beside the client, which costs a lone
+	// decision about as much again, and a call that is given up holds its
+	// connection until the client's own ReadTimeout (5 s) ends.
 	Timeout time.Duration
 }
 
@@ -43,8 +54,12 @@ type Options struct {
 // its charges.
 type Store struct {
 	client  redis.UniversalClient
+	heeds   bool // whether the client heeds the deadline of a context
 	prefix  string
 	timeout time.Duration
+
+	errTimeout error
+	reloaded   atomic.Int64 // when the layout of the Cluster was last asked for
 
 	mu       sync.RWMutex
 	policies map[string][]*batcher
@@ -62,9 +77,8 @@ func New(client redis.UniversalClient, options *Options) *Store {
 		panic("redisstore: the client is nil: write redisstore.New(redis.NewClient(&redis.Options{Addr: \"localhost:6379\"}), nil)")
 	}
 	s := &Store{
-		client:   client,
 		prefix:   "limit",
-		timeout:  time.Second,
+		timeout:  defaultTimeout,
 		policies: make(map[string][]*batcher),
 		now:      func() string { return "" },
 		grace:    1, // Redis expires by a clock in whole ms
@@ -78,6 +92,8 @@ func New(client redis.UniversalClient, options *Options) *Store {
 	if strings.ContainsAny(s.prefix, "{}") {
 		panic(fmt.Sprintf("redisstore: prefix %q: braces mark the slot of a Cluster: write it without them", s.prefix))
 	}
+	s.errTimeout = fmt.Errorf("%w: Redis has not answered within %v", core.ErrUnavailable, s.timeout)
+	s.client, s.heeds = heeding(client, s.timeout)
 	return s
 }
 
@@ -138,38 +154,6 @@ func find(variants []*batcher, charges []core.Charge) *batcher {
 
 // call runs the script once for a batch of decisions.
 func (s *Store) call(ctx context.Context, rules *lua.Rules, batch [][]core.Charge) ([]int64, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
-	defer cancel()
 	keys, args := rules.Encode(s.now(), s.grace, batch)
-	reply, err := s.run(ctx, "evalsha", rules.Script.SHA, keys, args)
-	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		reply, err = s.run(ctx, "eval", rules.Script.Text, keys, args)
-	}
-	return reply, err
-}
-
-func (s *Store) run(ctx context.Context, command, script string, keys []string, args []any) ([]int64, error) {
-	words := make([]any, 0, 3+len(keys)+len(args))
-	words = append(words, command, script, len(keys))
-	for _, key := range keys {
-		words = append(words, key)
-	}
-	cmd := once{redis.NewIntSliceCmd(ctx, append(words, args...)...)}
-	cmd.SetFirstKeyPos(3)
-	if err := s.client.Process(ctx, cmd); err != nil {
-		return nil, err
-	}
-	return cmd.Result()
-}
-
-// once is a command that the client does not repeat.
-type once struct{ *redis.IntSliceCmd }
-
-func (once) NoRetry() bool { return true }
-
-// isScriptError reports whether the server ran the script in vain. The script
-// reads and checks everything before it writes, so nothing was taken.
-func isScriptError(err error) bool {
-	var reply redis.Error
-	return errors.As(err, &reply) && strings.HasPrefix(reply.Error(), "ERR ")
+	return s.run(ctx, rules.Script, keys, args)
 }
