@@ -13,6 +13,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -58,6 +59,7 @@ type Store struct {
 	prefix  string
 	timeout time.Duration
 
+	calls      atomic.Int64 // the number of the last call, as no other store has it
 	errTimeout error
 	reloaded   atomic.Int64 // when the layout of the Cluster was last asked for
 
@@ -93,6 +95,7 @@ func New(client redis.UniversalClient, options *Options) *Store {
 		panic(fmt.Sprintf("redisstore: prefix %q: braces mark the slot of a Cluster: write it without them", s.prefix))
 	}
 	s.errTimeout = fmt.Errorf("%w: Redis has not answered within %v", core.ErrUnavailable, s.timeout)
+	s.calls.Store(rand.Int64N(1 << 52)) // exact in Lua
 	s.client, s.heeds = heeding(client, s.timeout)
 	return s
 }
@@ -155,5 +158,18 @@ func find(variants []*batcher, charges []core.Charge) *batcher {
 // call runs the script once for a batch of decisions.
 func (s *Store) call(ctx context.Context, rules *lua.Rules, batch [][]core.Charge) ([]int64, error) {
 	keys, args := rules.Encode(s.now(), s.grace, batch)
-	return s.run(ctx, rules.Script, keys, args)
+	number := s.calls.Add(1)
+	reply, err := s.run(ctx, rules.Script, keys, append(args, number))
+	if err != nil {
+		return nil, err
+	}
+	last := len(reply) - 1
+	if last < 0 || reply[last] != number {
+		return nil, errOtherCall
+	}
+	return reply[:last], nil
 }
+
+// errOtherCall is about a reply that came out of order. Clients and proxies have
+// mixed them up (CVE-2025-29923), and one would be another's verdict.
+var errOtherCall = fmt.Errorf("%w: the reply is that to another call", core.ErrUnavailable)

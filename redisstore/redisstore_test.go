@@ -364,7 +364,7 @@ func TestErrorsOfACall(t *testing.T) {
 			calls := holdCalls(client)
 			client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 				if isTake(cmd) {
-					blob := cmd.Args()[len(cmd.Args())-1].([]byte)
+					blob := cmd.Args()[len(cmd.Args())-2].([]byte)
 					if err := test.fault(len(blob) / 8); err != nil {
 						cmd.SetErr(err)
 						return err
