@@ -38,6 +38,7 @@ var unavailableMessages = []string{
 	"ERR max number of clients",
 	"ERR Error running script: Script killed by user",
 	"ERR invalid password",
+	"ERR Protocol error: unauthenticated", // as to a call of more than ten words without a password
 }
 
 // isUnavailable reports whether the code of a reply, or its message, says so.

@@ -131,3 +131,22 @@ func (s *Sentinel) Rejoin(t testing.TB, dead, primary *Server) {
 	dead.Restart("--replicaof", spaced(primary.Addr))
 	s.AwaitReplicas(t, primary)
 }
+
+// AwaitKnown waits until every sentinel is done with the last failover.
+func (s *Sentinel) AwaitKnown(t testing.TB) {
+	t.Helper()
+	for _, addr := range s.Addrs {
+		client := redis.NewSentinelClient(&redis.Options{Addr: addr})
+		defer client.Close()
+		Await(t, 30*time.Second, "a sentinel that knows two live replicas", func() bool {
+			replicas, err := client.Replicas(t.Context(), s.Name).Result()
+			live := 0
+			for _, replica := range replicas {
+				if replica["flags"] == "slave" && replica["master-link-status"] == "ok" {
+					live++
+				}
+			}
+			return err == nil && live == 2
+		})
+	}
+}
