@@ -3,6 +3,7 @@ package proof
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"slices"
 	"strconv"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/faultproxy"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
 	"github.com/routelimit/limit/redisstore"
@@ -97,18 +99,6 @@ func (l *load) after(t *testing.T, at time.Time) (first time.Time) {
 	return first
 }
 
-// last returns the last decision before a time.
-func (l *load) last(at time.Time) (last time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, when := range l.decided {
-		if when.Before(at) {
-			last = when
-		}
-	}
-	return last
-}
-
 // report logs times, and holds the longest against a bound.
 func report(t *testing.T, what string, times []time.Duration, bound time.Duration) {
 	t.Helper()
@@ -141,7 +131,6 @@ func TestSentinelFailovers(t *testing.T) {
 		fromRole = append(fromRole, first.Sub(promoted))
 		fromSentinel = append(fromSentinel, max(0, first.Sub(named)))
 		sentinel.Rejoin(t, dead, primary)
-		sentinel.AwaitKnown(t)
 	}
 	load.end()
 	require.NoError(t, load.unwrapped)
@@ -149,6 +138,44 @@ func TestSentinelFailovers(t *testing.T) {
 	report(t, "from the promotion to the first decision", fromRole, 5*time.Second)
 	report(t, "from when Sentinel names the new primary to the first decision", fromSentinel, time.Second)
 	t.Logf("%d calls decided, %d failed; the longest call took %v", len(load.decided), load.failed, load.longest)
+	lostUnderSentinel(t, sentinel)
+}
+
+// lostUnderSentinel loses every fifth reply to a client of Sentinel.
+func lostUnderSentinel(t *testing.T, sentinel *redistest.Sentinel) {
+	primary := sentinel.AwaitReplicas(t)
+	proxy := faultproxy.Start(t, primary.Addr)
+	proxy.Break(func(c faultproxy.Command) faultproxy.Fault {
+		if c.Name == "evalsha" && c.Number%5 == 0 {
+			return faultproxy.Fault{Kind: faultproxy.LoseReply}
+		}
+		return faultproxy.Fault{}
+	})
+	client := redis.NewFailoverClient(&redis.FailoverOptions{
+		MasterName: sentinel.Name, SentinelAddrs: sentinel.Addrs,
+		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if addr == primary.Addr {
+				addr = proxy.Addr()
+			}
+			return (&net.Dialer{}).DialContext(ctx, network, addr)
+		},
+	})
+	defer client.Close()
+	store := redisstore.New(client, &redisstore.Options{Timeout: 10 * time.Second})
+	asked, decided := int64(1000), int64(0)
+	for range asked {
+		if _, err := store.Take(t.Context(), "lost", unlimited); err == nil {
+			decided++
+		}
+	}
+	peek := []core.Charge{unlimited[0]}
+	peek[0].Cost = 0
+	d, err := redisstore.New(primary.Client(), nil).Take(t.Context(), "lost", peek)
+	require.NoError(t, err)
+	counted := peek[0].Quota.Limit - d.Outcomes()[0].Remaining
+	t.Logf("under Sentinel, replies lost: asked %d, decided %d, counted %d", asked, decided, counted)
+	require.LessOrEqual(t, counted, asked)
+	require.Less(t, decided, asked)
 }
 
 // TestClusterKills kills primaries of a Cluster, with a client that has the

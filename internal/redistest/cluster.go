@@ -78,24 +78,28 @@ func (n Nodes) AwaitWhole(t testing.TB) {
 	}
 }
 
-// Owner returns the node that serves the slot of a key, as a live node that
-// serves slots itself tells, or nil.
-func (n Nodes) Owner(t testing.TB, key string) *Server {
+// Owner returns the node that serves the slot of a key.
+func (n Nodes) Owner(t testing.TB, key string) (owner *Server) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	Await(t, 30*time.Second, "a node that serves "+key, func() bool {
+		for _, node := range n {
+			if node.process != nil && node.serves(t, key) {
+				owner = node
+				return true
+			}
+		}
+		return false
+	})
+	return owner
+}
+
+// serves reports whether a node answers for a key, and sends nobody elsewhere.
+func (s *Server) serves(t testing.TB, key string) bool {
+	client := s.dial()
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	for _, node := range n {
-		if node.process == nil {
-			continue
-		}
-		client := node.dial()
-		defer client.Close()
-		// Only the owner answers without a redirection.
-		if client.Get(ctx, key).Err() == redis.Nil || client.Exists(ctx, key).Err() == nil {
-			return node
-		}
-	}
-	return nil
+	return client.Exists(ctx, key).Err() == nil
 }
 
 // Replica returns the replica of a node.

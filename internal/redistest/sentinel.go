@@ -33,14 +33,14 @@ func StartSentinel(t testing.TB) *Sentinel {
 	for range 2 {
 		s.Nodes = append(s.Nodes, Launch(t, "--repl-diskless-sync-delay", "0", "--replicaof", spaced(s.Nodes[0].Addr)))
 	}
-	s.AwaitReplicas(t, s.Nodes[0])
+	s.AwaitReplicas(t)
 	for range 3 {
 		s.Addrs = append(s.Addrs, s.watch(t))
 	}
 	for _, addr := range s.Addrs {
 		sentinel := redis.NewSentinelClient(&redis.Options{Addr: addr})
 		defer sentinel.Close()
-		Await(t, 20*time.Second, "the sentinels know each other and the replicas", func() bool {
+		Await(t, time.Minute, "the sentinels know each other and the replicas", func() bool {
 			others, err := sentinel.Sentinels(t.Context(), s.Name).Result()
 			replicas, problem := sentinel.Replicas(t.Context(), s.Name).Result()
 			return err == nil && problem == nil && len(others) == 2 && len(replicas) == 2
@@ -98,15 +98,20 @@ func (s *Sentinel) Primary(t testing.TB) *Server {
 	return primary
 }
 
-// AwaitReplicas waits until a primary has its two replicas in step.
-func (s *Sentinel) AwaitReplicas(t testing.TB, primary *Server) {
+// AwaitReplicas waits until there is a primary with two replicas in step, and
+// returns it. On a loaded machine it need not be the last one known.
+func (s *Sentinel) AwaitReplicas(t testing.TB) (primary *Server) {
 	t.Helper()
-	client := primary.dial()
-	defer client.Close()
-	Await(t, 30*time.Second, "two replicas in step", func() bool {
+	Await(t, time.Minute, "a primary with two replicas in step", func() bool {
+		if primary = s.Primary(t); primary == nil {
+			return false
+		}
+		client := primary.dial()
+		defer client.Close()
 		info := client.Info(t.Context(), "replication").Val()
 		return strings.Count(info, "state=online") == 2
 	})
+	return primary
 }
 
 // Failover kills the primary, waits for the next one, and returns it and the
@@ -125,20 +130,22 @@ func (s *Sentinel) Failover(t testing.TB) (dead, primary *Server, at time.Time) 
 	return dead, primary, at
 }
 
-// Rejoin restarts a dead node as a replica of the primary.
+// Rejoin restarts a dead node as a replica of the primary, and waits until all
+// is as it was.
 func (s *Sentinel) Rejoin(t testing.TB, dead, primary *Server) {
 	t.Helper()
 	dead.Restart("--replicaof", spaced(primary.Addr))
-	s.AwaitReplicas(t, primary)
+	s.AwaitReplicas(t)
+	s.awaitKnown(t)
 }
 
-// AwaitKnown waits until every sentinel is done with the last failover.
-func (s *Sentinel) AwaitKnown(t testing.TB) {
+// awaitKnown waits until every sentinel is done with the last failover.
+func (s *Sentinel) awaitKnown(t testing.TB) {
 	t.Helper()
 	for _, addr := range s.Addrs {
 		client := redis.NewSentinelClient(&redis.Options{Addr: addr})
 		defer client.Close()
-		Await(t, 30*time.Second, "a sentinel that knows two live replicas", func() bool {
+		Await(t, time.Minute, "a sentinel that knows two live replicas", func() bool {
 			replicas, err := client.Replicas(t.Context(), s.Name).Result()
 			live := 0
 			for _, replica := range replicas {
