@@ -3,11 +3,14 @@
 # make lint    formatting, go vet, staticcheck
 # make bench   benchmarks
 # make fuzz    each fuzz test for FUZZTIME (10s)
-# make proof   the long runs: PROOF_SECONDS (60) of load, SCHEDULES (100000) for each store, every mutant
+# make proof   the long runs: PROOF_SECONDS (60) of load, SCHEDULES (100000) for each store, REQUESTS (200000)
+#              over connections that break, FAILOVERS (20) of Sentinel and Cluster, every mutant
 
 FUZZTIME ?= 10s
 PROOF_SECONDS ?= 60
 SCHEDULES ?= 100000
+REQUESTS ?= 200000
+FAILOVERS ?= 20
 
 .PHONY: demo test lint bench fuzz proof
 
@@ -29,4 +32,6 @@ fuzz:
 proof:
 	cd proof && LIMIT_PROOF_SECONDS=$(PROOF_SECONDS) go test -count=1 -v -run 'AnyWindow|Demo' .
 	LIMIT_SCHEDULES=$(SCHEDULES) go test -count=1 -v -timeout=2h -run 'Definition|TestStore/Schedules|TestBatches' ./core ./memstore ./redisstore
+	LIMIT_REQUESTS=$(REQUESTS) go test -count=1 -v -timeout=1h -run 'InTime|LostReplies|EveryByte|Swapped|Flushed|NoState' ./redisstore
+	cd proof && LIMIT_FAILOVERS=$(FAILOVERS) go test -count=1 -v -timeout=1h -run 'Failovers|Kills|Slots' .
 	cd proof && LIMIT_MUTANTS=1 go test -count=1 -v -timeout=1h -run Mutants .

@@ -46,7 +46,9 @@ func replicas(t *testing.T, nodes redistest.Nodes) {
 	owner := nodes.Owner(t, "a")
 	conn := nodes.Replica(t, owner).Client().Conn()
 	defer conn.Close()
-	exists := func() error { return conn.Eval(t.Context(), "return redis.call('EXISTS', KEYS[1])", []string{"a"}).Err() }
+	exists := func() error {
+		return conn.Eval(t.Context(), "return redis.call('EXISTS', KEYS[1])", []string{"a"}).Err()
+	}
 	require.ErrorContains(t, exists(), "MOVED")
 	require.NoError(t, conn.ReadOnly(t.Context()).Err())
 	require.NoError(t, exists())

@@ -62,6 +62,7 @@ type Store struct {
 	calls      atomic.Int64 // the number of the last call, as no other store has it
 	errTimeout error
 	reloaded   atomic.Int64 // when the layout of the Cluster was last asked for
+	reloads    atomic.Int32 // how many such questions are under way
 
 	mu       sync.RWMutex
 	policies map[string][]*batcher

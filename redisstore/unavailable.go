@@ -102,19 +102,33 @@ func (s *Store) explain(ctx context.Context, err error) error {
 // moved holds the codes that tell of another layout of the Cluster.
 var moved = map[string]bool{"MOVED": true, "ASK": true, "CLUSTERDOWN": true, "READONLY": true, "MASTERDOWN": true}
 
-// reloadEvery is the time between two questions for the layout of a Cluster.
-const reloadEvery = 100 * time.Millisecond
+const (
+	reloadEvery = 100 * time.Millisecond
+	maxReloads  = 8 // at once
+)
 
-// reload lets the client of a Cluster ask which server has which slot. By
-// itself it asks once a minute, and when it is told of a move: if a primary is
-// dead nobody tells it.
+// reload asks the Cluster which server has which slot. By itself the client asks
+// once a minute, and when a server tells it of a move: of a dead one nobody does.
+//
+// It asks any server, and if that stands still waits 5 s for it. ReloadState
+// would let all others wait behind that; this asks another one.
 func (s *Store) reload() {
 	client, ok := s.client.(*redis.ClusterClient)
 	if !ok {
 		return
 	}
 	now, last := time.Now().UnixNano(), s.reloaded.Load()
-	if now-last >= int64(reloadEvery) && s.reloaded.CompareAndSwap(last, now) {
-		client.ReloadState(context.Background())
+	if now-last < int64(reloadEvery) || !s.reloaded.CompareAndSwap(last, now) {
+		return
 	}
+	if s.reloads.Add(1) > maxReloads {
+		s.reloads.Add(-1)
+		return
+	}
+	go func() {
+		defer s.reloads.Add(-1)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		client.ForEachMaster(ctx, func(context.Context, *redis.Client) error { return nil }) // asks first
+	}()
 }
