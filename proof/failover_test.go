@@ -170,7 +170,7 @@ func lostUnderSentinel(t *testing.T, sentinel *redistest.Sentinel) {
 	}
 	peek := []core.Charge{unlimited[0]}
 	peek[0].Cost = 0
-	d, err := redisstore.New(primary.Client(), nil).Take(t.Context(), "lost", peek)
+	d, err := redisstore.New(primary.Client(), &redisstore.Options{Timeout: time.Minute}).Take(t.Context(), "lost", peek)
 	require.NoError(t, err)
 	counted := peek[0].Quota.Limit - d.Outcomes()[0].Remaining
 	t.Logf("under Sentinel, replies lost: asked %d, decided %d, counted %d", asked, decided, counted)

@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 		}
 		client := redis.NewClient(options)
 		out := bufio.NewWriter(os.Stdout)
-		for _, a := range hammer(redisstore.New(client, nil), 16, proofTime()) {
+		for _, a := range hammer(redisstore.New(client, &redisstore.Options{Timeout: time.Minute}), 16, proofTime()) {
 			binary.Write(out, binary.LittleEndian, a)
 		}
 		out.Flush()

@@ -42,13 +42,14 @@ type Options struct {
 	//
 	// With a [redis.ClusterClient], set ContextTimeoutEnabled in its options.
 	// Without it the store keeps the time beside the client, which costs a lone
-	// decision about as much again, and a call that is given up holds its
+	// decision about a quarter more, and a call that is given up holds its
 	// connection until the client's own ReadTimeout (5 s) ends.
 	Timeout time.Duration
 }
 
-// A Store is a [core.Store] on Redis. It is safe for concurrent use, starts no
-// goroutine, and does not close the client.
+// A Store is a [core.Store] on Redis. It is safe for concurrent use, has no
+// goroutine while nothing is asked, and does not close the client. Hooks that
+// are added to a [redis.Client] after [New] do not see its calls.
 //
 // Each call is sent once: a call whose reply is lost is not repeated by the
 // client, since the first may have counted. It then fails, and may have taken
@@ -74,7 +75,8 @@ type Store struct {
 var _ core.Store = (*Store)(nil)
 
 // New returns a store on a client. A nil options means the zero Options. New
-// panics on a nil client and on a prefix with braces.
+// panics on a nil client, on one that reads from replicas, on a [redis.Ring], and
+// on a prefix with braces.
 func New(client redis.UniversalClient, options *Options) *Store {
 	if client == nil {
 		panic("redisstore: the client is nil: write redisstore.New(redis.NewClient(&redis.Options{Addr: \"localhost:6379\"}), nil)")
@@ -103,8 +105,11 @@ func New(client redis.UniversalClient, options *Options) *Store {
 
 // Take implements [core.Store]. A ctx that ends while the decision waits for
 // its turn takes nothing; one that ends during the call leaves the outcome
-// unknown, unless the caller carries the call for others as well: it then
-// stays until the call ends.
+// unknown. That it has been cancelled, a decision that is alone in its call may
+// see only when the call ends; a deadline it heeds.
+//
+// The error of a ctx that has ended is that of the ctx. Errors that say nothing
+// about what was asked wrap [core.ErrUnavailable].
 func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
 	if err := core.ValidateCharges(charges); err != nil {
 		return core.Decision{}, err

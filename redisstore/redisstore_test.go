@@ -54,7 +54,7 @@ func TestServerTimeDecides(t *testing.T) {
 		return next(ctx, cmd)
 	}))
 	before := client.Time(t.Context()).Val().UnixMicro()
-	d, err := New(client, nil).Take(t.Context(), "p", []core.Charge{charge("r", "k", 5, time.Second)})
+	d, err := New(client, &patient).Take(t.Context(), "p", []core.Charge{charge("r", "k", 5, time.Second)})
 	require.NoError(t, err)
 	after := client.Time(t.Context()).Val().UnixMicro()
 	assert.True(t, before <= d.At && d.At <= after, "%d ≤ %d ≤ %d", before, d.At, after)
@@ -68,7 +68,7 @@ func TestOneRoundTrip(t *testing.T) {
 		calls.Add(1)
 		return next(ctx, cmd)
 	}))
-	store := New(client, nil)
+	store := New(client, &patient)
 	for rules := 1; rules <= core.MaxCharges; rules++ {
 		var charges []core.Charge
 		for r := range rules {
@@ -85,7 +85,7 @@ func TestOneRoundTrip(t *testing.T) {
 
 func TestEveryKeyExpires(t *testing.T) {
 	client := redistest.Client(t)
-	store := New(client, nil)
+	store := New(client, &patient)
 	take := func(cost int64, limits ...int64) {
 		var charges []core.Charge
 		for i, limit := range limits {
@@ -126,7 +126,7 @@ func TestEveryKeyExpires(t *testing.T) {
 
 func TestScriptFlushed(t *testing.T) {
 	client := redistest.Client(t)
-	store := New(client, nil)
+	store := New(client, &patient)
 	charges := []core.Charge{charge("r", "k", 100, time.Minute)}
 	for i := range 10 {
 		d, err := store.Take(t.Context(), "p", charges)
@@ -162,7 +162,7 @@ func TestForeignValues(t *testing.T) {
 				[]core.Charge{charge("ip", fmt.Sprint("good", i), limit, time.Minute), charge("all", "", 1000, time.Minute)})
 		}
 		before := client.Dump(ctx, bad(0)).Val()
-		reply, err := New(client, nil).call(ctx, encoder, batch)
+		reply, err := New(client, &patient).call(ctx, encoder, batch)
 		require.NoError(t, err)
 		admitted := int64(0)
 		require.NoError(t, encoder.Decode(reply, batch, func(i int, d core.Decision, err error) {
@@ -441,7 +441,7 @@ func TestNotRepeated(t *testing.T) {
 	}
 	client := redis.NewClient(&options)
 	defer client.Close()
-	store := New(client, nil)
+	store := New(client, &patient)
 	charges := []core.Charge{charge("r", "k", 100, time.Minute)}
 	_, err := store.Take(t.Context(), "p", charges) // loads the script
 	require.NoError(t, err)
@@ -449,7 +449,7 @@ func TestNotRepeated(t *testing.T) {
 	lose.Store(1)
 	_, err = store.Take(t.Context(), "p", charges)
 	require.Error(t, err)
-	d, err := New(direct, nil).Take(t.Context(), "p", charges)
+	d, err := New(direct, &patient).Take(t.Context(), "p", charges)
 	require.NoError(t, err)
 	assert.EqualValues(t, 100-3, d.Outcomes()[0].Remaining, "one call, one charge")
 }
