@@ -94,10 +94,17 @@ func heeding(client redis.UniversalClient, timeout time.Duration) (redis.Univers
 		if o.ContextTimeoutEnabled && o.ReadTimeout >= 0 && o.WriteTimeout >= 0 {
 			return c, true
 		}
-		// Its options are this copy's own until it is used. Should that change,
-		// it does not heed, and the store waits beside it.
+		// The options of the copy are its own until it is used. Should that
+		// change, it does not heed, and the store waits beside it.
 		c = c.WithTimeout(timeout)
-		c.Options().ContextTimeoutEnabled = true
+		own := c.Options()
+		own.ContextTimeoutEnabled = true
+		if o.ReadTimeout > 0 {
+			own.ReadTimeout = o.ReadTimeout
+		}
+		if o.WriteTimeout > 0 {
+			own.WriteTimeout = o.WriteTimeout
+		}
 		return c, c.Options().ContextTimeoutEnabled
 	case *redis.ClusterClient:
 		o := c.Options()

@@ -37,14 +37,6 @@ func TestFaults(t *testing.T) {
 	proxy := Start(t, direct.Options().Addr)
 	client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), MaxRetries: -1, DialerRetries: 1, ReadTimeout: 200 * time.Millisecond})
 	defer client.Close()
-	var fault Fault
-	proxy.Break(func(c Command) Fault {
-		if c.Name != "incr" {
-			return Fault{}
-		}
-		assert.Equal(t, []string{"incr", "k"}, c.Words)
-		return fault
-	})
 	want := int64(0)
 	for _, test := range []struct {
 		fault     Fault
@@ -62,7 +54,13 @@ func TestFaults(t *testing.T) {
 		{Fault{Kind: Forge, Reply: "-LOADING\r\n"}, false, "LOADING"},
 		{Fault{}, true, ""},
 	} {
-		fault = test.fault
+		proxy.Break(func(c Command) Fault {
+			if c.Name != "incr" {
+				return Fault{}
+			}
+			assert.Equal(t, []string{"incr", "k"}, c.Words)
+			return test.fault
+		})
 		if test.runs {
 			want++
 		}
