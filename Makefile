@@ -4,13 +4,16 @@
 # make bench   benchmarks
 # make fuzz    each fuzz test for FUZZTIME (10s)
 # make proof   the long runs: PROOF_SECONDS (60) of load, KILLS (100) of processes that hold leases,
-#               SCHEDULES (100000) for each store, a flood of KEYS (10000000), every mutant
+#              SCHEDULES (100000) for each store, a flood of KEYS (10000000), REQUESTS (200000) over
+#              connections that break, FAILOVERS (20) of Sentinel and Cluster, every mutant
 
 FUZZTIME ?= 10s
 PROOF_SECONDS ?= 60
 KILLS ?= 100
 SCHEDULES ?= 100000
 KEYS ?= 10000000
+REQUESTS ?= 200000
+FAILOVERS ?= 20
 
 .PHONY: demo test lint bench fuzz proof
 
@@ -33,4 +36,6 @@ proof:
 	cd proof && LIMIT_PROOF_SECONDS=$(PROOF_SECONDS) LIMIT_PROOF_KILLS=$(KILLS) go test -count=1 -v -timeout=1h -run 'AnyWindow|KilledHolders|Shaping|Demo|Bandwidth' .
 	cd proof && LIMIT_PROOF_KEYS=$(KEYS) go test -count=1 -v -timeout=1h -run 'TestFlood$$' .
 	LIMIT_SCHEDULES=$(SCHEDULES) go test -count=1 -v -timeout=2h -run 'Definition|TestStore/Schedules|TestBatches' ./core ./memstore ./redisstore
+	LIMIT_REQUESTS=$(REQUESTS) go test -count=1 -v -timeout=1h -run 'InTime|LostReplies|EveryByte|Swapped|Flushed|NoState' ./redisstore
+	cd proof && LIMIT_FAILOVERS=$(FAILOVERS) go test -count=1 -v -timeout=1h -run 'Failovers|Kills|Slots' .
 	cd proof && LIMIT_MUTANTS=1 go test -count=1 -v -timeout=1h -run Mutants .

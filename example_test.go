@@ -155,7 +155,7 @@ func ExampleRule() {
 
 // With Redis, all instances of a program share the quotas.
 func ExampleNew_redis() {
-	client := redis.NewClient(&redis.Options{Addr: "localhost:6379", ContextTimeoutEnabled: true})
+	client := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
 	limiter := limit.New(redisstore.New(client, nil), nil)
 
 	http.Handle("POST /update", limiter.Handler(limit.Rules(

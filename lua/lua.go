@@ -142,7 +142,7 @@ const (
 func (l *Rules) Encode(now string, grace int, decisions [][]core.Charge) (keys []string, args []any) {
 	size := len(l.rules) * chargeSize
 	blob := make([]byte, len(decisions)*size)
-	args = make([]any, 0, argsBefore+argsARule*len(l.rules)+1)
+	args = make([]any, 0, argsBefore+argsARule*len(l.rules)+2) // one for the caller
 	args = append(args, now, grace, len(l.rules))
 	keys = make([]string, 0, len(decisions)*len(l.rules))
 	index := make(map[string]int, len(decisions))

@@ -27,6 +27,9 @@ type Returns struct {
 	first []int // of the keys of each return
 }
 
+// ResetScript returns the script that forgets a key of a rule.
+func ResetScript() *Script { return join(nil, "reset.lua") }
+
 // NewReturns encodes a call of return.lua for one policy. Prefix, now and grace
 // are as for [NewRules] and [Rules.Encode].
 func NewReturns(prefix, policy, now string, grace int, returns []core.Return) *Returns {

@@ -11,6 +11,7 @@
 --           algorithm (its number in package core), limit, window in us, number
 --           of its keys, and what else its algorithm needs (see below)
 -- ARGV[#]   the decisions, each K times: index in KEYS:2, cost:6, big-endian
+-- ARGV[#]   the number of the call, if it is to come back
 -- reply     integers: now in us, then for each decision its verdict
 --           (0 refused, -1 undecided, otherwise admitted and one more than the
 --           us until its turn comes) and for each rule three:
@@ -19,6 +20,7 @@
 --           of an undecided one the first of the three says what is wrong with
 --           the key: 0 nothing, 1 a value of another type, 2 no value of ours,
 --           3 that the time of Redis is in none of the calendar periods sent
+--           and last the number of the call
 
 -- The algorithm of a rule, and what it makes of its parameters. Those that a
 -- policy does not use are not in its script: to define a function is most of
@@ -116,4 +118,5 @@ local stamp = be56(now)
 for r = 1, K do
   rules[r].as.save(rules[r], now, stamp, grace)
 end
+out[o + 1] = tonumber(ARGV[#ARGV])
 return out

@@ -75,7 +75,9 @@ func TestLinearizable(t *testing.T) {
 		store     func(t *testing.T) core.Store
 	}{
 		{"memory", 2000, func(*testing.T) core.Store { return memstore.New(nil) }},
-		{"redis", 300, func(t *testing.T) core.Store { return redisstore.New(redistest.Client(t), nil) }},
+		{"redis", 300, func(t *testing.T) core.Store {
+			return redisstore.New(redistest.Client(t), &redisstore.Options{Timeout: time.Minute})
+		}},
 	}
 	for _, s := range stores {
 		t.Run(s.name, func(t *testing.T) {

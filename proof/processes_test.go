@@ -59,7 +59,7 @@ func TestMain(m *testing.M) {
 	if url := os.Getenv(workerVar); url != "" {
 		client := clientOf(url)
 		out := bufio.NewWriter(os.Stdout)
-		for _, a := range hammer(redisstore.New(client, nil), 16, proofTime()) {
+		for _, a := range hammer(redisstore.New(client, &redisstore.Options{Timeout: time.Minute}), 16, proofTime()) {
 			binary.Write(out, binary.LittleEndian, a)
 		}
 		out.Flush()

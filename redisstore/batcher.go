@@ -3,8 +3,10 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"sync"
+	"time"
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/lua"
@@ -15,12 +17,14 @@ const (
 	maxBatch   = 128 // decisions in a call; 128 keep Redis for about 0.6 ms
 )
 
-// A batcher sends the decisions of one policy in batches, without a goroutine
-// or a timer of its own: of the callers, those that find a flight free lead a
-// call. The others wait, and go with the next leader or become it.
+// A batcher sends the decisions of one policy in batches, without a timer that
+// collects. A caller that finds a flight free goes at once, and alone. The
+// others wait, and go together with the next flight. The scheme is that of group
+// commit (DeWitt and others, 1984).
 //
-// The scheme is that of group commit (DeWitt and others, 1984), with leaders
-// handed on as in the flat combining of Hendler and others (2010).
+// Who goes alone makes the call itself, since to hand it to a goroutine and back
+// would cost half as much again as the call. A flight with company is a
+// goroutine, so that each of its callers can leave when it must.
 type batcher struct {
 	store *Store
 	rules *lua.Rules
@@ -31,11 +35,13 @@ type batcher struct {
 }
 
 // A request is one decision on its way. Its state belongs to the batcher's
-// lock; its result to the leader until it has sent on turn.
+// lock; its result to the flight until that has sent on landed.
 type request struct {
+	ctx      context.Context
 	charges  []core.Charge
 	state    state
-	turn     chan turn // has room for one: a leader never waits for a caller that gave up
+	landed   chan struct{} // has room for one: a flight never waits for a caller
+	timer    *time.Timer
 	decision core.Decision
 	err      error
 }
@@ -44,117 +50,121 @@ type state uint8
 
 const (
 	waits state = iota // in the queue
-	rides              // in a leader's batch
-	leads              // to lead, or leading
+	rides              // in a batch
 	gone               // gave up in the queue
 )
 
-type turn uint8
-
-const (
-	landed turn = iota // the result is there
-	lead               // lead the next call
-)
-
-var requests = sync.Pool{New: func() any { return &request{turn: make(chan turn, 1)} }}
+var requests = sync.Pool{New: func() any {
+	r := &request{landed: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
+	r.timer.Stop()
+	return r
+}}
 
 func (b *batcher) take(ctx context.Context, charges []core.Charge) (core.Decision, error) {
 	r := requests.Get().(*request)
 	// A copy, because a caller that gives up takes its slice away.
 	r.charges = append(r.charges[:0], charges...)
+	r.ctx = ctx
 
 	b.mu.Lock()
 	if b.flights < maxFlights {
 		b.flights++
-		r.state = leads
 		b.mu.Unlock()
-		b.fly(ctx, r)
+		defer b.handOn() // even if a hook of the client panics
+		b.decide(ctx, []*request{r})
 		return r.finish()
 	}
 	r.state = waits
 	b.waiting = append(b.waiting, r)
 	b.mu.Unlock()
 
+	r.timer.Reset(b.store.timeout)
+	defer r.timer.Stop()
 	select {
-	case t := <-r.turn:
-		if t == lead {
-			b.fly(ctx, r)
-		}
+	case <-r.landed:
 		return r.finish()
 	case <-ctx.Done():
-		return b.giveUp(ctx, r)
+		return b.giveUp(r, ctx.Err())
+	case <-r.timer.C:
+		return b.giveUp(r, b.store.errTimeout)
 	}
 }
 
 // finish gives r back and returns its result.
 func (r *request) finish() (core.Decision, error) {
 	decision, err := r.decision, r.err
-	r.decision, r.err = core.Decision{}, nil
+	r.ctx, r.decision, r.err = nil, core.Decision{}, nil
 	clear(r.charges)
 	requests.Put(r)
 	return decision, err
 }
 
-// giveUp leaves. What is still in the queue or leads nobody yet has taken
-// nothing; what rides may have.
-func (b *batcher) giveUp(ctx context.Context, r *request) (core.Decision, error) {
+// giveUp leaves. What is still in the queue has taken nothing; what rides may
+// have, and its request stays with the flight.
+func (b *batcher) giveUp(r *request, err error) (core.Decision, error) {
 	b.mu.Lock()
-	was := r.state
-	if was == waits {
+	defer b.mu.Unlock()
+	if r.state == waits {
 		r.state = gone // whoever comes upon it in the queue drops it
 	}
-	b.mu.Unlock()
-	if was == leads {
-		<-r.turn
-		b.handOn()
-	}
-	return core.Decision{}, ctx.Err()
+	return core.Decision{}, err
 }
 
-// fly leads one call: with r, and with those that wait.
-func (b *batcher) fly(ctx context.Context, r *request) {
-	batch := []*request{r}
+// handOn ends the flight of one that went alone, or gives it to those that wait.
+func (b *batcher) handOn() {
+	if batch := b.board(); batch != nil {
+		go b.fly(batch)
+	}
+}
+
+// board takes a batch from the queue. If nobody waits, the flight ends.
+func (b *batcher) board() []*request {
 	b.mu.Lock()
+	defer b.mu.Unlock()
+	var batch []*request
 	for len(batch) < maxBatch {
-		next := b.pop()
-		if next == nil {
+		r := b.pop()
+		if r == nil {
 			break
 		}
-		next.state = rides
-		batch = append(batch, next)
+		r.state = rides
+		batch = append(batch, r)
 	}
-	b.mu.Unlock()
-
-	defer func() {
-		for _, passenger := range batch[1:] {
-			passenger.turn <- landed
-		}
-		if len(batch) > 1 {
-			runtime.Gosched() // who lands and comes again goes with the next call
-		}
-		b.handOn()
-	}()
-	for _, r := range batch {
-		r.err = errAborted // what passengers find should the client panic
+	if batch == nil {
+		b.flights--
 	}
-	b.decide(ctx, batch)
+	return batch
 }
 
-var errAborted = errors.New("redisstore: the call was aborted")
+// fly carries one batch after the other, as long as somebody waits.
+func (b *batcher) fly(batch []*request) {
+	for batch != nil {
+		b.carry(batch)
+		runtime.Gosched() // who lands and comes again goes with the next batch
+		batch = b.board()
+	}
+}
 
-// handOn gives the flight to the first that waits, or ends it.
-func (b *batcher) handOn() {
-	b.mu.Lock()
-	next := b.pop()
-	if next == nil {
-		b.flights--
-	} else {
-		next.state = leads
-	}
-	b.mu.Unlock()
-	if next != nil {
-		next.turn <- lead
-	}
+// carry decides a batch, and tells its callers.
+func (b *batcher) carry(batch []*request) {
+	defer func() {
+		if problem := recover(); problem != nil { // of a hook: in this goroutine, it would end the program
+			for _, r := range batch {
+				r.decision, r.err = core.Decision{}, panicked(problem)
+			}
+		}
+		for _, r := range batch {
+			r.landed <- struct{}{}
+		}
+	}()
+	// No caller ends the call of the others; its values are for the hooks.
+	b.decide(context.WithoutCancel(batch[0].ctx), batch)
+}
+
+var errPanicked = errors.New("redisstore: the client panicked")
+
+func panicked(problem any) error {
+	return fmt.Errorf("%w: %v", errPanicked, problem)
 }
 
 // pop takes the first request from the queue that has not given up.
@@ -183,6 +193,9 @@ func (b *batcher) decide(ctx context.Context, batch []*request) {
 		err = b.rules.Decode(reply, charges, func(i int, d core.Decision, err error) {
 			batch[i].decision, batch[i].err = d, err
 		})
+		if err != nil {
+			err = fmt.Errorf("%w: %w", core.ErrUnavailable, err)
+		}
 	}
 	if err == nil {
 		return

@@ -19,7 +19,7 @@ import (
 // that try to leave their policy's slot.
 func TestCluster(t *testing.T) {
 	client := redistest.Cluster(t)
-	store := New(client, nil)
+	store := New(client, &patient)
 	keys := []string{"", "}", "{}", "{x}", "}{", "a}:b", "\x00\r\n", "203.0.113.9"}
 	for i := range 100 {
 		policy := fmt.Sprint("POST /route/", i)

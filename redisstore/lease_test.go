@@ -30,7 +30,7 @@ func TestLeasesAreOneCall(t *testing.T) {
 		calls++
 		return next(ctx, cmd)
 	}))
-	store := New(client, nil)
+	store := New(client, &patient)
 	charges := []core.Charge{held("a", "k", 5, time.Minute, 1), held("b", "k", 5, time.Minute, 1), held("c", "", 5, time.Minute, 1)}
 	for range 3 {
 		_, err := store.Take(t.Context(), "p", charges)
@@ -54,7 +54,7 @@ func TestLeasesAreOneCall(t *testing.T) {
 
 func TestLeasesExpire(t *testing.T) {
 	client := redistest.Client(t)
-	store := New(client, nil)
+	store := New(client, &patient)
 	lives := func(charge core.Charge) time.Duration {
 		return client.PTTL(t.Context(), lua.Key("limit", "p", charge.Rule, charge.Key)).Val()
 	}
@@ -78,7 +78,7 @@ func TestLeasesExpire(t *testing.T) {
 func TestForeignLeases(t *testing.T) {
 	client := redistest.Client(t)
 	ctx := t.Context()
-	store := New(client, nil)
+	store := New(client, &patient)
 	ends := func(b string) string { return strings.Repeat(b, 7) }
 	values := []string{"", "j", "j123", "x", "a12345671234", "j" + strings.Repeat("\xff", 20), "j" + strings.Repeat("\x00", 21),
 		"j" + strings.Repeat("\xff", 21), "j\x00\x00\x01" + strings.Repeat("\x00", 18), "j\x00\x00\x01",

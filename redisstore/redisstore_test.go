@@ -54,7 +54,7 @@ func TestServerTimeDecides(t *testing.T) {
 		return next(ctx, cmd)
 	}))
 	before := client.Time(t.Context()).Val().UnixMicro()
-	d, err := New(client, nil).Take(t.Context(), "p", []core.Charge{charge("r", "k", 5, time.Second)})
+	d, err := New(client, &patient).Take(t.Context(), "p", []core.Charge{charge("r", "k", 5, time.Second)})
 	require.NoError(t, err)
 	after := client.Time(t.Context()).Val().UnixMicro()
 	assert.True(t, before <= d.At && d.At <= after, "%d ≤ %d ≤ %d", before, d.At, after)
@@ -68,7 +68,7 @@ func TestOneRoundTrip(t *testing.T) {
 		calls.Add(1)
 		return next(ctx, cmd)
 	}))
-	store := New(client, nil)
+	store := New(client, &patient)
 	for rules := 1; rules <= core.MaxCharges; rules++ {
 		var charges []core.Charge
 		for r := range rules {
@@ -85,7 +85,7 @@ func TestOneRoundTrip(t *testing.T) {
 
 func TestEveryKeyExpires(t *testing.T) {
 	client := redistest.Client(t)
-	store := New(client, nil)
+	store := New(client, &patient)
 	take := func(cost int64, limits ...int64) {
 		var charges []core.Charge
 		for i, limit := range limits {
@@ -126,7 +126,7 @@ func TestEveryKeyExpires(t *testing.T) {
 
 func TestScriptFlushed(t *testing.T) {
 	client := redistest.Client(t)
-	store := New(client, nil)
+	store := New(client, &patient)
 	charges := []core.Charge{charge("r", "k", 100, time.Minute)}
 	for i := range 10 {
 		d, err := store.Take(t.Context(), "p", charges)
@@ -162,7 +162,7 @@ func TestForeignValues(t *testing.T) {
 				[]core.Charge{charge("ip", fmt.Sprint("good", i), limit, time.Minute), charge("all", "", 1000, time.Minute)})
 		}
 		before := client.Dump(ctx, bad(0)).Val()
-		reply, err := New(client, nil).call(ctx, encoder, batch)
+		reply, err := New(client, &patient).call(ctx, encoder, batch)
 		require.NoError(t, err)
 		admitted := int64(0)
 		require.NoError(t, encoder.Decode(reply, batch, func(i int, d core.Decision, err error) {
@@ -227,6 +227,16 @@ func queued(b *batcher, n int) {
 	}
 }
 
+// idle waits until no flight is under way.
+func idle(t *testing.T, b *batcher) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.flights == 0
+	}, 10*time.Second, time.Millisecond)
+}
+
 func TestBatching(t *testing.T) {
 	client := redistest.Client(t)
 	calls := holdCalls(client)
@@ -258,12 +268,12 @@ func TestBatching(t *testing.T) {
 	require.NoError(t, err)
 	assert.EqualValues(t, 1000-103, d.Outcomes()[0].Remaining)
 	b := store.batcher("p", charges)
-	assert.Zero(t, b.flights)
+	idle(t, b)
 	assert.Empty(t, b.waiting)
 }
 
-// TestGivingUp has callers give up in every state; their neighbours are
-// decided, what never left the queue is not charged, and no flight is lost.
+// TestGivingUp has callers give up in every state; their neighbours
+// are decided, what never left the queue is not charged, and no flight is lost.
 func TestGivingUp(t *testing.T) {
 	client := redistest.Client(t)
 	calls := holdCalls(client)
@@ -289,7 +299,7 @@ func TestGivingUp(t *testing.T) {
 		})
 	}
 	leaving, leave := context.WithCancel(context.Background())
-	take(leaving) // the two leaders carry their calls to the end
+	take(leaving) // these two make their calls themselves, and see it then
 	take(leaving)
 	<-calls.arrived
 	<-calls.arrived
@@ -300,31 +310,19 @@ func TestGivingUp(t *testing.T) {
 	queued(b, 40)
 	leave()
 	queued(b, 20)
+	for gaveUp.Load() < 20 {
+		runtime.Gosched()
+	}
 	close(calls.release)
 	done.Wait()
-	assert.EqualValues(t, 22, decided.Load())
-	assert.EqualValues(t, 20, gaveUp.Load())
+	assert.EqualValues(t, 20, decided.Load())
+	assert.EqualValues(t, 22, gaveUp.Load())
 	d, err := store.Take(t.Context(), "p", charges)
 	require.NoError(t, err)
-	assert.EqualValues(t, 1000-23, d.Outcomes()[0].Remaining, "who left the queue was not charged")
-	assert.Zero(t, b.flights)
+	assert.EqualValues(t, 1000-21, d.Outcomes()[0].Remaining, "who left the queue was not charged")
+	idle(t, b)
 
-	// Who is made leader as it gives up hands the flight on.
-	next := &request{state: waits, turn: make(chan turn, 1)}
-	unlucky := &request{state: leads, turn: make(chan turn, 1)}
-	unlucky.turn <- lead
-	idle := &batcher{store: store, flights: 1, waiting: []*request{next}}
-	_, err = idle.giveUp(leaving, unlucky)
-	assert.ErrorIs(t, err, context.Canceled)
-	assert.Equal(t, 1, idle.flights)
-	assert.Equal(t, lead, <-next.turn)
-	next.turn <- lead
-	_, err = idle.giveUp(leaving, next)
-	assert.ErrorIs(t, err, context.Canceled)
-	assert.Zero(t, idle.flights)
-
-	// The same at random times, so that callers also give up while they ride
-	// and as they are made leader.
+	// The same at random times.
 	var some sync.WaitGroup
 	for i := range 500 {
 		some.Go(func() {
@@ -334,7 +332,7 @@ func TestGivingUp(t *testing.T) {
 		})
 	}
 	some.Wait()
-	assert.Zero(t, b.flights)
+	idle(t, b)
 	_, err = store.Take(t.Context(), "p", charges)
 	assert.NoError(t, err)
 }
@@ -366,7 +364,7 @@ func TestErrorsOfACall(t *testing.T) {
 			calls := holdCalls(client)
 			client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 				if isTake(cmd) {
-					blob := cmd.Args()[len(cmd.Args())-1].([]byte)
+					blob := cmd.Args()[len(cmd.Args())-2].([]byte)
 					if err := test.fault(len(blob) / 8); err != nil {
 						cmd.SetErr(err)
 						return err
@@ -400,7 +398,7 @@ func TestErrorsOfACall(t *testing.T) {
 			} else {
 				assert.Zero(t, failed.Load())
 			}
-			assert.Zero(t, b.flights)
+			idle(t, b)
 		})
 	}
 }
@@ -447,7 +445,7 @@ func lossyClient(t *testing.T, direct *redis.Client, lose *atomic.Int64) *redis.
 func TestNotRepeated(t *testing.T) {
 	direct := redistest.Client(t)
 	var lose atomic.Int64
-	store := New(lossyClient(t, direct, &lose), nil)
+	store := New(lossyClient(t, direct, &lose), &patient)
 	charges := []core.Charge{charge("r", "k", 100, time.Minute)}
 	_, err := store.Take(t.Context(), "p", charges) // loads the script
 	require.NoError(t, err)
@@ -455,7 +453,7 @@ func TestNotRepeated(t *testing.T) {
 	lose.Store(1)
 	_, err = store.Take(t.Context(), "p", charges)
 	require.Error(t, err)
-	d, err := New(direct, nil).Take(t.Context(), "p", charges)
+	d, err := New(direct, &patient).Take(t.Context(), "p", charges)
 	require.NoError(t, err)
 	assert.EqualValues(t, 100-3, d.Outcomes()[0].Remaining, "one call, one charge")
 }

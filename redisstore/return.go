@@ -21,7 +21,7 @@ func (s *Store) Return(ctx context.Context, policy string, returns []core.Return
 		return nil, err
 	}
 	call := lua.NewReturns(s.prefix, policy, s.now(), s.grace, returns)
-	reply, err := s.eval(ctx, call.Script, call.Keys, call.Args)
+	reply, err := s.run(ctx, call.Script, call.Keys, call.Args)
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +30,7 @@ func (s *Store) Return(ctx context.Context, policy string, returns []core.Return
 
 // Reset implements [core.Store].
 func (s *Store) Reset(ctx context.Context, policy, rule, key string) error {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	return s.client.Del(ctx, lua.Key(s.prefix, policy, rule, key), lua.ReturnedKey(s.prefix, policy, rule, key)).Err()
+	keys := []string{lua.Key(s.prefix, policy, rule, key), lua.ReturnedKey(s.prefix, policy, rule, key)}
+	_, err := s.run(ctx, lua.ResetScript(), keys, nil)
+	return err
 }

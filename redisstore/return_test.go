@@ -56,7 +56,7 @@ func TestReturnByTheServersClock(t *testing.T) {
 		}
 		return next(ctx, cmd)
 	}))
-	store := New(client, nil)
+	store := New(client, &patient)
 	charges := everyAlgorithm("k")
 	first := admit(t, store, "p", charges)
 	list := admit(t, store, "p", charges)
@@ -111,7 +111,7 @@ func ttls(t *testing.T, client *redis.Client, most time.Duration) {
 // is kept for, and to keys whose TTL another hand has taken away.
 func TestReturnKeepsTTL(t *testing.T) {
 	client := redistest.Client(t)
-	store := New(client, nil)
+	store := New(client, &patient)
 	for _, r := range admit(t, store, "p", everyAlgorithm("k")) {
 		key := lua.Key("limit", "p", r.Rule, r.Key)
 		before := client.PTTL(t.Context(), key).Val()
@@ -135,7 +135,7 @@ func TestReturnKeepsTTL(t *testing.T) {
 
 func TestReturnToForeignValues(t *testing.T) {
 	client := redistest.Client(t)
-	store := New(client, nil)
+	store := New(client, &patient)
 	charges := everyAlgorithm("k")
 	good := admit(t, store, "p", charges)
 	for i := range good {
@@ -176,7 +176,7 @@ func TestReturnIsSentOnce(t *testing.T) {
 	direct := redistest.Client(t)
 	var lose atomic.Int64
 	client := lossyClient(t, direct, &lose)
-	store := New(client, nil)
+	store := New(client, &patient)
 	one := admit(t, store, "p", []core.Charge{{Rule: "r", Key: "k", Quota: core.Quota{Limit: 100, Window: 60_000_000}, Cost: 10}})
 	one[0].Cost = 1
 	_, err := store.Return(t.Context(), "p", one) // loads the script
@@ -184,15 +184,15 @@ func TestReturnIsSentOnce(t *testing.T) {
 	lose.Store(1)
 	_, err = store.Return(t.Context(), "p", one)
 	require.Error(t, err)
-	d, err := New(direct, nil).Take(t.Context(), "p", []core.Charge{{Rule: "r", Key: "k", Quota: one[0].Quota}})
+	d, err := New(direct, &patient).Take(t.Context(), "p", []core.Charge{{Rule: "r", Key: "k", Quota: one[0].Quota}})
 	require.NoError(t, err)
 	assert.EqualValues(t, 92, d.Outcomes()[0].Remaining)
 }
 
 func TestReturnEnds(t *testing.T) {
 	client := redistest.Client(t)
-	store := New(client, &Options{Timeout: time.Millisecond})
-	list := admit(t, New(client, nil), "p", everyAlgorithm("k"))
+	store := New(client, &patient)
+	list := admit(t, store, "p", everyAlgorithm("k"))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := store.Return(ctx, "p", list)
@@ -203,14 +203,15 @@ func TestReturnEnds(t *testing.T) {
 		cmd.SetErr(ctx.Err())
 		return ctx.Err()
 	}))
-	_, err = store.Return(t.Context(), "p", list)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.ErrorIs(t, store.Reset(t.Context(), "p", "r0", "k"), context.DeadlineExceeded)
+	hurried := New(client, &Options{Timeout: time.Millisecond})
+	_, err = hurried.Return(t.Context(), "p", list)
+	require.ErrorIs(t, err, core.ErrUnavailable)
+	require.ErrorIs(t, hurried.Reset(t.Context(), "p", "r0", "k"), core.ErrUnavailable)
 }
 
 // TestReturnOnCluster gives back on policies all over a cluster.
 func TestReturnOnCluster(t *testing.T) {
-	store := New(redistest.Cluster(t), nil)
+	store := New(redistest.Cluster(t), &patient)
 	for i := range 30 {
 		policy := fmt.Sprint("POST /route/", i)
 		for _, key := range []string{"", "}", "{x}", "a}:b", "\x00\r\n"} {

@@ -2,47 +2,128 @@ package redistest
 
 import (
 	"context"
+	"fmt"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// Cluster starts a Redis Cluster of six processes, three of them replicas, and
-// returns a client of it. It skips the test where there is no redis-server or
-// no redis-cli.
+// Cluster starts a Redis Cluster as [StartCluster] does and returns a client
+// of it.
 func Cluster(t testing.TB) *redis.ClusterClient {
+	t.Helper()
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: StartCluster(t, 2*time.Second).Addrs(), ContextTimeoutEnabled: true})
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+// Nodes are the processes of a Redis Cluster.
+type Nodes []*Server
+
+// StartCluster starts a Redis Cluster of six processes, three of them replicas,
+// which take over some time after their primary has died. It skips the test
+// where there is no redis-server or no redis-cli.
+func StartCluster(t testing.TB, nodeTimeout time.Duration) Nodes {
 	t.Helper()
 	if !Installed(t) {
 		t.Skip("no redis-server is installed")
 	}
-	cli, err := exec.LookPath("redis-cli")
-	if err != nil {
+	if _, err := exec.LookPath("redis-cli"); err != nil {
 		t.Skip(err)
 	}
-	var nodes []string
+	var nodes Nodes
 	for range 6 {
-		nodes = append(nodes, Start(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000"))
+		nodes = append(nodes, Launch(t, "--cluster-enabled", "yes", "--cluster-node-timeout", fmt.Sprint(nodeTimeout.Milliseconds()), "--repl-diskless-sync-delay", "0"))
 	}
-	create := append([]string{"--cluster", "create"}, nodes...)
-	create = append(create, "--cluster-replicas", "1", "--cluster-yes")
-	if out, err := exec.Command(cli, create...).CombinedOutput(); err != nil {
-		t.Fatalf("redis-cli --cluster create: %v\n%s", err, out)
+	nodes.Manage(t, append(append([]string{"create"}, nodes.Addrs()...), "--cluster-replicas", "1")...)
+	nodes.AwaitWhole(t)
+	return nodes
+}
+
+// Addrs returns the addresses of the nodes.
+func (n Nodes) Addrs() []string {
+	var addrs []string
+	for _, node := range n {
+		addrs = append(addrs, node.Addr)
 	}
-	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: nodes, ContextTimeoutEnabled: true})
-	t.Cleanup(func() { client.Close() })
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	// Every slot must be served before a test begins.
-	for _, key := range []string{"{a}", "{b}", "{c}", "{d}", "{e}", "{f}", "{g}", "{h}"} {
-		for client.Set(ctx, key, "", time.Second).Err() != nil {
-			select {
-			case <-ctx.Done():
-				t.Fatal("the cluster does not come up")
-			case <-time.After(50 * time.Millisecond):
+	return addrs
+}
+
+// Manage runs redis-cli --cluster with a command and its arguments.
+func (n Nodes) Manage(t testing.TB, args ...string) {
+	t.Helper()
+	args = append(append([]string{"--cluster"}, args...), "--cluster-yes")
+	if out, err := exec.Command("redis-cli", args...).CombinedOutput(); err != nil {
+		t.Fatalf("redis-cli %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+}
+
+// AwaitWhole waits until every node knows all slots to be served, and three
+// replicas to be in step.
+func (n Nodes) AwaitWhole(t testing.TB) {
+	t.Helper()
+	for _, node := range n {
+		client := node.dial()
+		defer client.Close()
+		Await(t, 30*time.Second, "a cluster that is whole", func() bool {
+			info := client.ClusterInfo(t.Context()).Val()
+			shape := client.ClusterNodes(t.Context()).Val()
+			role := client.Info(t.Context(), "replication").Val()
+			return strings.Contains(info, "cluster_state:ok") && strings.Count(shape, "slave") == 3 && !strings.Contains(shape, "fail") &&
+				(strings.Contains(role, "master_link_status:up") || strings.Contains(role, "state=online"))
+		})
+	}
+}
+
+// Owner returns the node that serves the slot of a key.
+func (n Nodes) Owner(t testing.TB, key string) (owner *Server) {
+	t.Helper()
+	Await(t, 30*time.Second, "a node that serves "+key, func() bool {
+		for _, node := range n {
+			if node.process != nil && node.serves(t, key) {
+				owner = node
+				return true
 			}
 		}
+		return false
+	})
+	return owner
+}
+
+// serves reports whether a node answers for a key, and sends nobody elsewhere.
+func (s *Server) serves(t testing.TB, key string) bool {
+	client := s.dial()
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	return client.Exists(ctx, key).Err() == nil
+}
+
+// Replica returns the replica of a node.
+func (n Nodes) Replica(t testing.TB, of *Server) *Server {
+	t.Helper()
+	client := of.dial()
+	defer client.Close()
+	info := client.Info(t.Context(), "replication").Val()
+	for _, node := range n {
+		ip, port, _ := strings.Cut(node.Addr, ":")
+		if strings.Contains(info, fmt.Sprintf("ip=%s,port=%s,state=online", ip, port)) {
+			return node
+		}
 	}
-	return client
+	t.Fatalf("%s has no replica", of.Addr)
+	return nil
+}
+
+// Promoted waits until a replica has taken over.
+func (n Nodes) Promoted(t testing.TB, replica *Server) time.Time {
+	t.Helper()
+	client := replica.dial()
+	defer client.Close()
+	return Await(t, 30*time.Second, "a promotion", func() bool {
+		return strings.Contains(client.Info(t.Context(), "replication").Val(), "role:master")
+	})
 }

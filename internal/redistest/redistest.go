@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"testing"
 	"time"
 
@@ -69,35 +68,10 @@ func Installed(t testing.TB) bool {
 	return err == nil
 }
 
-// Start starts a redis-server that keeps nothing on disk and returns its
-// address. Further args are as on its command line.
+// Start starts a redis-server as [Launch] does and returns its address.
 func Start(t testing.TB, args ...string) string {
 	t.Helper()
-	dir := t.TempDir()
-	var problem error
-	for range 5 { // another process may take the port in between
-		port := freePort(t)
-		command := append([]string{
-			"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir,
-			"--save", "", "--appendonly", "no", "--loglevel", "warning",
-		}, args...)
-		server := exec.Command("redis-server", command...)
-		if problem = server.Start(); problem != nil {
-			break
-		}
-		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-		if problem = ready(addr); problem == nil {
-			t.Cleanup(func() {
-				server.Process.Kill()
-				server.Wait()
-			})
-			return addr
-		}
-		server.Process.Kill()
-		server.Wait()
-	}
-	t.Fatalf("cannot start redis-server: %v", problem)
-	return ""
+	return Launch(t, args...).Addr
 }
 
 // ready waits until the server at addr answers.

@@ -1,0 +1,139 @@
+package faultproxy
+
+import (
+	"bufio"
+	"net"
+	"sync"
+	"time"
+)
+
+// serve passes one connection on.
+func (p *Proxy) serve(client net.Conn) {
+	defer p.drop(client)
+	if !p.keep(client) {
+		return
+	}
+	server, err := net.Dial("tcp", p.server)
+	if err != nil {
+		return
+	}
+	defer p.drop(server)
+	if !p.keep(server) {
+		return
+	}
+	pending := make(chan Fault, 1024) // the faults of the commands whose replies are to come
+	gone := make(chan struct{})
+	var replies sync.WaitGroup
+	replies.Go(func() {
+		defer client.Close()
+		defer server.Close()
+		p.replies(client, bufio.NewReader(server), pending, gone)
+	})
+	p.requests(bufio.NewReader(client), server, pending)
+	close(gone)
+	close(pending)
+	server.Close()
+	client.Close()
+	replies.Wait()
+}
+
+// requests passes the commands of a client on until it or a fault ends the
+// connection.
+func (p *Proxy) requests(client *bufio.Reader, server net.Conn, pending chan<- Fault) {
+	for {
+		raw, words, err := readCommand(client)
+		if err != nil {
+			return
+		}
+		fault := p.choose(raw, words)
+		switch fault.Kind {
+		case CutRequest:
+			server.Write(raw[:min(max(0, fault.At), len(raw))])
+			return
+		case Swallow:
+			continue
+		}
+		pending <- fault
+		if fault.Kind == Forge {
+			raw = []byte("*1\r\n$4\r\nPING\r\n") // so that replies stay in order
+		}
+		if _, err := server.Write(raw); err != nil {
+			return
+		}
+	}
+}
+
+// replies passes the replies of the server on.
+func (p *Proxy) replies(client net.Conn, server *bufio.Reader, pending <-chan Fault, gone <-chan struct{}) {
+	for {
+		reply, push, err := readReply(server)
+		if err != nil {
+			return
+		}
+		if push {
+			if _, err := client.Write(reply); err != nil {
+				return
+			}
+			continue
+		}
+		fault, ok := <-pending
+		if !ok {
+			return
+		}
+		if fault.Delay > 0 {
+			select {
+			case <-time.After(fault.Delay):
+			case <-gone:
+				return
+			case <-p.done:
+				return
+			}
+		}
+		switch fault.Kind {
+		case LoseReply:
+			return
+		case NoReply:
+			continue
+		case CutReply:
+			client.Write(reply[:min(max(0, fault.At), len(reply))])
+			return
+		case DuplicateReply:
+			reply = append(reply, reply...)
+		case Forge:
+			reply = []byte(fault.Reply)
+		case SwapReply:
+			if reply = p.swap(reply, gone); reply == nil {
+				return
+			}
+		}
+		if _, err := client.Write(reply); err != nil {
+			return
+		}
+	}
+}
+
+// swap exchanges a reply for that of the next call of swap.
+func (p *Proxy) swap(reply []byte, gone <-chan struct{}) []byte {
+	p.mu.Lock()
+	if p.partner != nil {
+		p.partner <- reply
+		reply, p.partner, p.swapped = p.swapped, nil, nil
+		p.mu.Unlock()
+		return reply
+	}
+	mine := make(chan []byte, 1)
+	p.partner, p.swapped = mine, reply
+	p.mu.Unlock()
+	select {
+	case other := <-mine:
+		return other
+	case <-gone:
+	case <-p.done:
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.partner == mine {
+		p.partner, p.swapped = nil, nil
+	}
+	return nil
+}

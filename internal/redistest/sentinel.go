@@ -1,0 +1,159 @@
+package redistest
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A Sentinel is a primary, two replicas and three sentinels that put a replica
+// in the primary's place half a second after it has died.
+type Sentinel struct {
+	Name  string   // of the primary, for redis.FailoverOptions
+	Addrs []string // of the sentinels
+	Nodes []*Server
+}
+
+// StartSentinel starts a Sentinel. It skips the test where there is no
+// redis-server.
+func StartSentinel(t testing.TB) *Sentinel {
+	t.Helper()
+	if !Installed(t) {
+		t.Skip("no redis-server is installed")
+	}
+	s := &Sentinel{Name: "primary"}
+	s.Nodes = append(s.Nodes, Launch(t, "--repl-diskless-sync-delay", "0"))
+	for range 2 {
+		s.Nodes = append(s.Nodes, Launch(t, "--repl-diskless-sync-delay", "0", "--replicaof", spaced(s.Nodes[0].Addr)))
+	}
+	s.AwaitReplicas(t)
+	for range 3 {
+		s.Addrs = append(s.Addrs, s.watch(t))
+	}
+	for _, addr := range s.Addrs {
+		sentinel := redis.NewSentinelClient(&redis.Options{Addr: addr})
+		defer sentinel.Close()
+		Await(t, time.Minute, "the sentinels know each other and the replicas", func() bool {
+			others, err := sentinel.Sentinels(t.Context(), s.Name).Result()
+			replicas, problem := sentinel.Replicas(t.Context(), s.Name).Result()
+			return err == nil && problem == nil && len(others) == 2 && len(replicas) == 2
+		})
+	}
+	return s
+}
+
+func spaced(addr string) string { return strings.Replace(addr, ":", " ", 1) }
+
+// watch starts one of the sentinels.
+func (s *Sentinel) watch(t testing.TB) string {
+	t.Helper()
+	addr := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	_, port, _ := net.SplitHostPort(addr)
+	dir := t.TempDir()
+	config := filepath.Join(dir, "sentinel.conf")
+	text := fmt.Sprintf(`port %s
+bind 127.0.0.1
+dir %s
+sentinel monitor %s %s 2
+sentinel down-after-milliseconds %[3]s 500
+sentinel failover-timeout %[3]s 1000
+`, port, dir, s.Name, spaced(s.Nodes[0].Addr))
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	process := exec.Command("redis-server", config, "--sentinel")
+	if err := process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		process.Process.Kill()
+		process.Wait()
+	})
+	if err := ready(addr); err != nil {
+		t.Fatal(err)
+	}
+	return addr
+}
+
+// Primary returns the node that is the primary, or nil while there is none or
+// more than one.
+func (s *Sentinel) Primary(t testing.TB) *Server {
+	var primary *Server
+	for _, node := range s.Nodes {
+		if node.process == nil || node.role(t) != "master" {
+			continue
+		}
+		if primary != nil {
+			return nil
+		}
+		primary = node
+	}
+	return primary
+}
+
+// AwaitReplicas waits until there is a primary with two replicas in step, and
+// returns it. On a loaded machine it need not be the last one known.
+func (s *Sentinel) AwaitReplicas(t testing.TB) (primary *Server) {
+	t.Helper()
+	Await(t, time.Minute, "a primary with two replicas in step", func() bool {
+		if primary = s.Primary(t); primary == nil {
+			return false
+		}
+		client := primary.dial()
+		defer client.Close()
+		info := client.Info(t.Context(), "replication").Val()
+		return strings.Count(info, "state=online") == 2
+	})
+	return primary
+}
+
+// Failover kills the primary, waits for the next one, and returns it and the
+// time at which it took over.
+func (s *Sentinel) Failover(t testing.TB) (dead, primary *Server, at time.Time) {
+	t.Helper()
+	dead = s.Primary(t)
+	if dead == nil {
+		t.Fatal("there is no primary")
+	}
+	dead.Kill()
+	at = Await(t, 30*time.Second, "a new primary", func() bool {
+		primary = s.Primary(t)
+		return primary != nil
+	})
+	return dead, primary, at
+}
+
+// Rejoin restarts a dead node as a replica of the primary, and waits until all
+// is as it was.
+func (s *Sentinel) Rejoin(t testing.TB, dead, primary *Server) {
+	t.Helper()
+	dead.Restart("--replicaof", spaced(primary.Addr))
+	s.AwaitReplicas(t)
+	s.awaitKnown(t)
+}
+
+// awaitKnown waits until every sentinel is done with the last failover.
+func (s *Sentinel) awaitKnown(t testing.TB) {
+	t.Helper()
+	for _, addr := range s.Addrs {
+		client := redis.NewSentinelClient(&redis.Options{Addr: addr})
+		defer client.Close()
+		Await(t, time.Minute, "a sentinel that knows two live replicas", func() bool {
+			replicas, err := client.Replicas(t.Context(), s.Name).Result()
+			live := 0
+			for _, replica := range replicas {
+				if replica["flags"] == "slave" && replica["master-link-status"] == "ok" {
+					live++
+				}
+			}
+			return err == nil && live == 2
+		})
+	}
+}

@@ -1,0 +1,131 @@
+package redistest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A Server is a redis-server process of a test, which ends with it.
+type Server struct {
+	Addr string
+
+	t       testing.TB
+	args    []string
+	process *exec.Cmd // nil while it is dead
+}
+
+// Launch starts a redis-server that keeps nothing on disk, on a free port.
+// Further args are as on its command line.
+func Launch(t testing.TB, args ...string) *Server {
+	t.Helper()
+	dir := t.TempDir()
+	var problem error
+	for range 5 { // another process may take the port in between
+		port := freePort(t)
+		s := &Server{t: t, Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
+		s.args = append([]string{
+			"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir,
+			"--save", "", "--appendonly", "no", "--loglevel", "warning",
+		}, args...)
+		if problem = s.start(); problem == nil {
+			t.Cleanup(s.Kill)
+			return s
+		}
+	}
+	t.Fatalf("cannot start redis-server: %v", problem)
+	return nil
+}
+
+func (s *Server) start() error {
+	s.process = exec.Command("redis-server", s.args...)
+	if err := s.process.Start(); err != nil {
+		s.process = nil
+		return err
+	}
+	if err := ready(s.Addr); err != nil {
+		s.Kill()
+		return err
+	}
+	return nil
+}
+
+// Kill ends the process at once, as kill -9 does.
+func (s *Server) Kill() {
+	if s.process != nil {
+		s.process.Process.Kill()
+		s.process.Wait()
+		s.process = nil
+	}
+}
+
+// Restart starts a killed server again at its address, without its data.
+// Further args are added to those it had.
+func (s *Server) Restart(args ...string) {
+	s.t.Helper()
+	s.Kill()
+	s.args = append(s.args, args...)
+	if err := s.start(); err != nil {
+		s.t.Fatalf("cannot restart redis-server: %v", err)
+	}
+}
+
+// Pause stops the process as a machine stands still: connections stay open, and
+// nothing is answered until Resume.
+func (s *Server) Pause() { s.signal(syscall.SIGSTOP) }
+
+// Resume lets a paused process go on.
+func (s *Server) Resume() { s.signal(syscall.SIGCONT) }
+
+func (s *Server) signal(signal syscall.Signal) {
+	s.t.Helper()
+	if err := s.process.Process.Signal(signal); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// Client returns a client of this server alone.
+func (s *Server) Client() *redis.Client {
+	client := s.dial()
+	s.t.Cleanup(func() { client.Close() })
+	return client
+}
+
+func (s *Server) dial() *redis.Client {
+	return redis.NewClient(&redis.Options{
+		Addr: s.Addr, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, ReadTimeout: time.Minute,
+	})
+}
+
+// role returns "master" or "slave", or "" if the server does not say at once.
+func (s *Server) role(t testing.TB) string {
+	client := s.dial()
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	reply, err := client.Do(ctx, "role").Slice()
+	if err != nil || len(reply) == 0 {
+		return ""
+	}
+	return fmt.Sprint(reply[0])
+}
+
+// Await polls until a condition holds, and fails the test after a time.
+func Await(t testing.TB, within time.Duration, what string, condition func() bool) time.Time {
+	t.Helper()
+	for end := time.Now().Add(within); ; time.Sleep(2 * time.Millisecond) {
+		if condition() {
+			return time.Now()
+		}
+		if time.Now().After(end) {
+			t.Fatalf("not within %v: %s", within, what)
+		}
+	}
+}

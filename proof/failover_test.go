@@ -1,0 +1,211 @@
+package proof
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/faultproxy"
+	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/lua"
+	"github.com/routelimit/limit/redisstore"
+)
+
+// failovers is how often a primary is killed: once, or LIMIT_FAILOVERS times.
+func failovers() int {
+	if n, err := strconv.Atoi(os.Getenv("LIMIT_FAILOVERS")); err == nil {
+		return n
+	}
+	return 1
+}
+
+// A load takes from a store all the time, and remembers what came back when.
+type load struct {
+	mu        sync.Mutex
+	decided   []time.Time
+	failed    int
+	longest   time.Duration // of a call
+	unwrapped error         // one that is not of the infrastructure
+	stop      chan struct{}
+	done      sync.WaitGroup
+}
+
+var unlimited = []core.Charge{{Rule: "r", Key: "k", Cost: 1, Quota: core.Quota{Algorithm: core.FixedWindow, Limit: 1_000_000_000, Window: 3_600_000_000}}}
+
+func startLoad(t *testing.T, store core.Store, policies ...string) *load {
+	l := &load{stop: make(chan struct{})}
+	for _, policy := range policies {
+		for range 2 {
+			l.done.Go(func() { l.take(store, policy) })
+		}
+	}
+	t.Cleanup(l.end)
+	return l
+}
+
+func (l *load) take(store core.Store, policy string) {
+	for {
+		select {
+		case <-l.stop:
+			return
+		case <-time.After(time.Millisecond):
+		}
+		began := time.Now()
+		_, err := store.Take(context.Background(), policy, unlimited)
+		now := time.Now()
+		l.mu.Lock()
+		l.longest = max(l.longest, now.Sub(began))
+		switch {
+		case err == nil:
+			l.decided = append(l.decided, now)
+		case errors.Is(err, core.ErrUnavailable):
+			l.failed++
+		default:
+			l.unwrapped = err
+		}
+		l.mu.Unlock()
+	}
+}
+
+func (l *load) end() {
+	select {
+	case <-l.stop:
+	default:
+		close(l.stop)
+	}
+	l.done.Wait()
+}
+
+// after waits for a decision that came after a time, and returns when.
+func (l *load) after(t *testing.T, at time.Time) (first time.Time) {
+	redistest.Await(t, 90*time.Second, "a decision", func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for i := len(l.decided) - 1; i >= 0 && l.decided[i].After(at); i-- {
+			first = l.decided[i]
+		}
+		return !first.IsZero()
+	})
+	return first
+}
+
+// report logs times, and holds the longest against a bound.
+func report(t *testing.T, what string, times []time.Duration, bound time.Duration) {
+	t.Helper()
+	slices.Sort(times)
+	t.Logf("%s, %d times: least %v, median %v, most %v", what, len(times), times[0].Round(time.Millisecond),
+		times[len(times)/2].Round(time.Millisecond), times[len(times)-1].Round(time.Millisecond))
+	require.LessOrEqual(t, times[len(times)-1], bound)
+}
+
+// TestSentinelFailovers kills primaries under Sentinel, with a client that has
+// the defaults of go-redis.
+func TestSentinelFailovers(t *testing.T) {
+	sentinel := redistest.StartSentinel(t)
+	client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: sentinel.Name, SentinelAddrs: sentinel.Addrs})
+	defer client.Close()
+	watcher := redis.NewSentinelClient(&redis.Options{Addr: sentinel.Addrs[0]})
+	defer watcher.Close()
+	load := startLoad(t, redisstore.New(client, nil), "p")
+	load.after(t, time.Now())
+	var outages, fromRole, fromSentinel []time.Duration
+	for range failovers() {
+		killed := time.Now()
+		dead, primary, promoted := sentinel.Failover(t)
+		named := redistest.Await(t, 30*time.Second, "Sentinel names the new primary", func() bool {
+			addr, err := watcher.GetMasterAddrByName(t.Context(), sentinel.Name).Result()
+			return err == nil && addr[0]+":"+addr[1] == primary.Addr
+		})
+		first := load.after(t, promoted)
+		outages = append(outages, first.Sub(killed))
+		fromRole = append(fromRole, first.Sub(promoted))
+		fromSentinel = append(fromSentinel, max(0, first.Sub(named)))
+		sentinel.Rejoin(t, dead, primary)
+	}
+	load.end()
+	require.NoError(t, load.unwrapped)
+	report(t, "from the kill to the first decision", outages, 30*time.Second)
+	report(t, "from the promotion to the first decision", fromRole, 5*time.Second)
+	report(t, "from when Sentinel names the new primary to the first decision", fromSentinel, time.Second)
+	t.Logf("%d calls decided, %d failed; the longest call took %v", len(load.decided), load.failed, load.longest)
+	lostUnderSentinel(t, sentinel)
+}
+
+// lostUnderSentinel loses every fifth reply to a client of Sentinel.
+func lostUnderSentinel(t *testing.T, sentinel *redistest.Sentinel) {
+	primary := sentinel.AwaitReplicas(t)
+	proxy := faultproxy.Start(t, primary.Addr)
+	proxy.Break(func(c faultproxy.Command) faultproxy.Fault {
+		if c.Name == "evalsha" && c.Number%5 == 0 {
+			return faultproxy.Fault{Kind: faultproxy.LoseReply}
+		}
+		return faultproxy.Fault{}
+	})
+	client := redis.NewFailoverClient(&redis.FailoverOptions{
+		MasterName: sentinel.Name, SentinelAddrs: sentinel.Addrs,
+		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if addr == primary.Addr {
+				addr = proxy.Addr()
+			}
+			return (&net.Dialer{}).DialContext(ctx, network, addr)
+		},
+	})
+	defer client.Close()
+	store := redisstore.New(client, &redisstore.Options{Timeout: 10 * time.Second})
+	asked, decided := int64(1000), int64(0)
+	for range asked {
+		if _, err := store.Take(t.Context(), "lost", unlimited); err == nil {
+			decided++
+		}
+	}
+	peek := []core.Charge{unlimited[0]}
+	peek[0].Cost = 0
+	d, err := redisstore.New(primary.Client(), &redisstore.Options{Timeout: time.Minute}).Take(t.Context(), "lost", peek)
+	require.NoError(t, err)
+	counted := peek[0].Quota.Limit - d.Outcomes()[0].Remaining
+	t.Logf("under Sentinel, replies lost: asked %d, decided %d, counted %d", asked, decided, counted)
+	require.LessOrEqual(t, counted, asked)
+	require.Less(t, decided, asked)
+}
+
+// TestClusterKills kills primaries of a Cluster, with a client that has the
+// defaults of go-redis, which by itself takes up to a minute to notice.
+func TestClusterKills(t *testing.T) {
+	nodes := redistest.StartCluster(t, time.Second)
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: nodes.Addrs()})
+	defer client.Close()
+	load := startLoad(t, redisstore.New(client, nil), "p")
+	load.after(t, time.Now())
+	var outages, fromRole []time.Duration
+	for i := range failovers() {
+		owner := nodes.Owner(t, lua.Key("limit", "p", "r", "k"))
+		replica := nodes.Replica(t, owner)
+		killed := time.Now()
+		if i%2 == 1 { // a machine that stands still closes no connections
+			owner.Pause()
+		} else {
+			owner.Kill()
+		}
+		promoted := nodes.Promoted(t, replica)
+		first := load.after(t, promoted)
+		outages = append(outages, first.Sub(killed))
+		fromRole = append(fromRole, first.Sub(promoted))
+		owner.Restart()
+		nodes.AwaitWhole(t)
+	}
+	load.end()
+	require.NoError(t, load.unwrapped)
+	report(t, "from the kill to the first decision", outages, 30*time.Second)
+	report(t, "from the promotion to the first decision", fromRole, time.Second)
+	t.Logf("%d calls decided, %d failed; the longest call took %v", len(load.decided), load.failed, load.longest)
+}

@@ -1,0 +1,255 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/faultproxy"
+	"github.com/routelimit/limit/internal/redistest"
+)
+
+// TestRepliesThatAreErrors forges each reply to the script, and expects to be
+// told whose matter it is, and no second call but after NOSCRIPT.
+func TestRepliesThatAreErrors(t *testing.T) {
+	const (
+		infrastructure = true
+		other          = false
+	)
+	replies := []struct {
+		reply string
+		whose bool
+	}{
+		{"LOADING Redis is loading the dataset in memory", infrastructure},
+		{"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.", infrastructure},
+		{"READONLY You can't write against a read only replica.", infrastructure},
+		{"READONLY You can't write against a read only replica. script: d8f2fad9, on @user_script:9.", infrastructure},
+		{"NOREPLICAS Not enough good replicas to write.", infrastructure},
+		{"CLUSTERDOWN The cluster is down", infrastructure},
+		{"CLUSTERDOWN Hash slot not served", infrastructure},
+		{"TRYAGAIN Multiple keys request during rehashing of slot", infrastructure},
+		{"MOVED 3999 127.0.0.1:6381", infrastructure},
+		{"ASK 3999 127.0.0.1:6381", infrastructure},
+		{"OOM command not allowed when used memory > 'maxmemory'.", infrastructure},
+		{"OOM command not allowed when used memory > 'maxmemory'. script: d8f2fad9, on @user_script:9.", infrastructure},
+		{"ERR Error running script (call to f_d8f2): @user_script:9: @user_script: 9: -OOM command not allowed when used memory > 'maxmemory'.", infrastructure},
+		{"ERR Error running script (call to f_d8f2): @user_script:9: @user_script: 9: -READONLY You can't write against a read only replica.", infrastructure},
+		{"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.", infrastructure},
+		{"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.", infrastructure},
+		{"UNKILLABLE Sorry the script already executed write commands", infrastructure},
+		{"NOAUTH Authentication required.", infrastructure},
+		{"WRONGPASS invalid username-password pair or user is disabled.", infrastructure},
+		{"ERR invalid password", infrastructure},
+		{"ERR Protocol error: unauthenticated multibulk length", infrastructure},
+		{"ERR max number of clients reached", infrastructure},
+		{"ERR max number of clients + cluster connections reached", infrastructure},
+		{"ERR Error running script: Script killed by user with SCRIPT KILL.", infrastructure},
+		{"NOSCRIPT No matching script. Please use EVAL.", infrastructure},
+		{"WRONGTYPE Operation against a key holding the wrong kind of value", other},
+		{"CROSSSLOT Keys in request don't hash to the same slot", other},
+		{"NOPERM No permissions to access a key", other},
+		{"ERR user_script:1: attempt to index a nil value script: d8f2fad9, on @user_script:1.", other},
+		{"ERR Error running script (call to f_d8f2): @user_script:9: user_script:9: attempt to index a nil value", other},
+		{"ERR unknown command 'EVALSHA'", other},
+		{"ERR Protocol error: invalid bulk length", other},
+		{"ERR Number of keys can't be negative", other},
+		{"ERR the key is LOADING a lot", other},
+		{"ERR value OOM", other},
+		{"NOSCRIPTS", other},
+		{"SOMETHING nobody knows", other},
+	}
+	require.GreaterOrEqual(t, len(replies), 25)
+
+	direct := redistest.Real(t)
+	proxy := faultproxy.Start(t, direct.Options().Addr)
+	client := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
+	defer client.Close()
+	store := New(client, &Options{Timeout: 10 * time.Second})
+	charges := []core.Charge{charge("r", "k", 1000, time.Minute)}
+	for _, test := range replies {
+		calls := 0
+		proxy.Break(func(c faultproxy.Command) faultproxy.Fault {
+			if c.Name != "evalsha" && c.Name != "eval" {
+				return faultproxy.Fault{}
+			}
+			calls++
+			return faultproxy.Fault{Kind: faultproxy.Forge, Reply: "-" + test.reply + "\r\n"}
+		})
+		_, err := store.Take(t.Context(), "p", charges)
+		require.Error(t, err, test.reply)
+		assert.Equal(t, test.whose, errors.Is(err, core.ErrUnavailable), test.reply)
+		assert.ErrorContains(t, err, test.reply)
+		want := 1
+		if strings.HasPrefix(test.reply, "NOSCRIPT ") {
+			want = 2
+		}
+		assert.Equal(t, want, calls, test.reply)
+	}
+
+	// Replies that no script made.
+	for _, reply := range []string{"+OK\r\n", ":1\r\n", "$-1\r\n", "*0\r\n", "*-1\r\n", "*1\r\n:5\r\n", "*2\r\n:1\r\n+x\r\n", "*2\r\n:1\r\n$-1\r\n", "?\r\n", "\r\n", "_\r\n"} {
+		proxy.Break(func(c faultproxy.Command) faultproxy.Fault {
+			if c.Name == "evalsha" {
+				return faultproxy.Fault{Kind: faultproxy.Forge, Reply: reply}
+			}
+			return faultproxy.Fault{}
+		})
+		_, err := store.Take(t.Context(), "p", charges)
+		assert.ErrorIs(t, err, core.ErrUnavailable, "%q", reply)
+		proxy.Break(nil)
+		_, err = store.Take(t.Context(), "p", charges)
+		assert.NoError(t, err, "the next one, after %q", reply)
+	}
+}
+
+// TestErrorsOfTheClient has a client fail on its side of the network.
+func TestErrorsOfTheClient(t *testing.T) {
+	var fault error
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true})
+	defer client.Close()
+	client.AddHook(hook(func(context.Context, redis.Cmder, redis.ProcessHook) error { return fault }))
+	charges := []core.Charge{charge("r", "k", 1000, time.Minute)}
+	for _, fault = range []error{
+		io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, redis.ErrClosed, redis.ErrPoolTimeout, redis.ErrPoolExhausted, context.DeadlineExceeded,
+		context.Canceled, redis.Nil, &net.OpError{Op: "dial", Err: errors.New("connection refused")}, &net.DNSError{IsTimeout: true},
+		fmt.Errorf("somebody's hook: %w", redis.ErrPoolTimeout), errors.New("a circuit breaker is open"),
+	} {
+		_, err := New(client, nil).Take(t.Context(), "p", charges)
+		assert.ErrorIs(t, err, core.ErrUnavailable, "%v", fault)
+	}
+
+	// What is not of the infrastructure.
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	_, err := New(client, nil).Take(gone, "p", charges)
+	assert.Equal(t, context.Canceled, err)
+	_, err = New(client, nil).Take(t.Context(), "p", []core.Charge{{Rule: "r", Cost: -1}})
+	assert.NotErrorIs(t, err, core.ErrUnavailable)
+	assert.Error(t, err)
+}
+
+// TestPanicsOfAHook has a hook of the client panic: a lone caller sees it, and
+// no goroutine of the store ends the program.
+func TestPanicsOfAHook(t *testing.T) {
+	charges := []core.Charge{charge("r", "k", 1000, time.Minute)}
+	aside := clusterOf("127.0.0.1:1")
+	defer aside.Close()
+	aside.AddHook(hook(func(context.Context, redis.Cmder, redis.ProcessHook) error { panic("a bug") }))
+	store := New(aside, nil)
+	_, err := store.Take(t.Context(), "p", charges)
+	assert.ErrorIs(t, err, errPanicked)
+	assert.NotErrorIs(t, err, core.ErrUnavailable)
+
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true})
+	defer client.Close()
+	client.AddHook(hook(func(context.Context, redis.Cmder, redis.ProcessHook) error { panic("a bug") }))
+	store = New(client, nil)
+	assert.PanicsWithValue(t, "a bug", func() { store.Take(t.Context(), "p", charges) })
+	b := store.batcher("p", charges)
+	idle(t, b)
+	r := &request{ctx: t.Context(), charges: charges, landed: make(chan struct{}, 1)}
+	b.carry([]*request{r})
+	<-r.landed
+	assert.ErrorIs(t, r.err, errPanicked)
+}
+
+func TestRefusedClients(t *testing.T) {
+	for _, options := range []redis.ClusterOptions{{ReadOnly: true}, {RouteByLatency: true}, {RouteRandomly: true}} {
+		options.Addrs = []string{"127.0.0.1:1"}
+		client := redis.NewClusterClient(&options)
+		defer client.Close()
+		assert.PanicsWithValue(t, "redisstore: the ClusterClient reads from replicas, which know too little to decide: "+
+			"give the store one without ReadOnly, RouteByLatency and RouteRandomly", func() { New(client, nil) })
+	}
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}})
+	defer ring.Close()
+	assert.Panics(t, func() { New(ring, nil) })
+}
+
+// TestServersInNoState brings a real server into the states in which it cannot
+// decide: nothing changes, and the store says so and is back when it is.
+func TestServersInNoState(t *testing.T) {
+	states := []struct {
+		name       string
+		begin, end func(t *testing.T, server *redistest.Server, direct *redis.Client)
+		want       string
+	}{
+		{"OOM", set("maxmemory", "1"), set("maxmemory", "0"), "OOM"},
+		{"READONLY", func(t *testing.T, _ *redistest.Server, direct *redis.Client) {
+			require.NoError(t, direct.Do(t.Context(), "replicaof", "127.0.0.1", "1").Err())
+		}, func(t *testing.T, _ *redistest.Server, direct *redis.Client) {
+			require.NoError(t, direct.Do(t.Context(), "replicaof", "no", "one").Err())
+		}, "READONLY"},
+		{"MASTERDOWN", func(t *testing.T, _ *redistest.Server, direct *redis.Client) {
+			require.NoError(t, direct.ConfigSet(t.Context(), "replica-serve-stale-data", "no").Err())
+			require.NoError(t, direct.Do(t.Context(), "replicaof", "127.0.0.1", "1").Err())
+		}, func(t *testing.T, _ *redistest.Server, direct *redis.Client) {
+			require.NoError(t, direct.Do(t.Context(), "replicaof", "no", "one").Err())
+		}, "MASTERDOWN"},
+		{"NOREPLICAS", set("min-replicas-to-write", "1"), set("min-replicas-to-write", "0"), "NOREPLICAS"},
+		{"NOAUTH", set("requirepass", "secret"), set("requirepass", ""), ""}, // or the end of the connection
+		{"MAXCLIENTS", func(t *testing.T, _ *redistest.Server, direct *redis.Client) {
+			require.NoError(t, direct.ConfigSet(t.Context(), "maxclients", "1").Err())
+		}, func(t *testing.T, _ *redistest.Server, direct *redis.Client) {
+			require.NoError(t, direct.ConfigSet(t.Context(), "maxclients", "100").Err())
+		}, ""}, // or the end of the connection
+		{"BUSY", func(t *testing.T, server *redistest.Server, direct *redis.Client) {
+			require.NoError(t, direct.ConfigSet(t.Context(), "lua-time-limit", "1").Err())
+			slow := server.Client()
+			go slow.Eval(context.Background(), "while true do end", nil)
+			redistest.Await(t, 10*time.Second, "a busy server", func() bool {
+				return redis.HasErrorPrefix(direct.Ping(t.Context()).Err(), "BUSY")
+			})
+		}, func(t *testing.T, _ *redistest.Server, direct *redis.Client) {
+			require.NoError(t, direct.ScriptKill(t.Context()).Err())
+			redistest.Await(t, 10*time.Second, "an idle server", func() bool { return direct.Ping(t.Context()).Err() == nil })
+		}, "BUSY"},
+	}
+	for _, state := range states {
+		t.Run(state.name, func(t *testing.T) {
+			redistest.Real(t)
+			server := redistest.Launch(t)
+			direct := server.Client()
+			client := redis.NewClient(&redis.Options{Addr: server.Addr})
+			defer client.Close()
+			store := New(client, &Options{Timeout: 10 * time.Second})
+			charges, counted := counter(t, direct)
+			if state.name != "MAXCLIENTS" && state.name != "NOAUTH" { // which concern only new connections
+				_, err := store.Take(t.Context(), "p", charges)
+				require.NoError(t, err)
+			}
+			before := counted()
+			state.begin(t, server, direct)
+			for range 3 {
+				_, err := store.Take(t.Context(), "p", charges)
+				require.ErrorIs(t, err, core.ErrUnavailable)
+				require.ErrorContains(t, err, state.want)
+			}
+			state.end(t, server, direct)
+			assert.Equal(t, before, counted(), "nothing was taken")
+			began := time.Now()
+			redistest.Await(t, 10*time.Second, "a decision", func() bool {
+				_, err := store.Take(t.Context(), "p", charges)
+				return err == nil
+			})
+			t.Logf("back after %v", time.Since(began))
+		})
+	}
+}
+
+// set returns a step that sets a parameter of the server.
+func set(name, value string) func(*testing.T, *redistest.Server, *redis.Client) {
+	return func(t *testing.T, _ *redistest.Server, direct *redis.Client) {
+		require.NoError(t, direct.ConfigSet(t.Context(), name, value).Err())
+	}
+}
