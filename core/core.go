@@ -15,6 +15,10 @@ type Charge struct {
 	Key   string // who shares the quota; any bytes, the empty string included
 	Quota Quota
 	Cost  int64 // units; 0 looks without taking
+
+	// OnError is what is wanted if a store fails. The store itself does not
+	// heed it, but what stands around it does: see package guard.
+	OnError OnError
 }
 
 // An Outcome is what one charge met. Its times are relative to
@@ -45,6 +49,7 @@ const Never int64 = -1
 // admitted only if every charge fits; otherwise nothing was taken.
 type Decision struct {
 	Allowed bool
+	Mode    Mode  // how it was made
 	At      int64 // when the store decided, by the clock that it decides by
 	Delay   int64 // how long after At an admitted request's turn comes: see [Queue]
 

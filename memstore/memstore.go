@@ -16,8 +16,12 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// Options configures a [Store]. It has no fields yet, and nil is as good.
-type Options struct{}
+// Options configures a [Store]. The zero Options is ready to use.
+type Options struct {
+	// Now is the clock, in microseconds since the epoch, for simulations and
+	// tests. It may step back. Nil means that of the machine.
+	Now func() int64
+}
 
 // A Store keeps quotas in this process. It is safe for concurrent use, starts
 // no goroutine and needs no closing.
@@ -43,7 +47,7 @@ type Store struct {
 	shards    [shards]shard // first, and so aligned to cache lines
 	seed      maphash.Seed
 	now       func() int64 // microseconds
-	monotonic bool         // false only in tests, whose clocks may step back
+	monotonic bool         // the clock does not step back, as others may
 }
 
 var _ core.Store = (*Store)(nil)
@@ -66,14 +70,17 @@ type shard struct {
 }
 
 // New returns an empty store. Options may be nil.
-func New(*Options) *Store {
+func New(options *Options) *Store {
+	s := &Store{seed: maphash.MakeSeed()}
+	if options != nil && options.Now != nil {
+		s.now = options.Now
+		return s
+	}
 	base := time.Now()
 	micros := base.UnixMicro()
-	return &Store{
-		seed:      maphash.MakeSeed(),
-		now:       func() int64 { return micros + time.Since(base).Microseconds() },
-		monotonic: true,
-	}
+	s.now = func() int64 { return micros + time.Since(base).Microseconds() }
+	s.monotonic = true
+	return s
 }
 
 // Take implements [core.Store]. Its errors are those of

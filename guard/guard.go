@@ -1,0 +1,184 @@
+// Package guard is a [core.Store] around another one, for when that fails.
+//
+// While the store works, the guard counts in memory what the store admits for
+// this process. When a call fails with [core.ErrUnavailable], or is not made
+// because several have, each charge is decided as its rule wants: by that
+// memory, by letting it pass, or by refusing it. So a limit that one process
+// has all to itself holds across the death and the return of its store.
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/memstore"
+)
+
+// Options configures a [Store]. The zero Options is ready to use.
+type Options struct {
+	// Instances is how many processes share the store, each behind a guard.
+	// While the store is out of reach, each admits at most that part of a
+	// limit, rounded up. 0 means 1: the whole limit.
+	Instances int
+
+	// Slow is how long a call may take. If half of the last 20 take longer,
+	// the store is as good as out of reach. 0 means 250 ms. A call is bounded
+	// by the store, and not by the guard.
+	Slow time.Duration
+}
+
+// A Store guards another one. It is safe for concurrent use, starts no
+// goroutine and needs no closing. A decision says in its Mode how it was made.
+//
+// It promises, with one instance, what the rules promise, as long as a store
+// that forgets (killed, and started again without its data) fails a call of
+// this process meanwhile. With M instances a window admits at most
+// N + (M-1)·⌈N/M⌉ where the algorithm is a sliding log, sliding cells or a
+// counter, and twice what the rule promises where it is another one. A token
+// bucket, a leaky bucket and a queue admit by a part of their rate, too.
+//
+// For as long as units that were admitted without the store matter (a window,
+// or the time that a bucket takes to fill), both the store and the memory must
+// admit. A refusal of the store then spends nothing; what the store admits and
+// the memory refuses at the last moment, because requests came at once, stays
+// spent in the store.
+//
+// Whether a call that failed has taken its charges is unknown: a store that
+// comes back may have counted a request that was refused, or one twice.
+//
+// What it costs is memory, as that of a [memstore.Store] that sees what this
+// process admits, and one decision of it for each request that is admitted.
+type Store struct {
+	store     core.Store
+	own       *memstore.Store // counts what is admitted here
+	instances int64
+	slow      int64        // µs
+	now       func() int64 // µs
+	breaker   breaker
+	alone     atomic.Int64 // when this process last decided alone, or never
+}
+
+var _ core.Store = (*Store)(nil)
+
+const (
+	never       = -1 << 62 // as long ago as can be
+	defaultSlow = 250 * time.Millisecond
+
+	// slack covers what lies between two readings of clocks in this process.
+	slack = 1_000
+)
+
+// New returns a guard around store. A nil options means the zero Options. New
+// panics on a nil store and on options that make no sense.
+func New(store core.Store, options *Options) *Store {
+	base := time.Now()
+	micros := base.UnixMicro()
+	return newStore(store, options, memstore.New(nil), func() int64 { return micros + time.Since(base).Microseconds() })
+}
+
+func newStore(store core.Store, options *Options, own *memstore.Store, now func() int64) *Store {
+	if store == nil {
+		panic("guard: the store is nil: write guard.New(redisstore.New(client, nil), nil)")
+	}
+	s := &Store{store: store, own: own, instances: 1, slow: defaultSlow.Microseconds(), now: now}
+	if options != nil {
+		if options.Instances < 0 || options.Slow < 0 {
+			panic(fmt.Sprintf("guard: %d instances, slow %v: write at least 1 and 1µs, or 0 for the usual",
+				options.Instances, options.Slow))
+		}
+		s.instances = max(1, int64(options.Instances))
+		if options.Slow > 0 {
+			s.slow = options.Slow.Microseconds()
+		}
+	}
+	s.alone.Store(never)
+	return s
+}
+
+// Take implements [core.Store]. It returns the errors of the store that do not
+// wrap [core.ErrUnavailable], and that of a ctx that is done; neither admits.
+func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+	if err := core.ValidateCharges(charges); err != nil {
+		return core.Decision{}, err
+	}
+	if err := ctx.Err(); err != nil {
+		return core.Decision{}, err
+	}
+	now := s.now()
+	may, probe := s.breaker.enter(now)
+	if !may {
+		return s.without(policy, charges, now)
+	}
+	if !s.doubtful(charges, now) {
+		d, err := s.ask(ctx, policy, charges, now, probe)
+		if err == nil && d.Allowed {
+			return s.count(policy, charges, d)
+		}
+		return s.settle(ctx, policy, charges, d, err)
+	}
+	counted := false
+	if !s.room(policy, charges, now) {
+		own, err := s.also(policy, charges, now)
+		if err != nil || !own.Allowed {
+			if probe {
+				s.look(ctx, policy, charges, now)
+			}
+			return own, err
+		}
+		counted = true // room has come meanwhile
+	}
+	d, err := s.ask(ctx, policy, charges, now, probe)
+	if err == nil && d.Allowed && !counted {
+		own, err := s.also(policy, charges, now)
+		if err != nil || !own.Allowed {
+			return own, err // others have come meanwhile
+		}
+		s.merge(charges, now, &d, &own)
+	}
+	return s.settle(ctx, policy, charges, d, err)
+}
+
+// settle returns the decision of the store, or decides without it if it is out
+// of reach.
+func (s *Store) settle(
+	ctx context.Context, policy string, charges []core.Charge, d core.Decision, err error,
+) (core.Decision, error) {
+	if err == nil || ctx.Err() != nil || !errors.Is(err, core.ErrUnavailable) {
+		return d, err
+	}
+	return s.without(policy, charges, s.now())
+}
+
+// ask asks the store, and tells the breaker how it went.
+func (s *Store) ask(
+	ctx context.Context, policy string, charges []core.Charge, start int64, probe bool,
+) (d core.Decision, err error) {
+	result := silent // also should the store panic
+	defer func() { s.breaker.leave(s.now(), probe, result) }()
+	d, err = s.store.Take(ctx, policy, charges)
+	switch {
+	case ctx.Err() == nil && errors.Is(err, core.ErrUnavailable):
+		result = failed
+	case err != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded):
+	case s.now()-start > s.slow:
+		result = slow // or nobody had the time to see
+	case err == nil:
+		result = answered
+	}
+	return d, err
+}
+
+// look finds out whether the store is back, and takes nothing.
+func (s *Store) look(ctx context.Context, policy string, charges []core.Charge, now int64) {
+	c := s.copies(charges)
+	defer c.free()
+	c.look()
+	for i := range charges {
+		c.charges[i].Quota = charges[i].Quota
+	}
+	_, _ = s.ask(ctx, policy, c.charges, now, true) // what it says, the breaker has heard
+}

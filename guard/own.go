@@ -1,0 +1,201 @@
+package guard
+
+import (
+	"context"
+
+	"github.com/routelimit/limit/core"
+)
+
+// doubts reports whether the store may not know what this process has admitted
+// for c: it has decided alone too recently. Who wants to let everything pass
+// does not want to pay for it later.
+func (s *Store) doubts(c *core.Charge, now int64) bool {
+	alone := s.alone.Load()
+	return alone != never && c.OnError != core.Allow && now-alone < span(c.Quota)+slack
+}
+
+// doubtful reports whether s doubts one of the charges.
+func (s *Store) doubtful(charges []core.Charge, now int64) bool {
+	if s.alone.Load() == never {
+		return false
+	}
+	for i := range charges {
+		if s.doubts(&charges[i], now) {
+			return true
+		}
+	}
+	return false
+}
+
+// mark remembers that this process decides alone.
+func (s *Store) mark(now int64) {
+	for {
+		last := s.alone.Load()
+		if last >= now || s.alone.CompareAndSwap(last, now) {
+			return
+		}
+	}
+}
+
+// count counts what the store has admitted, and returns what is to be answered:
+// that, unless this process has begun to decide alone meanwhile.
+func (s *Store) count(policy string, charges []core.Charge, d core.Decision) (core.Decision, error) {
+	if s.fits(policy, charges) {
+		return d, nil
+	}
+	// More than the share, or by another clock: it is counted all the same.
+	c := s.copies(charges)
+	defer c.free()
+	for i := range charges {
+		c.yield(i, &charges[i])
+	}
+	if _, err := c.take(policy); err != nil {
+		return core.Decision{}, err
+	}
+	// Now, and not before: whoever decides alone marks that first, and so
+	// either finds this request counted, or is found here.
+	if now := s.now(); s.doubtful(charges, now) {
+		return s.withOwn(policy, charges, now)
+	}
+	return d, nil
+}
+
+// fits counts charges that fit into the share, and reports whether they did.
+func (s *Store) fits(policy string, charges []core.Charge) bool {
+	if s.instances == 1 {
+		own, err := s.own.Take(context.Background(), policy, charges)
+		return err == nil && own.Allowed
+	}
+	c := s.copies(charges)
+	defer c.free()
+	own, err := c.take(policy)
+	return err == nil && own.Allowed
+}
+
+// room reports whether the share has room for the charges that are in doubt.
+func (s *Store) room(policy string, charges []core.Charge, now int64) bool {
+	c := s.copies(charges)
+	defer c.free()
+	c.look()
+	d, err := c.take(policy)
+	if err != nil {
+		return false
+	}
+	for i, o := range d.Outcomes() {
+		if charges[i].Cost > o.Remaining && s.doubts(&charges[i], now) {
+			return false
+		}
+	}
+	return true
+}
+
+// also decides by the share what the store has admitted, or would be asked to.
+// Charges that are not in doubt are counted, but do not refuse.
+func (s *Store) also(policy string, charges []core.Charge, now int64) (core.Decision, error) {
+	c := s.copies(charges)
+	defer c.free()
+	for i := range charges {
+		if !s.doubts(&charges[i], now) {
+			c.yield(i, &charges[i])
+		}
+	}
+	return s.decide(policy, charges, c)
+}
+
+// merge makes d, of the store, that of both: of what is in doubt, the lesser
+// is left.
+func (s *Store) merge(charges []core.Charge, now int64, d, own *core.Decision) {
+	for i, o := range own.Outcomes() {
+		if o.Remaining < d.Outcomes()[i].Remaining && s.doubts(&charges[i], now) {
+			d.Outcomes()[i] = o
+		}
+	}
+	d.Delay = max(d.Delay, own.Delay)
+}
+
+// without decides without the store, as each charge wants.
+func (s *Store) without(policy string, charges []core.Charge, now int64) (core.Decision, error) {
+	for i := range charges {
+		if charges[i].OnError == core.Refuse && charges[i].Cost > 0 {
+			return s.refuse(policy, charges, now)
+		}
+	}
+	d, err := s.withOwn(policy, charges, now)
+	if err != nil {
+		return d, err
+	}
+	for i := range charges {
+		if charges[i].OnError == core.Refuse { // a look
+			d.Outcomes()[i] = core.Outcome{MoreAfter: s.breaker.probeIn(now)}
+		}
+	}
+	return d, nil
+}
+
+// withOwn decides by the share alone. Rules that allow are not asked, but what
+// passes them is counted; of a queue it is not, since nobody waits for a turn.
+func (s *Store) withOwn(policy string, charges []core.Charge, now int64) (core.Decision, error) {
+	// Before the decision for the sake of [Store.count], and after it because
+	// what it admits matters from then on.
+	s.mark(now)
+	defer func() { s.mark(s.now()) }()
+	c := s.copies(charges)
+	defer c.free()
+	allowed := false
+	for i := range charges {
+		if charges[i].OnError != core.Allow {
+			continue
+		}
+		allowed = allowed || charges[i].Cost > 0
+		c.yield(i, &charges[i])
+		if charges[i].Quota.Algorithm == core.Queue {
+			c.charges[i].Cost = 0
+		}
+	}
+	d, err := s.decide(policy, charges, c)
+	if d.Allowed && allowed {
+		d.Mode = core.ModeAllowed
+	}
+	return d, err
+}
+
+// refuse refuses because a rule wants that. Of the other rules it says what the
+// share has left.
+func (s *Store) refuse(policy string, charges []core.Charge, now int64) (core.Decision, error) {
+	s.mark(now)
+	c := s.copies(charges)
+	defer c.free()
+	c.look()
+	d, err := s.decide(policy, charges, c)
+	if err != nil {
+		return d, err
+	}
+	d.Allowed, d.Mode = false, core.ModeRefused
+	for i := range charges {
+		if charges[i].OnError == core.Refuse && charges[i].Cost > 0 {
+			d.Outcomes()[i] = core.Outcome{RetryAfter: s.breaker.probeIn(now)}
+		}
+	}
+	return d, nil
+}
+
+// decide decides copies of charges, and says of the charges how they fared.
+func (s *Store) decide(policy string, charges []core.Charge, c *copies) (core.Decision, error) {
+	d, err := c.take(policy)
+	if err != nil {
+		return d, err
+	}
+	d.Mode = core.ModeLocal
+	for i := range d.Outcomes() {
+		o, q := &d.Outcomes()[i], &charges[i].Quota
+		if c.yields[i] {
+			part := share(*q, s.instances)
+			o.Remaining = max(0, o.Remaining-(c.charges[i].Quota.Capacity()-part.Capacity()))
+		}
+		if o.RetryAfter == core.Never && charges[i].Cost <= q.Capacity() {
+			// More than a share, but not more than the store can admit.
+			o.RetryAfter = max(o.ResetAfter, s.breaker.probeIn(s.now()))
+		}
+	}
+	return d, nil
+}

@@ -1,0 +1,74 @@
+package guard
+
+import (
+	"math/bits"
+
+	"github.com/routelimit/limit/core"
+)
+
+// share returns the part of q that one of so many instances may admit alone,
+// rounded up. Of rates it is a part of the rate as well as of the burst.
+func share(q core.Quota, instances int64) core.Quota {
+	if instances == 1 {
+		return q
+	}
+	part := q
+	part.Limit = ceilDiv(q.Limit, instances)
+	switch q.Algorithm {
+	case core.TokenBucket, core.LeakyBucket:
+		part.Burst, part.Missing = ceilDiv(q.Burst, instances), ceilDiv(q.Missing, instances)
+	case core.Queue:
+		part.Burst = ceilDiv(q.Burst+1, instances) - 1
+	}
+	if fills(part) > core.MaxFill { // by the rounding, after 10 years
+		return q
+	}
+	return part
+}
+
+// raised returns a quota with room for twice what q admits, for units that must
+// be counted although an instance's share may have no room for them. It counts
+// as the share does: at the share's rate, where units come back at a rate.
+func raised(q core.Quota, instances int64) core.Quota {
+	high := q
+	switch q.Algorithm {
+	case core.TokenBucket, core.LeakyBucket, core.Queue:
+		part := share(q, instances)
+		high.Limit, high.Missing, high.MaxWait = part.Limit, part.Missing, 0
+		high.Burst = min(2*q.Burst+1, core.MaxLimit)
+		if fills(high) > core.MaxFill {
+			high.Burst = part.Burst
+		}
+	case core.SlidingLog:
+		high.Limit = min(2*q.Limit, core.MaxLog)
+	default:
+		high.Limit = min(2*q.Limit, core.MaxLimit)
+	}
+	return high
+}
+
+// span returns how long a unit of q can matter: what was taken longer ago has
+// no effect on what is admitted now.
+func span(q core.Quota) int64 {
+	switch q.Algorithm {
+	case core.SlidingLog:
+		return q.Window
+	case core.SlidingCells:
+		return q.Window + 2*ceilDiv(q.Window, q.Cells)
+	case core.TokenBucket, core.LeakyBucket, core.Queue:
+		return fills(q)
+	}
+	return 2 * q.Window // counters; calendar periods may be longer than usual
+}
+
+// fills returns how long all that q admits at once takes to come back.
+func fills(q core.Quota) int64 {
+	high, low := bits.Mul64(uint64(q.Burst+1), uint64(q.Window))
+	if high >= uint64(q.Limit) {
+		return 2 * core.MaxFill
+	}
+	time, _ := bits.Div64(high, low, uint64(q.Limit))
+	return int64(min(time+1, 2*core.MaxFill))
+}
+
+func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
