@@ -64,7 +64,7 @@ func newPolicy(l *Limiter, set RuleSet) *Policy {
 func (p *Policy) newRoute(name string) *route {
 	r := &route{policy: name}
 	for i, rule := range p.set.rules {
-		r.charges = append(r.charges, core.Charge{Rule: p.names[i], Quota: rule.quota()})
+		r.charges = append(r.charges, core.Charge{Rule: p.names[i], Quota: rule.quota(), OnError: rule.OnStoreError})
 	}
 	return r
 }

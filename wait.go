@@ -50,6 +50,7 @@ func (d Decision) late(ctx context.Context) (Decision, bool) {
 	}
 	patience := max(0, time.Until(deadline)).Microseconds()
 	refused := core.NewDecision(d.core.At, len(d.core.Outcomes()))
+	refused.Mode = d.core.Mode
 	for i, o := range d.core.Outcomes() {
 		switch {
 		case d.policy.set.rules[i].Algorithm == Queue && o.ResetAfter > patience:

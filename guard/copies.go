@@ -8,11 +8,13 @@ import (
 )
 
 // copies are the charges of a request as the memory is asked for them: each for
-// the share of this instance, unless it yields.
+// the share of this instance. Those that yield are counted, but do not refuse.
 type copies struct {
 	store   *Store
 	charges []core.Charge // in all
+	of      []core.Charge // what they are copies of
 	yields  [core.MaxCharges]bool
+	raised  [core.MaxCharges]bool // yields, and had to
 	all     [core.MaxCharges]core.Charge
 }
 
@@ -21,7 +23,7 @@ var pool = sync.Pool{New: func() any { return new(copies) }}
 // copies returns copies of charges, which are to be freed.
 func (s *Store) copies(charges []core.Charge) *copies {
 	c := pool.Get().(*copies)
-	c.store = s
+	c.store, c.of = s, charges
 	c.charges = c.all[:copy(c.all[:], charges)]
 	for i := range c.charges {
 		c.charges[i].Quota = share(charges[i].Quota, s.instances)
@@ -32,7 +34,8 @@ func (s *Store) copies(charges []core.Charge) *copies {
 func (c *copies) free() {
 	clear(c.charges)
 	clear(c.yields[:])
-	c.store, c.charges = nil, nil
+	clear(c.raised[:])
+	c.store, c.charges, c.of = nil, nil, nil
 	pool.Put(c)
 }
 
@@ -43,29 +46,34 @@ func (c *copies) look() {
 	}
 }
 
-// yield makes the copy of a charge one that is counted but never refuses.
-func (c *copies) yield(i int, of *core.Charge) {
-	c.charges[i].Quota = raised(of.Quota, c.store.instances)
-	c.yields[i] = true
-}
-
-// take takes the copies. What yields and finds no room, which is more than twice
-// what its rule admits, is counted as far as there is.
+// take takes the copies. When only those are in the way that yield, there is
+// made room for them: for twice what the rule admits, and beyond that they are
+// counted as far as there is room.
 func (c *copies) take(policy string) (core.Decision, error) {
 	for {
 		d, err := c.store.own.Take(context.Background(), policy, c.charges)
-		if err != nil || d.Allowed {
+		if err != nil || d.Allowed || c.refused(&d) {
 			return d, err
 		}
-		again := false
 		for i, o := range d.Outcomes() {
-			if c.yields[i] && !o.Fits() {
+			switch {
+			case o.Fits():
+			case c.raised[i]:
 				c.charges[i].Cost = min(c.charges[i].Cost-1, o.Remaining)
-				again = true
+			default:
+				c.charges[i].Quota = wider(c.of[i].Quota, c.store.instances, 2)
+				c.raised[i] = true
 			}
 		}
-		if !again {
-			return d, nil
+	}
+}
+
+// refused reports whether a copy that does not yield has no room.
+func (c *copies) refused(d *core.Decision) bool {
+	for i, o := range d.Outcomes() {
+		if !o.Fits() && !c.yields[i] {
+			return true
 		}
 	}
+	return false
 }

@@ -8,6 +8,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -121,18 +122,22 @@ func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) 
 		return s.settle(ctx, policy, charges, d, err)
 	}
 	counted := false
-	if !s.room(policy, charges, now) {
-		own, err := s.also(policy, charges, now)
-		if err != nil || !own.Allowed {
-			if probe {
-				s.look(ctx, policy, charges, now)
-			}
-			return own, err
+	left, room := s.room(policy, charges, now)
+	if !room {
+		own, failure := s.also(policy, charges, now)
+		if failure != nil || !own.Allowed {
+			// Asked all the same: nobody else may notice that it fails, and
+			// forgets, before it is trusted again.
+			err := cmp.Or(failure, s.look(ctx, policy, charges, now, probe))
+			return s.settle(ctx, policy, charges, own, err)
 		}
 		counted = true // room has come meanwhile
 	}
 	d, err := s.ask(ctx, policy, charges, now, probe)
-	if err == nil && d.Allowed && !counted {
+	switch {
+	case err == nil && !d.Allowed:
+		s.merge(charges, now, &d, &left)
+	case err == nil && !counted:
 		own, err := s.also(policy, charges, now)
 		if err != nil || !own.Allowed {
 			return own, err // others have come meanwhile
@@ -172,13 +177,14 @@ func (s *Store) ask(
 	return d, err
 }
 
-// look finds out whether the store is back, and takes nothing.
-func (s *Store) look(ctx context.Context, policy string, charges []core.Charge, now int64) {
+// look asks the store, and takes nothing.
+func (s *Store) look(ctx context.Context, policy string, charges []core.Charge, now int64, probe bool) error {
 	c := s.copies(charges)
 	defer c.free()
 	c.look()
 	for i := range charges {
 		c.charges[i].Quota = charges[i].Quota
 	}
-	_, _ = s.ask(ctx, policy, c.charges, now, true) // what it says, the breaker has heard
+	_, err := s.ask(ctx, policy, c.charges, now, probe)
+	return err
 }

@@ -47,7 +47,7 @@ func (s *Store) count(policy string, charges []core.Charge, d core.Decision) (co
 	c := s.copies(charges)
 	defer c.free()
 	for i := range charges {
-		c.yield(i, &charges[i])
+		c.yields[i] = true
 	}
 	if _, err := c.take(policy); err != nil {
 		return core.Decision{}, err
@@ -72,21 +72,22 @@ func (s *Store) fits(policy string, charges []core.Charge) bool {
 	return err == nil && own.Allowed
 }
 
-// room reports whether the share has room for the charges that are in doubt.
-func (s *Store) room(policy string, charges []core.Charge, now int64) bool {
+// room looks what the share has left, and reports whether it has room for the
+// charges that are in doubt.
+func (s *Store) room(policy string, charges []core.Charge, now int64) (core.Decision, bool) {
 	c := s.copies(charges)
 	defer c.free()
 	c.look()
 	d, err := c.take(policy)
 	if err != nil {
-		return false
+		return d, false
 	}
 	for i, o := range d.Outcomes() {
 		if charges[i].Cost > o.Remaining && s.doubts(&charges[i], now) {
-			return false
+			return d, false
 		}
 	}
-	return true
+	return d, true
 }
 
 // also decides by the share what the store has admitted, or would be asked to.
@@ -96,7 +97,8 @@ func (s *Store) also(policy string, charges []core.Charge, now int64) (core.Deci
 	defer c.free()
 	for i := range charges {
 		if !s.doubts(&charges[i], now) {
-			c.yield(i, &charges[i])
+			c.yields[i] = true
+			c.charges[i].Quota = wider(charges[i].Quota, s.instances, 1)
 		}
 	}
 	return s.decide(policy, charges, c)
@@ -106,8 +108,9 @@ func (s *Store) also(policy string, charges []core.Charge, now int64) (core.Deci
 // is left.
 func (s *Store) merge(charges []core.Charge, now int64, d, own *core.Decision) {
 	for i, o := range own.Outcomes() {
-		if o.Remaining < d.Outcomes()[i].Remaining && s.doubts(&charges[i], now) {
-			d.Outcomes()[i] = o
+		of := &d.Outcomes()[i]
+		if of.Fits() && o.Remaining < of.Remaining && s.doubts(&charges[i], now) {
+			*of = o
 		}
 	}
 	d.Delay = max(d.Delay, own.Delay)
@@ -147,16 +150,27 @@ func (s *Store) withOwn(policy string, charges []core.Charge, now int64) (core.D
 			continue
 		}
 		allowed = allowed || charges[i].Cost > 0
-		c.yield(i, &charges[i])
+		c.yields[i] = true
 		if charges[i].Quota.Algorithm == core.Queue {
 			c.charges[i].Cost = 0
 		}
 	}
 	d, err := s.decide(policy, charges, c)
+	if err != nil {
+		return d, err
+	}
 	if d.Allowed && allowed {
 		d.Mode = core.ModeAllowed
 	}
-	return d, err
+	for i := range d.Outcomes() {
+		switch o := &d.Outcomes()[i]; {
+		case c.raised[i]:
+			o.Remaining = 0
+		case c.yields[i] && !o.Fits():
+			o.RetryAfter, o.MoreAfter = 0, o.RetryAfter
+		}
+	}
+	return d, nil
 }
 
 // refuse refuses because a rule wants that. Of the other rules it says what the
@@ -187,12 +201,8 @@ func (s *Store) decide(policy string, charges []core.Charge, c *copies) (core.De
 	}
 	d.Mode = core.ModeLocal
 	for i := range d.Outcomes() {
-		o, q := &d.Outcomes()[i], &charges[i].Quota
-		if c.yields[i] {
-			part := share(*q, s.instances)
-			o.Remaining = max(0, o.Remaining-(c.charges[i].Quota.Capacity()-part.Capacity()))
-		}
-		if o.RetryAfter == core.Never && charges[i].Cost <= q.Capacity() {
+		o := &d.Outcomes()[i]
+		if o.RetryAfter == core.Never && charges[i].Cost <= charges[i].Quota.Capacity() {
 			// More than a share, but not more than the store can admit.
 			o.RetryAfter = max(o.ResetAfter, s.breaker.probeIn(s.now()))
 		}

@@ -26,25 +26,25 @@ func share(q core.Quota, instances int64) core.Quota {
 	return part
 }
 
-// raised returns a quota with room for twice what q admits, for units that must
-// be counted although an instance's share may have no room for them. It counts
-// as the share does: at the share's rate, where units come back at a rate.
-func raised(q core.Quota, instances int64) core.Quota {
-	high := q
+// wider returns a quota with room for so many times what q admits, for what the
+// store admits of more than a share. It counts as the share does: at its rate,
+// where units come back at a rate.
+func wider(q core.Quota, instances, times int64) core.Quota {
+	wide := q
 	switch q.Algorithm {
 	case core.TokenBucket, core.LeakyBucket, core.Queue:
 		part := share(q, instances)
-		high.Limit, high.Missing, high.MaxWait = part.Limit, part.Missing, 0
-		high.Burst = min(2*q.Burst+1, core.MaxLimit)
-		if fills(high) > core.MaxFill {
-			high.Burst = part.Burst
+		wide.Limit, wide.Missing, wide.MaxWait = part.Limit, part.Missing, 0
+		wide.Burst = min(times*q.Capacity(), core.MaxLimit)
+		if fills(wide) > core.MaxFill {
+			wide.Burst = part.Burst
 		}
 	case core.SlidingLog:
-		high.Limit = min(2*q.Limit, core.MaxLog)
+		wide.Limit = min(times*q.Limit, core.MaxLog)
 	default:
-		high.Limit = min(2*q.Limit, core.MaxLimit)
+		wide.Limit = min(times*q.Limit, core.MaxLimit)
 	}
-	return high
+	return wide
 }
 
 // span returns how long a unit of q can matter: what was taken longer ago has
