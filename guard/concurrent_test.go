@@ -121,7 +121,9 @@ func TestConcurrentContinuity(t *testing.T) {
 }
 
 // A swap is a store that can lose its data.
-type swap struct{ store atomic.Pointer[memstore.Store] }
+type swap struct {
+	store atomic.Pointer[memstore.Store]
+}
 
 func (s *swap) lose(now *atomic.Int64) { s.store.Store(at(now)) }
 
