@@ -222,3 +222,78 @@ func TestContinuityWorst(t *testing.T) {
 		require.Equal(t, limit+2*((limit+2)/3), admitted)
 	}
 }
+
+// TestBackToBack tells of a store that is gone twice, and forgets the second
+// time, when only a request has come that the memory refused.
+func TestBackToBack(t *testing.T) {
+	f := newFleet(1, nil)
+	c := []core.Charge{charge("r", 2, core.Local)}
+	take := func(at int64, allowed bool, mode core.Mode) {
+		t.Helper()
+		f.now.Store(1_750_000_000*sec + at)
+		d, err := f.guards[0].Take(t.Context(), "p", c)
+		require.NoError(t, err)
+		require.Equal(t, allowed, d.Allowed)
+		require.Equal(t, mode, d.Mode)
+	}
+	f.cut[0].fail(errDown)
+	take(0, true, core.ModeLocal)
+	f.cut[0].fail(nil)
+	take(1*sec, true, core.ModeExact)
+	f.cut[0].fail(errDown)
+	take(2*sec, false, core.ModeLocal)
+	f.cut[0].fail(nil)
+	f.lose()
+	take(10*sec-1, false, core.ModeLocal)
+	take(10*sec, true, core.ModeExact)
+	take(10*sec+slack, false, core.ModeLocal)
+	take(11*sec-1, false, core.ModeLocal)
+	take(11*sec, true, core.ModeExact)
+	take(12*sec+slack, false, core.ModeExact) // nothing that the store does not know
+}
+
+// TestWindowLong checks that the memory has its say until what it admitted
+// alone has left the window.
+func TestWindowLong(t *testing.T) {
+	f := newFleet(1, nil)
+	c := []core.Charge{charge("r", 1, core.Local)}
+	f.cut[0].fail(errDown)
+	for i, want := range []bool{true, false, true} {
+		d, err := f.guards[0].Take(t.Context(), "p", c)
+		require.NoError(t, err)
+		require.Equal(t, want, d.Allowed)
+		f.cut[0].fail(nil)
+		f.now.Add([]int64{10*sec - 1, 1, 0}[i])
+	}
+}
+
+// TestBeyondShare checks that what the store admits beyond a share is counted
+// until it has left the window.
+func TestBeyondShare(t *testing.T) {
+	for _, q := range []core.Quota{
+		{Limit: 9, Window: 10 * sec},
+		{Algorithm: core.SlidingCells, Limit: 9, Window: 10 * sec, Cells: 10},
+		{Algorithm: core.SlidingCounter, Limit: 9, Window: 10 * sec},
+		{Algorithm: core.FixedWindow, Limit: 9, Window: 10 * sec, Aligned: true},
+	} {
+		f := newFleet(3, nil)
+		take := func(n int, allowed bool) {
+			t.Helper()
+			for range n {
+				d, err := f.guards[0].Take(t.Context(), "p", []core.Charge{{Rule: "r", Quota: q, Cost: 1}})
+				require.NoError(t, err)
+				require.Equal(t, allowed, d.Allowed, q.Algorithm)
+			}
+		}
+		take(3, true)
+		f.now.Add(5 * sec)
+		take(6, true)
+		f.cut[0].fail(errDown)
+		take(1, false)
+		if q.Algorithm == core.FixedWindow {
+			continue // the next window begins with a share
+		}
+		f.now.Add(5*sec + 1_100*ms) // the 3 have left
+		take(1, false)
+	}
+}
