@@ -44,6 +44,12 @@ const (
 	// Queue ("queue") admits up to Burst requests more than its rate lets
 	// through, and each of them waits for its turn: see [Decision].Delay.
 	Queue = core.Queue
+
+	// Concurrency ("concurrency") admits a request while fewer than Limit are
+	// under way, 1 to 10,000. Each holds a lease until its handler returns or
+	// [Decision.Release] is called. The lease is renewed meanwhile, and ends by
+	// itself a Window after the process has died: at least a second.
+	Concurrency = core.Concurrency
 )
 
 // A Calendar makes the windows of a [FixedWindow] the hours, days, weeks (from
@@ -107,6 +113,9 @@ func (r Rule) attributeProblems(limitOK, windowOK bool) []string {
 	}
 	if r.MaxWait%time.Microsecond != 0 {
 		add("wait %v: write a whole number of microseconds", r.MaxWait)
+	}
+	if r.Algorithm == Concurrency && windowOK && r.Window < minLease {
+		add("window %v: it is how long a lease lives that is not renewed: write at least %v", r.Window, minLease)
 	}
 	if r.Algorithm == LeakyBucket && r.Missing != 0 {
 		add("%d missing: a leaky bucket begins whole: leave it out, or write algorithm token-bucket", r.Missing)

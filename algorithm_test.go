@@ -25,6 +25,7 @@ func TestQuota(t *testing.T) {
 		"100/1m per ip leaky-bucket":                    {Algorithm: LeakyBucket, Limit: 100, Window: minute, Burst: 100},
 		"100/1m per ip queue":                           {Algorithm: Queue, Limit: 100, Window: minute},
 		"100/1m per ip queue burst 9 wait 2s":           {Algorithm: Queue, Limit: 100, Window: minute, Burst: 9, MaxWait: 2_000_000},
+		"100/30s per ip concurrency":                    {Algorithm: Concurrency, Limit: 100, Window: minute / 2},
 		"100/month per ip zone UTC": {Algorithm: FixedWindow, Limit: 100, Window: 30 * 24 * 60 * minute,
 			Calendar: Calendar{Unit: Month, Zone: time.UTC}},
 		"100/week per ip zone UTC": {Algorithm: FixedWindow, Limit: 100, Window: 7 * 24 * 60 * minute,
@@ -38,6 +39,7 @@ func TestCalendarNames(t *testing.T) {
 	for text, want := range map[string]string{
 		"5/month per user zone UTC": "per-user-month", "5/week global zone UTC": "global-week",
 		"5/day per ip zone UTC": "per-ip-day", "5/hour per ip zone UTC": "per-ip-hour", "5/hour per ip": "per-ip-1h",
+		"5/30s per user concurrency": "per-user-concurrency", "5/30s global concurrency": "global-concurrency",
 		"a: 5/month per user zone UTC": "a", "5/1m per user token-bucket": "per-user-1m",
 	} {
 		assert.Equal(t, want, MustParse(text).Rules()[0].Name, text)
@@ -74,7 +76,12 @@ func TestAlgorithmProblems(t *testing.T) {
 			"burst -1: write how many may wait, 0 to 1000000000000", "wait of -1s: write 0 for any, or at most 366 days"}},
 		{rule(Queue, func(r *Rule) { r.MaxWait = 1500 }), []string{"wait 1.5µs: write a whole number of microseconds"}},
 		{rule(SlidingCells, func(r *Rule) { r.Cells = 61 }), []string{"61 cells: write 2 to 60"}},
-		{rule(99, func(*Rule) {}), []string{"unknown algorithm 99: write one from SlidingLog to Queue"}},
+		{rule(Concurrency, func(r *Rule) { r.Limit, r.Window = core.MaxLeases, time.Second }), nil},
+		{rule(Concurrency, func(r *Rule) { r.Limit, r.Window = core.MaxLeases+1, time.Second-1000 }), []string{
+			"window 999.999ms: it is how long a lease lives that is not renewed: write at least 1s",
+			"limit 10001 is too large for concurrency, which lists each lease: write at most 10000, or a key that fewer share"}},
+		{rule(Concurrency, func(r *Rule) { r.Burst = 5 }), []string{"algorithm concurrency" + notFor}},
+		{rule(99, func(*Rule) {}), []string{"unknown algorithm 99: write one from SlidingLog to Concurrency"}},
 		{rule(SlidingLog, func(r *Rule) { r.Burst = 5 }), []string{"algorithm sliding-log" + notFor}},
 		{rule(Queue, func(r *Rule) { r.Cells = 5 }), []string{"algorithm queue" + notFor}},
 		{rule(SlidingCounter, func(r *Rule) { r.Calendar = Calendar{Unit: Day, Zone: time.UTC}; r.Window = 0 }), []string{

@@ -11,7 +11,7 @@ import (
 
 // algorithms are the words for them in the text grammar, in their order.
 var algorithms = func() (words []string) {
-	for a := SlidingLog; a <= Queue; a++ {
+	for a := SlidingLog; a <= Concurrency; a++ {
 		words = append(words, a.String())
 	}
 	return words

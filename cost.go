@@ -61,14 +61,14 @@ func (l *Limiter) Peek(ctx context.Context, rules RuleSet, keys Keys) (Decision,
 	if err != nil {
 		return Decision{}, err
 	}
-	for i := range d.Outcomes() {
+	for i := range d.core.Outcomes() {
 		// A cost of 0 fits where nothing is left, until there is more.
-		if o := &d.Outcomes()[i]; o.Remaining == 0 {
+		if o := &d.core.Outcomes()[i]; o.Remaining == 0 {
 			o.RetryAfter, o.MoreAfter = max(1, o.MoreAfter), 0
-			d.Allowed = false
+			d.core.Allowed = false
 		}
 	}
-	return newDecision(p, p.named, d), nil
+	return newDecision(p, p.named, d.core), nil
 }
 
 // costless returns an error if a rule asks requests for their cost.

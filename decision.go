@@ -35,13 +35,14 @@ type Decision struct {
 	route  *route
 	core   core.Decision
 	turn   time.Time // by the clock of this process, if there is a Delay
+	lease  *lease    // what is held until Release; nil if nothing is
 }
 
 // A RuleDecision is what one rule said of a request.
 type RuleDecision struct {
 	Name       string
 	Limit      int64
-	Window     time.Duration // of a calendar, the usual length of its unit
+	Window     time.Duration // of a calendar, the usual length of its unit; of Concurrency, the life of a lease
 	Capacity   int64         // the most that can be left: Limit, or what the Burst allows
 	Allowed    bool          // whether this rule had room
 	Remaining  int64         // what is left after the decision

@@ -12,6 +12,9 @@
 // its keys are resolved to charges, the store decides all of them at once, and
 // the decision becomes headers and either the next handler or a 429.
 //
+// Code without HTTP takes by [Limiter.Take], which refuses, or [Limiter.Wait],
+// which waits until the rules admit.
+//
 // A rule counts by one of several algorithms, the exact sliding window unless
 // it says otherwise: see [Algorithm]. The package does not limit requests in
 // flight or bytes a second yet, and it authenticates nobody: a key is worth

@@ -2,6 +2,7 @@ package limit_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -86,6 +87,55 @@ func ExampleLimiter_TakeN() {
 	// true 0
 }
 
+// TakeUpTo takes as many units as there are: a consumer of a queue fetches no
+// more messages than it may send.
+func ExampleLimiter_TakeUpTo() {
+	mails := limit.Named("mails", limit.PerUser(time.Hour, 100))
+	limiter := limit.New(nil, nil)
+
+	for range 3 {
+		_, n, err := limiter.TakeUpTo(context.Background(), mails, limit.Keys{"user": "alice"}, 60)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println("fetch", n)
+	}
+	// Output:
+	// fetch 60
+	// fetch 40
+	// fetch 0
+}
+
+// Wait waits until the rules admit. A wait that would end after the deadline of
+// its context fails at once.
+func ExampleLimiter_Wait() {
+	calls := limit.Named("calls", limit.PerUser(20*time.Millisecond, 1), limit.PerUser(time.Hour, 3))
+	limiter := limit.New(nil, nil)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+
+	start := time.Now()
+	for range 4 {
+		_, err := limiter.Wait(ctx, calls, limit.Keys{"user": "alice"})
+		var refused *limit.RefusedError
+		switch {
+		case errors.As(err, &refused):
+			fmt.Println("not within a minute")
+		case err != nil:
+			panic(err)
+		default:
+			fmt.Println("called")
+		}
+	}
+	fmt.Println("two windows of 20 ms:", time.Since(start) >= 40*time.Millisecond)
+	// Output:
+	// called
+	// called
+	// called
+	// not within a minute
+	// two windows of 20 ms: true
+}
+
 // Peek says what is left, and whether a request would pass, and takes nothing.
 func ExampleLimiter_Peek() {
 	mails := limit.Named("mails", limit.PerUser(time.Hour, 2))
@@ -131,4 +181,30 @@ func ExampleDecision_Wait() {
 	fmt.Println("three intervals of 10 ms:", time.Since(start) >= 30*time.Millisecond)
 	// Output:
 	// three intervals of 10 ms: true
+}
+
+// A lease is held from the decision until Release, and renewed meanwhile.
+// Handlers release by themselves; a job calls Release.
+func ExampleDecision_Release() {
+	exports := limit.Named("exports", limit.Concurrent(limit.ByUser, 2), limit.PerUser(time.Hour, 100))
+	limiter := limit.New(nil, nil)
+
+	export := func() (done func()) {
+		d, err := limiter.Take(context.Background(), exports, limit.Keys{"user": "alice"})
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(d.Allowed, d.Refusing())
+		return d.Release
+	}
+	first := export()
+	defer export()()
+	export()
+	first()
+	defer export()()
+	// Output:
+	// true []
+	// true []
+	// false [per-user-concurrency]
+	// true []
 }

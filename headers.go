@@ -80,7 +80,8 @@ func (d Decision) nearest() RuleDecision {
 // Of every algorithm the quota is what a window admits in the long run, so that
 // q and w are a rate; what may come at once (a burst) is the r of RateLimit. A
 // window that is no whole number of seconds cannot be said, and is left out, as
-// is that of a calendar, whose periods differ.
+// is that of a calendar, whose periods differ. Concurrency has none, but another
+// unit.
 func policyHeader(rules []Rule) string {
 	var b strings.Builder
 	for i, r := range rules {
@@ -88,7 +89,10 @@ func policyHeader(rules []Rule) string {
 			b.WriteString(", ")
 		}
 		b.WriteString(`"` + r.name() + `";q=` + strconv.FormatInt(r.Limit, 10))
-		if r.Window%time.Second == 0 && r.Calendar.Unit == 0 {
+		switch {
+		case r.Algorithm == Concurrency:
+			b.WriteString(`;qu="concurrent-requests"`)
+		case r.Window%time.Second == 0 && r.Calendar.Unit == 0:
 			b.WriteString(";w=" + strconv.FormatInt(int64(r.Window/time.Second), 10))
 		}
 	}

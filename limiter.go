@@ -20,6 +20,7 @@ type Store = core.Store
 type Limiter struct {
 	store   Store
 	options Options
+	lines   lines
 
 	mu    sync.RWMutex
 	named map[string]*Policy
@@ -131,8 +132,9 @@ func (l *Limiter) MustPolicy(rules RuleSet) *Policy {
 // asks an HTTP request: see [Limiter.TakeN].
 //
 // A refusal is a Decision, not an error; so is a turn in a [Queue] that would
-// come after the deadline of ctx. Behind a Queue, call [Decision.Wait]. An
-// error says what is wrong with the rules or the keys, or wraps [ErrUndecided].
+// come after the deadline of ctx. Behind a Queue, call [Decision.Wait]; after
+// [Concurrency], call [Decision.Release]. An error says what is wrong with the
+// rules or the keys, or wraps [ErrUndecided].
 func (l *Limiter) Take(ctx context.Context, rules RuleSet, keys Keys) (Decision, error) {
 	p, err := l.bound(rules, keys)
 	if err != nil {
@@ -162,9 +164,10 @@ func (l *Limiter) bound(rules RuleSet, keys Keys) (*Policy, error) {
 }
 
 // Handler returns a handler that calls next with the requests that rules
-// admit, and answers the others. It panics if the rules are invalid. Behind a
-// [Queue] it calls next when the turn of the request comes, or never if its
-// client goes away before.
+// admit, and answers the others. It panics if the rules are invalid. What a
+// request holds under [Concurrency] is released when next returns or panics.
+// Behind a [Queue] it calls next when the turn of the request comes, or never if
+// its client goes away before.
 //
 // Unless the rules are [Named], each pattern of the ServeMux that next is
 // registered on, or that next is, is a policy of its own.
@@ -182,6 +185,7 @@ func (l *Limiter) Handler(rules RuleSet, next http.Handler) http.Handler {
 			_, call.Pattern = mux.Handler(r)
 		}
 		d, err := p.Decide(call)
+		defer d.Release()
 		SetHeaders(w.Header(), d)
 		switch {
 		case err != nil:

@@ -20,6 +20,7 @@ type Policy struct {
 	most    []int64       // for each rule, the units that it can hold
 	header  string        // the value of RateLimit-Policy
 	named   *route        // of a named policy
+	leases  bool          // whether a rule is of Concurrency
 
 	mu     sync.RWMutex
 	routes map[routeID]*route // of an unnamed one
@@ -51,6 +52,7 @@ func newPolicy(l *Limiter, set RuleSet) *Policy {
 		}
 		p.keyOf = append(p.keyOf, i)
 		p.names = append(p.names, r.name())
+		p.leases = p.leases || r.Algorithm == Concurrency
 		q := r.quota()
 		p.most = append(p.most, q.Capacity())
 	}
@@ -113,14 +115,21 @@ func knownMethod(method string) string {
 // Decide decides a request, without answering it. The decision does not end
 // with the request's context: a client that goes away cannot make a handler
 // run uncounted. An admitted request still has to [Decision.Wait]; one whose
-// turn would come after the deadline of its context is refused. An error wraps
-// [ErrUndecided].
+// turn would come after the deadline of its context is refused. When it is done,
+// call [Decision.Release]. An error wraps [ErrUndecided].
 func (p *Policy) Decide(call Call) (Decision, error) {
 	ctx := call.Request.Context()
 	d, err := p.decide(ctx, context.WithoutCancel(ctx), p.route(call.Method, call.Pattern),
 		httpSource{&call, &p.limiter.options})
 	if observe := p.limiter.options.Observe; observe != nil {
+		observed := false
+		defer func() {
+			if !observed { // it panicked, and nobody else will know d
+				d.Release()
+			}
+		}()
 		observe(call.Request, d, err)
+		observed = true
 	}
 	return d, err
 }
@@ -141,18 +150,18 @@ var scratches = sync.Pool{New: func() any { return new(scratch) }}
 // decide decides for a caller who waits as long as the context waiting, with a
 // call that ends with the context calling.
 func (p *Policy) decide(waiting, calling context.Context, r *route, from source) (Decision, error) {
-	decided, err := p.take(calling, r, from)
+	d, err := p.take(calling, r, from)
 	if err != nil {
 		return Decision{}, err
 	}
-	d := newDecision(p, r, decided)
 	if late, ok := d.late(waiting); ok {
+		d.Release()
 		return late, nil
 	}
 	return d, nil
 }
 
-func (p *Policy) take(ctx context.Context, r *route, from source) (core.Decision, error) {
+func (p *Policy) take(ctx context.Context, r *route, from source) (Decision, error) {
 	s := scratches.Get().(*scratch)
 	for i := range p.keys {
 		s.keys[i] = p.keys[i].resolve(from)
@@ -167,15 +176,22 @@ func (p *Policy) take(ctx context.Context, r *route, from source) (core.Decision
 			err = fmt.Errorf("rule %q: %w", c.Rule, wrong)
 		}
 	}
+	if p.leases {
+		nameLeases(charges)
+	}
 	var decided core.Decision
 	if err == nil {
 		decided, err = p.limiter.store.Take(ctx, r.policy, charges)
+	}
+	d := newDecision(p, r, decided)
+	if err == nil && d.Allowed && p.leases {
+		d.lease = p.hold(r, charges)
 	}
 	clear(charges)
 	clear(s.keys[:len(p.keys)])
 	scratches.Put(s)
 	if err != nil {
-		return core.Decision{}, fmt.Errorf("%w: %w", ErrUndecided, err)
+		return Decision{}, fmt.Errorf("%w: %w", ErrUndecided, err)
 	}
-	return decided, nil
+	return d, nil
 }

@@ -16,13 +16,13 @@ import (
 // Limit and, without a Calendar, Window are required. The rest is for the
 // algorithms that it names, and zero for the others.
 //
-// [PerIP], [PerUser], [PerHeader], [Per] and [Global] are short for the
-// usual literals.
+// [PerIP], [PerUser], [PerHeader], [Per], [Global] and [Concurrent] are short
+// for the usual literals.
 type Rule struct {
 	// Name stands in headers, logs and the key of the stored state: letters,
 	// digits, '.', '_' and '-', at most 64 of them, unique among the rules of
 	// a policy. Empty means the key and the window, such as "per-ip-2s", or the
-	// calendar's unit, such as "per-user-month". A rule keeps its state when
+	// calendar's unit, such as "per-user-month", or "per-user-concurrency". A rule keeps its state when
 	// its limit changes, and under a name of its own also when its window does.
 	Name string
 
@@ -30,12 +30,14 @@ type Rule struct {
 	Key KeyResolver
 
 	// Limit is how many units a window admits: 1 to 100,000 for a SlidingLog,
-	// which remembers each, and to 10^12 for the others. A request is one unit
-	// unless Cost says otherwise.
+	// which remembers each, and to 10^12 for the others. Of Concurrency it is how
+	// many units are under way at the same time, 1 to 10,000. A request is one
+	// unit unless Cost says otherwise.
 	Limit int64
 
 	// Window is a whole number of microseconds from 1 ms to 366 days. With a
-	// Calendar, leave it out.
+	// Calendar, leave it out. Of Concurrency it is how long a lease lives that is
+	// not renewed, from 1 s.
 	Window time.Duration
 
 	// Algorithm is how units are counted. The zero value means [SlidingLog]. A
@@ -231,9 +233,12 @@ func (r Rule) name() string {
 	if r.Key.kind == everyone {
 		name = r.Key.String()
 	}
-	if r.Calendar.Unit != 0 {
+	switch {
+	case r.Algorithm == Concurrency:
+		name += "-" + r.Algorithm.String()
+	case r.Calendar.Unit != 0:
 		name += "-" + unitWord(r.Calendar.Unit)
-	} else {
+	default:
 		name += "-" + formatWindow(r.Window)
 	}
 	return strings.Map(func(c rune) rune {

@@ -17,7 +17,7 @@ const statusGone = 499
 // It returns the error of ctx if that ends before, and a [*RefusedError] if the
 // request is refused, or at once if its turn would come after the deadline of
 // ctx. The request may not go on with either. Its turn then passes unused, and
-// what it took stays taken.
+// what it took stays taken, until Release what it holds.
 func (d Decision) Wait(ctx context.Context) error {
 	if !d.Allowed {
 		return &RefusedError{Decision: d}
@@ -53,6 +53,8 @@ func (d Decision) late(ctx context.Context) (Decision, bool) {
 	refused.Mode = d.core.Mode
 	for i, o := range d.core.Outcomes() {
 		switch {
+		case d.policy.set.rules[i].Algorithm == Concurrency:
+			o = d.givenBack(i, o)
 		case d.policy.set.rules[i].Algorithm == Queue && o.ResetAfter > patience:
 			// By then the queue is short enough for one as patient.
 			o.RetryAfter, o.MoreAfter = o.ResetAfter-patience, 0

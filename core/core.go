@@ -16,6 +16,10 @@ type Charge struct {
 	Quota Quota
 	Cost  int64 // units; 0 looks without taking
 
+	// Lease is the id of who holds what the charge takes, for [Concurrency],
+	// which needs one for a Cost above 0. Others ignore it.
+	Lease uint64
+
 	// OnError is what is wanted if a store fails. The store itself does not
 	// heed it, but what stands around it does: see package guard.
 	OnError OnError
@@ -110,4 +114,24 @@ type Store interface {
 	// earlier call: a changed limit keeps what has been spent. Take does not
 	// keep the slice, but may keep the strings in it.
 	Take(ctx context.Context, policy string, charges []Charge) (Decision, error)
+
+	// Renew begins the life of leases anew. held[i] reports whether that of
+	// charges[i] was still held; one that has ended cannot come back. The
+	// charges are of [Concurrency] only; their Cost does not matter. Repeating
+	// the call does no harm.
+	Renew(ctx context.Context, policy string, charges []Charge) (held []bool, err error)
+
+	// Release ends leases, of charges as Renew takes them. Releasing one that
+	// is not held, or has ended, does nothing, and none ends another's; so the
+	// call may be repeated too.
+	Release(ctx context.Context, policy string, charges []Charge) error
+
+	// Return gives units back, and returns for each of returns how many it
+	// did. See [Return]; 0 is normal, where it is too late. An error is as that
+	// of Take: nothing was given back, or the outcome is unknown.
+	Return(ctx context.Context, policy string, returns []Return) ([]int64, error)
+
+	// Reset forgets a key of a rule: its quota is whole again, whatever its
+	// algorithm. An error leaves the outcome unknown. It may be repeated.
+	Reset(ctx context.Context, policy, rule, key string) error
 }

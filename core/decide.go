@@ -21,6 +21,10 @@ type State interface {
 	// nobody takes any, for n from 1 to Used.
 	After(n int64) int64
 
+	// Return gives units back at now, and returns how many: see [Return]. It
+	// changes nothing else, and nothing at all if it gives none back.
+	Return(r *Return, now int64) (given int64)
+
 	// Expires returns the time from which the state is as good as new.
 	Expires() int64
 }
@@ -40,6 +44,8 @@ func NewState(a Algorithm) State {
 		return &Meter{}
 	case Queue:
 		return &Line{}
+	case Concurrency:
+		return &Leases{}
 	}
 	return &Log{}
 }
@@ -60,6 +66,9 @@ func Decide(now int64, charges []Charge, states []State) (d Decision) {
 		room := o.Remaining
 		fits := c.fits(room)
 		if d.Allowed && c.Cost > 0 {
+			if leases, ok := state.(*Leases); ok {
+				leases.holder = c.Lease
+			}
 			room = state.Take(c.Cost)
 			if line, ok := state.(*Line); ok {
 				d.Delay = max(d.Delay, line.Delay())

@@ -15,6 +15,8 @@ package core
 type Meter struct {
 	schedule
 
+	returns *returns // nil until something is given back
+
 	burst, used int64 // of the last Advance
 }
 
@@ -38,6 +40,10 @@ func (g *Meter) Used() int64 { return g.used }
 
 // After implements [State].
 func (g *Meter) After(n int64) int64 { return g.schedule.until(g.used - n) }
+
+// Expires implements [State]. What was given back is remembered as long as it
+// matters.
+func (g *Meter) Expires() int64 { return max(g.schedule.Expires(), g.returns.until()) }
 
 // A schedule is a line of units that pass at Limit a Window: the time at which
 // the last of them has passed, which is at most a whole line ahead of now.

@@ -20,10 +20,11 @@ const (
 	TokenBucket                     // bursts, refilled at a rate: [Bucket]
 	LeakyBucket                     // a rate with a tolerance (GCRA): [Meter]
 	Queue                           // requests one after the other, at a rate: [Line]
+	Concurrency                     // at most Limit at the same time: [Leases]
 )
 
 var algorithmNames = [...]string{"sliding-log", "fixed-window", "sliding-cells", "sliding-counter",
-	"token-bucket", "leaky-bucket", "queue"}
+	"token-bucket", "leaky-bucket", "queue", "concurrency"}
 
 // String returns the word for a in the text grammar.
 func (a Algorithm) String() string {
@@ -39,7 +40,7 @@ func (a Algorithm) String() string {
 type Quota struct {
 	Algorithm Algorithm
 	Limit     int64 // units, at least 1
-	Window    int64 // microseconds
+	Window    int64 // microseconds; Concurrency: how long a lease lives that is not renewed
 
 	Burst   int64 // TokenBucket, LeakyBucket: units at once, at least 1; Queue: units that may wait
 	Cells   int64 // SlidingCells: how many, 2 to 60
@@ -76,6 +77,7 @@ const (
 	MinWindow  = 1_000                       // 1 ms
 	MaxWindow  = 366 * 24 * 3600 * 1_000_000 // 366 days
 	MaxLog     = 100_000                     // the limit of a [SlidingLog], which logs every unit
+	MaxLeases  = 10_000                      // the limit of a [Concurrency], which lists every lease
 	MaxLimit   = 1_000_000_000_000           // the limit and the burst of the others
 	MaxCells   = 60
 	MaxFill    = 10 * MaxWindow   // the time that a whole burst takes to come back
@@ -133,10 +135,15 @@ func (q Quota) Validate() error {
 			wrong("wait of %v: write 0 for any, or at most 366 days", time.Duration(q.MaxWait)*time.Microsecond)
 		}
 		q.Burst, q.MaxWait = 0, 0
+	case Concurrency:
+		if q.Limit > MaxLeases {
+			wrong("limit %d is too large for concurrency, which lists each lease: write at most %d, "+
+				"or a key that fewer share", q.Limit, MaxLeases)
+		}
 	default:
-		wrong("unknown algorithm %d: write one from SlidingLog to Queue", q.Algorithm)
+		wrong("unknown algorithm %d: write one from SlidingLog to Concurrency", q.Algorithm)
 	}
-	if q.Limit > MaxLimit && q.Algorithm != SlidingLog {
+	if q.Limit > MaxLimit && q.Algorithm != SlidingLog && q.Algorithm != Concurrency {
 		wrong("limit %d: write at most %d", q.Limit, int64(MaxLimit))
 	}
 	if q.Window < MinWindow || q.Window > MaxWindow {
@@ -166,6 +173,8 @@ func (q *Quota) valid() bool {
 		return q.Burst >= 0 && q.Burst <= MaxLimit && q.MaxWait >= 0 && q.MaxWait <= MaxWindow && q.fills() <= MaxFill
 	case FixedWindow:
 		return q.Calendar.validate() == nil
+	case Concurrency:
+		return q.Limit <= MaxLeases
 	}
 	return q.Algorithm == SlidingCounter
 }

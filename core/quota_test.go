@@ -71,7 +71,10 @@ func TestValidateFields(t *testing.T) {
 
 		{SlidingLog, func(q *Quota) { q.Limit = MaxLimit + 1 }, "write at most 100000, or algorithm sliding-cells"},
 		{SlidingLog, func(q *Quota) { q.Burst = 1 }, "algorithm sliding-log: "},
-		{Queue + 1, func(*Quota) {}, "unknown algorithm 7: write one from SlidingLog to Queue"},
+		{Concurrency, func(q *Quota) { q.Limit = MaxLeases }, ""},
+		{Concurrency, func(q *Quota) { q.Limit = MaxLeases + 1 }, "limit 10001 is too large for concurrency, which lists each lease: write at most 10000"},
+		{Concurrency, func(q *Quota) { q.Burst = 1 }, "algorithm concurrency: "},
+		{Concurrency + 1, func(*Quota) {}, "unknown algorithm 8: write one from SlidingLog to Concurrency"},
 	} {
 		q := quota(test.algorithm, test.change)
 		err := q.Validate()
@@ -91,7 +94,7 @@ func TestValidAgrees(t *testing.T) {
 	pick := func(numbers ...int64) int64 { return numbers[random.IntN(len(numbers))] }
 	valid := 0
 	for range 100_000 {
-		q := Quota{Algorithm: Algorithm(random.IntN(9)), Limit: pick(-1, 0, 1, 5, MaxLog, MaxLog+1, MaxLimit, MaxLimit+1),
+		q := Quota{Algorithm: Algorithm(random.IntN(9)), Limit: pick(-1, 0, 1, 5, MaxLog, MaxLog+1, MaxLeases, MaxLeases+1, MaxLimit, MaxLimit+1),
 			Window: pick(0, MinWindow, 1_000_000, MaxWindow, MaxWindow+1), Burst: pick(-1, 0, 0, 1, 5, MaxLimit, MaxLimit+1),
 			Cells: pick(0, 0, 0, 1, 2, MaxCells, MaxCells+1), Missing: pick(0, 0, 0, -1, 1, 6), MaxWait: pick(0, 0, 0, -1, 1, MaxWindow+1),
 			Aligned: random.IntN(4) == 0, Calendar: Calendar{Unit: CalendarUnit(pick(0, 0, 0, 1, 9))}}

@@ -22,6 +22,7 @@ type Bucket struct {
 	last    int64 // when that was
 	window  int64 // what part counts in
 	begun   bool
+	returns *returns // nil until something is given back
 
 	// of the last Advance
 	limit, burst, initial, now, short, back int64
@@ -76,10 +77,11 @@ func (b *Bucket) regain(n, back int64) int64 {
 }
 
 // Expires implements [State]. A bucket that does not begin full is remembered
-// for as long again as its filling took.
+// for as long again as its filling took, and what was given back as long as it
+// matters.
 func (b *Bucket) Expires() int64 {
 	if !b.begun || b.short == 0 && b.initial == 0 {
-		return 0
+		return b.returns.until()
 	}
-	return b.now + b.regain(b.short, b.back) + b.regain(b.initial, 0)
+	return max(b.now+b.regain(b.short, b.back)+b.regain(b.initial, 0), b.returns.until())
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// ErrCharges is wrapped by the errors of [ValidateCharges].
+// ErrCharges is wrapped by the errors of [ValidateCharges] and [ValidateReturns].
 var ErrCharges = errors.New("invalid charges")
 
 // ValidateCharges returns an error if charges cannot be decided as one: none
@@ -23,10 +23,31 @@ func ValidateCharges(charges []Charge) error {
 		if !c.Quota.valid() {
 			return fmt.Errorf("%w: rule %q: %w", ErrCharges, c.Rule, c.Quota.Validate())
 		}
+		if c.Quota.Algorithm == Concurrency && c.Cost > 0 && c.Lease == 0 {
+			return fmt.Errorf("%w: rule %q: a lease without an id: write a random one that is not 0", ErrCharges, c.Rule)
+		}
 		for j := range i {
 			if charges[j].Rule == c.Rule {
 				return fmt.Errorf("%w: rule %q is charged twice", ErrCharges, c.Rule)
 			}
+		}
+	}
+	return nil
+}
+
+// ValidateLeases returns an error if the leases of charges cannot be renewed or
+// released: where [ValidateCharges] has one, if a charge is not of
+// [Concurrency], or if it has no id. Every store calls it first.
+func ValidateLeases(charges []Charge) error {
+	if err := ValidateCharges(charges); err != nil {
+		return err
+	}
+	for i := range charges {
+		switch c := &charges[i]; {
+		case c.Quota.Algorithm != Concurrency:
+			return fmt.Errorf("%w: rule %q: algorithm %v has no leases: leave it out", ErrCharges, c.Rule, c.Quota.Algorithm)
+		case c.Lease == 0:
+			return fmt.Errorf("%w: rule %q: a lease without an id: write the one that it was taken with", ErrCharges, c.Rule)
 		}
 	}
 	return nil

@@ -37,7 +37,8 @@ func New(limiter *limit.Limiter) *Limiter { return &Limiter{limiter: limiter} }
 // which runs before there is a route), that lets through what rules admit. It
 // panics if the rules are invalid. Behind a limit.Queue a request goes on when
 // its turn comes, or never if its client goes away before: then the error wraps
-// that of its context.
+// that of its context. What it holds under limit.Concurrency is released when
+// next returns or panics.
 //
 // Unless the rules are limit.Named, each route (method and path pattern) is a
 // policy of its own, and all requests that match no route share one.
@@ -69,6 +70,7 @@ func (l *Limiter) middleware(rules limit.RuleSet) (echo.MiddlewareFunc, error) {
 				call.User = func() string { return user(c) }
 			}
 			d, err := policy.Decide(call)
+			defer d.Release()
 			limit.SetHeaders(c.Response().Header(), d)
 			switch {
 			case err != nil:

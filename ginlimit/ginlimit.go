@@ -12,6 +12,8 @@
 package ginlimit
 
 import (
+	"slices"
+
 	"github.com/gin-gonic/gin"
 
 	"github.com/routelimit/limit"
@@ -38,7 +40,8 @@ func New(limiter *limit.Limiter) *Limiter { return &Limiter{limiter: limiter} }
 // Limit returns middleware for a route, a group or the engine, that lets
 // through what rules admit. It panics if the rules are invalid. Behind a
 // limit.Queue a request goes on when its turn comes, or never if its client goes
-// away before.
+// away before. What it holds under limit.Concurrency is released when the
+// handlers behind have returned, or one of them panics.
 //
 // Unless the rules are limit.Named, each route (method and path pattern) is a
 // policy of its own, and all requests that match no route share one.
@@ -59,17 +62,25 @@ func (l *Limiter) middleware(rules limit.RuleSet) (gin.HandlerFunc, error) {
 	if err != nil {
 		return nil, err
 	}
+	holds := slices.ContainsFunc(rules.Rules(), func(r limit.Rule) bool { return r.Algorithm == limit.Concurrency })
 	return func(c *gin.Context) {
 		call := limit.Call{Request: c.Request, Method: c.Request.Method, Pattern: c.FullPath(), PathValue: c.Param}
 		if user != nil {
 			call.User = func() string { return user(c) }
 		}
 		d, err := policy.Decide(call)
+		if holds {
+			defer d.Release()
+		}
 		limit.SetHeaders(c.Writer.Header(), d)
 		if err == nil && d.Allowed {
 			if err := d.Wait(c.Request.Context()); err != nil {
 				c.Error(err)
 				c.AbortWithStatus(statusGone)
+				return
+			}
+			if holds {
+				c.Next() // to know when the handler has returned
 			}
 			return
 		}

@@ -9,7 +9,7 @@ import (
 )
 
 // An echo is a store that admits everything at once.
-type echo struct{}
+type echo struct{ core.Store }
 
 func (echo) Take(_ context.Context, _ string, charges []core.Charge) (core.Decision, error) {
 	d := core.NewDecision(1, len(charges))
@@ -32,7 +32,7 @@ func BenchmarkTake(b *testing.B) {
 			open      bool
 		}{{"exact", 1, false}, {"exact, one of 3", 3, false}, {"local", 1, true}} {
 			b.Run(fmt.Sprintf("%s, %d rules", test.name, rules), func(b *testing.B) {
-				s := New(echo{}, &Options{Instances: test.instances})
+				s := New(echo{nil}, &Options{Instances: test.instances})
 				if test.open {
 					s.breaker.until.Store(probing)
 				}

@@ -122,6 +122,7 @@ func TestConcurrentContinuity(t *testing.T) {
 
 // A swap is a store that can lose its data.
 type swap struct {
+	core.Store
 	store atomic.Pointer[memstore.Store]
 }
 
@@ -129,4 +130,8 @@ func (s *swap) lose(now *atomic.Int64) { s.store.Store(at(now)) }
 
 func (s *swap) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
 	return s.store.Load().Take(ctx, policy, charges)
+}
+
+func (s *swap) Return(ctx context.Context, policy string, returns []core.Return) ([]int64, error) {
+	return s.store.Load().Return(ctx, policy, returns)
 }

@@ -44,9 +44,7 @@ type Options struct {
 //
 // For as long as units that were admitted without the store matter (a window,
 // or the time that a bucket takes to fill), both the store and the memory must
-// admit. A refusal of the store then spends nothing; what the store admits and
-// the memory refuses at the last moment, because requests came at once, stays
-// spent in the store.
+// admit. What one of them admits and the other refuses is given back.
 //
 // Whether a call that failed has taken its charges is unknown: a store that
 // comes back may have counted a request that was refused, or one twice.
@@ -61,6 +59,7 @@ type Store struct {
 	now       func() int64 // µs
 	breaker   breaker
 	alone     atomic.Int64 // when this process last decided alone, or never
+	leased    atomic.Int64 // when it last renewed a lease that the store does not know, or never
 }
 
 var _ core.Store = (*Store)(nil)
@@ -97,6 +96,7 @@ func newStore(store core.Store, options *Options, own *memstore.Store, now func(
 		}
 	}
 	s.alone.Store(never)
+	s.leased.Store(never)
 	return s
 }
 
@@ -117,7 +117,7 @@ func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) 
 	if !s.doubtful(charges, now) {
 		d, err := s.ask(ctx, policy, charges, now, probe)
 		if err == nil && d.Allowed {
-			return s.count(policy, charges, d)
+			return s.count(ctx, policy, charges, d)
 		}
 		return s.settle(ctx, policy, charges, d, err)
 	}
@@ -140,6 +140,7 @@ func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) 
 	case err == nil && !counted:
 		own, err := s.also(policy, charges, now)
 		if err != nil || !own.Allowed {
+			undo(ctx, s.store, policy, charges, &d)
 			return own, err // others have come meanwhile
 		}
 		s.merge(charges, now, &d, &own)
@@ -165,16 +166,23 @@ func (s *Store) ask(
 	result := silent // also should the store panic
 	defer func() { s.breaker.leave(s.now(), probe, result) }()
 	d, err = s.store.Take(ctx, policy, charges)
+	result = s.judge(ctx, start, err)
+	return d, err
+}
+
+// judge returns what a call that began at start tells of the store.
+func (s *Store) judge(ctx context.Context, start int64, err error) result {
 	switch {
 	case ctx.Err() == nil && errors.Is(err, core.ErrUnavailable):
-		result = failed
+		return failed
 	case err != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return silent
 	case s.now()-start > s.slow:
-		result = slow // or nobody had the time to see
-	case err == nil:
-		result = answered
+		return slow // or nobody had the time to see
+	case err != nil:
+		return silent
 	}
-	return d, err
+	return answered
 }
 
 // look asks the store, and takes nothing.

@@ -7,16 +7,19 @@ import (
 )
 
 // doubts reports whether the store may not know what this process has admitted
-// for c: it has decided alone too recently. Who wants to let everything pass
-// does not want to pay for it later.
+// for c: it has decided alone too recently, or holds leases of its own. Who wants
+// to let everything pass does not want to pay for it later.
 func (s *Store) doubts(c *core.Charge, now int64) bool {
-	alone := s.alone.Load()
-	return alone != never && c.OnError != core.Allow && now-alone < span(c.Quota)+slack
+	last := s.alone.Load()
+	if c.Quota.Algorithm == core.Concurrency {
+		last = max(last, s.leased.Load())
+	}
+	return last != never && c.OnError != core.Allow && now-last < span(c.Quota)+slack
 }
 
 // doubtful reports whether s doubts one of the charges.
 func (s *Store) doubtful(charges []core.Charge, now int64) bool {
-	if s.alone.Load() == never {
+	if s.alone.Load() == never && s.leased.Load() == never {
 		return false
 	}
 	for i := range charges {
@@ -39,7 +42,9 @@ func (s *Store) mark(now int64) {
 
 // count counts what the store has admitted, and returns what is to be answered:
 // that, unless this process has begun to decide alone meanwhile.
-func (s *Store) count(policy string, charges []core.Charge, d core.Decision) (core.Decision, error) {
+func (s *Store) count(
+	ctx context.Context, policy string, charges []core.Charge, d core.Decision,
+) (core.Decision, error) {
 	if s.fits(policy, charges) {
 		return d, nil
 	}
@@ -49,15 +54,22 @@ func (s *Store) count(policy string, charges []core.Charge, d core.Decision) (co
 	for i := range charges {
 		c.yields[i] = true
 	}
-	if _, err := c.take(policy); err != nil {
+	own, err := c.take(policy)
+	if err != nil {
 		return core.Decision{}, err
 	}
 	// Now, and not before: whoever decides alone marks that first, and so
 	// either finds this request counted, or is found here.
-	if now := s.now(); s.doubtful(charges, now) {
-		return s.withOwn(policy, charges, now)
+	now := s.now()
+	if !s.doubtful(charges, now) {
+		return d, nil
 	}
-	return d, nil
+	undo(context.Background(), s.own, policy, c.charges, &own)
+	again, err := s.withOwn(policy, charges, now)
+	if err != nil || !again.Allowed {
+		undo(ctx, s.store, policy, charges, &d)
+	}
+	return again, err
 }
 
 // fits counts charges that fit into the share, and reports whether they did.

@@ -41,6 +41,8 @@ func wider(q core.Quota, instances, times int64) core.Quota {
 		}
 	case core.SlidingLog:
 		wide.Limit = min(times*q.Limit, core.MaxLog)
+	case core.Concurrency:
+		wide.Limit = min(times*q.Limit, core.MaxLeases)
 	default:
 		wide.Limit = min(times*q.Limit, core.MaxLimit)
 	}
@@ -51,7 +53,7 @@ func wider(q core.Quota, instances, times int64) core.Quota {
 // no effect on what is admitted now.
 func span(q core.Quota) int64 {
 	switch q.Algorithm {
-	case core.SlidingLog:
+	case core.SlidingLog, core.Concurrency: // leases are renewed, see Renew
 		return q.Window
 	case core.SlidingCells:
 		return q.Window + 2*ceilDiv(q.Window, q.Cells)

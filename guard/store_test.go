@@ -50,6 +50,20 @@ func (f *frail) Take(ctx context.Context, policy string, charges []core.Charge) 
 	return core.Decision{}, *err
 }
 
+func (f *frail) Renew(ctx context.Context, policy string, charges []core.Charge) ([]bool, error) {
+	if err := f.err.Load(); err != nil {
+		return nil, *err
+	}
+	return f.Store.Renew(ctx, policy, charges)
+}
+
+func (f *frail) Release(ctx context.Context, policy string, charges []core.Charge) error {
+	if err := f.err.Load(); err != nil {
+		return *err
+	}
+	return f.Store.Release(ctx, policy, charges)
+}
+
 // at returns a memory store and a clock that it goes by.
 func at(now *atomic.Int64) *memstore.Store { return memstore.New(&memstore.Options{Now: now.Load}) }
 

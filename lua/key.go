@@ -26,6 +26,12 @@ func Key(prefix, policy, rule, key string) string {
 	return KeyPrefix(prefix, policy, rule) + escape(key, &keyBytes)
 }
 
+// ReturnedKey returns the key of Redis that holds what was given back to a key
+// of a rule with buckets.
+func ReturnedKey(prefix, policy, rule, key string) string {
+	return prefix + ":" + version + ":returned" + Key(prefix, policy, rule, key)[len(prefix)+len(version)+1:]
+}
+
 const alphanumeric = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 var (

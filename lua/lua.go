@@ -26,7 +26,7 @@ import (
 //go:embed *.lua
 var files embed.FS
 
-// A Script is take.lua with the algorithms that a policy needs: what a script
+// A Script is take.lua or return.lua with the algorithms that a policy needs: what a script
 // defines and does not use is most of what a call that decides one request
 // costs.
 type Script struct {
@@ -53,14 +53,20 @@ func script(charges []core.Charge) *Script {
 			need[algorithmFiles[c.Quota.Algorithm]] = true
 		}
 	}
+	return join(need, "take.lua")
+}
+
+// join joins the files that a script needs, the last of which drives the others.
+func join(need map[string]bool, driver string) *Script {
 	names := []string{"bytes.lua", "state.lua"}
 	for _, name := range []string{"slidinglog.lua", "ring.lua", "small.lua", "fixedwindow.lua",
-		"cells.lua", "counter.lua", "tokenbucket.lua", "leakybucket.lua"} {
+		"cells.lua", "counter.lua", "tokenbucket.lua", "leakybucket.lua", "concurrency.lua",
+		"return_log.lua", "return_count.lua", "return_bucket.lua"} {
 		if need[name] {
 			names = append(names, name)
 		}
 	}
-	names = append(names, "take.lua")
+	names = append(names, driver)
 	id := strings.Join(names, " ")
 	if s, ok := scripts.Load(id); ok {
 		return s.(*Script)
@@ -88,6 +94,7 @@ var algorithmFiles = map[core.Algorithm]string{
 	core.TokenBucket:    "tokenbucket.lua",
 	core.LeakyBucket:    "leakybucket.lua",
 	core.Queue:          "leakybucket.lua",
+	core.Concurrency:    "concurrency.lua",
 }
 
 // Rules encodes the calls for one policy with one list of rules. It is safe for
@@ -154,7 +161,11 @@ func (l *Rules) Encode(now string, grace int, decisions [][]core.Charge) (keys [
 			binary.BigEndian.PutUint64(at, uint64(i)<<48|uint64(c.Cost))
 		}
 		q := l.rules[r].Quota
-		args = append(args, int(q.Algorithm), q.Limit, q.Window, len(keys)-first, parameters(&q, now))
+		params := parameters(&q, now)
+		if q.Algorithm == core.Concurrency {
+			params = leaseIDs(decisions, r)
+		}
+		args = append(args, int(q.Algorithm), q.Limit, q.Window, len(keys)-first, params)
 	}
 	return keys, append(args, blob)
 }
@@ -258,15 +269,22 @@ func outcome(o *core.Outcome, part []int64, c core.Charge, allowed bool) {
 // problem says which key of an undecided decision is at fault, and how.
 func (l *Rules) problem(part []int64, charges []core.Charge) error {
 	for r := range charges {
-		key := l.prefixes[r] + escape(charges[r].Key, &keyBytes)
-		switch part[3*r] {
-		case 1:
-			return fmt.Errorf("%w: %s is of another type", ErrValue, key)
-		case 2:
-			return fmt.Errorf("%w: %s was written by something else", ErrValue, key)
-		case 3:
-			return ErrClock
+		if part[3*r] != 0 {
+			return wrong(part[3*r], l.prefixes[r]+escape(charges[r].Key, &keyBytes))
 		}
 	}
 	return fmt.Errorf("%w: undecided without a reason", ErrReply)
+}
+
+// wrong says what is wrong with a key.
+func wrong(what int64, key string) error {
+	switch what {
+	case 1:
+		return fmt.Errorf("%w: %s is of another type", ErrValue, key)
+	case 2:
+		return fmt.Errorf("%w: %s was written by something else", ErrValue, key)
+	case 3:
+		return ErrClock
+	}
+	return fmt.Errorf("%w: undecided for the reason %d", ErrReply, what)
 }

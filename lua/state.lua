@@ -12,7 +12,8 @@ local turn = {}    -- us until the turn comes of what was taken last, in a queue
 local WRONG_TYPE, WRONG_VALUE, WRONG_CLOCK = 1, 2, 3 -- what may be wrong with a key
 
 -- An algorithm has four functions. load reads the keys of a rule, rule.first to
--- rule.last, and fills in their rows; take takes units that fit; after tells in
+-- rule.last, and fills in their rows; take takes units that fit (at is where the
+-- blob goes on behind the decision); after tells in
 -- how many us n units more would fit; save writes the keys that have changed.
 
 -- reads the keys of a rule; what is not there is false, and an error of

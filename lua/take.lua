@@ -34,6 +34,8 @@ local function algorithm(number, rule, params)
     rule.cells = tonumber(params)
   elseif number == 3 then
     rule.decode, rule.step, rule.later, rule.encode = decode_counter, take_counter, counter_after, encode_counter
+  elseif number == 7 then
+    return leases_of(rule, params, tonumber(ARGV[3]))
   else
     local first, second = string.match(params, '^(%d+),(%d+)$')
     rule.burst = tonumber(first)
@@ -93,7 +95,7 @@ while at < #blob do
       out[o + 1], out[o + 2], out[o + 3] = problem[k] or 0, 0, 0
     else
       if verdict >= 1 and cost > 0 then
-        rule.as.take(rule, k, cost)
+        rule.as.take(rule, k, cost, at)
         if turn[k] and turn[k] >= verdict then verdict = turn[k] + 1 end
       end
       local left, wait = room[k], more[k]

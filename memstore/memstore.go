@@ -37,7 +37,7 @@ type Options struct {
 //
 // A key takes about 140 bytes, and beside these its own bytes and those of its
 // state: 8 for each unit of the most that a [core.SlidingLog] has held, in
-// powers of two. Keys whose quota is whole again are forgotten as new keys
+// powers of two, and 24 for each lease of [core.Concurrency]. Keys whose quota is whole again are forgotten as new keys
 // come, a few at each, so that the keys in memory are at most about twice those
 // that were live at once, and a few hundred. So far, nothing else bounds their
 // number.
@@ -104,31 +104,17 @@ func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) 
 		hash := s.hash(policy, &charges[i])
 		keys[i].hash, keys[i].shard = hash, shardOf(hash, charges[i].Key)
 	}
-	// Read before the locks, to hold them for less: see shard.last.
-	now := s.now()
+	now := s.lock(keys)
 	defer s.unlock(keys) // deferred: a recovered panic must not leave a shard locked
-	for at := next(keys, -1); at < shards; at = next(keys, at) {
-		shard := &s.shards[at]
-		shard.mu.Lock()
-		if s.monotonic {
-			now = max(now, shard.last)
-		}
-		for i := range keys {
-			if keys[i].shard == at {
-				keys[i].entry = shard.keys.find(keys[i].hash, policy, &charges[i])
-			}
-		}
-	}
-
 	var fewStates [len(few)]core.State
 	states := fewStates[:0]
 	for i := range keys {
 		k := &keys[i]
+		k.entry = s.shards[k.shard].keys.find(k.hash, policy, &charges[i])
 		if k.entry == nil {
 			k.entry = newcomer(charges[i].Quota.Algorithm)
 		}
 		states = append(states, k.entry.state)
-		s.shards[k.shard].last = now
 	}
 	d := core.Decide(now, charges, states)
 	for i := range keys {
@@ -185,6 +171,22 @@ func next(keys []found, at int) int {
 		}
 	}
 	return lowest
+}
+
+// lock locks the shards of keys, and returns the time.
+func (s *Store) lock(keys []found) (now int64) {
+	now = s.now() // before the locks, to hold them for less: see shard.last
+	for at := next(keys, -1); at < shards; at = next(keys, at) {
+		shard := &s.shards[at]
+		shard.mu.Lock()
+		if s.monotonic {
+			now = max(now, shard.last)
+		}
+	}
+	for i := range keys {
+		s.shards[keys[i].shard].last = now
+	}
+	return now
 }
 
 func (s *Store) unlock(keys []found) {

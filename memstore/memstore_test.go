@@ -221,3 +221,27 @@ func TestLongKeysDiffer(t *testing.T) {
 		}
 	}
 }
+
+// TestRenewedLeasesAreKept renews a lease for longer than it lived at first,
+// while new keys come and others are forgotten.
+func TestRenewedLeasesAreKept(t *testing.T) {
+	s, now := at(1_000_000)
+	held := core.Charge{Rule: "held", Key: "k", Cost: 1, Lease: 7,
+		Quota: core.Quota{Algorithm: core.Concurrency, Limit: 1, Window: 1_000}}
+	take(t, s, held)
+	for i := range 100 {
+		now.Add(900)
+		if kept, err := s.Renew(t.Context(), "policy", []core.Charge{held}); err != nil || !kept[0] {
+			t.Fatalf("round %d: held %v, %v", i, kept, err)
+		}
+		for j := range 600 { // about two for each shard
+			take(t, s, core.Charge{Rule: "new", Key: fmt.Sprint(i, "/", j), Cost: 1, Quota: core.Quota{Limit: 1, Window: 1_000}})
+		}
+	}
+	if err := s.Release(t.Context(), "policy", []core.Charge{held}); err != nil {
+		t.Fatal(err)
+	}
+	if d := take(t, s, held); !d.Allowed {
+		t.Error("released, and still held")
+	}
+}

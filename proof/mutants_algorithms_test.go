@@ -47,6 +47,24 @@ var algorithmMutants = []mutant{
 	{"lets wait too long", "core/queue.go", "l.schedule.until(0) > l.maxWait", "l.schedule.until(0) > l.maxWait+1", memory},
 	{"tells the turn of the last queue", "core/decide.go", "d.Delay = max(d.Delay, line.Delay())", "d.Delay = line.Delay()", memory},
 
+	// Leases.
+	{"renews what has ended", "core/concurrency.go", "range l.held[l.gone:] {", "range l.held {", memory},
+	{"keeps a lease one microsecond too long", "core/concurrency.go", "l.held[l.gone].ends <= now {", "l.held[l.gone].ends < now {", memory},
+	{"releases the lease of anybody", "core/concurrency.go", "if h.id == id {\n\t\t\tl.used -= h.units", "if true {\n\t\t\tl.used -= h.units", memory},
+	{"does not shorten leases ahead of now", "core/concurrency.go", "l.held[i].ends, redated = now+l.length, true", "redated = true", memory},
+	{"forgets leases when a decision only looks", "core/concurrency.go", "if redated {", "if redated || true {", memory},
+	{"takes under the id of another", "core/decide.go", "leases.holder = c.Lease", "leases.holder = c.Lease | 1", memory},
+	{"forgets leases that were renewed", "memstore/lease.go", "\te.expires = max(e.expires, leases.Expires())\n", "", memory},
+	{"renews too late", "lease.go", "micros(c.Quota.Window) / 3;", "micros(c.Quota.Window) * 2;", "."},
+	{"does not renew again after a failure", "lease.go", "\tif !l.done {\n\t\tl.timer.Reset", "\tif !l.done && err == nil {\n\t\tl.timer.Reset", "."},
+	{"goes on renewing what is released", "lease.go", "\tl.timer.Stop()\n", "", "."},
+	{"holds what a late request has taken", "policy.go", "\t\td.Release()\n\t\treturn late, nil", "\t\treturn late, nil", "."},
+	{"holds what nobody observes", "policy.go", "if !observed {", "if !observed && false {", "."},
+	{"holds after the handler", "limiter.go", "defer d.Release()", "_ = d", "."},
+	{"releases before the handler", "ginlimit/ginlimit.go", "c.Next() // to", "// to", "./ginlimit"},
+	{"holds after the handler", "ginlimit/ginlimit.go", "defer d.Release()", "_ = d", "./ginlimit"},
+	{"holds after the handler", "echolimit/echolimit.go", "defer d.Release()", "_ = d", "./echolimit"},
+
 	{"divides products of 64 bits", "core/muldiv.go", "if high >= uint64(c) {", "if high > 0 {", memory},
 
 	// Their twins in the script.
@@ -61,5 +79,12 @@ var algorithmMutants = []mutant{
 	{"lacks more than a lowered burst", "lua/tokenbucket.lua", "missing > rule.burst", "false", redis7},
 	{"rounds the schedule", "lua/leakybucket.lua", "s.part = rest % s.rule.limit", "s.part = 0", redis7},
 	{"lets wait too long", "lua/leakybucket.lua", "s.delay > s.rule.wait and room > 0", "s.delay > s.rule.wait + 1 and room > 0", redis7},
+	{"keeps a lease one microsecond too long", "lua/concurrency.lua", "u56(value, i) <= now do", "u56(value, i) < now do", redis7},
+	{"does not shorten leases ahead of now", "lua/concurrency.lua", "u56(s.leases, j - LEASE) > last do", "false do", redis7},
+	{"takes under the id of another decision", "lua/concurrency.lua", "(at - 1) / rule.stride * 8", "8", redis7},
+	{"tells when the first lease ends for any number", "lua/concurrency.lua", "n = n - u24(s.leases, i + 15)", "n = 0", redis7},
+	{"takes bytes between two fields for an id", "lua/lease.lua", "if (i - 8) % LEASE == 0 then", "if true then", redis7},
+	{"does not release what has ended", "lua/lease.lua", "units > 0 or ended > 0", "units > 0", redis7},
+	{"leaves keys without leases", "lua/lease.lua", "call('DEL', keys[k])", "call('SET', keys[k], 'j' .. be24(0))", redis7},
 	{"is exact to 53 bits only", "lua/small.lua", "if product < 9007199254740992 then", "if true then", redis7},
 }

@@ -40,6 +40,9 @@ type admission struct {
 const workerVar = "LIMIT_PROOF_WORKER" // the URL of Redis, in a worker process
 
 func TestMain(m *testing.M) {
+	if url := os.Getenv(holderVar); url != "" {
+		hold(url)
+	}
 	if url := os.Getenv(workerVar); url != "" {
 		options, err := redis.ParseURL(url)
 		if err != nil {

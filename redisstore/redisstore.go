@@ -138,12 +138,17 @@ func find(variants []*batcher, charges []core.Charge) *batcher {
 
 // call runs the script once for a batch of decisions.
 func (s *Store) call(ctx context.Context, rules *lua.Rules, batch [][]core.Charge) ([]int64, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
-	defer cancel()
 	keys, args := rules.Encode(s.now(), s.grace, batch)
-	reply, err := s.run(ctx, "evalsha", rules.Script.SHA, keys, args)
+	return s.eval(context.WithoutCancel(ctx), rules.Script, keys, args)
+}
+
+// eval runs a script, which the server may not know yet.
+func (s *Store) eval(ctx context.Context, script *lua.Script, keys []string, args []any) ([]int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	reply, err := s.run(ctx, "evalsha", script.SHA, keys, args)
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		reply, err = s.run(ctx, "eval", rules.Script.Text, keys, args)
+		reply, err = s.run(ctx, "eval", script.Text, keys, args)
 	}
 	return reply, err
 }

@@ -431,19 +431,23 @@ func (c *lossy) Read(p []byte) (int, error) {
 	return n, err
 }
 
+func lossyClient(t *testing.T, direct *redis.Client, lose *atomic.Int64) *redis.Client {
+	options := redis.Options{Addr: direct.Options().Addr, DB: direct.Options().DB, ReadTimeout: 100 * time.Millisecond}
+	options.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+		return &lossy{Conn: conn, lose: lose}, err
+	}
+	client := redis.NewClient(&options)
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
 // TestNotRepeated loses replies: go-redis would send the script again, up to
 // three times, and count a request four times.
 func TestNotRepeated(t *testing.T) {
 	direct := redistest.Client(t)
 	var lose atomic.Int64
-	options := redis.Options{Addr: direct.Options().Addr, DB: direct.Options().DB, ReadTimeout: 100 * time.Millisecond}
-	options.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-		return &lossy{Conn: conn, lose: &lose}, err
-	}
-	client := redis.NewClient(&options)
-	defer client.Close()
-	store := New(client, nil)
+	store := New(lossyClient(t, direct, &lose), nil)
 	charges := []core.Charge{charge("r", "k", 100, time.Minute)}
 	_, err := store.Take(t.Context(), "p", charges) // loads the script
 	require.NoError(t, err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -78,9 +79,38 @@ func compareBatches(t *testing.T, store *Store, clock *int64, schedules int) {
 				}
 			})
 			require.NoError(t, err)
+			compareLeases(t, store, random, fmt.Sprint("p", schedule), batch, model, now)
 		}
 	}
 	t.Logf("%d schedules, %d decisions, %d of them refused", schedules, decisions, refused)
+}
+
+// compareLeases renews or releases leases of a batch, in which decisions took
+// under ids of their own.
+func compareLeases(t *testing.T, store *Store, random *rand.Rand, policy string, batch [][]core.Charge, model map[string]core.State, now int64) {
+	for _, charges := range batch {
+		charges = slices.DeleteFunc(slices.Clone(charges), func(c core.Charge) bool { return c.Quota.Algorithm != core.Concurrency })
+		if len(charges) == 0 || random.IntN(4) > 0 {
+			continue
+		}
+		var want []bool
+		renew := random.IntN(2) == 0
+		for _, c := range charges {
+			leases := model[c.Rule+"/"+c.Key].(*core.Leases)
+			if renew {
+				want = append(want, leases.Renew(&c.Quota, now, c.Lease))
+			} else {
+				leases.Release(&c.Quota, now, c.Lease)
+			}
+		}
+		if !renew {
+			require.NoError(t, store.Release(t.Context(), policy, charges))
+			continue
+		}
+		held, err := store.Renew(t.Context(), policy, charges)
+		require.NoError(t, err)
+		require.Equal(t, want, held, "at %d: %+v", now-start, charges)
+	}
 }
 
 func randomRules(random *rand.Rand, name string) []core.Charge {
@@ -109,7 +139,7 @@ func randomQuota(random *rand.Rand, window int64) core.Quota {
 	if random.IntN(10) == 0 { // odd rates, products above 2^53
 		q.Limit = []int64{7, 999_999_937, core.MaxLimit}[random.IntN(3)]
 	}
-	switch q.Algorithm = core.Algorithm(1 + random.IntN(6)); q.Algorithm {
+	switch q.Algorithm = core.Algorithm(1 + random.IntN(7)); q.Algorithm {
 	case core.FixedWindow:
 		switch random.IntN(3) {
 		case 0:
@@ -126,6 +156,8 @@ func randomQuota(random *rand.Rand, window int64) core.Quota {
 		}
 	case core.LeakyBucket:
 		q.Burst = 1 + random.Int64N(2*q.Limit)
+	case core.Concurrency:
+		q.Limit = min(q.Limit, core.MaxLeases)
 	case core.Queue:
 		q.Burst = random.Int64N(q.Limit)
 		if random.IntN(2) == 0 {
@@ -169,6 +201,7 @@ func randomBatch(random *rand.Rand, rules []core.Charge) [][]core.Charge {
 			if random.IntN(3) == 0 {
 				c.Cost = random.Int64N(c.Quota.Capacity() + 2)
 			}
+			c.Lease = random.Uint64N(50)<<55 | 1 // different in bits that doubles hold
 			batch[i] = append(batch[i], c)
 		}
 	}

@@ -51,6 +51,23 @@ func (l *ledger) take(c core.Charge, now int64) {
 	l.all = append(l.all, unit{now, c.Cost})
 }
 
+// giveBack removes up to n units of a time.
+func (l *ledger) giveBack(at, n int64) int64 {
+	remove := func(units []unit, n int64) (removed int64) {
+		for i := range units {
+			if u := &units[i]; u.at == at {
+				some := min(u.n, n-removed)
+				u.n -= some
+				removed += some
+			}
+		}
+		return removed
+	}
+	given := remove(l.units, n)
+	remove(l.all, given)
+	return given
+}
+
 func (l *ledger) forget(window, now int64) {
 	var live []unit
 	for _, u := range l.units {

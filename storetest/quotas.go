@@ -19,6 +19,10 @@ func someQuota(random *rand.Rand) core.Quota {
 	if random.IntN(2) == 0 {
 		return q
 	}
+	if random.IntN(4) == 0 { // more, since leases are done more to
+		q.Algorithm = core.Concurrency
+		return q
+	}
 	switch q.Algorithm = core.FixedWindow + core.Algorithm(random.IntN(int(core.Queue))); q.Algorithm {
 	case core.FixedWindow:
 		switch random.IntN(3) {

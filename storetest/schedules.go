@@ -17,14 +17,16 @@ import (
 // each time.
 func Schedules(t *testing.T, h Harness, seed uint64, n int) {
 	t.Helper()
-	decisions, refused := 0, 0
+	decisions, refused, asked, given := 0, 0, 0, 0
 	for i := range n {
 		s := newSchedule(t, h, seed, i)
 		s.run()
 		decisions += len(s.trace)
 		refused += s.refused
+		asked, given = asked+s.asked, given+s.given
 	}
-	t.Logf("seed %d: %d schedules, %d decisions, %d of them refused", seed, n, decisions, refused)
+	t.Logf("seed %d: %d schedules, %d decisions, %d of them refused; %d asked to give back, %d gave some",
+		seed, n, decisions, refused, asked, given)
 }
 
 // A schedule is a random story: a policy of one to five rules with a few keys
@@ -39,6 +41,7 @@ type schedule struct {
 
 	stepsBack bool // whether the clock may step back
 	changes   bool // whether limits may change
+	returns   bool // whether units are given back, and keys reset
 
 	now     int64
 	retry   int64                 // of the last refusal
@@ -48,15 +51,21 @@ type schedule struct {
 	left    map[string]int64      // what remained
 	retired map[string]int        // how many keys of this name were
 	retires int
+	loans   [][]core.Return // what the admitted took
 	trace   []step
 	refused int
+	leases  []core.Charge // what was taken under each id, and may still be held
+	ids     uint64        // as many as were given out
+
+	asked, given int // returns
 }
 
-// A step is a decision that was made.
+// A step is a decision that was made, or something else that was done.
 type step struct {
 	at      int64
 	charges []core.Charge
 	core.Decision
+	other string
 }
 
 var (
@@ -72,6 +81,7 @@ func newSchedule(t *testing.T, h Harness, seed uint64, number int) *schedule {
 		keys:      1 + random.IntN(3),
 		stepsBack: random.IntN(2) == 0,
 		changes:   random.IntN(2) == 0,
+		returns:   random.IntN(2) == 0,
 		now:       starts[random.IntN(len(starts))],
 		states:    make(map[string]core.State),
 		ledgers:   make(map[string]*ledger),
@@ -91,6 +101,10 @@ func (s *schedule) run() {
 		s.advance()
 		if s.changes && s.random.IntN(10) == 0 {
 			s.change()
+		}
+		s.touch()
+		if s.returns && s.random.IntN(3) == 0 {
+			s.giveBack()
 		}
 		charges := s.draw()
 		d := s.take(charges)
@@ -196,12 +210,13 @@ func (s *schedule) draw() []core.Charge {
 // take makes a decision and compares it with the models.
 func (s *schedule) take(charges []core.Charge) core.Decision {
 	charges = s.current(charges)
+	s.name(charges)
 	s.h.SetTime(s.now)
 	got, err := s.h.Store.Take(s.t.Context(), s.policy, charges)
 	if err != nil {
 		s.fail("at %d, %+v: %v", s.now, charges, err)
 	}
-	s.trace = append(s.trace, step{s.now, charges, got})
+	s.trace = append(s.trace, step{at: s.now, charges: charges, Decision: got})
 	if !got.Allowed {
 		s.refused++
 	}
@@ -219,13 +234,20 @@ func (s *schedule) take(charges []core.Charge) core.Decision {
 	}
 	want := core.Decide(s.now, charges, states)
 	if got.Allowed != want.Allowed || got.At != want.At || got.Delay != want.Delay || !slices.Equal(got.Outcomes(), want.Outcomes()) {
-		s.trace = append(s.trace, step{s.now, charges, want})
+		s.trace = append(s.trace, step{at: s.now, charges: charges, Decision: want})
 		s.fail("the last line is what package core decides")
 	}
 	for i, c := range charges {
 		s.left[c.Rule+c.Key] = got.Outcomes()[i].Remaining
 	}
+	if got.Allowed {
+		loan := slices.DeleteFunc(returnsOf(charges, got), func(r core.Return) bool { return r.Quota.Algorithm == core.Concurrency })
+		if len(loan) > 0 {
+			s.loans = append(s.loans, loan)
+		}
+	}
 	s.met = pick(s.random, got.Outcomes())
+	s.keep(charges, got)
 	s.check(charges, got)
 	return got
 }
@@ -286,6 +308,10 @@ func (s *schedule) fail(format string, args ...any) {
 	s.t.Helper()
 	var trace strings.Builder
 	for _, step := range s.trace {
+		if step.other != "" {
+			fmt.Fprintf(&trace, "%d: %s\n", step.at, step.other)
+			continue
+		}
 		fmt.Fprintf(&trace, "%d: allowed=%v delay=%d\n", step.at, step.Allowed, step.Delay)
 		for i, o := range step.Outcomes() {
 			fmt.Fprintf(&trace, "\t%s: %s\n", describe(step.charges[i]), outcome(o))

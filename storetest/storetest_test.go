@@ -13,12 +13,14 @@ import (
 
 // A reference is the simplest store: a lock, a map, and package core.
 type reference struct {
-	mu     sync.Mutex
-	now    int64
-	states map[[3]string]core.State
-	fault  fault
-	last   int64    // the latest time decided at
-	past   []moment // what was admitted
+	mu      sync.Mutex
+	now     int64
+	states  map[[3]string]core.State
+	fault   fault
+	returns returnFault
+	leaseFault
+	last int64    // the latest time decided at
+	past []moment // what was admitted
 }
 
 type moment struct {
@@ -61,11 +63,45 @@ func (s *reference) statesOf(policy string, charges []core.Charge) []core.State 
 	return states
 }
 
+func (s *reference) Return(_ context.Context, policy string, returns []core.Return) ([]int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.returns.giveBack != nil {
+		return s.returns.giveBack(s, policy, returns)
+	}
+	return s.giveBack(policy, returns)
+}
+
+func (s *reference) giveBack(policy string, returns []core.Return) ([]int64, error) {
+	if err := core.ValidateReturns(returns); err != nil {
+		return nil, err
+	}
+	given := make([]int64, len(returns))
+	for i := range returns {
+		r := &returns[i]
+		if state := s.states[[3]string{policy, r.Rule, r.Key}]; state != nil {
+			given[i] = state.Return(r, s.now)
+		}
+	}
+	return given, nil
+}
+
+func (s *reference) Reset(_ context.Context, policy, rule, key string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.returns.keeps {
+		delete(s.states, [3]string{policy, rule, key})
+	}
+	return nil
+}
+
 // TestReference also is the test of a faulty store, in the processes that
 // TestFaults starts.
 func TestReference(t *testing.T) {
 	Run(t, func(t *testing.T, test func(*testing.T, Harness)) {
-		s := &reference{states: make(map[[3]string]core.State), fault: faults[os.Getenv("STORETEST_FAULT")]}
+		fault := os.Getenv("STORETEST_FAULT")
+		s := &reference{states: make(map[[3]string]core.State), fault: faults[fault], returns: returnFaults[fault],
+			leaseFault: leaseFaults[fault]}
 		test(t, Harness{Store: s, SetTime: s.setTime})
 	})
 }
@@ -80,10 +116,20 @@ func TestFaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	found := make(map[string]string)
 	for name, fault := range faults {
+		found[name] = fault.found
+	}
+	for name, fault := range leaseFaults {
+		found[name] = fault.found
+	}
+	for name, fault := range returnFaults {
+		found[name] = fault.found
+	}
+	for name, by := range found {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for _, subtest := range strings.Fields(fault.found) {
+			for _, subtest := range strings.Fields(by) {
 				run := exec.Command(self, "-test.short", "-test.run=^TestReference$/"+strings.ReplaceAll(subtest, "/", "/^")+"$")
 				run.Env = append(os.Environ(), "STORETEST_FAULT="+name, "LIMIT_SCHEDULES=", "LIMIT_SEED=")
 				out, err := run.CombinedOutput()

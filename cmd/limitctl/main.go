@@ -1,5 +1,7 @@
-// Command limitctl shows what package limit does: "limitctl demo" serves a page
-// on which requests can be sent to limited routes of Gin, Echo and net/http.
+// Command limitctl shows what package limit does, and what a deployment of it
+// needs: "limitctl demo" serves a page on which requests can be sent to limited
+// routes of Gin, Echo and net/http, "limitctl doctor" checks a Redis and an
+// application, and says what to change.
 //
 // It is not called limit because that is a builtin of zsh and csh.
 package main
@@ -20,10 +22,12 @@ func main() {
 	// A second signal ends the program at once.
 	context.AfterFunc(ctx, stop)
 
-	if err := newCommand().ExecuteContext(ctx); err != nil {
+	err := newCommand().ExecuteContext(ctx)
+	code, print := exitCode(err)
+	if print {
 		fmt.Fprintln(os.Stderr, "limitctl:", err)
-		os.Exit(1)
 	}
+	os.Exit(code)
 }
 
 func newCommand() *cobra.Command {
@@ -33,6 +37,6 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true, // an error of the program is not one of its use
 		SilenceErrors: true, // main prints it
 	}
-	root.AddCommand(newDemoCommand())
+	root.AddCommand(newDemoCommand(), newDoctorCommand())
 	return root
 }

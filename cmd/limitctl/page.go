@@ -141,7 +141,7 @@ func page(place string) http.Handler {
 		}
 		sections := []section{
 			{"frameworks", "Frameworks", "The same rules on Gin, Echo and net/http.", entries(listings())},
-			{"algorithms", "Algorithms", "One rule each, on net/http. The queue does not refuse the second at once: it waits for its turn.",
+			{"algorithms", "Algorithms", "One rule each, on net/http. The queue does not refuse the second at once: it waits for its turn. That of concurrency takes a second for each.",
 				entries(algorithmListings())},
 		}
 		// The client may be gone; there is nobody to tell.

@@ -39,6 +39,7 @@ var algorithms = []struct {
 	{"token-bucket", limit.MustParse("10/10s per ip token-bucket burst 5")},
 	{"leaky-bucket", limit.MustParse("10/10s per ip leaky-bucket burst 5")},
 	{"queue", limit.MustParse("10/10s per ip queue burst 4 wait 5s")},
+	{"concurrency", limit.MustParse("2/30s per ip concurrency")},
 }
 
 // newDemo returns the routes of the three frameworks and the page that lists
@@ -95,7 +96,13 @@ func algorithmRoutes(limiter *limit.Limiter) http.Handler {
 	mux := http.NewServeMux()
 	for _, a := range algorithms {
 		mux.Handle("GET /algorithms/"+a.name, limiter.Handler(a.rules, http.HandlerFunc(
-			func(w http.ResponseWriter, _ *http.Request) {
+			func(w http.ResponseWriter, r *http.Request) {
+				if a.name == "concurrency" { // or no two would ever be under way
+					select {
+					case <-time.After(time.Second):
+					case <-r.Context().Done():
+					}
+				}
 				w.Header().Set("Content-Type", "application/json")
 				w.Write(answer("net/http"))
 			})))

@@ -70,6 +70,10 @@ func Run(t *testing.T, framework Framework) {
 		{"waits", s.waits},
 		{"gone while waiting", s.gone},
 		{"late", s.late},
+		{"leases", s.leases},
+		{"leases of broken requests", s.leasesOfBrokenRequests},
+		{"leases of closed connections", s.leasesOfClosedConnections},
+		{"leases of those who wait", s.leasesOfWaiting},
 		{"invalid rules", s.invalidRules},
 		{"hostile requests", s.hostileRequests},
 	} {

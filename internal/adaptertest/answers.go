@@ -201,6 +201,18 @@ func (brokenStore) Take(context.Context, string, []core.Charge) (core.Decision, 
 	return core.Decision{}, errBroken
 }
 
+func (brokenStore) Renew(context.Context, string, []core.Charge) ([]bool, error) {
+	return nil, errBroken
+}
+
+func (brokenStore) Release(context.Context, string, []core.Charge) error { return errBroken }
+
+func (brokenStore) Return(context.Context, string, []core.Return) ([]int64, error) {
+	return nil, errBroken
+}
+
+func (brokenStore) Reset(context.Context, string, string, string) error { return errBroken }
+
 func (s suite) storeFails(t *testing.T) {
 	var observed atomic.Int32
 	router := s.framework(limit.New(brokenStore{}, &limit.Options{

@@ -15,7 +15,7 @@ import (
 )
 
 // farStore is a store that is out of reach.
-type farStore struct{}
+type farStore struct{ limit.Store }
 
 func (farStore) Take(context.Context, string, []core.Charge) (core.Decision, error) {
 	return core.Decision{}, fmt.Errorf("dial tcp: i/o timeout: %w", core.ErrUnavailable)
@@ -25,7 +25,7 @@ func (farStore) Take(context.Context, string, []core.Charge) (core.Decision, err
 // reach, behind the two lines that a user writes.
 func (s suite) outOfReach(t *testing.T) {
 	var modes []limit.Mode
-	router := s.framework(limit.New(farStore{}, &limit.Options{
+	router := s.framework(limit.New(farStore{nil}, &limit.Options{
 		Observe: func(_ *http.Request, d limit.Decision, err error) {
 			assert.NoError(t, err)
 			modes = append(modes, d.Mode)

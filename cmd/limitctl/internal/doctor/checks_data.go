@@ -1,0 +1,255 @@
+package doctor
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// What memory, disk and replicas keep of the quotas, and what they lose.
+
+func eviction(f *RedisFacts, n *Node) result {
+	policy, reason := n.setting("maxmemory-policy", "maxmemory_policy")
+	if policy == "" {
+		return skipped("%s", reason)
+	}
+	if policy == "noeviction" {
+		return ok("maxmemory-policy noeviction")
+	}
+	found := "maxmemory-policy " + policy
+	if strings.HasPrefix(policy, "volatile-") {
+		found += ", which all keys of the library are subject to, since all expire"
+	}
+	if evicted, known := n.info("evicted_keys"); known && evicted > 0 {
+		found += fmt.Sprintf(", and %d keys were evicted since the start", evicted)
+	}
+	verdict := Fail
+	if most, _ := n.setting("maxmemory", "maxmemory"); most == "0" {
+		verdict = Warn
+		found += "; without maxmemory it does not act yet"
+	}
+	return verdict.because("%s", found).change(n.set("maxmemory-policy", "noeviction")...)
+}
+
+// Shares of what there is, in percent, from which there is little left.
+const (
+	little = 80
+	least  = 95
+)
+
+func memory(f *RedisFacts, n *Node) result {
+	used, known := n.info("used_memory")
+	if !known {
+		return n.noInfo("used_memory")
+	}
+	text, reason := n.setting("maxmemory", "maxmemory")
+	most, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return skipped("%s", reason)
+	}
+	of := "maxmemory"
+	if most <= 0 {
+		of = "the memory of the machine, since maxmemory is not set"
+		if most, known = n.info("total_system_memory"); !known || most <= 0 {
+			return ok("%s used, maxmemory is not set", size(used))
+		}
+	}
+	share := used * 100 / most
+	found := fmt.Sprintf("%d %% used: %s of %s, %s", share, size(used), size(most), of)
+	fix := n.set("maxmemory", strconv.FormatInt(most+most/2, 10))
+	if of != "maxmemory" {
+		fix = []string{"give the machine more memory, or Redis fewer keys"}
+	}
+	switch {
+	case share >= least:
+		return Fail.because("%s", found).change(fix...)
+	case share >= little:
+		return Warn.because("%s", found).change(fix...)
+	}
+	return ok("%s", found)
+}
+
+func persistence(f *RedisFacts, n *Node) result {
+	if n.replica() {
+		return result{}
+	}
+	if n.Info["aof_enabled"] == "1" && n.Info["aof_last_write_status"] == "err" {
+		return Fail.because("the last write to the append-only file failed: writes are refused").
+			change("look at the disk of the server: space, and rights on its directory")
+	}
+	if stop := n.Config["stop-writes-on-bgsave-error"]; n.Info["rdb_last_bgsave_status"] == "err" && n.Config["save"] != "" && stop != "no" {
+		return Fail.because("the last snapshot failed: writes are refused").
+			change("look at the disk of the server: space, and rights on its directory")
+	}
+	aof, reason := n.Config["appendonly"], "CONFIG GET: "+n.ConfigErr
+	switch n.Info["aof_enabled"] {
+	case "1":
+		aof = "yes"
+	case "0":
+		aof = "no"
+	}
+	save, known := n.Config["save"]
+	switch {
+	case aof == "yes":
+		sync := n.Config["appendfsync"]
+		switch sync {
+		case "always":
+			return ok("append-only file, appendfsync always: a crash forgets nothing")
+		case "no":
+			return ok("append-only file, appendfsync no: a crash of the machine forgets what the system had not written, some 30 s")
+		}
+		return ok("append-only file: a crash forgets about a second")
+	case aof == "" || !known:
+		return skipped("%s", reason)
+	case save != "":
+		return ok("snapshots (save %s): a crash forgets what was taken since the last one", save)
+	}
+	return Warn.because("neither snapshots nor an append-only file: a restart forgets every quota").
+		change(n.set("appendonly", "yes")...)
+}
+
+func replicas(f *RedisFacts, n *Node) result {
+	if n.replica() {
+		return result{}
+	}
+	count, known := n.info("connected_slaves")
+	if !known {
+		return n.noInfo("connected_slaves")
+	}
+	if count == 0 {
+		if f.Cluster {
+			return Warn.because("no replica: when this node fails, so do the policies of its slots").
+				change("redis-cli --cluster add-node <address of a new node> " + n.Addr + " --cluster-slave")
+		}
+		return ok("no replicas, and so no failover")
+	}
+	least, reason := n.setting("min-replicas-to-write", "")
+	if least == "" {
+		return skipped("%s, %s", plural(int(count), "replica"), reason)
+	}
+	lag := n.Config["min-replicas-max-lag"]
+	if want, _ := strconv.ParseInt(least, 10, 64); want > 0 && lag != "0" {
+		if good, known := n.info("min_slaves_good_slaves"); known && good < want {
+			return Fail.because("%d of the %d replicas that min-replicas-to-write asks for are near: decisions are refused with NOREPLICAS", good, want).
+				change("bring the replicas back, or lower min-replicas-to-write")
+		}
+		return ok("%s; a primary without %s within %s s refuses to decide", plural(int(count), "replica"), least, lag)
+	}
+	return Warn.because("%s, and a primary that has lost them goes on admitting what a failover will forget", plural(int(count), "replica")).
+		change("redis-cli CONFIG SET min-replicas-to-write 1", "redis-cli CONFIG SET min-replicas-max-lag 10",
+			"and the same in its configuration file (the price: without a replica it decides nothing)")
+}
+
+// How far a replica may be behind.
+const (
+	maxLag    = 3         // s since it was heard of; it is heard of each second
+	maxBehind = 1_000_000 // bytes of the stream
+)
+
+func replicationLag(f *RedisFacts, n *Node) result {
+	if n.replica() {
+		switch n.Info["master_link_status"] {
+		case "":
+			return n.noInfo("master_link_status")
+		case "up":
+			return ok("linked to its primary")
+		}
+		return Fail.because("the link to its primary is down").
+			change("look at its log, and at the way to " + n.Info["master_host"] + ":" + n.Info["master_port"])
+	}
+	end, known := n.info("master_repl_offset")
+	if !known {
+		return n.noInfo("master_repl_offset")
+	}
+	var behind []string
+	count := 0
+	for name, text := range n.Info {
+		if number, ok := strings.CutPrefix(name, "slave"); !ok || number == "" || strings.Trim(number, "0123456789") != "" {
+			continue
+		}
+		count++
+		r := fields(text)
+		at, _ := strconv.ParseInt(r["offset"], 10, 64)
+		lag, _ := strconv.ParseInt(r["lag"], 10, 64)
+		if r["state"] != "online" || lag >= maxLag || end-at > maxBehind {
+			behind = append(behind, fmt.Sprintf("%s:%s is %s, %d s and %s behind", r["ip"], r["port"], r["state"], lag, size(end-at)))
+		}
+	}
+	switch {
+	case behind != nil:
+		return Warn.because("%s", strings.Join(behind, "; ")).change("look at the load of the replica, and at the way to it")
+	case count == 0:
+		return result{} // of which the check replicas speaks
+	}
+	return ok("%s, less than %d s behind", plural(count, "replica"), maxLag)
+}
+
+// fields reads "a=1,b=2".
+func fields(text string) map[string]string {
+	m := make(map[string]string)
+	for field := range strings.SplitSeq(text, ",") {
+		name, value, _ := strings.Cut(field, "=")
+		m[name] = value
+	}
+	return m
+}
+
+// How far clocks may be apart.
+const (
+	maxOffset  = time.Second            // from this machine
+	maxBetween = 100 * time.Millisecond // from each other
+)
+
+func clock(f *RedisFacts, n *Node) result {
+	if n.TimeErr != "" {
+		return skipped("TIME: %s", n.TimeErr)
+	}
+	word := "ahead of"
+	off := n.Offset
+	if off < 0 {
+		word, off = "behind", -off
+	}
+	found := fmt.Sprintf("%s %s this machine, ±%s", span(off), word, span(n.Uncertainty))
+	if off-n.Uncertainty > maxOffset {
+		return Warn.because("%s", found).change("start NTP on the server (timedatectl set-ntp true), and check the clock of this machine")
+	}
+	return ok("within %s of this machine's", span(maxOffset)).with(found)
+}
+
+// with says what was measured after what is found.
+func (r result) with(measured string) result {
+	r.found += ": " + measured
+	return r
+}
+
+func clockBetween(f *RedisFacts) result {
+	var low, high *Node
+	known, blind := 0, time.Duration(0)
+	for i := range f.Nodes {
+		n := &f.Nodes[i]
+		if n.Err != "" || n.TimeErr != "" {
+			continue
+		}
+		known++
+		blind = max(blind, n.Uncertainty)
+		if low == nil || n.Offset < low.Offset {
+			low = n
+		}
+		if high == nil || n.Offset > high.Offset {
+			high = n
+		}
+	}
+	if known < 2 {
+		return result{}
+	}
+	apart, unsure := high.Offset-low.Offset, high.Uncertainty+low.Uncertainty
+	switch {
+	case apart-unsure > maxBetween:
+		return Warn.because("%s is %s ahead of %s, ±%s", high.Addr, span(apart), low.Addr, span(unsure)).
+			change("start NTP on both (timedatectl set-ntp true)")
+	case 2*blind > maxBetween:
+		return skipped("the way there and back takes too long to tell: clocks are known to ±%s", span(blind))
+	}
+	return ok("%d clocks within %s, ±%s", known, span(apart), span(unsure))
+}

@@ -1,0 +1,130 @@
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/routelimit/limit/lua"
+)
+
+// What the library has stored.
+
+// keyCheck makes a result of the keys that satisfy bad. Those with a name that
+// means nothing to a shell get the command that deletes them.
+func (f *RedisFacts) keyCheck(bad func(Key) bool, verdict Verdict, good, fix string) result {
+	if f.Keys.Err != "" {
+		return skipped("%s", f.Keys.Err)
+	}
+	if len(f.Keys.Found) == 0 {
+		return ok("no keys")
+	}
+	const shown = 3
+	var names, commands []string
+	count := 0
+	for _, k := range f.Keys.Found {
+		if !bad(k) {
+			continue
+		}
+		if count++; count > shown {
+			continue
+		}
+		names = append(names, quote(k.Name))
+		if verdict == Fail && plainName(k.Name) {
+			commands = append(commands, f.unlink(k.Name))
+		}
+	}
+	if count == 0 {
+		return ok("%s (%s looked at)", good, plural(len(f.Keys.Found), "key"))
+	}
+	list := strings.Join(names, ", ")
+	if count > shown {
+		list += ", …"
+	}
+	return verdict.because("%s: %s", plural(count, "key"), list).change(fix).change(commands...)
+}
+
+// plainName reports whether a name is one that the library makes.
+func plainName(name string) bool {
+	return len(name) < 1000 && strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789{}%/._~:@=+,-") == ""
+}
+
+func (f *RedisFacts) unlink(name string) string {
+	command := "redis-cli "
+	if f.Cluster {
+		command += "-c "
+	}
+	if f.DB != 0 {
+		command += fmt.Sprintf("-n %d ", f.DB)
+	}
+	return complete(f, command+"UNLINK '"+name+"'", f.Nodes[0].Addr)
+}
+
+func keysFound(f *RedisFacts) result {
+	if f.Keys.Err != "" {
+		return skipped("%s", f.Keys.Err)
+	}
+	policies := make(map[string]int)
+	var biggest Key
+	for _, k := range f.Keys.Found {
+		if name, ok := lua.ParseKey(f.Prefix, k.Name); ok {
+			policies[name.Policy]++
+		}
+		if k.Size > biggest.Size {
+			biggest = k
+		}
+	}
+	found := plural(len(f.Keys.Found), "key") + " under " + quote(f.Prefix)
+	if f.Keys.More {
+		found += ", and more that were not looked at (--keys)"
+	}
+	if len(policies) > 0 {
+		names := slices.SortedFunc(maps.Keys(policies), func(a, b string) int {
+			return cmp.Or(policies[b]-policies[a], cmp.Compare(a, b))
+		})
+		var parts []string
+		for _, name := range names[:min(5, len(names))] {
+			parts = append(parts, fmt.Sprintf("%s %d", quote(name), policies[name]))
+		}
+		if len(names) > 5 {
+			parts = append(parts, fmt.Sprintf("%d others", len(names)-5))
+		}
+		found += "; by policy: " + strings.Join(parts, ", ")
+	}
+	if biggest.Size > 0 {
+		found += fmt.Sprintf("; the biggest has %s: %s", size(biggest.Size), quote(biggest.Name))
+	}
+	return ok("%s", found)
+}
+
+func keysTTL(f *RedisFacts) result {
+	versioned := func(k Key) bool {
+		name, _ := lua.ParseKey(f.Prefix, k.Name)
+		return name.Version != ""
+	}
+	return f.keyCheck(func(k Key) bool { return versioned(k) && k.TTL < 0 }, Fail, "all of the library expire",
+		"delete them, and find out what made them: the library gives every key an expiry")
+}
+
+// current reports whether the key is one that the program uses.
+func (f *RedisFacts) current(k Key) bool {
+	_, ok := lua.ParseKey(f.Prefix, k.Name)
+	return ok
+}
+
+func keysType(f *RedisFacts) result {
+	return f.keyCheck(func(k Key) bool { return f.current(k) && k.Type != "string" }, Fail, "all are strings",
+		"delete them, and find out what else writes below this prefix")
+}
+
+func keysForm(f *RedisFacts) result {
+	return f.keyCheck(func(k Key) bool { return f.current(k) && k.Type == "string" && !lua.IsState(k.First, k.Size) }, Fail, "all hold a known form",
+		"delete them, if this limitctl is as new as the programs: it does not know later forms")
+}
+
+func keysVersion(f *RedisFacts) result {
+	return f.keyCheck(func(k Key) bool { return !f.current(k) }, Warn, "all have names of this version",
+		"let those of an older version expire, and delete what never does; keep what is not the library's below another prefix")
+}

@@ -1,0 +1,92 @@
+package doctor
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// What an application shows from outside.
+
+func proxies(f *WebFacts) result {
+	if f.Proxies == nil {
+		return result{}
+	}
+	var sent []string
+	for _, p := range f.Proxies {
+		sent = append(sent, p.Sent)
+	}
+	about := " (sent: " + strings.Join(sent, "; ") + ")"
+	for _, p := range f.Proxies {
+		if p.Err != "" {
+			return Fail.because("%s%s", p.Err, about).change("start the application, or correct --url")
+		}
+	}
+	if len(f.Proxies) != 3 {
+		return skipped("three answers are needed%s", about)
+	}
+	first, second, forged := f.Proxies[0].Remaining, f.Proxies[1].Remaining, f.Proxies[2].Remaining
+	if len(first) == 0 {
+		return skipped("no RateLimit headers to compare%s", about)
+	}
+	refusedBefore := f.Proxies[1].Status == http.StatusTooManyRequests
+	refusedForged := f.Proxies[2].Status == http.StatusTooManyRequests
+	same, fresh, unclear := "", "", ""
+	for rule, a := range first {
+		b, inSecond := second[rule]
+		c, inForged := forged[rule]
+		switch {
+		case !inSecond || !inForged:
+			unclear = pick(unclear, rule, a, b, c)
+		case b < a && c >= a, b == 0 && refusedBefore && !refusedForged:
+			fresh = pick(fresh, rule, a, b, c)
+		case b < a && c < b, b == 0 && c == 0 && refusedForged:
+			same = pick(same, rule, a, b, c)
+		case b == c && refusedForged: // another rule refused, so nothing was spent
+		default:
+			unclear = pick(unclear, rule, a, b, c)
+		}
+	}
+	switch {
+	case fresh != "":
+		return Fail.because("a forged address was given a new quota: remaining of %s%s", fresh, about).
+			change("name only the proxies in front in limit.Options.Proxies (Trusted), and let the nearest one overwrite what clients send",
+				"if this machine is itself one of the trusted proxies, run limitctl doctor from one that is not")
+	case same != "" && unclear == "":
+		return ok("a forged address brought no new quota: remaining of %s%s", same, about)
+	}
+	return skipped("what remained does not tell (refilled, or spent by others meanwhile): %s%s", unclear, about)
+}
+
+// pick keeps the first rule by name, so that findings do not depend on the
+// order of a map.
+func pick(old, rule string, remaining ...int64) string {
+	text := quote(rule) + " was " + strings.Trim(strings.ReplaceAll(fmt.Sprint(remaining), " ", ", "), "[]")
+	if old == "" || text < old {
+		return text
+	}
+	return old
+}
+
+func routes(f *WebFacts) result {
+	if len(f.Routes) == 0 {
+		return result{}
+	}
+	var bare, failed []string
+	for _, p := range f.Routes {
+		switch {
+		case p.Err != "":
+			failed = append(failed, quote(p.Route)+" ("+p.Err+")")
+		case len(p.Remaining) == 0:
+			bare = append(bare, fmt.Sprintf("%s (%d)", quote(p.Route), p.Status))
+		}
+	}
+	switch {
+	case bare != nil:
+		return Warn.because("no RateLimit headers on %s", strings.Join(bare, ", ")).
+			change("put rules on them, such as limit.PerIP(time.Second, 10); routes with limit.NoHeaders do not show theirs")
+	case failed != nil:
+		return skipped("no answer of %s", strings.Join(failed, ", "))
+	}
+	return ok("RateLimit headers on %s", plural(len(f.Routes), "route"))
+}

@@ -1,0 +1,24 @@
+package doctor
+
+import (
+	"os"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestDocs holds the table of docs/doctor.md to the checks.
+func TestDocs(t *testing.T) {
+	text, err := os.ReadFile("../../../../docs/doctor.md")
+	require.NoError(t, err)
+	var documented, made []string
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\|").FindAllStringSubmatch(string(text), -1) {
+		documented = append(documented, m[1])
+	}
+	for _, c := range checks {
+		made = append(made, c.id)
+	}
+	assert.Equal(t, made, documented)
+}

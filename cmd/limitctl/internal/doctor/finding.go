@@ -1,0 +1,151 @@
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+)
+
+// A Verdict is how a check went.
+type Verdict string
+
+// The verdicts.
+const (
+	OK      Verdict = "ok"
+	Warn    Verdict = "warn"    // it works, and will not always
+	Fail    Verdict = "fail"    // limits are not held, or requests not decided
+	Skipped Verdict = "skipped" // it could not be found out
+)
+
+// A Finding is what a check has found, on one node or several.
+type Finding struct {
+	Check   string   `json:"check"` // its id, which does not change
+	Verdict Verdict  `json:"verdict"`
+	Nodes   []string `json:"nodes,omitempty"` // their addresses
+	Found   string   `json:"found"`
+	Why     string   `json:"why"`           // it matters
+	Fix     []string `json:"fix,omitempty"` // what to change, as commands where there are such
+}
+
+// ExitCode is what the findings come to: 0 if nothing is wrong (what was
+// skipped is not wrong), 1 if there are warnings, 2 if there is a failure.
+func ExitCode(findings []Finding) int {
+	code := 0
+	for _, f := range findings {
+		switch f.Verdict {
+		case Fail:
+			return 2
+		case Warn:
+			code = 1
+		}
+	}
+	return code
+}
+
+// A check looks at each node, or at everything. Nothing else than its function
+// differs from check to check.
+type check struct {
+	id, why string
+	node    func(*RedisFacts, *Node) result
+	redis   func(*RedisFacts) result
+	web     func(*WebFacts) result
+}
+
+// A result is what a check says of one node, or of all. The zero result says
+// nothing: the check is not about this node.
+type result struct {
+	verdict Verdict
+	found   string
+	fix     []string
+}
+
+func ok(format string, args ...any) result {
+	return result{verdict: OK, found: fmt.Sprintf(format, args...)}
+}
+
+func skipped(format string, args ...any) result {
+	return result{verdict: Skipped, found: fmt.Sprintf(format, args...)}
+}
+
+func (v Verdict) because(format string, args ...any) result {
+	return result{verdict: v, found: fmt.Sprintf(format, args...)}
+}
+
+// change adds what to change. "redis-cli" is completed by the address.
+func (r result) change(fixes ...string) result {
+	r.fix = append(r.fix, fixes...)
+	return r
+}
+
+// Examine makes all checks. Nodes of which the same is to be said share a
+// finding.
+func Examine(facts Facts) []Finding {
+	var all []Finding
+	add := func(c check, r result, node string) {
+		if r.verdict == "" {
+			return
+		}
+		for i, fix := range r.fix {
+			r.fix[i] = complete(facts.Redis, fix, node)
+		}
+		last := slices.IndexFunc(all, func(f Finding) bool {
+			return f.Check == c.id && f.Verdict == r.verdict && f.Found == r.found
+		})
+		if last < 0 {
+			all = append(all, Finding{Check: c.id, Verdict: r.verdict, Found: r.found, Why: c.why})
+			last = len(all) - 1
+		}
+		f := &all[last]
+		if node != "" {
+			f.Nodes = append(f.Nodes, node)
+		}
+		for _, fix := range r.fix {
+			if !slices.Contains(f.Fix, fix) {
+				f.Fix = append(f.Fix, fix)
+			}
+		}
+	}
+	for _, c := range checks {
+		switch {
+		case c.web != nil && facts.Web != nil:
+			add(c, c.web(facts.Web), "")
+		case facts.Redis == nil:
+		case c.redis != nil:
+			add(c, c.redis(facts.Redis), "")
+		case c.node != nil:
+			for i := range facts.Redis.Nodes {
+				n := &facts.Redis.Nodes[i]
+				if n.Err == "" || c.id == "connect" {
+					add(c, c.node(facts.Redis, n), n.Addr)
+				}
+			}
+		}
+	}
+	for _, f := range all { // commands first, and then what is to be said once
+		slices.SortStableFunc(f.Fix, func(a, b string) int {
+			return cmp.Compare(isCommand(b), isCommand(a))
+		})
+	}
+	return all
+}
+
+func isCommand(fix string) int {
+	if strings.HasPrefix(fix, "redis-cli ") {
+		return 1
+	}
+	return 0
+}
+
+func complete(facts *RedisFacts, fix, node string) string {
+	rest, is := strings.CutPrefix(fix, "redis-cli ")
+	host, port, err := net.SplitHostPort(node)
+	if !is || err != nil {
+		return fix
+	}
+	if facts.TLS {
+		host += " --tls"
+	}
+	return "redis-cli -h " + host + " -p " + port + " " + rest
+}

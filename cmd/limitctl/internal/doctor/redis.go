@@ -1,0 +1,237 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// RedisOptions say which Redis to look at.
+type RedisOptions struct {
+	URL     string // redis://user:password@host:port/db, rediss:// for TLS
+	Cluster bool   // it is a Cluster, of which the URL names a node
+	Prefix  string // of the keys; empty means "limit"
+	Keys    int    // how many keys to look at, at most
+}
+
+// Redis asks a Redis and its other nodes. It writes nothing. An error is one of
+// the options; servers that do not answer are facts.
+func Redis(ctx context.Context, o RedisOptions) (*RedisFacts, error) {
+	if strings.ContainsAny(o.Prefix, "{}") {
+		return nil, fmt.Errorf("--prefix %q: braces mark the slot of a Cluster: write it without them", o.Prefix)
+	}
+	if o.Keys < 0 {
+		return nil, fmt.Errorf("--keys %d: write how many to look at, or 0 for none", o.Keys)
+	}
+	o.Prefix = cmp.Or(o.Prefix, "limit")
+	base, err := parse(o)
+	if err != nil {
+		return nil, err
+	}
+	facts := &RedisFacts{Prefix: o.Prefix, TLS: base.TLSConfig != nil, DB: base.DB, Cluster: o.Cluster}
+	facts.Nodes = []Node{{Addr: base.Addr}}
+	seed := dial(base, base.Addr)
+	defer seed.Close()
+	examine(ctx, seed, o.Prefix, &facts.Nodes[0])
+	facts.Nodes = append(facts.Nodes, others(ctx, seed, &facts.Nodes[0], o.Cluster)...)
+	clients := []*redis.Client{seed}
+	for i := 1; i < len(facts.Nodes); i++ {
+		client := dial(base, facts.Nodes[i].Addr)
+		defer client.Close()
+		clients = append(clients, client)
+		examine(ctx, client, o.Prefix, &facts.Nodes[i])
+	}
+	facts.Keys = scan(ctx, clients, facts.Nodes, o)
+	return facts, nil
+}
+
+func parse(o RedisOptions) (*redis.Options, error) {
+	if !o.Cluster {
+		options, err := redis.ParseURL(o.URL)
+		if err != nil {
+			return nil, badURL(err)
+		}
+		return options, nil
+	}
+	options, err := redis.ParseClusterURL(o.URL)
+	if err != nil {
+		return nil, badURL(err)
+	}
+	return &redis.Options{Addr: options.Addrs[0], Username: options.Username, Password: options.Password, TLSConfig: options.TLSConfig}, nil
+}
+
+// badURL keeps the password out of the error: those of package url have the
+// whole text.
+func badURL(err error) error {
+	const want = "write --redis as redis://user:password@host:6379/0, or rediss:// for TLS"
+	var whole *url.Error
+	if errors.As(err, &whole) {
+		return errors.New("--redis is no URL: " + want)
+	}
+	return fmt.Errorf("--redis: %w: %s", err, want)
+}
+
+// dial returns a client of one node. It asks once, and does not wait long.
+func dial(base *redis.Options, addr string) *redis.Client {
+	o := &redis.Options{
+		Addr: addr, Username: base.Username, Password: base.Password, DB: base.DB, TLSConfig: base.TLSConfig,
+		DialTimeout: 2 * time.Second, ReadTimeout: 3 * time.Second, WriteTimeout: 3 * time.Second,
+		ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1, PoolSize: 1,
+		DisableIdentity:          true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
+	if addr == base.Addr {
+		o.Network = base.Network
+	}
+	return redis.NewClient(o)
+}
+
+// examine learns of a node what it can, within bounded time.
+func examine(ctx context.Context, client *redis.Client, prefix string, n *Node) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	if err := client.Ping(ctx).Err(); err != nil && !refused(err) {
+		n.Err = err.Error()
+		return
+	}
+	if text, err := client.Info(ctx).Result(); err != nil {
+		n.InfoErr = err.Error()
+	} else {
+		n.Info = lines(text)
+	}
+	askConfig(ctx, client, n)
+	if n.Info["cluster_enabled"] != "0" {
+		if text, err := client.ClusterInfo(ctx).Result(); err != nil {
+			n.ClusterErr = err.Error()
+		} else {
+			n.ClusterInfo = lines(text)
+		}
+	}
+	askTime(ctx, client, n)
+	askSlowlog(ctx, client, prefix, n)
+	n.Ping, n.PingErr = measure(func() error { return client.Ping(ctx).Err() })
+	if !n.replica() {
+		askScript(ctx, client, prefix, n)
+	}
+}
+
+// settings are what checks look at. Others are not asked for: some are
+// passwords.
+var settings = []string{"maxmemory", "maxmemory-policy", "save", "appendonly", "appendfsync", "stop-writes-on-bgsave-error",
+	"min-replicas-to-write", "min-replicas-max-lag", "maxclients", "timeout", "tcp-keepalive", "busy-reply-threshold",
+	"lua-time-limit", "slowlog-log-slower-than"}
+
+func askConfig(ctx context.Context, client *redis.Client, n *Node) {
+	replies := make([]*redis.MapStringStringCmd, len(settings))
+	// Each reply has its own error.
+	_, _ = client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, name := range settings { // Redis 6.2 takes one at a time
+			replies[i] = p.ConfigGet(ctx, name)
+		}
+		return nil
+	})
+	config := make(map[string]string)
+	for _, r := range replies {
+		if err := r.Err(); err != nil {
+			n.ConfigErr = err.Error()
+			continue
+		}
+		maps.Copy(config, r.Val())
+	}
+	if len(config) > 0 {
+		n.Config, n.ConfigErr = config, ""
+	}
+}
+
+// refused reports whether the server has answered, with an error about the
+// rights of the user rather than about who he is.
+func refused(err error) bool {
+	return redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "ERR unknown command")
+}
+
+// lines reads "name:value" lines.
+func lines(text string) map[string]string {
+	m := make(map[string]string)
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimRight(line, "\r\n"), ":"); ok {
+			m[name] = value
+		}
+	}
+	return m
+}
+
+// others returns the other nodes of a Cluster, or the replicas of a primary.
+func others(ctx context.Context, client *redis.Client, n *Node, cluster bool) []Node {
+	if n.Err != "" {
+		return nil
+	}
+	if cluster {
+		text, err := client.ClusterNodes(ctx).Result()
+		if err != nil {
+			n.ClusterErr = cmp.Or(n.ClusterErr, err.Error())
+			return nil
+		}
+		return clusterNodes(text, n)
+	}
+	var found []Node
+	for name, value := range n.Info {
+		number, ok := strings.CutPrefix(name, "slave")
+		if r := fields(value); ok && number != "" && strings.Trim(number, "0123456789") == "" && r["ip"] != "" {
+			found = append(found, Node{Addr: address(r["ip"], r["port"]), Replica: true})
+		}
+	}
+	slices.SortFunc(found, byAddr)
+	return found
+}
+
+func address(host, port string) string {
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	return host + ":" + port
+}
+
+// clusterNodes reads CLUSTER NODES, as the node self sees it, and returns the
+// others. What it says of self goes there.
+func clusterNodes(text string, self *Node) []Node {
+	var found []Node
+	for line := range strings.Lines(text) {
+		words := strings.Fields(line)
+		if len(words) < 8 {
+			continue
+		}
+		at, _, _ := strings.Cut(words[1], "@")
+		i := strings.LastIndexByte(at, ':')
+		flags := words[2]
+		if i < 0 || strings.Contains(flags, "noaddr") || strings.Contains(flags, "handshake") {
+			continue
+		}
+		migrating := 0
+		for _, slots := range words[8:] {
+			if strings.HasPrefix(slots, "[") {
+				migrating++
+			}
+		}
+		mine := strings.HasPrefix(flags, "myself,")
+		if mine {
+			self.Flags, self.Migrating = strings.TrimPrefix(flags, "myself,"), migrating
+			self.Replica = strings.Contains(flags, "slave")
+			continue
+		}
+		found = append(found, Node{Addr: address(strings.Trim(at[:i], "[]"), at[i+1:]), Flags: flags,
+			Replica: strings.Contains(flags, "slave"), Migrating: migrating})
+	}
+	slices.SortFunc(found, byAddr)
+	return found
+}
+
+func byAddr(a, b Node) int { return strings.Compare(a.Addr, b.Addr) }

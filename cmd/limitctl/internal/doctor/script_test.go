@@ -1,0 +1,90 @@
+package doctor
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/internal/redistest"
+)
+
+func TestRedisRights(t *testing.T) {
+	client := redistest.Real(t)
+	user := func(t *testing.T, rules ...string) string {
+		t.Helper()
+		words := []any{"ACL", "SETUSER", "app", "reset", "on", ">secret", "~limit:*"}
+		for _, r := range rules {
+			words = append(words, r)
+		}
+		require.NoError(t, client.Do(t.Context(), words...).Err())
+		return "redis://app:secret@" + addr(client)
+	}
+	commands := strings.Fields("+" + strings.ToLower(strings.Join(needed, " +")))
+
+	t.Run("what a decision needs", func(t *testing.T) {
+		found := see(t, RedisOptions{URL: user(t, commands...)})
+		assert.Equal(t, OK, found["permissions"].Verdict, found["permissions"].Found)
+		assert.Contains(t, found["permissions"].Found, "by a script that writes nothing); not tried: PSETEX")
+		assert.Equal(t, OK, found["script-latency"].Verdict, found["script-latency"].Found)
+		for _, f := range found {
+			assert.Contains(t, []Verdict{OK, Skipped}, f.Verdict, "%s: %s", f.Check, f.Found)
+		}
+		for _, check := range []string{"version", "role", "eviction", "memory", "persistence", "replicas", "connections",
+			"idle-timeout", "keepalive", "busy-threshold", "slowlog", "keys-ttl"} {
+			assert.Equal(t, Skipped, found[check].Verdict, check)
+			assert.Contains(t, found[check].Found, "NOPERM", check)
+		}
+	})
+	t.Run("all but CONFIG", func(t *testing.T) {
+		found := see(t, RedisOptions{URL: user(t, "+@all", "-config")})
+		assert.Equal(t, OK, found["eviction"].Verdict, "INFO says it too")
+		assert.Equal(t, Skipped, found["keepalive"].Verdict)
+		assert.Equal(t, OK, found["permissions"].Verdict)
+		assert.Contains(t, found["permissions"].Found, "ACL DRYRUN")
+	})
+	for _, asks := range []string{"+acl", "-acl"} { // DRYRUN, or the script
+		for _, without := range []string{"evalsha", "eval", "setrange", "set", "mget"} {
+			t.Run(asks+" -"+without, func(t *testing.T) {
+				f := see(t, RedisOptions{URL: user(t, "+@all", asks, "-"+without)})["permissions"]
+				assert.Equal(t, Fail, f.Verdict, f.Found)
+				assert.Contains(t, f.Found, "may not: "+strings.ToUpper(without)+" (")
+				assert.NotContains(t, strings.Join(f.Fix, "\n"), "secret")
+			})
+		}
+	}
+	t.Run("another prefix", func(t *testing.T) {
+		f := see(t, RedisOptions{URL: user(t, "+@all"), Prefix: "shop"})["permissions"]
+		assert.Equal(t, Fail, f.Verdict, f.Found)
+	})
+	t.Run("wrong password", func(t *testing.T) {
+		user(t, "+@all")
+		f := see(t, RedisOptions{URL: "redis://app:typo@" + addr(client)})["connect"]
+		assert.Equal(t, Fail, f.Verdict)
+		assert.Contains(t, f.Found, "WRONGPASS")
+		assert.NotContains(t, f.Found+strings.Join(f.Fix, ""), "typo")
+	})
+}
+
+// TestNeeded holds the list of commands to the scripts.
+func TestNeeded(t *testing.T) {
+	files, err := filepath.Glob("../../../../lua/*.lua")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	want := []string{"EVALSHA", "EVAL"}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for _, m := range regexp.MustCompile(`call\('([A-Z]+)'`).FindAllStringSubmatch(string(text), -1) {
+			if !slices.Contains(want, m[1]) {
+				want = append(want, m[1])
+			}
+		}
+	}
+	assert.ElementsMatch(t, want, needed)
+}

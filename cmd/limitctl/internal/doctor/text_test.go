@@ -1,0 +1,75 @@
+package doctor
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// hostile is what a terminal might obey, or a reader not see.
+const hostile = "\x1b[2J\x1b]0;title\x07 \u009b31m \u202eevil\u2066 \u200b \u00ad \x7f \xff\r\nok       version  \t\U000e0041"
+
+func assertHarmless(t *testing.T, text string) {
+	t.Helper()
+	for _, r := range strings.ReplaceAll(text, "\n", "") {
+		assert.True(t, unicode.IsPrint(r) && r != unicode.ReplacementChar, "%U in %q", r, text)
+	}
+}
+
+func TestClean(t *testing.T) {
+	assert.Equal(t, `\x1b[2J \u202e \x9b \xff \n é 世界 �`, clean("\x1b[2J \u202e \x9b \xff \n é 世界 \uFFFD"))
+	assert.Equal(t, `\u009b`, clean("\u009b"))
+	assertHarmless(t, clean(hostile))
+	assert.NotContains(t, clean(hostile), "\n")
+}
+
+func TestQuote(t *testing.T) {
+	assert.Equal(t, `"limit:1:{p}:r:\x1b[2J\u202e\u00e9\""`, quote("limit:1:{p}:r:\x1b[2J\u202eé\""))
+	assert.Equal(t, `"`+strings.Repeat("a", 120)+`"… (1000 bytes)`, quote(strings.Repeat("a", 1000)))
+}
+
+func TestPrintIsHarmless(t *testing.T) {
+	findings := []Finding{
+		{Check: "keys", Verdict: Fail, Nodes: []string{hostile, "b:1"}, Found: hostile, Why: "why", Fix: []string{hostile}},
+		{Check: "role", Verdict: OK, Nodes: []string{"b:1"}, Found: "primary"},
+	}
+	var text bytes.Buffer
+	require.NoError(t, Print(&text, findings))
+	assertHarmless(t, text.String())
+	assert.Equal(t, 6, strings.Count(text.String(), "\n"), "a finding cannot make lines: %s", text.String())
+	assert.Contains(t, text.String(), "1 ok, 0 warn, 1 fail, 0 skipped\n")
+
+	text.Reset()
+	require.NoError(t, PrintJSON(&text, findings))
+	assertHarmless(t, text.String())
+	lines := strings.Split(strings.TrimSpace(text.String()), "\n")
+	require.Len(t, lines, 2)
+	var f Finding
+	require.NoError(t, json.Unmarshal([]byte(lines[1]), &f))
+	assert.Equal(t, findings[1], f)
+}
+
+func TestUnits(t *testing.T) {
+	for n, text := range map[int64]string{0: "0 B", 999: "999 B", 1000: "1.0 kB", 999_949: "999.9 kB", 999_950: "1.0 MB", 1 << 62: "4.6 EB"} {
+		assert.Equal(t, text, size(n))
+	}
+	for d, text := range map[time.Duration]string{1234 * time.Nanosecond: "1µs", 1234 * time.Microsecond: "1.23ms", -90 * time.Second: "-1m30s"} {
+		assert.Equal(t, text, span(d))
+	}
+}
+
+func TestPercentile(t *testing.T) {
+	assert.Equal(t, time.Duration(1), percentile([]time.Duration{1}, 99))
+	d := make([]time.Duration, 50)
+	for i := range d {
+		d[i] = time.Duration(i + 1)
+	}
+	assert.Equal(t, time.Duration(25), percentile(d, 50))
+	assert.Equal(t, time.Duration(50), percentile(d, 99))
+}

@@ -1,0 +1,139 @@
+package doctor
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// MaxRoutes is how many routes [Web] asks at most.
+const MaxRoutes = 20
+
+// WebOptions say which application to ask.
+type WebOptions struct {
+	URL    string   // such as http://127.0.0.1:8080/api
+	Routes []string // paths, or "HEAD /path"; without any, the URL alone is asked
+}
+
+// Web asks an application: three requests to the first route (or to the URL),
+// the third with a forged address, and one to each other route. Requests are
+// GET or HEAD, follow no redirect, and spend from the quotas of this machine.
+// An error is one of the options.
+func Web(ctx context.Context, o WebOptions) (*WebFacts, error) {
+	base, err := url.Parse(o.URL)
+	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
+		return nil, fmt.Errorf("--url %q: write such as http://127.0.0.1:8080", o.URL)
+	}
+	if len(o.Routes) > MaxRoutes {
+		return nil, fmt.Errorf("--route: %d of them: name at most %d", len(o.Routes), MaxRoutes)
+	}
+	type target struct{ route, method, url string }
+	var targets []target
+	for _, route := range o.Routes {
+		method, path, spaced := strings.Cut(route, " ")
+		if !spaced {
+			method, path = http.MethodGet, route
+		}
+		if method != http.MethodGet && method != http.MethodHead || !strings.HasPrefix(path, "/") {
+			return nil, fmt.Errorf("--route %q: write a path such as /api/items, or \"HEAD /api/items\": only GET and HEAD are sent", route)
+		}
+		ref, err := url.Parse(path)
+		if err != nil || ref.Host != "" {
+			return nil, fmt.Errorf("--route %q: write a path such as /api/items", route)
+		}
+		at := *base
+		joined := base.JoinPath(ref.EscapedPath())
+		at.Path, at.RawPath, at.RawQuery = joined.Path, joined.RawPath, ref.RawQuery
+		targets = append(targets, target{route, method, at.String()})
+	}
+	facts := &WebFacts{}
+	if len(targets) == 0 {
+		targets = []target{{base.Path, http.MethodGet, o.URL}}
+	}
+	client := &http.Client{
+		Timeout:       5 * time.Second,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	defer client.CloseIdleConnections()
+	address := forgedAddress()
+	for i, t := range targets {
+		p := probe(ctx, client, t.method, t.url, "")
+		p.Route = t.route
+		if len(o.Routes) > 0 {
+			facts.Routes = append(facts.Routes, p)
+		}
+		if i > 0 {
+			continue
+		}
+		facts.Proxies = []Probe{p}
+		for _, forged := range []string{"", address} {
+			if p.Err == "" && len(p.Remaining) > 0 {
+				facts.Proxies = append(facts.Proxies, probe(ctx, client, t.method, t.url, forged))
+			}
+		}
+	}
+	return facts, nil
+}
+
+// forgedAddress returns one of 198.18.0.0/15, which is for benchmarks and
+// nobody's, and another each time.
+func forgedAddress() string {
+	var b [3]byte
+	rand.Read(b[:])
+	return fmt.Sprintf("198.%d.%d.%d", 18+b[0]&1, b[1], b[2])
+}
+
+// probe sends a request, with headers that claim the forged address if it is
+// not empty.
+func probe(ctx context.Context, client *http.Client, method, url, forged string) Probe {
+	p := Probe{Sent: method + " " + url}
+	r, err := http.NewRequestWithContext(ctx, method, url, nil)
+	if err != nil {
+		p.Err = err.Error()
+		return p
+	}
+	r.Header.Set("User-Agent", "limitctl doctor")
+	if forged != "" {
+		p.Sent += " with X-Forwarded-For, X-Real-IP and Forwarded of " + forged
+		r.Header.Set("X-Forwarded-For", forged)
+		r.Header.Set("X-Real-Ip", forged)
+		r.Header.Set("Forwarded", "for="+forged)
+	}
+	response, err := client.Do(r)
+	if err != nil {
+		p.Err = err.Error()
+		return p
+	}
+	io.Copy(io.Discard, io.LimitReader(response.Body, 64<<10))
+	response.Body.Close()
+	p.Status, p.Remaining = response.StatusCode, remaining(response.Header)
+	return p
+}
+
+// remaining reads RateLimit, a list such as "per-ip-2s";r=4;t=2, or
+// X-RateLimit-Remaining.
+func remaining(h http.Header) map[string]int64 {
+	m := make(map[string]int64)
+	for _, value := range h.Values("RateLimit") {
+		for member := range strings.SplitSeq(value, ",") {
+			name, parameters, _ := strings.Cut(member, ";")
+			for p := range strings.SplitSeq(parameters, ";") {
+				if text, ok := strings.CutPrefix(strings.TrimSpace(p), "r="); ok {
+					if r, err := strconv.ParseInt(text, 10, 64); err == nil {
+						m[strings.Trim(strings.TrimSpace(name), `"`)] = r
+					}
+				}
+			}
+		}
+	}
+	if r, err := strconv.ParseInt(h.Get("X-RateLimit-Remaining"), 10, 64); err == nil && len(m) == 0 {
+		m["X-RateLimit-Remaining"] = r
+	}
+	return m
+}

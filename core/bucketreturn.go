@@ -1,0 +1,205 @@
+package core
+
+// Return implements [State]: as much as the bucket would still lack of r if
+// nobody else had come. What has come back by itself does not come again.
+func (b *Bucket) Return(r *Return, now int64) int64 {
+	q := &r.Quota
+	if !b.begun || b.window != q.Window || b.missing > q.Burst || b.last > now || r.At > now {
+		return 0
+	}
+	b.Advance(q, now)
+	lacks, given := give(&b.returns, r, now, levelOf(b.short, b.back, q.Window))
+	if given > 0 {
+		b.missing, b.part = lacks.units, 0
+		if lacks.part > 0 {
+			b.missing, b.part = lacks.units+1, q.Window-lacks.part
+		}
+		b.last = now
+	}
+	return given
+}
+
+// Return implements [State], as that of a [Bucket].
+func (g *Meter) Return(r *Return, now int64) int64 {
+	q, s := &r.Quota, &g.schedule
+	if s.limit != q.Limit || s.end < now || r.At > now {
+		return 0
+	}
+	units, part := muldiv(s.end-now, q.Limit, q.Window)
+	part += s.part
+	lacks := level{units + part/q.Window, part % q.Window}
+	if (level{units: q.Burst}).below(lacks) {
+		return 0
+	}
+	lacks, given := give(&g.returns, r, now, lacks)
+	if given > 0 {
+		whole, rest := muldiv(lacks.units, q.Window, q.Limit)
+		rest += lacks.part
+		s.end, s.part = now+whole+rest/q.Limit, rest%q.Limit
+		if lacks == (level{}) {
+			s.end = 0 // as new, also for a clock that steps back
+		}
+	}
+	return given
+}
+
+// A level is how much a bucket lacks: units, and Windowths of one.
+type level struct{ units, part int64 }
+
+// levelOf returns units, of the last of which back Windowths have come back.
+func levelOf(units, back, window int64) level {
+	if back > 0 {
+		return level{units - 1, window - back}
+	}
+	return level{units, 0}
+}
+
+func (l level) below(other level) bool {
+	return l.units < other.units || l.units == other.units && l.part < other.part
+}
+
+func (l level) least(other level) level {
+	if other.below(l) {
+		return other
+	}
+	return l
+}
+
+// minus returns l less a level that is not above it.
+func (l level) minus(other level, window int64) level {
+	l.units, l.part = l.units-other.units, l.part-other.part
+	if l.part < 0 {
+		l.units, l.part = l.units-1, l.part+window
+	}
+	return l
+}
+
+// later returns what is lacking of l after some time in which nothing is taken.
+func (l level) later(q *Quota, micros int64) level {
+	units, part := muldiv(micros, q.Limit, q.Window)
+	if back := (level{units, part}); back.below(l) {
+		return l.minus(back, q.Window)
+	}
+	return level{}
+}
+
+// returns is what a bucket remembers of what was given back to it.
+//
+// What was taken at a time can come back as far as the bucket has lacked it at
+// every time since: below that it has come back by itself. If others only took
+// since, the bucket has always lacked at least what the admission alone would
+// leave by now. What was given back since makes that less, and so a lower bound
+// on what it has lacked is kept for each cell of the time that a whole burst
+// takes to come back: from the levels between returns, less what was given back
+// later of what was taken before.
+type returns struct {
+	limit, window, burst int64 // of the quota of the last return
+
+	at   int64              // when it was
+	cut  int64              // when last a part of a unit was given back, so that later levels are no whole units from earlier ones
+	left level              // what the bucket lacked after it
+	lows [returnCells]level // by the number of the cell
+}
+
+const returnCells = 8
+
+func (q *Quota) returnCell(at int64) int64 { return at / (q.fills()/(returnCells-1) + 1) }
+
+// until returns the time from which m is of no use.
+func (m *returns) until() int64 {
+	if m == nil {
+		return 0
+	}
+	q := Quota{Limit: m.limit, Window: m.window, Burst: m.burst}
+	return m.at + q.fills() + 1
+}
+
+// advance brings m to now, and makes it if it is nil.
+func (m *returns) advance(q *Quota, now int64, lacks level) (n returns) {
+	n = returns{limit: q.Limit, window: q.Window, burst: q.Burst, at: now}
+	switch {
+	case m == nil:
+		for i := range n.lows {
+			n.lows[i] = lacks
+		}
+	case m.limit != q.Limit || m.window != q.Window || m.burst != q.Burst:
+		n.cut = now // of other levels and cells: nothing from before can come back
+	default:
+		n.cut, n.lows = m.cut, m.lows
+		since := m.left.later(q, now-m.at)
+		last, cell := q.returnCell(m.at), q.returnCell(now)
+		for i := max(last, cell-returnCells+1); i <= cell; i++ {
+			low := &n.lows[i%returnCells]
+			if *low = low.least(since); i > last {
+				*low = since
+			}
+		}
+	}
+	return n
+}
+
+// cells returns the cells from that of a time to that of the last return.
+func (m *returns) cells(q *Quota, from int64) []*level {
+	var cells [returnCells]*level
+	first, last := q.returnCell(from), q.returnCell(m.at)
+	list := cells[:0]
+	for i := max(first, last-returnCells+1); i <= last; i++ {
+		list = append(list, &m.lows[i%returnCells])
+	}
+	return list
+}
+
+// give gives back what it can of r, and remembers it. It returns what is lacking
+// then, and how many units came back, a part of one counted as one.
+func give(m **returns, r *Return, now int64, lacks level) (level, int64) {
+	if *m != nil && now < (*m).at {
+		return lacks, 0 // the clock has stepped back
+	}
+	q := &r.Quota
+	next := (*m).advance(q, now, lacks)
+	since := *m != nil && r.At <= (*m).at       // something may have been given back since
+	before := since && r.At < now               // and time has passed
+	whole := !before || r.At > next.cut         // all levels since are whole units away from now's
+	most := level{units: q.Burst - r.Remaining} // Remaining is rounded down
+	if !whole {
+		most.units--
+	}
+	most = most.later(q, now-r.At)
+	if whole && most.part != lacks.part {
+		if most.part < lacks.part {
+			most.units--
+		}
+		most.part = lacks.part
+	}
+	alone := !since && most == lacks
+	most = most.least(lacks)
+	if before {
+		for _, low := range next.cells(q, r.At) {
+			most = most.least(*low)
+		}
+	}
+	given := level{units: r.Cost}
+	if most.below(given) {
+		given, next.cut = most, now
+	}
+	if given.units < 0 || given == (level{}) {
+		return lacks, 0
+	}
+	units := given.units
+	if given.part > 0 {
+		units++
+	}
+	if alone { // nobody came since: as if it had never been taken, of which nobody needs to know
+		return lacks.minus(given, q.Window), units
+	}
+	for _, low := range next.cells(q, r.At) {
+		*low = low.minus(low.least(given), q.Window)
+	}
+	lacks = lacks.minus(given, q.Window)
+	next.left = lacks
+	if *m == nil {
+		*m = new(returns)
+	}
+	**m = next
+	return lacks, units
+}

@@ -1,0 +1,97 @@
+-- Gives units of admitted charges back, each for itself. Everything is read and
+-- checked before the first write; if one key is wrong, nothing is written. A key
+-- that has become whole is deleted, and any other keeps at least the TTL that it
+-- had.
+--
+-- KEYS      for each return the key of its state and, of the algorithms 4 and 5,
+--           the key of what was given back before; in a cluster all in one slot
+-- ARGV[1]   now in us since the epoch; '' for the time of Redis, as always but in tests
+-- ARGV[2]   ms that each key outlives its last unit
+-- ARGV[3…]  for each return: algorithm (its number in package core), limit,
+--           window in us, what else the algorithm needs (as in take.lua); units
+--           to give back; and of the admission its time in us, what remained,
+--           and the us until the quota was whole
+-- reply     an integer for each return: units that were given back, or what is
+--           wrong with its key: -1 a value of another type, -2 no value of ours,
+--           -3 that the time of Redis is in none of the calendar periods sent
+--
+-- Of the functions for the algorithms, a script has those that its rules need.
+-- Each takes the value of a key, the return, now, and what was given back
+-- before, and returns the units given back, the new value ('' for none), the us
+-- that it matters, and what to remember; or nil and what is wrong.
+
+local function algorithm(number, r, params)
+  if number == 0 then return return_log end
+  if number == 1 then
+    r.periods = params
+    return return_window
+  elseif number == 2 then
+    r.cells = tonumber(params)
+    return return_cells
+  elseif number == 3 then
+    return return_counter
+  elseif number == 6 then
+    return return_line
+  end
+  local burst, missing = string.match(params, '^(%d+),(%d+)$')
+  r.burst, r.missing = tonumber(burst), tonumber(missing)
+  return number == 4 and return_bucket or return_meter
+end
+
+local now, grace = tonumber(ARGV[1]), tonumber(ARGV[2])
+if not now then
+  local t = call('TIME')
+  now = t[1]*1000000 + t[2]
+end
+
+local out, writes, wrong = {}, {}, false
+local k = 0
+
+local function read(key)
+  local value = redis.pcall('GET', key)
+  if type(value) == 'table' then return nil, WRONG_TYPE end
+  return value
+end
+
+for i = 3, #ARGV, 8 do
+  local r = {limit = tonumber(ARGV[i + 1]), window = tonumber(ARGV[i + 2]), cost = tonumber(ARGV[i + 4]),
+    at = tonumber(ARGV[i + 5]), remaining = tonumber(ARGV[i + 6]), reset = tonumber(ARGV[i + 7])}
+  local give_back = algorithm(tonumber(ARGV[i]), r, ARGV[i + 3])
+  k = k + 1
+  local key, memory_key = keys[k], nil
+  local value, problem = read(key)
+  local remembered
+  if r.burst then
+    k = k + 1
+    memory_key = keys[k]
+    local other
+    remembered, other = read(memory_key)
+    problem = problem or other
+  end
+  local given, rest, life, memory = 0, nil, nil, nil
+  if not problem and value then
+    given, rest, life, memory = give_back(value, r, now, remembered)
+    if not given then problem = rest end
+  end
+  if problem then
+    out[#out + 1], wrong = -problem, true
+  else
+    out[#out + 1] = given
+    if given > 0 then
+      writes[#writes + 1] = {key, rest, life}
+      if memory then writes[#writes + 1] = {memory_key, memory, r.fills + 1} end
+    end
+  end
+end
+if wrong then return out end
+
+for i = 1, #writes do
+  local key, value, life = writes[i][1], writes[i][2], writes[i][3]
+  if value == '' then
+    call('DEL', key)
+  else
+    local ttl, left = ceil(life / 1000) + grace, call('PTTL', key)
+    call('SET', key, value, 'PX', left > ttl and left or ttl)
+  end
+end
+return out

@@ -1,0 +1,107 @@
+package lua
+
+import (
+	"encoding/binary"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/core"
+)
+
+func someReturns() []core.Return {
+	log := core.Quota{Limit: 5, Window: 1_000_000}
+	bucket := core.Quota{Algorithm: core.TokenBucket, Limit: 5, Window: 1_000_000, Burst: 9, Missing: 2}
+	return []core.Return{
+		{Charge: core.Charge{Rule: "a", Key: "x", Quota: log, Cost: 1}, At: 1_800_000_000_000_000, Remaining: 4, ResetAfter: 7},
+		{Charge: core.Charge{Rule: "b", Key: "y", Quota: bucket, Cost: core.MaxCost}, At: core.MaxTime, Remaining: 3, ResetAfter: 8},
+		{Charge: core.Charge{Rule: "c", Key: "", Quota: log}},
+	}
+}
+
+func TestNewReturns(t *testing.T) {
+	call := NewReturns("limit", "p", "", 1, someReturns())
+	assert.Equal(t, []string{"limit:1:{p}:a:x", "limit:1:{p}:b:y", "limit:1:returned:{p}:b:y", "limit:1:{p}:c:"}, call.Keys)
+	assert.Equal(t, []any{"", 1,
+		0, int64(5), int64(1_000_000), "", int64(1), int64(1_800_000_000_000_000), int64(4), int64(7),
+		4, int64(5), int64(1_000_000), "9,2", core.MaxCost, core.MaxTime, int64(3), int64(8),
+		0, int64(5), int64(1_000_000), "", int64(0), int64(0), int64(0), int64(0),
+	}, call.Args)
+	assert.Contains(t, call.Script.Text, "local function return_log(")
+	assert.Contains(t, call.Script.Text, "local function return_bucket(")
+	assert.NotContains(t, call.Script.Text, "local function return_cells(", "no rule needs it")
+	assert.NotContains(t, NewRules("limit", "p", charges("")).Script.Text, "return_log", "what takes does not give back")
+}
+
+func TestDecodeReturns(t *testing.T) {
+	call := NewReturns("limit", "p", "", 1, someReturns())
+	given, err := call.Decode([]int64{1, 0, 2})
+	require.NoError(t, err)
+	assert.Equal(t, []int64{1, 0, 2}, given)
+	for _, test := range []struct {
+		reply []int64
+		err   error
+		text  string
+	}{
+		{[]int64{1, 0}, ErrReply, "2 numbers for 3 returns"},
+		{[]int64{1, -1, 0}, ErrValue, "limit:1:{p}:b:y is of another type"},
+		{[]int64{1, 0, -2}, ErrValue, "limit:1:{p}:c: was written by something else"},
+		{[]int64{-3, 0, 0}, ErrClock, "clocks"},
+		{[]int64{0, -4, 0}, ErrReply, "reason 4"},
+	} {
+		given, err := call.Decode(test.reply)
+		assert.ErrorIs(t, err, test.err)
+		assert.ErrorContains(t, err, test.text)
+		assert.Nil(t, given)
+	}
+}
+
+// FuzzDecodeReturns gives the decoder replies that no script made.
+func FuzzDecodeReturns(f *testing.F) {
+	f.Add([]byte{})
+	f.Add(make([]byte, 3*8))
+	f.Add([]byte("\xff\xff\xff\xff\xff\xff\xff\xff and others that are not quite"))
+	call := NewReturns("limit", "p", "", 1, someReturns())
+	f.Fuzz(func(t *testing.T, data []byte) {
+		reply := make([]int64, len(data)/8)
+		for i := range reply {
+			reply[i] = int64(binary.BigEndian.Uint64(data[8*i:]))
+		}
+		given, err := call.Decode(reply)
+		if (err == nil) != (len(given) == 3) {
+			t.Fatalf("%v, %v", given, err)
+		}
+		for _, n := range given {
+			if n < 0 {
+				t.Fatalf("%v", given)
+			}
+		}
+	})
+}
+
+// TestReturnedKey holds that what was given back shares the slot of its key, and
+// the name of none.
+func TestReturnedKey(t *testing.T) {
+	parts := []string{"", "a", ":", "}", "{", "1", "returned", "returned:{a}"}
+	seen := make(map[string]bool)
+	for _, prefix := range []string{"limit", "limit:1", "limit:1:returned", ""} {
+		for _, policy := range parts {
+			for _, rule := range parts {
+				for _, key := range parts {
+					state, returned := Key(prefix, policy, rule, key), ReturnedKey(prefix, policy, rule, key)
+					for _, name := range []string{state, returned} {
+						if seen[name] {
+							t.Fatalf("%s twice", name)
+						}
+						seen[name] = true
+					}
+					if tag(state) != tag(returned) || !strings.HasPrefix(returned, prefix+":") {
+						t.Fatalf("%s, %s", state, returned)
+					}
+				}
+			}
+		}
+	}
+}

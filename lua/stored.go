@@ -1,0 +1,96 @@
+package lua
+
+import "strings"
+
+// A Name is what a key of Redis says, see [Key].
+type Name struct {
+	Version           string // of the stored form: digits
+	Policy, Rule, Key string // as the program gave them: of this version only
+}
+
+// ParseKey reads a key of Redis that [Key] made with the prefix. It reports
+// false for one that it did not make; if that has at least the prefix and a
+// version, such as an older one, the Version is set.
+func ParseKey(prefix, key string) (Name, bool) {
+	rest, ok := strings.CutPrefix(key, prefix+":")
+	if !ok {
+		return Name{}, false
+	}
+	number, rest, ok := strings.Cut(rest, ":")
+	if !ok || number == "" || strings.Trim(number, "0123456789") != "" {
+		return Name{}, false
+	}
+	name := Name{Version: number}
+	rest, ok = strings.CutPrefix(rest, "{")
+	tag, rest, closed := strings.Cut(rest, "}:")
+	rule, rest, ended := strings.Cut(rest, ":")
+	if number != version || !ok || !closed || !ended {
+		return name, false
+	}
+	var parts [3]string
+	for i, part := range []struct {
+		text  string
+		plain *[256]bool
+	}{{tag, &partBytes}, {rule, &partBytes}, {rest, &keyBytes}} {
+		if i == 0 && part.text == "%" {
+			continue // the empty policy
+		}
+		if parts[i], ok = unescape(part.text, part.plain); !ok || i == 0 && parts[i] == "" {
+			return name, false
+		}
+	}
+	return Name{number, parts[0], parts[1], parts[2]}, true
+}
+
+// unescape undoes escape, and reports false for what escape does not return.
+func unescape(s string, plain *[256]bool) (string, bool) {
+	var b []byte
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if c == '%' {
+			if i+2 >= len(s) {
+				return "", false
+			}
+			high, low := hexDigit(s[i+1]), hexDigit(s[i+2])
+			if high < 0 || low < 0 {
+				return "", false
+			}
+			c = byte(high<<4 | low)
+			i += 2
+			if plain[c] {
+				return "", false
+			}
+		} else if !plain[c] {
+			return "", false
+		}
+		b = append(b, c)
+	}
+	return string(b), true
+}
+
+func hexDigit(c byte) int { return strings.IndexByte("0123456789ABCDEF", c) }
+
+// IsState reports whether a value of size bytes that begins with first can be
+// the state of a rule: whether its form is known, and has such lengths. The
+// forms are documented in the headers of the scripts.
+func IsState(first byte, size int64) bool {
+	switch first {
+	case 'a': // slidinglog.lua
+		return size >= 12 && (size-8)%4 == 0
+	case 'b':
+		return size >= 14 && (size-8)%6 == 0
+	case 'c': // ring.lua
+		return size >= 34 && (size-30)%4 == 0
+	case 'd':
+		return size >= 36 && (size-30)%6 == 0
+	case 'e': // fixedwindow.lua
+		return size == 14
+	case 'f': // cells.lua
+		return size >= 21 && (size-15)%6 == 0
+	case 'g', 'h': // counter.lua, tokenbucket.lua
+		return size == 26
+	case 'i': // leakybucket.lua
+		return size == 20
+	}
+	return false
+}

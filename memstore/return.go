@@ -1,0 +1,65 @@
+package memstore
+
+import (
+	"context"
+
+	"github.com/routelimit/limit/core"
+)
+
+// Return implements [core.Store]. Its errors are those of
+// [core.ValidateReturns] and of a context that was done before the call; with
+// either, nothing was given back.
+func (s *Store) Return(ctx context.Context, policy string, returns []core.Return) ([]int64, error) {
+	if err := core.ValidateReturns(returns); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	keys := make([]found, len(returns))
+	for i := range returns {
+		c := &returns[i].Charge
+		hash := s.hash(policy, c)
+		keys[i].hash, keys[i].shard = hash, shardOf(hash, c.Key)
+	}
+	now := s.lock(keys)
+	defer s.unlock(keys)
+	given := make([]int64, len(returns))
+	for i := range returns {
+		if e := s.shards[keys[i].shard].keys.find(keys[i].hash, policy, &returns[i].Charge); e != nil {
+			given[i] = e.state.Return(&returns[i], now)
+			e.expires = max(e.expires, e.state.Expires())
+		}
+	}
+	return given, nil
+}
+
+// Reset implements [core.Store]. Its only error is that of a context that was
+// done before the call.
+func (s *Store) Reset(ctx context.Context, policy, rule, key string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	hash := s.hash(policy, &core.Charge{Rule: rule, Key: key})
+	shard := &s.shards[shardOf(hash, key)]
+	shard.mu.Lock()
+	defer shard.mu.Unlock()
+	shard.keys.remove(hash, policy, rule, key)
+	return nil
+}
+
+// remove forgets the entries of a key of a rule, whatever their algorithm.
+func (t *table) remove(hash uint64, policy, name, key string) {
+	if t.len == 0 {
+		return
+	}
+	for at := t.bucket(hash); *at != nil; {
+		e := *at
+		if e.hash != hash || e.key != key || e.rule.Value() != (rule{policy, name}) {
+			at = &e.next
+			continue
+		}
+		*at = e.next
+		t.len--
+	}
+}

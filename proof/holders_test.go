@@ -1,0 +1,256 @@
+package proof
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/lua"
+	"github.com/routelimit/limit/redisstore"
+)
+
+// Processes hold leases of one key, of which there are eight, and are killed
+// with kill -9 while they do.
+const (
+	holders   = 4 // processes
+	hands     = 6 // of each, so that they want three times what there is
+	slots     = 8
+	leaseLife = time.Second
+)
+
+var inFlight = limit.Named("proof", limit.Rule{Name: "slots", Key: limit.Everyone,
+	Limit: slots, Window: leaseLife, Algorithm: limit.Concurrency})
+
+const (
+	holderVar = "LIMIT_PROOF_HOLDER" // the URL of Redis, in a process that holds
+	aloneVar  = "LIMIT_PROOF_ALONE"  // set, each holds leases of a key of its own
+)
+
+// hold is the program of such a process. It tells what it does in lines: the
+// word, the time in us, and the id of the lease. It ends with its parent, whose
+// pipe its standard input is.
+func hold(url string) {
+	options, err := redis.ParseURL(url)
+	if err != nil {
+		panic(err)
+	}
+	var of redisstore.Options
+	if os.Getenv(aloneVar) != "" {
+		of.Prefix = fmt.Sprint("alone", os.Getpid())
+	}
+	limiter := limit.New(telling{redisstore.New(redis.NewClient(options), &of)}, nil)
+	for range hands {
+		go func() {
+			for {
+				var id uint64
+				began := time.Now()
+				d, err := limiter.Take(context.WithValue(context.Background(), idKey{}, &id), inFlight, nil)
+				if err != nil {
+					panic(err)
+				}
+				if !d.Allowed {
+					time.Sleep(time.Duration(5+rand.IntN(30)) * time.Millisecond)
+					continue
+				}
+				tell("renewed", began, id)
+				tell("holds", time.Now(), id)
+				if rand.IntN(3) == 0 { // longer than a lease lives
+					time.Sleep(leaseLife + time.Duration(rand.Int64N(int64(leaseLife))))
+				} else {
+					time.Sleep(time.Duration(rand.Int64N(int64(leaseLife / 3))))
+				}
+				tell("ends", time.Now(), id)
+				d.Release()
+			}
+		}()
+	}
+	io.Copy(io.Discard, os.Stdin)
+	os.Exit(0)
+}
+
+func tell(word string, at time.Time, id uint64) {
+	os.Stdout.WriteString(fmt.Sprintf("%s %d %d\n", word, at.UnixMicro(), id)) // one write, and so whole
+}
+
+type idKey struct{}
+
+// telling is a store that tells when a lease was renewed, and under which id it
+// was taken.
+type telling struct{ core.Store }
+
+func (s telling) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+	*ctx.Value(idKey{}).(*uint64) = charges[0].Lease
+	return s.Store.Take(ctx, policy, charges)
+}
+
+func (s telling) Renew(ctx context.Context, policy string, charges []core.Charge) ([]bool, error) {
+	began := time.Now()
+	held, err := s.Store.Renew(ctx, policy, charges)
+	if err == nil && held[0] {
+		tell("renewed", began, charges[0].Lease)
+	}
+	return held, err
+}
+
+// A process is one that holds.
+type process struct {
+	number int
+	*exec.Cmd
+	heard chan struct{} // closed when all that it told is known
+}
+
+func (o *observer) start(t *testing.T, number int, url string, env ...string) *process {
+	p := &process{number, exec.Command(os.Args[0]), make(chan struct{})}
+	p.Env = append(append(os.Environ(), holderVar+"="+url), env...)
+	p.Stderr = os.Stderr
+	_, err := p.StdinPipe()
+	require.NoError(t, err)
+	out, err := p.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, p.Start())
+	go func() {
+		defer close(p.heard)
+		o.listen(t, number, out)
+	}()
+	return p
+}
+
+// kill kills a process and returns when it did, and what died with it.
+func (o *observer) kill(p *process) (at time.Time, ids []uint64) {
+	at = time.Now()
+	p.Process.Kill() // kill -9
+	<-p.heard
+	p.Wait()
+	ids = o.of(p.number)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, id := range ids {
+		o.held[id].until, o.held[id].killed = at.UnixMicro(), true
+	}
+	return at, ids
+}
+
+// inRedis returns how many of some leases have not ended, by Redis's own clock
+// and the form in lua/concurrency.lua.
+func inRedis(t *testing.T, client *redis.Client, ids []uint64) (n int) {
+	now := client.Time(t.Context()).Val().UnixMicro()
+	value, err := client.Get(t.Context(), lua.Key("limit", "proof", "slots", "")).Result()
+	if err == redis.Nil {
+		return 0
+	}
+	require.NoError(t, err)
+	for lease := range slices.Chunk([]byte(value[4:]), 18) {
+		ends := int64(binary.BigEndian.Uint64(append([]byte{0}, lease[:7]...)))
+		if ends > now && slices.Contains(ids, binary.BigEndian.Uint64(lease[7:15])) {
+			n++
+		}
+	}
+	return n
+}
+
+// until waits until something holds.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(2 * time.Millisecond) {
+		require.True(t, time.Now().Before(deadline), "%s: not within 20 s", what)
+	}
+}
+
+func TestKilledHolders(t *testing.T) {
+	client := redistest.Real(t)
+	kills := 5
+	if n, err := strconv.Atoi(os.Getenv("LIMIT_PROOF_KILLS")); err == nil {
+		kills = n
+	}
+	url := fmt.Sprintf("redis://%s/%d", client.Options().Addr, client.Options().DB)
+	o := &observer{held: make(map[uint64]*holding)}
+	var running []*process
+	for i := range holders {
+		running = append(running, o.start(t, i, url))
+	}
+	var backs []time.Duration
+	died := 0
+	for i := range kills {
+		p := running[i%holders]
+		time.Sleep(time.Duration(rand.Int64N(int64(leaseLife / 2)))) // at any age of its leases
+		until(t, "a lease to die with", func() bool { return len(o.of(p.number)) > 0 })
+		at, ids := o.kill(p)
+		running[i%holders] = o.start(t, holders+i, url)
+		until(t, "the slots of a killed process", func() bool { return inRedis(t, client, ids) == 0 })
+		if died += len(ids); len(ids) > 0 {
+			backs = append(backs, time.Since(at))
+		}
+	}
+	var last time.Time
+	for _, p := range running {
+		last, _ = o.kill(p)
+	}
+	limiter := limit.New(redisstore.New(client, nil), nil)
+	until(t, "all slots", func() bool {
+		d, err := limiter.TakeN(t.Context(), inFlight, nil, slots)
+		require.NoError(t, err)
+		defer d.Release()
+		return d.Allowed
+	})
+	backs = append(backs, time.Since(last))
+	slices.Sort(backs)
+	longest := backs[len(backs)-1]
+
+	most, long, lost, renewals := o.most(), 0, 0, 0
+	for _, h := range o.held {
+		renewals += h.renewals - 1
+		if h.until-h.from > leaseLife.Microseconds() || h.lost {
+			long++
+		}
+		if h.lost {
+			lost++
+		}
+	}
+	t.Logf("%d processes killed with %d leases; %d leases in all, %d of them for longer than they live, %d renewals, %d lost; "+
+		"most held at the same time: %d of %d; slots came back after %v (median), at most %v, of a life of %v",
+		kills+holders, died, len(o.held), long, renewals, lost, most, slots,
+		backs[len(backs)/2].Round(time.Millisecond), longest.Round(time.Millisecond), leaseLife)
+	require.LessOrEqual(t, most, slots)
+	require.Equal(t, slots, most, "far fewer would be a limiter that is safe because it refuses")
+	require.LessOrEqual(t, longest, leaseLife+time.Second)
+	require.Positive(t, long)
+	require.LessOrEqual(t, lost, long/10, "leases are renewed while they are held, unless a process stood still")
+}
+
+// TestKilledHoldersCanFail has processes that do not know of each other.
+func TestKilledHoldersCanFail(t *testing.T) {
+	client := redistest.Real(t)
+	url := fmt.Sprintf("redis://%s/%d", client.Options().Addr, client.Options().DB)
+	o := &observer{held: make(map[uint64]*holding)}
+	var running []*process
+	for i := range holders {
+		running = append(running, o.start(t, i, url, aloneVar+"=1"))
+	}
+	until(t, "more than the slots", func() bool {
+		n := 0
+		for i := range holders {
+			n += len(o.of(i))
+		}
+		return n > slots
+	})
+	for _, p := range running {
+		o.kill(p)
+	}
+	require.Greater(t, o.most(), slots)
+	require.NotEmpty(t, strings.Join(client.Keys(t.Context(), "alone*").Val(), " "))
+}

@@ -1,0 +1,115 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/lua"
+)
+
+func held(rule, key string, limit int64, life time.Duration, id uint64) core.Charge {
+	return core.Charge{Rule: rule, Key: key, Cost: 1, Lease: id,
+		Quota: core.Quota{Algorithm: core.Concurrency, Limit: limit, Window: life.Microseconds()}}
+}
+
+// TestLeasesAreOneCall tells how often Redis is asked, also after it has
+// forgotten its scripts.
+func TestLeasesAreOneCall(t *testing.T) {
+	client := redistest.Client(t)
+	calls := 0
+	client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		calls++
+		return next(ctx, cmd)
+	}))
+	store := New(client, nil)
+	charges := []core.Charge{held("a", "k", 5, time.Minute, 1), held("b", "k", 5, time.Minute, 1), held("c", "", 5, time.Minute, 1)}
+	for range 3 {
+		_, err := store.Take(t.Context(), "p", charges)
+		require.NoError(t, err)
+	}
+	for round, want := range []int{2, 1} { // at first the script is loaded
+		calls = 0
+		got, err := store.Renew(t.Context(), "p", charges)
+		require.NoError(t, err)
+		assert.Equal(t, []bool{true, true, true}, got)
+		assert.Equal(t, want, calls, "round %d", round)
+	}
+	require.NoError(t, client.ScriptFlush(t.Context()).Err())
+	for _, want := range []int{2, 1} {
+		calls = 0
+		require.NoError(t, store.Release(t.Context(), "p", charges))
+		assert.Equal(t, want, calls)
+	}
+	assert.Empty(t, client.Keys(t.Context(), "*").Val(), "nothing is left of what is released")
+}
+
+func TestLeasesExpire(t *testing.T) {
+	client := redistest.Client(t)
+	store := New(client, nil)
+	lives := func(charge core.Charge) time.Duration {
+		return client.PTTL(t.Context(), lua.Key("limit", "p", charge.Rule, charge.Key)).Val()
+	}
+	long, short := held("r", "k", 5, 10*time.Minute, 1), held("r", "k", 5, time.Minute, 2)
+	_, err := store.Take(t.Context(), "p", []core.Charge{long})
+	require.NoError(t, err)
+	assert.InDelta(t, 10*time.Minute, lives(long), float64(10*time.Second))
+	got, err := store.Renew(t.Context(), "p", []core.Charge{long})
+	require.NoError(t, err)
+	assert.Equal(t, []bool{true}, got)
+	assert.InDelta(t, 10*time.Minute, lives(long), float64(10*time.Second))
+	_, err = store.Take(t.Context(), "p", []core.Charge{short}) // shortens the first as well
+	require.NoError(t, err)
+	assert.InDelta(t, time.Minute, lives(long), float64(10*time.Second))
+	require.NoError(t, store.Release(t.Context(), "p", []core.Charge{long}))
+	assert.InDelta(t, time.Minute, lives(long), float64(10*time.Second))
+}
+
+// TestForeignLeases puts values under keys of leases that are none: each call
+// that needs them fails, and leaves them and its neighbours alone.
+func TestForeignLeases(t *testing.T) {
+	client := redistest.Client(t)
+	ctx := t.Context()
+	store := New(client, nil)
+	ends := func(b string) string { return strings.Repeat(b, 7) }
+	values := []string{"", "j", "j123", "x", "a12345671234", "j" + strings.Repeat("\xff", 20), "j" + strings.Repeat("\x00", 21),
+		"j" + strings.Repeat("\xff", 21), "j\x00\x00\x01" + strings.Repeat("\x00", 18), "j\x00\x00\x01",
+		// leases whose sum is wrong, or whose order
+		"j\x00\x00\x09" + ends("\xff") + "12345678\x00\x00\x01", "j\x00\x00\x00" + ends("\xff") + "12345678\x00\x00\x01",
+		"j\x00\x00\x02" + ends("\xff") + "12345678\x00\x00\x01" + ends("\x00") + "12345679\x00\x00\x01"}
+	key := func(i int) string { return fmt.Sprint("bad", i) }
+	for i, value := range values {
+		require.NoError(t, client.Set(ctx, lua.Key("limit", "p", "r", key(i)), value, 0).Err())
+	}
+	require.NoError(t, client.HSet(ctx, lua.Key("limit", "p", "r", key(len(values))), "f", "v").Err())
+	for i := range len(values) + 1 {
+		charges := []core.Charge{held("r", key(i), 5, time.Minute, 1), held("good", key(i), 5, time.Minute, 1)}
+		before := client.Dump(ctx, lua.Key("limit", "p", "r", key(i))).Val()
+		_, err := store.Take(ctx, "p", charges)
+		if err == nil { // bytes that happen to be leases are some
+			_, err = store.Renew(ctx, "p", charges)
+			require.NoError(t, err)
+			require.NoError(t, store.Release(ctx, "p", charges))
+			continue
+		}
+		assert.ErrorIs(t, err, lua.ErrValue, "%d", i)
+		_, err = store.Take(ctx, "p", charges[1:])
+		require.NoError(t, err)
+		got, err := store.Renew(ctx, "p", charges)
+		assert.ErrorIs(t, err, lua.ErrValue)
+		assert.Equal(t, []bool{false, true}, got, "the other is renewed")
+		assert.ErrorIs(t, store.Release(ctx, "p", charges), lua.ErrValue)
+		got, err = store.Renew(ctx, "p", charges[1:])
+		require.NoError(t, err)
+		assert.Equal(t, []bool{false}, got, "the other is released")
+		assert.Equal(t, before, client.Dump(ctx, lua.Key("limit", "p", "r", key(i))).Val())
+	}
+}

@@ -1,0 +1,109 @@
+package storetest
+
+import (
+	"context"
+	"slices"
+
+	"github.com/routelimit/limit/core"
+)
+
+func (s *reference) Renew(_ context.Context, policy string, charges []core.Charge) ([]bool, error) {
+	if err := core.ValidateLeases(charges); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.leaseFault.renew != nil {
+		return s.leaseFault.renew(s, policy, charges), nil
+	}
+	return s.renew(policy, charges), nil
+}
+
+func (s *reference) renew(policy string, charges []core.Charge) []bool {
+	held := make([]bool, len(charges))
+	for i, state := range s.statesOf(policy, charges) {
+		held[i] = state.(*core.Leases).Renew(&charges[i].Quota, s.now, charges[i].Lease)
+	}
+	return held
+}
+
+func (s *reference) Release(_ context.Context, policy string, charges []core.Charge) error {
+	if err := core.ValidateLeases(charges); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.leaseFault.release != nil {
+		s.leaseFault.release(s, policy, charges)
+		return nil
+	}
+	s.release(policy, charges)
+	return nil
+}
+
+func (s *reference) release(policy string, charges []core.Charge) {
+	for i, state := range s.statesOf(policy, charges) {
+		state.(*core.Leases).Release(&charges[i].Quota, s.now, charges[i].Lease)
+	}
+}
+
+// A leaseFault is a wrong way to renew or release, and the subtests that must
+// find it. Its names are not those of faults.
+type leaseFault struct {
+	found   string
+	renew   func(s *reference, policy string, charges []core.Charge) []bool
+	release func(s *reference, policy string, charges []core.Charge)
+}
+
+var leaseFaults = map[string]leaseFault{
+	"renews for too short a time": {found: "Leases/renewed Schedules",
+		renew: func(s *reference, policy string, charges []core.Charge) []bool {
+			brief := slices.Clone(charges)
+			for i := range brief {
+				brief[i].Quota.Window = max(core.MinWindow, brief[i].Quota.Window-1)
+			}
+			return s.renew(policy, brief)
+		}},
+	"renews what has ended": {found: "Leases/renewed Schedules",
+		renew: func(s *reference, policy string, charges []core.Charge) []bool {
+			held := s.renew(policy, charges)
+			for i, state := range s.statesOf(policy, charges) {
+				if !held[i] && state.Advance(&charges[i].Quota, s.now) > 0 {
+					core.Decide(s.now, charges[i:i+1], []core.State{state})
+					held[i] = true
+				}
+			}
+			return held
+		}},
+	"renews all or none": {found: "Leases/several_at_once Schedules",
+		renew: func(s *reference, policy string, charges []core.Charge) []bool {
+			held := s.renew(policy, charges)
+			all := true
+			for _, h := range held {
+				all = all && h
+			}
+			for i := range held {
+				held[i] = all
+			}
+			return held
+		}},
+	"releases nothing": {found: "Leases/released Schedules",
+		release: func(*reference, string, []core.Charge) {}},
+	"releases the first only": {found: "Leases/several_at_once Schedules",
+		release: func(s *reference, policy string, charges []core.Charge) { s.release(policy, charges[:1]) }},
+	"releases another's": {found: "Leases/released Leases/wide_ids",
+		release: func(s *reference, policy string, charges []core.Charge) {
+			for id := charges[0].Lease - 1; id <= charges[0].Lease+1; id++ {
+				other := charges[0]
+				other.Lease = id
+				s.release(policy, []core.Charge{other})
+			}
+		}},
+	"forgets ids above 53 bits": {found: "Leases/wide_ids",
+		release: func(s *reference, policy string, charges []core.Charge) {
+			s.release(policy, charges)
+			other := charges[0]
+			other.Lease ^= 1
+			s.release(policy, []core.Charge{other})
+		}},
+}

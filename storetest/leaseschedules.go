@@ -1,0 +1,107 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/routelimit/limit/core"
+)
+
+// name gives an id to what takes a lease: mostly a new one.
+func (s *schedule) name(charges []core.Charge) {
+	for i := range charges {
+		c := &charges[i]
+		if c.Quota.Algorithm != core.Concurrency || c.Cost == 0 || c.Lease != 0 {
+			continue
+		}
+		if s.random.IntN(20) == 0 && len(s.leases) > 0 {
+			c.Lease = pick(s.random, s.leases).Lease
+			continue
+		}
+		s.ids++
+		c.Lease = s.ids * 0x9e3779b97f4a7c15 // spread over all bits, and never 0
+	}
+}
+
+// keep remembers what was taken.
+func (s *schedule) keep(charges []core.Charge, d core.Decision) {
+	for _, c := range charges {
+		if d.Allowed && c.Lease != 0 {
+			s.leases = append(s.leases, c)
+		}
+	}
+}
+
+// touch renews or releases leases, and compares with the model: some that are
+// held, that have ended, that are another's or nobody's.
+func (s *schedule) touch() {
+	if len(s.leases) == 0 || s.random.IntN(2) > 0 {
+		return
+	}
+	var charges []core.Charge
+	for range 1 + s.random.IntN(3) {
+		c := pick(s.random, s.leases[max(0, len(s.leases)-8):]) // those before have ended or been released
+		if s.random.IntN(8) == 0 {
+			c = pick(s.random, s.leases)
+		}
+		for i := range s.rules { // by the quota of today
+			if s.rules[i].Rule == c.Rule {
+				c.Quota = s.rules[i].Quota
+			}
+		}
+		switch s.random.IntN(8) {
+		case 0:
+			c.Lease = s.random.Uint64() | 1
+		case 1:
+			c.Lease = pick(s.random, s.leases).Lease
+		case 2:
+			c.Key = s.key()
+		}
+		if !slices.ContainsFunc(charges, func(other core.Charge) bool { return other.Rule == c.Rule }) {
+			charges = append(charges, c)
+		}
+	}
+	for range 1 + s.random.IntN(2) {
+		if s.random.IntN(2) == 0 {
+			s.renew(charges)
+		} else {
+			s.release(charges)
+		}
+	}
+	for _, c := range charges { // what is left is compared
+		c.Cost = 0
+		s.take([]core.Charge{c})
+	}
+}
+
+func (s *schedule) modelOf(c core.Charge) *core.Leases {
+	id := c.Rule + c.Key
+	if s.states[id] == nil {
+		s.states[id] = core.NewState(core.Concurrency)
+	}
+	return s.states[id].(*core.Leases)
+}
+
+func (s *schedule) renew(charges []core.Charge) {
+	s.h.SetTime(s.now)
+	held, err := s.h.Store.Renew(s.t.Context(), s.policy, charges)
+	want := make([]bool, len(charges))
+	for i, c := range charges {
+		want[i] = s.modelOf(c).Renew(&c.Quota, s.now, c.Lease)
+		s.trace = append(s.trace, step{at: s.now, other: fmt.Sprintf("renew %s, lease %x: held=%v", describe(c), c.Lease, want[i])})
+	}
+	if err != nil || !slices.Equal(held, want) {
+		s.fail("held %v, %v", held, err)
+	}
+}
+
+func (s *schedule) release(charges []core.Charge) {
+	s.h.SetTime(s.now)
+	if err := s.h.Store.Release(s.t.Context(), s.policy, charges); err != nil {
+		s.fail("release: %v", err)
+	}
+	for _, c := range charges {
+		s.modelOf(c).Release(&c.Quota, s.now, c.Lease)
+		s.trace = append(s.trace, step{at: s.now, other: fmt.Sprintf("release %s, lease %x", describe(c), c.Lease)})
+	}
+}

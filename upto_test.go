@@ -1,0 +1,191 @@
+package limit
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/memstore"
+)
+
+// TestTakeUpTo takes what there is, by each algorithm, of which each holds 10.
+func TestTakeUpTo(t *testing.T) {
+	for _, text := range []string{
+		"10/1h per user", "10/1h per user fixed-window", "10/month per user zone UTC", "10/1h per user sliding-cells",
+		"10/1h per user sliding-counter", "10/1h per user token-bucket", "5/1h per user token-bucket burst 10",
+		"10/1h per user leaky-bucket", "10/1h per user queue burst 9",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &calls{Store: memstore.New(nil)}
+			limiter := New(store, nil)
+			rules := Named("p", append(MustParse(text).rules, Global(time.Hour, 1000))...)
+			for _, step := range []struct{ n, taken, left, calls int64 }{
+				{3, 3, 7, 1},
+				{8, 7, 0, 2},
+				{8, 0, 0, 2}, // of what is left, and of one
+				{1, 0, 0, 1},
+				{math.MaxInt64, 0, 0, 2},
+			} {
+				store.n.Store(0)
+				d, taken, err := limiter.TakeUpTo(t.Context(), rules, Keys{"user": "alice"}, step.n)
+				require.NoError(t, err)
+				require.Equal(t, step.taken, taken, "%s: %d", text, step.n)
+				assert.Equal(t, taken > 0, d.Allowed, text)
+				assert.Equal(t, step.left, d.Rules()[0].Remaining, text)
+				assert.Equal(t, 990+step.left, d.Rules()[1].Remaining, text)
+				assert.Equal(t, step.calls, store.n.Load(), text)
+				assert.Equal(t, d.Allowed, d.RetryAfter == 0, text)
+			}
+			d, _, err := limiter.TakeUpTo(t.Context(), rules, Keys{"user": "alice"}, 5)
+			require.NoError(t, err)
+			time.Sleep(d.RetryAfter)
+			_, taken, err := limiter.TakeUpTo(t.Context(), rules, Keys{"user": "alice"}, 5)
+			require.NoError(t, err)
+			assert.Positive(t, taken, "%s: RetryAfter is about one unit", text)
+			_, taken, err = limiter.TakeUpTo(t.Context(), rules, Keys{"user": "bob"}, math.MaxInt64)
+			require.NoError(t, err)
+			assert.EqualValues(t, 10, taken, "%s: the most that the rule holds", text)
+		})
+	}
+}
+
+// TestTakeUpToEmpty asks a bucket that begins without tokens.
+func TestTakeUpToEmpty(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter, rules := New(nil, nil), Named("p", MustParse("60/1m global token-bucket burst 10 empty").rules...)
+		for _, want := range []int64{0, 4, 4} {
+			_, taken, err := limiter.TakeUpTo(t.Context(), rules, nil, 6)
+			require.NoError(t, err)
+			assert.Equal(t, want, taken)
+			time.Sleep(4 * time.Second)
+		}
+	})
+}
+
+// TestTakeUpToQueue takes turns of a queue whose waits are bounded, where the
+// places that are left are none as soon as the next turn is too late.
+func TestTakeUpToQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter, rules := New(nil, nil), Named("p", MustParse("60/1m global queue burst 9 wait 2s").rules...)
+		take := func(ctx context.Context, n int64) (Decision, int64) {
+			t.Helper()
+			d, taken, err := limiter.TakeUpTo(ctx, rules, nil, n)
+			require.NoError(t, err)
+			return d, taken
+		}
+		_, taken := take(t.Context(), 2)
+		assert.EqualValues(t, 2, taken)
+		d, taken := take(t.Context(), 20)
+		assert.EqualValues(t, 8, taken)
+		assert.Equal(t, 2*time.Second, d.Delay)
+		d, taken = take(t.Context(), 20)
+		assert.Zero(t, taken)
+		assert.Equal(t, 8*time.Second, d.RetryAfter, "then the next turn comes in 2 s")
+		time.Sleep(d.RetryAfter)
+
+		// A turn after the deadline is lost, and only that.
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		d, taken = take(ctx, 3)
+		assert.Zero(t, taken)
+		assert.False(t, d.Allowed)
+		time.Sleep(3 * time.Second)
+		_, taken = take(t.Context(), 20)
+		assert.EqualValues(t, 8, taken, "10 places, without 2 of the 3")
+	})
+}
+
+func TestTakeUpToMistakes(t *testing.T) {
+	limiter, rules := New(nil, nil), Named("p", PerUser(time.Hour, 5))
+	for _, n := range []int64{0, -1, math.MinInt64} {
+		_, taken, err := limiter.TakeUpTo(t.Context(), rules, Keys{"user": "alice"}, n)
+		assert.ErrorAs(t, err, new(*RuleError))
+		assert.Zero(t, taken)
+	}
+	_, _, err := limiter.TakeUpTo(t.Context(), rules, nil, 1)
+	assert.ErrorContains(t, err, `no key "user"`)
+	down := errors.New("down")
+	limiter = New(&scripted{Store: memstore.New(nil), before: func(int64) error { return down }}, nil)
+	_, taken, err := limiter.TakeUpTo(t.Context(), rules, Keys{"user": "alice"}, 1)
+	assert.ErrorIs(t, err, ErrUndecided)
+	assert.ErrorIs(t, err, down)
+	assert.Zero(t, taken)
+}
+
+// TestTakeUpToConcurrently has several empty a key, to the last unit.
+func TestTakeUpToConcurrently(t *testing.T) {
+	limiter := New(nil, nil)
+	rules := Named("p", PerUser(time.Hour, 10_000), Global(time.Hour, 30_000))
+	var of [4]atomic.Int64
+	var done sync.WaitGroup
+	for i := range 16 {
+		done.Go(func() {
+			for n := int64(i + 1); ; n = n%97 + 1 {
+				d, taken, err := limiter.TakeUpTo(t.Context(), rules, Keys{"user": string(rune('a' + i%4))}, n)
+				if !assert.NoError(t, err) || !d.Allowed {
+					return
+				}
+				of[i%4].Add(taken)
+			}
+		})
+	}
+	done.Wait()
+	var all int64
+	for i := range of {
+		all += of[i].Load()
+		assert.LessOrEqual(t, of[i].Load(), int64(10_000))
+	}
+	assert.EqualValues(t, 30_000, all)
+}
+
+// TestTakeUpToContended has others take some before each call.
+func TestTakeUpToContended(t *testing.T) {
+	for _, test := range []struct {
+		others []int64 // taken before each call
+		taken  int64
+		asks   []int64
+	}{
+		{[]int64{0}, 100, []int64{100}},
+		{[]int64{40}, 60, []int64{100, 60}},
+		{[]int64{40, 10}, 50, []int64{100, 60, 50}},
+		{[]int64{40, 10, 10}, 1, []int64{100, 60, 50, 1}},
+		{[]int64{40, 10, 10, 40}, 0, []int64{100, 60, 50, 1}},
+		{[]int64{99, 1}, 0, []int64{100, 1}},
+	} {
+		memory := memstore.New(nil)
+		store := &contended{Store: memory, others: test.others}
+		d, taken, err := New(store, nil).TakeUpTo(t.Context(), Named("p", Global(time.Hour, 100)), nil, 100)
+		require.NoError(t, err)
+		assert.Equal(t, test.taken, taken)
+		assert.Equal(t, taken > 0, d.Allowed)
+		assert.Equal(t, test.asks, store.asks)
+	}
+}
+
+// contended has others take units before each call.
+type contended struct {
+	Store
+	others []int64
+	asks   []int64
+}
+
+func (c *contended) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+	if len(c.others) > 0 {
+		other := charges[0]
+		other.Cost, c.others = c.others[0], c.others[1:]
+		if d, err := c.Store.Take(ctx, policy, []core.Charge{other}); err != nil || !d.Allowed {
+			panic("the others must be admitted")
+		}
+	}
+	c.asks = append(c.asks, charges[0].Cost)
+	return c.Store.Take(ctx, policy, charges)
+}
