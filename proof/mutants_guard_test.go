@@ -2,13 +2,13 @@ package proof
 
 // guardMutants are faults in what is done while the store fails.
 var guardMutants = []mutant{
-	{"is cold", "guard/guard.go", "return s.count(policy, charges, d)", "return d, nil", "./guard"},
-	{"trusts the store at once when it is back", "guard/own.go", "return alone != never && c.OnError", "return false && c.OnError", "./guard"},
-	{"trusts it a little too early", "guard/own.go", "now-alone < span(c.Quota)+slack", "now-alone < span(c.Quota)-slack", "./guard"},
+	{"is cold", "guard/guard.go", "return s.count(ctx, policy, charges, d)", "return d, nil", "./guard"},
+	{"trusts the store at once when it is back", "guard/own.go", "return last != never && c.OnError", "return false && c.OnError", "./guard"},
+	{"trusts it a little too early", "guard/own.go", "now-last < span(c.Quota)+slack", "now-last < span(c.Quota)-slack", "./guard"},
 	{"does not notice that it is gone again", "guard/guard.go", "s.look(ctx, policy, charges, now, probe))", "error(nil))", "./guard"},
 	{"lets requests that come at once pass the memory", "guard/guard.go", "case err == nil && !counted:", "case false && !counted:", "./guard"},
-	{"believes an answer that comes late", "guard/own.go", "if now := s.now(); s.doubtful(charges, now) {", "if now := s.now(); false {", "./guard"},
-	{"counts a share only", "guard/own.go", "\tif _, err := c.take(policy); err != nil {", "\tif _, err := core.Mode(0), error(nil); err != nil {", "./guard"},
+	{"believes an answer that comes late", "guard/own.go", "if !s.doubtful(charges, now) {", "if true {", "./guard"},
+	{"counts a share only", "guard/own.go", "\town, err := c.take(policy)\n\tif", "\town, err := d, error(nil)\n\tif", "./guard"},
 	{"rounds a share down", "guard/share.go", "return (a + b - 1) / b", "return a / b", "./guard"},
 	{"takes every error for a failure of the store", "guard/guard.go", " || !errors.Is(err, core.ErrUnavailable) {", " {", "./guard"},
 	{"opens on errors of requests", "guard/guard.go", "case ctx.Err() == nil && errors.Is(err, core.ErrUnavailable):", "case ctx.Err() == nil && err != nil:", "./guard"},
@@ -21,4 +21,12 @@ var guardMutants = []mutant{
 	{"probes with all that come", "guard/breaker.go", "probe = now >= until && b.until.CompareAndSwap(until, probing)", "probe = now >= until", "./guard"},
 	{"backs off for ever", "guard/breaker.go", "b.wait = min(max(firstWait, 2*b.wait), longestWait)", "b.wait = max(firstWait, 2*b.wait)", "./guard"},
 	{"loses a probe whose caller goes away", "guard/breaker.go", "b.until.Store(now) // the next one may go at once", "", "./guard"},
+
+	// What has been admitted.
+	{"keeps what is refused after all", "guard/own.go", "undo(ctx, s.store, policy, charges, &d)", "_ = ctx", "./guard"},
+	{"keeps what is refused after all in the memory", "guard/own.go", "undo(context.Background(), s.own, policy, c.charges, &own)", "_ = own", "./guard"},
+	{"forgets leases that the store does not know", "guard/leases.go", "s.leased.Store(now)", "", "./guard"},
+	{"loses leases that were taken alone", "guard/leases.go", "case s.doubts(&charges[i], now) || !asked:", "case !asked:", "./guard"},
+	{"revives leases that have ended", "guard/leases.go", "case s.doubts(&charges[i], now) || !asked:", "case true:", "./guard"},
+	{"gives back what the store never took", "guard/leases.go", "returns[0].Mode != core.ModeExact", "false", "./guard"},
 }
