@@ -19,7 +19,6 @@ type fleet struct {
 	guards  []*Store
 	cut     []*frail // between each instance and the store
 	random  *rand.Rand
-	charges []core.Charge
 }
 
 func newFleet(instances int, random *rand.Rand) *fleet {
@@ -98,7 +97,7 @@ func most(times []int64, window int64) int64 {
 // store never failed, request by request, over 200 cycles of a store that dies
 // and comes back, in each of many stories.
 func TestContinuityOfOne(t *testing.T) {
-	stories, cycles := 10, 200
+	stories, cycles := 20, 200
 	if testing.Short() {
 		stories = 2
 	}

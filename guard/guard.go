@@ -46,6 +46,10 @@ type Options struct {
 // or the time that a bucket takes to fill), both the store and the memory must
 // admit. What one of them admits and the other refuses is given back.
 //
+// With several instances, one that has decided without the store, be it once,
+// admits no more than its share for a window afterwards: for a day where the
+// window is one.
+//
 // Whether a call that failed has taken its charges is unknown: a store that
 // comes back may have counted a request that was refused, or one twice.
 //
