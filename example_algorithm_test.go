@@ -208,3 +208,20 @@ func ExampleDecision_Release() {
 	// false [per-user-concurrency]
 	// true []
 }
+
+// Throttle slows bodies: a user's downloads get 100 kB a second together, behind
+// a burst, and all users a megabyte.
+func ExampleLimiter_Throttle() {
+	limiter := limit.New(nil, &limit.Options{
+		User: func(r *http.Request) string { return r.Header.Get("X-User") },
+	})
+	user := limit.Bandwidth(limit.ByUser, time.Second, 100_000)
+	user.Burst = 20_000
+	h := limiter.Throttle(limit.Rules(user, limit.Bandwidth(limit.Everyone, time.Second, 1_000_000)),
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(make([]byte, 70_000)) }), nil)
+
+	start := time.Now()
+	fmt.Println(send(h, "GET", "/").Body.Len(), "bytes; half a second or more:", time.Since(start) >= 500*time.Millisecond)
+	// Output:
+	// 70000 bytes; half a second or more: true
+}

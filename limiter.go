@@ -52,7 +52,8 @@ type Options struct {
 
 	// Observe is called once for each decision, before the request goes on. It
 	// must not block. A non-nil error says why the request could not be decided;
-	// the decision is then the zero one.
+	// the decision is then the zero one. Of a [Throttler], which decides many
+	// times for a body, it is called for the errors alone.
 	Observe func(*http.Request, Decision, error)
 }
 
@@ -89,26 +90,37 @@ func (l *Limiter) PolicyWithUser(rules RuleSet) (*Policy, error) {
 }
 
 func (l *Limiter) policy(rules RuleSet, hasUser bool) (*Policy, error) {
-	errs := []error{rules.Validate()}
-	for _, r := range rules.rules {
+	if err := rules.check(hasUser); err != nil {
+		return nil, err
+	}
+	return l.bind(rules)
+}
+
+// check is Validate for a limiter that knows users, or does not.
+func (s RuleSet) check(hasUser bool) error {
+	errs := []error{s.Validate()}
+	for _, r := range s.rules {
 		if r.Key.uses(byUser) && !hasUser {
 			errs = append(errs, &RuleError{Rule: r.String(),
 				Problem: "who is the user? write a function in limit.Options.User"})
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
+	return errors.Join(errs...)
+}
+
+// bind returns the policy of rules in which nothing is wrong.
+func (l *Limiter) bind(rules RuleSet) (*Policy, error) {
 	if rules.name == "" {
 		return newPolicy(l, rules), nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p := l.named[rules.name]
+	name := rules.bytes + rules.name
+	p := l.named[name]
 	switch {
 	case p == nil:
 		p = newPolicy(l, rules)
-		l.named[rules.name] = p
+		l.named[name] = p
 	case !slices.EqualFunc(p.set.rules, rules.rules, Rule.equal):
 		return nil, &RuleError{Problem: fmt.Sprintf("policy %q has other rules elsewhere (%s, here %s): "+
 			"declare the set once and use it twice, or give one of them another name", rules.name, p.set, rules)}
@@ -176,15 +188,9 @@ func (l *Limiter) bound(rules RuleSet, keys Keys) (*Policy, error) {
 // value: put such rules on its handlers.
 func (l *Limiter) Handler(rules RuleSet, next http.Handler) http.Handler {
 	p := l.MustPolicy(rules)
-	mux, _ := next.(interface {
-		Handler(*http.Request) (http.Handler, string)
-	})
+	patternOf := patterns(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		call := Call{Request: r, Pattern: r.Pattern}
-		if call.Pattern == "" && mux != nil {
-			_, call.Pattern = mux.Handler(r)
-		}
-		d, err := p.Decide(call)
+		d, err := p.Decide(Call{Request: r, Pattern: patternOf(r)})
 		defer d.Release()
 		SetHeaders(w.Header(), d)
 		switch {
@@ -202,4 +208,19 @@ func (l *Limiter) Handler(rules RuleSet, next http.Handler) http.Handler {
 			(&RefusedError{Decision: d}).ServeHTTP(w, r)
 		}
 	})
+}
+
+// patterns returns the function that names the routes of requests to next: that
+// which it is registered on or, if it is a ServeMux, those that it has.
+func patterns(next http.Handler) func(*http.Request) string {
+	mux, _ := next.(interface {
+		Handler(*http.Request) (http.Handler, string)
+	})
+	return func(r *http.Request) string {
+		if r.Pattern == "" && mux != nil {
+			_, pattern := mux.Handler(r)
+			return pattern
+		}
+		return r.Pattern
+	}
 }

@@ -57,6 +57,10 @@ func (r routes) Handle(method, path string, h http.Handler, rules ...limit.RuleS
 	r.mux.Handle(method+" "+path, h)
 }
 
+func (r *router) Throttle(method, path string, h http.Handler, rules limit.RuleSet, options *limit.ThrottleOptions) {
+	r.mux.Handle(method+" "+path, r.limiter.Throttle(rules, h, options))
+}
+
 func TestHandler(t *testing.T) { adaptertest.Run(t, newRouter) }
 
 func FuzzRequest(f *testing.F) { adaptertest.Fuzz(f, newRouter) }

@@ -64,9 +64,13 @@ func newPolicy(l *Limiter, set RuleSet) *Policy {
 }
 
 func (p *Policy) newRoute(name string) *route {
-	r := &route{policy: name}
+	r := &route{policy: p.set.bytes + name}
 	for i, rule := range p.set.rules {
-		r.charges = append(r.charges, core.Charge{Rule: p.names[i], Quota: rule.quota(), OnError: rule.OnStoreError})
+		q := rule.quota()
+		if p.set.bytes != "" {
+			q = lineQuota(q)
+		}
+		r.charges = append(r.charges, core.Charge{Rule: p.names[i], Quota: q, OnError: rule.OnStoreError})
 	}
 	return r
 }

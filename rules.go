@@ -113,7 +113,8 @@ func Global(window time.Duration, limit int64) Rule { return Per(Everyone, windo
 // policy, whose quotas all of its routes share.
 type RuleSet struct {
 	name  string
-	named bool // by Named, even if by ""
+	named bool   // by Named, even if by ""
+	bytes string // what its units are in a Throttler, with a space; else ""
 	rules []Rule
 }
 

@@ -22,7 +22,6 @@ type lender struct {
 	q      Quota
 	state  State
 	now    int64
-	trace  []string
 	past   []*admission // a cost of 0 stands for a refusal
 }
 
@@ -124,7 +123,7 @@ func (l *lender) step() int64 {
 func TestReturnsNeverGift(t *testing.T) {
 	for a := SlidingLog; a <= Queue; a++ {
 		t.Run(a.String(), func(t *testing.T) {
-			lives, asked, given := stories(3_000), 0, 0
+			lives, asked, given := stories(1_000), 0, 0
 			for i := range lives {
 				l := newLender(t, a, i)
 				exact := a <= SlidingCounter && !(a == FixedWindow && l.q.anchored()) || a == Queue
@@ -288,6 +287,25 @@ func TestReturnsUnderAnything(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestReturnsByAnotherQuota gives back by one quota and then by another: what
+// the one remembers tells the other nothing, and it gives nothing back.
+func TestReturnsByAnotherQuota(t *testing.T) {
+	l := &lender{T: t, q: Quota{Algorithm: TokenBucket, Limit: 1, Window: 5_000, Burst: 10}, state: NewState(TokenBucket), now: 1_000_000}
+	a, b, c := l.take(3), l.take(3), l.take(3)
+	l.now += 1_000
+	if l.giveBack(a, 3) == 0 {
+		t.Fatal("nothing given back")
+	}
+	other := b.Return
+	other.Quota.Burst = 20
+	if given := l.state.Return(&other, l.now); given != 0 {
+		t.Errorf("%d given back by another quota", given)
+	}
+	if l.giveBack(c, 3) == 0 {
+		t.Error("nothing given back after it")
 	}
 }
 

@@ -64,12 +64,7 @@ func (l *Limiter) middleware(rules limit.RuleSet) (echo.MiddlewareFunc, error) {
 	}
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			call := limit.Call{Request: c.Request(), Method: c.Request().Method, Pattern: c.Path(),
-				PathValue: func(name string) string { return pathValue(c, name) }}
-			if user != nil {
-				call.User = func() string { return user(c) }
-			}
-			d, err := policy.Decide(call)
+			d, err := policy.Decide(call(c, user))
 			defer d.Release()
 			limit.SetHeaders(c.Response().Header(), d)
 			switch {

@@ -39,6 +39,10 @@ func (r router) Group(prefix string, rules limit.RuleSet) adaptertest.Routes {
 	return routes{r.Echo.Group(prefix, r.limiter.Limit(rules)), r.limiter}
 }
 
+func (r router) Throttle(method, path string, h http.Handler, rules limit.RuleSet, options *limit.ThrottleOptions) {
+	r.Echo.Add(method, path, echo.WrapHandler(h), r.limiter.Throttle(rules, options))
+}
+
 func (r routes) Handle(method, path string, h http.Handler, rules ...limit.RuleSet) {
 	var chain []echo.MiddlewareFunc
 	for _, set := range rules {

@@ -64,11 +64,7 @@ func (l *Limiter) middleware(rules limit.RuleSet) (gin.HandlerFunc, error) {
 	}
 	holds := slices.ContainsFunc(rules.Rules(), func(r limit.Rule) bool { return r.Algorithm == limit.Concurrency })
 	return func(c *gin.Context) {
-		call := limit.Call{Request: c.Request, Method: c.Request.Method, Pattern: c.FullPath(), PathValue: c.Param}
-		if user != nil {
-			call.User = func() string { return user(c) }
-		}
-		d, err := policy.Decide(call)
+		d, err := policy.Decide(call(c, user))
 		if holds {
 			defer d.Release()
 		}

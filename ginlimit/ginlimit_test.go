@@ -48,6 +48,10 @@ func (r router) Handle(method, path string, h http.Handler, rules ...limit.RuleS
 	r.routes.Handle(method, path, h, rules...)
 }
 
+func (r router) Throttle(method, path string, h http.Handler, rules limit.RuleSet, options *limit.ThrottleOptions) {
+	r.Engine.Handle(method, path, r.limiter.Throttle(rules, options), gin.WrapH(h))
+}
+
 func (r routes) Handle(method, path string, h http.Handler, rules ...limit.RuleSet) {
 	var chain []gin.HandlerFunc
 	for _, set := range rules {

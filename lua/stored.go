@@ -6,9 +6,10 @@ import "strings"
 type Name struct {
 	Version           string // of the stored form: digits
 	Policy, Rule, Key string // as the program gave them: of this version only
+	Returned          bool   // whether it holds what was given back, see [ReturnedKey]
 }
 
-// ParseKey reads a key of Redis that [Key] made with the prefix. It reports
+// ParseKey reads a key of Redis that [Key] or [ReturnedKey] made with the prefix. It reports
 // false for one that it did not make; if that has at least the prefix and a
 // version, such as an older one, the Version is set.
 func ParseKey(prefix, key string) (Name, bool) {
@@ -21,6 +22,7 @@ func ParseKey(prefix, key string) (Name, bool) {
 		return Name{}, false
 	}
 	name := Name{Version: number}
+	rest, returned := strings.CutPrefix(rest, "returned:")
 	rest, ok = strings.CutPrefix(rest, "{")
 	tag, rest, closed := strings.Cut(rest, "}:")
 	rule, rest, ended := strings.Cut(rest, ":")
@@ -39,7 +41,7 @@ func ParseKey(prefix, key string) (Name, bool) {
 			return name, false
 		}
 	}
-	return Name{number, parts[0], parts[1], parts[2]}, true
+	return Name{Version: number, Policy: parts[0], Rule: parts[1], Key: parts[2], Returned: returned}, true
 }
 
 // unescape undoes escape, and reports false for what escape does not return.
@@ -91,6 +93,10 @@ func IsState(first byte, size int64) bool {
 		return size == 26
 	case 'i': // leakybucket.lua
 		return size == 20
+	case 'j': // concurrency.lua
+		return size >= 22 && (size-4)%18 == 0
+	case 'r': // return_bucket.lua
+		return size == 141
 	}
 	return false
 }

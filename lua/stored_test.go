@@ -8,12 +8,13 @@ import (
 
 func TestParseKey(t *testing.T) {
 	for _, name := range []Name{
-		{"1", "POST /update", "per-ip-2s", "203.0.113.9"},
-		{"1", "", "", ""},
-		{"1", "{}:", ":{", "}:\x00\xff\x1b"},
-		{"1", "%", "%41", "%"},
+		{Version: "1", Policy: "POST /update", Rule: "per-ip-2s", Key: "203.0.113.9"},
+		{Version: "1"},
+		{Version: "1", Policy: "{}:", Rule: ":{", Key: "}:\x00\xff\x1b"},
+		{Version: "1", Policy: "%", Rule: "%41", Key: "%"},
+		{Version: "1", Policy: "p", Rule: "returned", Key: "returned:", Returned: true},
 	} {
-		got, ok := ParseKey("a:b", Key("a:b", name.Policy, name.Rule, name.Key))
+		got, ok := ParseKey("a:b", nameKey("a:b", name))
 		assert.True(t, ok)
 		assert.Equal(t, name, got)
 	}
@@ -43,11 +44,19 @@ func FuzzParseKey(f *testing.F) {
 	f.Add("POST /update", "per-ip-2s", "203.0.113.9", "limit:1:{%}:r:%7B")
 	f.Fuzz(func(t *testing.T, policy, rule, key, text string) {
 		got, ok := ParseKey("limit", Key("limit", policy, rule, key))
-		if !ok || got != (Name{version, policy, rule, key}) {
-			t.Fatalf("%q %q %q came back as %q", policy, rule, key, got)
+		if !ok || got != (Name{Version: version, Policy: policy, Rule: rule, Key: key}) {
+			t.Fatalf("%q %q %q came back as %+v", policy, rule, key, got)
 		}
-		if n, ok := ParseKey("limit", text); ok && Key("limit", n.Policy, n.Rule, n.Key) != text {
-			t.Fatalf("%q is %q, whose key is another", text, n)
+		if n, ok := ParseKey("limit", text); ok && nameKey("limit", n) != text {
+			t.Fatalf("%q is %+v, whose key is another", text, n)
 		}
 	})
+}
+
+// nameKey returns the key that a name was read from.
+func nameKey(prefix string, n Name) string {
+	if n.Returned {
+		return ReturnedKey(prefix, n.Policy, n.Rule, n.Key)
+	}
+	return Key(prefix, n.Policy, n.Rule, n.Key)
 }

@@ -43,12 +43,21 @@ func TestMain(m *testing.M) {
 	if url := os.Getenv(holderVar); url != "" {
 		hold(url)
 	}
-	if url := os.Getenv(workerVar); url != "" {
+	clientOf := func(url string) *redis.Client {
 		options, err := redis.ParseURL(url)
 		if err != nil {
 			panic(err)
 		}
-		client := redis.NewClient(options)
+		return redis.NewClient(options)
+	}
+	if url := os.Getenv(byteServerVar); url != "" {
+		if err := serveBytes(clientOf(url)); err != nil {
+			panic(err)
+		}
+		os.Exit(0)
+	}
+	if url := os.Getenv(workerVar); url != "" {
+		client := clientOf(url)
 		out := bufio.NewWriter(os.Stdout)
 		for _, a := range hammer(redisstore.New(client, nil), 16, proofTime()) {
 			binary.Write(out, binary.LittleEndian, a)

@@ -160,6 +160,31 @@ func TestDemoAlgorithms(t *testing.T) {
 	assert.Equal(t, 404, send(t, "GET", base+"/algorithms/none").StatusCode)
 }
 
+// TestDemoDownload reads 150 kB of two downloads of one user: the first 50 come
+// at once, and 100 in a second.
+func TestDemoDownload(t *testing.T) {
+	base := demo(t)
+	start := time.Now()
+	read := make(chan int64)
+	for range 2 {
+		go func() {
+			var n int64
+			r, err := http.NewRequest("GET", base+"/http/download", nil)
+			assert.NoError(t, err)
+			r.Header.Set("X-User", "alice")
+			if response, err := http.DefaultClient.Do(r); assert.NoError(t, err) {
+				assert.EqualValues(t, 1_000_000, response.ContentLength)
+				n, err = io.CopyN(io.Discard, response.Body, 75_000)
+				assert.NoError(t, err)
+				response.Body.Close()
+			}
+			read <- n
+		}()
+	}
+	assert.EqualValues(t, 150_000, <-read+<-read)
+	assert.GreaterOrEqual(t, time.Since(start), 800*time.Millisecond)
+}
+
 func TestDemoPage(t *testing.T) {
 	base := demo(t)
 
@@ -170,6 +195,7 @@ func TestDemoPage(t *testing.T) {
 	assert.Contains(t, text.body, "curl -i -X POST '"+base+"/gin/update?[1-6]'\n")
 
 	assert.Contains(t, text.body, "GET  /algorithms/token-bucket    10/10s per ip token-bucket burst 5\n")
+	assert.Contains(t, text.body, "GET  /http/download 100000/1s per user token-bucket burst 50000\n")
 	assert.Contains(t, text.body, "GET  /algorithms/calendar        100/day per ip zone UTC\n")
 
 	page := send(t, "GET", base, "Accept", "text/html,application/xhtml+xml,*/*;q=0.8")
@@ -246,7 +272,7 @@ func TestSignals(t *testing.T) {
 		require.NoError(t, cmd.Start())
 		base := out.base(t)
 		assert.Less(t, time.Since(start), 2*time.Second, "it says at once what to try")
-		assert.Equal(t, 3, strings.Count(out.String(), "curl "))
+		assert.Equal(t, 4, strings.Count(out.String(), "curl "))
 
 		assert.Equal(t, 200, send(t, "POST", base+"/http/update").StatusCode)
 		require.NoError(t, cmd.Process.Signal(sig))

@@ -61,6 +61,11 @@ func algorithmListings() []listing {
 	return list
 }
 
+// downloadListing returns the route whose bytes are limited.
+func downloadListing() listing {
+	return listing{http.MethodGet, "/http/download", rulesOf(downloadRules), downloadRules.String(), true}
+}
+
 func rulesOf(set limit.RuleSet) []rule {
 	var rules []rule
 	for _, r := range set.Rules() {
@@ -83,7 +88,7 @@ func most(r limit.Rule) int64 {
 	return r.Limit
 }
 
-// whatToTry returns three commands for a terminal.
+// whatToTry returns four commands for a terminal.
 func whatToTry(base string) string {
 	return fmt.Sprintf(`In a browser: %[1]s
 In a terminal:
@@ -96,6 +101,9 @@ In a terminal:
 
   # on net/http: two a second for each user
   curl -i -H 'X-User: alice' '%[1]s/http/test?[1-3]'
+
+  # on net/http: a megabyte at 100 kB a second; another download beside it shares them
+  curl -o /dev/null -H 'X-User: alice' '%[1]s/http/download'
 `, base)
 }
 
@@ -117,6 +125,8 @@ func page(place string) http.Handler {
 			for _, l := range algorithmListings() {
 				fmt.Fprintf(w, "%-4s %-27s %s\n", l.Method, l.Path, l.Text)
 			}
+			l := downloadListing()
+			fmt.Fprintf(w, "\nBytes, slowed and not refused:\n%-4s %-13s %s\n", l.Method, l.Path, l.Text)
 			fmt.Fprintf(w, "\n%s", whatToTry(base))
 			return
 		}
@@ -143,6 +153,8 @@ func page(place string) http.Handler {
 			{"frameworks", "Frameworks", "The same rules on Gin, Echo and net/http.", entries(listings())},
 			{"algorithms", "Algorithms", "One rule each, on net/http. The queue does not refuse the second at once: it waits for its turn. That of concurrency takes a second for each.",
 				entries(algorithmListings())},
+			{"bandwidth", "Bandwidth", "A megabyte, slowed to what its user gets over all connections; nothing is refused. The first 50 kB come at once.",
+				entries([]listing{downloadListing()})},
 		}
 		// The client may be gone; there is nobody to tell.
 		_ = pageTemplate.Execute(w, map[string]any{"Nonce": nonce, "Place": place, "Sections": sections})

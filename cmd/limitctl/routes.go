@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"net/http"
 	"time"
 
@@ -25,6 +26,10 @@ var (
 		limit.Global(time.Minute, 100),
 	)
 )
+
+// downloadRules count bytes: those of each user's downloads, over all of their
+// connections.
+var downloadRules = limit.MustParse("100k/1s per user token-bucket burst 50k")
 
 // The algorithms of the demo, each of which stands alone on a route.
 var algorithms = []struct {
@@ -89,6 +94,7 @@ func httpRoutes(limiter *limit.Limiter) http.Handler {
 
 	mux.Handle("POST /http/update", limiter.Handler(updateRules, ok))
 	mux.Handle("GET /http/test", limiter.Handler(testRules, ok))
+	mux.Handle("GET /http/download", limiter.Throttle(downloadRules, http.HandlerFunc(download), nil))
 	return mux
 }
 
@@ -113,4 +119,10 @@ func algorithmRoutes(limiter *limit.Limiter) http.Handler {
 // answer returns the answer to an admitted request.
 func answer(framework string) []byte {
 	return []byte(`{"ok":true,"framework":"` + framework + `"}` + "\n")
+}
+
+// download answers with a megabyte.
+func download(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/octet-stream")
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(make([]byte, 1_000_000)))
 }

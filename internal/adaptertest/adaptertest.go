@@ -24,6 +24,9 @@ type Router interface {
 	http.Handler
 	Routes
 
+	// Throttle takes a route whose bodies rules slow.
+	Throttle(method, path string, h http.Handler, rules limit.RuleSet, options *limit.ThrottleOptions)
+
 	// Use puts rules before everything, requests that match no route as well.
 	// It is called before the first route.
 	Use(rules limit.RuleSet)
@@ -74,6 +77,8 @@ func Run(t *testing.T, framework Framework) {
 		{"leases of broken requests", s.leasesOfBrokenRequests},
 		{"leases of closed connections", s.leasesOfClosedConnections},
 		{"leases of those who wait", s.leasesOfWaiting},
+		{"throttle rate", s.throttleRate},
+		{"throttled bodies", s.throttledBodies},
 		{"invalid rules", s.invalidRules},
 		{"hostile requests", s.hostileRequests},
 	} {

@@ -15,7 +15,7 @@ import (
 )
 
 // needed are the commands of a decision: the call, and what the scripts run.
-var needed = []string{"EVALSHA", "EVAL", "TIME", "MGET", "EXISTS", "GET", "GETRANGE", "SET", "PSETEX", "SETRANGE", "PEXPIRE"}
+var needed = []string{"EVALSHA", "EVAL", "TIME", "MGET", "EXISTS", "GET", "GETRANGE", "SET", "PSETEX", "SETRANGE", "PEXPIRE", "PTTL", "DEL"}
 
 // The rule, and its key, that the doctor looks at and never takes from.
 const (
@@ -60,6 +60,7 @@ local out = {}
 for _, command in ipairs({
   {'TIME'}, {'MGET', KEYS[1]}, {'EXISTS', KEYS[1]}, {'GET', KEYS[1]}, {'GETRANGE', KEYS[1], '0', '1'},
   {'SET', KEYS[1], '', 'XX', 'PX', '1'}, {'SETRANGE', KEYS[1], '0', ''}, {'PEXPIRE', KEYS[1], '1'},
+  {'PTTL', KEYS[1]}, {'DEL', KEYS[1]},
 }) do
   local reply = redis.pcall(unpack(command))
   out[#out + 1] = command[1]

@@ -1,0 +1,122 @@
+package adaptertest
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit"
+)
+
+// throttleRate sends and fetches bytes over two routes of one name: together
+// they are as fast as the rule says, in each direction.
+func (s suite) throttleRate(t *testing.T) {
+	for _, of := range []limit.Bodies{limit.Downloads, limit.Uploads, limit.Both} {
+		synctest.Test(t, func(t *testing.T) {
+			rule := limit.Bandwidth(limit.ByIP, time.Second, 100_000)
+			rule.Burst = 10_000
+			router := s.framework(limit.New(nil, nil))
+			for _, path := range []string{"/a", "/b"} {
+				router.Throttle("POST", path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					body, err := io.ReadAll(r.Body)
+					assert.NoError(t, err)
+					w.Write(body)
+				}), limit.Named("bytes", rule), &limit.ThrottleOptions{Of: of})
+			}
+			start := time.Now()
+			var done sync.WaitGroup
+			for _, path := range []string{"/a", "/a", "/b"} {
+				done.Go(func() {
+					body := strings.Repeat("x", 70_000)
+					w := httptest.NewRecorder()
+					router.ServeHTTP(w, httptest.NewRequest("POST", path, strings.NewReader(body)))
+					assert.Equal(t, http.StatusOK, w.Code)
+					assert.Equal(t, body, w.Body.String())
+				})
+			}
+			done.Wait()
+			seconds := 2.0
+			if of == limit.Both {
+				seconds = 4.1
+			}
+			assert.InDelta(t, seconds, time.Since(start).Seconds(), 0.2)
+		})
+	}
+}
+
+// throttledBodies does with slowed bodies what handlers do with others, on real
+// servers of both protocols.
+func (s suite) throttledBodies(t *testing.T) {
+	content := bytes.Repeat([]byte("0123456789abcdef"), 20_000)
+	fast := limit.Rules(limit.Bandwidth(limit.Everyone, time.Second, 100_000_000))
+	router := s.framework(limit.New(nil, nil))
+	handle := func(path string, h http.HandlerFunc) {
+		router.Throttle("POST", path, h, fast, &limit.ThrottleOptions{Of: limit.Both})
+	}
+	handle("/content", func(w http.ResponseWriter, r *http.Request) {
+		http.ServeContent(w, r, "file.txt", time.Time{}, bytes.NewReader(content))
+	})
+	handle("/parts", func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body) // as HTTP/1.1 does before it answers
+		assert.NoError(t, err)
+		for _, part := range strings.SplitAfter(string(body), " ") {
+			_, err := io.WriteString(w, part)
+			assert.NoError(t, err)
+			assert.NoError(t, http.NewResponseController(w).Flush())
+		}
+	})
+	handle("/deadline", func(w http.ResponseWriter, r *http.Request) {
+		control := http.NewResponseController(w)
+		assert.NoError(t, control.SetReadDeadline(time.Now().Add(time.Hour)))
+		assert.NoError(t, control.SetWriteDeadline(time.Now().Add(time.Hour)))
+		w.WriteHeader(http.StatusAccepted)
+	})
+	handle("/hijack", func(w http.ResponseWriter, r *http.Request) {
+		conn, rw, err := http.NewResponseController(w).Hijack()
+		if assert.NoError(t, err) {
+			defer conn.Close()
+			rw.WriteString("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nmine!")
+			rw.Flush()
+		}
+	})
+	for _, proto := range []string{"HTTP/1.1", "HTTP/2.0"} {
+		server := httptest.NewUnstartedServer(router)
+		server.EnableHTTP2 = proto == "HTTP/2.0"
+		server.StartTLS()
+		t.Cleanup(server.Close)
+		post := func(path string, body io.Reader) (*http.Response, string) {
+			r, err := http.NewRequest("POST", server.URL+path, body)
+			require.NoError(t, err)
+			response, err := server.Client().Do(r)
+			require.NoError(t, err)
+			defer response.Body.Close()
+			assert.Equal(t, proto, response.Proto)
+			all, err := io.ReadAll(response.Body)
+			require.NoError(t, err)
+			return response, string(all)
+		}
+		response, body := post("/content", nil)
+		assert.EqualValues(t, len(content), response.ContentLength)
+		assert.Equal(t, string(content), body)
+
+		_, body = post("/parts", strings.NewReader("one two three"))
+		assert.Equal(t, "one two three", body)
+
+		response, _ = post("/deadline", nil)
+		assert.Equal(t, http.StatusAccepted, response.StatusCode)
+
+		if proto == "HTTP/1.1" {
+			_, body = post("/hijack", nil)
+			assert.Equal(t, "mine!", body)
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package limit_test
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/memstore"
+)
+
+// readerFroms counts what a response is handed as a file, and not as bytes.
+type readerFroms struct {
+	http.ResponseWriter
+	files, bytes int64
+}
+
+func (w *readerFroms) ReadFrom(r io.Reader) (int64, error) {
+	if part, ok := r.(*io.LimitedReader); ok {
+		if _, ok := part.R.(*os.File); ok { // what sendfile needs to see
+			w.files++
+		}
+	}
+	n, err := w.ResponseWriter.(io.ReaderFrom).ReadFrom(r)
+	w.bytes += n
+	return n, err
+}
+
+// TestSlowFiles serves a file, whole and in ranges, in parts of one permit.
+func TestSlowFiles(t *testing.T) {
+	content := bytes.Repeat([]byte("0123456789abcdef"), 200_000) // 3.2 MB
+	path := filepath.Join(t.TempDir(), "file.txt")
+	require.NoError(t, os.WriteFile(path, content, 0o600))
+
+	store := &countingStore{Store: memstore.New(nil)}
+	throttled := limit.New(store, nil).Throttle(fast, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.ServeFile(w, r, path)
+	}), nil)
+	seen := make(chan *readerFroms, 1)
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ProtoMajor == 2 {
+			throttled.ServeHTTP(w, r)
+			return
+		}
+		froms := &readerFroms{ResponseWriter: w}
+		throttled.ServeHTTP(froms, r)
+		seen <- froms
+	})
+	onBoth(t, h, func(t *testing.T, server *httptest.Server, proto string) {
+		for _, test := range []struct {
+			bytes    string
+			from, to int
+		}{{"", 0, len(content)}, {"bytes=100-2999999", 100, 3_000_000}, {"bytes=-5", len(content) - 5, len(content)}} {
+			r, err := http.NewRequest("GET", server.URL, nil)
+			require.NoError(t, err)
+			if test.bytes != "" {
+				r.Header.Set("Range", test.bytes)
+			}
+			store.asked.Store(0)
+			response, err := server.Client().Do(r)
+			require.NoError(t, err)
+			body, err := io.ReadAll(response.Body)
+			response.Body.Close()
+			require.NoError(t, err)
+			assert.True(t, bytes.Equal(content[test.from:test.to], body), "%d of %d bytes", len(body), test.to-test.from)
+			assert.GreaterOrEqual(t, store.asked.Load(), int64(len(body)>>20), "permits are of 1 MiB at most")
+			if proto == "HTTP/1.1" {
+				froms := <-seen
+				assert.EqualValues(t, len(body), froms.bytes, "all by ReadFrom")
+				assert.Equal(t, store.asked.Load(), froms.files, "one file for each permit")
+			}
+		}
+		r, err := http.NewRequest("HEAD", server.URL, nil)
+		require.NoError(t, err)
+		response, err := server.Client().Do(r)
+		require.NoError(t, err)
+		response.Body.Close()
+		assert.EqualValues(t, len(content), response.ContentLength)
+		if proto == "HTTP/1.1" {
+			<-seen
+		}
+	})
+}
+
+// TestSlowCopies copies what is no file, with and without a Content-Length that
+// is right.
+func TestSlowCopies(t *testing.T) {
+	const size = 300_000
+	content := strings.Repeat("0123456789", size/10)
+	problems := make(chan error, 1)
+	h := limit.New(nil, nil).Throttle(fast, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if length := r.URL.Query().Get("length"); length != "" {
+			w.Header().Set("Content-Length", length)
+		}
+		_, err := io.Copy(w, struct{ io.Reader }{strings.NewReader(content)})
+		problems <- err
+	}), nil)
+	onBoth(t, h, func(t *testing.T, server *httptest.Server, proto string) {
+		for _, length := range []string{"", strconv.Itoa(size), strconv.Itoa(size - 1)} {
+			response, err := server.Client().Get(server.URL + "?length=" + length)
+			require.NoError(t, err)
+			body, err := io.ReadAll(response.Body)
+			response.Body.Close()
+			require.NoError(t, err)
+			problem := <-problems
+			if length == strconv.Itoa(size-1) {
+				assert.ErrorContains(t, problem, "declared Content-Length")
+				assert.Equal(t, content[:size-1], string(body))
+				continue
+			}
+			assert.NoError(t, problem)
+			assert.Equal(t, content, string(body))
+		}
+	})
+}
