@@ -14,11 +14,11 @@ import (
 
 // A fleet is some instances in front of one store, all by one clock.
 type fleet struct {
-	now     atomic.Int64
-	store   *frail // whose store the instances share
-	guards  []*Store
-	cut     []*frail // between each instance and the store
-	random  *rand.Rand
+	now    atomic.Int64
+	store  *frail // whose store the instances share
+	guards []*Store
+	cut    []*frail // between each instance and the store
+	random *rand.Rand
 }
 
 func newFleet(instances int, random *rand.Rand) *fleet {

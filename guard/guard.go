@@ -38,13 +38,13 @@ type Options struct {
 // It promises, with one instance, what the rules promise, as long as a store
 // that forgets (killed, and started again without its data) fails a call of
 // this process meanwhile. With M instances a window admits at most
-// N + (M-1)·⌈N/M⌉ where the algorithm is a sliding log, sliding cells or a
-// counter, and twice what the rule promises where it is another one. A token
-// bucket, a leaky bucket and a queue admit by a part of their rate, too.
+// N + (M-1)·⌈N/M⌉ where the algorithm is a sliding log or sliding cells. Where
+// it is another one, twice what the rule promises and what the rounding of shares
+// adds, and buckets and queues a burst more each time that the store forgets.
 //
-// For as long as units that were admitted without the store matter (a window,
-// or the time that a bucket takes to fill), both the store and the memory must
-// admit. What one of them admits and the other refuses is given back.
+// For as long as units that were admitted without the store matter, both the
+// store and the memory must admit: for a window, or the time that a bucket takes
+// to fill, and in a bucket of a single instance from then on. What one of them admits and the other refuses is given back.
 //
 // With several instances, one that has decided without the store, be it once,
 // admits no more than its share for a window afterwards: for a day where the

@@ -14,7 +14,12 @@ func (s *Store) doubts(c *core.Charge, now int64) bool {
 	if c.Quota.Algorithm == core.Concurrency {
 		last = max(last, s.leased.Load())
 	}
-	return last != never && c.OnError != core.Allow && now-last < span(c.Quota)+slack
+	if last == never || c.OnError == core.Allow {
+		return false
+	}
+	// A bucket that is never full never forgets. For a single instance the memory
+	// is as good as the store, and has its say from then on.
+	return now-last < span(c.Quota)+slack || s.instances == 1 && rate(c.Quota)
 }
 
 // doubtful reports whether s doubts one of the charges.

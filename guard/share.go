@@ -31,17 +31,17 @@ func share(q core.Quota, instances int64) core.Quota {
 // where units come back at a rate.
 func wider(q core.Quota, instances, times int64) core.Quota {
 	wide := q
-	switch q.Algorithm {
-	case core.TokenBucket, core.LeakyBucket, core.Queue:
+	switch {
+	case rate(q):
 		part := share(q, instances)
 		wide.Limit, wide.Missing, wide.MaxWait = part.Limit, part.Missing, 0
 		wide.Burst = min(times*q.Capacity(), core.MaxLimit)
 		if fills(wide) > core.MaxFill {
 			wide.Burst = part.Burst
 		}
-	case core.SlidingLog:
+	case q.Algorithm == core.SlidingLog:
 		wide.Limit = min(times*q.Limit, core.MaxLog)
-	case core.Concurrency:
+	case q.Algorithm == core.Concurrency:
 		wide.Limit = min(times*q.Limit, core.MaxLeases)
 	default:
 		wide.Limit = min(times*q.Limit, core.MaxLimit)
@@ -49,8 +49,13 @@ func wider(q core.Quota, instances, times int64) core.Quota {
 	return wide
 }
 
+// rate reports whether units of q come back one by one, at a rate.
+func rate(q core.Quota) bool {
+	return q.Algorithm == core.TokenBucket || q.Algorithm == core.LeakyBucket || q.Algorithm == core.Queue
+}
+
 // span returns how long a unit of q can matter: what was taken longer ago has
-// no effect on what is admitted now.
+// no effect on what is admitted now, but in a bucket that has not been full since.
 func span(q core.Quota) int64 {
 	switch q.Algorithm {
 	case core.SlidingLog, core.Concurrency: // leases are renewed, see Renew

@@ -3,8 +3,9 @@ package proof
 // guardMutants are faults in what is done while the store fails.
 var guardMutants = []mutant{
 	{"is cold", "guard/guard.go", "return s.count(ctx, policy, charges, d)", "return d, nil", "./guard"},
-	{"trusts the store at once when it is back", "guard/own.go", "return last != never && c.OnError", "return false && c.OnError", "./guard"},
+	{"trusts the store at once when it is back", "guard/own.go", "if last == never || c.OnError", "if true || c.OnError", "./guard"},
 	{"trusts it a little too early", "guard/own.go", "now-last < span(c.Quota)+slack", "now-last < span(c.Quota)-slack", "./guard"},
+	{"takes a bucket that is never full for one that forgets", "guard/own.go", " || s.instances == 1 && rate(c.Quota)", "", "./guard"},
 	{"does not notice that it is gone again", "guard/guard.go", "s.look(ctx, policy, charges, now, probe))", "error(nil))", "./guard"},
 	{"lets requests that come at once pass the memory", "guard/guard.go", "case err == nil && !counted:", "case false && !counted:", "./guard"},
 	{"believes an answer that comes late", "guard/own.go", "if !s.doubtful(charges, now) {", "if true {", "./guard"},
