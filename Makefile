@@ -4,12 +4,13 @@
 # make bench   benchmarks
 # make fuzz    each fuzz test for FUZZTIME (10s)
 # make proof   the long runs: PROOF_SECONDS (60) of load, KILLS (100) of processes that hold leases,
-#               SCHEDULES (100000) for each store, every mutant
+#               SCHEDULES (100000) for each store, a flood of KEYS (10000000), every mutant
 
 FUZZTIME ?= 10s
 PROOF_SECONDS ?= 60
 KILLS ?= 100
 SCHEDULES ?= 100000
+KEYS ?= 10000000
 
 .PHONY: demo test lint bench fuzz proof
 
@@ -29,6 +30,7 @@ fuzz:
 	scripts/fuzz.sh $(FUZZTIME)
 
 proof:
-	cd proof && LIMIT_PROOF_SECONDS=$(PROOF_SECONDS) LIMIT_PROOF_KILLS=$(KILLS) go test -count=1 -v -run 'AnyWindow|KilledHolders|Shaping|Demo|Bandwidth' .
+	cd proof && LIMIT_PROOF_SECONDS=$(PROOF_SECONDS) LIMIT_PROOF_KILLS=$(KILLS) go test -count=1 -v -timeout=1h -run 'AnyWindow|KilledHolders|Shaping|Demo|Bandwidth' .
+	cd proof && LIMIT_PROOF_KEYS=$(KEYS) go test -count=1 -v -timeout=1h -run 'TestFlood$$' .
 	LIMIT_SCHEDULES=$(SCHEDULES) go test -count=1 -v -timeout=2h -run 'Definition|TestStore/Schedules|TestBatches' ./core ./memstore ./redisstore
 	cd proof && LIMIT_MUTANTS=1 go test -count=1 -v -timeout=1h -run Mutants .

@@ -114,6 +114,9 @@ func (r Rule) attributeProblems(limitOK, windowOK bool) []string {
 	if r.MaxWait%time.Microsecond != 0 {
 		add("wait %v: write a whole number of microseconds", r.MaxWait)
 	}
+	if r.Algorithm == Concurrency && r.Settle != nil {
+		add("a Settle: a lease is released whole when the request is done: leave it out")
+	}
 	if r.Algorithm == Concurrency && windowOK && r.Window < minLease {
 		add("window %v: it is how long a lease lives that is not renewed: write at least %v", r.Window, minLease)
 	}
@@ -148,7 +151,7 @@ func (r Rule) sameQuota(s Rule) bool {
 	a, b := r.quota(), s.quota()
 	zones := sameZone(a.Calendar.Zone, b.Calendar.Zone)
 	a.Calendar.Zone, b.Calendar.Zone = nil, nil
-	return zones && a == b && sameFunc(r.Cost, s.Cost)
+	return zones && a == b && sameFunc(r.Cost, s.Cost) && sameFunc(r.Settle, s.Settle)
 }
 
 // sameFunc reports whether f and g are the same function in the program. Two

@@ -72,6 +72,9 @@ func (r Rule) noText() string {
 	if r.Cost != nil {
 		return "a function has no text: leave out the Cost"
 	}
+	if r.Settle != nil {
+		return "a function has no text: leave out the Settle"
+	}
 	if zone := r.Calendar.Zone; zone != nil {
 		if loaded, err := time.LoadLocation(zone.String()); err != nil || !sameZone(loaded, zone) {
 			return "the zone " + strconv.Quote(zone.String()) + " has no text: write one that time.LoadLocation knows"

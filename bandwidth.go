@@ -120,6 +120,9 @@ func (r Rule) byteProblems() []string {
 	if r.Cost != nil {
 		list = append(list, "a Cost: the cost of a body is its bytes: leave it out")
 	}
+	if r.Settle != nil {
+		list = append(list, "a Settle: bytes are counted as they pass: leave it out")
+	}
 	if len(r.problems()) == 0 {
 		list = append(list, problemsOf(lineQuota(r.quota()).Validate())...)
 	}

@@ -77,6 +77,10 @@ func (p *Policy) costless() error {
 		if r.Cost != nil {
 			return &RuleError{Rule: r.String(), Problem: "its Cost asks an HTTP request: say the cost with limit.Limiter.TakeN"}
 		}
+		if r.Settle != nil {
+			return &RuleError{Rule: r.String(), Problem: "its Settle asks an HTTP response: " +
+				"take with limit.Limiter.Reserve, and call limit.Decision.Settle"}
+		}
 	}
 	return nil
 }

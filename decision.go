@@ -36,6 +36,7 @@ type Decision struct {
 	core   core.Decision
 	turn   time.Time // by the clock of this process, if there is a Delay
 	lease  *lease    // what is held until Release; nil if nothing is
+	taken  *taken    // what may be given back; nil if nothing is to be
 }
 
 // A RuleDecision is what one rule said of a request.

@@ -16,7 +16,7 @@
 // which waits until the rules admit.
 //
 // A rule counts by one of several algorithms, the exact sliding window unless
-// it says otherwise: see [Algorithm]. The package does not limit requests in
-// flight or bytes a second yet, and it authenticates nobody: a key is worth
-// what stands behind it.
+// it says otherwise: see [Algorithm]. Requests in flight are limited by leases ([Concurrency]), and bytes a
+// second by slowing bodies ([Limiter.Throttle]). The package authenticates
+// nobody: a key is worth what stands behind it.
 package limit

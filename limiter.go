@@ -52,7 +52,8 @@ type Options struct {
 
 	// Observe is called once for each decision, before the request goes on. It
 	// must not block. A non-nil error says why the request could not be decided;
-	// the decision is then the zero one. Of a [Throttler], which decides many
+	// the decision is then the zero one. It is called again for an admitted
+	// request that could not be settled, with both. Of a [Throttler], which decides many
 	// times for a body, it is called for the errors alone.
 	Observe func(*http.Request, Decision, error)
 }
@@ -199,6 +200,10 @@ func (l *Limiter) Handler(rules RuleSet, next http.Handler) http.Handler {
 		case d.Allowed:
 			if d.Wait(r.Context()) != nil {
 				w.WriteHeader(statusGone)
+				return
+			}
+			if p.settles {
+				d.serve(next, w, r)
 				return
 			}
 			next.ServeHTTP(w, r)

@@ -21,6 +21,8 @@ type Policy struct {
 	header  string        // the value of RateLimit-Policy
 	named   *route        // of a named policy
 	leases  bool          // whether a rule is of Concurrency
+	settles bool          // whether a rule has a Settle
+	queues  bool          // whether a rule is of Queue
 
 	mu     sync.RWMutex
 	routes map[routeID]*route // of an unnamed one
@@ -53,6 +55,8 @@ func newPolicy(l *Limiter, set RuleSet) *Policy {
 		p.keyOf = append(p.keyOf, i)
 		p.names = append(p.names, r.name())
 		p.leases = p.leases || r.Algorithm == Concurrency
+		p.settles = p.settles || r.Settle != nil
+		p.queues = p.queues || r.Algorithm == Queue
 		q := r.quota()
 		p.most = append(p.most, q.Capacity())
 	}
@@ -147,9 +151,16 @@ func (p *Policy) Refuse() func(http.ResponseWriter, *http.Request, Decision) {
 type scratch struct {
 	charges [core.MaxCharges]core.Charge
 	keys    [core.MaxCharges]string
+	n       int // of them
 }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
+func (s *scratch) put() {
+	clear(s.charges[:s.n])
+	clear(s.keys[:s.n])
+	scratches.Put(s)
+}
 
 // decide decides for a caller who waits as long as the context waiting, with a
 // call that ends with the context calling.
@@ -159,7 +170,6 @@ func (p *Policy) decide(waiting, calling context.Context, r *route, from source)
 		return Decision{}, err
 	}
 	if late, ok := d.late(waiting); ok {
-		d.Release()
 		return late, nil
 	}
 	return d, nil
@@ -167,35 +177,42 @@ func (p *Policy) decide(waiting, calling context.Context, r *route, from source)
 
 func (p *Policy) take(ctx context.Context, r *route, from source) (Decision, error) {
 	s := scratches.Get().(*scratch)
-	for i := range p.keys {
-		s.keys[i] = p.keys[i].resolve(from)
-	}
-	charges := s.charges[:copy(s.charges[:], r.charges)]
-	var err error
-	for i := range charges {
-		c := &charges[i]
-		c.Key = s.keys[p.keyOf[i]]
-		var wrong error
-		if c.Cost, wrong = from.cost(&p.set.rules[i]); wrong != nil && err == nil {
-			err = fmt.Errorf("rule %q: %w", c.Rule, wrong)
-		}
+	defer s.put()
+	charges, err := p.charges(s, r, from)
+	if err != nil {
+		return Decision{}, fmt.Errorf("%w: %w", ErrUndecided, err)
 	}
 	if p.leases {
 		nameLeases(charges)
 	}
-	var decided core.Decision
-	if err == nil {
-		decided, err = p.limiter.store.Take(ctx, r.policy, charges)
-	}
-	d := newDecision(p, r, decided)
-	if err == nil && d.Allowed && p.leases {
-		d.lease = p.hold(r, charges)
-	}
-	clear(charges)
-	clear(s.keys[:len(p.keys)])
-	scratches.Put(s)
+	decided, err := p.limiter.store.Take(ctx, r.policy, charges)
 	if err != nil {
 		return Decision{}, fmt.Errorf("%w: %w", ErrUndecided, err)
 	}
+	d := newDecision(p, r, decided)
+	if d.Allowed && p.leases {
+		d.lease = p.hold(r, charges)
+	}
+	if d.Allowed && (p.settles || p.queues) {
+		d.taken = newTaken(&d, charges)
+	}
 	return d, nil
+}
+
+// charges returns what a request is charged, in s.
+func (p *Policy) charges(s *scratch, r *route, from source) ([]core.Charge, error) {
+	for i := range p.keys {
+		s.keys[i] = p.keys[i].resolve(from)
+	}
+	s.n = copy(s.charges[:], r.charges)
+	charges := s.charges[:s.n]
+	for i := range charges {
+		c := &charges[i]
+		c.Key = s.keys[p.keyOf[i]]
+		var err error
+		if c.Cost, err = from.cost(&p.set.rules[i]); err != nil {
+			return nil, fmt.Errorf("rule %q: %w", c.Rule, err)
+		}
+	}
+	return charges, nil
 }

@@ -82,6 +82,15 @@ type Rule struct {
 	// and takes nothing of any rule. A panic is that of the handler, before
 	// anything is taken. The function must not read the body.
 	Cost func(*http.Request) int64
+
+	// Settle returns what a request cost in truth, once it has been answered
+	// with a status; nil means what it was charged. The rest comes back, and
+	// more is taken as far as there is room: see [Decision.Settle], and
+	// [OnStatus] for attempts that count only if they fail. A handler that
+	// panics has answered with 500, one that has taken over the connection with
+	// 101. A negative cost is a mistake of the function: what was charged stays,
+	// and Options.Observe is told.
+	Settle func(r *http.Request, status int) int64
 }
 
 // Per returns a rule that allows limit requests in any window to all requests

@@ -1,13 +1,10 @@
 package limit
 
 import (
-	"bufio"
 	"io"
 	"math"
-	"net"
 	"net/http"
 	"strconv"
-	"time"
 )
 
 // Slow returns what the handler of a request is to be called with instead of w
@@ -41,14 +38,14 @@ func (t *Throttler) Slow(w http.ResponseWriter, call Call) (http.ResponseWriter,
 		r = &slowed
 	}
 	if down {
-		w = &slowWriter{w, &meters[n-1]}
+		w = &slowWriter{passthrough{w}, &meters[n-1]}
 	}
 	return w, r
 }
 
 // A slowWriter is a response whose bytes wait for their turn.
 type slowWriter struct {
-	http.ResponseWriter
+	passthrough
 	meter *meter
 }
 
@@ -146,40 +143,6 @@ func copySlowly(w *slowWriter, r *io.LimitedReader) (int64, error) {
 	chunk := w.meter.throttler.chunk
 	buffer := make([]byte, min(chunk, max(4<<10, chunk/4), 32<<10))
 	return io.CopyBuffer(struct{ io.Writer }{w}, r, buffer)
-}
-
-// Flush sends what has been written. It does not wait.
-func (w *slowWriter) Flush() { _ = w.FlushError() }
-
-// FlushError is Flush for an [http.ResponseController].
-func (w *slowWriter) FlushError() error { return w.controller().Flush() }
-
-// Hijack returns the connection, which nothing slows from then on.
-func (w *slowWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) { return w.controller().Hijack() }
-
-// SetReadDeadline is for an [http.ResponseController].
-func (w *slowWriter) SetReadDeadline(deadline time.Time) error {
-	return w.controller().SetReadDeadline(deadline)
-}
-
-// SetWriteDeadline is for an [http.ResponseController]. Waiting counts.
-func (w *slowWriter) SetWriteDeadline(deadline time.Time) error {
-	return w.controller().SetWriteDeadline(deadline)
-}
-
-// EnableFullDuplex is for an [http.ResponseController].
-func (w *slowWriter) EnableFullDuplex() error { return w.controller().EnableFullDuplex() }
-
-// Push pushes a target, if the connection can.
-func (w *slowWriter) Push(target string, options *http.PushOptions) error {
-	if pusher, ok := w.ResponseWriter.(http.Pusher); ok {
-		return pusher.Push(target, options)
-	}
-	return http.ErrNotSupported
-}
-
-func (w *slowWriter) controller() *http.ResponseController {
-	return http.NewResponseController(w.ResponseWriter)
 }
 
 // A slowBody is the body of a request whose bytes wait for their turn.

@@ -36,10 +36,11 @@ type Mode = core.Mode
 
 // The modes.
 const (
-	ModeExact   = core.ModeExact   // by the store
-	ModeLocal   = core.ModeLocal   // by this process, without the store
-	ModeAllowed = core.ModeAllowed // admitted without the store, since a rule wants Allow
-	ModeRefused = core.ModeRefused // refused without the store, since a rule wants Refuse
+	ModeExact    = core.ModeExact    // by the store
+	ModeOverflow = core.ModeOverflow // by a memory store that is full, for keys together: never above the limit
+	ModeLocal    = core.ModeLocal    // by this process, without the store
+	ModeAllowed  = core.ModeAllowed  // admitted without the store, since a rule wants Allow
+	ModeRefused  = core.ModeRefused  // refused without the store, since a rule wants Refuse
 )
 
 // guarded returns a store that works while the given one fails. One in memory

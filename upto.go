@@ -34,7 +34,6 @@ func (l *Limiter) TakeUpTo(ctx context.Context, rules RuleSet, keys Keys, n int6
 		if d.Allowed || n == 1 {
 			// A turn that is too late has been taken: it must not be tried again.
 			if late, ok := d.late(ctx); ok {
-				d.Release()
 				d = late
 			}
 			if d.Allowed {

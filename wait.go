@@ -16,8 +16,9 @@ const statusGone = 499
 //
 // It returns the error of ctx if that ends before, and a [*RefusedError] if the
 // request is refused, or at once if its turn would come after the deadline of
-// ctx. The request may not go on with either. Its turn then passes unused, and
-// what it took stays taken, until Release what it holds.
+// ctx. The request may not go on with either. Then it gives back what the
+// request took, as far as that can be: a turn only as long as it is the last of
+// the line, and otherwise it passes unused. What is held is to be Released.
 func (d Decision) Wait(ctx context.Context) error {
 	if !d.Allowed {
 		return &RefusedError{Decision: d}
@@ -34,12 +35,16 @@ func (d Decision) Wait(ctx context.Context) error {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	return ctx.Err() // both may have come at once
+	err := ctx.Err() // both may have come at once
+	if err != nil {
+		d.taken.giveBack()
+	}
+	return err
 }
 
 // late returns the refusal that d is for a caller with a deadline before the
-// turn. What the rules took stays taken: the place in the queue may be followed
-// by others already.
+// turn, after it has given back what the rules took, as far as that can be:
+// others may stand behind the place in the queue already.
 func (d Decision) late(ctx context.Context) (Decision, bool) {
 	if !d.Allowed || d.Delay <= 0 {
 		return d, false
@@ -49,15 +54,22 @@ func (d Decision) late(ctx context.Context) (Decision, bool) {
 		return d, false
 	}
 	patience := max(0, time.Until(deadline)).Microseconds()
+	given := d.taken.giveBack()
+	d.Release()
 	refused := core.NewDecision(d.core.At, len(d.core.Outcomes()))
 	refused.Mode = d.core.Mode
 	for i, o := range d.core.Outcomes() {
+		rule := &d.route.charges[i]
+		o.Remaining = min(o.Remaining+given[i], d.policy.most[i])
 		switch {
-		case d.policy.set.rules[i].Algorithm == Concurrency:
+		case rule.Quota.Algorithm == Concurrency:
 			o = d.givenBack(i, o)
-		case d.policy.set.rules[i].Algorithm == Queue && o.ResetAfter > patience:
+		case rule.Quota.Algorithm == Queue:
 			// By then the queue is short enough for one as patient.
-			o.RetryAfter, o.MoreAfter = o.ResetAfter-patience, 0
+			o.ResetAfter = max(0, o.ResetAfter-muldiv(given[i], rule.Quota.Window, rule.Quota.Limit))
+			if o.ResetAfter > patience {
+				o.RetryAfter, o.MoreAfter = o.ResetAfter-patience, 0
+			}
 		case o.Remaining == 0 && o.MoreAfter > 0:
 			// This request has taken what the next one needs.
 			o.RetryAfter, o.MoreAfter = o.MoreAfter, 0

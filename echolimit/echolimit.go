@@ -12,6 +12,8 @@
 package echolimit
 
 import (
+	"errors"
+	"net/http"
 	"net/url"
 
 	"github.com/labstack/echo/v4"
@@ -65,7 +67,8 @@ func (l *Limiter) middleware(rules limit.RuleSet) (echo.MiddlewareFunc, error) {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			d, err := policy.Decide(call(c, user))
-			defer d.Release()
+			status := http.StatusInternalServerError // that of a panic
+			defer func() { d.Done(c.Request(), status) }()
 			limit.SetHeaders(c.Response().Header(), d)
 			switch {
 			case err != nil:
@@ -74,7 +77,9 @@ func (l *Limiter) middleware(rules limit.RuleSet) (echo.MiddlewareFunc, error) {
 				if err := d.Wait(c.Request().Context()); err != nil {
 					return gone(err)
 				}
-				return next(c)
+				err := next(c)
+				status = statusOf(c, err)
+				return err
 			case policy.Refuse() != nil:
 				policy.Refuse()(c.Response(), c.Request(), d)
 				return nil
@@ -82,6 +87,19 @@ func (l *Limiter) middleware(rules limit.RuleSet) (echo.MiddlewareFunc, error) {
 			return refused(c, d)
 		}
 	}, nil
+}
+
+// statusOf returns the status of a request that a handler has answered, or that
+// the error handler of the server will answer, if it goes by the codes of errors
+// as Echo's own does.
+func statusOf(c echo.Context, err error) int {
+	if err == nil || c.Response().Committed {
+		return c.Response().Status
+	}
+	if failed := (*echo.HTTPError)(nil); errors.As(err, &failed) {
+		return failed.Code
+	}
+	return http.StatusInternalServerError
 }
 
 // pathValue returns a parameter as the request means it. Echo hands it out as

@@ -12,6 +12,7 @@
 package ginlimit
 
 import (
+	"net/http"
 	"slices"
 
 	"github.com/gin-gonic/gin"
@@ -62,11 +63,14 @@ func (l *Limiter) middleware(rules limit.RuleSet) (gin.HandlerFunc, error) {
 	if err != nil {
 		return nil, err
 	}
-	holds := slices.ContainsFunc(rules.Rules(), func(r limit.Rule) bool { return r.Algorithm == limit.Concurrency })
+	ends := slices.ContainsFunc(rules.Rules(), func(r limit.Rule) bool {
+		return r.Algorithm == limit.Concurrency || r.Settle != nil
+	})
 	return func(c *gin.Context) {
 		d, err := policy.Decide(call(c, user))
-		if holds {
-			defer d.Release()
+		status := http.StatusInternalServerError // that of a panic
+		if ends {
+			defer func() { d.Done(c.Request, status) }()
 		}
 		limit.SetHeaders(c.Writer.Header(), d)
 		if err == nil && d.Allowed {
@@ -75,8 +79,9 @@ func (l *Limiter) middleware(rules limit.RuleSet) (gin.HandlerFunc, error) {
 				c.AbortWithStatus(statusGone)
 				return
 			}
-			if holds {
+			if ends {
 				c.Next() // to know when the handler has returned
+				status = c.Writer.Status()
 			}
 			return
 		}

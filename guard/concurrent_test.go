@@ -68,7 +68,7 @@ func TestConcurrentContinuity(t *testing.T) {
 	f.Store.(*swap).lose(now)
 	quota := core.Quota{Limit: limit, Window: core.MaxWindow}
 	var admitted, failures atomic.Int64
-	modes := make([]atomic.Int64, 4)
+	modes := make([]atomic.Int64, 5)
 	var all sync.WaitGroup
 	for range 32 {
 		all.Go(func() {

@@ -57,7 +57,7 @@ func (s *Store) Release(ctx context.Context, policy string, charges []core.Charg
 // an error.
 func (s *Store) Return(ctx context.Context, policy string, returns []core.Return) ([]int64, error) {
 	given, err := s.own.Return(context.Background(), policy, returns)
-	if err != nil || returns[0].Mode != core.ModeExact {
+	if err != nil || returns[0].Mode >= core.ModeLocal {
 		return given, err
 	}
 	return s.store.Return(ctx, policy, returns)

@@ -10,8 +10,10 @@ import (
 // and of a context that was done before the call.
 func (s *Store) Renew(ctx context.Context, policy string, charges []core.Charge) ([]bool, error) {
 	held := make([]bool, len(charges))
-	err := s.leases(ctx, policy, charges, func(i int, leases *core.Leases, now int64) {
-		held[i] = leases.Renew(&charges[i].Quota, now, charges[i].Lease)
+	err := s.leases(ctx, policy, charges, func(i int, leases *core.Leases, now int64) bool {
+		renewed := leases.Renew(&charges[i].Quota, now, charges[i].Lease)
+		held[i] = held[i] || renewed
+		return renewed
 	})
 	if err != nil {
 		return nil, err
@@ -21,14 +23,16 @@ func (s *Store) Renew(ctx context.Context, policy string, charges []core.Charge)
 
 // Release implements [core.Store]. Its errors are those of Renew.
 func (s *Store) Release(ctx context.Context, policy string, charges []core.Charge) error {
-	return s.leases(ctx, policy, charges, func(i int, leases *core.Leases, now int64) {
+	return s.leases(ctx, policy, charges, func(i int, leases *core.Leases, now int64) bool {
 		leases.Release(&charges[i].Quota, now, charges[i].Lease)
+		return false
 	})
 }
 
 // leases calls f with the leases of each charge that the store knows, under the
-// lock of its shard. Each is for itself, and so locked for itself.
-func (s *Store) leases(ctx context.Context, policy string, charges []core.Charge, f func(i int, leases *core.Leases, now int64)) error {
+// lock of its shard. Each is for itself, and so locked for itself. F reports
+// whether it has renewed one.
+func (s *Store) leases(ctx context.Context, policy string, charges []core.Charge, f func(i int, leases *core.Leases, now int64) bool) error {
 	if err := core.ValidateLeases(charges); err != nil {
 		return err
 	}
@@ -36,12 +40,12 @@ func (s *Store) leases(ctx context.Context, policy string, charges []core.Charge
 		return err
 	}
 	for i := range charges {
-		s.leasesOf(policy, &charges[i], func(leases *core.Leases, now int64) { f(i, leases, now) })
+		s.leasesOf(policy, &charges[i], func(leases *core.Leases, now int64) bool { return f(i, leases, now) })
 	}
 	return nil
 }
 
-func (s *Store) leasesOf(policy string, c *core.Charge, f func(leases *core.Leases, now int64)) {
+func (s *Store) leasesOf(policy string, c *core.Charge, f func(leases *core.Leases, now int64) bool) {
 	hash := s.hash(policy, c)
 	now := s.now()
 	shard := &s.shards[shardOf(hash, c.Key)]
@@ -51,11 +55,22 @@ func (s *Store) leasesOf(policy string, c *core.Charge, f func(leases *core.Leas
 		now = max(now, shard.last)
 	}
 	shard.last = now
-	e := shard.keys.find(hash, policy, c)
-	if e == nil {
+	// It may be held in a cell, and if the key has an entry, in both.
+	own, cell := shard.keys.find(hash, policy, c), s.findCell(shard, policy, c)
+	if own != nil {
+		f(own.state.(*core.Leases), now) // by entry.is
+		own.prolong()
+	}
+	if cell == nil {
 		return
 	}
-	leases := e.state.(*core.Leases) // by entry.is
-	f(leases, now)
-	e.expires = max(e.expires, leases.Expires())
+	renewed := f(cell.state.(*core.Leases), now)
+	cell.prolong()
+	if renewed && cell.shared > now { // what is held for want of room counts for longer
+		cell.shared = cell.expires
+		shard.shared = max(shard.shared, cell.shared)
+		if own != nil {
+			own.shared = cell.shared
+		}
+	}
 }

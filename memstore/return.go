@@ -8,7 +8,8 @@ import (
 
 // Return implements [core.Store]. Its errors are those of
 // [core.ValidateReturns] and of a context that was done before the call; with
-// either, nothing was given back.
+// either, nothing was given back. Nor is it to a key that shares a cell, where
+// the units of one cannot be told from those of another.
 func (s *Store) Return(ctx context.Context, policy string, returns []core.Return) ([]int64, error) {
 	if err := core.ValidateReturns(returns); err != nil {
 		return nil, err
@@ -26,36 +27,47 @@ func (s *Store) Return(ctx context.Context, policy string, returns []core.Return
 	defer s.unlock(keys)
 	given := make([]int64, len(returns))
 	for i := range returns {
-		if e := s.shards[keys[i].shard].keys.find(keys[i].hash, policy, &returns[i].Charge); e != nil {
-			given[i] = e.state.Return(&returns[i], now)
-			e.expires = max(e.expires, e.state.Expires())
+		shard := &s.shards[keys[i].shard]
+		e := shard.keys.find(keys[i].hash, policy, &returns[i].Charge)
+		if e == nil {
+			continue
+		}
+		given[i] = e.state.Return(&returns[i], now)
+		e.prolong()
+		if e.shared > now && !e.debt {
+			if cell := s.findCell(shard, policy, &returns[i].Charge); cell != nil {
+				cell.state.Return(&returns[i], now)
+				cell.prolong()
+			}
 		}
 	}
 	return given, nil
 }
 
 // Reset implements [core.Store]. Its only error is that of a context that was
-// done before the call.
+// done before the call. A key that shares a cell, or may have taken from one,
+// stays as it is, since the cell is not its own.
 func (s *Store) Reset(ctx context.Context, policy, rule, key string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	hash := s.hash(policy, &core.Charge{Rule: rule, Key: key})
 	shard := &s.shards[shardOf(hash, key)]
+	now := s.now()
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
-	shard.keys.remove(hash, policy, rule, key)
+	shard.keys.remove(hash, policy, rule, key, max(now, shard.last))
 	return nil
 }
 
 // remove forgets the entries of a key of a rule, whatever their algorithm.
-func (t *table) remove(hash uint64, policy, name, key string) {
+func (t *table) remove(hash uint64, policy, name, key string, now int64) {
 	if t.len == 0 {
 		return
 	}
 	for at := t.bucket(hash); *at != nil; {
 		e := *at
-		if e.hash != hash || e.key != key || e.rule.Value() != (rule{policy, name}) {
+		if e.hash != hash || e.key != key || e.shared > now || e.rule.Value() != (rule{policy, name}) {
 			at = &e.next
 			continue
 		}

@@ -13,7 +13,8 @@ import (
 // holds a handle in place of the two names.
 type rule struct{ policy, name string }
 
-// An entry is what the store knows of one key of one rule.
+// An entry is what the store knows of one key of one rule, or of those keys
+// that share a cell.
 type entry struct {
 	next      *entry // in the same bucket
 	hash      uint64
@@ -21,8 +22,12 @@ type entry struct {
 	key       string
 	state     core.State
 	expires   int64 // when state is as good as new
+	shared    int64 // until when a cell counts for it; of a cell, for keys without an entry
 	algorithm core.Algorithm
 	known     bool // whether the entry is in a table
+	cell      bool // whether it is a cell: see overflow.go
+	debt      bool // whether it began with a copy of a cell's debt
+	held      bool // whether a decision under way has it, so that it may not be forgotten
 }
 
 // newcomers holds entries that are in no table: those for keys not seen before
@@ -34,8 +39,13 @@ func newcomer(a core.Algorithm) *entry {
 	if e.state == nil || e.algorithm != a {
 		e.state, e.algorithm = core.NewState(a), a
 	}
+	e.expires, e.shared, e.cell = 0, 0, false
 	return e
 }
+
+// prolong brings the expiry up to date. It is never earlier than by a longer
+// window that the rule had before.
+func (e *entry) prolong() { e.expires = max(e.expires, e.state.Expires()) }
 
 // name makes e the entry of a charge. It copies the strings, which may be
 // slices of a whole request.
@@ -98,7 +108,7 @@ func (t *table) sweep(now int64) {
 			t.cursor = 0
 		}
 		for at := &t.buckets[t.cursor]; *at != nil; {
-			if (*at).expires > now {
+			if (*at).expires > now || (*at).held {
 				at = &(*at).next
 				continue
 			}

@@ -57,7 +57,7 @@ func TestReset(t *testing.T) {
 				server.StartTLS()
 				sent := 0
 				for admitted.Load()+refused.Load() < decisions && undecided.Load() == 0 {
-					sent += flood(t, server.Listener.Addr().String(), 10*decisions)
+					sent += resetStreams(t, server.Listener.Addr().String(), 10*decisions)
 				}
 				server.Close() // waits for the handlers
 				t.Logf("%d streams reset: %d admitted, %d refused, handler ran %d times", sent, admitted.Load(), refused.Load(), runs.Load())
@@ -90,9 +90,9 @@ var frameworks = map[string]func(l *limit.Limiter, rules limit.RuleSet, run func
 	},
 }
 
-// flood opens streams on one connection and resets each in the same write, and
+// resetStreams opens streams on one connection and resets each in the same write, and
 // returns how many it sent until the server closed the connection.
-func flood(t *testing.T, addr string, streams int) (sent int) {
+func resetStreams(t *testing.T, addr string, streams int) (sent int) {
 	conn, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 	require.NoError(t, err)
 	defer conn.Close()

@@ -67,8 +67,8 @@ var mutants = []mutant{
 	{"keeps a unit one microsecond too long", "core/slidinglog.go", "now-l.at(l.gone) >= l.window", "now-l.at(l.gone) > l.window", memory},
 	{"does not date entries ahead of now now", "core/slidinglog.go", "l.ring[l.index(i)] = now\n\t\tredated", "redated", memory},
 	{"loses units when a log grows", "core/slidinglog.go", "ring[i] = l.at(i)", "ring[i] = l.ring[i]", memory},
-	{"forgets keys that are not whole yet", "memstore/table.go", "(*at).expires > now {", "(*at).expires > now+1000 {", memory},
-	{"remembers keys that were only looked at", "memstore/memstore.go", "case k.entry.expires > now:", "case k.entry.expires >= 0:", memory},
+	{"forgets keys that are not whole yet", "memstore/table.go", "(*at).expires > now ||", "(*at).expires > now+1000 ||", memory},
+	{"remembers keys that were only looked at", "memstore/memstore.go", "case k.entry.expires <= now:", "case k.entry.expires < 0:", memory},
 	{"keeps the caller's strings", "memstore/table.go", "e.key = strings.Clone(c.Key)", "e.key = c.Key\n\t_ = strings.Clone(\"\")", memory},
 	{"takes one key of a shard for all", "memstore/table.go", "e.key == c.Key && ", "", memory},
 }
@@ -83,7 +83,7 @@ func TestMutants(t *testing.T) {
 	}
 	root, err := filepath.Abs("..")
 	require.NoError(t, err)
-	for _, m := range slices.Concat(mutants, algorithmMutants, guardMutants) {
+	for _, m := range slices.Concat(mutants, algorithmMutants, overflowMutants, guardMutants) {
 		t.Run(m.file+" "+m.name, func(t *testing.T) {
 			t.Parallel()
 			original := filepath.Join(root, m.file)

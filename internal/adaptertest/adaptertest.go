@@ -79,6 +79,8 @@ func Run(t *testing.T, framework Framework) {
 		{"leases of those who wait", s.leasesOfWaiting},
 		{"throttle rate", s.throttleRate},
 		{"throttled bodies", s.throttledBodies},
+		{"settles", s.settles},
+		{"settles what breaks", s.settlesBroken},
 		{"invalid rules", s.invalidRules},
 		{"hostile requests", s.hostileRequests},
 	} {

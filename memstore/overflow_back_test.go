@@ -1,0 +1,86 @@
+package memstore
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/core"
+)
+
+// TestReturnsBeyondTheCap gives back to keys that share a cell: nothing comes
+// back to the cell, whose units are not theirs alone, and to a key that leaves
+// it no more than both have room for.
+func TestReturnsBeyondTheCap(t *testing.T) {
+	s, set := tiny(2)
+	keys := sameShard(s, "ip", core.Quota{Limit: 2, Window: 10 * sec}, 5)
+	giveBack := func(c core.Charge, at int64) int64 {
+		given, err := s.Return(t.Context(), "policy", []core.Return{{Charge: c, At: at}})
+		require.NoError(t, err)
+		return given[0]
+	}
+	set(100 * sec)
+	take(t, s, keys[0])
+	take(t, s, keys[1])
+	take(t, s, keys[2])
+	take(t, s, keys[3])
+	assert.EqualValues(t, 1, giveBack(keys[0], 100*sec), "a key of its own")
+	assert.Zero(t, giveBack(keys[2], 100*sec))
+	is(t, take(t, s, keys[4]), core.ModeOverflow, false, out(0, 10*sec, 0, 10*sec))
+
+	require.NoError(t, s.Reset(t.Context(), "policy", "ip", keys[0].Key))
+	require.NoError(t, s.Reset(t.Context(), "policy", "ip", keys[2].Key), "which leaves the cell as it is")
+	set(105 * sec)
+	is(t, take(t, s, keys[2]), core.ModeOverflow, false, out(0, 5*sec, 0, 5*sec)) // there is room, but the cell counts
+	set(110*sec - 1)
+	is(t, take(t, s, keys[4]), core.ModeOverflow, false, out(0, 1, 0, 1))
+	set(110 * sec)
+	is(t, take(t, s, keys[2]), core.ModeExact, true, out(1, 0, 10*sec, 10*sec))
+}
+
+// TestLeasesBeyondTheCap holds leases in a cell, and in a cell and an entry.
+func TestLeasesBeyondTheCap(t *testing.T) {
+	s, set := tiny(1)
+	q := core.Quota{Algorithm: core.Concurrency, Limit: 2, Window: 10 * sec}
+	keys := sameShard(s, "flight", q, 4)
+	for i := range keys {
+		keys[i].Lease = uint64(i + 1)
+	}
+	hold := func(c core.Charge, mode core.Mode, allowed bool) {
+		t.Helper()
+		d := take(t, s, c)
+		require.Equal(t, []any{mode, allowed}, []any{d.Mode, d.Allowed})
+	}
+	renew := func(c core.Charge) bool {
+		held, err := s.Renew(t.Context(), "policy", []core.Charge{c})
+		require.NoError(t, err)
+		return held[0]
+	}
+	release := func(c core.Charge) { require.NoError(t, s.Release(t.Context(), "policy", []core.Charge{c})) }
+	set(100 * sec)
+	hold(keys[0], core.ModeExact, true)
+	hold(keys[1], core.ModeOverflow, true)
+	hold(keys[2], core.ModeOverflow, true)
+	hold(keys[3], core.ModeOverflow, false)
+	foreign := keys[1]
+	foreign.Lease = 99
+	release(foreign)
+	hold(keys[3], core.ModeOverflow, false)
+	release(keys[2])
+	assert.False(t, renew(keys[2]), "it has ended")
+	hold(keys[3], core.ModeOverflow, true)
+
+	set(108 * sec)
+	assert.True(t, renew(keys[1]), "in the cell")
+	set(111 * sec) // keys[0] and keys[3] have ended, and so there is room
+	other := keys[1]
+	other.Lease = 50
+	hold(other, core.ModeOverflow, true) // in an entry, and in the cell beside what keys[1] holds
+	hold(keys[3], core.ModeOverflow, false)
+	assert.True(t, renew(other))
+	release(other)
+	release(other)
+	release(keys[1])
+	hold(keys[1], core.ModeOverflow, true)
+}

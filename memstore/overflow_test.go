@@ -1,0 +1,271 @@
+package memstore
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/core"
+)
+
+// tiny returns a store each of whose shards has room for so many keys, and its
+// clock.
+func tiny(room int) (*Store, func(micros int64)) {
+	s, now := at(0)
+	s.room = room
+	return s, now.Store
+}
+
+// sameShard returns charges of one unit, of a rule, for n keys of shard 0.
+func sameShard(s *Store, rule string, q core.Quota, n int) (charges []core.Charge) {
+	for i := 0; len(charges) < n; i++ {
+		c := core.Charge{Rule: rule, Key: fmt.Sprint("key ", i), Quota: q, Cost: 1}
+		if shardOf(s.hash("policy", &c), c.Key) == 0 {
+			charges = append(charges, c)
+		}
+	}
+	return charges
+}
+
+// is checks a decision on one charge.
+func is(t *testing.T, d core.Decision, mode core.Mode, allowed bool, o core.Outcome) {
+	t.Helper()
+	require.Equal(t, []any{mode, allowed, o}, []any{d.Mode, d.Allowed, d.Outcomes()[0]})
+}
+
+const sec = 1_000_000
+
+func out(remaining, retry, more, reset int64) core.Outcome {
+	return core.Outcome{Remaining: remaining, RetryAfter: retry, MoreAfter: more, ResetAfter: reset}
+}
+
+func TestOptions(t *testing.T) {
+	for _, c := range []struct{ most, room int }{{0, DefaultMaxKeys / 256}, {1, 1}, {256, 1}, {257, 2}, {1 << 40, 1 << 32}} {
+		assert.Equal(t, c.room, New(&Options{MaxKeys: c.most}).room, "MaxKeys %d", c.most)
+	}
+	assert.Equal(t, DefaultMaxKeys/256, New(nil).room)
+	assert.PanicsWithValue(t, "memstore: MaxKeys is -1: write how many keys to keep, or 0 for 131072",
+		func() { New(&Options{MaxKeys: -1}) })
+}
+
+func TestNewcomersShareACell(t *testing.T) {
+	s, set := tiny(2)
+	keys := sameShard(s, "ip", core.Quota{Limit: 2, Window: 10 * sec}, 5)
+	set(100 * sec)
+	for _, c := range keys[:2] {
+		is(t, take(t, s, c), core.ModeExact, true, out(1, 0, 10*sec, 10*sec))
+	}
+	is(t, take(t, s, keys[2]), core.ModeOverflow, true, out(1, 0, 10*sec, 10*sec))
+	set(101 * sec)
+	is(t, take(t, s, keys[3]), core.ModeOverflow, true, out(0, 0, 9*sec, 10*sec))
+	is(t, take(t, s, keys[4]), core.ModeOverflow, false, out(0, 9*sec, 0, 10*sec))
+	is(t, take(t, s, keys[2]), core.ModeOverflow, false, out(0, 9*sec, 0, 10*sec))
+
+	// Known keys do not notice.
+	is(t, take(t, s, keys[0]), core.ModeExact, true, out(0, 0, 9*sec, 10*sec))
+	is(t, take(t, s, keys[0]), core.ModeExact, false, out(0, 9*sec, 0, 10*sec))
+	assert.Equal(t, 3, s.entries())
+}
+
+// TestLeavingACell follows a key that has taken from a cell and one that has
+// not, when there is room again.
+func TestLeavingACell(t *testing.T) {
+	s, set := tiny(2)
+	keys := sameShard(s, "ip", core.Quota{Limit: 2, Window: 10 * sec}, 5)
+	set(100 * sec)
+	take(t, s, keys[0])
+	take(t, s, keys[1])
+	set(105 * sec)
+	is(t, take(t, s, keys[2]), core.ModeOverflow, true, out(1, 0, 10*sec, 10*sec))
+	is(t, take(t, s, keys[2]), core.ModeOverflow, true, out(0, 0, 10*sec, 10*sec))
+
+	// At 110 there is room. Neither has more than the cell leaves.
+	set(110 * sec)
+	is(t, take(t, s, keys[2]), core.ModeOverflow, false, out(0, 5*sec, 0, 5*sec))
+	is(t, take(t, s, keys[3]), core.ModeOverflow, false, out(0, 5*sec, 0, 5*sec))
+
+	// At 115 nobody can have anything in the cell that still counts.
+	set(115*sec - 1)
+	is(t, take(t, s, keys[2]), core.ModeOverflow, false, out(0, 1, 0, 1))
+	set(115 * sec)
+	is(t, take(t, s, keys[2]), core.ModeExact, true, out(1, 0, 10*sec, 10*sec))
+	is(t, take(t, s, keys[3]), core.ModeExact, true, out(1, 0, 10*sec, 10*sec))
+}
+
+// TestOnTheWayOut has keys that get entries while their cell is shared: they
+// take from both.
+func TestOnTheWayOut(t *testing.T) {
+	s, set := tiny(2)
+	keys := sameShard(s, "ip", core.Quota{Limit: 3, Window: 10 * sec}, 5)
+	set(100 * sec)
+	take(t, s, keys[0])
+	take(t, s, keys[1])
+	set(105 * sec)
+	take(t, s, keys[2])
+	set(110 * sec)
+	is(t, take(t, s, keys[2]), core.ModeOverflow, true, out(1, 0, 5*sec, 10*sec))
+	is(t, take(t, s, keys[3]), core.ModeOverflow, true, out(0, 0, 5*sec, 10*sec))
+	is(t, take(t, s, keys[2]), core.ModeOverflow, false, out(0, 5*sec, 0, 10*sec))
+	is(t, take(t, s, core.Charge{Rule: "ip", Key: keys[2].Key, Quota: keys[2].Quota}), core.ModeOverflow, true, out(0, 0, 5*sec, 10*sec))
+	is(t, take(t, s, core.Charge{Rule: "ip", Key: keys[2].Key, Quota: keys[2].Quota, Cost: 4}), core.ModeOverflow, false,
+		out(0, core.Never, 0, 10*sec))
+
+	// The cell's first unit is the only one that came for want of room.
+	set(115 * sec)
+	is(t, take(t, s, keys[2]), core.ModeExact, true, out(1, 0, 5*sec, 10*sec))
+	is(t, take(t, s, keys[3]), core.ModeExact, true, out(1, 0, 5*sec, 10*sec))
+}
+
+// TestCellsComeToRest has newcomers that never cease. A window after there is
+// room again, each has its own quota.
+func TestCellsComeToRest(t *testing.T) {
+	s, set := tiny(8)
+	keys := sameShard(s, "ip", core.Quota{Limit: 2, Window: 10 * sec}, 400)
+	set(100 * sec)
+	for _, c := range keys[:20] {
+		take(t, s, c)
+	}
+	exact := 0
+	for i, c := range keys[20:] { // two in a second are none too many
+		now := 110*sec + int64(i)*4*sec
+		set(now)
+		d := take(t, s, c)
+		if now >= 120*sec {
+			is(t, d, core.ModeExact, true, out(1, 0, 10*sec, 10*sec))
+			exact++
+		}
+	}
+	assert.Greater(t, exact, 300)
+}
+
+func TestRulesShareNoCell(t *testing.T) {
+	s, _ := tiny(1)
+	q := core.Quota{Limit: 1, Window: 10 * sec}
+	take(t, s, sameShard(s, "first", q, 1)[0])
+	a, b := sameShard(s, "a", q, 2), sameShard(s, "b", q, 2)
+	d := take(t, s, a[0], b[0])
+	assert.Equal(t, []any{core.ModeOverflow, true}, []any{d.Mode, d.Allowed})
+	assert.False(t, take(t, s, a[1]).Allowed)
+	assert.False(t, take(t, s, b[1]).Allowed)
+	assert.Equal(t, 3, s.entries())
+}
+
+// TestQuotasShareNoCell has keys of one rule with different quotas. A short
+// window and a small burst must not make a cell forget what counts for others.
+func TestQuotasShareNoCell(t *testing.T) {
+	for _, pair := range [][2]core.Quota{
+		{{Limit: 2, Window: 100 * sec}, {Limit: 2, Window: sec}},
+		{{Algorithm: core.TokenBucket, Limit: 1, Window: 100 * sec, Burst: 20}, {Algorithm: core.TokenBucket, Limit: 1000, Window: 100 * sec, Burst: 1}},
+		{{Algorithm: core.LeakyBucket, Limit: 1, Window: 100 * sec, Burst: 20}, {Algorithm: core.LeakyBucket, Limit: 1000, Window: 100 * sec, Burst: 1}},
+	} {
+		s, set := tiny(1)
+		long, brief := sameShard(s, "ip", pair[0], 3), sameShard(s, "ip", pair[1], 100)[50:]
+		take(t, s, sameShard(s, "first", core.Quota{Limit: 1, Window: 1000 * sec}, 1)[0])
+		all := long[1]
+		all.Cost = pair[0].Capacity()
+		require.True(t, take(t, s, all).Allowed)
+		for i, c := range brief {
+			set(int64(1+i) * sec)
+			assert.True(t, take(t, s, c).Allowed)
+		}
+		assert.False(t, take(t, s, long[1]).Allowed, "%+v", pair)
+	}
+}
+
+// TestChangedLimitKeepsItsCell: a changed limit does not give anew what the
+// cell has given.
+func TestChangedLimitKeepsItsCell(t *testing.T) {
+	s, _ := tiny(1)
+	keys := sameShard(s, "ip", core.Quota{Limit: 2, Window: 100 * sec}, 3)
+	take(t, s, keys[0])
+	take(t, s, keys[1])
+	take(t, s, keys[2])
+	keys[1].Quota.Limit = 3
+	is(t, take(t, s, keys[1]), core.ModeOverflow, true, out(0, 0, 100*sec, 100*sec))
+	is(t, take(t, s, keys[1]), core.ModeOverflow, false, out(0, 100*sec, 0, 100*sec))
+}
+
+// TestRefusalsStoreNothingInCells tests that what takes nothing makes no cell,
+// charges none, and makes none shared for longer.
+func TestRefusalsStoreNothingInCells(t *testing.T) {
+	s, set := tiny(1)
+	q := core.Quota{Limit: 2, Window: 10 * sec}
+	full := core.Charge{Rule: "global", Quota: core.Quota{Limit: 1, Window: 100 * sec}, Cost: 1}
+	take(t, s, full)
+	keys := sameShard(s, "ip", q, 10)
+	take(t, s, keys[0])
+	for _, c := range keys {
+		assert.False(t, take(t, s, c, full).Allowed)
+		look := c
+		look.Cost = 0
+		assert.True(t, take(t, s, look).Allowed)
+	}
+	assert.Equal(t, 2, s.entries())
+
+	set(5 * sec)
+	take(t, s, keys[1])
+	set(9 * sec)
+	for _, c := range keys[1:] {
+		d := take(t, s, c, full)
+		assert.False(t, d.Allowed)
+		assert.Equal(t, out(1, 0, 6*sec, 6*sec), d.Outcomes()[0])
+	}
+	set(15 * sec)
+	is(t, take(t, s, keys[2]), core.ModeExact, true, out(1, 0, 10*sec, 10*sec))
+}
+
+// TestRefusalsDoNotProlongSharing has a cell that keys with entries have taken
+// from last.
+func TestRefusalsDoNotProlongSharing(t *testing.T) {
+	s, set := tiny(3)
+	full := core.Charge{Rule: "global", Quota: core.Quota{Limit: 1, Window: 100 * sec}, Cost: 1}
+	keys := sameShard(s, "ip", core.Quota{Limit: 4, Window: 10 * sec}, 8)
+	set(100 * sec)
+	take(t, s, full)
+	for _, c := range keys[:3] {
+		take(t, s, c)
+	}
+	set(105 * sec)
+	take(t, s, keys[3])
+	set(110 * sec)
+	take(t, s, keys[4])
+	take(t, s, keys[5])
+	take(t, s, sameShard(s, "brief", core.Quota{Limit: 1, Window: 6 * sec}, 1)[0])
+	assert.False(t, take(t, s, keys[6], full).Allowed)
+	set(116 * sec)
+	is(t, take(t, s, keys[6]), core.ModeExact, true, out(3, 0, 10*sec, 10*sec))
+}
+
+// TestTurnsInACell has a queue: the turns of all who share a cell follow one
+// another, also when one of them has an entry.
+func TestTurnsInACell(t *testing.T) {
+	s, set := tiny(1)
+	q := core.Quota{Algorithm: core.Queue, Limit: 1, Window: sec, Burst: 9}
+	keys := sameShard(s, "ip", q, 4)
+	take(t, s, core.Charge{Rule: "first", Key: sameShard(s, "first", q, 1)[0].Key, Quota: core.Quota{Limit: 1, Window: 2 * sec}, Cost: 1})
+	for turn, c := range []core.Charge{keys[0], keys[1], keys[0], keys[2]} {
+		assert.Equal(t, int64(turn)*sec, take(t, s, c).Delay)
+	}
+	set(2 * sec)
+	d := take(t, s, keys[0])
+	assert.Equal(t, []any{core.ModeOverflow, true, int64(2 * sec)}, []any{d.Mode, d.Allowed, d.Delay})
+}
+
+func TestOverflowAllocates(t *testing.T) {
+	s, set := tiny(1)
+	keys := sameShard(s, "ip", core.Quota{Limit: 1, Window: 10 * sec}, 10)
+	set(sec)
+	for _, c := range keys {
+		take(t, s, c)
+	}
+	i := 0
+	charges := make([]core.Charge, 1)
+	assert.Zero(t, testing.AllocsPerRun(200, func() {
+		charges[0] = keys[i%len(keys)]
+		i++
+		_, _ = s.Take(context.Background(), "policy", charges)
+	}))
+}

@@ -1,0 +1,115 @@
+package proof
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/memstore"
+)
+
+// resident returns the bytes of memory that this process has, where the system
+// tells, and otherwise what the runtime has of it.
+func resident() int64 {
+	var pages, inUse int64
+	if text, err := os.ReadFile("/proc/self/statm"); err == nil {
+		if _, err := fmt.Sscan(string(text), &pages, &inUse); err == nil {
+			return inUse * int64(os.Getpagesize())
+		}
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.Sys - m.HeapReleased)
+}
+
+// TestFlood lets random keys come as fast as they can: 200,000 to a store of
+// 16,384, or LIMIT_PROOF_KEYS to one of the default size, each for a rule of an
+// hour and one of a second. The process must not grow by more than 64 MiB, of a
+// small store less, and a key that is at its limit must get nothing.
+func TestFlood(t *testing.T) {
+	keys, most, bound := 200_000, 16_384, int64(24<<20)
+	if n, err := strconv.Atoi(os.Getenv("LIMIT_PROOF_KEYS")); err == nil {
+		keys, most, bound = n, memstore.DefaultMaxKeys, 64<<20
+	}
+	for _, window := range []time.Duration{time.Hour, time.Second} {
+		t.Run(window.String(), func(t *testing.T) { flood(t, keys, most, bound, window) })
+	}
+}
+
+func flood(t *testing.T, keys, most int, bound int64, window time.Duration) {
+	s := memstore.New(&memstore.Options{MaxKeys: most})
+	take := func(rule, key string, q core.Quota) core.Decision {
+		d, err := s.Take(t.Context(), "POST /login", []core.Charge{{Rule: rule, Key: key, Quota: q, Cost: 1}})
+		require.NoError(t, err)
+		return d
+	}
+	hour := core.Quota{Limit: 5, Window: time.Hour.Microseconds()}
+	for range 5 {
+		require.True(t, take("per-hour", "attacker", hour).Allowed)
+		for known := range 100 {
+			require.True(t, take("per-hour", fmt.Sprint("known ", known), core.Quota{Limit: 10, Window: hour.Window}).Allowed)
+		}
+	}
+	q := core.Quota{Limit: 5, Window: window.Microseconds()}
+	random := rand.New(rand.NewPCG(10, 10))
+	var slow [10_000]int // how many calls took so many µs
+	var longest time.Duration
+	var honest, refused, overflow, gained int
+
+	debug.FreeOSMemory()
+	before, peak, begin := resident(), int64(0), time.Now()
+	for i := range keys {
+		key := strconv.FormatUint(random.Uint64(), 16)
+		called := time.Now()
+		d := take("flooded", key, q)
+		took := time.Since(called)
+		longest = max(longest, took)
+		slow[min(int(took.Microseconds()), len(slow)-1)]++
+		if d.Mode == core.ModeOverflow {
+			overflow++
+		}
+		switch {
+		case i%100 == 0: // who comes for the first time, and means well
+			honest++
+			if !take("flooded", "honest "+key, q).Allowed {
+				refused++
+			}
+		case i%100 == 50:
+			if take("per-hour", "attacker", hour).Allowed {
+				gained++
+			}
+		case i%10_000 == 1:
+			peak = max(peak, resident())
+		}
+	}
+	took := time.Since(begin)
+	for known := range 100 {
+		d := take("per-hour", fmt.Sprint("known ", known), core.Quota{Limit: 10, Window: hour.Window})
+		require.True(t, d.Allowed && d.Mode == core.ModeExact && d.Outcomes()[0].Remaining == 4, "known client %d: %+v", known, d)
+	}
+	if take("per-hour", "attacker", hour).Allowed {
+		gained++
+	}
+	grown := max(peak, resident()) - before
+	runtime.KeepAlive(s)
+
+	n, at := 0, 0
+	for ; n < keys-keys/1000; at++ {
+		n += slow[at]
+	}
+	t.Logf("%d random keys in %v, 5 in %v for each, room for %d: the process grew by %.1f MiB; "+
+		"the limited key was admitted %d times; %.2f%% of newcomers who mean well were refused; %.2f%% of decisions with a cell; "+
+		"99.9%% of calls took at most %d µs, the longest %v",
+		keys, took.Round(time.Millisecond), window, most, float64(grown)/(1<<20), gained,
+		100*float64(refused)/float64(honest), 100*float64(overflow)/float64(keys), at, longest)
+	require.Zero(t, gained)
+	require.LessOrEqual(t, grown, bound)
+}

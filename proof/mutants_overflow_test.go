@@ -1,0 +1,31 @@
+package proof
+
+// overflowMutants are faults in what the memory store does beyond its cap.
+var overflowMutants = []mutant{
+	{"gives a key that leaves a cell an empty quota", "memstore/overflow.go",
+		"if cell != nil {\n\t\t\tk.entry.shared = cell.shared\n\t\t}", "", memory},
+	{"ignores a live cell when there is room", "memstore/overflow.go", "if shard.shared > now {", "if false {", memory},
+	{"does not charge the cell that a key is leaving", "memstore/overflow.go",
+		"states = append(states, cell.state)", "states = append(states, core.NewState(charges[i].Quota.Algorithm))", memory},
+	{"lets debts be left behind", "memstore/overflow.go", "debt != nil {", "false {\n\t\t\t_ = debt", memory},
+	{"keeps the debt of a refused newcomer", "memstore/overflow.go", "k.entry = nil // what it has is not its own", "", memory},
+	{"ends the sharing of a cell at once", "memstore/overflow.go", "k.entry.shared = k.entry.expires\n\t\t\tshard :=", "k.entry.shared = now\n\t\t\tshard :=", memory},
+	{"keeps cells shared by keys that have entries", "memstore/overflow.go", "b.cell.prolong()", "b.cell.prolong()\n\t\tb.cell.shared = b.cell.expires", memory},
+	{"keeps cells shared by refusals", "memstore/overflow.go", "case k.entry.cell && takes:", "case k.entry.cell:", memory},
+	{"has a cap four times as high", "memstore/memstore.go", "(most-1)/keyShards + 1", "4 * ((most-1)/keyShards + 1)", memory},
+	{"minds no cap", "memstore/overflow.go", "hasRoom(&shard.keys, s.room,", "hasRoom(&shard.keys, s.room+1000,", memory},
+	{"minds no cap on cells", "memstore/overflow.go", "hasRoom(&shard.cells, cellRoom,", "hasRoom(&shard.cells, cellRoom+1000,", memory},
+	{"does not count what a decision brings", "memstore/overflow.go", "\t\t\tmost--\n", "", memory},
+	{"never makes room of what has expired", "memstore/overflow.go", "step < reclaimSteps", "step < 0", memory},
+	{"forgets what a decision has found", "memstore/table.go", " || (*at).held", "", memory},
+	{"shares cells across rules", "memstore/overflow.go", "cell := core.Charge{Rule: c.Rule, Quota: c.Quota}", "cell := core.Charge{Quota: c.Quota}", memory},
+	{"shares cells across quotas", "memstore/overflow.go",
+		"cell := core.Charge{Rule: c.Rule, Quota: c.Quota}", "cell := core.Charge{Rule: c.Rule, Quota: core.Quota{Algorithm: c.Quota.Algorithm}}", memory},
+	{"gives anew when a limit changes", "memstore/overflow.go", "cell.Quota.Limit = 0", "", memory},
+	{"admits whom there is no memory for", "memstore/overflow.go", "Advance(*core.Quota, int64) int64 { return 0 }",
+		"Advance(*core.Quota, int64) int64 { return 1 << 40 }", memory},
+	{"calls all decisions exact", "memstore/overflow.go", "d.Mode = core.ModeOverflow", "", memory},
+	{"tells the room of a key without that of its cell", "memstore/overflow.go", "case cell.Remaining < o.Remaining:", "case false:", memory},
+	{"tells clients of a cell to come back too early", "memstore/overflow.go",
+		"o.RetryAfter = max(o.RetryAfter, cell.RetryAfter)", "o.RetryAfter = min(o.RetryAfter, cell.RetryAfter)", memory},
+}

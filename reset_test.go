@@ -1,0 +1,45 @@
+package limit
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/memstore"
+)
+
+// stubborn is a store that resets nothing.
+type stubborn struct{ Store }
+
+func (stubborn) Reset(context.Context, string, string, string) error { return errors.New("down") }
+
+func TestReset(t *testing.T) {
+	limiter := New(nil, nil)
+	rules := Named("login", PerUser(time.Hour, 2), PerIP(time.Hour, 5), Global(time.Hour, 10), Concurrent(ByUser, 10))
+	alice, bob := Keys{"user": "alice", "ip": "192.0.2.1"}, Keys{"user": "bob", "ip": "192.0.2.2"}
+	for range 2 {
+		for _, keys := range []Keys{alice, bob} {
+			_, err := limiter.Take(t.Context(), rules, keys)
+			require.NoError(t, err)
+		}
+	}
+	require.NoError(t, limiter.Reset(t.Context(), rules, alice))
+	left := func(keys Keys) (list []int64) {
+		d, err := limiter.TakeN(t.Context(), rules, keys, 0)
+		require.NoError(t, err)
+		for _, r := range d.Rules() {
+			list = append(list, r.Remaining)
+		}
+		return list
+	}
+	assert.Equal(t, []int64{2, 5, 6, 8}, left(alice), "not what everyone shares, and not what is held")
+	assert.Equal(t, []int64{0, 3, 6, 8}, left(bob))
+
+	assert.Error(t, limiter.Reset(t.Context(), rules, nil), "no keys")
+	assert.Error(t, limiter.Reset(t.Context(), Rules(PerIP(time.Hour, 2)), alice), "no name")
+	assert.ErrorIs(t, New(stubborn{memstore.New(nil)}, nil).Reset(t.Context(), rules, alice), ErrUndecided)
+}

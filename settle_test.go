@@ -1,0 +1,181 @@
+package limit
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/memstore"
+)
+
+// tokens counts those of a language model: a bucket, an exact window and a
+// calendar, all of 100.
+var tokens = Named("tokens",
+	Rule{Key: ByUser, Limit: 100, Window: time.Minute, Algorithm: TokenBucket, Burst: 100},
+	PerUser(time.Hour, 100),
+	Rule{Key: Everyone, Limit: 100, Window: 24 * time.Hour, Algorithm: FixedWindow, Aligned: true})
+
+func remaining(t *testing.T, l *Limiter) (list [3]int64) {
+	t.Helper()
+	d, err := l.TakeN(t.Context(), tokens, Keys{"user": "a"}, 0)
+	require.NoError(t, err)
+	for i, r := range d.Rules() {
+		list[i] = r.Remaining
+	}
+	return list
+}
+
+func TestSettle(t *testing.T) {
+	for name, row := range map[string]struct {
+		reserved, cost, left int64
+	}{
+		"less":                {40, 10, 90},
+		"all of it":           {40, 40, 60},
+		"nothing":             {40, 0, 100},
+		"more":                {40, 70, 30},
+		"more than there is":  {40, 170, 0},
+		"of nothing reserved": {0, 10, 90},
+		"the most":            {100, 1<<63 - 1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				limiter := New(nil, nil)
+				d, err := limiter.Reserve(t.Context(), tokens, Keys{"user": "a"}, row.reserved)
+				require.NoError(t, err)
+				require.True(t, d.Allowed)
+				assert.Equal(t, [3]int64{100 - row.reserved, 100 - row.reserved, 100 - row.reserved}, remaining(t, limiter))
+				again := d // a copy
+				require.NoError(t, d.Settle(t.Context(), row.cost))
+				assert.Equal(t, [3]int64{row.left, row.left, row.left}, remaining(t, limiter))
+				for _, d := range []Decision{d, again} {
+					assert.ErrorIs(t, d.Settle(t.Context(), 0), ErrSettled)
+				}
+				d.Release() // does nothing
+				assert.Equal(t, [3]int64{row.left, row.left, row.left}, remaining(t, limiter))
+			})
+		})
+	}
+}
+
+// TestSettleNothing holds that only what was reserved can be settled.
+func TestSettleNothing(t *testing.T) {
+	limiter := New(nil, nil)
+	assert.ErrorIs(t, Decision{}.Settle(t.Context(), 0), ErrSettled)
+	taken, err := limiter.TakeN(t.Context(), tokens, Keys{"user": "a"}, 60)
+	require.NoError(t, err)
+	assert.ErrorIs(t, taken.Settle(t.Context(), 0), ErrSettled)
+	refused, err := limiter.Reserve(t.Context(), tokens, Keys{"user": "a"}, 60)
+	require.NoError(t, err)
+	assert.False(t, refused.Allowed)
+	assert.ErrorIs(t, refused.Settle(t.Context(), 0), ErrSettled)
+	_, err = limiter.Reserve(t.Context(), tokens, Keys{"user": "a"}, -1)
+	assert.Error(t, err)
+	d, err := limiter.Reserve(t.Context(), tokens, Keys{"user": "a"}, 30)
+	require.NoError(t, err)
+	assert.ErrorAs(t, d.Settle(t.Context(), -1), new(*RuleError))
+	assert.InDelta(t, 10, remaining(t, limiter)[0], 1)
+	assert.NoError(t, d.Settle(t.Context(), 0), "the mistake has settled nothing")
+	assert.EqualValues(t, 40, remaining(t, limiter)[1])
+}
+
+// TestSettleOnce settles from many goroutines. One of them does.
+func TestSettleOnce(t *testing.T) {
+	limiter := New(nil, nil)
+	d, err := limiter.Reserve(t.Context(), tokens, Keys{"user": "a"}, 60)
+	require.NoError(t, err)
+	var settled atomic.Int32
+	var done sync.WaitGroup
+	for range 16 {
+		done.Go(func() {
+			if d.Settle(t.Context(), 50) == nil {
+				settled.Add(1)
+			}
+		})
+	}
+	done.Wait()
+	assert.EqualValues(t, 1, settled.Load())
+	assert.EqualValues(t, 50, remaining(t, limiter)[1])
+}
+
+// TestSettleLate holds that what has passed does not come back.
+func TestSettleLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter := New(nil, nil)
+		d, err := limiter.Reserve(t.Context(), tokens, Keys{"user": "a"}, 60)
+		require.NoError(t, err)
+		time.Sleep(25 * time.Hour)
+		other, err := limiter.TakeN(t.Context(), tokens, Keys{"user": "a"}, 100)
+		require.NoError(t, err)
+		require.True(t, other.Allowed)
+		require.NoError(t, d.Settle(t.Context(), 0))
+		assert.Equal(t, [3]int64{}, remaining(t, limiter))
+	})
+}
+
+// TestSettleLeases holds that leases are not settled, and need a Release.
+func TestSettleLeases(t *testing.T) {
+	limiter, rules := New(nil, nil), Named("p", Concurrent(Everyone, 1), Global(time.Hour, 10))
+	d, err := limiter.Reserve(t.Context(), rules, nil, 1)
+	require.NoError(t, err)
+	require.NoError(t, d.Settle(t.Context(), 0))
+	left := func() []RuleDecision {
+		looked, err := limiter.TakeN(t.Context(), rules, nil, 0)
+		require.NoError(t, err)
+		return looked.Rules()
+	}
+	assert.EqualValues(t, 0, left()[0].Remaining)
+	assert.EqualValues(t, 10, left()[1].Remaining)
+	d.Release()
+	assert.EqualValues(t, 1, left()[0].Remaining)
+}
+
+// unreturning is a store that can be made to give nothing back.
+type unreturning struct {
+	Store
+	err error
+}
+
+func (s *unreturning) Return(ctx context.Context, policy string, returns []core.Return) ([]int64, error) {
+	if s.err != nil {
+		return nil, s.err
+	}
+	return s.Store.Return(ctx, policy, returns)
+}
+
+// TestSettleFails holds that what cannot be settled stays taken, and that
+// somebody hears of it.
+func TestSettleFails(t *testing.T) {
+	store := &unreturning{Store: memstore.New(nil)}
+	limiter := New(store, nil)
+	d, err := limiter.Reserve(t.Context(), tokens, Keys{"user": "a"}, 60)
+	require.NoError(t, err)
+	store.err = errors.New("down")
+	assert.ErrorIs(t, d.Settle(t.Context(), 0), ErrUndecided)
+	assert.ErrorIs(t, d.Settle(t.Context(), 0), ErrSettled)
+	store.err = nil
+	assert.EqualValues(t, 40, remaining(t, limiter)[1])
+}
+
+func TestSettleIsDeclared(t *testing.T) {
+	limiter := New(nil, nil)
+	settle := OnStatus(http.StatusUnauthorized)
+	rule := Rule{Name: "login", Key: ByIP, Limit: 5, Window: time.Minute, Settle: settle}
+	_, err := limiter.Take(t.Context(), Named("login", rule), Keys{"ip": "192.0.2.1"})
+	assert.ErrorContains(t, err, "limit.Limiter.Reserve")
+	_, err = Rules(rule).MarshalText()
+	assert.ErrorContains(t, err, "leave out the Settle")
+	rule.Algorithm = Concurrency
+	_, err = limiter.Policy(Rules(rule))
+	assert.ErrorContains(t, err, "released")
+	_, err = limiter.Throttler(Rules(Rule{Key: ByIP, Limit: 5000, Window: time.Second, Algorithm: TokenBucket, Settle: settle}), nil)
+	assert.ErrorContains(t, err, "a Settle")
+}
