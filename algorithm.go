@@ -108,6 +108,9 @@ func (r Rule) quota() core.Quota {
 func (r Rule) attributeProblems(limitOK, windowOK bool) []string {
 	var list []string
 	add := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
+	if r.OnStoreError > Refuse {
+		add("%v: write Local, Allow or Refuse", r.OnStoreError)
+	}
 	if r.MaxWait%time.Microsecond != 0 {
 		add("wait %v: write a whole number of microseconds", r.MaxWait)
 	}

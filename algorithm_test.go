@@ -125,6 +125,7 @@ func TestEqualAttributes(t *testing.T) {
 		func(r *Rule) { r.Calendar.Unit = Day },
 		func(r *Rule) { r.Calendar.Zone = berlin },
 		func(r *Rule) { r.Cost = freeCost },
+		func(r *Rule) { r.OnStoreError = Allow },
 	} {
 		changed := base
 		change(&changed)

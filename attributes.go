@@ -19,7 +19,7 @@ var algorithms = func() (words []string) {
 
 // attributeWords are the words for the other attributes of a rule, in the order
 // in which they are written.
-var attributeWords = []string{"aligned", "zone", "cells", "burst", "missing", "empty", "wait"}
+var attributeWords = []string{"aligned", "zone", "cells", "burst", "missing", "empty", "wait", "on-error"}
 
 // wantWord is what errors want behind a key.
 var wantWord = `"and" or "or" and another key, one of ` + strings.Join(append(slices.Clone(algorithms), attributeWords...), ", ") +
@@ -57,6 +57,9 @@ func (r Rule) attributes() string {
 	}
 	if r.MaxWait != 0 {
 		word("wait", formatWindow(r.MaxWait))
+	}
+	if r.OnStoreError != Local {
+		word("on-error", r.OnStoreError.String())
 	}
 	return b.String()
 }
@@ -136,6 +139,8 @@ func (p *parser) attribute(r *Rule, word string) (err error) {
 	case "wait":
 		p.skip(blanks)
 		r.MaxWait, err = p.length("a wait", `behind "wait"`)
+	case "on-error":
+		r.OnStoreError, err = p.onError()
 	default:
 		r.Algorithm = Algorithm(slices.Index(algorithms, word))
 	}

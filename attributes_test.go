@@ -52,6 +52,10 @@ func TestParseAttributes(t *testing.T) {
 		{"100/1m per ip queue burst 100 wait 2s", with(func(r *Rule) { r.Algorithm, r.Burst, r.MaxWait = Queue, 100, 2*time.Second }), ""},
 		{"100/1m per ip wait 1500ms\tqueue  burst 5", with(func(r *Rule) { r.Algorithm, r.Burst, r.MaxWait = Queue, 5, 1500*time.Millisecond }),
 			"100/1m per ip queue burst 5 wait 1s500ms"},
+		{"100/1m per ip on-error refuse", with(func(r *Rule) { r.OnStoreError = Refuse }), ""},
+		{"100/1m per ip on-error allow queue", with(func(r *Rule) { r.OnStoreError, r.Algorithm = Allow, Queue }),
+			"100/1m per ip queue on-error allow"},
+		{"100/1m per ip on-error local", minute, "100/1m per ip"},
 		{"10/month per user zone Europe/Berlin",
 			Rule{Key: ByUser, Limit: 10, Algorithm: FixedWindow, Calendar: Calendar{Unit: Month, Zone: berlin}}, ""},
 		{"10/week global fixed-window zone UTC",
@@ -86,6 +90,7 @@ func TestParseAttributesError(t *testing.T) {
 		noZone   = "zone and the time zone of the month, such as zone UTC, or a window of days such as 30d"
 		behind   = "a number behind burst, such as 10"
 		ofACells = "the number of cells, 2 to 60"
+		onError  = "local, allow, refuse behind on-error"
 	)
 	for _, test := range []struct {
 		text        string
@@ -114,6 +119,10 @@ func TestParseAttributesError(t *testing.T) {
 		{"5/1s per ip queue wait 5", 24, "", "a unit such as s, m, h or d"},
 		{"5/1s per ip queue wait 0s", 23, "0s", "a wait of at least 1ms"},
 		{"5/1s per ip queue wait 99999999d", 23, "99999999d", "a wait of at most 366d, with numbers such as 2 or 1.5"},
+		{"5/1s per ip on-error", 20, "", onError},
+		{"5/1s per ip on-error open", 21, "open", onError},
+		{"5/1s per ip on-error Allow", 21, "Allow", onError},
+		{"5/1s per ip on-error allow on-error refuse", 27, "on-error", once},
 		{"5/month per ip", 14, "", noZone},
 		{"5/month per ip; 5/s global", 14, ";", noZone},
 		{"5/month per ip fixed-window\n", 27, "\n", noZone},
@@ -175,6 +184,7 @@ func TestNoText(t *testing.T) {
 func randomAttributes(r *rand.Rand, rule *Rule, zones []*time.Location) {
 	some := func(n int64) int64 { return r.Int64N(2) * (1 + r.Int64N(n)) }
 	rule.Algorithm = Algorithm(r.IntN(int(Queue) + 1))
+	rule.OnStoreError = OnError(r.IntN(int(Refuse) + 1))
 	switch rule.Algorithm {
 	case FixedWindow:
 		switch r.IntN(3) {

@@ -14,6 +14,9 @@ type Decision struct {
 	// was charged.
 	Allowed bool
 
+	// Mode is how the decision was made: by the store, or without it.
+	Mode Mode
+
 	// At is when the store decided, by the clock that it decides by: that of
 	// Redis, or of this process.
 	At time.Time
@@ -51,6 +54,7 @@ type RuleDecision struct {
 func newDecision(p *Policy, r *route, d core.Decision) Decision {
 	decision := Decision{
 		Allowed:    d.Allowed,
+		Mode:       d.Mode,
 		At:         time.UnixMicro(d.At),
 		RetryAfter: max(0, micros(d.RetryAfter())),
 		Delay:      micros(d.Delay),

@@ -65,6 +65,7 @@ var only = []struct {
 	{"core", []string{std}, "algorithms are arithmetic: whoever writes a store or a check of one can read them alone"},
 	{"lua", []string{std, "core"}, "the codec serves any Redis client"},
 	{"memstore", []string{std, "core"}, "a store sees charges, not requests, and needs nobody's code"},
+	{"guard", []string{std, "core", "memstore"}, "what stands around a store knows none but the one that it falls back on"},
 }
 
 // never lists arrows that may not exist, however long.
@@ -72,6 +73,7 @@ var never = []struct{ from, to, because string }{
 	{"core", "net/http", "time and numbers know nothing of requests"},
 	{"lua", "net/http", "a script knows nothing of requests"},
 	{"memstore", "net/http", "a store sees charges, not requests"},
+	{"guard", "net/http", "what stands around a store sees charges, not requests"},
 	{"storetest", module, "the suite knows what every store knows"},
 	{"storetest", "memstore", "the suite compares with core, not with a store"},
 	{"storetest", "lua", "the suite compares with core, not with its twin"},
@@ -80,6 +82,7 @@ var never = []struct{ from, to, because string }{
 
 	{"redisstore", module, "a store sees charges, not requests: arrows go down"},
 	{"redisstore", "memstore", "what stands around a store is a store of its own"},
+	{"redisstore", "guard", "what stands around a store is a store of its own"},
 	{"redisstore", ginPath, "a store knows no framework"},
 	{"redisstore", echoPath, "a store knows no framework"},
 
@@ -107,8 +110,10 @@ var neverDirectly = []struct{ from, to, because string }{
 	{"redisstore", "net/http", "a store sees charges, not requests"},
 	{"ginlimit", module + "/core", "an adapter is handed decisions, and makes none"},
 	{"ginlimit", module + "/memstore", "an adapter knows no store"},
+	{"ginlimit", module + "/guard", "an adapter knows no store"},
 	{"echolimit", module + "/core", "an adapter is handed decisions, and makes none"},
 	{"echolimit", module + "/memstore", "an adapter knows no store"},
+	{"echolimit", module + "/guard", "an adapter knows no store"},
 }
 
 // forTests lists the packages that are made for tests. The others must not

@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/memstore"
 )
 
 // Store keeps the state of rules: package memstore in this process, package
@@ -38,6 +37,11 @@ type Options struct {
 	// value believes none.
 	Proxies Proxies
 
+	// Instances is how many processes share the store; 0 means 1. While it is
+	// out of reach, each admits at most that part of a limit, rounded up. See
+	// package guard, whose other options are for a guard of your own.
+	Instances int
+
 	// Headers says which headers tell clients of their quotas. The zero value
 	// means [Draft11].
 	Headers Headers
@@ -56,15 +60,14 @@ type Options struct {
 
 // New returns a Limiter that keeps its quotas in store. A nil store means a
 // memory store, which knows only this process; a nil options means the zero
-// Options. New panics if the options contradict each other.
+// Options. Other stores can fail: unless it is a guard already, New puts one around
+// them: see package guard. New panics if the options contradict each other.
 func New(store Store, options *Options) *Limiter {
-	if store == nil {
-		store = memstore.New(nil)
-	}
-	l := &Limiter{store: store, named: make(map[string]*Policy)}
+	l := &Limiter{named: make(map[string]*Policy)}
 	if options != nil {
 		l.options = *options
 	}
+	l.store = guarded(store, l.options.Instances)
 	if err := l.options.Proxies.validate(); err != nil {
 		panic(err)
 	}

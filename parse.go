@@ -22,7 +22,8 @@ import (
 //	key    = "ip" | "user" | "header" name | "cookie" name | "query" name |
 //	         "path" name | key "and" key | key "or" key | "(" key ")"
 //	word   = algorithm | "aligned" | "zone" zone | "cells" digits |
-//	         "burst" count | "missing" count | "empty" | "wait" duration
+//	         "burst" count | "missing" count | "empty" | "wait" duration |
+//	         "on-error" ( "local" | "allow" | "refuse" )
 //
 // "and" is [Joined] and binds tighter than "or", which is [FirstOf].
 //

@@ -74,7 +74,7 @@ func (p *Policy) newRoute(name string) *route {
 		if p.set.bytes != "" {
 			q = lineQuota(q)
 		}
-		r.charges = append(r.charges, core.Charge{Rule: p.names[i], Quota: q})
+		r.charges = append(r.charges, core.Charge{Rule: p.names[i], Quota: q, OnError: rule.OnStoreError})
 	}
 	return r
 }

@@ -19,16 +19,25 @@ type problem struct {
 	ViolatedPolicies []string `json:"violated-policies,omitempty"`
 }
 
-// StatusCode returns 429.
-func (e *RefusedError) StatusCode() int { return http.StatusTooManyRequests }
+// StatusCode returns 429, or 503 if the request is refused because the store is
+// out of reach and a rule wants that.
+func (e *RefusedError) StatusCode() int {
+	if e.Decision.Mode == ModeRefused {
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusTooManyRequests
+}
 
 // MarshalJSON returns the problem details document of the refusal.
 func (e *RefusedError) MarshalJSON() ([]byte, error) {
-	p := problem{
-		Type:             "https://iana.org/assignments/http-problem-types#quota-exceeded",
-		Title:            "Quota exceeded",
-		Status:           e.StatusCode(),
-		ViolatedPolicies: e.Decision.Refusing(),
+	p := undecided
+	if e.Decision.Mode != ModeRefused {
+		p = problem{
+			Type:             "https://iana.org/assignments/http-problem-types#quota-exceeded",
+			Title:            "Quota exceeded",
+			Status:           e.StatusCode(),
+			ViolatedPolicies: e.Decision.Refusing(),
+		}
 	}
 	if wait := e.Decision.RetryAfter; wait > 0 {
 		p.Detail = "Try again in " + strconv.FormatInt(seconds(wait), 10) + " s."
@@ -57,11 +66,14 @@ func (e *UndecidedError) StatusCode() int { return http.StatusServiceUnavailable
 
 // MarshalJSON returns the problem details document.
 func (e *UndecidedError) MarshalJSON() ([]byte, error) {
-	return json.Marshal(problem{
-		Type:   "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
-		Title:  "The rate limiter is unavailable",
-		Status: e.StatusCode(),
-	})
+	return json.Marshal(undecided)
+}
+
+// undecided says nothing of quotas: there is nothing known of them.
+var undecided = problem{
+	Type:   "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+	Title:  "The rate limiter is unavailable",
+	Status: http.StatusServiceUnavailable,
 }
 
 // ServeHTTP answers with the error.

@@ -71,6 +71,10 @@ type Rule struct {
 	// Calendar makes the windows of a FixedWindow the periods of a time zone.
 	Calendar Calendar
 
+	// OnStoreError is what happens while the store is out of reach: see
+	// [OnError]. The zero value means [Local].
+	OnStoreError OnError
+
 	// Cost returns how many units a request costs; nil means 1. One that costs
 	// 0 passes the rule and takes nothing. One that costs more than the rule
 	// can ever hold is refused without a Retry-After. A negative cost is a
@@ -273,7 +277,7 @@ func validNameByte(c rune) bool {
 // equal reports whether r and s are the same rule. Functions of [By] are taken
 // to be the same if their names are.
 func (r Rule) equal(s Rule) bool {
-	return r.name() == s.name() && r.Key.label == s.Key.label && r.sameQuota(s)
+	return r.name() == s.name() && r.Key.label == s.Key.label && r.sameQuota(s) && r.OnStoreError == s.OnStoreError
 }
 
 // same reports whether s and t are one declaration.

@@ -57,6 +57,7 @@ func (d Decision) late(ctx context.Context) (Decision, bool) {
 	given := d.taken.giveBack()
 	d.Release()
 	refused := core.NewDecision(d.core.At, len(d.core.Outcomes()))
+	refused.Mode = d.core.Mode
 	for i, o := range d.core.Outcomes() {
 		rule := &d.route.charges[i]
 		o.Remaining = min(o.Remaining+given[i], d.policy.most[i])

@@ -19,6 +19,10 @@ type Charge struct {
 	// Lease is the id of who holds what the charge takes, for [Concurrency],
 	// which needs one for a Cost above 0. Others ignore it.
 	Lease uint64
+
+	// OnError is what is wanted if a store fails. The store itself does not
+	// heed it, but what stands around it does: see package guard.
+	OnError OnError
 }
 
 // An Outcome is what one charge met. Its times are relative to
@@ -57,15 +61,6 @@ type Decision struct {
 	few  [4]Outcome // most policies have few rules; these need no allocation
 	many []Outcome
 }
-
-// A Mode says how a decision was made.
-type Mode uint8
-
-// The modes.
-const (
-	Exact    Mode = iota // each charge on the quota of its own key
-	Overflow             // on quotas that keys share for want of memory: never above the limit, maybe below
-)
 
 // NewDecision returns a decision at the given time with room for n outcomes.
 func NewDecision(at int64, n int) (d Decision) {

@@ -30,8 +30,8 @@ func TestFloods(t *testing.T) {
 	for i := range n {
 		f := newFlood(t, uint64(i))
 		f.run()
-		modes[core.Exact] += f.modes[core.Exact]
-		modes[core.Overflow] += f.modes[core.Overflow]
+		modes[core.ModeExact] += f.modes[core.ModeExact]
+		modes[core.ModeOverflow] += f.modes[core.ModeOverflow]
 		admitted += f.admitted
 	}
 	t.Logf("%d schedules: %d decisions are exact, %d are not, %d admit", n, modes[0], modes[1], admitted)
@@ -123,7 +123,7 @@ func (f *flood) decide(keys int) {
 		}
 		alone = append(alone, f.alone[id])
 	}
-	if d.Mode == core.Exact {
+	if d.Mode == core.ModeExact {
 		want := core.Decide(f.now, charges, alone)
 		if d.Allowed != want.Allowed || d.Delay != want.Delay || !slices.Equal(d.Outcomes(), want.Outcomes()) {
 			f.t.Fatalf("at %d: %+v\nis      %+v\nand not %+v", f.now, charges, d, want)
@@ -155,12 +155,12 @@ func TestWindowsOfCells(t *testing.T) {
 	set(100 * sec)
 	take(t, s, keys[0])
 	set(106 * sec)
-	is(t, take(t, s, keys[1]), core.Overflow, true, out(1, 0, 10*sec, 10*sec))
+	is(t, take(t, s, keys[1]), core.ModeOverflow, true, out(1, 0, 10*sec, 10*sec))
 	set(109 * sec)
-	is(t, take(t, s, keys[2]), core.Overflow, true, out(0, 0, 7*sec, 7*sec))
-	is(t, take(t, s, keys[2]), core.Overflow, false, out(0, 7*sec, 0, 7*sec))
+	is(t, take(t, s, keys[2]), core.ModeOverflow, true, out(0, 0, 7*sec, 7*sec))
+	is(t, take(t, s, keys[2]), core.ModeOverflow, false, out(0, 7*sec, 0, 7*sec))
 	set(116 * sec)
-	is(t, take(t, s, keys[2]), core.Exact, true, out(1, 0, 10*sec, 10*sec))
+	is(t, take(t, s, keys[2]), core.ModeExact, true, out(1, 0, 10*sec, 10*sec))
 }
 
 // TestFloodOfRandomKeys tells that it neither fills the memory nor frees a key
@@ -187,12 +187,12 @@ func TestFloodOfRandomKeys(t *testing.T) {
 	now.Store(1_060*sec - 1)
 	require.False(t, take(t, s, attacker).Allowed)
 	now.Store(1_060 * sec)
-	is(t, take(t, s, attacker), core.Exact, true, out(4, 0, 60*sec, 60*sec))
+	is(t, take(t, s, attacker), core.ModeExact, true, out(4, 0, 60*sec, 60*sec))
 
 	now.Add(60 * sec)
 	for i := range 1_000 {
 		now.Add(sec)
-		is(t, take(t, s, core.Charge{Rule: "ip", Key: fmt.Sprint("later ", i), Quota: q, Cost: 1}), core.Exact, true, out(4, 0, 60*sec, 60*sec))
+		is(t, take(t, s, core.Charge{Rule: "ip", Key: fmt.Sprint("later ", i), Quota: q, Cost: 1}), core.ModeExact, true, out(4, 0, 60*sec, 60*sec))
 	}
 }
 
@@ -245,6 +245,6 @@ func TestAnyWindowInAFlood(t *testing.T) {
 		}
 	}
 	t.Logf("%d keys, %d windows looked at; %d exact, %d not", len(admitted), watched, modes[0], modes[1])
-	assert.NotZero(t, modes[core.Exact])
-	assert.NotZero(t, modes[core.Overflow])
+	assert.NotZero(t, modes[core.ModeExact])
+	assert.NotZero(t, modes[core.ModeOverflow])
 }

@@ -25,6 +25,10 @@ type Options struct {
 	// all are. Rules that all requests share are few and have room for a
 	// quarter as many beside it. What happens beyond is told at [Store].
 	MaxKeys int
+
+	// Now is the clock, in microseconds since the epoch, for simulations and
+	// tests. It may step back. Nil means that of the machine.
+	Now func() int64
 }
 
 // DefaultMaxKeys is how many keys a store keeps unless told otherwise: what
@@ -57,7 +61,7 @@ const DefaultMaxKeys = 1 << 17
 // gets more than its quota. Known keys do not notice. New ones may be refused
 // early, while there is no room, and for a window after it: a key that may have
 // taken from a cell cannot leave it with an empty quota. Such decisions have
-// the mode [core.Overflow]. A program with very many rules may have no memory
+// the mode [core.ModeOverflow]. A program with very many rules may have no memory
 // even for a cell, or for a rule that all requests share; then a new key is
 // refused, and told to come again in a second.
 //
@@ -73,7 +77,7 @@ type Store struct {
 	seed      maphash.Seed
 	now       func() int64 // microseconds
 	room      int          // entries of keys in a shard
-	monotonic bool         // false only in tests, whose clocks may step back
+	monotonic bool         // the clock does not step back, as others may
 }
 
 var _ core.Store = (*Store)(nil)
@@ -107,14 +111,16 @@ func New(options *Options) *Store {
 	if most < 0 {
 		panic(fmt.Sprintf("memstore: MaxKeys is %d: write how many keys to keep, or 0 for %d", most, DefaultMaxKeys))
 	}
+	s := &Store{seed: maphash.MakeSeed(), room: (most-1)/keyShards + 1}
+	if options != nil && options.Now != nil {
+		s.now = options.Now
+		return s
+	}
 	base := time.Now()
 	micros := base.UnixMicro()
-	return &Store{
-		seed:      maphash.MakeSeed(),
-		room:      (most-1)/keyShards + 1,
-		now:       func() int64 { return micros + time.Since(base).Microseconds() },
-		monotonic: true,
-	}
+	s.now = func() int64 { return micros + time.Since(base).Microseconds() }
+	s.monotonic = true
+	return s
 }
 
 // Take implements [core.Store]. Its errors are those of

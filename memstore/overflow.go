@@ -166,7 +166,7 @@ func (s *Store) overflow(now int64, policy string, charges []core.Charge, keys [
 	if len(both) > 0 {
 		d = fold(&d, len(keys), both)
 	}
-	d.Mode = core.Overflow
+	d.Mode = core.ModeOverflow
 	for _, b := range both {
 		b.cell.prolong()
 	}

@@ -27,16 +27,16 @@ func TestReturnsBeyondTheCap(t *testing.T) {
 	take(t, s, keys[3])
 	assert.EqualValues(t, 1, giveBack(keys[0], 100*sec), "a key of its own")
 	assert.Zero(t, giveBack(keys[2], 100*sec))
-	is(t, take(t, s, keys[4]), core.Overflow, false, out(0, 10*sec, 0, 10*sec))
+	is(t, take(t, s, keys[4]), core.ModeOverflow, false, out(0, 10*sec, 0, 10*sec))
 
 	require.NoError(t, s.Reset(t.Context(), "policy", "ip", keys[0].Key))
 	require.NoError(t, s.Reset(t.Context(), "policy", "ip", keys[2].Key), "which leaves the cell as it is")
 	set(105 * sec)
-	is(t, take(t, s, keys[2]), core.Overflow, false, out(0, 5*sec, 0, 5*sec)) // there is room, but the cell counts
+	is(t, take(t, s, keys[2]), core.ModeOverflow, false, out(0, 5*sec, 0, 5*sec)) // there is room, but the cell counts
 	set(110*sec - 1)
-	is(t, take(t, s, keys[4]), core.Overflow, false, out(0, 1, 0, 1))
+	is(t, take(t, s, keys[4]), core.ModeOverflow, false, out(0, 1, 0, 1))
 	set(110 * sec)
-	is(t, take(t, s, keys[2]), core.Exact, true, out(1, 0, 10*sec, 10*sec))
+	is(t, take(t, s, keys[2]), core.ModeExact, true, out(1, 0, 10*sec, 10*sec))
 }
 
 // TestLeasesBeyondTheCap holds leases in a cell, and in a cell and an entry.
@@ -59,28 +59,28 @@ func TestLeasesBeyondTheCap(t *testing.T) {
 	}
 	release := func(c core.Charge) { require.NoError(t, s.Release(t.Context(), "policy", []core.Charge{c})) }
 	set(100 * sec)
-	hold(keys[0], core.Exact, true)
-	hold(keys[1], core.Overflow, true)
-	hold(keys[2], core.Overflow, true)
-	hold(keys[3], core.Overflow, false)
+	hold(keys[0], core.ModeExact, true)
+	hold(keys[1], core.ModeOverflow, true)
+	hold(keys[2], core.ModeOverflow, true)
+	hold(keys[3], core.ModeOverflow, false)
 	foreign := keys[1]
 	foreign.Lease = 99
 	release(foreign)
-	hold(keys[3], core.Overflow, false)
+	hold(keys[3], core.ModeOverflow, false)
 	release(keys[2])
 	assert.False(t, renew(keys[2]), "it has ended")
-	hold(keys[3], core.Overflow, true)
+	hold(keys[3], core.ModeOverflow, true)
 
 	set(108 * sec)
 	assert.True(t, renew(keys[1]), "in the cell")
 	set(111 * sec) // keys[0] and keys[3] have ended, and so there is room
 	other := keys[1]
 	other.Lease = 50
-	hold(other, core.Overflow, true) // in an entry, and in the cell beside what keys[1] holds
-	hold(keys[3], core.Overflow, false)
+	hold(other, core.ModeOverflow, true) // in an entry, and in the cell beside what keys[1] holds
+	hold(keys[3], core.ModeOverflow, false)
 	assert.True(t, renew(other))
 	release(other)
 	release(other)
 	release(keys[1])
-	hold(keys[1], core.Overflow, true)
+	hold(keys[1], core.ModeOverflow, true)
 }

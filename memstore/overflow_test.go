@@ -56,17 +56,17 @@ func TestNewcomersShareACell(t *testing.T) {
 	keys := sameShard(s, "ip", core.Quota{Limit: 2, Window: 10 * sec}, 5)
 	set(100 * sec)
 	for _, c := range keys[:2] {
-		is(t, take(t, s, c), core.Exact, true, out(1, 0, 10*sec, 10*sec))
+		is(t, take(t, s, c), core.ModeExact, true, out(1, 0, 10*sec, 10*sec))
 	}
-	is(t, take(t, s, keys[2]), core.Overflow, true, out(1, 0, 10*sec, 10*sec))
+	is(t, take(t, s, keys[2]), core.ModeOverflow, true, out(1, 0, 10*sec, 10*sec))
 	set(101 * sec)
-	is(t, take(t, s, keys[3]), core.Overflow, true, out(0, 0, 9*sec, 10*sec))
-	is(t, take(t, s, keys[4]), core.Overflow, false, out(0, 9*sec, 0, 10*sec))
-	is(t, take(t, s, keys[2]), core.Overflow, false, out(0, 9*sec, 0, 10*sec))
+	is(t, take(t, s, keys[3]), core.ModeOverflow, true, out(0, 0, 9*sec, 10*sec))
+	is(t, take(t, s, keys[4]), core.ModeOverflow, false, out(0, 9*sec, 0, 10*sec))
+	is(t, take(t, s, keys[2]), core.ModeOverflow, false, out(0, 9*sec, 0, 10*sec))
 
 	// Known keys do not notice.
-	is(t, take(t, s, keys[0]), core.Exact, true, out(0, 0, 9*sec, 10*sec))
-	is(t, take(t, s, keys[0]), core.Exact, false, out(0, 9*sec, 0, 10*sec))
+	is(t, take(t, s, keys[0]), core.ModeExact, true, out(0, 0, 9*sec, 10*sec))
+	is(t, take(t, s, keys[0]), core.ModeExact, false, out(0, 9*sec, 0, 10*sec))
 	assert.Equal(t, 3, s.entries())
 }
 
@@ -79,20 +79,20 @@ func TestLeavingACell(t *testing.T) {
 	take(t, s, keys[0])
 	take(t, s, keys[1])
 	set(105 * sec)
-	is(t, take(t, s, keys[2]), core.Overflow, true, out(1, 0, 10*sec, 10*sec))
-	is(t, take(t, s, keys[2]), core.Overflow, true, out(0, 0, 10*sec, 10*sec))
+	is(t, take(t, s, keys[2]), core.ModeOverflow, true, out(1, 0, 10*sec, 10*sec))
+	is(t, take(t, s, keys[2]), core.ModeOverflow, true, out(0, 0, 10*sec, 10*sec))
 
 	// At 110 there is room. Neither has more than the cell leaves.
 	set(110 * sec)
-	is(t, take(t, s, keys[2]), core.Overflow, false, out(0, 5*sec, 0, 5*sec))
-	is(t, take(t, s, keys[3]), core.Overflow, false, out(0, 5*sec, 0, 5*sec))
+	is(t, take(t, s, keys[2]), core.ModeOverflow, false, out(0, 5*sec, 0, 5*sec))
+	is(t, take(t, s, keys[3]), core.ModeOverflow, false, out(0, 5*sec, 0, 5*sec))
 
 	// At 115 nobody can have anything in the cell that still counts.
 	set(115*sec - 1)
-	is(t, take(t, s, keys[2]), core.Overflow, false, out(0, 1, 0, 1))
+	is(t, take(t, s, keys[2]), core.ModeOverflow, false, out(0, 1, 0, 1))
 	set(115 * sec)
-	is(t, take(t, s, keys[2]), core.Exact, true, out(1, 0, 10*sec, 10*sec))
-	is(t, take(t, s, keys[3]), core.Exact, true, out(1, 0, 10*sec, 10*sec))
+	is(t, take(t, s, keys[2]), core.ModeExact, true, out(1, 0, 10*sec, 10*sec))
+	is(t, take(t, s, keys[3]), core.ModeExact, true, out(1, 0, 10*sec, 10*sec))
 }
 
 // TestOnTheWayOut has keys that get entries while their cell is shared: they
@@ -106,17 +106,17 @@ func TestOnTheWayOut(t *testing.T) {
 	set(105 * sec)
 	take(t, s, keys[2])
 	set(110 * sec)
-	is(t, take(t, s, keys[2]), core.Overflow, true, out(1, 0, 5*sec, 10*sec))
-	is(t, take(t, s, keys[3]), core.Overflow, true, out(0, 0, 5*sec, 10*sec))
-	is(t, take(t, s, keys[2]), core.Overflow, false, out(0, 5*sec, 0, 10*sec))
-	is(t, take(t, s, core.Charge{Rule: "ip", Key: keys[2].Key, Quota: keys[2].Quota}), core.Overflow, true, out(0, 0, 5*sec, 10*sec))
-	is(t, take(t, s, core.Charge{Rule: "ip", Key: keys[2].Key, Quota: keys[2].Quota, Cost: 4}), core.Overflow, false,
+	is(t, take(t, s, keys[2]), core.ModeOverflow, true, out(1, 0, 5*sec, 10*sec))
+	is(t, take(t, s, keys[3]), core.ModeOverflow, true, out(0, 0, 5*sec, 10*sec))
+	is(t, take(t, s, keys[2]), core.ModeOverflow, false, out(0, 5*sec, 0, 10*sec))
+	is(t, take(t, s, core.Charge{Rule: "ip", Key: keys[2].Key, Quota: keys[2].Quota}), core.ModeOverflow, true, out(0, 0, 5*sec, 10*sec))
+	is(t, take(t, s, core.Charge{Rule: "ip", Key: keys[2].Key, Quota: keys[2].Quota, Cost: 4}), core.ModeOverflow, false,
 		out(0, core.Never, 0, 10*sec))
 
 	// The cell's first unit is the only one that came for want of room.
 	set(115 * sec)
-	is(t, take(t, s, keys[2]), core.Exact, true, out(1, 0, 5*sec, 10*sec))
-	is(t, take(t, s, keys[3]), core.Exact, true, out(1, 0, 5*sec, 10*sec))
+	is(t, take(t, s, keys[2]), core.ModeExact, true, out(1, 0, 5*sec, 10*sec))
+	is(t, take(t, s, keys[3]), core.ModeExact, true, out(1, 0, 5*sec, 10*sec))
 }
 
 // TestCellsComeToRest has newcomers that never cease. A window after there is
@@ -134,7 +134,7 @@ func TestCellsComeToRest(t *testing.T) {
 		set(now)
 		d := take(t, s, c)
 		if now >= 120*sec {
-			is(t, d, core.Exact, true, out(1, 0, 10*sec, 10*sec))
+			is(t, d, core.ModeExact, true, out(1, 0, 10*sec, 10*sec))
 			exact++
 		}
 	}
@@ -147,7 +147,7 @@ func TestRulesShareNoCell(t *testing.T) {
 	take(t, s, sameShard(s, "first", q, 1)[0])
 	a, b := sameShard(s, "a", q, 2), sameShard(s, "b", q, 2)
 	d := take(t, s, a[0], b[0])
-	assert.Equal(t, []any{core.Overflow, true}, []any{d.Mode, d.Allowed})
+	assert.Equal(t, []any{core.ModeOverflow, true}, []any{d.Mode, d.Allowed})
 	assert.False(t, take(t, s, a[1]).Allowed)
 	assert.False(t, take(t, s, b[1]).Allowed)
 	assert.Equal(t, 3, s.entries())
@@ -184,8 +184,8 @@ func TestChangedLimitKeepsItsCell(t *testing.T) {
 	take(t, s, keys[1])
 	take(t, s, keys[2])
 	keys[1].Quota.Limit = 3
-	is(t, take(t, s, keys[1]), core.Overflow, true, out(0, 0, 100*sec, 100*sec))
-	is(t, take(t, s, keys[1]), core.Overflow, false, out(0, 100*sec, 0, 100*sec))
+	is(t, take(t, s, keys[1]), core.ModeOverflow, true, out(0, 0, 100*sec, 100*sec))
+	is(t, take(t, s, keys[1]), core.ModeOverflow, false, out(0, 100*sec, 0, 100*sec))
 }
 
 // TestRefusalsStoreNothingInCells tests that what takes nothing makes no cell,
@@ -214,7 +214,7 @@ func TestRefusalsStoreNothingInCells(t *testing.T) {
 		assert.Equal(t, out(1, 0, 6*sec, 6*sec), d.Outcomes()[0])
 	}
 	set(15 * sec)
-	is(t, take(t, s, keys[2]), core.Exact, true, out(1, 0, 10*sec, 10*sec))
+	is(t, take(t, s, keys[2]), core.ModeExact, true, out(1, 0, 10*sec, 10*sec))
 }
 
 // TestRefusalsDoNotProlongSharing has a cell that keys with entries have taken
@@ -236,7 +236,7 @@ func TestRefusalsDoNotProlongSharing(t *testing.T) {
 	take(t, s, sameShard(s, "brief", core.Quota{Limit: 1, Window: 6 * sec}, 1)[0])
 	assert.False(t, take(t, s, keys[6], full).Allowed)
 	set(116 * sec)
-	is(t, take(t, s, keys[6]), core.Exact, true, out(3, 0, 10*sec, 10*sec))
+	is(t, take(t, s, keys[6]), core.ModeExact, true, out(3, 0, 10*sec, 10*sec))
 }
 
 // TestTurnsInACell has a queue: the turns of all who share a cell follow one
@@ -251,7 +251,7 @@ func TestTurnsInACell(t *testing.T) {
 	}
 	set(2 * sec)
 	d := take(t, s, keys[0])
-	assert.Equal(t, []any{core.Overflow, true, int64(2 * sec)}, []any{d.Mode, d.Allowed, d.Delay})
+	assert.Equal(t, []any{core.ModeOverflow, true, int64(2 * sec)}, []any{d.Mode, d.Allowed, d.Delay})
 }
 
 func TestOverflowAllocates(t *testing.T) {

@@ -15,7 +15,7 @@ func TestReclaimsBeforeSharing(t *testing.T) {
 	keys := sameShard(s, "ip", core.Quota{Limit: 1, Window: sec}, 400)
 	for i, c := range keys {
 		set(int64(1+i/4) * sec)
-		is(t, take(t, s, c), core.Exact, true, out(0, 0, sec, sec))
+		is(t, take(t, s, c), core.ModeExact, true, out(0, 0, sec, sec))
 	}
 	assert.Equal(t, 4, s.entries())
 }
@@ -28,22 +28,22 @@ func TestCrowded(t *testing.T) {
 		require.True(t, take(t, s, sameShard(s, fmt.Sprint("rule ", i), q, 1)[0]).Allowed, i)
 	}
 	c := sameShard(s, "another", q, 1)[0]
-	is(t, take(t, s, c), core.Overflow, false, out(0, crowdedRetry, 0, crowdedRetry))
+	is(t, take(t, s, c), core.ModeOverflow, false, out(0, crowdedRetry, 0, crowdedRetry))
 	look := c
 	look.Cost = 0
-	is(t, take(t, s, look), core.Overflow, true, out(0, 0, crowdedRetry, crowdedRetry))
+	is(t, take(t, s, look), core.ModeOverflow, true, out(0, 0, crowdedRetry, crowdedRetry))
 	never := c
 	never.Cost = 6
-	is(t, take(t, s, never), core.Overflow, false, out(0, core.Never, 0, crowdedRetry))
+	is(t, take(t, s, never), core.ModeOverflow, false, out(0, core.Never, 0, crowdedRetry))
 	two := sameShard(s, "two", q, 1)[0]
 	assert.False(t, take(t, s, c, two).Allowed)
 	known := sameShard(s, "rule 0", q, 1)[0]
 	assert.False(t, take(t, s, known, c).Allowed)
-	is(t, take(t, s, known), core.Exact, true, out(3, 0, 10*sec, 10*sec))
+	is(t, take(t, s, known), core.ModeExact, true, out(3, 0, 10*sec, 10*sec))
 	assert.Equal(t, 1+cellRoom, s.entries())
 
 	set(10 * sec)
-	is(t, take(t, s, c), core.Exact, true, out(4, 0, 10*sec, 10*sec))
+	is(t, take(t, s, c), core.ModeExact, true, out(4, 0, 10*sec, 10*sec))
 }
 
 // TestCrowdedWithSharedKeys has more rules that all requests share than the
@@ -54,7 +54,7 @@ func TestCrowdedWithSharedKeys(t *testing.T) {
 	for i := range 200 {
 		c := core.Charge{Rule: fmt.Sprint(i), Quota: core.Quota{Limit: 5, Window: 10 * sec}, Cost: 1}
 		if d := take(t, s, c); !d.Allowed {
-			is(t, d, core.Overflow, false, out(0, crowdedRetry, 0, crowdedRetry))
+			is(t, d, core.ModeOverflow, false, out(0, crowdedRetry, 0, crowdedRetry))
 			refused++
 		}
 	}
@@ -72,7 +72,7 @@ func TestRoomWithinADecision(t *testing.T) {
 		charges = append(charges, sameShard(s, fmt.Sprint(i), q, 1)[0])
 	}
 	d := take(t, s, charges...)
-	assert.Equal(t, []any{core.Overflow, true}, []any{d.Mode, d.Allowed})
+	assert.Equal(t, []any{core.ModeOverflow, true}, []any{d.Mode, d.Allowed})
 	cells := 0
 	for _, c := range charges {
 		if s.findCell(&s.shards[0], "policy", &c) != nil {
@@ -92,7 +92,7 @@ func TestHoldsWhatItFound(t *testing.T) {
 	take(t, s, known)
 	set(10 * sec)
 	d := take(t, s, another, known)
-	assert.Equal(t, []any{core.Overflow, true}, []any{d.Mode, d.Allowed})
+	assert.Equal(t, []any{core.ModeOverflow, true}, []any{d.Mode, d.Allowed})
 	assert.False(t, take(t, s, known).Allowed)
 	assert.False(t, take(t, s, another).Allowed)
 }

@@ -73,7 +73,7 @@ func flood(t *testing.T, keys, most int, bound int64, window time.Duration) {
 		took := time.Since(called)
 		longest = max(longest, took)
 		slow[min(int(took.Microseconds()), len(slow)-1)]++
-		if d.Mode == core.Overflow {
+		if d.Mode == core.ModeOverflow {
 			overflow++
 		}
 		switch {
@@ -93,7 +93,7 @@ func flood(t *testing.T, keys, most int, bound int64, window time.Duration) {
 	took := time.Since(begin)
 	for known := range 100 {
 		d := take("per-hour", fmt.Sprint("known ", known), core.Quota{Limit: 10, Window: hour.Window})
-		require.True(t, d.Allowed && d.Mode == core.Exact && d.Outcomes()[0].Remaining == 4, "known client %d: %+v", known, d)
+		require.True(t, d.Allowed && d.Mode == core.ModeExact && d.Outcomes()[0].Remaining == 4, "known client %d: %+v", known, d)
 	}
 	if take("per-hour", "attacker", hour).Allowed {
 		gained++

@@ -24,7 +24,7 @@ var overflowMutants = []mutant{
 	{"gives anew when a limit changes", "memstore/overflow.go", "cell.Quota.Limit = 0", "", memory},
 	{"admits whom there is no memory for", "memstore/overflow.go", "Advance(*core.Quota, int64) int64 { return 0 }",
 		"Advance(*core.Quota, int64) int64 { return 1 << 40 }", memory},
-	{"calls all decisions exact", "memstore/overflow.go", "d.Mode = core.Overflow", "", memory},
+	{"calls all decisions exact", "memstore/overflow.go", "d.Mode = core.ModeOverflow", "", memory},
 	{"tells the room of a key without that of its cell", "memstore/overflow.go", "case cell.Remaining < o.Remaining:", "case false:", memory},
 	{"tells clients of a cell to come back too early", "memstore/overflow.go",
 		"o.RetryAfter = max(o.RetryAfter, cell.RetryAfter)", "o.RetryAfter = min(o.RetryAfter, cell.RetryAfter)", memory},

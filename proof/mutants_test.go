@@ -98,7 +98,7 @@ func TestMutants(t *testing.T) {
 	}
 	root, err := filepath.Abs("..")
 	require.NoError(t, err)
-	for _, m := range slices.Concat(mutants, algorithmMutants, overflowMutants) {
+	for _, m := range slices.Concat(mutants, algorithmMutants, overflowMutants, guardMutants) {
 		t.Run(m.file+" "+m.name, func(t *testing.T) {
 			t.Parallel()
 			original := filepath.Join(root, m.file)

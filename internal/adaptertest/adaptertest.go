@@ -57,6 +57,7 @@ func Run(t *testing.T, framework Framework) {
 		{"refuse hook", s.refuseHook},
 		{"observe", s.observe},
 		{"store fails", s.storeFails},
+		{"store out of reach", s.outOfReach},
 		{"head", s.head},
 		{"forged address", s.forgedAddress},
 		{"trusted proxy", s.trustedProxy},

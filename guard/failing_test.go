@@ -1,0 +1,267 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/core"
+)
+
+const sec = 1_000 * ms
+
+func charge(rule string, limit int64, on core.OnError) core.Charge {
+	return core.Charge{Rule: rule, Key: "k", Quota: core.Quota{Limit: limit, Window: 10 * sec}, Cost: 1, OnError: on}
+}
+
+// TestFailures tells, for each kind of error and each choice, what four requests
+// get from rules of which the first admits 3 and the second 2.
+func TestFailures(t *testing.T) {
+	unavailable := map[string]error{
+		"refused":    fmt.Errorf("dial tcp 127.0.0.1:6379: connect: connection refused: %w", core.ErrUnavailable),
+		"lost":       fmt.Errorf("%w: %w", core.ErrUnavailable, io.EOF),
+		"timeout":    fmt.Errorf("%w: %w", core.ErrUnavailable, context.DeadlineExceeded),
+		"cancelled":  fmt.Errorf("%w: %w", core.ErrUnavailable, context.Canceled), // by the store, not by the caller
+		"loading":    fmt.Errorf("%w: LOADING Redis is loading the dataset in memory", core.ErrUnavailable),
+		"bare":       core.ErrUnavailable,
+		"wrapped":    fmt.Errorf("observer: %w", fmt.Errorf("redis: %w", core.ErrUnavailable)),
+		"one of two": errors.Join(io.ErrUnexpectedEOF, core.ErrUnavailable),
+	}
+	const (
+		local, allow, refuse = core.Local, core.Allow, core.Refuse
+		exact                = "exact"
+	)
+	for _, test := range []struct {
+		first, second core.OnError
+		want          [4]string // modes, with "!" for a refusal
+	}{
+		{local, local, [4]string{"local", "local", "local!", "local!"}},
+		{local, allow, [4]string{"allowed", "allowed", "allowed", "local!"}},
+		{allow, local, [4]string{"allowed", "allowed", "local!", "local!"}},
+		{allow, allow, [4]string{"allowed", "allowed", "allowed", "allowed"}},
+		{local, refuse, [4]string{"refused!", "refused!", "refused!", "refused!"}},
+		{refuse, local, [4]string{"refused!", "refused!", "refused!", "refused!"}},
+		{allow, refuse, [4]string{"refused!", "refused!", "refused!", "refused!"}},
+		{refuse, refuse, [4]string{"refused!", "refused!", "refused!", "refused!"}},
+	} {
+		for name, failure := range unavailable {
+			for _, lost := range []bool{false, true} { // whether the store had counted
+				t.Run(fmt.Sprintf("%v, %v, %s, %v", test.first, test.second, name, lost), func(t *testing.T) {
+					now := new(atomic.Int64)
+					now.Store(sec)
+					s, f := guarded(1, now)
+					f.fail(failure)
+					f.lost.Store(lost)
+					for i, want := range test.want {
+						d, err := s.Take(t.Context(), "p", []core.Charge{
+							charge("first", 3, test.first), charge("second", 2, test.second)})
+						require.NoError(t, err)
+						got := d.Mode.String()
+						if !d.Allowed {
+							got += "!"
+							assert.Positive(t, d.RetryAfter())
+						} else {
+							assert.Zero(t, d.RetryAfter())
+						}
+						assert.Equal(t, want, got, "request %d", i)
+					}
+				})
+			}
+		}
+	}
+	other := map[string]error{
+		"charges":     fmt.Errorf("%w: nonsense", core.ErrCharges),
+		"wrong type":  errors.New("WRONGTYPE a key holds another kind of value"),
+		"cross slot":  errors.New("CROSSSLOT Keys in request don't hash to the same slot"),
+		"no more":     errors.New("the store is unavailable"), // looks like it
+		"end of file": io.EOF,
+	}
+	for name, failure := range other {
+		for _, on := range []core.OnError{local, allow, refuse} {
+			t.Run(fmt.Sprintf("%s, %v", name, on), func(t *testing.T) {
+				now := new(atomic.Int64)
+				s, f := guarded(1, now)
+				f.fail(failure)
+				for i := range 100 {
+					d, err := s.Take(t.Context(), "p", []core.Charge{charge("r", 3, on)})
+					assert.ErrorIs(t, err, failure)
+					assert.False(t, d.Allowed)
+					require.EqualValues(t, i+1, f.asked.Load(), "it does not open the breaker")
+				}
+				f.fail(nil)
+				d, err := s.Take(t.Context(), "p", []core.Charge{charge("r", 3, on)})
+				require.NoError(t, err)
+				assert.Equal(t, exact, d.Mode.String())
+				assert.EqualValues(t, 2, d.Outcomes()[0].Remaining)
+			})
+		}
+	}
+}
+
+// TestCallersOwnEnd checks that a caller who goes away is not answered for, and
+// does not open the breaker; a deadline that a slow store has missed does.
+func TestCallersOwnEnd(t *testing.T) {
+	now := new(atomic.Int64)
+	s, f := guarded(1, now)
+	f.fail(errDown)
+	var cancel context.CancelFunc
+	var ctx context.Context
+	f.first = func() {
+		now.Add(sec) // slow, too
+		cancel()
+	}
+	for i := range 100 {
+		ctx, cancel = context.WithCancel(t.Context())
+		d, err := s.Take(ctx, "p", []core.Charge{charge("r", 3, core.Allow)})
+		assert.Error(t, err)
+		assert.False(t, d.Allowed)
+		require.EqualValues(t, i+1, f.asked.Load())
+	}
+	d, err := s.Take(ctx, "p", []core.Charge{charge("r", 3, core.Allow)})
+	assert.ErrorIs(t, err, context.Canceled, "done before the call")
+	assert.False(t, d.Allowed)
+	assert.EqualValues(t, 100, f.asked.Load())
+
+	f.first = func() {
+		now.Add(sec)
+		<-ctx.Done()
+	}
+	for range 2 * slowToOpen {
+		ctx, cancel = context.WithTimeout(t.Context(), 1_000_000)
+		_, err := s.Take(ctx, "p", []core.Charge{charge("r", 30, core.Allow)})
+		cancel()
+		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, core.ErrUnavailable) {
+			continue // or the breaker is open, and the request decided
+		}
+		require.NoError(t, err)
+	}
+	assert.EqualValues(t, 100+slowToOpen, f.asked.Load())
+}
+
+// TestBreakerSavesCalls checks that a store that fails is left alone, by a
+// hundred callers at once but for one probe at a time.
+func TestBreakerSavesCalls(t *testing.T) {
+	now := new(atomic.Int64)
+	s, f := guarded(1, now)
+	f.fail(errDown)
+	take := func() core.Decision {
+		d, err := s.Take(t.Context(), "p", []core.Charge{charge("r", 1000, core.Local)})
+		require.NoError(t, err)
+		assert.True(t, d.Allowed)
+		return d
+	}
+	for range 100 {
+		assert.Equal(t, core.ModeLocal, take().Mode)
+	}
+	assert.EqualValues(t, failuresToOpen, f.asked.Load())
+
+	now.Add(firstWait)
+	in, out := make(chan struct{}), make(chan struct{})
+	f.first = func() { in <- struct{}{}; <-out }
+	done := make(chan core.Decision)
+	go func() { done <- take() }()
+	<-in
+	for range 100 {
+		assert.Equal(t, core.ModeLocal, take().Mode, "the others do not wait")
+	}
+	f.fail(nil)
+	close(out)
+	assert.Equal(t, core.ModeExact, (<-done).Mode)
+	assert.EqualValues(t, failuresToOpen+1, f.asked.Load())
+	f.first = nil
+	assert.Equal(t, core.ModeExact, take().Mode, "one success is enough")
+}
+
+// TestProbeTakesNothing checks that the store is asked whether it is back even
+// while the memory refuses everything, and is charged nothing for that.
+func TestProbeTakesNothing(t *testing.T) {
+	now := new(atomic.Int64)
+	s, f := guarded(1, now)
+	f.fail(errDown)
+	c := []core.Charge{charge("r", 3, core.Local)}
+	for range 10 {
+		_, err := s.Take(t.Context(), "p", c)
+		require.NoError(t, err)
+	}
+	f.fail(nil)
+	now.Add(firstWait)
+	d, err := s.Take(t.Context(), "p", c)
+	require.NoError(t, err)
+	assert.False(t, d.Allowed)
+	assert.EqualValues(t, 10*sec-firstWait, d.RetryAfter())
+	assert.Zero(t, s.breaker.until.Load(), "closed")
+	d, err = f.Store.Take(t.Context(), "p", []core.Charge{{Rule: "r", Key: "k", Quota: c[0].Quota}})
+	require.NoError(t, err)
+	assert.EqualValues(t, 3, d.Outcomes()[0].Remaining)
+
+	// When all that was admitted without the store has left the window, the
+	// store decides alone again.
+	now.Add(10*sec + slack)
+	for range 3 {
+		d, err = s.Take(t.Context(), "p", c)
+		require.NoError(t, err)
+		assert.Equal(t, core.ModeExact, d.Mode)
+		assert.True(t, d.Allowed)
+	}
+}
+
+// TestRefuse checks what a refusal says that is due to the store.
+func TestRefuse(t *testing.T) {
+	now := new(atomic.Int64)
+	s, f := guarded(1, now)
+	f.fail(errDown)
+	charges := []core.Charge{charge("a", 3, core.Local), charge("b", 3, core.Refuse)}
+	for range failuresToOpen {
+		_, err := s.Take(t.Context(), "p", charges)
+		require.NoError(t, err)
+	}
+	now.Add(5 * ms)
+	d, err := s.Take(t.Context(), "p", charges)
+	require.NoError(t, err)
+	assert.False(t, d.Allowed)
+	assert.EqualValues(t, firstWait-5*ms, d.RetryAfter(), "until the next probe")
+	assert.Equal(t, []core.Outcome{{Remaining: 3}, {RetryAfter: firstWait - 5*ms}}, d.Outcomes())
+
+	charges[1].Cost = 0 // nothing to refuse
+	d, err = s.Take(t.Context(), "p", charges)
+	require.NoError(t, err)
+	assert.True(t, d.Allowed)
+	assert.Equal(t, core.ModeLocal, d.Mode)
+	assert.Equal(t, core.Outcome{MoreAfter: firstWait - 5*ms}, d.Outcomes()[1], "a look tells that there is nothing")
+}
+
+// TestShare checks what an instance of three admits alone, of what it says it
+// has left, and when a cost above the share can be admitted.
+func TestShare(t *testing.T) {
+	now := new(atomic.Int64)
+	s, f := guarded(3, now)
+	c := charge("r", 10, core.Local)
+	c.Cost = 3
+	d, err := s.Take(t.Context(), "p", []core.Charge{c})
+	require.NoError(t, err)
+	assert.EqualValues(t, 7, d.Outcomes()[0].Remaining)
+	f.fail(errDown)
+	d, err = s.Take(t.Context(), "p", []core.Charge{c})
+	require.NoError(t, err)
+	assert.False(t, d.Allowed)
+	assert.EqualValues(t, 1, d.Outcomes()[0].Remaining, "4 less the 3 that the store has admitted")
+	c.Cost = 1
+	d, err = s.Take(t.Context(), "p", []core.Charge{c})
+	require.NoError(t, err)
+	assert.True(t, d.Allowed)
+	c.Cost = 5
+	d, err = s.Take(t.Context(), "p", []core.Charge{c})
+	require.NoError(t, err)
+	assert.False(t, d.Allowed)
+	assert.EqualValues(t, 10*sec, d.RetryAfter())
+	c.Cost = 11
+	d, err = s.Take(t.Context(), "p", []core.Charge{c})
+	require.NoError(t, err)
+	assert.Equal(t, core.Never, d.RetryAfter())
+}

@@ -1,0 +1,202 @@
+// Package guard is a [core.Store] around another one, for when that fails.
+//
+// While the store works, the guard counts in memory what the store admits for
+// this process. When a call fails with [core.ErrUnavailable], or is not made
+// because several have, each charge is decided as its rule wants: by that
+// memory, by letting it pass, or by refusing it. So a limit that one process
+// has all to itself holds across the death and the return of its store.
+package guard
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/memstore"
+)
+
+// Options configures a [Store]. The zero Options is ready to use.
+type Options struct {
+	// Instances is how many processes share the store, each behind a guard.
+	// While the store is out of reach, each admits at most that part of a
+	// limit, rounded up. 0 means 1: the whole limit.
+	Instances int
+
+	// Slow is how long a call may take. If half of the last 20 take longer,
+	// the store is as good as out of reach. 0 means 250 ms. A call is bounded
+	// by the store, and not by the guard.
+	Slow time.Duration
+}
+
+// A Store guards another one. It is safe for concurrent use, starts no
+// goroutine and needs no closing. A decision says in its Mode how it was made.
+//
+// It promises, with one instance, what the rules promise, as long as a store
+// that forgets (killed, and started again without its data) fails a call of
+// this process meanwhile. With M instances a window admits at most
+// N + (M-1)·⌈N/M⌉ where the algorithm is a sliding log or sliding cells. Where
+// it is another one, twice what the rule promises and what the rounding of shares
+// adds, and buckets and queues a burst more each time that the store forgets.
+//
+// For as long as units that were admitted without the store matter, both the
+// store and the memory must admit: for a window, or the time that a bucket takes
+// to fill, and in a bucket of a single instance from then on. What one of them admits and the other refuses is given back.
+//
+// With several instances, one that has decided without the store, be it once,
+// admits no more than its share for a window afterwards: for a day where the
+// window is one.
+//
+// Whether a call that failed has taken its charges is unknown: a store that
+// comes back may have counted a request that was refused, or one twice.
+//
+// What it costs is memory, as that of a [memstore.Store] that sees what this
+// process admits, and one decision of it for each request that is admitted.
+type Store struct {
+	store     core.Store
+	own       *memstore.Store // counts what is admitted here
+	instances int64
+	slow      int64        // µs
+	now       func() int64 // µs
+	breaker   breaker
+	alone     atomic.Int64 // when this process last decided alone, or never
+	leased    atomic.Int64 // when it last renewed a lease that the store does not know, or never
+}
+
+var _ core.Store = (*Store)(nil)
+
+const (
+	never       = -1 << 62 // as long ago as can be
+	defaultSlow = 250 * time.Millisecond
+
+	// slack covers what lies between two readings of clocks in this process.
+	slack = 1_000
+)
+
+// New returns a guard around store. A nil options means the zero Options. New
+// panics on a nil store and on options that make no sense.
+func New(store core.Store, options *Options) *Store {
+	base := time.Now()
+	micros := base.UnixMicro()
+	return newStore(store, options, memstore.New(nil), func() int64 { return micros + time.Since(base).Microseconds() })
+}
+
+func newStore(store core.Store, options *Options, own *memstore.Store, now func() int64) *Store {
+	if store == nil {
+		panic("guard: the store is nil: write guard.New(redisstore.New(client, nil), nil)")
+	}
+	s := &Store{store: store, own: own, instances: 1, slow: defaultSlow.Microseconds(), now: now}
+	if options != nil {
+		if options.Instances < 0 || options.Slow < 0 {
+			panic(fmt.Sprintf("guard: %d instances, slow %v: write at least 1 and 1µs, or 0 for the usual",
+				options.Instances, options.Slow))
+		}
+		s.instances = max(1, int64(options.Instances))
+		if options.Slow > 0 {
+			s.slow = options.Slow.Microseconds()
+		}
+	}
+	s.alone.Store(never)
+	s.leased.Store(never)
+	return s
+}
+
+// Take implements [core.Store]. It returns the errors of the store that do not
+// wrap [core.ErrUnavailable], and that of a ctx that is done; neither admits.
+func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+	if err := core.ValidateCharges(charges); err != nil {
+		return core.Decision{}, err
+	}
+	if err := ctx.Err(); err != nil {
+		return core.Decision{}, err
+	}
+	now := s.now()
+	may, probe := s.breaker.enter(now)
+	if !may {
+		return s.without(policy, charges, now)
+	}
+	if !s.doubtful(charges, now) {
+		d, err := s.ask(ctx, policy, charges, now, probe)
+		if err == nil && d.Allowed {
+			return s.count(ctx, policy, charges, d)
+		}
+		return s.settle(ctx, policy, charges, d, err)
+	}
+	counted := false
+	left, room := s.room(policy, charges, now)
+	if !room {
+		own, failure := s.also(policy, charges, now)
+		if failure != nil || !own.Allowed {
+			// Asked all the same: nobody else may notice that it fails, and
+			// forgets, before it is trusted again.
+			err := cmp.Or(failure, s.look(ctx, policy, charges, now, probe))
+			return s.settle(ctx, policy, charges, own, err)
+		}
+		counted = true // room has come meanwhile
+	}
+	d, err := s.ask(ctx, policy, charges, now, probe)
+	switch {
+	case err == nil && !d.Allowed:
+		s.merge(charges, now, &d, &left)
+	case err == nil && !counted:
+		own, err := s.also(policy, charges, now)
+		if err != nil || !own.Allowed {
+			undo(ctx, s.store, policy, charges, &d)
+			return own, err // others have come meanwhile
+		}
+		s.merge(charges, now, &d, &own)
+	}
+	return s.settle(ctx, policy, charges, d, err)
+}
+
+// settle returns the decision of the store, or decides without it if it is out
+// of reach.
+func (s *Store) settle(
+	ctx context.Context, policy string, charges []core.Charge, d core.Decision, err error,
+) (core.Decision, error) {
+	if err == nil || ctx.Err() != nil || !errors.Is(err, core.ErrUnavailable) {
+		return d, err
+	}
+	return s.without(policy, charges, s.now())
+}
+
+// ask asks the store, and tells the breaker how it went.
+func (s *Store) ask(
+	ctx context.Context, policy string, charges []core.Charge, start int64, probe bool,
+) (d core.Decision, err error) {
+	result := silent // also should the store panic
+	defer func() { s.breaker.leave(s.now(), probe, result) }()
+	d, err = s.store.Take(ctx, policy, charges)
+	result = s.judge(ctx, start, err)
+	return d, err
+}
+
+// judge returns what a call that began at start tells of the store.
+func (s *Store) judge(ctx context.Context, start int64, err error) result {
+	switch {
+	case ctx.Err() == nil && errors.Is(err, core.ErrUnavailable):
+		return failed
+	case err != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return silent
+	case s.now()-start > s.slow:
+		return slow // or nobody had the time to see
+	case err != nil:
+		return silent
+	}
+	return answered
+}
+
+// look asks the store, and takes nothing.
+func (s *Store) look(ctx context.Context, policy string, charges []core.Charge, now int64, probe bool) error {
+	c := s.copies(charges)
+	defer c.free()
+	c.look()
+	for i := range charges {
+		c.charges[i].Quota = charges[i].Quota
+	}
+	_, err := s.ask(ctx, policy, c.charges, now, probe)
+	return err
+}

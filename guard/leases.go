@@ -1,0 +1,117 @@
+package guard
+
+import (
+	"context"
+	"errors"
+
+	"github.com/routelimit/limit/core"
+)
+
+// Renew implements [core.Store]. The store says what is held. But while it may
+// not know what was admitted without it, or does not answer, so does the memory:
+// then a lease lives here, and as long as there is one, the memory has its say in
+// who else is admitted.
+func (s *Store) Renew(ctx context.Context, policy string, charges []core.Charge) ([]bool, error) {
+	own, err := s.own.Renew(context.Background(), policy, charges)
+	if err != nil {
+		return nil, err
+	}
+	var held []bool
+	asked, err := s.call(ctx, func() (err error) {
+		held, err = s.store.Renew(ctx, policy, charges)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if !asked {
+		held = make([]bool, len(own))
+	}
+	now := s.now()
+	for i := range held {
+		switch {
+		case held[i] || !own[i]:
+		case s.doubts(&charges[i], now) || !asked:
+			held[i] = true
+			s.leased.Store(now)
+		default:
+			_ = s.own.Release(context.Background(), policy, charges[i:i+1]) // it has ended
+		}
+	}
+	return held, nil
+}
+
+// Release implements [core.Store]. Of a store out of reach it says nothing: the
+// lease ends by itself there.
+func (s *Store) Release(ctx context.Context, policy string, charges []core.Charge) error {
+	if err := s.own.Release(context.Background(), policy, charges); err != nil {
+		return err
+	}
+	_, err := s.call(ctx, func() error { return s.store.Release(ctx, policy, charges) })
+	return err
+}
+
+// Return implements [core.Store]. What was admitted without the store comes back
+// to the memory, and the rest to the store. The memory then counts it as long as
+// it would have if it cannot find it, by another clock. A store out of reach is
+// an error.
+func (s *Store) Return(ctx context.Context, policy string, returns []core.Return) ([]int64, error) {
+	given, err := s.own.Return(context.Background(), policy, returns)
+	if err != nil || returns[0].Mode >= core.ModeLocal {
+		return given, err
+	}
+	return s.store.Return(ctx, policy, returns)
+}
+
+// Reset implements [core.Store]: in the store, and in the memory of this
+// process alone. A store out of reach is an error.
+func (s *Store) Reset(ctx context.Context, policy, rule, key string) error {
+	if err := s.own.Reset(ctx, policy, rule, key); err != nil {
+		return err
+	}
+	return s.store.Reset(ctx, policy, rule, key)
+}
+
+// call calls the store if the breaker lets it, and reports whether it answered.
+// That it is out of reach is no error.
+func (s *Store) call(ctx context.Context, f func() error) (asked bool, err error) {
+	start := s.now()
+	may, probe := s.breaker.enter(start)
+	if !may {
+		s.mark(start)
+		return false, nil
+	}
+	result := silent
+	defer func() { s.breaker.leave(s.now(), probe, result) }()
+	err = f()
+	result = s.judge(ctx, start, err)
+	if ctx.Err() == nil && errors.Is(err, core.ErrUnavailable) {
+		s.mark(s.now())
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// undo gives back what a store has admitted of a request that is refused after
+// all. If that fails it stays spent, which is on the safe side, and leases end by
+// themselves.
+func undo(ctx context.Context, store core.Store, policy string, charges []core.Charge, d *core.Decision) {
+	var leases []core.Charge
+	var returns []core.Return
+	for i, c := range charges {
+		o := d.Outcomes()[i]
+		switch {
+		case c.Cost == 0:
+		case c.Quota.Algorithm == core.Concurrency:
+			leases = append(leases, c)
+		default:
+			returns = append(returns, core.Return{Charge: c, At: d.At, Remaining: o.Remaining, ResetAfter: o.ResetAfter})
+		}
+	}
+	if leases != nil {
+		_ = store.Release(ctx, policy, leases)
+	}
+	if returns != nil {
+		_, _ = store.Return(ctx, policy, returns)
+	}
+}

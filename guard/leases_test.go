@@ -1,0 +1,160 @@
+package guard
+
+import (
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/core"
+)
+
+func leased(id uint64) core.Charge {
+	return core.Charge{Rule: "r", Lease: id, Quota: core.Quota{Algorithm: core.Concurrency, Limit: 2, Window: 10 * sec}, Cost: 1}
+}
+
+// TestLeasesAcrossFailure holds leases that were taken with and without the
+// store across its death: two at a time, however long they are held, and
+// although the store knows of neither.
+func TestLeasesAcrossFailure(t *testing.T) {
+	f := newFleet(1, nil)
+	s := f.guards[0]
+	take := func(id uint64, want bool) {
+		t.Helper()
+		d, err := s.Take(t.Context(), "p", []core.Charge{leased(id)})
+		require.NoError(t, err)
+		require.Equal(t, want, d.Allowed)
+	}
+	renew := func(id uint64, want bool) {
+		t.Helper()
+		held, err := s.Renew(t.Context(), "p", []core.Charge{leased(id)})
+		require.NoError(t, err)
+		require.Equal(t, []bool{want}, held)
+	}
+	take(1, true) // with the store
+	f.cut[0].fail(errDown)
+	take(2, true) // without it
+	take(3, false)
+	renew(1, true)
+	renew(2, true)
+	renew(3, false)
+	f.lose()
+	f.cut[0].fail(nil)
+	for range 20 { // a minute, which is six windows
+		f.now.Add(3 * sec)
+		renew(1, true)
+		renew(2, true)
+		take(3, false)
+	}
+	require.NoError(t, s.Release(t.Context(), "p", []core.Charge{leased(1)}))
+	renew(1, false)
+	take(3, true)
+	take(4, false)
+	require.NoError(t, s.Release(t.Context(), "p", []core.Charge{leased(2)}))
+	take(4, true)
+
+	// When no lease is left that the store does not know, it decides alone.
+	f.now.Add(9 * sec)
+	renew(3, true)
+	renew(4, true)
+	f.now.Add(9 * sec)
+	d, err := s.Take(t.Context(), "p", []core.Charge{leased(5)})
+	require.NoError(t, err)
+	assert.Equal(t, core.ModeExact, d.Mode)
+	assert.False(t, d.Allowed)
+
+	// A store that says that a lease has ended is believed then.
+	f.lose()
+	renew(3, false)
+	d, err = s.own.Take(t.Context(), "p", []core.Charge{leased(5)})
+	require.NoError(t, err)
+	assert.True(t, d.Allowed, "nor does the memory hold it")
+}
+
+// TestReleaseOutOfReach checks that a release is no error of the request.
+func TestReleaseOutOfReach(t *testing.T) {
+	now := new(atomic.Int64)
+	s, f := guarded(1, now)
+	f.fail(errDown)
+	for range 20 {
+		require.NoError(t, s.Release(t.Context(), "p", []core.Charge{leased(1)}))
+	}
+	assert.NotZero(t, s.breaker.until.Load(), "it counts as a failed call")
+	assert.ErrorIs(t, s.Release(t.Context(), "p", nil), core.ErrCharges)
+}
+
+// TestReturnWhereItWasTaken gives back to the store what it admitted, and to the
+// memory what that did.
+func TestReturnWhereItWasTaken(t *testing.T) {
+	now := new(atomic.Int64)
+	now.Store(sec)
+	s, f := guarded(1, now)
+	c := core.Charge{Rule: "r", Quota: core.Quota{Algorithm: core.FixedWindow, Limit: 3, Window: 10 * sec}, Cost: 1}
+	take := func() core.Return {
+		d, err := s.Take(t.Context(), "p", []core.Charge{c})
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+		return core.Return{Charge: c, At: d.At, Mode: d.Mode}
+	}
+	left := func(s core.Store) int64 {
+		look := c
+		look.Cost = 0
+		d, err := s.Take(t.Context(), "p", []core.Charge{look})
+		require.NoError(t, err)
+		return d.Outcomes()[0].Remaining
+	}
+	exact := take()
+	f.fail(errDown)
+	local := take()
+	require.Equal(t, core.ModeLocal, local.Mode)
+	f.fail(nil)
+	given, err := s.Return(t.Context(), "p", []core.Return{local})
+	require.NoError(t, err)
+	assert.Equal(t, []int64{1}, given)
+	assert.EqualValues(t, 2, left(f.Store), "it is not the store's to give")
+	given, err = s.Return(t.Context(), "p", []core.Return{exact})
+	require.NoError(t, err)
+	assert.Equal(t, []int64{1}, given)
+	assert.EqualValues(t, 3, left(f.Store))
+	assert.EqualValues(t, 3, left(s.own))
+
+	take()
+	require.NoError(t, s.Reset(t.Context(), "p", "r", ""))
+	assert.EqualValues(t, 3, left(f.Store))
+	assert.EqualValues(t, 3, left(s.own))
+}
+
+// TestUndo gives back to the store what it admits and the memory refuses.
+func TestUndo(t *testing.T) {
+	now := new(atomic.Int64)
+	s, f := guarded(1, now)
+	charges := []core.Charge{charge("a", 1, core.Local), leased(1)}
+	slow := &pause{f.Store, make(chan struct{}), make(chan struct{})}
+	f.Store = slow
+	first := make(chan core.Decision)
+	go func() {
+		d, err := s.Take(t.Context(), "p", charges)
+		assert.NoError(t, err)
+		first <- d
+	}()
+	<-slow.decided
+	f.fail(errDown)
+	d, err := s.Take(t.Context(), "p", charges[:1])
+	require.NoError(t, err)
+	require.True(t, d.Allowed)
+	f.fail(nil)
+	close(slow.answer)
+	assert.False(t, (<-first).Allowed)
+	for i := range charges {
+		charges[i].Cost = 0
+	}
+	for _, store := range []core.Store{slow.Store, s.own} {
+		d, err := store.Take(t.Context(), "p", charges)
+		require.NoError(t, err)
+		assert.EqualValues(t, 2, d.Outcomes()[1].Remaining, "nobody holds a lease")
+	}
+	d, err = slow.Store.Take(t.Context(), "p", charges)
+	require.NoError(t, err)
+	assert.EqualValues(t, 1, d.Outcomes()[0].Remaining)
+}

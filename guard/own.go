@@ -1,0 +1,228 @@
+package guard
+
+import (
+	"context"
+
+	"github.com/routelimit/limit/core"
+)
+
+// doubts reports whether the store may not know what this process has admitted
+// for c: it has decided alone too recently, or holds leases of its own. Who wants
+// to let everything pass does not want to pay for it later.
+func (s *Store) doubts(c *core.Charge, now int64) bool {
+	last := s.alone.Load()
+	if c.Quota.Algorithm == core.Concurrency {
+		last = max(last, s.leased.Load())
+	}
+	if last == never || c.OnError == core.Allow {
+		return false
+	}
+	// A bucket that is never full never forgets. For a single instance the memory
+	// is as good as the store, and has its say from then on.
+	return now-last < span(c.Quota)+slack || s.instances == 1 && rate(c.Quota)
+}
+
+// doubtful reports whether s doubts one of the charges.
+func (s *Store) doubtful(charges []core.Charge, now int64) bool {
+	if s.alone.Load() == never && s.leased.Load() == never {
+		return false
+	}
+	for i := range charges {
+		if s.doubts(&charges[i], now) {
+			return true
+		}
+	}
+	return false
+}
+
+// mark remembers that this process decides alone.
+func (s *Store) mark(now int64) {
+	for {
+		last := s.alone.Load()
+		if last >= now || s.alone.CompareAndSwap(last, now) {
+			return
+		}
+	}
+}
+
+// count counts what the store has admitted, and returns what is to be answered:
+// that, unless this process has begun to decide alone meanwhile.
+func (s *Store) count(
+	ctx context.Context, policy string, charges []core.Charge, d core.Decision,
+) (core.Decision, error) {
+	if s.fits(policy, charges) {
+		return d, nil
+	}
+	// More than the share, or by another clock: it is counted all the same.
+	c := s.copies(charges)
+	defer c.free()
+	for i := range charges {
+		c.yields[i] = true
+	}
+	own, err := c.take(policy)
+	if err != nil {
+		return core.Decision{}, err
+	}
+	// Now, and not before: whoever decides alone marks that first, and so
+	// either finds this request counted, or is found here.
+	now := s.now()
+	if !s.doubtful(charges, now) {
+		return d, nil
+	}
+	undo(context.Background(), s.own, policy, c.charges, &own)
+	again, err := s.withOwn(policy, charges, now)
+	if err != nil || !again.Allowed {
+		undo(ctx, s.store, policy, charges, &d)
+	}
+	return again, err
+}
+
+// fits counts charges that fit into the share, and reports whether they did.
+func (s *Store) fits(policy string, charges []core.Charge) bool {
+	if s.instances == 1 {
+		own, err := s.own.Take(context.Background(), policy, charges)
+		return err == nil && own.Allowed
+	}
+	c := s.copies(charges)
+	defer c.free()
+	own, err := c.take(policy)
+	return err == nil && own.Allowed
+}
+
+// room looks what the share has left, and reports whether it has room for the
+// charges that are in doubt.
+func (s *Store) room(policy string, charges []core.Charge, now int64) (core.Decision, bool) {
+	c := s.copies(charges)
+	defer c.free()
+	c.look()
+	d, err := c.take(policy)
+	if err != nil {
+		return d, false
+	}
+	for i, o := range d.Outcomes() {
+		if charges[i].Cost > o.Remaining && s.doubts(&charges[i], now) {
+			return d, false
+		}
+	}
+	return d, true
+}
+
+// also decides by the share what the store has admitted, or would be asked to.
+// Charges that are not in doubt are counted, but do not refuse.
+func (s *Store) also(policy string, charges []core.Charge, now int64) (core.Decision, error) {
+	c := s.copies(charges)
+	defer c.free()
+	for i := range charges {
+		if !s.doubts(&charges[i], now) {
+			c.yields[i] = true
+			c.charges[i].Quota = wider(charges[i].Quota, s.instances, 1)
+		}
+	}
+	return s.decide(policy, charges, c)
+}
+
+// merge makes d, of the store, that of both: of what is in doubt, the lesser
+// is left.
+func (s *Store) merge(charges []core.Charge, now int64, d, own *core.Decision) {
+	for i, o := range own.Outcomes() {
+		of := &d.Outcomes()[i]
+		if of.Fits() && o.Remaining < of.Remaining && s.doubts(&charges[i], now) {
+			*of = o
+		}
+	}
+	d.Delay = max(d.Delay, own.Delay)
+}
+
+// without decides without the store, as each charge wants.
+func (s *Store) without(policy string, charges []core.Charge, now int64) (core.Decision, error) {
+	for i := range charges {
+		if charges[i].OnError == core.Refuse && charges[i].Cost > 0 {
+			return s.refuse(policy, charges, now)
+		}
+	}
+	d, err := s.withOwn(policy, charges, now)
+	if err != nil {
+		return d, err
+	}
+	for i := range charges {
+		if charges[i].OnError == core.Refuse { // a look
+			d.Outcomes()[i] = core.Outcome{MoreAfter: s.breaker.probeIn(now)}
+		}
+	}
+	return d, nil
+}
+
+// withOwn decides by the share alone. Rules that allow are not asked, but what
+// passes them is counted; of a queue it is not, since nobody waits for a turn.
+func (s *Store) withOwn(policy string, charges []core.Charge, now int64) (core.Decision, error) {
+	// Before the decision for the sake of [Store.count], and after it because
+	// what it admits matters from then on.
+	s.mark(now)
+	defer func() { s.mark(s.now()) }()
+	c := s.copies(charges)
+	defer c.free()
+	allowed := false
+	for i := range charges {
+		if charges[i].OnError != core.Allow {
+			continue
+		}
+		allowed = allowed || charges[i].Cost > 0
+		c.yields[i] = true
+		if charges[i].Quota.Algorithm == core.Queue {
+			c.charges[i].Cost = 0
+		}
+	}
+	d, err := s.decide(policy, charges, c)
+	if err != nil {
+		return d, err
+	}
+	if d.Allowed && allowed {
+		d.Mode = core.ModeAllowed
+	}
+	for i := range d.Outcomes() {
+		switch o := &d.Outcomes()[i]; {
+		case c.raised[i]:
+			o.Remaining = 0
+		case c.yields[i] && !o.Fits():
+			o.RetryAfter, o.MoreAfter = 0, o.RetryAfter
+		}
+	}
+	return d, nil
+}
+
+// refuse refuses because a rule wants that. Of the other rules it says what the
+// share has left.
+func (s *Store) refuse(policy string, charges []core.Charge, now int64) (core.Decision, error) {
+	s.mark(now)
+	c := s.copies(charges)
+	defer c.free()
+	c.look()
+	d, err := s.decide(policy, charges, c)
+	if err != nil {
+		return d, err
+	}
+	d.Allowed, d.Mode = false, core.ModeRefused
+	for i := range charges {
+		if charges[i].OnError == core.Refuse && charges[i].Cost > 0 {
+			d.Outcomes()[i] = core.Outcome{RetryAfter: s.breaker.probeIn(now)}
+		}
+	}
+	return d, nil
+}
+
+// decide decides copies of charges, and says of the charges how they fared.
+func (s *Store) decide(policy string, charges []core.Charge, c *copies) (core.Decision, error) {
+	d, err := c.take(policy)
+	if err != nil {
+		return d, err
+	}
+	d.Mode = core.ModeLocal
+	for i := range d.Outcomes() {
+		o := &d.Outcomes()[i]
+		if o.RetryAfter == core.Never && charges[i].Cost <= charges[i].Quota.Capacity() {
+			// More than a share, but not more than the store can admit.
+			o.RetryAfter = max(o.ResetAfter, s.breaker.probeIn(s.now()))
+		}
+	}
+	return d, nil
+}

@@ -1,0 +1,125 @@
+package guard
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/memstore"
+	"github.com/routelimit/limit/redisstore"
+	"github.com/routelimit/limit/storetest"
+)
+
+// A frail store fails, or calls something first, when it is told to.
+type frail struct {
+	core.Store
+	err   atomic.Pointer[error] // what it fails with
+	lost  atomic.Bool           // fails after it has decided
+	asked atomic.Int64
+	first func()
+}
+
+var errDown = fmt.Errorf("dial tcp: connection refused: %w", core.ErrUnavailable)
+
+func (f *frail) fail(err error) {
+	if err == nil {
+		f.err.Store(nil)
+		return
+	}
+	f.err.Store(&err)
+}
+
+func (f *frail) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+	f.asked.Add(1)
+	if f.first != nil {
+		f.first()
+	}
+	err := f.err.Load()
+	if err == nil || f.lost.Load() {
+		d, storeErr := f.Store.Take(ctx, policy, charges)
+		if err == nil {
+			return d, storeErr
+		}
+	}
+	return core.Decision{}, *err
+}
+
+func (f *frail) Renew(ctx context.Context, policy string, charges []core.Charge) ([]bool, error) {
+	if err := f.err.Load(); err != nil {
+		return nil, *err
+	}
+	return f.Store.Renew(ctx, policy, charges)
+}
+
+func (f *frail) Release(ctx context.Context, policy string, charges []core.Charge) error {
+	if err := f.err.Load(); err != nil {
+		return *err
+	}
+	return f.Store.Release(ctx, policy, charges)
+}
+
+// at returns a memory store and a clock that it goes by.
+func at(now *atomic.Int64) *memstore.Store { return memstore.New(&memstore.Options{Now: now.Load}) }
+
+// guarded returns a guard around a frail store, all by one clock.
+func guarded(instances int, now *atomic.Int64) (*Store, *frail) {
+	f := &frail{Store: at(now)}
+	return newStore(f, &Options{Instances: instances}, at(now), now.Load), f
+}
+
+// TestStore holds the guard to the suite of all stores: around one that works,
+// and alone.
+func TestStore(t *testing.T) {
+	for _, instances := range []int{1, 3} {
+		t.Run(fmt.Sprintf("of %d", instances), func(t *testing.T) {
+			storetest.Run(t, func(t *testing.T, test func(*testing.T, storetest.Harness)) {
+				now := new(atomic.Int64)
+				s, _ := guarded(instances, now)
+				test(t, storetest.Harness{Store: s, SetTime: now.Store})
+			})
+		})
+	}
+	t.Run("alone", func(t *testing.T) {
+		storetest.Run(t, func(t *testing.T, test func(*testing.T, storetest.Harness)) {
+			now := new(atomic.Int64)
+			s, f := guarded(1, now)
+			f.fail(errDown)
+			s.breaker.until.Store(probing) // nobody ever finds out
+			test(t, storetest.Harness{Store: s, SetTime: now.Store})
+			assert.Zero(t, f.asked.Load())
+		})
+	})
+}
+
+// TestRedisStore holds the guard around a store on Redis to the suite, each by
+// its own clock: times are those of the store.
+func TestRedisStore(t *testing.T) {
+	client := redistest.Client(t)
+	s := New(redisstore.New(client, nil), nil)
+	c := core.Charge{Rule: "r", Key: "k", Quota: core.Quota{Limit: 2, Window: 3600_000_000}, Cost: 1}
+	for want := range int64(2) {
+		d, err := s.Take(t.Context(), "p", []core.Charge{c})
+		require.NoError(t, err)
+		assert.True(t, d.Allowed)
+		assert.Equal(t, core.ModeExact, d.Mode)
+		assert.Equal(t, 1-want, d.Outcomes()[0].Remaining)
+	}
+	d, err := s.Take(t.Context(), "p", []core.Charge{c})
+	require.NoError(t, err)
+	assert.False(t, d.Allowed)
+	assert.Equal(t, core.ModeExact, d.Mode)
+
+	// What Redis loses, or a call after which it has, does not gift anything.
+	require.NoError(t, client.FlushDB(t.Context()).Err())
+	s.mark(s.now())
+	d, err = s.Take(t.Context(), "p", []core.Charge{c})
+	require.NoError(t, err)
+	assert.False(t, d.Allowed)
+	assert.Equal(t, core.ModeLocal, d.Mode)
+}

@@ -1,0 +1,23 @@
+package redisstore
+
+import (
+	"testing"
+
+	"github.com/routelimit/limit/guard"
+	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/storetest"
+)
+
+// TestGuarded runs the suite through a guard. Its memory goes by another clock
+// than the store, years away, which must not show while the store works.
+func TestGuarded(t *testing.T) {
+	client := redistest.Client(t)
+	storetest.Run(t, func(t *testing.T, test func(*testing.T, storetest.Harness)) {
+		if err := client.FlushDB(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		h := harness(client)
+		h.Store = guard.New(h.Store, nil)
+		test(t, h)
+	})
+}

@@ -1,0 +1,77 @@
+package limit
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/guard"
+	"github.com/routelimit/limit/memstore"
+)
+
+// OnError is what a rule wants while the store is out of reach. Errors that a
+// request can cause are none: they are answered with 503, whatever rules want.
+type OnError = core.OnError
+
+// What a rule may want, with the words in the text grammar. If rules on a
+// request differ, one that refuses refuses it, and those that are local admit it
+// together or not at all.
+const (
+	// Local ("on-error local") lets this process decide, by what it has
+	// admitted. See [Options].Instances.
+	Local = core.Local
+
+	// Allow ("on-error allow") lets everything pass the rule.
+	Allow = core.Allow
+
+	// Refuse ("on-error refuse") refuses everything, until the store is asked
+	// the next time: 503, with a Retry-After. It is for rules that guard a
+	// login.
+	Refuse = core.Refuse
+)
+
+// A Mode is how a [Decision] was made.
+type Mode = core.Mode
+
+// The modes.
+const (
+	ModeExact    = core.ModeExact    // by the store
+	ModeOverflow = core.ModeOverflow // by a memory store that is full, for keys together: never above the limit
+	ModeLocal    = core.ModeLocal    // by this process, without the store
+	ModeAllowed  = core.ModeAllowed  // admitted without the store, since a rule wants Allow
+	ModeRefused  = core.ModeRefused  // refused without the store, since a rule wants Refuse
+)
+
+// guarded returns a store that works while the given one fails. One in memory
+// does not.
+func guarded(store Store, instances int) Store {
+	if instances < 0 {
+		panic(fmt.Sprintf("limit: %d instances: write how many processes share the store, or 0 for one", instances))
+	}
+	switch store.(type) {
+	case nil:
+		return memstore.New(nil)
+	case *memstore.Store:
+		return store
+	case *guard.Store:
+		if instances != 0 {
+			panic("limit: Instances and a guard of your own: write them in its guard.Options")
+		}
+		return store
+	}
+	return guard.New(store, &guard.Options{Instances: instances})
+}
+
+var onErrorWords = []string{Local.String(), Allow.String(), Refuse.String()}
+
+// onError reads what a rule wants when the store fails.
+func (p *parser) onError() (OnError, error) {
+	word := p.next()
+	i := slices.Index(onErrorWords, word)
+	if i < 0 {
+		return 0, p.errorf("%s behind on-error", strings.Join(onErrorWords, ", "))
+	}
+	p.at += len(word)
+	return OnError(i), nil
+}
