@@ -3,7 +3,9 @@ package storetest
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"testing"
 	"time"
 
 	"github.com/routelimit/limit/core"
@@ -12,18 +14,37 @@ import (
 // kathmandu is a zone whose days and hours begin in the middle of those of UTC.
 var kathmandu = time.FixedZone("+0545", (5*60+45)*60)
 
-// someQuota returns a quota of any algorithm, and of the exact window as often
-// as of all others.
-func someQuota(random *rand.Rand) core.Quota {
-	q := core.Quota{Limit: pick(random, someLimits), Window: pick(random, someWindows)}
+// someAlgorithm returns any algorithm, the exact window as often as all others,
+// and leases more often, to which more is done.
+func someAlgorithm(random *rand.Rand) core.Algorithm {
 	if random.IntN(2) == 0 {
-		return q
+		return core.SlidingLog
 	}
-	if random.IntN(4) == 0 { // more, since leases are done more to
-		q.Algorithm = core.Concurrency
-		return q
+	if random.IntN(4) == 0 {
+		return core.Concurrency
 	}
-	switch q.Algorithm = core.FixedWindow + core.Algorithm(random.IntN(int(core.Queue))); q.Algorithm {
+	return core.FixedWindow + core.Algorithm(random.IntN(int(core.Queue)))
+}
+
+// algorithmNamed returns the algorithm of a word.
+func algorithmNamed(t *testing.T, word string) core.Algorithm {
+	for a := core.SlidingLog; a <= core.Concurrency; a++ {
+		if a.String() == word {
+			return a
+		}
+	}
+	t.Fatalf("LIMIT_ALGORITHM=%q: write a word such as %v", word, core.SlidingLog)
+	return 0
+}
+
+// someQuota returns a quota, of the algorithm in LIMIT_ALGORITHM or of any.
+func someQuota(t *testing.T, random *rand.Rand) core.Quota {
+	q := core.Quota{Limit: pick(random, someLimits), Window: pick(random, someWindows)}
+	q.Algorithm = someAlgorithm(random)
+	if word := os.Getenv("LIMIT_ALGORITHM"); word != "" {
+		q.Algorithm = algorithmNamed(t, word)
+	}
+	switch q.Algorithm {
 	case core.FixedWindow:
 		switch random.IntN(3) {
 		case 0:

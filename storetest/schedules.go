@@ -89,7 +89,7 @@ func newSchedule(t *testing.T, h Harness, seed uint64, number int) *schedule {
 		retired:   make(map[string]int),
 	}
 	for i := range 1 + random.IntN(5) {
-		s.rules = append(s.rules, core.Charge{Rule: fmt.Sprint("r", i), Quota: someQuota(random)})
+		s.rules = append(s.rules, core.Charge{Rule: fmt.Sprint("r", i), Quota: someQuota(t, random)})
 	}
 	return s
 }

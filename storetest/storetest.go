@@ -16,7 +16,8 @@
 // to the same.
 //
 // LIMIT_SCHEDULES=n in the environment asks for n random schedules, and
-// LIMIT_SEED=s draws other ones.
+// LIMIT_SEED=s draws other ones, and LIMIT_ALGORITHM=word those of rules with one
+// algorithm, such as LIMIT_ALGORITHM=token-bucket.
 package storetest
 
 import (
