@@ -34,7 +34,8 @@ func at(client redis.UniversalClient, now *int64) *Store {
 }
 
 // TestBatches compares the script, batch by batch, with core.Decide called for
-// one decision after the other.
+// one decision after the other. LIMIT_ALGORITHM=word has rules of one algorithm,
+// and LIMIT_STEPS=n as many batches in a schedule.
 func TestBatches(t *testing.T) {
 	now := start
 	schedules := 300
@@ -45,13 +46,16 @@ func TestBatches(t *testing.T) {
 }
 
 func compareBatches(t *testing.T, store *Store, clock *int64, schedules int) {
-	decisions, refused := 0, 0
+	decisions, refused, steps := 0, 0, 30
+	if n, err := strconv.Atoi(os.Getenv("LIMIT_STEPS")); err == nil {
+		steps = n
+	}
 	for schedule := range schedules {
 		random := rand.New(rand.NewPCG(1, uint64(schedule)))
 		*clock = start // or it would reach the year 2255, where doubles end
 		rules := randomRules(random, fmt.Sprint("p", schedule))
 		model := make(map[string]core.State)
-		for step := range 30 {
+		for step := range steps {
 			now := max(start/2, *clock+randomStep(random, rules))
 			*clock = now
 			if random.IntN(10) == 0 { // a limit is changed
@@ -136,13 +140,18 @@ var berlin = func() *time.Location {
 
 func randomQuota(random *rand.Rand, window int64) core.Quota {
 	q := core.Quota{Limit: randomLimit(random), Window: window}
-	if random.IntN(3) == 0 {
+	algorithm := core.Algorithm(max(0, random.IntN(12)-4)) // logs more often
+	if word := os.Getenv("LIMIT_ALGORITHM"); word != "" {
+		for algorithm = 0; algorithm.String() != word; algorithm++ {
+		}
+	}
+	if algorithm == core.SlidingLog {
 		return q
 	}
 	if random.IntN(10) == 0 { // odd rates, products above 2^53
 		q.Limit = []int64{7, 999_999_937, core.MaxLimit}[random.IntN(3)]
 	}
-	switch q.Algorithm = core.Algorithm(1 + random.IntN(7)); q.Algorithm {
+	switch q.Algorithm = algorithm; q.Algorithm {
 	case core.FixedWindow:
 		switch random.IntN(3) {
 		case 0:
