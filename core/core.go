@@ -57,6 +57,10 @@ type Decision struct {
 	At      int64 // when the store decided, by the clock that it decides by
 	Delay   int64 // how long after At an admitted request's turn comes: see [Queue]
 
+	// Copied is when what stands around a store has counted an admission of
+	// the store, by its own clock; 0 if nothing has.
+	Copied int64
+
 	n    int
 	few  [4]Outcome // most policies have few rules; these need no allocation
 	many []Outcome

@@ -24,6 +24,7 @@ type Return struct {
 	Remaining  int64 // of the admission: [Outcome].Remaining, for TokenBucket and LeakyBucket
 	ResetAfter int64 // of the admission: [Outcome].ResetAfter, for Queue
 	Mode       Mode  // of the admission: [Decision].Mode, for what stands around a store
+	Copied     int64 // of the admission: [Decision].Copied, likewise
 }
 
 // MaxTime is the latest time that a [Return] may name, in the year 2255: the

@@ -3,6 +3,8 @@ package guard
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 
 	"github.com/routelimit/limit/core"
 )
@@ -52,15 +54,39 @@ func (s *Store) Release(ctx context.Context, policy string, charges []core.Charg
 }
 
 // Return implements [core.Store]. What was admitted without the store comes back
-// to the memory, and the rest to the store. The memory then counts it as long as
-// it would have if it cannot find it, by another clock. A store out of reach is
-// an error.
+// to the memory, and the rest to the store and to its copy in the memory. Where
+// several instances share the rate of a bucket or queue, the copy stays: what
+// the store had left says nothing of it. A store out of reach is an error.
 func (s *Store) Return(ctx context.Context, policy string, returns []core.Return) ([]int64, error) {
-	given, err := s.own.Return(context.Background(), policy, returns)
+	if err := core.ValidateReturns(returns); err != nil {
+		return nil, err
+	}
+	copied := slices.Clone(returns)
+	for i := range copied {
+		r := &copied[i]
+		r.Quota = share(r.Quota, s.instances)
+		if r.Mode < core.ModeLocal {
+			r.At = r.Copied
+			if s.instances > 1 && rate(r.Quota) {
+				r.Cost = 0
+			}
+		}
+	}
+	given, err := s.own.Return(context.Background(), policy, copied)
 	if err != nil || returns[0].Mode >= core.ModeLocal {
 		return given, err
 	}
-	return s.store.Return(ctx, policy, returns)
+	asked, err := s.call(ctx, func() (err error) {
+		given, err = s.store.Return(ctx, policy, returns)
+		return err
+	})
+	if err == nil && !asked {
+		err = fmt.Errorf("%w: nothing was given back to it", core.ErrUnavailable)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return given, nil
 }
 
 // Reset implements [core.Store]: in the store, and in the memory of this

@@ -95,7 +95,7 @@ func TestReturnWhereItWasTaken(t *testing.T) {
 		d, err := s.Take(t.Context(), "p", []core.Charge{c})
 		require.NoError(t, err)
 		require.True(t, d.Allowed)
-		return core.Return{Charge: c, At: d.At, Mode: d.Mode}
+		return core.Return{Charge: c, At: d.At, Mode: d.Mode, Copied: d.Copied}
 	}
 	left := func(s core.Store) int64 {
 		look := c
@@ -123,6 +123,52 @@ func TestReturnWhereItWasTaken(t *testing.T) {
 	require.NoError(t, s.Reset(t.Context(), "p", "r", ""))
 	assert.EqualValues(t, 3, left(f.Store))
 	assert.EqualValues(t, 3, left(s.own))
+}
+
+// TestReturnOfCopies gives back by a store whose clock is another: the memory
+// finds its copy all the same, so that what was given back is not held against
+// anybody once the store is out of reach.
+func TestReturnOfCopies(t *testing.T) {
+	for _, instances := range []int{1, 3} {
+		now, other := new(atomic.Int64), new(atomic.Int64)
+		now.Store(100 * sec)
+		other.Store(5_000*sec + 17)
+		f := &frail{Store: at(other)}
+		s := newStore(f, &Options{Instances: instances}, at(now), now.Load)
+		for _, q := range []core.Quota{
+			{Limit: 6, Window: 60 * sec},
+			{Algorithm: core.FixedWindow, Limit: 6, Window: 60 * sec},
+			{Algorithm: core.SlidingCells, Limit: 6, Window: 60 * sec, Cells: 10},
+			{Algorithm: core.SlidingCounter, Limit: 6, Window: 60 * sec},
+			{Algorithm: core.TokenBucket, Limit: 6, Window: 60 * sec, Burst: 6},
+			{Algorithm: core.LeakyBucket, Limit: 6, Window: 60 * sec, Burst: 6},
+		} {
+			c := core.Charge{Rule: "r", Key: q.Algorithm.String(), Quota: q, Cost: 2}
+			var list []core.Return
+			for range 3 {
+				d, err := s.Take(t.Context(), "p", []core.Charge{c})
+				require.NoError(t, err)
+				require.True(t, d.Allowed)
+				require.Equal(t, core.ModeExact, d.Mode)
+				list = append(list, core.Return{Charge: c, At: d.At, Remaining: d.Outcomes()[0].Remaining, Mode: d.Mode, Copied: d.Copied})
+				now.Add(1000)
+				other.Add(1000)
+			}
+			for i := range list {
+				_, err := s.Return(t.Context(), "p", list[i:i+1])
+				require.NoError(t, err)
+			}
+			look := c
+			look.Cost, look.Quota = 0, share(q, s.instances)
+			d, err := s.own.Take(t.Context(), "p", []core.Charge{look})
+			require.NoError(t, err)
+			if instances == 1 || !rate(q) {
+				assert.Equal(t, look.Quota.Capacity(), d.Outcomes()[0].Remaining, "%v of %d", q.Algorithm, instances)
+			} else {
+				assert.Zero(t, d.Outcomes()[0].Remaining)
+			}
+		}
+	}
 }
 
 // TestUndo gives back to the store what it admits and the memory refuses.

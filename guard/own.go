@@ -50,7 +50,8 @@ func (s *Store) mark(now int64) {
 func (s *Store) count(
 	ctx context.Context, policy string, charges []core.Charge, d core.Decision,
 ) (core.Decision, error) {
-	if s.fits(policy, charges) {
+	if at, fit := s.fits(policy, charges); fit {
+		d.Copied = at
 		return d, nil
 	}
 	// More than the share, or by another clock: it is counted all the same.
@@ -67,6 +68,7 @@ func (s *Store) count(
 	// either finds this request counted, or is found here.
 	now := s.now()
 	if !s.doubtful(charges, now) {
+		d.Copied = own.At
 		return d, nil
 	}
 	undo(context.Background(), s.own, policy, c.charges, &own)
@@ -77,16 +79,17 @@ func (s *Store) count(
 	return again, err
 }
 
-// fits counts charges that fit into the share, and reports whether they did.
-func (s *Store) fits(policy string, charges []core.Charge) bool {
+// fits counts charges that fit into the share, and reports when, and whether
+// they did.
+func (s *Store) fits(policy string, charges []core.Charge) (at int64, fit bool) {
 	if s.instances == 1 {
 		own, err := s.own.Take(context.Background(), policy, charges)
-		return err == nil && own.Allowed
+		return own.At, err == nil && own.Allowed
 	}
 	c := s.copies(charges)
 	defer c.free()
 	own, err := c.take(policy)
-	return err == nil && own.Allowed
+	return own.At, err == nil && own.Allowed
 }
 
 // room looks what the share has left, and reports whether it has room for the
@@ -131,6 +134,7 @@ func (s *Store) merge(charges []core.Charge, now int64, d, own *core.Decision) {
 		}
 	}
 	d.Delay = max(d.Delay, own.Delay)
+	d.Copied = own.At
 }
 
 // without decides without the store, as each charge wants.

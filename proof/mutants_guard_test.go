@@ -2,6 +2,8 @@ package proof
 
 // guardMutants are faults in what is done while the store fails.
 var guardMutants = []mutant{
+	{"gives back by the clock of the store", "guard/leases.go", "\t\t\tr.At = r.Copied\n", "", "./guard"},
+	{"gives back to the copies of many by what the store had left", "guard/leases.go", "\t\t\t\tr.Cost = 0\n", "", "./guard"},
 	{"is cold", "guard/guard.go", "return s.count(ctx, policy, charges, d)", "return d, nil", "./guard"},
 	{"trusts the store at once when it is back", "guard/own.go", "if last == never || c.OnError", "if true || c.OnError", "./guard"},
 	{"trusts it a little too early", "guard/own.go", "now-last < span(c.Quota)+slack", "now-last < span(c.Quota)-slack", "./guard"},
