@@ -2,7 +2,6 @@ package proof
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -38,7 +37,7 @@ var faults = []fault{
 	{number: "6", name: "every tenth reply cut at a random byte", mode: limit.ModeLocal, begin: calls(10, faultproxy.CutReply)},
 	{number: "6", name: "every tenth request cut at a random byte", mode: limit.ModeLocal, begin: calls(10, faultproxy.CutRequest)},
 	{number: "7", name: "every fifth reply swapped with another", quick: true, mode: limit.ModeLocal, begin: calls(5, faultproxy.SwapReply)},
-	{number: "7", name: "every fifth reply sent twice", mode: limit.ModeLocal, begin: calls(5, faultproxy.DuplicateReply)},
+	{number: "7", name: "every fifth reply sent twice", mode: limit.ModeExact, begin: calls(5, faultproxy.DuplicateReply)},
 	{number: "8", name: "SCRIPT FLUSH every 10 ms", quick: true, mode: limit.ModeExact, begin: flushScripts},
 	{number: "13", name: "READONLY: the primary demoted", mode: limit.ModeLocal, begin: func(b *stand) func() {
 		return b.config("replicaof", "127.0.0.1", "1")("replicaof", "no", "one")
@@ -92,10 +91,14 @@ func kill(b *stand) func() {
 	return func() { b.server.Restart() }
 }
 
-// delayed holds replies up for so many milliseconds, from least to most.
+// delayed holds the replies of the script, and the first of a connection, up for so
+// many milliseconds, from least to most.
 func delayed(least, most int) func(*stand) func() {
 	return func(b *stand) func() {
-		b.proxy.Break(func(faultproxy.Command) faultproxy.Fault {
+		b.proxy.Break(func(c faultproxy.Command) faultproxy.Fault {
+			if c.Name != "evalsha" && c.Name != "eval" && c.Name != "hello" {
+				return faultproxy.Fault{}
+			}
 			return faultproxy.Fault{Delay: time.Duration(least+rand.IntN(most-least+1)) * time.Millisecond}
 		})
 		return func() { b.proxy.Break(nil) }
@@ -228,6 +231,6 @@ func wrongType(b *stand) func() {
 	require.NoError(b.t, b.admin.Del(ctx, key).Err())
 	require.NoError(b.t, b.admin.RPush(ctx, key, "a list").Err())
 	return func() {
-		require.NoError(b.t, errors.Join(b.admin.Del(ctx, key).Err(), b.admin.Restore(ctx, key, time.Hour, kept).Err()))
+		require.NoError(b.t, b.admin.RestoreReplace(ctx, key, time.Hour, kept).Err())
 	}
 }
