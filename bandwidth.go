@@ -145,9 +145,9 @@ func (r Rule) byteProblems() []string {
 // [http.ResponseController].
 //
 // A wait ends with the context of the request, whose error Write or Read then
-// returns. When the store fails, this process keeps the rules alone, with a
-// memory store of its own, and asks again every second; [Options].Observe is
-// told.
+// returns. While the store is out of reach, this process keeps the rules alone,
+// as those of a handler: see [Options].Instances and [OnError]. Errors that a
+// client could cause end the body; [Options].Observe is told.
 func (l *Limiter) Throttle(rules RuleSet, next http.Handler, options *ThrottleOptions) http.Handler {
 	t, err := l.Throttler(rules, options)
 	if err != nil {

@@ -228,8 +228,11 @@ func wrongType(b *stand) func() {
 	ctx, key := context.Background(), lua.Key("limit", "few", "global-1h", "")
 	kept, err := b.admin.Dump(ctx, key).Result()
 	require.NoError(b.t, err)
-	require.NoError(b.t, b.admin.Del(ctx, key).Err())
-	require.NoError(b.t, b.admin.RPush(ctx, key, "a list").Err())
+	_, err = b.admin.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		p.Del(ctx, key)
+		return p.RPush(ctx, key, "a list").Err()
+	})
+	require.NoError(b.t, err)
 	return func() {
 		require.NoError(b.t, b.admin.RestoreReplace(ctx, key, time.Hour, kept).Err())
 	}
