@@ -23,6 +23,7 @@ type crowd struct {
 	mu    sync.Mutex
 	last  time.Duration // when the newest decision by the store began
 	ended bool
+	slept []taken // by control
 }
 
 // A taken request is how one went.
@@ -61,7 +62,23 @@ func startCrowd(limiter *limit.Limiter) *crowd {
 			}
 		})
 	}
+	l.done.Go(l.control)
 	return l
+}
+
+// control sleeps a millisecond at a time, and remembers by how much it overslept:
+// so much the machine added to everything.
+func (l *crowd) control() {
+	for {
+		select {
+		case <-l.stop:
+			return
+		default:
+		}
+		at := l.now()
+		time.Sleep(time.Millisecond)
+		l.slept = append(l.slept, taken{at: at, took: l.now() - at - time.Millisecond})
+	}
 }
 
 func (l *crowd) now() time.Duration { return time.Since(l.start) }
@@ -87,6 +104,7 @@ func (l *crowd) end() {
 
 // A measured fault is what it did to requests.
 type measured struct {
+	control                 time.Duration      // that the machine added while it lasted, at most
 	modes                   map[limit.Mode]int // of those while it lasted
 	during, failed          int                // requests while it lasted, and failed ones at any time
 	p99, most               time.Duration      // added while it lasted, to the median before
