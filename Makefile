@@ -3,6 +3,7 @@
 # make lint    formatting, go vet, staticcheck
 # make bench   benchmarks
 # make fuzz    each fuzz test for FUZZTIME (10s)
+# make faults  produce each fault that a limiter on Redis meets, and write docs/faults.md (three minutes)
 # make proof   the long runs: PROOF_SECONDS (60) of load, KILLS (100) of processes that hold leases,
 #              SCHEDULES (100000) for each store, a flood of KEYS (10000000), REQUESTS (200000) over
 #              connections that break, FAILOVERS (20) of Sentinel and Cluster, every mutant
@@ -15,7 +16,7 @@ KEYS ?= 10000000
 REQUESTS ?= 200000
 FAILOVERS ?= 20
 
-.PHONY: demo test lint bench fuzz proof
+.PHONY: demo test lint bench fuzz faults proof
 
 demo:
 	go run ./cmd/limitctl demo
@@ -31,6 +32,9 @@ bench:
 
 fuzz:
 	scripts/fuzz.sh $(FUZZTIME)
+
+faults:
+	cd proof && LIMIT_FAULTS=1 LIMIT_REQUIRE_REDIS=1 go test -count=1 -v -timeout=30m -run 'TestFaults$$' .
 
 proof:
 	cd proof && LIMIT_PROOF_SECONDS=$(PROOF_SECONDS) LIMIT_PROOF_KILLS=$(KILLS) go test -count=1 -v -timeout=1h -run 'AnyWindow|KilledHolders|Shaping|Demo|Bandwidth' .

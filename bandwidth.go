@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/memstore"
 )
 
 // Bandwidth returns a rule for [Limiter.Throttle]: all requests that share a
@@ -52,8 +51,6 @@ type Throttler struct {
 	options ThrottleOptions
 	chunk   int64   // bytes: the usual permit
 	bursts  []int64 // for each rule, µs that its burst takes
-
-	backup backup
 }
 
 // Throttler binds rules to the limiter, for adapters. Each rule is a
@@ -70,7 +67,7 @@ func (l *Limiter) ThrottlerWithUser(rules RuleSet, options *ThrottleOptions) (*T
 }
 
 func (l *Limiter) throttler(rules RuleSet, options *ThrottleOptions, hasUser bool) (*Throttler, error) {
-	t := &Throttler{backup: backup{store: memstore.New(nil)}}
+	t := &Throttler{}
 	if options != nil {
 		t.options = *options
 	}
@@ -148,9 +145,9 @@ func (r Rule) byteProblems() []string {
 // [http.ResponseController].
 //
 // A wait ends with the context of the request, whose error Write or Read then
-// returns. When the store fails, this process keeps the rules alone, with a
-// memory store of its own, and asks again every second; [Options].Observe is
-// told.
+// returns. While the store is out of reach, this process keeps the rules alone,
+// as those of a handler: see [Options].Instances and [OnError]. Errors that a
+// client could cause end the body; [Options].Observe is told.
 func (l *Limiter) Throttle(rules RuleSet, next http.Handler, options *ThrottleOptions) http.Handler {
 	t, err := l.Throttler(rules, options)
 	if err != nil {

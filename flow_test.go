@@ -3,7 +3,6 @@ package limit_test
 import (
 	"cmp"
 	"context"
-	"errors"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -97,7 +96,8 @@ func writes(t *testing.T, total, size int) http.Handler {
 	})
 }
 
-// A countingStore counts how often it is asked, and fails when it is told to.
+// A countingStore counts how often it is asked, and is out of reach when it is
+// told to.
 type countingStore struct {
 	limit.Store
 	asked atomic.Int64
@@ -109,7 +109,7 @@ func (s *countingStore) Take(ctx context.Context, policy string, charges []core.
 	s.asked.Add(1)
 	if s.fails.Load() {
 		time.Sleep(s.stall)
-		return core.Decision{}, errors.New("out of order")
+		return core.Decision{}, core.ErrUnavailable
 	}
 	return s.Store.Take(ctx, policy, charges)
 }

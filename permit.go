@@ -5,11 +5,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/memstore"
 )
 
 // A meter lets the bytes of one body pass, by permits that it takes from the
@@ -58,8 +56,8 @@ func (m *meter) next(want int64) (int64, error) {
 	case m.free > 0:
 		return min(want, m.free), nil
 	case m.permit == 0:
-		n := m.size(want)
-		if err := m.take(n); err != nil {
+		n, err := m.take(m.size(want))
+		if err != nil {
 			return 0, err
 		}
 		m.permit = n
@@ -88,30 +86,34 @@ func (m *meter) size(want int64) int64 {
 	return min(m.chunk, max(want, ahead))
 }
 
-// take takes n bytes of every rule and waits for their turn.
-func (m *meter) take(n int64) error {
+// take takes n bytes of every rule, or fewer, waits for their turn, and returns
+// how many they are.
+func (m *meter) take(n int64) (int64, error) {
 	ctx := m.request.Context()
-	for i := range m.charges {
-		m.charges[i].Cost = n
-	}
 	for {
 		if err := ctx.Err(); err != nil {
-			return err
+			return 0, err
 		}
-		d, err := m.throttler.take(m)
+		for i := range m.charges {
+			m.charges[i].Cost = n
+		}
+		d, err := m.ask(ctx)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		if !d.Allowed {
 			// The line is full, for as long as lineTime: it does not run empty
 			// meanwhile, and many who wait do not come again at once.
 			again := max(0, micros(d.RetryAfter())) + rand.N(lineTime/2*time.Microsecond)
 			if err := sleep(ctx, again); err != nil {
-				return err
+				return 0, err
+			}
+			if d.Mode == core.ModeLocal {
+				n = max(1, n/2) // the share of one of many instances may be less than a permit
 			}
 			continue
 		}
-		return sleep(ctx, m.turn(&d))
+		return n, sleep(ctx, m.turn(&d))
 	}
 }
 
@@ -146,34 +148,15 @@ func sleep(ctx context.Context, d time.Duration) error {
 	return ctx.Err() // both may have come at once
 }
 
-// A backup decides in this process while the store fails, so that bodies are
-// slowed and not cut.
-type backup struct {
-	store *memstore.Store
-	until atomic.Int64 // ns since 1970 when to ask the store again; 0 if it works
-}
-
-const backupTime = time.Second
-
-// take asks the store, or the backup while that fails. One caller at a time
-// finds out whether it still does, so that the others do not wait for it.
-func (t *Throttler) take(m *meter) (core.Decision, error) {
-	ctx := context.WithoutCancel(m.request.Context())
-	until := t.backup.until.Load()
-	if now := time.Now(); until != 0 &&
-		(now.UnixNano() < until || !t.backup.until.CompareAndSwap(until, now.Add(backupTime).UnixNano())) {
-		return t.backup.store.Take(ctx, m.policy, m.charges)
-	}
-	d, err := t.policy.limiter.store.Take(ctx, m.policy, m.charges)
-	if err == nil {
-		if until != 0 {
-			t.backup.until.Store(0)
+// ask asks the store. What it cannot decide ends the body: while it is out of
+// reach the guard around it decides, and what remains a client may have caused.
+func (m *meter) ask(ctx context.Context) (core.Decision, error) {
+	d, err := m.throttler.policy.limiter.store.Take(context.WithoutCancel(ctx), m.policy, m.charges)
+	if err != nil {
+		err = fmt.Errorf("%w: %w", ErrUndecided, err)
+		if observe := m.throttler.policy.limiter.options.Observe; observe != nil {
+			observe(m.request, Decision{}, err)
 		}
-		return d, nil
 	}
-	t.backup.until.Store(time.Now().Add(backupTime).UnixNano())
-	if observe := t.policy.limiter.options.Observe; observe != nil {
-		observe(m.request, Decision{}, fmt.Errorf("%w: %w", ErrUndecided, err))
-	}
-	return t.backup.store.Take(ctx, m.policy, m.charges)
+	return d, err
 }

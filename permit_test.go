@@ -2,6 +2,7 @@ package limit_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +16,8 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/guard"
 	"github.com/routelimit/limit/memstore"
 )
 
@@ -103,14 +106,9 @@ func TestThrottleGone(t *testing.T) {
 func TestThrottleStoreFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &countingStore{Store: memstore.New(nil)}
-		var seen atomic.Int64
 		limiter := limit.New(store, &limit.Options{
-			User: func(*http.Request) string { return "alice" },
-			Observe: func(_ *http.Request, d limit.Decision, err error) {
-				assert.ErrorIs(t, err, limit.ErrUndecided)
-				assert.Zero(t, d)
-				seen.Add(1)
-			},
+			User:    func(*http.Request) string { return "alice" },
+			Observe: func(_ *http.Request, _ limit.Decision, err error) { t.Error(err) },
 		})
 		h := limiter.Throttle(perUser, writes(t, 500_000, 32<<10), nil)
 		f := newFlow()
@@ -122,13 +120,10 @@ func TestThrottleStoreFails(t *testing.T) {
 			done.Go(func() { f.download(t.Context(), h, "alice") })
 		}
 		done.Wait()
-		// Each time that another store begins, it begins whole, and each of the
-		// two may hold a permit of the one before.
-		f.within(t, 3*10_000+2*10_000, 100_000)
+		f.within(t, 10_000, 100_000)
 		assert.Equal(t, 1_000_000, f.by(time.Hour))
 		assert.InDelta(t, 9.8, time.Since(f.start).Seconds(), 0.4)
-		assert.InDelta(t, 4, broken.Load()-works.Load(), 1, "once a second")
-		assert.Equal(t, broken.Load()-works.Load(), seen.Load())
+		assert.LessOrEqual(t, broken.Load()-works.Load(), int64(20), "five failures, and probes")
 		assert.Greater(t, store.asked.Load()-broken.Load(), int64(25), "by the store again")
 	})
 }
@@ -147,8 +142,52 @@ func TestThrottleStoreHangs(t *testing.T) {
 		}
 		done.Wait()
 		f.within(t, 10_000, 100_000)
-		assert.InDelta(t, 11, time.Since(f.start).Seconds(), 0.5, "a second until the first has failed")
-		assert.LessOrEqual(t, store.asked.Load(), int64(5+7), "the first of each, and then one in two seconds")
+		assert.InDelta(t, 11, time.Since(f.start).Seconds(), 1, "a second until the first has failed")
+		assert.LessOrEqual(t, store.asked.Load(), int64(5+10), "the first of each, and then one in a second and a half")
+	})
+}
+
+// TestThrottleStoreNonsense has a store that cannot decide, and is not out of
+// reach: a client may have caused that, and gains no bytes by it.
+func TestThrottleStoreNonsense(t *testing.T) {
+	nonsense := errors.New("nonsense")
+	var seen atomic.Int64
+	limiter := limit.New(guard.New(failing{err: nonsense}, nil), &limit.Options{
+		User: func(*http.Request) string { return "alice" },
+		Observe: func(_ *http.Request, d limit.Decision, err error) {
+			assert.ErrorIs(t, err, limit.ErrUndecided)
+			assert.ErrorIs(t, err, nonsense)
+			seen.Add(1)
+		},
+	})
+	limiter.Throttle(perUser, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		n, err := w.Write(make([]byte, 10_000))
+		assert.ErrorIs(t, err, limit.ErrUndecided)
+		assert.Zero(t, n)
+	}), nil).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+	assert.EqualValues(t, 1, seen.Load())
+}
+
+type failing struct {
+	limit.Store
+	err error
+}
+
+func (f failing) Take(context.Context, string, []core.Charge) (core.Decision, error) {
+	return core.Decision{}, f.err
+}
+
+// TestThrottleShares has one of many instances go on alone with a body whose
+// usual permit is more than its share of the line holds.
+func TestThrottleShares(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter := limit.New(failing{err: core.ErrUnavailable}, &limit.Options{Instances: 100,
+			User: func(*http.Request) string { return "alice" }})
+		f := newFlow()
+		f.download(t.Context(), limiter.Throttle(limit.Rules(limit.Bandwidth(limit.ByUser, time.Second, 3000)),
+			writes(t, 1_000, 500), nil), "alice")
+		f.within(t, 3000/100*7, 3000/100)
+		assert.Less(t, time.Since(f.start), time.Minute)
 	})
 }
 

@@ -1,0 +1,239 @@
+package proof
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/faultproxy"
+	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/lua"
+)
+
+// faults are the ones that can be produced on one machine, in the order of the
+// catalogue.
+var faults = []fault{
+	{number: "1", name: "killed with kill -9, back without its data", quick: true, begin: kill, mode: limit.ModeLocal, client: direct(0)},
+	{number: "1", name: "the same, with DialerRetries: 1 in the client's options", begin: kill, mode: limit.ModeLocal, client: direct(1)},
+	{number: "2", name: "a black hole: no answer, no end", quick: true, mode: limit.ModeLocal, begin: func(b *stand) func() {
+		b.proxy.Silence(true)
+		return func() { b.proxy.Silence(false); b.proxy.Cut() }
+	}},
+	{number: "3", name: "slow: replies after 200 ± 50 ms", quick: true, mode: limit.ModeLocal, begin: delayed(150, 250)},
+	{number: "3", name: "slow: replies after 60 ms, too far for a timeout of 100 ms", mode: limit.ModeLocal, begin: delayed(60, 60)},
+	{number: "3", name: "slow: replies after 25 ms", mode: limit.ModeExact, begin: delayed(25, 25)},
+	{number: "4", name: "paused with SIGSTOP", quick: true, mode: limit.ModeLocal, begin: func(b *stand) func() {
+		b.server.Pause()
+		return b.server.Resume
+	}},
+	{number: "5", name: "every fifth reply lost", quick: true, mode: limit.ModeLocal, begin: calls(5, faultproxy.LoseReply)},
+	{number: "6", name: "every tenth reply cut at a random byte", mode: limit.ModeLocal, begin: calls(10, faultproxy.CutReply)},
+	{number: "6", name: "every tenth request cut at a random byte", mode: limit.ModeLocal, begin: calls(10, faultproxy.CutRequest)},
+	{number: "7", name: "every fifth reply swapped with another", quick: true, mode: limit.ModeLocal, begin: calls(5, faultproxy.SwapReply)},
+	{number: "7", name: "every fifth reply sent twice", mode: limit.ModeExact, begin: calls(5, faultproxy.DuplicateReply)},
+	{number: "8", name: "SCRIPT FLUSH every 10 ms", quick: true, mode: limit.ModeExact, begin: flushScripts},
+	{number: "13", name: "READONLY: the primary demoted", mode: limit.ModeLocal, begin: func(b *stand) func() {
+		return b.config("replicaof", "127.0.0.1", "1")("replicaof", "no", "one")
+	}},
+	{number: "17", name: "CLUSTERDOWN: a Cluster that lost its slots", mode: limit.ModeLocal, begin: loseSlots,
+		args: []string{"--cluster-enabled", "yes", "--cluster-node-timeout", "500"}, client: clusterClient},
+	{number: "18", name: "OOM: above maxmemory with noeviction", quick: true, mode: limit.ModeLocal, begin: func(b *stand) func() {
+		return b.config("config", "set", "maxmemory", "1")("config", "set", "maxmemory", "0")
+	}},
+	{number: "20", name: "evicted by allkeys-random", mode: limit.ModeExact, forgets: true, begin: evict},
+	{number: "21", name: "FLUSHALL: forgotten without a failure", mode: limit.ModeExact, forgets: true, begin: func(b *stand) func() {
+		require.NoError(b.t, b.admin.FlushAll(b.t.Context()).Err())
+		return func() {}
+	}},
+	{number: "22", name: "Redis's clock an hour back", quick: true, mode: limit.ModeExact, begin: shift(-time.Hour), clock: true},
+	{number: "22", name: "Redis's clock ten years back", mode: limit.ModeExact, begin: shift(-87_600 * time.Hour), clock: true},
+	{number: "23", name: "Redis's clock two hours forward, of windows of one", mode: limit.ModeExact, forgets: true, begin: shift(2 * time.Hour), clock: true},
+	{number: "28", name: "the pool exhausted: both connections held by BLPOP", quick: true, mode: limit.ModeLocal, begin: holdPool,
+		client: func(b *stand) redis.UniversalClient {
+			return redis.NewClient(&redis.Options{Addr: b.proxy.Addr(), PoolSize: 2})
+		}},
+	{number: "29", name: "MAXCLIENTS", mode: limit.ModeLocal, begin: maxClients},
+	{number: "29", name: "LOADING (a forged reply)", mode: limit.ModeLocal, begin: func(b *stand) func() {
+		b.proxy.Break(func(faultproxy.Command) faultproxy.Fault {
+			return faultproxy.Fault{Kind: faultproxy.Forge, Reply: "-LOADING Redis is loading the dataset in memory\r\n"}
+		})
+		return func() { b.proxy.Break(nil) }
+	}},
+	{number: "29", name: "BUSY: somebody's endless script", mode: limit.ModeLocal, begin: busy},
+	{number: "30", name: "NOREPLICAS: min-replicas-to-write unmet", quick: true, mode: limit.ModeLocal, begin: func(b *stand) func() {
+		return b.config("config", "set", "min-replicas-to-write", "1")("config", "set", "min-replicas-to-write", "0")
+	}},
+	{number: "31", name: "not up when the process starts", quick: true, mode: limit.ModeLocal, begin: func(b *stand) func() {
+		return func() { b.server.Restart() }
+	}, client: func(b *stand) redis.UniversalClient {
+		b.server.Kill()
+		return redis.NewClient(&redis.Options{Addr: b.proxy.Addr()})
+	}},
+	{number: "50 of the bad inputs", name: "another type under a key of the few: 503", mode: limit.ModeExact, failing: true, begin: wrongType},
+}
+
+// direct makes a client without the proxy; 0 are the tries to dial of the defaults.
+func direct(dials int) func(*stand) redis.UniversalClient {
+	return func(b *stand) redis.UniversalClient {
+		return redis.NewClient(&redis.Options{Addr: b.server.Addr, DialerRetries: dials})
+	}
+}
+
+func kill(b *stand) func() {
+	b.server.Kill()
+	return func() { b.server.Restart() }
+}
+
+// delayed holds the replies of the script, and the first of a connection, up for so
+// many milliseconds, from least to most.
+func delayed(least, most int) func(*stand) func() {
+	return func(b *stand) func() {
+		b.proxy.Break(func(c faultproxy.Command) faultproxy.Fault {
+			if c.Name != "evalsha" && c.Name != "eval" && c.Name != "hello" {
+				return faultproxy.Fault{}
+			}
+			return faultproxy.Fault{Delay: time.Duration(least+rand.IntN(most-least+1)) * time.Millisecond}
+		})
+		return func() { b.proxy.Break(nil) }
+	}
+}
+
+// calls breaks every nth call of the script.
+func calls(nth int, kind faultproxy.Kind) func(*stand) func() {
+	return func(b *stand) func() {
+		b.proxy.Break(func(c faultproxy.Command) faultproxy.Fault {
+			if c.Name != "evalsha" || c.Number%nth != 0 {
+				return faultproxy.Fault{}
+			}
+			return faultproxy.Fault{Kind: kind, At: rand.IntN(80)}
+		})
+		return func() { b.proxy.Break(nil) }
+	}
+}
+
+// config sends a command to the server, and returns a function that takes the
+// one that undoes it and returns what sends it.
+func (b *stand) config(words ...any) func(undo ...any) func() {
+	send := func(words []any) { require.NoError(b.t, b.admin.Do(context.Background(), words...).Err()) }
+	send(words)
+	return func(undo ...any) func() { return func() { send(undo) } }
+}
+
+// until calls a function every 10 ms until the fault ends.
+func (b *stand) until(each func()) (end func()) {
+	stop := make(chan struct{})
+	var done sync.WaitGroup
+	done.Go(func() {
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			each()
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+			}
+		}
+	})
+	return func() { close(stop); done.Wait() }
+}
+
+func flushScripts(b *stand) func() {
+	return b.until(func() { b.admin.ScriptFlush(context.Background()) })
+}
+
+// clusterClient makes a Cluster of the one server, and returns a client of it.
+func clusterClient(b *stand) redis.UniversalClient {
+	b.addSlots()
+	return redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{b.server.Addr}})
+}
+
+// addSlots gives the server all slots, and returns when it serves them.
+func (b *stand) addSlots() {
+	require.NoError(b.t, b.admin.Do(context.Background(), "cluster", "addslotsrange", 0, 16383).Err())
+	redistest.Await(b.t, 10*time.Second, "the Cluster is up", func() bool {
+		return strings.Contains(b.admin.ClusterInfo(context.Background()).Val(), "cluster_state:ok")
+	})
+}
+
+func loseSlots(b *stand) func() {
+	require.NoError(b.t, b.admin.Do(context.Background(), "cluster", "delslotsrange", 0, 16383).Err())
+	return b.addSlots
+}
+
+// evict lets strangers fill the server until it has evicted the rules' keys.
+func evict(b *stand) func() {
+	ctx := context.Background()
+	b.config("config", "set", "maxmemory-policy", "allkeys-random")
+	b.config("config", "set", "maxmemory", "2mb")
+	few := lua.Key("limit", "few", "global-1h", "")
+	for i := 0; i < 200_000 && b.admin.Exists(ctx, few).Val() > 0; i++ {
+		pipe := b.admin.Pipeline()
+		for range 100 {
+			pipe.Set(ctx, fmt.Sprint(rand.Uint64()), "0123456789", 0)
+		}
+		_, _ = pipe.Exec(ctx)
+	}
+	return b.config("config", "set", "maxmemory", "0")("ping")
+}
+
+// holdPool has the program itself use up the connections of its client.
+func holdPool(b *stand) func() {
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	for i := range 2 {
+		done.Go(func() {
+			for ctx.Err() == nil {
+				b.client.BLPop(context.Background(), 2*time.Second, fmt.Sprint("list ", i))
+			}
+		})
+	}
+	return func() {
+		cancel()
+		for i := range 2 {
+			b.admin.RPush(context.Background(), fmt.Sprint("list ", i), "end")
+		}
+		done.Wait()
+	}
+}
+
+func maxClients(b *stand) func() {
+	end := b.config("config", "set", "maxclients", "1")("config", "set", "maxclients", "10000")
+	require.NoError(b.t, b.admin.Do(context.Background(), "client", "kill", "type", "normal", "skipme", "yes").Err())
+	return end
+}
+
+// busy runs a script that does not end, until it is killed.
+func busy(b *stand) func() {
+	b.config("config", "set", "lua-time-limit", "20")
+	killer := b.server.Client()
+	var done sync.WaitGroup
+	done.Go(func() { b.admin.Eval(context.Background(), "while true do end", nil) })
+	return func() {
+		require.NoError(b.t, killer.ScriptKill(context.Background()).Err())
+		done.Wait()
+	}
+}
+
+// wrongType has a list where the few are counted. A request could cause such an
+// error, if a program let it choose keys: it must not lead to admission.
+func wrongType(b *stand) func() {
+	ctx, key := context.Background(), lua.Key("limit", "few", "global-1h", "")
+	kept, err := b.admin.Dump(ctx, key).Result()
+	require.NoError(b.t, err)
+	_, err = b.admin.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		p.Del(ctx, key)
+		return p.RPush(ctx, key, "a list").Err()
+	})
+	require.NoError(b.t, err)
+	return func() {
+		require.NoError(b.t, b.admin.RestoreReplace(ctx, key, time.Hour, kept).Err())
+	}
+}

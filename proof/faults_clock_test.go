@@ -1,0 +1,46 @@
+package proof
+
+import (
+	"encoding/binary"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// preloadClock has the servers that the test starts from now on take their wall
+// clock from a file, which says by how much it is wrong.
+func preloadClock(t *testing.T) *os.File {
+	compiler, err := exec.LookPath("cc")
+	if err != nil || runtime.GOOS != "linux" {
+		t.Skip("needs Linux and a C compiler to move the clock of Redis: ", err)
+	}
+	library := filepath.Join(t.TempDir(), "clock.so")
+	out, err := exec.Command(compiler, "-shared", "-fPIC", "-o", library, "testdata/clock.c", "-ldl").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	file, err := os.Create(filepath.Join(t.TempDir(), "offset"))
+	require.NoError(t, err)
+	t.Cleanup(func() { file.Close() })
+	_, err = file.Write(make([]byte, 8))
+	require.NoError(t, err)
+	t.Setenv("LD_PRELOAD", library)
+	t.Setenv("LIMIT_CLOCK", file.Name())
+	return file
+}
+
+// shift moves the clock of the server, and leaves it there.
+func shift(by time.Duration) func(*stand) func() {
+	return func(b *stand) func() {
+		before := b.admin.Time(b.t.Context()).Val()
+		offset := binary.NativeEndian.AppendUint64(nil, uint64(by.Microseconds()))
+		_, err := b.clock.WriteAt(offset, 0)
+		require.NoError(b.t, err)
+		moved := b.admin.Time(b.t.Context()).Val().Sub(before)
+		require.InDelta(b.t, by.Seconds(), moved.Seconds(), 60, "the clock of Redis moves")
+		return func() {}
+	}
+}
