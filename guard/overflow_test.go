@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -39,7 +40,7 @@ func once(t *testing.T, s *Store, key string, q core.Quota) core.Decision {
 // flood fills the memory of s with keys of its own.
 func flood(t *testing.T, s *Store, q core.Quota) {
 	t.Helper()
-	for i := range 20 * 256 {
+	for i := range 12 * 256 {
 		once(t, s, fmt.Sprint("flood ", i), q)
 	}
 	require.True(t, s.own.Crowded())
@@ -53,7 +54,7 @@ func TestFloodFillsNoRedis(t *testing.T) {
 		keys = 50_000
 	}
 	client := redistest.Real(t)
-	s := New(redisstore.New(client, &redisstore.Options{Timeout: 60_000_000_000}), &Options{MaxKeys: 4096})
+	s := New(redisstore.New(client, &redisstore.Options{Timeout: time.Minute}), &Options{MaxKeys: 4096, Slow: time.Minute})
 	quota := core.Quota{Limit: 5, Window: hour}
 	for i := range 6 {
 		require.Equal(t, i < 5, once(t, s, "limited", quota).Allowed)
@@ -125,7 +126,9 @@ func TestLeavingSharedKeys(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(q.Algorithm, q.Missing), func(t *testing.T) {
 			overflows, own := 0, 0
-			for seed := range uint64(12) {
+			promised := q
+			promised.Missing = 0 // a bucket that many share is new once
+			for seed := range uint64(8) {
 				random := rand.New(rand.NewPCG(seed, 1))
 				now := new(atomic.Int64)
 				now.Store(1000 * hour)
@@ -148,7 +151,7 @@ func TestLeavingSharedKeys(t *testing.T) {
 						own++
 					}
 					if d.Allowed {
-						truth, err := exact.Take(t.Context(), "p", []core.Charge{{Rule: "r", Key: key, Quota: q, Cost: 1}})
+						truth, err := exact.Take(t.Context(), "p", []core.Charge{{Rule: "r", Key: key, Quota: promised, Cost: 1}})
 						require.NoError(t, err)
 						require.True(t, truth.Allowed, "seed %d, request %d: %s gets more than its limit", seed, i, key)
 					}
@@ -260,4 +263,34 @@ func TestRefusedTogether(t *testing.T) {
 	}
 	d := once(t, s, "new", q)
 	assert.Equal(t, int64(2), d.Outcomes()[0].Remaining)
+}
+
+// TestRoomInBetween has room come for a key while the store charges its shared
+// one.
+func TestRoomInBetween(t *testing.T) {
+	now := new(atomic.Int64)
+	now.Store(1000 * hour)
+	f := &frail{Store: at(now)}
+	s := newStore(f, nil, memstore.New(&memstore.Options{MaxKeys: 256, Now: now.Load}), now.Load)
+	flooded := core.Quota{Limit: 4, Window: 2 * hour}
+	flood(t, s, flooded)
+	q := core.Quota{Limit: 4, Window: hour}
+	calls := 0
+	f.first = func() {
+		if calls++; calls == 2 { // the look was the first
+			for i := range 12 * 256 {
+				require.NoError(t, s.own.Reset(t.Context(), "p", "r", fmt.Sprint("flood ", i)))
+			}
+		}
+	}
+	require.Equal(t, memstore.Cell, s.own.Place("p", &core.Charge{Rule: "r", Key: "new", Quota: q}))
+	admitted := 0
+	for range 6 {
+		if d := once(t, s, "new", q); d.Allowed {
+			admitted++
+		}
+	}
+	require.Greater(t, calls, 2)
+	assert.Equal(t, memstore.Own, s.own.Place("p", &core.Charge{Rule: "r", Key: "new", Quota: q}))
+	assert.Equal(t, 4, admitted)
 }
