@@ -64,6 +64,12 @@ type Options struct {
 // Each call is sent once: a call whose reply is lost is not repeated by the
 // client, since the first may have counted. It then fails, and may have taken
 // its charges.
+//
+// A server that was started anew since the last call, and so may have lost its
+// data, is an error of one call of the store, or of those under way, that wraps
+// [core.ErrUnavailable]; the next go on with what it has. It is noticed by the
+// scripts that it has lost: of several processes, by those that come before one of
+// them has sent the script again. The user of the client needs the right to INFO for it.
 type Store struct {
 	client  redis.UniversalClient
 	heeds   bool // whether the client heeds the deadline of a context
@@ -73,6 +79,9 @@ type Store struct {
 
 	calls      atomic.Int64 // the number of the last call, as no other store has it
 	errTimeout error
+	made       time.Time
+	ran        sync.Map     // since when servers know scripts, in ns since made
+	restarts   atomic.Int64 // of servers, as far as noticed
 	reloaded   atomic.Int64 // when the layout of the Cluster was last asked for
 	reloads    atomic.Int32 // how many such questions are under way
 
@@ -94,6 +103,7 @@ func New(client redis.UniversalClient, options *Options) *Store {
 	}
 	s := &Store{
 		prefix:   "limit",
+		made:     time.Now(),
 		timeout:  defaultTimeout,
 		policies: make(map[string][]*batcher),
 		now:      func() string { return "" },
