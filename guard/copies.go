@@ -39,6 +39,15 @@ func (c *copies) free() {
 	pool.Put(c)
 }
 
+// widen makes the copies as large as the rule, but those that are in doubt.
+func (c *copies) widen(doubts func(i int) bool) {
+	for i := range c.charges {
+		if doubts == nil || !doubts(i) {
+			c.charges[i].Quota = whole(c.of[i].Quota, c.store.instances)
+		}
+	}
+}
+
 // look makes the copies cost nothing.
 func (c *copies) look() {
 	for i := range c.charges {

@@ -30,6 +30,11 @@ type Options struct {
 	// the store is as good as out of reach. 0 means 250 ms. A call is bounded
 	// by the store, and not by the guard.
 	Slow time.Duration
+
+	// MaxKeys is how many keys this process keeps in memory, and adds to the
+	// store, as [memstore.Options].MaxKeys is; 0 means [memstore.DefaultMaxKeys].
+	// What happens beyond is told at [Store].
+	MaxKeys int
 }
 
 // A Store guards another one. It is safe for concurrent use, starts no
@@ -49,6 +54,16 @@ type Options struct {
 // With several instances, one that has decided without the store, be it once,
 // admits no more than its share for a window afterwards: for a day where the
 // window is one.
+//
+// A flood of random keys fills neither the memory nor the store. Beyond
+// [Options].MaxKeys that are not whole, a new key that the store does not know is
+// charged to one of 256 keys of its rule there, and to a cell here; both have the quota of
+// one key. Known keys do not notice. Such decisions have the mode
+// [core.ModeOverflow], and what they have taken is not given back, but for rules that
+// everyone shares. With one instance no key gets more than its limit. With several, a key may get its limit of
+// its own key, and what it gets of the shared one, which is at most a limit for
+// all keys that share it; a key that is at its limit gets nothing of it. A process that
+// starts anew does not know who has taken from shared keys before.
 //
 // Whether a call that failed has taken its charges is unknown: a store that
 // comes back may have counted a request that was refused, or one twice.
@@ -81,7 +96,11 @@ const (
 func New(store core.Store, options *Options) *Store {
 	base := time.Now()
 	micros := base.UnixMicro()
-	return newStore(store, options, memstore.New(nil), func() int64 { return micros + time.Since(base).Microseconds() })
+	var keys memstore.Options
+	if options != nil {
+		keys.MaxKeys = options.MaxKeys
+	}
+	return newStore(store, options, memstore.New(&keys), func() int64 { return micros + time.Since(base).Microseconds() })
 }
 
 func newStore(store core.Store, options *Options, own *memstore.Store, now func() int64) *Store {
@@ -118,7 +137,9 @@ func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) 
 	if !may {
 		return s.without(policy, charges, now)
 	}
-	if !s.doubtful(charges, now) {
+	crowd := s.crowd(policy, charges)
+	doubtful := s.doubtful(charges, now)
+	if crowd == nil && !doubtful {
 		d, err := s.ask(ctx, policy, charges, now, probe)
 		if err == nil && d.Allowed {
 			return s.count(ctx, policy, charges, d)
@@ -126,29 +147,41 @@ func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) 
 		return s.settle(ctx, policy, charges, d, err)
 	}
 	counted := false
-	left, room := s.room(policy, charges, now)
+	left, room := s.room(policy, charges, now, crowd)
 	if !room {
-		own, failure := s.also(policy, charges, now)
+		own, failure := s.also(policy, charges, now, crowd)
 		if failure != nil || !own.Allowed {
-			// Asked all the same: nobody else may notice that it fails, and
-			// forgets, before it is trusted again.
-			err := cmp.Or(failure, s.look(ctx, policy, charges, now, probe))
-			return s.settle(ctx, policy, charges, own, err)
+			if doubtful || probe {
+				// Asked all the same: nobody else may notice that it fails, and
+				// forgets, before it is trusted again.
+				failure = cmp.Or(failure, s.look(ctx, policy, charges, now, probe))
+			}
+			return s.settle(ctx, policy, charges, own, failure)
 		}
 		counted = true // room has come meanwhile
 	}
-	d, err := s.ask(ctx, policy, charges, now, probe)
+	asked, err := s.rename(ctx, policy, charges, crowd, now, probe)
+	if err != nil {
+		return s.settle(ctx, policy, charges, core.Decision{}, err)
+	}
+	d, err := s.ask(ctx, policy, asked, now, probe)
 	switch {
 	case err == nil && !d.Allowed:
-		s.merge(charges, now, &d, &left)
+		s.merge(charges, now, &d, &left, crowd)
 	case err == nil && !counted:
-		own, err := s.also(policy, charges, now)
+		own, err := s.also(policy, charges, now, crowd)
 		if err != nil || !own.Allowed {
-			undo(ctx, s.store, policy, charges, &d)
+			undo(ctx, s.store, policy, asked, &d)
 			return own, err // others have come meanwhile
 		}
-		s.merge(charges, now, &d, &own)
+		if s.moved(policy, charges, asked) {
+			undo(ctx, s.store, policy, asked, &d)
+			undo(ctx, s.own, policy, charges, &own)
+			return s.Take(ctx, policy, charges)
+		}
+		s.merge(charges, now, &d, &own, crowd)
 	}
+	d.Mode = crowd.mode(d.Mode)
 	return s.settle(ctx, policy, charges, d, err)
 }
 

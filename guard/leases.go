@@ -21,6 +21,13 @@ func (s *Store) Renew(ctx context.Context, policy string, charges []core.Charge)
 	var held []bool
 	asked, err := s.call(ctx, func() (err error) {
 		held, err = s.store.Renew(ctx, policy, charges)
+		if err != nil || !s.own.Crowded() || !slices.Contains(held, false) {
+			return err
+		}
+		there, err := s.store.Renew(ctx, policy, allShared(charges))
+		for i := range there {
+			held[i] = held[i] || there[i]
+		}
 		return err
 	})
 	if err != nil {
@@ -46,10 +53,17 @@ func (s *Store) Renew(ctx context.Context, policy string, charges []core.Charge)
 // Release implements [core.Store]. Of a store out of reach it says nothing: the
 // lease ends by itself there.
 func (s *Store) Release(ctx context.Context, policy string, charges []core.Charge) error {
+	crowded := s.own.Crowded() // before it is released
 	if err := s.own.Release(context.Background(), policy, charges); err != nil {
 		return err
 	}
-	_, err := s.call(ctx, func() error { return s.store.Release(ctx, policy, charges) })
+	_, err := s.call(ctx, func() error {
+		err := s.store.Release(ctx, policy, charges)
+		if err == nil && crowded {
+			err = s.store.Release(ctx, policy, allShared(charges))
+		}
+		return err
+	})
 	return err
 }
 
@@ -77,7 +91,11 @@ func (s *Store) Return(ctx context.Context, policy string, returns []core.Return
 		return given, err
 	}
 	asked, err := s.call(ctx, func() (err error) {
-		given, err = s.store.Return(ctx, policy, returns)
+		if returns[0].Mode == core.ModeOverflow {
+			given, err = s.returnOwn(ctx, policy, returns)
+		} else {
+			given, err = s.store.Return(ctx, policy, returns)
+		}
 		return err
 	})
 	if err == nil && !asked {
@@ -85,6 +103,31 @@ func (s *Store) Return(ctx context.Context, policy string, returns []core.Return
 	}
 	if err != nil {
 		return nil, err
+	}
+	return given, nil
+}
+
+// returnOwn gives back to the store what can only have been taken from a key's
+// own: that of rules that everyone shares. Of the others nobody remembers.
+func (s *Store) returnOwn(ctx context.Context, policy string, returns []core.Return) ([]int64, error) {
+	given := make([]int64, len(returns))
+	var list []core.Return
+	for _, r := range returns {
+		if r.Key == "" {
+			list = append(list, r)
+		}
+	}
+	if list == nil {
+		return given, nil
+	}
+	back, err := s.store.Return(ctx, policy, list)
+	if err != nil {
+		return nil, err
+	}
+	for i := range returns {
+		if returns[i].Key == "" {
+			given[i], back = back[0], back[1:]
+		}
 	}
 	return given, nil
 }

@@ -93,17 +93,18 @@ func (s *Store) fits(policy string, charges []core.Charge) (at int64, fit bool) 
 }
 
 // room looks what the share has left, and reports whether it has room for the
-// charges that are in doubt.
-func (s *Store) room(policy string, charges []core.Charge, now int64) (core.Decision, bool) {
+// charges that are in doubt, or have to do with a cell.
+func (s *Store) room(policy string, charges []core.Charge, now int64, w *crowd) (core.Decision, bool) {
 	c := s.copies(charges)
 	defer c.free()
+	c.widen(func(i int) bool { return s.doubts(&charges[i], now) })
 	c.look()
 	d, err := c.take(policy)
 	if err != nil {
 		return d, false
 	}
 	for i, o := range d.Outcomes() {
-		if charges[i].Cost > o.Remaining && s.doubts(&charges[i], now) {
+		if charges[i].Cost > o.Remaining && (w.has(i) || s.doubts(&charges[i], now)) {
 			return d, false
 		}
 	}
@@ -111,25 +112,35 @@ func (s *Store) room(policy string, charges []core.Charge, now int64) (core.Deci
 }
 
 // also decides by the share what the store has admitted, or would be asked to.
-// Charges that are not in doubt are counted, but do not refuse.
-func (s *Store) also(policy string, charges []core.Charge, now int64) (core.Decision, error) {
+// Charges that are neither in doubt nor crowded are counted, but do not refuse.
+func (s *Store) also(policy string, charges []core.Charge, now int64, w *crowd) (core.Decision, error) {
 	c := s.copies(charges)
 	defer c.free()
+	doubtful := false
 	for i := range charges {
-		if !s.doubts(&charges[i], now) {
+		switch {
+		case s.doubts(&charges[i], now):
+			doubtful = true
+		case w.has(i):
+			c.charges[i].Quota = whole(charges[i].Quota, s.instances)
+		default:
 			c.yields[i] = true
 			c.charges[i].Quota = wider(charges[i].Quota, s.instances, 1)
 		}
 	}
-	return s.decide(policy, charges, c)
+	d, err := s.decide(policy, charges, c)
+	if !doubtful {
+		d.Mode = core.ModeOverflow
+	}
+	return d, err
 }
 
-// merge makes d, of the store, that of both: of what is in doubt, the lesser
-// is left.
-func (s *Store) merge(charges []core.Charge, now int64, d, own *core.Decision) {
+// merge makes d, of the store, that of both: of what is in doubt or crowded, the
+// lesser is left.
+func (s *Store) merge(charges []core.Charge, now int64, d, own *core.Decision, w *crowd) {
 	for i, o := range own.Outcomes() {
 		of := &d.Outcomes()[i]
-		if of.Fits() && o.Remaining < of.Remaining && s.doubts(&charges[i], now) {
+		if of.Fits() && o.Remaining < of.Remaining && (w.has(i) || s.doubts(&charges[i], now)) {
 			*of = o
 		}
 	}

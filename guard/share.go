@@ -49,6 +49,15 @@ func wider(q core.Quota, instances, times int64) core.Quota {
 	return wide
 }
 
+// whole returns the quota by which the memory counts all that q admits, and no
+// more.
+func whole(q core.Quota, instances int64) core.Quota {
+	if instances == 1 {
+		return q
+	}
+	return wider(q, instances, 1)
+}
+
 // rate reports whether units of q come back one by one, at a rate.
 func rate(q core.Quota) bool {
 	return q.Algorithm == core.TokenBucket || q.Algorithm == core.LeakyBucket || q.Algorithm == core.Queue

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -78,6 +79,7 @@ type Store struct {
 	now       func() int64 // microseconds
 	room      int          // entries of keys in a shard
 	monotonic bool         // the clock does not step back, as others may
+	crowded   atomic.Int64 // until when a cell is shared, or counts for an entry: see Crowded
 }
 
 var _ core.Store = (*Store)(nil)

@@ -189,6 +189,7 @@ func (s *Store) overflow(now int64, policy string, charges []core.Charge, keys [
 		case k.entry.debt:
 			k.entry.shared = k.entry.expires
 		}
+		raise(&s.crowded, k.entry.shared)
 	}
 	s.keep(now, policy, charges, keys)
 	return d

@@ -8,7 +8,7 @@ var guardMutants = []mutant{
 	{"trusts the store at once when it is back", "guard/own.go", "if last == never || c.OnError", "if true || c.OnError", "./guard"},
 	{"trusts it a little too early", "guard/own.go", "now-last < span(c.Quota)+slack", "now-last < span(c.Quota)-slack", "./guard"},
 	{"takes a bucket that is never full for one that forgets", "guard/own.go", " || s.instances == 1 && rate(c.Quota)", "", "./guard"},
-	{"does not notice that it is gone again", "guard/guard.go", "s.look(ctx, policy, charges, now, probe))", "error(nil))", "./guard"},
+	{"does not notice that it is gone again", "guard/guard.go", "cmp.Or(failure, s.look(ctx, policy, charges, now, probe))", "cmp.Or(failure)", "./guard"},
 	{"lets requests that come at once pass the memory", "guard/guard.go", "case err == nil && !counted:", "case false && !counted:", "./guard"},
 	{"believes an answer that comes late", "guard/own.go", "if !s.doubtful(charges, now) {", "if true {", "./guard"},
 	{"counts a share only", "guard/own.go", "\town, err := c.take(policy)\n\tif", "\town, err := d, error(nil)\n\tif", "./guard"},
@@ -32,4 +32,11 @@ var guardMutants = []mutant{
 	{"loses leases that were taken alone", "guard/leases.go", "case s.doubts(&charges[i], now) || !asked:", "case !asked:", "./guard"},
 	{"revives leases that have ended", "guard/leases.go", "case s.doubts(&charges[i], now) || !asked:", "case true:", "./guard"},
 	{"gives back what the store never took", "guard/leases.go", "returns[0].Mode >= core.ModeLocal", "false", "./guard"},
+
+	// A flood before the store.
+	{"charges each to its own key in the store", "guard/overflow.go", "!known {", "false && !known {", "./guard"},
+	{"takes keys that the store knows for new", "guard/overflow.go", ".ResetAfter > 0 && charges", ".ResetAfter > 1<<60 && charges", "./guard"},
+	{"lets a key leave a shared one at once", "guard/own.go", "case w.has(i):", "case false:", "./guard"},
+	{"does not see room that comes in between", "guard/guard.go", "if s.moved(policy, charges, asked) {", "if false && s.moved(policy, charges, asked) {", "./guard"},
+	{"forgets that keys are crowded", "memstore/overflow.go", "raise(&s.crowded, k.entry.shared)", "", "./guard"},
 }

@@ -26,8 +26,9 @@ const (
 // would cost half as much again as the call. A flight with company is a
 // goroutine, so that each of its callers can leave when it must.
 type batcher struct {
-	store *Store
-	rules *lua.Rules
+	store  *Store
+	policy string
+	rules  *lua.Rules
 
 	mu      sync.Mutex
 	flights int
@@ -64,6 +65,7 @@ func (b *batcher) take(ctx context.Context, charges []core.Charge) (core.Decisio
 	r := requests.Get().(*request)
 	// A copy, because a caller that gives up takes its slice away.
 	r.charges = append(r.charges[:0], charges...)
+	b.store.hidden.hide(b.policy, r.charges)
 	r.ctx = ctx
 
 	b.mu.Lock()

@@ -23,6 +23,7 @@ func (s *Store) leases(ctx context.Context, policy string, charges []core.Charge
 	if err := core.ValidateLeases(charges); err != nil {
 		return nil, err
 	}
+	charges = s.hidden.hidden(policy, charges)
 	keys, args := lua.EncodeLeases(s.prefix, policy, s.now(), s.grace, renew, charges)
 	reply, err := s.run(ctx, lua.LeaseScript(), keys, args)
 	if err != nil {

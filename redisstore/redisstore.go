@@ -45,6 +45,16 @@ type Options struct {
 	// decision about a quarter more, and a call that is given up holds its
 	// connection until the client's own ReadTimeout (5 s) ends.
 	Timeout time.Duration
+
+	// Secret, of at least 16 random bytes, keeps who the clients are out of
+	// Redis: their keys are replaced by an HMAC-SHA-256 of them, under which
+	// nobody without the Secret can find an address or a user. Policies and rules
+	// stay readable, and so does what is counted. Nil hides nothing.
+	//
+	// All programs that share quotas write the same one. Another one makes Redis
+	// forget all limits but those that everyone shares. An empty one that is not
+	// nil, such as of a variable that is not set, is refused.
+	Secret []byte
 }
 
 // A Store is a [core.Store] on Redis. It is safe for concurrent use, has no
@@ -54,14 +64,24 @@ type Options struct {
 // Each call is sent once: a call whose reply is lost is not repeated by the
 // client, since the first may have counted. It then fails, and may have taken
 // its charges.
+//
+// A server that was started anew since the last call, and so may have lost its
+// data, is an error of one call of the store, or of those under way, that wraps
+// [core.ErrUnavailable]; the next go on with what it has. It is noticed by the
+// scripts that it has lost: of several processes, by those that come before one of
+// them has sent the script again. The user of the client needs the right to INFO for it.
 type Store struct {
 	client  redis.UniversalClient
 	heeds   bool // whether the client heeds the deadline of a context
 	prefix  string
+	hidden  *identities
 	timeout time.Duration
 
 	calls      atomic.Int64 // the number of the last call, as no other store has it
 	errTimeout error
+	made       time.Time
+	ran        sync.Map     // since when servers know scripts, in ns since made
+	restarts   atomic.Int64 // of servers, as far as noticed
 	reloaded   atomic.Int64 // when the layout of the Cluster was last asked for
 	reloads    atomic.Int32 // how many such questions are under way
 
@@ -75,14 +95,15 @@ type Store struct {
 var _ core.Store = (*Store)(nil)
 
 // New returns a store on a client. A nil options means the zero Options. New
-// panics on a nil client, on one that reads from replicas, on a [redis.Ring], and
-// on a prefix with braces.
+// panics on a nil client, on one that reads from replicas, on a [redis.Ring], on
+// a prefix with braces and on a short secret.
 func New(client redis.UniversalClient, options *Options) *Store {
 	if client == nil {
 		panic("redisstore: the client is nil: write redisstore.New(redis.NewClient(&redis.Options{Addr: \"localhost:6379\"}), nil)")
 	}
 	s := &Store{
 		prefix:   "limit",
+		made:     time.Now(),
 		timeout:  defaultTimeout,
 		policies: make(map[string][]*batcher),
 		now:      func() string { return "" },
@@ -93,6 +114,9 @@ func New(client redis.UniversalClient, options *Options) *Store {
 	}
 	if options != nil && options.Timeout > 0 {
 		s.timeout = options.Timeout
+	}
+	if options != nil {
+		s.hidden = newIdentities(options.Secret)
 	}
 	if strings.ContainsAny(s.prefix, "{}") {
 		panic(fmt.Sprintf("redisstore: prefix %q: braces mark the slot of a Cluster: write it without them", s.prefix))
@@ -147,8 +171,9 @@ func (s *Store) batcher(policy string, charges []core.Charge) *batcher {
 	if len(variants) >= maxVariants {
 		variants = variants[1:]
 	}
-	b = &batcher{store: s, rules: lua.NewRules(s.prefix, policy, charges)}
-	s.policies[strings.Clone(policy)] = append(variants[:len(variants):len(variants)], b)
+	policy = strings.Clone(policy)
+	b = &batcher{store: s, policy: policy, rules: lua.NewRules(s.prefix, policy, charges)}
+	s.policies[policy] = append(variants[:len(variants):len(variants)], b)
 	return b
 }
 

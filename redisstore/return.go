@@ -20,7 +20,7 @@ func (s *Store) Return(ctx context.Context, policy string, returns []core.Return
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	call := lua.NewReturns(s.prefix, policy, s.now(), s.grace, returns)
+	call := lua.NewReturns(s.prefix, policy, s.now(), s.grace, s.hidden.hiddenReturns(policy, returns))
 	reply, err := s.run(ctx, call.Script, call.Keys, call.Args)
 	if err != nil {
 		return nil, err
@@ -30,6 +30,7 @@ func (s *Store) Return(ctx context.Context, policy string, returns []core.Return
 
 // Reset implements [core.Store].
 func (s *Store) Reset(ctx context.Context, policy, rule, key string) error {
+	key = s.hidden.of(policy, rule, key)
 	keys := []string{lua.Key(s.prefix, policy, rule, key), lua.ReturnedKey(s.prefix, policy, rule, key)}
 	_, err := s.run(ctx, lua.ResetScript(), keys, nil)
 	return err

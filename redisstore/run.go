@@ -56,11 +56,19 @@ func (s *Store) evalAside(ctx context.Context, script *lua.Script, keys []string
 }
 
 // eval sends the script's name, and its text only to a server that says it does
-// not know it: no other error shows that nothing was taken.
+// not know it: no other error shows that nothing was taken. Of one that was
+// started anew since the last call, it is told first: see restarted.go.
 func (s *Store) eval(ctx context.Context, script *lua.Script, keys []string, args []any) ([]int64, error) {
+	call := s.begin(script)
 	reply, err := s.send(ctx, "evalsha", script.SHA, keys, args)
 	if redis.HasErrorPrefix(err, "NOSCRIPT ") {
+		if err := s.restarted(ctx, call, keys[0]); err != nil {
+			return nil, err
+		}
 		reply, err = s.send(ctx, "eval", script.Text, keys, args)
+	}
+	if err == nil {
+		err = s.end(script, call)
 	}
 	return reply, err
 }
