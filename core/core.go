@@ -57,6 +57,8 @@ type Decision struct {
 	At      int64 // when the store decided, by the clock that it decides by
 	Delay   int64 // how long after At an admitted request's turn comes: see [Queue]
 
+	times *[MaxCharges]int64 // of the outcomes, if not At: see TimeOf
+
 	n    int
 	few  [4]Outcome // most policies have few rules; these need no allocation
 	many []Outcome

@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -45,6 +44,31 @@ type Options struct {
 	// decision about a quarter more, and a call that is given up holds its
 	// connection until the client's own ReadTimeout (5 s) ends.
 	Timeout time.Duration
+
+	// Spread is the number of parts over which the keys of each policy are
+	// spread in a Cluster, at most 4096; 0 keeps a policy in one slot. It is for
+	// a policy that is more than one shard can carry, and of which most rules
+	// have a key for each client; 16 is a good number for three primaries. A rule that all
+	// requests share is one key, and stays on one shard. All programs that share
+	// quotas must have the same number; another one begins anew.
+	//
+	// Charges whose keys hash to one part are decided together, as without
+	// Spread. Those of other parts are taken at the same time, and given back
+	// at once where another part refuses or fails. So a policy never admits more
+	// than its rules allow, and what is given up is this:
+	//   - A request may be refused because of units that another one, which is
+	//     refused by another part, holds for the length of a round trip or two.
+	//     RetryAfter is then as if that one had been admitted, and so too long.
+	//   - A refusal costs two round trips more where another part had room, and
+	//     each has a Timeout of its own.
+	//   - Units of buckets come back as exactly as [core.Return] says, turns of a
+	//     queue only if they are the last, and a new fixed window has begun.
+	//   - If giving back fails, the units stay taken: see [Store.Unreturned].
+	//   - Each server decides by its own clock: see [core.Decision.TimeOf]. What
+	//     is left of several parts is no snapshot, of a peek neither.
+	//   - Return, Renew and Release do what they can: an error says that they
+	//     failed in some part, not that they did nothing in the others.
+	Spread int
 }
 
 // A Store is a [core.Store] on Redis. It is safe for concurrent use, has no
@@ -57,7 +81,6 @@ type Options struct {
 type Store struct {
 	client  redis.UniversalClient
 	heeds   bool // whether the client heeds the deadline of a context
-	prefix  string
 	timeout time.Duration
 
 	calls      atomic.Int64 // the number of the last call, as no other store has it
@@ -65,8 +88,9 @@ type Store struct {
 	reloaded   atomic.Int64 // when the layout of the Cluster was last asked for
 	reloads    atomic.Int32 // how many such questions are under way
 
-	mu       sync.RWMutex
-	policies map[string][]*batcher
+	part               // of all keys, unless the store spreads
+	parts []part       // if it does
+	kept  atomic.Int64 // see Unreturned
 
 	now   func() string // empty but in tests: the server knows the time
 	grace int           // ms that keys outlive their last unit
@@ -82,12 +106,11 @@ func New(client redis.UniversalClient, options *Options) *Store {
 		panic("redisstore: the client is nil: write redisstore.New(redis.NewClient(&redis.Options{Addr: \"localhost:6379\"}), nil)")
 	}
 	s := &Store{
-		prefix:   "limit",
-		timeout:  defaultTimeout,
-		policies: make(map[string][]*batcher),
-		now:      func() string { return "" },
-		grace:    1, // Redis expires by a clock in whole ms
+		timeout: defaultTimeout,
+		now:     func() string { return "" },
+		grace:   1, // Redis expires by a clock in whole ms
 	}
+	s.prefix = "limit"
 	if options != nil && options.Prefix != "" {
 		s.prefix = options.Prefix
 	}
@@ -96,6 +119,10 @@ func New(client redis.UniversalClient, options *Options) *Store {
 	}
 	if strings.ContainsAny(s.prefix, "{}") {
 		panic(fmt.Sprintf("redisstore: prefix %q: braces mark the slot of a Cluster: write it without them", s.prefix))
+	}
+	s.begin(s, s.prefix, maxPolicies)
+	if options != nil && options.Spread != 0 {
+		s.spread(options.Spread)
 	}
 	s.errTimeout = fmt.Errorf("%w: Redis has not answered within %v", core.ErrUnavailable, s.timeout)
 	s.calls.Store(rand.Int64N(1 << 52)) // exact in Lua
@@ -117,48 +144,10 @@ func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) 
 	if err := ctx.Err(); err != nil {
 		return core.Decision{}, err
 	}
+	if s.parts != nil {
+		return s.takeSpread(ctx, policy, charges)
+	}
 	return s.batcher(policy, charges).take(ctx, charges)
-}
-
-// Bounds on what the store remembers of policies, so that a program that makes
-// them up as it goes does not grow. Forgetting one costs nothing but a batch.
-const (
-	maxPolicies = 4096
-	maxVariants = 8 // rule sets of one policy, such as before and after a reload
-)
-
-// batcher returns the batcher for decisions with the rules of charges.
-func (s *Store) batcher(policy string, charges []core.Charge) *batcher {
-	s.mu.RLock()
-	b := find(s.policies[policy], charges)
-	s.mu.RUnlock()
-	if b != nil {
-		return b
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	variants := s.policies[policy]
-	if b = find(variants, charges); b != nil {
-		return b
-	}
-	if len(s.policies) >= maxPolicies {
-		clear(s.policies)
-	}
-	if len(variants) >= maxVariants {
-		variants = variants[1:]
-	}
-	b = &batcher{store: s, rules: lua.NewRules(s.prefix, policy, charges)}
-	s.policies[strings.Clone(policy)] = append(variants[:len(variants):len(variants)], b)
-	return b
-}
-
-func find(variants []*batcher, charges []core.Charge) *batcher {
-	for _, b := range variants {
-		if b.rules.Match(charges) {
-			return b
-		}
-	}
-	return nil
 }
 
 // call runs the script once for a batch of decisions.
