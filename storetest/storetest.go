@@ -36,6 +36,15 @@ type Harness struct {
 	// store decides until the next call. It may step back. No key may expire by
 	// any other clock while the test runs.
 	SetTime func(micros int64)
+
+	// Spreads says that the store takes the charges of a request in several
+	// places, and gives back where one of them refuses. It may then refuse what
+	// others hold at the same time; and the random schedules are without what
+	// giving back does not restore exactly: clocks that step back, queues,
+	// buckets that are given back to or whose quota changes, and ids of leases
+	// that are taken twice. What is left is held to package core, to the unit and
+	// the microsecond.
+	Spreads bool
 }
 
 // Run runs the suite. It calls with once for each subtest, and with must call
