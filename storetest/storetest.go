@@ -80,6 +80,9 @@ func Run(t *testing.T, with func(t *testing.T, test func(t *testing.T, h Harness
 			n = 100
 		}
 		with(t, func(t *testing.T, h Harness) {
+			if h.Spreads {
+				n /= 4 // a decision is several calls
+			}
 			Schedules(t, h, uint64(environment(t, "LIMIT_SEED", 1)), environment(t, "LIMIT_SCHEDULES", n))
 		})
 	})
