@@ -1,9 +1,6 @@
 package lua
 
-import (
-	"strconv"
-	"strings"
-)
+import "strings"
 
 // The keys of Redis are
 //
@@ -16,11 +13,6 @@ import (
 // {POST%20/update:17}.
 const version = "1"
 
-// Part returns what the functions of this package take for the prefix of the keys
-// of one part of each policy. Parts are numbered from 1. The prefix itself has no
-// braces.
-func Part(prefix string, number int) string { return prefix + "{" + strconv.Itoa(number) }
-
 // KeyPrefix returns what the keys of Redis of one rule begin with.
 func KeyPrefix(prefix, policy, rule string) string {
 	tag := escape(policy, &partBytes)
@@ -29,7 +21,7 @@ func KeyPrefix(prefix, policy, rule string) string {
 	}
 	prefix, part, parted := strings.Cut(prefix, "{")
 	if parted {
-		tag += ":" + part
+		tag = tagOf(tag, part)
 	}
 	return prefix + ":" + version + ":{" + tag + "}:" + escape(rule, &partBytes) + ":"
 }

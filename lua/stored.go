@@ -9,7 +9,7 @@ import (
 type Name struct {
 	Version           string // of the stored form: digits
 	Policy, Rule, Key string // as the program gave them: of this version only
-	Part              int    // of the policy, see [Part]; 0 if it is not in parts
+	Part              int    // the number in the tag of a part, see [Part]; 0 if the policy is not in parts
 	Returned          bool   // whether it holds what was given back, see [ReturnedKey]
 }
 

@@ -1,6 +1,8 @@
 package lua
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -62,11 +64,12 @@ func FuzzParseKey(f *testing.F) {
 
 // nameKey returns the key that a name was read from.
 func nameKey(prefix string, n Name) string {
-	if n.Part > 0 {
-		prefix = Part(prefix, n.Part)
-	}
+	key := Key(prefix, n.Policy, n.Rule, n.Key)
 	if n.Returned {
-		return ReturnedKey(prefix, n.Policy, n.Rule, n.Key)
+		key = ReturnedKey(prefix, n.Policy, n.Rule, n.Key)
 	}
-	return Key(prefix, n.Policy, n.Rule, n.Key)
+	if n.Part > 0 {
+		key = strings.Replace(key, "}:", fmt.Sprintf(":%d}:", n.Part), 1)
+	}
+	return key
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -68,10 +70,12 @@ func benchmark(b *testing.B, store *Store, callers int, charges func(i int) []co
 	b.ReportMetric(float64(times[len(times)*99/100])/1e3, "p99-µs")
 }
 
-// BenchmarkSpread has one and 64 callers decide on a Cluster of three primaries
+// BenchmarkSpread has one and 256 callers decide on a Cluster of three primaries
 // on a policy in one slot and in parts: on a rule by client, on two rules by
 // client, on two of different keys, and on one by client beside one that all
-// requests share, with room and without.
+// requests share, with room and without. The time of a processor that a decision
+// takes of the busiest primary says what a Cluster with processors of its own can
+// carry.
 func BenchmarkSpread(b *testing.B) {
 	client := redistest.Cluster(b)
 	perClient := func(i int) []core.Charge {
@@ -93,13 +97,42 @@ func BenchmarkSpread(b *testing.B) {
 		}},
 		{"a shared rule that refuses", func(i int) []core.Charge { return append(perClient(i), charge("all", "", 1, time.Hour)) }},
 	} {
-		for _, parts := range []int{0, 3, 16, 64} {
+		for _, parts := range []int{0, 3, 12} {
 			store := New(client, &Options{Timeout: time.Minute, Spread: parts, Prefix: fmt.Sprint("bench", parts)})
-			for _, callers := range []int{1, 64} {
+			for _, callers := range []int{1, 256} {
 				b.Run(fmt.Sprintf("%s/parts=%d/callers=%d", work.name, parts, callers), func(b *testing.B) {
+					before := cpuOf(b, client)
 					benchmark(b, store, callers, work.charges)
+					busiest := 0.0
+					for node, after := range cpuOf(b, client) {
+						busiest = max(busiest, after-before[node])
+					}
+					b.ReportMetric(busiest/float64(b.N), "busiest-µs")
 				})
 			}
 		}
 	}
+}
+
+// cpuOf returns the µs of processor time that each primary has used.
+func cpuOf(b *testing.B, client *redis.ClusterClient) map[string]float64 {
+	var mu sync.Mutex
+	used := make(map[string]float64)
+	err := client.ForEachMaster(b.Context(), func(ctx context.Context, node *redis.Client) error {
+		info, err := node.Info(ctx, "cpu").Result()
+		mu.Lock()
+		defer mu.Unlock()
+		for _, line := range strings.Split(info, "\r\n") {
+			name, value, _ := strings.Cut(line, ":")
+			if name == "used_cpu_user" || name == "used_cpu_sys" {
+				seconds, _ := strconv.ParseFloat(value, 64)
+				used[node.Options().Addr] += seconds * 1e6
+			}
+		}
+		return err
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return used
 }

@@ -10,8 +10,6 @@ import (
 	"github.com/routelimit/limit/lua"
 )
 
-const maxSpread = 4096
-
 // begin makes p the part of a store whose keys have a prefix.
 func (p *part) begin(s *Store, prefix string, most int) {
 	p.store, p.prefix, p.most, p.policies = s, prefix, most, make(map[string][]*batcher)
@@ -19,12 +17,12 @@ func (p *part) begin(s *Store, prefix string, most int) {
 
 // spread divides the keys of every policy into parts.
 func (s *Store) spread(parts int) {
-	if parts < 0 || parts > maxSpread {
-		panic(fmt.Sprintf("redisstore: Spread %d: write how many parts, up to %d, or 0 to keep a policy in one slot", parts, maxSpread))
+	if parts < 0 || parts > lua.MaxParts {
+		panic(fmt.Sprintf("redisstore: Spread %d: write how many parts, up to %d, or 0 to keep a policy in one slot", parts, lua.MaxParts))
 	}
 	s.parts = make([]part, parts)
 	for i := range s.parts {
-		s.parts[i].begin(s, lua.Part(s.prefix, i+1), maxPoliciesOfPart)
+		s.parts[i].begin(s, lua.Part(s.prefix, i, parts), maxPoliciesOfPart)
 	}
 }
 

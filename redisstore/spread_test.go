@@ -61,7 +61,7 @@ func (s apart) Reset(ctx context.Context, policy, rule, key string) error {
 // TestSpread runs the suite over a store that spreads, with every rule of a
 // decision in a part of its own, on one server and on a Cluster.
 func TestSpread(t *testing.T) {
-	t.Run("server", func(t *testing.T) { runSpread(t, redistest.Client(t), 1000) })
+	t.Run("server", func(t *testing.T) { runSpread(t, redistest.Client(t), 256) })
 	t.Run("cluster", func(t *testing.T) { runSpread(t, redistest.Cluster(t), 16) })
 }
 

@@ -56,10 +56,10 @@ func TestSpreadIsEven(t *testing.T) {
 		assert.InDelta(t, 1000, n, 200)
 	}
 	// The parts are part of the stored form: keys must be found again.
-	assert.Equal(t, "limit{1", store.partOf("a").prefix)
-	assert.Equal(t, "limit{10", store.partOf("b").prefix)
-	for _, spread := range []int{-1, maxSpread + 1} {
-		assert.PanicsWithValue(t, fmt.Sprintf("redisstore: Spread %d: write how many parts, up to 4096, or 0 to keep a policy in one slot", spread),
+	assert.Equal(t, "limit{0/16", store.partOf("a").prefix)
+	assert.Equal(t, "limit{9/16", store.partOf("b").prefix)
+	for _, spread := range []int{-1, lua.MaxParts + 1} {
+		assert.PanicsWithValue(t, fmt.Sprintf("redisstore: Spread %d: write how many parts, up to 256, or 0 to keep a policy in one slot", spread),
 			func() { New(redis.NewClient(&redis.Options{}), &Options{Spread: spread}) })
 	}
 }
