@@ -7,7 +7,9 @@
 // The time is that of the server.
 //
 // All keys of a policy share a hash tag, and so a slot of a Cluster: decisions
-// are exact and atomic there too, and one shard carries one policy.
+// are exact and atomic there too, and one shard carries one policy. For a policy
+// that is larger than a shard there is [Options.Spread], which gives that up in
+// part.
 package redisstore
 
 import (
@@ -46,28 +48,36 @@ type Options struct {
 	Timeout time.Duration
 
 	// Spread is the number of parts over which the keys of each policy are
-	// spread in a Cluster, at most 4096; 0 keeps a policy in one slot. It is for
-	// a policy that is more than one shard can carry, and of which most rules
-	// have a key for each client; 16 is a good number for three primaries. A rule that all
-	// requests share is one key, and stays on one shard. All programs that share
-	// quotas must have the same number; another one begins anew.
+	// spread in a Cluster, at most [lua.MaxParts]; 0 keeps a policy in one slot.
+	// It is for a policy that is more than one shard can carry, and whose rules
+	// have a key for each client. Write the number of primaries, or a small
+	// multiple of it: the parts lie evenly over the slots, and the fewer they
+	// are, the more decisions share a call. All programs that share quotas must
+	// have the same number; with another one they begin anew.
 	//
 	// Charges whose keys hash to one part are decided together, as without
-	// Spread. Those of other parts are taken at the same time, and given back
-	// at once where another part refuses or fails. So a policy never admits more
-	// than its rules allow, and what is given up is this:
-	//   - A request may be refused because of units that another one, which is
-	//     refused by another part, holds for the length of a round trip or two.
-	//     RetryAfter is then as if that one had been admitted, and so too long.
-	//   - A refusal costs two round trips more where another part had room, and
-	//     each has a Timeout of its own.
-	//   - Units of buckets come back as exactly as [core.Return] says, turns of a
-	//     queue only if they are the last, and a new fixed window has begun.
-	//   - If giving back fails, the units stay taken: see [Store.Unreturned].
-	//   - Each server decides by its own clock: see [core.Decision.TimeOf]. What
-	//     is left of several parts is no snapshot, of a peek neither.
-	//   - Return, Renew and Release do what they can: an error says that they
-	//     failed in some part, not that they did nothing in the others.
+	// Spread; rules with the same key always are. Those of other parts are taken
+	// at the same time, and given back at once where another part refuses or
+	// fails. So a policy never admits more than its rules allow. What it gives
+	// up:
+	//   - A request that one part refuses holds what another part had, until it
+	//     is given back a round trip or two later. Meanwhile others may be
+	//     refused for it, with a RetryAfter as if it had been admitted. That ends
+	//     where more units are free than such requests are under way: so a
+	//     client above its own limit, with many requests at once, can have others
+	//     refused by a small rule that all share. Keep such rules in a policy
+	//     without Spread.
+	//   - A rule that all requests share is one key, and stays on one shard.
+	//   - Refusing costs two calls more for each part that had room, and as many
+	//     round trips. Each has a Timeout of its own.
+	//   - Units of buckets come back as exactly as [core.Return] says, and turns
+	//     of a queue only while they are its last, and not passing. Taking under
+	//     an id that holds a lease already, and being refused, ends that lease.
+	//   - What cannot be given back stays taken: see [Store.Unreturned].
+	//   - Each server decides by its own clock, see [core.Decision.TimeOf], and
+	//     what is left in several parts is no snapshot, of a peek neither.
+	//   - Return, Renew and Release do in each part what they can. An error says
+	//     that one of them failed, or may have, and not that none succeeded.
 	Spread int
 }
 
@@ -133,7 +143,8 @@ func New(client redis.UniversalClient, options *Options) *Store {
 // Take implements [core.Store]. A ctx that ends while the decision waits for
 // its turn takes nothing; one that ends during the call leaves the outcome
 // unknown. That it has been cancelled, a decision that is alone in its call may
-// see only when the call ends; a deadline it heeds.
+// see only when the call ends; a deadline it heeds. A store that spreads gives
+// back what the parts took of which it knows, also after ctx has ended.
 //
 // The error of a ctx that has ended is that of the ctx. Errors that say nothing
 // about what was asked wrap [core.ErrUnavailable].

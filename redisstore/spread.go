@@ -94,7 +94,8 @@ func (s *Store) single(charges []core.Charge) *part {
 	return p
 }
 
-// takeSpread takes in all parts at once, and gives back unless all admit.
+// takeSpread takes in all parts at once, and gives back unless all admit. Where a
+// part fails, whether it has taken is as its error says.
 func (s *Store) takeSpread(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
 	if p := s.single(charges); p != nil {
 		return p.batcher(policy, charges).take(ctx, charges)
