@@ -18,8 +18,8 @@ var spreadMutants = []mutant{
 	{"adds up turns", "redisstore/spread.go", "d.Delay = max(d.Delay, part.Delay)", "d.Delay += part.Delay", spread},
 	{"takes what a client caused for a failure of Redis", "redisstore/spread.go", "worst == nil || errors.Is(worst", "worst == nil || false && errors.Is(worst", spread},
 	{"counts no losses", "redisstore/spread.go", "s.kept.Add(1)", "s.kept.Add(0)", spread},
-	{"gives back to the rules in another order", "redisstore/return.go", "mine[j] = returns[i]", "mine[j] = returns[j]", spread},
+	{"gives back to the rules in another order", "redisstore/return.go", "mine[j] = returns[i]", "mine[j] = returns[min(i, j)]", spread},
 	{"resets a key that is elsewhere", "redisstore/return.go", "p := s.partOf(key)", "p := &s.part", spread},
 	{"finds other leases", "redisstore/lease.go", "held[g.at[j]] = mine[j]", "held[j] = mine[j]", spread},
-	{"leaves the slots to chance", "lua/part.go", "slot*of/slots == n", "slot >= 0", "./lua"},
+	{"leaves the slots to chance", "lua/part.go", "slot*of/slots == n", "slot*of/slots >= 0 || n < 0", "./lua"},
 }
