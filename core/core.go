@@ -54,7 +54,7 @@ const Never int64 = -1
 type Decision struct {
 	Allowed bool
 	Mode    Mode  // how it was made
-	At      int64 // when the store decided, by the clock that it decides by
+	At      int64 // when the store decided, by the clock that it decides by; of several clocks see TimeOf
 	Delay   int64 // how long after At an admitted request's turn comes: see [Queue]
 
 	times *[MaxCharges]int64 // of the outcomes, if not At: see TimeOf

@@ -37,11 +37,7 @@ func left(t *testing.T, store core.Store, c core.Charge) int64 {
 }
 
 func isReturn(cmd redis.Cmder) bool {
-	all := everyAlgorithm("k")
-	var returns []core.Return
-	for _, c := range all[:1] {
-		returns = append(returns, core.Return{Charge: c})
-	}
+	returns := []core.Return{{Charge: twoParts()[0]}}
 	return isTake(cmd) && cmd.Args()[1] == lua.NewReturns("", "", "", 0, returns).Script.SHA
 }
 
