@@ -80,7 +80,7 @@ func newTaken(d *Decision, charges []core.Charge) *taken {
 	t := &taken{store: d.policy.limiter.store, policy: d.route.policy}
 	for i, o := range d.core.Outcomes() {
 		if c := charges[i]; c.Quota.Algorithm != Concurrency {
-			t.units = append(t.units, core.Return{Charge: c, At: d.core.At, Remaining: o.Remaining, ResetAfter: o.ResetAfter,
+			t.units = append(t.units, core.Return{Charge: c, At: d.core.TimeOf(i), Remaining: o.Remaining, ResetAfter: o.ResetAfter,
 				Mode: d.core.Mode, Copied: d.core.Copied})
 			t.rules = append(t.rules, i)
 		}

@@ -54,12 +54,14 @@ const Never int64 = -1
 type Decision struct {
 	Allowed bool
 	Mode    Mode  // how it was made
-	At      int64 // when the store decided, by the clock that it decides by
+	At      int64 // when the store decided, by the clock that it decides by; of several clocks see TimeOf
 	Delay   int64 // how long after At an admitted request's turn comes: see [Queue]
 
 	// Copied is when what stands around a store has counted an admission of
 	// the store, by its own clock; 0 if nothing has.
 	Copied int64
+
+	times *[MaxCharges]int64 // of the outcomes, if not At: see TimeOf
 
 	n    int
 	few  [4]Outcome // most policies have few rules; these need no allocation

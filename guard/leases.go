@@ -174,7 +174,7 @@ func undo(ctx context.Context, store core.Store, policy string, charges []core.C
 		case c.Quota.Algorithm == core.Concurrency:
 			leases = append(leases, c)
 		default:
-			returns = append(returns, core.Return{Charge: c, At: d.At, Remaining: o.Remaining, ResetAfter: o.ResetAfter})
+			returns = append(returns, core.Return{Charge: c, At: d.TimeOf(i), Remaining: o.Remaining, ResetAfter: o.ResetAfter})
 		}
 	}
 	if leases != nil {

@@ -9,7 +9,8 @@ import "strings"
 // prefix, version of the stored form, policy as the hash tag, rule, key. What
 // could end a part early, or is no printable ASCII, is written as in a URL, so
 // that distinct policies, rules and keys have distinct keys of Redis, and no
-// user's key can touch the tag.
+// user's key can touch the tag. A part of a policy has a tag of its own, such as
+// {POST%20/update:17}.
 const version = "1"
 
 // KeyPrefix returns what the keys of Redis of one rule begin with.
@@ -17,6 +18,10 @@ func KeyPrefix(prefix, policy, rule string) string {
 	tag := escape(policy, &partBytes)
 	if tag == "" {
 		tag = "%" // Redis takes an empty tag for none
+	}
+	prefix, part, parted := strings.Cut(prefix, "{")
+	if parted {
+		tag = tagOf(tag, part)
 	}
 	return prefix + ":" + version + ":{" + tag + "}:" + escape(rule, &partBytes) + ":"
 }
@@ -29,7 +34,8 @@ func Key(prefix, policy, rule, key string) string {
 // ReturnedKey returns the key of Redis that holds what was given back to a key
 // of a rule with buckets.
 func ReturnedKey(prefix, policy, rule, key string) string {
-	return prefix + ":" + version + ":returned" + Key(prefix, policy, rule, key)[len(prefix)+len(version)+1:]
+	before, _, _ := strings.Cut(prefix, "{")
+	return before + ":" + version + ":returned" + Key(prefix, policy, rule, key)[len(before)+len(version)+1:]
 }
 
 const alphanumeric = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"

@@ -1,11 +1,15 @@
 package lua
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+)
 
 // A Name is what a key of Redis says, see [Key].
 type Name struct {
 	Version           string // of the stored form: digits
 	Policy, Rule, Key string // as the program gave them: of this version only
+	Part              int    // the number in the tag of a part, see [Part]; 0 if the policy is not in parts
 	Returned          bool   // whether it holds what was given back, see [ReturnedKey]
 }
 
@@ -29,6 +33,11 @@ func ParseKey(prefix, key string) (Name, bool) {
 	if number != version || !ok || !closed || !ended {
 		return name, false
 	}
+	tag, digits, parted := strings.Cut(tag, ":")
+	part, err := strconv.Atoi(digits)
+	if parted && (err != nil || part < 1 || strconv.Itoa(part) != digits) {
+		return name, false
+	}
 	var parts [3]string
 	for i, part := range []struct {
 		text  string
@@ -41,7 +50,7 @@ func ParseKey(prefix, key string) (Name, bool) {
 			return name, false
 		}
 	}
-	return Name{Version: number, Policy: parts[0], Rule: parts[1], Key: parts[2], Returned: returned}, true
+	return Name{Version: number, Policy: parts[0], Rule: parts[1], Key: parts[2], Part: part, Returned: returned}, true
 }
 
 // unescape undoes escape, and reports false for what escape does not return.

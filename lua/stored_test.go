@@ -1,6 +1,8 @@
 package lua
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -12,6 +14,8 @@ func TestParseKey(t *testing.T) {
 		{Version: "1"},
 		{Version: "1", Policy: "{}:", Rule: ":{", Key: "}:\x00\xff\x1b"},
 		{Version: "1", Policy: "%", Rule: "%41", Key: "%"},
+		{Version: "1", Policy: "", Rule: "r", Key: "k", Part: 1},
+		{Version: "1", Policy: "p:3", Rule: "r:4", Key: "k:5", Part: 4096, Returned: true},
 		{Version: "1", Policy: "p", Rule: "returned", Key: "returned:", Returned: true},
 	} {
 		got, ok := ParseKey("a:b", nameKey("a:b", name))
@@ -33,6 +37,11 @@ func TestParseKey(t *testing.T) {
 		"limit:1:{p}:r:%4g":     "1",
 		"limit:1:{p}:r:%41":     "1", // an 'A' is not escaped
 		"limit:1:{p}:r:%7b":     "1", // digits are capital
+		"limit:1:{p:0}:r:k":     "1", // parts are numbered from 1
+		"limit:1:{p:01}:r:k":    "1",
+		"limit:1:{p:}:r:k":      "1",
+		"limit:1:{p:1:2}:r:k":   "1",
+		"limit:1:{:1}:r:k":      "1",
 	} {
 		got, ok := ParseKey("limit", key)
 		assert.False(t, ok, key)
@@ -55,8 +64,12 @@ func FuzzParseKey(f *testing.F) {
 
 // nameKey returns the key that a name was read from.
 func nameKey(prefix string, n Name) string {
+	key := Key(prefix, n.Policy, n.Rule, n.Key)
 	if n.Returned {
-		return ReturnedKey(prefix, n.Policy, n.Rule, n.Key)
+		key = ReturnedKey(prefix, n.Policy, n.Rule, n.Key)
 	}
-	return Key(prefix, n.Policy, n.Rule, n.Key)
+	if n.Part > 0 {
+		key = strings.Replace(key, "}:", fmt.Sprintf(":%d}:", n.Part), 1)
+	}
+	return key
 }

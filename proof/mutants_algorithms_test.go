@@ -143,6 +143,6 @@ var algorithmMutants = []mutant{
 	{"writes although one key is wrong", "lua/return.lua", "if wrong then return out end\n", "", redis7},
 	{"takes values of other types for none", "lua/return.lua", "if type(value) == 'table' then return nil, WRONG_TYPE end", "if type(value) == 'table' then return nil end", redis7},
 	{"shortens a TTL", "lua/return.lua", "left > ttl and left or ttl", "ttl", redis7},
-	{"keeps what is to be reset", "redisstore/return.go", "lua.Key(s.prefix, policy, rule, key), lua", "lua", redis7},
-	{"forgets what was given back when it resets", "redisstore/return.go", ", lua.ReturnedKey(s.prefix, policy, rule, key)", "", redis7},
+	{"keeps what is to be reset", "redisstore/return.go", "lua.Key(p.prefix, policy, rule, key), lua", "lua", redis7},
+	{"forgets what was given back when it resets", "redisstore/return.go", ", lua.ReturnedKey(p.prefix, policy, rule, key)", "", redis7},
 }

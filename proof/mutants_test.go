@@ -49,8 +49,8 @@ var mutants = []mutant{
 	{"lets ticks wrap around", "lua/take.lua", "local short = window < 4294967296", "local short = true", redis7},
 
 	// Its client side.
-	{"sends the client's clock", "redisstore/redisstore.go", `now:      func() string { return "" }`,
-		`now:      func() string { return time.Now().Format("20060102150405") }`, redis7},
+	{"sends the client's clock", "redisstore/redisstore.go", `now:     func() string { return "" }`,
+		`now:     func() string { return time.Now().Format("20060102150405") }`, redis7},
 	{"repeats a call whose reply is lost", "redisstore/run.go", "NoRetry() bool { return true }", "NoRetry() bool { return false }", redis7},
 	{"fails when the script is not loaded", "redisstore/run.go", `"NOSCRIPT "`, `"NEVER "`, redis7},
 	{"repeats a call after any error", "redisstore/run.go", `redis.HasErrorPrefix(err, "NOSCRIPT ")`, "err != nil", redis7},
@@ -88,7 +88,7 @@ var mutants = []mutant{
 // TestMutantsApply holds that each mutant still is what it was meant to be: a
 // part of a file, which is there once.
 func TestMutantsApply(t *testing.T) {
-	for _, m := range slices.Concat(mutants, algorithmMutants, overflowMutants, guardMutants) {
+	for _, m := range slices.Concat(mutants, algorithmMutants, overflowMutants, guardMutants, spreadMutants) {
 		text, err := os.ReadFile(filepath.Join("..", m.file))
 		require.NoError(t, err)
 		assert.Equal(t, 1, strings.Count(string(text), m.from), "%s: %s", m.file, m.name)
@@ -105,7 +105,7 @@ func TestMutants(t *testing.T) {
 	}
 	root, err := filepath.Abs("..")
 	require.NoError(t, err)
-	for _, m := range slices.Concat(mutants, algorithmMutants, overflowMutants, guardMutants) {
+	for _, m := range slices.Concat(mutants, algorithmMutants, overflowMutants, guardMutants, spreadMutants) {
 		t.Run(m.file+" "+m.name, func(t *testing.T) {
 			t.Parallel()
 			original := filepath.Join(root, m.file)

@@ -9,25 +9,42 @@ import (
 
 // Renew implements [core.Store].
 func (s *Store) Renew(ctx context.Context, policy string, charges []core.Charge) ([]bool, error) {
-	return s.leases(ctx, policy, charges, true)
+	return s.touch(ctx, policy, charges, true)
 }
 
 // Release implements [core.Store].
 func (s *Store) Release(ctx context.Context, policy string, charges []core.Charge) error {
-	_, err := s.leases(ctx, policy, charges, false)
+	_, err := s.touch(ctx, policy, charges, false)
 	return err
 }
 
-// leases renews or releases leases in one call.
-func (s *Store) leases(ctx context.Context, policy string, charges []core.Charge, renew bool) ([]bool, error) {
+// touch renews or releases leases, in one call for each part.
+func (s *Store) touch(ctx context.Context, policy string, charges []core.Charge, renew bool) ([]bool, error) {
 	if err := core.ValidateLeases(charges); err != nil {
 		return nil, err
 	}
+	if s.parts == nil {
+		return s.leases(ctx, policy, charges, renew)
+	}
+	held := make([]bool, len(charges))
+	err := each(s.split(charges), func(_ int, g *group) error {
+		mine, err := g.leases(ctx, policy, g.charges, renew)
+		for j := range mine {
+			held[g.at[j]] = mine[j]
+		}
+		return err
+	})
+	return held, err
+}
+
+// leases renews or releases leases of one part in one call.
+func (p *part) leases(ctx context.Context, policy string, charges []core.Charge, renew bool) ([]bool, error) {
+	s := p.store
 	charges = s.hidden.hidden(policy, charges)
-	keys, args := lua.EncodeLeases(s.prefix, policy, s.now(), s.grace, renew, charges)
+	keys, args := lua.EncodeLeases(p.prefix, policy, s.now(), s.grace, renew, charges)
 	reply, err := s.run(ctx, lua.LeaseScript(), keys, args)
 	if err != nil {
 		return nil, err
 	}
-	return lua.DecodeLeases(reply, s.prefix, policy, charges)
+	return lua.DecodeLeases(reply, p.prefix, policy, charges)
 }

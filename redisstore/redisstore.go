@@ -7,7 +7,9 @@
 // The time is that of the server.
 //
 // All keys of a policy share a hash tag, and so a slot of a Cluster: decisions
-// are exact and atomic there too, and one shard carries one policy.
+// are exact and atomic there too, and one shard carries one policy. For a policy
+// that is larger than a shard there is [Options.Spread], which gives that up in
+// part.
 package redisstore
 
 import (
@@ -55,6 +57,39 @@ type Options struct {
 	// forget all limits but those that everyone shares. An empty one that is not
 	// nil, such as of a variable that is not set, is refused.
 	Secret []byte
+
+	// Spread is the number of parts over which the keys of each policy are
+	// spread in a Cluster, at most [lua.MaxParts]; 0 keeps a policy in one slot.
+	// It is for a policy that is more than one shard can carry, and whose rules
+	// have a key for each client. Write the number of primaries, or a small
+	// multiple of it: the parts lie evenly over the slots, and the fewer they
+	// are, the more decisions share a call. All programs that share quotas must
+	// have the same number; with another one they begin anew.
+	//
+	// Charges whose keys hash to one part are decided together, as without
+	// Spread; rules with the same key always are. Those of other parts are taken
+	// at the same time, and given back at once where another part refuses or
+	// fails. So a policy never admits more than its rules allow. What it gives
+	// up:
+	//   - A request that one part refuses holds what another part had, until it
+	//     is given back a round trip or two later. Meanwhile others may be
+	//     refused for it, with a RetryAfter as if it had been admitted. That ends
+	//     where more units are free than such requests are under way: so a
+	//     client above its own limit, with many requests at once, can have others
+	//     refused by a small rule that all share. Keep such rules in a policy
+	//     without Spread.
+	//   - A rule that all requests share is one key, and stays on one shard.
+	//   - Refusing costs two calls more for each part that had room, and as many
+	//     round trips. Each has a Timeout of its own.
+	//   - Units of buckets come back as exactly as [core.Return] says, and turns
+	//     of a queue only while they are its last, and not passing. Taking under
+	//     an id that holds a lease already, and being refused, ends that lease.
+	//   - What cannot be given back stays taken: see [Store.Unreturned].
+	//   - Each server decides by its own clock, see [core.Decision.TimeOf], and
+	//     what is left in several parts is no snapshot, of a peek neither.
+	//   - Return, Renew and Release do in each part what they can. An error says
+	//     that one of them failed, or may have, and not that none succeeded.
+	Spread int
 }
 
 // A Store is a [core.Store] on Redis. It is safe for concurrent use, has no
@@ -73,7 +108,6 @@ type Options struct {
 type Store struct {
 	client  redis.UniversalClient
 	heeds   bool // whether the client heeds the deadline of a context
-	prefix  string
 	hidden  *identities
 	timeout time.Duration
 
@@ -85,8 +119,9 @@ type Store struct {
 	reloaded   atomic.Int64 // when the layout of the Cluster was last asked for
 	reloads    atomic.Int32 // how many such questions are under way
 
-	mu       sync.RWMutex
-	policies map[string][]*batcher
+	part               // of all keys, unless the store spreads
+	parts []part       // if it does
+	kept  atomic.Int64 // see Unreturned
 
 	now   func() string // empty but in tests: the server knows the time
 	grace int           // ms that keys outlive their last unit
@@ -102,13 +137,12 @@ func New(client redis.UniversalClient, options *Options) *Store {
 		panic("redisstore: the client is nil: write redisstore.New(redis.NewClient(&redis.Options{Addr: \"localhost:6379\"}), nil)")
 	}
 	s := &Store{
-		prefix:   "limit",
-		made:     time.Now(),
-		timeout:  defaultTimeout,
-		policies: make(map[string][]*batcher),
-		now:      func() string { return "" },
-		grace:    1, // Redis expires by a clock in whole ms
+		made:    time.Now(),
+		timeout: defaultTimeout,
+		now:     func() string { return "" },
+		grace:   1, // Redis expires by a clock in whole ms
 	}
+	s.prefix = "limit"
 	if options != nil && options.Prefix != "" {
 		s.prefix = options.Prefix
 	}
@@ -121,6 +155,10 @@ func New(client redis.UniversalClient, options *Options) *Store {
 	if strings.ContainsAny(s.prefix, "{}") {
 		panic(fmt.Sprintf("redisstore: prefix %q: braces mark the slot of a Cluster: write it without them", s.prefix))
 	}
+	s.part.begin(s, s.prefix, maxPolicies)
+	if options != nil && options.Spread != 0 {
+		s.spread(options.Spread)
+	}
 	s.errTimeout = fmt.Errorf("%w: Redis has not answered within %v", core.ErrUnavailable, s.timeout)
 	s.calls.Store(rand.Int64N(1 << 52)) // exact in Lua
 	s.client, s.heeds = heeding(client, s.timeout)
@@ -130,7 +168,8 @@ func New(client redis.UniversalClient, options *Options) *Store {
 // Take implements [core.Store]. A ctx that ends while the decision waits for
 // its turn takes nothing; one that ends during the call leaves the outcome
 // unknown. That it has been cancelled, a decision that is alone in its call may
-// see only when the call ends; a deadline it heeds.
+// see only when the call ends; a deadline it heeds. A store that spreads gives
+// back what the parts took of which it knows, also after ctx has ended.
 //
 // The error of a ctx that has ended is that of the ctx. Errors that say nothing
 // about what was asked wrap [core.ErrUnavailable].
@@ -141,49 +180,10 @@ func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) 
 	if err := ctx.Err(); err != nil {
 		return core.Decision{}, err
 	}
+	if s.parts != nil {
+		return s.takeSpread(ctx, policy, charges)
+	}
 	return s.batcher(policy, charges).take(ctx, charges)
-}
-
-// Bounds on what the store remembers of policies, so that a program that makes
-// them up as it goes does not grow. Forgetting one costs nothing but a batch.
-const (
-	maxPolicies = 4096
-	maxVariants = 8 // rule sets of one policy, such as before and after a reload
-)
-
-// batcher returns the batcher for decisions with the rules of charges.
-func (s *Store) batcher(policy string, charges []core.Charge) *batcher {
-	s.mu.RLock()
-	b := find(s.policies[policy], charges)
-	s.mu.RUnlock()
-	if b != nil {
-		return b
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	variants := s.policies[policy]
-	if b = find(variants, charges); b != nil {
-		return b
-	}
-	if len(s.policies) >= maxPolicies {
-		clear(s.policies)
-	}
-	if len(variants) >= maxVariants {
-		variants = variants[1:]
-	}
-	policy = strings.Clone(policy)
-	b = &batcher{store: s, policy: policy, rules: lua.NewRules(s.prefix, policy, charges)}
-	s.policies[policy] = append(variants[:len(variants):len(variants)], b)
-	return b
-}
-
-func find(variants []*batcher, charges []core.Charge) *batcher {
-	for _, b := range variants {
-		if b.rules.Match(charges) {
-			return b
-		}
-	}
-	return nil
 }
 
 // call runs the script once for a batch of decisions.

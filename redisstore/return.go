@@ -8,8 +8,8 @@ import (
 )
 
 // Return implements [core.Store] by one call of one script, which is sent once,
-// as those of Take are. A ctx that ends during the call leaves the outcome
-// unknown.
+// as those of Take are; if the store spreads, by one for each part. A ctx that
+// ends during the call leaves the outcome unknown.
 //
 // Of the two buckets it remembers what was given back in a second key, of 141
 // bytes, for as long as a whole burst takes to come back.
@@ -20,7 +20,35 @@ func (s *Store) Return(ctx context.Context, policy string, returns []core.Return
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	call := lua.NewReturns(s.prefix, policy, s.now(), s.grace, s.hidden.hiddenReturns(policy, returns))
+	if s.parts == nil {
+		return s.giveBack(ctx, policy, returns)
+	}
+	charges := make([]core.Charge, len(returns))
+	for i := range returns {
+		charges[i] = returns[i].Charge
+	}
+	given := make([]int64, len(returns))
+	err := each(s.split(charges), func(_ int, g *group) error {
+		mine := make([]core.Return, len(g.at))
+		for j, i := range g.at {
+			mine[j] = returns[i]
+		}
+		units, err := g.giveBack(ctx, policy, mine)
+		for j := range units {
+			given[g.at[j]] = units[j]
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return given, nil
+}
+
+// giveBack gives back to keys of one part.
+func (p *part) giveBack(ctx context.Context, policy string, returns []core.Return) ([]int64, error) {
+	s := p.store
+	call := lua.NewReturns(p.prefix, policy, s.now(), s.grace, s.hidden.hiddenReturns(policy, returns))
 	reply, err := s.run(ctx, call.Script, call.Keys, call.Args)
 	if err != nil {
 		return nil, err
@@ -30,8 +58,9 @@ func (s *Store) Return(ctx context.Context, policy string, returns []core.Return
 
 // Reset implements [core.Store].
 func (s *Store) Reset(ctx context.Context, policy, rule, key string) error {
+	p := s.partOf(key)
 	key = s.hidden.of(policy, rule, key)
-	keys := []string{lua.Key(s.prefix, policy, rule, key), lua.ReturnedKey(s.prefix, policy, rule, key)}
+	keys := []string{lua.Key(p.prefix, policy, rule, key), lua.ReturnedKey(p.prefix, policy, rule, key)}
 	_, err := s.run(ctx, lua.ResetScript(), keys, nil)
 	return err
 }

@@ -126,6 +126,10 @@ func anyOrder(t *testing.T, h Harness) {
 			}
 		}
 	})
+	if h.Spreads {
+		noneLost(t, h, 6, quota, admitted.Load())
+		return
+	}
 	if got := admitted.Load(); got != limit {
 		t.Errorf("%d admitted, want %d", got, limit)
 	}

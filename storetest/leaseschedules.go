@@ -14,7 +14,7 @@ func (s *schedule) name(charges []core.Charge) {
 		if c.Quota.Algorithm != core.Concurrency || c.Cost == 0 || c.Lease != 0 {
 			continue
 		}
-		if s.random.IntN(20) == 0 && len(s.leases) > 0 {
+		if s.random.IntN(20) == 0 && len(s.leases) > 0 && !s.h.Spreads {
 			c.Lease = pick(s.random, s.leases).Lease
 			continue
 		}

@@ -31,7 +31,7 @@ func returns() []namedTest {
 func returnsOf(charges []core.Charge, d core.Decision) []core.Return {
 	list := make([]core.Return, len(charges))
 	for i, o := range d.Outcomes() {
-		list[i] = core.Return{Charge: charges[i], At: d.At, Remaining: o.Remaining, ResetAfter: o.ResetAfter, Copied: d.Copied, Mode: d.Mode}
+		list[i] = core.Return{Charge: charges[i], At: d.TimeOf(i), Remaining: o.Remaining, ResetAfter: o.ResetAfter, Copied: d.Copied, Mode: d.Mode}
 	}
 	return list
 }

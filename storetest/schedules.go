@@ -91,6 +91,9 @@ func newSchedule(t *testing.T, h Harness, seed uint64, number int) *schedule {
 	for i := range 1 + random.IntN(5) {
 		s.rules = append(s.rules, core.Charge{Rule: fmt.Sprint("r", i), Quota: someQuota(t, random)})
 	}
+	if h.Spreads {
+		s.spread()
+	}
 	return s
 }
 

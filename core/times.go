@@ -1,0 +1,26 @@
+package core
+
+// TimeOf returns when the store decided on the charge of outcome i. Its times are
+// relative to it, and it is the At of a [Return].
+//
+// It is At, unless the store has spread the charges over servers with a clock
+// each; then At is the latest of them.
+func (d *Decision) TimeOf(i int) int64 {
+	if d.times == nil {
+		return d.At
+	}
+	return d.times[i]
+}
+
+// SetTimeOf sets what TimeOf returns, and brings At up to the latest. Copies of d
+// that were made after the first call share it.
+func (d *Decision) SetTimeOf(i int, at int64) {
+	if d.times == nil {
+		d.times = new([MaxCharges]int64)
+		for j := range d.times {
+			d.times[j] = d.At
+		}
+	}
+	d.times[i] = at
+	d.At = max(d.At, at)
+}

@@ -1,0 +1,28 @@
+package proof
+
+const (
+	spread       = "-run=TestSpread$ ./redisstore"
+	spreadFaults = "-run=TestSpread. ./redisstore"
+)
+
+// spreadMutants are faults in what a store does that spreads.
+var spreadMutants = []mutant{
+	{"gives nothing back after a refusal", "redisstore/spread.go", "if !allowed {", "if err != nil {", spread},
+	{"gives nothing back after an error", "redisstore/spread.go", "if !allowed {", "if !allowed && err == nil {", spreadFaults},
+	{"gives back what another part took", "redisstore/spread.go", "d := &decisions[i]\n", "d := &decisions[(i+1)%len(decisions)]\n", spreadFaults},
+	{"admits if any part admits", "redisstore/spread.go", "allowed = allowed && decisions[i].Allowed", "allowed = allowed || decisions[i].Allowed", spread},
+	{"admits what the first part admits", "redisstore/spread.go", "allowed = allowed && decisions[i].Allowed", "allowed = allowed && decisions[min(i, 0)].Allowed", spread},
+	{"keeps leases of a refused request", "redisstore/spread.go", "case c.Quota.Algorithm == core.Concurrency:", "case c.Quota.Algorithm == core.Concurrency && c.Cost > 1<<40:", spread},
+	{"gives back no longer than the caller waits", "redisstore/spread.go", "apart := context.WithoutCancel(ctx)", "apart := ctx", spreadFaults},
+	{"waits for what is given back", "redisstore/spread.go", "case <-ctx.Done():", "case <-context.WithoutCancel(ctx).Done():", spreadFaults},
+	{"tells of a refused request as if it had been admitted", "redisstore/spread.go", "\t\t\tif tell {", "\t\t\tif false {", spread},
+	{"mixes up the rules", "redisstore/spread.go", "outcomes[groups[i].at[j]] = o", "outcomes[j] = o", spread},
+	{"has one time for all servers", "redisstore/spread.go", "d.SetTimeOf(groups[i].at[j], part.At)", "d.SetTimeOf(groups[i].at[j], d.At)", spreadFaults},
+	{"adds up turns", "redisstore/spread.go", "d.Delay = max(d.Delay, part.Delay)", "d.Delay += part.Delay", spread},
+	{"takes what a client caused for a failure of Redis", "redisstore/spread.go", "worst == nil || errors.Is(worst", "worst == nil || false && errors.Is(worst", spreadFaults},
+	{"counts no losses", "redisstore/spread.go", "s.kept.Add(1)", "s.kept.Add(0)", spreadFaults},
+	{"gives back to the rules in another order", "redisstore/return.go", "mine[j] = returns[i]", "mine[j] = returns[min(i, j)]", spread},
+	{"resets a key that is elsewhere", "redisstore/return.go", "p := s.partOf(key)", "p := &s.part", spread},
+	{"finds other leases", "redisstore/lease.go", "held[g.at[j]] = mine[j]", "held[j] = mine[j]", spread},
+	{"leaves the slots to chance", "lua/part.go", "slot*of/slots == n", "slot*of/slots >= 0 || n < 0", "./lua"},
+}

@@ -1,0 +1,142 @@
+package proof
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/redisstore"
+)
+
+// TestAnyWindowSpread takes from many goroutines on a Cluster of six processes, by
+// a store that spreads: no rule admits more than its limit in any window of the
+// clock of its own server, and most of what the rules allow is admitted.
+func TestAnyWindowSpread(t *testing.T) {
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.StartCluster(t, 5*time.Second).Addrs(), ContextTimeoutEnabled: true})
+	defer client.Close()
+	store := redisstore.New(client, &redisstore.Options{Timeout: time.Minute, Spread: 12})
+
+	var mu sync.Mutex
+	var all []int64
+	var of [keys][]int64
+	var asked atomic.Int64
+	var done sync.WaitGroup
+	end := time.Now().Add(proofTime())
+	for g := range 64 {
+		done.Go(func() {
+			for i := g; time.Now().Before(end); i++ {
+				key := i % keys
+				d, err := store.Take(context.Background(), "proof", []core.Charge{
+					{Rule: "key", Key: fmt.Sprint(key), Quota: perKey, Cost: 1},
+					{Rule: "global", Quota: global, Cost: 1},
+				})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				asked.Add(1)
+				if !d.Allowed {
+					continue
+				}
+				mu.Lock()
+				of[key] = append(of[key], d.TimeOf(0))
+				all = append(all, d.TimeOf(1))
+				mu.Unlock()
+			}
+		})
+	}
+	done.Wait()
+	slices.Sort(all)
+	inAll, inKey := mostIn(all, global.Window), 0
+	for _, times := range of {
+		slices.Sort(times)
+		inKey = max(inKey, mostIn(times, perKey.Window))
+	}
+	require.LessOrEqual(t, inAll, int(global.Limit))
+	require.LessOrEqual(t, inKey, int(perKey.Limit))
+	require.Zero(t, store.Unreturned())
+	span := all[len(all)-1] - all[0]
+	allowed := span * global.Limit / global.Window
+	t.Logf("%d asked, %d admitted, of about %d that the rules allow (%.1f %%); most in any window of 70 ms: %d of 100; "+
+		"most of a key in any window of 100 ms: %d of 20", asked.Load(), len(all), allowed, 100*float64(len(all))/float64(allowed), inAll, inKey)
+	require.Greater(t, int64(len(all)), allowed/2)
+}
+
+// TestSpuriousRefusals has one caller ask for a unit of which there is always one,
+// if it were not for others that another rule refuses, and that hold one until it
+// has been given back. A store that decides atomically refuses none of them.
+func TestSpuriousRefusals(t *testing.T) {
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.StartCluster(t, 5*time.Second).Addrs(), ContextTimeoutEnabled: true})
+	defer client.Close()
+	for _, spread := range []int{0, 12} {
+		store := redisstore.New(client, &redisstore.Options{Timeout: time.Minute, Spread: spread})
+		for _, room := range []int64{1, 4, 16, 64} {
+			for _, others := range []int{1, 16} {
+				spurious(t, store, spread, room, others)
+			}
+		}
+	}
+}
+
+func spurious(t *testing.T, store core.Store, spread int, room int64, others int) {
+	const hour = 3_600_000_000
+	policy := fmt.Sprint("spurious ", spread, room, others)
+	spent := core.Charge{Rule: "key", Key: "spent", Quota: core.Quota{Limit: 1, Window: hour}, Cost: 1}
+	fresh := core.Charge{Rule: "key", Key: "fresh", Quota: core.Quota{Algorithm: core.FixedWindow, Limit: 1_000_000, Window: hour}, Cost: 1}
+	shared := core.Charge{Rule: "shared", Quota: core.Quota{Limit: room, Window: hour}, Cost: 1}
+	_, err := store.Take(t.Context(), policy, []core.Charge{spent})
+	require.NoError(t, err)
+
+	var stop atomic.Bool
+	var refused atomic.Int64
+	var done sync.WaitGroup
+	for range others {
+		done.Go(func() {
+			for !stop.Load() {
+				d, err := store.Take(context.Background(), policy, []core.Charge{spent, shared})
+				if err != nil || d.Allowed {
+					t.Error("admitted what a rule refuses", err)
+					return
+				}
+				refused.Add(1)
+			}
+		})
+	}
+	asked, spurious := 300, 0
+	for range asked {
+		charges := []core.Charge{fresh, shared}
+		d, err := store.Take(t.Context(), policy, charges)
+		require.NoError(t, err)
+		if !d.Allowed {
+			spurious++
+			continue
+		}
+		var returns []core.Return // so that there is a unit for the next
+		for i, o := range d.Outcomes() {
+			returns = append(returns, core.Return{Charge: charges[i], At: d.TimeOf(i), Remaining: o.Remaining, ResetAfter: o.ResetAfter})
+		}
+		_, err = store.Return(t.Context(), policy, returns)
+		require.NoError(t, err)
+	}
+	stop.Store(true)
+	done.Wait()
+	look := shared
+	look.Cost = 0
+	d, err := store.Take(t.Context(), policy, []core.Charge{look})
+	require.NoError(t, err)
+	require.Equal(t, room, d.Outcomes()[0].Remaining, "all has been given back")
+	t.Logf("%2d parts, %2d units free, %2d callers whom another rule refuses (%d times): %d of %d refused spuriously",
+		spread, room, others, refused.Load(), spurious, asked)
+	if spread == 0 || room > int64(others) {
+		require.Zero(t, spurious)
+	}
+}

@@ -1,0 +1,76 @@
+package redisstore
+
+import (
+	"strings"
+	"sync"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/lua"
+)
+
+// A part is the keys of every policy that share a hash tag with each other: all of
+// them, or those of one hash in a store that spreads.
+type part struct {
+	store  *Store
+	prefix string // of the keys, as package lua takes it
+	most   int    // policies to remember
+
+	mu       sync.RWMutex
+	policies map[string][]*batcher
+}
+
+// Bounds on what the store remembers of policies, so that a program that makes
+// them up as it goes does not grow. Forgetting one costs nothing but a batch.
+const (
+	maxPolicies = 4096
+	maxVariants = 8 // rule sets of one policy, such as before and after a reload
+
+	maxPoliciesOfPart = 512 // in a store that spreads
+)
+
+// batcher returns the batcher for decisions with the rules of charges.
+func (p *part) batcher(policy string, charges []core.Charge) *batcher {
+	p.mu.RLock()
+	b := find(p.policies[policy], charges)
+	p.mu.RUnlock()
+	if b != nil {
+		return b
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	variants := p.policies[policy]
+	if b = find(variants, charges); b != nil {
+		return b
+	}
+	if len(p.policies) >= p.most {
+		clear(p.policies)
+	}
+	if len(variants) >= maxVariants {
+		variants = variants[1:]
+	}
+	policy = strings.Clone(policy)
+	b = &batcher{store: p.store, policy: policy, rules: lua.NewRules(p.prefix, policy, charges)}
+	p.policies[policy] = append(variants[:len(variants):len(variants)], b)
+	return b
+}
+
+func find(variants []*batcher, charges []core.Charge) *batcher {
+	for _, b := range variants {
+		if b.rules.Match(charges) {
+			return b
+		}
+	}
+	return nil
+}
+
+// partOf returns the part that a key is in.
+func (s *Store) partOf(key string) *part {
+	if s.parts == nil {
+		return &s.part
+	}
+	hash := uint64(14695981039346656037) // FNV-1a: every process, and every version, must find the same part
+	for i := range len(key) {
+		hash = (hash ^ uint64(key[i])) * 1099511628211
+	}
+	return &s.parts[(hash^hash>>32)%uint64(len(s.parts))]
+}

@@ -1,0 +1,84 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/guard"
+	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/storetest"
+)
+
+// apart gives each rule a key of its own, so that stacked rules are in different
+// parts.
+type apart struct{ *Store }
+
+func (s apart) name(c core.Charge) core.Charge {
+	c.Key = c.Rule + "\x00" + c.Key
+	return c
+}
+
+func (s apart) names(charges []core.Charge) []core.Charge {
+	if charges == nil {
+		return nil
+	}
+	named := make([]core.Charge, len(charges))
+	for i, c := range charges {
+		named[i] = s.name(c)
+	}
+	return named
+}
+
+func (s apart) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+	return s.Store.Take(ctx, policy, s.names(charges))
+}
+
+func (s apart) Renew(ctx context.Context, policy string, charges []core.Charge) ([]bool, error) {
+	return s.Store.Renew(ctx, policy, s.names(charges))
+}
+
+func (s apart) Release(ctx context.Context, policy string, charges []core.Charge) error {
+	return s.Store.Release(ctx, policy, s.names(charges))
+}
+
+func (s apart) Return(ctx context.Context, policy string, returns []core.Return) ([]int64, error) {
+	named := make([]core.Return, len(returns))
+	for i, r := range returns {
+		named[i] = r
+		named[i].Charge = s.name(r.Charge)
+	}
+	return s.Store.Return(ctx, policy, named)
+}
+
+func (s apart) Reset(ctx context.Context, policy, rule, key string) error {
+	return s.Store.Reset(ctx, policy, rule, rule+"\x00"+key)
+}
+
+// TestSpread runs the suite over a store that spreads, with every rule of a
+// decision in a part of its own, on one server and on a Cluster.
+func TestSpread(t *testing.T) {
+	bare := func(s core.Store) core.Store { return s }
+	t.Run("server", func(t *testing.T) { runSpread(t, redistest.Client(t), 256, bare) })
+	t.Run("cluster", func(t *testing.T) { runSpread(t, redistest.Cluster(t), 16, bare) })
+	t.Run("guarded", func(t *testing.T) {
+		runSpread(t, redistest.Client(t), 256, func(s core.Store) core.Store { return guard.New(s, nil) })
+	})
+}
+
+func runSpread(t *testing.T, client redis.UniversalClient, parts int, around func(core.Store) core.Store) {
+	tests := 0
+	storetest.Run(t, func(t *testing.T, test func(*testing.T, storetest.Harness)) {
+		now := start
+		tests++ // each with a prefix of its own, since to empty a Cluster takes longer
+		store := at(client, &now)
+		store.prefix = fmt.Sprint("test", tests)
+		store.spread(parts)
+		test(t, storetest.Harness{Store: around(apart{store}), SetTime: func(micros int64) { now = micros }, Spreads: true})
+		require.Zero(t, store.Unreturned())
+	})
+}
