@@ -63,9 +63,10 @@ var allAlgorithms = porcupine.Model{
 	Init: func() any { return world{} },
 	Step: func(before, input, output any) (bool, any) {
 		w, in, out := before.(world), input.(step), output.(stepped)
+		w.latest = max(w.latest, out.at, out.decision.At)
 		ids := w.expired()
 		for forgotten := range 1 << len(ids) {
-			after := world{maps.Clone(w.states), max(w.latest, out.at, out.decision.At)}
+			after := world{maps.Clone(w.states), w.latest}
 			if after.states == nil {
 				after.states = make(map[keyOfRule]core.State)
 			}
