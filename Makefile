@@ -6,7 +6,9 @@
 # make faults  produce each fault that a limiter on Redis meets, and write docs/faults.md (three minutes)
 # make proof   the long runs: PROOF_SECONDS (60) of load, KILLS (100) of processes that hold leases,
 #              SCHEDULES (100000) for each store, a flood of KEYS (10000000), REQUESTS (200000) over
-#              connections that break, FAILOVERS (20) of Sentinel and Cluster, every mutant
+#              connections that break, FAILOVERS (20) of Sentinel and Cluster, HISTORIES (10000) for each
+#              store, every eviction policy, LOOPS (10000000) of fuzz tests (a tenth on Redis), every mutant
+# make soak    instances on a Redis that fails again and again, for SOAK (1h)
 
 FUZZTIME ?= 10s
 PROOF_SECONDS ?= 60
@@ -15,8 +17,11 @@ SCHEDULES ?= 100000
 KEYS ?= 10000000
 REQUESTS ?= 200000
 FAILOVERS ?= 20
+HISTORIES ?= 10000
+LOOPS ?= 10000000
+SOAK ?= 1h
 
-.PHONY: demo test lint bench fuzz faults proof
+.PHONY: demo test lint bench fuzz faults proof soak
 
 demo:
 	go run ./cmd/limitctl demo
@@ -42,4 +47,11 @@ proof:
 	LIMIT_SCHEDULES=$(SCHEDULES) go test -count=1 -v -timeout=2h -run 'Definition|TestStore/Schedules|TestBatches' ./core ./memstore ./redisstore
 	LIMIT_REQUESTS=$(REQUESTS) go test -count=1 -v -timeout=1h -run 'InTime|LostReplies|EveryByte|Swapped|Flushed|NoState' ./redisstore
 	cd proof && LIMIT_FAILOVERS=$(FAILOVERS) go test -count=1 -v -timeout=1h -run 'Failovers|Kills|Slots' .
+	cd proof && LIMIT_HISTORIES=$(HISTORIES) go test -count=1 -v -timeout=1h -run Linearizable .
+	cd proof && LIMIT_EVICTION=20000 go test -count=1 -v -timeout=1h -run Eviction .
+	LIMIT_FUZZ_LOOPS=$(LOOPS) go test -count=1 -v -timeout=3h -run '^Fuzz' . ./core ./lua
+	LIMIT_FUZZ_LOOPS=$$(($(LOOPS) / 10)) go test -count=1 -v -timeout=3h -run FuzzValue ./redisstore
 	cd proof && LIMIT_MUTANTS=1 go test -count=1 -v -timeout=1h -run Mutants .
+
+soak:
+	cd proof && LIMIT_SOAK=$(SOAK) go test -count=1 -v -timeout=0 -run 'TestSoak$$' .

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/internal/fuzzloop"
 )
 
 func TestChainOfForwarded(t *testing.T) {
@@ -114,7 +116,8 @@ func isKey(key string, bits int) bool {
 		prefix.Addr().Is6() && !prefix.Addr().Is4In6()
 }
 
-func FuzzClient(f *testing.F) {
+func FuzzClient(t *testing.F) {
+	f := fuzzloop.New(t)
 	for _, seed := range []string{
 		"203.0.113.9", "[2001:db8::1]:80, ::ffff:10.0.0.2", "unknown", ",,", "for=\"[2001:db8::1]:80\";by=_x, for=\"a,b\\\"c\"",
 		"for=1.1.1.1;for=2.2.2.2", "fe80::1%eth0%1", "64:ff9b::1.2.3.4", "[::1", "1.2.3.4:_x",
@@ -145,7 +148,8 @@ func FuzzClient(f *testing.F) {
 
 // FuzzClientAppended says that nothing a client sends changes what the proxy
 // appends to it.
-func FuzzClientAppended(f *testing.F) {
+func FuzzClientAppended(t *testing.F) {
+	f := fuzzloop.New(t)
 	for _, seed := range []string{"", "1.1.1.1", "for=\"", "for=\"\\", "\\", ",\"", "for=1.1.1.1;", "for=\"a, for=\\\"", "\""} {
 		f.Add(seed)
 	}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/internal/fuzzloop"
 )
 
 // resolve returns the key of a request as a handler would.
@@ -145,7 +147,8 @@ func TestJoinedIsInjective(t *testing.T) {
 
 // FuzzKeyInjective says that two requests that differ in a value never share a
 // quota by it, whatever clients write.
-func FuzzKeyInjective(f *testing.F) {
+func FuzzKeyInjective(t *testing.F) {
+	f := fuzzloop.New(t)
 	f.Add("a", "b:c", "x", "a:b", "c", "x")
 	f.Add("", "a", "", "a", "", "")
 	f.Add("0=a", "", "", "", "a", "")

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/internal/fuzzloop"
 )
 
 func TestParse(t *testing.T) {
@@ -253,7 +255,8 @@ func TestParseInvalidRules(t *testing.T) {
 	assert.False(t, errors.As(err, new(*ParseError)))
 }
 
-func FuzzParse(f *testing.F) {
+func FuzzParse(t *testing.F) {
+	f := fuzzloop.New(t)
 	for _, seed := range []string{
 		"5/2s per ip; 1000/1m global", "login: 20/1h per user or ip", "3/1s per (user or ip) and header X-Org\n",
 		"5/2x per ip", "1e9/s", "٥/s", " 5/2s\n", "", "5/2s per ip per user", "1k/1d12h per path id;", "1/1.5h global",

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+
+	"github.com/routelimit/limit/internal/fuzzloop"
 )
 
 // A definition is the sliding window as it is defined: a list of the times of
@@ -169,7 +171,8 @@ func TestLogAgainstDefinition(t *testing.T) {
 	t.Logf("%d stories, %d decisions", stories, decisions)
 }
 
-func FuzzLog(f *testing.F) {
+func FuzzLog(t *testing.F) {
+	f := fuzzloop.New(t)
 	f.Add([]byte{2, 0, 7, 0, 0, 0, 1, 0, 200, 0, 3, 0, 4, 0, 1, 2})
 	f.Add([]byte("a clock that steps back never admits more"))
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -4,6 +4,8 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/routelimit/limit/internal/fuzzloop"
 )
 
 // checkMuldiv compares with package math/big.
@@ -56,12 +58,13 @@ func TestMuldiv(t *testing.T) {
 	}
 }
 
-func FuzzMuldiv(f *testing.F) {
+func FuzzMuldiv(t *testing.F) {
+	f := fuzzloop.New(t)
 	f.Add(int64(MaxFill), int64(MaxLimit), int64(MinWindow))
 	f.Add(huge, huge, int64(3))
 	f.Fuzz(func(t *testing.T, a, b, c int64) {
 		if a < 0 || b < 0 || c < 1 {
-			t.Skip("muldiv is for numbers that are not negative")
+			return // muldiv is for numbers that are not negative
 		}
 		checkMuldiv(t, a, b, c)
 		if c <= huge && a <= huge {

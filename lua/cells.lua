@@ -63,6 +63,7 @@ local function decode_cells(value, rule, now)
       end
     end
     for i = 1, keep do s.used = s.used + s.counts[i] end
+    if s.used >= 281474976710656 then return nil end -- no limit is as large
   end
   cells_outlook(s)
   return s

@@ -43,6 +43,7 @@ local function decode_counter(value, rule, now)
   if value then
     if #value ~= 26 or byte(value, 1) ~= 103 then return nil end
     local index, current, previous, old = u56(value, 2), u48(value, 9), u48(value, 15), u48(value, 21)
+    if current + previous >= 281474976710656 then return nil end -- no limit is as large
     if old ~= window then -- another grid: all that was spent counts in the window of now
       if now < (index + 2)*old then index, current, previous = at, current + previous, 0
       else index, current, previous = 0, 0, 0 end

@@ -10,6 +10,7 @@ local function schedule(value, rule, now, most)
   if value then
     if #value ~= 20 or byte(value, 1) ~= 105 then return nil end
     local stop, part, limit = u56(value, 2), u48(value, 9), u48(value, 15)
+    if part >= limit then return nil end
     if limit ~= rule.limit then
       if part > 0 then stop, part = stop + 1, 0 end
       s.redated = true

@@ -57,7 +57,9 @@ for k = 1, #keys do
     local s, changed = states[k], nil
     out[k], changed = act(s, ARGV[2*k + 3])
     taken[k] = changed and 1 or 0
-    if changed and s.leases == '' then
+    if s.used < 0 or (s.used == 0) ~= (s.leases == '') then -- not the sum of its leases
+      out[k] = -WRONG_VALUE
+    elseif changed and s.leases == '' then
       call('DEL', keys[k])
     else
       small.save(rule, now, '', grace)

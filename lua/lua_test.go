@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/fuzzloop"
 )
 
 func charges(keys ...string) []core.Charge {
@@ -74,7 +75,8 @@ func TestDecode(t *testing.T) {
 }
 
 // FuzzDecode gives the decoder replies that no script made.
-func FuzzDecode(f *testing.F) {
+func FuzzDecode(t *testing.F) {
+	f := fuzzloop.New(t)
 	f.Add([]byte{}, 1)
 	f.Add(make([]byte, 8*8), 1)
 	f.Add(make([]byte, 15*8), 2)
@@ -115,7 +117,8 @@ func TestKey(t *testing.T) {
 // FuzzKey holds that no two policies, rules or keys share a key of Redis, that
 // the hash tag is the policy's alone, and that nothing but printable ASCII gets
 // into it.
-func FuzzKey(f *testing.F) {
+func FuzzKey(t *testing.F) {
+	f := fuzzloop.New(t)
 	f.Add("p", "r", "k", "p", "r:k", "")
 	f.Add("a}", "b", "c", "a", "}b", "c")
 	f.Add("", "%", "", "%", "", "")

@@ -99,6 +99,7 @@ local function remembers(value) return not value or #value == 141 and byte(value
 local function return_bucket(value, r, now, remembered)
   if #value ~= 26 or byte(value, 1) ~= 104 or not remembers(remembered) then return nil, WRONG_VALUE end
   local missing, part, last, window = u48(value, 2), u48(value, 8), u56(value, 14), u48(value, 21)
+  if part >= window then return nil, WRONG_VALUE end
   if window ~= r.window or missing > r.burst or last > now or r.at > now then return 0 end
   local came, rest = muldiv(now - last, r.limit, window)
   rest = rest + part
@@ -118,6 +119,7 @@ end
 local function return_meter(value, r, now, remembered)
   if #value ~= 20 or byte(value, 1) ~= 105 or not remembers(remembered) then return nil, WRONG_VALUE end
   local stop, part, limit = u56(value, 2), u48(value, 9), u48(value, 15)
+  if part >= limit then return nil, WRONG_VALUE end
   if limit ~= r.limit or stop < now or r.at > now then return 0 end
   local units, rest = muldiv(stop - now, limit, r.window)
   rest = rest + part

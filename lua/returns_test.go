@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/fuzzloop"
 )
 
 func someReturns() []core.Return {
@@ -59,7 +60,8 @@ func TestDecodeReturns(t *testing.T) {
 }
 
 // FuzzDecodeReturns gives the decoder replies that no script made.
-func FuzzDecodeReturns(f *testing.F) {
+func FuzzDecodeReturns(t *testing.F) {
+	f := fuzzloop.New(t)
 	f.Add([]byte{})
 	f.Add(make([]byte, 3*8))
 	f.Add([]byte("\xff\xff\xff\xff\xff\xff\xff\xff and others that are not quite"))

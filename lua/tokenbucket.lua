@@ -44,6 +44,7 @@ local function decode_bucket(value, rule, now)
   if value then
     if #value ~= 26 or byte(value, 1) ~= 104 then return nil end
     local missing, part, last, window = u48(value, 2), u48(value, 8), u56(value, 14), u48(value, 21)
+    if part >= window then return nil end
     if window ~= rule.window then part, s.redated = 0, true end
     if last > now then last, s.redated = now, true end
     if s.redated then s.kept = {missing, part, last} end

@@ -11,10 +11,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/fuzzloop"
 )
 
 // Fuzz sends requests of any content: an adapter neither panics nor fails.
-func Fuzz(f *testing.F, framework Framework) {
+func Fuzz(t *testing.F, framework Framework) {
+	f := fuzzloop.New(t)
 	router := framework(limit.New(nil, &limit.Options{
 		User: func(r *http.Request) string { return r.Header.Get("X-User") },
 	}))

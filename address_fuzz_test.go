@@ -1,0 +1,63 @@
+package limit
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/internal/fuzzloop"
+)
+
+// FuzzAddress writes an address in every way that it can be written: all have
+// one key, those of other clients have another, and a key is its own key.
+func FuzzAddress(t *testing.F) {
+	f := fuzzloop.New(t)
+	for _, text := range []string{"203.0.113.9", "2001:db8::1", "::ffff:10.0.0.1", "64:ff9b::1.2.3.4", "::", "fe80::1", "255.255.255.255"} {
+		ip := netip.MustParseAddr(text)
+		f.Add(ip.AsSlice(), netip.MustParseAddr("2001:db8:0:1::").AsSlice(), uint8(64), uint16(80), "eth0")
+	}
+	f.Fuzz(func(t *testing.T, one, two []byte, bits uint8, port uint16, zone string) {
+		a, ok1 := netip.AddrFromSlice(one)
+		b, ok2 := netip.AddrFromSlice(two)
+		if !ok1 || !ok2 {
+			return
+		}
+		prefix := 32 + int(bits)%97
+		key := addressKey(a.String(), prefix)
+		require.NotEmpty(t, key, "%v", a)
+		require.True(t, isKey(key, prefix), "%q", key)
+		spellings := []string{fmt.Sprint(netip.AddrPortFrom(a, port))}
+		if ip := a.Unmap(); ip.Is4() {
+			four := ip.As4()
+			spellings = append(spellings, ip.String(), "::ffff:"+ip.String(),
+				fmt.Sprintf("::FFFF:%02x%02x:%02x%02x", four[0], four[1], four[2], four[3]),
+				fmt.Sprintf("[64:ff9b::%s]:%d", ip, port), "64:ff9b::"+ip.String())
+		} else {
+			spellings = append(spellings, a.StringExpanded(), strings.ToUpper(a.String()), "["+a.String()+"]")
+			if zone != "" && !strings.ContainsAny(zone, "]%") && len(zone) < 50 {
+				spellings = append(spellings, a.String()+"%"+zone, "["+a.String()+"%"+zone+"]:1")
+			}
+		}
+		for _, s := range spellings {
+			require.Equal(t, key, addressKey(s, prefix), "%q", s)
+		}
+		same := client(a, prefix) == client(b, prefix)
+		require.Equal(t, same, key == addressKey(b.String(), prefix), "%v, %v", a, b)
+	})
+}
+
+// client returns what of the bits of an address makes a client.
+func client(ip netip.Addr, prefix int) netip.Prefix {
+	if ip = ip.Unmap(); nat64.Contains(ip) {
+		b := ip.As16()
+		ip = netip.AddrFrom4([4]byte(b[12:]))
+	}
+	if ip.Is4() {
+		prefix = 32
+	}
+	p, _ := ip.WithZone("").Prefix(prefix)
+	return p
+}

@@ -1,0 +1,67 @@
+package proof
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/guard"
+	"github.com/routelimit/limit/internal/faultproxy"
+	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/redisstore"
+)
+
+// TestNothingIsLeft drives what starts goroutines and timers (batches, calls
+// beside a client that does not heed deadlines, the guard, leases, waits) while
+// Redis works and while it is a black hole, and looks what is left at the end.
+func TestNothingIsLeft(t *testing.T) {
+	server := redistest.Launch(t)
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	func() {
+		proxy := faultproxy.Start(t, server.Addr)
+		defer proxy.Refuse(true)
+		clients := []redis.UniversalClient{
+			redis.NewClient(&redis.Options{Addr: proxy.Addr()}),
+			redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{proxy.Addr()}, ReadTimeout: 200 * time.Millisecond,
+				ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+					return []redis.ClusterSlot{{Start: 0, End: 16383, Nodes: []redis.ClusterNode{{Addr: proxy.Addr()}}}}, nil
+				}}),
+		}
+		for _, client := range clients {
+			defer client.Close()
+			limiter := limit.New(guard.New(redisstore.New(client, nil), nil), nil)
+			held := limit.Named("held", limit.Rule{Key: limit.Everyone, Limit: 100, Window: time.Second, Algorithm: limit.Concurrency},
+				limit.Rule{Key: limit.ByUser, Limit: 100, Window: time.Second, Algorithm: limit.Queue, Burst: 5})
+			for _, silent := range []bool{false, true, false} {
+				proxy.Silence(silent)
+				done := make(chan struct{})
+				for range 16 {
+					go func() {
+						defer func() { done <- struct{}{} }()
+						for range 5 {
+							ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+							d, err := limiter.Take(ctx, held, limit.Keys{"user": "a"})
+							if err == nil && d.Allowed {
+								_ = d.Wait(ctx)
+							}
+							d.Release()
+							cancel()
+						}
+					}()
+				}
+				for range 16 {
+					<-done
+				}
+			}
+			_, err := limiter.Take(t.Context(), held, limit.Keys{"user": "b"})
+			require.NotErrorIs(t, err, core.ErrUnavailable)
+			require.NoError(t, limiter.Reset(context.Background(), held, limit.Keys{"user": "a"}))
+		}
+	}()
+}

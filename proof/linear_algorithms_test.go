@@ -1,0 +1,398 @@
+package proof
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/memstore"
+	"github.com/routelimit/limit/redisstore"
+)
+
+// histories is how many there are of each store: LIMIT_HISTORIES, or as many as
+// take a few seconds.
+func histories(usual int) int {
+	if n, err := strconv.Atoi(os.Getenv("LIMIT_HISTORIES")); err == nil {
+		return n
+	}
+	return usual
+}
+
+// noteKey is the key of a context for where to note the time of a call whose
+// answer does not tell it.
+type noteKey struct{}
+
+// A seenClock is the clock of a memory store: it knows who reads it, and lets
+// others run between the reading and the locks.
+type seenClock struct {
+	mu      sync.Mutex // held by the caller from before the call until it has read
+	now     int64
+	note    *int64
+	perturb bool
+}
+
+func (c *seenClock) read() int64 {
+	c.now += rand.Int64N(400)
+	now := c.now
+	if c.note != nil {
+		*c.note = now
+	}
+	c.mu.Unlock()
+	if c.perturb {
+		for rand.IntN(3) > 0 {
+			runtime.Gosched()
+		}
+	}
+	return now
+}
+
+// seen is a memory store that a seenClock watches. Each call reads it once.
+type seen struct {
+	*memstore.Store
+	clock *seenClock
+}
+
+func newSeen(perturb bool) core.Store {
+	clock := &seenClock{now: 1_800_000_000_000_000, perturb: perturb}
+	return seen{memstore.New(&memstore.Options{Now: clock.read}), clock}
+}
+
+func (s seen) begin(ctx context.Context) {
+	s.clock.mu.Lock()
+	s.clock.note, _ = ctx.Value(noteKey{}).(*int64)
+}
+
+func (s seen) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+	s.begin(ctx)
+	return s.Store.Take(ctx, policy, charges)
+}
+
+func (s seen) Renew(ctx context.Context, policy string, charges []core.Charge) ([]bool, error) {
+	s.begin(ctx)
+	return s.Store.Renew(ctx, policy, charges)
+}
+
+func (s seen) Release(ctx context.Context, policy string, charges []core.Charge) error {
+	s.begin(ctx)
+	return s.Store.Release(ctx, policy, charges)
+}
+
+func (s seen) Return(ctx context.Context, policy string, returns []core.Return) ([]int64, error) {
+	s.begin(ctx)
+	return s.Store.Return(ctx, policy, returns)
+}
+
+func (s seen) Reset(ctx context.Context, policy, rule, key string) error {
+	s.begin(ctx)
+	return s.Store.Reset(ctx, policy, rule, key)
+}
+
+// telltime has the scripts of calls whose answer does not tell the time add it.
+type telltime struct{}
+
+func (telltime) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (telltime) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (telltime) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		note, ok := ctx.Value(noteKey{}).(*int64)
+		args := cmd.Args()
+		switch {
+		case ok && cmd.Name() == "evalsha":
+			args[1] = strings.Repeat("0", 40) // so that the text is sent
+		case ok && cmd.Name() == "eval":
+			args[1] = "local t = redis.call('TIME')\nARGV[1] = string.format('%.0f', t[1]*1000000 + t[2])\n" +
+				"local out = (function()\n" + args[1].(string) + "\nend)()\nout[#out + 1] = tonumber(ARGV[1])\nreturn out"
+			if err := next(ctx, cmd); err != nil {
+				return err
+			}
+			reply := cmd.(interface {
+				Val() []int64
+				SetVal([]int64)
+			})
+			last := len(reply.Val()) - 1
+			*note = reply.Val()[last]
+			reply.SetVal(reply.Val()[:last])
+			return nil
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// A chaos is one history: clients at once on one policy, with some rules.
+type chaos struct {
+	stores  []core.Store // of which each client has one
+	clients int
+	calls   int // of each
+	policy  string
+	rules   []core.Charge
+}
+
+// someRules returns one to four rules of different algorithms, with windows that
+// end within a history and such that do not.
+func someRules() (rules []core.Charge) {
+	windows := []int64{1500, 4000, 3_600_000_000}
+	for _, a := range rand.Perm(8)[:1+rand.IntN(4)] {
+		q := core.Quota{Algorithm: core.Algorithm(a), Limit: 2 + rand.Int64N(4), Window: windows[rand.IntN(len(windows))]}
+		switch q.Algorithm {
+		case core.FixedWindow:
+			q.Aligned = rand.IntN(2) == 0
+		case core.SlidingCells:
+			q.Cells = 2 + rand.Int64N(4)
+		case core.TokenBucket:
+			q.Burst = 2 + rand.Int64N(4)
+			if q.Window == windows[2] { // or it is full, forgotten, and lacks them anew
+				q.Missing = rand.Int64N(q.Burst)
+			}
+		case core.LeakyBucket:
+			q.Burst = 2 + rand.Int64N(4)
+		case core.Queue:
+			q.Burst = 1 + rand.Int64N(4)
+			q.MaxWait = rand.Int64N(2) * q.Window
+		}
+		rules = append(rules, core.Charge{Rule: q.Algorithm.String(), Quota: q})
+	}
+	return rules
+}
+
+// record has all clients call at once, and returns what they saw.
+func (h *chaos) record(t *testing.T) []porcupine.Operation {
+	t.Helper()
+	history := make([]porcupine.Operation, h.clients*h.calls)
+	began := time.Now()
+	var done sync.WaitGroup
+	start := make(chan struct{})
+	for client := range h.clients {
+		done.Go(func() {
+			store := h.stores[client%len(h.stores)]
+			var admitted []admittance
+			<-start
+			for i := range h.calls {
+				in := h.step(&admitted)
+				op := porcupine.Operation{ClientId: client, Input: in, Call: time.Since(began).Nanoseconds()}
+				out, err := in.call(store, h.policy)
+				op.Output, op.Return = out, time.Since(began).Nanoseconds()
+				if err != nil {
+					t.Error(err)
+				}
+				if out.decision.Allowed {
+					admitted = append(admitted, admittance{in.charges, out.decision})
+				}
+				history[client*h.calls+i] = op
+			}
+		})
+	}
+	close(start)
+	done.Wait()
+	return history
+}
+
+type admittance struct {
+	charges  []core.Charge
+	decision core.Decision
+}
+
+// step draws the next call of a client that was admitted before.
+func (h *chaos) step(admitted *[]admittance) step {
+	key := strconv.Itoa(rand.IntN(2))
+	charges := slices.Clone(h.rules)
+	lease := 1 + rand.Uint64N(1<<63)
+	for i := range charges {
+		charges[i].Cost, charges[i].Lease = rand.Int64N(3), lease
+		if i > 0 {
+			charges[i].Key = key // the first is shared by all
+		}
+	}
+	if rand.IntN(40) == 0 {
+		return step{reset: &charges[rand.IntN(len(charges))]}
+	}
+	if n := len(*admitted); n > 0 && rand.IntN(2) == 0 {
+		i := rand.IntN(n)
+		a := (*admitted)[i]
+		if c := slices.IndexFunc(a.charges, func(c core.Charge) bool { return c.Quota.Algorithm == core.Concurrency }); c >= 0 && rand.IntN(2) == 0 {
+			release := rand.IntN(2) == 0
+			return step{charges: a.charges[c : c+1], release: release, renew: !release}
+		}
+		*admitted = slices.Delete(*admitted, i, i+1)
+		if returns := a.returns(); returns != nil {
+			return step{returns: returns}
+		}
+	}
+	return step{charges: charges}
+}
+
+// returns gives back a part of what was taken, or all of it.
+func (a *admittance) returns() (returns []core.Return) {
+	for i, c := range a.charges {
+		if c.Quota.Algorithm == core.Concurrency || c.Cost == 0 {
+			continue
+		}
+		o := a.decision.Outcomes()[i]
+		r := core.Return{Charge: c, At: a.decision.At, Remaining: o.Remaining, ResetAfter: o.ResetAfter}
+		r.Cost = 1 + rand.Int64N(c.Cost)
+		returns = append(returns, r)
+	}
+	return returns
+}
+
+func (in *step) call(store core.Store, policy string) (out stepped, err error) {
+	ctx := context.WithValue(context.Background(), noteKey{}, &out.at)
+	switch {
+	case in.returns != nil:
+		out.given, err = store.Return(ctx, policy, in.returns)
+	case in.reset != nil:
+		err = store.Reset(ctx, policy, in.reset.Rule, in.reset.Key)
+	case in.release:
+		err = store.Release(ctx, policy, in.charges)
+	case in.renew:
+		var held []bool
+		if held, err = store.Renew(ctx, policy, in.charges); err == nil {
+			out.held = held[0]
+		}
+	default:
+		out.decision, err = store.Take(context.Background(), policy, in.charges)
+	}
+	return out, err
+}
+
+// linearizable tells how a history came out.
+func linearizable(history []porcupine.Operation) porcupine.CheckResult {
+	return porcupine.CheckOperationsTimeout(allAlgorithms, history, 20*time.Second)
+}
+
+// TestLinearizableAlgorithms mixes all algorithms and all calls.
+func TestLinearizableAlgorithms(t *testing.T) {
+	run := func(t *testing.T, n int, next func() *chaos) {
+		kinds := make(map[string]int)
+		algorithms := make(map[core.Algorithm]int)
+		for i := range n {
+			h := next()
+			h.policy, h.rules = fmt.Sprint("history", i), someRules()
+			history := h.record(t)
+			for _, op := range history {
+				in := op.Input.(step)
+				kinds[in.kind(op.Output.(stepped))]++
+			}
+			for _, r := range h.rules {
+				algorithms[r.Quota.Algorithm]++
+			}
+			if result := linearizable(history); result != porcupine.Ok {
+				for _, op := range history {
+					in := op.Input.(step)
+					t.Logf("client %d, %d to %d: %s", op.ClientId, op.Call, op.Return, in.tell(op.Output.(stepped)))
+				}
+				t.Fatalf("history %d of %d: %s", i, n, result)
+			}
+		}
+		t.Logf("%d histories, all linearizable, none unknown; calls %v; histories with each algorithm %v", n, kinds, algorithms)
+	}
+	t.Run("memory", func(t *testing.T) {
+		run(t, histories(1000), func() *chaos {
+			return &chaos{stores: []core.Store{newSeen(true)}, clients: 4, calls: 6}
+		})
+	})
+	t.Run("redis", func(t *testing.T) {
+		client := redistest.Client(t)
+		var stores []core.Store
+		for range 2 {
+			c := redis.NewClient(client.Options())
+			defer c.Close()
+			c.AddHook(telltime{})
+			stores = append(stores, redisstore.New(c, &redisstore.Options{Timeout: time.Minute}))
+		}
+		run(t, histories(300), func() *chaos { return &chaos{stores: stores, clients: 8, calls: 3} })
+	})
+}
+
+// tell tells what was called and what came back.
+func (in *step) tell(out stepped) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s at %d delay %d held %v:", in.kind(out), max(out.at, out.decision.At), out.decision.Delay, out.held)
+	for i, c := range in.charges {
+		fmt.Fprintf(&b, " [%+v of %q cost %d lease %d", c.Quota, c.Key, c.Cost, c.Lease)
+		if i < len(out.decision.Outcomes()) {
+			fmt.Fprintf(&b, ": %+v", out.decision.Outcomes()[i])
+		}
+		b.WriteString("]")
+	}
+	for i, r := range in.returns {
+		fmt.Fprintf(&b, " [%v of %q %d taken at %d, given %d]", r.Quota.Algorithm, r.Key, r.Cost, r.At, out.given[i])
+	}
+	if in.reset != nil {
+		fmt.Fprintf(&b, " [%v of %q]", in.reset.Rule, in.reset.Key)
+	}
+	return b.String()
+}
+
+func (in *step) kind(out stepped) string {
+	switch {
+	case in.returns != nil:
+		return "returned"
+	case in.reset != nil:
+		return "reset"
+	case in.release:
+		return "released"
+	case in.renew:
+		return "renewed"
+	case out.decision.Allowed:
+		return "admitted"
+	}
+	return "refused"
+}
+
+// TestLinearizableAlgorithmsCanFail gives the checker a store that checks, then
+// acts, with and without other goroutines running in between.
+func TestLinearizableAlgorithmsCanFail(t *testing.T) {
+	for _, perturb := range []bool{false, true} {
+		n, caught := histories(300), 0
+		for i := range n {
+			h := &chaos{stores: []core.Store{looksFirst{newSeen(perturb)}}, clients: 4, calls: 6,
+				policy: fmt.Sprint("history", i), rules: someRules()}
+			if linearizable(h.record(t)) == porcupine.Illegal {
+				caught++
+			}
+		}
+		t.Logf("perturbed %v: caught in %d of %d histories", perturb, caught, n)
+		if perturb {
+			require.Positive(t, caught)
+		}
+	}
+}
+
+// looksFirst looks, and admits by what it saw. Nobody who is alone notices.
+type looksFirst struct{ core.Store }
+
+func (s looksFirst) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+	look := slices.Clone(charges)
+	for i := range look {
+		look[i].Cost = 0
+	}
+	seen, err := s.Store.Take(ctx, policy, look)
+	if err != nil {
+		return seen, err
+	}
+	d, err := s.Store.Take(ctx, policy, charges)
+	fit := true
+	for i, o := range seen.Outcomes() {
+		fit = fit && charges[i].Cost <= o.Remaining
+	}
+	d.Allowed = d.Allowed || fit
+	return d, err
+}

@@ -1,0 +1,141 @@
+package proof
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/routelimit/limit/core"
+)
+
+// A step is one call of a client, and the answer to it. The model of all
+// algorithms is package core: what a store answers must be what its pure
+// functions say, at the times that the store decided, in some order that the
+// clients could have seen.
+type step struct {
+	charges []core.Charge // of Take, and with renew or release of one lease
+	renew   bool
+	release bool
+	returns []core.Return
+	reset   *core.Charge
+}
+
+type stepped struct {
+	at       int64 // when the store decided
+	decision core.Decision
+	held     bool
+	given    []int64
+}
+
+// A world is what a store remembers.
+type world struct {
+	states map[keyOfRule]core.State
+	latest int64 // that the store has read of its clock
+}
+
+type keyOfRule struct{ rule, key string }
+
+// state returns a copy of the state of a key, that may be changed.
+func (w *world) state(c *core.Charge) core.State {
+	id := keyOfRule{c.Rule, c.Key}
+	s := w.states[id]
+	if s == nil {
+		s = core.NewState(c.Quota.Algorithm)
+	}
+	w.states[id] = deepCopy(reflect.ValueOf(s)).Interface().(core.State)
+	return w.states[id]
+}
+
+// expired returns the keys that a store may have forgotten. That shows if its
+// clock steps back, as a clock does that is read before a lock, and not else.
+func (w *world) expired() (ids []keyOfRule) {
+	for id, s := range w.states {
+		if s.Expires() <= w.latest {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+var allAlgorithms = porcupine.Model{
+	Init: func() any { return world{} },
+	Step: func(before, input, output any) (bool, any) {
+		w, in, out := before.(world), input.(step), output.(stepped)
+		w.latest = max(w.latest, out.at, out.decision.At)
+		ids := w.expired()
+		for forgotten := range 1 << len(ids) {
+			after := world{maps.Clone(w.states), w.latest}
+			if after.states == nil {
+				after.states = make(map[keyOfRule]core.State)
+			}
+			for i, id := range ids {
+				if forgotten&(1<<i) != 0 {
+					delete(after.states, id)
+				}
+			}
+			if after.step(&in, &out) {
+				return true, after
+			}
+		}
+		return false, w
+	},
+	Equal: func(a, b any) bool { return reflect.DeepEqual(a, b) },
+}
+
+// step makes a call in w, and reports whether it gets the same answer.
+func (w *world) step(in *step, out *stepped) bool {
+	switch {
+	case in.returns != nil:
+		for i := range in.returns {
+			r := &in.returns[i]
+			if w.state(&r.Charge).Return(r, out.at) != out.given[i] {
+				return false
+			}
+		}
+		return true
+	case in.reset != nil:
+		delete(w.states, keyOfRule{in.reset.Rule, in.reset.Key})
+		return true
+	case in.renew, in.release:
+		c := &in.charges[0]
+		leases := w.state(c).(*core.Leases)
+		if in.release {
+			leases.Release(&c.Quota, out.at, c.Lease)
+			return true
+		}
+		return leases.Renew(&c.Quota, out.at, c.Lease) == out.held
+	}
+	states := make([]core.State, len(in.charges))
+	for i := range in.charges {
+		states[i] = w.state(&in.charges[i])
+	}
+	want, got := core.Decide(out.decision.At, in.charges, states), out.decision
+	return want.Allowed == got.Allowed && want.Delay == got.Delay && slices.Equal(want.Outcomes(), got.Outcomes())
+}
+
+// deepCopy copies a state, of which package core shows nothing.
+func deepCopy(v reflect.Value) reflect.Value {
+	to := reflect.New(v.Type()).Elem()
+	to.Set(v)
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			to.Set(reflect.New(v.Type().Elem()))
+			to.Elem().Set(deepCopy(v.Elem()))
+		}
+	case reflect.Slice:
+		if !v.IsNil() {
+			to.Set(reflect.MakeSlice(v.Type(), v.Len(), v.Len()))
+			reflect.Copy(to, v)
+		}
+	case reflect.Struct:
+		for i := range to.NumField() {
+			field := to.Field(i)
+			field = reflect.NewAt(field.Type(), field.Addr().UnsafePointer()).Elem() // also if it is not exported
+			field.Set(deepCopy(field))
+		}
+	}
+	return to
+}

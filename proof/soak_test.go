@@ -1,0 +1,228 @@
+package proof
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/faultproxy"
+	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/redisstore"
+)
+
+// The rules of a soak. Their windows are short, so that there are many of them.
+const (
+	soakInstances = 3
+	soakClients   = 6 // of each instance
+	soakUsers     = 4 // who always want more than they get
+	soakLimit     = 9
+	soakSlots     = 6
+	soakWindow    = time.Second
+)
+
+var (
+	soakExact = limit.Named("exact", limit.Rule{Name: "log", Key: limit.ByUser, Limit: soakLimit, Window: soakWindow},
+		limit.Rule{Name: "all", Key: limit.Everyone, Limit: 100_000, Window: soakWindow, Algorithm: limit.FixedWindow})
+	soakBucket = limit.Named("bucket", limit.Rule{Name: "bucket", Key: limit.ByUser, Limit: soakLimit, Window: soakWindow,
+		Algorithm: limit.TokenBucket, Burst: soakLimit})
+	soakHeld = limit.Named("slots", limit.Rule{Name: "slots", Key: limit.Everyone, Limit: soakSlots, Window: 2 * soakWindow,
+		Algorithm: limit.Concurrency})
+	soakLine = limit.Named("line", limit.Rule{Name: "line", Key: limit.Everyone, Limit: 50, Window: soakWindow,
+		Algorithm: limit.Queue, Burst: 20})
+)
+
+// A soak is limiters that share a Redis which fails again and again, and
+// clients that never stop.
+type soak struct {
+	t      *testing.T
+	server *redistest.Server
+	proxy  *faultproxy.Proxy
+	direct *redis.Client
+
+	stop    chan struct{}
+	clients sync.WaitGroup
+
+	trouble troubles
+	exact   [soakUsers]tally
+	bucket  [soakUsers]tally
+	line    tally
+	held    peak
+
+	asked, admitted, refused, cancelled, panics atomic.Int64
+	modes                                       [limit.ModeRefused + 1]atomic.Int64
+	faults                                      map[string]int
+}
+
+// soakTime is how long to soak: LIMIT_SOAK, or 15 s.
+func soakTime(t *testing.T) time.Duration {
+	text := os.Getenv("LIMIT_SOAK")
+	if text == "" {
+		return 15 * time.Second
+	}
+	d, err := time.ParseDuration(text)
+	require.NoError(t, err)
+	return d
+}
+
+// TestSoak holds, for as long as LIMIT_SOAK says, that no client ever gets an
+// error, that no window admits more than is documented, and that nothing grows.
+func TestSoak(t *testing.T) {
+	if !redistest.Installed(t) {
+		t.Skip("no redis-server is installed")
+	}
+	logging.Disable()
+	duration := soakTime(t)
+	s := &soak{t: t, server: redistest.Launch(t), stop: make(chan struct{}), faults: make(map[string]int)}
+	s.proxy, s.direct = faultproxy.Start(t, s.server.Addr), s.server.Client()
+	for i := range soakUsers {
+		s.exact[i] = tally{name: fmt.Sprint("exact window of user ", i), quiet: soakLimit,
+			any: soakLimit + (soakInstances-1)*(soakLimit/soakInstances)}
+		// A burst and a refill; twice that without the store, and a burst more when it forgets.
+		s.bucket[i] = tally{name: fmt.Sprint("bucket of user ", i), quiet: 2 * soakLimit, any: 5 * soakLimit}
+	}
+	s.line = tally{name: "line", quiet: 51, any: 2*(50+20) + soakInstances + 20}
+	for range soakInstances {
+		client := redis.NewClient(&redis.Options{Addr: s.proxy.Addr()})
+		defer client.Close()
+		limiter := limit.New(redisstore.New(client, nil), &limit.Options{Instances: soakInstances})
+		for range soakClients {
+			s.clients.Go(func() { s.client(limiter) })
+		}
+	}
+	watched := make(chan usage)
+	go s.watch(duration, watched)
+	s.calm(5 * soakWindow)
+	for end := time.Now().Add(duration - 5*soakWindow); time.Now().Before(end); {
+		s.fault()
+		s.calm(time.Duration(1+rand.IntN(7)) * soakWindow)
+	}
+	close(s.stop)
+	s.clients.Wait()
+	use := <-watched
+	t.Logf("after %v: %s", duration, s.tell())
+	t.Logf("faults: %v", s.faults)
+	for _, tally := range s.tallies() {
+		t.Logf("%s: at most %d of %d while the store answered, %d of %d at any time; %d windows while it answered",
+			tally.name, tally.mostQuiet, tally.quiet, tally.mostAny, tally.any, tally.quietWindows)
+		require.Positive(t, tally.quietWindows, "nothing was held against the limit itself")
+	}
+	t.Logf("held at the same time: at most %d of %d while the store answered, %d of %d at any time",
+		s.held.mostQuiet, soakSlots, s.held.mostAny, 2*soakSlots)
+	use.check(t)
+	require.Positive(t, s.modes[limit.ModeLocal].Load(), "Redis never failed")
+}
+
+func (s *soak) tallies() (all []*tally) {
+	for i := range soakUsers {
+		all = append(all, &s.exact[i], &s.bucket[i])
+	}
+	return append(all, &s.line)
+}
+
+func (s *soak) tell() string {
+	return fmt.Sprintf("%d asked, %d admitted (%d exact, %d local), %d refused, %d cancelled, %d panics",
+		s.asked.Load(), s.admitted.Load(), s.modes[limit.ModeExact].Load(), s.modes[limit.ModeLocal].Load(),
+		s.refused.Load(), s.cancelled.Load(), s.panics.Load())
+}
+
+// calm waits while nothing is broken.
+func (s *soak) calm(d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-s.stop:
+	}
+}
+
+// client takes until the soak ends.
+func (s *soak) client(l *limit.Limiter) {
+	for {
+		select {
+		case <-s.stop:
+			return
+		case <-time.After(time.Duration(rand.IntN(20)) * time.Millisecond):
+		}
+		ctx, cancel := context.Background(), func() {}
+		if rand.IntN(20) == 0 {
+			ctx, cancel = context.WithTimeout(ctx, time.Duration(rand.IntN(20_000))*time.Microsecond)
+		}
+		s.request(ctx, l)
+		cancel()
+	}
+}
+
+// request makes one request.
+func (s *soak) request(ctx context.Context, l *limit.Limiter) {
+	user := rand.IntN(soakUsers)
+	hot := limit.Keys{"user": fmt.Sprint("user", user)}
+	switch rand.IntN(5) {
+	case 0:
+		if d, ok := s.take(ctx, l, soakExact, hot); ok {
+			s.exact[user].add(d.At)
+		}
+	case 1:
+		if d, ok := s.take(ctx, l, soakBucket, hot); ok {
+			s.bucket[user].add(d.At)
+		}
+	case 2:
+		// Of those who come once there are always others.
+		s.take(ctx, l, soakExact, limit.Keys{"user": fmt.Sprint(rand.Uint64())})
+	case 3:
+		d, ok := s.take(ctx, l, soakLine, nil)
+		if ok && d.Wait(ctx) == nil {
+			s.line.add(d.At.Add(d.Delay))
+		}
+	case 4:
+		if d, ok := s.take(ctx, l, soakHeld, nil); ok {
+			s.hold(d)
+		}
+	}
+}
+
+// hold holds a slot for a while, and sometimes panics.
+func (s *soak) hold(d limit.Decision) {
+	defer func() {
+		if recover() != nil {
+			s.panics.Add(1)
+		}
+	}()
+	defer d.Release()
+	s.held.add(1, &s.trouble)
+	defer s.held.add(-1, &s.trouble)
+	time.Sleep(time.Duration(rand.Int64N(int64(soakWindow / 4))))
+	if rand.IntN(10) == 0 {
+		panic("of a handler")
+	}
+}
+
+func (s *soak) take(ctx context.Context, l *limit.Limiter, rules limit.RuleSet, keys limit.Keys) (limit.Decision, bool) {
+	s.asked.Add(1)
+	d, err := l.Take(ctx, rules, keys)
+	if err != nil {
+		if deadline, ok := ctx.Deadline(); !ok || time.Now().Before(deadline) {
+			s.t.Errorf("an error to a client: %v", err)
+		}
+		s.cancelled.Add(1)
+		return d, false
+	}
+	s.modes[d.Mode].Add(1)
+	if d.Mode != limit.ModeExact {
+		now := time.Now()
+		s.trouble.mark(now, now)
+	}
+	if !d.Allowed {
+		s.refused.Add(1)
+		return d, false
+	}
+	s.admitted.Add(1)
+	return d, true
+}
