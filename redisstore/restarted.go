@@ -19,7 +19,7 @@ import (
 
 // errRestarted is about a server that may have forgotten what was taken. Nothing
 // was taken by the call. What stands around the store then knows better.
-var errRestarted = errors.New("Redis has been started anew, maybe without its data")
+var errRestarted = errors.New("the server of Redis has been started anew, maybe without its data")
 
 // A sent call is what restarted knows of one that begins.
 type sent struct {
