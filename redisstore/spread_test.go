@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/guard"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/storetest"
 )
@@ -62,15 +61,11 @@ func (s apart) Reset(ctx context.Context, policy, rule, key string) error {
 // TestSpread runs the suite over a store that spreads, with every rule of a
 // decision in a part of its own, on one server and on a Cluster.
 func TestSpread(t *testing.T) {
-	bare := func(s core.Store) core.Store { return s }
-	t.Run("server", func(t *testing.T) { runSpread(t, redistest.Client(t), 256, bare) })
-	t.Run("cluster", func(t *testing.T) { runSpread(t, redistest.Cluster(t), 16, bare) })
-	t.Run("guarded", func(t *testing.T) {
-		runSpread(t, redistest.Client(t), 256, func(s core.Store) core.Store { return guard.New(s, nil) })
-	})
+	t.Run("server", func(t *testing.T) { runSpread(t, redistest.Client(t), 256) })
+	t.Run("cluster", func(t *testing.T) { runSpread(t, redistest.Cluster(t), 16) })
 }
 
-func runSpread(t *testing.T, client redis.UniversalClient, parts int, around func(core.Store) core.Store) {
+func runSpread(t *testing.T, client redis.UniversalClient, parts int) {
 	tests := 0
 	storetest.Run(t, func(t *testing.T, test func(*testing.T, storetest.Harness)) {
 		now := start
@@ -78,7 +73,7 @@ func runSpread(t *testing.T, client redis.UniversalClient, parts int, around fun
 		store := at(client, &now)
 		store.prefix = fmt.Sprint("test", tests)
 		store.spread(parts)
-		test(t, storetest.Harness{Store: around(apart{store}), SetTime: func(micros int64) { now = micros }, Spreads: true})
+		test(t, storetest.Harness{Store: apart{store}, SetTime: func(micros int64) { now = micros }, Spreads: true})
 		require.Zero(t, store.Unreturned())
 	})
 }
