@@ -42,6 +42,14 @@ type Options struct {
 	// package guard, whose other options are for a guard of your own.
 	Instances int
 
+	// MaxKeys is how many keys this process remembers, of all rules together;
+	// 0 means 131,072, which take about 60 MB. A key counts for as long as its
+	// quota is not whole: for a window after its last request. Beyond it new
+	// keys share quotas, on Redis too, and newcomers may be refused early
+	// ([ModeOverflow]): so write more than the clients that come in the longest
+	// window, and watch the modes in Observe.
+	MaxKeys int
+
 	// Headers says which headers tell clients of their quotas. The zero value
 	// means [Draft11].
 	Headers Headers
@@ -67,7 +75,7 @@ func New(store Store, options *Options) *Limiter {
 	if options != nil {
 		l.options = *options
 	}
-	l.store = guarded(store, l.options.Instances)
+	l.store = guarded(store, &l.options)
 	if err := l.options.Proxies.validate(); err != nil {
 		panic(err)
 	}

@@ -45,22 +45,28 @@ const (
 
 // guarded returns a store that works while the given one fails. One in memory
 // does not.
-func guarded(store Store, instances int) Store {
-	if instances < 0 {
-		panic(fmt.Sprintf("limit: %d instances: write how many processes share the store, or 0 for one", instances))
+func guarded(store Store, o *Options) Store {
+	if o.Instances < 0 {
+		panic(fmt.Sprintf("limit: %d instances: write how many processes share the store, or 0 for one", o.Instances))
+	}
+	if o.MaxKeys < 0 {
+		panic(fmt.Sprintf("limit: MaxKeys %d: write how many keys to remember, or 0 for %d", o.MaxKeys, memstore.DefaultMaxKeys))
 	}
 	switch store.(type) {
 	case nil:
-		return memstore.New(nil)
+		return memstore.New(&memstore.Options{MaxKeys: o.MaxKeys})
 	case *memstore.Store:
+		if o.MaxKeys != 0 {
+			panic("limit: MaxKeys and a memory store of your own: write it in its memstore.Options")
+		}
 		return store
 	case *guard.Store:
-		if instances != 0 {
-			panic("limit: Instances and a guard of your own: write them in its guard.Options")
+		if o.Instances != 0 || o.MaxKeys != 0 {
+			panic("limit: Instances or MaxKeys, and a guard of your own: write them in its guard.Options")
 		}
 		return store
 	}
-	return guard.New(store, &guard.Options{Instances: instances})
+	return guard.New(store, &guard.Options{Instances: o.Instances, MaxKeys: o.MaxKeys})
 }
 
 var onErrorWords = []string{Local.String(), Allow.String(), Refuse.String()}

@@ -3,6 +3,7 @@ package limit_test
 import (
 	"context"
 	"math"
+	"strconv"
 	"testing"
 	"time"
 
@@ -70,11 +71,14 @@ func TestPeekDown(t *testing.T) {
 // TestGuarded checks which stores are guarded, and what is said about a guard
 // that cannot be.
 func TestGuarded(t *testing.T) {
-	const text = "limit: Instances and a guard of your own: write them in its guard.Options"
+	const text = "limit: Instances or MaxKeys, and a guard of your own: write them in its guard.Options"
 	own := guard.New(&down{down: true}, &guard.Options{Instances: 2})
 	assert.PanicsWithValue(t, text, func() { limit.New(own, &limit.Options{Instances: 2}) })
 	assert.PanicsWithValue(t, "limit: -1 instances: write how many processes share the store, or 0 for one",
 		func() { limit.New(nil, &limit.Options{Instances: -1}) })
+	assert.PanicsWithValue(t, text, func() { limit.New(own, &limit.Options{MaxKeys: 2}) })
+	assert.Panics(t, func() { limit.New(nil, &limit.Options{MaxKeys: -1}) })
+	assert.Panics(t, func() { limit.New(memstore.New(nil), &limit.Options{MaxKeys: 1}) })
 	assert.Panics(t, func() { guard.New(nil, nil) })
 	assert.Panics(t, func() { guard.New(own, &guard.Options{Instances: -1}) })
 	assert.Panics(t, func() { guard.New(own, &guard.Options{Slow: -1}) })
@@ -95,4 +99,34 @@ func TestOnErrorInvalid(t *testing.T) {
 	rule := limit.Global(time.Hour, 6)
 	rule.OnStoreError = math.MaxUint8
 	assert.ErrorContains(t, limit.Rules(rule).Validate(), "on-error 255: write Local, Allow or Refuse")
+}
+
+// TestMaxKeys floods limiters with keys of one window each. All of those that
+// have room are admitted, and most of the others are not.
+func TestMaxKeys(t *testing.T) {
+	rules := limit.Named("p", limit.PerUser(time.Hour, 1))
+	flood := func(store limit.Store, maxKeys int) (admitted, overflows int) {
+		limiter := limit.New(store, &limit.Options{MaxKeys: maxKeys})
+		for i := range 20_000 {
+			d, err := limiter.Take(t.Context(), rules, limit.Keys{"user": strconv.Itoa(i)})
+			require.NoError(t, err)
+			if d.Allowed {
+				admitted++
+			}
+			if d.Mode == limit.ModeOverflow {
+				overflows++
+			}
+		}
+		return admitted, overflows
+	}
+	for _, store := range []func() limit.Store{
+		func() limit.Store { return nil },
+		func() limit.Store { return &down{Store: memstore.New(&memstore.Options{MaxKeys: 1 << 20})} },
+	} {
+		admitted, overflows := flood(store(), 0)
+		assert.Equal(t, []int{20_000, 0}, []int{admitted, overflows})
+		admitted, overflows = flood(store(), 1024)
+		assert.Less(t, admitted, 2_000)
+		assert.Greater(t, overflows, 15_000)
+	}
 }

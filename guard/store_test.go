@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -101,7 +102,7 @@ func TestStore(t *testing.T) {
 // its own clock: times are those of the store.
 func TestRedisStore(t *testing.T) {
 	client := redistest.Client(t)
-	s := New(redisstore.New(client, nil), nil)
+	s := New(redisstore.New(client, &redisstore.Options{Timeout: time.Minute}), &Options{Slow: time.Minute}) // the machine may be loaded
 	c := core.Charge{Rule: "r", Key: "k", Quota: core.Quota{Limit: 2, Window: 3600_000_000}, Cost: 1}
 	for want := range int64(2) {
 		d, err := s.Take(t.Context(), "p", []core.Charge{c})
