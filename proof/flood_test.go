@@ -35,7 +35,7 @@ func resident() int64 {
 // hour and one of a second. The process must not grow by more than 64 MiB, of a
 // small store less, and a key that is at its limit must get nothing.
 func TestFlood(t *testing.T) {
-	keys, most, bound := 200_000, 16_384, int64(24<<20)
+	keys, most, bound := 200_000, 16_384, int64(48<<20)
 	if n, err := strconv.Atoi(os.Getenv("LIMIT_PROOF_KEYS")); err == nil {
 		keys, most, bound = n, memstore.DefaultMaxKeys, 64<<20
 	}
