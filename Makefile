@@ -7,7 +7,7 @@
 # make proof   the long runs: PROOF_SECONDS (60) of load, KILLS (100) of processes that hold leases,
 #              SCHEDULES (100000) for each store, a flood of KEYS (10000000), REQUESTS (200000) over
 #              connections that break, FAILOVERS (20) of Sentinel and Cluster, HISTORIES (10000) for each
-#              store, every eviction policy, LOOPS (10000000) of fuzz tests (a tenth on Redis), every mutant
+#              store, every eviction policy, LOOPS (10000000) of each fuzz test, every mutant
 # make soak    instances on a Redis that fails again and again, for SOAK (1h)
 
 FUZZTIME ?= 10s
@@ -49,8 +49,7 @@ proof:
 	cd proof && LIMIT_FAILOVERS=$(FAILOVERS) go test -count=1 -v -timeout=1h -run 'Failovers|Kills|Slots' .
 	cd proof && LIMIT_HISTORIES=$(HISTORIES) go test -count=1 -v -timeout=1h -run Linearizable .
 	cd proof && LIMIT_EVICTION=20000 go test -count=1 -v -timeout=1h -run Eviction .
-	LIMIT_FUZZ_LOOPS=$(LOOPS) go test -count=1 -v -timeout=3h -run '^Fuzz' . ./core ./lua
-	LIMIT_FUZZ_LOOPS=$$(($(LOOPS) / 10)) go test -count=1 -v -timeout=3h -run FuzzValue ./redisstore
+	LIMIT_FUZZ_LOOPS=$(LOOPS) scripts/each.sh go test -count=1 -v -timeout=3h -run '^Fuzz' ./...
 	cd proof && LIMIT_MUTANTS=1 go test -count=1 -v -timeout=1h -run Mutants .
 
 soak:

@@ -65,6 +65,7 @@ var only = []struct {
 	{"core", []string{std}, "algorithms are arithmetic: whoever writes a store or a check of one can read them alone"},
 	{"lua", []string{std, "core"}, "the codec serves any Redis client"},
 	{"memstore", []string{std, "core"}, "a store sees charges, not requests, and needs nobody's code"},
+	{"refusals", []string{std, "core"}, "what stands around a store knows none"},
 	{"guard", []string{std, "core", "memstore"}, "what stands around a store knows none but the one that it falls back on"},
 }
 
@@ -74,6 +75,7 @@ var never = []struct{ from, to, because string }{
 	{"lua", "net/http", "a script knows nothing of requests"},
 	{"memstore", "net/http", "a store sees charges, not requests"},
 	{"guard", "net/http", "what stands around a store sees charges, not requests"},
+	{"refusals", "net/http", "what stands around a store sees charges, not requests"},
 	{"storetest", module, "the suite knows what every store knows"},
 	{"storetest", "memstore", "the suite compares with core, not with a store"},
 	{"storetest", "lua", "the suite compares with core, not with its twin"},
@@ -83,6 +85,7 @@ var never = []struct{ from, to, because string }{
 	{"redisstore", module, "a store sees charges, not requests: arrows go down"},
 	{"redisstore", "memstore", "what stands around a store is a store of its own"},
 	{"redisstore", "guard", "what stands around a store is a store of its own"},
+	{"redisstore", "refusals", "what stands around a store is a store of its own"},
 	{"redisstore", ginPath, "a store knows no framework"},
 	{"redisstore", echoPath, "a store knows no framework"},
 

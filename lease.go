@@ -2,6 +2,7 @@ package limit
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -42,14 +43,19 @@ func (d Decision) Release() {
 
 // A lease is what a decision holds. Copies of the decision share it.
 type lease struct {
-	store   Store
-	policy  string
-	charges []core.Charge // those of Concurrency; not changed while a call has them
-	every   time.Duration // a third of the shortest Window
+	store  Store
+	policy string
+	every  time.Duration // a third of the shortest Window
+	lost   chan struct{} // closed with the first loss
 
-	mu    sync.Mutex
-	done  bool // released, or all is lost
-	timer *time.Timer
+	mu       sync.Mutex
+	charges  []core.Charge // those of Concurrency that are not lost; not changed while a call has them
+	renewed  time.Time     // when the last call began that has taken or renewed them
+	loss     error         // the first one
+	released bool
+	timer    *time.Timer
+	request  *losses     // those of the request, if its handler may ask for them
+	told     func(error) // tells Observe of a loss, if there is a request to tell it with
 }
 
 // nameLeases gives what is leased of a request an id that no other holder has.
@@ -69,10 +75,10 @@ func nameLeases(charges []core.Charge) {
 	}
 }
 
-// hold returns the lease of what an admitted request has taken, which renews
-// itself from now on, or nil if none of it is leased.
-func (p *Policy) hold(r *route, charges []core.Charge) *lease {
-	l := &lease{store: p.limiter.store, policy: r.policy}
+// hold returns the lease of what an admitted request has taken with a call that
+// began at a time. It renews itself from now on. It is nil if nothing is leased.
+func (p *Policy) hold(r *route, charges []core.Charge, began time.Time) *lease {
+	l := &lease{store: p.limiter.store, policy: r.policy, renewed: began}
 	for _, c := range charges {
 		if c.Lease != 0 && c.Cost > 0 {
 			l.charges = append(l.charges, c)
@@ -84,6 +90,7 @@ func (p *Policy) hold(r *route, charges []core.Charge) *lease {
 	if len(l.charges) == 0 {
 		return nil // all of them cost 0
 	}
+	l.lost = make(chan struct{})
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.timer = time.AfterFunc(l.every, l.renew)
@@ -93,7 +100,8 @@ func (p *Policy) hold(r *route, charges []core.Charge) *lease {
 // renew renews what is held. A call that fails is made again at the next beat,
 // of which there are two within a Window.
 func (l *lease) renew() {
-	next := time.Now().Add(l.every)
+	began := time.Now()
+	next := began.Add(l.every)
 	l.mu.Lock()
 	charges := l.charges
 	l.mu.Unlock()
@@ -104,13 +112,16 @@ func (l *lease) renew() {
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.done {
+	if l.released {
 		return
 	}
 	if err == nil && len(held) == len(charges) {
+		l.renewed = began
 		l.keep(held)
+	} else {
+		l.checkOverdue(err)
 	}
-	if !l.done {
+	if len(l.charges) > 0 {
 		l.timer.Reset(max(0, time.Until(next)))
 	}
 }
@@ -121,25 +132,35 @@ func (l *lease) keep(held []bool) {
 	for i, h := range held {
 		if h {
 			kept = append(kept, l.charges[i])
+		} else {
+			l.lose(fmt.Errorf("%w: the store no longer holds that of rule %q", ErrLeaseLost, l.charges[i].Rule))
 		}
 	}
-	l.charges, l.done = kept, len(kept) == 0
+	l.charges = kept
 }
 
 func (l *lease) release() {
 	l.mu.Lock()
-	if l.done {
+	if l.released {
 		l.mu.Unlock()
 		return
 	}
-	l.done = true
+	l.released = true
 	l.timer.Stop()
-	charges := l.charges
+	if len(l.charges) > 0 {
+		l.checkOverdue(nil) // a process that stood still may come here before its timer
+	}
+	charges, loss, told := l.charges, l.loss, l.told
 	l.mu.Unlock()
 
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	_ = l.store.Release(ctx, l.policy, charges) // or it ends by itself
+	if len(charges) > 0 {
+		ctx, cancel := context.WithTimeout(context.Background(), settleTime)
+		defer cancel()
+		_ = l.store.Release(ctx, l.policy, charges) // or it ends by itself
+	}
+	if loss != nil && told != nil {
+		told(loss)
+	}
 }
 
 // givenBack returns what is left under rule i once d is released.

@@ -60,22 +60,24 @@ type Options struct {
 
 	// Observe is called once for each decision, before the request goes on. It
 	// must not block. A non-nil error says why the request could not be decided;
-	// the decision is then the zero one. It is called again for an admitted
-	// request that could not be settled, with both. Of a [Throttler], which decides many
+	// the decision is then the zero one. It is called again at the end of an
+	// admitted request, with both, that could not be settled, and once for one
+	// that has lost what it held: see [ErrLeaseLost]. Of a [Throttler], which decides many
 	// times for a body, it is called for the errors alone.
 	Observe func(*http.Request, Decision, error)
 }
 
 // New returns a Limiter that keeps its quotas in store. A nil store means a
 // memory store, which knows only this process; a nil options means the zero
-// Options. Other stores can fail: unless it is a guard already, New puts one around
-// them: see package guard. New panics if the options contradict each other.
+// Options. Other stores can fail, and cost a call: New puts a guard around them, and
+// a memory of what they refused, as far as these are not there already. See packages
+// guard and refusals. New panics if the options contradict each other.
 func New(store Store, options *Options) *Limiter {
 	l := &Limiter{named: make(map[string]*Policy)}
 	if options != nil {
 		l.options = *options
 	}
-	l.store = guarded(store, &l.options)
+	l.store = surrounded(store, &l.options)
 	if err := l.options.Proxies.validate(); err != nil {
 		panic(err)
 	}
@@ -210,6 +212,7 @@ func (l *Limiter) Handler(rules RuleSet, next http.Handler) http.Handler {
 				w.WriteHeader(statusGone)
 				return
 			}
+			r = d.Request(r)
 			if p.settles {
 				d.serve(next, w, r)
 				return

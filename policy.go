@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/routelimit/limit/core"
 )
@@ -138,6 +139,7 @@ func (p *Policy) Decide(call Call) (Decision, error) {
 		}()
 		observe(call.Request, d, err)
 		observed = true
+		d.observe(observe, call.Request)
 	}
 	return d, err
 }
@@ -169,9 +171,7 @@ func (p *Policy) decide(waiting, calling context.Context, r *route, from source)
 	if err != nil {
 		return Decision{}, err
 	}
-	if late, ok := d.late(waiting); ok {
-		return late, nil
-	}
+	d, _ = d.late(waiting)
 	return d, nil
 }
 
@@ -182,8 +182,10 @@ func (p *Policy) take(ctx context.Context, r *route, from source) (Decision, err
 	if err != nil {
 		return Decision{}, fmt.Errorf("%w: %w", ErrUndecided, err)
 	}
+	var began time.Time
 	if p.leases {
 		nameLeases(charges)
+		began = time.Now()
 	}
 	decided, err := p.limiter.store.Take(ctx, r.policy, charges)
 	if err != nil {
@@ -191,7 +193,7 @@ func (p *Policy) take(ctx context.Context, r *route, from source) (Decision, err
 	}
 	d := newDecision(p, r, decided)
 	if d.Allowed && p.leases {
-		d.lease = p.hold(r, charges)
+		d.lease = p.hold(r, charges, began)
 	}
 	if d.Allowed && (p.settles || p.queues) {
 		d.taken = newTaken(&d, charges)

@@ -20,8 +20,11 @@ func FuzzRoutes(t *testing.F) {
 	f.Add("GET /items/{id}", "login: 20/1h per user or ip", "a b", `limit:"5/2s" policy:"x"`)
 	f.Add("get items", "-", "", `route:"POST /a"limit:"5/1m per ip"`)
 	f.Fuzz(func(t *testing.T, route, limits, policy, raw string) {
-		tag := "route:" + strconv.Quote(route) + " limit:" + strconv.Quote(limits)
-		for _, tag := range []string{tag, tag + " policy:" + strconv.Quote(policy), raw} {
+		tag := func(route, limits string) string {
+			return "route:" + strconv.Quote(route) + " limit:" + strconv.Quote(limits)
+		}
+		for _, tag := range []string{tag(route, limits), tag(route, "5/2s per ip"), tag("GET /", limits),
+			tag("GET /", "5/2s per ip") + " policy:" + strconv.Quote(policy), raw} {
 			w := routeWalk{seen: make(map[string]string)}
 			field := reflect.StructField{Name: "Update", Tag: reflect.StructTag(tag)}
 			w.field(field, reflect.ValueOf(answer(200)), "API.Update")

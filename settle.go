@@ -62,7 +62,7 @@ func (d Decision) Settle(ctx context.Context, n int64) error {
 	if d.taken == nil || !d.taken.begin() {
 		return ErrSettled
 	}
-	_, err = d.taken.settle(ctx, func(int) int64 { return n })
+	_, err = d.taken.settle(ctx, func(int, int64) int64 { return n })
 	return err
 }
 
@@ -78,10 +78,9 @@ type taken struct {
 
 func newTaken(d *Decision, charges []core.Charge) *taken {
 	t := &taken{store: d.policy.limiter.store, policy: d.route.policy}
-	for i, o := range d.core.Outcomes() {
-		if c := charges[i]; c.Quota.Algorithm != Concurrency {
-			t.units = append(t.units, core.Return{Charge: c, At: d.core.TimeOf(i), Remaining: o.Remaining, ResetAfter: o.ResetAfter,
-				Mode: d.core.Mode, Copied: d.core.Copied})
+	for i, c := range charges {
+		if c.Quota.Algorithm != Concurrency {
+			t.units = append(t.units, d.core.Return(i, c))
 			t.rules = append(t.rules, i)
 		}
 	}
@@ -91,14 +90,14 @@ func newTaken(d *Decision, charges []core.Charge) *taken {
 // begin reports whether nobody else has settled t, and now nobody else will.
 func (t *taken) begin() bool { return t.ended.CompareAndSwap(false, true) }
 
-// settle corrects what was taken to what cost returns for each rule. It returns
-// the units that each rule has got back.
-func (t *taken) settle(ctx context.Context, cost func(rule int) int64) (given [core.MaxCharges]int64, err error) {
+// settle corrects what was taken to what cost returns for each rule and what it
+// has been charged. It returns the units that each rule has got back.
+func (t *taken) settle(ctx context.Context, cost func(rule int, charged int64) int64) (given [core.MaxCharges]int64, err error) {
 	var less []core.Return
 	var rules []int
 	var errs []error
 	for i, u := range t.units {
-		switch n := cost(t.rules[i]); {
+		switch n := cost(t.rules[i], u.Cost); {
 		case n < u.Cost:
 			u.Cost -= n
 			less, rules = append(less, u), append(rules, t.rules[i])
@@ -146,7 +145,7 @@ func (t *taken) giveBack() (given [core.MaxCharges]int64) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), settleTime)
 	defer cancel()
-	given, _ = t.settle(ctx, func(int) int64 { return 0 }) // or it stays taken
+	given, _ = t.settle(ctx, func(int, int64) int64 { return 0 }) // or it stays taken
 	return given
 }
 
@@ -163,8 +162,7 @@ func (d Decision) Done(r *http.Request, status int) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), settleTime)
 	defer cancel()
 	var wrong error
-	_, err := d.taken.settle(ctx, func(rule int) int64 {
-		charged := d.taken.cost(rule)
+	_, err := d.taken.settle(ctx, func(rule int, charged int64) int64 {
 		settle := d.policy.set.rules[rule].Settle
 		if settle == nil {
 			return charged
@@ -179,16 +177,6 @@ func (d Decision) Done(r *http.Request, status int) {
 	if observe := d.policy.limiter.options.Observe; observe != nil && (err != nil || wrong != nil) {
 		observe(r, d, errors.Join(err, wrong))
 	}
-}
-
-// cost returns what a rule has been charged.
-func (t *taken) cost(rule int) int64 {
-	for i, u := range t.units {
-		if t.rules[i] == rule {
-			return u.Cost
-		}
-	}
-	return 0
 }
 
 // OnStatus returns a function for [Rule].Settle: only requests that are answered

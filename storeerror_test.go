@@ -14,6 +14,7 @@ import (
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/guard"
 	"github.com/routelimit/limit/memstore"
+	"github.com/routelimit/limit/refusals"
 )
 
 // down is a store that is out of reach, as long as it is down.
@@ -77,8 +78,11 @@ func TestGuarded(t *testing.T) {
 	assert.PanicsWithValue(t, "limit: -1 instances: write how many processes share the store, or 0 for one",
 		func() { limit.New(nil, &limit.Options{Instances: -1}) })
 	assert.PanicsWithValue(t, text, func() { limit.New(own, &limit.Options{MaxKeys: 2}) })
+	assert.PanicsWithValue(t, text, func() { limit.New(refusals.New(own), &limit.Options{Instances: 2}) })
 	assert.Panics(t, func() { limit.New(nil, &limit.Options{MaxKeys: -1}) })
 	assert.Panics(t, func() { limit.New(memstore.New(nil), &limit.Options{MaxKeys: 1}) })
+	assert.PanicsWithValue(t, "limit: the store is a nil *memstore.Store: write nil for one in memory, or make it with New",
+		func() { limit.New((*memstore.Store)(nil), nil) })
 	assert.Panics(t, func() { guard.New(nil, nil) })
 	assert.Panics(t, func() { guard.New(own, &guard.Options{Instances: -1}) })
 	assert.Panics(t, func() { guard.New(own, &guard.Options{Slow: -1}) })
@@ -92,6 +96,26 @@ func TestGuarded(t *testing.T) {
 		}
 	}
 	assert.Equal(t, 3, admitted, "the share of one of two")
+}
+
+// TestRefusalsAreRemembered checks around which stores.
+func TestRefusalsAreRemembered(t *testing.T) {
+	rules := limit.Named("p", limit.Global(time.Hour, 6))
+	for name, around := range map[string]func(limit.Store) limit.Store{
+		"one that may fail":  func(s limit.Store) limit.Store { return s },
+		"a guard":            func(s limit.Store) limit.Store { return guard.New(s, nil) },
+		"one that remembers": func(s limit.Store) limit.Store { return refusals.New(s) },
+	} {
+		store := &down{Store: memstore.New(nil)}
+		limiter := limit.New(around(store), nil)
+		var modes []limit.Mode
+		for range 9 {
+			d, err := limiter.Take(t.Context(), rules, limit.Keys{})
+			require.NoError(t, err)
+			modes = append(modes, d.Mode)
+		}
+		assert.Equal(t, append(make([]limit.Mode, 7), limit.ModeRemembered, limit.ModeRemembered), modes, name)
+	}
 }
 
 // TestOnErrorInvalid checks that a choice that there is none of is reported.

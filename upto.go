@@ -33,10 +33,7 @@ func (l *Limiter) TakeUpTo(ctx context.Context, rules RuleSet, keys Keys, n int6
 		}
 		if d.Allowed || n == 1 {
 			// A turn that is too late has been taken: it must not be tried again.
-			if late, ok := d.late(ctx); ok {
-				d = late
-			}
-			if d.Allowed {
+			if d, _ = d.late(ctx); d.Allowed {
 				taken = n
 			}
 			return d, taken, nil

@@ -124,7 +124,8 @@ type Store interface {
 	// Renew begins the life of leases anew. held[i] reports whether that of
 	// charges[i] was still held; one that has ended cannot come back. The
 	// charges are of [Concurrency] only; their Cost does not matter. Repeating
-	// the call does no harm.
+	// the call does no harm. After an error nothing is known of them: who has
+	// none renewed for a Window may hold nothing.
 	Renew(ctx context.Context, policy string, charges []Charge) (held []bool, err error)
 
 	// Release ends leases, of charges as Renew takes them. Releasing one that

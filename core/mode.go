@@ -29,14 +29,15 @@ type Mode uint8
 // The modes. In those from ModeLocal on the store had no say, and more than the
 // limit may be admitted in ModeAllowed, and by several instances in ModeLocal.
 const (
-	ModeExact    Mode = iota // by the store, each charge on the quota of its own key
-	ModeOverflow             // by the store, on quotas that keys share for want of memory: never above the limit, maybe below
-	ModeLocal                // by this process alone
-	ModeAllowed              // admitted, and a rule that wants [Allow] was not asked
-	ModeRefused              // refused because a rule wants [Refuse]
+	ModeExact      Mode = iota // by the store, each charge on the quota of its own key
+	ModeOverflow               // by the store, on quotas that keys share for want of memory: never above the limit, maybe below
+	ModeRemembered             // refused, since the store has refused the same less than a second ago
+	ModeLocal                  // by this process alone
+	ModeAllowed                // admitted, and a rule that wants [Allow] was not asked
+	ModeRefused                // refused because a rule wants [Refuse]
 )
 
-var modeWords = [...]string{"exact", "overflow", "local", "allowed", "refused"}
+var modeWords = [...]string{"exact", "overflow", "remembered", "local", "allowed", "refused"}
 
 // String returns a word for logs and metrics.
 func (m Mode) String() string {

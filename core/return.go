@@ -27,6 +27,12 @@ type Return struct {
 	Copied     int64 // of the admission: [Decision].Copied, likewise
 }
 
+// Return returns what gives back all that the i-th charge c of an admission took.
+func (d *Decision) Return(i int, c Charge) Return {
+	o := &d.Outcomes()[i]
+	return Return{Charge: c, At: d.TimeOf(i), Remaining: o.Remaining, ResetAfter: o.ResetAfter, Mode: d.Mode, Copied: d.Copied}
+}
+
 // MaxTime is the latest time that a [Return] may name, in the year 2255: the
 // doubles of Redis scripts are exact up to it.
 const MaxTime = int64(1)<<53 - 1

@@ -24,3 +24,19 @@ func (d *Decision) SetTimeOf(i int, at int64) {
 	d.times[i] = at
 	d.At = max(d.At, at)
 }
+
+// Later returns a refusal as it is so many microseconds after At, as far as
+// nothing has happened since: its times are nearer, but none is over.
+func (d *Decision) Later(by int64) Decision {
+	later := NewDecision(d.At+by, d.n)
+	later.Mode = d.Mode
+	for i, o := range d.Outcomes() {
+		for _, time := range []*int64{&o.RetryAfter, &o.MoreAfter, &o.ResetAfter} {
+			if *time > 0 {
+				*time = max(1, *time-by)
+			}
+		}
+		later.Outcomes()[i] = o
+	}
+	return later
+}

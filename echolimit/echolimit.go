@@ -77,6 +77,7 @@ func (l *Limiter) middleware(rules limit.RuleSet) (echo.MiddlewareFunc, error) {
 				if err := d.Wait(c.Request().Context()); err != nil {
 					return gone(err)
 				}
+				c.SetRequest(d.Request(c.Request()))
 				err := next(c)
 				status = statusOf(c, err)
 				return err

@@ -80,6 +80,7 @@ func (l *Limiter) middleware(rules limit.RuleSet) (gin.HandlerFunc, error) {
 				return
 			}
 			if ends {
+				c.Request = d.Request(c.Request)
 				c.Next() // to know when the handler has returned
 				status = c.Writer.Status()
 			}

@@ -13,7 +13,7 @@ const (
 	callsCounted   = 20                   // the last ones
 	slowToOpen     = callsCounted / 2     // of these
 	firstWait      = 25_000               // until the first probe; each is twice as long as the one before
-	longestWait    = 500_000              // at most
+	longestWait    = 250_000              // at most
 	closed         = int64(0)             // a value of breaker.until
 	probing        = int64(math.MaxInt64) // another one
 )

@@ -18,6 +18,7 @@ type fleet struct {
 	store  *frail // whose store the instances share
 	guards []*Store
 	cut    []*frail // between each instance and the store
+	tells  bool     // whether the store says that it has forgotten
 	random *rand.Rand
 }
 
@@ -34,7 +35,20 @@ func newFleet(instances int, random *rand.Rand) *fleet {
 }
 
 // lose starts the store again, without its data.
-func (f *fleet) lose() { f.store.Store = memstore.New(&memstore.Options{Now: f.now.Load}) }
+func (f *fleet) lose() {
+	f.store.Store = memstore.New(&memstore.Options{Now: f.now.Load})
+	for _, cut := range f.cut {
+		cut.gone.Store(f.tells)
+	}
+}
+
+// down is the error of a store that fails.
+func (f *fleet) down() error {
+	if f.tells {
+		return errAway
+	}
+	return errDown
+}
 
 // cycle is a time with the store and a time without it, for all instances or
 // for some, after which it may have lost its data. Every instance calls it at
@@ -62,7 +76,7 @@ func (f *fleet) cycle(window int64, ask func(instance int)) {
 	f.store.lost.Store(f.random.IntN(4) == 0) // replies are lost, and not requests
 	for i := range f.cut {
 		if whole || f.random.IntN(2) == 0 {
-			f.cut[i].fail(errDown)
+			f.cut[i].fail(f.down())
 			f.cut[i].lost.Store(f.random.IntN(4) == 0)
 		}
 	}
@@ -160,14 +174,17 @@ func TestContinuityOfThree(t *testing.T) {
 	if testing.Short() {
 		stories = 2
 	}
-	for _, q := range []core.Quota{
+	for i, q := range []core.Quota{
 		{Limit: 9, Window: sec}, {Limit: 10, Window: sec},
+		{Algorithm: core.SlidingCells, Limit: 9, Window: sec, Cells: 5},
+		{Limit: 9, Window: sec}, {Limit: 10, Window: sec}, // of a store that tells
 		{Algorithm: core.SlidingCells, Limit: 9, Window: sec, Cells: 5},
 	} {
 		worst := int64(0)
 		bound := q.Limit + 2*((q.Limit+2)/3)
 		for story := range stories {
 			f := newFleet(3, rand.New(rand.NewPCG(31, uint64(story))))
+			f.tells = i >= 3
 			var times []int64
 			for range cycles {
 				f.cycle(q.Window, func(instance int) {
@@ -189,8 +206,9 @@ func TestContinuityOfThree(t *testing.T) {
 // TestContinuityWorst is the worst story that the bound allows: one instance
 // has had everything of the store when it goes, and the others have had nothing.
 func TestContinuityWorst(t *testing.T) {
-	for _, limit := range []int64{9, 10} {
+	for i, limit := range []int64{9, 10, 9, 10} {
 		f := newFleet(3, nil)
+		f.tells = i >= 2
 		c := []core.Charge{{Rule: "r", Quota: core.Quota{Limit: limit, Window: sec}, Cost: 1}}
 		admitted := int64(0)
 		all := func(instance int) {
@@ -205,7 +223,7 @@ func TestContinuityWorst(t *testing.T) {
 		all(0)
 		require.Equal(t, limit, admitted)
 		for i := range f.cut {
-			f.cut[i].fail(errDown)
+			f.cut[i].fail(f.down())
 		}
 		for i := range f.guards {
 			all(i)
@@ -220,6 +238,52 @@ func TestContinuityWorst(t *testing.T) {
 		}
 		require.Equal(t, limit+2*((limit+2)/3), admitted)
 	}
+}
+
+// admits returns how many of n requests of a key the first instance admits, by a rule
+// of 9 in 10 s.
+func (f *fleet) admits(t *testing.T, key string, n int) (admitted int) {
+	c := charge("r", 9, core.Local)
+	c.Key = key
+	for range n {
+		d, err := f.guards[0].Take(t.Context(), "p", []core.Charge{c})
+		require.NoError(t, err)
+		if d.Allowed {
+			admitted++
+		}
+	}
+	return admitted
+}
+
+// TestOneFailedCall holds what a single failed call costs an instance of three: of
+// the key that it was about, for a window, its share; of the others nothing, if the
+// store tells when it has forgotten.
+func TestOneFailedCall(t *testing.T) {
+	for _, tells := range []bool{false, true} {
+		f := newFleet(3, nil)
+		f.tells = tells
+		f.cut[0].fail(f.down())
+		require.Equal(t, 1, f.admits(t, "a", 1))
+		f.cut[0].fail(nil)
+		require.Equal(t, 2, f.admits(t, "a", 10), "a share of 3")
+		require.Equal(t, map[bool]int{false: 3, true: 9}[tells], f.admits(t, "b", 10))
+		f.now.Add(10*sec + slack)
+		require.Equal(t, 9, f.admits(t, "a", 10))
+	}
+}
+
+// TestForgotten holds that a store that tells that it has forgotten is doubted in
+// all keys, also by an instance whose failed call was about another one.
+func TestForgotten(t *testing.T) {
+	f := newFleet(3, nil)
+	f.tells = true
+	require.Equal(t, 9, f.admits(t, "b", 10))
+	f.cut[0].fail(f.down())
+	require.Equal(t, 1, f.admits(t, "a", 1))
+	f.cut[0].fail(nil)
+	f.lose()
+	require.Equal(t, 1, f.admits(t, "a", 1))
+	require.Zero(t, f.admits(t, "b", 10))
 }
 
 // TestBackToBack tells of a store that is gone twice, and forgets the second

@@ -178,6 +178,41 @@ func TestBreakerSavesCalls(t *testing.T) {
 	assert.Equal(t, core.ModeExact, take().Mode, "one success is enough")
 }
 
+// TestProbeOfForgotten checks that a store that is back, and says that it may have
+// forgotten, is asked by the next request, and is trusted no more than before.
+func TestProbeOfForgotten(t *testing.T) {
+	now := new(atomic.Int64)
+	s, f := guarded(1, now)
+	take := func(mode core.Mode, allowed bool) {
+		t.Helper()
+		d, err := s.Take(t.Context(), "p", []core.Charge{charge("r", 10, core.Local)})
+		require.NoError(t, err)
+		require.Equal(t, mode, d.Mode)
+		require.Equal(t, allowed, d.Allowed)
+	}
+	f.fail(errDown)
+	for range failuresToOpen {
+		take(core.ModeLocal, true)
+	}
+	now.Add(firstWait)
+	f.fail(fmt.Errorf("%w: as a test wants", core.ErrForgotten))
+	take(core.ModeLocal, true)
+	f.fail(nil)
+	take(core.ModeExact, true)
+
+	// Nor does it open a breaker: it has answered.
+	f.fail(fmt.Errorf("%w: again and again", core.ErrForgotten))
+	for asked := f.asked.Load(); f.asked.Load() < asked+failuresToOpen+1; {
+		_, err := s.Take(t.Context(), "p", []core.Charge{charge("other", 100, core.Local)})
+		require.NoError(t, err)
+	}
+	f.fail(nil)
+	for range 10 - failuresToOpen - 2 {
+		take(core.ModeExact, true)
+	}
+	take(core.ModeLocal, false)
+}
+
 // TestProbeTakesNothing checks that the store is asked whether it is back even
 // while the memory refuses everything, and is charged nothing for that.
 func TestProbeTakesNothing(t *testing.T) {

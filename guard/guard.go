@@ -12,7 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
+	"hash/maphash"
 	"time"
 
 	"github.com/routelimit/limit/core"
@@ -42,18 +42,23 @@ type Options struct {
 //
 // It promises, with one instance, what the rules promise, as long as a store
 // that forgets (killed, and started again without its data) fails a call of
-// this process meanwhile. With M instances a window admits at most
+// this process meanwhile, or tells. With M instances a window admits at most
 // N + (M-1)·⌈N/M⌉ where the algorithm is a sliding log or sliding cells. Where
 // it is another one, twice what the rule promises and what the rounding of shares
 // adds, and buckets and queues a burst more each time that the store forgets.
+//
+// A process of which no call fails while the store forgets, as in a failover between
+// two of its requests, knows nothing of that: the store then admits once more what it
+// has forgotten, beyond these bounds.
 //
 // For as long as units that were admitted without the store matter, both the
 // store and the memory must admit: for a window, or the time that a bucket takes
 // to fill, and in a bucket of a single instance from then on. What one of them admits and the other refuses is given back.
 //
-// With several instances, one that has decided without the store, be it once,
-// admits no more than its share for a window afterwards: for a day where the
-// window is one.
+// With several instances, one that has decided on a key without the store, be it once,
+// admits no more than its share of it for a window afterwards, for a day where the
+// window is one; and so of every key, where the store may have forgotten: it has said so by
+// [core.ErrForgotten], or does not say such things ([core.ErrOutOfReach]).
 //
 // A flood of random keys fills neither the memory nor the store. Beyond
 // [Options].MaxKeys that are not whole, a new key that the store does not know is
@@ -77,14 +82,12 @@ type Store struct {
 	slow      int64        // µs
 	now       func() int64 // µs
 	breaker   breaker
-	alone     atomic.Int64 // when this process last decided alone, or never
-	leased    atomic.Int64 // when it last renewed a lease that the store does not know, or never
+	doubt     doubts
 }
 
 var _ core.Store = (*Store)(nil)
 
 const (
-	never       = -1 << 62 // as long ago as can be
 	defaultSlow = 250 * time.Millisecond
 
 	// slack covers what lies between two readings of clocks in this process.
@@ -118,8 +121,7 @@ func newStore(store core.Store, options *Options, own *memstore.Store, now func(
 			s.slow = options.Slow.Microseconds()
 		}
 	}
-	s.alone.Store(never)
-	s.leased.Store(never)
+	s.doubt.seed = maphash.MakeSeed()
 	return s
 }
 
@@ -138,7 +140,7 @@ func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) 
 		return s.without(policy, charges, now)
 	}
 	crowd := s.crowd(policy, charges)
-	doubtful := s.doubtful(charges, now)
+	doubtful := s.doubtful(policy, charges, now)
 	if crowd == nil && !doubtful {
 		d, err := s.ask(ctx, policy, charges, now, probe)
 		if err == nil && d.Allowed {
@@ -167,7 +169,7 @@ func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) 
 	d, err := s.ask(ctx, policy, asked, now, probe)
 	switch {
 	case err == nil && !d.Allowed:
-		s.merge(charges, now, &d, &left, crowd)
+		s.merge(policy, charges, now, &d, &left, crowd)
 	case err == nil && !counted:
 		own, err := s.also(policy, charges, now, crowd)
 		if err != nil || !own.Allowed {
@@ -179,7 +181,7 @@ func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) 
 			undo(ctx, s.own, policy, charges, &own)
 			return s.Take(ctx, policy, charges)
 		}
-		s.merge(charges, now, &d, &own, crowd)
+		s.merge(policy, charges, now, &d, &own, crowd)
 	}
 	d.Mode = crowd.mode(d.Mode)
 	return s.settle(ctx, policy, charges, d, err)
@@ -203,6 +205,7 @@ func (s *Store) ask(
 	result := silent // also should the store panic
 	defer func() { s.breaker.leave(s.now(), probe, result) }()
 	d, err = s.store.Take(ctx, policy, charges)
+	s.learn(err)
 	result = s.judge(ctx, start, err)
 	return d, err
 }
@@ -210,6 +213,8 @@ func (s *Store) ask(
 // judge returns what a call that began at start tells of the store.
 func (s *Store) judge(ctx context.Context, start int64, err error) result {
 	switch {
+	case errors.Is(err, core.ErrForgotten):
+		return silent // it is back: the next one may ask at once
 	case ctx.Err() == nil && errors.Is(err, core.ErrUnavailable):
 		return failed
 	case err != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded):

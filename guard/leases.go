@@ -12,7 +12,8 @@ import (
 // Renew implements [core.Store]. The store says what is held. But while it may
 // not know what was admitted without it, or does not answer, so does the memory:
 // then a lease lives here, and as long as there is one, the memory has its say in
-// who else is admitted.
+// who else is admitted. Where several instances share the store, the others do not
+// count such a lease: then it is renewed here, and an error.
 func (s *Store) Renew(ctx context.Context, policy string, charges []core.Charge) ([]bool, error) {
 	own, err := s.own.Renew(context.Background(), policy, charges)
 	if err != nil {
@@ -36,16 +37,19 @@ func (s *Store) Renew(ctx context.Context, policy string, charges []core.Charge)
 	if !asked {
 		held = make([]bool, len(own))
 	}
-	now := s.now()
+	now, alone := s.now(), false
 	for i := range held {
 		switch {
 		case held[i] || !own[i]:
-		case s.doubts(&charges[i], now) || !asked:
-			held[i] = true
-			s.leased.Store(now)
+		case s.doubts(policy, &charges[i], now) || !asked:
+			held[i], alone = true, true
+			s.doubt.leased.advance(now)
 		default:
 			_ = s.own.Release(context.Background(), policy, charges[i:i+1]) // it has ended
 		}
+	}
+	if alone && s.instances > 1 {
+		return nil, fmt.Errorf("%w: held by this instance alone", core.ErrUnavailable)
 	}
 	return held, nil
 }
@@ -147,15 +151,16 @@ func (s *Store) call(ctx context.Context, f func() error) (asked bool, err error
 	start := s.now()
 	may, probe := s.breaker.enter(start)
 	if !may {
-		s.mark(start)
+		s.mark("", nil, start)
 		return false, nil
 	}
 	result := silent
 	defer func() { s.breaker.leave(s.now(), probe, result) }()
 	err = f()
+	s.learn(err)
 	result = s.judge(ctx, start, err)
 	if ctx.Err() == nil && errors.Is(err, core.ErrUnavailable) {
-		s.mark(s.now())
+		s.mark("", nil, s.now())
 		return false, nil
 	}
 	return err == nil, err
@@ -168,13 +173,12 @@ func undo(ctx context.Context, store core.Store, policy string, charges []core.C
 	var leases []core.Charge
 	var returns []core.Return
 	for i, c := range charges {
-		o := d.Outcomes()[i]
 		switch {
 		case c.Cost == 0:
 		case c.Quota.Algorithm == core.Concurrency:
 			leases = append(leases, c)
 		default:
-			returns = append(returns, core.Return{Charge: c, At: d.TimeOf(i), Remaining: o.Remaining, ResetAfter: o.ResetAfter})
+			returns = append(returns, d.Return(i, c))
 		}
 	}
 	if leases != nil {

@@ -72,6 +72,52 @@ func TestLeasesAcrossFailure(t *testing.T) {
 	assert.True(t, d.Allowed, "nor does the memory hold it")
 }
 
+// TestLeasesOfOneOfMany holds leases that others do not count: they are renewed
+// here, and an error, since others may be let in beside them.
+func TestLeasesOfOneOfMany(t *testing.T) {
+	f := newFleet(2, nil)
+	s := f.guards[0]
+	take := func(id uint64) {
+		t.Helper()
+		d, err := s.Take(t.Context(), "p", []core.Charge{leased(id)})
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+	}
+	renew := func() ([]bool, error) { return s.Renew(t.Context(), "p", []core.Charge{leased(1)}) }
+	heldAlone := func() {
+		t.Helper()
+		held, err := renew()
+		require.ErrorIs(t, err, core.ErrUnavailable)
+		require.ErrorContains(t, err, "held by this instance alone")
+		require.Nil(t, held)
+	}
+	take(1)
+	f.cut[0].fail(errDown)
+	f.now.Add(9 * sec)
+	heldAlone()
+	f.cut[0].fail(nil)
+	held, err := renew()
+	require.NoError(t, err)
+	require.Equal(t, []bool{true}, held, "the store has held it all the time")
+
+	f.cut[0].fail(errDown)
+	for range 6 {
+		f.now.Add(3 * sec)
+		heldAlone()
+	}
+	f.cut[0].fail(nil)
+	heldAlone() // the store has said so
+	d, err := f.guards[1].Take(t.Context(), "p", []core.Charge{leased(3)})
+	require.NoError(t, err)
+	require.True(t, d.Allowed)
+	f.now.Add(9 * sec)
+	heldAlone()
+	f.now.Add(11 * sec) // as long as this process stood still
+	held, err = renew()
+	require.NoError(t, err)
+	require.Equal(t, []bool{false}, held)
+}
+
 // TestReleaseOutOfReach checks that a release is no error of the request.
 func TestReleaseOutOfReach(t *testing.T) {
 	now := new(atomic.Int64)

@@ -6,45 +6,6 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// doubts reports whether the store may not know what this process has admitted
-// for c: it has decided alone too recently, or holds leases of its own. Who wants
-// to let everything pass does not want to pay for it later.
-func (s *Store) doubts(c *core.Charge, now int64) bool {
-	last := s.alone.Load()
-	if c.Quota.Algorithm == core.Concurrency {
-		last = max(last, s.leased.Load())
-	}
-	if last == never || c.OnError == core.Allow {
-		return false
-	}
-	// A bucket that is never full never forgets. For a single instance the memory
-	// is as good as the store, and has its say from then on.
-	return now-last < span(c.Quota)+slack || s.instances == 1 && rate(c.Quota)
-}
-
-// doubtful reports whether s doubts one of the charges.
-func (s *Store) doubtful(charges []core.Charge, now int64) bool {
-	if s.alone.Load() == never && s.leased.Load() == never {
-		return false
-	}
-	for i := range charges {
-		if s.doubts(&charges[i], now) {
-			return true
-		}
-	}
-	return false
-}
-
-// mark remembers that this process decides alone.
-func (s *Store) mark(now int64) {
-	for {
-		last := s.alone.Load()
-		if last >= now || s.alone.CompareAndSwap(last, now) {
-			return
-		}
-	}
-}
-
 // count counts what the store has admitted, and returns what is to be answered:
 // that, unless this process has begun to decide alone meanwhile.
 func (s *Store) count(
@@ -67,7 +28,7 @@ func (s *Store) count(
 	// Now, and not before: whoever decides alone marks that first, and so
 	// either finds this request counted, or is found here.
 	now := s.now()
-	if !s.doubtful(charges, now) {
+	if !s.doubtful(policy, charges, now) {
 		d.Copied = own.At
 		return d, nil
 	}
@@ -97,14 +58,14 @@ func (s *Store) fits(policy string, charges []core.Charge) (at int64, fit bool) 
 func (s *Store) room(policy string, charges []core.Charge, now int64, w *crowd) (core.Decision, bool) {
 	c := s.copies(charges)
 	defer c.free()
-	c.widen(func(i int) bool { return s.doubts(&charges[i], now) })
+	c.widen(func(i int) bool { return s.doubts(policy, &charges[i], now) })
 	c.look()
 	d, err := c.take(policy)
 	if err != nil {
 		return d, false
 	}
 	for i, o := range d.Outcomes() {
-		if charges[i].Cost > o.Remaining && (w.has(i) || s.doubts(&charges[i], now)) {
+		if charges[i].Cost > o.Remaining && (w.has(i) || s.doubts(policy, &charges[i], now)) {
 			return d, false
 		}
 	}
@@ -119,7 +80,7 @@ func (s *Store) also(policy string, charges []core.Charge, now int64, w *crowd) 
 	doubtful := false
 	for i := range charges {
 		switch {
-		case s.doubts(&charges[i], now):
+		case s.doubts(policy, &charges[i], now):
 			doubtful = true
 		case w.has(i):
 			c.charges[i].Quota = whole(charges[i].Quota, s.instances)
@@ -137,10 +98,10 @@ func (s *Store) also(policy string, charges []core.Charge, now int64, w *crowd) 
 
 // merge makes d, of the store, that of both: of what is in doubt or crowded, the
 // lesser is left.
-func (s *Store) merge(charges []core.Charge, now int64, d, own *core.Decision, w *crowd) {
+func (s *Store) merge(policy string, charges []core.Charge, now int64, d, own *core.Decision, w *crowd) {
 	for i, o := range own.Outcomes() {
 		of := &d.Outcomes()[i]
-		if of.Fits() && o.Remaining < of.Remaining && (w.has(i) || s.doubts(&charges[i], now)) {
+		if of.Fits() && o.Remaining < of.Remaining && (w.has(i) || s.doubts(policy, &charges[i], now)) {
 			*of = o
 		}
 	}
@@ -172,8 +133,8 @@ func (s *Store) without(policy string, charges []core.Charge, now int64) (core.D
 func (s *Store) withOwn(policy string, charges []core.Charge, now int64) (core.Decision, error) {
 	// Before the decision for the sake of [Store.count], and after it because
 	// what it admits matters from then on.
-	s.mark(now)
-	defer func() { s.mark(s.now()) }()
+	s.mark(policy, charges, now)
+	defer func() { s.mark(policy, charges, s.now()) }()
 	c := s.copies(charges)
 	defer c.free()
 	allowed := false
@@ -208,7 +169,7 @@ func (s *Store) withOwn(policy string, charges []core.Charge, now int64) (core.D
 // refuse refuses because a rule wants that. Of the other rules it says what the
 // share has left.
 func (s *Store) refuse(policy string, charges []core.Charge, now int64) (core.Decision, error) {
-	s.mark(now)
+	s.mark(policy, nil, now)
 	c := s.copies(charges)
 	defer c.free()
 	c.look()

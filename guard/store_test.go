@@ -22,11 +22,15 @@ type frail struct {
 	core.Store
 	err   atomic.Pointer[error] // what it fails with
 	lost  atomic.Bool           // fails after it has decided
+	gone  atomic.Bool           // has forgotten, and not said so
 	asked atomic.Int64
 	first func()
 }
 
-var errDown = fmt.Errorf("dial tcp: connection refused: %w", core.ErrUnavailable)
+var (
+	errDown = fmt.Errorf("dial tcp: connection refused: %w", core.ErrUnavailable)
+	errAway = fmt.Errorf("dial tcp: connection refused: %w", core.ErrOutOfReach)
+)
 
 func (f *frail) fail(err error) {
 	if err == nil {
@@ -42,6 +46,9 @@ func (f *frail) Take(ctx context.Context, policy string, charges []core.Charge) 
 		f.first()
 	}
 	err := f.err.Load()
+	if err == nil && f.gone.Swap(false) {
+		return core.Decision{}, core.ErrForgotten
+	}
 	if err == nil || f.lost.Load() {
 		d, storeErr := f.Store.Take(ctx, policy, charges)
 		if err == nil {
@@ -118,7 +125,7 @@ func TestRedisStore(t *testing.T) {
 
 	// What Redis loses, or a call after which it has, does not gift anything.
 	require.NoError(t, client.FlushDB(t.Context()).Err())
-	s.mark(s.now())
+	s.mark("", nil, s.now())
 	d, err = s.Take(t.Context(), "p", []core.Charge{c})
 	require.NoError(t, err)
 	assert.False(t, d.Allowed)

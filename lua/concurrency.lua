@@ -46,6 +46,13 @@ local function encode_leases(s)
   return 'j' .. be24(s.used) .. s.leases, u56(s.leases, #s.leases - LEASE + 1) - s.now
 end
 
+-- whether the units are those of the leases and the last of these is to end, as
+-- far as can be told without reading them all
+local function adds_up(s)
+  if s.used <= 0 then return s.used == 0 and s.leases == '' end
+  return s.leases ~= '' and u56(s.leases, #s.leases - LEASE + 1) > s.now
+end
+
 local function decode_leases(value, rule, now)
   local s = {rule = rule, now = now, used = 0, ended = '', leases = ''}
   if value then
@@ -55,8 +62,7 @@ local function decode_leases(value, rule, now)
       used, i = used - u24(value, i + 15), i + LEASE
     end
     s.used, s.ended, s.leases = used, sub(value, 5, i - 1), sub(value, i)
-    if used < 0 or (used == 0) ~= (s.leases == '') then return nil end
-    if used > 0 and u56(value, #value - LEASE + 1) <= now then return nil end
+    if not adds_up(s) then return nil end
     local j = #s.leases + 1
     while j > 1 and u56(s.leases, j - LEASE) > last do j = j - LEASE end
     if j <= #s.leases then

@@ -29,7 +29,7 @@ local function renew(s, id)
   local rest, units = cut(s.leases, id)
   if units == 0 then return 0, false end
   s.leases, s.used = rest, s.used - units
-  add_lease(s, id, units)
+  if s.used >= 0 then add_lease(s, id, units) end -- or they do not add up
   return 1, true
 end
 
@@ -57,7 +57,7 @@ for k = 1, #keys do
     local s, changed = states[k], nil
     out[k], changed = act(s, ARGV[2*k + 3])
     taken[k] = changed and 1 or 0
-    if s.used < 0 or (s.used == 0) ~= (s.leases == '') then -- not the sum of its leases
+    if not adds_up(s) then -- what was cut out has hidden it
       out[k] = -WRONG_VALUE
     elseif changed and s.leases == '' then
       call('DEL', keys[k])

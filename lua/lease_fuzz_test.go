@@ -1,7 +1,6 @@
 package lua
 
 import (
-	"encoding/binary"
 	"testing"
 
 	"github.com/routelimit/limit/core"
@@ -11,15 +10,12 @@ import (
 // FuzzDecodeLeases gives the decoder replies that no script made.
 func FuzzDecodeLeases(t *testing.F) {
 	f := fuzzloop.New(t)
-	f.Add([]byte{})
-	f.Add(make([]byte, 2*8))
-	f.Add([]byte("\xff\xff\xff\xff\xff\xff\xff\xfe\x00\x00\x00\x00\x00\x00\x00\x01"))
+	f.Add(true, []byte{})
+	f.Add(true, make([]byte, 2*8))
+	f.Add(false, []byte("\xff\xff\xff\xff\xff\xff\xff\xfe\x00\x00\x00\x00\x00\x00\x00\x01"))
 	leases := []core.Charge{{Rule: "a", Key: "x", Lease: 1}, {Rule: "b", Key: "y", Lease: 2}}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		reply := make([]int64, len(data)/8)
-		for i := range reply {
-			reply[i] = int64(binary.BigEndian.Uint64(data[8*i:]))
-		}
+	f.Fuzz(func(t *testing.T, fits bool, data []byte) {
+		reply := replyOf(data, fits, len(leases))
 		held, err := DecodeLeases(reply, "limit", "p", leases)
 		if err == nil && len(held) != len(leases) || held != nil && len(held) != len(leases) {
 			t.Fatalf("%v, %v", held, err)

@@ -104,6 +104,7 @@ type Rules struct {
 
 	rules    []core.Charge // the names and quotas
 	prefixes []string      // of the keys of each rule
+	longest  int64         // µs that a request may wait for its turn: 0 without a queue
 }
 
 // NewRules returns the encoder for decisions with the rules of charges. The
@@ -113,9 +114,15 @@ func NewRules(prefix, policy string, charges []core.Charge) *Rules {
 	for _, c := range charges {
 		l.rules = append(l.rules, core.Charge{Rule: strings.Clone(c.Rule), Quota: c.Quota})
 		l.prefixes = append(l.prefixes, KeyPrefix(prefix, policy, c.Rule))
+		if c.Quota.Algorithm == core.Queue {
+			l.longest = maxSpan
+		}
 	}
 	return l
 }
+
+// maxSpan is longer than any time that a script answers, in µs.
+const maxSpan = 2 * core.MaxFill
 
 // Match reports whether charges have the rules of l, in the same order.
 func (l *Rules) Match(charges []core.Charge) bool {
@@ -219,8 +226,8 @@ var (
 	ErrReply = errors.New("lua: unexpected reply")
 
 	// ErrValue is wrapped by errors about a key of Redis that holds something
-	// else than the state of a rule. Nothing was taken, and the key is as it
-	// was: delete it.
+	// else than the state of a rule: delete it. Nothing was taken, and the key is
+	// as it was, unless it looks like a state and makes no sense.
 	ErrValue = errors.New("lua: the key does not hold the state of a rule")
 
 	// ErrClock says that the clocks of this process and of Redis are more than
@@ -237,16 +244,20 @@ func (l *Rules) Decode(reply []int64, decisions [][]core.Charge, done func(int, 
 		return fmt.Errorf("%w: %d numbers for %d decisions with %d rules", ErrReply, len(reply), len(decisions), len(l.rules))
 	}
 	now := reply[0]
+	if now < 0 || now > core.MaxTime {
+		return fmt.Errorf("%w: the time %d", ErrReply, now)
+	}
 	for d, charges := range decisions {
 		part := reply[1+d*size:][:size]
 		switch verdict := part[0]; {
-		case verdict >= 0:
+		case 0 <= verdict && verdict <= 1+l.longest:
 			decision := core.NewDecision(now, len(l.rules))
 			decision.Allowed, decision.Delay = verdict > 0, max(0, verdict-1)
-			for r := range charges {
-				outcome(&decision.Outcomes()[r], part[1+3*r:], charges[r], decision.Allowed)
+			if err := l.outcomes(&decision, part[1:], charges); err != nil {
+				done(d, core.Decision{}, err)
+			} else {
+				done(d, decision, nil)
 			}
-			done(d, decision, nil)
 		case verdict == -1:
 			done(d, core.Decision{}, l.problem(part[1:], charges))
 		default:
@@ -256,21 +267,32 @@ func (l *Rules) Decode(reply []int64, decisions [][]core.Charge, done func(int, 
 	return nil
 }
 
-// outcome reads the three numbers of a rule.
-func outcome(o *core.Outcome, part []int64, c core.Charge, allowed bool) {
-	o.Remaining, o.ResetAfter = part[0], part[2]
-	if allowed || c.Cost == 0 || c.Cost <= o.Remaining {
-		o.MoreAfter = part[1]
-	} else {
-		o.RetryAfter = part[1]
+// outcomes reads the three numbers of each rule. Those that no rule has come of a
+// state that nothing here has written; they would be told to clients, and waited for.
+func (l *Rules) outcomes(d *core.Decision, part []int64, charges []core.Charge) error {
+	for r := range charges {
+		c, o := &charges[r], &d.Outcomes()[r]
+		left, after, reset := part[3*r], part[3*r+1], part[3*r+2]
+		if left < 0 || left > c.Quota.Capacity() || after < core.Never || after > maxSpan || reset < 0 || reset > maxSpan {
+			return fmt.Errorf("%w: %s makes no sense: %d", ErrValue, l.key(r, c), part[3*r:3*r+3])
+		}
+		o.Remaining, o.ResetAfter = left, reset
+		if d.Allowed || c.Cost == 0 || c.Cost <= left {
+			o.MoreAfter = after
+		} else {
+			o.RetryAfter = after
+		}
 	}
+	return nil
 }
+
+func (l *Rules) key(r int, c *core.Charge) string { return l.prefixes[r] + escape(c.Key, &keyBytes) }
 
 // problem says which key of an undecided decision is at fault, and how.
 func (l *Rules) problem(part []int64, charges []core.Charge) error {
 	for r := range charges {
 		if part[3*r] != 0 {
-			return wrong(part[3*r], l.prefixes[r]+escape(charges[r].Key, &keyBytes))
+			return wrong(part[3*r], l.key(r, &charges[r]))
 		}
 	}
 	return fmt.Errorf("%w: undecided without a reason", ErrReply)

@@ -2,6 +2,7 @@ package lua
 
 import (
 	"encoding/binary"
+	"math"
 	"strings"
 	"testing"
 
@@ -74,27 +75,84 @@ func TestDecode(t *testing.T) {
 	assert.ErrorContains(t, errs[2], "limit:1:{p}:b:all")
 }
 
+// TestDecodeNonsense has numbers that no rule has: as a turn they would be waited
+// for, and as what is left told to clients.
+func TestDecodeNonsense(t *testing.T) {
+	rules := NewRules("limit", "p", charges("")) // one of cost 1
+	none := func(int, core.Decision, error) { t.Error("a decision") }
+	for _, reply := range [][]int64{
+		{-1, 1, 4, 0, 0}, {core.MaxTime + 1, 1, 4, 0, 0},
+		{1, -2, 4, 0, 0}, {1, 2, 4, 0, 0}, {1, math.MaxInt64, 4, 0, 0}, // a turn without a queue
+	} {
+		assert.ErrorIs(t, rules.Decode(reply, [][]core.Charge{charges("x")}, none), ErrReply, "%v", reply)
+	}
+	// Of one key, and not of the others in a batch.
+	for _, part := range [][]int64{{-1, 0, 0}, {6, 0, 0}, {4, -2, 0}, {4, maxSpan + 1, 0}, {4, 0, -1}, {4, 0, maxSpan + 1}} {
+		var errs []error
+		reply := append(append([]int64{1, 1}, part...), 1, 4, 0, 0)
+		require.NoError(t, rules.Decode(reply, [][]core.Charge{charges("x"), charges("y")}, func(_ int, _ core.Decision, err error) {
+			errs = append(errs, err)
+		}))
+		require.Len(t, errs, 2)
+		assert.ErrorIs(t, errs[0], ErrValue, "%v", part)
+		assert.ErrorContains(t, errs[0], "limit:1:{p}:a:x")
+		assert.NoError(t, errs[1])
+	}
+	queue := charges("x")
+	queue[0].Quota.Algorithm, queue[0].Quota.Burst = core.Queue, 4
+	rules = NewRules("limit", "p", queue)
+	require.NoError(t, rules.Decode([]int64{1, 1 + maxSpan, 4, 0, 0}, [][]core.Charge{queue}, func(_ int, d core.Decision, err error) {
+		assert.EqualValues(t, maxSpan, d.Delay)
+	}))
+	assert.ErrorIs(t, rules.Decode([]int64{1, 2 + maxSpan, 4, 0, 0}, [][]core.Charge{queue}, none), ErrReply)
+}
+
+// replyOf makes numbers of bytes: as many as a script replies if it fits.
+func replyOf(data []byte, fits bool, size int) []int64 {
+	if !fits {
+		size = len(data) / 8
+	}
+	data = append(append([]byte(nil), data...), make([]byte, 8*size)...)
+	reply := make([]int64, size)
+	for i := range reply {
+		reply[i] = int64(binary.BigEndian.Uint64(data[8*i:]))
+	}
+	return reply
+}
+
 // FuzzDecode gives the decoder replies that no script made.
 func FuzzDecode(t *testing.F) {
 	f := fuzzloop.New(t)
-	f.Add([]byte{}, 1)
-	f.Add(make([]byte, 8*8), 1)
-	f.Add(make([]byte, 15*8), 2)
+	f.Add(true, []byte{}, 1)
+	f.Add(true, []byte(strings.Repeat("\x00", 8)+strings.Repeat("\xff", 8)+strings.Repeat("\x00", 7)+"\x02"), 1)
+	f.Add(false, make([]byte, 8*8), 1)
+	f.Add(false, make([]byte, 15*8), 2)
 	rules := NewRules("limit", "p", charges("", ""))
-	f.Fuzz(func(t *testing.T, data []byte, decisions int) {
+	f.Fuzz(func(t *testing.T, fits bool, data []byte, decisions int) {
 		if decisions < 0 || decisions > 100 {
 			return
 		}
-		reply := make([]int64, len(data)/8)
-		for i := range reply {
-			reply[i] = int64(binary.BigEndian.Uint64(data[8*i:]))
-		}
+		reply := replyOf(data, fits, 1+decisions*7)
 		batch := make([][]core.Charge, decisions)
 		for i := range batch {
 			batch[i] = charges("x", "y")
 		}
 		done := 0
-		err := rules.Decode(reply, batch, func(int, core.Decision, error) { done++ })
+		err := rules.Decode(reply, batch, func(_ int, d core.Decision, err error) {
+			done++
+			if err != nil {
+				return
+			}
+			if d.At < 0 || d.Delay != 0 {
+				t.Fatalf("%+v", d)
+			}
+			for _, o := range d.Outcomes() {
+				if o.Remaining < 0 || o.Remaining > 5 || min(o.RetryAfter, o.MoreAfter) < core.Never || o.ResetAfter < 0 ||
+					max(o.RetryAfter, o.MoreAfter, o.ResetAfter) > maxSpan {
+					t.Fatalf("%+v", o)
+				}
+			}
+		})
 		if err == nil && done != decisions {
 			t.Fatalf("%d of %d decisions", done, decisions)
 		}

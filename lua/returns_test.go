@@ -1,7 +1,6 @@
 package lua
 
 import (
-	"encoding/binary"
 	"strings"
 	"testing"
 
@@ -62,15 +61,12 @@ func TestDecodeReturns(t *testing.T) {
 // FuzzDecodeReturns gives the decoder replies that no script made.
 func FuzzDecodeReturns(t *testing.F) {
 	f := fuzzloop.New(t)
-	f.Add([]byte{})
-	f.Add(make([]byte, 3*8))
-	f.Add([]byte("\xff\xff\xff\xff\xff\xff\xff\xff and others that are not quite"))
+	f.Add(true, []byte{})
+	f.Add(true, make([]byte, 3*8))
+	f.Add(false, []byte("\xff\xff\xff\xff\xff\xff\xff\xff and others that are not quite"))
 	call := NewReturns("limit", "p", "", 1, someReturns())
-	f.Fuzz(func(t *testing.T, data []byte) {
-		reply := make([]int64, len(data)/8)
-		for i := range reply {
-			reply[i] = int64(binary.BigEndian.Uint64(data[8*i:]))
-		}
+	f.Fuzz(func(t *testing.T, fits bool, data []byte) {
+		reply := replyOf(data, fits, 3)
 		given, err := call.Decode(reply)
 		if (err == nil) != (len(given) == 3) {
 			t.Fatalf("%v, %v", given, err)

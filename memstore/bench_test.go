@@ -99,6 +99,30 @@ func BenchmarkRefuse(b *testing.B) {
 	})
 }
 
+// BenchmarkFloor has what no decision can do without: a reading of the clock, a
+// lock for each key and a hash of each.
+func BenchmarkFloor(b *testing.B) {
+	s := New(nil)
+	charge := core.Charge{Rule: "ip", Key: "192.0.2.17"}
+	b.Run("clock", func(b *testing.B) {
+		for b.Loop() {
+			s.now()
+		}
+	})
+	b.Run("lock", func(b *testing.B) {
+		for b.Loop() {
+			s.shards[0].mu.Lock()
+			s.shards[0].last++
+			s.shards[0].mu.Unlock()
+		}
+	})
+	b.Run("hash", func(b *testing.B) {
+		for b.Loop() {
+			s.hash("POST /update", &charge)
+		}
+	})
+}
+
 // BenchmarkArrive admits keys never seen before, of which most are dead.
 func BenchmarkArrive(b *testing.B) {
 	s := New(nil)

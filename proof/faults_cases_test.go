@@ -20,8 +20,7 @@ import (
 // faults are the ones that can be produced on one machine, in the order of the
 // catalogue.
 var faults = []fault{
-	{number: "1", name: "killed with kill -9, back without its data", quick: true, begin: kill, mode: limit.ModeLocal, client: direct(0)},
-	{number: "1", name: "the same, with DialerRetries: 1 in the client's options", begin: kill, mode: limit.ModeLocal, client: direct(1)},
+	{number: "1", name: "killed with kill -9, back without its data", quick: true, begin: kill, mode: limit.ModeLocal, client: direct},
 	{number: "2", name: "a black hole: no answer, no end", quick: true, mode: limit.ModeLocal, begin: func(b *stand) func() {
 		b.proxy.Silence(true)
 		return func() { b.proxy.Silence(false); b.proxy.Cut() }
@@ -74,16 +73,14 @@ var faults = []fault{
 		return func() { b.server.Restart() }
 	}, client: func(b *stand) redis.UniversalClient {
 		b.server.Kill()
-		return redis.NewClient(&redis.Options{Addr: b.proxy.Addr()})
+		return direct(b)
 	}},
 	{number: "50 of the bad inputs", name: "another type under a key of the few: 503", mode: limit.ModeExact, failing: true, begin: wrongType},
 }
 
-// direct makes a client without the proxy; 0 are the tries to dial of the defaults.
-func direct(dials int) func(*stand) redis.UniversalClient {
-	return func(b *stand) redis.UniversalClient {
-		return redis.NewClient(&redis.Options{Addr: b.server.Addr, DialerRetries: dials})
-	}
+// direct makes a client without the proxy, which would open for a dead server.
+func direct(b *stand) redis.UniversalClient {
+	return redis.NewClient(&redis.Options{Addr: b.server.Addr})
 }
 
 func kill(b *stand) func() {

@@ -169,7 +169,7 @@ func (f *fault) measure(t *testing.T) string {
 // check checks what must hold on any machine: no time.
 func (f *fault) check(t *testing.T, m measured) {
 	// A machine that stands still for longer than the timeout makes some local.
-	others := m.during - m.failed - m.modes[limit.ModeExact] - m.modes[limit.ModeLocal]
+	others := m.during - m.failed - m.modes[limit.ModeExact] - m.modes[limit.ModeRemembered] - m.modes[limit.ModeLocal]
 	assert.LessOrEqual(t, others, 0, "a mode that no rule asks for: %v", m.modes)
 	assert.Positive(t, m.modes[f.mode], "%v", m.modes)
 	if !f.failing {

@@ -7,6 +7,7 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -21,74 +22,118 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/echolimit"
 	"github.com/routelimit/limit/ginlimit"
-	"github.com/routelimit/limit/internal/redistest"
-	"github.com/routelimit/limit/redisstore"
 )
 
-// TestReset floods each framework with requests that are reset at once, as in
+// resets floods each framework with requests that are reset at once, as in
 // CVE-2023-44487. Their contexts are done before a decision is made; a limiter
 // that decides under them, and admits what it could not decide, is off.
-func TestReset(t *testing.T) {
-	const limited, decisions = 5, 2_000
-	stores := map[string]func(*testing.T) limit.Store{
-		"memory": func(*testing.T) limit.Store { return nil },
-		"redis":  func(t *testing.T) limit.Store { return redisstore.New(redistest.Client(t), nil) },
-	}
-	for storeName, store := range stores {
-		for name, serve := range frameworks {
-			t.Run(storeName+"/"+name, func(t *testing.T) {
-				var runs, admitted, refused, undecided atomic.Int64
-				limiter := limit.New(store(t), &limit.Options{
-					Observe: func(_ *http.Request, d limit.Decision, err error) {
-						switch {
-						case err != nil:
-							undecided.Add(1)
-						case d.Allowed:
-							admitted.Add(1)
-						default:
-							refused.Add(1)
-						}
-					}})
-				handler := serve(limiter, limit.Rules(limit.PerIP(time.Hour, limited), limit.Global(time.Hour, 100_000)),
-					func() { runs.Add(1) })
-				server := httptest.NewUnstartedServer(handler)
-				server.EnableHTTP2 = true
-				server.Config.ErrorLog = log.New(io.Discard, "", 0)
-				server.StartTLS()
-				sent := 0
-				for admitted.Load()+refused.Load() < decisions && undecided.Load() == 0 {
-					sent += resetStreams(t, server.Listener.Addr().String(), 10*decisions)
+func resets(r *row, storeName string, store func() limit.Store) {
+	const limited, decisions = 5, 500
+	for name, serve := range frameworks {
+		var runs, admitted, refused, undecided atomic.Int64
+		limiter := limit.New(store(), &limit.Options{
+			Observe: func(_ *http.Request, d limit.Decision, err error) {
+				switch {
+				case err != nil:
+					undecided.Add(1)
+				case d.Allowed:
+					admitted.Add(1)
+				default:
+					refused.Add(1)
 				}
-				server.Close() // waits for the handlers
-				t.Logf("%d streams reset: %d admitted, %d refused, handler ran %d times", sent, admitted.Load(), refused.Load(), runs.Load())
-				assert.EqualValues(t, limited, runs.Load())
-				assert.EqualValues(t, limited, admitted.Load())
-				assert.Zero(t, undecided.Load())
-			})
+			}})
+		handler := serve(limiter, func(http.ResponseWriter, *http.Request) { runs.Add(1) },
+			limit.Rules(limit.PerIP(time.Hour, limited), limit.Global(time.Hour, 100_000)))
+		server := httptest.NewUnstartedServer(handler)
+		server.EnableHTTP2 = true
+		server.Config.ErrorLog = log.New(io.Discard, "", 0)
+		server.StartTLS()
+		sent := 0
+		for admitted.Load()+refused.Load() < decisions && undecided.Load() == 0 {
+			sent += resetStreams(r.T, server.Listener.Addr().String(), 10*decisions)
 		}
+		server.Close() // waits for the handlers
+		r.Logf("%s, %s: %d streams reset: %d admitted, %d refused, handler ran %d times",
+			storeName, name, sent, admitted.Load(), refused.Load(), runs.Load())
+		r.ran(int(runs.Load()), limited, name)
+		assert.EqualValues(r, limited, admitted.Load())
+		assert.Zero(r, undecided.Load())
 	}
 }
 
-// frameworks has a server for each framework, with a route POST /login that
-// calls run.
-var frameworks = map[string]func(l *limit.Limiter, rules limit.RuleSet, run func()) http.Handler{
-	"http": func(l *limit.Limiter, rules limit.RuleSet, run func()) http.Handler {
+// frameworks has a server for each framework, with a route POST /login behind
+// sets of rules.
+var frameworks = map[string]func(*limit.Limiter, http.HandlerFunc, ...limit.RuleSet) http.Handler{
+	"http": func(l *limit.Limiter, h http.HandlerFunc, sets ...limit.RuleSet) http.Handler {
+		var limited http.Handler = h
+		for _, rules := range slices.Backward(sets) {
+			limited = l.Handler(rules, limited)
+		}
 		mux := http.NewServeMux()
-		mux.Handle("POST /login", l.Handler(rules, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { run() })))
+		mux.Handle("POST /login", limited)
 		return mux
 	},
-	"gin": func(l *limit.Limiter, rules limit.RuleSet, run func()) http.Handler {
+	"gin": func(l *limit.Limiter, h http.HandlerFunc, sets ...limit.RuleSet) http.Handler {
 		gin.SetMode(gin.ReleaseMode)
+		var handlers []gin.HandlerFunc
+		for _, rules := range sets {
+			handlers = append(handlers, ginlimit.New(l).Limit(rules))
+		}
 		router := gin.New()
-		router.POST("/login", ginlimit.New(l).Limit(rules), func(*gin.Context) { run() })
+		router.POST("/login", append(handlers, gin.WrapF(h))...)
 		return router
 	},
-	"echo": func(l *limit.Limiter, rules limit.RuleSet, run func()) http.Handler {
+	"echo": func(l *limit.Limiter, h http.HandlerFunc, sets ...limit.RuleSet) http.Handler {
+		var middleware []echo.MiddlewareFunc
+		for _, rules := range sets {
+			middleware = append(middleware, echolimit.New(l).Limit(rules))
+		}
 		router := echo.New()
-		router.POST("/login", func(echo.Context) error { run(); return nil }, echolimit.New(l).Limit(rules))
+		router.POST("/login", echo.WrapHandler(h), middleware...)
 		return router
 	},
 }
+
+// anyMethod has a route /login for all methods.
+var anyMethod = map[string]func(*limit.Limiter, limit.RuleSet, http.HandlerFunc) http.Handler{
+	"http": func(l *limit.Limiter, rules limit.RuleSet, h http.HandlerFunc) http.Handler {
+		mux := http.NewServeMux()
+		mux.Handle("/login", l.Handler(rules, h))
+		return mux
+	},
+	"gin": func(l *limit.Limiter, rules limit.RuleSet, h http.HandlerFunc) http.Handler {
+		router := gin.New()
+		router.Any("/login", ginlimit.New(l).Limit(rules), gin.WrapF(h))
+		return router
+	},
+	"echo": func(l *limit.Limiter, rules limit.RuleSet, h http.HandlerFunc) http.Handler {
+		router := echo.New()
+		router.Any("/login", echo.WrapHandler(h), echolimit.New(l).Limit(rules))
+		return router
+	},
+}
+
+// throttled has a route POST /login behind rules, whose bodies are slowed in
+// both directions.
+var throttled = map[string]func(l *limit.Limiter, rules, bytes limit.RuleSet, h http.HandlerFunc) http.Handler{
+	"http": func(l *limit.Limiter, rules, bytes limit.RuleSet, h http.HandlerFunc) http.Handler {
+		mux := http.NewServeMux()
+		mux.Handle("POST /login", l.Handler(rules, l.Throttle(bytes, h, both)))
+		return mux
+	},
+	"gin": func(l *limit.Limiter, rules, bytes limit.RuleSet, h http.HandlerFunc) http.Handler {
+		router, rl := gin.New(), ginlimit.New(l)
+		router.POST("/login", rl.Limit(rules), rl.Throttle(bytes, both), gin.WrapF(h))
+		return router
+	},
+	"echo": func(l *limit.Limiter, rules, bytes limit.RuleSet, h http.HandlerFunc) http.Handler {
+		router, rl := echo.New(), echolimit.New(l)
+		router.POST("/login", echo.WrapHandler(h), rl.Limit(rules), rl.Throttle(bytes, both))
+		return router
+	},
+}
+
+var both = &limit.ThrottleOptions{Of: limit.Both}
 
 // resetStreams opens streams on one connection and resets each in the same write, and
 // returns how many it sent until the server closed the connection.

@@ -2,15 +2,29 @@ package proof
 
 // guardMutants are faults in what is done while the store fails.
 var guardMutants = []mutant{
+	{"does not hear that the store has forgotten", "guard/doubts.go", "if forgotten {", "if false {", "./guard"},
+	{"doubts one key of a store that does not tell", "guard/doubts.go", "s.instances == 1 || !s.doubt.tells.Load()", "s.instances == 1", "./guard"},
+	{"doubts all for a call that has failed", "guard/doubts.go", "s.instances == 1 || !s.doubt.tells.Load()", "true", "./guard"},
+	{"believes another server", "redisstore/server.go", "case *before == id:", "case *before != \"\":", "-run=Restarted|Server ./redisstore"},
+	{"believes a server after a failure", "redisstore/server.go", " || v.checked.Load() != v.failures {", " {", "-run=Restarted|Server ./redisstore"},
+	{"asks a server that is far away for ever", "redisstore/run.go", "if err != nil || !v.asked {", "if true || !v.asked {", "-run=Server ./redisstore"},
+	{"believes answers from before a loss", "redisstore/server.go", "if s.losses.Load() != v.losses {", "if false {", "-run=Restarted|Server ./redisstore"},
+	{"believes answers beside a failure", "redisstore/server.go", "if v.server.failures.Load() != v.failures {", "if false {", "-run=Restarted|Server ./redisstore"},
+	{"believes a new server after a failure", "redisstore/server.go", "if !s.anyFailure.Load() {", "if true {", "-run=Restarted|Server ./redisstore"},
+	{"believes who does not tell", "redisstore/server.go", "if checked == failures {", "if checked == failures || true {", "-run=Restarted|Server ./redisstore"},
+	{"takes a store that is back for one that fails", "guard/guard.go", "return silent // it is back", "return failed // it is back", "-run=Probe ./guard"},
+	{"never knocks", "redisstore/run.go", "time.AfterFunc(knockAfter,", "time.AfterFunc(time.Hour,", "-run=Nobody|Knocks ./redisstore"},
+	{"knocks once", "redisstore/knock.go", "case <-time.After(knockEvery):", "case <-time.After(time.Hour):", "-run=Nobody|Knocks ./redisstore"},
+	{"knocks with every call", "redisstore/knock.go", "time.AfterFunc(knockEvery, forget)", "forget()", "-run=Nobody|Knocks ./redisstore"},
 	{"gives back by the clock of the store", "guard/leases.go", "\t\t\tr.At = r.Copied\n", "", "./guard"},
 	{"gives back to the copies of many by what the store had left", "guard/leases.go", "\t\t\t\tr.Cost = 0\n", "", "./guard"},
 	{"is cold", "guard/guard.go", "return s.count(ctx, policy, charges, d)", "return d, nil", "./guard"},
-	{"trusts the store at once when it is back", "guard/own.go", "if last == never || c.OnError", "if true || c.OnError", "./guard"},
-	{"trusts it a little too early", "guard/own.go", "now-last < span(c.Quota)+slack", "now-last < span(c.Quota)-slack", "./guard"},
-	{"takes a bucket that is never full for one that forgets", "guard/own.go", " || s.instances == 1 && rate(c.Quota)", "", "./guard"},
+	{"trusts the store at once when it is back", "guard/doubts.go", "if last == never || c.OnError", "if true || c.OnError", "./guard"},
+	{"trusts it a little too early", "guard/doubts.go", "now-last < span(c.Quota)+slack", "now-last < span(c.Quota)-slack", "./guard"},
+	{"takes a bucket that is never full for one that forgets", "guard/doubts.go", " || s.instances == 1 && rate(c.Quota)", "", "./guard"},
 	{"does not notice that it is gone again", "guard/guard.go", "cmp.Or(failure, s.look(ctx, policy, charges, now, probe))", "cmp.Or(failure)", "./guard"},
 	{"lets requests that come at once pass the memory", "guard/guard.go", "case err == nil && !counted:", "case false && !counted:", "./guard"},
-	{"believes an answer that comes late", "guard/own.go", "if !s.doubtful(charges, now) {", "if true {", "./guard"},
+	{"believes an answer that comes late", "guard/own.go", "if !s.doubtful(policy, charges, now) {", "if true {", "./guard"},
 	{"counts a share only", "guard/own.go", "\town, err := c.take(policy)\n\tif", "\town, err := d, error(nil)\n\tif", "./guard"},
 	{"rounds a share down", "guard/share.go", "return (a + b - 1) / b", "return a / b", "./guard"},
 	{"takes every error for a failure of the store", "guard/guard.go", " || !errors.Is(err, core.ErrUnavailable) {", " {", "./guard"},
@@ -28,9 +42,11 @@ var guardMutants = []mutant{
 	// What has been admitted.
 	{"keeps what is refused after all", "guard/own.go", "undo(ctx, s.store, policy, charges, &d)", "_ = ctx", "./guard"},
 	{"keeps what is refused after all in the memory", "guard/own.go", "undo(context.Background(), s.own, policy, c.charges, &own)", "_ = own", "./guard"},
-	{"forgets leases that the store does not know", "guard/leases.go", "s.leased.Store(now)", "", "./guard"},
-	{"loses leases that were taken alone", "guard/leases.go", "case s.doubts(&charges[i], now) || !asked:", "case !asked:", "./guard"},
-	{"revives leases that have ended", "guard/leases.go", "case s.doubts(&charges[i], now) || !asked:", "case true:", "./guard"},
+	{"forgets leases that the store does not know", "guard/leases.go", "s.doubt.leased.advance(now)", "", "./guard"},
+	{"loses leases that were taken alone", "guard/leases.go", "case s.doubts(policy, &charges[i], now) || !asked:", "case !asked:", "./guard"},
+	{"revives leases that have ended", "guard/leases.go", "case s.doubts(policy, &charges[i], now) || !asked:", "case true:", "./guard"},
+	{"vouches for what others do not count", "guard/leases.go", "if alone && s.instances > 1 {", "if alone && s.instances > 1<<40 {", "./guard"},
+	{"vouches for nothing alone", "guard/leases.go", "if alone && s.instances > 1 {", "if alone {", "./guard"},
 	{"gives back what the store never took", "guard/leases.go", "returns[0].Mode >= core.ModeLocal", "false", "./guard"},
 
 	// A flood before the store.
@@ -39,4 +55,21 @@ var guardMutants = []mutant{
 	{"lets a key leave a shared one at once", "guard/own.go", "case w.has(i):", "case false:", "./guard"},
 	{"does not see room that comes in between", "guard/guard.go", "if s.moved(policy, charges, asked) {", "if false && s.moved(policy, charges, asked) {", "./guard"},
 	{"forgets that keys are crowded", "memstore/overflow.go", "raise(&s.crowded, k.entry.shared)", "", "./guard"},
+}
+
+// refusalMutants are faults in what remembers refusals.
+var refusalMutants = []mutant{
+	{"remembers nothing", "refusals/refusals.go", "asked < r.until && ", "asked < 0 && ", "./refusals"},
+	{"remembers for as long as the refusal says", "refusals/refusals.go", "longest = 1_000_000 ", "longest = 1_000_000_000_000 ", "./refusals"},
+	{"remembers from when it heard", "refusals/refusals.go", "s.now(), asked+holds", "s.now(), s.now()+holds", "./refusals"},
+	{"counts from when it asked", "refusals/refusals.go", "Later(asked - r.heard)", "Later(asked - r.until + longest)", "./refusals"},
+	{"takes one key for another", "refusals/refusals.go", "c.Key != of.Key || ", "", "./refusals"},
+	{"takes one limit for another", "refusals/refusals.go", " || c.Quota != of.Quota", "", "./refusals"},
+	{"takes one cost for another", "refusals/refusals.go", "c.Cost != of.Cost || ", "", "./refusals"},
+	{"remembers that slots are taken", "refusals/refusals.go", "case c.Quota.Algorithm == core.Concurrency, ", "case ", "./refusals"},
+	{"remembers several units", "refusals/refusals.go", ", c.Cost != 1:", ":", "./refusals"},
+	{"does not see what comes back", "refusals/refusals.go", "returns[i].Rule, returns[i].Key).Add(1)", "returns[i].Rule, returns[i].Key).Add(0)", "./refusals"},
+	{"does not see a reset", "refusals/refusals.go", "rule, key).Add(1)", "rule, key).Add(0)", "./refusals"},
+	{"looks for what came back too late", "refusals/refusals.go", "!r.returned() {", "true {", "./refusals"},
+	{"remembers what the store did not say", "refusals/refusals.go", " && d.Mode == core.ModeExact {", " {", "./refusals"},
 }

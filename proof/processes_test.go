@@ -43,6 +43,9 @@ func TestMain(m *testing.M) {
 	if url := os.Getenv(holderVar); url != "" {
 		hold(url)
 	}
+	if url := os.Getenv(loserVar); url != "" {
+		lose(url)
+	}
 	clientOf := func(url string) *redis.Client {
 		options, err := redis.ParseURL(url)
 		if err != nil {

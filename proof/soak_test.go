@@ -130,9 +130,10 @@ func (s *soak) tallies() (all []*tally) {
 }
 
 func (s *soak) tell() string {
-	return fmt.Sprintf("%d asked, %d admitted (%d exact, %d local), %d refused, %d cancelled, %d panics",
-		s.asked.Load(), s.admitted.Load(), s.modes[limit.ModeExact].Load(), s.modes[limit.ModeLocal].Load(),
-		s.refused.Load(), s.cancelled.Load(), s.panics.Load())
+	return fmt.Sprintf("%d asked, %d admitted, %d refused, %d exact, %d remembered, %d local, %d cancelled, %d panics",
+		s.asked.Load(), s.admitted.Load(), s.refused.Load(),
+		s.modes[limit.ModeExact].Load(), s.modes[limit.ModeRemembered].Load(), s.modes[limit.ModeLocal].Load(),
+		s.cancelled.Load(), s.panics.Load())
 }
 
 // calm waits while nothing is broken.
@@ -215,7 +216,7 @@ func (s *soak) take(ctx context.Context, l *limit.Limiter, rules limit.RuleSet, 
 		return d, false
 	}
 	s.modes[d.Mode].Add(1)
-	if d.Mode != limit.ModeExact {
+	if d.Mode >= limit.ModeLocal {
 		now := time.Now()
 		s.trouble.mark(now, now)
 	}

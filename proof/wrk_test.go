@@ -28,12 +28,7 @@ func TestDemoUnderLoad(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	limitctl := filepath.Join(t.TempDir(), "limitctl")
-	build := exec.Command("go", "build", "-o", limitctl, ".")
-	build.Dir = "../cmd/limitctl"
-	out, err := build.CombinedOutput()
-	require.NoError(t, err, "%s", out)
-
+	limitctl := buildLimitctl(t, t.TempDir())
 	length := min(proofTime(), 20*time.Second)
 	for _, store := range []string{"memory", "redis"} {
 		args := []string{"demo", "--addr", "127.0.0.1:0"}
@@ -61,6 +56,21 @@ func TestDemoUnderLoad(t *testing.T) {
 			})
 		}
 	}
+}
+
+// buildLimitctl builds the command in a directory, unless it is there, and
+// returns its path.
+func buildLimitctl(t *testing.T, dir string) string {
+	t.Helper()
+	limitctl := filepath.Join(dir, "limitctl")
+	if _, err := os.Stat(limitctl); err == nil {
+		return limitctl
+	}
+	build := exec.Command("go", "build", "-o", limitctl, ".")
+	build.Dir = "../cmd/limitctl"
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return limitctl
 }
 
 // startDemo starts a demo on a free port and returns its address.

@@ -169,7 +169,6 @@ func TestSwappedReplies(t *testing.T) {
 // TestFlushedAllTheTime flushes the scripts every 10 ms while callers decide.
 func TestFlushedAllTheTime(t *testing.T) {
 	client := redistest.Client(t)
-	grown(t, client)
 	store := New(client, &Options{Timeout: time.Minute})
 	charges, counted := counter(t, client)
 	var asked atomic.Int64

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/fuzzloop"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
 	"github.com/routelimit/limit/storetest"
@@ -139,7 +140,8 @@ func TestShortSecret(t *testing.T) {
 
 // FuzzIdentities holds that what differs stays different, and stands for itself
 // in a key of Redis.
-func FuzzIdentities(f *testing.F) {
+func FuzzIdentities(t *testing.F) {
+	f := fuzzloop.New(t)
 	f.Add("p", "r", "k", "pr", "", "k")
 	f.Add("p", "r", "k", "p", "r", "k")
 	f.Add("p", "r", "kk", "p", "rk", "k")

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"strings"
 	"testing"
@@ -25,7 +26,6 @@ func held(rule, key string, limit int64, life time.Duration, id uint64) core.Cha
 // forgotten its scripts.
 func TestLeasesAreOneCall(t *testing.T) {
 	client := redistest.Client(t)
-	grown(t, client)
 	require.NoError(t, client.ScriptFlush(t.Context()).Err()) // of a server that is not the test's alone
 	calls := 0
 	client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
@@ -38,7 +38,7 @@ func TestLeasesAreOneCall(t *testing.T) {
 		_, err := store.Take(t.Context(), "p", charges)
 		require.NoError(t, err)
 	}
-	for round, want := range []int{2, 1} { // at first the script is loaded
+	for round, want := range []int{3, 1} { // at first the script is loaded, for which the server tells who it is
 		calls = 0
 		got, err := store.Renew(t.Context(), "p", charges)
 		require.NoError(t, err)
@@ -46,7 +46,7 @@ func TestLeasesAreOneCall(t *testing.T) {
 		assert.Equal(t, want, calls, "round %d", round)
 	}
 	require.NoError(t, client.ScriptFlush(t.Context()).Err())
-	for _, want := range []int{3, 1} { // the server is asked for its uptime, too
+	for _, want := range []int{3, 1} {
 		calls = 0
 		require.NoError(t, store.Release(t.Context(), "p", charges))
 		assert.Equal(t, want, calls)
@@ -114,4 +114,34 @@ func TestForeignLeases(t *testing.T) {
 		assert.Equal(t, []bool{false}, got, "the other is released")
 		assert.Equal(t, before, client.Dump(ctx, lua.Key("limit", "p", "r", key(i))).Val())
 	}
+}
+
+// TestHiddenLeases releases the last of some leases, behind which there is one
+// that has ended, or more than the sum of their units.
+func TestHiddenLeases(t *testing.T) {
+	client := redistest.Client(t)
+	ctx := t.Context()
+	store := New(client, &patient)
+	lease := func(ends time.Time, id byte) string {
+		b := binary.BigEndian.AppendUint64(nil, uint64(ends.UnixMicro()))
+		return string(b[1:]) + strings.Repeat("\x00", 7) + string(id) + "\x00\x00\x01"
+	}
+	soon, past := time.Now().Add(30*time.Second), time.Now().Add(-30*time.Second)
+	for _, value := range []string{
+		"j\x00\x00\x03" + lease(soon, 3) + lease(past, 2) + lease(soon, 1),
+		"j\x00\x00\x01" + lease(soon, 2) + lease(soon, 1),
+		"j\x00\x00\x02" + lease(soon, 1),
+	} {
+		key := lua.Key("limit", "p", "r", "k")
+		require.NoError(t, client.Set(ctx, key, value, time.Minute).Err())
+		require.ErrorIs(t, store.Release(ctx, "p", []core.Charge{held("r", "k", 5, time.Minute, 1)}), lua.ErrValue)
+		require.Equal(t, value, client.Get(ctx, key).Val())
+	}
+	// More units than a list can have, of a lease that is renewed.
+	many := lease(soon, 1)[:15] + "\xcc\x00\x02"
+	key, value := lua.Key("limit", "p", "r", "k"), "j\x00\x00\x03"+many+many
+	require.NoError(t, client.Set(ctx, key, value, time.Minute).Err())
+	_, err := store.Renew(ctx, "p", []core.Charge{held("r", "k", 5, time.Minute, 1)})
+	require.ErrorIs(t, err, lua.ErrValue)
+	require.Equal(t, value, client.Get(ctx, key).Val())
 }

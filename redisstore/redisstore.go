@@ -100,11 +100,13 @@ type Options struct {
 // client, since the first may have counted. It then fails, and may have taken
 // its charges.
 //
-// A server that was started anew since the last call, and so may have lost its
-// data, is an error of one call of the store, or of those under way, that wraps
-// [core.ErrUnavailable]; the next go on with what it has. It is noticed by the
-// scripts that it has lost: of several processes, by those that come before one of
-// them has sent the script again. The user of the client needs the right to INFO for it.
+// A server that was started anew since the last call, or is another one since a
+// failover, and so may have lost data, is an error of one call of the store, and of those under way,
+// that wraps [core.ErrForgotten]; the next go on with what it has. It is noticed by its
+// run id, after a call that failed, and when it has lost the scripts: of several processes that
+// have not called it meanwhile, by those that come before one of them has sent
+// the script again. The user of the client needs the right to INFO for it, which
+// is also asked before the first call.
 type Store struct {
 	client  redis.UniversalClient
 	heeds   bool // whether the client heeds the deadline of a context
@@ -113,11 +115,12 @@ type Store struct {
 
 	calls      atomic.Int64 // the number of the last call, as no other store has it
 	errTimeout error
-	made       time.Time
-	ran        sync.Map     // since when servers know scripts, in ns since made
-	restarts   atomic.Int64 // of servers, as far as noticed
+	servers    sync.Map     // by their addresses
+	anyFailure atomic.Bool  // of a call
+	losses     atomic.Int64 // how often a server was found to be another one
 	reloaded   atomic.Int64 // when the layout of the Cluster was last asked for
 	reloads    atomic.Int32 // how many such questions are under way
+	knocks     knocks
 
 	part               // of all keys, unless the store spreads
 	parts []part       // if it does
@@ -137,7 +140,7 @@ func New(client redis.UniversalClient, options *Options) *Store {
 		panic("redisstore: the client is nil: write redisstore.New(redis.NewClient(&redis.Options{Addr: \"localhost:6379\"}), nil)")
 	}
 	s := &Store{
-		made:    time.Now(),
+		knocks:  knocks{at: make(map[string]*knock)},
 		timeout: defaultTimeout,
 		now:     func() string { return "" },
 		grace:   1, // Redis expires by a clock in whole ms
@@ -159,7 +162,7 @@ func New(client redis.UniversalClient, options *Options) *Store {
 	if options != nil && options.Spread != 0 {
 		s.spread(options.Spread)
 	}
-	s.errTimeout = fmt.Errorf("%w: Redis has not answered within %v", core.ErrUnavailable, s.timeout)
+	s.errTimeout = fmt.Errorf("%w: Redis has not answered within %v", core.ErrOutOfReach, s.timeout)
 	s.calls.Store(rand.Int64N(1 << 52)) // exact in Lua
 	s.client, s.heeds = heeding(client, s.timeout)
 	return s
@@ -203,4 +206,4 @@ func (s *Store) call(ctx context.Context, rules *lua.Rules, batch [][]core.Charg
 
 // errOtherCall is about a reply that came out of order. Clients and proxies have
 // mixed them up (CVE-2025-29923), and one would be another's verdict.
-var errOtherCall = fmt.Errorf("%w: the reply is that to another call", core.ErrUnavailable)
+var errOtherCall = fmt.Errorf("%w: the reply is that to another call", core.ErrOutOfReach)

@@ -126,7 +126,6 @@ func TestEveryKeyExpires(t *testing.T) {
 
 func TestScriptFlushed(t *testing.T) {
 	client := redistest.Client(t)
-	grown(t, client)
 	store := New(client, &patient)
 	charges := []core.Charge{charge("r", "k", 100, time.Minute)}
 	for i := range 10 {

@@ -2,10 +2,14 @@ package redisstore
 
 import (
 	"context"
+	"errors"
+	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/lua"
 )
 
@@ -13,25 +17,36 @@ import (
 // with ctx or with the timeout of the store, whatever the client does, and its
 // error is one of the infrastructure, or of what was asked, or that of ctx.
 func (s *Store) run(ctx context.Context, script *lua.Script, keys []string, args []any) ([]int64, error) {
-	bounded, cancel := context.WithTimeout(ctx, s.timeout)
+	timed, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
+	bounded, end := context.WithCancelCause(timed)
+	defer end(nil)
+	defer time.AfterFunc(knockAfter, func() { end(s.knock(bounded, keys[0])) }).Stop()
+	var at atomic.Pointer[server]
 	var reply []int64
 	var err error
 	if s.heeds {
-		reply, err = s.eval(bounded, script, keys, args)
+		reply, err = s.eval(bounded, &at, script, keys, args)
 	} else {
-		reply, err = s.evalAside(bounded, script, keys, args)
+		reply, err = s.evalAside(bounded, &at, script, keys, args)
 	}
-	if err != nil {
-		return nil, s.explain(ctx, err)
+	if err == nil {
+		return reply, nil
 	}
-	return reply, nil
+	if cause := context.Cause(bounded); errors.Is(cause, core.ErrUnavailable) {
+		err = cause
+	}
+	err = s.explain(ctx, err)
+	if ctx.Err() != nil || errors.Is(err, core.ErrOutOfReach) {
+		s.failed(at.Load())
+	}
+	return nil, err
 }
 
 // evalAside is eval for a client that may come back too late. What it leaves
 // behind ends with the client's own timeout. It waits for the server, and so
 // holds one of the client's connections: there are never more of them.
-func (s *Store) evalAside(ctx context.Context, script *lua.Script, keys []string, args []any) ([]int64, error) {
+func (s *Store) evalAside(ctx context.Context, at *atomic.Pointer[server], script *lua.Script, keys []string, args []any) ([]int64, error) {
 	type result struct {
 		reply []int64
 		err   error
@@ -45,7 +60,7 @@ func (s *Store) evalAside(ctx context.Context, script *lua.Script, keys []string
 			}
 			done <- r
 		}()
-		r.reply, r.err = s.eval(ctx, script, keys, args)
+		r.reply, r.err = s.eval(ctx, at, script, keys, args)
 	}()
 	select {
 	case r := <-done:
@@ -56,19 +71,32 @@ func (s *Store) evalAside(ctx context.Context, script *lua.Script, keys []string
 }
 
 // eval sends the script's name, and its text only to a server that says it does
-// not know it: no other error shows that nothing was taken. Of one that was
-// started anew since the last call, it is told first: see restarted.go.
-func (s *Store) eval(ctx context.Context, script *lua.Script, keys []string, args []any) ([]int64, error) {
-	call := s.begin(script)
+// not know it: no other error shows that nothing was taken. See server.go for what
+// it wants to know of the server.
+func (s *Store) eval(
+	ctx context.Context, at *atomic.Pointer[server], script *lua.Script, keys []string, args []any,
+) ([]int64, error) {
+	v, err := s.visit(ctx, keys[0])
+	if err != nil || !v.asked { // one that has told a moment ago who it is may be slow, and no more
+		at.Store(v.server)
+	}
+	if err != nil {
+		return nil, err
+	}
 	reply, err := s.send(ctx, "evalsha", script.SHA, keys, args)
+	if err != nil && ctx.Err() == nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		at.Store(v.server)
+	}
 	if redis.HasErrorPrefix(err, "NOSCRIPT ") {
-		if err := s.restarted(ctx, call, keys[0]); err != nil {
-			return nil, err
+		if !v.asked { // or it has not had the script yet
+			if err := s.identify(ctx, &v); err != nil {
+				return nil, err
+			}
 		}
 		reply, err = s.send(ctx, "eval", script.Text, keys, args)
 	}
 	if err == nil {
-		err = s.end(script, call)
+		err = s.end(ctx, &v)
 	}
 	return reply, err
 }

@@ -72,15 +72,28 @@ func each(groups []group, f func(i int, g *group) error) error {
 	return worst(errs)
 }
 
-// worst returns the first error that is not about the infrastructure, if there is
-// one: a client could have caused it, so that it must not be answered by admitting.
+// worst returns the first of the errors that matter most. One that is not about the
+// infrastructure could have been caused by a client, and must not be answered by
+// admitting; that a server has forgotten is said only once.
 func worst(errs []error) (worst error) {
 	for _, err := range errs {
-		if err != nil && (worst == nil || errors.Is(worst, core.ErrUnavailable) && !errors.Is(err, core.ErrUnavailable)) {
+		if weight(err) > weight(worst) {
 			worst = err
 		}
 	}
 	return worst
+}
+
+func weight(err error) int {
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, core.ErrForgotten):
+		return 2
+	case errors.Is(err, core.ErrUnavailable):
+		return 1
+	}
+	return 3
 }
 
 // single returns the part that all charges are in, or nil.
@@ -168,13 +181,13 @@ func costs(charges []core.Charge) bool {
 func (g *group) undo(ctx context.Context, policy string, d *core.Decision) error {
 	var leases []core.Charge
 	var returns []core.Return
-	for i, o := range d.Outcomes() {
-		switch c := g.charges[i]; {
+	for i, c := range g.charges {
+		switch {
 		case c.Cost == 0:
 		case c.Quota.Algorithm == core.Concurrency:
 			leases = append(leases, c)
 		default:
-			returns = append(returns, core.Return{Charge: c, At: d.At, Remaining: o.Remaining, ResetAfter: o.ResetAfter})
+			returns = append(returns, d.Return(i, c))
 		}
 	}
 	var errs [2]error

@@ -75,7 +75,7 @@ func isScriptError(err error) bool {
 }
 
 // explain returns an error that says whose matter it is: that of ctx if it has
-// ended, one that wraps core.ErrUnavailable for the infrastructure, or err.
+// ended, one that wraps core.ErrOutOfReach for the infrastructure, or err.
 func (s *Store) explain(ctx context.Context, err error) error {
 	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
 		return context.DeadlineExceeded
@@ -93,10 +93,12 @@ func (s *Store) explain(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return s.errTimeout
+	case errors.Is(err, core.ErrUnavailable):
+		return err
 	case replied && !isUnavailable(code, message):
 		return err
 	}
-	return fmt.Errorf("%w: %w", core.ErrUnavailable, err)
+	return fmt.Errorf("%w: %w", core.ErrOutOfReach, err)
 }
 
 // moved holds the codes that tell of another layout of the Cluster.
@@ -104,13 +106,16 @@ var moved = map[string]bool{"MOVED": true, "ASK": true, "CLUSTERDOWN": true, "RE
 
 const (
 	reloadEvery = 100 * time.Millisecond
+	reloadTimes = 3 // for a failure
 	maxReloads  = 8 // at once
 )
 
 // reload asks the Cluster which server has which slot. By itself the client asks
 // once a minute, and when a server tells it of a move: of a dead one nobody does.
 //
-// It asks any server, and if that stands still waits 5 s for it. ReloadState
+// It asks several times, so that who calls again a quarter of a second later, as a
+// breaker does, goes by what is true then, and not by what was true when its last
+// call failed. It asks any server, and if that stands still waits 5 s for it. ReloadState
 // would let all others wait behind that; this asks another one.
 func (s *Store) reload() {
 	client, ok := s.client.(*redis.ClusterClient)
@@ -127,8 +132,11 @@ func (s *Store) reload() {
 	}
 	go func() {
 		defer s.reloads.Add(-1)
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		client.ForEachMaster(ctx, func(context.Context, *redis.Client) error { return nil }) // asks first
+		for range reloadTimes {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			client.ForEachMaster(ctx, func(context.Context, *redis.Client) error { return nil }) // asks first
+			cancel()
+			time.Sleep(reloadEvery)
+		}
 	}()
 }

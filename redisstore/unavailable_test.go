@@ -142,17 +142,14 @@ func TestErrorsOfTheClient(t *testing.T) {
 // no goroutine of the store ends the program.
 func TestPanicsOfAHook(t *testing.T) {
 	charges := []core.Charge{charge("r", "k", 1000, time.Minute)}
-	aside := clusterOf("127.0.0.1:1")
-	defer aside.Close()
-	aside.AddHook(hook(func(context.Context, redis.Cmder, redis.ProcessHook) error { panic("a bug") }))
-	store := New(aside, nil)
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true})
+	defer client.Close()
+	client.AddHook(hook(func(context.Context, redis.Cmder, redis.ProcessHook) error { panic("a bug") }))
+	store := New(struct{ redis.UniversalClient }{client}, nil) // which the store does not know to heed
 	_, err := store.Take(t.Context(), "p", charges)
 	assert.ErrorIs(t, err, errPanicked)
 	assert.NotErrorIs(t, err, core.ErrUnavailable)
 
-	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true})
-	defer client.Close()
-	client.AddHook(hook(func(context.Context, redis.Cmder, redis.ProcessHook) error { panic("a bug") }))
 	store = New(client, nil)
 	assert.PanicsWithValue(t, "a bug", func() { store.Take(t.Context(), "p", charges) })
 	b := store.batcher("p", charges)

@@ -1,10 +1,13 @@
 package redisstore
 
 import (
+	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
@@ -24,70 +27,197 @@ var quotasOfAllForms = []core.Quota{
 	{Algorithm: core.Concurrency, Limit: 5, Window: 60_000_000},
 }
 
-// FuzzValue puts bytes of any kind in the place of a stored state and of what
-// was given back, and makes every call on it. Each is answered, or is an error
-// that names the key, and no other key is touched.
-func FuzzValue(t *testing.F) {
-	f := fuzzloop.New(t)
-	client := redistest.Client(t)
-	store := New(client, &patient)
+var (
+	valueKey    = lua.Key("limit", "p", "r", "k")
+	returnedKey = lua.ReturnedKey("limit", "p", "r", "k")
+	otherKey    = lua.Key("limit", "p", "r", "other")
+)
+
+// stored is what a key and that of what was given back hold.
+type stored struct {
+	form        uint8
+	value, back []byte
+	at          int64 // when it was stored
+}
+
+func (s *stored) charge(cost int64) core.Charge {
+	return core.Charge{Rule: "r", Key: "k", Cost: cost, Lease: 7, Quota: quotasOfAllForms[int(s.form)%len(quotasOfAllForms)]}
+}
+
+// storedByTheStore returns one for each form. What is given back is from before
+// the last charge, as the buckets have nothing to remember otherwise.
+func storedByTheStore(t testing.TB, client *redis.Client) (all []stored) {
 	ctx := t.Context()
-	charge := func(form uint8, cost int64) core.Charge {
-		return core.Charge{Rule: "r", Key: "k", Cost: cost, Lease: 7, Quota: quotasOfAllForms[int(form)%len(quotasOfAllForms)]}
-	}
-	key, returned, other := lua.Key("limit", "p", "r", "k"), lua.ReturnedKey("limit", "p", "r", "k"), lua.Key("limit", "p", "r", "other")
+	store := New(client, &patient)
 	for form := range quotasOfAllForms {
 		require.NoError(t, client.FlushDB(ctx).Err())
-		c := charge(uint8(form), 2)
+		s := stored{form: uint8(form)}
+		c := s.charge(2)
 		d, err := store.Take(ctx, "p", []core.Charge{c})
 		require.NoError(t, err)
 		require.True(t, d.Allowed)
-		state := client.Get(ctx, key).Val()
-		var back string
+		s.at = d.At
+		last, err := store.Take(ctx, "p", []core.Charge{s.charge(1)})
+		require.NoError(t, err)
+		require.True(t, last.Allowed)
+		s.value = []byte(client.Get(ctx, valueKey).Val())
 		if c.Quota.Algorithm != core.Concurrency {
 			o := d.Outcomes()[0]
 			c.Cost = 1
 			_, err = store.Return(ctx, "p", []core.Return{{Charge: c, At: d.At, Remaining: o.Remaining, ResetAfter: o.ResetAfter}})
 			require.NoError(t, err)
-			back = client.Get(ctx, returned).Val()
+			s.back = []byte(client.Get(ctx, returnedKey).Val())
 		}
-		f.Add(uint8(form), []byte(state), []byte(back), int64(1), d.At)
+		if a := c.Quota.Algorithm; a == core.TokenBucket || a == core.LeakyBucket {
+			require.True(t, lua.IsState('r', int64(len(s.back))), "%v", a)
+		}
+		require.True(t, lua.IsState(s.value[0], int64(len(s.value))))
+		all = append(all, s)
 	}
-	f.Fuzz(func(t *testing.T, form uint8, value, back []byte, cost, at int64) {
-		c := charge(form, max(0, cost%8))
-		put := func() {
-			pipe := client.Pipeline()
-			pipe.FlushDB(ctx)
-			pipe.Set(ctx, key, value, time.Hour)
-			pipe.Set(ctx, returned, back, time.Hour)
-			pipe.Set(ctx, other, "theirs", 0)
-			_, err := pipe.Exec(ctx)
-			require.NoError(t, err)
+	return all
+}
+
+// like gives bytes the form of others: the first byte, and a length that it has.
+func like(others, b []byte) []byte {
+	if len(others) == 0 {
+		return b
+	}
+	b = append([]byte(nil), b...)
+	if !lua.IsState(others[0], int64(len(b))) {
+		b = append(b, make([]byte, len(others))...)[:len(others)]
+	}
+	b[0] = others[0]
+	return b
+}
+
+// A scriptCall is a call of a script on the key of a charge.
+type scriptCall struct {
+	script *lua.Script
+	keys   []string
+	args   []any
+	decode func([]int64) error
+}
+
+// everyCall returns all that can be asked about a charge.
+func everyCall(c core.Charge, at int64) []scriptCall {
+	const grace = 1
+	charges := []core.Charge{c}
+	rules := lua.NewRules("limit", "p", charges)
+	keys, args := rules.Encode("", grace, [][]core.Charge{charges})
+	calls := []scriptCall{{rules.Script, keys, args, func(reply []int64) (of error) {
+		if err := rules.Decode(reply, [][]core.Charge{charges}, func(_ int, _ core.Decision, err error) { of = err }); err != nil {
+			return err
 		}
-		left := func(err error) {
-			if err != nil {
-				require.ErrorIs(t, err, lua.ErrValue)
-				require.False(t, errors.Is(err, core.ErrUnavailable), "%v", err)
-				require.Equal(t, string(value), client.Get(ctx, key).Val(), "an error changes nothing")
+		return of
+	}}}
+	if c.Quota.Algorithm != core.Concurrency {
+		r := lua.NewReturns("limit", "p", "", grace, []core.Return{{Charge: c, At: at, Remaining: 3, ResetAfter: 60_000_000}})
+		return append(calls, scriptCall{r.Script, r.Keys, r.Args, func(reply []int64) error {
+			_, err := r.Decode(reply)
+			return err
+		}})
+	}
+	for _, renew := range []bool{true, false} {
+		keys, args := lua.EncodeLeases("limit", "p", "", grace, renew, charges)
+		calls = append(calls, scriptCall{lua.LeaseScript(), keys, args, func(reply []int64) error {
+			_, err := lua.DecodeLeases(reply, "limit", "p", charges)
+			return err
+		}})
+	}
+	return calls
+}
+
+// everyCallAnswers makes every call on what is stored, in one round trip. Each
+// is answered, or is an error that names the key and has changed nothing, and no
+// other key is touched.
+func everyCallAnswers(t *testing.T, client *redis.Client, s stored, cost, at int64) {
+	ctx := context.Background()
+	type result struct {
+		call                      scriptCall
+		reply                     *redis.Cmd
+		values                    *redis.SliceCmd
+		valueExpires, backExpires *redis.DurationCmd
+		keys                      *redis.IntCmd
+	}
+	var results []result
+	pipe := client.Pipeline()
+	for _, call := range everyCall(s.charge(cost), at) {
+		pipe.Set(ctx, valueKey, s.value, time.Hour)
+		pipe.Set(ctx, returnedKey, s.back, time.Hour)
+		results = append(results, result{call, pipe.EvalSha(ctx, call.script.SHA, call.keys, call.args...),
+			pipe.MGet(ctx, valueKey, returnedKey, otherKey), pipe.PTTL(ctx, valueKey), pipe.PTTL(ctx, returnedKey), pipe.DBSize(ctx)})
+	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	for _, r := range results {
+		reply, err := r.reply.Int64Slice()
+		if err != nil {
+			t.Fatal(err)
+		}
+		values := r.values.Val()
+		if err := r.call.decode(reply); err != nil {
+			if !errors.Is(err, lua.ErrValue) || !strings.Contains(err.Error(), valueKey) {
+				t.Fatal(err)
 			}
-			require.Equal(t, "theirs", client.Get(ctx, other).Val())
-			require.LessOrEqual(t, client.DBSize(ctx).Val(), int64(3))
-			for _, k := range []string{key, returned} {
-				require.NotEqual(t, time.Duration(-1), client.PTTL(ctx, k).Val(), "%s never expires", k)
+			if !strings.Contains(err.Error(), "makes no sense") && (values[0] != string(s.value) || values[1] != string(s.back)) {
+				t.Fatalf("an error changes nothing: %q", values)
 			}
 		}
-		put()
-		_, err := store.Take(ctx, "p", []core.Charge{c})
-		left(err)
-		put()
-		if c.Quota.Algorithm == core.Concurrency {
-			_, err = store.Renew(ctx, "p", []core.Charge{c})
-			left(err)
-			put()
-			left(store.Release(ctx, "p", []core.Charge{c}))
-			return
+		if values[2] != "theirs" || r.keys.Val() > 3 {
+			t.Fatalf("%d keys, and %q", r.keys.Val(), values)
 		}
-		_, err = store.Return(ctx, "p", []core.Return{{Charge: c, At: max(0, at%core.MaxTime), Remaining: 3, ResetAfter: 60_000_000}})
-		left(err)
+		if r.valueExpires.Val() == -1 || r.backExpires.Val() == -1 {
+			t.Fatalf("a key never expires: %q", values)
+		}
+	}
+}
+
+// clientForValues returns a client of a server that knows all scripts and holds
+// a key that is none of the caller's.
+func clientForValues(t testing.TB) (*redis.Client, []stored) {
+	client := redistest.Client(t)
+	all := storedByTheStore(t, client)
+	for _, s := range all {
+		for _, call := range everyCall(s.charge(1), s.at) {
+			require.NoError(t, client.ScriptLoad(t.Context(), call.script.Text).Err())
+		}
+	}
+	require.NoError(t, client.FlushDB(t.Context()).Err())
+	require.NoError(t, client.Set(t.Context(), otherKey, "theirs", 0).Err())
+	return client, all
+}
+
+// FuzzValue puts bytes of any kind in the place of a stored state and of what
+// was given back. About half have the form that is expected there.
+func FuzzValue(t *testing.F) {
+	f := fuzzloop.New(t)
+	client, all := clientForValues(t)
+	for _, s := range all {
+		f.Add(true, s.form, s.value, s.back, int64(1), s.at)
+		f.Add(false, s.form, s.value, s.back, int64(1), s.at)
+	}
+	f.Fuzz(func(t *testing.T, fits bool, form uint8, value, back []byte, cost, at int64) {
+		if fits {
+			expected := all[int(form)%len(all)]
+			value, back = like(expected.value, value), like(expected.back, back)
+		}
+		everyCallAnswers(t, client, stored{form: form, value: value, back: back}, max(0, cost%8), max(0, at%core.MaxTime))
 	})
+}
+
+// TestLengths gives what is stored every length that it does not have, under
+// every quota of its algorithm.
+func TestLengths(t *testing.T) {
+	const most = 160 // more than any of them has
+	client, all := clientForValues(t)
+	for _, s := range all {
+		for size := range most {
+			long := func(b []byte) []byte { return []byte((string(b) + strings.Repeat("\x00", most))[:size]) }
+			everyCallAnswers(t, client, stored{form: s.form, value: s.value, back: long(s.back)}, 1, s.at)
+			for form, q := range quotasOfAllForms {
+				if q.Algorithm == quotasOfAllForms[s.form].Algorithm {
+					everyCallAnswers(t, client, stored{form: uint8(form), value: long(s.value), back: s.back}, 1, s.at)
+				}
+			}
+		}
+	}
 }

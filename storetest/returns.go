@@ -30,8 +30,8 @@ func returns() []namedTest {
 // returnsOf returns what gives back all that an admission took.
 func returnsOf(charges []core.Charge, d core.Decision) []core.Return {
 	list := make([]core.Return, len(charges))
-	for i, o := range d.Outcomes() {
-		list[i] = core.Return{Charge: charges[i], At: d.TimeOf(i), Remaining: o.Remaining, ResetAfter: o.ResetAfter, Copied: d.Copied, Mode: d.Mode}
+	for i, c := range charges {
+		list[i] = d.Return(i, c)
 	}
 	return list
 }

@@ -77,6 +77,7 @@ func Run(t *testing.T, framework Framework) {
 		{"leases of broken requests", s.leasesOfBrokenRequests},
 		{"leases of closed connections", s.leasesOfClosedConnections},
 		{"leases of those who wait", s.leasesOfWaiting},
+		{"lost leases", s.lostLeases},
 		{"throttle rate", s.throttleRate},
 		{"throttled bodies", s.throttledBodies},
 		{"settles", s.settles},

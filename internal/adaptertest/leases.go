@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/memstore"
 )
 
 // A workshop is a route with as many slots as an odd request may hold.
@@ -229,5 +230,51 @@ func (s suite) leasesOfWaiting(t *testing.T) {
 		assert.Equal(t, http.StatusTooManyRequests, late.Code)
 		assert.Contains(t, late.Body.String(), `"violated-policies":["line"]`)
 		assert.EqualValues(t, 2, left())
+	})
+}
+
+// lostLeases tells a handler that what it holds is lost, and Observe when it has
+// returned.
+func (s suite) lostLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New(nil)
+		var losses []error
+		limiter := limit.New(store, &limit.Options{Observe: func(r *http.Request, d limit.Decision, err error) {
+			if err != nil {
+				assert.Equal(t, "/report", r.URL.Path)
+				assert.True(t, d.Allowed)
+				losses = append(losses, err)
+			}
+		}})
+		router := s.framework(limiter)
+		work := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("How") == "lose" {
+				assert.NoError(t, store.Reset(r.Context(), "reports", "global-concurrency", ""))
+			}
+			select {
+			case <-limit.Lost(r.Context()):
+				assert.Empty(t, losses, "the request has not ended")
+				w.WriteHeader(http.StatusServiceUnavailable)
+			case <-time.After(time.Minute):
+				w.WriteHeader(http.StatusNoContent)
+			}
+		})
+		router.Handle("GET", "/report", work, limit.Named("reports", limit.Concurrent(limit.Everyone, 1)))
+		router.Handle("GET", "/list", work, limit.Named("lists", limit.Global(time.Hour, 10)))
+		get := func(path, how string) int {
+			w := httptest.NewRecorder()
+			r := httptest.NewRequest("GET", path, nil)
+			r.Header.Set("How", how)
+			router.ServeHTTP(w, r)
+			return w.Code
+		}
+		assert.Equal(t, http.StatusNoContent, get("/report", "hold"))
+		assert.Empty(t, losses)
+		assert.Equal(t, http.StatusServiceUnavailable, get("/report", "lose"))
+		require.Len(t, losses, 1)
+		assert.ErrorIs(t, losses[0], limit.ErrLeaseLost)
+		assert.Equal(t, http.StatusNoContent, get("/report", "hold"), "the next one holds again")
+		assert.Equal(t, http.StatusNoContent, get("/list", "lose"), "without leases there is nothing to lose")
+		assert.Len(t, losses, 1)
 	})
 }

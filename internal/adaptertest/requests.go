@@ -157,8 +157,8 @@ func (s suite) hostileRequests(t *testing.T) {
 		User: func(r *http.Request) string { return r.Header.Get("X-User") },
 	}))
 	router.Use(limit.Rules(limit.Per(limit.ByHeader("X-Before"), time.Hour, 100_000)))
-	router.Handle("GET", "/items/{id}", ok, keysOfAllKinds())
-	router.Handle("GET", "/", ok, keysOfAllKinds())
+	router.Handle("GET", "/items/{id}", ok, keysOfAllKinds(time.Hour))
+	router.Handle("GET", "/", ok, keysOfAllKinds(time.Hour))
 
 	var failures bytes.Buffer
 	server := httptest.NewUnstartedServer(router)
@@ -213,15 +213,15 @@ func (s suite) hostileRequests(t *testing.T) {
 }
 
 // keysOfAllKinds returns rules by everything that a client writes.
-func keysOfAllKinds() limit.RuleSet {
+func keysOfAllKinds(window time.Duration) limit.RuleSet {
 	const plenty = 100_000
 	return limit.Rules(
-		limit.PerIP(time.Hour, plenty),
-		limit.PerUser(time.Hour, plenty),
-		limit.PerHeader("X-Key", time.Hour, plenty),
-		limit.Per(limit.ByCookie("session"), time.Hour, plenty),
-		limit.Per(limit.ByQuery("page"), time.Hour, plenty),
-		limit.Per(limit.ByPathValue("id"), time.Hour, plenty),
-		limit.Per(limit.Joined(limit.ByPathValue("id"), limit.FirstOf(limit.ByUser, limit.ByHeader("X-Key"))), time.Hour, plenty),
+		limit.PerIP(window, plenty),
+		limit.PerUser(window, plenty),
+		limit.PerHeader("X-Key", window, plenty),
+		limit.Per(limit.ByCookie("session"), window, plenty),
+		limit.Per(limit.ByQuery("page"), window, plenty),
+		limit.Per(limit.ByPathValue("id"), window, plenty),
+		limit.Per(limit.Joined(limit.ByPathValue("id"), limit.FirstOf(limit.ByUser, limit.ByHeader("X-Key"))), window, plenty),
 	)
 }

@@ -16,6 +16,7 @@ func FuzzPrint(t *testing.F) {
 	f := fuzzloop.New(t)
 	f.Add(hostile, "127.0.0.1:6379", "redis-cli CONFIG SET save ''")
 	f.Add("\x00\x9b\u2028\u202e", "\x1b]8;;http://x\x07", "\r\n\v\f")
+	f.Add("\uFFFD\xff", "\uFFFD", "\xef\xbf")
 	f.Fuzz(func(t *testing.T, found, node, fix string) {
 		findings := []Finding{
 			{Check: "keys", Verdict: Fail, Nodes: []string{node, "b:1"}, Found: found, Why: "why", Fix: []string{fix}},

@@ -1,0 +1,318 @@
+package limit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/guard"
+	"github.com/routelimit/limit/memstore"
+)
+
+// closed reports whether a loss has been told by now.
+func closed(lost <-chan struct{}) bool {
+	synctest.Wait()
+	select {
+	case <-lost:
+		return true
+	default:
+		return false
+	}
+}
+
+// losing decides requests of twoAtOnce, and remembers of which a loss was observed.
+type losing struct {
+	*watched
+	policy   *Policy
+	observed []error
+}
+
+func newLosing(store Store) *losing {
+	l := &losing{watched: &watched{Store: store}}
+	l.policy = New(l.watched, &Options{Observe: func(r *http.Request, d Decision, err error) {
+		if err != nil && r != nil && d.Allowed {
+			l.observed = append(l.observed, err)
+		}
+	}}).MustPolicy(twoAtOnce)
+	return l
+}
+
+func (l *losing) hold(t *testing.T) Decision {
+	t.Helper()
+	d, err := l.policy.Decide(Call{Request: httptest.NewRequest("GET", "/", nil)})
+	require.NoError(t, err)
+	require.True(t, d.Allowed)
+	return d
+}
+
+func (l *losing) fail(failing bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failing = failing
+}
+
+// TestLostByReset resets a key under its holders: the next renewal, which comes
+// within a third of the Window, finds that out.
+func TestLostByReset(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLosing(memstore.New(nil))
+		first, second := l.hold(t), l.hold(t)
+		time.Sleep(1500 * time.Millisecond)
+		require.False(t, closed(first.Lost()))
+		require.NoError(t, l.policy.limiter.store.Reset(t.Context(), "two", "global-concurrency", ""))
+		third := l.hold(t)
+		time.Sleep(500 * time.Millisecond)
+		assert.True(t, closed(first.Lost()) && closed(second.Lost()))
+		assert.False(t, closed(third.Lost()))
+
+		time.Sleep(time.Minute)
+		assert.EqualValues(t, 1, l.left(t, twoAtOnce), "what is lost takes no place again")
+		assert.Empty(t, l.observed, "the request has not ended")
+		first.Release()
+		first.Release()
+		require.Len(t, l.observed, 1)
+		assert.ErrorIs(t, l.observed[0], ErrLeaseLost)
+		assert.ErrorContains(t, l.observed[0], `no longer holds that of rule "global-concurrency"`)
+		second.Release()
+		assert.Len(t, l.observed, 2, "once for each")
+		assert.Zero(t, l.releases, "nothing was left to release")
+		third.Release()
+		time.Sleep(time.Minute)
+		assert.False(t, closed(third.Lost()), "it was held until it was released")
+		assert.Len(t, l.observed, 2)
+	})
+}
+
+// TestLostOutOfReach has renewals fail: what is held is lost when that has lasted
+// for the life of a lease, and not before.
+func TestLostOutOfReach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLosing(memstore.New(nil))
+		d := l.hold(t)
+		time.Sleep(2500 * time.Millisecond) // renewed at 2 s
+		l.fail(true)
+		time.Sleep(2500*time.Millisecond - 1)
+		assert.False(t, closed(d.Lost()), "it may be held still")
+		time.Sleep(time.Nanosecond)
+		assert.True(t, closed(d.Lost()), "3 s after the renewal at 2 s")
+		l.fail(false)
+		time.Sleep(time.Minute)
+		d.Release()
+		require.Len(t, l.observed, 1, "once, although the store has also said so since")
+		assert.ErrorIs(t, l.observed[0], ErrLeaseLost)
+		assert.ErrorContains(t, l.observed[0], "not renewed for 3s: out of reach")
+
+		l.fail(true)
+		d = l.hold(t)
+		time.Sleep(2900 * time.Millisecond)
+		d.Release()
+		time.Sleep(time.Minute)
+		assert.False(t, closed(d.Lost()), "it was done before")
+		assert.Len(t, l.observed, 1)
+	})
+}
+
+// TestLostWhileHanging has each renewal hang until it is given up.
+func TestLostWhileHanging(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := hold(t, New(slow{&watched{Store: memstore.New(nil)}}, nil), twoAtOnce)
+		time.Sleep(3*time.Second - 1)
+		assert.False(t, closed(d.Lost()))
+		time.Sleep(time.Nanosecond)
+		assert.True(t, closed(d.Lost()))
+		d.Release()
+		time.Sleep(time.Second) // until the last call is given up
+	})
+}
+
+// TestLostByPause has a process stand still for longer than a lease lives. When it
+// goes on, either its timer comes first or the end of its request.
+func TestLostByPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLosing(memstore.New(nil))
+		for i, first := range []string{"timer", "release"} {
+			d := l.hold(t)
+			d.lease.timer.Stop()
+			time.Sleep(9 * time.Second)
+			assert.False(t, closed(d.Lost()))
+			if first == "timer" {
+				d.lease.timer.Reset(0)
+				assert.True(t, closed(d.Lost()))
+			}
+			d.Release()
+			assert.True(t, closed(d.Lost()))
+			require.Len(t, l.observed, i+1, first)
+		}
+		assert.ErrorContains(t, l.observed[1], "not renewed for 3s")
+	})
+}
+
+// TestLostOfSeveral loses one of two leases: the other is renewed on.
+func TestLostOfSeveral(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rules := Named("two", Rule{Name: "a", Key: Everyone, Limit: 1, Window: 3 * time.Second, Algorithm: Concurrency},
+			Rule{Name: "b", Key: Everyone, Limit: 1, Window: 30 * time.Second, Algorithm: Concurrency})
+		limiter := New(nil, nil)
+		d := hold(t, limiter, rules)
+		require.NoError(t, limiter.store.Reset(t.Context(), "two", "b", ""))
+		time.Sleep(time.Second)
+		assert.True(t, closed(d.Lost()))
+		time.Sleep(time.Minute)
+		assert.Equal(t, []string{"a"}, hold(t, limiter, rules).Refusing())
+		d.Release()
+		other := hold(t, limiter, rules)
+		assert.True(t, other.Allowed)
+		other.Release()
+	})
+}
+
+// TestNothingToLose asks decisions that hold nothing, and contexts without one.
+func TestNothingToLose(t *testing.T) {
+	l := newLosing(memstore.New(nil))
+	first, second := l.hold(t), l.hold(t)
+	refused, err := l.policy.Decide(Call{Request: httptest.NewRequest("GET", "/", nil)})
+	require.NoError(t, err)
+	peeked, err := New(nil, nil).Peek(t.Context(), twoAtOnce, nil)
+	require.NoError(t, err)
+	free, err := New(nil, nil).TakeN(t.Context(), twoAtOnce, nil, 0)
+	require.NoError(t, err)
+	counted := hold(t, New(nil, nil), Named("none", Global(time.Hour, 10)))
+	for _, d := range []Decision{{}, refused, peeked, free, counted} {
+		assert.Nil(t, d.Lost())
+		r := httptest.NewRequest("GET", "/", nil)
+		assert.Same(t, r, d.Request(r))
+	}
+	assert.Nil(t, Lost(t.Context()))
+	first.Release()
+	second.Release()
+}
+
+// TestLostToHandler tells a handler behind two policies that one of them counts
+// it no more, whichever, and though that was known before it was called.
+func TestLostToHandler(t *testing.T) {
+	for _, lose := range []string{"outer", "inner", "early"} {
+		synctest.Test(t, func(t *testing.T) {
+			limiter := New(nil, nil)
+			outer := Named("outer", Rule{Name: "r", Key: Everyone, Limit: 1, Window: 3 * time.Second, Algorithm: Concurrency})
+			inner := Named("inner", Rule{Name: "r", Key: Everyone, Limit: 1, Window: 3 * time.Second, Algorithm: Concurrency})
+			reset := func(rules RuleSet) { require.NoError(t, limiter.store.Reset(t.Context(), rules.name, "r", "")) }
+			handler := limiter.Handler(inner, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				lost := Lost(r.Context())
+				switch lose {
+				case "outer":
+					reset(outer)
+				case "inner":
+					reset(inner)
+				}
+				require.Equal(t, lose == "early", closed(lost))
+				select {
+				case <-lost:
+				case <-time.After(time.Minute):
+					t.Error("the handler was not told")
+				}
+			}))
+			if lose == "early" {
+				r := httptest.NewRequest("GET", "/", nil)
+				d := hold(t, limiter, outer)
+				reset(outer)
+				time.Sleep(time.Second)
+				require.True(t, closed(d.Lost()))
+				handler.ServeHTTP(httptest.NewRecorder(), d.Request(r))
+				d.Release()
+				return
+			}
+			limiter.Handler(outer, handler).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+		})
+	}
+}
+
+// cut is what lies between a process and a store that it cannot reach at times.
+type cut struct {
+	Store
+	down atomic.Bool
+}
+
+func (c *cut) check() error {
+	if c.down.Load() {
+		return fmt.Errorf("%w: cut off", core.ErrUnavailable)
+	}
+	return nil
+}
+
+func (c *cut) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+	return try(c, func() (core.Decision, error) { return c.Store.Take(ctx, policy, charges) })
+}
+
+func (c *cut) Renew(ctx context.Context, policy string, charges []core.Charge) ([]bool, error) {
+	return try(c, func() ([]bool, error) { return c.Store.Renew(ctx, policy, charges) })
+}
+
+func (c *cut) Release(ctx context.Context, policy string, charges []core.Charge) error {
+	return errors.Join(c.check(), c.Store.Release(ctx, policy, charges))
+}
+
+func try[T any](c *cut, call func() (T, error)) (result T, err error) {
+	if err := c.check(); err != nil {
+		return result, err
+	}
+	return call()
+}
+
+// TestLostBehindGuards cuts one of so many instances off the store, for longer
+// than leases live. Alone it counts on, and nothing is lost. Of two the other one
+// is let in, and who was cut off is told.
+func TestLostBehindGuards(t *testing.T) {
+	one := Named("one", Rule{Name: "r", Key: Everyone, Limit: 1, Window: 3 * time.Second, Algorithm: Concurrency})
+	for _, instances := range []int{1, 2} {
+		synctest.Test(t, func(t *testing.T) {
+			shared := memstore.New(nil)
+			link := &cut{Store: shared}
+			instance := func(store Store) *Limiter {
+				return New(guard.New(store, &guard.Options{Instances: instances}), nil)
+			}
+			limiter := instance(link)
+			d := hold(t, limiter, one)
+			time.Sleep(1500 * time.Millisecond) // renewed at 1 s
+			link.down.Store(true)
+			time.Sleep(2500*time.Millisecond - 1)
+			require.False(t, closed(d.Lost()))
+			if instances == 2 {
+				other := hold(t, instance(shared), one)
+				require.False(t, other.Allowed, "not before the lease has ended")
+				time.Sleep(time.Nanosecond)
+				require.True(t, closed(d.Lost()))
+				other = hold(t, instance(shared), one)
+				require.True(t, other.Allowed)
+				other.Release()
+			}
+			time.Sleep(time.Minute)
+			require.False(t, hold(t, limiter, one).Allowed, "this process counts it all the time")
+			link.down.Store(false)
+			time.Sleep(time.Minute)
+			require.False(t, hold(t, limiter, one).Allowed)
+			require.Equal(t, instances == 2, closed(d.Lost()))
+			d.Release()
+			require.Equal(t, instances == 2, closed(d.Lost()))
+			after := hold(t, limiter, one)
+			require.True(t, after.Allowed)
+
+			// A short failure is none.
+			link.down.Store(true)
+			time.Sleep(1500 * time.Millisecond)
+			link.down.Store(false)
+			time.Sleep(time.Minute)
+			require.False(t, closed(after.Lost()))
+			after.Release()
+		})
+	}
+}

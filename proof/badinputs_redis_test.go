@@ -1,0 +1,286 @@
+package proof
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/faultproxy"
+	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/lua"
+	"github.com/routelimit/limit/redisstore"
+)
+
+// patient lets no slow machine pass for a failing Redis.
+var patient = redisstore.Options{Timeout: 10 * time.Second}
+
+// onRedis is runs for a policy "p" in a Redis that is emptied for each
+// framework, and returns the number of decisions of each mode.
+func (r *row) onRedis(client *redis.Client, options *redisstore.Options, want int, ask func(http.Handler), rules ...limit.Rule) map[string]int {
+	r.Helper()
+	modes := make(map[string]int)
+	r.runs(want, site{store: redisstore.New(client, options), options: observed(modes), rules: []limit.RuleSet{limit.Named("p", rules...)}},
+		func(h http.Handler) {
+			require.NoError(r, client.FlushDB(r.Context()).Err())
+			ask(h)
+		})
+	return modes
+}
+
+// admitted asks more often than a policy in which everyone shares one rule
+// admits, and returns how often it did.
+func (r *row) admitted(limiter *limit.Limiter, rules limit.RuleSet) (n, undecided int) {
+	r.Helper()
+	for range rules.Rules()[0].Limit + 3 {
+		d, err := limiter.Take(r.Context(), rules, nil)
+		if err != nil {
+			require.ErrorIs(r, err, limit.ErrUndecided)
+			undecided++
+		} else if d.Allowed {
+			n++
+		}
+	}
+	return n, undecided
+}
+
+// forms are a rule for each form of a stored state.
+var forms = []limit.Rule{
+	{Name: "log", Limit: 5, Window: time.Minute}, {Name: "long", Limit: 5, Window: 2 * time.Hour}, {Name: "ring", Limit: 150, Window: time.Hour},
+	{Name: "fixed", Limit: 5, Window: time.Hour, Algorithm: limit.FixedWindow},
+	{Name: "cells", Limit: 5, Window: time.Hour, Algorithm: limit.SlidingCells, Cells: 10},
+	{Name: "counter", Limit: 5, Window: time.Hour, Algorithm: limit.SlidingCounter},
+	{Name: "token", Limit: 5, Window: time.Hour, Algorithm: limit.TokenBucket, Burst: 5},
+	{Name: "leaky", Limit: 5, Window: time.Hour, Algorithm: limit.LeakyBucket, Burst: 5},
+}
+
+// shared returns a policy of a rule that everyone shares, of the same name.
+func shared(rule limit.Rule) limit.RuleSet {
+	rule.Key = limit.Everyone
+	return limit.Named(rule.Name, rule)
+}
+
+// stateKey returns the key of Redis that holds the state of a shared rule.
+func stateKey(rule limit.Rule) string { return lua.Key("limit", rule.Name, rule.Name, "") }
+
+// takeAt takes all of a shared rule at a time that the script is told.
+func (r *row) takeAt(client *redis.Client, rule limit.Rule, at time.Time) {
+	r.Helper()
+	charge := []core.Charge{{Rule: rule.Name, Cost: rule.Limit, Quota: core.Quota{Algorithm: rule.Algorithm, Limit: rule.Limit,
+		Window: rule.Window.Microseconds(), Burst: rule.Burst, Cells: int64(rule.Cells)}}}
+	script := lua.NewRules("limit", rule.Name, charge)
+	keys, args := script.Encode(fmt.Sprint(at.UnixMicro()), 1, [][]core.Charge{charge})
+	reply, err := client.Eval(r.Context(), script.Script.Text, keys, append(args, 0)...).Int64Slice()
+	require.NoError(r, err)
+	require.EqualValues(r, 1, reply[1], "%s: admitted", rule.Name)
+}
+
+// badKeys are keys that clients write, and what Redis may hold or answer.
+var badKeys = []badInput{
+	{46, "keys with braces", func(r *row) {
+		values := []string{"}", "{}", "{a}{b}", "a}:b", "{", "}{", "{}:{}", ":", "%7D", "p}:per-header-x-api-key-1h:{"}
+		random := rand.New(rand.NewPCG(1, 2))
+		for i := range 300 {
+			v := fmt.Sprint(i)
+			for range random.IntN(8) {
+				v += string("{}:%ab"[random.IntN(6)])
+			}
+			values = append(values, v)
+		}
+		client := redistest.Client(r)
+		modes := r.onRedis(client, &patient, len(values), func(h http.Handler) {
+			for _, v := range values {
+				r.send(h, 2, http.StatusTooManyRequests, "X-Api-Key", v)
+			}
+			for _, key := range client.Keys(r.Context(), "*").Val() {
+				_, after, _ := strings.Cut(key, "{")
+				tag, _, _ := strings.Cut(after, "}")
+				assert.Equal(r, "p", tag, "what Redis hashes of %s", key)
+			}
+		}, limit.Per(apiKey, time.Hour, 1), limit.Global(time.Hour, 100_000))
+		assert.Equal(r, map[string]int{"exact": 3 * 2 * len(values)}, modes)
+	}},
+	{47, "keys that are commands", func(r *row) {
+		client := redistest.Client(r)
+		values := []string{"\r\nFLUSHALL\r\n", "\r\n*1\r\n$8\r\nFLUSHALL\r\n", "k\nFLUSHALL", "') redis.call('FLUSHALL') --", `"; FLUSHALL; "`}
+		r.onRedis(client, &patient, len(values), func(h http.Handler) {
+			require.NoError(r, client.Set(r.Context(), "another", "value", 0).Err())
+			for _, v := range values {
+				r.send(h, 2, http.StatusTooManyRequests, "X-Api-Key", v)
+			}
+			assert.Equal(r, "value", client.Get(r.Context(), "another").Val())
+			assert.EqualValues(r, 1+len(values), client.DBSize(r.Context()).Val())
+		}, limit.Per(apiKey, time.Hour, 1))
+	}},
+	{48, "keys that are no text, and long ones", func(r *row) {
+		client := redistest.Client(r)
+		values := []string{"\x00", "\xff", strings.Repeat("\x00", 128), strings.Repeat("\xff", 129), strings.Repeat("k", 1<<20), strings.Repeat("k", 1<<20) + "1"}
+		for _, secret := range [][]byte{nil, []byte("0123456789abcdef")} {
+			r.onRedis(client, &redisstore.Options{Timeout: patient.Timeout, Secret: secret}, len(values), func(h http.Handler) {
+				for _, v := range values {
+					r.send(h, 2, http.StatusTooManyRequests, "X-Api-Key", v)
+				}
+				for _, key := range client.Keys(r.Context(), "*").Val() {
+					key = strings.TrimPrefix(key, lua.KeyPrefix("limit", "p", "per-header-x-api-key-1h"))
+					assert.LessOrEqual(r, len(key), 3*128)
+					assert.True(r, secret == nil || len(key) == 22, key)
+					assert.False(r, strings.ContainsFunc(key, func(c rune) bool { return c <= ' ' || c > '~' }), "%q", key)
+				}
+			}, limit.Per(apiKey, time.Hour, 1))
+		}
+	}},
+	{49, "keys that join to the same", func(r *row) {
+		client := redistest.Client(r)
+		a, b := limit.ByHeader("A"), limit.ByHeader("B")
+		pairs := [][]string{{"A", "a", "B", "b_c"}, {"A", "a_b", "B", "c"}, {"A", "a b", "B", ""}, {"A", "a", "B", " b"}, {"A", "1:a", "B", ""}, {"A", "", "B", "1:a"},
+			{"A", "a:b", "B", "c"}, {"A", "a", "B", "b:c"}}
+		r.onRedis(client, &patient, len(pairs), func(h http.Handler) {
+			for _, headers := range pairs {
+				r.send(h, 2, http.StatusTooManyRequests, headers...)
+			}
+			assert.EqualValues(r, len(pairs), client.DBSize(r.Context()).Val())
+		}, limit.Per(limit.Joined(a, b), time.Hour, 1))
+		r.onRedis(client, &patient, 2, func(h http.Handler) {
+			r.send(h, 2, http.StatusTooManyRequests, "A", "x")
+			r.send(h, 2, http.StatusTooManyRequests, "B", "x")
+		}, limit.Per(limit.FirstOf(a, b), time.Hour, 1))
+	}},
+	{50, "a key of another type", func(r *row) {
+		// 503, also where a rule wants Allow: that is for a Redis out of reach, and
+		// this one answers.
+		client := redistest.Client(r)
+		allow := limit.Global(time.Hour, 5)
+		allow.OnStoreError = limit.Allow
+		foreign := lua.Key("limit", "p", "global-1h", "")
+		modes := r.onRedis(client, &patient, 5, func(h http.Handler) {
+			require.NoError(r, client.HSet(r.Context(), foreign, "field", "value").Err())
+			for range 8 {
+				assert.Equal(r, http.StatusServiceUnavailable, do(h, "192.0.2.1:1", "/login").Code)
+			}
+			assert.Equal(r, []string{foreign}, client.Keys(r.Context(), "*").Val(), "nothing was taken of the other rule")
+			assert.Equal(r, "value", client.HGet(r.Context(), foreign, "field").Val())
+			require.NoError(r, client.Del(r.Context(), foreign).Err())
+			r.send(h, 8, http.StatusTooManyRequests)
+		}, limit.PerIP(time.Hour, 5), allow)
+		assert.Equal(r, map[string]int{"undecided": 3 * 8, "exact": 3 * 6, "remembered": 3 * 2}, modes)
+	}},
+	{51, "states that are truncated, of another version, or garbage", func(r *row) {
+		client := redistest.Client(r)
+		limiter := limit.New(redisstore.New(client, &patient), nil)
+		for _, rule := range forms {
+			rules, key := shared(rule), stateKey(rule)
+			n, _ := r.admitted(limiter, rules)
+			r.ran(n, int(rule.Limit), rule.Name)
+			state := client.Get(r.Context(), key).Val()
+			values := []string{"", "x", "hello, world: 1234567890123456789012345678901234567890", strings.Repeat("\x00", 40),
+				strings.Repeat("\xff", 40), "z" + state, state + "z", state + state}
+			for i := range min(len(state), 40) {
+				values = append(values, state[:i])
+			}
+			for _, v := range values {
+				// A fresh Limiter, since the guard of the first knows what it has admitted.
+				require.NoError(r, client.Set(r.Context(), key, v, time.Hour).Err())
+				n, undecided := r.admitted(limit.New(redisstore.New(client, &patient), nil), rules)
+				r.opens += max(0, n-int(rule.Limit))
+				assert.LessOrEqual(r, n, int(rule.Limit), "%s: %q", rule.Name, v)
+				if undecided > 0 {
+					assert.Zero(r, n, "%s: %q", rule.Name, v)
+					assert.Equal(r, v, client.Get(r.Context(), key).Val(), "an error changes nothing")
+				}
+			}
+		}
+	}},
+	{52, "a key without a TTL", func(r *row) {
+		client := redistest.Client(r)
+		limiter := limit.New(redisstore.New(client, &patient), nil)
+		for _, rule := range forms {
+			_, err := limiter.Take(r.Context(), shared(rule), nil)
+			require.NoError(r, err)
+			require.True(r, client.Persist(r.Context(), stateKey(rule)).Val(), rule.Name)
+			n, _ := r.admitted(limiter, shared(rule))
+			r.ran(n, int(rule.Limit)-1, rule.Name)
+			// What would stay for ever has come to its end by its entries, and gets
+			// its TTL back with the next: of a ring with that of the next window.
+			r.takeAt(client, rule, time.Now().Add(2*rule.Window))
+			assert.Positive(r, client.PTTL(r.Context(), stateKey(rule)).Val(), rule.Name)
+		}
+	}},
+	{53, "states of in ten years", func(r *row) {
+		client := redistest.Client(r)
+		for _, rule := range forms {
+			r.takeAt(client, rule, time.Now().AddDate(10, 0, 0))
+			limiter := limit.New(redisstore.New(client, &patient), nil)
+			d, err := limiter.TakeN(r.Context(), shared(rule), nil, rule.Limit)
+			require.NoError(r, err)
+			r.ran(map[bool]int{true: 1}[d.Allowed], 0, rule.Name)
+			assert.True(r, 0 < d.RetryAfter && d.RetryAfter <= 2*rule.Window, "%s: %v", rule.Name, d.RetryAfter) // a counter has two
+		}
+	}},
+	{54, "replies of no shape", func(r *row) {
+		direct := redistest.Client(r)
+		proxy := faultproxy.Start(r, direct.Options().Addr)
+		client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), DB: direct.Options().DB})
+		defer client.Close()
+		const most = "9223372036854775807"
+		replies := map[string]string{ // in the protocol of Redis, and what is made of them
+			"+OK": "local", ":1": "local", "$-1": "local", "*0": "local", "*-1": "local", "?": "local", "_": "local", ",nan": "local",
+			"*1 :5": "local", "*2 :1 +x": "local", "*2 :1 $-1": "local", "*6 :1 :1 :4 :0 :0 $-1": "local", "*6 :1 :1 :4 :0 :0 +nan": "local",
+			"*6 :1 :1 :-5 :0 :0 :N": "undecided", "*6 :1 :1 :" + most + " :0 :0 :N": "undecided", // as of a key that somebody else has written
+			"*6 :1 :1 :4 :-2 :0 :N": "undecided", "*6 :1 :1 :4 :0 :-1 :N": "undecided", "*6 :1 :1 :4 :0 :" + most + " :N": "undecided",
+			"*6 :-1 :1 :4 :0 :0 :N": "local", "*6 :1 :" + most + " :4 :0 :0 :N": "local", "*6 :1 :-2 :4 :0 :0 :N": "local", "*5 :1 :1 :4 :0 :N": "local",
+			"-ERR nonsense": "undecided", "-WRONGTYPE nonsense": "undecided", "-NONSENSE": "undecided",
+		}
+		for _, reply := range slices.Sorted(maps.Keys(replies)) {
+			proxy.Break(forge(reply))
+			want := map[string]int{"local": 5}[replies[reply]]
+			modes := r.onRedis(client, &patient, want, func(h http.Handler) {
+				for range 8 {
+					answer := do(h, "192.0.2.1:1", "/login")
+					r.printable(answer.Header())
+				}
+			}, limit.PerIP(time.Hour, 5))
+			assert.Equal(r, map[string]int{replies[reply]: 3 * 8}, modes, reply)
+		}
+	}},
+	{55, "replies to another call", func(r *row) {
+		direct := redistest.Client(r)
+		proxy := faultproxy.Start(r, direct.Options().Addr)
+		client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), DB: direct.Options().DB})
+		defer client.Close()
+		for _, choice := range []limit.OnError{limit.Local, limit.Refuse} {
+			rule := limit.PerIP(time.Hour, 5)
+			rule.OnStoreError = choice
+			modes := r.onRedis(client, &patient, 5, func(h http.Handler) {
+				proxy.Break(nil)
+				r.send(h, 5, http.StatusOK)
+				proxy.Break(forge("*6 :1 :1 :4 :0 :0 :7")) // admitted, is the reply to another
+				r.send(h, 8, map[limit.OnError]int{limit.Local: http.StatusTooManyRequests, limit.Refuse: http.StatusServiceUnavailable}[choice])
+			}, rule)
+			assert.Equal(r, 3*5, modes["exact"])
+		}
+	}},
+}
+
+// forge has every call of a script get a reply, in which N is the number of the
+// call.
+func forge(reply string) func(faultproxy.Command) faultproxy.Fault {
+	return func(c faultproxy.Command) faultproxy.Fault {
+		if c.Name != "evalsha" && c.Name != "eval" {
+			return faultproxy.Fault{}
+		}
+		text := reply
+		if text[0] == '*' {
+			text = strings.ReplaceAll(strings.ReplaceAll(text, " ", "\r\n"), "N", c.Words[len(c.Words)-1])
+		}
+		return faultproxy.Fault{Kind: faultproxy.Forge, Reply: text + "\r\n"}
+	}
+}

@@ -1,0 +1,228 @@
+package proof
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/faultproxy"
+	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/lua"
+	"github.com/routelimit/limit/redisstore"
+)
+
+// longLife is the life of leases that a busy machine must not lose.
+const longLife = 3 * time.Second
+
+var working = limit.Named("work", limit.Rule{Name: "slots", Key: limit.Everyone,
+	Limit: slots, Window: longLife, Algorithm: limit.Concurrency})
+
+// A workplace has requests of a handler under way, as many as may be, that go on
+// until they are told that their lease is lost, or are to end.
+type workplace struct {
+	limiter *limit.Limiter
+	entered chan struct{}
+	lost    chan time.Time
+	end     chan struct{}
+	done    sync.WaitGroup
+
+	mu       sync.Mutex
+	observed int
+}
+
+func newWorkplace(store limit.Store, instances int) *workplace {
+	w := &workplace{entered: make(chan struct{}, slots), lost: make(chan time.Time, slots), end: make(chan struct{})}
+	w.limiter = limit.New(store, &limit.Options{Instances: instances, Observe: func(_ *http.Request, _ limit.Decision, err error) {
+		if errors.Is(err, limit.ErrLeaseLost) {
+			w.mu.Lock()
+			w.observed++
+			w.mu.Unlock()
+		}
+	}})
+	return w
+}
+
+// start starts the requests, and returns when all handlers run.
+func (w *workplace) start() {
+	handler := w.limiter.Handler(working, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		w.entered <- struct{}{}
+		select {
+		case <-limit.Lost(r.Context()):
+			w.lost <- time.Now()
+		case <-w.end:
+		}
+	}))
+	for range slots {
+		w.done.Go(func() { handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil)) })
+	}
+	for range slots {
+		<-w.entered
+	}
+}
+
+// finish ends the requests, and returns of how many a loss was observed.
+func (w *workplace) finish() int {
+	close(w.end)
+	w.done.Wait()
+	return w.observed
+}
+
+// free reports whether a slot is to be had.
+func free(t *testing.T, limiter *limit.Limiter) bool {
+	d, err := limiter.Take(t.Context(), working, nil)
+	require.NoError(t, err)
+	d.Release()
+	return d.Allowed
+}
+
+// TestLostLeases has handlers run for three times the life of their leases, while
+// these end in every way that they can. All are told, but by a process that is
+// alone and has counted them all the time: it is not a loss there.
+func TestLostLeases(t *testing.T) {
+	redis.SetLogger(quiet{})
+	key := lua.Key("limit", "work", "slots", "")
+	for _, fault := range []struct {
+		name      string
+		instances int
+		begin     func(*redistest.Server, *faultproxy.Proxy)
+		end       func(*redistest.Server, *faultproxy.Proxy)
+		lost      bool
+	}{
+		{"the key deleted", 1, func(s *redistest.Server, _ *faultproxy.Proxy) { s.Client().Del(t.Context(), key) }, nil, true},
+		{"the key deleted, of two instances", 2, func(s *redistest.Server, _ *faultproxy.Proxy) { s.Client().Del(t.Context(), key) }, nil, true},
+		{"cut off, of two instances", 2, func(_ *redistest.Server, p *faultproxy.Proxy) { p.Refuse(true) },
+			func(_ *redistest.Server, p *faultproxy.Proxy) { p.Refuse(false) }, true},
+		{"cut off, alone", 1, func(_ *redistest.Server, p *faultproxy.Proxy) { p.Refuse(true) },
+			func(_ *redistest.Server, p *faultproxy.Proxy) { p.Refuse(false) }, false},
+		{"Redis paused, of two instances", 2, func(s *redistest.Server, _ *faultproxy.Proxy) { s.Pause() },
+			func(s *redistest.Server, _ *faultproxy.Proxy) { s.Resume() }, true},
+		{"Redis killed, and back empty, of two instances", 2, func(s *redistest.Server, _ *faultproxy.Proxy) { s.Kill() },
+			func(s *redistest.Server, _ *faultproxy.Proxy) { s.Restart() }, true},
+		{"Redis killed, and back empty, alone", 1, func(s *redistest.Server, _ *faultproxy.Proxy) { s.Kill() },
+			func(s *redistest.Server, _ *faultproxy.Proxy) { s.Restart() }, false},
+		{"nothing", 2, func(*redistest.Server, *faultproxy.Proxy) {}, nil, false},
+	} {
+		t.Run(fault.name, func(t *testing.T) {
+			t.Parallel()
+			if !redistest.Installed(t) {
+				t.Skip("no redis-server is installed")
+			}
+			server := redistest.Launch(t)
+			proxy := faultproxy.Start(t, server.Addr)
+			client := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
+			defer client.Close()
+			w := newWorkplace(redisstore.New(client, nil), fault.instances)
+			w.start()
+			began := time.Now()
+			fault.begin(server, proxy)
+			var told []time.Duration
+			if fault.lost {
+				for range slots {
+					select {
+					case at := <-w.lost:
+						told = append(told, at.Sub(began))
+					case <-time.After(time.Minute):
+						t.Fatalf("only %d of %d were told", len(told), slots)
+					}
+				}
+			} else {
+				time.Sleep(3 * longLife)
+			}
+			if fault.end != nil {
+				fault.end(server, proxy)
+			}
+			if !fault.lost {
+				time.Sleep(longLife) // renewals by a store that is back
+				assert.Empty(t, w.lost)
+				assert.False(t, free(t, w.limiter))
+			}
+			observed := w.finish()
+			slices.Sort(told)
+			if fault.lost {
+				t.Logf("%d of %d told, after %v to %v of a life of %v; observed %d", len(told), slots,
+					told[0].Round(time.Millisecond), told[slots-1].Round(time.Millisecond), longLife, observed)
+				assert.Equal(t, slots, observed)
+			} else {
+				t.Logf("0 of %d told, observed %d", slots, observed)
+				assert.Zero(t, observed)
+			}
+		})
+	}
+}
+
+const loserVar = "LIMIT_PROOF_LOSER" // the URL of Redis, in a process that is paused
+
+// lose is the program of a process that is paused while it holds all leases: it
+// says when it holds them, and when it knows that they are lost.
+func lose(url string) {
+	options, err := redis.ParseURL(url)
+	if err != nil {
+		panic(err)
+	}
+	w := newWorkplace(redisstore.New(redis.NewClient(options), nil), 2)
+	w.start()
+	fmt.Println("all held")
+	for range slots {
+		<-w.lost
+	}
+	fmt.Println("all lost, observed", w.finish())
+	io.Copy(io.Discard, os.Stdin)
+	os.Exit(0)
+}
+
+// TestLostByPausedProcess stops a process for three times the life of its leases.
+// Another one has taken their places when it goes on, and is told.
+func TestLostByPausedProcess(t *testing.T) {
+	client := redistest.Real(t)
+	p := exec.Command(os.Args[0])
+	p.Env = append(os.Environ(), fmt.Sprintf("%s=redis://%s/%d", loserVar, client.Options().Addr, client.Options().DB))
+	p.Stderr = os.Stderr
+	_, err := p.StdinPipe()
+	require.NoError(t, err)
+	out, err := p.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, p.Start())
+	defer func() {
+		p.Process.Kill()
+		p.Wait()
+	}()
+	lines := bufio.NewScanner(out)
+	require.True(t, lines.Scan())
+	require.Equal(t, "all held", lines.Text())
+	other := limit.New(redisstore.New(client, nil), &limit.Options{Instances: 2})
+	require.False(t, free(t, other))
+
+	require.NoError(t, p.Process.Signal(syscall.SIGSTOP))
+	stopped := time.Now()
+	until(t, "the places of the paused process", func() bool {
+		d, err := other.TakeN(t.Context(), working, nil, slots)
+		require.NoError(t, err)
+		if d.Allowed {
+			t.Cleanup(d.Release)
+		}
+		return d.Allowed
+	})
+	time.Sleep(time.Until(stopped.Add(3 * longLife)))
+	require.NoError(t, p.Process.Signal(syscall.SIGCONT))
+	went := time.Now()
+	require.True(t, lines.Scan())
+	t.Logf("%s, %v after it went on", lines.Text(), time.Since(went).Round(time.Millisecond))
+	require.Equal(t, fmt.Sprintf("all lost, observed %d", slots), strings.TrimSpace(lines.Text()))
+	require.False(t, free(t, other), "and has not ended the leases of the other one")
+}

@@ -1,0 +1,20 @@
+package proof
+
+import "fmt"
+
+// badInputRow returns what runs one row of the table of bad inputs.
+func badInputRow(n int) string { return fmt.Sprintf("-run=TestBadInputs/^%02d_ ./proof", n) }
+
+// inputMutants are faults in what is made of bad input, each with the row that
+// finds it.
+var inputMutants = []mutant{
+	{"lets pass what could not be decided", "limiter.go", "case err != nil:\n\t\t\t(&UndecidedError{Err: err}).ServeHTTP(w, r)\n\t\tcase d.Allowed:",
+		"case false:\n\t\t\t(&UndecidedError{Err: err}).ServeHTTP(w, r)\n\t\tcase d.Allowed || err != nil:", badInputRow(9)},
+	{"takes a cost below 0 for none", "cost.go", `return 0, fmt.Errorf("cost %d: write 0 or more", n)`, "_ = fmt.Sprint\n\t\treturn 0, nil", badInputRow(9)},
+	{"takes spellings of an address for many clients", "address.go", "ip.Unmap()", "ip", badInputRow(30)},
+	{"believes what is behind the last proxy", "address.go", "len(p.Trusted) > 0 && !p.trusts(hop)", "false", badInputRow(24)},
+	{"joins keys without their lengths", "keyresolver.go", "b.WriteString(strconv.Itoa(len(v)))", "", badInputRow(49)},
+	{"keeps long keys", "keyresolver.go", "if len(key) <= maxKey && ", "if ", badInputRow(48)},
+	{"waits for a turn without a queue", "lua/lua.go", "verdict <= 1+l.longest:", "true:", "./lua"},
+	{"tells what is left below 0", "lua/lua.go", "left < 0 || ", "", badInputRow(54)},
+}

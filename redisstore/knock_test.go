@@ -1,0 +1,125 @@
+package redisstore
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/faultproxy"
+	"github.com/routelimit/limit/internal/redistest"
+)
+
+// TestNobodyListens holds that a call ends where its server is gone, and not
+// when the client has dialled it as often as it wants to.
+func TestNobodyListens(t *testing.T) {
+	redistest.Real(t)
+	const dials = 1000 // 100 ms apart
+	for name, row := range map[string]struct {
+		args   []string
+		client func(addr string) redis.UniversalClient
+	}{
+		"Client": {client: func(addr string) redis.UniversalClient {
+			return redis.NewClient(&redis.Options{Addr: addr, DialerRetries: dials})
+		}},
+		"Client with deadlines": {client: func(addr string) redis.UniversalClient {
+			return redis.NewClient(&redis.Options{Addr: addr, DialerRetries: dials, ContextTimeoutEnabled: true})
+		}},
+		"ClusterClient": {args: []string{"--cluster-enabled", "yes"}, client: func(addr string) redis.UniversalClient {
+			return redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{addr}, DialerRetries: dials})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := redistest.Launch(t, row.args...)
+			if row.args != nil {
+				require.NoError(t, server.Client().ClusterAddSlotsRange(t.Context(), 0, 16383).Err())
+				redistest.Await(t, 10*time.Second, "a Cluster of one", func() bool {
+					return server.Client().Set(t.Context(), "a", "b", 0).Err() == nil
+				})
+			}
+			client := row.client(server.Addr)
+			defer client.Close()
+			store := New(client, &patient)
+			_, err := store.Take(t.Context(), "p", knocking)
+			require.NoError(t, err)
+			server.Kill()
+			for range 3 {
+				_, err = store.Take(t.Context(), "p", knocking)
+				require.ErrorIs(t, err, core.ErrUnavailable)
+			}
+			require.ErrorIs(t, err, syscall.ECONNREFUSED)
+
+			server.Restart()
+			if row.args == nil {
+				redistest.Await(t, 10*time.Second, "an answer", func() bool {
+					_, err := store.Take(t.Context(), "p", knocking)
+					return err == nil
+				})
+			}
+		})
+	}
+}
+
+var knocking = []core.Charge{{Rule: "r", Key: "k", Cost: 1, Quota: core.Quota{Limit: 1000, Window: 60_000_000}}}
+
+// TestKnocksOnSlowServer holds that calls are not ended where somebody opens,
+// and that a slow server is not knocked at by each of them.
+func TestKnocksOnSlowServer(t *testing.T) {
+	server := redistest.Real(t).Options().Addr
+	proxy := faultproxy.Start(t, server)
+	var dials atomic.Int64
+	var dialer net.Dialer
+	client := redis.NewClient(&redis.Options{
+		Addr: proxy.Addr(), PoolSize: 2,
+		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			dials.Add(1)
+			return dialer.DialContext(ctx, network, addr)
+		},
+	})
+	defer client.Close()
+	store := New(client, &patient)
+	proxy.Break(func(c faultproxy.Command) faultproxy.Fault { return faultproxy.Fault{Delay: 3 * knockAfter} })
+	start := time.Now()
+	for range 20 {
+		_, err := store.Take(t.Context(), "p", knocking)
+		require.NoError(t, err)
+	}
+	seconds := int64(time.Since(start)/knockEvery) + 1
+	require.Greater(t, dials.Load(), int64(1), "it was not knocked")
+	require.LessOrEqual(t, dials.Load(), 2+seconds, "connections of the pool, and a knock a second")
+}
+
+// TestKnocksAgain holds that a call ends whose server opened to the first knock,
+// and was gone a while later.
+func TestKnocksAgain(t *testing.T) {
+	var dials atomic.Int64
+	client := redis.NewClient(&redis.Options{
+		DialerRetryBackoff: func(int) time.Duration { return time.Hour },
+		Dialer: func(context.Context, string, string) (net.Conn, error) {
+			if dials.Add(1) == 2 { // the first knock
+				conn, _ := net.Pipe()
+				return conn, nil
+			}
+			return nil, syscall.ECONNREFUSED
+		},
+	})
+	defer client.Close()
+	_, err := New(client, &patient).Take(t.Context(), "p", knocking)
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+	require.EqualValues(t, 3, dials.Load())
+}
+
+// TestKnockWithPanic holds that a panic of the program's dialer stays where it is.
+func TestKnockWithPanic(t *testing.T) {
+	all := knocks{at: make(map[string]*knock)}
+	k := &knock{done: make(chan struct{})}
+	all.dial(k, &redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) { panic("no") }}, time.Second)
+	<-k.done
+	require.NoError(t, k.err)
+}

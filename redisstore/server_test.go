@@ -1,0 +1,315 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/guard"
+	"github.com/routelimit/limit/internal/faultproxy"
+	"github.com/routelimit/limit/internal/redistest"
+)
+
+// TestRestarted starts Redis anew, without its data, while nobody asks: the client
+// redials without a word, and the store says so once, of each restart.
+func TestRestarted(t *testing.T) {
+	server := redistest.NewMortal(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
+	defer client.Close()
+	store := New(client, &patient)
+	charges := []core.Charge{charge("r", "k", 5, time.Hour)}
+	for range 3 {
+		for want := range int64(3) {
+			d, err := store.Take(t.Context(), "p", charges)
+			require.NoError(t, err)
+			require.Equal(t, 4-want, d.Outcomes()[0].Remaining)
+		}
+		server.Kill()
+		server.Start()
+		_, err := store.Take(t.Context(), "p", charges)
+		require.ErrorIs(t, err, core.ErrUnavailable)
+		require.ErrorIs(t, err, errForgotten)
+	}
+}
+
+// TestGuardKnowsOfRestarts holds that with a guard, one process admits no more
+// than its limit, however often Redis forgets all while nobody asks.
+func TestGuardKnowsOfRestarts(t *testing.T) {
+	server := redistest.NewMortal(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
+	defer client.Close()
+	store := guard.New(New(client, &patient), nil)
+	charges := []core.Charge{charge("r", "k", 10, time.Hour)}
+	admitted := 0
+	for range 4 {
+		for range 4 {
+			d, err := store.Take(t.Context(), "p", charges)
+			require.NoError(t, err)
+			if d.Allowed {
+				admitted++
+			}
+		}
+		server.Kill()
+		server.Start()
+	}
+	assert.Equal(t, 10, admitted)
+}
+
+// TestRestartedUnderWay has calls under way when a restart is noticed: none of
+// them is answered by the new server.
+func TestRestartedUnderWay(t *testing.T) {
+	server := redistest.NewMortal(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
+	defer client.Close()
+	arrived, sent := make(chan struct{}, 2), make(chan struct{})
+	var hold atomic.Bool
+	client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		if hold.Load() && cmd.Name() == "evalsha" {
+			arrived <- struct{}{}
+			<-sent
+		}
+		return next(ctx, cmd)
+	}))
+	store := New(unknocked{client}, &patient)
+	charges := []core.Charge{charge("r", "k", 5, time.Hour)}
+	_, err := store.Take(t.Context(), "p", charges)
+	require.NoError(t, err)
+	hold.Store(true)
+	var group sync.WaitGroup
+	for range 2 {
+		group.Go(func() {
+			_, err := store.Take(t.Context(), "p", charges)
+			assert.ErrorIs(t, err, errForgotten)
+		})
+	}
+	<-arrived
+	<-arrived
+	server.Kill()
+	server.Start()
+	hold.Store(false)
+	_, err = store.Take(t.Context(), "q", charges)
+	require.ErrorIs(t, err, errForgotten)
+	_, err = store.Take(t.Context(), "q", charges) // brings the script
+	require.NoError(t, err)
+	close(sent)
+	group.Wait()
+}
+
+// TestFlushedIsNotRestarted flushes the scripts of a server, and takes the right
+// to INFO away: neither is an error.
+func TestFlushedIsNotRestarted(t *testing.T) {
+	client := redistest.Real(t)
+	store := New(client, &patient)
+	charges := []core.Charge{charge("r", "k", 5, time.Hour)}
+	take := func() {
+		t.Helper()
+		_, err := store.Take(t.Context(), "p", charges)
+		require.NoError(t, err)
+	}
+	take()
+	require.NoError(t, client.ScriptFlush(t.Context()).Err())
+	take()
+	require.NoError(t, client.Do(t.Context(), "ACL", "SETUSER", "default", "-info").Err())
+	require.NoError(t, client.ScriptFlush(t.Context()).Err())
+	take()
+}
+
+// An unknocked client is none that the store knows to knock for, so that calls stay
+// under way while nobody listens.
+type unknocked struct{ redis.UniversalClient }
+
+// TestServerAfterFailure has two processes on a server that is started anew while
+// calls of both fail. One of them brings the script; the other one hears
+// nothing of that, and must know all the same.
+func TestServerAfterFailure(t *testing.T) {
+	server := redistest.NewMortal(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
+	defer client.Close()
+	charges := []core.Charge{charge("r", "k", 50, time.Hour)}
+	stores := []*Store{New(client, &patient), New(client, &patient)}
+	each := func(want error) {
+		t.Helper()
+		for _, store := range stores {
+			_, err := store.Take(t.Context(), "p", charges)
+			require.ErrorIs(t, err, want)
+		}
+	}
+	each(nil)
+	for range 3 {
+		server.Kill()
+		each(core.ErrOutOfReach)
+		server.Start()
+		each(core.ErrForgotten)
+		each(nil)
+	}
+}
+
+// TestServerAnswersBesideAFailure has a call under way when another one fails. It
+// arrives at a server that has been started anew, and knows the script already.
+func TestServerAnswersBesideAFailure(t *testing.T) {
+	server := redistest.NewMortal(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
+	other := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
+	defer client.Close()
+	defer other.Close()
+	arrived, sent := make(chan struct{}), make(chan struct{})
+	var hold atomic.Bool
+	client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		if cmd.Name() == "evalsha" && hold.CompareAndSwap(true, false) {
+			close(arrived)
+			<-sent
+		}
+		return next(ctx, cmd)
+	}))
+	store := New(unknocked{client}, &patient)
+	charges := []core.Charge{charge("r", "k", 50, time.Hour)}
+	_, err := store.Take(t.Context(), "p", charges)
+	require.NoError(t, err)
+	hold.Store(true)
+	done := make(chan error)
+	go func() {
+		_, err := store.Take(t.Context(), "p", charges)
+		done <- err
+	}()
+	<-arrived
+	server.Kill()
+	_, err = store.Take(t.Context(), "q", charges)
+	require.ErrorIs(t, err, core.ErrOutOfReach)
+	server.Start()
+	_, err = New(other, &patient).Take(t.Context(), "p", charges)
+	require.NoError(t, err)
+	close(sent)
+	require.ErrorIs(t, <-done, core.ErrForgotten)
+}
+
+// TestServerIsTheSame holds that a lost reply of a server that has forgotten
+// nothing is a failure of one call, and costs the next one a question.
+func TestServerIsTheSame(t *testing.T) {
+	proxy := faultproxy.Start(t, redistest.Real(t).Options().Addr)
+	client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: true})
+	defer client.Close()
+	var asked atomic.Int64
+	client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		if cmd.Name() == "info" {
+			asked.Add(1)
+		}
+		return next(ctx, cmd)
+	}))
+	store := New(client, &patient)
+	charges := []core.Charge{charge("r", "k", 50, time.Hour)}
+	for i := range int64(3) {
+		for range 3 {
+			_, err := store.Take(t.Context(), "p", charges)
+			require.NoError(t, err)
+			require.Equal(t, i+1, asked.Load())
+		}
+		proxy.Break(func(faultproxy.Command) faultproxy.Fault { return faultproxy.Fault{Kind: faultproxy.CutReply} })
+		_, err := store.Take(t.Context(), "p", charges)
+		require.ErrorIs(t, err, core.ErrOutOfReach)
+		proxy.Break(nil)
+	}
+}
+
+// TestServerFarAway has one that answers within the timeout, but no two questions
+// within it. A failure must not keep the store away from it for ever.
+func TestServerFarAway(t *testing.T) {
+	proxy := faultproxy.Start(t, redistest.Real(t).Options().Addr)
+	client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: true})
+	defer client.Close()
+	store := New(client, &Options{Timeout: time.Second})
+	charges := []core.Charge{charge("r", "k", 50, time.Hour)}
+	take := func() error {
+		_, err := store.Take(t.Context(), "p", charges)
+		return err
+	}
+	require.NoError(t, take())
+	proxy.Break(func(c faultproxy.Command) faultproxy.Fault {
+		if c.Name == "evalsha" || c.Name == "info" {
+			return faultproxy.Fault{Delay: 600 * time.Millisecond}
+		}
+		return faultproxy.Fault{}
+	})
+	require.NoError(t, take())
+	known, _, err := store.serverOf(t.Context(), "")
+	require.NoError(t, err)
+	store.failed(known)
+	require.ErrorIs(t, take(), core.ErrOutOfReach)
+	require.NoError(t, take())
+}
+
+// TestServerInDoubt has servers of which it cannot be known whether they are the
+// ones that they were: one that may not be asked, and one that is called for the
+// first time after a failure.
+func TestServerInDoubt(t *testing.T) {
+	client := redistest.Real(t)
+	charges := []core.Charge{charge("r", "k", 50, time.Hour)}
+	take := func(store *Store, want error) {
+		t.Helper()
+		_, err := store.Take(t.Context(), "p", charges)
+		require.ErrorIs(t, err, want)
+	}
+	fresh := New(client, &patient)
+	fresh.failed(nil)
+	take(fresh, core.ErrForgotten)
+	take(fresh, nil)
+
+	require.NoError(t, client.Do(t.Context(), "ACL", "SETUSER", "default", "-info").Err())
+	mute := New(client, &patient)
+	take(mute, nil)
+	for range 2 {
+		known, _, err := mute.serverOf(t.Context(), "")
+		require.NoError(t, err)
+		mute.failed(known)
+		take(mute, core.ErrForgotten)
+		take(mute, nil)
+	}
+}
+
+// TestServerToldLate holds that what a server says when nobody waits for it any
+// more is asked for again: a store says only once that it may have forgotten.
+func TestServerToldLate(t *testing.T) {
+	client := redistest.Real(t)
+	var late context.CancelFunc
+	client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		err := next(ctx, cmd)
+		if cmd.Name() == "info" && late != nil {
+			late()
+		}
+		return err
+	}))
+	store := New(client, &patient)
+	_, err := store.Take(t.Context(), "p", []core.Charge{charge("r", "k", 50, time.Hour)})
+	require.NoError(t, err)
+	v, err := store.visit(t.Context(), "")
+	require.NoError(t, err)
+	another := "another"
+	v.runID.Store(&another)
+
+	var ctx context.Context
+	ctx, late = context.WithCancel(t.Context())
+	require.ErrorIs(t, store.identify(ctx, &v), context.Canceled)
+	late = nil
+	require.ErrorIs(t, store.identify(t.Context(), &v), core.ErrForgotten)
+}
+
+func TestWorst(t *testing.T) {
+	value := errors.New("of a client")
+	for _, errs := range [][]error{
+		{nil, core.ErrOutOfReach},
+		{core.ErrOutOfReach, core.ErrForgotten},
+		{core.ErrForgotten, value},
+		{core.ErrOutOfReach, value},
+	} {
+		require.Equal(t, errs[1], worst([]error{errs[0], errs[1]}))
+		require.Equal(t, errs[1], worst([]error{errs[1], errs[0]}))
+	}
+	require.NoError(t, worst([]error{nil, nil}))
+}
