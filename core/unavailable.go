@@ -15,7 +15,7 @@ import (
 var ErrUnavailable = errors.New("the store is unavailable")
 
 // ErrForgotten is wrapped by the error of a store that answers, but may have lost
-// what it knew, as one that was started anew. It is told once, and wraps
+// what it knew, as one that was started anew. A Take tells it once, and it wraps
 // [ErrUnavailable]. Nothing was taken, as far as the store knows.
 var ErrForgotten = fmt.Errorf("%w: it may have forgotten what was taken", ErrUnavailable)
 

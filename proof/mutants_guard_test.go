@@ -9,6 +9,8 @@ var guardMutants = []mutant{
 	{"believes a server after a failure", "redisstore/server.go", " || v.checked.Load() != v.failures {", " {", "-run=Restarted|Server ./redisstore"},
 	{"asks a server that is far away for ever", "redisstore/run.go", "if err != nil || !v.asked {", "if true || !v.asked {", "-run=Server ./redisstore"},
 	{"believes answers from before a loss", "redisstore/server.go", "if s.losses.Load() != v.losses {", "if false {", "-run=Restarted|Server ./redisstore"},
+	{"tells nobody of a loss that was found for nobody", "redisstore/redisstore.go", "if s.told.Load() != s.losses.Load() {", "if false {", "-run=Restarted|Server ./redisstore"},
+	{"tells of a loss again and again", "redisstore/server.go", "s.told.Store(s.losses.Load())", "s.told.Add(0)", "-run=Restarted|Server ./redisstore"},
 	{"believes answers beside a failure", "redisstore/server.go", "if v.server.failures.Load() != v.failures {", "if false {", "-run=Restarted|Server ./redisstore"},
 	{"believes a new server after a failure", "redisstore/server.go", "if !s.anyFailure.Load() {", "if true {", "-run=Restarted|Server ./redisstore"},
 	{"believes who does not tell", "redisstore/server.go", "if checked == failures {", "if checked == failures || true {", "-run=Restarted|Server ./redisstore"},

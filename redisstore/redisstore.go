@@ -101,7 +101,7 @@ type Options struct {
 // its charges.
 //
 // A server that was started anew since the last call, or is another one since a
-// failover, and so may have lost data, is an error of one call of the store, and of those under way,
+// failover, and so may have lost data, is an error of one Take, and of all calls under way,
 // that wraps [core.ErrForgotten]; the next go on with what it has. It is noticed by its
 // run id, after a call that failed, and when it has lost the scripts: of several processes that
 // have not called it meanwhile, by those that come before one of them has sent
@@ -118,6 +118,7 @@ type Store struct {
 	servers    sync.Map     // by their addresses
 	anyFailure atomic.Bool  // of a call
 	losses     atomic.Int64 // how often a server was found to be another one
+	told       atomic.Int64 // those of which a caller of Take has heard
 	reloaded   atomic.Int64 // when the layout of the Cluster was last asked for
 	reloads    atomic.Int32 // how many such questions are under way
 	knocks     knocks
@@ -183,10 +184,17 @@ func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) 
 	if err := ctx.Err(); err != nil {
 		return core.Decision{}, err
 	}
-	if s.parts != nil {
-		return s.takeSpread(ctx, policy, charges)
+	if s.told.Load() != s.losses.Load() {
+		return core.Decision{}, s.tell(errForgotten)
 	}
-	return s.batcher(policy, charges).take(ctx, charges)
+	var d core.Decision
+	var err error
+	if s.parts != nil {
+		d, err = s.takeSpread(ctx, policy, charges)
+	} else {
+		d, err = s.batcher(policy, charges).take(ctx, charges)
+	}
+	return d, s.tell(err)
 }
 
 // call runs the script once for a batch of decisions.

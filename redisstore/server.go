@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -91,17 +92,23 @@ func (s *Store) failed(to *server) {
 	}
 }
 
+// tell remembers that a caller of Take hears err. Whoever finds a loss may have given
+// up by then, or be told of something worse: then the next one is told.
+func (s *Store) tell(err error) error {
+	if errors.Is(err, core.ErrForgotten) {
+		s.told.Store(s.losses.Load())
+	}
+	return err
+}
+
 // identify returns an error if the server is not the one that it was, as far as
-// it tells. The error is told once, and to all calls that have begun before. A
-// server that does not tell is in doubt after each failure; so is one that is called for the
-// first time after a failure of any.
+// it tells, as do all calls that have begun before. A server that does not tell is in
+// doubt after each failure; so is one that is called for the first time after a
+// failure of any.
 func (s *Store) identify(ctx context.Context, v *visit) error {
 	v.asked = true
 	failures := v.server.failures.Load()
 	id, err := runID(ctx, v.client)
-	if err == nil {
-		err = ctx.Err() // nobody waits for what is said now, and it is said only once
-	}
 	if err != nil {
 		return err
 	}

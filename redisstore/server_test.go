@@ -273,40 +273,50 @@ func TestServerInDoubt(t *testing.T) {
 	}
 }
 
-// TestServerToldLate holds that what a server says when nobody waits for it any
-// more is asked for again: a store says only once that it may have forgotten.
-func TestServerToldLate(t *testing.T) {
+// TestServerToldToNobody has a server found to be another one by a call that nobody
+// waits for any more, and by one that is no Take: the next Take is told.
+func TestServerToldToNobody(t *testing.T) {
 	client := redistest.Real(t)
-	var late context.CancelFunc
+	var leave context.CancelFunc
 	client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 		err := next(ctx, cmd)
-		if cmd.Name() == "info" && late != nil {
-			late()
+		if cmd.Name() == "info" && leave != nil {
+			leave()
 		}
 		return err
 	}))
 	store := New(client, &patient)
-	_, err := store.Take(t.Context(), "p", []core.Charge{charge("r", "k", 50, time.Hour)})
-	require.NoError(t, err)
-	v, err := store.visit(t.Context(), "")
-	require.NoError(t, err)
-	another := "another"
-	v.runID.Store(&another)
-
-	var ctx context.Context
-	ctx, late = context.WithCancel(t.Context())
-	require.ErrorIs(t, store.identify(ctx, &v), context.Canceled)
-	late = nil
-	require.ErrorIs(t, store.identify(t.Context(), &v), core.ErrForgotten)
+	charges := []core.Charge{charge("r", "k", 50, time.Hour)}
+	take := func(ctx context.Context) error {
+		_, err := store.Take(ctx, "p", charges)
+		return err
+	}
+	require.NoError(t, take(t.Context()))
+	for name, find := range map[string]func() error{
+		"a caller that has left": func() (err error) {
+			var ctx context.Context
+			ctx, leave = context.WithCancel(t.Context())
+			err, leave = take(ctx), nil
+			return err
+		},
+		"a Reset": func() error { return store.Reset(t.Context(), "p", "r", "other") },
+	} {
+		known, _, err := store.serverOf(t.Context(), "")
+		require.NoError(t, err)
+		known.runID.Store(new(string))
+		known.failures.Add(1)
+		require.Error(t, find(), name)
+		require.ErrorIs(t, take(t.Context()), core.ErrForgotten, name)
+		require.NoError(t, take(t.Context()), name)
+	}
 }
 
 func TestWorst(t *testing.T) {
 	value := errors.New("of a client")
 	for _, errs := range [][]error{
 		{nil, core.ErrOutOfReach},
-		{core.ErrOutOfReach, core.ErrForgotten},
+		{nil, value},
 		{core.ErrForgotten, value},
-		{core.ErrOutOfReach, value},
 	} {
 		require.Equal(t, errs[1], worst([]error{errs[0], errs[1]}))
 		require.Equal(t, errs[1], worst([]error{errs[1], errs[0]}))

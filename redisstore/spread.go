@@ -72,28 +72,19 @@ func each(groups []group, f func(i int, g *group) error) error {
 	return worst(errs)
 }
 
-// worst returns the first of the errors that matter most. One that is not about the
-// infrastructure could have been caused by a client, and must not be answered by
-// admitting; that a server has forgotten is said only once.
+// worst returns the first error that is not about the infrastructure, since a client
+// could have caused it and it must not be answered by admitting; else the first.
 func worst(errs []error) (worst error) {
 	for _, err := range errs {
-		if weight(err) > weight(worst) {
+		switch {
+		case err == nil:
+		case !errors.Is(err, core.ErrUnavailable):
+			return err
+		case worst == nil:
 			worst = err
 		}
 	}
 	return worst
-}
-
-func weight(err error) int {
-	switch {
-	case err == nil:
-		return 0
-	case errors.Is(err, core.ErrForgotten):
-		return 2
-	case errors.Is(err, core.ErrUnavailable):
-		return 1
-	}
-	return 3
 }
 
 // single returns the part that all charges are in, or nil.

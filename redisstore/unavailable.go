@@ -130,13 +130,18 @@ func (s *Store) reload() {
 		s.reloads.Add(-1)
 		return
 	}
-	go func() {
-		defer s.reloads.Add(-1)
-		for range reloadTimes {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-			client.ForEachMaster(ctx, func(context.Context, *redis.Client) error { return nil }) // asks first
-			cancel()
-			time.Sleep(reloadEvery)
-		}
-	}()
+	go s.ask(client, reloadTimes)
+}
+
+// ask asks so many times. Between them nothing but a timer is left, since the store
+// is not told when the client is closed.
+func (s *Store) ask(client *redis.ClusterClient, times int) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	client.ForEachMaster(ctx, func(context.Context, *redis.Client) error { return nil }) // asks first
+	cancel()
+	if times == 1 {
+		s.reloads.Add(-1)
+		return
+	}
+	time.AfterFunc(reloadEvery, func() { s.ask(client, times-1) })
 }
