@@ -29,7 +29,7 @@ func newFleet(instances int, random *rand.Rand) *fleet {
 	for range instances {
 		cut := &frail{Store: f.store}
 		f.cut = append(f.cut, cut)
-		f.guards = append(f.guards, newStore(cut, &Options{Instances: instances}, at(&f.now), f.now.Load))
+		f.guards = append(f.guards, newStore(cut, &Options{Instances: instances, Log: nowhere}, at(&f.now), f.now.Load))
 	}
 	return f
 }

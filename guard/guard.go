@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"log/slog"
 	"time"
 
 	"github.com/routelimit/limit/core"
@@ -35,6 +36,11 @@ type Options struct {
 	// store, as [memstore.Options].MaxKeys is; 0 means [memstore.DefaultMaxKeys].
 	// What happens beyond is told at [Store].
 	MaxKeys int
+
+	// Log gets a line when decisions begin to be made without the store, with the
+	// reason, one a minute while that lasts, and one when the store has decided again
+	// for 5 s. Nil means [slog.Default]; slog.New(slog.DiscardHandler) is silent.
+	Log *slog.Logger
 }
 
 // A Store guards another one. It is safe for concurrent use, starts no
@@ -83,6 +89,7 @@ type Store struct {
 	now       func() int64 // µs
 	breaker   breaker
 	doubt     doubts
+	outage    outage
 }
 
 var _ core.Store = (*Store)(nil)
@@ -120,6 +127,7 @@ func newStore(store core.Store, options *Options, own *memstore.Store, now func(
 		if options.Slow > 0 {
 			s.slow = options.Slow.Microseconds()
 		}
+		s.outage.log = options.Log
 	}
 	s.doubt.seed = maphash.MakeSeed()
 	return s
@@ -137,7 +145,7 @@ func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) 
 	now := s.now()
 	may, probe := s.breaker.enter(now)
 	if !may {
-		return s.without(policy, charges, now)
+		return s.alone(policy, charges, now, errSlow)
 	}
 	crowd := s.crowd(policy, charges)
 	doubtful := s.doubtful(policy, charges, now)
@@ -195,7 +203,7 @@ func (s *Store) settle(
 	if err == nil || ctx.Err() != nil || !errors.Is(err, core.ErrUnavailable) {
 		return d, err
 	}
-	return s.without(policy, charges, s.now())
+	return s.alone(policy, charges, s.now(), err)
 }
 
 // ask asks the store, and tells the breaker how it went.
@@ -207,6 +215,9 @@ func (s *Store) ask(
 	d, err = s.store.Take(ctx, policy, charges)
 	s.learn(err)
 	result = s.judge(ctx, start, err)
+	if err == nil {
+		s.outage.answered(s.now)
+	}
 	return d, err
 }
 

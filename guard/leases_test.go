@@ -180,7 +180,7 @@ func TestReturnOfCopies(t *testing.T) {
 		now.Store(100 * sec)
 		other.Store(5_000*sec + 17)
 		f := &frail{Store: at(other)}
-		s := newStore(f, &Options{Instances: instances}, at(now), now.Load)
+		s := newStore(f, &Options{Instances: instances, Log: nowhere}, at(now), now.Load)
 		for _, q := range []core.Quota{
 			{Limit: 6, Window: 60 * sec},
 			{Algorithm: core.FixedWindow, Limit: 6, Window: 60 * sec},

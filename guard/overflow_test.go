@@ -25,7 +25,7 @@ func small(instances int, now *atomic.Int64) (guards []*Store, store *memstore.S
 	store = at(now)
 	for range instances {
 		own := memstore.New(&memstore.Options{MaxKeys: 256, Now: now.Load})
-		guards = append(guards, newStore(store, &Options{Instances: instances}, own, now.Load))
+		guards = append(guards, newStore(store, &Options{Instances: instances, Log: nowhere}, own, now.Load))
 	}
 	return guards, store
 }

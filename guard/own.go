@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"errors"
 
 	"github.com/routelimit/limit/core"
 )
@@ -109,7 +110,19 @@ func (s *Store) merge(policy string, charges []core.Charge, now int64, d, own *c
 	d.Copied = own.At
 }
 
-// without decides without the store, as each charge wants.
+// errSlow is why nothing is asked where no call has failed.
+var errSlow = errors.New("the store takes too long to answer")
+
+// alone decides without the store, for a reason.
+func (s *Store) alone(policy string, charges []core.Charge, now int64, reason error) (core.Decision, error) {
+	d, err := s.without(policy, charges, now)
+	if err == nil {
+		s.outage.add(now, d.Mode, reason)
+	}
+	return d, err
+}
+
+// without decides as each charge wants.
 func (s *Store) without(policy string, charges []core.Charge, now int64) (core.Decision, error) {
 	for i := range charges {
 		if charges[i].OnError == core.Refuse && charges[i].Cost > 0 {

@@ -3,6 +3,7 @@ package guard
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -72,13 +73,16 @@ func (f *frail) Release(ctx context.Context, policy string, charges []core.Charg
 	return f.Store.Release(ctx, policy, charges)
 }
 
+// nowhere is the log of guards whose stores fail again and again.
+var nowhere = slog.New(slog.DiscardHandler)
+
 // at returns a memory store and a clock that it goes by.
 func at(now *atomic.Int64) *memstore.Store { return memstore.New(&memstore.Options{Now: now.Load}) }
 
 // guarded returns a guard around a frail store, all by one clock.
 func guarded(instances int, now *atomic.Int64) (*Store, *frail) {
 	f := &frail{Store: at(now)}
-	return newStore(f, &Options{Instances: instances}, at(now), now.Load), f
+	return newStore(f, &Options{Instances: instances, Log: nowhere}, at(now), now.Load), f
 }
 
 // TestStore holds the guard to the suite of all stores: around one that works,
