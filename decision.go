@@ -2,6 +2,7 @@ package limit
 
 import (
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -108,6 +109,19 @@ func (d Decision) Refusing() []string {
 		}
 	}
 	return names
+}
+
+// LogValue returns d for package log/slog: how it was made, and what it says, but
+// not about whom.
+func (d Decision) LogValue() slog.Value {
+	attrs := []slog.Attr{slog.String("policy", d.Policy()), slog.Bool("allowed", d.Allowed), slog.String("mode", d.Mode.String())}
+	if !d.Allowed {
+		attrs = append(attrs, slog.Any("refusing", d.Refusing()), slog.Duration("retry_after", d.RetryAfter))
+	}
+	if d.Delay > 0 {
+		attrs = append(attrs, slog.Duration("delay", d.Delay))
+	}
+	return slog.GroupValue(attrs...)
 }
 
 // A RefusedError is a refusal as an error, for frameworks that answer errors.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
 	"sync"
@@ -21,6 +22,7 @@ type Limiter struct {
 	store   Store
 	options Options
 	lines   lines
+	notices notices
 
 	mu    sync.RWMutex
 	named map[string]*Policy
@@ -65,6 +67,14 @@ type Options struct {
 	// that has lost what it held: see [ErrLeaseLost]. Of a [Throttler], which decides many
 	// times for a body, it is called for the errors alone.
 	Observe func(*http.Request, Decision, error)
+
+	// Log gets what somebody should look at: the times in which rules are decided
+	// without the store, and why; requests that could not be decided or settled, or
+	// have lost what they held; more keys than MaxKeys; rule sets that charge one quota twice; a
+	// Limiter that is made while a request is served. Of each kind, at most a line a
+	// minute, with no more of a request than is in an error. Nil means [slog.Default];
+	// slog.New(slog.DiscardHandler) is silent.
+	Log *slog.Logger
 }
 
 // New returns a Limiter that keeps its quotas in store. A nil store means a
@@ -81,6 +91,7 @@ func New(store Store, options *Options) *Limiter {
 	if err := l.options.Proxies.validate(); err != nil {
 		panic(err)
 	}
+	l.noticeHandler()
 	return l
 }
 

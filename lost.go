@@ -118,11 +118,12 @@ func (l *lease) checkOverdue(problem error) {
 
 // observe has a loss told to Observe when the request releases d: its handler
 // may use the request until then, and nothing of it is safe to read beside that.
-func (d Decision) observe(observe func(*http.Request, Decision, error), r *http.Request) {
+func (d Decision) observe(r *http.Request) {
 	if d.lease == nil {
 		return
 	}
+	l := d.policy.limiter
 	d.lease.mu.Lock()
 	defer d.lease.mu.Unlock()
-	d.lease.told = func(loss error) { observe(r, d, loss) }
+	d.lease.told = func(loss error) { l.failed(&l.notices.lost, "limit: a request has lost what it held", r, d, loss) }
 }

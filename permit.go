@@ -151,12 +151,11 @@ func sleep(ctx context.Context, d time.Duration) error {
 // ask asks the store. What it cannot decide ends the body: while it is out of
 // reach the guard around it decides, and what remains a client may have caused.
 func (m *meter) ask(ctx context.Context) (core.Decision, error) {
-	d, err := m.throttler.policy.limiter.store.Take(context.WithoutCancel(ctx), m.policy, m.charges)
+	l := m.throttler.policy.limiter
+	d, err := l.store.Take(context.WithoutCancel(ctx), m.policy, m.charges)
 	if err != nil {
 		err = fmt.Errorf("%w: %w", ErrUndecided, err)
-		if observe := m.throttler.policy.limiter.options.Observe; observe != nil {
-			observe(m.request, Decision{}, err)
-		}
+		l.failed(&l.notices.undecided, "limit: a part of a body could not be decided", m.request, Decision{}, err)
 	}
 	return d, err
 }

@@ -105,6 +105,7 @@ func (p *Policy) route(method, pattern string) *route {
 	if r = p.routes[id]; r == nil {
 		r = p.newRoute(name)
 		p.routes[id] = r
+		p.noticeDoubled(r)
 	}
 	return r
 }
@@ -130,6 +131,10 @@ func (p *Policy) Decide(call Call) (Decision, error) {
 	ctx := call.Request.Context()
 	d, err := p.decide(ctx, context.WithoutCancel(ctx), p.route(call.Method, call.Pattern),
 		httpSource{&call, &p.limiter.options})
+	if err != nil {
+		p.limiter.failed(&p.limiter.notices.undecided, "limit: a request could not be decided", call.Request, d, err)
+		return d, err
+	}
 	if observe := p.limiter.options.Observe; observe != nil {
 		observed := false
 		defer func() {
@@ -137,11 +142,11 @@ func (p *Policy) Decide(call Call) (Decision, error) {
 				d.Release()
 			}
 		}()
-		observe(call.Request, d, err)
+		observe(call.Request, d, nil)
 		observed = true
-		d.observe(observe, call.Request)
 	}
-	return d, err
+	d.observe(call.Request)
+	return d, nil
 }
 
 // Refuse returns the function in [Options].Refuse, for adapters.
@@ -190,6 +195,9 @@ func (p *Policy) take(ctx context.Context, r *route, from source) (Decision, err
 	decided, err := p.limiter.store.Take(ctx, r.policy, charges)
 	if err != nil {
 		return Decision{}, fmt.Errorf("%w: %w", ErrUndecided, err)
+	}
+	if decided.Mode == core.ModeOverflow {
+		p.limiter.notices.overflow.warn(p.limiter.log(), "limit: more keys than MaxKeys: new ones share quotas", "policy", r.policy)
 	}
 	d := newDecision(p, r, decided)
 	if d.Allowed && p.leases {

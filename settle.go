@@ -174,8 +174,9 @@ func (d Decision) Done(r *http.Request, status int) {
 		}
 		return n
 	})
-	if observe := d.policy.limiter.options.Observe; observe != nil && (err != nil || wrong != nil) {
-		observe(r, d, errors.Join(err, wrong))
+	if err := errors.Join(err, wrong); err != nil {
+		l := d.policy.limiter
+		l.failed(&l.notices.unsettled, "limit: an admitted request could not be settled", r, d, err)
 	}
 }
 

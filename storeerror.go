@@ -71,7 +71,7 @@ func surrounded(store Store, o *Options) Store {
 			panic("limit: Instances or MaxKeys, and a guard of your own: write them in its guard.Options")
 		}
 	default:
-		store = guard.New(store, &guard.Options{Instances: o.Instances, MaxKeys: o.MaxKeys})
+		store = guard.New(store, &guard.Options{Instances: o.Instances, MaxKeys: o.MaxKeys, Log: o.Log})
 	}
 	if _, around := store.(*refusals.Store); around {
 		return store

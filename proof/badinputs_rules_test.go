@@ -3,8 +3,10 @@ package proof
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"time"
@@ -205,17 +207,22 @@ var badRules = []badInput{
 	}},
 	{16, "the same middleware twice", func(r *row) {
 		// Both charge the same quota, so that fewer pass than the rule says, and
-		// never more; there is no warning, but the headers show both.
+		// never more; the headers show both, and the log says so.
 		rules := limit.Rules(limit.PerIP(time.Hour, 5))
 		r.runs(2, site{rules: []limit.RuleSet{rules, rules}}, func(h http.Handler) {
 			assert.Len(r, do(h, "192.0.2.1:1", "/login").Header()["Ratelimit"], 2)
 			r.send(h, 6, http.StatusTooManyRequests)
 		})
+		for name, serve := range frameworks {
+			var log strings.Builder
+			limiter := limit.New(nil, &limit.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+			do(serve(limiter, func(http.ResponseWriter, *http.Request) {}, rules, rules), "192.0.2.1:1", "/login")
+			assert.Contains(r, log.String(), "two rule sets charge one quota", name)
+		}
 	}},
 	{17, "a limiter made in the handler", func(r *row) {
 		// What has been admitted is in the store, and so the limit holds while
-		// that is one. With a nil store each limiter has its own: New says to make
-		// it once for a program, and there is no warning.
+		// that is one. With a nil store each limiter has its own, and the log says so.
 		rules := limit.Rules(limit.PerIP(time.Hour, 5))
 		for name, serve := range frameworks {
 			store, ran := memstore.New(nil), 0
@@ -224,6 +231,15 @@ var badRules = []badInput{
 			}), 8, http.StatusTooManyRequests)
 			r.ran(ran, 5, name)
 		}
+		var log strings.Builder
+		server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			limit.New(nil, &limit.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+		}))
+		response, err := http.Get(server.URL)
+		assert.NoError(r, err)
+		response.Body.Close()
+		server.Close()
+		assert.Contains(r, log.String(), "while a request is served")
 	}},
 	{18, "rules that change", func(r *row) {
 		rule := func(n int64, window time.Duration) limit.RuleSet {
