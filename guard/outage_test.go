@@ -120,6 +120,9 @@ func TestOutageOfManyCallers(t *testing.T) {
 	many()
 	assert.Len(t, lines(), 1)
 	f.fail(nil)
+	now.Add(sec)
+	_, err := s.Take(t.Context(), "p", []core.Charge{charge("r", 1000, core.Local)}) // the probe
+	require.NoError(t, err)
 	now.Add(logQuiet)
 	many()
 	assert.Equal(t, []string{`level=INFO msg="limit: the store decides again" for=1m0s local=128`}, lines())

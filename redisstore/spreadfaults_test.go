@@ -111,7 +111,7 @@ func TestSpreadTimes(t *testing.T) {
 // TestSpreadErrors has one part fail, in several ways: what the other took is
 // given back.
 func TestSpreadErrors(t *testing.T) {
-	client := redistest.Client(t)
+	client := redistest.Real(t) // one that tells its run id: only then is nothing in doubt after an error
 	direct := New(client, &Options{Timeout: time.Minute, Spread: 16})
 	var fault func(cmd redis.Cmder) error
 	broken := redis.NewClient(client.Options())

@@ -1,0 +1,131 @@
+package promlimit_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/memstore"
+	"github.com/routelimit/limit/promlimit"
+)
+
+// A store fails when it is told to.
+type store struct {
+	limit.Store
+	err error
+}
+
+func (s *store) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+	if s.err != nil {
+		return core.Decision{}, s.err
+	}
+	return s.Store.Take(ctx, policy, charges)
+}
+
+// TestObserve counts what happens on a route: by requests of clients, whose words must
+// not become labels.
+func TestObserve(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	inner := &store{Store: memstore.New(nil)}
+	nothing := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	server := func() http.Handler {
+		limiter := limit.New(inner, &limit.Options{Observe: promlimit.Observe(registry), Log: slog.New(slog.DiscardHandler)})
+		settled := limit.Global(time.Hour, 1000)
+		settled.Settle = func(r *http.Request, _ int) int64 {
+			if r.Header.Get("Settle") != "" {
+				return -1
+			}
+			return 1
+		}
+		mux := http.NewServeMux()
+		mux.Handle("GET /items/{id}", limiter.Handler(limit.Rules(limit.PerIP(time.Hour, 5), settled), nothing))
+		mux.Handle("GET /report", limiter.Handler(limit.Named("reports", limit.Concurrent(limit.Everyone, 1)), nothing))
+		return mux
+	}
+	one, another := server(), server() // with one registry
+	get := func(h http.Handler, path, settle string) {
+		r := httptest.NewRequest("GET", path, nil)
+		r.Header.Set("Settle", settle)
+		h.ServeHTTP(httptest.NewRecorder(), r)
+	}
+
+	for range 4 {
+		get(one, "/items/1", "")
+	}
+	get(one, "/items/1", "wrong")
+	for range 3 {
+		get(one, "/items/2", "")
+	}
+	inner.err = core.ErrUnavailable
+	get(another, "/items/3", "")
+	inner.err = errors.New("nonsense")
+	for range 2 {
+		get(one, "/report", "")
+	}
+	inner.err = nil
+	get(one, "/report", "")
+
+	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP rate_limiting_errors_total Requests that could not be decided or settled, or have lost what they held.
+# TYPE rate_limiting_errors_total counter
+rate_limiting_errors_total{kind="lease_lost"} 0
+rate_limiting_errors_total{kind="undecided"} 2
+rate_limiting_errors_total{kind="unsettled"} 1
+# HELP rate_limiting_requests_total Requests that were admitted or refused, and how that was decided.
+# TYPE rate_limiting_requests_total counter
+rate_limiting_requests_total{mode="exact",policy="GET /items/{id}",result="admitted"} 5
+rate_limiting_requests_total{mode="exact",policy="GET /items/{id}",result="refused"} 1
+rate_limiting_requests_total{mode="exact",policy="reports",result="admitted"} 1
+rate_limiting_requests_total{mode="local",policy="GET /items/{id}",result="admitted"} 1
+rate_limiting_requests_total{mode="remembered",policy="GET /items/{id}",result="refused"} 2
+# HELP rate_limiting_rule_refusals_total Refusals by the rule that had no room.
+# TYPE rate_limiting_rule_refusals_total counter
+rate_limiting_rule_refusals_total{policy="GET /items/{id}",rule="per-ip-1h"} 3
+`)))
+	problems, err := testutil.GatherAndLint(registry)
+	require.NoError(t, err)
+	assert.Empty(t, problems)
+}
+
+// TestObserveLosses counts a lease that was lost under a request.
+func TestObserveLosses(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	promlimit.Observe(registry)(nil, limit.Decision{Allowed: true}, errors.Join(errors.New("the reason"), limit.ErrLeaseLost))
+	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP rate_limiting_errors_total Requests that could not be decided or settled, or have lost what they held.
+# TYPE rate_limiting_errors_total counter
+rate_limiting_errors_total{kind="lease_lost"} 1
+rate_limiting_errors_total{kind="undecided"} 0
+rate_limiting_errors_total{kind="unsettled"} 0
+`)))
+}
+
+// TestObserveCannotRegister has the name taken by something else.
+func TestObserveCannotRegister(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "rate_limiting_requests_total", Help: "Other."}))
+	assert.Panics(t, func() { promlimit.Observe(registry) })
+}
+
+func BenchmarkObserve(b *testing.B) {
+	observe := promlimit.Observe(prometheus.NewPedanticRegistry())
+	limiter := limit.New(nil, nil)
+	d, err := limiter.Take(b.Context(), limit.Named("p", limit.Global(time.Hour, 1000)), limit.Keys{})
+	require.NoError(b, err)
+	b.ReportAllocs()
+	for b.Loop() {
+		observe(nil, d, nil)
+	}
+}
