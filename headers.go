@@ -34,7 +34,7 @@ const (
 
 // SetHeaders sets the headers of a decision, for adapters and for functions
 // in [Options].Refuse: the quotas as [Options].Headers says and, on a refusal,
-// Retry-After in whole seconds, rounded up. Policies stacked on one request
+// Retry-After in whole seconds, rounded up, with [Options].Jitter. Policies stacked on one request
 // (of a group and of a route) add their members to the same fields.
 func SetHeaders(h http.Header, d Decision) {
 	if d.policy == nil {
@@ -43,7 +43,7 @@ func SetHeaders(h http.Header, d Decision) {
 	if !d.Allowed {
 		h["Cache-Control"] = []string{"no-store"}
 		if d.RetryAfter > 0 {
-			h["Retry-After"] = []string{strconv.FormatInt(seconds(d.RetryAfter), 10)}
+			h["Retry-After"] = []string{strconv.FormatInt(d.told(), 10)}
 		}
 	}
 	style := d.policy.limiter.options.Headers
@@ -121,6 +121,26 @@ func rateLimitHeader(d Decision) string {
 }
 
 // seconds rounds up, so that a client that waits as long is not too early.
+// told returns the seconds that a refused client is told to wait: as often as it is
+// asked the same ones.
+func (d Decision) told() int64 {
+	wait := d.RetryAfter
+	if d.policy != nil && d.policy.limiter.options.Jitter > 0 {
+		wait += time.Duration(scatter(uint64(d.core.At)) % uint64(d.policy.limiter.options.Jitter+1))
+	}
+	return seconds(wait)
+}
+
+// scatter returns a number that looks random, of the time of a decision: the output
+// function of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
+// generators", 2014).
+func scatter(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
 func seconds(d time.Duration) int64 {
 	whole := d / time.Second
 	if d%time.Second > 0 {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/routelimit/limit/core"
 )
@@ -56,6 +57,12 @@ type Options struct {
 	// means [Draft11].
 	Headers Headers
 
+	// Jitter is added at random, up to the whole of it, to what refused clients are
+	// told to wait in Retry-After, so that those who were refused together do not come
+	// back together; at most 24 h. [Decision].RetryAfter stays exact. The rules of a
+	// [Queue] tell each client a time of its own, and need none.
+	Jitter time.Duration
+
 	// Refuse answers a refused request, after the headers are set. Nil means
 	// 429 Too Many Requests with a problem details body.
 	Refuse func(http.ResponseWriter, *http.Request, Decision)
@@ -77,6 +84,8 @@ type Options struct {
 	Log *slog.Logger
 }
 
+const maxJitter = 24 * time.Hour
+
 // New returns a Limiter that keeps its quotas in store. A nil store means a
 // memory store, which knows only this process; a nil options means the zero
 // Options. Other stores can fail, and cost a call: New puts a guard around them, and
@@ -90,6 +99,9 @@ func New(store Store, options *Options) *Limiter {
 	l.store = surrounded(store, &l.options)
 	if err := l.options.Proxies.validate(); err != nil {
 		panic(err)
+	}
+	if l.options.Jitter < 0 || l.options.Jitter > maxJitter {
+		panic(fmt.Sprintf("limit: Jitter %v: write one of 0 to %v", l.options.Jitter, maxJitter))
 	}
 	l.noticeHandler()
 	return l

@@ -39,8 +39,8 @@ func (e *RefusedError) MarshalJSON() ([]byte, error) {
 			ViolatedPolicies: e.Decision.Refusing(),
 		}
 	}
-	if wait := e.Decision.RetryAfter; wait > 0 {
-		p.Detail = "Try again in " + strconv.FormatInt(seconds(wait), 10) + " s."
+	if e.Decision.RetryAfter > 0 {
+		p.Detail = "Try again in " + strconv.FormatInt(e.Decision.told(), 10) + " s."
 	}
 	return json.Marshal(p)
 }

@@ -1,7 +1,8 @@
 package proof
 
 import (
-	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
@@ -115,40 +117,54 @@ func scriptCalls(t *testing.T, admin *redis.Client) (calls int) {
 }
 
 // TestObedient has 1000 clients that come at once to a rule of ten a second, and
-// come again when they are told to. In a queue each is told a time of its own.
+// come again when they are told to. In a queue each is told a time of its own; jitter
+// spreads those who are told the same one.
 func TestObedient(t *testing.T) {
 	const clients = 1000
-	for _, algorithm := range []limit.Algorithm{limit.SlidingLog, limit.Queue} {
-		t.Run(fmt.Sprint(algorithm), func(t *testing.T) {
+	for _, test := range []struct {
+		name      string
+		algorithm limit.Algorithm
+		jitter    time.Duration
+	}{
+		{"sliding log", limit.SlidingLog, 0},
+		{"jitter of 10 s", limit.SlidingLog, 10 * time.Second},
+		{"jitter of 100 s", limit.SlidingLog, 100 * time.Second},
+		{"queue", limit.Queue, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				limiter := limit.New(nil, nil)
-				rule := limit.Rule{Key: limit.Everyone, Limit: 10, Window: time.Second, Algorithm: algorithm}
-				if algorithm == limit.Queue {
+				rule := limit.Rule{Key: limit.Everyone, Limit: 10, Window: time.Second, Algorithm: test.algorithm}
+				if test.algorithm == limit.Queue {
 					rule.Burst = clients
 				}
-				rules := limit.Named("ten", rule)
 				var mu sync.Mutex
 				attempts, began := make(map[int64]int), time.Now()
+				limiter := limit.New(nil, &limit.Options{Jitter: test.jitter, Observe: func(*http.Request, limit.Decision, error) {
+					mu.Lock()
+					defer mu.Unlock()
+					attempts[int64(time.Since(began)/time.Second)]++ // that is how they are told to wait
+				}})
+				h := limiter.Handler(limit.Rules(rule), http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 				var done sync.WaitGroup
-				for range clients {
+				for i := range clients {
 					done.Go(func() {
+						time.Sleep(time.Duration(i) * time.Microsecond) // as they come over a network
 						for {
-							mu.Lock()
-							attempts[int64(time.Since(began)/(100*time.Millisecond))]++
-							mu.Unlock()
-							d, err := limiter.Take(t.Context(), rules, limit.Keys{})
-							if err != nil {
-								t.Error(err)
+							w := httptest.NewRecorder()
+							h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+							if w.Code == http.StatusOK {
 								return
 							}
-							if d.Allowed {
+							seconds, err := strconv.Atoi(w.Header().Get("Retry-After"))
+							if !assert.NoError(t, err) {
 								return
 							}
-							time.Sleep(d.RetryAfter)
+							time.Sleep(time.Duration(seconds) * time.Second)
 						}
 					})
 				}
 				done.Wait()
+				took := time.Since(began)
 				sum, most := 0, 0
 				for at, n := range attempts {
 					sum += n
@@ -156,13 +172,16 @@ func TestObedient(t *testing.T) {
 						most = max(most, n)
 					}
 				}
-				took := time.Since(began)
-				t.Logf("%d clients were through after %v: %d attempts, %.1f for each; most in 100 ms after the first: %d",
-					clients, took, sum, float64(sum)/clients, most)
-				if algorithm == limit.Queue {
+				t.Logf("%d clients were through after %v: %d attempts, %.1f for each; most in a second after the first: %d",
+					clients, took.Round(time.Millisecond), sum, float64(sum)/clients, most)
+				switch {
+				case test.algorithm == limit.Queue:
 					require.Equal(t, clients, sum, "nobody comes twice")
-				} else {
+				case test.jitter == 0:
 					require.LessOrEqual(t, took, clients/10*time.Second, "no turn is lost")
+				default:
+					require.Less(t, sum, 10*clients, "50 times as many come again without")
+					require.LessOrEqual(t, most, 3*clients/int(test.jitter/time.Second))
 				}
 			})
 		})

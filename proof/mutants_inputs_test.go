@@ -8,6 +8,11 @@ func badInputRow(n int) string { return fmt.Sprintf("-run=TestBadInputs/^%02d_ .
 // inputMutants are faults in what is made of bad input, each with the row that
 // finds it.
 var inputMutants = []mutant{
+	{"tells a client to come too early", "headers.go", "wait += time.Duration(scatter", "wait -= time.Duration(scatter", "-run=Jitter ."},
+	{"tells all the same", "headers.go", "wait += time.Duration(scatter(uint64(d.core.At))", "wait += time.Duration(scatter(0)", "-run=Jitter ."},
+	{"logs whatever clients cause", "notices.go", "now.Sub(*last) < noticeEvery", "now.Sub(*last) < 0", "-run=Notice ."},
+	{"does not see that a quota is charged twice", "notices.go", "found && other != p", "found && other == p", "-run=Notice ."},
+	{"does not see where it is made", "notices.go", "\"net/http.serverHandler.ServeHTTP\"", "\"\"", "-run=Notice ."},
 	{"lets pass what could not be decided", "limiter.go", "case err != nil:\n\t\t\t(&UndecidedError{Err: err}).ServeHTTP(w, r)\n\t\tcase d.Allowed:",
 		"case false:\n\t\t\t(&UndecidedError{Err: err}).ServeHTTP(w, r)\n\t\tcase d.Allowed || err != nil:", badInputRow(9)},
 	{"takes a cost below 0 for none", "cost.go", `return 0, fmt.Errorf("cost %d: write 0 or more", n)`, "_ = fmt.Sprint\n\t\treturn 0, nil", badInputRow(9)},
