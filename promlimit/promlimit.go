@@ -11,6 +11,10 @@
 //   - rate_limiting_errors_total by kind: undecided (answered with 503),
 //     lease_lost and unsettled.
 //
+// So this is above 0 while something is not as it should be:
+//
+//	sum by (mode) (rate(rate_limiting_requests_total{mode!~"exact|remembered"}[5m]))
+//
 // Calls outside HTTP, such as limit.Limiter.Take, are not observed.
 package promlimit
 
