@@ -21,10 +21,10 @@ import (
 // beside a client that does not heed deadlines, the guard, leases, waits) while
 // Redis works and while it is a black hole, and looks what is left at the end.
 func TestNothingIsLeft(t *testing.T) {
-	server := redistest.Launch(t)
+	server := redistest.Real(t).Options().Addr
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	func() {
-		proxy := faultproxy.Start(t, server.Addr)
+		proxy := faultproxy.Start(t, server)
 		defer proxy.Refuse(true)
 		clients := []redis.UniversalClient{
 			redis.NewClient(&redis.Options{Addr: proxy.Addr()}),
