@@ -14,7 +14,9 @@ import (
 //
 // The waits of a Limiter for a key are served in the order in which they came,
 // so that a large cost is not overtaken by small ones; who waits for another key
-// is in nobody's way. Take, handlers and other processes do not stand in line,
+// is in nobody's way. Those for whom there is room ask the store side by side: should
+// others take it from between them, a later one may pass an earlier one of them,
+// which is then the first for the next room. Take, handlers and other processes do not stand in line,
 // and may come first.
 //
 // A decision without an error is admitted. The error is that of ctx if it ends

@@ -8,6 +8,9 @@ func badInputRow(n int) string { return fmt.Sprintf("-run=TestBadInputs/^%02d_ .
 // inputMutants are faults in what is made of bad input, each with the row that
 // finds it.
 var inputMutants = []mutant{
+	{"does not look at other keys before it asks", "line.go", "l != w.line && l.head().ticket < w.ticket {", "l != w.line && l.head().ticket < w.ticket && false {", "-run=Wait . ./proof"},
+	{"has all ask at a time", "line.go", "if next.due.After(now) || !next.fits(w, d, &spoken, l.waiters[:i]) {", "if next.due.After(now) || !next.fits(w, d, &spoken, l.waiters[:i]) && false {", "-run=Wait . ./proof"},
+	{"lets who goes to another line stand at its end", "line.go", "l.waiters = slices.Insert(l.waiters, l.find(w.ticket), w)", "l.waiters = append(l.waiters, w)", "-run=Wait . ./proof"},
 	{"tells a client to come too early", "headers.go", "wait += time.Duration(scatter", "wait -= time.Duration(scatter", "-run=Jitter ."},
 	{"tells all the same", "headers.go", "wait += time.Duration(scatter(uint64(d.core.At))", "wait += time.Duration(scatter(0)", "-run=Jitter ."},
 	{"logs whatever clients cause", "notices.go", "now.Sub(*last) < noticeEvery", "now.Sub(*last) < 0", "-run=Notice ."},
