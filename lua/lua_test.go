@@ -102,7 +102,7 @@ func TestDecodeNonsense(t *testing.T) {
 	queue[0].Quota.Algorithm, queue[0].Quota.Burst = core.Queue, 4
 	rules = NewRules("limit", "p", queue)
 	require.NoError(t, rules.Decode([]int64{1, 1 + maxSpan, 4, 0, 0}, [][]core.Charge{queue}, func(_ int, d core.Decision, err error) {
-		assert.EqualValues(t, maxSpan, d.Delay)
+		assert.EqualValues(t, int64(maxSpan), d.Delay)
 	}))
 	assert.ErrorIs(t, rules.Decode([]int64{1, 2 + maxSpan, 4, 0, 0}, [][]core.Charge{queue}, none), ErrReply)
 }

@@ -3,6 +3,7 @@ package memstore
 import (
 	"context"
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -43,7 +44,7 @@ func out(remaining, retry, more, reset int64) core.Outcome {
 }
 
 func TestOptions(t *testing.T) {
-	for _, c := range []struct{ most, room int }{{0, DefaultMaxKeys / 256}, {1, 1}, {256, 1}, {257, 2}, {1 << 40, 1 << 32}} {
+	for _, c := range []struct{ most, room int }{{0, DefaultMaxKeys / 256}, {1, 1}, {256, 1}, {257, 2}, {math.MaxInt, math.MaxInt>>8 + 1}} {
 		assert.Equal(t, c.room, New(&Options{MaxKeys: c.most}).room, "MaxKeys %d", c.most)
 	}
 	assert.Equal(t, DefaultMaxKeys/256, New(nil).room)

@@ -10,6 +10,7 @@ if [ -n "$unformatted" ]; then
 fi
 
 scripts/each.sh go vet ./...
+GOARCH=386 CGO_ENABLED=0 go vet ./... # 32 bits
 
 # The tools are a module of their own, outside go.work: nobody who uses the
 # library gets their dependencies.
