@@ -101,11 +101,14 @@ func (p *Policy) route(method, pattern string) *route {
 		name = id.method + " " + id.pattern
 	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if r = p.routes[id]; r == nil {
+	r, known := p.routes[id]
+	if !known {
 		r = p.newRoute(name)
 		p.routes[id] = r
-		p.noticeDoubled(r)
+	}
+	p.mu.Unlock()
+	if !known {
+		p.noticeDoubled(r) // a log may be slow
 	}
 	return r
 }
