@@ -16,11 +16,24 @@ import (
 // have been started anew, without its data, or be another one, which has not got
 // all of it; and if nobody asked meanwhile, the client redials without a word. Then
 // it has another run id, which it is asked for when it is called for the first
-// time, when a call to it has failed, and when it has lost the scripts.
+// time, when a call to it has failed, and when it has lost the scripts; and beside
+// the calls, when the client has opened or closed connections to it.
 type server struct {
-	runID    atomic.Pointer[string] // nil before it was asked, "" if it does not tell
-	failures atomic.Int64           // of calls
-	checked  atomic.Int64           // failures when it was asked for its run id
+	runID       atomic.Pointer[string] // nil before it was asked, "" if it does not tell
+	failures    atomic.Int64           // of calls
+	checked     atomic.Int64           // failures when it was asked for its run id
+	connections atomic.Uint64          // see connections, by then
+	asking      atomic.Bool            // beside the calls
+}
+
+// connections returns a number that changes when the client opens a connection that
+// a call waits for, and when it has closed one.
+func connections(client redis.UniversalClient) uint64 {
+	stats := client.PoolStats()
+	if stats == nil {
+		return 0
+	}
+	return uint64(stats.Misses)<<32 | uint64(stats.StaleConns)
 }
 
 // errForgotten is about a server that may have lost its data, or never had all of
@@ -74,7 +87,20 @@ func (s *Store) end(ctx context.Context, v *visit) error {
 	if v.server.failures.Load() != v.failures {
 		return s.identify(ctx, v)
 	}
+	if connections(v.client) != v.server.connections.Load() && v.asking.CompareAndSwap(false, true) {
+		go s.askAside(*v)
+	}
 	return s.same(v)
+}
+
+// askAside asks a server for its run id beside the calls, since a call has no time for
+// a second question where the server is far away. Who takes is told of a loss next.
+func (s *Store) askAside(v visit) {
+	defer v.asking.Store(false)
+	defer func() { _ = recover() }() // of a hook: in this goroutine, it would end the program
+	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
+	defer cancel()
+	_ = s.identify(ctx, &v) // or the next call has it asked again
 }
 
 func (s *Store) same(v *visit) error {
@@ -117,6 +143,7 @@ func (s *Store) identify(ctx context.Context, v *visit) error {
 	}
 	before := v.runID.Swap(&id)
 	checked := v.checked.Swap(failures)
+	v.server.connections.Store(connections(v.client)) // with the one that was opened to ask
 	switch {
 	case before == nil:
 		if !s.anyFailure.Load() {

@@ -273,6 +273,77 @@ func TestServerInDoubt(t *testing.T) {
 	}
 }
 
+// TestServerBehindOurBack has two processes on a server that is started anew while
+// neither asks. One finds the scripts gone, and brings them; the other one has nothing
+// but a new connection to tell it.
+func TestServerBehindOurBack(t *testing.T) {
+	server := redistest.NewMortal(t)
+	charges := []core.Charge{charge("r", "k", 100_000, time.Hour)}
+	var stores []*Store
+	for range 2 {
+		client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
+		defer client.Close()
+		stores = append(stores, New(client, &patient))
+	}
+	take := func(i int) error {
+		_, err := stores[i].Take(t.Context(), "p", charges)
+		return err
+	}
+	require.NoError(t, take(0))
+	require.NoError(t, take(1))
+	for range 3 {
+		server.Kill()
+		server.Start()
+		require.ErrorIs(t, take(0), core.ErrForgotten)
+		require.NoError(t, take(0))
+		redistest.Await(t, 10*time.Second, "word of the restart", func() bool {
+			err := take(1)
+			if err != nil {
+				require.ErrorIs(t, err, core.ErrForgotten)
+			}
+			return err != nil
+		})
+		require.NoError(t, take(1))
+	}
+}
+
+// TestServerBehindNewConnections holds that connections that are cut, and opened anew to
+// the same server, cost a question each time, and nothing else.
+func TestServerBehindNewConnections(t *testing.T) {
+	direct := redistest.Real(t)
+	client := redis.NewClient(&redis.Options{Addr: direct.Options().Addr, ContextTimeoutEnabled: true})
+	defer client.Close()
+	var asked atomic.Int64
+	client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		err := next(ctx, cmd)
+		if cmd.Name() == "info" {
+			asked.Add(1)
+		}
+		return err
+	}))
+	store := New(client, &patient)
+	charges := []core.Charge{charge("r", "k", 100_000, time.Hour)}
+	take := func() {
+		_, err := store.Take(t.Context(), "p", charges)
+		require.NoError(t, err)
+	}
+	take()
+	for i := range int64(3) {
+		require.Equal(t, 1+i, asked.Load())
+		require.NoError(t, direct.Do(t.Context(), "client", "kill", "type", "normal", "skipme", "yes").Err())
+		redistest.Await(t, 10*time.Second, "a question", func() bool {
+			take()
+			return asked.Load() > 1+i
+		})
+		known, _, err := store.serverOf(t.Context(), "")
+		require.NoError(t, err)
+		redistest.Await(t, 10*time.Second, "its answer", func() bool { return !known.asking.Load() })
+		for range 10 {
+			take()
+		}
+	}
+}
+
 // TestServerToldToNobody has a server found to be another one by a call that nobody
 // waits for any more, and by one that is no Take: the next Take is told.
 func TestServerToldToNobody(t *testing.T) {
