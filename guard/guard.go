@@ -54,8 +54,8 @@ type Options struct {
 // adds, and buckets and queues a burst more each time that the store forgets.
 //
 // A process of which no call fails while the store forgets, as in a failover between
-// two of its requests, knows nothing of that: the store then admits once more what it
-// has forgotten, beyond these bounds.
+// two of its requests, knows of that only what the store tells: until then that
+// admits once more what it has forgotten, beyond these bounds.
 //
 // For as long as units that were admitted without the store matter, both the
 // store and the memory must admit: for a window, or the time that a bucket takes

@@ -103,9 +103,9 @@ type Options struct {
 // A server that was started anew since the last call, or is another one since a
 // failover, and so may have lost data, is an error of one Take, and of all calls under way,
 // that wraps [core.ErrForgotten]; the next go on with what it has. It is noticed by its
-// run id, after a call that failed, and when it has lost the scripts: of several processes that
-// have not called it meanwhile, by those that come before one of them has sent
-// the script again. The user of the client needs the right to INFO for it, which
+// run id, after a call that failed, and when it has lost the scripts; and a round
+// trip after the first call over a new connection, by processes that asked nothing meanwhile, and of which another one
+// has sent the script again. The user of the client needs the right to INFO for it, which
 // is also asked before the first call.
 type Store struct {
 	client  redis.UniversalClient
