@@ -120,7 +120,6 @@ func rateLimitHeader(d Decision) string {
 	return string(b)
 }
 
-// seconds rounds up, so that a client that waits as long is not too early.
 // told returns the seconds that a refused client is told to wait: as often as it is
 // asked the same ones.
 func (d Decision) told() int64 {
@@ -141,6 +140,7 @@ func scatter(x uint64) uint64 {
 	return x ^ x>>31
 }
 
+// seconds rounds up, so that a client that waits as long is not too early.
 func seconds(d time.Duration) int64 {
 	whole := d / time.Second
 	if d%time.Second > 0 {

@@ -78,8 +78,8 @@ type Options struct {
 	// Log gets what somebody should look at: the times in which rules are decided
 	// without the store, and why; requests that could not be decided or settled, or
 	// have lost what they held; more keys than MaxKeys; rule sets that charge one quota twice; a
-	// Limiter that is made while a request is served. Of each kind, at most a line a
-	// minute, with no more of a request than is in an error. Nil means [slog.Default];
+	// Limiter that is made while a request is served. Of each kind at most a line a
+	// minute, but for the first, see package guard, and the last; with no more of a request than is in an error. Nil means [slog.Default];
 	// slog.New(slog.DiscardHandler) is silent.
 	Log *slog.Logger
 }

@@ -27,12 +27,22 @@ type notice struct {
 	skipped atomic.Int64 // since then
 }
 
-func (n *notice) warn(log *slog.Logger, text string, args ...any) {
+// due reports whether the line is to be written now, by this caller alone. Only then
+// does it, and what the caller makes for the line, allocate: others are on the way of
+// a request.
+func (n *notice) due() bool {
 	now, last := time.Now(), n.last.Load()
-	if last != nil && now.Sub(*last) < noticeEvery || !n.last.CompareAndSwap(last, &now) {
+	if last != nil && now.Sub(*last) < noticeEvery || !n.claim(last, now) {
 		n.skipped.Add(1)
-		return
+		return false
 	}
+	return true
+}
+
+func (n *notice) claim(last *time.Time, now time.Time) bool { return n.last.CompareAndSwap(last, &now) }
+
+// warn writes the line, which is due.
+func (n *notice) warn(log *slog.Logger, text string, args ...any) {
 	if skipped := n.skipped.Swap(0); skipped > 0 {
 		args = append(args, "skipped", skipped)
 	}
@@ -48,7 +58,9 @@ func (l *Limiter) log() *slog.Logger {
 
 // failed logs an error of a request, and has Observe told.
 func (l *Limiter) failed(n *notice, text string, r *http.Request, d Decision, err error) {
-	n.warn(l.log(), text, "error", err)
+	if n.due() {
+		n.warn(l.log(), text, "error", err)
+	}
 	if l.options.Observe != nil {
 		l.options.Observe(r, d, err)
 	}
@@ -59,7 +71,8 @@ func (l *Limiter) failed(n *notice, text string, r *http.Request, d Decision, er
 func (p *Policy) noticeDoubled(r *route) {
 	l := p.limiter
 	for _, c := range r.charges {
-		if other, found := l.notices.quotas.LoadOrStore([2]string{r.policy, c.Rule}, p); found && other != p {
+		other, found := l.notices.quotas.LoadOrStore([2]string{r.policy, c.Rule}, p)
+		if found && other != p && l.notices.doubled.due() {
 			l.notices.doubled.warn(l.log(), "limit: two rule sets charge one quota: give one of the rules another Name, or remove one",
 				"route", r.policy, "rule", c.Rule)
 		}

@@ -117,6 +117,23 @@ func full(t *testing.T) limit.Store {
 	return store
 }
 
+// TestNoticesCostNothing holds that a decision that would have something logged, and
+// comes too soon for it, allocates no more than one that has nothing to say.
+func TestNoticesCostNothing(t *testing.T) {
+	rules := limit.Named("p", limit.PerIP(time.Hour, 1000))
+	keys := limit.Keys{"ip": "192.0.2.1"}
+	allocations := func(store limit.Store, mode limit.Mode) float64 {
+		limiter := limit.New(store, &limit.Options{Log: slog.New(slog.DiscardHandler)})
+		return testing.AllocsPerRun(100, func() {
+			d, err := limiter.Take(t.Context(), rules, keys)
+			if err != nil || d.Mode != mode {
+				t.Fatal(d.Mode, err)
+			}
+		})
+	}
+	assert.Equal(t, allocations(memstore.New(nil), limit.ModeExact), allocations(full(t), limit.ModeOverflow))
+}
+
 // TestNoticeOfHandlers makes a limiter while a request is served, and before.
 func TestNoticeOfHandlers(t *testing.T) {
 	book := new(logbook)

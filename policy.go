@@ -199,7 +199,7 @@ func (p *Policy) take(ctx context.Context, r *route, from source) (Decision, err
 	if err != nil {
 		return Decision{}, fmt.Errorf("%w: %w", ErrUndecided, err)
 	}
-	if decided.Mode == core.ModeOverflow {
+	if decided.Mode == core.ModeOverflow && p.limiter.notices.overflow.due() {
 		p.limiter.notices.overflow.warn(p.limiter.log(), "limit: more keys than MaxKeys: new ones share quotas", "policy", r.policy)
 	}
 	d := newDecision(p, r, decided)

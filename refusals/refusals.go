@@ -115,18 +115,21 @@ func holds(d *core.Decision, charges []core.Charge) int64 {
 	return time
 }
 
+// newRefusal returns nil for keys that are too long to remember.
 func newRefusal(policy string, charges []core.Charge, returns []stamp, d *core.Decision, heard, until int64) *refusal {
-	r := &refusal{policy: policy, decision: *d, heard: heard, until: until,
-		charges: append([]core.Charge(nil), charges...), returns: append([]stamp(nil), returns...)}
-	r.decision.Mode = core.ModeRemembered
 	bytes := 0
-	for i := range r.charges {
-		c := &r.charges[i]
-		c.Key = strings.Clone(c.Key) // it may be a slice of a whole request
-		bytes += len(c.Key)
+	for i := range charges {
+		bytes += len(charges[i].Key)
 	}
 	if bytes > maxKeys {
 		return nil
+	}
+	r := &refusal{policy: policy, decision: *d, heard: heard, until: until,
+		charges: append([]core.Charge(nil), charges...), returns: append([]stamp(nil), returns...)}
+	r.decision.Mode = core.ModeRemembered
+	for i := range r.charges {
+		c := &r.charges[i]
+		c.Key = strings.Clone(c.Key) // it may be a slice of a whole request
 	}
 	return r
 }
