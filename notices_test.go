@@ -1,14 +1,12 @@
 package limit_test
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,37 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/logbook"
 	"github.com/routelimit/limit/memstore"
 )
-
-// A logbook is a log and what has been written to it.
-type logbook struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *logbook) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logbook) log() *slog.Logger {
-	return slog.New(slog.NewTextHandler(b, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.TimeKey {
-			return slog.Attr{}
-		}
-		return a
-	}}))
-}
-
-// lines returns what has been written since it was last asked.
-func (b *logbook) lines() []string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	defer b.text.Reset()
-	return strings.FieldsFunc(b.text.String(), func(r rune) bool { return r == '\n' })
-}
 
 // TestNotices has each thing that is logged happen again and again.
 func TestNotices(t *testing.T) {
@@ -71,8 +41,8 @@ func TestNotices(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				book := new(logbook)
-				limiter := limit.New(test.store, &limit.Options{Log: book.log()})
+				book := new(logbook.Book)
+				limiter := limit.New(test.store, &limit.Options{Log: book.Log()})
 				serve := func() http.Handler {
 					var h http.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 					for _, rules := range test.rules {
@@ -88,16 +58,16 @@ func TestNotices(t *testing.T) {
 					h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
 				}
 				request()
-				require.Equal(t, []string{test.want}, book.lines())
+				require.Equal(t, []string{test.want}, book.Lines())
 				for range 10 {
 					request()
 				}
 				time.Sleep(time.Minute - 1)
 				request()
-				require.Empty(t, book.lines())
+				require.Empty(t, book.Lines())
 				time.Sleep(time.Nanosecond)
 				request()
-				lines := book.lines()
+				lines := book.Lines()
 				require.Len(t, lines, 1)
 				assert.True(t, strings.HasPrefix(lines[0], test.want+" skipped="), "%s", lines[0])
 			})
@@ -110,7 +80,7 @@ func full(t *testing.T) limit.Store {
 	store := memstore.New(&memstore.Options{MaxKeys: 1})
 	limiter := limit.New(store, &limit.Options{Log: slog.New(slog.DiscardHandler)})
 	rules := limit.Named("others", limit.PerHeader("X", 24*time.Hour, 5))
-	for i := range 1000 {
+	for i := range 20_000 { // so that no shard has room, but once in 10^30
 		_, err := limiter.Take(t.Context(), rules, limit.Keys{"header X": fmt.Sprint(i)})
 		require.NoError(t, err)
 	}
@@ -136,10 +106,10 @@ func TestNoticesCostNothing(t *testing.T) {
 
 // TestNoticeOfHandlers makes a limiter while a request is served, and before.
 func TestNoticeOfHandlers(t *testing.T) {
-	book := new(logbook)
-	options := &limit.Options{Log: book.log()}
+	book := new(logbook.Book)
+	options := &limit.Options{Log: book.Log()}
 	limit.New(nil, options)
-	assert.Empty(t, book.lines())
+	assert.Empty(t, book.Lines())
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { limit.New(nil, options) })
 	for _, http2 := range []bool{false, true} {
 		server := httptest.NewUnstartedServer(handler)
@@ -150,21 +120,21 @@ func TestNoticeOfHandlers(t *testing.T) {
 		response.Body.Close()
 		assert.Equal(t, http2, response.ProtoMajor == 2)
 		server.Close()
-		assert.Equal(t, []string{`level=WARN msg="limit: New is called while a request is served: what a limiter of its own knows is forgotten with it: make one for the program"`}, book.lines())
+		assert.Equal(t, []string{`level=WARN msg="limit: New is called while a request is served: what a limiter of its own knows is forgotten with it: make one for the program"`}, book.Lines())
 	}
 }
 
 func TestDecisionLogValue(t *testing.T) {
 	limiter := limit.New(nil, nil)
 	rules := limit.Named("p", limit.Rule{Name: "r", Key: limit.Everyone, Limit: 1, Window: time.Hour, Algorithm: limit.Queue, Burst: 2})
-	book := new(logbook)
+	book := new(logbook.Book)
 	for range 4 {
 		d, err := limiter.Take(t.Context(), rules, limit.Keys{})
 		require.NoError(t, err)
-		book.log().Info("took", "decision", d)
+		book.Log().Info("took", "decision", d)
 	}
-	book.log().Info("none", "decision", limit.Decision{})
-	lines := book.lines()
+	book.Log().Info("none", "decision", limit.Decision{})
+	lines := book.Lines()
 	require.Len(t, lines, 5)
 	assert.Equal(t, `level=INFO msg=took decision.policy=p decision.allowed=true decision.mode=exact`, lines[0])
 	assert.Regexp(t, `^level=INFO msg=took decision.policy=p decision.allowed=true decision.mode=exact decision.delay=59m59\.\d+s$`, lines[1])
