@@ -84,17 +84,19 @@ func (p *Proxies) validate() error {
 	return errors.Join(errs...)
 }
 
-// client returns the key of the client of a request: "203.0.113.9",
+// clientKey returns the key of the client of a request: "203.0.113.9",
 // "2001:db8:1:2::/64", or "" if it has no address.
-func (p *Proxies) client(r *http.Request) string {
-	if len(p.Trusted) == 0 && p.Hops == 0 {
-		return addressKey(r.RemoteAddr, p.IPv6Prefix)
-	}
+func (p *Proxies) clientKey(r *http.Request) string { return p.client(r).key(p.IPv6Prefix) }
+
+func (p *Proxies) client(r *http.Request) address {
 	client := parseAddress(r.RemoteAddr)
+	if len(p.Trusted) == 0 && p.Hops == 0 {
+		return client
+	}
 	if len(p.Trusted) == 0 || p.trusts(client) {
 		client = p.forwarded(client, r.Header)
 	}
-	return client.key(p.IPv6Prefix)
+	return client
 }
 
 func (p *Proxies) trusts(a address) bool {

@@ -2,8 +2,6 @@ package limit
 
 import (
 	"fmt"
-	"math"
-	"reflect"
 	"time"
 
 	"github.com/routelimit/limit/core"
@@ -146,20 +144,6 @@ func problemsOf(err error) (list []string) {
 	return list
 }
 
-// sameQuota reports whether r and s allow the same.
-func (r Rule) sameQuota(s Rule) bool {
-	a, b := r.quota(), s.quota()
-	zones := sameZone(a.Calendar.Zone, b.Calendar.Zone)
-	a.Calendar.Zone, b.Calendar.Zone = nil, nil
-	return zones && a == b && sameFunc(r.Cost, s.Cost) && sameFunc(r.Settle, s.Settle)
-}
-
-// sameFunc reports whether f and g are the same function in the program. Two
-// closures of it cannot be told apart.
-func sameFunc(f, g any) bool {
-	return reflect.ValueOf(f).Pointer() == reflect.ValueOf(g).Pointer()
-}
-
 // sameZone reports whether a and b are one time zone. Loaded twice, it has two
 // addresses, and what is behind them also remembers when that was; so they are
 // asked for their offsets in the middle of each month.
@@ -181,11 +165,35 @@ func sameZone(a, b *time.Location) bool {
 	return true
 }
 
-// micros returns a duration of package core. One that does not fit is as long
-// as one can be.
-func micros(n int64) time.Duration {
-	if n > math.MaxInt64/int64(time.Microsecond) {
-		return math.MaxInt64
-	}
-	return time.Duration(n) * time.Microsecond
-}
+// OnError is what a rule does while the store is unavailable. Errors that a request
+// can cause do not count as that: they are answered with 503, whatever rules say.
+type OnError = core.OnError
+
+// What a rule may do, with the words in the text grammar. If the rules on a request
+// differ, one that refuses refuses it. Local rules admit it together or not at all.
+const (
+	// Local ("on-error local") lets this process decide, by what it has admitted.
+	// See [Options].Instances.
+	Local = core.Local
+
+	// Allow ("on-error allow") admits every request to the rule, and charges
+	// none.
+	Allow = core.Allow
+
+	// Refuse ("on-error refuse") refuses every request with 503 and a Retry-After,
+	// until the store is asked the next time. It is for rules that protect a login.
+	Refuse = core.Refuse
+)
+
+// A Mode is how a [Decision] was made.
+type Mode = core.Mode
+
+// The modes.
+const (
+	ModeExact      = core.ModeExact      // by the store
+	ModeOverflow   = core.ModeOverflow   // by the store, on a quota that keys share beyond MaxKeys: never above the limit
+	ModeRemembered = core.ModeRemembered // refused by this process, which remembers a refusal of the store: see package refusals
+	ModeLocal      = core.ModeLocal      // by this process, without the store
+	ModeAllowed    = core.ModeAllowed    // admitted without the store, since a rule says Allow
+	ModeRefused    = core.ModeRefused    // refused without the store, since a rule says Refuse
+)

@@ -194,3 +194,16 @@ func (p *parser) calendar(r *Rule, at int, algorithm bool) error {
 	}
 	return nil
 }
+
+var onErrorWords = []string{Local.String(), Allow.String(), Refuse.String()}
+
+// onError reads what a rule wants when the store fails.
+func (p *parser) onError() (OnError, error) {
+	word := p.next()
+	i := slices.Index(onErrorWords, word)
+	if i < 0 {
+		return 0, p.errorf("%s behind on-error", strings.Join(onErrorWords, ", "))
+	}
+	p.at += len(word)
+	return OnError(i), nil
+}

@@ -1,9 +1,8 @@
 package limit
 
 import (
-	"fmt"
 	"log/slog"
-	"strings"
+	"math"
 	"time"
 
 	"github.com/routelimit/limit/core"
@@ -15,41 +14,47 @@ type Decision struct {
 	// was charged.
 	Allowed bool
 
-	// Mode is how the decision was made: by the store, or without it.
+	// Mode says how the decision was made: by the store, or without it.
 	Mode Mode
 
-	// At is when the store decided, by the clock that it decides by: that of
-	// Redis, or of this process.
+	// At is when the store decided, on its clock: that of Redis, or of this
+	// process.
 	At time.Time
 
-	// RetryAfter is how long until the same request would be admitted if
-	// nobody else came: the longest of the rules' times. It is 0 if the
-	// request is admitted.
+	// RetryAfter is how long until the same request would be admitted if no
+	// other request came: the longest of the rules' times. It is 0 if the request
+	// is admitted, and [Never] if it costs more than a rule can ever hold.
 	RetryAfter time.Duration
 
-	// Delay is how long after the decision an admitted request's turn comes,
-	// where a rule is a [Queue]: it goes on then, and not before. See
-	// [Decision.Wait]. Otherwise it is 0.
+	// Delay is how long after the decision the slot of an admitted request comes,
+	// if a rule is a [Queue]: see [Decision.Wait]. Otherwise it is 0.
 	Delay time.Duration
+
+	// Taken is how many units of each rule a [Request] with UpTo took.
+	Taken int64
 
 	policy *Policy
 	route  *route
 	core   core.Decision
-	turn   time.Time // by the clock of this process, if there is a Delay
+	slot   time.Time // on the clock of this process, if there is a Delay
 	lease  *lease    // what is held until Release; nil if nothing is
-	taken  *taken    // what may be given back; nil if nothing is to be
+	taken  *taken    // what may be given back; nil if nothing may
 }
 
-// A RuleDecision is what one rule said of a request.
+// Never is the RetryAfter of a request that costs more than a rule can ever hold:
+// no wait helps. Retry-After is then left out of the response.
+const Never time.Duration = math.MaxInt64
+
+// A RuleDecision is the outcome of one rule.
 type RuleDecision struct {
 	Name       string
 	Limit      int64
-	Window     time.Duration // of a calendar, the usual length of its unit; of Concurrency, the life of a lease
-	Capacity   int64         // the most that can be left: Limit, or what the Burst allows
+	Window     time.Duration // for a calendar, the usual length of its unit; for Concurrency, the life of a lease
+	Capacity   int64         // the most units that can remain: Limit, or what the Burst allows
 	Allowed    bool          // whether this rule had room
-	Remaining  int64         // what is left after the decision
-	RetryAfter time.Duration // until this rule would have room; 0 if it has
-	ResetAfter time.Duration // until the quota is whole again; 0 if it is
+	Remaining  int64         // units left after the decision
+	RetryAfter time.Duration // until this rule has room; 0 if it had, Never if it cannot have
+	ResetAfter time.Duration // until the quota is full again; 0 if it is
 }
 
 func newDecision(p *Policy, r *route, d core.Decision) Decision {
@@ -57,28 +62,43 @@ func newDecision(p *Policy, r *route, d core.Decision) Decision {
 		Allowed:    d.Allowed,
 		Mode:       d.Mode,
 		At:         time.UnixMicro(d.At),
-		RetryAfter: max(0, micros(d.RetryAfter())),
+		RetryAfter: retryAfter(d.RetryAfter()),
 		Delay:      micros(d.Delay),
 		policy:     p,
 		route:      r,
 		core:       d,
 	}
 	if d.Delay > 0 {
-		decision.turn = time.Now().Add(decision.Delay)
+		decision.slot = time.Now().Add(decision.Delay)
 	}
 	return decision
 }
 
-// Policy returns the name that the quotas go by: the route, or the name given
-// by [Named].
+// retryAfter returns a time of package core as a duration.
+func retryAfter(n int64) time.Duration {
+	if n == core.Never {
+		return Never
+	}
+	return micros(n)
+}
+
+// micros returns a duration of package core, capped at the longest one.
+func micros(n int64) time.Duration {
+	if n > math.MaxInt64/int64(time.Microsecond) {
+		return math.MaxInt64
+	}
+	return time.Duration(n) * time.Microsecond
+}
+
+// Policy returns the name of the quotas: the route, or the name given by [Named].
 func (d Decision) Policy() string {
 	if d.route == nil {
 		return ""
 	}
-	return d.route.policy
+	return d.route.name
 }
 
-// Rules returns what each rule said, in the order of declaration.
+// Rules returns the outcome of each rule, in the order of declaration.
 func (d Decision) Rules() []RuleDecision {
 	if d.policy == nil {
 		return nil
@@ -90,10 +110,10 @@ func (d Decision) Rules() []RuleDecision {
 			Name:       d.policy.names[i],
 			Limit:      rule.Limit,
 			Window:     rule.window(),
-			Capacity:   d.policy.most[i],
+			Capacity:   d.policy.capacities[i],
 			Allowed:    o.Fits(),
 			Remaining:  o.Remaining,
-			RetryAfter: max(0, micros(o.RetryAfter)),
+			RetryAfter: retryAfter(o.RetryAfter),
 			ResetAfter: micros(o.ResetAfter),
 		}
 	}
@@ -111,8 +131,8 @@ func (d Decision) Refusing() []string {
 	return names
 }
 
-// LogValue returns d for package log/slog: how it was made, and what it says, but
-// not about whom.
+// LogValue returns d for package log/slog: the policy, the outcome and the mode,
+// but no keys.
 func (d Decision) LogValue() slog.Value {
 	attrs := []slog.Attr{slog.String("policy", d.Policy()), slog.Bool("allowed", d.Allowed), slog.String("mode", d.Mode.String())}
 	if !d.Allowed {
@@ -122,13 +142,4 @@ func (d Decision) LogValue() slog.Value {
 		attrs = append(attrs, slog.Duration("delay", d.Delay))
 	}
 	return slog.GroupValue(attrs...)
-}
-
-// A RefusedError is a refusal as an error, for frameworks that answer errors.
-// It marshals to a problem details document and serves it.
-type RefusedError struct{ Decision Decision }
-
-func (e *RefusedError) Error() string {
-	return fmt.Sprintf("limit: refused by %s, retry after %v",
-		strings.Join(e.Decision.Refusing(), ", "), e.Decision.RetryAfter)
 }

@@ -17,12 +17,17 @@ const (
 	// is a draft: the form may change under another name.
 	Draft11 Headers = 1 << iota
 
-	// XRateLimit sets X-RateLimit-Limit (the most that can remain: of a bucket
+	// XRateLimit sets X-RateLimit-Limit (the most that can remain: for a bucket
 	// its burst), X-RateLimit-Remaining and X-RateLimit-Reset (seconds from now
-	// until the quota is whole) for the rule that is nearest to refusing.
+	// until the quota is full) for the rule that is nearest to refusing.
 	XRateLimit
 
-	// NoHeaders sets none. A refusal still has its Retry-After.
+	// XRateLimitUnix is XRateLimit with X-RateLimit-Reset in Unix time, as
+	// ulule/limiter and go-chi/httprate send it.
+	XRateLimitUnix
+
+	// NoHeaders sets none. A refusal still has its Retry-After. It does not
+	// combine with other values.
 	NoHeaders
 )
 
@@ -32,18 +37,15 @@ const (
 	headerRateLimit = "Ratelimit"
 )
 
-// SetHeaders sets the headers of a decision, for adapters and for functions
-// in [Options].Refuse: the quotas as [Options].Headers says and, on a refusal,
-// Retry-After in whole seconds, rounded up, with [Options].Jitter. Policies stacked on one request
-// (of a group and of a route) add their members to the same fields.
-func SetHeaders(h http.Header, d Decision) {
-	if d.policy == nil {
-		return
-	}
+// setHeaders sets the headers of a decision: the quotas as [Options].Headers says
+// and, on a refusal, Retry-After in whole seconds, rounded up, with
+// [Options].Jitter. Policies stacked on one request (of a group and of a route)
+// add their members to the same fields.
+func setHeaders(h http.Header, d *Decision) {
 	if !d.Allowed {
 		h["Cache-Control"] = []string{"no-store"}
-		if d.RetryAfter > 0 {
-			h["Retry-After"] = []string{strconv.FormatInt(d.told(), 10)}
+		if d.RetryAfter != Never {
+			h["Retry-After"] = []string{strconv.FormatInt(d.retrySeconds(), 10)}
 		}
 	}
 	style := d.policy.limiter.options.Headers
@@ -51,17 +53,28 @@ func SetHeaders(h http.Header, d Decision) {
 		h[headerPolicy] = append(h[headerPolicy], d.policy.header)
 		h[headerRateLimit] = append(h[headerRateLimit], rateLimitHeader(d))
 	}
-	if style&XRateLimit != 0 {
+	if style&(XRateLimit|XRateLimitUnix) != 0 {
 		r := d.nearest()
+		reset := r.ResetAfter
+		if style&XRateLimitUnix != 0 {
+			reset += time.Duration(d.core.At) * time.Microsecond
+		}
 		h.Set("X-RateLimit-Limit", strconv.FormatInt(r.Capacity, 10))
 		h.Set("X-RateLimit-Remaining", strconv.FormatInt(r.Remaining, 10))
-		h.Set("X-RateLimit-Reset", strconv.FormatInt(seconds(r.ResetAfter), 10))
+		h.Set("X-RateLimit-Reset", strconv.FormatInt(seconds(reset), 10))
 	}
+}
+
+// setUndecidedHeaders sets the headers of a request that could not be decided.
+// Nothing is known of its quotas.
+func setUndecidedHeaders(h http.Header) {
+	h["Cache-Control"] = []string{"no-store"}
+	h["Retry-After"] = []string{"1"}
 }
 
 // nearest returns the rule that refuses longest or, if none does, the one with
 // the smallest share left.
-func (d Decision) nearest() RuleDecision {
+func (d *Decision) nearest() RuleDecision {
 	rules := d.Rules()
 	share := func(r RuleDecision) float64 { return float64(r.Remaining) / float64(r.Capacity) }
 	nearest := rules[0]
@@ -77,11 +90,10 @@ func (d Decision) nearest() RuleDecision {
 }
 
 // policyHeader returns the RateLimit-Policy of rules: name, quota and window.
-// Of every algorithm the quota is what a window admits in the long run, so that
-// q and w are a rate; what may come at once (a burst) is the r of RateLimit. A
-// window that is no whole number of seconds cannot be said, and is left out, as
-// is that of a calendar, whose periods differ. Concurrency has none, but another
-// unit.
+// The quota is what a window admits in the long run, so that q and w are a rate; a
+// burst shows in the r of RateLimit. The window is left out if it is no whole
+// number of seconds, or a calendar period, since those differ. Concurrency has no
+// window, and a unit of its own.
 func policyHeader(rules []Rule) string {
 	var b strings.Builder
 	for i, r := range rules {
@@ -101,7 +113,7 @@ func policyHeader(rules []Rule) string {
 
 // rateLimitHeader returns the RateLimit of a decision: for each rule what is
 // left, and the seconds until there is more.
-func rateLimitHeader(d Decision) string {
+func rateLimitHeader(d *Decision) string {
 	var room [128]byte
 	b := room[:0]
 	for i, o := range d.core.Outcomes() {
@@ -120,17 +132,17 @@ func rateLimitHeader(d Decision) string {
 	return string(b)
 }
 
-// told returns the seconds that a refused client is told to wait: as often as it is
-// asked the same ones.
-func (d Decision) told() int64 {
+// retrySeconds returns the Retry-After of a refusal, which is the same each time it
+// is asked.
+func (d *Decision) retrySeconds() int64 {
 	wait := d.RetryAfter
-	if d.policy != nil && d.policy.limiter.options.Jitter > 0 {
+	if d.policy.limiter.options.Jitter > 0 {
 		wait += time.Duration(scatter(uint64(d.core.At)) % uint64(d.policy.limiter.options.Jitter+1))
 	}
 	return seconds(wait)
 }
 
-// scatter returns a number that looks random, of the time of a decision: the output
+// scatter returns a number that looks random for the time of a decision: the output
 // function of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
 // generators", 2014).
 func scatter(x uint64) uint64 {

@@ -188,14 +188,20 @@ func (k KeyResolver) uses(kind keyKind) bool {
 	return false
 }
 
-// A keySource has the values that resolvers ask for. An absent one is "".
-type keySource interface {
-	value(k *KeyResolver) string
+// pathValues returns the names of the path values that k needs.
+func (k *KeyResolver) pathValues() (names []string) {
+	if k.kind == byPath {
+		return []string{k.name}
+	}
+	for i := range k.parts {
+		names = append(names, k.parts[i].pathValues()...)
+	}
+	return names
 }
 
 // resolve returns the key of a request: "" if it has none, and otherwise a
 // string that no other combination of values resolves to.
-func (k *KeyResolver) resolve(from keySource) string {
+func (k *KeyResolver) resolve(from *source) string {
 	switch k.kind {
 	case everyone:
 		return ""

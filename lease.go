@@ -2,8 +2,10 @@ package limit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"sync"
 	"time"
 
@@ -11,8 +13,8 @@ import (
 )
 
 // Concurrent returns a rule that admits n requests at the same time of all that
-// share a key. The lease of one whose process dies ends after 30 seconds; to
-// say otherwise, write a [Rule] with the Algorithm [Concurrency].
+// share a key. The lease of a process that dies ends after 30 seconds. To choose
+// another time, write a [Rule] with the Algorithm [Concurrency].
 func Concurrent(key KeyResolver, n int64) Rule {
 	return Rule{Key: key, Limit: n, Window: defaultLease, Algorithm: Concurrency}
 }
@@ -22,47 +24,92 @@ const (
 	minLease     = time.Second // below it, one slow call of the store loses a lease
 )
 
-// Release gives back what the decision holds under rules of [Concurrency]: the
-// request is done. Until then the lease is renewed every third of its Window, by
-// a timer, and one that is not released is held for as long as the process
-// lives. It does nothing the second time, on a copy of a released Decision, and
-// on a Decision that holds nothing. It is safe for concurrent use.
-//
-// Handlers and the middleware for Gin and Echo call it when the handler returns
-// or panics. Whoever calls [Limiter.Take] or [Policy.Decide] writes
+// ErrLeaseLost is wrapped by the error that [Options].Observe receives when a
+// request has lost a lease: see [Decision.Lost].
+var ErrLeaseLost = errors.New("limit: a lease was lost")
+
+// Release gives back what the decision holds under rules of [Concurrency], when
+// the request is done. Handlers and adapters release what they decided; callers
+// of [Policy.Take] and [Policy.Decide] write
 //
 //	defer d.Release()
 //
-// It waits for the store, for a second as far as the store heeds its context, and
-// whatever the context of the request. If the store cannot be reached the lease ends by itself, after its Window.
+// Until then a timer renews the lease every third of its Window, for as long as
+// the process lives. Release does nothing on a Decision that holds nothing or was
+// released, a copy included. It waits up to a second for the store, whatever the
+// context of the request. If the store is unavailable the lease ends by itself
+// after its Window. It is safe for concurrent use.
 func (d Decision) Release() {
 	if d.lease != nil {
 		d.lease.release()
 	}
 }
 
+// Lost returns a channel that is closed when a lease that the decision holds
+// under a rule of [Concurrency] is known to be lost: the request goes on, but no
+// longer counts, and another request may have its slot. The channel is nil if the
+// decision holds nothing.
+//
+// A lease is lost when a renewal finds that the store no longer holds it (after a
+// Reset, an eviction, or a pause of this process for longer than the Window), or
+// when no renewal has succeeded for the shortest Window. An unavailable store
+// alone is no loss: this process counts its leases meanwhile. That does not bind
+// other [Options].Instances.
+//
+// A loss is noticed late, by up to a third of the shortest Window and the length
+// of a call; a paused process notices it when it resumes. So the channel says when
+// to stop, but protects nothing else (it is no fencing token). Release does not
+// close it, unless it finds that no renewal has succeeded for the shortest Window.
+func (d Decision) Lost() <-chan struct{} {
+	if d.lease == nil {
+		return nil
+	}
+	return d.lease.lost
+}
+
+// Lost returns a channel that is closed when one of the decisions that admitted a
+// request has lost a lease: see [Decision.Lost]. The context is that of the
+// request in its handler. The channel is nil if the request holds nothing. To end
+// work that goes by a context:
+//
+//	ctx, cancel := context.WithCancelCause(r.Context())
+//	defer cancel(nil)
+//	go func() {
+//		select {
+//		case <-limit.Lost(ctx):
+//			cancel(limit.ErrLeaseLost)
+//		case <-ctx.Done():
+//		}
+//	}()
+func Lost(ctx context.Context) <-chan struct{} {
+	if l, ok := ctx.Value(lossKey{}).(*requestLoss); ok {
+		return l.lost
+	}
+	return nil
+}
+
 // A lease is what a decision holds. Copies of the decision share it.
 type lease struct {
-	store  Store
+	store  core.Store
 	policy string
 	every  time.Duration // a third of the shortest Window
 	lost   chan struct{} // closed with the first loss
 
 	mu       sync.Mutex
-	charges  []core.Charge // those of Concurrency that are not lost; not changed while a call has them
-	renewed  time.Time     // when the last call began that has taken or renewed them
+	charges  []core.Charge // of Concurrency and not lost; not changed while a call uses them
+	renewed  time.Time     // when the last call began that took or renewed them
 	loss     error         // the first one
 	released bool
 	timer    *time.Timer
-	request  *losses     // those of the request, if its handler may ask for them
-	told     func(error) // tells Observe of a loss, if there is a request to tell it with
+	request  *requestLoss // of the request, if its handler may ask
+	report   func(error)  // reports a loss to Observe, if there is a request
 }
 
-// nameLeases gives what is leased of a request an id that no other holder has.
+// nameLeases gives the leases of a request an id that no other holder has.
 //
-// An id is a name, and no secret: none is ever shown, and nothing takes one from
-// outside. It has to differ from those of all processes, for which the random
-// source of the runtime is made: ChaCha8, seeded by the system in each process.
+// An id is a name and no secret: none is shown, and none is read from outside. It
+// must differ from the ids of all processes, for which the runtime's random source
+// is made: ChaCha8, seeded by the system in each process.
 func nameLeases(charges []core.Charge) {
 	id := rand.Uint64()
 	for id == 0 {
@@ -75,10 +122,10 @@ func nameLeases(charges []core.Charge) {
 	}
 }
 
-// hold returns the lease of what an admitted request has taken with a call that
-// began at a time. It renews itself from now on. It is nil if nothing is leased.
-func (p *Policy) hold(r *route, charges []core.Charge, began time.Time) *lease {
-	l := &lease{store: p.limiter.store, policy: r.policy, renewed: began}
+// newLease returns the lease of an admitted request, which renews itself from now
+// on. The call that took it began at a time. The lease is nil if nothing is held.
+func (p *Policy) newLease(r *route, charges []core.Charge, began time.Time) *lease {
+	l := &lease{store: p.limiter.store, policy: r.name, renewed: began}
 	for _, c := range charges {
 		if c.Lease != 0 && c.Cost > 0 {
 			l.charges = append(l.charges, c)
@@ -97,8 +144,8 @@ func (p *Policy) hold(r *route, charges []core.Charge, began time.Time) *lease {
 	return l
 }
 
-// renew renews what is held. A call that fails is made again at the next beat,
-// of which there are two within a Window.
+// renew renews the lease. A call that fails is made again at the next beat; there
+// are two within a Window.
 func (l *lease) renew() {
 	began := time.Now()
 	next := began.Add(l.every)
@@ -126,7 +173,7 @@ func (l *lease) renew() {
 	}
 }
 
-// keep forgets what is lost, which cannot come back.
+// keep drops what is lost, which cannot come back. The caller has locked l.
 func (l *lease) keep(held []bool) {
 	var kept []core.Charge
 	for i, h := range held {
@@ -139,6 +186,32 @@ func (l *lease) keep(held []bool) {
 	l.charges = kept
 }
 
+// lose records the first loss. The caller has locked l.
+func (l *lease) lose(loss error) {
+	if l.loss != nil {
+		return
+	}
+	l.loss = loss
+	close(l.lost)
+	if l.request != nil {
+		l.request.close()
+	}
+}
+
+// checkOverdue records a loss if no renewal has succeeded for a Window. The last
+// problem may be nil. The caller has locked l.
+func (l *lease) checkOverdue(problem error) {
+	window := 3 * l.every
+	if time.Since(l.renewed) < window {
+		return
+	}
+	loss := fmt.Errorf("%w: not renewed for %v", ErrLeaseLost, window)
+	if problem != nil {
+		loss = fmt.Errorf("%w: %w", loss, problem)
+	}
+	l.lose(loss)
+}
+
 func (l *lease) release() {
 	l.mu.Lock()
 	if l.released {
@@ -148,23 +221,23 @@ func (l *lease) release() {
 	l.released = true
 	l.timer.Stop()
 	if len(l.charges) > 0 {
-		l.checkOverdue(nil) // a process that stood still may come here before its timer
+		l.checkOverdue(nil) // a process that was paused may get here before its timer
 	}
-	charges, loss, told := l.charges, l.loss, l.told
+	charges, loss, report := l.charges, l.loss, l.report
 	l.mu.Unlock()
 
 	if len(charges) > 0 {
-		ctx, cancel := context.WithTimeout(context.Background(), settleTime)
+		ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
 		defer cancel()
-		_ = l.store.Release(ctx, l.policy, charges) // or it ends by itself
+		_ = l.store.Release(ctx, l.policy, charges) // otherwise it ends by itself
 	}
-	if loss != nil && told != nil {
-		told(loss)
+	if loss != nil && report != nil {
+		report(loss)
 	}
 }
 
-// givenBack returns what is left under rule i once d is released.
-func (d Decision) givenBack(i int, o core.Outcome) core.Outcome {
+// afterRelease returns what is left under rule i once d is released.
+func (d Decision) afterRelease(i int, o core.Outcome) core.Outcome {
 	if d.lease == nil {
 		return o
 	}
@@ -173,8 +246,51 @@ func (d Decision) givenBack(i int, o core.Outcome) core.Outcome {
 			o.Remaining += c.Cost
 		}
 	}
-	if o.Remaining >= d.policy.most[i] {
+	if o.Remaining >= d.policy.capacities[i] {
 		o.MoreAfter, o.ResetAfter = 0, 0
 	}
 	return o
+}
+
+// A requestLoss is closed with the first loss of all decisions on a request.
+type requestLoss struct {
+	lost chan struct{}
+	once sync.Once
+}
+
+type lossKey struct{}
+
+func (l *requestLoss) close() { l.once.Do(func() { close(l.lost) }) }
+
+// lossContext returns the request to call the handler with: r or, if d holds
+// something, a copy with a context that [Lost] knows.
+func (d Decision) lossContext(r *http.Request) *http.Request {
+	if d.lease == nil {
+		return r
+	}
+	l, ok := r.Context().Value(lossKey{}).(*requestLoss)
+	if !ok {
+		l = &requestLoss{lost: make(chan struct{})}
+		r = r.WithContext(context.WithValue(r.Context(), lossKey{}, l))
+	}
+	d.lease.mu.Lock()
+	defer d.lease.mu.Unlock()
+	d.lease.request = l
+	if d.lease.loss != nil {
+		l.close()
+	}
+	return r
+}
+
+// reportLoss has a loss reported to Observe when d is released, and not before:
+// until then the handler may use the request, which is not safe to read beside
+// it.
+func (d Decision) reportLoss(r *http.Request) {
+	if d.lease == nil {
+		return
+	}
+	l := d.policy.limiter
+	d.lease.mu.Lock()
+	defer d.lease.mu.Unlock()
+	d.lease.report = func(loss error) { l.failed(lostLease, r, d, loss) }
 }

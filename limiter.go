@@ -1,265 +1,208 @@
 package limit
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
+	"net/netip"
+	"reflect"
 	"sync"
 	"time"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/guard"
+	"github.com/routelimit/limit/internal/waiting"
+	"github.com/routelimit/limit/memstore"
+	"github.com/routelimit/limit/refusals"
 )
 
-// Store keeps the state of rules: package memstore in this process, package
-// redisstore on Redis.
-type Store = core.Store
-
-// A Limiter decides requests by rules, with the quotas kept in one store. It
-// is safe for concurrent use. Make it with [New], once for a program.
+// A Limiter keeps the quotas of policies in one store. Make it with [New], once
+// for a program. It is safe for concurrent use.
 type Limiter struct {
-	store   Store
+	store   core.Store
 	options Options
-	lines   lines
+	queues  waiting.Queues
 	notices notices
 
-	mu    sync.RWMutex
-	named map[string]*Policy
+	mu    sync.Mutex
+	named map[string]string // the rules of each named policy, as text
 }
 
 // Options configures a [Limiter]. The zero Options is ready to use.
 type Options struct {
-	// User returns the user of a request, for [ByUser]: from a context value,
-	// a verified token or a session. "" means that there is none. Rules by
-	// user are refused at declaration while it is nil.
+	// User returns the user of a request, for [ByUser]: from a context value, a
+	// verified token or a session. "" means that the request has no user. A rule
+	// by user is an error at declaration if neither this field nor the User field
+	// of the adapter is set.
 	User func(*http.Request) string
 
 	// Proxies says which forwarding headers to believe for [ByIP]. The zero
 	// value believes none.
 	Proxies Proxies
 
-	// Instances is how many processes share the store; 0 means 1. While it is
-	// out of reach, each admits at most that part of a limit, rounded up. See
-	// package guard, whose other options are for a guard of your own.
+	// Instances is how many processes share the store; 0 means 1. While the
+	// store is unavailable, each process admits at most its share of a limit,
+	// rounded up. Package guard has more options.
 	Instances int
 
-	// MaxKeys is how many keys this process remembers, of all rules together;
-	// 0 means 131,072, which take about 60 MB. A key counts for as long as its
-	// quota is not whole: for a window after its last request. Beyond it new
-	// keys share quotas, on Redis too, and newcomers may be refused early
-	// ([ModeOverflow]): so write more than the clients that come in the longest
-	// window, and watch the modes in Observe.
+	// MaxKeys is how many partly used keys this process tracks, over all rules;
+	// 0 means [memstore.DefaultMaxKeys]. Set it above the number of clients you
+	// expect in the longest window. Beyond it, new clients share an overflow
+	// quota, on Redis too, and may be refused early: their decisions have
+	// [ModeOverflow].
 	MaxKeys int
 
-	// Headers says which headers tell clients of their quotas. The zero value
-	// means [Draft11].
+	// Headers says which headers tell clients their quotas. The zero value means
+	// [Draft11].
 	Headers Headers
 
-	// Jitter is added at random, up to the whole of it, to what refused clients are
-	// told to wait in Retry-After, so that those who were refused together do not come
-	// back together; at most 24 h. [Decision].RetryAfter stays exact. The rules of a
-	// [Queue] tell each client a time of its own, and need none.
+	// Jitter adds a random time, up to Jitter, to the Retry-After of refused
+	// clients, so that clients refused together do not return together. At most
+	// 24 hours. [Decision].RetryAfter stays exact. Rules of a [Queue] need no
+	// jitter: they give each client its own time.
 	Jitter time.Duration
 
-	// Refuse answers a refused request, after the headers are set. Nil means
-	// 429 Too Many Requests with a problem details body.
+	// Refuse answers a refused request, after the headers are set. A function
+	// that does not call WriteHeader answers with 429. Nil means 429 with a
+	// problem details document (RFC 9457). Adapters have a Refuse of their own,
+	// in the form of their framework.
 	Refuse func(http.ResponseWriter, *http.Request, Decision)
 
-	// Observe is called once for each decision, before the request goes on. It
-	// must not block. A non-nil error says why the request could not be decided;
-	// the decision is then the zero one. It is called again at the end of an
-	// admitted request, with both, that could not be settled, and once for one
-	// that has lost what it held: see [ErrLeaseLost]. Of a [Throttler], which decides many
-	// times for a body, it is called for the errors alone.
+	// Fail answers a request that could not be decided. The error wraps
+	// [ErrUndecided]. A function that does not call WriteHeader answers with 503.
+	// Nil means 503 with a problem details document that does not name the cause.
+	Fail func(http.ResponseWriter, *http.Request, error)
+
+	// Observe is called once for each HTTP request that is decided, before the
+	// request goes on. It must not block. A non-nil error says why the request
+	// could not be decided; the decision is then the zero Decision. Observe is
+	// called again, with decision and error, at the end of an admitted request
+	// that could not be settled or that lost a lease: see [ErrLeaseLost].
 	Observe func(*http.Request, Decision, error)
 
-	// Log gets what somebody should look at: the times in which rules are decided
-	// without the store, and why; requests that could not be decided or settled, or
-	// have lost what they held; more keys than MaxKeys; rule sets that charge one quota twice; a
-	// Limiter that is made while a request is served. Of each kind at most a line a
-	// minute, but for the first, see package guard, and the last; with no more of a request than is in an error. Nil means [slog.Default];
+	// Log receives warnings for operators: outages of the store, requests that
+	// could not be decided or settled, lost leases, more keys than MaxKeys, and
+	// declarations that probably mean something else. Each has a stable code and
+	// is logged at most once a minute, or once in all for declarations. The lines
+	// contain no request data beyond the error text. Nil means [slog.Default];
 	// slog.New(slog.DiscardHandler) is silent.
 	Log *slog.Logger
 }
 
 const maxJitter = 24 * time.Hour
 
+// ErrUndecided is wrapped by the errors of requests that could not be decided:
+// the store failed, or a Cost was negative.
+var ErrUndecided = errors.New("limit: could not decide")
+
 // New returns a Limiter that keeps its quotas in store. A nil store means a
-// memory store, which knows only this process; a nil options means the zero
-// Options. Other stores can fail, and cost a call: New puts a guard around them, and
-// a memory of what they refused, as far as these are not there already. See packages
-// guard and refusals. New panics if the options contradict each other.
-func New(store Store, options *Options) *Limiter {
-	l := &Limiter{named: make(map[string]*Policy)}
+// memory store, which only this process uses. Nil options mean the zero Options.
+//
+// A store other than memory can fail, and costs a round trip. New puts a guard
+// and a memory of refusals around it, unless they are there already: see packages
+// guard and refusals.
+//
+// New panics if the options are invalid.
+func New(store core.Store, options *Options) *Limiter {
+	l := &Limiter{named: make(map[string]string)}
 	if options != nil {
 		l.options = *options
 	}
-	l.store = surrounded(store, &l.options)
-	if err := l.options.Proxies.validate(); err != nil {
+	if err := l.options.validate(); err != nil {
 		panic(err)
 	}
-	if l.options.Jitter < 0 || l.options.Jitter > maxJitter {
-		panic(fmt.Sprintf("limit: Jitter %v: write one of 0 to %v", l.options.Jitter, maxJitter))
-	}
-	l.noticeHandler()
+	l.store = decorated(store, &l.options)
+	l.notices.limiterPerRequest(l.log())
 	return l
 }
 
-// ErrUndecided is wrapped by the errors of requests that could not be decided:
-// the store failed, or a Cost was negative. They are answered with 503 Service
-// Unavailable.
-var ErrUndecided = errors.New("limit: could not decide")
-
-// Policy binds rules to the limiter, for adapters. It returns an error that
-// joins one [*RuleError] for each thing wrong with the rules.
-func (l *Limiter) Policy(rules RuleSet) (*Policy, error) {
-	return l.policy(rules, l.options.User != nil)
-}
-
-// PolicyWithUser is [Limiter.Policy] for an adapter that sets [Call].User.
-func (l *Limiter) PolicyWithUser(rules RuleSet) (*Policy, error) {
-	return l.policy(rules, true)
-}
-
-func (l *Limiter) policy(rules RuleSet, hasUser bool) (*Policy, error) {
-	if err := rules.check(hasUser); err != nil {
-		return nil, err
+// validate returns an error that joins one for each invalid option.
+func (o *Options) validate() error {
+	errs := []error{o.Proxies.validate()}
+	if o.Instances < 0 {
+		errs = append(errs, fmt.Errorf("limit: Instances %d: write how many processes share the store, or 0 for one", o.Instances))
 	}
-	return l.bind(rules)
-}
-
-// check is Validate for a limiter that knows users, or does not.
-func (s RuleSet) check(hasUser bool) error {
-	errs := []error{s.Validate()}
-	for _, r := range s.rules {
-		if r.Key.uses(byUser) && !hasUser {
-			errs = append(errs, &RuleError{Rule: r.String(),
-				Problem: "who is the user? write a function in limit.Options.User"})
-		}
+	if o.MaxKeys < 0 {
+		errs = append(errs, fmt.Errorf("limit: MaxKeys %d: write how many keys to track, or 0 for %d", o.MaxKeys, memstore.DefaultMaxKeys))
+	}
+	if o.Jitter < 0 || o.Jitter > maxJitter {
+		errs = append(errs, fmt.Errorf("limit: Jitter %v: write 0 to %v", o.Jitter, maxJitter))
+	}
+	if o.Headers&NoHeaders != 0 && o.Headers != NoHeaders || o.Headers > NoHeaders || o.Headers&XRateLimit != 0 && o.Headers&XRateLimitUnix != 0 {
+		errs = append(errs, errors.New("limit: Headers: write NoHeaders alone, or Draft11, or one of XRateLimit and XRateLimitUnix, or Draft11 with one of them"))
 	}
 	return errors.Join(errs...)
 }
 
-// bind returns the policy of rules in which nothing is wrong.
-func (l *Limiter) bind(rules RuleSet) (*Policy, error) {
-	if rules.name == "" {
-		return newPolicy(l, rules), nil
+// decorated returns the store with the decorators that it needs and does not
+// have: a guard for outages, and a memory of refusals.
+func decorated(store core.Store, o *Options) core.Store {
+	if v := reflect.ValueOf(store); v.Kind() == reflect.Pointer && v.IsNil() {
+		panic(fmt.Sprintf("limit: the store is a nil %T: write nil for a memory store, or make the store with its New", store))
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	name := rules.bytes + rules.name
-	p := l.named[name]
-	switch {
-	case p == nil:
-		p = newPolicy(l, rules)
-		l.named[name] = p
-	case !slices.EqualFunc(p.set.rules, rules.rules, Rule.equal):
-		return nil, &RuleError{Problem: fmt.Sprintf("policy %q has other rules elsewhere (%s, here %s): "+
-			"declare the set once and use it twice, or give one of them another name", rules.name, p.set, rules)}
+	switch store.(type) {
+	case nil:
+		return memstore.New(&memstore.Options{MaxKeys: o.MaxKeys})
+	case *memstore.Store:
+		if o.MaxKeys != 0 {
+			panic("limit: MaxKeys has no effect on your own memory store: set memstore.Options.MaxKeys")
+		}
+		return store
+	case *guard.Store, *refusals.Store:
+		if o.Instances != 0 || o.MaxKeys != 0 {
+			panic("limit: Instances and MaxKeys have no effect on your own guard: set them in guard.Options")
+		}
+	default:
+		store = guard.New(store, &guard.Options{Instances: o.Instances, MaxKeys: o.MaxKeys, Log: o.Log})
 	}
-	return p, nil
+	if _, ok := store.(*refusals.Store); ok {
+		return store
+	}
+	return refusals.New(store)
 }
 
-// MustPolicy is [Limiter.Policy], but panics instead of returning an error, as
-// http.ServeMux does for a bad pattern.
-func (l *Limiter) MustPolicy(rules RuleSet) *Policy {
+// Policy binds rules to the limiter. The error joins one [*RuleError] for each
+// thing wrong with the rules.
+//
+// Bind a set once, where the program starts, and keep the policy. Sets of the
+// same name made by [Named] share their quotas, and must have the same rules.
+func (l *Limiter) Policy(rules RuleSet) (*Policy, error) {
+	if err := rules.Validate(); err != nil {
+		return nil, err
+	}
+	if rules.scope == scopeNamed {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		text := rules.String()
+		if other, bound := l.named[rules.name]; bound && other != text {
+			return nil, &RuleError{Problem: fmt.Sprintf("policy %q already has other rules (%s, here %s): "+
+				"declare the set once and share it, or choose another name", rules.name, other, rules)}
+		}
+		l.named[rules.name] = text
+	}
+	return newPolicy(l, rules), nil
+}
+
+// Limit returns net/http middleware for one route:
+//
+//	mux.Handle("POST /update", limiter.Limit(rules)(update))
+//
+// It is [Policy.Handler] of the policy of rules, and panics if the rules are
+// invalid, as [http.ServeMux.Handle] does for an invalid pattern.
+func (l *Limiter) Limit(rules RuleSet) func(http.Handler) http.Handler {
 	p, err := l.Policy(rules)
+	if err == nil {
+		err = p.Check(Call{})
+	}
 	if err != nil {
 		panic(err)
 	}
-	return p
+	return p.Handler
 }
 
-// Take decides by rules outside HTTP: in a job, a consumer, a gRPC
-// interceptor. The rules are a set made by [Named], and keys has a value for
-// each key that they name. It costs 1, and so no rule may have a Cost, which
-// asks an HTTP request: see [Limiter.TakeN].
-//
-// A refusal is a Decision, not an error; so is a turn in a [Queue] that would
-// come after the deadline of ctx. Behind a Queue, call [Decision.Wait]; after
-// [Concurrency], call [Decision.Release]. An error says what is wrong with the
-// rules or the keys, or wraps [ErrUndecided].
-func (l *Limiter) Take(ctx context.Context, rules RuleSet, keys Keys) (Decision, error) {
-	p, err := l.bound(rules, keys)
-	if err != nil {
-		return Decision{}, err
-	}
-	if err := p.costless(); err != nil {
-		return Decision{}, err
-	}
-	return p.decide(ctx, ctx, p.named, keysSource{keys, l.options.Proxies.IPv6Prefix, 1})
-}
-
-// bound returns the policy of a named set, for which keys has all values.
-func (l *Limiter) bound(rules RuleSet, keys Keys) (*Policy, error) {
-	l.mu.RLock()
-	p := l.named[rules.name]
-	l.mu.RUnlock()
-	if p == nil || !p.set.same(rules) {
-		if rules.name == "" {
-			return nil, &RuleError{Problem: "outside HTTP a policy needs a name: write limit.Named(\"…\", rules…)"}
-		}
-		var err error
-		if p, err = l.policy(rules, true); err != nil {
-			return nil, err
-		}
-	}
-	return p, p.missing(keys)
-}
-
-// Handler returns a handler that calls next with the requests that rules
-// admit, and answers the others. It panics if the rules are invalid. What a
-// request holds under [Concurrency] is released when next returns or panics.
-// Behind a [Queue] it calls next when the turn of the request comes, or never if
-// its client goes away before.
-//
-// Unless the rules are [Named], each pattern of the ServeMux that next is
-// registered on, or that next is, is a policy of its own.
-//
-// Around a ServeMux, which has not parsed the path yet, [ByPathValue] finds no
-// value: put such rules on its handlers.
-func (l *Limiter) Handler(rules RuleSet, next http.Handler) http.Handler {
-	p := l.MustPolicy(rules)
-	patternOf := patterns(next)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		d, err := p.Decide(Call{Request: r, Pattern: patternOf(r)})
-		defer d.Release()
-		SetHeaders(w.Header(), d)
-		switch {
-		case err != nil:
-			(&UndecidedError{Err: err}).ServeHTTP(w, r)
-		case d.Allowed:
-			if d.Wait(r.Context()) != nil {
-				w.WriteHeader(statusGone)
-				return
-			}
-			r = d.Request(r)
-			if p.settles {
-				d.serve(next, w, r)
-				return
-			}
-			next.ServeHTTP(w, r)
-		case l.options.Refuse != nil:
-			l.options.Refuse(w, r, d)
-		default:
-			(&RefusedError{Decision: d}).ServeHTTP(w, r)
-		}
-	})
-}
-
-// patterns returns the function that names the routes of requests to next: that
-// which it is registered on or, if it is a ServeMux, those that it has.
-func patterns(next http.Handler) func(*http.Request) string {
-	mux, _ := next.(interface {
-		Handler(*http.Request) (http.Handler, string)
-	})
-	return func(r *http.Request) string {
-		if r.Pattern == "" && mux != nil {
-			_, pattern := mux.Handler(r)
-			return pattern
-		}
-		return r.Pattern
-	}
-}
+// ClientIP returns the address of the client that sent r, as [ByIP] resolves it:
+// the peer, or the client that trusted proxies name in their headers. IPv4-mapped
+// addresses are IPv4, and the zone is removed. It is the zero Addr if the peer has
+// no address, as on a Unix socket.
+func (l *Limiter) ClientIP(r *http.Request) netip.Addr { return l.options.Proxies.client(r).ip }

@@ -4,49 +4,34 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/routelimit/limit/internal/notice"
 )
 
-// Notices are the lines that a limiter writes to its log, apart from those of its
-// guard, about what requests can cause as often as they like.
+// notices are the warnings of a limiter, apart from those of its guard. Clients can
+// cause the throttled ones as often as they like; declarations cause the others.
 type notices struct {
-	undecided, unsettled, lost, overflow, doubled notice
+	failures        [len(failures)]notice.Throttle
+	overflow, twice notice.Throttle
 
-	quotas sync.Map // the policy that charges it, of each quota of an unnamed one
+	untrusted atomic.Bool // whether the warning about a proxy was written
 }
 
-// noticeEvery bounds what clients can have written: a line of each kind.
-const noticeEvery = time.Minute
+// A failure is what can go wrong with a request beside a refusal.
+type failure int
 
-// A notice is a line that is written at most once every noticeEvery. The zero notice
-// is ready to use.
-type notice struct {
-	last    atomic.Pointer[time.Time]
-	skipped atomic.Int64 // since then
-}
+const (
+	undecidedRequest failure = iota
+	unsettledRequest
+	lostLease
+)
 
-// due reports whether the line is to be written now, by this caller alone. Only then
-// does it, and what the caller makes for the line, allocate: others are on the way of
-// a request.
-func (n *notice) due() bool {
-	now, last := time.Now(), n.last.Load()
-	if last != nil && now.Sub(*last) < noticeEvery || !n.claim(last, now) {
-		n.skipped.Add(1)
-		return false
-	}
-	return true
-}
-
-func (n *notice) claim(last *time.Time, now time.Time) bool { return n.last.CompareAndSwap(last, &now) }
-
-// warn writes the line, which is due.
-func (n *notice) warn(log *slog.Logger, text string, args ...any) {
-	if skipped := n.skipped.Swap(0); skipped > 0 {
-		args = append(args, "skipped", skipped)
-	}
-	log.Warn(text, args...)
+var failures = [...]struct{ code, text string }{
+	undecidedRequest: {notice.Undecided, "limit: a request could not be decided"},
+	unsettledRequest: {notice.Unsettled, "limit: an admitted request could not be settled"},
+	lostLease:        {notice.LeaseLost, "limit: a request lost a lease that it held"},
 }
 
 func (l *Limiter) log() *slog.Logger {
@@ -56,37 +41,75 @@ func (l *Limiter) log() *slog.Logger {
 	return slog.Default() // as it is now
 }
 
-// failed logs an error of a request, and has Observe told.
-func (l *Limiter) failed(n *notice, text string, r *http.Request, d Decision, err error) {
-	if n.due() {
-		n.warn(l.log(), text, "error", err)
-	}
+// failed logs the error of a request, and reports it to Observe.
+func (l *Limiter) failed(f failure, r *http.Request, d Decision, err error) {
+	l.notices.failures[f].Warn(l.log(), failures[f].code, failures[f].text, "error", err)
 	if l.options.Observe != nil {
 		l.options.Observe(r, d, err)
 	}
 }
 
-// noticeDoubled warns where another unnamed policy charges a quota of this one: one
-// on the engine and one on the route, say, which both charge each request.
-func (p *Policy) noticeDoubled(r *route) {
-	l := p.limiter
-	for _, c := range r.charges {
-		other, found := l.notices.quotas.LoadOrStore([2]string{r.policy, c.Rule}, p)
-		if found && other != p && l.notices.doubled.due() {
-			l.notices.doubled.warn(l.log(), "limit: two rule sets charge one quota: give one of the rules another Name, or remove one",
-				"route", r.policy, "rule", c.Rule)
+func (n *notices) overflowed(l *Limiter, policy string) {
+	// The arguments of a line that is not due would cost each request an allocation.
+	if skipped, due := n.overflow.Due(time.Now(), notice.Every); due {
+		notice.Write(l.log(), notice.Overflow, "limit: more keys than MaxKeys: new keys share quotas, and may be refused early",
+			skipped, "policy", policy)
+	}
+}
+
+func (n *notices) chargedTwice(log *slog.Logger, policy, rule string) {
+	n.twice.Warn(log, notice.ChargedTwice, "limit: a request was charged to one quota twice: remove one of the rule sets on its way, "+
+		"or give the rule another Name", "policy", policy, "rule", rule)
+}
+
+func (n *notices) secondRoute(log *slog.Logger, p *Policy, first, second *route) {
+	notice.Write(log, notice.SecondRoute, "limit: a rule set made by limit.Rules covers several routes, and each counts alone: "+
+		"write limit.Named for one quota of all, or limit.EachRoute if each is meant to count alone", 0,
+		"rules", p.set.String(), "first", first.name, "second", second.name)
+}
+
+func (n *notices) noRoute(log *slog.Logger, p *Policy) {
+	if p.set.scope == scopeRoute {
+		notice.Write(log, notice.NoRoute, "limit: a rule set made by limit.Rules met a request without a route: "+
+			"all such requests share one quota; write limit.Named, and Policy.Middleware on net/http", 0, "rules", p.set.String())
+	}
+}
+
+func (n *notices) noPathValue(log *slog.Logger, p *Policy, pattern string) {
+	for _, rule := range p.set.rules {
+		for _, name := range p.missingPathValues(rule, pattern) {
+			notice.Write(log, notice.NoPathValue, "limit: a rule is keyed by a path value that its route does not have: "+
+				"all requests of the route share one quota", 0, "rule", rule.String(), "route", pattern, "value", name)
 		}
 	}
 }
 
-// noticeHandler warns if it is called while a request is served.
-func (l *Limiter) noticeHandler() {
+// noticeUntrustedProxy warns if a request has forwarding headers, and no proxy is
+// trusted.
+func (l *Limiter) noticeUntrustedProxy(r *http.Request) {
+	p := &l.options.Proxies
+	if l.notices.untrusted.Load() || len(p.Trusted) > 0 || p.Hops > 0 {
+		return
+	}
+	for _, name := range [...]string{"X-Forwarded-For", "Forwarded"} {
+		if len(r.Header[name]) > 0 && !l.notices.untrusted.Swap(true) {
+			notice.Write(l.log(), notice.UntrustedProxy, "limit: requests carry a forwarding header, and limit.Options.Proxies trusts no proxy: "+
+				"if this server is behind a proxy, all its clients share one quota; name the proxy there. Otherwise a client made the header up", 0,
+				"header", name)
+		}
+	}
+}
+
+// limiterPerRequest warns if it is called while a request is served: the quotas of
+// a limiter made in a handler end with the request.
+func (n *notices) limiterPerRequest(log *slog.Logger) {
 	var callers [256]uintptr
 	frames := runtime.CallersFrames(callers[:runtime.Callers(1, callers[:])])
 	for more := true; more; {
 		var frame runtime.Frame
 		if frame, more = frames.Next(); frame.Function == "net/http.serverHandler.ServeHTTP" {
-			l.log().Warn("limit: New is called while a request is served: what a limiter of its own knows is forgotten with it: make one for the program")
+			notice.Write(log, notice.LimiterPerRequest, "limit: New was called in a handler: its quotas end with the request; "+
+				"make one Limiter where the program starts", 0)
 			return
 		}
 	}

@@ -1,45 +1,54 @@
 package limit
 
 import (
-	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
-	"time"
+	"sync/atomic"
 
 	"github.com/routelimit/limit/core"
 )
 
-// A Policy is a [RuleSet] bound to a [Limiter]. It is what adapters call; see
+// A Policy is a [RuleSet] bound to a [Limiter]. It decides: HTTP requests by
+// [Policy.Handler], [Policy.Middleware] and the adapters, and everything else by
+// [Policy.Take], [Policy.Wait] and [Policy.Reserve]. Make it with
 // [Limiter.Policy]. It is safe for concurrent use.
 type Policy struct {
-	limiter *Limiter
-	set     RuleSet
-	keys    []KeyResolver // the distinct resolvers of the rules
-	keyOf   []int         // for each rule, the index of its resolver
-	names   []string      // for each rule
-	most    []int64       // for each rule, the units that it can hold
-	header  string        // the value of RateLimit-Policy
-	named   *route        // of a named policy
-	leases  bool          // whether a rule is of Concurrency
-	settles bool          // whether a rule has a Settle
-	queues  bool          // whether a rule is of Queue
+	limiter    *Limiter
+	set        RuleSet
+	keys       []KeyResolver // the distinct resolvers of the rules
+	keyOf      []int         // for each rule, the index of its resolver
+	names      []string      // for each rule
+	capacities []int64       // for each rule, the most units that can remain
+	header     string        // the value of RateLimit-Policy
+
+	leases, settles, queues bool // whether a rule is of Concurrency, has a Settle, is of Queue
+	byIP                    bool // whether a rule is keyed by address
+
+	attached atomic.Bool // whether Handler was called
+	named    *route      // of a named policy
 
 	mu     sync.RWMutex
-	routes map[routeID]*route // of an unnamed one
+	routes map[routeID]*route // of the others
+	first  *route             // the first of them
+	warned bool               // about a second route
 }
 
-// A route is a policy under the name that its quotas go by, with the charges
-// of a request but for their keys and costs.
+// A route is a policy under the name of its quotas, with the charges of a
+// request except for their keys and costs.
 type route struct {
-	policy  string
+	name    string
 	charges []core.Charge
+	marks   atomic.Int32 // requests left to mark: see Policy.mark
 }
 
 type routeID struct{ method, pattern string }
 
-// unmatched is the one label of all requests that no route matched. Their
-// paths are the client's, and without number.
+// unmatched names the quotas of requests without a route. Their paths are the
+// client's choice, and unbounded.
 const unmatched = "<unmatched>"
 
 func newPolicy(l *Limiter, set RuleSet) *Policy {
@@ -58,64 +67,81 @@ func newPolicy(l *Limiter, set RuleSet) *Policy {
 		p.leases = p.leases || r.Algorithm == Concurrency
 		p.settles = p.settles || r.Settle != nil
 		p.queues = p.queues || r.Algorithm == Queue
+		p.byIP = p.byIP || r.Key.uses(byIP)
 		q := r.quota()
-		p.most = append(p.most, q.Capacity())
+		p.capacities = append(p.capacities, q.Capacity())
 	}
 	p.header = policyHeader(set.rules)
-	if set.name != "" {
+	if set.scope == scopeNamed {
 		p.named = p.newRoute(set.name)
 	}
 	return p
 }
 
 func (p *Policy) newRoute(name string) *route {
-	r := &route{policy: p.set.bytes + name}
+	r := &route{name: strings.Clone(name)}
+	r.marks.Store(firstMarks)
 	for i, rule := range p.set.rules {
-		q := rule.quota()
-		if p.set.bytes != "" {
-			q = lineQuota(q)
-		}
-		r.charges = append(r.charges, core.Charge{Rule: p.names[i], Quota: q, OnError: rule.OnStoreError})
+		r.charges = append(r.charges, core.Charge{Rule: p.names[i], Quota: rule.quota(), OnError: rule.OnStoreError})
 	}
 	return r
 }
 
-// route returns the route of a request. The program's patterns bound their
-// number; methods are the client's where a route takes any.
-func (p *Policy) route(method, pattern string) *route {
+// route returns the route of a request. The program's patterns bound how many
+// there are; of the methods, which a route may leave to the client, only the
+// known ones count.
+func (p *Policy) route(c *Call) *route {
 	if p.named != nil {
 		return p.named
 	}
-	if pattern == "" {
-		method, pattern = "", unmatched
+	id := routeID{knownMethod(c.Method), c.Pattern}
+	if id.pattern == "" {
+		id = routeID{"", unmatched}
 	}
-	id := routeID{knownMethod(method), pattern}
 	p.mu.RLock()
 	r := p.routes[id]
 	p.mu.RUnlock()
-	if r != nil {
+	if r == nil {
+		r = p.addRoute(id, c)
+	}
+	return r
+}
+
+func (p *Policy) addRoute(id routeID, c *Call) *route {
+	p.mu.Lock()
+	if r := p.routes[id]; r != nil {
+		p.mu.Unlock()
 		return r
 	}
 	name := id.pattern
 	if id.method != "" {
 		name = id.method + " " + id.pattern
 	}
-	p.mu.Lock()
-	r, known := p.routes[id]
-	if !known {
-		r = p.newRoute(name)
-		p.routes[id] = r
+	r := p.newRoute(name)
+	p.routes[routeID{strings.Clone(id.method), strings.Clone(id.pattern)}] = r
+	first := p.first
+	if first == nil {
+		p.first = r
 	}
+	second := first != nil && p.set.scope == scopeRoute && !p.warned
+	p.warned = p.warned || second
 	p.mu.Unlock()
-	if !known {
-		p.noticeDoubled(r) // a log may be slow
+
+	n, log := &p.limiter.notices, p.limiter.log() // a log may be slow: not under the lock
+	switch {
+	case second:
+		n.secondRoute(log, p, first, r)
+	case id.pattern == unmatched:
+		n.noRoute(log, p)
+	default:
+		n.noPathValue(log, p, c.Pattern)
 	}
 	return r
 }
 
 const otherMethod = "OTHER"
 
-// knownMethod folds the methods that clients invent into one.
+// knownMethod maps the methods that clients invent to one.
 func knownMethod(method string) string {
 	switch method {
 	case "", http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
@@ -125,107 +151,62 @@ func knownMethod(method string) string {
 	return otherMethod
 }
 
-// Decide decides a request, without answering it. The decision does not end
-// with the request's context: a client that goes away cannot make a handler
-// run uncounted. An admitted request still has to [Decision.Wait]; one whose
-// turn would come after the deadline of its context is refused. When it is done,
-// call [Decision.Release]. An error wraps [ErrUndecided].
-func (p *Policy) Decide(call Call) (Decision, error) {
-	ctx := call.Request.Context()
-	d, err := p.decide(ctx, context.WithoutCancel(ctx), p.route(call.Method, call.Pattern),
-		httpSource{&call, &p.limiter.options})
-	if err != nil {
-		p.limiter.failed(&p.limiter.notices.undecided, "limit: a request could not be decided", call.Request, d, err)
-		return d, err
+// Check returns an error that joins one [*RuleError] for each rule that could
+// resolve no key on a route, for adapters to call when a route is declared: a
+// rule by user without [Call].User and [Options].User, and a rule by a path value
+// that [Call].Pattern does not have. An empty pattern is one that is not known
+// yet.
+func (p *Policy) Check(c Call) error {
+	var errs []error
+	wrong := func(rule Rule, format string, args ...any) {
+		errs = append(errs, &RuleError{Rule: rule.String(), Problem: fmt.Sprintf(format, args...)})
 	}
-	if observe := p.limiter.options.Observe; observe != nil {
-		observed := false
-		defer func() {
-			if !observed { // it panicked, and nobody else will know d
-				d.Release()
-			}
-		}()
-		observe(call.Request, d, nil)
-		observed = true
-	}
-	d.observe(call.Request)
-	return d, nil
-}
-
-// Refuse returns the function in [Options].Refuse, for adapters.
-func (p *Policy) Refuse() func(http.ResponseWriter, *http.Request, Decision) {
-	return p.limiter.options.Refuse
-}
-
-// scratch holds the charges of one decision while it is made.
-type scratch struct {
-	charges [core.MaxCharges]core.Charge
-	keys    [core.MaxCharges]string
-	n       int // of them
-}
-
-var scratches = sync.Pool{New: func() any { return new(scratch) }}
-
-func (s *scratch) put() {
-	clear(s.charges[:s.n])
-	clear(s.keys[:s.n])
-	scratches.Put(s)
-}
-
-// decide decides for a caller who waits as long as the context waiting, with a
-// call that ends with the context calling.
-func (p *Policy) decide(waiting, calling context.Context, r *route, from source) (Decision, error) {
-	d, err := p.take(calling, r, from)
-	if err != nil {
-		return Decision{}, err
-	}
-	d, _ = d.late(waiting)
-	return d, nil
-}
-
-func (p *Policy) take(ctx context.Context, r *route, from source) (Decision, error) {
-	s := scratches.Get().(*scratch)
-	defer s.put()
-	charges, err := p.charges(s, r, from)
-	if err != nil {
-		return Decision{}, fmt.Errorf("%w: %w", ErrUndecided, err)
-	}
-	var began time.Time
-	if p.leases {
-		nameLeases(charges)
-		began = time.Now()
-	}
-	decided, err := p.limiter.store.Take(ctx, r.policy, charges)
-	if err != nil {
-		return Decision{}, fmt.Errorf("%w: %w", ErrUndecided, err)
-	}
-	if decided.Mode == core.ModeOverflow && p.limiter.notices.overflow.due() {
-		p.limiter.notices.overflow.warn(p.limiter.log(), "limit: more keys than MaxKeys: new ones share quotas", "policy", r.policy)
-	}
-	d := newDecision(p, r, decided)
-	if d.Allowed && p.leases {
-		d.lease = p.hold(r, charges, began)
-	}
-	if d.Allowed && (p.settles || p.queues) {
-		d.taken = newTaken(&d, charges)
-	}
-	return d, nil
-}
-
-// charges returns what a request is charged, in s.
-func (p *Policy) charges(s *scratch, r *route, from source) ([]core.Charge, error) {
-	for i := range p.keys {
-		s.keys[i] = p.keys[i].resolve(from)
-	}
-	s.n = copy(s.charges[:], r.charges)
-	charges := s.charges[:s.n]
-	for i := range charges {
-		c := &charges[i]
-		c.Key = s.keys[p.keyOf[i]]
-		var err error
-		if c.Cost, err = from.cost(&p.set.rules[i]); err != nil {
-			return nil, fmt.Errorf("rule %q: %w", c.Rule, err)
+	for _, rule := range p.set.rules {
+		if rule.Key.uses(byUser) && c.User == nil && p.limiter.options.User == nil {
+			wrong(rule, "no user resolver: set ginlimit.Limiter.User or echolimit.Limiter.User to read what "+
+				"authentication put into the framework's context, or limit.Options.User on net/http")
+		}
+		for _, name := range p.missingPathValues(rule, c.Pattern) {
+			wrong(rule, "route %q has no path value %q: write one of the route's, or another key", c.Pattern, name)
 		}
 	}
-	return charges, nil
+	return errors.Join(errs...)
+}
+
+// missingPathValues returns the path values that a rule is keyed by and a pattern
+// does not have.
+func (p *Policy) missingPathValues(rule Rule, pattern string) (missing []string) {
+	if pattern == "" {
+		return nil
+	}
+	has := pathValues(pattern)
+	for _, name := range rule.Key.pathValues() {
+		if !slices.Contains(has, name) {
+			missing = append(missing, name)
+		}
+	}
+	return missing
+}
+
+// pathValues returns the names in a pattern: "id" in "/users/:id",
+// "/users/{id}" and "/users/{id...}", and "path" in "/files/*path". A bare "*" is
+// Echo's name for the rest of a path.
+func pathValues(pattern string) (names []string) {
+	for segment := range strings.SplitSeq(pattern, "/") {
+		if strings.Contains(segment, "{") {
+			for _, part := range strings.Split(segment, "{")[1:] {
+				name, _, _ := strings.Cut(part, "}")
+				name, _, _ = strings.Cut(name, ":") // chi: {id:[0-9]+}
+				names = append(names, strings.TrimSuffix(name, "..."))
+			}
+			continue
+		}
+		switch i := strings.IndexAny(segment, ":*"); {
+		case i >= 0 && segment[i:] == "*":
+			names = append(names, "*")
+		case i >= 0:
+			names = append(names, segment[i+1:])
+		}
+	}
+	return names
 }

@@ -217,7 +217,7 @@ func (l *Limiter) Mount(mux *http.ServeMux, api any) error {
 	}
 	for i, r := range routes {
 		if r.Limited {
-			handlers[i] = l.Handler(r.Rules, handlers[i])
+			handlers[i] = l.Limit(r.Rules)(handlers[i])
 		}
 		mux.Handle(r.Method+" "+r.Path, handlers[i])
 	}

@@ -105,48 +105,64 @@ func PerIP(window time.Duration, limit int64) Rule { return Per(ByIP, window, li
 // PerUser returns a rule for each user. See [ByUser].
 func PerUser(window time.Duration, limit int64) Rule { return Per(ByUser, window, limit) }
 
-// PerHeader returns a rule for each value of a header. See [ByHeader].
-func PerHeader(name string, window time.Duration, limit int64) Rule {
-	return Per(ByHeader(name), window, limit)
-}
-
 // Global returns a rule that everyone on the policy shares.
 func Global(window time.Duration, limit int64) Rule { return Per(Everyone, window, limit) }
 
-// A RuleSet is the rules stacked on a route: a request is admitted only if
-// every rule passes, and otherwise spends nothing. It is immutable, and it is
-// used by handing it to a [Limiter] or an adapter.
+// A RuleSet is rules that are decided together: a request is admitted only if
+// every rule has room, and is otherwise charged to none. A RuleSet is an immutable
+// value, and is used by binding it to a [Limiter] or an adapter.
 //
-// Without a name of its own, a set is one policy for each route that it stands
-// on ("POST /update"), with its own quotas. A set made by [Named] is one
-// policy, whose quotas all of its routes share.
+// The function that makes it says which requests share its quotas: those of one
+// route ([Rules]), those of every place where the set stands ([Named]), or those of
+// each route separately ([EachRoute]).
 type RuleSet struct {
-	name  string
-	named bool   // by Named, even if by ""
-	bytes string // what its units are in a Throttler, with a space; else ""
+	scope scope
+	name  string // of scopeNamed
 	rules []Rule
 }
 
-// Rules stacks rules.
+// A scope is which requests share the quotas of a set.
+type scope uint8
+
+const (
+	scopeRoute scope = iota // those of the one route that the set stands on
+	scopeNamed              // those of every place that uses the name
+	scopeEach               // those of each route
+)
+
+// Rules returns rules for one route ("POST /update"), which names their quotas. On
+// several routes each would count alone, which admits more than the rules say for
+// all of them: this is an error where the routes are known at declaration, and a
+// logged warning where they are not. Write [Named] or [EachRoute] there.
 func Rules(rules ...Rule) RuleSet { return RuleSet{rules: slices.Clone(rules)} }
 
-// Named stacks rules into a policy with a name, whose quotas are shared by all
-// routes that it stands on, and by [Limiter.Take]. The name is made as that of
-// a [Rule].
+// Named returns rules whose quotas go by a name. All routes that use it, on all
+// frameworks and in all processes on one store, share them, and so do calls of
+// [Policy.Take]. The name follows the rules for the Name of a [Rule].
 func Named(policy string, rules ...Rule) RuleSet {
-	return RuleSet{name: policy, named: true, rules: slices.Clone(rules)}
+	return RuleSet{scope: scopeNamed, name: policy, rules: slices.Clone(rules)}
 }
 
-// Name returns the name given by [Named], or "".
-func (s RuleSet) Name() string { return s.name }
+// EachRoute returns rules for several routes, such as all routes of a group. Each
+// route has quotas of its own, and all requests without a route share one.
+func EachRoute(rules ...Rule) RuleSet {
+	return RuleSet{scope: scopeEach, rules: slices.Clone(rules)}
+}
 
-// Rules returns the rules, with the names that they go by.
-func (s RuleSet) Rules() []Rule {
-	rules := slices.Clone(s.rules)
-	for i := range rules {
-		rules[i].Name = rules[i].name()
+// Derive returns a set of the same scope in which f has changed each rule. The
+// suffix is added to the names of the set and of its rules, so that the new set has
+// quotas of its own. Package throttle derives rules of bytes from rules.
+func (s RuleSet) Derive(suffix string, f func(Rule) Rule) RuleSet {
+	derived := RuleSet{scope: s.scope, name: s.name, rules: make([]Rule, len(s.rules))}
+	if s.scope == scopeNamed {
+		derived.name += suffix
 	}
-	return rules
+	for i, r := range s.rules {
+		name := r.name() + suffix
+		derived.rules[i] = f(r)
+		derived.rules[i].Name = name
+	}
+	return derived
 }
 
 // A RuleError is one thing wrong with a rule, or with a set of rules if Rule
@@ -168,7 +184,7 @@ func (e *RuleError) Error() string {
 // same error.
 func (s RuleSet) Validate() error {
 	var errs []error
-	if s.named && !validName(s.name) {
+	if s.scope == scopeNamed && !validName(s.name) {
 		errs = append(errs, &RuleError{Problem: fmt.Sprintf(
 			"policy name %q: write 1 to %d letters, digits, '.', '_' or '-', which no route is", s.name, maxName)})
 	}
@@ -272,16 +288,4 @@ func validName(name string) bool {
 func validNameByte(c rune) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' ||
 		c == '.' || c == '_' || c == '-'
-}
-
-// equal reports whether r and s are the same rule. Functions of [By] are taken
-// to be the same if their names are.
-func (r Rule) equal(s Rule) bool {
-	return r.name() == s.name() && r.Key.label == s.Key.label && r.sameQuota(s) && r.OnStoreError == s.OnStoreError
-}
-
-// same reports whether s and t are one declaration.
-func (s RuleSet) same(t RuleSet) bool {
-	return s.name == t.name && len(s.rules) == len(t.rules) &&
-		(len(s.rules) == 0 || &s.rules[0] == &t.rules[0])
 }

@@ -11,49 +11,23 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// ErrSettled is wrapped by the errors of [Decision.Settle] that has nothing to
-// settle: the decision is a refusal, is not one of [Limiter.Reserve], or has been
-// settled before. Nothing was changed.
+// ErrSettled is returned by [Decision.Settle] when there is nothing to settle: the
+// decision is a refusal, was not made by [Policy.Reserve], or has been settled.
+// Nothing was changed.
 var ErrSettled = errors.New("limit: nothing is reserved, or it has been settled")
 
-// Reserve is [Limiter.TakeN] for a request whose cost is known only afterwards:
-// bytes, tokens of a language model, rows of a query. It takes n, the most that
-// it may cost, and [Decision.Settle] corrects that:
+// Settle corrects what [Policy.Reserve] took to n units of each rule, the true
+// cost of the request; 0 cancels the reservation. It can be called once. The
+// second call, on a copy of the decision too, returns [ErrSettled].
 //
-//	d, err := limiter.Reserve(ctx, rules, keys, 4_000)
-//	…
-//	err = d.Settle(ctx, used)
+// If the cost is lower, the rest is refunded, as far as its time has not passed:
+// never beyond a full quota, and never into another window. If it is higher,
+// Settle takes what the rules have room for, and no more: so reserve the most that
+// a request may cost. docs/algorithms.md says what each algorithm refunds.
 //
-// What is never settled stays taken, so that a process that dies gives nothing
-// away. Rules of [Concurrency] are not settled, but released.
-func (l *Limiter) Reserve(ctx context.Context, rules RuleSet, keys Keys, n int64) (Decision, error) {
-	d, err := l.TakeN(ctx, rules, keys, n)
-	if err != nil || !d.Allowed || d.taken != nil {
-		return d, err
-	}
-	s := scratches.Get().(*scratch)
-	defer s.put()
-	charges, err := d.policy.charges(s, d.route, keysSource{keys, l.options.Proxies.IPv6Prefix, n})
-	if err != nil {
-		return Decision{}, err
-	}
-	d.taken = newTaken(&d, charges)
-	return d, nil
-}
-
-// Settle corrects what an admission of [Limiter.Reserve] has taken to n units of
-// each rule, its true cost; 0 cancels it. It can be called once: the second time,
-// on a copy of the decision too, returns [ErrSettled] and changes nothing.
-//
-// Of a lower cost the rest comes back, as far as its time has not passed: never
-// to more than a whole quota, and never into another window. Of a higher cost it
-// takes what the rules still have room for, and no more than their limits: so
-// reserve the most that a request may cost. docs/algorithms.md says for each
-// algorithm what comes back.
-//
-// An n below 0 is an error and settles nothing. An error that wraps
-// [ErrUndecided] says that the store failed: then what was reserved may stay
-// taken, and is not settled again.
+// A negative n is an error and settles nothing. An error that wraps
+// [ErrUndecided] means that the store failed: then the reservation may stay taken,
+// and cannot be settled again.
 func (d Decision) Settle(ctx context.Context, n int64) error {
 	n, err := validCost(n)
 	if err != nil {
@@ -66,18 +40,35 @@ func (d Decision) Settle(ctx context.Context, n int64) error {
 	return err
 }
 
-// taken is what an admitted request has taken and may give back. Copies of its
+// OnStatus returns a function for [Rule].Settle: only requests that are answered
+// with one of the statuses count, such as failed attempts to log in. Until a
+// request is answered it counts too, so that many attempts at once do not slip
+// through.
+func OnStatus(statuses ...int) func(*http.Request, int) int64 {
+	counts := make(map[int]bool, len(statuses))
+	for _, s := range statuses {
+		counts[s] = true
+	}
+	return func(_ *http.Request, status int) int64 {
+		if counts[status] {
+			return 1
+		}
+		return 0
+	}
+}
+
+// taken is what an admitted request took and may give back. Copies of its
 // decision share it.
 type taken struct {
-	store  Store
+	store  core.Store
 	policy string
 	units  []core.Return // of all rules but those of Concurrency
-	rules  []int         // which they are
+	rules  []int         // the index of each
 	ended  atomic.Bool   // settled or given back
 }
 
 func newTaken(d *Decision, charges []core.Charge) *taken {
-	t := &taken{store: d.policy.limiter.store, policy: d.route.policy}
+	t := &taken{store: d.policy.limiter.store, policy: d.route.name}
 	for i, c := range charges {
 		if c.Quota.Algorithm != Concurrency {
 			t.units = append(t.units, d.core.Return(i, c))
@@ -87,11 +78,11 @@ func newTaken(d *Decision, charges []core.Charge) *taken {
 	return t
 }
 
-// begin reports whether nobody else has settled t, and now nobody else will.
+// begin reports whether the caller is the one that may settle t.
 func (t *taken) begin() bool { return t.ended.CompareAndSwap(false, true) }
 
-// settle corrects what was taken to what cost returns for each rule and what it
-// has been charged. It returns the units that each rule has got back.
+// settle corrects what was taken to what cost returns for each rule and its
+// charge. It returns the units that each rule got back.
 func (t *taken) settle(ctx context.Context, cost func(rule int, charged int64) int64) (given [core.MaxCharges]int64, err error) {
 	var less []core.Return
 	var rules []int
@@ -133,35 +124,33 @@ func (t *taken) takeMore(ctx context.Context, c core.Charge) error {
 	return nil
 }
 
-// settleTime bounds what a request waits for after its response, or after its
-// client has gone.
-const settleTime = time.Second
+// settleTimeout bounds what a request waits for after its response, or after its
+// client has disconnected.
+const settleTimeout = time.Second
 
-// giveBack gives back all that can be of what was taken, whatever has ended, and
-// returns how much that is for each rule.
+// giveBack gives back what was taken, whatever context has ended, and returns how
+// much that is for each rule.
 func (t *taken) giveBack() (given [core.MaxCharges]int64) {
 	if t == nil || !t.begin() {
 		return given
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), settleTime)
+	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
 	defer cancel()
-	given, _ = t.settle(ctx, func(int, int64) int64 { return 0 }) // or it stays taken
+	given, _ = t.settle(ctx, func(int, int64) int64 { return 0 }) // otherwise it stays taken
 	return given
 }
 
-// Done ends an admitted request that has been answered with a status, for
-// adapters: it settles the rules that have a [Rule].Settle, and does what
-// [Decision.Release] does. It does nothing the second time, and on a refusal.
-// Errors of the store are told to [Options].Observe; what was charged then stays
-// so. It waits for the store, at most a second for each of the two.
-func (d Decision) Done(r *http.Request, status int) {
+// done ends an admitted request that was answered with a status: it settles the
+// rules that have a [Rule].Settle, and releases the leases. Each may wait up to a
+// second for the store.
+func (d Decision) done(r *http.Request, status int) {
 	defer d.Release()
 	if d.taken == nil || !d.policy.settles || !d.taken.begin() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), settleTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), settleTimeout)
 	defer cancel()
-	var wrong error
+	var invalid error
 	_, err := d.taken.settle(ctx, func(rule int, charged int64) int64 {
 		settle := d.policy.set.rules[rule].Settle
 		if settle == nil {
@@ -169,30 +158,13 @@ func (d Decision) Done(r *http.Request, status int) {
 		}
 		n, err := validCost(settle(r, status))
 		if err != nil {
-			wrong = errors.Join(wrong, fmt.Errorf("%w: rule %q: settled: %w", ErrUndecided, d.policy.names[rule], err))
+			invalid = errors.Join(invalid, fmt.Errorf("%w: rule %q: settled: %w", ErrUndecided, d.policy.names[rule], err))
 			return charged
 		}
 		return n
 	})
-	if err := errors.Join(err, wrong); err != nil {
+	if err := errors.Join(err, invalid); err != nil {
 		l := d.policy.limiter
-		l.failed(&l.notices.unsettled, "limit: an admitted request could not be settled", r, d, err)
-	}
-}
-
-// OnStatus returns a function for [Rule].Settle: only requests that are answered
-// with one of the statuses count, such as the failed attempts of a login. Until
-// a request is answered it counts as well, so that many at once do not slip
-// through.
-func OnStatus(statuses ...int) func(*http.Request, int) int64 {
-	counts := make(map[int]bool, len(statuses))
-	for _, s := range statuses {
-		counts[s] = true
-	}
-	return func(_ *http.Request, status int) int64 {
-		if counts[status] {
-			return 1
-		}
-		return 0
+		l.failed(unsettledRequest, r, d, err)
 	}
 }

@@ -2,23 +2,199 @@ package limit
 
 import (
 	"context"
+	"fmt"
+	"math"
+	"math/bits"
 	"time"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/waiting"
 )
 
-// statusGone is what logs show of a request whose client went away before its
-// turn; nobody reads the answer. It is nginx's "client closed request".
-const statusGone = 499
-
-// Wait waits for the turn of an admitted request: until Delay has passed since
-// the decision was made. Without a Delay it returns nil at once.
+// Wait takes a request like [Policy.Take], but waits until the rules admit it. A
+// caller that waits holds nothing: each try takes from every rule or from none,
+// and a wait that ends without an admission has taken nothing. Behind a [Queue]
+// it waits for the slot too; a slot that it took and does not wait for stays
+// taken, as in [Decision.Wait].
 //
-// It returns the error of ctx if that ends before, and a [*RefusedError] if the
-// request is refused, or at once if its turn would come after the deadline of
-// ctx. The request may not go on with either. Then it gives back what the
-// request took, as far as that can be: a turn only as long as it is the last of
-// the line, and otherwise it passes unused. What is held is to be Released.
+// Waits on one Limiter for one key are served in the order in which they began,
+// so that small costs do not overtake a large one. Callers that there should be
+// room for ask the store side by side; if others take that room first, a later
+// caller may pass an earlier one, which is then the first in line for the next
+// room. Take, handlers and other processes do not queue, and may come first.
+//
+// A decision without an error is admitted. The error is that of ctx if it ends
+// first. It is a [*RefusedError] at once when the rules will certainly not admit
+// the request before the deadline of ctx; its RetryAfter does not count the
+// callers in line. Otherwise the error says what is wrong with the request (a
+// cost that can never fit, for example), or wraps [ErrUndecided]. A ctx that ends
+// while the store decides does not end that: Wait then returns the decision, since
+// an admission has been paid for.
+//
+// Wait starts no goroutine, and the Limiter remembers only the callers that wait.
+func (p *Policy) Wait(ctx context.Context, r Request) (Decision, error) {
+	if r.UpTo {
+		return Decision{}, &RuleError{Problem: "Wait takes the full Cost: leave out UpTo, or call limit.Policy.Take"}
+	}
+	from, err := p.source(&r)
+	if err != nil {
+		return Decision{}, err
+	}
+	if err := p.settleless(); err != nil {
+		return Decision{}, err
+	}
+	w := &waiter{ctx: ctx, source: *from, calling: detached{ctx}}
+	for i, most := range p.capacities {
+		n, _ := w.source.costOf(&p.set.rules[i], p.names[i])
+		if n > most {
+			return Decision{}, &RuleError{Rule: p.set.rules[i].String(), Problem: fmt.Sprintf(
+				"cost %d: the rule never has room for more than %d: write less", n, most)}
+		}
+		w.place.Cost = max(w.place.Cost, n)
+	}
+	return p.wait(w)
+}
+
+// A waiter is one call of Wait, with what the store is called with.
+type waiter struct {
+	place   waiting.Waiter
+	ctx     context.Context
+	source  source
+	calling detached
+	timer   *time.Timer // of the first in a queue
+}
+
+// detached has the values of a context, but does not end with it.
+type detached struct{ context.Context }
+
+func (detached) Deadline() (time.Time, bool) { return time.Time{}, false }
+func (detached) Done() <-chan struct{}       { return nil }
+func (detached) Err() error                  { return nil }
+
+func (p *Policy) wait(w *waiter) (Decision, error) {
+	queues := &p.limiter.queues
+	queues.Enter(&w.place)
+	defer queues.Leave(&w.place, nil) // deferred: a recovered panic of the store must not block a queue
+	for {
+		if err := p.await(w); err != nil {
+			return Decision{}, err
+		}
+		d, err := p.take(&w.calling, p.named, &w.source, false)
+		if err != nil {
+			return Decision{}, err
+		}
+		if d.Allowed {
+			queues.Leave(&w.place, &d.core)
+			if err := d.Wait(w.ctx); err != nil {
+				d.Release()
+				return Decision{}, err
+			}
+			return d, nil
+		}
+		due := time.Now().Add(d.RetryAfter)
+		if d.RetryAfter == 0 || w.late(due) {
+			queues.Leave(&w.place, &d.core)
+			return Decision{}, &RefusedError{Decision: d}
+		}
+		p.name(w)
+		queues.Join(&w.place, &d.core, due)
+	}
+}
+
+// await returns nil when w may ask the store.
+func (p *Policy) await(w *waiter) error {
+	queues := &p.limiter.queues
+	for {
+		if err := w.ctx.Err(); err != nil {
+			return err
+		}
+		if !w.place.Queued() && (w.place.Cost == 0 || queues.Empty()) {
+			return nil
+		}
+		p.name(w)
+		due, mayAsk := queues.Next(&w.place)
+		if mayAsk && !due.After(time.Now()) {
+			return nil
+		}
+		if w.late(due) {
+			return p.tooLate(w, due)
+		}
+		w.sleep(due, mayAsk)
+	}
+}
+
+// name gives w the queues of its keys.
+func (p *Policy) name(w *waiter) {
+	if w.place.Named() {
+		return
+	}
+	ids := make([]waiting.ID, len(p.keyOf))
+	for i, k := range p.keyOf {
+		ids[i] = waiting.ID{Policy: p.named.name, Rule: p.names[i], Key: p.keys[k].resolve(&w.source)}
+	}
+	w.place.Name(ids)
+}
+
+// late reports whether the context will have ended at a time.
+func (w *waiter) late(due time.Time) bool {
+	deadline, ok := w.ctx.Deadline()
+	return ok && !due.Before(deadline)
+}
+
+// sleep sleeps until w is woken, its context ends or, if timed, its time has
+// come.
+func (w *waiter) sleep(due time.Time, timed bool) {
+	var rings <-chan time.Time
+	if timed {
+		if w.timer == nil {
+			w.timer = time.NewTimer(time.Until(due))
+		} else {
+			w.timer.Reset(time.Until(due))
+		}
+		defer w.timer.Stop()
+		rings = w.timer.C
+	}
+	select {
+	case <-rings:
+	case <-w.place.Wake():
+	case <-w.ctx.Done():
+	}
+}
+
+// tooLate returns the refusal of w, which is in a queue and cannot be admitted
+// before due. The store was not asked about w, so it is asked now what is left,
+// with a cost of 0.
+func (p *Policy) tooLate(w *waiter, due time.Time) error {
+	rule := w.place.Rule()
+	p.limiter.queues.Leave(&w.place, nil)
+	look := w.source
+	look.cost, look.costs = 0, nil
+	d, err := p.take(&w.calling, p.named, &look, false)
+	if err != nil {
+		return err
+	}
+	for i := range d.core.Outcomes() {
+		o := &d.core.Outcomes()[i]
+		if cost, _ := w.source.costOf(&p.set.rules[i], p.names[i]); o.Remaining < cost {
+			o.RetryAfter, o.MoreAfter = max(1, o.MoreAfter), 0
+		}
+		if i == rule {
+			until := time.Until(due) + time.Microsecond - 1
+			o.RetryAfter, o.MoreAfter = max(1, o.RetryAfter, until.Microseconds()), 0
+		}
+	}
+	d.core.Allowed = false
+	return &RefusedError{Decision: newDecision(p, p.named, d.core)}
+}
+
+// Wait waits for the slot of an admitted request: until Delay has passed since
+// the decision. Without a Delay it returns nil at once.
+//
+// It returns the error of ctx if that ends first, and a [*RefusedError] if the
+// request is refused, or at once if its slot would come after the deadline of
+// ctx. With either error the request must not go on; Wait then gives back what
+// the request took. A slot can be given back only while it is the last of its
+// queue, and otherwise passes unused. Leases stay held until [Decision.Release].
 func (d Decision) Wait(ctx context.Context) error {
 	if !d.Allowed {
 		return &RefusedError{Decision: d}
@@ -29,7 +205,7 @@ func (d Decision) Wait(ctx context.Context) error {
 	if late, ok := d.late(ctx); ok {
 		return &RefusedError{Decision: late}
 	}
-	timer := time.NewTimer(time.Until(d.turn))
+	timer := time.NewTimer(time.Until(d.slot))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -42,15 +218,15 @@ func (d Decision) Wait(ctx context.Context) error {
 	return err
 }
 
-// late returns the refusal that d is for a caller with a deadline before the
-// turn, after it has given back what the rules took, as far as that can be:
-// others may stand behind the place in the queue already.
+// late returns the refusal that d is for a caller whose deadline is before the
+// slot, after giving back what the rules took. Later requests may have slots
+// behind this one already, which then stay where they are.
 func (d Decision) late(ctx context.Context) (Decision, bool) {
 	if !d.Allowed || d.Delay <= 0 {
 		return d, false
 	}
 	deadline, ok := ctx.Deadline()
-	if !ok || !deadline.Before(d.turn) {
+	if !ok || !deadline.Before(d.slot) {
 		return d, false
 	}
 	patience := max(0, time.Until(deadline)).Microseconds()
@@ -60,12 +236,12 @@ func (d Decision) late(ctx context.Context) (Decision, bool) {
 	refused.Mode = d.core.Mode
 	for i, o := range d.core.Outcomes() {
 		rule := &d.route.charges[i]
-		o.Remaining = min(o.Remaining+given[i], d.policy.most[i])
+		o.Remaining = min(o.Remaining+given[i], d.policy.capacities[i])
 		switch {
 		case rule.Quota.Algorithm == Concurrency:
-			o = d.givenBack(i, o)
+			o = d.afterRelease(i, o)
 		case rule.Quota.Algorithm == Queue:
-			// By then the queue is short enough for one as patient.
+			// By then the queue is short enough for a request as patient as this one.
 			o.ResetAfter = max(0, o.ResetAfter-muldiv(given[i], rule.Quota.Window, rule.Quota.Limit))
 			if o.ResetAfter > patience {
 				o.RetryAfter, o.MoreAfter = o.ResetAfter-patience, 0
@@ -77,4 +253,14 @@ func (d Decision) late(ctx context.Context) (Decision, bool) {
 		refused.Outcomes()[i] = o
 	}
 	return newDecision(d.policy, d.route, refused), true
+}
+
+// muldiv returns a*b/c rounded down, for numbers that are not negative.
+func muldiv(a, b, c int64) int64 {
+	high, low := bits.Mul64(uint64(a), uint64(b))
+	if high >= uint64(c) {
+		return math.MaxInt64
+	}
+	q, _ := bits.Div64(high, low, uint64(c))
+	return int64(min(q, math.MaxInt64))
 }

@@ -1,51 +1,42 @@
-package limit
+package throttle
 
 import (
 	"io"
 	"math"
 	"net/http"
 	"strconv"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/response"
 )
 
-// Slow returns what the handler of a request is to be called with instead of w
-// and the request of the call: a writer that waits before the bytes of the
-// response pass, or a body that waits before the handler gets them, or both. It
-// takes nothing before the first byte, and needs no closing.
+// Slow returns what to call the handler of a request with, for adapters: a writer
+// that waits before the bytes of the response pass, or a request with a body that
+// waits before the handler gets them, or both. It takes nothing before the first
+// byte, and needs no closing.
 //
-// The writer has the methods that handlers ask writers for. Hijack returns the
-// connection as it is, and nothing slows what it carries. It has no Unwrap,
-// which would lead past it: what an [http.ResponseController] sets, it sets.
-func (t *Throttler) Slow(w http.ResponseWriter, call Call) (http.ResponseWriter, *http.Request) {
-	r := call.Request
+// The writer has the methods that handlers ask for. Hijack returns the connection as
+// it is, and nothing slows what it carries. It has no Unwrap, which would lead past
+// it: what an [http.ResponseController] sets, the writer sets.
+func (t *Throttle) Slow(w http.ResponseWriter, r *http.Request, c limit.Call) (http.ResponseWriter, *http.Request) {
 	down := t.options.Of != Uploads && r.Method != http.MethodHead
 	up := t.options.Of != Downloads && r.Body != nil && r.Body != http.NoBody
-	n := 0
 	if down {
-		n++
+		w = &slowWriter{response.Passthrough{ResponseWriter: w}, t.meter(r, c)}
 	}
 	if up {
-		n++
-	}
-	if n == 0 {
-		return w, r
-	}
-	meters := t.meters(&call, n)
-	if up {
-		m := &meters[0]
+		m := t.meter(r, c)
 		m.length = max(0, r.ContentLength)
 		slowed := *r
 		slowed.Body = &slowBody{r.Body, m}
 		r = &slowed
 	}
-	if down {
-		w = &slowWriter{passthrough{w}, &meters[n-1]}
-	}
 	return w, r
 }
 
-// A slowWriter is a response whose bytes wait for their turn.
+// A slowWriter is a response writer that waits before bytes pass.
 type slowWriter struct {
-	passthrough
+	response.Passthrough
 	meter *meter
 }
 
@@ -57,8 +48,8 @@ var (
 	_ http.Pusher     = (*slowWriter)(nil)
 )
 
-// Write writes p in parts, each at its turn. It returns the error of the
-// request's context if that ends before the turn of a part.
+// Write writes p in parts, each at its slot. It returns the error of the request's
+// context if that ends before the slot of a part.
 func (w *slowWriter) Write(p []byte) (int, error) {
 	return slowly(w, p, w.ResponseWriter.Write)
 }
@@ -69,7 +60,7 @@ func (w *slowWriter) WriteString(s string) (int, error) {
 }
 
 func slowly[B []byte | string](w *slowWriter, p B, write func(B) (int, error)) (written int, err error) {
-	w.learnLength()
+	w.readLength()
 	for {
 		allowed, err := w.meter.next(int64(len(p) - written))
 		if err != nil {
@@ -88,9 +79,9 @@ func slowly[B []byte | string](w *slowWriter, p B, write func(B) (int, error)) (
 	}
 }
 
-// learnLength learns how long the response is, before its first byte, if the
-// handler says it.
-func (w *slowWriter) learnLength() {
+// readLength reads how long the response is, before its first byte, if the handler
+// says it.
+func (w *slowWriter) readLength() {
 	if w.meter.passed > 0 {
 		return
 	}
@@ -101,59 +92,58 @@ func (w *slowWriter) learnLength() {
 	}
 }
 
-// ReadFrom copies r in parts, each at its turn. A file goes on as it would
-// without the limit, by the sendfile of the system, if the response says its
-// Content-Length.
+// ReadFrom copies r in parts, each at its slot. A file goes by sendfile, as without
+// the limit, if the response has a Content-Length.
 func (w *slowWriter) ReadFrom(r io.Reader) (int64, error) {
-	w.learnLength()
+	w.readLength()
 	// Only one io.LimitedReader may stand before a file for sendfile to see it.
-	whole, ok := r.(*io.LimitedReader)
+	all, ok := r.(*io.LimitedReader)
 	if !ok {
-		whole = &io.LimitedReader{R: r, N: math.MaxInt64}
+		all = &io.LimitedReader{R: r, N: math.MaxInt64}
 	}
 	var copied int64
 	if to, ok := w.ResponseWriter.(io.ReaderFrom); ok {
 		// Not beyond the Content-Length: net/http would send that, too.
-		for left := w.meter.length - w.meter.passed; left > 0 && whole.N > 0; {
-			allowed, err := w.meter.next(min(left, whole.N))
+		for left := w.meter.length - w.meter.passed; left > 0 && all.N > 0; {
+			allowed, err := w.meter.next(min(left, all.N))
 			if err != nil {
 				return copied, err
 			}
-			part := io.LimitedReader{R: whole.R, N: allowed}
+			part := io.LimitedReader{R: all.R, N: allowed}
 			n, err := to.ReadFrom(&part)
 			w.meter.pass(n)
 			copied += n
 			left -= n
-			whole.N -= allowed - part.N
+			all.N -= allowed - part.N
 			if err != nil || n < allowed {
 				return copied, err
 			}
 		}
 	}
-	n, err := copySlowly(w, whole)
+	n, err := copySlowly(w, all)
 	return copied + n, err
 }
 
-// copySlowly copies by Write, with little memory for as long as a body lasts: 4
-// to 32 KiB, and no more than a permit is large.
+// copySlowly copies by Write, with a small buffer: 4 to 32 KiB, and no more than a
+// permit.
 func copySlowly(w *slowWriter, r *io.LimitedReader) (int64, error) {
 	if r.N <= 0 {
 		return 0, nil
 	}
-	chunk := w.meter.throttler.chunk
+	chunk := w.meter.throttle.chunk
 	buffer := make([]byte, min(chunk, max(4<<10, chunk/4), 32<<10))
 	return io.CopyBuffer(struct{ io.Writer }{w}, r, buffer)
 }
 
-// A slowBody is the body of a request whose bytes wait for their turn.
+// A slowBody is the body of a request that waits before bytes pass.
 type slowBody struct {
 	io.ReadCloser
 	meter *meter
 }
 
-// Read reads, and returns when it is the turn of what it has read.
+// Read reads, and returns at the slot of what it has read.
 func (b *slowBody) Read(p []byte) (int, error) {
-	if most := b.meter.throttler.chunk; int64(len(p)) > most {
+	if most := b.meter.throttle.chunk; int64(len(p)) > most {
 		p = p[:most]
 	}
 	n, err := b.ReadCloser.Read(p)

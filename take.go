@@ -1,0 +1,278 @@
+package limit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A Request is what a policy decides outside HTTP: in a job, a consumer, an RPC.
+type Request struct {
+	// Keys has a value for each key that the rules name.
+	Keys Keys
+
+	// Cost is what the request costs of each rule. 0 means 1.
+	Cost int64
+
+	// Costs is what the request costs of single rules, by their names, where
+	// that differs from Cost. A cost of 0 passes its rule and takes nothing.
+	Costs map[string]int64
+
+	// UpTo takes fewer units than Cost if there are fewer, but at least one, and
+	// as many of each rule. [Decision].Taken says how many. It does not go
+	// together with Costs, and is for [Policy.Take] and [Policy.Reserve].
+	UpTo bool
+}
+
+// Keys holds the values of keys, by their names in the text grammar:
+//
+//	limit.Keys{"ip": "203.0.113.9", "user": "alice", "header X-API-Key": "k1"}
+//
+// An address may have a port, and the name of a header any case. "" means that
+// the request has no such key; all requests without it share one quota.
+type Keys map[string]string
+
+// Take decides a request, and takes what it costs from every rule or nothing
+// from any. The policy must be [Named].
+//
+// A refusal is a Decision, not an error. A slot in a [Queue] that would come
+// after the deadline of ctx is a refusal too. If a rule is a Queue, call
+// [Decision.Wait] on an admission; if one is of [Concurrency], call
+// [Decision.Release] when the work is done. An error says what is wrong with the
+// request, or wraps [ErrUndecided].
+//
+// With UpTo, Take asks the store at most four times: for Cost, and after each
+// refusal for what was left then.
+func (p *Policy) Take(ctx context.Context, r Request) (Decision, error) {
+	from, err := p.source(&r)
+	if err != nil {
+		return Decision{}, err
+	}
+	if err := p.settleless(); err != nil {
+		return Decision{}, err
+	}
+	return p.takeRequest(ctx, from, &r, false)
+}
+
+// Reserve takes a request like [Policy.Take], for work whose true cost is known
+// only afterwards: bytes, tokens of a language model, rows of a query. Cost is
+// the most that it may be, and [Decision.Settle] corrects it:
+//
+//	d, err := policy.Reserve(ctx, limit.Request{Keys: keys, Cost: 4_000})
+//	…
+//	err = d.Settle(ctx, used)
+//
+// A reservation that is never settled stays taken, so that a process that dies
+// gives nothing away. Rules of [Concurrency] are released, not settled.
+func (p *Policy) Reserve(ctx context.Context, r Request) (Decision, error) {
+	from, err := p.source(&r)
+	if err != nil {
+		return Decision{}, err
+	}
+	return p.takeRequest(ctx, from, &r, true)
+}
+
+func (p *Policy) takeRequest(ctx context.Context, from *source, r *Request, reserve bool) (Decision, error) {
+	if r.UpTo {
+		return p.takeUpTo(ctx, from, reserve)
+	}
+	return p.decide(ctx, ctx, p.named, from, reserve)
+}
+
+// upToTries is how often a request with UpTo asks the store at most.
+const upToTries = 4
+
+// takeUpTo asks for less after each refusal: for what the store said was left,
+// and at last for one. Each time it takes from every rule or from none, so it
+// never takes more than there is. Where others take in between, it takes fewer
+// units than it could have.
+func (p *Policy) takeUpTo(ctx context.Context, from *source, reserve bool) (Decision, error) {
+	for _, most := range p.capacities {
+		from.cost = min(from.cost, most)
+	}
+	for try := 1; ; try++ {
+		d, err := p.take(ctx, p.named, from, reserve)
+		if err != nil {
+			return Decision{}, err
+		}
+		if d.Allowed || from.cost == 1 {
+			// A slot that comes too late was taken, and must not be tried again.
+			if d, _ = d.late(ctx); d.Allowed {
+				d.Taken = from.cost
+			}
+			return d, nil
+		}
+		left := from.cost - 1 // strictly fewer, whatever the store says
+		for _, o := range d.core.Outcomes() {
+			left = min(left, o.Remaining)
+		}
+		if from.cost = max(1, left); try+1 >= upToTries {
+			from.cost = 1
+		}
+	}
+}
+
+// Peek reports the outcome of a request of cost 1 without taking anything:
+// Allowed and RetryAfter are those of that request, and Remaining is what is left
+// without it. It changes nothing in the store.
+func (p *Policy) Peek(ctx context.Context, r Request) (Decision, error) {
+	if r.Cost > 1 || r.Costs != nil || r.UpTo {
+		return Decision{}, &RuleError{Problem: "Peek reports the outcome of a request of cost 1: leave out Cost, Costs and UpTo"}
+	}
+	from, err := p.source(&Request{Keys: r.Keys, Cost: 1})
+	if err != nil {
+		return Decision{}, err
+	}
+	from.cost = 0
+	d, err := p.take(ctx, p.named, from, false)
+	if err != nil {
+		return Decision{}, err
+	}
+	for i := range d.core.Outcomes() {
+		// A cost of 0 fits where nothing is left; a cost of 1 fits when there is more.
+		if o := &d.core.Outcomes()[i]; o.Remaining == 0 {
+			o.RetryAfter, o.MoreAfter = max(1, o.MoreAfter), 0
+			d.core.Allowed = false
+		}
+	}
+	return newDecision(p, p.named, d.core), nil
+}
+
+// Reset makes the quotas of keys full again, such as those of a user that was
+// locked out and has proved who it is. Global rules stay as they are, and so do
+// rules of [Concurrency], whose leases live on.
+//
+// Do not settle a reservation that was made before the reset: its units would
+// come back twice. Reset may be repeated. An error that wraps [ErrUndecided] means
+// that the store failed, and that some of the rules may be reset already.
+func (p *Policy) Reset(ctx context.Context, keys Keys) error {
+	from, err := p.source(&Request{Keys: keys, Cost: 1})
+	if err != nil {
+		return err
+	}
+	for i, rule := range p.set.rules {
+		if rule.Key.kind == everyone || rule.Algorithm == Concurrency {
+			continue
+		}
+		if err := p.limiter.store.Reset(ctx, p.named.name, p.names[i], rule.Key.resolve(from)); err != nil {
+			return fmt.Errorf("%w: reset of rule %q: %w", ErrUndecided, p.names[i], err)
+		}
+	}
+	return nil
+}
+
+// source returns the source of a request, or an error that says what is wrong
+// with it.
+func (p *Policy) source(r *Request) (*source, error) {
+	if p.named == nil {
+		return nil, &RuleError{Problem: "outside HTTP a policy needs a name: write limit.Named(\"…\", rules…)"}
+	}
+	s := &source{limiter: p.limiter, keys: r.Keys, cost: r.Cost, costs: r.Costs}
+	if s.cost == 0 {
+		s.cost = 1
+		if err := p.costless(r.Costs); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := validCost(s.cost); err != nil {
+		return nil, &RuleError{Problem: err.Error()}
+	}
+	if r.UpTo && len(r.Costs) > 0 {
+		return nil, &RuleError{Problem: "UpTo takes as many units of each rule: leave out Costs"}
+	}
+	if err := p.validCosts(r.Costs); err != nil {
+		return nil, err
+	}
+	return s, p.missing(r.Keys)
+}
+
+func (p *Policy) validCosts(costs map[string]int64) error {
+	var errs []error
+	for name, n := range costs {
+		if !slices.Contains(p.names, name) {
+			errs = append(errs, &RuleError{Problem: fmt.Sprintf("Costs[%q]: no rule has that name: write one of %s",
+				name, strings.Join(p.names, ", "))})
+		}
+		if _, err := validCost(n); err != nil {
+			errs = append(errs, &RuleError{Problem: fmt.Sprintf("Costs[%q]: %v", name, err)})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// costless returns an error if a rule asks HTTP requests for their cost, and
+// costs does not say it.
+func (p *Policy) costless(costs map[string]int64) error {
+	for i, r := range p.set.rules {
+		if _, said := costs[p.names[i]]; r.Cost != nil && !said {
+			return &RuleError{Rule: r.String(), Problem: "its Cost needs an HTTP request: set limit.Request.Cost"}
+		}
+	}
+	return nil
+}
+
+// settleless returns an error if a rule asks HTTP responses for their cost.
+func (p *Policy) settleless() error {
+	for _, r := range p.set.rules {
+		if r.Settle != nil {
+			return &RuleError{Rule: r.String(), Problem: "its Settle needs an HTTP response: " +
+				"call limit.Policy.Reserve, and then limit.Decision.Settle"}
+		}
+	}
+	return nil
+}
+
+// missing returns an error that joins one for each key of the policy that keys
+// has no value for, or no address where one is needed.
+func (p *Policy) missing(keys Keys) error {
+	var errs []error
+	for i := range p.keys {
+		errs = append(errs, p.keys[i].missing(keys)...)
+	}
+	return errors.Join(errs...)
+}
+
+func (k *KeyResolver) missing(keys Keys) (errs []error) {
+	for i := range k.parts {
+		errs = append(errs, k.parts[i].missing(keys)...)
+	}
+	if k.kind == everyone || len(k.parts) > 0 {
+		return errs
+	}
+	v, ok := keys.lookup(k)
+	switch {
+	case !ok:
+		return []error{fmt.Errorf("limit: no key %q: write limit.Keys{%[1]q: …}, with \"\" if there is none", k.label)}
+	case k.kind == byIP && v != "" && addressKey(v, 0) == "":
+		return []error{fmt.Errorf("limit: key \"ip\": %q is not an address: write one such as 203.0.113.9", v)}
+	}
+	return nil
+}
+
+// lookup returns the value of a key. A header is found by a name that differs in
+// case, unless two do.
+func (k Keys) lookup(key *KeyResolver) (value string, ok bool) {
+	if value, ok = k[key.label]; ok || key.kind != byHeader {
+		return value, ok
+	}
+	found := 0
+	for label, v := range k {
+		if strings.EqualFold(label, key.label) {
+			value = v
+			found++
+		}
+	}
+	return value, found == 1
+}
+
+// programValue returns the value of a key from Keys. Addresses have as many bits
+// as those of requests.
+func (s *source) programValue(key *KeyResolver) string {
+	v, _ := s.keys.lookup(key)
+	if key.kind == byIP {
+		return addressKey(v, s.limiter.options.Proxies.IPv6Prefix)
+	}
+	return strings.TrimSpace(v)
+}

@@ -1,0 +1,127 @@
+package throttle
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
+)
+
+// A meter lets the bytes of one body pass, by permits that it takes ahead of them.
+// It is not safe for concurrent use, as bodies are not.
+type meter struct {
+	throttle *Throttle
+	ctx      context.Context // of the request
+	request  *http.Request   // with a context that does not end: a call is not given up
+	call     limit.Call
+
+	free   int64 // bytes that still pass uncounted
+	permit int64 // bytes that may pass
+	passed int64 // bytes so far
+	length int64 // of the body; 0 if it is not known
+	chunk  int64 // the largest permit to take next
+}
+
+func (t *Throttle) meter(r *http.Request, c limit.Call) *meter {
+	return &meter{throttle: t, ctx: r.Context(), request: r.WithContext(context.WithoutCancel(r.Context())), call: c,
+		free: t.options.Free, chunk: t.chunk}
+}
+
+// next returns how many of so many bytes may pass now: at least one, unless want is
+// 0. It waits for their slot, and returns the error of the request's context if that
+// ends first.
+func (m *meter) next(want int64) (int64, error) {
+	switch {
+	case want <= 0:
+		return want, nil
+	case m.free > 0:
+		return min(want, m.free), nil
+	case m.permit == 0:
+		n, err := m.take(m.size(want))
+		if err != nil {
+			return 0, err
+		}
+		m.permit = n
+	}
+	return min(want, m.permit), nil
+}
+
+// pass counts bytes that next has let through.
+func (m *meter) pass(n int64) {
+	m.passed += n
+	if m.free > 0 {
+		m.free -= n
+	} else {
+		m.permit -= n
+	}
+}
+
+// size returns how large a permit to take for so many bytes: the rest of the body if
+// its length is known, and otherwise a quarter of what has passed. The unused part
+// of the last permit is lost, which is at most that.
+func (m *meter) size(want int64) int64 {
+	ahead := m.passed / 4
+	if m.length > 0 {
+		ahead = m.length - m.passed
+	}
+	return min(m.chunk, max(want, ahead))
+}
+
+// take takes n bytes of every rule, or fewer, waits for their slot, and returns how
+// many they are.
+func (m *meter) take(n int64) (int64, error) {
+	for {
+		if err := m.ctx.Err(); err != nil {
+			return 0, err
+		}
+		m.call.Cost = n
+		d, err := m.throttle.policy.Decide(m.request, m.call)
+		if err != nil {
+			return 0, err
+		}
+		if d.Allowed {
+			return n, sleep(m.ctx, m.wait(&d))
+		}
+		// The queue is full for as long as queueTime. The random time keeps the
+		// bodies that wait from asking again at once.
+		if err := sleep(m.ctx, d.RetryAfter+rand.N(queueTime/2)); err != nil {
+			return 0, err
+		}
+		if d.Mode == limit.ModeLocal {
+			n = max(1, n/2) // a process's share of the limit may be less than a permit
+		}
+	}
+}
+
+// wait returns how long a new permit waits for its slot, and sets how large the next
+// one may be: while a burst lasts, half of what is left of it.
+func (m *meter) wait(d *limit.Decision) time.Duration {
+	t := m.throttle
+	var wait time.Duration
+	var chunk int64 = maxChunk
+	for i, rule := range d.Rules() {
+		// ResetAfter is when the last byte taken has passed at the rate.
+		early := t.bursts[i] - rule.ResetAfter
+		wait = max(wait, -early)
+		chunk = min(chunk, core.MulDiv(max(0, early.Microseconds()), t.rates[i].limit, 2*t.rates[i].window))
+	}
+	m.chunk = max(t.chunk, chunk)
+	return wait
+}
+
+// sleep waits, or returns the error of ctx if that ends first.
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return ctx.Err() // both may have come at once
+}

@@ -1,0 +1,196 @@
+// Package throttle limits bandwidth: it slows the bodies of responses and requests
+// to the bytes that rules allow. Nothing is refused, buffered or cut.
+//
+//	mux.Handle("GET /files/", throttle.Must(throttle.New(limiter, limit.Rules(
+//		throttle.Bandwidth(limit.ByUser, time.Second, 100_000)), nil)).Handler(files))
+//
+// In any time t, a key gets at most Burst + t * Limit / Window bytes since its quota
+// was full, over all its connections and all processes on the store. A Throttle
+// takes permits for about a tenth of a second of bytes ahead, first come, first
+// served; a Burst below one permit counts as one permit. A body whose client
+// disconnects loses its permit. A body that ends without a Content-Length may lose
+// up to a quarter of its length.
+//
+// A server's WriteTimeout and ReadTimeout count the waiting, and cut the body: leave
+// them 0, or set a deadline for each request with [http.ResponseController].
+//
+// While the store is unavailable, this process applies the rules by itself, as a
+// handler of package limit does: see limit.Options.Instances and limit.OnError. An
+// error that a client could cause ends the body, and is logged and observed.
+package throttle
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"time"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
+)
+
+// Bandwidth returns a rule of bytes: all requests that share a key get so many
+// bytes a window together. Set its Burst to change how many bytes may come at once;
+// without it they are those of a window.
+func Bandwidth(key limit.KeyResolver, window time.Duration, bytes int64) limit.Rule {
+	return limit.Rule{Key: key, Limit: bytes, Window: window, Algorithm: limit.TokenBucket}
+}
+
+// Bodies says which bytes a rule counts.
+type Bodies uint8
+
+// What a [Throttle] slows.
+const (
+	Downloads Bodies = iota // the bodies of responses
+	Uploads                 // the bodies of requests
+	Both                    // both, on one quota
+)
+
+// suffixes keep the quotas of bytes apart from each other and from those of
+// requests, if one set is used for both.
+var suffixes = [...]string{Downloads: ".downloads", Uploads: ".uploads", Both: ".bytes"}
+
+// Options configures a [Throttle]. The zero Options is ready to use.
+type Options struct {
+	// Of says which bodies are slowed. The zero value means [Downloads].
+	Of Bodies
+
+	// Free is how many bytes of each body pass first, at full speed and
+	// uncounted. A client that asks for a file in many ranges gets them for each.
+	Free int64
+}
+
+// A Throttle is a rule set of bytes, bound to a limiter. It is safe for concurrent
+// use.
+type Throttle struct {
+	policy  *limit.Policy
+	options Options
+	chunk   int64           // bytes: the usual permit
+	bursts  []time.Duration // for each rule, the time that its burst takes
+	rates   []rate          // for each rule
+}
+
+// A rate is the Limit of a rule, and its Window in microseconds.
+type rate struct{ limit, window int64 }
+
+// New binds rules to a limiter. Each is a token bucket of bytes, as [Bandwidth]
+// makes it, without Missing, Cost and Settle. Options may be nil. The error joins
+// one [*limit.RuleError] for each thing wrong with the rules and the options.
+func New(limiter *limit.Limiter, rules limit.RuleSet, options *Options) (*Throttle, error) {
+	t := &Throttle{chunk: math.MaxInt64}
+	if options != nil {
+		t.options = *options
+	}
+	errs := []error{rules.Validate()}
+	if t.options.Free < 0 {
+		errs = append(errs, &limit.RuleError{Problem: fmt.Sprintf("%d bytes free: write 0 or more", t.options.Free)})
+	}
+	if t.options.Of > Both {
+		return nil, errors.Join(append(errs, &limit.RuleError{Problem: fmt.Sprintf(
+			"bodies %d: write throttle.Downloads, throttle.Uploads or throttle.Both", t.options.Of)})...)
+	}
+	var originals []limit.Rule
+	queues := rules.Derive(suffixes[t.options.Of], func(r limit.Rule) limit.Rule {
+		for _, problem := range problems(r) {
+			errs = append(errs, &limit.RuleError{Rule: r.String(), Problem: problem})
+		}
+		originals = append(originals, r)
+		return queue(r)
+	})
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	var err error
+	if t.policy, err = limiter.Policy(queues); err != nil {
+		return nil, err
+	}
+	for _, r := range originals {
+		t.chunk = min(t.chunk, chunk(r))
+		t.rates = append(t.rates, rate{r.Limit, r.Window.Microseconds()})
+		t.bursts = append(t.bursts, duration(core.MulDiv(max(burst(r), chunk(r)), r.Window.Microseconds(), r.Limit)))
+	}
+	return t, nil
+}
+
+// Must returns t, and panics if err is not nil. It wraps [New] where routes are
+// declared.
+func Must(t *Throttle, err error) *Throttle {
+	if err != nil {
+		panic(err)
+	}
+	return t
+}
+
+// Check returns what is wrong with the rules on a route: see [limit.Policy.Check].
+func (t *Throttle) Check(c limit.Call) error { return t.policy.Check(c) }
+
+// Handler returns a handler that calls next with every request, and slows the
+// bodies. Its scope is that of [limit.Policy.Handler], and it panics where that
+// does.
+//
+// A wait ends with the context of the request; Write or Read then returns its
+// error.
+func (t *Throttle) Handler(next http.Handler) http.Handler {
+	_ = t.policy.Handler(next) // panics if the set cannot stand there
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(t.Slow(w, r, limit.Call{Pattern: r.Pattern}))
+	})
+}
+
+// problems returns what is wrong with a valid rule as a rule of bytes.
+func problems(r limit.Rule) (list []string) {
+	if r.Algorithm != limit.TokenBucket {
+		return []string{fmt.Sprintf("algorithm %v: bytes are counted by a token-bucket: "+
+			"write throttle.Bandwidth(key, window, bytes)", r.Algorithm)}
+	}
+	if r.Missing != 0 {
+		list = append(list, fmt.Sprintf("%d missing: a bucket of bytes begins full: leave it out", r.Missing))
+	}
+	if r.Cost != nil {
+		list = append(list, "a Cost: the cost of a body is its bytes: leave it out")
+	}
+	if r.Settle != nil {
+		list = append(list, "a Settle: bytes are counted as they pass: leave it out")
+	}
+	return list
+}
+
+// Bounds on permits. A permit is about as many bytes as a key gets in chunkTime, so
+// that the store is asked ten times a second for each key at its limit, however
+// many connections share it.
+const (
+	chunkTime = 100_000 // µs
+	minChunk  = 1 << 10 // unless that takes more than a second
+	maxChunk  = 1 << 20
+	queueTime = 10 * time.Second // a body whose slot would come later asks again
+)
+
+// chunk returns the usual permit of a rule.
+func chunk(r limit.Rule) int64 {
+	window := max(1, r.Window.Microseconds())
+	tenth := core.MulDiv(max(0, r.Limit), chunkTime, window)
+	second := core.MulDiv(max(0, r.Limit), 1_000_000, window)
+	return min(max(tenth, minChunk), maxChunk, max(1, second))
+}
+
+func burst(r limit.Rule) int64 {
+	if r.Burst == 0 {
+		return r.Limit
+	}
+	return r.Burst
+}
+
+// queue returns the queue that a bucket of bytes is. A permit gets the slot at which
+// its last byte has passed at the rate, and goes on when that is no more than the
+// burst away. So the bytes that pass are those of the bucket, in the order in which
+// they were asked for.
+func queue(r limit.Rule) limit.Rule {
+	waiting := core.MulDiv(max(0, r.Limit), queueTime.Microseconds(), max(1, r.Window.Microseconds()))
+	return limit.Rule{Key: r.Key, Limit: r.Limit, Window: r.Window, Algorithm: limit.Queue, OnStoreError: r.OnStoreError,
+		Burst: min(core.MaxLimit, max(burst(r), chunk(r))+waiting)}
+}
+
+func duration(micros int64) time.Duration {
+	return time.Duration(min(micros, math.MaxInt64/1000)) * time.Microsecond
+}
