@@ -144,6 +144,15 @@ func problemsOf(err error) (list []string) {
 	return list
 }
 
+// equal reports whether r and s are the same rule by value. Functions are not
+// compared: Go cannot tell two closures of one function apart.
+func (r Rule) equal(s Rule) bool {
+	a, b := r.quota(), s.quota()
+	zones := sameZone(a.Calendar.Zone, b.Calendar.Zone)
+	a.Calendar.Zone, b.Calendar.Zone = nil, nil
+	return zones && a == b && r.name() == s.name() && r.Key.label == s.Key.label && r.OnStoreError == s.OnStoreError
+}
+
 // sameZone reports whether a and b are one time zone. Loaded twice, it has two
 // addresses, and what is behind them also remembers when that was; so they are
 // asked for their offsets in the middle of each month.

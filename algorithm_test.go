@@ -42,7 +42,7 @@ func TestCalendarNames(t *testing.T) {
 		"5/30s per user concurrency": "per-user-concurrency", "5/30s global concurrency": "global-concurrency",
 		"a: 5/month per user zone UTC": "a", "5/1m per user token-bucket": "per-user-1m",
 	} {
-		assert.Equal(t, want, MustParse(text).Rules()[0].Name, text)
+		assert.Equal(t, want, MustParse(text).rules[0].name(), text)
 	}
 }
 
@@ -124,7 +124,6 @@ func TestEqualAttributes(t *testing.T) {
 		func(r *Rule) { r.Aligned = true },
 		func(r *Rule) { r.Calendar.Unit = Day },
 		func(r *Rule) { r.Calendar.Zone = berlin },
-		func(r *Rule) { r.Cost = freeCost },
 		func(r *Rule) { r.OnStoreError = Allow },
 	} {
 		changed := base
@@ -147,13 +146,13 @@ func TestEqualAttributes(t *testing.T) {
 		true: {
 			{calendar(berlin), calendar(again)},
 			{calendar(berlin), func(r *Rule) { calendar(berlin)(r); r.Window = 30 * day }},
+			{func(r *Rule) { r.Cost = freeCost }, func(r *Rule) { r.Cost = otherCost }}, // functions are not compared
 			{func(r *Rule) { r.Algorithm = TokenBucket }, func(r *Rule) { r.Algorithm, r.Burst = TokenBucket, 10 }},
 			{func(r *Rule) { r.Algorithm = SlidingCells }, func(r *Rule) { r.Algorithm, r.Cells = SlidingCells, 10 }},
 		},
 		false: {
 			{calendar(berlin), calendar(time.UTC)},
 			{calendar(time.FixedZone("here", 1)), calendar(time.FixedZone("here", 2))},
-			{func(r *Rule) { r.Cost = freeCost }, func(r *Rule) { r.Cost = otherCost }},
 		},
 	} {
 		for _, two := range rules {
@@ -177,7 +176,7 @@ func TestHeadersOfAlgorithms(t *testing.T) {
 		"100/month global zone UTC":                {`"global-month";q=100`, `"global-month";r=99;t=\d+`, "100"},
 		"100/1m global token-bucket burst 2 empty": {`"global-1m";q=100;w=60`, `"global-1m";r=0;t=1`, "2"},
 	} {
-		h := New(nil, &Options{Headers: Draft11 | XRateLimit}).Handler(MustParse(text), answer(204))
+		h := New(nil, &Options{Headers: Draft11 | XRateLimit}).Limit(MustParse(text))(answer(204))
 		w := serve(h, nil)
 		assert.Equal(t, want[0], w.Header().Get("RateLimit-Policy"), text)
 		assert.Regexp(t, "^"+want[1]+"$", w.Header().Get("RateLimit"), text)
@@ -189,10 +188,10 @@ func TestHeadersOfAlgorithms(t *testing.T) {
 // without an overflow.
 func TestNearestOfLargeLimits(t *testing.T) {
 	const most = core.MaxLimit
-	h := New(nil, &Options{Headers: XRateLimit}).Handler(Rules(
+	h := New(nil, &Options{Headers: XRateLimit}).Limit(Rules(
 		Rule{Name: "a", Key: Everyone, Limit: most, Window: time.Minute, Algorithm: FixedWindow},
 		Rule{Name: "b", Key: Everyone, Limit: most - 1, Window: time.Minute, Algorithm: FixedWindow,
 			Cost: func(*http.Request) int64 { return most / 2 }},
-	), answer(204))
+	))(answer(204))
 	assert.Equal(t, "499999999999", serve(h, nil).Header().Get("X-RateLimit-Remaining"))
 }

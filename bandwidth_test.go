@@ -16,6 +16,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/memstore"
+	"github.com/routelimit/limit/throttle"
 )
 
 func TestThrottleRate(t *testing.T) {
@@ -52,7 +53,7 @@ func TestThrottleExact(t *testing.T) {
 		{1_000_000_000_000, time.Millisecond, 1_000_000_000},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			rule := limit.Bandwidth(limit.ByUser, test.window, test.limit)
+			rule := throttle.Bandwidth(limit.ByUser, test.window, test.limit)
 			rule.Burst = 1
 			rate := float64(test.limit) / test.window.Seconds()
 			permit := int(min(max(rate/10, 1<<10), 1<<20, max(1, rate)))
@@ -100,7 +101,7 @@ func TestThrottleShared(t *testing.T) {
 // more than it says, and together they use all of it.
 func TestThrottleStacked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := limit.Bandwidth(limit.Everyone, time.Second, 150_000)
+		all := throttle.Bandwidth(limit.Everyone, time.Second, 150_000)
 		all.Burst = 15_000
 		rules := limit.Rules(append(perUser.Rules(), all)...)
 		h := byteLimiter(nil).Throttle(rules, writes(t, 750_000, 32<<10), nil)
@@ -122,7 +123,7 @@ func TestThrottleStacked(t *testing.T) {
 func TestThrottleBurst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &countingStore{Store: memstore.New(nil)}
-		rules := limit.Rules(limit.Bandwidth(limit.ByUser, time.Second, 1_000_000))
+		rules := limit.Rules(throttle.Bandwidth(limit.ByUser, time.Second, 1_000_000))
 		h := byteLimiter(store).Throttle(rules, writes(t, 1_000_000, 32<<10), nil)
 		f := newFlow()
 		f.download(t.Context(), h, "alice")
@@ -158,7 +159,7 @@ func TestThrottleUploads(t *testing.T) {
 						break
 					}
 				}
-			}), &limit.ThrottleOptions{Of: limit.Uploads})
+			}), &throttle.Options{Of: throttle.Uploads})
 			r := httptest.NewRequest("POST", "/", strings.NewReader(strings.Repeat("x", 250_000)))
 			r.ContentLength = length
 			r.Header.Set("X-User", "alice")
@@ -181,7 +182,7 @@ func TestThrottleSmallUploads(t *testing.T) {
 					return
 				}
 			}
-		}), &limit.ThrottleOptions{Of: limit.Uploads})
+		}), &throttle.Options{Of: throttle.Uploads})
 		start := time.Now()
 		for range 80 {
 			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/", strings.NewReader(strings.Repeat("x", 2_550))))
@@ -197,7 +198,7 @@ func TestThrottleBoth(t *testing.T) {
 			n, err := io.Copy(w, r.Body)
 			assert.NoError(t, err)
 			assert.EqualValues(t, 100_000, n)
-		}), &limit.ThrottleOptions{Of: limit.Both})
+		}), &throttle.Options{Of: throttle.Both})
 		r := httptest.NewRequest("POST", "/", strings.NewReader(strings.Repeat("x", 100_000)))
 		f := newFlow()
 		h.ServeHTTP(recorder{f, http.Header{}}, r)
@@ -212,11 +213,11 @@ func TestThrottlePolicies(t *testing.T) {
 		limiter := byteLimiter(nil)
 		named := limit.Named("files", perUser.Rules()...)
 		routes := map[string]http.Handler{
-			"route":        limiter.Throttle(perUser, writes(t, 110_000, 10_000), nil),
-			"limited":      limiter.Handler(perUser, limiter.Throttle(perUser, writes(t, 110_000, 10_000), nil)),
-			"shared":       limiter.Throttle(named, writes(t, 60_000, 10_000), nil),
-			"shared too":   limiter.Throttle(named, writes(t, 60_000, 10_000), nil),
-			"other bodies": limiter.Throttle(named, writes(t, 110_000, 10_000), &limit.ThrottleOptions{Of: limit.Both}),
+			"route":        throttle.Must(throttle.New(limiter, perUser, nil)).Handler(writes(t, 110_000, 10_000)),
+			"limited":      limiter.Limit(perUser)(throttle.Must(throttle.New(limiter, perUser, nil)).Handler(writes(t, 110_000, 10_000))),
+			"shared":       throttle.Must(throttle.New(limiter, named, nil)).Handler(writes(t, 60_000, 10_000)),
+			"shared too":   throttle.Must(throttle.New(limiter, named, nil)).Handler(writes(t, 60_000, 10_000)),
+			"other bodies": throttle.Must(throttle.New(limiter, named, &throttle.Options{Of: throttle.Both})).Handler(writes(t, 110_000, 10_000)),
 		}
 		took := make(map[string]time.Duration)
 		var mu sync.Mutex
@@ -246,32 +247,32 @@ func TestThrottleErrors(t *testing.T) {
 		limit.PerIP(time.Second, 100),
 		limit.Rule{Name: "empty", Key: limit.Everyone, Limit: 100, Window: time.Second, Algorithm: limit.TokenBucket, Missing: 5,
 			Cost: func(*http.Request) int64 { return 1 }},
-		limit.Bandwidth(limit.ByUser, time.Second, 100_000),
-		limit.Bandwidth(limit.Everyone, 366*24*time.Hour, 0),
-	), &limit.ThrottleOptions{Of: 7, Free: -1})
+		throttle.Bandwidth(limit.ByUser, time.Second, 100_000),
+		throttle.Bandwidth(limit.Everyone, 366*24*time.Hour, 0),
+	), &throttle.Options{Of: 7, Free: -1})
 	require.Error(t, err)
 	for _, want := range []string{
-		`limit: rule "100/1s per ip": algorithm sliding-log: bytes are counted by a token-bucket: write limit.Bandwidth(key, window, bytes)`,
+		`limit: rule "100/1s per ip": algorithm sliding-log: bytes are counted by a token-bucket: write throttle.Bandwidth(key, window, bytes)`,
 		`limit: rule "empty: 100/1s global token-bucket missing 5": 5 missing: a bucket of bytes begins full: leave it out`,
 		`limit: rule "empty: 100/1s global token-bucket missing 5": a Cost: the cost of a body is its bytes: leave it out`,
 		`limit: rule "100000/1s per user token-bucket": who is the user? write a function in limit.Options.User`,
 		`limit: rule "0/366d global token-bucket": limit 0: write at least 1`,
 		`limit: -1 bytes free: write 0 or more`,
-		`limit: bodies 7: write limit.Downloads, limit.Uploads or limit.Both`,
+		`limit: bodies 7: write throttle.Downloads, throttle.Uploads or throttle.Both`,
 	} {
 		assert.Contains(t, err.Error(), want)
 	}
-	assert.Panics(t, func() { limiter.Throttle(limit.Rules(), nil, nil) })
+	assert.Panics(t, func() { throttle.Must(throttle.New(limiter, limit.Rules(), nil)).Handler(nil) })
 
-	long := limit.Bandwidth(limit.Everyone, 366*24*time.Hour, 1)
+	long := throttle.Bandwidth(limit.Everyone, 366*24*time.Hour, 1)
 	long.Burst = 10
 	_, err = limiter.Throttler(limit.Rules(long), nil)
 	assert.NoError(t, err, "what fills in ten years")
 
-	named := limit.Named("files", limit.Bandwidth(limit.ByIP, time.Second, 1000))
+	named := limit.Named("files", throttle.Bandwidth(limit.ByIP, time.Second, 1000))
 	_, err = limiter.Throttler(named, nil)
 	require.NoError(t, err)
-	_, err = limiter.Throttler(limit.Named("files", limit.Bandwidth(limit.ByIP, time.Second, 2000)), nil)
+	_, err = limiter.Throttler(limit.Named("files", throttle.Bandwidth(limit.ByIP, time.Second, 2000)), nil)
 	assert.ErrorContains(t, err, `policy "files" has other rules elsewhere (1000/1s per ip token-bucket, here 2000/1s per ip token-bucket)`)
 
 	parsed := limit.MustParse("20M/1s per ip token-bucket burst 1M")

@@ -16,6 +16,15 @@ import (
 	"github.com/routelimit/limit/memstore"
 )
 
+// mustPolicy binds rules in which nothing is wrong.
+func mustPolicy(l *Limiter, rules RuleSet) *Policy {
+	p, err := l.Policy(rules)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
 // serve answers GET / within a context; nil means the background.
 func serve(h http.Handler, ctx context.Context) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
@@ -32,10 +41,10 @@ func TestCost(t *testing.T) {
 	var fail error
 	limiter := New(nil, &Options{Observe: func(_ *http.Request, _ Decision, err error) { fail = err }})
 	ran := 0
-	h := limiter.Handler(Rules(
+	h := limiter.Limit(Rules(
 		Rule{Name: "units", Key: Everyone, Limit: 100, Window: time.Hour, Cost: func(*http.Request) int64 { return cost }},
 		Global(time.Hour, 10),
-	), http.HandlerFunc(func(http.ResponseWriter, *http.Request) { ran++ }))
+	))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { ran++ }))
 
 	for _, test := range []struct {
 		cost      int64
@@ -74,7 +83,7 @@ func TestCost(t *testing.T) {
 // TestCostPanics checks that a panic is that of the handler, and takes nothing.
 func TestCostPanics(t *testing.T) {
 	panics := true
-	h := New(nil, nil).Handler(Rules(
+	h := New(nil, nil).Limit(Rules(
 		Global(time.Hour, 1),
 		Rule{Name: "b", Key: Everyone, Limit: 1, Window: time.Hour, Cost: func(*http.Request) int64 {
 			if panics {
@@ -82,7 +91,7 @@ func TestCostPanics(t *testing.T) {
 			}
 			return 1
 		}},
-	), answer(204))
+	))(answer(204))
 	for range 3 {
 		assert.PanicsWithValue(t, http.ErrAbortHandler, func() { serve(h, nil) })
 	}
@@ -109,22 +118,22 @@ func TestTakeN(t *testing.T) {
 		{2, true, [2]int64{0, 95}, false},
 		{0, true, [2]int64{0, 95}, false},
 	} {
-		d, err := limiter.TakeN(t.Context(), rules, alice, test.n)
+		d, err := mustPolicy(limiter, rules).Take(t.Context(), Request{Keys: alice, Cost: test.n})
 		require.NoError(t, err)
 		assert.Equal(t, test.allowed, d.Allowed, test.n)
 		assert.Equal(t, test.remaining, [2]int64{d.Rules()[0].Remaining, d.Rules()[1].Remaining}, test.n)
 		assert.Equal(t, test.retry, d.RetryAfter > 0, test.n)
 	}
-	_, err := limiter.TakeN(t.Context(), rules, alice, -1)
+	_, err := mustPolicy(limiter, rules).Take(t.Context(), Request{Keys: alice, Cost: -1})
 	assert.EqualError(t, err, "limit: cost -1: write 0 or more")
 	assert.False(t, errors.Is(err, ErrUndecided), "a mistake of the program")
-	_, err = limiter.TakeN(t.Context(), rules, nil, 1)
+	_, err = mustPolicy(limiter, rules).Take(t.Context(), Request{Cost: 1})
 	assert.ErrorContains(t, err, `no key "user"`)
 
 	costly := Named("costly", Rule{Key: Everyone, Limit: 5, Window: time.Hour, Cost: otherCost})
-	_, err = limiter.Take(t.Context(), costly, nil)
+	_, err = mustPolicy(limiter, costly).Take(t.Context(), Request{})
 	assert.EqualError(t, err, `limit: rule "5/1h global": its Cost asks an HTTP request: say the cost with limit.Limiter.TakeN`)
-	d, err := limiter.TakeN(t.Context(), costly, nil, 4)
+	d, err := mustPolicy(limiter, costly).Take(t.Context(), Request{Cost: 4})
 	require.NoError(t, err)
 	assert.EqualValues(t, 1, d.Rules()[0].Remaining)
 }
@@ -143,10 +152,10 @@ func TestPeek(t *testing.T) {
 			var peeked Decision
 			for range 3 {
 				var err error
-				peeked, err = limiter.Peek(t.Context(), rules, alice)
+				peeked, err = mustPolicy(limiter, rules).Peek(t.Context(), Request{Keys: alice})
 				require.NoError(t, err)
 			}
-			d, err := limiter.Take(t.Context(), rules, alice)
+			d, err := mustPolicy(limiter, rules).Take(t.Context(), Request{Keys: alice})
 			require.NoError(t, err)
 			require.Equal(t, d.Allowed, peeked.Allowed, text)
 			require.Equal(t, d.Refusing(), peeked.Refusing(), text)
@@ -158,19 +167,19 @@ func TestPeek(t *testing.T) {
 			require.Equal(t, d.Rules()[1].Remaining, peeked.Rules()[1].Remaining-taken, text)
 			require.Equal(t, d.Policy(), peeked.Policy())
 		}
-		d, err := limiter.Peek(t.Context(), rules, Keys{"user": "bob"})
+		d, err := mustPolicy(limiter, rules).Peek(t.Context(), Request{Keys: Keys{"user": "bob"}})
 		require.NoError(t, err)
 		assert.Zero(t, d.Delay)
 	}
-	_, err := New(nil, nil).Peek(t.Context(), Rules(Global(time.Hour, 1)), nil)
+	_, err := mustPolicy(New(nil, nil), Rules(Global(time.Hour, 1))).Peek(t.Context(), Request{})
 	assert.ErrorContains(t, err, "outside HTTP a policy needs a name")
-	_, err = New(nil, nil).Peek(t.Context(), Named("a", PerIP(time.Hour, 1)), nil)
+	_, err = mustPolicy(New(nil, nil), Named("a", PerIP(time.Hour, 1))).Peek(t.Context(), Request{})
 	assert.ErrorContains(t, err, `no key "ip"`)
 }
 
 // charged counts the units that a store is asked for.
 type charged struct {
-	Store
+	core.Store
 	units int64
 }
 
@@ -184,7 +193,7 @@ func (c *charged) Take(ctx context.Context, policy string, charges []core.Charge
 func TestPeekTakesNothing(t *testing.T) {
 	store := &charged{Store: memstore.New(nil)}
 	limiter := New(store, nil)
-	_, err := limiter.Peek(t.Context(), Named("a", Rule{Key: Everyone, Limit: 5, Window: time.Hour, Cost: otherCost}), nil)
+	_, err := mustPolicy(limiter, Named("a", Rule{Key: Everyone, Limit: 5, Window: time.Hour, Cost: otherCost})).Peek(t.Context(), Request{})
 	require.NoError(t, err)
 	assert.Zero(t, store.units)
 }

@@ -9,14 +9,15 @@ import (
 	"time"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/throttle"
 )
 
 // A token bucket takes a burst at once, and then its rate.
 func ExampleRule_tokenBucket() {
-	h := limit.New(nil, nil).Handler(limit.Rules(limit.Rule{
+	h := limit.New(nil, nil).Limit(limit.Rules(limit.Rule{
 		Key: limit.ByIP, Limit: 60, Window: time.Minute,
 		Algorithm: limit.TokenBucket, Burst: 2,
-	}), http.HandlerFunc(update))
+	}))(http.HandlerFunc(update))
 
 	for range 3 {
 		w := send(h, "POST", "/")
@@ -44,7 +45,7 @@ func ExampleCalendar() {
 
 // A request may cost more than one unit. Rules without a Cost count requests.
 func ExampleRule_cost() {
-	h := limit.New(nil, nil).Handler(limit.Rules(
+	h := limit.New(nil, nil).Limit(limit.Rules(
 		limit.Global(time.Minute, 100),
 		limit.Rule{
 			Name: "rows", Key: limit.ByIP, Limit: 1000, Window: time.Hour,
@@ -56,7 +57,7 @@ func ExampleRule_cost() {
 				return rows
 			},
 		},
-	), http.HandlerFunc(update))
+	))(http.HandlerFunc(update))
 
 	for _, rows := range []string{"600", "600", "400", "-5"} {
 		w := send(h, "POST", "/?rows="+rows)
@@ -75,7 +76,7 @@ func ExampleLimiter_TakeN() {
 	limiter := limit.New(nil, nil)
 
 	for _, recipients := range []int64{80, 30, 20} {
-		d, err := limiter.TakeN(context.Background(), mails, limit.Keys{"user": "alice"}, recipients)
+		d, err := mustPolicy(limiter, mails).Take(context.Background(), limit.Request{Keys: limit.Keys{"user": "alice"}, Cost: recipients})
 		if err != nil {
 			panic(err)
 		}
@@ -94,7 +95,7 @@ func ExampleLimiter_TakeUpTo() {
 	limiter := limit.New(nil, nil)
 
 	for range 3 {
-		_, n, err := limiter.TakeUpTo(context.Background(), mails, limit.Keys{"user": "alice"}, 60)
+		_, n, err := mustPolicy(limiter, mails).Take(context.Background(), limit.Request{Keys: limit.Keys{"user": "alice"}, Cost: 60, UpTo: true})
 		if err != nil {
 			panic(err)
 		}
@@ -116,7 +117,7 @@ func ExampleLimiter_Wait() {
 
 	start := time.Now()
 	for range 4 {
-		_, err := limiter.Wait(ctx, calls, limit.Keys{"user": "alice"})
+		_, err := mustPolicy(limiter, calls).Wait(ctx, limit.Request{Keys: limit.Keys{"user": "alice"}})
 		var refused *limit.RefusedError
 		switch {
 		case errors.As(err, &refused):
@@ -143,12 +144,12 @@ func ExampleLimiter_Peek() {
 	alice := limit.Keys{"user": "alice"}
 
 	for range 3 {
-		d, err := limiter.Peek(context.Background(), mails, alice)
+		d, err := mustPolicy(limiter, mails).Peek(context.Background(), limit.Request{Keys: alice})
 		if err != nil {
 			panic(err)
 		}
 		fmt.Println(d.Allowed, d.Rules()[0].Remaining)
-		if _, err := limiter.Take(context.Background(), mails, alice); err != nil {
+		if _, err := mustPolicy(limiter, mails).Take(context.Background(), limit.Request{Keys: alice}); err != nil {
 			panic(err)
 		}
 	}
@@ -170,7 +171,7 @@ func ExampleDecision_Wait() {
 
 	start := time.Now()
 	for range 4 {
-		d, err := limiter.Take(ctx, calls, nil)
+		d, err := mustPolicy(limiter, calls).Take(ctx, limit.Request{})
 		if err != nil {
 			panic(err)
 		}
@@ -190,7 +191,7 @@ func ExampleDecision_Release() {
 	limiter := limit.New(nil, nil)
 
 	export := func() (done func()) {
-		d, err := limiter.Take(context.Background(), exports, limit.Keys{"user": "alice"})
+		d, err := mustPolicy(limiter, exports).Take(context.Background(), limit.Request{Keys: limit.Keys{"user": "alice"}})
 		if err != nil {
 			panic(err)
 		}
@@ -215,10 +216,9 @@ func ExampleLimiter_Throttle() {
 	limiter := limit.New(nil, &limit.Options{
 		User: func(r *http.Request) string { return r.Header.Get("X-User") },
 	})
-	user := limit.Bandwidth(limit.ByUser, time.Second, 100_000)
+	user := throttle.Bandwidth(limit.ByUser, time.Second, 100_000)
 	user.Burst = 20_000
-	h := limiter.Throttle(limit.Rules(user, limit.Bandwidth(limit.Everyone, time.Second, 1_000_000)),
-		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(make([]byte, 70_000)) }), nil)
+	h := throttle.Must(throttle.New(limiter, limit.Rules(user, throttle.Bandwidth(limit.Everyone, time.Second, 1_000_000)), nil)).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(make([]byte, 70_000)) }))
 
 	start := time.Now()
 	fmt.Println(send(h, "GET", "/").Body.Len(), "bytes; half a second or more:", time.Since(start) >= 500*time.Millisecond)

@@ -68,9 +68,9 @@ func Example_echo() {
 func ExampleLimiter_Handler() {
 	limiter := limit.New(nil, nil)
 	mux := http.NewServeMux()
-	mux.Handle("POST /update", limiter.Handler(limit.Rules(
+	mux.Handle("POST /update", limiter.Limit(limit.Rules(
 		limit.PerIP(time.Minute, 1),
-	), http.HandlerFunc(update)))
+	))(http.HandlerFunc(update)))
 
 	fmt.Println(send(mux, "POST", "/update").Code)
 	fmt.Println(send(mux, "POST", "/update").Code)
@@ -107,7 +107,7 @@ func ExampleLimiter_Take() {
 	limiter := limit.New(nil, nil)
 
 	for range 3 {
-		d, err := limiter.Take(context.Background(), mails, limit.Keys{"user": "alice"})
+		d, err := mustPolicy(limiter, mails).Take(context.Background(), limit.Request{Keys: limit.Keys{"user": "alice"}})
 		if err != nil {
 			panic(err)
 		}
@@ -158,8 +158,8 @@ func ExampleNew_redis() {
 	client := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
 	limiter := limit.New(redisstore.New(client, nil), nil)
 
-	http.Handle("POST /update", limiter.Handler(limit.Rules(
-		limit.PerIP(2*time.Second, 5)), http.HandlerFunc(update)))
+	http.Handle("POST /update", limiter.Limit(limit.Rules(
+		limit.PerIP(2*time.Second, 5)))(http.HandlerFunc(update)))
 }
 
 // Wrong: the replicas of a service that each keep their own quotas admit the
@@ -181,8 +181,8 @@ func ExampleNew_incorrect() {
 func ExampleNew() {
 	store := memstore.New(nil)
 	for range 3 {
-		replica := limit.New(store, nil).Handler(limit.Rules(
-			limit.Global(time.Minute, 1)), http.HandlerFunc(update))
+		replica := limit.New(store, nil).Limit(limit.Rules(
+			limit.Global(time.Minute, 1)))(http.HandlerFunc(update))
 		fmt.Println(send(replica, "POST", "/").Code)
 	}
 	// Output:
@@ -194,8 +194,8 @@ func ExampleNew() {
 // Wrong: nothing has checked the header, so a client that makes up another key
 // has another quota.
 func ExampleByHeader_incorrect() {
-	h := limit.New(nil, nil).Handler(limit.Rules(
-		limit.PerHeader("X-API-Key", time.Minute, 1)), http.HandlerFunc(update))
+	h := limit.New(nil, nil).Limit(limit.Rules(
+		limit.Per(limit.ByHeader("X-API-Key"), time.Minute, 1)))(http.HandlerFunc(update))
 
 	for _, made := range []string{"a", "b", "c"} {
 		fmt.Println(send(h, "POST", "/", "X-API-Key", made).Code)
@@ -219,9 +219,7 @@ func ExampleByHeader() {
 			next.ServeHTTP(w, r)
 		})
 	}
-	h := limiter.Handler(limit.Named("attempts", limit.PerIP(time.Minute, 3)),
-		checked(limiter.Handler(limit.Named("calls", limit.PerHeader("X-API-Key", time.Minute, 1)),
-			http.HandlerFunc(update))))
+	h := limiter.Limit(limit.Named("attempts", limit.PerIP(time.Minute, 3)))(checked(limiter.Limit(limit.Named("calls", limit.Per(limit.ByHeader("X-API-Key"), time.Minute, 1)))(http.HandlerFunc(update))))
 
 	for _, key := range []string{"made up", "the real one", "the real one", "made up"} {
 		fmt.Println(send(h, "POST", "/", "X-API-Key", key).Code)
@@ -236,7 +234,7 @@ func ExampleByHeader() {
 // Wrong: behind a proxy that the program does not name, all clients have the
 // address of the proxy, and one quota.
 func ExampleProxies_incorrect() {
-	h := limit.New(nil, nil).Handler(limit.Rules(limit.PerIP(time.Minute, 1)), http.HandlerFunc(update))
+	h := limit.New(nil, nil).Limit(limit.Rules(limit.PerIP(time.Minute, 1)))(http.HandlerFunc(update))
 
 	fmt.Println(send(h, "POST", "/", "X-Forwarded-For", "203.0.113.1").Code)
 	fmt.Println(send(h, "POST", "/", "X-Forwarded-For", "203.0.113.2").Code)
@@ -251,7 +249,7 @@ func ExampleProxies() {
 	limiter := limit.New(nil, &limit.Options{Proxies: limit.Proxies{
 		Trusted: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, // of the examples' requests
 	}})
-	h := limiter.Handler(limit.Rules(limit.PerIP(time.Minute, 1)), http.HandlerFunc(update))
+	h := limiter.Limit(limit.Rules(limit.PerIP(time.Minute, 1)))(http.HandlerFunc(update))
 
 	fmt.Println(send(h, "POST", "/", "X-Forwarded-For", "203.0.113.1").Code)
 	fmt.Println(send(h, "POST", "/", "X-Forwarded-For", "203.0.113.2").Code)

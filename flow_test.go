@@ -99,7 +99,7 @@ func writes(t *testing.T, total, size int) http.Handler {
 // A countingStore counts how often it is asked, and is out of reach when it is
 // told to.
 type countingStore struct {
-	limit.Store
+	core.Store
 	asked atomic.Int64
 	fails atomic.Bool
 	stall time.Duration // before it fails
@@ -114,7 +114,7 @@ func (s *countingStore) Take(ctx context.Context, policy string, charges []core.
 	return s.Store.Take(ctx, policy, charges)
 }
 
-func byteLimiter(store limit.Store) *limit.Limiter {
+func byteLimiter(store core.Store) *limit.Limiter {
 	return limit.New(store, &limit.Options{User: func(r *http.Request) string { return r.Header.Get("X-User") }})
 }
 

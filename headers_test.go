@@ -21,7 +21,7 @@ func TestJitter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const jitter = 9 // s
 		limiter := limit.New(nil, &limit.Options{Jitter: jitter * time.Second})
-		h := limiter.Handler(limit.Rules(limit.Global(time.Hour, 1)), http.NotFoundHandler())
+		h := limiter.Limit(limit.Rules(limit.Global(time.Hour, 1)))(http.NotFoundHandler())
 		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
 		start, told := time.Now(), make(map[int]int)
 		const refusals = 10_000

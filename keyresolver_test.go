@@ -200,8 +200,8 @@ func FuzzKeyInjective(t *testing.F) {
 
 func TestKeys(t *testing.T) {
 	limiter := New(nil, &Options{Proxies: Proxies{IPv6Prefix: 48}})
-	policy := limiter.MustPolicy(Named("job",
-		PerIP(time.Second, 1), PerHeader("X-API-Key", time.Second, 1),
+	policy := mustPolicy(limiter, Named("job",
+		PerIP(time.Second, 1), Per(ByHeader("X-API-Key"), time.Second, 1),
 		Per(FirstOf(By("tenant", (*http.Request).UserAgent), ByIP), time.Second, 1), Global(time.Second, 1)))
 
 	for _, keys := range []Keys{

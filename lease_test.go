@@ -24,7 +24,7 @@ var twoAtOnce = Named("two", Rule{Key: Everyone, Limit: 2, Window: 3 * time.Seco
 // watched is a store whose renewals and releases are counted, and can be made
 // to fail or to be lost.
 type watched struct {
-	Store
+	core.Store
 	mu       sync.Mutex
 	ids      []uint64
 	renewals int
@@ -69,14 +69,14 @@ func (w *watched) beats() int {
 
 func (w *watched) left(t *testing.T, rules RuleSet) int64 {
 	t.Helper()
-	d, err := New(w.Store, nil).Peek(t.Context(), rules, nil)
+	d, err := mustPolicy(New(w.Store, nil), rules).Peek(t.Context(), Request{})
 	require.NoError(t, err)
 	return d.Rules()[0].Remaining
 }
 
 func hold(t *testing.T, l *Limiter, rules RuleSet) Decision {
 	t.Helper()
-	d, err := l.Take(t.Context(), rules, nil)
+	d, err := mustPolicy(l, rules).Take(t.Context(), Request{})
 	require.NoError(t, err)
 	return d
 }
@@ -188,7 +188,7 @@ func TestReleaseIsNotTheRequests(t *testing.T) {
 	store := &watched{Store: memstore.New(nil)}
 	limiter := New(store, nil)
 	ctx, cancel := context.WithCancel(t.Context())
-	d, err := limiter.Take(ctx, twoAtOnce, nil)
+	d, err := mustPolicy(limiter, twoAtOnce).Take(ctx, Request{})
 	require.NoError(t, err)
 	cancel()
 	d.Release()
@@ -207,27 +207,27 @@ func TestLeaseBesideOtherRules(t *testing.T) {
 			Rule{Name: "ten", Key: Everyone, Limit: 10, Window: 30 * time.Second, Algorithm: Concurrency},
 			Global(time.Hour, 5),
 			Rule{Name: "four", Key: Everyone, Limit: 4, Window: 3 * time.Second, Algorithm: Concurrency})
-		d, err := limiter.TakeN(t.Context(), rules, nil, 3)
+		d, err := mustPolicy(limiter, rules).Take(t.Context(), Request{Cost: 3})
 		require.NoError(t, err)
 		require.True(t, d.Allowed)
 		assert.Equal(t, store.ids[0], store.ids[2], "one id for all leases of a decision")
 		assert.Zero(t, store.ids[1])
-		refused, err := limiter.TakeN(t.Context(), rules, nil, 2)
+		refused, err := mustPolicy(limiter, rules).Take(t.Context(), Request{Cost: 2})
 		require.NoError(t, err)
 		assert.Equal(t, []string{"four"}, slices.DeleteFunc(refused.Refusing(), func(name string) bool { return name == "global-1h" })) // which has 2 left
-		free, err := limiter.TakeN(t.Context(), rules, nil, 0)
+		free, err := mustPolicy(limiter, rules).Take(t.Context(), Request{Cost: 0})
 		require.NoError(t, err)
 		assert.True(t, free.Allowed)
 		free.Release()
 		assert.Zero(t, store.releases, "nothing was taken")
-		peeked, err := limiter.Peek(t.Context(), rules, nil)
+		peeked, err := mustPolicy(limiter, rules).Peek(t.Context(), Request{})
 		require.NoError(t, err)
 		peeked.Release()
 
 		time.Sleep(31 * time.Second)
 		assert.EqualValues(t, 7, store.left(t, rules))
 		d.Release()
-		after, err := limiter.Peek(t.Context(), rules, nil)
+		after, err := mustPolicy(limiter, rules).Peek(t.Context(), Request{})
 		require.NoError(t, err)
 		assert.Equal(t, []int64{10, 2, 4}, []int64{after.Rules()[0].Remaining, after.Rules()[1].Remaining, after.Rules()[2].Remaining},
 			"what is counted stays so")
@@ -246,7 +246,7 @@ func TestLateReleases(t *testing.T) {
 		first := hold(t, limiter, rules)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		d, err := limiter.Take(ctx, rules, nil)
+		d, err := mustPolicy(limiter, rules).Take(ctx, Request{})
 		require.NoError(t, err)
 		assert.Equal(t, []string{"line"}, d.Refusing())
 		assert.EqualValues(t, 1, d.Rules()[0].Remaining, "it has given its own back")
@@ -260,7 +260,7 @@ func TestLateReleases(t *testing.T) {
 func TestObserveThatPanics(t *testing.T) {
 	store := &watched{Store: memstore.New(nil)}
 	limiter := New(store, &Options{Observe: func(*http.Request, Decision, error) { panic("oops") }})
-	h := limiter.Handler(twoAtOnce, http.NotFoundHandler())
+	h := limiter.Limit(twoAtOnce)(http.NotFoundHandler())
 	assert.Panics(t, func() { h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil)) })
 	assert.EqualValues(t, 2, store.left(t, twoAtOnce))
 	assert.Equal(t, 1, store.releases)
@@ -275,7 +275,7 @@ func TestConcurrent(t *testing.T) {
 	assert.NoError(t, Rules(rule, PerUser(30*time.Second, 5)).Validate(), "their names differ")
 
 	w := httptest.NewRecorder()
-	New(nil, nil).Handler(Named("p", Concurrent(Everyone, 5)), http.NotFoundHandler()).ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+	New(nil, nil).Limit(Named("p", Concurrent(Everyone, 5)))(http.NotFoundHandler()).ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
 	assert.Equal(t, []string{`"global-concurrency";q=5;qu="concurrent-requests"`}, w.Header()["Ratelimit-Policy"])
 	assert.Equal(t, []string{`"global-concurrency";r=4;t=30`}, w.Header()["Ratelimit"])
 }
@@ -289,7 +289,7 @@ func TestNoLeaseCostsNothing(t *testing.T) {
 	assert.Zero(t, testing.AllocsPerRun(100, d.Release))
 	Decision{}.Release()
 	assert.LessOrEqual(t, testing.AllocsPerRun(100, func() {
-		d, err := limiter.Take(t.Context(), rules, nil)
+		d, err := mustPolicy(limiter, rules).Take(t.Context(), Request{})
 		if err != nil {
 			t.Fatal(err)
 		}

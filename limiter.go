@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,7 +27,7 @@ type Limiter struct {
 	notices notices
 
 	mu    sync.Mutex
-	named map[string]string // the rules of each named policy, as text
+	named map[string]RuleSet // that were bound
 }
 
 // Options configures a [Limiter]. The zero Options is ready to use.
@@ -105,7 +106,7 @@ var ErrUndecided = errors.New("limit: could not decide")
 //
 // New panics if the options are invalid.
 func New(store core.Store, options *Options) *Limiter {
-	l := &Limiter{named: make(map[string]string)}
+	l := &Limiter{named: make(map[string]RuleSet)}
 	if options != nil {
 		l.options = *options
 	}
@@ -174,12 +175,11 @@ func (l *Limiter) Policy(rules RuleSet) (*Policy, error) {
 	if rules.scope == scopeNamed {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		text := rules.String()
-		if other, bound := l.named[rules.name]; bound && other != text {
+		if other, bound := l.named[rules.name]; bound && !slices.EqualFunc(other.rules, rules.rules, Rule.equal) {
 			return nil, &RuleError{Problem: fmt.Sprintf("policy %q already has other rules (%s, here %s): "+
 				"declare the set once and share it, or choose another name", rules.name, other, rules)}
 		}
-		l.named[rules.name] = text
+		l.named[rules.name] = rules
 	}
 	return newPolicy(l, rules), nil
 }

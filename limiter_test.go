@@ -13,14 +13,24 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/adaptertest"
 	"github.com/routelimit/limit/echolimit"
 	"github.com/routelimit/limit/ginlimit"
-	"github.com/routelimit/limit/internal/adaptertest"
+	"github.com/routelimit/limit/throttle"
 )
 
 func TestMain(m *testing.M) {
 	gin.SetMode(gin.ReleaseMode) // it would print among the outputs of examples
 	os.Exit(m.Run())
+}
+
+// mustPolicy binds rules in which nothing is wrong.
+func mustPolicy(l *limit.Limiter, rules limit.RuleSet) *limit.Policy {
+	p, err := l.Policy(rules)
+	if err != nil {
+		panic(err)
+	}
+	return p
 }
 
 // router is a ServeMux as the suite uses it.
@@ -39,17 +49,19 @@ func newRouter(l *limit.Limiter) adaptertest.Router {
 	return &router{routes{mux, l}, mux}
 }
 
-func (r *router) Use(rules limit.RuleSet) { r.Handler = r.limiter.Handler(rules, r.Handler) }
+func (r *router) Use(rules limit.RuleSet) {
+	r.Handler = mustPolicy(r.limiter, rules).Middleware(r.Handler)
+}
 
 func (r *router) Group(prefix string, rules limit.RuleSet) adaptertest.Routes {
 	below := http.NewServeMux()
-	r.mux.Handle(prefix+"/", r.limiter.Handler(rules, http.StripPrefix(prefix, below)))
+	r.mux.Handle(prefix+"/", mustPolicy(r.limiter, rules).Middleware(http.StripPrefix(prefix, below)))
 	return routes{below, r.limiter}
 }
 
 func (r routes) Handle(method, path string, h http.Handler, rules ...limit.RuleSet) {
 	for _, set := range rules {
-		h = r.limiter.Handler(set, h)
+		h = r.limiter.Limit(set)(h)
 	}
 	if path == "/" {
 		path = "/{$}"
@@ -57,8 +69,8 @@ func (r routes) Handle(method, path string, h http.Handler, rules ...limit.RuleS
 	r.mux.Handle(method+" "+path, h)
 }
 
-func (r *router) Throttle(method, path string, h http.Handler, rules limit.RuleSet, options *limit.ThrottleOptions) {
-	r.mux.Handle(method+" "+path, r.limiter.Throttle(rules, h, options))
+func (r *router) Throttle(method, path string, h http.Handler, rules limit.RuleSet, options *throttle.Options) {
+	r.mux.Handle(method+" "+path, throttle.Must(throttle.New(r.limiter, rules, options)).Handler(h))
 }
 
 func TestHandler(t *testing.T) { adaptertest.Run(t, newRouter) }
@@ -71,8 +83,8 @@ func TestDeclaration(t *testing.T) {
 	mux := http.NewServeMux()
 
 	limiter := limit.New(nil, nil)
-	mux.Handle("POST /update", limiter.Handler(limit.Rules(
-		limit.PerIP(2*time.Second, 5), limit.Global(time.Minute, 1000)), handler))
+	mux.Handle("POST /update", limiter.Limit(limit.Rules(
+		limit.PerIP(2*time.Second, 5), limit.Global(time.Minute, 1000)))(handler))
 
 	server := httptest.NewServer(mux)
 	defer server.Close()
@@ -96,13 +108,13 @@ func TestNamedAcrossFrameworks(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.Handle("/gin", engine)
 	mux.Handle("/echo", server)
-	mux.Handle("/http", limiter.Handler(rules, status(http.StatusNoContent)))
+	mux.Handle("/http", limiter.Limit(rules)(status(http.StatusNoContent)))
 
 	for _, path := range []string{"/gin", "/echo", "/http"} {
 		require.Equal(t, http.StatusNoContent, send(mux, "GET", path).Code, path)
 	}
 	// httptest.NewRequest comes from this address.
-	d, err := limiter.Take(t.Context(), rules, limit.Keys{"ip": "192.0.2.1:1234"})
+	d, err := mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: limit.Keys{"ip": "192.0.2.1:1234"}})
 	require.NoError(t, err)
 	require.True(t, d.Allowed)
 	require.Zero(t, d.Rules()[0].Remaining)
@@ -115,13 +127,13 @@ func TestNamedAcrossFrameworks(t *testing.T) {
 // refused, wherever they stand.
 func TestNamedTwice(t *testing.T) {
 	limiter := limit.New(nil, nil)
-	limiter.Handler(limit.Named("api", limit.PerIP(time.Hour, 4)), status(204))
-	limiter.Handler(limit.Named("api", limit.PerIP(time.Hour, 4)), status(204))
+	limiter.Limit(limit.Named("api", limit.PerIP(time.Hour, 4)))(status(204))
+	limiter.Limit(limit.Named("api", limit.PerIP(time.Hour, 4)))(status(204))
 	ginlimit.New(limiter).Limit(limit.Named("api", limit.PerIP(time.Hour, 4)))
 
 	other := limit.Named("api", limit.PerIP(time.Hour, 5))
 	for name, declare := range map[string]func(){
-		"net/http": func() { limiter.Handler(other, status(204)) },
+		"net/http": func() { limiter.Limit(other)(status(204)) },
 		"gin":      func() { ginlimit.New(limiter).Limit(other) },
 		"echo":     func() { echolimit.New(limiter).Limit(other) },
 	} {
@@ -136,7 +148,7 @@ func TestHandlerAroundMux(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.Handle("GET /items/{id}", status(204))
 	mux.Handle("GET /other", status(204))
-	h := limit.New(nil, nil).Handler(limit.Rules(limit.PerIP(time.Hour, 2)), mux)
+	h := limit.New(nil, nil).Limit(limit.Rules(limit.PerIP(time.Hour, 2)))(mux)
 
 	assert.Equal(t, 204, send(h, "GET", "/items/1").Code)
 	assert.Equal(t, 204, send(h, "GET", "/items/2").Code)
@@ -158,7 +170,7 @@ func TestInvalidRules(t *testing.T) {
 	var err error
 	func() {
 		defer func() { err, _ = recover().(error) }()
-		limiter.Handler(rules, status(204))
+		limiter.Limit(rules)(status(204))
 	}()
 	require.Error(t, err)
 	for _, problem := range []string{

@@ -200,7 +200,7 @@ func TestLimiterWaitOvertakenByOthers(t *testing.T) {
 		time.Sleep(5 * time.Millisecond) // it stands in line now
 		large, small := w.add("", 5), w.add("", 1)
 		time.Sleep(time.Until(w.start.Add(1012 * time.Millisecond))) // both ask
-		d, err := New(memory, nil).TakeN(t.Context(), w.rules, nil, 9)
+		d, err := mustPolicy(New(memory, nil), w.rules).Take(t.Context(), Request{Cost: 9})
 		require.NoError(t, err)
 		require.True(t, d.Allowed)
 		w.end()
@@ -242,7 +242,7 @@ func TestLimiterWaitManyCancels(t *testing.T) {
 					defer cancel()
 				}
 				user, n := users[random.IntN(len(users))], 1+random.Int64N(5)
-				d, err := limiter.WaitN(ctx, rules, Keys{"user": user}, n)
+				d, err := mustPolicy(limiter, rules).Wait(ctx, Request{Keys: Keys{"user": user}, Cost: n})
 				mu.Lock()
 				defer mu.Unlock()
 				var refused *RefusedError

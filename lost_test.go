@@ -37,7 +37,7 @@ type losing struct {
 	observed []error
 }
 
-func newLosing(store Store) *losing {
+func newLosing(store core.Store) *losing {
 	l := &losing{watched: &watched{Store: store}}
 	l.policy = New(l.watched, &Options{Observe: func(r *http.Request, d Decision, err error) {
 		if err != nil && r != nil && d.Allowed {
@@ -182,9 +182,9 @@ func TestNothingToLose(t *testing.T) {
 	first, second := l.hold(t), l.hold(t)
 	refused, err := l.policy.Decide(Call{Request: httptest.NewRequest("GET", "/", nil)})
 	require.NoError(t, err)
-	peeked, err := New(nil, nil).Peek(t.Context(), twoAtOnce, nil)
+	peeked, err := mustPolicy(New(nil, nil), twoAtOnce).Peek(t.Context(), Request{})
 	require.NoError(t, err)
-	free, err := New(nil, nil).TakeN(t.Context(), twoAtOnce, nil, 0)
+	free, err := mustPolicy(New(nil, nil), twoAtOnce).Take(t.Context(), Request{Cost: 0})
 	require.NoError(t, err)
 	counted := hold(t, New(nil, nil), Named("none", Global(time.Hour, 10)))
 	for _, d := range []Decision{{}, refused, peeked, free, counted} {
@@ -206,7 +206,7 @@ func TestLostToHandler(t *testing.T) {
 			outer := Named("outer", Rule{Name: "r", Key: Everyone, Limit: 1, Window: 3 * time.Second, Algorithm: Concurrency})
 			inner := Named("inner", Rule{Name: "r", Key: Everyone, Limit: 1, Window: 3 * time.Second, Algorithm: Concurrency})
 			reset := func(rules RuleSet) { require.NoError(t, limiter.store.Reset(t.Context(), rules.name, "r", "")) }
-			handler := limiter.Handler(inner, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			handler := limiter.Limit(inner)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				lost := Lost(r.Context())
 				switch lose {
 				case "outer":
@@ -231,14 +231,14 @@ func TestLostToHandler(t *testing.T) {
 				d.Release()
 				return
 			}
-			limiter.Handler(outer, handler).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+			limiter.Limit(outer)(handler).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
 		})
 	}
 }
 
 // cut is what lies between a process and a store that it cannot reach at times.
 type cut struct {
-	Store
+	core.Store
 	down atomic.Bool
 }
 
@@ -277,7 +277,7 @@ func TestLostBehindGuards(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			shared := memstore.New(nil)
 			link := &cut{Store: shared}
-			instance := func(store Store) *Limiter {
+			instance := func(store core.Store) *Limiter {
 				return New(guard.New(store, &guard.Options{Instances: instances}), nil)
 			}
 			limiter := instance(link)

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/logbook"
 	"github.com/routelimit/limit/memstore"
 )
@@ -26,7 +27,7 @@ func TestNotices(t *testing.T) {
 	settled.Settle = func(*http.Request, int) int64 { return -1 }
 	for _, test := range []struct {
 		name  string
-		store limit.Store
+		store core.Store
 		rules []limit.RuleSet
 		want  string
 	}{
@@ -46,7 +47,7 @@ func TestNotices(t *testing.T) {
 				serve := func() http.Handler {
 					var h http.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 					for _, rules := range test.rules {
-						h = limiter.Handler(rules, h)
+						h = limiter.Limit(rules)(h)
 					}
 					return h
 				}
@@ -76,12 +77,12 @@ func TestNotices(t *testing.T) {
 }
 
 // full returns a memory store that has no room for a new key.
-func full(t *testing.T) limit.Store {
+func full(t *testing.T) core.Store {
 	store := memstore.New(&memstore.Options{MaxKeys: 1})
 	limiter := limit.New(store, &limit.Options{Log: slog.New(slog.DiscardHandler)})
-	rules := limit.Named("others", limit.PerHeader("X", 24*time.Hour, 5))
+	rules := limit.Named("others", limit.Per(limit.ByHeader("X"), 24*time.Hour, 5))
 	for i := range 20_000 { // so that no shard has room, but once in 10^30
-		_, err := limiter.Take(t.Context(), rules, limit.Keys{"header X": fmt.Sprint(i)})
+		_, err := mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: limit.Keys{"header X": fmt.Sprint(i)}})
 		require.NoError(t, err)
 	}
 	return store
@@ -92,10 +93,10 @@ func full(t *testing.T) limit.Store {
 func TestNoticesCostNothing(t *testing.T) {
 	rules := limit.Named("p", limit.PerIP(time.Hour, 1000))
 	keys := limit.Keys{"ip": "192.0.2.1"}
-	allocations := func(store limit.Store, mode limit.Mode) float64 {
+	allocations := func(store core.Store, mode limit.Mode) float64 {
 		limiter := limit.New(store, &limit.Options{Log: slog.New(slog.DiscardHandler)})
 		return testing.AllocsPerRun(100, func() {
-			d, err := limiter.Take(t.Context(), rules, keys)
+			d, err := mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: keys})
 			if err != nil || d.Mode != mode {
 				t.Fatal(d.Mode, err)
 			}
@@ -129,7 +130,7 @@ func TestDecisionLogValue(t *testing.T) {
 	rules := limit.Named("p", limit.Rule{Name: "r", Key: limit.Everyone, Limit: 1, Window: time.Hour, Algorithm: limit.Queue, Burst: 2})
 	book := new(logbook.Book)
 	for range 4 {
-		d, err := limiter.Take(t.Context(), rules, limit.Keys{})
+		d, err := mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: limit.Keys{}})
 		require.NoError(t, err)
 		book.Log().Info("took", "decision", d)
 	}

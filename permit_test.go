@@ -19,12 +19,13 @@ import (
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/guard"
 	"github.com/routelimit/limit/memstore"
+	"github.com/routelimit/limit/throttle"
 )
 
 func TestThrottleFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &countingStore{Store: memstore.New(nil)}
-		options := &limit.ThrottleOptions{Free: 50_000}
+		options := &throttle.Options{Free: 50_000}
 		f := newFlow()
 		f.download(t.Context(), byteLimiter(store).Throttle(perUser, writes(t, 50_000, 7_000), options), "alice")
 		assert.Zero(t, time.Since(f.start))
@@ -110,7 +111,7 @@ func TestThrottleStoreFails(t *testing.T) {
 			User:    func(*http.Request) string { return "alice" },
 			Observe: func(_ *http.Request, _ limit.Decision, err error) { t.Error(err) },
 		})
-		h := limiter.Throttle(perUser, writes(t, 500_000, 32<<10), nil)
+		h := throttle.Must(throttle.New(limiter, perUser, nil)).Handler(writes(t, 500_000, 32<<10))
 		f := newFlow()
 		var works, broken atomic.Int64 // how often the store had been asked
 		time.AfterFunc(2*time.Second+time.Millisecond, func() { store.fails.Store(true); works.Store(store.asked.Load()) })
@@ -161,16 +162,16 @@ func TestThrottleStoreNonsense(t *testing.T) {
 			seen.Add(1)
 		},
 	})
-	limiter.Throttle(perUser, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	throttle.Must(throttle.New(limiter, perUser, nil)).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		n, err := w.Write(make([]byte, 10_000))
 		assert.ErrorIs(t, err, limit.ErrUndecided)
 		assert.Zero(t, n)
-	}), nil).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+	})).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
 	assert.EqualValues(t, 1, seen.Load())
 }
 
 type failing struct {
-	limit.Store
+	core.Store
 	err error
 }
 
@@ -185,8 +186,7 @@ func TestThrottleShares(t *testing.T) {
 		limiter := limit.New(failing{err: core.ErrUnavailable}, &limit.Options{Instances: 100,
 			User: func(*http.Request) string { return "alice" }})
 		f := newFlow()
-		f.download(t.Context(), limiter.Throttle(limit.Rules(limit.Bandwidth(limit.ByUser, time.Second, 3000)),
-			writes(t, 1_000, 500), nil), "alice")
+		f.download(t.Context(), throttle.Must(throttle.New(limiter, limit.Rules(throttle.Bandwidth(limit.ByUser, time.Second, 3000)), nil)).Handler(writes(t, 1_000, 500)), "alice")
 		f.within(t, 3000/100*7, 3000/100)
 		assert.Less(t, time.Since(f.start), time.Minute)
 	})
@@ -197,7 +197,7 @@ func TestThrottleShares(t *testing.T) {
 func TestThrottleLargeBurst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &countingStore{Store: memstore.New(nil)}
-		day := limit.Bandwidth(limit.ByUser, 24*time.Hour, 10_000_000_000)
+		day := throttle.Bandwidth(limit.ByUser, 24*time.Hour, 10_000_000_000)
 		f := newFlow()
 		f.download(t.Context(), byteLimiter(store).Throttle(limit.Rules(day), writes(t, 100_000_000, 32<<10), nil), "alice")
 		assert.Zero(t, time.Since(f.start))
@@ -220,7 +220,7 @@ func TestThrottleDone(t *testing.T) {
 // TestThrottleHead checks that an answer without a body costs nothing.
 func TestThrottleHead(t *testing.T) {
 	store := &countingStore{Store: memstore.New(nil)}
-	h := byteLimiter(store).Throttle(perUser, writes(t, 1_000_000, 10_000), &limit.ThrottleOptions{Of: limit.Both})
+	h := byteLimiter(store).Throttle(perUser, writes(t, 1_000_000, 10_000), &throttle.Options{Of: throttle.Both})
 	h.ServeHTTP(recorder{newFlow(), http.Header{}}, httptest.NewRequest("HEAD", "/", nil))
 	assert.Zero(t, store.asked.Load())
 }

@@ -74,11 +74,3 @@ var (
 	}
 	undecidedBody = undecided.text()
 )
-
-func writeProblem(w http.ResponseWriter, status int, body []byte) {
-	h := w.Header()
-	h["Content-Type"] = []string{"application/problem+json"}
-	h["X-Content-Type-Options"] = []string{"nosniff"}
-	w.WriteHeader(status)
-	w.Write(body)
-}

@@ -9,11 +9,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/memstore"
 )
 
 // stubborn is a store that resets nothing.
-type stubborn struct{ Store }
+type stubborn struct{ core.Store }
 
 func (stubborn) Reset(context.Context, string, string, string) error { return errors.New("down") }
 
@@ -23,13 +24,13 @@ func TestReset(t *testing.T) {
 	alice, bob := Keys{"user": "alice", "ip": "192.0.2.1"}, Keys{"user": "bob", "ip": "192.0.2.2"}
 	for range 2 {
 		for _, keys := range []Keys{alice, bob} {
-			_, err := limiter.Take(t.Context(), rules, keys)
+			_, err := mustPolicy(limiter, rules).Take(t.Context(), Request{Keys: keys})
 			require.NoError(t, err)
 		}
 	}
-	require.NoError(t, limiter.Reset(t.Context(), rules, alice))
+	require.NoError(t, mustPolicy(limiter, rules).Reset(t.Context(), alice))
 	left := func(keys Keys) (list []int64) {
-		d, err := limiter.TakeN(t.Context(), rules, keys, 0)
+		d, err := mustPolicy(limiter, rules).Take(t.Context(), Request{Keys: keys, Cost: 0})
 		require.NoError(t, err)
 		for _, r := range d.Rules() {
 			list = append(list, r.Remaining)
@@ -39,7 +40,7 @@ func TestReset(t *testing.T) {
 	assert.Equal(t, []int64{2, 5, 6, 8}, left(alice), "not what everyone shares, and not what is held")
 	assert.Equal(t, []int64{0, 3, 6, 8}, left(bob))
 
-	assert.Error(t, limiter.Reset(t.Context(), rules, nil), "no keys")
-	assert.Error(t, limiter.Reset(t.Context(), Rules(PerIP(time.Hour, 2)), alice), "no name")
+	assert.Error(t, mustPolicy(limiter, rules).Reset(t.Context(), nil), "no keys")
+	assert.Error(t, mustPolicy(limiter, Rules(PerIP(time.Hour, 2))).Reset(t.Context(), alice), "no name")
 	assert.ErrorIs(t, New(stubborn{memstore.New(nil)}, nil).Reset(t.Context(), rules, alice), ErrUndecided)
 }

@@ -232,7 +232,7 @@ func TestMount(t *testing.T) {
 func TestMountErrors(t *testing.T) {
 	h := answer(200)
 	limiter := New(nil, nil)
-	limiter.MustPolicy(Named("login", PerIP(time.Hour, 1)))
+	mustPolicy(limiter, Named("login", PerIP(time.Hour, 1)))
 	mux := http.NewServeMux()
 	err := limiter.Mount(mux, struct {
 		Good   http.HandlerFunc          `route:"GET /good" limit:"-"`

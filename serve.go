@@ -36,16 +36,21 @@ type Call struct {
 	// answered with and the error of the framework, which Serve returns.
 	Next func(*http.Request) (status int, err error)
 
-	// Refuse and Fail answer a request that is refused or could not be decided,
-	// in the form of the framework. Serve returns their error. Nil means
+	// Refuse and Fail are the program's answers to a request that is refused, or
+	// could not be decided, in the form of the framework. Nil means
 	// [Options].Refuse and [Options].Fail.
 	Refuse func(Decision) error
 	Fail   func(error) error
+
+	// Answer is the framework's answer where the program has none: err is a
+	// [*RefusedError], or wraps [ErrUndecided]. See [Problem]. Nil means that
+	// Serve writes the problem details document.
+	Answer func(err error) error
 }
 
 // Serve is the flow of every adapter. It decides a request, sets the headers,
 // waits for the slot of a [Queue], and calls Next if the rules admit the request;
-// otherwise it calls Refuse or Fail. When Next returns or panics, it settles what
+// otherwise it answers the request. When Next returns or panics, it settles what
 // the request cost and releases its leases.
 //
 // The decision does not end with the request's context, so that a client that
@@ -53,9 +58,9 @@ type Call struct {
 // before its slot comes, Next is not called, the status is 499, and the error
 // wraps that of the context.
 //
-// Serve returns the error of Next, Refuse or Fail. Where Refuse or Fail is nil and
-// Serve answers by itself, it returns a [*RefusedError] or an error that wraps
-// [ErrUndecided], for the log of the framework.
+// Serve returns the error of Next, Refuse, Fail or Answer. Where the answer came
+// from [Options] or from Serve itself, it returns the [*RefusedError], or the error
+// that wraps [ErrUndecided], for the log of the framework.
 func (p *Policy) Serve(w http.ResponseWriter, r *http.Request, c Call) error {
 	d, err := p.Decide(r, c)
 	if err != nil {
@@ -331,29 +336,41 @@ func (p *Policy) charges(s *scratch, r *route, from *source) ([]core.Charge, err
 
 // refuse answers a refused request.
 func (p *Policy) refuse(w http.ResponseWriter, r *http.Request, c *Call, d Decision) error {
-	if c.Refuse != nil {
-		return c.Refuse(d)
-	}
 	refused := &RefusedError{Decision: d}
-	status, body := refused.problem()
-	if refuse := p.limiter.options.Refuse; refuse != nil {
+	switch refuse := p.limiter.options.Refuse; {
+	case c.Refuse != nil:
+		return c.Refuse(d)
+	case refuse != nil:
+		status, _ := Problem(refused)
 		response.WithDefault(w, status, func(w http.ResponseWriter) { refuse(w, r, d) })
-	} else {
-		writeProblem(w, status, body)
+		return refused
 	}
-	return refused
+	return writeAnswer(w, c, refused)
 }
 
 // fail answers a request that could not be decided.
 func (p *Policy) fail(w http.ResponseWriter, r *http.Request, c *Call, err error) error {
 	setUndecidedHeaders(w.Header())
-	if c.Fail != nil {
+	switch fail := p.limiter.options.Fail; {
+	case c.Fail != nil:
 		return c.Fail(err)
-	}
-	if fail := p.limiter.options.Fail; fail != nil {
+	case fail != nil:
 		response.WithDefault(w, http.StatusServiceUnavailable, func(w http.ResponseWriter) { fail(w, r, err) })
-	} else {
-		writeProblem(w, http.StatusServiceUnavailable, undecidedBody)
+		return err
 	}
+	return writeAnswer(w, c, err)
+}
+
+// writeAnswer answers a request as the framework does, or with a document.
+func writeAnswer(w http.ResponseWriter, c *Call, err error) error {
+	if c.Answer != nil {
+		return c.Answer(err)
+	}
+	status, body := Problem(err)
+	h := w.Header()
+	h["Content-Type"] = []string{"application/problem+json"}
+	h["X-Content-Type-Options"] = []string{"nosniff"}
+	w.WriteHeader(status)
+	w.Write(body)
 	return err
 }

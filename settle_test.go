@@ -26,7 +26,7 @@ var tokens = Named("tokens",
 
 func remaining(t *testing.T, l *Limiter) (list [3]int64) {
 	t.Helper()
-	d, err := l.TakeN(t.Context(), tokens, Keys{"user": "a"}, 0)
+	d, err := mustPolicy(l, tokens).Take(t.Context(), Request{Keys: Keys{"user": "a"}, Cost: 0})
 	require.NoError(t, err)
 	for i, r := range d.Rules() {
 		list[i] = r.Remaining
@@ -49,7 +49,7 @@ func TestSettle(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				limiter := New(nil, nil)
-				d, err := limiter.Reserve(t.Context(), tokens, Keys{"user": "a"}, row.reserved)
+				d, err := mustPolicy(limiter, tokens).Reserve(t.Context(), Request{Keys: Keys{"user": "a"}, Cost: row.reserved})
 				require.NoError(t, err)
 				require.True(t, d.Allowed)
 				assert.Equal(t, [3]int64{100 - row.reserved, 100 - row.reserved, 100 - row.reserved}, remaining(t, limiter))
@@ -70,16 +70,16 @@ func TestSettle(t *testing.T) {
 func TestSettleNothing(t *testing.T) {
 	limiter := New(nil, nil)
 	assert.ErrorIs(t, Decision{}.Settle(t.Context(), 0), ErrSettled)
-	taken, err := limiter.TakeN(t.Context(), tokens, Keys{"user": "a"}, 60)
+	taken, err := mustPolicy(limiter, tokens).Take(t.Context(), Request{Keys: Keys{"user": "a"}, Cost: 60})
 	require.NoError(t, err)
 	assert.ErrorIs(t, taken.Settle(t.Context(), 0), ErrSettled)
-	refused, err := limiter.Reserve(t.Context(), tokens, Keys{"user": "a"}, 60)
+	refused, err := mustPolicy(limiter, tokens).Reserve(t.Context(), Request{Keys: Keys{"user": "a"}, Cost: 60})
 	require.NoError(t, err)
 	assert.False(t, refused.Allowed)
 	assert.ErrorIs(t, refused.Settle(t.Context(), 0), ErrSettled)
-	_, err = limiter.Reserve(t.Context(), tokens, Keys{"user": "a"}, -1)
+	_, err = mustPolicy(limiter, tokens).Reserve(t.Context(), Request{Keys: Keys{"user": "a"}, Cost: -1})
 	assert.Error(t, err)
-	d, err := limiter.Reserve(t.Context(), tokens, Keys{"user": "a"}, 30)
+	d, err := mustPolicy(limiter, tokens).Reserve(t.Context(), Request{Keys: Keys{"user": "a"}, Cost: 30})
 	require.NoError(t, err)
 	assert.ErrorAs(t, d.Settle(t.Context(), -1), new(*RuleError))
 	assert.InDelta(t, 10, remaining(t, limiter)[0], 1)
@@ -90,7 +90,7 @@ func TestSettleNothing(t *testing.T) {
 // TestSettleOnce settles from many goroutines. One of them does.
 func TestSettleOnce(t *testing.T) {
 	limiter := New(nil, nil)
-	d, err := limiter.Reserve(t.Context(), tokens, Keys{"user": "a"}, 60)
+	d, err := mustPolicy(limiter, tokens).Reserve(t.Context(), Request{Keys: Keys{"user": "a"}, Cost: 60})
 	require.NoError(t, err)
 	var settled atomic.Int32
 	var done sync.WaitGroup
@@ -110,10 +110,10 @@ func TestSettleOnce(t *testing.T) {
 func TestSettleLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter := New(nil, nil)
-		d, err := limiter.Reserve(t.Context(), tokens, Keys{"user": "a"}, 60)
+		d, err := mustPolicy(limiter, tokens).Reserve(t.Context(), Request{Keys: Keys{"user": "a"}, Cost: 60})
 		require.NoError(t, err)
 		time.Sleep(25 * time.Hour)
-		other, err := limiter.TakeN(t.Context(), tokens, Keys{"user": "a"}, 100)
+		other, err := mustPolicy(limiter, tokens).Take(t.Context(), Request{Keys: Keys{"user": "a"}, Cost: 100})
 		require.NoError(t, err)
 		require.True(t, other.Allowed)
 		require.NoError(t, d.Settle(t.Context(), 0))
@@ -124,11 +124,11 @@ func TestSettleLate(t *testing.T) {
 // TestSettleLeases holds that leases are not settled, and need a Release.
 func TestSettleLeases(t *testing.T) {
 	limiter, rules := New(nil, nil), Named("p", Concurrent(Everyone, 1), Global(time.Hour, 10))
-	d, err := limiter.Reserve(t.Context(), rules, nil, 1)
+	d, err := mustPolicy(limiter, rules).Reserve(t.Context(), Request{Cost: 1})
 	require.NoError(t, err)
 	require.NoError(t, d.Settle(t.Context(), 0))
 	left := func() []RuleDecision {
-		looked, err := limiter.TakeN(t.Context(), rules, nil, 0)
+		looked, err := mustPolicy(limiter, rules).Take(t.Context(), Request{Cost: 0})
 		require.NoError(t, err)
 		return looked.Rules()
 	}
@@ -140,7 +140,7 @@ func TestSettleLeases(t *testing.T) {
 
 // unreturning is a store that can be made to give nothing back.
 type unreturning struct {
-	Store
+	core.Store
 	err error
 }
 
@@ -156,7 +156,7 @@ func (s *unreturning) Return(ctx context.Context, policy string, returns []core.
 func TestSettleFails(t *testing.T) {
 	store := &unreturning{Store: memstore.New(nil)}
 	limiter := New(store, nil)
-	d, err := limiter.Reserve(t.Context(), tokens, Keys{"user": "a"}, 60)
+	d, err := mustPolicy(limiter, tokens).Reserve(t.Context(), Request{Keys: Keys{"user": "a"}, Cost: 60})
 	require.NoError(t, err)
 	store.err = errors.New("down")
 	assert.ErrorIs(t, d.Settle(t.Context(), 0), ErrUndecided)
@@ -169,7 +169,7 @@ func TestSettleIsDeclared(t *testing.T) {
 	limiter := New(nil, nil)
 	settle := OnStatus(http.StatusUnauthorized)
 	rule := Rule{Name: "login", Key: ByIP, Limit: 5, Window: time.Minute, Settle: settle}
-	_, err := limiter.Take(t.Context(), Named("login", rule), Keys{"ip": "192.0.2.1"})
+	_, err := mustPolicy(limiter, Named("login", rule)).Take(t.Context(), Request{Keys: Keys{"ip": "192.0.2.1"}})
 	assert.ErrorContains(t, err, "limit.Limiter.Reserve")
 	_, err = Rules(rule).MarshalText()
 	assert.ErrorContains(t, err, "leave out the Settle")

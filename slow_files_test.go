@@ -16,6 +16,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/memstore"
+	"github.com/routelimit/limit/throttle"
 )
 
 // readerFroms counts what a response is handed as a file, and not as bytes.
@@ -42,9 +43,9 @@ func TestSlowFiles(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, content, 0o600))
 
 	store := &countingStore{Store: memstore.New(nil)}
-	throttled := limit.New(store, nil).Throttle(fast, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	throttled := throttle.Must(throttle.New(limit.New(store, nil), fast, nil)).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.ServeFile(w, r, path)
-	}), nil)
+	}))
 	seen := make(chan *readerFroms, 1)
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor == 2 {
@@ -97,13 +98,13 @@ func TestSlowCopies(t *testing.T) {
 	const size = 300_000
 	content := strings.Repeat("0123456789", size/10)
 	problems := make(chan error, 1)
-	h := limit.New(nil, nil).Throttle(fast, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h := throttle.Must(throttle.New(limit.New(nil, nil), fast, nil)).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if length := r.URL.Query().Get("length"); length != "" {
 			w.Header().Set("Content-Length", length)
 		}
 		_, err := io.Copy(w, struct{ io.Reader }{strings.NewReader(content)})
 		problems <- err
-	}), nil)
+	}))
 	onBoth(t, h, func(t *testing.T, server *httptest.Server, proto string) {
 		for _, length := range []string{"", strconv.Itoa(size), strconv.Itoa(size - 1)} {
 			response, err := server.Client().Get(server.URL + "?length=" + length)

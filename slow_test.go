@@ -18,11 +18,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/throttle"
 )
 
 // fast is a throttle that a test does not wait for: 100 MB a second, in permits
 // of at most 1 MiB.
-var fast = limit.Rules(limit.Bandwidth(limit.Everyone, time.Second, 100_000_000))
+var fast = limit.Rules(throttle.Bandwidth(limit.Everyone, time.Second, 100_000_000))
 
 // onBoth runs a test on a real server of each protocol.
 func onBoth(t *testing.T, h http.Handler, test func(t *testing.T, server *httptest.Server, proto string)) {
@@ -44,7 +45,7 @@ func onBoth(t *testing.T, h http.Handler, test func(t *testing.T, server *httpte
 // next.
 func TestSlowFlush(t *testing.T) {
 	next := make(chan bool, 1)
-	h := limit.New(nil, nil).Throttle(fast, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h := throttle.Must(throttle.New(limit.New(nil, nil), fast, nil)).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for i := range 4 {
 			<-next
 			_, err := io.WriteString(w, "part "+strconv.Itoa(i)+"\n")
@@ -55,7 +56,7 @@ func TestSlowFlush(t *testing.T) {
 				assert.NoError(t, http.NewResponseController(w).Flush())
 			}
 		}
-	}), nil)
+	}))
 	onBoth(t, h, func(t *testing.T, server *httptest.Server, proto string) {
 		next <- true
 		response, err := server.Client().Get(server.URL)
@@ -76,8 +77,8 @@ func TestSlowFlush(t *testing.T) {
 // TestSlowHijack takes over the connection of HTTP/1.1, which is then as fast as
 // it is; HTTP/2 has none.
 func TestSlowHijack(t *testing.T) {
-	slow := limit.Rules(limit.Bandwidth(limit.Everyone, time.Hour, 10))
-	h := limit.New(nil, nil).Throttle(slow, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	slow := limit.Rules(throttle.Bandwidth(limit.Everyone, time.Hour, 10))
+	h := throttle.Must(throttle.New(limit.New(nil, nil), slow, nil)).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, rw, err := w.(http.Hijacker).Hijack()
 		if r.ProtoMajor == 2 {
 			assert.ErrorIs(t, err, errors.ErrUnsupported)
@@ -90,7 +91,7 @@ func TestSlowHijack(t *testing.T) {
 		defer conn.Close()
 		rw.WriteString("HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n" + strings.Repeat("x", 5000))
 		rw.Flush()
-	}), nil)
+	}))
 	onBoth(t, h, func(t *testing.T, server *httptest.Server, proto string) {
 		response, err := server.Client().Get(server.URL)
 		require.NoError(t, err)
@@ -108,8 +109,8 @@ func TestSlowHijack(t *testing.T) {
 // TestSlowController sets what an http.ResponseController can, and finds no way
 // past the limit.
 func TestSlowController(t *testing.T) {
-	options := &limit.ThrottleOptions{Of: limit.Both}
-	h := limit.New(nil, nil).Throttle(fast, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	options := &throttle.Options{Of: throttle.Both}
+	h := throttle.Must(throttle.New(limit.New(nil, nil), fast, options)).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w)
 		if r.ProtoMajor == 1 {
 			assert.NoError(t, control.EnableFullDuplex())
@@ -128,7 +129,7 @@ func TestSlowController(t *testing.T) {
 		_, err = io.ReadAll(r.Body)
 		assert.ErrorIs(t, err, os.ErrDeadlineExceeded)
 		assert.ErrorIs(t, w.(http.Pusher).Push("/", nil), http.ErrNotSupported)
-	}), options)
+	}))
 	onBoth(t, h, func(t *testing.T, server *httptest.Server, proto string) {
 		body, write := io.Pipe()
 		go func() {
@@ -151,15 +152,15 @@ func TestSlowController(t *testing.T) {
 func TestSlowDisconnect(t *testing.T) {
 	ended := make(chan error, 1)
 	proto := limit.By("proto", func(r *http.Request) string { return r.Proto })
-	slow := limit.Rules(limit.Bandwidth(proto, time.Minute, 600))
-	h := limit.New(nil, nil).Throttle(slow, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	slow := limit.Rules(throttle.Bandwidth(proto, time.Minute, 600))
+	h := throttle.Must(throttle.New(limit.New(nil, nil), slow, nil)).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var err error
 		for err == nil {
 			_, err = w.Write(make([]byte, 100))
 			w.(http.Flusher).Flush()
 		}
 		ended <- err
-	}), nil)
+	}))
 	onBoth(t, h, func(t *testing.T, server *httptest.Server, proto string) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -182,15 +183,15 @@ func TestSlowDisconnect(t *testing.T) {
 
 // TestSlowUploadDisconnect does the same while the handler reads.
 func TestSlowUploadDisconnect(t *testing.T) {
-	slow := limit.Rules(limit.Bandwidth(limit.Everyone, time.Minute, 600))
+	slow := limit.Rules(throttle.Bandwidth(limit.Everyone, time.Minute, 600))
 	started, ended := make(chan bool, 1), make(chan error, 1)
-	h := limit.New(nil, nil).Throttle(slow, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	h := throttle.Must(throttle.New(limit.New(nil, nil), slow, &throttle.Options{Of: throttle.Uploads})).Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, err := io.ReadFull(r.Body, make([]byte, 100))
 		assert.NoError(t, err)
 		started <- true
 		_, err = io.Copy(io.Discard, r.Body)
 		ended <- err
-	}), &limit.ThrottleOptions{Of: limit.Uploads})
+	}))
 	server := httptest.NewUnstartedServer(h)
 	server.EnableHTTP2 = true
 	server.StartTLS()
@@ -212,11 +213,11 @@ func TestSlowUploadDisconnect(t *testing.T) {
 // TestSlowRate downloads from real servers, at a real rate: 200 kB in half a
 // second and a little, over two connections.
 func TestSlowRate(t *testing.T) {
-	rule := limit.Bandwidth(limit.Everyone, time.Second, 400_000)
+	rule := throttle.Bandwidth(limit.Everyone, time.Second, 400_000)
 	rule.Burst = 1
-	onBoth(t, limit.New(nil, nil).Throttle(limit.Rules(rule), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	onBoth(t, throttle.Must(throttle.New(limit.New(nil, nil), limit.Rules(rule), nil)).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Write(make([]byte, 120_000))
-	}), nil), func(t *testing.T, server *httptest.Server, _ string) {
+	})), func(t *testing.T, server *httptest.Server, _ string) {
 		start := time.Now()
 		read := make(chan int64)
 		for range 2 {

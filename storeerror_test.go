@@ -19,7 +19,7 @@ import (
 
 // down is a store that is out of reach, as long as it is down.
 type down struct {
-	limit.Store
+	core.Store
 	down bool
 }
 
@@ -37,14 +37,14 @@ func TestStoreDown(t *testing.T) {
 		limiter := limit.New(store, &limit.Options{Instances: instances})
 		rules := limit.Named("jobs", limit.Rule{Key: limit.Everyone, Limit: 6, Window: time.Hour})
 		for range 2 {
-			d, err := limiter.Take(t.Context(), rules, limit.Keys{})
+			d, err := mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: limit.Keys{}})
 			require.NoError(t, err)
 			assert.Equal(t, limit.ModeExact, d.Mode)
 		}
 		store.down = true
 		admitted := 0
 		for range 10 {
-			d, err := limiter.Take(t.Context(), rules, limit.Keys{})
+			d, err := mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: limit.Keys{}})
 			require.NoError(t, err)
 			assert.Equal(t, limit.ModeLocal, d.Mode)
 			if d.Allowed {
@@ -60,10 +60,10 @@ func TestPeekDown(t *testing.T) {
 	limiter := limit.New(&down{down: true}, nil)
 	for on, want := range map[limit.OnError]bool{limit.Local: true, limit.Allow: true, limit.Refuse: false} {
 		rules := limit.Named(on.String(), limit.Rule{Key: limit.Everyone, Limit: 6, Window: time.Hour, OnStoreError: on})
-		d, err := limiter.Peek(t.Context(), rules, limit.Keys{})
+		d, err := mustPolicy(limiter, rules).Peek(t.Context(), limit.Request{Keys: limit.Keys{}})
 		require.NoError(t, err)
 		assert.Equal(t, want, d.Allowed, on)
-		d, err = limiter.Take(t.Context(), rules, limit.Keys{})
+		d, err = mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: limit.Keys{}})
 		require.NoError(t, err)
 		assert.Equal(t, want, d.Allowed, on)
 	}
@@ -91,7 +91,7 @@ func TestGuarded(t *testing.T) {
 	admitted := 0
 	limiter := limit.New(own, nil)
 	for range 10 {
-		if d, err := limiter.Take(t.Context(), rules, limit.Keys{}); assert.NoError(t, err) && d.Allowed {
+		if d, err := mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: limit.Keys{}}); assert.NoError(t, err) && d.Allowed {
 			admitted++
 		}
 	}
@@ -101,16 +101,16 @@ func TestGuarded(t *testing.T) {
 // TestRefusalsAreRemembered checks around which stores.
 func TestRefusalsAreRemembered(t *testing.T) {
 	rules := limit.Named("p", limit.Global(time.Hour, 6))
-	for name, around := range map[string]func(limit.Store) limit.Store{
-		"one that may fail":  func(s limit.Store) limit.Store { return s },
-		"a guard":            func(s limit.Store) limit.Store { return guard.New(s, nil) },
-		"one that remembers": func(s limit.Store) limit.Store { return refusals.New(s) },
+	for name, around := range map[string]func(core.Store) core.Store{
+		"one that may fail":  func(s core.Store) core.Store { return s },
+		"a guard":            func(s core.Store) core.Store { return guard.New(s, nil) },
+		"one that remembers": func(s core.Store) core.Store { return refusals.New(s) },
 	} {
 		store := &down{Store: memstore.New(nil)}
 		limiter := limit.New(around(store), nil)
 		var modes []limit.Mode
 		for range 9 {
-			d, err := limiter.Take(t.Context(), rules, limit.Keys{})
+			d, err := mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: limit.Keys{}})
 			require.NoError(t, err)
 			modes = append(modes, d.Mode)
 		}
@@ -129,10 +129,10 @@ func TestOnErrorInvalid(t *testing.T) {
 // have room are admitted, and most of the others are not.
 func TestMaxKeys(t *testing.T) {
 	rules := limit.Named("p", limit.PerUser(time.Hour, 1))
-	flood := func(store limit.Store, maxKeys int) (admitted, overflows int) {
+	flood := func(store core.Store, maxKeys int) (admitted, overflows int) {
 		limiter := limit.New(store, &limit.Options{MaxKeys: maxKeys})
 		for i := range 20_000 {
-			d, err := limiter.Take(t.Context(), rules, limit.Keys{"user": strconv.Itoa(i)})
+			d, err := mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: limit.Keys{"user": strconv.Itoa(i)}})
 			require.NoError(t, err)
 			if d.Allowed {
 				admitted++
@@ -143,9 +143,9 @@ func TestMaxKeys(t *testing.T) {
 		}
 		return admitted, overflows
 	}
-	for _, store := range []func() limit.Store{
-		func() limit.Store { return nil },
-		func() limit.Store { return &down{Store: memstore.New(&memstore.Options{MaxKeys: 1 << 20})} },
+	for _, store := range []func() core.Store{
+		func() core.Store { return nil },
+		func() core.Store { return &down{Store: memstore.New(&memstore.Options{MaxKeys: 1 << 20})} },
 	} {
 		admitted, overflows := flood(store(), 0)
 		assert.Equal(t, []int{20_000, 0}, []int{admitted, overflows})

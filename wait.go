@@ -3,8 +3,6 @@ package limit
 import (
 	"context"
 	"fmt"
-	"math"
-	"math/bits"
 	"time"
 
 	"github.com/routelimit/limit/core"
@@ -242,7 +240,8 @@ func (d Decision) late(ctx context.Context) (Decision, bool) {
 			o = d.afterRelease(i, o)
 		case rule.Quota.Algorithm == Queue:
 			// By then the queue is short enough for a request as patient as this one.
-			o.ResetAfter = max(0, o.ResetAfter-muldiv(given[i], rule.Quota.Window, rule.Quota.Limit))
+			shorter, _ := core.MulDiv(given[i], rule.Quota.Window, rule.Quota.Limit)
+			o.ResetAfter = max(0, o.ResetAfter-shorter)
 			if o.ResetAfter > patience {
 				o.RetryAfter, o.MoreAfter = o.ResetAfter-patience, 0
 			}
@@ -253,14 +252,4 @@ func (d Decision) late(ctx context.Context) (Decision, bool) {
 		refused.Outcomes()[i] = o
 	}
 	return newDecision(d.policy, d.route, refused), true
-}
-
-// muldiv returns a*b/c rounded down, for numbers that are not negative.
-func muldiv(a, b, c int64) int64 {
-	high, low := bits.Mul64(uint64(a), uint64(b))
-	if high >= uint64(c) {
-		return math.MaxInt64
-	}
-	q, _ := bits.Div64(high, low, uint64(c))
-	return int64(min(q, math.MaxInt64))
 }

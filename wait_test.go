@@ -18,7 +18,7 @@ func TestWait(t *testing.T) {
 		limiter, start := New(nil, nil), time.Now()
 		var decisions []Decision
 		for i := range 4 {
-			d, err := limiter.Take(t.Context(), oneASecond, nil)
+			d, err := mustPolicy(limiter, oneASecond).Take(t.Context(), Request{})
 			require.NoError(t, err)
 			require.True(t, d.Allowed)
 			assert.Equal(t, time.Duration(i)*time.Second, d.Delay)
@@ -36,10 +36,10 @@ func TestWaitRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter, start := New(nil, nil), time.Now()
 		for range 4 {
-			_, err := limiter.Take(t.Context(), oneASecond, nil)
+			_, err := mustPolicy(limiter, oneASecond).Take(t.Context(), Request{})
 			require.NoError(t, err)
 		}
-		d, err := limiter.Take(t.Context(), oneASecond, nil)
+		d, err := mustPolicy(limiter, oneASecond).Take(t.Context(), Request{})
 		require.NoError(t, err)
 		assert.False(t, d.Allowed)
 		assert.Zero(t, d.Delay)
@@ -54,9 +54,9 @@ func TestWaitRefused(t *testing.T) {
 func TestWaitEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter, start := New(nil, nil), time.Now()
-		first, err := limiter.Take(t.Context(), oneASecond, nil)
+		first, err := mustPolicy(limiter, oneASecond).Take(t.Context(), Request{})
 		require.NoError(t, err)
-		second, err := limiter.Take(t.Context(), oneASecond, nil)
+		second, err := mustPolicy(limiter, oneASecond).Take(t.Context(), Request{})
 		require.NoError(t, err)
 
 		ctx, cancel := context.WithCancel(t.Context())
@@ -71,10 +71,10 @@ func TestWaitEnds(t *testing.T) {
 
 		ctx, cancel = context.WithTimeout(t.Context(), time.Nanosecond)
 		defer cancel()
-		d, err := limiter.Take(t.Context(), oneASecond, nil)
+		d, err := mustPolicy(limiter, oneASecond).Take(t.Context(), Request{})
 		require.NoError(t, err)
 		require.Zero(t, d.Delay)
-		d, err = limiter.Take(t.Context(), oneASecond, nil)
+		d, err = mustPolicy(limiter, oneASecond).Take(t.Context(), Request{})
 		require.NoError(t, err)
 		assert.ErrorAs(t, d.Wait(ctx), new(*RefusedError), "the turn is after the deadline")
 	})
@@ -88,13 +88,13 @@ func TestLate(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				limiter := New(nil, nil)
 				for range 2 {
-					_, err := limiter.TakeN(t.Context(), oneASecond, nil, 1)
+					_, err := mustPolicy(limiter, oneASecond).Take(t.Context(), Request{Cost: 1})
 					require.NoError(t, err)
 				}
 				take := func() Decision {
 					ctx, cancel := context.WithTimeout(t.Context(), patience+time.Nanosecond)
 					defer cancel()
-					d, err := limiter.TakeN(ctx, oneASecond, nil, cost)
+					d, err := mustPolicy(limiter, oneASecond).Take(ctx, Request{Cost: cost})
 					require.NoError(t, err)
 					return d
 				}
@@ -118,17 +118,17 @@ func TestLateAmongOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter := New(nil, nil)
 		rules := Named("a", oneASecond.rules[0], Global(time.Hour, 2))
-		_, err := limiter.Take(t.Context(), rules, nil)
+		_, err := mustPolicy(limiter, rules).Take(t.Context(), Request{})
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		d, err := limiter.Take(ctx, rules, nil)
+		d, err := mustPolicy(limiter, rules).Take(ctx, Request{})
 		require.NoError(t, err)
 		assert.False(t, d.Allowed)
 		assert.Equal(t, time.Second-time.Millisecond, d.RetryAfter)
 		assert.Equal(t, []string{"global-1m"}, d.Refusing())
 		time.Sleep(d.RetryAfter)
-		d, err = limiter.Take(t.Context(), rules, nil)
+		d, err = mustPolicy(limiter, rules).Take(t.Context(), Request{})
 		require.NoError(t, err)
 		assert.True(t, d.Allowed)
 	})

@@ -23,7 +23,7 @@ func TestLimiterWaitAllOrNothing(t *testing.T) {
 			all = append(all, w.add("alice", 1))
 		}
 		left := func() int64 {
-			d, err := w.limiter.Peek(t.Context(), w.rules, Keys{"user": "bob"})
+			d, err := mustPolicy(w.limiter, w.rules).Peek(t.Context(), Request{Keys: Keys{"user": "bob"}})
 			require.NoError(t, err)
 			return d.Rules()[1].Remaining
 		}
@@ -196,25 +196,25 @@ func TestLimiterWaitMistakes(t *testing.T) {
 		{6, `limit: rule "5/1h per user": cost 6: it never has room for more than 5: write less`},
 		{math.MaxInt64, `limit: rule "5/1h per user": cost 281474976710655: it never has room for more than 5: write less`},
 	} {
-		_, err := limiter.WaitN(t.Context(), rules, alice, test.n)
+		_, err := mustPolicy(limiter, rules).Wait(t.Context(), Request{Keys: alice, Cost: test.n})
 		assert.EqualError(t, err, test.says)
 		assert.ErrorAs(t, err, new(*RuleError))
 	}
-	_, err := limiter.Wait(t.Context(), rules, nil)
+	_, err := mustPolicy(limiter, rules).Wait(t.Context(), Request{})
 	assert.ErrorContains(t, err, `no key "user"`)
-	_, err = limiter.WaitN(t.Context(), Rules(Global(time.Hour, 1)), nil, 1)
+	_, err = mustPolicy(limiter, Rules(Global(time.Hour, 1))).Wait(t.Context(), Request{Cost: 1})
 	assert.ErrorContains(t, err, "outside HTTP a policy needs a name")
-	_, err = limiter.Wait(t.Context(), Named("costly", Rule{Key: Everyone, Limit: 5, Window: time.Hour, Cost: otherCost}), nil)
+	_, err = mustPolicy(limiter, Named("costly", Rule{Key: Everyone, Limit: 5, Window: time.Hour, Cost: otherCost})).Wait(t.Context(), Request{})
 	assert.ErrorContains(t, err, "its Cost asks an HTTP request")
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = limiter.Wait(ctx, rules, alice)
+	_, err = mustPolicy(limiter, rules).Wait(ctx, Request{Keys: alice})
 	assert.Equal(t, context.Canceled, err)
-	d, err := limiter.WaitN(t.Context(), rules, alice, 5)
+	d, err := mustPolicy(limiter, rules).Wait(t.Context(), Request{Keys: alice, Cost: 5})
 	require.NoError(t, err)
 	assert.EqualValues(t, 95, d.Rules()[1].Remaining, "the wait that had ended took nothing")
-	d, err = limiter.WaitN(t.Context(), rules, alice, 0)
+	d, err = mustPolicy(limiter, rules).Wait(t.Context(), Request{Keys: alice, Cost: 0})
 	require.NoError(t, err)
 	assert.True(t, d.Allowed, "a cost of 0 takes nothing, and is admitted")
 }
@@ -237,7 +237,7 @@ func TestLimiterWaitStoreFails(t *testing.T) {
 		panics := make(chan any, 1)
 		go func() {
 			defer func() { panics <- recover() }()
-			w.limiter.Wait(t.Context(), w.rules, Keys{"user": "alice"})
+			mustPolicy(w.limiter, w.rules).Wait(t.Context(), Request{Keys: Keys{"user": "alice"}})
 		}()
 		synctest.Wait()
 		third := w.add("alice", 1)
@@ -278,9 +278,9 @@ func TestLimiterWaitAllocates(t *testing.T) {
 	alice := Keys{"user": "alice"}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
-	_, err := limiter.TakeN(ctx, rules, alice, 10000) // the log has grown
+	_, err := mustPolicy(limiter, rules).Take(ctx, Request{Keys: alice, Cost: 10000}) // the log has grown
 	require.NoError(t, err)
-	take := testing.AllocsPerRun(1000, func() { limiter.Take(ctx, rules, alice) })
-	wait := testing.AllocsPerRun(1000, func() { limiter.Wait(ctx, rules, alice) })
+	take := testing.AllocsPerRun(1000, func() { mustPolicy(limiter, rules).Take(ctx, Request{Keys: alice}) })
+	wait := testing.AllocsPerRun(1000, func() { mustPolicy(limiter, rules).Wait(ctx, Request{Keys: alice}) })
 	assert.LessOrEqual(t, wait, take)
 }

@@ -31,7 +31,7 @@ type waits struct {
 	done    sync.WaitGroup
 }
 
-func newWaits(t *testing.T, store Store, rules ...Rule) *waits {
+func newWaits(t *testing.T, store core.Store, rules ...Rule) *waits {
 	return &waits{t: t, limiter: New(store, nil), rules: Named("p", rules...), start: time.Now()}
 }
 
@@ -40,7 +40,7 @@ func (w *waits) within(ctx context.Context, user string, n int64) *wait {
 	result := &wait{cancel: cancel}
 	w.done.Go(func() {
 		defer cancel()
-		result.d, result.err = w.limiter.WaitN(ctx, w.rules, Keys{"user": user}, n)
+		result.d, result.err = mustPolicy(w.limiter, w.rules).Wait(ctx, Request{Keys: Keys{"user": user}, Cost: n})
 		result.took = time.Since(w.start)
 	})
 	synctest.Wait() // it has been admitted, or stands in a line
@@ -50,7 +50,7 @@ func (w *waits) within(ctx context.Context, user string, n int64) *wait {
 func (w *waits) add(user string, n int64) *wait { return w.within(w.t.Context(), user, n) }
 
 func (w *waits) take(user string, n int64) Decision {
-	d, err := w.limiter.TakeN(w.t.Context(), w.rules, Keys{"user": user}, n)
+	d, err := mustPolicy(w.limiter, w.rules).Take(w.t.Context(), Request{Keys: Keys{"user": user}, Cost: n})
 	require.NoError(w.t, err)
 	return d
 }
@@ -74,7 +74,7 @@ func admitted(t *testing.T, at []time.Duration, waits ...*wait) {
 
 // calls counts the calls of a store.
 type calls struct {
-	Store
+	core.Store
 	n atomic.Int64
 }
 
@@ -98,7 +98,7 @@ func (c *calls) Take(ctx context.Context, policy string, charges []core.Charge) 
 // A large cost waits for five of these.
 // scripted is a store whose calls a test answers or delays.
 type scripted struct {
-	Store
+	core.Store
 	n      atomic.Int64
 	before func(call int64) error
 }

@@ -73,7 +73,7 @@ func netHTTP(rules limit.RuleSet) http.Handler {
 	mux := http.NewServeMux()
 	var h http.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	if len(rules.Rules()) > 0 {
-		h = limit.New(nil, nil).Handler(rules, h)
+		h = limit.New(nil, nil).Limit(rules)(h)
 	}
 	mux.Handle("POST /update", h)
 	return mux

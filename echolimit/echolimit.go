@@ -7,111 +7,103 @@
 //		limit.PerIP(2*time.Second, 5), limit.Global(time.Minute, 1000))))
 //
 // A refused request is an error, which Echo's HTTPErrorHandler answers. The
-// package does not use c.RealIP, which by default believes what clients write
-// in X-Forwarded-For: see limit.Options.Proxies.
+// package does not use c.RealIP, which by default believes what clients write in
+// X-Forwarded-For: see limit.Options.Proxies.
 package echolimit
 
 import (
-	"errors"
 	"net/http"
-	"net/url"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/routelimit/limit"
 )
 
-// A Limiter makes Echo middleware from rules. Make it with [New].
+// A Limiter makes Echo middleware from rules. Make it with [New], and set its
+// fields before the first call of Limit.
 type Limiter struct {
-	// User returns the user of a request, for limit.ByUser: what the
-	// authentication before it has put into the context. "" means that there
-	// is none. Set it before the first call of Limit; nil means
-	// limit.Options.User.
+	// User returns the user of a request, for limit.ByUser: what authentication,
+	// which must run first, has put into the context. "" means that the request
+	// has no user. Nil means limit.Options.User.
 	User func(echo.Context) string
+
+	// Refuse answers a refused request, after the headers are set; the status is
+	// 429 unless it sets another. Its error is that of the middleware. Nil means
+	// limit.Options.Refuse, or else an [*echo.HTTPError] that wraps a
+	// [*limit.RefusedError].
+	Refuse func(echo.Context, limit.Decision) error
+
+	// Fail answers a request that could not be decided; the status is 503 unless
+	// it sets another. Nil means limit.Options.Fail, or else an [*echo.HTTPError]
+	// that wraps the error.
+	Fail func(echo.Context, error) error
 
 	limiter *limit.Limiter
 }
 
 // New returns a Limiter that decides by limiter.
-func New(limiter *limit.Limiter) *Limiter { return &Limiter{limiter: limiter} }
+func New(limiter *limit.Limiter) *Limiter {
+	if limiter == nil {
+		panic("echolimit: the limiter is nil: write echolimit.New(limit.New(nil, nil))")
+	}
+	return &Limiter{limiter: limiter}
+}
 
-// Limit returns middleware for a route, a group or the server (Use, not Pre,
-// which runs before there is a route), that lets through what rules admit. It
-// panics if the rules are invalid. Behind a limit.Queue a request goes on when
-// its turn comes, or never if its client goes away before: then the error wraps
-// that of its context. What it holds under limit.Concurrency is released when
-// next returns or panics.
+// Limit returns middleware that lets through the requests that rules admit, and
+// returns the error of [limit.Policy.Serve] for the others. It panics if the rules
+// are invalid.
 //
-// Unless the rules are limit.Named, each route (method and path pattern) is a
-// policy of its own, and all requests that match no route share one.
-//
-// The error of a refused request is an [*echo.HTTPError] that wraps a
-// [*limit.RefusedError]; that of an undecided one wraps [*limit.UndecidedError].
+// On a group or the server, write limit.Named for one quota of all its routes, or
+// limit.EachRoute for a quota of each. On the server it stands in Use, and not in
+// Pre, which runs before there is a route.
 func (l *Limiter) Limit(rules limit.RuleSet) echo.MiddlewareFunc {
-	mw, err := l.middleware(rules)
+	policy, err := l.limiter.Policy(rules)
+	if err == nil {
+		err = policy.Check(l.call(nil, nil))
+	}
 	if err != nil {
 		panic(err)
 	}
-	return mw
+	return l.middleware(policy)
 }
 
-func (l *Limiter) middleware(rules limit.RuleSet) (echo.MiddlewareFunc, error) {
-	bind, user := l.limiter.Policy, l.User
-	if user != nil {
-		bind = l.limiter.PolicyWithUser
-	}
-	policy, err := bind(rules)
-	if err != nil {
-		return nil, err
-	}
+func (l *Limiter) middleware(policy *limit.Policy) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			d, err := policy.Decide(call(c, user))
-			status := http.StatusInternalServerError // that of a panic
-			defer func() { d.Done(c.Request(), status) }()
-			limit.SetHeaders(c.Response().Header(), d)
-			switch {
-			case err != nil:
-				return undecided(c, err)
-			case d.Allowed:
-				if err := d.Wait(c.Request().Context()); err != nil {
-					return gone(err)
-				}
-				c.SetRequest(d.Request(c.Request()))
-				err := next(c)
-				status = statusOf(c, err)
-				return err
-			case policy.Refuse() != nil:
-				policy.Refuse()(c.Response(), c.Request(), d)
-				return nil
-			}
-			return refused(c, d)
+			return policy.Serve(c.Response(), c.Request(), l.call(c, next))
 		}
-	}, nil
+	}
 }
 
-// statusOf returns the status of a request that a handler has answered, or that
-// the error handler of the server will answer, if it goes by the codes of errors
-// as Echo's own does.
-func statusOf(c echo.Context, err error) int {
-	if err == nil || c.Response().Committed {
-		return c.Response().Status
+// call returns a request as package limit sees it. The context is nil where a
+// route is declared.
+func (l *Limiter) call(c echo.Context, next echo.HandlerFunc) limit.Call {
+	call := limit.Call{
+		PathValue: func(name string) string { return pathValue(c, name) },
+		Next: func(r *http.Request) (int, error) {
+			c.SetRequest(r)
+			err := next(c)
+			return status(c, err), err
+		},
+		Answer: func(err error) error { return problem(c, err) },
 	}
-	if failed := (*echo.HTTPError)(nil); errors.As(err, &failed) {
-		return failed.Code
+	if c != nil {
+		call.Method, call.Pattern = c.Request().Method, c.Path()
 	}
-	return http.StatusInternalServerError
-}
-
-// pathValue returns a parameter as the request means it. Echo hands it out as
-// it was written, in which "a" and "%61" would have a quota each.
-func pathValue(c echo.Context, name string) string {
-	v := c.Param(name)
-	if c.Request().URL.RawPath == "" {
-		return v
+	if l.User != nil {
+		call.User = func() string { return l.User(c) }
 	}
-	if plain, err := url.PathUnescape(v); err == nil {
-		return plain
+	if l.Refuse != nil {
+		call.Refuse = func(d limit.Decision) error {
+			c.Response().Status, _ = limit.Problem(&limit.RefusedError{Decision: d})
+			return begin(c, l.Refuse(c, d))
+		}
 	}
-	return v
+	if l.Fail != nil {
+		call.Fail = func(err error) error {
+			c.Response().Status = http.StatusServiceUnavailable
+			return begin(c, l.Fail(c, err))
+		}
+	}
+	return call
 }

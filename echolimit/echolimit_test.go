@@ -13,8 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/adaptertest"
 	"github.com/routelimit/limit/echolimit"
-	"github.com/routelimit/limit/internal/adaptertest"
+	"github.com/routelimit/limit/throttle"
 )
 
 // router is an Echo server as the suite uses it.
@@ -39,7 +40,7 @@ func (r router) Group(prefix string, rules limit.RuleSet) adaptertest.Routes {
 	return routes{r.Echo.Group(prefix, r.limiter.Limit(rules)), r.limiter}
 }
 
-func (r router) Throttle(method, path string, h http.Handler, rules limit.RuleSet, options *limit.ThrottleOptions) {
+func (r router) Throttle(method, path string, h http.Handler, rules limit.RuleSet, options *throttle.Options) {
 	r.Echo.Add(method, path, echo.WrapHandler(h), r.limiter.Throttle(rules, options))
 }
 
@@ -152,7 +153,7 @@ func TestDebug(t *testing.T) {
 	adaptertest.Do(e, "GET", "/")
 	w := adaptertest.Do(e, "GET", "/?pretty")
 	assert.Equal(t, http.StatusTooManyRequests, w.Code)
-	assert.Equal(t, limit.ProblemType, w.Header().Get("Content-Type"))
+	assert.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
 	assert.Contains(t, w.Body.String(), `"violated-policies": [`)
 }
 

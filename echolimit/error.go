@@ -1,60 +1,74 @@
 package echolimit
 
 import (
-	"encoding/json"
+	"errors"
 	"net/http"
+	"net/url"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/routelimit/limit"
 )
 
-func refused(c echo.Context, d limit.Decision) error {
-	return httpError(c, &limit.RefusedError{Decision: d})
-}
-
-func undecided(c echo.Context, err error) error {
-	c.Response().Header().Set("Retry-After", "1")
-	return httpError(c, &limit.UndecidedError{Err: err})
-}
-
-// gone returns the error of a request whose client went away before its turn
-// came. Nobody reads the answer; logs show nginx's 499.
-func gone(err error) error {
-	return &echo.HTTPError{Code: 499, Message: "Client Closed Request", Internal: err}
-}
-
-// httpError returns an error whose message Echo's own HTTPErrorHandler writes
-// as it is, because it marshals itself.
-func httpError(c echo.Context, err problem) error {
-	h := c.Response().Header()
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
-	return &echo.HTTPError{Code: err.StatusCode(), Message: &body{err, h}, Internal: err}
-}
-
-// A problem is an error of package limit.
-type problem interface {
-	error
-	json.Marshaler
-	StatusCode() int
-}
-
-// A body is a problem details document as the message of an error.
-type body struct {
-	problem problem
-	header  http.Header
-}
-
-// MarshalJSON also corrects the media type: Echo names it just before it
-// marshals. To name it earlier would mislabel what an error handler of the
-// program answers instead of this document.
-func (b *body) MarshalJSON() ([]byte, error) {
-	if b.header.Get(echo.HeaderContentType) == echo.MIMEApplicationJSON {
-		b.header.Set(echo.HeaderContentType, limit.ProblemType)
+// begin sends the headers of an answer that a function has not begun.
+func begin(c echo.Context, err error) error {
+	if err == nil && !c.Response().Committed {
+		c.Response().WriteHeader(c.Response().Status)
 	}
-	return b.problem.MarshalJSON()
+	return err
+}
+
+// problem returns an error whose message Echo's own HTTPErrorHandler writes as it
+// is, because it marshals itself.
+func problem(c echo.Context, err error) error {
+	h := c.Response().Header()
+	h.Set("X-Content-Type-Options", "nosniff")
+	status, text := limit.Problem(err)
+	return &echo.HTTPError{Code: status, Message: &document{text, h, status}, Internal: err}
+}
+
+// A document is a problem details document as the message of an error.
+type document struct {
+	text   []byte
+	header http.Header
+	status int
+}
+
+// MarshalJSON also corrects the media type: Echo sets it just before it marshals.
+// Set earlier, it would mislabel what an error handler of the program answers
+// instead of this document.
+func (d *document) MarshalJSON() ([]byte, error) {
+	if d.header.Get(echo.HeaderContentType) == echo.MIMEApplicationJSON {
+		d.header.Set(echo.HeaderContentType, "application/problem+json")
+	}
+	return d.text, nil
 }
 
 // String is for logs, which print the message beside the wrapped error.
-func (b *body) String() string { return http.StatusText(b.problem.StatusCode()) }
+func (d *document) String() string { return http.StatusText(d.status) }
+
+// status returns the status of a request that a handler has answered, or that the
+// error handler of the server will answer, if it goes by the codes of errors as
+// Echo's own does.
+func status(c echo.Context, err error) int {
+	if err == nil || c.Response().Committed {
+		return c.Response().Status
+	}
+	if failed := (*echo.HTTPError)(nil); errors.As(err, &failed) {
+		return failed.Code
+	}
+	return http.StatusInternalServerError
+}
+
+// pathValue returns a parameter as the request means it. Echo returns it as it was
+// written, in which "a" and "%61" would have a quota each.
+func pathValue(c echo.Context, name string) string {
+	v := c.Param(name)
+	if c.Request().URL.RawPath == "" {
+		return v
+	}
+	if plain, err := url.PathUnescape(v); err == nil {
+		return plain
+	}
+	return v
+}

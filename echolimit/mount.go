@@ -32,11 +32,16 @@ func (l *Limiter) Mount(router Router, api any) error {
 	limits := make([][]echo.MiddlewareFunc, len(routes))
 	for i, route := range routes {
 		if route.Limited {
-			mw, err := l.middleware(route.Rules)
+			policy, err := l.limiter.Policy(route.Rules)
+			if err == nil {
+				call := l.call(nil, nil)
+				call.Pattern = route.Path
+				err = policy.Check(call)
+			}
 			if err != nil {
 				errs = append(errs, fmt.Errorf("field %s: %w", route.Field, err))
 			}
-			limits[i] = []echo.MiddlewareFunc{mw}
+			limits[i] = []echo.MiddlewareFunc{l.middleware(policy)}
 		}
 		switch h := route.Handler.(type) {
 		case echo.HandlerFunc:

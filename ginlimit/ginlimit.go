@@ -6,104 +6,101 @@
 //	router.POST("/update", rl.Limit(limit.Rules(
 //		limit.PerIP(2*time.Second, 5), limit.Global(time.Minute, 1000))), handler)
 //
-// A refused request is answered here, with the refusal in c.Errors for the
-// middleware around. The package does not use c.ClientIP, which by default
-// believes what clients write in X-Forwarded-For: see limit.Options.Proxies.
+// The package does not use c.ClientIP, which by default believes what clients
+// write in X-Forwarded-For: see limit.Options.Proxies.
 package ginlimit
 
 import (
 	"net/http"
-	"slices"
 
 	"github.com/gin-gonic/gin"
 
 	"github.com/routelimit/limit"
 )
 
-// statusGone is what logs show of a request whose client went away before its
-// turn came; nobody reads the answer.
-const statusGone = 499
-
-// A Limiter makes Gin middleware from rules. Make it with [New].
+// A Limiter makes Gin middleware from rules. Make it with [New], and set its
+// fields before the first call of Limit.
 type Limiter struct {
-	// User returns the user of a request, for limit.ByUser: what the
-	// authentication before it has put into the context. "" means that there
-	// is none. Set it before the first call of Limit; nil means
-	// limit.Options.User.
+	// User returns the user of a request, for limit.ByUser: what authentication,
+	// which must run first, has put into the context. "" means that the request
+	// has no user. Nil means limit.Options.User.
 	User func(*gin.Context) string
+
+	// Refuse answers a refused request, after the headers are set; the status is
+	// 429 unless it sets another. Nil means limit.Options.Refuse.
+	Refuse func(*gin.Context, limit.Decision)
+
+	// Fail answers a request that could not be decided; the status is 503 unless
+	// it sets another. Nil means limit.Options.Fail.
+	Fail func(*gin.Context, error)
 
 	limiter *limit.Limiter
 }
 
 // New returns a Limiter that decides by limiter.
-func New(limiter *limit.Limiter) *Limiter { return &Limiter{limiter: limiter} }
+func New(limiter *limit.Limiter) *Limiter {
+	if limiter == nil {
+		panic("ginlimit: the limiter is nil: write ginlimit.New(limit.New(nil, nil))")
+	}
+	return &Limiter{limiter: limiter}
+}
 
-// Limit returns middleware for a route, a group or the engine, that lets
-// through what rules admit. It panics if the rules are invalid. Behind a
-// limit.Queue a request goes on when its turn comes, or never if its client goes
-// away before. What it holds under limit.Concurrency is released when the
-// handlers behind have returned, or one of them panics.
+// Limit returns middleware that lets through the requests that rules admit, and
+// aborts the others with the error of [limit.Policy.Serve] in c.Errors. It panics
+// if the rules are invalid.
 //
-// Unless the rules are limit.Named, each route (method and path pattern) is a
-// policy of its own, and all requests that match no route share one.
+// On a group or the engine, write limit.Named for one quota of all its routes, or
+// limit.EachRoute for a quota of each.
 func (l *Limiter) Limit(rules limit.RuleSet) gin.HandlerFunc {
-	h, err := l.middleware(rules)
+	policy, err := l.limiter.Policy(rules)
+	if err == nil {
+		err = policy.Check(l.call(nil))
+	}
 	if err != nil {
 		panic(err)
 	}
-	return h
+	return l.handler(policy)
 }
 
-func (l *Limiter) middleware(rules limit.RuleSet) (gin.HandlerFunc, error) {
-	bind, user := l.limiter.Policy, l.User
-	if user != nil {
-		bind = l.limiter.PolicyWithUser
-	}
-	policy, err := bind(rules)
-	if err != nil {
-		return nil, err
-	}
-	ends := slices.ContainsFunc(rules.Rules(), func(r limit.Rule) bool {
-		return r.Algorithm == limit.Concurrency || r.Settle != nil
-	})
+func (l *Limiter) handler(policy *limit.Policy) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		d, err := policy.Decide(call(c, user))
-		status := http.StatusInternalServerError // that of a panic
-		if ends {
-			defer func() { d.Done(c.Request, status) }()
+		if err := policy.Serve(c.Writer, c.Request, l.call(c)); err != nil {
+			_ = c.Error(err)
+			c.Abort()
 		}
-		limit.SetHeaders(c.Writer.Header(), d)
-		if err == nil && d.Allowed {
-			if err := d.Wait(c.Request.Context()); err != nil {
-				c.Error(err)
-				c.AbortWithStatus(statusGone)
-				return
-			}
-			if ends {
-				c.Request = d.Request(c.Request)
-				c.Next() // to know when the handler has returned
-				status = c.Writer.Status()
-			}
-			return
-		}
-		c.Abort()
-		answer(c, policy, d, err)
-	}, nil
+	}
 }
 
-// answer answers a request that may not go on.
-func answer(c *gin.Context, policy *limit.Policy, d limit.Decision, err error) {
-	if err != nil {
-		undecided := &limit.UndecidedError{Err: err}
-		c.Error(undecided)
-		undecided.ServeHTTP(c.Writer, c.Request)
-		return
+// call returns a request as package limit sees it. The context is nil where a
+// route is declared.
+func (l *Limiter) call(c *gin.Context) limit.Call {
+	var call limit.Call
+	if c != nil {
+		call.Method, call.Pattern, call.PathValue = c.Request.Method, c.FullPath(), c.Param
+		call.Next = func(r *http.Request) (int, error) {
+			c.Request = r
+			c.Next()
+			return c.Writer.Status(), nil
+		}
 	}
-	refused := &limit.RefusedError{Decision: d}
-	c.Error(refused)
-	if refuse := policy.Refuse(); refuse != nil {
-		refuse(c.Writer, c.Request, d)
-		return
+	if l.User != nil {
+		call.User = func() string { return l.User(c) }
 	}
-	refused.ServeHTTP(c.Writer, c.Request)
+	if l.Refuse != nil {
+		call.Refuse = func(d limit.Decision) error {
+			refused := &limit.RefusedError{Decision: d}
+			status, _ := limit.Problem(refused)
+			c.Status(status)
+			l.Refuse(c, d)
+			return refused
+		}
+	}
+	if l.Fail != nil {
+		call.Fail = func(err error) error {
+			c.Status(http.StatusServiceUnavailable)
+			l.Fail(c, err)
+			return err
+		}
+	}
+	return call
 }

@@ -13,8 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/adaptertest"
 	"github.com/routelimit/limit/ginlimit"
-	"github.com/routelimit/limit/internal/adaptertest"
+	"github.com/routelimit/limit/throttle"
 )
 
 func TestMain(m *testing.M) {
@@ -48,7 +49,7 @@ func (r router) Handle(method, path string, h http.Handler, rules ...limit.RuleS
 	r.routes.Handle(method, path, h, rules...)
 }
 
-func (r router) Throttle(method, path string, h http.Handler, rules limit.RuleSet, options *limit.ThrottleOptions) {
+func (r router) Throttle(method, path string, h http.Handler, rules limit.RuleSet, options *throttle.Options) {
 	r.Engine.Handle(method, path, r.limiter.Throttle(rules, options), gin.WrapH(h))
 }
 
@@ -126,7 +127,7 @@ func TestEngine(t *testing.T) {
 	assert.Equal(t, http.StatusMethodNotAllowed, adaptertest.Do(router, "POST", "/only-get").Code)
 	w := adaptertest.Do(router, "GET", "/b")
 	assert.Equal(t, http.StatusTooManyRequests, w.Code)
-	assert.Equal(t, limit.ProblemType, w.Header().Get("Content-Type"))
+	assert.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
 	assert.NotContains(t, w.Body.String(), "not found")
 }
 

@@ -27,11 +27,16 @@ func (l *Limiter) Mount(router gin.IRouter, api any) error {
 	chains := make([]gin.HandlersChain, len(routes))
 	for i, route := range routes {
 		if route.Limited {
-			mw, err := l.middleware(route.Rules)
+			policy, err := l.limiter.Policy(route.Rules)
+			if err == nil {
+				call := l.call(nil)
+				call.Pattern = route.Path
+				err = policy.Check(call)
+			}
 			if err != nil {
 				errs = append(errs, fmt.Errorf("field %s: %w", route.Field, err))
 			}
-			chains[i] = append(chains[i], mw)
+			chains[i] = append(chains[i], l.handler(policy))
 		}
 		switch h := route.Handler.(type) {
 		case gin.HandlerFunc:

@@ -7,22 +7,22 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/throttle"
 )
 
 // Throttle returns middleware that slows the bodies of responses or requests to
-// the bytes that rules allow, as limit.Limiter.Throttle does. It panics if the
-// rules are invalid. Options may be nil.
-func (l *Limiter) Throttle(rules limit.RuleSet, options *limit.ThrottleOptions) gin.HandlerFunc {
-	bind, user := l.limiter.Throttler, l.User
-	if user != nil {
-		bind = l.limiter.ThrottlerWithUser
+// the bytes that rules allow: see package throttle. It panics if the rules are
+// invalid. Options may be nil.
+func (l *Limiter) Throttle(rules limit.RuleSet, options *throttle.Options) gin.HandlerFunc {
+	t, err := throttle.New(l.limiter, rules, options)
+	if err == nil {
+		err = t.Check(l.call(nil))
 	}
-	throttler, err := bind(rules, options)
 	if err != nil {
 		panic(err)
 	}
 	return func(c *gin.Context) {
-		slowed, r := throttler.Slow(c.Writer, call(c, user))
+		slowed, r := t.Slow(c.Writer, c.Request, l.call(c))
 		c.Request = r
 		if slowed != http.ResponseWriter(c.Writer) {
 			c.Writer = &writer{c.Writer, slowed}
@@ -30,16 +30,7 @@ func (l *Limiter) Throttle(rules limit.RuleSet, options *limit.ThrottleOptions) 
 	}
 }
 
-// call returns a request as package limit sees it.
-func call(c *gin.Context, user func(*gin.Context) string) limit.Call {
-	call := limit.Call{Request: c.Request, Method: c.Request.Method, Pattern: c.FullPath(), PathValue: c.Param}
-	if user != nil {
-		call.User = func() string { return user(c) }
-	}
-	return call
-}
-
-// A writer is Gin's, but what it writes goes through another one around it.
+// A writer is Gin's, but writes through another one around it.
 type writer struct {
 	gin.ResponseWriter
 	slowed http.ResponseWriter
@@ -49,5 +40,5 @@ func (w *writer) Write(p []byte) (int, error) { return w.slowed.Write(p) }
 
 func (w *writer) WriteString(s string) (int, error) { return io.WriteString(w.slowed, s) }
 
-// Unwrap is for http.ResponseController, and leads to the slowed one.
+// Unwrap is for http.ResponseController, and leads to the slowed writer.
 func (w *writer) Unwrap() http.ResponseWriter { return w.slowed }

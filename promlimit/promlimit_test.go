@@ -23,7 +23,7 @@ import (
 
 // A store fails when it is told to.
 type store struct {
-	limit.Store
+	core.Store
 	err error
 }
 
@@ -50,8 +50,8 @@ func TestObserve(t *testing.T) {
 			return 1
 		}
 		mux := http.NewServeMux()
-		mux.Handle("GET /items/{id}", limiter.Handler(limit.Rules(limit.PerIP(time.Hour, 5), settled), nothing))
-		mux.Handle("GET /report", limiter.Handler(limit.Named("reports", limit.Concurrent(limit.Everyone, 1)), nothing))
+		mux.Handle("GET /items/{id}", limiter.Limit(limit.Rules(limit.PerIP(time.Hour, 5), settled))(nothing))
+		mux.Handle("GET /report", limiter.Limit(limit.Named("reports", limit.Concurrent(limit.Everyone, 1)))(nothing))
 		return mux
 	}
 	one, another := server(), server() // with one registry
@@ -122,7 +122,7 @@ func TestObserveCannotRegister(t *testing.T) {
 func BenchmarkObserve(b *testing.B) {
 	observe := promlimit.Observe(prometheus.NewPedanticRegistry())
 	limiter := limit.New(nil, nil)
-	d, err := limiter.Take(b.Context(), limit.Named("p", limit.Global(time.Hour, 1000)), limit.Keys{})
+	d, err := mustPolicy(limiter, limit.Named("p", limit.Global(time.Hour, 1000))).Take(b.Context(), limit.Request{Keys: limit.Keys{}})
 	require.NoError(b, err)
 	b.ReportAllocs()
 	for b.Loop() {

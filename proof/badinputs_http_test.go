@@ -19,6 +19,7 @@ import (
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/memstore"
 	"github.com/routelimit/limit/redisstore"
+	"github.com/routelimit/limit/throttle"
 )
 
 // badRequests are what clients do with connections and requests, and where what
@@ -71,9 +72,9 @@ var badRequests = []badInput{
 		}
 	}},
 	{58, "streams that are opened and reset", func(r *row) {
-		resets(r, "memory", func() limit.Store { return nil })
+		resets(r, "memory", func() core.Store { return nil })
 		client, servers := redistest.Client(r), 0
-		resets(r, "redis", func() limit.Store { // a handler may come late, when the next server is there
+		resets(r, "redis", func() core.Store { // a handler may come late, when the next server is there
 			servers++
 			return redisstore.New(client, &redisstore.Options{Timeout: patient.Timeout, Prefix: fmt.Sprint("server", servers)})
 		})
@@ -101,7 +102,7 @@ var badRequests = []badInput{
 				_, err = http.DefaultClient.Do(q)
 				require.ErrorIs(r, err, context.Canceled)
 				redistest.Await(r, 10*time.Second, "its place and its unit are back", func() bool {
-					d, err := limiter.Peek(r.Context(), line, nil)
+					d, err := mustPolicy(limiter, line).Peek(r.Context(), limit.Request{})
 					require.NoError(r, err)
 					return d.Rules()[0].Remaining == 2 && d.Rules()[1].Remaining == 9
 				})
@@ -112,7 +113,7 @@ var badRequests = []badInput{
 		ended, cancel := context.WithCancel(r.Context())
 		cancel()
 		limiter, jobs, keys := limit.New(nil, nil), limit.Named("jobs", limit.PerIP(time.Hour, 5)), limit.Keys{"ip": "192.0.2.1"}
-		_, err := limiter.Take(ended, jobs, keys)
+		_, err := mustPolicy(limiter, jobs).Take(ended, limit.Request{Keys: keys})
 		assert.ErrorIs(r, err, context.Canceled)
 		r.left(limiter, jobs, keys, 5)
 	}},
@@ -139,7 +140,7 @@ var badRequests = []badInput{
 	}},
 	{61, "a body that is announced and never sent", func(r *row) {
 		one := limit.Named("one", limit.Concurrent(limit.Everyone, 1))
-		slow := limit.Rules(limit.Bandwidth(limit.Everyone, time.Second, 1_000_000))
+		slow := limit.Rules(throttle.Bandwidth(limit.Everyone, time.Second, 1_000_000))
 		for name, serve := range throttled {
 			var ran atomic.Int64
 			reads := make(chan error, 10)
@@ -152,7 +153,7 @@ var badRequests = []badInput{
 			r.raw(server.Listener.Addr().String(), "POST /login HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 1000\r\n\r\n")
 			assert.ErrorIs(r, <-reads, os.ErrDeadlineExceeded, name)
 			redistest.Await(r, 10*time.Second, "its slot is free", func() bool {
-				d, err := limiter.Peek(r.Context(), one, nil)
+				d, err := mustPolicy(limiter, one).Peek(r.Context(), limit.Request{})
 				require.NoError(r, err)
 				return d.Allowed
 			})
@@ -166,7 +167,7 @@ var badRequests = []badInput{
 	}},
 	{62, "bodies of unknown and of wrong length", func(r *row) {
 		one := limit.Named("one", limit.Concurrent(limit.Everyone, 10))
-		slow := limit.Rules(limit.Bandwidth(limit.Everyone, time.Second, 1_000_000)) // permits of 100 kB
+		slow := limit.Rules(throttle.Bandwidth(limit.Everyone, time.Second, 1_000_000)) // permits of 100 kB
 		const size = 300_000
 		body := strings.Repeat("x", size)
 		for name, serve := range throttled {
@@ -201,7 +202,7 @@ var badRequests = []badInput{
 		settled := limit.PerIP(time.Hour, 1000)
 		settled.Settle = limit.OnStatus(http.StatusUnauthorized)
 		plenty := limit.Rules(limit.PerIP(time.Hour, 1000))
-		bytes := limit.Rules(limit.Bandwidth(limit.Everyone, time.Second, 100_000_000))
+		bytes := limit.Rules(throttle.Bandwidth(limit.Everyone, time.Second, 100_000_000))
 		for name, serve := range frameworks {
 			for _, http2 := range []bool{false, true} {
 				want, hijacks := []string{"SetReadDeadline true", "SetWriteDeadline true", "Push false", "Copy true", "Flush true"}, []string{""}
@@ -267,7 +268,7 @@ func abilities(w http.ResponseWriter, hijack bool) (list []string) {
 
 // A byteStore counts the bytes that it lets pass.
 type byteStore struct {
-	limit.Store
+	core.Store
 	bytes atomic.Int64
 }
 

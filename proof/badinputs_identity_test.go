@@ -106,7 +106,7 @@ var badIdentities = []badInput{
 		r.addresses(1, trusting, numbered(5, func(i int) request { // what is left of 64 proxies is not read
 			return viaProxy(xff, fmt.Sprintf("1.1.1.%d", i)+strings.Repeat(", 10.0.0.2", 10_000))
 		})...)
-		policy := limit.New(nil, &limit.Options{Proxies: trusting}).MustPolicy(limit.Rules(limit.PerIP(time.Hour, 100)))
+		policy := mustPolicy(limit.New(nil, &limit.Options{Proxies: trusting}), limit.Rules(limit.PerIP(time.Hour, 100)))
 		q := httptest.NewRequest("POST", "/login", nil)
 		q.RemoteAddr = "10.0.0.1:80"
 		q.Header[xff] = []string{strings.Repeat("10.0.0.2,", 1<<20/9)}
@@ -150,7 +150,7 @@ var badIdentities = []badInput{
 	}},
 	{33, "65,536 addresses of a network", func(r *row) {
 		r.addresses(1, trusting, numbered(256, func(i int) request { return viaProxy(xff, fmt.Sprintf("2001:db8:1234:5678::%x", i*256)) })...)
-		policy := limit.New(nil, nil).MustPolicy(limit.Rules(limit.PerIP(time.Hour, 1)))
+		policy := mustPolicy(limit.New(nil, nil), limit.Rules(limit.PerIP(time.Hour, 1)))
 		q, admitted := httptest.NewRequest("POST", "/login", nil), 0
 		for i := range 65_536 {
 			q.RemoteAddr = fmt.Sprintf("[2001:db8:1234:5678::%x]:443", i)
@@ -232,7 +232,7 @@ var badIdentities = []badInput{
 	}},
 	{43, "names of headers in any case", func(r *row) {
 		for _, name := range []string{"X-API-Key", "x-api-key", "X-Api-KEY"} {
-			s := behind(limit.PerHeader(name, time.Hour, 1))
+			s := behind(limit.Per(limit.ByHeader(name), time.Hour, 1))
 			r.runs(1, s, func(h http.Handler) {
 				server := r.listen(h)
 				for _, sent := range []string{"x-api-key", "X-API-KEY", "X-Api-Key", "x-aPI-kEY"} {
@@ -252,7 +252,7 @@ var badIdentities = []badInput{
 		spellings := each(fromPeer, "E-Mail", "a@example.com", " A@Example.COM", "a@EXAMPLE.com ", "A@example.com")
 		r.keys(1, limit.By("email", func(q *http.Request) string { return strings.ToLower(q.Header.Get("E-Mail")) }), spellings...)
 		r.keys(4, limit.ByHeader("E-Mail"), spellings...)
-		r.runs(2, behind(limit.PerHeader("E-Mail", time.Hour, 1), limit.PerIP(time.Hour, 2)), func(h http.Handler) {
+		r.runs(2, behind(limit.Per(limit.ByHeader("E-Mail"), time.Hour, 1), limit.PerIP(time.Hour, 2)), func(h http.Handler) {
 			for _, q := range spellings {
 				do(h, q.peer, "/login", q.headers...)
 			}

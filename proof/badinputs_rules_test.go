@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/memstore"
 	"github.com/routelimit/limit/redisstore"
@@ -110,7 +111,7 @@ var badRules = []badInput{
 			set := limit.Named(a.String(), limit.Rule{Key: limit.Everyone, Limit: most, Window: year, Algorithm: a})
 			admitted := 0
 			for range 2 {
-				d, err := limiter.TakeN(r.Context(), set, nil, most)
+				d, err := mustPolicy(limiter, set).Take(r.Context(), limit.Request{Cost: most})
 				require.NoError(r, err)
 				if d.Allowed {
 					admitted++
@@ -140,11 +141,11 @@ var badRules = []badInput{
 			r.send(h, 2, http.StatusTooManyRequests) // nothing has come back
 		})
 		limiter, jobs, keys := limit.New(nil, nil), limit.Named("jobs", limit.PerIP(time.Hour, 5)), limit.Keys{"ip": "192.0.2.1"}
-		d, err := limiter.Reserve(r.Context(), jobs, keys, 5)
+		d, err := mustPolicy(limiter, jobs).Reserve(r.Context(), limit.Request{Keys: keys, Cost: 5})
 		require.NoError(r, err)
 		assert.Error(r, d.Settle(r.Context(), -1))
 		for _, cost := range []int64{-1, math.MinInt64} {
-			d, err := limiter.TakeN(r.Context(), jobs, keys, cost)
+			d, err := mustPolicy(limiter, jobs).Take(r.Context(), limit.Request{Keys: keys, Cost: cost})
 			assert.Error(r, err)
 			assert.False(r, d.Allowed)
 		}
@@ -178,7 +179,7 @@ var badRules = []badInput{
 		r.invalid("rule", limit.Named("jobs"))
 		r.invalid("key", limit.Rules(limit.Rule{}), limit.Rules(limit.Rule{Limit: 5, Window: time.Second}))
 		r.invalidText("", ";", "\n")
-		_, err := limit.New(nil, nil).Take(r.Context(), limit.Rules(limit.PerIP(time.Hour, 5)), limit.Keys{"ip": "192.0.2.1"})
+		_, err := mustPolicy(limit.New(nil, nil), limit.Rules(limit.PerIP(time.Hour, 5))).Take(r.Context(), limit.Request{Keys: limit.Keys{"ip": "192.0.2.1"}})
 		assert.ErrorContains(r, err, "limit.Named")
 	}},
 	{13, "the same rule twice", func(r *row) {
@@ -245,9 +246,9 @@ var badRules = []badInput{
 		rule := func(n int64, window time.Duration) limit.RuleSet {
 			return limit.Named("jobs", limit.Rule{Name: "all", Key: limit.Everyone, Limit: n, Window: window})
 		}
-		for _, store := range []func() limit.Store{
-			func() limit.Store { return memstore.New(nil) },
-			func() limit.Store {
+		for _, store := range []func() core.Store{
+			func() core.Store { return memstore.New(nil) },
+			func() core.Store {
 				return redisstore.New(redistest.Client(r), &redisstore.Options{Timeout: 10 * time.Second})
 			},
 		} {
@@ -255,7 +256,7 @@ var badRules = []badInput{
 			admitted := func(rules limit.RuleSet) (n int, last limit.Decision) {
 				limiter := limit.New(kept, nil) // a program that was started anew
 				for range 12 {
-					d, err := limiter.Take(r.Context(), rules, nil)
+					d, err := mustPolicy(limiter, rules).Take(r.Context(), limit.Request{})
 					require.NoError(r, err)
 					if last = d; d.Allowed {
 						n++
@@ -288,7 +289,7 @@ var badRules = []badInput{
 		r.invalid("not nil", limit.Rules(limit.Per(limit.By("tenant", nil), time.Hour, 5)))
 		limiter, jobs, keys := limit.New(nil, nil), limit.Named("jobs", limit.PerIP(time.Hour, 5)), limit.Keys{"ip": "192.0.2.1"}
 		for _, wrong := range []limit.Keys{nil, {"user": "a"}, {"ip": "somewhere"}} {
-			d, err := limiter.Take(r.Context(), jobs, wrong)
+			d, err := mustPolicy(limiter, jobs).Take(r.Context(), limit.Request{Keys: wrong})
 			assert.Error(r, err)
 			assert.False(r, d.Allowed)
 		}

@@ -30,7 +30,7 @@ var badToShow = []badInput{
 			r.invalid("name", byIP(limit.Rule{Name: name, Limit: 5, Window: time.Second}), limit.Named(name, limit.PerIP(time.Second, 5)))
 		}
 		odd := "a\r\nb"
-		r.invalid("key", limit.Rules(limit.PerHeader(odd, time.Second, 5)), limit.Rules(limit.Per(limit.ByCookie(odd), time.Second, 5)),
+		r.invalid("key", limit.Rules(limit.Per(limit.ByHeader(odd), time.Second, 5)), limit.Rules(limit.Per(limit.ByCookie(odd), time.Second, 5)),
 			limit.Rules(limit.Per(limit.ByQuery(odd), time.Second, 5)))
 		r.invalid("limit.By", limit.Rules(limit.Per(limit.By(odd, func(*http.Request) string { return "" }), time.Second, 5)))
 		// What is printable in a key's name is a dash in its rule's. Values are in no header.

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
 )
 
 // A badInput is a row of the table: what comes in, and what proves that nothing
@@ -87,7 +88,7 @@ func (r *row) ran(got, want int, about ...any) {
 
 // A site is a route POST /login, on each framework.
 type site struct {
-	store   limit.Store // nil means one for each framework, in memory
+	store   core.Store // nil means one for each framework, in memory
 	options *limit.Options
 	rules   []limit.RuleSet
 	handler http.HandlerFunc // nil does nothing
@@ -210,7 +211,7 @@ func (r *row) raw(addr, text string) int {
 // left asserts what is left of the first rule of a policy.
 func (r *row) left(limiter *limit.Limiter, rules limit.RuleSet, keys limit.Keys, want int64) {
 	r.Helper()
-	d, err := limiter.Peek(r.Context(), rules, keys)
+	d, err := mustPolicy(limiter, rules).Peek(r.Context(), limit.Request{Keys: keys})
 	require.NoError(r, err)
 	assert.Equal(r, want, d.Rules()[0].Remaining)
 }

@@ -25,19 +25,20 @@ import (
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/redisstore"
+	"github.com/routelimit/limit/throttle"
 )
 
 const byteServerVar = "LIMIT_PROOF_BYTES" // the URL of Redis, in a server process
 
 // bulk is 100 kB a second for each user, and trickle 2 kB.
 var (
-	bulk    = limit.Named("bulk", limit.Bandwidth(limit.ByUser, time.Second, 100_000))
-	trickle = limit.Named("trickle", limit.Bandwidth(limit.ByUser, time.Second, 2_000))
+	bulk    = limit.Named("bulk", throttle.Bandwidth(limit.ByUser, time.Second, 100_000))
+	trickle = limit.Named("trickle", throttle.Bandwidth(limit.ByUser, time.Second, 2_000))
 )
 
 // An askedStore counts how often it is asked.
 type askedStore struct {
-	limit.Store
+	core.Store
 	asked atomic.Int64
 }
 
@@ -57,8 +58,8 @@ func serveBytes(client *redis.Client) error {
 	limiter := limit.New(store, &limit.Options{User: func(r *http.Request) string { return r.URL.Query().Get("user") }})
 	endlessly := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.Copy(w, endless{}) })
 	mux := http.NewServeMux()
-	mux.Handle("/bulk", limiter.Throttle(bulk, endlessly, nil))
-	mux.Handle("/trickle", limiter.Throttle(trickle, endlessly, nil))
+	mux.Handle("/bulk", throttle.Must(throttle.New(limiter, bulk, nil)).Handler(endlessly))
+	mux.Handle("/trickle", throttle.Must(throttle.New(limiter, trickle, nil)).Handler(endlessly))
 	mux.HandleFunc("/idle", func(w http.ResponseWriter, r *http.Request) {
 		w.Write(make([]byte, 4_000))
 		w.(http.Flusher).Flush()

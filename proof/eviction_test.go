@@ -56,7 +56,7 @@ func TestEviction(t *testing.T) {
 		modes := make(map[limit.Mode]int)
 		ask := func(times int) {
 			for range times {
-				d, err := limiter.Take(t.Context(), set, limit.Keys{"user": "alice"})
+				d, err := mustPolicy(limiter, set).Take(t.Context(), limit.Request{Keys: limit.Keys{"user": "alice"}})
 				if err != nil {
 					errors.Add(1)
 				}
@@ -77,7 +77,7 @@ func TestEviction(t *testing.T) {
 			for range 16 {
 				done.Go(func() {
 					for range n / 16 {
-						d, err := limiter.Take(t.Context(), set, limit.Keys{"user": fmt.Sprint(rand.Uint64())})
+						d, err := mustPolicy(limiter, set).Take(t.Context(), limit.Request{Keys: limit.Keys{"user": fmt.Sprint(rand.Uint64())}})
 						if err != nil {
 							errors.Add(1)
 						}

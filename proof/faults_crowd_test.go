@@ -47,7 +47,7 @@ func startCrowd(limiter *limit.Limiter) *crowd {
 					rules = fewRules
 				}
 				at := l.now()
-				d, err := limiter.Take(context.Background(), rules, keys)
+				d, err := mustPolicy(limiter, rules).Take(context.Background(), limit.Request{Keys: keys})
 				l.of[caller] = append(l.of[caller], taken{at, l.now() - at, d.Mode, err != nil, i%8 == 0, d.Allowed})
 				if err == nil && d.Mode == limit.ModeExact {
 					l.mu.Lock()

@@ -39,7 +39,7 @@ func TestPartition(t *testing.T) {
 	admitted := 0
 	for range 200 {
 		for i, l := range limiters {
-			d, err := l.Take(t.Context(), rules, limit.Keys{})
+			d, err := mustPolicy(l, rules).Take(t.Context(), limit.Request{Keys: limit.Keys{}})
 			require.NoError(t, err)
 			if modes[i] == nil {
 				modes[i] = make(map[limit.Mode]int)
@@ -70,7 +70,7 @@ func TestHotKey(t *testing.T) {
 		for range 64 {
 			done.Go(func() {
 				for asked.Add(1) <= 20_000 {
-					d, err := limiter.Take(t.Context(), rules, limit.Keys{})
+					d, err := mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: limit.Keys{}})
 					switch {
 					case err != nil:
 						failed.Add(1)
@@ -144,7 +144,7 @@ func TestObedient(t *testing.T) {
 					defer mu.Unlock()
 					attempts[int64(time.Since(began)/time.Second)]++ // that is how they are told to wait
 				}})
-				h := limiter.Handler(limit.Rules(rule), http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+				h := limiter.Limit(limit.Rules(rule))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 				var done sync.WaitGroup
 				for i := range clients {
 					done.Go(func() {

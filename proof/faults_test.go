@@ -139,7 +139,7 @@ func (f *fault) measure(t *testing.T) string {
 	// Whatever is left of the few is taken, so that their number can be told.
 	refused := 0
 	redistest.Await(t, 10*time.Second, "refusals", func() bool {
-		d, err := b.limiter.Take(t.Context(), fewRules, limit.Keys{})
+		d, err := b.mustPolicy(limiter, fewRules).Take(t.Context(), limit.Request{Keys: limit.Keys{}})
 		if err == nil {
 			requests = append(requests, taken{at: l.now(), mode: d.Mode, few: true, allowed: d.Allowed})
 		}

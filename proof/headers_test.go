@@ -18,9 +18,9 @@ import (
 func TestStructuredFields(t *testing.T) {
 	limiter := limit.New(nil, nil)
 	ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
-	inner := limiter.Handler(limit.Named("route", limit.Rule{Name: "A.b-c_9", Key: limit.ByIP, Limit: 2, Window: 1500 * time.Millisecond},
-		limit.PerHeader("X-Key", 366*24*time.Hour, 100_000)), ok)
-	server := httptest.NewServer(limiter.Handler(limit.Named("site", limit.Global(time.Minute, 3)), inner))
+	inner := limiter.Limit(limit.Named("route", limit.Rule{Name: "A.b-c_9", Key: limit.ByIP, Limit: 2, Window: 1500 * time.Millisecond},
+		limit.Per(limit.ByHeader("X-Key"), 366*24*time.Hour, 100_000)))(ok)
+	server := httptest.NewServer(limiter.Limit(limit.Named("site", limit.Global(time.Minute, 3)))(inner))
 	defer server.Close()
 
 	type member struct {

@@ -59,7 +59,7 @@ func hold(url string) {
 			for {
 				var id uint64
 				began := time.Now()
-				d, err := limiter.Take(context.WithValue(context.Background(), idKey{}, &id), inFlight, nil)
+				d, err := mustPolicy(limiter, inFlight).Take(context.WithValue(context.Background(), idKey{}, &id), limit.Request{})
 				if err != nil {
 					panic(err)
 				}
@@ -202,7 +202,7 @@ func TestKilledHolders(t *testing.T) {
 	}
 	limiter := limit.New(redisstore.New(client, nil), nil)
 	until(t, "all slots", func() bool {
-		d, err := limiter.TakeN(t.Context(), inFlight, nil, slots)
+		d, err := mustPolicy(limiter, inFlight).Take(t.Context(), limit.Request{Cost: slots})
 		require.NoError(t, err)
 		defer d.Release()
 		return d.Allowed

@@ -20,14 +20,16 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/echolimit"
 	"github.com/routelimit/limit/ginlimit"
+	"github.com/routelimit/limit/throttle"
 )
 
 // resets floods each framework with requests that are reset at once, as in
 // CVE-2023-44487. Their contexts are done before a decision is made; a limiter
 // that decides under them, and admits what it could not decide, is off.
-func resets(r *row, storeName string, store func() limit.Store) {
+func resets(r *row, storeName string, store func() core.Store) {
 	const limited, decisions = 5, 500
 	for name, serve := range frameworks {
 		var runs, admitted, refused, undecided atomic.Int64
@@ -67,7 +69,7 @@ var frameworks = map[string]func(*limit.Limiter, http.HandlerFunc, ...limit.Rule
 	"http": func(l *limit.Limiter, h http.HandlerFunc, sets ...limit.RuleSet) http.Handler {
 		var limited http.Handler = h
 		for _, rules := range slices.Backward(sets) {
-			limited = l.Handler(rules, limited)
+			limited = l.Limit(rules)(limited)
 		}
 		mux := http.NewServeMux()
 		mux.Handle("POST /login", limited)
@@ -98,7 +100,7 @@ var frameworks = map[string]func(*limit.Limiter, http.HandlerFunc, ...limit.Rule
 var anyMethod = map[string]func(*limit.Limiter, limit.RuleSet, http.HandlerFunc) http.Handler{
 	"http": func(l *limit.Limiter, rules limit.RuleSet, h http.HandlerFunc) http.Handler {
 		mux := http.NewServeMux()
-		mux.Handle("/login", l.Handler(rules, h))
+		mux.Handle("/login", l.Limit(rules)(h))
 		return mux
 	},
 	"gin": func(l *limit.Limiter, rules limit.RuleSet, h http.HandlerFunc) http.Handler {
@@ -118,7 +120,7 @@ var anyMethod = map[string]func(*limit.Limiter, limit.RuleSet, http.HandlerFunc)
 var throttled = map[string]func(l *limit.Limiter, rules, bytes limit.RuleSet, h http.HandlerFunc) http.Handler{
 	"http": func(l *limit.Limiter, rules, bytes limit.RuleSet, h http.HandlerFunc) http.Handler {
 		mux := http.NewServeMux()
-		mux.Handle("POST /login", l.Handler(rules, l.Throttle(bytes, h, both)))
+		mux.Handle("POST /login", l.Limit(rules)(throttle.Must(throttle.New(l, bytes, both)).Handler(h)))
 		return mux
 	},
 	"gin": func(l *limit.Limiter, rules, bytes limit.RuleSet, h http.HandlerFunc) http.Handler {
@@ -133,7 +135,7 @@ var throttled = map[string]func(l *limit.Limiter, rules, bytes limit.RuleSet, h 
 	},
 }
 
-var both = &limit.ThrottleOptions{Of: limit.Both}
+var both = &throttle.Options{Of: throttle.Both}
 
 // resetStreams opens streams on one connection and resets each in the same write, and
 // returns how many it sent until the server closed the connection.

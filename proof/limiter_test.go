@@ -42,7 +42,7 @@ func TestLimiterProperties(t *testing.T) {
 					"ip":   rapid.SampledFrom([]string{"192.0.2.1", "192.0.2.2"}).Draw(t, "ip"),
 					"user": rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "user"),
 				}
-				d, err := limiter.Take(t.Context(), set, keys)
+				d, err := mustPolicy(limiter, set).Take(t.Context(), limit.Request{Keys: keys})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -92,7 +92,7 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 	limiter := limit.New(nil, nil)
 	set := limit.Named("p", limit.PerIP(time.Second, 3), limit.Global(time.Minute, 1000))
 	for i := range 10_000 {
-		if _, err := limiter.Take(t.Context(), set, limit.Keys{"ip": fmt.Sprintf("192.0.2.%d", i%256)}); err != nil {
+		if _, err := mustPolicy(limiter, set).Take(t.Context(), limit.Request{Keys: limit.Keys{"ip": fmt.Sprintf("192.0.2.%d", i%256)}}); err != nil {
 			t.Fatal(err)
 		}
 	}

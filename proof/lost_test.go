@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/faultproxy"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
@@ -46,7 +47,7 @@ type workplace struct {
 	observed int
 }
 
-func newWorkplace(store limit.Store, instances int) *workplace {
+func newWorkplace(store core.Store, instances int) *workplace {
 	w := &workplace{entered: make(chan struct{}, slots), lost: make(chan time.Time, slots), end: make(chan struct{})}
 	w.limiter = limit.New(store, &limit.Options{Instances: instances, Observe: func(_ *http.Request, _ limit.Decision, err error) {
 		if errors.Is(err, limit.ErrLeaseLost) {
@@ -60,7 +61,7 @@ func newWorkplace(store limit.Store, instances int) *workplace {
 
 // start starts the requests, and returns when all handlers run.
 func (w *workplace) start() {
-	handler := w.limiter.Handler(working, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	handler := w.limiter.Limit(working)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		w.entered <- struct{}{}
 		select {
 		case <-limit.Lost(r.Context()):
@@ -85,7 +86,7 @@ func (w *workplace) finish() int {
 
 // free reports whether a slot is to be had.
 func free(t *testing.T, limiter *limit.Limiter) bool {
-	d, err := limiter.Take(t.Context(), working, nil)
+	d, err := mustPolicy(limiter, working).Take(t.Context(), limit.Request{})
 	require.NoError(t, err)
 	d.Release()
 	return d.Allowed
@@ -211,7 +212,7 @@ func TestLostByPausedProcess(t *testing.T) {
 	require.NoError(t, p.Process.Signal(syscall.SIGSTOP))
 	stopped := time.Now()
 	until(t, "the places of the paused process", func() bool {
-		d, err := other.TakeN(t.Context(), working, nil, slots)
+		d, err := mustPolicy(other, working).Take(t.Context(), limit.Request{Cost: slots})
 		require.NoError(t, err)
 		if d.Allowed {
 			t.Cleanup(d.Release)

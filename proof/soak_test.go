@@ -207,7 +207,7 @@ func (s *soak) hold(d limit.Decision) {
 
 func (s *soak) take(ctx context.Context, l *limit.Limiter, rules limit.RuleSet, keys limit.Keys) (limit.Decision, bool) {
 	s.asked.Add(1)
-	d, err := l.Take(ctx, rules, keys)
+	d, err := mustPolicy(l, rules).Take(ctx, limit.Request{Keys: keys})
 	if err != nil {
 		if deadline, ok := ctx.Deadline(); !ok || time.Now().Before(deadline) {
 			s.t.Errorf("an error to a client: %v", err)

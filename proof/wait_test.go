@@ -60,7 +60,7 @@ func runWaits(t *rapid.T, limiter *limit.Limiter, set limit.RuleSet, list []*wai
 			if w.gives > 0 {
 				defer time.AfterFunc(time.Until(start.Add(w.gives)), cancel).Stop()
 			}
-			d, err := limiter.WaitN(ctx, set, limit.Keys{"user": w.user}, w.cost)
+			d, err := mustPolicy(limiter, set).Wait(ctx, limit.Request{Keys: limit.Keys{"user": w.user}, Cost: w.cost})
 			switch {
 			case err == nil:
 				w.admitted = d.At.Sub(start)
@@ -204,7 +204,7 @@ func TestWaitOnRedis(t *testing.T) {
 					if k%3 == 0 {
 						time.AfterFunc(time.Duration(k%7)*10*time.Millisecond, cancel)
 					}
-					d, err := limiter.Wait(ctx, set, nil)
+					d, err := mustPolicy(limiter, set).Wait(ctx, limit.Request{})
 					cancel()
 					mu.Lock()
 					switch {

@@ -106,7 +106,8 @@ func (m *meter) wait(d *limit.Decision) time.Duration {
 		// ResetAfter is when the last byte taken has passed at the rate.
 		early := t.bursts[i] - rule.ResetAfter
 		wait = max(wait, -early)
-		chunk = min(chunk, core.MulDiv(max(0, early.Microseconds()), t.rates[i].limit, 2*t.rates[i].window))
+		half, _ := core.MulDiv(max(0, early.Microseconds()), t.rates[i].limit, 2*t.rates[i].window)
+		chunk = min(chunk, half)
 	}
 	m.chunk = max(t.chunk, chunk)
 	return wait

@@ -108,7 +108,8 @@ func New(limiter *limit.Limiter, rules limit.RuleSet, options *Options) (*Thrott
 	for _, r := range originals {
 		t.chunk = min(t.chunk, chunk(r))
 		t.rates = append(t.rates, rate{r.Limit, r.Window.Microseconds()})
-		t.bursts = append(t.bursts, duration(core.MulDiv(max(burst(r), chunk(r)), r.Window.Microseconds(), r.Limit)))
+		full, _ := core.MulDiv(max(burst(r), chunk(r)), r.Window.Microseconds(), r.Limit)
+		t.bursts = append(t.bursts, time.Duration(min(full, math.MaxInt64/1000))*time.Microsecond)
 	}
 	return t, nil
 }
@@ -160,7 +161,7 @@ func problems(r limit.Rule) (list []string) {
 // that the store is asked ten times a second for each key at its limit, however
 // many connections share it.
 const (
-	chunkTime = 100_000 // µs
+	chunkTime = 100 * time.Millisecond
 	minChunk  = 1 << 10 // unless that takes more than a second
 	maxChunk  = 1 << 20
 	queueTime = 10 * time.Second // a body whose slot would come later asks again
@@ -168,10 +169,13 @@ const (
 
 // chunk returns the usual permit of a rule.
 func chunk(r limit.Rule) int64 {
-	window := max(1, r.Window.Microseconds())
-	tenth := core.MulDiv(max(0, r.Limit), chunkTime, window)
-	second := core.MulDiv(max(0, r.Limit), 1_000_000, window)
-	return min(max(tenth, minChunk), maxChunk, max(1, second))
+	return min(max(bytesIn(r, chunkTime), minChunk), maxChunk, max(1, bytesIn(r, time.Second)))
+}
+
+// bytesIn returns how many bytes a rule allows in a time, for an invalid rule too.
+func bytesIn(r limit.Rule, t time.Duration) int64 {
+	bytes, _ := core.MulDiv(max(0, r.Limit), t.Microseconds(), max(1, r.Window.Microseconds()))
+	return bytes
 }
 
 func burst(r limit.Rule) int64 {
@@ -186,11 +190,6 @@ func burst(r limit.Rule) int64 {
 // burst away. So the bytes that pass are those of the bucket, in the order in which
 // they were asked for.
 func queue(r limit.Rule) limit.Rule {
-	waiting := core.MulDiv(max(0, r.Limit), queueTime.Microseconds(), max(1, r.Window.Microseconds()))
 	return limit.Rule{Key: r.Key, Limit: r.Limit, Window: r.Window, Algorithm: limit.Queue, OnStoreError: r.OnStoreError,
-		Burst: min(core.MaxLimit, max(burst(r), chunk(r))+waiting)}
-}
-
-func duration(micros int64) time.Duration {
-	return time.Duration(min(micros, math.MaxInt64/1000)) * time.Microsecond
+		Burst: min(core.MaxLimit, max(burst(r), chunk(r))+bytesIn(r, queueTime))}
 }

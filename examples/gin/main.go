@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
+
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/ginlimit"
 )

@@ -21,7 +21,7 @@ func main() {
 	limiter := limit.New(nil, nil)
 	for i := 1; i <= 6; i++ {
 		for {
-			d, err := limiter.Take(ctx, mails, limit.Keys{"user": "alice"})
+			d, err := mustPolicy(limiter, mails).Take(ctx, limit.Request{Keys: limit.Keys{"user": "alice"}})
 			if err != nil {
 				log.Fatal(err)
 			}

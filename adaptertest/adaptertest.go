@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/throttle"
 )
 
 // Routes takes routes. Paths have their parameters in braces, "/users/{id}".
@@ -25,7 +26,7 @@ type Router interface {
 	Routes
 
 	// Throttle takes a route whose bodies rules slow.
-	Throttle(method, path string, h http.Handler, rules limit.RuleSet, options *limit.ThrottleOptions)
+	Throttle(method, path string, h http.Handler, rules limit.RuleSet, options *throttle.Options)
 
 	// Use puts rules before everything, requests that match no route as well.
 	// It is called before the first route.

@@ -65,7 +65,9 @@ func (w *workshop) work(rw http.ResponseWriter, r *http.Request) {
 }
 
 func (w *workshop) left() int64 {
-	d, err := w.limiter.Peek(w.t.Context(), w.rules, nil)
+	policy, err := w.limiter.Policy(w.rules)
+	require.NoError(w.t, err)
+	d, err := policy.Peek(w.t.Context(), limit.Request{})
 	require.NoError(w.t, err)
 	return d.Rules()[0].Remaining
 }
@@ -202,8 +204,10 @@ func (s suite) leasesOfWaiting(t *testing.T) {
 		limiter := limit.New(nil, nil)
 		rules := limit.Named("both", limit.Concurrent(limit.Everyone, 2),
 			limit.Rule{Name: "line", Key: limit.Everyone, Limit: 1, Window: time.Minute, Algorithm: limit.Queue, Burst: 9})
+		policy, err := limiter.Policy(rules)
+		require.NoError(t, err)
 		left := func() int64 {
-			d, err := limiter.Peek(t.Context(), rules, nil)
+			d, err := policy.Peek(t.Context(), limit.Request{})
 			require.NoError(t, err)
 			return d.Rules()[0].Remaining
 		}

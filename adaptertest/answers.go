@@ -87,7 +87,7 @@ func (s suite) retryAfter(t *testing.T) {
 // allOrNothing checks that a request that one rule refuses spends nothing of
 // another, in either order of the rules.
 func (s suite) allOrNothing(t *testing.T) {
-	strict, loose := limit.PerHeader("X-Key", time.Hour, 1), limit.Global(time.Hour, 3)
+	strict, loose := limit.Per(limit.ByHeader("X-Key"), time.Hour, 1), limit.Global(time.Hour, 3)
 	for _, rules := range []limit.RuleSet{limit.Rules(strict, loose), limit.Rules(loose, strict)} {
 		router := s.framework(limit.New(nil, nil))
 		router.Handle("GET", "/", ok, rules)

@@ -25,12 +25,17 @@ func rule(name string, key limit.KeyResolver, n int64) limit.RuleSet {
 	return limit.Rules(limit.Rule{Name: name, Key: key, Limit: n, Window: time.Hour})
 }
 
+// shared returns a set for many routes.
+func shared(name string, key limit.KeyResolver, n int64) limit.RuleSet {
+	return limit.Named(name, limit.Rule{Name: name, Key: key, Limit: n, Window: time.Hour})
+}
+
 // stacked puts rules before everything, on a group and on a route. A request
 // passes them from the outside in, and reads of all in one field.
 func (s suite) stacked(t *testing.T) {
 	router := s.framework(limit.New(nil, nil))
-	router.Use(rule("all", limit.Everyone, 9))
-	group := router.Group("/api", rule("group", limit.Everyone, 3))
+	router.Use(shared("all", limit.Everyone, 9))
+	group := router.Group("/api", shared("group", limit.Everyone, 3))
 	group.Handle("GET", "/item", ok, rule("route", limit.Everyone, 2))
 	c := serve(t, router)
 
@@ -52,7 +57,7 @@ func (s suite) stacked(t *testing.T) {
 // so that inventing paths gives nobody another.
 func (s suite) unmatched(t *testing.T) {
 	router := s.framework(limit.New(nil, nil))
-	router.Use(rule("all", limit.ByIP, 5))
+	router.Use(shared("all", limit.ByIP, 5))
 	router.Handle("GET", "/real", ok)
 	c := serve(t, router)
 
@@ -67,7 +72,7 @@ func (s suite) unmatched(t *testing.T) {
 
 func (s suite) inventedMethods(t *testing.T) {
 	router := s.framework(limit.New(nil, nil))
-	router.Use(rule("all", limit.ByIP, 5))
+	router.Use(shared("all", limit.ByIP, 5))
 	router.Handle("GET", "/real", ok)
 	c := serve(t, router)
 
@@ -156,7 +161,7 @@ func (s suite) hostileRequests(t *testing.T) {
 	router := s.framework(limit.New(nil, &limit.Options{
 		User: func(r *http.Request) string { return r.Header.Get("X-User") },
 	}))
-	router.Use(limit.Rules(limit.Per(limit.ByHeader("X-Before"), time.Hour, 100_000)))
+	router.Use(limit.Named("before", limit.Per(limit.ByHeader("X-Before"), time.Hour, 100_000)))
 	router.Handle("GET", "/items/{id}", ok, keysOfAllKinds(time.Hour))
 	router.Handle("GET", "/", ok, keysOfAllKinds(time.Hour))
 
@@ -218,7 +223,7 @@ func keysOfAllKinds(window time.Duration) limit.RuleSet {
 	return limit.Rules(
 		limit.PerIP(window, plenty),
 		limit.PerUser(window, plenty),
-		limit.PerHeader("X-Key", window, plenty),
+		limit.Per(limit.ByHeader("X-Key"), window, plenty),
 		limit.Per(limit.ByCookie("session"), window, plenty),
 		limit.Per(limit.ByQuery("page"), window, plenty),
 		limit.Per(limit.ByPathValue("id"), window, plenty),

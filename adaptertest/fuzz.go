@@ -21,7 +21,7 @@ func Fuzz(t *testing.F, framework Framework) {
 	router := framework(limit.New(nil, &limit.Options{
 		User: func(r *http.Request) string { return r.Header.Get("X-User") },
 	}))
-	router.Use(limit.Rules(limit.Global(time.Second, 20_000)))
+	router.Use(limit.Named("all", limit.Global(time.Second, 20_000)))
 	router.Handle("GET", "/items/{id}", ok, keysOfAllKinds(time.Second))
 
 	f.Add(true, "GET", "1", "page=1", "alice", "192.0.2.1:1234")

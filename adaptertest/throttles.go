@@ -15,14 +15,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/throttle"
 )
 
 // throttleRate sends and fetches bytes over two routes of one name: together
 // they are as fast as the rule says, in each direction.
 func (s suite) throttleRate(t *testing.T) {
-	for _, of := range []limit.Bodies{limit.Downloads, limit.Uploads, limit.Both} {
+	for _, of := range []throttle.Bodies{throttle.Downloads, throttle.Uploads, throttle.Both} {
 		synctest.Test(t, func(t *testing.T) {
-			rule := limit.Bandwidth(limit.ByIP, time.Second, 100_000)
+			rule := throttle.Bandwidth(limit.ByIP, time.Second, 100_000)
 			rule.Burst = 10_000
 			router := s.framework(limit.New(nil, nil))
 			for _, path := range []string{"/a", "/b"} {
@@ -30,7 +31,7 @@ func (s suite) throttleRate(t *testing.T) {
 					body, err := io.ReadAll(r.Body)
 					assert.NoError(t, err)
 					w.Write(body)
-				}), limit.Named("bytes", rule), &limit.ThrottleOptions{Of: of})
+				}), limit.Named("bytes", rule), &throttle.Options{Of: of})
 			}
 			start := time.Now()
 			var done sync.WaitGroup
@@ -45,7 +46,7 @@ func (s suite) throttleRate(t *testing.T) {
 			}
 			done.Wait()
 			seconds := 2.0
-			if of == limit.Both {
+			if of == throttle.Both {
 				seconds = 4.1
 			}
 			assert.InDelta(t, seconds, time.Since(start).Seconds(), 0.2)
@@ -57,10 +58,10 @@ func (s suite) throttleRate(t *testing.T) {
 // servers of both protocols.
 func (s suite) throttledBodies(t *testing.T) {
 	content := bytes.Repeat([]byte("0123456789abcdef"), 20_000)
-	fast := limit.Rules(limit.Bandwidth(limit.Everyone, time.Second, 100_000_000))
+	fast := limit.Rules(throttle.Bandwidth(limit.Everyone, time.Second, 100_000_000))
 	router := s.framework(limit.New(nil, nil))
 	handle := func(path string, h http.HandlerFunc) {
-		router.Throttle("POST", path, h, fast, &limit.ThrottleOptions{Of: limit.Both})
+		router.Throttle("POST", path, h, fast, &throttle.Options{Of: throttle.Both})
 	}
 	handle("/content", func(w http.ResponseWriter, r *http.Request) {
 		http.ServeContent(w, r, "file.txt", time.Time{}, bytes.NewReader(content))

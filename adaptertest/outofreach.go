@@ -15,7 +15,7 @@ import (
 )
 
 // farStore is a store that is out of reach.
-type farStore struct{ limit.Store }
+type farStore struct{ core.Store }
 
 func (farStore) Take(context.Context, string, []core.Charge) (core.Decision, error) {
 	return core.Decision{}, fmt.Errorf("dial tcp: i/o timeout: %w", core.ErrUnavailable)
