@@ -33,7 +33,7 @@ func (s httpSource) value(k *KeyResolver) string {
 	var v string
 	switch k.kind {
 	case byIP:
-		return s.options.Proxies.client(r)
+		return s.options.Proxies.key(r)
 	case byUser:
 		if s.call.User != nil {
 			v = s.call.User()

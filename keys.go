@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/routelimit/limit/internal/clientip"
 )
 
 // Keys holds the values of keys outside HTTP, by their names in the text
@@ -41,7 +43,7 @@ type keysSource struct {
 func (s keysSource) value(key *KeyResolver) string {
 	v, _ := s.keys.lookup(key)
 	if key.kind == byIP {
-		return addressKey(v, s.ipv6Prefix)
+		return clientip.Key(v, s.ipv6Prefix)
 	}
 	return strings.TrimSpace(v)
 }
@@ -67,7 +69,7 @@ func (k *KeyResolver) missing(keys Keys) (errs []error) {
 	switch {
 	case !ok:
 		return []error{fmt.Errorf("limit: no key %q: write limit.Keys{%[1]q: …}, with \"\" if there is none", k.label)}
-	case k.kind == byIP && v != "" && addressKey(v, 0) == "":
+	case k.kind == byIP && v != "" && clientip.Key(v, 0) == "":
 		return []error{fmt.Errorf("limit: key \"ip\": %q is not an address: write one such as 203.0.113.9", v)}
 	}
 	return nil
