@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/internal/grammar"
 )
 
 func answer(status int) http.HandlerFunc {
@@ -170,7 +172,7 @@ func TestRoutesErrors(t *testing.T) {
 	_, err := Routes(struct {
 		H http.HandlerFunc `route:"GET /" limit:"5/2x per ip"`
 	}{h})
-	var parse *ParseError
+	var parse *grammar.ParseError
 	assert.ErrorAs(t, err, &parse)
 }
 

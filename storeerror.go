@@ -3,8 +3,6 @@ package limit
 import (
 	"fmt"
 	"reflect"
-	"slices"
-	"strings"
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/guard"
@@ -77,17 +75,4 @@ func surrounded(store Store, o *Options) Store {
 		return store
 	}
 	return refusals.New(store)
-}
-
-var onErrorWords = []string{Local.String(), Allow.String(), Refuse.String()}
-
-// onError reads what a rule wants when the store fails.
-func (p *parser) onError() (OnError, error) {
-	word := p.next()
-	i := slices.Index(onErrorWords, word)
-	if i < 0 {
-		return 0, p.errorf("%s behind on-error", strings.Join(onErrorWords, ", "))
-	}
-	p.at += len(word)
-	return OnError(i), nil
 }
