@@ -62,26 +62,17 @@ const (
 	Month = core.Month
 )
 
-// calendarUnits are the words for the units, and how long they usually are.
-var calendarUnits = [...]struct {
-	word   string
-	length time.Duration
-}{Hour: {"hour", time.Hour}, Day: {"day", day}, Week: {"week", 7 * day}, Month: {"month", 30 * day}}
+// calendarUnits are the usual lengths of the units.
+var calendarUnits = [...]time.Duration{Hour: time.Hour, Day: day, Week: 7 * day, Month: 30 * day}
 
-// unitWord returns the word for a calendar unit, also for one that is invalid.
-func unitWord(u core.CalendarUnit) string {
-	if u == 0 || int(u) >= len(calendarUnits) {
-		return fmt.Sprint("unit-", uint8(u))
-	}
-	return calendarUnits[u].word
-}
+const day = 24 * time.Hour
 
 const defaultCells = 10
 
 // window returns the length of the window: of a calendar period, the usual one.
 func (r Rule) window() time.Duration {
 	if u := int(r.Calendar.Unit); r.Window == 0 && u > 0 && u < len(calendarUnits) {
-		return calendarUnits[u].length
+		return calendarUnits[u]
 	}
 	return r.Window
 }

@@ -25,6 +25,15 @@ func mustPolicy(l *Limiter, rules RuleSet) *Policy {
 	return p
 }
 
+// look returns what is left of the rules of a named policy.
+func look(t *testing.T, l *Limiter, rules RuleSet, keys Keys) Decision {
+	t.Helper()
+	p := mustPolicy(l, rules)
+	d, err := p.take(t.Context(), p.named, &source{limiter: l, keys: keys}, false)
+	require.NoError(t, err)
+	return d
+}
+
 // serve answers GET / within a context; nil means the background.
 func serve(h http.Handler, ctx context.Context) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
@@ -114,15 +123,14 @@ func TestTakeN(t *testing.T) {
 		{3, false, [2]int64{2, 97}, true},
 		{6, false, [2]int64{2, 97}, false},
 		{math.MaxInt64, false, [2]int64{2, 97}, false},
-		{0, true, [2]int64{2, 97}, false},
 		{2, true, [2]int64{0, 95}, false},
-		{0, true, [2]int64{0, 95}, false},
 	} {
 		d, err := mustPolicy(limiter, rules).Take(t.Context(), Request{Keys: alice, Cost: test.n})
 		require.NoError(t, err)
 		assert.Equal(t, test.allowed, d.Allowed, test.n)
 		assert.Equal(t, test.remaining, [2]int64{d.Rules()[0].Remaining, d.Rules()[1].Remaining}, test.n)
-		assert.Equal(t, test.retry, d.RetryAfter > 0, test.n)
+		assert.Equal(t, test.retry, d.RetryAfter > 0 && d.RetryAfter < Never, test.n)
+		assert.Equal(t, test.n > 5, d.RetryAfter == Never, test.n)
 	}
 	_, err := mustPolicy(limiter, rules).Take(t.Context(), Request{Keys: alice, Cost: -1})
 	assert.EqualError(t, err, "limit: cost -1: write 0 or more")
@@ -132,10 +140,46 @@ func TestTakeN(t *testing.T) {
 
 	costly := Named("costly", Rule{Key: Everyone, Limit: 5, Window: time.Hour, Cost: otherCost})
 	_, err = mustPolicy(limiter, costly).Take(t.Context(), Request{})
-	assert.EqualError(t, err, `limit: rule "5/1h global": its Cost asks an HTTP request: say the cost with limit.Limiter.TakeN`)
+	assert.EqualError(t, err, `limit: rule "5/1h global": its Cost needs an HTTP request: set limit.Request.Cost`)
 	d, err := mustPolicy(limiter, costly).Take(t.Context(), Request{Cost: 4})
 	require.NoError(t, err)
 	assert.EqualValues(t, 1, d.Rules()[0].Remaining)
+}
+
+// TestCosts takes different costs of the rules of one policy.
+func TestCosts(t *testing.T) {
+	p := mustPolicy(New(nil, nil), Named("mails", PerUser(time.Hour, 5), Rule{Name: "bytes", Key: Everyone, Limit: 100, Window: time.Hour}))
+	alice := Keys{"user": "alice"}
+	for _, test := range []struct {
+		request   Request
+		allowed   bool
+		remaining [2]int64
+	}{
+		{Request{Keys: alice, Costs: map[string]int64{"bytes": 60}}, true, [2]int64{4, 40}},
+		{Request{Keys: alice, Costs: map[string]int64{"bytes": 60}}, false, [2]int64{4, 40}},
+		{Request{Keys: alice, Cost: 2, Costs: map[string]int64{"bytes": 0}}, true, [2]int64{2, 40}},
+		{Request{Keys: alice, Costs: map[string]int64{"bytes": 0, "per-user-1h": 0}}, true, [2]int64{2, 40}},
+		{Request{Keys: alice, Cost: 2}, true, [2]int64{0, 38}},
+	} {
+		d, err := p.Take(t.Context(), test.request)
+		require.NoError(t, err)
+		assert.Equal(t, test.allowed, d.Allowed)
+		assert.Equal(t, test.remaining, [2]int64{d.Rules()[0].Remaining, d.Rules()[1].Remaining})
+	}
+	for want, request := range map[string]Request{
+		`limit: Costs["byte"]: no rule has that name: write one of per-user-1h, bytes`: {Keys: alice, Costs: map[string]int64{"byte": 1}},
+		`limit: Costs["bytes"]: cost -1: write 0 or more`:                              {Keys: alice, Costs: map[string]int64{"bytes": -1}},
+		"limit: UpTo takes as many units of each rule: leave out Costs":                {Keys: alice, Cost: 1, Costs: map[string]int64{"bytes": 1}, UpTo: true},
+		"limit: UpTo needs a Cost: write how many units to take at most":               {Keys: alice, UpTo: true},
+	} {
+		_, err := p.Take(t.Context(), request)
+		assert.EqualError(t, err, want)
+		assert.ErrorAs(t, err, new(*RuleError))
+	}
+	_, err := p.Peek(t.Context(), Request{Keys: alice, Cost: 2})
+	assert.ErrorContains(t, err, "Peek reports the outcome of a request of cost 1")
+	_, err = p.Wait(t.Context(), Request{Keys: alice, Cost: 2, UpTo: true})
+	assert.ErrorContains(t, err, "leave out UpTo")
 }
 
 // TestPeek compares what Peek says with what Take then does, by each algorithm.

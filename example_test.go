@@ -1,6 +1,9 @@
 package limit_test
 
 import (
+	"errors"
+	"strconv"
+
 	"context"
 	"fmt"
 	"net/http"
@@ -64,8 +67,8 @@ func Example_echo() {
 	// {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429,"detail":"Try again in 60 s.","violated-policies":["per-ip-1m"]}
 }
 
-// Handler limits a handler of net/http, or a whole ServeMux.
-func ExampleLimiter_Handler() {
+// Limit is middleware for one route of a ServeMux.
+func ExampleLimiter_Limit() {
 	limiter := limit.New(nil, nil)
 	mux := http.NewServeMux()
 	mux.Handle("POST /update", limiter.Limit(limit.Rules(
@@ -100,14 +103,16 @@ func ExampleLimiter_Mount() {
 }
 
 // Take decides where there is no HTTP: in a job, a consumer, an interceptor.
-func ExampleLimiter_Take() {
-	mails := limit.Named("mails",
+func ExamplePolicy_Take() {
+	policy, err := limit.New(nil, nil).Policy(limit.Named("mails",
 		limit.PerUser(time.Hour, 2),
-		limit.Global(time.Hour, 1000))
-	limiter := limit.New(nil, nil)
+		limit.Global(time.Hour, 1000)))
+	if err != nil {
+		panic(err)
+	}
 
 	for range 3 {
-		d, err := mustPolicy(limiter, mails).Take(context.Background(), limit.Request{Keys: limit.Keys{"user": "alice"}})
+		d, err := policy.Take(context.Background(), limit.Request{Keys: limit.Keys{"user": "alice"}})
 		if err != nil {
 			panic(err)
 		}
@@ -166,8 +171,8 @@ func ExampleNew_redis() {
 // limit each.
 func ExampleNew_incorrect() {
 	for range 3 {
-		replica := limit.New(memstore.New(nil), nil).Handler(limit.Rules(
-			limit.Global(time.Minute, 1)), http.HandlerFunc(update))
+		replica := limit.New(memstore.New(nil), nil).Limit(limit.Rules(
+			limit.Global(time.Minute, 1)))(http.HandlerFunc(update))
 		fmt.Println(send(replica, "POST", "/").Code)
 	}
 	// Output:
@@ -219,7 +224,9 @@ func ExampleByHeader() {
 			next.ServeHTTP(w, r)
 		})
 	}
-	h := limiter.Limit(limit.Named("attempts", limit.PerIP(time.Minute, 3)))(checked(limiter.Limit(limit.Named("calls", limit.Per(limit.ByHeader("X-API-Key"), time.Minute, 1)))(http.HandlerFunc(update))))
+	attempts := limiter.Limit(limit.Named("attempts", limit.PerIP(time.Minute, 3)))
+	calls := limiter.Limit(limit.Named("calls", limit.Per(limit.ByHeader("X-API-Key"), time.Minute, 1)))
+	h := attempts(checked(calls(http.HandlerFunc(update))))
 
 	for _, key := range []string{"made up", "the real one", "the real one", "made up"} {
 		fmt.Println(send(h, "POST", "/", "X-API-Key", key).Code)
@@ -254,6 +261,238 @@ func ExampleProxies() {
 	fmt.Println(send(h, "POST", "/", "X-Forwarded-For", "203.0.113.1").Code)
 	fmt.Println(send(h, "POST", "/", "X-Forwarded-For", "203.0.113.2").Code)
 	fmt.Println(send(h, "POST", "/", "X-Forwarded-For", "198.51.100.9, 203.0.113.2").Code)
+	// Output:
+	// 204
+	// 204
+	// 429
+}
+
+// A token bucket takes a burst at once, and then its rate.
+func ExampleRule_tokenBucket() {
+	h := limit.New(nil, nil).Limit(limit.Rules(limit.Rule{
+		Key: limit.ByIP, Limit: 60, Window: time.Minute,
+		Algorithm: limit.TokenBucket, Burst: 2,
+	}))(http.HandlerFunc(update))
+
+	for range 3 {
+		w := send(h, "POST", "/")
+		fmt.Println(w.Code, w.Header().Get("RateLimit"))
+	}
+	// Output:
+	// 204 "per-ip-1m";r=1;t=1
+	// 204 "per-ip-1m";r=0;t=1
+	// 429 "per-ip-1m";r=0;t=1
+}
+
+// A calendar makes windows of the months of a time zone. In text, it is the
+// word for the unit, and the zone.
+func ExampleCalendar() {
+	plan := limit.Rule{
+		Key: limit.ByUser, Limit: 10_000,
+		Algorithm: limit.FixedWindow, Calendar: limit.Calendar{Unit: limit.Month, Zone: time.UTC},
+	}
+	fmt.Println(plan)
+	fmt.Println(limit.Rules(plan).Rules()[0].Name)
+	// Output:
+	// 10000/month per user zone UTC
+	// per-user-month
+}
+
+// A request may cost more than one unit. Rules without a Cost count requests.
+func ExampleRule_cost() {
+	h := limit.New(nil, nil).Limit(limit.Rules(
+		limit.Global(time.Minute, 100),
+		limit.Rule{
+			Name: "rows", Key: limit.ByIP, Limit: 1000, Window: time.Hour,
+			Cost: func(r *http.Request) int64 {
+				rows, err := strconv.ParseInt(r.URL.Query().Get("rows"), 10, 64)
+				if err != nil || rows < 1 {
+					return 1 // what the handler does with such a request
+				}
+				return rows
+			},
+		},
+	))(http.HandlerFunc(update))
+
+	for _, rows := range []string{"600", "600", "400", "-5"} {
+		w := send(h, "POST", "/?rows="+rows)
+		fmt.Println(rows, w.Code, w.Header().Get("RateLimit"))
+	}
+	// Output:
+	// 600 204 "global-1m";r=99;t=60, "rows";r=400;t=3600
+	// 600 429 "global-1m";r=99;t=60, "rows";r=400;t=3600
+	// 400 204 "global-1m";r=98;t=60, "rows";r=0;t=3600
+	// -5 429 "global-1m";r=98;t=60, "rows";r=0;t=3600
+}
+
+// A request may cost several units: it takes all of them or none.
+func ExamplePolicy_Take_cost() {
+	policy, err := limit.New(nil, nil).Policy(limit.Named("mails", limit.PerUser(time.Hour, 100)))
+	if err != nil {
+		panic(err)
+	}
+
+	for _, recipients := range []int64{80, 30, 20} {
+		d, err := policy.Take(context.Background(), limit.Request{Keys: limit.Keys{"user": "alice"}, Cost: recipients})
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(d.Allowed, d.Rules()[0].Remaining)
+	}
+	// Output:
+	// true 20
+	// false 20
+	// true 0
+}
+
+// UpTo takes as many units as there are: a consumer of a queue fetches no more
+// messages than it may send.
+func ExampleRequest() {
+	policy, err := limit.New(nil, nil).Policy(limit.Named("mails", limit.PerUser(time.Hour, 100)))
+	if err != nil {
+		panic(err)
+	}
+
+	for range 3 {
+		d, err := policy.Take(context.Background(), limit.Request{Keys: limit.Keys{"user": "alice"}, Cost: 60, UpTo: true})
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println("fetch", d.Taken)
+	}
+	// Output:
+	// fetch 60
+	// fetch 40
+	// fetch 0
+}
+
+// Wait waits until the rules admit. A wait that would end after the deadline of
+// its context fails at once.
+func ExamplePolicy_Wait() {
+	policy, err := limit.New(nil, nil).Policy(limit.Named("calls", limit.PerUser(20*time.Millisecond, 1), limit.PerUser(time.Hour, 3)))
+	if err != nil {
+		panic(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+
+	start := time.Now()
+	for range 4 {
+		_, err := policy.Wait(ctx, limit.Request{Keys: limit.Keys{"user": "alice"}})
+		var refused *limit.RefusedError
+		switch {
+		case errors.As(err, &refused):
+			fmt.Println("not within a minute")
+		case err != nil:
+			panic(err)
+		default:
+			fmt.Println("called")
+		}
+	}
+	fmt.Println("two windows of 20 ms:", time.Since(start) >= 40*time.Millisecond)
+	// Output:
+	// called
+	// called
+	// called
+	// not within a minute
+	// two windows of 20 ms: true
+}
+
+// Peek says what is left, and whether a request would pass, and takes nothing.
+func ExamplePolicy_Peek() {
+	policy, err := limit.New(nil, nil).Policy(limit.Named("mails", limit.PerUser(time.Hour, 2)))
+	if err != nil {
+		panic(err)
+	}
+	alice := limit.Keys{"user": "alice"}
+
+	for range 3 {
+		d, err := policy.Peek(context.Background(), limit.Request{Keys: alice})
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(d.Allowed, d.Rules()[0].Remaining)
+		if _, err := policy.Take(context.Background(), limit.Request{Keys: alice}); err != nil {
+			panic(err)
+		}
+	}
+	// Output:
+	// true 2
+	// true 1
+	// false 0
+}
+
+// A queue lets requests go on one after the other. Handlers wait by themselves;
+// a job calls Wait.
+func ExampleDecision_Wait() {
+	policy, err := limit.New(nil, nil).Policy(limit.Named("calls", limit.Rule{
+		Key: limit.Everyone, Limit: 100, Window: time.Second,
+		Algorithm: limit.Queue, Burst: 10, MaxWait: time.Second,
+	}))
+	if err != nil {
+		panic(err)
+	}
+	ctx := context.Background()
+
+	start := time.Now()
+	for range 4 {
+		d, err := policy.Take(ctx, limit.Request{})
+		if err != nil {
+			panic(err)
+		}
+		if err := d.Wait(ctx); err != nil {
+			panic(err) // refused, or ctx has ended
+		}
+	}
+	fmt.Println("three intervals of 10 ms:", time.Since(start) >= 30*time.Millisecond)
+	// Output:
+	// three intervals of 10 ms: true
+}
+
+// A lease is held from the decision until Release, and renewed meanwhile.
+// Handlers release by themselves; a job calls Release.
+func ExampleDecision_Release() {
+	policy, err := limit.New(nil, nil).Policy(limit.Named("exports", limit.Concurrent(limit.ByUser, 2), limit.PerUser(time.Hour, 100)))
+	if err != nil {
+		panic(err)
+	}
+
+	export := func() (done func()) {
+		d, err := policy.Take(context.Background(), limit.Request{Keys: limit.Keys{"user": "alice"}})
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(d.Allowed, d.Refusing())
+		return d.Release
+	}
+	first := export()
+	defer export()()
+	export()
+	first()
+	defer export()()
+	// Output:
+	// true []
+	// true []
+	// false [per-user-concurrency]
+	// true []
+}
+
+// Named makes one quota for a whole application. The handler behind the rules may be
+// a ServeMux, or any router.
+func ExamplePolicy_Middleware() {
+	policy, err := limit.New(nil, nil).Policy(limit.Named("all",
+		limit.PerIP(time.Minute, 2)))
+	if err != nil {
+		panic(err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /update", update)
+	mux.HandleFunc("GET /items", update)
+	app := policy.Middleware(mux)
+
+	fmt.Println(send(app, "POST", "/update").Code)
+	fmt.Println(send(app, "GET", "/items").Code)
+	fmt.Println(send(app, "GET", "/items").Code)
 	// Output:
 	// 204
 	// 204

@@ -55,7 +55,7 @@ func (p *Policy) mustAttach(next http.Handler) {
 		panic(&RuleError{Problem: "a ServeMux has many routes: write limit.Named(\"…\", rules…) for one quota of all, " +
 			"or put the rules on each route"})
 	}
-	if err := p.Check(Call{}); err != nil {
+	if err := p.limiter.check(p.set, &Call{}); err != nil {
 		panic(err)
 	}
 }

@@ -43,7 +43,7 @@ func TestJitter(t *testing.T) {
 		}
 	})
 	for _, jitter := range []time.Duration{-1, 24*time.Hour + 1} {
-		assert.PanicsWithValue(t, fmt.Sprintf("limit: Jitter %v: write one of 0 to 24h0m0s", jitter), func() {
+		assert.PanicsWithError(t, fmt.Sprintf("limit: Jitter %v: write 0 to 24h0m0s", jitter), func() {
 			limit.New(nil, &limit.Options{Jitter: jitter})
 		})
 	}

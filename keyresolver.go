@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/routelimit/limit/internal/grammar"
 )
 
 // A KeyResolver turns a request into the key whose holders share a quota. Use
@@ -64,18 +64,18 @@ var (
 // ByHeader resolves the first value of a header, such as an API key. Unless
 // something before the limiter has checked it, clients can write any value.
 func ByHeader(name string) KeyResolver {
-	return named(byHeader, "header", http.CanonicalHeaderKey(name))
+	return labeled(KeyResolver{kind: byHeader, name: http.CanonicalHeaderKey(name)})
 }
 
 // ByCookie resolves the value of a cookie.
-func ByCookie(name string) KeyResolver { return named(byCookie, "cookie", name) }
+func ByCookie(name string) KeyResolver { return labeled(KeyResolver{kind: byCookie, name: name}) }
 
 // ByQuery resolves the first value of a query parameter.
-func ByQuery(name string) KeyResolver { return named(byQuery, "query", name) }
+func ByQuery(name string) KeyResolver { return labeled(KeyResolver{kind: byQuery, name: name}) }
 
 // ByPathValue resolves a part of the path: "id" for "/users/:id" on Gin and
 // Echo, and for "/users/{id}" on a ServeMux.
-func ByPathValue(name string) KeyResolver { return named(byPath, "path", name) }
+func ByPathValue(name string) KeyResolver { return labeled(KeyResolver{kind: byPath, name: name}) }
 
 // By resolves whatever fn returns; "" means that the request has no such key.
 // The name stands in the names of rules. It is one word, and none that the text
@@ -87,33 +87,25 @@ func By(name string, fn func(*http.Request) string) KeyResolver {
 // FirstOf resolves the first of several keys that the request has, such as
 // FirstOf(ByUser, ByIP). Equal values of different resolvers are different
 // keys.
-func FirstOf(keys ...KeyResolver) KeyResolver { return compound(firstOf, " or ", keys) }
+func FirstOf(keys ...KeyResolver) KeyResolver {
+	return labeled(KeyResolver{kind: firstOf, parts: slices.Clone(keys)})
+}
 
 // Joined resolves several keys together: each combination of values has its
 // own quota. An absent value counts as a value of its own, but a request that
 // has none of them has no such key.
-func Joined(keys ...KeyResolver) KeyResolver { return compound(joined, " and ", keys) }
+func Joined(keys ...KeyResolver) KeyResolver {
+	return labeled(KeyResolver{kind: joined, parts: slices.Clone(keys)})
+}
 
 // String returns k in the text grammar: "ip", "header X-Api-Key", "user or ip".
 func (k KeyResolver) String() string { return k.label }
 
-func named(kind keyKind, word, name string) KeyResolver {
-	return KeyResolver{kind: kind, label: word + " " + name, name: name}
+// labeled returns k with its label.
+func labeled(k KeyResolver) KeyResolver {
+	k.label = k.syntax().String()
+	return k
 }
-
-func compound(kind keyKind, word string, parts []KeyResolver) KeyResolver {
-	labels := make([]string, len(parts))
-	for i, part := range parts {
-		labels[i] = part.label
-		if part.kind == firstOf || part.kind == joined {
-			labels[i] = "(" + part.label + ")"
-		}
-	}
-	return KeyResolver{kind: kind, label: strings.Join(labels, word), parts: slices.Clone(parts)}
-}
-
-// maxNesting is how deep resolvers nest: the parentheses of the text grammar.
-const maxNesting = 8
 
 // problems returns everything wrong with a resolver within so many others.
 func (k KeyResolver) problems(depth int) []string {
@@ -130,17 +122,17 @@ func (k KeyResolver) problems(depth int) []string {
 				"without spaces and the signs that HTTP forbids in names", k)}
 		}
 	case byQuery, byPath:
-		if !validWord(k.name) {
+		if !grammar.IsWord(k.name) {
 			return []string{fmt.Sprintf("key %q: write a name without spaces, semicolons and parentheses", k)}
 		}
 	case byFunc:
-		if k.fn == nil || !validWord(k.name) || slices.Contains(keyWords, k.name) {
+		if k.fn == nil || !grammar.IsWord(k.name) || slices.Contains(grammar.KeyWords(), k.name) {
 			return []string{fmt.Sprintf("limit.By(%q, …): write a function that is not nil, and a name without "+
-				"spaces, semicolons and parentheses that is not %s", k.name, strings.Join(keyWords, ", "))}
+				"spaces, semicolons and parentheses that is not %s", k.name, strings.Join(grammar.KeyWords(), ", "))}
 		}
 	case firstOf, joined:
-		if depth > maxNesting {
-			return []string{fmt.Sprintf("a key nested more than %d deep: write a function with limit.By", maxNesting)}
+		if depth > grammar.MaxNesting {
+			return []string{fmt.Sprintf("a key nested more than %d deep: write a function with limit.By", grammar.MaxNesting)}
 		}
 		var list []string
 		if len(k.parts) < 2 {
@@ -156,16 +148,6 @@ func (k KeyResolver) problems(depth int) []string {
 		return list
 	}
 	return nil
-}
-
-// keyWords are the words of keys in the text grammar.
-var keyWords = []string{"global", "ip", "user", "header", "cookie", "query", "path", "and", "or", "per"}
-
-// validWord reports whether s is one word in the text grammar.
-func validWord(s string) bool {
-	return s != "" && utf8.ValidString(s) && !strings.ContainsFunc(s, func(c rune) bool {
-		return c == ' ' || c == ';' || c == '(' || c == ')' || !unicode.IsPrint(c)
-	})
 }
 
 // validToken reports whether s can be the name of a header or a cookie.

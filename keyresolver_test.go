@@ -15,20 +15,26 @@ import (
 	"github.com/routelimit/limit/internal/fuzzloop"
 )
 
+// A seen is a request as a framework sees it.
+type seen struct {
+	Call
+	request *http.Request
+}
+
 // resolve returns the key of a request as a handler would.
-func resolve(k KeyResolver, call Call, options Options) string {
-	return k.resolve(httpSource{&call, &options})
+func resolve(k KeyResolver, s seen, options Options) string {
+	return k.resolve(&source{limiter: &Limiter{options: options}, request: s.request, call: &s.Call})
 }
 
 // request returns one from 203.0.113.9, with headers as "Name: value".
-func request(target string, headers ...string) Call {
+func request(target string, headers ...string) seen {
 	r := httptest.NewRequest("GET", target, nil)
 	r.RemoteAddr = "203.0.113.9:51234"
 	for _, header := range headers {
 		name, value, _ := strings.Cut(header, ": ")
 		r.Header.Add(name, value)
 	}
-	return Call{Request: r}
+	return seen{request: r}
 }
 
 func hashed(s string) string {
@@ -41,18 +47,18 @@ func TestResolve(t *testing.T) {
 	alice := Options{User: func(*http.Request) string { return "alice" }}
 	megabyte := long(1 << 20)
 	withPath := request("/")
-	withPath.Request.SetPathValue("id", "42")
+	withPath.request.SetPathValue("id", "42")
 	ginPath := request("/")
-	ginPath.Request.SetPathValue("id", "42")
+	ginPath.request.SetPathValue("id", "42")
 	ginPath.PathValue = func(name string) string { return name + "=7" }
 	ginUser := request("/")
 	ginUser.User = func() string { return "bob" }
 	socket := request("/")
-	socket.Request.RemoteAddr = "@"
+	socket.request.RemoteAddr = "@"
 
 	tests := []struct {
 		key     KeyResolver
-		call    Call
+		call    seen
 		options Options
 		want    string
 	}{
@@ -115,7 +121,7 @@ func TestResolve(t *testing.T) {
 		assert.Equal(t, test.want, resolve(test.key, test.call, test.options), "%s", test.key)
 		assert.Empty(t, test.key.problems(0))
 	}
-	assert.Empty(t, resolve(ByQuery("a"), Call{Request: &http.Request{}}, Options{}), "a request without URL")
+	assert.Empty(t, resolve(ByQuery("a"), seen{request: &http.Request{}}, Options{}), "a request without URL")
 }
 
 func TestBounded(t *testing.T) {
@@ -137,7 +143,7 @@ func TestJoinedIsInjective(t *testing.T) {
 		for _, b := range values {
 			for _, c := range values {
 				keys := Keys{"header A": a, "header B": b, "header C": c}
-				key := triple.resolve(keysSource{keys: keys})
+				key := triple.resolve(&source{keys: keys})
 				require.NotContains(t, seen, key, "%q %q %q and %q", a, b, c, seen[key])
 				seen[key] = [3]string{a, b, c}
 			}
@@ -157,10 +163,10 @@ func FuzzKeyInjective(t *testing.F) {
 	f.Add(long(200), "x", "", hashed(long(200)), "x", "")
 	f.Fuzz(func(t *testing.T, a1, b1, c1, a2, b2, c2 string) {
 		a, b, c := ByHeader("A"), ByQuery("b"), ByPathValue("c")
-		source := func(values ...string) keysSource {
-			return keysSource{keys: Keys{a.label: values[0], b.label: values[1], c.label: values[2]}}
+		from := func(values ...string) *source {
+			return &source{keys: Keys{a.label: values[0], b.label: values[1], c.label: values[2]}}
 		}
-		one, two := source(a1, b1, c1), source(a2, b2, c2)
+		one, two := from(a1, b1, c1), from(a2, b2, c2)
 		same := func(keys ...KeyResolver) bool {
 			for _, k := range keys {
 				if one.value(&k) != two.value(&k) {
@@ -169,7 +175,7 @@ func FuzzKeyInjective(t *testing.F) {
 			}
 			return true
 		}
-		first := func(from keysSource) [2]string {
+		first := func(from *source) [2]string {
 			for _, k := range []KeyResolver{a, b, c} {
 				if v := from.value(&k); v != "" {
 					return [2]string{k.label, v}
@@ -224,9 +230,9 @@ func TestKeys(t *testing.T) {
 	assert.ErrorContains(t, policy.missing(nil), `no key "tenant"`)
 
 	// An address makes the same key as it does in a request.
-	source := keysSource{Keys{"ip": "[2001:db8:1:2::3]:80", "header x-api-key": " k "}, 48, 1}
+	source := &source{limiter: limiter, keys: Keys{"ip": "[2001:db8:1:2::3]:80", "header x-api-key": " k "}}
 	call := request("/", "X-Api-Key: k")
-	call.Request.RemoteAddr = "[2001:db8:1:9::9]:80"
+	call.request.RemoteAddr = "[2001:db8:1:9::9]:80"
 	for _, key := range []KeyResolver{ByIP, ByHeader("X-API-Key"), FirstOf(ByHeader("X-API-Key"), ByIP)} {
 		assert.Equal(t, resolve(key, call, limiter.options), key.resolve(source), "%s", key)
 	}
@@ -234,7 +240,7 @@ func TestKeys(t *testing.T) {
 
 func TestKeyAllocations(t *testing.T) {
 	call := request("/", "X-Api-Key: k")
-	var source keySource = httpSource{&call, &Options{}}
+	source := &source{limiter: &Limiter{}, request: call.request, call: &call.Call}
 	for _, key := range []KeyResolver{Everyone, ByIP, ByHeader("X-API-Key")} {
 		assert.Zero(t, testing.AllocsPerRun(100, func() { key.resolve(source) }), "%s", key)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/guard"
+	"github.com/routelimit/limit/internal/clientip"
 	"github.com/routelimit/limit/internal/waiting"
 	"github.com/routelimit/limit/memstore"
 	"github.com/routelimit/limit/refusals"
@@ -184,6 +185,17 @@ func (l *Limiter) Policy(rules RuleSet) (*Policy, error) {
 	return newPolicy(l, rules), nil
 }
 
+// Bind is [Limiter.Policy] for adapters, where a route is declared. The error also
+// joins one [*RuleError] for each rule that could resolve no key there: a rule by
+// user if neither [Call].User nor [Options].User is set, and a rule by a path value
+// that [Call].Pattern does not have. An empty Pattern is one that is not known yet.
+func (l *Limiter) Bind(rules RuleSet, c Call) (*Policy, error) {
+	if err := errors.Join(rules.Validate(), l.check(rules, &c)); err != nil {
+		return nil, err
+	}
+	return l.Policy(rules)
+}
+
 // Limit returns net/http middleware for one route:
 //
 //	mux.Handle("POST /update", limiter.Limit(rules)(update))
@@ -191,10 +203,7 @@ func (l *Limiter) Policy(rules RuleSet) (*Policy, error) {
 // It is [Policy.Handler] of the policy of rules, and panics if the rules are
 // invalid, as [http.ServeMux.Handle] does for an invalid pattern.
 func (l *Limiter) Limit(rules RuleSet) func(http.Handler) http.Handler {
-	p, err := l.Policy(rules)
-	if err == nil {
-		err = p.Check(Call{})
-	}
+	p, err := l.Bind(rules, Call{})
 	if err != nil {
 		panic(err)
 	}
@@ -205,4 +214,6 @@ func (l *Limiter) Limit(rules RuleSet) func(http.Handler) http.Handler {
 // the peer, or the client that trusted proxies name in their headers. IPv4-mapped
 // addresses are IPv4, and the zone is removed. It is the zero Addr if the peer has
 // no address, as on a Unix socket.
-func (l *Limiter) ClientIP(r *http.Request) netip.Addr { return l.options.Proxies.client(r).ip }
+func (l *Limiter) ClientIP(r *http.Request) netip.Addr {
+	return (*clientip.Config)(&l.options.Proxies).Addr(r.RemoteAddr, r.Header)
+}

@@ -70,7 +70,7 @@ func (r routes) Handle(method, path string, h http.Handler, rules ...limit.RuleS
 }
 
 func (r *router) Throttle(method, path string, h http.Handler, rules limit.RuleSet, options *throttle.Options) {
-	r.mux.Handle(method+" "+path, throttle.Must(throttle.New(r.limiter, rules, options)).Handler(h))
+	r.mux.Handle(method+" "+path, throttle.Limit(r.limiter, rules, options)(h))
 }
 
 func TestHandler(t *testing.T) { adaptertest.Run(t, newRouter) }
@@ -137,26 +137,70 @@ func TestNamedTwice(t *testing.T) {
 		"gin":      func() { ginlimit.New(limiter).Limit(other) },
 		"echo":     func() { echolimit.New(limiter).Limit(other) },
 	} {
-		assert.PanicsWithError(t, `limit: policy "api" has other rules elsewhere (4/1h per ip, here 5/1h per ip): `+
-			`declare the set once and use it twice, or give one of them another name`, declare, name)
+		assert.PanicsWithError(t, `limit: policy "api" already has other rules (4/1h per ip, here 5/1h per ip): `+
+			`declare the set once and share it, or choose another name`, declare, name)
 	}
 }
 
-// TestHandlerAroundMux checks that a handler around a ServeMux knows its
-// routes, before the ServeMux has seen the request.
-func TestHandlerAroundMux(t *testing.T) {
-	mux := http.NewServeMux()
-	mux.Handle("GET /items/{id}", status(204))
-	mux.Handle("GET /other", status(204))
-	h := limit.New(nil, nil).Limit(limit.Rules(limit.PerIP(time.Hour, 2)))(mux)
+// TestScope checks which requests share a quota on net/http, whatever stands between
+// the rules and the routes.
+func TestScope(t *testing.T) {
+	logging := func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(w, r) })
+	}
+	two := limit.PerIP(time.Hour, 2)
+	mux := func(wrap func(http.Handler) http.Handler) http.Handler {
+		mux := http.NewServeMux()
+		mux.Handle("GET /items/{id}", wrap(status(204)))
+		mux.Handle("GET /other", wrap(status(204)))
+		return mux
+	}
+	plain := func(next http.Handler) http.Handler { return next }
+	perRoute := []int{204, 204, 429, 204}
+	shared := []int{204, 204, 429, 429}
+	for name, test := range map[string]struct {
+		h    func(*limit.Limiter) http.Handler
+		want []int // of /items/1, /items/2, /items/3, /other
+	}{
+		"a set for each route": {func(l *limit.Limiter) http.Handler {
+			return mux(func(next http.Handler) http.Handler { return l.Limit(limit.Rules(two))(next) })
+		}, perRoute},
+		"each route": {func(l *limit.Limiter) http.Handler { return mux(l.Limit(limit.EachRoute(two))) }, perRoute},
+		"each route, behind a logger": {func(l *limit.Limiter) http.Handler {
+			limited := l.Limit(limit.EachRoute(two))
+			return logging(mux(func(next http.Handler) http.Handler { return logging(limited(logging(next))) }))
+		}, perRoute},
+		"named on routes": {func(l *limit.Limiter) http.Handler { return mux(l.Limit(limit.Named("all", two))) }, shared},
+		"named around the mux": {func(l *limit.Limiter) http.Handler {
+			return mustPolicy(l, limit.Named("all", two)).Middleware(mux(plain))
+		}, shared},
+		"named around a logger": {func(l *limit.Limiter) http.Handler {
+			return mustPolicy(l, limit.Named("all", two)).Middleware(logging(mux(plain)))
+		}, shared},
+		"named as a handler": {func(l *limit.Limiter) http.Handler {
+			return l.Limit(limit.Named("all", two))(mux(plain))
+		}, shared},
+	} {
+		h := test.h(limit.New(nil, nil))
+		for i, path := range []string{"/items/1", "/items/2", "/items/3", "/other"} {
+			assert.Equal(t, test.want[i], send(h, "GET", path).Code, "%s: %s", name, path)
+		}
+	}
 
-	assert.Equal(t, 204, send(h, "GET", "/items/1").Code)
-	assert.Equal(t, 204, send(h, "GET", "/items/2").Code)
-	assert.Equal(t, 429, send(h, "GET", "/items/3").Code)
-	assert.Equal(t, 204, send(h, "GET", "/other").Code)
-	assert.Equal(t, 404, send(h, "GET", "/a").Code)
-	assert.Equal(t, 404, send(h, "GET", "/b").Code)
-	assert.Equal(t, 429, send(h, "GET", "/c").Code)
+	l := limit.New(nil, nil)
+	for name, declare := range map[string]func(){
+		"one set around a mux":     func() { l.Limit(limit.Rules(two))(http.NewServeMux()) },
+		"each route around a mux":  func() { l.Limit(limit.EachRoute(two))(http.NewServeMux()) },
+		"one set on two routes":    func() { mux(l.Limit(limit.Rules(two))) },
+		"middleware without name":  func() { mustPolicy(l, limit.Rules(two)).Middleware(status(204)) },
+		"middleware of each route": func() { mustPolicy(l, limit.EachRoute(two)).Middleware(status(204)) },
+		"no handler":               func() { l.Limit(limit.Rules(two))(nil) },
+		"no user": func() {
+			mustPolicy(l, limit.Named("users", limit.PerUser(time.Hour, 1))).Middleware(status(204))
+		},
+	} {
+		assert.Panics(t, declare, name)
+	}
 }
 
 // TestInvalidRules checks that a declaration reports everything wrong with it.
@@ -176,7 +220,7 @@ func TestInvalidRules(t *testing.T) {
 	for _, problem := range []string{
 		"write at least 1ms (the window comes first, then the limit)",
 		"limit 0: write at least 1",
-		"who is the user? write a function in limit.Options.User",
+		"no user resolver: set ginlimit.Limiter.User or echolimit.Limiter.User",
 		"write who shares the quota, such as Key: limit.ByIP",
 		`name "no key"`,
 	} {
@@ -186,6 +230,6 @@ func TestInvalidRules(t *testing.T) {
 	assert.ErrorAs(t, err, &rule)
 	assert.NotContains(t, err.Error(), "%!", "a format that does not fit")
 
-	_, policyErr := limiter.Policy(rules)
+	_, policyErr := limiter.Bind(rules, limit.Call{})
 	assert.EqualError(t, policyErr, err.Error(), "the same as an error")
 }

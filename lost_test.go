@@ -39,17 +39,17 @@ type losing struct {
 
 func newLosing(store core.Store) *losing {
 	l := &losing{watched: &watched{Store: store}}
-	l.policy = New(l.watched, &Options{Observe: func(r *http.Request, d Decision, err error) {
+	l.policy = mustPolicy(New(l.watched, &Options{Observe: func(r *http.Request, d Decision, err error) {
 		if err != nil && r != nil && d.Allowed {
 			l.observed = append(l.observed, err)
 		}
-	}}).MustPolicy(twoAtOnce)
+	}}), twoAtOnce)
 	return l
 }
 
 func (l *losing) hold(t *testing.T) Decision {
 	t.Helper()
-	d, err := l.policy.Decide(Call{Request: httptest.NewRequest("GET", "/", nil)})
+	d, err := l.policy.Decide(httptest.NewRequest("GET", "/", nil), Call{})
 	require.NoError(t, err)
 	require.True(t, d.Allowed)
 	return d
@@ -180,17 +180,17 @@ func TestLostOfSeveral(t *testing.T) {
 func TestNothingToLose(t *testing.T) {
 	l := newLosing(memstore.New(nil))
 	first, second := l.hold(t), l.hold(t)
-	refused, err := l.policy.Decide(Call{Request: httptest.NewRequest("GET", "/", nil)})
+	refused, err := l.policy.Decide(httptest.NewRequest("GET", "/", nil), Call{})
 	require.NoError(t, err)
 	peeked, err := mustPolicy(New(nil, nil), twoAtOnce).Peek(t.Context(), Request{})
 	require.NoError(t, err)
-	free, err := mustPolicy(New(nil, nil), twoAtOnce).Take(t.Context(), Request{Cost: 0})
+	free, err := mustPolicy(New(nil, nil), twoAtOnce).Take(t.Context(), Request{Costs: map[string]int64{"global-concurrency": 0}})
 	require.NoError(t, err)
 	counted := hold(t, New(nil, nil), Named("none", Global(time.Hour, 10)))
 	for _, d := range []Decision{{}, refused, peeked, free, counted} {
 		assert.Nil(t, d.Lost())
 		r := httptest.NewRequest("GET", "/", nil)
-		assert.Same(t, r, d.Request(r))
+		assert.Same(t, r, d.lossContext(r))
 	}
 	assert.Nil(t, Lost(t.Context()))
 	first.Release()
@@ -227,7 +227,7 @@ func TestLostToHandler(t *testing.T) {
 				reset(outer)
 				time.Sleep(time.Second)
 				require.True(t, closed(d.Lost()))
-				handler.ServeHTTP(httptest.NewRecorder(), d.Request(r))
+				handler.ServeHTTP(httptest.NewRecorder(), d.lossContext(r))
 				d.Release()
 				return
 			}

@@ -77,7 +77,7 @@ func (n *notices) noRoute(log *slog.Logger, p *Policy) {
 
 func (n *notices) noPathValue(log *slog.Logger, p *Policy, pattern string) {
 	for _, rule := range p.set.rules {
-		for _, name := range p.missingPathValues(rule, pattern) {
+		for _, name := range rule.missingPathValues(pattern) {
 			notice.Write(log, notice.NoPathValue, "limit: a rule is keyed by a path value that its route does not have: "+
 				"all requests of the route share one quota", 0, "rule", rule.String(), "route", pattern, "value", name)
 		}

@@ -1,6 +1,7 @@
 package limit_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,16 +12,21 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gin-gonic/gin"
+	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/adaptertest"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/echolimit"
+	"github.com/routelimit/limit/ginlimit"
 	"github.com/routelimit/limit/internal/logbook"
 	"github.com/routelimit/limit/memstore"
 )
 
-// TestNotices has each thing that is logged happen again and again.
+// TestNotices causes each warning that clients can cause again and again.
 func TestNotices(t *testing.T) {
 	perIP := limit.Rules(limit.PerIP(time.Hour, 1000))
 	settled := limit.Global(time.Hour, 1000)
@@ -28,36 +34,21 @@ func TestNotices(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		store core.Store
-		rules []limit.RuleSet
+		rules limit.RuleSet
 		want  string
 	}{
-		{"a store that answers nonsense", failing{err: errors.New("nonsense")}, []limit.RuleSet{perIP},
-			`level=WARN msg="limit: a request could not be decided" error="limit: could not decide: nonsense"`},
-		{"a settlement that makes no sense", nil, []limit.RuleSet{limit.Rules(settled)},
-			`level=WARN msg="limit: an admitted request could not be settled" error="limit: could not decide: rule \"global-1h\": settled: cost -1: write 0 or more"`},
-		{"more keys than there is room for", full(t), []limit.RuleSet{perIP},
-			`level=WARN msg="limit: more keys than MaxKeys: new ones share quotas" policy=<unmatched>`},
-		{"two rule sets", nil, []limit.RuleSet{perIP, perIP},
-			`level=WARN msg="limit: two rule sets charge one quota: give one of the rules another Name, or remove one" route=<unmatched> rule=per-ip-1h`},
+		{"a store with invalid replies", failing{err: errors.New("nonsense")}, perIP,
+			`level=WARN msg="limit: a request could not be decided" code=LIMIT-201 error="limit: could not decide: nonsense"`},
+		{"a settlement that makes no sense", nil, limit.Rules(settled),
+			`level=WARN msg="limit: an admitted request could not be settled" code=LIMIT-202 error="limit: could not decide: rule \"global-1h\": settled: cost -1: write 0 or more"`},
+		{"more keys than there is room for", full(t), perIP,
+			`level=WARN msg="limit: more keys than MaxKeys: new keys share quotas, and may be refused early" code=LIMIT-204 policy="GET /"`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				book := new(logbook.Book)
-				limiter := limit.New(test.store, &limit.Options{Log: book.Log()})
-				serve := func() http.Handler {
-					var h http.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
-					for _, rules := range test.rules {
-						h = limiter.Limit(rules)(h)
-					}
-					return h
-				}
-				h := serve()
-				request := func() {
-					if len(test.rules) > 1 {
-						h = serve() // what is declared is noticed once
-					}
-					h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
-				}
+				h := limit.New(test.store, &limit.Options{Log: book.Log()}).Limit(test.rules)(status(http.StatusOK))
+				request := func() { routed(h, "GET /") }
 				request()
 				require.Equal(t, []string{test.want}, book.Lines())
 				for range 10 {
@@ -73,6 +64,197 @@ func TestNotices(t *testing.T) {
 				assert.True(t, strings.HasPrefix(lines[0], test.want+" skipped="), "%s", lines[0])
 			})
 		})
+	}
+}
+
+type failing struct {
+	core.Store
+	err error
+}
+
+func (f failing) Take(context.Context, string, []core.Charge) (core.Decision, error) {
+	return core.Decision{}, f.err
+}
+
+// routed sends a request that a ServeMux has routed to h.
+func routed(h http.Handler, pattern string, headers ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest("GET", "/", nil)
+	r.Pattern = pattern
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// logged returns a limiter with the book that it logs to.
+func logged(o limit.Options) (*limit.Limiter, *logbook.Book) {
+	book := new(logbook.Book)
+	o.Log = book.Log()
+	return limit.New(nil, &o), book
+}
+
+// TestNoticeOfSecondRoute has one set meet several routes.
+func TestNoticeOfSecondRoute(t *testing.T) {
+	const want = `level=WARN msg="limit: a rule set made by limit.Rules covers several routes, and each counts alone: ` +
+		`write limit.Named for one quota of all, or limit.EachRoute if each is meant to count alone" code=LIMIT-101 ` +
+		`rules="9/1m global" first="GET /a" second="GET /b"`
+	nine := limit.Global(time.Minute, 9)
+	for _, test := range []struct {
+		rules limit.RuleSet
+		want  []string
+	}{
+		{limit.Rules(nine), []string{want}},
+		{limit.Named("nine", nine), nil},
+		{limit.EachRoute(nine), nil},
+	} {
+		limiter, book := logged(limit.Options{})
+		h := limiter.Limit(test.rules)(status(http.StatusOK))
+		for _, pattern := range []string{"GET /a", "GET /a", "GET /b", "GET /b", "GET /c"} {
+			routed(h, pattern)
+		}
+		assert.Equal(t, len(test.want), len(book.Lines()), test.rules.String())
+
+		limiter, book = logged(limit.Options{})
+		engine := gin.New()
+		engine.Use(ginlimit.New(limiter).Limit(test.rules))
+		server := echo.New()
+		limiter, echoBook := logged(limit.Options{})
+		server.Use(echolimit.New(limiter).Limit(test.rules))
+		for _, path := range []string{"/a", "/b", "/c"} {
+			engine.GET(path, func(*gin.Context) {})
+			server.GET(path, func(echo.Context) error { return nil })
+		}
+		for _, path := range []string{"/a", "/a", "/b", "/c", "/none"} {
+			adaptertest.Do(engine, "GET", path)
+			adaptertest.Do(server, "GET", path)
+		}
+		assert.ElementsMatch(t, test.want, book.Lines())
+		assert.ElementsMatch(t, test.want, echoBook.Lines())
+	}
+}
+
+// TestNoticeOfNoRoute has a set for one route meet requests without a route.
+func TestNoticeOfNoRoute(t *testing.T) {
+	limiter, book := logged(limit.Options{})
+	h := limiter.Limit(limit.Rules(limit.Global(time.Minute, 9)))(status(http.StatusOK))
+	routed(h, "")
+	routed(h, "")
+	assert.Equal(t, []string{`level=WARN msg="limit: a rule set made by limit.Rules met a request without a route: ` +
+		`all such requests share one quota; write limit.Named, and Policy.Middleware on net/http" code=LIMIT-103 rules="9/1m global"`}, book.Lines())
+}
+
+// TestNoticeOfUntrustedProxy sends forwarding headers to limiters that trust no
+// proxy, or one.
+func TestNoticeOfUntrustedProxy(t *testing.T) {
+	for _, test := range []struct {
+		options limit.Options
+		key     limit.KeyResolver
+		header  string
+		want    int
+	}{
+		{limit.Options{}, limit.ByIP, "X-Forwarded-For", 1},
+		{limit.Options{}, limit.ByIP, "Forwarded", 1},
+		{limit.Options{}, limit.FirstOf(limit.ByHeader("X-Key"), limit.ByIP), "X-Forwarded-For", 1},
+		{limit.Options{}, limit.ByIP, "X-Other", 0},
+		{limit.Options{}, limit.Everyone, "X-Forwarded-For", 0},
+		{limit.Options{Proxies: limit.Proxies{Hops: 1}}, limit.ByIP, "X-Forwarded-For", 0},
+	} {
+		limiter, book := logged(test.options)
+		h := limiter.Limit(limit.Rules(limit.Per(test.key, time.Minute, 9)))(status(http.StatusOK))
+		routed(h, "GET /")
+		assert.Empty(t, book.Lines())
+		routed(h, "GET /", test.header, "203.0.113.1")
+		routed(h, "GET /", test.header, "203.0.113.2")
+		lines := book.Lines()
+		require.Len(t, lines, test.want, "%v %s", test.key, test.header)
+		if test.want > 0 {
+			assert.Contains(t, lines[0], "code=LIMIT-105 header="+test.header)
+			assert.Contains(t, lines[0], "limit.Options.Proxies")
+		}
+	}
+}
+
+// TestNoticeOfPathValue keys a rule by a path value that its route does not have.
+func TestNoticeOfPathValue(t *testing.T) {
+	for pattern, want := range map[string]int{
+		"GET /users/{id}": 0, "GET /users/{id...}": 0, "/users/{id:[0-9]+}": 0, "GET /users/{uid}": 1, "GET /users": 1,
+		"/a/:id": 0, "/a/:uid/b": 1, "/files/*id": 0, "/files/*": 1,
+	} {
+		limiter, book := logged(limit.Options{})
+		h := limiter.Limit(limit.Rules(limit.Per(limit.ByPathValue("id"), time.Minute, 9)))(status(http.StatusOK))
+		routed(h, pattern)
+		routed(h, pattern)
+		lines := book.Lines()
+		require.Len(t, lines, want, pattern)
+		if want > 0 {
+			assert.Contains(t, lines[0], "code=LIMIT-106 rule=\"9/1m per path id\" route=")
+		}
+	}
+}
+
+// TestNoticeOfChargedTwice charges requests to one quota twice, in every form.
+func TestNoticeOfChargedTwice(t *testing.T) {
+	two := limit.Rules(limit.Global(time.Minute, 9))
+	named := limit.Named("all", limit.Global(time.Minute, 9))
+	const onNamed, onRoute = "policy=all rule=global-1m", `policy="GET /a" rule=global-1m`
+	for name, test := range map[string]struct {
+		serve func(*limit.Limiter) http.Handler
+		want  string
+	}{
+		"middleware twice": {func(l *limit.Limiter) http.Handler {
+			p := mustPolicy(l, named)
+			return p.Middleware(p.Middleware(status(http.StatusOK)))
+		}, onNamed},
+		"a set bound twice": {func(l *limit.Limiter) http.Handler {
+			return mustPolicy(l, named).Middleware(l.Limit(named)(status(http.StatusOK)))
+		}, onNamed},
+		"two sets on a route": {func(l *limit.Limiter) http.Handler {
+			return l.Limit(two)(l.Limit(two)(status(http.StatusOK)))
+		}, onRoute},
+		"Gin, one variable": {func(l *limit.Limiter) http.Handler {
+			mw := ginlimit.New(l).Limit(two)
+			engine := gin.New()
+			engine.Use(mw)
+			engine.GET("/a", mw, func(*gin.Context) {})
+			return engine
+		}, onRoute},
+		"Gin, engine and route": {func(l *limit.Limiter) http.Handler {
+			rl := ginlimit.New(l)
+			engine := gin.New()
+			engine.Use(rl.Limit(limit.EachRoute(limit.Global(time.Minute, 9))))
+			engine.GET("/a", rl.Limit(two), func(*gin.Context) {})
+			return engine
+		}, onRoute},
+		"Echo, one variable": {func(l *limit.Limiter) http.Handler {
+			mw := echolimit.New(l).Limit(two)
+			server := echo.New()
+			server.Use(mw)
+			server.GET("/a", func(echo.Context) error { return nil }, mw)
+			return server
+		}, onRoute},
+		"two names": {func(l *limit.Limiter) http.Handler {
+			return mustPolicy(l, named).Middleware(l.Limit(two)(status(http.StatusOK)))
+		}, ""},
+		"two rules": {func(l *limit.Limiter) http.Handler {
+			return l.Limit(limit.Rules(limit.PerIP(time.Minute, 9)))(l.Limit(two)(status(http.StatusOK)))
+		}, ""},
+	} {
+		limiter, book := logged(limit.Options{})
+		h := test.serve(limiter)
+		for range 3 {
+			r := httptest.NewRequest("GET", "/a", nil)
+			r.Pattern = "GET /a"
+			h.ServeHTTP(httptest.NewRecorder(), r)
+		}
+		lines := book.Lines()
+		if test.want == "" {
+			assert.Empty(t, lines, name)
+			continue
+		}
+		require.Len(t, lines, 1, name)
+		assert.Contains(t, lines[0], "code=LIMIT-102 "+test.want, name)
 	}
 }
 
@@ -94,9 +276,9 @@ func TestNoticesCostNothing(t *testing.T) {
 	rules := limit.Named("p", limit.PerIP(time.Hour, 1000))
 	keys := limit.Keys{"ip": "192.0.2.1"}
 	allocations := func(store core.Store, mode limit.Mode) float64 {
-		limiter := limit.New(store, &limit.Options{Log: slog.New(slog.DiscardHandler)})
+		policy := mustPolicy(limit.New(store, &limit.Options{Log: slog.New(slog.DiscardHandler)}), rules)
 		return testing.AllocsPerRun(100, func() {
-			d, err := mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: keys})
+			d, err := policy.Take(t.Context(), limit.Request{Keys: keys})
 			if err != nil || d.Mode != mode {
 				t.Fatal(d.Mode, err)
 			}
@@ -121,7 +303,7 @@ func TestNoticeOfHandlers(t *testing.T) {
 		response.Body.Close()
 		assert.Equal(t, http2, response.ProtoMajor == 2)
 		server.Close()
-		assert.Equal(t, []string{`level=WARN msg="limit: New is called while a request is served: what a limiter of its own knows is forgotten with it: make one for the program"`}, book.Lines())
+		assert.Equal(t, []string{`level=WARN msg="limit: New was called in a handler: its quotas end with the request; make one Limiter where the program starts" code=LIMIT-104`}, book.Lines())
 	}
 }
 

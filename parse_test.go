@@ -10,7 +10,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/internal/fuzzloop"
+	"github.com/routelimit/limit/internal/grammar"
 )
+
+func zone(t *testing.T, name string) *time.Location {
+	t.Helper()
+	zone, err := time.LoadLocation(name)
+	require.NoError(t, err)
+	return zone
+}
 
 func TestParse(t *testing.T) {
 	tests := []struct {
@@ -72,169 +80,66 @@ func TestParse(t *testing.T) {
 	assert.Equal(t, tests[0].want, MustParse(tests[0].text))
 }
 
-func TestParseWindow(t *testing.T) {
-	for text, want := range map[string]time.Duration{
-		"2s": 2 * time.Second, "1m": time.Minute, "1h": time.Hour, "1d": day, "366d": 366 * day,
-		"s": time.Second, "m": time.Minute, "h": time.Hour, "d": day, "ms": time.Millisecond,
-		"second": time.Second, "minute": time.Minute, "hour": time.Hour, "day": day, "2minute": 2 * time.Minute,
-		"1h30m": 90 * time.Minute, "1d12h": 36 * time.Hour, "90m": 90 * time.Minute, "1m1m": 2 * time.Minute,
-		"1.5s": 1500 * time.Millisecond, "0.25d": 6 * time.Hour, "2.s": 2 * time.Second, "1.000s": time.Second,
-		"1ms250µs": 1250 * time.Microsecond, "1ms250μs": 1250 * time.Microsecond, "1250us": 1250 * time.Microsecond,
-		"1250000ns": 1250 * time.Microsecond, "0s2s": 2 * time.Second,
-	} {
-		set, err := Parse("5/" + text + " per ip")
-		if assert.NoError(t, err, text) {
-			assert.Equal(t, want, set.rules[0].Window, text)
-		}
+func TestParseAttributes(t *testing.T) {
+	berlin := zone(t, "Europe/Berlin")
+	minute := PerIP(time.Minute, 100)
+	with := func(change func(*Rule)) Rule {
+		r := minute
+		change(&r)
+		return r
 	}
-}
-
-func TestParseError(t *testing.T) {
-	const (
-		count  = `a count and a window, such as "5/2s"`
-		window = "a window such as 2s, 1m, 1h or 1d right behind the slash"
-		per    = `"per" and a key such as ip or user, or "global"`
-		more   = `"and" or "or" and another key, one of sliding-log, fixed-window, sliding-cells, sliding-counter, ` +
-			`token-bucket, leaky-bucket, queue, concurrency, aligned, zone, cells, burst, missing, empty, wait, on-error, or ";" and another rule`
-		key = "a key: ip, user, header NAME, cookie NAME, query NAME, path NAME, or several of them with and, or and parentheses"
-	)
-	tests := []struct {
-		text        string
-		offset      int
-		found, want string
+	for _, test := range []struct {
+		text string
+		want Rule
+		form string // the canonical one, if text is not
 	}{
-		{"", 0, "", count},
-		{" \n\t", 3, "", count},
-		{";", 0, ";", count},
-		{"per ip", 0, "per", count},
-		{"x/2s per ip", 0, "x/2s", count},
-		{"-5/2s per ip", 0, "-5/2s", count},
-		{"+5/2s per ip", 0, "+5/2s", count},
-		{".5/2s per ip", 0, ".5/2s", count},
-		{"٥/s per ip", 0, "٥/s", count},
-		{"５/s per ip", 0, "５/s", count},
-		{"(5/2s per ip)", 0, "(", count},
-		{"5/2s per ip;;", 12, ";", count},
-		{"5/2s per ip; login", 13, "login", count},
-		{"login: ", 7, "", count},
-		{"login : 5/2s per ip", 0, "login", count},
-		{"99999999999999999999/s per ip", 0, "99999999999999999999/s", "a smaller count"},
-		{"9223372036854775807k/s per ip", 0, "9223372036854775807k/s", "a smaller count"},
-		{":5/2s per ip", 0, ":5/2s", "a name of 1 to 64 letters, digits, '.', '_' or '-' before the colon"},
-		{"lögin:5/2s per ip", 0, "lögin:5/2s", "a name of 1 to 64 letters, digits, '.', '_' or '-' before the colon"},
-		{"5/2s: per ip", 0, "5/2s:", "a name of 1 to 64 letters, digits, '.', '_' or '-' before the colon"},
-
-		{"5", 1, "", `"/" and a window right behind the count, such as "5/2s"`},
-		{"5 per", 2, "per", `"/" and a window right behind the count, such as "5/2s"`},
-		{"5 / 2s per ip", 2, "/", `"/" and a window right behind the count, such as "5/2s"`},
-		{"1e9/s", 1, "e9/s", `"/" and a window right behind the count, such as "1/2s"`},
-		{"1.5/s", 1, ".5/s", `"/" and a window right behind the count, such as "1/2s"`},
-		{"5K/s", 1, "K/s", `"/" and a window right behind the count, such as "5/2s"`},
-
-		{"5/", 2, "", window},
-		{"5/ 2s per ip", 3, "2s", window},
-		{"5/per ip", 2, "per", window},
-		{"5/-2s per ip", 2, "-2s", window},
-		{"5/2 per ip", 4, "per", "a unit such as s, m, h or d"},
-		{"5/2x per ip", 3, "x", "a unit such as s, m, h or d"},
-		{"5/2S per ip", 3, "S", "a unit such as s, m, h or d"},
-		{"5/1h30 per ip", 7, "per", "a unit such as s, m, h or d"},
-		{"5/1h30y per ip", 6, "y", "a unit such as s, m, h or d"},
-		{"5/2sper ip", 3, "sper", "a unit such as s, m, h or d"},
-		{"5/0s per ip", 2, "0s", "a window of at least 1ms"},
-		{"5/0s", 2, "0s", "a window of at least 1ms"},
-		{"5/0h0m per ip", 2, "0h0m", "a window of at least 1ms"},
-		{"5/1.2.3s per ip", 2, "1.2.3s", "a window of at most 366d, with numbers such as 2 or 1.5"},
-		{"5/.s per ip", 2, ".s", "a window of at most 366d, with numbers such as 2 or 1.5"},
-		{"5/999999999d per ip", 2, "999999999d", "a window of at most 366d, with numbers such as 2 or 1.5"},
-		{"5/99999999999999999999s per ip", 2, "99999999999999999999s", "a window of at most 366d, with numbers such as 2 or 1.5"},
-		{"5/213504d per ip", 2, "213504d", "a window of at most 366d, with numbers such as 2 or 1.5"},
-		{"5/106751.999d per ip", 2, "106751.999d", "a window of at most 366d, with numbers such as 2 or 1.5"},
-		{"5/106751d106751d per ip", 2, "106751d106751d", "a window of at most 366d, with numbers such as 2 or 1.5"},
-		{"5/0.0000000001s per ip", 2, "0.0000000001s", "a window of at most 366d, with numbers such as 2 or 1.5"},
-
-		{" 5/2s\n", 5, "\n", per},
-		{"5/2s", 4, "", per},
-		{"5/2s;", 4, ";", per},
-		{"5/2s ip", 5, "ip", per},
-		{"5/2s/3 per ip", 4, "/3", per},
-		{"5/2s Per ip", 5, "Per", per},
-
-		{"5/2s per", 8, "", key},
-		{"5/2s per;", 8, ";", key},
-		{"5/2s per\nip", 8, "\n", key},
-		{"5/2s per ips", 9, "ips", key},
-		{"5/2s per ()", 10, ")", key},
-		{"5/2s per or ip", 9, "or", key},
-		{"5/2s per ip or", 14, "", key},
-		{"5/2s per ip and and user", 16, "and", key},
-		{"5/2s per global", 9, "global", `a key such as ip or user, or "global" without "per"`},
-		{"5/2s per user or global", 17, "global", `a key such as ip or user, or "global" without "per"`},
-		{"5/2s per header", 15, "", "the name of the header"},
-		{"5/2s per header;", 15, ";", "the name of the header"},
-		{"5/2s per header (X)", 16, "(", "the name of the header"},
-		{"5/2s per (cookie)", 16, ")", "the name of the cookie"},
-		{"5/2s per query\nx", 14, "\n", "the name of the query"},
-		{"5/2s per path", 13, "", "the name of the path"},
-		{"5/2s per (user or ip", 20, "", `"and" or "or" and another key, or ")"`},
-		{"5/2s per (user ip)", 15, "ip", `"and" or "or" and another key, or ")"`},
-		{"5/2s per (ip;", 12, ";", `"and" or "or" and another key, or ")"`},
-
-		{"5/2s per ip per user", 12, "per", more},
-		{"5/2s per ip, user", 9, "ip,", key},
-		{"5/2s per ip)", 11, ")", more},
-		{"5/2s per ip shadow", 12, "shadow", more},
-		{"5/2s global 5/2s per ip", 12, "5/2s", more},
-		{"5/2s global or ip", 12, "or", more},
-		{"1/s global\n5/2s per ip 3", 23, "3", more},
-
-		{"5/s per (((((((((ip)))))))))", 16, "(", "at most 8 parentheses inside each other"},
-		{"5/s per " + strings.Repeat("(", 1<<20), 16, "(", "at most 8 parentheses inside each other"},
-		{strings.Repeat("(", 1<<20), 0, "(", count},
-		{strings.Repeat("1/s global;", 17), 16 * len("1/s global;"), "1/s", "at most 16 rules"},
-		{strings.Repeat("1/s global;", 1<<17), 16 * len("1/s global;"), "1/s", "at most 16 rules"},
-	}
-	for _, test := range tests {
-		set, err := Parse(test.text)
-		var parse *ParseError
-		if assert.ErrorAs(t, err, &parse, "%.60q", test.text) {
-			assert.Equal(t, ParseError{test.text, test.offset, test.found, test.want}, *parse, "%.60q", test.text)
-			assert.Less(t, len(err.Error()), 1000)
-		}
-		assert.Zero(t, set)
-	}
-}
-
-func TestParseErrorText(t *testing.T) {
-	for text, want := range map[string]string{
-		"5/2x per ip": `limit: column 4 of "5/2x per ip": found "x", want a unit such as s, m, h or d
-	5/2x per ip
-	   ^`,
-		"5/2s per ip\n\n  3/2x global\n": `limit: line 3, column 6 of "  3/2x global": found "x", want a unit such as s, m, h or d
-	  3/2x global
-	     ^`,
-		"5/s per query naïve/ключ\tip": `limit: column 26 of "5/s per query naïve/ключ ip": found "ip", want ` + wantWord + `
-	5/s per query naïve/ключ ip
-	                         ^`,
-		"5/2s": `limit: column 5 of "5/2s": found the end, want "per" and a key such as ip or user, or "global"
-	5/2s
-	    ^`,
-		" 5/2s\n": `limit: column 6 of " 5/2s": found the end of the line, want "per" and a key such as ip or user, or "global"
-	 5/2s
-	     ^`,
-		"1/s global \x1b[31m\x00": `limit: column 12 of "1/s global  [31m ": found "\x1b[31m\x00", want ` + wantWord + `
-	1/s global  [31m 
-	           ^`,
-		"1/s per query " + strings.Repeat("é", 500) + " " + strings.Repeat("x", 500): `limit: column 516 of "…` +
-			strings.Repeat("é", 29) + ` ` + strings.Repeat("x", 60) + `…": found "` + strings.Repeat("x", 60) +
-			`…", want ` + wantWord + "\n\t…" +
-			strings.Repeat("é", 29) + ` ` + strings.Repeat("x", 60) + "…\n\t" + strings.Repeat(" ", 31) + "^",
+		{"100/1m per ip sliding-log", minute, "100/1m per ip"},
+		{"100/1m per ip fixed-window", with(func(r *Rule) { r.Algorithm = FixedWindow }), ""},
+		{"100/1m per ip fixed-window aligned", with(func(r *Rule) { r.Algorithm, r.Aligned = FixedWindow, true }), ""},
+		{"100/1m per ip aligned fixed-window", with(func(r *Rule) { r.Algorithm, r.Aligned = FixedWindow, true }),
+			"100/1m per ip fixed-window aligned"},
+		{"100/1m per ip sliding-cells", with(func(r *Rule) { r.Algorithm = SlidingCells }), ""},
+		{"100/1m per ip sliding-cells cells 20", with(func(r *Rule) { r.Algorithm, r.Cells = SlidingCells, 20 }), ""},
+		{"100/1m per ip sliding-counter", with(func(r *Rule) { r.Algorithm = SlidingCounter }), ""},
+		{"100/1m per ip token-bucket", with(func(r *Rule) { r.Algorithm = TokenBucket }), ""},
+		{"100/1m per ip token-bucket burst 10 empty", with(func(r *Rule) { r.Algorithm, r.Burst, r.Missing = TokenBucket, 10, 10 }), ""},
+		{"100/1m per ip empty burst 1k token-bucket", with(func(r *Rule) { r.Algorithm, r.Burst, r.Missing = TokenBucket, 1000, 1000 }),
+			"100/1m per ip token-bucket burst 1000 empty"},
+		{"100/1m per ip token-bucket empty", with(func(r *Rule) { r.Algorithm, r.Missing = TokenBucket, 100 }), ""},
+		{"100/1m per ip token-bucket burst 10 missing 3", with(func(r *Rule) { r.Algorithm, r.Burst, r.Missing = TokenBucket, 10, 3 }), ""},
+		{"100/1m per ip leaky-bucket burst 10", with(func(r *Rule) { r.Algorithm, r.Burst = LeakyBucket, 10 }), ""},
+		{"100/1m per ip queue", with(func(r *Rule) { r.Algorithm = Queue }), ""},
+		{"100/1m per ip queue burst 100 wait 2s", with(func(r *Rule) { r.Algorithm, r.Burst, r.MaxWait = Queue, 100, 2*time.Second }), ""},
+		{"100/1m per ip wait 1500ms\tqueue  burst 5", with(func(r *Rule) { r.Algorithm, r.Burst, r.MaxWait = Queue, 5, 1500*time.Millisecond }),
+			"100/1m per ip queue burst 5 wait 1s500ms"},
+		{"100/1m per ip on-error refuse", with(func(r *Rule) { r.OnStoreError = Refuse }), ""},
+		{"100/1m per ip on-error allow queue", with(func(r *Rule) { r.OnStoreError, r.Algorithm = Allow, Queue }),
+			"100/1m per ip queue on-error allow"},
+		{"100/1m per ip on-error local", minute, "100/1m per ip"},
+		{"10/month per user zone Europe/Berlin",
+			Rule{Key: ByUser, Limit: 10, Algorithm: FixedWindow, Calendar: Calendar{Unit: Month, Zone: berlin}}, ""},
+		{"10/week global fixed-window zone UTC",
+			Rule{Key: Everyone, Limit: 10, Algorithm: FixedWindow, Calendar: Calendar{Unit: Week, Zone: time.UTC}}, "10/week global zone UTC"},
+		{"10/day global zone UTC", Rule{Key: Everyone, Limit: 10, Algorithm: FixedWindow, Calendar: Calendar{Unit: Day, Zone: time.UTC}}, ""},
+		{"10/hour global zone UTC", Rule{Key: Everyone, Limit: 10, Algorithm: FixedWindow, Calendar: Calendar{Unit: Hour, Zone: time.UTC}}, ""},
+		{"10/hour global", Global(time.Hour, 10), "10/1h global"},
+		{"10/day global fixed-window", Rule{Key: Everyone, Limit: 10, Window: day, Algorithm: FixedWindow}, "10/1d global fixed-window"},
+		{"a: 10/s per query burst burst 5 leaky-bucket",
+			Rule{Name: "a", Key: ByQuery("burst"), Limit: 10, Window: time.Second, Algorithm: LeakyBucket, Burst: 5},
+			"a: 10/1s per query burst leaky-bucket burst 5"},
 	} {
-		_, err := Parse(text)
-		assert.EqualError(t, err, want)
+		if test.form == "" {
+			test.form = test.text
+		}
+		got, err := Parse(test.text)
+		if assert.NoError(t, err, test.text) {
+			assert.Equal(t, Rules(test.want), got, test.text)
+			assert.Equal(t, test.form, got.String())
+			text, err := got.MarshalText()
+			assert.NoError(t, err)
+			assert.Equal(t, test.form, string(text))
+		}
 	}
-	assert.PanicsWithError(t, "limit: column 1 of \"\": found the end, want a count and a window, such as \"5/2s\"\n\t\n\t^",
-		func() { MustParse("") })
 }
 
 func TestParseInvalidRules(t *testing.T) {
@@ -252,9 +157,42 @@ func TestParseInvalidRules(t *testing.T) {
 	}
 	var invalid *RuleError
 	assert.ErrorAs(t, err, &invalid)
-	assert.False(t, errors.As(err, new(*ParseError)))
+	assert.False(t, errors.As(err, new(*grammar.ParseError)))
 }
 
+func TestParseInvalidAttributes(t *testing.T) {
+	for text, want := range map[string]string{
+		"5/1s per ip token-bucket missing 6":                     "6 missing: write 0 for a full bucket to 5 for an empty one",
+		"5/1s per ip sliding-cells cells 1":                      "1 cells: write 2 to 60",
+		"5/day per ip aligned zone UTC":                          "aligned and calendar: write one of them",
+		"5/1s per ip queue wait 367d":                            "wait of 8808h0m0s: write 0 for any, or at most 366 days",
+		"1M/1s per ip":                                           "is too large for an exact window",
+		"5/day per ip zone UTC; 6/day per ip zone Europe/Berlin": `the name "per-ip-day" is taken by "5/day per ip zone UTC"`,
+	} {
+		_, err := Parse(text)
+		assert.ErrorContains(t, err, want, text)
+		assert.ErrorAs(t, err, new(*RuleError), text)
+	}
+}
+
+// TestParseError checks that errors of the grammar reach the caller, and that the
+// text of a rule is never another rule.
+func TestParseError(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "limit: column 1 of \"\": found the end, want a count and a window, such as \"5/2s\"\n\t\n\t^",
+		"5/1m per user empty": "limit: column 15 of \"5/1m per user empty\": found \"empty\", want an algorithm that takes it: " +
+			"token-bucket (this rule is sliding-log, the default)\n\t5/1m per user empty\n\t              ^",
+	} {
+		set, err := Parse(text)
+		assert.EqualError(t, err, want)
+		assert.Zero(t, set)
+		assert.PanicsWithError(t, want, func() { MustParse(text) })
+	}
+	_, err := Parse("0/1m per user token-bucket empty")
+	assert.EqualError(t, err, "limit: rule \"0/1m per user token-bucket\": limit 0: write at least 1")
+}
+
+// FuzzParse checks that the text of the rules in a text has the same rules.
 func FuzzParse(t *testing.F) {
 	f := fuzzloop.New(t)
 	for _, seed := range []string{
@@ -270,7 +208,7 @@ func FuzzParse(t *testing.F) {
 		set, err := Parse(text)
 		if err != nil {
 			require.NotEmpty(t, err.Error())
-			var parse *ParseError
+			var parse *grammar.ParseError
 			if errors.As(err, &parse) {
 				require.True(t, strings.HasPrefix(text[parse.Offset:], parse.Found), "%#v", parse)
 			}

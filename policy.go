@@ -132,7 +132,9 @@ func (p *Policy) addRoute(id routeID, c *Call) *route {
 	case second:
 		n.secondRoute(log, p, first, r)
 	case id.pattern == unmatched:
-		n.noRoute(log, p)
+		if first == nil {
+			n.noRoute(log, p)
+		}
 	default:
 		n.noPathValue(log, p, c.Pattern)
 	}
@@ -151,36 +153,34 @@ func knownMethod(method string) string {
 	return otherMethod
 }
 
-// Check returns an error that joins one [*RuleError] for each rule that could
-// resolve no key on a route, for adapters to call when a route is declared: a
-// rule by user without [Call].User and [Options].User, and a rule by a path value
-// that [Call].Pattern does not have. An empty pattern is one that is not known
-// yet.
-func (p *Policy) Check(c Call) error {
+// check returns an error that joins one [*RuleError] for each rule that could
+// resolve no key on the route of a call: a rule by user without a function for the
+// user, and a rule by a path value that the pattern does not have.
+func (l *Limiter) check(rules RuleSet, c *Call) error {
 	var errs []error
 	wrong := func(rule Rule, format string, args ...any) {
 		errs = append(errs, &RuleError{Rule: rule.String(), Problem: fmt.Sprintf(format, args...)})
 	}
-	for _, rule := range p.set.rules {
-		if rule.Key.uses(byUser) && c.User == nil && p.limiter.options.User == nil {
+	for _, rule := range rules.rules {
+		if rule.Key.uses(byUser) && c.User == nil && l.options.User == nil {
 			wrong(rule, "no user resolver: set ginlimit.Limiter.User or echolimit.Limiter.User to read what "+
 				"authentication put into the framework's context, or limit.Options.User on net/http")
 		}
-		for _, name := range p.missingPathValues(rule, c.Pattern) {
-			wrong(rule, "route %q has no path value %q: write one of the route's, or another key", c.Pattern, name)
+		for _, name := range rule.missingPathValues(c.Pattern) {
+			wrong(rule, "route %q has no path value %q: write one that it has, or another key", c.Pattern, name)
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// missingPathValues returns the path values that a rule is keyed by and a pattern
-// does not have.
-func (p *Policy) missingPathValues(rule Rule, pattern string) (missing []string) {
+// missingPathValues returns the path values that r is keyed by and a pattern does
+// not have. An empty pattern is one that is not known yet.
+func (r *Rule) missingPathValues(pattern string) (missing []string) {
 	if pattern == "" {
 		return nil
 	}
 	has := pathValues(pattern)
-	for _, name := range rule.Key.pathValues() {
+	for _, name := range r.Key.pathValues() {
 		if !slices.Contains(has, name) {
 			missing = append(missing, name)
 		}

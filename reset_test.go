@@ -30,8 +30,7 @@ func TestReset(t *testing.T) {
 	}
 	require.NoError(t, mustPolicy(limiter, rules).Reset(t.Context(), alice))
 	left := func(keys Keys) (list []int64) {
-		d, err := mustPolicy(limiter, rules).Take(t.Context(), Request{Keys: keys, Cost: 0})
-		require.NoError(t, err)
+		d := look(t, limiter, rules, keys)
 		for _, r := range d.Rules() {
 			list = append(list, r.Remaining)
 		}
@@ -42,5 +41,5 @@ func TestReset(t *testing.T) {
 
 	assert.Error(t, mustPolicy(limiter, rules).Reset(t.Context(), nil), "no keys")
 	assert.Error(t, mustPolicy(limiter, Rules(PerIP(time.Hour, 2))).Reset(t.Context(), alice), "no name")
-	assert.ErrorIs(t, New(stubborn{memstore.New(nil)}, nil).Reset(t.Context(), rules, alice), ErrUndecided)
+	assert.ErrorIs(t, mustPolicy(New(stubborn{memstore.New(nil)}, nil), rules).Reset(t.Context(), alice), ErrUndecided)
 }

@@ -207,7 +207,7 @@ func (l *Limiter) Mount(mux *http.ServeMux, api any) error {
 			continue
 		}
 		if r.Limited {
-			_, err := l.Policy(r.Rules)
+			_, err := l.Bind(r.Rules, Call{Pattern: r.Path})
 			w.add(r.Field, err)
 		}
 		w.add(r.Field, handle(trial, r, handlers[i]))

@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/internal/grammar"
 )
 
 func answer(status int) http.HandlerFunc {
@@ -170,7 +172,7 @@ func TestRoutesErrors(t *testing.T) {
 	_, err := Routes(struct {
 		H http.HandlerFunc `route:"GET /" limit:"5/2x per ip"`
 	}{h})
-	var parse *ParseError
+	var parse *grammar.ParseError
 	assert.ErrorAs(t, err, &parse)
 }
 
@@ -253,8 +255,8 @@ func TestMountErrors(t *testing.T) {
 	wants := []string{
 		"field Text: limit: string is no handler: write an http.Handler or a func(http.ResponseWriter, *http.Request)",
 		"field Func: limit: func(http.ResponseWriter) is no handler: write",
-		`field User: limit: rule "1/1s per user": who is the user?`,
-		`field Login: limit: policy "login" has other rules elsewhere`,
+		`field User: limit: rule "1/1s per user": no user resolver`,
+		`field Login: limit: policy "login" already has other rules`,
 		`field Brace: limit: route "GET /{": parsing`,
 		`field Second: limit: route "GET /{x}/a": pattern`,
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/grammar"
 )
 
 // A Rule allows Limit units a Window to all requests that share a key: by
@@ -149,6 +150,17 @@ func EachRoute(rules ...Rule) RuleSet {
 	return RuleSet{scope: scopeEach, rules: slices.Clone(rules)}
 }
 
+// Rules returns the rules, with the names that they go by:
+//
+//	limit.Named("exports", parsed.Rules()...)
+func (s RuleSet) Rules() []Rule {
+	rules := slices.Clone(s.rules)
+	for i := range rules {
+		rules[i].Name = rules[i].name()
+	}
+	return rules
+}
+
 // Derive returns a set of the same scope in which f has changed each rule. The
 // suffix is added to the names of the set and of its rules, so that the new set has
 // quotas of its own. Package throttle derives rules of bytes from rules.
@@ -158,9 +170,8 @@ func (s RuleSet) Derive(suffix string, f func(Rule) Rule) RuleSet {
 		derived.name += suffix
 	}
 	for i, r := range s.rules {
-		name := r.name() + suffix
 		derived.rules[i] = f(r)
-		derived.rules[i].Name = name
+		derived.rules[i].Name = r.name() + suffix
 	}
 	return derived
 }
@@ -184,9 +195,9 @@ func (e *RuleError) Error() string {
 // same error.
 func (s RuleSet) Validate() error {
 	var errs []error
-	if s.scope == scopeNamed && !validName(s.name) {
+	if s.scope == scopeNamed && !grammar.ValidName(s.name) {
 		errs = append(errs, &RuleError{Problem: fmt.Sprintf(
-			"policy name %q: write 1 to %d letters, digits, '.', '_' or '-', which no route is", s.name, maxName)})
+			"policy name %q: write 1 to %d letters, digits, '.', '_' or '-', which no route is", s.name, grammar.MaxName)})
 	}
 	if len(s.rules) == 0 {
 		errs = append(errs, &RuleError{Problem: "no rules: write at least one, such as limit.PerIP(time.Minute, 100)"})
@@ -217,8 +228,8 @@ func (r Rule) problems() []string {
 	add := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
 
 	list = append(list, r.Key.problems(0)...)
-	if !validName(r.name()) {
-		add("name %q: write 1 to %d letters, digits, '.', '_' or '-' as its Name", r.name(), maxName)
+	if !grammar.ValidName(r.name()) {
+		add("name %q: write 1 to %d letters, digits, '.', '_' or '-' as its Name", r.name(), grammar.MaxName)
 	}
 	limitOK := false
 	switch {
@@ -248,8 +259,6 @@ func (r Rule) problems() []string {
 	return append(list, r.attributeProblems(limitOK, windowOK)...)
 }
 
-const maxName = 64
-
 // name returns the name that r goes by.
 func (r Rule) name() string {
 	if r.Name != "" {
@@ -263,9 +272,9 @@ func (r Rule) name() string {
 	case r.Algorithm == Concurrency:
 		name += "-" + r.Algorithm.String()
 	case r.Calendar.Unit != 0:
-		name += "-" + unitWord(r.Calendar.Unit)
+		name += "-" + grammar.UnitWord(r.Calendar.Unit)
 	default:
-		name += "-" + formatWindow(r.Window)
+		name += "-" + grammar.FormatWindow(r.Window)
 	}
 	return strings.Map(func(c rune) rune {
 		switch {
@@ -273,19 +282,9 @@ func (r Rule) name() string {
 			return c + 'a' - 'A'
 		case c == 'µ':
 			return 'u'
-		case validNameByte(c):
+		case grammar.ValidName(string(c)):
 			return c
 		}
 		return '-'
 	}, name)
-}
-
-func validName(name string) bool {
-	return name != "" && len(name) <= maxName &&
-		!strings.ContainsFunc(name, func(c rune) bool { return !validNameByte(c) })
-}
-
-func validNameByte(c rune) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' ||
-		c == '.' || c == '_' || c == '-'
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/grammar"
 )
 
 func TestConstructors(t *testing.T) {
@@ -33,23 +34,23 @@ func TestConstructors(t *testing.T) {
 
 func TestRuleNames(t *testing.T) {
 	for want, rule := range map[string]Rule{
-		"per-ip-2s":                       PerIP(2*time.Second, 5),
-		"per-user-1h30m":                  PerUser(90*time.Minute, 5),
-		"global-1d":                       Global(24*time.Hour, 5),
-		"per-header-x-api-key-1m":         Per(ByHeader("X-API-Key"), time.Minute, 5),
-		"per-user-or-ip-1s500ms":          Per(FirstOf(ByUser, ByIP), 1500*time.Millisecond, 5),
-		"per-ip-1ms250us":                 PerIP(1250*time.Microsecond, 5),
-		"per--user-or-ip--and-path-id-1s": Per(Joined(FirstOf(ByUser, ByIP), ByPathValue("id")), time.Second, 5),
-		"per-user-or--ip-and-path-id--1s": Per(FirstOf(ByUser, Joined(ByIP, ByPathValue("id"))), time.Second, 5),
-		"per-query------1s":               Per(ByQuery("ключ"), time.Second, 5),
-		"login":                           {Name: "login", Key: ByIP, Limit: 5, Window: time.Second},
-		"Login.v2_x":                      {Name: "Login.v2_x", Key: ByIP, Limit: 5, Window: time.Second},
-		strings.Repeat("a", maxName):      {Name: strings.Repeat("a", maxName), Key: ByIP, Limit: 5, Window: time.Second},
-		"per-header-" + long(50) + "-1s":  PerHeader(long(50), time.Second, 5),
-		"per-cookie-sid-366d":             Per(ByCookie("Sid"), 366*day, 100_000),
-		"per-tenant-1ms":                  Per(By("tenant", (*http.Request).UserAgent), time.Millisecond, 1),
-		"per-query-a.b_c-1s":              Per(ByQuery("a.b_c"), time.Second, 1),
-		"per-cookie-a-b-1s":               Per(ByCookie("a!b"), time.Second, 1),
+		"per-ip-2s":                          PerIP(2*time.Second, 5),
+		"per-user-1h30m":                     PerUser(90*time.Minute, 5),
+		"global-1d":                          Global(24*time.Hour, 5),
+		"per-header-x-api-key-1m":            Per(ByHeader("X-API-Key"), time.Minute, 5),
+		"per-user-or-ip-1s500ms":             Per(FirstOf(ByUser, ByIP), 1500*time.Millisecond, 5),
+		"per-ip-1ms250us":                    PerIP(1250*time.Microsecond, 5),
+		"per--user-or-ip--and-path-id-1s":    Per(Joined(FirstOf(ByUser, ByIP), ByPathValue("id")), time.Second, 5),
+		"per-user-or--ip-and-path-id--1s":    Per(FirstOf(ByUser, Joined(ByIP, ByPathValue("id"))), time.Second, 5),
+		"per-query------1s":                  Per(ByQuery("ключ"), time.Second, 5),
+		"login":                              {Name: "login", Key: ByIP, Limit: 5, Window: time.Second},
+		"Login.v2_x":                         {Name: "Login.v2_x", Key: ByIP, Limit: 5, Window: time.Second},
+		strings.Repeat("a", grammar.MaxName): {Name: strings.Repeat("a", grammar.MaxName), Key: ByIP, Limit: 5, Window: time.Second},
+		"per-header-" + long(50) + "-1s":     Per(ByHeader(long(50)), time.Second, 5),
+		"per-cookie-sid-366d":                Per(ByCookie("Sid"), 366*day, 100_000),
+		"per-tenant-1ms":                     Per(By("tenant", (*http.Request).UserAgent), time.Millisecond, 1),
+		"per-query-a.b_c-1s":                 Per(ByQuery("a.b_c"), time.Second, 1),
+		"per-cookie-a-b-1s":                  Per(ByCookie("a!b"), time.Second, 1),
 	} {
 		assert.Equal(t, want, rule.name())
 		assert.NoError(t, Rules(rule).Validate(), want)
@@ -101,7 +102,7 @@ func TestRuleProblems(t *testing.T) {
 		{Rule{Name: "a\r\nb", Key: ByIP, Limit: 1, Window: time.Second}, []string{`name "a\r\nb": write 1 to 64 letters`}},
 		{Rule{Name: `a"b`, Key: ByIP, Limit: 1, Window: time.Second}, []string{`name "a\"b": write 1 to 64 letters`}},
 		{Rule{Name: long(65), Key: ByIP, Limit: 1, Window: time.Second}, []string{"write 1 to 64 letters"}},
-		{PerHeader(long(51), time.Second, 1), []string{"write 1 to 64 letters"}},
+		{Per(ByHeader(long(51)), time.Second, 1), []string{"write 1 to 64 letters"}},
 
 		{Per(ByHeader(""), time.Second, 1), []string{`key "header ": write a name such as X-API-Key`}},
 		{Per(ByHeader("X Org"), time.Second, 1), []string{`key "header X Org": write a name such as X-API-Key`}},
@@ -127,8 +128,8 @@ func TestRuleProblems(t *testing.T) {
 		{Per(FirstOf(ByUser, Everyone), time.Second, 1), []string{`key "user or global": limit.Everyone has no value: leave it out`}},
 		{Per(Joined(Everyone, ByHeader(""), KeyResolver{}), time.Second, 1), []string{
 			`limit.Everyone has no value: leave it out`, `key "header ": write a name`, "no key: write who"}},
-		{Per(nested(maxNesting+1), time.Second, 1), nil},
-		{Per(nested(maxNesting+2), time.Second, 1), []string{"a key nested more than 8 deep: write a function with limit.By"}},
+		{Per(nested(grammar.MaxNesting+1), time.Second, 1), nil},
+		{Per(nested(grammar.MaxNesting+2), time.Second, 1), []string{"a key nested more than 8 deep: write a function with limit.By"}},
 	}
 	for _, test := range tests {
 		test.rule.Name = nameFor(test.rule)
@@ -225,14 +226,15 @@ func TestValidate(t *testing.T) {
 }
 
 // TestRuleSetIsImmutable checks that nobody can change a set, by the slice that
-// it was made of or by those that it returns.
+// it was made of or by deriving another.
 func TestRuleSetIsImmutable(t *testing.T) {
 	for _, declare := range []func(...Rule) RuleSet{
-		Rules, func(rules ...Rule) RuleSet { return Named("a", rules...) },
+		Rules, EachRoute, func(rules ...Rule) RuleSet { return Named("a", rules...) },
 	} {
 		rules := []Rule{PerIP(time.Second, 1), Global(time.Second, 2)}
 		set := declare(rules...)
 		rules[0].Limit = 9
+		set.Derive("", func(r Rule) Rule { r.Limit = 9; return r })
 		set.Rules()[1].Limit = 9
 		assert.Equal(t, "1/1s per ip; 2/1s global", set.String())
 	}
@@ -243,13 +245,6 @@ func TestRuleSetIsImmutable(t *testing.T) {
 }
 
 func TestSameDeclaration(t *testing.T) {
-	a := Named("a", PerIP(time.Second, 1))
-	assert.True(t, a.same(a))
-	assert.False(t, a.same(Named("a", PerIP(time.Second, 1))), "another declaration")
-	assert.True(t, RuleSet{}.same(RuleSet{}))
-	assert.Equal(t, "a", a.Name())
-	assert.Empty(t, Rules().Name())
-
 	rule := PerIP(time.Second, 1)
 	named := rule
 	named.Name = "per-ip-1s"

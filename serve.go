@@ -85,7 +85,6 @@ func (p *Policy) Serve(w http.ResponseWriter, r *http.Request, c Call) error {
 func (p *Policy) hold(w http.ResponseWriter, r *http.Request, c *Call, d Decision) error {
 	status := http.StatusInternalServerError // of a panic
 	defer func() { d.done(r, status) }()
-	d.reportLoss(r)
 	if err := d.Wait(r.Context()); err != nil {
 		status = statusClientClosed
 		w.WriteHeader(status)
@@ -126,8 +125,10 @@ func (p *Policy) Decide(r *http.Request, c Call) (Decision, error) {
 	d, err := p.decide(ctx, context.WithoutCancel(ctx), p.route(&c), &source{limiter: p.limiter, request: r, call: &c}, false)
 	if err != nil {
 		p.limiter.failed(undecidedRequest, r, d, err)
+		return d, err
 	}
-	return d, err
+	d.reportLoss(r)
+	return d, nil
 }
 
 // Marks let Serve find a request that is charged to one quota twice: the first
@@ -201,7 +202,7 @@ func (s *source) value(k *KeyResolver) string {
 	var v string
 	switch k.kind {
 	case byIP:
-		return s.limiter.options.Proxies.clientKey(r)
+		return s.limiter.options.Proxies.key(r)
 	case byUser:
 		if s.call.User != nil {
 			v = s.call.User()

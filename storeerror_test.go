@@ -72,16 +72,16 @@ func TestPeekDown(t *testing.T) {
 // TestGuarded checks which stores are guarded, and what is said about a guard
 // that cannot be.
 func TestGuarded(t *testing.T) {
-	const text = "limit: Instances or MaxKeys, and a guard of your own: write them in its guard.Options"
+	const text = "limit: Instances and MaxKeys have no effect on your own guard: set them in guard.Options"
 	own := guard.New(&down{down: true}, &guard.Options{Instances: 2})
 	assert.PanicsWithValue(t, text, func() { limit.New(own, &limit.Options{Instances: 2}) })
-	assert.PanicsWithValue(t, "limit: -1 instances: write how many processes share the store, or 0 for one",
+	assert.PanicsWithError(t, "limit: Instances -1: write how many processes share the store, or 0 for one",
 		func() { limit.New(nil, &limit.Options{Instances: -1}) })
 	assert.PanicsWithValue(t, text, func() { limit.New(own, &limit.Options{MaxKeys: 2}) })
 	assert.PanicsWithValue(t, text, func() { limit.New(refusals.New(own), &limit.Options{Instances: 2}) })
 	assert.Panics(t, func() { limit.New(nil, &limit.Options{MaxKeys: -1}) })
 	assert.Panics(t, func() { limit.New(memstore.New(nil), &limit.Options{MaxKeys: 1}) })
-	assert.PanicsWithValue(t, "limit: the store is a nil *memstore.Store: write nil for one in memory, or make it with New",
+	assert.PanicsWithValue(t, "limit: the store is a nil *memstore.Store: write nil for a memory store, or make the store with its New",
 		func() { limit.New((*memstore.Store)(nil), nil) })
 	assert.Panics(t, func() { guard.New(nil, nil) })
 	assert.Panics(t, func() { guard.New(own, &guard.Options{Instances: -1}) })

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/routelimit/limit/internal/clientip"
 )
 
 // A Request is what a policy decides outside HTTP: in a job, a consumer, an RPC.
@@ -46,14 +48,11 @@ type Keys map[string]string
 // With UpTo, Take asks the store at most four times: for Cost, and after each
 // refusal for what was left then.
 func (p *Policy) Take(ctx context.Context, r Request) (Decision, error) {
-	from, err := p.source(&r)
-	if err != nil {
+	from := p.source(&r)
+	if err := errors.Join(p.check(&r), p.settleless()); err != nil {
 		return Decision{}, err
 	}
-	if err := p.settleless(); err != nil {
-		return Decision{}, err
-	}
-	return p.takeRequest(ctx, from, &r, false)
+	return p.takeRequest(ctx, &from, r.UpTo, false)
 }
 
 // Reserve takes a request like [Policy.Take], for work whose true cost is known
@@ -67,15 +66,15 @@ func (p *Policy) Take(ctx context.Context, r Request) (Decision, error) {
 // A reservation that is never settled stays taken, so that a process that dies
 // gives nothing away. Rules of [Concurrency] are released, not settled.
 func (p *Policy) Reserve(ctx context.Context, r Request) (Decision, error) {
-	from, err := p.source(&r)
-	if err != nil {
+	from := p.source(&r)
+	if err := p.check(&r); err != nil {
 		return Decision{}, err
 	}
-	return p.takeRequest(ctx, from, &r, true)
+	return p.takeRequest(ctx, &from, r.UpTo, true)
 }
 
-func (p *Policy) takeRequest(ctx context.Context, from *source, r *Request, reserve bool) (Decision, error) {
-	if r.UpTo {
+func (p *Policy) takeRequest(ctx context.Context, from *source, upTo, reserve bool) (Decision, error) {
+	if upTo {
 		return p.takeUpTo(ctx, from, reserve)
 	}
 	return p.decide(ctx, ctx, p.named, from, reserve)
@@ -121,12 +120,10 @@ func (p *Policy) Peek(ctx context.Context, r Request) (Decision, error) {
 	if r.Cost > 1 || r.Costs != nil || r.UpTo {
 		return Decision{}, &RuleError{Problem: "Peek reports the outcome of a request of cost 1: leave out Cost, Costs and UpTo"}
 	}
-	from, err := p.source(&Request{Keys: r.Keys, Cost: 1})
-	if err != nil {
+	if err := p.check(&Request{Keys: r.Keys, Cost: 1}); err != nil {
 		return Decision{}, err
 	}
-	from.cost = 0
-	d, err := p.take(ctx, p.named, from, false)
+	d, err := p.take(ctx, p.named, &source{limiter: p.limiter, keys: r.Keys}, false)
 	if err != nil {
 		return Decision{}, err
 	}
@@ -148,10 +145,10 @@ func (p *Policy) Peek(ctx context.Context, r Request) (Decision, error) {
 // come back twice. Reset may be repeated. An error that wraps [ErrUndecided] means
 // that the store failed, and that some of the rules may be reset already.
 func (p *Policy) Reset(ctx context.Context, keys Keys) error {
-	from, err := p.source(&Request{Keys: keys, Cost: 1})
-	if err != nil {
+	if err := p.check(&Request{Keys: keys, Cost: 1}); err != nil {
 		return err
 	}
+	from := &source{limiter: p.limiter, keys: keys}
 	for i, rule := range p.set.rules {
 		if rule.Key.kind == everyone || rule.Algorithm == Concurrency {
 			continue
@@ -163,29 +160,38 @@ func (p *Policy) Reset(ctx context.Context, keys Keys) error {
 	return nil
 }
 
-// source returns the source of a request, or an error that says what is wrong
-// with it.
-func (p *Policy) source(r *Request) (*source, error) {
-	if p.named == nil {
-		return nil, &RuleError{Problem: "outside HTTP a policy needs a name: write limit.Named(\"…\", rules…)"}
-	}
-	s := &source{limiter: p.limiter, keys: r.Keys, cost: r.Cost, costs: r.Costs}
+// source returns what a decision takes from a request.
+func (p *Policy) source(r *Request) source {
+	s := source{limiter: p.limiter, keys: r.Keys, cost: r.Cost, costs: r.Costs}
 	if s.cost == 0 {
 		s.cost = 1
+	}
+	return s
+}
+
+// check returns what is wrong with a request.
+func (p *Policy) check(r *Request) error {
+	if p.named == nil {
+		return &RuleError{Problem: "outside HTTP a policy needs a name: write limit.Named(\"…\", rules…)"}
+	}
+	if r.Cost == 0 {
 		if err := p.costless(r.Costs); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	if _, err := validCost(s.cost); err != nil {
-		return nil, &RuleError{Problem: err.Error()}
+	if _, err := validCost(r.Cost); err != nil {
+		return &RuleError{Problem: err.Error()}
 	}
-	if r.UpTo && len(r.Costs) > 0 {
-		return nil, &RuleError{Problem: "UpTo takes as many units of each rule: leave out Costs"}
+	switch {
+	case r.UpTo && r.Cost < 1:
+		return &RuleError{Problem: "UpTo needs a Cost: write how many units to take at most"}
+	case r.UpTo && len(r.Costs) > 0:
+		return &RuleError{Problem: "UpTo takes as many units of each rule: leave out Costs"}
 	}
 	if err := p.validCosts(r.Costs); err != nil {
-		return nil, err
+		return err
 	}
-	return s, p.missing(r.Keys)
+	return p.missing(r.Keys)
 }
 
 func (p *Policy) validCosts(costs map[string]int64) error {
@@ -245,7 +251,7 @@ func (k *KeyResolver) missing(keys Keys) (errs []error) {
 	switch {
 	case !ok:
 		return []error{fmt.Errorf("limit: no key %q: write limit.Keys{%[1]q: …}, with \"\" if there is none", k.label)}
-	case k.kind == byIP && v != "" && addressKey(v, 0) == "":
+	case k.kind == byIP && v != "" && clientip.Key(v, 0) == "":
 		return []error{fmt.Errorf("limit: key \"ip\": %q is not an address: write one such as 203.0.113.9", v)}
 	}
 	return nil
@@ -272,7 +278,7 @@ func (k Keys) lookup(key *KeyResolver) (value string, ok bool) {
 func (s *source) programValue(key *KeyResolver) string {
 	v, _ := s.keys.lookup(key)
 	if key.kind == byIP {
-		return addressKey(v, s.limiter.options.Proxies.IPv6Prefix)
+		return clientip.Key(v, s.limiter.options.Proxies.IPv6Prefix)
 	}
 	return strings.TrimSpace(v)
 }

@@ -36,7 +36,7 @@ func TestTakeUpTo(t *testing.T) {
 				{math.MaxInt64, 0, 0, 1},
 			} {
 				store.n.Store(0)
-				d, taken, err := mustPolicy(limiter, rules).Take(t.Context(), Request{Keys: Keys{"user": "alice"}, Cost: step.n, UpTo: true})
+				d, taken, err := takeUpTo(mustPolicy(limiter, rules), t.Context(), Request{Keys: Keys{"user": "alice"}, Cost: step.n, UpTo: true})
 				require.NoError(t, err)
 				require.Equal(t, step.taken, taken, "%s: %d", text, step.n)
 				assert.Equal(t, taken > 0, d.Allowed, text)
@@ -45,17 +45,22 @@ func TestTakeUpTo(t *testing.T) {
 				assert.Equal(t, step.calls, store.n.Load(), text)
 				assert.Equal(t, d.Allowed, d.RetryAfter == 0, text)
 			}
-			d, _, err := mustPolicy(limiter, rules).Take(t.Context(), Request{Keys: Keys{"user": "alice"}, Cost: 5, UpTo: true})
+			d, _, err := takeUpTo(mustPolicy(limiter, rules), t.Context(), Request{Keys: Keys{"user": "alice"}, Cost: 5, UpTo: true})
 			require.NoError(t, err)
 			time.Sleep(d.RetryAfter)
-			_, taken, err := mustPolicy(limiter, rules).Take(t.Context(), Request{Keys: Keys{"user": "alice"}, Cost: 5, UpTo: true})
+			_, taken, err := takeUpTo(mustPolicy(limiter, rules), t.Context(), Request{Keys: Keys{"user": "alice"}, Cost: 5, UpTo: true})
 			require.NoError(t, err)
 			assert.Positive(t, taken, "%s: RetryAfter is about one unit", text)
-			_, taken, err = mustPolicy(limiter, rules).Take(t.Context(), Request{Keys: Keys{"user": "bob"}, Cost: math.MaxInt64, UpTo: true})
+			_, taken, err = takeUpTo(mustPolicy(limiter, rules), t.Context(), Request{Keys: Keys{"user": "bob"}, Cost: math.MaxInt64, UpTo: true})
 			require.NoError(t, err)
 			assert.EqualValues(t, 10, taken, "%s: the most that the rule holds", text)
 		})
 	}
+}
+
+func takeUpTo(p *Policy, ctx context.Context, r Request) (d Decision, taken int64, err error) {
+	d, err = p.Take(ctx, r)
+	return d, d.Taken, err
 }
 
 // TestTakeUpToEmpty asks a bucket that begins without tokens.
@@ -63,7 +68,7 @@ func TestTakeUpToEmpty(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter, rules := New(nil, nil), Named("p", MustParse("60/1m global token-bucket burst 10 empty").rules...)
 		for _, want := range []int64{0, 4, 4} {
-			_, taken, err := mustPolicy(limiter, rules).Take(t.Context(), Request{Cost: 6, UpTo: true})
+			_, taken, err := takeUpTo(mustPolicy(limiter, rules), t.Context(), Request{Cost: 6, UpTo: true})
 			require.NoError(t, err)
 			assert.Equal(t, want, taken)
 			time.Sleep(4 * time.Second)
@@ -78,7 +83,7 @@ func TestTakeUpToQueue(t *testing.T) {
 		limiter, rules := New(nil, nil), Named("p", MustParse("60/1m global queue burst 9 wait 2s").rules...)
 		take := func(ctx context.Context, n int64) (Decision, int64) {
 			t.Helper()
-			d, taken, err := mustPolicy(limiter, rules).Take(ctx, Request{Cost: n, UpTo: true})
+			d, taken, err := takeUpTo(mustPolicy(limiter, rules), ctx, Request{Cost: n, UpTo: true})
 			require.NoError(t, err)
 			return d, taken
 		}
@@ -106,15 +111,15 @@ func TestTakeUpToQueue(t *testing.T) {
 func TestTakeUpToMistakes(t *testing.T) {
 	limiter, rules := New(nil, nil), Named("p", PerUser(time.Hour, 5))
 	for _, n := range []int64{0, -1, math.MinInt64} {
-		_, taken, err := mustPolicy(limiter, rules).Take(t.Context(), Request{Keys: Keys{"user": "alice"}, Cost: n, UpTo: true})
+		_, taken, err := takeUpTo(mustPolicy(limiter, rules), t.Context(), Request{Keys: Keys{"user": "alice"}, Cost: n, UpTo: true})
 		assert.ErrorAs(t, err, new(*RuleError))
 		assert.Zero(t, taken)
 	}
-	_, _, err := mustPolicy(limiter, rules).Take(t.Context(), Request{Cost: 1, UpTo: true})
+	_, _, err := takeUpTo(mustPolicy(limiter, rules), t.Context(), Request{Cost: 1, UpTo: true})
 	assert.ErrorContains(t, err, `no key "user"`)
 	down := errors.New("down")
 	limiter = New(&scripted{Store: memstore.New(nil), before: func(int64) error { return down }}, nil)
-	_, taken, err := mustPolicy(limiter, rules).Take(t.Context(), Request{Keys: Keys{"user": "alice"}, Cost: 1, UpTo: true})
+	_, taken, err := takeUpTo(mustPolicy(limiter, rules), t.Context(), Request{Keys: Keys{"user": "alice"}, Cost: 1, UpTo: true})
 	assert.ErrorIs(t, err, ErrUndecided)
 	assert.ErrorIs(t, err, down)
 	assert.Zero(t, taken)
@@ -129,7 +134,7 @@ func TestTakeUpToConcurrently(t *testing.T) {
 	for i := range 16 {
 		done.Go(func() {
 			for n := int64(i + 1); ; n = n%97 + 1 {
-				d, taken, err := mustPolicy(limiter, rules).Take(t.Context(), Request{Keys: Keys{"user": string(rune('a' + i%4))}, Cost: n, UpTo: true})
+				d, taken, err := takeUpTo(mustPolicy(limiter, rules), t.Context(), Request{Keys: Keys{"user": string(rune('a' + i%4))}, Cost: n, UpTo: true})
 				if !assert.NoError(t, err) || !d.Allowed {
 					return
 				}
@@ -162,7 +167,7 @@ func TestTakeUpToContended(t *testing.T) {
 	} {
 		memory := memstore.New(nil)
 		store := &contended{Store: memory, others: test.others}
-		d, taken, err := mustPolicy(New(store, nil), Named("p", Global(time.Hour, 100))).Take(t.Context(), Request{Cost: 100, UpTo: true})
+		d, taken, err := takeUpTo(mustPolicy(New(store, nil), Named("p", Global(time.Hour, 100))), t.Context(), Request{Cost: 100, UpTo: true})
 		require.NoError(t, err)
 		assert.Equal(t, test.taken, taken)
 		assert.Equal(t, taken > 0, d.Allowed)

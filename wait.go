@@ -2,6 +2,7 @@ package limit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -34,14 +35,10 @@ func (p *Policy) Wait(ctx context.Context, r Request) (Decision, error) {
 	if r.UpTo {
 		return Decision{}, &RuleError{Problem: "Wait takes the full Cost: leave out UpTo, or call limit.Policy.Take"}
 	}
-	from, err := p.source(&r)
-	if err != nil {
+	if err := errors.Join(p.check(&r), p.settleless()); err != nil {
 		return Decision{}, err
 	}
-	if err := p.settleless(); err != nil {
-		return Decision{}, err
-	}
-	w := &waiter{ctx: ctx, source: *from, calling: detached{ctx}}
+	w := &waiter{ctx: ctx, source: p.source(&r), calling: detached{ctx}}
 	for i, most := range p.capacities {
 		n, _ := w.source.costOf(&p.set.rules[i], p.names[i])
 		if n > most {
@@ -106,7 +103,7 @@ func (p *Policy) await(w *waiter) error {
 		if err := w.ctx.Err(); err != nil {
 			return err
 		}
-		if !w.place.Queued() && (w.place.Cost == 0 || queues.Empty()) {
+		if !w.place.Queued() && (w.place.Cost == 0 || queues.Len() == 0) {
 			return nil
 		}
 		p.name(w)

@@ -14,7 +14,7 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// A wait is a call of WaitN under way, of a bubble of synctest.
+// A wait is a call of Wait under way, of a bubble of synctest.
 type wait struct {
 	cancel context.CancelFunc
 	d      Decision
@@ -22,7 +22,7 @@ type wait struct {
 	took   time.Duration // since the bubble began
 }
 
-// waits starts calls of WaitN in the order in which it is called.
+// waits starts calls of Wait in the order in which it is called.
 type waits struct {
 	t       *testing.T
 	limiter *Limiter
@@ -58,8 +58,7 @@ func (w *waits) take(user string, n int64) Decision {
 // end waits for all, and checks that nothing of them is remembered.
 func (w *waits) end() {
 	w.done.Wait()
-	assert.Empty(w.t, w.limiter.lines.of)
-	assert.Zero(w.t, w.limiter.lines.waiting.Load())
+	assert.True(w.t, w.limiter.queues.Len() == 0)
 }
 
 // admitted checks that waits were admitted at the times given.

@@ -53,8 +53,8 @@ func (s suite) stacked(t *testing.T) {
 	assert.Equal(t, []string{"group"}, p.Violated, "policies outside are decided before, each for itself")
 }
 
-// unmatched sends requests to paths that do not exist. They share one quota,
-// so that inventing paths gives nobody another.
+// unmatched sends requests to paths that do not exist. They share the quota of the
+// named set with the routes, so that inventing paths gives no client another.
 func (s suite) unmatched(t *testing.T) {
 	router := s.framework(limit.New(nil, nil))
 	router.Use(shared("all", limit.ByIP, 5))
@@ -67,7 +67,7 @@ func (s suite) unmatched(t *testing.T) {
 	for i := range 5 {
 		requireProblem(t, c.send("GET", fmt.Sprintf("/x%d", i)), http.StatusTooManyRequests)
 	}
-	assert.Equal(t, http.StatusNoContent, c.send("GET", "/real").StatusCode, "a route has a quota of its own")
+	assert.Equal(t, http.StatusTooManyRequests, c.send("GET", "/real").StatusCode, "one quota for all")
 }
 
 func (s suite) inventedMethods(t *testing.T) {

@@ -12,6 +12,7 @@
 package echolimit
 
 import (
+	"errors"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
@@ -57,10 +58,7 @@ func New(limiter *limit.Limiter) *Limiter {
 // limit.EachRoute for a quota of each. On the server it stands in Use, and not in
 // Pre, which runs before there is a route.
 func (l *Limiter) Limit(rules limit.RuleSet) echo.MiddlewareFunc {
-	policy, err := l.limiter.Policy(rules)
-	if err == nil {
-		err = policy.Check(l.call(nil, nil))
-	}
+	policy, err := l.limiter.Bind(rules, l.call(nil, nil))
 	if err != nil {
 		panic(err)
 	}
@@ -70,7 +68,11 @@ func (l *Limiter) Limit(rules limit.RuleSet) echo.MiddlewareFunc {
 func (l *Limiter) middleware(policy *limit.Policy) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			return policy.Serve(c.Response(), c.Request(), l.call(c, next))
+			err := policy.Serve(c.Response(), c.Request(), l.call(c, next))
+			if c.Response().Committed && (errors.As(err, new(*limit.RefusedError)) || errors.Is(err, limit.ErrUndecided)) {
+				return nil // answered by limit.Options
+			}
+			return err
 		}
 	}
 }

@@ -32,12 +32,9 @@ func (l *Limiter) Mount(router Router, api any) error {
 	limits := make([][]echo.MiddlewareFunc, len(routes))
 	for i, route := range routes {
 		if route.Limited {
-			policy, err := l.limiter.Policy(route.Rules)
-			if err == nil {
-				call := l.call(nil, nil)
-				call.Pattern = route.Path
-				err = policy.Check(call)
-			}
+			call := l.call(nil, nil)
+			call.Pattern = route.Path
+			policy, err := l.limiter.Bind(route.Rules, call)
 			if err != nil {
 				errs = append(errs, fmt.Errorf("field %s: %w", route.Field, err))
 			}

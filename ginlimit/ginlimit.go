@@ -52,10 +52,7 @@ func New(limiter *limit.Limiter) *Limiter {
 // On a group or the engine, write limit.Named for one quota of all its routes, or
 // limit.EachRoute for a quota of each.
 func (l *Limiter) Limit(rules limit.RuleSet) gin.HandlerFunc {
-	policy, err := l.limiter.Policy(rules)
-	if err == nil {
-		err = policy.Check(l.call(nil))
-	}
+	policy, err := l.limiter.Bind(rules, l.call(nil))
 	if err != nil {
 		panic(err)
 	}

@@ -27,12 +27,9 @@ func (l *Limiter) Mount(router gin.IRouter, api any) error {
 	chains := make([]gin.HandlersChain, len(routes))
 	for i, route := range routes {
 		if route.Limited {
-			policy, err := l.limiter.Policy(route.Rules)
-			if err == nil {
-				call := l.call(nil)
-				call.Pattern = route.Path
-				err = policy.Check(call)
-			}
+			call := l.call(nil)
+			call.Pattern = route.Path
+			policy, err := l.limiter.Bind(route.Rules, call)
 			if err != nil {
 				errs = append(errs, fmt.Errorf("field %s: %w", route.Field, err))
 			}

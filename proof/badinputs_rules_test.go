@@ -16,6 +16,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/grammar"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/memstore"
 	"github.com/routelimit/limit/redisstore"
@@ -46,7 +47,7 @@ func (r *row) invalidText(texts ...string) {
 		if !assert.Error(r, err, "%q", text) {
 			continue
 		}
-		var parse *limit.ParseError
+		var parse *grammar.ParseError
 		var rule *limit.RuleError
 		if errors.As(err, &parse) {
 			assert.True(r, 0 <= parse.Offset && parse.Offset <= len(text) && parse.Text == text, "%q: %v", text, err)

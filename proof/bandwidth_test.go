@@ -58,8 +58,8 @@ func serveBytes(client *redis.Client) error {
 	limiter := limit.New(store, &limit.Options{User: func(r *http.Request) string { return r.URL.Query().Get("user") }})
 	endlessly := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.Copy(w, endless{}) })
 	mux := http.NewServeMux()
-	mux.Handle("/bulk", throttle.Must(throttle.New(limiter, bulk, nil)).Handler(endlessly))
-	mux.Handle("/trickle", throttle.Must(throttle.New(limiter, trickle, nil)).Handler(endlessly))
+	mux.Handle("/bulk", throttle.Limit(limiter, bulk, nil)(endlessly))
+	mux.Handle("/trickle", throttle.Limit(limiter, trickle, nil)(endlessly))
 	mux.HandleFunc("/idle", func(w http.ResponseWriter, r *http.Request) {
 		w.Write(make([]byte, 4_000))
 		w.(http.Flusher).Flush()

@@ -120,7 +120,7 @@ var anyMethod = map[string]func(*limit.Limiter, limit.RuleSet, http.HandlerFunc)
 var throttled = map[string]func(l *limit.Limiter, rules, bytes limit.RuleSet, h http.HandlerFunc) http.Handler{
 	"http": func(l *limit.Limiter, rules, bytes limit.RuleSet, h http.HandlerFunc) http.Handler {
 		mux := http.NewServeMux()
-		mux.Handle("POST /login", l.Limit(rules)(throttle.Must(throttle.New(l, bytes, both)).Handler(h)))
+		mux.Handle("POST /login", l.Limit(rules)(throttle.Limit(l, bytes, both)(h)))
 		return mux
 	},
 	"gin": func(l *limit.Limiter, rules, bytes limit.RuleSet, h http.HandlerFunc) http.Handler {

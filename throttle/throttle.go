@@ -1,8 +1,8 @@
 // Package throttle limits bandwidth: it slows the bodies of responses and requests
 // to the bytes that rules allow. Nothing is refused, buffered or cut.
 //
-//	mux.Handle("GET /files/", throttle.Must(throttle.New(limiter, limit.Rules(
-//		throttle.Bandwidth(limit.ByUser, time.Second, 100_000)), nil)).Handler(files))
+//	mux.Handle("GET /files/", throttle.Limit(limiter, limit.Rules(
+//		throttle.Bandwidth(limit.ByUser, time.Second, 100_000)), nil)(files))
 //
 // In any time t, a key gets at most Burst + t * Limit / Window bytes since its quota
 // was full, over all its connections and all processes on the store. A Throttle
@@ -64,6 +64,8 @@ type Options struct {
 // A Throttle is a rule set of bytes, bound to a limiter. It is safe for concurrent
 // use.
 type Throttle struct {
+	limiter *limit.Limiter
+	rules   limit.RuleSet // of queues
 	policy  *limit.Policy
 	options Options
 	chunk   int64           // bytes: the usual permit
@@ -78,7 +80,7 @@ type rate struct{ limit, window int64 }
 // makes it, without Missing, Cost and Settle. Options may be nil. The error joins
 // one [*limit.RuleError] for each thing wrong with the rules and the options.
 func New(limiter *limit.Limiter, rules limit.RuleSet, options *Options) (*Throttle, error) {
-	t := &Throttle{chunk: math.MaxInt64}
+	t := &Throttle{limiter: limiter, chunk: math.MaxInt64}
 	if options != nil {
 		t.options = *options
 	}
@@ -87,11 +89,12 @@ func New(limiter *limit.Limiter, rules limit.RuleSet, options *Options) (*Thrott
 		errs = append(errs, &limit.RuleError{Problem: fmt.Sprintf("%d bytes free: write 0 or more", t.options.Free)})
 	}
 	if t.options.Of > Both {
-		return nil, errors.Join(append(errs, &limit.RuleError{Problem: fmt.Sprintf(
-			"bodies %d: write throttle.Downloads, throttle.Uploads or throttle.Both", t.options.Of)})...)
+		errs = append(errs, &limit.RuleError{Problem: fmt.Sprintf(
+			"bodies %d: write throttle.Downloads, throttle.Uploads or throttle.Both", t.options.Of)})
+		t.options.Of = Downloads
 	}
 	var originals []limit.Rule
-	queues := rules.Derive(suffixes[t.options.Of], func(r limit.Rule) limit.Rule {
+	t.rules = rules.Derive(suffixes[t.options.Of], func(r limit.Rule) limit.Rule {
 		for _, problem := range problems(r) {
 			errs = append(errs, &limit.RuleError{Rule: r.String(), Problem: problem})
 		}
@@ -102,7 +105,7 @@ func New(limiter *limit.Limiter, rules limit.RuleSet, options *Options) (*Thrott
 		return nil, err
 	}
 	var err error
-	if t.policy, err = limiter.Policy(queues); err != nil {
+	if t.policy, err = limiter.Policy(t.rules); err != nil {
 		return nil, err
 	}
 	for _, r := range originals {
@@ -114,17 +117,22 @@ func New(limiter *limit.Limiter, rules limit.RuleSet, options *Options) (*Thrott
 	return t, nil
 }
 
-// Must returns t, and panics if err is not nil. It wraps [New] where routes are
-// declared.
-func Must(t *Throttle, err error) *Throttle {
+// Limit returns net/http middleware for one route. It is [Throttle.Handler] of a new
+// Throttle, and panics if [New] returns an error.
+func Limit(limiter *limit.Limiter, rules limit.RuleSet, options *Options) func(http.Handler) http.Handler {
+	t, err := New(limiter, rules, options)
 	if err != nil {
 		panic(err)
 	}
-	return t
+	return t.Handler
 }
 
-// Check returns what is wrong with the rules on a route: see [limit.Policy.Check].
-func (t *Throttle) Check(c limit.Call) error { return t.policy.Check(c) }
+// Check returns what is wrong with the rules on a route, for adapters: see
+// [limit.Limiter.Bind].
+func (t *Throttle) Check(c limit.Call) error {
+	_, err := t.limiter.Bind(t.rules, c)
+	return err
+}
 
 // Handler returns a handler that calls next with every request, and slows the
 // bodies. Its scope is that of [limit.Policy.Handler], and it panics where that

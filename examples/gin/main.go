@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
-
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/ginlimit"
 )

@@ -11,17 +11,18 @@ import (
 	"github.com/routelimit/limit"
 )
 
-var mails = limit.Named("mails",
-	limit.PerUser(time.Second, 2),
-	limit.Global(time.Minute, 100),
-)
-
 func main() {
+	mails, err := limit.New(nil, nil).Policy(limit.Named("mails",
+		limit.PerUser(time.Second, 2),
+		limit.Global(time.Minute, 100),
+	))
+	if err != nil {
+		log.Fatal(err)
+	}
 	ctx := context.Background()
-	limiter := limit.New(nil, nil)
 	for i := 1; i <= 6; i++ {
 		for {
-			d, err := mustPolicy(limiter, mails).Take(ctx, limit.Request{Keys: limit.Keys{"user": "alice"}})
+			d, err := mails.Take(ctx, limit.Request{Keys: limit.Keys{"user": "alice"}})
 			if err != nil {
 				log.Fatal(err)
 			}

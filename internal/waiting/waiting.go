@@ -67,8 +67,8 @@ type Waiter struct {
 // Enter gives w its ticket: its place among all waiters.
 func (s *Queues) Enter(w *Waiter) { w.ticket = s.tickets.Add(1) }
 
-// Empty reports whether no caller waits in a queue.
-func (s *Queues) Empty() bool { return s.queued.Load() == 0 }
+// Len returns how many callers are in a queue.
+func (s *Queues) Len() int64 { return s.queued.Load() }
 
 // Named reports whether w has the names that it needs in a queue: see Name.
 func (w *Waiter) Named() bool { return w.ids != nil }

@@ -1,4 +1,4 @@
-package limit_test
+package throttle_test
 
 import (
 	"bufio"
@@ -45,7 +45,7 @@ func onBoth(t *testing.T, h http.Handler, test func(t *testing.T, server *httpte
 // next.
 func TestSlowFlush(t *testing.T) {
 	next := make(chan bool, 1)
-	h := throttle.Must(throttle.New(limit.New(nil, nil), fast, nil)).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h := throttle.Limit(limit.New(nil, nil), fast, nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for i := range 4 {
 			<-next
 			_, err := io.WriteString(w, "part "+strconv.Itoa(i)+"\n")
@@ -78,7 +78,7 @@ func TestSlowFlush(t *testing.T) {
 // it is; HTTP/2 has none.
 func TestSlowHijack(t *testing.T) {
 	slow := limit.Rules(throttle.Bandwidth(limit.Everyone, time.Hour, 10))
-	h := throttle.Must(throttle.New(limit.New(nil, nil), slow, nil)).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h := throttle.Limit(limit.New(nil, nil), slow, nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, rw, err := w.(http.Hijacker).Hijack()
 		if r.ProtoMajor == 2 {
 			assert.ErrorIs(t, err, errors.ErrUnsupported)
@@ -110,7 +110,7 @@ func TestSlowHijack(t *testing.T) {
 // past the limit.
 func TestSlowController(t *testing.T) {
 	options := &throttle.Options{Of: throttle.Both}
-	h := throttle.Must(throttle.New(limit.New(nil, nil), fast, options)).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h := throttle.Limit(limit.New(nil, nil), fast, options)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w)
 		if r.ProtoMajor == 1 {
 			assert.NoError(t, control.EnableFullDuplex())
@@ -153,7 +153,7 @@ func TestSlowDisconnect(t *testing.T) {
 	ended := make(chan error, 1)
 	proto := limit.By("proto", func(r *http.Request) string { return r.Proto })
 	slow := limit.Rules(throttle.Bandwidth(proto, time.Minute, 600))
-	h := throttle.Must(throttle.New(limit.New(nil, nil), slow, nil)).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h := throttle.Limit(limit.New(nil, nil), slow, nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var err error
 		for err == nil {
 			_, err = w.Write(make([]byte, 100))
@@ -185,7 +185,7 @@ func TestSlowDisconnect(t *testing.T) {
 func TestSlowUploadDisconnect(t *testing.T) {
 	slow := limit.Rules(throttle.Bandwidth(limit.Everyone, time.Minute, 600))
 	started, ended := make(chan bool, 1), make(chan error, 1)
-	h := throttle.Must(throttle.New(limit.New(nil, nil), slow, &throttle.Options{Of: throttle.Uploads})).Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	h := throttle.Limit(limit.New(nil, nil), slow, &throttle.Options{Of: throttle.Uploads})(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, err := io.ReadFull(r.Body, make([]byte, 100))
 		assert.NoError(t, err)
 		started <- true
@@ -215,7 +215,7 @@ func TestSlowUploadDisconnect(t *testing.T) {
 func TestSlowRate(t *testing.T) {
 	rule := throttle.Bandwidth(limit.Everyone, time.Second, 400_000)
 	rule.Burst = 1
-	onBoth(t, throttle.Must(throttle.New(limit.New(nil, nil), limit.Rules(rule), nil)).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	onBoth(t, throttle.Limit(limit.New(nil, nil), limit.Rules(rule), nil)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Write(make([]byte, 120_000))
 	})), func(t *testing.T, server *httptest.Server, _ string) {
 		start := time.Now()

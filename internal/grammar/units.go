@@ -1,12 +1,15 @@
-package limit
+package grammar
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/routelimit/limit/core"
 )
 
 // A unit is a word for a length of time.
@@ -17,17 +20,17 @@ type unit struct {
 
 const day = 24 * time.Hour
 
-// units begins with the words that formatWindow uses, largest first.
+// units begins with the words that FormatWindow uses, largest first.
 var units = []unit{
 	{"d", day}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second},
 	{"ms", time.Millisecond}, {"µs", time.Microsecond}, {"ns", time.Nanosecond},
-	{"us", time.Microsecond}, {"μs", time.Microsecond}, // the two other ways to write µs
+	{"us", time.Microsecond}, {"μs", time.Microsecond}, // other spellings of µs
 	{"day", day}, {"hour", time.Hour}, {"minute", time.Minute}, {"second", time.Second},
 }
 
-// formatWindow returns a window in the text grammar: "2s", "1h30m", "1d". It
-// is part of the names of rules, and so of the keys of their state.
-func formatWindow(d time.Duration) string {
+// FormatWindow returns a window as a text: "2s", "1h30m", "1d". The text is part
+// of the names of rules, and so of the keys of their state: it must never change.
+func FormatWindow(d time.Duration) string {
 	if d <= 0 {
 		return d.String()
 	}
@@ -42,8 +45,8 @@ func formatWindow(d time.Duration) string {
 	return b.String()
 }
 
-// times returns the length of time that a number of units is. It is exact, or
-// not ok: out of range, no number, or with more digits than nanoseconds.
+// times returns the length of a number of units. It is not ok if the number is
+// malformed, out of range, or more precise than nanoseconds.
 func (u unit) times(number string) (d time.Duration, ok bool) {
 	whole, fraction, _ := strings.Cut(number, ".")
 	n, err := strconv.ParseInt(whole, 10, 64)
@@ -98,7 +101,7 @@ func (p *parser) length(what, where string) (time.Duration, error) {
 	return sum, nil
 }
 
-// parseCount returns the number that a word is: digits, or digits and k or M.
+// parseCount returns the number in a word of digits, or of digits and k or M.
 func parseCount(word string) (int64, error) {
 	digits, unit := word, int64(1)
 	if d, ok := strings.CutSuffix(word, "k"); ok {
@@ -116,9 +119,12 @@ func parseCount(word string) (int64, error) {
 	return n * unit, nil
 }
 
-// leading returns the beginning of s that consists of certain characters.
-func leading(s string, certain func(rune) bool) string {
-	return s[:len(s)-len(strings.TrimLeftFunc(s, certain))]
-}
+var calendarWords = [...]string{core.Hour: "hour", core.Day: "day", core.Week: "week", core.Month: "month"}
 
-func isDigit(c rune) bool { return '0' <= c && c <= '9' }
+// UnitWord returns the word for a calendar unit, also for an invalid one.
+func UnitWord(u core.CalendarUnit) string {
+	if u == 0 || int(u) >= len(calendarWords) {
+		return fmt.Sprint("unit-", uint8(u))
+	}
+	return calendarWords[u]
+}

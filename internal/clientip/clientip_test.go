@@ -1,13 +1,13 @@
-package limit
+package clientip
 
 import (
+	"fmt"
 	"net/http"
 	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 func prefixes(texts ...string) []netip.Prefix {
@@ -28,7 +28,29 @@ func from(peer string, lines ...string) *http.Request {
 	return r
 }
 
-func TestAddressKey(t *testing.T) {
+// keyOf returns the key of the client of a request. It panics if the client's
+// address has another key.
+func keyOf(c *Config, r *http.Request) string {
+	key := c.Key(r.RemoteAddr, r.Header)
+	if addr := c.Addr(r.RemoteAddr, r.Header); Key(addr.String(), c.IPv6Prefix) != key {
+		panic(fmt.Sprintf("the address %v has not the key %q", addr, key))
+	}
+	return key
+}
+
+func TestAddr(t *testing.T) {
+	trusted := Config{Trusted: prefixes("10.0.0.0/8")}
+	for text, want := range map[string]string{
+		"203.0.113.9": "203.0.113.9", "[2001:db8:1:2::3]:80": "2001:db8:1:2::3", "fe80::1%eth0": "fe80::1",
+		"::ffff:203.0.113.9": "203.0.113.9", "64:ff9b::203.0.113.9": "203.0.113.9", "unknown": "10.0.0.1",
+	} {
+		r := from("10.0.0.1:4000", "X-Forwarded-For: "+text)
+		assert.Equal(t, netip.MustParseAddr(want), trusted.Addr(r.RemoteAddr, r.Header), text)
+	}
+	assert.Equal(t, netip.Addr{}, trusted.Addr("@", nil), "a unix socket has no address")
+}
+
+func TestKey(t *testing.T) {
 	tests := []struct {
 		bits          int
 		address, want string
@@ -69,7 +91,7 @@ func TestAddressKey(t *testing.T) {
 		{0, "1.2.3.4%eth0", ""},
 		{0, "%eth0", ""},
 
-		// Peers without an address, and what only looks like one.
+		// Peers without an address, and texts that only look like one.
 		{0, "", ""},
 		{0, "@", ""},
 		{0, "pipe", ""},
@@ -102,11 +124,11 @@ func TestAddressKey(t *testing.T) {
 		{0, "fe80::1%" + strings.Repeat("z", 1<<20), ""},
 	}
 	for _, test := range tests {
-		assert.Equal(t, test.want, addressKey(test.address, test.bits), "%.40q /%d", test.address, test.bits)
+		assert.Equal(t, test.want, Key(test.address, test.bits), "%.40q /%d", test.address, test.bits)
 	}
 }
 
-// TestClientForged lists what clients write in headers to be somebody else.
+// TestClientForged lists headers that clients send to pass for another client.
 func TestClientForged(t *testing.T) {
 	const peer = "203.0.113.9"
 	forgeries := []string{
@@ -126,35 +148,34 @@ func TestClientForged(t *testing.T) {
 		"X-Forwarded: for=1.1.1.1",
 		"Connection: X-Forwarded-For",
 	}
-	for name, p := range map[string]Proxies{
+	for name, p := range map[string]Config{
 		"nothing is trusted":    {},
 		"others are trusted":    {Trusted: prefixes("10.0.0.0/8", "::1/128")},
 		"others and hops":       {Trusted: prefixes("10.0.0.0/8"), Hops: 1},
 		"Forwarded from others": {Trusted: prefixes("10.0.0.0/8"), Header: "Forwarded"},
 		"X-Real-IP from others": {Trusted: prefixes("10.0.0.0/8"), Header: "X-Real-IP"},
 	} {
-		require.NoError(t, p.validate())
 		for _, forgery := range forgeries {
-			assert.Equal(t, peer, p.client(from(peer+":51234", forgery)), "%s: %s", name, forgery)
+			assert.Equal(t, peer, keyOf(&p, from(peer+":51234", forgery)), "%s: %s", name, forgery)
 		}
-		assert.Equal(t, peer, p.client(from(peer+":51234", forgeries...)), name)
-		assert.Equal(t, "", p.client(from("@", forgeries...)), name)
+		assert.Equal(t, peer, keyOf(&p, from(peer+":51234", forgeries...)), name)
+		assert.Equal(t, "", keyOf(&p, from("@", forgeries...)), name)
 	}
 }
 
 func TestClient(t *testing.T) {
-	trusted := Proxies{Trusted: prefixes("10.0.0.0/8", "2001:db8:ffff::/48")}
-	hops := func(n int) Proxies { return Proxies{Hops: n} }
-	both := func(n int) Proxies { return Proxies{Trusted: trusted.Trusted, Hops: n} }
-	header := func(name string) Proxies { return Proxies{Trusted: trusted.Trusted, Header: name} }
+	trusted := Config{Trusted: prefixes("10.0.0.0/8", "2001:db8:ffff::/48")}
+	hops := func(n int) Config { return Config{Hops: n} }
+	both := func(n int) Config { return Config{Trusted: trusted.Trusted, Hops: n} }
+	header := func(name string) Config { return Config{Trusted: trusted.Trusted, Header: name} }
 	const proxy = "10.0.0.1:4000"
 
 	tests := []struct {
-		name    string
-		proxies Proxies
-		peer    string
-		lines   []string // of the header, or whole lines if they have a name
-		want    string
+		name   string
+		config Config
+		peer   string
+		lines  []string // values of X-Forwarded-For, or lines "Name: value"
+		want   string
 	}{
 		{"no header", trusted, proxy, nil, "10.0.0.1"},
 		{"one entry", trusted, proxy, []string{"203.0.113.9"}, "203.0.113.9"},
@@ -164,7 +185,7 @@ func TestClient(t *testing.T) {
 		{"all are proxies", trusted, proxy, []string{"10.0.0.3, 10.0.0.2"}, "10.0.0.3"},
 		{"by IPv6", trusted, "[2001:db8:ffff::1]:4000", []string{"2001:db8::7, 2001:db8:ffff::2"}, "2001:db8::/64"},
 		{"a mapped proxy", trusted, "[::ffff:10.0.0.1]:4000", []string{"::ffff:203.0.113.9, ::ffff:10.0.0.2"}, "203.0.113.9"},
-		{"a proxy with a zone", Proxies{Trusted: prefixes("fe80::/10")}, "[fe80::1%eth0]:4000", []string{"203.0.113.9"}, "203.0.113.9"},
+		{"a proxy with a zone", Config{Trusted: prefixes("fe80::/10")}, "[fe80::1%eth0]:4000", []string{"203.0.113.9"}, "203.0.113.9"},
 		{"ports", trusted, proxy, []string{"203.0.113.9:80, 10.0.0.2:81"}, "203.0.113.9"},
 		{"brackets", trusted, proxy, []string{"[2001:db8::1]:80"}, "2001:db8::/64"},
 		{"blanks", trusted, proxy, []string{" \t203.0.113.9\t , 10.0.0.2 "}, "203.0.113.9"},
@@ -207,17 +228,16 @@ func TestClient(t *testing.T) {
 		{"both, proxies only", both(2), proxy, []string{"10.0.0.4, 10.0.0.3, 10.0.0.2"}, "10.0.0.3"},
 		{"both, around a hop", both(3), proxy, []string{"10.0.0.3, 10.0.0.2"}, "10.0.0.1"},
 		{"both, peer not trusted", both(1), "203.0.113.9:1", []string{"1.1.1.1"}, "203.0.113.9"},
-		{"everybody is trusted, but hops count", Proxies{Trusted: prefixes("0.0.0.0/0"), Hops: 1}, proxy,
+		{"everybody is trusted, but hops count", Config{Trusted: prefixes("0.0.0.0/0"), Hops: 1}, proxy,
 			[]string{"1.1.1.1, 203.0.113.9"}, "203.0.113.9"},
-		{"everybody is trusted, around a hop", Proxies{Trusted: prefixes("0.0.0.0/0"), Hops: 2}, "203.0.113.9:1",
+		{"everybody is trusted, around a hop", Config{Trusted: prefixes("0.0.0.0/0"), Hops: 2}, "203.0.113.9:1",
 			[]string{"1.1.1.1"}, "203.0.113.9"},
 
 		{"the header's name", header("x-forwarded-for"), proxy, []string{"1.1.1.1, 203.0.113.9"}, "203.0.113.9"},
 		{"another header", header("Forwarded"), proxy, []string{"X-Forwarded-For: 1.1.1.1"}, "10.0.0.1"},
-		{"bits", Proxies{Trusted: trusted.Trusted, IPv6Prefix: 48}, proxy, []string{"2001:db8:1:2::3"}, "2001:db8:1::/48"},
+		{"bits", Config{Trusted: trusted.Trusted, IPv6Prefix: 48}, proxy, []string{"2001:db8:1:2::3"}, "2001:db8:1::/48"},
 	}
 	for _, test := range tests {
-		require.NoError(t, test.proxies.validate(), test.name)
 		r := from(test.peer)
 		for _, line := range test.lines {
 			name, value, ok := strings.Cut(line, ": ")
@@ -226,14 +246,13 @@ func TestClient(t *testing.T) {
 			}
 			r.Header.Add(name, value)
 		}
-		assert.Equal(t, test.want, test.proxies.client(r), test.name)
+		assert.Equal(t, test.want, keyOf(&test.config, r), test.name)
 	}
 }
 
 func TestClientOfOneAddress(t *testing.T) {
 	for _, name := range []string{"X-Real-IP", "cf-connecting-ip", "True-Client-IP"} {
-		p := Proxies{Trusted: prefixes("10.0.0.0/8"), Header: name}
-		require.NoError(t, p.validate())
+		p := Config{Trusted: prefixes("10.0.0.0/8"), Header: name}
 		for _, test := range []struct {
 			lines []string
 			want  string
@@ -244,46 +263,16 @@ func TestClientOfOneAddress(t *testing.T) {
 			{[]string{"203.0.113.9", "garbage"}, "10.0.0.1"},
 			{[]string{"1.1.1.1, 203.0.113.9"}, "10.0.0.1"},
 			{[]string{" [2001:db8::1]:80\t"}, "2001:db8::/64"},
-			{[]string{"10.1.2.3"}, "10.1.2.3"}, // of a proxy's own request
+			{[]string{"10.1.2.3"}, "10.1.2.3"}, // a request by a proxy itself
 			{[]string{""}, "10.0.0.1"},
 		} {
 			r := from("10.0.0.1:4000")
 			for _, line := range test.lines {
 				r.Header.Add(name, line)
 			}
-			assert.Equal(t, test.want, p.client(r), "%s: %q", name, test.lines)
+			assert.Equal(t, test.want, keyOf(&p, r), "%s: %q", name, test.lines)
 		}
 	}
-	anyPeer := Proxies{Hops: 1, Header: "X-Real-IP"}
-	assert.Equal(t, "203.0.113.9", anyPeer.client(from("@", "X-Real-Ip: 203.0.113.9")))
-}
-
-func TestProxiesValidate(t *testing.T) {
-	for _, valid := range []Proxies{
-		{}, {Hops: 1}, {Hops: 64}, {IPv6Prefix: 32}, {IPv6Prefix: 128},
-		{Trusted: prefixes("10.1.2.3/8", "2001:db8::/32")},
-		{Trusted: prefixes("0.0.0.0/0", "::/0"), Hops: 2},
-		{Hops: 1, Header: "X-Real-IP"},
-	} {
-		assert.NoError(t, valid.validate(), "%+v", valid)
-	}
-	for want, invalid := range map[string]Proxies{
-		"Hops -1: write the number of your proxies": {Hops: -1},
-		"Hops 65: ":                               {Hops: 65},
-		"IPv6Prefix 31: write 32 to 128 bits":     {IPv6Prefix: 31},
-		"IPv6Prefix -1: ":                         {IPv6Prefix: -1},
-		"IPv6Prefix 129: ":                        {IPv6Prefix: 129},
-		"Trusted[1] is not a prefix: write":       {Trusted: append(prefixes("10.0.0.0/8"), netip.Prefix{})},
-		"::ffff:10.0.0.0/104 would match nothing": {Trusted: prefixes("::ffff:10.0.0.0/104")},
-		"0.0.0.0/0 trusts everybody, so that anyone could forge an address": {Trusted: prefixes("0.0.0.0/0")},
-		"::/0 trusts everybody": {Trusted: prefixes("::/0"), Header: "Forwarded"},
-		"Header \"X-Real-IP\" would be believed from nobody: write the prefixes": {Header: "X-Real-IP"},
-		"Header \"X Real IP\": write the name of a header":                       {Header: "X Real IP", Hops: 1},
-	} {
-		err := invalid.validate()
-		require.ErrorContains(t, err, want)
-		assert.True(t, strings.HasPrefix(err.Error(), "limit: Proxies."), err)
-	}
-	several := Proxies{Hops: -1, IPv6Prefix: 1, Trusted: make([]netip.Prefix, 2), Header: "?"}
-	assert.Len(t, strings.Split(several.validate().Error(), "\n"), 5)
+	anyPeer := Config{Hops: 1, Header: "X-Real-IP"}
+	assert.Equal(t, "203.0.113.9", keyOf(&anyPeer, from("@", "X-Real-Ip: 203.0.113.9")))
 }

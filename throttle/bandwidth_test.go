@@ -1,4 +1,4 @@
-package limit_test
+package throttle_test
 
 import (
 	"io"
@@ -27,7 +27,7 @@ func TestThrottleRate(t *testing.T) {
 			if size == 1 {
 				total = 200_000
 			}
-			h := byteLimiter(store).Throttle(perUser, writes(t, total, size), nil)
+			h := throttle.Limit(byteLimiter(store), perUser, nil)(writes(t, total, size))
 			f := newFlow()
 			f.download(t.Context(), h, "alice")
 			f.within(t, 10_000, 100_000)
@@ -57,14 +57,14 @@ func TestThrottleExact(t *testing.T) {
 			rule.Burst = 1
 			rate := float64(test.limit) / test.window.Seconds()
 			permit := int(min(max(rate/10, 1<<10), 1<<20, max(1, rate)))
-			h := byteLimiter(nil).Throttle(limit.Rules(rule), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			h := throttle.Limit(byteLimiter(nil), limit.Rules(rule), nil)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				p := make([]byte, permit)
 				for left := test.total; left > 0; left -= permit {
 					if _, err := w.Write(p[:min(permit, left)]); !assert.NoError(t, err) {
 						return
 					}
 				}
-			}), nil)
+			}))
 			f := newFlow()
 			f.download(t.Context(), h, "alice")
 			assert.Equal(t, test.total, f.by(time.Since(f.start)))
@@ -80,8 +80,8 @@ func TestThrottleExact(t *testing.T) {
 func TestThrottleShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &countingStore{Store: memstore.New(nil)}
-		one := byteLimiter(store).Throttle(perUser, writes(t, 300_000, 4096), nil)
-		other := byteLimiter(store).Throttle(perUser, writes(t, 300_000, 32<<10), nil)
+		one := throttle.Limit(byteLimiter(store), perUser, nil)(writes(t, 300_000, 4096))
+		other := throttle.Limit(byteLimiter(store), perUser, nil)(writes(t, 300_000, 32<<10))
 		alice, bob := newFlow(), newFlow()
 		var done sync.WaitGroup
 		for _, h := range []http.Handler{one, one, other} {
@@ -104,7 +104,7 @@ func TestThrottleStacked(t *testing.T) {
 		all := throttle.Bandwidth(limit.Everyone, time.Second, 150_000)
 		all.Burst = 15_000
 		rules := limit.Rules(append(perUser.Rules(), all)...)
-		h := byteLimiter(nil).Throttle(rules, writes(t, 750_000, 32<<10), nil)
+		h := throttle.Limit(byteLimiter(nil), rules, nil)(writes(t, 750_000, 32<<10))
 		sum, alice, bob := newFlow(), newFlow(), newFlow()
 		var done sync.WaitGroup
 		for user, f := range map[string]*flow{"alice": alice, "bob": bob} {
@@ -124,7 +124,7 @@ func TestThrottleBurst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &countingStore{Store: memstore.New(nil)}
 		rules := limit.Rules(throttle.Bandwidth(limit.ByUser, time.Second, 1_000_000))
-		h := byteLimiter(store).Throttle(rules, writes(t, 1_000_000, 32<<10), nil)
+		h := throttle.Limit(byteLimiter(store), rules, nil)(writes(t, 1_000_000, 32<<10))
 		f := newFlow()
 		f.download(t.Context(), h, "alice")
 		assert.Less(t, time.Since(f.start), 100*time.Millisecond, "0 means a whole window's; the last permit may be larger than the rest")
@@ -146,7 +146,7 @@ func TestThrottleUploads(t *testing.T) {
 	for _, length := range []int64{250_000, -1} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFlow()
-			h := byteLimiter(nil).Throttle(perUser, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			h := throttle.Limit(byteLimiter(nil), perUser, &throttle.Options{Of: throttle.Uploads})(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 				buffer := make([]byte, 32<<10)
 				for {
 					n, err := r.Body.Read(buffer)
@@ -159,7 +159,7 @@ func TestThrottleUploads(t *testing.T) {
 						break
 					}
 				}
-			}), &throttle.Options{Of: throttle.Uploads})
+			}))
 			r := httptest.NewRequest("POST", "/", strings.NewReader(strings.Repeat("x", 250_000)))
 			r.ContentLength = length
 			r.Header.Set("X-User", "alice")
@@ -175,14 +175,14 @@ func TestThrottleUploads(t *testing.T) {
 // lost at their ends.
 func TestThrottleSmallUploads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := byteLimiter(nil).Throttle(perUser, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		h := throttle.Limit(byteLimiter(nil), perUser, &throttle.Options{Of: throttle.Uploads})(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			for p := make([]byte, 100); ; {
 				if _, err := r.Body.Read(p); err != nil {
 					assert.Equal(t, io.EOF, err)
 					return
 				}
 			}
-		}), &throttle.Options{Of: throttle.Uploads})
+		}))
 		start := time.Now()
 		for range 80 {
 			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/", strings.NewReader(strings.Repeat("x", 2_550))))
@@ -194,11 +194,11 @@ func TestThrottleSmallUploads(t *testing.T) {
 // TestThrottleBoth counts what comes and what goes as one.
 func TestThrottleBoth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := byteLimiter(nil).Throttle(perUser, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := throttle.Limit(byteLimiter(nil), perUser, &throttle.Options{Of: throttle.Both})(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			n, err := io.Copy(w, r.Body)
 			assert.NoError(t, err)
 			assert.EqualValues(t, 100_000, n)
-		}), &throttle.Options{Of: throttle.Both})
+		}))
 		r := httptest.NewRequest("POST", "/", strings.NewReader(strings.Repeat("x", 100_000)))
 		f := newFlow()
 		h.ServeHTTP(recorder{f, http.Header{}}, r)
@@ -213,11 +213,11 @@ func TestThrottlePolicies(t *testing.T) {
 		limiter := byteLimiter(nil)
 		named := limit.Named("files", perUser.Rules()...)
 		routes := map[string]http.Handler{
-			"route":        throttle.Must(throttle.New(limiter, perUser, nil)).Handler(writes(t, 110_000, 10_000)),
-			"limited":      limiter.Limit(perUser)(throttle.Must(throttle.New(limiter, perUser, nil)).Handler(writes(t, 110_000, 10_000))),
-			"shared":       throttle.Must(throttle.New(limiter, named, nil)).Handler(writes(t, 60_000, 10_000)),
-			"shared too":   throttle.Must(throttle.New(limiter, named, nil)).Handler(writes(t, 60_000, 10_000)),
-			"other bodies": throttle.Must(throttle.New(limiter, named, &throttle.Options{Of: throttle.Both})).Handler(writes(t, 110_000, 10_000)),
+			"route":        throttle.Limit(limiter, perUser, nil)(writes(t, 110_000, 10_000)),
+			"limited":      limiter.Limit(perUser)(throttle.Limit(limiter, perUser, nil)(writes(t, 110_000, 10_000))),
+			"shared":       throttle.Limit(limiter, named, nil)(writes(t, 60_000, 10_000)),
+			"shared too":   throttle.Limit(limiter, named, nil)(writes(t, 60_000, 10_000)),
+			"other bodies": throttle.Limit(limiter, named, &throttle.Options{Of: throttle.Both})(writes(t, 110_000, 10_000)),
 		}
 		took := make(map[string]time.Duration)
 		var mu sync.Mutex
@@ -243,7 +243,7 @@ func TestThrottlePolicies(t *testing.T) {
 
 func TestThrottleErrors(t *testing.T) {
 	limiter := limit.New(nil, nil)
-	_, err := limiter.Throttler(limit.Rules(
+	_, err := throttle.New(limiter, limit.Rules(
 		limit.PerIP(time.Second, 100),
 		limit.Rule{Name: "empty", Key: limit.Everyone, Limit: 100, Window: time.Second, Algorithm: limit.TokenBucket, Missing: 5,
 			Cost: func(*http.Request) int64 { return 1 }},
@@ -255,27 +255,33 @@ func TestThrottleErrors(t *testing.T) {
 		`limit: rule "100/1s per ip": algorithm sliding-log: bytes are counted by a token-bucket: write throttle.Bandwidth(key, window, bytes)`,
 		`limit: rule "empty: 100/1s global token-bucket missing 5": 5 missing: a bucket of bytes begins full: leave it out`,
 		`limit: rule "empty: 100/1s global token-bucket missing 5": a Cost: the cost of a body is its bytes: leave it out`,
-		`limit: rule "100000/1s per user token-bucket": who is the user? write a function in limit.Options.User`,
 		`limit: rule "0/366d global token-bucket": limit 0: write at least 1`,
 		`limit: -1 bytes free: write 0 or more`,
 		`limit: bodies 7: write throttle.Downloads, throttle.Uploads or throttle.Both`,
 	} {
 		assert.Contains(t, err.Error(), want)
 	}
-	assert.Panics(t, func() { throttle.Must(throttle.New(limiter, limit.Rules(), nil)).Handler(nil) })
+	assert.Panics(t, func() { throttle.Limit(limiter, limit.Rules(), nil)(nil) })
 
 	long := throttle.Bandwidth(limit.Everyone, 366*24*time.Hour, 1)
 	long.Burst = 10
-	_, err = limiter.Throttler(limit.Rules(long), nil)
+	_, err = throttle.New(limiter, limit.Rules(long), nil)
 	assert.NoError(t, err, "what fills in ten years")
 
 	named := limit.Named("files", throttle.Bandwidth(limit.ByIP, time.Second, 1000))
-	_, err = limiter.Throttler(named, nil)
+	_, err = throttle.New(limiter, named, nil)
 	require.NoError(t, err)
-	_, err = limiter.Throttler(limit.Named("files", throttle.Bandwidth(limit.ByIP, time.Second, 2000)), nil)
-	assert.ErrorContains(t, err, `policy "files" has other rules elsewhere (1000/1s per ip token-bucket, here 2000/1s per ip token-bucket)`)
+	_, err = throttle.New(limiter, limit.Named("files", throttle.Bandwidth(limit.ByIP, time.Second, 2000)), nil)
+	assert.ErrorContains(t, err, `policy "files.downloads" already has other rules`)
+	_, err = throttle.New(limiter, limit.Named("files", throttle.Bandwidth(limit.ByIP, time.Second, 1000)), nil)
+	assert.NoError(t, err, "the same rules by value")
+	assert.PanicsWithError(t, `limit: rule "per-user-1s.downloads: 1000/1s per user queue burst 11000": no user resolver: `+
+		"set ginlimit.Limiter.User or echolimit.Limiter.User to read what authentication put into the framework's context, "+
+		"or limit.Options.User on net/http", func() {
+		throttle.Limit(limiter, limit.Rules(throttle.Bandwidth(limit.ByUser, time.Second, 1000)), nil)(http.NotFoundHandler())
+	})
 
 	parsed := limit.MustParse("20M/1s per ip token-bucket burst 1M")
-	_, err = limiter.Throttler(parsed, nil)
+	_, err = throttle.New(limiter, parsed, nil)
 	assert.NoError(t, err)
 }

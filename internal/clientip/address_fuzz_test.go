@@ -1,4 +1,4 @@
-package limit
+package clientip
 
 import (
 	"fmt"
@@ -11,8 +11,8 @@ import (
 	"github.com/routelimit/limit/internal/fuzzloop"
 )
 
-// FuzzAddress writes an address in every way that it can be written: all have
-// one key, those of other clients have another, and a key is its own key.
+// FuzzAddress checks that every spelling of an address has one key, and that two
+// addresses share a key only if they belong to one client.
 func FuzzAddress(t *testing.F) {
 	f := fuzzloop.New(t)
 	for _, text := range []string{"203.0.113.9", "2001:db8::1", "::ffff:10.0.0.1", "64:ff9b::1.2.3.4", "::", "fe80::1", "255.255.255.255"} {
@@ -22,7 +22,7 @@ func FuzzAddress(t *testing.F) {
 	f.Fuzz(func(t *testing.T, one, two []byte, bits uint8, port uint16, zone string) {
 		a, b := anAddress(one), anAddress(two)
 		prefix := 32 + int(bits)%97
-		key := addressKey(a.String(), prefix)
+		key := Key(a.String(), prefix)
 		require.NotEmpty(t, key, "%v", a)
 		require.True(t, isKey(key, prefix), "%q", key)
 		spellings := []string{fmt.Sprint(netip.AddrPortFrom(a, port))}
@@ -38,14 +38,14 @@ func FuzzAddress(t *testing.F) {
 			}
 		}
 		for _, s := range spellings {
-			require.Equal(t, key, addressKey(s, prefix), "%q", s)
+			require.Equal(t, key, Key(s, prefix), "%q", s)
 		}
 		same := client(a, prefix) == client(b, prefix)
-		require.Equal(t, same, key == addressKey(b.String(), prefix), "%v, %v", a, b)
+		require.Equal(t, same, key == Key(b.String(), prefix), "%v, %v", a, b)
 	})
 }
 
-// anAddress makes one of any bytes.
+// anAddress makes an address of any bytes.
 func anAddress(from []byte) netip.Addr {
 	var b [16]byte
 	if n := copy(b[:], from); n <= 4 {
@@ -54,7 +54,7 @@ func anAddress(from []byte) netip.Addr {
 	return netip.AddrFrom16(b)
 }
 
-// client returns what of the bits of an address makes a client.
+// client returns the bits of an address that identify a client.
 func client(ip netip.Addr, prefix int) netip.Prefix {
 	if ip = ip.Unmap(); nat64.Contains(ip) {
 		b := ip.As16()

@@ -1,17 +1,17 @@
-package limit
+package clientip
 
 import "strings"
 
-// A chain is the entries of a header that each proxy appends to, from right to
-// left. It splits as it goes, since a client can write a megabyte of them.
+// A chain reads the entries of a header that each proxy appends to, from right
+// to left. It splits lazily, because a client can send a megabyte of entries.
 type chain struct {
-	lines []string // of the header, yet to read
-	line  string   // what is left of the one behind them
-	more  bool     // whether anything is
-	nodes bool     // Forwarded (RFC 7239): of each element the for parameter
+	lines []string // not yet read
+	line  string   // the unread part of the line after them
+	more  bool     // whether line has an entry
+	nodes bool     // the header is Forwarded (RFC 7239): read the for parameters
 }
 
-// next returns the next entry, which is "" if there is nothing in it.
+// next returns the next entry. An empty entry is "".
 func (c *chain) next() (entry string, ok bool) {
 	if !c.more {
 		last := len(c.lines) - 1
@@ -34,9 +34,9 @@ func (c *chain) next() (entry string, ok bool) {
 	return trimBlanks(entry), true
 }
 
-// lastUnquoted returns the index of the last separator that is not within a
-// quoted string, or -1. It reads from the right, so that a quote that a client
-// has left open cannot swallow what a proxy has written behind it.
+// lastUnquoted returns the index of the last separator outside quoted strings,
+// or -1. It reads from the right, so that a quote that a client left open cannot
+// hide an entry that a proxy appended.
 func lastUnquoted(s string, separator byte) int {
 	quoted := false
 	for i := len(s) - 1; i >= 0; i-- {
@@ -44,15 +44,15 @@ func lastUnquoted(s string, separator byte) int {
 		case s[i] == separator && !quoted:
 			return i
 		case s[i] == '"':
-			// An opening quote follows "=", and so is never taken for an escaped one.
+			// An opening quote follows "=" and so never looks escaped.
 			quoted = !quoted || i > 0 && s[i-1] == '\\'
 		}
 	}
 	return -1
 }
 
-// node returns the for parameter of an element of Forwarded, or "" if it has
-// none or several.
+// node returns the for parameter of an element of Forwarded, or "" unless the
+// element has exactly one.
 func node(element string) string {
 	found, several := "", false
 	for more := true; more; {
@@ -71,7 +71,7 @@ func node(element string) string {
 	return found
 }
 
-// unquote returns the text of a quoted string, and anything else as it is.
+// unquote returns the text of a quoted string, and any other text unchanged.
 func unquote(s string) string {
 	if len(s) < 2 || len(s) > maxAddress || s[0] != '"' || s[len(s)-1] != '"' {
 		return s

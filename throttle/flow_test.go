@@ -1,4 +1,4 @@
-package limit_test
+package throttle_test
 
 import (
 	"cmp"

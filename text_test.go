@@ -12,20 +12,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-)
 
-func TestFormatWindow(t *testing.T) {
-	for want, d := range map[string]time.Duration{
-		"2s": 2 * time.Second, "1m": time.Minute, "1h": time.Hour, "1d": day, "366d": 366 * day, "1m30s": 90 * time.Second,
-		"1h30m": 90 * time.Minute, "1d12h": 36 * time.Hour, "500ms": 500 * time.Millisecond, "1s500ms": 1500 * time.Millisecond,
-		"250µs": 250 * time.Microsecond, "1d1h1m1s1ms1µs": day + time.Hour + time.Minute + time.Second + time.Millisecond + time.Microsecond,
-		// Invalid ones, which stand in messages.
-		"0s": 0, "1ns": 1, "1µs500ns": 1500, "-2s": -2 * time.Second,
-		"-2562047h47m16.854775808s": math.MinInt64, "106751d23h47m16s854ms775µs807ns": math.MaxInt64,
-	} {
-		assert.Equal(t, want, formatWindow(d))
-	}
-}
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/grammar"
+)
 
 func TestRuleSetAsText(t *testing.T) {
 	type config struct {
@@ -44,6 +34,13 @@ func TestRuleSetAsText(t *testing.T) {
 	assert.Error(t, json.Unmarshal([]byte(`{"rules":""}`), &got))
 	assert.Equal(t, kept, got)
 
+	named := Named("login", PerIP(time.Minute, 5))
+	require.NoError(t, named.UnmarshalText([]byte("7/1h per user")))
+	assert.Equal(t, Named("login", PerUser(time.Hour, 7)), named, "the name is kept")
+	invalid := Named("a b")
+	assert.ErrorContains(t, invalid.UnmarshalText([]byte("7/1h per user")), `policy name "a b"`)
+	assert.Equal(t, Named("a b"), invalid)
+
 	flags := flag.NewFlagSet("", flag.ContinueOnError)
 	var set RuleSet
 	flags.TextVar(&set, "limit", want.Rules, "rules")
@@ -57,12 +54,27 @@ func TestRuleSetAsText(t *testing.T) {
 	assert.EqualError(t, err, `limit: rule "1/1s per tenant or ip": a function has no text: write a resolver other than limit.By`)
 }
 
-// randomKey returns a resolver made by the constructors that have a text.
+// TestNoText checks that MarshalText refuses rules that Parse could not read back.
+func TestNoText(t *testing.T) {
+	base := PerIP(time.Minute, 1)
+	base.Cost = func(*http.Request) int64 { return 1 }
+	_, err := Rules(base).MarshalText()
+	assert.ErrorContains(t, err, "a function has no text: leave out the Cost")
+
+	for _, zone := range []*time.Location{time.FixedZone("here", 3600), time.FixedZone("Europe/Berlin", 0), time.FixedZone("", 60)} {
+		r := Rule{Key: ByIP, Limit: 1, Algorithm: FixedWindow, Calendar: Calendar{Unit: Day, Zone: zone}}
+		require.NoError(t, Rules(r).Validate(), "it is good in a program")
+		_, err = Rules(r).MarshalText()
+		assert.ErrorContains(t, err, "has no text: write one that time.LoadLocation knows", zone)
+	}
+}
+
+// randomKey returns a random resolver that has a text.
 func randomKey(r *rand.Rand, depth int) KeyResolver {
 	names := []string{"X-API-Key", "id", "and", "or", "per", "global", "a:b", "*", "0", "x-y_z", "!#$%&'*+-.^_`|~"}
 	name := names[r.IntN(len(names))]
 	kind := r.IntN(8)
-	if depth > maxNesting {
+	if depth > grammar.MaxNesting {
 		kind %= 6
 	}
 	if kind < 4 {
@@ -92,6 +104,35 @@ func randomKey(r *rand.Rand, depth int) KeyResolver {
 	return Joined(parts...)
 }
 
+// randomAttributes gives a rule a random algorithm with options that it takes.
+func randomAttributes(r *rand.Rand, rule *Rule, zones []*time.Location) {
+	some := func(n int64) int64 { return r.Int64N(2) * (1 + r.Int64N(n)) }
+	rule.Algorithm = Algorithm(r.IntN(int(Queue) + 1))
+	rule.OnStoreError = OnError(r.IntN(int(Refuse) + 1))
+	switch rule.Algorithm {
+	case FixedWindow:
+		switch r.IntN(3) {
+		case 0:
+			rule.Aligned = true
+		case 1:
+			rule.Calendar = Calendar{Unit: Hour + core.CalendarUnit(r.IntN(4)), Zone: zones[r.IntN(len(zones))]}
+			rule.Window = 0
+		}
+	case SlidingCells:
+		if r.IntN(2) == 0 {
+			rule.Cells = 2 + r.IntN(59)
+		}
+	case TokenBucket:
+		rule.Burst = some(100)
+		rule.Missing = min(some(100), rule.quota().Burst)
+	case LeakyBucket:
+		rule.Burst = some(100)
+	case Queue:
+		rule.Burst = some(100)
+		rule.MaxWait = time.Duration(some(int64(366*day/time.Microsecond))) * time.Microsecond
+	}
+}
+
 // TestTextRoundTrip makes random sets of all resolvers, windows, counts and
 // attributes.
 func TestTextRoundTrip(t *testing.T) {
@@ -108,7 +149,7 @@ func TestTextRoundTrip(t *testing.T) {
 			}
 			rules[i] = Per(key, min(window.Truncate(time.Microsecond), 366*day), 1+r.Int64N(100_000))
 			randomAttributes(r, &rules[i], zones)
-			if r.IntN(2) == 0 || !validName(rules[i].name()) {
+			if r.IntN(2) == 0 || !grammar.ValidName(rules[i].name()) {
 				rules[i].Name = string(rune('a'+i)) + "-1_2.X"
 			}
 		}

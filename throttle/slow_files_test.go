@@ -1,4 +1,4 @@
-package limit_test
+package throttle_test
 
 import (
 	"bytes"
@@ -43,7 +43,7 @@ func TestSlowFiles(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, content, 0o600))
 
 	store := &countingStore{Store: memstore.New(nil)}
-	throttled := throttle.Must(throttle.New(limit.New(store, nil), fast, nil)).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	throttled := throttle.Limit(limit.New(store, nil), fast, nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.ServeFile(w, r, path)
 	}))
 	seen := make(chan *readerFroms, 1)
@@ -98,7 +98,7 @@ func TestSlowCopies(t *testing.T) {
 	const size = 300_000
 	content := strings.Repeat("0123456789", size/10)
 	problems := make(chan error, 1)
-	h := throttle.Must(throttle.New(limit.New(nil, nil), fast, nil)).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h := throttle.Limit(limit.New(nil, nil), fast, nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if length := r.URL.Query().Get("length"); length != "" {
 			w.Header().Set("Content-Length", length)
 		}

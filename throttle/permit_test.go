@@ -1,4 +1,4 @@
-package limit_test
+package throttle_test
 
 import (
 	"context"
@@ -27,10 +27,10 @@ func TestThrottleFree(t *testing.T) {
 		store := &countingStore{Store: memstore.New(nil)}
 		options := &throttle.Options{Free: 50_000}
 		f := newFlow()
-		f.download(t.Context(), byteLimiter(store).Throttle(perUser, writes(t, 50_000, 7_000), options), "alice")
+		f.download(t.Context(), throttle.Limit(byteLimiter(store), perUser, options)(writes(t, 50_000, 7_000)), "alice")
 		assert.Zero(t, time.Since(f.start))
 		assert.Zero(t, store.asked.Load())
-		f.download(t.Context(), byteLimiter(store).Throttle(perUser, writes(t, 160_000, 7_000), options), "alice")
+		f.download(t.Context(), throttle.Limit(byteLimiter(store), perUser, options)(writes(t, 160_000, 7_000)), "alice")
 		assert.Equal(t, 110_000, f.by(0), "what is free, twice, and the burst")
 		assert.InDelta(t, 1, time.Since(f.start).Seconds(), 0.05)
 	})
@@ -41,7 +41,7 @@ func TestThrottleFree(t *testing.T) {
 func TestThrottleSmall(t *testing.T) {
 	for _, says := range []string{"", "500"} {
 		synctest.Test(t, func(t *testing.T) {
-			h := byteLimiter(nil).Throttle(perUser, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			h := throttle.Limit(byteLimiter(nil), perUser, nil)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				if says != "" {
 					w.Header().Set("Content-Length", says)
 				}
@@ -49,7 +49,7 @@ func TestThrottleSmall(t *testing.T) {
 					_, err := io.WriteString(w, strings.Repeat("x", 50))
 					assert.NoError(t, err)
 				}
-			}), nil)
+			}))
 			f := newFlow()
 			for range 400 {
 				f.download(t.Context(), h, "alice")
@@ -69,7 +69,7 @@ func TestThrottleSmall(t *testing.T) {
 func TestThrottleCrowd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &countingStore{Store: memstore.New(nil)}
-		h := byteLimiter(store).Throttle(perUser, writes(t, 20_000, 10_000), nil)
+		h := throttle.Limit(byteLimiter(store), perUser, nil)(writes(t, 20_000, 10_000))
 		f := newFlow()
 		var done sync.WaitGroup
 		for range 500 {
@@ -89,7 +89,7 @@ func TestThrottleGone(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(1500*time.Millisecond, cancel)
 		f := newFlow()
-		byteLimiter(nil).Throttle(perUser, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		throttle.Limit(byteLimiter(nil), perUser, nil)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			n, err := w.Write(make([]byte, 1_000_000))
 			assert.ErrorIs(t, err, context.Canceled)
 			assert.Equal(t, f.by(time.Hour), n, "it says what has been written")
@@ -97,7 +97,7 @@ func TestThrottleGone(t *testing.T) {
 			n, err = io.WriteString(w, "more")
 			assert.ErrorIs(t, err, context.Canceled)
 			assert.Zero(t, n)
-		}), nil).ServeHTTP(recorder{f, http.Header{}}, httptest.NewRequest("GET", "/", nil).WithContext(ctx))
+		})).ServeHTTP(recorder{f, http.Header{}}, httptest.NewRequest("GET", "/", nil).WithContext(ctx))
 		assert.Equal(t, 1500*time.Millisecond, time.Since(f.start))
 	})
 }
@@ -111,7 +111,7 @@ func TestThrottleStoreFails(t *testing.T) {
 			User:    func(*http.Request) string { return "alice" },
 			Observe: func(_ *http.Request, _ limit.Decision, err error) { t.Error(err) },
 		})
-		h := throttle.Must(throttle.New(limiter, perUser, nil)).Handler(writes(t, 500_000, 32<<10))
+		h := throttle.Limit(limiter, perUser, nil)(writes(t, 500_000, 32<<10))
 		f := newFlow()
 		var works, broken atomic.Int64 // how often the store had been asked
 		time.AfterFunc(2*time.Second+time.Millisecond, func() { store.fails.Store(true); works.Store(store.asked.Load()) })
@@ -135,7 +135,7 @@ func TestThrottleStoreHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &countingStore{Store: memstore.New(nil), stall: time.Second}
 		store.fails.Store(true)
-		h := byteLimiter(store).Throttle(perUser, writes(t, 200_000, 10_000), nil)
+		h := throttle.Limit(byteLimiter(store), perUser, nil)(writes(t, 200_000, 10_000))
 		f := newFlow()
 		var done sync.WaitGroup
 		for range 5 {
@@ -162,7 +162,7 @@ func TestThrottleStoreNonsense(t *testing.T) {
 			seen.Add(1)
 		},
 	})
-	throttle.Must(throttle.New(limiter, perUser, nil)).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	throttle.Limit(limiter, perUser, nil)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		n, err := w.Write(make([]byte, 10_000))
 		assert.ErrorIs(t, err, limit.ErrUndecided)
 		assert.Zero(t, n)
@@ -186,7 +186,7 @@ func TestThrottleShares(t *testing.T) {
 		limiter := limit.New(failing{err: core.ErrUnavailable}, &limit.Options{Instances: 100,
 			User: func(*http.Request) string { return "alice" }})
 		f := newFlow()
-		f.download(t.Context(), throttle.Must(throttle.New(limiter, limit.Rules(throttle.Bandwidth(limit.ByUser, time.Second, 3000)), nil)).Handler(writes(t, 1_000, 500)), "alice")
+		f.download(t.Context(), throttle.Limit(limiter, limit.Rules(throttle.Bandwidth(limit.ByUser, time.Second, 3000)), nil)(writes(t, 1_000, 500)), "alice")
 		f.within(t, 3000/100*7, 3000/100)
 		assert.Less(t, time.Since(f.start), time.Minute)
 	})
@@ -199,7 +199,7 @@ func TestThrottleLargeBurst(t *testing.T) {
 		store := &countingStore{Store: memstore.New(nil)}
 		day := throttle.Bandwidth(limit.ByUser, 24*time.Hour, 10_000_000_000)
 		f := newFlow()
-		f.download(t.Context(), byteLimiter(store).Throttle(limit.Rules(day), writes(t, 100_000_000, 32<<10), nil), "alice")
+		f.download(t.Context(), throttle.Limit(byteLimiter(store), limit.Rules(day), nil)(writes(t, 100_000_000, 32<<10)), "alice")
 		assert.Zero(t, time.Since(f.start))
 		assert.Less(t, store.asked.Load(), int64(150), "a permit is a mebibyte at most")
 	})
@@ -210,17 +210,17 @@ func TestThrottleDone(t *testing.T) {
 	store := &countingStore{Store: memstore.New(nil)}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	byteLimiter(store).Throttle(perUser, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	throttle.Limit(byteLimiter(store), perUser, nil)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, err := w.Write([]byte("hello"))
 		assert.ErrorIs(t, err, context.Canceled)
-	}), nil).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil).WithContext(ctx))
+	})).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil).WithContext(ctx))
 	assert.Zero(t, store.asked.Load())
 }
 
 // TestThrottleHead checks that an answer without a body costs nothing.
 func TestThrottleHead(t *testing.T) {
 	store := &countingStore{Store: memstore.New(nil)}
-	h := byteLimiter(store).Throttle(perUser, writes(t, 1_000_000, 10_000), &throttle.Options{Of: throttle.Both})
+	h := throttle.Limit(byteLimiter(store), perUser, &throttle.Options{Of: throttle.Both})(writes(t, 1_000_000, 10_000))
 	h.ServeHTTP(recorder{newFlow(), http.Header{}}, httptest.NewRequest("HEAD", "/", nil))
 	assert.Zero(t, store.asked.Load())
 }

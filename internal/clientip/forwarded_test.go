@@ -1,4 +1,4 @@
-package limit
+package clientip
 
 import (
 	"fmt"
@@ -31,7 +31,7 @@ func TestChainOfForwarded(t *testing.T) {
 		{`;;for=1.1.1.1;;`, []string{"1.1.1.1"}},
 		{`for`, []string{""}},
 
-		// Separators within quotes separate nothing.
+		// Separators within quotes do not separate.
 		{`for=1.1.1.1;host="a,b", for=2.2.2.2`, []string{"2.2.2.2", "1.1.1.1"}},
 		{`host="x;for=6.6.6.6";for=1.1.1.1`, []string{"1.1.1.1"}},
 		{`host="x\",for=6.6.6.6;for=7.7.7.7";for=1.1.1.1`, []string{"1.1.1.1"}},
@@ -40,7 +40,7 @@ func TestChainOfForwarded(t *testing.T) {
 		{`for="1.1.1\.1"`, []string{"1.1.1.1"}},
 		{`for="a\\b"`, []string{`a\b`}},
 
-		// A quote left open reaches no further right than it stands.
+		// An open quote does not affect the entries right of it.
 		{`for=", for=1.1.1.1`, []string{"1.1.1.1", `"`}},
 		{`for="x, for="[2001:db8::1]"`, []string{"[2001:db8::1]", `"x`}},
 		{`host="a\, for="[2001:db8::1]";by=x`, []string{"[2001:db8::1]", ""}},
@@ -61,8 +61,7 @@ func entriesOf(c chain) (entries []string) {
 }
 
 func TestClientForwarded(t *testing.T) {
-	p := Proxies{Trusted: prefixes("10.0.0.0/8"), Header: "forwarded"}
-	require.NoError(t, p.validate())
+	p := Config{Trusted: prefixes("10.0.0.0/8"), Header: "forwarded"}
 	for line, want := range map[string]string{
 		`for=1.1.1.1, for=203.0.113.9, for=10.0.0.2`:         "203.0.113.9",
 		`for="[2001:db8::1]:80";by="10.0.0.1:4000"`:          "2001:db8::/64",
@@ -82,28 +81,28 @@ func TestClientForwarded(t *testing.T) {
 		`for="unknown, for=1.1.1.1"`:                         "10.0.0.1",
 		`for=203.0.113.9;host="h, for=1.1.1.1";proto="http"`: "203.0.113.9",
 	} {
-		assert.Equal(t, want, p.client(from("10.0.0.1:4000", "Forwarded: "+line)), "%.60s", line)
-		assert.Equal(t, "198.51.100.7", p.client(from("198.51.100.7:4000", "Forwarded: "+line)), "%.60s", line)
+		assert.Equal(t, want, keyOf(&p, from("10.0.0.1:4000", "Forwarded: "+line)), "%.60s", line)
+		assert.Equal(t, "198.51.100.7", keyOf(&p, from("198.51.100.7:4000", "Forwarded: "+line)), "%.60s", line)
 	}
-	hops := Proxies{Hops: 2, Header: "Forwarded"}
-	assert.Equal(t, "203.0.113.9", hops.client(from("@", `Forwarded: for=1.1.1.1, for=203.0.113.9, for=10.0.0.2`)))
-	assert.Equal(t, "", hops.client(from("@", `Forwarded: for=10.0.0.2`)))
+	hops := Config{Hops: 2, Header: "Forwarded"}
+	assert.Equal(t, "203.0.113.9", keyOf(&hops, from("@", `Forwarded: for=1.1.1.1, for=203.0.113.9, for=10.0.0.2`)))
+	assert.Equal(t, "", keyOf(&hops, from("@", `Forwarded: for=10.0.0.2`)))
 }
 
 func TestClientAllocations(t *testing.T) {
-	var none Proxies
+	var none Config
 	r := from("203.0.113.9:51234")
-	assert.Zero(t, testing.AllocsPerRun(100, func() { none.client(r) }))
+	assert.Zero(t, testing.AllocsPerRun(100, func() { none.Key(r.RemoteAddr, r.Header) }))
 
-	// What a client writes left of the end costs nothing.
-	trusted := Proxies{Trusted: prefixes("10.0.0.0/8")}
+	// Entries that a client sends left of the proxies' do not allocate.
+	trusted := Config{Trusted: prefixes("10.0.0.0/8")}
 	short := from("10.0.0.1:1", "X-Forwarded-For: 203.0.113.9, 10.0.0.2")
 	long := from("10.0.0.1:1", "X-Forwarded-For: "+strings.Repeat("1.1.1.1, ", 1<<17)+"203.0.113.9, 10.0.0.2")
-	assert.Zero(t, testing.AllocsPerRun(100, func() { trusted.client(short) }))
-	assert.Zero(t, testing.AllocsPerRun(100, func() { trusted.client(long) }))
+	assert.Zero(t, testing.AllocsPerRun(100, func() { trusted.Key(short.RemoteAddr, short.Header) }))
+	assert.Zero(t, testing.AllocsPerRun(100, func() { trusted.Key(long.RemoteAddr, long.Header) }))
 }
 
-// isKey reports whether a key is "" or the one spelling of a client.
+// isKey reports whether a key is "" or the canonical key of a client.
 func isKey(key string, bits int) bool {
 	if key == "" {
 		return true
@@ -128,8 +127,7 @@ func FuzzClient(t *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, peer, first, second string, hops, bits uint8) {
 		for _, header := range []string{"", "Forwarded", "X-Real-IP"} {
-			p := Proxies{Trusted: prefixes("10.0.0.0/8"), Hops: int(hops % 65), IPv6Prefix: 32 + int(bits)%97, Header: header}
-			require.NoError(t, p.validate())
+			p := Config{Trusted: prefixes("10.0.0.0/8"), Hops: int(hops % 65), IPv6Prefix: 32 + int(bits)%97, Header: header}
 			name := header
 			if name == "" {
 				name = "X-Forwarded-For"
@@ -137,7 +135,7 @@ func FuzzClient(t *testing.F) {
 			r := from(peer)
 			r.Header.Add(name, first)
 			r.Header.Add(name, second)
-			key := p.client(r)
+			key := keyOf(&p, r)
 			require.True(t, isKey(key, p.IPv6Prefix), "%q", key)
 			if own := parseAddress(peer); !p.trusts(own) {
 				require.Equal(t, own.key(p.IPv6Prefix), key, "a forged header counts")
@@ -146,8 +144,8 @@ func FuzzClient(t *testing.F) {
 	})
 }
 
-// FuzzClientAppended says that nothing a client sends changes what the proxy
-// appends to it.
+// FuzzClientAppended checks that no header of a client changes how an entry that
+// the proxy appends is read.
 func FuzzClientAppended(t *testing.F) {
 	f := fuzzloop.New(t)
 	for _, seed := range []string{"", "1.1.1.1", "for=\"", "for=\"\\", "\\", ",\"", "for=1.1.1.1;", "for=\"a, for=\\\"", "\""} {
@@ -155,7 +153,7 @@ func FuzzClientAppended(t *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, sent string) {
 		for _, header := range []string{"X-Forwarded-For", "Forwarded"} {
-			p := Proxies{Trusted: prefixes("10.0.0.0/8"), Header: header}
+			p := Config{Trusted: prefixes("10.0.0.0/8"), Header: header}
 			for _, appended := range []string{"2001:db8:1:2::3", "203.0.113.9"} {
 				entry := appended
 				if header == "Forwarded" {
@@ -164,11 +162,11 @@ func FuzzClientAppended(t *testing.F) {
 						entry = "by=10.0.0.1;For=" + appended
 					}
 				}
-				want := addressKey(appended, 0)
+				want := Key(appended, 0)
 				oneLine := from("10.0.0.1:1", header+": "+sent+", "+entry)
-				require.Equal(t, want, p.client(oneLine), "%q", oneLine.Header)
+				require.Equal(t, want, keyOf(&p, oneLine), "%q", oneLine.Header)
 				twoLines := from("10.0.0.1:1", header+": "+sent, header+": "+entry)
-				require.Equal(t, want, p.client(twoLines), "%q", twoLines.Header)
+				require.Equal(t, want, keyOf(&p, twoLines), "%q", twoLines.Header)
 			}
 		}
 	})

@@ -1,0 +1,95 @@
+package clientip
+
+import (
+	"net/netip"
+	"strings"
+)
+
+// maxAddress is the length in bytes of the longest text that may be an address.
+const maxAddress = 128
+
+// An address is a parsed address together with its text, which saves
+// allocating the key of an IPv4 address. The zero address is no address.
+type address struct {
+	text string // without port, brackets and zone
+	ip   netip.Addr
+}
+
+func parseAddress(s string) address {
+	host := hostOf(s)
+	if host == "" {
+		return address{}
+	}
+	ip, err := netip.ParseAddr(host)
+	if err != nil {
+		return address{}
+	}
+	return address{host, ip.Unmap()}
+}
+
+var nat64 = netip.MustParsePrefix("64:ff9b::/96")
+
+// client returns the address of the client: behind NAT64 the IPv4 address that
+// an IPv6 address contains.
+func (a address) client() netip.Addr {
+	if nat64.Contains(a.ip) {
+		b := a.ip.As16()
+		return netip.AddrFrom4([4]byte(b[12:]))
+	}
+	return a.ip
+}
+
+// key returns the text that all spellings of an address share.
+func (a address) key(ipv6Prefix int) string {
+	ip := a.client()
+	switch {
+	case !ip.IsValid():
+		return ""
+	case ip.Is4():
+		// netip accepts only one spelling of an IPv4 address.
+		if strings.IndexByte(a.text, ':') < 0 {
+			return a.text
+		}
+		return ip.String()
+	}
+	if ipv6Prefix == 0 {
+		ipv6Prefix = DefaultIPv6Prefix
+	}
+	return netip.PrefixFrom(ip, ipv6Prefix).Masked().String()
+}
+
+// hostOf returns an address without its port, brackets and zone. A text that is
+// not an address does not become one.
+func hostOf(address string) string {
+	if len(address) > maxAddress {
+		return ""
+	}
+	host := address
+	if strings.HasPrefix(address, "[") {
+		inside, port, closed := strings.Cut(address[1:], "]")
+		if !closed || port != "" && (port[0] != ':' || !validPort(port[1:])) || !strings.Contains(inside, ":") {
+			return ""
+		}
+		host = inside
+	} else if before, port, _ := strings.Cut(address, ":"); port != "" && !strings.Contains(port, ":") {
+		if !validPort(port) {
+			return ""
+		}
+		host = before
+	}
+	if before, _, zoned := strings.Cut(host, "%"); zoned && strings.Contains(before, ":") {
+		host = before
+	}
+	return host
+}
+
+// validPort reports whether s is a port, or an obfuscated one (RFC 7239,
+// section 6.3).
+func validPort(s string) bool {
+	if name, ok := strings.CutPrefix(s, "_"); ok {
+		return name != "" && !strings.ContainsFunc(name, func(c rune) bool {
+			return !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '.' || c == '_' || c == '-')
+		})
+	}
+	return s != "" && len(s) <= 5 && strings.Trim(s, "0123456789") == ""
+}

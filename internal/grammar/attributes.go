@@ -1,0 +1,267 @@
+package grammar
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/routelimit/limit/core"
+)
+
+// algorithms are all algorithms, in the order of their words in messages.
+var algorithms = func() (all []core.Algorithm) {
+	for a := core.SlidingLog; a <= core.Concurrency; a++ {
+		all = append(all, a)
+	}
+	return all
+}()
+
+// attributes are the words for the other attributes of a rule, in the order in
+// which they are written, each with a quota that needs it. Those algorithms take
+// a word that find nothing wrong with its quota.
+var attributes = []struct {
+	word  string
+	quota core.Quota
+}{
+	{"aligned", core.Quota{Aligned: true}},
+	{"zone", core.Quota{Calendar: core.Calendar{Unit: core.Day, Zone: time.UTC}}},
+	{"cells", core.Quota{Cells: 2}},
+	{"burst", core.Quota{Burst: 1}},
+	{"missing", core.Quota{Burst: 1, Missing: 1}},
+	{"empty", core.Quota{Burst: 1, Missing: 1}},
+	{"wait", core.Quota{MaxWait: 1}},
+}
+
+// onError is the word for what a rule of any algorithm does when the store fails.
+const onError = "on-error"
+
+// takers returns the words of the algorithms that take a quota's attributes.
+func takers(q core.Quota) (words []string) {
+	q.Limit, q.Window = 1, time.Second.Microseconds()
+	for _, q.Algorithm = range algorithms {
+		if q.Validate() == nil {
+			words = append(words, q.Algorithm.String())
+		}
+	}
+	return words
+}
+
+// wantWord is what errors want behind a key.
+var wantWord = func() string {
+	var words []string
+	for _, a := range algorithms {
+		words = append(words, a.String())
+	}
+	for _, a := range attributes {
+		words = append(words, a.word)
+	}
+	return `"and" or "or" and another key, one of ` + strings.Join(append(words, onError), ", ") +
+		`, or ";" and another rule`
+}()
+
+// writeAttributes writes the text behind the key of r.
+func (r Rule) writeAttributes(b *strings.Builder) {
+	word := func(words ...string) {
+		for _, w := range words {
+			b.WriteString(" " + w)
+		}
+	}
+	number := func(w string, n int64) {
+		if n != 0 {
+			word(w, strconv.FormatInt(n, 10))
+		}
+	}
+	calendar := r.Calendar.Zone != nil
+	if r.Algorithm != core.SlidingLog && (!calendar || r.Algorithm != core.FixedWindow) {
+		word(r.Algorithm.String())
+	}
+	if r.Aligned {
+		word("aligned")
+	}
+	if calendar {
+		word("zone", r.Calendar.Zone.String())
+	}
+	number("cells", r.Cells)
+	number("burst", r.Burst)
+	number("missing", r.Missing)
+	if r.Empty {
+		word("empty")
+	}
+	if r.MaxWait != 0 {
+		word("wait", FormatWindow(r.MaxWait))
+	}
+	if r.OnError != core.Local {
+		word(onError, r.OnError.String())
+	}
+}
+
+// An attribute is a word of a rule, and its offset in the text.
+type attribute struct {
+	word string
+	at   int
+}
+
+// attributes reads the words behind the key of r. Its window is at an offset
+// before.
+func (p *parser) attributes(r *Rule, window int) error {
+	var read []attribute
+	seen := make(map[string]bool)
+	for {
+		word := p.peek()
+		kind := kindOf(word)
+		if kind == "" {
+			break
+		}
+		if seen[kind] {
+			return p.errorf("each word once, and one algorithm")
+		}
+		seen[kind] = true
+		read = append(read, attribute{word, p.at})
+		p.at += len(word)
+		if err := p.attribute(r, word); err != nil {
+			return err
+		}
+	}
+	if err := p.calendar(r, window, seen["algorithm"]); err != nil {
+		return err
+	}
+	return p.check(r, read, seen["algorithm"])
+}
+
+// kindOf returns the kind of an attribute, which a rule has once, or "" if a word
+// is not one.
+func kindOf(word string) string {
+	switch {
+	case slices.ContainsFunc(algorithms, func(a core.Algorithm) bool { return a.String() == word }):
+		return "algorithm"
+	case word == "empty":
+		return "missing"
+	case word == onError || quotaWith(word) != nil:
+		return word
+	}
+	return ""
+}
+
+// quotaWith returns the quota of an attribute, or nil if there is none.
+func quotaWith(word string) *core.Quota {
+	for i := range attributes {
+		if attributes[i].word == word {
+			return &attributes[i].quota
+		}
+	}
+	return nil
+}
+
+// check returns an error at the first attribute that the algorithm of r does not
+// take.
+func (p *parser) check(r *Rule, read []attribute, named bool) error {
+	for _, a := range read {
+		quota := quotaWith(a.word)
+		if quota == nil {
+			continue
+		}
+		words := takers(*quota)
+		if slices.Contains(words, r.Algorithm.String()) {
+			continue
+		}
+		p.at = a.at
+		last := len(words) - 1
+		list := words[last]
+		if last > 0 {
+			list = strings.Join(words[:last], ", ") + " or " + list
+		}
+		is := r.Algorithm.String()
+		switch {
+		case r.Calendar.Zone != nil && !named:
+			is += ", because it has a zone"
+		case !named:
+			is += ", the default"
+		}
+		return p.errorf("an algorithm that takes it: %s (this rule is %s)", list, is)
+	}
+	return nil
+}
+
+// attribute reads the value of an attribute.
+func (p *parser) attribute(r *Rule, word string) (err error) {
+	switch word {
+	case "aligned":
+		r.Aligned = true
+	case "zone":
+		r.Calendar.Zone, err = p.zone()
+	case "cells":
+		r.Cells, err = p.number(core.MaxCells, "the number of cells, 2 to 60")
+	case "burst":
+		r.Burst, err = p.number(core.MaxLimit, "a number behind burst, such as 10")
+	case "missing":
+		r.Missing, err = p.number(core.MaxLimit, "a number behind missing, such as 10")
+	case "empty":
+		r.Empty = true
+	case "wait":
+		p.skip(blanks)
+		r.MaxWait, err = p.length("a wait", `behind "wait"`)
+	case onError:
+		r.OnError, err = p.onError()
+	default:
+		i := slices.IndexFunc(algorithms, func(a core.Algorithm) bool { return a.String() == word })
+		r.Algorithm = algorithms[i]
+	}
+	return err
+}
+
+// number reads a number from 1 to most.
+func (p *parser) number(most int64, want string) (int64, error) {
+	word := p.peek()
+	n, err := parseCount(word)
+	if err != nil || n < 1 || n > most {
+		return 0, p.unexpected(want)
+	}
+	p.at += len(word)
+	return n, nil
+}
+
+func (p *parser) onError() (core.OnError, error) {
+	word := p.peek()
+	var words []string
+	for o := core.Local; o <= core.Refuse; o++ {
+		if o.String() == word {
+			p.at += len(word)
+			return o, nil
+		}
+		words = append(words, o.String())
+	}
+	return 0, p.errorf("%s behind on-error", strings.Join(words, ", "))
+}
+
+func (p *parser) zone() (*time.Location, error) {
+	p.skip(blanks)
+	name := p.word()
+	zone, err := time.LoadLocation(name)
+	if name == "" || err != nil {
+		return nil, p.errorf("a time zone that this machine knows, such as UTC or Europe/Berlin")
+	}
+	p.at += len(name)
+	return zone, nil
+}
+
+// calendar makes r a rule of a calendar if it has a zone. Its window, which is
+// at an offset before, is then the word for a unit.
+func (p *parser) calendar(r *Rule, at int, algorithm bool) error {
+	word := leading(p.text[at:], func(c rune) bool { return !strings.ContainsRune(delimiters, c) })
+	unit := core.CalendarUnit(max(0, slices.Index(calendarWords[:], word)))
+	switch {
+	case r.Calendar.Zone == nil && r.Window == 0:
+		return p.errorf(`zone and the time zone of the %s, such as zone UTC, or a window of days such as 30d`, word)
+	case r.Calendar.Zone == nil:
+		return nil
+	case unit == 0:
+		p.at = at
+		return p.errorf("hour, day, week or month, since the rule has a zone")
+	}
+	r.Calendar.Unit, r.Window = unit, 0
+	if !algorithm {
+		r.Algorithm = core.FixedWindow
+	}
+	return nil
+}
