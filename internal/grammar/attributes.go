@@ -18,8 +18,8 @@ var algorithms = func() (all []core.Algorithm) {
 }()
 
 // attributes are the words for the other attributes of a rule, in the order in
-// which they are written, each with a quota that needs it. Those algorithms take
-// a word that find nothing wrong with its quota.
+// which String writes them. Each has a quota that uses it: an algorithm takes the
+// attribute if that quota is valid for the algorithm.
 var attributes = []struct {
 	word  string
 	quota core.Quota
@@ -47,7 +47,7 @@ func takers(q core.Quota) (words []string) {
 	return words
 }
 
-// wantWord is what errors want behind a key.
+// wantWord is what errors want after a key.
 var wantWord = func() string {
 	var words []string
 	for _, a := range algorithms {
@@ -60,7 +60,7 @@ var wantWord = func() string {
 		`, or ";" and another rule`
 }()
 
-// writeAttributes writes the text behind the key of r.
+// writeAttributes writes the text after the key of r.
 func (r Rule) writeAttributes(b *strings.Builder) {
 	word := func(words ...string) {
 		for _, w := range words {
@@ -102,8 +102,8 @@ type attribute struct {
 	at   int
 }
 
-// attributes reads the words behind the key of r. Its window is at an offset
-// before.
+// attributes reads the words after the key of r. The window of r is at an earlier
+// offset.
 func (p *parser) attributes(r *Rule, window int) error {
 	var read []attribute
 	seen := make(map[string]bool)
@@ -129,8 +129,8 @@ func (p *parser) attributes(r *Rule, window int) error {
 	return p.check(r, read, seen["algorithm"])
 }
 
-// kindOf returns the kind of an attribute, which a rule has once, or "" if a word
-// is not one.
+// kindOf returns the kind of an attribute, or "" if the word is not one. A rule has
+// one attribute of a kind.
 func kindOf(word string) string {
 	switch {
 	case slices.ContainsFunc(algorithms, func(a core.Algorithm) bool { return a.String() == word }):
@@ -166,11 +166,6 @@ func (p *parser) check(r *Rule, read []attribute, named bool) error {
 			continue
 		}
 		p.at = a.at
-		last := len(words) - 1
-		list := words[last]
-		if last > 0 {
-			list = strings.Join(words[:last], ", ") + " or " + list
-		}
 		is := r.Algorithm.String()
 		switch {
 		case r.Calendar.Zone != nil && !named:
@@ -178,9 +173,18 @@ func (p *parser) check(r *Rule, read []attribute, named bool) error {
 		case !named:
 			is += ", the default"
 		}
-		return p.errorf("an algorithm that takes it: %s (this rule is %s)", list, is)
+		return p.errorf("an algorithm that takes it: %s (this rule is %s)", oneOf(words), is)
 	}
 	return nil
+}
+
+// oneOf returns "a", "a or b" or "a, b or c".
+func oneOf(words []string) string {
+	last := len(words) - 1
+	if last == 0 {
+		return words[0]
+	}
+	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
 // attribute reads the value of an attribute.
@@ -193,14 +197,14 @@ func (p *parser) attribute(r *Rule, word string) (err error) {
 	case "cells":
 		r.Cells, err = p.number(core.MaxCells, "the number of cells, 2 to 60")
 	case "burst":
-		r.Burst, err = p.number(core.MaxLimit, "a number behind burst, such as 10")
+		r.Burst, err = p.number(core.MaxLimit, "a number after burst, such as 10")
 	case "missing":
-		r.Missing, err = p.number(core.MaxLimit, "a number behind missing, such as 10")
+		r.Missing, err = p.number(core.MaxLimit, "a number after missing, such as 10")
 	case "empty":
 		r.Empty = true
 	case "wait":
 		p.skip(blanks)
-		r.MaxWait, err = p.length("a wait", `behind "wait"`)
+		r.MaxWait, err = p.length("a wait", `after "wait"`)
 	case onError:
 		r.OnError, err = p.onError()
 	default:
@@ -231,7 +235,7 @@ func (p *parser) onError() (core.OnError, error) {
 		}
 		words = append(words, o.String())
 	}
-	return 0, p.errorf("%s behind on-error", strings.Join(words, ", "))
+	return 0, p.errorf("%s after on-error", strings.Join(words, ", "))
 }
 
 func (p *parser) zone() (*time.Location, error) {
@@ -245,8 +249,8 @@ func (p *parser) zone() (*time.Location, error) {
 	return zone, nil
 }
 
-// calendar makes r a rule of a calendar if it has a zone. Its window, which is
-// at an offset before, is then the word for a unit.
+// calendar makes r a rule of a calendar if it has a zone. The window, which is at
+// an earlier offset, is then the word for a unit.
 func (p *parser) calendar(r *Rule, at int, algorithm bool) error {
 	word := leading(p.text[at:], func(c rune) bool { return !strings.ContainsRune(delimiters, c) })
 	unit := core.CalendarUnit(max(0, slices.Index(calendarWords[:], word)))
@@ -257,7 +261,7 @@ func (p *parser) calendar(r *Rule, at int, algorithm bool) error {
 		return nil
 	case unit == 0:
 		p.at = at
-		return p.errorf("hour, day, week or month, since the rule has a zone")
+		return p.errorf("hour, day, week or month, because the rule has a zone")
 	}
 	r.Calendar.Unit, r.Window = unit, 0
 	if !algorithm {

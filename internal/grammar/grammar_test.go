@@ -51,7 +51,7 @@ func TestNesting(t *testing.T) {
 	deep = "5/1s per " + strings.Repeat("ip or ip and (", 5) + "ip or user" + strings.Repeat(")", 5)
 	_, err = Parse(deep)
 	assert.ErrorContains(t, err, `column 10`)
-	assert.ErrorContains(t, err, `found "ip", want a key with fewer levels of "and" and "or", at most 8 inside another`)
+	assert.ErrorContains(t, err, `found "ip", want a key with at most 8 nested "and" and "or"`)
 }
 
 // TestTakers checks that messages name every algorithm that takes an attribute,
