@@ -52,8 +52,8 @@ func (s *Store) place(keys []found, i int, policy string, c *core.Charge, now in
 	}
 	switch {
 	case hasRoom(&shard.keys, s.room, false, keys, i, now):
-		if debt := debtOf(cell); debt != nil {
-			k.entry = &entry{state: debt, algorithm: c.Quota.Algorithm, debt: true}
+		if cell != nil && c.Quota.Refills() {
+			k.entry = &entry{state: cell.state.Clone(), algorithm: c.Quota.Algorithm, debt: true}
 			return true
 		}
 		k.entry = newcomer(c.Quota.Algorithm)
@@ -70,25 +70,6 @@ func (s *Store) place(keys []found, i int, policy string, c *core.Charge, now in
 		k.entry.cell = true
 	}
 	return true
-}
-
-// debtOf returns a copy of the debt of a cell, or nil if it has none.
-func debtOf(cell *entry) core.State {
-	if cell == nil {
-		return nil
-	}
-	switch s := cell.state.(type) {
-	case *core.Bucket:
-		debt := *s
-		return &debt
-	case *core.Meter:
-		debt := *s
-		return &debt
-	case *core.Line:
-		debt := *s
-		return &debt
-	}
-	return nil
 }
 
 // hasRoom reports whether t, a table of entries or cells of the shard of the
@@ -132,9 +113,7 @@ func (s *Store) findCell(shard *shard, policy string, c *core.Charge) *entry {
 // keeps its cell where that is safe.
 func cellOf(c *core.Charge) core.Charge {
 	cell := core.Charge{Rule: c.Rule, Quota: c.Quota}
-	switch c.Quota.Algorithm {
-	case core.TokenBucket, core.LeakyBucket, core.Queue: // the limit is a rate
-	default:
+	if !c.Quota.Refills() { // the limit is not a rate
 		cell.Quota.Limit = 0
 	}
 	return cell
@@ -237,12 +216,14 @@ func (k *found) state() core.State {
 
 // crowded is the state of a key for which there is no memory: it has no room,
 // and nobody can tell yet when it will.
-type crowded struct{}
+type crowded struct{ core.Base }
 
-func (crowded) Advance(*core.Quota, int64) int64 { return 0 }
-func (crowded) Take(int64) int64                 { return 0 }
-func (crowded) Used() int64                      { return 1 }
-func (crowded) After(int64) int64                { return crowdedRetry }
-func (crowded) Expires() int64                   { return 0 }
+func (crowded) Advance(*core.Quota, int64) int64  { return 0 }
+func (crowded) Take(int64, uint64) (int64, int64) { return 0, 0 }
+func (crowded) Used() int64                       { return 1 }
+func (crowded) After(int64) int64                 { return crowdedRetry }
+func (crowded) Expires() int64                    { return 0 }
 
 func (crowded) Return(*core.Return, int64) int64 { return 0 }
+
+func (c crowded) Clone() core.State { return c }
