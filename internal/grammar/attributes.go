@@ -9,54 +9,45 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// algorithms are all algorithms, in the order of their words in messages.
-var algorithms = func() (all []core.Algorithm) {
-	for a := core.SlidingLog; a <= core.Concurrency; a++ {
-		all = append(all, a)
-	}
-	return all
-}()
-
-// attributes are the words for the other attributes of a rule, in the order in
-// which String writes them. Each has a quota that uses it: an algorithm takes the
-// attribute if that quota is valid for the algorithm.
+// attributes are the words for the attributes of a rule besides its algorithm, in
+// the order in which String writes them, and the fields of a quota that they set.
 var attributes = []struct {
-	word  string
-	quota core.Quota
+	word   string
+	fields core.Fields
 }{
-	{"aligned", core.Quota{Aligned: true}},
-	{"zone", core.Quota{Calendar: core.Calendar{Unit: core.Day, Zone: time.UTC}}},
-	{"cells", core.Quota{Cells: 2}},
-	{"burst", core.Quota{Burst: 1}},
-	{"missing", core.Quota{Burst: 1, Missing: 1}},
-	{"empty", core.Quota{Burst: 1, Missing: 1}},
-	{"wait", core.Quota{MaxWait: 1}},
+	{"aligned", core.FieldAligned},
+	{"zone", core.FieldCalendar},
+	{"cells", core.FieldCells},
+	{"burst", core.FieldBurst},
+	{"missing", core.FieldMissing},
+	{"empty", core.FieldMissing},
+	{"wait", core.FieldMaxWait},
+	{onError, 0},
 }
 
-// onError is the word for what a rule of any algorithm does when the store fails.
+// onError is an attribute of a rule of any algorithm.
 const onError = "on-error"
 
-// takers returns the words of the algorithms that take a quota's attributes.
-func takers(q core.Quota) (words []string) {
-	q.Limit, q.Window = 1, time.Second.Microseconds()
-	for _, q.Algorithm = range algorithms {
-		if q.Validate() == nil {
-			words = append(words, q.Algorithm.String())
+// fieldsOf returns the fields that a word sets, and whether it is an attribute.
+func fieldsOf(word string) (fields core.Fields, ok bool) {
+	for _, a := range attributes {
+		if a.word == word {
+			return a.fields, true
 		}
 	}
-	return words
+	return 0, false
 }
 
 // wantWord is what errors want after a key.
 var wantWord = func() string {
 	var words []string
-	for _, a := range algorithms {
+	for _, a := range core.Algorithms() {
 		words = append(words, a.String())
 	}
 	for _, a := range attributes {
 		words = append(words, a.word)
 	}
-	return `"and" or "or" and another key, one of ` + strings.Join(append(words, onError), ", ") +
+	return `"and" or "or" and another key, one of ` + strings.Join(words, ", ") +
 		`, or ";" and another rule`
 }()
 
@@ -132,40 +123,32 @@ func (p *parser) attributes(r *Rule, window int) error {
 // kindOf returns the kind of an attribute, or "" if the word is not one. A rule has
 // one attribute of a kind.
 func kindOf(word string) string {
-	switch {
-	case slices.ContainsFunc(algorithms, func(a core.Algorithm) bool { return a.String() == word }):
+	if _, ok := core.ParseAlgorithm(word); ok {
 		return "algorithm"
-	case word == "empty":
+	}
+	if _, ok := fieldsOf(word); !ok {
+		return ""
+	}
+	if word == "empty" {
 		return "missing"
-	case word == onError || quotaWith(word) != nil:
-		return word
 	}
-	return ""
-}
-
-// quotaWith returns the quota of an attribute, or nil if there is none.
-func quotaWith(word string) *core.Quota {
-	for i := range attributes {
-		if attributes[i].word == word {
-			return &attributes[i].quota
-		}
-	}
-	return nil
+	return word
 }
 
 // check returns an error at the first attribute that the algorithm of r does not
 // take.
 func (p *parser) check(r *Rule, read []attribute, named bool) error {
 	for _, a := range read {
-		quota := quotaWith(a.word)
-		if quota == nil {
+		fields, _ := fieldsOf(a.word)
+		if r.Algorithm.Fields().Has(fields) {
 			continue
 		}
-		words := takers(*quota)
-		if slices.Contains(words, r.Algorithm.String()) {
-			continue
+		var takers []string
+		for _, b := range core.Algorithms() {
+			if b.Fields().Has(fields) {
+				takers = append(takers, b.String())
+			}
 		}
-		p.at = a.at
 		is := r.Algorithm.String()
 		switch {
 		case r.Calendar.Zone != nil && !named:
@@ -173,7 +156,8 @@ func (p *parser) check(r *Rule, read []attribute, named bool) error {
 		case !named:
 			is += ", the default"
 		}
-		return p.errorf("an algorithm that takes it: %s (this rule is %s)", oneOf(words), is)
+		p.at = a.at
+		return p.errorf("an algorithm that takes it: %s (this rule is %s)", oneOf(takers), is)
 	}
 	return nil
 }
@@ -181,8 +165,8 @@ func (p *parser) check(r *Rule, read []attribute, named bool) error {
 // oneOf returns "a", "a or b" or "a, b or c".
 func oneOf(words []string) string {
 	last := len(words) - 1
-	if last == 0 {
-		return words[0]
+	if last < 1 {
+		return strings.Join(words, "")
 	}
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
@@ -208,8 +192,7 @@ func (p *parser) attribute(r *Rule, word string) (err error) {
 	case onError:
 		r.OnError, err = p.onError()
 	default:
-		i := slices.IndexFunc(algorithms, func(a core.Algorithm) bool { return a.String() == word })
-		r.Algorithm = algorithms[i]
+		r.Algorithm, _ = core.ParseAlgorithm(word)
 	}
 	return err
 }
