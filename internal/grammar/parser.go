@@ -99,7 +99,7 @@ func (p *parser) count() (int64, error) {
 	if err == nil && strings.HasPrefix(p.peek(), "/") {
 		after := p.lexer
 		after.at += len("/")
-		return 0, p.errorf(`the slash without spaces around it: write "%s/%s"`, digits, after.window())
+		return 0, p.errorf(`the slash without spaces around it: write "%s/%s"`, digits, after.exampleWindow())
 	}
 	return 0, p.errorf(`"/" and a window right after the count, such as "%s/2s"`, digits)
 }
@@ -112,14 +112,14 @@ func (p *parser) window(limit int64) (time.Duration, error) {
 		return 0, nil
 	}
 	if p.word() == "" && leading(p.peek(), isDigit) != "" {
-		return 0, p.errorf(`the window right after the slash, without spaces: write "%d/%s"`, limit, p.lexer.window())
+		return 0, p.errorf(`the window right after the slash, without spaces: write "%d/%s"`, limit, p.exampleWindow())
 	}
 	return p.length("a window", "right after the slash")
 }
 
-// window returns the next word if it may be a window, and an example otherwise.
+// exampleWindow returns the next word if it may be a window, and an example otherwise.
 // It is for messages.
-func (l lexer) window() string {
+func (l lexer) exampleWindow() string {
 	if word := l.peek(); leading(word, isDigit) != "" && len(word) < len("106751d23h47m16s") {
 		return word
 	}
