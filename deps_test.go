@@ -64,6 +64,9 @@ var only = []struct {
 }{
 	{"core", []string{std}, "algorithms are arithmetic: whoever writes a store or a check of one can read them alone"},
 	{"lua", []string{std, "core"}, "the codec serves any Redis client"},
+	{"internal/clientip", []string{std}, "addresses are found in headers alone"},
+	{"internal/grammar", []string{std, "core"}, "the grammar is about text; package limit gives it a meaning"},
+	{"internal/tags", []string{std, "core", "internal/grammar"}, "tags are read for every router"},
 	{"memstore", []string{std, "core"}, "a store sees charges, not requests, and needs nobody's code"},
 	{"refusals", []string{std, "core"}, "what stands around a store knows none"},
 	{"guard", []string{std, "core", "memstore"}, "what stands around a store knows none but the one that it falls back on"},
@@ -94,9 +97,13 @@ var never = []struct{ from, to, because string }{
 	{".", goRedis, "users of the memory store would build a Redis client"},
 	{".", "lua", "the store is behind an interface"},
 	{".", "redisstore", "the store is behind an interface"},
+	{".", "adapter", "adapters are above"},
 	{".", "ginlimit", "adapters are above"},
 	{".", "echolimit", "adapters are above"},
 
+	{"adapter", ginPath, "an adapter of one framework would build another"},
+	{"adapter", echoPath, "an adapter of one framework would build another"},
+	{"adapter", goRedis, "an adapter knows no store"},
 	{"ginlimit", echoPath, "one framework is enough to build"},
 	{"ginlimit", goRedis, "an adapter knows no store"},
 	{"ginlimit", "redisstore", "an adapter knows no store"},

@@ -203,6 +203,27 @@ func TestScope(t *testing.T) {
 	}
 }
 
+// TestBindPathValues checks that rules by path values name those of the route.
+func TestBindPathValues(t *testing.T) {
+	limiter := limit.New(nil, nil)
+	rules := limit.MustParse("5/1s per path id and ip; 9/1s per path org or ip")
+	for pattern, want := range map[string]string{
+		"": "", "/:id/:org": "", "GET /{id}/{org...}": "", "/{id:[0-9]+}-{org}": "", "/x:id/*org": "",
+		"/users/:id/:item": `limit: rule "9/1s per path org or ip": key "path org": the path "/users/:id/:item" has no such value: write "path id" or "path item"`,
+		"GET /users/{$}": `limit: rule "5/1s per path id and ip": key "path id": the path "GET /users/{$}" has no values: add one, or write another key` + "\n" +
+			`limit: rule "9/1s per path org or ip": key "path org": the path "GET /users/{$}" has no values: add one, or write another key`,
+	} {
+		_, err := limiter.Bind(rules, limit.Call{Pattern: pattern})
+		if want == "" {
+			assert.NoError(t, err, pattern)
+		} else {
+			assert.EqualError(t, err, want)
+		}
+	}
+	_, err := limiter.Bind(limit.MustParse("5/1s per path *"), limit.Call{Pattern: "/files/*"})
+	assert.NoError(t, err, "Echo's name for the rest of a path")
+}
+
 // TestInvalidRules checks that a declaration reports everything wrong with it.
 func TestInvalidRules(t *testing.T) {
 	limiter := limit.New(nil, nil)

@@ -166,8 +166,14 @@ func (l *Limiter) check(rules RuleSet, c *Call) error {
 			wrong(rule, "no user resolver: set ginlimit.Limiter.User or echolimit.Limiter.User to read what "+
 				"authentication put into the framework's context, or limit.Options.User on net/http")
 		}
+		has := pathValues(c.Pattern)
 		for _, name := range rule.missingPathValues(c.Pattern) {
-			wrong(rule, "route %q has no path value %q: write one that it has, or another key", c.Pattern, name)
+			if len(has) == 0 {
+				wrong(rule, "key \"path %s\": the path %q has no values: add one, or write another key", name, c.Pattern)
+			} else {
+				wrong(rule, "key \"path %s\": the path %q has no such value: write \"path %s\"",
+					name, c.Pattern, strings.Join(has, `" or "path `))
+			}
 		}
 	}
 	return errors.Join(errs...)
@@ -192,12 +198,15 @@ func (r *Rule) missingPathValues(pattern string) (missing []string) {
 // "/users/{id}" and "/users/{id...}", and "path" in "/files/*path". A bare "*" is
 // Echo's name for the rest of a path.
 func pathValues(pattern string) (names []string) {
+	serveMux := strings.Contains(pattern, " ") // a method, and no colons
 	for segment := range strings.SplitSeq(pattern, "/") {
-		if strings.Contains(segment, "{") {
+		if serveMux || strings.Contains(segment, "{") {
 			for _, part := range strings.Split(segment, "{")[1:] {
 				name, _, _ := strings.Cut(part, "}")
 				name, _, _ = strings.Cut(name, ":") // chi: {id:[0-9]+}
-				names = append(names, strings.TrimSuffix(name, "..."))
+				if name != "$" {                    // a ServeMux's end of the path
+					names = append(names, strings.TrimSuffix(name, "..."))
+				}
 			}
 			continue
 		}

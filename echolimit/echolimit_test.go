@@ -268,9 +268,9 @@ func TestMountErrors(t *testing.T) {
 	}{Good: ok, Wrong: func(http.ResponseWriter, *http.Request) {}, User: ok})
 
 	require.Error(t, err)
-	assert.ErrorContains(t, err, "field Wrong: http.HandlerFunc")
+	assert.ErrorContains(t, err, "field Wrong: limit: http.HandlerFunc")
 	assert.ErrorContains(t, err, "field User: ")
-	assert.ErrorContains(t, err, "field Ten: int")
+	assert.ErrorContains(t, err, "field Ten: limit: int")
 	var rule *limit.RuleError
 	assert.True(t, errors.As(err, &rule))
 	assert.Empty(t, e.Routes(), "nothing is mounted if anything is wrong")

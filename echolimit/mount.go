@@ -6,7 +6,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/adapter"
 )
 
 // A Router is what routes are mounted on: an [*echo.Echo] or [*echo.Group].
@@ -20,33 +20,33 @@ type Router interface {
 //		Update echo.HandlerFunc `route:"POST /update" limit:"5/2s per ip; 1000/1m global"`
 //	}
 //
-// The paths are Echo's. If anything is wrong with the struct, Mount returns
-// everything that is, and registers nothing.
+// The paths are Echo's. See [limit.Limiter.Mount] for the tags. If anything is
+// wrong with the struct, Mount returns an error that lists everything that is wrong,
+// and registers nothing.
 func (l *Limiter) Mount(router Router, api any) error {
-	routes, err := limit.Routes(api)
-	if err != nil {
-		return err
-	}
-	var errs []error
+	routes, err := adapter.Routes(api)
+	errs := []error{err}
 	handlers := make([]echo.HandlerFunc, len(routes))
 	limits := make([][]echo.MiddlewareFunc, len(routes))
+	_, whole := router.(*echo.Echo) // a group has a prefix, which Echo does not export
 	for i, route := range routes {
 		if route.Limited {
 			call := l.call(nil, nil)
-			call.Pattern = route.Path
-			policy, err := l.limiter.Bind(route.Rules, call)
-			if err != nil {
-				errs = append(errs, fmt.Errorf("field %s: %w", route.Field, err))
+			if whole {
+				call.Pattern = route.Path
 			}
+			policy, err := l.limiter.Bind(route.Rules, call)
+			errs = append(errs, route.FieldError(err))
 			limits[i] = []echo.MiddlewareFunc{l.middleware(policy)}
 		}
 		switch h := route.Handler.(type) {
+		case nil: // an error of adapter.Routes
 		case echo.HandlerFunc:
 			handlers[i] = h
 		case func(echo.Context) error:
 			handlers[i] = h
 		default:
-			errs = append(errs, fmt.Errorf("limit: field %s: %T is no handler: write an echo.HandlerFunc", route.Field, h))
+			errs = append(errs, route.FieldError(fmt.Errorf("limit: %T is not a handler: write an echo.HandlerFunc", h)))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {

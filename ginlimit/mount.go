@@ -3,10 +3,11 @@ package ginlimit
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/adapter"
 )
 
 // Mount registers the handlers in the fields of a struct, by their tags:
@@ -15,33 +16,33 @@ import (
 //		Update gin.HandlerFunc `route:"POST /update" limit:"5/2s per ip; 1000/1m global"`
 //	}
 //
-// The paths are Gin's. If anything is wrong with the struct, Mount returns
-// everything that is, and registers nothing. Routes that Gin itself rejects
-// (the same one twice) panic, as in router.Handle.
+// The paths are Gin's. See [limit.Limiter.Mount] for the tags. If anything is wrong
+// with the struct, Mount returns an error that lists everything that is wrong, and
+// registers nothing. It panics if Gin rejects a route, as router.Handle does.
 func (l *Limiter) Mount(router gin.IRouter, api any) error {
-	routes, err := limit.Routes(api)
-	if err != nil {
-		return err
-	}
-	var errs []error
+	routes, err := adapter.Routes(api)
+	errs := []error{err}
 	chains := make([]gin.HandlersChain, len(routes))
+	prefix := ""
+	if group, ok := router.(interface{ BasePath() string }); ok {
+		prefix = group.BasePath()
+	}
 	for i, route := range routes {
 		if route.Limited {
 			call := l.call(nil)
-			call.Pattern = route.Path
+			call.Pattern = strings.TrimSuffix(prefix, "/") + route.Path
 			policy, err := l.limiter.Bind(route.Rules, call)
-			if err != nil {
-				errs = append(errs, fmt.Errorf("field %s: %w", route.Field, err))
-			}
+			errs = append(errs, route.FieldError(err))
 			chains[i] = append(chains[i], l.handler(policy))
 		}
 		switch h := route.Handler.(type) {
+		case nil: // an error of adapter.Routes
 		case gin.HandlerFunc:
 			chains[i] = append(chains[i], h)
 		case func(*gin.Context):
 			chains[i] = append(chains[i], h)
 		default:
-			errs = append(errs, fmt.Errorf("limit: field %s: %T is no handler: write a gin.HandlerFunc", route.Field, h))
+			errs = append(errs, route.FieldError(fmt.Errorf("limit: %T is not a handler: write a gin.HandlerFunc", h)))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {

@@ -9,58 +9,49 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// algorithms are all algorithms, in the order of their words in messages.
-var algorithms = func() (all []core.Algorithm) {
-	for a := core.SlidingLog; a <= core.Concurrency; a++ {
-		all = append(all, a)
-	}
-	return all
-}()
-
-// attributes are the words for the other attributes of a rule, in the order in
-// which they are written, each with a quota that needs it. Those algorithms take
-// a word that find nothing wrong with its quota.
+// attributes are the words for the attributes of a rule besides its algorithm, in
+// the order in which String writes them, and the fields of a quota that they set.
 var attributes = []struct {
-	word  string
-	quota core.Quota
+	word   string
+	fields core.Fields
 }{
-	{"aligned", core.Quota{Aligned: true}},
-	{"zone", core.Quota{Calendar: core.Calendar{Unit: core.Day, Zone: time.UTC}}},
-	{"cells", core.Quota{Cells: 2}},
-	{"burst", core.Quota{Burst: 1}},
-	{"missing", core.Quota{Burst: 1, Missing: 1}},
-	{"empty", core.Quota{Burst: 1, Missing: 1}},
-	{"wait", core.Quota{MaxWait: 1}},
+	{"aligned", core.FieldAligned},
+	{"zone", core.FieldCalendar},
+	{"cells", core.FieldCells},
+	{"burst", core.FieldBurst},
+	{"missing", core.FieldMissing},
+	{"empty", core.FieldMissing},
+	{"wait", core.FieldMaxWait},
+	{onError, 0},
 }
 
-// onError is the word for what a rule of any algorithm does when the store fails.
+// onError is an attribute of a rule of any algorithm.
 const onError = "on-error"
 
-// takers returns the words of the algorithms that take a quota's attributes.
-func takers(q core.Quota) (words []string) {
-	q.Limit, q.Window = 1, time.Second.Microseconds()
-	for _, q.Algorithm = range algorithms {
-		if q.Validate() == nil {
-			words = append(words, q.Algorithm.String())
+// fieldsOf returns the fields that a word sets, and whether it is an attribute.
+func fieldsOf(word string) (fields core.Fields, ok bool) {
+	for _, a := range attributes {
+		if a.word == word {
+			return a.fields, true
 		}
 	}
-	return words
+	return 0, false
 }
 
-// wantWord is what errors want behind a key.
+// wantWord is what errors want after a key.
 var wantWord = func() string {
 	var words []string
-	for _, a := range algorithms {
+	for _, a := range core.Algorithms() {
 		words = append(words, a.String())
 	}
 	for _, a := range attributes {
 		words = append(words, a.word)
 	}
-	return `"and" or "or" and another key, one of ` + strings.Join(append(words, onError), ", ") +
+	return `"and" or "or" and another key, one of ` + strings.Join(words, ", ") +
 		`, or ";" and another rule`
 }()
 
-// writeAttributes writes the text behind the key of r.
+// writeAttributes writes the text after the key of r.
 func (r Rule) writeAttributes(b *strings.Builder) {
 	word := func(words ...string) {
 		for _, w := range words {
@@ -102,8 +93,8 @@ type attribute struct {
 	at   int
 }
 
-// attributes reads the words behind the key of r. Its window is at an offset
-// before.
+// attributes reads the words after the key of r. The window of r is at an earlier
+// offset.
 func (p *parser) attributes(r *Rule, window int) error {
 	var read []attribute
 	seen := make(map[string]bool)
@@ -129,47 +120,34 @@ func (p *parser) attributes(r *Rule, window int) error {
 	return p.check(r, read, seen["algorithm"])
 }
 
-// kindOf returns the kind of an attribute, which a rule has once, or "" if a word
-// is not one.
+// kindOf returns the kind of an attribute, or "" if the word is not one. A rule has
+// one attribute of a kind.
 func kindOf(word string) string {
-	switch {
-	case slices.ContainsFunc(algorithms, func(a core.Algorithm) bool { return a.String() == word }):
+	if _, ok := core.ParseAlgorithm(word); ok {
 		return "algorithm"
-	case word == "empty":
+	}
+	if _, ok := fieldsOf(word); !ok {
+		return ""
+	}
+	if word == "empty" {
 		return "missing"
-	case word == onError || quotaWith(word) != nil:
-		return word
 	}
-	return ""
-}
-
-// quotaWith returns the quota of an attribute, or nil if there is none.
-func quotaWith(word string) *core.Quota {
-	for i := range attributes {
-		if attributes[i].word == word {
-			return &attributes[i].quota
-		}
-	}
-	return nil
+	return word
 }
 
 // check returns an error at the first attribute that the algorithm of r does not
 // take.
 func (p *parser) check(r *Rule, read []attribute, named bool) error {
 	for _, a := range read {
-		quota := quotaWith(a.word)
-		if quota == nil {
+		fields, _ := fieldsOf(a.word)
+		if r.Algorithm.Fields().Has(fields) {
 			continue
 		}
-		words := takers(*quota)
-		if slices.Contains(words, r.Algorithm.String()) {
-			continue
-		}
-		p.at = a.at
-		last := len(words) - 1
-		list := words[last]
-		if last > 0 {
-			list = strings.Join(words[:last], ", ") + " or " + list
+		var takers []string
+		for _, b := range core.Algorithms() {
+			if b.Fields().Has(fields) {
+				takers = append(takers, b.String())
+			}
 		}
 		is := r.Algorithm.String()
 		switch {
@@ -178,9 +156,19 @@ func (p *parser) check(r *Rule, read []attribute, named bool) error {
 		case !named:
 			is += ", the default"
 		}
-		return p.errorf("an algorithm that takes it: %s (this rule is %s)", list, is)
+		p.at = a.at
+		return p.errorf("an algorithm that takes it: %s (this rule is %s)", oneOf(takers), is)
 	}
 	return nil
+}
+
+// oneOf returns "a", "a or b" or "a, b or c".
+func oneOf(words []string) string {
+	last := len(words) - 1
+	if last < 1 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
 // attribute reads the value of an attribute.
@@ -193,19 +181,18 @@ func (p *parser) attribute(r *Rule, word string) (err error) {
 	case "cells":
 		r.Cells, err = p.number(core.MaxCells, "the number of cells, 2 to 60")
 	case "burst":
-		r.Burst, err = p.number(core.MaxLimit, "a number behind burst, such as 10")
+		r.Burst, err = p.number(core.MaxLimit, "a number after burst, such as 10")
 	case "missing":
-		r.Missing, err = p.number(core.MaxLimit, "a number behind missing, such as 10")
+		r.Missing, err = p.number(core.MaxLimit, "a number after missing, such as 10")
 	case "empty":
 		r.Empty = true
 	case "wait":
 		p.skip(blanks)
-		r.MaxWait, err = p.length("a wait", `behind "wait"`)
+		r.MaxWait, err = p.length("a wait", `after "wait"`)
 	case onError:
 		r.OnError, err = p.onError()
 	default:
-		i := slices.IndexFunc(algorithms, func(a core.Algorithm) bool { return a.String() == word })
-		r.Algorithm = algorithms[i]
+		r.Algorithm, _ = core.ParseAlgorithm(word)
 	}
 	return err
 }
@@ -231,7 +218,7 @@ func (p *parser) onError() (core.OnError, error) {
 		}
 		words = append(words, o.String())
 	}
-	return 0, p.errorf("%s behind on-error", strings.Join(words, ", "))
+	return 0, p.errorf("%s after on-error", strings.Join(words, ", "))
 }
 
 func (p *parser) zone() (*time.Location, error) {
@@ -245,8 +232,8 @@ func (p *parser) zone() (*time.Location, error) {
 	return zone, nil
 }
 
-// calendar makes r a rule of a calendar if it has a zone. Its window, which is
-// at an offset before, is then the word for a unit.
+// calendar makes r a rule of a calendar if it has a zone. The window, which is at
+// an earlier offset, is then the word for a unit.
 func (p *parser) calendar(r *Rule, at int, algorithm bool) error {
 	word := leading(p.text[at:], func(c rune) bool { return !strings.ContainsRune(delimiters, c) })
 	unit := core.CalendarUnit(max(0, slices.Index(calendarWords[:], word)))
@@ -257,7 +244,7 @@ func (p *parser) calendar(r *Rule, at int, algorithm bool) error {
 		return nil
 	case unit == 0:
 		p.at = at
-		return p.errorf("hour, day, week or month, since the rule has a zone")
+		return p.errorf("hour, day, week or month, because the rule has a zone")
 	}
 	r.Calendar.Unit, r.Window = unit, 0
 	if !algorithm {

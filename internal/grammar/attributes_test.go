@@ -9,15 +9,15 @@ import (
 
 func TestParseAttributesError(t *testing.T) {
 	const (
-		takes    = "an algorithm that takes it: "
-		bursts   = takes + "token-bucket, leaky-bucket or queue "
-		once     = "each word once, and one algorithm"
-		unit     = "hour, day, week or month, since the rule has a zone"
-		noSuch   = "a time zone that this machine knows, such as UTC or Europe/Berlin"
-		noZone   = "zone and the time zone of the month, such as zone UTC, or a window of days such as 30d"
-		behind   = "a number behind burst, such as 10"
-		ofACells = "the number of cells, 2 to 60"
-		behindOn = "local, allow, refuse behind on-error"
+		takes        = "an algorithm that takes it: "
+		bursts       = takes + "token-bucket, leaky-bucket or queue "
+		once         = "each word once, and one algorithm"
+		unit         = "hour, day, week or month, because the rule has a zone"
+		noSuch       = "a time zone that this machine knows, such as UTC or Europe/Berlin"
+		noZone       = "zone and the time zone of the month, such as zone UTC, or a window of days such as 30d"
+		afterBurst   = "a number after burst, such as 10"
+		ofACells     = "the number of cells, 2 to 60"
+		afterOnError = "local, allow, refuse after on-error"
 	)
 	for _, test := range []struct {
 		text        string
@@ -26,35 +26,35 @@ func TestParseAttributesError(t *testing.T) {
 	}{
 		{"5/1s per ip token", 12, "token", wantWord},
 		{"5/1s per ip queue Burst 5", 18, "Burst", wantWord},
-		{"5/1s per ip burst", 17, "", behind},
-		{"5/1s per ip burst;", 17, ";", behind},
-		{"5/1s per ip burst 0", 18, "0", behind},
-		{"5/1s per ip burst -1", 18, "-1", behind},
-		{"5/1s per ip burst 1.5", 18, "1.5", behind},
-		{"5/1s per ip burst queue", 18, "queue", behind},
-		{"5/1s per ip burst 9999999999999999999999", 18, "9999999999999999999999", behind},
-		{"5/1s per ip burst 1000000000001", 18, "1000000000001", behind},
-		{"5/1s per ip missing x", 20, "x", "a number behind missing, such as 10"},
+		{"5/1s per ip burst", 17, "", afterBurst},
+		{"5/1s per ip burst;", 17, ";", afterBurst},
+		{"5/1s per ip burst 0", 18, "0", afterBurst},
+		{"5/1s per ip burst -1", 18, "-1", afterBurst},
+		{"5/1s per ip burst 1.5", 18, "1.5", afterBurst},
+		{"5/1s per ip burst queue", 18, "queue", afterBurst},
+		{"5/1s per ip burst 9999999999999999999999", 18, "9999999999999999999999", afterBurst},
+		{"5/1s per ip burst 1000000000001", 18, "1000000000001", afterBurst},
+		{"5/1s per ip missing x", 20, "x", "a number after missing, such as 10"},
 		{"5/1s per ip cells 61", 18, "61", ofACells},
 		{"5/1s per ip cells 0", 18, "0", ofACells},
 		{"5/1s per ip queue queue", 18, "queue", once},
 		{"5/1s per ip queue token-bucket", 18, "token-bucket", once},
 		{"5/1s per ip burst 5 burst 5", 20, "burst", once},
 		{"5/1s per ip empty missing 1", 18, "missing", once},
-		{"5/1s per ip queue wait", 22, "", `a wait such as 2s, 1m, 1h or 1d behind "wait"`},
-		{"5/1s per ip queue wait long", 23, "long", `a wait such as 2s, 1m, 1h or 1d behind "wait"`},
+		{"5/1s per ip queue wait", 22, "", `a wait such as 2s, 1m, 1h or 1d after "wait"`},
+		{"5/1s per ip queue wait long", 23, "long", `a wait such as 2s, 1m, 1h or 1d after "wait"`},
 		{"5/1s per ip queue wait 5", 24, "", "a unit such as s, m, h or d"},
 		{"5/1s per ip queue wait 0s", 23, "0s", "a wait of at least 1ms"},
 		{"5/1s per ip queue wait 99999999d", 23, "99999999d", "a wait of at most 366d, with numbers such as 2 or 1.5"},
-		{"5/1s per ip on-error", 20, "", behindOn},
-		{"5/1s per ip on-error open", 21, "open", behindOn},
-		{"5/1s per ip on-error Allow", 21, "Allow", behindOn},
+		{"5/1s per ip on-error", 20, "", afterOnError},
+		{"5/1s per ip on-error open", 21, "open", afterOnError},
+		{"5/1s per ip on-error Allow", 21, "Allow", afterOnError},
 		{"5/1s per ip on-error allow on-error refuse", 27, "on-error", once},
 		{"5/month per ip", 14, "", noZone},
 		{"5/month per ip; 5/s global", 14, ";", noZone},
 		{"5/month per ip fixed-window\n", 27, "\n", noZone},
 		{"5/1month per ip zone UTC", 3, "month", "a unit such as s, m, h or d"},
-		{"5/months per ip zone UTC", 2, "months", "a window such as 2s, 1m, 1h or 1d right behind the slash"},
+		{"5/months per ip zone UTC", 2, "months", "a window such as 2s, 1m, 1h or 1d right after the slash"},
 		{"5/24h per ip zone UTC", 2, "24h", unit},
 		{"5/1day per ip zone UTC", 2, "1day", unit},
 		{"5/d per ip zone UTC", 2, "d", unit},

@@ -12,7 +12,7 @@ func TestParseError(t *testing.T) {
 		slash  = "the slash without spaces around it: write "
 		comma  = `";" before another rule, or "and" or "or" before another key, instead of ","`
 		count  = `a count and a window, such as "5/2s"`
-		window = "a window such as 2s, 1m, 1h or 1d right behind the slash"
+		window = "a window such as 2s, 1m, 1h or 1d right after the slash"
 		per    = `"per" and a key such as ip or user, or "global"`
 		more   = `"and" or "or" and another key, one of sliding-log, fixed-window, sliding-cells, sliding-counter, ` +
 			`token-bucket, leaky-bucket, queue, concurrency, aligned, zone, cells, burst, missing, empty, wait, on-error, or ";" and another rule`
@@ -44,20 +44,20 @@ func TestParseError(t *testing.T) {
 		{"lögin:5/2s per ip", 0, "lögin:5/2s", "a name of 1 to 64 letters, digits, '.', '_' or '-' before the colon"},
 		{"5/2s: per ip", 0, "5/2s:", "a name of 1 to 64 letters, digits, '.', '_' or '-' before the colon"},
 
-		{"5", 1, "", `"/" and a window right behind the count, such as "5/2s"`},
-		{"5 per", 2, "per", `"/" and a window right behind the count, such as "5/2s"`},
+		{"5", 1, "", `"/" and a window right after the count, such as "5/2s"`},
+		{"5 per", 2, "per", `"/" and a window right after the count, such as "5/2s"`},
 		{"5 / 2s per ip", 2, "/", slash + `"5/2s"`},
 		{"5 / 1m", 2, "/", slash + `"5/1m"`},
 		{"5k /1h30m per ip", 3, "/1h30m", slash + `"5k/1h30m"`},
 		{"5 / per ip", 2, "/", slash + `"5/2s"`},
 		{"5 /", 2, "/", slash + `"5/2s"`},
 		{"5 / 1" + strings.Repeat("0", 1<<20), 2, "/", slash + `"5/2s"`},
-		{"1e9/s", 1, "e9/s", `"/" and a window right behind the count, such as "1/2s"`},
-		{"1.5/s", 1, ".5/s", `"/" and a window right behind the count, such as "1/2s"`},
-		{"5K/s", 1, "K/s", `"/" and a window right behind the count, such as "5/2s"`},
+		{"1e9/s", 1, "e9/s", `"/" and a window right after the count, such as "1/2s"`},
+		{"1.5/s", 1, ".5/s", `"/" and a window right after the count, such as "1/2s"`},
+		{"5K/s", 1, "K/s", `"/" and a window right after the count, such as "5/2s"`},
 
 		{"5/", 2, "", window},
-		{"5/ 2s per ip", 3, "2s", `the window right behind the slash, without spaces: write "5/2s"`},
+		{"5/ 2s per ip", 3, "2s", `the window right after the slash, without spaces: write "5/2s"`},
 		{"5/\n2s per ip", 2, "\n", window},
 		{"5/per ip", 2, "per", window},
 		{"5/-2s per ip", 2, "-2s", window},
@@ -116,7 +116,7 @@ func TestParseError(t *testing.T) {
 		{"5/1m, 10/1h per ip", 4, ",", comma},
 		{"5/1m per ip queue, 10/1h per ip", 12, "queue,", comma},
 		{"5/1m per ip queue burst 5, 10/1h per ip", 24, "5,", comma},
-		{"5/1m per ip queue burst 1,000", 24, "1,000", "a number behind burst, such as 10"},
+		{"5/1m per ip queue burst 1,000", 24, "1,000", "a number after burst, such as 10"},
 		{"5/1m per header X-Org, 10/1h per ip", 23, "10/1h", wantWord},
 		{"5/2s per ip)", 11, ")", more},
 		{"5/2s per ip shadow", 12, "shadow", more},
@@ -124,8 +124,8 @@ func TestParseError(t *testing.T) {
 		{"5/2s global or ip", 12, "or", more},
 		{"1/s global\n5/2s per ip 3", 23, "3", more},
 
-		{"5/s per (((((((((ip)))))))))", 16, "(", "at most 8 parentheses inside each other"},
-		{"5/s per " + strings.Repeat("(", 1<<20), 16, "(", "at most 8 parentheses inside each other"},
+		{"5/s per (((((((((ip)))))))))", 16, "(", "at most 8 nested parentheses"},
+		{"5/s per " + strings.Repeat("(", 1<<20), 16, "(", "at most 8 nested parentheses"},
 		{strings.Repeat("(", 1<<20), 0, "(", count},
 		{strings.Repeat("1/s global;", 17), 16 * len("1/s global;"), "1/s", "at most 16 rules"},
 		{strings.Repeat("1/s global;", 1<<17), 16 * len("1/s global;"), "1/s", "at most 16 rules"},

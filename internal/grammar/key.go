@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// A Key names the value whose holders share a quota.
+// A Key names a value of a request. Requests with the same value share a quota.
 type Key struct {
 	Kind  Kind
 	Name  string // of a header, cookie, query parameter or path value
@@ -37,7 +37,7 @@ var kindWords = [...]string{Global: "global", IP: "ip", User: "user",
 // KeyWords returns the words that have a meaning in a key.
 func KeyWords() []string { return append(slices.Clone(kindWords[1:]), "per") }
 
-// MaxNesting is how many parentheses a key may have inside each other.
+// MaxNesting is how many nested parentheses a key may have.
 const MaxNesting = 8
 
 // String returns k as a text.
@@ -71,7 +71,7 @@ func (k Key) Names(kind Kind) (names []string) {
 	return names
 }
 
-// nesting returns how many parentheses k needs inside each other.
+// nesting returns how many nested parentheses k needs.
 func (k Key) nesting() int {
 	deepest := -1
 	for _, part := range k.Parts {
@@ -119,7 +119,7 @@ func (p *parser) operand(depth int) (Key, error) {
 	kind := Kind(max(0, slices.Index(kindWords[:], word)))
 	switch {
 	case word == "(" && depth == MaxNesting:
-		return Key{}, p.errorf("at most %d parentheses inside each other", MaxNesting)
+		return Key{}, p.errorf("at most %d nested parentheses", MaxNesting)
 	case word == "(":
 		p.at++
 		k, err := p.key(depth + 1)

@@ -30,7 +30,7 @@ func Parse(text string) ([]Rule, error) {
 }
 
 // A parser reads a text once, from left to right. Each method reads one part of
-// the grammar, and leaves the offset behind it.
+// the grammar, and leaves the offset after it.
 type parser struct{ lexer }
 
 // rule reads a rule and the ";" or line break after it.
@@ -57,7 +57,7 @@ func (p *parser) rule() (r Rule, err error) {
 		start := p.at
 		if r.Key, err = p.key(0); err == nil && r.Key.nesting() > MaxNesting {
 			p.at = start
-			err = p.errorf(`a key with fewer levels of "and" and "or", at most %d inside another`, MaxNesting)
+			err = p.errorf(`a key with at most %d nested "and" and "or"`, MaxNesting)
 		}
 	default:
 		err = p.unexpected(`"per" and a key such as ip or user, or "global"`)
@@ -78,7 +78,7 @@ func (p *parser) rule() (r Rule, err error) {
 	return r, nil
 }
 
-// count reads a count and the slash behind it.
+// count reads a count and the slash after it.
 func (p *parser) count() (int64, error) {
 	word := p.peek()
 	count, _, slash := strings.Cut(word, "/")
@@ -97,11 +97,11 @@ func (p *parser) count() (int64, error) {
 	}
 	p.at += len(digits)
 	if err == nil && strings.HasPrefix(p.peek(), "/") {
-		behind := p.lexer
-		behind.at += len("/")
-		return 0, p.errorf(`the slash without spaces around it: write "%s/%s"`, digits, behind.window())
+		after := p.lexer
+		after.at += len("/")
+		return 0, p.errorf(`the slash without spaces around it: write "%s/%s"`, digits, after.exampleWindow())
 	}
-	return 0, p.errorf(`"/" and a window right behind the count, such as "%s/2s"`, digits)
+	return 0, p.errorf(`"/" and a window right after the count, such as "%s/2s"`, digits)
 }
 
 // window reads a window. It is 0 if it is a word that needs a calendar. The
@@ -112,14 +112,14 @@ func (p *parser) window(limit int64) (time.Duration, error) {
 		return 0, nil
 	}
 	if p.word() == "" && leading(p.peek(), isDigit) != "" {
-		return 0, p.errorf(`the window right behind the slash, without spaces: write "%d/%s"`, limit, p.lexer.window())
+		return 0, p.errorf(`the window right after the slash, without spaces: write "%d/%s"`, limit, p.exampleWindow())
 	}
-	return p.length("a window", "right behind the slash")
+	return p.length("a window", "right after the slash")
 }
 
-// window returns the next word if it may be a window, and an example otherwise.
+// exampleWindow returns the next word if it may be a window, and an example otherwise.
 // It is for messages.
-func (l lexer) window() string {
+func (l lexer) exampleWindow() string {
 	if word := l.peek(); leading(word, isDigit) != "" && len(word) < len("106751d23h47m16s") {
 		return word
 	}

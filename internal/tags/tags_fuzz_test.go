@@ -1,4 +1,4 @@
-package limit
+package tags
 
 import (
 	"net/http"
@@ -12,9 +12,8 @@ import (
 	"github.com/routelimit/limit/internal/fuzzloop"
 )
 
-// FuzzRoutes reads tags of any content, as a whole and part by part: they are a
-// route with rules that hold, or an error that names the field.
-func FuzzRoutes(t *testing.F) {
+// FuzzTags checks that any tag is a route, or an error with the name of the field.
+func FuzzTags(t *testing.F) {
 	f := fuzzloop.New(t)
 	f.Add("POST /update", "5/2s per ip; 1000/1m global", "login", `route:"GET /" limit:"-"`)
 	f.Add("GET /items/{id}", "login: 20/1h per user or ip", "a b", `limit:"5/2s" policy:"x"`)
@@ -25,22 +24,20 @@ func FuzzRoutes(t *testing.F) {
 		}
 		for _, tag := range []string{tag(route, limits), tag(route, "5/2s per ip"), tag("GET /", limits),
 			tag("GET /", "5/2s per ip") + " policy:" + strconv.Quote(policy), raw} {
-			w := routeWalk{seen: make(map[string]string)}
-			field := reflect.StructField{Name: "Update", Tag: reflect.StructTag(tag)}
-			w.field(field, reflect.ValueOf(answer(200)), "API.Update")
-			for _, err := range w.errs {
+			f := &Field{Name: "API.Update"}
+			w := walk{routes: make(map[string]string)}
+			w.read(f, reflect.StructTag(tag), reflect.ValueOf(http.HandlerFunc(handler)))
+			require.Equal(t, []*Field{f}, w.fields)
+			require.NotNil(t, f.Handler)
+			for _, err := range f.errs {
 				require.True(t, strings.HasPrefix(err.Error(), "field API.Update: "), "%v", err)
 			}
-			if len(w.errs) > 0 {
+			if len(f.errs) > 0 {
+				require.Error(t, Join(w.fields))
 				continue
 			}
-			require.Len(t, w.routes, 1)
-			r := w.routes[0]
-			require.True(t, validMethod(r.Method) && validPath(r.Path), "%+v", r)
-			if r.Limited {
-				require.NoError(t, r.Rules.Validate())
-			}
-			_ = handle(http.NewServeMux(), r, answer(200)) // an error, and no panic
+			require.True(t, validPath(f.Path) && strings.ToUpper(f.Method) == f.Method, "%+v", f)
+			require.True(t, f.Limited || f.Limit == "" && !f.Named, "%+v", f)
 		}
 	})
 }

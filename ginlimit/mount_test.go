@@ -1,0 +1,55 @@
+package ginlimit_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/gin-gonic/gin"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/ginlimit"
+)
+
+// TestMountReportsEverything checks that one error hides no other.
+func TestMountReportsEverything(t *testing.T) {
+	router := gin.New()
+	err := ginlimit.New(limit.New(nil, nil)).Mount(router, struct {
+		Text gin.HandlerFunc `route:"GET /text" limit:"5/2x per ip"`
+		Type http.Handler    `route:"GET /type" limit:"5/2x per ip"`
+		User gin.HandlerFunc `route:"GET /user" limit:"5/2s per user"`
+		Path gin.HandlerFunc `route:"GET /path/:id/*rest" limit:"5/2s per path nope or path id or path rest"`
+		None gin.HandlerFunc `route:"GET /none" limit:"5/2s per path id"`
+		Nil  http.Handler    `route:"GET /nil" limit:"-"`
+	}{Text: ok, Type: http.NotFoundHandler(), User: ok, Path: ok, None: ok})
+	require.Error(t, err)
+	for _, want := range []string{
+		`field Text: limit: column 4 of "5/2x per ip"`,
+		`field Type: limit: column 4 of "5/2x per ip"`,
+		`field Type: limit: http.HandlerFunc is not a handler: write a gin.HandlerFunc`,
+		`field User: limit: rule "5/2s per user": `,
+		`field Path: limit: rule "5/2s per path nope or path id or path rest": key "path nope": the path "/path/:id/*rest" has no such value: write "path id" or "path rest"`,
+		`field None: limit: rule "5/2s per path id": key "path id": the path "/none" has no values`,
+		`field Nil: limit: the handler is nil`,
+	} {
+		assert.Equal(t, 1, strings.Count(err.Error(), want), want)
+	}
+	assert.Equal(t, 7, 1+strings.Count(err.Error(), "\nfield "))
+	assert.Empty(t, router.Routes())
+}
+
+// TestMountPathOfGroup checks that rules find the path values of a group.
+func TestMountPathOfGroup(t *testing.T) {
+	api := struct {
+		Item gin.HandlerFunc `route:"GET /items/:item" limit:"1/1m per path user and path item"`
+	}{ok}
+	router := gin.New()
+	rl := ginlimit.New(limit.New(nil, nil))
+	require.NoError(t, rl.Mount(router.Group("/users/:user"), api))
+	assert.Len(t, router.Routes(), 1)
+	assert.ErrorContains(t, rl.Mount(router.Group("/teams/:team"), api),
+		`key "path user": the path "/teams/:team/items/:item" has no such value: write "path team" or "path item"`)
+	assert.Len(t, router.Routes(), 1)
+}
