@@ -57,11 +57,14 @@ type Decision struct {
 	At      int64 // when the store decided, by the clock that it decides by; of several clocks see TimeOf
 	Delay   int64 // how long after At an admitted request's turn comes: see [Queue]
 
-	// Copied is when what stands around a store has counted an admission of
-	// the store, by its own clock; 0 if nothing has.
-	Copied int64
+	// Tag is for a store that wraps another one. Whatever the wrapper writes
+	// into an admission comes back, unchanged, in the [Return] of it. Stores
+	// that do not wrap one leave it 0.
+	Tag int64
 
 	times *[MaxCharges]int64 // of the outcomes, if not At: see TimeOf
+
+	overflow uint16 // a bit for each charge: see Overflow
 
 	n    int
 	few  [4]Outcome // most policies have few rules; these need no allocation

@@ -11,9 +11,9 @@ import (
 
 // A till notes what it is given back.
 type till struct {
-	released   []Charge
-	returned   []Return
-	errs       [2]error
+	released []Charge
+	returned []Return
+	errs     [2]error
 }
 
 func (l *till) Release(_ context.Context, _ string, charges []Charge) error {

@@ -69,7 +69,6 @@ func (s *Store) leasesOf(policy string, c *core.Charge, f func(leases *core.Leas
 	if renewed && cell.shared > now { // what is held for want of room counts for longer
 		cell.shared = cell.expires
 		shard.shared = max(shard.shared, cell.shared)
-		raise(&s.crowded, cell.shared)
 		if own != nil {
 			own.shared = cell.shared
 		}

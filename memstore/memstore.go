@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"sync"
-	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -79,7 +78,6 @@ type Store struct {
 	now       func() int64 // microseconds
 	room      int          // entries of keys in a shard
 	monotonic bool         // the clock does not step back, as others may
-	crowded   atomic.Int64 // until when a cell is shared, or counts for an entry: see Crowded
 }
 
 var _ core.Store = (*Store)(nil)
@@ -154,18 +152,20 @@ func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) 
 	}
 	var fewStates [len(few)]core.State
 	states := fewStates[:0]
-	overflow := false
+	var overflow uint16 // a bit for each charge
 	for i := range keys {
 		k := &keys[i]
 		if e := k.entry; e != nil && e.shared <= now {
 			states = append(states, e.state)
 		} else {
-			overflow = s.place(keys, i, policy, &charges[i], now) || overflow
+			if s.place(keys, i, policy, &charges[i], now) {
+				overflow |= 1 << i
+			}
 			states = append(states, k.state())
 		}
 	}
-	if overflow {
-		return s.overflow(now, policy, charges, keys, states), nil
+	if overflow != 0 {
+		return s.overflow(now, policy, charges, keys, states, overflow), nil
 	}
 	d := core.Decide(now, charges, states)
 	known := true

@@ -131,13 +131,7 @@ func (s *Store) findCell(shard *shard, policy string, c *core.Charge) *entry {
 // window would make a cell forget what counts in a longer one. A changed limit
 // keeps its cell where that is safe.
 func cellOf(c *core.Charge) core.Charge {
-	cell := core.Charge{Rule: c.Rule, Quota: c.Quota}
-	switch c.Quota.Algorithm {
-	case core.TokenBucket, core.LeakyBucket, core.Queue: // the limit is a rate
-	default:
-		cell.Quota.Limit = 0
-	}
-	return cell
+	return core.Charge{Rule: c.Rule, Quota: c.Quota.OverflowQuota()}
 }
 
 func (s *Store) hashCell(policy string, cell *core.Charge) uint64 {
@@ -148,7 +142,7 @@ func (s *Store) hashCell(policy string, cell *core.Charge) uint64 {
 }
 
 // overflow makes a decision with cells, and keeps what is new.
-func (s *Store) overflow(now int64, policy string, charges []core.Charge, keys []found, states []core.State) core.Decision {
+func (s *Store) overflow(now int64, policy string, charges []core.Charge, keys []found, states []core.State, overflow uint16) core.Decision {
 	all := charges
 	var both []pair
 	for i := range keys {
@@ -166,7 +160,11 @@ func (s *Store) overflow(now int64, policy string, charges []core.Charge, keys [
 	if len(both) > 0 {
 		d = fold(&d, len(keys), both)
 	}
-	d.Mode = core.ModeOverflow
+	for i := range keys {
+		if overflow>>i&1 != 0 {
+			d.SetOverflow(i)
+		}
+	}
 	for _, b := range both {
 		b.cell.prolong()
 	}
@@ -189,7 +187,6 @@ func (s *Store) overflow(now int64, policy string, charges []core.Charge, keys [
 		case k.entry.debt:
 			k.entry.shared = k.entry.expires
 		}
-		raise(&s.crowded, k.entry.shared)
 	}
 	s.keep(now, policy, charges, keys)
 	return d
