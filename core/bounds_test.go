@@ -42,7 +42,7 @@ func (l *life) run(n int) {
 
 // checkStepBack tells that a clock that steps back gives nothing.
 func (l *life) checkStepBack() {
-	probe := clone(l.state)
+	probe := l.state.Clone()
 	if probe.Advance(&l.q, l.now); probe.Used() < l.before {
 		l.fail("%d used after the clock has stepped back, and %d before", probe.Used(), l.before)
 	}
@@ -156,9 +156,9 @@ func (l *life) change() {
 	if next.Validate() != nil {
 		return
 	}
-	old := clone(l.state)
+	old := l.state.Clone()
 	roomBefore, used := old.Advance(&l.q, l.now), old.Used()
-	roomAfter := clone(l.state).Advance(&next, l.now)
+	roomAfter := l.state.Clone().Advance(&next, l.now)
 	missing, grown := l.q.Missing != next.Missing, next.Burst-l.q.Burst
 	l.q, l.changed = next, true
 	switch {

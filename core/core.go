@@ -53,9 +53,12 @@ const Never int64 = -1
 // admitted only if every charge fits; otherwise nothing was taken.
 type Decision struct {
 	Allowed bool
-	Mode    Mode  // how it was made
-	At      int64 // when the store decided, by the clock that it decides by; of several clocks see TimeOf
-	Delay   int64 // how long after At an admitted request's turn comes: see [Queue]
+	Mode    Mode // how it was made
+
+	overflow uint32 // two bits for each charge: see Overflow
+
+	At    int64 // when the store decided, by the clock that it decides by; of several clocks see TimeOf
+	Delay int64 // how long after At an admitted request's turn comes: see [Queue]
 
 	// Tag is for a store that wraps another one. Whatever the wrapper writes
 	// into an admission comes back, unchanged, in the [Return] of it. Stores
@@ -63,8 +66,6 @@ type Decision struct {
 	Tag int64
 
 	times *[MaxCharges]int64 // of the outcomes, if not At: see TimeOf
-
-	overflow uint16 // a bit for each charge: see Overflow
 
 	n    int
 	few  [4]Outcome // most policies have few rules; these need no allocation

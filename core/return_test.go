@@ -65,13 +65,8 @@ func (l *lender) giveBack(a *admission, n int64) int64 {
 	return given
 }
 
-// room asks a copy: of a log it asks itself, which changes nothing.
-func (l *lender) room(at int64) int64 {
-	if copied := clone(l.state); copied != nil {
-		return copied.Advance(&l.q, at)
-	}
-	return l.state.Advance(&l.q, at)
-}
+// room asks a copy.
+func (l *lender) room(at int64) int64 { return l.state.Clone().Advance(&l.q, at) }
 
 // asIf returns the definition of the algorithm, charged only with what was not
 // given back.
@@ -108,7 +103,7 @@ func (p *plainLog) room(at int64) int64 {
 
 // step goes on by a time that is likely to be telling.
 func (l *lender) step() int64 {
-	each, _ := muldiv(1, l.q.Window, l.q.Limit)
+	each, _ := MulDiv(1, l.q.Window, l.q.Limit)
 	steps := []int64{0, 0, 0, 1, each, each / 3, each + 1, l.random.Int64N(1 + 4*each), l.random.Int64N(1 + l.q.Window/3),
 		l.random.Int64N(1 + l.q.fills()/2)}
 	if l.random.IntN(8) == 0 {
@@ -151,13 +146,13 @@ func TestReturnsNeverGift(t *testing.T) {
 }
 
 func (l *lender) compare(exact bool) {
-	if bucket, ok := l.state.(*Bucket); ok && !bucket.begun {
+	if bucket, ok := l.state.(*bucketState); ok && !bucket.begun {
 		return
 	}
 	if l.q.anchored() && l.q.Algorithm == FixedWindow {
 		return // the window of another first unit: see checkNet
 	}
-	each, _ := muldiv(1, l.q.Window, l.q.Limit)
+	each, _ := MulDiv(1, l.q.Window, l.q.Limit)
 	asIf := l.asIf()
 	for _, after := range []int64{0, 1, each, l.random.Int64N(1 + l.q.Window), l.random.Int64N(1 + 3*each)} {
 		at := l.now + after
@@ -234,7 +229,7 @@ func TestReturnsAlone(t *testing.T) {
 						l.giveBack(a, a.taken)
 					}
 				}
-				if bucket, ok := l.state.(*Bucket); ok && !bucket.begun {
+				if bucket, ok := l.state.(*bucketState); ok && !bucket.begun {
 					continue
 				}
 				if p, ok := want.(*plainBucket); ok && p.tokens == nil {
@@ -277,11 +272,7 @@ func TestReturnsUnderAnything(t *testing.T) {
 					}
 					r.Cost = []int64{1, l.random.Int64N(1 + l.q.Capacity()), MaxCost}[l.random.IntN(3)]
 					given := l.state.Return(&r, l.now)
-					probe := clone(l.state)
-					if probe == nil {
-						probe = l.state
-					}
-					if room := probe.Advance(&l.q, l.now); room > l.q.Capacity() || given < 0 || given > r.Cost {
+					if room := l.room(l.now); room > l.q.Capacity() || given < 0 || given > r.Cost {
 						t.Fatalf("room for %d, %d given back: %+v", room, given, l.q)
 					}
 				}

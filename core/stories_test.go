@@ -4,7 +4,6 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"os"
-	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -85,7 +84,7 @@ func someQuota(t *testing.T, random *rand.Rand, a Algorithm) Quota {
 }
 
 func (l *life) step() int64 {
-	each, _ := muldiv(1, l.q.Window, l.q.Limit)
+	each, _ := MulDiv(1, l.q.Window, l.q.Limit)
 	o := Outcome{}
 	if l.last.n > 0 {
 		o = l.last.Outcomes()[0]
@@ -107,7 +106,7 @@ func (l *life) cost() int64 {
 	capacity := l.q.Capacity()
 	costs := []int64{1, 1, 1, 1, 0}
 	if !l.ones {
-		costs = append(costs, capacity, capacity+1, 1+l.random.Int64N(capacity), max(0, clone(l.state).Advance(&l.q, l.now)))
+		costs = append(costs, capacity, capacity+1, 1+l.random.Int64N(capacity), max(0, l.state.Clone().Advance(&l.q, l.now)))
 	}
 	return costs[l.random.IntN(len(costs))]
 }
@@ -138,12 +137,12 @@ func (l *life) decide(cost int64) {
 }
 
 // roomAt probes a copy of the state.
-func (l *life) roomAt(at int64) int64 { return clone(l.state).Advance(&l.q, at) }
+func (l *life) roomAt(at int64) int64 { return l.state.Clone().Advance(&l.q, at) }
 
 // compareQuiet tells that what takes nothing leaves no trace: a state without it
 // decides alike. (A bucket that begins with tokens missing is begun by a refusal.)
 func (l *life) compareQuiet(charges []Charge, got Decision) {
-	alike := clone(l.quiet)
+	alike := l.quiet.Clone()
 	if want := Decide(l.now, charges, []State{alike}); !sameDecision(got, want) || got.Delay != want.Delay {
 		l.fail("with what took nothing:\n%+v\nand without:\n%+v", got, want)
 	}
@@ -195,7 +194,7 @@ func (l *life) truthful(who string, cost int64, o Outcome, room func(at int64) i
 	} else {
 		first("retry", o.RetryAfter, func(at int64) bool { return o.Fits() || room(at) >= cost })
 	}
-	if bucket, ok := l.state.(*Bucket); ok && !bucket.begun {
+	if bucket, ok := l.state.(*bucketState); ok && !bucket.begun {
 		return // it does not fill before it is asked for a token
 	}
 	whole := func(at int64) bool { return room(at) >= capacity }
@@ -210,31 +209,6 @@ func (l *life) truthful(who string, cost int64, o Outcome, room func(at int64) i
 func (l *life) fail(format string, args ...any) {
 	l.Helper()
 	l.Fatalf("at %d, %+v\ntaken %v\n"+format, append([]any{l.now, l.q, l.took}, args...)...)
-}
-
-func clone(s State) State {
-	switch s := s.(type) {
-	case *Window:
-		c := *s
-		return &c
-	case *Cells:
-		c := *s
-		c.counts = slices.Clone(s.counts)
-		return &c
-	case *Counter:
-		c := *s
-		return &c
-	case *Bucket:
-		c := *s
-		return &c
-	case *Meter:
-		c := *s
-		return &c
-	case *Line:
-		c := *s
-		return &c
-	}
-	return nil
 }
 
 // stories is how many lives each algorithm has.

@@ -1,22 +1,26 @@
 package core
 
-// A Bucket is the state of the [TokenBucket] algorithm: Burst tokens, refilled
-// at Limit tokens a Window. A unit takes a token, and a new bucket lacks
-// Missing of them.
+// TokenBucket holds up to Burst tokens and refills at Limit tokens a Window. A
+// unit takes a token. A new bucket lacks Missing tokens and begins to refill when
+// it is first charged, whether that charge is admitted or not.
 //
-// It promises that in any time t at most Burst + t·Limit/Window units are
-// admitted, rounded down, at any rate: a part of a token that has come back is
-// kept as a number of Windowths, so that neither rare nor frequent callers lose
-// or gain any. It is refilled when it is asked, from the time that has passed.
-// What it gives up is the window: a burst and a window's refill fit into one.
+// In any time t it admits at most Burst + t·Limit/Window units, rounded down. It
+// refills from the time that has passed when it is charged. Parts of a token are
+// kept exactly, so that neither frequent nor rare callers gain or lose any.
+//
+// Trade-off: a burst and a window's refill fit into one window.
 //
 // When the clock steps back, the last refill is dated now: no time is credited
-// twice. When the burst is lowered, the bucket lacks no more than all of it, and
-// a changed rate is that since the last unit was taken.
+// twice. When the burst is lowered, the bucket lacks no more than all of it. A
+// changed rate applies since the last unit was taken.
 //
 // The method is the token bucket of Turner, "New directions in communications
 // (or which way to the information age?)" (1986), refilled lazily.
-type Bucket struct {
+const TokenBucket Algorithm = 4
+
+// A bucketState holds how many tokens a bucket lacks, and since when.
+type bucketState struct {
+	Base
 	missing int64 // tokens, when last taken from
 	part    int64 // Windowths of the last of them that had come back
 	last    int64 // when that was
@@ -29,7 +33,7 @@ type Bucket struct {
 }
 
 // Advance implements [State].
-func (b *Bucket) Advance(q *Quota, now int64) int64 {
+func (b *bucketState) Advance(q *Quota, now int64) int64 {
 	b.limit, b.burst, b.initial, b.now = q.Limit, q.Burst, q.Missing, now
 	if !b.begun {
 		b.missing, b.part, b.last = q.Missing, 0, now
@@ -42,7 +46,7 @@ func (b *Bucket) Advance(q *Quota, now int64) int64 {
 	if missing > q.Burst {
 		missing, part = q.Burst, 0
 	}
-	came, rest := muldiv(now-b.last, q.Limit, q.Window)
+	came, rest := MulDiv(now-b.last, q.Limit, q.Window)
 	if rest += part; rest >= q.Window {
 		came, rest = came+1, rest-q.Window
 	}
@@ -53,35 +57,61 @@ func (b *Bucket) Advance(q *Quota, now int64) int64 {
 }
 
 // Take implements [State].
-func (b *Bucket) Take(n int64) int64 {
+func (b *bucketState) Take(n int64, _ uint64) (room, delay int64) {
 	b.short += n
 	b.missing, b.part, b.last, b.begun = b.short, b.back, b.now, true
-	return b.burst - b.short
+	return b.burst - b.short, 0
 }
 
-// begin remembers when the bucket was first asked for a token, if it is not
-// full then: it fills from that time on.
-func (b *Bucket) begin() { b.begun = b.begun || b.initial > 0 }
+// Refuse implements [State]. A bucket that does not begin full refills from the
+// time when it is first charged.
+func (b *bucketState) Refuse() { b.begun = b.begun || b.initial > 0 }
 
 // Used implements [State].
-func (b *Bucket) Used() int64 { return b.short }
+func (b *bucketState) Used() int64 { return b.short }
 
 // After implements [State].
-func (b *Bucket) After(n int64) int64 { return b.regain(n, b.back) }
+func (b *bucketState) After(n int64) int64 { return b.regain(n, b.back) }
 
 // regain returns how long n tokens take to come back, of the first of which
 // back Windowths are there.
-func (b *Bucket) regain(n, back int64) int64 {
-	whole, rest := muldiv(n, b.window, b.limit)
-	return whole + ceilDiv(rest-back, b.limit)
+func (b *bucketState) regain(n, back int64) int64 {
+	whole, rest := MulDiv(n, b.window, b.limit)
+	return whole + CeilDiv(rest-back, b.limit)
 }
 
 // Expires implements [State]. A bucket that does not begin full is remembered
 // for as long again as its filling took, and what was given back as long as it
 // matters.
-func (b *Bucket) Expires() int64 {
+func (b *bucketState) Expires() int64 {
 	if !b.begun || b.short == 0 && b.initial == 0 {
 		return b.returns.until()
 	}
 	return max(b.now+b.regain(b.short, b.back)+b.regain(b.initial, 0), b.returns.until())
+}
+
+// Return implements [State]: as much as the bucket would still lack of r if
+// nobody else had come. What has come back by itself does not come again.
+func (b *bucketState) Return(r *Return, now int64) int64 {
+	q := &r.Quota
+	if !b.begun || b.window != q.Window || b.missing > q.Burst || b.last > now || r.At > now {
+		return 0
+	}
+	b.Advance(q, now)
+	lacks, given := give(&b.returns, r, now, levelOf(b.short, b.back, q.Window))
+	if given > 0 {
+		b.missing, b.part = lacks.units, 0
+		if lacks.part > 0 {
+			b.missing, b.part = lacks.units+1, q.Window-lacks.part
+		}
+		b.last = now
+	}
+	return given
+}
+
+// Clone implements [State].
+func (b *bucketState) Clone() State {
+	copied := *b
+	copied.returns = b.returns.clone()
+	return &copied
 }

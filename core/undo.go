@@ -24,7 +24,7 @@ func Undo(ctx context.Context, store Returner, policy string, charges []Charge, 
 	for i, c := range charges {
 		switch {
 		case c.Cost == 0:
-		case c.Quota.Algorithm == Concurrency:
+		case c.Quota.Leases():
 			leases = append(leases, c)
 		default:
 			returns = append(returns, d.Return(i, c))

@@ -103,10 +103,25 @@ func TestStore(t *testing.T) {
 			s, f := guarded(1, now)
 			f.fail(errDown)
 			s.breaker.until.Store(probing) // nobody ever finds out
-			test(t, storetest.Harness{Store: s, SetTime: now.Store})
+			test(t, storetest.Harness{Store: &alone{s, t}, SetTime: now.Store})
 			assert.Zero(t, f.asked.Load())
 		})
 	})
+}
+
+// An alone guard has no store, so it resets keys in memory only, and says so.
+type alone struct {
+	*Store
+	t *testing.T
+}
+
+func (a *alone) Reset(ctx context.Context, policy, rule, key string) error {
+	err := a.Store.Reset(ctx, policy, rule, key)
+	if ctx.Err() != nil {
+		return err
+	}
+	assert.ErrorIs(a.t, err, core.ErrUnavailable)
+	return nil
 }
 
 // TestRedisStore holds the guard around a store on Redis to the suite, each by
@@ -129,7 +144,7 @@ func TestRedisStore(t *testing.T) {
 
 	// What Redis loses, or a call after which it has, does not gift anything.
 	require.NoError(t, client.FlushDB(t.Context()).Err())
-	s.mark("", nil, s.now())
+	s.doubts.failed(s.now())
 	d, err = s.Take(t.Context(), "p", []core.Charge{c})
 	require.NoError(t, err)
 	assert.False(t, d.Allowed)

@@ -138,7 +138,7 @@ func (f *flood) decide(keys int) {
 		}
 		if d.Allowed && c.Cost > 0 {
 			f.admitted++
-			alone[i].Take(c.Cost)
+			alone[i].Take(c.Cost, 0)
 		}
 	}
 	if shard := &f.s.shards[0]; shard.keys.len > f.s.room || shard.cells.len > cellRoom {

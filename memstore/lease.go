@@ -10,7 +10,7 @@ import (
 // and of a context that was done before the call.
 func (s *Store) Renew(ctx context.Context, policy string, charges []core.Charge) ([]bool, error) {
 	held := make([]bool, len(charges))
-	err := s.leases(ctx, policy, charges, func(i int, leases *core.Leases, now int64) bool {
+	err := s.leases(ctx, policy, charges, func(i int, leases core.State, now int64) bool {
 		renewed := leases.Renew(&charges[i].Quota, now, charges[i].Lease)
 		held[i] = held[i] || renewed
 		return renewed
@@ -23,7 +23,7 @@ func (s *Store) Renew(ctx context.Context, policy string, charges []core.Charge)
 
 // Release implements [core.Store]. Its errors are those of Renew.
 func (s *Store) Release(ctx context.Context, policy string, charges []core.Charge) error {
-	return s.leases(ctx, policy, charges, func(i int, leases *core.Leases, now int64) bool {
+	return s.leases(ctx, policy, charges, func(i int, leases core.State, now int64) bool {
 		leases.Release(&charges[i].Quota, now, charges[i].Lease)
 		return false
 	})
@@ -32,7 +32,7 @@ func (s *Store) Release(ctx context.Context, policy string, charges []core.Charg
 // leases calls f with the leases of each charge that the store knows, under the
 // lock of its shard. Each is for itself, and so locked for itself. F reports
 // whether it has renewed one.
-func (s *Store) leases(ctx context.Context, policy string, charges []core.Charge, f func(i int, leases *core.Leases, now int64) bool) error {
+func (s *Store) leases(ctx context.Context, policy string, charges []core.Charge, f func(i int, leases core.State, now int64) bool) error {
 	if err := core.ValidateLeases(charges); err != nil {
 		return err
 	}
@@ -40,12 +40,12 @@ func (s *Store) leases(ctx context.Context, policy string, charges []core.Charge
 		return err
 	}
 	for i := range charges {
-		s.leasesOf(policy, &charges[i], func(leases *core.Leases, now int64) bool { return f(i, leases, now) })
+		s.leasesOf(policy, &charges[i], func(leases core.State, now int64) bool { return f(i, leases, now) })
 	}
 	return nil
 }
 
-func (s *Store) leasesOf(policy string, c *core.Charge, f func(leases *core.Leases, now int64) bool) {
+func (s *Store) leasesOf(policy string, c *core.Charge, f func(leases core.State, now int64) bool) {
 	hash := s.hash(policy, c)
 	now := s.now()
 	shard := &s.shards[shardOf(hash, c.Key)]
@@ -58,13 +58,13 @@ func (s *Store) leasesOf(policy string, c *core.Charge, f func(leases *core.Leas
 	// It may be held in a cell, and if the key has an entry, in both.
 	own, cell := shard.keys.find(hash, policy, c), s.findCell(shard, policy, c)
 	if own != nil {
-		f(own.state.(*core.Leases), now) // by entry.is
+		f(own.state, now) // by entry.is
 		own.prolong()
 	}
 	if cell == nil {
 		return
 	}
-	renewed := f(cell.state.(*core.Leases), now)
+	renewed := f(cell.state, now)
 	cell.prolong()
 	if renewed && cell.shared > now { // what is held for want of room counts for longer
 		cell.shared = cell.expires

@@ -152,20 +152,19 @@ func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) 
 	}
 	var fewStates [len(few)]core.State
 	states := fewStates[:0]
-	var overflow uint16 // a bit for each charge
+	overflow := false
 	for i := range keys {
 		k := &keys[i]
 		if e := k.entry; e != nil && e.shared <= now {
 			states = append(states, e.state)
 		} else {
-			if s.place(keys, i, policy, &charges[i], now) {
-				overflow |= 1 << i
-			}
+			k.quotas = s.place(keys, i, policy, &charges[i], now)
+			overflow = overflow || k.quotas != core.OwnQuota
 			states = append(states, k.state())
 		}
 	}
-	if overflow != 0 {
-		return s.overflow(now, policy, charges, keys, states, overflow), nil
+	if overflow {
+		return s.overflow(now, policy, charges, keys, states), nil
 	}
 	d := core.Decide(now, charges, states)
 	known := true
@@ -205,9 +204,10 @@ func (s *Store) keep(now int64, policy string, charges []core.Charge, keys []fou
 // found is where the key of a charge is: its entry, or the cell in its place,
 // or nil if there is no memory for either.
 type found struct {
-	hash  uint64
-	shard int
-	entry *entry
+	hash   uint64
+	shard  int
+	entry  *entry
+	quotas core.Overflow // by which it is decided
 }
 
 // An id tells keys apart.

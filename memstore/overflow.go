@@ -37,11 +37,11 @@ const (
 )
 
 // place finds what the i-th charge is taken from, if its key has no entry, or
-// one for which a cell counts. It reports whether a cell has to do with it.
-func (s *Store) place(keys []found, i int, policy string, c *core.Charge, now int64) (overflow bool) {
+// one for which a cell counts. It returns by which quotas the charge is decided.
+func (s *Store) place(keys []found, i int, policy string, c *core.Charge, now int64) core.Overflow {
 	k := &keys[i]
 	if k.entry != nil {
-		return true
+		return core.BothQuotas
 	}
 	shard := &s.shards[k.shard]
 	var cell *entry
@@ -52,43 +52,26 @@ func (s *Store) place(keys []found, i int, policy string, c *core.Charge, now in
 	}
 	switch {
 	case hasRoom(&shard.keys, s.room, false, keys, i, now):
-		if debt := debtOf(cell); debt != nil {
-			k.entry = &entry{state: debt, algorithm: c.Quota.Algorithm, debt: true}
-			return true
+		if cell == nil {
+			k.entry = newcomer(c.Quota.Algorithm)
+			return core.OwnQuota
 		}
-		k.entry = newcomer(c.Quota.Algorithm)
-		if cell != nil {
+		if c.Quota.Refills() {
+			k.entry = &entry{state: cell.state.Clone(), algorithm: c.Quota.Algorithm, debt: true}
+		} else {
+			k.entry = newcomer(c.Quota.Algorithm)
 			k.entry.shared = cell.shared
 		}
-		return cell != nil
+		return core.BothQuotas
 	case c.Key == "": // other keys that are empty have other quotas
-		return true
+		return core.SharedQuota
 	}
 	k.entry = s.findCell(shard, policy, c) // it may be there although it is not shared
 	if k.entry == nil && hasRoom(&shard.cells, cellRoom, true, keys, i, now) {
 		k.entry = newcomer(c.Quota.Algorithm)
 		k.entry.cell = true
 	}
-	return true
-}
-
-// debtOf returns a copy of the debt of a cell, or nil if it has none.
-func debtOf(cell *entry) core.State {
-	if cell == nil {
-		return nil
-	}
-	switch s := cell.state.(type) {
-	case *core.Bucket:
-		debt := *s
-		return &debt
-	case *core.Meter:
-		debt := *s
-		return &debt
-	case *core.Line:
-		debt := *s
-		return &debt
-	}
-	return nil
+	return core.SharedQuota
 }
 
 // hasRoom reports whether t, a table of entries or cells of the shard of the
@@ -142,7 +125,7 @@ func (s *Store) hashCell(policy string, cell *core.Charge) uint64 {
 }
 
 // overflow makes a decision with cells, and keeps what is new.
-func (s *Store) overflow(now int64, policy string, charges []core.Charge, keys []found, states []core.State, overflow uint16) core.Decision {
+func (s *Store) overflow(now int64, policy string, charges []core.Charge, keys []found, states []core.State) core.Decision {
 	all := charges
 	var both []pair
 	for i := range keys {
@@ -161,9 +144,7 @@ func (s *Store) overflow(now int64, policy string, charges []core.Charge, keys [
 		d = fold(&d, len(keys), both)
 	}
 	for i := range keys {
-		if overflow>>i&1 != 0 {
-			d.SetOverflow(i)
-		}
+		d.SetOverflow(i, keys[i].quotas)
 	}
 	for _, b := range both {
 		b.cell.prolong()
@@ -234,12 +215,14 @@ func (k *found) state() core.State {
 
 // crowded is the state of a key for which there is no memory: it has no room,
 // and nobody can tell yet when it will.
-type crowded struct{}
+type crowded struct{ core.Base }
 
-func (crowded) Advance(*core.Quota, int64) int64 { return 0 }
-func (crowded) Take(int64) int64                 { return 0 }
-func (crowded) Used() int64                      { return 1 }
-func (crowded) After(int64) int64                { return crowdedRetry }
-func (crowded) Expires() int64                   { return 0 }
+func (crowded) Advance(*core.Quota, int64) int64  { return 0 }
+func (crowded) Take(int64, uint64) (int64, int64) { return 0, 0 }
+func (crowded) Used() int64                       { return 1 }
+func (crowded) After(int64) int64                 { return crowdedRetry }
+func (crowded) Expires() int64                    { return 0 }
 
 func (crowded) Return(*core.Return, int64) int64 { return 0 }
+
+func (c crowded) Clone() core.State { return c }
