@@ -26,6 +26,8 @@ type frail struct {
 	gone  atomic.Bool           // has forgotten, and not said so
 	asked atomic.Int64
 	first func()
+
+	resets atomic.Int64
 }
 
 var (
@@ -71,6 +73,14 @@ func (f *frail) Release(ctx context.Context, policy string, charges []core.Charg
 		return *err
 	}
 	return f.Store.Release(ctx, policy, charges)
+}
+
+func (f *frail) Reset(ctx context.Context, policy, rule, key string) error {
+	f.resets.Add(1)
+	if err := f.err.Load(); err != nil {
+		return *err
+	}
+	return f.Store.Reset(ctx, policy, rule, key)
 }
 
 // nowhere is the log of guards whose stores fail again and again.
