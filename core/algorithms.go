@@ -21,12 +21,12 @@ var algorithms = [...]row{
 	},
 	FixedWindow: {
 		name: "fixed-window", state: func() State { return &windowState{} },
-		maxLimit: MaxLimit, fields: fieldAligned | fieldCalendar,
+		maxLimit: MaxLimit, fields: FieldAligned | FieldCalendar,
 		span: (*Quota).twoWindows, // a calendar period may be longer than usual
 	},
 	SlidingCells: {
 		name: "sliding-cells", state: func() State { return &cellsState{} },
-		maxLimit: MaxLimit, fields: fieldCells,
+		maxLimit: MaxLimit, fields: FieldCells,
 		span: (*Quota).windowAndCells,
 	},
 	SlidingCounter: {
@@ -36,17 +36,17 @@ var algorithms = [...]row{
 	},
 	TokenBucket: {
 		name: "token-bucket", state: func() State { return &bucketState{} },
-		maxLimit: MaxLimit, fields: fieldBurst | fieldMissing, minBurst: 1,
+		maxLimit: MaxLimit, fields: FieldBurst | FieldMissing, minBurst: 1,
 		refills: true, span: (*Quota).refillTime,
 	},
 	LeakyBucket: {
 		name: "leaky-bucket", state: func() State { return &leakyState{} },
-		maxLimit: MaxLimit, fields: fieldBurst, minBurst: 1,
+		maxLimit: MaxLimit, fields: FieldBurst, minBurst: 1,
 		refills: true, span: (*Quota).refillTime,
 	},
 	Queue: {
 		name: "queue", state: func() State { return &queueState{} },
-		maxLimit: MaxLimit, fields: fieldBurst | fieldMaxWait,
+		maxLimit: MaxLimit, fields: FieldBurst | FieldMaxWait,
 		refills: true, queues: true, span: (*Quota).refillTime,
 	},
 	Concurrency: {
@@ -64,7 +64,7 @@ type row struct {
 
 	maxLimit int64
 	tooLarge string // what an error says about a larger one; "" for the usual words
-	fields   fields // the fields of Quota that it uses beside Limit and Window
+	fields   Fields // the fields of Quota that it uses beside Limit and Window
 	minBurst int64  // the smallest Burst, if it uses that
 
 	refills bool // units come back one by one at Limit a Window, up to Capacity
@@ -100,6 +100,20 @@ func (a Algorithm) String() string {
 	}
 	return "algorithm " + strconv.Itoa(int(a))
 }
+
+// ParseAlgorithm returns the algorithm of a word in the text grammar.
+func ParseAlgorithm(word string) (a Algorithm, ok bool) {
+	for i := range algorithms {
+		if algorithms[i].name == word {
+			return Algorithm(i), true
+		}
+	}
+	return 0, false
+}
+
+// Fields returns the fields of a [Quota] that a uses beside Limit and Window.
+// The others must be zero.
+func (a Algorithm) Fields() Fields { return a.row().fields }
 
 // NewState returns the state of a key that has never been charged. It panics if
 // the algorithm is unknown, which [ValidateCharges] reports as an error.

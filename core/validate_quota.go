@@ -19,39 +19,43 @@ const (
 	MaxCost    = int64(1)<<48 - 1 // units in one charge
 )
 
-// fields are the fields of a Quota beside its limit and its window, as bits.
-type fields uint8
+// Fields are fields of a [Quota], as bits: see [Algorithm.Fields].
+type Fields uint8
 
+// The fields that some algorithms use.
 const (
-	fieldBurst fields = 1 << iota
-	fieldCells
-	fieldMissing
-	fieldMaxWait
-	fieldAligned
-	fieldCalendar
+	FieldBurst Fields = 1 << iota
+	FieldCells
+	FieldMissing
+	FieldMaxWait
+	FieldAligned
+	FieldCalendar
 
-	allFields fields = 1<<iota - 1
+	allFields Fields = 1<<iota - 1
 )
 
+// Has reports whether f has all fields of g.
+func (f Fields) Has(g Fields) bool { return f&g == g }
+
 // set returns the fields of q that are not zero.
-func (q *Quota) set() (f fields) {
+func (q *Quota) set() (f Fields) {
 	if q.Burst != 0 {
-		f |= fieldBurst
+		f |= FieldBurst
 	}
 	if q.Cells != 0 {
-		f |= fieldCells
+		f |= FieldCells
 	}
 	if q.Missing != 0 {
-		f |= fieldMissing
+		f |= FieldMissing
 	}
 	if q.MaxWait != 0 {
-		f |= fieldMaxWait
+		f |= FieldMaxWait
 	}
 	if q.Aligned {
-		f |= fieldAligned
+		f |= FieldAligned
 	}
 	if q.Calendar.Unit != 0 || q.Calendar.Zone != nil {
-		f |= fieldCalendar
+		f |= FieldCalendar
 	}
 	return f
 }
@@ -101,10 +105,10 @@ func (q *Quota) faults() (f faults) {
 	if q.Calendar.validate() != nil {
 		f |= faultCalendar
 	}
-	if row.fields&fieldCells != 0 && (q.Cells < 2 || q.Cells > MaxCells) {
+	if row.fields.Has(FieldCells) && (q.Cells < 2 || q.Cells > MaxCells) {
 		f |= faultCells
 	}
-	if row.fields&fieldBurst != 0 {
+	if row.fields.Has(FieldBurst) {
 		if q.Burst < row.minBurst || q.Burst > MaxLimit {
 			f |= faultBurst
 		}
@@ -112,10 +116,10 @@ func (q *Quota) faults() (f faults) {
 			f |= faultFill
 		}
 	}
-	if row.fields&fieldMissing != 0 && (q.Missing < 0 || q.Missing > q.Burst) {
+	if row.fields.Has(FieldMissing) && (q.Missing < 0 || q.Missing > q.Burst) {
 		f |= faultMissing
 	}
-	if row.fields&fieldMaxWait != 0 && (q.MaxWait < 0 || q.MaxWait > MaxWindow) {
+	if row.fields.Has(FieldMaxWait) && (q.MaxWait < 0 || q.MaxWait > MaxWindow) {
 		f |= faultMaxWait
 	}
 	return f

@@ -5,7 +5,10 @@
 -- missing  tokens, when last taken from
 -- part     windowths of the last of them that had come back
 -- last     when that was, us
--- rule     missing: tokens that a new bucket lacks
+-- params   the burst, and the tokens that a new bucket lacks
+--
+-- @needs small.lua
+-- @value h 26
 
 -- us until n tokens have come back, of the first of which `back` windowths are there
 local function regain(rule, n, back)
@@ -28,9 +31,6 @@ local function take_bucket(s, n)
   s.used, s.taken, s.kept = s.used + n, true, nil
   bucket_outlook(s)
 end
-
--- a bucket that does not begin full fills from the first time it is asked
-local function refuse_bucket(s) if s.new then s.redated = true end end
 
 local function encode_bucket(s)
   local missing, part, last = s.used, s.back, s.now
@@ -59,4 +59,43 @@ local function decode_bucket(value, rule, now)
   end
   bucket_outlook(s)
   return s
+end
+
+local token_bucket = small{decode = decode_bucket, step = take_bucket, later = bucket_after, encode = encode_bucket}
+algorithms[4] = token_bucket
+
+function token_bucket.prepare(rule, params)
+  local burst, missing = string.match(params, '^(%d+),(%d+)$')
+  rule.burst, rule.missing = tonumber(burst), tonumber(missing)
+  rule.capacity = rule.burst
+end
+
+-- a bucket that does not begin full refills from its first charge on
+function token_bucket.refuse(rule, k)
+  local s = states[k]
+  if s.new then redated[k] = true end
+end
+
+-- @return
+-- @needs bucketreturn.lua
+token_bucket.returned = true
+
+function token_bucket.give_back(value, r, now, remembered)
+  if #value ~= 26 or byte(value, 1) ~= 104 or not remembers(remembered) then return nil, WRONG_VALUE end
+  local missing, part, last, window = u48(value, 2), u48(value, 8), u56(value, 14), u48(value, 21)
+  if part >= window then return nil, WRONG_VALUE end
+  if window ~= r.window or missing > r.burst or last > now or r.at > now then return 0 end
+  local came, rest = muldiv(now - last, r.limit, window)
+  rest = rest + part
+  if rest >= window then came, rest = came + 1, rest - window end
+  local lacks = {missing - came, 0}
+  if lacks[1] <= 0 then return 0 end
+  if rest > 0 then lacks = {lacks[1] - 1, window - rest} end
+  local left, given, memory = give(r, now, lacks, remembered)
+  if given == 0 then return 0 end
+  missing, part = left[1], 0
+  if left[2] > 0 then missing, part = missing + 1, window - left[2] end
+  if missing + r.missing == 0 then return given, '', 0, memory end
+  local whole = muldiv(missing + r.missing, window, r.limit)
+  return given, 'h' .. be48(missing) .. be48(part) .. be56(now) .. be48(window), whole + 2, memory
 end
