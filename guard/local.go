@@ -15,6 +15,7 @@ func (c *call) takeLocal(reason error) (core.Decision, error) {
 	if err != nil {
 		return d, err
 	}
+	c.report(&d)
 	c.guard.outage.add(c.now, d.Mode, reason)
 	return d, nil
 }
@@ -23,8 +24,8 @@ func (c *call) takeLocal(reason error) (core.Decision, error) {
 // refuses, but what it admits is counted, except in a queue: no request waits
 // for a turn there.
 func (c *call) takeShare() (core.Decision, error) {
-	// Before the decision for the sake of count, and after it because its units
-	// matter from then on.
+	// Note the doubts before the decision, since count relies on that, and after
+	// it, since its units matter from then on.
 	c.guard.doubts.decided(c.policy, c.charges, c.now)
 	defer func() { c.guard.doubts.decided(c.policy, c.charges, c.guard.now()) }()
 	m := c.shares()
@@ -50,7 +51,6 @@ func (c *call) takeShare() (core.Decision, error) {
 	if d.Allowed {
 		d.Mode = mode
 	}
-	c.report(&d)
 	return d, nil
 }
 
@@ -77,7 +77,6 @@ func (c *call) refuse() (core.Decision, error) {
 		return d, err
 	}
 	d.Allowed, d.Mode = false, core.ModeRefused
-	c.report(&d)
 	return d, nil
 }
 

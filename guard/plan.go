@@ -19,8 +19,8 @@ type call struct {
 	policy   string
 	charges  []core.Charge
 	doubtful set // the store may not know what this process admitted
-	overflow set // the memory decides by an overflow quota as well, or only
-	shared   set // only
+	overflow set // an overflow quota takes part in the decision of the memory
+	shared   set // the key has no other quota in memory
 }
 
 // plan decides, once per call, what holds.

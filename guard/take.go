@@ -2,6 +2,7 @@ package guard
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/routelimit/limit/core"
 )
@@ -78,7 +79,7 @@ func (c *call) ask(charges []core.Charge) (core.Decision, error) {
 	return d, err
 }
 
-// lookUp asks the store without taking anything.
+// lookUp asks the store, and takes nothing.
 func (c *call) lookUp() error {
 	m := c.shares()
 	defer m.free()
@@ -103,32 +104,24 @@ func (c *call) fitsShare() (at int64, fits bool) {
 	return own.At, err == nil && own.Allowed
 }
 
-// room asks the memory first: what it refuses is not sent to the store. It
-// returns what the memory has left, or its refusal.
-func (c *call) room() (own core.Decision, room bool, err error) {
+// room asks the memory first, since the store is not asked for what the memory
+// refuses. It returns what the memory has left, or its refusal.
+func (c *call) room() (own core.Decision, ok bool, err error) {
 	for {
-		left, room, err := c.look()
-		if err != nil || room {
-			return left, room, err
+		left, ok, err := c.look()
+		if err != nil || ok {
+			return left, ok, err
 		}
-		// Only a take says when to retry.
-		m := c.copies()
-		own, err := c.takeCopies(m)
-		refused := err != nil || !own.Allowed
-		if !refused {
-			c.undoCopies(m, &own) // room has come since the look
-		}
-		m.free()
-		if refused {
-			c.refusal(&own)
-			return own, false, err
+		refusal, refused, err := c.refusal()
+		if err != nil || refused {
+			return refusal, false, err
 		}
 	}
 }
 
 // look returns what the memory has left, and whether it has room for the charges
 // that it must admit.
-func (c *call) look() (left core.Decision, room bool, err error) {
+func (c *call) look() (left core.Decision, ok bool, err error) {
 	m := c.copies()
 	defer m.free()
 	m.look()
@@ -143,41 +136,56 @@ func (c *call) look() (left core.Decision, room bool, err error) {
 	return left, true, nil
 }
 
-// refusal makes d, a refusal by the memory, that of the call.
-func (c *call) refusal(d *core.Decision) {
+// refusal takes from the memory what it has no room for: unlike a look, a refusal
+// says when to retry. If the memory has got room meanwhile, refusal gives back
+// what it took, and reports that nothing was refused.
+func (c *call) refusal() (d core.Decision, refused bool, err error) {
+	m := c.copies()
+	defer m.free()
+	d, err = c.takeCopies(m)
+	if err == nil && d.Allowed {
+		c.undoCopies(m, &d)
+		return d, false, nil
+	}
+	c.refused(&d)
+	return d, true, err
+}
+
+// refused makes d, a refusal by the memory, the decision of the call.
+func (c *call) refused(d *core.Decision) {
 	c.local(d)
 	if c.doubtful == 0 {
 		d.Mode = core.ModeOverflow
 	}
 }
 
-// count counts in memory what the store has admitted, charged as asked. It
-// returns d unless the memory refuses, or this process has begun meanwhile to
-// decide these charges without the store.
+// errLate means that this process has decided the same keys without the store
+// while the store was deciding.
+var errLate = fmt.Errorf("%w: its answer came after a decision without it", core.ErrUnavailable)
+
+// count counts in memory what the store has admitted, charged as asked. If the
+// memory refuses, count gives the units back to the store.
 func (c *call) count(asked []core.Charge, d core.Decision) (core.Decision, error) {
 	m := c.copies()
 	defer m.free()
 	own, err := c.takeCopies(m)
 	if err != nil || !own.Allowed { // other requests have come meanwhile
 		c.undo(asked, &d)
-		c.refusal(&own)
+		c.refused(&own)
 		return own, err
 	}
-	if c.moved(asked, &own) {
+	moved := c.moved(asked, &own)
+	// Read the doubts after the memory has counted. A decision without the store
+	// notes its doubts before it asks the memory. So either it finds this request
+	// counted, or this request finds the doubts.
+	late := c.guard.doubts.of(c.policy, c.charges, c.guard.now())&^c.doubtful != 0
+	if moved || late {
 		c.undoCopies(m, &own)
 		c.undo(asked, &d)
-		return core.Decision{}, errMoved
-	}
-	// Read the doubts after the memory has counted. A decision without the store
-	// notes its doubts before it asks the memory: so either it finds this request
-	// counted, or this request finds the doubts.
-	if c.guard.doubts.of(c.policy, c.charges, c.guard.now())&^c.doubtful != 0 {
-		c.undoCopies(m, &own)
-		again, err := c.takeShare()
-		if err != nil || !again.Allowed {
-			c.undo(asked, &d)
+		if late {
+			return core.Decision{}, errLate
 		}
-		return again, err
+		return core.Decision{}, errMoved
 	}
 	if c.doubtful|c.overflow != 0 {
 		c.restrict(&d, &own)
