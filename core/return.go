@@ -24,13 +24,13 @@ type Return struct {
 	Remaining  int64 // of the admission: [Outcome].Remaining, for TokenBucket and LeakyBucket
 	ResetAfter int64 // of the admission: [Outcome].ResetAfter, for Queue
 	Mode       Mode  // of the admission: [Decision].Mode, for what stands around a store
-	Copied     int64 // of the admission: [Decision].Copied, likewise
+	Tag        int64 // of the admission: [Decision].Tag, likewise
 }
 
 // Return returns what gives back all that the i-th charge c of an admission took.
 func (d *Decision) Return(i int, c Charge) Return {
 	o := &d.Outcomes()[i]
-	return Return{Charge: c, At: d.TimeOf(i), Remaining: o.Remaining, ResetAfter: o.ResetAfter, Mode: d.Mode, Copied: d.Copied}
+	return Return{Charge: c, At: d.TimeOf(i), Remaining: o.Remaining, ResetAfter: o.ResetAfter, Mode: d.Mode, Tag: d.Tag}
 }
 
 // MaxTime is the latest time that a [Return] may name, in the year 2255: the

@@ -141,7 +141,7 @@ func TestReturnWhereItWasTaken(t *testing.T) {
 		d, err := s.Take(t.Context(), "p", []core.Charge{c})
 		require.NoError(t, err)
 		require.True(t, d.Allowed)
-		return core.Return{Charge: c, At: d.At, Mode: d.Mode, Copied: d.Copied}
+		return core.Return{Charge: c, At: d.At, Mode: d.Mode, Tag: d.Tag}
 	}
 	left := func(s core.Store) int64 {
 		look := c
@@ -191,7 +191,7 @@ func TestReturnOfCopies(t *testing.T) {
 		} {
 			c := core.Charge{Rule: "r", Key: q.Algorithm.String(), Quota: q, Cost: 2}
 			takes := 3
-			if instances > 1 && rate(q) { // the others have taken the rest
+			if instances > 1 && q.Refills() { // the others have taken the rest
 				takes = 1
 				others := c
 				others.Cost = 4
@@ -204,7 +204,7 @@ func TestReturnOfCopies(t *testing.T) {
 				require.NoError(t, err)
 				require.True(t, d.Allowed)
 				require.Equal(t, core.ModeExact, d.Mode)
-				list = append(list, core.Return{Charge: c, At: d.At, Remaining: d.Outcomes()[0].Remaining, Mode: d.Mode, Copied: d.Copied})
+				list = append(list, core.Return{Charge: c, At: d.At, Remaining: d.Outcomes()[0].Remaining, Mode: d.Mode, Tag: d.Tag})
 				now.Add(1000)
 				other.Add(1000)
 			}
@@ -213,10 +213,10 @@ func TestReturnOfCopies(t *testing.T) {
 				require.NoError(t, err)
 			}
 			look := c
-			look.Cost, look.Quota = 0, share(q, s.instances)
+			look.Cost, look.Quota = 0, q.Share(s.instances)
 			d, err := s.own.Take(t.Context(), "p", []core.Charge{look})
 			require.NoError(t, err)
-			if instances == 1 || !rate(q) {
+			if instances == 1 || !q.Refills() {
 				assert.Equal(t, look.Quota.Capacity(), d.Outcomes()[0].Remaining, "%v of %d", q.Algorithm, instances)
 			} else {
 				assert.Zero(t, d.Outcomes()[0].Remaining)

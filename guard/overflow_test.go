@@ -43,7 +43,7 @@ func flood(t *testing.T, s *Store, q core.Quota) {
 	for i := range 12 * 256 {
 		once(t, s, fmt.Sprint("flood ", i), q)
 	}
-	require.True(t, s.own.Crowded())
+	require.True(t, s.store.active(s.now()))
 }
 
 // TestFloodFillsNoRedis lets 1,000,000 random keys come, 50,000 in short runs,
@@ -283,7 +283,12 @@ func TestRoomInBetween(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, memstore.Cell, s.own.Place("p", &core.Charge{Rule: "r", Key: "new", Quota: q}))
+	overflows := func() bool {
+		d, err := s.own.Take(t.Context(), "p", []core.Charge{{Rule: "r", Key: "new", Quota: q}})
+		require.NoError(t, err)
+		return d.Overflow(0) == core.SharedQuota
+	}
+	require.True(t, overflows())
 	admitted := 0
 	for range 6 {
 		if d := once(t, s, "new", q); d.Allowed {
@@ -291,6 +296,54 @@ func TestRoomInBetween(t *testing.T) {
 		}
 	}
 	require.Greater(t, calls, 2)
-	assert.Equal(t, memstore.Own, s.own.Place("p", &core.Charge{Rule: "r", Key: "new", Quota: q}))
+	assert.False(t, overflows())
+	assert.Equal(t, 4, admitted)
+}
+
+// TestRoomBesideASharedQuota has room come for a key while the store charges its
+// shared one, which other keys of the rule have used recently. The key must not
+// get more than its limit when its units no longer count in the shared quota.
+func TestRoomBesideASharedQuota(t *testing.T) {
+	now := new(atomic.Int64)
+	now.Store(1000 * hour)
+	f := &frail{Store: at(now)}
+	s := newStore(f, nil, memstore.New(&memstore.Options{MaxKeys: 256, Now: now.Load}), now.Load)
+	flood(t, s, core.Quota{Limit: 4, Window: 2 * hour})
+	q := core.Quota{Limit: 4, Window: hour}
+	require.Equal(t, core.ModeOverflow, once(t, s, "other", q).Mode)
+	now.Add(hour / 2)
+	key := ""
+	for i := 0; key == ""; i++ { // one that shares with the other in memory
+		look := core.Charge{Rule: "r", Key: fmt.Sprint("new ", i), Quota: q}
+		d, err := s.own.Take(t.Context(), "p", []core.Charge{look})
+		require.NoError(t, err)
+		if d.Overflow(0) == core.SharedQuota && d.Outcomes()[0].Remaining == 3 {
+			key = look.Key
+		}
+	}
+	calls := 0
+	f.first = func() {
+		if calls++; calls == 2 { // the look was the first
+			for i := range 12 * 256 {
+				require.NoError(t, s.own.Reset(t.Context(), "p", "r", fmt.Sprint("flood ", i)))
+			}
+		}
+	}
+	admitted := 0
+	take := func() {
+		for range 6 {
+			if once(t, s, key, q).Allowed {
+				admitted++
+			}
+		}
+	}
+	take()
+	require.Greater(t, calls, 2)
+	require.Equal(t, 3, admitted, "the fourth may have been taken by the other")
+	now.Add(hour/2 - 1)
+	take()
+	require.Equal(t, 3, admitted)
+	now.Add(1)
+	take()
 	assert.Equal(t, 4, admitted)
 }

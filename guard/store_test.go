@@ -26,6 +26,8 @@ type frail struct {
 	gone  atomic.Bool           // has forgotten, and not said so
 	asked atomic.Int64
 	first func()
+
+	resets atomic.Int64
 }
 
 var (
@@ -73,6 +75,14 @@ func (f *frail) Release(ctx context.Context, policy string, charges []core.Charg
 	return f.Store.Release(ctx, policy, charges)
 }
 
+func (f *frail) Reset(ctx context.Context, policy, rule, key string) error {
+	f.resets.Add(1)
+	if err := f.err.Load(); err != nil {
+		return *err
+	}
+	return f.Store.Reset(ctx, policy, rule, key)
+}
+
 // nowhere is the log of guards whose stores fail again and again.
 var nowhere = slog.New(slog.DiscardHandler)
 
@@ -103,10 +113,25 @@ func TestStore(t *testing.T) {
 			s, f := guarded(1, now)
 			f.fail(errDown)
 			s.breaker.until.Store(probing) // nobody ever finds out
-			test(t, storetest.Harness{Store: s, SetTime: now.Store})
+			test(t, storetest.Harness{Store: &alone{s, t}, SetTime: now.Store})
 			assert.Zero(t, f.asked.Load())
 		})
 	})
+}
+
+// An alone guard has no store, so it resets keys in memory only, and says so.
+type alone struct {
+	*Store
+	t *testing.T
+}
+
+func (a *alone) Reset(ctx context.Context, policy, rule, key string) error {
+	err := a.Store.Reset(ctx, policy, rule, key)
+	if ctx.Err() != nil {
+		return err
+	}
+	assert.ErrorIs(a.t, err, core.ErrUnavailable)
+	return nil
 }
 
 // TestRedisStore holds the guard around a store on Redis to the suite, each by
@@ -129,7 +154,7 @@ func TestRedisStore(t *testing.T) {
 
 	// What Redis loses, or a call after which it has, does not gift anything.
 	require.NoError(t, client.FlushDB(t.Context()).Err())
-	s.mark("", nil, s.now())
+	s.doubts.failed(s.now())
 	d, err = s.Take(t.Context(), "p", []core.Charge{c})
 	require.NoError(t, err)
 	assert.False(t, d.Allowed)

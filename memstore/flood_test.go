@@ -141,8 +141,8 @@ func (f *flood) decide(keys int) {
 			alone[i].Take(c.Cost, 0)
 		}
 	}
-	if shard := &f.s.shards[0]; shard.keys.len > f.s.room || shard.cells.len > cellRoom {
-		f.t.Fatalf("%d entries and %d cells in a shard with room for %d and %d", shard.keys.len, shard.cells.len, f.s.room, cellRoom)
+	if shard := &f.s.shards[0]; shard.keys.len > f.s.room || shard.overflow.len > overflowRoom {
+		f.t.Fatalf("%d entries and %d cells in a shard with room for %d and %d", shard.keys.len, shard.overflow.len, f.s.room, overflowRoom)
 	}
 }
 

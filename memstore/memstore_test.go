@@ -28,7 +28,7 @@ func at(micros int64) (*Store, *atomic.Int64) {
 func (s *Store) entries() int {
 	n := 0
 	for i := range s.shards {
-		n += s.shards[i].keys.len + s.shards[i].cells.len
+		n += s.shards[i].keys.len + s.shards[i].overflow.len
 	}
 	return n
 }
@@ -218,6 +218,35 @@ func TestMemoryPerKey(t *testing.T) {
 		}
 	}
 	runtime.KeepAlive(keys)
+	runtime.KeepAlive(s)
+}
+
+// TestMemoryOfAFullStore measures what the documentation of [DefaultMaxKeys] says.
+func TestMemoryOfAFullStore(t *testing.T) {
+	inUse := func() int64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := inUse()
+	s, _ := at(1_000_000)
+	charge := []core.Charge{{Rule: "ip", Quota: core.Quota{Limit: 5, Window: 1_000_000}, Cost: 1}}
+	for i := range DefaultMaxKeys * 5 / 4 { // until all shards are full
+		charge[0].Key = fmt.Sprintf("203.%d.%d.%d", i>>16, i>>8&255, i&255)
+		for range 5 {
+			take(t, s, charge...)
+		}
+	}
+	used, keys := inUse()-before, 0
+	for i := range s.shards {
+		keys += s.shards[i].keys.len
+	}
+	t.Logf("%d keys in %.1f MB, %d bytes each", keys, float64(used)/1e6, used/int64(keys))
+	if keys != DefaultMaxKeys || used < 24e6 || used > 36e6 {
+		t.Errorf("%d keys in %d bytes, want %d in about 30 MB", keys, used, DefaultMaxKeys)
+	}
 	runtime.KeepAlive(s)
 }
 

@@ -20,6 +20,7 @@ const (
 	Unsettled         = "LIMIT-202" // an admitted request could not be settled
 	LeaseLost         = "LIMIT-203" // a request lost a lease that it held
 	Overflow          = "LIMIT-204" // more keys than MaxKeys: new keys share quotas
+	Outage            = "LIMIT-205" // requests are decided without the store
 )
 
 // Every is the least time between two lines of one kind.
