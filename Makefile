@@ -1,6 +1,7 @@
-# make demo    serve limited routes on http://127.0.0.1:8080
+# make demo    serve limited routes on ADDR (127.0.0.1:8080)
 # make test    everything that a change must pass, in every module
 # make lint    formatting, go vet, staticcheck
+# make tidy    go.mod, go.sum and go.work.sum of every module
 # make bench   benchmarks
 # make fuzz    each fuzz test for FUZZTIME (10s)
 # make faults  produce each fault that a limiter on Redis meets, and write docs/faults.md (three minutes)
@@ -10,6 +11,7 @@
 #              store, every eviction policy, LOOPS (10000000) of each fuzz test, every mutant
 # make soak    instances on a Redis that fails again and again, for SOAK (1h)
 
+ADDR ?= 127.0.0.1:8080
 FUZZTIME ?= 10s
 PROOF_SECONDS ?= 60
 KILLS ?= 100
@@ -21,16 +23,19 @@ HISTORIES ?= 10000
 LOOPS ?= 10000000
 SOAK ?= 1h
 
-.PHONY: demo test lint bench fuzz faults proof soak
+.PHONY: demo test lint tidy bench fuzz faults proof soak
 
 demo:
-	go run ./cmd/limitctl demo
+	go run ./cmd/limitctl demo --addr $(ADDR)
 
 test:
 	scripts/test.sh
 
 lint:
 	scripts/lint.sh
+
+tidy:
+	scripts/tidy.sh
 
 bench:
 	scripts/each.sh go test -run '^$$' -bench . -benchmem ./...
