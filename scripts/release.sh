@@ -26,8 +26,8 @@ if [ "${1:-}" = -n ] && [ $# -ge 2 ]; then
 	shift 2
 fi
 version=${1:-}
-printf '%s\n' "$version" | grep -Eq '^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$' ||
-	fail 'usage: scripts/release.sh [-n DIR] v0.1.0'
+printf '%s\n' "$version" | grep -Eq '^v[01]\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$' ||
+	fail 'usage: scripts/release.sh [-n DIR] v0.1.0 (v2 and later need another module path)'
 [ -z "$(git tag --list "$version" "*/$version")" ] || fail "$version has tags already"
 
 # modules prints the path and the folder of every module, without the root's
@@ -47,13 +47,16 @@ required() {
 # release does the work, in the current folder.
 release() {
 	all=$(modules)
+	# go install PACKAGE@VERSION refuses a module that replaces another.
+	replacing=$(printf '%s\n' "$all" | while read -r _ dir; do
+		grep -l '^replace' "${dir:-.}/go.mod" || true
+	done)
+	[ -z "$replacing" ] || fail "remove the replace directives of $replacing: go.work has them"
 	published=$(printf '%s\n' "$all" | while read -r path dir; do
 		case " $unpublished " in *" $dir "*) ;; *) printf '%s %s\n' "$path" "$dir" ;; esac
 	done)
 
 	printf '%s\n' "$all" | while read -r _ dir; do
-		# go install PACKAGE@VERSION refuses a module that replaces another.
-		! grep -q '^replace' "${dir:-.}/go.mod" || fail "${dir:-.}/go.mod: remove the replace directives, go.work has them"
 		printf '%s\n' "$published" | while read -r other otherdir; do
 			old=$(required "$dir" "$other")
 			[ -n "$old" ] || continue
