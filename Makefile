@@ -2,6 +2,7 @@
 # make test    everything that a change must pass, in every module
 # make lint    formatting, go vet, staticcheck
 # make tidy    go.mod, go.sum and go.work.sum of every module
+# make measure exported names, lengths of files, and avoided words; V=1 prints every file, TREE=dir measures another checkout
 # make bench   benchmarks
 # make fuzz    each fuzz test for FUZZTIME (10s)
 # make faults  produce each fault that a limiter on Redis meets, and write docs/faults.md (three minutes)
@@ -12,6 +13,7 @@
 # make soak    instances on a Redis that fails again and again, for SOAK (1h)
 
 ADDR ?= 127.0.0.1:8080
+TREE ?= .
 FUZZTIME ?= 10s
 PROOF_SECONDS ?= 60
 KILLS ?= 100
@@ -23,7 +25,7 @@ HISTORIES ?= 10000
 LOOPS ?= 10000000
 SOAK ?= 1h
 
-.PHONY: demo test lint tidy bench fuzz faults proof soak
+.PHONY: demo test lint tidy measure bench fuzz faults proof soak
 
 demo:
 	go run ./cmd/limitctl demo --addr $(ADDR)
@@ -36,6 +38,9 @@ lint:
 
 tidy:
 	scripts/tidy.sh
+
+measure:
+	@cd tools && GOWORK=off go run ./measure $(if $(V),-v) $(abspath $(TREE))
 
 bench:
 	scripts/each.sh go test -run '^$$' -bench . -benchmem ./...
