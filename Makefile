@@ -9,7 +9,9 @@
 # make proof   the long runs: PROOF_SECONDS (60) of load, KILLS (100) of processes that hold leases,
 #              SCHEDULES (100000) for each store, a flood of KEYS (10000000), REQUESTS (200000) over
 #              connections that break, FAILOVERS (20) of Sentinel and Cluster, HISTORIES (10000) for each
-#              store, every eviction policy, LOOPS (10000000) of each fuzz test, every mutant
+#              store, every eviction policy, LOOPS (10000000) of each fuzz test, mutants
+# make mutants put MUTANTS (100) random faults into the library, one at a time, and print those that its tests
+#              do not find; SEED repeats a sample, IN=core,memstore limits it to folders
 # make soak    instances on a Redis that fails again and again, for SOAK (1h)
 
 ADDR ?= 127.0.0.1:8080
@@ -24,8 +26,9 @@ FAILOVERS ?= 20
 HISTORIES ?= 10000
 LOOPS ?= 10000000
 SOAK ?= 1h
+MUTANTS ?= 100
 
-.PHONY: demo test lint tidy measure bench fuzz faults proof soak
+.PHONY: demo test lint tidy measure bench fuzz faults proof mutants soak
 
 demo:
 	go run ./cmd/limitctl demo --addr $(ADDR)
@@ -60,7 +63,10 @@ proof:
 	cd proof && LIMIT_HISTORIES=$(HISTORIES) go test -count=1 -v -timeout=1h -run Linearizable .
 	cd proof && LIMIT_EVICTION=20000 go test -count=1 -v -timeout=1h -run Eviction .
 	LIMIT_FUZZ_LOOPS=$(LOOPS) scripts/each.sh go test -count=1 -v -timeout=3h -run '^Fuzz' ./...
-	cd proof && LIMIT_MUTANTS=1 go test -count=1 -v -timeout=1h -run Mutants .
+	$(MAKE) mutants
 
 soak:
 	cd proof && LIMIT_SOAK=$(SOAK) go test -count=1 -v -timeout=0 -run 'TestSoak$$' .
+
+mutants:
+	cd proof && go run ./cmd/mutate -n $(MUTANTS) -min 0.75 $(if $(SEED),-seed $(SEED)) $(if $(IN),-in $(IN)) ..
