@@ -1,15 +1,21 @@
-# make demo    serve limited routes on http://127.0.0.1:8080
+# make demo    serve limited routes on ADDR (127.0.0.1:8080)
 # make test    everything that a change must pass, in every module
 # make lint    formatting, go vet, staticcheck
+# make tidy    go.mod, go.sum and go.work.sum of every module
+# make measure exported names, lengths of files, and avoided words; V=1 prints every file, TREE=dir measures another checkout
 # make bench   benchmarks
 # make fuzz    each fuzz test for FUZZTIME (10s)
 # make faults  produce each fault that a limiter on Redis meets, and write docs/faults.md (three minutes)
 # make proof   the long runs: PROOF_SECONDS (60) of load, KILLS (100) of processes that hold leases,
 #              SCHEDULES (100000) for each store, a flood of KEYS (10000000), REQUESTS (200000) over
 #              connections that break, FAILOVERS (20) of Sentinel and Cluster, HISTORIES (10000) for each
-#              store, every eviction policy, LOOPS (10000000) of each fuzz test, every mutant
+#              store, every eviction policy, LOOPS (10000000) of each fuzz test, mutants
+# make mutants put MUTANTS (100) random faults into the library, one at a time, and print those that its tests
+#              do not find; SEED repeats a sample, IN=core,memstore limits it to folders
 # make soak    instances on a Redis that fails again and again, for SOAK (1h)
 
+ADDR ?= 127.0.0.1:8080
+TREE ?= .
 FUZZTIME ?= 10s
 PROOF_SECONDS ?= 60
 KILLS ?= 100
@@ -20,17 +26,24 @@ FAILOVERS ?= 20
 HISTORIES ?= 10000
 LOOPS ?= 10000000
 SOAK ?= 1h
+MUTANTS ?= 100
 
-.PHONY: demo test lint bench fuzz faults proof soak
+.PHONY: demo test lint tidy measure bench fuzz faults proof mutants soak
 
 demo:
-	go run ./cmd/limitctl demo
+	go run ./cmd/limitctl demo --addr $(ADDR)
 
 test:
 	scripts/test.sh
 
 lint:
 	scripts/lint.sh
+
+tidy:
+	scripts/tidy.sh
+
+measure:
+	@cd tools && GOWORK=off go run ./measure $(if $(V),-v) $(abspath $(TREE))
 
 bench:
 	scripts/each.sh go test -run '^$$' -bench . -benchmem ./...
@@ -50,7 +63,10 @@ proof:
 	cd proof && LIMIT_HISTORIES=$(HISTORIES) go test -count=1 -v -timeout=1h -run Linearizable .
 	cd proof && LIMIT_EVICTION=20000 go test -count=1 -v -timeout=1h -run Eviction .
 	LIMIT_FUZZ_LOOPS=$(LOOPS) scripts/each.sh go test -count=1 -v -timeout=3h -run '^Fuzz' ./...
-	cd proof && LIMIT_MUTANTS=1 go test -count=1 -v -timeout=1h -run Mutants .
+	$(MAKE) mutants
 
 soak:
 	cd proof && LIMIT_SOAK=$(SOAK) go test -count=1 -v -timeout=0 -run 'TestSoak$$' .
+
+mutants:
+	cd proof && go run ./cmd/mutate -n $(MUTANTS) -min 0.75 $(if $(SEED),-seed $(SEED)) $(if $(IN),-in $(IN)) ..

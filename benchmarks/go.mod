@@ -7,7 +7,7 @@ require (
 	github.com/go-redis/redis_rate/v10 v10.0.1
 	github.com/labstack/echo/v4 v4.16.0
 	github.com/redis/go-redis/v9 v9.22.0
-	github.com/routelimit/limit v0.0.0
+	github.com/routelimit/limit v0.1.0
 	github.com/ulule/limiter/v3 v3.11.2
 	golang.org/x/time v0.15.0
 )
@@ -50,5 +50,3 @@ require (
 	golang.org/x/text v0.40.0 // indirect
 	google.golang.org/protobuf v1.36.10 // indirect
 )
-
-replace github.com/routelimit/limit => ../

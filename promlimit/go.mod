@@ -4,7 +4,7 @@ go 1.25.0
 
 require (
 	github.com/prometheus/client_golang v1.24.1
-	github.com/routelimit/limit v0.0.0
+	github.com/routelimit/limit v0.1.0
 	github.com/stretchr/testify v1.12.1
 )
 
@@ -20,5 +20,3 @@ require (
 	golang.org/x/sys v0.47.0 // indirect
 	google.golang.org/protobuf v1.36.11 // indirect
 )
-
-replace github.com/routelimit/limit => ../

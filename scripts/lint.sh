@@ -12,8 +12,9 @@ fi
 scripts/each.sh go vet ./...
 GOARCH=386 CGO_ENABLED=0 go vet ./... # 32 bits
 
-# The tools are a module of their own, outside go.work: nobody who uses the
-# library gets their dependencies.
+# The tools are a module of their own, outside go.work: no user of the library
+# gets their dependencies.
+(cd tools && GOWORK=off go vet ./...)
 if staticcheck=$(cd tools && GOWORK=off go tool -n staticcheck) && [ -x "$staticcheck" ]; then
 	scripts/each.sh "$staticcheck" ./...
 else

@@ -1,7 +1,8 @@
 #!/bin/sh
-# Runs what a change must pass: gofmt, go vet, staticcheck, and the tests of
-# every module with the race detector, against a real Redis where there is one
-# to be had. The tests start their own servers, on free loopback ports.
+# Runs what a change must pass: gofmt, go vet, staticcheck, an installation of
+# the tree as if it had been published, and the tests of every module with the
+# race detector, against a real Redis if one can be had. The tests start their
+# own servers, on free loopback ports.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -75,6 +76,12 @@ if [ "$(go env CGO_ENABLED)" != 1 ]; then
 fi
 
 scripts/lint.sh
+if git rev-parse --git-dir >/dev/null 2>&1; then
+	scripts/clean_test.sh
+	scripts/install_test.sh
+else
+	banner 'This is not a git checkout: no release of it was made and installed'
+fi
 # shellcheck disable=SC2086 # these are flags, or none
 scripts/each.sh go test $race $packages ./...
 

@@ -43,7 +43,7 @@ func runDemo(ctx context.Context, out io.Writer, addr, redisURL string) error {
 
 	listener, err := net.Listen("tcp", addr)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("%s is taken, perhaps by another demo: choose another port with --addr, such as --addr 127.0.0.1:0 for any free one", addr)
+		return fmt.Errorf("%s is in use, perhaps by another demo: use a free port with --addr 127.0.0.1:0 (make demo ADDR=127.0.0.1:0)", addr)
 	}
 	if err != nil {
 		return err

@@ -227,8 +227,8 @@ func TestDemoPortTaken(t *testing.T) {
 	cmd := newCommand()
 	cmd.SetArgs([]string{"demo", "--addr", listener.Addr().String()})
 	err = cmd.ExecuteContext(t.Context())
-	assert.EqualError(t, err, listener.Addr().String()+" is taken, perhaps by another demo: "+
-		"choose another port with --addr, such as --addr 127.0.0.1:0 for any free one")
+	assert.EqualError(t, err, listener.Addr().String()+" is in use, perhaps by another demo: "+
+		"use a free port with --addr 127.0.0.1:0 (make demo ADDR=127.0.0.1:0)")
 }
 
 func TestDemoWithoutRedis(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -34,9 +35,20 @@ func newCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "limitctl",
 		Short:         "Rate limiting where every rule passes, or nothing is spent",
+		Version:       version(),
 		SilenceUsage:  true, // an error of the program is not one of its use
 		SilenceErrors: true, // main prints it
 	}
 	root.AddCommand(newDemoCommand(), newDoctorCommand())
 	return root
+}
+
+// version returns the version of this module that go install was asked for. A
+// build from a checkout reports its commit, or "(devel)".
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	return info.Main.Version + ", built with " + info.GoVersion
 }

@@ -1,0 +1,74 @@
+#!/bin/sh
+# Releases a version of the tree to a module proxy in the file system, and uses
+# it as a new user would, outside of the repository: go get of every library and
+# a program that imports its packages, go install of every command.
+set -eu
+cd "$(dirname "$0")/.."
+
+tmp=$(mktemp -d)
+version=v0.0.0-test.$(date +%s).$$
+cache=$(go env GOMODCACHE)
+# clean removes this version from the module cache, where files are read-only.
+clean() {
+	for dir in "$cache/cache/download/github.com/routelimit" "$cache/github.com/routelimit"; do
+		[ -d "$dir" ] || continue
+		find "$dir" -depth -name "*$version*" -exec chmod -R u+w {} + -exec rm -rf {} +
+		find "$dir" -name list -exec sed -i.old "/$version/d" {} \;
+		find "$dir" -name list.old -delete
+		find "$dir" -name list -empty -delete
+		find "$dir" -depth -type d -empty -delete
+	done
+	rm -rf "$tmp"
+}
+trap clean EXIT
+trap 'exit 130' INT TERM
+
+scripts/release.sh -n "$tmp/proxy" "$version"
+
+configured=$(go env GOPROXY)
+configured_sumdb=$(go env GOSUMDB)
+local="file://$tmp/proxy,file://$cache/cache/download"
+GOFLAGS="$(go env GOFLAGS) -mod=mod"
+export GOFLAGS GOWORK=off GONOSUMDB=github.com/routelimit GOBIN="$tmp/bin"
+
+# fetch prints what a go command prints. It takes modules from the release and
+# from the module cache, and from the network only if they are not there.
+fetch() {
+	GOPROXY=$local GOSUMDB=off "$@" 2>"$tmp/log" ||
+		GOPROXY=$local,$configured GOSUMDB=$configured_sumdb "$@" 2>"$tmp/log" || {
+		cat "$tmp/log" >&2
+		exit 1
+	}
+}
+
+find "$tmp/proxy" -name '*.mod' | while read -r mod; do
+	module=$(awk '$1 == "module" { print $2 }' "$mod")
+	printf '\n== %s\n' "$module@$version"
+	mkdir "$tmp/program"
+	cd "$tmp/program"
+	fetch go mod init example.com/program
+	fetch go get "$module@$version"
+	fetch go list -f "{{if eq .Module.Path \"$module\"}}{{.Name}} {{.ImportPath}}{{end}}" "$module/..." >"$tmp/packages"
+
+	if grep -qx "main $module" "$tmp/packages"; then
+		rm go.*
+		fetch go install "$module@$version"
+		"$tmp/bin/${module##*/}" --version | tee "$tmp/out"
+		grep -qF "$version" "$tmp/out" || {
+			printf '%s --version does not print %s\n' "${module##*/}" "$version" >&2
+			exit 1
+		}
+	else
+		grep -Ev '^main |/internal(/|$)|^$' "$tmp/packages" >"$tmp/libraries"
+		{
+			printf 'package main\n\n'
+			sed 's/.* \(.*\)/import _ "\1"/' "$tmp/libraries"
+			printf '\nfunc main() {}\n'
+		} >main.go
+		fetch go build -o program .
+		./program
+		sed 's/.* /imports /' "$tmp/libraries"
+	fi
+	cd "$tmp"
+	rm -rf program
+done
