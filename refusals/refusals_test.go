@@ -311,4 +311,3 @@ func TestInstances(t *testing.T) {
 	}
 	t.Logf("%d of %d remembered refusals had a RetryAfter that another process had made longer", short, remembered)
 }
-
