@@ -13,35 +13,35 @@ import (
 )
 
 const (
-	maxFlights = 2   // calls of a policy under way at once
-	maxBatch   = 128 // decisions in a call; 128 keep Redis for about 0.6 ms
+	maxInFlight = 2   // calls of a policy at the same time
+	maxBatch    = 128 // decisions in a call; 128 keep Redis for about 0.6 ms
 )
 
-// A batcher sends the decisions of one policy in batches, without a timer that
-// collects. A caller that finds a flight free goes at once, and alone. The
-// others wait, and go together with the next flight. The scheme is that of group
-// commit (DeWitt and others, 1984).
+// A batcher sends the decisions of one policy in batches. No timer collects them:
+// a decision goes at once, and alone, while fewer than maxInFlight calls are in
+// flight. Others wait, and go together in the next call. The scheme is group commit
+// (DeWitt and others, 1984).
 //
-// Who goes alone makes the call itself, since to hand it to a goroutine and back
-// would cost half as much again as the call. A flight with company is a
-// goroutine, so that each of its callers can leave when it must.
+// The goroutine of a lone decision makes the call itself: handing it to another one
+// would take half as long as the call. A batch has a goroutine of its own, so that
+// each of its callers can leave when its context ends.
 type batcher struct {
 	store  *Store
 	policy string
 	rules  *lua.Rules
 
-	mu      sync.Mutex
-	flights int
-	waiting []*request // in order of arrival
+	mu       sync.Mutex
+	inFlight int
+	queue    []*request // in order of arrival
 }
 
-// A request is one decision on its way. Its state belongs to the batcher's
-// lock; its result to the flight until that has sent on landed.
+// A request is one decision. The batcher's lock guards its state. Its result
+// belongs to the call until that has sent on done.
 type request struct {
 	ctx      context.Context
 	charges  []core.Charge
 	state    state
-	landed   chan struct{} // has room for one: a flight never waits for a caller
+	done     chan struct{} // buffered: a call never waits for a caller
 	timer    *time.Timer
 	decision core.Decision
 	err      error
@@ -50,49 +50,48 @@ type request struct {
 type state uint8
 
 const (
-	waits state = iota // in the queue
-	rides              // in a batch
-	gone               // gave up in the queue
+	queued    state = iota
+	sent            // or about to be
+	abandoned       // while it was in the queue
 )
 
 var requests = sync.Pool{New: func() any {
-	r := &request{landed: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
+	r := &request{done: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
 	r.timer.Stop()
 	return r
 }}
 
 func (b *batcher) take(ctx context.Context, charges []core.Charge) (core.Decision, error) {
 	r := requests.Get().(*request)
-	// A copy, because a caller that gives up takes its slice away.
-	r.charges = append(r.charges[:0], charges...)
-	b.store.hidden.hide(b.policy, r.charges)
+	r.charges = append(r.charges[:0], charges...) // a caller that gives up takes its slice away
+	b.store.hasher.replace(b.policy, r.charges)
 	r.ctx = ctx
 
 	b.mu.Lock()
-	if b.flights < maxFlights {
-		b.flights++
+	if b.inFlight < maxInFlight {
+		b.inFlight++
 		b.mu.Unlock()
-		defer b.handOn() // even if a hook of the client panics
+		defer b.sendQueued() // also if a hook of the client panics
 		b.decide(ctx, []*request{r})
 		return r.finish()
 	}
-	r.state = waits
-	b.waiting = append(b.waiting, r)
+	r.state = queued
+	b.queue = append(b.queue, r)
 	b.mu.Unlock()
 
 	r.timer.Reset(b.store.timeout)
 	defer r.timer.Stop()
 	select {
-	case <-r.landed:
+	case <-r.done:
 		return r.finish()
 	case <-ctx.Done():
-		return b.giveUp(r, ctx.Err())
+		return b.abandon(r, ctx.Err())
 	case <-r.timer.C:
-		return b.giveUp(r, b.store.errTimeout)
+		return b.abandon(r, b.store.errTimeout)
 	}
 }
 
-// finish gives r back and returns its result.
+// finish returns the result of r, and recycles r.
 func (r *request) finish() (core.Decision, error) {
 	decision, err := r.decision, r.err
 	r.ctx, r.decision, r.err = nil, core.Decision{}, nil
@@ -101,26 +100,28 @@ func (r *request) finish() (core.Decision, error) {
 	return decision, err
 }
 
-// giveUp leaves. What is still in the queue has taken nothing; what rides may
-// have, and its request stays with the flight.
-func (b *batcher) giveUp(r *request, err error) (core.Decision, error) {
+// abandon returns err for a caller that leaves. A queued request takes nothing. One
+// that was sent may have taken its charges, and still belongs to the call.
+func (b *batcher) abandon(r *request, err error) (core.Decision, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if r.state == waits {
-		r.state = gone // whoever comes upon it in the queue drops it
+	if r.state == queued {
+		r.state = abandoned // it is dropped when its turn comes
 	}
 	return core.Decision{}, err
 }
 
-// handOn ends the flight of one that went alone, or gives it to those that wait.
-func (b *batcher) handOn() {
-	if batch := b.board(); batch != nil {
-		go b.fly(batch)
+// sendQueued follows the call of a lone decision with those that have queued
+// meanwhile.
+func (b *batcher) sendQueued() {
+	if batch := b.nextBatch(); batch != nil {
+		go b.drain(batch)
 	}
 }
 
-// board takes a batch from the queue. If nobody waits, the flight ends.
-func (b *batcher) board() []*request {
+// nextBatch takes a batch from the queue. It returns nil if the queue is empty: then
+// there is a call less in flight.
+func (b *batcher) nextBatch() []*request {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var batch []*request
@@ -129,37 +130,37 @@ func (b *batcher) board() []*request {
 		if r == nil {
 			break
 		}
-		r.state = rides
+		r.state = sent
 		batch = append(batch, r)
 	}
 	if batch == nil {
-		b.flights--
+		b.inFlight--
 	}
 	return batch
 }
 
-// fly carries one batch after the other, as long as somebody waits.
-func (b *batcher) fly(batch []*request) {
+// drain sends one batch after the other until the queue is empty.
+func (b *batcher) drain(batch []*request) {
 	for batch != nil {
-		b.carry(batch)
-		runtime.Gosched() // who lands and comes again goes with the next batch
-		batch = b.board()
+		b.send(batch)
+		runtime.Gosched() // callers that come again at once join the next batch
+		batch = b.nextBatch()
 	}
 }
 
-// carry decides a batch, and tells its callers.
-func (b *batcher) carry(batch []*request) {
+// send decides a batch, and wakes its callers.
+func (b *batcher) send(batch []*request) {
 	defer func() {
-		if problem := recover(); problem != nil { // of a hook: in this goroutine, it would end the program
+		if problem := recover(); problem != nil { // a hook: a panic in this goroutine would end the program
 			for _, r := range batch {
 				r.decision, r.err = core.Decision{}, panicked(problem)
 			}
 		}
 		for _, r := range batch {
-			r.landed <- struct{}{}
+			r.done <- struct{}{}
 		}
 	}()
-	// No caller ends the call of the others; its values are for the hooks.
+	// No caller may end the call of the others; its values are for hooks.
 	b.decide(context.WithoutCancel(batch[0].ctx), batch)
 }
 
@@ -169,22 +170,21 @@ func panicked(problem any) error {
 	return fmt.Errorf("%w: %v", errPanicked, problem)
 }
 
-// pop takes the first request from the queue that has not given up.
+// pop takes the first request from the queue that was not abandoned.
 func (b *batcher) pop() *request {
-	for len(b.waiting) > 0 {
-		r := b.waiting[0]
-		b.waiting[0] = nil
-		b.waiting = b.waiting[1:]
-		if r.state == waits {
+	for len(b.queue) > 0 {
+		r := b.queue[0]
+		b.queue[0] = nil
+		b.queue = b.queue[1:]
+		if r.state == queued {
 			return r
 		}
 	}
 	return nil
 }
 
-// decide calls the script for a batch and fills in the results. If the server
-// refuses to run it for many decisions, each goes alone, so that one of them
-// cannot fail the others.
+// decide calls the script for a batch and fills in the results. If the script fails,
+// each decision is sent alone, so that one of them cannot fail the others.
 func (b *batcher) decide(ctx context.Context, batch []*request) {
 	charges := make([][]core.Charge, len(batch))
 	for i, r := range batch {

@@ -145,7 +145,7 @@ func TestSwappedReplies(t *testing.T) {
 				done.Go(func() {
 					d, err := stores[i].Take(context.Background(), []string{"full", "empty"}[i], []core.Charge{c})
 					switch {
-					case errors.Is(err, errOtherCall):
+					case errors.Is(err, errWrongReply):
 						mixed.Add(1)
 					case assert.NoError(t, err):
 						decided.Add(1)

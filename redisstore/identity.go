@@ -1,103 +1,143 @@
 package redisstore
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/binary"
+	"context"
+	"crypto/rand"
+	"crypto/sha1"
+	"encoding/hex"
+	"errors"
 	"fmt"
-	"hash"
-	"slices"
-	"sync"
+	"strings"
+	"sync/atomic"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/routelimit/limit/core"
 )
 
-const (
-	minSecret    = 16 // bytes
-	identitySize = 16 // bytes of a hash that are kept
-)
+// errForgotten is about a server that may have lost data since the last call.
+var errForgotten = fmt.Errorf("%w: Redis was restarted or another server took over", core.ErrForgotten)
 
-// identities replace the keys of charges before anything is made of them that
-// leaves the process: names of Redis keys, and errors about them. All calls of
-// the store go through one of its methods. A nil one leaves the keys as they are.
-//
-// What stands for a key is HMAC-SHA-256 (RFC 2104) of its policy, its rule and
-// itself, each behind its length but the last, cut to 128 bits. The policy and
-// the rule are in it so that nobody can tell by the names who of one rule is
-// who of another. The empty key is nobody's: it stays empty.
-type identities struct{ hashers sync.Pool }
+// errNoIdentity is about a server that could lose its data unnoticed. It does not
+// wrap core.ErrOutOfReach, which promises the opposite.
+var errNoIdentity = fmt.Errorf("%w: the Redis user may run neither INFO nor EVAL, so a restart that loses data would go unnoticed: "+
+	"grant +info", core.ErrUnavailable)
 
-// newIdentities returns nil for a nil secret. An empty one is most likely a
-// variable that is not set, and must not mean that nothing is hidden.
-func newIdentities(secret []byte) *identities {
-	if secret == nil {
+// identify returns an error if the server may not be the one that it was. So do
+// all calls that began before. A server that is called for the first time after a
+// failed call may have replaced the one that failed.
+func (s *Store) identify(ctx context.Context, a *attempt) error {
+	a.identified = true
+	failures := a.server.failures.Load()
+	identity, err := a.readIdentity(ctx)
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := s.unchanged(a); err != nil {
+		return err
+	}
+	before := a.identity
+	a.identity = identity
+	a.server.checked.Store(failures)
+	a.server.connections.Store(connections(a.client)) // with the one that was opened for the question
+	if a.known.Swap(true) {
+		if before == identity {
+			return nil
+		}
+	} else if !s.anyFailure.Load() {
 		return nil
 	}
-	if len(secret) < minSecret {
-		panic(fmt.Sprintf("redisstore: a Secret of %d bytes: write at least %d random ones, such as those of `openssl rand -hex 32`",
-			len(secret), minSecret))
-	}
-	secret = slices.Clone(secret)
-	return &identities{sync.Pool{New: func() any { return &hasher{mac: hmac.New(sha256.New, secret)} }}}
+	s.restarts.CompareAndSwap(a.restarts, a.restarts+1)
+	return errForgotten
 }
 
-type hasher struct {
-	mac  hash.Hash
-	text []byte
-	sum  [sha256.Size]byte
-	out  [22]byte // of base64: identitySize bytes
+// unchanged returns an error if a server was found to be another one since a began.
+func (s *Store) unchanged(a *attempt) error {
+	if s.restarts.Load() != a.restarts {
+		return errForgotten
+	}
+	return nil
 }
 
-// of returns what stands for a key, in characters that stand for themselves in
-// a key of Redis.
-func (ids *identities) of(policy, rule, key string) string {
-	if ids == nil || key == "" {
-		return key
-	}
-	h := ids.hashers.Get().(*hasher)
-	defer ids.hashers.Put(h)
-	h.text = binary.AppendUvarint(h.text[:0], uint64(len(policy)))
-	h.text = append(h.text, policy...)
-	h.text = binary.AppendUvarint(h.text, uint64(len(rule)))
-	h.text = append(h.text, rule...)
-	h.text = append(h.text, key...)
-	h.mac.Reset()
-	h.mac.Write(h.text)
-	clear(h.text) // it is kept, and need not be known
-	sum := h.mac.Sum(h.sum[:0])
-	base64.RawURLEncoding.Encode(h.out[:], sum[:identitySize])
-	return string(h.out[:])
+// identifyInBackground identifies a server beside the calls, since a call to a
+// distant server has no time for a second question. The next Take reports what it finds.
+func (s *Store) identifyInBackground(a attempt) {
+	defer a.checking.Store(false)
+	defer func() { _ = recover() }() // a hook: a panic in this goroutine would end the program
+	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
+	defer cancel()
+	_ = s.identify(ctx, &a) // after an error the next call asks again
 }
 
-// hide replaces the keys of charges, which are the store's own.
-func (ids *identities) hide(policy string, charges []core.Charge) {
-	if ids == nil {
-		return
+// report remembers that a caller of Take receives err. The call that notices a
+// restart may have lost its caller, or return another error: then the next Take
+// reports the restart.
+func (s *Store) report(err error) error {
+	if errors.Is(err, core.ErrForgotten) {
+		s.reported.Store(s.restarts.Load())
 	}
-	for i := range charges {
-		charges[i].Key = ids.of(policy, charges[i].Rule, charges[i].Key)
-	}
+	return err
 }
 
-// hidden returns charges with their keys replaced.
-func (ids *identities) hidden(policy string, charges []core.Charge) []core.Charge {
-	if ids == nil {
-		return charges
+// readIdentity returns what tells one start of a server from another: its run id
+// or, for a user that may not run INFO, a marker that it has kept since.
+func (a *attempt) readIdentity(ctx context.Context) (string, error) {
+	text, err := a.client.Info(ctx, "server").Result()
+	switch {
+	case err == nil:
+		_, after, _ := strings.Cut(text, "\nrun_id:")
+		if id, _, found := strings.Cut(after, "\r"); found {
+			return id, nil
+		}
+	case !isRefused(err):
+		return "", err
 	}
-	charges = slices.Clone(charges)
-	ids.hide(policy, charges)
-	return charges
+	return a.mark(ctx)
 }
 
-// hiddenReturns is hidden for returns.
-func (ids *identities) hiddenReturns(policy string, returns []core.Return) []core.Return {
-	if ids == nil {
-		return returns
+// A marker is a script that only this store knows, since its text is random. A
+// server that runs it by its hash has not been restarted since it was loaded:
+// Redis neither stores nor replicates the scripts that EVAL loads. (Redis 6.2 does
+// both while a replica is connected.)
+type marker struct {
+	text   string
+	loaded atomic.Bool
+}
+
+func newMarker() *marker { return &marker{text: "return '" + rand.Text() + "'"} }
+
+// mark returns the marker that the server has. If it has none, it gets one.
+func (a *attempt) mark(ctx context.Context) (string, error) {
+	a.marker.CompareAndSwap(nil, newMarker())
+	m := a.marker.Load()
+	if m.loaded.Load() {
+		sum := sha1.Sum([]byte(m.text))
+		err := a.client.EvalSha(ctx, hex.EncodeToString(sum[:]), nil).Err()
+		switch {
+		case err == nil:
+			return m.text, nil
+		case !redis.HasErrorPrefix(err, "NOSCRIPT ") && !isRefused(err):
+			return "", err
+		}
+		a.marker.CompareAndSwap(m, newMarker())
+		m = a.marker.Load()
 	}
-	returns = slices.Clone(returns)
-	for i := range returns {
-		returns[i].Key = ids.of(policy, returns[i].Rule, returns[i].Key)
+	err := a.client.Eval(ctx, m.text, nil).Err()
+	switch {
+	case isRefused(err):
+		return "", errNoIdentity
+	case err != nil:
+		return "", err
 	}
-	return returns
+	m.loaded.Store(true)
+	return m.text, nil
+}
+
+// isRefused reports whether the server does not run a command for this user, or at
+// all.
+func isRefused(err error) bool {
+	code, message, replied := replyOf(err)
+	return replied && !isUnavailable(code, message)
 }

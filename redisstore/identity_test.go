@@ -2,169 +2,205 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
+	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/internal/fuzzloop"
+	"github.com/routelimit/limit/guard"
 	"github.com/routelimit/limit/internal/redistest"
-	"github.com/routelimit/limit/lua"
-	"github.com/routelimit/limit/storetest"
 )
 
-var secret = []byte("0123456789abcdef")
-
-// TestStoreWithSecret holds a store that hides identities to the suite.
-func TestStoreWithSecret(t *testing.T) {
-	client := redistest.Client(t)
-	storetest.Run(t, func(t *testing.T, test func(*testing.T, storetest.Harness)) {
-		require.NoError(t, client.FlushDB(t.Context()).Err())
-		now := start
-		store := at(client, &now)
-		store.hidden = newIdentities(secret)
-		test(t, storetest.Harness{Store: store, SetTime: func(micros int64) { now = micros }})
-	})
+// asUser returns a client of a server for its user "app".
+func asUser(t *testing.T, addr string) *redis.Client {
+	client := redis.NewClient(&redis.Options{Addr: addr, Username: "app", Password: "pw", ContextTimeoutEnabled: true})
+	t.Cleanup(func() { client.Close() })
+	return client
 }
 
-// TestNoIdentityLeaves looks for identities in all that is sent to Redis, in all
-// that rests there and in errors, after each operation of a store.
-func TestNoIdentityLeaves(t *testing.T) {
-	const alice = "alice@example.org"
-	client := redistest.Client(t)
-	var sent strings.Builder
-	client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-		fmt.Fprintf(&sent, "%s\n", cmd.Args())
-		return next(ctx, cmd)
-	}))
-	o := patient
-	o.Secret = secret
-	store := New(client, &o)
-	look := func(after string) {
+// user returns the arguments of a server with a user "app" who may run everything
+// but some commands.
+func user(withheld ...string) []string {
+	args := []string{"--user", "app", "on", ">pw", "~*", "+@all"}
+	for _, command := range withheld {
+		args = append(args, "-"+command)
+	}
+	return args
+}
+
+// TestRestartWithoutINFO restarts a server without its data between the calls of two
+// processes whose user may not run INFO. One of them loads the script again; both
+// must report the restart.
+func TestRestartWithoutINFO(t *testing.T) {
+	server := redistest.Launch(t, user("info")...)
+	charges := []core.Charge{charge("r", "k", 100_000, time.Hour)}
+	stores := []*Store{New(asUser(t, server.Addr), &patient), New(asUser(t, server.Addr), &patient)}
+	take := func(i int) error {
+		_, err := stores[i].Take(t.Context(), "p", charges)
+		return err
+	}
+	require.NoError(t, take(0))
+	require.NoError(t, take(1))
+	for range 3 {
+		server.Restart()
+		require.ErrorIs(t, take(0), core.ErrForgotten)
+		require.NoError(t, take(0))
+		redistest.Await(t, 10*time.Second, "a report of the restart", func() bool {
+			err := take(1)
+			if err != nil {
+				require.ErrorIs(t, err, core.ErrForgotten)
+			}
+			return err != nil
+		})
+		require.NoError(t, take(1))
+	}
+}
+
+// TestSameServerWithoutINFO holds that a user who may not run INFO gets no error from
+// a server that was not restarted, after failures, reconnections and a flush of the
+// other scripts, and one error after a flush of all scripts.
+func TestSameServerWithoutINFO(t *testing.T) {
+	server := redistest.Launch(t, user("info")...)
+	admin := server.Client()
+	store := New(asUser(t, server.Addr), &patient)
+	charges := []core.Charge{charge("r", "k", 100_000, time.Hour)}
+	take := func() error {
+		_, err := store.Take(t.Context(), "p", charges)
+		return err
+	}
+	var group sync.WaitGroup
+	for range 20 { // whose first calls load the marker at the same time
+		group.Go(func() { assert.NoError(t, take()) })
+	}
+	group.Wait()
+	known, _, err := store.serverOf(t.Context(), "")
+	require.NoError(t, err)
+	for range 3 {
+		store.failed(known)
+		require.NoError(t, take())
+		require.NoError(t, admin.Do(t.Context(), "client", "kill", "user", "app").Err())
+		require.NoError(t, take())
+		redistest.Await(t, 10*time.Second, "a check", func() bool { return !known.checking.Load() })
+	}
+	require.NoError(t, admin.ScriptFlush(t.Context()).Err())
+	require.ErrorIs(t, take(), core.ErrForgotten, "it may have been restarted")
+	require.NoError(t, take())
+}
+
+// TestINFOWithdrawn withholds INFO, and grants it again, while a store is in use. The
+// identity is read in another way, so that it cannot be compared.
+func TestINFOWithdrawn(t *testing.T) {
+	client := redistest.Real(t)
+	store := New(client, &patient)
+	take := func(want error) {
 		t.Helper()
-		var all strings.Builder
-		keys := client.Scan(t.Context(), 0, "*", 1000).Iterator()
-		for keys.Next(t.Context()) {
-			value, err := client.Get(t.Context(), keys.Val()).Result()
-			require.NoError(t, err)
-			fmt.Fprintf(&all, "%s %s\n", keys.Val(), value)
-			name, ok := lua.ParseKey("limit", keys.Val())
-			require.True(t, ok, "limitctl doctor knows %s", keys.Val())
-			assert.Equal(t, "p", name.Policy)
-		}
-		require.NoError(t, keys.Err())
-		for _, text := range []string{sent.String(), all.String()} {
-			assert.NotContains(t, text, "alice", after)
-			assert.NotContains(t, text, "example", after)
-		}
+		known, _, err := store.serverOf(t.Context(), "")
+		require.NoError(t, err)
+		store.failed(known)
+		_, err = store.Take(t.Context(), "p", []core.Charge{charge("r", "k", 50, time.Hour)})
+		require.ErrorIs(t, err, want)
 	}
-	charges := everyAlgorithm(alice)
-	list := admit(t, store, "p", charges)
-	look("Take")
-	require.NotZero(t, client.DBSize(t.Context()).Val())
-	for i := range list {
-		list[i].Cost = 1
-	}
-	given, err := store.Return(t.Context(), "p", list)
+	_, err := store.Take(t.Context(), "p", []core.Charge{charge("r", "k", 50, time.Hour)})
 	require.NoError(t, err)
-	assert.EqualValues(t, 1, given[0], "what was taken is found again")
-	look("Return")
-	lease := []core.Charge{{Rule: "leases", Key: alice, Cost: 1, Lease: 7,
-		Quota: core.Quota{Algorithm: core.Concurrency, Limit: 2, Window: 3600_000_000}}}
-	_, err = store.Take(t.Context(), "p", lease)
+	for _, rule := range []string{"-info", "+info"} {
+		take(nil)
+		require.NoError(t, client.Do(t.Context(), "ACL", "SETUSER", "default", rule).Err())
+		take(core.ErrForgotten)
+		take(nil)
+	}
+}
+
+// TestNoIdentity holds that a store which cannot notice a restart says so and does not
+// decide, though its user may run the scripts that others have loaded.
+func TestNoIdentity(t *testing.T) {
+	server := redistest.Launch(t, user("info", "eval")...)
+	charges := []core.Charge{charge("r", "k", 50, time.Hour)}
+	_, err := New(server.Client(), &patient).Take(t.Context(), "p", charges) // loads the script
 	require.NoError(t, err)
-	held, err := store.Renew(t.Context(), "p", lease)
+	store := New(asUser(t, server.Addr), &patient)
+	for range 2 {
+		_, err = store.Take(t.Context(), "p", charges)
+		require.ErrorIs(t, err, core.ErrUnavailable)
+		require.NotErrorIs(t, err, core.ErrOutOfReach)
+		require.NotErrorIs(t, err, core.ErrForgotten)
+		require.ErrorContains(t, err, "the Redis user may run neither INFO nor EVAL, so a restart that loses data would go unnoticed: grant +info")
+	}
+	d, err := guard.New(store, &guard.Options{Log: slog.New(slog.DiscardHandler)}).Take(t.Context(), "p", charges)
 	require.NoError(t, err)
-	assert.Equal(t, []bool{true}, held)
-	look("Renew")
-	require.NoError(t, store.Release(t.Context(), "p", lease))
-	look("Release")
-	for _, c := range charges {
-		require.NoError(t, store.Reset(t.Context(), "p", c.Rule, c.Key))
-	}
-	look("Reset")
-	assert.Zero(t, client.DBSize(t.Context()).Val(), "Reset and Release find what Take has made")
-	assert.Equal(t, alice, charges[0].Key, "the caller's charges stay as they are")
-	assert.Equal(t, alice, lease[0].Key)
-
-	// Errors about a key, which say which.
-	key := lua.Key("limit", "p", "leases", store.hidden.of("p", "leases", alice))
-	require.NoError(t, client.Set(t.Context(), key, "nonsense", 0).Err())
-	_, err = store.Take(t.Context(), "p", lease)
-	require.ErrorIs(t, err, lua.ErrValue)
-	assert.ErrorContains(t, err, key)
-	assert.NotContains(t, err.Error(), "alice")
-	_, err = store.Renew(t.Context(), "p", lease)
-	require.ErrorIs(t, err, lua.ErrValue)
-	assert.NotContains(t, err.Error(), "alice")
-	key = lua.Key("limit", "p", list[0].Rule, store.hidden.of("p", list[0].Rule, alice))
-	require.NoError(t, client.Set(t.Context(), key, "nonsense", 0).Err())
-	_, err = store.Return(t.Context(), "p", list[:1])
-	require.ErrorIs(t, err, lua.ErrValue)
-	assert.NotContains(t, err.Error(), "alice")
+	require.Equal(t, core.ModeLocal, d.Mode)
 }
 
-// TestSecrets tells when keys are the same: with the same secret, in the same
-// rule of the same policy, whichever store has made them.
-func TestSecrets(t *testing.T) {
-	a, again := newIdentities(secret), newIdentities(append([]byte(nil), secret...))
-	other := newIdentities([]byte("0123456789abcdeg"))
-	id := a.of("p", "r", "k")
-	assert.Equal(t, id, again.of("p", "r", "k"))
-	assert.Equal(t, "kPrfjYsVyw2_5yPNtPsEVg", id, "as any implementation of HMAC has it: the stored form does not change")
-	for _, different := range []string{other.of("p", "r", "k"), a.of("q", "r", "k"), a.of("p", "s", "k"), a.of("p", "r", "l"), a.of("p", "rk", ""), "k"} {
-		assert.NotEqual(t, id, different)
-	}
-	assert.Empty(t, a.of("p", "r", ""), "the key of all")
-	assert.Equal(t, "k", newIdentities(nil).of("p", "r", "k"))
-
-	mine := append([]byte(nil), secret...)
-	kept := newIdentities(mine)
-	clear(mine)
-	assert.Equal(t, id, kept.of("p", "r", "k"), "the store has a copy")
-}
-
-func TestShortSecret(t *testing.T) {
-	client := redis.NewClient(&redis.Options{})
-	defer client.Close()
-	for _, short := range []string{"", "0123456789abcde"} {
-		assert.PanicsWithValue(t, fmt.Sprintf("redisstore: a Secret of %d bytes: write at least 16 random ones, such as those of `openssl rand -hex 32`", len(short)),
-			func() { New(client, &Options{Secret: []byte(short)}) })
-	}
-	assert.NotPanics(t, func() { New(client, &Options{Secret: secret}) })
-}
-
-// FuzzIdentities holds that what differs stays different, and stands for itself
-// in a key of Redis.
-func FuzzIdentities(t *testing.F) {
-	f := fuzzloop.New(t)
-	f.Add("p", "r", "k", "pr", "", "k")
-	f.Add("p", "r", "k", "p", "r", "k")
-	f.Add("p", "r", "kk", "p", "rk", "k")
-	f.Add("\x01", "a", "b", "", "\x01a", "b")
-	ids := newIdentities(secret)
-	f.Fuzz(func(t *testing.T, p1, r1, k1, p2, r2, k2 string) {
-		one, two := ids.of(p1, r1, k1), ids.of(p2, r2, k2)
-		if k1 == "" || k2 == "" {
-			return
+// TestWithheldRights has users who may not run some of the commands that the store
+// uses, and servers that are restarted without their data, or whose scripts are
+// flushed, between calls of two processes. Whatever is withheld, a store makes no
+// decision on a restarted server before it has reported the restart; and with a
+// guard, a process admits no more than the limit.
+func TestWithheldRights(t *testing.T) {
+	commands := []string{"info", "eval", "evalsha", "script", "mget", "get", "set", "psetex", "time", "hello", "client", "select", "ping"}
+	const limit = 10
+	decided := 0
+	for seed := range uint64(12) {
+		random := rand.New(rand.NewPCG(seed, 3))
+		withheld := []string{commands[int(seed)%len(commands)]}
+		if random.IntN(3) > 0 {
+			withheld = append(withheld, commands[random.IntN(3)])
 		}
-		if p1 == p2 && r1 == r2 && k1 == k2 {
-			require.Equal(t, one, two)
-		} else {
-			require.NotEqual(t, one, two)
-		}
-		require.True(t, strings.HasSuffix(lua.Key("limit", p1, r1, one), ":"+one), "it needs no escapes")
-	})
-}
-
-func BenchmarkIdentities(b *testing.B) {
-	ids := newIdentities(secret)
-	b.ReportAllocs()
-	for b.Loop() {
-		ids.of("POST /update", "per-ip-2s", "203.0.113.9")
+		t.Run(strings.Join(withheld, " "), func(t *testing.T) {
+			server := redistest.Launch(t, user(withheld...)...)
+			var stores []*Store
+			var reported [2]int // the restart that each has reported
+			for range 2 {
+				stores = append(stores, New(asUser(t, server.Addr), &patient))
+			}
+			guarded := guard.New(New(asUser(t, server.Addr), &patient), &guard.Options{Log: slog.New(slog.DiscardHandler)})
+			charges := []core.Charge{charge("r", "k", limit, time.Hour)}
+			restarts, admitted := 0, 0
+			var decidedOnce [2]bool
+			for step := range 30 {
+				failed := fmt.Sprintf("seed %d, step %d", seed, step)
+				switch random.IntN(8) {
+				case 0:
+					server.Restart()
+					restarts++
+				case 1:
+					_ = server.Client().ScriptFlush(context.Background()).Err()
+				case 2:
+					_, _ = New(server.Client(), &patient).Take(t.Context(), "p", charges) // loads the script
+				}
+				d, err := guarded.Take(t.Context(), "p", charges)
+				if err == nil && d.Allowed {
+					admitted++
+				}
+				require.LessOrEqual(t, admitted, limit, failed)
+				i := random.IntN(2)
+				_, err = stores[i].Take(t.Context(), "q", charges)
+				switch {
+				case errors.Is(err, core.ErrForgotten):
+					reported[i] = restarts
+				case err == nil && !decidedOnce[i]:
+					decidedOnce[i], reported[i] = true, restarts
+				case err == nil && reported[i] != restarts:
+					// It was decided over a new connection, while the identity was read.
+					redistest.Await(t, 10*time.Second, "a report of the restart: "+failed, func() bool {
+						_, err := stores[i].Take(t.Context(), "q", charges)
+						return errors.Is(err, core.ErrForgotten)
+					})
+					reported[i] = restarts
+				}
+				if err == nil {
+					decided++
+				}
+			}
+		})
 	}
+	require.Positive(t, decided)
 }

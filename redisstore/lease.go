@@ -40,7 +40,7 @@ func (s *Store) touch(ctx context.Context, policy string, charges []core.Charge,
 // leases renews or releases leases of one part in one call.
 func (p *part) leases(ctx context.Context, policy string, charges []core.Charge, renew bool) ([]bool, error) {
 	s := p.store
-	charges = s.hidden.hidden(policy, charges)
+	charges = s.hasher.charges(policy, charges)
 	keys, args := lua.EncodeLeases(p.prefix, policy, s.now(), s.grace, renew, charges)
 	reply, err := s.run(ctx, lua.LeaseScript(), keys, args)
 	if err != nil {

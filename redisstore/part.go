@@ -8,22 +8,22 @@ import (
 	"github.com/routelimit/limit/lua"
 )
 
-// A part is the keys of every policy that share a hash tag with each other: all of
-// them, or those of one hash in a store that spreads.
+// A part is the keys of each policy that share a hash tag: all of them or, in a
+// store that spreads, those with one hash.
 type part struct {
 	store  *Store
 	prefix string // of the keys, as package lua takes it
-	most   int    // policies to remember
+	most   int    // policies that have a batcher
 
 	mu       sync.RWMutex
 	policies map[string][]*batcher
 }
 
-// Bounds on what the store remembers of policies, so that a program that makes
-// them up as it goes does not grow. Forgetting one costs nothing but a batch.
+// Bounds on the number of batchers, for a program that invents policies as it
+// runs. Dropping a batcher costs nothing but a batch.
 const (
 	maxPolicies = 4096
-	maxVariants = 8 // rule sets of one policy, such as before and after a reload
+	maxVariants = 8 // rule sets of one policy, as before and after a reload
 
 	maxPoliciesOfPart = 512 // in a store that spreads
 )
@@ -68,7 +68,7 @@ func (s *Store) partOf(key string) *part {
 	if s.parts == nil {
 		return &s.part
 	}
-	hash := uint64(14695981039346656037) // FNV-1a: every process, and every version, must find the same part
+	hash := uint64(14695981039346656037) // FNV-1a: all processes and versions must find the same part
 	for i := range len(key) {
 		hash = (hash ^ uint64(key[i])) * 1099511628211
 	}

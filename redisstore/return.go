@@ -7,12 +7,12 @@ import (
 	"github.com/routelimit/limit/lua"
 )
 
-// Return implements [core.Store] by one call of one script, which is sent once,
-// as those of Take are; if the store spreads, by one for each part. A ctx that
-// ends during the call leaves the outcome unknown.
+// Return implements [core.Store] by one call of one script, or one for each part
+// if the store spreads. Each is sent once. If ctx ends during the call, the outcome
+// is unknown.
 //
-// Of the two buckets it remembers what was given back in a second key, of 141
-// bytes, for as long as a whole burst takes to come back.
+// A return to a bucket is recorded in a second key of 141 bytes, which lives until a
+// full burst has refilled.
 func (s *Store) Return(ctx context.Context, policy string, returns []core.Return) ([]int64, error) {
 	if err := core.ValidateReturns(returns); err != nil {
 		return nil, err
@@ -21,7 +21,7 @@ func (s *Store) Return(ctx context.Context, policy string, returns []core.Return
 		return nil, err
 	}
 	if s.parts == nil {
-		return s.giveBack(ctx, policy, returns)
+		return s.returnTo(ctx, policy, returns)
 	}
 	charges := make([]core.Charge, len(returns))
 	for i := range returns {
@@ -33,7 +33,7 @@ func (s *Store) Return(ctx context.Context, policy string, returns []core.Return
 		for j, i := range g.at {
 			mine[j] = returns[i]
 		}
-		units, err := g.giveBack(ctx, policy, mine)
+		units, err := g.returnTo(ctx, policy, mine)
 		for j := range units {
 			given[g.at[j]] = units[j]
 		}
@@ -45,10 +45,10 @@ func (s *Store) Return(ctx context.Context, policy string, returns []core.Return
 	return given, nil
 }
 
-// giveBack gives back to keys of one part.
-func (p *part) giveBack(ctx context.Context, policy string, returns []core.Return) ([]int64, error) {
+// returnTo returns units to keys of one part, in one call.
+func (p *part) returnTo(ctx context.Context, policy string, returns []core.Return) ([]int64, error) {
 	s := p.store
-	call := lua.NewReturns(p.prefix, policy, s.now(), s.grace, s.hidden.hiddenReturns(policy, returns))
+	call := lua.NewReturns(p.prefix, policy, s.now(), s.grace, s.hasher.returns(policy, returns))
 	reply, err := s.run(ctx, call.Script, call.Keys, call.Args)
 	if err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func (p *part) giveBack(ctx context.Context, policy string, returns []core.Retur
 // Reset implements [core.Store].
 func (s *Store) Reset(ctx context.Context, policy, rule, key string) error {
 	p := s.partOf(key)
-	key = s.hidden.of(policy, rule, key)
+	key = s.hasher.hash(policy, rule, key)
 	keys := []string{lua.Key(p.prefix, policy, rule, key), lua.ReturnedKey(p.prefix, policy, rule, key)}
 	_, err := s.run(ctx, lua.ResetScript(), keys, nil)
 	return err

@@ -2,32 +2,34 @@ package redisstore
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/routelimit/limit/core"
 )
 
-// A server is what the store knows of one that it calls. After a failure it may
-// have been started anew, without its data, or be another one, which has not got
-// all of it; and if nobody asked meanwhile, the client redials without a word. Then
-// it has another run id, which it is asked for when it is called for the first
-// time, when a call to it has failed, and when it has lost the scripts; and beside
-// the calls, when the client has opened or closed connections to it.
+// A server is what the store knows of a server that it calls. After a failure it
+// may have been restarted without its data, or replaced by a replica without all
+// of it; if the store made no call meanwhile, the client redials without an error.
+// So its identity is checked
+//   - before the first call,
+//   - after a failed call,
+//   - when the server does not know a script,
+//   - in the background, when the client has opened or closed connections to it.
 type server struct {
-	runID       atomic.Pointer[string] // nil before it was asked, "" if it does not tell
+	marker      atomic.Pointer[marker] // nil unless its user may not run INFO
 	failures    atomic.Int64           // of calls
-	checked     atomic.Int64           // failures when it was asked for its run id
-	connections atomic.Uint64          // see connections, by then
-	asking      atomic.Bool            // beside the calls
+	checked     atomic.Int64           // failures, at the last check
+	connections atomic.Uint64          // see connections, at the last check
+	checking    atomic.Bool            // in the background
+	known       atomic.Bool            // whether identity is set
+
+	mu       sync.Mutex
+	identity string
 }
 
-// connections returns a number that changes when the client opens a connection that
-// a call waits for, and when it has closed one.
+// connections returns a number that changes when the client opens a connection
+// during a call, and when it closes one.
 func connections(client redis.UniversalClient) uint64 {
 	stats := client.PoolStats()
 	if stats == nil {
@@ -35,11 +37,6 @@ func connections(client redis.UniversalClient) uint64 {
 	}
 	return uint64(stats.Misses)<<32 | uint64(stats.StaleConns)
 }
-
-// errForgotten is about a server that may have lost its data, or never had all of
-// it. Nothing is known to have been taken by the call. What stands around the
-// store then knows better.
-var errForgotten = fmt.Errorf("%w: the server of Redis is not the one that it was", core.ErrForgotten)
 
 // serverOf returns the server that a key is on, and a client of it.
 func (s *Store) serverOf(ctx context.Context, key string) (*server, redis.UniversalClient, error) {
@@ -59,118 +56,44 @@ func (s *Store) serverOf(ctx context.Context, key string) (*server, redis.Univer
 	return known.(*server), client, nil
 }
 
-// A visit is a call to a server, and what was known when it began.
-type visit struct {
+// An attempt is a call to a server, with what was known when it began.
+type attempt struct {
 	*server
-	client   redis.UniversalClient
-	failures int64 // of the server
-	losses   int64 // of the store
-	asked    bool  // for its run id
+	client     redis.UniversalClient
+	failures   int64 // of the server
+	restarts   int64 // of the store
+	identified bool  // whether it has asked for the identity of the server
 }
 
-// visit begins a call to the server of a key.
-func (s *Store) visit(ctx context.Context, key string) (v visit, err error) {
-	v.losses = s.losses.Load()
-	if v.server, v.client, err = s.serverOf(ctx, key); err != nil {
-		return v, err
+// begin begins a call to the server of a key.
+func (s *Store) begin(ctx context.Context, key string) (a attempt, err error) {
+	a.restarts = s.restarts.Load()
+	if a.server, a.client, err = s.serverOf(ctx, key); err != nil {
+		return a, err
 	}
-	v.failures = v.server.failures.Load()
-	if v.runID.Load() == nil || v.checked.Load() != v.failures {
-		err = s.identify(ctx, &v)
+	a.failures = a.server.failures.Load()
+	if !a.known.Load() || a.server.checked.Load() != a.failures {
+		err = s.identify(ctx, &a)
 	}
-	return v, err
+	return a, err
 }
 
-// end ends a call that was answered. Its answer is not to be believed if the
-// server has been found to be another one meanwhile, or is now.
-func (s *Store) end(ctx context.Context, v *visit) error {
-	if v.server.failures.Load() != v.failures {
-		return s.identify(ctx, v)
+// end ends a call that was answered. It returns an error if the server was found
+// to be another one since the call began, since the answer is then from either.
+func (s *Store) end(ctx context.Context, a *attempt) error {
+	if a.server.failures.Load() != a.failures {
+		return s.identify(ctx, a)
 	}
-	if connections(v.client) != v.server.connections.Load() && v.asking.CompareAndSwap(false, true) {
-		go s.askAside(*v)
+	if connections(a.client) != a.server.connections.Load() && a.checking.CompareAndSwap(false, true) {
+		go s.identifyInBackground(*a)
 	}
-	return s.same(v)
+	return s.unchanged(a)
 }
 
-// askAside asks a server for its run id beside the calls, since a call has no time for
-// a second question where the server is far away. Who takes is told of a loss next.
-func (s *Store) askAside(v visit) {
-	defer v.asking.Store(false)
-	defer func() { _ = recover() }() // of a hook: in this goroutine, it would end the program
-	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
-	defer cancel()
-	_ = s.identify(ctx, &v) // or the next call has it asked again
-}
-
-func (s *Store) same(v *visit) error {
-	if s.losses.Load() != v.losses {
-		return errForgotten
-	}
-	return nil
-}
-
-// failed remembers that a call has failed, to a server if it is known.
-func (s *Store) failed(to *server) {
+// failed remembers that a call has failed, and at which server if that is known.
+func (s *Store) failed(at *server) {
 	s.anyFailure.Store(true)
-	if to != nil {
-		to.failures.Add(1)
+	if at != nil {
+		at.failures.Add(1)
 	}
-}
-
-// tell remembers that a caller of Take hears err. Whoever finds a loss may have given
-// up by then, or be told of something worse: then the next one is told.
-func (s *Store) tell(err error) error {
-	if errors.Is(err, core.ErrForgotten) {
-		s.told.Store(s.losses.Load())
-	}
-	return err
-}
-
-// identify returns an error if the server is not the one that it was, as far as
-// it tells, as do all calls that have begun before. A server that does not tell is in
-// doubt after each failure; so is one that is called for the first time after a
-// failure of any.
-func (s *Store) identify(ctx context.Context, v *visit) error {
-	v.asked = true
-	failures := v.server.failures.Load()
-	id, err := runID(ctx, v.client)
-	if err != nil {
-		return err
-	}
-	if err := s.same(v); err != nil {
-		return err
-	}
-	before := v.runID.Swap(&id)
-	checked := v.checked.Swap(failures)
-	v.server.connections.Store(connections(v.client)) // with the one that was opened to ask
-	switch {
-	case before == nil:
-		if !s.anyFailure.Load() {
-			return nil
-		}
-	case *before == "" || id == "":
-		if checked == failures {
-			return nil
-		}
-	case *before == id:
-		return nil
-	}
-	s.losses.CompareAndSwap(v.losses, v.losses+1)
-	return errForgotten
-}
-
-// runID asks a server which start of it this is. It is "" if the server does not
-// tell.
-func runID(ctx context.Context, client redis.UniversalClient) (string, error) {
-	text, err := client.Info(ctx, "server").Result()
-	if code, message, replied := replyOf(err); replied && !isUnavailable(code, message) {
-		return "", nil // it may not be asked
-	}
-	if err != nil {
-		return "", err
-	}
-	_, after, _ := strings.Cut(text, "\nrun_id:")
-	id, _, _ := strings.Cut(after, "\r")
-	return id, nil
 }

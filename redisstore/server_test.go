@@ -18,8 +18,8 @@ import (
 	"github.com/routelimit/limit/internal/redistest"
 )
 
-// TestRestarted starts Redis anew, without its data, while nobody asks: the client
-// redials without a word, and the store says so once, of each restart.
+// TestRestarted restarts Redis without its data between two calls. The client redials
+// without an error, and the store reports each restart once.
 func TestRestarted(t *testing.T) {
 	server := redistest.NewMortal(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
@@ -41,7 +41,7 @@ func TestRestarted(t *testing.T) {
 }
 
 // TestGuardKnowsOfRestarts holds that with a guard, one process admits no more
-// than its limit, however often Redis forgets all while nobody asks.
+// than its limit, however often Redis loses its data between two calls.
 func TestGuardKnowsOfRestarts(t *testing.T) {
 	server := redistest.NewMortal(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
@@ -63,9 +63,9 @@ func TestGuardKnowsOfRestarts(t *testing.T) {
 	assert.Equal(t, 10, admitted)
 }
 
-// TestRestartedUnderWay has calls under way when a restart is noticed: none of
+// TestRestartedInFlight has calls in flight when a restart is noticed: none of
 // them is answered by the new server.
-func TestRestartedUnderWay(t *testing.T) {
+func TestRestartedInFlight(t *testing.T) {
 	server := redistest.NewMortal(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
 	defer client.Close()
@@ -78,7 +78,7 @@ func TestRestartedUnderWay(t *testing.T) {
 		}
 		return next(ctx, cmd)
 	}))
-	store := New(unknocked{client}, &patient)
+	store := New(unprobed{client}, &patient)
 	charges := []core.Charge{charge("r", "k", 5, time.Hour)}
 	_, err := store.Take(t.Context(), "p", charges)
 	require.NoError(t, err)
@@ -103,32 +103,25 @@ func TestRestartedUnderWay(t *testing.T) {
 	group.Wait()
 }
 
-// TestFlushedIsNotRestarted flushes the scripts of a server, and takes the right
-// to INFO away: neither is an error.
-func TestFlushedIsNotRestarted(t *testing.T) {
+// TestScriptFlushIsNoRestart flushes the scripts of a server: that is no error.
+func TestScriptFlushIsNoRestart(t *testing.T) {
 	client := redistest.Real(t)
 	store := New(client, &patient)
 	charges := []core.Charge{charge("r", "k", 5, time.Hour)}
-	take := func() {
-		t.Helper()
+	for range 2 {
 		_, err := store.Take(t.Context(), "p", charges)
 		require.NoError(t, err)
+		require.NoError(t, client.ScriptFlush(t.Context()).Err())
 	}
-	take()
-	require.NoError(t, client.ScriptFlush(t.Context()).Err())
-	take()
-	require.NoError(t, client.Do(t.Context(), "ACL", "SETUSER", "default", "-info").Err())
-	require.NoError(t, client.ScriptFlush(t.Context()).Err())
-	take()
 }
 
-// An unknocked client is none that the store knows to knock for, so that calls stay
-// under way while nobody listens.
-type unknocked struct{ redis.UniversalClient }
+// An unprobed client is of a type that the store does not probe for, so that calls
+// stay in flight while their server refuses connections.
+type unprobed struct{ redis.UniversalClient }
 
-// TestServerAfterFailure has two processes on a server that is started anew while
-// calls of both fail. One of them brings the script; the other one hears
-// nothing of that, and must know all the same.
+// TestServerAfterFailure has two processes on a server that is restarted while
+// calls of both fail. One of them loads the script again; the other one must notice
+// the restart all the same.
 func TestServerAfterFailure(t *testing.T) {
 	server := redistest.NewMortal(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
@@ -152,8 +145,8 @@ func TestServerAfterFailure(t *testing.T) {
 	}
 }
 
-// TestServerAnswersBesideAFailure has a call under way when another one fails. It
-// arrives at a server that has been started anew, and knows the script already.
+// TestServerAnswersBesideAFailure has a call in flight when another one fails. It
+// arrives at a restarted server that knows the script already.
 func TestServerAnswersBesideAFailure(t *testing.T) {
 	server := redistest.NewMortal(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
@@ -169,7 +162,7 @@ func TestServerAnswersBesideAFailure(t *testing.T) {
 		}
 		return next(ctx, cmd)
 	}))
-	store := New(unknocked{client}, &patient)
+	store := New(unprobed{client}, &patient)
 	charges := []core.Charge{charge("r", "k", 50, time.Hour)}
 	_, err := store.Take(t.Context(), "p", charges)
 	require.NoError(t, err)
@@ -190,8 +183,8 @@ func TestServerAnswersBesideAFailure(t *testing.T) {
 	require.ErrorIs(t, <-done, core.ErrForgotten)
 }
 
-// TestServerIsTheSame holds that a lost reply of a server that has forgotten
-// nothing is a failure of one call, and costs the next one a question.
+// TestServerIsTheSame holds that a lost reply of a server that was not restarted
+// fails one call, and makes the next one read the identity.
 func TestServerIsTheSame(t *testing.T) {
 	proxy := faultproxy.Start(t, redistest.Real(t).Options().Addr)
 	client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: true})
@@ -218,8 +211,8 @@ func TestServerIsTheSame(t *testing.T) {
 	}
 }
 
-// TestServerFarAway has one that answers within the timeout, but no two questions
-// within it. A failure must not keep the store away from it for ever.
+// TestServerFarAway has a server that answers one question within the timeout, but
+// not two. A failure must not keep the store from it for ever.
 func TestServerFarAway(t *testing.T) {
 	proxy := faultproxy.Start(t, redistest.Real(t).Options().Addr)
 	client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: true})
@@ -245,38 +238,22 @@ func TestServerFarAway(t *testing.T) {
 	require.NoError(t, take())
 }
 
-// TestServerInDoubt has servers of which it cannot be known whether they are the
-// ones that they were: one that may not be asked, and one that is called for the
-// first time after a failure.
-func TestServerInDoubt(t *testing.T) {
-	client := redistest.Real(t)
+// TestFirstCallAfterFailure holds that a server which is called for the first time
+// after a failed call counts as another one: it may have replaced the one that failed.
+func TestFirstCallAfterFailure(t *testing.T) {
+	store := New(redistest.Real(t), &patient)
+	store.failed(nil)
 	charges := []core.Charge{charge("r", "k", 50, time.Hour)}
-	take := func(store *Store, want error) {
-		t.Helper()
-		_, err := store.Take(t.Context(), "p", charges)
-		require.ErrorIs(t, err, want)
-	}
-	fresh := New(client, &patient)
-	fresh.failed(nil)
-	take(fresh, core.ErrForgotten)
-	take(fresh, nil)
-
-	require.NoError(t, client.Do(t.Context(), "ACL", "SETUSER", "default", "-info").Err())
-	mute := New(client, &patient)
-	take(mute, nil)
-	for range 2 {
-		known, _, err := mute.serverOf(t.Context(), "")
-		require.NoError(t, err)
-		mute.failed(known)
-		take(mute, core.ErrForgotten)
-		take(mute, nil)
-	}
+	_, err := store.Take(t.Context(), "p", charges)
+	require.ErrorIs(t, err, core.ErrForgotten)
+	_, err = store.Take(t.Context(), "p", charges)
+	require.NoError(t, err)
 }
 
-// TestServerBehindOurBack has two processes on a server that is started anew while
-// neither asks. One finds the scripts gone, and brings them; the other one has nothing
-// but a new connection to tell it.
-func TestServerBehindOurBack(t *testing.T) {
+// TestRestartBetweenCalls has two processes on a server that is restarted while
+// neither calls it. One finds the script gone, and loads it; the other one can
+// notice the restart only by its new connection.
+func TestRestartBetweenCalls(t *testing.T) {
 	server := redistest.NewMortal(t)
 	charges := []core.Charge{charge("r", "k", 100_000, time.Hour)}
 	var stores []*Store
@@ -296,7 +273,7 @@ func TestServerBehindOurBack(t *testing.T) {
 		server.Start()
 		require.ErrorIs(t, take(0), core.ErrForgotten)
 		require.NoError(t, take(0))
-		redistest.Await(t, 10*time.Second, "word of the restart", func() bool {
+		redistest.Await(t, 10*time.Second, "a report of the restart", func() bool {
 			err := take(1)
 			if err != nil {
 				require.ErrorIs(t, err, core.ErrForgotten)
@@ -307,9 +284,9 @@ func TestServerBehindOurBack(t *testing.T) {
 	}
 }
 
-// TestServerBehindNewConnections holds that connections that are cut, and opened anew to
-// the same server, cost a question each time, and nothing else.
-func TestServerBehindNewConnections(t *testing.T) {
+// TestReconnect holds that the client's reconnection to the same server makes the
+// store read its identity, and nothing else.
+func TestReconnect(t *testing.T) {
 	direct := redistest.Real(t)
 	client := redis.NewClient(&redis.Options{Addr: direct.Options().Addr, ContextTimeoutEnabled: true})
 	defer client.Close()
@@ -337,16 +314,16 @@ func TestServerBehindNewConnections(t *testing.T) {
 		})
 		known, _, err := store.serverOf(t.Context(), "")
 		require.NoError(t, err)
-		redistest.Await(t, 10*time.Second, "its answer", func() bool { return !known.asking.Load() })
+		redistest.Await(t, 10*time.Second, "its answer", func() bool { return !known.checking.Load() })
 		for range 10 {
 			take()
 		}
 	}
 }
 
-// TestServerToldToNobody has a server found to be another one by a call that nobody
-// waits for any more, and by one that is no Take: the next Take is told.
-func TestServerToldToNobody(t *testing.T) {
+// TestRestartWithoutCaller has a restart found by a call whose caller has left, and by
+// a call that is no Take: the next Take reports it.
+func TestRestartWithoutCaller(t *testing.T) {
 	client := redistest.Real(t)
 	var leave context.CancelFunc
 	client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
@@ -374,7 +351,9 @@ func TestServerToldToNobody(t *testing.T) {
 	} {
 		known, _, err := store.serverOf(t.Context(), "")
 		require.NoError(t, err)
-		known.runID.Store(new(string))
+		known.mu.Lock()
+		known.identity = "of another start"
+		known.mu.Unlock()
 		known.failures.Add(1)
 		require.Error(t, find(), name)
 		require.ErrorIs(t, take(t.Context()), core.ErrForgotten, name)

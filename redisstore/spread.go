@@ -10,31 +10,30 @@ import (
 	"github.com/routelimit/limit/lua"
 )
 
-// begin makes p the part of a store whose keys have a prefix.
-func (p *part) begin(s *Store, prefix string, most int) {
+// setUp makes p the part of a store for keys with a prefix.
+func (p *part) setUp(s *Store, prefix string, most int) {
 	p.store, p.prefix, p.most, p.policies = s, prefix, most, make(map[string][]*batcher)
 }
 
 // spread divides the keys of every policy into parts.
 func (s *Store) spread(parts int) {
 	if parts < 0 || parts > lua.MaxParts {
-		panic(fmt.Sprintf("redisstore: Spread %d: write how many parts, up to %d, or 0 to keep a policy in one slot", parts, lua.MaxParts))
+		panic(fmt.Sprintf("redisstore: Spread %d: write the number of parts, up to %d, or 0 to keep a policy in one slot", parts, lua.MaxParts))
 	}
 	s.parts = make([]part, parts)
 	for i := range s.parts {
-		s.parts[i].begin(s, lua.Part(s.prefix, i, parts), maxPoliciesOfPart)
+		s.parts[i].setUp(s, lua.Part(s.prefix, i, parts), maxPoliciesOfPart)
 	}
 }
 
-// A group is the charges of a call that are of one part.
+// A group is the charges of a request that are in one part.
 type group struct {
 	*part
-	charges []core.Charge
-	at      []int // their places in the call
+	charges []core.Charge // copies
+	at      []int         // their indexes in the request
 }
 
-// split divides charges into groups, in the order of their first charges. The
-// groups have copies of the charges.
+// split divides charges into groups, in the order of their first charges.
 func (s *Store) split(charges []core.Charge) []group {
 	var groups []group
 next:
@@ -51,13 +50,13 @@ next:
 	return groups
 }
 
-// each calls f for every group at once, the first in this goroutine, and returns
-// the error that matters most.
+// each calls f for all groups at the same time, the first in this goroutine, and
+// returns the worst error.
 func each(groups []group, f func(i int, g *group) error) error {
 	errs := make([]error, len(groups))
 	call := func(i int) {
 		defer func() {
-			if problem := recover(); problem != nil { // of a hook: it would end the program, or keep what others took
+			if problem := recover(); problem != nil { // a hook: it would end the program, or keep others from being undone
 				errs[i] = panicked(problem)
 			}
 		}()
@@ -72,8 +71,8 @@ func each(groups []group, f func(i int, g *group) error) error {
 	return worst(errs)
 }
 
-// worst returns the first error that is not about the infrastructure, since a client
-// could have caused it and it must not be answered by admitting; else the first.
+// worst returns the first error that is not about the infrastructure, or else the
+// first. A client could have caused it, so it must not be answered by admitting.
 func worst(errs []error) (worst error) {
 	for _, err := range errs {
 		switch {
@@ -98,8 +97,8 @@ func (s *Store) single(charges []core.Charge) *part {
 	return p
 }
 
-// takeSpread takes in all parts at once, and gives back unless all admit. Where a
-// part fails, whether it has taken is as its error says.
+// takeSpread takes in all parts at the same time, and undoes that unless all admit.
+// A part that fails may have taken its charges, as its error says.
 func (s *Store) takeSpread(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
 	if p := s.single(charges); p != nil {
 		return p.batcher(policy, charges).take(ctx, charges)
@@ -115,8 +114,8 @@ func (s *Store) takeSpread(ctx context.Context, policy string, charges []core.Ch
 		allowed = allowed && decisions[i].Allowed
 	}
 	if !allowed {
-		if gone := s.undo(ctx, policy, groups, decisions, err == nil); err == nil {
-			err = gone
+		if ended := s.undo(ctx, policy, groups, decisions, err == nil); err == nil {
+			err = ended
 		}
 	}
 	if err != nil {
@@ -125,27 +124,27 @@ func (s *Store) takeSpread(ctx context.Context, policy string, charges []core.Ch
 	return merge(groups, decisions, len(charges), allowed), nil
 }
 
-// undo gives back what the groups of a refused request have taken, and looks what
-// they are like without it if that is to be told. It goes on when ctx ends, but
-// does not keep the caller.
-func (s *Store) undo(ctx context.Context, policy string, groups []group, decisions []core.Decision, tell bool) error {
-	apart := context.WithoutCancel(ctx)
+// undo returns what the groups of a refused request have taken. With refresh, it
+// replaces their decisions by those without the request. It goes on when ctx ends,
+// but does not keep the caller.
+func (s *Store) undo(ctx context.Context, policy string, groups []group, decisions []core.Decision, refresh bool) error {
+	detached := context.WithoutCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		_ = each(groups, func(i int, g *group) error {
 			d := &decisions[i]
-			if !d.Allowed || !costs(g.charges) { // of an error, the zero decision
+			if !d.Allowed || !costs(g.charges) { // after an error, d is the zero decision
 				return nil
 			}
-			if err := g.undo(apart, policy, d); err != nil {
-				s.kept.Add(1)
+			if err := g.undo(detached, policy, d); err != nil {
+				s.unreturned.Add(1)
 				return err
 			}
-			if tell {
-				// If it cannot be told, the outcomes are a unit short.
-				if look, err := g.look(apart, policy); err == nil {
-					*d = look
+			if refresh {
+				// After an error the outcomes are a unit short.
+				if now, err := g.peek(detached, policy); err == nil {
+					*d = now
 				}
 			}
 			return nil
@@ -168,7 +167,7 @@ func costs(charges []core.Charge) bool {
 	return false
 }
 
-// undo gives back what the charges of g took.
+// undo returns what the charges of g have taken.
 func (g *group) undo(ctx context.Context, policy string, d *core.Decision) error {
 	var leases []core.Charge
 	var returns []core.Return
@@ -186,21 +185,21 @@ func (g *group) undo(ctx context.Context, policy string, d *core.Decision) error
 		_, errs[0] = g.leases(ctx, policy, leases, false)
 	}
 	if returns != nil {
-		_, errs[1] = g.giveBack(ctx, policy, returns)
+		_, errs[1] = g.returnTo(ctx, policy, returns)
 	}
 	return worst(errs[:])
 }
 
-// look decides on the charges of g without taking.
-func (g *group) look(ctx context.Context, policy string) (core.Decision, error) {
-	looks := append([]core.Charge(nil), g.charges...)
-	for i := range looks {
-		looks[i].Cost = 0
+// peek decides on the charges of g at a cost of 0.
+func (g *group) peek(ctx context.Context, policy string) (core.Decision, error) {
+	free := append([]core.Charge(nil), g.charges...)
+	for i := range free {
+		free[i].Cost = 0
 	}
-	return g.batcher(policy, looks).take(ctx, looks)
+	return g.batcher(policy, free).take(ctx, free)
 }
 
-// merge returns the decision that those of the groups make together.
+// merge joins the decisions of the groups into that of the request.
 func merge(groups []group, decisions []core.Decision, n int, allowed bool) core.Decision {
 	d := core.NewDecision(decisions[0].At, n)
 	d.Allowed = allowed
@@ -218,7 +217,7 @@ func merge(groups []group, decisions []core.Decision, n int, allowed bool) core.
 	return d
 }
 
-// Unreturned returns how often a store that spreads could not give back what a
-// refused request had taken of a part: see [Options.Spread]. The units count until
-// their time has passed, and leases until they end.
-func (s *Store) Unreturned() int64 { return s.kept.Load() }
+// Unreturned returns how often a store with [Options.Spread] failed to return what a
+// refused request had taken in one part. Such units count until their window has
+// passed, and leases until they expire.
+func (s *Store) Unreturned() int64 { return s.unreturned.Load() }

@@ -55,7 +55,7 @@ func TestSpreadIsEven(t *testing.T) {
 	assert.Equal(t, "limit{0/16", store.partOf("a").prefix)
 	assert.Equal(t, "limit{9/16", store.partOf("b").prefix)
 	for _, spread := range []int{-1, lua.MaxParts + 1} {
-		assert.PanicsWithValue(t, fmt.Sprintf("redisstore: Spread %d: write how many parts, up to 256, or 0 to keep a policy in one slot", spread),
+		assert.PanicsWithValue(t, fmt.Sprintf("redisstore: Spread %d: write the number of parts, up to 256, or 0 to keep a policy in one slot", spread),
 			func() { New(redis.NewClient(&redis.Options{}), &Options{Spread: spread}) })
 	}
 }

@@ -12,36 +12,36 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// unavailable holds the codes with which Redis says that it is in no state to
-// decide, whatever was asked. Codes that a client of the program could cause
-// must not be here, since what follows may be to admit.
+// unavailable holds the error codes of a Redis that cannot decide now, whatever the
+// request. A code that a client of the program could cause must not be here, since
+// the request may then be admitted.
 var unavailable = map[string]bool{
-	"LOADING":     true, // reads its data from disk
+	"LOADING":     true, // reading its data from disk
 	"MASTERDOWN":  true, // a replica without a primary
-	"READONLY":    true, // a replica, such as a primary that has been demoted
+	"READONLY":    true, // a replica, such as a demoted primary
 	"NOREPLICAS":  true, // too few replicas to write
 	"CLUSTERDOWN": true, // slots without a server
-	"TRYAGAIN":    true, // a slot on its way between two servers
-	"MOVED":       true, // a slot that is elsewhere, after all redirections
+	"TRYAGAIN":    true, // a slot that is migrating
+	"MOVED":       true, // a slot on another server, after all redirections
 	"ASK":         true,
 	"OOM":         true, // above maxmemory
 	"MISCONF":     true, // cannot write to disk
-	"BUSY":        true, // runs somebody's slow script
+	"BUSY":        true, // running a slow script
 	"UNKILLABLE":  true,
 	"NOAUTH":      true, // the password has changed
 	"WRONGPASS":   true,
-	"NOSCRIPT":    true, // the script is gone again
+	"NOSCRIPT":    true, // the script was flushed again
 }
 
-// Messages of the same kind that have no code of their own.
+// unavailableMessages begin errors of the same kind without a code of their own.
 var unavailableMessages = []string{
 	"ERR max number of clients",
 	"ERR Error running script: Script killed by user",
 	"ERR invalid password",
-	"ERR Protocol error: unauthenticated", // as to a call of more than ten words without a password
+	"ERR Protocol error: unauthenticated", // a long call without a password
 }
 
-// isUnavailable reports whether the code of a reply, or its message, says so.
+// isUnavailable reports whether an error reply is about the state of the server.
 func isUnavailable(code, message string) bool {
 	for _, prefix := range unavailableMessages {
 		if strings.HasPrefix(message, prefix) {
@@ -67,15 +67,15 @@ func replyOf(err error) (code, message string, ok bool) {
 	return code, message, true
 }
 
-// isScriptError reports whether the server ran the script in vain. The script
-// reads and checks everything before it writes, so nothing was taken.
+// isScriptError reports whether the script failed. It reads and checks everything
+// before it writes, so nothing was taken.
 func isScriptError(err error) bool {
 	code, _, ok := replyOf(err)
 	return ok && code == "ERR" && !errors.Is(err, core.ErrUnavailable)
 }
 
-// explain returns an error that says whose matter it is: that of ctx if it has
-// ended, one that wraps core.ErrOutOfReach for the infrastructure, or err.
+// explain classifies an error. It returns the error of ctx if that has ended, one
+// that wraps core.ErrOutOfReach if the infrastructure failed, or else err.
 func (s *Store) explain(ctx context.Context, err error) error {
 	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
 		return context.DeadlineExceeded
@@ -88,7 +88,7 @@ func (s *Store) explain(ctx context.Context, err error) error {
 	}
 	code, message, replied := replyOf(err)
 	if !replied || moved[code] {
-		s.reload()
+		s.refreshLayout()
 	}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
@@ -101,47 +101,5 @@ func (s *Store) explain(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", core.ErrOutOfReach, err)
 }
 
-// moved holds the codes that tell of another layout of the Cluster.
+// moved holds the error codes of a Cluster whose layout has changed.
 var moved = map[string]bool{"MOVED": true, "ASK": true, "CLUSTERDOWN": true, "READONLY": true, "MASTERDOWN": true}
-
-const (
-	reloadEvery = 100 * time.Millisecond
-	reloadTimes = 3 // for a failure
-	maxReloads  = 8 // at once
-)
-
-// reload asks the Cluster which server has which slot. By itself the client asks
-// once a minute, and when a server tells it of a move: of a dead one nobody does.
-//
-// It asks several times, so that who calls again a quarter of a second later, as a
-// breaker does, goes by what is true then, and not by what was true when its last
-// call failed. It asks any server, and if that stands still waits 5 s for it. ReloadState
-// would let all others wait behind that; this asks another one.
-func (s *Store) reload() {
-	client, ok := s.client.(*redis.ClusterClient)
-	if !ok {
-		return
-	}
-	now, last := time.Now().UnixNano(), s.reloaded.Load()
-	if now-last < int64(reloadEvery) || !s.reloaded.CompareAndSwap(last, now) {
-		return
-	}
-	if s.reloads.Add(1) > maxReloads {
-		s.reloads.Add(-1)
-		return
-	}
-	go s.ask(client, reloadTimes)
-}
-
-// ask asks so many times. Between them nothing but a timer is left, since the store
-// is not told when the client is closed.
-func (s *Store) ask(client *redis.ClusterClient, times int) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	client.ForEachMaster(ctx, func(context.Context, *redis.Client) error { return nil }) // asks first
-	cancel()
-	if times == 1 {
-		s.reloads.Add(-1)
-		return
-	}
-	time.AfterFunc(reloadEvery, func() { s.ask(client, times-1) })
-}

@@ -145,7 +145,7 @@ func TestPanicsOfAHook(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true})
 	defer client.Close()
 	client.AddHook(hook(func(context.Context, redis.Cmder, redis.ProcessHook) error { panic("a bug") }))
-	store := New(struct{ redis.UniversalClient }{client}, nil) // which the store does not know to heed
+	store := New(struct{ redis.UniversalClient }{client}, nil) // a type that the store knows nothing of
 	_, err := store.Take(t.Context(), "p", charges)
 	assert.ErrorIs(t, err, errPanicked)
 	assert.NotErrorIs(t, err, core.ErrUnavailable)
@@ -154,28 +154,15 @@ func TestPanicsOfAHook(t *testing.T) {
 	assert.PanicsWithValue(t, "a bug", func() { store.Take(t.Context(), "p", charges) })
 	b := store.batcher("p", charges)
 	idle(t, b)
-	r := &request{ctx: t.Context(), charges: charges, landed: make(chan struct{}, 1)}
-	b.carry([]*request{r})
-	<-r.landed
+	r := &request{ctx: t.Context(), charges: charges, done: make(chan struct{}, 1)}
+	b.send([]*request{r})
+	<-r.done
 	assert.ErrorIs(t, r.err, errPanicked)
 }
 
-func TestRefusedClients(t *testing.T) {
-	for _, options := range []redis.ClusterOptions{{ReadOnly: true}, {RouteByLatency: true}, {RouteRandomly: true}} {
-		options.Addrs = []string{"127.0.0.1:1"}
-		client := redis.NewClusterClient(&options)
-		defer client.Close()
-		assert.PanicsWithValue(t, "redisstore: the ClusterClient reads from replicas, which know too little to decide: "+
-			"give the store one without ReadOnly, RouteByLatency and RouteRandomly", func() { New(client, nil) })
-	}
-	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}})
-	defer ring.Close()
-	assert.Panics(t, func() { New(ring, nil) })
-}
-
-// TestServersInNoState brings a real server into the states in which it cannot
-// decide: nothing changes, and the store says so and is back when it is.
-func TestServersInNoState(t *testing.T) {
+// TestUnavailableStates brings a real server into the states in which it cannot
+// decide. The store reports each, changes nothing, and decides again afterwards.
+func TestUnavailableStates(t *testing.T) {
 	states := []struct {
 		name       string
 		begin, end func(t *testing.T, server *redistest.Server, direct *redis.Client)

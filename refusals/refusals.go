@@ -1,67 +1,55 @@
-// Package refusals is a [core.Store] around another one that remembers what that
-// has refused, so that a client that goes on regardless costs it next to nothing.
+// Package refusals is a [core.Store] around another one that answers from memory
+// for clients whose quota is known to be used up.
 package refusals
 
 import (
 	"context"
 	"hash/maphash"
-	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/routelimit/limit/core"
 )
 
-const (
-	longest = 1_000_000 // µs that a refusal is remembered at most
-	slots   = 1 << 12   // refusals that are remembered at most
-	maxKeys = 1 << 10   // bytes of the keys of one
-)
+// longest is how long an outcome is remembered at most, in µs.
+const longest = 1_000_000
 
-// A Store remembers the refusals of another one. It is safe for concurrent use,
-// starts no goroutine and needs no closing.
+// A Store remembers what another store last said about each key, and refuses
+// from memory while one of the keys of a request has no quota left. It is safe
+// for concurrent use, starts no goroutine and needs no closing.
 //
-// Where a rule has nothing left, nobody can be admitted before its RetryAfter has
-// passed. So the same charges are refused without asking until then, for at most a
-// second, with the mode [core.ModeRemembered]; what such a decision says of
-// the rules that refuse is what the store would say. What it gives up:
+// A key with nothing left admits nothing before its RetryAfter has passed. Until
+// then, and for at most a second, requests with that key are refused without a
+// call to the store, with the mode [core.ModeRemembered].
 //
-//   - What comes back early, by a Return, a Reset or a deleted key, is seen at once
-//     in the process that gave it back, and within the second in others.
-//   - What a remembered decision says is left of rules that do not refuse is
-//     as old as the refusal.
-//   - Only refusals of one unit by rules with nothing left are remembered, and none
-//     by [core.Concurrency], where slots come back at any time; of 4,096 at a
-//     time, in memory that the clients do not choose.
+// Such a refusal combines the latest outcomes of all keys of the request. So its
+// RetryAfter includes what this process has seen other requests take: a client
+// that waits for it is admitted if no other request comes. The exceptions:
+//
+//   - What other processes took is known only from the last answer about the key,
+//     which is at most a second old. If they use up another rule of the request
+//     in that second, the RetryAfter is too short by the wait of that rule.
+//   - The rules that do not refuse may have refilled since: their Remaining is a
+//     lower bound.
+//   - Quota that is given back, by a Return, a Release, a Reset or a deleted key,
+//     is seen at once by the process that gave it back, and within a second by
+//     others. Until then they refuse what the store would admit.
+//
+// A request goes to the store if one of its keys is unknown, if a key that has
+// nothing left refuses more than one unit or is under [core.Concurrency], whose
+// slots are freed at any time, and if a key may have refilled. The memory holds
+// [MaxKeys] keys.
 type Store struct {
-	store    core.Store
-	now      func() int64 // µs, of a clock that never steps back
-	seed     maphash.Seed
-	refusals [slots]atomic.Pointer[refusal]
-	returns  [slots]atomic.Uint32 // how often something came back to one of the keys with a hash
+	store core.Store
+	now   func() int64 // µs, of a clock that never steps back
+	seed  maphash.Seed
+	keys  table
 }
 
 var _ core.Store = (*Store)(nil)
 
-// A refusal is what the store has said. It does not change.
-type refusal struct {
-	policy   string
-	charges  []core.Charge
-	returns  []stamp // for each charge, when it was asked
-	decision core.Decision
-	heard    int64 // when it came
-	until    int64 // it holds before that
-}
-
-// A stamp is what a counter was at.
-type stamp struct {
-	of *atomic.Uint32
-	at uint32
-}
-
-// New returns a store that remembers the refusals of another one. A guard belongs
-// between the two: around this one it would take what is remembered for answers.
-// [github.com/routelimit/limit.New] puts both around a store.
+// New returns a store that remembers the refusals of another one. Put a guard
+// between the two, as [github.com/routelimit/limit.New] does: a guard around
+// this one would take remembered refusals for answers of the store.
 func New(store core.Store) *Store {
 	base := time.Now()
 	return newStore(store, func() int64 { return time.Since(base).Microseconds() })
@@ -79,95 +67,73 @@ func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) 
 	if err := ctx.Err(); err != nil {
 		return core.Decision{}, err
 	}
-	asked := s.now()
-	slot := &s.refusals[s.slot(policy, charges)]
-	if r := slot.Load(); r != nil && asked < r.until && r.is(policy, charges) && !r.returned() {
-		return r.decision.Later(asked - r.heard), nil
+	if len(charges) > core.MaxCharges {
+		return s.store.Take(ctx, policy, charges) // which returns an error
 	}
-	var returns [core.MaxCharges]stamp
-	for i := range charges[:min(len(charges), len(returns))] {
-		of := s.returnsTo(policy, charges[i].Rule, charges[i].Key)
-		returns[i] = stamp{of, of.Load()}
+	var hashes [core.MaxCharges]uint64
+	ofPolicy := maphash.String(s.seed, policy)
+	for i := range charges {
+		hashes[i] = s.hash(ofPolicy, charges[i].Rule, charges[i].Key)
+	}
+	asked := s.now()
+	if d, ok := s.remembered(policy, charges, &hashes, asked); ok {
+		return d, nil
 	}
 	d, err := s.store.Take(ctx, policy, charges)
-	if err == nil && !d.Allowed && d.Mode == core.ModeExact {
-		if holds := holds(&d, charges); holds > 0 {
-			slot.Store(newRefusal(policy, charges, returns[:len(charges)], &d, s.now(), asked+holds))
+	answered := s.now()
+	exact := err == nil && d.Mode == core.ModeExact
+	for i := range charges {
+		c := &charges[i]
+		set := s.keys.set(hashes[i])
+		if !exact {
+			set.forget(hashes[i], policy, c, answered) // the store did not decide, or it is unknown what was taken
+			continue
+		}
+		o := outcome{asked: asked, answered: answered, at: d.TimeOf(i)}
+		if o.read(c, d.Outcomes()[i]) {
+			set.store(hashes[i], policy, c, o)
+		} else {
+			set.forget(hashes[i], policy, c, answered)
 		}
 	}
 	return d, err
 }
 
-// holds returns how long after it was asked a refusal holds whatever others
-// take, in µs; 0 if that cannot be told.
-func holds(d *core.Decision, charges []core.Charge) int64 {
-	time := int64(longest)
-	for i, o := range d.Outcomes() {
+// remembered returns a refusal that follows from the outcomes in memory, if there
+// is one.
+func (s *Store) remembered(
+	policy string, charges []core.Charge, hashes *[core.MaxCharges]uint64, now int64,
+) (d core.Decision, ok bool) {
+	refused := false
+	for i := range charges {
 		c := &charges[i]
-		switch {
-		case o.Fits():
-		case c.Quota.Algorithm == core.Concurrency, c.Cost != 1:
-			return 0
-		case o.RetryAfter != core.Never:
-			time = min(time, o.RetryAfter)
+		o, ok := s.keys.set(hashes[i]).load(hashes[i], policy, c, now)
+		if !ok {
+			return d, false
 		}
-	}
-	return time
-}
-
-// newRefusal returns nil for keys that are too long to remember.
-func newRefusal(policy string, charges []core.Charge, returns []stamp, d *core.Decision, heard, until int64) *refusal {
-	bytes := 0
-	for i := range charges {
-		bytes += len(charges[i].Key)
-	}
-	if bytes > maxKeys {
-		return nil
-	}
-	r := &refusal{policy: policy, decision: *d, heard: heard, until: until,
-		charges: append([]core.Charge(nil), charges...), returns: append([]stamp(nil), returns...)}
-	r.decision.Mode = core.ModeRemembered
-	for i := range r.charges {
-		c := &r.charges[i]
-		c.Key = strings.Clone(c.Key) // it may be a slice of a whole request
-	}
-	return r
-}
-
-// is reports whether r is of the same charges.
-func (r *refusal) is(policy string, charges []core.Charge) bool {
-	if r.policy != policy || len(r.charges) != len(charges) {
-		return false
-	}
-	for i := range charges {
-		c, of := &charges[i], &r.charges[i]
-		if c.Key != of.Key || c.Cost != of.Cost || c.Rule != of.Rule || c.Quota != of.Quota {
-			return false
+		if i == 0 {
+			d = core.NewDecision(0, len(charges))
 		}
-	}
-	return true
-}
-
-// returned reports whether something may have come back since r was asked for.
-func (r *refusal) returned() bool {
-	for _, stamp := range r.returns {
-		if stamp.of.Load() != stamp.at {
-			return true
+		to := &d.Outcomes()[i]
+		fits, ok := o.write(c, now, to)
+		if !ok {
+			return d, false
 		}
+		refused = refused || !fits
+		d.At = max(d.At, o.at+now-o.answered)
 	}
-	return false
+	d.Mode = core.ModeRemembered
+	return d, refused
 }
 
-func (s *Store) returnsTo(policy, rule, key string) *atomic.Uint32 {
-	return &s.returns[mix(mix(maphash.String(s.seed, policy), maphash.String(s.seed, rule)), maphash.String(s.seed, key))%slots]
+// forget drops what is known of a key, and what calls that are under way will say.
+func (s *Store) forget(policy, rule, key string) {
+	hash := s.hash(maphash.String(s.seed, policy), rule, key)
+	s.keys.set(hash).forget(hash, policy, &core.Charge{Rule: rule, Key: key}, s.now())
 }
 
-func (s *Store) slot(policy string, charges []core.Charge) uint64 {
-	hash := maphash.String(s.seed, policy)
-	for i := range charges {
-		hash = mix(hash, maphash.String(s.seed, charges[i].Key))
-	}
-	return hash % slots
+func (s *Store) hash(ofPolicy uint64, rule, key string) uint64 {
+	return mix(mix(ofPolicy, maphash.String(s.seed, rule)), maphash.String(s.seed, key))
 }
 
 // mix is a step of FNV-1a over words.
@@ -183,14 +149,19 @@ func (s *Store) Renew(ctx context.Context, policy string, charges []core.Charge)
 
 // Release implements [core.Store].
 func (s *Store) Release(ctx context.Context, policy string, charges []core.Charge) error {
+	defer func() {
+		for i := range charges {
+			s.forget(policy, charges[i].Rule, charges[i].Key)
+		}
+	}()
 	return s.store.Release(ctx, policy, charges)
 }
 
 // Return implements [core.Store].
 func (s *Store) Return(ctx context.Context, policy string, returns []core.Return) ([]int64, error) {
-	defer func() { // also if it fails: something may have come back
+	defer func() { // also after an error: the units may have been given back
 		for i := range returns {
-			s.returnsTo(policy, returns[i].Rule, returns[i].Key).Add(1)
+			s.forget(policy, returns[i].Rule, returns[i].Key)
 		}
 	}()
 	return s.store.Return(ctx, policy, returns)
@@ -198,6 +169,6 @@ func (s *Store) Return(ctx context.Context, policy string, returns []core.Return
 
 // Reset implements [core.Store].
 func (s *Store) Reset(ctx context.Context, policy, rule, key string) error {
-	defer s.returnsTo(policy, rule, key).Add(1)
+	defer s.forget(policy, rule, key)
 	return s.store.Reset(ctx, policy, rule, key)
 }

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
@@ -19,6 +18,7 @@ type counted struct {
 	asked int
 	then  func()
 	mode  core.Mode
+	err   error
 }
 
 func (c *counted) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
@@ -27,6 +27,9 @@ func (c *counted) Take(ctx context.Context, policy string, charges []core.Charge
 	d.Mode = max(d.Mode, c.mode)
 	if c.then != nil {
 		c.then()
+	}
+	if c.err != nil {
+		return core.Decision{}, c.err
 	}
 	return d, err
 }
@@ -54,28 +57,53 @@ func charge(rule, key string, q core.Quota, cost int64) core.Charge {
 
 func perSecond(n int64) core.Quota { return core.Quota{Limit: n, Window: 1_000_000} }
 
+var quotas = []core.Quota{
+	perSecond(1), perSecond(2), {Limit: 2, Window: 5_000_000},
+	{Algorithm: core.FixedWindow, Limit: 3, Window: 700_000}, {Algorithm: core.SlidingCells, Limit: 3, Window: 900_000, Cells: 3},
+	{Algorithm: core.SlidingCounter, Limit: 3, Window: 800_000}, {Algorithm: core.TokenBucket, Limit: 3, Window: 1_000_000, Burst: 2},
+	{Algorithm: core.LeakyBucket, Limit: 3, Window: 1_000_000, Burst: 2}, {Algorithm: core.Queue, Limit: 3, Window: 1_000_000, Burst: 2},
+}
+
 // TestTwins holds that what is remembered is what the store would say: that it
-// refuses the request, and all that those rules say which have refused it.
+// refuses the request, which rules refuse it and when they would admit it. The
+// rules have keys of their own, which refuse in turn, and expire in between.
 func TestTwins(t *testing.T) {
-	quotas := []core.Quota{
-		perSecond(1), perSecond(2), {Limit: 2, Window: 5_000_000},
-		{Algorithm: core.FixedWindow, Limit: 3, Window: 700_000}, {Algorithm: core.SlidingCells, Limit: 3, Window: 900_000, Cells: 3},
-		{Algorithm: core.SlidingCounter, Limit: 3, Window: 800_000}, {Algorithm: core.TokenBucket, Limit: 3, Window: 1_000_000, Burst: 2},
-		{Algorithm: core.Queue, Limit: 3, Window: 1_000_000, Burst: 2},
-	}
-	remembered := 0
-	for seed := range uint64(300) {
+	remembered, waited := 0, 0
+	for seed := range uint64(600) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		w := newTwins()
+		rules := []core.Charge{
+			charge("ip", "", quotas[random.IntN(len(quotas))], 1),
+			charge("user", "", quotas[random.IntN(len(quotas))], 1),
+			charge("all", "", perSecond(4), 1),
+		}[:2+random.IntN(2)]
 		var admitted [][2]core.Return
+		take := func(charges []core.Charge) (got, want core.Decision) {
+			got, err := w.store.Take(t.Context(), "p", charges)
+			require.NoError(t, err)
+			want, err = w.plain.Take(t.Context(), "p", charges)
+			require.NoError(t, err)
+			return got, want
+		}
 		for step := range 200 {
 			failed := func() string { return fmt.Sprintf("seed %d, step %d", seed, step) }
 			w.time += random.Int64N(300_000) / (1 + 99*int64(random.IntN(2)))
-			key := fmt.Sprint(random.IntN(3))
+			cost := min(int64(random.IntN(6)), 1)
+			if random.IntN(8) == 0 {
+				cost = 2
+			}
+			charges := append([]core.Charge(nil), rules...)
+			for i := range charges {
+				charges[i].Cost = cost
+				if charges[i].Rule != "all" {
+					charges[i].Key = fmt.Sprint(random.IntN(3))
+				}
+			}
 			switch random.IntN(12) {
 			case 0:
-				require.NoError(t, w.store.Reset(t.Context(), "p", "a", key))
-				require.NoError(t, w.plain.Reset(t.Context(), "p", "a", key))
+				c := charges[random.IntN(len(charges))]
+				require.NoError(t, w.store.Reset(t.Context(), "p", c.Rule, c.Key))
+				require.NoError(t, w.plain.Reset(t.Context(), "p", c.Rule, c.Key))
 				continue
 			case 1:
 				if len(admitted) == 0 {
@@ -89,175 +117,197 @@ func TestTwins(t *testing.T) {
 				admitted = append(admitted[:i], admitted[i+1:]...)
 				continue
 			}
-			cost := min(int64(random.IntN(6)), 1)
-			if random.IntN(8) == 0 {
-				cost = 2
-			}
-			charges := []core.Charge{charge("a", key, quotas[int(seed)%len(quotas)], cost), charge("all", "", perSecond(4), cost)}
-			got, err := w.store.Take(t.Context(), "p", charges)
-			require.NoError(t, err)
-			want, err := w.plain.Take(t.Context(), "p", charges)
-			require.NoError(t, err)
+			got, want := take(charges)
 			require.Equal(t, want.Allowed, got.Allowed, failed())
 			require.Equal(t, want.At, got.At, failed())
 			for i, o := range got.Outcomes() {
+				require.Equal(t, want.Outcomes()[i].Fits(), o.Fits(), failed())
+				require.LessOrEqual(t, o.Remaining, want.Outcomes()[i].Remaining, failed())
 				if got.Mode != core.ModeRemembered || !o.Fits() {
 					require.Equal(t, want.Outcomes()[i], o, failed())
 				}
 			}
 			if got.Mode == core.ModeRemembered {
 				remembered++
+				if random.IntN(4) == 0 {
+					waited++
+					w.time += got.RetryAfter()
+					got, want = take(charges)
+					require.True(t, got.Allowed, "%s: a client alone waited for RetryAfter", failed())
+				}
 			}
 			if got.Allowed && cost > 0 {
 				admitted = append(admitted, [2]core.Return{got.Return(0, charges[0]), want.Return(0, charges[0])})
 			}
 		}
 	}
-	t.Logf("%d refusals of 60,000 steps were remembered", remembered)
-	require.Greater(t, remembered, 1000)
+	t.Logf("%d refusals of 120,000 steps were remembered; a client waited for %d of them", remembered, waited)
+	require.Greater(t, remembered, 5000)
 }
 
-// TestOthers holds what is not told to this process for no longer than a second,
-// nor past the time that the refusal was for.
-func TestOthers(t *testing.T) {
-	for _, row := range []struct{ window, holds int64 }{{60_000_000, longest}, {300_000, 300_000}} {
-		w := newTwins()
-		charges := []core.Charge{charge("a", "k", core.Quota{Limit: 1, Window: row.window}, 1)}
-		take := func() core.Decision {
-			d, err := w.store.Take(t.Context(), "p", charges)
-			require.NoError(t, err)
-			return d
-		}
-		require.True(t, take().Allowed)
-		w.inner.then = func() { w.time += 1000 } // on the way back
-		require.False(t, take().Allowed)
-		require.NoError(t, w.inner.Reset(t.Context(), "p", "a", "k")) // by somebody else
-		w.time += row.holds - 1001
-		d := take()
-		require.Equal(t, core.ModeRemembered, d.Mode)
-		require.Equal(t, row.window-row.holds+1001, d.RetryAfter(), "since it was heard: waiting for that is enough")
-		require.Equal(t, 2, w.inner.asked)
-		w.time++
-		require.True(t, take().Allowed, "a refusal that is as old as that is asked for again")
-	}
-}
-
-// TestReturnMeanwhile holds that a refusal is not remembered which may be older
-// than what came back.
-func TestReturnMeanwhile(t *testing.T) {
+// TestRetryAfterOfOtherRules has a client refused by its address, and then a client
+// at another address that takes the last unit of the user they share.
+func TestRetryAfterOfOtherRules(t *testing.T) {
 	w := newTwins()
-	charges := []core.Charge{charge("a", "k", perSecond(1), 1)}
-	first, err := w.store.Take(t.Context(), "p", charges)
-	require.NoError(t, err)
-	w.inner.then = func() {
-		w.inner.then = nil
-		_, err := w.store.Return(t.Context(), "p", []core.Return{first.Return(0, charges[0])})
+	request := func(ip string) []core.Charge {
+		return []core.Charge{charge("ip", ip, perSecond(1), 1), charge("user", "u", core.Quota{Limit: 2, Window: 10_000_000}, 1)}
+	}
+	take := func(ip string) core.Decision {
+		d, err := w.store.Take(t.Context(), "p", request(ip))
+		require.NoError(t, err)
+		return d
+	}
+	require.True(t, take("1").Allowed)
+	require.False(t, take("1").Allowed)
+	require.True(t, take("2").Allowed)
+	d := take("1")
+	require.Equal(t, core.ModeRemembered, d.Mode, "without a call")
+	require.Zero(t, d.Outcomes()[1].Remaining)
+	require.EqualValues(t, 10_000_000, d.RetryAfter())
+	w.time += d.RetryAfter()
+	require.True(t, take("1").Allowed)
+}
+
+// TestSteadyState holds that clients that go on regardless cost a call a second
+// each, while others use the rules that they share with them.
+func TestSteadyState(t *testing.T) {
+	w := newTwins()
+	shared := core.Quota{Algorithm: core.SlidingCells, Limit: 1_000_000, Window: 10_000_000, Cells: 10}
+	decisions := 0
+	take := func(ip string) {
+		decisions++
+		_, err := w.store.Take(t.Context(), "p", []core.Charge{
+			charge("ip", ip, core.Quota{Limit: 1, Window: 3_600_000_000}, 1), charge("all", "", shared, 1)})
 		require.NoError(t, err)
 	}
-	d, err := w.store.Take(t.Context(), "p", charges)
-	require.NoError(t, err)
-	require.False(t, d.Allowed)
-	d, err = w.store.Take(t.Context(), "p", charges)
-	require.NoError(t, err)
-	require.True(t, d.Allowed)
+	const clients, seconds = 100, 10
+	for ip := range clients {
+		take(fmt.Sprint(ip))
+	}
+	w.inner.asked, decisions = 0, 0
+	admitted := 0
+	for range seconds * 100 {
+		w.time += 10_000
+		for ip := range clients {
+			take(fmt.Sprint(ip))
+		}
+		for range 10 { // new clients, which are admitted
+			admitted++
+			take(fmt.Sprint("new", admitted))
+		}
+	}
+	t.Logf("%d decisions, %d admitted, %d calls", decisions, admitted, w.inner.asked)
+	require.LessOrEqual(t, w.inner.asked-admitted, clients*(seconds+1)+clients)
 }
 
-// TestNotRemembered has the refusals that may be over at any time, and requests
-// that differ in a single thing.
-func TestNotRemembered(t *testing.T) {
-	whole := []core.Charge{charge("a", "k", perSecond(1), 1), charge("b", "k", perSecond(9), 1)}
-	change := func(of func(c []core.Charge)) []core.Charge {
-		c := append([]core.Charge(nil), whole...)
-		of(c)
-		return c
+// TestOverlap has calls whose answers arrive in another order than they were
+// decided in.
+func TestOverlap(t *testing.T) {
+	w := newTwins()
+	request := func(ip string) []core.Charge {
+		return []core.Charge{charge("ip", ip, core.Quota{Limit: 1, Window: 5_000_000}, 1), charge("user", "u", core.Quota{Limit: 3, Window: 10_000_000}, 1)}
 	}
-	long := make([]byte, maxKeys+1)
-	slot := core.Charge{Rule: "a", Key: "k", Cost: 1, Lease: 1, Quota: core.Quota{Algorithm: core.Concurrency, Limit: 1, Window: 1_000_000}}
-	other := slot
-	other.Lease = 2
-	for name, row := range map[string]struct {
-		first, second, third []core.Charge
-		mode                 core.Mode
-	}{
-		"several units":    {whole[:1], change(func(c []core.Charge) { c[0].Quota.Limit, c[0].Cost = 2, 2 })[:1], nil, core.ModeExact},
-		"slots":            {[]core.Charge{slot}, []core.Charge{other}, nil, core.ModeExact},
-		"another key":      {whole, whole, change(func(c []core.Charge) { c[1].Key = "l" }), core.ModeExact},
-		"another rule":     {whole, whole, change(func(c []core.Charge) { c[1].Rule = "c" }), core.ModeExact},
-		"another cost":     {whole, whole, change(func(c []core.Charge) { c[1].Cost = 2 }), core.ModeExact},
-		"a raised limit":   {whole, whole, change(func(c []core.Charge) { c[0].Quota.Limit = 5 }), core.ModeExact},
-		"fewer rules":      {whole, whole, whole[:1], core.ModeExact},
-		"a look":           {whole, whole, change(func(c []core.Charge) { c[0].Cost, c[1].Cost = 0, 0 }), core.ModeExact},
-		"more than it has": {nil, change(func(c []core.Charge) { c[0].Cost = 2 }), nil, core.ModeExact},
-		"by a failure":     {whole[:1], whole[:1], nil, core.ModeLocal},
-		"a long key":       {change(func(c []core.Charge) { c[0].Key = string(long) }), change(func(c []core.Charge) { c[0].Key = string(long) }), nil, core.ModeExact},
+	take := func(ip string) core.Decision {
+		d, err := w.store.Take(t.Context(), "p", request(ip))
+		require.NoError(t, err)
+		return d
+	}
+	take("1")
+	overlapped := func(then func()) core.Decision {
+		w.time++
+		w.inner.then = func() {
+			w.inner.then = nil
+			w.time++
+			then()
+			w.time++
+		}
+		return take("1")
+	}
+	w.time += longest
+	d := overlapped(func() { take("2") })
+	require.False(t, d.Allowed)
+	require.EqualValues(t, 2, d.Outcomes()[1].Remaining, "the answer itself is older")
+	again := take("1")
+	require.Equal(t, core.ModeRemembered, again.Mode)
+	require.EqualValues(t, 1, again.Outcomes()[1].Remaining, "what is remembered is not")
+	w.time += longest
+	d = overlapped(func() { take("3") })
+	require.EqualValues(t, 1, d.Outcomes()[1].Remaining)
+	d = take("1")
+	require.Equal(t, core.ModeRemembered, d.Mode)
+	require.EqualValues(t, w.time, d.At)
+	require.Positive(t, d.Outcomes()[1].RetryAfter)
+	w.time += d.RetryAfter()
+	require.True(t, take("1").Allowed)
+}
+
+// TestUndecided holds that nothing is remembered of a key after a call that may
+// have taken from it, or that something else has decided.
+func TestUndecided(t *testing.T) {
+	for name, change := range map[string]func(*counted){
+		"an error":       func(c *counted) { c.err = core.ErrUnavailable },
+		"local decision": func(c *counted) { c.mode = core.ModeLocal },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newTwins()
-			w.inner.mode = row.mode
-			for _, charges := range [][]core.Charge{row.first, row.second} {
-				if charges != nil {
-					_, err := w.store.Take(t.Context(), "p", charges)
-					require.NoError(t, err)
-				}
+			take := func(ip string) {
+				_, err := w.store.Take(t.Context(), "p", []core.Charge{charge("ip", ip, perSecond(1), 1), charge("all", "", perSecond(9), 1)})
+				require.ErrorIs(t, err, w.inner.err)
 			}
-			third := row.third
-			if third == nil {
-				third = row.second
-			}
+			take("1")
+			take("1")
+			before := *w.inner
+			change(w.inner)
+			take("2")
+			w.inner.err, w.inner.mode = before.err, before.mode
+			w.time++
 			asked := w.inner.asked
-			_, err := w.store.Take(t.Context(), "p", third)
-			require.NoError(t, err)
-			assert.Equal(t, asked+1, w.inner.asked)
+			take("1")
+			require.Equal(t, asked+1, w.inner.asked, "what the others left is unknown")
+			take("1")
+			require.Equal(t, asked+1, w.inner.asked)
 		})
 	}
-	w := newTwins()
-	for range 5 {
-		_, err := w.store.Take(t.Context(), "p", whole)
-		require.NoError(t, err)
-	}
-	require.Equal(t, 2, w.inner.asked, "the same is remembered")
-	_, err := w.store.Take(t.Context(), "q", whole)
-	require.NoError(t, err)
-	require.Equal(t, 3, w.inner.asked, "another policy")
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err = w.store.Take(ctx, "p", whole)
-	require.ErrorIs(t, err, context.Canceled)
 }
 
-// TestCollisions has more keys than slots, so that they take each other's.
-func TestCollisions(t *testing.T) {
-	w := newTwins()
-	for key := range 3 * slots {
-		charges := []core.Charge{charge("a", fmt.Sprint(key), perSecond(1), 1)}
-		for try := range 2 {
-			d, err := w.store.Take(t.Context(), "p", charges)
+// TestInstances has two processes on one store. What a process remembers refuses
+// nothing that the store would admit; its RetryAfter misses at most what the other
+// process took within a second.
+func TestInstances(t *testing.T) {
+	short, remembered := 0, 0
+	for seed := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, 2))
+		now := int64(1_700_000_000_000_000)
+		clock := func() int64 { return now }
+		inner, plain := memstore.New(&memstore.Options{Now: clock}), memstore.New(&memstore.Options{Now: clock})
+		stores := []*Store{newStore(inner, clock), newStore(inner, clock)}
+		taken := make(map[string]int64) // when a process last took of a key
+		for step := range 200 {
+			now += random.Int64N(200_000)
+			charges := []core.Charge{
+				charge("ip", fmt.Sprint(random.IntN(3)), perSecond(1), 1),
+				charge("user", fmt.Sprint(random.IntN(2)), core.Quota{Limit: 3, Window: 4_000_000}, 1),
+			}
+			place := func(process, i int) string { return fmt.Sprint(process, " ", charges[i].Rule, charges[i].Key) }
+			process := random.IntN(2)
+			got, err := stores[process].Take(t.Context(), "p", charges)
 			require.NoError(t, err)
-			require.Equal(t, try == 0, d.Allowed, "key %d", key)
+			want, err := plain.Take(t.Context(), "p", charges)
+			require.NoError(t, err)
+			require.Equal(t, want.Allowed, got.Allowed, "seed %d, step %d", seed, step)
+			require.GreaterOrEqual(t, want.RetryAfter(), got.RetryAfter(), "seed %d, step %d", seed, step)
+			if got.Mode == core.ModeRemembered {
+				remembered++
+			}
+			if want.RetryAfter() > got.RetryAfter() {
+				short++
+				last := max(taken[place(1-process, 0)], taken[place(1-process, 1)])
+				require.Less(t, now-last, int64(longest), "seed %d, step %d", seed, step)
+			}
+			if got.Allowed {
+				taken[place(process, 0)], taken[place(process, 1)] = now, now
+			}
 		}
 	}
-}
-
-func TestNilStore(t *testing.T) {
-	require.PanicsWithValue(t, "refusals: the store is nil: write refusals.New(guard.New(redisstore.New(client, nil), nil))", func() { New(nil) })
-}
-
-func TestAllocations(t *testing.T) {
-	w := newTwins()
-	charges := []core.Charge{charge("a", "k", perSecond(1), 1), charge("b", "k", perSecond(9), 1)}
-	take := func() { _, _ = w.store.Take(t.Context(), "p", charges) }
-	take()
-	take()
-	ctx := t.Context()
-	require.Zero(t, testing.AllocsPerRun(100, func() { _, _ = w.store.Take(ctx, "p", charges) }))
-	require.Equal(t, 2, w.inner.asked)
-}
-
-func BenchmarkRemembered(b *testing.B) {
-	store := New(memstore.New(nil))
-	charges := []core.Charge{charge("a", "k", core.Quota{Limit: 1, Window: 1_000_000}, 1), charge("b", "k", perSecond(9), 1)}
-	b.ReportAllocs()
-	for b.Loop() {
-		_, _ = store.Take(b.Context(), "p", charges)
-	}
+	t.Logf("%d of %d remembered refusals had a RetryAfter that another process had made longer", short, remembered)
 }

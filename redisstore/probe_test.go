@@ -16,9 +16,9 @@ import (
 	"github.com/routelimit/limit/internal/redistest"
 )
 
-// TestNobodyListens holds that a call ends where its server is gone, and not
+// TestConnectionRefused holds that a call ends where its server is gone, and not
 // when the client has dialled it as often as it wants to.
-func TestNobodyListens(t *testing.T) {
+func TestConnectionRefused(t *testing.T) {
 	redistest.Real(t)
 	const dials = 1000 // 100 ms apart
 	for name, row := range map[string]struct {
@@ -46,11 +46,11 @@ func TestNobodyListens(t *testing.T) {
 			client := row.client(server.Addr)
 			defer client.Close()
 			store := New(client, &patient)
-			_, err := store.Take(t.Context(), "p", knocking)
+			_, err := store.Take(t.Context(), "p", probing)
 			require.NoError(t, err)
 			server.Kill()
 			for range 3 {
-				_, err = store.Take(t.Context(), "p", knocking)
+				_, err = store.Take(t.Context(), "p", probing)
 				require.ErrorIs(t, err, core.ErrUnavailable)
 			}
 			require.ErrorIs(t, err, syscall.ECONNREFUSED)
@@ -58,7 +58,7 @@ func TestNobodyListens(t *testing.T) {
 			server.Restart()
 			if row.args == nil {
 				redistest.Await(t, 10*time.Second, "an answer", func() bool {
-					_, err := store.Take(t.Context(), "p", knocking)
+					_, err := store.Take(t.Context(), "p", probing)
 					return err == nil
 				})
 			}
@@ -66,11 +66,11 @@ func TestNobodyListens(t *testing.T) {
 	}
 }
 
-var knocking = []core.Charge{{Rule: "r", Key: "k", Cost: 1, Quota: core.Quota{Limit: 1000, Window: 60_000_000}}}
+var probing = []core.Charge{{Rule: "r", Key: "k", Cost: 1, Quota: core.Quota{Limit: 1000, Window: 60_000_000}}}
 
-// TestKnocksOnSlowServer holds that calls are not ended where somebody opens,
+// TestProbesOfSlowServer holds that calls are not ended where somebody opens,
 // and that a slow server is not knocked at by each of them.
-func TestKnocksOnSlowServer(t *testing.T) {
+func TestProbesOfSlowServer(t *testing.T) {
 	server := redistest.Real(t).Options().Addr
 	proxy := faultproxy.Start(t, server)
 	var dials atomic.Int64
@@ -84,20 +84,20 @@ func TestKnocksOnSlowServer(t *testing.T) {
 	})
 	defer client.Close()
 	store := New(client, &patient)
-	proxy.Break(func(c faultproxy.Command) faultproxy.Fault { return faultproxy.Fault{Delay: 3 * knockAfter} })
+	proxy.Break(func(c faultproxy.Command) faultproxy.Fault { return faultproxy.Fault{Delay: 3 * probeAfter} })
 	start := time.Now()
 	for range 20 {
-		_, err := store.Take(t.Context(), "p", knocking)
+		_, err := store.Take(t.Context(), "p", probing)
 		require.NoError(t, err)
 	}
-	seconds := int64(time.Since(start)/knockEvery) + 1
+	seconds := int64(time.Since(start)/probeEvery) + 1
 	require.Greater(t, dials.Load(), int64(1), "it was not knocked")
 	require.LessOrEqual(t, dials.Load(), 2+seconds, "connections of the pool, and a knock a second")
 }
 
-// TestKnocksAgain holds that a call ends whose server opened to the first knock,
+// TestSecondProbe holds that a call ends whose server opened to the first knock,
 // and was gone a while later.
-func TestKnocksAgain(t *testing.T) {
+func TestSecondProbe(t *testing.T) {
 	var dials atomic.Int64
 	client := redis.NewClient(&redis.Options{
 		DialerRetryBackoff: func(int) time.Duration { return time.Hour },
@@ -110,15 +110,15 @@ func TestKnocksAgain(t *testing.T) {
 		},
 	})
 	defer client.Close()
-	_, err := New(client, &patient).Take(t.Context(), "p", knocking)
+	_, err := New(client, &patient).Take(t.Context(), "p", probing)
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 	require.EqualValues(t, 3, dials.Load())
 }
 
-// TestKnockWithPanic holds that a panic of the program's dialer stays where it is.
-func TestKnockWithPanic(t *testing.T) {
-	all := knocks{at: make(map[string]*knock)}
-	k := &knock{done: make(chan struct{})}
+// TestProbeWithPanic holds that a panic of the program's dialer stays where it is.
+func TestProbeWithPanic(t *testing.T) {
+	all := probes{at: make(map[string]*probe)}
+	k := &probe{done: make(chan struct{})}
 	all.dial(k, &redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) { panic("no") }}, time.Second)
 	<-k.done
 	require.NoError(t, k.err)

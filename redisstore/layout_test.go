@@ -17,9 +17,9 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// TestReload asks a Cluster for its layout after a failure, as often as it says, and
+// TestLayoutRefresh asks a Cluster for its layout after a failure, as often as it says, and
 // leaves no goroutine between the questions: the client may be closed meanwhile.
-func TestReload(t *testing.T) {
+func TestLayoutRefresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int64
 		client := redis.NewClusterClient(&redis.ClusterOptions{
@@ -34,17 +34,17 @@ func TestReload(t *testing.T) {
 		_, err := store.Take(t.Context(), "p", []core.Charge{charge("r", "k", 5, time.Hour)})
 		require.ErrorIs(t, err, core.ErrOutOfReach)
 		require.NoError(t, client.Close())
-		for i := range int64(reloadTimes) {
+		for i := range int64(refreshTimes) {
 			synctest.Wait()
 			require.Equal(t, 2+i, asked.Load(), "the first one by the client")
 			stacks := make([]byte, 1<<20)
 			for stack := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
 				require.False(t, strings.Contains(stack, "synctest bubble") && strings.Contains(stack, "created by github.com/routelimit/limit/redisstore."), stack)
 			}
-			time.Sleep(reloadEvery)
+			time.Sleep(refreshEvery)
 		}
 		time.Sleep(time.Minute)
-		require.EqualValues(t, 1+reloadTimes, asked.Load())
-		require.Zero(t, store.reloads.Load())
+		require.EqualValues(t, 1+refreshTimes, asked.Load())
+		require.Zero(t, store.refreshes.Load())
 	})
 }

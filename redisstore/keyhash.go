@@ -1,0 +1,102 @@
+package redisstore
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"hash"
+	"slices"
+	"sync"
+
+	"github.com/routelimit/limit/core"
+)
+
+const (
+	minSecret = 16 // bytes
+	hashSize  = 16 // bytes of a hash that are kept
+)
+
+// A keyHasher replaces the keys of charges by hashes before they leave the
+// process, as names of Redis keys or in errors. Every call of the store goes
+// through one of its methods. A nil keyHasher leaves the keys as they are.
+//
+// The hash is HMAC-SHA-256 (RFC 2104) of the policy, the rule and the key, cut to
+// 128 bits. The policy and the rule are included so that the names of two rules
+// do not show which keys belong to the same client. The empty key names no
+// client, and stays empty.
+type keyHasher struct{ pool sync.Pool }
+
+// newKeyHasher returns nil for a nil secret. It panics on an empty one, which is
+// most likely a variable that is not set.
+func newKeyHasher(secret []byte) *keyHasher {
+	if secret == nil {
+		return nil
+	}
+	if len(secret) < minSecret {
+		panic(fmt.Sprintf("redisstore: Secret has %d bytes: write at least %d random ones, such as the output of `openssl rand -hex 32`",
+			len(secret), minSecret))
+	}
+	secret = slices.Clone(secret)
+	return &keyHasher{sync.Pool{New: func() any { return &hashState{mac: hmac.New(sha256.New, secret)} }}}
+}
+
+type hashState struct {
+	mac  hash.Hash
+	text []byte
+	sum  [sha256.Size]byte
+	out  [22]byte // hashSize bytes in base64
+}
+
+// hash returns the hash of a key, in characters that a Redis key holds unescaped.
+func (h *keyHasher) hash(policy, rule, key string) string {
+	if h == nil || key == "" {
+		return key
+	}
+	state := h.pool.Get().(*hashState)
+	defer h.pool.Put(state)
+	state.text = binary.AppendUvarint(state.text[:0], uint64(len(policy)))
+	state.text = append(state.text, policy...)
+	state.text = binary.AppendUvarint(state.text, uint64(len(rule)))
+	state.text = append(state.text, rule...)
+	state.text = append(state.text, key...)
+	state.mac.Reset()
+	state.mac.Write(state.text)
+	clear(state.text) // the pool must not keep the key
+	sum := state.mac.Sum(state.sum[:0])
+	base64.RawURLEncoding.Encode(state.out[:], sum[:hashSize])
+	return string(state.out[:])
+}
+
+// replace replaces the keys of charges in place.
+func (h *keyHasher) replace(policy string, charges []core.Charge) {
+	if h == nil {
+		return
+	}
+	for i := range charges {
+		charges[i].Key = h.hash(policy, charges[i].Rule, charges[i].Key)
+	}
+}
+
+// charges returns charges with their keys replaced.
+func (h *keyHasher) charges(policy string, charges []core.Charge) []core.Charge {
+	if h == nil {
+		return charges
+	}
+	charges = slices.Clone(charges)
+	h.replace(policy, charges)
+	return charges
+}
+
+// returns returns returns with their keys replaced.
+func (h *keyHasher) returns(policy string, returns []core.Return) []core.Return {
+	if h == nil {
+		return returns
+	}
+	returns = slices.Clone(returns)
+	for i := range returns {
+		returns[i].Key = h.hash(policy, returns[i].Rule, returns[i].Key)
+	}
+	return returns
+}

@@ -1,0 +1,95 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/routelimit/limit/core"
+)
+
+const (
+	probeAfter = 10 * time.Millisecond // a call without an answer
+	probeEvery = time.Second           // at most, while the server accepts connections
+)
+
+// Probes find out whether a server refuses connections while a call to it has no
+// answer. By default go-redis reports that late: it dials five times, 100 ms
+// apart. A probe says nothing about a server that is slow or cut off.
+type probes struct {
+	mu sync.Mutex
+	at map[string]*probe // by address: those in flight, and those of the last probeEvery
+}
+
+type probe struct {
+	done chan struct{}
+	err  error // why the connection failed; set before done is closed
+}
+
+// probe returns an error when the server of a key refuses connections, or nil when
+// ctx has ended.
+func (s *Store) probe(ctx context.Context, key string) error {
+	for {
+		_, client, err := s.serverOf(ctx, key)
+		if client, ok := client.(*redis.Client); ok && err == nil {
+			if err := s.probes.connect(ctx, client.Options(), s.timeout); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-time.After(probeEvery):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// connect opens a connection, and closes it. It returns an error if the server
+// refuses; nil says nothing. Calls at the same time share one connection.
+func (all *probes) connect(ctx context.Context, o *redis.Options, timeout time.Duration) error {
+	all.mu.Lock()
+	p := all.at[o.Addr]
+	if p == nil {
+		p = &probe{done: make(chan struct{})}
+		all.at[o.Addr] = p
+		go all.dial(p, o, timeout)
+	}
+	all.mu.Unlock()
+	select {
+	case <-p.done:
+		return p.err
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+func (all *probes) dial(p *probe, o *redis.Options, timeout time.Duration) {
+	forget := func() {
+		all.mu.Lock()
+		defer all.mu.Unlock()
+		delete(all.at, o.Addr)
+	}
+	defer func() {
+		if recover() != nil { // the program's Dialer: a panic in this goroutine would end the program
+			p.err = nil
+		}
+		if p.err != nil {
+			forget()
+		} else {
+			time.AfterFunc(probeEvery, forget)
+		}
+		close(p.done)
+	}()
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	conn, err := o.Dialer(ctx, o.Network, o.Addr)
+	switch {
+	case err == nil:
+		conn.Close()
+	case ctx.Err() == nil:
+		p.err = fmt.Errorf("%w: %w", core.ErrOutOfReach, err)
+	}
+}

@@ -1,0 +1,186 @@
+package refusals
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/memstore"
+)
+
+// TestResetElsewhere holds that a quota which another process resets is refused no
+// longer than a second, nor past the RetryAfter.
+func TestResetElsewhere(t *testing.T) {
+	for _, row := range []struct{ window, holds int64 }{{60_000_000, longest}, {300_000, 300_000}} {
+		w := newTwins()
+		charges := []core.Charge{charge("a", "k", core.Quota{Limit: 1, Window: row.window}, 1)}
+		take := func() core.Decision {
+			d, err := w.store.Take(t.Context(), "p", charges)
+			require.NoError(t, err)
+			return d
+		}
+		w.inner.then = func() { w.time += 1000 } // on the way back
+		require.True(t, take().Allowed)
+		require.NoError(t, w.inner.Reset(t.Context(), "p", "a", "k")) // by another process
+		w.time += row.holds - 1001
+		d := take()
+		require.Equal(t, core.ModeRemembered, d.Mode)
+		require.Equal(t, row.window-row.holds+1001, d.RetryAfter(), "counted from the answer, so that waiting for it is enough")
+		require.Equal(t, 1, w.inner.asked)
+		w.time++
+		require.True(t, take().Allowed, "then the store is asked again")
+	}
+}
+
+// TestReturnMeanwhile holds that a refusal is not remembered if units were returned
+// during its call.
+func TestReturnMeanwhile(t *testing.T) {
+	w := newTwins()
+	charges := []core.Charge{charge("a", "k", core.Quota{Limit: 1, Window: 5_000_000}, 1)}
+	first, err := w.store.Take(t.Context(), "p", charges)
+	require.NoError(t, err)
+	w.time += longest
+	w.inner.then = func() {
+		w.inner.then = nil
+		_, err := w.store.Return(t.Context(), "p", []core.Return{first.Return(0, charges[0])})
+		require.NoError(t, err)
+	}
+	d, err := w.store.Take(t.Context(), "p", charges)
+	require.NoError(t, err)
+	require.False(t, d.Allowed)
+	d, err = w.store.Take(t.Context(), "p", charges)
+	require.NoError(t, err)
+	require.True(t, d.Allowed)
+}
+
+// TestNotRemembered has refusals that may end at any time, and requests that
+// differ in a single attribute.
+func TestNotRemembered(t *testing.T) {
+	full := []core.Charge{charge("a", "k", perSecond(1), 1), charge("b", "k", perSecond(9), 1)}
+	change := func(of func(c []core.Charge)) []core.Charge {
+		c := append([]core.Charge(nil), full...)
+		of(c)
+		return c
+	}
+	long := make([]byte, maxKey+1)
+	slot := core.Charge{Rule: "a", Key: "k", Cost: 1, Lease: 1, Quota: core.Quota{Algorithm: core.Concurrency, Limit: 1, Window: 1_000_000}}
+	other := slot
+	other.Lease = 2
+	for name, row := range map[string]struct {
+		first, second, third []core.Charge
+		mode                 core.Mode
+	}{
+		"several units":    {full[:1], change(func(c []core.Charge) { c[0].Quota.Limit, c[0].Cost = 2, 2 })[:1], nil, core.ModeExact},
+		"slots":            {[]core.Charge{slot}, []core.Charge{other}, nil, core.ModeExact},
+		"another key":      {full, full, change(func(c []core.Charge) { c[1].Key = "l" }), core.ModeExact},
+		"another rule":     {full, full, change(func(c []core.Charge) { c[1].Rule = "c" }), core.ModeExact},
+		"another cost":     {full, full, change(func(c []core.Charge) { c[0].Cost = 2 }), core.ModeExact},
+		"more of another":  {full, full, change(func(c []core.Charge) { c[1].Cost = 10 }), core.ModeExact},
+		"a raised limit":   {full, full, change(func(c []core.Charge) { c[0].Quota.Limit = 5 }), core.ModeExact},
+		"no blocked rule":  {full, full, full[1:], core.ModeExact},
+		"a look":           {full, full, change(func(c []core.Charge) { c[0].Cost, c[1].Cost = 0, 0 }), core.ModeExact},
+		"more than it has": {nil, change(func(c []core.Charge) { c[0].Cost = 2 }), nil, core.ModeExact},
+		"by a failure":     {full[:1], full[:1], nil, core.ModeLocal},
+		"a long key":       {change(func(c []core.Charge) { c[0].Key = string(long) }), change(func(c []core.Charge) { c[0].Key = string(long) }), nil, core.ModeExact},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newTwins()
+			w.inner.mode = row.mode
+			for _, charges := range [][]core.Charge{row.first, row.second} {
+				if charges != nil {
+					_, err := w.store.Take(t.Context(), "p", charges)
+					require.NoError(t, err)
+				}
+			}
+			third := row.third
+			if third == nil {
+				third = row.second
+			}
+			asked := w.inner.asked
+			_, err := w.store.Take(t.Context(), "p", third)
+			require.NoError(t, err)
+			assert.Equal(t, asked+1, w.inner.asked)
+		})
+	}
+	w := newTwins()
+	for range 5 {
+		_, err := w.store.Take(t.Context(), "p", full)
+		require.NoError(t, err)
+	}
+	require.Equal(t, 1, w.inner.asked, "the same is remembered")
+	_, err := w.store.Take(t.Context(), "q", full)
+	require.NoError(t, err)
+	require.Equal(t, 2, w.inner.asked, "another policy")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = w.store.Take(ctx, "p", full)
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+// TestCollisions has more keys than are remembered, so that they displace each other.
+func TestCollisions(t *testing.T) {
+	w := newTwins()
+	for key := range 3 * MaxKeys {
+		charges := []core.Charge{charge("a", fmt.Sprint(key), perSecond(1), 1)}
+		for try := range 2 {
+			d, err := w.store.Take(t.Context(), "p", charges)
+			require.NoError(t, err)
+			require.Equal(t, try == 0, d.Allowed, "key %d", key)
+		}
+	}
+}
+
+func TestNilStore(t *testing.T) {
+	require.PanicsWithValue(t, "refusals: the store is nil: write refusals.New(guard.New(redisstore.New(client, nil), nil))", func() { New(nil) })
+}
+
+func TestAllocations(t *testing.T) {
+	w := newTwins()
+	charges := []core.Charge{charge("a", "k", perSecond(1), 1), charge("b", "k", perSecond(9), 1)}
+	take := func() { _, _ = w.store.Take(t.Context(), "p", charges) }
+	take()
+	take()
+	ctx := t.Context()
+	require.Zero(t, testing.AllocsPerRun(100, func() { _, _ = w.store.Take(ctx, "p", charges) }))
+	require.Equal(t, 1, w.inner.asked)
+}
+
+func BenchmarkRemembered(b *testing.B) {
+	store := New(memstore.New(nil))
+	ctx := b.Context()
+	charges := []core.Charge{charge("a", "k", core.Quota{Limit: 1, Window: 1_000_000}, 1), charge("b", "k", perSecond(9), 1)}
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			_, _ = store.Take(ctx, "p", charges)
+		}
+	})
+}
+
+// BenchmarkAdmitted is what remembering adds to a decision of the store.
+func BenchmarkAdmitted(b *testing.B) {
+	store := New(admits{})
+	ctx := b.Context()
+	charges := []core.Charge{charge("a", "k", perSecond(1000), 1), charge("b", "k", perSecond(1000), 1)}
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			_, _ = store.Take(ctx, "p", charges)
+		}
+	})
+}
+
+type admits struct{ core.Store }
+
+func (admits) Take(_ context.Context, _ string, charges []core.Charge) (core.Decision, error) {
+	d := core.NewDecision(1, len(charges))
+	d.Allowed = true
+	for i := range d.Outcomes() {
+		d.Outcomes()[i] = core.Outcome{Remaining: 5, MoreAfter: 1, ResetAfter: 2}
+	}
+	return d, nil
+}
