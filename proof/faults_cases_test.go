@@ -46,8 +46,8 @@ var faults = []fault{
 	{number: "18", name: "OOM: above maxmemory with noeviction", quick: true, mode: limit.ModeLocal, begin: func(b *stand) func() {
 		return b.config("config", "set", "maxmemory", "1")("config", "set", "maxmemory", "0")
 	}},
-	{number: "20", name: "evicted by allkeys-random", mode: limit.ModeExact, forgets: true, begin: evict},
-	{number: "21", name: "FLUSHALL: forgotten without a failure", mode: limit.ModeExact, forgets: true, begin: func(b *stand) func() {
+	{number: "20", name: "keys evicted by allkeys-random", mode: limit.ModeExact, forgets: true, begin: evict},
+	{number: "21", name: "FLUSHALL: data lost without a failure", mode: limit.ModeExact, forgets: true, begin: func(b *stand) func() {
 		require.NoError(b.t, b.admin.FlushAll(b.t.Context()).Err())
 		return func() {}
 	}},
@@ -65,7 +65,7 @@ var faults = []fault{
 		})
 		return func() { b.proxy.Break(nil) }
 	}},
-	{number: "29", name: "BUSY: somebody's endless script", mode: limit.ModeLocal, begin: busy},
+	{number: "29", name: "BUSY: an endless script of another client", mode: limit.ModeLocal, begin: busy},
 	{number: "30", name: "NOREPLICAS: min-replicas-to-write unmet", quick: true, mode: limit.ModeLocal, begin: func(b *stand) func() {
 		return b.config("config", "set", "min-replicas-to-write", "1")("config", "set", "min-replicas-to-write", "0")
 	}},
@@ -75,7 +75,7 @@ var faults = []fault{
 		b.server.Kill()
 		return direct(b)
 	}},
-	{number: "50 of the bad inputs", name: "another type under a key of the few: 503", mode: limit.ModeExact, failing: true, begin: wrongType},
+	{number: "50 of the bad inputs", name: "a key that holds another type: 503", mode: limit.ModeExact, failing: true, begin: wrongType},
 }
 
 // direct makes a client without the proxy, which would open for a dead server.

@@ -213,7 +213,7 @@ func writeTable(t *testing.T, path string, rows []string) {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s%s\n%s, %d cores, load average %s at the end, %s.\n\n", head, beginTable,
 		time.Now().UTC().Format("2006-01-02"), runtime.NumCPU(), load, runtime.Version())
-	out.WriteString("| # | fault | decisions while it lasts | added p99 | added max | of that the machine | failed | admitted above the limit | counted twice | lost by Redis | exact again after |\n" +
+	out.WriteString("| # | fault | decisions during the fault | added p99 | added max | scheduling delay | failed | above the limit | counted twice | lost by Redis | exact again after |\n" +
 		"| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n")
 	out.WriteString(strings.Join(rows, "\n") + "\n\n" + endTable + tail)
 	require.NoError(t, os.WriteFile(path, []byte(out.String()), 0o644))
