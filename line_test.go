@@ -27,14 +27,14 @@ func TestLimiterWaitInOrder(t *testing.T) {
 			w := newWaits(t, store, append(MustParse(text).rules, Global(time.Hour, 1000))...)
 			var all []*wait
 			var at []time.Duration
-			for i := range 50 {
+			for n := range 50 {
 				all = append(all, w.add("alice", 1))
-				at = append(at, time.Duration(i)*100*time.Millisecond)
+				at = append(at, time.Duration(n)*100*time.Millisecond)
 			}
-			assert.EqualValues(t, 2, store.n.Load(), "who stands behind others does not ask: %s", text)
+			assert.EqualValues(t, 1, store.n.Load(), "a waiter behind others does not ask: %s", text)
 			w.end()
 			admitted(t, at, all...)
-			assert.EqualValues(t, 51, store.n.Load(), "one refusal, and each asks when it is to be admitted: %s", text)
+			assert.EqualValues(t, 50, store.n.Load(), "the first refusal is known, and each asks when it is to be admitted: %s", text)
 		})
 	}
 }

@@ -114,7 +114,7 @@ func TestRefusalsAreRemembered(t *testing.T) {
 			require.NoError(t, err)
 			modes = append(modes, d.Mode)
 		}
-		assert.Equal(t, append(make([]limit.Mode, 7), limit.ModeRemembered, limit.ModeRemembered), modes, name)
+		assert.Equal(t, append(make([]limit.Mode, 6), limit.ModeRemembered, limit.ModeRemembered, limit.ModeRemembered), modes, name)
 	}
 }
 

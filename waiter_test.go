@@ -100,7 +100,7 @@ func TestLimiterWaitDeadline(t *testing.T) {
 		}
 		tooEarly(within(999 * time.Millisecond))
 		tooEarly(within(time.Second)) // ctx has ended then
-		assert.EqualValues(t, 2, store.n.Load(), "a refusal is remembered")
+		assert.EqualValues(t, 1, store.n.Load(), "the admission said when the next unit fits")
 		first := within(time.Second + 1)
 		tooEarly(within(999 * time.Millisecond)) // nobody behind the first is sooner than it
 		second := within(1500 * time.Millisecond)
@@ -224,9 +224,9 @@ func TestLimiterWaitStoreFails(t *testing.T) {
 		down := errors.New("down")
 		store := &scripted{Store: memstore.New(nil), before: func(call int64) error {
 			switch call {
-			case 3: // of the first in line, when its time has come
+			case 2: // of the first waiter, when its time has come: the first refusal is remembered
 				return down
-			case 4:
+			case 3:
 				panic(down)
 			}
 			return nil
