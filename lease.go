@@ -116,7 +116,7 @@ func nameLeases(charges []core.Charge) {
 		id = rand.Uint64()
 	}
 	for i := range charges {
-		if charges[i].Quota.Algorithm == Concurrency {
+		if charges[i].Quota.Leases() {
 			charges[i].Lease = id
 		}
 	}

@@ -242,7 +242,7 @@ func TestInvalidRules(t *testing.T) {
 		"write at least 1ms (the window comes first, then the limit)",
 		"limit 0: write at least 1",
 		"no user resolver: set ginlimit.Limiter.User or echolimit.Limiter.User",
-		"write who shares the quota, such as Key: limit.ByIP",
+		"write which requests share the quota, such as Key: limit.ByIP",
 		`name "no key"`,
 	} {
 		assert.ErrorContains(t, err, problem)

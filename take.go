@@ -150,7 +150,7 @@ func (p *Policy) Reset(ctx context.Context, keys Keys) error {
 	}
 	from := &source{limiter: p.limiter, keys: keys}
 	for i, rule := range p.set.rules {
-		if rule.Key.kind == everyone || rule.Algorithm == Concurrency {
+		if rule.Key.kind == everyone || rule.leases() {
 			continue
 		}
 		if err := p.limiter.store.Reset(ctx, p.named.name, p.names[i], rule.Key.resolve(from)); err != nil {

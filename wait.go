@@ -233,9 +233,9 @@ func (d Decision) late(ctx context.Context) (Decision, bool) {
 		rule := &d.route.charges[i]
 		o.Remaining = min(o.Remaining+given[i], d.policy.capacities[i])
 		switch {
-		case rule.Quota.Algorithm == Concurrency:
+		case rule.Quota.Leases():
 			o = d.afterRelease(i, o)
-		case rule.Quota.Algorithm == Queue:
+		case rule.Quota.Queues():
 			// By then the queue is short enough for a request as patient as this one.
 			shorter, _ := core.MulDiv(given[i], rule.Quota.Window, rule.Quota.Limit)
 			o.ResetAfter = max(0, o.ResetAfter-shorter)
