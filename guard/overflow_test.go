@@ -245,6 +245,43 @@ func TestOverflowReturns(t *testing.T) {
 	assert.True(t, take())
 }
 
+// TestRenewedInOverflow renews a lease in an overflow quota for longer than any
+// other unit there counts.
+func TestRenewedInOverflow(t *testing.T) {
+	now := new(atomic.Int64)
+	now.Store(1000 * hour)
+	guards, store := small(1, now)
+	s := guards[0]
+	for i := range 12 * 256 { // without the guard, so it does not know
+		_, err := s.own.Take(t.Context(), "p", []core.Charge{{Rule: "r", Key: fmt.Sprint(i), Cost: 1, Quota: core.Quota{Limit: 4, Window: hour}}})
+		require.NoError(t, err)
+	}
+	lease := core.Charge{Rule: "l", Cost: 1, Lease: 7, Quota: core.Quota{Algorithm: core.Concurrency, Limit: 1, Window: 60 * sec}}
+	take := func(key string) core.Decision {
+		lease.Key = key
+		d, err := s.Take(t.Context(), "p", []core.Charge{lease})
+		require.NoError(t, err)
+		return d
+	}
+	for i := 0; !s.store.active(now.Load()); i++ {
+		take(fmt.Sprint("first ", i)) // by its own key in the store, until the guard knows
+	}
+	for i := 0; ; i++ {
+		if d := take(fmt.Sprint("second ", i)); d.Allowed && d.Overflow(0) == core.SharedQuota {
+			break
+		}
+	}
+	for range 10 {
+		now.Add(20 * sec)
+		held, err := s.Renew(t.Context(), "p", []core.Charge{lease})
+		require.NoError(t, err)
+		require.Equal(t, []bool{true}, held)
+		held, err = store.Renew(t.Context(), "p", []core.Charge{shared(lease)})
+		require.NoError(t, err)
+		require.Equal(t, []bool{true}, held)
+	}
+}
+
 // TestRefusedTogether checks that a request that another rule refuses takes nothing from
 // overflow quotas, in memory or in the store.
 func TestRefusedTogether(t *testing.T) {
