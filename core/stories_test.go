@@ -166,8 +166,8 @@ func (l *life) comparePlain(cost int64, d Decision) {
 	if line, ok := l.plain.(*plainLine); ok && d.Allowed && cost > 0 && d.Delay != line.delay(l.now) {
 		l.fail("the turn comes after %d, by definition after %d", d.Delay, line.delay(l.now))
 	}
-	if bucket, ok := l.plain.(*plainBucket); ok && cost > 0 && bucket.tokens == nil {
-		bucket.take(l.now, 0) // begins to fill
+	if bucket, ok := l.plain.(*plainBucket); ok && cost > 0 && !d.Allowed {
+		bucket.refuse(l.now)
 	}
 	if d.Allowed && cost > 0 {
 		l.plain.take(l.now, cost)
@@ -194,8 +194,8 @@ func (l *life) truthful(who string, cost int64, o Outcome, room func(at int64) i
 	} else {
 		first("retry", o.RetryAfter, func(at int64) bool { return o.Fits() || room(at) >= cost })
 	}
-	if bucket, ok := l.state.(*bucketState); ok && !bucket.begun {
-		return // it does not fill before it is asked for a token
+	if bucket, ok := l.state.(*bucketState); ok && bucket.isNew && cost == 0 {
+		return // it does not refill before it is charged
 	}
 	whole := func(at int64) bool { return room(at) >= capacity }
 	first("reset", o.ResetAfter, whole)

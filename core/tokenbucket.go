@@ -8,6 +8,13 @@ package core
 // refills from the time that has passed when it is charged. Parts of a token are
 // kept exactly, so that neither frequent nor rare callers gain or lose any.
 //
+// A bucket that has been full for an hour and had Missing tokens at first is new
+// again: the next charge finds Missing tokens missing. No store can remember every
+// key for ever, and this makes the decision the same whether a store still has
+// the key or not. So a client that waits RetryAfter is admitted, unless it comes
+// back more than an hour after its bucket was full. Then it may be refused once
+// more, with a new RetryAfter.
+//
 // Trade-off: a burst and a window's refill fit into one window.
 //
 // When the clock steps back, the last refill is dated now: no time is credited
@@ -18,14 +25,18 @@ package core
 // (or which way to the information age?)" (1986), refilled lazily.
 const TokenBucket Algorithm = 4
 
+// newAgain is how long a full bucket that did not begin full is remembered.
+const newAgain = 3600 * 1_000_000
+
 // A bucketState holds how many tokens a bucket lacks, and since when.
 type bucketState struct {
 	Base
-	missing int64 // tokens, when last taken from
-	part    int64 // Windowths of the last of them that had come back
-	last    int64 // when that was
-	window  int64 // what part counts in
-	begun   bool
+	missing int64    // tokens, when last taken from
+	part    int64    // Windowths of the last of them that had come back
+	last    int64    // when that was
+	window  int64    // what part counts in
+	begun   bool     // whether the bucket has been charged
+	isNew   bool     // whether it is new at the last Advance
 	returns *returns // nil until something is given back
 
 	// of the last Advance
@@ -35,26 +46,43 @@ type bucketState struct {
 // Advance implements [State].
 func (b *bucketState) Advance(q *Quota, now int64) int64 {
 	b.limit, b.burst, b.initial, b.now = q.Limit, q.Burst, q.Missing, now
-	if !b.begun {
-		b.missing, b.part, b.last = q.Missing, 0, now
-	}
 	if b.window != q.Window {
 		b.part, b.window = 0, q.Window
 	}
 	b.last = min(b.last, now)
-	missing, part := b.missing, b.part
-	if missing > q.Burst {
-		missing, part = q.Burst, 0
+	b.refill()
+	if b.initial > 0 && b.short == 0 && b.fullAt()+newAgain <= now {
+		b.begun = false // and stays so if the clock steps back
 	}
-	came, rest := MulDiv(now-b.last, q.Limit, q.Window)
-	if rest += part; rest >= q.Window {
-		came, rest = came+1, rest-q.Window
+	if b.isNew = !b.begun; b.isNew {
+		b.short, b.back = b.initial, 0
+	}
+	return b.burst - b.short
+}
+
+// lacked returns how much the bucket lacked when it was last taken from, which is
+// at most its burst of now.
+func (b *bucketState) lacked() (missing, part int64) {
+	if b.missing > b.burst {
+		return b.burst, 0
+	}
+	return b.missing, b.part
+}
+
+// refill finds what the bucket lacks now.
+func (b *bucketState) refill() {
+	missing, part := b.lacked()
+	came, rest := MulDiv(b.now-b.last, b.limit, b.window)
+	if rest += part; rest >= b.window {
+		came, rest = came+1, rest-b.window
 	}
 	if b.short, b.back = missing-came, rest; b.short <= 0 {
 		b.short, b.back = 0, 0
 	}
-	return b.burst - b.short
 }
+
+// fullAt returns when the bucket is full if nothing more is taken.
+func (b *bucketState) fullAt() int64 { return b.last + b.regain(b.lacked()) }
 
 // Take implements [State].
 func (b *bucketState) Take(n int64, _ uint64) (room, delay int64) {
@@ -63,9 +91,13 @@ func (b *bucketState) Take(n int64, _ uint64) (room, delay int64) {
 	return b.burst - b.short, 0
 }
 
-// Refuse implements [State]. A bucket that does not begin full refills from the
-// time when it is first charged.
-func (b *bucketState) Refuse() { b.begun = b.begun || b.initial > 0 }
+// Refuse implements [State]: a bucket that does not begin full refills from its
+// first charge on.
+func (b *bucketState) Refuse() {
+	if b.isNew && b.initial > 0 {
+		b.missing, b.part, b.last, b.begun = b.initial, 0, b.now, true
+	}
+}
 
 // Used implements [State].
 func (b *bucketState) Used() int64 { return b.short }
@@ -80,14 +112,17 @@ func (b *bucketState) regain(n, back int64) int64 {
 	return whole + CeilDiv(rest-back, b.limit)
 }
 
-// Expires implements [State]. A bucket that does not begin full is remembered
-// for as long again as its filling took, and what was given back as long as it
+// Expires implements [State]. What was given back is remembered for as long as it
 // matters.
 func (b *bucketState) Expires() int64 {
-	if !b.begun || b.short == 0 && b.initial == 0 {
+	if !b.begun {
 		return b.returns.until()
 	}
-	return max(b.now+b.regain(b.short, b.back)+b.regain(b.initial, 0), b.returns.until())
+	at := b.fullAt()
+	if b.initial > 0 {
+		at += newAgain
+	}
+	return max(at, b.returns.until())
 }
 
 // Return implements [State]: as much as the bucket would still lack of r if
@@ -98,6 +133,9 @@ func (b *bucketState) Return(r *Return, now int64) int64 {
 		return 0
 	}
 	b.Advance(q, now)
+	if b.isNew {
+		return 0
+	}
 	lacks, given := give(&b.returns, r, now, levelOf(b.short, b.back, q.Window))
 	if given > 0 {
 		b.missing, b.part = lacks.units, 0

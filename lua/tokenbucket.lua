@@ -10,6 +10,8 @@
 -- @needs small.lua
 -- @value h 26
 
+local NEW_AGAIN = 3600000000 -- how long a full bucket that did not begin full is remembered, us
+
 -- us until n tokens have come back, of the first of which `back` windowths are there
 local function regain(rule, n, back)
   local whole, rest = muldiv(n, rule.window, rule.limit)
@@ -36,7 +38,7 @@ local function encode_bucket(s)
   local missing, part, last = s.used, s.back, s.now
   if s.kept then missing, part, last = s.kept[1], s.kept[2], s.kept[3] end
   return 'h' .. be48(missing) .. be48(part) .. be56(last) .. be48(s.rule.window),
-    regain(s.rule, s.used, s.back) + regain(s.rule, s.rule.missing, 0)
+    regain(s.rule, s.used, s.back) + (s.rule.missing > 0 and NEW_AGAIN or 0)
 end
 
 local function decode_bucket(value, rule, now)
@@ -53,7 +55,12 @@ local function decode_bucket(value, rule, now)
     rest = rest + part
     if rest >= rule.window then came, rest = came + 1, rest - rule.window end
     s.used, s.back = missing - came, rest
-    if s.used <= 0 then s.used, s.back = 0, 0 end
+    if s.used <= 0 then
+      s.used, s.back = 0, 0
+      if rule.missing > 0 and now >= last + regain(rule, missing, part) + NEW_AGAIN then
+        s.used, s.new = rule.missing, true -- as if the key had expired
+      end
+    end
   else
     s.new = rule.missing > 0
   end
@@ -73,7 +80,7 @@ end
 -- a bucket that does not begin full refills from its first charge on
 function token_bucket.refuse(rule, k)
   local s = states[k]
-  if s.new then redated[k] = true end
+  if s.new then s.kept, redated[k] = nil, true end
 end
 
 -- @return
@@ -96,6 +103,6 @@ function token_bucket.give_back(value, r, now, remembered)
   missing, part = left[1], 0
   if left[2] > 0 then missing, part = missing + 1, window - left[2] end
   if missing + r.missing == 0 then return given, '', 0, memory end
-  local whole = muldiv(missing + r.missing, window, r.limit)
-  return given, 'h' .. be48(missing) .. be48(part) .. be56(now) .. be48(window), whole + 2, memory
+  return given, 'h' .. be48(missing) .. be48(part) .. be56(now) .. be48(window),
+    regain(r, missing, part) + (r.missing > 0 and NEW_AGAIN or 0), memory
 end

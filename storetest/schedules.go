@@ -41,6 +41,7 @@ type schedule struct {
 
 	stepsBack bool // whether the clock may step back
 	changes   bool // whether limits may change
+	expires   bool // whether keys expire, and nothing happens for long times
 	returns   bool // whether units are given back, and keys reset
 
 	now     int64
@@ -49,9 +50,7 @@ type schedule struct {
 	states  map[string]core.State // by rule and key, as are those below
 	ledgers map[string]*ledger    // of exact windows
 	left    map[string]int64      // what remained
-	retired map[string]int        // how many keys of this name were
-	retires int
-	loans   [][]core.Return // what the admitted took
+	loans   [][]core.Return       // what the admitted took
 	trace   []step
 	refused int
 	leases  []core.Charge // what was taken under each id, and may still be held
@@ -82,11 +81,18 @@ func newSchedule(t *testing.T, h Harness, seed uint64, number int) *schedule {
 		stepsBack: random.IntN(2) == 0,
 		changes:   random.IntN(2) == 0,
 		returns:   random.IntN(2) == 0,
+		expires:   h.Elapse != nil && random.IntN(2) == 0,
 		now:       starts[random.IntN(len(starts))],
 		states:    make(map[string]core.State),
 		ledgers:   make(map[string]*ledger),
 		left:      make(map[string]int64),
-		retired:   make(map[string]int),
+	}
+	if s.expires {
+		// A store cannot know by which quota a key that it has forgotten would
+		// refill today, nor what had been given back to it before the clock
+		// stepped back to then.
+		s.changes = false
+		s.stepsBack = s.stepsBack && !s.returns
 	}
 	for i := range 1 + random.IntN(5) {
 		s.rules = append(s.rules, core.Charge{Rule: fmt.Sprint("r", i), Quota: someQuota(t, random)})
@@ -100,6 +106,10 @@ func newSchedule(t *testing.T, h Harness, seed uint64, number int) *schedule {
 func pick[T any](random *rand.Rand, from []T) T { return from[random.IntN(len(from))] }
 
 func (s *schedule) run() {
+	if s.expires {
+		s.h.SetTime(s.now)
+		s.h.Elapse(2 * core.MaxFill) // and with it what other schedules have left
+	}
 	for range 20 + s.random.IntN(40) {
 		s.advance()
 		if s.changes && s.random.IntN(10) == 0 {
@@ -115,11 +125,13 @@ func (s *schedule) run() {
 			continue
 		}
 		s.retry = d.RetryAfter()
-		switch s.random.IntN(4) {
+		switch s.random.IntN(6) {
 		case 0:
 			s.lookAgain(charges, d)
 		case 1:
 			s.tryAgain(charges, d)
+		case 2:
+			s.takeTurns(charges, d)
 		}
 	}
 	for id, l := range s.ledgers {
@@ -134,7 +146,13 @@ func (s *schedule) advance() {
 	rule := pick(s.random, s.rules)
 	w := rule.Quota.Window
 	var step int64
-	switch s.random.IntN(16) {
+	choice := s.random.IntN(16)
+	if s.expires && s.random.IntN(6) == 0 {
+		choice = idle
+	}
+	switch choice {
+	case idle:
+		step = pick(s.random, []int64{2 * w, 2*w + hour, 20 * w, hour - 1, hour, 2 * hour, 40 * day})
 	case 0, 1, 2:
 	case 3:
 		step = 1
@@ -172,7 +190,19 @@ func (s *schedule) advance() {
 		}
 		s.settle()
 	}
-	s.now += step
+	s.pass(step)
+}
+
+// idle is the choice of a time in which nothing happens, far beyond a window.
+const idle = -1
+
+// pass moves the clock.
+func (s *schedule) pass(micros int64) {
+	s.now += micros
+	if s.expires {
+		s.h.SetTime(s.now)
+		s.h.Elapse(micros)
+	}
 }
 
 func (s *schedule) key() string { return fmt.Sprint("k", s.random.IntN(s.keys)) }
@@ -212,7 +242,7 @@ func (s *schedule) draw() []core.Charge {
 
 // take makes a decision and compares it with the models.
 func (s *schedule) take(charges []core.Charge) core.Decision {
-	charges = s.current(charges)
+	charges = slices.Clone(charges)
 	s.name(charges)
 	s.h.SetTime(s.now)
 	got, err := s.h.Store.Take(s.t.Context(), s.policy, charges)
@@ -290,20 +320,40 @@ func (s *schedule) lookAgain(charges []core.Charge, refused core.Decision) {
 }
 
 // tryAgain waits as long as the refusal said, and must then be admitted, but
-// not earlier.
+// not earlier. The exception is a bucket that is new again by then.
 func (s *schedule) tryAgain(charges []core.Charge, refused core.Decision) {
 	retry := refused.RetryAfter()
 	if retry == core.Never {
 		return
 	}
-	retires := s.retires
-	s.now += retry - 1
+	newAgain := slices.ContainsFunc(charges, func(c core.Charge) bool {
+		later := s.states[c.Rule+c.Key].Clone()
+		return c.Quota.Missing > 0 && later.Advance(&c.Quota, s.now+retry) < c.Cost
+	})
+	s.pass(retry - 1)
 	if s.take(charges).Allowed {
 		s.fail("admitted before RetryAfter")
 	}
-	s.now++
-	if !s.take(charges).Allowed && s.retires == retires {
+	s.pass(1)
+	if !s.take(charges).Allowed && !newAgain {
 		s.fail("refused after RetryAfter")
+	}
+}
+
+// takeTurns lets other keys of the rules that refused take what they can, together
+// with those keys that did not, and then asks again: what a store says about a
+// refusal must not be older than that.
+func (s *schedule) takeTurns(charges []core.Charge, refused core.Decision) {
+	others := slices.Clone(charges)
+	for i, o := range refused.Outcomes() {
+		if others[i].Lease = 0; !o.Fits() {
+			others[i].Key = s.key()
+		}
+	}
+	for range 1 + s.random.IntN(3) {
+		s.take(others)
+		s.pass(s.random.Int64N(2) * s.random.Int64N(1+max(0, refused.RetryAfter())))
+		s.take(charges)
 	}
 }
 
