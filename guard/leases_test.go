@@ -256,3 +256,29 @@ func TestUndo(t *testing.T) {
 	require.NoError(t, err)
 	assert.EqualValues(t, 1, d.Outcomes()[0].Remaining)
 }
+
+// TestUndoWhenRoomIsTaken checks the same when another request takes the last
+// unit of the memory while the store admits.
+func TestUndoWhenRoomIsTaken(t *testing.T) {
+	now := new(atomic.Int64)
+	now.Store(sec)
+	s, f := guarded(1, now)
+	charges := []core.Charge{charge("a", 1, core.Local), leased(1)}
+	s.doubts.failed(now.Load())
+	f.first = func() {
+		d, err := s.own.Take(t.Context(), "p", charges[:1])
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+	}
+	d, err := s.Take(t.Context(), "p", charges)
+	require.NoError(t, err)
+	assert.False(t, d.Allowed)
+	assert.Equal(t, core.ModeLocal, d.Mode)
+	assert.EqualValues(t, 10*sec, d.RetryAfter())
+	looks := []core.Charge{charges[0], charges[1]}
+	looks[0].Cost, looks[1].Cost = 0, 0
+	left, err := f.Store.Take(t.Context(), "p", looks)
+	require.NoError(t, err)
+	assert.EqualValues(t, 1, left.Outcomes()[0].Remaining)
+	assert.EqualValues(t, 2, left.Outcomes()[1].Remaining)
+}
