@@ -52,10 +52,10 @@ func TestStore(t *testing.T) {
 	})
 }
 
-// elapse forgets all keys that have expired.
+// elapse drops all keys that have expired.
 func (s *Store) elapse(int64) {
 	for i := range s.shards {
-		for _, t := range []*table{&s.shards[i].keys, &s.shards[i].cells} {
+		for _, t := range []*table{&s.shards[i].keys, &s.shards[i].overflow} {
 			for range len(t.buckets)/sweepSteps + 1 {
 				t.sweep(s.now())
 			}
@@ -63,8 +63,8 @@ func (s *Store) elapse(int64) {
 	}
 }
 
-// TestStoreWithLittleRoom holds a store of 2,048 keys to the same, but for what
-// has more keys at once.
+// TestStoreWithLittleRoom runs the same suite on a store of 2,048 keys, except
+// what needs more keys.
 func TestStoreWithLittleRoom(t *testing.T) {
 	storetest.Run(t, func(t *testing.T, test func(*testing.T, storetest.Harness)) {
 		s, now := at(0)
@@ -177,8 +177,8 @@ func TestStartsNoGoroutine(t *testing.T) {
 	}
 }
 
-// TestPanicUnlocks tests that a panic that somebody recovers from, as HTTP
-// servers do, does not end all decisions.
+// TestPanicUnlocks checks that a recovered panic, as in HTTP servers, does not block later
+// decisions.
 func TestPanicUnlocks(t *testing.T) {
 	s, _ := at(1_000_000)
 	c := core.Charge{Quota: core.Quota{Limit: 2, Window: 1_000_000}, Cost: 1}
@@ -278,8 +278,8 @@ func TestLongKeysDiffer(t *testing.T) {
 	}
 }
 
-// TestRenewedLeasesAreKept renews a lease for longer than it lived at first,
-// while new keys come and others are forgotten.
+// TestRenewedLeasesAreKept renews a lease for longer than its first life, while new keys come
+// and others are dropped.
 func TestRenewedLeasesAreKept(t *testing.T) {
 	s, now := at(1_000_000)
 	held := core.Charge{Rule: "held", Key: "k", Cost: 1, Lease: 7,
