@@ -19,8 +19,8 @@ import (
 
 const ms = time.Millisecond
 
-// healthy returns the facts of a primary and a replica of which every check
-// says that it is ok. The node that rows change is the primary.
+// healthy returns the facts of a primary and a replica that pass every check. The
+// rows change the primary.
 func healthy() Facts {
 	calls := slices.Repeat([]time.Duration{ms}, samples)
 	config := func() map[string]string {

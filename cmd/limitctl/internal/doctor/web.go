@@ -61,7 +61,7 @@ func Web(ctx context.Context, o WebOptions) (*WebFacts, error) {
 	}
 	defer client.CloseIdleConnections()
 	facts := &WebFacts{}
-	chosen := -1 // the route whose headers show whether a forged address counts
+	chosen := -1 // index of the route that shows whether a forged address counts
 	for i, t := range targets {
 		p := probe(ctx, client, t.method, t.url, "")
 		p.Route = t.route

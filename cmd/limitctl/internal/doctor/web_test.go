@@ -60,14 +60,14 @@ func TestWeb(t *testing.T) {
 		rules   limit.RuleSet
 		verdict Verdict
 	}{
-		{"believes nobody", limit.Proxies{}, limit.Rules(perIP, global), OK},
+		{"believes no header", limit.Proxies{}, limit.Rules(perIP, global), OK},
 		{"believes this machine", believing, limit.Rules(perIP, global), Fail},
 		{"believes this machine, one an hour", believing, limit.Rules(limit.PerIP(time.Hour, 1)), Fail},
-		{"believes nobody, one an hour", limit.Proxies{}, limit.Rules(limit.PerIP(time.Hour, 1)), OK},
+		{"believes no header, one an hour", limit.Proxies{}, limit.Rules(limit.PerIP(time.Hour, 1)), OK},
 		{"believes this machine, rule of another name", believing, limit.Rules(limit.Rule{Name: "login", Key: limit.ByIP, Limit: 9, Window: time.Hour}), Fail},
-		{"believes nobody, rule of another name", limit.Proxies{}, limit.Rules(limit.Rule{Name: "login", Key: limit.ByIP, Limit: 9, Window: time.Hour}), Skipped},
+		{"believes no header, rule of another name", limit.Proxies{}, limit.Rules(limit.Rule{Name: "login", Key: limit.ByIP, Limit: 9, Window: time.Hour}), Skipped},
 		{"no rule by address", believing, limit.Rules(global), Skipped},
-		{"believes nobody, one an hour of many", limit.Proxies{}, limit.Rules(limit.PerIP(time.Hour, 1), global), OK},
+		{"believes no header, one an hour of many", limit.Proxies{}, limit.Rules(limit.PerIP(time.Hour, 1), global), OK},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			url, requests := serve(t, c.proxies, c.rules)
