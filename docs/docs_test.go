@@ -21,7 +21,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func init() { gin.SetMode(gin.ReleaseMode) }
+func TestMain(m *testing.M) {
+	gin.SetMode(gin.ReleaseMode) // Gin prints each route otherwise
+	os.Exit(m.Run())
+}
 
 // pages returns the text of each page, by its path from the root.
 func pages(t *testing.T) map[string]string {
