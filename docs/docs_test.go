@@ -241,6 +241,21 @@ func exprName(e ast.Expr) string {
 	return ""
 }
 
+// TestFiles checks that the files that pages name exist.
+func TestFiles(t *testing.T) {
+	named := regexp.MustCompile("`((?:[a-z][a-z0-9]*/)*[a-z][a-z0-9_]*\\.(?:go|lua|sh))`")
+	for page, text := range pages(t) {
+		if page == "CHANGELOG.md" || page == "CONTRIBUTING.md" { // of files that were, and that are to be written
+			continue
+		}
+		for _, name := range named.FindAllStringSubmatch(text, -1) {
+			if _, err := os.Stat(filepath.Join("..", filepath.FromSlash(name[1]))); err != nil {
+				t.Errorf("%s names the file %s: %v", page, name[1], err)
+			}
+		}
+	}
+}
+
 // TestCodes checks that docs/diagnostics.md explains each code of the log.
 func TestCodes(t *testing.T) {
 	page := read(t, "diagnostics.md")
