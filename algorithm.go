@@ -87,7 +87,7 @@ func (r Rule) quota() core.Quota {
 		q.Cells = defaultCells
 	}
 	if fields.Has(core.FieldBurst) && q.Refills() && !q.Queues() && q.Burst == 0 {
-		q.Burst = max(1, q.Limit) // an invalid limit is one error, not two
+		q.Burst = min(max(1, q.Limit), core.MaxLimit) // an invalid limit is one error, not two
 	}
 	return q
 }
