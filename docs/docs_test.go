@@ -19,6 +19,8 @@ import (
 	"github.com/gin-gonic/gin"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit"
 )
 
 func TestMain(m *testing.M) {
@@ -64,9 +66,6 @@ func TestPrograms(t *testing.T) {
 	blocks := regexp.MustCompile("(?s)\n```go\n(.*?)```")
 	start := regexp.MustCompile("(?m)^(.)")
 	for page, text := range pages(t) {
-		if !strings.HasPrefix(page, "docs/") { // README.md has a test of its own
-			continue
-		}
 		for _, block := range blocks.FindAllStringSubmatch(text, -1) {
 			code, found := block[1], false
 			for range 3 { // in a function, or in one within it
@@ -76,6 +75,44 @@ func TestPrograms(t *testing.T) {
 			assert.True(t, found, "%s: no program that the tests run has the block\n%s", page, block[1])
 		}
 	}
+}
+
+// TestReadme checks that the program of the README is short enough to read at once,
+// and a program of its own.
+func TestReadme(t *testing.T) {
+	_, rest, ok := strings.Cut(read(t, "../README.md"), "```go\n")
+	require.True(t, ok)
+	program, _, ok := strings.Cut(rest, "```\n")
+	require.True(t, ok)
+	_, example, ok := strings.Cut(read(t, "../examples/gin/main.go"), "\npackage main\n")
+	require.True(t, ok)
+	assert.Equal(t, "package main\n"+example, program)
+	assert.LessOrEqual(t, strings.Count(program, "\n"), 25)
+	assert.LessOrEqual(t, len(strings.Fields(read(t, "../README.md"))), 900)
+}
+
+// TestRules checks that the rules and keys in text can be read.
+func TestRules(t *testing.T) {
+	texts := pages(t)
+	rules := 0
+	for page, text := range texts {
+		for _, rule := range regexp.MustCompile("(?m)^(?:\\| `|    )(\\d+[kM]?/[^`\n]+)").FindAllStringSubmatch(text, -1) {
+			_, err := limit.Parse(rule[1])
+			assert.NoError(t, err, "%s: %s", page, rule[1])
+			rules++
+		}
+		for _, key := range regexp.MustCompile("\\| `(per [^`]+|global)` \\|").FindAllStringSubmatch(text, -1) {
+			_, err := limit.Parse("5/2s " + key[1])
+			assert.NoError(t, err, "%s: %s", page, key[1])
+			rules++
+		}
+		for _, tag := range regexp.MustCompile(`limit:"([^"-]+)"`).FindAllStringSubmatch(text, -1) {
+			_, err := limit.Parse(tag[1])
+			assert.NoError(t, err, "%s: %s", page, tag[1])
+			rules++
+		}
+	}
+	assert.GreaterOrEqual(t, rules, 20)
 }
 
 // TestMigrating checks that each new line of the tables is in the program.
