@@ -138,7 +138,7 @@ func (p *Policy) Peek(ctx context.Context, r Request) (Decision, error) {
 }
 
 // Reset makes the quotas of keys full again, such as those of a user that was
-// locked out and has proved who it is. Global rules stay as they are, and so do
+// locked out and has proved its identity. Global rules stay as they are, and so do
 // rules of [Concurrency], whose leases live on.
 //
 // Do not settle a reservation that was made before the reset: its units would
