@@ -25,7 +25,9 @@ func (p *Policy) Decide(r *http.Request, c Call) (Decision, error) {
 		p.limiter.failed(undecidedRequest, r, d, err)
 		return d, err
 	}
-	d.reportLoss(r)
+	if d.lease != nil {
+		d.reportLoss(r)
+	}
 	return d, nil
 }
 

@@ -73,11 +73,27 @@ func (p *Policy) Reserve(ctx context.Context, r Request) (Decision, error) {
 	return p.takeRequest(ctx, &from, r.UpTo, true)
 }
 
-func (p *Policy) takeRequest(ctx context.Context, from *source, upTo, reserve bool) (Decision, error) {
+func (p *Policy) takeRequest(ctx context.Context, from *source, upTo, reserve bool) (d Decision, err error) {
 	if upTo {
-		return p.takeUpTo(ctx, from, reserve)
+		d, err = p.takeUpTo(ctx, from, reserve)
+	} else {
+		d, err = p.decide(ctx, ctx, p.named, from, reserve)
 	}
-	return p.decide(ctx, ctx, p.named, from, reserve)
+	p.observed(d, err)
+	return d, err
+}
+
+// observed reports a decision outside HTTP to Observe.
+func (p *Policy) observed(d Decision, err error) {
+	switch observe := p.limiter.options.Observe; {
+	case errors.Is(err, ErrUndecided):
+		p.limiter.failed(undecidedRequest, nil, d, err)
+	case observe != nil:
+		p.observe(observe, nil, d)
+	}
+	if d.lease != nil {
+		d.reportLoss(nil)
+	}
 }
 
 // upToTries is how often a request with UpTo asks the store at most.

@@ -47,7 +47,13 @@ func (p *Policy) Wait(ctx context.Context, r Request) (Decision, error) {
 		}
 		w.place.Cost = max(w.place.Cost, n)
 	}
-	return p.wait(w)
+	d, err := p.wait(w)
+	if refused, ok := err.(*RefusedError); ok {
+		p.observed(refused.Decision, nil)
+	} else if err == nil || errors.Is(err, ErrUndecided) {
+		p.observed(d, err)
+	}
+	return d, err
 }
 
 // A waiter is one call of Wait, with what the store is called with.
