@@ -29,7 +29,7 @@ const (
 type overflowStore struct {
 	core.Store
 	now   func() int64
-	until moment // no earlier than the memory last decides by an overflow quota
+	until moment // from then on, the memory decides no key by an overflow quota
 }
 
 // active reports whether the memory may decide a key by an overflow quota.
