@@ -81,7 +81,7 @@ func TestAlgorithmProblems(t *testing.T) {
 			"window 999.999ms: it is how long a lease lives that is not renewed: write at least 1s",
 			"limit 10001 is too large for concurrency, which lists each lease: write at most 10000, or a key that fewer share"}},
 		{rule(Concurrency, func(r *Rule) { r.Burst = 5 }), []string{"algorithm concurrency" + notFor}},
-		{rule(99, func(*Rule) {}), []string{"unknown algorithm 99: write one from SlidingLog to Concurrency"}},
+		{rule(99, func(*Rule) {}), []string{"unknown algorithm 99: write one from sliding-log to concurrency"}},
 		{rule(SlidingLog, func(r *Rule) { r.Burst = 5 }), []string{"algorithm sliding-log" + notFor}},
 		{rule(Queue, func(r *Rule) { r.Cells = 5 }), []string{"algorithm queue" + notFor}},
 		{rule(SlidingCounter, func(r *Rule) { r.Calendar = Calendar{Unit: Day, Zone: time.UTC}; r.Window = 0 }), []string{

@@ -66,7 +66,7 @@ var only = []struct {
 	{"lua", []string{std, "core"}, "the codec serves any Redis client"},
 	{"memstore", []string{std, "core"}, "a store sees charges, not requests, and needs nobody's code"},
 	{"refusals", []string{std, "core"}, "what stands around a store knows none"},
-	{"guard", []string{std, "core", "memstore"}, "what stands around a store knows none but the one that it falls back on"},
+	{"guard", []string{std, "core", "memstore", "internal/notice"}, "what stands around a store knows none but the one that it falls back on"},
 }
 
 // never lists arrows that may not exist, however long.

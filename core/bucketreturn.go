@@ -1,48 +1,5 @@
 package core
 
-// Return implements [State]: as much as the bucket would still lack of r if
-// nobody else had come. What has come back by itself does not come again.
-func (b *Bucket) Return(r *Return, now int64) int64 {
-	q := &r.Quota
-	if !b.begun || b.window != q.Window || b.missing > q.Burst || b.last > now || r.At > now {
-		return 0
-	}
-	b.Advance(q, now)
-	lacks, given := give(&b.returns, r, now, levelOf(b.short, b.back, q.Window))
-	if given > 0 {
-		b.missing, b.part = lacks.units, 0
-		if lacks.part > 0 {
-			b.missing, b.part = lacks.units+1, q.Window-lacks.part
-		}
-		b.last = now
-	}
-	return given
-}
-
-// Return implements [State], as that of a [Bucket].
-func (g *Meter) Return(r *Return, now int64) int64 {
-	q, s := &r.Quota, &g.schedule
-	if s.limit != q.Limit || s.end < now || r.At > now {
-		return 0
-	}
-	units, part := muldiv(s.end-now, q.Limit, q.Window)
-	part += s.part
-	lacks := level{units + part/q.Window, part % q.Window}
-	if (level{units: q.Burst}).below(lacks) {
-		return 0
-	}
-	lacks, given := give(&g.returns, r, now, lacks)
-	if given > 0 {
-		whole, rest := muldiv(lacks.units, q.Window, q.Limit)
-		rest += lacks.part
-		s.end, s.part = now+whole+rest/q.Limit, rest%q.Limit
-		if lacks == (level{}) {
-			s.end = 0 // as new, also for a clock that steps back
-		}
-	}
-	return given
-}
-
 // A level is how much a bucket lacks: units, and Windowths of one.
 type level struct{ units, part int64 }
 
@@ -76,7 +33,7 @@ func (l level) minus(other level, window int64) level {
 
 // later returns what is lacking of l after some time in which nothing is taken.
 func (l level) later(q *Quota, micros int64) level {
-	units, part := muldiv(micros, q.Limit, q.Window)
+	units, part := MulDiv(micros, q.Limit, q.Window)
 	if back := (level{units, part}); back.below(l) {
 		return l.minus(back, q.Window)
 	}
@@ -104,6 +61,14 @@ type returns struct {
 const returnCells = 8
 
 func (q *Quota) returnCell(at int64) int64 { return at / (q.fills()/(returnCells-1) + 1) }
+
+func (m *returns) clone() *returns {
+	if m == nil {
+		return nil
+	}
+	copied := *m
+	return &copied
+}
 
 // until returns the time from which m is of no use.
 func (m *returns) until() int64 {
@@ -154,6 +119,9 @@ func (m *returns) cells(q *Quota, from int64) []*level {
 func give(m **returns, r *Return, now int64, lacks level) (level, int64) {
 	if *m != nil && now < (*m).at {
 		return lacks, 0 // the clock has stepped back
+	}
+	if (*m).until() <= now {
+		*m = nil // as a store does that has forgotten it
 	}
 	q := &r.Quota
 	next := (*m).advance(q, now, lacks)

@@ -1,32 +1,34 @@
 package core
 
-// Leases is the state of the [Concurrency] algorithm: who holds how many units,
-// and until when. Each charge takes a lease of its Cost under the id in its
-// Lease, which lives for a Window from when it was taken or last renewed, and
-// ends earlier if it is released.
+import "slices"
+
+// Concurrency admits charges while at most Limit units are held at the same time,
+// exactly and over all instances. Each charge takes a lease of its Cost under the
+// id in [Charge].Lease. A lease ends a Window after it was taken or last renewed,
+// or when it is released. If a holder dies without releasing, its units come back
+// when the lease ends.
 //
-// It promises that leases that have not ended hold at most Limit units, exactly
-// and over all instances. A holder that dies without releasing gives its units
-// back when its leases end. What it gives up: one that is cut off from the store
-// for a whole Window, or stands still for as long, loses its lease while it goes
-// on. And it costs an entry for each lease.
+// A refusal says when enough units come back if no lease is renewed. They come
+// back earlier if leases are released, and later if leases are renewed. If one id
+// takes twice, it holds both, as a single lease once it is renewed.
 //
-// A refusal tells when enough units come back if nobody renews: in truth that is
-// earlier if leases are released, and later if they are renewed. An id that
-// takes twice holds both, as one lease once it is renewed.
+// Trade-off: a holder that cannot reach the store for a whole Window, or is
+// paused for that long, loses its lease while it goes on. The state has an entry
+// for each lease, and so takes limits up to [MaxLeases].
 //
-// When the clock steps back, leases that would live for longer than a Window
-// from now end after a Window; so do they when the Window is shortened.
+// When the clock steps back, leases that would end more than a Window from now
+// end after a Window. The same happens when the Window is shortened.
 //
 // The method is the counting semaphore of Dijkstra (1965), with the leases of
 // Gray and Cheriton, "Leases: an efficient fault-tolerant mechanism for
 // distributed file cache consistency" (1989).
-type Leases struct {
+const Concurrency Algorithm = 7
+
+// A leasesState holds the leases of one key.
+type leasesState struct {
 	held []lease // in the order in which they end
 	gone int     // the first of them, which had ended at now
 	used int64   // units of the others
-
-	holder uint64 // of what is taken next
 
 	limit, length, now int64 // of the last Advance
 }
@@ -39,7 +41,7 @@ type lease struct {
 
 // Advance implements [State]. It drops nothing as long as the clock goes
 // forward, so that a decision that takes nothing leaves the state as it was.
-func (l *Leases) Advance(q *Quota, now int64) int64 {
+func (l *leasesState) Advance(q *Quota, now int64) int64 {
 	l.limit, l.length, l.now = q.Limit, q.Window, now
 	redated := false
 	for i := len(l.held) - 1; i >= 0 && l.held[i].ends > now+l.length; i-- {
@@ -60,27 +62,26 @@ func (l *Leases) Advance(q *Quota, now int64) int64 {
 }
 
 // drop forgets what has ended.
-func (l *Leases) drop() {
+func (l *leasesState) drop() {
 	l.held = append(l.held[:0], l.held[l.gone:]...)
 	l.gone = 0
 }
 
-// Take implements [State], for the holder that [Decide] has named.
-func (l *Leases) Take(n int64) int64 {
+// Take implements [State].
+func (l *leasesState) Take(n int64, lease uint64) (room, delay int64) {
 	l.drop()
-	l.add(l.holder, n)
-	return l.limit - l.used
+	l.add(lease, n)
+	return l.limit - l.used, 0
 }
 
 // add adds a lease. It ends last, since Advance leaves none that ends later.
-func (l *Leases) add(id uint64, units int64) {
+func (l *leasesState) add(id uint64, units int64) {
 	l.held = append(l.held, lease{id, l.now + l.length, units})
 	l.used += units
 }
 
-// Renew begins the life of a lease anew at now, and reports whether it was held
-// until then. One that has ended stays ended.
-func (l *Leases) Renew(q *Quota, now int64, id uint64) (held bool) {
+// Renew implements [State].
+func (l *leasesState) Renew(q *Quota, now int64, id uint64) (held bool) {
 	l.Advance(q, now)
 	var units int64
 	for _, h := range l.held[l.gone:] {
@@ -96,8 +97,8 @@ func (l *Leases) Renew(q *Quota, now int64, id uint64) (held bool) {
 	return true
 }
 
-// Release ends a lease. If there is none, it does nothing.
-func (l *Leases) Release(q *Quota, now int64, id uint64) {
+// Release implements [State].
+func (l *leasesState) Release(q *Quota, now int64, id uint64) {
 	l.Advance(q, now)
 	for _, h := range l.held {
 		if h.id == id {
@@ -108,7 +109,7 @@ func (l *Leases) Release(q *Quota, now int64, id uint64) {
 }
 
 // remove forgets a lease, and what has ended.
-func (l *Leases) remove(id uint64) {
+func (l *leasesState) remove(id uint64) {
 	l.drop()
 	others := l.held[:0]
 	for _, h := range l.held {
@@ -122,10 +123,10 @@ func (l *Leases) remove(id uint64) {
 }
 
 // Used implements [State].
-func (l *Leases) Used() int64 { return l.used }
+func (l *leasesState) Used() int64 { return l.used }
 
 // After implements [State]: the next leases to end must end.
-func (l *Leases) After(n int64) int64 {
+func (l *leasesState) After(n int64) int64 {
 	i := l.gone
 	if n == l.used {
 		i = len(l.held) - 1
@@ -137,9 +138,22 @@ func (l *Leases) After(n int64) int64 {
 }
 
 // Expires implements [State].
-func (l *Leases) Expires() int64 {
+func (l *leasesState) Expires() int64 {
 	if len(l.held) == 0 {
 		return 0
 	}
 	return l.held[len(l.held)-1].ends
+}
+
+// Return implements [State] and gives nothing back: leases are released.
+func (l *leasesState) Return(*Return, int64) int64 { return 0 }
+
+// Refuse implements [State].
+func (l *leasesState) Refuse() {}
+
+// Clone implements [State].
+func (l *leasesState) Clone() State {
+	copied := *l
+	copied.held = slices.Clone(l.held)
+	return &copied
 }

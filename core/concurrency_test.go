@@ -113,7 +113,7 @@ func TestLeasesAgainstDefinition(t *testing.T) {
 		random := rand.New(rand.NewPCG(3, uint64(i)))
 		q := Quota{Algorithm: Concurrency, Limit: 1 + random.Int64N(9), Window: MinWindow + random.Int64N(1_000)}
 		now := int64(1_000_000)
-		state, plain := &Leases{}, &plainLeases{}
+		state, plain := &leasesState{}, &plainLeases{}
 		for range 100 {
 			switch step := random.Int64N(600); random.IntN(8) {
 			case 0:

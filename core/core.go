@@ -53,13 +53,17 @@ const Never int64 = -1
 // admitted only if every charge fits; otherwise nothing was taken.
 type Decision struct {
 	Allowed bool
-	Mode    Mode  // how it was made
-	At      int64 // when the store decided, by the clock that it decides by; of several clocks see TimeOf
-	Delay   int64 // how long after At an admitted request's turn comes: see [Queue]
+	Mode    Mode // how it was made
 
-	// Copied is when what stands around a store has counted an admission of
-	// the store, by its own clock; 0 if nothing has.
-	Copied int64
+	overflow uint32 // two bits for each charge: see Overflow
+
+	At    int64 // when the store decided, by the clock that it decides by; of several clocks see TimeOf
+	Delay int64 // how long after At an admitted request's turn comes: see [Queue]
+
+	// Tag is for a store that wraps another one. Whatever the wrapper writes
+	// into an admission comes back, unchanged, in the [Return] of it. Stores
+	// that do not wrap one leave it 0.
+	Tag int64
 
 	times *[MaxCharges]int64 // of the outcomes, if not At: see TimeOf
 

@@ -11,8 +11,14 @@ type State interface {
 	// stepped back.
 	Advance(q *Quota, now int64) (room int64)
 
-	// Take takes n units, of which there is room, and returns the room left.
-	Take(n int64) (room int64)
+	// Take takes n units, for which there is room, and returns the room left and
+	// how long the units must wait for their turn. Only a queue makes them wait.
+	// Lease is [Charge].Lease.
+	Take(n int64, lease uint64) (room, delay int64)
+
+	// Refuse notes that a charge of at least one unit was refused. Only a bucket
+	// that begins with tokens missing remembers that: it begins to fill.
+	Refuse()
 
 	// Used returns how many units are missing from a quota that is whole.
 	Used() int64
@@ -25,30 +31,32 @@ type State interface {
 	// changes nothing else, and nothing at all if it gives none back.
 	Return(r *Return, now int64) (given int64)
 
+	// Renew begins the life of a lease anew at now, and reports whether it was
+	// held until then. A lease that has ended stays ended.
+	Renew(q *Quota, now int64, lease uint64) (held bool)
+
+	// Release ends a lease. If there is none, it does nothing.
+	Release(q *Quota, now int64, lease uint64)
+
+	// Clone returns a copy that shares no memory with the state.
+	Clone() State
+
 	// Expires returns the time from which the state is as good as new.
 	Expires() int64
 }
 
-// NewState returns the state of a key that has never been charged.
-func NewState(a Algorithm) State {
-	switch a {
-	case FixedWindow:
-		return &Window{}
-	case SlidingCells:
-		return &Cells{}
-	case SlidingCounter:
-		return &Counter{}
-	case TokenBucket:
-		return &Bucket{}
-	case LeakyBucket:
-		return &Meter{}
-	case Queue:
-		return &Line{}
-	case Concurrency:
-		return &Leases{}
-	}
-	return &Log{}
-}
+// Base has the methods of a [State] that most algorithms do not need: it
+// remembers no refusals and has no leases.
+type Base struct{}
+
+// Refuse implements [State].
+func (Base) Refuse() {}
+
+// Renew implements [State].
+func (Base) Renew(*Quota, int64, uint64) bool { return false }
+
+// Release implements [State].
+func (Base) Release(*Quota, int64, uint64) {}
 
 // Decide is the decision that every store must make: at time now, given the
 // states of the charges' keys, it takes all charges or none.
@@ -65,16 +73,14 @@ func Decide(now int64, charges []Charge, states []State) (d Decision) {
 		c, state, o := &charges[i], states[i], &outcomes[i]
 		room := o.Remaining
 		fits := c.fits(room)
-		if d.Allowed && c.Cost > 0 {
-			if leases, ok := state.(*Leases); ok {
-				leases.holder = c.Lease
-			}
-			room = state.Take(c.Cost)
-			if line, ok := state.(*Line); ok {
-				d.Delay = max(d.Delay, line.Delay())
-			}
-		} else if bucket, ok := state.(*Bucket); ok && c.Cost > 0 {
-			bucket.begin()
+		switch {
+		case c.Cost == 0:
+		case d.Allowed:
+			var delay int64
+			room, delay = state.Take(c.Cost, c.Lease)
+			d.Delay = max(d.Delay, delay)
+		default:
+			state.Refuse()
 		}
 		o.Remaining = max(0, room)
 		used := state.Used()

@@ -1,20 +1,22 @@
 package core
 
-// A Window is the state of the [FixedWindow] algorithm: a count, and the time
-// at which its window began.
-//
-// It promises at most Limit units in each of its windows, and costs two
-// numbers. What it gives up is the edge: a limit's worth at the end of a window
-// and another at the beginning of the next are twice the limit, one directly
-// after the other.
+// FixedWindow admits at most Limit units in each of its windows. It keeps two
+// numbers.
 //
 // The window of a key begins with its first unit. If the quota is Aligned,
-// windows begin at whole multiples of their length since the epoch, and with a
-// Calendar they are the hours, days, weeks or months of a time zone.
+// windows begin at multiples of their length since the epoch. With a Calendar
+// they are the hours, days, weeks or months of a time zone.
 //
-// When the clock steps back before the beginning of the window, the window
-// begins anew with what has been spent in it.
-type Window struct {
+// Trade-off: a client can use one limit at the end of a window and another at
+// the beginning of the next, which is twice the limit within a short time.
+//
+// When the clock steps back before the window, the window begins anew with what
+// has been spent in it.
+const FixedWindow Algorithm = 1
+
+// A windowState is a count and the time at which its window began.
+type windowState struct {
+	Base
 	start, count int64 // of the window that was last taken from
 
 	// of the last Advance
@@ -22,7 +24,7 @@ type Window struct {
 }
 
 // Advance implements [State].
-func (w *Window) Advance(q *Quota, now int64) int64 {
+func (w *windowState) Advance(q *Quota, now int64) int64 {
 	w.limit, w.now, w.used = q.Limit, now, 0
 	w.from, w.until = q.period(now)
 	if w.count > 0 {
@@ -40,22 +42,42 @@ func (w *Window) Advance(q *Quota, now int64) int64 {
 }
 
 // Take implements [State].
-func (w *Window) Take(n int64) int64 {
+func (w *windowState) Take(n int64, _ uint64) (room, delay int64) {
 	w.used += n
 	w.start, w.count = w.from, w.used
-	return w.limit - w.used
+	return w.limit - w.used, 0
 }
 
 // Used implements [State].
-func (w *Window) Used() int64 { return w.used }
+func (w *windowState) Used() int64 { return w.used }
 
 // After implements [State]: all units come back together.
-func (w *Window) After(int64) int64 { return w.until - w.now }
+func (w *windowState) After(int64) int64 { return w.until - w.now }
 
 // Expires implements [State].
-func (w *Window) Expires() int64 {
+func (w *windowState) Expires() int64 {
 	if w.used == 0 { // or its window has passed
 		return 0
 	}
 	return w.until
+}
+
+// Return implements [State], while the window is that of At.
+func (w *windowState) Return(r *Return, now int64) int64 {
+	from, until := w.start, w.start+r.Quota.Window
+	if !r.Quota.anchored() {
+		from, until = r.Quota.period(now)
+	}
+	if w.start != from || r.At < from || r.At > now || now >= until {
+		return 0
+	}
+	given := min(r.Cost, w.count)
+	w.count -= given
+	return given
+}
+
+// Clone implements [State].
+func (w *windowState) Clone() State {
+	copied := *w
+	return &copied
 }

@@ -140,15 +140,28 @@ func (p *plainCounter) room(at int64) int64 {
 
 func (p *plainCounter) take(at, n int64) { p.counts[at/p.q.Window] += n }
 
-// A plainBucket holds tokens, as a fraction.
+// A plainBucket holds tokens, as a fraction. One that had some missing at first
+// is new again an hour after it is full.
 type plainBucket struct {
 	q      Quota
 	tokens *big.Rat
 	last   int64
+	keeps  bool // whether it is never new again
+}
+
+// isNew reports whether the bucket has not been charged, or so long ago that it
+// is new again.
+func (p *plainBucket) isNew(at int64) bool {
+	if p.tokens == nil {
+		return true
+	}
+	lacks := new(big.Rat).Sub(big.NewRat(p.q.Burst, 1), p.tokens)
+	full := p.last + ceil(lacks.Mul(lacks, big.NewRat(p.q.Window, p.q.Limit)))
+	return p.q.Missing > 0 && !p.keeps && at >= full+3600*1_000_000
 }
 
 func (p *plainBucket) at(at int64) *big.Rat {
-	if p.tokens == nil {
+	if p.isNew(at) {
 		return big.NewRat(p.q.Burst-p.q.Missing, 1)
 	}
 	tokens := big.NewRat(at-p.last, p.q.Window)
@@ -166,6 +179,13 @@ func (p *plainBucket) take(at, n int64) {
 	p.tokens = p.at(at)
 	p.tokens.Sub(p.tokens, big.NewRat(n, 1))
 	p.last = at
+}
+
+// refuse begins a new bucket.
+func (p *plainBucket) refuse(at int64) {
+	if p.isNew(at) {
+		p.take(at, 0)
+	}
 }
 
 // A plainLine knows when its last unit has passed, as a fraction.

@@ -74,7 +74,7 @@ func TestValidateFields(t *testing.T) {
 		{Concurrency, func(q *Quota) { q.Limit = MaxLeases }, ""},
 		{Concurrency, func(q *Quota) { q.Limit = MaxLeases + 1 }, "limit 10001 is too large for concurrency, which lists each lease: write at most 10000"},
 		{Concurrency, func(q *Quota) { q.Burst = 1 }, "algorithm concurrency: "},
-		{Concurrency + 1, func(*Quota) {}, "unknown algorithm 8: write one from SlidingLog to Concurrency"},
+		{Algorithm(len(algorithms)), func(*Quota) {}, "write one from sliding-log to "},
 	} {
 		q := quota(test.algorithm, test.change)
 		err := q.Validate()
@@ -87,9 +87,9 @@ func TestValidateFields(t *testing.T) {
 	}
 }
 
-// TestValidAgrees tests that what is asked of each charge is part of what is
-// asked of each rule: otherwise an error would have no words.
-func TestValidAgrees(t *testing.T) {
+// TestValidateAgrees tests that charges are refused for exactly those quotas that
+// Validate refuses, and that every fault has its own words.
+func TestValidateAgrees(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	pick := func(numbers ...int64) int64 { return numbers[random.IntN(len(numbers))] }
 	valid := 0
@@ -105,8 +105,16 @@ func TestValidAgrees(t *testing.T) {
 		if err == nil {
 			valid++
 		}
-		if err == nil && !q.valid() {
-			t.Fatalf("%+v: valid is %v, Validate returns %v", q, q.valid(), err)
+		charges := ValidateCharges([]Charge{{Rule: "r", Quota: q}})
+		if (err == nil) != (charges == nil) {
+			t.Fatalf("%+v: ValidateCharges returns %v, Validate returns %v", q, charges, err)
+		}
+		if err != nil {
+			for _, words := range strings.Split(err.Error(), "\n") {
+				if words == "" || strings.Contains(words, "%!") {
+					t.Fatalf("%+v: %q", q, err)
+				}
+			}
 		}
 	}
 	if valid == 0 {
@@ -156,9 +164,9 @@ func TestBucketBurstLowered(t *testing.T) {
 // it for longer.
 func TestWindowExpires(t *testing.T) {
 	q := Quota{Algorithm: FixedWindow, Limit: 3, Window: 1_000}
-	w := &Window{}
+	w := &windowState{}
 	w.Advance(&q, 5_000)
-	w.Take(1)
+	w.Take(1, 0)
 	if got := w.Expires(); got != 6_000 {
 		t.Errorf("expires at %d, want 6000", got)
 	}

@@ -24,13 +24,13 @@ type Return struct {
 	Remaining  int64 // of the admission: [Outcome].Remaining, for TokenBucket and LeakyBucket
 	ResetAfter int64 // of the admission: [Outcome].ResetAfter, for Queue
 	Mode       Mode  // of the admission: [Decision].Mode, for what stands around a store
-	Copied     int64 // of the admission: [Decision].Copied, likewise
+	Tag        int64 // of the admission: [Decision].Tag, likewise
 }
 
 // Return returns what gives back all that the i-th charge c of an admission took.
 func (d *Decision) Return(i int, c Charge) Return {
 	o := &d.Outcomes()[i]
-	return Return{Charge: c, At: d.TimeOf(i), Remaining: o.Remaining, ResetAfter: o.ResetAfter, Mode: d.Mode, Copied: d.Copied}
+	return Return{Charge: c, At: d.TimeOf(i), Remaining: o.Remaining, ResetAfter: o.ResetAfter, Mode: d.Mode, Tag: d.Tag}
 }
 
 // MaxTime is the latest time that a [Return] may name, in the year 2255: the
@@ -60,114 +60,9 @@ func ValidateReturns(returns []Return) error {
 					ErrCharges, r.Rule, n.name, n.got, n.most))
 			}
 		}
-		if r.Quota.Algorithm == Concurrency {
+		if r.Quota.Leases() {
 			errs = append(errs, fmt.Errorf("%w: rule %q: a lease is released, not returned: call Release", ErrCharges, r.Rule))
 		}
 	}
 	return errors.Join(append(errs, ValidateCharges(charges[:len(returns)]))...)
 }
-
-// Return implements [State]: units dated exactly At leave the log, of which it
-// does not matter whose they were. What a clock that has stepped back dated anew
-// is not found.
-func (l *Log) Return(r *Return, now int64) int64 {
-	if r.At > now || now-r.At >= r.Quota.Window {
-		return 0
-	}
-	var given int64
-	var kept, gone int32
-	for i := range l.size {
-		at := l.at(i)
-		if at == r.At && given < r.Cost {
-			given++
-			continue
-		}
-		if i < l.gone {
-			gone++
-		}
-		l.ring[l.index(kept)] = at
-		kept++
-	}
-	l.size, l.gone = kept, gone
-	if kept > 0 {
-		l.newest = l.at(kept - 1)
-	}
-	return given
-}
-
-// Return implements [State], while the window is that of At.
-func (w *Window) Return(r *Return, now int64) int64 {
-	from, until := w.start, w.start+r.Quota.Window
-	if !r.Quota.anchored() {
-		from, until = r.Quota.period(now)
-	}
-	if w.start != from || r.At < from || r.At > now || now >= until {
-		return 0
-	}
-	given := min(r.Cost, w.count)
-	w.count -= given
-	return given
-}
-
-// Return implements [State], while the cell of At is in the window. Cells that
-// another quota has laid give nothing back.
-func (c *Cells) Return(r *Return, now int64) int64 {
-	keep, length := r.Quota.Cells+1, r.Quota.cellLength()
-	cell := r.At / length
-	if c.length != length || int64(len(c.counts)) != keep || r.At > now || cell <= now/length-keep ||
-		cell > c.newest || cell <= c.newest-keep {
-		return 0
-	}
-	given := min(r.Cost, c.counts[cell%keep])
-	c.counts[cell%keep] -= given
-	return given
-}
-
-// Return implements [State], while the window of At is the current or the
-// previous one.
-func (c *Counter) Return(r *Return, now int64) int64 {
-	window := r.Quota.Window
-	index := r.At / window
-	if c.window != window || r.At > now || now/window-index > 1 {
-		return 0
-	}
-	var given int64
-	switch index {
-	case c.index:
-		given = min(r.Cost, c.current)
-		c.current -= given
-	case c.index - 1:
-		given = min(r.Cost, c.previous)
-		c.previous -= given
-	}
-	return given
-}
-
-// Return implements [State]: turns that are the last of the line and have not
-// come yet. Others stand behind any other turn, which passes unused. Once the
-// last has left, the one before it is the last. More than one turn a microsecond
-// cannot be told apart, and do not come back.
-func (l *Line) Return(r *Return, now int64) int64 {
-	s := &l.schedule
-	end := s.end
-	if s.part > 0 {
-		end++
-	}
-	if s.limit != r.Quota.Limit || s.limit > r.Quota.Window || r.At > now || s.end < now || end != r.At+r.ResetAfter {
-		return 0
-	}
-	s.now, s.window, s.ahead, s.aheadPart = now, r.Quota.Window, s.end-now, s.part
-	given := min(r.Cost, s.units()-1) // but the one that is passing
-	if given <= 0 {
-		return 0
-	}
-	whole, rest := muldiv(given, s.window, s.limit)
-	s.end, s.part = s.end-whole, s.part-rest
-	if s.part < 0 {
-		s.end, s.part = s.end-1, s.part+s.limit
-	}
-	return given
-}
-
-// Return implements [State] and gives nothing back: leases are released.
-func (l *Leases) Return(*Return, int64) int64 { return 0 }

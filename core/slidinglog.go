@@ -1,21 +1,27 @@
 package core
 
-// A Log is the state of the [SlidingLog] algorithm: the times of the units
-// admitted within the last window, oldest first.
+import "slices"
+
+// SlidingLog admits at most Limit units in any window, exactly: a unit admitted
+// at t counts at every time before t + Window and no longer. Refusals cost
+// nothing.
 //
-// It promises that in any window of the quota's length, half open, at most
-// Limit units are admitted: a unit admitted at t counts at every time before
-// t + Window and no longer. Refusals cost nothing. What it gives up is memory:
-// one entry a unit, up to the limit.
+// Trade-off: it keeps one entry for each unit, and so takes limits up to
+// [MaxLog].
 //
-// When the clock steps back, entries ahead of now are dated now. They then
-// count for a whole window from now, so that the step neither admits more nor
-// locks anyone out for longer than a window.
+// When the clock steps back, units ahead of now are dated now and count for a
+// whole window from there. The step neither admits more nor locks a client out
+// for longer than a window.
 //
 // The method is the sliding window log, as in "An alternative approach to rate
 // limiting" (Figma, 2017) and, on a Redis sorted set, in "Better rate limiting
-// with Redis sorted sets" (ClassDojo, 2015), with refusals that leave no entry.
-type Log struct {
+// with Redis sorted sets" (ClassDojo, 2015), but refusals leave no entry.
+const SlidingLog Algorithm = 0
+
+// A logState holds the times of the units admitted within the last window,
+// oldest first.
+type logState struct {
+	Base
 	ring   []int64 // times; ring[(head+i) % len(ring)] is the i-th oldest
 	head   int32
 	size   int32 // times in the ring
@@ -27,7 +33,7 @@ type Log struct {
 }
 
 // index returns where in the ring the i-th oldest time is.
-func (l *Log) index(i int32) int32 {
+func (l *logState) index(i int32) int32 {
 	i += l.head
 	if n := int32(len(l.ring)); i >= n {
 		i -= n
@@ -35,11 +41,11 @@ func (l *Log) index(i int32) int32 {
 	return i
 }
 
-func (l *Log) at(i int32) int64 { return l.ring[l.index(i)] }
+func (l *logState) at(i int32) int64 { return l.ring[l.index(i)] }
 
 // Advance implements [State]. It drops nothing as long as the clock goes
 // forward, so that a decision that takes nothing leaves the state as it was.
-func (l *Log) Advance(q *Quota, now int64) int64 {
+func (l *logState) Advance(q *Quota, now int64) int64 {
 	l.limit, l.window, l.now = int32(q.Limit), q.Window, now
 	if l.size > 0 {
 		l.age(now)
@@ -48,7 +54,7 @@ func (l *Log) Advance(q *Quota, now int64) int64 {
 }
 
 // age finds what has left the window.
-func (l *Log) age(now int64) {
+func (l *logState) age(now int64) {
 	redated := l.newest > now
 	if redated {
 		l.newest = now
@@ -72,7 +78,7 @@ func (l *Log) age(now int64) {
 }
 
 // drop forgets what has left the window.
-func (l *Log) drop() {
+func (l *logState) drop() {
 	l.size -= l.gone
 	if l.gone > 0 {
 		l.head = l.index(l.gone)
@@ -81,10 +87,10 @@ func (l *Log) drop() {
 }
 
 // Used implements [State].
-func (l *Log) Used() int64 { return int64(l.size - l.gone) }
+func (l *logState) Used() int64 { return int64(l.size - l.gone) }
 
 // Take implements [State].
-func (l *Log) Take(n int64) int64 {
+func (l *logState) Take(n int64, _ uint64) (room, delay int64) {
 	l.drop()
 	l.grow(l.size + int32(n))
 	l.newest = l.now
@@ -92,12 +98,12 @@ func (l *Log) Take(n int64) int64 {
 		l.size++
 		l.ring[l.index(l.size-1)] = l.now
 	}
-	return int64(l.limit) - l.Used()
+	return int64(l.limit) - l.Used(), 0
 }
 
 // grow makes room for n times. It doubles, so that a key that is seldom used
 // stays small, but never beyond the limit.
-func (l *Log) grow(n int32) {
+func (l *logState) grow(n int32) {
 	if int(n) <= len(l.ring) {
 		return
 	}
@@ -109,14 +115,49 @@ func (l *Log) grow(n int32) {
 }
 
 // After implements [State]: the n oldest units must leave.
-func (l *Log) After(n int64) int64 {
+func (l *logState) After(n int64) int64 {
 	return l.at(l.gone+int32(n)-1) + l.window - l.now
 }
 
 // Expires implements [State].
-func (l *Log) Expires() int64 {
+func (l *logState) Expires() int64 {
 	if l.size == 0 {
 		return 0
 	}
 	return l.newest + l.window
+}
+
+// Return implements [State]: units dated exactly At leave the log, of which it
+// does not matter whose they were. What a clock that has stepped back dated anew
+// is not found.
+func (l *logState) Return(r *Return, now int64) int64 {
+	if r.At > now || now-r.At >= r.Quota.Window {
+		return 0
+	}
+	var given int64
+	var kept, gone int32
+	for i := range l.size {
+		at := l.at(i)
+		if at == r.At && given < r.Cost {
+			given++
+			continue
+		}
+		if i < l.gone {
+			gone++
+		}
+		l.ring[l.index(kept)] = at
+		kept++
+	}
+	l.size, l.gone = kept, gone
+	if kept > 0 {
+		l.newest = l.at(kept - 1)
+	}
+	return given
+}
+
+// Clone implements [State].
+func (l *logState) Clone() State {
+	copied := *l
+	copied.ring = slices.Clone(l.ring)
+	return &copied
 }

@@ -97,14 +97,14 @@ func TestLogEdges(t *testing.T) {
 
 func TestLogExpires(t *testing.T) {
 	q := Quota{Limit: 3, Window: 1_000}
-	l := &Log{}
+	l := &logState{}
 	if got := l.Expires(); got > 0 {
 		t.Errorf("a new log expires at %d, want in the past", got)
 	}
 	l.Advance(&q, 5_000)
-	l.Take(1)
+	l.Take(1, 0)
 	l.Advance(&q, 5_400)
-	l.Take(1)
+	l.Take(1, 0)
 	if got := l.Expires(); got != 6_400 {
 		t.Errorf("expires at %d, want 6400", got)
 	}
@@ -118,17 +118,17 @@ func TestLogExpires(t *testing.T) {
 // that of more than its limit.
 func TestLogGrowth(t *testing.T) {
 	q := Quota{Limit: 100, Window: 1_000}
-	l := &Log{}
+	l := &logState{}
 	for now := range int64(10_000) {
 		if l.Advance(&q, now) >= 1 {
-			l.Take(1)
+			l.Take(1, 0)
 		}
 		if held, room := int(l.size), len(l.ring); room > 2*held || room > 100 {
 			t.Fatalf("room for %d times, of which there are %d", room, held)
 		}
 	}
 	l.Advance(&q, 20_000)
-	l.Take(q.Limit)
+	l.Take(q.Limit, 0)
 	if room := len(l.ring); room != 100 {
 		t.Errorf("room for %d times, want 100", room)
 	}

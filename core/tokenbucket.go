@@ -1,27 +1,42 @@
 package core
 
-// A Bucket is the state of the [TokenBucket] algorithm: Burst tokens, refilled
-// at Limit tokens a Window. A unit takes a token, and a new bucket lacks
-// Missing of them.
+// TokenBucket holds up to Burst tokens and refills at Limit tokens a Window. A
+// unit takes a token. A new bucket lacks Missing tokens and begins to refill when
+// it is first charged, whether that charge is admitted or not.
 //
-// It promises that in any time t at most Burst + t·Limit/Window units are
-// admitted, rounded down, at any rate: a part of a token that has come back is
-// kept as a number of Windowths, so that neither rare nor frequent callers lose
-// or gain any. It is refilled when it is asked, from the time that has passed.
-// What it gives up is the window: a burst and a window's refill fit into one.
+// In any time t it admits at most Burst + t·Limit/Window units, rounded down. It
+// refills from the time that has passed when it is charged. Parts of a token are
+// kept exactly, so that neither frequent nor rare callers gain or lose any.
+//
+// A bucket that has been full for an hour and had Missing tokens at first is new
+// again: the next charge finds Missing tokens missing. No store can remember every
+// key for ever, and this makes the decision the same whether a store still has
+// the key or not. So a client that waits RetryAfter is admitted, unless it comes
+// back more than an hour after its bucket was full. Then it may be refused once
+// more, with a new RetryAfter.
+//
+// Trade-off: a burst and a window's refill fit into one window.
 //
 // When the clock steps back, the last refill is dated now: no time is credited
-// twice. When the burst is lowered, the bucket lacks no more than all of it, and
-// a changed rate is that since the last unit was taken.
+// twice. When the burst is lowered, the bucket lacks no more than all of it. A
+// changed rate applies since the last unit was taken.
 //
 // The method is the token bucket of Turner, "New directions in communications
 // (or which way to the information age?)" (1986), refilled lazily.
-type Bucket struct {
-	missing int64 // tokens, when last taken from
-	part    int64 // Windowths of the last of them that had come back
-	last    int64 // when that was
-	window  int64 // what part counts in
-	begun   bool
+const TokenBucket Algorithm = 4
+
+// newAgain is how long a full bucket that did not begin full is remembered.
+const newAgain = 3600 * 1_000_000
+
+// A bucketState holds how many tokens a bucket lacks, and since when.
+type bucketState struct {
+	Base
+	missing int64    // tokens, when last taken from
+	part    int64    // Windowths of the last of them that had come back
+	last    int64    // when that was
+	window  int64    // what part counts in
+	begun   bool     // whether the bucket has been charged
+	isNew   bool     // whether it is new at the last Advance
 	returns *returns // nil until something is given back
 
 	// of the last Advance
@@ -29,59 +44,112 @@ type Bucket struct {
 }
 
 // Advance implements [State].
-func (b *Bucket) Advance(q *Quota, now int64) int64 {
+func (b *bucketState) Advance(q *Quota, now int64) int64 {
 	b.limit, b.burst, b.initial, b.now = q.Limit, q.Burst, q.Missing, now
-	if !b.begun {
-		b.missing, b.part, b.last = q.Missing, 0, now
-	}
 	if b.window != q.Window {
 		b.part, b.window = 0, q.Window
 	}
 	b.last = min(b.last, now)
-	missing, part := b.missing, b.part
-	if missing > q.Burst {
-		missing, part = q.Burst, 0
+	b.refill()
+	if b.initial > 0 && b.short == 0 && b.fullAt()+newAgain <= now {
+		b.begun = false // and stays so if the clock steps back
 	}
-	came, rest := muldiv(now-b.last, q.Limit, q.Window)
-	if rest += part; rest >= q.Window {
-		came, rest = came+1, rest-q.Window
+	if b.isNew = !b.begun; b.isNew {
+		b.short, b.back = b.initial, 0
+	}
+	return b.burst - b.short
+}
+
+// lacked returns how much the bucket lacked when it was last taken from, which is
+// at most its burst of now.
+func (b *bucketState) lacked() (missing, part int64) {
+	if b.missing > b.burst {
+		return b.burst, 0
+	}
+	return b.missing, b.part
+}
+
+// refill finds what the bucket lacks now.
+func (b *bucketState) refill() {
+	missing, part := b.lacked()
+	came, rest := MulDiv(b.now-b.last, b.limit, b.window)
+	if rest += part; rest >= b.window {
+		came, rest = came+1, rest-b.window
 	}
 	if b.short, b.back = missing-came, rest; b.short <= 0 {
 		b.short, b.back = 0, 0
 	}
-	return b.burst - b.short
 }
+
+// fullAt returns when the bucket is full if nothing more is taken.
+func (b *bucketState) fullAt() int64 { return b.last + b.regain(b.lacked()) }
 
 // Take implements [State].
-func (b *Bucket) Take(n int64) int64 {
+func (b *bucketState) Take(n int64, _ uint64) (room, delay int64) {
 	b.short += n
 	b.missing, b.part, b.last, b.begun = b.short, b.back, b.now, true
-	return b.burst - b.short
+	return b.burst - b.short, 0
 }
 
-// begin remembers when the bucket was first asked for a token, if it is not
-// full then: it fills from that time on.
-func (b *Bucket) begin() { b.begun = b.begun || b.initial > 0 }
+// Refuse implements [State]: a bucket that does not begin full refills from its
+// first charge on.
+func (b *bucketState) Refuse() {
+	if b.isNew && b.initial > 0 {
+		b.missing, b.part, b.last, b.begun = b.initial, 0, b.now, true
+	}
+}
 
 // Used implements [State].
-func (b *Bucket) Used() int64 { return b.short }
+func (b *bucketState) Used() int64 { return b.short }
 
 // After implements [State].
-func (b *Bucket) After(n int64) int64 { return b.regain(n, b.back) }
+func (b *bucketState) After(n int64) int64 { return b.regain(n, b.back) }
 
 // regain returns how long n tokens take to come back, of the first of which
 // back Windowths are there.
-func (b *Bucket) regain(n, back int64) int64 {
-	whole, rest := muldiv(n, b.window, b.limit)
-	return whole + ceilDiv(rest-back, b.limit)
+func (b *bucketState) regain(n, back int64) int64 {
+	whole, rest := MulDiv(n, b.window, b.limit)
+	return whole + CeilDiv(rest-back, b.limit)
 }
 
-// Expires implements [State]. A bucket that does not begin full is remembered
-// for as long again as its filling took, and what was given back as long as it
+// Expires implements [State]. What was given back is remembered for as long as it
 // matters.
-func (b *Bucket) Expires() int64 {
-	if !b.begun || b.short == 0 && b.initial == 0 {
+func (b *bucketState) Expires() int64 {
+	if !b.begun {
 		return b.returns.until()
 	}
-	return max(b.now+b.regain(b.short, b.back)+b.regain(b.initial, 0), b.returns.until())
+	at := b.fullAt()
+	if b.initial > 0 {
+		at += newAgain
+	}
+	return max(at, b.returns.until())
+}
+
+// Return implements [State]: as much as the bucket would still lack of r if
+// nobody else had come. What has come back by itself does not come again.
+func (b *bucketState) Return(r *Return, now int64) int64 {
+	q := &r.Quota
+	if !b.begun || b.window != q.Window || b.missing > q.Burst || b.last > now || r.At > now {
+		return 0
+	}
+	b.Advance(q, now)
+	if b.isNew {
+		return 0
+	}
+	lacks, given := give(&b.returns, r, now, levelOf(b.short, b.back, q.Window))
+	if given > 0 {
+		b.missing, b.part = lacks.units, 0
+		if lacks.part > 0 {
+			b.missing, b.part = lacks.units+1, q.Window-lacks.part
+		}
+		b.last = now
+	}
+	return given
+}
+
+// Clone implements [State].
+func (b *bucketState) Clone() State {
+	copied := *b
+	copied.returns = b.returns.clone()
+	return &copied
 }

@@ -20,10 +20,10 @@ func ValidateCharges(charges []Charge) error {
 		if c.Cost < 0 || c.Cost > MaxCost {
 			return fmt.Errorf("%w: rule %q: cost %d: write 0 to %d", ErrCharges, c.Rule, c.Cost, MaxCost)
 		}
-		if !c.Quota.valid() {
+		if c.Quota.faults() != 0 {
 			return fmt.Errorf("%w: rule %q: %w", ErrCharges, c.Rule, c.Quota.Validate())
 		}
-		if c.Quota.Algorithm == Concurrency && c.Cost > 0 && c.Lease == 0 {
+		if c.Quota.Leases() && c.Cost > 0 && c.Lease == 0 {
 			return fmt.Errorf("%w: rule %q: a lease without an id: write a random one that is not 0", ErrCharges, c.Rule)
 		}
 		for j := range i {
@@ -44,7 +44,7 @@ func ValidateLeases(charges []Charge) error {
 	}
 	for i := range charges {
 		switch c := &charges[i]; {
-		case c.Quota.Algorithm != Concurrency:
+		case !c.Quota.Leases():
 			return fmt.Errorf("%w: rule %q: algorithm %v has no leases: leave it out", ErrCharges, c.Rule, c.Quota.Algorithm)
 		case c.Lease == 0:
 			return fmt.Errorf("%w: rule %q: a lease without an id: write the one that it was taken with", ErrCharges, c.Rule)

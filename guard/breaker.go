@@ -7,37 +7,37 @@ import (
 	"sync/atomic"
 )
 
-// What opens a breaker, and when it closes, in microseconds.
+// When a breaker opens and closes, in microseconds.
 const (
 	failuresToOpen = 5                    // in a row
-	callsCounted   = 20                   // the last ones
+	callsCounted   = 20                   // the last calls
 	slowToOpen     = callsCounted / 2     // of these
-	firstWait      = 25_000               // until the first probe; each is twice as long as the one before
+	firstWait      = 25_000               // until the first probe; each wait is twice as long as the one before
 	longestWait    = 250_000              // at most
 	closed         = int64(0)             // a value of breaker.until
 	probing        = int64(math.MaxInt64) // another one
 )
 
-// A result is what a call tells of the store.
+// A result is what a call says about the store.
 type result uint8
 
 const (
-	silent   result = iota // nothing: the caller went away, or asked for nonsense
-	answered               // it works
-	slow                   // it works, but too slowly
-	failed                 // it does not
+	silent   result = iota // nothing: the caller went away, or the call was invalid
+	answered               // the store works
+	slow                   // the store works, but too slowly
+	failed                 // the store does not work
 )
 
-// A breaker keeps calls from a store that fails. It opens after failures in a
-// row, or when half of the last calls were slow. While it is open one call at a
-// time finds out whether the store is back, and one success is enough: should
-// that be too early, a few calls open it again. It is safe for concurrent use,
-// and knows no clock: times are in microseconds, and not 0.
+// A breaker stops calls to a store that fails. It opens after failures in a row,
+// or when half of the last calls were slow. While it is open, one call at a time
+// probes the store, and the first success closes it. If that is too early, a few
+// calls open it again. It is safe for concurrent use and reads no clock: times are
+// in microseconds, and not 0.
 //
 // The method is the circuit breaker of Nygard, "Release It!" (2007).
 type breaker struct {
 	until   atomic.Int64 // closed, probing, or when the next probe may go
-	trouble atomic.Bool  // whether there is anything to forget
+	trouble atomic.Bool  // there are failures or slow calls to count
 
 	mu       sync.Mutex
 	failures int
@@ -45,8 +45,8 @@ type breaker struct {
 	wait     int64  // before the next probe, if the last one failed
 }
 
-// enter reports whether a call may go, and whether it is a probe. Each that may
-// must leave.
+// enter reports whether a call may go, and whether it is a probe. A call that may
+// go must leave exactly once.
 func (b *breaker) enter(now int64) (may, probe bool) {
 	until := b.until.Load()
 	if until == closed {
@@ -56,7 +56,7 @@ func (b *breaker) enter(now int64) (may, probe bool) {
 	return probe, probe
 }
 
-// leave says how a call went.
+// leave notes how a call went.
 func (b *breaker) leave(now int64, probe bool, r result) {
 	if !probe && (r == silent || r == answered && !b.trouble.Load()) {
 		return
@@ -65,14 +65,14 @@ func (b *breaker) leave(now int64, probe bool, r result) {
 	defer b.mu.Unlock()
 	switch {
 	case probe && r == silent:
-		b.until.Store(now) // the next one may go at once
+		b.until.Store(now) // the next probe may go at once
 	case probe && r == answered:
 		b.failures, b.slows, b.wait = 0, 0, 0
 		b.until.Store(closed)
 	case probe:
 		b.open(now)
 	case b.until.Load() != closed:
-		// A call from before: the probes know better.
+		// The call is older than the outage: only probes decide.
 		return
 	default:
 		b.count(r)
@@ -83,7 +83,7 @@ func (b *breaker) leave(now int64, probe bool, r result) {
 	b.trouble.Store(b.failures > 0 || b.slows > 0)
 }
 
-// count remembers how a call went.
+// count counts a call.
 func (b *breaker) count(r result) {
 	b.slows = b.slows << 1 & (1<<callsCounted - 1)
 	switch r {

@@ -1,18 +1,16 @@
-// Package guard is a [core.Store] around another one, for when that fails.
+// Package guard keeps a service deciding while its shared store is unavailable.
 //
-// While the store works, the guard counts in memory what the store admits for
-// this process. When a call fails with [core.ErrUnavailable], or is not made
-// because several have, each charge is decided as its rule wants: by that
-// memory, by letting it pass, or by refusing it. So a limit that one process
-// has all to itself holds across the death and the return of its store.
+// A guard is a [core.Store] that wraps another one. While the store works, the
+// guard counts in memory what the store admits for this process. When a call
+// fails with [core.ErrUnavailable], each rule is decided as its OnError says: by
+// that memory, by admitting the request, or by refusing it. A limit that one
+// process has to itself therefore holds while its store fails and recovers.
 package guard
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"log/slog"
 	"time"
 
@@ -23,86 +21,106 @@ import (
 // Options configures a [Store]. The zero Options is ready to use.
 type Options struct {
 	// Instances is how many processes share the store, each behind a guard.
-	// While the store is out of reach, each admits at most that part of a
-	// limit, rounded up. 0 means 1: the whole limit.
+	// While the store is unavailable, each process admits at most this part of
+	// a limit, rounded up. 0 means 1: the full limit.
 	Instances int
 
-	// Slow is how long a call may take. If half of the last 20 take longer,
-	// the store is as good as out of reach. 0 means 250 ms. A call is bounded
-	// by the store, and not by the guard.
+	// Slow is the time above which a call is slow. If half of the last 20 calls
+	// are slow, the guard treats the store as unavailable. 0 means 250 ms. The
+	// guard does not cancel calls: the store bounds them itself.
 	Slow time.Duration
 
-	// MaxKeys is how many keys this process keeps in memory, and adds to the
-	// store, as [memstore.Options].MaxKeys is; 0 means [memstore.DefaultMaxKeys].
-	// What happens beyond is told at [Store].
+	// MaxKeys bounds the keys that this process keeps in memory and adds to the
+	// store, as [memstore.Options].MaxKeys does. 0 means
+	// [memstore.DefaultMaxKeys]. Beyond it, new keys share overflow quotas: see
+	// [Store].
 	MaxKeys int
 
-	// Log gets a line when decisions begin to be made without the store, with the
-	// reason, one a minute while that lasts, and one when the store has decided again
+	// Log receives a line when the store becomes unavailable, with the reason,
+	// one a minute while that lasts, and one when the store has decided again
 	// for 5 s. Nil means [slog.Default]; slog.New(slog.DiscardHandler) is silent.
 	Log *slog.Logger
 }
 
 // A Store guards another one. It is safe for concurrent use, starts no
-// goroutine and needs no closing. A decision says in its Mode how it was made.
+// goroutine and needs no closing. The Mode of a decision says how it was made.
 //
-// It promises, with one instance, what the rules promise, as long as a store
-// that forgets (killed, and started again without its data) fails a call of
-// this process meanwhile, or tells. With M instances a window admits at most
-// N + (M-1)·⌈N/M⌉ where the algorithm is a sliding log or sliding cells. Where
-// it is another one, twice what the rule promises and what the rounding of shares
-// adds, and buckets and queues a burst more each time that the store forgets.
+// # Outages
 //
-// A process of which no call fails while the store forgets, as in a failover between
-// two of its requests, knows of that only what the store tells: until then that
-// admits once more what it has forgotten, beyond these bounds.
+// A breaker stops calls to a store that fails: after five failures in a row, or
+// when half of the last 20 calls were slow, one call at a time probes the store
+// until it answers. The other requests are decided at once, by OnError of each
+// rule:
 //
-// For as long as units that were admitted without the store matter, both the
-// store and the memory must admit: for a window, or the time that a bucket takes
-// to fill, and in a bucket of a single instance from then on. What one of them admits and the other refuses is given back.
+//   - [core.Local]: by what this process remembers.
+//   - [core.Allow]: the rule admits every request. It reports its full capacity
+//     as remaining.
+//   - [core.Refuse]: the rule refuses every request until the next probe.
 //
-// With several instances, one that has decided on a key without the store, be it once,
-// admits no more than its share of it for a window afterwards, for a day where the
-// window is one; and so of every key, where the store may have forgotten: it has said so by
-// [core.ErrForgotten], or does not say such things ([core.ErrOutOfReach]).
+// A charge of cost 0 reports the same: what the next request would meet.
 //
-// A flood of random keys fills neither the memory nor the store. Beyond
-// [Options].MaxKeys that are not whole, a new key that the store does not know is
-// charged to one of 256 keys of its rule there, and to a cell here; both have the quota of
-// one key. Known keys do not notice. Such decisions have the mode
-// [core.ModeOverflow], and what they have taken is not given back, but for rules that
-// everyone shares. With one instance no key gets more than its limit. With several, a key may get its limit of
-// its own key, and what it gets of the shared one, which is at most a limit for
-// all keys that share it; a key that is at its limit gets nothing of it. A process that
-// starts anew does not know who has taken from shared keys before.
+// It is unknown whether a call that failed has taken its charges. After an
+// outage, the store may have counted a request that was refused, or one request
+// twice.
 //
-// Whether a call that failed has taken its charges is unknown: a store that
-// comes back may have counted a request that was refused, or one twice.
+// # Guarantees
 //
-// What it costs is memory, as that of a [memstore.Store] that sees what this
-// process admits, and one decision of it for each request that is admitted.
+// With one instance, an outage never admits more than the rules promise. With M
+// instances, a window of a limit N admits at most N + (M-1)·⌈N/M⌉ under a
+// sliding log or sliding cells. Other algorithms admit at most twice what the
+// rule promises, plus the rounding of shares; buckets and queues admit one more
+// burst each time the store loses its data.
+//
+// For this, both the store and the memory must admit for as long as the store
+// may not know units that were admitted without it: for a window, or until a
+// bucket has had the time to fill. A bucket of a single instance needs both from
+// then on. Units that one of them admits and the other refuses are given back.
+//
+// With several instances, a process that decided on a key without the store
+// admits no more than its share of that key for one window. This holds for every
+// key if the store may have lost its data: either the store returned
+// [core.ErrForgotten], or it does not detect lost data (its errors do not wrap
+// [core.ErrOutOfReach]).
+//
+// A store that loses its data while no call of this process fails, as in a
+// failover between two requests, goes unnoticed unless the store reports it.
+// Until it does, the lost units are admitted again, beyond these bounds.
+//
+// # Overflow
+//
+// A flood of random keys fills neither the memory nor the store. Once this
+// process tracks [Options].MaxKeys partly used keys, a new key that the store
+// does not know is charged to one of 256 overflow quotas of its rule in the
+// store, and to one in memory. Each has the quota of one key. Known keys are not
+// affected. Such decisions have the mode [core.ModeOverflow]. Their units are
+// not refundable, except for rules that all requests share.
+//
+// With one instance, no key gets more than its limit. With several, a key may
+// use its own limit and a part of the overflow quota that it shares with other
+// keys. A key that is over its limit gets nothing from an overflow quota. A
+// process that restarts does not remember which keys used overflow quotas.
+//
+// # Cost
+//
+// The guard needs the memory of a [memstore.Store] that sees what this process
+// admits, and makes one decision in it for every admitted request.
 type Store struct {
-	store     core.Store
-	own       *memstore.Store // counts what is admitted here
+	store     overflowStore   // asks the store that is guarded
+	own       *memstore.Store // counts what this process admits
 	instances int64
 	slow      int64        // µs
 	now       func() int64 // µs
 	breaker   breaker
-	doubt     doubts
+	doubts    doubts
 	outage    outage
 }
 
 var _ core.Store = (*Store)(nil)
 
-const (
-	defaultSlow = 250 * time.Millisecond
-
-	// slack covers what lies between two readings of clocks in this process.
-	slack = 1_000
-)
+const defaultSlow = 250 * time.Millisecond
 
 // New returns a guard around store. A nil options means the zero Options. New
-// panics on a nil store and on options that make no sense.
+// panics if store is nil or an option is negative.
 func New(store core.Store, options *Options) *Store {
 	base := time.Now()
 	micros := base.UnixMicro()
@@ -117,10 +135,10 @@ func newStore(store core.Store, options *Options, own *memstore.Store, now func(
 	if store == nil {
 		panic("guard: the store is nil: write guard.New(redisstore.New(client, nil), nil)")
 	}
-	s := &Store{store: store, own: own, instances: 1, slow: defaultSlow.Microseconds(), now: now}
+	s := &Store{store: overflowStore{Store: store, now: now}, own: own, instances: 1, slow: defaultSlow.Microseconds(), now: now}
 	if options != nil {
 		if options.Instances < 0 || options.Slow < 0 {
-			panic(fmt.Sprintf("guard: %d instances, slow %v: write at least 1 and 1µs, or 0 for the usual",
+			panic(fmt.Sprintf("guard: Instances is %d and Slow is %v: write at least 1 and 1µs, or 0 for the defaults",
 				options.Instances, options.Slow))
 		}
 		s.instances = max(1, int64(options.Instances))
@@ -129,123 +147,46 @@ func newStore(store core.Store, options *Options, own *memstore.Store, now func(
 		}
 		s.outage.log = options.Log
 	}
-	s.doubt.seed = maphash.MakeSeed()
+	s.doubts.begin(s.instances == 1)
 	return s
 }
 
-// Take implements [core.Store]. It returns the errors of the store that do not
-// wrap [core.ErrUnavailable], and that of a ctx that is done; neither admits.
-func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+// Take implements [core.Store]. It returns errors of the store that do not wrap
+// [core.ErrUnavailable], and the error of a ctx that is done. Neither admits.
+func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) (d core.Decision, err error) {
 	if err := core.ValidateCharges(charges); err != nil {
 		return core.Decision{}, err
 	}
 	if err := ctx.Err(); err != nil {
 		return core.Decision{}, err
 	}
-	now := s.now()
-	may, probe := s.breaker.enter(now)
-	if !may {
-		return s.alone(policy, charges, now, errSlow)
+	c := call{attempt: attempt{guard: s, ctx: ctx}, policy: policy, charges: charges}
+	if err = c.take(&d); unavailable(ctx, err) {
+		err = c.takeLocal(&d, err)
 	}
-	crowd := s.crowd(policy, charges)
-	doubtful := s.doubtful(policy, charges, now)
-	if crowd == nil && !doubtful {
-		d, err := s.ask(ctx, policy, charges, now, probe)
-		if err == nil && d.Allowed {
-			return s.count(ctx, policy, charges, d)
-		}
-		return s.settle(ctx, policy, charges, d, err)
-	}
-	counted := false
-	left, room := s.room(policy, charges, now, crowd)
-	if !room {
-		own, failure := s.also(policy, charges, now, crowd)
-		if failure != nil || !own.Allowed {
-			if doubtful || probe {
-				// Asked all the same: nobody else may notice that it fails, and
-				// forgets, before it is trusted again.
-				failure = cmp.Or(failure, s.look(ctx, policy, charges, now, probe))
-			}
-			return s.settle(ctx, policy, charges, own, failure)
-		}
-		counted = true // room has come meanwhile
-	}
-	asked, err := s.rename(ctx, policy, charges, crowd, now, probe)
 	if err != nil {
-		return s.settle(ctx, policy, charges, core.Decision{}, err)
+		return core.Decision{}, err
 	}
-	d, err := s.ask(ctx, policy, asked, now, probe)
-	switch {
-	case err == nil && !d.Allowed:
-		s.merge(policy, charges, now, &d, &left, crowd)
-	case err == nil && !counted:
-		own, err := s.also(policy, charges, now, crowd)
-		if err != nil || !own.Allowed {
-			undo(ctx, s.store, policy, asked, &d)
-			return own, err // others have come meanwhile
-		}
-		if s.moved(policy, charges, asked) {
-			undo(ctx, s.store, policy, asked, &d)
-			undo(ctx, s.own, policy, charges, &own)
-			return s.Take(ctx, policy, charges)
-		}
-		s.merge(policy, charges, now, &d, &own, crowd)
-	}
-	d.Mode = crowd.mode(d.Mode)
-	return s.settle(ctx, policy, charges, d, err)
+	return d, nil
 }
 
-// settle returns the decision of the store, or decides without it if it is out
-// of reach.
-func (s *Store) settle(
-	ctx context.Context, policy string, charges []core.Charge, d core.Decision, err error,
-) (core.Decision, error) {
-	if err == nil || ctx.Err() != nil || !errors.Is(err, core.ErrUnavailable) {
-		return d, err
+// take walks the path of the plan, and sets d. An error that wraps
+// [core.ErrUnavailable] means that the request must be decided without the store.
+func (c *call) take(d *core.Decision) error { // a pointer, since a copy costs as much as a hash
+	defer c.leave()
+	switch c.plan() {
+	case healthy:
+		return c.takeHealthy(d)
+	case doubtful:
+		return c.takeBoth(d)
+	case overflow:
+		return c.takeOverflow(d)
 	}
-	return s.alone(policy, charges, s.now(), err)
+	return errOpen
 }
 
-// ask asks the store, and tells the breaker how it went.
-func (s *Store) ask(
-	ctx context.Context, policy string, charges []core.Charge, start int64, probe bool,
-) (d core.Decision, err error) {
-	result := silent // also should the store panic
-	defer func() { s.breaker.leave(s.now(), probe, result) }()
-	d, err = s.store.Take(ctx, policy, charges)
-	s.learn(err)
-	result = s.judge(ctx, start, err)
-	if err == nil {
-		s.outage.answered(s.now)
-	}
-	return d, err
-}
-
-// judge returns what a call that began at start tells of the store.
-func (s *Store) judge(ctx context.Context, start int64, err error) result {
-	switch {
-	case errors.Is(err, core.ErrForgotten):
-		return silent // it is back: the next one may ask at once
-	case ctx.Err() == nil && errors.Is(err, core.ErrUnavailable):
-		return failed
-	case err != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return silent
-	case s.now()-start > s.slow:
-		return slow // or nobody had the time to see
-	case err != nil:
-		return silent
-	}
-	return answered
-}
-
-// look asks the store, and takes nothing.
-func (s *Store) look(ctx context.Context, policy string, charges []core.Charge, now int64, probe bool) error {
-	c := s.copies(charges)
-	defer c.free()
-	c.look()
-	for i := range charges {
-		c.charges[i].Quota = charges[i].Quota
-	}
-	_, err := s.ask(ctx, policy, c.charges, now, probe)
-	return err
+// unavailable reports whether err, of a call with ctx, means that the store is
+// unavailable. An error after the end of ctx says nothing about the store.
+func unavailable(ctx context.Context, err error) bool {
+	return err != nil && ctx.Err() == nil && errors.Is(err, core.ErrUnavailable)
 }

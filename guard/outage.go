@@ -6,22 +6,20 @@ import (
 	"time"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/notice"
 )
 
-const (
-	logEvery = 60_000_000 // µs, while an outage lasts
-	logQuiet = 5_000_000  // µs without a decision made alone, after which it is over
-)
+const logQuiet = 5_000_000 // µs without a decision made without the store, after which an outage is over
 
-// An outage is a time in which decisions are made without the store. None begins
-// unlogged. A decision without the store would fill the log, and says in its Mode what
-// it is: so a line when an outage begins, one a minute, and one when it is over.
+// An outage is a time in which decisions are made without the store. The Mode of
+// each decision says so; a log line for each would flood the log. So a line is
+// written when an outage begins, once a minute while it lasts, and when it ends.
 type outage struct {
-	log    *slog.Logger // nil means the default one
-	last   atomic.Int64 // when something was last decided without the store; 0 if that is over
-	began  atomic.Int64
-	logged atomic.Int64    // when a line was last written
-	modes  [3]atomic.Int64 // the decisions in each mode from core.ModeLocal on
+	log   *slog.Logger // nil means the default one
+	last  atomic.Int64 // when something was last decided without the store; 0 after the end
+	began atomic.Int64
+	lines notice.Throttle
+	modes [3]atomic.Int64 // the decisions in each mode from core.ModeLocal on
 }
 
 // add counts a decision that was made without the store.
@@ -29,36 +27,45 @@ func (o *outage) add(now int64, mode core.Mode, reason error) {
 	o.modes[mode-core.ModeLocal].Add(1)
 	if o.last.Swap(now) == 0 {
 		o.began.Store(now)
-		o.logged.Store(now)
-		o.logger().Warn("limit: rules are decided without the store", "error", reason)
+		o.logger().Warn("limit: the store is unavailable; requests are decided without it",
+			"code", notice.Outage, "error", reason)
 		return
 	}
-	if at := o.logged.Load(); now-at >= logEvery && o.logged.CompareAndSwap(at, now) {
-		o.logger().Warn("limit: rules are still decided without the store", o.story(now)...)
+	if began := o.began.Load(); began == 0 || now-began < notice.Every.Microseconds() {
+		return
+	}
+	if _, due := o.lines.Due(time.UnixMicro(now), notice.Every); due {
+		notice.Write(o.logger(), notice.Outage, "limit: the store is still unavailable", 0, o.report(now)...)
 	}
 }
 
-// answered hears that the store has decided.
-func (o *outage) answered(now func() int64) {
+// answered notes that the store has decided a request.
+func (o *outage) answered(now int64) {
 	last := o.last.Load()
-	if last == 0 || now()-last < logQuiet || !o.last.CompareAndSwap(last, 0) {
+	if last == 0 || now-last < logQuiet {
 		return
 	}
-	story := o.story(last)
+	began := o.began.Load()
+	if !o.last.CompareAndSwap(last, 0) {
+		return
+	}
+	report := o.report(last)
+	o.began.CompareAndSwap(began, 0)
 	for i := range o.modes {
 		o.modes[i].Store(0)
 	}
-	o.logger().Info("limit: the store decides again", story...)
+	o.logger().Info("limit: the store is available again", append([]any{"code", notice.Outage}, report...)...)
 }
 
-func (o *outage) story(until int64) []any {
-	story := []any{"for", time.Duration(until-o.began.Load()) * time.Microsecond}
+// report returns how long the outage has lasted, and how its decisions were made.
+func (o *outage) report(until int64) []any {
+	report := []any{"for", time.Duration(until-o.began.Load()) * time.Microsecond}
 	for i := range o.modes {
 		if n := o.modes[i].Load(); n > 0 {
-			story = append(story, (core.ModeLocal + core.Mode(i)).String(), n)
+			report = append(report, (core.ModeLocal + core.Mode(i)).String(), n)
 		}
 	}
-	return story
+	return report
 }
 
 func (o *outage) logger() *slog.Logger {

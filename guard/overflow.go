@@ -2,144 +2,203 @@ package guard
 
 import (
 	"context"
+	"fmt"
 	"hash/fnv"
-	"strconv"
+	"slices"
 
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/memstore"
 )
 
-// A flood of random keys must not fill the store, any more than the memory. So
-// a key for which the memory has no room is charged in the store to one that it
-// shares with others of its rule, unless the store knows it already. And as in
-// the memory (memstore/overflow.go), what such a key may have taken from a
-// shared one must count when it gets one of its own: as long as it does, the
-// memory, which counts all that this process admits, must admit too.
+// A flood of random keys must not fill the store, any more than the memory. A
+// key for which the memory has no room is charged in the store to an overflow
+// quota that it shares with other keys of its rule, unless the store knows the
+// key already. As in package memstore, units that a key may have taken there
+// must count when the key gets a quota of its own. The memory counts all that
+// this process admits, so it must admit too as long as they do.
 
 const (
-	// overflowSuffix is added to the name of a rule for its shared keys. No rule
-	// of package limit can have it in its name, and no key is a part of one.
+	// overflowSuffix marks the overflow quotas of a rule. The names of rules of
+	// package limit cannot have it.
 	overflowSuffix = "~overflow"
 
-	// overflowKeys is how many keys those of one rule share in the store. All
-	// instances mean the same ones, so that one key has one of them.
-	overflowKeys = 256
+	// overflowQuotas is how many of them a rule has in the store.
+	overflowQuotas = 256
 )
 
-// A crowd says of which charges the memory says that they have, or may have, to
-// do with a cell. The nil crowd is that of none.
-type crowd [core.MaxCharges]memstore.Place
+// An overflowStore is the guarded store, with the overflow quotas of its keys.
+type overflowStore struct {
+	core.Store
+	now   func() int64
+	until moment // no earlier than the memory last decides by an overflow quota
+}
 
-// crowd returns that of charges. Rules that everyone shares are few, and are
-// always charged by themselves.
-func (s *Store) crowd(policy string, charges []core.Charge) *crowd {
-	if !s.own.Crowded() {
-		return nil
+// active reports whether the memory may decide a key by an overflow quota.
+func (o *overflowStore) active(now int64) bool { return now < o.until.time() }
+
+// renewed notes that leases were renewed, which may be in overflow quotas.
+func (o *overflowStore) renewed(charges []core.Charge) {
+	if now := o.now(); o.active(now) {
+		for i := range charges {
+			o.until.advance(now + 2*charges[i].Quota.Span())
+		}
 	}
-	var found *crowd
-	c := s.copies(charges)
-	defer c.free()
-	c.widen(nil)
-	for i := range c.charges {
-		if c.charges[i].Key == "" {
+}
+
+// Renew renews leases on the keys' own quotas, and on overflow quotas.
+func (o *overflowStore) Renew(ctx context.Context, policy string, charges []core.Charge) ([]bool, error) {
+	held, err := o.Store.Renew(ctx, policy, charges)
+	if err != nil || !o.active(o.now()) || !slices.Contains(held, false) {
+		return held, err
+	}
+	shared, err := o.Store.Renew(ctx, policy, allShared(charges))
+	if err != nil {
+		return nil, err
+	}
+	for i := range shared {
+		held[i] = held[i] || shared[i]
+	}
+	return held, nil
+}
+
+// Release releases leases on the keys' own quotas, and on overflow quotas.
+func (o *overflowStore) Release(ctx context.Context, policy string, charges []core.Charge) error {
+	err := o.Store.Release(ctx, policy, charges)
+	if err != nil || !o.active(o.now()) {
+		return err
+	}
+	return o.Store.Release(ctx, policy, allShared(charges))
+}
+
+// Return returns units to the keys' own quotas. Of a decision in overflow, only
+// rules that all requests share certainly took from one.
+func (o *overflowStore) Return(ctx context.Context, policy string, returns []core.Return) ([]int64, error) {
+	if returns[0].Mode != core.ModeOverflow {
+		return o.Store.Return(ctx, policy, returns)
+	}
+	given := make([]int64, len(returns))
+	var own []core.Return
+	for _, r := range returns {
+		if r.Key == "" {
+			own = append(own, r)
+		}
+	}
+	if own == nil {
+		return given, nil
+	}
+	back, err := o.Store.Return(ctx, policy, own)
+	if err != nil {
+		return nil, err
+	}
+	for i := range returns {
+		if returns[i].Key == "" {
+			given[i], back = back[0], back[1:]
+		}
+	}
+	return given, nil
+}
+
+// noticed notes a decision of the memory by overflow quotas. What was taken there
+// counts for at most twice the span of the quota.
+func (c *call) noticed(charges []core.Charge, d *core.Decision) {
+	if d.Mode != core.ModeOverflow {
+		return
+	}
+	for i := range charges {
+		if d.Overflow(i) != core.OwnQuota {
+			c.guard.store.until.advance(c.now + 2*charges[i].Quota.Span())
+		}
+	}
+}
+
+// findOverflow finds the charges that the memory would decide by an overflow
+// quota. Rules that all requests share are few, and always have their own.
+func (c *call) findOverflow() {
+	m := c.shares()
+	defer m.free()
+	m.look()
+	for i := range m.charges {
+		if !c.doubtful.has(i) {
+			m.charges[i].Quota = c.full(i)
+		}
+	}
+	d, err := c.guard.own.Take(context.Background(), c.policy, m.charges)
+	c.noticed(m.charges, &d)
+	for i := range m.charges {
+		if err != nil || c.charges[i].Key == "" {
 			continue
 		}
-		if place := s.own.Place(policy, &c.charges[i]); place != memstore.Own {
-			if found == nil {
-				found = new(crowd)
-			}
-			found[i] = place
+		switch d.Overflow(i) {
+		case core.SharedQuota:
+			c.shared.add(i)
+			c.overflow.add(i)
+		case core.BothQuotas:
+			c.overflow.add(i)
 		}
 	}
-	return found
 }
 
-// has reports whether the memory must admit the i-th charge.
-func (w *crowd) has(i int) bool { return w != nil && w[i] != memstore.Own }
-
-// mode is the mode of a decision that the store has made.
-func (w *crowd) mode(m core.Mode) core.Mode {
-	if w != nil {
-		return max(m, core.ModeOverflow)
+// askShared asks the store, and returns the charges as it was asked for them:
+// keys without a quota in memory on overflow quotas. Keys that the store knows from an earlier
+// admission, perhaps by another instance, keep their own quota. So a key that is
+// over its limit gets nothing from an overflow quota.
+func (c *call) askShared(d *core.Decision) (asked []core.Charge, err error) {
+	if c.shared == 0 {
+		return c.charges, c.ask(c.charges, d)
 	}
-	return m
+	var looks []core.Charge
+	for i, look := range c.charges {
+		if c.shared.has(i) {
+			look.Cost = 0
+			looks = append(looks, look)
+		}
+	}
+	if err := c.ask(looks, d); err != nil {
+		return nil, err
+	}
+	asked = slices.Clone(c.charges)
+	found := d.Outcomes()
+	for i := range asked {
+		if !c.shared.has(i) {
+			continue
+		}
+		// A bucket that begins with tokens missing never looks new.
+		if known := found[0].ResetAfter > 0 && asked[i].Quota.Missing == 0; !known {
+			asked[i] = shared(asked[i])
+		}
+		found = found[1:]
+	}
+	return asked, c.ask(asked, d)
 }
 
-// moved reports whether the memory has charged a key by itself meanwhile whose
-// shared key the store was charged to: room has come in between. The next
-// decision on it would find nothing in the store.
-func (s *Store) moved(policy string, charges, asked []core.Charge) bool {
-	for i := range charges {
-		if asked[i].Rule != charges[i].Rule && charges[i].Cost > 0 && s.own.Place(policy, &charges[i]) == memstore.Own {
+// moved reports whether the memory, which decided own, charged a key's own quota
+// although the store charged an overflow quota. The next decision on the key
+// would not find in the store what it took.
+func (c *call) moved(asked []core.Charge, own *core.Decision) bool {
+	for i := range c.charges {
+		if asked[i].Rule != c.charges[i].Rule && c.charges[i].Cost > 0 && own.Overflow(i) != core.SharedQuota {
 			return true
 		}
 	}
 	return false
 }
 
-// rename returns charges as the store is to be asked for them. Whom it knows by
-// an earlier admission, maybe of another instance, keeps its own key there: so
-// nobody who is at a limit comes to a shared one.
-func (s *Store) rename(
-	ctx context.Context, policy string, charges []core.Charge, w *crowd, now int64, probe bool,
-) ([]core.Charge, error) {
-	var looks, renamed []core.Charge
-	for i := range charges {
-		if w.has(i) && w[i] == memstore.Cell {
-			look := charges[i]
-			look.Cost = 0
-			looks = append(looks, look)
-		}
-	}
-	if looks == nil {
-		return charges, nil
-	}
-	d, err := s.ask(ctx, policy, looks, now, probe)
-	if err != nil {
-		return nil, err
-	}
-	renamed = append(renamed, charges...)
-	at := 0
-	for i := range charges {
-		if !w.has(i) || w[i] != memstore.Cell {
-			continue
-		}
-		// A bucket that begins without its tokens never looks new.
-		if known := d.Outcomes()[at].ResetAfter > 0 && charges[i].Quota.Missing == 0; !known {
-			renamed[i] = shared(charges[i])
-		}
-		at++
-	}
-	return renamed, nil
-}
-
-// shared returns c as a charge on the key that its key shares in the store.
-// Rules have their own, and so have keys of one rule whose quotas differ in more
-// than a limit: see memstore.
+// shared returns c as a charge on the overflow quota of its key in the store.
+// All instances choose the same one.
 func shared(c core.Charge) core.Charge {
-	q := c.Quota
-	if !rate(q) {
-		q.Limit = 0
+	key, quota := fnv.New32a(), fnv.New64a()
+	key.Write([]byte(c.Key))
+	q := c.Quota.OverflowQuota()
+	if q.Calendar.Zone != nil {
+		quota.Write([]byte(q.Calendar.Zone.String()))
+		q.Calendar.Zone = nil // a pointer differs between processes
 	}
-	hash := fnv.New32a()
-	hash.Write([]byte(c.Key))
-	b := strconv.AppendUint(nil, uint64(hash.Sum32()%overflowKeys), 10)
-	for _, n := range []int64{int64(q.Algorithm), q.Limit, q.Window, q.Burst, q.Cells, q.Missing, q.MaxWait} {
-		b = strconv.AppendInt(append(b, ','), n, 10)
-	}
-	if q.Aligned {
-		b = append(b, ",="...)
-	}
-	if q.Calendar.Unit != 0 {
-		b = strconv.AppendInt(append(b, ','), int64(q.Calendar.Unit), 10)
-		b = append(append(b, ','), q.Calendar.Zone.String()...)
-	}
+	fmt.Fprint(quota, q)
 	c.Rule += overflowSuffix
-	c.Key = string(b)
+	c.Key = fmt.Sprintf("%d:%x", key.Sum32()%overflowQuotas, quota.Sum64())
 	return c
 }
 
-// allShared returns the charges on shared keys of those that have any.
+// allShared returns the charges on overflow quotas.
 func allShared(charges []core.Charge) []core.Charge {
 	list := make([]core.Charge, len(charges))
 	for i, c := range charges {

@@ -3,7 +3,10 @@
 --
 -- value    'j':1  units:3  lease …    units of all leases, in the order in which they end
 -- lease    ends:7  id:8  units:3      18 bytes; an id is bytes, since doubles hold 53 bits
--- rule     ids: those of the decisions, in their order
+-- params   the ids of the decisions, in their order
+--
+-- @needs small.lua
+-- @value j 22 18
 
 local LEASE = 18
 
@@ -14,15 +17,6 @@ local function leases_ending(leases, from, ends)
   return table.concat(out)
 end
 
-local function leases_outlook(s)
-  local room = s.rule.limit - s.used
-  s.room, s.more, s.reset = room, 0, 0
-  if s.used > 0 then
-    s.reset = u56(s.leases, #s.leases - LEASE + 1) - s.now
-    s.more = s.rule.later(s, room < 0 and 1 - room or 1)
-  end
-end
-
 -- the next leases to end must end
 local function leases_after(s, n)
   for i = 1, #s.leases, LEASE do
@@ -30,6 +24,15 @@ local function leases_after(s, n)
     if n <= 0 then return u56(s.leases, i) - s.now end
   end
   return s.reset -- the sum was cut short by another hand
+end
+
+local function leases_outlook(s)
+  local room = s.rule.limit - s.used
+  s.room, s.more, s.reset = room, 0, 0
+  if s.used > 0 then
+    s.reset = u56(s.leases, #s.leases - LEASE + 1) - s.now
+    s.more = leases_after(s, room < 0 and 1 - room or 1)
+  end
 end
 
 local function add_lease(s, id, n)
@@ -73,18 +76,14 @@ local function decode_leases(value, rule, now)
   return s
 end
 
-local leases = {load = small.load, after = small.after, save = small.save}
+local leases = small{decode = decode_leases, step = take_leases, later = leases_after, encode = encode_leases}
+algorithms[7] = leases
+
+function leases.prepare(rule, params) rule.ids = params end
 
 -- at is where the blob goes on behind the decision that takes
 function leases.take(rule, k, n, at)
   local i = (at - 1) / rule.stride * 8
   states[k].id = sub(rule.ids, i - 7, i)
-  small.take(rule, k, n)
-end
-
--- makes a rule one of leases, for decisions with so many rules
-local function leases_of(rule, ids, rules)
-  rule.decode, rule.step, rule.later, rule.encode = decode_leases, take_leases, leases_after, encode_leases
-  rule.ids, rule.stride = ids, 8*rules
-  return leases
+  take_small(rule, k, n)
 end

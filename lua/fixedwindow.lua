@@ -2,9 +2,12 @@
 -- core/fixedwindow.go.
 --
 -- value    'e':1  start:7  count:6        of the window that was last taken from
--- rule     periods: '' for windows that begin with a key's first unit, '=' for
+-- params   periods: '' for windows that begin with a key's first unit, '=' for
 --          multiples of the window since the epoch, or else the beginnings of
 --          consecutive calendar periods, 7 bytes each, with now within them
+--
+-- @needs small.lua
+-- @value e 14
 
 -- the window that now is in
 local function period(rule, now)
@@ -49,4 +52,23 @@ local function decode_window(value, rule, now)
   s.room = rule.limit - s.used
   if s.used > 0 then s.more, s.reset = s.to - now, s.to - now end
   return s
+end
+
+local fixed_window = small{decode = decode_window, step = take_window, later = window_after, encode = encode_window}
+algorithms[1] = fixed_window
+
+function fixed_window.prepare(rule, params) rule.periods = params end
+
+-- @return
+-- Gives back to the window that the units were taken in, while it lasts.
+function fixed_window.give_back(value, r, now)
+  if #value ~= 14 or byte(value, 1) ~= 101 then return nil, WRONG_VALUE end
+  local start, count = u56(value, 2), u48(value, 9)
+  local from, to = start, start + r.window
+  if r.periods ~= '' then from, to = period(r, now) end
+  if not from then return nil, WRONG_CLOCK end
+  if start ~= from or r.at < from or r.at > now or now >= to then return 0 end
+  local given = math.min(r.cost, count)
+  if given == count then return given, '' end
+  return given, sub(value, 1, 8) .. be48(count - given), to - now
 end

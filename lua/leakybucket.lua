@@ -1,104 +1,60 @@
--- The leaky bucket as a meter (GCRA), and as a queue. Both keep a schedule: the
--- time at which the last of their units has passed, at `limit` a window. The
--- twin of core/leakybucket.go and core/queue.go.
+-- The leaky bucket as a meter (GCRA). The twin of core/leakybucket.go.
 --
--- value    'i':1  end:7  part:6  limit:6
--- end      us, rounded down;  part: limit-ths of a us that it is later
+-- params   the burst
+--
+-- @needs schedule.lua
 
-local function schedule(value, rule, now, most)
-  local s = {rule = rule, now = now, ahead = 0, part = 0}
-  if value then
-    if #value ~= 20 or byte(value, 1) ~= 105 then return nil end
-    local stop, part, limit = u56(value, 2), u48(value, 9), u48(value, 15)
-    if part >= limit then return nil end
-    if limit ~= rule.limit then
-      if part > 0 then stop, part = stop + 1, 0 end
-      s.redated = true
-    end
-    if stop > now then -- never longer than it can be: the clock has stepped back, or most has changed
-      local longest, rest = muldiv(most, rule.window, rule.limit)
-      if stop - now > longest or stop - now == longest and part > rest then
-        stop, part, s.redated = now + longest, rest, true
-      end
-    end
-    if stop >= now then s.ahead, s.part = stop - now, part
-    elseif s.redated then s.redated = nil end
-  end
-  return s
-end
+local function leaky_after(s, n) return passed(s, s.used - n) end
 
--- units that have not passed, one that is passing included
-local function units(s)
-  local whole, rest = muldiv(s.ahead, s.rule.limit, s.rule.window)
-  return whole + ceildiv(rest + s.part, s.rule.window)
-end
-
-local function append(s, n)
-  local whole, rest = muldiv(n, s.rule.window, s.rule.limit)
-  rest = rest + s.part
-  s.part = rest % s.rule.limit
-  s.ahead = s.ahead + whole + (rest - s.part) / s.rule.limit
-end
-
--- us until no more than n units have not passed
-local function passed(s, n)
-  local whole, rest = muldiv(n, s.rule.window, s.rule.limit)
-  return s.ahead - whole - floordiv(rest - s.part, s.rule.limit)
-end
-
-local function encode_schedule(s)
-  return 'i' .. be56(s.now + s.ahead) .. be48(s.part) .. be48(s.rule.limit), s.ahead + 1
-end
-
-local function meter_after(s, n) return passed(s, s.used - n) end
-
-local function meter_outlook(s)
+local function leaky_outlook(s)
   s.used = units(s)
   local room = s.rule.burst - s.used
   s.room, s.more, s.reset = room, 0, 0
-  if s.used > 0 then s.more, s.reset = meter_after(s, room < 0 and 1 - room or 1), passed(s, 0) end
+  if s.used > 0 then s.more, s.reset = leaky_after(s, room < 0 and 1 - room or 1), passed(s, 0) end
 end
 
-local function take_meter(s, n)
+local function take_leaky(s, n)
   append(s, n)
   s.taken = true
-  meter_outlook(s)
+  leaky_outlook(s)
 end
 
-local function decode_meter(value, rule, now)
+local function decode_leaky(value, rule, now)
   local s = schedule(value, rule, now, rule.burst)
   if not s then return nil end
-  meter_outlook(s)
+  leaky_outlook(s)
   return s
 end
 
--- in the queue a turn that is later than `wait` leaves no room
+local leaky_bucket = small{decode = decode_leaky, step = take_leaky, later = leaky_after, encode = encode_schedule}
+algorithms[5] = leaky_bucket
 
-local function line_after(s, n)
-  local after = passed(s, s.used - n)
-  if s.rule.wait > 0 and s.delay - s.rule.wait > after then after = s.delay - s.rule.wait end
-  return after > 0 and after or 0
+function leaky_bucket.prepare(rule, params)
+  rule.burst = tonumber(params)
+  rule.capacity = rule.burst
 end
 
-local function line_outlook(s)
-  s.delay = passed(s, 0)
-  local room = s.rule.burst + 1 - units(s)
-  if s.rule.wait > 0 and s.delay > s.rule.wait and room > 0 then room = 0 end
-  s.used = s.rule.burst + 1 - room
-  s.room, s.more, s.reset = room, 0, 0
-  if s.used > 0 then s.more, s.reset = line_after(s, room < 0 and 1 - room or 1), line_after(s, s.used) end
-end
+-- @return
+-- @needs bucketreturn.lua
+leaky_bucket.returned = true
 
-local function take_line(s, n)
-  s.turn = s.delay
-  append(s, n)
-  s.taken = true
-  line_outlook(s)
-end
-
-local function decode_line(value, rule, now)
-  local s = schedule(value, rule, now, rule.burst + 1)
-  if not s then return nil end
-  line_outlook(s)
-  return s
+function leaky_bucket.give_back(value, r, now, remembered)
+  if #value ~= 20 or byte(value, 1) ~= 105 or not remembers(remembered) then return nil, WRONG_VALUE end
+  local stop, part, limit = u56(value, 2), u48(value, 9), u48(value, 15)
+  if part >= limit then return nil, WRONG_VALUE end
+  if limit ~= r.limit or stop < now or r.at > now then return 0 end
+  local units, rest = muldiv(stop - now, limit, r.window)
+  rest = rest + part
+  local over = floordiv(rest, r.window)
+  local lacks = {units + over, rest - over*r.window}
+  if below({r.burst, 0}, lacks) then return 0 end
+  local left, given, memory = give(r, now, lacks, remembered)
+  if given == 0 then return 0 end
+  local whole
+  whole, rest = muldiv(left[1], r.window, limit)
+  rest = rest + left[2]
+  part = rest % limit
+  stop = now + whole + (rest - part) / limit
+  if stop == now and part == 0 then return given, '', 0, memory end
+  return given, 'i' .. be56(stop) .. be48(part) .. be48(limit), stop - now + 1, memory
 end

@@ -7,11 +7,6 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// LeaseScript returns the script that renews and releases leases.
-func LeaseScript() *Script {
-	return join(map[string]bool{"small.lua": true, "concurrency.lua": true}, "lease.lua")
-}
-
 // EncodeLeases returns the keys and the arguments of a call that renews or
 // releases the leases of charges. Now is empty but in tests; grace is the
 // milliseconds that a key outlives its last lease.

@@ -48,9 +48,8 @@ end
 
 local out = {}
 for k = 1, #keys do
-  local rule = {first = k, last = k, limit = 0, window = tonumber(ARGV[2*k + 2])}
-  leases_of(rule, '', 1)
-  small.load(rule, now)
+  local rule = {first = k, last = k, limit = 0, window = tonumber(ARGV[2*k + 2]), as = leases}
+  leases.load(rule, now)
   if problem[k] then
     out[k] = -problem[k]
   else
@@ -62,7 +61,7 @@ for k = 1, #keys do
     elseif changed and s.leases == '' then
       call('DEL', keys[k])
     else
-      small.save(rule, now, '', grace)
+      leases.save(rule, now, '', grace)
     end
   end
 end

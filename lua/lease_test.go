@@ -1,7 +1,6 @@
 package lua
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -43,15 +42,4 @@ func TestDecodeLeases(t *testing.T) {
 		_, err := DecodeLeases(reply, "limit", "p", two)
 		assert.ErrorIs(t, err, ErrReply, "%v", reply)
 	}
-}
-
-// TestScriptsWithoutLeases holds that who has none pays nothing for them.
-func TestScriptsWithoutLeases(t *testing.T) {
-	all := charges("a", "b", "c", "d", "e", "f", "g")
-	for a := range all {
-		all[a].Quota.Algorithm = core.Algorithm(a)
-	}
-	assert.NotContains(t, script(all).Text, "decode_leases(value")
-	assert.Contains(t, script(leased(1)).Text, "decode_leases(value")
-	assert.False(t, strings.Contains(LeaseScript().Text, "local rules, last"), "the script that takes")
 }

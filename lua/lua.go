@@ -9,93 +9,15 @@
 package lua
 
 import (
-	"crypto/sha1"
-	"embed"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/routelimit/limit/core"
 )
-
-//go:embed *.lua
-var files embed.FS
-
-// A Script is take.lua or return.lua with the algorithms that a policy needs: what a script
-// defines and does not use is most of what a call that decides one request
-// costs.
-type Script struct {
-	Text string
-	SHA  string // of the text, as EVALSHA wants it
-}
-
-// scripts holds the scripts that have been asked for, of which there are as
-// many as there are mixes of algorithms in use.
-var scripts sync.Map // of *Script, by their files
-
-// script joins the files that the rules of charges need.
-func script(charges []core.Charge) *Script {
-	need := make(map[string]bool)
-	for _, c := range charges {
-		switch c.Quota.Algorithm {
-		case core.SlidingLog:
-			need["slidinglog.lua"] = true
-			if c.Quota.Limit > maxWhole {
-				need["ring.lua"] = true
-			}
-		default:
-			need["small.lua"] = true
-			need[algorithmFiles[c.Quota.Algorithm]] = true
-		}
-	}
-	return join(need, "take.lua")
-}
-
-// join joins the files that a script needs, the last of which drives the others.
-func join(need map[string]bool, driver string) *Script {
-	names := []string{"bytes.lua", "state.lua"}
-	for _, name := range []string{"slidinglog.lua", "ring.lua", "small.lua", "fixedwindow.lua",
-		"cells.lua", "counter.lua", "tokenbucket.lua", "leakybucket.lua", "concurrency.lua",
-		"return_log.lua", "return_count.lua", "return_bucket.lua"} {
-		if need[name] {
-			names = append(names, name)
-		}
-	}
-	names = append(names, driver)
-	id := strings.Join(names, " ")
-	if s, ok := scripts.Load(id); ok {
-		return s.(*Script)
-	}
-	var b strings.Builder
-	for _, name := range names {
-		text, err := files.ReadFile(name)
-		if err != nil {
-			panic(err) // a name above is wrong
-		}
-		b.Write(text)
-	}
-	sum := sha1.Sum([]byte(b.String()))
-	s, _ := scripts.LoadOrStore(id, &Script{Text: b.String(), SHA: hex.EncodeToString(sum[:])})
-	return s.(*Script)
-}
-
-// maxWhole is the limit up to which a log is one string; above it is a ring.
-const maxWhole = 128
-
-var algorithmFiles = map[core.Algorithm]string{
-	core.FixedWindow:    "fixedwindow.lua",
-	core.SlidingCells:   "cells.lua",
-	core.SlidingCounter: "counter.lua",
-	core.TokenBucket:    "tokenbucket.lua",
-	core.LeakyBucket:    "leakybucket.lua",
-	core.Queue:          "leakybucket.lua",
-	core.Concurrency:    "concurrency.lua",
-}
 
 // Rules encodes the calls for one policy with one list of rules. It is safe for
 // concurrent use.
@@ -110,11 +32,11 @@ type Rules struct {
 // NewRules returns the encoder for decisions with the rules of charges. The
 // keys of Redis begin with prefix, and share a hash tag made of the policy.
 func NewRules(prefix, policy string, charges []core.Charge) *Rules {
-	l := &Rules{Script: script(charges)}
+	l := &Rules{Script: takeScript(charges)}
 	for _, c := range charges {
 		l.rules = append(l.rules, core.Charge{Rule: strings.Clone(c.Rule), Quota: c.Quota})
 		l.prefixes = append(l.prefixes, KeyPrefix(prefix, policy, c.Rule))
-		if c.Quota.Algorithm == core.Queue {
+		if c.Quota.Queues() {
 			l.longest = maxSpan
 		}
 	}
@@ -168,36 +90,42 @@ func (l *Rules) Encode(now string, grace int, decisions [][]core.Charge) (keys [
 			binary.BigEndian.PutUint64(at, uint64(i)<<48|uint64(c.Cost))
 		}
 		q := l.rules[r].Quota
-		params := parameters(&q, now)
-		if q.Algorithm == core.Concurrency {
+		var params any
+		if q.Leases() {
 			params = leaseIDs(decisions, r)
+		} else {
+			params = parameters(&q, now)
 		}
 		args = append(args, int(q.Algorithm), q.Limit, q.Window, len(keys)-first, params)
 	}
 	return keys, append(args, blob)
 }
 
-// parameters returns what the algorithm of a quota needs beside its limit and
-// window.
-func parameters(q *core.Quota, now string) any {
-	switch q.Algorithm {
-	case core.FixedWindow:
-		switch {
-		case q.Calendar.Unit != 0:
-			return periods(q.Calendar, now)
-		case q.Aligned:
-			return "="
-		}
-	case core.SlidingCells:
-		return q.Cells
-	case core.TokenBucket:
-		return fmt.Sprintf("%d,%d", q.Burst, q.Missing)
-	case core.LeakyBucket:
-		return fmt.Sprintf("%d,0", q.Burst)
-	case core.Queue:
-		return fmt.Sprintf("%d,%d", q.Burst, q.MaxWait)
+// parameters returns what the script gets of a quota beside its algorithm, limit
+// and window: the numbers that the algorithm uses, in the order of the fields.
+func parameters(q *core.Quota, now string) string {
+	fields := q.Algorithm.Fields()
+	switch {
+	case q.Calendar.Unit != 0:
+		return periods(q.Calendar, now)
+	case q.Aligned:
+		return "="
 	}
-	return ""
+	var b []byte
+	for _, p := range []struct {
+		field core.Fields
+		n     int64
+	}{
+		{core.FieldBurst, q.Burst}, {core.FieldCells, q.Cells}, {core.FieldMissing, q.Missing}, {core.FieldMaxWait, q.MaxWait},
+	} {
+		if fields.Has(p.field) {
+			if b != nil {
+				b = append(b, ',')
+			}
+			b = strconv.AppendInt(b, p.n, 10)
+		}
+	}
+	return string(b)
 }
 
 // periods returns the beginnings of four calendar periods: that of this

@@ -3,40 +3,22 @@
 -- that has become whole is deleted, and any other keeps at least the TTL that it
 -- had.
 --
--- KEYS      for each return the key of its state and, of the algorithms 4 and 5,
---           the key of what was given back before; in a cluster all in one slot
+-- KEYS      for each return the key of its state and, for an algorithm with
+--           @returned, the key of what was given back before; in a cluster all in
+--           one slot
 -- ARGV[1]   now in us since the epoch; '' for the time of Redis, as always but in tests
 -- ARGV[2]   ms that each key outlives its last unit
 -- ARGV[3…]  for each return: algorithm (its number in package core), limit,
---           window in us, what else the algorithm needs (as in take.lua); units
---           to give back; and of the admission its time in us, what remained,
+--           window in us, parameters (as in take.lua); units to give back; and of the admission its time in us, what remained,
 --           and the us until the quota was whole
 -- reply     an integer for each return: units that were given back, or what is
 --           wrong with its key: -1 a value of another type, -2 no value of ours,
 --           -3 that the time of Redis is in none of the calendar periods sent
 --
--- Of the functions for the algorithms, a script has those that its rules need.
--- Each takes the value of a key, the return, now, and what was given back
--- before, and returns the units given back, the new value ('' for none), the us
--- that it matters, and what to remember; or nil and what is wrong.
-
-local function algorithm(number, r, params)
-  if number == 0 then return return_log end
-  if number == 1 then
-    r.periods = params
-    return return_window
-  elseif number == 2 then
-    r.cells = tonumber(params)
-    return return_cells
-  elseif number == 3 then
-    return return_counter
-  elseif number == 6 then
-    return return_line
-  end
-  local burst, missing = string.match(params, '^(%d+),(%d+)$')
-  r.burst, r.missing = tonumber(burst), tonumber(missing)
-  return number == 4 and return_bucket or return_meter
-end
+-- give_back of an algorithm takes the value of a key, the return, now, and the
+-- value that remembers what was given back before. It returns the units given
+-- back, the new value ('' for none), the us that it matters, and what to remember;
+-- or nil and what is wrong.
 
 local now, grace = tonumber(ARGV[1]), tonumber(ARGV[2])
 if not now then
@@ -56,12 +38,13 @@ end
 for i = 3, #ARGV, 8 do
   local r = {limit = tonumber(ARGV[i + 1]), window = tonumber(ARGV[i + 2]), cost = tonumber(ARGV[i + 4]),
     at = tonumber(ARGV[i + 5]), remaining = tonumber(ARGV[i + 6]), reset = tonumber(ARGV[i + 7])}
-  local give_back = algorithm(tonumber(ARGV[i]), r, ARGV[i + 3])
+  local as = algorithms[tonumber(ARGV[i])]
+  if as.prepare then as.prepare(r, ARGV[i + 3]) end
   k = k + 1
   local key, memory_key = keys[k], nil
   local value, problem = read(key)
   local remembered
-  if r.burst then
+  if as.returned then
     k = k + 1
     memory_key = keys[k]
     local other
@@ -70,7 +53,7 @@ for i = 3, #ARGV, 8 do
   end
   local given, rest, life, memory = 0, nil, nil, nil
   if not problem and value then
-    given, rest, life, memory = give_back(value, r, now, remembered)
+    given, rest, life, memory = as.give_back(value, r, now, remembered)
     if not given then problem = rest end
   end
   if problem then

@@ -6,18 +6,6 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// returnFiles are the files that giving back to an algorithm needs, beside
-// those of every script.
-var returnFiles = map[core.Algorithm][]string{
-	core.SlidingLog:     {"slidinglog.lua", "return_log.lua"},
-	core.FixedWindow:    {"small.lua", "fixedwindow.lua", "return_count.lua"},
-	core.SlidingCells:   {"small.lua", "return_count.lua"},
-	core.SlidingCounter: {"small.lua", "return_count.lua"},
-	core.TokenBucket:    {"small.lua", "return_bucket.lua"},
-	core.LeakyBucket:    {"small.lua", "return_bucket.lua"},
-	core.Queue:          {"small.lua", "return_count.lua"},
-}
-
 // Returns is a call that gives units back.
 type Returns struct {
 	Script *Script
@@ -27,28 +15,23 @@ type Returns struct {
 	first []int // of the keys of each return
 }
 
-// ResetScript returns the script that forgets a key of a rule.
-func ResetScript() *Script { return join(nil, "reset.lua") }
-
 // NewReturns encodes a call of return.lua for one policy. Prefix, now and grace
 // are as for [NewRules] and [Rules.Encode].
 func NewReturns(prefix, policy, now string, grace int, returns []core.Return) *Returns {
-	need := make(map[string]bool)
+	files := newSelection(true)
 	l := &Returns{Args: []any{now, grace}}
 	for i := range returns {
 		r := &returns[i]
-		for _, name := range returnFiles[r.Quota.Algorithm] {
-			need[name] = true
-		}
 		l.first = append(l.first, len(l.Keys))
 		l.Keys = append(l.Keys, Key(prefix, policy, r.Rule, r.Key))
-		if a := r.Quota.Algorithm; a == core.TokenBucket || a == core.LeakyBucket {
+		if remembersReturns(r.Quota.Algorithm) {
 			l.Keys = append(l.Keys, ReturnedKey(prefix, policy, r.Rule, r.Key))
 		}
 		l.Args = append(l.Args, int(r.Quota.Algorithm), r.Quota.Limit, r.Quota.Window, parameters(&r.Quota, now),
 			r.Cost, r.At, r.Remaining, r.ResetAfter)
 	}
-	l.Script = join(need, "return.lua")
+	files.addAlgorithms(len(returns), func(i int) *core.Quota { return &returns[i].Quota })
+	l.Script = files.join("return.lua")
 	return l
 }
 

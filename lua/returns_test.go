@@ -29,10 +29,10 @@ func TestNewReturns(t *testing.T) {
 		4, int64(5), int64(1_000_000), "9,2", core.MaxCost, core.MaxTime, int64(3), int64(8),
 		0, int64(5), int64(1_000_000), "", int64(0), int64(0), int64(0), int64(0),
 	}, call.Args)
-	assert.Contains(t, call.Script.Text, "local function return_log(")
-	assert.Contains(t, call.Script.Text, "local function return_bucket(")
-	assert.NotContains(t, call.Script.Text, "local function return_cells(", "no rule needs it")
-	assert.NotContains(t, NewRules("limit", "p", charges("")).Script.Text, "return_log", "what takes does not give back")
+	assert.Contains(t, call.Script.Text, "function log.give_back(")
+	assert.Contains(t, call.Script.Text, "function token_bucket.give_back(")
+	assert.NotContains(t, call.Script.Text, "function cells.give_back(", "no rule needs it")
+	assert.NotContains(t, NewRules("limit", "p", charges("")).Script.Text, "log.give_back", "what takes does not give back")
 }
 
 func TestDecodeReturns(t *testing.T) {

@@ -10,6 +10,9 @@
 -- live    units in the window at the last write; they end before the cursor
 -- oldest, newest   the times of the first and the last of them, us
 --
+-- @value c 34 4
+-- @value d 36 6
+--
 -- A ring whose rule has changed, or whose clock has stepped back, is laid anew
 -- in O(limit) when it is next written.
 
@@ -117,4 +120,8 @@ function ring.save(rule, now, stamp, grace)
   for k = rule.first, rule.last do
     if not problem[k] and (taken[k] > 0 or redated[k]) then write(rings[k], taken[k], now, stamp, grace) end
   end
+end
+
+function log.prepare(rule)
+  if rule.limit > 128 then rule.as = ring end
 end

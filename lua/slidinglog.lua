@@ -8,6 +8,10 @@
 -- tick    the time of a unit modulo 2^(8W); newest is less than 2^(8W) later
 --
 -- Times are us since the epoch.
+--
+-- @needs ring.lua above 128
+-- @value a 12 4
+-- @value b 14 6
 
 local SHORT, LONG, RING_SHORT, RING_LONG = 97, 98, 99, 100 -- 'a' 'b' 'c' 'd'
 
@@ -113,4 +117,26 @@ function log.save(rule, now, stamp, grace)
       call('PSETEX', keys[k], ttl, head .. sub(values[k], firsts[k]) .. (n == 1 and tick or rep(tick, n)))
     end
   end
+end
+
+algorithms[0] = log
+
+-- @return
+-- Gives back the units of a time, from a log that is whole or in a ring. Units
+-- ahead of now stay as they are: the next decision dates them now.
+function log.give_back(value, r, now)
+  local times = times_of(value, 18014398509481984, 9007199254740992) -- all, whatever their window
+  if not times then return nil, WRONG_VALUE end
+  if r.at > now or now - r.at >= r.window then return 0 end
+  local kept, given = {}, 0
+  for j = 1, #times do
+    if times[j] == r.at and given < r.cost then given = given + 1 else kept[#kept + 1] = times[j] end
+  end
+  if given == 0 or #kept == 0 then return given, '' end
+  local form, newest = byte(value, 1), be56(kept[#kept])
+  if form == SHORT or form == LONG then
+    return given, char(form) .. newest .. ticks_in(kept, form == SHORT and 4 or 6), r.window
+  end
+  return given, sub(value, 1, 10) .. be24(#kept % u24(value, 2)) .. be24(#kept) .. be56(kept[1]) .. newest ..
+    ticks_in(kept, form == RING_SHORT and 4 or 6), 2*r.window
 end

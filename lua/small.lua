@@ -34,11 +34,14 @@ end
 local function floordiv(a, b) return (a - a % b) / b end
 local function ceildiv(a, b) return -floordiv(-a, b) end
 
--- A small state is decoded from its value, stepped and encoded. decode(value,
--- rule, now) makes one that has room, more and reset, as the columns of
--- state.lua; rule.step(s, n) takes n units; rule.later(s, n) tells when n more fit;
--- rule.encode(s) returns the value and the us that it matters.
-local small = {}
+-- An algorithm with a small state, one value for each key, has these functions.
+-- The state that decode makes has room, more and reset, as the columns of
+-- state.lua.
+--
+--   decode(value, rule, now)   the state; or nil and what is wrong with the value
+--   step(s, n)                 takes n units that fit
+--   later(s, n)                in how many us n units more fit
+--   encode(s)                  the value, and the us that it matters
 local states = {}
 
 local function show(k, s)
@@ -46,10 +49,10 @@ local function show(k, s)
   if s.redated then redated[k] = true end
 end
 
-function small.load(rule, now)
-  local got = values_of(rule)
+local function load_small(rule, now)
+  local got, decode = values_of(rule), rule.as.decode
   for k = rule.first, rule.last do
-    local s, wrong = rule.decode(got[k - rule.first + 1], rule, now)
+    local s, wrong = decode(got[k - rule.first + 1], rule, now)
     taken[k], room[k], more[k], reset[k] = 0, 0, 0, 0
     if s then
       states[k] = s
@@ -60,28 +63,27 @@ function small.load(rule, now)
   end
 end
 
-function small.take(rule, k, n)
+local function take_small(rule, k, n)
   local s = states[k]
   taken[k] = taken[k] + n
-  rule.step(s, n)
+  rule.as.step(s, n)
   show(k, s)
-  turn[k] = s.turn
+  delays[k] = s.delay_taken
 end
 
-function small.after(rule, k, n) return rule.later(states[k], n) end
+local function after_small(rule, k, n) return rule.as.later(states[k], n) end
 
-function small.refuse(rule, k)
-  if rule.refused then
-    rule.refused(states[k])
-    show(k, states[k])
-  end
-end
-
-function small.save(rule, now, stamp, grace)
+local function save_small(rule, now, stamp, grace)
   for k = rule.first, rule.last do
     if not problem[k] and (taken[k] > 0 or redated[k]) then
-      local value, life = rule.encode(states[k])
+      local value, life = rule.as.encode(states[k])
       call('SET', keys[k], value, 'PX', tostring(ceil(life / 1000) + grace))
     end
   end
+end
+
+-- gives an algorithm with a small state the functions of state.lua
+local function small(as)
+  as.load, as.take, as.after, as.save = load_small, take_small, after_small, save_small
+  return as
 end

@@ -7,14 +7,24 @@ local more = {}    -- us until one unit more fits than now, or 0 if nothing is u
 local reset = {}   -- us until nothing is used, or 0
 local problem = {} -- why the key cannot be used, if so
 local redated = {} -- whether it must be written although nothing was taken
-local turn = {}    -- us until the turn comes of what was taken last, in a queue
+local delays = {}  -- us that the units taken last must wait for their turn, in a queue
 
 local WRONG_TYPE, WRONG_VALUE, WRONG_CLOCK = 1, 2, 3 -- what may be wrong with a key
 
--- An algorithm has four functions. load reads the keys of a rule, rule.first to
--- rule.last, and fills in their rows; take takes units that fit (at is where the
--- blob goes on behind the decision); after tells in
--- how many us n units more would fit; save writes the keys that have changed.
+-- The algorithms that the script has, by their numbers in package core. Each is
+-- a table of functions:
+--
+--   prepare(rule, params)    optional: reads what the algorithm needs beside limit
+--                            and window, and may set rule.capacity and rule.as
+--   load(rule, now)          reads the keys of a rule, rule.first to rule.last, and
+--                            fills in their rows
+--   take(rule, k, n, at)     takes n units that fit; at is where the blob goes on
+--                            behind the decision
+--   after(rule, k, n, now)   in how many us n units more fit
+--   refuse(rule, k)          optional: notes that a charge was refused
+--   save(rule, now, stamp, grace)   writes the keys that have changed
+--   give_back(value, r, now, returned)   see return.lua; only in its script
+local algorithms = {}
 
 -- reads the keys of a rule; what is not there is false, and an error of
 -- another type is in problem

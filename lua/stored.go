@@ -82,30 +82,15 @@ func unescape(s string, plain *[256]bool) (string, bool) {
 func hexDigit(c byte) int { return strings.IndexByte("0123456789ABCDEF", c) }
 
 // IsState reports whether a value of size bytes that begins with first can be
-// the state of a rule: whether its form is known, and has such lengths. The
+// the state of a rule: whether an algorithm has values of that form and size. The
 // forms are documented in the headers of the scripts.
 func IsState(first byte, size int64) bool {
-	switch first {
-	case 'a': // slidinglog.lua
-		return size >= 12 && (size-8)%4 == 0
-	case 'b':
-		return size >= 14 && (size-8)%6 == 0
-	case 'c': // ring.lua
-		return size >= 34 && (size-30)%4 == 0
-	case 'd':
-		return size >= 36 && (size-30)%6 == 0
-	case 'e': // fixedwindow.lua
-		return size == 14
-	case 'f': // cells.lua
-		return size >= 21 && (size-15)%6 == 0
-	case 'g', 'h': // counter.lua, tokenbucket.lua
-		return size == 26
-	case 'i': // leakybucket.lua
-		return size == 20
-	case 'j': // concurrency.lua
-		return size >= 22 && (size-4)%18 == 0
-	case 'r': // return_bucket.lua
-		return size == 141
+	for _, f := range parsed() {
+		for _, v := range f.values {
+			if v.first == first {
+				return size == v.size || v.step > 0 && size > v.size && (size-v.size)%v.step == 0
+			}
+		}
 	}
 	return false
 }

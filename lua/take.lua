@@ -9,7 +9,7 @@
 -- ARGV[2]   ms that each key outlives its last unit
 -- ARGV[3]   K, the number of rules, then for each of them:
 --           algorithm (its number in package core), limit, window in us, number
---           of its keys, and what else its algorithm needs (see below)
+--           of its keys, and its parameters (see the file of the algorithm)
 -- ARGV[#]   the decisions, each K times: index in KEYS:2, cost:6, big-endian
 -- ARGV[#]   the number of the call, if it is to come back
 -- reply     integers: now in us, then for each decision its verdict
@@ -21,39 +21,6 @@
 --           the key: 0 nothing, 1 a value of another type, 2 no value of ours,
 --           3 that the time of Redis is in none of the calendar periods sent
 --           and last the number of the call
-
--- The algorithm of a rule, and what it makes of its parameters. Those that a
--- policy does not use are not in its script: to define a function is most of
--- what a call that decides one request costs.
-local function algorithm(number, rule, params)
-  rule.capacity = rule.limit
-  if number == 0 then return rule.limit <= 128 and log or ring end
-  if number == 1 then
-    rule.decode, rule.step, rule.later, rule.encode = decode_window, take_window, window_after, encode_window
-    rule.periods = params
-  elseif number == 2 then
-    rule.decode, rule.step, rule.later, rule.encode = decode_cells, take_cells, cells_after, encode_cells
-    rule.cells = tonumber(params)
-  elseif number == 3 then
-    rule.decode, rule.step, rule.later, rule.encode = decode_counter, take_counter, counter_after, encode_counter
-  elseif number == 7 then
-    return leases_of(rule, params, tonumber(ARGV[3]))
-  else
-    local first, second = string.match(params, '^(%d+),(%d+)$')
-    rule.burst = tonumber(first)
-    rule.capacity = rule.burst
-    if number == 4 then
-      rule.decode, rule.step, rule.later, rule.encode = decode_bucket, take_bucket, bucket_after, encode_bucket
-      rule.refused, rule.missing = refuse_bucket, tonumber(second)
-    elseif number == 5 then
-      rule.decode, rule.step, rule.later, rule.encode = decode_meter, take_meter, meter_after, encode_schedule
-    else
-      rule.decode, rule.step, rule.later, rule.encode = decode_line, take_line, line_after, encode_schedule
-      rule.wait, rule.capacity = tonumber(second), rule.burst + 1
-    end
-  end
-  return small
-end
 
 local now, grace, K = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 if not now then
@@ -67,9 +34,10 @@ for r = 1, K do
   local short = window < 4294967296
   local rule = {
     limit = limit, window = window, first = last + 1, last = last + count,
+    as = algorithms[tonumber(ARGV[5*r - 1])], capacity = limit, stride = 8*K,
     short = short, width = short and 4 or 6, modulus = short and 4294967296 or 281474976710656, read = short and u32 or u48,
   }
-  rule.as = algorithm(tonumber(ARGV[5*r - 1]), rule, ARGV[5*r + 3])
+  if rule.as.prepare then rule.as.prepare(rule, ARGV[5*r + 3]) end
   rule.as.load(rule, now)
   rules[r], last = rule, rule.last
 end
@@ -98,7 +66,7 @@ while at < #blob do
     else
       if verdict >= 1 and cost > 0 then
         rule.as.take(rule, k, cost, at)
-        if turn[k] and turn[k] >= verdict then verdict = turn[k] + 1 end
+        if delays[k] and delays[k] >= verdict then verdict = delays[k] + 1 end
       end
       local left, wait = room[k], more[k]
       if verdict == 0 and cost > 0 then

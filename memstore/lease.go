@@ -7,10 +7,10 @@ import (
 )
 
 // Renew implements [core.Store]. Its errors are those of [core.ValidateLeases]
-// and of a context that was done before the call.
+// and that of a context that was done before the call.
 func (s *Store) Renew(ctx context.Context, policy string, charges []core.Charge) ([]bool, error) {
 	held := make([]bool, len(charges))
-	err := s.leases(ctx, policy, charges, func(i int, leases *core.Leases, now int64) bool {
+	err := s.leases(ctx, policy, charges, func(i int, leases core.State, now int64) bool {
 		renewed := leases.Renew(&charges[i].Quota, now, charges[i].Lease)
 		held[i] = held[i] || renewed
 		return renewed
@@ -23,16 +23,16 @@ func (s *Store) Renew(ctx context.Context, policy string, charges []core.Charge)
 
 // Release implements [core.Store]. Its errors are those of Renew.
 func (s *Store) Release(ctx context.Context, policy string, charges []core.Charge) error {
-	return s.leases(ctx, policy, charges, func(i int, leases *core.Leases, now int64) bool {
+	return s.leases(ctx, policy, charges, func(i int, leases core.State, now int64) bool {
 		leases.Release(&charges[i].Quota, now, charges[i].Lease)
 		return false
 	})
 }
 
-// leases calls f with the leases of each charge that the store knows, under the
-// lock of its shard. Each is for itself, and so locked for itself. F reports
-// whether it has renewed one.
-func (s *Store) leases(ctx context.Context, policy string, charges []core.Charge, f func(i int, leases *core.Leases, now int64) bool) error {
+// leases calls f with the leases of the key of each charge, under the lock of its
+// shard. F reports whether it has renewed a lease. The charges do not depend on
+// each other, so each is locked alone.
+func (s *Store) leases(ctx context.Context, policy string, charges []core.Charge, f func(i int, leases core.State, now int64) bool) error {
 	if err := core.ValidateLeases(charges); err != nil {
 		return err
 	}
@@ -40,12 +40,12 @@ func (s *Store) leases(ctx context.Context, policy string, charges []core.Charge
 		return err
 	}
 	for i := range charges {
-		s.leasesOf(policy, &charges[i], func(leases *core.Leases, now int64) bool { return f(i, leases, now) })
+		s.leasesOf(policy, &charges[i], func(leases core.State, now int64) bool { return f(i, leases, now) })
 	}
 	return nil
 }
 
-func (s *Store) leasesOf(policy string, c *core.Charge, f func(leases *core.Leases, now int64) bool) {
+func (s *Store) leasesOf(policy string, c *core.Charge, f func(leases core.State, now int64) bool) {
 	hash := s.hash(policy, c)
 	now := s.now()
 	shard := &s.shards[shardOf(hash, c.Key)]
@@ -55,23 +55,22 @@ func (s *Store) leasesOf(policy string, c *core.Charge, f func(leases *core.Leas
 		now = max(now, shard.last)
 	}
 	shard.last = now
-	// It may be held in a cell, and if the key has an entry, in both.
-	own, cell := shard.keys.find(hash, policy, c), s.findCell(shard, policy, c)
+	// A lease may be held in an overflow quota, and if the key has an entry, in both.
+	own, shared := shard.keys.find(hash, policy, c), s.findOverflow(shard, policy, c)
 	if own != nil {
-		f(own.state.(*core.Leases), now) // by entry.is
+		f(own.state, now)
 		own.prolong()
 	}
-	if cell == nil {
+	if shared == nil {
 		return
 	}
-	renewed := f(cell.state.(*core.Leases), now)
-	cell.prolong()
-	if renewed && cell.shared > now { // what is held for want of room counts for longer
-		cell.shared = cell.expires
-		shard.shared = max(shard.shared, cell.shared)
-		raise(&s.crowded, cell.shared)
+	renewed := f(shared.state, now)
+	shared.prolong()
+	if renewed && shared.sharedUntil > now { // the lease counts for longer
+		shared.sharedUntil = shared.expires
+		shard.sharedUntil = max(shard.sharedUntil, shared.sharedUntil)
 		if own != nil {
-			own.shared = cell.shared
+			own.sharedUntil = shared.sharedUntil
 		}
 	}
 }

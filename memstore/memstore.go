@@ -1,9 +1,9 @@
-// Package memstore is a [core.Store] in the memory of this process.
+// Package memstore keeps quotas in the memory of this process.
 //
-// It is the store for a service that runs as one process, for tests, and for
-// the hour in which a shared store is out of reach. Two processes with a
-// memstore each admit twice the limit: what several instances share belongs in
-// package redisstore.
+// Its [Store] is for a service that runs as one process, for tests, and as the
+// fallback of package guard while a shared store is unavailable. Two processes
+// with a memstore each admit twice the limit. Use package redisstore for limits
+// that several processes share.
 package memstore
 
 import (
@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"sync"
-	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -20,66 +19,76 @@ import (
 
 // Options configures a [Store]. The zero Options is ready to use.
 type Options struct {
-	// MaxKeys is the most keys that have an entry of their own at once,
-	// rounded up to a multiple of 256; 0 means [DefaultMaxKeys]. Each of 256
-	// parts of the store has its share, so that some are full a little before
-	// all are. Rules that all requests share are few and have room for a
-	// quarter as many beside it. What happens beyond is told at [Store].
+	// MaxKeys is the maximum number of partly used keys in memory, rounded up
+	// to a multiple of 256. 0 means [DefaultMaxKeys]. Set it above the number of
+	// clients that you expect in the longest window. Beyond it, new keys share
+	// overflow quotas: see [Store]. The store has 256 parts with an equal share
+	// of MaxKeys, so the first part is full a little earlier. Rules that all
+	// requests share have room for another quarter of MaxKeys.
 	MaxKeys int
 
 	// Now is the clock, in microseconds since the epoch, for simulations and
-	// tests. It may step back. Nil means that of the machine.
+	// tests. It may step back. Nil means the clock of the machine.
 	Now func() int64
 }
 
-// DefaultMaxKeys is how many keys a store keeps unless told otherwise: what
-// some 50 MB hold, of the usual kind and with the collector's share.
+// DefaultMaxKeys is the MaxKeys of the zero [Options]. That many keys take about
+// 30 MB: 220 bytes for an IPv4 address that has used 5 units of a sliding log.
+// Until the garbage collector runs, the process may use as much again.
 const DefaultMaxKeys = 1 << 17
 
-// A Store keeps quotas in this process. It is safe for concurrent use, starts
-// no goroutine and needs no closing.
+// A Store keeps quotas in this process. It is safe for concurrent use, starts no
+// goroutine and needs no closing. A restart loses all quotas.
 //
-// A decision reads the clock once, and locks the shards of its keys in ascending
-// order, so that decisions that name the same keys in another order cannot
-// deadlock. The times of a key never go backward. A decision on known keys
-// allocates nothing, as long as it has no more than four charges; refusals and
-// looks (cost 0) never store anything.
+// # Time
 //
-// The clock is the wall clock at [New] plus the monotonic time since. It
-// ignores corrections of the wall clock. Where the system's monotonic clock
-// stops while the machine is suspended, as on Linux, quotas stand still too.
+// The clock is the wall clock at [New] plus the monotonic time since. It ignores
+// later corrections of the wall clock. If the system's monotonic clock stops
+// while the machine is suspended, as on Linux, quotas do not refill meanwhile.
 //
-// A key takes about 140 bytes, and beside these its own bytes and those of its
-// state: 8 for each unit of the most that a [core.SlidingLog] has held, in
-// powers of two, and 24 for each lease of [core.Concurrency]. Keys whose quota is whole again are forgotten as new keys
-// come, a few at each, so that the keys in memory are at most about twice those
-// that were live at once, and a few hundred.
+// A decision reads the clock once. It locks the shards of its keys in ascending
+// order, so that decisions cannot deadlock. The times of a key never go backward.
 //
-// There are at most [Options.MaxKeys] of them. A key that is not whole is never
-// forgotten for another: a flood of random keys would free whoever is at a
-// limit. Instead, new keys for which there is no room share cells, one for each
-// 256th of the keys of a rule, that have the quota of one key. So no key ever
-// gets more than its quota. Known keys do not notice. New ones may be refused
-// early, while there is no room, and for a window after it: a key that may have
-// taken from a cell cannot leave it with an empty quota. Such decisions have
-// the mode [core.ModeOverflow]. A program with very many rules may have no memory
-// even for a cell, or for a rule that all requests share; then a new key is
-// refused, and told to come again in a second.
+// # Memory
 //
-// What it gives up: a restart forgets everything, and admits anew. The cap
-// counts keys, not units: a log of a large limit is large. A
-// [core.FixedWindow] that begins with the first unit begins, in a cell, with
-// the first unit of all who share it: where a key comes to a cell, parts of
-// three windows may lie within the length of one, not of two. And a bucket or
-// queue whose rate or burst changes, or a rule whose window does, has new
-// cells.
+// A key takes about 160 bytes plus its own bytes and its state: 8 bytes for each
+// unit that a [core.SlidingLog] has held at once, rounded up to a power of two,
+// and 24 bytes for each lease of [core.Concurrency]. MaxKeys bounds keys, not
+// units: the log of a large limit is large.
+//
+// A decision on known keys allocates nothing if it has at most four charges.
+// Refused charges and charges of cost 0 are never stored. Keys with a full quota
+// are dropped as new keys arrive, a few at a time. So memory holds at most about
+// twice the keys that were partly used at once, and a few hundred more.
+//
+// # Overflow
+//
+// There are at most [Options].MaxKeys partly used keys. None of them is dropped
+// for a new key: otherwise a flood of random keys would reset clients that have
+// used up their quotas. Instead, new keys share overflow quotas. A rule has 256
+// of them, each as large as the quota of one key. So no key ever gets more than
+// its quota, and known keys are not affected.
+//
+// New keys may be refused early while there is no room, and for one window after:
+// a key that leaves an overflow quota cannot begin with a full quota. Such
+// decisions have the mode [core.ModeOverflow], and [core.Decision.Overflow] names
+// the charges. With very many rules, there may be no room for an overflow quota
+// either, or for a rule that all requests share. Then a new key is refused with a
+// RetryAfter of one second.
+//
+// Limitations of overflow quotas:
+//
+//   - A [core.FixedWindow] that begins with its first unit begins, in an overflow
+//     quota, with the first unit of any key. When a key comes to it, parts of
+//     three windows may overlap the length of one, instead of two.
+//   - A rule gets new overflow quotas if its window changes, or the rate or burst
+//     of a bucket or queue.
 type Store struct {
 	shards    [shards]shard // first, and so aligned to cache lines
 	seed      maphash.Seed
 	now       func() int64 // microseconds
 	room      int          // entries of keys in a shard
-	monotonic bool         // the clock does not step back, as others may
-	crowded   atomic.Int64 // until when a cell is shared, or counts for an entry: see Crowded
+	monotonic bool         // the clock never steps back
 }
 
 var _ core.Store = (*Store)(nil)
@@ -92,15 +101,15 @@ const (
 	cacheLine    = 64
 )
 
-// A shard is a part of the keys under one lock, on a cache line of its own, so
-// that cores that work on different shards do not contend.
+// A shard is a part of the keys under one lock. It has cache lines of its own, so
+// that cores that use different shards do not contend.
 type shard struct {
-	mu     sync.Mutex
-	last   int64 // the time of its last decision; a later one is not dated before
-	shared int64 // until when any of its cells is shared: see entry.shared
-	keys   table // to here a cache line, which is all that known keys need
-	cells  table // see overflow.go
-	_      [cacheLine - (unsafe.Sizeof(sync.Mutex{})+2*unsafe.Sizeof(int64(0))+2*unsafe.Sizeof(table{}))%cacheLine]byte
+	mu          sync.Mutex
+	last        int64 // the time of its last decision; a later one is not dated before
+	sharedUntil int64 // the latest of its overflow quotas: see entry.sharedUntil
+	keys        table // the end of the first cache line, which is all that known keys need
+	overflow    table // see overflow.go
+	_           [cacheLine - (unsafe.Sizeof(sync.Mutex{})+2*unsafe.Sizeof(int64(0))+2*unsafe.Sizeof(table{}))%cacheLine]byte
 }
 
 // New returns an empty store. A nil options means the zero Options. New panics
@@ -125,10 +134,10 @@ func New(options *Options) *Store {
 	return s
 }
 
-// Take implements [core.Store]. Its errors are those of
-// [core.ValidateCharges] and of a context that was done before the call; with
-// either, nothing was taken. It waits for nothing but the locks of its keys'
-// shards, each held for one decision.
+// Take implements [core.Store]. Its errors are those of [core.ValidateCharges]
+// and that of a context that was done before the call. After either, nothing was
+// taken. Take waits only for the locks of its keys' shards, each held for one
+// decision.
 func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
 	if err := core.ValidateCharges(charges); err != nil {
 		return core.Decision{}, err
@@ -136,10 +145,10 @@ func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) 
 	if err := ctx.Err(); err != nil {
 		return core.Decision{}, err
 	}
-	var few [4]found // most policies have few rules; these need no allocation
+	var few [4]target // most policies have few rules; these need no allocation
 	keys := few[:]
 	if len(charges) > len(few) {
-		keys = make([]found, len(charges))
+		keys = make([]target, len(charges))
 	}
 	keys = keys[:len(charges)]
 	for i := range charges {
@@ -147,7 +156,7 @@ func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) 
 		keys[i].hash, keys[i].shard = hash, shardOf(hash, charges[i].Key)
 	}
 	now := s.lock(keys)
-	defer s.unlock(keys) // deferred: a recovered panic must not leave a shard locked
+	defer s.unlock(keys) // deferred, since a recovered panic must not leave a shard locked
 	for i := range keys {
 		k := &keys[i]
 		k.entry = s.shards[k.shard].keys.find(k.hash, policy, &charges[i])
@@ -157,69 +166,70 @@ func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) 
 	overflow := false
 	for i := range keys {
 		k := &keys[i]
-		if e := k.entry; e != nil && e.shared <= now {
+		if e := k.entry; e != nil && e.sharedUntil <= now {
 			states = append(states, e.state)
 		} else {
-			overflow = s.place(keys, i, policy, &charges[i], now) || overflow
+			k.quotas = s.locate(keys, i, policy, &charges[i], now)
+			overflow = overflow || k.quotas != core.OwnQuota
 			states = append(states, k.state())
 		}
 	}
 	if overflow {
-		return s.overflow(now, policy, charges, keys, states), nil
+		return s.takeOverflow(now, policy, charges, keys, states), nil
 	}
 	d := core.Decide(now, charges, states)
-	known := true
+	stored := true
 	for i := range keys {
 		e := keys[i].entry
 		e.prolong()
-		known = known && e.known
+		stored = stored && e.stored
 	}
-	if !known {
-		s.keep(now, policy, charges, keys)
+	if !stored {
+		s.insertNew(now, policy, charges, keys)
 	}
 	return d, nil
 }
 
-// keep inserts those entries that are new and not whole. Not
-// before all are prolonged, since an insertion forgets others by their expiry.
-func (s *Store) keep(now int64, policy string, charges []core.Charge, keys []found) {
+// insertNew stores the new entries that are partly used. All entries must be
+// prolonged before: an insertion drops entries that have expired.
+func (s *Store) insertNew(now int64, policy string, charges []core.Charge, keys []target) {
 	for i := range keys {
 		k := &keys[i]
 		switch {
-		case k.entry == nil || k.entry.known:
+		case k.entry == nil || k.entry.stored:
 		case k.entry.expires <= now:
-			newcomers.Put(k.entry)
-		case k.entry.cell:
-			cell := cellOf(&charges[i])
-			k.entry.name(s.hashCell(policy, &cell), policy, &cell)
-			s.shards[k.shard].cells.insert(k.entry, now)
+			spare.Put(k.entry)
+		case k.entry.overflow:
+			shared := overflowOf(&charges[i])
+			k.entry.name(s.hashOverflow(policy, &shared), policy, &shared)
+			s.shards[k.shard].overflow.insert(k.entry, now)
 		default:
 			k.entry.name(k.hash, policy, &charges[i])
 			shard := &s.shards[k.shard]
 			shard.keys.insert(k.entry, now)
-			shard.cells.sweep(now)
+			shard.overflow.sweep(now)
 		}
 	}
 }
 
-// found is where the key of a charge is: its entry, or the cell in its place,
-// or nil if there is no memory for either.
-type found struct {
-	hash  uint64
-	shard int
-	entry *entry
+// A target is what a charge takes from.
+type target struct {
+	hash   uint64
+	shard  int
+	entry  *entry        // of the key, or an overflow quota, or nil if there is no room for either
+	quotas core.Overflow // that decide the charge
 }
 
-// An id tells keys apart.
+// An id identifies a key.
 type id struct{ policy, rule, key string }
 
 func (s *Store) hash(policy string, c *core.Charge) uint64 {
 	return maphash.Comparable(s.seed, id{policy, c.Rule, c.Key})
 }
 
-// shardOf returns the number of the shard of a key. Keys that all requests
-// share are empty, and have shards of their own, which are locked last and so
-// for the shortest time.
+// shardOf returns the number of the shard of a key. Rules that all requests share
+// have an empty key, and shards of their own. Those are locked last, and so for
+// the shortest time.
 func shardOf(hash uint64, key string) int {
 	if key == "" {
 		return keyShards + int(hash%sharedShards)
@@ -229,7 +239,7 @@ func shardOf(hash uint64, key string) int {
 
 // next returns the lowest shard of keys that is above at, or the number of
 // shards: all decisions lock in this order.
-func next(keys []found, at int) int {
+func next(keys []target, at int) int {
 	lowest := shards
 	for i := range keys {
 		if k := keys[i].shard; k > at && k < lowest {
@@ -240,7 +250,7 @@ func next(keys []found, at int) int {
 }
 
 // lock locks the shards of keys, and returns the time.
-func (s *Store) lock(keys []found) (now int64) {
+func (s *Store) lock(keys []target) (now int64) {
 	now = s.now() // before the locks, to hold them for less: see shard.last
 	for at := next(keys, -1); at < shards; at = next(keys, at) {
 		shard := &s.shards[at]
@@ -255,7 +265,7 @@ func (s *Store) lock(keys []found) (now int64) {
 	return now
 }
 
-func (s *Store) unlock(keys []found) {
+func (s *Store) unlock(keys []target) {
 	for at := next(keys, -1); at < shards; at = next(keys, at) {
 		s.shards[at].mu.Unlock()
 	}

@@ -6,169 +6,149 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// A cell is an entry that the keys of a rule share whose shard has no room for
-// entries of their own.
+// An overflow quota is an entry that keys of a rule share, because their shard
+// has no room for entries of their own. No key ever gets more than its quota by
+// it, for these reasons.
 //
-// That no key ever gets more than its quota rests on this. All that a key has
-// taken and that still counts is in its entry, or in its cell. It is in the
-// cell while the key has no entry. A key that gets one while the cell is shared
-// may have taken from it: until all that was taken for want of room when the
-// entry came no longer counts, the key takes from both, so that the cell has
-// all, and the entry has all from then on. What keys with entries take does not
-// make the cell shared for longer. So cells come to rest a window after there
-// is room, however many keys come; if the cell were just used until it is
-// whole, a steady stream of new keys would keep it from ever being.
+// All units that a key has taken and that still count are in its own entry or in
+// its overflow quota. A key without an entry takes from the overflow quota. A key
+// that gets an entry while the overflow quota is shared may have taken from it. So
+// it takes from both, until the units that were there no longer count. From then
+// on the entry has all of the key's units.
 //
-// A debt, that of a bucket or a queue, does not go unit by unit: what is taken
-// comes back after what was taken before. So there an entry begins with a copy
-// of the cell's debt, and is charged alone. (A copy of a log would let one
-// request take the memory of a whole limit.)
+// Units of keys that have entries do not make the overflow quota shared for
+// longer. So it is free a window after there is room again, however many keys
+// come. Otherwise a steady stream of new keys would keep it shared for ever.
+//
+// In a bucket or a queue, units do not expire one by one: a unit refills after the
+// units that were taken before it. So an entry of a key that leaves such an
+// overflow quota begins with a copy of its state, and is charged alone. A copy of
+// a log would let one request use the memory of a full limit.
 
 const (
-	// cellRoom is how many cells a shard may have, beside s.room entries.
-	cellRoom = 64
+	// overflowRoom is how many overflow quotas a shard may have, beside s.room
+	// entries of keys.
+	overflowRoom = 64
 
-	// reclaimSteps is how often a full table is swept for a new entry, if it
-	// stays full.
+	// reclaimSteps is how often a full table is swept for a new entry, as long as
+	// it stays full.
 	reclaimSteps = 4
 
-	// crowdedRetry is when to come again for whom there is not even a cell.
-	crowdedRetry = 1_000_000
+	// noRoomRetry is the RetryAfter of a key for which there is not even an
+	// overflow quota.
+	noRoomRetry = 1_000_000
 )
 
-// place finds what the i-th charge is taken from, if its key has no entry, or
-// one for which a cell counts. It reports whether a cell has to do with it.
-func (s *Store) place(keys []found, i int, policy string, c *core.Charge, now int64) (overflow bool) {
+// locate finds what the i-th charge takes from, if its key has no entry or an
+// overflow quota counts for it. It returns by which quotas the charge is decided.
+func (s *Store) locate(keys []target, i int, policy string, c *core.Charge, now int64) core.Overflow {
 	k := &keys[i]
 	if k.entry != nil {
-		return true
+		return core.BothQuotas
 	}
 	shard := &s.shards[k.shard]
-	var cell *entry
-	if shard.shared > now {
-		if cell = s.findCell(shard, policy, c); cell != nil && cell.shared <= now {
-			cell = nil
+	var shared *entry
+	if shard.sharedUntil > now {
+		if shared = s.findOverflow(shard, policy, c); shared != nil && shared.sharedUntil <= now {
+			shared = nil
 		}
 	}
 	switch {
 	case hasRoom(&shard.keys, s.room, false, keys, i, now):
-		if debt := debtOf(cell); debt != nil {
-			k.entry = &entry{state: debt, algorithm: c.Quota.Algorithm, debt: true}
-			return true
+		if shared == nil {
+			k.entry = newEntry(c.Quota.Algorithm)
+			return core.OwnQuota
 		}
-		k.entry = newcomer(c.Quota.Algorithm)
-		if cell != nil {
-			k.entry.shared = cell.shared
+		if c.Quota.Refills() {
+			k.entry = &entry{state: shared.state.Clone(), algorithm: c.Quota.Algorithm, copied: true}
+		} else {
+			k.entry = newEntry(c.Quota.Algorithm)
+			k.entry.sharedUntil = shared.sharedUntil
 		}
-		return cell != nil
-	case c.Key == "": // other keys that are empty have other quotas
-		return true
+		return core.BothQuotas
+	case c.Key == "": // all requests share it already
+		return core.SharedQuota
 	}
-	k.entry = s.findCell(shard, policy, c) // it may be there although it is not shared
-	if k.entry == nil && hasRoom(&shard.cells, cellRoom, true, keys, i, now) {
-		k.entry = newcomer(c.Quota.Algorithm)
-		k.entry.cell = true
+	k.entry = s.findOverflow(shard, policy, c) // it may exist although it is not shared now
+	if k.entry == nil && hasRoom(&shard.overflow, overflowRoom, true, keys, i, now) {
+		k.entry = newEntry(c.Quota.Algorithm)
+		k.entry.overflow = true
 	}
-	return true
+	return core.SharedQuota
 }
 
-// debtOf returns a copy of the debt of a cell, or nil if it has none.
-func debtOf(cell *entry) core.State {
-	if cell == nil {
-		return nil
-	}
-	switch s := cell.state.(type) {
-	case *core.Bucket:
-		debt := *s
-		return &debt
-	case *core.Meter:
-		debt := *s
-		return &debt
-	case *core.Line:
-		debt := *s
-		return &debt
-	}
-	return nil
-}
-
-// hasRoom reports whether t, a table of entries or cells of the shard of the
-// i-th key, has room for another beside those that the keys before it may bring.
-// If not, it first looks for some that have expired, but for those that this
-// decision has found.
-func hasRoom(t *table, most int, cells bool, keys []found, i int, now int64) bool {
+// hasRoom reports whether t, a table of keys or of overflow quotas in the shard of
+// the i-th key, has room for one more entry beside those that the charges before
+// it may add. If t is full, hasRoom first drops expired entries.
+func hasRoom(t *table, most int, overflow bool, keys []target, i int, now int64) bool {
 	for j := range keys[:i] {
-		if e := keys[j].entry; e != nil && !e.known && e.cell == cells && keys[j].shard == keys[i].shard {
+		if e := keys[j].entry; e != nil && !e.stored && e.overflow == overflow && keys[j].shard == keys[i].shard {
 			most--
 		}
 	}
 	if t.len < most {
 		return true
 	}
-	hold(keys, true)
+	pin(keys, true)
 	for step := 0; step < reclaimSteps && t.len >= most; step++ {
 		t.sweep(now)
 	}
-	hold(keys, false)
+	pin(keys, false)
 	return t.len < most
 }
 
-func hold(keys []found, held bool) {
+// pin keeps a sweep from dropping the entries of a decision.
+func pin(keys []target, pinned bool) {
 	for i := range keys {
 		if e := keys[i].entry; e != nil {
-			e.held = held
+			e.pinned = pinned
 		}
 	}
 }
 
-// findCell returns the cell of a charge, or nil.
-func (s *Store) findCell(shard *shard, policy string, c *core.Charge) *entry {
-	cell := cellOf(c)
-	return shard.cells.find(s.hashCell(policy, &cell), policy, &cell)
+// findOverflow returns the overflow quota of a charge, or nil.
+func (s *Store) findOverflow(shard *shard, policy string, c *core.Charge) *entry {
+	shared := overflowOf(c)
+	return shard.overflow.find(s.hashOverflow(policy, &shared), policy, &shared)
 }
 
-// cellOf returns a charge that names the cell of c. Rules have cells of their
-// own, and so have keys of one rule whose quotas differ: a key with a short
-// window would make a cell forget what counts in a longer one. A changed limit
-// keeps its cell where that is safe.
-func cellOf(c *core.Charge) core.Charge {
-	cell := core.Charge{Rule: c.Rule, Quota: c.Quota}
-	switch c.Quota.Algorithm {
-	case core.TokenBucket, core.LeakyBucket, core.Queue: // the limit is a rate
-	default:
-		cell.Quota.Limit = 0
-	}
-	return cell
+// overflowOf returns a charge that names the overflow quota of c in its shard.
+func overflowOf(c *core.Charge) core.Charge {
+	return core.Charge{Rule: c.Rule, Quota: c.Quota.OverflowQuota()}
 }
 
-func (s *Store) hashCell(policy string, cell *core.Charge) uint64 {
+func (s *Store) hashOverflow(policy string, shared *core.Charge) uint64 {
 	return maphash.Comparable(s.seed, struct {
 		policy, rule string
 		quota        core.Quota
-	}{policy, cell.Rule, cell.Quota})
+	}{policy, shared.Rule, shared.Quota})
 }
 
-// overflow makes a decision with cells, and keeps what is new.
-func (s *Store) overflow(now int64, policy string, charges []core.Charge, keys []found, states []core.State) core.Decision {
+// takeOverflow makes a decision that overflow quotas take part in, and stores new
+// entries.
+func (s *Store) takeOverflow(now int64, policy string, charges []core.Charge, keys []target, states []core.State) core.Decision {
 	all := charges
 	var both []pair
 	for i := range keys {
 		k := &keys[i]
-		if k.entry == nil || k.entry.cell || k.entry.debt || k.entry.shared <= now {
+		if k.entry == nil || k.entry.overflow || k.entry.copied || k.entry.sharedUntil <= now {
 			continue
 		}
-		if cell := s.findCell(&s.shards[k.shard], policy, &charges[i]); cell != nil {
+		if shared := s.findOverflow(&s.shards[k.shard], policy, &charges[i]); shared != nil {
 			all = append(all[:len(all):len(all)], charges[i])
-			states = append(states, cell.state)
-			both = append(both, pair{i, cell})
+			states = append(states, shared.state)
+			both = append(both, pair{i, shared})
 		}
 	}
 	d := core.Decide(now, all, states)
 	if len(both) > 0 {
-		d = fold(&d, len(keys), both)
+		d = combine(&d, len(keys), both)
 	}
-	d.Mode = core.ModeOverflow
+	for i := range keys {
+		d.SetOverflow(i, keys[i].quotas)
+	}
 	for _, b := range both {
-		b.cell.prolong()
+		b.shared.prolong()
 	}
 	for i := range keys {
 		k := &keys[i]
@@ -176,73 +156,73 @@ func (s *Store) overflow(now int64, policy string, charges []core.Charge, keys [
 		switch {
 		case k.entry == nil:
 			continue
-		case k.entry.debt && !k.entry.known && !takes:
-			k.entry = nil // what it has is not its own
+		case k.entry.copied && !k.entry.stored && !takes:
+			k.entry = nil // its units are those of other keys
 			continue
 		}
 		k.entry.prolong()
 		switch {
-		case k.entry.cell && takes:
-			k.entry.shared = k.entry.expires
+		case k.entry.overflow && takes:
+			k.entry.sharedUntil = k.entry.expires
 			shard := &s.shards[k.shard]
-			shard.shared = max(shard.shared, k.entry.shared)
-		case k.entry.debt:
-			k.entry.shared = k.entry.expires
+			shard.sharedUntil = max(shard.sharedUntil, k.entry.sharedUntil)
+		case k.entry.copied:
+			k.entry.sharedUntil = k.entry.expires
 		}
-		raise(&s.crowded, k.entry.shared)
 	}
-	s.keep(now, policy, charges, keys)
+	s.insertNew(now, policy, charges, keys)
 	return d
 }
 
-// A pair is a charge that is taken from an entry and from a cell.
+// A pair is a charge that takes from its key's entry and from an overflow quota.
 type pair struct {
 	charge int
-	cell   *entry
+	shared *entry
 }
 
-// fold makes one outcome of the two of each pair, of which d has the second
-// after those of all n charges: the one with less room, and the longer times.
-func fold(d *core.Decision, n int, pairs []pair) core.Decision {
-	folded := core.NewDecision(d.At, n)
-	folded.Allowed, folded.Delay = d.Allowed, d.Delay
-	outcomes := folded.Outcomes()
+// combine makes one outcome from the two of each pair: the lesser room, and the
+// longer times. In d, the outcomes of the overflow quotas follow those of all n
+// charges.
+func combine(d *core.Decision, n int, pairs []pair) core.Decision {
+	combined := core.NewDecision(d.At, n)
+	combined.Allowed, combined.Delay = d.Allowed, d.Delay
+	outcomes := combined.Outcomes()
 	copy(outcomes, d.Outcomes())
 	for i, p := range pairs {
-		o, cell := &outcomes[p.charge], &d.Outcomes()[n+i]
+		o, shared := &outcomes[p.charge], &d.Outcomes()[n+i]
 		switch {
-		case cell.Remaining < o.Remaining:
-			o.Remaining, o.MoreAfter = cell.Remaining, cell.MoreAfter
-		case cell.Remaining == o.Remaining:
-			o.MoreAfter = max(o.MoreAfter, cell.MoreAfter)
+		case shared.Remaining < o.Remaining:
+			o.Remaining, o.MoreAfter = shared.Remaining, shared.MoreAfter
+		case shared.Remaining == o.Remaining:
+			o.MoreAfter = max(o.MoreAfter, shared.MoreAfter)
 		}
-		if o.RetryAfter != core.Never { // then the cell's is, too
-			o.RetryAfter = max(o.RetryAfter, cell.RetryAfter)
+		if o.RetryAfter != core.Never { // otherwise both are
+			o.RetryAfter = max(o.RetryAfter, shared.RetryAfter)
 		}
 		if !o.Fits() {
 			o.MoreAfter = 0
 		}
-		o.ResetAfter = max(o.ResetAfter, cell.ResetAfter)
+		o.ResetAfter = max(o.ResetAfter, shared.ResetAfter)
 	}
-	return folded
+	return combined
 }
 
-// state returns what k is decided by.
-func (k *found) state() core.State {
+// state returns the state that decides the charge.
+func (k *target) state() core.State {
 	if k.entry == nil {
-		return crowded{}
+		return noRoom{}
 	}
 	return k.entry.state
 }
 
-// crowded is the state of a key for which there is no memory: it has no room,
-// and nobody can tell yet when it will.
-type crowded struct{}
+// noRoom is the state of a key for which there is no memory. It refuses, and
+// cannot know when there will be memory.
+type noRoom struct{ core.Base }
 
-func (crowded) Advance(*core.Quota, int64) int64 { return 0 }
-func (crowded) Take(int64) int64                 { return 0 }
-func (crowded) Used() int64                      { return 1 }
-func (crowded) After(int64) int64                { return crowdedRetry }
-func (crowded) Expires() int64                   { return 0 }
-
-func (crowded) Return(*core.Return, int64) int64 { return 0 }
+func (noRoom) Advance(*core.Quota, int64) int64  { return 0 }
+func (noRoom) Take(int64, uint64) (int64, int64) { return 0, 0 }
+func (noRoom) Used() int64                       { return 1 }
+func (noRoom) After(int64) int64                 { return noRoomRetry }
+func (noRoom) Expires() int64                    { return 0 }
+func (noRoom) Return(*core.Return, int64) int64  { return 0 }
+func (n noRoom) Clone() core.State               { return n }

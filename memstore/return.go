@@ -7,9 +7,9 @@ import (
 )
 
 // Return implements [core.Store]. Its errors are those of
-// [core.ValidateReturns] and of a context that was done before the call; with
-// either, nothing was given back. Nor is it to a key that shares a cell, where
-// the units of one cannot be told from those of another.
+// [core.ValidateReturns] and that of a context that was done before the call.
+// After either, nothing was returned. A key that shares an overflow quota gets
+// nothing back: the units of the keys there cannot be told apart.
 func (s *Store) Return(ctx context.Context, policy string, returns []core.Return) ([]int64, error) {
 	if err := core.ValidateReturns(returns); err != nil {
 		return nil, err
@@ -17,7 +17,7 @@ func (s *Store) Return(ctx context.Context, policy string, returns []core.Return
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	keys := make([]found, len(returns))
+	keys := make([]target, len(returns))
 	for i := range returns {
 		c := &returns[i].Charge
 		hash := s.hash(policy, c)
@@ -34,10 +34,10 @@ func (s *Store) Return(ctx context.Context, policy string, returns []core.Return
 		}
 		given[i] = e.state.Return(&returns[i], now)
 		e.prolong()
-		if e.shared > now && !e.debt {
-			if cell := s.findCell(shard, policy, &returns[i].Charge); cell != nil {
-				cell.state.Return(&returns[i], now)
-				cell.prolong()
+		if e.sharedUntil > now && !e.copied {
+			if shared := s.findOverflow(shard, policy, &returns[i].Charge); shared != nil {
+				shared.state.Return(&returns[i], now)
+				shared.prolong()
 			}
 		}
 	}
@@ -45,8 +45,8 @@ func (s *Store) Return(ctx context.Context, policy string, returns []core.Return
 }
 
 // Reset implements [core.Store]. Its only error is that of a context that was
-// done before the call. A key that shares a cell, or may have taken from one,
-// stays as it is, since the cell is not its own.
+// done before the call. Reset does not change a key that shares an overflow quota,
+// or recently did: the units there may be those of other keys.
 func (s *Store) Reset(ctx context.Context, policy, rule, key string) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -60,14 +60,14 @@ func (s *Store) Reset(ctx context.Context, policy, rule, key string) error {
 	return nil
 }
 
-// remove forgets the entries of a key of a rule, whatever their algorithm.
+// remove drops the entries of a key of a rule, one for each algorithm that it had.
 func (t *table) remove(hash uint64, policy, name, key string, now int64) {
 	if t.len == 0 {
 		return
 	}
 	for at := t.bucket(hash); *at != nil; {
 		e := *at
-		if e.hash != hash || e.key != key || e.shared > now || e.rule.Value() != (rule{policy, name}) {
+		if e.hash != hash || e.key != key || e.sharedUntil > now || e.rule.Value() != (rule{policy, name}) {
 			at = &e.next
 			continue
 		}

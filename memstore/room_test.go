@@ -20,41 +20,41 @@ func TestReclaimsBeforeSharing(t *testing.T) {
 	assert.Equal(t, 4, s.entries())
 }
 
-// TestCrowded has more rules than a shard has room for.
-func TestCrowded(t *testing.T) {
+// TestNoRoom has more rules than a shard has room for.
+func TestNoRoom(t *testing.T) {
 	s, set := tiny(1)
 	q := core.Quota{Limit: 5, Window: 10 * sec}
-	for i := range 1 + cellRoom {
+	for i := range 1 + overflowRoom {
 		require.True(t, take(t, s, sameShard(s, fmt.Sprint("rule ", i), q, 1)[0]).Allowed, i)
 	}
 	c := sameShard(s, "another", q, 1)[0]
-	is(t, take(t, s, c), core.ModeOverflow, false, out(0, crowdedRetry, 0, crowdedRetry))
+	is(t, take(t, s, c), core.ModeOverflow, false, out(0, noRoomRetry, 0, noRoomRetry))
 	look := c
 	look.Cost = 0
-	is(t, take(t, s, look), core.ModeOverflow, true, out(0, 0, crowdedRetry, crowdedRetry))
+	is(t, take(t, s, look), core.ModeOverflow, true, out(0, 0, noRoomRetry, noRoomRetry))
 	never := c
 	never.Cost = 6
-	is(t, take(t, s, never), core.ModeOverflow, false, out(0, core.Never, 0, crowdedRetry))
+	is(t, take(t, s, never), core.ModeOverflow, false, out(0, core.Never, 0, noRoomRetry))
 	two := sameShard(s, "two", q, 1)[0]
 	assert.False(t, take(t, s, c, two).Allowed)
 	known := sameShard(s, "rule 0", q, 1)[0]
 	assert.False(t, take(t, s, known, c).Allowed)
 	is(t, take(t, s, known), core.ModeExact, true, out(3, 0, 10*sec, 10*sec))
-	assert.Equal(t, 1+cellRoom, s.entries())
+	assert.Equal(t, 1+overflowRoom, s.entries())
 
 	set(10 * sec)
 	is(t, take(t, s, c), core.ModeExact, true, out(4, 0, 10*sec, 10*sec))
 }
 
-// TestCrowdedWithSharedKeys has more rules that all requests share than the
-// store has room for: nobody could share a quota of another rule.
-func TestCrowdedWithSharedKeys(t *testing.T) {
+// TestNoRoomForSharedRules has more rules that all requests share than the store has room
+// for. They cannot use the quota of another rule.
+func TestNoRoomForSharedRules(t *testing.T) {
 	s, _ := tiny(1)
 	refused := 0
 	for i := range 200 {
 		c := core.Charge{Rule: fmt.Sprint(i), Quota: core.Quota{Limit: 5, Window: 10 * sec}, Cost: 1}
 		if d := take(t, s, c); !d.Allowed {
-			is(t, d, core.ModeOverflow, false, out(0, crowdedRetry, 0, crowdedRetry))
+			is(t, d, core.ModeOverflow, false, out(0, noRoomRetry, 0, noRoomRetry))
 			refused++
 		}
 	}
@@ -73,19 +73,19 @@ func TestRoomWithinADecision(t *testing.T) {
 	}
 	d := take(t, s, charges...)
 	assert.Equal(t, []any{core.ModeOverflow, true}, []any{d.Mode, d.Allowed})
-	cells := 0
+	shared := 0
 	for _, c := range charges {
-		if s.findCell(&s.shards[0], "policy", &c) != nil {
-			cells++
+		if s.findOverflow(&s.shards[0], "policy", &c) != nil {
+			shared++
 		}
 		assert.False(t, take(t, s, c).Allowed)
 	}
-	assert.Equal(t, []int{5, 3}, []int{s.entries(), cells})
+	assert.Equal(t, []int{5, 3}, []int{s.entries(), shared})
 }
 
-// TestHoldsWhatItFound has a known key whose quota is whole beside a new one,
-// for which the shard is swept.
-func TestHoldsWhatItFound(t *testing.T) {
+// TestPinsEntries has a known key with a full quota beside a new one, and the shard is swept for
+// the new key.
+func TestPinsEntries(t *testing.T) {
 	s, set := tiny(1)
 	q := core.Quota{Limit: 1, Window: 10 * sec}
 	known, another := sameShard(s, "known", q, 1)[0], sameShard(s, "another", q, 1)[0]

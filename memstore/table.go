@@ -9,42 +9,41 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// A rule names a rule. Rules are few and have many keys, so that an entry
-// holds a handle in place of the two names.
+// A rule names a rule. Rules are few and have many keys, so an entry holds a
+// handle in place of the two names.
 type rule struct{ policy, name string }
 
-// An entry is what the store knows of one key of one rule, or of those keys
-// that share a cell.
+// An entry holds the state of one key of one rule, or that of an overflow quota.
 type entry struct {
-	next      *entry // in the same bucket
-	hash      uint64
-	rule      unique.Handle[rule]
-	key       string
-	state     core.State
-	expires   int64 // when state is as good as new
-	shared    int64 // until when a cell counts for it; of a cell, for keys without an entry
-	algorithm core.Algorithm
-	known     bool // whether the entry is in a table
-	cell      bool // whether it is a cell: see overflow.go
-	debt      bool // whether it began with a copy of a cell's debt
-	held      bool // whether a decision under way has it, so that it may not be forgotten
+	next        *entry // in the same bucket
+	hash        uint64
+	rule        unique.Handle[rule]
+	key         string
+	state       core.State
+	expires     int64 // from when the state is as good as new
+	sharedUntil int64 // until when units in an overflow quota count for the key, or, in an overflow quota, for new keys
+	algorithm   core.Algorithm
+	stored      bool // in a table
+	overflow    bool // the state of an overflow quota: see overflow.go
+	copied      bool // began with a copy of the state of an overflow quota
+	pinned      bool // in use by a decision, so it must not be dropped
 }
 
-// newcomers holds entries that are in no table: those for keys not seen before
-// whose charges took nothing. It keeps a flood of refusals from allocating.
-var newcomers = sync.Pool{New: func() any { return new(entry) }}
+// spare holds entries that are in no table: those for new keys whose charges took
+// nothing. It keeps a flood of refusals from allocating.
+var spare = sync.Pool{New: func() any { return new(entry) }}
 
-func newcomer(a core.Algorithm) *entry {
-	e := newcomers.Get().(*entry)
+func newEntry(a core.Algorithm) *entry {
+	e := spare.Get().(*entry)
 	if e.state == nil || e.algorithm != a {
 		e.state, e.algorithm = core.NewState(a), a
 	}
-	e.expires, e.shared, e.cell = 0, 0, false
+	e.expires, e.sharedUntil, e.overflow = 0, 0, false
 	return e
 }
 
-// prolong brings the expiry up to date. It is never earlier than by a longer
-// window that the rule had before.
+// prolong brings the expiry up to date. A longer window that the rule had before
+// still counts.
 func (e *entry) prolong() { e.expires = max(e.expires, e.state.Expires()) }
 
 // name makes e the entry of a charge. It copies the strings, which may be
@@ -53,7 +52,7 @@ func (e *entry) name(hash uint64, policy string, c *core.Charge) {
 	e.hash = hash
 	e.rule = unique.Make(rule{policy, c.Rule}) // copies
 	e.key = strings.Clone(c.Key)
-	e.known = true
+	e.stored = true
 }
 
 // is reports whether e is the entry of a charge. A rule of another algorithm
@@ -64,18 +63,18 @@ func (e *entry) is(hash uint64, policy string, c *core.Charge) bool {
 }
 
 // A table holds entries in buckets by their hash. It grows and shrinks by one
-// bucket at a time, by splitting one or joining two (linear hashing), so that
-// nobody waits for a table to be copied and memory follows the keys. A map
-// does not shrink, and cannot be walked a few steps at a time.
+// bucket at a time, by splitting one or joining two (linear hashing), so no
+// request waits for a table to be copied, and memory follows the keys. A map does
+// not shrink, and cannot be walked a few steps at a time.
 type table struct {
 	buckets []*entry
 	len     int // entries, about half as many as buckets to as many
-	cursor  int // the bucket that sweep looks into next
+	cursor  int // the bucket that sweep checks next
 }
 
-// sweepSteps is how many buckets an insertion looks into for entries to
-// forget. There are at most two buckets for each entry, so that half as many
-// insertions as there are entries look into all.
+// sweepSteps is how many buckets an insertion checks for expired entries. There
+// are at most two buckets for each entry, so half as many insertions as there are
+// entries check them all.
 const sweepSteps = 4
 
 // find returns the entry of a charge, or nil.
@@ -91,8 +90,8 @@ func (t *table) find(hash uint64, policy string, c *core.Charge) *entry {
 	return nil
 }
 
-// insert adds an entry that the table does not have, and forgets some that
-// have expired.
+// insert adds an entry that the table does not have, and drops some that have
+// expired.
 func (t *table) insert(e *entry, now int64) {
 	t.sweep(now)
 	t.len++
@@ -102,13 +101,14 @@ func (t *table) insert(e *entry, now int64) {
 	t.link(e)
 }
 
+// sweep drops the expired entries of a few buckets.
 func (t *table) sweep(now int64) {
 	for range min(sweepSteps, len(t.buckets)) {
 		if t.cursor >= len(t.buckets) {
 			t.cursor = 0
 		}
 		for at := &t.buckets[t.cursor]; *at != nil; {
-			if (*at).expires > now || (*at).held {
+			if (*at).expires > now || (*at).pinned {
 				at = &(*at).next
 				continue
 			}
@@ -122,9 +122,9 @@ func (t *table) sweep(now int64) {
 	}
 }
 
-// bucket returns the bucket of a hash: as many of its bits as number the
-// buckets, or one bit less where that bucket has not been split off yet. The
-// low bits have chosen the shard.
+// bucket returns the bucket of a hash. Its number is as many bits of the hash as
+// number the buckets, or one bit less if that bucket does not exist yet. The low
+// bits have chosen the shard.
 func (t *table) bucket(hash uint64) **entry {
 	n := uint64(len(t.buckets))
 	mask := uint64(1)<<bits.Len64(n-1) - 1
@@ -140,8 +140,8 @@ func (t *table) link(e *entry) {
 	e.next, *b = *b, e
 }
 
-// split adds a bucket and moves to it its share of the one it splits from,
-// whose number is the same but for the highest bit.
+// split adds a bucket and moves entries to it from the bucket that has the same
+// number without the highest bit.
 func (t *table) split() {
 	n := len(t.buckets)
 	t.buckets = append(t.buckets, nil)

@@ -100,7 +100,7 @@ func (w *world) step(in *step, out *stepped) bool {
 		return true
 	case in.renew, in.release:
 		c := &in.charges[0]
-		leases := w.state(c).(*core.Leases)
+		leases := w.state(c)
 		if in.release {
 			leases.Release(&c.Quota, out.at, c.Lease)
 			return true

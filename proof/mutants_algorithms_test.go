@@ -55,7 +55,7 @@ var algorithmMutants = []mutant{
 	{"forgets leases when a decision only looks", "core/concurrency.go", "if redated {", "if redated || true {", memory},
 	{"takes under the id of another", "core/decide.go", "leases.holder = c.Lease", "leases.holder = c.Lease | 1", memory},
 	{"forgets leases that were renewed", "memstore/lease.go", "\t\town.prolong()\n", "", memory},
-	{"a renewed lease of a cell counts no longer", "memstore/lease.go", "\t\tcell.shared = cell.expires\n", "", memory},
+	{"a renewed lease in an overflow quota counts no longer", "memstore/lease.go", "\t\tshared.sharedUntil = shared.expires\n", "", memory},
 	{"renews too late", "lease.go", "micros(c.Quota.Window) / 3;", "micros(c.Quota.Window) * 2;", "."},
 	{"does not renew again after a failure", "lease.go", "\tif len(l.charges) > 0 {\n\t\tl.timer.Reset", "\tif len(l.charges) > 0 && err == nil {\n\t\tl.timer.Reset", "."},
 	{"keeps silent about what is lost", "lost.go", "\tclose(l.lost)\n", "", "."},

@@ -103,7 +103,7 @@ func compareLeases(t *testing.T, store *Store, random *rand.Rand, policy string,
 		var want []bool
 		renew := random.IntN(2) == 0
 		for _, c := range charges {
-			leases := model[c.Rule+"/"+c.Key].(*core.Leases)
+			leases := model[c.Rule+"/"+c.Key]
 			if renew {
 				want = append(want, leases.Renew(&c.Quota, now, c.Lease))
 			} else {

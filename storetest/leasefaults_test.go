@@ -22,7 +22,7 @@ func (s *reference) Renew(_ context.Context, policy string, charges []core.Charg
 func (s *reference) renew(policy string, charges []core.Charge) []bool {
 	held := make([]bool, len(charges))
 	for i, state := range s.statesOf(policy, charges) {
-		held[i] = state.(*core.Leases).Renew(&charges[i].Quota, s.now, charges[i].Lease)
+		held[i] = state.Renew(&charges[i].Quota, s.now, charges[i].Lease)
 	}
 	return held
 }
@@ -43,7 +43,7 @@ func (s *reference) Release(_ context.Context, policy string, charges []core.Cha
 
 func (s *reference) release(policy string, charges []core.Charge) {
 	for i, state := range s.statesOf(policy, charges) {
-		state.(*core.Leases).Release(&charges[i].Quota, s.now, charges[i].Lease)
+		state.Release(&charges[i].Quota, s.now, charges[i].Lease)
 	}
 }
 

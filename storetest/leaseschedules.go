@@ -74,12 +74,12 @@ func (s *schedule) touch() {
 	}
 }
 
-func (s *schedule) modelOf(c core.Charge) *core.Leases {
+func (s *schedule) modelOf(c core.Charge) core.State {
 	id := c.Rule + c.Key
 	if s.states[id] == nil {
 		s.states[id] = core.NewState(core.Concurrency)
 	}
-	return s.states[id].(*core.Leases)
+	return s.states[id]
 }
 
 func (s *schedule) renew(charges []core.Charge) {

@@ -1,9 +1,12 @@
 -- The sliding window by two counters: those of the current and the previous
 -- window of the clock, the latter weighted by how much of it a window that ends
--- now still covers. The twin of core/counter.go.
+-- now still covers. The twin of core/slidingcounter.go.
 --
 -- value    'g':1  index:7  current:6  previous:6  window:6
 -- index    the number of the current window since the epoch
+--
+-- @needs small.lua
+-- @value g 26
 
 local function weighted(s, count, left)
   local whole, rest = muldiv(count, left, s.rule.window)
@@ -56,4 +59,26 @@ local function decode_counter(value, rule, now)
   s.fading = weighted(s, s.previous, s.left)
   counter_outlook(s)
   return s
+end
+
+local counter = small{decode = decode_counter, step = take_counter, later = counter_after, encode = encode_counter}
+algorithms[3] = counter
+
+-- @return
+-- Gives back to the window that the units were taken in, if it is the current or
+-- the previous one.
+function counter.give_back(value, r, now)
+  if #value ~= 26 or byte(value, 1) ~= 103 then return nil, WRONG_VALUE end
+  local index, current, previous = u56(value, 2), u48(value, 9), u48(value, 15)
+  local mine, given = floordiv(r.at, r.window), 0
+  if u48(value, 21) ~= r.window or r.at > now or floordiv(now, r.window) - mine > 1 then return 0 end
+  if mine == index then
+    given = math.min(r.cost, current)
+    current = current - given
+  elseif mine == index - 1 then
+    given = math.min(r.cost, previous)
+    previous = previous - given
+  end
+  if current + previous == 0 then return given, '' end
+  return given, sub(value, 1, 8) .. be48(current) .. be48(previous) .. sub(value, 21), (index + 2)*r.window - now
 end

@@ -8,14 +8,14 @@ import (
 	"github.com/routelimit/limit/internal/fuzzloop"
 )
 
-// checkMuldiv compares with package math/big.
-func checkMuldiv(t *testing.T, a, b, c int64) {
+// checkMulDiv compares with package math/big.
+func checkMulDiv(t *testing.T, a, b, c int64) {
 	t.Helper()
 	want, rest := new(big.Int).QuoRem(new(big.Int).Mul(big.NewInt(a), big.NewInt(b)), big.NewInt(c), new(big.Int))
 	if want.Cmp(big.NewInt(huge)) > 0 {
 		want, rest = big.NewInt(huge), big.NewInt(0)
 	}
-	if got, remainder := muldiv(a, b, c); got != want.Int64() || remainder != rest.Int64() {
+	if got, remainder := MulDiv(a, b, c); got != want.Int64() || remainder != rest.Int64() {
 		t.Errorf("%d·%d/%d is %d, remainder %d; want %v and %v", a, b, c, got, remainder, want, rest)
 	}
 }
@@ -24,7 +24,7 @@ func checkMuldiv(t *testing.T, a, b, c int64) {
 func checkDiv(t *testing.T, a, b int64) {
 	t.Helper()
 	exact := big.NewRat(a, b)
-	floor, ceil := big.NewRat(floorDiv(a, b), 1), big.NewRat(ceilDiv(a, b), 1)
+	floor, ceil := big.NewRat(FloorDiv(a, b), 1), big.NewRat(CeilDiv(a, b), 1)
 	one := big.NewRat(1, 1)
 	if floor.Cmp(exact) > 0 || new(big.Rat).Add(floor, one).Cmp(exact) <= 0 {
 		t.Errorf("%d/%d rounded down is %v", a, b, floor)
@@ -37,11 +37,11 @@ func checkDiv(t *testing.T, a, b int64) {
 var numbers = []int64{0, 1, 2, 3, 7, 999, 1_000, 1<<31 - 1, 1 << 31, 1<<32 + 1, 999_999_937, MaxLimit - 1, MaxLimit,
 	MaxWindow, MaxFill, MaxCost, 1 << 53, huge - 1, huge, 1<<63 - 1}
 
-func TestMuldiv(t *testing.T) {
+func TestMulDiv(t *testing.T) {
 	for _, a := range numbers {
 		for _, b := range numbers {
 			for _, c := range numbers[1:] {
-				checkMuldiv(t, a, b, c)
+				checkMulDiv(t, a, b, c)
 			}
 			if b > 0 && a <= huge && b <= huge {
 				checkDiv(t, a, b)
@@ -52,21 +52,21 @@ func TestMuldiv(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	draw := func() int64 { return random.Int64() >> random.IntN(63) }
 	for range 20_000 {
-		checkMuldiv(t, draw(), draw(), 1+draw()>>1)
+		checkMulDiv(t, draw(), draw(), 1+draw()>>1)
 		checkDiv(t, draw()>>1, 1+draw()>>2)
 		checkDiv(t, -draw()>>1, 1+draw()>>2)
 	}
 }
 
-func FuzzMuldiv(t *testing.F) {
+func FuzzMulDiv(t *testing.F) {
 	f := fuzzloop.New(t)
 	f.Add(int64(MaxFill), int64(MaxLimit), int64(MinWindow))
 	f.Add(huge, huge, int64(3))
 	f.Fuzz(func(t *testing.T, a, b, c int64) {
 		if a < 0 || b < 0 || c < 1 {
-			return // muldiv is for numbers that are not negative
+			return // MulDiv is for numbers that are not negative
 		}
-		checkMuldiv(t, a, b, c)
+		checkMulDiv(t, a, b, c)
 		if c <= huge && a <= huge {
 			checkDiv(t, a, c)
 			checkDiv(t, -a, c)

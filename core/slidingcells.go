@@ -1,17 +1,22 @@
 package core
 
-// Cells is the state of the [SlidingCells] algorithm: how many units were taken
-// in each of the last cells, into which the window is cut.
+import "slices"
+
+// SlidingCells admits at most Limit units in any window, as [SlidingLog] does. It
+// cuts the window into Cells and keeps one count for each. A cell counts in full
+// until all of it has left the window.
 //
-// It promises, like the sliding log, at most Limit units in any window: a cell
-// counts in full until all of it has left the window. It costs a number for
-// each cell instead of one for each unit. What it gives up is the last cell: a
-// unit counts for up to a cell longer than the window, so that a key at its
-// limit waits up to Window/Cells too long.
+// Trade-off: a unit counts for up to one cell longer than the window, so a key
+// that has used its limit waits up to Window/Cells too long. The length of a
+// cell is rounded up to a microsecond.
 //
-// The window is rounded up to a whole number of cells. When the clock steps
-// back, cells ahead of now are added to the cell of now.
-type Cells struct {
+// When the clock steps back, the counts of cells ahead of now are added to the
+// cell of now.
+const SlidingCells Algorithm = 2
+
+// A cellsState holds how many units were taken in each of the last cells.
+type cellsState struct {
+	Base
 	counts []int64 // of the cells newest-len+1 … newest
 	newest int64   // the number of the last cell that was taken from
 	length int64   // of a cell, µs
@@ -21,10 +26,10 @@ type Cells struct {
 }
 
 // cellLength returns how long a cell of q is, rounded up.
-func (q *Quota) cellLength() int64 { return (q.Window + q.Cells - 1) / q.Cells }
+func (q *Quota) cellLength() int64 { return CeilDiv(q.Window, q.Cells) }
 
 // Advance implements [State].
-func (c *Cells) Advance(q *Quota, now int64) int64 {
+func (c *cellsState) Advance(q *Quota, now int64) int64 {
 	length := q.cellLength()
 	c.now, c.limit, c.keep = now, q.Limit, q.Cells+1
 	c.cell = now / length
@@ -42,7 +47,7 @@ func (c *Cells) Advance(q *Quota, now int64) int64 {
 }
 
 // at returns the count of a cell.
-func (c *Cells) at(cell int64) int64 {
+func (c *cellsState) at(cell int64) int64 {
 	if cell > c.newest || cell <= c.newest-c.keep || cell < 0 {
 		return 0
 	}
@@ -51,7 +56,7 @@ func (c *Cells) at(cell int64) int64 {
 
 // relay lays the cells anew for another length or number of them. A cell that
 // spans several of the new ones counts in the last, or in that of now.
-func (c *Cells) relay(length int64) {
+func (c *cellsState) relay(length int64) {
 	old, n := c.counts, int64(len(c.counts))
 	newest, oldLength := c.newest, c.length
 	c.counts, c.length, c.newest = make([]int64, c.keep), length, c.cell
@@ -64,7 +69,7 @@ func (c *Cells) relay(length int64) {
 }
 
 // redate adds what lies ahead of the cell of now to it.
-func (c *Cells) redate() {
+func (c *cellsState) redate() {
 	moved := make([]int64, c.keep)
 	for i := range c.keep {
 		if cell := c.newest - i; cell >= 0 {
@@ -78,21 +83,21 @@ func (c *Cells) redate() {
 }
 
 // Take implements [State].
-func (c *Cells) Take(n int64) int64 {
+func (c *cellsState) Take(n int64, _ uint64) (room, delay int64) {
 	for cell := max(c.newest+1, c.cell-c.keep+1); cell <= c.cell; cell++ {
 		c.counts[cell%c.keep] = 0
 	}
 	c.newest = c.cell
 	c.counts[c.cell%c.keep] += n
 	c.used += n
-	return c.limit - c.used
+	return c.limit - c.used, 0
 }
 
 // Used implements [State].
-func (c *Cells) Used() int64 { return c.used }
+func (c *cellsState) Used() int64 { return c.used }
 
 // After implements [State]: the oldest cells must leave.
-func (c *Cells) After(n int64) int64 {
+func (c *cellsState) After(n int64) int64 {
 	for i := c.keep - 1; i >= 0; i-- {
 		if n -= c.at(c.cell - i); n <= 0 {
 			return (c.cell-i+c.keep)*c.length - c.now
@@ -102,11 +107,32 @@ func (c *Cells) After(n int64) int64 {
 }
 
 // Expires implements [State].
-func (c *Cells) Expires() int64 {
+func (c *cellsState) Expires() int64 {
 	for i := range int64(len(c.counts)) {
 		if c.at(c.newest-i) > 0 {
 			return (c.newest - i + c.keep) * c.length
 		}
 	}
 	return 0
+}
+
+// Return implements [State], while the cell of At is in the window. Cells that
+// another quota has laid give nothing back.
+func (c *cellsState) Return(r *Return, now int64) int64 {
+	keep, length := r.Quota.Cells+1, r.Quota.cellLength()
+	cell := r.At / length
+	if c.length != length || int64(len(c.counts)) != keep || r.At > now || cell <= now/length-keep ||
+		cell > c.newest || cell <= c.newest-keep {
+		return 0
+	}
+	given := min(r.Cost, c.counts[cell%keep])
+	c.counts[cell%keep] -= given
+	return given
+}
+
+// Clone implements [State].
+func (c *cellsState) Clone() State {
+	copied := *c
+	copied.counts = slices.Clone(c.counts)
+	return &copied
 }

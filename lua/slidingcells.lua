@@ -1,9 +1,13 @@
 -- The sliding window in cells: the units of each of the last cells, into which
--- the window is cut. The twin of core/cells.go.
+-- the window is cut. The twin of core/slidingcells.go.
 --
 -- value    'f':1  newest:7  length:7  count:6 …     newest cell first
 -- newest   the number of the last cell that was taken from, since the epoch
 -- length   of a cell, us
+-- params   how many cells the window has
+--
+-- @needs small.lua
+-- @value f 21 6
 
 -- the oldest cells must leave
 local function cells_after(s, n)
@@ -67,4 +71,27 @@ local function decode_cells(value, rule, now)
   end
   cells_outlook(s)
   return s
+end
+
+local cells = small{decode = decode_cells, step = take_cells, later = cells_after, encode = encode_cells}
+algorithms[2] = cells
+
+function cells.prepare(rule, params) rule.cells = tonumber(params) end
+
+-- @return
+-- Gives back to the cell that the units were taken in, while it counts. Cells of
+-- another length give nothing back.
+function cells.give_back(value, r, now)
+  local n = (#value - 15) / 6
+  if n < 1 or n % 1 ~= 0 or byte(value, 1) ~= 102 then return nil, WRONG_VALUE end
+  local newest, length, keep = u56(value, 2), u56(value, 9), r.cells + 1
+  if length ~= ceildiv(r.window, r.cells) or n ~= keep then return 0 end
+  local cell = floordiv(r.at, length)
+  if r.at > now or cell <= floordiv(now, length) - keep or cell > newest or cell <= newest - keep then return 0 end
+  local place = 16 + 6*(newest - cell)
+  local count = u48(value, place)
+  local given = math.min(r.cost, count)
+  local rest = sub(value, 1, place - 1) .. be48(count - given) .. sub(value, place + 6)
+  if sub(rest, 16) == rep('\0', 6*keep) then return given, '' end
+  return given, rest, (newest + keep)*length - now
 end

@@ -1,5 +1,7 @@
--- Gives back to the token bucket and the leaky bucket: see the file of each for
--- its value. The twin of core/bucketreturn.go.
+-- What giving back to the token bucket and the leaky bucket share. The twin of
+-- core/bucketreturn.go.
+--
+-- @returned r 141
 --
 -- A level is how much a bucket lacks: {units, windowths of one}. What was given
 -- back before is remembered in a second key:
@@ -66,6 +68,9 @@ local function give(r, now, lacks, remembered)
   r.cell = floordiv(r.fills, CELLS - 1) + 1
   local at = remembered and u56(remembered, 20)
   if at and now < at then return lacks, 0 end -- the clock has stepped back
+  if at and at + (muldiv(u48(remembered, 14), u48(remembered, 8), u48(remembered, 2))) + 1 <= now then
+    at, remembered = nil, nil -- as if the key had expired
+  end
   local m = decode_returns(remembered, r, now, lacks)
   local since = at and r.at <= at -- something may have been given back since
   local before = since and r.at < now -- and time has passed
@@ -95,44 +100,3 @@ end
 
 -- whether what is remembered is of our making
 local function remembers(value) return not value or #value == 141 and byte(value, 1) == 114 end
-
-local function return_bucket(value, r, now, remembered)
-  if #value ~= 26 or byte(value, 1) ~= 104 or not remembers(remembered) then return nil, WRONG_VALUE end
-  local missing, part, last, window = u48(value, 2), u48(value, 8), u56(value, 14), u48(value, 21)
-  if part >= window then return nil, WRONG_VALUE end
-  if window ~= r.window or missing > r.burst or last > now or r.at > now then return 0 end
-  local came, rest = muldiv(now - last, r.limit, window)
-  rest = rest + part
-  if rest >= window then came, rest = came + 1, rest - window end
-  local lacks = {missing - came, 0}
-  if lacks[1] <= 0 then return 0 end
-  if rest > 0 then lacks = {lacks[1] - 1, window - rest} end
-  local left, given, memory = give(r, now, lacks, remembered)
-  if given == 0 then return 0 end
-  missing, part = left[1], 0
-  if left[2] > 0 then missing, part = missing + 1, window - left[2] end
-  if missing + r.missing == 0 then return given, '', 0, memory end
-  local whole = muldiv(missing + r.missing, window, r.limit)
-  return given, 'h' .. be48(missing) .. be48(part) .. be56(now) .. be48(window), whole + 2, memory
-end
-
-local function return_meter(value, r, now, remembered)
-  if #value ~= 20 or byte(value, 1) ~= 105 or not remembers(remembered) then return nil, WRONG_VALUE end
-  local stop, part, limit = u56(value, 2), u48(value, 9), u48(value, 15)
-  if part >= limit then return nil, WRONG_VALUE end
-  if limit ~= r.limit or stop < now or r.at > now then return 0 end
-  local units, rest = muldiv(stop - now, limit, r.window)
-  rest = rest + part
-  local over = floordiv(rest, r.window)
-  local lacks = {units + over, rest - over*r.window}
-  if below({r.burst, 0}, lacks) then return 0 end
-  local left, given, memory = give(r, now, lacks, remembered)
-  if given == 0 then return 0 end
-  local whole
-  whole, rest = muldiv(left[1], r.window, limit)
-  rest = rest + left[2]
-  part = rest % limit
-  stop = now + whole + (rest - part) / limit
-  if stop == now and part == 0 then return given, '', 0, memory end
-  return given, 'i' .. be56(stop) .. be48(part) .. be48(limit), stop - now + 1, memory
-end

@@ -1,21 +1,24 @@
 package core
 
-// A Counter is the state of the [SlidingCounter] algorithm: the counts of the
-// current and the previous window of the clock, the latter weighted by the part
-// of it that a window ending now still covers.
+// SlidingCounter admits about Limit units in a window. It keeps the counts of the
+// current and the previous window of the clock. The previous count is weighted by
+// the part of that window which a window ending now still covers, rounded up.
 //
-// It costs two numbers whatever the limit. What it gives up is exactness, both
-// ways: it takes the units of the previous window to have been spread evenly.
-// A burst at that window's end is forgotten too early, so that up to twice the
-// limit can fall into one window; a burst at its beginning is remembered too
-// long. The weighted part is rounded up.
+// Trade-off: it assumes that the units of the previous window were spread
+// evenly. A burst at the end of that window is forgotten too early, so up to
+// twice the limit can fall into one window. A burst at its beginning counts for
+// too long.
 //
 // When the clock steps back into an earlier window, what was taken since counts
 // in the window of now.
 //
 // The method is Cloudflare's, "How we built rate limiting capable of scaling to
 // millions of domains" (2017).
-type Counter struct {
+const SlidingCounter Algorithm = 3
+
+// A counterState holds the counts of two windows.
+type counterState struct {
+	Base
 	index             int64 // the number of the current window
 	current, previous int64
 	window            int64
@@ -25,7 +28,7 @@ type Counter struct {
 }
 
 // Advance implements [State].
-func (c *Counter) Advance(q *Quota, now int64) int64 {
+func (c *counterState) Advance(q *Quota, now int64) int64 {
 	if c.window != q.Window {
 		// Another grid: all that was spent counts in the window of now.
 		if c.current+c.previous > 0 && now < (c.index+2)*c.window {
@@ -53,8 +56,8 @@ func (c *Counter) Advance(q *Quota, now int64) int64 {
 
 // weighted returns what count units of the previous window count while left µs
 // of the current one are left.
-func (c *Counter) weighted(count, left int64) int64 {
-	q, r := muldiv(count, left, c.window)
+func (c *counterState) weighted(count, left int64) int64 {
+	q, r := MulDiv(count, left, c.window)
 	if r > 0 {
 		q++
 	}
@@ -62,18 +65,18 @@ func (c *Counter) weighted(count, left int64) int64 {
 }
 
 // Take implements [State].
-func (c *Counter) Take(n int64) int64 {
+func (c *counterState) Take(n int64, _ uint64) (room, delay int64) {
 	c.cur += n
 	c.index, c.current, c.previous = c.at, c.cur, c.prev
-	return c.limit - c.Used()
+	return c.limit - c.Used(), 0
 }
 
 // Used implements [State].
-func (c *Counter) Used() int64 { return c.cur + c.weighted(c.prev, c.left) }
+func (c *counterState) Used() int64 { return c.cur + c.weighted(c.prev, c.left) }
 
 // After implements [State]. The weight of the previous window fades, and then
 // that of the current one.
-func (c *Counter) After(n int64) int64 {
+func (c *counterState) After(n int64) int64 {
 	fading := c.weighted(c.prev, c.left)
 	if n <= fading {
 		return c.left - c.until(c.prev, fading-n)
@@ -83,15 +86,41 @@ func (c *Counter) After(n int64) int64 {
 
 // until returns the most µs that may be left of a window for count units of the
 // one before to count as no more than want.
-func (c *Counter) until(count, want int64) int64 {
-	q, _ := muldiv(want, c.window, count)
+func (c *counterState) until(count, want int64) int64 {
+	q, _ := MulDiv(want, c.window, count)
 	return q
 }
 
 // Expires implements [State].
-func (c *Counter) Expires() int64 {
+func (c *counterState) Expires() int64 {
 	if c.current+c.previous == 0 {
 		return 0
 	}
 	return (c.index + 2) * c.window
+}
+
+// Return implements [State], while the window of At is the current or the
+// previous one.
+func (c *counterState) Return(r *Return, now int64) int64 {
+	window := r.Quota.Window
+	index := r.At / window
+	if c.window != window || r.At > now || now/window-index > 1 {
+		return 0
+	}
+	var given int64
+	switch index {
+	case c.index:
+		given = min(r.Cost, c.current)
+		c.current -= given
+	case c.index - 1:
+		given = min(r.Cost, c.previous)
+		c.previous -= given
+	}
+	return given
+}
+
+// Clone implements [State].
+func (c *counterState) Clone() State {
+	copied := *c
+	return &copied
 }

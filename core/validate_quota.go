@@ -1,0 +1,179 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Bounds on what can be asked of a store.
+const (
+	MaxCharges = 16                          // charges in one decision
+	MinWindow  = 1_000                       // 1 ms
+	MaxWindow  = 366 * 24 * 3600 * 1_000_000 // 366 days
+	MaxLog     = 100_000                     // the limit of a [SlidingLog], which logs every unit
+	MaxLeases  = 10_000                      // the limit of a [Concurrency], which lists every lease
+	MaxLimit   = 1_000_000_000_000           // the limit and the burst of the others
+	MaxCells   = 60
+	MaxFill    = 10 * MaxWindow   // the time that a whole burst takes to come back
+	MaxCost    = int64(1)<<48 - 1 // units in one charge
+)
+
+// Fields are fields of a [Quota], as bits: see [Algorithm.Fields].
+type Fields uint8
+
+// The fields that some algorithms use.
+const (
+	FieldBurst Fields = 1 << iota
+	FieldCells
+	FieldMissing
+	FieldMaxWait
+	FieldAligned
+	FieldCalendar
+
+	allFields Fields = 1<<iota - 1
+)
+
+// Has reports whether f has all fields of g.
+func (f Fields) Has(g Fields) bool { return f&g == g }
+
+// set returns the fields of q that are not zero.
+func (q *Quota) set() (f Fields) {
+	if q.Burst != 0 {
+		f |= FieldBurst
+	}
+	if q.Cells != 0 {
+		f |= FieldCells
+	}
+	if q.Missing != 0 {
+		f |= FieldMissing
+	}
+	if q.MaxWait != 0 {
+		f |= FieldMaxWait
+	}
+	if q.Aligned {
+		f |= FieldAligned
+	}
+	if q.Calendar.Unit != 0 || q.Calendar.Zone != nil {
+		f |= FieldCalendar
+	}
+	return f
+}
+
+// faults are the things wrong with a Quota, as bits in the order in which
+// [Quota.Validate] lists them.
+type faults uint16
+
+const (
+	faultLimit faults = 1 << iota
+	faultAlignment
+	faultCalendar
+	faultCells
+	faultBurst
+	faultMissing
+	faultFill
+	faultMaxWait
+	faultAlgorithm
+	faultWindow
+	faultField
+
+	lastFault = faultField
+)
+
+// faults returns what is wrong with q. It is the only check of a quota, and
+// cheap enough for every charge; fault.describe finds the words.
+func (q *Quota) faults() (f faults) {
+	row := q.Algorithm.row()
+	if row == &unknown {
+		f |= faultAlgorithm
+	}
+	if q.Limit < 1 || q.Limit > row.maxLimit {
+		f |= faultLimit
+	}
+	if q.Window < MinWindow || q.Window > MaxWindow {
+		f |= faultWindow
+	}
+	if q.set()&^row.fields != 0 {
+		f |= faultField
+	}
+	if row.fields == 0 || row == &unknown {
+		return f
+	}
+	if q.Aligned && q.Calendar.Unit != 0 {
+		f |= faultAlignment
+	}
+	if q.Calendar.validate() != nil {
+		f |= faultCalendar
+	}
+	if row.fields.Has(FieldCells) && (q.Cells < 2 || q.Cells > MaxCells) {
+		f |= faultCells
+	}
+	if row.fields.Has(FieldBurst) {
+		if q.Burst < row.minBurst || q.Burst > MaxLimit {
+			f |= faultBurst
+		}
+		if q.fills() > MaxFill {
+			f |= faultFill
+		}
+	}
+	if row.fields.Has(FieldMissing) && (q.Missing < 0 || q.Missing > q.Burst) {
+		f |= faultMissing
+	}
+	if row.fields.Has(FieldMaxWait) && (q.MaxWait < 0 || q.MaxWait > MaxWindow) {
+		f |= faultMaxWait
+	}
+	return f
+}
+
+// Validate returns an error that lists everything wrong with q and what to
+// write instead, or nil.
+func (q Quota) Validate() error {
+	var errs []error
+	found := q.faults()
+	for f := faultLimit; f <= lastFault; f <<= 1 {
+		if found&f != 0 {
+			errs = append(errs, f.describe(&q))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// describe says what one fault of q is and what to write instead.
+func (f faults) describe(q *Quota) error {
+	row := q.Algorithm.row()
+	switch f {
+	case faultLimit:
+		switch {
+		case q.Limit < 1:
+			return fmt.Errorf("limit %d: write at least 1", q.Limit)
+		case row.tooLarge != "":
+			return fmt.Errorf("limit %d "+row.tooLarge, q.Limit, row.maxLimit)
+		}
+		return fmt.Errorf("limit %d: write at most %d", q.Limit, row.maxLimit)
+	case faultAlignment:
+		return errors.New("aligned and calendar: write one of them")
+	case faultCalendar:
+		return q.Calendar.validate()
+	case faultCells:
+		return fmt.Errorf("%d cells: write 2 to %d", q.Cells, MaxCells)
+	case faultBurst:
+		if row.queues {
+			return fmt.Errorf("burst %d: write how many may wait, 0 to %d", q.Burst, int64(MaxLimit))
+		}
+		return fmt.Errorf("burst %d: write %d to %d", q.Burst, row.minBurst, int64(MaxLimit))
+	case faultMissing:
+		return fmt.Errorf("%d missing: write 0 for a full bucket to %d for an empty one", q.Missing, q.Burst)
+	case faultFill:
+		if row.queues {
+			return fmt.Errorf("burst %d takes more than 10 years to pass: write a smaller one", q.Burst)
+		}
+		return fmt.Errorf("burst %d takes more than 10 years to come back: write a smaller one", q.Burst)
+	case faultMaxWait:
+		return fmt.Errorf("wait of %v: write 0 for any, or at most 366 days", time.Duration(q.MaxWait)*time.Microsecond)
+	case faultAlgorithm:
+		return fmt.Errorf("unknown algorithm %d: write one from %v to %v", q.Algorithm, Algorithm(0), Algorithm(len(algorithms)-1))
+	case faultWindow:
+		return fmt.Errorf("window of %d µs: write between 1ms and 366 days", q.Window)
+	}
+	return fmt.Errorf("algorithm %v: burst, cells, missing, wait, aligned or calendar is not for it: leave it out", q.Algorithm)
+}

@@ -1,0 +1,96 @@
+package guard
+
+import "github.com/routelimit/limit/core"
+
+// takeLocal decides without the store, as the OnError of each rule says, and logs
+// the reason.
+func (c *call) takeLocal(d *core.Decision, reason error) (err error) {
+	if c.refuses() {
+		*d, err = c.refuse()
+	} else {
+		*d, err = c.takeShare()
+	}
+	if err != nil {
+		return err
+	}
+	c.report(d)
+	c.guard.outage.add(c.now, d.Mode, reason)
+	return nil
+}
+
+// takeShare decides by the share of this instance. A rule that wants Allow never
+// refuses, but what it admits is counted, except in a queue: no request waits
+// for a turn there.
+func (c *call) takeShare() (core.Decision, error) {
+	// Note the doubts before the decision, since count relies on that, and after
+	// it, since its units matter from then on.
+	c.guard.doubts.decided(c.policy, c.charges, c.now)
+	defer func() { c.guard.doubts.decided(c.policy, c.charges, c.guard.now()) }()
+	m := c.shares()
+	defer m.free()
+	mode := core.ModeLocal
+	for i := range c.charges {
+		if c.charges[i].OnError != core.Allow {
+			continue
+		}
+		if c.charges[i].Cost > 0 {
+			mode = core.ModeAllowed
+		}
+		m.yields.add(i)
+		if c.charges[i].Quota.Queues() {
+			m.charges[i].Cost = 0
+		}
+	}
+	d, err := c.takeCopies(m)
+	if err != nil {
+		return d, err
+	}
+	c.local(&d)
+	if d.Allowed {
+		d.Mode = mode
+	}
+	return d, nil
+}
+
+// refuses reports whether a rule refuses the request because the store is
+// unavailable.
+func (c *call) refuses() bool {
+	for i := range c.charges {
+		if c.charges[i].OnError == core.Refuse && c.charges[i].Cost > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// refuse refuses because a rule wants that. For rules with Local, it reports what
+// the share has left.
+func (c *call) refuse() (core.Decision, error) {
+	c.guard.doubts.failed(c.now)
+	m := c.shares()
+	defer m.free()
+	m.look()
+	d, err := c.takeCopies(m)
+	if err != nil {
+		return d, err
+	}
+	d.Allowed, d.Mode = false, core.ModeRefused
+	return d, nil
+}
+
+// report makes the outcomes of rules that do not want Local say what a request
+// meets while the store is unavailable: Allow has all of its quota left, and
+// Refuse has nothing until the next probe.
+func (c *call) report(d *core.Decision) {
+	for i := range c.charges {
+		o, next := &d.Outcomes()[i], c.guard.breaker.probeIn(c.now)
+		switch {
+		case c.charges[i].OnError == core.Allow:
+			*o = core.Outcome{Remaining: c.charges[i].Quota.Capacity()}
+		case c.charges[i].OnError == core.Refuse && c.charges[i].Cost > 0:
+			*o = core.Outcome{RetryAfter: next}
+		case c.charges[i].OnError == core.Refuse:
+			*o = core.Outcome{MoreAfter: next}
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package guard
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/core"
+)
+
+// TestLookInAnOutage checks what a look reports for a rule that admits everything: the full
+// quota, however much was admitted.
+func TestLookInAnOutage(t *testing.T) {
+	now := new(atomic.Int64)
+	now.Store(sec)
+	s, f := guarded(1, now)
+	f.fail(errDown)
+	c := charge("r", 2, core.Allow)
+	look := c
+	look.Cost = 0
+	for range 2 * failuresToOpen {
+		d, err := s.Take(t.Context(), "p", []core.Charge{c})
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+		require.Equal(t, core.Outcome{Remaining: 2}, d.Outcomes()[0])
+		d, err = s.Take(t.Context(), "p", []core.Charge{look})
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+		require.Equal(t, core.Outcome{Remaining: 2}, d.Outcomes()[0])
+	}
+}
+
+// quotas returns a quota of each algorithm.
+func quotas() (list []core.Quota) {
+	for _, a := range core.Algorithms() {
+		for _, q := range []core.Quota{{Burst: 5}, {Cells: 5}, {}} {
+			q.Algorithm, q.Limit, q.Window = a, 5, 10*sec
+			if q.Validate() == nil {
+				list = append(list, q)
+				break
+			}
+		}
+	}
+	return list
+}
+
+// TestLookIsTruthful looks before every request: with the store, without it, and when it is
+// back. A request is admitted if and only if each rule had its cost left.
+func TestLookIsTruthful(t *testing.T) {
+	choices := []core.OnError{core.Local, core.Allow, core.Refuse}
+	require.Len(t, quotas(), len(core.Algorithms()))
+	for _, q := range quotas() {
+		for _, instances := range []int{1, 3} {
+			t.Run(fmt.Sprintf("%v of %d", q.Algorithm, instances), func(t *testing.T) {
+				random := rand.New(rand.NewPCG(3, uint64(q.Algorithm)))
+				f := newFleet(instances, random)
+				modes := make(map[core.Mode]int)
+				admitted := 0
+				for range 100 {
+					f.cycle(q.Window, func(instance int) {
+						var charges [2]core.Charge
+						for i := range charges {
+							charges[i] = core.Charge{Rule: fmt.Sprint(i), Key: "k", Quota: q, Lease: random.Uint64() | 1,
+								Cost: 1 + random.Int64N(q.Capacity()), OnError: choices[random.IntN(3)]}
+						}
+						looks := charges
+						looks[0].Cost, looks[1].Cost = 0, 0
+						look, err := f.guards[instance].Take(t.Context(), "p", looks[:])
+						require.NoError(t, err)
+						require.True(t, look.Allowed)
+						d, err := f.guards[instance].Take(t.Context(), "p", charges[:])
+						require.NoError(t, err)
+						fits := true
+						for i, o := range look.Outcomes() {
+							fits = fits && charges[i].Cost <= o.Remaining
+						}
+						require.Equal(t, fits, d.Allowed, "%v, then %v: %+v, %+v", look.Mode, d.Mode, look.Outcomes(), charges)
+						modes[d.Mode]++
+						if d.Allowed {
+							admitted++
+						}
+					})
+				}
+				assert.Positive(t, admitted)
+				t.Log(modes)
+			})
+		}
+	}
+}

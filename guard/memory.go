@@ -1,0 +1,119 @@
+package guard
+
+import (
+	"context"
+	"sync"
+
+	"github.com/routelimit/limit/core"
+)
+
+// copies are the charges of a call as the memory decides them: each with the
+// share of this instance. The memory counts a charge that yields as well, but
+// never refuses it.
+type copies struct {
+	charges []core.Charge // in all
+	yields  set
+	raised  set // yields, and needed a wider quota
+	all     [core.MaxCharges]core.Charge
+}
+
+var pool = sync.Pool{New: func() any { return new(copies) }}
+
+// shares returns copies that all refuse beyond the share of this instance. Free
+// them after use.
+func (c *call) shares() *copies {
+	m := pool.Get().(*copies)
+	m.charges = m.all[:copy(m.all[:], c.charges)]
+	for i := range m.charges {
+		m.charges[i].Quota = c.charges[i].Quota.Share(c.guard.instances)
+	}
+	return m
+}
+
+// copies returns copies that refuse as the plan wants: doubtful charges beyond
+// the share, charges in overflow beyond their full quota, and others never.
+func (c *call) copies() *copies {
+	m := c.shares()
+	for i := range m.charges {
+		switch {
+		case c.doubtful.has(i):
+		case c.overflow.has(i):
+			m.charges[i].Quota = c.full(i)
+		default:
+			m.yields.add(i)
+		}
+	}
+	return m
+}
+
+// full returns the quota by which the memory counts all that the i-th charge
+// admits, over all instances.
+func (c *call) full(i int) core.Quota {
+	if c.guard.instances == 1 {
+		return c.charges[i].Quota
+	}
+	return c.charges[i].Quota.Wider(c.guard.instances, 1)
+}
+
+func (m *copies) free() {
+	clear(m.charges)
+	m.charges, m.yields, m.raised = nil, 0, 0
+	pool.Put(m)
+}
+
+// look makes the copies cost nothing.
+func (m *copies) look() {
+	for i := range m.charges {
+		m.charges[i].Cost = 0
+	}
+}
+
+// takeCopies takes copies from the memory. If only copies that yield have no room, it gives them
+// room for twice what the rule admits. Beyond that, they are counted as far as
+// there is room.
+func (c *call) takeCopies(m *copies) (core.Decision, error) {
+	for {
+		d, err := c.guard.own.Take(context.Background(), c.policy, m.charges)
+		c.noticed(m.charges, &d)
+		if err != nil || d.Allowed || m.refused(&d) {
+			return d, err
+		}
+		for i, o := range d.Outcomes() {
+			switch {
+			case o.Fits():
+			case m.raised.has(i):
+				m.charges[i].Cost = min(m.charges[i].Cost-1, o.Remaining)
+			default:
+				m.charges[i].Quota = c.charges[i].Quota.Wider(c.guard.instances, 2)
+				m.raised.add(i)
+			}
+		}
+	}
+}
+
+// refused reports whether a copy that does not yield has no room.
+func (m *copies) refused(d *core.Decision) bool {
+	for i, o := range d.Outcomes() {
+		if !o.Fits() && !m.yields.has(i) {
+			return true
+		}
+	}
+	return false
+}
+
+// undoCopies gives back what d took from the memory.
+func (c *call) undoCopies(m *copies, d *core.Decision) {
+	_ = core.Undo(context.Background(), c.guard.own, c.policy, m.charges, d)
+}
+
+// local marks d, of copies of the charges, as a decision without the store.
+func (c *call) local(d *core.Decision) {
+	d.Mode = core.ModeLocal
+	for i := range d.Outcomes() {
+		o := &d.Outcomes()[i]
+		if o.RetryAfter == core.Never && c.charges[i].Cost <= c.charges[i].Quota.Capacity() {
+			// More than a share, but not more than the store can admit.
+			o.RetryAfter = max(o.ResetAfter, c.guard.breaker.probeIn(c.now))
+		}
+	}
+}

@@ -1,0 +1,57 @@
+package guard
+
+import "github.com/routelimit/limit/core"
+
+// A plan is what holds for a call of Take, and names the path that the call
+// takes.
+type plan uint8
+
+const (
+	healthy  plan = iota // the store decides, and the memory counts: takeHealthy
+	doubtful             // the store may not know units of a key, so the memory must admit too: takeBoth
+	overflow             // the memory has no quota for a key, so it shares one here and in the store: takeOverflow
+	open                 // the breaker is open, so the request is decided without the store: takeLocal
+)
+
+// A call is one call of [Store.Take].
+type call struct {
+	attempt
+	policy   string
+	charges  []core.Charge
+	doubtful set // the store may not know what this process admitted
+	overflow set // an overflow quota takes part in the decision of the memory
+	shared   set // the key has no other quota in memory
+}
+
+// plan decides, once per call, what holds.
+func (c *call) plan() plan {
+	if !c.enter() {
+		return open
+	}
+	c.classify()
+	switch {
+	case c.overflow != 0:
+		return overflow
+	case c.doubtful != 0:
+		return doubtful
+	}
+	return healthy
+}
+
+// classify finds the charges that the memory must admit too.
+func (c *call) classify() {
+	s := c.guard
+	c.doubtful, c.overflow, c.shared = s.doubts.of(c.policy, c.charges, c.now), 0, 0
+	if s.store.active(c.now) {
+		c.findOverflow()
+	}
+}
+
+// A set is a set of charges: bit i is charge i.
+type set uint16
+
+func (s set) has(i int) bool { return s>>i&1 != 0 }
+
+func (s *set) add(i int) { *s |= 1 << i }
+
+var _ [16 - core.MaxCharges]struct{} // a set has room for all charges of a call

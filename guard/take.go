@@ -1,0 +1,217 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/routelimit/limit/core"
+)
+
+// takeHealthy lets the store decide, and counts what it admits.
+func (c *call) takeHealthy(d *core.Decision) error {
+	if err := c.ask(c.charges, d); err != nil || !d.Allowed {
+		return err
+	}
+	if at, fits := c.fitsShare(); fits {
+		d.Tag = at
+		return nil
+	}
+	return c.count(c.charges, d)
+}
+
+// takeBoth admits what both the store and the memory admit.
+func (c *call) takeBoth(d *core.Decision) error {
+	own, ok, err := c.room()
+	if err != nil {
+		return err
+	}
+	if !ok {
+		if c.doubtful != 0 || c.probe {
+			// Ask the store all the same. Otherwise this process may miss that the
+			// store fails and loses its data before it is trusted again.
+			err = c.lookUp()
+		}
+		*d = own
+		return err
+	}
+	asked, err := c.askShared(d)
+	if err != nil {
+		return err
+	}
+	if d.Allowed {
+		return c.count(asked, d)
+	}
+	c.restrict(d, &own)
+	return nil
+}
+
+// errMoved means that the memory charged a key's own quota although the store
+// charged an overflow quota: the memory got room in between. Nothing was taken.
+var errMoved = errors.New("the key has left its overflow quota")
+
+// takeOverflow is takeBoth where keys share overflow quotas.
+func (c *call) takeOverflow(d *core.Decision) error {
+	err := c.takeBoth(d)
+	for err == errMoved {
+		c.classify()
+		err = c.takeBoth(d)
+	}
+	if err != nil || d.Mode >= core.ModeLocal {
+		return err
+	}
+	for i := range c.charges {
+		switch {
+		case c.shared.has(i):
+			d.SetOverflow(i, core.SharedQuota)
+		case c.overflow.has(i):
+			d.SetOverflow(i, core.BothQuotas)
+		}
+	}
+	return nil
+}
+
+// ask asks the store.
+func (c *call) ask(charges []core.Charge, d *core.Decision) (err error) {
+	*d, err = c.guard.store.Take(c.ctx, c.policy, charges)
+	c.ended(err)
+	if err == nil {
+		c.guard.outage.answered(c.now)
+	}
+	return err
+}
+
+// lookUp asks the store, and takes nothing.
+func (c *call) lookUp() error {
+	m := c.shares()
+	defer m.free()
+	m.look()
+	for i := range m.charges {
+		m.charges[i].Quota = c.charges[i].Quota
+	}
+	var d core.Decision
+	return c.ask(m.charges, &d)
+}
+
+// fitsShare counts the charges in memory if they fit into the share of this
+// instance, and returns when it did.
+func (c *call) fitsShare() (at int64, fits bool) {
+	if c.guard.instances == 1 {
+		own, err := c.guard.own.Take(context.Background(), c.policy, c.charges)
+		c.noticed(c.charges, &own)
+		return own.At, err == nil && own.Allowed
+	}
+	m := c.shares()
+	defer m.free()
+	own, err := c.takeCopies(m)
+	return own.At, err == nil && own.Allowed
+}
+
+// room asks the memory first, since the store is not asked for what the memory
+// refuses. It returns what the memory has left, or its refusal.
+func (c *call) room() (own core.Decision, ok bool, err error) {
+	for {
+		left, ok, err := c.look()
+		if err != nil || ok {
+			return left, ok, err
+		}
+		refusal, refused, err := c.refusal()
+		if err != nil || refused {
+			return refusal, false, err
+		}
+	}
+}
+
+// look returns what the memory has left, and whether it has room for the charges
+// that it must admit.
+func (c *call) look() (left core.Decision, ok bool, err error) {
+	m := c.copies()
+	defer m.free()
+	m.look()
+	if left, err = c.takeCopies(m); err != nil {
+		return left, false, err
+	}
+	for i, o := range left.Outcomes() {
+		if c.charges[i].Cost > o.Remaining && !m.yields.has(i) {
+			return left, false, nil
+		}
+	}
+	return left, true, nil
+}
+
+// refusal takes from the memory what it has no room for: unlike a look, a refusal
+// says when to retry. If the memory has got room meanwhile, refusal gives back
+// what it took, and reports that nothing was refused.
+func (c *call) refusal() (d core.Decision, refused bool, err error) {
+	m := c.copies()
+	defer m.free()
+	d, err = c.takeCopies(m)
+	if err == nil && d.Allowed {
+		c.undoCopies(m, &d)
+		return d, false, nil
+	}
+	c.refused(&d)
+	return d, true, err
+}
+
+// refused makes d, a refusal by the memory, the decision of the call.
+func (c *call) refused(d *core.Decision) {
+	c.local(d)
+	if c.doubtful == 0 {
+		d.Mode = core.ModeOverflow
+	}
+}
+
+// errLate means that this process has decided the same keys without the store
+// while the store was deciding.
+var errLate = fmt.Errorf("%w: its answer came after a decision without it", core.ErrUnavailable)
+
+// count counts in memory what the store has admitted, charged as asked. If the
+// memory refuses, count gives the units back to the store.
+func (c *call) count(asked []core.Charge, d *core.Decision) error {
+	m := c.copies()
+	defer m.free()
+	own, err := c.takeCopies(m)
+	if err != nil || !own.Allowed { // other requests took the room
+		c.undo(asked, d)
+		c.refused(&own)
+		*d = own
+		return err
+	}
+	moved := c.moved(asked, &own)
+	// Read the doubts after the memory has counted. A decision without the store
+	// notes its doubts before it asks the memory. So either it finds this request
+	// counted, or this request finds the doubts.
+	late := c.guard.doubts.of(c.policy, c.charges, c.guard.now())&^c.doubtful != 0
+	if moved || late {
+		c.undoCopies(m, &own)
+		c.undo(asked, d)
+		if late {
+			return errLate
+		}
+		return errMoved
+	}
+	if c.doubtful|c.overflow != 0 {
+		c.restrict(d, &own)
+		d.Delay = max(d.Delay, own.Delay)
+	}
+	d.Tag = own.At
+	return nil
+}
+
+// undo gives back to the store what d took. If that fails, it still counts
+// there, which is safe.
+func (c *call) undo(asked []core.Charge, d *core.Decision) {
+	c.ended(core.Undo(c.ctx, c.guard.store.Store, c.policy, asked, d))
+}
+
+// restrict lowers what d reports as left to what the memory has left, for the
+// charges that the memory must admit.
+func (c *call) restrict(d, own *core.Decision) {
+	for i, o := range own.Outcomes() {
+		of := &d.Outcomes()[i]
+		if (c.doubtful | c.overflow).has(i) && of.Fits() && o.Remaining < of.Remaining {
+			*of = o
+		}
+	}
+}

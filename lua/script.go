@@ -1,0 +1,214 @@
+package lua
+
+import (
+	"crypto/sha1"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/routelimit/limit/core"
+)
+
+//go:embed *.lua
+var files embed.FS
+
+// A Script is one of the drivers take.lua, return.lua, lease.lua and reset.lua
+// behind the files that it needs, and no others: most of the cost of a call that
+// decides one request is for functions that a script defines.
+type Script struct {
+	Text string
+	SHA  string // of the text, as EVALSHA wants it
+}
+
+// A file is one of the Lua files. The file of an algorithm is named by its word:
+// that of token-bucket is tokenbucket.lua. Lines of comments say what Go has to
+// know of a file:
+//
+//	-- @needs small.lua            this file goes before
+//	-- @needs ring.lua above 128   to take, this file goes behind if a limit is larger
+//	-- @value h 26                 values that begin with this byte have 26 bytes,
+//	-- @value a 12 4               or 12, 16, 20 and so on
+//	-- @returned r 141             a second key remembers what was given back
+//	-- @return                     the rest is for return.lua only
+type file struct {
+	take, giveBack string // the text before @return and behind it
+	needs          []string
+	needsToReturn  []string
+	above          []threshold
+	values         []value
+	returned       bool
+}
+
+// A threshold is a file that rules with a larger limit need.
+type threshold struct {
+	name  string
+	limit int64
+}
+
+// A value is a form of stored values: its first byte and its sizes.
+type value struct {
+	first      byte
+	size, step int64
+}
+
+// parsed returns the embedded files by their names.
+var parsed = sync.OnceValue(func() map[string]*file {
+	entries, err := files.ReadDir(".")
+	if err != nil {
+		panic(err) // the directory is embedded
+	}
+	all := make(map[string]*file)
+	for _, entry := range entries {
+		text, err := files.ReadFile(entry.Name())
+		if err != nil {
+			panic(err)
+		}
+		if all[entry.Name()], err = parse(string(text)); err != nil {
+			panic(fmt.Sprintf("lua: %s: %v", entry.Name(), err))
+		}
+	}
+	return all
+})
+
+// parse reads the lines of a file that are for Go.
+func parse(text string) (*file, error) {
+	f := &file{take: text}
+	needs := &f.needs
+	for line := range strings.Lines(text) {
+		directive, ok := strings.CutPrefix(strings.TrimSpace(line), "-- @")
+		if !ok {
+			continue
+		}
+		words := strings.Fields(directive)
+		number := func(i int) (n int64) {
+			if i < len(words) {
+				n, _ = strconv.ParseInt(words[i], 10, 64)
+			}
+			return n
+		}
+		switch {
+		case len(words) == 1 && words[0] == "return":
+			f.take, f.giveBack, _ = strings.Cut(text, line)
+			needs = &f.needsToReturn
+		case len(words) == 2 && words[0] == "needs":
+			*needs = append(*needs, words[1])
+		case len(words) == 4 && words[0] == "needs" && words[2] == "above" && number(3) > 0:
+			f.above = append(f.above, threshold{words[1], number(3)})
+		case len(words) >= 3 && (words[0] == "value" || words[0] == "returned") && number(2) > 0:
+			f.values = append(f.values, value{words[1][0], number(2), number(3)})
+			f.returned = f.returned || words[0] == "returned"
+		default:
+			return nil, fmt.Errorf("unknown line %q", line)
+		}
+	}
+	return f, nil
+}
+
+// fileOf returns the name of the file of an algorithm.
+func fileOf(a core.Algorithm) string { return strings.ReplaceAll(a.String(), "-", "") + ".lua" }
+
+// A selection is the files of a script in their order.
+type selection struct {
+	names     []string
+	returning bool // whether the script gives back
+}
+
+// add adds a file behind those that it needs.
+func (s *selection) add(name string) {
+	if slices.Contains(s.names, name) {
+		return
+	}
+	f := parsed()[name]
+	if f == nil {
+		panic(fmt.Sprintf("lua: there is no %s", name))
+	}
+	for _, needed := range f.needs {
+		s.add(needed)
+	}
+	if s.returning {
+		for _, needed := range f.needsToReturn {
+			s.add(needed)
+		}
+	}
+	s.names = append(s.names, name)
+}
+
+// addAlgorithms adds the files of the algorithms of n quotas. Their order is that
+// of the algorithms, so that rules in another order have the same script.
+func (s *selection) addAlgorithms(n int, quota func(i int) *core.Quota) {
+	for _, a := range core.Algorithms() {
+		for i := range n {
+			q := quota(i)
+			if q.Algorithm != a {
+				continue
+			}
+			s.add(fileOf(a))
+			for _, t := range parsed()[fileOf(a)].above {
+				if q.Limit > t.limit && !s.returning {
+					s.add(t.name)
+				}
+			}
+		}
+	}
+}
+
+// remembersReturns reports whether giving back to an algorithm needs a second key.
+func remembersReturns(a core.Algorithm) bool {
+	all := parsed()
+	for _, name := range all[fileOf(a)].needsToReturn {
+		if all[name].returned {
+			return true
+		}
+	}
+	return false
+}
+
+// scripts holds the scripts that have been asked for, by the names of their
+// files: as many as there are mixes of algorithms in use.
+var scripts sync.Map // of *Script
+
+// join returns the script of a driver and the files that it needs.
+func (s *selection) join(driver string) *Script {
+	s.names = append(s.names, driver)
+	id := strings.Join(s.names, " ")
+	if known, ok := scripts.Load(id); ok {
+		return known.(*Script)
+	}
+	var b strings.Builder
+	for _, name := range s.names {
+		f := parsed()[name]
+		b.WriteString(f.take)
+		if s.returning {
+			b.WriteString(f.giveBack)
+		}
+	}
+	sum := sha1.Sum([]byte(b.String()))
+	known, _ := scripts.LoadOrStore(id, &Script{Text: b.String(), SHA: hex.EncodeToString(sum[:])})
+	return known.(*Script)
+}
+
+// takeScript returns the script that takes charges of the rules.
+func takeScript(rules []core.Charge) *Script {
+	s := newSelection(false)
+	s.addAlgorithms(len(rules), func(i int) *core.Quota { return &rules[i].Quota })
+	return s.join("take.lua")
+}
+
+// newSelection returns the files that every script has.
+func newSelection(returning bool) *selection {
+	return &selection{names: []string{"bytes.lua", "state.lua"}, returning: returning}
+}
+
+// ResetScript returns the script that deletes the keys of a rule.
+func ResetScript() *Script { return newSelection(false).join("reset.lua") }
+
+// LeaseScript returns the script that renews and releases leases.
+func LeaseScript() *Script {
+	s := newSelection(false)
+	s.add(fileOf(core.Concurrency))
+	return s.join("lease.lua")
+}

@@ -1,0 +1,91 @@
+package lua
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/core"
+)
+
+// TestAlgorithms tests that every algorithm of package core has a file, which
+// registers it under its number, and that no script has files that it does not
+// need.
+func TestAlgorithms(t *testing.T) {
+	for _, a := range core.Algorithms() {
+		q := core.Quota{Algorithm: a, Limit: 1, Window: 1_000_000}
+		take := takeScript([]core.Charge{{Rule: "r", Quota: q}}).Text
+		returns := NewReturns("limit", "p", "", 1, []core.Return{{Charge: core.Charge{Rule: "r", Quota: q}}}).Script.Text
+		for _, other := range core.Algorithms() {
+			registers := fmt.Sprintf("\nalgorithms[%d] = ", other)
+			if other == a {
+				assert.Contains(t, take, registers, "%v", a)
+				assert.Contains(t, returns, registers, "%v", a)
+			} else {
+				assert.NotContains(t, take, registers, "%v", a)
+			}
+		}
+		assert.NotContains(t, take, ".give_back(", "%v: what takes does not give back", a)
+		if !q.Leases() {
+			assert.Contains(t, returns, ".give_back(value", "%v", a)
+		}
+	}
+}
+
+// TestSelection tests which files a script has, in which order.
+func TestSelection(t *testing.T) {
+	rules := func(quotas ...core.Quota) (list []core.Charge) {
+		for _, q := range quotas {
+			list = append(list, core.Charge{Quota: q})
+		}
+		return list
+	}
+	small, large := core.Quota{Limit: 128}, core.Quota{Limit: 129}
+	queue, bucket := core.Quota{Algorithm: core.Queue}, core.Quota{Algorithm: core.TokenBucket}
+	assert.NotContains(t, takeScript(rules(small)).Text, "local ring")
+	assert.Contains(t, takeScript(rules(small, large)).Text, "local ring")
+	assert.Same(t, takeScript(rules(queue, bucket, large)), takeScript(rules(large, queue, bucket, queue)))
+
+	files := newSelection(true)
+	files.addAlgorithms(3, func(i int) *core.Quota { return &[]core.Quota{queue, bucket, large}[i] })
+	assert.Equal(t, []string{"bytes.lua", "state.lua", "slidinglog.lua", "small.lua", "bucketreturn.lua", "tokenbucket.lua",
+		"schedule.lua", "queue.lua"}, files.names)
+}
+
+func TestParse(t *testing.T) {
+	f, err := parse("-- a\n-- @needs small.lua\n-- @needs ring.lua above 128\n-- @value a 12 4\nb\n-- @return\n-- @needs c.lua\nd\n")
+	require.NoError(t, err)
+	assert.Equal(t, &file{
+		take:     "-- a\n-- @needs small.lua\n-- @needs ring.lua above 128\n-- @value a 12 4\nb\n",
+		giveBack: "-- @needs c.lua\nd\n",
+		needs:    []string{"small.lua"}, needsToReturn: []string{"c.lua"},
+		above: []threshold{{"ring.lua", 128}}, values: []value{{'a', 12, 4}},
+	}, f)
+	for _, line := range []string{"-- @", "-- @neds small.lua", "-- @needs", "-- @needs ring.lua below 3", "-- @value a", "-- @value a many"} {
+		_, err := parse(line)
+		assert.Error(t, err, line)
+	}
+}
+
+func TestIsState(t *testing.T) {
+	for _, test := range []struct {
+		first byte
+		sizes []int64 // that are possible
+		not   []int64
+	}{
+		{'a', []int64{12, 16}, []int64{8, 13}}, {'b', []int64{14, 20}, []int64{8, 15}},
+		{'c', []int64{34, 38}, []int64{30}}, {'d', []int64{36, 42}, []int64{30}},
+		{'e', []int64{14}, []int64{13, 28}}, {'f', []int64{21, 27}, []int64{15}}, {'g', []int64{26}, []int64{27}},
+		{'h', []int64{26}, []int64{25}}, {'i', []int64{20}, []int64{40}}, {'j', []int64{22, 40}, []int64{4}},
+		{'r', []int64{141}, []int64{140}}, {'z', nil, []int64{1}},
+	} {
+		for _, size := range test.sizes {
+			assert.True(t, IsState(test.first, size), "%c %d", test.first, size)
+		}
+		for _, size := range test.not {
+			assert.False(t, IsState(test.first, size), "%c %d", test.first, size)
+		}
+	}
+}
