@@ -49,24 +49,24 @@ var mutants = []mutant{
 	{"lets ticks wrap around", "lua/take.lua", "local short = window < 4294967296", "local short = true", redis7},
 
 	// Its client side.
-	{"sends the client's clock", "redisstore/redisstore.go", `now:     func() string { return "" }`,
+	{"sends the client's clock", "redisstore/redisstore.go", `now:        func() string { return "" }`,
 		`now:     func() string { return time.Now().Format("20060102150405") }`, redis7},
 	{"repeats a call whose reply is lost", "redisstore/run.go", "NoRetry() bool { return true }", "NoRetry() bool { return false }", redis7},
 	{"fails when the script is not loaded", "redisstore/run.go", `"NOSCRIPT "`, `"NEVER "`, redis7},
 	{"repeats a call after any error", "redisstore/run.go", `redis.HasErrorPrefix(err, "NOSCRIPT ")`, "err != nil", redis7},
-	{"waits as long as the client does", "redisstore/run.go", "if s.heeds {", "if true {", redis7},
+	{"waits as long as the client does", "redisstore/run.go", "if s.deadlines {", "if true {", redis7},
 	{"takes the verdict of another call", "redisstore/redisstore.go", "last < 0 || reply[last] != number", "last < 0", redis7},
 	{"takes what a client caused for a failure of Redis", "redisstore/unavailable.go", "replied && !isUnavailable(code, message)", "replied && message == code", redis7},
 	{"keeps the caller's slice", "redisstore/batcher.go", "append(r.charges[:0], charges...)", "charges", redis7},
-	{"loses a flight that has landed", "redisstore/batcher.go", "defer b.handOn() //", "//", redis7},
-	{"charges who has left the queue", "redisstore/batcher.go", "if r.state == waits {\n\t\t\treturn r", "if true {\n\t\t\treturn r", redis7},
+	{"loses a call that is done", "redisstore/batcher.go", "defer b.sendQueued() //", "//", redis7},
+	{"charges who has left the queue", "redisstore/batcher.go", "if r.state == queued {\n\t\t\treturn r", "if true {\n\t\t\treturn r", redis7},
 	{"fails neighbours for an error of one", "redisstore/batcher.go", "len(batch) > 1 && isScriptError(err)", "false", redis7},
 	{"writes keys that can forge others", "lua/key.go", "partBytes = byteSet(alphanumeric + \"", "partBytes = byteSet(alphanumeric + \":%{}", "./lua"},
 
-	{"lets identities out", "redisstore/batcher.go", "b.store.hidden.hide(b.policy, r.charges)", "", redis7},
-	{"lets identities out where it gives back", "redisstore/return.go", "s.hidden.hiddenReturns(policy, returns)", "returns", redis7},
-	{"hashes without lengths", "redisstore/identity.go", "binary.AppendUvarint(h.text, uint64(len(rule)))", "h.text[:len(h.text):cap(h.text)]", redis7},
-	{"takes an empty secret for none", "redisstore/identity.go", "if secret == nil {", "if len(secret) == 0 {", redis7},
+	{"lets identities out", "redisstore/batcher.go", "b.store.hasher.replace(b.policy, r.charges)", "", redis7},
+	{"lets identities out where it gives back", "redisstore/return.go", "s.hasher.returns(policy, returns)", "returns", redis7},
+	{"hashes without lengths", "redisstore/keyhash.go", "binary.AppendUvarint(state.text, uint64(len(rule)))", "state.text[:len(state.text):cap(state.text)]", redis7},
+	{"takes an empty secret for none", "redisstore/keyhash.go", "if secret == nil {", "if len(secret) == 0 {", redis7},
 
 	// The pure functions and the memory store.
 	{"charges the rules that pass although another refuses", "core/decide.go", "if d.Allowed && c.Cost > 0 {", "if fits && c.Cost > 0 {", memory},
