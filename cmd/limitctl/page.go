@@ -93,16 +93,16 @@ func whatToTry(base string) string {
 	return fmt.Sprintf(`In a browser: %[1]s
 In a terminal:
 
-  # on Gin: five in two seconds pass, the sixth is refused
+  # on Gin: five requests in two seconds are admitted, the sixth is refused
   curl -i -X POST '%[1]s/gin/update?[1-6]'
 
-  # on Echo: a forged address is the same client
+  # on Echo: a forged address changes nothing
   curl -i -X POST -H 'X-Forwarded-For: 203.0.113.7' '%[1]s/echo/update?[1-6]'
 
-  # on net/http: two a second for each user
+  # on net/http: two requests in ten seconds for each user
   curl -i -H 'X-User: alice' '%[1]s/http/test?[1-3]'
 
-  # on net/http: a megabyte at 100 kB a second; another download beside it shares them
+  # on net/http: a megabyte at 100 kB/s, which concurrent downloads share
   curl -o /dev/null -H 'X-User: alice' '%[1]s/http/download'
 `, base)
 }
@@ -117,7 +117,7 @@ func page(place string) http.Handler {
 		h.Set("X-Content-Type-Options", "nosniff")
 		if !strings.Contains(r.Header.Get("Accept"), "text/html") {
 			h.Set("Content-Type", "text/plain; charset=utf-8")
-			fmt.Fprintf(w, "Rules are decided together: all of them pass, or nothing is spent.\nThe quotas are %s.\n\n", place)
+			fmt.Fprintf(w, "Rules are decided together: either every rule admits a request, or none is charged.\nThe quotas are %s.\n\n", place)
 			for _, l := range listings() {
 				fmt.Fprintf(w, "%-4s %-13s %s\n", l.Method, l.Path, l.Text)
 			}
