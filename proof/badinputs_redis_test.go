@@ -41,8 +41,9 @@ func (r *row) onRedis(client *redis.Client, options *redisstore.Options, want in
 // admits, and returns how often it did.
 func (r *row) admitted(limiter *limit.Limiter, rules limit.RuleSet) (n, undecided int) {
 	r.Helper()
+	policy := bind(limiter, rules)
 	for range rules.Rules()[0].Limit + 3 {
-		d, err := mustPolicy(limiter, rules).Take(r.Context(), limit.Request{})
+		d, err := policy.Take(r.Context(), limit.Request{})
 		if err != nil {
 			require.ErrorIs(r, err, limit.ErrUndecided)
 			undecided++
@@ -203,7 +204,7 @@ var badKeys = []badInput{
 		client := redistest.Client(r)
 		limiter := limit.New(redisstore.New(client, &patient), nil)
 		for _, rule := range forms {
-			_, err := mustPolicy(limiter, shared(rule)).Take(r.Context(), limit.Request{})
+			_, err := bind(limiter, shared(rule)).Take(r.Context(), limit.Request{})
 			require.NoError(r, err)
 			require.True(r, client.Persist(r.Context(), stateKey(rule)).Val(), rule.Name)
 			n, _ := r.admitted(limiter, shared(rule))
@@ -219,7 +220,7 @@ var badKeys = []badInput{
 		for _, rule := range forms {
 			r.takeAt(client, rule, time.Now().AddDate(10, 0, 0))
 			limiter := limit.New(redisstore.New(client, &patient), nil)
-			d, err := mustPolicy(limiter, shared(rule)).Take(r.Context(), limit.Request{Cost: rule.Limit})
+			d, err := bind(limiter, shared(rule)).Take(r.Context(), limit.Request{Cost: rule.Limit})
 			require.NoError(r, err)
 			r.ran(map[bool]int{true: 1}[d.Allowed], 0, rule.Name)
 			assert.True(r, 0 < d.RetryAfter && d.RetryAfter <= 2*rule.Window, "%s: %v", rule.Name, d.RetryAfter) // a counter has two

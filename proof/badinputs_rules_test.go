@@ -110,9 +110,9 @@ var badRules = []badInput{
 		for _, a := range []limit.Algorithm{limit.FixedWindow, limit.SlidingCells, limit.SlidingCounter, limit.TokenBucket, limit.LeakyBucket} {
 			const most = 1_000_000_000_000
 			set := limit.Named(a.String(), limit.Rule{Key: limit.Everyone, Limit: most, Window: year, Algorithm: a})
-			admitted := 0
+			policy, admitted := bind(limiter, set), 0
 			for range 2 {
-				d, err := mustPolicy(limiter, set).Take(r.Context(), limit.Request{Cost: most})
+				d, err := policy.Take(r.Context(), limit.Request{Cost: most})
 				require.NoError(r, err)
 				if d.Allowed {
 					admitted++
@@ -142,11 +142,11 @@ var badRules = []badInput{
 			r.send(h, 2, http.StatusTooManyRequests) // nothing has come back
 		})
 		limiter, jobs, keys := limit.New(nil, nil), limit.Named("jobs", limit.PerIP(time.Hour, 5)), limit.Keys{"ip": "192.0.2.1"}
-		d, err := mustPolicy(limiter, jobs).Reserve(r.Context(), limit.Request{Keys: keys, Cost: 5})
+		d, err := bind(limiter, jobs).Reserve(r.Context(), limit.Request{Keys: keys, Cost: 5})
 		require.NoError(r, err)
 		assert.Error(r, d.Settle(r.Context(), -1))
 		for _, cost := range []int64{-1, math.MinInt64} {
-			d, err := mustPolicy(limiter, jobs).Take(r.Context(), limit.Request{Keys: keys, Cost: cost})
+			d, err := bind(limiter, jobs).Take(r.Context(), limit.Request{Keys: keys, Cost: cost})
 			assert.Error(r, err)
 			assert.False(r, d.Allowed)
 		}
@@ -180,7 +180,7 @@ var badRules = []badInput{
 		r.invalid("rule", limit.Named("jobs"))
 		r.invalid("key", limit.Rules(limit.Rule{}), limit.Rules(limit.Rule{Limit: 5, Window: time.Second}))
 		r.invalidText("", ";", "\n")
-		_, err := mustPolicy(limit.New(nil, nil), limit.Rules(limit.PerIP(time.Hour, 5))).Take(r.Context(), limit.Request{Keys: limit.Keys{"ip": "192.0.2.1"}})
+		_, err := bind(limit.New(nil, nil), limit.Rules(limit.PerIP(time.Hour, 5))).Take(r.Context(), limit.Request{Keys: limit.Keys{"ip": "192.0.2.1"}})
 		assert.ErrorContains(r, err, "limit.Named")
 	}},
 	{13, "the same rule twice", func(r *row) {
@@ -255,9 +255,9 @@ var badRules = []badInput{
 		} {
 			kept := store()
 			admitted := func(rules limit.RuleSet) (n int, last limit.Decision) {
-				limiter := limit.New(kept, nil) // a program that was started anew
+				policy := bind(limit.New(kept, nil), rules) // a program that was started anew
 				for range 12 {
-					d, err := mustPolicy(limiter, rules).Take(r.Context(), limit.Request{})
+					d, err := policy.Take(r.Context(), limit.Request{})
 					require.NoError(r, err)
 					if last = d; d.Allowed {
 						n++
@@ -290,7 +290,7 @@ var badRules = []badInput{
 		r.invalid("not nil", limit.Rules(limit.Per(limit.By("tenant", nil), time.Hour, 5)))
 		limiter, jobs, keys := limit.New(nil, nil), limit.Named("jobs", limit.PerIP(time.Hour, 5)), limit.Keys{"ip": "192.0.2.1"}
 		for _, wrong := range []limit.Keys{nil, {"user": "a"}, {"ip": "somewhere"}} {
-			d, err := mustPolicy(limiter, jobs).Take(r.Context(), limit.Request{Keys: wrong})
+			d, err := bind(limiter, jobs).Take(r.Context(), limit.Request{Keys: wrong})
 			assert.Error(r, err)
 			assert.False(r, d.Allowed)
 		}
