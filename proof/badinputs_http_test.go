@@ -279,7 +279,7 @@ type byteStore struct {
 
 func (s *byteStore) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
 	d, err := s.Store.Take(ctx, policy, charges)
-	if d.Allowed && strings.HasPrefix(policy, "bytes ") {
+	if d.Allowed && strings.HasSuffix(charges[0].Rule, ".bytes") {
 		s.bytes.Add(charges[0].Cost)
 	}
 	return d, err

@@ -27,7 +27,7 @@ import (
 func (r *row) invalid(want string, rules ...limit.RuleSet) {
 	r.Helper()
 	for _, set := range rules {
-		_, err := limit.New(nil, nil).Policy(set)
+		_, err := limit.New(nil, nil).Bind(set, limit.Call{})
 		if !assert.Error(r, err, "%v", set) {
 			continue
 		}
@@ -208,8 +208,8 @@ var badRules = []badInput{
 			func() { redisstore.New(nil, nil) })
 	}},
 	{16, "the same middleware twice", func(r *row) {
-		// Both charge the same quota, so that fewer pass than the rule says, and
-		// never more; the headers show both, and the log says so.
+		// Both charge the same quota, so that fewer requests are admitted than the
+		// rule says, and never more. The headers show both, and a warning says so.
 		rules := limit.Rules(limit.PerIP(time.Hour, 5))
 		r.runs(2, site{rules: []limit.RuleSet{rules, rules}}, func(h http.Handler) {
 			assert.Len(r, do(h, "192.0.2.1:1", "/login").Header()["Ratelimit"], 2)
@@ -219,12 +219,12 @@ var badRules = []badInput{
 			var log strings.Builder
 			limiter := limit.New(nil, &limit.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
 			do(serve(limiter, func(http.ResponseWriter, *http.Request) {}, rules, rules), "192.0.2.1:1", "/login")
-			assert.Contains(r, log.String(), "two rule sets charge one quota", name)
+			assert.Contains(r, log.String(), "code=LIMIT-102", name)
 		}
 	}},
 	{17, "a limiter made in the handler", func(r *row) {
-		// What has been admitted is in the store, and so the limit holds while
-		// that is one. With a nil store each limiter has its own, and the log says so.
+		// With one store the limit holds, since the store has what was admitted. With
+		// a nil store each limiter has its own, and a warning says so.
 		rules := limit.Rules(limit.PerIP(time.Hour, 5))
 		for name, serve := range frameworks {
 			store, ran := memstore.New(nil), 0
@@ -241,7 +241,7 @@ var badRules = []badInput{
 		assert.NoError(r, err)
 		response.Body.Close()
 		server.Close()
-		assert.Contains(r, log.String(), "while a request is served")
+		assert.Contains(r, log.String(), "code=LIMIT-104")
 	}},
 	{18, "rules that change", func(r *row) {
 		rule := func(n int64, window time.Duration) limit.RuleSet {

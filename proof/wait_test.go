@@ -196,7 +196,7 @@ func TestWaitOnRedis(t *testing.T) {
 		options := *client.Options()
 		own := redis.NewClient(&options)
 		defer own.Close()
-		policy := bind(limit.New(redisstore.New(own, nil), nil), set)
+		policy := bind(limit.New(redisstore.New(own, &patient), nil), set)
 		for i := range 30 {
 			done.Go(func() {
 				for k := i; time.Now().Before(end); k++ {
