@@ -1,0 +1,11 @@
+module github.com/routelimit/limit/grpclimit
+
+go 1.25.0
+
+require (
+	github.com/routelimit/limit v0.1.0
+	github.com/stretchr/testify v1.12.1
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20260706201446-f0a921348800
+	google.golang.org/grpc v1.84.0
+	google.golang.org/protobuf v1.36.11
+)
