@@ -9,3 +9,5 @@ require (
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260706201446-f0a921348800
 	google.golang.org/protobuf v1.36.11
 )
+
+require go.yaml.in/yaml/v3 v3.0.5 // indirect
