@@ -1,7 +1,6 @@
 package limit
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/routelimit/limit/core"
@@ -83,56 +82,24 @@ func (r Rule) quota() core.Quota {
 	q := core.Quota{Algorithm: r.Algorithm, Limit: r.Limit, Window: r.window().Microseconds(),
 		Burst: r.Burst, Cells: int64(r.Cells), Missing: r.Missing, MaxWait: r.MaxWait.Microseconds(),
 		Aligned: r.Aligned, Calendar: r.Calendar}
-	switch {
-	case q.Algorithm == SlidingCells && q.Cells == 0:
+	fields := q.Algorithm.Fields()
+	if fields.Has(core.FieldCells) && q.Cells == 0 {
 		q.Cells = defaultCells
-	case (q.Algorithm == TokenBucket || q.Algorithm == LeakyBucket) && q.Burst == 0:
-		q.Burst = q.Limit
+	}
+	if fields.Has(core.FieldBurst) && q.Refills() && !q.Queues() && q.Burst == 0 {
+		q.Burst = min(max(1, q.Limit), core.MaxLimit) // an invalid limit is one error, not two
 	}
 	return q
 }
 
-// attributeProblems returns everything wrong with the attributes of r beside
-// its limit and its window, which are in order if the arguments say so.
-func (r Rule) attributeProblems(limitOK, windowOK bool) []string {
-	var list []string
-	add := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
-	if r.OnStoreError > Refuse {
-		add("%v: write Local, Allow or Refuse", r.OnStoreError)
-	}
-	if r.MaxWait%time.Microsecond != 0 {
-		add("wait %v: write a whole number of microseconds", r.MaxWait)
-	}
-	if r.Algorithm == Concurrency && r.Settle != nil {
-		add("a Settle: a lease is released whole when the request is done: leave it out")
-	}
-	if r.Algorithm == Concurrency && windowOK && r.Window < minLease {
-		add("window %v: it is how long a lease lives that is not renewed: write at least %v", r.Window, minLease)
-	}
-	if r.Algorithm == LeakyBucket && r.Missing != 0 {
-		add("%d missing: a leaky bucket begins whole: leave it out, or write algorithm token-bucket", r.Missing)
-		r.Missing = 0
-	}
-	// What is wrong with limit and window is said elsewhere, in the units of
-	// this package, and must not be said again.
-	if !limitOK {
-		r.Limit = 1
-	}
-	if !windowOK {
-		r.Window = time.Second
-	}
+func (r Rule) leases() bool {
 	q := r.quota()
-	return append(list, problemsOf(q.Validate())...)
+	return q.Leases()
 }
 
-// problemsOf returns what an error joins.
-func problemsOf(err error) (list []string) {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, err := range joined.Unwrap() {
-			list = append(list, err.Error())
-		}
-	}
-	return list
+func (r Rule) queues() bool {
+	q := r.quota()
+	return q.Queues()
 }
 
 // equal reports whether r and s are the same rule by value. Functions are not

@@ -1,22 +1,27 @@
-// Package limit limits the rate of requests by rules of which every one
-// passes, or nothing is spent.
+// Package limit limits the rate of requests by rules that are decided together:
+// either every rule admits a request, or none is charged.
 //
-// Rules stand on a route like annotations, and are decided together:
+// Rules are declared on a route:
 //
 //	limiter := limit.New(nil, nil)
-//	mux.Handle("POST /update", limiter.Handler(limit.Rules(
-//		limit.PerIP(2*time.Second, 5), limit.Global(time.Minute, 1000)), handler))
+//	mux.Handle("POST /update", limiter.Limit(limit.Rules(
+//		limit.PerIP(2*time.Second, 5), limit.Global(time.Minute, 1000)))(update))
+//
+// or for a whole application, whatever its router:
+//
+//	policy, err := limiter.Policy(limit.Named("all", limit.PerIP(time.Minute, 100)))
+//	…
+//	http.ListenAndServe(addr, policy.Middleware(app))
 //
 // Packages ginlimit and echolimit do the same on Gin and Echo, and package
-// redisstore shares the quotas between processes. A request takes one way:
-// its keys are resolved to charges, the store decides all of them at once, and
-// the decision becomes headers and either the next handler or a 429.
+// redisstore shares the quotas between processes. A [Policy] is a rule set bound to
+// a limiter. It resolves the keys of a request to charges, the store decides all of
+// them at once, and the [Decision] becomes headers and either the next handler or a
+// 429. Outside HTTP, a policy decides by [Policy.Take], which refuses, or
+// [Policy.Wait], which waits.
 //
-// Code without HTTP takes by [Limiter.Take], which refuses, or [Limiter.Wait],
-// which waits until the rules admit.
+// A rule counts by an exact sliding window unless it names another [Algorithm].
+// [Concurrency] limits requests in flight, and package throttle limits bandwidth.
 //
-// A rule counts by one of several algorithms, the exact sliding window unless
-// it says otherwise: see [Algorithm]. Requests in flight are limited by leases ([Concurrency]), and bytes a
-// second by slowing bodies ([Limiter.Throttle]). The package authenticates
-// nobody: a key is worth what stands behind it.
+// The package does not authenticate: a key is only as trustworthy as its source.
 package limit

@@ -102,7 +102,7 @@ func policyHeader(rules []Rule) string {
 		}
 		b.WriteString(`"` + r.name() + `";q=` + strconv.FormatInt(r.Limit, 10))
 		switch {
-		case r.Algorithm == Concurrency:
+		case r.leases():
 			b.WriteString(`;qu="concurrent-requests"`)
 		case r.Window%time.Second == 0 && r.Calendar.Unit == 0:
 			b.WriteString(";w=" + strconv.FormatInt(int64(r.Window/time.Second), 10))

@@ -12,17 +12,16 @@ import (
 	"github.com/routelimit/limit/internal/grammar"
 )
 
-// A KeyResolver turns a request into the key whose holders share a quota. Use
-// [ByIP], [ByUser], [Everyone] or the functions that begin with By, [FirstOf]
-// and [Joined]. The zero KeyResolver is invalid.
+// A KeyResolver turns a request into a key: requests with the same key share a
+// quota. Use [ByIP], [ByUser], [Everyone], the functions that begin with By,
+// [FirstOf] and [Joined]. The zero KeyResolver is invalid.
 //
-// A request without the key (no such header, no user) shares one quota with
-// all other requests without it: it is never unlimited. Put another resolver
-// behind it with [FirstOf] where that is too strict. A value of white space
-// counts as absent.
+// All requests without a key (no such header, no user) share one quota: a missing
+// key never means no limit. Where that is too strict, add another resolver with
+// [FirstOf]. White space counts as no value.
 //
-// Keys are compared byte for byte. One longer than 128 bytes is replaced by
-// its SHA-256.
+// Keys are compared byte for byte. A key longer than 128 bytes is replaced by its
+// SHA-256.
 type KeyResolver struct {
 	kind  keyKind
 	label string        // in the text grammar
@@ -48,21 +47,21 @@ const (
 )
 
 var (
-	// Everyone resolves every request to the same key.
+	// Everyone resolves every request to one key.
 	Everyone = KeyResolver{kind: everyone, label: "global"}
 
-	// ByIP resolves the address of the client: an IPv4 address, or the /64 of
-	// an IPv6 one. It is the peer of the connection unless [Options].Proxies
-	// says whose forwarding headers to believe. Peers without an address (a
-	// unix socket) share one quota.
+	// ByIP resolves the address of the client: an IPv4 address, or the /64 of an
+	// IPv6 address. It is the peer of the connection unless [Options].Proxies names
+	// proxies. Peers without an address (Unix sockets) share one quota.
 	ByIP = KeyResolver{kind: byIP, label: "ip"}
 
-	// ByUser resolves the user by the function in [Options].User.
+	// ByUser resolves the user, by the User function of the adapter or
+	// [Options].User.
 	ByUser = KeyResolver{kind: byUser, label: "user"}
 )
 
-// ByHeader resolves the first value of a header, such as an API key. Unless
-// something before the limiter has checked it, clients can write any value.
+// ByHeader resolves the first value of a header, such as an API key. Clients can
+// write any value, unless something before the limiter has checked it.
 func ByHeader(name string) KeyResolver {
 	return labeled(KeyResolver{kind: byHeader, name: http.CanonicalHeaderKey(name)})
 }
@@ -73,27 +72,26 @@ func ByCookie(name string) KeyResolver { return labeled(KeyResolver{kind: byCook
 // ByQuery resolves the first value of a query parameter.
 func ByQuery(name string) KeyResolver { return labeled(KeyResolver{kind: byQuery, name: name}) }
 
-// ByPathValue resolves a part of the path: "id" for "/users/:id" on Gin and
-// Echo, and for "/users/{id}" on a ServeMux.
+// ByPathValue resolves a part of the path: "id" for "/users/:id" on Gin and Echo,
+// and for "/users/{id}" on a ServeMux. The route must have it: see [Limiter.Bind].
 func ByPathValue(name string) KeyResolver { return labeled(KeyResolver{kind: byPath, name: name}) }
 
-// By resolves whatever fn returns; "" means that the request has no such key.
-// The name stands in the names of rules. It is one word, and none that the text
-// grammar knows: By is for programs only.
+// By resolves what fn returns; "" means that the request has no such key. The name
+// appears in the names of rules. It is one word, and none of the words of the text
+// grammar, which has no functions.
 func By(name string, fn func(*http.Request) string) KeyResolver {
 	return KeyResolver{kind: byFunc, label: name, name: name, fn: fn}
 }
 
 // FirstOf resolves the first of several keys that the request has, such as
-// FirstOf(ByUser, ByIP). Equal values of different resolvers are different
-// keys.
+// FirstOf(ByUser, ByIP). Equal values of different resolvers are different keys.
 func FirstOf(keys ...KeyResolver) KeyResolver {
 	return labeled(KeyResolver{kind: firstOf, parts: slices.Clone(keys)})
 }
 
-// Joined resolves several keys together: each combination of values has its
-// own quota. An absent value counts as a value of its own, but a request that
-// has none of them has no such key.
+// Joined resolves several keys together: each combination of values has its own
+// quota. An absent value counts as a value, but a request without any of them has
+// no key.
 func Joined(keys ...KeyResolver) KeyResolver {
 	return labeled(KeyResolver{kind: joined, parts: slices.Clone(keys)})
 }
@@ -111,7 +109,7 @@ func labeled(k KeyResolver) KeyResolver {
 func (k KeyResolver) problems(depth int) []string {
 	switch k.kind {
 	case noKey:
-		return []string{"no key: write who shares the quota, such as Key: limit.ByIP"}
+		return []string{"no key: write which requests share the quota, such as Key: limit.ByIP"}
 	case byHeader, byCookie:
 		if k.name == "Host" && k.kind == byHeader {
 			return []string{"key \"header Host\": net/http keeps it elsewhere: " +
@@ -218,7 +216,7 @@ const (
 )
 
 // bounded returns key, or its hash if it is long. A short key that looks like
-// a hash is hashed too, so that nobody can write the hash of another's key.
+// a hash is hashed too, so that no client can write the hash of another key.
 func bounded(key string) string {
 	if len(key) <= maxKey && !strings.HasPrefix(key, hashPrefix) {
 		return key

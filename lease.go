@@ -116,7 +116,7 @@ func nameLeases(charges []core.Charge) {
 		id = rand.Uint64()
 	}
 	for i := range charges {
-		if charges[i].Quota.Algorithm == Concurrency {
+		if charges[i].Quota.Leases() {
 			charges[i].Lease = id
 		}
 	}
@@ -284,11 +284,9 @@ func (d Decision) lossContext(r *http.Request) *http.Request {
 
 // reportLoss has a loss reported to Observe when d is released, and not before:
 // until then the handler may use the request, which is not safe to read beside
-// it.
+// it. The decision holds something; one that does not must not come here, where it
+// moves to the heap.
 func (d Decision) reportLoss(r *http.Request) {
-	if d.lease == nil {
-		return
-	}
 	l := d.policy.limiter
 	d.lease.mu.Lock()
 	defer d.lease.mu.Unlock()

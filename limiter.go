@@ -76,11 +76,13 @@ type Options struct {
 	// Nil means 503 with a problem details document that does not name the cause.
 	Fail func(http.ResponseWriter, *http.Request, error)
 
-	// Observe is called once for each HTTP request that is decided, before the
-	// request goes on. It must not block. A non-nil error says why the request
-	// could not be decided; the decision is then the zero Decision. Observe is
-	// called again, with decision and error, at the end of an admitted request
-	// that could not be settled or that lost a lease: see [ErrLeaseLost].
+	// Observe is called once for each decision, before the request goes on. It must
+	// not block. The request is nil outside HTTP, for [Policy.Take], [Policy.Wait]
+	// and [Policy.Reserve]; Peek and [Policy.Decide] are not observed. A non-nil
+	// error says why the request could not be decided; the decision is then the
+	// zero Decision. Observe is called again, with decision and error, at the end of
+	// an admitted request that could not be settled or that lost a lease: see
+	// [ErrLeaseLost].
 	Observe func(*http.Request, Decision, error)
 
 	// Log receives warnings for operators: outages of the store, requests that

@@ -189,7 +189,7 @@ func TestParseError(t *testing.T) {
 		assert.PanicsWithError(t, want, func() { MustParse(text) })
 	}
 	_, err := Parse("0/1m per user token-bucket empty")
-	assert.EqualError(t, err, "limit: rule \"0/1m per user token-bucket\": limit 0: write at least 1")
+	assert.EqualError(t, err, "limit: rule \"0/1m per user token-bucket empty\": limit 0: write at least 1")
 }
 
 // FuzzParse checks that the text of the rules in a text has the same rules.

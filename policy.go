@@ -64,9 +64,9 @@ func newPolicy(l *Limiter, set RuleSet) *Policy {
 		}
 		p.keyOf = append(p.keyOf, i)
 		p.names = append(p.names, r.name())
-		p.leases = p.leases || r.Algorithm == Concurrency
+		p.leases = p.leases || r.leases()
 		p.settles = p.settles || r.Settle != nil
-		p.queues = p.queues || r.Algorithm == Queue
+		p.queues = p.queues || r.queues()
 		p.byIP = p.byIP || r.Key.uses(byIP)
 		q := r.quota()
 		p.capacities = append(p.capacities, q.Capacity())

@@ -13,84 +13,82 @@ import (
 )
 
 // A Rule allows Limit units a Window to all requests that share a key: by
-// default, at most Limit requests in any window. The zero Rule is invalid: Key,
-// Limit and, without a Calendar, Window are required. The rest is for the
-// algorithms that it names, and zero for the others.
+// default, at most Limit requests in any window of that length. The zero Rule is
+// invalid: Key, Limit and, without a Calendar, Window are required. The other
+// fields are for the algorithms that they name, and zero for the rest.
 //
-// [PerIP], [PerUser], [PerHeader], [Per], [Global] and [Concurrent] are short
-// for the usual literals.
+// [PerIP], [PerUser], [Per], [Global] and [Concurrent] make the usual rules.
 type Rule struct {
-	// Name stands in headers, logs and the key of the stored state: letters,
-	// digits, '.', '_' and '-', at most 64 of them, unique among the rules of
-	// a policy. Empty means the key and the window, such as "per-ip-2s", or the
-	// calendar's unit, such as "per-user-month", or "per-user-concurrency". A rule keeps its state when
-	// its limit changes, and under a name of its own also when its window does.
+	// Name appears in headers, logs and the key of the stored state: letters,
+	// digits, '.', '_' and '-', at most 64, unique among the rules of a policy. ""
+	// means the key and the window, such as "per-ip-2s"; the calendar's unit, such
+	// as "per-user-month"; or "per-user-concurrency". A rule keeps its state when
+	// its limit changes and, under a Name of its own, when its window changes.
 	Name string
 
-	// Key says who shares the quota.
+	// Key says which requests share the quota.
 	Key KeyResolver
 
 	// Limit is how many units a window admits: 1 to 100,000 for a SlidingLog,
-	// which remembers each, and to 10^12 for the others. Of Concurrency it is how
-	// many units are under way at the same time, 1 to 10,000. A request is one
-	// unit unless Cost says otherwise.
+	// which remembers each, and to 10^12 for the others. For Concurrency it is how
+	// many units are in flight at once, 1 to 10,000. A request is one unit unless
+	// Cost says otherwise.
 	Limit int64
 
-	// Window is a whole number of microseconds from 1 ms to 366 days. With a
-	// Calendar, leave it out. Of Concurrency it is how long a lease lives that is
-	// not renewed, from 1 s.
+	// Window is a whole number of microseconds from 1 ms to 366 days. Leave it out
+	// with a Calendar. For Concurrency it is how long a lease lives that is not
+	// renewed, from 1 s.
 	Window time.Duration
 
 	// Algorithm is how units are counted. The zero value means [SlidingLog]. A
-	// rule that changes it needs another Name, since one algorithm cannot read
-	// what another has stored.
+	// rule that changes it needs another Name, since one algorithm cannot read the
+	// state of another.
 	Algorithm Algorithm
 
-	// Burst is how many units may come at once in a TokenBucket or LeakyBucket:
-	// 1 to 10^12; 0 means Limit. In a Queue it is how many units may wait for
-	// their turn: 0 means none, so that a request that is too early is refused.
+	// Burst is how many units may come at once in a TokenBucket or LeakyBucket: 1
+	// to 10^12; 0 means Limit. In a Queue it is how many units may wait for their
+	// slot; 0 means none, so that a request that comes too early is refused.
 	Burst int64
 
-	// Missing is how many units a new TokenBucket lacks: 0 for one that begins
-	// full, up to Burst for one that begins empty. It fills from the first
-	// request of a key on, even if that is refused.
+	// Missing is how many units a new TokenBucket lacks: 0 for a full bucket, up
+	// to Burst for an empty one. It fills from the first request of a key, even if
+	// that is refused.
 	Missing int64
 
-	// Cells is how many cells SlidingCells cut the window into: 2 to 60; 0
+	// Cells is how many cells SlidingCells divide the window into: 2 to 60; 0
 	// means 10. A unit counts for up to Window/Cells longer than the window.
 	Cells int
 
 	// MaxWait is the longest that a request waits in a Queue, a whole number of
-	// microseconds; one that would wait longer is refused. 0 means as long as
-	// the Burst takes. Keep it below the time that clients and servers wait.
+	// microseconds. A request that would wait longer is refused. 0 means as long
+	// as the Burst takes. Keep it below the timeouts of clients and servers.
 	MaxWait time.Duration
 
-	// Aligned begins a FixedWindow at multiples of Window since 1970 in UTC,
-	// for all keys at once, instead of with the first unit of each key.
+	// Aligned starts the windows of a FixedWindow at multiples of Window since
+	// 1970 in UTC, for all keys at once, instead of with the first unit of a key.
 	Aligned bool
 
 	// Calendar makes the windows of a FixedWindow the periods of a time zone.
 	Calendar Calendar
 
-	// OnStoreError is what happens while the store is out of reach: see
-	// [OnError]. The zero value means [Local].
+	// OnStoreError is what the rule does while the store is unavailable. The zero
+	// value means [Local].
 	OnStoreError OnError
 
-	// Cost returns how many units a request costs; nil means 1. One that costs
-	// 0 passes the rule and takes nothing. One that costs more than the rule
-	// can ever hold is refused without a Retry-After. A negative cost is a
-	// mistake of the function: the request is answered as undecided, with 503,
-	// and takes nothing of any rule. A panic is that of the handler, before
-	// anything is taken. The function must not read the body.
+	// Cost returns how many units a request costs; nil means 1. A request of cost
+	// 0 passes the rule and takes nothing. A cost above what the rule can ever hold
+	// is refused without a Retry-After. A negative cost is a mistake of the
+	// function: the request is answered as undecided, with 503, and is charged
+	// nothing. A panic passes on to the server, before anything is charged. The
+	// function must not read the body.
 	Cost func(*http.Request) int64
 
-	// Settle returns what a request cost in truth, once it has been answered
-	// with a status; nil means what it was charged. The rest comes back, and
-	// more is taken as far as there is room: see [Decision.Settle], and
-	// [OnStatus] for attempts that count only if they fail. A handler that
-	// panics has answered with 500, one that has taken over the connection with
-	// 101. A negative cost is a mistake of the function: what was charged stays,
-	// and Options.Observe is told.
+	// Settle returns the true cost of a request once it has been answered with a
+	// status; nil means what it was charged. A lower cost refunds the rest, and a
+	// higher one takes what there is room for: see [Decision.Settle], and [OnStatus]
+	// for attempts that count only if they fail. A handler that panics has answered
+	// with 500, and one that hijacked the connection with 101. A negative cost is a
+	// mistake of the function: the charge stays, and Options.Observe is called.
 	Settle func(r *http.Request, status int) int64
 }
 
@@ -106,7 +104,7 @@ func PerIP(window time.Duration, limit int64) Rule { return Per(ByIP, window, li
 // PerUser returns a rule for each user. See [ByUser].
 func PerUser(window time.Duration, limit int64) Rule { return Per(ByUser, window, limit) }
 
-// Global returns a rule that everyone on the policy shares.
+// Global returns a rule that all requests of the policy share.
 func Global(window time.Duration, limit int64) Rule { return Per(Everyone, window, limit) }
 
 // A RuleSet is rules that are decided together: a request is admitted only if
@@ -215,7 +213,7 @@ func (s RuleSet) Validate() error {
 		name := r.name()
 		if first, twice := seen[name]; twice {
 			errs = append(errs, &RuleError{Rule: r.String(), Problem: fmt.Sprintf(
-				"the name %q is taken by %q: drop one of them, or give it another Name", name, first)})
+				"the name %q is taken by %q: remove one of them, or give it another Name", name, first)})
 		}
 		seen[name] = r
 	}
@@ -231,17 +229,12 @@ func (r Rule) problems() []string {
 	if !grammar.ValidName(r.name()) {
 		add("name %q: write 1 to %d letters, digits, '.', '_' or '-' as its Name", r.name(), grammar.MaxName)
 	}
-	limitOK := false
-	switch {
-	case r.Limit < 1:
-		add("limit %d: write at least 1", r.Limit)
-	case r.Limit > core.MaxLog && r.Algorithm == SlidingLog:
-		add("limit %d is too large for an exact window, which logs each request: write at most %d, "+
-			"such as the same rate over a shorter window, or algorithm sliding-cells", r.Limit, core.MaxLog)
-	case r.Limit > core.MaxLimit:
-		add("limit %d: write at most %d", r.Limit, int64(core.MaxLimit))
-	default:
-		limitOK = true
+	q := r.quota()
+	q.Window = min(max(q.Window, core.MinWindow), core.MaxWindow) // reported below, in the units of this package
+	if joined, ok := q.Validate().(interface{ Unwrap() []error }); ok {
+		for _, err := range joined.Unwrap() {
+			list = append(list, err.Error())
+		}
 	}
 	windowOK := false
 	switch micros := r.window().Microseconds(); {
@@ -256,7 +249,19 @@ func (r Rule) problems() []string {
 	default:
 		windowOK = micros > 0
 	}
-	return append(list, r.attributeProblems(limitOK, windowOK)...)
+	if r.OnStoreError > Refuse {
+		add("%v: write Local, Allow or Refuse", r.OnStoreError)
+	}
+	if r.MaxWait%time.Microsecond != 0 {
+		add("wait %v: write a whole number of microseconds", r.MaxWait)
+	}
+	if q.Leases() && r.Settle != nil {
+		add("a Settle: a lease is released in full when the request is done: leave it out")
+	}
+	if q.Leases() && windowOK && r.Window < minLease {
+		add("window %v: it is how long a lease lives that is not renewed: write at least %v", r.Window, minLease)
+	}
+	return list
 }
 
 // name returns the name that r goes by.
@@ -269,7 +274,7 @@ func (r Rule) name() string {
 		name = r.Key.String()
 	}
 	switch {
-	case r.Algorithm == Concurrency:
+	case r.leases():
 		name += "-" + r.Algorithm.String()
 	case r.Calendar.Unit != 0:
 		name += "-" + grammar.UnitWord(r.Calendar.Unit)

@@ -64,7 +64,7 @@ func long(n int) string { return strings.Repeat("x", n) }
 func TestRuleProblems(t *testing.T) {
 	const (
 		tooShort = "write at least 1ms (the window comes first, then the limit)"
-		tooLarge = "is too large for an exact window, which logs each request: write at most 100000, such as the same rate over a shorter window, or algorithm sliding-cells"
+		tooLarge = "is too large for an exact window, which logs each unit: write at most 100000, or algorithm sliding-cells"
 	)
 	fn := (*http.Request).UserAgent
 	tests := []struct {
@@ -92,7 +92,7 @@ func TestRuleProblems(t *testing.T) {
 		{PerIP(5, int64(2*time.Second)), []string{"limit 2000000000 " + tooLarge, "window 5ns: " + tooShort}},
 
 		{Rule{}, []string{
-			"no key: write who shares the quota, such as Key: limit.ByIP",
+			"no key: write which requests share the quota, such as Key: limit.ByIP",
 			"limit 0: write at least 1",
 			"window 0s: " + tooShort,
 		}},
@@ -127,7 +127,7 @@ func TestRuleProblems(t *testing.T) {
 		{Per(Joined(ByIP), time.Second, 1), []string{`key "ip": write at least two resolvers in FirstOf or Joined`}},
 		{Per(FirstOf(ByUser, Everyone), time.Second, 1), []string{`key "user or global": limit.Everyone has no value: leave it out`}},
 		{Per(Joined(Everyone, ByHeader(""), KeyResolver{}), time.Second, 1), []string{
-			`limit.Everyone has no value: leave it out`, `key "header ": write a name`, "no key: write who"}},
+			`limit.Everyone has no value: leave it out`, `key "header ": write a name`, "no key: write which"}},
 		{Per(nested(grammar.MaxNesting+1), time.Second, 1), nil},
 		{Per(nested(grammar.MaxNesting+2), time.Second, 1), []string{"a key nested more than 8 deep: write a function with limit.By"}},
 	}
@@ -195,9 +195,9 @@ func TestValidate(t *testing.T) {
 		{Rules(rules(17)...), []string{
 			"limit: 17 rules: a request is decided by at most 16; split the policy over a group and its routes"}},
 		{Rules(ip, ip), []string{
-			`limit: rule "5/1s per ip": the name "per-ip-1s" is taken by "5/1s per ip": drop one of them, or give it another Name`}},
+			`limit: rule "5/1s per ip": the name "per-ip-1s" is taken by "5/1s per ip": remove one of them, or give it another Name`}},
 		{Rules(ip, PerIP(time.Second, 6), PerIP(1000*time.Millisecond, 7)), []string{
-			`limit: rule "6/1s per ip": the name "per-ip-1s" is taken by "5/1s per ip": drop`,
+			`limit: rule "6/1s per ip": the name "per-ip-1s" is taken by "5/1s per ip": remove`,
 			`limit: rule "7/1s per ip": the name "per-ip-1s" is taken by`}},
 		{Rules(ip, Rule{Name: "per-ip-1s", Key: ByUser, Limit: 1, Window: time.Hour}), []string{
 			`limit: rule "per-ip-1s: 1/1h per user": the name "per-ip-1s" is taken by "5/1s per ip"`}},

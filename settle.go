@@ -70,7 +70,7 @@ type taken struct {
 func newTaken(d *Decision, charges []core.Charge) *taken {
 	t := &taken{store: d.policy.limiter.store, policy: d.route.name}
 	for i, c := range charges {
-		if c.Quota.Algorithm != Concurrency {
+		if !c.Quota.Leases() {
 			t.units = append(t.units, d.core.Return(i, c))
 			t.rules = append(t.rules, i)
 		}

@@ -73,11 +73,27 @@ func (p *Policy) Reserve(ctx context.Context, r Request) (Decision, error) {
 	return p.takeRequest(ctx, &from, r.UpTo, true)
 }
 
-func (p *Policy) takeRequest(ctx context.Context, from *source, upTo, reserve bool) (Decision, error) {
+func (p *Policy) takeRequest(ctx context.Context, from *source, upTo, reserve bool) (d Decision, err error) {
 	if upTo {
-		return p.takeUpTo(ctx, from, reserve)
+		d, err = p.takeUpTo(ctx, from, reserve)
+	} else {
+		d, err = p.decide(ctx, ctx, p.named, from, reserve)
 	}
-	return p.decide(ctx, ctx, p.named, from, reserve)
+	p.observed(d, err)
+	return d, err
+}
+
+// observed reports a decision outside HTTP to Observe.
+func (p *Policy) observed(d Decision, err error) {
+	switch observe := p.limiter.options.Observe; {
+	case errors.Is(err, ErrUndecided):
+		p.limiter.failed(undecidedRequest, nil, d, err)
+	case observe != nil:
+		p.observe(observe, nil, d)
+	}
+	if d.lease != nil {
+		d.reportLoss(nil)
+	}
 }
 
 // upToTries is how often a request with UpTo asks the store at most.
@@ -138,7 +154,7 @@ func (p *Policy) Peek(ctx context.Context, r Request) (Decision, error) {
 }
 
 // Reset makes the quotas of keys full again, such as those of a user that was
-// locked out and has proved who it is. Global rules stay as they are, and so do
+// locked out and has proved its identity. Global rules stay as they are, and so do
 // rules of [Concurrency], whose leases live on.
 //
 // Do not settle a reservation that was made before the reset: its units would
@@ -150,7 +166,7 @@ func (p *Policy) Reset(ctx context.Context, keys Keys) error {
 	}
 	from := &source{limiter: p.limiter, keys: keys}
 	for i, rule := range p.set.rules {
-		if rule.Key.kind == everyone || rule.Algorithm == Concurrency {
+		if rule.Key.kind == everyone || rule.leases() {
 			continue
 		}
 		if err := p.limiter.store.Reset(ctx, p.named.name, p.names[i], rule.Key.resolve(from)); err != nil {

@@ -47,7 +47,13 @@ func (p *Policy) Wait(ctx context.Context, r Request) (Decision, error) {
 		}
 		w.place.Cost = max(w.place.Cost, n)
 	}
-	return p.wait(w)
+	d, err := p.wait(w)
+	if refused, ok := err.(*RefusedError); ok {
+		p.observed(refused.Decision, nil)
+	} else if err == nil || errors.Is(err, ErrUndecided) {
+		p.observed(d, err)
+	}
+	return d, err
 }
 
 // A waiter is one call of Wait, with what the store is called with.
@@ -233,9 +239,9 @@ func (d Decision) late(ctx context.Context) (Decision, bool) {
 		rule := &d.route.charges[i]
 		o.Remaining = min(o.Remaining+given[i], d.policy.capacities[i])
 		switch {
-		case rule.Quota.Algorithm == Concurrency:
+		case rule.Quota.Leases():
 			o = d.afterRelease(i, o)
-		case rule.Quota.Algorithm == Queue:
+		case rule.Quota.Queues():
 			// By then the queue is short enough for a request as patient as this one.
 			shorter, _ := core.MulDiv(given[i], rule.Quota.Window, rule.Quota.Limit)
 			o.ResetAfter = max(0, o.ResetAfter-shorter)

@@ -65,23 +65,22 @@ func (l *life) longest() int64 {
 		return (q.Cells + 1) * (&plainCells{q: *q}).length()
 	case SlidingCounter:
 		return 2 * q.Window
-	case Queue:
-		return fills(q.Burst + 1)
 	}
-	return fills(q.Burst)
+	if q.Refills() {
+		return fills(q.Capacity())
+	}
+	return q.Span()
 }
 
 // checkRate tells that no more was taken than a burst and what came back in the
 // time that the clock went forward.
 func (l *life) checkRate() {
 	most := big.NewRat(l.moved, l.q.Window)
-	switch l.q.Algorithm {
-	case TokenBucket, LeakyBucket, Queue:
-		most.Mul(most, big.NewRat(l.q.Limit, 1))
-		most.Add(most, big.NewRat(l.q.Capacity()-l.q.Missing, 1))
-	default:
+	if !l.q.Refills() {
 		return
 	}
+	most.Mul(most, big.NewRat(l.q.Limit, 1))
+	most.Add(most, big.NewRat(l.q.Capacity()-l.q.Missing, 1))
 	var sum int64
 	for _, u := range l.took {
 		sum += u.n
@@ -109,7 +108,7 @@ func (l *life) checkWindows() {
 // over any number of them, to the microsecond to which they are rounded up;
 // that no more wait than may, and none for too long.
 func (l *life) checkTurns() {
-	if l.q.Algorithm != Queue || len(l.told) == 0 {
+	if !l.q.Queues() || len(l.told) == 0 {
 		return
 	}
 	last := len(l.told) - 1
@@ -163,7 +162,7 @@ func (l *life) change() {
 	l.q, l.changed = next, true
 	switch {
 	case windows || missing:
-	case l.q.Algorithm <= SlidingCounter:
+	case !l.q.Refills():
 		if l.q.Limit-roomAfter != used {
 			l.fail("%d were used of the old limit, %d of the new one", used, l.q.Limit-roomAfter)
 		}

@@ -120,6 +120,9 @@ func give(m **returns, r *Return, now int64, lacks level) (level, int64) {
 	if *m != nil && now < (*m).at {
 		return lacks, 0 // the clock has stepped back
 	}
+	if (*m).until() <= now {
+		*m = nil // as a store does that has forgotten it
+	}
 	q := &r.Quota
 	next := (*m).advance(q, now, lacks)
 	since := *m != nil && r.At <= (*m).at       // something may have been given back since

@@ -37,40 +37,46 @@ func (c Calendar) validate() error {
 	return nil
 }
 
-// Period returns the period that now is in: from it on, and before until.
+// Period returns the period that now is in: it begins at from and ends before
+// until.
 func (c Calendar) Period(now int64) (from, until int64) {
 	t := time.UnixMicro(now).In(c.Zone)
+	if c.Unit == Hour {
+		return c.hour(t.Unix())
+	}
 	year, month, day := t.Date()
+	var months, days int // in a period
 	switch c.Unit {
-	case Hour:
-		// By the offset of now. Where the offset changes within the hour, so
-		// does the hour.
-		_, offset := t.Zone()
-		now := t.Unix()
-		start := now - ((now+int64(offset))%3600+3600)%3600
-		return c.change(now, start) * 1_000_000, (c.change(now, start+3599) + 1) * 1_000_000
 	case Week:
 		day -= (int(t.Weekday()) + 6) % 7
+		days = 7
 	case Month:
 		day = 1
+		months = 1
+	default:
+		days = 1
 	}
-	from = c.midnight(year, month, day)
+	begin := func(n int) int64 { return c.midnight(year, month+time.Month(n*months), day+n*days) }
+	n := 0
+	// Where clocks are set back over midnight, they show a date that is over or
+	// one that has not begun: see midnight.
+	for begin(n) > now {
+		n--
+	}
 	for {
-		switch c.Unit {
-		case Day:
-			day++
-		case Week:
-			day += 7
-		case Month:
-			month++
-		}
-		// A clock that is set back over midnight shows the end of a date that
-		// is over: it is of the next period.
-		if until = c.midnight(year, month, day); now < until {
+		if from, until = begin(n), begin(n+1); now < until {
 			return from, until
 		}
-		from = until
+		n++
 	}
+}
+
+// hour returns the hour of a second, by the offset from UTC at that second. Where
+// the offset changes within the hour, the hour ends or begins there.
+func (c Calendar) hour(now int64) (from, until int64) {
+	_, offset := time.Unix(now, 0).In(c.Zone).Zone()
+	start := now - ((now+int64(offset))%3600+3600)%3600
+	return c.change(now, start) * 1_000_000, (c.change(now, start+3599) + 1) * 1_000_000
 }
 
 // change returns the second farthest from a one, toward another within an hour,
@@ -95,8 +101,13 @@ func (c Calendar) change(from, toward int64) int64 {
 	return from
 }
 
-// midnight returns the first moment of a date, or after it if the zone skips
-// all of it. Dates in order have moments in order, whatever the clocks do.
+// midnight returns when a date begins: at its midnight, or at the first moment
+// after it that the zone does not skip. Dates in order have moments in order,
+// whatever the clocks do.
+//
+// Where clocks are set back over midnight, it comes twice. The date begins with
+// the second one if what is shown of it before is shorter than what is shown of
+// the day before again.
 func (c Calendar) midnight(year int, month time.Month, day int) int64 {
 	local := time.Date(year, month, day, 0, 0, 0, 0, time.UTC).Unix()
 	const most = 26 * 3600 // no zone is further ahead
@@ -105,8 +116,15 @@ func (c Calendar) midnight(year int, month time.Month, day int) int64 {
 		_, offset := t.Zone()
 		_, end := t.ZoneBounds()
 		first := max(local-int64(offset), t.Unix())
-		if !end.After(t) || first < end.Unix() {
+		if !end.After(t) {
 			return first * 1_000_000
+		}
+		if first < end.Unix() {
+			_, next := end.Zone()
+			shown, again := end.Unix()-first, local-end.Unix()-int64(next)
+			if shown >= again {
+				return first * 1_000_000
+			}
 		}
 		t = end
 	}

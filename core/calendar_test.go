@@ -45,7 +45,11 @@ func TestCalendarPeriods(t *testing.T) {
 		{"Asia/Beirut", Day, "2024-03-31T01:00:00+03:00", "2024-03-31T01:00:00+03:00", "2024-04-01T00:00:00+03:00", "midnight is missing"},
 		{"Asia/Gaza", Month, "2004-10-01T00:30:00+02:00", "2004-10-01T00:00:00+03:00", "2004-11-01T00:00:00+02:00", "back to 0h at 1h"},
 		{"Antarctica/Vostok", Day, "2023-12-18T00:30:00+05:00", "2023-12-18T00:00:00+07:00", "2023-12-19T00:00:00+05:00", "back to 0h at 2h"},
-		{"America/St_Johns", Day, "2010-11-06T23:30:00-03:30", "2010-11-07T00:00:00-02:30", "2010-11-08T00:00:00-03:30", "back over midnight, which had been"},
+		{"America/St_Johns", Day, "2010-11-06T23:30:00-03:30", "2010-11-06T00:00:00-02:30", "2010-11-07T00:00:00-03:30", "back over midnight after a minute"},
+		{"America/St_Johns", Day, "2010-11-07T00:00:30-02:30", "2010-11-06T00:00:00-02:30", "2010-11-07T00:00:00-03:30", "the minute before"},
+		{"America/St_Johns", Day, "2010-11-07T00:00:00-03:30", "2010-11-07T00:00:00-03:30", "2010-11-08T00:00:00-03:30", "the second midnight"},
+		{"America/St_Johns", Month, "2009-10-31T23:30:00-03:30", "2009-10-01T00:00:00-02:30", "2009-11-01T00:00:00-03:30", "the same of a month"},
+		{"Antarctica/Casey", Day, "2010-03-04T23:30:00+08:00", "2010-03-05T00:00:00+11:00", "2010-03-06T00:00:00+08:00", "back after two hours"},
 
 		{"Australia/Lord_Howe", Hour, "2025-04-06T01:40:00+11:00", "2025-04-06T01:00:00+11:00", "2025-04-06T01:30:00+10:30", "back by half an hour"},
 		{"Australia/Lord_Howe", Hour, "2025-04-06T01:40:00+10:30", "2025-04-06T01:30:00+10:30", "2025-04-06T02:00:00+10:30", "and what is left of it"},

@@ -35,17 +35,17 @@ func TestValidateFields(t *testing.T) {
 		{FixedWindow, func(q *Quota) { q.Calendar.Zone = time.UTC }, "calendar unit 0: write Hour, Day, Week or Month"},
 		{FixedWindow, func(q *Quota) { q.Calendar = Calendar{Month + 1, time.UTC} }, "calendar unit 5: write Hour"},
 		{FixedWindow, func(q *Quota) { q.Calendar.Unit = Day }, "without a time zone: write one, such as time.UTC"},
-		{FixedWindow, func(q *Quota) { q.Burst = 1 }, "algorithm fixed-window: burst"},
+		{FixedWindow, func(q *Quota) { q.Burst = 1 }, "burst is for token-bucket, leaky-bucket or queue: choose that algorithm, or leave it out (this rule is fixed-window)"},
 
 		{SlidingCells, func(q *Quota) { q.Cells = 2 }, ""},
 		{SlidingCells, func(q *Quota) { q.Cells = MaxCells }, ""},
 		{SlidingCells, func(q *Quota) { q.Cells = 1 }, "1 cells: write 2 to 60"},
 		{SlidingCells, func(q *Quota) { q.Cells = MaxCells + 1 }, "61 cells: write 2 to 60"},
-		{SlidingCells, func(q *Quota) { q.Aligned = true }, "algorithm sliding-cells: "},
+		{SlidingCells, func(q *Quota) { q.Aligned = true }, "(this rule is sliding-cells)"},
 
 		{SlidingCounter, func(q *Quota) { q.Limit = MaxLimit }, ""},
-		{SlidingCounter, func(q *Quota) { q.Cells = 2 }, "cells, missing, wait, aligned or calendar is not for it: leave it out"},
-		{SlidingCounter, func(q *Quota) { q.Calendar = Calendar{Day, time.UTC} }, "algorithm sliding-counter"},
+		{SlidingCounter, func(q *Quota) { q.Cells = 2 }, "cells is for sliding-cells: choose"},
+		{SlidingCounter, func(q *Quota) { q.Calendar = Calendar{Day, time.UTC} }, "(this rule is sliding-counter)"},
 
 		{TokenBucket, func(q *Quota) { q.Burst, q.Limit = MaxLimit, MaxLimit }, ""},
 		{TokenBucket, func(q *Quota) { q.Burst = 0 }, "burst 0: write 1 to 1000000000000"},
@@ -55,11 +55,11 @@ func TestValidateFields(t *testing.T) {
 		{TokenBucket, func(q *Quota) { q.Missing = 5 }, ""},
 		{TokenBucket, func(q *Quota) { q.Missing = 6 }, "6 missing: write 0 for a full bucket to 5 for an empty one"},
 		{TokenBucket, func(q *Quota) { q.Missing = -1 }, "-1 missing: write 0"},
-		{TokenBucket, func(q *Quota) { q.MaxWait = 1 }, "algorithm token-bucket"},
+		{TokenBucket, func(q *Quota) { q.MaxWait = 1 }, "(this rule is token-bucket)"},
 
 		{LeakyBucket, func(q *Quota) { q.Burst = 1 }, ""},
 		{LeakyBucket, func(q *Quota) { q.Burst = -1 }, "burst -1: write 1 to"},
-		{LeakyBucket, func(q *Quota) { q.Missing = 1 }, "algorithm leaky-bucket: "},
+		{LeakyBucket, func(q *Quota) { q.Missing = 1 }, "(this rule is leaky-bucket)"},
 
 		{Queue, func(*Quota) {}, ""},
 		{Queue, func(q *Quota) { q.Burst, q.MaxWait = 7, MaxWindow }, ""},
@@ -67,13 +67,13 @@ func TestValidateFields(t *testing.T) {
 		{Queue, func(q *Quota) { q.Limit, q.Window, q.Burst = 1, year, 11 }, "burst 11 takes more than 10 years to pass: write a smaller one"},
 		{Queue, func(q *Quota) { q.MaxWait = -1 }, "wait of -1µs: write 0 for any, or at most 366 days"},
 		{Queue, func(q *Quota) { q.MaxWait = MaxWindow + 1 }, "or at most 366 days"},
-		{Queue, func(q *Quota) { q.Missing = 1 }, "algorithm queue: "},
+		{Queue, func(q *Quota) { q.Missing = 1 }, "(this rule is queue)"},
 
 		{SlidingLog, func(q *Quota) { q.Limit = MaxLimit + 1 }, "write at most 100000, or algorithm sliding-cells"},
-		{SlidingLog, func(q *Quota) { q.Burst = 1 }, "algorithm sliding-log: "},
+		{SlidingLog, func(q *Quota) { q.Burst = 1 }, "(this rule is sliding-log)"},
 		{Concurrency, func(q *Quota) { q.Limit = MaxLeases }, ""},
 		{Concurrency, func(q *Quota) { q.Limit = MaxLeases + 1 }, "limit 10001 is too large for concurrency, which lists each lease: write at most 10000"},
-		{Concurrency, func(q *Quota) { q.Burst = 1 }, "algorithm concurrency: "},
+		{Concurrency, func(q *Quota) { q.Burst = 1 }, "(this rule is concurrency)"},
 		{Algorithm(len(algorithms)), func(*Quota) {}, "write one from sliding-log to "},
 	} {
 		q := quota(test.algorithm, test.change)

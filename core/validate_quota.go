@@ -3,6 +3,7 @@ package core
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -175,5 +176,41 @@ func (f faults) describe(q *Quota) error {
 	case faultWindow:
 		return fmt.Errorf("window of %d µs: write between 1ms and 366 days", q.Window)
 	}
-	return fmt.Errorf("algorithm %v: burst, cells, missing, wait, aligned or calendar is not for it: leave it out", q.Algorithm)
+	return q.misplaced()
+}
+
+// fieldNames are the names of the fields in errors.
+var fieldNames = [...]struct {
+	field Fields
+	name  string
+}{
+	{FieldBurst, "burst"}, {FieldCells, "cells"}, {FieldMissing, "missing"}, {FieldMaxWait, "wait"},
+	{FieldAligned, "aligned"}, {FieldCalendar, "calendar"},
+}
+
+// misplaced returns an error that lists the fields of q that its algorithm does not
+// use, and the algorithms that do.
+func (q *Quota) misplaced() error {
+	var list []string
+	unused := q.set() &^ q.Algorithm.Fields()
+	for _, f := range fieldNames {
+		if unused.Has(f.field) {
+			list = append(list, fmt.Sprintf("%s is for %s", f.name, algorithmsWith(f.field)))
+		}
+	}
+	return fmt.Errorf("%s: choose that algorithm, or leave it out (this rule is %v)", strings.Join(list, "; "), q.Algorithm)
+}
+
+// algorithmsWith returns the names of the algorithms that use a field.
+func algorithmsWith(f Fields) string {
+	var names []string
+	for _, a := range Algorithms() {
+		if a.Fields().Has(f) {
+			names = append(names, a.String())
+		}
+	}
+	if last := len(names) - 1; last > 0 {
+		return strings.Join(names[:last], ", ") + " or " + names[last]
+	}
+	return names[0]
 }

@@ -46,8 +46,8 @@ func TestProbeLeavesOnce(t *testing.T) {
 	assert.EqualValues(t, closed, s.breaker.until.Load())
 }
 
-// TestProbeFailsHalfway checks that a probe of which the second request fails has
-// failed: the next one waits twice as long.
+// TestProbeFailsHalfway checks that a probe has failed if its second request fails: the next
+// probe waits twice as long.
 func TestProbeFailsHalfway(t *testing.T) {
 	now := new(atomic.Int64)
 	s, f := overflowing(t, now)
@@ -105,10 +105,10 @@ func TestResetUsesTheBreaker(t *testing.T) {
 	assert.EqualValues(t, closed, s.breaker.until.Load(), "it was the probe")
 }
 
-// TestRoomAfterTheLook has a unit leave the memory between its two answers to one
-// request: the look, which finds no room, and the take for the refusal. What the
-// store then refuses must not count in memory, and what it admits must be
-// returnable.
+// TestRoomAfterTheLook has a unit expire in memory between the two answers to one
+// request: the look, which finds no room, and the take for the refusal. If the
+// store then refuses, the request must not count in memory. If the store admits,
+// its units must be returnable.
 func TestRoomAfterTheLook(t *testing.T) {
 	for _, admits := range []bool{false, true} {
 		t.Run(fmt.Sprintf("the store admits: %v", admits), func(t *testing.T) {

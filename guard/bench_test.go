@@ -17,8 +17,8 @@ func (echo) Take(_ context.Context, _ string, charges []core.Charge) (core.Decis
 	return d, nil
 }
 
-// BenchmarkTake measures what the guard adds to a store that answers at once:
-// while that works, with a share, and while it is out of reach.
+// BenchmarkTake measures what the guard adds to a store that answers at once: while
+// the store works, with a share, and while it is unavailable.
 func BenchmarkTake(b *testing.B) {
 	for _, rules := range []int{1, 2} {
 		var charges []core.Charge

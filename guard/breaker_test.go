@@ -8,8 +8,8 @@ import (
 
 const ms = 1_000
 
-// TestBreaker tells stories of calls: when each comes, whether it may go and is
-// a probe, and how it goes.
+// TestBreaker plays sequences of calls: when each comes, whether it may go and is a
+// probe, and how it goes.
 func TestBreaker(t *testing.T) {
 	type call struct {
 		at         int64
@@ -74,8 +74,8 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
-// TestOneProbe checks that the others do not wait for a probe, and that calls
-// from before the breaker opened do not disturb it.
+// TestOneProbe checks that other calls do not wait for a probe, and that calls that
+// began before the breaker opened do not disturb it.
 func TestOneProbe(t *testing.T) {
 	var b breaker
 	for range failuresToOpen {
@@ -89,7 +89,7 @@ func TestOneProbe(t *testing.T) {
 		b.leave(31*ms, false, failed)
 		b.leave(31*ms, false, answered)
 	}
-	assert.EqualValues(t, firstWait, b.probeIn(31*ms), "nobody knows how long the probe takes")
+	assert.EqualValues(t, firstWait, b.probeIn(31*ms), "the probe may take any time")
 	b.leave(1000*ms, true, failed)
 	assert.EqualValues(t, 2*firstWait, b.probeIn(1000*ms))
 	may, _ = b.enter(1000*ms + 2*firstWait - 1)

@@ -28,8 +28,8 @@ func (p *pause) Take(ctx context.Context, policy string, charges []core.Charge) 
 	return d, err
 }
 
-// TestAnswerComesLate admits a request without the store while the store's
-// answer to another one is on its way: the other one has come too late.
+// TestAnswerComesLate admits a request without the store while the store's answer to
+// another request is on its way. The other request must be refused.
 func TestAnswerComesLate(t *testing.T) {
 	for _, instances := range []int{1, 3} {
 		now := new(atomic.Int64)
@@ -56,8 +56,8 @@ func TestAnswerComesLate(t *testing.T) {
 	}
 }
 
-// TestConcurrentContinuity takes what there is from many goroutines, while the
-// store dies, forgets and comes back. A window admits its limit, and no more.
+// TestConcurrentContinuity takes from many goroutines while the store fails, loses its data
+// and recovers. A window admits its limit, and no more.
 func TestConcurrentContinuity(t *testing.T) {
 	before := runtime.NumGoroutine()
 	const limit = 3000

@@ -14,12 +14,12 @@ import (
 
 // A fleet is some instances in front of one store, all by one clock.
 type fleet struct {
-	now    atomic.Int64
-	store  *frail // whose store the instances share
-	guards []*Store
-	cut    []*frail // between each instance and the store
-	tells  bool     // whether the store says that it has forgotten
-	random *rand.Rand
+	now     atomic.Int64
+	store   *frail // that the instances share
+	guards  []*Store
+	cut     []*frail // between each instance and the store
+	detects bool     // the store reports lost data
+	random  *rand.Rand
 }
 
 func newFleet(instances int, random *rand.Rand) *fleet {
@@ -38,21 +38,21 @@ func newFleet(instances int, random *rand.Rand) *fleet {
 func (f *fleet) lose() {
 	f.store.Store = memstore.New(&memstore.Options{Now: f.now.Load})
 	for _, cut := range f.cut {
-		cut.gone.Store(f.tells)
+		cut.gone.Store(f.detects)
 	}
 }
 
 // down is the error of a store that fails.
 func (f *fleet) down() error {
-	if f.tells {
+	if f.detects {
 		return errAway
 	}
 	return errDown
 }
 
-// cycle is a time with the store and a time without it, for all instances or
-// for some, after which it may have lost its data. Every instance calls it at
-// least once meanwhile. It calls ask for each request.
+// cycle is a time with the store and a time without it, for all instances or for
+// some, after which the store may have lost its data. Every instance calls it at
+// least once while it fails. Cycle calls ask for each request.
 func (f *fleet) cycle(window int64, ask func(instance int)) {
 	step := func() {
 		f.now.Add(f.random.Int64N(1 + window/20))
@@ -72,18 +72,18 @@ func (f *fleet) cycle(window int64, ask func(instance int)) {
 		}
 	}
 	some(f.random.IntN(60))
-	whole := f.random.IntN(2) == 0
+	all := f.random.IntN(2) == 0
 	f.store.lost.Store(f.random.IntN(4) == 0) // replies are lost, and not requests
 	for i := range f.cut {
-		if whole || f.random.IntN(2) == 0 {
+		if all || f.random.IntN(2) == 0 {
 			f.cut[i].fail(f.down())
 			f.cut[i].lost.Store(f.random.IntN(4) == 0)
 		}
 	}
 	some(f.random.IntN(60))
-	if whole {
+	if all {
 		for i := range f.guards {
-			// With the breaker open, nobody has to hear of it again.
+			// With the breaker open, no call need find out again.
 			ask(i)
 		}
 		if f.random.IntN(2) == 0 {
@@ -107,9 +107,9 @@ func most(times []int64, window int64) int64 {
 	return int64(most)
 }
 
-// TestContinuityOfOne holds a single instance to what it would decide if its
-// store never failed, request by request, over 200 cycles of a store that dies
-// and comes back, in each of many stories.
+// TestContinuityOfOne compares a single instance with what it would decide if its store
+// never failed: request by request, over 200 cycles of a store that fails and
+// recovers, in each of many runs.
 func TestContinuityOfOne(t *testing.T) {
 	stories, cycles := 20, 200
 	if testing.Short() {
@@ -167,8 +167,8 @@ func TestContinuityOfOne(t *testing.T) {
 	t.Logf("%d stories of %d cycles: %v", stories, cycles, modes)
 }
 
-// TestContinuityOfThree holds three instances to N + 2⌈N/3⌉ in any window, and
-// checks that stories come near it.
+// TestContinuityOfThree checks that three instances admit at most N + 2⌈N/3⌉ in any window,
+// and that some runs come near it.
 func TestContinuityOfThree(t *testing.T) {
 	stories, cycles := 10, 200
 	if testing.Short() {
@@ -177,14 +177,14 @@ func TestContinuityOfThree(t *testing.T) {
 	for i, q := range []core.Quota{
 		{Limit: 9, Window: sec}, {Limit: 10, Window: sec},
 		{Algorithm: core.SlidingCells, Limit: 9, Window: sec, Cells: 5},
-		{Limit: 9, Window: sec}, {Limit: 10, Window: sec}, // of a store that tells
+		{Limit: 9, Window: sec}, {Limit: 10, Window: sec}, // of a store that detects lost data
 		{Algorithm: core.SlidingCells, Limit: 9, Window: sec, Cells: 5},
 	} {
 		worst := int64(0)
 		bound := q.Limit + 2*((q.Limit+2)/3)
 		for story := range stories {
 			f := newFleet(3, rand.New(rand.NewPCG(31, uint64(story))))
-			f.tells = i >= 3
+			f.detects = i >= 3
 			var times []int64
 			for range cycles {
 				f.cycle(q.Window, func(instance int) {
@@ -203,12 +203,12 @@ func TestContinuityOfThree(t *testing.T) {
 	}
 }
 
-// TestContinuityWorst is the worst story that the bound allows: one instance
-// has had everything of the store when it goes, and the others have had nothing.
+// TestContinuityWorst is the worst case of that bound: one instance has taken everything
+// from the store when it fails, and the others have taken nothing.
 func TestContinuityWorst(t *testing.T) {
 	for i, limit := range []int64{9, 10, 9, 10} {
 		f := newFleet(3, nil)
-		f.tells = i >= 2
+		f.detects = i >= 2
 		c := []core.Charge{{Rule: "r", Quota: core.Quota{Limit: limit, Window: sec}, Cost: 1}}
 		admitted := int64(0)
 		all := func(instance int) {
@@ -255,28 +255,28 @@ func (f *fleet) admits(t *testing.T, key string, n int) (admitted int) {
 	return admitted
 }
 
-// TestOneFailedCall holds what a single failed call costs an instance of three: of
-// the key that it was about, for a window, its share; of the others nothing, if the
-// store tells when it has forgotten.
+// TestOneFailedCall checks what one failed call costs an instance of three. It limits the
+// key of the call to its share for a window, and no other key if the store detects
+// lost data.
 func TestOneFailedCall(t *testing.T) {
-	for _, tells := range []bool{false, true} {
+	for _, detects := range []bool{false, true} {
 		f := newFleet(3, nil)
-		f.tells = tells
+		f.detects = detects
 		f.cut[0].fail(f.down())
 		require.Equal(t, 1, f.admits(t, "a", 1))
 		f.cut[0].fail(nil)
 		require.Equal(t, 2, f.admits(t, "a", 10), "a share of 3")
-		require.Equal(t, map[bool]int{false: 3, true: 9}[tells], f.admits(t, "b", 10))
+		require.Equal(t, map[bool]int{false: 3, true: 9}[detects], f.admits(t, "b", 10))
 		f.now.Add(10*sec + slack)
 		require.Equal(t, 9, f.admits(t, "a", 10))
 	}
 }
 
-// TestForgotten holds that a store that tells that it has forgotten is doubted in
-// all keys, also by an instance whose failed call was about another one.
+// TestForgotten checks that all keys are doubtful when a store reports lost data, also
+// for an instance whose failed call was about another key.
 func TestForgotten(t *testing.T) {
 	f := newFleet(3, nil)
-	f.tells = true
+	f.detects = true
 	require.Equal(t, 9, f.admits(t, "b", 10))
 	f.cut[0].fail(f.down())
 	require.Equal(t, 1, f.admits(t, "a", 1))
@@ -286,8 +286,8 @@ func TestForgotten(t *testing.T) {
 	require.Zero(t, f.admits(t, "b", 10))
 }
 
-// TestBackToBack tells of a store that is gone twice, and forgets the second
-// time, when only a request has come that the memory refused.
+// TestBackToBack has a store fail twice and lose its data the second time, when only a
+// request that the memory refused has come in between.
 func TestBackToBack(t *testing.T) {
 	f := newFleet(1, nil)
 	c := []core.Charge{charge("r", 2, core.Local)}
@@ -315,8 +315,8 @@ func TestBackToBack(t *testing.T) {
 	take(12*sec+slack, false, core.ModeExact) // nothing that the store does not know
 }
 
-// TestWindowLong checks that the memory has its say until what it admitted
-// alone has left the window.
+// TestWindowLong checks that the memory must admit until what was admitted without the
+// store has left the window.
 func TestWindowLong(t *testing.T) {
 	f := newFleet(1, nil)
 	c := []core.Charge{charge("r", 1, core.Local)}

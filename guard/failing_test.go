@@ -20,8 +20,8 @@ func charge(rule string, limit int64, on core.OnError) core.Charge {
 	return core.Charge{Rule: rule, Key: "k", Quota: core.Quota{Limit: limit, Window: 10 * sec}, Cost: 1, OnError: on}
 }
 
-// TestFailures tells, for each kind of error and each choice, what four requests
-// get from rules of which the first admits 3 and the second 2.
+// TestFailures checks, for each kind of error and each OnError, what four requests get
+// from two rules: the first admits 3, the second 2.
 func TestFailures(t *testing.T) {
 	unavailable := map[string]error{
 		"refused":    fmt.Errorf("dial tcp 127.0.0.1:6379: connect: connection refused: %w", core.ErrUnavailable),
@@ -76,7 +76,7 @@ func TestFailures(t *testing.T) {
 		}
 	}
 	other := map[string]error{
-		"charges":     fmt.Errorf("%w: nonsense", core.ErrCharges),
+		"charges":     fmt.Errorf("%w: as a test wants", core.ErrCharges),
 		"wrong type":  errors.New("WRONGTYPE a key holds another kind of value"),
 		"cross slot":  errors.New("CROSSSLOT Keys in request don't hash to the same slot"),
 		"no more":     errors.New("the store is unavailable"), // looks like it
@@ -104,8 +104,8 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestCallersOwnEnd checks that a caller who goes away is not answered for, and
-// does not open the breaker; a deadline that a slow store has missed does.
+// TestCallersOwnEnd checks that a caller that goes away gets no decision and does not open
+// the breaker, but that a deadline does that a slow store has missed.
 func TestCallersOwnEnd(t *testing.T) {
 	now := new(atomic.Int64)
 	s, f := guarded(1, now)
@@ -144,8 +144,8 @@ func TestCallersOwnEnd(t *testing.T) {
 	assert.EqualValues(t, 100+slowToOpen, f.asked.Load())
 }
 
-// TestBreakerSavesCalls checks that a store that fails is left alone, by a
-// hundred callers at once but for one probe at a time.
+// TestBreakerSavesCalls checks that a store that fails is not called, even by a hundred
+// callers at once, except for one probe at a time.
 func TestBreakerSavesCalls(t *testing.T) {
 	now := new(atomic.Int64)
 	s, f := guarded(1, now)
@@ -178,8 +178,8 @@ func TestBreakerSavesCalls(t *testing.T) {
 	assert.Equal(t, core.ModeExact, take().Mode, "one success is enough")
 }
 
-// TestProbeOfForgotten checks that a store that is back, and says that it may have
-// forgotten, is asked by the next request, and is trusted no more than before.
+// TestProbeOfForgotten checks that a store that is back, and reports lost data, is asked by
+// the next request, and trusted no more than before.
 func TestProbeOfForgotten(t *testing.T) {
 	now := new(atomic.Int64)
 	s, f := guarded(1, now)
@@ -200,7 +200,7 @@ func TestProbeOfForgotten(t *testing.T) {
 	f.fail(nil)
 	take(core.ModeExact, true)
 
-	// Nor does it open a breaker: it has answered.
+	// Nor does it open a breaker, since it has answered.
 	f.fail(fmt.Errorf("%w: again and again", core.ErrForgotten))
 	for asked := f.asked.Load(); f.asked.Load() < asked+failuresToOpen+1; {
 		_, err := s.Take(t.Context(), "p", []core.Charge{charge("other", 100, core.Local)})
@@ -213,8 +213,8 @@ func TestProbeOfForgotten(t *testing.T) {
 	take(core.ModeLocal, false)
 }
 
-// TestProbeTakesNothing checks that the store is asked whether it is back even
-// while the memory refuses everything, and is charged nothing for that.
+// TestProbeTakesNothing checks that the store is probed even while the memory refuses
+// everything, and that the probe takes nothing.
 func TestProbeTakesNothing(t *testing.T) {
 	now := new(atomic.Int64)
 	s, f := guarded(1, now)
@@ -236,7 +236,7 @@ func TestProbeTakesNothing(t *testing.T) {
 	assert.EqualValues(t, 3, d.Outcomes()[0].Remaining)
 
 	// When all that was admitted without the store has left the window, the
-	// store decides alone again.
+	// memory does not decide any more.
 	now.Add(10*sec + slack)
 	for range 3 {
 		d, err = s.Take(t.Context(), "p", c)
@@ -246,7 +246,7 @@ func TestProbeTakesNothing(t *testing.T) {
 	}
 }
 
-// TestRefuse checks what a refusal says that is due to the store.
+// TestRefuse checks a refusal by a rule with Refuse.
 func TestRefuse(t *testing.T) {
 	now := new(atomic.Int64)
 	s, f := guarded(1, now)
@@ -268,11 +268,11 @@ func TestRefuse(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, d.Allowed)
 	assert.Equal(t, core.ModeLocal, d.Mode)
-	assert.Equal(t, core.Outcome{MoreAfter: firstWait - 5*ms}, d.Outcomes()[1], "a look tells that there is nothing")
+	assert.Equal(t, core.Outcome{MoreAfter: firstWait - 5*ms}, d.Outcomes()[1], "a look reports that nothing is left")
 }
 
-// TestShare checks what an instance of three admits alone, of what it says it
-// has left, and when a cost above the share can be admitted.
+// TestShare checks what an instance of three admits without the store, what it reports
+// as left, and when a cost above the share can be admitted.
 func TestShare(t *testing.T) {
 	now := new(atomic.Int64)
 	s, f := guarded(3, now)

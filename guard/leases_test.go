@@ -14,9 +14,8 @@ func leased(id uint64) core.Charge {
 	return core.Charge{Rule: "r", Lease: id, Quota: core.Quota{Algorithm: core.Concurrency, Limit: 2, Window: 10 * sec}, Cost: 1}
 }
 
-// TestLeasesAcrossFailure holds leases that were taken with and without the
-// store across its death: two at a time, however long they are held, and
-// although the store knows of neither.
+// TestLeasesAcrossFailure holds leases that were taken with and without the store while
+// it fails and loses its data: two at a time, however long they are held.
 func TestLeasesAcrossFailure(t *testing.T) {
 	f := newFleet(1, nil)
 	s := f.guards[0]
@@ -54,7 +53,7 @@ func TestLeasesAcrossFailure(t *testing.T) {
 	require.NoError(t, s.Release(t.Context(), "p", []core.Charge{leased(2)}))
 	take(4, true)
 
-	// When no lease is left that the store does not know, it decides alone.
+	// When the store knows all leases, the memory does not decide any more.
 	f.now.Add(9 * sec)
 	renew(3, true)
 	renew(4, true)
@@ -64,7 +63,7 @@ func TestLeasesAcrossFailure(t *testing.T) {
 	assert.Equal(t, core.ModeExact, d.Mode)
 	assert.False(t, d.Allowed)
 
-	// A store that says that a lease has ended is believed then.
+	// Then the store is believed when it says that a lease has ended.
 	f.lose()
 	renew(3, false)
 	d, err = s.own.Take(t.Context(), "p", []core.Charge{leased(5)})
@@ -72,8 +71,8 @@ func TestLeasesAcrossFailure(t *testing.T) {
 	assert.True(t, d.Allowed, "nor does the memory hold it")
 }
 
-// TestLeasesOfOneOfMany holds leases that others do not count: they are renewed
-// here, and an error, since others may be let in beside them.
+// TestLeasesOfOneOfMany checks leases that other instances do not count. They are renewed in
+// memory, and Renew returns an error, since others may admit requests beside them.
 func TestLeasesOfOneOfMany(t *testing.T) {
 	f := newFleet(2, nil)
 	s := f.guards[0]
@@ -118,7 +117,7 @@ func TestLeasesOfOneOfMany(t *testing.T) {
 	require.Equal(t, []bool{false}, held)
 }
 
-// TestReleaseOutOfReach checks that a release is no error of the request.
+// TestReleaseOutOfReach checks that a release while the store is unavailable is no error.
 func TestReleaseOutOfReach(t *testing.T) {
 	now := new(atomic.Int64)
 	s, f := guarded(1, now)
@@ -130,8 +129,8 @@ func TestReleaseOutOfReach(t *testing.T) {
 	assert.ErrorIs(t, s.Release(t.Context(), "p", nil), core.ErrCharges)
 }
 
-// TestReturnWhereItWasTaken gives back to the store what it admitted, and to the
-// memory what that did.
+// TestReturnWhereItWasTaken returns to the store what it admitted, and to the memory what the
+// memory admitted.
 func TestReturnWhereItWasTaken(t *testing.T) {
 	now := new(atomic.Int64)
 	now.Store(sec)
@@ -171,9 +170,8 @@ func TestReturnWhereItWasTaken(t *testing.T) {
 	assert.EqualValues(t, 3, left(s.own))
 }
 
-// TestReturnOfCopies gives back by a store whose clock is another: the memory
-// finds its copy all the same, so that what was given back is not held against
-// anybody once the store is out of reach.
+// TestReturnOfCopies returns units by a store with another clock. The memory finds its copy
+// all the same, so those units do not count when the store is unavailable.
 func TestReturnOfCopies(t *testing.T) {
 	for _, instances := range []int{1, 3} {
 		now, other := new(atomic.Int64), new(atomic.Int64)
@@ -225,7 +223,7 @@ func TestReturnOfCopies(t *testing.T) {
 	}
 }
 
-// TestUndo gives back to the store what it admits and the memory refuses.
+// TestUndo checks that units go back to the store if it admits and the memory refuses.
 func TestUndo(t *testing.T) {
 	now := new(atomic.Int64)
 	s, f := guarded(1, now)
@@ -252,9 +250,35 @@ func TestUndo(t *testing.T) {
 	for _, store := range []core.Store{slow.Store, s.own} {
 		d, err := store.Take(t.Context(), "p", charges)
 		require.NoError(t, err)
-		assert.EqualValues(t, 2, d.Outcomes()[1].Remaining, "nobody holds a lease")
+		assert.EqualValues(t, 2, d.Outcomes()[1].Remaining, "no lease is held")
 	}
 	d, err = slow.Store.Take(t.Context(), "p", charges)
 	require.NoError(t, err)
 	assert.EqualValues(t, 1, d.Outcomes()[0].Remaining)
+}
+
+// TestUndoWhenRoomIsTaken checks the same when another request takes the last
+// unit of the memory while the store admits.
+func TestUndoWhenRoomIsTaken(t *testing.T) {
+	now := new(atomic.Int64)
+	now.Store(sec)
+	s, f := guarded(1, now)
+	charges := []core.Charge{charge("a", 1, core.Local), leased(1)}
+	s.doubts.failed(now.Load())
+	f.first = func() {
+		d, err := s.own.Take(t.Context(), "p", charges[:1])
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+	}
+	d, err := s.Take(t.Context(), "p", charges)
+	require.NoError(t, err)
+	assert.False(t, d.Allowed)
+	assert.Equal(t, core.ModeLocal, d.Mode)
+	assert.EqualValues(t, 10*sec, d.RetryAfter())
+	looks := []core.Charge{charges[0], charges[1]}
+	looks[0].Cost, looks[1].Cost = 0, 0
+	left, err := f.Store.Take(t.Context(), "p", looks)
+	require.NoError(t, err)
+	assert.EqualValues(t, 1, left.Outcomes()[0].Remaining)
+	assert.EqualValues(t, 2, left.Outcomes()[1].Remaining)
 }

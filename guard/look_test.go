@@ -12,8 +12,8 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// TestLookInAnOutage checks what a look says of a rule that admits everything: it
-// has room, however much was admitted.
+// TestLookInAnOutage checks what a look reports for a rule that admits everything: the full
+// quota, however much was admitted.
 func TestLookInAnOutage(t *testing.T) {
 	now := new(atomic.Int64)
 	now.Store(sec)
@@ -34,9 +34,8 @@ func TestLookInAnOutage(t *testing.T) {
 	}
 }
 
-// TestLookIsTruthful looks before every request, with the store, without it, and
-// when it is back: a request is admitted if and only if each rule had its cost
-// left.
+// TestLookIsTruthful looks before every request: with the store, without it, and when it is
+// back. A request is admitted if and only if each rule had its cost left.
 func TestLookIsTruthful(t *testing.T) {
 	choices := []core.OnError{core.Local, core.Allow, core.Refuse}
 	for _, q := range []core.Quota{

@@ -68,7 +68,8 @@ func TestOutage(t *testing.T) {
 	assert.Equal(t, []string{`level=INFO msg="limit: the store is available again" code=LIMIT-205 for=0s local=1`}, book.Lines())
 }
 
-// TestOutageOfManyCallers has one line however many find the store away at once.
+// TestOutageOfManyCallers checks that one line is logged, however many callers find the store
+// unavailable at once.
 func TestOutageOfManyCallers(t *testing.T) {
 	book := new(logbook.Book)
 	now := new(atomic.Int64)
@@ -101,7 +102,7 @@ func TestOutageOfManyCallers(t *testing.T) {
 	assert.Equal(t, []string{`level=INFO msg="limit: the store is available again" code=LIMIT-205 for=1m0s local=128`}, book.Lines())
 }
 
-// TestOutageIsLoggedByDefault has the line in the log that the program has by then.
+// TestOutageIsLoggedByDefault checks that the line goes to the default log of that time.
 func TestOutageIsLoggedByDefault(t *testing.T) {
 	book := new(logbook.Book)
 	before := slog.Default()

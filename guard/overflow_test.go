@@ -46,8 +46,8 @@ func flood(t *testing.T, s *Store, q core.Quota) {
 	require.True(t, s.store.active(s.now()))
 }
 
-// TestFloodFillsNoRedis lets 1,000,000 random keys come, 50,000 in short runs,
-// to a guard with room for 4,096 before a real Redis.
+// TestFloodFillsNoRedis sends 1,000,000 random keys, 50,000 in short runs, to a guard with room
+// for 4,096 in front of a real Redis.
 func TestFloodFillsNoRedis(t *testing.T) {
 	keys := 1_000_000
 	if testing.Short() {
@@ -95,26 +95,25 @@ func TestFloodFillsNoRedis(t *testing.T) {
 	}
 	size := client.DBSize(t.Context()).Val()
 	t.Logf("%d keys: %d admitted, %d in overflow, %d keys in Redis", keys, admitted.Load(), overflow.Load(), size)
-	assert.LessOrEqual(t, size, int64(4096+256+10*callers), "keys, shared ones, and those that were on their way when there was room no more")
+	assert.LessOrEqual(t, size, int64(4096+256+10*callers), "keys, overflow quotas, and keys in flight when the memory became full")
 	assert.Greater(t, size, int64(3000))
 	assert.Zero(t, gained.Load())
-	assert.EqualValues(t, 4, known.Load(), "a known key does not notice")
+	assert.EqualValues(t, 4, known.Load(), "known keys are not affected")
 	assert.Greater(t, overflow.Load(), int64(keys)*9/10)
 
 	names := client.Keys(t.Context(), "*").Val()
-	cells := 0
+	shared := 0
 	for _, name := range names {
 		if strings.Contains(name, "r"+overflowSuffix+":") {
-			cells++
+			shared++
 		}
 	}
-	assert.NotZero(t, cells)
-	assert.LessOrEqual(t, cells, 256)
+	assert.NotZero(t, shared)
+	assert.LessOrEqual(t, shared, 256)
 }
 
-// TestLeavingSharedKeys has keys that have taken from shared ones get some of
-// their own, at random, in every algorithm: with one instance, none ever has
-// more than a store that knows each by itself would admit.
+// TestLeavingSharedKeys has keys leave overflow quotas at random, in every algorithm. With one
+// instance, no key ever gets more than a store without MaxKeys would admit.
 func TestLeavingSharedKeys(t *testing.T) {
 	for _, q := range []core.Quota{
 		{Limit: 3, Window: 60 * sec},
@@ -163,9 +162,9 @@ func TestLeavingSharedKeys(t *testing.T) {
 	}
 }
 
-// TestCrowdsOfSeveral tells what a key gets of two instances, of which one has
-// no room: nothing if it is at its limit, and else at most one more limit.
-func TestCrowdsOfSeveral(t *testing.T) {
+// TestOverflowOfSeveral checks what a key gets from two instances, if one has no room for it:
+// nothing if it is over its limit, and otherwise at most one more limit.
+func TestOverflowOfSeveral(t *testing.T) {
 	now := new(atomic.Int64)
 	now.Store(1000 * hour)
 	q := core.Quota{Limit: 4, Window: hour}
@@ -199,9 +198,9 @@ func TestCrowdsOfSeveral(t *testing.T) {
 	assert.Zero(t, look.Outcomes()[0].Remaining)
 }
 
-// TestCrowdedReturns gives back what was taken from shared keys, as far as that
-// is known, and releases leases wherever they are.
-func TestCrowdedReturns(t *testing.T) {
+// TestOverflowReturns returns units that were taken in overflow, if they can only have come from
+// a quota of their own, and releases leases wherever they are.
+func TestOverflowReturns(t *testing.T) {
 	now := new(atomic.Int64)
 	now.Store(1000 * hour)
 	guards, store := small(1, now)
@@ -246,8 +245,45 @@ func TestCrowdedReturns(t *testing.T) {
 	assert.True(t, take())
 }
 
-// TestRefusedTogether holds that a request that another rule refuses takes
-// nothing from shared keys, here or there.
+// TestRenewedInOverflow renews a lease in an overflow quota for longer than any
+// other unit there counts.
+func TestRenewedInOverflow(t *testing.T) {
+	now := new(atomic.Int64)
+	now.Store(1000 * hour)
+	guards, store := small(1, now)
+	s := guards[0]
+	for i := range 12 * 256 { // without the guard, so it does not know
+		_, err := s.own.Take(t.Context(), "p", []core.Charge{{Rule: "r", Key: fmt.Sprint(i), Cost: 1, Quota: core.Quota{Limit: 4, Window: hour}}})
+		require.NoError(t, err)
+	}
+	lease := core.Charge{Rule: "l", Cost: 1, Lease: 7, Quota: core.Quota{Algorithm: core.Concurrency, Limit: 1, Window: 60 * sec}}
+	take := func(key string) core.Decision {
+		lease.Key = key
+		d, err := s.Take(t.Context(), "p", []core.Charge{lease})
+		require.NoError(t, err)
+		return d
+	}
+	for i := 0; !s.store.active(now.Load()); i++ {
+		take(fmt.Sprint("first ", i)) // by its own key in the store, until the guard knows
+	}
+	for i := 0; ; i++ {
+		if d := take(fmt.Sprint("second ", i)); d.Allowed && d.Overflow(0) == core.SharedQuota {
+			break
+		}
+	}
+	for range 10 {
+		now.Add(20 * sec)
+		held, err := s.Renew(t.Context(), "p", []core.Charge{lease})
+		require.NoError(t, err)
+		require.Equal(t, []bool{true}, held)
+		held, err = store.Renew(t.Context(), "p", []core.Charge{shared(lease)})
+		require.NoError(t, err)
+		require.Equal(t, []bool{true}, held)
+	}
+}
+
+// TestRefusedTogether checks that a request that another rule refuses takes nothing from
+// overflow quotas, in memory or in the store.
 func TestRefusedTogether(t *testing.T) {
 	now := new(atomic.Int64)
 	now.Store(1000 * hour)
@@ -265,8 +301,8 @@ func TestRefusedTogether(t *testing.T) {
 	assert.Equal(t, int64(2), d.Outcomes()[0].Remaining)
 }
 
-// TestRoomInBetween has room come for a key while the store charges its shared
-// one.
+// TestRoomInBetween has the memory get room for a key while the store charges an overflow
+// quota.
 func TestRoomInBetween(t *testing.T) {
 	now := new(atomic.Int64)
 	now.Store(1000 * hour)
@@ -300,9 +336,9 @@ func TestRoomInBetween(t *testing.T) {
 	assert.Equal(t, 4, admitted)
 }
 
-// TestRoomBesideASharedQuota has room come for a key while the store charges its
-// shared one, which other keys of the rule have used recently. The key must not
-// get more than its limit when its units no longer count in the shared quota.
+// TestRoomBesideASharedQuota has the memory get room for a key while the store charges an
+// overflow quota, which other keys of the rule have used recently. The key must not
+// get more than its limit when its units no longer count there.
 func TestRoomBesideASharedQuota(t *testing.T) {
 	now := new(atomic.Int64)
 	now.Store(1000 * hour)

@@ -10,9 +10,9 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// TestContinuityOfRates holds the other algorithms to what they promise, once
-// with one instance and twice with three, over cycles of a store that dies and
-// comes back: a burst and what comes back in the time, or a limit in each window.
+// TestContinuityOfRates checks the other algorithms over cycles of a store that fails and
+// recovers. They admit what they promise with one instance, and twice that with
+// three: a burst and what refills in the time, or a limit in each window.
 func TestContinuityOfRates(t *testing.T) {
 	stories, cycles := 5, 200
 	if testing.Short() {
@@ -49,8 +49,8 @@ func TestContinuityOfRates(t *testing.T) {
 	}
 }
 
-// excess returns by how many units the times exceed so many times what q
-// promises, in whatever interval: below 0 if they do not.
+// excess returns by how many units the times exceed the given number of promises of
+// q, in the worst interval: below 0 if they do not.
 func excess(q core.Quota, times []int64, promises float64) float64 {
 	worst := -1e9
 	if q.Algorithm == core.FixedWindow {

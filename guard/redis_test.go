@@ -13,8 +13,8 @@ import (
 	"github.com/routelimit/limit/redisstore"
 )
 
-// TestRedisKilled kills Redis and starts it again, without its data. No caller
-// gets an error, and the limit holds all the while.
+// TestRedisKilled kills Redis and starts it again without its data. No caller gets an
+// error, and the limit holds throughout.
 func TestRedisKilled(t *testing.T) {
 	server := redistest.NewMortal(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr})

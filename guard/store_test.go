@@ -18,12 +18,12 @@ import (
 	"github.com/routelimit/limit/storetest"
 )
 
-// A frail store fails, or calls something first, when it is told to.
+// A frail store fails, or calls a function first, as a test wants.
 type frail struct {
 	core.Store
 	err   atomic.Pointer[error] // what it fails with
 	lost  atomic.Bool           // fails after it has decided
-	gone  atomic.Bool           // has forgotten, and not said so
+	gone  atomic.Bool           // has lost its data, and not reported it
 	asked atomic.Int64
 	first func()
 
@@ -83,20 +83,20 @@ func (f *frail) Reset(ctx context.Context, policy, rule, key string) error {
 	return f.Store.Reset(ctx, policy, rule, key)
 }
 
-// nowhere is the log of guards whose stores fail again and again.
+// nowhere is the log of guards in tests with many failures.
 var nowhere = slog.New(slog.DiscardHandler)
 
-// at returns a memory store and a clock that it goes by.
+// at returns a memory store that uses a clock.
 func at(now *atomic.Int64) *memstore.Store { return memstore.New(&memstore.Options{Now: now.Load}) }
 
-// guarded returns a guard around a frail store, all by one clock.
+// guarded returns a guard around a frail store, all with one clock.
 func guarded(instances int, now *atomic.Int64) (*Store, *frail) {
 	f := &frail{Store: at(now)}
 	return newStore(f, &Options{Instances: instances, Log: nowhere}, at(now), now.Load), f
 }
 
-// TestStore holds the guard to the suite of all stores: around one that works,
-// and alone.
+// TestStore runs the suite of all stores on the guard: around a store that works, and
+// without the store.
 func TestStore(t *testing.T) {
 	for _, instances := range []int{1, 3} {
 		t.Run(fmt.Sprintf("of %d", instances), func(t *testing.T) {
@@ -112,14 +112,14 @@ func TestStore(t *testing.T) {
 			now := new(atomic.Int64)
 			s, f := guarded(1, now)
 			f.fail(errDown)
-			s.breaker.until.Store(probing) // nobody ever finds out
+			s.breaker.until.Store(probing) // for ever
 			test(t, storetest.Harness{Store: &alone{s, t}, SetTime: now.Store})
 			assert.Zero(t, f.asked.Load())
 		})
 	})
 }
 
-// An alone guard has no store, so it resets keys in memory only, and says so.
+// An alone guard has no store. So it resets keys in memory only, and returns an error.
 type alone struct {
 	*Store
 	t *testing.T
@@ -134,8 +134,7 @@ func (a *alone) Reset(ctx context.Context, policy, rule, key string) error {
 	return nil
 }
 
-// TestRedisStore holds the guard around a store on Redis to the suite, each by
-// its own clock: times are those of the store.
+// TestRedisStore checks that decisions through a guard are those of Redis, by its clock.
 func TestRedisStore(t *testing.T) {
 	client := redistest.Client(t)
 	s := New(redisstore.New(client, &redisstore.Options{Timeout: time.Minute}), &Options{Slow: time.Minute}) // the machine may be loaded
@@ -152,7 +151,7 @@ func TestRedisStore(t *testing.T) {
 	assert.False(t, d.Allowed)
 	assert.Equal(t, core.ModeExact, d.Mode)
 
-	// What Redis loses, or a call after which it has, does not gift anything.
+	// Data that Redis has lost is not admitted again after a failed call.
 	require.NoError(t, client.FlushDB(t.Context()).Err())
 	s.doubts.failed(s.now())
 	d, err = s.Take(t.Context(), "p", []core.Charge{c})

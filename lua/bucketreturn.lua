@@ -68,6 +68,9 @@ local function give(r, now, lacks, remembered)
   r.cell = floordiv(r.fills, CELLS - 1) + 1
   local at = remembered and u56(remembered, 20)
   if at and now < at then return lacks, 0 end -- the clock has stepped back
+  if at and at + (muldiv(u48(remembered, 14), u48(remembered, 8), u48(remembered, 2))) + 1 <= now then
+    at, remembered = nil, nil -- as if the key had expired
+  end
   local m = decode_returns(remembered, r, now, lacks)
   local since = at and r.at <= at -- something may have been given back since
   local before = since and r.at < now -- and time has passed

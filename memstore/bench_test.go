@@ -10,8 +10,8 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// perKeyAndGlobal returns the charges of a route with a rule per client, of
-// which there are as many as keys, and one for all of them.
+// perKeyAndGlobal returns the charges of a route with a rule for each client and a rule
+// for all of them.
 func perKeyAndGlobal(key string, each, all core.Quota) []core.Charge {
 	return []core.Charge{
 		{Rule: "ip", Key: key, Quota: each, Cost: 1},
@@ -99,8 +99,8 @@ func BenchmarkRefuse(b *testing.B) {
 	})
 }
 
-// BenchmarkFloor has what no decision can do without: a reading of the clock, a
-// lock for each key and a hash of each.
+// BenchmarkFloor measures what every decision needs: a reading of the clock, and a lock and
+// a hash for each key.
 func BenchmarkFloor(b *testing.B) {
 	s := New(nil)
 	charge := core.Charge{Rule: "ip", Key: "192.0.2.17"}
@@ -123,7 +123,7 @@ func BenchmarkFloor(b *testing.B) {
 	})
 }
 
-// BenchmarkArrive admits keys never seen before, of which most are dead.
+// BenchmarkArrive admits keys never seen before, most of which have expired.
 func BenchmarkArrive(b *testing.B) {
 	s := New(nil)
 	charge := []core.Charge{{Rule: "ip", Quota: core.Quota{Limit: 5, Window: 100_000}, Cost: 1}}

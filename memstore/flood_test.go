@@ -15,11 +15,10 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// TestFloods draws schedules of floods on stores of next to no room. Beside the
-// store stands, for each key, a state that only this key is charged to. What
-// the store admits, that state must have room for: then the key has no more than
-// if it were alone. What the store calls exact must be what package core
-// decides on those states.
+// TestFloods draws schedules of floods on stores with next to no room. For each key, a
+// state of its own is charged as well. That state must have room for whatever the
+// store admits: then the key gets no more than it would without other keys. An
+// exact decision must be the one that package core makes on those states.
 func TestFloods(t *testing.T) {
 	n := 400
 	if testing.Short() {
@@ -53,9 +52,8 @@ type flood struct {
 	met      core.Outcome
 }
 
-// floodQuotas are those of which a key has no more than it would have alone. The
-// window of one that begins with its first unit is not: see
-// TestWindowsOfCells.
+// floodQuotas are the quotas that hold for each key in overflow. A window that begins
+// with its first unit is not among them: see TestWindowsInOverflow.
 var floodQuotas = []core.Quota{
 	{Limit: 1, Window: sec},
 	{Limit: 3, Window: sec},
@@ -81,7 +79,7 @@ func newFlood(t *testing.T, seed uint64) *flood {
 
 func (f *flood) run() {
 	for range 100 {
-		// Calm, keys come seldom and few; in a flood, all of them and at once.
+		// In calm times few keys come, and seldom. In a flood all come at once.
 		keys, step := 2, int64(2*sec)
 		if f.random.IntN(3) > 0 {
 			keys, step = 12, sec/8
@@ -142,14 +140,14 @@ func (f *flood) decide(keys int) {
 		}
 	}
 	if shard := &f.s.shards[0]; shard.keys.len > f.s.room || shard.overflow.len > overflowRoom {
-		f.t.Fatalf("%d entries and %d cells in a shard with room for %d and %d", shard.keys.len, shard.overflow.len, f.s.room, overflowRoom)
+		f.t.Fatalf("%d entries and %d overflow quotas in a shard with room for %d and %d", shard.keys.len, shard.overflow.len, f.s.room, overflowRoom)
 	}
 }
 
-// TestWindowsOfCells: a window that begins with the first unit is the cell's,
-// and may have begun when a key comes to it. Within each the key has no more
-// than its limit.
-func TestWindowsOfCells(t *testing.T) {
+// TestWindowsInOverflow checks a window that begins with the first unit. It is that of the
+// overflow quota, and may have begun when a key comes to it. Within each window,
+// the key gets no more than its limit.
+func TestWindowsInOverflow(t *testing.T) {
 	s, set := tiny(1)
 	keys := sameShard(s, "ip", core.Quota{Algorithm: core.FixedWindow, Limit: 2, Window: 10 * sec}, 4)
 	set(100 * sec)
@@ -163,8 +161,8 @@ func TestWindowsOfCells(t *testing.T) {
 	is(t, take(t, s, keys[2]), core.ModeExact, true, out(1, 0, 10*sec, 10*sec))
 }
 
-// TestFloodOfRandomKeys tells that it neither fills the memory nor frees a key
-// that is at its limit, and that all is as before when it has passed.
+// TestFloodOfRandomKeys checks that a flood neither fills the memory nor resets a key that is
+// over its limit, and that it leaves no trace.
 func TestFloodOfRandomKeys(t *testing.T) {
 	s, now := at(1_000 * sec)
 	s.room = New(&Options{MaxKeys: 2_048}).room
@@ -196,7 +194,7 @@ func TestFloodOfRandomKeys(t *testing.T) {
 	}
 }
 
-// TestAnyWindowInAFlood is TestAnyWindow for a few keys among very many.
+// TestAnyWindowInAFlood is TestAnyWindow for a few keys in a flood of others.
 func TestAnyWindowInAFlood(t *testing.T) {
 	s := New(&Options{MaxKeys: 256})
 	q := core.Quota{Limit: 5, Window: 50_000}

@@ -9,9 +9,9 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// TestReturnsBeyondTheCap gives back to keys that share a cell: nothing comes
-// back to the cell, whose units are not theirs alone, and to a key that leaves
-// it no more than both have room for.
+// TestReturnsBeyondTheCap returns units of keys in overflow. The overflow quota gets nothing
+// back, since other keys have units there. A key that leaves it gets no more than
+// both quotas have room for.
 func TestReturnsBeyondTheCap(t *testing.T) {
 	s, set := tiny(2)
 	keys := sameShard(s, "ip", core.Quota{Limit: 2, Window: 10 * sec}, 5)
@@ -30,16 +30,16 @@ func TestReturnsBeyondTheCap(t *testing.T) {
 	is(t, take(t, s, keys[4]), core.ModeOverflow, false, out(0, 10*sec, 0, 10*sec))
 
 	require.NoError(t, s.Reset(t.Context(), "policy", "ip", keys[0].Key))
-	require.NoError(t, s.Reset(t.Context(), "policy", "ip", keys[2].Key), "which leaves the cell as it is")
+	require.NoError(t, s.Reset(t.Context(), "policy", "ip", keys[2].Key), "which leaves the overflow quota as it is")
 	set(105 * sec)
-	is(t, take(t, s, keys[2]), core.ModeOverflow, false, out(0, 5*sec, 0, 5*sec)) // there is room, but the cell counts
+	is(t, take(t, s, keys[2]), core.ModeOverflow, false, out(0, 5*sec, 0, 5*sec)) // there is room, but the overflow quota counts
 	set(110*sec - 1)
 	is(t, take(t, s, keys[4]), core.ModeOverflow, false, out(0, 1, 0, 1))
 	set(110 * sec)
 	is(t, take(t, s, keys[2]), core.ModeExact, true, out(1, 0, 10*sec, 10*sec))
 }
 
-// TestLeasesBeyondTheCap holds leases in a cell, and in a cell and an entry.
+// TestLeasesBeyondTheCap holds leases in an overflow quota, and in that and an entry.
 func TestLeasesBeyondTheCap(t *testing.T) {
 	s, set := tiny(1)
 	q := core.Quota{Algorithm: core.Concurrency, Limit: 2, Window: 10 * sec}
@@ -72,11 +72,11 @@ func TestLeasesBeyondTheCap(t *testing.T) {
 	hold(keys[3], core.ModeOverflow, true)
 
 	set(108 * sec)
-	assert.True(t, renew(keys[1]), "in the cell")
+	assert.True(t, renew(keys[1]), "in the overflow quota")
 	set(111 * sec) // keys[0] and keys[3] have ended, and so there is room
 	other := keys[1]
 	other.Lease = 50
-	hold(other, core.ModeOverflow, true) // in an entry, and in the cell beside what keys[1] holds
+	hold(other, core.ModeOverflow, true) // in an entry, and in the overflow quota beside keys[1]
 	hold(keys[3], core.ModeOverflow, false)
 	assert.True(t, renew(other))
 	release(other)

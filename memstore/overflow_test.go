@@ -12,8 +12,8 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// tiny returns a store each of whose shards has room for so many keys, and its
-// clock.
+// tiny returns a store with room for so many keys in each shard, and a function that
+// sets its clock.
 func tiny(room int) (*Store, func(micros int64)) {
 	s, now := at(0)
 	s.room = room
@@ -52,7 +52,7 @@ func TestOptions(t *testing.T) {
 		func() { New(&Options{MaxKeys: -1}) })
 }
 
-func TestNewcomersShareACell(t *testing.T) {
+func TestNewKeysShareAQuota(t *testing.T) {
 	s, set := tiny(2)
 	keys := sameShard(s, "ip", core.Quota{Limit: 2, Window: 10 * sec}, 5)
 	set(100 * sec)
@@ -65,15 +65,15 @@ func TestNewcomersShareACell(t *testing.T) {
 	is(t, take(t, s, keys[4]), core.ModeOverflow, false, out(0, 9*sec, 0, 10*sec))
 	is(t, take(t, s, keys[2]), core.ModeOverflow, false, out(0, 9*sec, 0, 10*sec))
 
-	// Known keys do not notice.
+	// Known keys are not affected.
 	is(t, take(t, s, keys[0]), core.ModeExact, true, out(0, 0, 9*sec, 10*sec))
 	is(t, take(t, s, keys[0]), core.ModeExact, false, out(0, 9*sec, 0, 10*sec))
 	assert.Equal(t, 3, s.entries())
 }
 
-// TestLeavingACell follows a key that has taken from a cell and one that has
+// TestLeavingOverflow follows a key that has taken from an overflow quota and one that has
 // not, when there is room again.
-func TestLeavingACell(t *testing.T) {
+func TestLeavingOverflow(t *testing.T) {
 	s, set := tiny(2)
 	keys := sameShard(s, "ip", core.Quota{Limit: 2, Window: 10 * sec}, 5)
 	set(100 * sec)
@@ -83,12 +83,12 @@ func TestLeavingACell(t *testing.T) {
 	is(t, take(t, s, keys[2]), core.ModeOverflow, true, out(1, 0, 10*sec, 10*sec))
 	is(t, take(t, s, keys[2]), core.ModeOverflow, true, out(0, 0, 10*sec, 10*sec))
 
-	// At 110 there is room. Neither has more than the cell leaves.
+	// At 110 there is room. Neither gets more than the overflow quota has left.
 	set(110 * sec)
 	is(t, take(t, s, keys[2]), core.ModeOverflow, false, out(0, 5*sec, 0, 5*sec))
 	is(t, take(t, s, keys[3]), core.ModeOverflow, false, out(0, 5*sec, 0, 5*sec))
 
-	// At 115 nobody can have anything in the cell that still counts.
+	// At 115 no key can have units there that still count.
 	set(115*sec - 1)
 	is(t, take(t, s, keys[2]), core.ModeOverflow, false, out(0, 1, 0, 1))
 	set(115 * sec)
@@ -96,9 +96,9 @@ func TestLeavingACell(t *testing.T) {
 	is(t, take(t, s, keys[3]), core.ModeExact, true, out(1, 0, 10*sec, 10*sec))
 }
 
-// TestOnTheWayOut has keys that get entries while their cell is shared: they
-// take from both.
-func TestOnTheWayOut(t *testing.T) {
+// TestBothQuotas has keys that get entries while their overflow quota is shared: they take
+// from both.
+func TestBothQuotas(t *testing.T) {
 	s, set := tiny(2)
 	keys := sameShard(s, "ip", core.Quota{Limit: 3, Window: 10 * sec}, 5)
 	set(100 * sec)
@@ -114,15 +114,15 @@ func TestOnTheWayOut(t *testing.T) {
 	is(t, take(t, s, core.Charge{Rule: "ip", Key: keys[2].Key, Quota: keys[2].Quota, Cost: 4}), core.ModeOverflow, false,
 		out(0, core.Never, 0, 10*sec))
 
-	// The cell's first unit is the only one that came for want of room.
+	// Only the first unit was taken there because there was no room.
 	set(115 * sec)
 	is(t, take(t, s, keys[2]), core.ModeExact, true, out(1, 0, 5*sec, 10*sec))
 	is(t, take(t, s, keys[3]), core.ModeExact, true, out(1, 0, 5*sec, 10*sec))
 }
 
-// TestCellsComeToRest has newcomers that never cease. A window after there is
-// room again, each has its own quota.
-func TestCellsComeToRest(t *testing.T) {
+// TestOverflowEnds has a steady stream of new keys. A window after there is room again, each
+// has its own quota.
+func TestOverflowEnds(t *testing.T) {
 	s, set := tiny(8)
 	keys := sameShard(s, "ip", core.Quota{Limit: 2, Window: 10 * sec}, 400)
 	set(100 * sec)
@@ -130,7 +130,7 @@ func TestCellsComeToRest(t *testing.T) {
 		take(t, s, c)
 	}
 	exact := 0
-	for i, c := range keys[20:] { // two in a second are none too many
+	for i, c := range keys[20:] { // so few that there is always room
 		now := 110*sec + int64(i)*4*sec
 		set(now)
 		d := take(t, s, c)
@@ -142,7 +142,7 @@ func TestCellsComeToRest(t *testing.T) {
 	assert.Greater(t, exact, 300)
 }
 
-func TestRulesShareNoCell(t *testing.T) {
+func TestRulesShareNoOverflow(t *testing.T) {
 	s, _ := tiny(1)
 	q := core.Quota{Limit: 1, Window: 10 * sec}
 	take(t, s, sameShard(s, "first", q, 1)[0])
@@ -154,9 +154,9 @@ func TestRulesShareNoCell(t *testing.T) {
 	assert.Equal(t, 3, s.entries())
 }
 
-// TestQuotasShareNoCell has keys of one rule with different quotas. A short
-// window and a small burst must not make a cell forget what counts for others.
-func TestQuotasShareNoCell(t *testing.T) {
+// TestQuotasShareNoOverflow has keys of one rule with different quotas. A short window and a
+// small burst must not make an overflow quota lose units that count for others.
+func TestQuotasShareNoOverflow(t *testing.T) {
 	for _, pair := range [][2]core.Quota{
 		{{Limit: 2, Window: 100 * sec}, {Limit: 2, Window: sec}},
 		{{Algorithm: core.TokenBucket, Limit: 1, Window: 100 * sec, Burst: 20}, {Algorithm: core.TokenBucket, Limit: 1000, Window: 100 * sec, Burst: 1}},
@@ -176,9 +176,9 @@ func TestQuotasShareNoCell(t *testing.T) {
 	}
 }
 
-// TestChangedLimitKeepsItsCell: a changed limit does not give anew what the
-// cell has given.
-func TestChangedLimitKeepsItsCell(t *testing.T) {
+// TestChangedLimitKeepsOverflow checks that a changed limit does not admit again what the
+// overflow quota has admitted.
+func TestChangedLimitKeepsOverflow(t *testing.T) {
 	s, _ := tiny(1)
 	keys := sameShard(s, "ip", core.Quota{Limit: 2, Window: 100 * sec}, 3)
 	take(t, s, keys[0])
@@ -189,9 +189,9 @@ func TestChangedLimitKeepsItsCell(t *testing.T) {
 	is(t, take(t, s, keys[1]), core.ModeOverflow, false, out(0, 100*sec, 0, 100*sec))
 }
 
-// TestRefusalsStoreNothingInCells tests that what takes nothing makes no cell,
-// charges none, and makes none shared for longer.
-func TestRefusalsStoreNothingInCells(t *testing.T) {
+// TestRefusalsStoreNothingInOverflow checks that charges that take nothing make no overflow
+// quota, take from none, and make none shared for longer.
+func TestRefusalsStoreNothingInOverflow(t *testing.T) {
 	s, set := tiny(1)
 	q := core.Quota{Limit: 2, Window: 10 * sec}
 	full := core.Charge{Rule: "global", Quota: core.Quota{Limit: 1, Window: 100 * sec}, Cost: 1}
@@ -218,8 +218,8 @@ func TestRefusalsStoreNothingInCells(t *testing.T) {
 	is(t, take(t, s, keys[2]), core.ModeExact, true, out(1, 0, 10*sec, 10*sec))
 }
 
-// TestRefusalsDoNotProlongSharing has a cell that keys with entries have taken
-// from last.
+// TestRefusalsDoNotProlongSharing has an overflow quota that keys with entries have taken from
+// last.
 func TestRefusalsDoNotProlongSharing(t *testing.T) {
 	s, set := tiny(3)
 	full := core.Charge{Rule: "global", Quota: core.Quota{Limit: 1, Window: 100 * sec}, Cost: 1}
@@ -240,9 +240,9 @@ func TestRefusalsDoNotProlongSharing(t *testing.T) {
 	is(t, take(t, s, keys[6]), core.ModeExact, true, out(3, 0, 10*sec, 10*sec))
 }
 
-// TestTurnsInACell has a queue: the turns of all who share a cell follow one
-// another, also when one of them has an entry.
-func TestTurnsInACell(t *testing.T) {
+// TestTurnsInOverflow checks a queue: the turns of all keys in overflow follow one another,
+// also when one of them has an entry.
+func TestTurnsInOverflow(t *testing.T) {
 	s, set := tiny(1)
 	q := core.Quota{Algorithm: core.Queue, Limit: 1, Window: sec, Burst: 9}
 	keys := sameShard(s, "ip", q, 4)

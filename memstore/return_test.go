@@ -18,8 +18,8 @@ func giveBack(t *testing.T, s *Store, r core.Return) int64 {
 	return given[0]
 }
 
-// TestRemembersReturns tests that a bucket that is whole again is not forgotten
-// as long as what was given back to it matters.
+// TestRemembersReturns checks that a bucket that is full again is kept as long as the units
+// that were returned to it matter.
 func TestRemembersReturns(t *testing.T) {
 	for _, a := range []core.Algorithm{core.TokenBucket, core.LeakyBucket} {
 		s, now := at(1_000_000)
@@ -32,7 +32,7 @@ func TestRemembersReturns(t *testing.T) {
 		if given := giveBack(t, s, first); given != 5 {
 			t.Fatalf("%d given back", given)
 		}
-		now.Add(30_000) // whole after 25 ms
+		now.Add(30_000) // full after 25 ms
 		for i := range 10_000 {
 			take(t, s, core.Charge{Rule: "other", Key: fmt.Sprint(i), Quota: core.Quota{Limit: 1, Window: 1_000}, Cost: 1})
 		}

@@ -20,8 +20,8 @@ func TestReclaimsBeforeSharing(t *testing.T) {
 	assert.Equal(t, 4, s.entries())
 }
 
-// TestCrowded has more rules than a shard has room for.
-func TestCrowded(t *testing.T) {
+// TestNoRoom has more rules than a shard has room for.
+func TestNoRoom(t *testing.T) {
 	s, set := tiny(1)
 	q := core.Quota{Limit: 5, Window: 10 * sec}
 	for i := range 1 + overflowRoom {
@@ -46,9 +46,9 @@ func TestCrowded(t *testing.T) {
 	is(t, take(t, s, c), core.ModeExact, true, out(4, 0, 10*sec, 10*sec))
 }
 
-// TestCrowdedWithSharedKeys has more rules that all requests share than the
-// store has room for: nobody could share a quota of another rule.
-func TestCrowdedWithSharedKeys(t *testing.T) {
+// TestNoRoomForSharedRules has more rules that all requests share than the store has room
+// for. They cannot use the quota of another rule.
+func TestNoRoomForSharedRules(t *testing.T) {
 	s, _ := tiny(1)
 	refused := 0
 	for i := range 200 {
@@ -73,19 +73,19 @@ func TestRoomWithinADecision(t *testing.T) {
 	}
 	d := take(t, s, charges...)
 	assert.Equal(t, []any{core.ModeOverflow, true}, []any{d.Mode, d.Allowed})
-	cells := 0
+	shared := 0
 	for _, c := range charges {
 		if s.findOverflow(&s.shards[0], "policy", &c) != nil {
-			cells++
+			shared++
 		}
 		assert.False(t, take(t, s, c).Allowed)
 	}
-	assert.Equal(t, []int{5, 3}, []int{s.entries(), cells})
+	assert.Equal(t, []int{5, 3}, []int{s.entries(), shared})
 }
 
-// TestHoldsWhatItFound has a known key whose quota is whole beside a new one,
-// for which the shard is swept.
-func TestHoldsWhatItFound(t *testing.T) {
+// TestPinsEntries has a known key with a full quota beside a new one, and the shard is swept for
+// the new key.
+func TestPinsEntries(t *testing.T) {
 	s, set := tiny(1)
 	q := core.Quota{Limit: 1, Window: 10 * sec}
 	known, another := sameShard(s, "known", q, 1)[0], sameShard(s, "another", q, 1)[0]

@@ -9,9 +9,8 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// TestForgets lets many keys come and go. Those in memory must follow those
-// that are live.
-func TestForgets(t *testing.T) {
+// TestDropsExpired lets many keys come and go. Memory must follow the keys that are partly used.
+func TestDropsExpired(t *testing.T) {
 	const arrivals = 200_000
 	for _, live := range []int64{100, 10_000} {
 		t.Run(fmt.Sprint(live), func(t *testing.T) {
@@ -39,9 +38,8 @@ func TestForgets(t *testing.T) {
 	}
 }
 
-// TestForgetsAfterFlood tests that the memory of a flood is given back as
-// ordinary traffic goes on.
-func TestForgetsAfterFlood(t *testing.T) {
+// TestDropsAfterFlood checks that the memory of a flood is freed as ordinary traffic goes on.
+func TestDropsAfterFlood(t *testing.T) {
 	s, now := at(1_000_000)
 	q := core.Quota{Limit: 1, Window: 1_000}
 	arrive := func(name string, n int) {
@@ -66,8 +64,8 @@ func TestForgetsAfterFlood(t *testing.T) {
 	}
 }
 
-// TestKeepsWhatIsLive tests that no flood of other keys makes the store forget
-// a key before it is whole again.
+// TestKeepsWhatIsLive checks that no flood of other keys makes the store drop a key that is
+// partly used.
 func TestKeepsWhatIsLive(t *testing.T) {
 	s, now := at(1_000_000)
 	long, brief := core.Quota{Limit: 1, Window: 50_000_000}, core.Quota{Limit: 1, Window: 1_000}
@@ -81,7 +79,7 @@ func TestKeepsWhatIsLive(t *testing.T) {
 	}
 	for i := range kept {
 		if take(t, s, core.Charge{Rule: "long", Key: fmt.Sprint(i), Quota: long, Cost: 1}).Allowed {
-			t.Fatalf("key %d was forgotten", i)
+			t.Fatalf("key %d was dropped", i)
 		}
 	}
 	now.Add(1_000)
@@ -90,8 +88,8 @@ func TestKeepsWhatIsLive(t *testing.T) {
 	}
 }
 
-// TestKeepsWhatTheDecisionCharged has new keys beside keys that were whole
-// again until this very decision charged them: the sweep comes between.
+// TestKeepsWhatTheDecisionCharged has new keys beside keys that were full until this very
+// decision charged them. The sweep comes in between.
 func TestKeepsWhatTheDecisionCharged(t *testing.T) {
 	s, now := at(1_000_000)
 	q := core.Quota{Limit: 1, Window: 1_000}
@@ -105,8 +103,8 @@ func TestKeepsWhatTheDecisionCharged(t *testing.T) {
 	}
 }
 
-// TestKeepsForLongerWindow tests that a look with a short window does not make
-// the store forget what counts in a long one.
+// TestKeepsForLongerWindow checks that a look with a short window does not make the store lose
+// units that count in a long one.
 func TestKeepsForLongerWindow(t *testing.T) {
 	s, now := at(1_000_000)
 	long, brief := core.Quota{Limit: 1, Window: 1_000_000}, core.Quota{Limit: 1, Window: 1_000}
@@ -117,11 +115,11 @@ func TestKeepsForLongerWindow(t *testing.T) {
 		take(t, s, core.Charge{Rule: "others", Key: fmt.Sprint(i), Quota: brief, Cost: 1})
 	}
 	if take(t, s, core.Charge{Rule: "r", Quota: long, Cost: 1}).Allowed {
-		t.Error("forgotten by the short window")
+		t.Error("dropped because of the short window")
 	}
 }
 
-// TestStoresNothing tests that what takes nothing leaves nothing in memory.
+// TestStoresNothing checks that charges that take nothing leave nothing in memory.
 func TestStoresNothing(t *testing.T) {
 	s, _ := at(1_000_000)
 	one := core.Quota{Limit: 1, Window: 1_000_000}

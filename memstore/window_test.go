@@ -10,8 +10,8 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// TestAnyWindow lets many goroutines have what they can get, by the clock of
-// the machine, and then looks at every window of what they were given.
+// TestAnyWindow lets many goroutines take as much as they can, by the clock of the machine,
+// and then checks every window of what they took.
 func TestAnyWindow(t *testing.T) {
 	s := New(nil)
 	narrow := core.Quota{Limit: 5, Window: 50_000}
@@ -57,7 +57,7 @@ func TestAnyWindow(t *testing.T) {
 		t.Logf("%d per %d µs: %d units were never within less than %d µs", limit, q.Window, limit+1, closest)
 	}
 	// In a second, 40 at once and more after 700 ms. Half of them is enough to
-	// tell that the store was not just refusing.
+	// show that the store does not just refuse.
 	if len(admitted) < 20 {
 		t.Errorf("only %d admitted", len(admitted))
 	}

@@ -118,7 +118,7 @@ func TestCutAtEveryByte(t *testing.T) {
 }
 
 // TestSwappedReplies exchanges the replies of pairs of calls, of two policies,
-// one of which has nothing left: no verdict is taken from the other.
+// and one of them has nothing left: neither gets the verdict of the other.
 func TestSwappedReplies(t *testing.T) {
 	direct := redistest.Real(t)
 	proxy := faultproxy.Start(t, direct.Options().Addr)

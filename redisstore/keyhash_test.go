@@ -19,7 +19,7 @@ import (
 
 var secret = []byte("0123456789abcdef")
 
-// TestStoreWithSecret holds a store that hides identities to the suite.
+// TestStoreWithSecret runs the suite on a store with a Secret.
 func TestStoreWithSecret(t *testing.T) {
 	client := redistest.Client(t)
 	storetest.Run(t, func(t *testing.T, test func(*testing.T, storetest.Harness)) {
@@ -31,9 +31,9 @@ func TestStoreWithSecret(t *testing.T) {
 	})
 }
 
-// TestNoIdentityLeaves looks for identities in all that is sent to Redis, in all
-// that rests there and in errors, after each operation of a store.
-func TestNoIdentityLeaves(t *testing.T) {
+// TestNoKeyLeaves looks for the keys of charges in the commands, data and errors of
+// each operation of a store with a Secret.
+func TestNoKeyLeaves(t *testing.T) {
 	const alice = "alice@example.org"
 	client := redistest.Client(t)
 	var sent strings.Builder
@@ -108,18 +108,18 @@ func TestNoIdentityLeaves(t *testing.T) {
 	assert.NotContains(t, err.Error(), "alice")
 }
 
-// TestSecrets tells when keys are the same: with the same secret, in the same
-// rule of the same policy, whichever store has made them.
+// TestSecrets holds that a key has one hash for each secret, policy and rule, in all
+// stores.
 func TestSecrets(t *testing.T) {
 	a, again := newKeyHasher(secret), newKeyHasher(append([]byte(nil), secret...))
 	other := newKeyHasher([]byte("0123456789abcdeg"))
 	id := a.hash("p", "r", "k")
 	assert.Equal(t, id, again.hash("p", "r", "k"))
-	assert.Equal(t, "kPrfjYsVyw2_5yPNtPsEVg", id, "as any implementation of HMAC has it: the stored form does not change")
+	assert.Equal(t, "kPrfjYsVyw2_5yPNtPsEVg", id, "as by any implementation of HMAC: the stored format does not change")
 	for _, different := range []string{other.hash("p", "r", "k"), a.hash("q", "r", "k"), a.hash("p", "s", "k"), a.hash("p", "r", "l"), a.hash("p", "rk", ""), "k"} {
 		assert.NotEqual(t, id, different)
 	}
-	assert.Empty(t, a.hash("p", "r", ""), "the key of all")
+	assert.Empty(t, a.hash("p", "r", ""), "the key that all clients share")
 	assert.Equal(t, "k", newKeyHasher(nil).hash("p", "r", "k"))
 
 	mine := append([]byte(nil), secret...)
@@ -138,8 +138,8 @@ func TestShortSecret(t *testing.T) {
 	assert.NotPanics(t, func() { New(client, &Options{Secret: secret}) })
 }
 
-// FuzzKeyHashes holds that what differs stays different, and stands for itself
-// in a key of Redis.
+// FuzzKeyHashes holds that different keys have different hashes, which need no
+// escapes in a Redis key.
 func FuzzKeyHashes(t *testing.F) {
 	f := fuzzloop.New(t)
 	f.Add("p", "r", "k", "pr", "", "k")

@@ -17,14 +17,14 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// TestLayoutRefresh asks a Cluster for its layout after a failure, as often as it says, and
-// leaves no goroutine between the questions: the client may be closed meanwhile.
+// TestLayoutRefresh holds that the store asks for the layout of a Cluster three times
+// after a failure, and leaves no goroutine in between: the client may be closed.
 func TestLayoutRefresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int64
 		client := redis.NewClusterClient(&redis.ClusterOptions{
 			Addrs: []string{"127.0.0.1:1"}, MaxRedirects: -1, DialerRetries: 1,
-			Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("nobody listens") },
+			Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("refused") },
 			ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
 				asked.Add(1)
 				return []redis.ClusterSlot{{Start: 0, End: 16383, Nodes: []redis.ClusterNode{{Addr: "127.0.0.1:1"}}}}, nil

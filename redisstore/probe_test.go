@@ -16,8 +16,8 @@ import (
 	"github.com/routelimit/limit/internal/redistest"
 )
 
-// TestConnectionRefused holds that a call ends where its server is gone, and not
-// when the client has dialled it as often as it wants to.
+// TestConnectionRefused holds that a call ends when its server refuses connections,
+// and not when the client has dialed as often as its options say.
 func TestConnectionRefused(t *testing.T) {
 	redistest.Real(t)
 	const dials = 1000 // 100 ms apart
@@ -68,8 +68,8 @@ func TestConnectionRefused(t *testing.T) {
 
 var probing = []core.Charge{{Rule: "r", Key: "k", Cost: 1, Quota: core.Quota{Limit: 1000, Window: 60_000_000}}}
 
-// TestProbesOfSlowServer holds that calls are not ended where somebody opens,
-// and that a slow server is not knocked at by each of them.
+// TestProbesOfSlowServer holds that calls to a slow server go on, and share its
+// probes.
 func TestProbesOfSlowServer(t *testing.T) {
 	server := redistest.Real(t).Options().Addr
 	proxy := faultproxy.Start(t, server)
@@ -91,18 +91,18 @@ func TestProbesOfSlowServer(t *testing.T) {
 		require.NoError(t, err)
 	}
 	seconds := int64(time.Since(start)/probeEvery) + 1
-	require.Greater(t, dials.Load(), int64(1), "it was not knocked")
-	require.LessOrEqual(t, dials.Load(), 2+seconds, "connections of the pool, and a knock a second")
+	require.Greater(t, dials.Load(), int64(1), "there was no probe")
+	require.LessOrEqual(t, dials.Load(), 2+seconds, "connections of the pool, and a probe a second")
 }
 
-// TestSecondProbe holds that a call ends whose server opened to the first knock,
-// and was gone a while later.
+// TestSecondProbe holds that a call ends if its server accepts the first probe and
+// refuses the second one.
 func TestSecondProbe(t *testing.T) {
 	var dials atomic.Int64
 	client := redis.NewClient(&redis.Options{
 		DialerRetryBackoff: func(int) time.Duration { return time.Hour },
 		Dialer: func(context.Context, string, string) (net.Conn, error) {
-			if dials.Add(1) == 2 { // the first knock
+			if dials.Add(1) == 2 { // the first probe
 				conn, _ := net.Pipe()
 				return conn, nil
 			}
@@ -115,7 +115,7 @@ func TestSecondProbe(t *testing.T) {
 	require.EqualValues(t, 3, dials.Load())
 }
 
-// TestProbeWithPanic holds that a panic of the program's dialer stays where it is.
+// TestProbeWithPanic holds that a panic of the program's dialer is recovered.
 func TestProbeWithPanic(t *testing.T) {
 	all := probes{at: make(map[string]*probe)}
 	k := &probe{done: make(chan struct{})}

@@ -108,7 +108,7 @@ func ttls(t *testing.T, client *redis.Client, most time.Duration) {
 }
 
 // TestReturnKeepsTTL gives back by a quota with a shorter window than the key
-// is kept for, and to keys whose TTL another hand has taken away.
+// is kept for, and to keys that have lost their TTL.
 func TestReturnKeepsTTL(t *testing.T) {
 	client := redistest.Client(t)
 	store := New(client, &patient)

@@ -19,16 +19,16 @@ import (
 	"github.com/routelimit/limit/internal/redistest"
 )
 
-// TestRepliesThatAreErrors forges each reply to the script, and expects to be
-// told whose matter it is, and no second call but after NOSCRIPT.
+// TestRepliesThatAreErrors forges error replies to the script. It expects them to be
+// classified, and a second call only after NOSCRIPT.
 func TestRepliesThatAreErrors(t *testing.T) {
 	const (
 		infrastructure = true
 		other          = false
 	)
 	replies := []struct {
-		reply string
-		whose bool
+		reply       string
+		unavailable bool
 	}{
 		{"LOADING Redis is loading the dataset in memory", infrastructure},
 		{"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.", infrastructure},
@@ -66,7 +66,7 @@ func TestRepliesThatAreErrors(t *testing.T) {
 		{"ERR the key is LOADING a lot", other},
 		{"ERR value OOM", other},
 		{"NOSCRIPTS", other},
-		{"SOMETHING nobody knows", other},
+		{"SOMETHING unknown", other},
 	}
 	require.GreaterOrEqual(t, len(replies), 25)
 
@@ -87,7 +87,7 @@ func TestRepliesThatAreErrors(t *testing.T) {
 		})
 		_, err := store.Take(t.Context(), "p", charges)
 		require.Error(t, err, test.reply)
-		assert.Equal(t, test.whose, errors.Is(err, core.ErrUnavailable), test.reply)
+		assert.Equal(t, test.unavailable, errors.Is(err, core.ErrUnavailable), test.reply)
 		assert.ErrorContains(t, err, test.reply)
 		want := 1
 		if strings.HasPrefix(test.reply, "NOSCRIPT ") {
@@ -122,7 +122,7 @@ func TestErrorsOfTheClient(t *testing.T) {
 	for _, fault = range []error{
 		io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, redis.ErrClosed, redis.ErrPoolTimeout, redis.ErrPoolExhausted, context.DeadlineExceeded,
 		context.Canceled, redis.Nil, &net.OpError{Op: "dial", Err: errors.New("connection refused")}, &net.DNSError{IsTimeout: true},
-		fmt.Errorf("somebody's hook: %w", redis.ErrPoolTimeout), errors.New("a circuit breaker is open"),
+		fmt.Errorf("a hook: %w", redis.ErrPoolTimeout), errors.New("a circuit breaker is open"),
 	} {
 		_, err := New(client, nil).Take(t.Context(), "p", charges)
 		assert.ErrorIs(t, err, core.ErrUnavailable, "%v", fault)

@@ -134,6 +134,25 @@ func TestCollisions(t *testing.T) {
 	}
 }
 
+// TestDisplacedOutcome holds that the outcome of a call that overlapped a displaced one
+// is not stored, since it may be the older one.
+func TestDisplacedOutcome(t *testing.T) {
+	var s set
+	of := func(key string) *core.Charge { c := charge("a", key, perSecond(2), 1); return &c }
+	s.store(0, "p", of("first"), outcome{asked: 10, answered: 20})
+	for i := range int64(ways) {
+		s.store(0, "p", of(fmt.Sprint(i)), outcome{asked: 21 + i, answered: 30 + i})
+	}
+	_, known := s.load(0, "p", of("first"), 40)
+	require.False(t, known, "it was displaced")
+	s.store(0, "p", of("first"), outcome{asked: 15, answered: 40, remaining: 1})
+	_, known = s.load(0, "p", of("first"), 40)
+	require.False(t, known)
+	s.store(0, "p", of("first"), outcome{asked: 41, answered: 50})
+	_, known = s.load(0, "p", of("first"), 50)
+	require.True(t, known)
+}
+
 func TestNilStore(t *testing.T) {
 	require.PanicsWithValue(t, "refusals: the store is nil: write refusals.New(guard.New(redisstore.New(client, nil), nil))", func() { New(nil) })
 }

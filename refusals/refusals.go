@@ -30,9 +30,9 @@ const longest = 1_000_000
 //     in that second, the RetryAfter is too short by the wait of that rule.
 //   - The rules that do not refuse may have refilled since: their Remaining is a
 //     lower bound.
-//   - Quota that is given back, by a Return, a Release, a Reset or a deleted key,
-//     is seen at once by the process that gave it back, and within a second by
-//     others. Until then they refuse what the store would admit.
+//   - Quota that is given back, by a Return, a Reset or a deleted key, is seen at
+//     once by the process that gave it back, and within a second by others. Until
+//     then they refuse what the store would admit.
 //
 // A request goes to the store if one of its keys is unknown, if a key that has
 // nothing left refuses more than one unit or is under [core.Concurrency], whose
@@ -149,11 +149,6 @@ func (s *Store) Renew(ctx context.Context, policy string, charges []core.Charge)
 
 // Release implements [core.Store].
 func (s *Store) Release(ctx context.Context, policy string, charges []core.Charge) error {
-	defer func() {
-		for i := range charges {
-			s.forget(policy, charges[i].Rule, charges[i].Key)
-		}
-	}()
 	return s.store.Release(ctx, policy, charges)
 }
 

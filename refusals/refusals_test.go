@@ -3,6 +3,7 @@ package refusals
 import (
 	"context"
 	"fmt"
+	"hash/maphash"
 	"math/rand/v2"
 	"testing"
 
@@ -16,17 +17,22 @@ import (
 type counted struct {
 	core.Store
 	asked int
-	then  func()
-	mode  core.Mode
-	err   error
+
+	before, then func() // are called around a decision
+	mode         core.Mode
+	err          error
 }
 
 func (c *counted) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
 	c.asked++
+	before, then := c.before, c.then
+	if before != nil {
+		before()
+	}
 	d, err := c.Store.Take(ctx, policy, charges)
 	d.Mode = max(d.Mode, c.mode)
-	if c.then != nil {
-		c.then()
+	if then != nil {
+		then()
 	}
 	if c.err != nil {
 		return core.Decision{}, c.err
@@ -49,6 +55,15 @@ func newTwins() *twins {
 	w.store = newStore(w.inner, func() int64 { return w.time })
 	w.plain = memstore.New(options)
 	return w
+}
+
+// hashes returns the hashes of charges in policy "p".
+func (w *twins) hashes(charges []core.Charge) *[core.MaxCharges]uint64 {
+	var hashes [core.MaxCharges]uint64
+	for i := range charges {
+		hashes[i] = w.store.hash(maphash.String(w.store.seed, "p"), charges[i].Rule, charges[i].Key)
+	}
+	return &hashes
 }
 
 func charge(rule, key string, q core.Quota, cost int64) core.Charge {
@@ -198,47 +213,6 @@ func TestSteadyState(t *testing.T) {
 	}
 	t.Logf("%d decisions, %d admitted, %d calls", decisions, admitted, w.inner.asked)
 	require.LessOrEqual(t, w.inner.asked-admitted, clients*(seconds+1)+clients)
-}
-
-// TestOverlap has calls whose answers arrive in another order than they were
-// decided in.
-func TestOverlap(t *testing.T) {
-	w := newTwins()
-	request := func(ip string) []core.Charge {
-		return []core.Charge{charge("ip", ip, core.Quota{Limit: 1, Window: 5_000_000}, 1), charge("user", "u", core.Quota{Limit: 3, Window: 10_000_000}, 1)}
-	}
-	take := func(ip string) core.Decision {
-		d, err := w.store.Take(t.Context(), "p", request(ip))
-		require.NoError(t, err)
-		return d
-	}
-	take("1")
-	overlapped := func(then func()) core.Decision {
-		w.time++
-		w.inner.then = func() {
-			w.inner.then = nil
-			w.time++
-			then()
-			w.time++
-		}
-		return take("1")
-	}
-	w.time += longest
-	d := overlapped(func() { take("2") })
-	require.False(t, d.Allowed)
-	require.EqualValues(t, 2, d.Outcomes()[1].Remaining, "the answer itself is older")
-	again := take("1")
-	require.Equal(t, core.ModeRemembered, again.Mode)
-	require.EqualValues(t, 1, again.Outcomes()[1].Remaining, "what is remembered is not")
-	w.time += longest
-	d = overlapped(func() { take("3") })
-	require.EqualValues(t, 1, d.Outcomes()[1].Remaining)
-	d = take("1")
-	require.Equal(t, core.ModeRemembered, d.Mode)
-	require.EqualValues(t, w.time, d.At)
-	require.Positive(t, d.Outcomes()[1].RetryAfter)
-	w.time += d.RetryAfter()
-	require.True(t, take("1").Allowed)
 }
 
 // TestUndecided holds that nothing is remembered of a key after a call that may

@@ -146,8 +146,7 @@ func (s *set) store(hash uint64, policy string, c *core.Charge, o outcome) {
 
 // after reports whether o replaces what is known.
 func (o *outcome) after(known *outcome) bool {
-	return o.asked >= known.answered || o.remaining < known.remaining ||
-		o.remaining == known.remaining && o.asked+o.more > known.asked+known.more
+	return o.asked >= known.answered || o.remaining < known.remaining
 }
 
 // vacate returns a place that is free, if need be that of the oldest outcome.

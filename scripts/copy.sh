@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 dir=$1
 mkdir -p "$dir"
-git ls-files --cached --others --exclude-standard | while IFS= read -r file; do
+git -c safe.directory="$PWD" ls-files --cached --others --exclude-standard | while IFS= read -r file; do
 	[ ! -f "$file" ] || printf '%s\n' "$file" # a deleted file is still listed
 done | tar -cf - -T - | tar -xf - -C "$dir"
 

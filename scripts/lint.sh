@@ -17,6 +17,7 @@ GOARCH=386 CGO_ENABLED=0 go vet ./... # 32 bits
 (cd tools && GOWORK=off go vet ./...)
 if staticcheck=$(cd tools && GOWORK=off go tool -n staticcheck) && [ -x "$staticcheck" ]; then
 	scripts/each.sh "$staticcheck" ./...
+	(cd tools && GOWORK=off "$staticcheck" ./...)
 else
 	printf '\n!! staticcheck could not be fetched or built: it did not run\n' >&2
 fi

@@ -28,7 +28,6 @@ fi
 version=${1:-}
 printf '%s\n' "$version" | grep -Eq '^v[01]\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$' ||
 	fail 'usage: scripts/release.sh [-n DIR] v0.1.0 (v2 and later need another module path)'
-[ -z "$(git tag --list "$version" "*/$version")" ] || fail "$version has tags already"
 
 # modules prints the path and the folder of every module, without the root's
 # folder: "example.com/m/sub sub".
@@ -84,6 +83,7 @@ if [ -n "$proxy" ]; then
 	exit
 fi
 
+[ -z "$(git tag --list "$version" "*/$version")" ] || fail "$version has tags already"
 [ -z "$(git status --porcelain)" ] || fail 'commit or remove what is not committed'
 grep -q "^## \[${version#v}\]" CHANGELOG.md || fail "CHANGELOG.md has no section [${version#v}]"
 release

@@ -76,7 +76,7 @@ if [ "$(go env CGO_ENABLED)" != 1 ]; then
 fi
 
 scripts/lint.sh
-if git rev-parse --git-dir >/dev/null 2>&1; then
+if [ -e .git ]; then
 	scripts/clean_test.sh
 	scripts/install_test.sh
 else

@@ -17,6 +17,7 @@ func algorithms() []namedTest {
 			}
 		}})
 	}
+	tests = append(tests, namedTest{"token-bucket, empty, for patient clients", patient})
 	calendar := calendarDay()
 	return append(tests, namedTest{calendar.name, func(t *testing.T, h Harness) { calendar.run(t, h, starts[0]) }})
 }
@@ -132,6 +133,10 @@ func rates() []script {
 		at(10*ms, empty(1, short(0, 5*ms, 15*ms))),
 		at(15*ms-1, empty(1, short(0, 1, 10*ms+1))),
 		at(15*ms, empty(1, fits(0, 5*ms, 15*ms))),
+		at(30*ms+hour-1, empty(0, fits(3, 0, 0))), // it has been full for almost an hour
+		at(30*ms+hour, empty(0, fits(0, 5*ms, 15*ms))),
+		at(30*ms+hour, empty(1, short(0, 5*ms, 15*ms))),
+		at(35*ms+hour, empty(1, fits(0, 5*ms, 15*ms))),
 	}})
 }
 

@@ -11,26 +11,27 @@ import (
 // retry that is true to the microsecond, and a whole quota after ten years.
 func edges() (tests []namedTest) {
 	const month, billion = 30 * 24 * 3600 * sec, 1_000_000_000
+	for _, a := range core.Algorithms() {
+		if q := plainQuota(a, 1, month); !q.Leases() {
+			tests = append(tests, namedTest{a.String() + ", one in a month", func(t *testing.T, h Harness) { edge(t, h, q) }})
+			q.Window = ms
+			tests = append(tests, namedTest{a.String() + ", one in a millisecond", func(t *testing.T, h Harness) { edge(t, h, q) }})
+		}
+	}
 	for name, q := range map[string]core.Quota{
-		"log, one in a month":               {Limit: 1, Window: month},
-		"log, one in a millisecond":         {Limit: 1, Window: ms},
 		"log, one in a year":                {Limit: 1, Window: core.MaxWindow},
-		"fixed window, one in a month":      {Algorithm: core.FixedWindow, Limit: 1, Window: month},
 		"fixed window, a billion":           {Algorithm: core.FixedWindow, Limit: billion, Window: ms},
 		"fixed window, the most":            {Algorithm: core.FixedWindow, Limit: core.MaxLimit, Window: core.MaxWindow},
 		"aligned, one in a month":           {Algorithm: core.FixedWindow, Limit: 1, Window: month, Aligned: true},
 		"cells, one in a month":             {Algorithm: core.SlidingCells, Limit: 1, Window: month, Cells: 60},
 		"cells, one in a millisecond":       {Algorithm: core.SlidingCells, Limit: 1, Window: ms, Cells: 60},
 		"cells, the most":                   {Algorithm: core.SlidingCells, Limit: core.MaxLimit, Window: core.MaxWindow, Cells: 2},
-		"counter, one in a month":           {Algorithm: core.SlidingCounter, Limit: 1, Window: month},
 		"counter, a billion":                {Algorithm: core.SlidingCounter, Limit: billion, Window: ms},
 		"counter, the most":                 {Algorithm: core.SlidingCounter, Limit: core.MaxLimit, Window: core.MaxWindow},
-		"token bucket, one in a month":      {Algorithm: core.TokenBucket, Limit: 1, Window: month, Burst: 1},
 		"token bucket, ten years":           {Algorithm: core.TokenBucket, Limit: 1, Window: core.MaxWindow, Burst: 10},
 		"token bucket, one in a nanosecond": {Algorithm: core.TokenBucket, Limit: 1_000_000, Window: ms, Burst: 1},
 		"token bucket, a billion":           {Algorithm: core.TokenBucket, Limit: 3, Window: 7 * ms, Burst: billion},
 		"token bucket, the most":            {Algorithm: core.TokenBucket, Limit: core.MaxLimit, Window: ms, Burst: core.MaxLimit},
-		"leaky bucket, one in a month":      {Algorithm: core.LeakyBucket, Limit: 1, Window: month, Burst: 1},
 		"leaky bucket, ten years":           {Algorithm: core.LeakyBucket, Limit: 1, Window: core.MaxWindow, Burst: 10},
 		"leaky bucket, one in a nanosecond": {Algorithm: core.LeakyBucket, Limit: 1_000_000, Window: ms, Burst: 1},
 		"leaky bucket, the most":            {Algorithm: core.LeakyBucket, Limit: core.MaxLimit, Window: ms, Burst: core.MaxLimit},

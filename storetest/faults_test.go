@@ -11,34 +11,44 @@ import (
 type fault struct {
 	found string
 	take  func(s *reference, policy string, charges []core.Charge) (core.Decision, error)
+
+	forgets func(q core.Quota) int64 // how much too early keys expire
+}
+
+// early returns how much too early a key expires.
+func (f *fault) early(q core.Quota) int64 {
+	if f.forgets == nil {
+		return 0
+	}
+	return f.forgets(q)
 }
 
 var faults = map[string]fault{
-	"window too long": {"Window/half_open Schedules",
-		altered(func(c *core.Charge) { c.Quota.Window++ })},
-	"window too short": {"Window/half_open Schedules",
-		altered(func(c *core.Charge) { c.Quota.Window = max(core.MinWindow, c.Quota.Window-1) })},
-	"window in 32 bits": {"Window/2_per_1h12m0s Window/2_per_1h11m34.967296s Schedules",
-		altered(func(c *core.Charge) { c.Quota.Window = max(core.MinWindow, c.Quota.Window&(1<<32-1)) })},
-	"one unit more": {"Window/half_open Concurrent/one_key Schedules",
-		altered(func(c *core.Charge) { c.Quota.Limit++ })},
-	"looks take": {"Cost/none_is_a_look Schedules",
-		altered(func(c *core.Charge) { c.Cost = max(c.Cost, 1) })},
-	"each charge is one": {"Cost/several_units Concurrent/several_units Schedules",
-		altered(func(c *core.Charge) { c.Cost = min(c.Cost, 1) })},
-	"keys cut": {"Names/keys",
-		altered(func(c *core.Charge) { c.Key = c.Key[:min(64, len(c.Key))] })},
-	"keys cleaned": {"Names/keys",
-		altered(func(c *core.Charge) { c.Key = string([]rune(c.Key)) })},
-	"names joined": {"Names/borders",
-		altered(func(c *core.Charge) { c.Rule, c.Key = "", c.Rule+":"+c.Key })},
-	"limit in the key": {"Changed/raised Changed/from_128_to_129 Schedules",
-		altered(func(c *core.Charge) { c.Rule += string(rune(c.Quota.Limit)) })},
-	"policies joined": {"Names/policies",
-		func(s *reference, _ string, charges []core.Charge) (core.Decision, error) { return s.take("", charges) }},
+	"window too long": {found: "Window/half_open Schedules",
+		take: altered(func(c *core.Charge) { c.Quota.Window++ })},
+	"window too short": {found: "Window/half_open Schedules",
+		take: altered(func(c *core.Charge) { c.Quota.Window = max(core.MinWindow, c.Quota.Window-1) })},
+	"window in 32 bits": {found: "Window/2_per_1h12m0s Window/2_per_1h11m34.967296s Schedules",
+		take: altered(func(c *core.Charge) { c.Quota.Window = max(core.MinWindow, c.Quota.Window&(1<<32-1)) })},
+	"one unit more": {found: "Window/half_open Concurrent/one_key Schedules",
+		take: altered(func(c *core.Charge) { c.Quota.Limit++ })},
+	"looks take": {found: "Cost/none_is_a_look Schedules",
+		take: altered(func(c *core.Charge) { c.Cost = max(c.Cost, 1) })},
+	"each charge is one": {found: "Cost/several_units Concurrent/several_units Schedules",
+		take: altered(func(c *core.Charge) { c.Cost = min(c.Cost, 1) })},
+	"keys cut": {found: "Names/keys",
+		take: altered(func(c *core.Charge) { c.Key = c.Key[:min(64, len(c.Key))] })},
+	"keys cleaned": {found: "Names/keys",
+		take: altered(func(c *core.Charge) { c.Key = string([]rune(c.Key)) })},
+	"names joined": {found: "Names/borders",
+		take: altered(func(c *core.Charge) { c.Rule, c.Key = "", c.Rule+":"+c.Key })},
+	"limit in the key": {found: "Changed/raised Changed/from_128_to_129 Schedules",
+		take: altered(func(c *core.Charge) { c.Rule += string(rune(c.Quota.Limit)) })},
+	"policies joined": {found: "Names/policies",
+		take: func(s *reference, _ string, charges []core.Charge) (core.Decision, error) { return s.take("", charges) }},
 
-	"takes what fits of a refusal": {"Rules/refused_by_the_last Rules/16_rules Concurrent/all_or_nothing Schedules",
-		func(s *reference, policy string, charges []core.Charge) (core.Decision, error) {
+	"takes what fits of a refusal": {found: "Rules/refused_by_the_last Rules/16_rules Concurrent/all_or_nothing Schedules",
+		take: func(s *reference, policy string, charges []core.Charge) (core.Decision, error) {
 			d, err := s.take(policy, charges)
 			for i, o := range d.Outcomes() {
 				if !d.Allowed && o.Fits() {
@@ -47,8 +57,8 @@ var faults = map[string]fault{
 			}
 			return d, err
 		}},
-	"refusals count": {"Window/refusals_do_not_prolong Schedules",
-		func(s *reference, policy string, charges []core.Charge) (core.Decision, error) {
+	"refusals count": {found: "Window/refusals_do_not_prolong Schedules",
+		take: func(s *reference, policy string, charges []core.Charge) (core.Decision, error) {
 			d, err := s.take(policy, charges)
 			for i, o := range d.Outcomes() {
 				if !o.Fits() && o.RetryAfter != core.Never {
@@ -57,8 +67,8 @@ var faults = map[string]fault{
 			}
 			return d, err
 		}},
-	"the first refusal ends it": {"Rules/16_rules Schedules",
-		func(s *reference, policy string, charges []core.Charge) (core.Decision, error) {
+	"the first refusal ends it": {found: "Rules/16_rules Schedules",
+		take: func(s *reference, policy string, charges []core.Charge) (core.Decision, error) {
 			d, err := s.take(policy, charges)
 			first := slices.IndexFunc(d.Outcomes(), func(o core.Outcome) bool { return !o.Fits() })
 			for i := range d.Outcomes() {
@@ -68,48 +78,48 @@ var faults = map[string]fault{
 			}
 			return d, err
 		}},
-	"retry too early": {"Window/half_open Schedules",
-		func(s *reference, policy string, charges []core.Charge) (core.Decision, error) {
+	"retry too early": {found: "Window/half_open Schedules",
+		take: func(s *reference, policy string, charges []core.Charge) (core.Decision, error) {
 			d, err := s.take(policy, charges)
 			for i := range d.Outcomes() {
 				d.Outcomes()[i].RetryAfter = max(0, d.Outcomes()[i].RetryAfter-1)
 			}
 			return d, err
 		}},
-	"another clock": {"Window/half_open Schedules",
-		func(s *reference, policy string, charges []core.Charge) (core.Decision, error) {
+	"another clock": {found: "Window/half_open Schedules",
+		take: func(s *reference, policy string, charges []core.Charge) (core.Decision, error) {
 			d, err := s.take(policy, charges)
 			d.At++
 			return d, err
 		}},
-	"no validation": {"Calls/a_rule_twice Calls/too_many_charges Calls/a_negative_cost",
-		func(s *reference, policy string, charges []core.Charge) (core.Decision, error) {
+	"no validation": {found: "Calls/a_rule_twice Calls/too_many_charges Calls/a_negative_cost",
+		take: func(s *reference, policy string, charges []core.Charge) (core.Decision, error) {
 			return core.Decide(s.now, charges, s.statesOf(policy, charges)), nil
 		}},
-	"validation comes late": {"Calls/a_rule_twice Calls/an_unknown_algorithm",
-		func(s *reference, policy string, charges []core.Charge) (core.Decision, error) {
+	"validation comes late": {found: "Calls/a_rule_twice Calls/an_unknown_algorithm",
+		take: func(s *reference, policy string, charges []core.Charge) (core.Decision, error) {
 			if _, err := s.take(policy, charges[:min(1, len(charges))]); err != nil {
 				return core.Decision{}, err
 			}
 			return s.take(policy, charges)
 		}},
-	"sorts the caller's charges": {"Calls/charges_are_left_as_they_are",
-		func(s *reference, policy string, charges []core.Charge) (core.Decision, error) {
+	"sorts the caller's charges": {found: "Calls/charges_are_left_as_they_are",
+		take: func(s *reference, policy string, charges []core.Charge) (core.Decision, error) {
 			d, err := s.take(policy, charges)
 			slices.SortFunc(charges, func(a, b core.Charge) int { return len(a.Key) - len(b.Key) - int(a.Cost-b.Cost) })
 			return d, err
 		}},
 
-	"forgets when the clock steps back": {"Clock/back_behind_all_units Schedules",
-		func(s *reference, policy string, charges []core.Charge) (core.Decision, error) {
+	"forgets when the clock steps back": {found: "Clock/back_behind_all_units Schedules",
+		take: func(s *reference, policy string, charges []core.Charge) (core.Decision, error) {
 			if s.now < s.last {
 				clear(s.states)
 			}
 			s.last = s.now
 			return s.take(policy, charges)
 		}},
-	"does not let the clock step back": {"Clock/back_by_an_hour Schedules",
-		func(s *reference, policy string, charges []core.Charge) (core.Decision, error) {
+	"does not let the clock step back": {found: "Clock/back_by_an_hour Schedules",
+		take: func(s *reference, policy string, charges []core.Charge) (core.Decision, error) {
 			now := s.now
 			s.last = max(s.last, now)
 			s.now = s.last
@@ -117,8 +127,8 @@ var faults = map[string]fault{
 			s.now, d.At = now, now
 			return d, err
 		}},
-	"remembers only what it admitted": {"Clock/back,_noticed_by_a_refusal Clock/back,_noticed_by_a_look Schedules",
-		func(s *reference, policy string, charges []core.Charge) (core.Decision, error) {
+	"remembers only what it admitted": {found: "Clock/back,_noticed_by_a_refusal Clock/back,_noticed_by_a_look Schedules",
+		take: func(s *reference, policy string, charges []core.Charge) (core.Decision, error) {
 			clear(s.states)
 			for _, m := range s.past {
 				core.Decide(m.at, m.charges, s.statesOf(m.policy, m.charges))
@@ -129,8 +139,11 @@ var faults = map[string]fault{
 			}
 			return d, err
 		}},
-	"looks, and takes later": {"Concurrent/one_key Concurrent/all_or_nothing",
-		func(s *reference, policy string, charges []core.Charge) (core.Decision, error) {
+	"forgets that a bucket has begun": {found: "Schedules",
+		forgets: func(q core.Quota) int64 { return min(q.Missing, 1) * hour }},
+	"forgets a microsecond too early": {found: "Schedules", forgets: func(core.Quota) int64 { return 1 }},
+	"looks, and takes later": {found: "Concurrent/one_key Concurrent/all_or_nothing",
+		take: func(s *reference, policy string, charges []core.Charge) (core.Decision, error) {
 			looks := slices.Clone(charges)
 			for i := range looks {
 				looks[i].Cost = 0

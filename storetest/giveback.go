@@ -3,10 +3,6 @@ package storetest
 import (
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
-
-	"github.com/routelimit/limit/core"
 )
 
 // giveBack gives back what an admission took: wholly or in part, at once or
@@ -41,12 +37,6 @@ func (s *schedule) giveBack() {
 			}
 		}
 	}
-	// A bucket that begins with tokens missing differs from one that is
-	// forgotten: see current.
-	list = slices.DeleteFunc(list, func(r core.Return) bool { return r.Quota.Missing > 0 && !s.remembered(r) })
-	if len(list) == 0 {
-		return
-	}
 	s.h.SetTime(s.now)
 	got, err := s.h.Store.Return(s.t.Context(), s.policy, list)
 	s.trace = append(s.trace, step{at: s.now, other: fmt.Sprintf("gave back %v of %+v", got, list)})
@@ -77,19 +67,10 @@ func (s *schedule) giveBack() {
 	}
 }
 
-// remembered reports whether every store knows the key of r, which has not been
-// given a new name yet.
-func (s *schedule) remembered(r core.Return) bool {
-	base, number, _ := strings.Cut(r.Key, ".")
-	state := s.states[r.Rule+r.Key]
-	return number == strconv.Itoa(s.retired[r.Rule+base]) && state != nil && state.Expires() > s.now
-}
-
 // reset resets a key, of which nothing must be left.
 func (s *schedule) reset() {
 	c := s.rules[s.random.IntN(len(s.rules))]
 	c.Key = s.key()
-	c = s.current([]core.Charge{c})[0]
 	s.trace = append(s.trace, step{at: s.now, other: "reset of " + c.Rule + "/" + c.Key})
 	if err := s.h.Store.Reset(s.t.Context(), s.policy, c.Rule, c.Key); err != nil {
 		s.fail("%v", err)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"slices"
 	"testing"
 	"time"
 
@@ -17,51 +16,70 @@ var kathmandu = time.FixedZone("+0545", (5*60+45)*60)
 // someAlgorithm returns any algorithm, the exact window as often as all others,
 // and leases more often, to which more is done.
 func someAlgorithm(random *rand.Rand) core.Algorithm {
-	if random.IntN(2) == 0 {
-		return core.SlidingLog
-	}
-	if random.IntN(4) == 0 {
-		return core.Concurrency
-	}
-	return core.FixedWindow + core.Algorithm(random.IntN(int(core.Queue)))
-}
-
-// algorithmNamed returns the algorithm of a word.
-func algorithmNamed(t *testing.T, word string) core.Algorithm {
-	for a := core.SlidingLog; a <= core.Concurrency; a++ {
-		if a.String() == word {
-			return a
+	var leases, others []core.Algorithm
+	for _, a := range core.Algorithms() {
+		switch q := (core.Quota{Algorithm: a}); {
+		case q.Leases():
+			leases = append(leases, a)
+		case a != core.SlidingLog:
+			others = append(others, a)
 		}
 	}
-	t.Fatalf("LIMIT_ALGORITHM=%q: write a word such as %v", word, core.SlidingLog)
-	return 0
+	switch {
+	case random.IntN(2) == 0:
+		return core.SlidingLog
+	case random.IntN(4) == 0:
+		return pick(random, leases)
+	}
+	return pick(random, others)
 }
 
 // someQuota returns a quota, of the algorithm in LIMIT_ALGORITHM or of any.
 func someQuota(t *testing.T, random *rand.Rand) core.Quota {
-	q := core.Quota{Limit: pick(random, someLimits), Window: pick(random, someWindows)}
-	q.Algorithm = someAlgorithm(random)
+	a := someAlgorithm(random)
 	if word := os.Getenv("LIMIT_ALGORITHM"); word != "" {
-		q.Algorithm = algorithmNamed(t, word)
-	}
-	switch q.Algorithm {
-	case core.FixedWindow:
-		switch random.IntN(3) {
-		case 0:
-			q.Aligned = true
-		case 1:
-			q.Calendar = core.Calendar{Unit: core.Hour + core.CalendarUnit(random.IntN(4)), Zone: kathmandu}
+		var ok bool
+		if a, ok = core.ParseAlgorithm(word); !ok {
+			t.Fatalf("LIMIT_ALGORITHM=%q: write a word such as %v", word, core.SlidingLog)
 		}
-	case core.SlidingCells:
-		q.Cells = pick(random, []int64{2, 3, 10, core.MaxCells})
-	case core.TokenBucket:
-		q.Burst = pick(random, someLimits)
+	}
+	q := plainQuota(a, pick(random, someLimits), pick(random, someWindows))
+	fields := a.Fields()
+	if fields.Has(core.FieldBurst) {
+		burst := q
+		burst.Burst = pick(random, someLimits) - 1
+		if burst.Validate() != nil {
+			burst.Burst++
+		}
+		q = burst
+	}
+	if fields.Has(core.FieldMissing) {
 		q.Missing = pick(random, []int64{0, 0, 1, q.Burst})
-	case core.LeakyBucket:
-		q.Burst = pick(random, someLimits)
-	case core.Queue:
-		q.Burst = pick(random, someLimits) - 1
+	}
+	if fields.Has(core.FieldCells) {
+		q.Cells = pick(random, []int64{2, 3, 10, core.MaxCells})
+	}
+	if fields.Has(core.FieldMaxWait) {
 		q.MaxWait = pick(random, []int64{0, 1, q.Window / 2, 3 * q.Window})
+	}
+	switch choice := random.IntN(3); {
+	case choice == 0 && fields.Has(core.FieldAligned):
+		q.Aligned = true
+	case choice == 1 && fields.Has(core.FieldCalendar):
+		q.Calendar = core.Calendar{Unit: core.Hour + core.CalendarUnit(random.IntN(4)), Zone: kathmandu}
+	}
+	return q
+}
+
+// plainQuota returns a quota of any algorithm, with what it needs beside a limit
+// and a window.
+func plainQuota(a core.Algorithm, limit, window int64) core.Quota {
+	q := core.Quota{Algorithm: a, Limit: limit, Window: window}
+	if a.Fields().Has(core.FieldCells) {
+		q.Cells = 10
+	}
+	if a.Fields().Has(core.FieldBurst) {
+		q.Burst = limit
 	}
 	return q
 }
@@ -77,39 +95,17 @@ func (s *schedule) change() {
 	q.Limit = pick(s.random, someLimits)
 }
 
-// settle charges the keys that are whole again. Whether a store still knows
-// what they spent is its own affair, and must not show when the clock steps
-// back to where it counted, or when a change would make it count.
+// settle charges the keys that are full again. Whether a store still knows what
+// they spent is its own affair. It must not show when the clock steps back to
+// where that counted, or when a change would make it count.
 func (s *schedule) settle() {
 	for _, rule := range s.rules {
 		for key := range s.keys {
 			c := rule
 			c.Key, c.Cost = fmt.Sprint("k", key), 1
-			named := s.current([]core.Charge{c})[0]
-			if state := s.states[named.Rule+named.Key]; state != nil && state.Expires() <= s.now {
+			if state := s.states[c.Rule+c.Key]; state != nil && state.Expires() <= s.now {
 				s.take([]core.Charge{c})
 			}
 		}
 	}
-}
-
-// current gives new names to the keys of buckets that begin with tokens missing
-// and that a store may have forgotten: forgotten ones would begin so again, and
-// others be full.
-func (s *schedule) current(charges []core.Charge) []core.Charge {
-	charges = slices.Clone(charges)
-	for i := range charges {
-		c := &charges[i]
-		if c.Quota.Missing == 0 {
-			continue
-		}
-		key := c.Key
-		c.Key = fmt.Sprint(key, ".", s.retired[c.Rule+key])
-		if state := s.states[c.Rule+c.Key]; state != nil && state.Expires() <= s.now && state.Expires() > 0 {
-			s.retired[c.Rule+key]++
-			s.retires++
-			c.Key = fmt.Sprint(key, ".", s.retired[c.Rule+key])
-		}
-	}
-	return charges
 }

@@ -51,15 +51,15 @@ func giveBack(t *testing.T, h Harness, policy string, returns ...core.Return) []
 // returnsSeveral gives back to several rules at once, each for itself.
 func returnsSeveral(t *testing.T, h Harness) {
 	h.SetTime(starts[0])
+	var all []core.Algorithm // that give back what others stand behind
+	for _, a := range core.Algorithms() {
+		if q := (core.Quota{Algorithm: a}); !q.Queues() && !q.Leases() {
+			all = append(all, a)
+		}
+	}
 	var charges []core.Charge
 	for i := range core.MaxCharges {
-		q := core.Quota{Algorithm: core.Algorithm(i % 6), Limit: 20, Window: hour}
-		switch q.Algorithm {
-		case core.SlidingCells:
-			q.Cells = 10
-		case core.TokenBucket, core.LeakyBucket:
-			q.Burst = 20
-		}
+		q := plainQuota(all[i%len(all)], 20, hour)
 		charges = append(charges, core.Charge{Rule: fmt.Sprint("r", i), Key: fmt.Sprint("k", i), Quota: q, Cost: int64(i) + 1})
 	}
 	list := returnsOf(charges, take(t, h, "policy", charges...))

@@ -38,6 +38,12 @@ type Harness struct {
 	// any other clock while the test runs.
 	SetTime func(micros int64)
 
+	// Elapse tells the store that the clock has moved by so many microseconds, or
+	// back if they are negative, for stores that expire keys by another clock
+	// than that of SetTime: what would have expired by now is to be forgotten.
+	// Nil means that nothing expires during a test.
+	Elapse func(micros int64)
+
 	// Spreads says that the store takes the charges of a request in several
 	// places, and gives back where one of them refuses. It may then refuse what
 	// others hold at the same time; and the random schedules are without what

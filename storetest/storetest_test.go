@@ -16,6 +16,7 @@ type reference struct {
 	mu      sync.Mutex
 	now     int64
 	states  map[[3]string]core.State
+	quotas  map[[3]string]core.Quota // by which they were charged last
 	fault   fault
 	returns returnFault
 	leaseFault
@@ -33,6 +34,17 @@ func (s *reference) setTime(micros int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.now = micros
+}
+
+// elapse forgets what is as good as new.
+func (s *reference) elapse(int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, state := range s.states {
+		if state.Expires()-s.fault.early(s.quotas[id]) <= s.now {
+			delete(s.states, id)
+		}
+	}
 }
 
 func (s *reference) Take(_ context.Context, policy string, charges []core.Charge) (core.Decision, error) {
@@ -58,7 +70,7 @@ func (s *reference) statesOf(policy string, charges []core.Charge) []core.State 
 		if s.states[id] == nil {
 			s.states[id] = core.NewState(c.Quota.Algorithm)
 		}
-		states[i] = s.states[id]
+		states[i], s.quotas[id] = s.states[id], c.Quota
 	}
 	return states
 }
@@ -100,9 +112,9 @@ func (s *reference) Reset(_ context.Context, policy, rule, key string) error {
 func TestReference(t *testing.T) {
 	Run(t, func(t *testing.T, test func(*testing.T, Harness)) {
 		fault := os.Getenv("STORETEST_FAULT")
-		s := &reference{states: make(map[[3]string]core.State), fault: faults[fault], returns: returnFaults[fault],
+		s := &reference{states: make(map[[3]string]core.State), quotas: make(map[[3]string]core.Quota), fault: faults[fault], returns: returnFaults[fault],
 			leaseFault: leaseFaults[fault]}
-		test(t, Harness{Store: s, SetTime: s.setTime})
+		test(t, Harness{Store: s, SetTime: s.setTime, Elapse: s.elapse})
 	})
 }
 
@@ -131,7 +143,7 @@ func TestFaults(t *testing.T) {
 			t.Parallel()
 			for _, subtest := range strings.Fields(by) {
 				run := exec.Command(self, "-test.short", "-test.run=^TestReference$/"+strings.ReplaceAll(subtest, "/", "/^")+"$")
-				run.Env = append(os.Environ(), "STORETEST_FAULT="+name, "LIMIT_SCHEDULES=", "LIMIT_SEED=")
+				run.Env = append(os.Environ(), "STORETEST_FAULT="+name, "LIMIT_SCHEDULES=400", "LIMIT_SEED=")
 				out, err := run.CombinedOutput()
 				if err == nil || !strings.Contains(string(out), "--- FAIL: TestReference/"+subtest) {
 					t.Errorf("%s did not find it: %v\n%.2000s", subtest, err, out)

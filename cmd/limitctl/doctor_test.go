@@ -36,7 +36,7 @@ func TestDoctor(t *testing.T) {
 	url := "redis://" + client.Options().Addr
 
 	code, out, problem := runDoctor(t, "--redis", url)
-	assert.Equal(t, 1, code, "what a restart forgets is a warning: %s", out)
+	assert.Equal(t, 1, code, "without persistence there is a warning: %s", out)
 	assert.Empty(t, problem)
 	assert.Contains(t, out, "warn     persistence")
 	assert.Contains(t, out, "> redis-cli -h 127.0.0.1 -p ")
@@ -65,7 +65,7 @@ func TestDoctor(t *testing.T) {
 	assert.NotContains(t, out, "\u202e")
 
 	code, _, _ = runDoctor(t, "--redis", url, "--prefix", "other", "--keys", "0")
-	assert.Equal(t, 1, code, "its keys are not looked at")
+	assert.Equal(t, 1, code, "its keys are not checked")
 
 	require.NoError(t, client.ConfigSet(t.Context(), "appendonly", "yes").Err())
 	require.NoError(t, client.Del(t.Context(), evil).Err())
@@ -79,11 +79,16 @@ func TestDoctor(t *testing.T) {
 func TestDoctorAsksTheDemo(t *testing.T) {
 	code, out, _ := runDoctor(t, "--url", demo(t), "--route", "/algorithms/calendar", "--route", "/")
 	assert.Equal(t, 1, code, out)
-	assert.Contains(t, out, `ok       proxies          a forged address brought no new quota: remaining of "per-ip-day" was 99, 98, 97`)
+	assert.Contains(t, out, `ok       proxies          a forged address was given no new quota: remaining of "per-ip-day" was 99, 98, 97`)
 	assert.Contains(t, out, `warn     routes           no RateLimit headers on "/" (200)`)
 }
 
 func TestDoctorDown(t *testing.T) {
+	code, out, _ := runDoctor(t, "--url", "http://127.0.0.1:1", "--route", "/")
+	assert.Equal(t, 2, code)
+	assert.Contains(t, out, "fail     application      ")
+	assert.Contains(t, out, "skipped  proxies          the application does not answer")
+
 	code, out, problem := runDoctor(t, "--redis", "redis://app:secret@127.0.0.1:1")
 	assert.Equal(t, 2, code)
 	assert.Contains(t, out, "fail     connect          dial tcp 127.0.0.1:1: connect: connection refused")

@@ -1,6 +1,6 @@
-// Package faultproxy stands between Redis clients and a server, for tests, and
-// breaks what it is told to: it loses, delays, duplicates, swaps and forges
-// replies, cuts connections at any byte, and leaves calls without an answer.
+// Package faultproxy is a proxy between Redis clients and a server that injects
+// faults for tests: it loses, delays, duplicates, swaps and forges replies, cuts
+// connections at any byte, and leaves calls without an answer.
 //
 //	proxy := faultproxy.Start(t, serverAddr)
 //	proxy.Break(func(c faultproxy.Command) faultproxy.Fault {
@@ -30,7 +30,7 @@ const (
 	SwapReply                  // it gets the reply of the next swapped command, on any connection, which gets its own
 	CutRequest                 // the server gets the first Fault.At bytes; then the connection ends
 	CutReply                   // the server runs it, and the client gets the first Fault.At bytes
-	NoReply                    // the server runs it, and the client gets no reply, and no end
+	NoReply                    // the server runs it, and the client gets neither a reply nor the end of the connection
 	Swallow                    // the server does not get it, and the client gets nothing
 	Forge                      // the server does not get it, and the client gets Fault.Reply
 )
@@ -38,14 +38,14 @@ const (
 // A Fault is what happens to one command. The zero Fault is none.
 type Fault struct {
 	Kind  Kind
-	At    int           // bytes that pass, of a cut
+	At    int           // bytes that pass before a cut
 	Delay time.Duration // before the reply
-	Reply string        // what is forged, in the protocol of Redis, such as "-LOADING\r\n"
+	Reply string        // the forged reply, in the protocol of Redis, such as "-LOADING\r\n"
 }
 
-// A Command is what a client has sent.
+// A Command is a command from a client.
 type Command struct {
-	Name   string // in small letters
+	Name   string // in lower case
 	Number int    // counts the commands of this name that the proxy has seen, from 1
 	Size   int    // bytes
 	Words  []string
@@ -69,7 +69,7 @@ type Proxy struct {
 }
 
 // Start starts a proxy on a free port of the loopback interface, in front of
-// the server at an address. It ends with the test, and leaves nothing behind.
+// the server at an address. It ends with the test, and leaves no goroutine behind.
 func Start(t testing.TB, server string) *Proxy {
 	t.Helper()
 	p := &Proxy{server: server, done: make(chan struct{}), conns: make(map[net.Conn]bool), seen: make(map[string]int)}
@@ -94,8 +94,8 @@ func (p *Proxy) Break(fault func(Command) Fault) {
 	p.fault = fault
 }
 
-// Silence makes the proxy a black hole: it accepts connections and never
-// answers. Those that are open stay so.
+// Silence makes the proxy a black hole: it accepts connections and never answers.
+// Open connections stay open.
 func (p *Proxy) Silence(silent bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -38,8 +38,8 @@ func readCommand(r *bufio.Reader) (raw []byte, words []string, err error) {
 	return raw, words, nil
 }
 
-// readReply reads one reply of RESP2 or RESP3, and tells whether it is a message
-// that nobody has asked for.
+// readReply reads one reply of RESP2 or RESP3, and reports whether it is a push
+// message.
 func readReply(r *bufio.Reader) (raw []byte, push bool, err error) {
 	line, err := r.ReadBytes('\n')
 	if err != nil {
@@ -68,7 +68,7 @@ func readReply(r *bufio.Reader) (raw []byte, push bool, err error) {
 		switch line[0] {
 		case '%':
 			parts *= 2
-		case '|': // attributes, and then what they belong to
+		case '|': // attributes, and then the reply that they belong to
 			parts = 2*parts + 1
 		}
 	default:

@@ -61,8 +61,8 @@ func (n Nodes) Manage(t testing.TB, args ...string) {
 	}
 }
 
-// AwaitWhole waits until every node knows all slots to be served, and three
-// replicas to be in step.
+// AwaitWhole waits until every node knows that all slots are served, and three
+// replicas are in sync.
 func (n Nodes) AwaitWhole(t testing.TB) {
 	t.Helper()
 	for _, node := range n {
@@ -93,7 +93,7 @@ func (n Nodes) Owner(t testing.TB, key string) (owner *Server) {
 	return owner
 }
 
-// serves reports whether a node answers for a key, and sends nobody elsewhere.
+// serves reports whether a node serves a key without a redirection.
 func (s *Server) serves(t testing.TB, key string) bool {
 	client := s.dial()
 	defer client.Close()

@@ -16,10 +16,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Environment variables that tests heed.
+// Environment variables of tests.
 const (
 	// AddrVar holds the address of a server to use instead of one of the
-	// test's own, such as a miniredis where no redis-server is installed.
+	// test's own, such as a miniredis if no redis-server is installed.
 	AddrVar = "LIMIT_TEST_REDIS"
 
 	// RequireVar makes tests fail rather than skip without a redis-server.

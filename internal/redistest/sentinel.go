@@ -98,7 +98,7 @@ func (s *Sentinel) Primary(t testing.TB) *Server {
 	return primary
 }
 
-// AwaitReplicas waits until there is a primary with two replicas in step, and
+// AwaitReplicas waits until there is a primary with two replicas in sync, and
 // returns it. On a loaded machine it need not be the last one known.
 func (s *Sentinel) AwaitReplicas(t testing.TB) (primary *Server) {
 	t.Helper()

@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Server is a redis-server process of a test, which ends with it.
+// A Server is a redis-server process that ends with its test.
 type Server struct {
 	Addr string
 
@@ -77,7 +77,7 @@ func (s *Server) Restart(args ...string) {
 	}
 }
 
-// Pause stops the process as a machine stands still: connections stay open, and
+// Pause stops the process, as when a machine is paused: connections stay open, and
 // nothing is answered until Resume.
 func (s *Server) Pause() { s.signal(syscall.SIGSTOP) }
 

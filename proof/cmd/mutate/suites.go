@@ -29,6 +29,7 @@ var equivalent = []struct {
 	why                        string
 }{
 	{"core", "(*returns).until", mutate.Constant, "refunds are remembered for a microsecond longer"},
+	{"lua", "values_of", mutate.Boundary, "it looks for keys of another type although none is missing"},
 	{"memstore", "(*table).join", mutate.Constant, "the table shrinks sooner or later"},
 	{"memstore", "(*table).sweep", mutate.Constant, "the table shrinks sooner or later"},
 	{"memstore", "hasRoom", mutate.Constant, "a full table looks at fewer expired keys"},

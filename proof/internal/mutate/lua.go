@@ -22,6 +22,8 @@ func Lua(file, text string) []Mutant {
 		line++
 		if match := luaFunction.FindStringSubmatch(row); match != nil {
 			function = match[1]
+		} else if strings.HasPrefix(row, "end") {
+			function = ""
 		}
 		add := func(operator string, at int, from, to string) {
 			mutants = append(mutants, Mutant{File: file, Line: line, Func: function, Operator: operator,

@@ -53,6 +53,7 @@ local function take(n) -- not 4
   if n <= 5 and n ~= 'a < 6' then return n + 1 end
   return n - 1 .. "7 * 8"
 end
+call(9)
 `
 	mutants := Lua("take.lua", text)
 	var got []string
@@ -69,6 +70,7 @@ end
 		"take.lua:3 take: constant: `2` for `1`",
 		"take.lua:4 take: arithmetic: `+` for `-`",
 		"take.lua:4 take: constant: `2` for `1`",
+		"take.lua:6 : constant: `10` for `9`",
 	}, got)
 	at := slices.IndexFunc(mutants, func(m Mutant) bool { return m.Operator == Arithmetic })
 	assert.Contains(t, mutants[at].Apply(text), "return n - 1 end\n")

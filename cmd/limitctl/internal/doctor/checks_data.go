@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// What memory, disk and replicas keep of the quotas, and what they lose.
+// Whether memory, disk and replicas keep the quotas.
 
 func eviction(f *RedisFacts, n *Node) result {
 	policy, reason := n.setting("maxmemory-policy", "maxmemory_policy")
@@ -19,20 +19,20 @@ func eviction(f *RedisFacts, n *Node) result {
 	}
 	found := "maxmemory-policy " + policy
 	if strings.HasPrefix(policy, "volatile-") {
-		found += ", which all keys of the library are subject to, since all expire"
+		found += ", which applies to all keys of the library, since all expire"
 	}
 	if evicted, known := n.info("evicted_keys"); known && evicted > 0 {
-		found += fmt.Sprintf(", and %d keys were evicted since the start", evicted)
+		found += fmt.Sprintf("; %d keys were evicted since the start", evicted)
 	}
 	verdict := Fail
 	if most, _ := n.setting("maxmemory", "maxmemory"); most == "0" {
 		verdict = Warn
-		found += "; without maxmemory it does not act yet"
+		found += "; without maxmemory nothing is evicted yet"
 	}
 	return verdict.because("%s", found).change(n.set("maxmemory-policy", "noeviction")...)
 }
 
-// Shares of what there is, in percent, from which there is little left.
+// Shares in use, in percent, from which little is left.
 const (
 	little = 80
 	least  = 95
@@ -50,7 +50,7 @@ func memory(f *RedisFacts, n *Node) result {
 	}
 	of := "maxmemory"
 	if most <= 0 {
-		of = "the memory of the machine, since maxmemory is not set"
+		of = "the machine's memory, since maxmemory is not set"
 		if most, known = n.info("total_system_memory"); !known || most <= 0 {
 			return ok("%s used, maxmemory is not set", size(used))
 		}
@@ -76,11 +76,11 @@ func persistence(f *RedisFacts, n *Node) result {
 	}
 	if n.Info["aof_enabled"] == "1" && n.Info["aof_last_write_status"] == "err" {
 		return Fail.because("the last write to the append-only file failed: writes are refused").
-			change("look at the disk of the server: space, and rights on its directory")
+			change("check the disk of the server: free space, and rights on its directory")
 	}
 	if stop := n.Config["stop-writes-on-bgsave-error"]; n.Info["rdb_last_bgsave_status"] == "err" && n.Config["save"] != "" && stop != "no" {
 		return Fail.because("the last snapshot failed: writes are refused").
-			change("look at the disk of the server: space, and rights on its directory")
+			change("check the disk of the server: free space, and rights on its directory")
 	}
 	aof, reason := n.Config["appendonly"], "CONFIG GET: "+n.ConfigErr
 	switch n.Info["aof_enabled"] {
@@ -95,17 +95,17 @@ func persistence(f *RedisFacts, n *Node) result {
 		sync := n.Config["appendfsync"]
 		switch sync {
 		case "always":
-			return ok("append-only file, appendfsync always: a crash forgets nothing")
+			return ok("append-only file, appendfsync always: a crash loses nothing")
 		case "no":
-			return ok("append-only file, appendfsync no: a crash of the machine forgets what the system had not written, some 30 s")
+			return ok("append-only file, appendfsync no: a crash of the machine loses up to about 30 s")
 		}
-		return ok("append-only file: a crash forgets about a second")
+		return ok("append-only file: a crash loses about a second")
 	case aof == "" || !known:
 		return skipped("%s", reason)
 	case save != "":
-		return ok("snapshots (save %s): a crash forgets what was taken since the last one", save)
+		return ok("snapshots (save %s): a crash loses what was taken since the last one", save)
 	}
-	return Warn.because("neither snapshots nor an append-only file: a restart forgets every quota").
+	return Warn.because("neither snapshots nor an append-only file: a restart resets every quota").
 		change(n.set("appendonly", "yes")...)
 }
 
@@ -119,10 +119,10 @@ func replicas(f *RedisFacts, n *Node) result {
 	}
 	if count == 0 {
 		if f.Cluster {
-			return Warn.because("no replica: when this node fails, so do the policies of its slots").
+			return Warn.because("no replica: when this node fails, the policies of its slots fall back to local limits").
 				change("redis-cli --cluster add-node <address of a new node> " + n.Addr + " --cluster-slave")
 		}
-		return ok("no replicas, and so no failover")
+		return ok("no replicas, so no failover")
 	}
 	least, reason := n.setting("min-replicas-to-write", "")
 	if least == "" {
@@ -131,20 +131,20 @@ func replicas(f *RedisFacts, n *Node) result {
 	lag := n.Config["min-replicas-max-lag"]
 	if want, _ := strconv.ParseInt(least, 10, 64); want > 0 && lag != "0" {
 		if good, known := n.info("min_slaves_good_slaves"); known && good < want {
-			return Fail.because("%d of the %d replicas that min-replicas-to-write asks for are near: decisions are refused with NOREPLICAS", good, want).
+			return Fail.because("%d of the %d replicas that min-replicas-to-write requires are in sync: decisions fail with NOREPLICAS", good, want).
 				change("bring the replicas back, or lower min-replicas-to-write")
 		}
-		return ok("%s; a primary without %s within %s s refuses to decide", plural(int(count), "replica"), least, lag)
+		return ok("%s; a primary without %s within %s s refuses writes", plural(int(count), "replica"), least, lag)
 	}
-	return Warn.because("%s, and a primary that has lost them goes on admitting what a failover will forget", plural(int(count), "replica")).
+	return Warn.because("%s; a primary that is cut off from them goes on deciding, and a failover loses that", plural(int(count), "replica")).
 		change("redis-cli CONFIG SET min-replicas-to-write 1", "redis-cli CONFIG SET min-replicas-max-lag 10",
-			"and the same in its configuration file (the price: without a replica it decides nothing)")
+			"and the same in its configuration file (the trade-off: without a replica, decisions fall back to local limits)")
 }
 
 // How far a replica may be behind.
 const (
-	maxLag    = 3         // s since it was heard of; it is heard of each second
-	maxBehind = 1_000_000 // bytes of the stream
+	maxLag    = 3         // s since its last report; it reports each second
+	maxBehind = 1_000_000 // bytes of the replication stream
 )
 
 func replicationLag(f *RedisFacts, n *Node) result {
@@ -156,7 +156,7 @@ func replicationLag(f *RedisFacts, n *Node) result {
 			return ok("linked to its primary")
 		}
 		return Fail.because("the link to its primary is down").
-			change("look at its log, and at the way to " + n.Info["master_host"] + ":" + n.Info["master_port"])
+			change("check its log, and the network to " + n.Info["master_host"] + ":" + n.Info["master_port"])
 	}
 	end, known := n.info("master_repl_offset")
 	if !known {
@@ -178,9 +178,9 @@ func replicationLag(f *RedisFacts, n *Node) result {
 	}
 	switch {
 	case behind != nil:
-		return Warn.because("%s", strings.Join(behind, "; ")).change("look at the load of the replica, and at the way to it")
+		return Warn.because("%s", strings.Join(behind, "; ")).change("check the load of the replica, and the network to it")
 	case count == 0:
-		return result{} // of which the check replicas speaks
+		return result{} // see the check replicas
 	}
 	return ok("%s, less than %d s behind", plural(count, "replica"), maxLag)
 }
@@ -195,7 +195,7 @@ func fields(text string) map[string]string {
 	return m
 }
 
-// How far clocks may be apart.
+// How far clocks may differ.
 const (
 	maxOffset  = time.Second            // from this machine
 	maxBetween = 100 * time.Millisecond // from each other
@@ -217,7 +217,7 @@ func clock(f *RedisFacts, n *Node) result {
 	return ok("within %s of this machine's", span(maxOffset)).with(found)
 }
 
-// with says what was measured after what is found.
+// with appends a measurement to what was found.
 func (r result) with(measured string) result {
 	r.found += ": " + measured
 	return r
@@ -249,7 +249,7 @@ func clockBetween(f *RedisFacts) result {
 		return Warn.because("%s is %s ahead of %s, ±%s", high.Addr, span(apart), low.Addr, span(unsure)).
 			change("start NTP on both (timedatectl set-ntp true)")
 	case 2*blind > maxBetween:
-		return skipped("the way there and back takes too long to tell: clocks are known to ±%s", span(blind))
+		return skipped("round trips take too long to compare: clocks are known to ±%s", span(blind))
 	}
 	return ok("%d clocks within %s, ±%s", known, span(apart), span(unsure))
 }

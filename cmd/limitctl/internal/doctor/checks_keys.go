@@ -12,8 +12,8 @@ import (
 
 // What the library has stored.
 
-// keyCheck makes a result of the keys that satisfy bad. Those with a name that
-// means nothing to a shell get the command that deletes them.
+// keyCheck returns the result for the keys that satisfy bad. A failure has a command
+// that deletes each key with a plain name.
 func (f *RedisFacts) keyCheck(bad func(Key) bool, verdict Verdict, good, fix string) result {
 	if f.Keys.Err != "" {
 		return skipped("%s", f.Keys.Err)
@@ -37,7 +37,7 @@ func (f *RedisFacts) keyCheck(bad func(Key) bool, verdict Verdict, good, fix str
 		}
 	}
 	if count == 0 {
-		return ok("%s (%s looked at)", good, plural(len(f.Keys.Found), "key"))
+		return ok("%s (%s checked)", good, plural(len(f.Keys.Found), "key"))
 	}
 	list := strings.Join(names, ", ")
 	if count > shown {
@@ -46,7 +46,7 @@ func (f *RedisFacts) keyCheck(bad func(Key) bool, verdict Verdict, good, fix str
 	return verdict.because("%s: %s", plural(count, "key"), list).change(fix).change(commands...)
 }
 
-// plainName reports whether a name is one that the library makes.
+// plainName reports whether a shell takes a name literally, and the library may have made it.
 func plainName(name string) bool {
 	return len(name) < 1000 && strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789{}%/._~:@=+,-") == ""
 }
@@ -67,18 +67,18 @@ func keysFound(f *RedisFacts) result {
 		return skipped("%s", f.Keys.Err)
 	}
 	policies := make(map[string]int)
-	var biggest Key
+	var largest Key
 	for _, k := range f.Keys.Found {
 		if name, ok := lua.ParseKey(f.Prefix, k.Name); ok {
 			policies[name.Policy]++
 		}
-		if k.Size > biggest.Size {
-			biggest = k
+		if k.Size > largest.Size {
+			largest = k
 		}
 	}
 	found := plural(len(f.Keys.Found), "key") + " under " + quote(f.Prefix)
 	if f.Keys.More {
-		found += ", and more that were not looked at (--keys)"
+		found += ", and more that were not checked (--keys)"
 	}
 	if len(policies) > 0 {
 		names := slices.SortedFunc(maps.Keys(policies), func(a, b string) int {
@@ -93,8 +93,8 @@ func keysFound(f *RedisFacts) result {
 		}
 		found += "; by policy: " + strings.Join(parts, ", ")
 	}
-	if biggest.Size > 0 {
-		found += fmt.Sprintf("; the biggest has %s: %s", size(biggest.Size), quote(biggest.Name))
+	if largest.Size > 0 {
+		found += fmt.Sprintf("; the largest has %s: %s", size(largest.Size), quote(largest.Name))
 	}
 	return ok("%s", found)
 }
@@ -104,11 +104,11 @@ func keysTTL(f *RedisFacts) result {
 		name, _ := lua.ParseKey(f.Prefix, k.Name)
 		return name.Version != ""
 	}
-	return f.keyCheck(func(k Key) bool { return versioned(k) && k.TTL < 0 }, Fail, "all of the library expire",
-		"delete them, and find out what made them: the library gives every key an expiry")
+	return f.keyCheck(func(k Key) bool { return versioned(k) && k.TTL < 0 }, Fail, "all keys of the library expire",
+		"delete them, and find out what wrote them: every key of the library expires")
 }
 
-// current reports whether the key is one that the program uses.
+// current reports whether a key has the format of this version.
 func (f *RedisFacts) current(k Key) bool {
 	_, ok := lua.ParseKey(f.Prefix, k.Name)
 	return ok
@@ -116,15 +116,15 @@ func (f *RedisFacts) current(k Key) bool {
 
 func keysType(f *RedisFacts) result {
 	return f.keyCheck(func(k Key) bool { return f.current(k) && k.Type != "string" }, Fail, "all are strings",
-		"delete them, and find out what else writes below this prefix")
+		"delete them, and find out what else writes under this prefix")
 }
 
 func keysForm(f *RedisFacts) result {
-	return f.keyCheck(func(k Key) bool { return f.current(k) && k.Type == "string" && !lua.IsState(k.First, k.Size) }, Fail, "all hold a known form",
-		"delete them, if this limitctl is as new as the programs: it does not know later forms")
+	return f.keyCheck(func(k Key) bool { return f.current(k) && k.Type == "string" && !lua.IsState(k.First, k.Size) }, Fail, "all have a known format",
+		"delete them, unless the programs are newer than this limitctl, which does not know later formats")
 }
 
 func keysVersion(f *RedisFacts) result {
 	return f.keyCheck(func(k Key) bool { return !f.current(k) }, Warn, "all have names of this version",
-		"let those of an older version expire, and delete what never does; keep what is not the library's below another prefix")
+		"let keys of an older version expire, and delete those that never do; keep other programs' keys under another prefix")
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// What load and limits of the server mean for decisions.
+// Whether the server has room and time for decisions.
 
 func connections(f *RedisFacts, n *Node) result {
 	used, known := n.info("connected_clients")
@@ -30,7 +30,7 @@ func connections(f *RedisFacts, n *Node) result {
 	return ok("%s", found)
 }
 
-// poolIdle is how long go-redis keeps an idle connection, unless told otherwise.
+// poolIdle is how long go-redis keeps an idle connection by default.
 const poolIdle = 30 * time.Minute
 
 func idleTimeout(f *RedisFacts, n *Node) result {
@@ -42,9 +42,9 @@ func idleTimeout(f *RedisFacts, n *Node) result {
 	idle := time.Duration(seconds) * time.Second
 	switch {
 	case idle == 0:
-		return ok("timeout 0: idle connections stay")
+		return ok("timeout 0: idle connections stay open")
 	case idle <= poolIdle:
-		return Warn.because("timeout %d: the server closes connections that go-redis would keep for %s", seconds, poolIdle).
+		return Warn.because("timeout %d: the server closes idle connections that go-redis keeps for %s", seconds, poolIdle).
 			change(append(n.set("timeout", "0"), fmt.Sprintf("or ConnMaxIdleTime: %s in redis.Options", idle/2))...)
 	}
 	return ok("timeout %d s, longer than go-redis keeps idle connections", seconds)
@@ -61,8 +61,8 @@ func keepalive(f *RedisFacts, n *Node) result {
 	return ok("tcp-keepalive %s s", text)
 }
 
-// minBusy is above what the library's longest script takes: to lay a ring of
-// the largest limit anew.
+// minBusy is above the time of the library's longest script, which rewrites a ring of
+// the largest limit.
 const minBusy = 100 // ms
 
 func busyThreshold(f *RedisFacts, n *Node) result {
@@ -79,12 +79,12 @@ func busyThreshold(f *RedisFacts, n *Node) result {
 	case most <= 0:
 		return ok("%s %d: never", name, most)
 	case most < minBusy:
-		return Warn.because("%s %d ms: a script of a large limit (60 ms, seldom) is longer", name, most).change(n.set(name, "5000")...)
+		return Warn.because("%s %d ms: a script of a large limit can take 60 ms", name, most).change(n.set(name, "5000")...)
 	}
 	return ok("%s %d ms", name, most)
 }
 
-// slow is how long a command may keep others waiting.
+// slow is how long a command may hold up others.
 const slow = 10 * time.Millisecond
 
 func slowlog(f *RedisFacts, n *Node) result {
@@ -107,15 +107,15 @@ func slowlog(f *RedisFacts, n *Node) result {
 	}
 	switch {
 	case ours > 0:
-		return Warn.because("%s of the library took %s and more within a day, the longest %s", plural(ours, "script"), span(slow), span(worstOurs.Duration)).
-			change("redis-cli SLOWLOG GET", "if they are of large limits, use sliding-cells there; if everything is slow, look at the machine")
+		return Warn.because("%s of the library took %s or more within a day, the longest %s", plural(ours, "script"), span(slow), span(worstOurs.Duration)).
+			change("redis-cli SLOWLOG GET", "use sliding-cells for large limits; if other commands are slow too, check the machine")
 	case others > 0:
-		return Warn.because("%s of others took %s and more within a day, the longest %s: %s", plural(others, "command"), span(slow), span(worst.Duration), quote(worst.Command)).
-			change("redis-cli SLOWLOG GET", "give the quotas a Redis of their own, or mend those commands")
+		return Warn.because("%s of other programs took %s or more within a day, the longest %s: %s", plural(others, "command"), span(slow), span(worst.Duration), quote(worst.Command)).
+			change("redis-cli SLOWLOG GET", "give the quotas a Redis of their own, or fix those commands")
 	}
 	if least, _ := n.setting("slowlog-log-slower-than", ""); least != "" {
 		if us, err := strconv.ParseInt(least, 10, 64); err == nil && (us < 0 || us > slow.Microseconds()) {
-			return skipped("slowlog-log-slower-than %s does not log what takes %s", least, span(slow))
+			return skipped("slowlog-log-slower-than %s does not log commands of %s", least, span(slow))
 		}
 	}
 	return ok("nothing took %s or more within a day", span(slow))
@@ -128,16 +128,16 @@ func longer(a, b Slow) Slow {
 	return a
 }
 
-// percentile returns the smallest of sorted calls that p percent are not above.
+// percentile returns the duration that p percent of sorted calls do not exceed.
 func percentile(sorted []time.Duration, p int) time.Duration {
 	return sorted[(len(sorted)*p+99)/100-1]
 }
 
-// Latencies that a request would notice.
+// Latencies that add to those of requests.
 const (
 	slowUsual  = 5 * time.Millisecond
 	slowSeldom = 100 * time.Millisecond
-	timedOut   = time.Second // what a store waits for, unless told otherwise
+	hopeless   = time.Second // ten times the default Timeout of a store
 )
 
 func latency(calls []time.Duration, problem string) result {
@@ -148,13 +148,13 @@ func latency(calls []time.Duration, problem string) result {
 	found := fmt.Sprintf("p50 %s, p99 %s, of %d calls from this machine", span(p50), span(p99), len(calls))
 	r := ok("%s", found)
 	switch {
-	case p99 >= timedOut:
+	case p99 >= hopeless:
 		r = Fail.because("%s", found)
 	case p50 >= slowUsual || p99 >= slowSeldom:
 		r = Warn.because("%s", found)
 	}
 	if r.verdict != OK {
-		r = r.change("run limitctl doctor where the program runs; if it is slow there too, move Redis near, and see the checks slowlog and memory",
+		r = r.change("run limitctl doctor where the program runs; if it is slow there too, move Redis closer, and see the checks slowlog and memory",
 			"redis-cli --latency")
 	}
 	return r
@@ -169,7 +169,7 @@ func scriptLatency(f *RedisFacts, n *Node) result {
 	return latency(n.Script, n.ScriptErr)
 }
 
-// sorted returns durations in order of size.
+// sorted sorts durations.
 func sorted(d []time.Duration) []time.Duration {
 	slices.Sort(d)
 	return d

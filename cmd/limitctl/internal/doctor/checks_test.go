@@ -1,21 +1,26 @@
 package doctor
 
 import (
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/guard"
 	"github.com/routelimit/limit/lua"
+	"github.com/routelimit/limit/redisstore"
 )
 
 const ms = time.Millisecond
 
-// healthy returns the facts of a primary and a replica of which every check
-// says that it is ok. The node that rows change is the primary.
+// healthy returns the facts of a primary and a replica that pass every check. The
+// rows change the primary.
 func healthy() Facts {
 	calls := slices.Repeat([]time.Duration{ms}, samples)
 	config := func() map[string]string {
@@ -35,7 +40,7 @@ func healthy() Facts {
 					"aof_enabled": "1", "aof_last_write_status": "ok", "rdb_last_bgsave_status": "ok", "connected_clients": "10",
 					"connected_slaves": "1", "min_slaves_good_slaves": "1", "master_repl_offset": "5000000",
 					"slave0": "ip=10.0.0.2,port=6379,state=online,offset=4999999,lag=1", "evicted_keys": "0"},
-				Config: config(), Rights: rights, RightsBy: "ACL DRYRUN", User: "app", Uncertainty: ms, Ping: calls, Script: calls,
+				Config: config(), Rights: rights, RightsBy: "ACL DRYRUN", User: "app", Writable: true, Uncertainty: ms, Ping: calls, Script: calls,
 			}, {
 				Addr: "10.0.0.2:6379", Replica: true,
 				Info: map[string]string{"redis_version": "7.2.5", "role": "slave", "cluster_enabled": "0", "used_memory": "500000",
@@ -53,6 +58,10 @@ func healthy() Facts {
 
 func answer(status int, left int64) Probe {
 	return Probe{Sent: "GET /", Route: "/", Status: status, Remaining: map[string]int64{"per-ip-2s": left}}
+}
+
+func shared(left int64) Probe {
+	return Probe{Sent: "GET /", Route: "/", Status: 200, Remaining: map[string]int64{"global-1m": left}}
 }
 
 func TestHealthy(t *testing.T) {
@@ -76,7 +85,7 @@ var rows = []struct {
 	found   string // is part of what was found
 	fix     string // is part of what to change
 }{
-	{"connect", func(_ *Facts, n *Node) { n.Err = "dial tcp: connection refused" }, Fail, "refused", "open the way to 10.0.0.1:6379"},
+	{"connect", func(_ *Facts, n *Node) { n.Err = "dial tcp: connection refused" }, Fail, "refused", "let this machine connect to 10.0.0.1:6379"},
 	{"connect", func(_ *Facts, n *Node) { n.Err = "WRONGPASS no" }, Fail, "WRONGPASS", "redis://user:password@"},
 	{"connect", func(f *Facts, _ *Node) { f.Redis.Nodes[1].Err = "timeout" }, Warn, "replica", "10.0.0.2"},
 	{"connect", func(_ *Facts, n *Node) { n.Flags = "master,fail?" }, Fail, "fail?", "redis-cli CLUSTER NODES"},
@@ -95,7 +104,7 @@ var rows = []struct {
 	{"role", noInfo, Skipped, "NOPERM", ""},
 
 	{"cluster", func(_ *Facts, n *Node) { n.Info["cluster_enabled"] = "1" }, Fail, "--cluster was not given", "NewClusterClient"},
-	{"cluster", func(f *Facts, _ *Node) { f.Redis.Cluster = true }, Fail, "no Cluster", "NewClient"},
+	{"cluster", func(f *Facts, _ *Node) { f.Redis.Cluster = true }, Fail, "not a Cluster", "NewClient"},
 	{"cluster", inCluster("ok", "16384", 0), OK, "16384", ""},
 	{"cluster", inCluster("fail", "16384", 0), Fail, "cluster_state:fail", "--cluster check 10.0.0.1:6379"},
 	{"cluster", inCluster("ok", "16000", 0), Fail, "16000 of 16384", "--cluster fix"},
@@ -110,14 +119,17 @@ var rows = []struct {
 	{"writable", func(_ *Facts, n *Node) { n.WriteErr = "MISCONF no" }, Fail, "MISCONF", "persistence"},
 	{"writable", func(_ *Facts, n *Node) { n.WriteErr = "NOREPLICAS no" }, Fail, "NOREPLICAS", "replicas"},
 	{"writable", func(_ *Facts, n *Node) { n.RightsErr = "EVAL: i/o timeout" }, Skipped, "timeout", ""},
+	{"writable", func(_ *Facts, n *Node) { n.Writable = false }, Skipped, "this user may not", ""},
 
-	{"permissions", func(_ *Facts, n *Node) { n.Rights["PSETEX"] = "NOPERM psetex" }, Fail, `"app" may not: PSETEX (NOPERM psetex)`, "redis-cli -h 10.0.0.1 -p 6379 ACL SETUSER app '~limit:*' +evalsha +eval"},
+	{"permissions", func(_ *Facts, n *Node) { n.Rights["PSETEX"] = "NOPERM psetex" }, Fail, `"app" may not run PSETEX (NOPERM psetex)`, "redis-cli -h 10.0.0.1 -p 6379 ACL SETUSER app '~limit:*' +evalsha +eval +info"},
+	{"permissions", func(_ *Facts, n *Node) { n.Rights["INFO"] = "NOPERM info" }, Warn, `"app" may not run INFO (NOPERM info)`, "+info"},
+	{"permissions", func(_ *Facts, n *Node) { n.Rights["INFO"], n.Rights["EVAL"] = "NOPERM", "NOPERM" }, Fail, "EVAL (NOPERM), INFO (NOPERM)", "+info"},
 	{"permissions", func(_ *Facts, n *Node) { delete(n.Rights, "PSETEX") }, OK, "not tried: PSETEX", ""},
 	{"permissions", func(_ *Facts, n *Node) { n.RightsErr = "EVAL: i/o timeout" }, Skipped, "timeout", ""},
 
 	{"eviction", policy("allkeys-lru"), Fail, "allkeys-lru", "redis-cli -h 10.0.0.1 -p 6379 CONFIG SET maxmemory-policy noeviction"},
 	{"eviction", policy("volatile-ttl"), Fail, "since all expire", "noeviction"},
-	{"eviction", func(f *Facts, n *Node) { policy("allkeys-lru")(f, n); n.Config["maxmemory"] = "0" }, Warn, "does not act yet", "noeviction"},
+	{"eviction", func(f *Facts, n *Node) { policy("allkeys-lru")(f, n); n.Config["maxmemory"] = "0" }, Warn, "nothing is evicted yet", "noeviction"},
 	{"eviction", func(f *Facts, n *Node) { policy("allkeys-lru")(f, n); n.Info["evicted_keys"] = "7" }, Fail, "7 keys were evicted", ""},
 	{"eviction", func(f *Facts, n *Node) {
 		noConfig(f, n)
@@ -128,14 +140,14 @@ var rows = []struct {
 	{"memory", func(_ *Facts, n *Node) { n.Info["used_memory"] = "799999" }, OK, "79 %", ""},
 	{"memory", func(_ *Facts, n *Node) { n.Info["used_memory"] = "800000" }, Warn, "80 % used: 800.0 kB of 1.0 MB", "CONFIG SET maxmemory 1500000"},
 	{"memory", func(_ *Facts, n *Node) { n.Info["used_memory"] = "950000" }, Fail, "95 %", "maxmemory"},
-	{"memory", func(_ *Facts, n *Node) { n.Config["maxmemory"], n.Info["total_system_memory"] = "0", "510000" }, Fail, "98 % used: 500.0 kB of 510.0 kB, the memory of the machine", "more memory"},
+	{"memory", func(_ *Facts, n *Node) { n.Config["maxmemory"], n.Info["total_system_memory"] = "0", "510000" }, Fail, "98 % used: 500.0 kB of 510.0 kB, the machine's memory", "more memory"},
 	{"memory", func(_ *Facts, n *Node) { n.Config["maxmemory"] = "0" }, OK, "not set", ""},
 	{"memory", noConfig, Skipped, "NOPERM", ""},
 	{"memory", noInfo, Skipped, "NOPERM", ""},
 
 	{"persistence", func(_ *Facts, n *Node) { n.Info["aof_enabled"] = "0" }, Warn, "neither", "CONFIG SET appendonly yes"},
 	{"persistence", func(_ *Facts, n *Node) { n.Info["aof_enabled"], n.Config["save"] = "0", "60 1" }, OK, "save 60 1", ""},
-	{"persistence", func(_ *Facts, n *Node) { n.Config["appendfsync"] = "always" }, OK, "forgets nothing", ""},
+	{"persistence", func(_ *Facts, n *Node) { n.Config["appendfsync"] = "always" }, OK, "loses nothing", ""},
 	{"persistence", func(_ *Facts, n *Node) { n.Config["appendfsync"] = "no" }, OK, "30 s", ""},
 	{"persistence", func(_ *Facts, n *Node) { n.Info["aof_last_write_status"] = "err" }, Fail, "refused", "disk"},
 	{"persistence", func(_ *Facts, n *Node) { n.Info["rdb_last_bgsave_status"], n.Config["save"] = "err", "60 1" }, Fail, "snapshot failed", "disk"},
@@ -185,7 +197,7 @@ var rows = []struct {
 
 	{"slowlog", func(_ *Facts, n *Node) {
 		n.Slow = []Slow{{"evalsha", true, 11 * ms}, {"keys", false, 90 * ms}, {"evalsha", true, 12 * ms}}
-	}, Warn, "2 scripts of the library took 10ms and more within a day, the longest 12ms", "sliding-cells"},
+	}, Warn, "2 scripts of the library took 10ms or more within a day, the longest 12ms", "sliding-cells"},
 	{"slowlog", func(_ *Facts, n *Node) { n.Slow = []Slow{{"keys\x1b", false, 90 * ms}} }, Warn, `90ms: "keys\x1b"`, "SLOWLOG GET"},
 	{"slowlog", func(_ *Facts, n *Node) { n.Slow = []Slow{{"evalsha", true, 9 * ms}} }, OK, "nothing", ""},
 	{"slowlog", config("slowlog-log-slower-than", "-1"), Skipped, "-1", ""},
@@ -200,12 +212,12 @@ var rows = []struct {
 	{"keys", func(f *Facts, _ *Node) {
 		add(f, Key{Name: lua.Key("limit", "\x1b]", "r", "k"), Type: "string", TTL: 1, Size: 5000, First: 'c'})
 		f.Redis.Keys.More = true
-	}, OK, `2 keys under "limit", and more that were not looked at (--keys); by policy: "\x1b]" 1, "POST /" 1; the biggest has 5.0 kB: "limit:1:{%1B%5D}:r:k"`, ""},
+	}, OK, `2 keys under "limit", and more that were not checked (--keys); by policy: "\x1b]" 1, "POST /" 1; the largest has 5.0 kB: "limit:1:{%1B%5D}:r:k"`, ""},
 	{"keys", noScan, Skipped, "NOPERM", ""},
 	{"keys-ttl", func(f *Facts, _ *Node) {
 		add(f, Key{Name: "limit:1:{p}:r:k", Type: "string", TTL: -1, Size: 12, First: 'a'})
 	}, Fail, `1 key: "limit:1:{p}:r:k"`, "redis-cli -h 10.0.0.1 -p 6379 UNLINK 'limit:1:{p}:r:k'"},
-	{"keys-ttl", func(f *Facts, _ *Node) { add(f, Key{Name: "limit:other", Type: "hash", TTL: -1}) }, OK, "all of the library expire (2 keys looked at)", ""},
+	{"keys-ttl", func(f *Facts, _ *Node) { add(f, Key{Name: "limit:other", Type: "hash", TTL: -1}) }, OK, "all keys of the library expire (2 keys checked)", ""},
 	{"keys-ttl", func(f *Facts, _ *Node) { add(f, Key{Name: "limit:1:'\x1b[2J", Type: "string", TTL: -1}) }, Fail, `"limit:1:'\x1b[2J"`, "find out"},
 	{"keys-ttl", func(f *Facts, _ *Node) { f.Redis.Keys = Keys{} }, OK, "no keys", ""},
 	{"keys-ttl", noScan, Skipped, "NOPERM", ""},
@@ -213,7 +225,7 @@ var rows = []struct {
 	{"keys-type", noScan, Skipped, "NOPERM", ""},
 	{"keys-form", func(f *Facts, _ *Node) {
 		add(f, Key{Name: "limit:1:{p}:r:k", Type: "string", TTL: 1, Size: 12, First: 'A'})
-	}, Fail, "1 key", "later forms"},
+	}, Fail, "1 key", "later formats"},
 	{"keys-form", noScan, Skipped, "NOPERM", ""},
 	{"keys-version", func(f *Facts, _ *Node) {
 		for _, name := range []string{"a", "b", "c", "d"} {
@@ -226,10 +238,14 @@ var rows = []struct {
 	{"proxies", probes(answer(429, 0), answer(429, 0), answer(200, 4)), Fail, "new quota", "Proxies"},
 	{"proxies", probes(answer(200, 0), answer(429, 0), answer(200, 0)), Fail, "new quota", "Proxies"}, // a limit of 1
 	{"proxies", probes(answer(429, 0), answer(429, 0), answer(429, 0)), OK, "no new quota", ""},
-	{"proxies", probes(answer(200, 4), answer(200, 3), answer(200, 3)), Skipped, "does not tell", ""},
-	{"proxies", probes(answer(200, 4), answer(200, 4), answer(200, 4)), Skipped, "does not tell", ""},
-	{"proxies", probes(Probe{Status: 200}), Skipped, "three answers", ""},
-	{"proxies", probes(Probe{Err: "refused"}), Fail, "refused", "--url"},
+	{"proxies", probes(answer(200, 4), answer(200, 3), answer(200, 3)), Skipped, "inconclusive", ""},
+	{"proxies", probes(answer(200, 4), answer(200, 4), answer(200, 4)), Skipped, "inconclusive", ""},
+	{"proxies", probes(shared(4), shared(3), shared(2)), Skipped, `no rule by address, such as "per-ip-1m"`, ""},
+	{"proxies", probes(shared(4), shared(3), shared(4)), Fail, "new quota", "Proxies"}, // a rule by address with a name of its own
+	{"proxies", probes(Probe{Status: 200}), Skipped, "three responses", ""},
+	{"proxies", probes(answer(200, 4), Probe{Err: "timeout"}), Skipped, "timeout", ""},
+	{"proxies", func(f *Facts, _ *Node) { f.Web.Err = "refused" }, Skipped, "does not answer", ""},
+	{"application", func(f *Facts, _ *Node) { f.Web.Err = "connection refused" }, Fail, "connection refused", "--url"},
 	{"routes", func(f *Facts, _ *Node) { f.Web.Routes = append(f.Web.Routes, Probe{Route: "/bare", Status: 404}) }, Warn, `no RateLimit headers on "/bare" (404)`, "PerIP"},
 	{"routes", func(f *Facts, _ *Node) { f.Web.Routes[0].Err = "timeout" }, Skipped, `"/" (timeout)`, ""},
 }
@@ -295,7 +311,26 @@ func TestChecksAreTested(t *testing.T) {
 			skips = skips || row.check == c.id && row.verdict == Skipped
 		}
 		assert.True(t, objects || c.id == "keys", "%s never objects", c.id)
-		assert.True(t, skips || c.id == "connect", "%s is never skipped", c.id)
+		assert.True(t, skips || c.id == "connect" || c.id == "application", "%s is never skipped", c.id)
+	}
+}
+
+// TestWhyOfOutages holds what the checks say of a Redis that cannot decide: a request
+// is decided by local limits, and not answered with 503.
+func TestWhyOfOutages(t *testing.T) {
+	dead := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", DialerRetries: 1})
+	defer dead.Close()
+	store := guard.New(redisstore.New(dead, nil), &guard.Options{Log: slog.New(slog.DiscardHandler)})
+	charges := []core.Charge{{Rule: "r", Key: "k", Cost: 1, Quota: core.Quota{Limit: 3, Window: time.Hour.Microseconds()}}}
+	for i := range 4 {
+		d, err := store.Take(t.Context(), "p", charges)
+		require.NoError(t, err)
+		assert.Equal(t, core.ModeLocal, d.Mode)
+		assert.Equal(t, i < 3, d.Allowed)
+	}
+	about := []string{"connect", "cluster", "writable", "memory", "connections", "script-latency"}
+	for _, c := range checks {
+		assert.Equal(t, slices.Contains(about, c.id), strings.Contains(c.why, "local limits"), "%s: %s", c.id, c.why)
 	}
 }
 

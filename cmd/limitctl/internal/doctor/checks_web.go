@@ -3,12 +3,32 @@ package doctor
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 )
 
 // What an application shows from outside.
 
+func application(f *WebFacts) result {
+	if f.Err != "" {
+		return Fail.because("%s", f.Err).change("start the application, or correct --url")
+	}
+	return ok("answers")
+}
+
+// byAddress reports whether the name of a rule says that its key is the address, as
+// the default names "per-ip-1m" and "per-user-or-ip-1m" do.
+func byAddress(rule string) bool {
+	return slices.Contains(strings.Split(rule, "-"), "ip")
+}
+
+// proxies compares what remained before and after a request with a forged address.
+// A quota that begins anew was given to the forged address. A quota that falls on
+// proves the opposite only if its key is the address.
 func proxies(f *WebFacts) result {
+	if f.Err != "" {
+		return skipped("the application does not answer")
+	}
 	if f.Proxies == nil {
 		return result{}
 	}
@@ -19,11 +39,11 @@ func proxies(f *WebFacts) result {
 	about := " (sent: " + strings.Join(sent, "; ") + ")"
 	for _, p := range f.Proxies {
 		if p.Err != "" {
-			return Fail.because("%s%s", p.Err, about).change("start the application, or correct --url")
+			return skipped("%s%s", p.Err, about)
 		}
 	}
 	if len(f.Proxies) != 3 {
-		return skipped("three answers are needed%s", about)
+		return skipped("three responses with RateLimit headers are needed%s", about)
 	}
 	first, second, forged := f.Proxies[0].Remaining, f.Proxies[1].Remaining, f.Proxies[2].Remaining
 	if len(first) == 0 {
@@ -31,7 +51,7 @@ func proxies(f *WebFacts) result {
 	}
 	refusedBefore := f.Proxies[1].Status == http.StatusTooManyRequests
 	refusedForged := f.Proxies[2].Status == http.StatusTooManyRequests
-	same, fresh, unclear := "", "", ""
+	same, fresh, unclear, others := "", "", "", ""
 	for rule, a := range first {
 		b, inSecond := second[rule]
 		c, inForged := forged[rule]
@@ -40,9 +60,11 @@ func proxies(f *WebFacts) result {
 			unclear = pick(unclear, rule, a, b, c)
 		case b < a && c >= a, b == 0 && refusedBefore && !refusedForged:
 			fresh = pick(fresh, rule, a, b, c)
+		case !byAddress(rule):
+			others = pick(others, rule, a, b, c)
 		case b < a && c < b, b == 0 && c == 0 && refusedForged:
 			same = pick(same, rule, a, b, c)
-		case b == c && refusedForged: // another rule refused, so nothing was spent
+		case b == c && refusedForged: // another rule refused, so this one was not charged
 		default:
 			unclear = pick(unclear, rule, a, b, c)
 		}
@@ -51,11 +73,13 @@ func proxies(f *WebFacts) result {
 	case fresh != "":
 		return Fail.because("a forged address was given a new quota: remaining of %s%s", fresh, about).
 			change("name only the proxies in front in limit.Options.Proxies (Trusted), and let the nearest one overwrite what clients send",
-				"if this machine is itself one of the trusted proxies, run limitctl doctor from one that is not")
+				"if this machine is itself one of the trusted proxies, run limitctl doctor from a machine that is not")
 	case same != "" && unclear == "":
-		return ok("a forged address brought no new quota: remaining of %s%s", same, about)
+		return ok("a forged address was given no new quota: remaining of %s%s", same, about)
+	case unclear != "":
+		return skipped("what remained is inconclusive (refilled, or used by other requests meanwhile): %s%s", unclear, about)
 	}
-	return skipped("what remained does not tell (refilled, or spent by others meanwhile): %s%s", unclear, about)
+	return skipped("no rule by address, such as \"per-ip-1m\", to show it: name a route with one by --route; remaining of %s%s", others, about)
 }
 
 // pick keeps the first rule by name, so that findings do not depend on the
@@ -84,9 +108,9 @@ func routes(f *WebFacts) result {
 	switch {
 	case bare != nil:
 		return Warn.because("no RateLimit headers on %s", strings.Join(bare, ", ")).
-			change("put rules on them, such as limit.PerIP(time.Second, 10); routes with limit.NoHeaders do not show theirs")
+			change("add rules, such as limit.PerIP(time.Second, 10); rules with limit.NoHeaders do not show")
 	case failed != nil:
-		return skipped("no answer of %s", strings.Join(failed, ", "))
+		return skipped("no response from %s", strings.Join(failed, ", "))
 	}
 	return ok("RateLimit headers on %s", plural(len(f.Routes), "route"))
 }

@@ -3,6 +3,7 @@ package doctor
 import (
 	"os"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -21,4 +22,5 @@ func TestDocs(t *testing.T) {
 		made = append(made, c.id)
 	}
 	assert.Equal(t, made, documented)
+	assert.Contains(t, string(text), " +"+strings.ToLower(strings.Join(needed, " +"))+"\n")
 }

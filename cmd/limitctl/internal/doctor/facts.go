@@ -1,38 +1,37 @@
-// Package doctor looks at a deployment of the library and says what to change.
+// Package doctor checks a deployment of the library and says what to change.
 //
-// It is in three parts. Gathering ([Redis], [Web]) asks servers and judges
-// nothing; what it could not learn has a reason in its place. Checks
-// ([Examine]) are functions from facts to findings, and ask nobody. Printing
-// ([Print], [PrintJSON]) makes findings safe to look at: names of keys are text
-// that attackers choose.
+// It has three parts. [Redis] and [Web] ask servers and collect facts; a fact that
+// is missing has a reason in its place. [Examine] runs the checks, which are pure
+// functions from facts to findings. [Print] and [PrintJSON] make findings safe to
+// display, since attackers choose the names of keys.
 package doctor
 
 import "time"
 
-// Facts are what has been learnt of a deployment.
+// Facts describe a deployment.
 type Facts struct {
 	Redis *RedisFacts // nil if no Redis was named
 	Web   *WebFacts   // nil if no application was named
 }
 
-// RedisFacts are what has been learnt of the Redis.
+// RedisFacts describe a Redis.
 type RedisFacts struct {
 	Prefix  string // of the keys
 	TLS     bool
 	DB      int
-	Cluster bool // whether the program is said to use a Cluster
+	Cluster bool // whether --cluster was given
 	Nodes   []Node
 
 	Keys Keys
 }
 
-// A Node is one server. What could not be learnt is empty, and the error
+// A Node is one server. A field that could not be read is empty, and the error
 // beside it says why.
 type Node struct {
 	Addr    string
-	Replica bool   // it was found as a replica of another
-	Flags   string // what the Cluster says of it, such as "master,fail?"
-	Err     string // why it could not be asked at all
+	Replica bool   // it was listed as a replica of another node
+	Flags   string // in CLUSTER NODES, such as "master,fail?"
+	Err     string // why it does not answer
 
 	Info      map[string]string // INFO
 	InfoErr   string
@@ -41,10 +40,10 @@ type Node struct {
 
 	ClusterInfo map[string]string // CLUSTER INFO
 	ClusterErr  string
-	Migrating   int // slots that are on their way from or to it
+	Migrating   int // slots that migrate from or to it
 
-	// Offset is how far its clock is ahead of that of this machine, up to
-	// Uncertainty more or less. Time is its clock.
+	// Offset is how far its clock is ahead of that of this machine, give or take
+	// Uncertainty. Time is its clock.
 	Offset, Uncertainty time.Duration
 	Time                time.Time
 	TimeErr             string
@@ -56,27 +55,28 @@ type Node struct {
 	SlowErr string
 
 	User      string            // empty if unknown
-	Rights    map[string]string // why a command is refused, or "", for those that were tried
-	RightsBy  string            // how they were found out
+	Rights    map[string]string // for each command that was tried: why it is refused, or ""
+	RightsBy  string            // how they were tried
 	RightsErr string
-	WriteErr  string // why it would refuse to write, such as READONLY …
+	Writable  bool   // a command that writes was run, and accepted
+	WriteErr  string // why the server refuses writes, such as READONLY …
 }
 
 // A Slow is an entry of the slow log.
 type Slow struct {
 	Command  string        // in lower case
 	Ours     bool          // a script on keys with the prefix
-	Duration time.Duration // that Redis did nothing else
+	Duration time.Duration // of the command
 }
 
-// Keys are those that begin with the prefix, as far as they were looked at.
+// Keys are the keys that begin with the prefix, or some of them.
 type Keys struct {
 	Err   string
-	More  bool // there may be others
+	More  bool // there may be more
 	Found []Key
 }
 
-// A Key is one of Redis.
+// A Key is a key of Redis.
 type Key struct {
 	Name  string
 	Type  string
@@ -85,18 +85,18 @@ type Key struct {
 	First byte          // of the value
 }
 
-// WebFacts are what an application has answered. The first two probes of a
-// route are plain, the third has a forged address.
+// WebFacts describe an application.
 type WebFacts struct {
-	Proxies []Probe
+	Err     string  // why the first request got no answer
+	Proxies []Probe // of one route: two plain requests, then one with a forged address
 	Routes  []Probe // one for each route
 }
 
-// A Probe is a request that was sent, and what came back.
+// A Probe is a request and its response.
 type Probe struct {
 	Sent      string // the request line, and headers
 	Route     string
 	Err       string
 	Status    int
-	Remaining map[string]int64 // of each rule, by the headers
+	Remaining map[string]int64 // of each rule, in the headers
 }

@@ -8,29 +8,28 @@ import (
 	"strings"
 )
 
-// A Verdict is how a check went.
+// A Verdict is the result of a check.
 type Verdict string
 
 // The verdicts.
 const (
 	OK      Verdict = "ok"
-	Warn    Verdict = "warn"    // it works, and will not always
-	Fail    Verdict = "fail"    // limits are not held, or requests not decided
-	Skipped Verdict = "skipped" // it could not be found out
+	Warn    Verdict = "warn"    // it works now, but not in every situation
+	Fail    Verdict = "fail"    // limits do not hold, or requests are not decided
+	Skipped Verdict = "skipped" // it could not be checked
 )
 
-// A Finding is what a check has found, on one node or several.
+// A Finding is what a check found, on one node or several.
 type Finding struct {
 	Check   string   `json:"check"` // its id, which does not change
 	Verdict Verdict  `json:"verdict"`
 	Nodes   []string `json:"nodes,omitempty"` // their addresses
 	Found   string   `json:"found"`
 	Why     string   `json:"why"`           // it matters
-	Fix     []string `json:"fix,omitempty"` // what to change, as commands where there are such
+	Fix     []string `json:"fix,omitempty"` // what to change, as commands where possible
 }
 
-// ExitCode is what the findings come to: 0 if nothing is wrong (what was
-// skipped is not wrong), 1 if there are warnings, 2 if there is a failure.
+// ExitCode returns 2 if there is a failure, else 1 if there is a warning, else 0.
 func ExitCode(findings []Finding) int {
 	code := 0
 	for _, f := range findings {
@@ -44,8 +43,7 @@ func ExitCode(findings []Finding) int {
 	return code
 }
 
-// A check looks at each node, or at everything. Nothing else than its function
-// differs from check to check.
+// A check has one function, for each node, for all nodes or for the application.
 type check struct {
 	id, why string
 	node    func(*RedisFacts, *Node) result
@@ -53,8 +51,8 @@ type check struct {
 	web     func(*WebFacts) result
 }
 
-// A result is what a check says of one node, or of all. The zero result says
-// nothing: the check is not about this node.
+// A result is what a check found on one node, or on all. The zero result means that
+// the check does not apply.
 type result struct {
 	verdict Verdict
 	found   string
@@ -73,14 +71,13 @@ func (v Verdict) because(format string, args ...any) result {
 	return result{verdict: v, found: fmt.Sprintf(format, args...)}
 }
 
-// change adds what to change. "redis-cli" is completed by the address.
+// change adds what to change. Examine completes "redis-cli" by the address.
 func (r result) change(fixes ...string) result {
 	r.fix = append(r.fix, fixes...)
 	return r
 }
 
-// Examine makes all checks. Nodes of which the same is to be said share a
-// finding.
+// Examine runs all checks. Nodes with the same result share a finding.
 func Examine(facts Facts) []Finding {
 	var all []Finding
 	add := func(c check, r result, node string) {
@@ -123,7 +120,7 @@ func Examine(facts Facts) []Finding {
 			}
 		}
 	}
-	for _, f := range all { // commands first, and then what is to be said once
+	for _, f := range all { // commands first
 		slices.SortStableFunc(f.Fix, func(a, b string) int {
 			return cmp.Compare(isCommand(b), isCommand(a))
 		})

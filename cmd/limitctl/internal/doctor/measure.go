@@ -10,8 +10,8 @@ import (
 
 const samples = 50
 
-// measure returns how long calls take, in order of size. It stops after five
-// seconds, and at the first error.
+// measure returns how long calls take, sorted. It stops after five seconds, and at
+// the first error.
 func measure(call func() error) (took []time.Duration, problem string) {
 	begin := time.Now()
 	for range samples {
@@ -27,8 +27,8 @@ func measure(call func() error) (took []time.Duration, problem string) {
 	return sorted(took), ""
 }
 
-// askTime compares clocks: the server read its own somewhere between sending
-// and receiving, so that half of the shortest trip is what is not known.
+// askTime compares clocks. The server read its clock somewhere between request and
+// reply, so the uncertainty is half of the shortest round trip.
 func askTime(ctx context.Context, client *redis.Client, n *Node) {
 	shortest := time.Duration(-1)
 	for range 5 {

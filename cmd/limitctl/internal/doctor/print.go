@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// cleaned returns the finding as it may be shown.
+// cleaned returns the finding in text that is safe to display.
 func (f Finding) cleaned() Finding {
 	list := func(texts []string) (all []string) {
 		for _, s := range texts {
@@ -19,7 +19,7 @@ func (f Finding) cleaned() Finding {
 	return f
 }
 
-// Print writes findings for people, and how many there are of each verdict.
+// Print writes findings as text, and their number by verdict.
 func Print(w io.Writer, findings []Finding) error {
 	var b strings.Builder
 	count := make(map[Verdict]int)

@@ -15,22 +15,22 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// RedisOptions say which Redis to look at.
+// RedisOptions name a Redis.
 type RedisOptions struct {
 	URL     string // redis://user:password@host:port/db, rediss:// for TLS
-	Cluster bool   // it is a Cluster, of which the URL names a node
+	Cluster bool   // it is a Cluster, and the URL is one of its nodes
 	Prefix  string // of the keys; empty means "limit"
-	Keys    int    // how many keys to look at, at most
+	Keys    int    // how many keys to check, at most
 }
 
-// Redis asks a Redis and its other nodes. It writes nothing. An error is one of
-// the options; servers that do not answer are facts.
+// Redis asks a Redis and its other nodes. It writes nothing. An error is about the
+// options; that a server does not answer is a fact.
 func Redis(ctx context.Context, o RedisOptions) (*RedisFacts, error) {
 	if strings.ContainsAny(o.Prefix, "{}") {
 		return nil, fmt.Errorf("--prefix %q: braces mark the slot of a Cluster: write it without them", o.Prefix)
 	}
 	if o.Keys < 0 {
-		return nil, fmt.Errorf("--keys %d: write how many to look at, or 0 for none", o.Keys)
+		return nil, fmt.Errorf("--keys %d: write how many to check, or 0 for none", o.Keys)
 	}
 	o.Prefix = cmp.Or(o.Prefix, "limit")
 	base, err := parse(o)
@@ -69,18 +69,18 @@ func parse(o RedisOptions) (*redis.Options, error) {
 	return &redis.Options{Addr: options.Addrs[0], Username: options.Username, Password: options.Password, TLSConfig: options.TLSConfig}, nil
 }
 
-// badURL keeps the password out of the error: those of package url have the
-// whole text.
+// badURL keeps the password out of the error: an error of package url contains the
+// whole URL.
 func badURL(err error) error {
 	const want = "write --redis as redis://user:password@host:6379/0, or rediss:// for TLS"
 	var whole *url.Error
 	if errors.As(err, &whole) {
-		return errors.New("--redis is no URL: " + want)
+		return errors.New("--redis is not a URL: " + want)
 	}
 	return fmt.Errorf("--redis: %w: %s", err, want)
 }
 
-// dial returns a client of one node. It asks once, and does not wait long.
+// dial returns a client of one node, without retries and with short timeouts.
 func dial(base *redis.Options, addr string) *redis.Client {
 	o := &redis.Options{
 		Addr: addr, Username: base.Username, Password: base.Password, DB: base.DB, TLSConfig: base.TLSConfig,
@@ -95,7 +95,7 @@ func dial(base *redis.Options, addr string) *redis.Client {
 	return redis.NewClient(o)
 }
 
-// examine learns of a node what it can, within bounded time.
+// examine fills in the facts of a node, within 30 s.
 func examine(ctx context.Context, client *redis.Client, prefix string, n *Node) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -124,7 +124,7 @@ func examine(ctx context.Context, client *redis.Client, prefix string, n *Node) 
 	}
 }
 
-// settings are what checks look at. Others are not asked for: some are
+// settings lists the settings that checks use. Others are not read, since some are
 // passwords.
 var settings = []string{"maxmemory", "maxmemory-policy", "save", "appendonly", "appendfsync", "stop-writes-on-bgsave-error",
 	"min-replicas-to-write", "min-replicas-max-lag", "maxclients", "timeout", "tcp-keepalive", "busy-reply-threshold",
@@ -134,7 +134,7 @@ func askConfig(ctx context.Context, client *redis.Client, n *Node) {
 	replies := make([]*redis.MapStringStringCmd, len(settings))
 	// Each reply has its own error.
 	_, _ = client.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for i, name := range settings { // Redis 6.2 takes one at a time
+		for i, name := range settings { // Redis 6.2 reads one at a time
 			replies[i] = p.ConfigGet(ctx, name)
 		}
 		return nil
@@ -152,8 +152,7 @@ func askConfig(ctx context.Context, client *redis.Client, n *Node) {
 	}
 }
 
-// refused reports whether the server has answered, with an error about the
-// rights of the user rather than about who he is.
+// refused reports whether a server refuses a command to a user that it knows.
 func refused(err error) bool {
 	return redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "ERR unknown command")
 }
@@ -200,8 +199,8 @@ func address(host, port string) string {
 	return host + ":" + port
 }
 
-// clusterNodes reads CLUSTER NODES, as the node self sees it, and returns the
-// others. What it says of self goes there.
+// clusterNodes reads the CLUSTER NODES of self, and returns the other nodes. It fills
+// in the flags of self.
 func clusterNodes(text string, self *Node) []Node {
 	var found []Node
 	for line := range strings.Lines(text) {

@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	scanCount  = 200              // keys that a SCAN looks at before it answers
-	scanFutile = 100              // keys looked at for each that is wanted: others may have most of them
-	scanTime   = 30 * time.Second // and then it is enough
+	scanCount  = 200              // keys in one call of SCAN
+	scanFutile = 100              // keys scanned for each key to check: most may belong to other programs
+	scanTime   = 30 * time.Second // for all nodes
 )
 
-// scan looks at the library's keys on the primaries, at no more than o.Keys.
+// scan reads up to o.Keys of the library's keys on the primaries.
 func scan(ctx context.Context, clients []*redis.Client, nodes []Node, o RedisOptions) Keys {
 	if o.Keys == 0 {
 		return Keys{Err: "--keys 0"}
@@ -46,7 +46,7 @@ func scan(ctx context.Context, clients []*redis.Client, nodes []Node, o RedisOpt
 	return all
 }
 
-// scanNode looks at up to most keys of a node.
+// scanNode reads up to most keys of a node.
 func scanNode(ctx context.Context, client *redis.Client, prefix string, most int) Keys {
 	var keys Keys
 	seen := make(map[string]bool)
@@ -60,7 +60,7 @@ func scanNode(ctx context.Context, client *redis.Client, prefix string, most int
 		looked += scanCount
 		cursor = next
 		names = slices.DeleteFunc(names, func(name string) bool {
-			again := seen[name] // SCAN may repeat itself
+			again := seen[name] // SCAN may repeat a key
 			seen[name] = true
 			return again
 		})
@@ -77,12 +77,12 @@ func scanNode(ctx context.Context, client *redis.Client, prefix string, most int
 	}
 }
 
-// literal escapes what SCAN would take for a pattern.
+// literal escapes the characters of a SCAN pattern.
 func literal(s string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(s)
 }
 
-// look reads of each key what the checks need, in one round trip, and adds it.
+// look reads the facts of keys in one round trip, and adds them.
 func look(ctx context.Context, client *redis.Client, names []string, keys *Keys) (problem string) {
 	if len(names) == 0 {
 		return ""
@@ -94,7 +94,7 @@ func look(ctx context.Context, client *redis.Client, names []string, keys *Keys)
 		first *redis.StringCmd
 	}
 	replies := make([]asked, len(names))
-	// The error of the whole is that of its first, which is looked at below.
+	// Each reply has its own error, which is checked below.
 	_, _ = client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, name := range names {
 			replies[i] = asked{p.Type(ctx, name), p.PTTL(ctx, name), p.StrLen(ctx, name), p.GetRange(ctx, name, 0, 0)}
@@ -106,13 +106,13 @@ func look(ctx context.Context, client *redis.Client, names []string, keys *Keys)
 		for _, err := range []error{r.kind.Err(), r.ttl.Err(), r.size.Err(), r.first.Err()} {
 			switch {
 			case err == nil, redis.HasErrorPrefix(err, "WRONGTYPE"):
-			case redis.HasErrorPrefix(err, "MOVED"), redis.HasErrorPrefix(err, "ASK"): // it has left
+			case redis.HasErrorPrefix(err, "MOVED"), redis.HasErrorPrefix(err, "ASK"): // it has migrated
 			default:
 				return err.Error()
 			}
 		}
 		if r.kind.Err() != nil || r.ttl.Err() != nil || r.kind.Val() == "none" || r.ttl.Val() == -2 {
-			continue // it is gone
+			continue // it has expired
 		}
 		key := Key{Name: name, Type: r.kind.Val(), TTL: r.ttl.Val(), Size: r.size.Val()}
 		if first := r.first.Val(); first != "" {

@@ -14,26 +14,26 @@ import (
 	"github.com/routelimit/limit/redisstore"
 )
 
-// needed are the commands of a decision: the call, and what the scripts run.
-var needed = []string{"EVALSHA", "EVAL", "TIME", "MGET", "EXISTS", "GET", "GETRANGE", "SET", "PSETEX", "SETRANGE", "PEXPIRE", "PTTL", "DEL"}
+// needed lists the commands that a store sends, and those that its scripts run.
+var needed = []string{"EVALSHA", "EVAL", "INFO", "TIME", "MGET", "EXISTS", "GET", "GETRANGE", "SET", "PSETEX", "SETRANGE", "PEXPIRE", "PTTL", "DEL"}
 
-// The rule, and its key, that the doctor looks at and never takes from.
+// The rule and the key that doctor decides on, always with a cost of 0.
 const (
 	ownPolicy = "limitctl doctor"
 	ownRule   = "doctor"
 	ownKey    = "doctor"
 )
 
-// askScript runs the library's script as a program does, with a cost of 0,
-// which takes nothing and writes nothing; then asks what the user may do.
+// askScript runs the library's script as a program does, with a cost of 0, which
+// writes nothing. Then it asks what the user may do.
 func askScript(ctx context.Context, client *redis.Client, prefix string, n *Node) {
 	store := redisstore.New(client, &redisstore.Options{Prefix: prefix})
 	charges := []core.Charge{{Rule: ownRule, Key: ownKey, Quota: core.Quota{Limit: 1, Window: time.Second.Microseconds()}}}
 	policy := ownPolicy
 	_, err := store.Take(ctx, policy, charges)
-	for i := 1; redis.HasErrorPrefix(err, "MOVED"); i++ { // another node's slot
+	for i := 1; redis.HasErrorPrefix(err, "MOVED"); i++ { // the slot is on another node
 		if i > 500 {
-			n.ScriptErr = "no policy was found whose slot is here"
+			n.ScriptErr = "found no policy with a slot on this node"
 			n.RightsErr = n.ScriptErr
 			return
 		}
@@ -53,8 +53,8 @@ func askScript(ctx context.Context, client *redis.Client, prefix string, n *Node
 	askRights(ctx, client, key, n)
 }
 
-// Each command has nothing to do, since the key is not there: SET XX wants it
-// to be, SETRANGE adds nothing, PEXPIRE finds none. PSETEX has no such form.
+// dryRun runs commands that change nothing, since the key does not exist: SET has XX,
+// SETRANGE writes no bytes. PSETEX has no such form.
 const dryRun = `
 local out = {}
 for _, command in ipairs({
@@ -68,13 +68,19 @@ for _, command in ipairs({
 end
 return out`
 
-// askWrite runs the commands of a decision where they do nothing. What is not
-// about rights is about the state of the server.
+// askWrite runs the commands of a decision in a form that changes nothing. Errors
+// that are not about rights are about the state of the server.
 func askWrite(ctx context.Context, client *redis.Client, key string, n *Node) {
 	n.Rights, n.RightsBy = make(map[string]string), "a script that writes nothing"
+	switch {
+	case n.InfoErr == "":
+		n.Rights["INFO"] = ""
+	case noRight(n.InfoErr):
+		n.Rights["INFO"] = n.InfoErr
+	}
 	replies, err := client.Eval(ctx, dryRun, []string{key}).StringSlice()
 	if reply := redis.Error(nil); err != nil && errors.As(err, &reply) && !noRight(err.Error()) && !redis.HasErrorPrefix(err, "MOVED") {
-		n.WriteErr = err.Error() // such as READONLY, before the script
+		n.WriteErr = err.Error() // such as READONLY, instead of running the script
 	} else if err != nil && noRight(err.Error()) {
 		n.Rights["EVAL"] = err.Error()
 	} else if err != nil {
@@ -84,7 +90,7 @@ func askWrite(ctx context.Context, client *redis.Client, key string, n *Node) {
 		return
 	}
 	n.Rights["EVAL"] = ""
-	if strings.HasPrefix(n.ScriptErr, "NOPERM") { // within the script it is another error
+	if strings.HasPrefix(n.ScriptErr, "NOPERM") { // commands in the script have other errors
 		n.Rights["EVALSHA"] = n.ScriptErr
 	} else if n.ScriptErr == "" {
 		n.Rights["EVALSHA"] = ""
@@ -94,21 +100,22 @@ func askWrite(ctx context.Context, client *redis.Client, key string, n *Node) {
 		switch {
 		case problem == "" || noRight(problem):
 			n.Rights[command] = problem
+			n.Writable = n.Writable || problem == "" && (command == "SET" || command == "SETRANGE")
 		case n.WriteErr == "":
 			n.WriteErr = problem
 		}
 	}
 }
 
-// noRight reports whether an error is about the rights of the user: from the
-// server, or within a script of Redis 7 or 6.
+// noRight reports whether an error is about the rights of the user. Commands in
+// scripts have other errors, and Redis 6 has other ones than Redis 7.
 func noRight(problem string) bool {
 	return strings.Contains(problem, "NOPERM") || strings.Contains(problem, "ACL failure") ||
 		strings.Contains(problem, "can't run this command") || strings.Contains(problem, "can't access at least one of the keys")
 }
 
-// askRights asks the server what the user may do, which newer ones tell those
-// who may ask. Otherwise what askWrite has seen stands.
+// askRights asks what the user may do by ACL DRYRUN, which Redis 7 has. Without it,
+// the results of askWrite stay.
 func askRights(ctx context.Context, client *redis.Client, key string, n *Node) {
 	user, err := client.Do(ctx, "ACL", "WHOAMI").Text()
 	if err != nil {
@@ -120,6 +127,7 @@ func askRights(ctx context.Context, client *redis.Client, key string, n *Node) {
 		args := map[string][]any{
 			"EVALSHA":  {strings.Repeat("0", 40), "1", key},
 			"EVAL":     {"", "1", key},
+			"INFO":     {"server"},
 			"TIME":     {},
 			"GETRANGE": {key, "0", "1"},
 			"SET":      {key, "", "PX", "1"},

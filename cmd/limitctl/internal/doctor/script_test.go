@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -26,6 +27,9 @@ func TestRedisRights(t *testing.T) {
 		return "redis://app:secret@" + addr(client)
 	}
 	commands := strings.Fields("+" + strings.ToLower(strings.Join(needed, " +")))
+	without := func(commands []string, command string) []string {
+		return slices.DeleteFunc(slices.Clone(commands), func(c string) bool { return c == command })
+	}
 
 	t.Run("what a decision needs", func(t *testing.T) {
 		found := see(t, RedisOptions{URL: user(t, commands...)})
@@ -33,13 +37,39 @@ func TestRedisRights(t *testing.T) {
 		assert.Contains(t, found["permissions"].Found, "by a script that writes nothing); not tried: PSETEX")
 		assert.Equal(t, OK, found["script-latency"].Verdict, found["script-latency"].Found)
 		for _, f := range found {
-			assert.Contains(t, []Verdict{OK, Skipped}, f.Verdict, "%s: %s", f.Check, f.Found)
+			if f.Check != "persistence" { // which INFO shows to be off
+				assert.Contains(t, []Verdict{OK, Skipped}, f.Verdict, "%s: %s", f.Check, f.Found)
+			}
 		}
+		for _, check := range []string{"idle-timeout", "keepalive", "busy-threshold", "slowlog", "keys-ttl"} {
+			assert.Equal(t, Skipped, found[check].Verdict, check)
+			assert.Contains(t, found[check].Found, "NOPERM", check)
+		}
+	})
+	t.Run("what a decision needs, of every algorithm", func(t *testing.T) {
+		options, err := redis.ParseURL(user(t, commands...))
+		require.NoError(t, err)
+		client := redis.NewClient(options)
+		defer client.Close()
+		spend(t, client)
+	})
+	t.Run("what a decision needs but INFO", func(t *testing.T) {
+		found := see(t, RedisOptions{URL: user(t, without(commands, "+info")...)})
+		assert.Equal(t, Warn, found["permissions"].Verdict, found["permissions"].Found)
+		assert.Contains(t, found["permissions"].Found, "may not run INFO (")
+		assert.Contains(t, strings.Join(found["permissions"].Fix, ""), " +info ")
+		assert.Equal(t, OK, found["writable"].Verdict, found["writable"].Found)
+		assert.Equal(t, OK, found["script-latency"].Verdict, found["script-latency"].Found)
 		for _, check := range []string{"version", "role", "eviction", "memory", "persistence", "replicas", "connections",
 			"idle-timeout", "keepalive", "busy-threshold", "slowlog", "keys-ttl"} {
 			assert.Equal(t, Skipped, found[check].Verdict, check)
 			assert.Contains(t, found[check].Found, "NOPERM", check)
 		}
+	})
+	t.Run("GET and EVALSHA alone", func(t *testing.T) {
+		found := see(t, RedisOptions{URL: user(t, "+get", "+evalsha")})
+		assert.Equal(t, Skipped, found["writable"].Verdict, found["writable"].Found)
+		assert.Equal(t, Fail, found["permissions"].Verdict, found["permissions"].Found)
 	})
 	t.Run("all but CONFIG", func(t *testing.T) {
 		found := see(t, RedisOptions{URL: user(t, "+@all", "-config")})
@@ -53,10 +83,17 @@ func TestRedisRights(t *testing.T) {
 			t.Run(asks+" -"+without, func(t *testing.T) {
 				f := see(t, RedisOptions{URL: user(t, "+@all", asks, "-"+without)})["permissions"]
 				assert.Equal(t, Fail, f.Verdict, f.Found)
-				assert.Contains(t, f.Found, "may not: "+strings.ToUpper(without)+" (")
+				assert.Contains(t, f.Found, "may not run "+strings.ToUpper(without)+" (")
 				assert.NotContains(t, strings.Join(f.Fix, "\n"), "secret")
 			})
 		}
+	}
+	for _, asks := range []string{"+acl", "-acl"} {
+		t.Run(asks+" -info", func(t *testing.T) {
+			f := see(t, RedisOptions{URL: user(t, "+@all", asks, "-info")})["permissions"]
+			assert.Equal(t, Warn, f.Verdict, f.Found)
+			assert.Contains(t, f.Found, "may not run INFO (")
+		})
 	}
 	t.Run("another prefix", func(t *testing.T) {
 		f := see(t, RedisOptions{URL: user(t, "+@all"), Prefix: "shop"})["permissions"]
@@ -76,7 +113,7 @@ func TestNeeded(t *testing.T) {
 	files, err := filepath.Glob("../../../../lua/*.lua")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
-	want := []string{"EVALSHA", "EVAL"}
+	want := []string{"EVALSHA", "EVAL", "INFO"} // which the store sends
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// quote returns text of others in quotes and printable ASCII, so that it can do
-// nothing to a terminal and looks like nothing else. Long ones are cut.
+// quote returns foreign text in quotes and printable ASCII, so that it cannot control
+// a terminal or imitate other text. Long text is cut.
 func quote(s string) string {
 	const most = 120
 	if len(s) <= most {
@@ -19,9 +19,8 @@ func quote(s string) string {
 	return fmt.Sprintf("%s… (%d bytes)", strconv.QuoteToASCII(s[:most]), len(s))
 }
 
-// clean writes what a terminal might obey or that would not be seen, in text
-// that servers have a part in, as an escape: controls, marks of direction, bytes
-// that are no UTF-8.
+// clean escapes what could control a terminal or be invisible: control characters,
+// marks of text direction and bytes that are not UTF-8.
 func clean(s string) string {
 	var b strings.Builder
 	for i, r := range s {
@@ -38,7 +37,7 @@ func clean(s string) string {
 	return b.String()
 }
 
-// size returns a number of bytes for people.
+// size formats a number of bytes.
 func size(n int64) string {
 	const units = "kMGTPE"
 	if n < 1000 {
@@ -51,7 +50,7 @@ func size(n int64) string {
 	return fmt.Sprintf("%.1f %cB", f, units[i])
 }
 
-// span returns a duration for people.
+// span formats a duration.
 func span(d time.Duration) string {
 	switch {
 	case d >= time.Second || d <= -time.Second:

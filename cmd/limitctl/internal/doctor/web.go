@@ -12,26 +12,26 @@ import (
 	"time"
 )
 
-// MaxRoutes is how many routes [Web] asks at most.
+// MaxRoutes is the largest number of routes that [Web] asks.
 const MaxRoutes = 20
 
-// WebOptions say which application to ask.
+// WebOptions name an application.
 type WebOptions struct {
 	URL    string   // such as http://127.0.0.1:8080/api
 	Routes []string // paths, or "HEAD /path"; without any, the URL alone is asked
 }
 
-// Web asks an application: three requests to the first route (or to the URL),
-// the third with a forged address, and one to each other route. Requests are
-// GET or HEAD, follow no redirect, and spend from the quotas of this machine.
-// An error is one of the options.
+// Web sends requests to an application: one to each route (or to the URL), and two
+// more to the first route with a rule by address, the last one with a forged address.
+// Requests are GET or HEAD, follow no redirect, and use the quotas of this machine. An
+// error is about the options.
 func Web(ctx context.Context, o WebOptions) (*WebFacts, error) {
 	base, err := url.Parse(o.URL)
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
-		return nil, fmt.Errorf("--url %q: write such as http://127.0.0.1:8080", o.URL)
+		return nil, fmt.Errorf("--url %q: write it as http://127.0.0.1:8080", o.URL)
 	}
 	if len(o.Routes) > MaxRoutes {
-		return nil, fmt.Errorf("--route: %d of them: name at most %d", len(o.Routes), MaxRoutes)
+		return nil, fmt.Errorf("--route: %d routes: name at most %d", len(o.Routes), MaxRoutes)
 	}
 	type target struct{ route, method, url string }
 	var targets []target
@@ -52,7 +52,6 @@ func Web(ctx context.Context, o WebOptions) (*WebFacts, error) {
 		at.Path, at.RawPath, at.RawQuery = joined.Path, joined.RawPath, ref.RawQuery
 		targets = append(targets, target{route, method, at.String()})
 	}
-	facts := &WebFacts{}
 	if len(targets) == 0 {
 		targets = []target{{base.Path, http.MethodGet, o.URL}}
 	}
@@ -61,36 +60,56 @@ func Web(ctx context.Context, o WebOptions) (*WebFacts, error) {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	defer client.CloseIdleConnections()
-	address := forgedAddress()
+	facts := &WebFacts{}
+	chosen := -1 // index of the route that shows whether a forged address counts
 	for i, t := range targets {
 		p := probe(ctx, client, t.method, t.url, "")
 		p.Route = t.route
+		if i == 0 {
+			facts.Err = p.Err
+		}
 		if len(o.Routes) > 0 {
 			facts.Routes = append(facts.Routes, p)
 		}
-		if i > 0 {
+		if chosen >= 0 && (hasAddressRule(facts.Proxies[0]) || !hasAddressRule(p)) {
 			continue
 		}
-		facts.Proxies = []Probe{p}
-		for _, forged := range []string{"", address} {
-			if p.Err == "" && len(p.Remaining) > 0 {
-				facts.Proxies = append(facts.Proxies, probe(ctx, client, t.method, t.url, forged))
-			}
+		chosen, facts.Proxies = i, []Probe{p}
+		if hasAddressRule(p) {
+			forge(ctx, client, t.method, t.url, facts)
 		}
+	}
+	if p := facts.Proxies[0]; len(facts.Proxies) == 1 && p.Err == "" && len(p.Remaining) > 0 {
+		forge(ctx, client, targets[chosen].method, targets[chosen].url, facts)
 	}
 	return facts, nil
 }
 
-// forgedAddress returns one of 198.18.0.0/15, which is for benchmarks and
-// nobody's, and another each time.
+func hasAddressRule(p Probe) bool {
+	for rule := range p.Remaining {
+		if byAddress(rule) {
+			return true
+		}
+	}
+	return false
+}
+
+// forge repeats the first of facts.Proxies, without and with a forged address.
+func forge(ctx context.Context, client *http.Client, method, url string, facts *WebFacts) {
+	for _, forged := range []string{"", forgedAddress()} {
+		facts.Proxies = append(facts.Proxies, probe(ctx, client, method, url, forged))
+	}
+}
+
+// forgedAddress returns a random address in 198.18.0.0/15, which is reserved for
+// benchmarks.
 func forgedAddress() string {
 	var b [3]byte
 	rand.Read(b[:])
 	return fmt.Sprintf("198.%d.%d.%d", 18+b[0]&1, b[1], b[2])
 }
 
-// probe sends a request, with headers that claim the forged address if it is
-// not empty.
+// probe sends a request. If forged is not empty, its headers claim that address.
 func probe(ctx context.Context, client *http.Client, method, url, forged string) Probe {
 	p := Probe{Sent: method + " " + url}
 	r, err := http.NewRequestWithContext(ctx, method, url, nil)

@@ -14,14 +14,15 @@ import (
 	"github.com/routelimit/limit"
 )
 
-// application serves /limited, /bare and /away, and records what it was sent.
-func application(t *testing.T, proxies limit.Proxies, rules limit.RuleSet) (url string, requests func() []*http.Request) {
+// serve serves /limited, /bare, /shared and /away, and records the requests.
+func serve(t *testing.T, proxies limit.Proxies, rules limit.RuleSet) (url string, requests func() []*http.Request) {
 	t.Helper()
 	limiter := limit.New(nil, &limit.Options{Proxies: proxies})
 	ok := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok")) })
 	mux := http.NewServeMux()
 	mux.Handle("/limited", limiter.Handler(rules, ok))
 	mux.Handle("/bare", ok)
+	mux.Handle("/shared", limiter.Handler(limit.Rules(limit.Global(time.Hour, 1000)), ok))
 	mux.Handle("/away", http.RedirectHandler("/limited", http.StatusFound))
 	var mu sync.Mutex
 	var all []*http.Request
@@ -59,14 +60,17 @@ func TestWeb(t *testing.T) {
 		rules   limit.RuleSet
 		verdict Verdict
 	}{
-		{"believes nobody", limit.Proxies{}, limit.Rules(perIP, global), OK},
+		{"believes no header", limit.Proxies{}, limit.Rules(perIP, global), OK},
 		{"believes this machine", believing, limit.Rules(perIP, global), Fail},
 		{"believes this machine, one an hour", believing, limit.Rules(limit.PerIP(time.Hour, 1)), Fail},
-		{"believes nobody, one an hour", limit.Proxies{}, limit.Rules(limit.PerIP(time.Hour, 1)), OK},
-		{"believes nobody, one an hour of many", limit.Proxies{}, limit.Rules(limit.PerIP(time.Hour, 1), global), OK},
+		{"believes no header, one an hour", limit.Proxies{}, limit.Rules(limit.PerIP(time.Hour, 1)), OK},
+		{"believes this machine, rule of another name", believing, limit.Rules(limit.Rule{Name: "login", Key: limit.ByIP, Limit: 9, Window: time.Hour}), Fail},
+		{"believes no header, rule of another name", limit.Proxies{}, limit.Rules(limit.Rule{Name: "login", Key: limit.ByIP, Limit: 9, Window: time.Hour}), Skipped},
+		{"no rule by address", believing, limit.Rules(global), Skipped},
+		{"believes no header, one an hour of many", limit.Proxies{}, limit.Rules(limit.PerIP(time.Hour, 1), global), OK},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			url, requests := application(t, c.proxies, c.rules)
+			url, requests := serve(t, c.proxies, c.rules)
 			found := ask(t, WebOptions{URL: url, Routes: []string{"HEAD /limited?a=1"}})
 			assert.Equal(t, c.verdict, found["proxies"].Verdict, found["proxies"].Found)
 			assert.Equal(t, OK, found["routes"].Verdict)
@@ -84,12 +88,26 @@ func TestWeb(t *testing.T) {
 }
 
 func TestWebRoutes(t *testing.T) {
-	url, requests := application(t, limit.Proxies{}, limit.Rules(limit.PerIP(time.Hour, 100)))
+	url, requests := serve(t, limit.Proxies{}, limit.Rules(limit.PerIP(time.Hour, 100)))
 	found := ask(t, WebOptions{URL: url, Routes: []string{"/limited", "/bare", "/away", "/limited"}})
 	assert.Equal(t, OK, found["proxies"].Verdict)
 	assert.Equal(t, Warn, found["routes"].Verdict)
 	assert.Contains(t, found["routes"].Found, `"/bare" (200), "/away" (302)`)
 	assert.Len(t, requests(), 6, "three, and one to each other")
+
+	for _, believing := range []bool{false, true} { // whose first route has no rule by address
+		var proxies limit.Proxies
+		verdict := OK
+		if believing {
+			proxies.Trusted, verdict = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}, Fail
+		}
+		url, requests := serve(t, proxies, limit.Rules(limit.PerIP(time.Hour, 100)))
+		found := ask(t, WebOptions{URL: url, Routes: []string{"/shared", "/bare", "/limited", "/limited"}})
+		assert.Equal(t, verdict, found["proxies"].Verdict, found["proxies"].Found)
+		assert.Len(t, requests(), 6)
+		found = ask(t, WebOptions{URL: url, Routes: []string{"/bare", "/shared"}})
+		assert.Equal(t, Skipped, found["proxies"].Verdict, found["proxies"].Found)
+	}
 
 	found = ask(t, WebOptions{URL: url + "/limited"})
 	assert.Equal(t, OK, found["proxies"].Verdict)
@@ -101,7 +119,7 @@ func TestWebRoutes(t *testing.T) {
 }
 
 func TestWebOptions(t *testing.T) {
-	url, requests := application(t, limit.Proxies{}, limit.Rules(limit.PerIP(time.Hour, 100)))
+	url, requests := serve(t, limit.Proxies{}, limit.Rules(limit.PerIP(time.Hour, 100)))
 	for _, o := range []WebOptions{
 		{URL: "127.0.0.1:8080"}, {URL: "ftp://a"}, {URL: ""},
 		{URL: url, Routes: []string{"POST /limited"}},
@@ -115,7 +133,9 @@ func TestWebOptions(t *testing.T) {
 	assert.Empty(t, requests())
 
 	found := ask(t, WebOptions{URL: "http://127.0.0.1:1", Routes: []string{"/"}})
-	assert.Equal(t, Fail, found["proxies"].Verdict)
+	assert.Equal(t, Fail, found["application"].Verdict)
+	assert.Contains(t, found["application"].Found, "refused")
+	assert.Equal(t, Skipped, found["proxies"].Verdict)
 }
 
 func TestRemaining(t *testing.T) {

@@ -1,6 +1,10 @@
 package limit_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -224,6 +228,43 @@ func TestBindPathValues(t *testing.T) {
 	assert.NoError(t, err, "Echo's name for the rest of a path")
 }
 
+// TestObserveOutsideHTTP checks that each decision outside HTTP is observed once.
+func TestObserveOutsideHTTP(t *testing.T) {
+	var seen []string
+	observe := func(r *http.Request, d limit.Decision, err error) {
+		assert.Nil(t, r)
+		seen = append(seen, fmt.Sprint(d.Policy(), " ", d.Allowed, " ", err))
+	}
+	p := mustPolicy(limit.New(nil, &limit.Options{Observe: observe}), limit.Named("p", limit.Global(time.Hour, 3)))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err := p.Take(ctx, limit.Request{})
+	require.NoError(t, err)
+	_, err = p.Wait(ctx, limit.Request{})
+	require.NoError(t, err)
+	_, err = p.Peek(ctx, limit.Request{})
+	require.NoError(t, err)
+	_, err = p.Reserve(ctx, limit.Request{})
+	require.NoError(t, err)
+	_, err = p.Wait(ctx, limit.Request{})
+	require.ErrorAs(t, err, new(*limit.RefusedError))
+	_, err = p.Take(ctx, limit.Request{Cost: 2, UpTo: true})
+	require.NoError(t, err)
+	_, err = p.Take(ctx, limit.Request{Cost: -1})
+	require.Error(t, err)
+	assert.Equal(t, []string{"p true <nil>", "p true <nil>", "p true <nil>", "p false <nil>", "p false <nil>"}, seen)
+
+	seen = nil
+	p = mustPolicy(limit.New(failing{err: errors.New("nonsense")}, &limit.Options{Observe: observe, Log: slog.New(slog.DiscardHandler)}),
+		limit.Named("p", limit.Global(time.Hour, 3)))
+	_, err = p.Take(ctx, limit.Request{})
+	require.ErrorIs(t, err, limit.ErrUndecided)
+	_, err = p.Wait(ctx, limit.Request{})
+	require.ErrorIs(t, err, limit.ErrUndecided)
+	const undecided = " false limit: could not decide: nonsense"
+	assert.Equal(t, []string{undecided, undecided}, seen)
+}
+
 // TestInvalidRules checks that a declaration reports everything wrong with it.
 func TestInvalidRules(t *testing.T) {
 	limiter := limit.New(nil, nil)
@@ -242,7 +283,7 @@ func TestInvalidRules(t *testing.T) {
 		"write at least 1ms (the window comes first, then the limit)",
 		"limit 0: write at least 1",
 		"no user resolver: set ginlimit.Limiter.User or echolimit.Limiter.User",
-		"write who shares the quota, such as Key: limit.ByIP",
+		"write which requests share the quota, such as Key: limit.ByIP",
 		`name "no key"`,
 	} {
 		assert.ErrorContains(t, err, problem)

@@ -1,0 +1,56 @@
+package limit_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/memstore"
+)
+
+// BenchmarkTake compares two rules decided by the memory store alone, by a policy,
+// and by its handler. make bench runs it.
+func BenchmarkTake(b *testing.B) {
+	const limits = 100_000
+	rules := []limit.Rule{limit.PerUser(time.Hour, limits), limit.Global(time.Millisecond, limits)}
+	rules[0].Window = time.Millisecond
+	b.Run("store", func(b *testing.B) {
+		store := memstore.New(nil)
+		quota := core.Quota{Limit: limits, Window: 1000}
+		charges := []core.Charge{{Rule: "a", Key: "alice", Quota: quota, Cost: 1}, {Rule: "b", Quota: quota, Cost: 1}}
+		b.ReportAllocs()
+		for b.Loop() {
+			if d, err := store.Take(b.Context(), "p", charges); err != nil || !d.Allowed {
+				b.Fatal(d, err)
+			}
+		}
+	})
+	b.Run("policy", func(b *testing.B) {
+		policy := mustPolicy(limit.New(nil, nil), limit.Named("p", rules...))
+		request := limit.Request{Keys: limit.Keys{"user": "alice"}}
+		b.ReportAllocs()
+		for b.Loop() {
+			if d, err := policy.Take(b.Context(), request); err != nil || !d.Allowed {
+				b.Fatal(d, err)
+			}
+		}
+	})
+	b.Run("handler", func(b *testing.B) {
+		limiter := limit.New(nil, &limit.Options{User: func(*http.Request) string { return "alice" }})
+		h := limiter.Limit(limit.Rules(rules...))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Pattern = "GET /"
+		w := httptest.NewRecorder()
+		b.ReportAllocs()
+		for b.Loop() {
+			clear(w.Header())
+			h.ServeHTTP(w, r)
+			if w.Code != http.StatusOK {
+				b.Fatal(w.Code)
+			}
+		}
+	})
+}

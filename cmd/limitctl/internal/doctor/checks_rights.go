@@ -1,0 +1,69 @@
+package doctor
+
+import "strings"
+
+// What the user of the program may do, and whether the server accepts it.
+
+func writable(f *RedisFacts, n *Node) result {
+	switch {
+	case n.replica():
+		return result{}
+	case n.WriteErr == "" && n.RightsErr != "":
+		return skipped("%s", n.RightsErr)
+	case n.WriteErr == "" && !n.Writable:
+		return skipped("this user may not run a command that shows it; see the check permissions")
+	case n.WriteErr == "":
+		return ok("it accepts writes")
+	}
+	r := Fail.because("%s", n.WriteErr)
+	switch word, _, _ := strings.Cut(n.WriteErr, " "); word {
+	case "READONLY":
+		return r.change("point the program at the primary")
+	case "OOM":
+		return r.change("raise maxmemory, see the check memory")
+	case "MISCONF":
+		return r.change("see the check persistence: the disk fails, or is full")
+	case "NOREPLICAS":
+		return r.change("bring its replicas back, see the check replicas")
+	}
+	return r
+}
+
+func permissions(f *RedisFacts, n *Node) result {
+	if n.replica() {
+		return result{}
+	}
+	if n.RightsErr != "" {
+		return skipped("%s", n.RightsErr)
+	}
+	var refused, untried []string
+	for _, command := range needed {
+		reason, tried := n.Rights[command]
+		switch {
+		case !tried:
+			untried = append(untried, command)
+		case reason != "":
+			refused = append(refused, command+" ("+reason+")")
+		}
+	}
+	user, name := "this user", "<user>"
+	if n.User != "" {
+		user = "user " + quote(n.User)
+		if plainName(n.User) {
+			name = n.User
+		}
+	}
+	fix := "redis-cli ACL SETUSER " + name + " '~" + f.Prefix + ":*' +" + strings.ToLower(strings.Join(needed, " +"))
+	switch {
+	case refused == nil:
+		found := user + " may run all that a decision needs (by " + n.RightsBy + ")"
+		if untried != nil {
+			found += "; not tried: " + strings.Join(untried, ", ")
+		}
+		return ok("%s", found)
+	case len(refused) == 1 && n.Rights["INFO"] != "":
+		return Warn.because("%s may not run %s: restarts are noticed by a script, and failovers on Redis 6.2 are not noticed", user, refused[0]).
+			change(fix)
+	}
+	return Fail.because("%s may not run %s", user, strings.Join(refused, ", ")).change(fix)
+}

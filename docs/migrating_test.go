@@ -1,0 +1,92 @@
+package docs_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/labstack/echo/v4"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/echolimit"
+	"github.com/routelimit/limit/ginlimit"
+	"github.com/routelimit/limit/redisstore"
+)
+
+func Example_migratingStores() {
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
+	defer client.Close()
+	limiters := []*limit.Limiter{
+		limit.New(nil, nil),
+		limit.New(redisstore.New(client, nil), nil),
+	}
+	fmt.Println(len(limiters))
+	// Output: 2
+}
+
+// From ulule/limiter and from gin-rate-limit.
+func Example_migratingGin() {
+	router, rl := gin.New(), ginlimit.New(limit.New(nil, nil))
+	router.GET("/items", rl.Limit(limit.MustParse("5/1s per ip")), okGin)
+	router.Use(rl.Limit(limit.Named("clients", limit.PerIP(time.Second, 5))))
+	router.GET("/users", okGin)
+	for range 6 {
+		fmt.Print(send(router, "GET", "/items").Code, " ")
+	}
+	fmt.Println(send(router, "GET", "/users").Code)
+	// Output: 200 200 200 200 200 429 200
+}
+
+// From httprate and from tollbooth.
+func Example_migratingNetHTTP() {
+	limiter := limit.New(nil, nil)
+	mux := http.NewServeMux()
+	mux.Handle("GET /items", limiter.Limit(limit.Rules(limit.PerIP(time.Second, 1)))(http.HandlerFunc(ok)))
+	clients, err := limiter.Policy(limit.Named("clients", limit.PerIP(time.Minute, 100)))
+	if err != nil {
+		panic(err)
+	}
+	server := clients.Middleware(mux)
+	fmt.Println(send(server, "GET", "/items").Code, send(server, "GET", "/items").Code)
+	// Output: 200 429
+}
+
+func Example_migratingRedisRate() {
+	ctx := context.Background()
+	limiter := limit.New(nil, nil)
+	rule := limit.Rule{Key: limit.ByUser, Limit: 10, Window: time.Second, Algorithm: limit.LeakyBucket, Burst: 10}
+	calls, err := limiter.Policy(limit.Named("calls", rule))
+	if err != nil {
+		panic(err)
+	}
+	alice := limit.Keys{"user": "alice"}
+	one, _ := calls.Take(ctx, limit.Request{Keys: alice})
+	three, _ := calls.Take(ctx, limit.Request{Keys: alice, Cost: 3})
+	some, _ := calls.Take(ctx, limit.Request{Keys: alice, Cost: 3, UpTo: true})
+	fmt.Println(one.Allowed, three.Allowed, some.Taken, calls.Reset(ctx, alice))
+	// Output: true true 3 <nil>
+}
+
+func Example_migratingEcho() {
+	server, el := echo.New(), echolimit.New(limit.New(nil, nil))
+	server.Use(el.Limit(limit.Named("server", limit.PerIP(time.Second, 20))))
+	server.GET("/items", func(c echo.Context) error { return c.String(http.StatusOK, "ok\n") })
+	fmt.Println(send(server, "GET", "/items").Code)
+	// Output: 200
+}
+
+func Example_migratingXTime() {
+	limiter := limit.New(nil, nil)
+	mails, err := limiter.Policy(limit.Named("mails",
+		limit.Rule{Key: limit.Everyone, Limit: 10, Window: time.Second, Algorithm: limit.TokenBucket, Burst: 20}))
+	if err != nil {
+		panic(err)
+	}
+	ctx := context.Background()
+	_, err = mails.Wait(ctx, limit.Request{})
+	fmt.Println(err)
+	// Output: <nil>
+}

@@ -1,0 +1,35 @@
+package docs_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"time"
+
+	"github.com/routelimit/limit"
+)
+
+func Example_proxies() {
+	limiter := limit.New(nil, &limit.Options{Proxies: limit.Proxies{
+		Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
+	}})
+	mux := http.NewServeMux()
+	mux.Handle("GET /items", limiter.Limit(limit.Rules(limit.PerIP(time.Minute, 1)))(http.HandlerFunc(ok)))
+
+	request := func(forwardedFor string) {
+		r := httptest.NewRequest("GET", "/items", nil)
+		r.RemoteAddr = "10.0.0.7:41000" // the proxy
+		r.Header.Set("X-Forwarded-For", forwardedFor)
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, r)
+		fmt.Println(limiter.ClientIP(r), w.Code)
+	}
+	request("203.0.113.1")
+	request("203.0.113.2")
+	request("198.51.100.9, 203.0.113.2") // the client wrote the first address
+	// Output:
+	// 203.0.113.1 200
+	// 203.0.113.2 200
+	// 203.0.113.2 429
+}

@@ -1,0 +1,60 @@
+package docs_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/redisstore"
+)
+
+// TestRedis runs two instances of the program of the page, with the rights that
+// the page names and no others.
+func TestRedis(t *testing.T) {
+	admin := redistest.Real(t)
+	_, rights, found := strings.Cut(read(t, "redis.md"), "ACL SETUSER shop ")
+	require.True(t, found)
+	rights, _, found = strings.Cut(rights, "\n```")
+	require.True(t, found)
+	words := []any{"ACL", "SETUSER", "shop"}
+	for word := range strings.FieldsSeq(strings.ReplaceAll(rights, "\\\n", " ")) {
+		words = append(words, word)
+	}
+	require.NoError(t, admin.Do(t.Context(), words...).Err())
+
+	addr, password := admin.Options().Addr, "password"
+	secret := []byte("0123456789abcdef0123456789abcdef")
+	instance := func() http.Handler {
+		client := redis.NewClient(&redis.Options{Addr: addr, Username: "shop", Password: password})
+		store := redisstore.New(client, &redisstore.Options{
+			Prefix: "shop", // programs with different prefixes share nothing
+			Secret: secret, // 16 random bytes or more: addresses and users are hashed
+		})
+		limiter := limit.New(store, &limit.Options{
+			Instances: 3,         // processes that share this Redis
+			MaxKeys:   1_000_000, // above the clients you expect in the longest window
+		})
+		t.Cleanup(func() { client.Close() })
+		mux := http.NewServeMux()
+		mux.Handle("GET /items", limiter.Limit(limit.Rules(limit.PerIP(time.Hour, 2)))(http.HandlerFunc(ok)))
+		return mux
+	}
+	one, two := instance(), instance()
+	assert.Equal(t, http.StatusOK, send(one, "GET", "/items").Code)
+	assert.Equal(t, http.StatusOK, send(two, "GET", "/items").Code)
+	assert.Equal(t, http.StatusTooManyRequests, send(one, "GET", "/items").Code)
+	assert.Equal(t, http.StatusTooManyRequests, send(two, "GET", "/items").Code)
+
+	keys, err := admin.Keys(t.Context(), "*").Result()
+	require.NoError(t, err)
+	require.Len(t, keys, 1)
+	assert.True(t, strings.HasPrefix(keys[0], "shop:"), keys)
+	assert.NotContains(t, keys[0], "192.0.2.1")
+}

@@ -1,0 +1,63 @@
+package docs_test
+
+import (
+	"fmt"
+	"log"
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/ginlimit"
+)
+
+func Example_scope() {
+	login, show := okGin, okGin
+
+	router := gin.New()
+	rl := ginlimit.New(limit.New(nil, nil))
+
+	// The whole application: all routes share one quota.
+	router.Use(rl.Limit(limit.Named("application", limit.PerIP(time.Minute, 5))))
+
+	// One route: the quota belongs to POST /login.
+	router.POST("/login", rl.Limit(limit.Rules(limit.PerIP(time.Hour, 1))), login)
+
+	// A group: GET /reports/sales and GET /reports/stock each have a quota.
+	reports := router.Group("/reports", rl.Limit(limit.EachRoute(limit.PerIP(time.Hour, 1))))
+	reports.GET("/sales", show)
+	reports.GET("/stock", show)
+
+	for _, path := range []string{"/reports/sales", "/reports/sales", "/reports/stock"} {
+		fmt.Println("GET", path, send(router, "GET", path).Code)
+	}
+	for range 3 {
+		fmt.Println("POST /login", send(router, "POST", "/login").Code)
+	}
+	// Output:
+	// GET /reports/sales 200
+	// GET /reports/sales 429
+	// GET /reports/stock 200
+	// POST /login 200
+	// POST /login 429
+	// POST /login 429
+}
+
+func Example_scopeNetHTTP() {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /", ok)
+
+	limiter := limit.New(nil, nil)
+	application, err := limiter.Policy(limit.Named("application", limit.PerIP(time.Minute, 1)))
+	if err != nil {
+		log.Fatal(err)
+	}
+	server := &http.Server{Addr: "127.0.0.1:8080", Handler: application.Middleware(mux)}
+
+	fmt.Println(send(server.Handler, "GET", "/").Code)
+	fmt.Println(send(server.Handler, "GET", "/other").Code)
+	// Output:
+	// 200
+	// 429
+}

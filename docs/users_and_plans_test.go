@@ -1,0 +1,55 @@
+package docs_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/ginlimit"
+)
+
+// authenticate stands for middleware that verifies a token: here it is "user:plan".
+func authenticate(c *gin.Context) {
+	user, plan, found := strings.Cut(c.GetHeader("Authorization"), ":")
+	if !found {
+		c.AbortWithStatus(http.StatusUnauthorized)
+		return
+	}
+	c.Set("user", user)
+	c.Set("plan", plan)
+}
+
+func Example_usersAndPlans() {
+	router := gin.New()
+	rl := ginlimit.New(limit.New(nil, nil))
+	rl.User = func(c *gin.Context) string { return c.GetString("user") }
+
+	router.Use(rl.Limit(limit.Named("clients", limit.PerIP(time.Minute, 600)))) // before authentication
+	router.Use(authenticate)                                                    // verifies the JWT and calls c.Set
+
+	free := rl.Limit(limit.Named("free", limit.PerUser(time.Hour, 1)))
+	pro := rl.Limit(limit.Named("pro", limit.PerUser(time.Hour, 2)))
+	router.Use(func(c *gin.Context) {
+		if c.GetString("plan") == "pro" {
+			pro(c)
+		} else {
+			free(c)
+		}
+	})
+
+	router.GET("/items", okGin)
+
+	for _, token := range []string{"alice:free", "alice:free", "bob:pro", "bob:pro", "bob:pro"} {
+		fmt.Println(token, send(router, "GET", "/items", "Authorization", token).Code)
+	}
+	// Output:
+	// alice:free 200
+	// alice:free 429
+	// bob:pro 200
+	// bob:pro 200
+	// bob:pro 429
+}

@@ -1,0 +1,236 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/redistest"
+)
+
+// hold stops calls at the client until they are let go.
+type hold struct {
+	arrived chan struct{}
+	release chan struct{}
+}
+
+func holdCalls(client redis.UniversalClient) *hold {
+	h := &hold{arrived: make(chan struct{}, 1000), release: make(chan struct{})}
+	client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		if isTake(cmd) {
+			h.arrived <- struct{}{}
+			<-h.release
+		}
+		return next(ctx, cmd)
+	}))
+	return h
+}
+
+// awaitQueued waits until n decisions are in the queue.
+func awaitQueued(b *batcher, n int) {
+	for {
+		b.mu.Lock()
+		waiting := 0
+		for _, r := range b.queue {
+			if r.state == queued {
+				waiting++
+			}
+		}
+		b.mu.Unlock()
+		if waiting == n {
+			return
+		}
+		runtime.Gosched()
+	}
+}
+
+// idle waits until no call is in flight.
+func idle(t *testing.T, b *batcher) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.inFlight == 0
+	}, 10*time.Second, time.Millisecond)
+}
+
+func TestBatching(t *testing.T) {
+	client := redistest.Client(t)
+	calls := holdCalls(client)
+	store := New(client, &Options{Timeout: time.Minute})
+	charges := []core.Charge{charge("r", "k", 1000, time.Minute)}
+
+	var done sync.WaitGroup
+	take := func() {
+		done.Go(func() {
+			d, err := store.Take(context.Background(), "p", charges)
+			assert.NoError(t, err)
+			assert.True(t, d.Allowed)
+		})
+	}
+	take()
+	<-calls.arrived // a lone decision goes at once
+	take()
+	<-calls.arrived // and so does a second
+	for range 100 {
+		take()
+	}
+	awaitQueued(store.batcher("p", charges), 100)
+	assert.Empty(t, calls.arrived, "no third call while two are under way")
+	close(calls.release)
+	done.Wait()
+	assert.LessOrEqual(t, len(calls.arrived), 4, "100 decisions in few calls (one more for a script that is not loaded)")
+
+	d, err := store.Take(t.Context(), "p", charges)
+	require.NoError(t, err)
+	assert.EqualValues(t, 1000-103, d.Outcomes()[0].Remaining)
+	b := store.batcher("p", charges)
+	idle(t, b)
+	assert.Empty(t, b.queue)
+}
+
+// TestGivingUp has callers give up in every state; their neighbours
+// are decided, what never left the queue is not charged, and no flight is lost.
+func TestGivingUp(t *testing.T) {
+	client := redistest.Real(t)
+	calls := holdCalls(client)
+	store := New(client, &Options{Timeout: time.Minute})
+	charges := []core.Charge{charge("r", "k", 1000, time.Minute)}
+	b := store.batcher("p", charges)
+
+	var done sync.WaitGroup
+	var decided, gaveUp atomic.Int64
+	take := func(ctx context.Context) {
+		done.Go(func() {
+			mine := slices.Clone(charges)
+			_, err := store.Take(ctx, "p", mine)
+			clear(mine) // the slice is the caller's again
+			switch {
+			case err == nil:
+				decided.Add(1)
+			case errors.Is(err, context.Canceled):
+				gaveUp.Add(1)
+			default:
+				t.Error(err)
+			}
+		})
+	}
+	leaving, leave := context.WithCancel(context.Background())
+	take(leaving) // these two make their calls themselves, and see it then
+	take(leaving)
+	<-calls.arrived
+	<-calls.arrived
+	for range 20 {
+		take(leaving)
+		take(context.Background())
+	}
+	awaitQueued(b, 40)
+	leave()
+	awaitQueued(b, 20)
+	for gaveUp.Load() < 20 {
+		runtime.Gosched()
+	}
+	close(calls.release)
+	done.Wait()
+	assert.EqualValues(t, 20, decided.Load())
+	assert.EqualValues(t, 22, gaveUp.Load())
+	d, err := store.Take(t.Context(), "p", charges)
+	require.NoError(t, err)
+	assert.EqualValues(t, 1000-21, d.Outcomes()[0].Remaining, "the request that left the queue was not charged")
+	idle(t, b)
+
+	// The same at random times.
+	var some sync.WaitGroup
+	for i := range 500 {
+		some.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Duration(i%50)*20*time.Microsecond)
+			defer cancel()
+			store.Take(ctx, "p", charges)
+		})
+	}
+	some.Wait()
+	idle(t, b)
+	_, err = store.Take(t.Context(), "p", charges)
+	assert.NoError(t, err)
+}
+
+func TestErrorsOfACall(t *testing.T) {
+	errFault := errors.New("connection lost")
+	scriptError := func(msg string) error { return scriptFault(msg) }
+	tests := []struct {
+		name   string
+		fault  func(decisions int) error
+		failed bool
+	}{
+		{"a lost connection fails all of the call", func(int) error { return errFault }, true},
+		{"an error of the script fails the decisions that fail alone", func(n int) error {
+			if n > 1 {
+				return scriptError("ERR user_script:1: attempt to index a nil value")
+			}
+			return nil
+		}, false},
+		{"an overloaded server is not asked again for each", func(int) error { return scriptError("OOM command not allowed") }, true},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			client := redistest.Client(t)
+			store := New(client, &Options{Timeout: time.Minute})
+			charges := []core.Charge{charge("r", "k", 1000, time.Minute)}
+			_, err := store.Take(t.Context(), "p", charges) // loads the script
+			require.NoError(t, err)
+			calls := holdCalls(client)
+			client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+				if isTake(cmd) {
+					blob := cmd.Args()[len(cmd.Args())-2].([]byte)
+					if err := test.fault(len(blob) / 8); err != nil {
+						cmd.SetErr(err)
+						return err
+					}
+				}
+				return next(ctx, cmd)
+			}))
+			var done sync.WaitGroup
+			var failed atomic.Int64
+			take := func() {
+				done.Go(func() {
+					if _, err := store.Take(context.Background(), "p", charges); err != nil {
+						failed.Add(1)
+					}
+				})
+			}
+			take()
+			take()
+			<-calls.arrived
+			<-calls.arrived
+			for range 30 {
+				take()
+			}
+			b := store.batcher("p", charges)
+			awaitQueued(b, 30)
+			close(calls.release)
+			done.Wait()
+			if test.failed {
+				assert.EqualValues(t, 32, failed.Load())
+				assert.LessOrEqual(t, len(calls.arrived), 3)
+			} else {
+				assert.Zero(t, failed.Load())
+			}
+			idle(t, b)
+		})
+	}
+}
+
+type scriptFault string
+
+func (e scriptFault) Error() string { return string(e) }
+func (scriptFault) RedisError()     {}

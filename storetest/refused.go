@@ -1,0 +1,60 @@
+package storetest
+
+import (
+	"slices"
+
+	"github.com/routelimit/limit/core"
+)
+
+// lookAgain looks at what was refused, and must find it untouched.
+func (s *schedule) lookAgain(charges []core.Charge, refused core.Decision) {
+	looks := slices.Clone(charges)
+	for i := range looks {
+		looks[i].Cost = 0
+	}
+	d := s.take(looks)
+	for i, o := range d.Outcomes() {
+		was := refused.Outcomes()[i]
+		if !o.Fits() || o.Remaining != was.Remaining || o.ResetAfter != was.ResetAfter {
+			s.fail("a refusal has left a trace in %s", describe(charges[i]))
+		}
+	}
+}
+
+// tryAgain waits as long as the refusal said, and must then be admitted, but
+// not earlier. The exception is a bucket that is new again by then.
+func (s *schedule) tryAgain(charges []core.Charge, refused core.Decision) {
+	retry := refused.RetryAfter()
+	if retry == core.Never {
+		return
+	}
+	newAgain := slices.ContainsFunc(charges, func(c core.Charge) bool {
+		later := s.states[c.Rule+c.Key].Clone()
+		return c.Quota.Missing > 0 && later.Advance(&c.Quota, s.now+retry) < c.Cost
+	})
+	s.pass(retry - 1)
+	if s.take(charges).Allowed {
+		s.fail("admitted before RetryAfter")
+	}
+	s.pass(1)
+	if !s.take(charges).Allowed && !newAgain {
+		s.fail("refused after RetryAfter")
+	}
+}
+
+// takeTurns lets other keys of the rules that refused take what they can, together
+// with those keys that did not, and then asks again: what a store says about a
+// refusal must not be older than that.
+func (s *schedule) takeTurns(charges []core.Charge, refused core.Decision) {
+	others := slices.Clone(charges)
+	for i, o := range refused.Outcomes() {
+		if others[i].Lease = 0; !o.Fits() {
+			others[i].Key = s.key()
+		}
+	}
+	for range 1 + s.random.IntN(3) {
+		s.take(others)
+		s.pass(s.random.Int64N(2) * s.random.Int64N(1+max(0, refused.RetryAfter())))
+		s.take(charges)
+	}
+}
