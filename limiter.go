@@ -191,6 +191,7 @@ func (l *Limiter) Policy(rules RuleSet) (*Policy, error) {
 // joins one [*RuleError] for each rule that could resolve no key there: a rule by
 // user if neither [Call].User nor [Options].User is set, and a rule by a path value
 // that [Call].Pattern does not have. An empty Pattern is one that is not known yet.
+// With [Call].Everywhere, a set made by [Rules] is an error as well.
 func (l *Limiter) Bind(rules RuleSet, c Call) (*Policy, error) {
 	if err := errors.Join(rules.Validate(), l.check(rules, &c)); err != nil {
 		return nil, err

@@ -161,6 +161,10 @@ func (l *Limiter) check(rules RuleSet, c *Call) error {
 	wrong := func(rule Rule, format string, args ...any) {
 		errs = append(errs, &RuleError{Rule: rule.String(), Problem: fmt.Sprintf(format, args...)})
 	}
+	if c.Everywhere && rules.scope == scopeRoute {
+		errs = append(errs, &RuleError{Problem: fmt.Sprintf("rules %s cover many routes: write limit.Named(\"…\", rules…) for one "+
+			"quota of all, or limit.EachRoute(rules…) for a quota of each", rules)})
+	}
 	for _, rule := range rules.rules {
 		if rule.Key.uses(byUser) && c.User == nil && l.options.User == nil {
 			wrong(rule, "no user resolver: set ginlimit.Limiter.User or echolimit.Limiter.User to read what "+

@@ -19,6 +19,10 @@ type Call struct {
 	// it, or if the route takes any.
 	Method, Pattern string
 
+	// Everywhere says to [Limiter.Bind] that the rules cover every route of a
+	// server, as an interceptor of gRPC does: a set made by [Rules] is an error.
+	Everywhere bool
+
 	// PathValue returns a part of the path. Nil means [http.Request.PathValue].
 	PathValue func(name string) string
 

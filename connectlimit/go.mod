@@ -1,0 +1,13 @@
+module github.com/routelimit/limit/connectlimit
+
+go 1.25.0
+
+require (
+	connectrpc.com/connect v1.20.0
+	github.com/routelimit/limit v0.1.0
+	github.com/stretchr/testify v1.12.1
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20260706201446-f0a921348800
+	google.golang.org/protobuf v1.36.11
+)
+
+require go.yaml.in/yaml/v3 v3.0.5 // indirect

@@ -1,0 +1,150 @@
+// Package grpclimit limits the methods of a gRPC server by the rules of package
+// limit:
+//
+//	limiter := limit.New(nil, nil)
+//	rl := grpclimit.New(limiter)
+//	rules := limit.Named("api", limit.PerIP(time.Second, 20), limit.Global(time.Minute, 1000))
+//	server := grpc.NewServer(grpc.UnaryInterceptor(rl.Unary(rules)), grpc.StreamInterceptor(rl.Stream(rules)))
+//
+// An interceptor covers every method of the server, so a rule set is made by
+// limit.Named, for one quota of all, or by limit.EachRoute, for a quota of each
+// method ("/acme.v1.Books/Get").
+//
+// Rules see a call as a POST request to its method, with the metadata as its
+// header: limit.ByHeader resolves metadata, and limit.ByIP the address of the peer,
+// or the client that limit.Options.Proxies finds in x-forwarded-for.
+//
+// A refused call fails with codes.ResourceExhausted, an [errdetails.RetryInfo] with
+// the seconds of Retry-After, and an [errdetails.QuotaFailure] with the rules that
+// had no room. A call that could not be decided fails with codes.Unavailable and a
+// RetryInfo. The header metadata has ratelimit, ratelimit-policy and retry-after.
+//
+// A stream is one call: it is decided when it begins, and holds its leases until
+// the handler returns. Functions in limit.Rule.Settle get the HTTP status that
+// google/rpc/code.proto gives for the code of the answer: see [adapter.RPCStatus].
+package grpclimit
+
+import (
+	"context"
+	"net/http"
+
+	"google.golang.org/grpc"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/adapter"
+)
+
+// A Limiter makes interceptors from rules. Make it with [New], and set its fields
+// before the first call of Unary or Stream.
+type Limiter struct {
+	// User returns the user of a call, for limit.ByUser: what the interceptor for
+	// authentication, which must run first, has put into the context. "" means
+	// that the call has no user. Nil means limit.Options.User.
+	User func(context.Context) string
+
+	// Refuse returns the error of a refused call, made with package status. Nil,
+	// or a nil error, means codes.ResourceExhausted with details: an error that
+	// wraps a [*limit.RefusedError]. limit.Options.Refuse is not called, since it
+	// writes an HTTP response.
+	Refuse func(context.Context, limit.Decision) error
+
+	// Fail returns the error of a call that could not be decided. Nil, or a nil
+	// error, means codes.Unavailable with details: an error that wraps
+	// limit.ErrUndecided. Clients do not get its text. limit.Options.Fail is
+	// not called.
+	Fail func(context.Context, error) error
+
+	limiter *limit.Limiter
+}
+
+// New returns a Limiter that decides by limiter.
+func New(limiter *limit.Limiter) *Limiter {
+	if limiter == nil {
+		panic("grpclimit: the limiter is nil: write grpclimit.New(limit.New(nil, nil))")
+	}
+	return &Limiter{limiter: limiter}
+}
+
+// Unary returns an interceptor that lets through the unary calls that rules admit.
+// It panics if the rules are invalid, or made by limit.Rules.
+func (l *Limiter) Unary(rules limit.RuleSet) grpc.UnaryServerInterceptor {
+	policy := l.bind(rules)
+	return func(ctx context.Context, message any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (reply any, err error) {
+		err = l.serve(ctx, policy, info.FullMethod, func(ctx context.Context) (err error) {
+			reply, err = handler(ctx, message)
+			return err
+		})
+		return reply, err
+	}
+}
+
+// Stream returns an interceptor that lets through the streams that rules admit. It
+// panics if the rules are invalid, or made by limit.Rules.
+func (l *Limiter) Stream(rules limit.RuleSet) grpc.StreamServerInterceptor {
+	policy := l.bind(rules)
+	return func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		method := info.FullMethod
+		if server == nil {
+			method = "" // of grpc.UnknownServiceHandler, where clients choose the methods
+		}
+		return l.serve(stream.Context(), policy, method, func(ctx context.Context) error {
+			return handler(server, &serverStream{stream, ctx})
+		})
+	}
+}
+
+// A serverStream is a stream with another context.
+type serverStream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s *serverStream) Context() context.Context { return s.ctx }
+
+func (l *Limiter) bind(rules limit.RuleSet) *limit.Policy {
+	call := limit.Call{Pattern: "/package.Service/Method", Everywhere: true}
+	if l.User != nil {
+		call.User = func() string { return "" }
+	}
+	policy, err := l.limiter.Bind(rules, call)
+	if err != nil {
+		panic(err)
+	}
+	return policy
+}
+
+// serve calls next if the rules admit the call. The method is "" if the server does
+// not have it.
+func (l *Limiter) serve(ctx context.Context, policy *limit.Policy, method string, next func(context.Context) error) error {
+	w := make(adapter.HeaderWriter)
+	call := limit.Call{
+		Pattern: method,
+		Next: func(r *http.Request) (int, error) {
+			sendHeader(ctx, w)
+			err := next(r.Context())
+			return adapter.RPCStatus(uint32(code(err))), err
+		},
+		Refuse: func(d limit.Decision) error {
+			sendHeader(ctx, w)
+			if l.Refuse != nil {
+				if err := l.Refuse(ctx, d); err != nil {
+					return err
+				}
+			}
+			return answer(&limit.RefusedError{Decision: d}, w)
+		},
+		Fail: func(undecided error) error {
+			sendHeader(ctx, w)
+			if l.Fail != nil {
+				if err := l.Fail(ctx, undecided); err != nil {
+					return err
+				}
+			}
+			return answer(undecided, w)
+		},
+	}
+	if l.User != nil {
+		call.User = func() string { return l.User(ctx) }
+	}
+	return policy.Serve(w, request(ctx), call)
+}
