@@ -27,7 +27,8 @@ const (
 // askScript runs the library's script as a program does, with a cost of 0, which
 // writes nothing. Then it asks what the user may do.
 func askScript(ctx context.Context, client *redis.Client, prefix string, n *Node) {
-	store := redisstore.New(client, &redisstore.Options{Prefix: prefix})
+	// The default Timeout would end the slow calls that are to be measured.
+	store := redisstore.New(client, &redisstore.Options{Prefix: prefix, Timeout: client.Options().ReadTimeout})
 	charges := []core.Charge{{Rule: ownRule, Key: ownKey, Quota: core.Quota{Limit: 1, Window: time.Second.Microseconds()}}}
 	policy := ownPolicy
 	_, err := store.Take(ctx, policy, charges)

@@ -7,11 +7,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/routelimit/limit/internal/faultproxy"
 	"github.com/routelimit/limit/internal/redistest"
 )
 
@@ -106,6 +108,20 @@ func TestRedisRights(t *testing.T) {
 		assert.Contains(t, f.Found, "WRONGPASS")
 		assert.NotContains(t, f.Found+strings.Join(f.Fix, ""), "typo")
 	})
+}
+
+// TestSlowScript measures decisions that take longer than the default Timeout of a
+// store.
+func TestSlowScript(t *testing.T) {
+	proxy := faultproxy.Start(t, addr(redistest.Real(t)))
+	proxy.Break(func(c faultproxy.Command) faultproxy.Fault {
+		if c.Name == "evalsha" && c.Number%20 == 0 {
+			return faultproxy.Fault{Delay: 150 * time.Millisecond}
+		}
+		return faultproxy.Fault{}
+	})
+	f := see(t, RedisOptions{URL: proxy.Addr()})["script-latency"]
+	assert.Contains(t, []Verdict{Warn, Fail}, f.Verdict, f.Found) // a busy machine may be slower still
 }
 
 // TestNeeded holds the list of commands to the scripts.
