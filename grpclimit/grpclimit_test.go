@@ -160,7 +160,7 @@ func TestUser(t *testing.T) {
 }
 
 // TestClientAddress forges x-forwarded-for, to a server that trusts no proxy and to
-// one whose peer is its own proxy.
+// one behind a proxy.
 func TestClientAddress(t *testing.T) {
 	rules := limit.Named("api", limit.PerIP(time.Hour, 1))
 	c := start(t, quiet(nil, limit.Options{}), rules)
