@@ -84,7 +84,7 @@ func TestAlgorithmProblems(t *testing.T) {
 			"window 999.999ms: it is how long a lease lives that is not renewed: write at least 1s",
 			"limit 10001 is too large for concurrency, which lists each lease: write at most 10000, or a key that fewer share"}},
 		{rule(Concurrency, func(r *Rule) { r.Burst = 5 }), []string{misplaced("burst", bursts, "concurrency")}},
-		{rule(99, func(*Rule) {}), []string{"unknown algorithm 99: write one from sliding-log to concurrency"}},
+		{rule(99, func(*Rule) {}), []string{"unknown algorithm 99: write one of the constants, such as TokenBucket"}},
 		{rule(SlidingLog, func(r *Rule) { r.Burst = 5 }), []string{misplaced("burst", bursts, "sliding-log")}},
 		{rule(Queue, func(r *Rule) { r.Cells = 5 }), []string{misplaced("cells", "sliding-cells", "queue")}},
 		{rule(SlidingCounter, func(r *Rule) { r.Calendar = Calendar{Unit: Day, Zone: time.UTC}; r.Window = 0 }), []string{

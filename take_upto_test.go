@@ -31,9 +31,9 @@ func TestTakeUpTo(t *testing.T) {
 			for _, step := range []struct{ n, taken, left, calls int64 }{
 				{3, 3, 7, 1},
 				{8, 7, 0, 2},
-				{8, 0, 0, 2}, // of what is left, and of one
-				{1, 0, 0, 1}, // at one instant nothing is remembered
-				{math.MaxInt64, 0, 0, 2},
+				{8, 0, 0, 1}, // and that none is left is remembered
+				{1, 0, 0, 0}, // that is remembered
+				{math.MaxInt64, 0, 0, 1},
 			} {
 				store.n.Store(0)
 				d, taken, err := takeUpTo(mustPolicy(limiter, rules), t.Context(), Request{Keys: Keys{"user": "alice"}, Cost: step.n, UpTo: true})

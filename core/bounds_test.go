@@ -108,24 +108,24 @@ func (l *life) checkWindows() {
 // over any number of them, to the microsecond to which they are rounded up;
 // that no more wait than may, and none for too long.
 func (l *life) checkTurns() {
-	if !l.q.Queues() || len(l.told) == 0 {
+	if !l.q.Queues() || len(l.turns) == 0 {
 		return
 	}
-	last := len(l.told) - 1
+	last := len(l.turns) - 1
 	var between int64
 	for i := last - 1; i >= max(0, last-12); i-- {
 		between += l.took[i].n
-		apart := big.NewRat(l.told[last]-l.told[i]+1, 1)
+		apart := big.NewRat(l.turns[last]-l.turns[i]+1, 1)
 		length := big.NewRat(l.q.Window, l.q.Limit)
 		if length.Mul(length, big.NewRat(between, 1)); apart.Cmp(length) <= 0 {
-			l.fail("turns %d and %d for %d units between them", l.told[i], l.told[last], between)
+			l.fail("turns %d and %d for %d units between them", l.turns[i], l.turns[last], between)
 		}
 	}
-	if l.q.MaxWait > 0 && l.told[last]-l.took[last].at > l.q.MaxWait {
-		l.fail("waits for %d", l.told[last]-l.took[last].at)
+	if l.q.MaxWait > 0 && l.turns[last]-l.took[last].at > l.q.MaxWait {
+		l.fail("waits for %d", l.turns[last]-l.took[last].at)
 	}
 	var wait int64
-	for _, turn := range l.told {
+	for _, turn := range l.turns {
 		if turn > l.now {
 			wait++
 		}

@@ -3,7 +3,7 @@ package core
 // A level is how much a bucket lacks: units, and Windowths of one.
 type level struct{ units, part int64 }
 
-// levelOf returns units, of the last of which back Windowths have come back.
+// levelOf returns the level of units, if back Windowths of the last are refilled.
 func levelOf(units, back, window int64) level {
 	if back > 0 {
 		return level{units - 1, window - back}
@@ -31,7 +31,7 @@ func (l level) minus(other level, window int64) level {
 	return l
 }
 
-// later returns what is lacking of l after some time in which nothing is taken.
+// later returns the level after some time in which nothing is taken.
 func (l level) later(q *Quota, micros int64) level {
 	units, part := MulDiv(micros, q.Limit, q.Window)
 	if back := (level{units, part}); back.below(l) {
@@ -42,18 +42,18 @@ func (l level) later(q *Quota, micros int64) level {
 
 // returns is what a bucket remembers of what was given back to it.
 //
-// What was taken at a time can come back as far as the bucket has lacked it at
-// every time since: below that it has come back by itself. If others only took
-// since, the bucket has always lacked at least what the admission alone would
-// leave by now. What was given back since makes that less, and so a lower bound
-// on what it has lacked is kept for each cell of the time that a whole burst
-// takes to come back: from the levels between returns, less what was given back
-// later of what was taken before.
+// Units can be given back as far as the bucket has lacked them at every time
+// since they were taken. The rest has been refilled. If other requests only took
+// units since, the bucket has always lacked at least what the admission alone
+// would leave by now. If units were given back since, it may have lacked less. So
+// a lower bound of the level is kept for each of the last cells, which together
+// are as long as a burst takes to refill. It is the lowest level between returns,
+// less what was given back later of units taken before.
 type returns struct {
 	limit, window, burst int64 // of the quota of the last return
 
 	at   int64              // when it was
-	cut  int64              // when last a part of a unit was given back, so that later levels are no whole units from earlier ones
+	cut  int64              // when a part of a unit was last given back: later levels differ from earlier ones by parts of units
 	left level              // what the bucket lacked after it
 	lows [returnCells]level // by the number of the cell
 }
@@ -88,7 +88,7 @@ func (m *returns) advance(q *Quota, now int64, lacks level) (n returns) {
 			n.lows[i] = lacks
 		}
 	case m.limit != q.Limit || m.window != q.Window || m.burst != q.Burst:
-		n.cut = now // of other levels and cells: nothing from before can come back
+		n.cut = now // other levels and cells: nothing from before can be given back
 	default:
 		n.cut, n.lows = m.cut, m.lows
 		since := m.left.later(q, now-m.at)
@@ -114,26 +114,26 @@ func (m *returns) cells(q *Quota, from int64) []*level {
 	return list
 }
 
-// give gives back what it can of r, and remembers it. It returns what is lacking
-// then, and how many units came back, a part of one counted as one.
+// give gives back what it can of r, and remembers it. It returns the level after
+// that, and how many units were given back. A part of a unit counts as one.
 func give(m **returns, r *Return, now int64, lacks level) (level, int64) {
 	if *m != nil && now < (*m).at {
 		return lacks, 0 // the clock has stepped back
 	}
 	if (*m).until() <= now {
-		*m = nil // as a store does that has forgotten it
+		*m = nil // so that a store may forget it then
 	}
 	q := &r.Quota
 	next := (*m).advance(q, now, lacks)
 	since := *m != nil && r.At <= (*m).at       // something may have been given back since
 	before := since && r.At < now               // and time has passed
-	whole := !before || r.At > next.cut         // all levels since are whole units away from now's
+	exact := !before || r.At > next.cut         // all levels since are whole units away from now's
 	most := level{units: q.Burst - r.Remaining} // Remaining is rounded down
-	if !whole {
+	if !exact {
 		most.units--
 	}
 	most = most.later(q, now-r.At)
-	if whole && most.part != lacks.part {
+	if exact && most.part != lacks.part {
 		if most.part < lacks.part {
 			most.units--
 		}
@@ -157,7 +157,7 @@ func give(m **returns, r *Return, now int64, lacks level) (level, int64) {
 	if given.part > 0 {
 		units++
 	}
-	if alone { // nobody came since: as if it had never been taken, of which nobody needs to know
+	if alone { // no other request came since: nothing needs to be remembered
 		return lacks.minus(given, q.Window), units
 	}
 	for _, low := range next.cells(q, r.At) {

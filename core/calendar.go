@@ -7,8 +7,8 @@ import (
 )
 
 // A Calendar makes the windows of a [FixedWindow] the hours, days, weeks (from
-// Monday) or months of a time zone, with its daylight saving: the day on which
-// an hour is missing is an hour shorter. The zero Calendar is none.
+// Monday) or months of a time zone, with its daylight saving: a day with a
+// missing hour is an hour shorter. The zero Calendar is none.
 type Calendar struct {
 	Unit CalendarUnit
 	Zone *time.Location

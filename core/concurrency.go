@@ -27,7 +27,7 @@ const Concurrency Algorithm = 7
 // A leasesState holds the leases of one key.
 type leasesState struct {
 	held []lease // in the order in which they end
-	gone int     // the first of them, which had ended at now
+	over int     // how many of the first of them had ended at now
 	used int64   // units of the others
 
 	limit, length, now int64 // of the last Advance
@@ -47,13 +47,13 @@ func (l *leasesState) Advance(q *Quota, now int64) int64 {
 	for i := len(l.held) - 1; i >= 0 && l.held[i].ends > now+l.length; i-- {
 		l.held[i].ends, redated = now+l.length, true
 	}
-	for l.gone > 0 && l.held[l.gone-1].ends > now {
-		l.gone--
-		l.used += l.held[l.gone].units
+	for l.over > 0 && l.held[l.over-1].ends > now {
+		l.over--
+		l.used += l.held[l.over].units
 	}
-	for l.gone < len(l.held) && l.held[l.gone].ends <= now {
-		l.used -= l.held[l.gone].units
-		l.gone++
+	for l.over < len(l.held) && l.held[l.over].ends <= now {
+		l.used -= l.held[l.over].units
+		l.over++
 	}
 	if redated {
 		l.drop()
@@ -61,10 +61,10 @@ func (l *leasesState) Advance(q *Quota, now int64) int64 {
 	return l.limit - l.used
 }
 
-// drop forgets what has ended.
+// drop removes the leases that have ended.
 func (l *leasesState) drop() {
-	l.held = append(l.held[:0], l.held[l.gone:]...)
-	l.gone = 0
+	l.held = append(l.held[:0], l.held[l.over:]...)
+	l.over = 0
 }
 
 // Take implements [State].
@@ -84,7 +84,7 @@ func (l *leasesState) add(id uint64, units int64) {
 func (l *leasesState) Renew(q *Quota, now int64, id uint64) (held bool) {
 	l.Advance(q, now)
 	var units int64
-	for _, h := range l.held[l.gone:] {
+	for _, h := range l.held[l.over:] {
 		if h.id == id {
 			units += h.units
 		}
@@ -108,7 +108,7 @@ func (l *leasesState) Release(q *Quota, now int64, id uint64) {
 	}
 }
 
-// remove forgets a lease, and what has ended.
+// remove removes a lease, and those that have ended.
 func (l *leasesState) remove(id uint64) {
 	l.drop()
 	others := l.held[:0]
@@ -127,7 +127,7 @@ func (l *leasesState) Used() int64 { return l.used }
 
 // After implements [State]: the next leases to end must end.
 func (l *leasesState) After(n int64) int64 {
-	i := l.gone
+	i := l.over
 	if n == l.used {
 		i = len(l.held) - 1
 	}

@@ -1,6 +1,6 @@
-// Package core knows time and numbers: what a charge is, what a decision is,
-// what a store promises, and each limiting algorithm as one pure function of
-// a state, a quota and a time. It knows nothing of HTTP, Redis or locks.
+// Package core defines charges, decisions and stores, and implements each
+// limiting algorithm as pure functions of a state, a quota and a time. It knows
+// nothing of HTTP, Redis or locks.
 //
 // All times are microseconds since the Unix epoch and all durations are
 // microseconds, in int64. Microseconds fit the 53 bits in which Redis scripts
@@ -12,34 +12,34 @@ import "context"
 // A Charge is one rule applied to one request. It is all that a store sees.
 type Charge struct {
 	Rule  string // the name of the rule, unique within its policy
-	Key   string // who shares the quota; any bytes, the empty string included
+	Key   string // requests with the same key share the quota; any bytes, or empty
 	Quota Quota
 	Cost  int64 // units; 0 looks without taking
 
-	// Lease is the id of who holds what the charge takes, for [Concurrency],
-	// which needs one for a Cost above 0. Others ignore it.
+	// Lease is the id under which the charge holds its units. [Concurrency]
+	// needs one for a Cost above 0; other algorithms ignore it.
 	Lease uint64
 
-	// OnError is what is wanted if a store fails. The store itself does not
-	// heed it, but what stands around it does: see package guard.
+	// OnError says what to do if the store fails. Stores ignore it; package
+	// guard, which wraps a store, applies it.
 	OnError OnError
 }
 
-// An Outcome is what one charge met. Its times are relative to
+// An Outcome is the result of one charge. Its times are relative to
 // [Decision].At, in microseconds.
 type Outcome struct {
 	// Remaining is how many units are left after the decision, at least 0.
 	Remaining int64
 
-	// RetryAfter is how long until the charge would fit if nobody else came:
-	// 0 if it fits, [Never] if its cost is above the limit.
+	// RetryAfter is how long until the charge would fit if no other request
+	// came: 0 if it fits, [Never] if its cost is above the limit.
 	RetryAfter int64
 
-	// MoreAfter is how long until Remaining grows: 0 if the quota is whole,
+	// MoreAfter is how long until Remaining grows: 0 if the quota is full,
 	// and 0 if the charge does not fit (RetryAfter says more then).
 	MoreAfter int64
 
-	// ResetAfter is how long until the quota is whole again; 0 if it is.
+	// ResetAfter is how long until the quota is full again; 0 if it is.
 	ResetAfter int64
 }
 
@@ -58,11 +58,11 @@ type Decision struct {
 	overflow uint32 // two bits for each charge: see Overflow
 
 	At    int64 // when the store decided, by the clock that it decides by; of several clocks see TimeOf
-	Delay int64 // how long after At an admitted request's turn comes: see [Queue]
+	Delay int64 // how long after At an admitted request must wait: see [Queue]
 
-	// Tag is for a store that wraps another one. Whatever the wrapper writes
-	// into an admission comes back, unchanged, in the [Return] of it. Stores
-	// that do not wrap one leave it 0.
+	// Tag is for a store that wraps another one. What the wrapper writes into an
+	// admission comes back, unchanged, in the [Return] of it. Other stores leave
+	// it 0.
 	Tag int64
 
 	times *[MaxCharges]int64 // of the outcomes, if not At: see TimeOf
@@ -93,8 +93,8 @@ func (d *Decision) Outcomes() []Outcome {
 	return d.few[:d.n]
 }
 
-// RetryAfter returns how long until the same charges would all fit if nobody
-// else came: the longest of the outcomes' times, 0 if the request is admitted,
+// RetryAfter returns how long until the same charges would all fit if no other
+// request came: the longest of the outcomes' times, 0 if the request is admitted,
 // and [Never] if one of the charges can never fit.
 func (d *Decision) RetryAfter() int64 {
 	var longest int64
@@ -117,32 +117,31 @@ type Store interface {
 	// the cost of each, or refuses and takes nothing. It reads one clock once.
 	//
 	// A refusal is a Decision, not an error. An error means that the store
-	// could not decide; then nothing was taken, unless the error is that of a
-	// context or a connection, in which case the outcome is unknown.
+	// could not decide. Then nothing was taken, unless the error comes from a
+	// context or a connection; in that case the outcome is unknown.
 	//
 	// The charges name distinct rules. Quotas may differ from those of an
 	// earlier call: a changed limit keeps what has been spent. Take does not
 	// keep the slice, but may keep the strings in it.
 	Take(ctx context.Context, policy string, charges []Charge) (Decision, error)
 
-	// Renew begins the life of leases anew. held[i] reports whether that of
-	// charges[i] was still held; one that has ended cannot come back. The
-	// charges are of [Concurrency] only; their Cost does not matter. Repeating
-	// the call does no harm. After an error nothing is known of them: who has
-	// none renewed for a Window may hold nothing.
+	// Renew begins the life of leases anew. held[i] reports whether the lease of
+	// charges[i] was still held; a lease that has ended cannot be renewed. The
+	// charges are of [Concurrency] only; their Cost does not matter. The call may
+	// be repeated. After an error it is unknown whether the leases were renewed.
+	// A lease that was not renewed for a Window has ended.
 	Renew(ctx context.Context, policy string, charges []Charge) (held []bool, err error)
 
-	// Release ends leases, of charges as Renew takes them. Releasing one that
-	// is not held, or has ended, does nothing, and none ends another's; so the
-	// call may be repeated too.
+	// Release ends leases, of charges as Renew takes them. It does nothing to a
+	// lease that is not held or has ended, so the call may be repeated.
 	Release(ctx context.Context, policy string, charges []Charge) error
 
-	// Return gives units back, and returns for each of returns how many it
-	// did. See [Return]; 0 is normal, where it is too late. An error is as that
-	// of Take: nothing was given back, or the outcome is unknown.
+	// Return gives units back, and reports for each of returns how many: see
+	// [Return]. 0 is normal for a return that comes too late. After an error,
+	// nothing was given back, or the outcome is unknown, as with Take.
 	Return(ctx context.Context, policy string, returns []Return) ([]int64, error)
 
-	// Reset forgets a key of a rule: its quota is whole again, whatever its
-	// algorithm. An error leaves the outcome unknown. It may be repeated.
+	// Reset forgets a key of a rule: its quota is full again, whatever its
+	// algorithm. After an error the outcome is unknown. It may be repeated.
 	Reset(ctx context.Context, policy, rule, key string) error
 }

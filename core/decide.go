@@ -1,9 +1,9 @@
 package core
 
-// A State is what a store remembers of one key of one rule. Every algorithm
-// answers the same few questions, and stores know no more of it. The quota may
-// differ from that of an earlier call, but not in its algorithm, and times may
-// step back. A State is not safe for concurrent use.
+// A State is what a store remembers of one key of one rule. Stores know no more
+// of an algorithm than these methods. The quota may differ from that of an
+// earlier call, but not in its algorithm, and times may step back. A State is not
+// safe for concurrent use.
 type State interface {
 	// Advance brings the state to now, and returns how many units there is
 	// room for: 0 or less if there is for none. It takes nothing, and a
@@ -11,20 +11,20 @@ type State interface {
 	// stepped back.
 	Advance(q *Quota, now int64) (room int64)
 
-	// Take takes n units, for which there is room, and returns the room left and
-	// how long the units must wait for their turn. Only a queue makes them wait.
-	// Lease is [Charge].Lease.
+	// Take takes n units, for which there is room. It returns the room left and
+	// how long the units must wait, which only a queue makes them do. Lease is
+	// [Charge].Lease.
 	Take(n int64, lease uint64) (room, delay int64)
 
 	// Refuse notes that a charge of at least one unit was refused. Only a bucket
 	// that begins with tokens missing remembers that: it begins to fill.
 	Refuse()
 
-	// Used returns how many units are missing from a quota that is whole.
+	// Used returns how many units are missing from the full quota.
 	Used() int64
 
 	// After returns how long until there is room for n units more than now if
-	// nobody takes any, for n from 1 to Used.
+	// none are taken meanwhile, for n from 1 to Used.
 	After(n int64) int64
 
 	// Return gives units back at now, and returns how many: see [Return]. It
@@ -89,7 +89,7 @@ func Decide(now int64, charges []Charge, states []State) (d Decision) {
 		}
 		switch {
 		case fits && used > 0:
-			// Of a lowered limit, more may be used than it allows.
+			// After a limit is lowered, more may be used than it allows.
 			o.MoreAfter = state.After(1 - min(0, room))
 		case fits:
 		case c.Cost > c.Quota.Capacity():

@@ -48,7 +48,7 @@ func (g *leakyState) After(n int64) int64 { return g.schedule.until(g.used - n) 
 // matters.
 func (g *leakyState) Expires() int64 { return max(g.schedule.Expires(), g.returns.until()) }
 
-// Return implements [State], as that of a [Bucket].
+// Return implements [State], as that of a [TokenBucket].
 func (g *leakyState) Return(r *Return, now int64) int64 {
 	q, s := &r.Quota, &g.schedule
 	if s.limit != q.Limit || s.end < now || r.At > now {

@@ -2,14 +2,14 @@ package core
 
 import "strconv"
 
-// OnError is what a rule wants while the store fails with [ErrUnavailable].
-// The zero value is [Local].
+// OnError says what a rule does while the store fails with [ErrUnavailable]. The
+// zero value is [Local].
 type OnError uint8
 
-// What a rule may want.
+// What a rule can do while the store fails.
 const (
-	Local  OnError = iota // this process decides, by what it remembers
-	Allow                 // the rule lets everything pass
+	Local  OnError = iota // this process decides by its own counts
+	Allow                 // the rule admits everything
 	Refuse                // the rule refuses everything
 )
 
@@ -26,15 +26,15 @@ func (o OnError) String() string {
 // A Mode is how a decision was made.
 type Mode uint8
 
-// The modes. In those from ModeLocal on the store had no say, and more than the
-// limit may be admitted in ModeAllowed, and by several instances in ModeLocal.
+// The modes. From ModeLocal on, the store was not asked. ModeAllowed, and ModeLocal
+// with several instances, may admit more than the limit.
 const (
 	ModeExact      Mode = iota // by the store, each charge on the quota of its own key
-	ModeOverflow               // by the store, on quotas that keys share for want of memory: never above the limit, maybe below
-	ModeRemembered             // refused, since the store has refused the same less than a second ago
+	ModeOverflow               // by the store, on overflow quotas that keys share: never above the limit, maybe below
+	ModeRemembered             // refused, since the store refused the same less than a second ago
 	ModeLocal                  // by this process alone
-	ModeAllowed                // admitted, and a rule that wants [Allow] was not asked
-	ModeRefused                // refused because a rule wants [Refuse]
+	ModeAllowed                // admitted without deciding a rule with [Allow]
+	ModeRefused                // refused because of a rule with [Refuse]
 )
 
 var modeWords = [...]string{"exact", "overflow", "remembered", "local", "allowed", "refused"}

@@ -21,50 +21,51 @@ type queueState struct {
 	Base
 	schedule
 
-	places, room, maxWait int64 // of the last Advance
+	capacity, room, maxWait int64 // of the last Advance
 }
 
 // Advance implements [State].
-func (l *queueState) Advance(q *Quota, now int64) int64 {
-	l.places, l.maxWait = q.Burst+1, q.MaxWait
-	l.schedule.advance(q, now, l.places)
-	return l.count()
+func (u *queueState) Advance(q *Quota, now int64) int64 {
+	u.capacity, u.maxWait = q.Burst+1, q.MaxWait
+	u.schedule.advance(q, now, u.capacity)
+	return u.count()
 }
 
-// count counts the places that are free: none if the next turn is too late.
-func (l *queueState) count() int64 {
-	l.room = l.places - l.schedule.units()
-	if l.maxWait > 0 && l.schedule.until(0) > l.maxWait {
-		l.room = min(l.room, 0)
+// count counts the units that there is room for: none if the next one would wait
+// for too long.
+func (u *queueState) count() int64 {
+	u.room = u.capacity - u.schedule.units()
+	if u.maxWait > 0 && u.schedule.until(0) > u.maxWait {
+		u.room = min(u.room, 0)
 	}
-	return l.room
+	return u.room
 }
 
 // Take implements [State].
-func (l *queueState) Take(n int64, _ uint64) (room, delay int64) {
-	delay = l.schedule.until(0)
-	l.schedule.add(n)
-	return l.count(), delay
+func (u *queueState) Take(n int64, _ uint64) (room, delay int64) {
+	delay = u.schedule.until(0)
+	u.schedule.add(n)
+	return u.count(), delay
 }
 
 // Used implements [State].
-func (l *queueState) Used() int64 { return l.places - l.room }
+func (u *queueState) Used() int64 { return u.capacity - u.room }
 
 // After implements [State].
-func (l *queueState) After(n int64) int64 {
-	after := l.schedule.until(l.Used() - n)
-	if l.maxWait > 0 {
-		after = max(after, l.schedule.until(0)-l.maxWait)
+func (u *queueState) After(n int64) int64 {
+	after := u.schedule.until(u.Used() - n)
+	if u.maxWait > 0 {
+		after = max(after, u.schedule.until(0)-u.maxWait)
 	}
 	return max(0, after)
 }
 
-// Return implements [State]: turns that are the last of the line and have not
-// come yet. Others stand behind any other turn, which passes unused. Once the
-// last has left, the one before it is the last. More than one turn a microsecond
-// cannot be told apart, and do not come back.
-func (l *queueState) Return(r *Return, now int64) int64 {
-	s := &l.schedule
+// Return implements [State]. It gives back units at the end of the queue whose
+// turn has not come. An earlier unit has others behind it, and its turn passes
+// unused. If the rate is above one unit a microsecond, turns cannot be told apart
+// and nothing is given back.
+func (u *queueState) Return(r *Return, now int64) int64 {
+	s := &u.schedule
 	end := s.end
 	if s.part > 0 {
 		end++
@@ -86,7 +87,7 @@ func (l *queueState) Return(r *Return, now int64) int64 {
 }
 
 // Clone implements [State].
-func (l *queueState) Clone() State {
-	copied := *l
+func (u *queueState) Clone() State {
+	copied := *u
 	return &copied
 }

@@ -74,7 +74,7 @@ func TestValidateFields(t *testing.T) {
 		{Concurrency, func(q *Quota) { q.Limit = MaxLeases }, ""},
 		{Concurrency, func(q *Quota) { q.Limit = MaxLeases + 1 }, "limit 10001 is too large for concurrency, which lists each lease: write at most 10000"},
 		{Concurrency, func(q *Quota) { q.Burst = 1 }, "(this rule is concurrency)"},
-		{Algorithm(len(algorithms)), func(*Quota) {}, "write one from sliding-log to "},
+		{Algorithm(len(algorithms)), func(*Quota) {}, "write one of the constants, such as TokenBucket"},
 	} {
 		q := quota(test.algorithm, test.change)
 		err := q.Validate()

@@ -8,22 +8,21 @@ import (
 // A Return gives units of an admitted charge back to its quota: all of them, as
 // if it had never been taken, or some, as if it had cost less.
 //
-// What comes back is never more than if the units had not been taken in the
-// first place: no key gets more than a whole quota, and nothing reaches into
-// another window. A unit whose time has passed does not come back, since its
-// quota has come back already. Each algorithm says at its Return what it can
-// give back. That others came meanwhile may cost a part of it.
+// A key never has more after a return than if the units had not been taken. A
+// unit that has left its window, or has been refilled, is not given back again.
+// Each algorithm documents at its Return method what it gives back. It may be
+// less if other requests took units meanwhile.
 //
-// A second Return of the same admission is the caller's fault: stores do not
-// number admissions, and may give back what others have taken, though never
-// more than is missing. The same is true of a Return of what was taken before a
-// Reset, or before a clock stepped back.
+// Return an admission once: stores do not number admissions. A second return may
+// give back what other requests have taken, though never more than is missing.
+// The same is true for units taken before a Reset, or before the clock stepped
+// back.
 type Return struct {
 	Charge           // as admitted, its quota included, but Cost is the units to give back, at most what it took
 	At         int64 // of the admission: [Decision].At
 	Remaining  int64 // of the admission: [Outcome].Remaining, for TokenBucket and LeakyBucket
 	ResetAfter int64 // of the admission: [Outcome].ResetAfter, for Queue
-	Mode       Mode  // of the admission: [Decision].Mode, for what stands around a store
+	Mode       Mode  // of the admission: [Decision].Mode, for decorators of a store
 	Tag        int64 // of the admission: [Decision].Tag, likewise
 }
 
@@ -37,9 +36,9 @@ func (d *Decision) Return(i int, c Charge) Return {
 // doubles of Redis scripts are exact up to it.
 const MaxTime = int64(1)<<53 - 1
 
-// ValidateReturns returns an error that wraps [ErrCharges] if returns cannot be
-// carried out: their charges are not those of one decision, or a time or a
-// number is none that a decision has. Every store calls it first.
+// ValidateReturns returns an error that wraps [ErrCharges] if the charges of
+// returns cannot be from one decision, or if a number is one that no decision has.
+// Every store calls it first.
 func ValidateReturns(returns []Return) error {
 	if len(returns) == 0 || len(returns) > MaxCharges {
 		return fmt.Errorf("%w: %d to give back: write 1 to %d", ErrCharges, len(returns), MaxCharges)

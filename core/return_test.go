@@ -121,10 +121,10 @@ func (l *lender) step() int64 {
 	return steps[l.random.IntN(len(steps))]
 }
 
-// TestReturnsNeverGift gives back at random, and compares with what would be had
+// TestReturnsNeverExceed gives back at random, and compares with what would be had
 // the units never been taken: never is there room for more, at any time. The
 // algorithms that remember when a unit was taken have room for exactly as many.
-func TestReturnsNeverGift(t *testing.T) {
+func TestReturnsNeverExceed(t *testing.T) {
 	for _, a := range algorithmsBut() {
 		t.Run(a.String(), func(t *testing.T) {
 			lives, asked, given := stories(1_000), 0, 0

@@ -25,7 +25,7 @@ type logState struct {
 	ring   []int64 // times; ring[(head+i) % len(ring)] is the i-th oldest
 	head   int32
 	size   int32 // times in the ring
-	gone   int32 // the oldest of them, which had left the window at now
+	left   int32 // how many of the oldest of them had left the window at now
 	limit  int32 // of the last Advance
 	newest int64 // of the times in the ring, if there are any
 	window int64
@@ -63,31 +63,31 @@ func (l *logState) age(now int64) {
 		}
 	}
 	if now-l.newest >= l.window {
-		l.gone = l.size
+		l.left = l.size
 		return
 	}
-	for l.gone > 0 && now-l.at(l.gone-1) < l.window {
-		l.gone--
+	for l.left > 0 && now-l.at(l.left-1) < l.window {
+		l.left--
 	}
-	for now-l.at(l.gone) >= l.window {
-		l.gone++
+	for now-l.at(l.left) >= l.window {
+		l.left++
 	}
 	if redated {
 		l.drop()
 	}
 }
 
-// drop forgets what has left the window.
+// drop removes the times that have left the window.
 func (l *logState) drop() {
-	l.size -= l.gone
-	if l.gone > 0 {
-		l.head = l.index(l.gone)
+	l.size -= l.left
+	if l.left > 0 {
+		l.head = l.index(l.left)
 	}
-	l.gone = 0
+	l.left = 0
 }
 
 // Used implements [State].
-func (l *logState) Used() int64 { return int64(l.size - l.gone) }
+func (l *logState) Used() int64 { return int64(l.size - l.left) }
 
 // Take implements [State].
 func (l *logState) Take(n int64, _ uint64) (room, delay int64) {
@@ -116,7 +116,7 @@ func (l *logState) grow(n int32) {
 
 // After implements [State]: the n oldest units must leave.
 func (l *logState) After(n int64) int64 {
-	return l.at(l.gone+int32(n)-1) + l.window - l.now
+	return l.at(l.left+int32(n)-1) + l.window - l.now
 }
 
 // Expires implements [State].
@@ -127,28 +127,28 @@ func (l *logState) Expires() int64 {
 	return l.newest + l.window
 }
 
-// Return implements [State]: units dated exactly At leave the log, of which it
-// does not matter whose they were. What a clock that has stepped back dated anew
-// is not found.
+// Return implements [State]: units dated exactly At leave the log. Units of one
+// time cannot be told apart. Units that were dated anew when the clock stepped
+// back are not found.
 func (l *logState) Return(r *Return, now int64) int64 {
 	if r.At > now || now-r.At >= r.Quota.Window {
 		return 0
 	}
 	var given int64
-	var kept, gone int32
+	var kept, left int32
 	for i := range l.size {
 		at := l.at(i)
 		if at == r.At && given < r.Cost {
 			given++
 			continue
 		}
-		if i < l.gone {
-			gone++
+		if i < l.left {
+			left++
 		}
 		l.ring[l.index(kept)] = at
 		kept++
 	}
-	l.size, l.gone = kept, gone
+	l.size, l.left = kept, left
 	if kept > 0 {
 		l.newest = l.at(kept - 1)
 	}

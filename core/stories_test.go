@@ -32,7 +32,7 @@ type life struct {
 	plain   plain // for lives of kind forward
 	quiet   State // met only what took something
 	took    []taken
-	told    []int64 // turns in a queue
+	turns   []int64 // in a queue
 	ones    bool    // whether all costs are 0 or 1
 	moved   int64   // how far the clock went forward since the first unit
 	before  int64   // Used, at the decision before
@@ -55,6 +55,7 @@ func someQuota(t *testing.T, random *rand.Rand, a Algorithm) Quota {
 	case 2: // one a nanosecond, and a thousand
 		q.Limit, q.Window = 1_000_000_000, pick(second, MinWindow)
 	}
+	q.Limit = min(q.Limit, a.row().maxLimit)
 	most := int64(MaxLimit)
 	if fills := new(big.Rat).Mul(big.NewRat(MaxFill, q.Window), big.NewRat(q.Limit, 1)); fills.Cmp(big.NewRat(most, 1)) < 0 {
 		most = floor(fills)
@@ -132,7 +133,7 @@ func (l *life) decide(cost int64) {
 	l.truthful("the state itself", cost, o, l.roomAt)
 	if d.Allowed && cost > 0 {
 		l.took = append(l.took, taken{l.now, cost})
-		l.told = append(l.told, l.now+d.Delay)
+		l.turns = append(l.turns, l.now+d.Delay)
 	}
 	l.before = l.state.Used()
 }
@@ -181,11 +182,11 @@ func (l *life) comparePlain(cost int64, d Decision) {
 
 // truthful tells that what an outcome promises for later holds then, and not a
 // microsecond before.
-func (l *life) truthful(who string, cost int64, o Outcome, room func(at int64) int64) {
+func (l *life) truthful(source string, cost int64, o Outcome, room func(at int64) int64) {
 	capacity := l.q.Capacity()
 	first := func(what string, after int64, holds func(at int64) bool) {
 		if after < 0 || !holds(l.now+after) || after > 0 && holds(l.now+after-1) {
-			l.fail("%s: %s is not true after %d: %+v", who, what, after, o)
+			l.fail("%s: %s is not true after %d: %+v", source, what, after, o)
 		}
 	}
 	if cost > capacity {

@@ -1,10 +1,10 @@
 package core
 
-// TimeOf returns when the store decided on the charge of outcome i. Its times are
-// relative to it, and it is the At of a [Return].
+// TimeOf returns when the store decided the charge of outcome i. The times of the
+// outcome are relative to it, and it is the At of a [Return].
 //
-// It is At, unless the store has spread the charges over servers with a clock
-// each; then At is the latest of them.
+// It is At, unless the store spreads charges over servers with their own clocks.
+// Then At is the latest of their times.
 func (d *Decision) TimeOf(i int) int64 {
 	if d.times == nil {
 		return d.At
@@ -25,8 +25,8 @@ func (d *Decision) SetTimeOf(i int, at int64) {
 	d.At = max(d.At, at)
 }
 
-// Later returns a refusal as it is so many microseconds after At, as far as
-// nothing has happened since: its times are nearer, but none is over.
+// Later returns a refusal as it is the given microseconds after At, if nothing has
+// happened since. Its times are that much shorter, but not over.
 func (d *Decision) Later(by int64) Decision {
 	later := NewDecision(d.At+by, d.n)
 	later.Mode = d.Mode

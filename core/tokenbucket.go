@@ -32,7 +32,7 @@ const newAgain = 3600 * 1_000_000
 type bucketState struct {
 	Base
 	missing int64    // tokens, when last taken from
-	part    int64    // Windowths of the last of them that had come back
+	part    int64    // Windowths of the last of them that were refilled
 	last    int64    // when that was
 	window  int64    // what part counts in
 	begun   bool     // whether the bucket has been charged
@@ -105,8 +105,8 @@ func (b *bucketState) Used() int64 { return b.short }
 // After implements [State].
 func (b *bucketState) After(n int64) int64 { return b.regain(n, b.back) }
 
-// regain returns how long n tokens take to come back, of the first of which
-// back Windowths are there.
+// regain returns how long n tokens take to refill, if back Windowths of the first
+// are there.
 func (b *bucketState) regain(n, back int64) int64 {
 	whole, rest := MulDiv(n, b.window, b.limit)
 	return whole + CeilDiv(rest-back, b.limit)
@@ -125,8 +125,8 @@ func (b *bucketState) Expires() int64 {
 	return max(at, b.returns.until())
 }
 
-// Return implements [State]: as much as the bucket would still lack of r if
-// nobody else had come. What has come back by itself does not come again.
+// Return implements [State]: it gives back as much of r as the bucket would still
+// lack if no other request had come. What has been refilled is not given back.
 func (b *bucketState) Return(r *Return, now int64) int64 {
 	q := &r.Quota
 	if !b.begun || b.window != q.Window || b.missing > q.Burst || b.last > now || r.At > now {

@@ -5,23 +5,21 @@ import (
 	"fmt"
 )
 
-// ErrUnavailable is wrapped by the errors of a store that is out of reach, too
-// slow, or in no state to decide: a matter of the infrastructure, and not of
-// what was asked. Whether the charges were taken is unknown, unless the store
-// says so.
+// ErrUnavailable is wrapped by the errors of a store that cannot be reached, is
+// too slow, or cannot decide for another reason of its own. It is never caused by
+// the charges. Whether they were taken is unknown, unless the store says so.
 //
-// No other error may ever be answered by admitting a request, since a client
-// could cause it.
+// Never admit a request because of any other error: a client could cause it.
 var ErrUnavailable = errors.New("the store is unavailable")
 
-// ErrForgotten is wrapped by the error of a store that answers, but may have lost
-// what it knew, as one that was started anew. A Take tells it once, and it wraps
-// [ErrUnavailable]. Nothing was taken, as far as the store knows.
+// ErrForgotten is wrapped by the error of a store that answers but may have lost
+// its data, such as a server that was restarted. One Take returns it, and nothing
+// was taken as far as the store knows. It wraps [ErrUnavailable].
 var ErrForgotten = fmt.Errorf("%w: it may have forgotten what was taken", ErrUnavailable)
 
-// ErrOutOfReach is wrapped by the errors of a store that will tell by
-// [ErrForgotten], before anything else, should it have lost meanwhile what it knew.
-// It wraps [ErrUnavailable]; errors that wrap only that one promise nothing.
+// ErrOutOfReach is wrapped by the errors of a store that cannot be reached, and
+// that will return [ErrForgotten] first if it has lost its data meanwhile. It
+// wraps [ErrUnavailable]. Errors that wrap only ErrUnavailable promise nothing.
 var ErrOutOfReach error = outOfReach{}
 
 type outOfReach struct{}

@@ -36,8 +36,8 @@ func ValidateCharges(charges []Charge) error {
 }
 
 // ValidateLeases returns an error if the leases of charges cannot be renewed or
-// released: where [ValidateCharges] has one, if a charge is not of
-// [Concurrency], or if it has no id. Every store calls it first.
+// released: if [ValidateCharges] returns one, or if a charge has no leases or no
+// id. Every store calls it first.
 func ValidateLeases(charges []Charge) error {
 	if err := ValidateCharges(charges); err != nil {
 		return err

@@ -172,7 +172,7 @@ func (f faults) describe(q *Quota) error {
 	case faultMaxWait:
 		return fmt.Errorf("wait of %v: write 0 for any, or at most 366 days", time.Duration(q.MaxWait)*time.Microsecond)
 	case faultAlgorithm:
-		return fmt.Errorf("unknown algorithm %d: write one from %v to %v", q.Algorithm, Algorithm(0), Algorithm(len(algorithms)-1))
+		return fmt.Errorf("unknown algorithm %d: write one of the constants, such as TokenBucket", q.Algorithm)
 	case faultWindow:
 		return fmt.Errorf("window of %d µs: write between 1ms and 366 days", q.Window)
 	}

@@ -153,7 +153,7 @@ func newStore(store core.Store, options *Options, own *memstore.Store, now func(
 
 // Take implements [core.Store]. It returns errors of the store that do not wrap
 // [core.ErrUnavailable], and the error of a ctx that is done. Neither admits.
-func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) (d core.Decision, err error) {
 	if err := core.ValidateCharges(charges); err != nil {
 		return core.Decision{}, err
 	}
@@ -161,26 +161,28 @@ func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) 
 		return core.Decision{}, err
 	}
 	c := call{attempt: attempt{guard: s, ctx: ctx}, policy: policy, charges: charges}
-	d, err := c.take()
-	if unavailable(ctx, err) {
-		return c.takeLocal(err)
+	if err = c.take(&d); unavailable(ctx, err) {
+		err = c.takeLocal(&d, err)
 	}
-	return d, err
+	if err != nil {
+		return core.Decision{}, err
+	}
+	return d, nil
 }
 
-// take walks the path of the plan. An error that wraps [core.ErrUnavailable]
-// means that the request must be decided without the store.
-func (c *call) take() (core.Decision, error) {
+// take walks the path of the plan, and sets d. An error that wraps
+// [core.ErrUnavailable] means that the request must be decided without the store.
+func (c *call) take(d *core.Decision) error { // a pointer, since a copy costs as much as a hash
 	defer c.leave()
 	switch c.plan() {
 	case healthy:
-		return c.takeHealthy()
+		return c.takeHealthy(d)
 	case doubtful:
-		return c.takeBoth()
+		return c.takeBoth(d)
 	case overflow:
-		return c.takeOverflow()
+		return c.takeOverflow(d)
 	}
-	return core.Decision{}, errOpen
+	return errOpen
 }
 
 // unavailable reports whether err, of a call with ctx, means that the store is

@@ -4,20 +4,18 @@ import "github.com/routelimit/limit/core"
 
 // takeLocal decides without the store, as the OnError of each rule says, and logs
 // the reason.
-func (c *call) takeLocal(reason error) (core.Decision, error) {
-	var d core.Decision
-	var err error
+func (c *call) takeLocal(d *core.Decision, reason error) (err error) {
 	if c.refuses() {
-		d, err = c.refuse()
+		*d, err = c.refuse()
 	} else {
-		d, err = c.takeShare()
+		*d, err = c.takeShare()
 	}
 	if err != nil {
-		return d, err
+		return err
 	}
-	c.report(&d)
+	c.report(d)
 	c.guard.outage.add(c.now, d.Mode, reason)
-	return d, nil
+	return nil
 }
 
 // takeShare decides by the share of this instance. A rule that wants Allow never

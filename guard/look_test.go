@@ -34,20 +34,26 @@ func TestLookInAnOutage(t *testing.T) {
 	}
 }
 
+// quotas returns a quota of each algorithm.
+func quotas() (list []core.Quota) {
+	for _, a := range core.Algorithms() {
+		for _, q := range []core.Quota{{Burst: 5}, {Cells: 5}, {}} {
+			q.Algorithm, q.Limit, q.Window = a, 5, 10*sec
+			if q.Validate() == nil {
+				list = append(list, q)
+				break
+			}
+		}
+	}
+	return list
+}
+
 // TestLookIsTruthful looks before every request: with the store, without it, and when it is
 // back. A request is admitted if and only if each rule had its cost left.
 func TestLookIsTruthful(t *testing.T) {
 	choices := []core.OnError{core.Local, core.Allow, core.Refuse}
-	for _, q := range []core.Quota{
-		{Limit: 5, Window: 10 * sec},
-		{Algorithm: core.FixedWindow, Limit: 5, Window: 10 * sec},
-		{Algorithm: core.SlidingCells, Limit: 5, Window: 10 * sec, Cells: 5},
-		{Algorithm: core.SlidingCounter, Limit: 5, Window: 10 * sec},
-		{Algorithm: core.TokenBucket, Limit: 5, Window: 10 * sec, Burst: 5},
-		{Algorithm: core.LeakyBucket, Limit: 5, Window: 10 * sec, Burst: 5},
-		{Algorithm: core.Queue, Limit: 5, Window: 10 * sec, Burst: 4},
-		{Algorithm: core.Concurrency, Limit: 5, Window: 10 * sec},
-	} {
+	require.Len(t, quotas(), len(core.Algorithms()))
+	for _, q := range quotas() {
 		for _, instances := range []int{1, 3} {
 			t.Run(fmt.Sprintf("%v of %d", q.Algorithm, instances), func(t *testing.T) {
 				random := rand.New(rand.NewPCG(3, uint64(q.Algorithm)))
@@ -59,7 +65,7 @@ func TestLookIsTruthful(t *testing.T) {
 						var charges [2]core.Charge
 						for i := range charges {
 							charges[i] = core.Charge{Rule: fmt.Sprint(i), Key: "k", Quota: q, Lease: random.Uint64() | 1,
-								Cost: 1 + random.Int64N(5), OnError: choices[random.IntN(3)]}
+								Cost: 1 + random.Int64N(q.Capacity()), OnError: choices[random.IntN(3)]}
 						}
 						looks := charges
 						looks[0].Cost, looks[1].Cost = 0, 0

@@ -73,7 +73,8 @@ func (m *copies) look() {
 // there is room.
 func (c *call) takeCopies(m *copies) (core.Decision, error) {
 	for {
-		d, err := c.takeOwn(m.charges)
+		d, err := c.guard.own.Take(context.Background(), c.policy, m.charges)
+		c.noticed(m.charges, &d)
 		if err != nil || d.Allowed || m.refused(&d) {
 			return d, err
 		}
@@ -103,15 +104,6 @@ func (m *copies) refused(d *core.Decision) bool {
 // undoCopies gives back what d took from the memory.
 func (c *call) undoCopies(m *copies, d *core.Decision) {
 	_ = core.Undo(context.Background(), c.guard.own, c.policy, m.charges, d)
-}
-
-// takeOwn takes charges from the memory.
-func (c *call) takeOwn(charges []core.Charge) (core.Decision, error) {
-	d, err := c.guard.own.Take(context.Background(), c.policy, charges)
-	if d.Mode == core.ModeOverflow {
-		c.guard.store.noticed(charges, &d, c.now)
-	}
-	return d, err
 }
 
 // local marks d, of copies of the charges, as a decision without the store.

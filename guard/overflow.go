@@ -29,17 +29,16 @@ const (
 type overflowStore struct {
 	core.Store
 	now   func() int64
-	until moment // no earlier than the memory last decides by an overflow quota
+	until moment // from then on, the memory decides no key by an overflow quota
 }
 
 // active reports whether the memory may decide a key by an overflow quota.
 func (o *overflowStore) active(now int64) bool { return now < o.until.time() }
 
-// noticed notes a decision of the memory by overflow quotas. What was taken
-// there counts for at most twice the span of the quota.
-func (o *overflowStore) noticed(charges []core.Charge, d *core.Decision, now int64) {
-	for i := range charges {
-		if d.Overflow(i) != core.OwnQuota {
+// renewed notes that leases were renewed, which may be in overflow quotas.
+func (o *overflowStore) renewed(charges []core.Charge) {
+	if now := o.now(); o.active(now) {
+		for i := range charges {
 			o.until.advance(now + 2*charges[i].Quota.Span())
 		}
 	}
@@ -59,15 +58,6 @@ func (o *overflowStore) Renew(ctx context.Context, policy string, charges []core
 		held[i] = held[i] || shared[i]
 	}
 	return held, nil
-}
-
-// renewed notes that leases were renewed, which may be in overflow quotas.
-func (o *overflowStore) renewed(charges []core.Charge) {
-	if now := o.now(); o.active(now) {
-		for i := range charges {
-			o.until.advance(now + 2*charges[i].Quota.Span())
-		}
-	}
 }
 
 // Release releases leases on the keys' own quotas, and on overflow quotas.
@@ -107,6 +97,19 @@ func (o *overflowStore) Return(ctx context.Context, policy string, returns []cor
 	return given, nil
 }
 
+// noticed notes a decision of the memory by overflow quotas. What was taken there
+// counts for at most twice the span of the quota.
+func (c *call) noticed(charges []core.Charge, d *core.Decision) {
+	if d.Mode != core.ModeOverflow {
+		return
+	}
+	for i := range charges {
+		if d.Overflow(i) != core.OwnQuota {
+			c.guard.store.until.advance(c.now + 2*charges[i].Quota.Span())
+		}
+	}
+}
+
 // findOverflow finds the charges that the memory would decide by an overflow
 // quota. Rules that all requests share are few, and always have their own.
 func (c *call) findOverflow() {
@@ -118,7 +121,8 @@ func (c *call) findOverflow() {
 			m.charges[i].Quota = c.full(i)
 		}
 	}
-	d, err := c.takeOwn(m.charges)
+	d, err := c.guard.own.Take(context.Background(), c.policy, m.charges)
+	c.noticed(m.charges, &d)
 	for i := range m.charges {
 		if err != nil || c.charges[i].Key == "" {
 			continue
@@ -137,10 +141,9 @@ func (c *call) findOverflow() {
 // keys without a quota in memory on overflow quotas. Keys that the store knows from an earlier
 // admission, perhaps by another instance, keep their own quota. So a key that is
 // over its limit gets nothing from an overflow quota.
-func (c *call) askShared() (d core.Decision, asked []core.Charge, err error) {
+func (c *call) askShared(d *core.Decision) (asked []core.Charge, err error) {
 	if c.shared == 0 {
-		d, err = c.ask(c.charges)
-		return d, c.charges, err
+		return c.charges, c.ask(c.charges, d)
 	}
 	var looks []core.Charge
 	for i, look := range c.charges {
@@ -149,8 +152,8 @@ func (c *call) askShared() (d core.Decision, asked []core.Charge, err error) {
 			looks = append(looks, look)
 		}
 	}
-	if d, err = c.ask(looks); err != nil {
-		return d, nil, err
+	if err := c.ask(looks, d); err != nil {
+		return nil, err
 	}
 	asked = slices.Clone(c.charges)
 	found := d.Outcomes()
@@ -164,8 +167,7 @@ func (c *call) askShared() (d core.Decision, asked []core.Charge, err error) {
 		}
 		found = found[1:]
 	}
-	d, err = c.ask(asked)
-	return d, asked, err
+	return asked, c.ask(asked, d)
 }
 
 // moved reports whether the memory, which decided own, charged a key's own quota

@@ -1,48 +1,49 @@
 package guard
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
 	"github.com/routelimit/limit/core"
 )
 
-// takeHealthy returns what the store decides, and counts what it admits.
-func (c *call) takeHealthy() (core.Decision, error) {
-	d, err := c.ask(c.charges)
-	if err != nil || !d.Allowed {
-		return d, err
+// takeHealthy lets the store decide, and counts what it admits.
+func (c *call) takeHealthy(d *core.Decision) error {
+	if err := c.ask(c.charges, d); err != nil || !d.Allowed {
+		return err
 	}
 	if at, fits := c.fitsShare(); fits {
 		d.Tag = at
-		return d, nil
+		return nil
 	}
 	return c.count(c.charges, d)
 }
 
 // takeBoth admits what both the store and the memory admit.
-func (c *call) takeBoth() (core.Decision, error) {
-	own, room, err := c.room()
+func (c *call) takeBoth(d *core.Decision) error {
+	own, ok, err := c.room()
 	if err != nil {
-		return core.Decision{}, err
+		return err
 	}
-	if !room {
+	if !ok {
 		if c.doubtful != 0 || c.probe {
 			// Ask the store all the same. Otherwise this process may miss that the
 			// store fails and loses its data before it is trusted again.
 			err = c.lookUp()
 		}
-		return own, err
+		*d = own
+		return err
 	}
-	d, asked, err := c.askShared()
+	asked, err := c.askShared(d)
 	if err != nil {
-		return core.Decision{}, err
+		return err
 	}
 	if d.Allowed {
 		return c.count(asked, d)
 	}
-	c.restrict(&d, &own)
-	return d, nil
+	c.restrict(d, &own)
+	return nil
 }
 
 // errMoved means that the memory charged a key's own quota although the store
@@ -50,33 +51,34 @@ func (c *call) takeBoth() (core.Decision, error) {
 var errMoved = errors.New("the key has left its overflow quota")
 
 // takeOverflow is takeBoth where keys share overflow quotas.
-func (c *call) takeOverflow() (core.Decision, error) {
-	d, err := c.takeBoth()
+func (c *call) takeOverflow(d *core.Decision) error {
+	err := c.takeBoth(d)
 	for err == errMoved {
 		c.classify()
-		d, err = c.takeBoth()
+		err = c.takeBoth(d)
 	}
-	if err == nil && d.Mode < core.ModeLocal {
-		for i := range c.charges {
-			switch {
-			case c.shared.has(i):
-				d.SetOverflow(i, core.SharedQuota)
-			case c.overflow.has(i):
-				d.SetOverflow(i, core.BothQuotas)
-			}
+	if err != nil || d.Mode >= core.ModeLocal {
+		return err
+	}
+	for i := range c.charges {
+		switch {
+		case c.shared.has(i):
+			d.SetOverflow(i, core.SharedQuota)
+		case c.overflow.has(i):
+			d.SetOverflow(i, core.BothQuotas)
 		}
 	}
-	return d, err
+	return nil
 }
 
 // ask asks the store.
-func (c *call) ask(charges []core.Charge) (core.Decision, error) {
-	d, err := c.guard.store.Take(c.ctx, c.policy, charges)
+func (c *call) ask(charges []core.Charge, d *core.Decision) (err error) {
+	*d, err = c.guard.store.Take(c.ctx, c.policy, charges)
 	c.ended(err)
 	if err == nil {
 		c.guard.outage.answered(c.now)
 	}
-	return d, err
+	return err
 }
 
 // lookUp asks the store, and takes nothing.
@@ -87,15 +89,16 @@ func (c *call) lookUp() error {
 	for i := range m.charges {
 		m.charges[i].Quota = c.charges[i].Quota
 	}
-	_, err := c.ask(m.charges)
-	return err
+	var d core.Decision
+	return c.ask(m.charges, &d)
 }
 
 // fitsShare counts the charges in memory if they fit into the share of this
 // instance, and returns when it did.
 func (c *call) fitsShare() (at int64, fits bool) {
 	if c.guard.instances == 1 {
-		own, err := c.takeOwn(c.charges)
+		own, err := c.guard.own.Take(context.Background(), c.policy, c.charges)
+		c.noticed(c.charges, &own)
 		return own.At, err == nil && own.Allowed
 	}
 	m := c.shares()
@@ -165,14 +168,15 @@ var errLate = fmt.Errorf("%w: its answer came after a decision without it", core
 
 // count counts in memory what the store has admitted, charged as asked. If the
 // memory refuses, count gives the units back to the store.
-func (c *call) count(asked []core.Charge, d core.Decision) (core.Decision, error) {
+func (c *call) count(asked []core.Charge, d *core.Decision) error {
 	m := c.copies()
 	defer m.free()
 	own, err := c.takeCopies(m)
-	if err != nil || !own.Allowed { // other requests have come meanwhile
-		c.undo(asked, &d)
+	if err != nil || !own.Allowed { // other requests took the room
+		c.undo(asked, d)
 		c.refused(&own)
-		return own, err
+		*d = own
+		return err
 	}
 	moved := c.moved(asked, &own)
 	// Read the doubts after the memory has counted. A decision without the store
@@ -181,18 +185,18 @@ func (c *call) count(asked []core.Charge, d core.Decision) (core.Decision, error
 	late := c.guard.doubts.of(c.policy, c.charges, c.guard.now())&^c.doubtful != 0
 	if moved || late {
 		c.undoCopies(m, &own)
-		c.undo(asked, &d)
+		c.undo(asked, d)
 		if late {
-			return core.Decision{}, errLate
+			return errLate
 		}
-		return core.Decision{}, errMoved
+		return errMoved
 	}
 	if c.doubtful|c.overflow != 0 {
-		c.restrict(&d, &own)
+		c.restrict(d, &own)
 		d.Delay = max(d.Delay, own.Delay)
 	}
 	d.Tag = own.At
-	return d, nil
+	return nil
 }
 
 // undo gives back to the store what d took. If that fails, it still counts

@@ -9,10 +9,10 @@
 -- value    'r':1  limit:6  window:6  burst:6  at:7  cut:7  left:12  low:12 …8 times
 -- limit, window, burst   of the quota of the last return
 -- at       when it was, us
--- cut      when last a part of a unit was given back, us
+-- cut      when a part of a unit was last given back, us
 -- left     the level after the last return
--- low      the lowest level in each cell of the time that a whole burst takes to
---          come back, by the number of the cell modulo 8
+-- low      the lowest level in each of the last cells, by the number of the cell
+--          modulo 8; together they are as long as a burst takes to refill
 
 local CELLS = 8
 
@@ -26,7 +26,7 @@ local function minus(a, b, window)
   return {units, part}
 end
 
--- what is lacking of a level after some time in which nothing is taken
+-- the level after some time in which nothing is taken
 local function later(a, r, us)
   local units, part = muldiv(us, r.limit, r.window)
   local back = {units, part}
@@ -47,7 +47,7 @@ local function decode_returns(value, r, now, lacks)
   if not value then
     for i = 0, CELLS - 1 do m.lows[i] = lacks end
   elseif u48(value, 2) ~= r.limit or u48(value, 8) ~= r.window or u48(value, 14) ~= r.burst then
-    m.cut = now -- of other levels and cells: nothing from before can come back
+    m.cut = now -- other levels and cells: nothing from before can be given back
     for i = 0, CELLS - 1 do m.lows[i] = {0, 0} end
   else
     m.cut = u56(value, 27)
@@ -74,9 +74,9 @@ local function give(r, now, lacks, remembered)
   local m = decode_returns(remembered, r, now, lacks)
   local since = at and r.at <= at -- something may have been given back since
   local before = since and r.at < now -- and time has passed
-  local whole = not before or r.at > m.cut -- all levels since are whole units away from now's
-  local most = later({r.burst - r.remaining - (whole and 0 or 1), 0}, r, now - r.at) -- remaining is rounded down
-  if whole and most[2] ~= lacks[2] then most = {most[2] < lacks[2] and most[1] - 1 or most[1], lacks[2]} end
+  local exact = not before or r.at > m.cut -- all levels since are whole units away from now's
+  local most = later({r.burst - r.remaining - (exact and 0 or 1), 0}, r, now - r.at) -- remaining is rounded down
+  if exact and most[2] ~= lacks[2] then most = {most[2] < lacks[2] and most[1] - 1 or most[1], lacks[2]} end
   local alone = not since and most[1] == lacks[1]
   most = lower(most, lacks)
   local cell, first = cell_of(r, now), cell_of(r, r.at)
@@ -88,7 +88,7 @@ local function give(r, now, lacks, remembered)
   if below(most, given) then given, m.cut = most, now end
   if given[1] < 0 or given[1] == 0 and given[2] == 0 then return lacks, 0 end
   local units = given[2] > 0 and given[1] + 1 or given[1]
-  -- nobody came since: as if it had never been taken, of which nobody needs to know
+  -- no other request came since: nothing needs to be remembered
   if alone then return minus(lacks, given, r.window), units end
   for i = first, cell do
     local low = m.lows[i % CELLS]
@@ -98,5 +98,5 @@ local function give(r, now, lacks, remembered)
   return m.left, units, encode_returns(m, r)
 end
 
--- whether what is remembered is of our making
+-- whether what is remembered was written by this script
 local function remembers(value) return not value or #value == 141 and byte(value, 1) == 114 end

@@ -10,7 +10,7 @@
 
 local LEASE = 18
 
--- the leases of a value from a place on, each of which ends at a time
+-- the leases of a value from a place on, all made to end at a time
 local function leases_ending(leases, from, ends)
   local out, stamp = {}, be56(ends)
   for i = from, #leases, LEASE do out[#out + 1] = stamp .. sub(leases, i + 7, i + LEASE - 1) end
@@ -23,7 +23,7 @@ local function leases_after(s, n)
     n = n - u24(s.leases, i + 15)
     if n <= 0 then return u56(s.leases, i) - s.now end
   end
-  return s.reset -- the sum was cut short by another hand
+  return s.reset -- something else has changed the sum
 end
 
 local function leases_outlook(s)

@@ -6,10 +6,10 @@ import "strings"
 //
 //	limit:1:{POST%20/update}:per-ip-2s:203.0.113.9
 //
-// prefix, version of the stored form, policy as the hash tag, rule, key. What
-// could end a part early, or is no printable ASCII, is written as in a URL, so
-// that distinct policies, rules and keys have distinct keys of Redis, and no
-// user's key can touch the tag. A part of a policy has a tag of its own, such as
+// prefix, version of the stored form, policy as the hash tag, rule, key. Bytes that
+// could end a part early, or are not printable ASCII, are escaped as in a URL. So
+// distinct policies, rules and keys have distinct keys of Redis, and no user's key
+// can change the tag. A part of a policy has its own tag, such as
 // {POST%20/update:17}.
 const version = "1"
 

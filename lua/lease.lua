@@ -8,7 +8,8 @@
 -- ARGV[3]   '1' to renew, '0' to release
 -- ARGV[4…]  for each key: how long a lease lives, us; the id of the lease, 8 bytes
 -- reply     for each key: 1 if the lease was held, 0 if not; below 0 what is
---           wrong with the key: -1 a value of another type, -2 no value of ours
+--           wrong with the key: -1 a value of another type, -2 a value that no
+--           script wrote
 
 -- cuts a lease out of leases; the second result is how many units it had
 local function cut(leases, id)

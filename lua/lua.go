@@ -1,7 +1,6 @@
-// Package lua holds the scripts that decide on Redis, and the codec of their
-// arguments and replies. It knows no client: what it encodes goes into EVALSHA,
-// and what comes back is decoded here, so that a store cannot disagree with
-// the script about an order of arguments.
+// Package lua has the scripts that decide on Redis, and encodes their arguments
+// and decodes their replies. It knows no client: the encoded arguments are for
+// EVALSHA.
 //
 // The scripts run on Redis 6.2, 7 and 8, Valkey and miniredis. Each is
 // documented in its own header. All times are in microseconds, which fit the
@@ -26,7 +25,7 @@ type Rules struct {
 
 	rules    []core.Charge // the names and quotas
 	prefixes []string      // of the keys of each rule
-	longest  int64         // µs that a request may wait for its turn: 0 without a queue
+	longest  int64         // µs that an admitted request may wait: 0 without a queue
 }
 
 // NewRules returns the encoder for decisions with the rules of charges. The
@@ -128,9 +127,9 @@ func parameters(q *core.Quota, now string) string {
 	return string(b)
 }
 
-// periods returns the beginnings of four calendar periods: that of this
-// process's clock is the second. The script takes the one that its own clock is
-// in, so that a client's clock need only be right to a period.
+// periods returns the beginnings of four calendar periods. The second is that of
+// the clock of this process. The script takes the one that the clock of Redis is
+// in, so the two clocks may differ by up to a period.
 func periods(c core.Calendar, now string) string {
 	at, err := strconv.ParseInt(now, 10, 64)
 	if err != nil {
@@ -153,9 +152,9 @@ var (
 	// package made.
 	ErrReply = errors.New("lua: unexpected reply")
 
-	// ErrValue is wrapped by errors about a key of Redis that holds something
-	// else than the state of a rule: delete it. Nothing was taken, and the key is
-	// as it was, unless it looks like a state and makes no sense.
+	// ErrValue is wrapped by errors about a key of Redis that does not hold the
+	// state of a rule: delete it. Nothing was taken, and the key is unchanged,
+	// unless its value has the form of a state.
 	ErrValue = errors.New("lua: the key does not hold the state of a rule")
 
 	// ErrClock says that the clocks of this process and of Redis are more than
@@ -195,8 +194,8 @@ func (l *Rules) Decode(reply []int64, decisions [][]core.Charge, done func(int, 
 	return nil
 }
 
-// outcomes reads the three numbers of each rule. Those that no rule has come of a
-// state that nothing here has written; they would be told to clients, and waited for.
+// outcomes reads the three numbers of each rule. Numbers that no rule can have are
+// from a state that no script wrote. They must not reach clients.
 func (l *Rules) outcomes(d *core.Decision, part []int64, charges []core.Charge) error {
 	for r := range charges {
 		c, o := &charges[r], &d.Outcomes()[r]

@@ -9,14 +9,13 @@ import (
 // MaxParts is the most parts that a policy has.
 const MaxParts = 256
 
-// Part returns what the functions of this package take for the prefix of the keys
-// of one part of each policy: part n, from 0, of the given number. The prefix
-// itself has no braces.
+// Part returns the prefix to pass to the functions of this package for one part of
+// each policy: part n, from 0, of the given number. The prefix itself has no
+// braces.
 //
-// The parts of a policy are in as many even ranges of the slots of a Cluster, one
-// in each, so that primaries with even ranges have as many parts each. Slots that
-// chance chose would put two of three parts on one of three primaries more often
-// than not.
+// The slots of a Cluster are divided into as many even ranges, with one part in
+// each, so that primaries with even ranges of slots have as many parts each. With
+// random slots, two of three parts would usually be on one of three primaries.
 func Part(prefix string, n, of int) string { return fmt.Sprintf("%s{%d/%d", prefix, n, of) }
 
 // tagOf returns the tag of a part of a policy: the tag of the policy with the

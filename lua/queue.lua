@@ -1,11 +1,10 @@
--- The queue: a leaky bucket in which admitted units wait for their turn. The twin
--- of core/queue.go.
+-- The queue: admitted units wait for their turn. The twin of core/queue.go.
 --
 -- params   the units that may wait, and the longest wait in us or 0
 --
 -- @needs schedule.lua
 
--- a turn that is later than rule.wait leaves no room
+-- there is no room for a unit that would wait for longer than rule.wait
 
 local function queue_after(s, n)
   local after = passed(s, s.used - n)

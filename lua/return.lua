@@ -1,7 +1,6 @@
 -- Gives units of admitted charges back, each for itself. Everything is read and
 -- checked before the first write; if one key is wrong, nothing is written. A key
--- that has become whole is deleted, and any other keeps at least the TTL that it
--- had.
+-- that is full again is deleted, and any other keeps at least the TTL that it had.
 --
 -- KEYS      for each return the key of its state and, for an algorithm with
 --           @returned, the key of what was given back before; in a cluster all in
@@ -10,10 +9,10 @@
 -- ARGV[2]   ms that each key outlives its last unit
 -- ARGV[3…]  for each return: algorithm (its number in package core), limit,
 --           window in us, parameters (as in take.lua); units to give back; and of the admission its time in us, what remained,
---           and the us until the quota was whole
+--           and the us until the quota was full
 -- reply     an integer for each return: units that were given back, or what is
---           wrong with its key: -1 a value of another type, -2 no value of ours,
---           -3 that the time of Redis is in none of the calendar periods sent
+--           wrong with its key: -1 a value of another type, -2 a value that no
+--           script wrote, -3 that the time of Redis is in none of the calendar periods sent
 --
 -- give_back of an algorithm takes the value of a key, the return, now, and the
 -- value that remembers what was given back before. It returns the units given

@@ -5,7 +5,7 @@
 -- value   form:1  size:3  window:6  cursor:3  live:3  oldest:7  newest:7  slot:W …
 -- form    'c': W = 4, windows below 2^32 us;  'd': W = 6
 -- size    slots in the ring: the limit when it was laid
--- window  us; with size it tells whether the rule has changed since
+-- window  us; with size it shows whether the rule has changed since
 -- cursor  the slot that is written next, from 0
 -- live    units in the window at the last write; they end before the cursor
 -- oldest, newest   the times of the first and the last of them, us
@@ -30,7 +30,7 @@ local function time_at(s, j)
     local slot = (s.cursor - s.live + j) % size
     local stop = slot + 48 < size and slot + 48 or size
     s.from, s.slots, i = j, call('GETRANGE', s.key, 30 + slot*width, 29 + stop*width), 1
-    if #s.slots < width then return s.newest end -- cut short by another hand: count it as new
+    if #s.slots < width then return s.newest end -- something else has cut it short: count it as new
   end
   return s.newest - (s.newest - s.rule.read(s.slots, i)) % s.rule.modulus
 end

@@ -1,6 +1,6 @@
 -- The sliding log: at most `limit` units in any window, exactly. The twin of
--- core/slidinglog.go, whole in one string, for limits up to 128; above, ring.lua
--- keeps the same log in place.
+-- core/slidinglog.go, in one string, for limits up to 128; above, ring.lua keeps
+-- the same log in place.
 --
 -- value   form:1  newest:7  tick:W …      one tick for each unit, oldest first
 -- form    'a': W = 4, windows below 2^32 us (71.5 min);  'b': W = 6, the others
@@ -16,7 +16,7 @@
 local SHORT, LONG, RING_SHORT, RING_LONG = 97, 98, 99, 100 -- 'a' 'b' 'c' 'd'
 
 -- the times of the live units of a value in any form, oldest first, those ahead
--- of now dated now; the second result tells whether there were any. This is the
+-- of now dated now; the second result says whether there were any. This is the
 -- slow way: for a clock that stepped back, and for a rule that was changed.
 local function times_of(value, window, now)
   local form = byte(value, 1)
@@ -122,7 +122,7 @@ end
 algorithms[0] = log
 
 -- @return
--- Gives back the units of a time, from a log that is whole or in a ring. Units
+-- Gives back the units of a time, from a log in one string or in a ring. Units
 -- ahead of now stay as they are: the next decision dates them now.
 function log.give_back(value, r, now)
   local times = times_of(value, 18014398509481984, 9007199254740992) -- all, whatever their window

@@ -7,7 +7,7 @@ local more = {}    -- us until one unit more fits than now, or 0 if nothing is u
 local reset = {}   -- us until nothing is used, or 0
 local problem = {} -- why the key cannot be used, if so
 local redated = {} -- whether it must be written although nothing was taken
-local delays = {}  -- us that the units taken last must wait for their turn, in a queue
+local delays = {}  -- us that the units taken last must wait, in a queue
 
 local WRONG_TYPE, WRONG_VALUE, WRONG_CLOCK = 1, 2, 3 -- what may be wrong with a key
 
@@ -26,8 +26,8 @@ local WRONG_TYPE, WRONG_VALUE, WRONG_CLOCK = 1, 2, 3 -- what may be wrong with a
 --   give_back(value, r, now, returned)   see return.lua; only in its script
 local algorithms = {}
 
--- reads the keys of a rule; what is not there is false, and an error of
--- another type is in problem
+-- reads the values of the keys of a rule: false if there is none. A key of another
+-- type is noted in problem.
 local function values_of(rule)
   local got, missing = call('MGET', unpack(keys, rule.first, rule.last)), nil
   for q = 1, rule.last - rule.first + 1 do

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// A Name is what a key of Redis says, see [Key].
+// A Name has the parts of a key of Redis: see [Key].
 type Name struct {
 	Version           string // of the stored form: digits
 	Policy, Rule, Key string // as the program gave them: of this version only
@@ -13,9 +13,9 @@ type Name struct {
 	Returned          bool   // whether it holds what was given back, see [ReturnedKey]
 }
 
-// ParseKey reads a key of Redis that [Key] or [ReturnedKey] made with the prefix. It reports
-// false for one that it did not make; if that has at least the prefix and a
-// version, such as an older one, the Version is set.
+// ParseKey reads a key of Redis that [Key] or [ReturnedKey] made with the prefix.
+// It reports false for any other key. If that has the prefix and a version, such
+// as an older one, the Version is set.
 func ParseKey(prefix, key string) (Name, bool) {
 	rest, ok := strings.CutPrefix(key, prefix+":")
 	if !ok {
@@ -53,7 +53,7 @@ func ParseKey(prefix, key string) (Name, bool) {
 	return Name{Version: number, Policy: parts[0], Rule: parts[1], Key: parts[2], Part: part, Returned: returned}, true
 }
 
-// unescape undoes escape, and reports false for what escape does not return.
+// unescape undoes escape. It reports false for a string that escape never returns.
 func unescape(s string, plain *[256]bool) (string, bool) {
 	var b []byte
 	for i := 0; i < len(s); i++ {

@@ -11,16 +11,16 @@
 --           algorithm (its number in package core), limit, window in us, number
 --           of its keys, and its parameters (see the file of the algorithm)
 -- ARGV[#]   the decisions, each K times: index in KEYS:2, cost:6, big-endian
--- ARGV[#]   the number of the call, if it is to come back
+-- ARGV[#]   the number of the call, if the reply is to have it
 -- reply     integers: now in us, then for each decision its verdict
 --           (0 refused, -1 undecided, otherwise admitted and one more than the
---           us until its turn comes) and for each rule three:
+--           us that it must wait) and for each rule three:
 --             remaining; us until the cost fits if it does not (-1: never), or
---             else until remaining grows; us until the quota is whole
---           of an undecided one the first of the three says what is wrong with
---           the key: 0 nothing, 1 a value of another type, 2 no value of ours,
---           3 that the time of Redis is in none of the calendar periods sent
---           and last the number of the call
+--             else until remaining grows; us until the quota is full
+--           If a decision is undecided, the first of the three says what is wrong
+--           with the key: 0 nothing, 1 a value of another type, 2 a value that no
+--           script wrote, 3 that the time of Redis is in none of the calendar
+--           periods sent. The last integer is the number of the call.
 
 local now, grace, K = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 if not now then

@@ -3,7 +3,7 @@
 --
 -- value    'h':1  missing:6  part:6  last:7  window:6
 -- missing  tokens, when last taken from
--- part     windowths of the last of them that had come back
+-- part     windowths of the last of them that were refilled
 -- last     when that was, us
 -- params   the burst, and the tokens that a new bucket lacks
 --
@@ -12,7 +12,7 @@
 
 local NEW_AGAIN = 3600000000 -- how long a full bucket that did not begin full is remembered, us
 
--- us until n tokens have come back, of the first of which `back` windowths are there
+-- us until n tokens are refilled, if `back` windowths of the first are there
 local function regain(rule, n, back)
   local whole, rest = muldiv(n, rule.window, rule.limit)
   return whole + ceildiv(rest - back, rule.limit)

@@ -2,20 +2,25 @@
 //
 //	limiter := limit.New(store, &limit.Options{Observe: promlimit.Observe(prometheus.DefaultRegisterer)})
 //
-// The counters, all of whose labels are the program's words, and never a client's:
+// Its counters, with labels that only the program chooses and no client can:
 //
-//   - rate_limiting_requests_total by policy, result (admitted, refused) and mode:
-//     how the decision was made, as [limit.Mode] says. Whatever is neither exact nor
-//     remembered was decided without the store, or for keys together.
-//   - rate_limiting_rule_refusals_total by policy and rule: which rules had no room.
-//   - rate_limiting_errors_total by kind: undecided (answered with 503),
-//     lease_lost and unsettled.
+//   - rate_limiting_requests_total by policy, result (admitted, refused) and mode.
+//     The mode says how the decision was made: see [limit.Mode]. Modes other than
+//     exact and remembered mean that the store did not decide, or that keys shared
+//     an overflow quota.
+//   - rate_limiting_rule_refusals_total by policy and rule: the rules that had no
+//     room.
+//   - rate_limiting_errors_total by kind: undecided (answered with 503), unsettled
+//     and lease_lost.
 //
-// So this is above 0 while something is not as it should be:
+// This expression is above 0 while requests are not decided by the store alone:
 //
 //	sum by (mode) (rate(rate_limiting_requests_total{mode!~"exact|remembered"}[5m]))
 //
-// Calls outside HTTP, such as limit.Limiter.Take, are not observed.
+// The counters count what [limit.Options].Observe observes: each HTTP request that
+// a handler, middleware or adapter decides. They do not count [limit.Policy.Take],
+// Wait, Reserve and Peek. Of [limit.Policy.Decide] they count only errors. Bodies
+// that package throttle slows count only if they fail.
 package promlimit
 
 import (
@@ -27,16 +32,16 @@ import (
 	"github.com/routelimit/limit"
 )
 
-// Observe returns a function for [limit.Options].Observe. The limiters whose
-// functions have one registerer share the counters. It panics, as
-// [prometheus.MustRegister] does, if a counter cannot be registered.
+// Observe returns a function for [limit.Options].Observe. Limiters that share a
+// registerer share the counters. Observe panics if a counter cannot be registered,
+// as [prometheus.MustRegister] does.
 func Observe(registerer prometheus.Registerer) func(*http.Request, limit.Decision, error) {
 	requests := register(registerer, "rate_limiting_requests_total",
 		"Requests that were admitted or refused, and how that was decided.", "policy", "result", "mode")
 	refusals := register(registerer, "rate_limiting_rule_refusals_total",
 		"Refusals by the rule that had no room.", "policy", "rule")
 	problems := register(registerer, "rate_limiting_errors_total",
-		"Requests that could not be decided or settled, or have lost what they held.", "kind")
+		"Requests that could not be decided or settled, or that lost a lease.", "kind")
 	for _, kind := range []string{undecided, unsettled, leaseLost} {
 		problems.WithLabelValues(kind) // 0 is not the same as unknown
 	}
@@ -66,14 +71,14 @@ const (
 	leaseLost = "lease_lost"
 )
 
-// register returns a new counter, or the one that is there already.
+// register returns a new counter, or the one that is registered already.
 func register(registerer prometheus.Registerer, name, help string, labels ...string) *prometheus.CounterVec {
 	counter := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	err := registerer.Register(counter)
-	var there prometheus.AlreadyRegisteredError
+	var registered prometheus.AlreadyRegisteredError
 	switch {
-	case errors.As(err, &there):
-		return there.ExistingCollector.(*prometheus.CounterVec)
+	case errors.As(err, &registered):
+		return registered.ExistingCollector.(*prometheus.CounterVec)
 	case err != nil:
 		panic(err)
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/routelimit/limit/promlimit"
 )
 
-// A store fails when it is told to.
+// A store fails while err is set.
 type store struct {
 	core.Store
 	err error
@@ -34,8 +34,7 @@ func (s *store) Take(ctx context.Context, policy string, charges []core.Charge) 
 	return s.Store.Take(ctx, policy, charges)
 }
 
-// TestObserve counts what happens on a route: by requests of clients, whose words must
-// not become labels.
+// TestObserve counts the decisions of requests, whose paths must not become labels.
 func TestObserve(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	inner := &store{Store: memstore.New(nil)}
@@ -70,7 +69,7 @@ func TestObserve(t *testing.T) {
 	}
 	inner.err = core.ErrUnavailable
 	get(another, "/items/3", "")
-	inner.err = errors.New("nonsense")
+	inner.err = errors.New("an invalid reply")
 	for range 2 {
 		get(one, "/report", "")
 	}
@@ -78,7 +77,7 @@ func TestObserve(t *testing.T) {
 	get(one, "/report", "")
 
 	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
-# HELP rate_limiting_errors_total Requests that could not be decided or settled, or have lost what they held.
+# HELP rate_limiting_errors_total Requests that could not be decided or settled, or that lost a lease.
 # TYPE rate_limiting_errors_total counter
 rate_limiting_errors_total{kind="lease_lost"} 0
 rate_limiting_errors_total{kind="undecided"} 2
@@ -86,10 +85,9 @@ rate_limiting_errors_total{kind="unsettled"} 1
 # HELP rate_limiting_requests_total Requests that were admitted or refused, and how that was decided.
 # TYPE rate_limiting_requests_total counter
 rate_limiting_requests_total{mode="exact",policy="GET /items/{id}",result="admitted"} 5
-rate_limiting_requests_total{mode="exact",policy="GET /items/{id}",result="refused"} 1
 rate_limiting_requests_total{mode="exact",policy="reports",result="admitted"} 1
 rate_limiting_requests_total{mode="local",policy="GET /items/{id}",result="admitted"} 1
-rate_limiting_requests_total{mode="remembered",policy="GET /items/{id}",result="refused"} 2
+rate_limiting_requests_total{mode="remembered",policy="GET /items/{id}",result="refused"} 3
 # HELP rate_limiting_rule_refusals_total Refusals by the rule that had no room.
 # TYPE rate_limiting_rule_refusals_total counter
 rate_limiting_rule_refusals_total{policy="GET /items/{id}",rule="per-ip-1h"} 3
@@ -99,12 +97,12 @@ rate_limiting_rule_refusals_total{policy="GET /items/{id}",rule="per-ip-1h"} 3
 	assert.Empty(t, problems)
 }
 
-// TestObserveLosses counts a lease that was lost under a request.
+// TestObserveLosses counts a lease that was lost while its request was served.
 func TestObserveLosses(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	promlimit.Observe(registry)(nil, limit.Decision{Allowed: true}, errors.Join(errors.New("the reason"), limit.ErrLeaseLost))
 	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
-# HELP rate_limiting_errors_total Requests that could not be decided or settled, or have lost what they held.
+# HELP rate_limiting_errors_total Requests that could not be decided or settled, or that lost a lease.
 # TYPE rate_limiting_errors_total counter
 rate_limiting_errors_total{kind="lease_lost"} 1
 rate_limiting_errors_total{kind="undecided"} 0
@@ -112,7 +110,7 @@ rate_limiting_errors_total{kind="unsettled"} 0
 `)))
 }
 
-// TestObserveCannotRegister has the name taken by something else.
+// TestObserveCannotRegister registers another metric of the same name first.
 func TestObserveCannotRegister(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "rate_limiting_requests_total", Help: "Other."}))
@@ -121,8 +119,9 @@ func TestObserveCannotRegister(t *testing.T) {
 
 func BenchmarkObserve(b *testing.B) {
 	observe := promlimit.Observe(prometheus.NewPedanticRegistry())
-	limiter := limit.New(nil, nil)
-	d, err := mustPolicy(limiter, limit.Named("p", limit.Global(time.Hour, 1000))).Take(b.Context(), limit.Request{Keys: limit.Keys{}})
+	policy, err := limit.New(nil, nil).Policy(limit.Named("p", limit.Global(time.Hour, 1000)))
+	require.NoError(b, err)
+	d, err := policy.Take(b.Context(), limit.Request{})
 	require.NoError(b, err)
 	b.ReportAllocs()
 	for b.Loop() {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/logbook"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/memstore"
 	"github.com/routelimit/limit/redisstore"
@@ -54,20 +55,24 @@ var badRequests = []badInput{
 		}
 		r.runs(1, behind(limit.PerIP(time.Hour, 1)), ask) // on a route for POST
 		for name, serve := range anyMethod {
-			// On a route for any method each has its own quota, as each is a route of
-			// its own; those that clients invent share one. A set made by Named is one
-			// for all.
-			for _, set := range []limit.RuleSet{limit.Rules(limit.PerIP(time.Hour, 1)), limit.Named("login", limit.PerIP(time.Hour, 1))} {
-				ran := make(map[string]int)
-				ask(serve(limit.New(nil, nil), set, func(_ http.ResponseWriter, q *http.Request) { ran[q.Method]++ }))
-				all, most := 0, 1
-				if set.Name() == "" && name != "http" {
+			// A route for any method is a route for each method in Gin and Echo, and the
+			// methods that clients invent share one. A named set has one quota for all.
+			for scope, set := range map[string]limit.RuleSet{"rules": limit.Rules(limit.PerIP(time.Hour, 1)),
+				"each": limit.EachRoute(limit.PerIP(time.Hour, 1)), "named": limit.Named("login", limit.PerIP(time.Hour, 1))} {
+				ran, book := make(map[string]int), new(logbook.Book)
+				ask(serve(limit.New(nil, &limit.Options{Log: book.Log()}), set, func(_ http.ResponseWriter, q *http.Request) { ran[q.Method]++ }))
+				all, most, warnings := 0, 1, 0
+				if scope != "named" && name != "http" {
 					most = 5
+					if scope == "rules" {
+						warnings = 1
+					}
 				}
 				for _, n := range ran {
 					all += n
 				}
-				r.ran(all, most, "%s: %v", name, ran)
+				r.ran(all, most, "%s, %s: %v", name, scope, ran)
+				assert.Equal(r, warnings, strings.Count(strings.Join(book.Lines(), "\n"), "LIMIT-101"), "%s, %s", name, scope)
 			}
 		}
 	}},
@@ -102,7 +107,7 @@ var badRequests = []badInput{
 				_, err = http.DefaultClient.Do(q)
 				require.ErrorIs(r, err, context.Canceled)
 				redistest.Await(r, 10*time.Second, "its place and its unit are back", func() bool {
-					d, err := mustPolicy(limiter, line).Peek(r.Context(), limit.Request{})
+					d, err := bind(limiter, line).Peek(r.Context(), limit.Request{})
 					require.NoError(r, err)
 					return d.Rules()[0].Remaining == 2 && d.Rules()[1].Remaining == 9
 				})
@@ -113,7 +118,7 @@ var badRequests = []badInput{
 		ended, cancel := context.WithCancel(r.Context())
 		cancel()
 		limiter, jobs, keys := limit.New(nil, nil), limit.Named("jobs", limit.PerIP(time.Hour, 5)), limit.Keys{"ip": "192.0.2.1"}
-		_, err := mustPolicy(limiter, jobs).Take(ended, limit.Request{Keys: keys})
+		_, err := bind(limiter, jobs).Take(ended, limit.Request{Keys: keys})
 		assert.ErrorIs(r, err, context.Canceled)
 		r.left(limiter, jobs, keys, 5)
 	}},
@@ -153,7 +158,7 @@ var badRequests = []badInput{
 			r.raw(server.Listener.Addr().String(), "POST /login HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 1000\r\n\r\n")
 			assert.ErrorIs(r, <-reads, os.ErrDeadlineExceeded, name)
 			redistest.Await(r, 10*time.Second, "its slot is free", func() bool {
-				d, err := mustPolicy(limiter, one).Peek(r.Context(), limit.Request{})
+				d, err := bind(limiter, one).Peek(r.Context(), limit.Request{})
 				require.NoError(r, err)
 				return d.Allowed
 			})
@@ -274,7 +279,7 @@ type byteStore struct {
 
 func (s *byteStore) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
 	d, err := s.Store.Take(ctx, policy, charges)
-	if d.Allowed && strings.HasPrefix(policy, "bytes ") {
+	if d.Allowed && strings.HasSuffix(charges[0].Rule, ".bytes") {
 		s.bytes.Add(charges[0].Cost)
 	}
 	return d, err

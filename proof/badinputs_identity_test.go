@@ -106,14 +106,14 @@ var badIdentities = []badInput{
 		r.addresses(1, trusting, numbered(5, func(i int) request { // what is left of 64 proxies is not read
 			return viaProxy(xff, fmt.Sprintf("1.1.1.%d", i)+strings.Repeat(", 10.0.0.2", 10_000))
 		})...)
-		policy := mustPolicy(limit.New(nil, &limit.Options{Proxies: trusting}), limit.Rules(limit.PerIP(time.Hour, 100)))
+		policy := bind(limit.New(nil, &limit.Options{Proxies: trusting}), limit.Rules(limit.PerIP(time.Hour, 100)))
 		q := httptest.NewRequest("POST", "/login", nil)
 		q.RemoteAddr = "10.0.0.1:80"
 		q.Header[xff] = []string{strings.Repeat("10.0.0.2,", 1<<20/9)}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		for range 10 {
-			_, err := policy.Decide(limit.Call{Request: q, Pattern: "/login"})
+			_, err := policy.Decide(q, limit.Call{Pattern: "/login"})
 			require.NoError(r, err)
 		}
 		runtime.ReadMemStats(&after)
@@ -150,11 +150,11 @@ var badIdentities = []badInput{
 	}},
 	{33, "65,536 addresses of a network", func(r *row) {
 		r.addresses(1, trusting, numbered(256, func(i int) request { return viaProxy(xff, fmt.Sprintf("2001:db8:1234:5678::%x", i*256)) })...)
-		policy := mustPolicy(limit.New(nil, nil), limit.Rules(limit.PerIP(time.Hour, 1)))
+		policy := bind(limit.New(nil, nil), limit.Rules(limit.PerIP(time.Hour, 1)))
 		q, admitted := httptest.NewRequest("POST", "/login", nil), 0
 		for i := range 65_536 {
 			q.RemoteAddr = fmt.Sprintf("[2001:db8:1234:5678::%x]:443", i)
-			d, err := policy.Decide(limit.Call{Request: q, Pattern: "/login"})
+			d, err := policy.Decide(q, limit.Call{Pattern: "/login"})
 			require.NoError(r, err)
 			if d.Allowed {
 				admitted++

@@ -27,7 +27,7 @@ import (
 func (r *row) invalid(want string, rules ...limit.RuleSet) {
 	r.Helper()
 	for _, set := range rules {
-		_, err := limit.New(nil, nil).Policy(set)
+		_, err := limit.New(nil, nil).Bind(set, limit.Call{})
 		if !assert.Error(r, err, "%v", set) {
 			continue
 		}
@@ -110,9 +110,9 @@ var badRules = []badInput{
 		for _, a := range []limit.Algorithm{limit.FixedWindow, limit.SlidingCells, limit.SlidingCounter, limit.TokenBucket, limit.LeakyBucket} {
 			const most = 1_000_000_000_000
 			set := limit.Named(a.String(), limit.Rule{Key: limit.Everyone, Limit: most, Window: year, Algorithm: a})
-			admitted := 0
+			policy, admitted := bind(limiter, set), 0
 			for range 2 {
-				d, err := mustPolicy(limiter, set).Take(r.Context(), limit.Request{Cost: most})
+				d, err := policy.Take(r.Context(), limit.Request{Cost: most})
 				require.NoError(r, err)
 				if d.Allowed {
 					admitted++
@@ -142,11 +142,11 @@ var badRules = []badInput{
 			r.send(h, 2, http.StatusTooManyRequests) // nothing has come back
 		})
 		limiter, jobs, keys := limit.New(nil, nil), limit.Named("jobs", limit.PerIP(time.Hour, 5)), limit.Keys{"ip": "192.0.2.1"}
-		d, err := mustPolicy(limiter, jobs).Reserve(r.Context(), limit.Request{Keys: keys, Cost: 5})
+		d, err := bind(limiter, jobs).Reserve(r.Context(), limit.Request{Keys: keys, Cost: 5})
 		require.NoError(r, err)
 		assert.Error(r, d.Settle(r.Context(), -1))
 		for _, cost := range []int64{-1, math.MinInt64} {
-			d, err := mustPolicy(limiter, jobs).Take(r.Context(), limit.Request{Keys: keys, Cost: cost})
+			d, err := bind(limiter, jobs).Take(r.Context(), limit.Request{Keys: keys, Cost: cost})
 			assert.Error(r, err)
 			assert.False(r, d.Allowed)
 		}
@@ -180,7 +180,7 @@ var badRules = []badInput{
 		r.invalid("rule", limit.Named("jobs"))
 		r.invalid("key", limit.Rules(limit.Rule{}), limit.Rules(limit.Rule{Limit: 5, Window: time.Second}))
 		r.invalidText("", ";", "\n")
-		_, err := mustPolicy(limit.New(nil, nil), limit.Rules(limit.PerIP(time.Hour, 5))).Take(r.Context(), limit.Request{Keys: limit.Keys{"ip": "192.0.2.1"}})
+		_, err := bind(limit.New(nil, nil), limit.Rules(limit.PerIP(time.Hour, 5))).Take(r.Context(), limit.Request{Keys: limit.Keys{"ip": "192.0.2.1"}})
 		assert.ErrorContains(r, err, "limit.Named")
 	}},
 	{13, "the same rule twice", func(r *row) {
@@ -208,8 +208,8 @@ var badRules = []badInput{
 			func() { redisstore.New(nil, nil) })
 	}},
 	{16, "the same middleware twice", func(r *row) {
-		// Both charge the same quota, so that fewer pass than the rule says, and
-		// never more; the headers show both, and the log says so.
+		// Both charge the same quota, so that fewer requests are admitted than the
+		// rule says, and never more. The headers show both, and a warning says so.
 		rules := limit.Rules(limit.PerIP(time.Hour, 5))
 		r.runs(2, site{rules: []limit.RuleSet{rules, rules}}, func(h http.Handler) {
 			assert.Len(r, do(h, "192.0.2.1:1", "/login").Header()["Ratelimit"], 2)
@@ -219,12 +219,12 @@ var badRules = []badInput{
 			var log strings.Builder
 			limiter := limit.New(nil, &limit.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
 			do(serve(limiter, func(http.ResponseWriter, *http.Request) {}, rules, rules), "192.0.2.1:1", "/login")
-			assert.Contains(r, log.String(), "two rule sets charge one quota", name)
+			assert.Contains(r, log.String(), "code=LIMIT-102", name)
 		}
 	}},
 	{17, "a limiter made in the handler", func(r *row) {
-		// What has been admitted is in the store, and so the limit holds while
-		// that is one. With a nil store each limiter has its own, and the log says so.
+		// With one store the limit holds, since the store has what was admitted. With
+		// a nil store each limiter has its own, and a warning says so.
 		rules := limit.Rules(limit.PerIP(time.Hour, 5))
 		for name, serve := range frameworks {
 			store, ran := memstore.New(nil), 0
@@ -241,7 +241,7 @@ var badRules = []badInput{
 		assert.NoError(r, err)
 		response.Body.Close()
 		server.Close()
-		assert.Contains(r, log.String(), "while a request is served")
+		assert.Contains(r, log.String(), "code=LIMIT-104")
 	}},
 	{18, "rules that change", func(r *row) {
 		rule := func(n int64, window time.Duration) limit.RuleSet {
@@ -255,9 +255,9 @@ var badRules = []badInput{
 		} {
 			kept := store()
 			admitted := func(rules limit.RuleSet) (n int, last limit.Decision) {
-				limiter := limit.New(kept, nil) // a program that was started anew
+				policy := bind(limit.New(kept, nil), rules) // a program that was started anew
 				for range 12 {
-					d, err := mustPolicy(limiter, rules).Take(r.Context(), limit.Request{})
+					d, err := policy.Take(r.Context(), limit.Request{})
 					require.NoError(r, err)
 					if last = d; d.Allowed {
 						n++
@@ -290,7 +290,7 @@ var badRules = []badInput{
 		r.invalid("not nil", limit.Rules(limit.Per(limit.By("tenant", nil), time.Hour, 5)))
 		limiter, jobs, keys := limit.New(nil, nil), limit.Named("jobs", limit.PerIP(time.Hour, 5)), limit.Keys{"ip": "192.0.2.1"}
 		for _, wrong := range []limit.Keys{nil, {"user": "a"}, {"ip": "somewhere"}} {
-			d, err := mustPolicy(limiter, jobs).Take(r.Context(), limit.Request{Keys: wrong})
+			d, err := bind(limiter, jobs).Take(r.Context(), limit.Request{Keys: wrong})
 			assert.Error(r, err)
 			assert.False(r, d.Allowed)
 		}

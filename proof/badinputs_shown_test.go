@@ -62,7 +62,7 @@ var badToShow = []badInput{
 			for _, key := range hostile {
 				r.send(h, 1, 0, "X-Api-Key", key)
 				refused := do(h, "192.0.2.1:1", "/login", "X-Api-Key", key)
-				assert.Equal(r, limit.ProblemType, refused.Header().Get("Content-Type"))
+				assert.Equal(r, "application/problem+json", refused.Header().Get("Content-Type"))
 				assert.Equal(r, "nosniff", refused.Header().Get("X-Content-Type-Options"))
 				assert.JSONEq(r, `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429,
 					"detail":"Try again in 3600 s.","violated-policies":["per-header-x-api-key-1h"]}`, refused.Body.String())

@@ -211,7 +211,7 @@ func (r *row) raw(addr, text string) int {
 // left asserts what is left of the first rule of a policy.
 func (r *row) left(limiter *limit.Limiter, rules limit.RuleSet, keys limit.Keys, want int64) {
 	r.Helper()
-	d, err := mustPolicy(limiter, rules).Peek(r.Context(), limit.Request{Keys: keys})
+	d, err := bind(limiter, rules).Peek(r.Context(), limit.Request{Keys: keys})
 	require.NoError(r, err)
 	assert.Equal(r, want, d.Rules()[0].Remaining)
 }

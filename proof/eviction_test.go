@@ -50,13 +50,13 @@ func TestEviction(t *testing.T) {
 		client := redis.NewClient(&redis.Options{Addr: server.Addr})
 		defer client.Close()
 		store := redisstore.New(client, nil)
-		limiter := limit.New(store, nil)
+		p := bind(limit.New(store, nil), set)
 
 		var admitted, alone, errors atomic.Int64
 		modes := make(map[limit.Mode]int)
 		ask := func(times int) {
 			for range times {
-				d, err := mustPolicy(limiter, set).Take(t.Context(), limit.Request{Keys: limit.Keys{"user": "alice"}})
+				d, err := p.Take(t.Context(), limit.Request{Keys: limit.Keys{"user": "alice"}})
 				if err != nil {
 					errors.Add(1)
 				}
@@ -77,7 +77,7 @@ func TestEviction(t *testing.T) {
 			for range 16 {
 				done.Go(func() {
 					for range n / 16 {
-						d, err := mustPolicy(limiter, set).Take(t.Context(), limit.Request{Keys: limit.Keys{"user": fmt.Sprint(rand.Uint64())}})
+						d, err := p.Take(t.Context(), limit.Request{Keys: limit.Keys{"user": fmt.Sprint(rand.Uint64())}})
 						if err != nil {
 							errors.Add(1)
 						}

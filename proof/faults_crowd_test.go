@@ -35,6 +35,7 @@ type taken struct {
 }
 
 func startCrowd(limiter *limit.Limiter) *crowd {
+	few, load := bind(limiter, fewRules), bind(limiter, loadRules)
 	l := &crowd{start: time.Now(), stop: make(chan struct{})}
 	for caller := range l.of {
 		l.done.Go(func() {
@@ -42,12 +43,12 @@ func startCrowd(limiter *limit.Limiter) *crowd {
 			defer tick.Stop()
 			keys := limit.Keys{"user": fmt.Sprint(caller % 4)}
 			for i := 0; ; i++ {
-				rules := loadRules
+				policy := load
 				if i%8 == 0 {
-					rules = fewRules
+					policy = few
 				}
 				at := l.now()
-				d, err := mustPolicy(limiter, rules).Take(context.Background(), limit.Request{Keys: keys})
+				d, err := policy.Take(context.Background(), limit.Request{Keys: keys})
 				l.of[caller] = append(l.of[caller], taken{at, l.now() - at, d.Mode, err != nil, i%8 == 0, d.Allowed})
 				if err == nil && d.Mode == limit.ModeExact {
 					l.mu.Lock()

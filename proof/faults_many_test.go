@@ -27,19 +27,19 @@ func TestPartition(t *testing.T) {
 	server := redistest.Real(t).Options().Addr
 	redis.SetLogger(quiet{})
 	proxy := faultproxy.Start(t, server)
-	var limiters []*limit.Limiter
+	rules := limit.Named("few", limit.Global(time.Hour, 90))
+	var policies []*limit.Policy
 	for _, addr := range []string{proxy.Addr(), server, server} {
 		client := redis.NewClient(&redis.Options{Addr: addr})
 		t.Cleanup(func() { client.Close() })
-		limiters = append(limiters, limit.New(redisstore.New(client, nil), &limit.Options{Instances: 3}))
+		policies = append(policies, bind(limit.New(redisstore.New(client, nil), &limit.Options{Instances: 3}), rules))
 	}
 	require.NoError(t, proxy.Refuse(true))
-	rules := limit.Named("few", limit.Global(time.Hour, 90))
 	modes := make([]map[limit.Mode]int, 3)
 	admitted := 0
 	for range 200 {
-		for i, l := range limiters {
-			d, err := mustPolicy(l, rules).Take(t.Context(), limit.Request{Keys: limit.Keys{}})
+		for i, p := range policies {
+			d, err := p.Take(t.Context(), limit.Request{})
 			require.NoError(t, err)
 			if modes[i] == nil {
 				modes[i] = make(map[limit.Mode]int)
@@ -61,8 +61,7 @@ func TestHotKey(t *testing.T) {
 	admin := redistest.Real(t)
 	client := redis.NewClient(&redis.Options{Addr: admin.Options().Addr})
 	defer client.Close()
-	limiter := limit.New(redisstore.New(client, nil), nil)
-	rules := limit.Named("hot", limit.Global(time.Hour, 1000))
+	policy := bind(limit.New(redisstore.New(client, nil), nil), limit.Named("hot", limit.Global(time.Hour, 1000)))
 	var asked, admitted, failed, local, remembered atomic.Int64
 	rush := func() {
 		asked.Store(0)
@@ -70,7 +69,7 @@ func TestHotKey(t *testing.T) {
 		for range 64 {
 			done.Go(func() {
 				for asked.Add(1) <= 20_000 {
-					d, err := mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: limit.Keys{}})
+					d, err := policy.Take(t.Context(), limit.Request{})
 					switch {
 					case err != nil:
 						failed.Add(1)

@@ -137,9 +137,9 @@ func (f *fault) measure(t *testing.T) string {
 	requests := slices.Concat(l.of[:]...)
 
 	// Whatever is left of the few is taken, so that their number can be told.
-	refused := 0
+	few, refused := bind(b.limiter, fewRules), 0
 	redistest.Await(t, 10*time.Second, "refusals", func() bool {
-		d, err := b.mustPolicy(limiter, fewRules).Take(t.Context(), limit.Request{Keys: limit.Keys{}})
+		d, err := few.Take(t.Context(), limit.Request{})
 		if err == nil {
 			requests = append(requests, taken{at: l.now(), mode: d.Mode, few: true, allowed: d.Allowed})
 		}
@@ -155,8 +155,8 @@ func (f *fault) measure(t *testing.T) string {
 		}
 	}
 	// What Redis has counted, by a limiter that nothing stands before.
-	d, err := limit.New(redisstore.New(b.admin, &redisstore.Options{Timeout: time.Minute}), nil).
-		Peek(t.Context(), loadRules, limit.Keys{"user": "none"})
+	direct := limit.New(redisstore.New(b.admin, &redisstore.Options{Timeout: time.Minute}), nil)
+	d, err := bind(direct, loadRules).Peek(t.Context(), limit.Request{Keys: limit.Keys{"user": "none"}})
 	require.NoError(t, err)
 	m.counted = int(counterLimit - d.Rules()[1].Remaining)
 

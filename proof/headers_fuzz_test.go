@@ -1,11 +1,13 @@
 package proof
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/dunglas/httpsfv"
@@ -25,7 +27,6 @@ func FuzzHeaders(t *testing.F) {
 	}
 	f.Add("A.b-c_9", uint8(0), int64(core.MaxLog), int64(core.MaxWindow), int64(1), uint8(0))
 	f.Fuzz(func(t *testing.T, name string, algorithm uint8, most, window, burst int64, asks uint8) {
-		limiter := limit.New(nil, nil)
 		rule := limit.Rule{Name: word(name), Key: limit.ByIP, Algorithm: core.Algorithm(algorithm % 8)}
 		largest, shortest := int64(core.MaxLimit), int64(core.MinWindow)
 		switch rule.Algorithm {
@@ -40,41 +41,54 @@ func FuzzHeaders(t *testing.F) {
 		case limit.TokenBucket, limit.LeakyBucket, limit.Queue:
 			rule.Burst = within(burst, 1, min(10*rule.Limit, core.MaxLimit))
 		}
-		policy, err := limiter.Policy(limit.Named("p", rule, limit.Global(time.Minute, 3)))
-		require.NoError(t, err)
-		r := httptest.NewRequest("GET", "/", nil)
-		for range 1 + asks%5 {
-			d, err := policy.Decide(limit.Call{Request: r, Pattern: "/"})
-			require.NoError(t, err)
-			defer d.Release()
-			h := make(http.Header)
-			limit.SetHeaders(h, d)
-			policies, wrong := httpsfv.UnmarshalList(h.Values("RateLimit-Policy"))
-			limits, err := httpsfv.UnmarshalList(h.Values("RateLimit"))
-			if wrong != nil || err != nil || len(policies) != 2 || len(limits) != 2 {
-				t.Fatalf("%v: %v, %v", h, wrong, err)
+		set := limit.Named("p", rule, limit.Global(time.Minute, 3))
+		require.NoError(t, set.Validate())
+		synctest.Test(t, func(t *testing.T) {
+			var d limit.Decision
+			limiter := limit.New(nil, &limit.Options{Observe: func(_ *http.Request, decided limit.Decision, _ error) { d = decided }})
+			policy := bind(limiter, set)
+			ctx, end := context.WithCancel(t.Context())
+			for range 1 + asks%5 {
+				w := httptest.NewRecorder()
+				go policy.Serve(w, httptest.NewRequestWithContext(ctx, "GET", "/", nil), limit.Call{Pattern: "/",
+					Next: func(r *http.Request) (int, error) {
+						<-r.Context().Done()
+						return http.StatusOK, nil
+					}})
+				synctest.Wait() // until it is answered, waits for its slot, or holds its lease
+				checkHeaders(t, w.Header(), d)
 			}
-			for i, said := range d.Rules() {
-				p, l := policies[i].(httpsfv.Item), limits[i].(httpsfv.Item)
-				q, _ := p.Params.Get("q")
-				left, _ := l.Params.Get("r")
-				after, later := l.Params.Get("t")
-				if p.Value != said.Name || l.Value != said.Name || q != said.Limit || left != said.Remaining || later && after.(int64) <= 0 {
-					t.Fatalf("%+v: %v", said, h)
-				}
-			}
-			if d.Allowed || d.RetryAfter == 0 {
-				if h.Get("Retry-After") != "" {
-					t.Fatalf("%+v: %v", d, h)
-				}
-				continue
-			}
-			seconds, err := strconv.ParseInt(h.Get("Retry-After"), 10, 64)
-			if wait := time.Duration(seconds) * time.Second; err != nil || wait < d.RetryAfter || wait >= d.RetryAfter+time.Second {
-				t.Fatalf("%d for %v", seconds, d.RetryAfter)
-			}
-		}
+			end()
+		})
 	})
+}
+
+// checkHeaders compares headers with the decision that they report.
+func checkHeaders(t *testing.T, h http.Header, d limit.Decision) {
+	policies, wrong := httpsfv.UnmarshalList(h.Values("RateLimit-Policy"))
+	limits, err := httpsfv.UnmarshalList(h.Values("RateLimit"))
+	if wrong != nil || err != nil || len(policies) != 2 || len(limits) != 2 {
+		t.Fatalf("%v: %v, %v", h, wrong, err)
+	}
+	for i, rule := range d.Rules() {
+		p, l := policies[i].(httpsfv.Item), limits[i].(httpsfv.Item)
+		q, _ := p.Params.Get("q")
+		left, _ := l.Params.Get("r")
+		after, later := l.Params.Get("t")
+		if p.Value != rule.Name || l.Value != rule.Name || q != rule.Limit || left != rule.Remaining || later && after.(int64) <= 0 {
+			t.Fatalf("%+v: %v", rule, h)
+		}
+	}
+	if d.Allowed || d.RetryAfter == limit.Never {
+		if h.Get("Retry-After") != "" {
+			t.Fatalf("%+v: %v", d, h)
+		}
+		return
+	}
+	seconds, err := strconv.ParseInt(h.Get("Retry-After"), 10, 64)
+	if wait := time.Duration(seconds) * time.Second; err != nil || wait < d.RetryAfter || wait >= d.RetryAfter+time.Second {
+		t.Fatalf("%d for %v", seconds, d.RetryAfter)
+	}
 }
 
 // within brings a number between two others, from least on.

@@ -36,8 +36,8 @@ func TestNothingIsLeft(t *testing.T) {
 		for _, client := range clients {
 			defer client.Close()
 			limiter := limit.New(guard.New(redisstore.New(client, nil), nil), nil)
-			held := limit.Named("held", limit.Rule{Key: limit.Everyone, Limit: 100, Window: time.Second, Algorithm: limit.Concurrency},
-				limit.Rule{Key: limit.ByUser, Limit: 100, Window: time.Second, Algorithm: limit.Queue, Burst: 5})
+			held := bind(limiter, limit.Named("held", limit.Rule{Key: limit.Everyone, Limit: 100, Window: time.Second, Algorithm: limit.Concurrency},
+				limit.Rule{Key: limit.ByUser, Limit: 100, Window: time.Second, Algorithm: limit.Queue, Burst: 5}))
 			for _, silent := range []bool{false, true, false} {
 				proxy.Silence(silent)
 				done := make(chan struct{})
@@ -46,7 +46,7 @@ func TestNothingIsLeft(t *testing.T) {
 						defer func() { done <- struct{}{} }()
 						for range 5 {
 							ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-							d, err := mustPolicy(limiter, held).Take(ctx, limit.Request{Keys: limit.Keys{"user": "a"}})
+							d, err := held.Take(ctx, limit.Request{Keys: limit.Keys{"user": "a"}})
 							if err == nil && d.Allowed {
 								_ = d.Wait(ctx)
 							}
@@ -59,9 +59,9 @@ func TestNothingIsLeft(t *testing.T) {
 					<-done
 				}
 			}
-			_, err := mustPolicy(limiter, held).Take(t.Context(), limit.Request{Keys: limit.Keys{"user": "b"}})
+			_, err := held.Take(t.Context(), limit.Request{Keys: limit.Keys{"user": "b"}})
 			require.NotErrorIs(t, err, core.ErrUnavailable)
-			require.NoError(t, mustPolicy(limiter, held).Reset(context.Background(), limit.Keys{"user": "a"}))
+			require.NoError(t, held.Reset(context.Background(), limit.Keys{"user": "a"}))
 		}
 	}()
 }

@@ -24,7 +24,6 @@ func TestLimiterProperties(t *testing.T) {
 		n := 0
 		rapid.Check(bubble{t}, func(t *rapid.T) {
 			n++
-			limiter := limit.New(nil, nil)
 			var rules []limit.Rule
 			for i := range rapid.IntRange(1, 4).Draw(t, "rules") {
 				key := rapid.SampledFrom([]limit.KeyResolver{limit.ByIP, limit.ByUser, limit.Everyone,
@@ -33,7 +32,7 @@ func TestLimiterProperties(t *testing.T) {
 					Limit:  rapid.Int64Range(1, 6).Draw(t, "limit"),
 					Window: time.Duration(rapid.Int64Range(1, 50).Draw(t, "window")) * 100 * time.Millisecond})
 			}
-			set := limit.Named(fmt.Sprint("p", n), rules...)
+			policy := bind(limit.New(nil, nil), limit.Named(fmt.Sprint("p", n), rules...))
 			admitted := make(map[string][]time.Time)
 
 			for range rapid.IntRange(1, 60).Draw(t, "steps") {
@@ -42,7 +41,7 @@ func TestLimiterProperties(t *testing.T) {
 					"ip":   rapid.SampledFrom([]string{"192.0.2.1", "192.0.2.2"}).Draw(t, "ip"),
 					"user": rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "user"),
 				}
-				d, err := mustPolicy(limiter, set).Take(t.Context(), limit.Request{Keys: keys})
+				d, err := policy.Take(t.Context(), limit.Request{Keys: keys})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -89,10 +88,9 @@ func TestLimiterProperties(t *testing.T) {
 
 func TestNoGoroutineIsLeft(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	limiter := limit.New(nil, nil)
-	set := limit.Named("p", limit.PerIP(time.Second, 3), limit.Global(time.Minute, 1000))
+	policy := bind(limit.New(nil, nil), limit.Named("p", limit.PerIP(time.Second, 3), limit.Global(time.Minute, 1000)))
 	for i := range 10_000 {
-		if _, err := mustPolicy(limiter, set).Take(t.Context(), limit.Request{Keys: limit.Keys{"ip": fmt.Sprintf("192.0.2.%d", i%256)}}); err != nil {
+		if _, err := policy.Take(t.Context(), limit.Request{Keys: limit.Keys{"ip": fmt.Sprintf("192.0.2.%d", i%256)}}); err != nil {
 			t.Fatal(err)
 		}
 	}

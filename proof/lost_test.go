@@ -86,7 +86,7 @@ func (w *workplace) finish() int {
 
 // free reports whether a slot is to be had.
 func free(t *testing.T, limiter *limit.Limiter) bool {
-	d, err := mustPolicy(limiter, working).Take(t.Context(), limit.Request{})
+	d, err := bind(limiter, working).Take(t.Context(), limit.Request{})
 	require.NoError(t, err)
 	d.Release()
 	return d.Allowed
@@ -212,7 +212,7 @@ func TestLostByPausedProcess(t *testing.T) {
 	require.NoError(t, p.Process.Signal(syscall.SIGSTOP))
 	stopped := time.Now()
 	until(t, "the places of the paused process", func() bool {
-		d, err := mustPolicy(other, working).Take(t.Context(), limit.Request{Cost: slots})
+		d, err := bind(other, working).Take(t.Context(), limit.Request{Cost: slots})
 		require.NoError(t, err)
 		if d.Allowed {
 			t.Cleanup(d.Release)

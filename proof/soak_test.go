@@ -41,6 +41,13 @@ var (
 		Algorithm: limit.Queue, Burst: 20})
 )
 
+// soakPolicies are these rules on one limiter.
+type soakPolicies struct{ exact, bucket, held, line *limit.Policy }
+
+func bindSoak(l *limit.Limiter) soakPolicies {
+	return soakPolicies{bind(l, soakExact), bind(l, soakBucket), bind(l, soakHeld), bind(l, soakLine)}
+}
+
 // A soak is limiters that share a Redis which fails again and again, and
 // clients that never stop.
 type soak struct {
@@ -94,9 +101,9 @@ func TestSoak(t *testing.T) {
 	for range soakInstances {
 		client := redis.NewClient(&redis.Options{Addr: s.proxy.Addr()})
 		defer client.Close()
-		limiter := limit.New(redisstore.New(client, nil), &limit.Options{Instances: soakInstances})
+		p := bindSoak(limit.New(redisstore.New(client, nil), &limit.Options{Instances: soakInstances}))
 		for range soakClients {
-			s.clients.Go(func() { s.client(limiter) })
+			s.clients.Go(func() { s.client(p) })
 		}
 	}
 	watched := make(chan usage)
@@ -145,7 +152,7 @@ func (s *soak) calm(d time.Duration) {
 }
 
 // client takes until the soak ends.
-func (s *soak) client(l *limit.Limiter) {
+func (s *soak) client(p soakPolicies) {
 	for {
 		select {
 		case <-s.stop:
@@ -156,34 +163,34 @@ func (s *soak) client(l *limit.Limiter) {
 		if rand.IntN(20) == 0 {
 			ctx, cancel = context.WithTimeout(ctx, time.Duration(rand.IntN(20_000))*time.Microsecond)
 		}
-		s.request(ctx, l)
+		s.request(ctx, p)
 		cancel()
 	}
 }
 
 // request makes one request.
-func (s *soak) request(ctx context.Context, l *limit.Limiter) {
+func (s *soak) request(ctx context.Context, p soakPolicies) {
 	user := rand.IntN(soakUsers)
 	hot := limit.Keys{"user": fmt.Sprint("user", user)}
 	switch rand.IntN(5) {
 	case 0:
-		if d, ok := s.take(ctx, l, soakExact, hot); ok {
+		if d, ok := s.take(ctx, p.exact, hot); ok {
 			s.exact[user].add(d.At)
 		}
 	case 1:
-		if d, ok := s.take(ctx, l, soakBucket, hot); ok {
+		if d, ok := s.take(ctx, p.bucket, hot); ok {
 			s.bucket[user].add(d.At)
 		}
 	case 2:
 		// Of those who come once there are always others.
-		s.take(ctx, l, soakExact, limit.Keys{"user": fmt.Sprint(rand.Uint64())})
+		s.take(ctx, p.exact, limit.Keys{"user": fmt.Sprint(rand.Uint64())})
 	case 3:
-		d, ok := s.take(ctx, l, soakLine, nil)
+		d, ok := s.take(ctx, p.line, nil)
 		if ok && d.Wait(ctx) == nil {
 			s.line.add(d.At.Add(d.Delay))
 		}
 	case 4:
-		if d, ok := s.take(ctx, l, soakHeld, nil); ok {
+		if d, ok := s.take(ctx, p.held, nil); ok {
 			s.hold(d)
 		}
 	}
@@ -205,9 +212,9 @@ func (s *soak) hold(d limit.Decision) {
 	}
 }
 
-func (s *soak) take(ctx context.Context, l *limit.Limiter, rules limit.RuleSet, keys limit.Keys) (limit.Decision, bool) {
+func (s *soak) take(ctx context.Context, p *limit.Policy, keys limit.Keys) (limit.Decision, bool) {
 	s.asked.Add(1)
-	d, err := mustPolicy(l, rules).Take(ctx, limit.Request{Keys: keys})
+	d, err := p.Take(ctx, limit.Request{Keys: keys})
 	if err != nil {
 		if deadline, ok := ctx.Deadline(); !ok || time.Now().Before(deadline) {
 			s.t.Errorf("an error to a client: %v", err)

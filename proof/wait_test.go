@@ -20,7 +20,7 @@ import (
 	"github.com/routelimit/limit/redisstore"
 )
 
-// A waiting is one call of WaitN, as rapid draws it and as it came out.
+// A waiting is one call of Wait, as rapid draws it and as it came out.
 type waiting struct {
 	user     string
 	cost     int64
@@ -49,7 +49,7 @@ func drawWaits(t *rapid.T, users []string, most int64) []*waiting {
 
 // runWaits makes the calls, in a bubble of synctest, and fills in the outcomes.
 func runWaits(t *rapid.T, limiter *limit.Limiter, set limit.RuleSet, list []*waiting) {
-	start := time.Now()
+	policy, start := bind(limiter, set), time.Now()
 	var done sync.WaitGroup
 	for _, w := range list {
 		time.Sleep(time.Until(start.Add(w.arrives)))
@@ -60,7 +60,7 @@ func runWaits(t *rapid.T, limiter *limit.Limiter, set limit.RuleSet, list []*wai
 			if w.gives > 0 {
 				defer time.AfterFunc(time.Until(start.Add(w.gives)), cancel).Stop()
 			}
-			d, err := mustPolicy(limiter, set).Wait(ctx, limit.Request{Keys: limit.Keys{"user": w.user}, Cost: w.cost})
+			d, err := policy.Wait(ctx, limit.Request{Keys: limit.Keys{"user": w.user}, Cost: w.cost})
 			switch {
 			case err == nil:
 				w.admitted = d.At.Sub(start)
@@ -196,7 +196,7 @@ func TestWaitOnRedis(t *testing.T) {
 		options := *client.Options()
 		own := redis.NewClient(&options)
 		defer own.Close()
-		limiter := limit.New(redisstore.New(own, nil), nil)
+		policy := bind(limit.New(redisstore.New(own, &patient), nil), set)
 		for i := range 30 {
 			done.Go(func() {
 				for k := i; time.Now().Before(end); k++ {
@@ -204,7 +204,7 @@ func TestWaitOnRedis(t *testing.T) {
 					if k%3 == 0 {
 						time.AfterFunc(time.Duration(k%7)*10*time.Millisecond, cancel)
 					}
-					d, err := mustPolicy(limiter, set).Wait(ctx, limit.Request{})
+					d, err := policy.Wait(ctx, limit.Request{})
 					cancel()
 					mu.Lock()
 					switch {
@@ -229,7 +229,7 @@ func TestWaitOnRedis(t *testing.T) {
 	require.Greater(t, len(times), int(span/window)*most/2)
 	require.Positive(t, gone)
 
-	d, err := limit.New(redisstore.New(client, nil), nil).Peek(t.Context(), set, nil)
+	d, err := bind(limit.New(redisstore.New(client, nil), nil), set).Peek(t.Context(), limit.Request{})
 	require.NoError(t, err)
 	require.EqualValues(t, total-len(times), d.Rules()[1].Remaining)
 }

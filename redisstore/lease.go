@@ -37,6 +37,12 @@ func (s *Store) touch(ctx context.Context, policy string, charges []core.Charge,
 	return held, err
 }
 
+// Release releases leases of one part in one call.
+func (p *part) Release(ctx context.Context, policy string, charges []core.Charge) error {
+	_, err := p.leases(ctx, policy, charges, false)
+	return err
+}
+
 // leases renews or releases leases of one part in one call.
 func (p *part) leases(ctx context.Context, policy string, charges []core.Charge, renew bool) ([]bool, error) {
 	s := p.store

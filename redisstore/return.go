@@ -21,7 +21,7 @@ func (s *Store) Return(ctx context.Context, policy string, returns []core.Return
 		return nil, err
 	}
 	if s.parts == nil {
-		return s.returnTo(ctx, policy, returns)
+		return s.part.Return(ctx, policy, returns)
 	}
 	charges := make([]core.Charge, len(returns))
 	for i := range returns {
@@ -33,7 +33,7 @@ func (s *Store) Return(ctx context.Context, policy string, returns []core.Return
 		for j, i := range g.at {
 			mine[j] = returns[i]
 		}
-		units, err := g.returnTo(ctx, policy, mine)
+		units, err := g.Return(ctx, policy, mine)
 		for j := range units {
 			given[g.at[j]] = units[j]
 		}
@@ -45,8 +45,8 @@ func (s *Store) Return(ctx context.Context, policy string, returns []core.Return
 	return given, nil
 }
 
-// returnTo returns units to keys of one part, in one call.
-func (p *part) returnTo(ctx context.Context, policy string, returns []core.Return) ([]int64, error) {
+// Return returns units to keys of one part, in one call.
+func (p *part) Return(ctx context.Context, policy string, returns []core.Return) ([]int64, error) {
 	s := p.store
 	call := lua.NewReturns(p.prefix, policy, s.now(), s.grace, s.hasher.returns(policy, returns))
 	reply, err := s.run(ctx, call.Script, call.Keys, call.Args)

@@ -137,7 +137,7 @@ func (s *Store) undo(ctx context.Context, policy string, groups []group, decisio
 			if !d.Allowed || !costs(g.charges) { // after an error, d is the zero decision
 				return nil
 			}
-			if err := g.undo(detached, policy, d); err != nil {
+			if err := core.Undo(detached, g.part, policy, g.charges, d); err != nil {
 				s.unreturned.Add(1)
 				return err
 			}
@@ -165,29 +165,6 @@ func costs(charges []core.Charge) bool {
 		}
 	}
 	return false
-}
-
-// undo returns what the charges of g have taken.
-func (g *group) undo(ctx context.Context, policy string, d *core.Decision) error {
-	var leases []core.Charge
-	var returns []core.Return
-	for i, c := range g.charges {
-		switch {
-		case c.Cost == 0:
-		case c.Quota.Algorithm == core.Concurrency:
-			leases = append(leases, c)
-		default:
-			returns = append(returns, d.Return(i, c))
-		}
-	}
-	var errs [2]error
-	if leases != nil {
-		_, errs[0] = g.leases(ctx, policy, leases, false)
-	}
-	if returns != nil {
-		_, errs[1] = g.returnTo(ctx, policy, returns)
-	}
-	return worst(errs[:])
 }
 
 // peek decides on the charges of g at a cost of 0.

@@ -134,6 +134,29 @@ func TestCollisions(t *testing.T) {
 	}
 }
 
+// TestLargerCost holds that a refusal of several units leaves what is known of one,
+// unless it shows that another process took some.
+func TestLargerCost(t *testing.T) {
+	w := newTwins()
+	take := func(store core.Store, cost int64) core.Decision {
+		d, err := store.Take(t.Context(), "p", []core.Charge{charge("a", "k", core.Quota{Limit: 3, Window: 10_000_000}, cost)})
+		require.NoError(t, err)
+		return d
+	}
+	take(w.store, 3)
+	require.Equal(t, core.ModeExact, take(w.store, 2).Mode)
+	require.Equal(t, core.ModeRemembered, take(w.store, 1).Mode)
+
+	require.NoError(t, w.store.Reset(t.Context(), "p", "a", "k"))
+	w.time++
+	take(w.store, 1)
+	take(w.inner, 2) // by another process
+	require.Equal(t, core.ModeExact, take(w.store, 3).Mode)
+	w.time++
+	require.Equal(t, core.ModeExact, take(w.store, 1).Mode)
+	require.Equal(t, core.ModeRemembered, take(w.store, 1).Mode)
+}
+
 // TestDisplacedOutcome holds that the outcome of a call that overlapped a displaced one
 // is not stored, since it may be the older one.
 func TestDisplacedOutcome(t *testing.T) {

@@ -92,7 +92,7 @@ func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) 
 		o := outcome{asked: asked, answered: answered, at: d.TimeOf(i)}
 		if o.read(c, d.Outcomes()[i]) {
 			set.store(hashes[i], policy, c, o)
-		} else {
+		} else if !set.agrees(hashes[i], policy, c, o.remaining) {
 			set.forget(hashes[i], policy, c, answered)
 		}
 	}
@@ -129,7 +129,7 @@ func (s *Store) remembered(
 // forget drops what is known of a key, and what calls that are under way will say.
 func (s *Store) forget(policy, rule, key string) {
 	hash := s.hash(maphash.String(s.seed, policy), rule, key)
-	s.keys.set(hash).forget(hash, policy, &core.Charge{Rule: rule, Key: key}, s.now())
+	s.keys.set(hash).forget(hash, policy, &core.Charge{Rule: rule, Key: key}, s.now()+1)
 }
 
 func (s *Store) hash(ofPolicy uint64, rule, key string) uint64 {

@@ -115,6 +115,14 @@ func (s *set) load(hash uint64, policy string, c *core.Charge, now int64) (outco
 	return k.latest, true
 }
 
+// agrees reports whether as many units remain as is known.
+func (s *set) agrees(hash uint64, policy string, c *core.Charge, remaining int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := s.find(hash, policy, c)
+	return k != nil && k.quota == c.Quota && k.latest.remaining == remaining
+}
+
 // store remembers the outcome of a charge, unless it may be older than what is
 // known.
 //
@@ -172,12 +180,12 @@ func (s *set) drop(k *key) {
 	s.dropped = max(s.dropped, k.latest.answered)
 }
 
-// forget drops the outcome of a key, and those of calls that have asked by now.
-func (s *set) forget(hash uint64, policy string, c *core.Charge, now int64) {
+// forget drops the outcome of a key, and those of calls that asked before a time.
+func (s *set) forget(hash uint64, policy string, c *core.Charge, before int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if k := s.find(hash, policy, c); k != nil {
 		s.drop(k)
 	}
-	s.dropped = max(s.dropped, now+1)
+	s.dropped = max(s.dropped, before)
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// algorithms tells what is telling about each algorithm but that of the exact
-// window, about which all other groups are.
+// algorithms tests what sets each algorithm apart. The other groups test the exact
+// window.
 func algorithms() []namedTest {
 	tests := scripts(append(append(rates(), queues()...), script{"fixed window of its own", fixedWindow()}))
 	for _, s := range grids() {
@@ -35,7 +35,7 @@ func fixedWindow() []row {
 	}
 }
 
-// grids are the scripts of windows and cells whose beginnings a clock gives.
+// grids are the scripts of windows and cells that begin by the clock.
 func grids() []script {
 	aligned := by("a", core.Quota{Algorithm: core.FixedWindow, Limit: 2, Window: 10 * ms, Aligned: true})
 	cells := by("a", core.Quota{Algorithm: core.SlidingCells, Limit: 4, Window: 10 * ms, Cells: 5})
@@ -81,7 +81,7 @@ func grids() []script {
 	}
 }
 
-// calendarDay is about a day that begins at a quarter past six by UTC.
+// calendarDay has a day that begins at a quarter past six by UTC.
 func calendarDay() script {
 	daily := by("a", core.Quota{Algorithm: core.FixedWindow, Limit: 1, Window: day,
 		Calendar: core.Calendar{Unit: core.Day, Zone: kathmandu}})
@@ -94,8 +94,8 @@ func calendarDay() script {
 	}}
 }
 
-// rates are the scripts of buckets. A token bucket and a leaky one of the same
-// burst are the same to those who ask.
+// rates are the scripts of buckets. A token bucket and a leaky bucket of the same
+// burst make the same decisions.
 func rates() []script {
 	var all []script
 	for _, a := range []core.Algorithm{core.TokenBucket, core.LeakyBucket} {

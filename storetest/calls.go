@@ -9,7 +9,8 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// calls tells what calls a store refuses to decide, and what it leaves alone.
+// calls tests which calls a store refuses to decide, and that it changes neither
+// charges nor earlier decisions.
 func calls() []namedTest {
 	tests := []namedTest{
 		{"charges are left as they are", leavesCharges},

@@ -13,7 +13,7 @@ import (
 
 const callers = 64
 
-// concurrent tells that decisions made at once come out as if made one by one.
+// concurrent tests that concurrent decisions have the results of some order.
 func concurrent() []namedTest {
 	return []namedTest{
 		{"one key", func(t *testing.T, h Harness) { sharedKeys(t, h, 1, 100) }},
@@ -25,8 +25,7 @@ func concurrent() []namedTest {
 	}
 }
 
-// together calls f from many goroutines, which begin at once, and fails if they
-// do not come to an end.
+// together calls f from many goroutines at once, and fails if they do not return.
 func together(t *testing.T, f func(caller int)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -63,7 +62,7 @@ func tryTake(t *testing.T, h Harness, charges ...core.Charge) core.Decision {
 	return d
 }
 
-// sharedKeys takes twice what there is from some keys.
+// sharedKeys asks for twice the limit of some keys.
 func sharedKeys(t *testing.T, h Harness, keys int, limit int64) {
 	h.SetTime(starts[0])
 	rounds := 1 + int(limit)*keys*2/callers
@@ -85,7 +84,7 @@ func sharedKeys(t *testing.T, h Harness, keys int, limit int64) {
 	}
 }
 
-// severalUnits takes different costs, and looks what is left.
+// severalUnits takes different costs, and checks what remains.
 func severalUnits(t *testing.T, h Harness) {
 	h.SetTime(starts[0])
 	quota := core.Quota{Limit: 500, Window: sec}
@@ -104,8 +103,8 @@ func severalUnits(t *testing.T, h Harness) {
 	}
 }
 
-// anyOrder charges the same keys in opposite and in turning orders, on which a
-// store that locks them one by one stands still.
+// anyOrder charges the same keys in many orders. A store that locks them one by one
+// would deadlock.
 func anyOrder(t *testing.T, h Harness) {
 	h.SetTime(starts[0])
 	const limit = 200

@@ -6,9 +6,9 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// edges has quotas at the ends of what numbers can be, for every algorithm. All
-// keep the same promises: the whole capacity at once and not a unit more, a
-// retry that is true to the microsecond, and a whole quota after ten years.
+// edges tests quotas with the smallest and largest numbers, for every algorithm. All
+// keep the same promises: the full capacity at once and not a unit more, a retry
+// that is true to the microsecond, and a full quota after ten years.
 func edges() (tests []namedTest) {
 	const month, billion = 30 * 24 * 3600 * sec, 1_000_000_000
 	for _, a := range core.Algorithms() {

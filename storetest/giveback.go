@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// giveBack gives back what an admission took: wholly or in part, at once or
-// late, some of it twice. Now and then it resets a key instead.
+// giveBack gives back what an admission took: all or a part, at once or late, some
+// of it twice. Sometimes it resets a key instead.
 func (s *schedule) giveBack() {
 	if s.random.IntN(20) == 0 {
 		s.reset()
@@ -29,7 +29,7 @@ func (s *schedule) giveBack() {
 			r.Cost = (r.Cost + 1) / 2
 		case 2: // more than it took
 			r.Cost += s.random.Int64N(3)
-		case 3: // by the quota of now
+		case 3: // by the current quota
 			for _, rule := range s.rules {
 				if rule.Rule == r.Rule {
 					r.Quota = rule.Quota
@@ -67,7 +67,7 @@ func (s *schedule) giveBack() {
 	}
 }
 
-// reset resets a key, of which nothing must be left.
+// reset resets a key, which must then be as new.
 func (s *schedule) reset() {
 	c := s.rules[s.random.IntN(len(s.rules))]
 	c.Key = s.key()

@@ -9,8 +9,7 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// manyLeases holds as many units as there are, in some hundred leases, and
-// releases those in the middle.
+// manyLeases holds all units in a hundred leases, and releases some in the middle.
 func manyLeases(t *testing.T, h Harness, n int64) {
 	quota := core.Quota{Algorithm: core.Concurrency, Limit: n, Window: sec}
 	const ids = 100
@@ -42,7 +41,7 @@ func manyLeases(t *testing.T, h Harness, n int64) {
 	look(sec+ids, n)
 }
 
-// besideAnother tells that a lease is taken with the other rules of a request,
+// besideAnother tests that a lease is taken with the other rules of a request,
 // or not at all.
 func besideAnother(t *testing.T, h Harness) {
 	h.SetTime(starts[0])
@@ -64,8 +63,8 @@ func besideAnother(t *testing.T, h Harness) {
 	}
 }
 
-// severalLeases renews and releases those of several rules in one call, each for
-// itself, and not those of other policies, rules or keys.
+// severalLeases renews and releases leases of several rules in one call, each for
+// itself. The leases of other policies, rules and keys must not change.
 func severalLeases(t *testing.T, h Harness) {
 	h.SetTime(starts[0])
 	quota := core.Quota{Algorithm: core.Concurrency, Limit: 2, Window: sec}
@@ -103,7 +102,7 @@ func severalLeases(t *testing.T, h Harness) {
 	}
 }
 
-// wideIDs holds leases whose ids differ only in bits that a double loses, or
+// wideIDs holds leases with ids that differ only in bits that a double loses, or
 // that look like the bytes between them.
 func wideIDs(t *testing.T, h Harness) {
 	h.SetTime(starts[0])

@@ -8,13 +8,13 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// leases tells what leases are: units that are held, for a time.
+// leases tests units that are held for a time.
 func leases() []namedTest {
 	two := core.Quota{Algorithm: core.Concurrency, Limit: 2, Window: 10 * ms}
 	three, one, brief := two, two, two
 	three.Limit, one.Limit, brief.Window = 3, 1, 2*ms
 	tests := []namedTest{
-		{"end by themselves", tells(
+		{"end by themselves", leaseScript(
 			holds(0, two, 1, fits(1, 10*ms, 10*ms)),
 			holds(4*ms, two, 2, fits(0, 6*ms, 10*ms)),
 			holds(10*ms-1, two, 3, short(0, 1, 4*ms+1)),
@@ -22,7 +22,7 @@ func leases() []namedTest {
 			looks(20*ms-1, two, fits(1, 1, 1)),
 			looks(20*ms, two, fits(2, 0, 0)),
 		)},
-		{"renewed", tells(
+		{"renewed", leaseScript(
 			holds(0, two, 1, fits(1, 10*ms, 10*ms)),
 			holds(1*ms, two, 2, fits(0, 9*ms, 10*ms)),
 			renews(9*ms, two, 1, true),
@@ -32,30 +32,30 @@ func leases() []namedTest {
 			renews(19*ms-1, two, 1, true),
 			renews(19*ms-1, two, 1, true), // twice is as good as once
 			looks(19*ms-1, two, fits(1, 10*ms, 10*ms)),
-			renews(29*ms-1, two, 1, false), // what has ended cannot come back
+			renews(29*ms-1, two, 1, false), // a lease that has ended cannot be renewed
 			looks(29*ms-1, two, fits(2, 0, 0)),
-			renews(29*ms, two, 9, false), // nobody has ever held it
+			renews(29*ms, two, 9, false), // it was never held
 			looks(29*ms, two, fits(2, 0, 0)),
 		)},
-		{"released", tells(
+		{"released", leaseScript(
 			holds(0, two, 1, fits(1, 10*ms, 10*ms)),
 			holds(1*ms, two, 2, fits(0, 9*ms, 10*ms)),
-			releases(2*ms, two, 9), // of nobody
+			releases(2*ms, two, 9), // it was never held
 			looks(2*ms, two, fits(0, 8*ms, 9*ms)),
 			releases(2*ms, two, 1),
 			looks(2*ms, two, fits(1, 9*ms, 9*ms)),
-			releases(2*ms, two, 1), // twice ends nobody else's
+			releases(2*ms, two, 1), // twice ends no other lease
 			looks(2*ms, two, fits(1, 9*ms, 9*ms)),
 			renews(3*ms, two, 1, false),
 			holds(3*ms, two, 3, fits(0, 8*ms, 10*ms)),
-			releases(3*ms, two, 2), // that which ends first
+			releases(3*ms, two, 2), // the lease that ends first
 			releases(3*ms, two, 3),
 			looks(3*ms, two, fits(2, 0, 0)),
 			holds(4*ms, two, 4, fits(1, 10*ms, 10*ms)),
 			releases(14*ms, two, 4), // too late
 			looks(14*ms, two, fits(2, 0, 0)),
 		)},
-		{"of several units", tells(
+		{"of several units", leaseScript(
 			takes(0, three, 1, 2, fits(1, 10*ms, 10*ms)),
 			takes(1*ms, three, 2, 2, short(1, 9*ms, 9*ms)),
 			takes(1*ms, three, 2, 4, never(1, 9*ms)),
@@ -63,11 +63,11 @@ func leases() []namedTest {
 			takes(2*ms, three, 3, 2, short(0, 8*ms, 9*ms)),
 			takes(2*ms, three, 3, 3, short(0, 9*ms, 9*ms)),
 			renews(3*ms, three, 1, true),
-			takes(3*ms, three, 3, 2, short(0, 10*ms, 10*ms)), // one unit comes back before
+			takes(3*ms, three, 3, 2, short(0, 10*ms, 10*ms)), // one unit is free earlier
 			releases(3*ms, three, 1),
 			takes(3*ms, three, 3, 2, fits(0, 8*ms, 10*ms)),
 		)},
-		{"taken twice", tells(
+		{"taken twice", leaseScript(
 			holds(0, three, 1, fits(2, 10*ms, 10*ms)),
 			holds(5*ms, three, 1, fits(1, 5*ms, 10*ms)),
 			holds(5*ms, three, 2, fits(0, 5*ms, 10*ms)),
@@ -80,7 +80,7 @@ func leases() []namedTest {
 			renews(17*ms, three, 3, true), // the half that has not ended
 			looks(17*ms, three, fits(2, 10*ms, 10*ms)),
 		)},
-		{"looks and refusals leave no trace", tells(
+		{"looks and refusals leave no trace", leaseScript(
 			holds(0, one, 1, fits(0, 10*ms, 10*ms)),
 			holds(12*ms, two, 0, fits(2, 0, 0)),
 			takes(12*ms, two, 2, 3, never(2, 0)),
@@ -90,7 +90,7 @@ func leases() []namedTest {
 			releases(13*ms, one, 4),
 			looks(13*ms, one, fits(0, 9*ms, 9*ms)),
 		)},
-		{"a changed limit", tells(
+		{"a changed limit", leaseScript(
 			holds(0, three, 1, fits(2, 10*ms, 10*ms)),
 			holds(1*ms, three, 2, fits(1, 9*ms, 10*ms)),
 			holds(2*ms, three, 3, fits(0, 8*ms, 10*ms)),
@@ -100,13 +100,13 @@ func leases() []namedTest {
 			releases(3*ms, one, 2),
 			holds(3*ms, three, 4, fits(0, 9*ms, 10*ms)),
 		)},
-		{"a shortened life", tells(
+		{"a shortened life", leaseScript(
 			holds(0, three, 1, fits(2, 10*ms, 10*ms)),
 			holds(5*ms, three, 2, fits(1, 5*ms, 10*ms)),
 			looks(9*ms, brief, fits(0, 1*ms, 2*ms)),
 			looks(11*ms-1, three, fits(2, 1, 1)), // also if it is made longer again
 		)},
-		{"a clock that steps back", tells(
+		{"a clock that steps back", leaseScript(
 			holds(100*ms, three, 1, fits(2, 10*ms, 10*ms)),
 			holds(105*ms, three, 2, fits(1, 5*ms, 10*ms)),
 			holds(103*ms, three, 3, fits(0, 7*ms, 10*ms)), // the second ends with it
@@ -115,7 +115,7 @@ func leases() []namedTest {
 			renews(55*ms, three, 1, true),
 			releases(55*ms, three, 2),
 			looks(55*ms, three, fits(1, 5*ms, 10*ms)),
-			renews(20*ms, three, 9, false), // noticed by what finds nothing
+			renews(20*ms, three, 9, false), // noticed by a call that finds nothing
 			looks(30*ms-1, three, fits(1, 1, 1)),
 			looks(30*ms, three, fits(3, 0, 0)),
 		)},
@@ -134,7 +134,7 @@ func leases() []namedTest {
 // A leaseRow does one thing with a lease.
 type leaseRow func(t *testing.T, h Harness, where, policy string, start int64)
 
-func tells(rows ...leaseRow) func(*testing.T, Harness) {
+func leaseScript(rows ...leaseRow) func(*testing.T, Harness) {
 	return func(t *testing.T, h Harness) {
 		for _, start := range starts {
 			for i, row := range rows {

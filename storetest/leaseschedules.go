@@ -7,7 +7,7 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// name gives an id to what takes a lease: mostly a new one.
+// name gives an id to each charge that takes a lease: mostly a new one.
 func (s *schedule) name(charges []core.Charge) {
 	for i := range charges {
 		c := &charges[i]
@@ -23,7 +23,7 @@ func (s *schedule) name(charges []core.Charge) {
 	}
 }
 
-// keep remembers what was taken.
+// keep remembers the leases that were taken.
 func (s *schedule) keep(charges []core.Charge, d core.Decision) {
 	for _, c := range charges {
 		if d.Allowed && c.Lease != 0 {
@@ -32,8 +32,8 @@ func (s *schedule) keep(charges []core.Charge, d core.Decision) {
 	}
 }
 
-// touch renews or releases leases, and compares with the model: some that are
-// held, that have ended, that are another's or nobody's.
+// touch renews or releases leases, and compares with the model. Some are held,
+// some have ended, some are of another key or were never taken.
 func (s *schedule) touch() {
 	if len(s.leases) == 0 || s.random.IntN(2) > 0 {
 		return
@@ -44,7 +44,7 @@ func (s *schedule) touch() {
 		if s.random.IntN(8) == 0 {
 			c = pick(s.random, s.leases)
 		}
-		for i := range s.rules { // by the quota of today
+		for i := range s.rules { // by the current quota
 			if s.rules[i].Rule == c.Rule {
 				c.Quota = s.rules[i].Quota
 			}
@@ -74,6 +74,7 @@ func (s *schedule) touch() {
 	}
 }
 
+// modelOf returns the state of a lease in the model.
 func (s *schedule) modelOf(c core.Charge) core.State {
 	id := c.Rule + c.Key
 	if s.states[id] == nil {

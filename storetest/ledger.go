@@ -2,9 +2,8 @@ package storetest
 
 import "github.com/routelimit/limit/core"
 
-// A ledger is the definition of a sliding window, as plain as can be, to check
-// a store independently of package core: a list of units, counted anew each
-// time.
+// A ledger is the definition of a sliding window: a list of units, counted anew
+// each time. It checks a store independently of package core.
 //
 // Units ahead of now are dated now. Units that have left the window are
 // forgotten when others are taken or dated anew, and would otherwise count again
@@ -78,9 +77,8 @@ func (l *ledger) forget(window, now int64) {
 	l.units = live
 }
 
-// excess looks for a window that has more units than the limit and returns the
-// time at which it begins, or 0. It suffices to try the windows that begin with
-// a unit.
+// excess looks for a window that has more units than the limit, and returns the
+// time at which it begins, or 0. Windows that begin with a unit are enough.
 func (l *ledger) excess() int64 {
 	for i, first := range l.all {
 		var n int64

@@ -7,7 +7,7 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// A loan is a story of one key, units of which are taken and given back.
+// A loan is a script for one key: units are taken and given back.
 type loan struct {
 	name  string
 	quota core.Quota
@@ -19,8 +19,8 @@ type exchange struct {
 	at     int64 // µs since the start
 	what   what
 	units  int64
-	of     int   // which of what was taken is given back, from 0
-	given  int64 // how many units must come back
+	of     int   // the admission that is given back, from 0
+	given  int64 // how many units must be given back
 	remain int64
 }
 
@@ -80,7 +80,7 @@ func (l loan) run(t *testing.T, h Harness, start int64) {
 func loans() []loan {
 	all := []loan{
 		{"fixed window of its own", core.Quota{Algorithm: core.FixedWindow, Limit: 5, Window: 10 * ms}, []exchange{
-			taken(3*ms, 3, 2), taken(5*ms, 2, 0), back(6*ms, 0, 2, 2, 2), back(7*ms, 0, 3, 3, 5), // the second time of what is another's
+			taken(3*ms, 3, 2), taken(5*ms, 2, 0), back(6*ms, 0, 2, 2, 2), back(7*ms, 0, 3, 3, 5), // the second time, of units of the other admission
 			taken(7*ms, 4, 1), // a window of its own
 			back(14*ms, 1, 2, 0, 1), back(17*ms-1, 2, 4, 4, 5), taken(20*ms, 1, 4), back(22*ms, 2, 4, 0, 4),
 			taken(40*ms, 2, 3), back(50*ms, 4, 2, 0, 5), // it is over
@@ -99,7 +99,7 @@ func loans() []loan {
 		}},
 		{"queue", core.Quota{Algorithm: core.Queue, Limit: 2, Window: 10 * ms, Burst: 3}, []exchange{
 			taken(0, 1, 3), taken(0, 1, 2), taken(0, 1, 1),
-			back(1*ms, 1, 1, 0, 1),                                            // another stands behind
+			back(1*ms, 1, 1, 0, 1),                                            // another is behind it
 			back(1*ms, 0, 1, 0, 1),                                            // its turn has come
 			back(2*ms, 2, 1, 1, 2),                                            // the last
 			back(2*ms, 1, 1, 1, 3),                                            // and then the last
@@ -126,20 +126,20 @@ func loans() []loan {
 				taken(0, 4, 6), back(0, 0, 4, 4, 10), // as if it had never been taken
 				taken(0, 4, 6), back(1*ms, 1, 2, 2, 8), // as if it had cost two
 				taken(20*ms, 4, 6), back(21*ms, 2, 4, 4, 10), taken(21*ms, 4, 6),
-				back(51*ms, 3, 4, 0, 10), // it has come back by itself
+				back(51*ms, 3, 4, 0, 10), // it has been refilled
 			}},
 			loan{a.String() + ", while others take", q, []exchange{
-				taken(0, 4, 6), taken(10*ms, 5, 3), back(10*ms, 0, 4, 2, 5), // two have come back by themselves
+				taken(0, 4, 6), taken(10*ms, 5, 3), back(10*ms, 0, 4, 2, 5), // two have been refilled
 				taken(15*ms, 6, 0), back(20*ms, 1, 5, 3, 4),
-				back(35*ms, 2, 6, 0, 7), // who came when is not known so well: rather nothing than too much
+				back(35*ms, 2, 6, 0, 7), // it is not known well enough what was taken when: nothing rather than too much
 			}},
 			loan{a.String() + ", two in either order", q, []exchange{
 				taken(0, 4, 6), taken(0, 4, 2), back(1*ms, 0, 4, 4, 6), back(1*ms, 1, 4, 4, 10), taken(50*ms, 4, 6), taken(50*ms, 4, 2),
 				back(51*ms, 3, 4, 4, 6), back(51*ms, 2, 4, 4, 10),
 			}},
-			loan{a.String() + ", after it was whole", q, []exchange{
-				taken(0, 5, 5), taken(0, 5, 0), back(0, 0, 5, 5, 5), // whole at 25 ms
-				taken(30*ms, 5, 5), back(30*ms, 1, 5, 0, 5), // and so nothing of this would be left
+			loan{a.String() + ", after it was full", q, []exchange{
+				taken(0, 5, 5), taken(0, 5, 0), back(0, 0, 5, 5, 5), // full at 25 ms
+				taken(30*ms, 5, 5), back(30*ms, 1, 5, 0, 5), // and so nothing of this is lacking
 			}},
 			loan{a.String() + ", reset", q, []exchange{
 				taken(0, 5, 5), taken(0, 5, 0), back(0, 0, 5, 5, 5), reset(0, 10), taken(0, 5, 5), back(0, 2, 5, 5, 10),

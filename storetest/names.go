@@ -7,8 +7,8 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// names tells that no two keys share a quota, whatever bytes are in them, and
-// that neither do two rules or two policies.
+// names tests that no two keys, rules or policies share a quota, whatever bytes are
+// in them.
 func names() []namedTest {
 	return []namedTest{
 		{"keys", func(t *testing.T, h Harness) {

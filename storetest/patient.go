@@ -7,8 +7,8 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// patient has clients of a bucket that begins empty. They come again when they
-// have waited as long as they were told, or longer: each is refused once.
+// patient has clients of a bucket that begins empty. They wait for RetryAfter or
+// longer, and each is refused only once.
 func patient(t *testing.T, h Harness) {
 	for _, c := range []struct {
 		quota core.Quota

@@ -10,11 +10,11 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// kathmandu is a zone whose days and hours begin in the middle of those of UTC.
+// kathmandu is a zone with days and hours that begin in the middle of UTC's.
 var kathmandu = time.FixedZone("+0545", (5*60+45)*60)
 
-// someAlgorithm returns any algorithm, the exact window as often as all others,
-// and leases more often, to which more is done.
+// someAlgorithm returns any algorithm: half of the time the exact window, and often
+// leases, which have more operations.
 func someAlgorithm(random *rand.Rand) core.Algorithm {
 	var leases, others []core.Algorithm
 	for _, a := range core.Algorithms() {
@@ -95,9 +95,9 @@ func (s *schedule) change() {
 	q.Limit = pick(s.random, someLimits)
 }
 
-// settle charges the keys that are full again. Whether a store still knows what
-// they spent is its own affair. It must not show when the clock steps back to
-// where that counted, or when a change would make it count.
+// settle charges the keys that are full again. A store may or may not have forgotten
+// what they spent. That must not show when the clock steps back to where it counted,
+// or when a change would make it count.
 func (s *schedule) settle() {
 	for _, rule := range s.rules {
 		for key := range s.keys {

@@ -21,8 +21,8 @@ func (s *schedule) lookAgain(charges []core.Charge, refused core.Decision) {
 	}
 }
 
-// tryAgain waits as long as the refusal said, and must then be admitted, but
-// not earlier. The exception is a bucket that is new again by then.
+// tryAgain waits for RetryAfter and must then be admitted, but not earlier. The
+// exception is a bucket that is new again by then.
 func (s *schedule) tryAgain(charges []core.Charge, refused core.Decision) {
 	retry := refused.RetryAfter()
 	if retry == core.Never {
@@ -42,9 +42,9 @@ func (s *schedule) tryAgain(charges []core.Charge, refused core.Decision) {
 	}
 }
 
-// takeTurns lets other keys of the rules that refused take what they can, together
-// with those keys that did not, and then asks again: what a store says about a
-// refusal must not be older than that.
+// takeTurns charges other keys of the rules that refused, together with the same
+// keys of the rules that did not, and then asks again. The answer to that must not
+// be older than what was taken meanwhile.
 func (s *schedule) takeTurns(charges []core.Charge, refused core.Decision) {
 	others := slices.Clone(charges)
 	for i, o := range refused.Outcomes() {

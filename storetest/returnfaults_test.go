@@ -27,7 +27,7 @@ var returnFaults = map[string]returnFault{
 		}},
 	"forgets when it was taken": {found: "Returns/cells Returns/sliding_log_of_5 Schedules",
 		giveBack: other(func(s *reference, r *core.Return) { r.At = s.now })},
-	"forgets what remained": {found: "Returns/leaky-bucket,_after_it_was_whole Schedules",
+	"forgets what remained": {found: "Returns/leaky-bucket,_after_it_was_full Schedules",
 		giveBack: other(func(_ *reference, r *core.Return) { r.Remaining = 0 })},
 	"gives back all that was taken": {found: "Returns/several_at_once Schedules",
 		giveBack: other(func(_ *reference, r *core.Return) { r.Cost *= 2 })},

@@ -9,7 +9,7 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// returns tells what comes back of what was taken, and what does not.
+// returns tests which units can be given back.
 func returns() []namedTest {
 	tests := []namedTest{
 		{"several at once", returnsSeveral},
@@ -27,7 +27,7 @@ func returns() []namedTest {
 	return tests
 }
 
-// returnsOf returns what gives back all that an admission took.
+// returnsOf returns the returns of all that an admission took.
 func returnsOf(charges []core.Charge, d core.Decision) []core.Return {
 	list := make([]core.Return, len(charges))
 	for i, c := range charges {
@@ -51,7 +51,7 @@ func giveBack(t *testing.T, h Harness, policy string, returns ...core.Return) []
 // returnsSeveral gives back to several rules at once, each for itself.
 func returnsSeveral(t *testing.T, h Harness) {
 	h.SetTime(starts[0])
-	var all []core.Algorithm // that give back what others stand behind
+	var all []core.Algorithm // those that give back any units, not only the last
 	for _, a := range core.Algorithms() {
 		if q := (core.Quota{Algorithm: a}); !q.Queues() && !q.Leases() {
 			all = append(all, a)
@@ -80,8 +80,8 @@ func returnsSeveral(t *testing.T, h Harness) {
 	}
 }
 
-// returnsNothing gives back what was never taken: to a key that is not there, to
-// that of another rule or policy.
+// returnsNothing gives back units that were never taken: to an unknown key, or to
+// the key of another rule or policy.
 func returnsNothing(t *testing.T, h Harness) {
 	h.SetTime(starts[0])
 	charge := core.Charge{Rule: "r", Key: "k", Quota: core.Quota{Limit: 3, Window: sec}, Cost: 2}
@@ -108,7 +108,8 @@ func returnsNothing(t *testing.T, h Harness) {
 	}
 }
 
-// returnsInvalid makes calls that no store may carry out, and looks for traces.
+// returnsInvalid makes calls that every store must refuse, and checks that nothing
+// changed.
 func returnsInvalid(t *testing.T, h Harness) {
 	h.SetTime(starts[0])
 	charge := core.Charge{Rule: "r", Key: "k", Quota: core.Quota{Limit: 3, Window: sec}, Cost: 2}

@@ -6,7 +6,7 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// costs tells what charges of more and of less than one unit are.
+// costs tests charges of several units and of none.
 func costs() []script {
 	five, other := on("a", 5, 10*ms), on("b", 2, 10*ms)
 	return []script{
@@ -51,7 +51,7 @@ func costs() []script {
 	}
 }
 
-// stacks tells that several rules are decided as one.
+// stacks tests that several rules are decided together.
 func stacks() []script {
 	a, b := on("a", 1, 30*ms), on("b", 3, 10*ms)
 	all := []script{
@@ -86,8 +86,8 @@ func stacks() []script {
 	return all
 }
 
-// stack charges n rules, of which one has less room than the others, and in
-// turn each of them.
+// stack charges n rules. One of them has less room than the others: first the first
+// rule, then the second, and so on.
 func stack(n int) script {
 	s := script{name: fmt.Sprintf("%d rules", n)}
 	row := func(time int64, met func(i int) met) {
@@ -122,7 +122,7 @@ func stack(n int) script {
 	return s
 }
 
-// changes tells that a rule whose limit is changed keeps what has been spent.
+// changes tests that a rule keeps what has been spent when its limit is changed.
 func changes() []script {
 	two, five := on("a", 2, 10*ms), on("a", 5, 10*ms)
 	all := []script{
@@ -165,7 +165,7 @@ func changes() []script {
 	return all
 }
 
-// changed spends a limit to the last unit, and goes on under another one.
+// changed spends a limit to the last unit, and continues under another one.
 func changed(from, to int64) script {
 	const w = 10 * ms
 	old, now := on("a", from, w), on("a", to, w)

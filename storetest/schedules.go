@@ -10,11 +10,11 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// Schedules draws n random schedules and compares each decision of the store
-// with the functions of package core and, those of an exact window, with its
-// definition: see [ledger]. Rules of all algorithms are mixed. Schedules do not
-// share keys, so that one store serves them all. A seed draws the same schedules
-// each time.
+// Schedules draws n random schedules and compares each decision of the store with
+// the functions of package core. Decisions of an exact window are also compared
+// with its definition: see [ledger]. Rules of all algorithms are mixed. Schedules
+// do not share keys, so one store serves them all. A seed always draws the same
+// schedules.
 func Schedules(t *testing.T, h Harness, seed uint64, n int) {
 	t.Helper()
 	decisions, refused, asked, given := 0, 0, 0, 0
@@ -29,8 +29,8 @@ func Schedules(t *testing.T, h Harness, seed uint64, n int) {
 		seed, n, decisions, refused, asked, given)
 }
 
-// A schedule is a random story: a policy of one to five rules with a few keys
-// each, charged at random times.
+// A schedule is a policy of one to five rules with a few keys each, charged at
+// random times.
 type schedule struct {
 	t      *testing.T
 	h      Harness
@@ -41,7 +41,7 @@ type schedule struct {
 
 	stepsBack bool // whether the clock may step back
 	changes   bool // whether limits may change
-	expires   bool // whether keys expire, and nothing happens for long times
+	expires   bool // whether keys expire, with long times in which nothing happens
 	returns   bool // whether units are given back, and keys reset
 
 	now     int64
@@ -50,7 +50,7 @@ type schedule struct {
 	states  map[string]core.State // by rule and key, as are those below
 	ledgers map[string]*ledger    // of exact windows
 	left    map[string]int64      // what remained
-	loans   [][]core.Return       // what the admitted took
+	loans   [][]core.Return       // what admitted requests took
 	trace   []step
 	refused int
 	leases  []core.Charge // what was taken under each id, and may still be held
@@ -141,7 +141,7 @@ func (s *schedule) run() {
 	}
 }
 
-// advance moves the clock by a step that is likely to be telling.
+// advance moves the clock by a step that is likely to find a fault.
 func (s *schedule) advance() {
 	rule := pick(s.random, s.rules)
 	w := rule.Quota.Window

@@ -16,22 +16,21 @@ const (
 	day  = 24 * hour
 )
 
-// A script is a story told to a store: at these times these charges must meet
-// these outcomes.
+// A script is a list of charges at given times, with the outcomes that they must
+// have.
 type script struct {
 	name string
 	rows []row
 }
 
-// A row is one decision. It must be admitted if, and only if, all of its
-// charges are said to fit.
+// A row is one decision. It must be admitted if and only if all of its charges fit.
 type row struct {
 	at    int64 // µs since the start of the script
 	mets  []met
-	delay int64 // until its turn, in queues
+	delay int64 // in queues
 }
 
-// A met is a charge and what it must meet.
+// A met is a charge and the outcome that it must have.
 type met struct {
 	charge  core.Charge
 	outcome core.Outcome
@@ -39,7 +38,7 @@ type met struct {
 
 func at(at int64, mets ...met) row { return row{at: at, mets: mets} }
 
-// delayed is r with a turn that comes later.
+// delayed returns r with a delay.
 func (r row) delayed(delay int64) row { r.delay = delay; return r }
 
 // on returns a function that charges a rule of an exact window by a cost.
@@ -97,7 +96,7 @@ func (s script) run(t *testing.T, h Harness, start int64) {
 			t.Errorf("%s: allowed is %v, want %v", where, d.Allowed, allowed)
 		}
 		if d.Delay != row.delay {
-			t.Errorf("%s: the turn comes after %d, want %d", where, d.Delay, row.delay)
+			t.Errorf("%s: the delay is %d, want %d", where, d.Delay, row.delay)
 		}
 		if d.At != start+row.at {
 			t.Errorf("%s: decided at %d, want %d", where, d.At, start+row.at)

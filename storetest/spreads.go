@@ -7,21 +7,19 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// spread leaves out of a schedule what a store that takes and gives back does not
-// hold: see [Harness].Spreads. Of everything else a refusal leaves no trace, and
-// every outcome is that of package core.
+// spread leaves out of a schedule what giving back does not restore exactly: see
+// [Harness].Spreads.
 func (s *schedule) spread() {
-	s.stepsBack = false // to take forgets what has left the window
+	s.stepsBack = false // taking removes what has left the window
 	for i := range s.rules {
 		q := &s.rules[i].Quota
-		for q.Algorithm == core.Queue || (s.returns || s.changes) && (q.Algorithm == core.TokenBucket || q.Algorithm == core.LeakyBucket) {
+		for q.Queues() || (s.returns || s.changes) && q.Refills() {
 			*q = someQuota(s.t, s.random)
 		}
 	}
 }
 
-// noneLost tells that what was refused at once with others has been given back to
-// every rule.
+// noneLost tests that every rule has got back the units of refused requests.
 func noneLost(t *testing.T, h Harness, rules int, quota core.Quota, admitted int64) {
 	t.Helper()
 	if admitted == 0 || admitted > quota.Limit {

@@ -12,12 +12,12 @@
 //		})
 //	}
 //
-// A store that adds something around another one is a store too, and is held
-// to the same.
+// A store that wraps another one passes the same suite. Set Elapse in the harness
+// too if keys can expire by another clock than that of SetTime.
 //
-// LIMIT_SCHEDULES=n in the environment asks for n random schedules, and
-// LIMIT_SEED=s draws other ones, and LIMIT_ALGORITHM=word those of rules with one
-// algorithm, such as LIMIT_ALGORITHM=token-bucket.
+// In the environment, LIMIT_SCHEDULES=n asks for n random schedules, LIMIT_SEED=s
+// draws others, and LIMIT_ALGORITHM=word uses one algorithm for all rules, such as
+// LIMIT_ALGORITHM=token-bucket.
 package storetest
 
 import (
@@ -30,27 +30,28 @@ import (
 
 // A Harness is a store under test and the clock that it decides by.
 type Harness struct {
-	// Store is empty, and nobody else's.
+	// Store is empty, and used by no other test.
 	Store core.Store
 
 	// SetTime fixes the time, in microseconds since the epoch, at which the
-	// store decides until the next call. It may step back. No key may expire by
-	// any other clock while the test runs.
+	// store decides until the next call. It may step back. Keys must not expire
+	// by another clock, such as that of Redis, while the test runs.
 	SetTime func(micros int64)
 
-	// Elapse tells the store that the clock has moved by so many microseconds, or
-	// back if they are negative, for stores that expire keys by another clock
-	// than that of SetTime: what would have expired by now is to be forgotten.
-	// Nil means that nothing expires during a test.
+	// Elapse deletes the keys that the store would have let expire by now. It is
+	// called after SetTime, with the microseconds by which the clock has moved, or
+	// stepped back if they are negative. Nil means that no key expires in a test.
 	Elapse func(micros int64)
 
 	// Spreads says that the store takes the charges of a request in several
-	// places, and gives back where one of them refuses. It may then refuse what
-	// others hold at the same time; and the random schedules are without what
-	// giving back does not restore exactly: clocks that step back, queues,
-	// buckets that are given back to or whose quota changes, and ids of leases
-	// that are taken twice. What is left is held to package core, to the unit and
-	// the microsecond.
+	// places, and gives units back if one of them refuses. It may then refuse a
+	// request because of units that another request holds for a moment. The
+	// random schedules leave out what giving back does not restore exactly:
+	//   - clocks that step back
+	//   - queues
+	//   - buckets with returns or changed quotas
+	//   - ids of leases that are taken twice
+	// The rest must agree with package core to the unit and the microsecond.
 	Spreads bool
 }
 

@@ -36,7 +36,7 @@ func (s *reference) setTime(micros int64) {
 	s.now = micros
 }
 
-// elapse forgets what is as good as new.
+// elapse forgets the keys that are as good as new.
 func (s *reference) elapse(int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,8 +118,7 @@ func TestReference(t *testing.T) {
 	})
 }
 
-// TestFaults tests the suite: it must find out each fault, and by the subtest
-// that is there for it.
+// TestFaults tests the suite: it must find each fault with the subtests named there.
 func TestFaults(t *testing.T) {
 	if os.Getenv("STORETEST_FAULT") != "" {
 		t.Skip("this is the faulty process")

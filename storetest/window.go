@@ -6,8 +6,8 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// windows tells when units count: from the time they are taken until their
-// window has passed, and not at its end.
+// windows tests how long units count: from the time they are taken until before the
+// end of their window.
 func windows() []script {
 	two, three, one := on("a", 2, 10*ms), on("a", 3, 10*ms), on("a", 1, 10*ms)
 	all := []script{
@@ -81,11 +81,11 @@ func halves(limit, w int64) script {
 	}}
 }
 
-// clocks tells what a clock that steps back means: units ahead of now are dated
-// now, which is remembered whatever the decision; units behind it stay.
+// clocks tests clocks that step back. Units ahead of now are dated now, whatever
+// the decision; the others stay.
 //
-// A key that was whole again when the store last looked may have been
-// forgotten, so that no script goes back to before that.
+// A store may forget a key that was full again when it was last charged, so no
+// script goes back to before that.
 func clocks() []script {
 	one, two, three := on("a", 1, 10*ms), on("a", 2, 10*ms), on("a", 3, 10*ms)
 	other := on("b", 2, 10*ms)

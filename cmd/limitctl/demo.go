@@ -11,9 +11,10 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
 
-	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/memstore"
 	"github.com/routelimit/limit/redisstore"
 )
@@ -73,7 +74,7 @@ func runDemo(ctx context.Context, out io.Writer, addr, redisURL string) error {
 }
 
 // openStore returns the store, and where it keeps the quotas.
-func openStore(ctx context.Context, redisURL string) (store limit.Store, place string, closeStore func() error, err error) {
+func openStore(ctx context.Context, redisURL string) (store core.Store, place string, closeStore func() error, err error) {
 	if redisURL == "" {
 		return memstore.New(nil), "in memory", func() error { return nil }, nil
 	}
@@ -81,6 +82,7 @@ func openStore(ctx context.Context, redisURL string) (store limit.Store, place s
 	if err != nil {
 		return nil, "", nil, fmt.Errorf("--redis: %w: write a URL such as redis://127.0.0.1:6379/0", err)
 	}
+	logging.Disable() // the errors that go-redis would log are returned or logged by package guard
 	options.ContextTimeoutEnabled = true
 	client := redis.NewClient(options)
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)

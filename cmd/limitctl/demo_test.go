@@ -23,7 +23,7 @@ import (
 	"github.com/routelimit/limit/internal/redistest"
 )
 
-// TestMain lets a test start this binary as limitctl itself.
+// TestMain runs limitctl itself if a test starts this binary so.
 func TestMain(m *testing.M) {
 	if os.Getenv("LIMITCTL_TEST_MAIN") != "" {
 		main()
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// output is what a demo prints, as it prints it.
+// An output collects what a demo prints.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -61,7 +61,7 @@ func (o *output) base(t *testing.T) string {
 			base = found[1]
 		}
 		return base != ""
-	}, 10*time.Second, 5*time.Millisecond, "it does not say where it serves")
+	}, 10*time.Second, 5*time.Millisecond, "no line with the address")
 	return base
 }
 
@@ -84,7 +84,7 @@ func demo(t *testing.T, args ...string) string {
 	return out.base(t)
 }
 
-// An answer is a response with its body read.
+// An answered request is a response and its body.
 type answered struct {
 	*http.Response
 	body string
@@ -115,7 +115,7 @@ func TestDemo(t *testing.T) {
 			var statuses []int
 			var last answered
 			for range 6 {
-				// A forged address is the same client.
+				// A forged address changes nothing.
 				last = send(t, "POST", update, "X-Forwarded-For", "203.0.113.7")
 				statuses = append(statuses, last.StatusCode)
 			}
@@ -154,14 +154,14 @@ func TestDemoAlgorithms(t *testing.T) {
 		assert.Contains(t, first.Header.Get("RateLimit"), fmt.Sprintf(`"%s";r=%d;t=`, name, most-1), a.name)
 		if a.name == "queue" {
 			assert.Equal(t, 200, send(t, "GET", url).StatusCode)
-			assert.GreaterOrEqual(t, time.Since(start), time.Second, "it waited for its turn")
+			assert.GreaterOrEqual(t, time.Since(start), time.Second, "the second request waits for its slot")
 		}
 	}
 	assert.Equal(t, 404, send(t, "GET", base+"/algorithms/none").StatusCode)
 }
 
-// TestDemoDownload reads 150 kB of two downloads of one user: the first 50 come
-// at once, and 100 in a second.
+// TestDemoDownload reads 150 kB of two downloads of one user. The first 50 kB come
+// at once, and the next 100 kB take a second.
 func TestDemoDownload(t *testing.T) {
 	base := demo(t)
 	start := time.Now()
@@ -191,7 +191,7 @@ func TestDemoPage(t *testing.T) {
 	text := send(t, "GET", base)
 	assert.Equal(t, "text/plain; charset=utf-8", text.Header.Get("Content-Type"))
 	assert.Contains(t, text.body, "POST /echo/update  5/2s per ip; 1000/1m global\n")
-	assert.Contains(t, text.body, "GET  /http/test    2/1s per user; 50/10s global; 100/1m global\n")
+	assert.Contains(t, text.body, "GET  /http/test    2/10s per user; 50/10s global; 100/1m global\n")
 	assert.Contains(t, text.body, "curl -i -X POST '"+base+"/gin/update?[1-6]'\n")
 
 	assert.Contains(t, text.body, "GET  /algorithms/token-bucket    10/10s per ip token-bucket burst 5\n")
@@ -206,10 +206,10 @@ func TestDemoPage(t *testing.T) {
 	assert.Contains(t, policy, "default-src 'none'")
 	assert.Contains(t, page.body, `<script nonce="`+nonce[1]+`">`)
 	assert.Contains(t, page.body, `data-method="POST" data-path="/gin/update"`)
-	assert.Contains(t, page.body, `data-rule="per-user-1s" data-most="2"`)
+	assert.Contains(t, page.body, `data-rule="per-user-10s" data-most="2" data-refill="sliding" data-full-after="10000"`)
 	assert.Contains(t, page.body, `data-method="GET" data-path="/algorithms/queue"`)
 	assert.Contains(t, page.body, `data-rule="per-ip-10s" data-most="5"`)
-	assert.NotRegexp(t, `(src|href)="(https?:)?//`, page.body, "the page needs nothing from elsewhere")
+	assert.NotRegexp(t, `(src|href)="(https?:)?//`, page.body, "the page loads nothing from other hosts")
 	assert.NotContains(t, page.body, "ZgotmplZ", "the template refused a value")
 
 	again := send(t, "GET", base, "Accept", "text/html")
@@ -258,7 +258,7 @@ func TestDemoOnRedis(t *testing.T) {
 	assert.Equal(t, []int{200, 200, 200, 200, 200, 429}, statuses)
 }
 
-// TestSignals interrupts the program itself: it stops in good order.
+// TestSignals checks that the program shuts down on a signal.
 func TestSignals(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("no signals")
@@ -271,7 +271,7 @@ func TestSignals(t *testing.T) {
 		start := time.Now()
 		require.NoError(t, cmd.Start())
 		base := out.base(t)
-		assert.Less(t, time.Since(start), 2*time.Second, "it says at once what to try")
+		assert.Less(t, time.Since(start), 2*time.Second, "the demo starts quickly")
 		assert.Equal(t, 4, strings.Count(out.String(), "curl "))
 
 		assert.Equal(t, 200, send(t, "POST", base+"/http/update").StatusCode)

@@ -1,9 +1,9 @@
-// Command limitctl shows what package limit does, and what a deployment of it
-// needs: "limitctl demo" serves a page on which requests can be sent to limited
-// routes of Gin, Echo and net/http, "limitctl doctor" checks a Redis and an
-// application, and says what to change.
+// Command limitctl shows package limit at work and checks deployments of it.
+// "limitctl demo" serves limited routes of Gin, Echo and net/http, and a page that
+// sends requests to them. "limitctl doctor" checks a Redis and an application, and
+// says what to change.
 //
-// It is not called limit because that is a builtin of zsh and csh.
+// It is not called limit because zsh and csh have a builtin of that name.
 package main
 
 import (
@@ -34,9 +34,9 @@ func main() {
 func newCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "limitctl",
-		Short:         "Rate limiting where every rule passes, or nothing is spent",
+		Short:         "Rate limiting in which every rule admits a request, or none is charged",
 		Version:       version(),
-		SilenceUsage:  true, // an error of the program is not one of its use
+		SilenceUsage:  true, // errors at run time are not errors of usage
 		SilenceErrors: true, // main prints it
 	}
 	root.AddCommand(newDemoCommand(), newDoctorCommand())

@@ -7,6 +7,7 @@ import (
 	"html/template"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/routelimit/limit"
 )
@@ -21,13 +22,15 @@ type listing struct {
 	Method, Path string
 	Rules        []rule
 	Text         string // the rules in the text grammar
-	User         bool   // whether the rules ask who the user is
+	User         bool   // whether a rule is by user
 }
 
-// A rule is one as the page shows it, with the most that can be left of it.
+// A rule as the page shows it.
 type rule struct {
 	Name, Text string
-	Most       int64
+	Most       int64  // the most units that can be left
+	Refill     string // how units come back: see refill
+	FullAfter  int64  // ms until an unused quota is full
 }
 
 func (l listing) curl(base string) string {
@@ -71,13 +74,33 @@ func rulesOf(set limit.RuleSet) []rule {
 	for _, r := range set.Rules() {
 		text, name := r, r.Name
 		text.Name = "" // it follows from the key and the window
-		rules = append(rules, rule{name, text.String(), most(r)})
+		how, fullAfter := refill(r)
+		rules = append(rules, rule{name, text.String(), most(r), how, fullAfter.Milliseconds()})
 	}
 	return rules
 }
 
-// most returns the most that can be left of a rule: what its bucket or queue
-// holds, which is not what its window admits.
+// refill returns how the page refills the bar of a rule: "steady", at once with its
+// "window", by and by when they leave a "sliding" window, or with the "release" of
+// what is in flight. It also returns how long a quota takes until it is full.
+func refill(r limit.Rule) (how string, fullAfter time.Duration) {
+	switch r.Algorithm {
+	case limit.TokenBucket, limit.LeakyBucket, limit.Queue:
+		return "steady", time.Duration(most(r)) * r.Window / time.Duration(r.Limit)
+	case limit.FixedWindow:
+		return "window", r.Window
+	case limit.SlidingCells:
+		return "sliding", r.Window + r.Window/time.Duration(r.Cells)
+	case limit.SlidingCounter:
+		return "sliding", 2 * r.Window
+	case limit.Concurrency:
+		return "release", r.Window
+	}
+	return "sliding", r.Window
+}
+
+// most returns the most units that can be left of a rule: the size of its bucket or
+// queue, or its limit.
 func most(r limit.Rule) int64 {
 	switch {
 	case r.Algorithm == limit.Queue:
@@ -93,21 +116,21 @@ func whatToTry(base string) string {
 	return fmt.Sprintf(`In a browser: %[1]s
 In a terminal:
 
-  # on Gin: five in two seconds pass, the sixth is refused
+  # on Gin: five requests in two seconds are admitted, the sixth is refused
   curl -i -X POST '%[1]s/gin/update?[1-6]'
 
-  # on Echo: a forged address is the same client
+  # on Echo: a forged address changes nothing
   curl -i -X POST -H 'X-Forwarded-For: 203.0.113.7' '%[1]s/echo/update?[1-6]'
 
-  # on net/http: two a second for each user
+  # on net/http: two requests in ten seconds for each user
   curl -i -H 'X-User: alice' '%[1]s/http/test?[1-3]'
 
-  # on net/http: a megabyte at 100 kB a second; another download beside it shares them
+  # on net/http: a megabyte at 100 kB/s, which concurrent downloads share
   curl -o /dev/null -H 'X-User: alice' '%[1]s/http/download'
 `, base)
 }
 
-// page answers GET / as HTML for those who ask for it, and otherwise as text.
+// page answers GET / with HTML for clients that accept it, and with text otherwise.
 func page(place string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		base := "http://" + r.Host
@@ -117,16 +140,16 @@ func page(place string) http.Handler {
 		h.Set("X-Content-Type-Options", "nosniff")
 		if !strings.Contains(r.Header.Get("Accept"), "text/html") {
 			h.Set("Content-Type", "text/plain; charset=utf-8")
-			fmt.Fprintf(w, "Rules are decided together: all of them pass, or nothing is spent.\nThe quotas are %s.\n\n", place)
+			fmt.Fprintf(w, "Rules are decided together: either every rule admits a request, or none is charged.\nThe quotas are %s.\n\n", place)
 			for _, l := range listings() {
 				fmt.Fprintf(w, "%-4s %-13s %s\n", l.Method, l.Path, l.Text)
 			}
-			fmt.Fprintln(w, "\nThe algorithms, each alone:")
+			fmt.Fprintln(w, "\nOne algorithm each:")
 			for _, l := range algorithmListings() {
 				fmt.Fprintf(w, "%-4s %-27s %s\n", l.Method, l.Path, l.Text)
 			}
 			l := downloadListing()
-			fmt.Fprintf(w, "\nBytes, slowed and not refused:\n%-4s %-13s %s\n", l.Method, l.Path, l.Text)
+			fmt.Fprintf(w, "\nBandwidth, slowed and not refused:\n%-4s %-13s %s\n", l.Method, l.Path, l.Text)
 			fmt.Fprintf(w, "\n%s", whatToTry(base))
 			return
 		}
@@ -151,12 +174,12 @@ func page(place string) http.Handler {
 		}
 		sections := []section{
 			{"frameworks", "Frameworks", "The same rules on Gin, Echo and net/http.", entries(listings())},
-			{"algorithms", "Algorithms", "One rule each, on net/http. The queue does not refuse the second at once: it waits for its turn. That of concurrency takes a second for each.",
+			{"algorithms", "Algorithms", "One rule each, on net/http. The queue delays requests until their slots come. A request of concurrency takes a second.",
 				entries(algorithmListings())},
-			{"bandwidth", "Bandwidth", "A megabyte, slowed to what its user gets over all connections; nothing is refused. The first 50 kB come at once.",
+			{"bandwidth", "Bandwidth", "A megabyte, slowed to 100 kB/s for each user over all connections. Nothing is refused. The first 50 kB come at once.",
 				entries([]listing{downloadListing()})},
 		}
-		// The client may be gone; there is nobody to tell.
+		// An error means that the client disconnected.
 		_ = pageTemplate.Execute(w, map[string]any{"Nonce": nonce, "Place": place, "Sections": sections})
 	})
 }

@@ -9,29 +9,29 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/echolimit"
 	"github.com/routelimit/limit/ginlimit"
+	"github.com/routelimit/limit/throttle"
 )
 
-// The rules of the demo. They stand on the routes of three frameworks, and
-// have quotas of their own on each.
+// The rules of the demo. Each route of the three frameworks has its own quotas.
 var (
 	updateRules = limit.Rules(
 		limit.PerIP(2*time.Second, 5),
 		limit.Global(time.Minute, 1000),
 	)
 	testRules = limit.Rules(
-		limit.PerUser(time.Second, 2),
+		limit.PerUser(10*time.Second, 2),
 		limit.Global(10*time.Second, 50),
 		limit.Global(time.Minute, 100),
 	)
 )
 
-// downloadRules count bytes: those of each user's downloads, over all of their
-// connections.
+// downloadRules limit the bytes of a user's downloads, over all connections.
 var downloadRules = limit.MustParse("100k/1s per user token-bucket burst 50k")
 
-// The algorithms of the demo, each of which stands alone on a route.
+// The algorithms of the demo, on one route each.
 var algorithms = []struct {
 	name  string
 	rules limit.RuleSet
@@ -48,11 +48,11 @@ var algorithms = []struct {
 }
 
 // newDemo returns the routes of the three frameworks and the page that lists
-// them. The place says where store keeps the quotas.
-func newDemo(store limit.Store, place string) http.Handler {
+// them. place says where the store keeps the quotas.
+func newDemo(store core.Store, place string) http.Handler {
 	limiter := limit.New(store, &limit.Options{
-		// A demo: whoever says to be alice is alice. A program takes the user
-		// from what its authentication has found.
+		// The demo believes the header. A real program takes the user from its
+		// authentication.
 		User: func(r *http.Request) string { return r.Header.Get("X-User") },
 	})
 	mux := http.NewServeMux()
@@ -92,18 +92,18 @@ func httpRoutes(limiter *limit.Limiter) http.Handler {
 		w.Write(answer("net/http"))
 	})
 
-	mux.Handle("POST /http/update", limiter.Handler(updateRules, ok))
-	mux.Handle("GET /http/test", limiter.Handler(testRules, ok))
-	mux.Handle("GET /http/download", limiter.Throttle(downloadRules, http.HandlerFunc(download), nil))
+	mux.Handle("POST /http/update", limiter.Limit(updateRules)(ok))
+	mux.Handle("GET /http/test", limiter.Limit(testRules)(ok))
+	mux.Handle("GET /http/download", throttle.Limit(limiter, downloadRules, nil)(http.HandlerFunc(download)))
 	return mux
 }
 
 func algorithmRoutes(limiter *limit.Limiter) http.Handler {
 	mux := http.NewServeMux()
 	for _, a := range algorithms {
-		mux.Handle("GET /algorithms/"+a.name, limiter.Handler(a.rules, http.HandlerFunc(
+		mux.Handle("GET /algorithms/"+a.name, limiter.Limit(a.rules)(http.HandlerFunc(
 			func(w http.ResponseWriter, r *http.Request) {
-				if a.name == "concurrency" { // or no two would ever be under way
+				if a.name == "concurrency" { // so that requests overlap
 					select {
 					case <-time.After(time.Second):
 					case <-r.Context().Done():

@@ -55,8 +55,9 @@ func spend(t *testing.T, client redis.UniversalClient) {
 		"5/1h global sliding-counter", "10/1h global token-bucket burst 5", "10/1h global leaky-bucket burst 5",
 		"10/1h global queue burst 4 wait 5s",
 	} {
-		rules := limit.Named(fmt.Sprint("spent-", i), limit.MustParse(text).Rules()...)
-		d, err := limiter.Take(t.Context(), rules, nil)
+		policy, err := limiter.Policy(limit.Named(fmt.Sprint("spent-", i), limit.MustParse(text).Rules()...))
+		require.NoError(t, err, text)
+		d, err := policy.Take(t.Context(), limit.Request{})
 		require.NoError(t, err, text)
 		require.True(t, d.Allowed, text)
 	}

@@ -20,9 +20,9 @@ func serve(t *testing.T, proxies limit.Proxies, rules limit.RuleSet) (url string
 	limiter := limit.New(nil, &limit.Options{Proxies: proxies})
 	ok := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok")) })
 	mux := http.NewServeMux()
-	mux.Handle("/limited", limiter.Handler(rules, ok))
+	mux.Handle("/limited", limiter.Limit(rules)(ok))
 	mux.Handle("/bare", ok)
-	mux.Handle("/shared", limiter.Handler(limit.Rules(limit.Global(time.Hour, 1000)), ok))
+	mux.Handle("/shared", limiter.Limit(limit.Rules(limit.Global(time.Hour, 1000)))(ok))
 	mux.Handle("/away", http.RedirectHandler("/limited", http.StatusFound))
 	var mu sync.Mutex
 	var all []*http.Request
