@@ -20,6 +20,7 @@ import (
 	"github.com/routelimit/limit/adaptertest"
 	"github.com/routelimit/limit/echolimit"
 	"github.com/routelimit/limit/ginlimit"
+	"github.com/routelimit/limit/internal/routetest"
 	"github.com/routelimit/limit/throttle"
 )
 
@@ -92,7 +93,7 @@ func TestDeclaration(t *testing.T) {
 
 	server := httptest.NewServer(mux)
 	defer server.Close()
-	adaptertest.FiveInTwoSeconds(t, server.URL+"/update")
+	routetest.FiveInTwoSeconds(t, server.URL+"/update")
 }
 
 func status(code int) http.HandlerFunc {

@@ -18,11 +18,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
-	"github.com/routelimit/limit/adaptertest"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/echolimit"
 	"github.com/routelimit/limit/ginlimit"
 	"github.com/routelimit/limit/internal/logbook"
+	"github.com/routelimit/limit/internal/routetest"
 	"github.com/routelimit/limit/memstore"
 )
 
@@ -127,8 +127,8 @@ func TestNoticeOfSecondRoute(t *testing.T) {
 			server.GET(path, func(echo.Context) error { return nil })
 		}
 		for _, path := range []string{"/a", "/a", "/b", "/c", "/none"} {
-			adaptertest.Do(engine, "GET", path)
-			adaptertest.Do(server, "GET", path)
+			routetest.Do(engine, "GET", path)
+			routetest.Do(server, "GET", path)
 		}
 		assert.ElementsMatch(t, test.want, book.Lines())
 		assert.ElementsMatch(t, test.want, echoBook.Lines())

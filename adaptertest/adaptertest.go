@@ -1,5 +1,56 @@
-// Package adaptertest is the suite that every adapter passes: the same
-// requests, on a real server, get the same answers on every framework.
+// Package adaptertest is the suite that every adapter for an HTTP framework must
+// pass. It sends the same requests to a router of the framework, most of them to a
+// real server, and requires the same answers.
+//
+// The test of an adapter is its harness, a [Router]:
+//
+//	type router struct {
+//		*fancy.Engine
+//		routes
+//	}
+//
+//	type routes struct {
+//		group   *fancy.Group
+//		limiter *fancylimit.Limiter
+//	}
+//
+//	func (r routes) Handle(method, path string, h http.Handler, rules ...limit.RuleSet) {
+//		var chain []fancy.Middleware
+//		for _, set := range rules {
+//			chain = append(chain, r.limiter.Limit(set))
+//		}
+//		r.group.Add(method, adaptertest.Colons(path), fancy.Wrap(h), chain...)
+//	}
+//
+//	// Use, Group and Throttle likewise.
+//
+//	func newRouter(l *limit.Limiter) adaptertest.Router {
+//		e := fancy.New()
+//		return router{e, routes{e.Group(""), fancylimit.New(l)}}
+//	}
+//
+//	func TestAdapter(t *testing.T)  { adaptertest.Run(t, newRouter) }
+//	func FuzzRequest(f *testing.F) { adaptertest.Fuzz(f, newRouter) }
+//
+// The tests of package echolimit have a complete one. The suite checks
+//
+//   - the answer to refused and to undecided requests: status, headers, body, and
+//     what Refuse, Fail and Observe of limit.Options do to them;
+//   - that a request is charged to every rule or to none, by its cost, and that the
+//     status of the answer settles the cost;
+//   - keys: the client's address with forged and with trusted headers, users, path
+//     values, hostile input;
+//   - scope: routes, groups and the whole router, requests without a route, and the
+//     warnings for declarations that probably mean something else;
+//   - queues: when handlers run, and clients that disconnect or have a deadline;
+//   - leases, which end with the handler however it ends, on HTTP/1.1 and HTTP/2;
+//   - the rate and the integrity of slowed bodies;
+//   - that invalid rules panic where a route is declared.
+//
+// It does not check what only one framework has, and the adapter's own tests do:
+// its User, Refuse and Fail functions, which take the framework's context, its
+// Mount function, the framework's error handling, and middleware that runs before
+// the router. Adapters for protocols other than HTTP test themselves.
 package adaptertest
 
 import (
@@ -15,31 +66,36 @@ import (
 	"github.com/routelimit/limit/throttle"
 )
 
-// Routes takes routes. Paths have their parameters in braces, "/users/{id}".
-type Routes interface {
-	Handle(method, path string, h http.Handler, rules ...limit.RuleSet)
-}
+// A Framework returns an empty router, on which limiter decides.
+type Framework func(limiter *limit.Limiter) Router
 
-// A Router is a framework as the suite uses it.
+// A Router is a router of a framework.
 type Router interface {
 	http.Handler
 	Routes
 
-	// Throttle takes a route whose bodies rules slow.
+	// Throttle adds a route with bodies that are slowed by rules.
 	Throttle(method, path string, h http.Handler, rules limit.RuleSet, options *throttle.Options)
 
-	// Use puts rules before everything, requests that match no route as well.
-	// It is called before the first route.
+	// Use adds rules before every request, those without a route too. It is
+	// called before the first route is added. Like the adapter, it may panic with a
+	// limit.RuleError if the rules are not named and the route is not known there.
 	Use(rules limit.RuleSet)
 
-	// Group returns the routes below a prefix, with rules before them.
+	// Group returns the routes below a prefix, with rules before them. It may panic
+	// as Use may.
 	Group(prefix string, rules limit.RuleSet) Routes
 }
 
-// A Framework returns an empty router, on which rules are decided by limiter.
-type Framework func(limiter *limit.Limiter) Router
+// Routes adds routes to a router or to a group of it.
+type Routes interface {
+	// Handle adds a route with rule sets before its handler, which are decided in
+	// their order. A path has its parameters in braces: "/users/{id}".
+	Handle(method, path string, h http.Handler, rules ...limit.RuleSet)
+}
 
-// Colons turns the braces of a path into the colons of Gin and Echo.
+// Colons writes the parameters of a path with colons, for frameworks that do:
+// "/users/:id" for "/users/{id}".
 func Colons(path string) string {
 	return strings.NewReplacer("{", ":", "}", "").Replace(path)
 }
@@ -55,34 +111,40 @@ func Run(t *testing.T, framework Framework) {
 		{"retry after", s.retryAfter},
 		{"all or nothing", s.allOrNothing},
 		{"header styles", s.headerStyles},
+		{"head", s.head},
 		{"refuse hook", s.refuseHook},
+		{"refuse hook without a status", s.refuseStatus},
+		{"fail hook", s.failHook},
 		{"observe", s.observe},
 		{"store fails", s.storeFails},
-		{"store out of reach", s.outOfReach},
-		{"head", s.head},
+		{"store unavailable", s.unavailable},
 		{"forged address", s.forgedAddress},
 		{"trusted proxy", s.trustedProxy},
 		{"path value", s.pathValue},
-		{"routes are policies", s.routesArePolicies},
+		{"routes", s.routes},
 		{"named", s.named},
+		{"each route", s.eachRoute},
+		{"many routes", s.manyRoutes},
 		{"stacked", s.stacked},
+		{"charged twice", s.chargedTwice},
+		{"missing path value", s.missingPathValue},
 		{"unmatched", s.unmatched},
 		{"invented methods", s.inventedMethods},
-		{"cancelled", s.cancelled},
+		{"canceled", s.canceled},
 		{"concurrent", s.concurrent},
 		{"costs", s.costs},
-		{"waits", s.waits},
-		{"gone while waiting", s.gone},
-		{"late", s.late},
+		{"settles", s.settles},
+		{"settles broken requests", s.settlesBroken},
+		{"queue", s.waits},
+		{"client disconnects in a queue", s.disconnects},
+		{"slot after the deadline", s.late},
 		{"leases", s.leases},
 		{"leases of broken requests", s.leasesOfBrokenRequests},
 		{"leases of closed connections", s.leasesOfClosedConnections},
-		{"leases of those who wait", s.leasesOfWaiting},
+		{"leases in a queue", s.leasesOfWaiting},
 		{"lost leases", s.lostLeases},
 		{"throttle rate", s.throttleRate},
 		{"throttled bodies", s.throttledBodies},
-		{"settles", s.settles},
-		{"settles what breaks", s.settlesBroken},
 		{"invalid rules", s.invalidRules},
 		{"hostile requests", s.hostileRequests},
 	} {
@@ -95,7 +157,7 @@ func Run(t *testing.T, framework Framework) {
 
 type suite struct{ framework Framework }
 
-// ok is a handler that can be told from the frameworks' own answers.
+// ok answers with a status that frameworks do not answer with by themselves.
 var ok = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 
 // A client sends requests to one server.
@@ -131,16 +193,4 @@ func (c client) send(method, path string, headers ...string) answer {
 	body, err := io.ReadAll(response.Body)
 	require.NoError(c.t, err)
 	return answer{response, string(body)}
-}
-
-// Do hands a request with headers given as name, value to a handler, without a
-// server.
-func Do(h http.Handler, method, path string, headers ...string) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(method, path, nil)
-	for i := 0; i < len(headers); i += 2 {
-		r.Header.Add(headers[i], headers[i+1])
-	}
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	return w
 }

@@ -1,6 +1,7 @@
 package adaptertest
 
 import (
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -14,15 +15,16 @@ import (
 	"github.com/routelimit/limit/internal/fuzzloop"
 )
 
-// Fuzz sends requests of any content, about half of them to a route: an adapter
-// neither panics nor fails. Windows are short, so that it admits at any rate.
+// Fuzz sends requests of any content, about half of them to a route, and checks that
+// the adapter neither panics nor fails.
 func Fuzz(t *testing.F, framework Framework) {
 	f := fuzzloop.New(t)
 	router := framework(limit.New(nil, &limit.Options{
+		Log:  slog.New(slog.DiscardHandler),
 		User: func(r *http.Request) string { return r.Header.Get("X-User") },
 	}))
 	router.Use(limit.Named("all", limit.Global(time.Second, 20_000)))
-	router.Handle("GET", "/items/{id}", ok, keysOfAllKinds(time.Second))
+	router.Handle("GET", "/items/{id}", ok, keysOfAllKinds(time.Second)) // a short window, so that no rate is refused
 
 	f.Add(true, "GET", "1", "page=1", "alice", "192.0.2.1:1234")
 	f.Add(true, "GET", "%00", "page=%zz&&", "\xff\x00", "@")

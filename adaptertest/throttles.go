@@ -54,8 +54,8 @@ func (s suite) throttleRate(t *testing.T) {
 	}
 }
 
-// throttledBodies does with slowed bodies what handlers do with others, on real
-// servers of both protocols.
+// throttledBodies checks that handlers can do with slowed bodies what they do with
+// others, on real servers of both protocols.
 func (s suite) throttledBodies(t *testing.T) {
 	content := bytes.Repeat([]byte("0123456789abcdef"), 20_000)
 	fast := limit.Rules(throttle.Bandwidth(limit.Everyone, time.Second, 100_000_000))

@@ -1,6 +1,7 @@
 package connectlimit_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -158,7 +159,7 @@ func TestUser(t *testing.T) {
 }
 
 // TestClientAddress forges X-Forwarded-For, to a server that trusts no proxy and to
-// one whose peer is its own proxy.
+// one behind a proxy.
 func TestClientAddress(t *testing.T) {
 	rules := limit.Named("api", limit.PerIP(time.Hour, 1))
 	c := start(t, quiet(nil, limit.Options{}), rules)
@@ -284,6 +285,15 @@ func TestStacked(t *testing.T) {
 	a.admitted()
 	assert.Equal(t, []string{`"global-1h";r=8;t=3600`, `"per-ip-1h";r=0;t=3600`}, a.header.Values("RateLimit"))
 	c.call().refused("per-ip-1h")
+}
+
+// TestChargedTwice checks that a call that is charged to one quota twice is logged.
+func TestChargedTwice(t *testing.T) {
+	var book bytes.Buffer
+	rl := connectlimit.New(limit.New(nil, &limit.Options{Log: slog.New(slog.NewTextHandler(&book, nil))}))
+	interceptor := rl.Limit(limit.Named("all", limit.Global(time.Hour, 9)))
+	serve(t, new(service), "Connect", interceptor, interceptor).call().admitted()
+	assert.Contains(t, book.String(), "code=LIMIT-102 policy=all rule=global-1h")
 }
 
 // TestClients checks that the interceptor does nothing on a client.

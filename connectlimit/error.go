@@ -40,7 +40,7 @@ func code(err error) uint32 {
 	return uint32(connect.CodeUnknown)
 }
 
-// An unavailable is an error whose cause clients do not get.
+// An unavailable is an error that does not show its cause to clients.
 type unavailable struct{ cause error }
 
 func (unavailable) Error() string { return "limit: the rate limiter is unavailable" }

@@ -15,6 +15,7 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/adaptertest"
 	"github.com/routelimit/limit/echolimit"
+	"github.com/routelimit/limit/internal/routetest"
 	"github.com/routelimit/limit/throttle"
 )
 
@@ -70,7 +71,7 @@ func TestDeclaration(t *testing.T) {
 
 	real := httptest.NewServer(server)
 	defer real.Close()
-	adaptertest.FiveInTwoSeconds(t, real.URL+"/update")
+	routetest.FiveInTwoSeconds(t, real.URL+"/update")
 }
 
 // limited returns a server whose route GET / admits one request.
@@ -121,10 +122,10 @@ func TestErrorHandlers(t *testing.T) {
 					assert.NoError(t, test.handler(c, he))
 				}
 			}
-			require.Equal(t, http.StatusNoContent, adaptertest.Do(e, "GET", "/").Code)
+			require.Equal(t, http.StatusNoContent, routetest.Do(e, "GET", "/").Code)
 			require.NoError(t, seen)
 
-			w := adaptertest.Do(e, "GET", "/")
+			w := routetest.Do(e, "GET", "/")
 			assert.Equal(t, http.StatusTooManyRequests, w.Code)
 			assert.Equal(t, test.contentType, w.Header().Get("Content-Type"))
 			assert.Equal(t, "60", w.Header().Get("Retry-After"))
@@ -150,8 +151,8 @@ func trimLine(b []byte) []byte {
 func TestDebug(t *testing.T) {
 	e := limited(nil)
 	e.Debug = true
-	adaptertest.Do(e, "GET", "/")
-	w := adaptertest.Do(e, "GET", "/?pretty")
+	routetest.Do(e, "GET", "/")
+	w := routetest.Do(e, "GET", "/?pretty")
 	assert.Equal(t, http.StatusTooManyRequests, w.Code)
 	assert.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
 	assert.Contains(t, w.Body.String(), `"violated-policies": [`)
@@ -169,9 +170,9 @@ func TestMiddleware(t *testing.T) {
 	}
 	e := limited(nil)
 	e.Use(watch)
-	adaptertest.Do(e, "GET", "/")
+	routetest.Do(e, "GET", "/")
 	require.NoError(t, seen)
-	adaptertest.Do(e, "GET", "/")
+	routetest.Do(e, "GET", "/")
 	var refused *limit.RefusedError
 	require.True(t, errors.As(seen, &refused))
 
@@ -179,8 +180,8 @@ func TestMiddleware(t *testing.T) {
 		w.WriteHeader(http.StatusTeapot)
 	}})
 	e.Use(watch)
-	adaptertest.Do(e, "GET", "/")
-	assert.Equal(t, http.StatusTeapot, adaptertest.Do(e, "GET", "/").Code)
+	routetest.Do(e, "GET", "/")
+	assert.Equal(t, http.StatusTeapot, routetest.Do(e, "GET", "/").Code)
 	assert.NoError(t, seen)
 }
 
@@ -204,11 +205,11 @@ func TestUser(t *testing.T) {
 	e := echo.New()
 	e.GET("/", ok, authenticate, rl.Limit(rules))
 
-	assert.Equal(t, http.StatusNoContent, adaptertest.Do(e, "GET", "/", "Test-User", "alice").Code)
-	assert.Equal(t, http.StatusNoContent, adaptertest.Do(e, "GET", "/", "Test-User", "bob").Code)
-	assert.Equal(t, http.StatusTooManyRequests, adaptertest.Do(e, "GET", "/", "Test-User", "alice").Code)
-	assert.Equal(t, http.StatusNoContent, adaptertest.Do(e, "GET", "/").Code)
-	assert.Equal(t, http.StatusTooManyRequests, adaptertest.Do(e, "GET", "/").Code, "those without a user share one quota")
+	assert.Equal(t, http.StatusNoContent, routetest.Do(e, "GET", "/", "Test-User", "alice").Code)
+	assert.Equal(t, http.StatusNoContent, routetest.Do(e, "GET", "/", "Test-User", "bob").Code)
+	assert.Equal(t, http.StatusTooManyRequests, routetest.Do(e, "GET", "/", "Test-User", "alice").Code)
+	assert.Equal(t, http.StatusNoContent, routetest.Do(e, "GET", "/").Code)
+	assert.Equal(t, http.StatusTooManyRequests, routetest.Do(e, "GET", "/").Code, "those without a user share one quota")
 }
 
 // TestPre checks that middleware that runs before the router counts requests
@@ -220,9 +221,9 @@ func TestPre(t *testing.T) {
 	e.GET("/a", ok)
 	e.GET("/b", ok)
 
-	assert.Equal(t, http.StatusNoContent, adaptertest.Do(e, "GET", "/a").Code)
-	assert.Equal(t, http.StatusNoContent, adaptertest.Do(e, "GET", "/b").Code)
-	assert.Equal(t, http.StatusTooManyRequests, adaptertest.Do(e, "GET", "/a").Code)
+	assert.Equal(t, http.StatusNoContent, routetest.Do(e, "GET", "/a").Code)
+	assert.Equal(t, http.StatusNoContent, routetest.Do(e, "GET", "/b").Code)
+	assert.Equal(t, http.StatusTooManyRequests, routetest.Do(e, "GET", "/a").Code)
 }
 
 // TestGroupNotFound checks that paths invented below a group share one quota.
@@ -232,10 +233,10 @@ func TestGroupNotFound(t *testing.T) {
 	g := e.Group("/api", rl.Limit(limit.Rules(limit.PerIP(time.Minute, 2))))
 	g.GET("/real", ok)
 
-	assert.Equal(t, http.StatusNotFound, adaptertest.Do(e, "GET", "/api/1").Code)
-	assert.Equal(t, http.StatusNotFound, adaptertest.Do(e, "GET", "/api/2").Code)
-	assert.Equal(t, http.StatusTooManyRequests, adaptertest.Do(e, "GET", "/api/3").Code)
-	assert.Equal(t, http.StatusNoContent, adaptertest.Do(e, "GET", "/api/real").Code)
+	assert.Equal(t, http.StatusNotFound, routetest.Do(e, "GET", "/api/1").Code)
+	assert.Equal(t, http.StatusNotFound, routetest.Do(e, "GET", "/api/2").Code)
+	assert.Equal(t, http.StatusTooManyRequests, routetest.Do(e, "GET", "/api/3").Code)
+	assert.Equal(t, http.StatusNoContent, routetest.Do(e, "GET", "/api/real").Code)
 }
 
 func TestMount(t *testing.T) {
@@ -247,13 +248,13 @@ func TestMount(t *testing.T) {
 	}{Update: ok, Item: ok, Health: ok})
 	require.NoError(t, err)
 
-	w := adaptertest.Do(e, "POST", "/v1/update")
+	w := routetest.Do(e, "POST", "/v1/update")
 	assert.Equal(t, http.StatusNoContent, w.Code)
 	assert.Equal(t, `"per-ip-1m";r=1;t=60, "global-1h";r=999;t=3600`, w.Header().Get("RateLimit"))
-	assert.Equal(t, http.StatusNoContent, adaptertest.Do(e, "GET", "/v1/items/1").Code)
-	assert.Equal(t, http.StatusNoContent, adaptertest.Do(e, "GET", "/v1/items/2").Code)
-	assert.Equal(t, http.StatusTooManyRequests, adaptertest.Do(e, "GET", "/v1/items/1").Code)
-	w = adaptertest.Do(e, "GET", "/v1/health")
+	assert.Equal(t, http.StatusNoContent, routetest.Do(e, "GET", "/v1/items/1").Code)
+	assert.Equal(t, http.StatusNoContent, routetest.Do(e, "GET", "/v1/items/2").Code)
+	assert.Equal(t, http.StatusTooManyRequests, routetest.Do(e, "GET", "/v1/items/1").Code)
+	w = routetest.Do(e, "GET", "/v1/health")
 	assert.Equal(t, http.StatusNoContent, w.Code)
 	assert.Empty(t, w.Header().Get("RateLimit"))
 }

@@ -3,7 +3,6 @@ package echov5limit_test
 import (
 	"encoding/json"
 	"errors"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/adaptertest"
 	"github.com/routelimit/limit/echov5limit"
+	"github.com/routelimit/limit/internal/routetest"
 	"github.com/routelimit/limit/throttle"
 )
 
@@ -72,10 +72,10 @@ func TestDeclaration(t *testing.T) {
 
 	real := httptest.NewServer(server)
 	defer real.Close()
-	adaptertest.FiveInTwoSeconds(t, real.URL+"/update")
+	routetest.FiveInTwoSeconds(t, real.URL+"/update")
 }
 
-// limited returns a server whose route GET / admits one request.
+// limited returns a server with a route, GET /, that admits one request.
 func limited(options *limit.Options) *echo.Echo {
 	e := echo.New()
 	rl := echov5limit.New(limit.New(nil, options))
@@ -120,10 +120,10 @@ func TestErrorHandlers(t *testing.T) {
 				seen = err
 				assert.NoError(t, test.handler(c, echo.StatusCode(err), err))
 			}
-			require.Equal(t, http.StatusNoContent, adaptertest.Do(e, "GET", "/").Code)
+			require.Equal(t, http.StatusNoContent, routetest.Do(e, "GET", "/").Code)
 			require.NoError(t, seen)
 
-			w := adaptertest.Do(e, "GET", "/")
+			w := routetest.Do(e, "GET", "/")
 			assert.Equal(t, http.StatusTooManyRequests, w.Code)
 			assert.Equal(t, test.contentType, w.Header().Get("Content-Type"))
 			assert.Equal(t, "60", w.Header().Get("Retry-After"))
@@ -143,8 +143,8 @@ func TestErrorHandlers(t *testing.T) {
 func TestExposedErrors(t *testing.T) {
 	e := limited(nil)
 	e.HTTPErrorHandler = echo.DefaultHTTPErrorHandler(true)
-	adaptertest.Do(e, "GET", "/")
-	w := adaptertest.Do(e, "GET", "/")
+	routetest.Do(e, "GET", "/")
+	w := routetest.Do(e, "GET", "/")
 	assert.Equal(t, http.StatusTooManyRequests, w.Code)
 	assert.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
 	assert.Contains(t, w.Body.String(), `"violated-policies":["per-ip-1m"]`)
@@ -162,9 +162,9 @@ func TestMiddleware(t *testing.T) {
 	}
 	e := limited(nil)
 	e.Use(watch)
-	adaptertest.Do(e, "GET", "/")
+	routetest.Do(e, "GET", "/")
 	require.NoError(t, seen)
-	adaptertest.Do(e, "GET", "/")
+	routetest.Do(e, "GET", "/")
 	var refused *limit.RefusedError
 	require.True(t, errors.As(seen, &refused))
 
@@ -172,8 +172,8 @@ func TestMiddleware(t *testing.T) {
 		w.WriteHeader(http.StatusTeapot)
 	}})
 	e.Use(watch)
-	adaptertest.Do(e, "GET", "/")
-	assert.Equal(t, http.StatusTeapot, adaptertest.Do(e, "GET", "/").Code)
+	routetest.Do(e, "GET", "/")
+	assert.Equal(t, http.StatusTeapot, routetest.Do(e, "GET", "/").Code)
 	assert.NoError(t, seen)
 }
 
@@ -199,60 +199,11 @@ func TestUser(t *testing.T) {
 	e := echo.New()
 	e.GET("/", ok, authenticate, rl.Limit(rules))
 
-	assert.Equal(t, http.StatusNoContent, adaptertest.Do(e, "GET", "/", "Test-User", "alice").Code)
-	assert.Equal(t, http.StatusNoContent, adaptertest.Do(e, "GET", "/", "Test-User", "bob").Code)
-	assert.Equal(t, http.StatusTooManyRequests, adaptertest.Do(e, "GET", "/", "Test-User", "alice").Code)
-	assert.Equal(t, http.StatusNoContent, adaptertest.Do(e, "GET", "/").Code)
-	assert.Equal(t, http.StatusTooManyRequests, adaptertest.Do(e, "GET", "/").Code, "requests without a user share one quota")
-}
-
-// TestHooks answers by the functions of the Limiter, in Echo's own form.
-func TestHooks(t *testing.T) {
-	errMine := errors.New("mine")
-	for name, test := range map[string]struct {
-		refuse func(*echo.Context, limit.Decision) error
-		status int
-		body   string
-		err    error
-	}{
-		"a body": {func(c *echo.Context, d limit.Decision) error { return c.String(402, d.Refusing()[0]) }, 402, "per-ip-1m", nil},
-		"a body alone": {func(c *echo.Context, _ limit.Decision) error {
-			_, err := c.Response().Write([]byte("later"))
-			return err
-		}, 429, "later", nil},
-		"nothing":        {func(*echo.Context, limit.Decision) error { return nil }, 429, "", nil},
-		"an error":       {func(*echo.Context, limit.Decision) error { return errMine }, 500, `{"message":"Internal Server Error"}` + "\n", errMine},
-		"an error of it": {func(*echo.Context, limit.Decision) error { return echo.NewHTTPError(403, "no") }, 403, `{"message":"no"}` + "\n", echo.NewHTTPError(403, "no")},
-	} {
-		var seen error
-		rl := echov5limit.New(limit.New(nil, nil))
-		rl.Refuse = test.refuse
-		e := echo.New()
-		e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
-			return func(c *echo.Context) error { seen = next(c); return seen }
-		})
-		e.GET("/", ok, rl.Limit(limit.Rules(limit.PerIP(time.Minute, 1))))
-		require.Equal(t, http.StatusNoContent, adaptertest.Do(e, "GET", "/").Code, name)
-		w := adaptertest.Do(e, "GET", "/")
-		assert.Equal(t, test.status, w.Code, name)
-		assert.Equal(t, test.body, w.Body.String(), name)
-		assert.Equal(t, "60", w.Header().Get("Retry-After"), name)
-		assert.Equal(t, test.err, seen, name)
-	}
-
-	rl := echov5limit.New(limit.New(nil, &limit.Options{Log: slog.New(slog.DiscardHandler)}))
-	rl.Fail = func(c *echo.Context, err error) error {
-		assert.ErrorIs(t, err, limit.ErrUndecided)
-		_, err = c.Response().Write([]byte("no limiter"))
-		return err
-	}
-	e := echo.New()
-	e.GET("/", ok, rl.Limit(limit.Rules(limit.Rule{Key: limit.Everyone, Limit: 1, Window: time.Minute,
-		Cost: func(*http.Request) int64 { return -1 }})))
-	w := adaptertest.Do(e, "GET", "/")
-	assert.Equal(t, http.StatusServiceUnavailable, w.Code)
-	assert.Equal(t, "no limiter", w.Body.String())
-	assert.Equal(t, "1", w.Header().Get("Retry-After"))
+	assert.Equal(t, http.StatusNoContent, routetest.Do(e, "GET", "/", "Test-User", "alice").Code)
+	assert.Equal(t, http.StatusNoContent, routetest.Do(e, "GET", "/", "Test-User", "bob").Code)
+	assert.Equal(t, http.StatusTooManyRequests, routetest.Do(e, "GET", "/", "Test-User", "alice").Code)
+	assert.Equal(t, http.StatusNoContent, routetest.Do(e, "GET", "/").Code)
+	assert.Equal(t, http.StatusTooManyRequests, routetest.Do(e, "GET", "/").Code, "requests without a user share one quota")
 }
 
 // TestPre checks that middleware that runs before the router counts requests as
@@ -264,9 +215,9 @@ func TestPre(t *testing.T) {
 	e.GET("/a", ok)
 	e.GET("/b", ok)
 
-	assert.Equal(t, http.StatusNoContent, adaptertest.Do(e, "GET", "/a").Code)
-	assert.Equal(t, http.StatusNoContent, adaptertest.Do(e, "GET", "/b").Code)
-	assert.Equal(t, http.StatusTooManyRequests, adaptertest.Do(e, "GET", "/a").Code)
+	assert.Equal(t, http.StatusNoContent, routetest.Do(e, "GET", "/a").Code)
+	assert.Equal(t, http.StatusNoContent, routetest.Do(e, "GET", "/b").Code)
+	assert.Equal(t, http.StatusTooManyRequests, routetest.Do(e, "GET", "/a").Code)
 }
 
 // TestGroupNotFound checks that paths invented below a group share one quota.
@@ -276,10 +227,10 @@ func TestGroupNotFound(t *testing.T) {
 	g := e.Group("/api", rl.Limit(limit.Rules(limit.PerIP(time.Minute, 2))))
 	g.GET("/real", ok)
 
-	assert.Equal(t, http.StatusNotFound, adaptertest.Do(e, "GET", "/api/1").Code)
-	assert.Equal(t, http.StatusNotFound, adaptertest.Do(e, "GET", "/api/2").Code)
-	assert.Equal(t, http.StatusTooManyRequests, adaptertest.Do(e, "GET", "/api/3").Code)
-	assert.Equal(t, http.StatusNoContent, adaptertest.Do(e, "GET", "/api/real").Code)
+	assert.Equal(t, http.StatusNotFound, routetest.Do(e, "GET", "/api/1").Code)
+	assert.Equal(t, http.StatusNotFound, routetest.Do(e, "GET", "/api/2").Code)
+	assert.Equal(t, http.StatusTooManyRequests, routetest.Do(e, "GET", "/api/3").Code)
+	assert.Equal(t, http.StatusNoContent, routetest.Do(e, "GET", "/api/real").Code)
 }
 
 func TestMount(t *testing.T) {
@@ -291,13 +242,13 @@ func TestMount(t *testing.T) {
 	}{Update: ok, Item: ok, Health: ok})
 	require.NoError(t, err)
 
-	w := adaptertest.Do(e, "POST", "/v1/update")
+	w := routetest.Do(e, "POST", "/v1/update")
 	assert.Equal(t, http.StatusNoContent, w.Code)
 	assert.Equal(t, `"per-ip-1m";r=1;t=60, "global-1h";r=999;t=3600`, w.Header().Get("RateLimit"))
-	assert.Equal(t, http.StatusNoContent, adaptertest.Do(e, "GET", "/v1/items/1").Code)
-	assert.Equal(t, http.StatusNoContent, adaptertest.Do(e, "GET", "/v1/items/2").Code)
-	assert.Equal(t, http.StatusTooManyRequests, adaptertest.Do(e, "GET", "/v1/items/1").Code)
-	w = adaptertest.Do(e, "GET", "/v1/health")
+	assert.Equal(t, http.StatusNoContent, routetest.Do(e, "GET", "/v1/items/1").Code)
+	assert.Equal(t, http.StatusNoContent, routetest.Do(e, "GET", "/v1/items/2").Code)
+	assert.Equal(t, http.StatusTooManyRequests, routetest.Do(e, "GET", "/v1/items/1").Code)
+	w = routetest.Do(e, "GET", "/v1/health")
 	assert.Equal(t, http.StatusNoContent, w.Code)
 	assert.Empty(t, w.Header().Get("RateLimit"))
 }

@@ -40,8 +40,8 @@ func TestMountReportsEverything(t *testing.T) {
 	assert.Empty(t, router.Router().Routes())
 }
 
-// TestMountPathOfGroup checks that rules may name the path values of a group, whose
-// prefix Echo does not export.
+// TestMountPathOfGroup checks that rules may name the path values of a group, though
+// Echo does not export its prefix.
 func TestMountPathOfGroup(t *testing.T) {
 	api := struct {
 		Item echo.HandlerFunc `route:"GET /items/:item" limit:"1/1m per path user and path item"`

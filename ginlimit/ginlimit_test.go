@@ -15,6 +15,7 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/adaptertest"
 	"github.com/routelimit/limit/ginlimit"
+	"github.com/routelimit/limit/internal/routetest"
 	"github.com/routelimit/limit/throttle"
 )
 
@@ -79,7 +80,7 @@ func TestDeclaration(t *testing.T) {
 
 	server := httptest.NewServer(router)
 	defer server.Close()
-	adaptertest.FiveInTwoSeconds(t, server.URL+"/update")
+	routetest.FiveInTwoSeconds(t, server.URL+"/update")
 }
 
 // TestErrors checks that middleware around the limiter sees why it answered.
@@ -98,11 +99,11 @@ func TestErrors(t *testing.T) {
 		rl := ginlimit.New(limit.New(nil, &limit.Options{Refuse: hook}))
 		router.GET("/", rl.Limit(limit.Rules(limit.PerIP(time.Minute, 1))), ok)
 
-		require.Equal(t, http.StatusNoContent, adaptertest.Do(router, "GET", "/").Code)
+		require.Equal(t, http.StatusNoContent, routetest.Do(router, "GET", "/").Code)
 		require.Empty(t, seen)
 		require.False(t, aborted)
 
-		w := adaptertest.Do(router, "GET", "/")
+		w := routetest.Do(router, "GET", "/")
 		var refused *limit.RefusedError
 		require.Len(t, seen, 1)
 		require.ErrorAs(t, seen[0], &refused)
@@ -123,9 +124,9 @@ func TestEngine(t *testing.T) {
 	router.Use(rl.Limit(limit.Rules(limit.PerIP(time.Minute, 2))))
 	router.GET("/only-get", ok)
 
-	assert.Equal(t, http.StatusNotFound, adaptertest.Do(router, "GET", "/a").Code)
-	assert.Equal(t, http.StatusMethodNotAllowed, adaptertest.Do(router, "POST", "/only-get").Code)
-	w := adaptertest.Do(router, "GET", "/b")
+	assert.Equal(t, http.StatusNotFound, routetest.Do(router, "GET", "/a").Code)
+	assert.Equal(t, http.StatusMethodNotAllowed, routetest.Do(router, "POST", "/only-get").Code)
+	w := routetest.Do(router, "GET", "/b")
 	assert.Equal(t, http.StatusTooManyRequests, w.Code)
 	assert.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
 	assert.NotContains(t, w.Body.String(), "not found")
@@ -143,11 +144,11 @@ func TestUser(t *testing.T) {
 	router := gin.New()
 	router.GET("/", authenticate, rl.Limit(rules), ok)
 
-	assert.Equal(t, http.StatusNoContent, adaptertest.Do(router, "GET", "/", "Test-User", "alice").Code)
-	assert.Equal(t, http.StatusNoContent, adaptertest.Do(router, "GET", "/", "Test-User", "bob").Code)
-	assert.Equal(t, http.StatusTooManyRequests, adaptertest.Do(router, "GET", "/", "Test-User", "alice").Code)
-	assert.Equal(t, http.StatusNoContent, adaptertest.Do(router, "GET", "/").Code)
-	assert.Equal(t, http.StatusTooManyRequests, adaptertest.Do(router, "GET", "/").Code, "those without a user share one quota")
+	assert.Equal(t, http.StatusNoContent, routetest.Do(router, "GET", "/", "Test-User", "alice").Code)
+	assert.Equal(t, http.StatusNoContent, routetest.Do(router, "GET", "/", "Test-User", "bob").Code)
+	assert.Equal(t, http.StatusTooManyRequests, routetest.Do(router, "GET", "/", "Test-User", "alice").Code)
+	assert.Equal(t, http.StatusNoContent, routetest.Do(router, "GET", "/").Code)
+	assert.Equal(t, http.StatusTooManyRequests, routetest.Do(router, "GET", "/").Code, "those without a user share one quota")
 }
 
 // TestUserOfOptions falls back to the function that all adapters share.
@@ -156,9 +157,9 @@ func TestUserOfOptions(t *testing.T) {
 	router := gin.New()
 	router.GET("/", rl.Limit(limit.Rules(limit.PerUser(time.Minute, 1))), ok)
 
-	assert.Equal(t, http.StatusNoContent, adaptertest.Do(router, "GET", "/", "Test-User", "alice").Code)
-	assert.Equal(t, http.StatusTooManyRequests, adaptertest.Do(router, "GET", "/", "Test-User", "alice").Code)
-	assert.Equal(t, http.StatusNoContent, adaptertest.Do(router, "GET", "/", "Test-User", "bob").Code)
+	assert.Equal(t, http.StatusNoContent, routetest.Do(router, "GET", "/", "Test-User", "alice").Code)
+	assert.Equal(t, http.StatusTooManyRequests, routetest.Do(router, "GET", "/", "Test-User", "alice").Code)
+	assert.Equal(t, http.StatusNoContent, routetest.Do(router, "GET", "/", "Test-User", "bob").Code)
 }
 
 func TestMount(t *testing.T) {
@@ -170,13 +171,13 @@ func TestMount(t *testing.T) {
 	}{Update: ok, Item: ok, Health: ok})
 	require.NoError(t, err)
 
-	w := adaptertest.Do(router, "POST", "/v1/update")
+	w := routetest.Do(router, "POST", "/v1/update")
 	assert.Equal(t, http.StatusNoContent, w.Code)
 	assert.Equal(t, `"per-ip-1m";r=1;t=60, "global-1h";r=999;t=3600`, w.Header().Get("RateLimit"))
-	assert.Equal(t, http.StatusNoContent, adaptertest.Do(router, "GET", "/v1/items/1").Code)
-	assert.Equal(t, http.StatusNoContent, adaptertest.Do(router, "GET", "/v1/items/2").Code)
-	assert.Equal(t, http.StatusTooManyRequests, adaptertest.Do(router, "GET", "/v1/items/1").Code)
-	w = adaptertest.Do(router, "GET", "/v1/health")
+	assert.Equal(t, http.StatusNoContent, routetest.Do(router, "GET", "/v1/items/1").Code)
+	assert.Equal(t, http.StatusNoContent, routetest.Do(router, "GET", "/v1/items/2").Code)
+	assert.Equal(t, http.StatusTooManyRequests, routetest.Do(router, "GET", "/v1/items/1").Code)
+	w = routetest.Do(router, "GET", "/v1/health")
 	assert.Equal(t, http.StatusNoContent, w.Code)
 	assert.Empty(t, w.Header().Get("RateLimit"))
 }

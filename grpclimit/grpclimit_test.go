@@ -1,6 +1,7 @@
 package grpclimit_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -160,7 +161,7 @@ func TestUser(t *testing.T) {
 }
 
 // TestClientAddress forges x-forwarded-for, to a server that trusts no proxy and to
-// one whose peer is its own proxy.
+// one behind a proxy.
 func TestClientAddress(t *testing.T) {
 	rules := limit.Named("api", limit.PerIP(time.Hour, 1))
 	c := start(t, quiet(nil, limit.Options{}), rules)
@@ -278,6 +279,15 @@ func TestStacked(t *testing.T) {
 	a.admitted()
 	assert.Equal(t, []string{`"global-1h";r=8;t=3600`, `"per-ip-1h";r=0;t=3600`}, a.header["ratelimit"])
 	c.empty().refused("per-ip-1h")
+}
+
+// TestChargedTwice checks that a call that is charged to one quota twice is logged.
+func TestChargedTwice(t *testing.T) {
+	var book bytes.Buffer
+	rl := grpclimit.New(limit.New(nil, &limit.Options{Log: slog.New(slog.NewTextHandler(&book, nil))}))
+	interceptor := rl.Unary(limit.Named("all", limit.Global(time.Hour, 9)))
+	serve(t, new(service), grpc.ChainUnaryInterceptor(interceptor, interceptor)).empty().admitted()
+	assert.Contains(t, book.String(), "code=LIMIT-102 policy=all rule=global-1h")
 }
 
 // TestUnknownMethods checks that methods that clients make up share one quota.

@@ -1,6 +1,7 @@
 package adaptertest
 
 import (
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -14,6 +15,42 @@ import (
 	"github.com/routelimit/limit"
 )
 
+// costs checks that a request is charged its cost, and that a negative cost neither
+// runs the handler nor charges anything.
+func (s suite) costs(t *testing.T) {
+	router := s.framework(limit.New(nil, &limit.Options{Log: slog.New(slog.DiscardHandler)}))
+	router.Handle("GET", "/", ok, limit.Rules(limit.Global(time.Hour, 100), limit.Rule{
+		Name: "units", Key: limit.Everyone, Limit: 10, Window: time.Hour,
+		Cost: func(r *http.Request) int64 {
+			n, _ := strconv.ParseInt(r.Header.Get("X-Cost"), 10, 64)
+			return n
+		},
+	}))
+	c := serve(t, router)
+
+	for _, test := range []struct {
+		cost       string
+		status     int
+		retryAfter string
+		rateLimit  string
+	}{
+		{"7", 204, "", `"global-1h";r=99;t=3600, "units";r=3;t=3600`},
+		{"4", 429, "3600", `"global-1h";r=99;t=3600, "units";r=3;t=3600`},
+		{"11", 429, "", `"global-1h";r=99;t=3600, "units";r=3`},
+		{"9223372036854775807", 429, "", `"global-1h";r=99;t=3600, "units";r=3`},
+		{"-1", 503, "1", ""},
+		{"-9223372036854775808", 503, "1", ""},
+		{"0", 204, "", `"global-1h";r=98;t=3600, "units";r=3;t=3600`},
+		{"3", 204, "", `"global-1h";r=97;t=3600, "units";r=0;t=3600`},
+	} {
+		a := c.send("GET", "/", "X-Cost", test.cost)
+		assert.Equal(t, test.status, a.StatusCode, test.cost)
+		assert.Equal(t, test.retryAfter, a.Header.Get("Retry-After"), test.cost)
+		assert.Equal(t, test.rateLimit, a.Header.Get("RateLimit"), test.cost)
+		assert.NotContains(t, a.body, "cost", "clients do not learn why")
+	}
+}
+
 // failedLogins counts the requests that are answered with 401.
 func failedLogins(n int64) limit.RuleSet {
 	return limit.Rules(
@@ -21,12 +58,12 @@ func failedLogins(n int64) limit.RuleSet {
 		limit.Global(time.Hour, 1000))
 }
 
-// settles checks that what a request costs is settled by how it is answered,
-// and that the other rules of the set stay as they are.
+// settles checks that the status of the answer settles the cost of a request, and
+// that the other rules of the set stay as they are.
 func (s suite) settles(t *testing.T) {
 	var mu sync.Mutex
 	var undecided []error
-	router := s.framework(limit.New(nil, &limit.Options{Observe: func(_ *http.Request, _ limit.Decision, err error) {
+	router := s.framework(limit.New(nil, &limit.Options{Log: slog.New(slog.DiscardHandler), Observe: func(_ *http.Request, _ limit.Decision, err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		if err != nil {
@@ -35,7 +72,7 @@ func (s suite) settles(t *testing.T) {
 	}}))
 	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch status, _ := strconv.Atoi(r.Header.Get("X-Status")); status {
-		case 0: // the answer of a handler that says nothing
+		case 0: // a handler that writes nothing
 		case 1:
 			_, _ = w.Write([]byte("a body alone"))
 		default:
@@ -64,7 +101,7 @@ func (s suite) settles(t *testing.T) {
 
 	for _, row := range []struct {
 		status int
-		left   string // as the next request finds it, which takes 10
+		left   string // after the next request, which takes 10
 	}{{210, `"units";r=90`}, {215, `"units";r=90`}, {220, `"units";r=85`}, {250, `"units";r=75`}, {209, `"units";r=35`},
 		{210, `"units";r=25`}, {500, `"units";r=25`}} {
 		w := get("/costs", row.status)
@@ -76,7 +113,7 @@ func (s suite) settles(t *testing.T) {
 	assert.ErrorContains(t, undecided[0], `rule "units": settled: cost -1`)
 }
 
-// settlesBroken checks that a request counts while it is under way, and as
+// settlesBroken checks that a request counts while its handler runs, and as
 // answered with 500 if its handler panics.
 func (s suite) settlesBroken(t *testing.T) {
 	statuses := make(chan int, 1)
@@ -108,7 +145,7 @@ func (s suite) settlesBroken(t *testing.T) {
 	done.Go(func() { get("") })
 	<-running
 	code, _ := get("")
-	assert.Equal(t, http.StatusTooManyRequests, code, "one is under way")
+	assert.Equal(t, http.StatusTooManyRequests, code, "the handler of one runs")
 	close(end)
 	done.Wait()
 	assert.Equal(t, http.StatusOK, <-statuses)

@@ -1,0 +1,109 @@
+package adaptertest
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit"
+)
+
+func rule(name string, key limit.KeyResolver, n int64) limit.RuleSet {
+	return limit.Rules(limit.Rule{Name: name, Key: key, Limit: n, Window: time.Hour})
+}
+
+// shared returns a set for many routes.
+func shared(name string, key limit.KeyResolver, n int64) limit.RuleSet {
+	return limit.Named(name, limit.Rule{Name: name, Key: key, Limit: n, Window: time.Hour})
+}
+
+// routes checks that a set made by Rules, declared on several routes, has quotas on
+// each.
+func (s suite) routes(t *testing.T) {
+	router := s.framework(limit.New(nil, nil))
+	rules := limit.Rules(limit.PerIP(time.Hour, 1))
+	router.Handle("GET", "/a", ok, rules)
+	router.Handle("POST", "/a", ok, rules)
+	router.Handle("GET", "/b/{id}", ok, rules)
+	c := serve(t, router)
+
+	for _, want := range []int{http.StatusNoContent, http.StatusTooManyRequests} {
+		assert.Equal(t, want, c.send("GET", "/a").StatusCode)
+		assert.Equal(t, want, c.send("POST", "/a").StatusCode)
+		assert.Equal(t, want, c.send("GET", "/b/1").StatusCode)
+	}
+	assert.Equal(t, http.StatusTooManyRequests, c.send("GET", "/b/2").StatusCode, "a route is its pattern, not the path")
+}
+
+// named checks that a named set has one quota on all its routes.
+func (s suite) named(t *testing.T) {
+	router := s.framework(limit.New(nil, nil))
+	rules := limit.Named("shared", limit.PerIP(time.Hour, 2))
+	router.Handle("GET", "/a", ok, rules)
+	router.Handle("POST", "/b", ok, rules)
+	c := serve(t, router)
+
+	assert.Equal(t, http.StatusNoContent, c.send("GET", "/a").StatusCode)
+	assert.Equal(t, http.StatusNoContent, c.send("POST", "/b").StatusCode)
+	assert.Equal(t, http.StatusTooManyRequests, c.send("GET", "/a").StatusCode)
+	assert.Equal(t, http.StatusTooManyRequests, c.send("POST", "/b").StatusCode)
+}
+
+// stacked puts rules before everything, on a group and on a route. They
+// decide a request from the outside in, and add to the same fields.
+func (s suite) stacked(t *testing.T) {
+	router := s.framework(limit.New(nil, nil))
+	router.Use(shared("all", limit.Everyone, 9))
+	group := router.Group("/api", shared("group", limit.Everyone, 3))
+	group.Handle("GET", "/item", ok, rule("route", limit.Everyone, 2))
+	c := serve(t, router)
+
+	a := c.send("GET", "/api/item")
+	require.Equal(t, http.StatusNoContent, a.StatusCode)
+	members := strings.Join(a.Header.Values("RateLimit"), ", ")
+	assert.Equal(t, `"all";r=8;t=3600, "group";r=2;t=3600, "route";r=1;t=3600`, members)
+	assert.Equal(t, `"all";q=9;w=3600, "group";q=3;w=3600, "route";q=2;w=3600`,
+		strings.Join(a.Header.Values("RateLimit-Policy"), ", "))
+
+	require.Equal(t, http.StatusNoContent, c.send("GET", "/api/item").StatusCode)
+	p := requireProblem(t, c.send("GET", "/api/item"), http.StatusTooManyRequests)
+	assert.Equal(t, []string{"route"}, p.Violated)
+	p = requireProblem(t, c.send("GET", "/api/item"), http.StatusTooManyRequests)
+	assert.Equal(t, []string{"group"}, p.Violated, "the policies outside decide first, each for itself")
+}
+
+// unmatched sends requests to paths that do not exist. They share the quota of the
+// named set with the routes, so that inventing paths gives no client another.
+func (s suite) unmatched(t *testing.T) {
+	router := s.framework(limit.New(nil, nil))
+	router.Use(shared("all", limit.ByIP, 5))
+	router.Handle("GET", "/real", ok)
+	c := serve(t, router)
+
+	for i, method := range []string{"GET", "POST", "PUT", "DELETE", "OPTIONS"} {
+		require.Equal(t, http.StatusNotFound, c.send(method, fmt.Sprintf("/nothing/%d/here", i)).StatusCode)
+	}
+	for i := range 5 {
+		requireProblem(t, c.send("GET", fmt.Sprintf("/x%d", i)), http.StatusTooManyRequests)
+	}
+	assert.Equal(t, http.StatusTooManyRequests, c.send("GET", "/real").StatusCode, "one quota for all")
+}
+
+// inventedMethods checks that methods that clients make up share one quota.
+func (s suite) inventedMethods(t *testing.T) {
+	router := s.framework(limit.New(nil, nil))
+	router.Use(shared("all", limit.ByIP, 5))
+	router.Handle("GET", "/real", ok)
+	c := serve(t, router)
+
+	for i := range 5 {
+		status := c.send(fmt.Sprintf("INVENTED%d", i), "/real").StatusCode
+		require.Contains(t, []int{http.StatusNotFound, http.StatusMethodNotAllowed}, status)
+	}
+	assert.Equal(t, http.StatusTooManyRequests, c.send("ANOTHER", "/real").StatusCode)
+}

@@ -1,0 +1,47 @@
+// Package routetest sends requests to limited routes, for the tests of this
+// repository's own adapters.
+package routetest
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Do sends a request to a handler, without a server, with headers given as name,
+// value, name, value.
+func Do(h http.Handler, method, path string, headers ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, path, nil)
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Add(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// FiveInTwoSeconds checks a new route with the rules of the documentation: five
+// requests of a client are admitted, and the sixth is refused.
+func FiveInTwoSeconds(t *testing.T, url string) {
+	t.Helper()
+	start := time.Now()
+	for i := range 6 {
+		response, err := http.Post(url, "", nil)
+		require.NoError(t, err)
+		response.Body.Close()
+		if time.Since(start) > time.Second {
+			t.Skip("the machine is too slow for six requests a second")
+		}
+		if i < 5 {
+			require.Less(t, response.StatusCode, 300)
+			continue
+		}
+		require.Equal(t, http.StatusTooManyRequests, response.StatusCode)
+		assert.Equal(t, "2", response.Header.Get("Retry-After"))
+		assert.Equal(t, `"per-ip-2s";r=0;t=2, "global-1m";r=995;t=60`, response.Header.Get("RateLimit"))
+	}
+}
