@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// twoRules admit all that one goroutine can ask for.
+// twoRules admit everything that one goroutine can send.
 var twoRules = limit.Rules(limit.PerIP(time.Millisecond, 20_000), limit.Global(time.Millisecond, 20_000))
 
 // refusing admits one request an hour to each address.
@@ -95,8 +95,8 @@ func ululeMiddleware() gin.HandlerFunc {
 	return ululegin.NewMiddleware(limiter.New(ululemem.NewStore(), limiter.Rate{Limit: 20_000, Period: time.Millisecond}))
 }
 
-// serve sends requests from 1,000 addresses, one after the other, to a writer
-// that keeps nothing.
+// serve sends requests from 1,000 addresses in sequence, to a writer that discards the
+// responses.
 func serve(b *testing.B, handler http.Handler) {
 	requests := make([]*http.Request, 1000)
 	for i, address := range addresses(len(requests)) {
@@ -105,7 +105,7 @@ func serve(b *testing.B, handler http.Handler) {
 			Body: http.NoBody, RemoteAddr: address + ":49152"}
 	}
 	w := &nullWriter{header: make(http.Header)}
-	for _, r := range requests { // spends what there is to spend
+	for _, r := range requests { // uses up the quotas
 		handler.ServeHTTP(w, r)
 	}
 	b.ReportAllocs()

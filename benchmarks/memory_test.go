@@ -1,7 +1,6 @@
-// Package benchmarks compares limit with what else there is. It is a module of
-// its own, so that no program that uses limit gets its dependencies. See
-// BENCHMARKS.md for the figures, and cmd/gobench and cmd/redis for how they
-// are made.
+// Package benchmarks compares limit with other libraries. It is a module of its own, so
+// that programs that use limit do not get its dependencies. BENCHMARKS.md has the
+// figures; cmd/gobench and cmd/redis produce them.
 package benchmarks
 
 import (
@@ -21,7 +20,7 @@ import (
 	"github.com/routelimit/limit/memstore"
 )
 
-// A quota is what a rule allows. The first is more than two cores can ask for.
+// A quota is a limit and its window. The first is more than two cores can use up.
 type quota struct {
 	limit  int64
 	window time.Duration
@@ -36,18 +35,18 @@ func (q quota) core() core.Quota {
 	return core.Quota{Limit: q.limit, Window: q.window.Microseconds()}
 }
 
-// A contender decides in the memory of this process, with a rule for each key
-// and perhaps one for all.
+// A contender decides in memory, with a rule for each key and optionally a rule that all
+// share.
 type contender struct {
 	name string
 	new  func(each, all quota) caller
 }
 
-// A caller is called once by each goroutine, for what it decides with: a server
-// has memory of its own for the charges of each request, too.
+// A caller is called once by each goroutine. It returns the function that decides, which
+// may have memory of its own, as a server has for the charges of a request.
 type caller func() func(key string) bool
 
-// alike is a caller for decisions without memory of their own.
+// alike is a caller whose decisions need no memory of their own.
 func alike(decide func(string) bool) caller {
 	return func() func(string) bool { return decide }
 }
@@ -60,7 +59,7 @@ var contenders = []contender{
 	{"ulule, 1 rule", newUlule},
 }
 
-// newLimit has the rules in one decision. The last of two rules is for all.
+// newLimit decides the rules together. The second rule is shared by all keys.
 func newLimit(quotas ...quota) caller {
 	s := memstore.New(nil)
 	ctx := context.Background()
@@ -91,7 +90,7 @@ func newTimeRate(each quota) func(string) bool {
 	}
 }
 
-// newTimeRateTwice spends what the first rule gave also if the second refuses.
+// newTimeRateTwice charges the first rule even if the second refuses.
 func newTimeRateTwice(each, all quota) caller {
 	first, second := newTimeRate(each), all.timeRate()
 	return alike(func(key string) bool { return first(key) && second.Allow() })
@@ -143,10 +142,10 @@ func BenchmarkMemory(b *testing.B) {
 	}
 }
 
-// benchmarkDecide decides on all processors, and fails if not nearly all of the
-// decisions are as they should be.
+// benchmarkDecide decides on all processors. It fails unless nearly all decisions are as
+// expected.
 func benchmarkDecide(b *testing.B, new caller, keys []string, admit bool) {
-	// Logs grow to their working size, and quotas are spent, before it counts.
+	// Before the measurement, logs grow to their working size and quotas are used up.
 	decide := new()
 	for start := time.Now(); time.Since(start) < 5*time.Millisecond; {
 		for _, key := range keys {

@@ -23,11 +23,10 @@ import (
 	"github.com/routelimit/limit/throttle"
 )
 
-// badRequests are what clients do with connections and requests, and where what
-// they write may be shown.
+// badRequests are bad uses of connections and of requests.
 var badRequests = []badInput{
 	{56, "other spellings of a path", func(r *row) {
-		// What does not reach the handler may be answered by whoever; what does is
+		// Other routes answer some of these. A request that reaches the handler is
 		// counted on its route.
 		r.runs(1, behind(limit.PerIP(time.Hour, 1)), func(h http.Handler) {
 			for _, path := range []string{"/login", "/login/", "//login", "/LOGIN", "/./login", "/x/../login", "/login;x", "/login%00", "/lo%67in",
@@ -79,24 +78,24 @@ var badRequests = []badInput{
 	{58, "streams that are opened and reset", func(r *row) {
 		resets(r, "memory", func() core.Store { return nil })
 		client, servers := redistest.Client(r), 0
-		resets(r, "redis", func() core.Store { // a handler may come late, when the next server is there
+		resets(r, "redis", func() core.Store { // a handler may be late, when the next server is up
 			servers++
 			return redisstore.New(client, &redisstore.Options{Timeout: patient.Timeout, Prefix: fmt.Sprint("server", servers)})
 		})
 	}},
-	{59, "a client that leaves while it waits", func(r *row) {
-		line := limit.Named("line", limit.Rule{Name: "queue", Key: limit.Everyone, Limit: 1, Window: time.Hour, Algorithm: limit.Queue, Burst: 2},
+	{59, "a client that disconnects while it waits", func(r *row) {
+		queue := limit.Named("line", limit.Rule{Name: "queue", Key: limit.Everyone, Limit: 1, Window: time.Hour, Algorithm: limit.Queue, Burst: 2},
 			limit.Global(time.Hour, 10))
 		for name, serve := range frameworks {
 			var ran atomic.Int64
 			waits := make(chan time.Duration, 10)
 			limiter := limit.New(nil, &limit.Options{Observe: func(_ *http.Request, d limit.Decision, _ error) { waits <- d.Delay }})
-			server := r.listen(serve(limiter, func(http.ResponseWriter, *http.Request) { ran.Add(1) }, line))
+			server := r.listen(serve(limiter, func(http.ResponseWriter, *http.Request) { ran.Add(1) }, queue))
 			response, err := http.Post(server.URL+"/login", "", nil)
 			require.NoError(r, err)
 			response.Body.Close()
 			require.Zero(r, <-waits)
-			for range 3 { // each gets the place of the one before
+			for range 3 { // each gets the slot of the one before
 				ctx, leave := context.WithCancel(r.Context())
 				q, err := http.NewRequestWithContext(ctx, "POST", server.URL+"/login", nil)
 				require.NoError(r, err)
@@ -106,15 +105,15 @@ var badRequests = []badInput{
 				}()
 				_, err = http.DefaultClient.Do(q)
 				require.ErrorIs(r, err, context.Canceled)
-				redistest.Await(r, 10*time.Second, "its place and its unit are back", func() bool {
-					d, err := bind(limiter, line).Peek(r.Context(), limit.Request{})
+				redistest.Await(r, 10*time.Second, "its slot and its unit are given back", func() bool {
+					d, err := bind(limiter, queue).Peek(r.Context(), limit.Request{})
 					require.NoError(r, err)
 					return d.Rules()[0].Remaining == 2 && d.Rules()[1].Remaining == 9
 				})
 			}
 			r.ran(int(ran.Load()), 1, name)
 		}
-		// Without HTTP nothing is taken for a context that has ended.
+		// Outside HTTP, a context that has ended takes nothing.
 		ended, cancel := context.WithCancel(r.Context())
 		cancel()
 		limiter, jobs, keys := limit.New(nil, nil), limit.Named("jobs", limit.PerIP(time.Hour, 5)), limit.Keys{"ip": "192.0.2.1"}
@@ -245,8 +244,8 @@ var badRequests = []badInput{
 	}},
 }
 
-// abilities returns what a response can beside writing. Pushing is reached, but
-// no client of today allows it.
+// abilities returns what else a response can do beside writing. Push is reached,
+// but no current client allows it.
 func abilities(w http.ResponseWriter, hijack bool) (list []string) {
 	add := func(what string, err error) { list = append(list, fmt.Sprint(what, " ", err == nil)) }
 	control := http.NewResponseController(w)
@@ -271,7 +270,7 @@ func abilities(w http.ResponseWriter, hijack bool) (list []string) {
 	return list
 }
 
-// A byteStore counts the bytes that it lets pass.
+// A byteStore counts the bytes that it admits.
 type byteStore struct {
 	core.Store
 	bytes atomic.Int64

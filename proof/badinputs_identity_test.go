@@ -17,7 +17,7 @@ import (
 
 const xff, realIP, forwarded = "X-Forwarded-For", "X-Real-Ip", "Forwarded"
 
-// A request is one as a rule of identity sees it.
+// A request has what identifies a client: its peer and its headers.
 type request struct {
 	peer    string
 	headers []string
@@ -47,14 +47,14 @@ var (
 	overXRIP = limit.Proxies{Trusted: trusting.Trusted, Header: "X-Real-IP"}
 )
 
-// addresses asserts for how many clients requests are taken: that many are
-// admitted by a rule of one for each.
+// addresses asserts how many clients the requests count as, by a rule that admits one
+// request of each client.
 func (r *row) addresses(want int, proxies limit.Proxies, requests ...request) {
 	r.Helper()
 	r.clients(want, &limit.Options{Proxies: proxies}, limit.ByIP, requests...)
 }
 
-// keys is addresses for another key.
+// keys asserts the same for another key.
 func (r *row) keys(want int, key limit.KeyResolver, requests ...request) {
 	r.Helper()
 	r.clients(want, nil, key, requests...)
@@ -75,7 +75,7 @@ func (r *row) clients(want int, options *limit.Options, key limit.KeyResolver, r
 
 var apiKey = limit.ByHeader("X-API-Key")
 
-// badIdentities are what clients write to be somebody else, or many.
+// badIdentities are attempts of a client to pass as another one, or as many.
 var badIdentities = []badInput{
 	{23, "a forged address without a proxy", func(r *row) {
 		r.addresses(1, nobody, fromPeer(), fromPeer(xff, "1.1.1.1"), fromPeer(realIP, "1.1.1.1"), fromPeer(forwarded, "for=1.1.1.1"),
@@ -89,7 +89,7 @@ var badIdentities = []badInput{
 		})...)
 		r.addresses(1, trusting, numbered(50, func(i int) request { return fromPeer(xff, fmt.Sprintf("1.1.1.%d, 10.0.0.7", i)) })...)
 	}},
-	{24, "a forged address in a line of its own", func(r *row) {
+	{24, "a forged address in a header line of its own", func(r *row) {
 		for _, proxies := range []limit.Proxies{trusting, oneHop} {
 			r.addresses(1, proxies, numbered(50, func(i int) request { return viaProxy(xff, fmt.Sprintf("1.1.1.%d", i), xff, "198.51.100.7") })...)
 			r.addresses(1, proxies, numbered(50, func(i int) request { return viaProxy(xff, fmt.Sprintf("1.1.1.%d, 198.51.100.7", i)) })...)
@@ -103,7 +103,7 @@ var badIdentities = []badInput{
 		r.addresses(1, trusting, numbered(5, func(i int) request {
 			return viaProxy(xff, strings.Repeat(fmt.Sprintf("1.1.1.%d, ", i), 10_000)+"198.51.100.7")
 		})...)
-		r.addresses(1, trusting, numbered(5, func(i int) request { // what is left of 64 proxies is not read
+		r.addresses(1, trusting, numbered(5, func(i int) request { // addresses before the last 64 are not read
 			return viaProxy(xff, fmt.Sprintf("1.1.1.%d", i)+strings.Repeat(", 10.0.0.2", 10_000))
 		})...)
 		policy := bind(limit.New(nil, &limit.Options{Proxies: trusting}), limit.Rules(limit.PerIP(time.Hour, 100)))
@@ -127,7 +127,7 @@ var badIdentities = []badInput{
 		r.addresses(1, trusting, append(each(viaProxy, xff, "unknown", "_hidden", "", ",", ", ,", "for=1.1.1.1", "localhost"), viaProxy())...)
 	}},
 	{28, "control bytes around an address", func(r *row) {
-		// Blanks are none of an address; with anything else it is none.
+		// Blanks are not part of an address. Anything else makes it invalid.
 		r.addresses(1, trusting, append(each(viaProxy, xff, "\t", "\x00", "1.2.3.4\x00", "1.1.1.1\r\nX: y", "1.1.1.1\n", "1.1.1.1 1.1.1.2",
 			"\xff\xfe", "１.１.１.１", "[::1", "::1]", strings.Repeat("1", 1<<20)), viaProxy())...)
 		r.addresses(1, trusting, each(viaProxy, xff, "198.51.100.7", "\t198.51.100.7\t")...)
@@ -165,8 +165,8 @@ var badIdentities = []badInput{
 	{34, "networks that rotate", func(r *row) {
 		rotating := numbered(500, func(i int) request { return viaProxy(xff, fmt.Sprintf("2001:db8:7:%x::1", i)) })
 		r.addresses(1, limit.Proxies{Trusted: trusting.Trusted, IPv6Prefix: 48}, rotating...)
-		// By default each /64 is a client. SECURITY.md says so, and that a Global
-		// rule beside bounds them.
+		// By default each /64 is a client. A Global rule bounds all of them together, as
+		// SECURITY.md says.
 		r.addresses(500, trusting, rotating...)
 		s := behind(limit.PerIP(time.Hour, 1), limit.Global(time.Hour, 20))
 		s.options = &limit.Options{Proxies: trusting}
@@ -242,13 +242,13 @@ var badIdentities = []badInput{
 		}
 	}},
 	{44, "keys that are no text", func(r *row) {
-		// Bytes are compared as they are; what shows them is row 65.
+		// Bytes are compared as they are. Row 65 covers what displays them.
 		r.keys(9, apiKey, each(fromPeer, "X-Api-Key", "\xff", "\xc0\x80", "\x00", "\u202e", "{}", "}", "a\r\nb", "\x1b[2J", "\xc0\x80x")...)
 		r.keys(1, apiKey, each(fromPeer, "X-Api-Key", "\xff\xfe", "\xff\xfe", "\xff\xfe")...)
 	}},
 	{45, "spellings of an e-mail address", func(r *row) {
-		// There is no folding of keys: a program that wants one writes it with By.
-		// Without, spellings are keys of their own, and a rule beside bounds them.
+		// Keys are not folded. A program that needs that writes a resolver with By.
+		// Otherwise each spelling is a key, and a Global rule bounds them.
 		spellings := each(fromPeer, "E-Mail", "a@example.com", " A@Example.COM", "a@EXAMPLE.com ", "A@example.com")
 		r.keys(1, limit.By("email", func(q *http.Request) string { return strings.ToLower(q.Header.Get("E-Mail")) }), spellings...)
 		r.keys(4, limit.ByHeader("E-Mail"), spellings...)

@@ -21,11 +21,11 @@ import (
 	"github.com/routelimit/limit/redisstore"
 )
 
-// patient lets no slow machine pass for a failing Redis.
+// patient has a timeout that a slow machine does not reach.
 var patient = redisstore.Options{Timeout: 10 * time.Second}
 
-// onRedis is runs for a policy "p" in a Redis that is emptied for each
-// framework, and returns the number of decisions of each mode.
+// onRedis calls runs for a policy "p" on a Redis that is emptied for each framework.
+// It returns the number of decisions of each mode.
 func (r *row) onRedis(client *redis.Client, options *redisstore.Options, want int, ask func(http.Handler), rules ...limit.Rule) map[string]int {
 	r.Helper()
 	modes := make(map[string]int)
@@ -37,8 +37,8 @@ func (r *row) onRedis(client *redis.Client, options *redisstore.Options, want in
 	return modes
 }
 
-// admitted asks more often than a policy in which everyone shares one rule
-// admits, and returns how often it did.
+// admitted makes more requests than a policy of one shared rule admits, and returns
+// how many it admitted.
 func (r *row) admitted(limiter *limit.Limiter, rules limit.RuleSet) (n, undecided int) {
 	r.Helper()
 	policy := bind(limiter, rules)
@@ -54,7 +54,7 @@ func (r *row) admitted(limiter *limit.Limiter, rules limit.RuleSet) (n, undecide
 	return n, undecided
 }
 
-// forms are a rule for each form of a stored state.
+// forms has a rule for each form of stored state.
 var forms = []limit.Rule{
 	{Name: "log", Limit: 5, Window: time.Minute}, {Name: "long", Limit: 5, Window: 2 * time.Hour}, {Name: "ring", Limit: 150, Window: time.Hour},
 	{Name: "fixed", Limit: 5, Window: time.Hour, Algorithm: limit.FixedWindow},
@@ -64,7 +64,7 @@ var forms = []limit.Rule{
 	{Name: "leaky", Limit: 5, Window: time.Hour, Algorithm: limit.LeakyBucket, Burst: 5},
 }
 
-// shared returns a policy of a rule that everyone shares, of the same name.
+// shared returns a policy of one rule that all requests share, with the rule's name.
 func shared(rule limit.Rule) limit.RuleSet {
 	rule.Key = limit.Everyone
 	return limit.Named(rule.Name, rule)
@@ -73,7 +73,7 @@ func shared(rule limit.Rule) limit.RuleSet {
 // stateKey returns the key of Redis that holds the state of a shared rule.
 func stateKey(rule limit.Rule) string { return lua.Key("limit", rule.Name, rule.Name, "") }
 
-// takeAt takes all of a shared rule at a time that the script is told.
+// takeAt takes all units of a shared rule at a time that it passes to the script.
 func (r *row) takeAt(client *redis.Client, rule limit.Rule, at time.Time) {
 	r.Helper()
 	charge := []core.Charge{{Rule: rule.Name, Cost: rule.Limit, Quota: core.Quota{Algorithm: rule.Algorithm, Limit: rule.Limit,
@@ -85,7 +85,7 @@ func (r *row) takeAt(client *redis.Client, rule limit.Rule, at time.Time) {
 	require.EqualValues(r, 1, reply[1], "%s: admitted", rule.Name)
 }
 
-// badKeys are keys that clients write, and what Redis may hold or answer.
+// badKeys are keys that clients write, and bad values and replies of Redis.
 var badKeys = []badInput{
 	{46, "keys with braces", func(r *row) {
 		values := []string{"}", "{}", "{a}{b}", "a}:b", "{", "}{", "{}:{}", ":", "%7D", "p}:per-header-x-api-key-1h:{"}
@@ -190,7 +190,7 @@ var badKeys = []badInput{
 				values = append(values, state[:i])
 			}
 			for _, v := range values {
-				// A fresh Limiter, since the guard of the first knows what it has admitted.
+				// A new Limiter, since the guard of the first one knows what it has admitted.
 				require.NoError(r, client.Set(r.Context(), key, v, time.Hour).Err())
 				n, undecided := r.admitted(limit.New(redisstore.New(client, &patient), nil), rules)
 				r.opens += max(0, n-int(rule.Limit))
@@ -211,8 +211,8 @@ var badKeys = []badInput{
 			require.True(r, client.Persist(r.Context(), stateKey(rule)).Val(), rule.Name)
 			n, _ := r.admitted(limiter, shared(rule))
 			r.ran(n, int(rule.Limit)-1, rule.Name)
-			// What would stay for ever has come to its end by its entries, and gets
-			// its TTL back with the next: of a ring with that of the next window.
+			// The entries of the key have expired, and the next write sets a TTL. In a ring,
+			// that is the next window's.
 			r.takeAt(client, rule, time.Now().Add(2*rule.Window))
 			assert.Positive(r, client.PTTL(r.Context(), stateKey(rule)).Val(), rule.Name)
 		}
@@ -234,13 +234,13 @@ var badKeys = []badInput{
 		client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), DB: direct.Options().DB})
 		defer client.Close()
 		const most = "9223372036854775807"
-		replies := map[string]string{ // in the protocol of Redis, and what is made of them
+		replies := map[string]string{ // in the protocol of Redis, and the mode of the decision
 			"+OK": "local", ":1": "local", "$-1": "local", "*0": "local", "*-1": "local", "?": "local", "_": "local", ",nan": "local",
 			"*1 :5": "local", "*2 :1 +x": "local", "*2 :1 $-1": "local", "*6 :1 :1 :4 :0 :0 $-1": "local", "*6 :1 :1 :4 :0 :0 +nan": "local",
-			"*6 :1 :1 :-5 :0 :0 :N": "undecided", "*6 :1 :1 :" + most + " :0 :0 :N": "undecided", // as of a key that somebody else has written
+			"*6 :1 :1 :-5 :0 :0 :N": "undecided", "*6 :1 :1 :" + most + " :0 :0 :N": "undecided", // as if another program had written the key
 			"*6 :1 :1 :4 :-2 :0 :N": "undecided", "*6 :1 :1 :4 :0 :-1 :N": "undecided", "*6 :1 :1 :4 :0 :" + most + " :N": "undecided",
 			"*6 :-1 :1 :4 :0 :0 :N": "local", "*6 :1 :" + most + " :4 :0 :0 :N": "local", "*6 :1 :-2 :4 :0 :0 :N": "local", "*5 :1 :1 :4 :0 :N": "local",
-			"-ERR nonsense": "undecided", "-WRONGTYPE nonsense": "undecided", "-NONSENSE": "undecided",
+			"-ERR invalid": "undecided", "-WRONGTYPE invalid": "undecided", "-INVALID": "undecided",
 		}
 		for _, reply := range slices.Sorted(maps.Keys(replies)) {
 			proxy.Break(forge(reply))
@@ -274,7 +274,7 @@ var badKeys = []badInput{
 	}},
 }
 
-// forge has every call of a script get a reply, in which N is the number of the
+// forge answers every call of a script with a reply, in which N is the number of the
 // call.
 func forge(reply string) func(faultproxy.Command) faultproxy.Fault {
 	return func(c faultproxy.Command) faultproxy.Fault {

@@ -22,8 +22,8 @@ import (
 	"github.com/routelimit/limit/redisstore"
 )
 
-// invalid asserts that rules cannot be declared, on any framework, and what the
-// error says to write instead, or what is wrong.
+// invalid asserts that the rules cannot be declared on any framework, and that the
+// error says what is wrong or what to write instead.
 func (r *row) invalid(want string, rules ...limit.RuleSet) {
 	r.Helper()
 	for _, set := range rules {
@@ -38,8 +38,8 @@ func (r *row) invalid(want string, rules ...limit.RuleSet) {
 	}
 }
 
-// invalidText asserts that rules in text are errors, of the parser with a
-// position.
+// invalidText asserts that texts are not rules, and that the errors of the parser have
+// a valid position.
 func (r *row) invalidText(texts ...string) {
 	r.Helper()
 	for _, text := range texts {
@@ -57,13 +57,13 @@ func (r *row) invalidText(texts ...string) {
 	}
 }
 
-// byIP returns the set of a rule for each address.
+// byIP returns a set of the rule for each address.
 func byIP(rule limit.Rule) limit.RuleSet {
 	rule.Key = limit.ByIP
 	return limit.Rules(rule)
 }
 
-// costly is a rule of 5 units, of which a request takes what its header says.
+// costly has 5 units. A request takes as many as its header says.
 var costly = limit.Rule{Name: "costly", Key: limit.ByIP, Limit: 5, Window: time.Hour, Cost: func(r *http.Request) int64 {
 	n, err := strconv.ParseInt(r.Header.Get("Cost"), 10, 64)
 	if err != nil {
@@ -74,7 +74,7 @@ var costly = limit.Rule{Name: "costly", Key: limit.ByIP, Limit: 5, Window: time.
 
 const year = 366 * 24 * time.Hour // the longest window
 
-// badRules are what a program may declare and call wrong.
+// badRules are mistakes in declarations and calls.
 var badRules = []badInput{
 	{1, "a limit of 0", func(r *row) {
 		r.invalid("at least 1", limit.Rules(limit.PerIP(time.Second, 0)))
@@ -105,7 +105,7 @@ var badRules = []badInput{
 	}},
 	{7, "the largest window", func(r *row) {
 		r.invalid("366 days", limit.Rules(limit.PerIP(math.MaxInt64, 5)), limit.Rules(limit.PerIP(year+time.Microsecond, 5)))
-		// What is allowed does not overflow.
+		// The largest allowed limit and window do not overflow.
 		limiter := limit.New(nil, nil)
 		for _, a := range []limit.Algorithm{limit.FixedWindow, limit.SlidingCells, limit.SlidingCounter, limit.TokenBucket, limit.LeakyBucket} {
 			const most = 1_000_000_000_000
@@ -124,8 +124,7 @@ var badRules = []badInput{
 		}
 	}},
 	{8, "a cost of 0", func(r *row) {
-		// The program says that these are free: they pass, also where nothing is
-		// left, and take nothing.
+		// A cost of 0 passes even if nothing is left, and takes nothing.
 		r.runs(3+5+3, behind(costly), func(h http.Handler) {
 			r.send(h, 3, 0, "Cost", "0")
 			r.send(h, 7, http.StatusTooManyRequests)
@@ -139,7 +138,7 @@ var badRules = []badInput{
 			}
 			r.send(h, 5, http.StatusOK)
 			r.send(h, 2, http.StatusServiceUnavailable, "Cost", "-5")
-			r.send(h, 2, http.StatusTooManyRequests) // nothing has come back
+			r.send(h, 2, http.StatusTooManyRequests) // nothing was given back
 		})
 		limiter, jobs, keys := limit.New(nil, nil), limit.Named("jobs", limit.PerIP(time.Hour, 5)), limit.Keys{"ip": "192.0.2.1"}
 		d, err := bind(limiter, jobs).Reserve(r.Context(), limit.Request{Keys: keys, Cost: 5})
@@ -159,12 +158,12 @@ var badRules = []badInput{
 				assert.Equal(r, http.StatusTooManyRequests, answer.Code)
 				assert.Empty(r, answer.Header().Get("Retry-After"), "it never fits")
 			}
-			r.send(h, 7, http.StatusTooManyRequests) // all of the limit is there
+			r.send(h, 7, http.StatusTooManyRequests) // the limit is unused
 		})
 	}},
 	{11, "a cost that is no number", func(r *row) {
-		// A cost is an integer, so these are what a function makes of them. Of NaN
-		// some processors make 0, which is row 8.
+		// A cost is an integer, so these are conversions that a function could make. Some
+		// processors convert NaN to 0, which is row 8.
 		for _, f := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), 1e300, -1e300} {
 			if n := int64(f); n != 0 {
 				r.runs(0, behind(costly), func(h http.Handler) {
@@ -201,8 +200,8 @@ var badRules = []badInput{
 		r.admits(5, behind(rules[:16]...))
 	}},
 	{15, "no store", func(r *row) {
-		// It is documented to mean memory, and so there is no warning: it limits. A
-		// store without a client cannot be made.
+		// A nil store is documented to mean memory, so that it limits and there is no
+		// warning. A store without a client cannot be made.
 		r.admits(5, behind(limit.PerIP(time.Hour, 5)))
 		assert.PanicsWithValue(r, "redisstore: the client is nil: write redisstore.New(redis.NewClient(&redis.Options{Addr: \"localhost:6379\"}), nil)",
 			func() { redisstore.New(nil, nil) })
@@ -255,7 +254,7 @@ var badRules = []badInput{
 		} {
 			kept := store()
 			admitted := func(rules limit.RuleSet) (n int, last limit.Decision) {
-				policy := bind(limit.New(kept, nil), rules) // a program that was started anew
+				policy := bind(limit.New(kept, nil), rules) // a restarted program
 				for range 12 {
 					d, err := policy.Take(r.Context(), limit.Request{})
 					require.NoError(r, err)
@@ -283,9 +282,9 @@ var badRules = []badInput{
 			}
 		})
 	}},
-	{20, "a key that cannot be told", func(r *row) {
-		// Key functions have no error: over HTTP one that fails returns "", which is
-		// row 19. Outside, a key that is missing is an error.
+	{20, "a key that is unknown", func(r *row) {
+		// Key functions return no error. Over HTTP one that fails returns "", as in row 19.
+		// Outside HTTP a missing key is an error.
 		r.invalid("limit.Options.User", limit.Rules(limit.PerUser(time.Second, 5)))
 		r.invalid("not nil", limit.Rules(limit.Per(limit.By("tenant", nil), time.Hour, 5)))
 		limiter, jobs, keys := limit.New(nil, nil), limit.Named("jobs", limit.PerIP(time.Hour, 5)), limit.Keys{"ip": "192.0.2.1"}
@@ -297,8 +296,8 @@ var badRules = []badInput{
 		r.left(limiter, jobs, keys, 5)
 	}},
 	{21, "a function that panics", func(r *row) {
-		// It is the program's panic, for whoever recovers those of handlers: the
-		// request has neither taken nor kept anything.
+		// The panic belongs to the program, and passes to its own recovery. The request has
+		// taken nothing and holds nothing.
 		panics := func(q *http.Request) string {
 			if q.Header.Get("Bad") == "key" {
 				panic("the program's own")
@@ -323,7 +322,7 @@ var badRules = []badInput{
 		r.invalidText("5", "5/", "5/0s", "5 per", "1e9/s", "٥/s per ip", " 5/2s\n", "5/2s ip", "5/2s per", "5/2s per ip;;",
 			"5/2s per header", "5/2s per header X: Y", "5/2s per ip bursts 3", "5/99999999999999999999s per ip",
 			"99999999999999999999/2s per ip", "5.5/2s per ip", "5/2s per ip\x00", "5/2s per ip algorithm", "5/2s per ip\xff", "５/2s per ip")
-		// Blanks and line breaks around rules are none of their text.
+		// Blanks and line breaks around rules are ignored.
 		rules, err := limit.Parse(" 5/2s per ip\n")
 		require.NoError(r, err)
 		assert.Equal(r, "5/2s per ip", rules.String())

@@ -19,11 +19,11 @@ import (
 	"github.com/routelimit/limit/internal/redistest"
 )
 
-// hostile are keys for those who show them: pages, tables, terminals.
+// hostile are keys that attack what displays them: pages, tables, terminals.
 var hostile = []string{"<img src=x onerror=alert(1)>", "</script><script>alert(1)</script>", "=cmd|' /C calc'!A0", "@SUM(1)", "\x1b[2J\x1b]0;title\x07",
 	"\u202egnp.exe", "\u009b31m", "a\r\nSet-Cookie: x=y", `";r=99`, "\xff\xfe"}
 
-// badToShow are names and keys that somebody reads.
+// badToShow are names and keys that are displayed.
 var badToShow = []badInput{
 	{64, "names and keys that end a header", func(r *row) {
 		for _, name := range []string{"a\r\nSet-Cookie: x", `a"b`, "a;b", "a, b", "é", "a\x00", strings.Repeat("n", 65)} {
@@ -33,7 +33,8 @@ var badToShow = []badInput{
 		r.invalid("key", limit.Rules(limit.Per(limit.ByHeader(odd), time.Second, 5)), limit.Rules(limit.Per(limit.ByCookie(odd), time.Second, 5)),
 			limit.Rules(limit.Per(limit.ByQuery(odd), time.Second, 5)))
 		r.invalid("limit.By", limit.Rules(limit.Per(limit.By(odd, func(*http.Request) string { return "" }), time.Second, 5)))
-		// What is printable in a key's name is a dash in its rule's. Values are in no header.
+		// Characters of a key's name that no rule name may have become dashes.
+		// Headers contain no values of keys.
 		s := behind(limit.Per(limit.Joined(limit.ByQuery(`é"<b>`), apiKey), time.Hour, 1))
 		s.options = &limit.Options{Headers: limit.Draft11 | limit.XRateLimit}
 		r.runs(len(hostile), s, func(h http.Handler) {
@@ -57,7 +58,7 @@ var badToShow = []badInput{
 		})
 	}},
 	{65, "keys that a page, a table or a terminal obeys", func(r *row) {
-		// No page of the library shows keys. A refusal names its rules.
+		// A refusal names its rules, and never a key.
 		r.runs(len(hostile), behind(limit.Per(apiKey, time.Hour, 1)), func(h http.Handler) {
 			for _, key := range hostile {
 				r.send(h, 1, 0, "X-Api-Key", key)
@@ -68,7 +69,7 @@ var badToShow = []badInput{
 					"detail":"Try again in 3600 s.","violated-policies":["per-header-x-api-key-1h"]}`, refused.Body.String())
 			}
 		})
-		// The doctor does show keys, of whoever wrote them.
+		// The doctor does print keys, and clients choose some of them.
 		client := redistest.Client(r)
 		for _, key := range hostile {
 			require.NoError(r, client.HSet(r.Context(), "limit:1:{p}:r:"+key, key, key).Err())
@@ -90,8 +91,8 @@ var badToShow = []badInput{
 		}
 	}},
 	{66, "requests of other sites, and a rebound Host", func(r *row) {
-		// There is no dashboard, and nothing that changes a quota but to spend it:
-		// so the demo's page need not ask who sends.
+		// The demo has no route that changes a quota other than by using it, so its page need
+		// not check the origin of requests.
 		base := startDemo(r.T, exec.Command(buildLimitctl(r.T, r.dir), "demo", "--addr", "127.0.0.1:0"))
 		ask := func(method, path, host string, headers ...string) (*http.Response, string) {
 			q, err := http.NewRequest(method, base+path, strings.NewReader("limit=1000000"))
@@ -130,7 +131,7 @@ var badToShow = []badInput{
 			assert.Equal(r, http.StatusBadRequest, r.raw(host, "GET / HTTP/1.1\r\nHost: "+bad+"\r\n\r\n"), "%q", bad)
 		}
 		admitted := 0
-		for range 2 { // what is left of alice's is what it was
+		for range 2 { // alice's quota is unused
 			if response, _ := ask("GET", "/http/test", "", "X-User", "alice"); response.StatusCode == http.StatusOK {
 				admitted++
 			}

@@ -22,17 +22,17 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// A badInput is a row of the table: what comes in, and what proves that nothing
-// is gained by it.
+// A badInput is a row of the table: an input, and the proof that a client gains
+// nothing by it.
 type badInput struct {
 	number int
 	name   string
 	prove  func(*row)
 }
 
-// TestBadInputs proves of each of 66 bad inputs what the library does with it: no
-// error admits more than the rules do, and nothing panics that is not the
-// program's own panic.
+// TestBadInputs proves what the library does with each of 66 bad inputs. No error
+// admits more than the rules allow, and nothing panics but the program's own
+// functions.
 func TestBadInputs(t *testing.T) {
 	inputs := slices.Concat(badRules, badIdentities, badKeys, badRequests, badToShow)
 	require.Len(t, inputs, 66)
@@ -79,7 +79,7 @@ func (r *row) panicked(problem any) {
 	r.Errorf("panic: %v\n%s", problem, debug.Stack())
 }
 
-// ran asserts how many requests were admitted, and counts those above as opens.
+// ran asserts how many requests were admitted. It counts any excess as opens.
 func (r *row) ran(got, want int, about ...any) {
 	r.Helper()
 	r.opens += max(0, got-want)
@@ -97,8 +97,7 @@ type site struct {
 // behind returns a site with one policy, and quotas of its own on each framework.
 func behind(rules ...limit.Rule) site { return site{rules: []limit.RuleSet{limit.Rules(rules...)}} }
 
-// runs asserts how often the handler of a site has run on each framework after
-// requests.
+// runs asserts how often the handler of a site runs on each framework.
 func (r *row) runs(want int, s site, ask func(http.Handler)) {
 	r.Helper()
 	for name, serve := range frameworks {
@@ -113,13 +112,13 @@ func (r *row) runs(want int, s site, ask func(http.Handler)) {
 	}
 }
 
-// admits asserts how many of more requests the rules of a site admit.
+// admits asserts how many of several requests the rules of a site admit.
 func (r *row) admits(want int, s site) {
 	r.Helper()
 	r.runs(want, s, func(h http.Handler) { r.send(h, want+2, http.StatusTooManyRequests) })
 }
 
-// send sends requests that are admitted, or else answered with a status.
+// send sends requests that are admitted, or answered with a status otherwise.
 func (r *row) send(h http.Handler, n, otherwise int, headers ...string) {
 	r.Helper()
 	for range n {
@@ -129,8 +128,7 @@ func (r *row) send(h http.Handler, n, otherwise int, headers ...string) {
 	}
 }
 
-// printable asserts that headers have nothing that ends a line or that a
-// terminal obeys.
+// printable asserts that headers contain no line breaks and no control characters.
 func (r *row) printable(h http.Header) {
 	r.Helper()
 	for name, values := range h {
@@ -140,8 +138,7 @@ func (r *row) printable(h http.Header) {
 	}
 }
 
-// do hands a request to a handler as no server would, whose parser is not in
-// the way.
+// do passes a request to a handler directly, without the parser of a server.
 func do(handler http.Handler, peer, path string, headers ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(http.MethodPost, "http://example.com/login", nil)
 	r.RemoteAddr = peer
@@ -154,7 +151,7 @@ func do(handler http.Handler, peer, path string, headers ...string) *httptest.Re
 	return w
 }
 
-// listen serves a handler on a real server, whose panics are the row's.
+// listen serves a handler on a real server. The row fails if it panics.
 func (r *row) listen(h http.Handler, configure ...func(*http.Server)) *httptest.Server {
 	server := httptest.NewUnstartedServer(h)
 	server.Config.ErrorLog = log.New(panicLog{r}, "", 0)
@@ -186,8 +183,8 @@ func observed(modes map[string]int) *limit.Options {
 	}}
 }
 
-// raw sends bytes to an address and returns the status that it answers with, or 0
-// if it only closes.
+// raw sends bytes to an address. It returns the status of the answer, or 0 if the
+// server only closes the connection.
 func (r *row) raw(addr, text string) int {
 	conn, err := net.Dial("tcp", addr)
 	require.NoError(r, err)
@@ -208,7 +205,7 @@ func (r *row) raw(addr, text string) int {
 	}
 }
 
-// left asserts what is left of the first rule of a policy.
+// left asserts how many units of the first rule of a policy are left.
 func (r *row) left(limiter *limit.Limiter, rules limit.RuleSet, keys limit.Keys, want int64) {
 	r.Helper()
 	d, err := bind(limiter, rules).Peek(r.Context(), limit.Request{Keys: keys})

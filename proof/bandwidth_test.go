@@ -30,13 +30,13 @@ import (
 
 const byteServerVar = "LIMIT_PROOF_BYTES" // the URL of Redis, in a server process
 
-// bulk is 100 kB a second for each user, and trickle 2 kB.
+// bulk is 100 kB/s for each user, and trickle is 2 kB/s.
 var (
 	bulk    = limit.Named("bulk", throttle.Bandwidth(limit.ByUser, time.Second, 100_000))
 	trickle = limit.Named("trickle", throttle.Bandwidth(limit.ByUser, time.Second, 2_000))
 )
 
-// An askedStore counts how often it is asked.
+// An askedStore counts its calls.
 type askedStore struct {
 	core.Store
 	asked atomic.Int64
@@ -112,7 +112,7 @@ func byteServer(t *testing.T, client *redis.Client) string {
 	return "http://" + addr
 }
 
-// A byteState is what a server process says of itself.
+// A byteState is what a server process reports about itself.
 type byteState struct {
 	asked, resident, inUse, goroutines int64
 }
@@ -127,8 +127,8 @@ func stateOf(t *testing.T, base string) (s byteState) {
 	return s
 }
 
-// downloads fetches URLs until the test ends, and returns the count of their
-// bytes, after all of them have begun.
+// downloads fetches URLs until the test ends. It returns the count of their bytes once
+// all downloads have begun.
 func downloads(t *testing.T, urls []string) *atomic.Int64 {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -167,9 +167,8 @@ func downloads(t *testing.T, urls []string) *atomic.Int64 {
 	return &bytes
 }
 
-// TestBandwidthOverProcesses downloads three times at once as one user, from
-// two processes that share a Redis: together the downloads have the user's
-// rate. The burst is spent before.
+// TestBandwidthOverProcesses runs three downloads of one user from two processes that
+// share a Redis. Together they get the user's rate, after the burst has passed.
 func TestBandwidthOverProcesses(t *testing.T) {
 	client := redistest.Client(t)
 	one, other := byteServer(t, client), byteServer(t, client)
@@ -191,10 +190,9 @@ func TestBandwidthOverProcesses(t *testing.T) {
 	assert.LessOrEqual(t, float64(asked)/seconds, 12.)
 }
 
-// TestBandwidthMemory holds 1,000 responses open in a process, or 200 where no
-// proof is asked for: slowed ones, each of another user, and ones that wait for
-// nothing but their end. It asserts what is resident only in the proof, which
-// runs without the race detector.
+// TestBandwidthMemory holds 1,000 responses open in a process, or 200 in a short run:
+// slowed ones of a user each, and idle ones. It asserts resident memory only in the
+// long run, which has no race detector.
 func TestBandwidthMemory(t *testing.T) {
 	proof := os.Getenv("LIMIT_PROOF_SECONDS") != ""
 	connections, settle, kinds := 200, 2*time.Second, []string{"idle", "trickle"}

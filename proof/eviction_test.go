@@ -23,10 +23,10 @@ import (
 	"github.com/routelimit/limit/redisstore"
 )
 
-// TestEviction floods a small Redis with the quotas of random keys under each
-// policy of eviction, and asks before, between and after for a key that is
-// limited: 5 in 10 minutes. LIMIT_EVICTION is how many keys a flood has. Where
-// Redis evicts, what is admitted is logged and not held: see docs/eviction.md.
+// TestEviction floods a small Redis with random keys under each eviction policy. It
+// requests a limited key (5 in 10 minutes) before, between and after the floods.
+// LIMIT_EVICTION is the number of keys in a flood. Where Redis evicts, admissions are
+// logged and have no bound: see docs/eviction.md.
 func TestEviction(t *testing.T) {
 	keys := 6_000
 	if n, err := strconv.Atoi(os.Getenv("LIMIT_EVICTION")); err == nil {
@@ -63,7 +63,7 @@ func TestEviction(t *testing.T) {
 				if d.Allowed {
 					admitted.Add(1)
 				}
-				// The same of the store without the guard, by a key of its own.
+				// The same request to the store without the guard, with a key of its own.
 				direct, err := store.Take(t.Context(), "q", []core.Charge{{Rule: "r", Key: "alice", Cost: 1,
 					Quota: core.Quota{Limit: most, Window: rule.Window.Microseconds()}}})
 				if err == nil && direct.Allowed {
@@ -99,14 +99,14 @@ func TestEviction(t *testing.T) {
 		evicted := info(t, client, "stats", "evicted_keys")
 		said, _ := exec.Command(limitctl, "doctor", "--redis", "redis://"+server.Addr).CombinedOutput()
 		verdict := doctorOn(string(said), "eviction")
-		t.Logf("%s: of %d admitted %d, without the guard %d; errors %d; %d keys evicted; newcomers %v; doctor: %s",
+		t.Logf("%s: of %d admitted %d, without the guard %d; errors %d; %d keys evicted; new keys %v; doctor: %s",
 			policy, most, admitted.Load(), alone.Load(), errors.Load(), evicted, modes, verdict)
 		assert.Zero(t, errors.Load(), policy)
 		if policy == "noeviction" {
 			assert.Zero(t, evicted)
 			assert.EqualValues(t, most, admitted.Load())
 			assert.LessOrEqual(t, alone.Load(), int64(most))
-			assert.Positive(t, modes[limit.ModeLocal], "newcomers are decided here")
+			assert.Positive(t, modes[limit.ModeLocal], "new keys are decided by this process")
 			assert.Contains(t, verdict, "ok eviction")
 			assert.Contains(t, string(said), "OOM")
 			continue
@@ -117,7 +117,7 @@ func TestEviction(t *testing.T) {
 	}
 }
 
-// doctorOn returns the line of a check.
+// doctorOn returns what the doctor says about a check.
 func doctorOn(said, check string) string {
 	for line := range strings.Lines(said) {
 		if words := strings.Fields(line); len(words) > 1 && words[1] == check {

@@ -22,7 +22,7 @@ import (
 	"github.com/routelimit/limit/redisstore"
 )
 
-// failovers is how often a primary is killed: once, or LIMIT_FAILOVERS times.
+// failovers is the number of primaries to kill: one, or LIMIT_FAILOVERS.
 func failovers() int {
 	if n, err := strconv.Atoi(os.Getenv("LIMIT_FAILOVERS")); err == nil {
 		return n
@@ -30,14 +30,14 @@ func failovers() int {
 	return 1
 }
 
-// A load takes from a store all the time, and remembers what came back when.
+// A load takes from a store continuously, and records the results.
 type load struct {
 	mu        sync.Mutex
 	decided   []time.Time // by Redis
 	local     int         // by a guard, if there is one
 	failed    int
 	longest   time.Duration // of a call
-	unwrapped error         // one that is not of the infrastructure
+	unwrapped error         // one that does not mean that the store is unavailable
 	stop      chan struct{}
 	done      sync.WaitGroup
 }
@@ -90,7 +90,7 @@ func (l *load) end() {
 	l.done.Wait()
 }
 
-// after waits for a decision that came after a time, and returns when.
+// after waits for a decision that was made after a time, and returns its time.
 func (l *load) after(t *testing.T, at time.Time) (first time.Time) {
 	redistest.Await(t, 90*time.Second, "a decision", func() bool {
 		l.mu.Lock()
@@ -103,7 +103,7 @@ func (l *load) after(t *testing.T, at time.Time) (first time.Time) {
 	return first
 }
 
-// report logs times, and holds the longest against a bound.
+// report logs times, and asserts a bound on the longest.
 func report(t *testing.T, what string, times []time.Duration, bound time.Duration) {
 	t.Helper()
 	slices.Sort(times)
@@ -129,7 +129,7 @@ func TestSentinelFailovers(t *testing.T) {
 	for range failovers() {
 		killed := time.Now()
 		dead, primary, promoted := sentinel.Failover(t)
-		// The client asks one of them, which may be the last to know.
+		// The client asks one of them, which may be the last one to notice.
 		named := redistest.Await(t, 30*time.Second, "all Sentinels name the new primary", func() bool {
 			for _, watcher := range watchers {
 				addr, err := watcher.GetMasterAddrByName(t.Context(), sentinel.Name).Result()
@@ -192,8 +192,8 @@ func lostUnderSentinel(t *testing.T, sentinel *redistest.Sentinel) {
 	require.Less(t, decided, asked)
 }
 
-// TestClusterKills kills primaries of a Cluster, with a client that has the
-// defaults of go-redis, which by itself takes up to a minute to notice, behind a guard.
+// TestClusterKills kills primaries of a Cluster. Behind the guard is a client with the
+// defaults of go-redis, which alone takes up to a minute to notice.
 func TestClusterKills(t *testing.T) {
 	nodes := redistest.StartCluster(t, time.Second)
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: nodes.Addrs()})
@@ -205,7 +205,7 @@ func TestClusterKills(t *testing.T) {
 		owner := nodes.Owner(t, lua.Key("limit", "p", "r", "k"))
 		replica := nodes.Replica(t, owner)
 		killed := time.Now()
-		if i%2 == 1 { // a machine that stands still closes no connections
+		if i%2 == 1 { // a paused machine closes no connections
 			owner.Pause()
 		} else {
 			owner.Kill()

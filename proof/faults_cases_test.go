@@ -17,18 +17,17 @@ import (
 	"github.com/routelimit/limit/lua"
 )
 
-// faults are the ones that can be produced on one machine, in the order of the
-// catalogue.
+// faults can be produced on one machine. They are in the order of docs/faults.md.
 var faults = []fault{
 	{number: "1", name: "killed with kill -9, back without its data", quick: true, begin: kill, mode: limit.ModeLocal, client: direct},
-	{number: "2", name: "a black hole: no answer, no end", quick: true, mode: limit.ModeLocal, begin: func(b *stand) func() {
+	{number: "2", name: "a black hole: no answer, no end", quick: true, mode: limit.ModeLocal, begin: func(b *setup) func() {
 		b.proxy.Silence(true)
 		return func() { b.proxy.Silence(false); b.proxy.Cut() }
 	}},
 	{number: "3", name: "slow: replies after 200 ± 50 ms", quick: true, mode: limit.ModeLocal, begin: delayed(150, 250)},
 	{number: "3", name: "slow: replies after 60 ms, too far for a timeout of 100 ms", mode: limit.ModeLocal, begin: delayed(60, 60)},
 	{number: "3", name: "slow: replies after 25 ms", mode: limit.ModeExact, begin: delayed(25, 25)},
-	{number: "4", name: "paused with SIGSTOP", quick: true, mode: limit.ModeLocal, begin: func(b *stand) func() {
+	{number: "4", name: "paused with SIGSTOP", quick: true, mode: limit.ModeLocal, begin: func(b *setup) func() {
 		b.server.Pause()
 		return b.server.Resume
 	}},
@@ -38,16 +37,16 @@ var faults = []fault{
 	{number: "7", name: "every fifth reply swapped with another", quick: true, mode: limit.ModeLocal, begin: calls(5, faultproxy.SwapReply)},
 	{number: "7", name: "every fifth reply sent twice", mode: limit.ModeExact, begin: calls(5, faultproxy.DuplicateReply)},
 	{number: "8", name: "SCRIPT FLUSH every 10 ms", quick: true, mode: limit.ModeExact, begin: flushScripts},
-	{number: "13", name: "READONLY: the primary demoted", mode: limit.ModeLocal, begin: func(b *stand) func() {
+	{number: "13", name: "READONLY: the primary demoted", mode: limit.ModeLocal, begin: func(b *setup) func() {
 		return b.config("replicaof", "127.0.0.1", "1")("replicaof", "no", "one")
 	}},
 	{number: "17", name: "CLUSTERDOWN: a Cluster that lost its slots", mode: limit.ModeLocal, begin: loseSlots,
 		args: []string{"--cluster-enabled", "yes", "--cluster-node-timeout", "500"}, client: clusterClient},
-	{number: "18", name: "OOM: above maxmemory with noeviction", quick: true, mode: limit.ModeLocal, begin: func(b *stand) func() {
+	{number: "18", name: "OOM: above maxmemory with noeviction", quick: true, mode: limit.ModeLocal, begin: func(b *setup) func() {
 		return b.config("config", "set", "maxmemory", "1")("config", "set", "maxmemory", "0")
 	}},
 	{number: "20", name: "keys evicted by allkeys-random", mode: limit.ModeExact, forgets: true, begin: evict},
-	{number: "21", name: "FLUSHALL: data lost without a failure", mode: limit.ModeExact, forgets: true, begin: func(b *stand) func() {
+	{number: "21", name: "FLUSHALL: data lost without a failure", mode: limit.ModeExact, forgets: true, begin: func(b *setup) func() {
 		require.NoError(b.t, b.admin.FlushAll(b.t.Context()).Err())
 		return func() {}
 	}},
@@ -55,43 +54,43 @@ var faults = []fault{
 	{number: "22", name: "Redis's clock ten years back", mode: limit.ModeExact, begin: shift(-87_600 * time.Hour), clock: true},
 	{number: "23", name: "Redis's clock two hours forward, of windows of one", mode: limit.ModeExact, forgets: true, begin: shift(2 * time.Hour), clock: true},
 	{number: "28", name: "the pool exhausted: both connections held by BLPOP", quick: true, mode: limit.ModeLocal, begin: holdPool,
-		client: func(b *stand) redis.UniversalClient {
+		client: func(b *setup) redis.UniversalClient {
 			return redis.NewClient(&redis.Options{Addr: b.proxy.Addr(), PoolSize: 2})
 		}},
 	{number: "29", name: "MAXCLIENTS", mode: limit.ModeLocal, begin: maxClients},
-	{number: "29", name: "LOADING (a forged reply)", mode: limit.ModeLocal, begin: func(b *stand) func() {
+	{number: "29", name: "LOADING (a forged reply)", mode: limit.ModeLocal, begin: func(b *setup) func() {
 		b.proxy.Break(func(faultproxy.Command) faultproxy.Fault {
 			return faultproxy.Fault{Kind: faultproxy.Forge, Reply: "-LOADING Redis is loading the dataset in memory\r\n"}
 		})
 		return func() { b.proxy.Break(nil) }
 	}},
 	{number: "29", name: "BUSY: an endless script of another client", mode: limit.ModeLocal, begin: busy},
-	{number: "30", name: "NOREPLICAS: min-replicas-to-write unmet", quick: true, mode: limit.ModeLocal, begin: func(b *stand) func() {
+	{number: "30", name: "NOREPLICAS: min-replicas-to-write unmet", quick: true, mode: limit.ModeLocal, begin: func(b *setup) func() {
 		return b.config("config", "set", "min-replicas-to-write", "1")("config", "set", "min-replicas-to-write", "0")
 	}},
-	{number: "31", name: "not up when the process starts", quick: true, mode: limit.ModeLocal, begin: func(b *stand) func() {
+	{number: "31", name: "not up when the process starts", quick: true, mode: limit.ModeLocal, begin: func(b *setup) func() {
 		return func() { b.server.Restart() }
-	}, client: func(b *stand) redis.UniversalClient {
+	}, client: func(b *setup) redis.UniversalClient {
 		b.server.Kill()
 		return direct(b)
 	}},
 	{number: "50 of the bad inputs", name: "a key that holds another type: 503", mode: limit.ModeExact, failing: true, begin: wrongType},
 }
 
-// direct makes a client without the proxy, which would open for a dead server.
-func direct(b *stand) redis.UniversalClient {
+// direct makes a client without the proxy, which accepts connections of a dead server.
+func direct(b *setup) redis.UniversalClient {
 	return redis.NewClient(&redis.Options{Addr: b.server.Addr})
 }
 
-func kill(b *stand) func() {
+func kill(b *setup) func() {
 	b.server.Kill()
 	return func() { b.server.Restart() }
 }
 
-// delayed holds the replies of the script, and the first of a connection, up for so
-// many milliseconds, from least to most.
-func delayed(least, most int) func(*stand) func() {
-	return func(b *stand) func() {
+// delayed delays the replies of scripts, and the first one of a connection, by least
+// to most milliseconds.
+func delayed(least, most int) func(*setup) func() {
+	return func(b *setup) func() {
 		b.proxy.Break(func(c faultproxy.Command) faultproxy.Fault {
 			if c.Name != "evalsha" && c.Name != "eval" && c.Name != "hello" {
 				return faultproxy.Fault{}
@@ -103,8 +102,8 @@ func delayed(least, most int) func(*stand) func() {
 }
 
 // calls breaks every nth call of the script.
-func calls(nth int, kind faultproxy.Kind) func(*stand) func() {
-	return func(b *stand) func() {
+func calls(nth int, kind faultproxy.Kind) func(*setup) func() {
+	return func(b *setup) func() {
 		b.proxy.Break(func(c faultproxy.Command) faultproxy.Fault {
 			if c.Name != "evalsha" || c.Number%nth != 0 {
 				return faultproxy.Fault{}
@@ -115,16 +114,16 @@ func calls(nth int, kind faultproxy.Kind) func(*stand) func() {
 	}
 }
 
-// config sends a command to the server, and returns a function that takes the
-// one that undoes it and returns what sends it.
-func (b *stand) config(words ...any) func(undo ...any) func() {
+// config sends a command to the server. It returns a function that takes the command
+// to undo it.
+func (b *setup) config(words ...any) func(undo ...any) func() {
 	send := func(words []any) { require.NoError(b.t, b.admin.Do(context.Background(), words...).Err()) }
 	send(words)
 	return func(undo ...any) func() { return func() { send(undo) } }
 }
 
 // until calls a function every 10 ms until the fault ends.
-func (b *stand) until(each func()) (end func()) {
+func (b *setup) until(each func()) (end func()) {
 	stop := make(chan struct{})
 	var done sync.WaitGroup
 	done.Go(func() {
@@ -142,31 +141,31 @@ func (b *stand) until(each func()) (end func()) {
 	return func() { close(stop); done.Wait() }
 }
 
-func flushScripts(b *stand) func() {
+func flushScripts(b *setup) func() {
 	return b.until(func() { b.admin.ScriptFlush(context.Background()) })
 }
 
-// clusterClient makes a Cluster of the one server, and returns a client of it.
-func clusterClient(b *stand) redis.UniversalClient {
+// clusterClient makes the server a Cluster of one, and returns its client.
+func clusterClient(b *setup) redis.UniversalClient {
 	b.addSlots()
 	return redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{b.server.Addr}})
 }
 
-// addSlots gives the server all slots, and returns when it serves them.
-func (b *stand) addSlots() {
+// addSlots assigns all slots to the server, and returns when it serves them.
+func (b *setup) addSlots() {
 	require.NoError(b.t, b.admin.Do(context.Background(), "cluster", "addslotsrange", 0, 16383).Err())
 	redistest.Await(b.t, 10*time.Second, "the Cluster is up", func() bool {
 		return strings.Contains(b.admin.ClusterInfo(context.Background()).Val(), "cluster_state:ok")
 	})
 }
 
-func loseSlots(b *stand) func() {
+func loseSlots(b *setup) func() {
 	require.NoError(b.t, b.admin.Do(context.Background(), "cluster", "delslotsrange", 0, 16383).Err())
 	return b.addSlots
 }
 
-// evict lets strangers fill the server until it has evicted the rules' keys.
-func evict(b *stand) func() {
+// evict fills the server with other keys until it has evicted those of the rules.
+func evict(b *setup) func() {
 	ctx := context.Background()
 	b.config("config", "set", "maxmemory-policy", "allkeys-random")
 	b.config("config", "set", "maxmemory", "2mb")
@@ -181,8 +180,8 @@ func evict(b *stand) func() {
 	return b.config("config", "set", "maxmemory", "0")("ping")
 }
 
-// holdPool has the program itself use up the connections of its client.
-func holdPool(b *stand) func() {
+// holdPool makes the program use up the connections of its own client.
+func holdPool(b *setup) func() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup
 	for i := range 2 {
@@ -201,14 +200,14 @@ func holdPool(b *stand) func() {
 	}
 }
 
-func maxClients(b *stand) func() {
+func maxClients(b *setup) func() {
 	end := b.config("config", "set", "maxclients", "1")("config", "set", "maxclients", "10000")
 	require.NoError(b.t, b.admin.Do(context.Background(), "client", "kill", "type", "normal", "skipme", "yes").Err())
 	return end
 }
 
-// busy runs a script that does not end, until it is killed.
-func busy(b *stand) func() {
+// busy runs an endless script until the fault ends.
+func busy(b *setup) func() {
 	b.config("config", "set", "lua-time-limit", "20")
 	killer := b.server.Client()
 	var done sync.WaitGroup
@@ -219,9 +218,9 @@ func busy(b *stand) func() {
 	}
 }
 
-// wrongType has a list where the few are counted. A request could cause such an
-// error, if a program let it choose keys: it must not lead to admission.
-func wrongType(b *stand) func() {
+// wrongType puts a list where the few are counted. A client could cause such an error
+// if a program let it choose keys, so that it must not lead to admission.
+func wrongType(b *setup) func() {
 	ctx, key := context.Background(), lua.Key("limit", "few", "global-1h", "")
 	kept, err := b.admin.Dump(ctx, key).Result()
 	require.NoError(b.t, err)

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// preloadClock has the servers that the test starts from now on take their wall
-// clock from a file, which says by how much it is wrong.
+// preloadClock makes the servers that the test starts afterwards read their wall clock
+// with an offset, which is in a file.
 func preloadClock(t *testing.T) *os.File {
 	compiler, err := exec.LookPath("cc")
 	if err != nil || runtime.GOOS != "linux" {
@@ -33,8 +33,8 @@ func preloadClock(t *testing.T) *os.File {
 }
 
 // shift moves the clock of the server, and leaves it there.
-func shift(by time.Duration) func(*stand) func() {
-	return func(b *stand) func() {
+func shift(by time.Duration) func(*setup) func() {
+	return func(b *setup) func() {
 		before := b.admin.Time(b.t.Context()).Val()
 		offset := binary.NativeEndian.AppendUint64(nil, uint64(by.Microseconds()))
 		_, err := b.clock.WriteAt(offset, 0)

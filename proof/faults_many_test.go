@@ -21,8 +21,8 @@ import (
 	"github.com/routelimit/limit/redisstore"
 )
 
-// TestPartition cuts one of three instances off: it admits at most its share,
-// and the others what Redis still has.
+// TestPartition cuts off one of three instances. It admits at most its share, and the
+// others admit what is left in Redis.
 func TestPartition(t *testing.T) {
 	server := redistest.Real(t).Options().Addr
 	redis.SetLogger(quiet{})
@@ -56,7 +56,7 @@ func TestPartition(t *testing.T) {
 	require.LessOrEqual(t, admitted, 90+30, "the limit, and the share of one")
 }
 
-// TestHotKey has 64 callers of one key, most of which are refused.
+// TestHotKey runs 64 callers of one key. Most requests are refused.
 func TestHotKey(t *testing.T) {
 	admin := redistest.Real(t)
 	client := redis.NewClient(&redis.Options{Addr: admin.Options().Addr})
@@ -89,7 +89,7 @@ func TestHotKey(t *testing.T) {
 	}
 	rush()
 	require.LessOrEqual(t, admitted.Load(), int64(1000))
-	if local.Load() == 0 { // or what timed out may have counted
+	if local.Load() == 0 { // a call that timed out may have counted
 		require.EqualValues(t, 1000, admitted.Load())
 	}
 	t.Logf("20,000 requests for one key: %d of 1000 admitted, %d failed, %d local", admitted.Load(), failed.Load(), local.Load())
@@ -101,10 +101,10 @@ func TestHotKey(t *testing.T) {
 	t.Logf("20,000 more, all refused: %d remembered, %d calls of Redis in %v", remembered.Load(), calls, took)
 	require.Zero(t, failed.Load())
 	require.LessOrEqual(t, admitted.Load(), int64(1000))
-	require.LessOrEqual(t, calls, 64*(1+int(took/time.Second)), "each second a refusal is asked for again, by who comes meanwhile")
+	require.LessOrEqual(t, calls, 64*(1+int(took/time.Second)), "once a second, every caller in between asks again")
 }
 
-// scriptCalls returns how often the server was asked to run a script by its name.
+// scriptCalls returns how often the server ran a script by its hash.
 func scriptCalls(t *testing.T, admin *redis.Client) (calls int) {
 	for line := range strings.Lines(admin.Info(t.Context(), "commandstats").Val()) {
 		if of, found := strings.CutPrefix(line, "cmdstat_evalsha:calls="); found {
@@ -115,9 +115,9 @@ func scriptCalls(t *testing.T, admin *redis.Client) (calls int) {
 	return calls
 }
 
-// TestObedient has 1000 clients that come at once to a rule of ten a second, and
-// come again when they are told to. In a queue each is told a time of its own; jitter
-// spreads those who are told the same one.
+// TestObedient starts 1,000 clients at once under a rule of ten requests a second. Each
+// waits as long as its Retry-After says. A queue gives each client its own time;
+// without one, jitter spreads clients with the same time.
 func TestObedient(t *testing.T) {
 	const clients = 1000
 	for _, test := range []struct {
@@ -141,13 +141,13 @@ func TestObedient(t *testing.T) {
 				limiter := limit.New(nil, &limit.Options{Jitter: test.jitter, Observe: func(*http.Request, limit.Decision, error) {
 					mu.Lock()
 					defer mu.Unlock()
-					attempts[int64(time.Since(began)/time.Second)]++ // that is how they are told to wait
+					attempts[int64(time.Since(began)/time.Second)]++ // Retry-After is in seconds
 				}})
-				h := limiter.Limit(limit.Rules(rule))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+				h := limiter.Limit(limit.Named("obedient", rule))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 				var done sync.WaitGroup
 				for i := range clients {
 					done.Go(func() {
-						time.Sleep(time.Duration(i) * time.Microsecond) // as they come over a network
+						time.Sleep(time.Duration(i) * time.Microsecond) // as over a network
 						for {
 							w := httptest.NewRecorder()
 							h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
@@ -175,9 +175,9 @@ func TestObedient(t *testing.T) {
 					clients, took.Round(time.Millisecond), sum, float64(sum)/clients, most)
 				switch {
 				case test.algorithm == limit.Queue:
-					require.Equal(t, clients, sum, "nobody comes twice")
+					require.Equal(t, clients, sum, "each client is admitted once")
 				case test.jitter == 0:
-					require.LessOrEqual(t, took, clients/10*time.Second, "no turn is lost")
+					require.LessOrEqual(t, took, clients/10*time.Second, "no slot is lost")
 				default:
 					require.Less(t, sum, 10*clients, "50 times as many come again without")
 					require.LessOrEqual(t, most, 3*clients/int(test.jitter/time.Second))

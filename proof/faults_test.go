@@ -21,31 +21,31 @@ import (
 	"github.com/routelimit/limit/redisstore"
 )
 
-// A stand is the whole thing as users have it, in two lines and with the
-// defaults of go-redis, on a Redis behind a proxy that breaks it.
-type stand struct {
+// A setup is a limiter as users make it, in two lines and with the defaults of
+// go-redis, on a Redis behind a proxy that breaks it.
+type setup struct {
 	t       *testing.T
 	server  *redistest.Server
 	proxy   *faultproxy.Proxy
 	admin   *redis.Client // of the server itself
 	client  redis.UniversalClient
 	limiter *limit.Limiter
-	clock   *os.File // what its clock is set by, if it can be
+	clock   *os.File // sets its clock, if it can be set
 }
 
-// A fault is one of those that a limiter on Redis meets.
+// A fault is one that a limiter on Redis can meet.
 type fault struct {
 	number string // in the catalogue that docs/faults.md names
 	name   string
 	quick  bool                               // whether it is part of every run
 	clock  bool                               // whether the clock of the server must move
 	args   []string                           // of the server
-	client func(*stand) redis.UniversalClient // nil: the defaults
-	begin  func(*stand) (end func())
+	client func(*setup) redis.UniversalClient // nil: the defaults
+	begin  func(*setup) (end func())
 
 	mode    limit.Mode // of decisions while it lasts
 	failing bool       // whether requests may fail: an error that a client could cause
-	forgets bool       // whether the store forgets without failing, so that a limit begins anew
+	forgets bool       // whether the store loses its data without failing, so that a limit begins anew
 }
 
 var (
@@ -56,19 +56,19 @@ var (
 		limit.Rule{Name: "count", Key: limit.Everyone, Limit: counterLimit, Window: time.Hour, Algorithm: limit.FixedWindow})
 )
 
-// whole reports whether the whole table is wanted, and not its quick part.
-func whole() bool { return os.Getenv("LIMIT_FAULTS") != "" }
+// full reports whether to run all faults, rather than the quick ones.
+func full() bool { return os.Getenv("LIMIT_FAULTS") != "" }
 
 // TestFaults produces each fault under load and measures what it costs. With
-// LIMIT_FAULTS it produces all, for longer, and writes the table of
-// docs/faults.md. What must hold always: the modes, no error, nothing counted
-// twice, no admission beyond the limit, and no goroutine left.
+// LIMIT_FAULTS it produces all of them, for longer, and writes the table of
+// docs/faults.md. It always asserts the modes, that no request fails or counts
+// twice, that no limit is exceeded, and that no goroutine is left.
 func TestFaults(t *testing.T) {
 	redistest.Real(t)
 	redis.SetLogger(quiet{})
 	var rows []string
 	for _, f := range faults {
-		if !whole() && !f.quick {
+		if !full() && !f.quick {
 			continue
 		}
 		t.Run(f.name, func(t *testing.T) {
@@ -83,10 +83,10 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// awaitGoroutines waits until no more are left than there were, but for two that
-// wait on what ends with the test.
+// awaitGoroutines asserts that no goroutines are left at the end, other than two that
+// end with the test.
 func awaitGoroutines(t *testing.T, before int) {
-	t.Cleanup(func() { // behind those of the proxy and the servers
+	t.Cleanup(func() { // after the cleanups of the proxy and the servers
 		for end := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before+2; time.Sleep(5 * time.Millisecond) {
 			if time.Now().After(end) {
 				stacks := make([]byte, 1<<16)
@@ -97,13 +97,13 @@ func awaitGoroutines(t *testing.T, before int) {
 	})
 }
 
-// quiet keeps go-redis from writing that it cannot dial.
+// quiet discards what go-redis logs.
 type quiet struct{}
 
 func (quiet) Printf(context.Context, string, ...any) {}
 
 func (f *fault) measure(t *testing.T) string {
-	b := &stand{t: t}
+	b := &setup{t: t}
 	if f.clock {
 		b.clock = preloadClock(t)
 	}
@@ -119,10 +119,10 @@ func (f *fault) measure(t *testing.T) string {
 	defer b.client.Close()
 	b.limiter = limit.New(redisstore.New(b.client, nil), nil)
 
-	l := startCrowd(b.limiter)
+	l := startWorkload(b.limiter)
 	defer l.end()
 	phase := 300 * time.Millisecond
-	if whole() {
+	if full() {
 		phase = time.Second
 	}
 	time.Sleep(phase) // of load: nothing is waited for
@@ -136,7 +136,7 @@ func (f *fault) measure(t *testing.T) string {
 	l.end()
 	requests := slices.Concat(l.of[:]...)
 
-	// Whatever is left of the few is taken, so that their number can be told.
+	// Take what is left of the few, so that all 500 are accounted for.
 	few, refused := bind(b.limiter, fewRules), 0
 	redistest.Await(t, 10*time.Second, "refusals", func() bool {
 		d, err := few.Take(t.Context(), limit.Request{})
@@ -154,7 +154,7 @@ func (f *fault) measure(t *testing.T) string {
 			m.control = max(m.control, r.took)
 		}
 	}
-	// What Redis has counted, by a limiter that nothing stands before.
+	// What Redis has counted, read through a limiter without the proxy.
 	direct := limit.New(redisstore.New(b.admin, &redisstore.Options{Timeout: time.Minute}), nil)
 	d, err := bind(direct, loadRules).Peek(t.Context(), limit.Request{Keys: limit.Keys{"user": "none"}})
 	require.NoError(t, err)
@@ -168,22 +168,22 @@ func (f *fault) measure(t *testing.T) string {
 
 // check checks what must hold on any machine: no time.
 func (f *fault) check(t *testing.T, m measured) {
-	// A machine that stands still for longer than the timeout makes some local.
+	// A machine that is paused for longer than the timeout makes some decisions local.
 	others := m.during - m.failed - m.modes[limit.ModeExact] - m.modes[limit.ModeRemembered] - m.modes[limit.ModeLocal]
-	assert.LessOrEqual(t, others, 0, "a mode that no rule asks for: %v", m.modes)
+	assert.LessOrEqual(t, others, 0, "a mode that no rule allows: %v", m.modes)
 	assert.Positive(t, m.modes[f.mode], "%v", m.modes)
 	if !f.failing {
-		assert.Zero(t, m.failed, "requests that fail")
+		assert.Zero(t, m.failed, "failed requests")
 	}
 	assert.LessOrEqual(t, m.counted, m.asked, "no request counts twice")
 	if f.forgets {
-		assert.LessOrEqual(t, m.admitted, 2*fewLimit, "the limit, once more")
+		assert.LessOrEqual(t, m.admitted, 2*fewLimit, "at most one more limit")
 	} else {
 		assert.LessOrEqual(t, m.admitted, fewLimit, "the limit holds")
 	}
 }
 
-// round keeps of a duration what can be told from noise.
+// round rounds a duration to what is above the noise.
 func round(d time.Duration) time.Duration {
 	switch {
 	case d >= 10*time.Millisecond:
@@ -205,7 +205,7 @@ func writeTable(t *testing.T, path string, rows []string) {
 	require.NoError(t, err)
 	head, rest, found := strings.Cut(string(text), beginTable)
 	_, tail, ended := strings.Cut(rest, endTable)
-	require.True(t, found && ended, "%s has no place for the table", path)
+	require.True(t, found && ended, "%s has no marks for the table", path)
 	load, _ := os.ReadFile("/proc/loadavg")
 	if fields := strings.Fields(string(load)); len(fields) > 0 {
 		load = []byte(fields[0])

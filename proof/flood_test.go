@@ -16,8 +16,8 @@ import (
 	"github.com/routelimit/limit/memstore"
 )
 
-// resident returns the bytes of memory that this process has, where the system
-// tells, and otherwise what the runtime has of it.
+// resident returns the resident memory of this process, or an estimate of the runtime
+// on systems that do not report it.
 func resident() int64 {
 	var pages, inUse int64
 	if text, err := os.ReadFile("/proc/self/statm"); err == nil {
@@ -30,10 +30,10 @@ func resident() int64 {
 	return int64(m.Sys - m.HeapReleased)
 }
 
-// TestFlood lets random keys come as fast as they can: 200,000 to a store of
-// 16,384, or LIMIT_PROOF_KEYS to one of the default size, each for a rule of an
-// hour and one of a second. The process must not grow by more than 64 MiB, of a
-// small store less, and a key that is at its limit must get nothing.
+// TestFlood sends random keys at full speed: 200,000 to a store of 16,384 keys, or
+// LIMIT_PROOF_KEYS to a store of the default size. Each is charged to a rule of an hour
+// and a rule of a second. The process must not grow by more than 64 MiB, or less for the
+// small store, and a key that has used up its quota must get nothing.
 func TestFlood(t *testing.T) {
 	keys, most, bound := 200_000, 16_384, int64(48<<20)
 	if n, err := strconv.Atoi(os.Getenv("LIMIT_PROOF_KEYS")); err == nil {
@@ -77,7 +77,7 @@ func flood(t *testing.T, keys, most int, bound int64, window time.Duration) {
 			overflow++
 		}
 		switch {
-		case i%100 == 0: // who comes for the first time, and means well
+		case i%100 == 0: // a new client that sends one request
 			honest++
 			if !take("flooded", "honest "+key, q).Allowed {
 				refused++
@@ -106,7 +106,7 @@ func flood(t *testing.T, keys, most int, bound int64, window time.Duration) {
 		n += slow[at]
 	}
 	t.Logf("%d random keys in %v, 5 in %v for each, room for %d: the process grew by %.1f MiB; "+
-		"the limited key was admitted %d times; %.2f%% of newcomers who mean well were refused; %.2f%% of decisions with a cell; "+
+		"the limited key was admitted %d times; %.2f%% of new clients with one request were refused; %.2f%% of decisions by an overflow quota; "+
 		"99.9%% of calls took at most %d µs, the longest %v",
 		keys, took.Round(time.Millisecond), window, most, float64(grown)/(1<<20), gained,
 		100*float64(refused)/float64(honest), 100*float64(overflow)/float64(keys), at, longest)

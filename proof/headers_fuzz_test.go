@@ -18,8 +18,8 @@ import (
 	"github.com/routelimit/limit/internal/fuzzloop"
 )
 
-// FuzzHeaders reads back what rules of any kind tell a client, with a parser of
-// RFC 9651: the members of both fields, and on a refusal a time to come again.
+// FuzzHeaders parses the headers of decisions by rules of any kind with a parser of
+// RFC 9651: the members of both fields, and the Retry-After of refusals.
 func FuzzHeaders(t *testing.F) {
 	f := fuzzloop.New(t)
 	for a := range uint8(8) {
@@ -91,12 +91,12 @@ func checkHeaders(t *testing.T, h http.Header, d limit.Decision) {
 	}
 }
 
-// within brings a number between two others, from least on.
+// within maps a number into the range from least to most.
 func within(n, least, most int64) int64 {
 	return least + int64(uint64(n-least)%uint64(most-least+1))
 }
 
-// word returns the letters of a name that a rule may have.
+// word returns the characters of name that a rule's name may have.
 func word(name string) string {
 	name = strings.Map(func(c rune) rune {
 		if strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-", c) {

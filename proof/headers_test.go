@@ -13,8 +13,8 @@ import (
 	"github.com/routelimit/limit"
 )
 
-// TestStructuredFields reads the headers of real responses with a parser of
-// RFC 9651 and holds them against the draft: which parameters, of which types.
+// TestStructuredFields parses the headers of real responses with a parser of RFC 9651 and
+// compares them with the draft: the parameters and their types.
 func TestStructuredFields(t *testing.T) {
 	limiter := limit.New(nil, nil)
 	ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
@@ -25,7 +25,7 @@ func TestStructuredFields(t *testing.T) {
 
 	type member struct {
 		q int64
-		w any // nil, or whole seconds
+		w any // nil, or seconds
 	}
 	want := map[string]member{
 		"global-1m":             {q: 3, w: int64(60)},

@@ -24,11 +24,10 @@ import (
 	"github.com/routelimit/limit/redisstore"
 )
 
-// Processes hold leases of one key, of which there are eight, and are killed
-// with kill -9 while they do.
+// Processes hold leases of one key with eight slots, and are killed with kill -9.
 const (
 	holders   = 4 // processes
-	hands     = 6 // of each, so that they want three times what there is
+	hands     = 6 // of each process, which together want three times the slots
 	slots     = 8
 	leaseLife = time.Second
 )
@@ -38,12 +37,12 @@ var inFlight = limit.Named("proof", limit.Rule{Name: "slots", Key: limit.Everyon
 
 const (
 	holderVar = "LIMIT_PROOF_HOLDER" // the URL of Redis, in a process that holds
-	aloneVar  = "LIMIT_PROOF_ALONE"  // set, each holds leases of a key of its own
+	aloneVar  = "LIMIT_PROOF_ALONE"  // set: each process has a key of its own
 )
 
-// hold is the program of such a process. It tells what it does in lines: the
-// word, the time in us, and the id of the lease. It ends with its parent, whose
-// pipe its standard input is.
+// hold is the main function of such a process. It prints events, one a line: a word,
+// the time in µs, and the id of the lease. It exits when its standard input, a pipe
+// from the parent, is closed.
 func hold(url string) {
 	options, err := redis.ParseURL(url)
 	if err != nil {
@@ -84,13 +83,13 @@ func hold(url string) {
 }
 
 func tell(word string, at time.Time, id uint64) {
-	os.Stdout.WriteString(fmt.Sprintf("%s %d %d\n", word, at.UnixMicro(), id)) // one write, and so whole
+	os.Stdout.WriteString(fmt.Sprintf("%s %d %d\n", word, at.UnixMicro(), id)) // one write, so that lines do not mix
 }
 
 type idKey struct{}
 
-// telling is a store that tells when a lease was renewed, and under which id it
-// was taken.
+// telling is a store that prints renewals, and passes on the id of a lease that it
+// takes.
 type telling struct{ core.Store }
 
 func (s telling) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
@@ -107,11 +106,11 @@ func (s telling) Renew(ctx context.Context, policy string, charges []core.Charge
 	return held, err
 }
 
-// A process is one that holds.
+// A process holds leases.
 type process struct {
 	number int
 	*exec.Cmd
-	heard chan struct{} // closed when all that it told is known
+	heard chan struct{} // closed when all of its reports are known
 }
 
 func (o *observer) start(t *testing.T, number int, url string, env ...string) *process {
@@ -130,7 +129,7 @@ func (o *observer) start(t *testing.T, number int, url string, env ...string) *p
 	return p
 }
 
-// kill kills a process and returns when it did, and what died with it.
+// kill kills a process. It returns when, and the leases that the process held.
 func (o *observer) kill(p *process) (at time.Time, ids []uint64) {
 	at = time.Now()
 	p.Process.Kill() // kill -9
@@ -145,8 +144,8 @@ func (o *observer) kill(p *process) (at time.Time, ids []uint64) {
 	return at, ids
 }
 
-// inRedis returns how many of some leases have not ended, by Redis's own clock
-// and the form in lua/concurrency.lua.
+// inRedis returns how many of some leases have not expired, by Redis's own clock and
+// the format in lua/concurrency.lua.
 func inRedis(t *testing.T, client *redis.Client, ids []uint64) (n int) {
 	now := client.Time(t.Context()).Val().UnixMicro()
 	value, err := client.Get(t.Context(), lua.Key("limit", "proof", "slots", "")).Result()
@@ -163,7 +162,7 @@ func inRedis(t *testing.T, client *redis.Client, ids []uint64) (n int) {
 	return n
 }
 
-// until waits until something holds.
+// until waits for a condition.
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(2 * time.Millisecond) {
@@ -232,7 +231,7 @@ func TestKilledHolders(t *testing.T) {
 	require.LessOrEqual(t, lost, long/10, "leases are renewed while they are held, unless a process stood still")
 }
 
-// TestKilledHoldersCanFail has processes that do not know of each other.
+// TestKilledHoldersCanFail runs processes that do not share their slots.
 func TestKilledHoldersCanFail(t *testing.T) {
 	client := redistest.Real(t)
 	url := fmt.Sprintf("redis://%s/%d", client.Options().Addr, client.Options().DB)

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// A holding is a lease as its holder has told of it: what it says it has, it has
-// had for sure.
+// A holding is a lease as its process reports it. The process held it for at least this
+// time.
 type holding struct {
 	holder       int
 	from, until  int64 // from when Take has returned until before Release was called; 0 is not yet
@@ -19,13 +19,13 @@ type holding struct {
 	killed, lost bool
 }
 
-// An observer is told by all processes.
+// An observer collects the reports of all processes.
 type observer struct {
 	mu   sync.Mutex
 	held map[uint64]*holding
 }
 
-// listen reads what a process tells until it is dead.
+// listen reads the reports of a process until it is dead.
 func (o *observer) listen(t *testing.T, holder int, out io.Reader) {
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		var word string
@@ -54,7 +54,7 @@ func (o *observer) listen(t *testing.T, holder int, out io.Reader) {
 	}
 }
 
-// of returns what a process says it holds.
+// of returns the leases that a process holds.
 func (o *observer) of(holder int) (ids []uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -66,8 +66,8 @@ func (o *observer) of(holder int) (ids []uint64) {
 	return ids
 }
 
-// most returns the most leases that were held at the same time, until their
-// holder released them, was killed, or had not renewed for as long as they live.
+// most returns the most leases that were held at the same time. A lease ends when it is
+// released, when its process is killed, or when it has not been renewed for its life.
 func (o *observer) most() int {
 	type edge struct {
 		at   int64

@@ -27,8 +27,8 @@ import (
 )
 
 // resets floods each framework with requests that are reset at once, as in
-// CVE-2023-44487. Their contexts are done before a decision is made; a limiter
-// that decides under them, and admits what it could not decide, is off.
+// CVE-2023-44487. Their contexts end before a decision is made. A limiter that decides
+// under them, and admits what it could not decide, does not limit.
 func resets(r *row, storeName string, store func() core.Store) {
 	const limited, decisions = 5, 500
 	for name, serve := range frameworks {
@@ -63,8 +63,7 @@ func resets(r *row, storeName string, store func() core.Store) {
 	}
 }
 
-// frameworks has a server for each framework, with a route POST /login behind
-// sets of rules.
+// frameworks has a server of each framework with a route POST /login behind rule sets.
 var frameworks = map[string]func(*limit.Limiter, http.HandlerFunc, ...limit.RuleSet) http.Handler{
 	"http": func(l *limit.Limiter, h http.HandlerFunc, sets ...limit.RuleSet) http.Handler {
 		var limited http.Handler = h
@@ -115,8 +114,8 @@ var anyMethod = map[string]func(*limit.Limiter, limit.RuleSet, http.HandlerFunc)
 	},
 }
 
-// throttled has a route POST /login behind rules, whose bodies are slowed in
-// both directions.
+// throttled has a route POST /login behind rules, and slows the bodies of requests and
+// responses.
 var throttled = map[string]func(l *limit.Limiter, rules, bytes limit.RuleSet, h http.HandlerFunc) http.Handler{
 	"http": func(l *limit.Limiter, rules, bytes limit.RuleSet, h http.HandlerFunc) http.Handler {
 		mux := http.NewServeMux()
@@ -137,14 +136,14 @@ var throttled = map[string]func(l *limit.Limiter, rules, bytes limit.RuleSet, h 
 
 var both = &throttle.Options{Of: throttle.Both}
 
-// resetStreams opens streams on one connection and resets each in the same write, and
+// resetStreams opens streams on one connection and resets each in the same write. It
 // returns how many it sent until the server closed the connection.
 func resetStreams(t *testing.T, addr string, streams int) (sent int) {
 	conn, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 	require.NoError(t, err)
 	defer conn.Close()
 	closed := make(chan struct{})
-	go func() { // the server stops reading if nobody reads what it writes
+	go func() { // the server stops reading while its writes are not read
 		_, _ = io.Copy(io.Discard, conn)
 		close(closed)
 	}()
@@ -173,7 +172,8 @@ func resetStreams(t *testing.T, addr string, streams int) (sent int) {
 		out.Reset()
 		sent++
 	}
-	// All is read before the connection closes, since a PING comes back after it.
+	// The server has read everything when the connection closes, since it answers the PING
+	// last.
 	require.NoError(t, framer.WritePing(false, [8]byte{}))
 	require.NoError(t, framer.WriteGoAway(0, http2.ErrCodeNo, nil))
 	_, _ = conn.Write(out.Bytes())

@@ -17,9 +17,9 @@ import (
 	"github.com/routelimit/limit/redisstore"
 )
 
-// TestNothingIsLeft drives what starts goroutines and timers (batches, calls
-// beside a client that does not heed deadlines, the guard, leases, waits) while
-// Redis works and while it is a black hole, and looks what is left at the end.
+// TestNothingIsLeft uses everything that starts goroutines and timers (batches, clients
+// that ignore deadlines, the guard, leases, waits), with a Redis that works and with one
+// that never answers. It then checks that no goroutine is left.
 func TestNothingIsLeft(t *testing.T) {
 	server := redistest.Real(t).Options().Addr
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())

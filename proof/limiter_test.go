@@ -13,12 +13,12 @@ import (
 	"github.com/routelimit/limit"
 )
 
-// bubble is a test without a deadline, which fake time has none of.
+// bubble is a test without a deadline, since fake time has none.
 type bubble struct{ rapid.TB }
 
-// TestLimiterProperties drives a whole Limiter, through its public API and in
-// fake time, by schedules that rapid draws and shrinks, against the definition
-// of an exact window: the times of the admitted requests, and nothing else.
+// TestLimiterProperties compares a Limiter, in fake time, with the definition of an
+// exact window: the times of the admitted requests, and nothing else. Rapid draws and
+// shrinks the schedules.
 func TestLimiterProperties(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0

@@ -23,7 +23,7 @@ import (
 	"github.com/routelimit/limit/redisstore"
 )
 
-// histories is how many there are of each store: LIMIT_HISTORIES, or as many as
+// histories is the number of histories for each store: LIMIT_HISTORIES, or as many as
 // take a few seconds.
 func histories(usual int) int {
 	if n, err := strconv.Atoi(os.Getenv("LIMIT_HISTORIES")); err == nil {
@@ -32,12 +32,12 @@ func histories(usual int) int {
 	return usual
 }
 
-// noteKey is the key of a context for where to note the time of a call whose
-// answer does not tell it.
+// noteKey is the context key of where to note the time of a call, if its answer does
+// not have it.
 type noteKey struct{}
 
-// A seenClock is the clock of a memory store: it knows who reads it, and lets
-// others run between the reading and the locks.
+// A seenClock is the clock of a memory store. It records reads by caller, and lets other
+// goroutines run between the read and the locks.
 type seenClock struct {
 	mu      sync.Mutex // held by the caller from before the call until it has read
 	now     int64
@@ -101,7 +101,7 @@ func (s seen) Reset(ctx context.Context, policy, rule, key string) error {
 	return s.Store.Reset(ctx, policy, rule, key)
 }
 
-// telltime has the scripts of calls whose answer does not tell the time add it.
+// telltime makes scripts add the time to answers that do not have it.
 type telltime struct{}
 
 func (telltime) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -116,7 +116,7 @@ func (telltime) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		args := cmd.Args()
 		switch {
 		case ok && cmd.Name() == "evalsha":
-			args[1] = strings.Repeat("0", 40) // so that the text is sent
+			args[1] = strings.Repeat("0", 40) // so that the script is sent as text
 		case ok && cmd.Name() == "eval":
 			args[1] = "local t = redis.call('TIME')\nARGV[1] = string.format('%.0f', t[1]*1000000 + t[2])\n" +
 				"local out = (function()\n" + args[1].(string) + "\nend)()\nout[#out + 1] = tonumber(ARGV[1])\nreturn out"
@@ -136,17 +136,17 @@ func (telltime) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// A chaos is one history: clients at once on one policy, with some rules.
+// A chaos is one history: concurrent clients of one policy.
 type chaos struct {
-	stores  []core.Store // of which each client has one
+	stores  []core.Store // one for each client
 	clients int
 	calls   int // of each
 	policy  string
 	rules   []core.Charge
 }
 
-// someRules returns one to four rules of different algorithms, with windows that
-// end within a history and such that do not.
+// someRules returns one to four rules of different algorithms. Some of the windows end
+// within a history.
 func someRules() (rules []core.Charge) {
 	windows := []int64{1500, 4000, 3_600_000_000}
 	for _, a := range rand.Perm(8)[:1+rand.IntN(4)] {
@@ -158,7 +158,7 @@ func someRules() (rules []core.Charge) {
 			q.Cells = 2 + rand.Int64N(4)
 		case core.TokenBucket:
 			q.Burst = 2 + rand.Int64N(4)
-			if q.Window == windows[2] { // or it is full, forgotten, and lacks them anew
+			if q.Window == windows[2] { // otherwise it is full, dropped, and lacks them again
 				q.Missing = rand.Int64N(q.Burst)
 			}
 		case core.LeakyBucket:
@@ -172,7 +172,7 @@ func someRules() (rules []core.Charge) {
 	return rules
 }
 
-// record has all clients call at once, and returns what they saw.
+// record runs all clients concurrently, and returns what they observed.
 func (h *chaos) record(t *testing.T) []porcupine.Operation {
 	t.Helper()
 	history := make([]porcupine.Operation, h.clients*h.calls)
@@ -238,7 +238,7 @@ func (h *chaos) step(admitted *[]admittance) step {
 	return step{charges: charges}
 }
 
-// returns gives back a part of what was taken, or all of it.
+// returns gives back some or all of what was taken.
 func (a *admittance) returns() (returns []core.Return) {
 	for i, c := range a.charges {
 		if c.Quota.Algorithm == core.Concurrency || c.Cost == 0 {
@@ -272,7 +272,7 @@ func (in *step) call(store core.Store, policy string) (out stepped, err error) {
 	return out, err
 }
 
-// linearizable tells how a history came out.
+// linearizable reports the verdict on a history.
 func linearizable(history []porcupine.Operation) porcupine.CheckResult {
 	return porcupine.CheckOperationsTimeout(allAlgorithms, history, 20*time.Second)
 }
@@ -321,7 +321,7 @@ func TestLinearizableAlgorithms(t *testing.T) {
 	})
 }
 
-// tell tells what was called and what came back.
+// tell formats a call and its answer.
 func (in *step) tell(out stepped) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s at %d delay %d held %v:", in.kind(out), max(out.at, out.decision.At), out.decision.Delay, out.held)
@@ -357,8 +357,8 @@ func (in *step) kind(out stepped) string {
 	return "refused"
 }
 
-// TestLinearizableAlgorithmsCanFail gives the checker a store that checks, then
-// acts, with and without other goroutines running in between.
+// TestLinearizableAlgorithmsCanFail checks a store that reads and then writes, with and
+// without other goroutines in between.
 func TestLinearizableAlgorithmsCanFail(t *testing.T) {
 	for _, perturb := range []bool{false, true} {
 		n, caught := histories(300), 0
@@ -376,7 +376,7 @@ func TestLinearizableAlgorithmsCanFail(t *testing.T) {
 	}
 }
 
-// looksFirst looks, and admits by what it saw. Nobody who is alone notices.
+// looksFirst reads, and then admits by what it read. A single caller does not notice.
 type looksFirst struct{ core.Store }
 
 func (s looksFirst) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {

@@ -10,10 +10,9 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// A step is one call of a client, and the answer to it. The model of all
-// algorithms is package core: what a store answers must be what its pure
-// functions say, at the times that the store decided, in some order that the
-// clients could have seen.
+// A step is one call of a client and its answer. Package core is the model of all
+// algorithms: a store must answer as its pure functions do, at the times at which the
+// store decided, in an order that is consistent with what the clients observed.
 type step struct {
 	charges []core.Charge // of Take, and with renew or release of one lease
 	renew   bool
@@ -29,7 +28,7 @@ type stepped struct {
 	given    []int64
 }
 
-// A world is what a store remembers.
+// A world is the state of a store.
 type world struct {
 	states map[keyOfRule]core.State
 	latest int64 // that the store has read of its clock
@@ -37,7 +36,7 @@ type world struct {
 
 type keyOfRule struct{ rule, key string }
 
-// state returns a copy of the state of a key, that may be changed.
+// state returns a copy of the state of a key, which may be changed.
 func (w *world) state(c *core.Charge) core.State {
 	id := keyOfRule{c.Rule, c.Key}
 	s := w.states[id]
@@ -48,8 +47,8 @@ func (w *world) state(c *core.Charge) core.State {
 	return w.states[id]
 }
 
-// expired returns the keys that a store may have forgotten. That shows if its
-// clock steps back, as a clock does that is read before a lock, and not else.
+// expired returns the keys that a store may have dropped. This only shows if its clock
+// steps back, as a clock does that is read before a lock.
 func (w *world) expired() (ids []keyOfRule) {
 	for id, s := range w.states {
 		if s.Expires() <= w.latest {
@@ -84,7 +83,7 @@ var allAlgorithms = porcupine.Model{
 	Equal: func(a, b any) bool { return reflect.DeepEqual(a, b) },
 }
 
-// step makes a call in w, and reports whether it gets the same answer.
+// step applies a call to w, and reports whether the answer is the same.
 func (w *world) step(in *step, out *stepped) bool {
 	switch {
 	case in.returns != nil:
@@ -115,7 +114,7 @@ func (w *world) step(in *step, out *stepped) bool {
 	return want.Allowed == got.Allowed && want.Delay == got.Delay && slices.Equal(want.Outcomes(), got.Outcomes())
 }
 
-// deepCopy copies a state, of which package core shows nothing.
+// deepCopy copies a state, whose fields package core does not export.
 func deepCopy(v reflect.Value) reflect.Value {
 	to := reflect.New(v.Type()).Elem()
 	to.Set(v)
@@ -133,7 +132,7 @@ func deepCopy(v reflect.Value) reflect.Value {
 	case reflect.Struct:
 		for i := range to.NumField() {
 			field := to.Field(i)
-			field = reflect.NewAt(field.Type(), field.Addr().UnsafePointer()).Elem() // also if it is not exported
+			field = reflect.NewAt(field.Type(), field.Addr().UnsafePointer()).Elem() // even if it is not exported
 			field.Set(deepCopy(field))
 		}
 	}

@@ -20,8 +20,8 @@ import (
 	"github.com/routelimit/limit/redisstore"
 )
 
-// The model of linearizability: two rules within a window that does not end,
-// so that only what has been spent matters. Rule 0 counts per key, rule 1 all.
+// The model of linearizability has two rules within one window that does not end, so
+// that only the units taken matter. Rule 0 counts per key, rule 1 counts all.
 const keysInModel = 2
 
 var limits = [2]int64{5, 7}
@@ -52,7 +52,7 @@ var model = porcupine.Model{
 	},
 }
 
-// perturbed gives other goroutines a turn around every call.
+// perturbed lets other goroutines run around every call.
 func perturbed(store core.Store, policy string, in call) (answer, error) {
 	if rand.IntN(2) == 0 {
 		runtime.Gosched()
@@ -97,8 +97,8 @@ func TestLinearizable(t *testing.T) {
 	}
 }
 
-// TestLinearizableCanFail gives the checker a store that looks first and takes
-// later, as limiters do that need two round trips.
+// TestLinearizableCanFail checks a store that reads first and takes later, as limiters
+// with two round trips do.
 func TestLinearizableCanFail(t *testing.T) {
 	for h := range 10_000 {
 		if !porcupine.CheckOperations(model, record(t, &checkThenAct{memstore.New(nil)}, "p")) {
@@ -121,7 +121,7 @@ func (s *checkThenAct) Take(ctx context.Context, policy string, charges []core.C
 		d.Allowed = d.Allowed && o.Remaining >= charges[i].Cost
 	}
 	runtime.Gosched()
-	if d.Allowed { // by what it saw before
+	if d.Allowed { // by what it read before
 		s.Store.Take(ctx, policy, charges)
 		for i := range d.Outcomes() {
 			d.Outcomes()[i].Remaining -= charges[i].Cost

@@ -20,26 +20,26 @@ import (
 	"github.com/routelimit/limit/redisstore"
 )
 
-// What is admitted when a failover loses writes that were acknowledged.
+// How much is admitted when a failover loses acknowledged writes.
 const (
 	lossyLimit  = 30
-	lossyKept   = 10 // of each key, that the replica has
+	lossyKept   = 10 // units of each key that the replica has
 	lossyLost   = lossyLimit - lossyKept
 	lossyKeys   = 3
 	lossyWindow = 10 * time.Second
 
-	// What a busy machine delays is not to be taken for a failure before there is one.
+	// A delay of a busy machine must not count as a failure before the failover.
 	lossyTimeout = time.Second
 )
 
-// A lossyFleet is some instances, of which the first spends the whole limit before
-// the failover. Those that are idle make no call from the kill until the client
-// knows the new primary.
+// A lossyFleet is some instances. The first uses up the limit before the failover. The
+// idle ones make no call between the kill and the moment at which the client knows the
+// new primary.
 type lossyFleet struct {
 	name      string
 	instances int
 	unguarded bool
-	idle      int // the last so many
+	idle      int // the last ones
 
 	prefix  string
 	clients []redis.UniversalClient
@@ -49,10 +49,10 @@ type lossyFleet struct {
 	admitted map[int][]lossyCall // by key
 	modes    map[core.Mode]int   // of decisions after the kill
 	failed   int
-	met      int // instances of which the first call after the kill failed
+	met      int // instances whose first call after the kill failed
 }
 
-// A lossyCall began and ended at times; and in between it was decided.
+// A lossyCall was decided at some time between its begin and its end.
 type lossyCall struct{ began, ended time.Time }
 
 func lossyFleets() []*lossyFleet {
@@ -65,8 +65,8 @@ func lossyFleets() []*lossyFleet {
 	}
 }
 
-// bound returns what a window may admit of a key, of which so many units were lost.
-// To an instance whose first call finds the next primary they were never taken.
+// bound returns the most that a window may admit of a key after so many units were lost.
+// An instance whose first call finds the new primary admits as if they were never taken.
 func (f *lossyFleet) bound(lost int) int {
 	share := (lossyLimit + f.instances - 1) / f.instances
 	switch {
@@ -108,7 +108,7 @@ func (f *lossyFleet) take(instance, key int) (core.Decision, error) {
 	return d, err
 }
 
-// spend has the first instance take n units of each key.
+// spend takes n units of each key with the first instance.
 func (f *lossyFleet) spend(t *testing.T, n int) {
 	for key := range lossyKeys {
 		for range n {
@@ -120,7 +120,7 @@ func (f *lossyFleet) spend(t *testing.T, n int) {
 	}
 }
 
-// drive has an instance ask all the time.
+// drive makes requests with an instance continuously.
 func (f *lossyFleet) drive(instance int, stop <-chan struct{}) {
 	for first := true; ; {
 		for key := range lossyKeys {
@@ -145,7 +145,7 @@ func (f *lossyFleet) drive(instance int, stop <-chan struct{}) {
 	}
 }
 
-// most returns the most that were surely admitted of a key within a window.
+// most returns the most that was certainly admitted of a key within a window.
 func (f *lossyFleet) most() (most int) {
 	for _, calls := range f.admitted {
 		for _, first := range calls {
@@ -161,7 +161,7 @@ func (f *lossyFleet) most() (most int) {
 	return most
 }
 
-// cutReplicas cuts the replicas of a primary off, for as long as it lives. They have
+// cutReplicas cuts off the replicas of a primary for the rest of its life. They keep
 // what it has acknowledged until then.
 func cutReplicas(t *testing.T, primary *redistest.Server, replicas int) {
 	client := primary.Client()
@@ -173,9 +173,9 @@ func cutReplicas(t *testing.T, primary *redistest.Server, replicas int) {
 	})
 }
 
-// loseWrites has a failover lose what the first instance of each fleet has spent
-// last, while those that are not idle go on, and holds what is admitted against
-// the bounds. Failover kills the primary and returns when clients can know the next.
+// loseWrites makes a failover lose the last units of the first instance of each fleet,
+// while the instances that are not idle continue. It compares admissions with the
+// bounds. Failover kills the primary, and returns when clients can know the new one.
 func loseWrites(t *testing.T, round int, dial func() redis.UniversalClient, primary *redistest.Server, replicas []*redistest.Server, failover func()) {
 	fleets := lossyFleets()
 	for i, f := range fleets {
@@ -235,10 +235,10 @@ func loseWrites(t *testing.T, round int, dial func() redis.UniversalClient, prim
 	failover()
 	back := time.Since(killed)
 	drive(true)
-	time.Sleep(time.Until(killed.Add(lossyWindow * 3 / 2))) // of load, also when what was lost counts no more
+	time.Sleep(time.Until(killed.Add(lossyWindow * 3 / 2))) // of load, until the lost units would have expired
 	close(stop)
 	driving.Wait()
-	// Where the promoted one is taken for dead in turn, the next one lacks as much at most.
+	// If the new primary is taken for dead too, the next one lacks at most as much.
 	lost := lossyLost * int(promoted.Load())
 	for _, f := range fleets {
 		most, bound := f.most(), f.bound(lost)
@@ -249,17 +249,17 @@ func loseWrites(t *testing.T, round int, dial func() redis.UniversalClient, prim
 	}
 }
 
-// stateAt returns what a server, primary or replica, has of the first key.
+// stateAt returns the state of the first key on a server, primary or replica.
 func stateAt(t *testing.T, s *redistest.Server, prefix string) string {
 	conn := s.Client().Conn()
 	defer conn.Close()
-	_ = conn.ReadOnly(t.Context()).Err() // or a replica in a Cluster sends elsewhere; others have no such command
+	_ = conn.ReadOnly(t.Context()).Err() // a replica in a Cluster redirects otherwise; other servers return an error
 	value, err := conn.Get(t.Context(), lua.Key(prefix, "p", "r", "0")).Result()
 	require.NoError(t, err)
 	return value
 }
 
-// TestLossyFailovers has Sentinel promote a replica that lacks the last writes.
+// TestLossyFailovers makes Sentinel promote a replica that lacks the last writes.
 func TestLossyFailovers(t *testing.T) {
 	redis.SetLogger(quiet{})
 	sentinel := redistest.StartSentinel(t)
@@ -289,7 +289,7 @@ func TestLossyFailovers(t *testing.T) {
 	}
 }
 
-// TestLossyKills does the same in a Cluster.
+// TestLossyKills does the same on a Cluster.
 func TestLossyKills(t *testing.T) {
 	redis.SetLogger(quiet{})
 	nodes := redistest.StartCluster(t, time.Second)

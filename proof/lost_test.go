@@ -28,14 +28,14 @@ import (
 	"github.com/routelimit/limit/redisstore"
 )
 
-// longLife is the life of leases that a busy machine must not lose.
+// longLife is the life of leases that a busy machine does not lose.
 const longLife = 3 * time.Second
 
 var working = limit.Named("work", limit.Rule{Name: "slots", Key: limit.Everyone,
 	Limit: slots, Window: longLife, Algorithm: limit.Concurrency})
 
-// A workplace has requests of a handler under way, as many as may be, that go on
-// until they are told that their lease is lost, or are to end.
+// A workplace runs as many handlers as there are slots, until each is notified that its
+// lease is lost, or until the end.
 type workplace struct {
 	limiter *limit.Limiter
 	entered chan struct{}
@@ -59,7 +59,7 @@ func newWorkplace(store core.Store, instances int) *workplace {
 	return w
 }
 
-// start starts the requests, and returns when all handlers run.
+// start starts the requests, and returns when all handlers are running.
 func (w *workplace) start() {
 	handler := w.limiter.Limit(working)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		w.entered <- struct{}{}
@@ -77,14 +77,14 @@ func (w *workplace) start() {
 	}
 }
 
-// finish ends the requests, and returns of how many a loss was observed.
+// finish ends the requests, and returns the number of losses that were observed.
 func (w *workplace) finish() int {
 	close(w.end)
 	w.done.Wait()
 	return w.observed
 }
 
-// free reports whether a slot is to be had.
+// free reports whether a slot is free.
 func free(t *testing.T, limiter *limit.Limiter) bool {
 	d, err := bind(limiter, working).Take(t.Context(), limit.Request{})
 	require.NoError(t, err)
@@ -92,9 +92,9 @@ func free(t *testing.T, limiter *limit.Limiter) bool {
 	return d.Allowed
 }
 
-// TestLostLeases has handlers run for three times the life of their leases, while
-// these end in every way that they can. All are told, but by a process that is
-// alone and has counted them all the time: it is not a loss there.
+// TestLostLeases runs handlers for three times the life of their leases, while the
+// leases end in every possible way. Each handler is notified. A single process is not:
+// it has counted its leases all the time, so that they are not lost.
 func TestLostLeases(t *testing.T) {
 	redis.SetLogger(quiet{})
 	key := lua.Key("limit", "work", "slots", "")
@@ -132,14 +132,14 @@ func TestLostLeases(t *testing.T) {
 			w.start()
 			began := time.Now()
 			fault.begin(server, proxy)
-			var told []time.Duration
+			var notified []time.Duration
 			if fault.lost {
 				for range slots {
 					select {
 					case at := <-w.lost:
-						told = append(told, at.Sub(began))
+						notified = append(notified, at.Sub(began))
 					case <-time.After(time.Minute):
-						t.Fatalf("only %d of %d were told", len(told), slots)
+						t.Fatalf("only %d of %d were notified", len(notified), slots)
 					}
 				}
 			} else {
@@ -154,13 +154,13 @@ func TestLostLeases(t *testing.T) {
 				assert.False(t, free(t, w.limiter))
 			}
 			observed := w.finish()
-			slices.Sort(told)
+			slices.Sort(notified)
 			if fault.lost {
-				t.Logf("%d of %d told, after %v to %v of a life of %v; observed %d", len(told), slots,
-					told[0].Round(time.Millisecond), told[slots-1].Round(time.Millisecond), longLife, observed)
+				t.Logf("%d of %d notified, after %v to %v of a life of %v; observed %d", len(notified), slots,
+					notified[0].Round(time.Millisecond), notified[slots-1].Round(time.Millisecond), longLife, observed)
 				assert.Equal(t, slots, observed)
 			} else {
-				t.Logf("0 of %d told, observed %d", slots, observed)
+				t.Logf("0 of %d notified, observed %d", slots, observed)
 				assert.Zero(t, observed)
 			}
 		})
@@ -169,8 +169,8 @@ func TestLostLeases(t *testing.T) {
 
 const loserVar = "LIMIT_PROOF_LOSER" // the URL of Redis, in a process that is paused
 
-// lose is the program of a process that is paused while it holds all leases: it
-// says when it holds them, and when it knows that they are lost.
+// lose is the main function of a process that is paused while it holds all leases. It
+// reports when it holds them, and when it is notified of their loss.
 func lose(url string) {
 	options, err := redis.ParseURL(url)
 	if err != nil {
@@ -187,8 +187,8 @@ func lose(url string) {
 	os.Exit(0)
 }
 
-// TestLostByPausedProcess stops a process for three times the life of its leases.
-// Another one has taken their places when it goes on, and is told.
+// TestLostByPausedProcess pauses a process for three times the life of its leases.
+// Another process has taken its slots when it resumes, and it is notified.
 func TestLostByPausedProcess(t *testing.T) {
 	client := redistest.Real(t)
 	p := exec.Command(os.Args[0])
@@ -211,7 +211,7 @@ func TestLostByPausedProcess(t *testing.T) {
 
 	require.NoError(t, p.Process.Signal(syscall.SIGSTOP))
 	stopped := time.Now()
-	until(t, "the places of the paused process", func() bool {
+	until(t, "the slots of the paused process", func() bool {
 		d, err := bind(other, working).Take(t.Context(), limit.Request{Cost: slots})
 		require.NoError(t, err)
 		if d.Allowed {

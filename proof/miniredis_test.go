@@ -11,14 +11,14 @@ import (
 	"github.com/routelimit/limit/internal/redistest"
 )
 
-// TestMiniredis runs the tests of redisstore on miniredis, which users' tests
-// stand on: the script must do there what it does on Redis.
+// TestMiniredis runs the tests of redisstore on miniredis, which tests of users rely on:
+// the script must do there what it does on Redis.
 func TestMiniredis(t *testing.T) {
 	if os.Getenv(redistest.AddrVar) != "" {
 		t.Skip("the tests of redisstore run on it anyway")
 	}
 	fake := miniredis.RunT(t)
-	// What is about the server, and not about the script, is for a real one.
+	// Tests of the server, rather than of the script, need a real one.
 	test := exec.Command("go", "test", "-count=1", "-short", "-skip=Guarded|Spread|InTime|Flushed|Lost|EveryByte|Swapped|Duplicated|NoState|Secret", "./redisstore")
 	test.Dir = ".."
 	test.Env = append(os.Environ(), redistest.AddrVar+"="+fake.Addr(), "LIMIT_SCHEDULES=100") // it is slow

@@ -71,7 +71,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// proofTime is how long the load lasts: 2 s, or LIMIT_PROOF_SECONDS.
+// proofTime is the duration of the load: 2 s, or LIMIT_PROOF_SECONDS.
 func proofTime() time.Duration {
 	if n, err := strconv.Atoi(os.Getenv("LIMIT_PROOF_SECONDS")); err == nil {
 		return time.Duration(n) * time.Second
@@ -79,8 +79,8 @@ func proofTime() time.Duration {
 	return 2 * time.Second
 }
 
-// hammer takes as fast as it can from several goroutines, for some time, and
-// returns what was admitted.
+// hammer takes at full speed from several goroutines for some time, and returns the
+// admissions.
 func hammer(store core.Store, goroutines int, length time.Duration) []admission {
 	var mu sync.Mutex
 	var admitted []admission
@@ -111,7 +111,7 @@ func hammer(store core.Store, goroutines int, length time.Duration) []admission 
 	return admitted
 }
 
-// mostIn returns the most of the sorted times that any half-open window holds.
+// mostIn returns the largest number of the sorted times in any half-open window.
 func mostIn(times []int64, window int64) int {
 	most, first := 0, 0
 	for i, t := range times {
@@ -123,7 +123,7 @@ func mostIn(times []int64, window int64) int {
 	return most
 }
 
-// check holds the admissions against the two rules, in any window.
+// check compares the admissions with the two rules, in any window.
 func check(t *testing.T, admitted []admission) {
 	t.Helper()
 	var all []int64
@@ -145,7 +145,7 @@ func check(t *testing.T, admitted []admission) {
 	t.Logf("%d admitted in %v; most in any window of 70 ms: %d of 100; most of a key in any window of 100 ms: %d of 20; "+
 		"the rules allow about %d", len(admitted), span.Round(time.Millisecond), inAll, inKey,
 		int64(span/time.Microsecond)*global.Limit/global.Window)
-	// Far fewer than allowed would be a limiter that is safe because it refuses.
+	// A limiter that admits far fewer than allowed would be safe and useless.
 	require.Greater(t, int64(len(admitted)), int64(span/time.Microsecond)*global.Limit/global.Window/2)
 }
 

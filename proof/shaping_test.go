@@ -32,8 +32,8 @@ const (
 	shapingStep = 20 * time.Millisecond
 )
 
-// TestShapingServer is the process that serves. It answers each request with
-// its turn and with the time at which its handler ran, in µs.
+// TestShapingServer is the process that serves. It answers each request with its slot
+// and with the time at which its handler ran, in µs.
 func TestShapingServer(t *testing.T) {
 	url := os.Getenv(shapingVar)
 	if url == "" {
@@ -86,9 +86,9 @@ func startShapingServer(t *testing.T, client *redis.Client) (addr string) {
 	return ""
 }
 
-// TestShaping sends requests at once to two processes that share a queue of 50
-// in a second. Their turns are 20 ms apart, in all, whichever process has them.
-// Some clients leave: what they leave behind is never a faster rate.
+// TestShaping sends requests at once to two processes that share a queue of 50 requests
+// a second. The slots are 20 ms apart over both processes. Some clients disconnect,
+// which never makes the rate faster.
 func TestShaping(t *testing.T) {
 	requests := 60
 	if os.Getenv("LIMIT_PROOF_SECONDS") != "" {
@@ -141,7 +141,7 @@ func TestShaping(t *testing.T) {
 				len(ran), requests, gone, least, most, within, len(ran)-1)
 			least, most, _ = shapingSteps(turns)
 			t.Logf("steps between turns: %v to %v", least, most)
-			// Turns are rounded up to the microsecond, each by less than one.
+			// Slots are rounded up to the microsecond, each by less than one.
 			assert.GreaterOrEqual(t, least, shapingStep-time.Microsecond)
 			if !leaving {
 				assert.LessOrEqual(t, most, shapingStep+time.Microsecond)
@@ -150,8 +150,8 @@ func TestShaping(t *testing.T) {
 	}
 }
 
-// shapingSteps returns the shortest and the longest step between sorted times
-// in µs, and how many are as they should be within 2 ms.
+// shapingSteps returns the shortest and the longest step between sorted times in µs, and
+// how many are correct within 2 ms.
 func shapingSteps(times []int64) (least, most time.Duration, within int) {
 	least = time.Hour
 	for i := 1; i < len(times); i++ {

@@ -28,7 +28,7 @@ func two(first, second string) []core.Charge {
 	return charges
 }
 
-// TestClusterSlots moves slots of a Cluster under load, and leaves one half way.
+// TestClusterSlots moves slots of a Cluster under load, and leaves one half-moved.
 func TestClusterSlots(t *testing.T) {
 	nodes := redistest.StartCluster(t, 5*time.Second)
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: nodes.Addrs()})
@@ -39,9 +39,9 @@ func TestClusterSlots(t *testing.T) {
 	t.Run("stuck", func(t *testing.T) { stuck(t, nodes, client, store) })
 }
 
-// replicas shows why the store refuses clients that read from replicas: on their
-// connections a replica runs scripts, on what it happens to have. A primary that
-// is demoted keeps its connections, and would refuse or admit a peek by it.
+// replicas shows why the store refuses clients that read from replicas: a replica runs
+// scripts on their connections, on stale data. A demoted primary keeps its connections,
+// and would answer a peek from stale data too.
 func replicas(t *testing.T, nodes redistest.Nodes) {
 	owner := nodes.Owner(t, "a")
 	conn := nodes.Replica(t, owner).Client().Conn()
@@ -56,8 +56,8 @@ func replicas(t *testing.T, nodes redistest.Nodes) {
 
 func keyOf(policy string) string { return lua.Key("limit", policy, "first", "k") }
 
-// reshard moves slots away from the owner of slot 0, with existing keys in some
-// of them: no decision fails, and none is lost.
+// reshard moves slots away from the owner of slot 0, some with existing keys. No
+// decision fails, and none is lost.
 func reshard(t *testing.T, nodes redistest.Nodes, client *redis.ClusterClient, store core.Store) {
 	slots := 100
 	if failovers() > 1 {
@@ -121,9 +121,9 @@ func reshard(t *testing.T, nodes redistest.Nodes, client *redis.ClusterClient, s
 	t.Logf("%d slots in %v under load: %d decisions, %d failed; the longest took %v", slots, took.Round(time.Millisecond), total, failed.Load(), time.Duration(longest.Load()))
 }
 
-// stuck leaves a slot between two nodes. Redis cannot run a script there unless
-// all its keys are on one side: existing keys are decided, others are an error
-// of the infrastructure at once, and nothing is taken in part.
+// stuck leaves a slot between two nodes. Redis cannot run a script there unless all of
+// its keys are on one side. Existing keys are decided; others fail at once as
+// unavailable, and nothing is taken in part.
 func stuck(t *testing.T, nodes redistest.Nodes, client *redis.ClusterClient, store core.Store) {
 	const policy = "stuck"
 	_, err := store.Take(t.Context(), policy, two("k", "k"))

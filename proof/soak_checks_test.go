@@ -13,15 +13,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What lies between two clocks of one machine: that of Redis and that of a
+// The difference between two clocks of one machine: that of Redis, and that of a
 // process, which ignores corrections.
 const clocks = 20 * time.Millisecond
 
-// settled is how long after the last trouble the limit itself must hold again:
-// what was admitted without the store matters for a window.
+// settled is how long after the last trouble the limit itself must hold again. Until
+// then, what was admitted without the store still counts in a window.
 const settled = 3 * soakWindow
 
-// troubles are the times at which the store did not answer as it should.
+// troubles are the times at which the store did not answer correctly.
 type troubles struct {
 	mu     sync.Mutex
 	recent []span
@@ -42,7 +42,7 @@ func (s *troubles) mark(from, to time.Time) {
 	s.recent = append(s.recent, span{from, to})
 }
 
-// begin marks a trouble that lasts until the function that it returns says.
+// begin marks a trouble that lasts until the returned function is called.
 func (s *troubles) begin(from time.Time) (end func(time.Time)) {
 	s.mark(from, from.Add(time.Hour))
 	return func(to time.Time) {
@@ -56,7 +56,7 @@ func (s *troubles) begin(from time.Time) (end func(time.Time)) {
 	}
 }
 
-// none reports whether there was no trouble in a time, and for a while before.
+// none reports whether there was no trouble during a time and for a while before.
 func (s *troubles) none(from, to time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,10 +68,10 @@ func (s *troubles) none(from, to time.Time) bool {
 	return true
 }
 
-// A tally holds what was admitted when, and against what.
+// A tally records admissions, and has the bounds to compare them with.
 type tally struct {
 	name       string
-	quiet, any int // the most in a window: while the store answers, and whatever it does
+	quiet, any int // the most in a window: while the store answers, and at any time
 
 	mu                               sync.Mutex
 	times                            []time.Time
@@ -84,7 +84,7 @@ func (a *tally) add(at time.Time) {
 	a.times = append(a.times, at)
 }
 
-// check looks at the windows that are over. It returns what is wrong.
+// check checks the windows that are over. It returns what is wrong.
 func (a *tally) check(trouble *troubles, now time.Time) (wrong string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -119,7 +119,7 @@ func (a *tally) check(trouble *troubles, now time.Time) (wrong string) {
 	return wrong
 }
 
-// A peak is the most that was held at the same time.
+// A peak is the most leases that were held at the same time.
 type peak struct {
 	mu                       sync.Mutex
 	held, mostQuiet, mostAny int
@@ -135,16 +135,16 @@ func (p *peak) add(n int, trouble *troubles) {
 	}
 }
 
-// A usage is what the process and Redis use, by the time.
+// A usage is the memory of the process and of Redis over time.
 type usage struct {
 	goroutines, heap, files, keys []int
 }
 
-// watch checks once a second, and prints a line a minute.
+// watch checks once a second, and logs once a minute.
 func (s *soak) watch(duration time.Duration, watched chan<- usage) {
 	every := max(2*time.Second, min(time.Minute, duration/8))
 	var use usage
-	var least [2]int // of goroutines and files, which calls under way add to
+	var least [2]int // of goroutines and files, which calls in flight add to
 	most := 0
 	next := time.Now().Add(every)
 	tick := time.NewTicker(time.Second)
@@ -192,8 +192,8 @@ func files() int {
 	return len(entries)
 }
 
-// keys returns how many keys there are in Redis, all of which must expire. Of a
-// server that does not answer it returns 0.
+// keys returns the number of keys in Redis, and asserts that all of them expire. It
+// returns 0 if the server does not answer.
 func (s *soak) keys() (n int) {
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
@@ -211,8 +211,8 @@ func (s *soak) keys() (n int) {
 	return n
 }
 
-// check holds that nothing grows: the later half is not above the earlier one,
-// without what came first, by more than chance.
+// check asserts that nothing grows: apart from the warm-up, the later half is not above
+// the earlier one by more than chance.
 func (u *usage) check(t *testing.T) {
 	for _, of := range []struct {
 		name   string
@@ -229,7 +229,7 @@ func (u *usage) check(t *testing.T) {
 	}
 }
 
-// TestSoakCanFail gives the checks what they are to find.
+// TestSoakCanFail gives the checks what they have to find.
 func TestSoakCanFail(t *testing.T) {
 	now := time.Now()
 	var trouble troubles

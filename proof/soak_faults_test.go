@@ -8,7 +8,7 @@ import (
 	"github.com/routelimit/limit/internal/faultproxy"
 )
 
-// fault breaks something for a while, and mends it.
+// fault breaks something for a while, and repairs it.
 func (s *soak) fault() {
 	began := time.Now()
 	done := s.trouble.begin(began)
@@ -28,7 +28,7 @@ func (s *soak) fault() {
 			s.proxy.Silence(true)
 			s.calm(lasts)
 			s.proxy.Silence(false)
-			s.proxy.Cut() // what was sent into it gets no answer
+			s.proxy.Cut() // requests on it get no answer
 		}},
 		{"refused", func() {
 			s.must(s.proxy.Refuse(true))
@@ -56,7 +56,7 @@ func (s *soak) fault() {
 	f.run()
 }
 
-// commands breaks one of so many scripts that are called.
+// commands breaks one of so many script calls.
 func (s *soak) commands(lasts time.Duration, kind faultproxy.Kind, of int) {
 	s.proxy.Break(func(c faultproxy.Command) faultproxy.Fault {
 		if !strings.HasPrefix(c.Name, "eval") || rand.IntN(of) > 0 {

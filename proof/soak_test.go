@@ -24,7 +24,7 @@ import (
 const (
 	soakInstances = 3
 	soakClients   = 6 // of each instance
-	soakUsers     = 4 // who always want more than they get
+	soakUsers     = 4 // each always requests more than its limit
 	soakLimit     = 9
 	soakSlots     = 6
 	soakWindow    = time.Second
@@ -41,15 +41,15 @@ var (
 		Algorithm: limit.Queue, Burst: 20})
 )
 
-// soakPolicies are these rules on one limiter.
+// soakPolicies are the rules, bound to one limiter.
 type soakPolicies struct{ exact, bucket, held, line *limit.Policy }
 
 func bindSoak(l *limit.Limiter) soakPolicies {
 	return soakPolicies{bind(l, soakExact), bind(l, soakBucket), bind(l, soakHeld), bind(l, soakLine)}
 }
 
-// A soak is limiters that share a Redis which fails again and again, and
-// clients that never stop.
+// A soak is limiters that share a Redis which fails again and again, and clients that
+// never stop.
 type soak struct {
 	t      *testing.T
 	server *redistest.Server
@@ -70,7 +70,7 @@ type soak struct {
 	faults                                      map[string]int
 }
 
-// soakTime is how long to soak: LIMIT_SOAK, or 15 s.
+// soakTime is the duration of the soak: LIMIT_SOAK, or 15 s.
 func soakTime(t *testing.T) time.Duration {
 	text := os.Getenv("LIMIT_SOAK")
 	if text == "" {
@@ -81,8 +81,8 @@ func soakTime(t *testing.T) time.Duration {
 	return d
 }
 
-// TestSoak holds, for as long as LIMIT_SOAK says, that no client ever gets an
-// error, that no window admits more than is documented, and that nothing grows.
+// TestSoak checks, for the duration LIMIT_SOAK, that no client ever gets an error, that
+// no window admits more than is documented, and that nothing grows.
 func TestSoak(t *testing.T) {
 	if !redistest.Installed(t) {
 		t.Skip("no redis-server is installed")
@@ -94,7 +94,7 @@ func TestSoak(t *testing.T) {
 	for i := range soakUsers {
 		s.exact[i] = tally{name: fmt.Sprint("exact window of user ", i), quiet: soakLimit,
 			any: soakLimit + (soakInstances-1)*(soakLimit/soakInstances)}
-		// A burst and a refill; twice that without the store, and a burst more when it forgets.
+		// A burst and a refill. Without the store twice that, and one more burst if it loses its data.
 		s.bucket[i] = tally{name: fmt.Sprint("bucket of user ", i), quiet: 2 * soakLimit, any: 5 * soakLimit}
 	}
 	s.line = tally{name: "line", quiet: 51, any: 2*(50+20) + soakInstances + 20}
@@ -151,7 +151,7 @@ func (s *soak) calm(d time.Duration) {
 	}
 }
 
-// client takes until the soak ends.
+// client makes requests until the soak ends.
 func (s *soak) client(p soakPolicies) {
 	for {
 		select {
@@ -182,7 +182,7 @@ func (s *soak) request(ctx context.Context, p soakPolicies) {
 			s.bucket[user].add(d.At)
 		}
 	case 2:
-		// Of those who come once there are always others.
+		// There are always clients that make one request only.
 		s.take(ctx, p.exact, limit.Keys{"user": fmt.Sprint(rand.Uint64())})
 	case 3:
 		d, ok := s.take(ctx, p.line, nil)

@@ -17,9 +17,9 @@ import (
 	"github.com/routelimit/limit/redisstore"
 )
 
-// TestAnyWindowSpread takes from many goroutines on a Cluster of six processes, by
-// a store that spreads: no rule admits more than its limit in any window of the
-// clock of its own server, and most of what the rules allow is admitted.
+// TestAnyWindowSpread takes from many goroutines on a Cluster of six processes, with a
+// store that spreads. No rule admits more than its limit in any window of its server's
+// clock, and most of what the rules allow is admitted.
 func TestAnyWindowSpread(t *testing.T) {
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.StartCluster(t, 5*time.Second).Addrs(), ContextTimeoutEnabled: true})
 	defer client.Close()
@@ -71,9 +71,9 @@ func TestAnyWindowSpread(t *testing.T) {
 	require.Greater(t, int64(len(all)), allowed/2)
 }
 
-// TestSpuriousRefusals has one caller ask for a unit of which there is always one,
-// if it were not for others that another rule refuses, and that hold one until it
-// has been given back. A store that decides atomically refuses none of them.
+// TestSpuriousRefusals has one caller request a unit that is always free, while other
+// callers, which another rule refuses, hold a unit until it is given back. A store that
+// decides atomically refuses no request of the first caller.
 func TestSpuriousRefusals(t *testing.T) {
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.StartCluster(t, 5*time.Second).Addrs(), ContextTimeoutEnabled: true})
 	defer client.Close()
@@ -120,7 +120,7 @@ func spurious(t *testing.T, store core.Store, spread int, room int64, others int
 			spurious++
 			continue
 		}
-		var returns []core.Return // so that there is a unit for the next
+		var returns []core.Return // so that there is a unit for the next call
 		for i, o := range d.Outcomes() {
 			returns = append(returns, core.Return{Charge: charges[i], At: d.TimeOf(i), Remaining: o.Remaining, ResetAfter: o.ResetAfter})
 		}
@@ -134,7 +134,7 @@ func spurious(t *testing.T, store core.Store, spread int, room int64, others int
 	d, err := store.Take(t.Context(), policy, []core.Charge{look})
 	require.NoError(t, err)
 	require.Equal(t, room, d.Outcomes()[0].Remaining, "all has been given back")
-	t.Logf("%2d parts, %2d units free, %2d callers whom another rule refuses (%d times): %d of %d refused spuriously",
+	t.Logf("%2d parts, %2d units free, %2d callers that another rule refuses (%d times): %d of %d refused spuriously",
 		spread, room, others, refused.Load(), spurious, asked)
 	if spread == 0 || room > int64(others) {
 		require.Zero(t, spurious)

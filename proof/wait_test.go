@@ -20,7 +20,7 @@ import (
 	"github.com/routelimit/limit/redisstore"
 )
 
-// A waiting is one call of Wait, as rapid draws it and as it came out.
+// A waiting is one call of Wait, as rapid draws it, and its outcome.
 type waiting struct {
 	user     string
 	cost     int64
@@ -29,9 +29,9 @@ type waiting struct {
 	admitted time.Duration // -1 for never
 }
 
-// drawWaits draws calls. No two of them ever do something at the same time but
-// at that of an admission, so that there is one right outcome: they come in
-// whole milliseconds, and each gives up at microseconds of its own.
+// drawWaits draws calls. No two of them act at the same time, other than at the time of
+// an admission, so that there is one correct outcome. Calls begin at full milliseconds,
+// and each gives up at its own microsecond.
 func drawWaits(t *rapid.T, users []string, most int64) []*waiting {
 	var list []*waiting
 	now := time.Duration(0)
@@ -83,9 +83,8 @@ func used(list []*waiting, end, window time.Duration) (units int64) {
 	return units
 }
 
-// TestWaitOneKey compares waits for one key with their definition: each is
-// admitted as soon as those before it have been, or have given up, and there is
-// room.
+// TestWaitOneKey compares waits for one key with their definition: each is admitted as
+// soon as all earlier ones were admitted or have given up, and there is room.
 func TestWaitOneKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
@@ -130,10 +129,10 @@ func TestWaitOneKey(t *testing.T) {
 	})
 }
 
-// TestWaitManyKeys checks waits for a key each and one that all share: both
-// rules hold in any window, who stays is admitted, and nobody overtakes with the
-// same keys, but one of two who asked at one instant, between whom a third with
-// another key took what was left.
+// TestWaitManyKeys checks waits with a rule per user and a rule that all share. Both rules
+// hold in any window, every waiter that does not give up is admitted, and no waiter
+// overtakes another one with the same keys. The exception is two calls at one instant,
+// if a third with another key took what was left between them.
 func TestWaitManyKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
@@ -179,9 +178,9 @@ func TestWaitManyKeys(t *testing.T) {
 	})
 }
 
-// TestWaitOnRedis has two limiters, with a connection each, wait for the same
-// keys, some of whose callers give up at any moment: no window holds more than
-// the limit, and nothing is taken that no caller was told of.
+// TestWaitOnRedis runs two limiters, with a connection each, that wait for the same keys.
+// Some callers give up at any moment. No window holds more than the limit, and nothing
+// is taken without a caller that was admitted.
 func TestWaitOnRedis(t *testing.T) {
 	client := redistest.Client(t)
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())

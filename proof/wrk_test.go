@@ -18,8 +18,8 @@ import (
 	"github.com/routelimit/limit/internal/redistest"
 )
 
-// TestDemoUnderLoad runs wrk against the routes of the demo, from one address:
-// what gets through is what 5 in 2 s allows, neither more nor fewer.
+// TestDemoUnderLoad runs wrk against the routes of the demo from one address. It admits
+// exactly what 5 requests in 2 s allow.
 func TestDemoUnderLoad(t *testing.T) {
 	if os.Getenv("LIMIT_PROOF_SECONDS") == "" {
 		t.Skip("runs wrk for LIMIT_PROOF_SECONDS, which is not set")
@@ -58,8 +58,7 @@ func TestDemoUnderLoad(t *testing.T) {
 	}
 }
 
-// buildLimitctl builds the command in a directory, unless it is there, and
-// returns its path.
+// buildLimitctl builds the command in a directory once, and returns its path.
 func buildLimitctl(t *testing.T, dir string) string {
 	t.Helper()
 	limitctl := filepath.Join(dir, "limitctl")

@@ -73,7 +73,7 @@ func runDemo(ctx context.Context, out io.Writer, addr, redisURL string) error {
 	return nil
 }
 
-// openStore returns the store, and where it keeps the quotas.
+// openStore returns the store, and a phrase that says where it keeps the quotas.
 func openStore(ctx context.Context, redisURL string) (store core.Store, place string, closeStore func() error, err error) {
 	if redisURL == "" {
 		return memstore.New(nil), "in memory", func() error { return nil }, nil
@@ -82,7 +82,7 @@ func openStore(ctx context.Context, redisURL string) (store core.Store, place st
 	if err != nil {
 		return nil, "", nil, fmt.Errorf("--redis: %w: write a URL such as redis://127.0.0.1:6379/0", err)
 	}
-	logging.Disable() // the errors that go-redis would log are returned or logged by package guard
+	logging.Disable() // go-redis returns its errors too, and package guard logs them
 	options.ContextTimeoutEnabled = true
 	client := redis.NewClient(options)
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)

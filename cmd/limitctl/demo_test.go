@@ -23,7 +23,7 @@ import (
 	"github.com/routelimit/limit/internal/redistest"
 )
 
-// TestMain runs limitctl itself if a test starts this binary so.
+// TestMain runs limitctl if a test has started this binary for that.
 func TestMain(m *testing.M) {
 	if os.Getenv("LIMITCTL_TEST_MAIN") != "" {
 		main()

@@ -25,7 +25,7 @@ type listing struct {
 	User         bool   // whether a rule is by user
 }
 
-// A rule as the page shows it.
+// A rule is a rule as the page shows it.
 type rule struct {
 	Name, Text string
 	Most       int64  // the most units that can be left
@@ -80,9 +80,10 @@ func rulesOf(set limit.RuleSet) []rule {
 	return rules
 }
 
-// refill returns how the page refills the bar of a rule: "steady", at once with its
-// "window", by and by when they leave a "sliding" window, or with the "release" of
-// what is in flight. It also returns how long a quota takes until it is full.
+// refill returns how the page refills the bar of a rule: "steady" like a bucket, all
+// at once after a "window", one unit after the other in a "sliding" window, or at the
+// "release" of the requests in flight. It also returns how long a quota takes to
+// become full.
 func refill(r limit.Rule) (how string, fullAfter time.Duration) {
 	switch r.Algorithm {
 	case limit.TokenBucket, limit.LeakyBucket, limit.Queue:

@@ -6,7 +6,7 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// An accuracy is how one algorithm did on some schedules.
+// An accuracy is the result of one algorithm on some schedules.
 type accuracy struct {
 	asked    int
 	admitted int

@@ -24,8 +24,8 @@ func TestMostWithinIsHalfOpen(t *testing.T) {
 	}
 }
 
-// TestFitsCountsAllWindows compares fits with counting anew, with units ahead
-// as those of a queue.
+// TestFitsCountsAllWindows compares fits with a full count, including units in the
+// future as those of a queue.
 func TestFitsCountsAllWindows(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	var h history

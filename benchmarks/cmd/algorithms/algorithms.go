@@ -2,7 +2,7 @@ package main
 
 import "github.com/routelimit/limit/core"
 
-// All algorithms are asked for the same limit.
+// All algorithms have the same limit.
 const (
 	limit  = 100
 	second = 1_000_000 // µs
@@ -43,7 +43,7 @@ func algorithms() []algorithm {
 	}
 }
 
-// A key is one key under an algorithm, decided at times of our own.
+// A key is one key under an algorithm, decided at explicit times.
 type key struct {
 	charges [1]core.Charge
 	states  [1]core.State

@@ -20,9 +20,9 @@ const heapKeys = 20_000
 
 func address(i int) string { return "198.51." + strconv.Itoa(i/250) + "." + strconv.Itoa(i%250) }
 
-// heapBytes returns how many bytes the heap grows for each key of a memstore
-// that has been asked until it was full. The window is a day instead of a
-// second, so that none is forgotten meanwhile; no state is larger for that.
+// heapBytes returns how many bytes the heap grows for each key of a full memstore. The
+// window is a day instead of a second, so that no key is dropped meanwhile; this makes no
+// state larger.
 func heapBytes(q core.Quota) (float64, error) {
 	ctx := context.Background()
 	q.Window = 24 * 3600 * second
@@ -55,8 +55,8 @@ func heap() float64 {
 	return float64(m.HeapAlloc)
 }
 
-// redisBytes returns the most that MEMORY USAGE says of a key while it is asked
-// for twice its limit within a window.
+// redisBytes returns the largest MEMORY USAGE of a key while twice its limit is requested
+// within a window.
 func redisBytes(ctx context.Context, client *redis.Client, q core.Quota) (int64, error) {
 	charges := []core.Charge{{Rule: "ip", Key: address(0), Quota: q, Cost: 1}}
 	rules := lua.NewRules("limit", "bench", charges)
@@ -64,7 +64,7 @@ func redisBytes(ctx context.Context, client *redis.Client, q core.Quota) (int64,
 	if err := client.Del(ctx, name).Err(); err != nil {
 		return 0, err
 	}
-	const grace = 3_600_000 // ms, in which it must not expire under our hands
+	const grace = 3_600_000 // ms, until which it must not expire
 	at := time.Now().Truncate(time.Second).UnixMicro()
 	most := int64(0)
 	for range 2 * limit {
@@ -82,11 +82,10 @@ func redisBytes(ctx context.Context, client *redis.Client, q core.Quota) (int64,
 	return most, nil
 }
 
-// decisionTimes fills in the ns that a core.Decide on one key takes in the
-// fastest of several rounds. Each round has all algorithms, so that a slow
-// phase of the machine hits them all. The times are two minutes of the
-// realistic schedule, over and over: some requests are admitted and some
-// refused, in an order that no processor can learn.
+// decisionTimes measures a core.Decide on one key, in ns, in the fastest of several
+// rounds. Each round runs all algorithms, so that a slow phase of the machine affects them
+// all. The times are two minutes of the realistic schedule, repeated: some requests are
+// admitted and some refused, in an order that no branch predictor can learn.
 func decisionTimes(rows []row, rounds int) {
 	var times []int64
 	record := func(at int64) core.Decision {

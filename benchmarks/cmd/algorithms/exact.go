@@ -2,19 +2,19 @@ package main
 
 import "slices"
 
-// A history is the times at which the units that one algorithm has admitted
-// went through, in ascending order: of a queue, that is when their turn came.
+// A history is the times of the units that an algorithm admitted, in ascending order. In
+// a queue, they are the times of the slots.
 type history struct {
 	times []int64
 	left  int // of these, how many had left the window at the last time asked for
 }
 
-// fits reports whether one more unit at the given time would leave at most the
-// limit in each half-open window: the exact answer, whatever has been admitted
-// before. The times asked for do not step back by a window or more.
+// fits reports whether one more unit at the given time would leave at most the limit in
+// each half-open window. This is exact for any history. The times passed do not step back
+// by a window or more.
 func (h *history) fits(at int64) bool {
 	for h.left > 0 && h.times[h.left-1] > at-window {
-		h.left-- // the turns of a queue are ahead of its next refusal
+		h.left-- // the slots of a queue are ahead of its next refusal
 	}
 	for h.left < len(h.times) && h.times[h.left] <= at-window {
 		h.left++
@@ -42,8 +42,8 @@ func (h *history) fits(at int64) bool {
 
 func (h *history) add(at int64) { h.times = append(h.times, at) }
 
-// mostWithin returns the most of the times, which ascend, that lie in one
-// half-open window of the given length.
+// mostWithin returns the largest number of the ascending times in any half-open window of
+// the given length.
 func mostWithin(times []int64, length int64) int {
 	most, first := 0, 0
 	for i, at := range times {

@@ -4,8 +4,8 @@
 //
 //	go run ./benchmarks/cmd/algorithms
 //
-// Bytes in Redis need a redis-server, which it starts; without one they are
-// left blank. All but the times is the same on every run.
+// It starts a redis-server to measure bytes in Redis; without one that column is empty. All
+// results but the times are the same on every run.
 package main
 
 import (
@@ -32,7 +32,7 @@ func main() {
 	}
 }
 
-// A row is what was measured of one algorithm.
+// A row has the measurements of one algorithm.
 type row struct {
 	algorithm
 	hostile, usual accuracy

@@ -8,7 +8,7 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// The picture, in pixels. A strip is one algorithm's.
+// The picture, in pixels. Each algorithm has a strip.
 const (
 	plotLeft, plotRight = 184, 664
 	pictureWidth        = 800
@@ -47,8 +47,8 @@ const pictureHead = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %[1]d 
 <rect class="ground" width="%[1]d" height="%[2]d" rx="6"/>
 `
 
-// twoBursts sends 300 requests: one, which begins the window of a key, 149 in
-// the last fifth of that window and 150 in the first fifth of the next.
+// twoBursts sends 300 requests: one, which begins the window of a key, 149 in the last
+// fifth of that window, and 150 in the first fifth of the next.
 func twoBursts(_ *rand.Rand, at int64, ask func(int64) core.Decision) int64 {
 	ask(at)
 	for i := range int64(149) {
@@ -101,8 +101,7 @@ func picture() string {
 	return fmt.Sprintf(pictureHead, pictureWidth, bottom+74, description) + b.String()
 }
 
-// strip draws one row: what was asked for, and what was admitted of it within
-// the limit and over it.
+// strip draws one row: the requests, and those admitted within the limit and over it.
 func strip(b *strings.Builder, row int, name string, asked, within, over []int64) {
 	y := firstStrip + stripPitch*row
 	base := y + 40
@@ -113,8 +112,7 @@ func strip(b *strings.Builder, row int, name string, asked, within, over []int64
 	fmt.Fprintf(b, "<text x=\"12\" y=\"%d\">%s</text>\n", y+30, name)
 }
 
-// bars draws how many of the times fall into each 20 ms, as one path, on top
-// of the bars of those below.
+// bars draws the number of times in each 20 ms, as one path on top of the bars below.
 func bars(b *strings.Builder, class string, times, below []int64, base int) {
 	counts, under := count(times), count(below)
 	path := ""
@@ -160,7 +158,7 @@ func axis(b *strings.Builder, bottom int) {
 		width       int
 	}{
 		{"asked", "asked for, per 20 ms", 160},
-		{"taken", "admitted (of the queue: its turn)", 230},
+		{"taken", "admitted (of the queue: its slot)", 230},
 		{"over", "admitted over the limit", 0},
 	} {
 		fmt.Fprintf(b, "<rect class=%q x=\"%d\" y=\"%d\" width=\"12\" height=\"12\"/>\n", item.class, at, bottom+42)

@@ -8,21 +8,21 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// start is when schedules begin, 2026-01-01: a whole number of windows, and of
-// days, since the epoch.
+// start is when schedules begin, 2026-01-01: a multiple of the window, and of a day, since
+// the epoch.
 const start int64 = 1_767_225_600 * second
 
-// A round makes a few hundred requests, none before at, and returns when the
-// next round begins. What it asks for may depend on the decisions.
+// A round makes a few hundred requests, none before at, and returns when the next round
+// begins. Its requests may depend on the decisions.
 type round func(r *rand.Rand, at int64, ask func(at int64) core.Decision) (end int64)
 
-// A schedule is rounds one after the other.
+// A schedule is a sequence of rounds.
 type schedule struct {
 	name  string
 	round round
 }
 
-// adversarial lists schedules that each hurt at least one algorithm.
+// adversarial lists schedules that are each the worst case of some algorithm.
 var adversarial = []schedule{
 	{"edges", edges},
 	{"retries", retries},
@@ -31,15 +31,15 @@ var adversarial = []schedule{
 	{"early bursts", earlyBursts},
 }
 
-// realistic is the schedule of a service that is asked about as much as it allows.
+// realistic is the traffic of a service near its limit.
 var realistic = schedule{"realistic", traffic}
 
-// edge returns the next whole window of the clock after a pause in which every
-// quota becomes whole.
+// edge returns the start of a clock window after a pause in which every quota becomes
+// full.
 func edge(at int64) int64 { return (at/window + 4) * window }
 
-// edges sends one request, which begins the window of a key, more than the
-// limit just before the end of that window, and as many just after.
+// edges sends one request, which begins the window of a key, more than the limit just
+// before that window ends, and as many just after.
 func edges(r *rand.Rand, at int64, ask func(int64) core.Decision) int64 {
 	at = edge(at)
 	ask(at)
@@ -53,8 +53,8 @@ func edges(r *rand.Rand, at int64, ask func(int64) core.Decision) int64 {
 	return at + window
 }
 
-// retries asks until it is refused, and then for a while at the microsecond at
-// which it was told to come again, and one too early.
+// retries sends requests until one is refused, and then for a while at the exact
+// microsecond of the RetryAfter, and one microsecond early.
 func retries(r *rand.Rand, at int64, ask func(int64) core.Decision) int64 {
 	at = edge(at) + r.Int64N(window)
 	for range 4 * limit {
@@ -68,8 +68,8 @@ func retries(r *rand.Rand, at int64, ask func(int64) core.Decision) int64 {
 	return at
 }
 
-// floods alternates requests about every millisecond with silence, each for up
-// to one and a half windows.
+// floods alternates requests about every millisecond with silence, each for up to one and
+// a half windows.
 func floods(r *rand.Rand, at int64, ask func(int64) core.Decision) int64 {
 	until := at + r.Int64N(window*3/2)
 	for ; at < until; at += 1 + r.Int64N(2000) {
@@ -78,8 +78,8 @@ func floods(r *rand.Rand, at int64, ask func(int64) core.Decision) int64 {
 	return at + r.Int64N(window*3/2)
 }
 
-// lateBursts spends the limit at the end of a window of the clock, and then
-// asks all through the next one, up to the last microsecond but one.
+// lateBursts uses up the limit at the end of a clock window, and then sends requests all
+// through the next one, up to its last microsecond but one.
 func lateBursts(r *rand.Rand, at int64, ask func(int64) core.Decision) int64 {
 	at = edge(at) + window - 1
 	for range limit {
@@ -93,9 +93,9 @@ func lateBursts(r *rand.Rand, at int64, ask func(int64) core.Decision) int64 {
 	return last
 }
 
-// earlyBursts spends the limit at the beginning of a window of the clock, which
-// is that of a cell too, and again in the first tenth after it has left, and
-// asks all the time in between.
+// earlyBursts uses up the limit at the beginning of a clock window, which also begins a
+// cell, and again in the first tenth after the units expired. It sends requests all the
+// time in between.
 func earlyBursts(r *rand.Rand, at int64, ask func(int64) core.Decision) int64 {
 	at = edge(at)
 	for range limit {
@@ -111,10 +111,9 @@ func earlyBursts(r *rand.Rand, at int64, ask func(int64) core.Decision) int64 {
 	return at
 }
 
-// traffic sends a second of requests that come independently of each other, at
-// a rate that swings between 0.4 and 1.4 times the limit within ten minutes: a
-// day, sped up. About every ten seconds a client sends 20 to 80 more within a
-// twentieth of a second.
+// traffic sends a second of independent requests, at a rate that swings between 0.4 and
+// 1.4 times the limit within ten minutes: a day, sped up. About every ten seconds a client
+// sends 20 to 80 more within a twentieth of a second.
 func traffic(r *rand.Rand, at int64, ask func(int64) core.Decision) int64 {
 	const day = 600 * second
 	rate := limit * (0.9 + 0.5*math.Sin(2*math.Pi*float64((at-start)%day)/day))

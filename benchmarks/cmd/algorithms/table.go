@@ -8,7 +8,7 @@ import (
 	"github.com/routelimit/limit/lua"
 )
 
-// table writes the rows in Markdown, with what the figures mean.
+// table writes the rows in Markdown, and explains the figures.
 func table(rows []row) string {
 	var b strings.Builder
 	b.WriteString("<!-- made by: go run ./benchmarks/cmd/algorithms -->\n\n")

@@ -1,5 +1,5 @@
-// Command gobench runs the Go benchmarks of this module round by round, so that
-// a slow phase of the machine hits them all, and writes tables in Markdown:
+// Command gobench runs the Go benchmarks of this module in rounds, so that a slow phase of
+// the machine affects them all, and writes tables in Markdown:
 //
 //	cd benchmarks && go run ./cmd/gobench
 //

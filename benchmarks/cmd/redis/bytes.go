@@ -42,7 +42,7 @@ func loggers(client *redis.Client, zset *redis.Script) []logger {
 			return nil
 		},
 	}
-	key := func(name string) string { return "limit:1:{bench}:ip:" + name } // as long as ours
+	key := func(name string) string { return "limit:1:{bench}:ip:" + name } // as long as keys of limit
 	adding := func(name string, unique func(i int64) string) logger {
 		return logger{name: name, key: key, fill: func(ctx context.Context, name string, limit int64) error {
 			_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {

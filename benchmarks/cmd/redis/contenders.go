@@ -16,8 +16,8 @@ import (
 	"github.com/routelimit/limit/redisstore"
 )
 
-// The rules that every contender enforces. The offered load stays below both,
-// so that all is admitted and no contender does less work than another.
+// The rules that every contender enforces. The offered load stays below both, so that
+// everything is admitted and all contenders do the same work.
 const (
 	window   = 200 * time.Millisecond
 	perKey   = 100
@@ -28,14 +28,14 @@ const (
 // A decide takes one decision for a key and reports whether it was admitted.
 type decide func(ctx context.Context, key string) (bool, error)
 
-// A contender is one way to decide. Start returns a decide for one goroutine;
-// what several share, they share outside of start.
+// A contender is one way to decide. start returns a decide for one goroutine. What
+// goroutines share is made outside start.
 type contender struct {
 	name  string
 	start func() decide
 }
 
-// The names of the contenders that ratios are made of.
+// The contenders that ratios compare.
 const (
 	nameLimit   = "limit, 2 rules"
 	namePlain   = "limit's script, plain, 2 rules"
@@ -56,7 +56,7 @@ func contenders(client *redis.Client, zset *redis.Script) []contender {
 	}
 }
 
-// charges are the two rules for one request; the first is still without a key.
+// charges returns the two rules for one request. The first still lacks its key.
 func charges() []core.Charge {
 	return []core.Charge{
 		{Rule: "ip", Cost: 1, Quota: core.Quota{Limit: perKey, Window: window.Microseconds()}},
@@ -64,7 +64,7 @@ func charges() []core.Charge {
 	}
 }
 
-// takeWith is the store as a program uses it.
+// takeWith uses the store as a program does.
 func takeWith(store core.Store) func() decide {
 	return func() decide {
 		mine := charges()
@@ -76,8 +76,8 @@ func takeWith(store core.Store) func() decide {
 	}
 }
 
-// plainly sends the script of the store once for each decision, without
-// batches: what a lone caller cannot beat.
+// plainly calls the script of the store once for each decision, without batches: the lower
+// bound for a single caller.
 func plainly(client *redis.Client) func() decide {
 	rules := lua.NewRules("plain", "bench", charges())
 	script := redis.NewScript(rules.Script.Text)
@@ -101,7 +101,7 @@ func plainly(client *redis.Client) func() decide {
 	}
 }
 
-// rateWith asks redis_rate once for each rule, as its users do.
+// rateWith calls redis_rate once for each rule, as its users do.
 func rateWith(limiter *redis_rate.Limiter, twice bool) func() decide {
 	each := redis_rate.Limit{Rate: perKey, Burst: perKey, Period: window}
 	all := redis_rate.Limit{Rate: together, Burst: together, Period: window}
@@ -130,7 +130,7 @@ func zsetWith(client *redis.Client, script *redis.Script) func() decide {
 	}
 }
 
-// nothing is the floor of one call of a script for each decision.
+// nothing is the lower bound: a script that does nothing, called for each decision.
 func nothing(client *redis.Client) func() decide {
 	script := redis.NewScript("return 1")
 	return func() decide {
@@ -141,7 +141,7 @@ func nothing(client *redis.Client) func() decide {
 	}
 }
 
-// member returns random text as long as that of a UUID, 36 characters.
+// member returns 36 random characters, the length of a UUID.
 func member() string {
 	var raw [18]byte
 	binary.BigEndian.PutUint64(raw[0:], rand.Uint64())

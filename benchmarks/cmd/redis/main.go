@@ -1,11 +1,10 @@
-// Command redis compares limit on Redis with the ways in which it is usually
-// done. It starts a redis-server of its own and writes the tables of
-// BENCHMARKS.md, in Markdown, to standard output:
+// Command redis compares limit on Redis with the usual alternatives. It starts its own
+// redis-server and writes the tables of BENCHMARKS.md, in Markdown, to standard output:
 //
 //	cd benchmarks && go run ./cmd/redis -pin
 //
-// All contenders run in this process, one after the other, round by round, so
-// that a slow phase of the machine hits them all.
+// All contenders run in this process, one after the other in rounds, so that a slow phase
+// of the machine affects them all.
 package main
 
 import (
@@ -86,7 +85,7 @@ func (o options) run(ctx context.Context) error {
 	return nil
 }
 
-// compare runs all contenders in turn, round by round.
+// compare runs all contenders, round by round.
 func (o options) compare(s *server, zset *redis.Script, callers []int) error {
 	all := contenders(s.client, zset)
 	names := make([]string, keys)

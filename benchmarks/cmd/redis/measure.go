@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A cell is what one contender did in one round with one number of callers.
+// A cell is the result of one contender in one round with one number of callers.
 type cell struct {
 	perSecond float64       // decisions
 	p50, p99  time.Duration // of a decision
@@ -22,10 +22,10 @@ type cell struct {
 	batch     float64       // decisions for each call of a script
 }
 
-// warm is how long a cell runs before it is measured: the windows must fill.
+// warm is how long a cell runs before it is measured, so that its windows fill.
 const warm = 2 * window
 
-// A caller decides in a closed loop, one decision after the other.
+// A caller decides in a closed loop.
 type caller struct {
 	times    histogram
 	admitted int64
@@ -103,7 +103,7 @@ func measure(s *server, c contender, callers int, names []string, lasts time.Dur
 	}, nil
 }
 
-// usage is what has been used up to a time.
+// usage is the total usage up to a time.
 type usage struct {
 	at            time.Time
 	redis, client time.Duration

@@ -13,16 +13,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A server is a redis-server of our own, on a free loopback port, that keeps
-// nothing on disk.
+// A server is a private redis-server on a free loopback port, without persistence.
 type server struct {
 	process *exec.Cmd
 	dir     string
 	client  *redis.Client
 }
 
-// patience is how long a call may take, so that a machine that stands still for
-// a moment ends no comparison.
+// patience is the timeout of a call. A machine that is paused for a moment must not end
+// the comparison.
 const patience = 20 * time.Second
 
 // startServer starts a server, on the given core if it is not negative.
@@ -87,8 +86,8 @@ func (s *server) cpu() (time.Duration, error) {
 	return time.Duration((system + user) * float64(time.Second)), err
 }
 
-// memory returns how many bytes the server has allocated. It hangs up on all
-// other connections before, whose buffers would count.
+// memory returns how many bytes the server has allocated. It first closes all other
+// connections, since their buffers would count.
 func (s *server) memory(ctx context.Context) (float64, error) {
 	if err := s.client.ClientKillByFilter(ctx, "TYPE", "normal").Err(); err != nil {
 		return 0, err

@@ -1,5 +1,5 @@
-// Package redisserver starts a redis-server for a benchmark, on a free
-// loopback port, that keeps nothing on disk.
+// Package redisserver starts a redis-server for a benchmark, on a free loopback port and
+// without persistence.
 package redisserver
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Start starts a server and returns a client of it, and what stops both. It
-// fails with [exec.ErrNotFound] where no redis-server is installed.
+// Start starts a server. It returns a client, and a function that stops both. It fails with
+// [exec.ErrNotFound] if no redis-server is installed.
 func Start() (client *redis.Client, stop func(), err error) {
 	port, err := freePort()
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package stats sums up what a benchmark measured in several rounds.
+// Package stats summarizes measurements of several rounds.
 package stats
 
 import (

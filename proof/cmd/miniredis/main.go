@@ -1,6 +1,6 @@
-// Command miniredis serves a Redis in memory on a free loopback port, for
-// tests on machines without redis-server. It prints its address, and runs
-// until it is interrupted.
+// Command miniredis serves an in-memory Redis on a free loopback port, for tests on
+// machines without redis-server. It prints its address, and runs until it is
+// interrupted.
 package main
 
 import (

@@ -13,9 +13,9 @@ import (
 	"github.com/routelimit/limit/internal/redistest"
 )
 
-// A crowd is 16 callers that each take about 250 times a second, every eighth
-// time of the few.
-type crowd struct {
+// A workload is 16 callers that each make about 250 requests a second. Every eighth
+// request is of the policy "few".
+type workload struct {
 	start time.Time
 	stop  chan struct{}
 	done  sync.WaitGroup
@@ -26,7 +26,7 @@ type crowd struct {
 	slept []taken // by control
 }
 
-// A taken request is how one went.
+// A taken request has its outcome.
 type taken struct {
 	at, took     time.Duration // since the beginning
 	mode         limit.Mode
@@ -34,9 +34,9 @@ type taken struct {
 	few, allowed bool
 }
 
-func startCrowd(limiter *limit.Limiter) *crowd {
+func startWorkload(limiter *limit.Limiter) *workload {
 	few, load := bind(limiter, fewRules), bind(limiter, loadRules)
-	l := &crowd{start: time.Now(), stop: make(chan struct{})}
+	l := &workload{start: time.Now(), stop: make(chan struct{})}
 	for caller := range l.of {
 		l.done.Go(func() {
 			tick := time.NewTicker(4 * time.Millisecond)
@@ -67,9 +67,9 @@ func startCrowd(limiter *limit.Limiter) *crowd {
 	return l
 }
 
-// control sleeps a millisecond at a time, and remembers by how much it overslept:
-// so much the machine added to everything.
-func (l *crowd) control() {
+// control sleeps a millisecond at a time, and records by how much it overslept: the
+// machine added as much to everything.
+func (l *workload) control() {
 	for {
 		select {
 		case <-l.stop:
@@ -82,11 +82,11 @@ func (l *crowd) control() {
 	}
 }
 
-func (l *crowd) now() time.Duration { return time.Since(l.start) }
+func (l *workload) now() time.Duration { return time.Since(l.start) }
 
-// exactAfter waits for a decision by the store that began after a time, and
-// returns how long after.
-func (l *crowd) exactAfter(t *testing.T, at time.Duration) time.Duration {
+// exactAfter waits for a decision by the store that began after a time, and returns
+// how long that took.
+func (l *workload) exactAfter(t *testing.T, at time.Duration) time.Duration {
 	redistest.Await(t, 20*time.Second, "the store decides again", func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -95,7 +95,7 @@ func (l *crowd) exactAfter(t *testing.T, at time.Duration) time.Duration {
 	return l.now() - at
 }
 
-func (l *crowd) end() {
+func (l *workload) end() {
 	if !l.ended {
 		l.ended = true
 		close(l.stop)
@@ -103,10 +103,10 @@ func (l *crowd) end() {
 	l.done.Wait()
 }
 
-// A measured fault is what it did to requests.
+// A measured fault has its effects on requests.
 type measured struct {
-	control                 time.Duration      // that the machine added while it lasted, at most
-	modes                   map[limit.Mode]int // of those while it lasted
+	control                 time.Duration      // the most that the machine added while it lasted
+	modes                   map[limit.Mode]int // of decisions while it lasted
 	during, failed          int                // requests while it lasted, and failed ones at any time
 	p99, most               time.Duration      // added while it lasted, to the median before
 	admitted                int                // of the few
