@@ -167,8 +167,8 @@ func (l *Limiter) check(rules RuleSet, c *Call) error {
 	}
 	for _, rule := range rules.rules {
 		if rule.Key.uses(byUser) && c.User == nil && l.options.User == nil {
-			wrong(rule, "no user resolver: set ginlimit.Limiter.User or echolimit.Limiter.User to read what "+
-				"authentication put into the framework's context, or limit.Options.User on net/http")
+			wrong(rule, "no user resolver: set ginlimit.Limiter.User, echolimit.Limiter.User or the User of your adapter to read "+
+				"what authentication put into its context, or limit.Options.User on net/http")
 		}
 		has := pathValues(c.Pattern)
 		for _, name := range rule.missingPathValues(c.Pattern) {

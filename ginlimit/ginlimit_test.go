@@ -138,7 +138,7 @@ func TestUser(t *testing.T) {
 	rules := limit.Rules(limit.PerUser(time.Minute, 1))
 
 	rl := ginlimit.New(limit.New(nil, nil))
-	assert.PanicsWithError(t, "limit: rule \"1/1m per user\": no user resolver: set ginlimit.Limiter.User or echolimit.Limiter.User to read what authentication put into the framework's context, or limit.Options.User on net/http",
+	assert.PanicsWithError(t, "limit: rule \"1/1m per user\": no user resolver: set ginlimit.Limiter.User, echolimit.Limiter.User or the User of your adapter to read what authentication put into its context, or limit.Options.User on net/http",
 		func() { rl.Limit(rules) })
 	rl.User = func(c *gin.Context) string { return c.GetString("user") }
 	router := gin.New()
