@@ -18,7 +18,7 @@ import (
 func (p *Policy) Decide(r *http.Request, c Call) (Decision, error) {
 	ctx := r.Context()
 	if p.byIP {
-		p.limiter.noticeUntrustedProxy(r)
+		p.limiter.noticeProxies(r)
 	}
 	d, err := p.decide(ctx, context.WithoutCancel(ctx), p.route(&c), &source{limiter: p.limiter, request: r, call: &c}, false)
 	if err != nil {
@@ -55,11 +55,7 @@ func (s *source) value(k *KeyResolver) string {
 	case byIP:
 		return s.limiter.options.Proxies.key(r)
 	case byUser:
-		if s.call.User != nil {
-			v = s.call.User()
-		} else if s.limiter.options.User != nil {
-			v = s.limiter.options.User(r)
-		}
+		v = s.limiter.user(r, s.call)
 	case byHeader:
 		v = r.Header.Get(k.name)
 	case byCookie:
@@ -80,6 +76,17 @@ func (s *source) value(k *KeyResolver) string {
 		v = k.fn(r)
 	}
 	return strings.TrimSpace(v)
+}
+
+// user returns the user of a request, or "".
+func (l *Limiter) user(r *http.Request, c *Call) string {
+	switch {
+	case c.User != nil:
+		return c.User()
+	case l.options.User != nil:
+		return l.options.User(r)
+	}
+	return ""
 }
 
 // costOf returns what the request costs of a rule.

@@ -76,8 +76,9 @@ func ByQuery(name string) KeyResolver { return labeled(KeyResolver{kind: byQuery
 // and for "/users/{id}" on a ServeMux. The route must have it: see [Limiter.Bind].
 func ByPathValue(name string) KeyResolver { return labeled(KeyResolver{kind: byPath, name: name}) }
 
-// By resolves what fn returns; "" means that the request has no such key. The name
-// appears in the names of rules. It is one word, and none of the words of the text
+// By resolves what fn returns; "" means that the request has no such key. The
+// function must not read the body. For a value that other middleware has found, read
+// it from the request's context. The name appears in the names of rules. It is one word, and none of the words of the text
 // grammar, which has no functions.
 func By(name string, fn func(*http.Request) string) KeyResolver {
 	return KeyResolver{kind: byFunc, label: name, name: name, fn: fn}

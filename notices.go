@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"cmp"
 	"log/slog"
 	"net/http"
 	"runtime"
@@ -16,7 +17,8 @@ type notices struct {
 	failures        [len(failures)]notice.Throttle
 	overflow, twice notice.Throttle
 
-	untrusted atomic.Bool // whether the warning about a proxy was written
+	// Whether each of these was written, which is once.
+	untrusted, silentProxy, lateUser atomic.Bool
 }
 
 // A failure is what can go wrong with a request beside a refusal.
@@ -57,9 +59,9 @@ func (n *notices) overflowed(l *Limiter, policy string) {
 	}
 }
 
-func (n *notices) chargedTwice(log *slog.Logger, policy, rule string) {
-	n.twice.Warn(log, notice.ChargedTwice, "limit: a request was charged to one quota twice: remove one of the rule sets on its way, "+
-		"or give the rule another Name", "policy", policy, "rule", rule)
+func (n *notices) chargedTwice(log *slog.Logger, policy, rule string, first, second *Policy) {
+	n.twice.Warn(log, notice.ChargedTwice, "limit: one request was charged to one quota twice: remove one of the two rule sets, "+
+		"or give the rule another Name in one of them", "policy", policy, "rule", rule, "first", first.set.String(), "second", second.set.String())
 }
 
 func (n *notices) secondRoute(log *slog.Logger, p *Policy, first, second *route) {
@@ -84,11 +86,26 @@ func (n *notices) noPathValue(log *slog.Logger, p *Policy, pattern string) {
 	}
 }
 
-// noticeUntrustedProxy warns if a request has forwarding headers, and no proxy is
-// trusted.
-func (l *Limiter) noticeUntrustedProxy(r *http.Request) {
+// noticeProxies warns if a request has forwarding headers and no proxy is trusted,
+// or comes from a trusted proxy that names no client.
+func (l *Limiter) noticeProxies(r *http.Request) {
 	p := &l.options.Proxies
-	if l.notices.untrusted.Load() || len(p.Trusted) > 0 || p.Hops > 0 {
+	if len(p.Trusted) == 0 && p.Hops == 0 {
+		l.noticeUntrustedProxy(r)
+		return
+	}
+	if len(p.Trusted) == 0 || l.notices.silentProxy.Load() {
+		return
+	}
+	header := cmp.Or(p.Header, "X-Forwarded-For")
+	if len(r.Header.Values(header)) == 0 && p.trusts(r.RemoteAddr) && !l.notices.silentProxy.Swap(true) {
+		notice.Write(l.log(), notice.SilentProxy, "limit: a trusted proxy sent no client address: its clients share the quota of its own "+
+			"address; have it send the header. A health check of the proxy itself is no mistake", 0, "header", header)
+	}
+}
+
+func (l *Limiter) noticeUntrustedProxy(r *http.Request) {
+	if l.notices.untrusted.Load() {
 		return
 	}
 	for _, name := range [...]string{"X-Forwarded-For", "Forwarded"} {
@@ -97,6 +114,15 @@ func (l *Limiter) noticeUntrustedProxy(r *http.Request) {
 				"if this server is behind a proxy, all its clients share one quota; name the proxy there. Otherwise a client made the header up", 0,
 				"header", name)
 		}
+	}
+}
+
+// noticeLateUser warns if a request that had no user has one now that its handler
+// has returned: authentication ran after the rules.
+func (l *Limiter) noticeLateUser(r *http.Request, c *Call, policy string) {
+	if !l.notices.lateUser.Load() && l.user(r, c) != "" && !l.notices.lateUser.Swap(true) {
+		notice.Write(l.log(), notice.LateUser, "limit: a rule by user was decided before authentication, so all users share one quota: "+
+			"put authentication before the rules", 0, "policy", policy)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -176,6 +178,76 @@ func TestNoticeOfUntrustedProxy(t *testing.T) {
 	}
 }
 
+// TestNoticeOfSilentProxy has a trusted proxy name its clients, or not.
+func TestNoticeOfSilentProxy(t *testing.T) {
+	trusted := limit.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}} // of httptest's requests
+	realIP := trusted
+	realIP.Header = "X-Real-IP"
+	for _, test := range []struct {
+		proxies limit.Proxies
+		key     limit.KeyResolver
+		header  string
+		want    int
+	}{
+		{trusted, limit.ByIP, "X-Forwarded-For", 0},
+		{trusted, limit.ByIP, "X-Real-IP", 1},
+		{realIP, limit.ByIP, "X-Real-IP", 0},
+		{realIP, limit.ByIP, "X-Forwarded-For", 1},
+		{trusted, limit.Everyone, "X-Other", 0},
+		{limit.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}, limit.ByIP, "X-Other", 0},
+		{limit.Proxies{Hops: 1}, limit.ByIP, "X-Other", 0},
+	} {
+		limiter, book := logged(limit.Options{Proxies: test.proxies})
+		h := limiter.Limit(limit.Rules(limit.Per(test.key, time.Minute, 9)))(status(http.StatusOK))
+		routed(h, "GET /", test.header, "203.0.113.1")
+		routed(h, "GET /", test.header, "203.0.113.1")
+		lines := book.Lines()
+		require.Len(t, lines, test.want, "%v %s", test.key, test.header)
+		if test.want > 0 {
+			assert.Contains(t, lines[0], "code=LIMIT-108")
+		}
+	}
+}
+
+// TestNoticeOfLateUser puts authentication before and behind the rules.
+func TestNoticeOfLateUser(t *testing.T) {
+	perUser := limit.Rules(limit.PerUser(time.Hour, 9))
+	for _, late := range []bool{false, true} {
+		for _, user := range []string{"alice", ""} {
+			limiter, book := logged(limit.Options{})
+			engine := gin.New()
+			rl := ginlimit.New(limiter)
+			rl.User = func(c *gin.Context) string { return c.GetString("user") }
+			chain := []gin.HandlerFunc{func(c *gin.Context) { c.Set("user", user) }, rl.Limit(perUser)}
+
+			server := echo.New()
+			echoLimiter, echoBook := logged(limit.Options{})
+			el := echolimit.New(echoLimiter)
+			el.User = func(c echo.Context) string { u, _ := c.Get("user").(string); return u }
+			echoChain := []echo.MiddlewareFunc{func(next echo.HandlerFunc) echo.HandlerFunc {
+				return func(c echo.Context) error { c.Set("user", user); return next(c) }
+			}, el.Limit(perUser)}
+			if late {
+				slices.Reverse(chain)
+				slices.Reverse(echoChain)
+			}
+			engine.GET("/a", append(chain, func(*gin.Context) {})...)
+			server.GET("/a", func(echo.Context) error { return nil }, echoChain...)
+			for range 3 {
+				routetest.Do(engine, "GET", "/a")
+				routetest.Do(server, "GET", "/a")
+			}
+			for _, lines := range [][]string{book.Lines(), echoBook.Lines()} {
+				if !late || user == "" {
+					assert.Empty(t, lines)
+				} else if assert.Len(t, lines, 1) {
+					assert.Contains(t, lines[0], `code=LIMIT-107 policy="GET /a"`)
+				}
+			}
+		}
+	}
+}
+
 // TestNoticeOfPathValue keys a rule by a path value that its route does not have.
 func TestNoticeOfPathValue(t *testing.T) {
 	for pattern, want := range map[string]int{
@@ -220,13 +292,20 @@ func TestNoticeOfChargedTwice(t *testing.T) {
 			engine.GET("/a", mw, func(*gin.Context) {})
 			return engine
 		}, onRoute},
-		"Gin, engine and route": {func(l *limit.Limiter) http.Handler {
+		"Gin, group and group": {func(l *limit.Limiter) http.Handler {
+			rl := ginlimit.New(l)
+			engine := gin.New()
+			engine.Use(rl.Limit(limit.EachRoute(limit.Global(time.Minute, 9))))
+			engine.Group("", rl.Limit(limit.EachRoute(limit.Global(time.Minute, 5)))).GET("/a", func(*gin.Context) {})
+			return engine
+		}, `policy="each GET /a" rule=global-1m first="9/1m global" second="5/1m global"`},
+		"each route and a route": {func(l *limit.Limiter) http.Handler {
 			rl := ginlimit.New(l)
 			engine := gin.New()
 			engine.Use(rl.Limit(limit.EachRoute(limit.Global(time.Minute, 9))))
 			engine.GET("/a", rl.Limit(two), func(*gin.Context) {})
 			return engine
-		}, onRoute},
+		}, ""},
 		"Echo, one variable": {func(l *limit.Limiter) http.Handler {
 			mw := echolimit.New(l).Limit(two)
 			server := echo.New()

@@ -26,7 +26,7 @@ type Policy struct {
 	header     string        // the value of RateLimit-Policy
 
 	leases, settles, queues bool // whether a rule is of Concurrency, has a Settle, is of Queue
-	byIP                    bool // whether a rule is keyed by address
+	byIP, byUser            bool // whether a rule is keyed by address, by user
 
 	attached atomic.Bool // whether Handler was called
 	named    *route      // of a named policy
@@ -68,6 +68,7 @@ func newPolicy(l *Limiter, set RuleSet) *Policy {
 		p.settles = p.settles || r.Settle != nil
 		p.queues = p.queues || r.queues()
 		p.byIP = p.byIP || r.Key.uses(byIP)
+		p.byUser = p.byUser || r.Key.uses(byUser)
 		q := r.quota()
 		p.capacities = append(p.capacities, q.Capacity())
 	}
@@ -116,6 +117,9 @@ func (p *Policy) addRoute(id routeID, c *Call) *route {
 	name := id.pattern
 	if id.method != "" {
 		name = id.method + " " + id.pattern
+	}
+	if p.set.scope == scopeEach {
+		name = "each " + name // a set made by Rules may be on the same route
 	}
 	r := p.newRoute(name)
 	p.routes[routeID{strings.Clone(id.method), strings.Clone(id.pattern)}] = r

@@ -86,3 +86,8 @@ func (p *Proxies) validate() error {
 func (p *Proxies) key(r *http.Request) string {
 	return (*clientip.Config)(p).Key(r.RemoteAddr, r.Header)
 }
+
+// trusts reports whether a peer is within Trusted.
+func (p *Proxies) trusts(remoteAddr string) bool {
+	return (*clientip.Config)(p).Trusts(remoteAddr)
+}

@@ -2,6 +2,7 @@ package limit
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -25,7 +26,7 @@ func (e *RefusedError) Error() string {
 // or 503 if the store is unavailable and a rule wants [Refuse]. Any other error is
 // 503, and its document does not name the cause.
 func Problem(err error) (status int, body []byte) {
-	if refused, ok := err.(*RefusedError); ok {
+	if refused := (*RefusedError)(nil); errors.As(err, &refused) {
 		return refused.problem()
 	}
 	return http.StatusServiceUnavailable, undecidedBody

@@ -73,7 +73,10 @@ func (p *Policy) Serve(w http.ResponseWriter, r *http.Request, c Call) error {
 	if !d.Allowed {
 		return p.refuse(w, r, &c, d)
 	}
-	r = p.mark(r, d.route)
+	r, sampled := p.mark(r, d.route)
+	if sampled && p.byUser && p.limiter.user(r, &c) == "" {
+		defer func() { p.limiter.noticeLateUser(r, &c, d.Policy()) }()
+	}
 	if !p.leases && !p.settles && !p.queues {
 		_, err := c.Next(r)
 		return err
@@ -126,17 +129,18 @@ type markKey struct{}
 
 // A mark is one charged route of a request, and those before it.
 type mark struct {
+	policy *Policy
 	route  *route
 	before *mark
 }
 
-// mark warns if the request was charged to a quota of this route before, and
-// returns the request to go on with.
-func (p *Policy) mark(r *http.Request, route *route) *http.Request {
+// mark warns if the request was charged to a quota of this route before. It returns
+// the request to go on with, and whether it is one of those that carry a mark.
+func (p *Policy) mark(r *http.Request, route *route) (marked *http.Request, sampled bool) {
 	before, _ := r.Context().Value(markKey{}).(*mark)
 	for m := before; m != nil; m = m.before {
 		if rule := route.shared(m.route); rule != "" {
-			p.limiter.notices.chargedTwice(p.limiter.log(), route.name, rule)
+			p.limiter.notices.chargedTwice(p.limiter.log(), route.name, rule, m.policy, p)
 			break
 		}
 	}
@@ -144,9 +148,9 @@ func (p *Policy) mark(r *http.Request, route *route) *http.Request {
 	case left > 0:
 		route.marks.Add(-1)
 	case before == nil && rand.Uint32N(markSample) != 0:
-		return r
+		return r, false
 	}
-	return r.WithContext(context.WithValue(r.Context(), markKey{}, &mark{route, before}))
+	return r.WithContext(context.WithValue(r.Context(), markKey{}, &mark{p, route, before})), true
 }
 
 // shared returns a rule with which both routes charge one quota, or "".

@@ -43,10 +43,17 @@ func (d Decision) Settle(ctx context.Context, n int64) error {
 // OnStatus returns a function for [Rule].Settle: only requests that are answered
 // with one of the statuses count, such as failed attempts to log in. Until a
 // request is answered it counts too, so that many attempts at once do not slip
-// through.
+// through: set the Limit above the number of good requests of a key in flight. It
+// panics without a status, and on a number that is no final status.
 func OnStatus(statuses ...int) func(*http.Request, int) int64 {
+	if len(statuses) == 0 {
+		panic("limit: OnStatus without a status never counts: write at least one, such as http.StatusUnauthorized")
+	}
 	counts := make(map[int]bool, len(statuses))
 	for _, s := range statuses {
+		if s < 200 || s > 599 {
+			panic(fmt.Sprintf("limit: OnStatus(%d): write statuses from 200 to 599", s))
+		}
 		counts[s] = true
 	}
 	return func(_ *http.Request, status int) int64 {

@@ -165,6 +165,9 @@ func TestSettleFails(t *testing.T) {
 
 func TestSettleIsDeclared(t *testing.T) {
 	limiter := New(nil, nil)
+	for _, statuses := range [][]int{nil, {41}, {401, 1000}, {100}} {
+		assert.Panics(t, func() { OnStatus(statuses...) }, statuses)
+	}
 	settle := OnStatus(http.StatusUnauthorized)
 	rule := Rule{Name: "login", Key: ByIP, Limit: 5, Window: time.Minute, Settle: settle}
 	_, err := mustPolicy(limiter, Named("login", rule)).Take(t.Context(), Request{Keys: Keys{"ip": "192.0.2.1"}})

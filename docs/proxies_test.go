@@ -12,14 +12,14 @@ import (
 
 func Example_proxies() {
 	limiter := limit.New(nil, &limit.Options{Proxies: limit.Proxies{
-		Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
+		Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.5/32")}, // the proxy, and no more
 	}})
 	mux := http.NewServeMux()
 	mux.Handle("GET /items", limiter.Limit(limit.Rules(limit.PerIP(time.Minute, 1)))(http.HandlerFunc(ok)))
 
 	request := func(forwardedFor string) {
 		r := httptest.NewRequest("GET", "/items", nil)
-		r.RemoteAddr = "10.0.0.7:41000" // the proxy
+		r.RemoteAddr = "10.0.0.5:41000" // the proxy
 		r.Header.Set("X-Forwarded-For", forwardedFor)
 		w := httptest.NewRecorder()
 		mux.ServeHTTP(w, r)

@@ -61,10 +61,10 @@ func Example_readmeNetHTTP() {
 
 func TestReadmeProxies(t *testing.T) {
 	limiter := limit.New(nil, &limit.Options{Proxies: limit.Proxies{
-		Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
+		Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.5/32")},
 	}})
 	r := httptest.NewRequest("GET", "/", nil)
-	r.RemoteAddr = "10.1.2.3:4567"
+	r.RemoteAddr = "10.0.0.5:4567"
 	r.Header.Set("X-Forwarded-For", "198.51.100.7, 203.0.113.9")
 	assert.Equal(t, netip.MustParseAddr("203.0.113.9"), limiter.ClientIP(r))
 }

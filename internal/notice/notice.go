@@ -16,6 +16,8 @@ const (
 	LimiterPerRequest = "LIMIT-104" // New was called while a request was served
 	UntrustedProxy    = "LIMIT-105" // forwarding headers arrive, but no proxy is trusted
 	NoPathValue       = "LIMIT-106" // a rule is keyed by a path value that the route does not have
+	LateUser          = "LIMIT-107" // a rule by user was decided before authentication
+	SilentProxy       = "LIMIT-108" // a trusted proxy sent no client address
 	Undecided         = "LIMIT-201" // a request could not be decided
 	Unsettled         = "LIMIT-202" // an admitted request could not be settled
 	LeaseLost         = "LIMIT-203" // a request lost a lease that it held
