@@ -1,4 +1,4 @@
-// Package proof holds the tests of the library that need more than the library
-// may require: other processes, miniredis, property testing, linearizability.
-// The quick ones run with make test, the long ones with make proof.
+// Package proof holds the tests that need more than the library may require: other
+// processes, miniredis, property testing, linearizability. The quick ones run with
+// make test, the long ones with make proof.
 package proof

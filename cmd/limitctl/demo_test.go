@@ -134,7 +134,9 @@ func TestDemo(t *testing.T) {
 			assert.Equal(t, "application/json", first.Header.Get("Content-Type"))
 			assert.Contains(t, first.body, `"ok":true`)
 			assert.Equal(t, 200, send(t, "GET", test, "X-User", "alice").StatusCode)
-			assert.Equal(t, 429, send(t, "GET", test, "X-User", "alice").StatusCode)
+			third := send(t, "GET", test, "X-User", "alice")
+			assert.Equal(t, 429, third.StatusCode)
+			assert.Equal(t, "10", third.Header.Get("Retry-After"), "enough time to send three requests by hand")
 			assert.Equal(t, 200, send(t, "GET", test, "X-User", "bob").StatusCode)
 		})
 	}
@@ -209,6 +211,8 @@ func TestDemoPage(t *testing.T) {
 	assert.Contains(t, page.body, `data-rule="per-user-10s" data-most="2" data-refill="sliding" data-full-after="10000"`)
 	assert.Contains(t, page.body, `data-method="GET" data-path="/algorithms/queue"`)
 	assert.Contains(t, page.body, `data-rule="per-ip-10s" data-most="5"`)
+	assert.Equal(t, strings.Count(page.body, `<li class="route"`), len(regexp.MustCompile(
+		`</button>\s*</div>\s*<div class="answers"`).FindAllString(page.body, -1)), "answers are shown below the buttons")
 	assert.NotRegexp(t, `(src|href)="(https?:)?//`, page.body, "the page loads nothing from other hosts")
 	assert.NotContains(t, page.body, "ZgotmplZ", "the template refused a value")
 
@@ -240,6 +244,15 @@ func TestDemoWithoutRedis(t *testing.T) {
 		cmd.SetArgs([]string{"demo", "--addr", "127.0.0.1:0", "--redis", url})
 		assert.ErrorContains(t, cmd.ExecuteContext(t.Context()), problem)
 	}
+}
+
+// TestDemoPrintsOneError checks that go-redis logs nothing beside the error.
+func TestDemoPrintsOneError(t *testing.T) {
+	cmd := exec.Command(os.Args[0], "demo", "--addr", "127.0.0.1:0", "--redis", "redis://127.0.0.1:1")
+	cmd.Env = append(os.Environ(), "LIMITCTL_TEST_MAIN=1")
+	out, err := cmd.CombinedOutput()
+	assert.Error(t, err)
+	assert.Regexp(t, `^limitctl: no Redis at 127\.0\.0\.1:1: .*\n$`, string(out))
 }
 
 // TestDemoOnRedis runs two demos on one Redis: they share the quotas.

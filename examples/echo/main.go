@@ -1,5 +1,5 @@
-// Command echo limits two routes of an Echo server: one by rules in Go, and
-// one by rules in text.
+// Command echo limits an Echo server: all of its routes together by rules in Go, and
+// one route by rules in text.
 package main
 
 import (
@@ -16,13 +16,13 @@ func main() {
 	server := echo.New()
 	rl := echolimit.New(limit.New(nil, nil))
 
+	server.Use(rl.Limit(limit.Named("app",
+		limit.PerIP(time.Second, 20),
+		limit.Global(time.Minute, 10_000),
+	)))
 	server.POST("/update", func(c echo.Context) error {
 		return c.String(http.StatusOK, "updated\n")
-	}, rl.Limit(limit.Rules(
-		limit.PerIP(2*time.Second, 5),
-		limit.Global(time.Minute, 1000),
-	)))
-
+	})
 	server.GET("/users/:id", func(c echo.Context) error {
 		return c.String(http.StatusOK, "user "+c.Param("id")+"\n")
 	}, rl.Limit(limit.MustParse("10/1s per path id; 100/1m per ip")))
