@@ -102,7 +102,7 @@ func TestScopeOfMiddleware(t *testing.T) {
 		"mux, handler, a logger": func(p *limit.Policy) http.Handler { return p.Handler(between(mux)) },
 		"chi, use": func(p *limit.Policy) http.Handler {
 			return chiRouter(func(r chi.Router) {
-				r.Use(middleware.RealIP, p.Middleware, middleware.Recoverer)
+				r.Use(middleware.RequestID, p.Middleware, middleware.Recoverer)
 				routes(r)
 			})
 		},
