@@ -30,7 +30,8 @@ type Decision struct {
 	// if a rule is a [Queue]: see [Decision.Wait]. Otherwise it is 0.
 	Delay time.Duration
 
-	// Taken is how many units of each rule a [Request] with UpTo took.
+	// Taken is how many units of each rule an admitted [Request] without Costs took:
+	// its Cost, or fewer with UpTo.
 	Taken int64
 
 	policy *Policy

@@ -90,10 +90,10 @@ func Lost(ctx context.Context) <-chan struct{} {
 
 // A lease is what a decision holds. Copies of the decision share it.
 type lease struct {
-	store  core.Store
-	policy string
-	every  time.Duration // a third of the shortest Window
-	lost   chan struct{} // closed with the first loss
+	limiter *Limiter
+	policy  string
+	every   time.Duration // a third of the shortest Window
+	lost    chan struct{} // closed with the first loss
 
 	mu       sync.Mutex
 	charges  []core.Charge // of Concurrency and not lost; not changed while a call uses them
@@ -125,7 +125,7 @@ func nameLeases(charges []core.Charge) {
 // newLease returns the lease of an admitted request, which renews itself from now
 // on. The call that took it began at a time. The lease is nil if nothing is held.
 func (p *Policy) newLease(r *route, charges []core.Charge, began time.Time) *lease {
-	l := &lease{store: p.limiter.store, policy: r.name, renewed: began}
+	l := &lease{limiter: p.limiter, policy: r.name, renewed: began}
 	for _, c := range charges {
 		if c.Lease != 0 && c.Cost > 0 {
 			l.charges = append(l.charges, c)
@@ -155,7 +155,7 @@ func (l *lease) renew() {
 
 	ctx, cancel := context.WithDeadline(context.Background(), next)
 	defer cancel()
-	held, err := l.store.Renew(ctx, l.policy, charges)
+	held, err := l.limiter.store.Renew(ctx, l.policy, charges)
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -229,7 +229,10 @@ func (l *lease) release() {
 	if len(charges) > 0 {
 		ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
 		defer cancel()
-		_ = l.store.Release(ctx, l.policy, charges) // otherwise it ends by itself
+		_ = l.limiter.store.Release(ctx, l.policy, charges) // otherwise it ends by itself
+		for _, c := range charges {
+			l.limiter.refilled(l.policy, c.Rule, c.Key)
+		}
 	}
 	if loss != nil && report != nil {
 		report(loss)

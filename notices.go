@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,6 +18,8 @@ import (
 type notices struct {
 	failures        [len(failures)]notice.Throttle
 	overflow, twice notice.Throttle
+
+	patterns sync.Map // for each pattern without a method, the policy that met it first
 
 	// Whether each of these was written, which is once.
 	untrusted, silentProxy, lateUser atomic.Bool
@@ -71,9 +75,21 @@ func (n *notices) secondRoute(log *slog.Logger, p *Policy, first, second *route)
 }
 
 func (n *notices) noRoute(log *slog.Logger, p *Policy) {
-	if p.set.scope == scopeRoute {
-		notice.Write(log, notice.NoRoute, "limit: a rule set made by limit.Rules met a request without a route: "+
-			"all such requests share one quota; write limit.Named, and Policy.Middleware on net/http", 0, "rules", p.set.String())
+	notice.Write(log, notice.NoRoute, "limit: a rule set without a name met a request without a route: "+
+		"all such requests share one quota; write limit.Named, and Policy.Middleware on net/http", 0, "rules", p.set.String())
+}
+
+// noticeSharedPattern warns if two sets name their quotas after one pattern without
+// a method: on chi, those of GET and of POST.
+func (l *Limiter) noticeSharedPattern(p *Policy, r *route, c *Call) {
+	if c.Method != "" || strings.Contains(c.Pattern, " ") {
+		return
+	}
+	other, found := l.notices.patterns.LoadOrStore(r.name, p)
+	if found && other != p {
+		notice.Write(l.log(), notice.SharedPattern, "limit: two rule sets are on one pattern, which has no method, so rules of one name share "+
+			"a quota: where they are on two methods, write limit.Named for each", 0,
+			"pattern", c.Pattern, "first", other.(*Policy).set.String(), "second", p.set.String())
 	}
 }
 

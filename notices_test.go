@@ -137,14 +137,57 @@ func TestNoticeOfSecondRoute(t *testing.T) {
 	}
 }
 
-// TestNoticeOfNoRoute has a set for one route meet requests without a route.
+// TestNoticeOfNoRoute has sets meet requests without a route, first or after others.
 func TestNoticeOfNoRoute(t *testing.T) {
+	nine := limit.Global(time.Minute, 9)
+	for _, test := range []struct {
+		rules    limit.RuleSet
+		patterns []string
+		want     int
+	}{
+		{limit.Rules(nine), []string{"", ""}, 1},
+		{limit.EachRoute(nine), []string{"", ""}, 1},
+		{limit.EachRoute(nine), []string{"GET /a", ""}, 0},
+		{limit.Named("nine", nine), []string{""}, 0},
+	} {
+		limiter, book := logged(limit.Options{})
+		h := limiter.Limit(test.rules)(status(http.StatusOK))
+		for _, pattern := range test.patterns {
+			routed(h, pattern)
+		}
+		lines := book.Lines()
+		require.Len(t, lines, test.want, "%v", test)
+		if test.want > 0 {
+			assert.Equal(t, `level=WARN msg="limit: a rule set without a name met a request without a route: `+
+				`all such requests share one quota; write limit.Named, and Policy.Middleware on net/http" code=LIMIT-103 rules="9/1m global"`, lines[0])
+		}
+	}
+
+	// A framework's 404 is no mistake of EachRoute.
 	limiter, book := logged(limit.Options{})
-	h := limiter.Limit(limit.Rules(limit.Global(time.Minute, 9)))(status(http.StatusOK))
-	routed(h, "")
-	routed(h, "")
-	assert.Equal(t, []string{`level=WARN msg="limit: a rule set made by limit.Rules met a request without a route: ` +
-		`all such requests share one quota; write limit.Named, and Policy.Middleware on net/http" code=LIMIT-103 rules="9/1m global"`}, book.Lines())
+	engine := gin.New()
+	engine.Use(ginlimit.New(limiter).Limit(limit.EachRoute(nine)))
+	routetest.Do(engine, "GET", "/none")
+	assert.Empty(t, book.Lines())
+}
+
+// TestNoticeOfSharedPattern has two sets on one pattern that does not tell the
+// method, as chi's do not.
+func TestNoticeOfSharedPattern(t *testing.T) {
+	for pattern, want := range map[string]int{"/reports": 1, "GET /reports": 0} {
+		limiter, book := logged(limit.Options{})
+		get := limiter.Limit(limit.Rules(limit.PerIP(time.Hour, 3)))(status(http.StatusOK))
+		post := limiter.Limit(limit.Rules(limit.PerIP(time.Hour, 2)))(status(http.StatusOK))
+		for range 2 {
+			routed(get, pattern)
+			routed(post, pattern)
+		}
+		lines := book.Lines()
+		require.Len(t, lines, want, pattern)
+		if want > 0 {
+			assert.Contains(t, lines[0], `code=LIMIT-109 pattern=/reports first="3/1h per ip" second="2/1h per ip"`)
+		}
+	}
 }
 
 // TestNoticeOfUntrustedProxy sends forwarding headers to limiters that trust no

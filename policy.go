@@ -136,10 +136,11 @@ func (p *Policy) addRoute(id routeID, c *Call) *route {
 	case second:
 		n.secondRoute(log, p, first, r)
 	case id.pattern == unmatched:
-		if first == nil {
+		if first == nil && (c.Method == "" || p.set.scope == scopeRoute) { // a framework knows its 404s
 			n.noRoute(log, p)
 		}
 	default:
+		p.limiter.noticeSharedPattern(p, r, c)
 		n.noPathValue(log, p, c.Pattern)
 	}
 	return r

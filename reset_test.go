@@ -40,6 +40,7 @@ func TestReset(t *testing.T) {
 	assert.Equal(t, []int64{0, 3, 6, 8}, left(bob))
 
 	assert.Error(t, mustPolicy(limiter, rules).Reset(t.Context(), nil), "no keys")
+	assert.ErrorContains(t, mustPolicy(limiter, Named("all", Global(time.Hour, 2))).Reset(t.Context(), nil), "resets neither global rules")
 	assert.Error(t, mustPolicy(limiter, Rules(PerIP(time.Hour, 2))).Reset(t.Context(), alice), "no name")
 	assert.ErrorIs(t, mustPolicy(New(stubborn{memstore.New(nil)}, nil), rules).Reset(t.Context(), alice), ErrUndecided)
 }

@@ -143,7 +143,9 @@ func Named(policy string, rules ...Rule) RuleSet {
 }
 
 // EachRoute returns rules for several routes, such as all routes of a group. Each
-// route has quotas of its own, and all requests without a route share one.
+// route has quotas of its own, and all requests without a route share one. On
+// net/http it is for handlers behind the router, which knows the route, and not for
+// middleware before it.
 func EachRoute(rules ...Rule) RuleSet {
 	return RuleSet{scope: scopeEach, rules: slices.Clone(rules)}
 }

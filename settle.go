@@ -67,15 +67,16 @@ func OnStatus(statuses ...int) func(*http.Request, int) int64 {
 // taken is what an admitted request took and may give back. Copies of its
 // decision share it.
 type taken struct {
-	store  core.Store
-	policy string
-	units  []core.Return // of all rules but those of Concurrency
-	rules  []int         // the index of each
-	ended  atomic.Bool   // settled or given back
+	limiter *Limiter
+	policy  string
+	units   []core.Return // of all rules but those of Concurrency
+	rules   []int         // the index of each
+	ended   atomic.Bool   // settled or given back
 }
 
 func newTaken(d *Decision, charges []core.Charge) *taken {
-	t := &taken{store: d.policy.limiter.store, policy: d.route.name}
+	t := &taken{limiter: d.policy.limiter, policy: d.route.name,
+		units: make([]core.Return, 0, len(charges)), rules: make([]int, 0, len(charges))}
 	for i, c := range charges {
 		if !c.Quota.Leases() {
 			t.units = append(t.units, d.core.Return(i, c))
@@ -105,9 +106,10 @@ func (t *taken) settle(ctx context.Context, cost func(rule int, charged int64) i
 		}
 	}
 	if len(less) > 0 {
-		back, err := t.store.Return(ctx, t.policy, less)
+		back, err := t.limiter.store.Return(ctx, t.policy, less)
 		for i := range back {
 			given[rules[i]] = back[i]
+			t.limiter.refilled(t.policy, less[i].Rule, less[i].Key)
 		}
 		errs = append(errs, err)
 	}
@@ -120,7 +122,7 @@ func (t *taken) settle(ctx context.Context, cost func(rule int, charged int64) i
 // takeMore takes as much of a charge as there is room for.
 func (t *taken) takeMore(ctx context.Context, c core.Charge) error {
 	for range upToTries {
-		d, err := t.store.Take(ctx, t.policy, []core.Charge{c})
+		d, err := t.limiter.store.Take(ctx, t.policy, []core.Charge{c})
 		if err != nil || d.Allowed {
 			return err
 		}

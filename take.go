@@ -78,6 +78,9 @@ func (p *Policy) takeRequest(ctx context.Context, from *source, upTo, reserve bo
 		d, err = p.takeUpTo(ctx, from, reserve)
 	} else {
 		d, err = p.decide(ctx, ctx, p.named, from, reserve)
+		if d.Allowed && len(from.costs) == 0 {
+			d.Taken = from.cost
+		}
 	}
 	p.observed(d, err)
 	return d, err
@@ -158,13 +161,15 @@ func (p *Policy) Peek(ctx context.Context, r Request) (Decision, error) {
 // rules of [Concurrency], whose leases live on.
 //
 // Do not settle a reservation that was made before the reset: its units would
-// come back twice. Reset may be repeated. An error that wraps [ErrUndecided] means
+// come back twice. Reset may be repeated. A policy without rules to reset is an
+// error. An error that wraps [ErrUndecided] means
 // that the store failed, and that some of the rules may be reset already.
 func (p *Policy) Reset(ctx context.Context, keys Keys) error {
 	if err := p.check(&Request{Keys: keys, Cost: 1}); err != nil {
 		return err
 	}
 	from := &source{limiter: p.limiter, keys: keys}
+	reset := false
 	for i, rule := range p.set.rules {
 		if rule.Key.kind == everyone || rule.leases() {
 			continue
@@ -172,6 +177,11 @@ func (p *Policy) Reset(ctx context.Context, keys Keys) error {
 		if err := p.limiter.store.Reset(ctx, p.named.name, p.names[i], rule.Key.resolve(from)); err != nil {
 			return fmt.Errorf("%w: reset of rule %q: %w", ErrUndecided, p.names[i], err)
 		}
+		p.limiter.refilled(p.named.name, p.names[i], rule.Key.resolve(from))
+		reset = true
+	}
+	if !reset {
+		return &RuleError{Problem: "Reset resets neither global rules nor concurrency, and this policy has no other: write a rule with a key"}
 	}
 	return nil
 }

@@ -22,6 +22,9 @@ import (
 // caller may pass an earlier one, which is then the first in line for the next
 // room. Take, handlers and other processes do not queue, and may come first.
 //
+// What this process gives back (by Settle, Release or Reset) wakes the first
+// waiter at once. A decision of Wait can be settled, as one of [Policy.Reserve].
+//
 // A decision without an error is admitted. The error is that of ctx if it ends
 // first. It is a [*RefusedError] at once when the rules will certainly not admit
 // the request before the deadline of ctx; its RetryAfter does not count the
@@ -48,6 +51,9 @@ func (p *Policy) Wait(ctx context.Context, r Request) (Decision, error) {
 		w.place.Cost = max(w.place.Cost, n)
 	}
 	d, err := p.wait(w)
+	if err == nil && len(r.Costs) == 0 {
+		d.Taken = w.source.cost
+	}
 	if refused, ok := err.(*RefusedError); ok {
 		p.observed(refused.Decision, nil)
 	} else if err == nil || errors.Is(err, ErrUndecided) {
@@ -80,7 +86,7 @@ func (p *Policy) wait(w *waiter) (Decision, error) {
 		if err := p.await(w); err != nil {
 			return Decision{}, err
 		}
-		d, err := p.take(&w.calling, p.named, &w.source, false)
+		d, err := p.take(&w.calling, p.named, &w.source, true)
 		if err != nil {
 			return Decision{}, err
 		}
@@ -186,6 +192,11 @@ func (p *Policy) tooLate(w *waiter, due time.Time) error {
 	}
 	d.core.Allowed = false
 	return &RefusedError{Decision: newDecision(p, p.named, d.core)}
+}
+
+// refilled has a caller that waits for a key ask the store at once.
+func (l *Limiter) refilled(policy, rule, key string) {
+	l.queues.Refilled(waiting.ID{Policy: policy, Rule: rule, Key: key})
 }
 
 // Wait waits for the slot of an admitted request: until Delay has passed since

@@ -283,5 +283,5 @@ func TestLimiterWaitAllocates(t *testing.T) {
 	require.NoError(t, err)
 	take := testing.AllocsPerRun(1000, func() { policy.Take(ctx, Request{Keys: alice}) })
 	wait := testing.AllocsPerRun(1000, func() { policy.Wait(ctx, Request{Keys: alice}) })
-	assert.LessOrEqual(t, wait, take+1, "the waiter")
+	assert.LessOrEqual(t, wait, take+4, "the waiter, and what can be settled")
 }

@@ -2,16 +2,61 @@ package limit
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/memstore"
 )
 
 // oneASecond is a queue of up to three, one of which goes on each second.
 var oneASecond = Named("queue", Rule{Key: Everyone, Limit: 60, Window: time.Minute, Algorithm: Queue, Burst: 3})
+
+// TestWaitIsWoken has a caller wait for units that come back long before any decision
+// said: by Settle, Reset and Release.
+func TestWaitIsWoken(t *testing.T) {
+	for name, test := range map[string]struct {
+		rules RuleSet
+		back  func(*testing.T, *Policy, Decision)
+	}{
+		"settle": {Named("p", PerUser(time.Hour, 5)), func(t *testing.T, _ *Policy, d Decision) { require.NoError(t, d.Settle(t.Context(), 1)) }},
+		"reset": {Named("p", PerUser(time.Hour, 5)), func(t *testing.T, p *Policy, _ Decision) {
+			require.NoError(t, p.Reset(t.Context(), Keys{"user": "alice"}))
+		}},
+		"release": {Named("p", Concurrent(ByUser, 5)), func(_ *testing.T, _ *Policy, d Decision) { d.Release() }},
+	} {
+		for _, store := range []core.Store{nil, &calls{Store: memstore.New(nil)}} { // decorated by a memory of refusals
+			synctest.Test(t, func(t *testing.T) {
+				p := mustPolicy(New(store, nil), test.rules)
+				alice := Keys{"user": "alice"}
+				held, err := p.Reserve(t.Context(), Request{Keys: alice, Cost: 5})
+				require.NoError(t, err)
+				start := time.Now()
+				var done sync.WaitGroup
+				for range 2 {
+					done.Go(func() {
+						d, err := p.Wait(t.Context(), Request{Keys: alice, Cost: 2})
+						assert.NoError(t, err, name)
+						assert.Equal(t, time.Second, time.Since(start), name)
+						assert.EqualValues(t, 2, d.Taken)
+						if name != "release" {
+							assert.NoError(t, d.Settle(t.Context(), 1), "a wait can be settled")
+						}
+						d.Release()
+					})
+				}
+				time.Sleep(time.Second)
+				test.back(t, p, held)
+				done.Wait()
+			})
+		}
+	}
+}
 
 func TestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

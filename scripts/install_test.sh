@@ -48,7 +48,7 @@ find "$tmp/proxy" -name '*.mod' | while read -r mod; do
 	cd "$tmp/program"
 	fetch go mod init example.com/program
 	fetch go get "$module@$version"
-	fetch go list -f "{{if eq .Module.Path \"$module\"}}{{.Name}} {{.ImportPath}}{{end}}" "$module/..." >"$tmp/packages"
+	fetch go list -f "{{if and .GoFiles (eq .Module.Path \"$module\")}}{{.Name}} {{.ImportPath}}{{end}}" "$module/..." >"$tmp/packages"
 
 	if grep -qx "main $module" "$tmp/packages"; then
 		rm go.*

@@ -1,5 +1,5 @@
-// Command jobs limits work that does not come over HTTP: it sends mails, as
-// many as the rules admit, and waits where they refuse.
+// Command jobs limits work that does not come over HTTP: it sends mails, and waits
+// where the rules refuse.
 package main
 
 import (
@@ -19,19 +19,13 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	ctx := context.Background()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	start := time.Now()
 	for i := 1; i <= 6; i++ {
-		for {
-			d, err := mails.Take(ctx, limit.Request{Keys: limit.Keys{"user": "alice"}})
-			if err != nil {
-				log.Fatal(err)
-			}
-			if d.Allowed {
-				break
-			}
-			fmt.Printf("refused by %v: waiting %v\n", d.Refusing(), d.RetryAfter.Round(time.Millisecond))
-			time.Sleep(d.RetryAfter)
+		if _, err := mails.Wait(ctx, limit.Request{Keys: limit.Keys{"user": "alice"}}); err != nil {
+			log.Fatal(err) // not before the deadline of ctx
 		}
-		fmt.Println("mail", i, "to alice")
+		fmt.Printf("mail %d to alice after %v\n", i, time.Since(start).Round(time.Second))
 	}
 }

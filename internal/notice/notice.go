@@ -18,6 +18,7 @@ const (
 	NoPathValue       = "LIMIT-106" // a rule is keyed by a path value that the route does not have
 	LateUser          = "LIMIT-107" // a rule by user was decided before authentication
 	SilentProxy       = "LIMIT-108" // a trusted proxy sent no client address
+	SharedPattern     = "LIMIT-109" // two sets are on one pattern without a method
 	Undecided         = "LIMIT-201" // a request could not be decided
 	Unsettled         = "LIMIT-202" // an admitted request could not be settled
 	LeaseLost         = "LIMIT-203" // a request lost a lease that it held

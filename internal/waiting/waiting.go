@@ -172,6 +172,20 @@ func (s *Queues) Leave(w *Waiter, d *core.Decision) {
 	s.remove(w, d)
 }
 
+// Refilled has the first waiter of a queue ask the store now: units of its quota
+// were given back, earlier than any decision said.
+func (s *Queues) Refilled(id ID) {
+	if s.Len() == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if q := s.of[id]; q != nil {
+		q.head().due = time.Time{}
+		q.head().rouse()
+	}
+}
+
 func (s *Queues) add(w *Waiter, q *queue) {
 	w.queue = q
 	q.waiters = slices.Insert(q.waiters, q.find(w.ticket), w)

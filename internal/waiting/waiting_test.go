@@ -65,6 +65,24 @@ func TestQueueOfLongestRefusal(t *testing.T) {
 	assert.Empty(t, q.of)
 }
 
+// TestRefilled has units given back while two callers wait for them.
+func TestRefilled(t *testing.T) {
+	var q Queues
+	due := time.Now().Add(time.Hour)
+	first, second := newWaiter(&q, "alice"), newWaiter(&q, "alice")
+	q.Join(first, refusal(1), due)
+	q.Join(second, refusal(1), due)
+	q.Refilled(ID{Policy: "p", Rule: "a", Key: "bob"})
+	assert.Empty(t, first.Wake())
+	q.Refilled(ID{Policy: "p", Rule: "a", Key: "alice"})
+	q.Refilled(ID{Policy: "p", Rule: "a", Key: "alice"})
+	assert.Len(t, first.Wake(), 1)
+	assert.Empty(t, second.Wake())
+	now, mayAsk := q.Next(first)
+	assert.True(t, mayAsk)
+	assert.Zero(t, now)
+}
+
 // TestNoSharedKey checks that a waiter is not held up by one of another key.
 func TestNoSharedKey(t *testing.T) {
 	var q Queues
