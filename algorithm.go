@@ -102,13 +102,13 @@ func (r Rule) queues() bool {
 	return q.Queues()
 }
 
-// equal reports whether r and s are the same rule by value. Functions are not
-// compared: Go cannot tell two closures of one function apart.
+// equal reports whether r and s are the same rule by value. Of functions, only
+// whether there is one: Go cannot tell two closures of one function apart.
 func (r Rule) equal(s Rule) bool {
 	a, b := r.quota(), s.quota()
 	zones := sameZone(a.Calendar.Zone, b.Calendar.Zone)
 	a.Calendar.Zone, b.Calendar.Zone = nil, nil
-	return zones && a == b && r.name() == s.name() && r.Key.label == s.Key.label && r.OnStoreError == s.OnStoreError
+	return zones && a == b && (r.Cost == nil) == (s.Cost == nil) && (r.Settle == nil) == (s.Settle == nil) && r.name() == s.name() && r.Key.label == s.Key.label && r.OnStoreError == s.OnStoreError
 }
 
 // sameZone reports whether a and b are one time zone. Loaded twice, it has two

@@ -155,7 +155,7 @@ func (p *Policy) take(ctx context.Context, r *route, from *source, reserve bool)
 		nameLeases(charges)
 		began = time.Now()
 	}
-	decided, err := p.limiter.store.Take(ctx, r.name, charges)
+	decided, err := p.limiter.store.Take(ctx, r.stored, charges)
 	if err != nil {
 		return Decision{}, fmt.Errorf("%w: %w", ErrUndecided, err)
 	}
@@ -180,14 +180,14 @@ func (p *Policy) charges(s *scratch, r *route, from *source) ([]core.Charge, err
 	for i := range p.keys {
 		s.keys[i] = p.keys[i].resolve(from)
 	}
-	s.n = copy(s.charges[:], r.charges)
+	s.n = copy(s.charges[:], *r.charges.Load())
 	charges := s.charges[:s.n]
 	for i := range charges {
 		c := &charges[i]
 		c.Key = s.keys[p.keyOf[i]]
 		var err error
-		if c.Cost, err = from.costOf(&p.set.rules[i], c.Rule); err != nil {
-			return nil, fmt.Errorf("rule %q: %w", c.Rule, err)
+		if c.Cost, err = from.costOf(&p.set.rules[i], p.names[i]); err != nil {
+			return nil, fmt.Errorf("rule %q: %w", p.names[i], err)
 		}
 	}
 	return charges, nil

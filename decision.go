@@ -3,6 +3,7 @@ package limit
 import (
 	"log/slog"
 	"math"
+	"math/rand/v2"
 	"time"
 
 	"github.com/routelimit/limit/core"
@@ -37,9 +38,10 @@ type Decision struct {
 	policy *Policy
 	route  *route
 	core   core.Decision
-	slot   time.Time // on the clock of this process, if there is a Delay
-	lease  *lease    // what is held until Release; nil if nothing is
-	taken  *taken    // what may be given back; nil if nothing may
+	jitter time.Duration // to add to Retry-After
+	slot   time.Time     // on the clock of this process, if there is a Delay
+	lease  *lease        // what is held until Release; nil if nothing is
+	taken  *taken        // what may be given back; nil if nothing may
 }
 
 // Never is the RetryAfter of a request that costs more than a rule can ever hold:
@@ -68,6 +70,9 @@ func newDecision(p *Policy, r *route, d core.Decision) Decision {
 		policy:     p,
 		route:      r,
 		core:       d,
+	}
+	if jitter := p.limiter.options.Jitter; jitter > 0 && !d.Allowed {
+		decision.jitter = rand.N(jitter + 1)
 	}
 	if d.Delay > 0 {
 		decision.slot = time.Now().Add(decision.Delay)

@@ -1,7 +1,9 @@
 package limit
 
 import (
+	"cmp"
 	"net/http"
+	"reflect"
 
 	"github.com/routelimit/limit/internal/response"
 )
@@ -46,7 +48,7 @@ func (p *Policy) Middleware(next http.Handler) http.Handler {
 
 // mustAttach panics if the policy cannot decide requests to next.
 func (p *Policy) mustAttach(next http.Handler) {
-	if next == nil {
+	if v := reflect.ValueOf(next); next == nil || v.Kind() == reflect.Func && v.IsNil() || v.Kind() == reflect.Pointer && v.IsNil() {
 		panic(&RuleError{Problem: "the handler behind the rules is nil"})
 	}
 	if _, router := next.(interface {
@@ -62,13 +64,20 @@ func (p *Policy) mustAttach(next http.Handler) {
 
 func (p *Policy) handler(next http.Handler, route bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := Call{Next: func(r *http.Request) (int, error) {
-			if !p.settles {
-				next.ServeHTTP(w, r)
-				return 0, nil
+		var c Call
+		if p.settles {
+			recorder := response.Record(w)
+			c.Status = recorder.Status
+			c.Next = func(r *http.Request) (int, error) {
+				next.ServeHTTP(recorder, r)
+				return cmp.Or(recorder.Status(), http.StatusOK), nil
 			}
-			return response.Status(next, w, r), nil
-		}}
+		} else {
+			c.Next = func(r *http.Request) (int, error) {
+				next.ServeHTTP(w, r)
+				return http.StatusOK, nil
+			}
+		}
 		if route {
 			c.Pattern = r.Pattern
 		}

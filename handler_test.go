@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -136,6 +137,11 @@ func TestNamedTwice(t *testing.T) {
 	limiter.Limit(limit.Named("api", limit.PerIP(time.Hour, 4)))(status(204))
 	ginlimit.New(limiter).Limit(limit.Named("api", limit.PerIP(time.Hour, 4)))
 
+	settled := limit.PerIP(time.Hour, 4)
+	settled.Settle = limit.OnStatus(http.StatusUnauthorized)
+	_, err := limiter.Policy(limit.Named("api", settled))
+	assert.ErrorContains(t, err, `policy "api" already has other rules`, "one settles, and one does not")
+
 	other := limit.Named("api", limit.PerIP(time.Hour, 5))
 	for name, declare := range map[string]func(){
 		"net/http": func() { limiter.Limit(other)(status(204)) },
@@ -200,6 +206,7 @@ func TestScope(t *testing.T) {
 		"middleware without name":  func() { mustPolicy(l, limit.Rules(two)).Middleware(status(204)) },
 		"middleware of each route": func() { mustPolicy(l, limit.EachRoute(two)).Middleware(status(204)) },
 		"no handler":               func() { l.Limit(limit.Rules(two))(nil) },
+		"a nil HandlerFunc":        func() { l.Limit(limit.Rules(two))(http.HandlerFunc(nil)) },
 		"no user": func() {
 			mustPolicy(l, limit.Named("users", limit.PerUser(time.Hour, 1))).Middleware(status(204))
 		},
@@ -227,6 +234,85 @@ func TestBindPathValues(t *testing.T) {
 	}
 	_, err := limiter.Bind(limit.MustParse("5/1s per path *"), limit.Call{Pattern: "/files/*"})
 	assert.NoError(t, err, "Echo's name for the rest of a path")
+}
+
+// TestDifferentRulesOnOneRoute has two engines, public and admin, serve one route with
+// rules of one name: a loose bucket must not refill a strict one.
+func TestDifferentRulesOnOneRoute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter := limit.New(nil, &limit.Options{Log: slog.New(slog.DiscardHandler)})
+		engine := func(text string) *gin.Engine {
+			engine := gin.New()
+			engine.POST("/login", ginlimit.New(limiter).Limit(limit.MustParse(text)), func(c *gin.Context) { c.Status(http.StatusNoContent) })
+			return engine
+		}
+		public, admin := engine("5/1m per ip token-bucket burst 5"), engine("600/1m per ip token-bucket burst 600")
+		admitted := 0
+		for range 400 {
+			require.Equal(t, http.StatusNoContent, send(admin, "POST", "/login").Code)
+			if send(public, "POST", "/login").Code == http.StatusNoContent {
+				admitted++
+			}
+			time.Sleep(1500 * time.Millisecond)
+		}
+		assert.InDelta(t, 5+5*10, admitted, 2+5, "burst 5, and 5 a minute; at most a burst more when the second engine is met")
+	})
+}
+
+// TestAnyMethod has one declaration for all methods, which share its quota.
+func TestAnyMethod(t *testing.T) {
+	limiter := limit.New(nil, &limit.Options{Log: slog.New(slog.DiscardHandler)})
+	engine := gin.New()
+	engine.Any("/x", ginlimit.New(limiter).Limit(limit.Rules(limit.PerIP(time.Hour, 2))), func(c *gin.Context) { c.Status(http.StatusNoContent) })
+	server := echo.New()
+	server.Any("/y", func(c echo.Context) error { return c.NoContent(http.StatusNoContent) },
+		echolimit.New(limiter).Limit(limit.Rules(limit.PerIP(time.Hour, 2))))
+	for path, h := range map[string]http.Handler{"/x": engine, "/y": server} {
+		admitted := 0
+		for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "GET", "POST"} {
+			if send(h, method, path).Code == http.StatusNoContent {
+				admitted++
+			}
+		}
+		assert.Equal(t, 2, admitted, path)
+	}
+}
+
+// TestPanicAfterStatus settles a request by the status that was sent before its handler
+// panicked: a client that resets the connection must not get a failed login back.
+func TestPanicAfterStatus(t *testing.T) {
+	failed := limit.Rule{Name: "failed", Key: limit.ByIP, Limit: 3, Window: time.Hour, Settle: limit.OnStatus(http.StatusUnauthorized)}
+	limiter := limit.New(nil, nil)
+	mux := http.NewServeMux()
+	mux.Handle("GET /login", limiter.Limit(limit.Rules(failed))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusUnauthorized)
+		panic(http.ErrAbortHandler)
+	})))
+	engine := gin.New()
+	engine.Use(gin.CustomRecoveryWithWriter(nil, func(*gin.Context, any) {}))
+	engine.GET("/gin", ginlimit.New(limiter).Limit(limit.Rules(failed)), func(c *gin.Context) {
+		c.String(http.StatusUnauthorized, "no")
+		panic("late")
+	})
+	server := echo.New()
+	server.GET("/echo", func(c echo.Context) error {
+		_ = c.String(http.StatusUnauthorized, "no")
+		panic("late")
+	}, echolimit.New(limiter).Limit(limit.Rules(failed)))
+	for path, h := range map[string]http.Handler{"/login": mux, "/gin": engine, "/echo": server} {
+		ran := 0
+		for range 10 {
+			r, w := httptest.NewRequest("GET", path, nil), httptest.NewRecorder()
+			func() {
+				defer func() { _ = recover() }()
+				h.ServeHTTP(w, r)
+			}()
+			if w.Code == http.StatusUnauthorized {
+				ran++
+			}
+		}
+		assert.Equal(t, 3, ran, path)
+	}
 }
 
 // TestObserveOutsideHTTP checks that each decision outside HTTP is observed once.

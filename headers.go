@@ -136,20 +136,7 @@ func rateLimitHeader(d *Decision) string {
 // is asked.
 func (d *Decision) retrySeconds() int64 {
 	wait := d.RetryAfter
-	if d.policy.limiter.options.Jitter > 0 {
-		wait += time.Duration(scatter(uint64(d.core.At)) % uint64(d.policy.limiter.options.Jitter+1))
-	}
-	return seconds(wait)
-}
-
-// scatter returns a number that looks random for the time of a decision: the output
-// function of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
-// generators", 2014).
-func scatter(x uint64) uint64 {
-	x += 0x9e3779b97f4a7c15
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x ^ x>>31
+	return seconds(wait + d.jitter)
 }
 
 // seconds rounds up, so that a client that waits as long is not too early.

@@ -125,7 +125,7 @@ func nameLeases(charges []core.Charge) {
 // newLease returns the lease of an admitted request, which renews itself from now
 // on. The call that took it began at a time. The lease is nil if nothing is held.
 func (p *Policy) newLease(r *route, charges []core.Charge, began time.Time) *lease {
-	l := &lease{limiter: p.limiter, policy: r.name, renewed: began}
+	l := &lease{limiter: p.limiter, policy: r.stored, renewed: began}
 	for _, c := range charges {
 		if c.Lease != 0 && c.Cost > 0 {
 			l.charges = append(l.charges, c)
@@ -180,7 +180,7 @@ func (l *lease) keep(held []bool) {
 		if h {
 			kept = append(kept, l.charges[i])
 		} else {
-			l.lose(fmt.Errorf("%w: the store no longer holds that of rule %q", ErrLeaseLost, l.charges[i].Rule))
+			l.lose(fmt.Errorf("%w: the store no longer holds that of rule %q", ErrLeaseLost, ruleName(l.charges[i].Rule)))
 		}
 	}
 	l.charges = kept
@@ -245,7 +245,7 @@ func (d Decision) afterRelease(i int, o core.Outcome) core.Outcome {
 		return o
 	}
 	for _, c := range d.lease.charges {
-		if c.Rule == d.policy.names[i] {
+		if ruleName(c.Rule) == d.policy.names[i] {
 			o.Remaining += c.Cost
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/routelimit/limit/core"
@@ -26,9 +27,11 @@ type Limiter struct {
 	options Options
 	queues  waiting.Queues
 	notices notices
+	marks   atomic.Int32 // requests left to mark on any route: see Policy.mark
 
-	mu    sync.Mutex
-	named map[string]RuleSet // that were bound
+	mu     sync.Mutex
+	named  map[string]RuleSet       // that were bound
+	routes map[string][]policyRoute // by the name in the store
 }
 
 // Options configures a [Limiter]. The zero Options is ready to use.
@@ -109,7 +112,7 @@ var ErrUndecided = errors.New("limit: could not decide")
 //
 // New panics if the options are invalid.
 func New(store core.Store, options *Options) *Limiter {
-	l := &Limiter{named: make(map[string]RuleSet)}
+	l := &Limiter{named: make(map[string]RuleSet), routes: make(map[string][]policyRoute)}
 	if options != nil {
 		l.options = *options
 	}

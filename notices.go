@@ -5,8 +5,6 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,8 +16,6 @@ import (
 type notices struct {
 	failures        [len(failures)]notice.Throttle
 	overflow, twice notice.Throttle
-
-	patterns sync.Map // for each pattern without a method, the policy that met it first
 
 	// Whether each of these was written, which is once.
 	untrusted, silentProxy, lateUser atomic.Bool
@@ -68,10 +64,10 @@ func (n *notices) chargedTwice(log *slog.Logger, policy, rule string, first, sec
 		"or give the rule another Name in one of them", "policy", policy, "rule", rule, "first", first.set.String(), "second", second.set.String())
 }
 
-func (n *notices) secondRoute(log *slog.Logger, p *Policy, first, second *route) {
-	notice.Write(log, notice.SecondRoute, "limit: a rule set made by limit.Rules covers several routes, and each counts alone: "+
+func (n *notices) secondRoute(log *slog.Logger, p *Policy, first, second string) {
+	notice.Write(log, notice.SecondRoute, "limit: a rule set made by limit.Rules covers several routes or methods: "+
 		"write limit.Named for one quota of all, or limit.EachRoute if each is meant to count alone", 0,
-		"rules", p.set.String(), "first", first.name, "second", second.name)
+		"rules", p.set.String(), "first", first, "second", second)
 }
 
 func (n *notices) noRoute(log *slog.Logger, p *Policy) {
@@ -79,18 +75,18 @@ func (n *notices) noRoute(log *slog.Logger, p *Policy) {
 		"all such requests share one quota; write limit.Named, and Policy.Middleware on net/http", 0, "rules", p.set.String())
 }
 
-// noticeSharedPattern warns if two sets name their quotas after one pattern without
-// a method: on chi, those of GET and of POST.
-func (l *Limiter) noticeSharedPattern(p *Policy, r *route, c *Call) {
-	if c.Method != "" || strings.Contains(c.Pattern, " ") {
-		return
-	}
-	other, found := l.notices.patterns.LoadOrStore(r.name, p)
-	if found && other != p {
-		notice.Write(l.log(), notice.SharedPattern, "limit: two rule sets are on one pattern, which has no method, so rules of one name share "+
-			"a quota: where they are on two methods, write limit.Named for each", 0,
-			"pattern", c.Pattern, "first", other.(*Policy).set.String(), "second", p.set.String())
-	}
+// sharedPattern warns that two sets name their quotas after one pattern without a
+// method: on chi, those of GET and of POST.
+func (n *notices) sharedPattern(log *slog.Logger, pattern string, first, second *Policy) {
+	notice.Write(log, notice.SharedPattern, "limit: two rule sets are on one pattern, which has no method, so they share the quotas of "+
+		"equal rules: where they are on two methods, write limit.Named for each", 0,
+		"pattern", pattern, "first", first.set.String(), "second", second.set.String())
+}
+
+func (n *notices) differentRules(log *slog.Logger, route, rule string, first, second *Policy) {
+	notice.Write(log, notice.DifferentRules, "limit: two rule sets on one route have different rules of one name: each counts alone; "+
+		"give one of the rules another Name, or write limit.Named", 0,
+		"route", route, "rule", rule, "first", first.set.String(), "second", second.set.String())
 }
 
 func (n *notices) noPathValue(log *slog.Logger, p *Policy, pattern string) {
@@ -102,32 +98,28 @@ func (n *notices) noPathValue(log *slog.Logger, p *Policy, pattern string) {
 	}
 }
 
-// noticeProxies warns if a request has forwarding headers and no proxy is trusted,
-// or comes from a trusted proxy that names no client.
-func (l *Limiter) noticeProxies(r *http.Request) {
-	p := &l.options.Proxies
-	if len(p.Trusted) == 0 && p.Hops == 0 {
-		l.noticeUntrustedProxy(r)
-		return
-	}
-	if len(p.Trusted) == 0 || l.notices.silentProxy.Load() {
-		return
-	}
-	header := cmp.Or(p.Header, "X-Forwarded-For")
-	if len(r.Header.Values(header)) == 0 && p.trusts(r.RemoteAddr) && !l.notices.silentProxy.Swap(true) {
-		notice.Write(l.log(), notice.SilentProxy, "limit: a trusted proxy sent no client address: its clients share the quota of its own "+
-			"address; have it send the header. A health check of the proxy itself is no mistake", 0, "header", header)
-	}
-}
+// forwardingHeaders are what proxies write, and what clients forge.
+var forwardingHeaders = []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip", "Cf-Connecting-Ip", "True-Client-Ip"}
 
-func (l *Limiter) noticeUntrustedProxy(r *http.Request) {
-	if l.notices.untrusted.Load() {
+// noticeProxies warns if a request has a forwarding header and its peer is not
+// trusted, or comes from a trusted proxy that names no client.
+func (l *Limiter) noticeProxies(r *http.Request) {
+	p, n := &l.options.Proxies, &l.notices
+	if n.untrusted.Load() && n.silentProxy.Load() || len(p.Trusted) == 0 && p.Hops > 0 {
 		return
 	}
-	for _, name := range [...]string{"X-Forwarded-For", "Forwarded"} {
-		if len(r.Header[name]) > 0 && !l.notices.untrusted.Swap(true) {
-			notice.Write(l.log(), notice.UntrustedProxy, "limit: requests carry a forwarding header, and limit.Options.Proxies trusts no proxy: "+
-				"if this server is behind a proxy, all its clients share one quota; name the proxy there. Otherwise a client made the header up", 0,
+	if p.trusts(r.RemoteAddr) {
+		header := cmp.Or(p.Header, "X-Forwarded-For")
+		if len(r.Header.Values(header)) == 0 && !n.silentProxy.Swap(true) {
+			notice.Write(l.log(), notice.SilentProxy, "limit: a trusted proxy sent no client address: its clients share the quota of its own "+
+				"address; have it send the header. A health check of the proxy itself is no mistake", 0, "header", header)
+		}
+		return
+	}
+	for _, name := range forwardingHeaders {
+		if len(r.Header[name]) > 0 && !n.untrusted.Swap(true) {
+			notice.Write(l.log(), notice.UntrustedProxy, "limit: a request has a forwarding header, and limit.Options.Proxies does not trust its peer: "+
+				"if the peer is your proxy, name it there, since all its clients share one quota. If it is not, a client sent the header; ignore this line", 0,
 				"header", name)
 		}
 	}

@@ -99,7 +99,7 @@ func logged(o limit.Options) (*limit.Limiter, *logbook.Book) {
 
 // TestNoticeOfSecondRoute has one set meet several routes.
 func TestNoticeOfSecondRoute(t *testing.T) {
-	const want = `level=WARN msg="limit: a rule set made by limit.Rules covers several routes, and each counts alone: ` +
+	const want = `level=WARN msg="limit: a rule set made by limit.Rules covers several routes or methods: ` +
 		`write limit.Named for one quota of all, or limit.EachRoute if each is meant to count alone" code=LIMIT-101 ` +
 		`rules="9/1m global" first="GET /a" second="GET /b"`
 	nine := limit.Global(time.Minute, 9)
@@ -171,21 +171,31 @@ func TestNoticeOfNoRoute(t *testing.T) {
 	assert.Empty(t, book.Lines())
 }
 
-// TestNoticeOfSharedPattern has two sets on one pattern that does not tell the
-// method, as chi's do not.
+// TestNoticeOfSharedPattern has two sets on one pattern, which does not tell the
+// method on chi.
 func TestNoticeOfSharedPattern(t *testing.T) {
-	for pattern, want := range map[string]int{"/reports": 1, "GET /reports": 0} {
+	for _, test := range []struct {
+		pattern string
+		second  limit.Rule
+		want    string
+	}{
+		{"/reports", limit.PerIP(time.Hour, 3), `code=LIMIT-109 pattern=/reports first="3/1h per ip" second="3/1h per ip"`},
+		{"/reports", limit.PerIP(time.Hour, 2), `code=LIMIT-110 route=/reports rule=per-ip-1h first="3/1h per ip" second="2/1h per ip"`},
+		{"GET /reports", limit.PerIP(time.Hour, 2), `code=LIMIT-110 route="GET /reports" rule=per-ip-1h first="3/1h per ip" second="2/1h per ip"`},
+		{"GET /reports", limit.PerIP(time.Hour, 3), ""},
+	} {
 		limiter, book := logged(limit.Options{})
 		get := limiter.Limit(limit.Rules(limit.PerIP(time.Hour, 3)))(status(http.StatusOK))
-		post := limiter.Limit(limit.Rules(limit.PerIP(time.Hour, 2)))(status(http.StatusOK))
+		post := limiter.Limit(limit.Rules(test.second))(status(http.StatusOK))
 		for range 2 {
-			routed(get, pattern)
-			routed(post, pattern)
+			routed(get, test.pattern)
+			routed(post, test.pattern)
 		}
 		lines := book.Lines()
-		require.Len(t, lines, want, pattern)
-		if want > 0 {
-			assert.Contains(t, lines[0], `code=LIMIT-109 pattern=/reports first="3/1h per ip" second="2/1h per ip"`)
+		if test.want == "" {
+			assert.Empty(t, lines)
+		} else if assert.Len(t, lines, 1, test) {
+			assert.Contains(t, lines[0], test.want)
 		}
 	}
 }
@@ -202,7 +212,9 @@ func TestNoticeOfUntrustedProxy(t *testing.T) {
 		{limit.Options{}, limit.ByIP, "X-Forwarded-For", 1},
 		{limit.Options{}, limit.ByIP, "Forwarded", 1},
 		{limit.Options{}, limit.FirstOf(limit.ByHeader("X-Key"), limit.ByIP), "X-Forwarded-For", 1},
+		{limit.Options{}, limit.ByIP, "X-Real-Ip", 1},
 		{limit.Options{}, limit.ByIP, "X-Other", 0},
+		{limit.Options{Proxies: limit.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}}, limit.ByIP, "X-Forwarded-For", 1},
 		{limit.Options{}, limit.Everyone, "X-Forwarded-For", 0},
 		{limit.Options{Proxies: limit.Proxies{Hops: 1}}, limit.ByIP, "X-Forwarded-For", 0},
 	} {
@@ -291,6 +303,19 @@ func TestNoticeOfLateUser(t *testing.T) {
 	}
 }
 
+// TestNoticeOfPathValueNamed keys a named set by a path value that one of its routes
+// does not have.
+func TestNoticeOfPathValueNamed(t *testing.T) {
+	limiter, book := logged(limit.Options{})
+	h := limiter.Limit(limit.Named("items", limit.Per(limit.ByPathValue("id"), time.Minute, 9)))(status(http.StatusOK))
+	for _, pattern := range []string{"GET /items/{id}", "GET /items/{item}", "GET /items/{item}"} {
+		routed(h, pattern)
+	}
+	lines := book.Lines()
+	require.Len(t, lines, 1)
+	assert.Contains(t, lines[0], `code=LIMIT-106 rule="9/1m per path id" route="GET /items/{item}" value=id`)
+}
+
 // TestNoticeOfPathValue keys a rule by a path value that its route does not have.
 func TestNoticeOfPathValue(t *testing.T) {
 	for pattern, want := range map[string]int{
@@ -339,9 +364,21 @@ func TestNoticeOfChargedTwice(t *testing.T) {
 			rl := ginlimit.New(l)
 			engine := gin.New()
 			engine.Use(rl.Limit(limit.EachRoute(limit.Global(time.Minute, 9))))
-			engine.Group("", rl.Limit(limit.EachRoute(limit.Global(time.Minute, 5)))).GET("/a", func(*gin.Context) {})
+			engine.Group("", rl.Limit(limit.EachRoute(limit.Global(time.Minute, 9)))).GET("/a", func(*gin.Context) {})
 			return engine
-		}, `policy="each GET /a" rule=global-1m first="9/1m global" second="5/1m global"`},
+		}, onRoute + ` first="9/1m global" second="9/1m global"`},
+		"named, after other requests": {func(l *limit.Limiter) http.Handler {
+			rl := ginlimit.New(l)
+			engine := gin.New()
+			named := limit.Named("all", limit.Global(time.Minute, 1000))
+			engine.Use(rl.Limit(named))
+			engine.GET("/a", rl.Limit(named), func(*gin.Context) {})
+			engine.GET("/health", func(*gin.Context) {})
+			for range 50 { // health checks
+				routetest.Do(engine, "GET", "/health")
+			}
+			return engine
+		}, onNamed},
 		"each route and a route": {func(l *limit.Limiter) http.Handler {
 			rl := ginlimit.New(l)
 			engine := gin.New()

@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"net/http"
@@ -36,6 +37,11 @@ type Call struct {
 	// answered with and the error of the framework, which Serve returns.
 	Next func(*http.Request) (status int, err error)
 
+	// Status returns the status that has been sent, or 0. Serve asks when Next
+	// panics, for rules that settle by status. Nil means that a handler that panics
+	// has answered with 500.
+	Status func() int
+
 	// Refuse and Fail are the program's answers to a request that is refused, or
 	// could not be decided, in the form of the framework. Nil means
 	// [Options].Refuse and [Options].Fail.
@@ -66,14 +72,18 @@ func (p *Policy) Serve(w http.ResponseWriter, r *http.Request, c Call) error {
 	if err != nil {
 		return p.fail(w, r, &c, err)
 	}
-	if observe := p.limiter.options.Observe; observe != nil {
-		p.observe(observe, r, d)
+	if p.leases {
+		defer d.Release() // whatever panics before the handler's end is settled
 	}
+	if observe := p.limiter.options.Observe; observe != nil {
+		observe(r, d, nil)
+	}
+	stacked := len(w.Header()[headerPolicy]) > 0
 	setHeaders(w.Header(), &d)
 	if !d.Allowed {
 		return p.refuse(w, r, &c, d)
 	}
-	r, sampled := p.mark(r, d.route)
+	r, sampled := p.mark(r, d.route, stacked)
 	if sampled && p.byUser && p.limiter.user(r, &c) == "" {
 		defer func() { p.limiter.noticeLateUser(r, &c, d.Policy()) }()
 	}
@@ -86,8 +96,16 @@ func (p *Policy) Serve(w http.ResponseWriter, r *http.Request, c Call) error {
 
 // hold calls Next for a request that may wait, holds leases, or is settled.
 func (p *Policy) hold(w http.ResponseWriter, r *http.Request, c *Call, d Decision) error {
-	status := http.StatusInternalServerError // of a panic
-	defer func() { d.done(r, status) }()
+	status := 0
+	defer func() {
+		if status == 0 { // Next has panicked
+			status = http.StatusInternalServerError
+			if c.Status != nil {
+				status = cmp.Or(c.Status(), status)
+			}
+		}
+		d.done(r, status)
+	}()
 	if err := d.Wait(r.Context()); err != nil {
 		status = statusClientClosed
 		w.WriteHeader(status)
@@ -103,23 +121,11 @@ func (p *Policy) hold(w http.ResponseWriter, r *http.Request, c *Call, d Decisio
 // waited. It is nginx's "client closed request"; no client reads it.
 const statusClientClosed = 499
 
-// observe calls the program's function, and releases d if that panics, since
-// nothing else knows d then.
-func (p *Policy) observe(observe func(*http.Request, Decision, error), r *http.Request, d Decision) {
-	observed := false
-	defer func() {
-		if !observed {
-			d.Release()
-		}
-	}()
-	observe(r, d, nil)
-	observed = true
-}
-
 // Marks let Serve find a request that is charged to one quota twice: the first
 // requests of each route carry in their context what charged them, and so does
 // a small sample of the others. A mark on each request would cost each three
-// allocations.
+// allocations. If a response has headers of another policy already, and no marked
+// request has come from there, the next requests of the limiter carry marks too.
 const (
 	firstMarks = 16
 	markSample = 1024
@@ -136,17 +142,26 @@ type mark struct {
 
 // mark warns if the request was charged to a quota of this route before. It returns
 // the request to go on with, and whether it is one of those that carry a mark.
-func (p *Policy) mark(r *http.Request, route *route) (marked *http.Request, sampled bool) {
+func (p *Policy) mark(r *http.Request, route *route, stacked bool) (marked *http.Request, sampled bool) {
 	before, _ := r.Context().Value(markKey{}).(*mark)
+	if stacked && !route.followed.Load() {
+		if before != nil {
+			route.followed.Store(true)
+		} else {
+			p.limiter.marks.Store(firstMarks)
+		}
+	}
 	for m := before; m != nil; m = m.before {
 		if rule := route.shared(m.route); rule != "" {
 			p.limiter.notices.chargedTwice(p.limiter.log(), route.name, rule, m.policy, p)
 			break
 		}
 	}
-	switch left := route.marks.Load(); {
-	case left > 0:
+	switch {
+	case route.marks.Load() > 0:
 		route.marks.Add(-1)
+	case p.limiter.marks.Load() > 0:
+		p.limiter.marks.Add(-1)
 	case before == nil && rand.Uint32N(markSample) != 0:
 		return r, false
 	}
@@ -155,11 +170,12 @@ func (p *Policy) mark(r *http.Request, route *route) (marked *http.Request, samp
 
 // shared returns a rule with which both routes charge one quota, or "".
 func (r *route) shared(other *route) string {
-	if r.name != other.name {
+	if r.stored != other.stored {
 		return ""
 	}
-	for _, c := range r.charges {
-		if slices.ContainsFunc(other.charges, func(o core.Charge) bool { return o.Rule == c.Rule }) {
+	others := *other.charges.Load()
+	for _, c := range *r.charges.Load() {
+		if slices.ContainsFunc(others, func(o core.Charge) bool { return o.Rule == c.Rule }) {
 			return c.Rule
 		}
 	}

@@ -75,7 +75,7 @@ type taken struct {
 }
 
 func newTaken(d *Decision, charges []core.Charge) *taken {
-	t := &taken{limiter: d.policy.limiter, policy: d.route.name,
+	t := &taken{limiter: d.policy.limiter, policy: d.route.stored,
 		units: make([]core.Return, 0, len(charges)), rules: make([]int, 0, len(charges))}
 	for i, c := range charges {
 		if !c.Quota.Leases() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -92,11 +93,24 @@ func (p *Policy) observed(d Decision, err error) {
 	case errors.Is(err, ErrUndecided):
 		p.limiter.failed(undecidedRequest, nil, d, err)
 	case observe != nil:
-		p.observe(observe, nil, d)
+		p.observe(observe, d)
 	}
 	if d.lease != nil {
 		d.reportLoss(nil)
 	}
+}
+
+// observe calls the program's function, and releases d if that panics, since nothing
+// else knows d then.
+func (p *Policy) observe(observe func(*http.Request, Decision, error), d Decision) {
+	observed := false
+	defer func() {
+		if !observed {
+			d.Release()
+		}
+	}()
+	observe(nil, d, nil)
+	observed = true
 }
 
 // upToTries is how often a request with UpTo asks the store at most.
@@ -174,10 +188,10 @@ func (p *Policy) Reset(ctx context.Context, keys Keys) error {
 		if rule.Key.kind == everyone || rule.leases() {
 			continue
 		}
-		if err := p.limiter.store.Reset(ctx, p.named.name, p.names[i], rule.Key.resolve(from)); err != nil {
+		if err := p.limiter.store.Reset(ctx, p.named.stored, p.names[i], rule.Key.resolve(from)); err != nil {
 			return fmt.Errorf("%w: reset of rule %q: %w", ErrUndecided, p.names[i], err)
 		}
-		p.limiter.refilled(p.named.name, p.names[i], rule.Key.resolve(from))
+		p.limiter.refilled(p.named.stored, p.names[i], rule.Key.resolve(from))
 		reset = true
 	}
 	if !reset {

@@ -137,7 +137,7 @@ func (p *Policy) name(w *waiter) {
 	}
 	ids := make([]waiting.ID, len(p.keyOf))
 	for i, k := range p.keyOf {
-		ids[i] = waiting.ID{Policy: p.named.name, Rule: p.names[i], Key: p.keys[k].resolve(&w.source)}
+		ids[i] = waiting.ID{Policy: p.named.stored, Rule: p.names[i], Key: p.keys[k].resolve(&w.source)}
 	}
 	w.place.Name(ids)
 }
@@ -246,8 +246,9 @@ func (d Decision) late(ctx context.Context) (Decision, bool) {
 	d.Release()
 	refused := core.NewDecision(d.core.At, len(d.core.Outcomes()))
 	refused.Mode = d.core.Mode
+	charges := *d.route.charges.Load()
 	for i, o := range d.core.Outcomes() {
-		rule := &d.route.charges[i]
+		rule := &charges[i]
 		o.Remaining = min(o.Remaining+given[i], d.policy.capacities[i])
 		switch {
 		case rule.Quota.Leases():

@@ -87,6 +87,12 @@ func (l *Limiter) call(c echo.Context, next echo.HandlerFunc) limit.Call {
 			err := next(c)
 			return status(c, err), err
 		},
+		Status: func() int {
+			if !c.Response().Committed {
+				return 0
+			}
+			return c.Response().Status
+		},
 		Answer: func(err error) error { return problem(c, err) },
 	}
 	if c != nil {

@@ -88,6 +88,12 @@ func (l *Limiter) call(c *echo.Context, next echo.HandlerFunc) limit.Call {
 			_, status := echo.ResolveResponseStatus(c.Response(), err)
 			return status, err
 		},
+		Status: func() int {
+			if response, err := echo.UnwrapResponse(c.Response()); err == nil && response.Committed {
+				return response.Status
+			}
+			return 0
+		},
 		Answer: func(err error) error { return answer(c, err) },
 	}
 	if c != nil {

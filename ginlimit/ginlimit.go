@@ -79,6 +79,12 @@ func (l *Limiter) call(c *gin.Context) limit.Call {
 			c.Next()
 			return c.Writer.Status(), nil
 		}
+		call.Status = func() int {
+			if !c.Writer.Written() {
+				return 0
+			}
+			return c.Writer.Status()
+		}
 	}
 	if l.User != nil {
 		call.User = func() string { return l.User(c) }

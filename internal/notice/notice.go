@@ -19,6 +19,7 @@ const (
 	LateUser          = "LIMIT-107" // a rule by user was decided before authentication
 	SilentProxy       = "LIMIT-108" // a trusted proxy sent no client address
 	SharedPattern     = "LIMIT-109" // two sets are on one pattern without a method
+	DifferentRules    = "LIMIT-110" // two sets on one route have different rules of one name
 	Undecided         = "LIMIT-201" // a request could not be decided
 	Unsettled         = "LIMIT-202" // an admitted request could not be settled
 	LeaseLost         = "LIMIT-203" // a request lost a lease that it held

@@ -10,13 +10,8 @@ import (
 	"time"
 )
 
-// Status calls next, and returns the status that it answered with.
-func Status(next http.Handler, w http.ResponseWriter, r *http.Request) int {
-	s := &statusWriter{Passthrough: Passthrough{w}}
-	next.ServeHTTP(s, r)
-	s.begin(http.StatusOK)
-	return s.status
-}
+// Record returns a writer that remembers the status of the response.
+func Record(w http.ResponseWriter) *Recorder { return &Recorder{Passthrough: Passthrough{w}} }
 
 // WithDefault calls answer with a writer that begins a response with the given
 // status unless answer calls WriteHeader.
@@ -26,13 +21,16 @@ func WithDefault(w http.ResponseWriter, status int, answer func(http.ResponseWri
 	d.begin()
 }
 
-// A statusWriter remembers the status of a response.
-type statusWriter struct {
+// A Recorder remembers the status of a response.
+type Recorder struct {
 	Passthrough
 	status int // 0 before the response has begun
 }
 
-func (w *statusWriter) begin(status int) {
+// Status returns the status of the response, or 0 if it has not begun.
+func (w *Recorder) Status() int { return w.status }
+
+func (w *Recorder) begin(status int) {
 	if w.status == 0 {
 		w.status = status
 	}
@@ -40,32 +38,32 @@ func (w *statusWriter) begin(status int) {
 
 // WriteHeader implements [http.ResponseWriter]. An informational status does not
 // begin the response.
-func (w *statusWriter) WriteHeader(status int) {
+func (w *Recorder) WriteHeader(status int) {
 	if status >= 200 || status == http.StatusSwitchingProtocols {
 		w.begin(status)
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
 
-func (w *statusWriter) Write(p []byte) (int, error) {
+func (w *Recorder) Write(p []byte) (int, error) {
 	w.begin(http.StatusOK)
 	return w.ResponseWriter.Write(p)
 }
 
 // WriteString implements [io.StringWriter].
-func (w *statusWriter) WriteString(s string) (int, error) {
+func (w *Recorder) WriteString(s string) (int, error) {
 	w.begin(http.StatusOK)
 	return io.WriteString(w.ResponseWriter, s)
 }
 
 // ReadFrom implements [io.ReaderFrom], so that files still go by sendfile.
-func (w *statusWriter) ReadFrom(r io.Reader) (int64, error) {
+func (w *Recorder) ReadFrom(r io.Reader) (int64, error) {
 	w.begin(http.StatusOK)
 	return io.Copy(w.ResponseWriter, r)
 }
 
 // Hijack implements [http.Hijacker].
-func (w *statusWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+func (w *Recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffered, err := w.Passthrough.Hijack()
 	if err == nil {
 		w.begin(http.StatusSwitchingProtocols)

@@ -18,7 +18,7 @@ func TestStatus(t *testing.T) {
 		answer func(http.ResponseWriter)
 		want   int
 	}{
-		"nothing":       {func(http.ResponseWriter) {}, 200},
+		"nothing":       {func(http.ResponseWriter) {}, 0},
 		"a body":        {func(w http.ResponseWriter) { io.WriteString(w, "x") }, 200},
 		"a file":        {func(w http.ResponseWriter) { w.(io.ReaderFrom).ReadFrom(strings.NewReader("x")) }, 200},
 		"a status":      {func(w http.ResponseWriter) { w.WriteHeader(404) }, 404},
@@ -26,8 +26,10 @@ func TestStatus(t *testing.T) {
 		"informational": {func(w http.ResponseWriter) { w.WriteHeader(103); w.WriteHeader(401) }, 401},
 		"switching":     {func(w http.ResponseWriter) { w.WriteHeader(101) }, 101},
 	} {
-		h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { test.answer(w) })
-		assert.Equal(t, test.want, Status(h, httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil)), name)
+		recorder := Record(httptest.NewRecorder())
+		assert.Zero(t, recorder.Status(), name)
+		test.answer(recorder)
+		assert.Equal(t, test.want, recorder.Status(), name)
 	}
 }
 
@@ -63,16 +65,16 @@ func TestWithDefault(t *testing.T) {
 func TestHijack(t *testing.T) {
 	status := make(chan int, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		status <- Status(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			WithDefault(w, http.StatusTooManyRequests, func(w http.ResponseWriter) {
-				conn, rw, err := w.(http.Hijacker).Hijack()
-				if assert.NoError(t, err) {
-					io.WriteString(rw, "HTTP/1.1 204 No Content\r\n\r\n")
-					rw.Flush()
-					conn.Close()
-				}
-			})
-		}), w, r)
+		recorder := Record(w)
+		WithDefault(recorder, http.StatusTooManyRequests, func(w http.ResponseWriter) {
+			conn, rw, err := w.(http.Hijacker).Hijack()
+			if assert.NoError(t, err) {
+				io.WriteString(rw, "HTTP/1.1 204 No Content\r\n\r\n")
+				rw.Flush()
+				conn.Close()
+			}
+		})
+		status <- recorder.Status()
 	}))
 	defer server.Close()
 	response, err := server.Client().Get(server.URL)
