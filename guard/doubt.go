@@ -47,6 +47,17 @@ func (d *doubts) of(policy string, charges []core.Charge, now int64) (doubtful s
 // too recently, or holds leases that the store does not know. A rule with
 // [core.Allow] is not charged for requests admitted during an outage.
 func (d *doubts) doubt(policy string, c *core.Charge, now int64) bool {
+	last := d.last(policy, c)
+	if last == never || c.OnError == core.Allow {
+		return false
+	}
+	// A bucket that is never full never forgets. The memory of a single instance
+	// knows as much as the store, so it must admit from then on.
+	return now-last < c.Quota.Span()+slack || d.single && c.Quota.Refills()
+}
+
+// last returns when c was last decided without the store.
+func (d *doubts) last(policy string, c *core.Charge) int64 {
 	last := d.all.time()
 	if d.any.Load() {
 		last = max(last, d.key(policy, c).time())
@@ -54,12 +65,12 @@ func (d *doubts) doubt(policy string, c *core.Charge, now int64) bool {
 	if c.Quota.Leases() {
 		last = max(last, d.leased.time())
 	}
-	if last == never || c.OnError == core.Allow {
-		return false
-	}
-	// A bucket that is never full never forgets. The memory of a single instance
-	// knows as much as the store, so it must admit from then on.
-	return now-last < c.Quota.Span()+slack || d.single && c.Quota.Refills()
+	return last
+}
+
+// remaining returns how long the doubt about c lasts, with several instances.
+func (d *doubts) remaining(policy string, c *core.Charge, now int64) int64 {
+	return d.last(policy, c) + c.Quota.Span() + slack - now
 }
 
 // decided notes that this process decides charges without the store. A single

@@ -91,3 +91,26 @@ func TestLookIsTruthful(t *testing.T) {
 		}
 	}
 }
+
+// TestRetryAfterOfALargeCost asks for more than a share: in an outage until the next probe,
+// and afterwards until the share no longer decides, so that a client that waits is admitted.
+func TestRetryAfterOfALargeCost(t *testing.T) {
+	now := new(atomic.Int64)
+	now.Store(sec)
+	s, f := guarded(4, now)
+	large := core.Charge{Rule: "r", Cost: 8, Quota: core.Quota{Limit: 10, Window: 20 * sec}}
+	take := func() core.Decision {
+		d, err := s.Take(t.Context(), "p", []core.Charge{large})
+		require.NoError(t, err)
+		return d
+	}
+	f.fail(errDown)
+	require.Equal(t, core.ModeLocal, take().Mode)
+	f.fail(nil)
+	now.Add(sec)
+	d := take()
+	require.False(t, d.Allowed)
+	require.GreaterOrEqual(t, d.RetryAfter(), int64(18*sec), "the share of 3 decides for a window")
+	now.Add(d.RetryAfter())
+	require.True(t, take().Allowed)
+}

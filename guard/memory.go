@@ -114,6 +114,9 @@ func (c *call) local(d *core.Decision) {
 		if o.RetryAfter == core.Never && c.charges[i].Cost <= c.charges[i].Quota.Capacity() {
 			// More than a share, but not more than the store can admit.
 			o.RetryAfter = max(o.ResetAfter, c.guard.breaker.probeIn(c.now))
+			if c.doubtful.has(i) { // the share decides until then, whatever the store says
+				o.RetryAfter = max(o.RetryAfter, c.guard.doubts.remaining(c.policy, &c.charges[i], c.now))
+			}
 		}
 	}
 }
