@@ -11,8 +11,8 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-# These modules test and measure the tree that they stand in.
-unpublished='benchmarks proof'
+# These modules test, measure or demonstrate this tree.
+unpublished='benchmarks examples/service proof'
 
 fail() {
 	printf 'release.sh: %s\n' "$1" >&2
