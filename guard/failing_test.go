@@ -294,7 +294,7 @@ func TestShare(t *testing.T) {
 	d, err = s.Take(t.Context(), "p", []core.Charge{c})
 	require.NoError(t, err)
 	assert.False(t, d.Allowed)
-	assert.EqualValues(t, 10*sec, d.RetryAfter())
+	assert.EqualValues(t, 10*sec+slack, d.RetryAfter(), "the share decides for a window after this decision")
 	c.Cost = 11
 	d, err = s.Take(t.Context(), "p", []core.Charge{c})
 	require.NoError(t, err)
