@@ -35,15 +35,15 @@ const (
 	TokenBucket = core.TokenBucket
 
 	// LeakyBucket ("leaky-bucket") admits what a TokenBucket does. It remembers
-	// one number for each key, and always begins with a whole Burst.
+	// one number for each key, and always starts with a full Burst.
 	LeakyBucket = core.LeakyBucket
 
 	// Queue ("queue") admits up to Burst requests more than its rate lets
-	// through, and each of them waits for its turn: see [Decision].Delay.
+	// through, and each of them waits for its slot: see [Decision].Delay.
 	Queue = core.Queue
 
 	// Concurrency ("concurrency") admits a request while fewer than Limit are
-	// under way, 1 to 10,000. Each holds a lease until its handler returns or
+	// in flight, 1 to 10,000. Each holds a lease until its handler returns or
 	// [Decision.Release] is called. The lease is renewed meanwhile, and ends by
 	// itself a Window after the process has died: at least a second.
 	Concurrency = core.Concurrency
@@ -111,9 +111,9 @@ func (r Rule) equal(s Rule) bool {
 	return zones && a == b && (r.Cost == nil) == (s.Cost == nil) && (r.Settle == nil) == (s.Settle == nil) && r.name() == s.name() && r.Key.label == s.Key.label && r.OnStoreError == s.OnStoreError
 }
 
-// sameZone reports whether a and b are one time zone. Loaded twice, it has two
-// addresses, and what is behind them also remembers when that was; so they are
-// asked for their offsets in the middle of each month.
+// sameZone reports whether a and b are one time zone. A zone that was loaded twice
+// has two addresses, and its value caches the current offset, so sameZone compares
+// the offsets in the middle of each month.
 func sameZone(a, b *time.Location) bool {
 	if a == b || a == nil || b == nil {
 		return a == b

@@ -287,8 +287,7 @@ func (d Decision) lossContext(r *http.Request) *http.Request {
 
 // reportLoss has a loss reported to Observe when d is released, and not before:
 // until then the handler may use the request, which is not safe to read beside
-// it. The decision holds something; one that does not must not come here, where it
-// moves to the heap.
+// it. Call it only if d holds a lease: otherwise d would escape to the heap.
 func (d Decision) reportLoss(r *http.Request) {
 	l := d.policy.limiter
 	d.lease.mu.Lock()

@@ -137,7 +137,7 @@ func (o *Options) validate() error {
 		errs = append(errs, fmt.Errorf("limit: Jitter %v: write 0 to %v", o.Jitter, maxJitter))
 	}
 	if o.Headers&NoHeaders != 0 && o.Headers != NoHeaders || o.Headers > NoHeaders || o.Headers&XRateLimit != 0 && o.Headers&XRateLimitUnix != 0 {
-		errs = append(errs, errors.New("limit: Headers: write NoHeaders alone, or Draft11, or one of XRateLimit and XRateLimitUnix, or Draft11 with one of them"))
+		errs = append(errs, errors.New("limit: Headers: NoHeaders cannot be combined, and XRateLimit and XRateLimitUnix exclude each other"))
 	}
 	return errors.Join(errs...)
 }

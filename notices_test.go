@@ -147,6 +147,7 @@ func TestNoticeOfNoRoute(t *testing.T) {
 	}{
 		{limit.Rules(nine), []string{"", ""}, 1},
 		{limit.EachRoute(nine), []string{"", ""}, 1},
+		{limit.EachRoute(nine), []string{"/api/*", "/api/*"}, 1}, // chi's Route("/api") and Use
 		{limit.EachRoute(nine), []string{"GET /a", ""}, 0},
 		{limit.Named("nine", nine), []string{""}, 0},
 	} {

@@ -192,6 +192,8 @@ func (p *Policy) addRoute(id routeID, method string, c *Call) *route {
 		if first == nil && (c.Method == "" || p.set.scope == scopeRoute) { // a framework knows its 404s
 			n.noRoute(log, p)
 		}
+	case c.Method == "" && strings.HasSuffix(c.Pattern, "/*"): // chi, in the Use of a router mounted there
+		n.noRoute(log, p)
 	default:
 		n.noPathValue(log, p, c.Pattern)
 	}

@@ -84,7 +84,7 @@ type Rule struct {
 	Cost func(*http.Request) int64
 
 	// Settle returns the true cost of a request once it has been answered with a
-	// status; nil means what it was charged. A lower cost refunds the rest, and a
+	// status; nil keeps the charge. A lower cost refunds the rest, and a
 	// higher one takes what there is room for: see [Decision.Settle], and [OnStatus]
 	// for attempts that count only if they fail. A handler that panics has answered
 	// with 500, and one that hijacked the connection with 101. A negative cost is a
@@ -197,7 +197,7 @@ func (s RuleSet) Validate() error {
 	var errs []error
 	if s.scope == scopeNamed && !grammar.ValidName(s.name) {
 		errs = append(errs, &RuleError{Problem: fmt.Sprintf(
-			"policy name %q: write 1 to %d letters, digits, '.', '_' or '-', which no route is", s.name, grammar.MaxName)})
+			"policy name %q: write 1 to %d letters, digits, '.', '_' or '-' (so that it cannot be a route)", s.name, grammar.MaxName)})
 	}
 	if len(s.rules) == 0 {
 		errs = append(errs, &RuleError{Problem: "no rules: write at least one, such as limit.PerIP(time.Minute, 100)"})

@@ -204,7 +204,7 @@ func TestValidate(t *testing.T) {
 		{Rules(Per(ByCookie("sid"), time.Second, 1), Per(ByCookie("SID"), time.Second, 1)), []string{
 			`the name "per-cookie-sid-1s" is taken by`}},
 
-		{Named("", ip), []string{`limit: policy name "": write 1 to 64 letters, digits, '.', '_' or '-', which no route is`}},
+		{Named("", ip), []string{`limit: policy name "": write 1 to 64 letters, digits, '.', '_' or '-' (so that it cannot be a route)`}},
 		{Named("POST /update", ip), []string{`limit: policy name "POST /update": write`}},
 		{Named("<unmatched>", ip), []string{`limit: policy name "<unmatched>": write`}},
 		{Named("{a}"), []string{`limit: policy name "{a}": write`, "limit: no rules: write"}},

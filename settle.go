@@ -12,11 +12,12 @@ import (
 )
 
 // ErrSettled is returned by [Decision.Settle] when there is nothing to settle: the
-// decision is a refusal, was not made by [Policy.Reserve], or has been settled.
+// decision is a refusal, was not made by [Policy.Reserve] or [Policy.Wait], or has
+// been settled.
 // Nothing was changed.
 var ErrSettled = errors.New("limit: nothing is reserved, or it has been settled")
 
-// Settle corrects what [Policy.Reserve] took to n units of each rule, the true
+// Settle corrects what [Policy.Reserve] or [Policy.Wait] took to n units of each rule, the true
 // cost of the request; 0 cancels the reservation. It can be called once. The
 // second call, on a copy of the decision too, returns [ErrSettled].
 //

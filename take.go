@@ -253,7 +253,7 @@ func (p *Policy) validCosts(costs map[string]int64) error {
 func (p *Policy) costless(costs map[string]int64) error {
 	for i, r := range p.set.rules {
 		if _, said := costs[p.names[i]]; r.Cost != nil && !said {
-			return &RuleError{Rule: r.String(), Problem: "its Cost needs an HTTP request: set limit.Request.Cost"}
+			return &RuleError{Rule: r.String(), Problem: "Cost is a function of an HTTP request: set limit.Request.Cost"}
 		}
 	}
 	return nil
@@ -263,7 +263,7 @@ func (p *Policy) costless(costs map[string]int64) error {
 func (p *Policy) settleless() error {
 	for _, r := range p.set.rules {
 		if r.Settle != nil {
-			return &RuleError{Rule: r.String(), Problem: "its Settle needs an HTTP response: " +
+			return &RuleError{Rule: r.String(), Problem: "Settle is a function of an HTTP response: " +
 				"call limit.Policy.Reserve, and then limit.Decision.Settle"}
 		}
 	}

@@ -17,10 +17,10 @@ import (
 // taken, as in [Decision.Wait].
 //
 // Waits on one Limiter for one key are served in the order in which they began,
-// so that small costs do not overtake a large one. Callers that there should be
-// room for ask the store side by side; if others take that room first, a later
-// caller may pass an earlier one, which is then the first in line for the next
-// room. Take, handlers and other processes do not queue, and may come first.
+// so that small costs do not overtake a large one. When room appears, several
+// waiters ask the store at once; if another caller takes the room first, a later
+// waiter may be admitted before an earlier one. Take, handlers and other processes
+// do not queue, and may come first.
 //
 // What this process gives back (by Settle, Release or Reset) wakes the first
 // waiter at once. A decision of Wait can be settled, as one of [Policy.Reserve].

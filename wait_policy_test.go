@@ -205,7 +205,7 @@ func TestLimiterWaitMistakes(t *testing.T) {
 	_, err = mustPolicy(limiter, Rules(Global(time.Hour, 1))).Wait(t.Context(), Request{Cost: 1})
 	assert.ErrorContains(t, err, "outside HTTP a policy needs a name")
 	_, err = mustPolicy(limiter, Named("costly", Rule{Key: Everyone, Limit: 5, Window: time.Hour, Cost: otherCost})).Wait(t.Context(), Request{})
-	assert.ErrorContains(t, err, "its Cost needs an HTTP request")
+	assert.ErrorContains(t, err, "Cost is a function of an HTTP request")
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -79,6 +79,7 @@ func panics(t *testing.T, f func()) (panicked bool) {
 		if p := recover(); p != nil {
 			err, _ := p.(error)
 			require.ErrorAs(t, err, new(*limit.RuleError))
+			require.ErrorContains(t, err, "write limit.Named", "the panic is about the scope")
 			panicked = true
 		}
 	}()

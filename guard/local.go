@@ -20,7 +20,7 @@ func (c *call) takeLocal(d *core.Decision, reason error) (err error) {
 
 // takeShare decides by the share of this instance. A rule that wants Allow never
 // refuses, but what it admits is counted, except in a queue: no request waits
-// for a turn there.
+// for a slot there.
 func (c *call) takeShare() (core.Decision, error) {
 	// Note the doubts before the decision, since count relies on that, and after
 	// it, since its units matter from then on.

@@ -164,7 +164,7 @@ func (c *call) refused(d *core.Decision) {
 
 // errLate means that this process has decided the same keys without the store
 // while the store was deciding.
-var errLate = fmt.Errorf("%w: its answer came after a decision without it", core.ErrUnavailable)
+var errLate = fmt.Errorf("%w: the store answered after this process had decided locally", core.ErrUnavailable)
 
 // count counts in memory what the store has admitted, charged as asked. If the
 // memory refuses, count gives the units back to the store.

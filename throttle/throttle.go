@@ -30,8 +30,8 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// Bandwidth returns a rule of bytes: all requests that share a key get so many
-// bytes a window together. Set its Burst to change how many bytes may come at once;
+// Bandwidth returns a rule of bytes: all requests that share a key share this many
+// bytes per window. Set its Burst to change how many bytes may come at once;
 // without it they are those of a window.
 func Bandwidth(key limit.KeyResolver, window time.Duration, bytes int64) limit.Rule {
 	return limit.Rule{Key: key, Limit: bytes, Window: window, Algorithm: limit.TokenBucket}
