@@ -30,14 +30,29 @@ func Example_migratingStores() {
 // From ulule/limiter and from gin-rate-limit.
 func Example_migratingGin() {
 	router, rl := gin.New(), ginlimit.New(limit.New(nil, nil))
-	router.GET("/items", rl.Limit(limit.MustParse("5/1s per ip")), okGin)
+	router.GET("/health", okGin)
 	router.Use(rl.Limit(limit.Named("clients", limit.PerIP(time.Second, 5))))
+	router.GET("/items", okGin)
 	router.GET("/users", okGin)
-	for range 6 {
+	for range 5 {
 		fmt.Print(send(router, "GET", "/items").Code, " ")
 	}
-	fmt.Println(send(router, "GET", "/users").Code)
+	fmt.Println(send(router, "GET", "/users").Code, send(router, "GET", "/health").Code)
 	// Output: 200 200 200 200 200 429 200
+}
+
+// From the text of ulule/limiter.
+func Example_migratingText() {
+	set := limit.Named("clients", limit.MustParse("100/1m per ip").Rules()...)
+	router, rl := gin.New(), ginlimit.New(limit.New(nil, nil))
+	router.Use(rl.Limit(set))
+	router.GET("/items", okGin)
+	router.GET("/users", okGin)
+	for range 100 {
+		send(router, "GET", "/items")
+	}
+	fmt.Println(send(router, "GET", "/users").Code)
+	// Output: 429
 }
 
 // From httprate and from tollbooth.

@@ -14,13 +14,15 @@ import (
 	"github.com/routelimit/limit/redisstore"
 )
 
-// silent keeps go-redis from writing that nothing listens.
-type silent struct{}
+// redisLog passes the lines of go-redis to slog.
+type redisLog struct{}
 
-func (silent) Printf(context.Context, string, ...any) {}
+func (redisLog) Printf(ctx context.Context, format string, v ...any) {
+	slog.DebugContext(ctx, "go-redis", "line", fmt.Sprintf(format, v...))
+}
 
 func Example_outages() {
-	redis.SetLogger(silent{})
+	redis.SetLogger(redisLog{})
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // nothing listens here
 	limiter := limit.New(redisstore.New(client, nil), &limit.Options{
 		Instances: 2,

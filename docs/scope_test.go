@@ -61,3 +61,23 @@ func Example_scopeNetHTTP() {
 	// 200
 	// 429
 }
+
+func Example_scopeEachRoute() {
+	sales, stock := http.HandlerFunc(ok), http.HandlerFunc(ok)
+	mux := http.NewServeMux()
+	limiter := limit.New(nil, &limit.Options{
+		Observe: func(_ *http.Request, d limit.Decision, _ error) { fmt.Print(d.Policy(), ": ") },
+	})
+
+	each := limiter.Limit(limit.EachRoute(limit.PerIP(time.Minute, 1)))
+	mux.Handle("GET /sales", each(sales))
+	mux.Handle("GET /stock", each(stock))
+
+	for _, path := range []string{"/sales", "/sales", "/stock"} {
+		fmt.Println(send(mux, "GET", path).Code)
+	}
+	// Output:
+	// each GET /sales: 200
+	// each GET /sales: 429
+	// each GET /stock: 200
+}

@@ -4,7 +4,11 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
 )
@@ -32,6 +36,65 @@ func Example_withoutHTTP() {
 	// true []
 	// true []
 	// false [per-user-1h]
+}
+
+func Example_peek() {
+	ctx := context.Background()
+	mails, err := limit.New(nil, nil).Policy(limit.Named("mails",
+		limit.PerUser(time.Hour, 2),
+		limit.Global(time.Hour, 100),
+	))
+	if err != nil {
+		log.Fatal(err)
+	}
+	alice := limit.Keys{"user": "alice"}
+	if _, err := mails.Wait(ctx, limit.Request{Keys: alice, Cost: 2}); err != nil {
+		log.Fatal(err)
+	}
+
+	d, err := mails.Peek(ctx, limit.Request{Keys: alice})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, rule := range d.Rules() {
+		fmt.Println(rule.Name, rule.Remaining, rule.ResetAfter.Round(time.Minute))
+	}
+
+	fmt.Println(d.Allowed)
+	// Output:
+	// per-user-1h 0 1h0m0s
+	// global-1h 98 1h0m0s
+	// false
+}
+
+// TestWithoutHTTP checks what the page says of deadlines, of a Wait that is
+// settled, and of a Reset without a rule to reset.
+func TestWithoutHTTP(t *testing.T) {
+	limiter := limit.New(nil, nil)
+	policy, err := limiter.Policy(limit.Named("mails", limit.PerUser(time.Hour, 2)))
+	require.NoError(t, err)
+	alice := limit.Request{Keys: limit.Keys{"user": "alice"}}
+	_, err = policy.Take(t.Context(), alice)
+	require.NoError(t, err)
+	d, err := policy.Wait(t.Context(), alice)
+	require.NoError(t, err)
+	assert.EqualValues(t, 1, d.Taken)
+
+	short, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err = policy.Wait(short, alice)
+	var refused *limit.RefusedError
+	require.ErrorAs(t, err, &refused)
+	require.NoError(t, short.Err())
+
+	require.NoError(t, d.Settle(t.Context(), 0))
+	left, err := policy.Peek(t.Context(), alice)
+	require.NoError(t, err)
+	assert.EqualValues(t, 1, left.Rules()[0].Remaining)
+
+	all, err := limiter.Policy(limit.Named("all", limit.Global(time.Hour, 2)))
+	require.NoError(t, err)
+	assert.Error(t, all.Reset(t.Context(), nil))
 }
 
 func Example_reserve() {

@@ -5,22 +5,24 @@
 // Its counters, with labels that only the program chooses and no client can:
 //
 //   - rate_limiting_requests_total by policy, result (admitted, refused) and mode.
-//     The mode says how the decision was made: see [limit.Mode]. Modes other than
-//     exact and remembered mean that the store did not decide, or that keys shared
-//     an overflow quota.
+//     The mode says how the decision was made: see [limit.Mode].
 //   - rate_limiting_rule_refusals_total by policy and rule: the rules that had no
 //     room.
 //   - rate_limiting_errors_total by kind: undecided (answered with 503), unsettled
 //     and lease_lost.
 //
-// This expression is above 0 while requests are not decided by the store alone:
+// This expression is above 0 while requests are admitted without the store:
 //
-//	sum by (mode) (rate(rate_limiting_requests_total{mode!~"exact|remembered"}[5m]))
+//	sum by (mode) (rate(rate_limiting_requests_total{result="admitted",mode=~"local|allowed"}[5m]))
+//
+// Rules with OnStoreError Refuse have the mode refused instead. After an outage,
+// for up to a window, refusals may have the mode local while the store works: it
+// may not know what was admitted without it.
 //
 // The counters count what [limit.Options].Observe observes: each HTTP request that
-// a handler, middleware or adapter decides. They do not count [limit.Policy.Take],
-// Wait, Reserve and Peek. Of [limit.Policy.Decide] they count only errors. Bodies
-// that package throttle slows count only if they fail.
+// a handler, middleware or adapter decides, and [limit.Policy.Take], Wait and
+// Reserve. They do not count Peek. Of [limit.Policy.Decide] they count only errors.
+// Bodies that package throttle slows count only if they fail.
 package promlimit
 
 import (
