@@ -77,7 +77,7 @@ func Example_scopeEachRoute() {
 		fmt.Println(send(mux, "GET", path).Code)
 	}
 	// Output:
-	// each GET /sales: 200
-	// each GET /sales: 429
-	// each GET /stock: 200
+	// GET /sales: 200
+	// GET /sales: 429
+	// GET /stock: 200
 }
