@@ -54,18 +54,19 @@ var badRequests = []badInput{
 		}
 		r.runs(1, behind(limit.PerIP(time.Hour, 1)), ask) // on a route for POST
 		for name, serve := range anyMethod {
-			// A route for any method is a route for each method in Gin and Echo, and the
-			// methods that clients invent share one. A named set has one quota for all.
+			// The methods of one declaration share its quota, and so do all with a named
+			// set. EachRoute counts each method alone; those that clients invent are one.
 			for scope, set := range map[string]limit.RuleSet{"rules": limit.Rules(limit.PerIP(time.Hour, 1)),
 				"each": limit.EachRoute(limit.PerIP(time.Hour, 1)), "named": limit.Named("login", limit.PerIP(time.Hour, 1))} {
 				ran, book := make(map[string]int), new(logbook.Book)
 				ask(serve(limit.New(nil, &limit.Options{Log: book.Log()}), set, func(_ http.ResponseWriter, q *http.Request) { ran[q.Method]++ }))
 				all, most, warnings := 0, 1, 0
-				if scope != "named" && name != "http" {
+				switch {
+				case name == "http":
+				case scope == "each":
 					most = 5
-					if scope == "rules" {
-						warnings = 1
-					}
+				case scope == "rules":
+					warnings = 1
 				}
 				for _, n := range ran {
 					all += n
