@@ -3,15 +3,9 @@ package limit
 import (
 	"errors"
 	"fmt"
-	"hash/fnv"
-	"net/http"
-	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
-
-	"github.com/routelimit/limit/core"
 )
 
 // A Policy is a [RuleSet] bound to a [Limiter]. It decides: HTTP requests by
@@ -39,23 +33,6 @@ type Policy struct {
 	first  *route             // the first of them
 	warned atomic.Bool        // about a second route
 }
-
-// A route is a policy on one route, or under its name.
-type route struct {
-	name    string                        // as decisions show it
-	stored  string                        // as the store knows it
-	method  string                        // of a framework that tells it
-	charges atomic.Pointer[[]core.Charge] // of a request, except for their keys and costs
-
-	marks    atomic.Int32 // requests left to mark: see Policy.mark
-	followed atomic.Bool  // whether a marked request has come from a policy before
-}
-
-type routeID struct{ method, pattern string }
-
-// unmatched names the quotas of requests without a route. Their paths are the
-// client's choice, and unbounded.
-const unmatched = "<unmatched>"
 
 func newPolicy(l *Limiter, set RuleSet) *Policy {
 	p := &Policy{limiter: l, set: set, routes: make(map[routeID]*route)}
@@ -86,185 +63,6 @@ func newPolicy(l *Limiter, set RuleSet) *Policy {
 	return p
 }
 
-func (p *Policy) newRoute(name string) *route {
-	name = strings.Clone(name)
-	r := &route{name: name, stored: name}
-	if p.set.scope == scopeEach {
-		r.stored = "each " + name // a set made by Rules may be on the same route
-	}
-	r.marks.Store(firstMarks)
-	var charges []core.Charge
-	for i, rule := range p.set.rules {
-		charges = append(charges, core.Charge{Rule: p.names[i], Quota: rule.quota(), OnError: rule.OnStoreError})
-	}
-	r.charges.Store(&charges)
-	return r
-}
-
-// separate gives the quotas of r and of other, which is on the same route, names of
-// their own where rules of one name differ. State that two different rules share
-// would admit what the looser one does. The new names are the same in every process,
-// whichever of the two routes it meets first.
-func (r *route) separate(other *route) (rule string) {
-	mine, others := *r.charges.Load(), *other.charges.Load()
-	for i := range mine {
-		for j := range others {
-			name := ruleName(mine[i].Rule)
-			if name == ruleName(others[j].Rule) && mine[i].Quota != others[j].Quota {
-				r.rename(i, name)
-				other.rename(j, name)
-				rule = name
-			}
-		}
-	}
-	return rule
-}
-
-// quotaSuffix begins what is added to a rule's name in the store. No name has it.
-const quotaSuffix = "~"
-
-// ruleName returns the name of a rule without what separate has added.
-func ruleName(stored string) string {
-	name, _, _ := strings.Cut(stored, quotaSuffix)
-	return name
-}
-
-func (r *route) rename(i int, name string) {
-	charges := slices.Clone(*r.charges.Load())
-	q := charges[i].Quota
-	hash := fnv.New64a()
-	fmt.Fprint(hash, q.Algorithm, q.Limit, q.Window, q.Burst, q.Cells, q.Missing, q.MaxWait, q.Aligned, q.Calendar.Unit, q.Calendar.Zone)
-	charges[i].Rule = name + quotaSuffix + strconv.FormatUint(hash.Sum64(), 36)
-	r.charges.Store(&charges)
-}
-
-// route returns the route of a request. The program's patterns bound how many
-// there are. Unknown methods count as one, so that clients cannot add routes.
-func (p *Policy) route(c *Call) *route {
-	if p.named != nil {
-		if p.byPath && c.Pattern != "" {
-			p.noticePathValues(c.Pattern)
-		}
-		return p.named
-	}
-	method := knownMethod(c.Method)
-	id := routeID{method, c.Pattern}
-	switch {
-	case id.pattern == "":
-		id, method = routeID{"", unmatched}, ""
-	case p.set.scope == scopeRoute:
-		id.method = "" // the methods of one declaration share its quotas
-	}
-	p.mu.RLock()
-	r := p.routes[id]
-	p.mu.RUnlock()
-	if r == nil {
-		r = p.addRoute(id, method, c)
-	}
-	if r.method != method && !p.warned.Swap(true) {
-		p.limiter.notices.secondRoute(p.limiter.log(), p, r.name, routeName(method, c.Pattern))
-	}
-	return r
-}
-
-func (p *Policy) addRoute(id routeID, method string, c *Call) *route {
-	p.mu.Lock()
-	if r := p.routes[id]; r != nil {
-		p.mu.Unlock()
-		return r
-	}
-	r := p.newRoute(routeName(method, id.pattern))
-	r.method = strings.Clone(method)
-	p.routes[routeID{strings.Clone(id.method), strings.Clone(id.pattern)}] = r
-	first := p.first
-	if first == nil {
-		p.first = r
-	}
-	p.mu.Unlock()
-
-	n, log := &p.limiter.notices, p.limiter.log() // a log may be slow: not under the lock
-	switch {
-	case first != nil && p.set.scope == scopeRoute:
-		if !p.warned.Swap(true) {
-			n.secondRoute(log, p, first.name, r.name)
-		}
-	case id.pattern == unmatched:
-		if first == nil && (c.Method == "" || p.set.scope == scopeRoute) { // a framework knows its 404s
-			n.noRoute(log, p)
-		}
-	case c.Method == "" && strings.HasSuffix(c.Pattern, "/*"): // chi, in the Use of a router mounted there
-		n.noRoute(log, p)
-	default:
-		n.noPathValue(log, p, c.Pattern)
-	}
-	p.limiter.register(p, r)
-	return r
-}
-
-func routeName(method, pattern string) string {
-	if method == "" {
-		return pattern
-	}
-	return method + " " + pattern
-}
-
-// register separates the quotas of a route from those of other policies on it.
-func (l *Limiter) register(p *Policy, r *route) {
-	l.mu.Lock()
-	others := l.routes[r.stored]
-	var rule string
-	var other *policyRoute
-	for i := range others {
-		if found := r.separate(others[i].route); found != "" {
-			rule, other = found, &others[i]
-		}
-	}
-	shared := len(others) > 0 && rule == "" && r.method == "" && !strings.Contains(r.name, " ") && r.name != unmatched
-	known := slices.ContainsFunc(others, func(o policyRoute) bool { return slices.EqualFunc(o.policy.set.rules, p.set.rules, Rule.equal) })
-	if !known && len(others) < maxPoliciesOnRoute {
-		l.routes[r.stored] = append(others, policyRoute{p, r})
-	}
-	l.mu.Unlock()
-	switch {
-	case rule != "":
-		l.notices.differentRules(l.log(), r.name, rule, other.policy, p)
-	case shared:
-		l.notices.sharedPattern(l.log(), r.name, others[0].policy, p)
-	}
-}
-
-// maxPoliciesOnRoute bounds what a program that binds new rules all the time costs.
-const maxPoliciesOnRoute = 64
-
-// A policyRoute is a route of a policy.
-type policyRoute struct {
-	policy *Policy
-	route  *route
-}
-
-// noticePathValues warns once for each pattern that does not have the path values of
-// a named policy. The program's patterns bound their number.
-func (p *Policy) noticePathValues(pattern string) {
-	if _, seen := p.patterns.Load(pattern); seen {
-		return
-	}
-	if _, seen := p.patterns.LoadOrStore(strings.Clone(pattern), true); !seen {
-		p.limiter.notices.noPathValue(p.limiter.log(), p, pattern)
-	}
-}
-
-const otherMethod = "OTHER"
-
-// knownMethod maps the methods that clients invent to one.
-func knownMethod(method string) string {
-	switch method {
-	case "", http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
-		http.MethodDelete, http.MethodConnect, http.MethodOptions, http.MethodTrace:
-		return method
-	}
-	return otherMethod
-}
-
 // check returns an error that joins one [*RuleError] for each rule that could
 // resolve no key on the route of a call: a rule by user without a function for the
 // user, and a rule by a path value that the pattern does not have.
@@ -293,45 +91,4 @@ func (l *Limiter) check(rules RuleSet, c *Call) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// missingPathValues returns the path values that r is keyed by and a pattern does
-// not have. An empty pattern is one that is not known yet.
-func (r *Rule) missingPathValues(pattern string) (missing []string) {
-	if pattern == "" {
-		return nil
-	}
-	has := pathValues(pattern)
-	for _, name := range r.Key.pathValues() {
-		if !slices.Contains(has, name) {
-			missing = append(missing, name)
-		}
-	}
-	return missing
-}
-
-// pathValues returns the names in a pattern: "id" in "/users/:id",
-// "/users/{id}" and "/users/{id...}", and "path" in "/files/*path". A bare "*" is
-// Echo's name for the rest of a path.
-func pathValues(pattern string) (names []string) {
-	serveMux := strings.Contains(pattern, " ") // a method, and no colons
-	for segment := range strings.SplitSeq(pattern, "/") {
-		if serveMux || strings.Contains(segment, "{") {
-			for _, part := range strings.Split(segment, "{")[1:] {
-				name, _, _ := strings.Cut(part, "}")
-				name, _, _ = strings.Cut(name, ":") // chi: {id:[0-9]+}
-				if name != "$" {                    // a ServeMux's end of the path
-					names = append(names, strings.TrimSuffix(name, "..."))
-				}
-			}
-			continue
-		}
-		switch i := strings.IndexAny(segment, ":*"); {
-		case i >= 0 && segment[i:] == "*":
-			names = append(names, "*")
-		case i >= 0:
-			names = append(names, segment[i+1:])
-		}
-	}
-	return names
 }

@@ -113,7 +113,7 @@ func printLengths(files []file, verbose bool) {
 // printAdapters prints the lines of each adapter, whether or not it is there.
 func printAdapters(files []file) {
 	fmt.Printf("\nLines of each adapter\n")
-	for _, adapter := range []string{"handler.go", "ginlimit", "echolimit", "echov5limit", "grpclimit"} {
+	for _, adapter := range []string{"handler.go", "ginlimit", "echolimit", "echov5limit", "grpclimit", "connectlimit"} {
 		lines, parts := 0, 0
 		for _, f := range files {
 			if f.path == adapter || path.Dir(f.path) == adapter && strings.HasSuffix(f.path, ".go") {
