@@ -78,8 +78,8 @@ func ByPathValue(name string) KeyResolver { return labeled(KeyResolver{kind: byP
 
 // By resolves what fn returns; "" means that the request has no such key. The
 // function must not read the body. For a value that other middleware has found, read
-// it from the request's context. The name appears in the names of rules. It is one word, and none of the words of the text
-// grammar, which has no functions.
+// it from the request's context. The name appears in the names of rules. It is one
+// word, and none of the words of the text grammar, which has no functions.
 func By(name string, fn func(*http.Request) string) KeyResolver {
 	return KeyResolver{kind: byFunc, label: name, name: name, fn: fn}
 }

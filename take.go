@@ -176,8 +176,8 @@ func (p *Policy) Peek(ctx context.Context, r Request) (Decision, error) {
 //
 // Do not settle a reservation that was made before the reset: its units would
 // come back twice. Reset may be repeated. A policy without rules to reset is an
-// error. An error that wraps [ErrUndecided] means
-// that the store failed, and that some of the rules may be reset already.
+// error. An error that wraps [ErrUndecided] means that the store failed, and that
+// some of the rules may be reset already.
 func (p *Policy) Reset(ctx context.Context, keys Keys) error {
 	if err := p.check(&Request{Keys: keys, Cost: 1}); err != nil {
 		return err
@@ -188,10 +188,11 @@ func (p *Policy) Reset(ctx context.Context, keys Keys) error {
 		if rule.Key.kind == everyone || rule.leases() {
 			continue
 		}
-		if err := p.limiter.store.Reset(ctx, p.named.stored, p.names[i], rule.Key.resolve(from)); err != nil {
+		key := rule.Key.resolve(from)
+		if err := p.limiter.store.Reset(ctx, p.named.stored, p.names[i], key); err != nil {
 			return fmt.Errorf("%w: reset of rule %q: %w", ErrUndecided, p.names[i], err)
 		}
-		p.limiter.refilled(p.named.stored, p.names[i], rule.Key.resolve(from))
+		p.limiter.refilled(p.named.stored, p.names[i], key)
 		reset = true
 	}
 	if !reset {
