@@ -6,11 +6,8 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// An Algorithm is how a rule counts. The zero Algorithm is [SlidingLog].
+// The algorithms, how a rule counts, with their words in the text grammar.
 // docs/algorithms.md compares them.
-type Algorithm = core.Algorithm
-
-// The algorithms, with their words in the text grammar.
 const (
 	// SlidingLog ("sliding-log") admits at most Limit in any window, exactly.
 	// It remembers each unit, and so takes limits up to 100,000.
@@ -132,12 +129,10 @@ func sameZone(a, b *time.Location) bool {
 	return true
 }
 
-// OnError is what a rule does while the store is unavailable. Errors that a request
-// can cause do not count as that: they are answered with 503, whatever rules say.
-type OnError = core.OnError
-
-// What a rule may do, with the words in the text grammar. If the rules on a request
-// differ, one that refuses refuses it. Local rules admit it together or not at all.
+// What a rule may do while the store is unavailable, with the words in the text
+// grammar. Errors that a request can cause do not count as that: they are answered
+// with 503, whatever rules say. If the rules on a request differ, one that refuses
+// refuses it. Local rules admit it together or not at all.
 const (
 	// Local ("on-error local") lets this process decide, by what it has admitted.
 	// See [Options].Instances.
@@ -152,10 +147,7 @@ const (
 	Refuse = core.Refuse
 )
 
-// A Mode is how a [Decision] was made.
-type Mode = core.Mode
-
-// The modes.
+// The modes: how a [Decision] was made.
 const (
 	ModeExact      = core.ModeExact      // by the store
 	ModeOverflow   = core.ModeOverflow   // by the store, on a quota that keys share beyond MaxKeys: never above the limit

@@ -47,7 +47,7 @@ func TestCalendarNames(t *testing.T) {
 }
 
 func TestAlgorithmProblems(t *testing.T) {
-	rule := func(a Algorithm, change func(*Rule)) Rule {
+	rule := func(a core.Algorithm, change func(*Rule)) Rule {
 		r := Rule{Key: ByIP, Limit: 100, Window: time.Minute, Algorithm: a}
 		change(&r)
 		return r

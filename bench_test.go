@@ -30,7 +30,7 @@ func BenchmarkTake(b *testing.B) {
 	})
 	b.Run("policy", func(b *testing.B) {
 		policy := mustPolicy(limit.New(nil, nil), limit.Named("p", rules...))
-		request := limit.Request{Keys: limit.Keys{"user": "alice"}}
+		request := limit.Request{Keys: map[string]string{"user": "alice"}}
 		b.ReportAllocs()
 		for b.Loop() {
 			if d, err := policy.Take(b.Context(), request); err != nil || !d.Allowed {

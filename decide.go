@@ -11,16 +11,13 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// Decide decides an HTTP request and does nothing else, for programs that answer
-// it themselves: no headers, no waiting, and Observe is called for errors only.
-// Call [Decision.Wait] on an admitted request if a rule is a [Queue], and
-// [Decision.Release] when the request is done. An error wraps [ErrUndecided].
-func (p *Policy) Decide(r *http.Request, c Call) (Decision, error) {
+// decideHTTP is [Adapter.Decide] for every type of context.
+func (p *Policy) decideHTTP(r *http.Request, from framework, cost int64) (Decision, error) {
 	ctx := r.Context()
 	if p.byIP {
 		p.limiter.noticeProxies(r)
 	}
-	d, err := p.decide(ctx, context.WithoutCancel(ctx), p.route(&c), &source{limiter: p.limiter, request: r, call: &c}, false)
+	d, err := p.decide(ctx, context.WithoutCancel(ctx), p.route(from), &source{limiter: p.limiter, request: r, framework: from, cost: cost}, false)
 	if err != nil {
 		p.limiter.failed(undecidedRequest, r, d, err)
 		return d, err
@@ -36,12 +33,13 @@ func (p *Policy) Decide(r *http.Request, c Call) (Decision, error) {
 type source struct {
 	limiter *Limiter
 
-	request *http.Request // of HTTP
-	call    *Call
+	request   *http.Request // of HTTP
+	framework framework
 
-	keys  Keys // of the program
-	cost  int64
+	keys  map[string]string // of the program
 	costs map[string]int64
+
+	cost int64 // of HTTP, 0 for that of the rules
 }
 
 // value returns the value of a key, or "" if there is none.
@@ -55,7 +53,7 @@ func (s *source) value(k *KeyResolver) string {
 	case byIP:
 		return s.limiter.options.Proxies.key(r)
 	case byUser:
-		v = s.limiter.user(r, s.call)
+		v = s.framework.user(r)
 	case byHeader:
 		v = r.Header.Get(k.name)
 	case byCookie:
@@ -67,26 +65,11 @@ func (s *source) value(k *KeyResolver) string {
 			v = r.URL.Query().Get(k.name)
 		}
 	case byPath:
-		if s.call.PathValue != nil {
-			v = s.call.PathValue(k.name)
-		} else {
-			v = r.PathValue(k.name)
-		}
+		v = s.framework.pathValue(r, k.name)
 	case byFunc:
 		v = k.fn(r)
 	}
 	return strings.TrimSpace(v)
-}
-
-// user returns the user of a request, or "".
-func (l *Limiter) user(r *http.Request, c *Call) string {
-	switch {
-	case c.User != nil:
-		return c.User()
-	case l.options.User != nil:
-		return l.options.User(r)
-	}
-	return ""
 }
 
 // costOf returns what the request costs of a rule.
@@ -97,8 +80,8 @@ func (s *source) costOf(rule *Rule, name string) (int64, error) {
 			return validCost(n)
 		}
 		return validCost(s.cost)
-	case s.call.Cost != 0:
-		return validCost(s.call.Cost)
+	case s.cost != 0:
+		return validCost(s.cost)
 	case rule.Cost != nil:
 		return validCost(rule.Cost(s.request))
 	}

@@ -16,7 +16,7 @@ type Decision struct {
 	Allowed bool
 
 	// Mode says how the decision was made: by the store, or without it.
-	Mode Mode
+	Mode core.Mode
 
 	// At is when the store decided, on its clock: that of Redis, or of this
 	// process.

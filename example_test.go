@@ -112,7 +112,7 @@ func ExamplePolicy_Take() {
 	}
 
 	for range 3 {
-		d, err := policy.Take(context.Background(), limit.Request{Keys: limit.Keys{"user": "alice"}})
+		d, err := policy.Take(context.Background(), limit.Request{Keys: map[string]string{"user": "alice"}})
 		if err != nil {
 			panic(err)
 		}
@@ -333,7 +333,7 @@ func ExamplePolicy_Take_cost() {
 	}
 
 	for _, recipients := range []int64{80, 30, 20} {
-		d, err := policy.Take(context.Background(), limit.Request{Keys: limit.Keys{"user": "alice"}, Cost: recipients})
+		d, err := policy.Take(context.Background(), limit.Request{Keys: map[string]string{"user": "alice"}, Cost: recipients})
 		if err != nil {
 			panic(err)
 		}
@@ -354,7 +354,7 @@ func ExampleRequest() {
 	}
 
 	for range 3 {
-		d, err := policy.Take(context.Background(), limit.Request{Keys: limit.Keys{"user": "alice"}, Cost: 60, UpTo: true})
+		d, err := policy.Take(context.Background(), limit.Request{Keys: map[string]string{"user": "alice"}, Cost: 60, UpTo: true})
 		if err != nil {
 			panic(err)
 		}
@@ -378,7 +378,7 @@ func ExamplePolicy_Wait() {
 
 	start := time.Now()
 	for range 4 {
-		_, err := policy.Wait(ctx, limit.Request{Keys: limit.Keys{"user": "alice"}})
+		_, err := policy.Wait(ctx, limit.Request{Keys: map[string]string{"user": "alice"}})
 		var refused *limit.RefusedError
 		switch {
 		case errors.As(err, &refused):
@@ -404,7 +404,7 @@ func ExamplePolicy_Peek() {
 	if err != nil {
 		panic(err)
 	}
-	alice := limit.Keys{"user": "alice"}
+	alice := map[string]string{"user": "alice"}
 
 	for range 3 {
 		d, err := policy.Peek(context.Background(), limit.Request{Keys: alice})
@@ -458,7 +458,7 @@ func ExampleDecision_Release() {
 	}
 
 	export := func() (done func()) {
-		d, err := policy.Take(context.Background(), limit.Request{Keys: limit.Keys{"user": "alice"}})
+		d, err := policy.Take(context.Background(), limit.Request{Keys: map[string]string{"user": "alice"}})
 		if err != nil {
 			panic(err)
 		}

@@ -27,7 +27,7 @@ func (p *Policy) Handler(next http.Handler) http.Handler {
 		panic(&RuleError{Problem: "one set of rules covers two routes: write limit.Named(\"…\", rules…) for one quota of " +
 			"both, limit.EachRoute(rules…) for a quota of each, or bind the set once for each route"})
 	}
-	return p.handler(next, true)
+	return p.handler(next, onRoute)
 }
 
 // Middleware returns a handler for everything behind next: a group of routes, a
@@ -43,7 +43,7 @@ func (p *Policy) Middleware(next http.Handler) http.Handler {
 			"of all, or put the rules on each route with Policy.Handler"})
 	}
 	p.mustAttach(next)
-	return p.handler(next, false)
+	return p.handler(next, before)
 }
 
 // mustAttach panics if the policy cannot decide requests to next.
@@ -57,30 +57,48 @@ func (p *Policy) mustAttach(next http.Handler) {
 		panic(&RuleError{Problem: "a ServeMux has many routes: write limit.Named(\"…\", rules…) for one quota of all, " +
 			"or put the rules on each route"})
 	}
-	if err := p.limiter.check(p.set, &Call{}); err != nil {
+	if err := p.limiter.check(p.set, place{}); err != nil {
 		panic(err)
 	}
 }
 
-func (p *Policy) handler(next http.Handler, route bool) http.Handler {
+// An exchange is a request of net/http and its response.
+type exchange struct {
+	w        http.ResponseWriter
+	recorder *response.Recorder // around w, if rules settle by status
+	r        *http.Request
+	next     http.Handler
+}
+
+// The adapters of net/http: behind a router, and before it.
+var (
+	onRoute = &Adapter[exchange]{Route: exchange.route, Next: exchange.serve, Status: exchange.status}
+	before  = &Adapter[exchange]{Route: exchange.none, Next: exchange.serve, Status: exchange.status}
+)
+
+func (p *Policy) handler(next http.Handler, adapter *Adapter[exchange]) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var c Call
+		e := exchange{w: w, r: r, next: next}
 		if p.settles {
-			recorder := response.Record(w)
-			c.Status = recorder.Status
-			c.Next = func(r *http.Request) (int, error) {
-				next.ServeHTTP(recorder, r)
-				return cmp.Or(recorder.Status(), http.StatusOK), nil
-			}
-		} else {
-			c.Next = func(r *http.Request) (int, error) {
-				next.ServeHTTP(w, r)
-				return http.StatusOK, nil
-			}
+			e.recorder = response.Record(w)
+			e.w = e.recorder
 		}
-		if route {
-			c.Pattern = r.Pattern
-		}
-		_ = p.Serve(w, r, c) // a ServeMux has no log of errors
+		_ = adapter.Serve(p, w, r, e) // a ServeMux has no log of errors
 	})
+}
+
+func (e exchange) route() (method, pattern string) { return "", e.r.Pattern }
+
+func (e exchange) none() (method, pattern string) { return "", "" }
+
+func (e exchange) serve(r *http.Request) (status int, err error) {
+	e.next.ServeHTTP(e.w, r)
+	return cmp.Or(e.status(), http.StatusOK), nil
+}
+
+func (e exchange) status() int {
+	if e.recorder == nil {
+		return 0
+	}
+	return e.recorder.Status()
 }

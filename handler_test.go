@@ -120,7 +120,7 @@ func TestNamedAcrossFrameworks(t *testing.T) {
 		require.Equal(t, http.StatusNoContent, send(mux, "GET", path).Code, path)
 	}
 	// httptest.NewRequest comes from this address.
-	d, err := mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: limit.Keys{"ip": "192.0.2.1:1234"}})
+	d, err := mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: map[string]string{"ip": "192.0.2.1:1234"}})
 	require.NoError(t, err)
 	require.True(t, d.Allowed)
 	require.Zero(t, d.Rules()[0].Remaining)
@@ -225,14 +225,14 @@ func TestBindPathValues(t *testing.T) {
 		"GET /users/{$}": `limit: rule "5/1s per path id and ip": key "path id": the path "GET /users/{$}" has no values: add one, or write another key` + "\n" +
 			`limit: rule "9/1s per path org or ip": key "path org": the path "GET /users/{$}" has no values: add one, or write another key`,
 	} {
-		_, err := limiter.Bind(rules, limit.Call{Pattern: pattern})
+		_, err := new(limit.Adapter[any]).Bind(limiter, pattern, rules)
 		if want == "" {
 			assert.NoError(t, err, pattern)
 		} else {
 			assert.EqualError(t, err, want)
 		}
 	}
-	_, err := limiter.Bind(limit.MustParse("5/1s per path *"), limit.Call{Pattern: "/files/*"})
+	_, err := new(limit.Adapter[any]).Bind(limiter, "/files/*", limit.MustParse("5/1s per path *"))
 	assert.NoError(t, err, "Echo's name for the rest of a path")
 }
 
@@ -379,6 +379,6 @@ func TestInvalidRules(t *testing.T) {
 	assert.ErrorAs(t, err, &rule)
 	assert.NotContains(t, err.Error(), "%!", "a format that does not fit")
 
-	_, policyErr := limiter.Bind(rules, limit.Call{})
+	_, policyErr := new(limit.Adapter[any]).Bind(limiter, "", rules)
 	assert.EqualError(t, policyErr, err.Error(), "the same as an error")
 }

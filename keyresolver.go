@@ -73,7 +73,7 @@ func ByCookie(name string) KeyResolver { return labeled(KeyResolver{kind: byCook
 func ByQuery(name string) KeyResolver { return labeled(KeyResolver{kind: byQuery, name: name}) }
 
 // ByPathValue resolves a part of the path: "id" for "/users/:id" on Gin and Echo,
-// and for "/users/{id}" on a ServeMux. The route must have it: see [Limiter.Bind].
+// and for "/users/{id}" on a ServeMux. The route must have it: see [Adapter.Bind].
 func ByPathValue(name string) KeyResolver { return labeled(KeyResolver{kind: byPath, name: name}) }
 
 // By resolves what fn returns; "" means that the request has no such key. The

@@ -17,24 +17,29 @@ import (
 
 // A seen is a request as a framework sees it.
 type seen struct {
-	Call
+	Adapter[*http.Request]
 	request *http.Request
 }
 
 // resolve returns the key of a request as a handler would.
-func resolve(k KeyResolver, s seen, options Options) string {
-	return k.resolve(&source{limiter: &Limiter{options: options}, request: s.request, call: &s.Call})
+func resolve(k KeyResolver, s *seen, options Options) string {
+	return k.resolve(s.source(options))
+}
+
+func (s *seen) source(options Options) *source {
+	l := &Limiter{options: options}
+	return &source{limiter: l, request: s.request, framework: s.call(l, s.request)}
 }
 
 // request returns one from 203.0.113.9, with headers as "Name: value".
-func request(target string, headers ...string) seen {
+func request(target string, headers ...string) *seen {
 	r := httptest.NewRequest("GET", target, nil)
 	r.RemoteAddr = "203.0.113.9:51234"
 	for _, header := range headers {
 		name, value, _ := strings.Cut(header, ": ")
 		r.Header.Add(name, value)
 	}
-	return seen{request: r}
+	return &seen{request: r}
 }
 
 func hashed(s string) string {
@@ -50,15 +55,15 @@ func TestResolve(t *testing.T) {
 	withPath.request.SetPathValue("id", "42")
 	ginPath := request("/")
 	ginPath.request.SetPathValue("id", "42")
-	ginPath.PathValue = func(name string) string { return name + "=7" }
+	ginPath.PathValue = func(_ *http.Request, name string) string { return name + "=7" }
 	ginUser := request("/")
-	ginUser.User = func() string { return "bob" }
+	ginUser.User = func(*http.Request) string { return "bob" }
 	socket := request("/")
 	socket.request.RemoteAddr = "@"
 
 	tests := []struct {
 		key     KeyResolver
-		call    seen
+		call    *seen
 		options Options
 		want    string
 	}{
@@ -121,7 +126,7 @@ func TestResolve(t *testing.T) {
 		assert.Equal(t, test.want, resolve(test.key, test.call, test.options), "%s", test.key)
 		assert.Empty(t, test.key.problems(0))
 	}
-	assert.Empty(t, resolve(ByQuery("a"), seen{request: &http.Request{}}, Options{}), "a request without URL")
+	assert.Empty(t, resolve(ByQuery("a"), &seen{request: &http.Request{}}, Options{}), "a request without URL")
 }
 
 func TestBounded(t *testing.T) {
@@ -142,7 +147,7 @@ func TestJoinedIsInjective(t *testing.T) {
 	for _, a := range values {
 		for _, b := range values {
 			for _, c := range values {
-				keys := Keys{"header A": a, "header B": b, "header C": c}
+				keys := map[string]string{"header A": a, "header B": b, "header C": c}
 				key := triple.resolve(&source{keys: keys})
 				require.NotContains(t, seen, key, "%q %q %q and %q", a, b, c, seen[key])
 				seen[key] = [3]string{a, b, c}
@@ -164,7 +169,7 @@ func FuzzKeyInjective(t *testing.F) {
 	f.Fuzz(func(t *testing.T, a1, b1, c1, a2, b2, c2 string) {
 		a, b, c := ByHeader("A"), ByQuery("b"), ByPathValue("c")
 		from := func(values ...string) *source {
-			return &source{keys: Keys{a.label: values[0], b.label: values[1], c.label: values[2]}}
+			return &source{keys: map[string]string{a.label: values[0], b.label: values[1], c.label: values[2]}}
 		}
 		one, two := from(a1, b1, c1), from(a2, b2, c2)
 		same := func(keys ...KeyResolver) bool {
@@ -210,7 +215,7 @@ func TestKeys(t *testing.T) {
 		PerIP(time.Second, 1), Per(ByHeader("X-API-Key"), time.Second, 1),
 		Per(FirstOf(By("tenant", (*http.Request).UserAgent), ByIP), time.Second, 1), Global(time.Second, 1)))
 
-	for _, keys := range []Keys{
+	for _, keys := range []map[string]string{
 		{"ip": "203.0.113.9", "header X-Api-Key": "k", "tenant": "t"},
 		{"ip": "[2001:db8::1]:80", "header X-API-Key": "k", "tenant": "t"},
 		{"ip": "", "Header x-api-key": "", "tenant": "", "unused": "x"},
@@ -218,19 +223,19 @@ func TestKeys(t *testing.T) {
 	} {
 		assert.NoError(t, policy.missing(keys))
 	}
-	for want, keys := range map[string]Keys{
-		`limit: no key "ip": write limit.Keys{"ip": …}, with "" if there is none`:                                     {"header X-Api-Key": "k", "tenant": "t"},
-		`limit: no key "header X-Api-Key": write limit.Keys{"header X-Api-Key": …}`:                                   {"ip": "", "tenant": "t"},
-		`limit: no key "header X-Api-Key": write`:                                                                     {"ip": "", "tenant": "t", "header X-API-Key": "1", "header x-api-key": "2"},
-		`limit: key "ip": "localhost" is not an address: write one such as 203.0.113.9`:                               {"ip": "localhost", "header X-Api-Key": "k", "tenant": "t"},
-		"limit: no key \"header X-Api-Key\": write limit.Keys{\"header X-Api-Key\": …}, with \"\" if there is none\n": {"ip": ""},
+	for want, keys := range map[string]map[string]string{
+		`limit: no key "ip": write Keys: map[string]string{"ip": …}, with "" if there is none`:                                     {"header X-Api-Key": "k", "tenant": "t"},
+		`limit: no key "header X-Api-Key": write Keys: map[string]string{"header X-Api-Key": …}`:                                   {"ip": "", "tenant": "t"},
+		`limit: no key "header X-Api-Key": write`:                                                                                  {"ip": "", "tenant": "t", "header X-API-Key": "1", "header x-api-key": "2"},
+		`limit: key "ip": "localhost" is not an address: write one such as 203.0.113.9`:                                            {"ip": "localhost", "header X-Api-Key": "k", "tenant": "t"},
+		"limit: no key \"header X-Api-Key\": write Keys: map[string]string{\"header X-Api-Key\": …}, with \"\" if there is none\n": {"ip": ""},
 	} {
 		assert.ErrorContains(t, policy.missing(keys), want)
 	}
 	assert.ErrorContains(t, policy.missing(nil), `no key "tenant"`)
 
 	// An address makes the same key as it does in a request.
-	source := &source{limiter: limiter, keys: Keys{"ip": "[2001:db8:1:2::3]:80", "header x-api-key": " k "}}
+	source := &source{limiter: limiter, keys: map[string]string{"ip": "[2001:db8:1:2::3]:80", "header x-api-key": " k "}}
 	call := request("/", "X-Api-Key: k")
 	call.request.RemoteAddr = "[2001:db8:1:9::9]:80"
 	for _, key := range []KeyResolver{ByIP, ByHeader("X-API-Key"), FirstOf(ByHeader("X-API-Key"), ByIP)} {
@@ -240,7 +245,7 @@ func TestKeys(t *testing.T) {
 
 func TestKeyAllocations(t *testing.T) {
 	call := request("/", "X-Api-Key: k")
-	source := &source{limiter: &Limiter{}, request: call.request, call: &call.Call}
+	source := call.source(Options{})
 	for _, key := range []KeyResolver{Everyone, ByIP, ByHeader("X-API-Key")} {
 		assert.Zero(t, testing.AllocsPerRun(100, func() { key.resolve(source) }), "%s", key)
 	}

@@ -30,7 +30,7 @@ var ErrLeaseLost = errors.New("limit: a lease was lost")
 
 // Release gives back what the decision holds under rules of [Concurrency], when
 // the request is done. Handlers and adapters release what they decided; callers
-// of [Policy.Take] and [Policy.Decide] write
+// of [Policy.Take] and [Adapter.Decide] write
 //
 //	defer d.Release()
 //

@@ -49,7 +49,8 @@ func newLosing(store core.Store) *losing {
 
 func (l *losing) hold(t *testing.T) Decision {
 	t.Helper()
-	d, err := l.policy.Decide(httptest.NewRequest("GET", "/", nil), Call{})
+	r := httptest.NewRequest("GET", "/", nil)
+	d, err := onRoute.Decide(l.policy, r, exchange{r: r}, 0)
 	require.NoError(t, err)
 	require.True(t, d.Allowed)
 	return d
@@ -180,7 +181,8 @@ func TestLostOfSeveral(t *testing.T) {
 func TestNothingToLose(t *testing.T) {
 	l := newLosing(memstore.New(nil))
 	first, second := l.hold(t), l.hold(t)
-	refused, err := l.policy.Decide(httptest.NewRequest("GET", "/", nil), Call{})
+	r := httptest.NewRequest("GET", "/", nil)
+	refused, err := onRoute.Decide(l.policy, r, exchange{r: r}, 0)
 	require.NoError(t, err)
 	peeked, err := mustPolicy(New(nil, nil), twoAtOnce).Peek(t.Context(), Request{})
 	require.NoError(t, err)

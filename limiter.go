@@ -20,7 +20,7 @@
 // 429. Outside HTTP, a policy decides by [Policy.Take], which refuses, or
 // [Policy.Wait], which waits.
 //
-// A rule counts by an exact sliding window unless it names another [Algorithm].
+// A rule counts by an exact sliding window unless it names another algorithm.
 // [Concurrency] limits requests in flight, and package throttle limits bandwidth.
 //
 // The package does not authenticate: a key is only as trustworthy as its source.
@@ -107,7 +107,7 @@ type Options struct {
 
 	// Observe is called once for each decision, before the request goes on. It must
 	// not block. The request is nil outside HTTP, for [Policy.Take], [Policy.Wait]
-	// and [Policy.Reserve]; Peek and [Policy.Decide] are not observed. A non-nil
+	// and [Policy.Reserve]; Peek and [Adapter.Decide] are not observed. A non-nil
 	// error says why the request could not be decided; the decision is then the
 	// zero Decision. Observe is called again, with decision and error, at the end of
 	// an admitted request that could not be settled or that lost a lease: see
@@ -201,7 +201,7 @@ func decorated(store core.Store, o *Options) core.Store {
 // Bind a set once, where the program starts, and keep the policy. Sets of the
 // same name made by [Named] share their quotas, and must have the same rules.
 func (l *Limiter) Policy(rules RuleSet) (*Policy, error) {
-	if err := rules.Validate(); err != nil {
+	if err := rules.validate(); err != nil {
 		return nil, err
 	}
 	if rules.scope == scopeNamed {
@@ -216,18 +216,6 @@ func (l *Limiter) Policy(rules RuleSet) (*Policy, error) {
 	return newPolicy(l, rules), nil
 }
 
-// Bind is [Limiter.Policy] for adapters, where a route is declared. The error also
-// joins one [*RuleError] for each rule that could resolve no key there: a rule by
-// user if neither [Call].User nor [Options].User is set, and a rule by a path value
-// that [Call].Pattern does not have. An empty Pattern is one that is not known yet.
-// With [Call].Everywhere, a set made by [Rules] is an error as well.
-func (l *Limiter) Bind(rules RuleSet, c Call) (*Policy, error) {
-	if err := errors.Join(rules.Validate(), l.check(rules, &c)); err != nil {
-		return nil, err
-	}
-	return l.Policy(rules)
-}
-
 // Limit returns net/http middleware for one route:
 //
 //	mux.Handle("POST /update", limiter.Limit(rules)(update))
@@ -235,7 +223,7 @@ func (l *Limiter) Bind(rules RuleSet, c Call) (*Policy, error) {
 // It is [Policy.Handler] of the policy of rules, and panics if the rules are
 // invalid, as [http.ServeMux.Handle] does for an invalid pattern.
 func (l *Limiter) Limit(rules RuleSet) func(http.Handler) http.Handler {
-	p, err := l.Bind(rules, Call{})
+	p, err := l.bind(rules, place{})
 	if err != nil {
 		panic(err)
 	}

@@ -72,11 +72,11 @@ func (l *Limiter) mounted(f *tags.Field, next http.Handler) http.Handler {
 		f.Add(err)
 		return nil
 	}
-	var c Call
+	var at place
 	if f.Path != "" {
-		c.Pattern = f.Method + " " + f.Path
+		at.pattern = f.Method + " " + f.Path
 	}
-	p, err := l.Bind(rules, c)
+	p, err := l.bind(rules, at)
 	f.Add(err)
 	if err != nil || next == nil {
 		return nil

@@ -2,12 +2,16 @@ package limit
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/notice"
 )
 
@@ -127,8 +131,8 @@ func (l *Limiter) noticeProxies(r *http.Request) {
 
 // noticeLateUser warns if a request that had no user has one now that its handler
 // has returned: authentication ran after the rules.
-func (l *Limiter) noticeLateUser(r *http.Request, c *Call, policy string) {
-	if !l.notices.lateUser.Load() && l.user(r, c) != "" && !l.notices.lateUser.Swap(true) {
+func (l *Limiter) noticeLateUser(r *http.Request, from framework, policy string) {
+	if !l.notices.lateUser.Load() && from.user(r) != "" && !l.notices.lateUser.Swap(true) {
 		notice.Write(l.log(), notice.LateUser, "limit: a rule by user was decided before authentication, so all users share one quota: "+
 			"put authentication before the rules", 0, "policy", policy)
 	}
@@ -147,4 +151,65 @@ func (n *notices) limiterPerRequest(log *slog.Logger) {
 			return
 		}
 	}
+}
+
+// Marks let Serve find a request that is charged to one quota twice: the first
+// requests of each route carry in their context what charged them, and so does
+// a small sample of the others. A mark on each request would cost each three
+// allocations. If a response has headers of another policy already, and no marked
+// request has come from there, the next requests of the limiter carry marks too.
+const (
+	firstMarks = 16
+	markSample = 1024
+)
+
+type markKey struct{}
+
+// A mark is one charged route of a request, and those before it.
+type mark struct {
+	policy *Policy
+	route  *route
+	before *mark
+}
+
+// mark warns if the request was charged to a quota of this route before. It returns
+// the request to go on with, and whether it is one of those that carry a mark.
+func (p *Policy) mark(r *http.Request, route *route, stacked bool) (marked *http.Request, sampled bool) {
+	before, _ := r.Context().Value(markKey{}).(*mark)
+	if stacked && !route.followed.Load() {
+		if before != nil {
+			route.followed.Store(true)
+		} else {
+			p.limiter.marks.Store(firstMarks)
+		}
+	}
+	for m := before; m != nil; m = m.before {
+		if rule := route.shared(m.route); rule != "" {
+			p.limiter.notices.chargedTwice(p.limiter.log(), route.name, rule, m.policy, p)
+			break
+		}
+	}
+	switch {
+	case route.marks.Load() > 0:
+		route.marks.Add(-1)
+	case p.limiter.marks.Load() > 0:
+		p.limiter.marks.Add(-1)
+	case before == nil && rand.Uint32N(markSample) != 0:
+		return r, false
+	}
+	return r.WithContext(context.WithValue(r.Context(), markKey{}, &mark{p, route, before})), true
+}
+
+// shared returns a rule with which both routes charge one quota, or "".
+func (r *route) shared(other *route) string {
+	if r.stored != other.stored {
+		return ""
+	}
+	others := *other.charges.Load()
+	for _, c := range *r.charges.Load() {
+		if slices.ContainsFunc(others, func(o core.Charge) bool { return o.Rule == c.Rule }) {
+			return c.Rule
+		}
+	}
+	return ""
 }

@@ -424,7 +424,7 @@ func full(t *testing.T) core.Store {
 	limiter := limit.New(store, &limit.Options{Log: slog.New(slog.DiscardHandler)})
 	rules := limit.Named("others", limit.Per(limit.ByHeader("X"), 24*time.Hour, 5))
 	for i := range 20_000 { // so that no shard has room, but once in 10^30
-		_, err := mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: limit.Keys{"header X": fmt.Sprint(i)}})
+		_, err := mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: map[string]string{"header X": fmt.Sprint(i)}})
 		require.NoError(t, err)
 	}
 	return store
@@ -434,8 +434,8 @@ func full(t *testing.T) core.Store {
 // comes too soon for it, allocates no more than one that has nothing to say.
 func TestNoticesCostNothing(t *testing.T) {
 	rules := limit.Named("p", limit.PerIP(time.Hour, 1000))
-	keys := limit.Keys{"ip": "192.0.2.1"}
-	allocations := func(store core.Store, mode limit.Mode) float64 {
+	keys := map[string]string{"ip": "192.0.2.1"}
+	allocations := func(store core.Store, mode core.Mode) float64 {
 		policy := mustPolicy(limit.New(store, &limit.Options{Log: slog.New(slog.DiscardHandler)}), rules)
 		return testing.AllocsPerRun(100, func() {
 			d, err := policy.Take(t.Context(), limit.Request{Keys: keys})
@@ -472,7 +472,7 @@ func TestDecisionLogValue(t *testing.T) {
 	rules := limit.Named("p", limit.Rule{Name: "r", Key: limit.Everyone, Limit: 1, Window: time.Hour, Algorithm: limit.Queue, Burst: 2})
 	book := new(logbook.Book)
 	for range 4 {
-		d, err := mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: limit.Keys{}})
+		d, err := mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: map[string]string{}})
 		require.NoError(t, err)
 		book.Log().Info("took", "decision", d)
 	}

@@ -26,7 +26,7 @@ import (
 // "and" is [Joined] and binds tighter than "or", which is [FirstOf].
 //
 // The words are the attributes of a [Rule], in any order: the name of an
-// [Algorithm], and the options that it takes. "empty" sets Missing so that a
+// algorithm, and the options that it takes. "empty" sets Missing so that a
 // bucket begins empty. A rule with a zone, which [time.LoadLocation] reads, is a
 // [FixedWindow] with a [Calendar]. Its window is hour, day, week or month:
 //
@@ -75,7 +75,7 @@ var (
 // returns an error if [Parse] could not read the text back: for an invalid set,
 // for functions, and for a time zone that time.LoadLocation does not know.
 func (s RuleSet) MarshalText() ([]byte, error) {
-	if err := s.Validate(); err != nil {
+	if err := s.validate(); err != nil {
 		return nil, err
 	}
 	for _, r := range s.rules {
@@ -98,7 +98,7 @@ func (s *RuleSet) UnmarshalText(text []byte) error {
 	for i, rule := range parsed {
 		set.rules[i] = ruleOf(rule)
 	}
-	if err := set.Validate(); err != nil {
+	if err := set.validate(); err != nil {
 		return err
 	}
 	*s = set

@@ -63,7 +63,7 @@ func TestNoText(t *testing.T) {
 
 	for _, zone := range []*time.Location{time.FixedZone("here", 3600), time.FixedZone("Europe/Berlin", 0), time.FixedZone("", 60)} {
 		r := Rule{Key: ByIP, Limit: 1, Algorithm: FixedWindow, Calendar: Calendar{Unit: Day, Zone: zone}}
-		require.NoError(t, Rules(r).Validate(), "it is good in a program")
+		require.NoError(t, Rules(r).validate(), "it is good in a program")
 		_, err = Rules(r).MarshalText()
 		assert.ErrorContains(t, err, "has no text: write one that time.LoadLocation knows", zone)
 	}
@@ -107,8 +107,8 @@ func randomKey(r *rand.Rand, depth int) KeyResolver {
 // randomAttributes gives a rule a random algorithm with options that it takes.
 func randomAttributes(r *rand.Rand, rule *Rule, zones []*time.Location) {
 	some := func(n int64) int64 { return r.Int64N(2) * (1 + r.Int64N(n)) }
-	rule.Algorithm = Algorithm(r.IntN(int(Queue) + 1))
-	rule.OnStoreError = OnError(r.IntN(int(Refuse) + 1))
+	rule.Algorithm = core.Algorithm(r.IntN(int(Queue) + 1))
+	rule.OnStoreError = core.OnError(r.IntN(int(Refuse) + 1))
 	switch rule.Algorithm {
 	case FixedWindow:
 		switch r.IntN(3) {
@@ -154,7 +154,7 @@ func TestTextRoundTrip(t *testing.T) {
 			}
 		}
 		set := Rules(rules...)
-		if set.Validate() != nil {
+		if set.validate() != nil {
 			continue // two of them have one name
 		}
 		read++

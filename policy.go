@@ -63,30 +63,45 @@ func newPolicy(l *Limiter, set RuleSet) *Policy {
 	return p
 }
 
+// A place is where rules are declared.
+type place struct {
+	pattern    string // "" if it is not known yet
+	everywhere bool   // before every route of a server
+	user       bool   // whether the adapter has a function for the user
+}
+
+// bind is [Limiter.Policy] for a place.
+func (l *Limiter) bind(rules RuleSet, at place) (*Policy, error) {
+	if err := errors.Join(rules.validate(), l.check(rules, at)); err != nil {
+		return nil, err
+	}
+	return l.Policy(rules)
+}
+
 // check returns an error that joins one [*RuleError] for each rule that could
-// resolve no key on the route of a call: a rule by user without a function for the
+// resolve no key at a place: a rule by user without a function for the
 // user, and a rule by a path value that the pattern does not have.
-func (l *Limiter) check(rules RuleSet, c *Call) error {
+func (l *Limiter) check(rules RuleSet, at place) error {
 	var errs []error
 	wrong := func(rule Rule, format string, args ...any) {
 		errs = append(errs, &RuleError{Rule: rule.String(), Problem: fmt.Sprintf(format, args...)})
 	}
-	if c.Everywhere && rules.scope == scopeRoute {
+	if at.everywhere && rules.scope == scopeRoute {
 		errs = append(errs, &RuleError{Problem: fmt.Sprintf("rules %s cover many routes: write limit.Named(\"…\", rules…) for one "+
 			"quota of all, or limit.EachRoute(rules…) for a quota of each", rules)})
 	}
 	for _, rule := range rules.rules {
-		if rule.Key.uses(byUser) && c.User == nil && l.options.User == nil {
+		if rule.Key.uses(byUser) && !at.user && l.options.User == nil {
 			wrong(rule, "no user resolver: set ginlimit.Limiter.User, echolimit.Limiter.User or the User of your adapter to read "+
 				"what authentication put into its context, or limit.Options.User on net/http")
 		}
-		has := pathValues(c.Pattern)
-		for _, name := range rule.missingPathValues(c.Pattern) {
+		has := pathValues(at.pattern)
+		for _, name := range rule.missingPathValues(at.pattern) {
 			if len(has) == 0 {
-				wrong(rule, "key \"path %s\": the path %q has no values: add one, or write another key", name, c.Pattern)
+				wrong(rule, "key \"path %s\": the path %q has no values: add one, or write another key", name, at.pattern)
 			} else {
 				wrong(rule, "key \"path %s\": the path %q has no such value: write \"path %s\"",
-					name, c.Pattern, strings.Join(has, `" or "path `))
+					name, at.pattern, strings.Join(has, `" or "path `))
 			}
 		}
 	}

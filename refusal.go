@@ -2,11 +2,12 @@ package limit
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
+
+	"github.com/routelimit/limit/internal/response"
 )
 
 // A RefusedError is a refusal as an error.
@@ -20,16 +21,44 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("%s, retry after %v", text, e.Decision.RetryAfter)
 }
 
-// Problem returns the answer to an error of a [Policy] as a problem details
-// document (RFC 9457), for adapters whose framework answers errors: the status and
-// the body, of the media type application/problem+json. A [*RefusedError] is 429,
-// or 503 if the store is unavailable and a rule wants [Refuse]. Any other error is
-// 503, and its document does not name the cause.
-func Problem(err error) (status int, body []byte) {
-	if refused := (*RefusedError)(nil); errors.As(err, &refused) {
-		return refused.problem()
+// answerByOptions answers by the program's function for all frameworks, if it has one.
+func (l *Limiter) answerByOptions(w http.ResponseWriter, r *http.Request, status int, err error) bool {
+	switch refused, ok := err.(*RefusedError); {
+	case ok && l.options.Refuse != nil:
+		response.WithDefault(w, status, func(w http.ResponseWriter) { l.options.Refuse(w, r, refused.Decision) })
+		return true
+	case !ok && l.options.Fail != nil:
+		response.WithDefault(w, status, func(w http.ResponseWriter) { l.options.Fail(w, r, err) })
+		return true
 	}
-	return http.StatusServiceUnavailable, undecidedBody
+	return false
+}
+
+// statusOf returns the status of the answer to an error of a policy: 429 for a
+// refusal, and 503 if the request could not be decided, or if the store is
+// unavailable and a rule wants [Refuse].
+func statusOf(err error) int {
+	if refused, ok := err.(*RefusedError); ok && refused.Decision.Mode != ModeRefused {
+		return http.StatusTooManyRequests
+	}
+	return http.StatusServiceUnavailable
+}
+
+// document returns the answer to an error of a policy as a problem details document
+// (RFC 9457), which does not name the cause of a failure.
+func document(err error) []byte {
+	if refused, ok := err.(*RefusedError); ok {
+		return refused.document()
+	}
+	return undecidedBody
+}
+
+func writeDocument(w http.ResponseWriter, status int, document []byte) {
+	h := w.Header()
+	h["Content-Type"] = []string{"application/problem+json"}
+	h["X-Content-Type-Options"] = []string{"nosniff"}
+	w.WriteHeader(status)
+	w.Write(document)
 }
 
 // A problem is a problem details document, with the types and the member of
@@ -42,7 +71,7 @@ type problem struct {
 	ViolatedPolicies []string `json:"violated-policies,omitempty"`
 }
 
-func (e *RefusedError) problem() (status int, body []byte) {
+func (e *RefusedError) document() []byte {
 	p := undecided
 	if e.Decision.Mode != ModeRefused {
 		p = problem{
@@ -55,7 +84,7 @@ func (e *RefusedError) problem() (status int, body []byte) {
 	if e.Decision.RetryAfter != Never {
 		p.Detail = "Try again in " + strconv.FormatInt(e.Decision.retrySeconds(), 10) + " s."
 	}
-	return p.Status, p.text()
+	return p.text()
 }
 
 func (p problem) text() []byte {

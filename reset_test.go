@@ -21,15 +21,15 @@ func (stubborn) Reset(context.Context, string, string, string) error { return er
 func TestReset(t *testing.T) {
 	limiter := New(nil, nil)
 	rules := Named("login", PerUser(time.Hour, 2), PerIP(time.Hour, 5), Global(time.Hour, 10), Concurrent(ByUser, 10))
-	alice, bob := Keys{"user": "alice", "ip": "192.0.2.1"}, Keys{"user": "bob", "ip": "192.0.2.2"}
+	alice, bob := map[string]string{"user": "alice", "ip": "192.0.2.1"}, map[string]string{"user": "bob", "ip": "192.0.2.2"}
 	for range 2 {
-		for _, keys := range []Keys{alice, bob} {
+		for _, keys := range []map[string]string{alice, bob} {
 			_, err := mustPolicy(limiter, rules).Take(t.Context(), Request{Keys: keys})
 			require.NoError(t, err)
 		}
 	}
 	require.NoError(t, mustPolicy(limiter, rules).Reset(t.Context(), alice))
-	left := func(keys Keys) (list []int64) {
+	left := func(keys map[string]string) (list []int64) {
 		d := look(t, limiter, rules, keys)
 		for _, r := range d.Rules() {
 			list = append(list, r.Remaining)

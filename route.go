@@ -83,15 +83,20 @@ func (r *route) rename(i int, name string) {
 
 // route returns the route of a request. The program's patterns bound how many
 // there are. Unknown methods count as one, so that clients cannot add routes.
-func (p *Policy) route(c *Call) *route {
+func (p *Policy) route(from framework) *route {
+	if p.named != nil && !p.byPath {
+		return p.named
+	}
+	method, pattern := from.route()
 	if p.named != nil {
-		if p.byPath && c.Pattern != "" {
-			p.noticePathValues(c.Pattern)
+		if pattern != "" {
+			p.noticePathValues(pattern)
 		}
 		return p.named
 	}
-	method := knownMethod(c.Method)
-	id := routeID{method, c.Pattern}
+	said := method
+	method = knownMethod(method)
+	id := routeID{method, pattern}
 	switch {
 	case id.pattern == "":
 		id, method = routeID{"", unmatched}, ""
@@ -102,15 +107,15 @@ func (p *Policy) route(c *Call) *route {
 	r := p.routes[id]
 	p.mu.RUnlock()
 	if r == nil {
-		r = p.addRoute(id, method, c)
+		r = p.addRoute(id, method, said)
 	}
 	if r.method != method && !p.warned.Swap(true) {
-		p.limiter.notices.secondRoute(p.limiter.log(), p, r.name, routeName(method, c.Pattern))
+		p.limiter.notices.secondRoute(p.limiter.log(), p, r.name, routeName(method, pattern))
 	}
 	return r
 }
 
-func (p *Policy) addRoute(id routeID, method string, c *Call) *route {
+func (p *Policy) addRoute(id routeID, method, said string) *route {
 	p.mu.Lock()
 	if r := p.routes[id]; r != nil {
 		p.mu.Unlock()
@@ -132,13 +137,13 @@ func (p *Policy) addRoute(id routeID, method string, c *Call) *route {
 			n.secondRoute(log, p, first.name, r.name)
 		}
 	case id.pattern == unmatched:
-		if first == nil && (c.Method == "" || p.set.scope == scopeRoute) { // a framework knows its 404s
+		if first == nil && (said == "" || p.set.scope == scopeRoute) { // a framework knows its 404s
 			n.noRoute(log, p)
 		}
-	case c.Method == "" && strings.HasSuffix(c.Pattern, "/*"): // chi, in the Use of a router mounted there
+	case said == "" && strings.HasSuffix(id.pattern, "/*"): // chi, in the Use of a router mounted there
 		n.noRoute(log, p)
 	default:
-		n.noPathValue(log, p, c.Pattern)
+		n.noPathValue(log, p, id.pattern)
 	}
 	p.limiter.register(p, r)
 	return r

@@ -43,7 +43,7 @@ type Rule struct {
 	// Algorithm is how units are counted. The zero value means [SlidingLog]. A
 	// rule that changes it needs another Name, since one algorithm cannot read the
 	// state of another.
-	Algorithm Algorithm
+	Algorithm core.Algorithm
 
 	// Burst is how many units may come at once in a TokenBucket or LeakyBucket: 1
 	// to 10^12; 0 means Limit. In a Queue it is how many units may wait for their
@@ -73,7 +73,7 @@ type Rule struct {
 
 	// OnStoreError is what the rule does while the store is unavailable. The zero
 	// value means [Local].
-	OnStoreError OnError
+	OnStoreError core.OnError
 
 	// Cost returns how many units a request costs; nil means 1. A request of cost
 	// 0 passes the rule and takes nothing. A cost above what the rule can ever hold
@@ -163,8 +163,9 @@ func (s RuleSet) Rules() []Rule {
 
 // Derive returns a set of the same scope in which f has changed each rule. The
 // suffix is added to the names of the set and of its rules, so that the new set has
-// quotas of its own. Package throttle derives rules of bytes from rules.
-func (s RuleSet) Derive(suffix string, f func(Rule) Rule) RuleSet {
+// quotas of its own. The error is what is wrong with the original. Package throttle
+// derives rules of bytes from rules.
+func (s RuleSet) Derive(suffix string, f func(Rule) Rule) (RuleSet, error) {
 	derived := RuleSet{scope: s.scope, name: s.name, rules: make([]Rule, len(s.rules))}
 	if s.scope == scopeNamed {
 		derived.name += suffix
@@ -173,7 +174,7 @@ func (s RuleSet) Derive(suffix string, f func(Rule) Rule) RuleSet {
 		derived.rules[i] = f(r)
 		derived.rules[i].Name = r.name() + suffix
 	}
-	return derived
+	return derived, s.validate()
 }
 
 // A RuleError is one thing wrong with a rule, or with a set of rules if Rule
@@ -190,10 +191,10 @@ func (e *RuleError) Error() string {
 	return fmt.Sprintf("limit: rule %q: %s", e.Rule, e.Problem)
 }
 
-// Validate returns an error that joins one [*RuleError] for each thing wrong
+// validate returns an error that joins one [*RuleError] for each thing wrong
 // with the set, or nil. Declaring a route with an invalid set panics with the
 // same error.
-func (s RuleSet) Validate() error {
+func (s RuleSet) validate() error {
 	var errs []error
 	if s.scope == scopeNamed && !grammar.ValidName(s.name) {
 		errs = append(errs, &RuleError{Problem: fmt.Sprintf(

@@ -53,7 +53,7 @@ func TestRuleNames(t *testing.T) {
 		"per-cookie-a-b-1s":                  Per(ByCookie("a!b"), time.Second, 1),
 	} {
 		assert.Equal(t, want, rule.name())
-		assert.NoError(t, Rules(rule).Validate(), want)
+		assert.NoError(t, Rules(rule).validate(), want)
 		assert.Equal(t, want, Rules(rule).Rules()[0].Name)
 	}
 	assert.Equal(t, "per--0s", Rule{}.name(), "an invalid rule has a name for messages")
@@ -133,7 +133,7 @@ func TestRuleProblems(t *testing.T) {
 	}
 	for _, test := range tests {
 		test.rule.Name = nameFor(test.rule)
-		err := Rules(test.rule).Validate()
+		err := Rules(test.rule).validate()
 		if len(test.want) == 0 {
 			assert.NoError(t, err)
 		}
@@ -215,7 +215,7 @@ func TestValidate(t *testing.T) {
 			`limit: rule "0/0s global": window 0s: write`}},
 	}
 	for _, test := range tests {
-		err := test.set.Validate()
+		err := test.set.validate()
 		errs := list(err)
 		require.Len(t, errs, len(test.want), "%v", err)
 		for i, want := range test.want {

@@ -26,7 +26,7 @@ var tokens = Named("tokens",
 
 func remaining(t *testing.T, l *Limiter) (list [3]int64) {
 	t.Helper()
-	d := look(t, l, tokens, Keys{"user": "a"})
+	d := look(t, l, tokens, map[string]string{"user": "a"})
 	for i, r := range d.Rules() {
 		list[i] = r.Remaining
 	}
@@ -48,7 +48,7 @@ func TestSettle(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				limiter := New(nil, nil)
-				d, err := mustPolicy(limiter, tokens).Reserve(t.Context(), Request{Keys: Keys{"user": "a"}, Cost: row.reserved})
+				d, err := mustPolicy(limiter, tokens).Reserve(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: row.reserved})
 				require.NoError(t, err)
 				require.True(t, d.Allowed)
 				assert.Equal(t, [3]int64{100 - row.reserved, 100 - row.reserved, 100 - row.reserved}, remaining(t, limiter))
@@ -69,16 +69,16 @@ func TestSettle(t *testing.T) {
 func TestSettleNothing(t *testing.T) {
 	limiter := New(nil, nil)
 	assert.ErrorIs(t, Decision{}.Settle(t.Context(), 0), ErrSettled)
-	taken, err := mustPolicy(limiter, tokens).Take(t.Context(), Request{Keys: Keys{"user": "a"}, Cost: 60})
+	taken, err := mustPolicy(limiter, tokens).Take(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: 60})
 	require.NoError(t, err)
 	assert.ErrorIs(t, taken.Settle(t.Context(), 0), ErrSettled)
-	refused, err := mustPolicy(limiter, tokens).Reserve(t.Context(), Request{Keys: Keys{"user": "a"}, Cost: 60})
+	refused, err := mustPolicy(limiter, tokens).Reserve(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: 60})
 	require.NoError(t, err)
 	assert.False(t, refused.Allowed)
 	assert.ErrorIs(t, refused.Settle(t.Context(), 0), ErrSettled)
-	_, err = mustPolicy(limiter, tokens).Reserve(t.Context(), Request{Keys: Keys{"user": "a"}, Cost: -1})
+	_, err = mustPolicy(limiter, tokens).Reserve(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: -1})
 	assert.Error(t, err)
-	d, err := mustPolicy(limiter, tokens).Reserve(t.Context(), Request{Keys: Keys{"user": "a"}, Cost: 30})
+	d, err := mustPolicy(limiter, tokens).Reserve(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: 30})
 	require.NoError(t, err)
 	assert.ErrorAs(t, d.Settle(t.Context(), -1), new(*RuleError))
 	assert.InDelta(t, 10, remaining(t, limiter)[0], 1)
@@ -89,7 +89,7 @@ func TestSettleNothing(t *testing.T) {
 // TestSettleOnce settles from many goroutines. One of them does.
 func TestSettleOnce(t *testing.T) {
 	limiter := New(nil, nil)
-	d, err := mustPolicy(limiter, tokens).Reserve(t.Context(), Request{Keys: Keys{"user": "a"}, Cost: 60})
+	d, err := mustPolicy(limiter, tokens).Reserve(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: 60})
 	require.NoError(t, err)
 	var settled atomic.Int32
 	var done sync.WaitGroup
@@ -109,10 +109,10 @@ func TestSettleOnce(t *testing.T) {
 func TestSettleLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter := New(nil, nil)
-		d, err := mustPolicy(limiter, tokens).Reserve(t.Context(), Request{Keys: Keys{"user": "a"}, Cost: 60})
+		d, err := mustPolicy(limiter, tokens).Reserve(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: 60})
 		require.NoError(t, err)
 		time.Sleep(25 * time.Hour)
-		other, err := mustPolicy(limiter, tokens).Take(t.Context(), Request{Keys: Keys{"user": "a"}, Cost: 100})
+		other, err := mustPolicy(limiter, tokens).Take(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: 100})
 		require.NoError(t, err)
 		require.True(t, other.Allowed)
 		require.NoError(t, d.Settle(t.Context(), 0))
@@ -154,7 +154,7 @@ func (s *unreturning) Return(ctx context.Context, policy string, returns []core.
 func TestSettleFails(t *testing.T) {
 	store := &unreturning{Store: memstore.New(nil)}
 	limiter := New(store, nil)
-	d, err := mustPolicy(limiter, tokens).Reserve(t.Context(), Request{Keys: Keys{"user": "a"}, Cost: 60})
+	d, err := mustPolicy(limiter, tokens).Reserve(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: 60})
 	require.NoError(t, err)
 	store.err = errors.New("down")
 	assert.ErrorIs(t, d.Settle(t.Context(), 0), ErrUndecided)
@@ -170,7 +170,7 @@ func TestSettleIsDeclared(t *testing.T) {
 	}
 	settle := OnStatus(http.StatusUnauthorized)
 	rule := Rule{Name: "login", Key: ByIP, Limit: 5, Window: time.Minute, Settle: settle}
-	_, err := mustPolicy(limiter, Named("login", rule)).Take(t.Context(), Request{Keys: Keys{"ip": "192.0.2.1"}})
+	_, err := mustPolicy(limiter, Named("login", rule)).Take(t.Context(), Request{Keys: map[string]string{"ip": "192.0.2.1"}})
 	assert.ErrorContains(t, err, "limit.Policy.Reserve")
 	_, err = Rules(rule).MarshalText()
 	assert.ErrorContains(t, err, "leave out the Settle")

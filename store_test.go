@@ -37,14 +37,14 @@ func TestStoreDown(t *testing.T) {
 		limiter := limit.New(store, &limit.Options{Instances: instances})
 		rules := limit.Named("jobs", limit.Rule{Key: limit.Everyone, Limit: 6, Window: time.Hour})
 		for range 2 {
-			d, err := mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: limit.Keys{}})
+			d, err := mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: map[string]string{}})
 			require.NoError(t, err)
 			assert.Equal(t, limit.ModeExact, d.Mode)
 		}
 		store.down = true
 		admitted := 0
 		for range 10 {
-			d, err := mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: limit.Keys{}})
+			d, err := mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: map[string]string{}})
 			require.NoError(t, err)
 			assert.Equal(t, limit.ModeLocal, d.Mode)
 			if d.Allowed {
@@ -58,12 +58,12 @@ func TestStoreDown(t *testing.T) {
 // TestPeekDown checks that a look tells what a request would meet.
 func TestPeekDown(t *testing.T) {
 	limiter := limit.New(&down{down: true}, nil)
-	for on, want := range map[limit.OnError]bool{limit.Local: true, limit.Allow: true, limit.Refuse: false} {
+	for on, want := range map[core.OnError]bool{limit.Local: true, limit.Allow: true, limit.Refuse: false} {
 		rules := limit.Named(on.String(), limit.Rule{Key: limit.Everyone, Limit: 6, Window: time.Hour, OnStoreError: on})
-		d, err := mustPolicy(limiter, rules).Peek(t.Context(), limit.Request{Keys: limit.Keys{}})
+		d, err := mustPolicy(limiter, rules).Peek(t.Context(), limit.Request{Keys: map[string]string{}})
 		require.NoError(t, err)
 		assert.Equal(t, want, d.Allowed, on)
-		d, err = mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: limit.Keys{}})
+		d, err = mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: map[string]string{}})
 		require.NoError(t, err)
 		assert.Equal(t, want, d.Allowed, on)
 	}
@@ -91,7 +91,7 @@ func TestGuarded(t *testing.T) {
 	admitted := 0
 	limiter := limit.New(own, nil)
 	for range 10 {
-		if d, err := mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: limit.Keys{}}); assert.NoError(t, err) && d.Allowed {
+		if d, err := mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: map[string]string{}}); assert.NoError(t, err) && d.Allowed {
 			admitted++
 		}
 	}
@@ -108,13 +108,13 @@ func TestRefusalsAreRemembered(t *testing.T) {
 	} {
 		store := &down{Store: memstore.New(nil)}
 		limiter := limit.New(around(store), nil)
-		var modes []limit.Mode
+		var modes []core.Mode
 		for range 9 {
-			d, err := mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: limit.Keys{}})
+			d, err := mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: map[string]string{}})
 			require.NoError(t, err)
 			modes = append(modes, d.Mode)
 		}
-		assert.Equal(t, append(make([]limit.Mode, 6), limit.ModeRemembered, limit.ModeRemembered, limit.ModeRemembered), modes, name)
+		assert.Equal(t, append(make([]core.Mode, 6), limit.ModeRemembered, limit.ModeRemembered, limit.ModeRemembered), modes, name)
 	}
 }
 
@@ -122,7 +122,8 @@ func TestRefusalsAreRemembered(t *testing.T) {
 func TestOnErrorInvalid(t *testing.T) {
 	rule := limit.Global(time.Hour, 6)
 	rule.OnStoreError = math.MaxUint8
-	assert.ErrorContains(t, limit.Rules(rule).Validate(), "on-error 255: write Local, Allow or Refuse")
+	_, err := limit.New(nil, nil).Policy(limit.Rules(rule))
+	assert.ErrorContains(t, err, "on-error 255: write Local, Allow or Refuse")
 }
 
 // TestMaxKeys floods limiters with keys of one window each. All of those that
@@ -132,7 +133,7 @@ func TestMaxKeys(t *testing.T) {
 	flood := func(store core.Store, maxKeys int) (admitted, overflows int) {
 		limiter := limit.New(store, &limit.Options{MaxKeys: maxKeys})
 		for i := range 20_000 {
-			d, err := mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: limit.Keys{"user": strconv.Itoa(i)}})
+			d, err := mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: map[string]string{"user": strconv.Itoa(i)}})
 			require.NoError(t, err)
 			if d.Allowed {
 				admitted++

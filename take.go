@@ -13,8 +13,14 @@ import (
 
 // A Request is what a policy decides outside HTTP: in a job, a consumer, an RPC.
 type Request struct {
-	// Keys has a value for each key that the rules name.
-	Keys Keys
+	// Keys has a value for each key that the rules name, as the text grammar
+	// writes it:
+	//
+	//	map[string]string{"ip": "203.0.113.9", "user": "alice", "header X-API-Key": "k1"}
+	//
+	// An address may have a port, and the name of a header any case. "" means that
+	// the request has no such key; all requests without it share one quota.
+	Keys map[string]string
 
 	// Cost is what the request costs of each rule. 0 means 1.
 	Cost int64
@@ -28,14 +34,6 @@ type Request struct {
 	// together with Costs, and is for [Policy.Take] and [Policy.Reserve].
 	UpTo bool
 }
-
-// Keys holds the values of keys, by their names in the text grammar:
-//
-//	limit.Keys{"ip": "203.0.113.9", "user": "alice", "header X-API-Key": "k1"}
-//
-// An address may have a port, and the name of a header any case. "" means that
-// the request has no such key; all requests without it share one quota.
-type Keys map[string]string
 
 // Take decides a request, and takes what it costs from every rule or nothing
 // from any. The policy must be [Named].
@@ -178,7 +176,7 @@ func (p *Policy) Peek(ctx context.Context, r Request) (Decision, error) {
 // come back twice. Reset may be repeated. A policy without rules to reset is an
 // error. An error that wraps [ErrUndecided] means that the store failed, and that
 // some of the rules may be reset already.
-func (p *Policy) Reset(ctx context.Context, keys Keys) error {
+func (p *Policy) Reset(ctx context.Context, keys map[string]string) error {
 	if err := p.check(&Request{Keys: keys, Cost: 1}); err != nil {
 		return err
 	}
@@ -273,7 +271,7 @@ func (p *Policy) settleless() error {
 
 // missing returns an error that joins one for each key of the policy that keys
 // has no value for, or no address where one is needed.
-func (p *Policy) missing(keys Keys) error {
+func (p *Policy) missing(keys map[string]string) error {
 	var errs []error
 	for i := range p.keys {
 		errs = append(errs, p.keys[i].missing(keys)...)
@@ -281,17 +279,17 @@ func (p *Policy) missing(keys Keys) error {
 	return errors.Join(errs...)
 }
 
-func (k *KeyResolver) missing(keys Keys) (errs []error) {
+func (k *KeyResolver) missing(keys map[string]string) (errs []error) {
 	for i := range k.parts {
 		errs = append(errs, k.parts[i].missing(keys)...)
 	}
 	if k.kind == everyone || len(k.parts) > 0 {
 		return errs
 	}
-	v, ok := keys.lookup(k)
+	v, ok := lookup(keys, k)
 	switch {
 	case !ok:
-		return []error{fmt.Errorf("limit: no key %q: write limit.Keys{%[1]q: …}, with \"\" if there is none", k.label)}
+		return []error{fmt.Errorf("limit: no key %q: write Keys: map[string]string{%[1]q: …}, with \"\" if there is none", k.label)}
 	case k.kind == byIP && v != "" && clientip.Key(v, 0) == "":
 		return []error{fmt.Errorf("limit: key \"ip\": %q is not an address: write one such as 203.0.113.9", v)}
 	}
@@ -300,12 +298,12 @@ func (k *KeyResolver) missing(keys Keys) (errs []error) {
 
 // lookup returns the value of a key. A header is found by a name that differs in
 // case, unless two do.
-func (k Keys) lookup(key *KeyResolver) (value string, ok bool) {
-	if value, ok = k[key.label]; ok || key.kind != byHeader {
+func lookup(keys map[string]string, key *KeyResolver) (value string, ok bool) {
+	if value, ok = keys[key.label]; ok || key.kind != byHeader {
 		return value, ok
 	}
 	found := 0
-	for label, v := range k {
+	for label, v := range keys {
 		if strings.EqualFold(label, key.label) {
 			value = v
 			found++
@@ -314,10 +312,10 @@ func (k Keys) lookup(key *KeyResolver) (value string, ok bool) {
 	return value, found == 1
 }
 
-// programValue returns the value of a key from Keys. Addresses have as many bits
+// programValue returns the value of a key from Request.Keys. Addresses have as many bits
 // as those of requests.
 func (s *source) programValue(key *KeyResolver) string {
-	v, _ := s.keys.lookup(key)
+	v, _ := lookup(s.keys, key)
 	if key.kind == byIP {
 		return clientip.Key(v, s.limiter.options.Proxies.IPv6Prefix)
 	}

@@ -26,7 +26,7 @@ func mustPolicy(l *Limiter, rules RuleSet) *Policy {
 }
 
 // look returns what is left of the rules of a named policy.
-func look(t *testing.T, l *Limiter, rules RuleSet, keys Keys) Decision {
+func look(t *testing.T, l *Limiter, rules RuleSet, keys map[string]string) Decision {
 	t.Helper()
 	p := mustPolicy(l, rules)
 	d, err := p.take(t.Context(), p.named, &source{limiter: l, keys: keys}, false)
@@ -112,7 +112,7 @@ func TestCostPanics(t *testing.T) {
 func TestTakeN(t *testing.T) {
 	limiter := New(nil, nil)
 	rules := Named("mails", PerUser(time.Hour, 5), Global(time.Hour, 100))
-	alice := Keys{"user": "alice"}
+	alice := map[string]string{"user": "alice"}
 	for _, test := range []struct {
 		n         int64
 		allowed   bool
@@ -149,7 +149,7 @@ func TestTakeN(t *testing.T) {
 // TestCosts takes different costs of the rules of one policy.
 func TestCosts(t *testing.T) {
 	p := mustPolicy(New(nil, nil), Named("mails", PerUser(time.Hour, 5), Rule{Name: "bytes", Key: Everyone, Limit: 100, Window: time.Hour}))
-	alice := Keys{"user": "alice"}
+	alice := map[string]string{"user": "alice"}
 	for _, test := range []struct {
 		request   Request
 		allowed   bool
@@ -191,7 +191,7 @@ func TestPeek(t *testing.T) {
 	} {
 		limiter := New(nil, nil)
 		rules := Named("a", append(MustParse(text).rules, Global(time.Hour, 100))...)
-		alice := Keys{"user": "alice"}
+		alice := map[string]string{"user": "alice"}
 		for range 6 {
 			var peeked Decision
 			for range 3 {
@@ -211,7 +211,7 @@ func TestPeek(t *testing.T) {
 			require.Equal(t, d.Rules()[1].Remaining, peeked.Rules()[1].Remaining-taken, text)
 			require.Equal(t, d.Policy(), peeked.Policy())
 		}
-		d, err := mustPolicy(limiter, rules).Peek(t.Context(), Request{Keys: Keys{"user": "bob"}})
+		d, err := mustPolicy(limiter, rules).Peek(t.Context(), Request{Keys: map[string]string{"user": "bob"}})
 		require.NoError(t, err)
 		assert.Zero(t, d.Delay)
 	}

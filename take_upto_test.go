@@ -36,7 +36,7 @@ func TestTakeUpTo(t *testing.T) {
 				{math.MaxInt64, 0, 0, 1},
 			} {
 				store.n.Store(0)
-				d, taken, err := takeUpTo(mustPolicy(limiter, rules), t.Context(), Request{Keys: Keys{"user": "alice"}, Cost: step.n, UpTo: true})
+				d, taken, err := takeUpTo(mustPolicy(limiter, rules), t.Context(), Request{Keys: map[string]string{"user": "alice"}, Cost: step.n, UpTo: true})
 				require.NoError(t, err)
 				require.Equal(t, step.taken, taken, "%s: %d", text, step.n)
 				assert.Equal(t, taken > 0, d.Allowed, text)
@@ -45,13 +45,13 @@ func TestTakeUpTo(t *testing.T) {
 				assert.Equal(t, step.calls, store.n.Load(), text)
 				assert.Equal(t, d.Allowed, d.RetryAfter == 0, text)
 			}
-			d, _, err := takeUpTo(mustPolicy(limiter, rules), t.Context(), Request{Keys: Keys{"user": "alice"}, Cost: 5, UpTo: true})
+			d, _, err := takeUpTo(mustPolicy(limiter, rules), t.Context(), Request{Keys: map[string]string{"user": "alice"}, Cost: 5, UpTo: true})
 			require.NoError(t, err)
 			time.Sleep(d.RetryAfter)
-			_, taken, err := takeUpTo(mustPolicy(limiter, rules), t.Context(), Request{Keys: Keys{"user": "alice"}, Cost: 5, UpTo: true})
+			_, taken, err := takeUpTo(mustPolicy(limiter, rules), t.Context(), Request{Keys: map[string]string{"user": "alice"}, Cost: 5, UpTo: true})
 			require.NoError(t, err)
 			assert.Positive(t, taken, "%s: RetryAfter is about one unit", text)
-			_, taken, err = takeUpTo(mustPolicy(limiter, rules), t.Context(), Request{Keys: Keys{"user": "bob"}, Cost: math.MaxInt64, UpTo: true})
+			_, taken, err = takeUpTo(mustPolicy(limiter, rules), t.Context(), Request{Keys: map[string]string{"user": "bob"}, Cost: math.MaxInt64, UpTo: true})
 			require.NoError(t, err)
 			assert.EqualValues(t, 10, taken, "%s: the most that the rule holds", text)
 		})
@@ -111,7 +111,7 @@ func TestTakeUpToQueue(t *testing.T) {
 func TestTakeUpToMistakes(t *testing.T) {
 	limiter, rules := New(nil, nil), Named("p", PerUser(time.Hour, 5))
 	for _, n := range []int64{0, -1, math.MinInt64} {
-		_, taken, err := takeUpTo(mustPolicy(limiter, rules), t.Context(), Request{Keys: Keys{"user": "alice"}, Cost: n, UpTo: true})
+		_, taken, err := takeUpTo(mustPolicy(limiter, rules), t.Context(), Request{Keys: map[string]string{"user": "alice"}, Cost: n, UpTo: true})
 		assert.ErrorAs(t, err, new(*RuleError))
 		assert.Zero(t, taken)
 	}
@@ -119,7 +119,7 @@ func TestTakeUpToMistakes(t *testing.T) {
 	assert.ErrorContains(t, err, `no key "user"`)
 	down := errors.New("down")
 	limiter = New(&scripted{Store: memstore.New(nil), before: func(int64) error { return down }}, nil)
-	_, taken, err := takeUpTo(mustPolicy(limiter, rules), t.Context(), Request{Keys: Keys{"user": "alice"}, Cost: 1, UpTo: true})
+	_, taken, err := takeUpTo(mustPolicy(limiter, rules), t.Context(), Request{Keys: map[string]string{"user": "alice"}, Cost: 1, UpTo: true})
 	assert.ErrorIs(t, err, ErrUndecided)
 	assert.ErrorIs(t, err, down)
 	assert.Zero(t, taken)
@@ -134,7 +134,7 @@ func TestTakeUpToConcurrently(t *testing.T) {
 	for i := range 16 {
 		done.Go(func() {
 			for n := int64(i + 1); ; n = n%97 + 1 {
-				d, taken, err := takeUpTo(mustPolicy(limiter, rules), t.Context(), Request{Keys: Keys{"user": string(rune('a' + i%4))}, Cost: n, UpTo: true})
+				d, taken, err := takeUpTo(mustPolicy(limiter, rules), t.Context(), Request{Keys: map[string]string{"user": string(rune('a' + i%4))}, Cost: n, UpTo: true})
 				if !assert.NoError(t, err) || !d.Allowed {
 					return
 				}

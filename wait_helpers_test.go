@@ -40,7 +40,7 @@ func (w *waits) within(ctx context.Context, user string, n int64) *wait {
 	result := &wait{cancel: cancel}
 	w.done.Go(func() {
 		defer cancel()
-		result.d, result.err = mustPolicy(w.limiter, w.rules).Wait(ctx, Request{Keys: Keys{"user": user}, Cost: n})
+		result.d, result.err = mustPolicy(w.limiter, w.rules).Wait(ctx, Request{Keys: map[string]string{"user": user}, Cost: n})
 		result.took = time.Since(w.start)
 	})
 	synctest.Wait() // it has been admitted, or stands in a line
@@ -50,7 +50,7 @@ func (w *waits) within(ctx context.Context, user string, n int64) *wait {
 func (w *waits) add(user string, n int64) *wait { return w.within(w.t.Context(), user, n) }
 
 func (w *waits) take(user string, n int64) Decision {
-	d, err := mustPolicy(w.limiter, w.rules).Take(w.t.Context(), Request{Keys: Keys{"user": user}, Cost: n})
+	d, err := mustPolicy(w.limiter, w.rules).Take(w.t.Context(), Request{Keys: map[string]string{"user": user}, Cost: n})
 	require.NoError(w.t, err)
 	return d
 }

@@ -242,7 +242,7 @@ func TestLimiterWaitManyCancels(t *testing.T) {
 					defer cancel()
 				}
 				user, n := users[random.IntN(len(users))], 1+random.Int64N(5)
-				d, err := mustPolicy(limiter, rules).Wait(ctx, Request{Keys: Keys{"user": user}, Cost: n})
+				d, err := mustPolicy(limiter, rules).Wait(ctx, Request{Keys: map[string]string{"user": user}, Cost: n})
 				mu.Lock()
 				defer mu.Unlock()
 				var refused *RefusedError

@@ -23,7 +23,7 @@ func TestLimiterWaitAllOrNothing(t *testing.T) {
 			all = append(all, w.add("alice", 1))
 		}
 		left := func() int64 {
-			d, err := mustPolicy(w.limiter, w.rules).Peek(t.Context(), Request{Keys: Keys{"user": "bob"}})
+			d, err := mustPolicy(w.limiter, w.rules).Peek(t.Context(), Request{Keys: map[string]string{"user": "bob"}})
 			require.NoError(t, err)
 			return d.Rules()[1].Remaining
 		}
@@ -187,7 +187,7 @@ func TestLimiterWaitQueue(t *testing.T) {
 func TestLimiterWaitMistakes(t *testing.T) {
 	limiter := New(nil, nil)
 	rules := Named("mails", PerUser(time.Hour, 5), Global(time.Hour, 100))
-	alice := Keys{"user": "alice"}
+	alice := map[string]string{"user": "alice"}
 	for _, test := range []struct {
 		n    int64
 		says string
@@ -237,7 +237,7 @@ func TestLimiterWaitStoreFails(t *testing.T) {
 		panics := make(chan any, 1)
 		go func() {
 			defer func() { panics <- recover() }()
-			mustPolicy(w.limiter, w.rules).Wait(t.Context(), Request{Keys: Keys{"user": "alice"}})
+			mustPolicy(w.limiter, w.rules).Wait(t.Context(), Request{Keys: map[string]string{"user": "alice"}})
 		}()
 		synctest.Wait()
 		third := w.add("alice", 1)
@@ -275,7 +275,7 @@ func TestLimiterWaitEndsInFlight(t *testing.T) {
 func TestLimiterWaitAllocates(t *testing.T) {
 	limiter := New(nil, nil)
 	rules := Named("p", PerUser(time.Hour, 50000), Global(time.Hour, 50000))
-	alice := Keys{"user": "alice"}
+	alice := map[string]string{"user": "alice"}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
 	policy := mustPolicy(limiter, rules)

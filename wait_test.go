@@ -26,14 +26,14 @@ func TestWaitIsWoken(t *testing.T) {
 	}{
 		"settle": {Named("p", PerUser(time.Hour, 5)), func(t *testing.T, _ *Policy, d Decision) { require.NoError(t, d.Settle(t.Context(), 1)) }},
 		"reset": {Named("p", PerUser(time.Hour, 5)), func(t *testing.T, p *Policy, _ Decision) {
-			require.NoError(t, p.Reset(t.Context(), Keys{"user": "alice"}))
+			require.NoError(t, p.Reset(t.Context(), map[string]string{"user": "alice"}))
 		}},
 		"release": {Named("p", Concurrent(ByUser, 5)), func(_ *testing.T, _ *Policy, d Decision) { d.Release() }},
 	} {
 		for _, store := range []core.Store{nil, &calls{Store: memstore.New(nil)}} { // decorated by a memory of refusals
 			synctest.Test(t, func(t *testing.T) {
 				p := mustPolicy(New(store, nil), test.rules)
-				alice := Keys{"user": "alice"}
+				alice := map[string]string{"user": "alice"}
 				held, err := p.Reserve(t.Context(), Request{Keys: alice, Cost: 5})
 				require.NoError(t, err)
 				start := time.Now()

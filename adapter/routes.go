@@ -25,7 +25,7 @@ type Route struct {
 // If anything is wrong with the struct, the error joins one for each thing, and
 // Routes returns the routes as well, so that the caller can check the rest and
 // report everything at once: the types of the handlers, and what
-// [limit.Limiter.Bind] returns for the rules. Limited is false if the rules are
+// [limit.Adapter.Bind] returns for the rules. Limited is false if the rules are
 // invalid, and Handler is nil if there is none. After any error, the caller
 // registers nothing.
 func Routes(api any) ([]Route, error) {

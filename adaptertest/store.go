@@ -66,7 +66,7 @@ func (s suite) storeFails(t *testing.T) {
 // unavailable checks what each choice in Rule.OnStoreError means to clients while
 // the store is unavailable.
 func (s suite) unavailable(t *testing.T) {
-	var modes []limit.Mode
+	var modes []core.Mode
 	router := s.framework(limit.New(failingStore{err: fmt.Errorf("dial tcp: i/o timeout: %w", core.ErrUnavailable)}, &limit.Options{
 		Log: slog.New(slog.DiscardHandler),
 		Observe: func(_ *http.Request, d limit.Decision, err error) {
@@ -74,7 +74,7 @@ func (s suite) unavailable(t *testing.T) {
 			modes = append(modes, d.Mode)
 		},
 	}))
-	rule := func(on limit.OnError) limit.RuleSet {
+	rule := func(on core.OnError) limit.RuleSet {
 		return limit.Rules(limit.Rule{Key: limit.ByIP, Limit: 2, Window: time.Hour, OnStoreError: on})
 	}
 	router.Handle("GET", "/local", ok, rule(limit.Local))
@@ -93,6 +93,6 @@ func (s suite) unavailable(t *testing.T) {
 	}
 	require.Len(t, modes, 9)
 	for i, mode := range modes {
-		assert.Equal(t, []limit.Mode{limit.ModeLocal, limit.ModeAllowed, limit.ModeRefused}[i%3], mode, i)
+		assert.Equal(t, []core.Mode{limit.ModeLocal, limit.ModeAllowed, limit.ModeRefused}[i%3], mode, i)
 	}
 }

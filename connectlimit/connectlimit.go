@@ -69,85 +69,72 @@ func New(limiter *limit.Limiter) *Limiter {
 // that rules admit. On a client it does nothing. Limit panics if the rules are
 // invalid, or made by limit.Rules.
 func (l *Limiter) Limit(rules limit.RuleSet) connect.Interceptor {
-	call := limit.Call{Pattern: "/package.Service/Method", Everywhere: true}
-	if l.User != nil {
-		call.User = func() string { return "" }
+	a := &limit.Adapter[call]{
+		RPC:   true,
+		Route: func(c call) (string, string) { return "", c.from.Spec().Procedure },
+		Next: func(c call, r *http.Request) (int, error) {
+			err := c.next(r.Context())
+			return adapter.RPCStatus(code(err)), err
+		},
+		Answer: answer,
 	}
-	policy, err := l.limiter.Bind(rules, call)
+	if l.User != nil {
+		a.User = func(c call) string { return l.User(c.ctx) }
+	}
+	if l.Refuse != nil {
+		a.Refuse = func(c call, d limit.Decision) error { return l.Refuse(c.ctx, d) }
+	}
+	if l.Fail != nil {
+		a.Fail = func(c call, err error) error { return l.Fail(c.ctx, err) }
+	}
+	policy, err := a.Bind(l.limiter, "", rules)
 	if err != nil {
 		panic(err)
 	}
-	return &interceptor{l, policy}
+	return interceptor(func(c call, header http.Header) error {
+		r := adapter.RPCRequest(c.ctx, c.from.Spec().Procedure, c.from.Peer().Addr, header)
+		return a.Serve(policy, adapter.HeaderWriter(c.header), r, c)
+	})
 }
 
-// An interceptor limits calls by a policy.
-type interceptor struct {
-	*Limiter
-	policy *limit.Policy
+// A call is a unary request or a stream.
+type call struct {
+	ctx  context.Context
+	from interface {
+		Spec() connect.Spec
+		Peer() connect.Peer
+	}
+	header http.Header // of the response
+	next   func(context.Context) error
 }
+
+// An interceptor serves calls with the headers of their requests.
+type interceptor func(c call, header http.Header) error
 
 // WrapUnary implements [connect.Interceptor].
-func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+func (serve interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, request connect.AnyRequest) (response connect.AnyResponse, err error) {
 		if request.Spec().IsClient {
 			return next(ctx, request)
 		}
-		err = i.serve(ctx, request, request.Header(), unaryHeader(ctx), func(ctx context.Context) (err error) {
+		err = serve(call{ctx, request, unaryHeader(ctx), func(ctx context.Context) (err error) {
 			response, err = next(ctx, request)
 			return err
-		})
+		}}, request.Header())
 		return response, err
 	}
 }
 
 // WrapStreamingHandler implements [connect.Interceptor].
-func (i *interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+func (serve interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
-		return i.serve(ctx, conn, conn.RequestHeader(), conn.ResponseHeader(), func(ctx context.Context) error {
+		return serve(call{ctx, conn, conn.ResponseHeader(), func(ctx context.Context) error {
 			return next(ctx, conn)
-		})
+		}}, conn.RequestHeader())
 	}
 }
 
 // WrapStreamingClient implements [connect.Interceptor].
-func (i *interceptor) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+func (interceptor) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return next
-}
-
-// A call is a unary request or a stream.
-type call interface {
-	Spec() connect.Spec
-	Peer() connect.Peer
-}
-
-func (i *interceptor) serve(ctx context.Context, from call, header, response http.Header, next func(context.Context) error) error {
-	procedure := from.Spec().Procedure
-	call := limit.Call{
-		Pattern: procedure,
-		Next: func(r *http.Request) (int, error) {
-			err := next(r.Context())
-			return adapter.RPCStatus(code(err)), err
-		},
-		Refuse: func(d limit.Decision) error {
-			if i.Refuse != nil {
-				if err := i.Refuse(ctx, d); err != nil {
-					return err
-				}
-			}
-			return answer(&limit.RefusedError{Decision: d}, response)
-		},
-		Fail: func(undecided error) error {
-			if i.Fail != nil {
-				if err := i.Fail(ctx, undecided); err != nil {
-					return err
-				}
-			}
-			return answer(undecided, response)
-		},
-	}
-	if i.User != nil {
-		call.User = func() string { return i.User(ctx) }
-	}
-	request := adapter.RPCRequest(ctx, procedure, from.Peer().Addr, header)
-	return i.policy.Serve(adapter.HeaderWriter(response), request, call)
 }

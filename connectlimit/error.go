@@ -48,15 +48,13 @@ func (unavailable) Error() string { return "limit: the rate limiter is unavailab
 func (u unavailable) Unwrap() error { return u.cause }
 
 // answer returns the error of a call that was not admitted, with details.
-func answer(cause error, h http.Header) error {
+func answer(c call, status int, _ []byte, cause error) error {
 	answer := connect.NewError(connect.CodeUnavailable, unavailable{cause})
-	if refused, ok := cause.(*limit.RefusedError); ok {
-		if status, _ := limit.Problem(cause); status == http.StatusTooManyRequests {
-			answer = connect.NewError(connect.CodeResourceExhausted, refused)
-			addDetail(answer, quotaFailure(refused.Decision))
-		}
+	if refused, ok := cause.(*limit.RefusedError); ok && status == http.StatusTooManyRequests {
+		answer = connect.NewError(connect.CodeResourceExhausted, refused)
+		addDetail(answer, quotaFailure(refused.Decision))
 	}
-	if seconds, err := strconv.Atoi(h.Get("Retry-After")); err == nil {
+	if seconds, err := strconv.Atoi(c.header.Get("Retry-After")); err == nil {
 		addDetail(answer, &errdetails.RetryInfo{RetryDelay: durationpb.New(time.Duration(seconds) * time.Second)})
 	}
 	return answer

@@ -8,13 +8,13 @@ import (
 )
 
 func export(ctx context.Context, exports *limit.Policy) error {
-	d, err := exports.Take(ctx, limit.Request{Keys: limit.Keys{"user": "alice"}})
+	d, err := exports.Take(ctx, limit.Request{Keys: map[string]string{"user": "alice"}})
 	if err != nil || !d.Allowed {
 		return err // or wait for d.RetryAfter
 	}
 	defer d.Release()
 
-	left, err := exports.Peek(ctx, limit.Request{Keys: limit.Keys{"user": "alice"}})
+	left, err := exports.Peek(ctx, limit.Request{Keys: map[string]string{"user": "alice"}})
 	fmt.Println("left:", left.Rules()[0].Remaining)
 	return err
 }

@@ -272,6 +272,8 @@ func exprName(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.StarExpr:
 		return exprName(e.X)
+	case *ast.IndexExpr: // of a type with a parameter
+		return exprName(e.X)
 	case *ast.Ident:
 		return e.Name
 	}

@@ -77,7 +77,7 @@ func Example_migratingRedisRate() {
 	if err != nil {
 		panic(err)
 	}
-	alice := limit.Keys{"user": "alice"}
+	alice := map[string]string{"user": "alice"}
 	one, _ := calls.Take(ctx, limit.Request{Keys: alice})
 	three, _ := calls.Take(ctx, limit.Request{Keys: alice, Cost: 3})
 	some, _ := calls.Take(ctx, limit.Request{Keys: alice, Cost: 3, UpTo: true})

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/redisstore"
 )
 
@@ -40,7 +41,7 @@ func Example_outages() {
 			log.Fatal(err)
 		}
 		admitted := 0
-		var mode limit.Mode
+		var mode core.Mode
 		for range 10 {
 			d, err := policy.Take(context.Background(), limit.Request{})
 			if err != nil {

@@ -24,7 +24,7 @@ func Example_withoutHTTP() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	alice := limit.Keys{"user": "alice"}
+	alice := map[string]string{"user": "alice"}
 	for range 3 {
 		d, err := mails.Take(ctx, limit.Request{Keys: alice})
 		if err != nil {
@@ -47,7 +47,7 @@ func Example_peek() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	alice := limit.Keys{"user": "alice"}
+	alice := map[string]string{"user": "alice"}
 	if _, err := mails.Wait(ctx, limit.Request{Keys: alice, Cost: 2}); err != nil {
 		log.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func TestWithoutHTTP(t *testing.T) {
 	limiter := limit.New(nil, nil)
 	policy, err := limiter.Policy(limit.Named("mails", limit.PerUser(time.Hour, 2)))
 	require.NoError(t, err)
-	alice := limit.Request{Keys: limit.Keys{"user": "alice"}}
+	alice := limit.Request{Keys: map[string]string{"user": "alice"}}
 	_, err = policy.Take(t.Context(), alice)
 	require.NoError(t, err)
 	d, err := policy.Wait(t.Context(), alice)
@@ -100,7 +100,7 @@ func TestWithoutHTTP(t *testing.T) {
 func Example_reserve() {
 	ctx := context.Background()
 	limiter := limit.New(nil, nil)
-	alice := limit.Keys{"user": "alice"}
+	alice := map[string]string{"user": "alice"}
 	complete := func() int64 { return 400 }
 
 	tokens, err := limiter.Policy(limit.Named("tokens", limit.PerUser(time.Minute, 10_000)))

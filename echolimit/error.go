@@ -6,24 +6,31 @@ import (
 	"net/url"
 
 	"github.com/labstack/echo/v4"
-
-	"github.com/routelimit/limit"
 )
 
+// sent returns the status that has been sent, or 0.
+func sent(c call) int {
+	if !c.Response().Committed {
+		return 0
+	}
+	return c.Response().Status
+}
+
+func setStatus(c call, status int) { c.Response().Status = status }
+
 // begin sends the headers of an answer that a function has not begun.
-func begin(c echo.Context, err error) error {
+func begin(c call, err error) error {
 	if err == nil && !c.Response().Committed {
 		c.Response().WriteHeader(c.Response().Status)
 	}
 	return err
 }
 
-// problem returns an error whose message Echo's own HTTPErrorHandler writes as it
+// answer returns an error whose message Echo's own HTTPErrorHandler writes as it
 // is, because it marshals itself.
-func problem(c echo.Context, err error) error {
+func answer(c call, status int, text []byte, err error) error {
 	h := c.Response().Header()
 	h.Set("X-Content-Type-Options", "nosniff")
-	status, text := limit.Problem(err)
 	return &echo.HTTPError{Code: status, Message: &document{text, h, status}, Internal: err}
 }
 
@@ -50,7 +57,7 @@ func (d *document) String() string { return http.StatusText(d.status) }
 // status returns the status of a request that a handler has answered, or that the
 // error handler of the server will answer, if it goes by the codes of errors as
 // Echo's own does.
-func status(c echo.Context, err error) int {
+func status(c call, err error) int {
 	if err == nil || c.Response().Committed {
 		return c.Response().Status
 	}
@@ -62,7 +69,7 @@ func status(c echo.Context, err error) int {
 
 // pathValue returns a parameter as the request means it. Echo returns it as it was
 // written, in which "a" and "%61" would have a quota each.
-func pathValue(c echo.Context, name string) string {
+func pathValue(c call, name string) string {
 	v := c.Param(name)
 	if c.Request().URL.RawPath == "" {
 		return v

@@ -31,13 +31,13 @@ func (l *Limiter) Mount(router Router, api any) error {
 	_, whole := router.(*echo.Echo) // a group has a prefix, which Echo does not export
 	for i, route := range routes {
 		if route.Limited {
-			call := l.call(nil, nil)
+			pattern := ""
 			if whole {
-				call.Pattern = route.Path
+				pattern = route.Path
 			}
-			policy, err := l.limiter.Bind(route.Rules, call)
+			m, err := l.middleware(pattern, route.Rules)
 			errs = append(errs, route.FieldError(err))
-			limits[i] = []echo.MiddlewareFunc{l.middleware(policy)}
+			limits[i] = []echo.MiddlewareFunc{m}
 		}
 		switch h := route.Handler.(type) {
 		case nil: // an error of adapter.Routes

@@ -11,16 +11,13 @@ import (
 // the bytes that rules allow: see package throttle. It panics if the rules are
 // invalid. Options may be nil.
 func (l *Limiter) Throttle(rules limit.RuleSet, options *throttle.Options) echo.MiddlewareFunc {
-	t, err := throttle.New(l.limiter, rules, options)
-	if err == nil {
-		err = t.Check(l.call(nil, nil))
-	}
+	slow, err := throttle.Bind(l.limiter, l.adapter(), rules, options)
 	if err != nil {
 		panic(err)
 	}
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			w, r := t.Slow(c.Response().Writer, c.Request(), l.call(c, next))
+			w, r := slow(c.Response().Writer, c.Request(), call{c, next})
 			c.Response().Writer = w
 			c.SetRequest(r)
 			return next(c)

@@ -51,67 +51,62 @@ func New(limiter *limit.Limiter) *Limiter {
 }
 
 // Limit returns middleware that lets through the requests that rules admit, and
-// returns the error of [limit.Policy.Serve] for the others. It panics if the rules
+// returns the error of [limit.Adapter.Serve] for the others. It panics if the rules
 // are invalid.
 //
 // On a group or the server, write limit.Named for one quota of all its routes, or
 // limit.EachRoute for a quota of each. On the server it stands in Use, and not in
 // Pre, which runs before there is a route.
 func (l *Limiter) Limit(rules limit.RuleSet) echo.MiddlewareFunc {
-	policy, err := l.limiter.Bind(rules, l.call(nil, nil))
+	m, err := l.middleware("", rules)
 	if err != nil {
 		panic(err)
 	}
-	return l.middleware(policy)
+	return m
 }
 
-func (l *Limiter) middleware(policy *limit.Policy) echo.MiddlewareFunc {
+// A call is a request, and the handler behind the middleware.
+type call struct {
+	*echo.Context
+	next echo.HandlerFunc
+}
+
+func (l *Limiter) middleware(pattern string, rules limit.RuleSet) (echo.MiddlewareFunc, error) {
+	adapter := l.adapter()
+	policy, err := adapter.Bind(l.limiter, pattern, rules)
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c *echo.Context) error {
-			err := policy.Serve(c.Response(), c.Request(), l.call(c, next))
+			err := adapter.Serve(policy, c.Response(), c.Request(), call{c, next})
 			if committed(c) && (errors.As(err, new(*limit.RefusedError)) || errors.Is(err, limit.ErrUndecided)) {
-				return nil // answered by limit.Options
+				return nil // it is answered
 			}
 			return err
 		}
-	}
+	}, err
 }
 
-// call returns a request as package limit sees it. The context is nil where a
-// route is declared.
-func (l *Limiter) call(c *echo.Context, next echo.HandlerFunc) limit.Call {
-	call := limit.Call{
-		PathValue: func(name string) string { return pathValue(c, name) },
-		Next: func(r *http.Request) (int, error) {
+func (l *Limiter) adapter() *limit.Adapter[call] {
+	a := &limit.Adapter[call]{
+		Route:     func(c call) (string, string) { return c.Request().Method, c.Path() },
+		PathValue: pathValue,
+		Next: func(c call, r *http.Request) (int, error) {
 			c.SetRequest(r)
-			err := next(c)
+			err := c.next(c.Context)
 			_, status := echo.ResolveResponseStatus(c.Response(), err)
 			return status, err
 		},
-		Status: func() int {
-			if response, err := echo.UnwrapResponse(c.Response()); err == nil && response.Committed {
-				return response.Status
-			}
-			return 0
-		},
-		Answer: func(err error) error { return answer(c, err) },
-	}
-	if c != nil {
-		call.Method, call.Pattern = c.Request().Method, c.Path()
+		Status:    sent,
+		SetStatus: setStatus,
+		Answer:    answer,
 	}
 	if l.User != nil {
-		call.User = func() string { return l.User(c) }
+		a.User = func(c call) string { return l.User(c.Context) }
 	}
 	if l.Refuse != nil {
-		call.Refuse = func(d limit.Decision) error {
-			status, _ := limit.Problem(&limit.RefusedError{Decision: d})
-			return withStatus(c, status, func() error { return l.Refuse(c, d) })
-		}
+		a.Refuse = func(c call, d limit.Decision) error { return begin(c, l.Refuse(c.Context, d)) }
 	}
 	if l.Fail != nil {
-		call.Fail = func(err error) error {
-			return withStatus(c, http.StatusServiceUnavailable, func() error { return l.Fail(c, err) })
-		}
+		a.Fail = func(c call, err error) error { return begin(c, l.Fail(c.Context, err)) }
 	}
-	return call
+	return a
 }

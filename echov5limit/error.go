@@ -5,8 +5,6 @@ import (
 	"net/url"
 
 	"github.com/labstack/echo/v5"
-
-	"github.com/routelimit/limit"
 )
 
 // committed reports whether the response has begun.
@@ -15,15 +13,23 @@ func committed(c *echo.Context) bool {
 	return err == nil && response.Committed
 }
 
-// withStatus calls a function that answers, and sends the headers with the status
-// if it returns no error and has not begun the response.
-func withStatus(c *echo.Context, status int, respond func() error) error {
-	response, unwrapped := echo.UnwrapResponse(c.Response())
-	if unwrapped == nil {
+// sent returns the status that has been sent, or 0.
+func sent(c call) int {
+	if response, err := echo.UnwrapResponse(c.Response()); err == nil && response.Committed {
+		return response.Status
+	}
+	return 0
+}
+
+func setStatus(c call, status int) {
+	if response, err := echo.UnwrapResponse(c.Response()); err == nil {
 		response.Status = status
 	}
-	err := respond()
-	if err == nil && unwrapped == nil && !response.Committed {
+}
+
+// begin sends the headers of an answer that a function has not begun.
+func begin(c call, err error) error {
+	if response, unwrapped := echo.UnwrapResponse(c.Response()); err == nil && unwrapped == nil && !response.Committed {
 		c.Response().WriteHeader(response.Status)
 	}
 	return err
@@ -31,10 +37,9 @@ func withStatus(c *echo.Context, status int, respond func() error) error {
 
 // answer returns an error that Echo's own HTTPErrorHandler writes as it is, because
 // it marshals itself.
-func answer(c *echo.Context, err error) error {
+func answer(c call, status int, document []byte, err error) error {
 	h := c.Response().Header()
 	h.Set("X-Content-Type-Options", "nosniff")
-	status, document := limit.Problem(err)
 	return &problem{err, status, document, h}
 }
 
@@ -65,7 +70,7 @@ func (p *problem) MarshalJSON() ([]byte, error) {
 
 // pathValue returns a parameter as the request means it. Echo returns it as it was
 // written, in which "a" and "%61" would have a quota each.
-func pathValue(c *echo.Context, name string) string {
+func pathValue(c call, name string) string {
 	v := c.Param(name)
 	if c.Request().URL.RawPath == "" {
 		return v

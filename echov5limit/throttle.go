@@ -11,10 +11,7 @@ import (
 // the bytes that rules allow: see package throttle. It panics if the rules are
 // invalid. Options may be nil.
 func (l *Limiter) Throttle(rules limit.RuleSet, options *throttle.Options) echo.MiddlewareFunc {
-	t, err := throttle.New(l.limiter, rules, options)
-	if err == nil {
-		err = t.Check(l.call(nil, nil))
-	}
+	slow, err := throttle.Bind(l.limiter, l.adapter(), rules, options)
 	if err != nil {
 		panic(err)
 	}
@@ -25,7 +22,7 @@ func (l *Limiter) Throttle(rules limit.RuleSet, options *throttle.Options) echo.
 				return err
 			}
 			// Below Echo's own writer, where the status that it keeps stays true.
-			w, r := t.Slow(response.ResponseWriter, c.Request(), l.call(c, next))
+			w, r := slow(response.ResponseWriter, c.Request(), call{c, next})
 			response.ResponseWriter = w
 			c.SetRequest(r)
 			return next(c)

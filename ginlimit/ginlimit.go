@@ -46,64 +46,59 @@ func New(limiter *limit.Limiter) *Limiter {
 }
 
 // Limit returns middleware that lets through the requests that rules admit, and
-// aborts the others with the error of [limit.Policy.Serve] in c.Errors. It panics
+// aborts the others with the error of [limit.Adapter.Serve] in c.Errors. It panics
 // if the rules are invalid.
 //
 // On a group or the engine, write limit.Named for one quota of all its routes, or
 // limit.EachRoute for a quota of each.
 func (l *Limiter) Limit(rules limit.RuleSet) gin.HandlerFunc {
-	policy, err := l.limiter.Bind(rules, l.call(nil))
+	h, err := l.handler("", rules)
 	if err != nil {
 		panic(err)
 	}
-	return l.handler(policy)
+	return h
 }
 
-func (l *Limiter) handler(policy *limit.Policy) gin.HandlerFunc {
+func (l *Limiter) handler(pattern string, rules limit.RuleSet) (gin.HandlerFunc, error) {
+	adapter := l.adapter()
+	policy, err := adapter.Bind(l.limiter, pattern, rules)
 	return func(c *gin.Context) {
-		if err := policy.Serve(c.Writer, c.Request, l.call(c)); err != nil {
+		if err := adapter.Serve(policy, c.Writer, c.Request, c); err != nil {
 			_ = c.Error(err)
 			c.Abort()
 		}
-	}
+	}, err
 }
 
-// call returns a request as package limit sees it. The context is nil where a
-// route is declared.
-func (l *Limiter) call(c *gin.Context) limit.Call {
-	var call limit.Call
-	if c != nil {
-		call.Method, call.Pattern, call.PathValue = c.Request.Method, c.FullPath(), c.Param
-		call.Next = func(r *http.Request) (int, error) {
+func (l *Limiter) adapter() *limit.Adapter[*gin.Context] {
+	a := &limit.Adapter[*gin.Context]{
+		Route:     func(c *gin.Context) (string, string) { return c.Request.Method, c.FullPath() },
+		PathValue: (*gin.Context).Param,
+		User:      l.User,
+		Next: func(c *gin.Context, r *http.Request) (int, error) {
 			c.Request = r
 			c.Next()
 			return c.Writer.Status(), nil
-		}
-		call.Status = func() int {
+		},
+		Status: func(c *gin.Context) int {
 			if !c.Writer.Written() {
 				return 0
 			}
 			return c.Writer.Status()
-		}
-	}
-	if l.User != nil {
-		call.User = func() string { return l.User(c) }
+		},
+		SetStatus: (*gin.Context).Status,
 	}
 	if l.Refuse != nil {
-		call.Refuse = func(d limit.Decision) error {
-			refused := &limit.RefusedError{Decision: d}
-			status, _ := limit.Problem(refused)
-			c.Status(status)
+		a.Refuse = func(c *gin.Context, d limit.Decision) error {
 			l.Refuse(c, d)
-			return refused
+			return nil
 		}
 	}
 	if l.Fail != nil {
-		call.Fail = func(err error) error {
-			c.Status(http.StatusServiceUnavailable)
+		a.Fail = func(c *gin.Context, err error) error {
 			l.Fail(c, err)
-			return err
+			return nil
 		}
 	}
-	return call
+	return a
 }

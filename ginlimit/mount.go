@@ -29,11 +29,9 @@ func (l *Limiter) Mount(router gin.IRouter, api any) error {
 	}
 	for i, route := range routes {
 		if route.Limited {
-			call := l.call(nil)
-			call.Pattern = strings.TrimSuffix(prefix, "/") + route.Path
-			policy, err := l.limiter.Bind(route.Rules, call)
+			h, err := l.handler(strings.TrimSuffix(prefix, "/")+route.Path, route.Rules)
 			errs = append(errs, route.FieldError(err))
-			chains[i] = append(chains[i], l.handler(policy))
+			chains[i] = append(chains[i], h)
 		}
 		switch h := route.Handler.(type) {
 		case nil: // an error of adapter.Routes

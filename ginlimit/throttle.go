@@ -14,15 +14,12 @@ import (
 // the bytes that rules allow: see package throttle. It panics if the rules are
 // invalid. Options may be nil.
 func (l *Limiter) Throttle(rules limit.RuleSet, options *throttle.Options) gin.HandlerFunc {
-	t, err := throttle.New(l.limiter, rules, options)
-	if err == nil {
-		err = t.Check(l.call(nil))
-	}
+	slow, err := throttle.Bind(l.limiter, l.adapter(), rules, options)
 	if err != nil {
 		panic(err)
 	}
 	return func(c *gin.Context) {
-		slowed, r := t.Slow(c.Writer, c.Request, l.call(c))
+		slowed, r := slow(c.Writer, c.Request, c)
 		c.Request = r
 		if slowed != http.ResponseWriter(c.Writer) {
 			c.Writer = &writer{c.Writer, slowed}

@@ -13,7 +13,6 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/routelimit/limit"
-	"github.com/routelimit/limit/adapter"
 )
 
 // code returns the code that gRPC answers with if a handler returns err.
@@ -38,16 +37,14 @@ func (e *statusError) Unwrap() error { return e.cause }
 func (e *statusError) GRPCStatus() *status.Status { return e.status }
 
 // answer returns the error of a call that was not admitted, with details.
-func answer(cause error, h adapter.HeaderWriter) error {
+func answer(c *call, httpStatus int, _ []byte, cause error) error {
 	s := status.New(codes.Unavailable, "limit: the rate limiter is unavailable")
 	var details []protoadapt.MessageV1
-	if refused, ok := cause.(*limit.RefusedError); ok {
-		if httpStatus, _ := limit.Problem(cause); httpStatus == http.StatusTooManyRequests {
-			s = status.New(codes.ResourceExhausted, refused.Error())
-			details = append(details, quotaFailure(refused.Decision))
-		}
+	if refused, ok := cause.(*limit.RefusedError); ok && httpStatus == http.StatusTooManyRequests {
+		s = status.New(codes.ResourceExhausted, refused.Error())
+		details = append(details, quotaFailure(refused.Decision))
 	}
-	if seconds, err := strconv.Atoi(h.Header().Get("Retry-After")); err == nil {
+	if seconds, err := strconv.Atoi(c.header.Header().Get("Retry-After")); err == nil {
 		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(time.Duration(seconds) * time.Second)})
 	}
 	if detailed, err := s.WithDetails(details...); err == nil {

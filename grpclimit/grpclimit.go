@@ -68,12 +68,12 @@ func New(limiter *limit.Limiter) *Limiter {
 // Unary returns an interceptor that lets through the unary calls that rules admit.
 // It panics if the rules are invalid, or made by limit.Rules.
 func (l *Limiter) Unary(rules limit.RuleSet) grpc.UnaryServerInterceptor {
-	policy := l.bind(rules)
+	serve := l.bind(rules)
 	return func(ctx context.Context, message any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (reply any, err error) {
-		err = l.serve(ctx, policy, info.FullMethod, func(ctx context.Context) (err error) {
+		err = serve(&call{ctx: ctx, method: info.FullMethod, next: func(ctx context.Context) (err error) {
 			reply, err = handler(ctx, message)
 			return err
-		})
+		}})
 		return reply, err
 	}
 }
@@ -81,15 +81,15 @@ func (l *Limiter) Unary(rules limit.RuleSet) grpc.UnaryServerInterceptor {
 // Stream returns an interceptor that lets through the streams that rules admit. It
 // panics if the rules are invalid, or made by limit.Rules.
 func (l *Limiter) Stream(rules limit.RuleSet) grpc.StreamServerInterceptor {
-	policy := l.bind(rules)
+	serve := l.bind(rules)
 	return func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 		method := info.FullMethod
 		if server == nil {
 			method = "" // of grpc.UnknownServiceHandler, where clients choose the methods
 		}
-		return l.serve(stream.Context(), policy, method, func(ctx context.Context) error {
+		return serve(&call{ctx: stream.Context(), method: method, next: func(ctx context.Context) error {
 			return handler(server, &serverStream{stream, ctx})
-		})
+		}})
 	}
 }
 
@@ -101,50 +101,41 @@ type serverStream struct {
 
 func (s *serverStream) Context() context.Context { return s.ctx }
 
-func (l *Limiter) bind(rules limit.RuleSet) *limit.Policy {
-	call := limit.Call{Pattern: "/package.Service/Method", Everywhere: true}
-	if l.User != nil {
-		call.User = func() string { return "" }
+// A call is a unary call or a stream. The method is "" if the server does not have it.
+type call struct {
+	ctx    context.Context
+	method string
+	header adapter.HeaderWriter // of the answer
+	next   func(context.Context) error
+}
+
+func (l *Limiter) bind(rules limit.RuleSet) (serve func(*call) error) {
+	a := &limit.Adapter[*call]{
+		RPC:   true,
+		Route: func(c *call) (string, string) { return "", c.method },
+		Next: func(c *call, r *http.Request) (int, error) {
+			c.sendHeader()
+			err := c.next(r.Context())
+			return adapter.RPCStatus(uint32(code(err))), err
+		},
+		SetStatus: func(c *call, _ int) { c.sendHeader() },
+		Answer:    answer,
 	}
-	policy, err := l.limiter.Bind(rules, call)
+	if l.User != nil {
+		a.User = func(c *call) string { return l.User(c.ctx) }
+	}
+	if l.Refuse != nil {
+		a.Refuse = func(c *call, d limit.Decision) error { return l.Refuse(c.ctx, d) }
+	}
+	if l.Fail != nil {
+		a.Fail = func(c *call, err error) error { return l.Fail(c.ctx, err) }
+	}
+	policy, err := a.Bind(l.limiter, "", rules)
 	if err != nil {
 		panic(err)
 	}
-	return policy
-}
-
-// serve calls next if the rules admit the call. The method is "" if the server does
-// not have it.
-func (l *Limiter) serve(ctx context.Context, policy *limit.Policy, method string, next func(context.Context) error) error {
-	w := make(adapter.HeaderWriter)
-	call := limit.Call{
-		Pattern: method,
-		Next: func(r *http.Request) (int, error) {
-			sendHeader(ctx, w)
-			err := next(r.Context())
-			return adapter.RPCStatus(uint32(code(err))), err
-		},
-		Refuse: func(d limit.Decision) error {
-			sendHeader(ctx, w)
-			if l.Refuse != nil {
-				if err := l.Refuse(ctx, d); err != nil {
-					return err
-				}
-			}
-			return answer(&limit.RefusedError{Decision: d}, w)
-		},
-		Fail: func(undecided error) error {
-			sendHeader(ctx, w)
-			if l.Fail != nil {
-				if err := l.Fail(ctx, undecided); err != nil {
-					return err
-				}
-			}
-			return answer(undecided, w)
-		},
+	return func(c *call) error {
+		c.header = make(adapter.HeaderWriter)
+		return a.Serve(policy, c.header, request(c.ctx), c)
 	}
-	if l.User != nil {
-		call.User = func() string { return l.User(ctx) }
-	}
-	return policy.Serve(w, request(ctx), call)
 }

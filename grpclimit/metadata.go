@@ -35,11 +35,11 @@ func header(ctx context.Context) http.Header {
 	return h
 }
 
-// sendHeader sends a header with the first message, or with the error.
-func sendHeader(ctx context.Context, h adapter.HeaderWriter) {
-	md := make(metadata.MD, len(h))
-	for name, values := range h {
+// sendHeader sends the header with the first message, or with the error.
+func (c *call) sendHeader() {
+	md := make(metadata.MD, len(c.header))
+	for name, values := range c.header {
 		md.Append(name, values...)
 	}
-	_ = grpc.SetHeader(ctx, md) // fails if the call has ended
+	_ = grpc.SetHeader(c.ctx, md) // fails if the call has ended
 }

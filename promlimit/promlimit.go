@@ -5,7 +5,7 @@
 // Its counters, with labels that only the program chooses and no client can:
 //
 //   - rate_limiting_requests_total by policy, result (admitted, refused) and mode.
-//     The mode says how the decision was made: see [limit.Mode].
+//     The mode says how the decision was made: see [core.Mode].
 //   - rate_limiting_rule_refusals_total by policy and rule: the rules that had no
 //     room.
 //   - rate_limiting_errors_total by kind: undecided (answered with 503), unsettled
@@ -21,7 +21,7 @@
 //
 // The counters count what [limit.Options].Observe observes: each HTTP request that
 // a handler, middleware or adapter decides, and [limit.Policy.Take], Wait and
-// Reserve. They do not count Peek. Of [limit.Policy.Decide] they count only errors.
+// Reserve. They do not count Peek. Of [limit.Adapter.Decide] they count only errors.
 // Bodies that package throttle slows count only if they fail.
 package promlimit
 

@@ -117,7 +117,7 @@ var badRequests = []badInput{
 		// Outside HTTP, a context that has ended takes nothing.
 		ended, cancel := context.WithCancel(r.Context())
 		cancel()
-		limiter, jobs, keys := limit.New(nil, nil), limit.Named("jobs", limit.PerIP(time.Hour, 5)), limit.Keys{"ip": "192.0.2.1"}
+		limiter, jobs, keys := limit.New(nil, nil), limit.Named("jobs", limit.PerIP(time.Hour, 5)), map[string]string{"ip": "192.0.2.1"}
 		_, err := bind(limiter, jobs).Take(ended, limit.Request{Keys: keys})
 		assert.ErrorIs(r, err, context.Canceled)
 		r.left(limiter, jobs, keys, 5)

@@ -259,7 +259,7 @@ var badKeys = []badInput{
 		proxy := faultproxy.Start(r, direct.Options().Addr)
 		client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), DB: direct.Options().DB})
 		defer client.Close()
-		for _, choice := range []limit.OnError{limit.Local, limit.Refuse} {
+		for _, choice := range []core.OnError{limit.Local, limit.Refuse} {
 			// Refusals of more than one unit are not remembered, so that Redis is asked.
 			rule := limit.PerIP(time.Hour, 10)
 			rule.Cost, rule.OnStoreError = func(*http.Request) int64 { return 2 }, choice
@@ -267,7 +267,7 @@ var badKeys = []badInput{
 				proxy.Break(nil)
 				r.send(h, 5, http.StatusOK)
 				proxy.Break(forge("*6 :1 :1 :4 :0 :0 :7")) // admitted, is the reply to another
-				r.send(h, 8, map[limit.OnError]int{limit.Local: http.StatusTooManyRequests, limit.Refuse: http.StatusServiceUnavailable}[choice])
+				r.send(h, 8, map[core.OnError]int{limit.Local: http.StatusTooManyRequests, limit.Refuse: http.StatusServiceUnavailable}[choice])
 			}, rule)
 			assert.Equal(r, 3*5, modes["exact"])
 		}

@@ -27,7 +27,7 @@ import (
 func (r *row) invalid(want string, rules ...limit.RuleSet) {
 	r.Helper()
 	for _, set := range rules {
-		_, err := limit.New(nil, nil).Bind(set, limit.Call{})
+		_, err := new(limit.Adapter[any]).Bind(limit.New(nil, nil), "", set)
 		if !assert.Error(r, err, "%v", set) {
 			continue
 		}
@@ -87,7 +87,7 @@ var badRules = []badInput{
 	}},
 	{3, "a limit that its algorithm cannot count", func(r *row) {
 		r.invalid("sliding-cells", limit.Rules(limit.PerIP(time.Second, 100_001)))
-		assert.NoError(r, limit.Rules(limit.PerIP(time.Second, 100_000)).Validate())
+		bind(limit.New(nil, nil), limit.Rules(limit.PerIP(time.Second, 100_000)))
 		r.invalid("at most", byIP(limit.Rule{Limit: math.MaxInt64, Window: time.Second, Algorithm: limit.FixedWindow}))
 		r.invalid("leave it out", byIP(limit.Rule{Limit: 5, Window: time.Second, Burst: 3}))
 		r.invalid("burst", byIP(limit.Rule{Limit: 5, Window: time.Second, Algorithm: limit.TokenBucket, Burst: -1}))
@@ -101,13 +101,13 @@ var badRules = []badInput{
 	{6, "a window of 1 ns", func(r *row) {
 		r.invalid("1ms", limit.Rules(limit.PerIP(1, 5)), limit.Rules(limit.PerIP(time.Millisecond-1, 5)))
 		r.invalid("whole number of microseconds", limit.Rules(limit.PerIP(time.Millisecond+1, 5)))
-		assert.NoError(r, limit.Rules(limit.PerIP(time.Millisecond, 5)).Validate())
+		bind(limit.New(nil, nil), limit.Rules(limit.PerIP(time.Millisecond, 5)))
 	}},
 	{7, "the largest window", func(r *row) {
 		r.invalid("366 days", limit.Rules(limit.PerIP(math.MaxInt64, 5)), limit.Rules(limit.PerIP(year+time.Microsecond, 5)))
 		// The largest allowed limit and window do not overflow.
 		limiter := limit.New(nil, nil)
-		for _, a := range []limit.Algorithm{limit.FixedWindow, limit.SlidingCells, limit.SlidingCounter, limit.TokenBucket, limit.LeakyBucket} {
+		for _, a := range []core.Algorithm{limit.FixedWindow, limit.SlidingCells, limit.SlidingCounter, limit.TokenBucket, limit.LeakyBucket} {
 			const most = 1_000_000_000_000
 			set := limit.Named(a.String(), limit.Rule{Key: limit.Everyone, Limit: most, Window: year, Algorithm: a})
 			policy, admitted := bind(limiter, set), 0
@@ -140,7 +140,7 @@ var badRules = []badInput{
 			r.send(h, 2, http.StatusServiceUnavailable, "Cost", "-5")
 			r.send(h, 2, http.StatusTooManyRequests) // nothing was given back
 		})
-		limiter, jobs, keys := limit.New(nil, nil), limit.Named("jobs", limit.PerIP(time.Hour, 5)), limit.Keys{"ip": "192.0.2.1"}
+		limiter, jobs, keys := limit.New(nil, nil), limit.Named("jobs", limit.PerIP(time.Hour, 5)), map[string]string{"ip": "192.0.2.1"}
 		d, err := bind(limiter, jobs).Reserve(r.Context(), limit.Request{Keys: keys, Cost: 5})
 		require.NoError(r, err)
 		assert.Error(r, d.Settle(r.Context(), -1))
@@ -179,13 +179,13 @@ var badRules = []badInput{
 		r.invalid("rule", limit.Named("jobs"))
 		r.invalid("key", limit.Rules(limit.Rule{}), limit.Rules(limit.Rule{Limit: 5, Window: time.Second}))
 		r.invalidText("", ";", "\n")
-		_, err := bind(limit.New(nil, nil), limit.Rules(limit.PerIP(time.Hour, 5))).Take(r.Context(), limit.Request{Keys: limit.Keys{"ip": "192.0.2.1"}})
+		_, err := bind(limit.New(nil, nil), limit.Rules(limit.PerIP(time.Hour, 5))).Take(r.Context(), limit.Request{Keys: map[string]string{"ip": "192.0.2.1"}})
 		assert.ErrorContains(r, err, "limit.Named")
 	}},
 	{13, "the same rule twice", func(r *row) {
 		twice := limit.Rules(limit.PerIP(time.Second, 5), limit.PerIP(time.Second, 5))
 		r.invalid("per-ip-1s", twice)
-		err := twice.Validate()
+		_, err := limit.New(nil, nil).Policy(twice)
 		assert.Len(r, err.(interface{ Unwrap() []error }).Unwrap(), 1)
 		assert.Equal(r, 2, strings.Count(err.Error(), "5/1s per ip"), "%v", err)
 		r.invalidText("5/2s per ip; 5/2s per ip")
@@ -287,8 +287,8 @@ var badRules = []badInput{
 		// Outside HTTP a missing key is an error.
 		r.invalid("limit.Options.User", limit.Rules(limit.PerUser(time.Second, 5)))
 		r.invalid("not nil", limit.Rules(limit.Per(limit.By("tenant", nil), time.Hour, 5)))
-		limiter, jobs, keys := limit.New(nil, nil), limit.Named("jobs", limit.PerIP(time.Hour, 5)), limit.Keys{"ip": "192.0.2.1"}
-		for _, wrong := range []limit.Keys{nil, {"user": "a"}, {"ip": "somewhere"}} {
+		limiter, jobs, keys := limit.New(nil, nil), limit.Named("jobs", limit.PerIP(time.Hour, 5)), map[string]string{"ip": "192.0.2.1"}
+		for _, wrong := range []map[string]string{nil, {"user": "a"}, {"ip": "somewhere"}} {
 			d, err := bind(limiter, jobs).Take(r.Context(), limit.Request{Keys: wrong})
 			assert.Error(r, err)
 			assert.False(r, d.Allowed)

@@ -206,7 +206,7 @@ func (r *row) raw(addr, text string) int {
 }
 
 // left asserts how many units of the first rule of a policy are left.
-func (r *row) left(limiter *limit.Limiter, rules limit.RuleSet, keys limit.Keys, want int64) {
+func (r *row) left(limiter *limit.Limiter, rules limit.RuleSet, keys map[string]string, want int64) {
 	r.Helper()
 	d, err := bind(limiter, rules).Peek(r.Context(), limit.Request{Keys: keys})
 	require.NoError(r, err)

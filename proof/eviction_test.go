@@ -53,10 +53,10 @@ func TestEviction(t *testing.T) {
 		p := bind(limit.New(store, nil), set)
 
 		var admitted, alone, errors atomic.Int64
-		modes := make(map[limit.Mode]int)
+		modes := make(map[core.Mode]int)
 		ask := func(times int) {
 			for range times {
-				d, err := p.Take(t.Context(), limit.Request{Keys: limit.Keys{"user": "alice"}})
+				d, err := p.Take(t.Context(), limit.Request{Keys: map[string]string{"user": "alice"}})
 				if err != nil {
 					errors.Add(1)
 				}
@@ -77,7 +77,7 @@ func TestEviction(t *testing.T) {
 			for range 16 {
 				done.Go(func() {
 					for range n / 16 {
-						d, err := p.Take(t.Context(), limit.Request{Keys: limit.Keys{"user": fmt.Sprint(rand.Uint64())}})
+						d, err := p.Take(t.Context(), limit.Request{Keys: map[string]string{"user": fmt.Sprint(rand.Uint64())}})
 						if err != nil {
 							errors.Add(1)
 						}

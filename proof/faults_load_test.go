@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
 )
 
@@ -29,7 +30,7 @@ type workload struct {
 // A taken request has its outcome.
 type taken struct {
 	at, took     time.Duration // since the beginning
-	mode         limit.Mode
+	mode         core.Mode
 	failed       bool
 	few, allowed bool
 }
@@ -41,7 +42,7 @@ func startWorkload(limiter *limit.Limiter) *workload {
 		l.done.Go(func() {
 			tick := time.NewTicker(4 * time.Millisecond)
 			defer tick.Stop()
-			keys := limit.Keys{"user": fmt.Sprint(caller % 4)}
+			keys := map[string]string{"user": fmt.Sprint(caller % 4)}
 			for i := 0; ; i++ {
 				policy := load
 				if i%8 == 0 {
@@ -105,16 +106,16 @@ func (l *workload) end() {
 
 // A measured fault has its effects on requests.
 type measured struct {
-	control                 time.Duration      // the most that the machine added while it lasted
-	modes                   map[limit.Mode]int // of decisions while it lasted
-	during, failed          int                // requests while it lasted, and failed ones at any time
-	p99, most               time.Duration      // added while it lasted, to the median before
-	admitted                int                // of the few
-	asked, decided, counted int                // of the rule that counts: requests, admissions by the store, units in Redis
+	control                 time.Duration     // the most that the machine added while it lasted
+	modes                   map[core.Mode]int // of decisions while it lasted
+	during, failed          int               // requests while it lasted, and failed ones at any time
+	p99, most               time.Duration     // added while it lasted, to the median before
+	admitted                int               // of the few
+	asked, decided, counted int               // of the rule that counts: requests, admissions by the store, units in Redis
 }
 
 func summarize(requests []taken, began, ended time.Duration) measured {
-	m := measured{modes: make(map[limit.Mode]int)}
+	m := measured{modes: make(map[core.Mode]int)}
 	var before, while []time.Duration
 	for _, r := range requests {
 		if r.failed {

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/faultproxy"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/redisstore"
@@ -35,14 +36,14 @@ func TestPartition(t *testing.T) {
 		policies = append(policies, bind(limit.New(redisstore.New(client, nil), &limit.Options{Instances: 3}), rules))
 	}
 	require.NoError(t, proxy.Refuse(true))
-	modes := make([]map[limit.Mode]int, 3)
+	modes := make([]map[core.Mode]int, 3)
 	admitted := 0
 	for range 200 {
 		for i, p := range policies {
 			d, err := p.Take(t.Context(), limit.Request{})
 			require.NoError(t, err)
 			if modes[i] == nil {
-				modes[i] = make(map[limit.Mode]int)
+				modes[i] = make(map[core.Mode]int)
 			}
 			modes[i][d.Mode]++
 			if d.Allowed {
@@ -122,7 +123,7 @@ func TestObedient(t *testing.T) {
 	const clients = 1000
 	for _, test := range []struct {
 		name      string
-		algorithm limit.Algorithm
+		algorithm core.Algorithm
 		jitter    time.Duration
 	}{
 		{"sliding log", limit.SlidingLog, 0},

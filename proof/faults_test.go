@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/faultproxy"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/redisstore"
@@ -43,9 +44,9 @@ type fault struct {
 	client func(*setup) redis.UniversalClient // nil: the defaults
 	begin  func(*setup) (end func())
 
-	mode    limit.Mode // of decisions while it lasts
-	failing bool       // whether requests may fail: an error that a client could cause
-	forgets bool       // whether the store loses its data without failing, so that a limit begins anew
+	mode    core.Mode // of decisions while it lasts
+	failing bool      // whether requests may fail: an error that a client could cause
+	forgets bool      // whether the store loses its data without failing, so that a limit begins anew
 }
 
 var (
@@ -156,7 +157,7 @@ func (f *fault) measure(t *testing.T) string {
 	}
 	// What Redis has counted, read through a limiter without the proxy.
 	direct := limit.New(redisstore.New(b.admin, &redisstore.Options{Timeout: time.Minute}), nil)
-	d, err := bind(direct, loadRules).Peek(t.Context(), limit.Request{Keys: limit.Keys{"user": "none"}})
+	d, err := bind(direct, loadRules).Peek(t.Context(), limit.Request{Keys: map[string]string{"user": "none"}})
 	require.NoError(t, err)
 	m.counted = int(counterLimit - d.Rules()[1].Remaining)
 

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/dunglas/httpsfv"
-	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
@@ -42,19 +41,21 @@ func FuzzHeaders(t *testing.F) {
 			rule.Burst = within(burst, 1, min(10*rule.Limit, core.MaxLimit))
 		}
 		set := limit.Named("p", rule, limit.Global(time.Minute, 3))
-		require.NoError(t, set.Validate())
 		synctest.Test(t, func(t *testing.T) {
 			var d limit.Decision
 			limiter := limit.New(nil, &limit.Options{Observe: func(_ *http.Request, decided limit.Decision, _ error) { d = decided }})
 			policy := bind(limiter, set)
 			ctx, end := context.WithCancel(t.Context())
+			waits := &limit.Adapter[any]{
+				Route: func(any) (method, pattern string) { return "", "/" },
+				Next: func(_ any, r *http.Request) (int, error) {
+					<-r.Context().Done()
+					return http.StatusOK, nil
+				},
+			}
 			for range 1 + asks%5 {
 				w := httptest.NewRecorder()
-				go policy.Serve(w, httptest.NewRequestWithContext(ctx, "GET", "/", nil), limit.Call{Pattern: "/",
-					Next: func(r *http.Request) (int, error) {
-						<-r.Context().Done()
-						return http.StatusOK, nil
-					}})
+				go waits.Serve(policy, w, httptest.NewRequestWithContext(ctx, "GET", "/", nil), nil)
 				synctest.Wait() // until it is answered, waits for its slot, or holds its lease
 				checkHeaders(t, w.Header(), d)
 			}

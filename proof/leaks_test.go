@@ -46,7 +46,7 @@ func TestNothingIsLeft(t *testing.T) {
 						defer func() { done <- struct{}{} }()
 						for range 5 {
 							ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-							d, err := held.Take(ctx, limit.Request{Keys: limit.Keys{"user": "a"}})
+							d, err := held.Take(ctx, limit.Request{Keys: map[string]string{"user": "a"}})
 							if err == nil && d.Allowed {
 								_ = d.Wait(ctx)
 							}
@@ -59,9 +59,9 @@ func TestNothingIsLeft(t *testing.T) {
 					<-done
 				}
 			}
-			_, err := held.Take(t.Context(), limit.Request{Keys: limit.Keys{"user": "b"}})
+			_, err := held.Take(t.Context(), limit.Request{Keys: map[string]string{"user": "b"}})
 			require.NotErrorIs(t, err, core.ErrUnavailable)
-			require.NoError(t, held.Reset(context.Background(), limit.Keys{"user": "a"}))
+			require.NoError(t, held.Reset(context.Background(), map[string]string{"user": "a"}))
 		}
 	}()
 }

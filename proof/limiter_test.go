@@ -37,7 +37,7 @@ func TestLimiterProperties(t *testing.T) {
 
 			for range rapid.IntRange(1, 60).Draw(t, "steps") {
 				time.Sleep(time.Duration(rapid.Int64Range(0, 2_000_000).Draw(t, "step")) * time.Microsecond)
-				keys := limit.Keys{
+				keys := map[string]string{
 					"ip":   rapid.SampledFrom([]string{"192.0.2.1", "192.0.2.2"}).Draw(t, "ip"),
 					"user": rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "user"),
 				}
@@ -90,7 +90,7 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	policy := bind(limit.New(nil, nil), limit.Named("p", limit.PerIP(time.Second, 3), limit.Global(time.Minute, 1000)))
 	for i := range 10_000 {
-		if _, err := policy.Take(t.Context(), limit.Request{Keys: limit.Keys{"ip": fmt.Sprintf("192.0.2.%d", i%256)}}); err != nil {
+		if _, err := policy.Take(t.Context(), limit.Request{Keys: map[string]string{"ip": fmt.Sprintf("192.0.2.%d", i%256)}}); err != nil {
 			t.Fatal(err)
 		}
 	}

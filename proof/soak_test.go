@@ -171,7 +171,7 @@ func (s *soak) client(p soakPolicies) {
 // request makes one request.
 func (s *soak) request(ctx context.Context, p soakPolicies) {
 	user := rand.IntN(soakUsers)
-	hot := limit.Keys{"user": fmt.Sprint("user", user)}
+	hot := map[string]string{"user": fmt.Sprint("user", user)}
 	switch rand.IntN(5) {
 	case 0:
 		if d, ok := s.take(ctx, p.exact, hot); ok {
@@ -183,7 +183,7 @@ func (s *soak) request(ctx context.Context, p soakPolicies) {
 		}
 	case 2:
 		// There are always clients that make one request only.
-		s.take(ctx, p.exact, limit.Keys{"user": fmt.Sprint(rand.Uint64())})
+		s.take(ctx, p.exact, map[string]string{"user": fmt.Sprint(rand.Uint64())})
 	case 3:
 		d, ok := s.take(ctx, p.line, nil)
 		if ok && d.Wait(ctx) == nil {
@@ -212,7 +212,7 @@ func (s *soak) hold(d limit.Decision) {
 	}
 }
 
-func (s *soak) take(ctx context.Context, p *limit.Policy, keys limit.Keys) (limit.Decision, bool) {
+func (s *soak) take(ctx context.Context, p *limit.Policy, keys map[string]string) (limit.Decision, bool) {
 	s.asked.Add(1)
 	d, err := p.Take(ctx, limit.Request{Keys: keys})
 	if err != nil {

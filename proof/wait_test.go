@@ -60,7 +60,7 @@ func runWaits(t *rapid.T, limiter *limit.Limiter, set limit.RuleSet, list []*wai
 			if w.gives > 0 {
 				defer time.AfterFunc(time.Until(start.Add(w.gives)), cancel).Stop()
 			}
-			d, err := policy.Wait(ctx, limit.Request{Keys: limit.Keys{"user": w.user}, Cost: w.cost})
+			d, err := policy.Wait(ctx, limit.Request{Keys: map[string]string{"user": w.user}, Cost: w.cost})
 			switch {
 			case err == nil:
 				w.admitted = d.At.Sub(start)

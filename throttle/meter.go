@@ -16,7 +16,7 @@ type meter struct {
 	throttle *Throttle
 	ctx      context.Context // of the request
 	request  *http.Request   // with a context that does not end: a call is not given up
-	call     limit.Call
+	decide   decide
 
 	free   int64 // bytes that still pass uncounted
 	permit int64 // bytes that may pass
@@ -25,8 +25,11 @@ type meter struct {
 	chunk  int64 // the largest permit to take next
 }
 
-func (t *Throttle) meter(r *http.Request, c limit.Call) *meter {
-	return &meter{throttle: t, ctx: r.Context(), request: r.WithContext(context.WithoutCancel(r.Context())), call: c,
+// A decide decides a request that costs a number of bytes.
+type decide func(r *http.Request, bytes int64) (limit.Decision, error)
+
+func (t *Throttle) meter(r *http.Request, decide decide) *meter {
+	return &meter{throttle: t, ctx: r.Context(), request: r.WithContext(context.WithoutCancel(r.Context())), decide: decide,
 		free: t.options.Free, chunk: t.chunk}
 }
 
@@ -77,8 +80,7 @@ func (m *meter) take(n int64) (int64, error) {
 		if err := m.ctx.Err(); err != nil {
 			return 0, err
 		}
-		m.call.Cost = n
-		d, err := m.throttle.policy.Decide(m.request, m.call)
+		d, err := m.decide(m.request, n)
 		if err != nil {
 			return 0, err
 		}

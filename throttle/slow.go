@@ -10,22 +10,39 @@ import (
 	"github.com/routelimit/limit/internal/response"
 )
 
-// Slow returns what to call the handler of a request with, for adapters: a writer
-// that waits before the bytes of the response pass, or a request with a body that
-// waits before the handler gets them, or both. It takes nothing before the first
-// byte, and needs no closing.
+// Bind is [New] for adapters of other frameworks, where a route is declared: see
+// [limit.Adapter.Bind]. The function that it returns gives a request to the handler:
+// it returns a writer that waits before the bytes of the response pass, or a request
+// with a body that waits before the handler gets them, or both. It takes nothing
+// before the first byte, and needs no closing.
 //
 // The writer has the methods that handlers ask for. Hijack returns the connection as
 // it is, and nothing slows what it carries. It has no Unwrap, which would lead past
 // it: what an [http.ResponseController] sets, the writer sets.
-func (t *Throttle) Slow(w http.ResponseWriter, r *http.Request, c limit.Call) (http.ResponseWriter, *http.Request) {
+func Bind[C any](l *limit.Limiter, a *limit.Adapter[C], rules limit.RuleSet, options *Options) (
+	slow func(http.ResponseWriter, *http.Request, C) (http.ResponseWriter, *http.Request), err error) {
+	t, err := New(l, rules, options)
+	if err != nil {
+		return nil, err
+	}
+	if t.policy, err = a.Bind(l, "", t.rules); err != nil {
+		return nil, err
+	}
+	return func(w http.ResponseWriter, r *http.Request, c C) (http.ResponseWriter, *http.Request) {
+		return t.slow(w, r, func(r *http.Request, bytes int64) (limit.Decision, error) {
+			return a.Decide(t.policy, r, c, bytes)
+		})
+	}, nil
+}
+
+func (t *Throttle) slow(w http.ResponseWriter, r *http.Request, decide decide) (http.ResponseWriter, *http.Request) {
 	down := t.options.Of != Uploads && r.Method != http.MethodHead
 	up := t.options.Of != Downloads && r.Body != nil && r.Body != http.NoBody
 	if down {
-		w = &slowWriter{response.Passthrough{ResponseWriter: w}, t.meter(r, c)}
+		w = &slowWriter{response.Passthrough{ResponseWriter: w}, t.meter(r, decide)}
 	}
 	if up {
-		m := t.meter(r, c)
+		m := t.meter(r, decide)
 		m.length = max(0, r.ContentLength)
 		slowed := *r
 		slowed.Body = &slowBody{r.Body, m}

@@ -15,7 +15,7 @@
 // them 0, or set a deadline for each request with [http.ResponseController].
 //
 // While the store is unavailable, this process applies the rules by itself, as a
-// handler of package limit does: see limit.Options.Instances and limit.OnError. An
+// handler of package limit does: see limit.Options.Instances. An
 // error that a client could cause ends the body, and is logged and observed.
 package throttle
 
@@ -64,7 +64,6 @@ type Options struct {
 // A Throttle is a rule set of bytes, bound to a limiter. It is safe for concurrent
 // use.
 type Throttle struct {
-	limiter *limit.Limiter
 	rules   limit.RuleSet // of queues
 	policy  *limit.Policy
 	options Options
@@ -80,11 +79,11 @@ type rate struct{ limit, window int64 }
 // makes it, without Missing, Cost and Settle. Options may be nil. The error joins
 // one [*limit.RuleError] for each thing wrong with the rules and the options.
 func New(limiter *limit.Limiter, rules limit.RuleSet, options *Options) (*Throttle, error) {
-	t := &Throttle{limiter: limiter, chunk: math.MaxInt64}
+	t := &Throttle{chunk: math.MaxInt64}
 	if options != nil {
 		t.options = *options
 	}
-	errs := []error{rules.Validate()}
+	var errs []error
 	if t.options.Free < 0 {
 		errs = append(errs, &limit.RuleError{Problem: fmt.Sprintf("%d bytes free: write 0 or more", t.options.Free)})
 	}
@@ -94,14 +93,15 @@ func New(limiter *limit.Limiter, rules limit.RuleSet, options *Options) (*Thrott
 		t.options.Of = Downloads
 	}
 	var originals []limit.Rule
-	t.rules = rules.Derive(suffixes[t.options.Of], func(r limit.Rule) limit.Rule {
+	var invalid error
+	t.rules, invalid = rules.Derive(suffixes[t.options.Of], func(r limit.Rule) limit.Rule {
 		for _, problem := range problems(r) {
 			errs = append(errs, &limit.RuleError{Rule: r.String(), Problem: problem})
 		}
 		originals = append(originals, r)
 		return queue(r)
 	})
-	if err := errors.Join(errs...); err != nil {
+	if err := errors.Join(invalid, errors.Join(errs...)); err != nil {
 		return nil, err
 	}
 	var err error
@@ -127,13 +127,6 @@ func Limit(limiter *limit.Limiter, rules limit.RuleSet, options *Options) func(h
 	return t.Handler
 }
 
-// Check returns what is wrong with the rules on a route, for adapters: see
-// [limit.Limiter.Bind].
-func (t *Throttle) Check(c limit.Call) error {
-	_, err := t.limiter.Bind(t.rules, c)
-	return err
-}
-
 // Handler returns a handler that calls next with every request, and slows the
 // bodies. Its scope is that of [limit.Policy.Handler], and it panics where that
 // does.
@@ -143,9 +136,13 @@ func (t *Throttle) Check(c limit.Call) error {
 func (t *Throttle) Handler(next http.Handler) http.Handler {
 	_ = t.policy.Handler(next) // panics if the set cannot stand there
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		next.ServeHTTP(t.Slow(w, r, limit.Call{Pattern: r.Pattern}))
+		next.ServeHTTP(t.slow(w, r, func(slowed *http.Request, bytes int64) (limit.Decision, error) {
+			return behindMux.Decide(t.policy, slowed, r, bytes)
+		}))
 	})
 }
+
+var behindMux = &limit.Adapter[*http.Request]{Route: func(r *http.Request) (method, pattern string) { return "", r.Pattern }}
 
 // problems returns what is wrong with a valid rule as a rule of bytes.
 func problems(r limit.Rule) (list []string) {

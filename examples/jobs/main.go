@@ -23,7 +23,7 @@ func main() {
 	defer cancel()
 	start := time.Now()
 	for i := 1; i <= 6; i++ {
-		if _, err := mails.Wait(ctx, limit.Request{Keys: limit.Keys{"user": "alice"}}); err != nil {
+		if _, err := mails.Wait(ctx, limit.Request{Keys: map[string]string{"user": "alice"}}); err != nil {
 			log.Fatal(err) // not before the deadline of ctx
 		}
 		fmt.Printf("mail %d to alice after %v\n", i, time.Since(start).Round(time.Second))

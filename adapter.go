@@ -1,0 +1,245 @@
+package limit
+
+import (
+	"cmp"
+	"net/http"
+	"sync"
+)
+
+// An Adapter says how a framework sees a request, which it has in a context of type
+// C: a [*gin.Context], for example. It is for authors of adapters; package
+// adaptertest tests one, and CONTRIBUTING.md has the steps. Make it once for each
+// declaration. Do not copy it after its first use. Route and Next are required.
+//
+// [*gin.Context]: https://pkg.go.dev/github.com/gin-gonic/gin#Context
+type Adapter[C any] struct {
+	// Route returns the method and the pattern of the route: "POST" and
+	// "/update/:id". The pattern is "" if no route matched, and the method if the
+	// pattern says it, or if the route takes any.
+	Route func(c C) (method, pattern string)
+
+	// PathValue returns a part of the path. Nil means [http.Request.PathValue].
+	PathValue func(c C, name string) string
+
+	// User returns the user. Nil means [Options].User.
+	User func(c C) string
+
+	// Next runs the handler with a request. It returns the status that the handler
+	// answered with, and the error of the framework, which Serve returns.
+	Next func(c C, r *http.Request) (status int, err error)
+
+	// Status returns the status that has been sent, or 0. Serve asks when Next
+	// panics, for rules that settle by status. Nil means that a handler that panics
+	// has answered with 500.
+	Status func(c C) int
+
+	// SetStatus is told the status of an answer before Refuse, Fail or Answer gives
+	// it. Nil means that they need not be told.
+	SetStatus func(c C, status int)
+
+	// Refuse and Fail are the program's answers to a request that is refused, or
+	// could not be decided, in the form of the framework. Nil means
+	// [Options].Refuse and [Options].Fail. Serve returns their errors.
+	Refuse func(c C, d Decision) error
+	Fail   func(c C, err error) error
+
+	// Answer is the framework's answer where the program has none. The document
+	// has the media type application/problem+json. The error is a
+	// [*RefusedError], or wraps [ErrUndecided]. Nil means that Serve writes the
+	// document.
+	Answer func(c C, status int, document []byte, err error) error
+
+	// RPC says that the adapter stands before every procedure of a server, and that
+	// its answers are errors. So a set made by [Rules] is an error, [Options].Refuse
+	// and [Options].Fail are not called, and a nil error of Refuse or Fail means
+	// that of Answer.
+	RPC bool
+
+	calls sync.Pool // of *call[C]
+}
+
+// Bind is [Limiter.Policy] for adapters, where a route is declared. The error also
+// joins one [*RuleError] for each rule that could resolve no key there: a rule by
+// user if neither User nor [Options].User is set, and a rule by a path value that the
+// pattern does not have. An empty pattern is one that is not known yet.
+func (a *Adapter[C]) Bind(l *Limiter, pattern string, rules RuleSet) (*Policy, error) {
+	if a.RPC && pattern == "" {
+		pattern = "/package.Service/Method" // which has no values
+	}
+	return l.bind(rules, place{pattern: pattern, everywhere: a.RPC, user: a.User != nil})
+}
+
+// Serve is the flow of every adapter. It decides a request, sets the headers,
+// waits for the slot of a [Queue], and calls Next if the rules admit the request;
+// otherwise it answers the request. When Next returns or panics, it settles what
+// the request cost and releases its leases.
+//
+// The decision does not end with the request's context, so that a client that
+// disconnects cannot make a handler run uncounted. If the client disconnects
+// before its slot comes, Next is not called, the status is 499, and the error
+// wraps that of the context.
+//
+// Serve returns the error of Next, Refuse, Fail or Answer. If an answer other than
+// that of Answer has no error, it returns the [*RefusedError], or the error that
+// wraps [ErrUndecided], for the log of the framework.
+func (a *Adapter[C]) Serve(p *Policy, w http.ResponseWriter, r *http.Request, c C) error {
+	call := a.call(p.limiter, c)
+	defer a.done(call)
+	return p.serve(w, r, call)
+}
+
+// Decide decides a request and does nothing else, for programs that answer it
+// themselves: no headers, no waiting, and Observe is called for errors only. A cost
+// of 0 is what [Rule].Cost says. Call [Decision.Wait] on an admitted request if a
+// rule is a [Queue], and [Decision.Release] when the request is done. An error wraps
+// [ErrUndecided].
+func (a *Adapter[C]) Decide(p *Policy, r *http.Request, c C, cost int64) (Decision, error) {
+	call := a.call(p.limiter, c)
+	defer a.done(call)
+	return p.decideHTTP(r, call, cost)
+}
+
+// serve is [Adapter.Serve] for every type of context.
+func (p *Policy) serve(w http.ResponseWriter, r *http.Request, from framework) error {
+	d, err := p.decideHTTP(r, from, 0)
+	if err != nil {
+		setUndecidedHeaders(w.Header())
+		return from.answer(w, r, err)
+	}
+	if p.leases {
+		defer d.Release() // whatever panics before the handler's end is settled
+	}
+	if observe := p.limiter.options.Observe; observe != nil {
+		observe(r, d, nil)
+	}
+	stacked := len(w.Header()[headerPolicy]) > 0
+	setHeaders(w.Header(), &d)
+	if !d.Allowed {
+		return from.answer(w, r, &RefusedError{Decision: d})
+	}
+	r, sampled := p.mark(r, d.route, stacked)
+	if sampled && p.byUser && from.user(r) == "" {
+		defer func() { p.limiter.noticeLateUser(r, from, d.Policy()) }()
+	}
+	if !p.leases && !p.settles && !p.queues {
+		_, err := from.next(r)
+		return err
+	}
+	return p.hold(w, r, from, d)
+}
+
+// hold calls Next for a request that may wait, holds leases, or is settled.
+func (p *Policy) hold(w http.ResponseWriter, r *http.Request, from framework, d Decision) error {
+	status := 0
+	defer func() {
+		if status == 0 { // Next has panicked
+			status = cmp.Or(from.status(), http.StatusInternalServerError)
+		}
+		d.done(r, status)
+	}()
+	if err := d.Wait(r.Context()); err != nil {
+		status = statusClientClosed
+		w.WriteHeader(status)
+		return err
+	}
+	r = d.lossContext(r)
+	var err error
+	status, err = from.next(r)
+	return err
+}
+
+// statusClientClosed is what logs show for a client that disconnected while it
+// waited. It is nginx's "client closed request"; no client reads it.
+const statusClientClosed = 499
+
+// A framework is what the flow asks of a request, whatever its adapter.
+type framework interface {
+	route() (method, pattern string)
+	pathValue(r *http.Request, name string) string
+	user(r *http.Request) string
+	next(r *http.Request) (status int, err error)
+	status() int
+	answer(w http.ResponseWriter, r *http.Request, err error) error
+}
+
+// A call is one request of an adapter. Calls are used again: one for each request
+// would cost it an allocation.
+type call[C any] struct {
+	adapter *Adapter[C]
+	limiter *Limiter
+	context C
+}
+
+func (a *Adapter[C]) call(l *Limiter, c C) *call[C] {
+	v, ok := a.calls.Get().(*call[C])
+	if !ok {
+		v = &call[C]{adapter: a}
+	}
+	v.limiter, v.context = l, c
+	return v
+}
+
+func (a *Adapter[C]) done(v *call[C]) {
+	var none C
+	v.limiter, v.context = nil, none
+	a.calls.Put(v)
+}
+
+func (v *call[C]) route() (method, pattern string) { return v.adapter.Route(v.context) }
+
+func (v *call[C]) pathValue(r *http.Request, name string) string {
+	if v.adapter.PathValue == nil {
+		return r.PathValue(name)
+	}
+	return v.adapter.PathValue(v.context, name)
+}
+
+func (v *call[C]) user(r *http.Request) string {
+	switch {
+	case v.adapter.User != nil:
+		return v.adapter.User(v.context)
+	case v.limiter.options.User != nil:
+		return v.limiter.options.User(r)
+	}
+	return ""
+}
+
+func (v *call[C]) next(r *http.Request) (int, error) { return v.adapter.Next(v.context, r) }
+
+func (v *call[C]) status() int {
+	if v.adapter.Status == nil {
+		return 0
+	}
+	return v.adapter.Status(v.context)
+}
+
+// answer answers a request that is refused or could not be decided: by the function
+// of the adapter, by that of Options, as the framework does, or with the document.
+func (v *call[C]) answer(w http.ResponseWriter, r *http.Request, err error) error {
+	a := v.adapter
+	status := statusOf(err)
+	if a.SetStatus != nil {
+		a.SetStatus(v.context, status)
+	}
+	if answered, answer := v.answerByProgram(err); answer != nil || answered && !a.RPC {
+		return cmp.Or(answer, err)
+	}
+	if !a.RPC && v.limiter.answerByOptions(w, r, status, err) {
+		return err
+	}
+	if a.Answer != nil {
+		return a.Answer(v.context, status, document(err), err)
+	}
+	writeDocument(w, status, document(err))
+	return err
+}
+
+func (v *call[C]) answerByProgram(err error) (answered bool, _ error) {
+	switch refused, ok := err.(*RefusedError); {
+	case ok && v.adapter.Refuse != nil:
+		return true, v.adapter.Refuse(v.context, refused.Decision)
+	case !ok && v.adapter.Fail != nil:
+		return true, v.adapter.Fail(v.context, err)
+	}
+	return false, nil
+}
