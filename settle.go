@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -42,10 +43,11 @@ func (d Decision) Settle(ctx context.Context, n int64) error {
 }
 
 // OnStatus returns a function for [Rule].Settle: only requests that are answered
-// with one of the statuses count, such as failed attempts to log in. Until a
-// request is answered it counts too, so that many attempts at once do not slip
-// through: set the Limit above the number of good requests of a key in flight. It
-// panics without a status, and on a number that is no final status.
+// with one of the statuses count, such as failed attempts to log in. They count what
+// they were charged. Until a request is answered it counts too, so that many attempts
+// at once do not slip through: set the Limit above the number of good requests of a
+// key in flight. OnStatus panics without a status, and on a number that is no final
+// status.
 func OnStatus(statuses ...int) func(*http.Request, int) int64 {
 	if len(statuses) == 0 {
 		panic("limit: OnStatus without a status never counts: write at least one, such as http.StatusUnauthorized")
@@ -59,11 +61,15 @@ func OnStatus(statuses ...int) func(*http.Request, int) int64 {
 	}
 	return func(_ *http.Request, status int) int64 {
 		if counts[status] {
-			return 1
+			return asCharged
 		}
 		return 0
 	}
 }
+
+// asCharged stands for the true cost of a request that keeps its charge. A cost is
+// never negative.
+const asCharged = math.MinInt64
 
 // taken is what an admitted request took and may give back. Copies of its
 // decision share it.
@@ -166,7 +172,11 @@ func (d Decision) done(r *http.Request, status int) {
 		if settle == nil {
 			return charged
 		}
-		n, err := validCost(settle(r, status))
+		n := settle(r, status)
+		if n == asCharged {
+			return charged
+		}
+		n, err := validCost(n)
 		if err != nil {
 			invalid = errors.Join(invalid, fmt.Errorf("%w: rule %q: settled: %w", ErrUndecided, d.policy.names[rule], err))
 			return charged

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -177,4 +178,22 @@ func TestSettleIsDeclared(t *testing.T) {
 	rule.Algorithm = Concurrency
 	_, err = limiter.Policy(Rules(rule))
 	assert.ErrorContains(t, err, "released")
+}
+
+// TestOnStatusKeepsTheCost checks that a request that counts keeps all its units, and
+// that one that does not count gets all of them back.
+func TestOnStatusKeepsTheCost(t *testing.T) {
+	limiter := New(nil, nil)
+	rules := Named("login", Rule{Key: Everyone, Limit: 20, Window: time.Hour,
+		Cost: func(*http.Request) int64 { return 7 }, Settle: OnStatus(http.StatusUnauthorized)})
+	answer := http.StatusUnauthorized
+	h := mustPolicy(limiter, rules).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(answer) }))
+	for _, step := range []struct {
+		answer int
+		left   int64
+	}{{http.StatusUnauthorized, 13}, {http.StatusOK, 13}, {http.StatusUnauthorized, 6}} {
+		answer = step.answer
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/login", nil))
+		assert.Equal(t, step.left, look(t, limiter, rules, nil).Rules()[0].Remaining)
+	}
 }
