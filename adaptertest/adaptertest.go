@@ -50,7 +50,8 @@
 // It does not check what only one framework has, and the adapter's own tests do:
 // its User, Refuse and Fail functions, which take the framework's context, its
 // Mount function, the framework's error handling, and middleware that runs before
-// the router. Adapters for protocols other than HTTP test themselves.
+// the router. [Mount] checks the errors of a Mount function. Adapters for protocols
+// other than HTTP test themselves.
 package adaptertest
 
 import (
