@@ -6,16 +6,17 @@ import (
 	"sync"
 )
 
-// An Adapter says how a framework sees a request, which it has in a context of type
-// C: a [*gin.Context], for example. It is for authors of adapters; package
-// adaptertest tests one, and CONTRIBUTING.md has the steps. Make it once for each
-// declaration. Do not copy it after its first use. Route and Next are required.
+// An Adapter says how a framework sees a request. C is the framework's context, such
+// as a [*gin.Context], or a type of the adapter that has what its functions need: the
+// writer, the next handler, a path. It is for authors of adapters; package adaptertest
+// tests one, and CONTRIBUTING.md has the steps. Make it once for each declaration, and
+// do not copy it after its first use. Route and Next are required.
 //
 // [*gin.Context]: https://pkg.go.dev/github.com/gin-gonic/gin#Context
 type Adapter[C any] struct {
-	// Route returns the method and the pattern of the route: "POST" and
-	// "/update/:id". The pattern is "" if no route matched, and the method if the
-	// pattern says it, or if the route takes any.
+	// Route returns the method of the request and the pattern of its route: "POST"
+	// and "/update/:id". The pattern is "" if no route matched. The method is "" if
+	// it is part of the pattern, or if the route is for every method.
 	Route func(c C) (method, pattern string)
 
 	// PathValue returns a part of the path. Nil means [http.Request.PathValue].
@@ -33,8 +34,9 @@ type Adapter[C any] struct {
 	// has answered with 500.
 	Status func(c C) int
 
-	// SetStatus is told the status of an answer before Refuse, Fail or Answer gives
-	// it. Nil means that they need not be told.
+	// SetStatus tells the framework the status of an answer before Refuse, Fail or
+	// Answer is called: the one to send unless they send another. Nil means that the
+	// framework need not know.
 	SetStatus func(c C, status int)
 
 	// Refuse and Fail are the program's answers to a request that is refused, or
@@ -51,8 +53,8 @@ type Adapter[C any] struct {
 
 	// RPC says that the adapter stands before every procedure of a server, and that
 	// its answers are errors. So a set made by [Rules] is an error, [Options].Refuse
-	// and [Options].Fail are not called, and a nil error of Refuse or Fail means
-	// that of Answer.
+	// and [Options].Fail are not called, and Answer answers where Refuse or Fail
+	// returns nil.
 	RPC bool
 
 	calls sync.Pool // of *call[C]
@@ -61,7 +63,8 @@ type Adapter[C any] struct {
 // Bind is [Limiter.Policy] for adapters, where a route is declared. The error also
 // joins one [*RuleError] for each rule that could resolve no key there: a rule by
 // user if neither User nor [Options].User is set, and a rule by a path value that the
-// pattern does not have. An empty pattern is one that is not known yet.
+// pattern does not have. Write "" for a pattern that is not known yet; its values are
+// then not checked. The policy is served by this adapter alone.
 func (a *Adapter[C]) Bind(l *Limiter, pattern string, rules RuleSet) (*Policy, error) {
 	if a.RPC && pattern == "" {
 		pattern = "/package.Service/Method" // which has no values
@@ -79,9 +82,10 @@ func (a *Adapter[C]) Bind(l *Limiter, pattern string, rules RuleSet) (*Policy, e
 // before its slot comes, Next is not called, the status is 499, and the error
 // wraps that of the context.
 //
-// Serve returns the error of Next, Refuse, Fail or Answer. If an answer other than
-// that of Answer has no error, it returns the [*RefusedError], or the error that
-// wraps [ErrUndecided], for the log of the framework.
+// Serve returns the error of Next, Refuse, Fail or Answer. If Refuse or Fail returns
+// nil, or if [Options] or Serve itself answered, it returns the [*RefusedError], or the
+// error that wraps [ErrUndecided]. It is for the log of the framework, and may be
+// dropped where there is none.
 func (a *Adapter[C]) Serve(p *Policy, w http.ResponseWriter, r *http.Request, c C) error {
 	call := a.call(p.limiter, c)
 	defer a.done(call)

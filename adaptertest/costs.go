@@ -1,6 +1,7 @@
 package adaptertest
 
 import (
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -113,16 +114,21 @@ func (s suite) settles(t *testing.T) {
 	assert.ErrorContains(t, undecided[0], `rule "units": settled: cost -1`)
 }
 
-// settlesBroken checks that a request counts while its handler runs, and as
-// answered with 500 if its handler panics.
+// settlesBroken checks that a request counts while its handler runs and, if its
+// handler panics, as answered with the status that was sent, or else with 500.
 func (s suite) settlesBroken(t *testing.T) {
 	statuses := make(chan int, 1)
 	router := s.framework(limit.New(nil, nil))
 	running, end := make(chan bool), make(chan bool)
 	rules := limit.Rules(limit.Rule{Name: "failed", Key: limit.Everyone, Limit: 1, Window: time.Hour,
 		Settle: func(_ *http.Request, status int) int64 { statuses <- status; return 0 }})
-	router.Handle("GET", "/", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("X-Panic") != "" {
+	router.Handle("GET", "/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.Header.Get("X-Panic") {
+		case "late":
+			w.WriteHeader(http.StatusCreated)
+			_, _ = io.WriteString(w, "sent")
+			panic("on purpose")
+		case "early":
 			panic("on purpose")
 		}
 		running <- true
@@ -137,9 +143,12 @@ func (s suite) settlesBroken(t *testing.T) {
 		return w.Code, nil
 	}
 	for range 3 {
-		_, panicked := get("yes")
+		_, panicked := get("early")
 		assert.NotNil(t, panicked)
 		assert.Equal(t, http.StatusInternalServerError, <-statuses)
+		_, panicked = get("late")
+		assert.NotNil(t, panicked)
+		assert.Equal(t, http.StatusCreated, <-statuses)
 	}
 	var done sync.WaitGroup
 	done.Go(func() { get("") })

@@ -4,6 +4,7 @@ package response
 
 import (
 	"bufio"
+	"cmp"
 	"io"
 	"net"
 	"net/http"
@@ -16,98 +17,82 @@ func Record(w http.ResponseWriter) *Recorder { return &Recorder{Passthrough: Pas
 // WithDefault calls answer with a writer that begins a response with the given
 // status unless answer calls WriteHeader.
 func WithDefault(w http.ResponseWriter, status int, answer func(http.ResponseWriter)) {
-	d := &defaultWriter{Passthrough: Passthrough{w}, status: status}
-	answer(d)
-	d.begin()
+	r := Record(w)
+	r.SetStatus(status)
+	answer(r)
+	r.Begin()
 }
 
-// A Recorder remembers the status of a response.
+// A Recorder is a response writer that remembers the status of the response.
 type Recorder struct {
 	Passthrough
 	status int // 0 before the response has begun
+	preset int // that of a response that begins without WriteHeader; 0 means 200
 }
 
 // Status returns the status of the response, or 0 if it has not begun.
 func (w *Recorder) Status() int { return w.status }
 
-func (w *Recorder) begin(status int) {
+// SetStatus sets the status of a response that begins without a call of WriteHeader.
+func (w *Recorder) SetStatus(status int) { w.preset = status }
+
+// Begin sends the header, unless the response has begun.
+func (w *Recorder) Begin() {
 	if w.status == 0 {
-		w.status = status
+		w.WriteHeader(cmp.Or(w.preset, http.StatusOK))
 	}
+}
+
+// beforeBody begins a response that writes its body first. Without a preset status,
+// that is left to the writer below, which may look at the body for a Content-Type.
+func (w *Recorder) beforeBody() {
+	if w.status == 0 && w.preset == 0 {
+		w.status = http.StatusOK
+	}
+	w.Begin()
 }
 
 // WriteHeader implements [http.ResponseWriter]. An informational status does not
 // begin the response.
 func (w *Recorder) WriteHeader(status int) {
-	if status >= 200 || status == http.StatusSwitchingProtocols {
-		w.begin(status)
+	if w.status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) {
+		w.status = status
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
 
 func (w *Recorder) Write(p []byte) (int, error) {
-	w.begin(http.StatusOK)
+	w.beforeBody()
 	return w.ResponseWriter.Write(p)
 }
 
 // WriteString implements [io.StringWriter].
 func (w *Recorder) WriteString(s string) (int, error) {
-	w.begin(http.StatusOK)
+	w.beforeBody()
 	return io.WriteString(w.ResponseWriter, s)
 }
 
 // ReadFrom implements [io.ReaderFrom], so that files still go by sendfile.
 func (w *Recorder) ReadFrom(r io.Reader) (int64, error) {
-	w.begin(http.StatusOK)
+	w.beforeBody()
 	return io.Copy(w.ResponseWriter, r)
+}
+
+// Flush implements [http.Flusher].
+func (w *Recorder) Flush() { _ = w.FlushError() }
+
+// FlushError is Flush for an [http.ResponseController].
+func (w *Recorder) FlushError() error {
+	w.beforeBody()
+	return w.Passthrough.FlushError()
 }
 
 // Hijack implements [http.Hijacker].
 func (w *Recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffered, err := w.Passthrough.Hijack()
-	if err == nil {
-		w.begin(http.StatusSwitchingProtocols)
+	if err == nil && w.status == 0 {
+		w.status = http.StatusSwitchingProtocols
 	}
-	return conn, buffered, err
-}
-
-// A defaultWriter begins a response with a status of its own.
-type defaultWriter struct {
-	Passthrough
-	status int
-	begun  bool
-}
-
-func (w *defaultWriter) begin() {
-	if !w.begun {
-		w.WriteHeader(w.status)
-	}
-}
-
-// WriteHeader implements [http.ResponseWriter].
-func (w *defaultWriter) WriteHeader(status int) {
-	w.begun = w.begun || status >= 200 || status == http.StatusSwitchingProtocols
-	w.ResponseWriter.WriteHeader(status)
-}
-
-func (w *defaultWriter) Write(p []byte) (int, error) {
-	w.begin()
-	return w.ResponseWriter.Write(p)
-}
-
-// Flush implements [http.Flusher].
-func (w *defaultWriter) Flush() { _ = w.FlushError() }
-
-// FlushError is Flush for an [http.ResponseController].
-func (w *defaultWriter) FlushError() error {
-	w.begin()
-	return w.Passthrough.FlushError()
-}
-
-// Hijack implements [http.Hijacker].
-func (w *defaultWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	conn, buffered, err := w.Passthrough.Hijack()
-	w.begun = w.begun || err == nil
 	return conn, buffered, err
 }
 
