@@ -97,16 +97,17 @@ func (a *Adapter[C]) Serve(p *Policy, w http.ResponseWriter, r *http.Request, c 
 // of 0 is what [Rule].Cost says. Call [Decision.Wait] on an admitted request if a
 // rule is a [Queue], and [Decision.Release] when the request is done. An error wraps
 // [ErrUndecided].
-func (a *Adapter[C]) Decide(p *Policy, r *http.Request, c C, cost int64) (Decision, error) {
+func (a *Adapter[C]) Decide(p *Policy, r *http.Request, c C, cost int64) (d Decision, err error) {
 	call := a.call(p.limiter, c)
 	defer a.done(call)
-	return p.decideHTTP(r, call, cost)
+	err = p.decideHTTP(&d, r, call, cost)
+	return d, err
 }
 
 // serve is [Adapter.Serve] for every type of context.
 func (p *Policy) serve(w http.ResponseWriter, r *http.Request, from framework) error {
-	d, err := p.decideHTTP(r, from, 0)
-	if err != nil {
+	var d Decision
+	if err := p.decideHTTP(&d, r, from, 0); err != nil {
 		setUndecidedHeaders(w.Header())
 		return from.answer(w, r, err)
 	}

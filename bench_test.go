@@ -20,7 +20,7 @@ func BenchmarkTake(b *testing.B) {
 	b.Run("store", func(b *testing.B) {
 		store := memstore.New(nil)
 		quota := core.Quota{Limit: limits, Window: 1000}
-		charges := []core.Charge{{Rule: "a", Key: "alice", Quota: quota, Cost: 1}, {Rule: "b", Quota: quota, Cost: 1}}
+		charges := []core.Charge{{Rule: "per-user-1ms", Key: "alice", Quota: quota, Cost: 1}, {Rule: "global-1ms", Quota: quota, Cost: 1}}
 		b.ReportAllocs()
 		for b.Loop() {
 			if d, err := store.Take(b.Context(), "p", charges); err != nil || !d.Allowed {

@@ -4,28 +4,37 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/routelimit/limit/core"
 )
 
 // decideHTTP is [Adapter.Decide] for every type of context.
-func (p *Policy) decideHTTP(r *http.Request, from framework, cost int64) (Decision, error) {
+func (p *Policy) decideHTTP(d *Decision, r *http.Request, from framework, cost int64) error {
 	ctx := r.Context()
 	if p.byIP {
 		p.limiter.noticeProxies(r)
 	}
-	d, err := p.decide(ctx, context.WithoutCancel(ctx), p.route(from), &source{limiter: p.limiter, request: r, framework: from, cost: cost}, false)
-	if err != nil {
-		p.limiter.failed(undecidedRequest, r, d, err)
-		return d, err
+	source := source{limiter: p.limiter, request: r, framework: from, cost: cost}
+	if err := p.decide(ctx, p.limiter.detached(ctx), d, p.route(from), &source, false); err != nil {
+		p.limiter.failed(undecidedRequest, r, *d, err)
+		return err
 	}
 	if d.lease != nil {
 		d.reportLoss(r)
 	}
-	return d, nil
+	return nil
+}
+
+// detached returns the context to call the store with for a caller that may go away.
+// A memory store answers at once, and asks the context for nothing.
+func (l *Limiter) detached(ctx context.Context) context.Context {
+	if l.inMemory {
+		return context.Background()
+	}
+	return context.WithoutCancel(ctx)
 }
 
 // A source has what a decision takes from a request or from the program: the
@@ -36,8 +45,9 @@ type source struct {
 	request   *http.Request // of HTTP
 	framework framework
 
-	keys  map[string]string // of the program
-	costs map[string]int64
+	keys   map[string]string // of the program
+	faulty bool              // whether one of those that were asked for is wrong: see missing
+	costs  map[string]int64
 
 	cost int64 // of HTTP, 0 for that of the rules
 }
@@ -98,80 +108,96 @@ func validCost(n int64) (int64, error) {
 	return min(n, core.MaxCost), nil
 }
 
-// scratch holds the charges of one decision while it is made.
+// A scratch holds the charges of one decision while it is made. The next decision on
+// the route uses it again, with other keys and costs.
 type scratch struct {
-	charges [core.MaxCharges]core.Charge
+	of      *[]core.Charge // what charges are a copy of: route.charges
+	charges []core.Charge
 	keys    [core.MaxCharges]string
-	n       int // of them
 }
 
-var scratches = sync.Pool{New: func() any { return new(scratch) }}
+func (r *route) scratch() *scratch {
+	s, ok := r.scratches.Get().(*scratch)
+	if !ok {
+		s = new(scratch)
+	}
+	if of := r.charges.Load(); s.of != of {
+		s.of, s.charges = of, slices.Clone(*of)
+	}
+	return s
+}
 
-func (s *scratch) put() {
-	clear(s.charges[:s.n])
-	clear(s.keys[:s.n])
-	scratches.Put(s)
+// put puts a scratch back, without the strings of the request.
+func (r *route) put(s *scratch) {
+	for i := range s.charges {
+		s.charges[i].Key = ""
+		s.keys[i] = ""
+	}
+	r.scratches.Put(s)
 }
 
 // decide decides for a caller that waits as long as the context waiting, with a
 // call that ends with the context calling. If reserve is set, the decision can be
-// settled.
-func (p *Policy) decide(waiting, calling context.Context, r *route, from *source, reserve bool) (Decision, error) {
-	d, err := p.take(calling, r, from, reserve)
-	if err != nil {
-		return Decision{}, err
+// settled. After an error, d is the zero Decision.
+func (p *Policy) decide(waiting, calling context.Context, d *Decision, r *route, from *source, reserve bool) error {
+	err := p.take(calling, d, r, from, reserve)
+	if d.Delay > 0 {
+		*d, _ = d.late(waiting)
 	}
-	d, _ = d.late(waiting)
-	return d, nil
+	return err
 }
 
 // take asks the store.
-func (p *Policy) take(ctx context.Context, r *route, from *source, reserve bool) (Decision, error) {
-	s := scratches.Get().(*scratch)
-	defer s.put()
-	charges, err := p.charges(s, r, from)
+func (p *Policy) take(ctx context.Context, d *Decision, r *route, from *source, reserve bool) error {
+	s := r.scratch()
+	defer r.put(s)
+	charges, err := p.charges(s, from)
 	if err != nil {
-		return Decision{}, fmt.Errorf("%w: %w", ErrUndecided, err)
+		return err
 	}
 	var began time.Time
 	if p.leases {
 		nameLeases(charges)
 		began = time.Now()
 	}
-	decided, err := p.limiter.store.Take(ctx, r.stored, charges)
+	d.core, err = p.limiter.store.Take(ctx, r.stored, charges)
 	if err != nil {
-		return Decision{}, fmt.Errorf("%w: %w", ErrUndecided, err)
+		*d = Decision{}
+		return fmt.Errorf("%w: %w", ErrUndecided, err)
 	}
-	if decided.Mode == core.ModeOverflow {
+	if d.core.Mode == core.ModeOverflow {
 		p.limiter.notices.overflowed(p.limiter, r.name)
 	}
-	d := newDecision(p, r, decided)
+	d.describe(p, r)
 	if !d.Allowed {
-		return d, nil
+		return nil
 	}
 	if p.leases {
 		d.lease = p.newLease(r, charges, began)
 	}
 	if reserve || p.settles || p.queues {
-		d.taken = newTaken(&d, charges)
+		d.taken = newTaken(d, charges)
 	}
-	return d, nil
+	return nil
 }
 
 // charges returns what a request is charged, in s.
-func (p *Policy) charges(s *scratch, r *route, from *source) ([]core.Charge, error) {
+func (p *Policy) charges(s *scratch, from *source) ([]core.Charge, error) {
 	for i := range p.keys {
 		s.keys[i] = p.keys[i].resolve(from)
 	}
-	s.n = copy(s.charges[:], *r.charges.Load())
-	charges := s.charges[:s.n]
-	for i := range charges {
-		c := &charges[i]
+	if from.faulty || p.joins && from.request == nil {
+		if err := p.missing(from.keys); err != nil {
+			return nil, err
+		}
+	}
+	for i := range s.charges {
+		c := &s.charges[i]
 		c.Key = s.keys[p.keyOf[i]]
 		var err error
 		if c.Cost, err = from.costOf(&p.set.rules[i], p.names[i]); err != nil {
-			return nil, fmt.Errorf("rule %q: %w", p.names[i], err)
+			return nil, fmt.Errorf("%w: rule %q: %w", ErrUndecided, p.names[i], err)
 		}
 	}
-	return charges, nil
+	return s.charges, nil
 }

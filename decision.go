@@ -60,24 +60,28 @@ type RuleDecision struct {
 	ResetAfter time.Duration // until the quota is full again; 0 if it is
 }
 
-func newDecision(p *Policy, r *route, d core.Decision) Decision {
-	decision := Decision{
-		Allowed:    d.Allowed,
-		Mode:       d.Mode,
-		At:         time.UnixMicro(d.At),
-		RetryAfter: retryAfter(d.RetryAfter()),
-		Delay:      micros(d.Delay),
-		policy:     p,
-		route:      r,
-		core:       d,
+func newDecision(p *Policy, r *route, decided core.Decision) (d Decision) {
+	d.core = decided
+	d.describe(p, r)
+	return d
+}
+
+// describe fills in what follows from the store's decision. A Decision is large:
+// where it is made for each request, it is filled in place.
+func (d *Decision) describe(p *Policy, r *route) {
+	d.Allowed, d.Mode = d.core.Allowed, d.core.Mode
+	d.At = time.UnixMicro(d.core.At)
+	d.policy, d.route = p, r
+	if !d.Allowed {
+		d.RetryAfter = retryAfter(d.core.RetryAfter())
+		if jitter := p.limiter.options.Jitter; jitter > 0 {
+			d.jitter = rand.N(jitter + 1)
+		}
 	}
-	if jitter := p.limiter.options.Jitter; jitter > 0 && !d.Allowed {
-		decision.jitter = rand.N(jitter + 1)
+	if d.core.Delay > 0 {
+		d.Delay = micros(d.core.Delay)
+		d.slot = time.Now().Add(d.Delay)
 	}
-	if d.Delay > 0 {
-		decision.slot = time.Now().Add(decision.Delay)
-	}
-	return decision
 }
 
 // retryAfter returns a time of package core as a duration.

@@ -49,11 +49,12 @@ import (
 // A Limiter keeps the quotas of policies in one store. Make it with [New], once
 // for a program. It is safe for concurrent use.
 type Limiter struct {
-	store   core.Store
-	options Options
-	queues  waiting.Queues
-	notices notices
-	marks   atomic.Int32 // requests left to mark on any route: see Policy.mark
+	store    core.Store
+	inMemory bool // whether the store is that of package memstore
+	options  Options
+	queues   waiting.Queues
+	notices  notices
+	marks    atomic.Int32 // requests left to mark on any route: see Policy.mark
 
 	mu     sync.Mutex
 	named  map[string]RuleSet       // that were bound
@@ -146,6 +147,7 @@ func New(store core.Store, options *Options) *Limiter {
 		panic(err)
 	}
 	l.store = decorated(store, &l.options)
+	_, l.inMemory = l.store.(*memstore.Store)
 	l.notices.limiterPerRequest(l.log())
 	return l
 }

@@ -21,8 +21,10 @@ type Policy struct {
 	capacities []int64       // for each rule, the most units that can remain
 	header     string        // the value of RateLimit-Policy
 
-	leases, settles, queues bool // whether a rule is of Concurrency, has a Settle, is of Queue
-	byIP, byUser, byPath    bool // whether a rule is keyed by address, by user alone, by a path value
+	leases, queues       bool // whether a rule is of Concurrency, or of Queue
+	costs, settles       bool // whether a rule has a Cost, or a Settle
+	byIP, byUser, byPath bool // whether a rule is keyed by address, by user alone, by a path value
+	joins                bool // whether a rule is keyed by several resolvers, some of which may not be asked
 
 	attached atomic.Bool // whether Handler was called
 	named    *route      // of a named policy
@@ -48,10 +50,12 @@ func newPolicy(l *Limiter, set RuleSet) *Policy {
 		p.keyOf = append(p.keyOf, i)
 		p.names = append(p.names, r.name())
 		p.leases = p.leases || r.leases()
+		p.costs = p.costs || r.Cost != nil
 		p.settles = p.settles || r.Settle != nil
 		p.queues = p.queues || r.queues()
 		p.byIP = p.byIP || r.Key.uses(byIP)
 		p.byUser = p.byUser || r.Key.kind == byUser // others have a key without a user too
+		p.joins = p.joins || len(r.Key.parts) > 0
 		p.byPath = p.byPath || r.Key.uses(byPath)
 		q := r.quota()
 		p.capacities = append(p.capacities, q.Capacity())

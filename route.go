@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/routelimit/limit/core"
@@ -18,6 +19,8 @@ type route struct {
 	stored  string                        // as the store knows it
 	method  string                        // of a framework that tells it
 	charges atomic.Pointer[[]core.Charge] // of a request, except for their keys and costs
+
+	scratches sync.Pool // of *scratch
 
 	marks    atomic.Int32 // requests left to mark: see Policy.mark
 	followed atomic.Bool  // whether a marked request has come from a policy before

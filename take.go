@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,12 +47,13 @@ type Request struct {
 //
 // With UpTo, Take asks the store at most four times: for Cost, and after each
 // refusal for what was left then.
-func (p *Policy) Take(ctx context.Context, r Request) (Decision, error) {
+func (p *Policy) Take(ctx context.Context, r Request) (d Decision, err error) {
 	from := p.source(&r)
-	if err := errors.Join(p.check(&r), p.settleless()); err != nil {
+	if err := p.check(&r, true); err != nil {
 		return Decision{}, err
 	}
-	return p.takeRequest(ctx, &from, r.UpTo, false)
+	err = p.takeRequest(ctx, &d, &from, r.UpTo, false)
+	return d, err
 }
 
 // Reserve takes a request like [Policy.Take], for work whose true cost is known
@@ -64,34 +66,36 @@ func (p *Policy) Take(ctx context.Context, r Request) (Decision, error) {
 //
 // A reservation that is never settled stays taken, so that a process that dies
 // gives nothing away. Rules of [Concurrency] are released, not settled.
-func (p *Policy) Reserve(ctx context.Context, r Request) (Decision, error) {
+func (p *Policy) Reserve(ctx context.Context, r Request) (d Decision, err error) {
 	from := p.source(&r)
-	if err := p.check(&r); err != nil {
+	if err := p.check(&r, false); err != nil {
 		return Decision{}, err
 	}
-	return p.takeRequest(ctx, &from, r.UpTo, true)
+	err = p.takeRequest(ctx, &d, &from, r.UpTo, true)
+	return d, err
 }
 
-func (p *Policy) takeRequest(ctx context.Context, from *source, upTo, reserve bool) (d Decision, err error) {
+func (p *Policy) takeRequest(ctx context.Context, d *Decision, from *source, upTo, reserve bool) error {
+	var err error
 	if upTo {
-		d, err = p.takeUpTo(ctx, from, reserve)
+		err = p.takeUpTo(ctx, d, from, reserve)
 	} else {
-		d, err = p.decide(ctx, ctx, p.named, from, reserve)
+		err = p.decide(ctx, ctx, d, p.named, from, reserve)
 		if d.Allowed && len(from.costs) == 0 {
 			d.Taken = from.cost
 		}
 	}
 	p.observed(d, err)
-	return d, err
+	return err
 }
 
 // observed reports a decision outside HTTP to Observe.
-func (p *Policy) observed(d Decision, err error) {
+func (p *Policy) observed(d *Decision, err error) {
 	switch observe := p.limiter.options.Observe; {
-	case errors.Is(err, ErrUndecided):
-		p.limiter.failed(undecidedRequest, nil, d, err)
+	case err != nil && errors.Is(err, ErrUndecided):
+		p.limiter.failed(undecidedRequest, nil, *d, err)
 	case observe != nil:
-		p.observe(observe, d)
+		p.observe(observe, *d)
 	}
 	if d.lease != nil {
 		d.reportLoss(nil)
@@ -118,21 +122,21 @@ const upToTries = 4
 // and at last for one. Each time it takes from every rule or from none, so it
 // never takes more than there is. Where others take in between, it takes fewer
 // units than it could have.
-func (p *Policy) takeUpTo(ctx context.Context, from *source, reserve bool) (Decision, error) {
+func (p *Policy) takeUpTo(ctx context.Context, d *Decision, from *source, reserve bool) error {
 	for _, most := range p.capacities {
 		from.cost = min(from.cost, most)
 	}
 	for try := 1; ; try++ {
-		d, err := p.take(ctx, p.named, from, reserve)
-		if err != nil {
-			return Decision{}, err
+		*d = Decision{}
+		if err := p.take(ctx, d, p.named, from, reserve); err != nil {
+			return err
 		}
 		if d.Allowed || from.cost == 1 {
 			// A slot that comes too late was taken, and must not be tried again.
-			if d, _ = d.late(ctx); d.Allowed {
+			if *d, _ = d.late(ctx); d.Allowed {
 				d.Taken = from.cost
 			}
-			return d, nil
+			return nil
 		}
 		left := from.cost - 1 // strictly fewer, whatever the store says
 		for _, o := range d.core.Outcomes() {
@@ -151,11 +155,11 @@ func (p *Policy) Peek(ctx context.Context, r Request) (Decision, error) {
 	if r.Cost > 1 || r.Costs != nil || r.UpTo {
 		return Decision{}, &RuleError{Problem: "Peek reports the outcome of a request of cost 1: leave out Cost, Costs and UpTo"}
 	}
-	if err := p.check(&Request{Keys: r.Keys, Cost: 1}); err != nil {
+	if err := p.check(&Request{Cost: 1}, false); err != nil {
 		return Decision{}, err
 	}
-	d, err := p.take(ctx, p.named, &source{limiter: p.limiter, keys: r.Keys}, false)
-	if err != nil {
+	var d Decision
+	if err := p.take(ctx, &d, p.named, &source{limiter: p.limiter, keys: r.Keys}, false); err != nil {
 		return Decision{}, err
 	}
 	for i := range d.core.Outcomes() {
@@ -177,7 +181,7 @@ func (p *Policy) Peek(ctx context.Context, r Request) (Decision, error) {
 // error. An error that wraps [ErrUndecided] means that the store failed, and that
 // some of the rules may be reset already.
 func (p *Policy) Reset(ctx context.Context, keys map[string]string) error {
-	if err := p.check(&Request{Keys: keys, Cost: 1}); err != nil {
+	if err := cmp.Or(p.check(&Request{Cost: 1}, false), p.missing(keys)); err != nil {
 		return err
 	}
 	from := &source{limiter: p.limiter, keys: keys}
@@ -208,12 +212,13 @@ func (p *Policy) source(r *Request) source {
 	return s
 }
 
-// check returns what is wrong with a request.
-func (p *Policy) check(r *Request) error {
+// check returns what is wrong with a request, apart from its keys: missing does. If
+// it is not reserved, rules that ask responses for their cost are wrong too.
+func (p *Policy) check(r *Request, taken bool) error {
 	if p.named == nil {
 		return &RuleError{Problem: "outside HTTP a policy needs a name: write limit.Named(\"…\", rules…)"}
 	}
-	if r.Cost == 0 {
+	if p.costs && r.Cost == 0 {
 		if err := p.costless(r.Costs); err != nil {
 			return err
 		}
@@ -227,10 +232,15 @@ func (p *Policy) check(r *Request) error {
 	case r.UpTo && len(r.Costs) > 0:
 		return &RuleError{Problem: "UpTo takes as many units of each rule: leave out Costs"}
 	}
-	if err := p.validCosts(r.Costs); err != nil {
-		return err
+	if len(r.Costs) > 0 {
+		if err := p.validCosts(r.Costs); err != nil {
+			return err
+		}
 	}
-	return p.missing(r.Keys)
+	if taken && p.settles {
+		return p.settleless()
+	}
+	return nil
 }
 
 func (p *Policy) validCosts(costs map[string]int64) error {
@@ -315,9 +325,12 @@ func lookup(keys map[string]string, key *KeyResolver) (value string, ok bool) {
 // programValue returns the value of a key from Request.Keys. Addresses have as many bits
 // as those of requests.
 func (s *source) programValue(key *KeyResolver) string {
-	v, _ := lookup(s.keys, key)
+	v, ok := lookup(s.keys, key)
+	s.faulty = s.faulty || !ok
 	if key.kind == byIP {
-		return clientip.Key(v, s.limiter.options.Proxies.IPv6Prefix)
+		address := clientip.Key(v, s.limiter.options.Proxies.IPv6Prefix)
+		s.faulty = s.faulty || address == "" && v != ""
+		return address
 	}
 	return strings.TrimSpace(v)
 }

@@ -29,7 +29,8 @@ func mustPolicy(l *Limiter, rules RuleSet) *Policy {
 func look(t *testing.T, l *Limiter, rules RuleSet, keys map[string]string) Decision {
 	t.Helper()
 	p := mustPolicy(l, rules)
-	d, err := p.take(t.Context(), p.named, &source{limiter: l, keys: keys}, false)
+	var d Decision
+	err := p.take(t.Context(), &d, p.named, &source{limiter: l, keys: keys}, false)
 	require.NoError(t, err)
 	return d
 }

@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,7 +39,7 @@ func (p *Policy) Wait(ctx context.Context, r Request) (Decision, error) {
 	if r.UpTo {
 		return Decision{}, &RuleError{Problem: "Wait takes the full Cost: leave out UpTo, or call limit.Policy.Take"}
 	}
-	if err := errors.Join(p.check(&r), p.settleless()); err != nil {
+	if err := cmp.Or(p.check(&r, true), p.missing(r.Keys)); err != nil {
 		return Decision{}, err
 	}
 	w := &waiter{ctx: ctx, source: p.source(&r), calling: detached{ctx}}
@@ -55,9 +56,9 @@ func (p *Policy) Wait(ctx context.Context, r Request) (Decision, error) {
 		d.Taken = w.source.cost
 	}
 	if refused, ok := err.(*RefusedError); ok {
-		p.observed(refused.Decision, nil)
+		p.observed(&refused.Decision, nil)
 	} else if err == nil || errors.Is(err, ErrUndecided) {
-		p.observed(d, err)
+		p.observed(&d, err)
 	}
 	return d, err
 }
@@ -86,8 +87,8 @@ func (p *Policy) wait(w *waiter) (Decision, error) {
 		if err := p.await(w); err != nil {
 			return Decision{}, err
 		}
-		d, err := p.take(&w.calling, p.named, &w.source, true)
-		if err != nil {
+		var d Decision
+		if err := p.take(&w.calling, &d, p.named, &w.source, true); err != nil {
 			return Decision{}, err
 		}
 		if d.Allowed {
@@ -176,8 +177,8 @@ func (p *Policy) tooLate(w *waiter, due time.Time) error {
 	p.limiter.queues.Leave(&w.place, nil)
 	look := w.source
 	look.cost, look.costs = 0, nil
-	d, err := p.take(&w.calling, p.named, &look, false)
-	if err != nil {
+	var d Decision
+	if err := p.take(&w.calling, &d, p.named, &look, false); err != nil {
 		return err
 	}
 	for i := range d.core.Outcomes() {
