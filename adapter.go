@@ -233,9 +233,9 @@ func (v *call[C]) answer(w http.ResponseWriter, r *http.Request, err error) erro
 		return err
 	}
 	if a.Answer != nil {
-		return a.Answer(v.context, status, document(err), err)
+		return a.Answer(v.context, status, appendDocument(nil, status, err), err)
 	}
-	writeDocument(w, status, document(err))
+	writeDocument(w, status, err)
 	return err
 }
 

@@ -42,16 +42,20 @@ const (
 // [Options].Jitter. Policies stacked on one request (of a group and of a route)
 // add their members to the same fields.
 func setHeaders(h http.Header, d *Decision) {
-	if !d.Allowed {
-		h["Cache-Control"] = []string{"no-store"}
-		if d.RetryAfter != Never {
-			h["Retry-After"] = []string{strconv.FormatInt(d.retrySeconds(), 10)}
-		}
-	}
 	style := d.policy.limiter.options.Headers
+	values := new([4]string) // one allocation for all of them
 	if style == 0 || style&Draft11 != 0 {
-		h[headerPolicy] = append(h[headerPolicy], d.policy.header)
-		h[headerRateLimit] = append(h[headerRateLimit], rateLimitHeader(d))
+		values[0], values[1] = d.policy.header, rateLimitHeader(d)
+		h[headerPolicy] = add(h[headerPolicy], values[0:1:1])
+		h[headerRateLimit] = add(h[headerRateLimit], values[1:2:2])
+	}
+	if !d.Allowed {
+		values[2] = "no-store"
+		h["Cache-Control"] = values[2:3:3]
+		if d.RetryAfter != Never {
+			values[3] = strconv.FormatInt(d.retrySeconds(), 10)
+			h["Retry-After"] = values[3:4:4]
+		}
 	}
 	if style&(XRateLimit|XRateLimitUnix) != 0 {
 		r := d.nearest()
@@ -63,6 +67,14 @@ func setHeaders(h http.Header, d *Decision) {
 		h.Set("X-RateLimit-Remaining", strconv.FormatInt(r.Remaining, 10))
 		h.Set("X-RateLimit-Reset", strconv.FormatInt(seconds(reset), 10))
 	}
+}
+
+// add returns the values of a field with one more. Most have none before.
+func add(values, one []string) []string {
+	if values == nil {
+		return one
+	}
+	return append(values, one...)
 }
 
 // setUndecidedHeaders sets the headers of a request that could not be decided.

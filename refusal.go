@@ -1,11 +1,11 @@
 package limit
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/routelimit/limit/internal/response"
 )
@@ -44,63 +44,48 @@ func statusOf(err error) int {
 	return http.StatusServiceUnavailable
 }
 
-// document returns the answer to an error of a policy as a problem details document
-// (RFC 9457), which does not name the cause of a failure.
-func document(err error) []byte {
-	if refused, ok := err.(*RefusedError); ok {
-		return refused.document()
-	}
-	return undecidedBody
-}
-
-func writeDocument(w http.ResponseWriter, status int, document []byte) {
+// writeDocument writes the answer to an error of a policy as a problem details
+// document. It is for refused requests, which an attacker sends as fast as it can: the
+// buffers are used again.
+func writeDocument(w http.ResponseWriter, status int, err error) {
 	h := w.Header()
-	h["Content-Type"] = []string{"application/problem+json"}
-	h["X-Content-Type-Options"] = []string{"nosniff"}
+	values := &[2]string{"application/problem+json", "nosniff"} // one allocation for both
+	h["Content-Type"], h["X-Content-Type-Options"] = values[0:1:1], values[1:2:2]
 	w.WriteHeader(status)
-	w.Write(document)
+	buffer := buffers.Get().(*[]byte)
+	*buffer = appendDocument((*buffer)[:0], status, err)
+	w.Write(*buffer)
+	buffers.Put(buffer)
 }
 
-// A problem is a problem details document, with the types and the member of
-// draft-ietf-httpapi-ratelimit-headers-11.
-type problem struct {
-	Type             string   `json:"type"`
-	Title            string   `json:"title"`
-	Status           int      `json:"status"`
-	Detail           string   `json:"detail,omitempty"`
-	ViolatedPolicies []string `json:"violated-policies,omitempty"`
-}
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
-func (e *RefusedError) document() []byte {
-	p := undecided
-	if e.Decision.Mode != ModeRefused {
-		p = problem{
-			Type:             "https://iana.org/assignments/http-problem-types#quota-exceeded",
-			Title:            "Quota exceeded",
-			Status:           http.StatusTooManyRequests,
-			ViolatedPolicies: e.Decision.Refusing(),
+// appendDocument appends the problem details document (RFC 9457) of an error, with
+// the types and the member of draft-ietf-httpapi-ratelimit-headers-11. It does not
+// name the cause of a failure. Nothing in it needs an escape: see validName.
+func appendDocument(b []byte, status int, err error) []byte {
+	refused, _ := err.(*RefusedError)
+	if status == http.StatusTooManyRequests {
+		b = append(b, `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429`...)
+	} else {
+		b = append(b, `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",`+
+			`"title":"The rate limiter is unavailable","status":503`...)
+	}
+	if refused != nil && refused.Decision.RetryAfter != Never {
+		b = append(b, `,"detail":"Try again in `...)
+		b = strconv.AppendInt(b, refused.Decision.retrySeconds(), 10)
+		b = append(b, ` s."`...)
+	}
+	if status == http.StatusTooManyRequests {
+		b = append(b, `,"violated-policies":[`...)
+		separator := `"`
+		for i, o := range refused.Decision.core.Outcomes() {
+			if !o.Fits() {
+				b = append(append(append(b, separator...), refused.Decision.policy.names[i]...), '"')
+				separator = `,"`
+			}
 		}
+		b = append(b, ']')
 	}
-	if e.Decision.RetryAfter != Never {
-		p.Detail = "Try again in " + strconv.FormatInt(e.Decision.retrySeconds(), 10) + " s."
-	}
-	return p.text()
+	return append(b, "}\n"...)
 }
-
-func (p problem) text() []byte {
-	body, err := json.Marshal(p)
-	if err != nil {
-		panic(err) // strings and a number always marshal
-	}
-	return append(body, '\n')
-}
-
-// undecided says nothing of quotas, since nothing is known of them.
-var (
-	undecided = problem{
-		Type:   "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
-		Title:  "The rate limiter is unavailable",
-		Status: http.StatusServiceUnavailable,
-	}
-	undecidedBody = undecided.text()
-)
