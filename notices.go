@@ -112,12 +112,15 @@ func (l *Limiter) noticeProxies(r *http.Request) {
 	if n.untrusted.Load() && n.silentProxy.Load() || len(p.Trusted) == 0 && p.Hops > 0 {
 		return
 	}
-	if p.trusts(r.RemoteAddr) {
+	if len(p.Trusted) > 0 && p.trusts(r.RemoteAddr) {
 		header := cmp.Or(p.Header, "X-Forwarded-For")
 		if len(r.Header.Values(header)) == 0 && !n.silentProxy.Swap(true) {
 			notice.Write(l.log(), notice.SilentProxy, "limit: a trusted proxy sent no client address: its clients share the quota of its own "+
 				"address; have it send the header. A health check of the proxy itself is no mistake", 0, "header", header)
 		}
+		return
+	}
+	if n.untrusted.Load() {
 		return
 	}
 	for _, name := range forwardingHeaders {

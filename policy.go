@@ -31,8 +31,8 @@ type Policy struct {
 	patterns sync.Map    // met by a named policy with path values
 
 	mu     sync.RWMutex
-	routes map[routeID]*route // of the others
-	first  *route             // the first of them
+	routes map[routeID]*route    // of the others
+	first  atomic.Pointer[route] // the first of them
 	warned atomic.Bool        // about a second route
 }
 

@@ -15,6 +15,7 @@ import (
 
 // A route is a policy on one route, or under its name.
 type route struct {
+	id      routeID                       // in Policy.routes
 	name    string                        // as decisions show it
 	stored  string                        // as the store knows it
 	method  string                        // of a framework that tells it
@@ -106,11 +107,14 @@ func (p *Policy) route(from framework) *route {
 	case p.set.scope == scopeRoute:
 		id.method = "" // the methods of one declaration share its quotas
 	}
-	p.mu.RLock()
-	r := p.routes[id]
-	p.mu.RUnlock()
-	if r == nil {
-		r = p.addRoute(id, method, said)
+	r := p.first.Load() // most policies are on one route
+	if r == nil || r.id != id {
+		p.mu.RLock()
+		r = p.routes[id]
+		p.mu.RUnlock()
+		if r == nil {
+			r = p.addRoute(id, method, said)
+		}
 	}
 	if r.method != method && !p.warned.Swap(true) {
 		p.limiter.notices.secondRoute(p.limiter.log(), p, r.name, routeName(method, pattern))
@@ -126,10 +130,11 @@ func (p *Policy) addRoute(id routeID, method, said string) *route {
 	}
 	r := p.newRoute(routeName(method, id.pattern))
 	r.method = strings.Clone(method)
-	p.routes[routeID{strings.Clone(id.method), strings.Clone(id.pattern)}] = r
-	first := p.first
+	r.id = routeID{strings.Clone(id.method), strings.Clone(id.pattern)}
+	p.routes[r.id] = r
+	first := p.first.Load()
 	if first == nil {
-		p.first = r
+		p.first.Store(r)
 	}
 	p.mu.Unlock()
 

@@ -4,14 +4,17 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/gin-gonic/gin"
+	"github.com/go-chi/httprate"
 	"github.com/labstack/echo/v4"
 	"github.com/labstack/echo/v4/middleware"
 	"github.com/ulule/limiter/v3"
 	ululegin "github.com/ulule/limiter/v3/drivers/middleware/gin"
+	"github.com/ulule/limiter/v3/drivers/middleware/stdlib"
 	ululemem "github.com/ulule/limiter/v3/drivers/store/memory"
 	"golang.org/x/time/rate"
 
@@ -40,13 +43,17 @@ func BenchmarkHTTP(b *testing.B) {
 			{"no limit", netHTTP(limit.RuleSet{})},
 			{"limit, 2 rules", netHTTP(twoRules)},
 			{"limit, 2 rules, refused", netHTTP(refusing)},
+			{"ulule, 2 middlewares", muxWith(ululeHTTP(admits), ululeHTTP(admits))},
+			{"ulule, 2 middlewares, refused", muxWith(ululeHTTP(refuses), ululeHTTP(admits))},
+			{"httprate, 2 middlewares", muxWith(httprate.LimitByIP(20_000, time.Millisecond), httprate.LimitAll(20_000, time.Millisecond))},
+			{"httprate, 2 middlewares, refused", muxWith(httprate.LimitByIP(1, time.Hour), httprate.LimitAll(20_000, time.Millisecond))},
 		}},
 		{"Gin", []server{
 			{"no limit", ginWith()},
 			{"limit, 2 rules", ginWith(ginlimit.New(limit.New(nil, nil)).Limit(twoRules))},
 			{"limit, 2 rules, refused", ginWith(ginlimit.New(limit.New(nil, nil)).Limit(refusing))},
-			{"ulule, 1 rule", ginWith(ululeMiddleware())},
-			{"ulule, 2 middlewares", ginWith(ululeMiddleware(), ululeMiddleware())},
+			{"ulule, 2 middlewares", ginWith(ululeGin(admits), ululeGin(admits))},
+			{"ulule, 2 middlewares, refused", ginWith(ululeGin(refuses), ululeGin(admits))},
 		}},
 		{"Echo v4", []server{
 			{"no limit", echoWith()},
@@ -70,11 +77,19 @@ type server struct {
 }
 
 func netHTTP(rules limit.RuleSet) http.Handler {
-	mux := http.NewServeMux()
-	var h http.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
-	if len(rules.Rules()) > 0 {
-		h = limit.New(nil, nil).Limit(rules)(h)
+	if len(rules.Rules()) == 0 {
+		return muxWith()
 	}
+	return muxWith(limit.New(nil, nil).Limit(rules))
+}
+
+// muxWith puts middlewares around a handler, the first outermost.
+func muxWith(middlewares ...func(http.Handler) http.Handler) http.Handler {
+	var h http.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	for _, m := range slices.Backward(middlewares) {
+		h = m(h)
+	}
+	mux := http.NewServeMux()
 	mux.Handle("POST /update", h)
 	return mux
 }
@@ -91,8 +106,18 @@ func echoWith(middlewares ...echo.MiddlewareFunc) http.Handler {
 	return server
 }
 
-func ululeMiddleware() gin.HandlerFunc {
-	return ululegin.NewMiddleware(limiter.New(ululemem.NewStore(), limiter.Rate{Limit: 20_000, Period: time.Millisecond}))
+// The rates of ulule's middlewares, which both count by address.
+var (
+	admits  = limiter.Rate{Limit: 20_000, Period: time.Millisecond}
+	refuses = limiter.Rate{Limit: 1, Period: time.Hour}
+)
+
+func ululeGin(rate limiter.Rate) gin.HandlerFunc {
+	return ululegin.NewMiddleware(limiter.New(ululemem.NewStore(), rate))
+}
+
+func ululeHTTP(rate limiter.Rate) func(http.Handler) http.Handler {
+	return stdlib.NewMiddleware(limiter.New(ululemem.NewStore(), rate)).Handler
 }
 
 // serve sends requests from 1,000 addresses in sequence, to a writer that discards the
