@@ -17,8 +17,14 @@ func (p *Policy) decideHTTP(d *Decision, r *http.Request, from framework, cost i
 	if p.byIP {
 		p.limiter.noticeProxies(r)
 	}
-	source := source{limiter: p.limiter, request: r, framework: from, cost: cost}
-	if err := p.decide(ctx, p.limiter.detached(ctx), d, p.route(from), &source, false); err != nil {
+	route := p.route(from)
+	s := route.scratch()
+	defer route.put(s)
+	err := p.charge(s, &source{limiter: p.limiter, request: r, framework: from, cost: cost})
+	if err == nil {
+		err = p.decide(ctx, p.limiter.detached(ctx), d, route, s.charges, false)
+	}
+	if err != nil {
 		p.limiter.failed(undecidedRequest, r, *d, err)
 		return err
 	}
@@ -37,26 +43,17 @@ func (l *Limiter) detached(ctx context.Context) context.Context {
 	return context.WithoutCancel(ctx)
 }
 
-// A source has what a decision takes from a request or from the program: the
-// values of keys and the costs.
+// A source has what a decision takes from an HTTP request: the values of keys and the
+// costs.
 type source struct {
-	limiter *Limiter
-
-	request   *http.Request // of HTTP
+	limiter   *Limiter
+	request   *http.Request
 	framework framework
-
-	keys   map[string]string // of the program
-	faulty bool              // whether one of those that were asked for is wrong: see missing
-	costs  map[string]int64
-
-	cost int64 // of HTTP, 0 for that of the rules
+	cost      int64 // 0 for that of the rules
 }
 
 // value returns the value of a key, or "" if there is none.
 func (s *source) value(k *KeyResolver) string {
-	if s.request == nil {
-		return s.programValue(k)
-	}
 	r := s.request
 	var v string
 	switch k.kind {
@@ -83,13 +80,8 @@ func (s *source) value(k *KeyResolver) string {
 }
 
 // costOf returns what the request costs of a rule.
-func (s *source) costOf(rule *Rule, name string) (int64, error) {
+func (s *source) costOf(rule *Rule) (int64, error) {
 	switch {
-	case s.request == nil:
-		if n, ok := s.costs[name]; ok {
-			return validCost(n)
-		}
-		return validCost(s.cost)
 	case s.cost != 0:
 		return validCost(s.cost)
 	case rule.Cost != nil:
@@ -136,11 +128,32 @@ func (r *route) put(s *scratch) {
 	r.scratches.Put(s)
 }
 
+// charge fills in the keys and costs of an HTTP request.
+func (p *Policy) charge(s *scratch, from *source) (err error) {
+	p.resolve(s, from.value)
+	for i := range s.charges {
+		if s.charges[i].Cost, err = from.costOf(&p.set.rules[i]); err != nil {
+			return fmt.Errorf("%w: rule %q: %w", ErrUndecided, p.names[i], err)
+		}
+	}
+	return nil
+}
+
+// resolve fills in the keys of a request. Each resolver is asked once.
+func (p *Policy) resolve(s *scratch, value func(*KeyResolver) string) {
+	for i := range p.keys {
+		s.keys[i] = p.keys[i].resolve(value)
+	}
+	for i := range s.charges {
+		s.charges[i].Key = s.keys[p.keyOf[i]]
+	}
+}
+
 // decide decides for a caller that waits as long as the context waiting, with a
 // call that ends with the context calling. If reserve is set, the decision can be
 // settled. After an error, d is the zero Decision.
-func (p *Policy) decide(waiting, calling context.Context, d *Decision, r *route, from *source, reserve bool) error {
-	err := p.take(calling, d, r, from, reserve)
+func (p *Policy) decide(waiting, calling context.Context, d *Decision, r *route, charges []core.Charge, reserve bool) error {
+	err := p.take(calling, d, r, charges, reserve)
 	if d.Delay > 0 {
 		*d, _ = d.late(waiting)
 	}
@@ -148,13 +161,7 @@ func (p *Policy) decide(waiting, calling context.Context, d *Decision, r *route,
 }
 
 // take asks the store.
-func (p *Policy) take(ctx context.Context, d *Decision, r *route, from *source, reserve bool) error {
-	s := r.scratch()
-	defer r.put(s)
-	charges, err := p.charges(s, from)
-	if err != nil {
-		return err
-	}
+func (p *Policy) take(ctx context.Context, d *Decision, r *route, charges []core.Charge, reserve bool) (err error) {
 	var began time.Time
 	if p.leases {
 		nameLeases(charges)
@@ -179,25 +186,4 @@ func (p *Policy) take(ctx context.Context, d *Decision, r *route, from *source, 
 		d.taken = newTaken(d, charges)
 	}
 	return nil
-}
-
-// charges returns what a request is charged, in s.
-func (p *Policy) charges(s *scratch, from *source) ([]core.Charge, error) {
-	for i := range p.keys {
-		s.keys[i] = p.keys[i].resolve(from)
-	}
-	if from.faulty || p.joins && from.request == nil {
-		if err := p.missing(from.keys); err != nil {
-			return nil, err
-		}
-	}
-	for i := range s.charges {
-		c := &s.charges[i]
-		c.Key = s.keys[p.keyOf[i]]
-		var err error
-		if c.Cost, err = from.costOf(&p.set.rules[i], p.names[i]); err != nil {
-			return nil, fmt.Errorf("%w: rule %q: %w", ErrUndecided, p.names[i], err)
-		}
-	}
-	return s.charges, nil
 }

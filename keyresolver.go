@@ -181,14 +181,15 @@ func (k *KeyResolver) pathValues() (names []string) {
 }
 
 // resolve returns the key of a request: "" if it has none, and otherwise a
-// string that no other combination of values resolves to.
-func (k *KeyResolver) resolve(from *source) string {
+// string that no other combination of values resolves to. The function returns the
+// value of a resolver that has no parts.
+func (k *KeyResolver) resolve(value func(*KeyResolver) string) string {
 	switch k.kind {
 	case everyone:
 		return ""
 	case firstOf:
 		for i := range k.parts {
-			if v := k.parts[i].resolve(from); v != "" {
+			if v := k.parts[i].resolve(value); v != "" {
 				return bounded(strconv.Itoa(i) + "=" + v)
 			}
 		}
@@ -197,7 +198,7 @@ func (k *KeyResolver) resolve(from *source) string {
 		var b strings.Builder
 		absent := true
 		for i := range k.parts {
-			v := k.parts[i].resolve(from)
+			v := k.parts[i].resolve(value)
 			absent = absent && v == ""
 			b.WriteString(strconv.Itoa(len(v)))
 			b.WriteByte(':')
@@ -208,7 +209,7 @@ func (k *KeyResolver) resolve(from *source) string {
 		}
 		return bounded(b.String())
 	}
-	return bounded(from.value(k))
+	return bounded(value(k))
 }
 
 const (

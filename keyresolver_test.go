@@ -23,7 +23,7 @@ type seen struct {
 
 // resolve returns the key of a request as a handler would.
 func resolve(k KeyResolver, s *seen, options Options) string {
-	return k.resolve(s.source(options))
+	return k.resolve(s.source(options).value)
 }
 
 func (s *seen) source(options Options) *source {
@@ -40,6 +40,14 @@ func request(target string, headers ...string) *seen {
 		r.Header.Add(name, value)
 	}
 	return &seen{request: r}
+}
+
+// valuesIn returns a function for resolve.
+func valuesIn(keys map[string]string) func(*KeyResolver) string {
+	return func(k *KeyResolver) string {
+		v, _ := new(Limiter).valueOf(k, keys)
+		return v
+	}
 }
 
 func hashed(s string) string {
@@ -148,7 +156,7 @@ func TestJoinedIsInjective(t *testing.T) {
 		for _, b := range values {
 			for _, c := range values {
 				keys := map[string]string{"header A": a, "header B": b, "header C": c}
-				key := triple.resolve(&source{keys: keys})
+				key := triple.resolve(valuesIn(keys))
 				require.NotContains(t, seen, key, "%q %q %q and %q", a, b, c, seen[key])
 				seen[key] = [3]string{a, b, c}
 			}
@@ -168,21 +176,21 @@ func FuzzKeyInjective(t *testing.F) {
 	f.Add(long(200), "x", "", hashed(long(200)), "x", "")
 	f.Fuzz(func(t *testing.T, a1, b1, c1, a2, b2, c2 string) {
 		a, b, c := ByHeader("A"), ByQuery("b"), ByPathValue("c")
-		from := func(values ...string) *source {
-			return &source{keys: map[string]string{a.label: values[0], b.label: values[1], c.label: values[2]}}
+		from := func(values ...string) func(*KeyResolver) string {
+			return valuesIn(map[string]string{a.label: values[0], b.label: values[1], c.label: values[2]})
 		}
 		one, two := from(a1, b1, c1), from(a2, b2, c2)
 		same := func(keys ...KeyResolver) bool {
 			for _, k := range keys {
-				if one.value(&k) != two.value(&k) {
+				if one(&k) != two(&k) {
 					return false
 				}
 			}
 			return true
 		}
-		first := func(from *source) [2]string {
+		first := func(from func(*KeyResolver) string) [2]string {
 			for _, k := range []KeyResolver{a, b, c} {
-				if v := from.value(&k); v != "" {
+				if v := from(&k); v != "" {
 					return [2]string{k.label, v}
 				}
 			}
@@ -235,11 +243,11 @@ func TestKeys(t *testing.T) {
 	assert.ErrorContains(t, policy.missing(nil), `no key "tenant"`)
 
 	// An address makes the same key as it does in a request.
-	source := &source{limiter: limiter, keys: map[string]string{"ip": "[2001:db8:1:2::3]:80", "header x-api-key": " k "}}
+	values := valuesIn(map[string]string{"ip": "[2001:db8:1:2::3]:80", "header x-api-key": " k "})
 	call := request("/", "X-Api-Key: k")
 	call.request.RemoteAddr = "[2001:db8:1:9::9]:80"
 	for _, key := range []KeyResolver{ByIP, ByHeader("X-API-Key"), FirstOf(ByHeader("X-API-Key"), ByIP)} {
-		assert.Equal(t, resolve(key, call, limiter.options), key.resolve(source), "%s", key)
+		assert.Equal(t, resolve(key, call, limiter.options), key.resolve(values), "%s", key)
 	}
 }
 
@@ -247,6 +255,6 @@ func TestKeyAllocations(t *testing.T) {
 	call := request("/", "X-Api-Key: k")
 	source := call.source(Options{})
 	for _, key := range []KeyResolver{Everyone, ByIP, ByHeader("X-API-Key")} {
-		assert.Zero(t, testing.AllocsPerRun(100, func() { key.resolve(source) }), "%s", key)
+		assert.Zero(t, testing.AllocsPerRun(100, func() { key.resolve(source.value) }), "%s", key)
 	}
 }

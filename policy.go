@@ -33,7 +33,7 @@ type Policy struct {
 	mu     sync.RWMutex
 	routes map[routeID]*route    // of the others
 	first  atomic.Pointer[route] // the first of them
-	warned atomic.Bool        // about a second route
+	warned atomic.Bool           // about a second route
 }
 
 func newPolicy(l *Limiter, set RuleSet) *Policy {

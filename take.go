@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/clientip"
 )
 
@@ -48,11 +49,7 @@ type Request struct {
 // With UpTo, Take asks the store at most four times: for Cost, and after each
 // refusal for what was left then.
 func (p *Policy) Take(ctx context.Context, r Request) (d Decision, err error) {
-	from := p.source(&r)
-	if err := p.check(&r, true); err != nil {
-		return Decision{}, err
-	}
-	err = p.takeRequest(ctx, &d, &from, r.UpTo, false)
+	err = p.takeRequest(ctx, &d, &r, false)
 	return d, err
 }
 
@@ -67,26 +64,55 @@ func (p *Policy) Take(ctx context.Context, r Request) (d Decision, err error) {
 // A reservation that is never settled stays taken, so that a process that dies
 // gives nothing away. Rules of [Concurrency] are released, not settled.
 func (p *Policy) Reserve(ctx context.Context, r Request) (d Decision, err error) {
-	from := p.source(&r)
-	if err := p.check(&r, false); err != nil {
-		return Decision{}, err
-	}
-	err = p.takeRequest(ctx, &d, &from, r.UpTo, true)
+	err = p.takeRequest(ctx, &d, &r, true)
 	return d, err
 }
 
-func (p *Policy) takeRequest(ctx context.Context, d *Decision, from *source, upTo, reserve bool) error {
-	var err error
-	if upTo {
-		err = p.takeUpTo(ctx, d, from, reserve)
-	} else {
-		err = p.decide(ctx, ctx, d, p.named, from, reserve)
-		if d.Allowed && len(from.costs) == 0 {
-			d.Taken = from.cost
+func (p *Policy) takeRequest(ctx context.Context, d *Decision, r *Request, reserve bool) error {
+	if err := p.check(r, !reserve); err != nil {
+		return err
+	}
+	s := p.named.scratch()
+	defer p.named.put(s)
+	err := p.chargeRequest(s, r)
+	switch {
+	case err != nil:
+		return err
+	case r.UpTo:
+		err = p.takeUpTo(ctx, d, s.charges, r.Cost, reserve)
+	default:
+		err = p.decide(ctx, ctx, d, p.named, s.charges, reserve)
+		if d.Allowed && len(r.Costs) == 0 {
+			d.Taken = s.charges[0].Cost
 		}
 	}
 	p.observed(d, err)
 	return err
+}
+
+// chargeRequest fills in the keys and costs of a request that check has accepted. It
+// returns what is wrong with its keys. The maps of the request do not escape, so that
+// a literal costs its caller no allocation.
+func (p *Policy) chargeRequest(s *scratch, r *Request) error {
+	faulty := p.joins // a part that is not asked may be missing too
+	p.resolve(s, func(k *KeyResolver) string {
+		v, ok := p.limiter.valueOf(k, r.Keys)
+		faulty = faulty || !ok
+		return v
+	})
+	if faulty {
+		if err := p.missing(r.Keys); err != nil {
+			return err
+		}
+	}
+	for i := range s.charges {
+		n, said := r.Costs[p.names[i]]
+		if !said {
+			n = cmp.Or(r.Cost, 1)
+		}
+		s.charges[i].Cost = min(n, core.MaxCost)
+	}
+	return nil
 }
 
 // observed reports a decision outside HTTP to Observe.
@@ -122,28 +148,31 @@ const upToTries = 4
 // and at last for one. Each time it takes from every rule or from none, so it
 // never takes more than there is. Where others take in between, it takes fewer
 // units than it could have.
-func (p *Policy) takeUpTo(ctx context.Context, d *Decision, from *source, reserve bool) error {
+func (p *Policy) takeUpTo(ctx context.Context, d *Decision, charges []core.Charge, cost int64, reserve bool) error {
 	for _, most := range p.capacities {
-		from.cost = min(from.cost, most)
+		cost = min(cost, most)
 	}
 	for try := 1; ; try++ {
+		for i := range charges {
+			charges[i].Cost = cost
+		}
 		*d = Decision{}
-		if err := p.take(ctx, d, p.named, from, reserve); err != nil {
+		if err := p.take(ctx, d, p.named, charges, reserve); err != nil {
 			return err
 		}
-		if d.Allowed || from.cost == 1 {
+		if d.Allowed || cost == 1 {
 			// A slot that comes too late was taken, and must not be tried again.
 			if *d, _ = d.late(ctx); d.Allowed {
-				d.Taken = from.cost
+				d.Taken = cost
 			}
 			return nil
 		}
-		left := from.cost - 1 // strictly fewer, whatever the store says
+		left := cost - 1 // strictly fewer, whatever the store says
 		for _, o := range d.core.Outcomes() {
 			left = min(left, o.Remaining)
 		}
-		if from.cost = max(1, left); try+1 >= upToTries {
-			from.cost = 1
+		if cost = max(1, left); try+1 >= upToTries {
+			cost = 1
 		}
 	}
 }
@@ -158,8 +187,13 @@ func (p *Policy) Peek(ctx context.Context, r Request) (Decision, error) {
 	if err := p.check(&Request{Cost: 1}, false); err != nil {
 		return Decision{}, err
 	}
+	s := p.named.scratch()
+	defer p.named.put(s)
+	if err := p.chargeRequest(s, &r); err != nil {
+		return Decision{}, err
+	}
 	var d Decision
-	if err := p.take(ctx, &d, p.named, &source{limiter: p.limiter, keys: r.Keys}, false); err != nil {
+	if err := p.take(ctx, &d, p.named, free(s.charges), false); err != nil {
 		return Decision{}, err
 	}
 	for i := range d.core.Outcomes() {
@@ -170,6 +204,14 @@ func (p *Policy) Peek(ctx context.Context, r Request) (Decision, error) {
 		}
 	}
 	return newDecision(p, p.named, d.core), nil
+}
+
+// free makes charges cost nothing: they look without taking.
+func free(charges []core.Charge) []core.Charge {
+	for i := range charges {
+		charges[i].Cost = 0
+	}
+	return charges
 }
 
 // Reset makes the quotas of keys full again, such as those of a user that was
@@ -184,13 +226,16 @@ func (p *Policy) Reset(ctx context.Context, keys map[string]string) error {
 	if err := cmp.Or(p.check(&Request{Cost: 1}, false), p.missing(keys)); err != nil {
 		return err
 	}
-	from := &source{limiter: p.limiter, keys: keys}
+	value := func(k *KeyResolver) string {
+		v, _ := p.limiter.valueOf(k, keys)
+		return v
+	}
 	reset := false
 	for i, rule := range p.set.rules {
 		if rule.Key.kind == everyone || rule.leases() {
 			continue
 		}
-		key := rule.Key.resolve(from)
+		key := rule.Key.resolve(value)
 		if err := p.limiter.store.Reset(ctx, p.named.stored, p.names[i], key); err != nil {
 			return fmt.Errorf("%w: reset of rule %q: %w", ErrUndecided, p.names[i], err)
 		}
@@ -201,15 +246,6 @@ func (p *Policy) Reset(ctx context.Context, keys map[string]string) error {
 		return &RuleError{Problem: "Reset resets neither global rules nor concurrency, and this policy has no other: write a rule with a key"}
 	}
 	return nil
-}
-
-// source returns what a decision takes from a request.
-func (p *Policy) source(r *Request) source {
-	s := source{limiter: p.limiter, keys: r.Keys, cost: r.Cost, costs: r.Costs}
-	if s.cost == 0 {
-		s.cost = 1
-	}
-	return s
 }
 
 // check returns what is wrong with a request, apart from its keys: missing does. If
@@ -322,15 +358,13 @@ func lookup(keys map[string]string, key *KeyResolver) (value string, ok bool) {
 	return value, found == 1
 }
 
-// programValue returns the value of a key from Request.Keys. Addresses have as many bits
-// as those of requests.
-func (s *source) programValue(key *KeyResolver) string {
-	v, ok := lookup(s.keys, key)
-	s.faulty = s.faulty || !ok
+// valueOf returns the value of a key from Request.Keys, and whether there is a valid
+// one: see missing. Addresses have as many bits as those of HTTP requests.
+func (l *Limiter) valueOf(key *KeyResolver, keys map[string]string) (value string, ok bool) {
+	v, ok := lookup(keys, key)
 	if key.kind == byIP {
-		address := clientip.Key(v, s.limiter.options.Proxies.IPv6Prefix)
-		s.faulty = s.faulty || address == "" && v != ""
-		return address
+		address := clientip.Key(v, l.options.Proxies.IPv6Prefix)
+		return address, ok && (address != "" || v == "")
 	}
-	return strings.TrimSpace(v)
+	return strings.TrimSpace(v), ok
 }

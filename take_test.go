@@ -29,9 +29,10 @@ func mustPolicy(l *Limiter, rules RuleSet) *Policy {
 func look(t *testing.T, l *Limiter, rules RuleSet, keys map[string]string) Decision {
 	t.Helper()
 	p := mustPolicy(l, rules)
+	s := p.named.scratch()
+	require.NoError(t, p.chargeRequest(s, &Request{Keys: keys}))
 	var d Decision
-	err := p.take(t.Context(), &d, p.named, &source{limiter: l, keys: keys}, false)
-	require.NoError(t, err)
+	require.NoError(t, p.take(t.Context(), &d, p.named, free(s.charges), false))
 	return d
 }
 

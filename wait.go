@@ -1,10 +1,10 @@
 package limit
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/routelimit/limit/core"
@@ -39,12 +39,17 @@ func (p *Policy) Wait(ctx context.Context, r Request) (Decision, error) {
 	if r.UpTo {
 		return Decision{}, &RuleError{Problem: "Wait takes the full Cost: leave out UpTo, or call limit.Policy.Take"}
 	}
-	if err := cmp.Or(p.check(&r, true), p.missing(r.Keys)); err != nil {
+	if err := p.check(&r, true); err != nil {
 		return Decision{}, err
 	}
-	w := &waiter{ctx: ctx, source: p.source(&r), calling: detached{ctx}}
+	s := p.named.scratch()
+	defer p.named.put(s)
+	if err := p.chargeRequest(s, &r); err != nil {
+		return Decision{}, err
+	}
+	w := &waiter{ctx: ctx, charges: s.charges, calling: detached{ctx}}
 	for i, most := range p.capacities {
-		n, _ := w.source.costOf(&p.set.rules[i], p.names[i])
+		n := w.charges[i].Cost
 		if n > most {
 			return Decision{}, &RuleError{Rule: p.set.rules[i].String(), Problem: fmt.Sprintf(
 				"cost %d: the rule never has room for more than %d: write less", n, most)}
@@ -53,7 +58,7 @@ func (p *Policy) Wait(ctx context.Context, r Request) (Decision, error) {
 	}
 	d, err := p.wait(w)
 	if err == nil && len(r.Costs) == 0 {
-		d.Taken = w.source.cost
+		d.Taken = w.charges[0].Cost
 	}
 	if refused, ok := err.(*RefusedError); ok {
 		p.observed(&refused.Decision, nil)
@@ -67,7 +72,7 @@ func (p *Policy) Wait(ctx context.Context, r Request) (Decision, error) {
 type waiter struct {
 	place   waiting.Waiter
 	ctx     context.Context
-	source  source
+	charges []core.Charge
 	calling detached
 	timer   *time.Timer // of the first in a queue
 }
@@ -88,7 +93,7 @@ func (p *Policy) wait(w *waiter) (Decision, error) {
 			return Decision{}, err
 		}
 		var d Decision
-		if err := p.take(&w.calling, &d, p.named, &w.source, true); err != nil {
+		if err := p.take(&w.calling, &d, p.named, w.charges, true); err != nil {
 			return Decision{}, err
 		}
 		if d.Allowed {
@@ -137,8 +142,8 @@ func (p *Policy) name(w *waiter) {
 		return
 	}
 	ids := make([]waiting.ID, len(p.keyOf))
-	for i, k := range p.keyOf {
-		ids[i] = waiting.ID{Policy: p.named.stored, Rule: p.names[i], Key: p.keys[k].resolve(&w.source)}
+	for i := range ids {
+		ids[i] = waiting.ID{Policy: p.named.stored, Rule: p.names[i], Key: w.charges[i].Key}
 	}
 	w.place.Name(ids)
 }
@@ -175,15 +180,13 @@ func (w *waiter) sleep(due time.Time, timed bool) {
 func (p *Policy) tooLate(w *waiter, due time.Time) error {
 	rule := w.place.Rule()
 	p.limiter.queues.Leave(&w.place, nil)
-	look := w.source
-	look.cost, look.costs = 0, nil
 	var d Decision
-	if err := p.take(&w.calling, &d, p.named, &look, false); err != nil {
+	if err := p.take(&w.calling, &d, p.named, free(slices.Clone(w.charges)), false); err != nil {
 		return err
 	}
 	for i := range d.core.Outcomes() {
 		o := &d.core.Outcomes()[i]
-		if cost, _ := w.source.costOf(&p.set.rules[i], p.names[i]); o.Remaining < cost {
+		if o.Remaining < w.charges[i].Cost {
 			o.RetryAfter, o.MoreAfter = max(1, o.MoreAfter), 0
 		}
 		if i == rule {

@@ -123,25 +123,31 @@ func ululeHTTP(rate limiter.Rate) func(http.Handler) http.Handler {
 // serve sends requests from 1,000 addresses in sequence, to a writer that discards the
 // responses.
 func serve(b *testing.B, handler http.Handler) {
-	requests := make([]*http.Request, 1000)
-	for i, address := range addresses(len(requests)) {
-		requests[i] = &http.Request{Method: http.MethodPost, URL: &url.URL{Path: "/update"}, RequestURI: "/update",
-			Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Host: "example.com", Header: http.Header{},
-			Body: http.NoBody, RemoteAddr: address + ":49152"}
-	}
+	all := requests(1000)
 	w := &nullWriter{header: make(http.Header)}
-	for _, r := range requests { // uses up the quotas
+	for _, r := range all { // uses up the quotas
 		handler.ServeHTTP(w, r)
 	}
 	b.ReportAllocs()
 	i := 0
 	for b.Loop() {
 		clear(w.header)
-		handler.ServeHTTP(w, requests[i])
-		if i++; i == len(requests) {
+		handler.ServeHTTP(w, all[i])
+		if i++; i == len(all) {
 			i = 0
 		}
 	}
+}
+
+// requests returns one request from each of n addresses.
+func requests(n int) []*http.Request {
+	list := make([]*http.Request, n)
+	for i, address := range addresses(n) {
+		list[i] = &http.Request{Method: http.MethodPost, URL: &url.URL{Path: "/update"}, RequestURI: "/update",
+			Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Host: "example.com", Header: http.Header{},
+			Body: http.NoBody, RemoteAddr: address + ":49152"}
+	}
+	return list
 }
 
 type nullWriter struct{ header http.Header }

@@ -84,5 +84,7 @@ else
 fi
 # shellcheck disable=SC2086 # these are flags, or none
 scripts/each.sh go test $race $packages ./...
+# The race detector adds allocations.
+(cd benchmarks && go test -run '^TestAllocations$' .)
 
 banner 'Everything passed.' "The Redis suites ran on $redis"

@@ -91,5 +91,13 @@ func validPort(s string) bool {
 			return !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '.' || c == '_' || c == '-')
 		})
 	}
-	return s != "" && len(s) <= 5 && strings.Trim(s, "0123456789") == ""
+	if s == "" || len(s) > 5 {
+		return false
+	}
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return true
 }
