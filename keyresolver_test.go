@@ -43,9 +43,9 @@ func request(target string, headers ...string) *seen {
 }
 
 // valuesIn returns a function for resolve.
-func valuesIn(keys map[string]string) func(*KeyResolver) string {
+func valuesIn(l *Limiter, keys map[string]string) func(*KeyResolver) string {
 	return func(k *KeyResolver) string {
-		v, _ := new(Limiter).valueOf(k, keys)
+		v, _ := l.valueOf(k, keys)
 		return v
 	}
 }
@@ -156,7 +156,7 @@ func TestJoinedIsInjective(t *testing.T) {
 		for _, b := range values {
 			for _, c := range values {
 				keys := map[string]string{"header A": a, "header B": b, "header C": c}
-				key := triple.resolve(valuesIn(keys))
+				key := triple.resolve(valuesIn(new(Limiter), keys))
 				require.NotContains(t, seen, key, "%q %q %q and %q", a, b, c, seen[key])
 				seen[key] = [3]string{a, b, c}
 			}
@@ -177,7 +177,7 @@ func FuzzKeyInjective(t *testing.F) {
 	f.Fuzz(func(t *testing.T, a1, b1, c1, a2, b2, c2 string) {
 		a, b, c := ByHeader("A"), ByQuery("b"), ByPathValue("c")
 		from := func(values ...string) func(*KeyResolver) string {
-			return valuesIn(map[string]string{a.label: values[0], b.label: values[1], c.label: values[2]})
+			return valuesIn(new(Limiter), map[string]string{a.label: values[0], b.label: values[1], c.label: values[2]})
 		}
 		one, two := from(a1, b1, c1), from(a2, b2, c2)
 		same := func(keys ...KeyResolver) bool {
@@ -243,7 +243,7 @@ func TestKeys(t *testing.T) {
 	assert.ErrorContains(t, policy.missing(nil), `no key "tenant"`)
 
 	// An address makes the same key as it does in a request.
-	values := valuesIn(map[string]string{"ip": "[2001:db8:1:2::3]:80", "header x-api-key": " k "})
+	values := valuesIn(limiter, map[string]string{"ip": "[2001:db8:1:2::3]:80", "header x-api-key": " k "})
 	call := request("/", "X-Api-Key: k")
 	call.request.RemoteAddr = "[2001:db8:1:9::9]:80"
 	for _, key := range []KeyResolver{ByIP, ByHeader("X-API-Key"), FirstOf(ByHeader("X-API-Key"), ByIP)} {
