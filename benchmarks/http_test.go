@@ -45,8 +45,8 @@ func BenchmarkHTTP(b *testing.B) {
 			{"limit, 2 rules, refused", netHTTP(refusing)},
 			{"ulule, 2 middlewares", muxWith(ululeHTTP(admits), ululeHTTP(admits))},
 			{"ulule, 2 middlewares, refused", muxWith(ululeHTTP(refuses), ululeHTTP(admits))},
-			{"httprate, 2 middlewares", muxWith(httprate.LimitByIP(20_000, time.Millisecond), httprate.LimitAll(20_000, time.Millisecond))},
-			{"httprate, 2 middlewares, refused", muxWith(httprate.LimitByIP(1, time.Hour), httprate.LimitAll(20_000, time.Millisecond))},
+			{"httprate, 2 middlewares", muxWith(httprate.LimitBy(20_000, time.Millisecond, httprate.KeyByIP), httprate.LimitBy(20_000, time.Millisecond, httprate.Key("*")))},
+			{"httprate, 2 middlewares, refused", muxWith(httprate.LimitBy(1, time.Hour, httprate.KeyByIP), httprate.LimitBy(20_000, time.Millisecond, httprate.Key("*")))},
 		}},
 		{"Gin", []server{
 			{"no limit", ginWith()},
