@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/routelimit/limit/benchmarks/internal/histogram"
 )
 
 // A cell is the result of one contender in one round with one number of callers.
@@ -27,7 +29,7 @@ const warm = 2 * window
 
 // A caller decides in a closed loop.
 type caller struct {
-	times    histogram
+	times    histogram.Histogram
 	admitted int64
 	err      error
 }
@@ -50,7 +52,7 @@ func (c *caller) run(decide decide, names []string, phase *atomic.Int32) {
 			return
 		}
 		if before == measuring && phase.Load() == measuring {
-			c.times.add(took)
+			c.times.Add(took)
 			if admitted {
 				c.admitted++
 			}
@@ -80,21 +82,21 @@ func measure(s *server, c contender, callers int, names []string, lasts time.Dur
 	}
 	done.Wait()
 
-	var times histogram
+	var times histogram.Histogram
 	var admitted int64
 	for i := range all {
 		if all[i].err != nil {
 			return cell{}, fmt.Errorf("%s: %w", c.name, all[i].err)
 		}
-		times.merge(&all[i].times)
+		times.Merge(&all[i].times)
 		admitted += all[i].admitted
 	}
-	n := float64(times.count)
+	n := float64(times.Count())
 	each := func(d time.Duration) time.Duration { return time.Duration(float64(d) / n) }
 	return cell{
 		perSecond: n / after.at.Sub(before.at).Seconds(),
-		p50:       times.quantile(0.5),
-		p99:       times.quantile(0.99),
+		p50:       times.Quantile(0.5),
+		p99:       times.Quantile(0.99),
 		redis:     each(after.redis - before.redis),
 		client:    each(after.client - before.client),
 		allocs:    float64(after.allocs-before.allocs) / n,

@@ -1,18 +1,20 @@
-package main
+// Package histogram counts durations for quantiles.
+package histogram
 
 import (
 	"math/bits"
 	"time"
 )
 
-// A histogram counts durations in log-linear buckets: 32 to each power of two
+// A Histogram counts durations in log-linear buckets: 32 to each power of two
 // of nanoseconds, so that a quantile is at most 3 % too low.
-type histogram struct {
+type Histogram struct {
 	buckets [64 * 32]int64
 	count   int64
 }
 
-func (h *histogram) add(d time.Duration) {
+// Add counts a duration.
+func (h *Histogram) Add(d time.Duration) {
 	h.buckets[bucket(uint64(d))]++
 	h.count++
 }
@@ -36,15 +38,18 @@ func lowest(i int) time.Duration {
 	return time.Duration(i-shift<<5) << shift
 }
 
-func (h *histogram) merge(other *histogram) {
+// Merge adds what another histogram has counted.
+func (h *Histogram) Merge(other *Histogram) {
 	for i, n := range other.buckets {
 		h.buckets[i] += n
 	}
 	h.count += other.count
 }
 
-func (h *histogram) quantile(q float64) time.Duration {
-	left := int64(q * float64(h.count))
+// Quantile returns the duration below which a part q of all durations are. 1 is the
+// longest.
+func (h *Histogram) Quantile(q float64) time.Duration {
+	left := min(int64(q*float64(h.count)), h.count-1)
 	for i, n := range h.buckets {
 		if left < n {
 			return lowest(i)
@@ -53,3 +58,6 @@ func (h *histogram) quantile(q float64) time.Duration {
 	}
 	return 0
 }
+
+// Count returns how many durations were added.
+func (h *Histogram) Count() int64 { return h.count }
