@@ -99,6 +99,10 @@ const (
 	sharedShards = 64
 	shards       = keyShards + sharedShards
 	cacheLine    = 64
+
+	// fewCharges is how many charges a decision can have without an allocation.
+	// Most policies have fewer rules.
+	fewCharges = 4
 )
 
 // A shard is a part of the keys under one lock. It has cache lines of its own, so
@@ -107,7 +111,7 @@ type shard struct {
 	mu          sync.Mutex
 	last        int64 // the time of its last decision; a later one is not dated before
 	sharedUntil int64 // the latest of its overflow quotas: see entry.sharedUntil
-	keys        table // the end of the first cache line, which is all that known keys need
+	keys        table
 	overflow    table // see overflow.go
 	_           [cacheLine - (unsafe.Sizeof(sync.Mutex{})+2*unsafe.Sizeof(int64(0))+2*unsafe.Sizeof(table{}))%cacheLine]byte
 }
@@ -138,35 +142,48 @@ func New(options *Options) *Store {
 // and that of a context that was done before the call. After either, nothing was
 // taken. Take waits only for the locks of its keys' shards, each held for one
 // decision.
-func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) (d core.Decision, err error) {
 	if err := core.ValidateCharges(charges); err != nil {
-		return core.Decision{}, err
+		return d, err
 	}
 	if err := ctx.Err(); err != nil {
-		return core.Decision{}, err
+		return d, err
 	}
-	var few [4]target // most policies have few rules; these need no allocation
+	var few [fewCharges]target
 	keys := few[:]
 	if len(charges) > len(few) {
 		keys = make([]target, len(charges))
 	}
 	keys = keys[:len(charges)]
+	now := s.now() // before the locks, to hold them for less: see shard.last
+	// The search is without locks too: a key that is not in the processor's caches
+	// must not make others wait.
 	for i := range charges {
-		hash := s.hash(policy, &charges[i])
-		keys[i].hash, keys[i].shard = hash, shardOf(hash, charges[i].Key)
+		k, c := &keys[i], &charges[i]
+		k.hash = s.hash(policy, c)
+		k.shard = shardOf(k.hash, c.Key)
+		k.entry = s.shards[k.shard].keys.find(k.hash, policy, c)
 	}
-	now := s.lock(keys)
+	if refuse(&d, now, charges, keys) {
+		return d, nil
+	}
+	now = s.lock(keys, now)
 	defer s.unlock(keys) // deferred, since a recovered panic must not leave a shard locked
-	for i := range keys {
-		k := &keys[i]
-		k.entry = s.shards[k.shard].keys.find(k.hash, policy, &charges[i])
-	}
-	var fewStates [len(few)]core.State
+	var fewStates [fewCharges]core.State
 	states := fewStates[:0]
 	overflow := false
 	for i := range keys {
 		k := &keys[i]
-		if e := k.entry; e != nil && e.sharedUntil <= now {
+		if k.entry == nil || k.entry.dropped { // or another decision has stored it meanwhile
+			k.entry = s.shards[k.shard].keys.find(k.hash, policy, &charges[i])
+		}
+		if k.entry != nil {
+			k.entry.withdraw()
+		}
+	}
+	for i := range keys {
+		k := &keys[i]
+		if e := k.entry; e != nil && e.sharedUntil() <= now {
 			states = append(states, e.state)
 		} else {
 			k.quotas = s.locate(keys, i, policy, &charges[i], now)
@@ -177,12 +194,18 @@ func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) 
 	if overflow {
 		return s.takeOverflow(now, policy, charges, keys, states), nil
 	}
-	d := core.Decide(now, charges, states)
+	d = core.Decide(now, charges, states)
 	stored := true
 	for i := range keys {
 		e := keys[i].entry
 		e.prolong()
 		stored = stored && e.stored
+		if d.Allowed {
+			e.refused = false
+		}
+	}
+	if !d.Allowed {
+		publish(&d, charges, keys)
 	}
 	if !stored {
 		s.insertNew(now, policy, charges, keys)
@@ -198,7 +221,7 @@ func (s *Store) insertNew(now int64, policy string, charges []core.Charge, keys 
 		switch {
 		case k.entry == nil || k.entry.stored:
 		case k.entry.expires <= now:
-			spare.Put(k.entry)
+			k.entry.release()
 		case k.entry.overflow:
 			shared := overflowOf(&charges[i])
 			k.entry.name(s.hashOverflow(policy, &shared), policy, &shared)
@@ -249,9 +272,9 @@ func next(keys []target, at int) int {
 	return lowest
 }
 
-// lock locks the shards of keys, and returns the time.
-func (s *Store) lock(keys []target) (now int64) {
-	now = s.now() // before the locks, to hold them for less: see shard.last
+// lock locks the shards of keys, and returns the time, which is now or a little
+// later.
+func (s *Store) lock(keys []target, now int64) int64 {
 	for at := next(keys, -1); at < shards; at = next(keys, at) {
 		shard := &s.shards[at]
 		shard.mu.Lock()

@@ -56,7 +56,7 @@ func TestStore(t *testing.T) {
 func (s *Store) elapse(int64) {
 	for i := range s.shards {
 		for _, t := range []*table{&s.shards[i].keys, &s.shards[i].overflow} {
-			for range len(t.buckets)/sweepSteps + 1 {
+			for range t.count()/sweepSteps + 1 {
 				t.sweep(s.now())
 			}
 		}

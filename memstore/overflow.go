@@ -49,7 +49,7 @@ func (s *Store) locate(keys []target, i int, policy string, c *core.Charge, now 
 	shard := &s.shards[k.shard]
 	var shared *entry
 	if shard.sharedUntil > now {
-		if shared = s.findOverflow(shard, policy, c); shared != nil && shared.sharedUntil <= now {
+		if shared = s.findOverflow(shard, policy, c); shared != nil && shared.sharedUntil() <= now {
 			shared = nil
 		}
 	}
@@ -63,7 +63,7 @@ func (s *Store) locate(keys []target, i int, policy string, c *core.Charge, now 
 			k.entry = &entry{state: shared.state.Clone(), algorithm: c.Quota.Algorithm, copied: true}
 		} else {
 			k.entry = newEntry(c.Quota.Algorithm)
-			k.entry.sharedUntil = shared.sharedUntil
+			k.entry.shareUntil(shared.sharedUntil())
 		}
 		return core.BothQuotas
 	case c.Key == "": // all requests share it already
@@ -131,7 +131,7 @@ func (s *Store) takeOverflow(now int64, policy string, charges []core.Charge, ke
 	var both []pair
 	for i := range keys {
 		k := &keys[i]
-		if k.entry == nil || k.entry.overflow || k.entry.copied || k.entry.sharedUntil <= now {
+		if k.entry == nil || k.entry.overflow || k.entry.copied || k.entry.sharedUntil() <= now {
 			continue
 		}
 		if shared := s.findOverflow(&s.shards[k.shard], policy, &charges[i]); shared != nil {
@@ -163,11 +163,11 @@ func (s *Store) takeOverflow(now int64, policy string, charges []core.Charge, ke
 		k.entry.prolong()
 		switch {
 		case k.entry.overflow && takes:
-			k.entry.sharedUntil = k.entry.expires
+			k.entry.shareUntil(k.entry.expires)
 			shard := &s.shards[k.shard]
-			shard.sharedUntil = max(shard.sharedUntil, k.entry.sharedUntil)
+			shard.sharedUntil = max(shard.sharedUntil, k.entry.expires)
 		case k.entry.copied:
-			k.entry.sharedUntil = k.entry.expires
+			k.entry.shareUntil(k.entry.expires)
 		}
 	}
 	s.insertNew(now, policy, charges, keys)

@@ -1,0 +1,122 @@
+package memstore
+
+import "github.com/routelimit/limit/core"
+
+// A refusal of keys whose state does not change is the same until one of them
+// refills, but for the times in it, which are that much shorter. So a refusal
+// publishes the outcomes of its keys, and the next ones are made of them without a
+// lock. Under its lock, a decision withdraws the outcomes of its keys before it
+// changes them. So the decision is the one that would be made under the locks.
+//
+// Outcomes are published by the second refusal between two admissions of a key:
+// where refusals and admissions alternate, nobody would read them.
+
+// A refusal is the outcome of one unit of a key. It does not change.
+type refusal struct {
+	quota   core.Quota
+	outcome core.Outcome
+	at      int64 // when it was decided
+	until   int64 // from then on it may be another one
+}
+
+// withdraw drops the outcome that e has published.
+func (e *entry) withdraw() {
+	if r := e.rare.Load(); r != nil && r.refusal.Load() != nil {
+		r.refusal.Store(nil)
+	}
+}
+
+// published returns the outcome that e has published, or nil.
+func (e *entry) published() *refusal {
+	if r := e.rare.Load(); r != nil {
+		return r.refusal.Load()
+	}
+	return nil
+}
+
+// publish publishes the outcomes of a refusal, if other refusals can be made of them.
+func publish(d *core.Decision, charges []core.Charge, keys []target) {
+	if len(keys) > fewCharges {
+		return
+	}
+	for i, o := range d.Outcomes() {
+		c := &charges[i]
+		// A bucket with Missing tokens is new again some time after it is full.
+		if !keys[i].entry.stored || c.Cost != 1 || c.Quota.Missing > 0 || stays(o) < worthwhile {
+			return
+		}
+	}
+	for i, o := range d.Outcomes() {
+		e := keys[i].entry
+		if !e.refused {
+			e.refused = true
+			continue
+		}
+		e.needRare().refusal.Store(&refusal{quota: charges[i].Quota, outcome: o, at: d.At, until: d.At + stays(o)})
+	}
+}
+
+// worthwhile is how long an outcome must stay to be published, in µs.
+const worthwhile = 10
+
+// stays returns how long an outcome stays the same if nothing is taken.
+func stays(o core.Outcome) int64 {
+	switch {
+	case !o.Fits():
+		return o.RetryAfter
+	case o.MoreAfter > 0:
+		return o.MoreAfter
+	}
+	return core.MaxWindow // the quota is full
+}
+
+// holds reports whether r is the outcome of a charge at a time.
+func (r *refusal) holds(now int64, c *core.Charge) bool {
+	return r.at <= now && now < r.until && c.Cost == 1 && r.quota == c.Quota
+}
+
+// later returns the outcome the given time after it was decided.
+func (r *refusal) later(by int64) core.Outcome {
+	o := r.outcome
+	for _, t := range [...]*int64{&o.RetryAfter, &o.MoreAfter, &o.ResetAfter} {
+		if *t > 0 {
+			*t -= by
+		}
+	}
+	return o
+}
+
+// refuse makes d the refusal that follows from published outcomes, if there is one.
+func refuse(d *core.Decision, now int64, charges []core.Charge, keys []target) bool {
+	var few [fewCharges]*refusal
+	if len(keys) > len(few) {
+		return false
+	}
+	refused := false
+	for i := range keys {
+		e := keys[i].entry
+		if e == nil {
+			return false
+		}
+		r := e.published()
+		if r == nil || !r.holds(now, &charges[i]) {
+			return false
+		}
+		few[i] = r
+		refused = refused || !r.outcome.Fits()
+	}
+	if !refused {
+		return false
+	}
+	for i := range keys {
+		// What is still there was there all the time, so all outcomes held at once.
+		if keys[i].entry.published() != few[i] {
+			return false
+		}
+	}
+	*d = core.NewDecision(now, len(keys))
+	for i, r := range few[:len(keys)] {
+		d.Outcomes()[i] = r.later(now - r.at)
+	}
+	return true
+}
