@@ -46,7 +46,7 @@ func (s *Store) leases(ctx context.Context, policy string, charges []core.Charge
 }
 
 func (s *Store) leasesOf(policy string, c *core.Charge, f func(leases core.State, now int64) bool) {
-	hash := s.hash(policy, c)
+	hash := s.hash(s.hashPolicy(policy), c)
 	now := s.now()
 	shard := &s.shards[shardOf(hash, c.Key)]
 	shard.mu.Lock()

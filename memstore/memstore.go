@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
+	"math/bits"
 	"sync"
 	"time"
 	"unsafe"
@@ -143,11 +144,11 @@ func New(options *Options) *Store {
 // taken. Take waits only for the locks of its keys' shards, each held for one
 // decision.
 func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) (d core.Decision, err error) {
-	if err := core.ValidateCharges(charges); err != nil {
+	if err = ctx.Err(); err != nil {
 		return d, err
 	}
-	if err := ctx.Err(); err != nil {
-		return d, err
+	if len(charges) > core.MaxCharges {
+		return d, core.ValidateCharges(charges)
 	}
 	var few [fewCharges]target
 	keys := few[:]
@@ -158,17 +159,23 @@ func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) 
 	now := s.now() // before the locks, to hold them for less: see shard.last
 	// The search is without locks too: a key that is not in the processor's caches
 	// must not make others wait.
+	ofPolicy := s.hashPolicy(policy)
 	for i := range charges {
 		k, c := &keys[i], &charges[i]
-		k.hash = s.hash(policy, c)
+		k.hash = s.hash(ofPolicy, c)
 		k.shard = shardOf(k.hash, c.Key)
 		k.entry = s.shards[k.shard].keys.find(k.hash, policy, c)
 	}
 	if refuse(&d, now, charges, keys) {
 		return d, nil
 	}
-	now = s.lock(keys, now)
-	defer s.unlock(keys) // deferred, since a recovered panic must not leave a shard locked
+	if err = core.ValidateCharges(charges); err != nil {
+		return d, err
+	}
+	var fewShards [fewCharges]int
+	locked := inOrder(keys, fewShards[:0])
+	now = s.lock(locked, now)
+	defer s.unlock(locked) // deferred, since a recovered panic must not leave a shard locked
 	var fewStates [fewCharges]core.State
 	states := fewStates[:0]
 	overflow := false
@@ -194,7 +201,7 @@ func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) 
 	if overflow {
 		return s.takeOverflow(now, policy, charges, keys, states), nil
 	}
-	d = core.Decide(now, charges, states)
+	d.Decide(now, charges, states)
 	stored := true
 	for i := range keys {
 		e := keys[i].entry
@@ -243,11 +250,23 @@ type target struct {
 	quotas core.Overflow // that decide the charge
 }
 
-// An id identifies a key.
-type id struct{ policy, rule, key string }
+// hash returns the hash of a key, from that of its policy.
+func (s *Store) hash(ofPolicy uint64, c *core.Charge) uint64 {
+	h := mix(ofPolicy, maphash.String(s.seed, c.Rule))
+	if c.Key != "" {
+		h = mix(h, maphash.String(s.seed, c.Key))
+	}
+	return h
+}
 
-func (s *Store) hash(policy string, c *core.Charge) uint64 {
-	return maphash.Comparable(s.seed, id{policy, c.Rule, c.Key})
+// hashPolicy returns what hash needs. It is much of the work, and the same for all
+// charges of a decision.
+func (s *Store) hashPolicy(policy string) uint64 { return maphash.String(s.seed, policy) }
+
+// mix returns a hash of two hashes, which differs if their order does.
+func mix(a, b uint64) uint64 {
+	high, low := bits.Mul64(a^0x9e3779b97f4a7c15, b|1)
+	return high ^ low
 }
 
 // shardOf returns the number of the shard of a key. Rules that all requests share
@@ -260,36 +279,41 @@ func shardOf(hash uint64, key string) int {
 	return int(hash % keyShards)
 }
 
-// next returns the lowest shard of keys that is above at, or the number of
-// shards: all decisions lock in this order.
-func next(keys []target, at int) int {
-	lowest := shards
+// inOrder appends the shards of keys to an empty list, each once, in the order in
+// which all decisions lock.
+func inOrder(keys []target, list []int) []int {
 	for i := range keys {
-		if k := keys[i].shard; k > at && k < lowest {
-			lowest = k
+		shard, at := keys[i].shard, len(list)
+		for at > 0 && list[at-1] > shard {
+			at--
 		}
+		if at > 0 && list[at-1] == shard {
+			continue
+		}
+		list = append(list, shard)
+		copy(list[at+1:], list[at:])
+		list[at] = shard
 	}
-	return lowest
+	return list
 }
 
-// lock locks the shards of keys, and returns the time, which is now or a little
-// later.
-func (s *Store) lock(keys []target, now int64) int64 {
-	for at := next(keys, -1); at < shards; at = next(keys, at) {
-		shard := &s.shards[at]
+// lock locks shards, and returns the time, which is now or a little later.
+func (s *Store) lock(list []int, now int64) int64 {
+	for _, i := range list {
+		shard := &s.shards[i]
 		shard.mu.Lock()
 		if s.monotonic {
 			now = max(now, shard.last)
 		}
 	}
-	for i := range keys {
-		s.shards[keys[i].shard].last = now
+	for _, i := range list {
+		s.shards[i].last = now
 	}
 	return now
 }
 
-func (s *Store) unlock(keys []target) {
-	for at := next(keys, -1); at < shards; at = next(keys, at) {
-		s.shards[at].mu.Unlock()
+func (s *Store) unlock(list []int) {
+	for _, i := range list {
+		s.shards[i].mu.Unlock()
 	}
 }

@@ -183,7 +183,7 @@ func TestPanicUnlocks(t *testing.T) {
 	s, _ := at(1_000_000)
 	c := core.Charge{Quota: core.Quota{Limit: 2, Window: 1_000_000}, Cost: 1}
 	take(t, s, c)
-	e := s.shards[shardOf(s.hash("policy", &c), "")].keys.find(s.hash("policy", &c), "policy", &c)
+	e := s.shards[shardOf(s.hash(s.hashPolicy("policy"), &c), "")].keys.find(s.hash(s.hashPolicy("policy"), &c), "policy", &c)
 	state := e.state
 	e.state = nil
 	func() {

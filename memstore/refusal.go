@@ -70,23 +70,30 @@ func stays(o core.Outcome) int64 {
 	return core.MaxWindow // the quota is full
 }
 
-// holds reports whether r is the outcome of a charge at a time.
+// holds reports whether r is the outcome of a charge at a time. Then the charge is
+// valid, too.
 func (r *refusal) holds(now int64, c *core.Charge) bool {
-	return r.at <= now && now < r.until && c.Cost == 1 && r.quota == c.Quota
+	return r.at <= now && now < r.until && c.Cost == 1 && r.quota == c.Quota &&
+		(c.Lease != 0 || c.Quota.Algorithm != core.Concurrency)
 }
 
-// later returns the outcome the given time after it was decided.
-func (r *refusal) later(by int64) core.Outcome {
-	o := r.outcome
-	for _, t := range [...]*int64{&o.RetryAfter, &o.MoreAfter, &o.ResetAfter} {
-		if *t > 0 {
-			*t -= by
-		}
+// outcomeAt returns the outcome at a time at which r holds.
+func (r *refusal) outcomeAt(now int64) core.Outcome {
+	o, by := r.outcome, now-r.at
+	if o.RetryAfter > 0 {
+		o.RetryAfter -= by
+	}
+	if o.MoreAfter > 0 {
+		o.MoreAfter -= by
+	}
+	if o.ResetAfter > 0 {
+		o.ResetAfter -= by
 	}
 	return o
 }
 
 // refuse makes d the refusal that follows from published outcomes, if there is one.
+// The charges may be invalid; then there is none.
 func refuse(d *core.Decision, now int64, charges []core.Charge, keys []target) bool {
 	var few [fewCharges]*refusal
 	if len(keys) > len(few) {
@@ -102,6 +109,11 @@ func refuse(d *core.Decision, now int64, charges []core.Charge, keys []target) b
 		if r == nil || !r.holds(now, &charges[i]) {
 			return false
 		}
+		for j := range i {
+			if charges[j].Rule == charges[i].Rule {
+				return false // an error
+			}
+		}
 		few[i] = r
 		refused = refused || !r.outcome.Fits()
 	}
@@ -114,9 +126,10 @@ func refuse(d *core.Decision, now int64, charges []core.Charge, keys []target) b
 			return false
 		}
 	}
-	*d = core.NewDecision(now, len(keys))
+	d.Start(now, len(keys))
+	outcomes := d.Outcomes()
 	for i, r := range few[:len(keys)] {
-		d.Outcomes()[i] = r.later(now - r.at)
+		outcomes[i] = r.outcomeAt(now)
 	}
 	return true
 }

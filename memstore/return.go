@@ -20,11 +20,12 @@ func (s *Store) Return(ctx context.Context, policy string, returns []core.Return
 	keys := make([]target, len(returns))
 	for i := range returns {
 		c := &returns[i].Charge
-		hash := s.hash(policy, c)
+		hash := s.hash(s.hashPolicy(policy), c)
 		keys[i].hash, keys[i].shard = hash, shardOf(hash, c.Key)
 	}
-	now := s.lock(keys, s.now())
-	defer s.unlock(keys)
+	locked := inOrder(keys, nil)
+	now := s.lock(locked, s.now())
+	defer s.unlock(locked)
 	given := make([]int64, len(returns))
 	for i := range returns {
 		shard := &s.shards[keys[i].shard]
@@ -52,7 +53,7 @@ func (s *Store) Reset(ctx context.Context, policy, rule, key string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	hash := s.hash(policy, &core.Charge{Rule: rule, Key: key})
+	hash := s.hash(s.hashPolicy(policy), &core.Charge{Rule: rule, Key: key})
 	shard := &s.shards[shardOf(hash, key)]
 	now := s.now()
 	shard.mu.Lock()

@@ -21,23 +21,16 @@ type table struct {
 	cursor  int                     // the bucket that sweep checks next
 }
 
-// Buckets are chains of entries. They are in segments, each as long as all before
-// it, so that none is ever moved.
+// Buckets are chains of entries.
 type buckets struct {
-	n        atomic.Int32 // buckets in use
-	segments [][]atomic.Pointer[entry]
+	n     atomic.Int32            // in use, at least one
+	heads []atomic.Pointer[entry] // a power of two
 }
 
 // sweepSteps is how many buckets an insertion checks for expired entries. There
 // are at most two buckets for each entry, so half as many insertions as there are
 // entries check them all.
 const sweepSteps = 4
-
-// at returns the i-th bucket.
-func (b *buckets) at(i uint32) *atomic.Pointer[entry] {
-	k := bits.Len32(i)
-	return &b.segments[k][i-1<<k>>1]
-}
 
 // of returns the bucket of a hash. Its number is as many bits of the hash as
 // number the buckets, or one bit less if that bucket does not exist yet.
@@ -48,7 +41,7 @@ func (b *buckets) of(hash uint32) *atomic.Pointer[entry] {
 	if i >= n {
 		i &= mask >> 1
 	}
-	return b.at(i)
+	return &b.heads[i]
 }
 
 // find returns the entry of a charge, or nil.
@@ -102,7 +95,7 @@ func (t *table) sweep(now int64) {
 		if t.cursor >= t.count() {
 			t.cursor = 0
 		}
-		for link := t.buckets.Load().at(uint32(t.cursor)); ; {
+		for link := &t.buckets.Load().heads[t.cursor]; ; {
 			e := link.Load()
 			if e == nil {
 				break
@@ -129,44 +122,39 @@ func (b *buckets) link(e *entry) {
 // split adds a bucket and moves entries to it from the bucket that has the same
 // number without the highest bit.
 func (t *table) split() {
-	b := t.buckets.Load()
-	if b == nil {
-		b = &buckets{segments: [][]atomic.Pointer[entry]{make([]atomic.Pointer[entry], 1)}}
-		b.n.Store(1)
-		t.buckets.Store(b)
+	n := t.count()
+	if n == 0 {
+		t.resize(1)
+		t.buckets.Load().n.Store(1)
 		return
 	}
-	n := uint32(b.n.Load())
-	if k := bits.Len32(n); k == len(b.segments) {
-		b = t.resize(k + 1)
+	if n == len(t.buckets.Load().heads) {
+		t.resize(2 * n)
 	}
-	from := b.at(n &^ (1 << (bits.Len32(n) - 1)))
+	b := t.buckets.Load()
 	b.n.Add(1)
-	b.relink(from)
+	b.relink(&b.heads[n&^(1<<(bits.Len(uint(n))-1))])
 }
 
 // join undoes the last split.
 func (t *table) join() {
 	b := t.buckets.Load()
-	last := uint32(b.n.Add(-1))
-	b.relink(b.at(last))
-	// One segment is kept for when the table grows again.
-	if k := bits.Len32(last - 1); k+2 < len(b.segments) {
-		t.resize(k + 2)
+	last := b.n.Add(-1)
+	b.relink(&b.heads[last])
+	if room := len(b.heads); room > 4*int(last) {
+		t.resize(room / 2)
 	}
 }
 
-// resize returns buckets that have the given number of segments. Those before are
-// not changed, since a search may be in them.
-func (t *table) resize(segments int) *buckets {
-	old := t.buckets.Load()
-	b := &buckets{segments: make([][]atomic.Pointer[entry], segments)}
-	b.n.Store(old.n.Load())
-	if copy(b.segments, old.segments) < segments {
-		b.segments[segments-1] = make([]atomic.Pointer[entry], 1<<(segments-2))
+// resize copies the buckets to a slice of another length. Copying is fast: 100,000
+// buckets take less than 100 µs. A search may still be in the old slice.
+func (t *table) resize(length int) {
+	b := &buckets{heads: make([]atomic.Pointer[entry], length)}
+	if old := t.buckets.Load(); old != nil {
+		b.n.Store(old.n.Load())
+		copy(b.heads, old.heads)
 	}
 	t.buckets.Store(b)
-	return b
 }
 
 // relink moves the entries of a bucket to where they belong.
