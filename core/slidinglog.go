@@ -142,14 +142,28 @@ func (l *Log) grow(n int32) {
 	if n <= room {
 		return
 	}
-	slots := make([]int64, max(n, min(2*room, l.limit)))
+	var r *ring
+	if n <= fewTimes {
+		r = newFew()
+	} else {
+		r = &ring{slots: make([]int64, max(n, min(2*room, l.limit)))}
+	}
 	for i := range l.size {
-		slots[i] = l.at(i)
+		r.slots[i] = l.at(i)
 	}
-	if l.times == nil {
-		l.times = new(ring)
-	}
-	l.times.slots, l.times.head = slots, 0
+	l.times = r
+}
+
+// fewTimes is how many times the first ring of a key has. It is one allocation.
+const fewTimes = 4
+
+func newFew() *ring {
+	few := new(struct {
+		ring
+		slots [fewTimes]int64
+	})
+	few.ring.slots = few.slots[:]
+	return &few.ring
 }
 
 // After implements [State]: the n oldest units must leave.

@@ -22,12 +22,9 @@ type entry struct {
 	next      atomic.Pointer[entry] // in the same bucket
 	hash      uint32                // see shortHash
 	algorithm core.Algorithm
-	overflow  bool // the state of an overflow quota: see overflow.go
-	copied    bool // began with a copy of the state of an overflow quota
-	stored    bool // is or was in a table
-	dropped   bool // from there
+	kind      kind
+	status    status
 	pinned    bool // in use by a decision, so it must not be dropped
-	refused   bool // see refusal.go
 	rule      unique.Handle[rule]
 	key       string
 	expires   int64 // from when the state is as good as new
@@ -35,10 +32,29 @@ type entry struct {
 	state     core.State
 }
 
+// A kind says whose state an entry has.
+type kind uint8
+
+const (
+	ofKey    kind = iota
+	copied        // of a key, and began with a copy of the state of an overflow quota
+	overflow      // of an overflow quota: see overflow.go
+)
+
+// A status says whether an entry is in a table.
+type status uint8
+
+const (
+	unstored status = iota // it has never been in one
+	stored
+	dropped // it was in one
+)
+
 // rare is what few entries have.
 type rare struct {
 	sharedUntil int64 // see entry.sharedUntil
 	refusal     atomic.Pointer[refusal]
+	refused     bool // since the key was last admitted
 }
 
 // A logEntry is an entry of the default algorithm, with its state: one allocation
@@ -61,7 +77,7 @@ func newEntry(a core.Algorithm) *entry {
 		return &entry{state: core.NewState(a), algorithm: a}
 	}
 	e := spare.Get().(*entry)
-	e.expires, e.overflow = 0, false
+	e.expires, e.kind = 0, ofKey
 	e.rare.Store(nil)
 	return e
 }

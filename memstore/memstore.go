@@ -174,14 +174,15 @@ func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) 
 	}
 	var fewShards [fewCharges]int
 	locked := inOrder(keys, fewShards[:0])
-	now = s.lock(locked, now)
-	defer s.unlock(locked) // deferred, since a recovered panic must not leave a shard locked
+	n := 0
+	defer s.unlock(locked, &n) // deferred, since a recovered panic must not leave a shard locked
+	now = s.lock(locked, &n, keys, now)
 	var fewStates [fewCharges]core.State
 	states := fewStates[:0]
-	overflow := false
+	overflows := false
 	for i := range keys {
 		k := &keys[i]
-		if k.entry == nil || k.entry.dropped { // or another decision has stored it meanwhile
+		if k.entry == nil || k.entry.status == dropped { // or another decision has stored it meanwhile
 			k.entry = s.shards[k.shard].keys.find(k.hash, policy, &charges[i])
 		}
 		if k.entry != nil {
@@ -194,27 +195,27 @@ func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) 
 			states = append(states, e.state)
 		} else {
 			k.quotas = s.locate(keys, i, policy, &charges[i], now)
-			overflow = overflow || k.quotas != core.OwnQuota
+			overflows = overflows || k.quotas != core.OwnQuota
 			states = append(states, k.state())
 		}
 	}
-	if overflow {
+	if overflows {
 		return s.takeOverflow(now, policy, charges, keys, states), nil
 	}
 	d.Decide(now, charges, states)
-	stored := true
+	known := true
 	for i := range keys {
 		e := keys[i].entry
 		e.prolong()
-		stored = stored && e.stored
-		if d.Allowed {
-			e.refused = false
+		if r := e.rare.Load(); r != nil && d.Allowed {
+			r.refused = false
 		}
+		known = known && e.status == stored
 	}
-	if !d.Allowed {
+	if known && !d.Allowed {
 		publish(&d, charges, keys)
 	}
-	if !stored {
+	if !known {
 		s.insertNew(now, policy, charges, keys)
 	}
 	return d, nil
@@ -226,10 +227,10 @@ func (s *Store) insertNew(now int64, policy string, charges []core.Charge, keys 
 	for i := range keys {
 		k := &keys[i]
 		switch {
-		case k.entry == nil || k.entry.stored:
+		case k.entry == nil || k.entry.status != unstored:
 		case k.entry.expires <= now:
 			k.entry.release()
-		case k.entry.overflow:
+		case k.entry.kind == overflow:
 			shared := overflowOf(&charges[i])
 			k.entry.name(s.hashOverflow(policy, &shared), policy, &shared)
 			s.shards[k.shard].overflow.insert(k.entry, now)
@@ -290,20 +291,33 @@ func inOrder(keys []target, list []int) []int {
 		if at > 0 && list[at-1] == shard {
 			continue
 		}
-		list = append(list, shard)
-		copy(list[at+1:], list[at:])
-		list[at] = shard
+		if list = append(list, shard); at < len(list)-1 { // seldom: shared rules come last
+			copy(list[at+1:], list[at:])
+			list[at] = shard
+		}
 	}
 	return list
 }
 
-// lock locks shards, and returns the time, which is now or a little later.
-func (s *Store) lock(list []int, now int64) int64 {
+// lock locks the shards of keys and counts them in n. It returns the time, which is
+// now or a little later.
+func (s *Store) lock(list []int, n *int, keys []target, now int64) int64 {
 	for _, i := range list {
 		shard := &s.shards[i]
 		shard.mu.Lock()
+		*n++
 		if s.monotonic {
 			now = max(now, shard.last)
+		}
+		if *n == len(list) {
+			break
+		}
+		// A state that is not in the processor's caches is fetched now, and not under
+		// the next lock, which may be that of a rule that all requests share.
+		for k := range keys {
+			if e := keys[k].entry; e != nil && keys[k].shard == i {
+				e.state.Used()
+			}
 		}
 	}
 	for _, i := range list {
@@ -312,8 +326,9 @@ func (s *Store) lock(list []int, now int64) int64 {
 	return now
 }
 
-func (s *Store) unlock(list []int) {
-	for _, i := range list {
+// unlock unlocks the first n shards.
+func (s *Store) unlock(list []int, n *int) {
+	for _, i := range list[:*n] {
 		s.shards[i].mu.Unlock()
 	}
 }

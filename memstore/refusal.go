@@ -42,17 +42,17 @@ func publish(d *core.Decision, charges []core.Charge, keys []target) {
 	for i, o := range d.Outcomes() {
 		c := &charges[i]
 		// A bucket with Missing tokens is new again some time after it is full.
-		if !keys[i].entry.stored || c.Cost != 1 || c.Quota.Missing > 0 || stays(o) < worthwhile {
+		if c.Cost != 1 || c.Quota.Missing > 0 || stays(o) < worthwhile {
 			return
 		}
 	}
 	for i, o := range d.Outcomes() {
-		e := keys[i].entry
-		if !e.refused {
-			e.refused = true
+		r := keys[i].entry.needRare()
+		if !r.refused {
+			r.refused = true
 			continue
 		}
-		e.needRare().refusal.Store(&refusal{quota: charges[i].Quota, outcome: o, at: d.At, until: d.At + stays(o)})
+		r.refusal.Store(&refusal{quota: charges[i].Quota, outcome: o, at: d.At, until: d.At + stays(o)})
 	}
 }
 

@@ -24,8 +24,9 @@ func (s *Store) Return(ctx context.Context, policy string, returns []core.Return
 		keys[i].hash, keys[i].shard = hash, shardOf(hash, c.Key)
 	}
 	locked := inOrder(keys, nil)
-	now := s.lock(locked, s.now())
-	defer s.unlock(locked)
+	n := 0
+	defer s.unlock(locked, &n)
+	now := s.lock(locked, &n, keys, s.now())
 	given := make([]int64, len(returns))
 	for i := range returns {
 		shard := &s.shards[keys[i].shard]
@@ -36,7 +37,7 @@ func (s *Store) Return(ctx context.Context, policy string, returns []core.Return
 		e.withdraw()
 		given[i] = e.state.Return(&returns[i], now)
 		e.prolong()
-		if e.sharedUntil() > now && !e.copied {
+		if e.sharedUntil() > now && e.kind != copied {
 			if shared := s.findOverflow(shard, policy, &returns[i].Charge); shared != nil {
 				shared.state.Return(&returns[i], now)
 				shared.prolong()

@@ -72,7 +72,7 @@ func (t *table) count() int {
 func (t *table) insert(e *entry, now int64) {
 	t.sweep(now)
 	t.len++
-	e.stored = true
+	e.status = stored
 	if t.len > t.count() {
 		t.split()
 	}
@@ -85,7 +85,7 @@ func (t *table) drop(link *atomic.Pointer[entry]) {
 	e := link.Load()
 	link.Store(e.next.Load())
 	e.withdraw()
-	e.dropped = true
+	e.status = dropped
 	t.len--
 }
 

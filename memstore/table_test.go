@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"unsafe"
 
 	"github.com/routelimit/limit/core"
 )
@@ -197,6 +198,14 @@ func (t *table) room() int {
 		return len(b.heads)
 	}
 	return 0
+}
+
+// TestSize keeps a key of the default algorithm in one object of 112 bytes, which is a
+// size that the Go runtime allocates. One byte more would be 16.
+func TestSize(t *testing.T) {
+	if size := unsafe.Sizeof(logEntry{}); size > 112 {
+		t.Errorf("an entry has %d bytes", size)
+	}
 }
 
 func checkTable(t *testing.T, keys *table, known map[string]*entry, now int64) {
