@@ -224,3 +224,34 @@ func TestRefusalsBesideChanges(t *testing.T) {
 		require.True(t, s.withoutLock(charges))
 	}
 }
+
+// TestNewAgainBesideRefusals has a full bucket that is new again while another rule refuses.
+func TestNewAgainBesideRefusals(t *testing.T) {
+	s, now := at(1_000 * sec)
+	charges := []core.Charge{
+		{Rule: "bucket", Quota: core.Quota{Algorithm: core.TokenBucket, Limit: 1, Window: sec, Burst: 2, Missing: 1}, Cost: 1},
+		{Rule: "log", Quota: core.Quota{Limit: 1, Window: 86_400 * sec}, Cost: 1},
+	}
+	require.True(t, take(t, s, charges...).Allowed)
+	now.Add(10 * sec)
+	for range 4 {
+		require.EqualValues(t, 2, take(t, s, charges...).Outcomes()[0].Remaining)
+	}
+	now.Add(7_200 * sec)
+	require.EqualValues(t, 1, take(t, s, charges...).Outcomes()[0].Remaining)
+}
+
+// TestDroppedIsWithdrawn checks an entry that a search has found just before it is
+// dropped.
+func TestDroppedIsWithdrawn(t *testing.T) {
+	s, _ := at(1_000 * sec)
+	c := core.Charge{Rule: "r", Key: "k", Quota: core.Quota{Limit: 1, Window: sec}, Cost: 1}
+	for range 4 {
+		take(t, s, c)
+	}
+	hash := s.hash(s.hashPolicy("policy"), &c)
+	e := s.shards[shardOf(hash, c.Key)].keys.find(hash, "policy", &c)
+	require.NotNil(t, e.published())
+	require.NoError(t, s.Reset(context.Background(), "policy", c.Rule, c.Key))
+	require.Nil(t, e.published())
+}
