@@ -64,30 +64,22 @@ type logEntry struct {
 	log core.Log
 }
 
-// spare holds entries of logs that are in no table: those for new keys whose
-// charges took nothing. It keeps a flood of refusals from allocating.
-var spare = sync.Pool{New: func() any {
-	e := new(logEntry)
-	e.state = &e.log
-	return &e.entry
-}}
+// spare holds entries of each algorithm that are in no table: those for new keys
+// whose charges took nothing. It keeps a flood of refusals from allocating.
+var spare = make([]sync.Pool, len(core.Algorithms()))
 
 func newEntry(a core.Algorithm) *entry {
+	if e, ok := spare[a].Get().(*entry); ok {
+		e.expires, e.kind = 0, ofKey
+		e.rare.Store(nil)
+		return e
+	}
 	if a != core.SlidingLog {
 		return &entry{state: core.NewState(a), algorithm: a}
 	}
-	e := spare.Get().(*entry)
-	e.expires, e.kind = 0, ofKey
-	e.rare.Store(nil)
-	return e
-}
-
-// release puts an entry aside that has never been in a table, and that is as good as
-// new.
-func (e *entry) release() {
-	if e.algorithm == core.SlidingLog {
-		spare.Put(e)
-	}
+	e := new(logEntry)
+	e.state = &e.log
+	return &e.entry
 }
 
 // prolong brings the expiry up to date. A longer window that the rule had before

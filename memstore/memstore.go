@@ -49,13 +49,18 @@ const DefaultMaxKeys = 1 << 17
 //
 // A decision reads the clock once. It locks the shards of its keys in ascending
 // order, so that decisions cannot deadlock. The times of a key never go backward.
+// A refusal that would be the same as the last one, but for the time that has
+// passed, takes no lock.
 //
 // # Memory
 //
-// A key takes about 160 bytes plus its own bytes and its state: 8 bytes for each
-// unit that a [core.SlidingLog] has held at once, rounded up to a power of two,
-// and 24 bytes for each lease of [core.Concurrency]. MaxKeys bounds keys, not
-// units: the log of a large limit is large.
+// A key takes about 120 bytes and its own bytes. A [core.SlidingLog] that has held
+// more than one unit at once takes 64 bytes more, and one that has held more than
+// four takes 32 bytes and 8 for each unit, rounded up to a power of two. A key of
+// another algorithm takes about 90 bytes, its own and its state, such as 24 for each
+// lease of [core.Concurrency]. A key that has been refused takes 24 bytes more, and
+// 168 while it is refused without a lock. MaxKeys bounds keys, not units: the log of
+// a large limit is large.
 //
 // A decision on known keys allocates nothing if it has at most four charges.
 // Refused charges and charges of cost 0 are never stored. Keys with a full quota
@@ -229,7 +234,7 @@ func (s *Store) insertNew(now int64, policy string, charges []core.Charge, keys 
 		switch {
 		case k.entry == nil || k.entry.status != unstored:
 		case k.entry.expires <= now:
-			k.entry.release()
+			spare[k.entry.algorithm].Put(k.entry)
 		case k.entry.kind == overflow:
 			shared := overflowOf(&charges[i])
 			k.entry.name(s.hashOverflow(policy, &shared), policy, &shared)

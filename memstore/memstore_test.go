@@ -224,8 +224,8 @@ func TestMemoryPerKey(t *testing.T) {
 		}
 		perKey := float64(inUse()-before) / n
 		t.Logf("unit %d: %+.1f bytes per key", units+1, perKey)
-		if units == 0 && perKey-16-8 > 170 {
-			t.Errorf("%.0f bytes per key beside its own and its unit's, want about 160", perKey-16-8)
+		if units == 0 && perKey-16 > 130 {
+			t.Errorf("%.0f bytes per key beside its own, want about 120", perKey-16)
 		}
 	}
 	runtime.KeepAlive(keys)

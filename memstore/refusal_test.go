@@ -235,10 +235,12 @@ func TestNewAgainBesideRefusals(t *testing.T) {
 	require.True(t, take(t, s, charges...).Allowed)
 	now.Add(10 * sec)
 	for range 4 {
-		require.EqualValues(t, 2, take(t, s, charges...).Outcomes()[0].Remaining)
+		d := take(t, s, charges...)
+		require.EqualValues(t, 2, d.Outcomes()[0].Remaining)
 	}
 	now.Add(7_200 * sec)
-	require.EqualValues(t, 1, take(t, s, charges...).Outcomes()[0].Remaining)
+	d := take(t, s, charges...)
+	require.EqualValues(t, 1, d.Outcomes()[0].Remaining)
 }
 
 // TestDroppedIsWithdrawn checks an entry that a search has found just before it is
