@@ -117,9 +117,12 @@ type shard struct {
 	mu          sync.Mutex
 	last        int64 // the time of its last decision; a later one is not dated before
 	sharedUntil int64 // the latest of its overflow quotas: see entry.sharedUntil
-	keys        table
 	overflow    table // see overflow.go
-	_           [cacheLine - (unsafe.Sizeof(sync.Mutex{})+2*unsafe.Sizeof(int64(0))+2*unsafe.Sizeof(table{}))%cacheLine]byte
+	_           [cacheLine - (unsafe.Sizeof(sync.Mutex{})+2*unsafe.Sizeof(int64(0))+unsafe.Sizeof(table{}))%cacheLine]byte
+
+	// Keys are searched without the lock, and so are not where it is.
+	keys table
+	_    [cacheLine - unsafe.Sizeof(table{})%cacheLine]byte
 }
 
 // New returns an empty store. A nil options means the zero Options. New panics
@@ -169,9 +172,11 @@ func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) 
 		k, c := &keys[i], &charges[i]
 		k.hash = s.hash(ofPolicy, c)
 		k.shard = shardOf(k.hash, c.Key)
-		k.entry = s.shards[k.shard].keys.find(k.hash, policy, c)
+		if c.Key != "" {
+			k.entry = s.shards[k.shard].keys.find(k.hash, policy, c)
+		}
 	}
-	if refuse(&d, now, charges, keys) {
+	if s.refuse(&d, now, policy, charges, keys) {
 		return d, nil
 	}
 	if err = core.ValidateCharges(charges); err != nil {

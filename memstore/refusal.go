@@ -94,18 +94,24 @@ func (r *refusal) outcomeAt(now int64) core.Outcome {
 
 // refuse makes d the refusal that follows from published outcomes, if there is one.
 // The charges may be invalid; then there is none.
-func refuse(d *core.Decision, now int64, charges []core.Charge, keys []target) bool {
+//
+// Keys that all requests share are searched here, and not by Take: other processors
+// change them all the time, and a look costs as much as the lock.
+func (s *Store) refuse(d *core.Decision, now int64, policy string, charges []core.Charge, keys []target) bool {
 	var few [fewCharges]*refusal
 	if len(keys) > len(few) {
 		return false
 	}
 	refused := false
 	for i := range keys {
-		e := keys[i].entry
-		if e == nil {
+		k := &keys[i]
+		if k.entry == nil && charges[i].Key == "" {
+			k.entry = s.shards[k.shard].keys.find(k.hash, policy, &charges[i])
+		}
+		if k.entry == nil {
 			return false
 		}
-		r := e.published()
+		r := k.entry.published()
 		if r == nil || !r.holds(now, &charges[i]) {
 			return false
 		}

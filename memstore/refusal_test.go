@@ -21,10 +21,11 @@ func (s *Store) withoutLock(charges []core.Charge) bool {
 	for i := range charges {
 		c := &charges[i]
 		hash := s.hash(s.hashPolicy("policy"), c)
-		keys[i].entry = s.shards[shardOf(hash, c.Key)].keys.find(hash, "policy", c)
+		keys[i] = target{hash: hash, shard: shardOf(hash, c.Key)}
+		keys[i].entry = s.shards[keys[i].shard].keys.find(hash, "policy", c)
 	}
 	var d core.Decision
-	return refuse(&d, s.now(), charges, keys)
+	return s.refuse(&d, s.now(), "policy", charges, keys)
 }
 
 // A refused is a schedule in which most decisions are refusals. Each is compared with
