@@ -36,9 +36,9 @@ func writePauses(w io.Writer, rounds int) {
 			_, err := s.Take(context.Background(), "POST /update", charges)
 			must(err)
 		}
-		p9999, worst := slowest(names[:keys], func(string) {})
-		idle = append(idle, worst)
-		p9999, worst = slowest(names[:keys], take)
+		_, longest := slowest(names[:keys], func(string) {})
+		idle = append(idle, longest)
+		p9999, worst := slowest(names[:keys], take)
 		grow, grow4 = append(grow, worst), append(grow4, p9999)
 		now += 2_000_000 // all keys have expired
 		p9999, worst = slowest(names[keys:], take)
