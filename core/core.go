@@ -74,11 +74,12 @@ type Decision struct {
 
 // NewDecision returns a decision at the given time with room for n outcomes.
 func NewDecision(at int64, n int) (d Decision) {
-	d.start(at, n)
+	d.Start(at, n)
 	return d
 }
 
-func (d *Decision) start(at int64, n int) {
+// Start makes the zero d what [NewDecision] returns.
+func (d *Decision) Start(at int64, n int) {
 	d.At, d.n = at, n
 	if n > len(d.few) {
 		d.many = make([]Outcome, n)

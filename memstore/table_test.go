@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"unsafe"
 
 	"github.com/routelimit/limit/core"
 )
@@ -25,9 +26,9 @@ func TestDropsExpired(t *testing.T) {
 			n, buckets := s.entries(), 0
 			for i := range s.shards {
 				keys := &s.shards[i].keys
-				buckets += cap(keys.buckets)
-				if len(keys.buckets) > 2*keys.len+1 {
-					t.Errorf("shard %d: %d buckets for %d entries", i, len(keys.buckets), keys.len)
+				buckets += keys.room()
+				if keys.count() > 2*keys.len+1 {
+					t.Errorf("shard %d: %d buckets for %d entries", i, keys.count(), keys.len)
 				}
 			}
 			t.Logf("%d entries, at most %d in a shard, room for %d", n, most, buckets)
@@ -57,7 +58,7 @@ func TestDropsAfterFlood(t *testing.T) {
 	}
 	room := 0
 	for i := range s.shards {
-		room += cap(s.shards[i].keys.buckets)
+		room += s.shards[i].keys.room()
 	}
 	if n := s.entries(); n > 5_000 || room > 20_000 {
 		t.Errorf("%d entries and room for %d after the flood, of which 1000 are live", n, room)
@@ -191,11 +192,27 @@ func TestSameHash(t *testing.T) {
 	}
 }
 
+// room returns how many buckets there is memory for.
+func (t *table) room() int {
+	if b := t.buckets.Load(); b != nil {
+		return len(b.heads)
+	}
+	return 0
+}
+
+// TestSize keeps a key of the default algorithm in one object of 112 bytes, which is a
+// size that the Go runtime allocates. One byte more would be 16.
+func TestSize(t *testing.T) {
+	if size := unsafe.Sizeof(logEntry{}); size > 112 {
+		t.Errorf("an entry has %d bytes", size)
+	}
+}
+
 func checkTable(t *testing.T, keys *table, known map[string]*entry, now int64) {
 	t.Helper()
 	found := 0
 	for key, e := range known {
-		got := keys.find(e.hash, "policy", &core.Charge{Rule: "rule", Key: key})
+		got := keys.find(uint64(e.hash)<<shardBits, "policy", &core.Charge{Rule: "rule", Key: key})
 		switch {
 		case got == e:
 			found++
@@ -207,7 +224,7 @@ func checkTable(t *testing.T, keys *table, known map[string]*entry, now int64) {
 			delete(known, key)
 		}
 	}
-	if found != keys.len || keys.len > len(keys.buckets) || len(keys.buckets) > 2*keys.len+1 {
-		t.Fatalf("found %d of %d entries in %d buckets", found, keys.len, len(keys.buckets))
+	if found != keys.len || keys.len > keys.count() || keys.count() > 2*keys.len+1 {
+		t.Fatalf("found %d of %d entries in %d buckets", found, keys.len, keys.count())
 	}
 }
