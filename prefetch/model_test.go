@@ -257,10 +257,7 @@ func (f *fleet) within(q core.Quota) bool {
 // would have been admitted by one exact store at the times at which it was handed
 // out. When all instances are closed, the store counts that and nothing else.
 func TestNeverAboveTheLimit(t *testing.T) {
-	seeds := uint64(18)
-	if testing.Short() {
-		seeds = 9
-	}
+	seeds := uint64(9)
 	for _, q := range quotas {
 		t.Run(q.Algorithm.String(), func(t *testing.T) {
 			admissions, local, calls, chunks := 0, 0, 0, 0

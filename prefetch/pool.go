@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	maxInFlight = 4         // calls for chunks of a key at the same time
+	maxInFlight = 16        // calls for chunks of a key at the same time
 	maxWaits    = 4         // for chunks, of one request
 	maxOld      = 64        // chunks that are remembered in case that units of them come back
 	pause       = 1_000_000 // µs without prefetching after a call that failed
