@@ -33,6 +33,7 @@ type pool struct {
 	arrived  chan struct{} // closed when a call for a chunk has ended
 	resets   int64
 	blocked  int64 // until then, the store is asked for each request
+	refusal  refusal
 
 	// Demand: the units that were asked for in the last two periods.
 	began      int64
@@ -48,6 +49,26 @@ type chunk struct {
 	resets      int64 // of the pool, before
 	outcome     core.Outcome
 	taken       core.Return
+}
+
+// A refusal is that of a chunk.
+type refusal struct {
+	until    int64 // when the next chunk is asked for
+	units    int64 // of the chunk
+	answered int64
+	at       int64 // of the store
+	outcome  core.Outcome
+}
+
+// decision returns the refusal of a request.
+func (r *refusal) decision(now int64) core.Decision {
+	first := core.NewDecision(r.at, 1)
+	first.Mode = core.ModeRemembered
+	first.Outcomes()[0] = r.outcome
+	d := first.Later(now - r.answered)
+	o := &d.Outcomes()[0]
+	o.RetryAfter = max(o.RetryAfter, r.until-now)
+	return d
 }
 
 // Permits are what a request was handed from a chunk, if that is not nil.
@@ -85,10 +106,12 @@ func (p *pool) count(now, units int64) (want int64) {
 }
 
 // take returns permits, or none if the store must be asked for the request. It
-// waits for a call that is under way, since that was made for such requests.
-func (p *pool) take(ctx context.Context, cost int64) (got permits) {
+// waits for a call that is under way, since that was made for such requests. If the
+// key has nothing left, and the request is alone with it, take refuses it: then d is
+// not nil.
+func (p *pool) take(ctx context.Context, cost int64, alone bool) (got permits, d *core.Decision) {
 	if cost > p.store.chunk {
-		return got
+		return got, nil
 	}
 	counts := cost
 	for range maxWaits {
@@ -99,16 +122,21 @@ func (p *pool) take(ctx context.Context, cost int64) (got permits) {
 		counts = 0
 		got = p.hand(now, cost)
 		hot := want >= 2*cost && now >= p.blocked && !p.store.closed.Load()
-		if hot && p.short(want) {
+		dry := now < p.refusal.until && cost <= p.refusal.units
+		if !got.ok() && dry && hot && alone {
+			refused := p.refusal.decision(now)
+			d = &refused
+		}
+		if hot && now >= p.refusal.until && p.short(want) {
 			p.start(max(cost, p.size), want)
 		}
-		arrived, wait := p.arrived, hot && p.inFlight > 0
+		arrived, wait := p.arrived, hot && !dry && p.inFlight > 0
 		p.mu.Unlock()
-		if got.ok() || !wait || !await(ctx, arrived) {
-			return got
+		if got.ok() || d != nil || !wait || !await(ctx, arrived) {
+			return got, d
 		}
 	}
-	return got
+	return got, nil
 }
 
 // short reports whether a further chunk is needed. Only chunks of full size are taken
@@ -210,6 +238,7 @@ func (p *pool) restore(r *core.Return) bool {
 	now := p.store.now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.refusal.until = 0 // there may be room again
 	c := p.find(r.At, r.Cost)
 	if c == nil {
 		return false
@@ -283,5 +312,6 @@ func (p *pool) drop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.resets++
+	p.refusal.until = 0
 	p.live, p.old, p.permits = nil, nil, 0
 }

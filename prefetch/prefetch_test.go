@@ -148,6 +148,44 @@ func TestOwnPermits(t *testing.T) {
 	})
 }
 
+// TestNothingLeft holds that requests beyond a limit cost few calls, that a client that
+// waits for its RetryAfter is admitted, and that a return is seen at once.
+func TestNothingLeft(t *testing.T) {
+	in(t, core.Quota{Limit: 100, Window: 2_000_000}, func(o *one) {
+		var last core.Decision
+		refused := 0
+		for range 10_000 {
+			time.Sleep(50 * time.Microsecond)
+			d := o.take(o.charge(1))
+			if d.Allowed {
+				last = d
+			} else {
+				refused++
+			}
+		}
+		calls := o.inner.count() + o.inner.chunks
+		t := o.t
+		t.Logf("%d refused, %d calls", refused, calls)
+		require.Greater(t, refused, 9_000)
+		require.Less(t, calls, 300)
+
+		_, err := o.store.Return(o.ctx, "p", []core.Return{last.Return(0, o.charge(1))})
+		require.NoError(t, err)
+		require.True(t, o.take(o.charge(1)).Allowed)
+		for range 50 {
+			for range 40 {
+				time.Sleep(50 * time.Microsecond)
+				o.take(o.charge(1))
+			}
+			if d := o.take(o.charge(1)); !d.Allowed {
+				require.Positive(t, d.RetryAfter())
+				time.Sleep(time.Duration(d.RetryAfter()) * time.Microsecond)
+				require.True(t, o.take(o.charge(1)).Allowed)
+			}
+		}
+	})
+}
+
 // TestIdle holds that permits are given back after a Hold, and that a key that nobody
 // asks for is forgotten.
 func TestIdle(t *testing.T) {
@@ -225,7 +263,7 @@ func TestSlowRequest(t *testing.T) {
 	in(t, perMinute, func(o *one) {
 		used := o.warm()
 		p := o.store.rules[Rule{"p", "all"}].find("")
-		h := p.take(o.ctx, 1)
+		h, _ := p.take(o.ctx, 1, true)
 		require.True(t, h.ok())
 		time.Sleep(hold * (keepIdle + 5))
 		require.Zero(t, o.store.pools.Load())

@@ -21,6 +21,7 @@ func (p *pool) start(size, want int64) {
 func (p *pool) refill(size, want int64) {
 	ctx := context.Background() // of no single request; the store bounds its calls
 	charges := []core.Charge{p.charge}
+	var short refusal
 	for {
 		charges[0].Cost = size
 		p.mu.Lock()
@@ -39,18 +40,30 @@ func (p *pool) refill(size, want int64) {
 			return
 		case d.Allowed:
 			c := &chunk{free: size, until: sent + p.plan.lasts(d.TimeOf(0), o[0]), resets: resets, outcome: o[0], taken: d.Return(0, charges[0])}
-			if !p.arrive(c, func() { p.size = 2 * size }) {
+			if !p.arrive(c, func() { p.size, p.refusal = 2*size, short }) {
 				_ = p.giveBack(ctx, []core.Return{c.taken})
 			}
 			return
-		case o[0].Remaining == 0 || size == 1:
-			// Until some of the chunk would fit, each request is decided by itself.
-			p.arrive(nil, func() { p.size, p.blocked = max(1, size/2), sent+min(o[0].RetryAfter, p.period()) })
-			return
 		default:
+			if short.units == 0 {
+				short = p.shortage(size, sent, &d)
+			}
+			if o[0].Remaining == 0 || size == 1 {
+				p.arrive(nil, func() { p.refusal = short })
+				return
+			}
 			size = max(1, min(o[0].Remaining, size-1)/2)
 		}
 	}
+}
+
+// shortage returns the refusal of requests beyond the permits, after that of a chunk.
+// It lasts for half a period. If each request asked for a unit instead, a rule that is
+// over its limit would cost as many calls as without chunks.
+func (p *pool) shortage(units, sent int64, d *core.Decision) refusal {
+	o := d.Outcomes()[0]
+	o.Remaining = 0 // it is taken by smaller chunks
+	return refusal{until: sent + p.period()/2, units: units, answered: p.store.now(), at: d.TimeOf(0), outcome: o}
 }
 
 // arrive ends a call for a chunk, adds the chunk if there is one, and wakes those

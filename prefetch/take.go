@@ -37,7 +37,11 @@ func (t *take) decide() (core.Decision, error) {
 	rest := 0
 	for i := range t.charges {
 		if p, c := t.pools[i], &t.charges[i]; p != nil && c.Cost > 0 {
-			t.held[i] = p.take(t.ctx, c.Cost)
+			got, refused := p.take(t.ctx, c.Cost, len(t.charges) == 1)
+			if refused != nil {
+				return *refused, nil
+			}
+			t.held[i] = got
 		}
 		if !t.held[i].ok() {
 			rest++

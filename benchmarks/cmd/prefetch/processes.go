@@ -11,6 +11,8 @@ import (
 
 	"github.com/routelimit/limit/benchmarks/internal/redisserver"
 	"github.com/routelimit/limit/benchmarks/internal/stats"
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/redisstore"
 )
 
 const (
@@ -23,6 +25,8 @@ type setting struct {
 	limit float64 // of the demand
 	hold  time.Duration
 }
+
+func (s setting) units() int64 { return int64(s.limit * demand) }
 
 var settings = []setting{
 	{1.2, 0}, {1.2, 10 * time.Millisecond}, {1.2, 100 * time.Millisecond},
@@ -44,6 +48,11 @@ func compareProcesses(rounds int) error {
 			if err := client.FlushAll(context.Background()).Err(); err != nil {
 				return err
 			}
+			// The bucket begins empty, as it is under lasting load.
+			empty := []core.Charge{{Rule: rules[0].Name, Quota: bucket(s.units()), Cost: s.units()}}
+			if _, err := redisstore.New(client, nil).Take(context.Background(), rules[0].Policy, empty); err != nil {
+				return err
+			}
 			all, err := s.run(client.Options().Addr)
 			if err != nil {
 				return err
@@ -52,7 +61,7 @@ func compareProcesses(rounds int) error {
 			o, a := float64(all.Offered)/seconds, float64(all.Admitted)/seconds
 			offered, admitted = append(offered, o), append(admitted, a)
 			calls = append(calls, float64(all.Calls)/seconds)
-			early = append(early, 100*max(0, 1-a/min(o, s.limit*demand)))
+			early = append(early, 100*max(0, 1-a/min(o, float64(s.units()))))
 			unused = append(unused, 100*float64(all.Returned)/float64(max(1, all.Taken)))
 		}
 		fmt.Printf("| %.1f | %v | %s | %s | %s | %s | %s |\n", s.limit, s.hold, stats.Spread("%.0f", offered), stats.Spread("%.0f", admitted),
@@ -75,7 +84,7 @@ func (s setting) run(addr string) (all counts, err error) {
 	var outputs [processes]bytes.Buffer
 	for n := range commands {
 		c := exec.Command(own, "-worker", addr, "-rate", fmt.Sprint(demand/sum/float64(n+1)),
-			"-limit", strconv.FormatInt(int64(s.limit*demand), 10), "-hold", s.hold.String(), "-start", strconv.FormatInt(start, 10))
+			"-limit", strconv.FormatInt(s.units(), 10), "-hold", s.hold.String(), "-start", strconv.FormatInt(start, 10))
 		c.Stdout, c.Stderr = &outputs[n], os.Stderr
 		if err := c.Start(); err != nil {
 			return all, err

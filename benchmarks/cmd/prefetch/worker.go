@@ -44,6 +44,10 @@ func (c *counts) add(o counts) {
 	c.Returned += o.Returned
 }
 
+func bucket(limit int64) core.Quota {
+	return core.Quota{Algorithm: core.TokenBucket, Limit: limit, Window: 1_000_000, Burst: limit}
+}
+
 // A counted store counts its calls.
 type counted struct {
 	core.Store
@@ -83,8 +87,7 @@ func (w worker) run(ctx context.Context) error {
 		defer around.Close(ctx)
 		store = around
 	}
-	charges := []core.Charge{{Rule: rules[0].Name, Cost: 1,
-		Quota: core.Quota{Algorithm: core.SlidingCells, Limit: w.limit, Window: 1_000_000, Cells: 10}}}
+	charges := []core.Charge{{Rule: rules[0].Name, Cost: 1, Quota: bucket(w.limit)}}
 	next := time.UnixMicro(w.start)
 	begin, end := next.Add(time.Second), next.Add(time.Second+measured)
 	var c counts
