@@ -160,6 +160,9 @@ func (f *fleet) client(store *Store, random *rand.Rand, lasts time.Duration) {
 			f.t.Error(err)
 			return
 		}
+		if len(d.Outcomes()) != len(charges) || d.Allowed != (d.RetryAfter() == 0) {
+			f.t.Errorf("%+v: %+v", charges, d)
+		}
 		if len(charges) == 1 && calls == f.inner.count() {
 			f.local.Add(1)
 		}

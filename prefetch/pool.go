@@ -38,8 +38,7 @@ type pool struct {
 	// Demand: the units that were asked for in the last two periods.
 	began      int64
 	asked, was int64
-	idle       int  // checks without a request
-	removed    bool // from the rule
+	idle       int // checks without a request
 }
 
 // A chunk is units that one call has taken.
@@ -214,7 +213,7 @@ func (p *pool) putBack(c *chunk, units, now int64) (back []core.Return) {
 	switch {
 	case c.resets != p.resets:
 		return nil // the units no longer count
-	case now >= c.until || p.removed || p.store.closed.Load():
+	case now >= c.until || p.store.closed.Load():
 		r := c.taken
 		r.Cost = units
 		c.given -= units

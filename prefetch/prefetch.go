@@ -63,10 +63,12 @@ const defaultChunk = 1_000
 //
 // Rules of other algorithms, and buckets with Missing tokens, are not prefetched.
 //
-// A request may be refused early: while an instance holds permits, the others can
+// A request may be refused early. While an instance holds permits, the others can
 // not use them. It holds about as many as it needs in half a Hold, and gives back
-// what is left after a Hold. Before an instance refuses a request, it gives back its
-// own permits of the rule that refuses.
+// what is left after a Hold. When the store refuses a chunk, requests of this rule
+// alone that find no permits are refused without a call for a quarter of a Hold,
+// with the mode [core.ModeRemembered] and the RetryAfter of the chunk. Before an
+// instance refuses any other request, it gives back its own permits of the rule.
 //
 // A request is decided as one: its permits are set aside, the store decides the
 // other rules in one call, and if that refuses, the permits are kept.

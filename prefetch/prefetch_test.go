@@ -186,6 +186,23 @@ func TestNothingLeft(t *testing.T) {
 	})
 }
 
+// TestLargerCost holds that the refusal of a small chunk says nothing of a larger cost.
+func TestLargerCost(t *testing.T) {
+	in(t, perMinute, func(o *one) {
+		o.warm()
+		p := o.store.rules[Rule{"p", "all"}].find("")
+		p.refusal = refusal{until: o.store.now() + 1000, units: 2, outcome: core.Outcome{RetryAfter: 2000}}
+		held := o.held()
+		calls := o.inner.count()
+		require.Equal(t, core.ModeExact, o.take(o.charge(held+3)).Mode)
+		require.Equal(t, calls+1, o.inner.count())
+		o.take(o.charge(o.held()))
+		require.Equal(t, core.ModeRemembered, o.take(o.charge(2)).Mode)
+		d := o.take(o.charge(2), core.Charge{Rule: "key", Quota: perMinute, Cost: 1})
+		require.Equal(t, core.ModeExact, d.Mode, "the other rule must be asked")
+	})
+}
+
 // TestIdle holds that permits are given back after a Hold, and that a key that nobody
 // asks for is forgotten.
 func TestIdle(t *testing.T) {
@@ -235,7 +252,10 @@ func TestReturns(t *testing.T) {
 func TestReset(t *testing.T) {
 	in(t, perMinute, func(o *one) {
 		o.warm()
+		p := o.store.rules[Rule{"p", "all"}].find("")
+		h, _ := p.take(o.ctx, 1, true)
 		require.NoError(t, o.store.Reset(o.ctx, "p", "all", ""))
+		p.put(h.chunk, 1) // of a request that another rule has refused
 		require.Zero(t, o.held())
 		require.EqualValues(t, 1000, o.left())
 		time.Sleep(4 * hold)

@@ -86,7 +86,8 @@ func (p *pool) arrive(c *chunk, then func()) bool {
 	return true
 }
 
-// keepIdle is for how many checks a pool stays without a request.
+// keepIdle is for how many checks a pool stays without a request. It is longer than
+// permits last, so that none come back to a pool that was removed.
 const keepIdle = 20
 
 // check gives back permits that have ended, and removes a pool that is idle.
@@ -118,7 +119,6 @@ func (p *pool) remove() bool {
 	if p.idle <= keepIdle || p.permits > 0 || p.inFlight > 0 {
 		return false
 	}
-	p.removed = true
 	delete(p.rule.pools, p.charge.Key)
 	p.store.pools.Add(-1)
 	return true

@@ -52,7 +52,7 @@ func (o options) run(ctx context.Context) error {
 		return err
 	}
 	defer stop()
-	version, err := field(ctx, client, "server", "redis_version")
+	version, err := redisserver.Field(ctx, client, "server", "redis_version")
 	if err != nil {
 		return err
 	}

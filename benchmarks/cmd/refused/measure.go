@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"strconv"
@@ -13,6 +12,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/routelimit/limit/benchmarks/internal/redisserver"
 )
 
 // abusive keys send nine of ten requests.
@@ -113,7 +114,7 @@ type usage struct {
 }
 
 func usageOf(ctx context.Context, client *redis.Client, callers []caller) (u usage, err error) {
-	stats, err := field(ctx, client, "commandstats", "cmdstat_evalsha")
+	stats, err := redisserver.Field(ctx, client, "commandstats", "cmdstat_evalsha")
 	if err != nil {
 		return u, err
 	}
@@ -122,7 +123,7 @@ func usageOf(ctx context.Context, client *redis.Client, callers []caller) (u usa
 		return u, err
 	}
 	for _, name := range []string{"used_cpu_sys", "used_cpu_user"} {
-		text, err := field(ctx, client, "cpu", name)
+		text, err := redisserver.Field(ctx, client, "cpu", name)
 		if err != nil {
 			return u, err
 		}
@@ -146,18 +147,4 @@ func usageOf(ctx context.Context, client *redis.Client, callers []caller) (u usa
 	}
 	u.at = time.Now()
 	return u, nil
-}
-
-// field returns a field of INFO.
-func field(ctx context.Context, client *redis.Client, section, name string) (string, error) {
-	text, err := client.Info(ctx, section).Result()
-	if err != nil {
-		return "", err
-	}
-	for line := range strings.Lines(text) {
-		if value, ok := strings.CutPrefix(line, name+":"); ok {
-			return strings.TrimSpace(value), nil
-		}
-	}
-	return "", fmt.Errorf("INFO %s has no %s", section, name)
 }
