@@ -2,6 +2,7 @@ package prefetch
 
 import (
 	"context"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -28,6 +29,7 @@ type pool struct {
 	live     []*chunk      // with permits, oldest first
 	old      []*chunk      // without, or with permits that have ended
 	permits  int64         // of the live chunks
+	ends     int64         // no live chunk ends earlier
 	inFlight int64         // calls for chunks
 	size     int64         // of the next chunk
 	arrived  chan struct{} // closed when a call for a chunk has ended
@@ -85,7 +87,7 @@ func (h *permits) outcome() core.Outcome {
 }
 
 func newPool(s *Store, r *rule, plan *plan, policy string, c *core.Charge) *pool {
-	return &pool{store: s, rule: r, policy: policy, plan: plan, size: 1, arrived: make(chan struct{}), began: s.now(),
+	return &pool{store: s, rule: r, policy: policy, plan: plan, size: 1, ends: math.MaxInt64, arrived: make(chan struct{}), began: s.now(),
 		charge: core.Charge{Rule: c.Rule, Key: strings.Clone(c.Key), Quota: plan.charged, OnError: c.OnError}}
 }
 
@@ -178,11 +180,23 @@ func (p *pool) hand(now, cost int64) (got permits) {
 
 // expire retires the chunks that have ended.
 func (p *pool) expire(now int64) {
+	if now < p.ends {
+		return
+	}
+	p.ends = math.MaxInt64
 	for i := len(p.live) - 1; i >= 0; i-- {
-		if now >= p.live[i].until {
+		if c := p.live[i]; now >= c.until {
 			p.retire(i)
+		} else {
+			p.ends = min(p.ends, c.until)
 		}
 	}
+}
+
+// add adds a chunk.
+func (p *pool) add(c *chunk) {
+	p.live = append(p.live, c)
+	p.ends = min(p.ends, c.until)
 }
 
 // retire makes a live chunk an old one.
@@ -226,7 +240,7 @@ func (p *pool) putBack(c *chunk, units, now int64) (back []core.Return) {
 		if i := slices.Index(p.old, c); i >= 0 {
 			p.old = slices.Delete(p.old, i, i+1)
 		}
-		p.live = append(p.live, c)
+		p.add(c)
 	}
 	return nil
 }

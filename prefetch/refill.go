@@ -81,7 +81,7 @@ func (p *pool) arrive(c *chunk, then func()) bool {
 	case p.store.closed.Load():
 		return false
 	}
-	p.live = append(p.live, c)
+	p.add(c)
 	p.permits += c.free
 	return true
 }
