@@ -104,11 +104,11 @@ func draw(from, to string) error {
 		early, unused = max(early, values[earlyColumn]), max(unused, values[unusedColumn])
 	}
 	top := func(v float64) float64 { return max(1, math.Ceil(100*v)) } // per cent
-	calls := panel{"Redis calls a second (without: 10,000,000)", callsColumn,
+	calls := panel{"Redis calls a second (10 million without)", callsColumn,
 		func(v float64) float64 { return (math.Log10(v) - 3) / 4 }, []float64{1e3, 1e4, 1e5, 1e6, 1e7},
 		func(v float64) string { return fmt.Sprintf("10^%d", int(math.Round(math.Log10(v)))) }}
 	refused := percent(top(early), 0, top(early)/200, top(early)/100)
-	refused.name, refused.column = "requests refused early", earlyColumn
+	refused.name, refused.column = "refused although the limit allows it", earlyColumn
 	returned := percent(top(unused), 0, top(unused)/200, top(unused)/100)
 	returned.name, returned.column = "units given back unused", unusedColumn
 	var b, said strings.Builder
