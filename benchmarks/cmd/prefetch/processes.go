@@ -30,7 +30,7 @@ func (s setting) units() int64 { return int64(s.limit * demand) }
 
 var settings = []setting{
 	{1.2, 0}, {1.2, 10 * time.Millisecond}, {1.2, 100 * time.Millisecond},
-	{0.8, 0}, {0.8, 10 * time.Millisecond}, {0.8, 100 * time.Millisecond},
+	{0.7, 0}, {0.7, 10 * time.Millisecond}, {0.7, 100 * time.Millisecond},
 }
 
 // compareProcesses runs real processes on one Redis, and writes what came of it a second.
@@ -49,7 +49,7 @@ func compareProcesses(rounds int) error {
 				return err
 			}
 			// The bucket begins empty, as it is under lasting load.
-			empty := []core.Charge{{Rule: rules[0].Name, Quota: bucket(s.units()), Cost: s.units()}}
+			empty := []core.Charge{{Rule: rules[0].Name, Quota: bucket(s.units()), Cost: bucket(s.units()).Burst}}
 			if _, err := redisstore.New(client, nil).Take(context.Background(), rules[0].Policy, empty); err != nil {
 				return err
 			}

@@ -45,7 +45,7 @@ func (c *counts) add(o counts) {
 }
 
 func bucket(limit int64) core.Quota {
-	return core.Quota{Algorithm: core.TokenBucket, Limit: limit, Window: 1_000_000, Burst: limit}
+	return core.Quota{Algorithm: core.TokenBucket, Limit: limit, Window: 1_000_000, Burst: limit / 4}
 }
 
 // A counted store counts its calls.
