@@ -37,7 +37,7 @@ const longest = 1_000_000
 // A request goes to the store if one of its keys is unknown, if a key that has
 // nothing left refuses more than one unit or is under [core.Concurrency], whose
 // slots are freed at any time, and if a key may have refilled. The memory holds
-// [MaxKeys] keys.
+// [MaxKeys] keys. Refusing from it takes no lock and allocates nothing.
 type Store struct {
 	store core.Store
 	now   func() int64 // µs, of a clock that never steps back
@@ -104,11 +104,12 @@ func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) 
 func (s *Store) remembered(
 	policy string, charges []core.Charge, hashes *[core.MaxCharges]uint64, now int64,
 ) (d core.Decision, ok bool) {
+	var found [core.MaxCharges]*key
 	refused := false
 	for i := range charges {
 		c := &charges[i]
-		o, ok := s.keys.set(hashes[i]).load(hashes[i], policy, c, now)
-		if !ok {
+		o, k := s.keys.seen(hashes[i]).load(hashes[i], policy, c, now)
+		if found[i] = k; k == nil {
 			return d, false
 		}
 		if i == 0 {
@@ -123,6 +124,11 @@ func (s *Store) remembered(
 		d.At = max(d.At, o.at+now-o.answered)
 	}
 	d.Mode = core.ModeRemembered
+	if refused {
+		for _, k := range found[:len(charges)] {
+			k.mark()
+		}
+	}
 	return d, refused
 }
 

@@ -66,6 +66,18 @@ func (w *twins) hashes(charges []core.Charge) *[core.MaxCharges]uint64 {
 	return &hashes
 }
 
+// collide returns keys of a rule of policy "p" that fall on one set.
+func (w *twins) collide(rule string, n int) []string {
+	var names []string
+	for i := 0; len(names) < n; i++ {
+		charges := []core.Charge{{Rule: rule, Key: fmt.Sprint(i)}}
+		if w.hashes(charges)[0]%sets == 0 {
+			names = append(names, charges[0].Key)
+		}
+	}
+	return names
+}
+
 func charge(rule, key string, q core.Quota, cost int64) core.Charge {
 	return core.Charge{Rule: rule, Key: key, Quota: q, Cost: cost}
 }
@@ -92,6 +104,10 @@ func TestTwins(t *testing.T) {
 			charge("user", "", quotas[random.IntN(len(quotas))], 1),
 			charge("all", "", perSecond(4), 1),
 		}[:2+random.IntN(2)]
+		names := []string{"0", "1", "2"}
+		if seed%2 == 0 { // more keys than have room, so that they displace each other
+			names = w.collide("ip", 6)
+		}
 		var admitted [][2]core.Return
 		take := func(charges []core.Charge) (got, want core.Decision) {
 			got, err := w.store.Take(t.Context(), "p", charges)
@@ -111,7 +127,7 @@ func TestTwins(t *testing.T) {
 			for i := range charges {
 				charges[i].Cost = cost
 				if charges[i].Rule != "all" {
-					charges[i].Key = fmt.Sprint(random.IntN(3))
+					charges[i].Key = names[random.IntN(len(names))]
 				}
 			}
 			switch random.IntN(12) {

@@ -1,7 +1,10 @@
 package refusals
 
 import (
+	"math"
+	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/routelimit/limit/core"
 )
@@ -10,36 +13,74 @@ const (
 	// MaxKeys is how many keys a [Store] remembers.
 	MaxKeys = sets * ways
 
-	sets   = 1 << 10
+	sets   = 1 << 12
 	ways   = 4
 	maxKey = 1 << 10 // bytes of a key that is remembered
 )
 
-// A table holds the latest outcomes of keys, each in the set of its hash.
-type table [sets]set
+// A table holds the latest outcomes of keys, each in the set of its hash. A set
+// is made for its first outcome.
+type table [sets]atomic.Pointer[set]
 
-func (t *table) set(hash uint64) *set { return &t[hash%sets] }
+// seen returns the set of a hash, or nil if it has never had an outcome.
+func (t *table) seen(hash uint64) *set { return t[hash%sets].Load() }
 
-// A set holds the latest outcomes of a few keys. A further key displaces the one
-// that was asked for the longest time ago.
-type set struct {
-	mu   sync.Mutex
-	keys [ways]*key
-
-	// Outcomes that are not in the set were answered at this time or before. A
-	// call that asked earlier may have been decided before them.
-	dropped int64
+func (t *table) set(hash uint64) *set {
+	at := &t[hash%sets]
+	if s := at.Load(); s != nil {
+		return s
+	}
+	at.CompareAndSwap(nil, new(set))
+	return at.Load()
 }
 
-// A key is the place of an outcome in a set.
+// A set holds the latest outcomes of a few keys. A further key displaces one of
+// them: see vacate.
+type set struct {
+	mu     sync.Mutex // of writers
+	hashes [ways]atomic.Uint64
+
+	// Outcomes that are not in the set were answered at this time or before. A
+	// call that asked earlier may have been decided before them. Under mu.
+	dropped int64
+
+	_     [16]byte // so that a slot is a cache line
+	slots [ways]slot
+}
+
+// A slot is the place of an outcome in a set. Writers hold the set's lock, and
+// the version is odd while they write. Readers take no lock: what they read counts
+// if the version was the same before and after.
+type slot struct {
+	version   atomic.Uint64
+	key       atomic.Pointer[key] // nil if the slot is free
+	asked     atomic.Int64
+	answered  atomic.Int64
+	at        atomic.Int64
+	remaining atomic.Int64
+	more      atomic.Int64
+	reset     atomic.Int64
+}
+
+// A key is what an outcome is about. It does not change, except for its mark.
 type key struct {
-	known  bool
-	hash   uint64
 	policy string
 	rule   string
-	text   []byte // a copy: the string may be part of a whole request
+	text   string
 	quota  core.Quota
-	latest outcome
+
+	refused atomic.Bool // since vacate last looked, a request with the key was refused from memory
+}
+
+func (k *key) is(policy string, c *core.Charge) bool {
+	return k.text == c.Key && k.rule == c.Rule && k.policy == policy
+}
+
+// mark notes that the key is of use.
+func (k *key) mark() {
+	if !k.refused.Load() { // a write would take the cache line from other processors
+		k.refused.Store(true)
+	}
 }
 
 // An outcome is what the store said about a key, in terms of one unit.
@@ -94,33 +135,79 @@ func later(duration, by int64) int64 {
 	return max(1, duration-by)
 }
 
-// find returns the place of the key of a charge, or nil.
-func (s *set) find(hash uint64, policy string, c *core.Charge) *key {
-	for _, k := range s.keys {
-		if k != nil && k.known && k.hash == hash && string(k.text) == c.Key && k.rule == c.Rule && k.policy == policy {
-			return k
+// after reports whether o replaces what is known.
+func (o *outcome) after(known *outcome) bool {
+	return o.asked >= known.answered || o.remaining < known.remaining
+}
+
+// read returns the outcome in a slot. Writers change it meanwhile, unless the
+// caller holds the set's lock.
+func (s *slot) read() outcome {
+	return outcome{
+		asked: s.asked.Load(), answered: s.answered.Load(), at: s.at.Load(),
+		remaining: s.remaining.Load(), more: s.more.Load(), reset: s.reset.Load(),
+	}
+}
+
+// write puts an outcome into a slot, under the set's lock.
+func (s *slot) write(k *key, o outcome) {
+	s.version.Add(1)
+	s.key.Store(k)
+	s.asked.Store(o.asked)
+	s.answered.Store(o.answered)
+	s.at.Store(o.at)
+	s.remaining.Store(o.remaining)
+	s.more.Store(o.more)
+	s.reset.Store(o.reset)
+	s.version.Add(1)
+}
+
+// load returns the outcome of the key of a charge, and the key, or nil if it is
+// not known. A nil set knows none.
+func (s *set) load(hash uint64, policy string, c *core.Charge, now int64) (o outcome, k *key) {
+	if s == nil {
+		return o, nil
+	}
+	for i := range s.hashes {
+		if s.hashes[i].Load() != hash {
+			continue
+		}
+		slot := &s.slots[i]
+		version := slot.version.Load()
+		k = slot.key.Load()
+		o = slot.read()
+		if version%2 != 0 || slot.version.Load() != version {
+			s.mu.Lock() // it is being written: a spinning reader could wait for a writer that does not run
+			k = slot.key.Load()
+			o = slot.read()
+			s.mu.Unlock()
+		}
+		if k != nil && k.is(policy, c) {
+			if now-o.asked >= longest || k.quota != c.Quota {
+				return o, nil
+			}
+			return o, k
+		}
+	}
+	return o, nil
+}
+
+// find returns the slot of the key of a charge, or nil. The caller holds the lock.
+func (s *set) find(hash uint64, policy string, c *core.Charge) *slot {
+	for i := range s.slots {
+		if k := s.slots[i].key.Load(); k != nil && s.hashes[i].Load() == hash && k.is(policy, c) {
+			return &s.slots[i]
 		}
 	}
 	return nil
-}
-
-// load returns the outcome of the key of a charge, if it is known.
-func (s *set) load(hash uint64, policy string, c *core.Charge, now int64) (outcome, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	k := s.find(hash, policy, c)
-	if k == nil || now-k.latest.asked >= longest || k.quota != c.Quota {
-		return outcome{}, false
-	}
-	return k.latest, true
 }
 
 // agrees reports whether as many units remain as is known.
 func (s *set) agrees(hash uint64, policy string, c *core.Charge, remaining int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k := s.find(hash, policy, c)
-	return k != nil && k.quota == c.Quota && k.latest.remaining == remaining
+	slot := s.find(hash, policy, c)
+	return slot != nil && slot.key.Load().quota == c.Quota && slot.remaining.Load() == remaining
 }
 
 // store remembers the outcome of a charge, unless it may be older than what is
@@ -132,60 +219,62 @@ func (s *set) agrees(hash uint64, policy string, c *core.Charge, remaining int64
 func (s *set) store(hash uint64, policy string, c *core.Charge, o outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k := s.find(hash, policy, c)
-	switch {
-	case k == nil:
-		k = s.vacate()
-	case k.quota != c.Quota:
-		s.drop(k)
-	default:
-		if o.after(&k.latest) {
-			k.latest = o
+	if slot := s.find(hash, policy, c); slot != nil {
+		k := slot.key.Load()
+		if k.quota == c.Quota {
+			if known := slot.read(); o.after(&known) {
+				slot.write(k, o)
+			}
+			return
 		}
-		return
+		s.drop(slot)
 	}
 	if o.asked < s.dropped || len(c.Key) > maxKey {
 		s.dropped = max(s.dropped, o.answered)
 		return
 	}
-	k.known, k.hash, k.policy, k.rule, k.quota, k.latest = true, hash, policy, c.Rule, c.Quota, o
-	k.text = append(k.text[:0], c.Key...)
+	i := s.vacate(o.answered)
+	s.hashes[i].Store(hash)
+	// A copy of the key: the string may be part of a whole request.
+	s.slots[i].write(&key{policy: policy, rule: c.Rule, text: strings.Clone(c.Key), quota: c.Quota}, o)
 }
 
-// after reports whether o replaces what is known.
-func (o *outcome) after(known *outcome) bool {
-	return o.asked >= known.answered || o.remaining < known.remaining
-}
-
-// vacate returns a place that is free, if need be that of the oldest outcome.
-func (s *set) vacate() *key {
-	oldest := s.keys[0]
-	for i, k := range s.keys {
-		switch {
-		case k == nil:
-			s.keys[i] = new(key)
-			return s.keys[i]
-		case !k.known:
-			return k
-		case k.latest.asked < oldest.latest.asked:
-			oldest = k
+// vacate frees a slot and returns its index. A key that requests were refused for
+// stays longer than one whose requests the store admits, since only the first
+// saves calls. Of equals, the one that was asked for the longest time ago goes.
+func (s *set) vacate(now int64) int {
+	oldest, of := -1, int64(math.MaxInt64)
+	for i := range s.slots {
+		slot := &s.slots[i]
+		k, asked := slot.key.Load(), slot.asked.Load()
+		if k == nil {
+			return i
+		}
+		if asked < of && (!k.refused.Load() || now-asked >= longest) {
+			oldest, of = i, asked
 		}
 	}
-	s.drop(oldest)
+	if oldest < 0 { // all have been of use: a second chance for all but one
+		for i := range s.slots {
+			s.slots[i].key.Load().refused.Store(false)
+		}
+		return s.vacate(now)
+	}
+	s.drop(&s.slots[oldest])
 	return oldest
 }
 
-func (s *set) drop(k *key) {
-	k.known = false
-	s.dropped = max(s.dropped, k.latest.answered)
+func (s *set) drop(slot *slot) {
+	s.dropped = max(s.dropped, slot.answered.Load())
+	slot.write(nil, outcome{})
 }
 
 // forget drops the outcome of a key, and those of calls that asked before a time.
 func (s *set) forget(hash uint64, policy string, c *core.Charge, before int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if k := s.find(hash, policy, c); k != nil {
-		s.drop(k)
+	if slot := s.find(hash, policy, c); slot != nil {
+		s.drop(slot)
 	}
 	s.dropped = max(s.dropped, before)
 }

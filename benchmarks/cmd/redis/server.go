@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/routelimit/limit/benchmarks/internal/redisserver"
 )
 
 // A server is a private redis-server on a free loopback port, without persistence.
@@ -116,16 +118,7 @@ func (s *server) info(section, field string) (float64, error) {
 
 // field returns a field of INFO.
 func (s *server) field(section, name string) (string, error) {
-	text, err := s.client.Info(context.Background(), section).Result()
-	if err != nil {
-		return "", err
-	}
-	for line := range strings.Lines(text) {
-		if value, ok := strings.CutPrefix(line, name+":"); ok {
-			return strings.TrimSpace(value), nil
-		}
-	}
-	return "", fmt.Errorf("INFO %s has no %s", section, name)
+	return redisserver.Field(context.Background(), s.client, section, name)
 }
 
 // pinClient moves this process, all its threads, to one core.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -46,6 +47,20 @@ func Start() (client *redis.Client, stop func(), err error) {
 	}
 	stop()
 	return nil, nil, fmt.Errorf("redis-server does not answer: %w", err)
+}
+
+// Field returns a field of a section of INFO.
+func Field(ctx context.Context, client *redis.Client, section, name string) (string, error) {
+	text, err := client.Info(ctx, section).Result()
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(text) {
+		if value, ok := strings.CutPrefix(line, name+":"); ok {
+			return strings.TrimSpace(value), nil
+		}
+	}
+	return "", fmt.Errorf("INFO %s has no %s", section, name)
 }
 
 func freePort() (int, error) {
