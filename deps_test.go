@@ -72,6 +72,7 @@ var only = []struct {
 	{"internal/waiting", []string{std, "core"}, "the order of waiters is about decisions, not requests"},
 	{"memstore", []string{std, "core"}, "a store sees charges, not requests, and needs nobody's code"},
 	{"refusals", []string{std, "core"}, "what stands around a store knows none"},
+	{"prefetch", []string{std, "core"}, "what stands around a store knows none"},
 	{"guard", []string{std, "core", "memstore", "internal/notice"}, "what stands around a store knows none but the one that it falls back on"},
 }
 
@@ -82,6 +83,7 @@ var never = []struct{ from, to, because string }{
 	{"memstore", "net/http", "a store sees charges, not requests"},
 	{"guard", "net/http", "what stands around a store sees charges, not requests"},
 	{"refusals", "net/http", "what stands around a store sees charges, not requests"},
+	{"prefetch", "net/http", "what stands around a store sees charges, not requests"},
 	{"storetest", module, "the suite knows what every store knows"},
 	{"storetest", "memstore", "the suite compares with core, not with a store"},
 	{"storetest", "lua", "the suite compares with core, not with its twin"},

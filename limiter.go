@@ -43,6 +43,7 @@ import (
 	"github.com/routelimit/limit/internal/clientip"
 	"github.com/routelimit/limit/internal/waiting"
 	"github.com/routelimit/limit/memstore"
+	"github.com/routelimit/limit/prefetch"
 	"github.com/routelimit/limit/refusals"
 )
 
@@ -135,7 +136,8 @@ var ErrUndecided = errors.New("limit: could not decide")
 //
 // A store other than memory can fail, and costs a round trip. New puts a guard
 // and a memory of refusals around it, unless they are there already: see packages
-// guard and refusals.
+// guard and refusals. A store of package prefetch is used as it is, since it goes
+// around both.
 //
 // New panics if the options are invalid.
 func New(store core.Store, options *Options) *Limiter {
@@ -184,14 +186,15 @@ func decorated(store core.Store, o *Options) core.Store {
 			panic("limit: MaxKeys has no effect on your own memory store: set memstore.Options.MaxKeys")
 		}
 		return store
-	case *guard.Store, *refusals.Store:
+	case *guard.Store, *refusals.Store, *prefetch.Store:
 		if o.Instances != 0 || o.MaxKeys != 0 {
 			panic("limit: Instances and MaxKeys have no effect on your own guard: set them in guard.Options")
 		}
 	default:
 		store = guard.New(store, &guard.Options{Instances: o.Instances, MaxKeys: o.MaxKeys, Log: o.Log})
 	}
-	if _, ok := store.(*refusals.Store); ok {
+	switch store.(type) {
+	case *refusals.Store, *prefetch.Store: // prefetch is outermost
 		return store
 	}
 	return refusals.New(store)

@@ -145,7 +145,9 @@ func memoryTime(ctx context.Context, s shape, callers int, lasts time.Duration) 
 	began := time.Now()
 	var done sync.WaitGroup
 	for c := range callers {
-		done.Go(func() { counts[c], errs[c] = m.decide(ctx, c, callers, func(int) bool { return time.Since(began) < lasts }) })
+		done.Go(func() {
+			counts[c], errs[c] = m.decide(ctx, c, callers, func(int) bool { return time.Since(began) < lasts })
+		})
 	}
 	done.Wait()
 	took := time.Since(began)
