@@ -14,7 +14,8 @@
 -- @value d 36 6
 --
 -- A ring whose rule has changed, or whose clock has stepped back, is laid anew
--- when it is next written: a copy of the live slots in order.
+-- when it is next written: a copy of the live slots in order. Until then it is read
+-- where it is, if its ticks are as wide as those of the rule.
 
 local ring = {}
 local rings = {nil, nil, nil, nil} -- the ring of each key
@@ -23,7 +24,7 @@ local rings = {nil, nil, nil, nil} -- the ring of each key
 -- the neighbours are asked for next.
 local function time_at(s, j)
   if j == 0 then return s.oldest end
-  local width, modulus, read, size = 4, 4294967296, u32, s.rule.limit
+  local width, modulus, read, size = 4, 4294967296, u32, s.size
   if not s.rule.short then width, modulus, read = 6, 281474976710656, u48 end
   local i = (j - s.from)*width + 1
   if i < 1 or i + width - 1 > #s.slots then
@@ -69,22 +70,24 @@ function ring.load(rule, now)
   for k = rule.first, rule.last do
     local s = {
       rule = rule, key = keys[k], live = 0, slots = '', from = 0, -- and what the header holds:
-      head = nil, cursor = 0, oldest = 0, newest = 0, whole = nil, redated = nil,
+      head = nil, size = nil, cursor = 0, oldest = 0, newest = 0, whole = nil, redated = nil,
     }
     local header = redis.pcall('GETRANGE', s.key, '0', '29')
     if type(header) == 'table' then
       problem[k] = WRONG_TYPE
-    elseif #header == 30 and byte(header, 1) == form and u24(header, 2) == limit and
-        u48(header, 5) == window and u56(header, 24) <= now then
-      s.head, s.cursor, s.newest = sub(header, 1, 10), u24(header, 11), u56(header, 24)
+    elseif #header == 30 and byte(header, 1) == form and u56(header, 24) <= now then
+      s.size, s.cursor, s.newest = u24(header, 2), u24(header, 11), u56(header, 24)
+      if s.size == limit and u48(header, 5) == window then s.head = sub(header, 1, 10) else s.whole = true end
       local live, oldest = u24(header, 14), u56(header, 17)
-      if s.cursor >= limit or live > limit then
+      if s.cursor >= s.size or live > s.size then
         problem[k] = WRONG_VALUE
       elseif live > 0 and now - s.newest < window then
         s.live, s.oldest = live, oldest
         if now - oldest >= window then expire(s, now, window) end
       end
-    elseif header ~= '' then
+    elseif header == '' then
+      s.whole = true
+    else
       problem[k] = read_whole(s, now)
       if s.redated then redated[k] = true end
     end
@@ -104,12 +107,35 @@ function ring.after(rule, k, n, now)
 end
 
 -- @rare
+-- the live slots of a ring whose rule has changed
+local function live_slots(s)
+  local size, live, width = s.size, s.live, s.rule.short and 4 or 6
+  if live == 0 then return '' end
+  local from = (s.cursor - live) % size
+  local stop, slots = from + live, nil
+  slots = call('GETRANGE', s.key, 30 + from*width, 29 + (stop < size and stop or size)*width)
+  if stop > size then slots = slots .. call('GETRANGE', s.key, '30', 29 + (stop - size)*width) end
+  -- something else has cut it short: count what is missing as new
+  return slots .. rep_many(sub(be56(s.newest), 8 - width), live - #slots / width)
+end
+
+-- @rare
 -- lays a ring anew; a lowered limit may leave more than it admits: keep them all
 local function write_whole(s, n, head, stamp, ttl)
   local live, width = s.live + n, s.rule.short and 4 or 6
   local size = live > s.rule.limit and live or s.rule.limit
   return call('SET', s.key, char(byte(head, 1)) .. be24(size) .. sub(head, 5) .. be24(live % size) .. be24(live) ..
-    be56(s.oldest) .. stamp .. s.slots .. rep_many(sub(stamp, 8 - width), n), 'PX', ttl)
+    be56(s.oldest) .. stamp .. (s.size and live_slots(s) or s.slots) .. rep_many(sub(stamp, 8 - width), n), 'PX', ttl)
+end
+
+-- @rare
+-- makes space behind the last slot. Redis doubles a string that SETRANGE makes
+-- longer, while one that is set has the size that it needs.
+local function grow(s, n, ttl)
+  local slots, limit, width = s.cursor + n, s.rule.limit, s.rule.short and 4 or 6
+  local size = slots + ceil(slots / 4) + 16
+  if size > limit then size = limit end
+  return call('SET', s.key, call('GET', s.key) .. rep_many('\0', (size - slots)*width), 'PX', ttl)
 end
 
 function ring.save(rule, now, stamp, grace)
@@ -122,9 +148,10 @@ function ring.save(rule, now, stamp, grace)
       local head, ahead = s.head or char(form) .. be24(limit) .. sub(be56(window), 2), limit - s.cursor
       if s.live == 0 then s.oldest = now end
       if s.whole then
-        s.whole = write_whole(s, n, head, stamp, ttl)
+        write_whole(s, n, head, stamp, ttl)
       else
-        call('SETRANGE', s.key, 30 + s.cursor*width, n == 1 and tick or rep_many(tick, n < ahead and n or ahead))
+        local length = call('SETRANGE', s.key, 30 + s.cursor*width, n == 1 and tick or rep_many(tick, n < ahead and n or ahead))
+        if n < ahead and length == 30 + (s.cursor + n)*width then grow(s, n, ttl) end
         if n > ahead then call('SETRANGE', s.key, '30', rep_many(tick, n - ahead)) end
         call('SETRANGE', s.key, '0', head .. be24((s.cursor + n) % limit) .. be24(s.live + n) .. be56(s.oldest) .. stamp)
         -- the first write in each interval as long as the window outlives all units of that interval

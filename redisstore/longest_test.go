@@ -51,6 +51,7 @@ func TestLongest(t *testing.T) {
 		{name: "rings, in place", before: large, after: large, keys: 128, fill: []int64{filled}, cost: 1},
 		{name: "rings, whole cost", before: large, after: large, keys: 128, fill: []int64{1}, wait: hour, cost: core.MaxLog},
 		{name: "rings, limit lowered", before: large, after: with(large, 99_000, hour), keys: 128, fill: []int64{50_000, 40_000}, cost: 1},
+		{name: "rings, limit lowered to 1,000", before: large, after: with(large, 1000, hour), keys: 128, fill: []int64{50_000, 40_000}, cost: 1},
 		{name: "rings, limit raised", before: with(large, 90_000, hour), after: large, keys: 128, fill: []int64{50_000, 39_000}, cost: 1},
 		{name: "rings, limit raised, refused", before: with(large, 90_000, hour), after: large, keys: 128, fill: []int64{50_000, 39_000}, cost: core.MaxLog},
 		{name: "rings, longer ticks", before: large, after: with(large, core.MaxLog, day), keys: 128, fill: []int64{50_000, 40_000}, cost: 1},
