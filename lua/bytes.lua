@@ -25,6 +25,7 @@ end
 -- @rare
 -- rep for any number: string.rep takes 20 ns for each, however short it is
 local function rep_many(s, n)
+  if n < 1000 then return rep(s, n) end
   local rest = n % 1000
   return rep(rep(s, 1000), (n - rest) / 1000) .. rep(s, rest)
 end
