@@ -3,7 +3,7 @@
 
 local byte, char, rep, sub, ceil = string.byte, string.char, string.rep, string.sub, math.ceil
 local call = redis.call
-local keys = KEYS
+local keys, argv = KEYS, ARGV
 
 local function u24(s, i)
   local a, b, c = byte(s, i, i + 2)
@@ -20,6 +20,14 @@ end
 local function u56(s, i)
   local a, b, c, d, e, f, g = byte(s, i, i + 6)
   return (((((a*256 + b)*256 + c)*256 + d)*256 + e)*256 + f)*256 + g
+end
+
+-- @rare
+-- rep for any number: string.rep takes 20 ns for each, however short it is
+local function rep_many(s, n)
+  if n < 1000 then return rep(s, n) end
+  local rest = n % 1000
+  return rep(rep(s, 1000), (n - rest) / 1000) .. rep(s, rest)
 end
 
 local function be24(x)

@@ -25,6 +25,7 @@ type Rules struct {
 
 	rules    []core.Charge // the names and quotas
 	prefixes []string      // of the keys of each rule
+	sizes    []int64       // weightOfSize of each rule
 	longest  int64         // µs that an admitted request may wait: 0 without a queue
 }
 
@@ -34,6 +35,7 @@ func NewRules(prefix, policy string, charges []core.Charge) *Rules {
 	l := &Rules{Script: takeScript(charges)}
 	for _, c := range charges {
 		l.rules = append(l.rules, core.Charge{Rule: strings.Clone(c.Rule), Quota: c.Quota})
+		l.sizes = append(l.sizes, weightOfSize(&c.Quota))
 		l.prefixes = append(l.prefixes, KeyPrefix(prefix, policy, c.Rule))
 		if c.Quota.Queues() {
 			l.longest = maxSpan
@@ -56,6 +58,36 @@ func (l *Rules) Match(charges []core.Charge) bool {
 		}
 	}
 	return true
+}
+
+// Weight estimates for how many µs a decision makes a batch longer at worst, such as
+// when limits have changed. First is the first decision of the batch. A key that both
+// charge is read and written once.
+func (l *Rules) Weight(charges, first []core.Charge) (us int64) {
+	for r := range l.rules {
+		us += weightOfCharge
+		if q := &l.rules[r].Quota; charges[r].Key != first[r].Key || q.Leases() {
+			us += q.Cells + l.sizes[r]
+		}
+	}
+	return us
+}
+
+const (
+	weightOfCharge = 9
+	logPerMicro    = 35 // units of a log that are copied in a µs
+	leasesPerMicro = 40
+)
+
+// weightOfSize is what the size of a stored state adds to the weight of a charge.
+func weightOfSize(q *core.Quota) int64 {
+	switch q.Algorithm {
+	case core.SlidingLog:
+		return q.Limit / logPerMicro
+	case core.Concurrency:
+		return q.Limit / leasesPerMicro
+	}
+	return 0
 }
 
 const (

@@ -18,10 +18,24 @@ var files embed.FS
 
 // A Script is one of the drivers take.lua, return.lua, lease.lua and reset.lua
 // behind the files that it needs, and no others: most of the cost of a call that
-// decides one request is for functions that a script defines.
+// decides one request is for functions that a script defines. See also flatten.
 type Script struct {
 	Text string
 	SHA  string // of the text, as EVALSHA wants it
+
+	plain string // the files as they are
+}
+
+// Plain returns the files of the script with that SHA, not flattened, or "". They
+// decide as the script does, and take longer: they are for tests that compare the two.
+func Plain(sha string) (text string) {
+	scripts.Range(func(_, known any) bool {
+		if s := known.(*Script); s.SHA == sha {
+			text = s.plain
+		}
+		return text == ""
+	})
+	return text
 }
 
 // A file is one of the Lua files. The file of an algorithm is named by its word:
@@ -34,6 +48,7 @@ type Script struct {
 //	-- @value a 12 4               or 12, 16, 20 and so on
 //	-- @returned r 141             a second key remembers what was given back
 //	-- @return                     the rest is for return.lua only
+//	-- @rare                       see flatten
 type file struct {
 	take, giveBack string // the text before @return and behind it
 	needs          []string
@@ -91,6 +106,7 @@ func parse(text string) (*file, error) {
 			return n
 		}
 		switch {
+		case len(words) == 1 && words[0] == "rare": // for flatten
 		case len(words) == 1 && words[0] == "return":
 			f.take, f.giveBack, _ = strings.Cut(text, line)
 			needs = &f.needsToReturn
@@ -186,8 +202,10 @@ func (s *selection) join(driver string) *Script {
 			b.WriteString(f.giveBack)
 		}
 	}
-	sum := sha1.Sum([]byte(b.String()))
-	known, _ := scripts.LoadOrStore(id, &Script{Text: b.String(), SHA: hex.EncodeToString(sum[:])})
+	script := &Script{Text: flatten(b.String()), plain: b.String()}
+	sum := sha1.Sum([]byte(script.Text))
+	script.SHA = hex.EncodeToString(sum[:])
+	known, _ := scripts.LoadOrStore(id, script)
 	return known.(*Script)
 }
 

@@ -15,47 +15,84 @@
 
 local SHORT, LONG, RING_SHORT, RING_LONG = 97, 98, 99, 100 -- 'a' 'b' 'c' 'd'
 
--- the times of the live units of a value in any form, oldest first, those ahead
--- of now dated now; the second result says whether there were any. This is the
--- slow way: for a clock that stepped back, and for a rule that was changed.
-local function times_of(value, window, now)
-  local form = byte(value, 1)
-  if #value < 12 or form < SHORT or form > RING_LONG then return nil end
-  local width, modulus, read = 4, 4294967296, u32
-  if form == LONG or form == RING_LONG then width, modulus, read = 6, 281474976710656, u48 end
-  local first, last, size, start, newest = 9, (#value - 8) / width, nil, 0, nil
-  if form == SHORT or form == LONG then
-    if last % 1 ~= 0 then return nil end
-    newest = u56(value, 2)
-  else
-    if #value < 30 then return nil end
-    size, last, newest = u24(value, 2), u24(value, 14), u56(value, 24)
-    if last > size then return nil end
-    first, start = 31, u24(value, 11) - last
+-- how many of the ticks, oldest first, are of times up to `at`
+local function count_until(ticks, width, newest, at)
+  local modulus, read, low, high = 4294967296, u32, 0, #ticks / width
+  if width == 6 then modulus, read = 281474976710656, u48 end
+  while low < high do
+    local middle = (low + high - (low + high) % 2) / 2
+    if newest - (newest - read(ticks, middle*width + 1)) % modulus <= at then low = middle + 1 else high = middle end
   end
-  local times, ahead = {}, false
-  for j = 0, last - 1 do
-    local i = first + (size and (start + j) % size or j) * width
-    if i + width - 1 > #value then return nil end
-    local t = newest - (newest - read(value, i)) % modulus
-    if t > now then t, ahead = now, true end
-    if now - t < window then times[#times + 1] = t end
-  end
-  return times, ahead
+  return low
 end
 
-local function ticks_in(times, width)
-  local out = {}
-  for j = 1, #times do out[j] = sub(be56(times[j]), 8 - width) end
-  return table.concat(out)
+-- the time of the first or the last of the ticks, or 0 if there are none
+local function end_of(ticks, width, newest, last)
+  if ticks == '' then return 0 end
+  local i = last and #ticks - width + 1 or 1
+  if width == 4 then return newest - (newest - u32(ticks, i)) % 4294967296 end
+  return newest - (newest - u48(ticks, i)) % 281474976710656
+end
+
+-- @rare
+-- the ticks of a value in any form, oldest first, how wide they are, and the time
+-- of the newest
+local function ticks_of(value)
+  local form = byte(value, 1)
+  if #value < 12 or form < SHORT or form > RING_LONG then return nil end
+  local width = (form == SHORT or form == RING_SHORT) and 4 or 6
+  if form == SHORT or form == LONG then
+    if (#value - 8) % width ~= 0 then return nil end
+    return sub(value, 9), width, u56(value, 2)
+  end
+  if #value < 30 then return nil end
+  local size, cursor, live = u24(value, 2), u24(value, 11), u24(value, 14)
+  if live > size or cursor >= size then return nil end
+  local from, ticks = cursor - live, nil
+  if from >= 0 then
+    ticks = sub(value, 31 + from*width, 30 + cursor*width)
+  else
+    ticks = sub(value, 31 + (from + size)*width, 30 + size*width) .. sub(value, 31, 30 + cursor*width)
+  end
+  if #ticks ~= live*width then return nil end
+  return ticks, width, u56(value, 24)
+end
+
+-- @rare
+-- ticks of the other width. In 4 bytes, times have at most two values of the bytes
+-- above.
+local function widened(ticks, width, newest)
+  if width == 4 then return (string.gsub(ticks, '..(....)', '%1')) end
+  local high = (newest - newest % 4294967296) / 4294967296
+  local older = count_until(ticks, 4, newest, high*4294967296 - 1) * 4
+  local function prefixed(part, n) return (string.gsub(part, '....', string.gsub(sub(be56(n), 6), '%%', '%%%%') .. '%0')) end
+  return prefixed(sub(ticks, 1, older), high - 1) .. prefixed(sub(ticks, older + 1), high)
+end
+
+-- @rare
+-- the live units of a value in any form, as ticks of a width, those ahead of now
+-- dated now; the time of the newest; and whether any was ahead. This is for a clock
+-- that stepped back, and for a rule that was changed. It copies and searches, since
+-- a loop over all units would hold Redis for long.
+local function live_ticks(value, rule, now)
+  local ticks, old, newest = ticks_of(value)
+  if not ticks then return nil end
+  local first, last, width = count_until(ticks, old, newest, now - rule.window), #ticks / old, rule.short and 4 or 6
+  local upto = newest > now and count_until(ticks, old, newest, now) or last
+  ticks = sub(ticks, first*old + 1, upto*old)
+  newest = end_of(ticks, old, newest, true)
+  if width ~= old and ticks ~= '' then ticks = widened(ticks, width, newest) end
+  if upto == last then return ticks, newest, false end
+  return ticks .. rep_many(sub(be56(now), 8 - width), last - upto), now, true
 end
 
 local log = {}
-local values, firsts = {}, {} -- the value, and where its first live tick is
+local values, firsts = {nil, nil, nil, nil}, {nil, nil, nil, nil} -- the value, and where its first live tick is
 
 function log.load(rule, now)
-  local limit, window, width, modulus, read = rule.limit, rule.window, rule.width, rule.modulus, rule.read
-  local form, before = rule.short and SHORT or LONG, rule.first - 1
+  local limit, window, before = rule.limit, rule.window, rule.first - 1
+  local form, width, modulus, read = SHORT, 4, 4294967296, u32
+  if not rule.short then form, width, modulus, read = LONG, 6, 281474976710656, u48 end
   local got = values_of(rule)
   for q = 1, rule.last - before do
     local k, value, i, live, soonest, latest = before + q, got[q], 1, 0, 0, 0
@@ -63,10 +100,10 @@ function log.load(rule, now)
       local kind, a, b, c, d, e, f, g = byte(value, 1, 8)
       local newest = g and (((((a*256 + b)*256 + c)*256 + d)*256 + e)*256 + f)*256 + g
       if kind ~= form or #value < 12 or (#value - 8) % width ~= 0 or newest > now then
-        local times, ahead = times_of(value, window, now)
-        if times then
-          newest = times[#times] or 0
-          value = char(form) .. be56(newest) .. ticks_in(times, width)
+        local ticks, latest_tick, ahead = live_ticks(value, rule, now)
+        if ticks then
+          newest = latest_tick
+          value = char(form) .. be56(newest) .. ticks
           if ahead then redated[k] = true end
         else
           newest, problem[k] = 0, WRONG_VALUE
@@ -79,6 +116,7 @@ function log.load(rule, now)
         i = 9 - width
         repeat
           i = i + width
+          if i == 9 + 8*width then i = 9 + count_until(sub(value, 9), width, newest, newest - span)*width end
           age = i < #value and (tick - read(value, i)) % modulus or 0
         until age < span
         live = (#value - i + 1) / width
@@ -100,17 +138,20 @@ function log.take(rule, k, n)
   if more[k] == 0 then more[k] = rule.window end
 end
 
+-- @rare
 -- the n oldest units must leave
 function log.after(rule, k, n, now)
-  local value, i = values[k], firsts[k] + (n - 1)*rule.width
+  local width, modulus, read = 4, 4294967296, u32
+  if not rule.short then width, modulus, read = 6, 281474976710656, u48 end
+  local value, i = values[k], firsts[k] + (n - 1)*width
   if i > #value then return rule.window end -- one that was taken by this call
   local newest = u56(value, 2)
-  return rule.window - (now - newest) - (newest - rule.read(value, i)) % rule.modulus
+  return rule.window - (now - newest) - (newest - read(value, i)) % modulus
 end
 
 function log.save(rule, now, stamp, grace)
   local ttl = tostring(ceil(rule.window / 1000) + grace) -- as text once: Redis is slow at writing numbers
-  local head, tick = char(rule.short and SHORT or LONG) .. stamp, sub(stamp, 8 - rule.width)
+  local head, tick = char(rule.short and SHORT or LONG) .. stamp, rule.short and sub(stamp, 4) or sub(stamp, 2)
   for k = rule.first, rule.last do
     local n = taken[k]
     if (n > 0 or redated[k]) and not problem[k] then
@@ -125,18 +166,16 @@ algorithms[0] = log
 -- Gives back the units of a time, from a log in one string or in a ring. Units
 -- ahead of now stay as they are: the next decision dates them now.
 function log.give_back(value, r, now)
-  local times = times_of(value, 18014398509481984, 9007199254740992) -- all, whatever their window
-  if not times then return nil, WRONG_VALUE end
+  local ticks, width, newest = ticks_of(value)
+  if not ticks then return nil, WRONG_VALUE end
   if r.at > now or now - r.at >= r.window then return 0 end
-  local kept, given = {}, 0
-  for j = 1, #times do
-    if times[j] == r.at and given < r.cost then given = given + 1 else kept[#kept + 1] = times[j] end
-  end
-  if given == 0 or #kept == 0 then return given, '' end
-  local form, newest = byte(value, 1), be56(kept[#kept])
-  if form == SHORT or form == LONG then
-    return given, char(form) .. newest .. ticks_in(kept, form == SHORT and 4 or 6), r.window
-  end
-  return given, sub(value, 1, 10) .. be24(#kept % u24(value, 2)) .. be24(#kept) .. be56(kept[1]) .. newest ..
-    ticks_in(kept, form == RING_SHORT and 4 or 6), 2*r.window
+  local first = count_until(ticks, width, newest, r.at - 1)
+  local given = math.min(r.cost, count_until(ticks, width, newest, r.at) - first)
+  ticks = sub(ticks, 1, first*width) .. sub(ticks, (first + given)*width + 1)
+  if given == 0 or ticks == '' then return given, '' end
+  local form, last = byte(value, 1), be56(end_of(ticks, width, newest, true))
+  if form == SHORT or form == LONG then return given, char(form) .. last .. ticks, r.window end
+  local live = #ticks / width
+  return given, sub(value, 1, 10) .. be24(live % u24(value, 2)) .. be24(live) ..
+    be56(end_of(ticks, width, newest)) .. last .. ticks, 2*r.window
 end

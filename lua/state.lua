@@ -1,10 +1,12 @@
 -- What the script knows of each key, by its index in KEYS. These are columns,
--- because a table for each key would cost more than its decision.
+-- because a table for each key would cost more than its decision. The nils reserve
+-- space: an empty table is allocated again for its first, second, third and fifth
+-- value.
 
-local room = {}    -- units that still fit, below zero after a lowered limit
-local taken = {}   -- units taken by this call
-local more = {}    -- us until one unit more fits than now, or 0 if nothing is used
-local reset = {}   -- us until nothing is used, or 0
+local room = {nil, nil, nil, nil}  -- units that still fit, below zero after a lowered limit
+local taken = {nil, nil, nil, nil} -- units taken by this call
+local more = {nil, nil, nil, nil}  -- us until one unit more fits than now, or 0 if nothing is used
+local reset = {nil, nil, nil, nil} -- us until nothing is used, or 0
 local problem = {} -- why the key cannot be used, if so
 local redated = {} -- whether it must be written although nothing was taken
 local delays = {}  -- us that the units taken last must wait, in a queue
@@ -24,6 +26,9 @@ local WRONG_TYPE, WRONG_VALUE, WRONG_CLOCK = 1, 2, 3 -- what may be wrong with a
 --   refuse(rule, k)          optional: notes that a charge was refused
 --   save(rule, now, stamp, grace)   writes the keys that have changed
 --   give_back(value, r, now, returned)   see return.lua; only in its script
+--
+-- flatten.go writes the first six into the driver where it calls them, so they are
+-- functions of these parameters, and no local has the name of one at the top level.
 local algorithms = {}
 
 -- reads the values of the keys of a rule: false if there is none. A key of another

@@ -22,29 +22,29 @@
 --           script wrote, 3 that the time of Redis is in none of the calendar
 --           periods sent. The last integer is the number of the call.
 
-local now, grace, K = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-if not now then
+local now, grace, K = argv[1], argv[2] + 0, argv[3] + 0 -- + 0 costs half of tonumber
+if now ~= '' then
+  now = now + 0
+else
   local t = call('TIME')
   now = t[1]*1000000 + t[2]
 end
 
-local rules, last = {}, 0
+local rules, last = {nil, nil, nil, nil}, 0
 for r = 1, K do
-  local limit, window, count = tonumber(ARGV[5*r]), tonumber(ARGV[5*r + 1]), tonumber(ARGV[5*r + 2])
-  local short = window < 4294967296
+  local limit, window, count, params = argv[5*r] + 0, argv[5*r + 1] + 0, argv[5*r + 2] + 0, argv[5*r + 3]
   local rule = {
-    limit = limit, window = window, first = last + 1, last = last + count,
-    as = algorithms[tonumber(ARGV[5*r - 1])], capacity = limit, stride = 8*K,
-    short = short, width = short and 4 or 6, modulus = short and 4294967296 or 281474976710656, read = short and u32 or u48,
+    as = algorithms[argv[5*r - 1] + 0], limit = limit, window = window, first = last + 1, last = last + count,
+    capacity = limit, short = window < 4294967296, stride = 8*K,
   }
-  if rule.as.prepare then rule.as.prepare(rule, ARGV[5*r + 3]) end
-  rule.as.load(rule, now)
+  if rule.as.prepare then rule.as.prepare(rule, params) end -- @each
+  rule.as.load(rule, now) -- @each
   rules[r], last = rule, rule.last
 end
 
-local out, o = {now}, 1
-local blob, at = ARGV[5*K + 4], 1
-local mine, costs = {}, {} -- of a decision: the key of each rule, and the cost
+local out, o = {now, nil, nil, nil, nil, nil, nil, nil, nil}, 1
+local blob, at = argv[5*K + 4], 1
+local mine, costs = {nil, nil, nil, nil}, {nil, nil, nil, nil} -- of a decision: the key of each rule, and the cost
 while at < #blob do
   local verdict = 1
   for r = 1, K do
@@ -65,15 +65,18 @@ while at < #blob do
       out[o + 1], out[o + 2], out[o + 3] = problem[k] or 0, 0, 0
     else
       if verdict >= 1 and cost > 0 then
-        rule.as.take(rule, k, cost, at)
+        rule.as.take(rule, k, cost, at) -- @each
         if delays[k] and delays[k] >= verdict then verdict = delays[k] + 1 end
       end
       local left, wait = room[k], more[k]
       if verdict == 0 and cost > 0 then
         if cost > left then
-          wait = cost > rule.capacity and -1 or rule.as.after(rule, k, cost - left, now)
+          wait = -1
+          if cost <= rule.capacity then
+            wait = rule.as.after(rule, k, cost - left, now) -- @each
+          end
         end
-        if rule.as.refuse then rule.as.refuse(rule, k) end
+        if rule.as.refuse then rule.as.refuse(rule, k) end -- @each
       end
       out[o + 1], out[o + 2], out[o + 3] = left > 0 and left or 0, wait, reset[k]
     end
@@ -84,7 +87,8 @@ end
 
 local stamp = be56(now)
 for r = 1, K do
-  rules[r].as.save(rules[r], now, stamp, grace)
+  local rule = rules[r]
+  rule.as.save(rule, now, stamp, grace) -- @each
 end
-out[o + 1] = tonumber(ARGV[#ARGV])
+out[o + 1] = tonumber(argv[#argv])
 return out

@@ -61,6 +61,9 @@ func compareBatches(t *testing.T, store *Store, clock *int64, schedules int) {
 			if random.IntN(10) == 0 { // a limit is changed
 				if q := &rules[random.IntN(len(rules))].Quota; q.Algorithm == core.SlidingLog || q.Limit < 1000 {
 					q.Limit = randomLimit(random)
+					if q.Algorithm == core.SlidingLog && random.IntN(2) == 0 {
+						q.Window = randomWindow(random)
+					}
 				}
 			}
 			batch := randomBatch(random, rules)
@@ -121,11 +124,10 @@ func compareLeases(t *testing.T, store *Store, random *rand.Rand, policy string,
 }
 
 func randomRules(random *rand.Rand, name string) []core.Charge {
-	windows := []int64{1_000, 10_000, 1_000_000, 1_900_000, 2_000_000, 3_600_000_000, 4_294_967_295, 4_294_967_296, 86_400_000_000}
 	rules := make([]core.Charge, 1+random.IntN(3))
 	for i := range rules {
 		rules[i].Rule = fmt.Sprint(name, "r", i)
-		rules[i].Quota = randomQuota(random, windows[random.IntN(len(windows))])
+		rules[i].Quota = randomQuota(random, randomWindow(random))
 	}
 	return rules
 }
@@ -182,6 +184,11 @@ func randomQuota(random *rand.Rand, window int64) core.Quota {
 func randomLimit(random *rand.Rand) int64 {
 	limits := []int64{1, 2, 3, 5, 8, 100, 127, 128, 129, 130, 200, 700}
 	return limits[random.IntN(len(limits))]
+}
+
+func randomWindow(random *rand.Rand) int64 {
+	windows := []int64{1_000, 10_000, 1_000_000, 1_900_000, 2_000_000, 3_600_000_000, 4_294_967_295, 4_294_967_296, 86_400_000_000}
+	return windows[random.IntN(len(windows))]
 }
 
 func randomStep(random *rand.Rand, rules []core.Charge) int64 {

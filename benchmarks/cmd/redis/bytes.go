@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	logKeys   = 2_000
+	logUnits  = 2_000_000 // in all keys together
 	logWindow = time.Hour
 )
 
@@ -68,7 +68,7 @@ func writeBytes(ctx context.Context, w io.Writer, s *server, zset *redis.Script)
 	if err := zset.Load(ctx, s.client).Err(); err != nil {
 		return err
 	}
-	for _, limit := range []int64{100, 1000} {
+	for _, limit := range []int64{100, 1000, 10_000} {
 		for _, l := range loggers(s.client, zset) {
 			if err := s.client.FlushAll(ctx).Err(); err != nil {
 				return err
@@ -88,13 +88,16 @@ func writeBytes(ctx context.Context, w io.Writer, s *server, zset *redis.Script)
 			if err != nil {
 				return err
 			}
-			all := (after - before) / logKeys
+			all := (after - before) / float64(keysOf(limit))
 			fmt.Fprintf(w, "| %s | %d | %d | %.1f | %.0f | %.1f |\n", l.name, limit,
 				one, float64(one)/float64(limit), all, all/float64(limit))
 		}
 	}
 	return s.client.FlushAll(ctx).Err()
 }
+
+// keysOf returns how many keys have a log.
+func keysOf(limit int64) int { return int(min(2_000, logUnits/limit)) }
 
 func logName(i int) string { return "198.51." + strconv.Itoa(i/250) + "." + strconv.Itoa(i%250) }
 
@@ -105,7 +108,7 @@ func (l logger) fillAll(ctx context.Context, limit int64) error {
 	problems := make(chan error, callers)
 	for g := range callers {
 		done.Go(func() {
-			for i := g; i < logKeys; i += callers {
+			for i := g; i < keysOf(limit); i += callers {
 				if err := l.fill(ctx, logName(i), limit); err != nil {
 					problems <- err
 					return

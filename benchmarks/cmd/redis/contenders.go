@@ -20,10 +20,12 @@ import (
 // everything is admitted and all contenders do the same work.
 const (
 	window   = 200 * time.Millisecond
-	perKey   = 100
 	together = 100_000
 	keys     = 1_000
 )
+
+// perKey is the limit of each key.
+var perKey = 100
 
 // A decide takes one decision for a key and reports whether it was admitted.
 type decide func(ctx context.Context, key string) (bool, error)
@@ -59,7 +61,7 @@ func contenders(client *redis.Client, zset *redis.Script) []contender {
 // charges returns the two rules for one request. The first still lacks its key.
 func charges() []core.Charge {
 	return []core.Charge{
-		{Rule: "ip", Cost: 1, Quota: core.Quota{Limit: perKey, Window: window.Microseconds()}},
+		{Rule: "ip", Cost: 1, Quota: core.Quota{Limit: int64(perKey), Window: window.Microseconds()}},
 		{Rule: "global", Cost: 1, Quota: core.Quota{Limit: together, Window: window.Microseconds()}},
 	}
 }

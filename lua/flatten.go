@@ -1,0 +1,240 @@
+package lua
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// flatten rewrites a script so that a call defines and calls fewer functions: most
+// of the cost of a lone decision is what the script defines anew in every call. The
+// result decides as the text does. The rules go by the lines of the text:
+//
+//   - Lines of comments are left out.
+//   - A call of a function that is marked "-- @rare" becomes a function expression,
+//     so that it is defined only where it is reached.
+//   - A line that ends in "-- @each" calls a function of the rule's algorithm. It
+//     becomes the bodies of these functions, each behind a comparison. Algorithms
+//     whose functions have no definition of the form "function x.load(…)", or one
+//     with a return that is not marked rare, are called as before.
+//   - A function that the script does not name any more is left out.
+//
+// flatten panics on a text that it cannot rewrite, which is a mistake in the files.
+func flatten(text string) string {
+	s := &script{}
+	s.read(commentLine.ReplaceAllString(text, ""))
+	for _, f := range s.functions {
+		if f.rare {
+			s.writeRare(f)
+		}
+	}
+	s.main = eachLine.ReplaceAllStringFunc(s.main, s.writeEach)
+	for s.dropUnused() {
+	}
+	return s.String()
+}
+
+var (
+	commentLine = regexp.MustCompile(`(?m)^ *--(?: [^@].*|| @(?:needs|value|returned).*)\n`)
+	definition  = regexp.MustCompile(`(?ms)^(-- @rare\n)?(local )?function ([\w.]+)\(([^)\n]*)\)(?:\n(.*?)^| ([^\n]*) )end\n`)
+	eachLine    = regexp.MustCompile(`(?m)^ *(?:if rule\.as\.\w+ then |(\w+) = )?rule\.as\.(\w+)\((.*?)\)(?: end)? -- @each\n`)
+	registered  = regexp.MustCompile(`(?m)^algorithms\[\d+\] = (\w+)$`)
+	declared    = regexp.MustCompile(`\b(?:local(?: function)?|for|function)\b ?([\w, ]*)(?:\(([^)]*)\))?`)
+	topLocals   = regexp.MustCompile(`(?m)^local (?:function )?([\w, ]+)`)
+	word        = regexp.MustCompile(`\w+`)
+)
+
+// A script is the text of a script in parts: what is behind each function, and the
+// functions, which are all at the top level.
+type script struct {
+	first     string
+	functions []*function
+	main      string // what follows the last function
+}
+
+type function struct {
+	local, rare, dropped bool
+	returns              bool // whether the body has a return
+	name, params, body   string
+	behind               string // the text up to the next function
+	written              bool   // whether each call of it by the driver has become its body
+}
+
+func (s *script) read(text string) {
+	at := 0
+	for _, m := range definition.FindAllStringSubmatchIndex(text, -1) {
+		part := func(i int) string {
+			if m[2*i] < 0 {
+				return ""
+			}
+			return text[m[2*i]:m[2*i+1]]
+		}
+		s.addText(text[at:m[0]])
+		f := &function{rare: part(1) != "", local: part(2) != "", name: part(3), params: part(4), body: part(5) + part(6)}
+		f.returns = slices.Contains(words(f.body), "return")
+		s.functions = append(s.functions, f)
+		at = m[1]
+	}
+	s.main = text[at:]
+}
+
+func (s *script) addText(text string) {
+	if len(s.functions) == 0 {
+		s.first = text
+	} else {
+		s.functions[len(s.functions)-1].behind = text
+	}
+}
+
+func (s *script) String() string {
+	var b strings.Builder
+	b.WriteString(s.first)
+	for _, f := range s.functions {
+		b.WriteString(f.String())
+		b.WriteString(f.behind)
+	}
+	b.WriteString(s.main)
+	return b.String()
+}
+
+func (f *function) String() string {
+	keyword := "function "
+	switch {
+	case f.dropped:
+		return ""
+	case f.local:
+		keyword = "local function "
+	}
+	return keyword + f.name + f.expression()[len("function"):] + "\n"
+}
+
+func (f *function) expression() string {
+	return "function(" + f.params + ")\n" + strings.TrimRight(f.body, "\n") + "\nend"
+}
+
+// writeRare writes a function where others, or the driver, call it.
+func (s *script) writeRare(f *function) {
+	f.dropped = true
+	call := regexp.MustCompile(`(^|[^\w.])` + regexp.QuoteMeta(f.name) + `\(`)
+	replace := func(text *string, params string) {
+		if !call.MatchString(*text) {
+			return
+		}
+		s.checkNames(f, *text, params)
+		*text = call.ReplaceAllString(*text, "${1}("+strings.ReplaceAll(f.expression(), "$", "$$")+")(")
+	}
+	for _, other := range s.functions {
+		if other != f {
+			replace(&other.body, other.params)
+		}
+	}
+	replace(&s.main, "")
+}
+
+// writeEach writes what becomes of a line that ends in @each.
+func (s *script) writeEach(line string) string {
+	m := eachLine.FindStringSubmatch(line)
+	result, hook, args := m[1], m[2], m[3]
+	call, _, _ := strings.Cut(line, " -- @each")
+	optional := strings.Contains(line, "if rule.as.")
+	var b strings.Builder
+	keyword, others := "if", false
+	branch := func(owner, body string) {
+		fmt.Fprintf(&b, "%s rule.as == %s then\n%s\n", keyword, owner, body)
+		keyword = "elseif"
+	}
+	for _, f := range s.functions {
+		owner, name, _ := strings.Cut(f.name, ".")
+		if name != hook {
+			continue
+		}
+		if f.rare {
+			branch(owner, result+" = ("+f.expression()+")("+args+")")
+			f.written = true
+		} else if result == "" && !f.returns {
+			branch(owner, assign(f.params, args)+strings.TrimRight(f.body, "\n"))
+			f.written = true
+		} else {
+			others = true
+		}
+		if f.written {
+			s.checkNames(f, s.main, "")
+		}
+	}
+	for _, m := range registered.FindAllStringSubmatch(s.String(), -1) {
+		others = others || !slices.ContainsFunc(s.functions, func(f *function) bool { return f.name == m[1]+"."+hook })
+	}
+	switch {
+	case optional: // only a function with a definition of its own may be optional
+	case others && keyword == "if":
+		return call + "\n"
+	case others:
+		b.WriteString("else\n" + call + "\n")
+	}
+	if keyword == "if" {
+		return ""
+	}
+	return b.String() + "end\n"
+}
+
+// assign gives the parameters of a body the values of the arguments of a call.
+func assign(params, args string) string {
+	var to, from []string
+	all := strings.Split(args, ", ")
+	for i, p := range strings.Split(params, ", ") {
+		if all[i] != p {
+			to, from = append(to, p), append(from, all[i])
+		}
+	}
+	if to == nil {
+		return ""
+	}
+	return "local " + strings.Join(to, ", ") + " = " + strings.Join(from, ", ") + "\n"
+}
+
+// checkNames panics if a place, into which f is written, declares a name that f
+// uses for one of the top level.
+func (s *script) checkNames(f *function, place, params string) {
+	there := append(words(params), declaredIn(place)...)
+	mine := append(words(f.params), declaredIn(f.body)...)
+	used := words(f.body)
+	before, _, _ := strings.Cut(s.String(), s.main)
+	for _, m := range topLocals.FindAllStringSubmatch(before, -1) {
+		for _, name := range words(m[1]) {
+			if slices.Contains(there, name) && slices.Contains(used, name) && !slices.Contains(mine, name) {
+				panic(fmt.Sprintf("lua: %s uses %s, which is another variable where flatten writes it", f.name, name))
+			}
+		}
+	}
+}
+
+func words(text string) []string { return word.FindAllString(text, -1) }
+
+// declaredIn returns the names of the locals and parameters in a text.
+func declaredIn(text string) (names []string) {
+	for _, m := range declared.FindAllStringSubmatch(text, -1) {
+		names = append(names, words(m[1]+","+m[2])...)
+	}
+	return names
+}
+
+// dropUnused drops the functions that nothing calls, and reports whether there
+// were any.
+func (s *script) dropUnused() (any bool) {
+	for _, f := range s.functions {
+		if f.dropped {
+			continue
+		}
+		f.dropped = true
+		rest := s.String()
+		_, hook, owned := strings.Cut(f.name, ".")
+		used := regexp.MustCompile(`(^|[^\w.])` + regexp.QuoteMeta(f.name) + `\b`).MatchString(rest)
+		if owned && !f.written {
+			used = used || regexp.MustCompile(`\.`+hook+`\b`).MatchString(rest)
+		}
+		f.dropped = !used
+		any = any || f.dropped
+	}
+	return any
+}

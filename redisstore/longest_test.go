@@ -1,0 +1,172 @@
+package redisstore
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/lua"
+)
+
+// longest is for how long a call of the tested inputs may hold Redis. Widening takes longer: a rule whose
+// window moves across 71.6 minutes has each unit of its log written in another width,
+// which string.gsub does at 0.1 µs a unit on an idle machine.
+const (
+	longest  = 5 * time.Millisecond
+	widening = 60 * time.Millisecond
+)
+
+// TestLongest states for how long calls with the worst inputs hold Redis, by its
+// own statistics, and fails if one exceeds the bound. LIMIT_LONGEST=1 runs it, and
+// wants a machine with nothing else to do: each figure is the least of five.
+func TestLongest(t *testing.T) {
+	if os.Getenv("LIMIT_LONGEST") == "" {
+		t.Skip("set LIMIT_LONGEST=1 to run it")
+	}
+	client := redistest.Real(t)
+	const second, hour, day = 1_000_000, 3600_000_000, 24 * 3600_000_000
+	large := core.Quota{Limit: core.MaxLog, Window: hour}
+	with := func(q core.Quota, limit, window int64) core.Quota { q.Limit, q.Window = limit, window; return q }
+	const filled = core.MaxLog - 10
+	for _, test := range []struct {
+		name          string
+		before, after core.Quota // of the rule, when its keys are filled and when the call is measured
+		rules         int
+		keys          int     // 1: all decisions of the batch have the same
+		fill          []int64 // units taken before, a µs apart
+		wait          int64   // µs until the call
+		cost          int64
+	}{
+		{name: "rings, in place", before: large, after: large, keys: 128, fill: []int64{filled}, cost: 1},
+		{name: "rings, whole cost", before: large, after: large, keys: 128, fill: []int64{1}, wait: hour, cost: core.MaxLog},
+		{name: "rings, limit lowered", before: large, after: with(large, 99_000, hour), keys: 128, fill: []int64{50_000, 40_000}, cost: 1},
+		{name: "rings, limit lowered to 1,000", before: large, after: with(large, 1000, hour), keys: 128, fill: []int64{50_000, 40_000}, cost: 1},
+		{name: "rings, limit raised", before: with(large, 90_000, hour), after: large, keys: 128, fill: []int64{50_000, 39_000}, cost: 1},
+		{name: "rings, limit raised, refused", before: with(large, 90_000, hour), after: large, keys: 128, fill: []int64{50_000, 39_000}, cost: core.MaxLog},
+		{name: "rings, longer ticks", before: large, after: with(large, core.MaxLog, day), keys: 128, fill: []int64{50_000, 40_000}, cost: 1},
+		{name: "rings, shorter ticks", before: with(large, core.MaxLog, day), after: large, keys: 128, fill: []int64{50_000, 40_000}, cost: 1},
+		{name: "rings, clock stepped back", before: large, after: large, keys: 128, fill: []int64{50_000, 40_000}, wait: -second, cost: 1},
+		{name: "rings, expiring together", before: large, after: large, keys: 128, fill: []int64{99_000, 900}, wait: hour - 2, cost: 1},
+		{name: "rings of 1,000, expiring together", before: with(large, 1000, hour), after: with(large, 1000, hour), rules: 2, keys: 128, fill: []int64{900, 90}, wait: hour - 2, cost: 1},
+		{name: "rings of 1,000, limit raised", before: with(large, 1000, hour), after: with(large, 1001, hour), rules: 2, keys: 128, fill: []int64{900, 90}, cost: 1},
+		{name: "rings of 10,000, limit raised", before: with(large, 10_000, hour), after: with(large, 10_001, hour), rules: 2, keys: 128, fill: []int64{9000, 900}, cost: 1},
+		{name: "a shared ring, limit raised", before: with(large, 90_000, hour), after: large, keys: 1, fill: []int64{50_000, 39_000}, cost: 1},
+		{name: "16 rules with rings of 1,000", before: with(large, 1000, hour), after: with(large, 1000, hour), rules: 16, keys: 128, fill: []int64{900, 90}, wait: hour - 2, cost: 1},
+		{name: "16 rules with logs of 100", before: with(large, 100, hour), after: with(large, 100, hour), rules: 16, keys: 128, fill: []int64{90, 5}, wait: hour - 2, cost: 1},
+		{name: "logs of 128, expiring together", before: with(large, 128, hour), after: with(large, 128, hour), rules: 2, keys: 128, fill: []int64{120, 5}, wait: hour - 2, cost: 1},
+		{name: "leases of one key", before: core.Quota{Algorithm: core.Concurrency, Limit: core.MaxLeases, Window: hour},
+			after: core.Quota{Algorithm: core.Concurrency, Limit: core.MaxLeases, Window: hour}, keys: 1, fill: slices.Repeat([]int64{1}, 9_000), cost: 1},
+		{name: "cells", before: core.Quota{Algorithm: core.SlidingCells, Limit: 1e9, Window: hour, Cells: core.MaxCells},
+			after: core.Quota{Algorithm: core.SlidingCells, Limit: 1e9, Window: hour, Cells: core.MaxCells}, rules: 2, keys: 128, fill: []int64{5}, cost: 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var times []time.Duration
+			decisions := 0
+			for range 5 {
+				require.NoError(t, client.FlushDB(t.Context()).Err())
+				now := start
+				store := at(client, &now)
+				charges := func(d int, q core.Quota, cost int64) (list []core.Charge) {
+					for r := range max(1, test.rules) {
+						list = append(list, core.Charge{Rule: fmt.Sprint("r", r), Key: fmt.Sprint("k", d%test.keys), Quota: q, Cost: cost, Lease: uint64(d + 1)})
+					}
+					return list
+				}
+				var batch [][]core.Charge
+				for d := range maxBatch {
+					batch = append(batch, charges(d, test.after, test.cost))
+				}
+				rules := lua.NewRules(store.prefix, "p", batch[0])
+				batch = batch[:fitting(store, rules, batch)]
+				lease := 1000
+				for _, units := range test.fill {
+					now++
+					for k := range min(test.keys, len(batch)) {
+						c := charges(k, test.before, units)
+						for i := range c {
+							lease++
+							c[i].Lease = uint64(lease)
+						}
+						_, err := store.Take(t.Context(), "p", c)
+						require.NoError(t, err)
+					}
+				}
+				now += test.wait
+				decisions = len(batch)
+				_, err := store.call(t.Context(), lua.NewRules(store.prefix, "other", batch[0]), batch[:1]) // loads the script
+				require.NoError(t, err)
+				require.NoError(t, client.ConfigResetStat(t.Context()).Err())
+				_, err = store.call(t.Context(), rules, batch)
+				require.NoError(t, err)
+				times = append(times, scriptTime(t, client))
+			}
+			t.Logf("%d decisions: %v to %v", decisions, slices.Min(times), slices.Max(times))
+			bound := longest
+			if strings.HasSuffix(test.name, " ticks") {
+				bound = widening
+			}
+			assert.LessOrEqual(t, slices.Min(times), bound)
+		})
+	}
+	for _, form := range []string{"Return", "Reset"} {
+		t.Run(form, func(t *testing.T) {
+			var times []time.Duration
+			for range 5 {
+				now := start
+				store := at(client, &now)
+				c := core.Charge{Rule: "r", Key: "k", Quota: large, Cost: 50_000}
+				for range 2 {
+					now++
+					_, err := store.Take(t.Context(), "p", []core.Charge{c})
+					require.NoError(t, err)
+				}
+				c.Cost = 1
+				one := []core.Return{{Charge: c, At: now}}
+				_, err := store.Return(t.Context(), "p", one) // loads the script
+				require.NoError(t, err)
+				require.NoError(t, store.Reset(t.Context(), "p", "r", "other"))
+				require.NoError(t, client.ConfigResetStat(t.Context()).Err())
+				if form == "Return" {
+					_, err = store.Return(t.Context(), "p", one)
+				} else {
+					err = store.Reset(t.Context(), "p", "r", "k")
+				}
+				require.NoError(t, err)
+				times = append(times, scriptTime(t, client))
+			}
+			t.Logf("%v to %v", slices.Min(times), slices.Max(times))
+			assert.LessOrEqual(t, slices.Min(times), longest)
+		})
+	}
+}
+
+var usec = regexp.MustCompile(`cmdstat_evalsha:calls=1,usec=(\d+)`)
+
+// scriptTime returns how long the only script took since the statistics were reset.
+func scriptTime(t *testing.T, client *redis.Client) time.Duration {
+	m := usec.FindStringSubmatch(client.Info(t.Context(), "commandstats").Val())
+	require.NotNil(t, m)
+	n, err := strconv.Atoi(m[1])
+	require.NoError(t, err)
+	return time.Duration(n) * time.Microsecond
+}
+
+// fitting returns how many decisions the store sends in one call.
+func fitting(store *Store, rules *lua.Rules, batch [][]core.Charge) int {
+	b := &batcher{store: store, rules: rules}
+	for _, charges := range batch {
+		b.queue = append(b.queue, &request{charges: charges})
+	}
+	return len(b.nextBatch())
+}
