@@ -98,7 +98,7 @@ func policy(client *redis.Client) (func() decide, error) {
 		return nil, fmt.Errorf("policy: %w", err)
 	}
 	return func() decide {
-		keys := limit.Keys{"header X-API-Key": ""}
+		keys := map[string]string{"header X-API-Key": ""}
 		return func(ctx context.Context, key string) (bool, error) {
 			keys["header X-API-Key"] = key
 			d, err := p.Take(ctx, limit.Request{Keys: keys})
