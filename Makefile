@@ -8,8 +8,9 @@
 # make faults  produce each fault that a limiter on Redis meets, and write docs/faults.md (three minutes)
 # make proof   the long runs: PROOF_SECONDS (60) of load, KILLS (100) of processes that hold leases,
 #              SCHEDULES (100000) for each store, a flood of KEYS (10000000), REQUESTS (200000) over
-#              connections that break, FAILOVERS (20) of Sentinel and Cluster, HISTORIES (10000) for each
-#              store, every eviction policy, LOOPS (10000000) of each fuzz test, mutants
+#              connections that break, the longest call of the script, FAILOVERS (20) of Sentinel and
+#              Cluster, HISTORIES (10000) for each store, every eviction policy, LOOPS (10000000) of each
+#              fuzz test, mutants
 # make mutants put MUTANTS (100) random faults into the library, one at a time, and print those that its tests
 #              do not find; SEED repeats a sample, IN=core,memstore limits it to folders
 # make soak    instances on a Redis that fails again and again, for SOAK (1h)
@@ -58,6 +59,7 @@ proof:
 	cd proof && LIMIT_PROOF_SECONDS=$(PROOF_SECONDS) LIMIT_PROOF_KILLS=$(KILLS) go test -count=1 -v -timeout=1h -run 'AnyWindow|KilledHolders|Shaping|Demo|Bandwidth' .
 	cd proof && LIMIT_PROOF_KEYS=$(KEYS) go test -count=1 -v -timeout=1h -run 'TestFlood$$' .
 	LIMIT_SCHEDULES=$(SCHEDULES) go test -count=1 -v -timeout=2h -run 'Definition|TestStore/Schedules|TestBatches' ./core ./memstore ./redisstore
+	LIMIT_LONGEST=1 go test -count=1 -v -timeout=1h -run Longest ./redisstore
 	LIMIT_REQUESTS=$(REQUESTS) go test -count=1 -v -timeout=1h -run 'InTime|LostReplies|EveryByte|Swapped|Flushed|UnavailableStates' ./redisstore
 	cd proof && LIMIT_FAILOVERS=$(FAILOVERS) go test -count=1 -v -timeout=1h -run 'Failovers|Kills|Slots' .
 	cd proof && LIMIT_HISTORIES=$(HISTORIES) go test -count=1 -v -timeout=1h -run Linearizable .

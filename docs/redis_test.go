@@ -1,8 +1,13 @@
 package docs_test
 
 import (
+	"context"
 	"net/http"
+	"regexp"
+	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,8 +16,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/guard"
 	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/prefetch"
 	"github.com/routelimit/limit/redisstore"
+	"github.com/routelimit/limit/refusals"
 )
 
 // TestRedis runs two instances of the program of the page, with the rights that
@@ -57,4 +65,50 @@ func TestRedis(t *testing.T) {
 	require.Len(t, keys, 1)
 	assert.True(t, strings.HasPrefix(keys[0], "shop:"), keys)
 	assert.NotContains(t, keys[0], "192.0.2.1")
+}
+
+// TestPrefetch has two processes share a hot rule: they admit no more than it says,
+// with a fraction of the calls.
+func TestPrefetch(t *testing.T) {
+	admin := redistest.Real(t)
+	var admitted atomic.Int64
+	instance := func() (send func()) {
+		client := redis.NewClient(&redis.Options{Addr: admin.Options().Addr})
+		inner := refusals.New(guard.New(redisstore.New(client, nil), &guard.Options{Instances: 3}))
+		hot := prefetch.New(inner, &prefetch.Options{Rules: []prefetch.Rule{{Policy: "api", Name: "all"}}})
+		limiter := limit.New(hot, nil)
+		policy, err := limiter.Policy(limit.Named("api",
+			limit.Rule{Name: "all", Key: limit.Everyone, Limit: 50_000, Window: time.Second}))
+		require.NoError(t, err)
+		t.Cleanup(func() {
+			assert.NoError(t, hot.Close(context.Background()))
+			client.Close()
+		})
+		return func() {
+			d, err := policy.Take(t.Context(), limit.Request{})
+			assert.NoError(t, err)
+			if d.Allowed {
+				admitted.Add(1)
+			}
+		}
+	}
+	var done sync.WaitGroup
+	for _, send := range []func(){instance(), instance()} {
+		for range 16 {
+			done.Go(func() {
+				for range 1000 {
+					send()
+				}
+			})
+		}
+	}
+	done.Wait()
+	info, err := admin.Info(t.Context(), "commandstats").Result()
+	require.NoError(t, err)
+	found := regexp.MustCompile(`cmdstat_evalsha:calls=(\d+)`).FindStringSubmatch(info)
+	require.NotNil(t, found)
+	calls, err := strconv.Atoi(found[1])
+	require.NoError(t, err)
+	assert.Positive(t, admitted.Load())
+	assert.Less(t, calls, 3_200, "a tenth of the requests")
 }
