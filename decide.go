@@ -1,7 +1,9 @@
 package limit
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -9,6 +11,7 @@ import (
 	"time"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/clientip"
 )
 
 // decideHTTP is [Adapter.Decide] for every type of context.
@@ -139,6 +142,31 @@ func (p *Policy) charge(s *scratch, from *source) (err error) {
 	return nil
 }
 
+// chargeRequest fills in the keys and costs of a request that check has accepted. It
+// returns what is wrong with its keys. The maps of the request do not escape, so that
+// a literal costs its caller no allocation.
+func (p *Policy) chargeRequest(s *scratch, r *Request) error {
+	faulty := p.joins // a part that is not asked may be missing too
+	p.resolve(s, func(k *KeyResolver) string {
+		v, ok := p.limiter.valueOf(k, r.Keys)
+		faulty = faulty || !ok
+		return v
+	})
+	if faulty {
+		if err := p.missing(r.Keys); err != nil {
+			return err
+		}
+	}
+	for i := range s.charges {
+		n, said := r.Costs[p.names[i]]
+		if !said {
+			n = cmp.Or(r.Cost, 1)
+		}
+		s.charges[i].Cost = min(n, core.MaxCost)
+	}
+	return nil
+}
+
 // resolve fills in the keys of a request. Each resolver is asked once.
 func (p *Policy) resolve(s *scratch, value func(*KeyResolver) string) {
 	for i := range p.keys {
@@ -186,4 +214,58 @@ func (p *Policy) take(ctx context.Context, d *Decision, r *route, charges []core
 		d.taken = newTaken(d, charges)
 	}
 	return nil
+}
+
+// missing returns an error that joins one for each key of the policy that keys
+// has no value for, or no address where one is needed.
+func (p *Policy) missing(keys map[string]string) error {
+	var errs []error
+	for i := range p.keys {
+		errs = append(errs, p.keys[i].missing(keys)...)
+	}
+	return errors.Join(errs...)
+}
+
+func (k *KeyResolver) missing(keys map[string]string) (errs []error) {
+	for i := range k.parts {
+		errs = append(errs, k.parts[i].missing(keys)...)
+	}
+	if k.kind == everyone || len(k.parts) > 0 {
+		return errs
+	}
+	v, ok := lookup(keys, k)
+	switch {
+	case !ok:
+		return []error{fmt.Errorf("limit: no key %q: write Keys: map[string]string{%[1]q: …}, with \"\" if there is none", k.label)}
+	case k.kind == byIP && v != "" && clientip.Key(v, 0) == "":
+		return []error{fmt.Errorf("limit: key \"ip\": %q is not an address: write one such as 203.0.113.9", v)}
+	}
+	return nil
+}
+
+// lookup returns the value of a key. A header is found by a name that differs in
+// case, unless two do.
+func lookup(keys map[string]string, key *KeyResolver) (value string, ok bool) {
+	if value, ok = keys[key.label]; ok || key.kind != byHeader {
+		return value, ok
+	}
+	found := 0
+	for label, v := range keys {
+		if strings.EqualFold(label, key.label) {
+			value = v
+			found++
+		}
+	}
+	return value, found == 1
+}
+
+// valueOf returns the value of a key from Request.Keys, and whether there is a valid
+// one: see missing. Addresses have as many bits as those of HTTP requests.
+func (l *Limiter) valueOf(key *KeyResolver, keys map[string]string) (value string, ok bool) {
+	v, ok := lookup(keys, key)
+	if key.kind == byIP {
+		address := clientip.Key(v, l.options.Proxies.IPv6Prefix)
+		return address, ok && (address != "" || v == "")
+	}
+	return strings.TrimSpace(v), ok
 }
