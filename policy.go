@@ -24,7 +24,7 @@ type Policy struct {
 	leases, queues       bool // whether a rule is of Concurrency, or of Queue
 	costs, settles       bool // whether a rule has a Cost, or a Settle
 	byIP, byUser, byPath bool // whether a rule is keyed by address, by user alone, by a path value
-	joins                bool // whether a rule is keyed by several resolvers, some of which may not be asked
+	joins                bool // whether a rule is keyed by several resolvers, and some may not be asked
 
 	attached atomic.Bool // whether Handler was called
 	named    *route      // of a named policy

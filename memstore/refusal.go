@@ -9,7 +9,7 @@ import "github.com/routelimit/limit/core"
 // changes them. So the decision is the one that would be made under the locks.
 //
 // Outcomes are published by the second refusal between two admissions of a key:
-// where refusals and admissions alternate, nobody would read them.
+// where refusals and admissions alternate, they would not be read.
 
 // A refusal is the outcome of one unit of a key. It does not change.
 type refusal struct {

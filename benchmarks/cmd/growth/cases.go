@@ -13,14 +13,14 @@ import (
 	"github.com/routelimit/limit/memstore"
 )
 
-// A shape is what a decision is made of: rules, of which the first is by key and has
+// A shape is what a decision is made of: rules. The first is by key and has
 // the limit, and the others are shared by all keys.
 type shape struct {
 	rules       int
 	limit, keys int64
 }
 
-// common is the shape of which one number grows.
+// common is the shape in which one number grows.
 var common = shape{rules: 2, limit: 100, keys: 1000}
 
 // sharedLimit is the limit of the shared rules.

@@ -50,12 +50,12 @@ type series struct {
 }
 
 // measure runs all contenders, round by round.
-func (o options) measure(c benchCase, who *regexp.Regexp) []*series {
+func (o options) measure(c benchCase, named *regexp.Regexp) []*series {
 	stored, asked := addresses(c.keys), addresses(c.keys)
 	var all []*series
 	var callers []caller
 	for _, contender := range contenders {
-		if contender.hot && c.keys > 1 || !who.MatchString(contender.name) {
+		if contender.hot && c.keys > 1 || !named.MatchString(contender.name) {
 			continue
 		}
 		for rules := 1; rules <= 2; rules++ {

@@ -41,7 +41,7 @@ func (o options) run(which, only string) error {
 	if err != nil {
 		return err
 	}
-	who, err := regexp.Compile(only)
+	named, err := regexp.Compile(only)
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func (o options) run(which, only string) error {
 		if !wanted.MatchString(c.name) {
 			continue
 		}
-		c.write(os.Stdout, o.measure(c, who))
+		c.write(os.Stdout, o.measure(c, named))
 	}
 	if wanted.MatchString("pauses") {
 		writePauses(os.Stdout, o.rounds)

@@ -4,8 +4,8 @@
 //
 //	cd benchmarks && go run ./cmd/steady -time 10m
 //
-// Two rules decide each request: one for each of a million keys, of which ever new ones
-// come, so that the store sweeps and the garbage collector runs, and one for all. The
+// Two rules decide each request: one for each of a million keys, with ever new ones
+// so that the store sweeps and the garbage collector runs, and one for all. The
 // load is open: requests come at their times, whether or not those before them are done,
 // and the time of a request counts from then. A caller that has slept counts from when
 // it awoke, since the timers of the machine are not what is measured.
