@@ -17,8 +17,8 @@ import (
 func TestRedis(t *testing.T) {
 	client := redistest.Client(t)
 	for _, q := range []core.Quota{
-		{Limit: 5000, Window: 300_000},
-		{Algorithm: core.SlidingCells, Limit: 5000, Window: 300_000, Cells: 10},
+		{Limit: 500, Window: 300_000},
+		{Algorithm: core.SlidingCells, Limit: 500, Window: 300_000, Cells: 10},
 	} {
 		t.Run(q.Algorithm.String(), func(t *testing.T) {
 			require.NoError(t, client.FlushDB(t.Context()).Err())
