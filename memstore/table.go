@@ -125,7 +125,6 @@ func (t *table) split() {
 	n := t.count()
 	if n == 0 {
 		t.resize(1)
-		t.buckets.Load().n.Store(1)
 		return
 	}
 	if n == len(t.buckets.Load().heads) {
@@ -150,11 +149,12 @@ func (t *table) join() {
 // buckets take less than 100 µs. A search may still be in the old slice.
 func (t *table) resize(length int) {
 	b := &buckets{heads: make([]atomic.Pointer[entry], length)}
+	b.n.Store(1)
 	if old := t.buckets.Load(); old != nil {
 		b.n.Store(old.n.Load())
 		copy(b.heads, old.heads)
 	}
-	t.buckets.Store(b)
+	t.buckets.Store(b) // complete: a search may come at once
 }
 
 // relink moves the entries of a bucket to where they belong.

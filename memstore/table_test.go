@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"unsafe"
 
@@ -227,4 +229,32 @@ func checkTable(t *testing.T, keys *table, known map[string]*entry, now int64) {
 	if found != keys.len || keys.len > keys.count() || keys.count() > 2*keys.len+1 {
 		t.Fatalf("found %d of %d entries in %d buckets", found, keys.len, keys.count())
 	}
+}
+
+// TestSearchBesideTheFirstEntry searches tables while they get their first entries.
+func TestSearchBesideTheFirstEntry(t *testing.T) {
+	charge := core.Charge{Rule: "r", Key: "k", Cost: 1, Quota: core.Quota{Limit: 1, Window: 1000}}
+	const hash = 7 << shardBits
+	var searched atomic.Pointer[table]
+	var stop atomic.Bool
+	var done sync.WaitGroup
+	done.Go(func() {
+		for !stop.Load() {
+			if keys := searched.Load(); keys != nil {
+				keys.find(hash, "p", &charge)
+			}
+		}
+	})
+	for range 100_000 {
+		keys := new(table)
+		searched.Store(keys)
+		e := newEntry(core.SlidingLog)
+		e.name(hash, "p", &charge)
+		keys.insert(e, 0)
+		if keys.find(hash, "p", &charge) != e {
+			t.Error("the entry is not found")
+		}
+	}
+	stop.Store(true)
+	done.Wait()
 }
