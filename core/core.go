@@ -74,12 +74,11 @@ type Decision struct {
 
 // NewDecision returns a decision at the given time with room for n outcomes.
 func NewDecision(at int64, n int) (d Decision) {
-	d.Start(at, n)
+	d.start(at, n)
 	return d
 }
 
-// Start makes the zero d what [NewDecision] returns.
-func (d *Decision) Start(at int64, n int) {
+func (d *Decision) start(at int64, n int) {
 	d.At, d.n = at, n
 	if n > len(d.few) {
 		d.many = make([]Outcome, n)

@@ -61,14 +61,7 @@ func (Base) Release(*Quota, int64, uint64) {}
 // Decide is the decision that every store must make: at time now, given the
 // states of the charges' keys, it takes all charges or none.
 func Decide(now int64, charges []Charge, states []State) (d Decision) {
-	d.Decide(now, charges, states)
-	return d
-}
-
-// Decide is the function Decide, and makes the zero d the decision: a Decision is
-// too large to be copied by every caller.
-func (d *Decision) Decide(now int64, charges []Charge, states []State) {
-	d.Start(now, len(charges))
+	d.start(now, len(charges))
 	d.Allowed = true
 	outcomes := d.Outcomes()
 	for i := range charges {
@@ -105,6 +98,7 @@ func (d *Decision) Decide(now int64, charges []Charge, states []State) {
 			o.RetryAfter = state.After(c.Cost - room)
 		}
 	}
+	return d
 }
 
 // fits reports whether c fits where there is room. A cost of 0 always does.

@@ -18,57 +18,34 @@ import "slices"
 // with Redis sorted sets" (ClassDojo, 2015), but refusals leave no entry.
 const SlidingLog Algorithm = 0
 
-// A Log is the [State] of a [SlidingLog]: the times of the units admitted within
-// the last window. It is exported for stores that keep it in place, without an
-// allocation of its own. The zero Log is that of a new key.
-type Log struct {
+// A logState holds the times of the units admitted within the last window,
+// oldest first.
+type logState struct {
 	Base
-	newest int64 // the time of the last unit, if there are any
-	times  *ring // all of them, once there were two; a key that is seldom used needs none
-	size   int32 // how many
+	ring   []int64 // times; ring[(head+i) % len(ring)] is the i-th oldest
+	head   int32
+	size   int32 // times in the ring
+	left   int32 // how many of the oldest of them had left the window at now
 	limit  int32 // of the last Advance
-
-	window, now int64 // of the last Advance
-}
-
-// A ring holds times, oldest first.
-type ring struct {
-	slots []int64 // slots[(head+i) % len(slots)] is the i-th oldest
-	head  int32
-	left  int32 // how many of the oldest of them had left the window at now
+	newest int64 // of the times in the ring, if there are any
+	window int64
+	now    int64
 }
 
 // index returns where in the ring the i-th oldest time is.
-func (r *ring) index(i int32) int32 {
-	i += r.head
-	if n := int32(len(r.slots)); i >= n {
+func (l *logState) index(i int32) int32 {
+	i += l.head
+	if n := int32(len(l.ring)); i >= n {
 		i -= n
 	}
 	return i
 }
 
-// at returns the i-th oldest time.
-func (l *Log) at(i int32) int64 {
-	if l.times == nil {
-		return l.newest
-	}
-	return l.times.slots[l.times.index(i)]
-}
-
-// left returns how many of the oldest units had left the window at now.
-func (l *Log) left() int32 {
-	switch {
-	case l.times != nil:
-		return l.times.left
-	case l.size > 0 && l.now-l.newest >= l.window:
-		return l.size
-	}
-	return 0
-}
+func (l *logState) at(i int32) int64 { return l.ring[l.index(i)] }
 
 // Advance implements [State]. It drops nothing as long as the clock goes
 // forward, so that a decision that takes nothing leaves the state as it was.
-func (l *Log) Advance(q *Quota, now int64) int64 {
+func (l *logState) Advance(q *Quota, now int64) int64 {
 	l.limit, l.window, l.now = int32(q.Limit), q.Window, now
 	if l.size > 0 {
 		l.age(now)
@@ -77,29 +54,23 @@ func (l *Log) Advance(q *Quota, now int64) int64 {
 }
 
 // age finds what has left the window.
-func (l *Log) age(now int64) {
+func (l *logState) age(now int64) {
 	redated := l.newest > now
 	if redated {
 		l.newest = now
-	}
-	r := l.times
-	if r == nil {
-		return
-	}
-	if redated {
 		for i := l.size - 1; i >= 0 && l.at(i) > now; i-- {
-			r.slots[r.index(i)] = now
+			l.ring[l.index(i)] = now
 		}
 	}
 	if now-l.newest >= l.window {
-		r.left = l.size
+		l.left = l.size
 		return
 	}
-	for r.left > 0 && now-l.at(r.left-1) < l.window {
-		r.left--
+	for l.left > 0 && now-l.at(l.left-1) < l.window {
+		l.left--
 	}
-	for now-l.at(r.left) >= l.window {
-		r.left++
+	for now-l.at(l.left) >= l.window {
+		l.left++
 	}
 	if redated {
 		l.drop()
@@ -107,72 +78,49 @@ func (l *Log) age(now int64) {
 }
 
 // drop removes the times that have left the window.
-func (l *Log) drop() {
-	left := l.left()
-	l.size -= left
-	if r := l.times; r != nil && left > 0 {
-		r.head, r.left = r.index(left), 0
+func (l *logState) drop() {
+	l.size -= l.left
+	if l.left > 0 {
+		l.head = l.index(l.left)
 	}
+	l.left = 0
 }
 
 // Used implements [State].
-func (l *Log) Used() int64 { return int64(l.size - l.left()) }
+func (l *logState) Used() int64 { return int64(l.size - l.left) }
 
 // Take implements [State].
-func (l *Log) Take(n int64, _ uint64) (room, delay int64) {
+func (l *logState) Take(n int64, _ uint64) (room, delay int64) {
 	l.drop()
-	size := l.size + int32(n)
-	if l.times != nil || size > 1 {
-		l.grow(size)
-		for i := l.size; i < size; i++ {
-			l.times.slots[l.times.index(i)] = l.now
-		}
+	l.grow(l.size + int32(n))
+	l.newest = l.now
+	for ; n > 0; n-- {
+		l.size++
+		l.ring[l.index(l.size-1)] = l.now
 	}
-	l.newest, l.size = l.now, size
-	return int64(l.limit - size), 0
+	return int64(l.limit) - l.Used(), 0
 }
 
 // grow makes room for n times. It doubles, so that a key that is seldom used
 // stays small, but never beyond the limit.
-func (l *Log) grow(n int32) {
-	room := int32(0)
-	if l.times != nil {
-		room = int32(len(l.times.slots))
-	}
-	if n <= room {
+func (l *logState) grow(n int32) {
+	if int(n) <= len(l.ring) {
 		return
 	}
-	var r *ring
-	if n <= fewTimes {
-		r = newFew()
-	} else {
-		r = &ring{slots: make([]int64, max(n, min(2*room, l.limit)))}
-	}
+	ring := make([]int64, max(n, min(2*int32(len(l.ring)), l.limit)))
 	for i := range l.size {
-		r.slots[i] = l.at(i)
+		ring[i] = l.at(i)
 	}
-	l.times = r
-}
-
-// fewTimes is how many times the first ring of a key has. It is one allocation.
-const fewTimes = 4
-
-func newFew() *ring {
-	few := new(struct {
-		ring
-		slots [fewTimes]int64
-	})
-	few.ring.slots = few.slots[:]
-	return &few.ring
+	l.ring, l.head = ring, 0
 }
 
 // After implements [State]: the n oldest units must leave.
-func (l *Log) After(n int64) int64 {
-	return l.at(l.left()+int32(n)-1) + l.window - l.now
+func (l *logState) After(n int64) int64 {
+	return l.at(l.left+int32(n)-1) + l.window - l.now
 }
 
 // Expires implements [State].
-func (l *Log) Expires() int64 {
+func (l *logState) Expires() int64 {
 	if l.size == 0 {
 		return 0
 	}
@@ -182,31 +130,25 @@ func (l *Log) Expires() int64 {
 // Return implements [State]: units dated exactly At leave the log. Units of one
 // time cannot be told apart. Units that were dated anew when the clock stepped
 // back are not found.
-func (l *Log) Return(r *Return, now int64) int64 {
+func (l *logState) Return(r *Return, now int64) int64 {
 	if r.At > now || now-r.At >= r.Quota.Window {
 		return 0
 	}
 	var given int64
 	var kept, left int32
-	past := l.left()
 	for i := range l.size {
 		at := l.at(i)
 		if at == r.At && given < r.Cost {
 			given++
 			continue
 		}
-		if i < past {
+		if i < l.left {
 			left++
 		}
-		if l.times != nil {
-			l.times.slots[l.times.index(kept)] = at
-		}
+		l.ring[l.index(kept)] = at
 		kept++
 	}
-	l.size = kept
-	if l.times != nil {
-		l.times.left = left
-	}
+	l.size, l.left = kept, left
 	if kept > 0 {
 		l.newest = l.at(kept - 1)
 	}
@@ -214,12 +156,8 @@ func (l *Log) Return(r *Return, now int64) int64 {
 }
 
 // Clone implements [State].
-func (l *Log) Clone() State {
+func (l *logState) Clone() State {
 	copied := *l
-	if l.times != nil {
-		r := *l.times
-		r.slots = slices.Clone(r.slots)
-		copied.times = &r
-	}
+	copied.ring = slices.Clone(l.ring)
 	return &copied
 }

@@ -46,7 +46,7 @@ func (s *Store) leases(ctx context.Context, policy string, charges []core.Charge
 }
 
 func (s *Store) leasesOf(policy string, c *core.Charge, f func(leases core.State, now int64) bool) {
-	hash := s.hash(s.hashPolicy(policy), c)
+	hash := s.hash(policy, c)
 	now := s.now()
 	shard := &s.shards[shardOf(hash, c.Key)]
 	shard.mu.Lock()
@@ -58,7 +58,6 @@ func (s *Store) leasesOf(policy string, c *core.Charge, f func(leases core.State
 	// A lease may be held in an overflow quota, and if the key has an entry, in both.
 	own, shared := shard.keys.find(hash, policy, c), s.findOverflow(shard, policy, c)
 	if own != nil {
-		own.withdraw()
 		f(own.state, now)
 		own.prolong()
 	}
@@ -67,11 +66,11 @@ func (s *Store) leasesOf(policy string, c *core.Charge, f func(leases core.State
 	}
 	renewed := f(shared.state, now)
 	shared.prolong()
-	if renewed && shared.sharedUntil() > now { // the lease counts for longer
-		shared.shareUntil(shared.expires)
-		shard.sharedUntil = max(shard.sharedUntil, shared.expires)
+	if renewed && shared.sharedUntil > now { // the lease counts for longer
+		shared.sharedUntil = shared.expires
+		shard.sharedUntil = max(shard.sharedUntil, shared.sharedUntil)
 		if own != nil {
-			own.shareUntil(shared.expires)
+			own.sharedUntil = shared.sharedUntil
 		}
 	}
 }

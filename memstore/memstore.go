@@ -10,7 +10,6 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
-	"math/bits"
 	"sync"
 	"time"
 	"unsafe"
@@ -49,18 +48,13 @@ const DefaultMaxKeys = 1 << 17
 //
 // A decision reads the clock once. It locks the shards of its keys in ascending
 // order, so that decisions cannot deadlock. The times of a key never go backward.
-// A refusal that would be the same as the last one, but for the time that has
-// passed, takes no lock.
 //
 // # Memory
 //
-// A key takes about 120 bytes and its own bytes. A [core.SlidingLog] that has held
-// more than one unit at once takes 64 bytes more, and one that has held more than
-// four takes 32 bytes and 8 for each unit, rounded up to a power of two. A key of
-// another algorithm takes about 90 bytes, its own and its state, such as 24 for each
-// lease of [core.Concurrency]. A key that has been refused takes 24 bytes more, and
-// 168 while it is refused without a lock. MaxKeys bounds keys, not units: the log of
-// a large limit is large.
+// A key takes about 160 bytes plus its own bytes and its state: 8 bytes for each
+// unit that a [core.SlidingLog] has held at once, rounded up to a power of two,
+// and 24 bytes for each lease of [core.Concurrency]. MaxKeys bounds keys, not
+// units: the log of a large limit is large.
 //
 // A decision on known keys allocates nothing if it has at most four charges.
 // Refused charges and charges of cost 0 are never stored. Keys with a full quota
@@ -105,10 +99,6 @@ const (
 	sharedShards = 64
 	shards       = keyShards + sharedShards
 	cacheLine    = 64
-
-	// fewCharges is how many charges a decision can have without an allocation.
-	// Most policies have fewer rules.
-	fewCharges = 4
 )
 
 // A shard is a part of the keys under one lock. It has cache lines of its own, so
@@ -117,12 +107,9 @@ type shard struct {
 	mu          sync.Mutex
 	last        int64 // the time of its last decision; a later one is not dated before
 	sharedUntil int64 // the latest of its overflow quotas: see entry.sharedUntil
+	keys        table // the end of the first cache line, which is all that known keys need
 	overflow    table // see overflow.go
-	_           [cacheLine - (unsafe.Sizeof(sync.Mutex{})+2*unsafe.Sizeof(int64(0))+unsafe.Sizeof(table{}))%cacheLine]byte
-
-	// Keys are searched without the lock, and so are not where it is.
-	keys table
-	_    [cacheLine - unsafe.Sizeof(table{})%cacheLine]byte
+	_           [cacheLine - (unsafe.Sizeof(sync.Mutex{})+2*unsafe.Sizeof(int64(0))+2*unsafe.Sizeof(table{}))%cacheLine]byte
 }
 
 // New returns an empty store. A nil options means the zero Options. New panics
@@ -151,81 +138,53 @@ func New(options *Options) *Store {
 // and that of a context that was done before the call. After either, nothing was
 // taken. Take waits only for the locks of its keys' shards, each held for one
 // decision.
-func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) (d core.Decision, err error) {
-	if err = ctx.Err(); err != nil {
-		return d, err
+func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+	if err := core.ValidateCharges(charges); err != nil {
+		return core.Decision{}, err
 	}
-	if len(charges) > core.MaxCharges {
-		return d, core.ValidateCharges(charges)
+	if err := ctx.Err(); err != nil {
+		return core.Decision{}, err
 	}
-	var few [fewCharges]target
+	var few [4]target // most policies have few rules; these need no allocation
 	keys := few[:]
 	if len(charges) > len(few) {
 		keys = make([]target, len(charges))
 	}
 	keys = keys[:len(charges)]
-	now := s.now() // before the locks, to hold them for less: see shard.last
-	// The search is without locks too: a key that is not in the processor's caches
-	// must not make others wait.
-	ofPolicy := s.hashPolicy(policy)
 	for i := range charges {
-		k, c := &keys[i], &charges[i]
-		k.hash = s.hash(ofPolicy, c)
-		k.shard = shardOf(k.hash, c.Key)
-		if c.Key != "" {
-			k.entry = s.shards[k.shard].keys.find(k.hash, policy, c)
-		}
+		hash := s.hash(policy, &charges[i])
+		keys[i].hash, keys[i].shard = hash, shardOf(hash, charges[i].Key)
 	}
-	if s.refuse(&d, now, policy, charges, keys) {
-		return d, nil
+	now := s.lock(keys)
+	defer s.unlock(keys) // deferred, since a recovered panic must not leave a shard locked
+	for i := range keys {
+		k := &keys[i]
+		k.entry = s.shards[k.shard].keys.find(k.hash, policy, &charges[i])
 	}
-	if err = core.ValidateCharges(charges); err != nil {
-		return d, err
-	}
-	var fewShards [fewCharges]int
-	locked := inOrder(keys, fewShards[:0])
-	n := 0
-	defer s.unlock(locked, &n) // deferred, since a recovered panic must not leave a shard locked
-	now = s.lock(locked, &n, keys, now)
-	var fewStates [fewCharges]core.State
+	var fewStates [len(few)]core.State
 	states := fewStates[:0]
-	overflows := false
+	overflow := false
 	for i := range keys {
 		k := &keys[i]
-		if k.entry == nil || k.entry.status == dropped { // or another decision has stored it meanwhile
-			k.entry = s.shards[k.shard].keys.find(k.hash, policy, &charges[i])
-		}
-		if k.entry != nil {
-			k.entry.withdraw()
-		}
-	}
-	for i := range keys {
-		k := &keys[i]
-		if e := k.entry; e != nil && e.sharedUntil() <= now {
+		if e := k.entry; e != nil && e.sharedUntil <= now {
 			states = append(states, e.state)
 		} else {
 			k.quotas = s.locate(keys, i, policy, &charges[i], now)
-			overflows = overflows || k.quotas != core.OwnQuota
+			overflow = overflow || k.quotas != core.OwnQuota
 			states = append(states, k.state())
 		}
 	}
-	if overflows {
+	if overflow {
 		return s.takeOverflow(now, policy, charges, keys, states), nil
 	}
-	d.Decide(now, charges, states)
-	known := true
+	d := core.Decide(now, charges, states)
+	stored := true
 	for i := range keys {
 		e := keys[i].entry
 		e.prolong()
-		if r := e.rare.Load(); r != nil && d.Allowed {
-			r.refused = false
-		}
-		known = known && e.status == stored
+		stored = stored && e.stored
 	}
-	if known && !d.Allowed {
-		publish(&d, charges, keys)
-	}
-	if !known {
+	if !stored {
 		s.insertNew(now, policy, charges, keys)
 	}
 	return d, nil
@@ -237,10 +196,10 @@ func (s *Store) insertNew(now int64, policy string, charges []core.Charge, keys 
 	for i := range keys {
 		k := &keys[i]
 		switch {
-		case k.entry == nil || k.entry.status != unstored:
+		case k.entry == nil || k.entry.stored:
 		case k.entry.expires <= now:
-			spare[k.entry.algorithm].Put(k.entry)
-		case k.entry.kind == overflow:
+			spare.Put(k.entry)
+		case k.entry.overflow:
 			shared := overflowOf(&charges[i])
 			k.entry.name(s.hashOverflow(policy, &shared), policy, &shared)
 			s.shards[k.shard].overflow.insert(k.entry, now)
@@ -261,23 +220,11 @@ type target struct {
 	quotas core.Overflow // that decide the charge
 }
 
-// hash returns the hash of a key, from that of its policy.
-func (s *Store) hash(ofPolicy uint64, c *core.Charge) uint64 {
-	h := mix(ofPolicy, maphash.String(s.seed, c.Rule))
-	if c.Key != "" {
-		h = mix(h, maphash.String(s.seed, c.Key))
-	}
-	return h
-}
+// An id identifies a key.
+type id struct{ policy, rule, key string }
 
-// hashPolicy returns what hash needs. It is much of the work, and the same for all
-// charges of a decision.
-func (s *Store) hashPolicy(policy string) uint64 { return maphash.String(s.seed, policy) }
-
-// mix returns a hash of two hashes, which differs if their order does.
-func mix(a, b uint64) uint64 {
-	high, low := bits.Mul64(a^0x9e3779b97f4a7c15, b|1)
-	return high ^ low
+func (s *Store) hash(policy string, c *core.Charge) uint64 {
+	return maphash.Comparable(s.seed, id{policy, c.Rule, c.Key})
 }
 
 // shardOf returns the number of the shard of a key. Rules that all requests share
@@ -290,55 +237,36 @@ func shardOf(hash uint64, key string) int {
 	return int(hash % keyShards)
 }
 
-// inOrder appends the shards of keys to an empty list, each once, in the order in
-// which all decisions lock.
-func inOrder(keys []target, list []int) []int {
+// next returns the lowest shard of keys that is above at, or the number of
+// shards: all decisions lock in this order.
+func next(keys []target, at int) int {
+	lowest := shards
 	for i := range keys {
-		shard, at := keys[i].shard, len(list)
-		for at > 0 && list[at-1] > shard {
-			at--
-		}
-		if at > 0 && list[at-1] == shard {
-			continue
-		}
-		if list = append(list, shard); at < len(list)-1 { // seldom: shared rules come last
-			copy(list[at+1:], list[at:])
-			list[at] = shard
+		if k := keys[i].shard; k > at && k < lowest {
+			lowest = k
 		}
 	}
-	return list
+	return lowest
 }
 
-// lock locks the shards of keys and counts them in n. It returns the time, which is
-// now or a little later.
-func (s *Store) lock(list []int, n *int, keys []target, now int64) int64 {
-	for _, i := range list {
-		shard := &s.shards[i]
+// lock locks the shards of keys, and returns the time.
+func (s *Store) lock(keys []target) (now int64) {
+	now = s.now() // before the locks, to hold them for less: see shard.last
+	for at := next(keys, -1); at < shards; at = next(keys, at) {
+		shard := &s.shards[at]
 		shard.mu.Lock()
-		*n++
 		if s.monotonic {
 			now = max(now, shard.last)
 		}
-		if *n == len(list) {
-			break
-		}
-		// A state that is not in the processor's caches is fetched now, and not under
-		// the next lock, which may be that of a rule that all requests share.
-		for k := range keys {
-			if e := keys[k].entry; e != nil && keys[k].shard == i {
-				e.state.Used()
-			}
-		}
 	}
-	for _, i := range list {
-		s.shards[i].last = now
+	for i := range keys {
+		s.shards[keys[i].shard].last = now
 	}
 	return now
 }
 
-// unlock unlocks the first n shards.
-func (s *Store) unlock(list []int, n *int) {
-	for _, i := range list[:*n] {
-		s.shards[i].mu.Unlock()
+func (s *Store) unlock(keys []target) {
+	for at := next(keys, -1); at < shards; at = next(keys, at) {
+		s.shards[at].mu.Unlock()
 	}
 }

@@ -56,7 +56,7 @@ func TestStore(t *testing.T) {
 func (s *Store) elapse(int64) {
 	for i := range s.shards {
 		for _, t := range []*table{&s.shards[i].keys, &s.shards[i].overflow} {
-			for range t.count()/sweepSteps + 1 {
+			for range len(t.buckets)/sweepSteps + 1 {
 				t.sweep(s.now())
 			}
 		}
@@ -183,7 +183,7 @@ func TestPanicUnlocks(t *testing.T) {
 	s, _ := at(1_000_000)
 	c := core.Charge{Quota: core.Quota{Limit: 2, Window: 1_000_000}, Cost: 1}
 	take(t, s, c)
-	e := s.shards[shardOf(s.hash(s.hashPolicy("policy"), &c), "")].keys.find(s.hash(s.hashPolicy("policy"), &c), "policy", &c)
+	e := s.shards[shardOf(s.hash("policy", &c), "")].keys.find(s.hash("policy", &c), "policy", &c)
 	state := e.state
 	e.state = nil
 	func() {
@@ -224,8 +224,8 @@ func TestMemoryPerKey(t *testing.T) {
 		}
 		perKey := float64(inUse()-before) / n
 		t.Logf("unit %d: %+.1f bytes per key", units+1, perKey)
-		if units == 0 && perKey-16 > 130 {
-			t.Errorf("%.0f bytes per key beside its own, want about 120", perKey-16)
+		if units == 0 && perKey-16-8 > 170 {
+			t.Errorf("%.0f bytes per key beside its own and its unit's, want about 160", perKey-16-8)
 		}
 	}
 	runtime.KeepAlive(keys)

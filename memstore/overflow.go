@@ -49,7 +49,7 @@ func (s *Store) locate(keys []target, i int, policy string, c *core.Charge, now 
 	shard := &s.shards[k.shard]
 	var shared *entry
 	if shard.sharedUntil > now {
-		if shared = s.findOverflow(shard, policy, c); shared != nil && shared.sharedUntil() <= now {
+		if shared = s.findOverflow(shard, policy, c); shared != nil && shared.sharedUntil <= now {
 			shared = nil
 		}
 	}
@@ -60,10 +60,10 @@ func (s *Store) locate(keys []target, i int, policy string, c *core.Charge, now 
 			return core.OwnQuota
 		}
 		if c.Quota.Refills() {
-			k.entry = &entry{state: shared.state.Clone(), algorithm: c.Quota.Algorithm, kind: copied}
+			k.entry = &entry{state: shared.state.Clone(), algorithm: c.Quota.Algorithm, copied: true}
 		} else {
 			k.entry = newEntry(c.Quota.Algorithm)
-			k.entry.shareUntil(shared.sharedUntil())
+			k.entry.sharedUntil = shared.sharedUntil
 		}
 		return core.BothQuotas
 	case c.Key == "": // all requests share it already
@@ -72,7 +72,7 @@ func (s *Store) locate(keys []target, i int, policy string, c *core.Charge, now 
 	k.entry = s.findOverflow(shard, policy, c) // it may exist although it is not shared now
 	if k.entry == nil && hasRoom(&shard.overflow, overflowRoom, true, keys, i, now) {
 		k.entry = newEntry(c.Quota.Algorithm)
-		k.entry.kind = overflow
+		k.entry.overflow = true
 	}
 	return core.SharedQuota
 }
@@ -80,9 +80,9 @@ func (s *Store) locate(keys []target, i int, policy string, c *core.Charge, now 
 // hasRoom reports whether t, a table of keys or of overflow quotas in the shard of
 // the i-th key, has room for one more entry beside those that the charges before
 // it may add. If t is full, hasRoom first drops expired entries.
-func hasRoom(t *table, most int, ofOverflow bool, keys []target, i int, now int64) bool {
+func hasRoom(t *table, most int, overflow bool, keys []target, i int, now int64) bool {
 	for j := range keys[:i] {
-		if e := keys[j].entry; e != nil && e.status == unstored && (e.kind == overflow) == ofOverflow && keys[j].shard == keys[i].shard {
+		if e := keys[j].entry; e != nil && !e.stored && e.overflow == overflow && keys[j].shard == keys[i].shard {
 			most--
 		}
 	}
@@ -131,7 +131,7 @@ func (s *Store) takeOverflow(now int64, policy string, charges []core.Charge, ke
 	var both []pair
 	for i := range keys {
 		k := &keys[i]
-		if k.entry == nil || k.entry.kind != ofKey || k.entry.sharedUntil() <= now {
+		if k.entry == nil || k.entry.overflow || k.entry.copied || k.entry.sharedUntil <= now {
 			continue
 		}
 		if shared := s.findOverflow(&s.shards[k.shard], policy, &charges[i]); shared != nil {
@@ -156,18 +156,18 @@ func (s *Store) takeOverflow(now int64, policy string, charges []core.Charge, ke
 		switch {
 		case k.entry == nil:
 			continue
-		case k.entry.kind == copied && k.entry.status == unstored && !takes:
+		case k.entry.copied && !k.entry.stored && !takes:
 			k.entry = nil // its units are those of other keys
 			continue
 		}
 		k.entry.prolong()
 		switch {
-		case k.entry.kind == overflow && takes:
-			k.entry.shareUntil(k.entry.expires)
+		case k.entry.overflow && takes:
+			k.entry.sharedUntil = k.entry.expires
 			shard := &s.shards[k.shard]
-			shard.sharedUntil = max(shard.sharedUntil, k.entry.expires)
-		case k.entry.kind == copied:
-			k.entry.shareUntil(k.entry.expires)
+			shard.sharedUntil = max(shard.sharedUntil, k.entry.sharedUntil)
+		case k.entry.copied:
+			k.entry.sharedUntil = k.entry.expires
 		}
 	}
 	s.insertNew(now, policy, charges, keys)

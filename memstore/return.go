@@ -20,13 +20,11 @@ func (s *Store) Return(ctx context.Context, policy string, returns []core.Return
 	keys := make([]target, len(returns))
 	for i := range returns {
 		c := &returns[i].Charge
-		hash := s.hash(s.hashPolicy(policy), c)
+		hash := s.hash(policy, c)
 		keys[i].hash, keys[i].shard = hash, shardOf(hash, c.Key)
 	}
-	locked := inOrder(keys, nil)
-	n := 0
-	defer s.unlock(locked, &n)
-	now := s.lock(locked, &n, keys, s.now())
+	now := s.lock(keys)
+	defer s.unlock(keys)
 	given := make([]int64, len(returns))
 	for i := range returns {
 		shard := &s.shards[keys[i].shard]
@@ -34,10 +32,9 @@ func (s *Store) Return(ctx context.Context, policy string, returns []core.Return
 		if e == nil {
 			continue
 		}
-		e.withdraw()
 		given[i] = e.state.Return(&returns[i], now)
 		e.prolong()
-		if e.sharedUntil() > now && e.kind != copied {
+		if e.sharedUntil > now && !e.copied {
 			if shared := s.findOverflow(shard, policy, &returns[i].Charge); shared != nil {
 				shared.state.Return(&returns[i], now)
 				shared.prolong()
@@ -54,7 +51,7 @@ func (s *Store) Reset(ctx context.Context, policy, rule, key string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	hash := s.hash(s.hashPolicy(policy), &core.Charge{Rule: rule, Key: key})
+	hash := s.hash(policy, &core.Charge{Rule: rule, Key: key})
 	shard := &s.shards[shardOf(hash, key)]
 	now := s.now()
 	shard.mu.Lock()
@@ -65,20 +62,16 @@ func (s *Store) Reset(ctx context.Context, policy, rule, key string) error {
 
 // remove drops the entries of a key of a rule, one for each algorithm that it had.
 func (t *table) remove(hash uint64, policy, name, key string, now int64) {
-	b := t.buckets.Load()
-	if b == nil {
+	if t.len == 0 {
 		return
 	}
-	short := shortHash(hash)
-	for link := b.of(short); ; {
-		e := link.Load()
-		switch {
-		case e == nil:
-			return
-		case e.hash != short || e.key != key || e.sharedUntil() > now || e.rule.Value() != (rule{policy, name}):
-			link = &e.next
-		default:
-			t.drop(link)
+	for at := t.bucket(hash); *at != nil; {
+		e := *at
+		if e.hash != hash || e.key != key || e.sharedUntil > now || e.rule.Value() != (rule{policy, name}) {
+			at = &e.next
+			continue
 		}
+		*at = e.next
+		t.len--
 	}
 }

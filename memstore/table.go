@@ -2,29 +2,74 @@ package memstore
 
 import (
 	"math/bits"
-	"sync/atomic"
+	"strings"
+	"sync"
+	"unique"
 
 	"github.com/routelimit/limit/core"
 )
+
+// A rule names a rule. Rules are few and have many keys, so an entry holds a
+// handle in place of the two names.
+type rule struct{ policy, name string }
+
+// An entry holds the state of one key of one rule, or that of an overflow quota.
+type entry struct {
+	next        *entry // in the same bucket
+	hash        uint64
+	rule        unique.Handle[rule]
+	key         string
+	state       core.State
+	expires     int64 // from when the state is as good as new
+	sharedUntil int64 // until when units in an overflow quota count for the key, or, in an overflow quota, for new keys
+	algorithm   core.Algorithm
+	stored      bool // in a table
+	overflow    bool // the state of an overflow quota: see overflow.go
+	copied      bool // began with a copy of the state of an overflow quota
+	pinned      bool // in use by a decision, so it must not be dropped
+}
+
+// spare holds entries that are in no table: those for new keys whose charges took
+// nothing. It keeps a flood of refusals from allocating.
+var spare = sync.Pool{New: func() any { return new(entry) }}
+
+func newEntry(a core.Algorithm) *entry {
+	e := spare.Get().(*entry)
+	if e.state == nil || e.algorithm != a {
+		e.state, e.algorithm = core.NewState(a), a
+	}
+	e.expires, e.sharedUntil, e.overflow = 0, 0, false
+	return e
+}
+
+// prolong brings the expiry up to date. A longer window that the rule had before
+// still counts.
+func (e *entry) prolong() { e.expires = max(e.expires, e.state.Expires()) }
+
+// name makes e the entry of a charge. It copies the strings, which may be
+// slices of a whole request.
+func (e *entry) name(hash uint64, policy string, c *core.Charge) {
+	e.hash = hash
+	e.rule = unique.Make(rule{policy, c.Rule}) // copies
+	e.key = strings.Clone(c.Key)
+	e.stored = true
+}
+
+// is reports whether e is the entry of a charge. A rule of another algorithm
+// is another rule: neither could read the other's state.
+func (e *entry) is(hash uint64, policy string, c *core.Charge) bool {
+	return e.hash == hash && e.key == c.Key && e.algorithm == c.Quota.Algorithm &&
+		e.rule.Value() == rule{policy, c.Rule}
+}
 
 // A table holds entries in buckets by their hash. It grows and shrinks by one
 // bucket at a time, by splitting one or joining two (linear hashing), so no
 // request waits for a table to be copied, and memory follows the keys. A map does
 // not shrink, and cannot be walked a few steps at a time.
-//
-// The table is changed under the lock of its shard, and can be searched without.
-// Such a search may miss an entry that is being moved, and may find one that is
-// being dropped.
 type table struct {
-	buckets atomic.Pointer[buckets] // nil while the table has never had an entry
-	len     int                     // entries, about half as many as buckets to as many
-	cursor  int                     // the bucket that sweep checks next
-}
-
-// Buckets are chains of entries.
-type buckets struct {
-	n     atomic.Int32            // in use, at least one
-	heads []atomic.Pointer[entry] // a power of two
+	buckets []*entry
+	len     int // entries, about half as many as buckets to as many
+	cursor  int // the bucket that sweep checks next
 }
 
 // sweepSteps is how many buckets an insertion checks for expired entries. There
@@ -32,39 +77,17 @@ type buckets struct {
 // entries check them all.
 const sweepSteps = 4
 
-// of returns the bucket of a hash. Its number is as many bits of the hash as
-// number the buckets, or one bit less if that bucket does not exist yet.
-func (b *buckets) of(hash uint32) *atomic.Pointer[entry] {
-	n := uint32(b.n.Load())
-	mask := uint32(1)<<bits.Len32(n-1) - 1
-	i := hash & mask
-	if i >= n {
-		i &= mask >> 1
-	}
-	return &b.heads[i]
-}
-
 // find returns the entry of a charge, or nil.
 func (t *table) find(hash uint64, policy string, c *core.Charge) *entry {
-	b := t.buckets.Load()
-	if b == nil {
+	if t.len == 0 {
 		return nil
 	}
-	short := shortHash(hash)
-	for e := b.of(short).Load(); e != nil; e = e.next.Load() {
-		if e.is(short, policy, c) {
+	for e := *t.bucket(hash); e != nil; e = e.next {
+		if e.is(hash, policy, c) {
 			return e
 		}
 	}
 	return nil
-}
-
-// count returns the number of buckets.
-func (t *table) count() int {
-	if b := t.buckets.Load(); b != nil {
-		return int(b.n.Load())
-	}
-	return 0
 }
 
 // insert adds an entry that the table does not have, and drops some that have
@@ -72,98 +95,80 @@ func (t *table) count() int {
 func (t *table) insert(e *entry, now int64) {
 	t.sweep(now)
 	t.len++
-	e.status = stored
-	if t.len > t.count() {
+	if t.len > len(t.buckets) {
 		t.split()
 	}
-	t.buckets.Load().link(e)
-}
-
-// drop removes the entry that a link of a chain leads to. The entry keeps its own
-// link, since a search may be there.
-func (t *table) drop(link *atomic.Pointer[entry]) {
-	e := link.Load()
-	link.Store(e.next.Load())
-	e.withdraw()
-	e.status = dropped
-	t.len--
+	t.link(e)
 }
 
 // sweep drops the expired entries of a few buckets.
 func (t *table) sweep(now int64) {
-	for range min(sweepSteps, t.count()) {
-		if t.cursor >= t.count() {
+	for range min(sweepSteps, len(t.buckets)) {
+		if t.cursor >= len(t.buckets) {
 			t.cursor = 0
 		}
-		for link := &t.buckets.Load().heads[t.cursor]; ; {
-			e := link.Load()
-			if e == nil {
-				break
+		for at := &t.buckets[t.cursor]; *at != nil; {
+			if (*at).expires > now || (*at).pinned {
+				at = &(*at).next
+				continue
 			}
-			if e.expires > now || e.pinned {
-				link = &e.next
-			} else {
-				t.drop(link)
-			}
+			*at = (*at).next
+			t.len--
 		}
 		t.cursor++
-		for t.count() > 2*t.len+1 {
+		for len(t.buckets) > 2*t.len+1 {
 			t.join()
 		}
 	}
 }
 
-func (b *buckets) link(e *entry) {
-	head := b.of(e.hash)
-	e.next.Store(head.Load())
-	head.Store(e)
+// bucket returns the bucket of a hash. Its number is as many bits of the hash as
+// number the buckets, or one bit less if that bucket does not exist yet. The low
+// bits have chosen the shard.
+func (t *table) bucket(hash uint64) **entry {
+	n := uint64(len(t.buckets))
+	mask := uint64(1)<<bits.Len64(n-1) - 1
+	i := hash >> shardBits & mask
+	if i >= n {
+		i &= mask >> 1
+	}
+	return &t.buckets[i]
+}
+
+func (t *table) link(e *entry) {
+	b := t.bucket(e.hash)
+	e.next, *b = *b, e
 }
 
 // split adds a bucket and moves entries to it from the bucket that has the same
 // number without the highest bit.
 func (t *table) split() {
-	n := t.count()
-	if n == 0 {
-		t.resize(1)
-		return
+	n := len(t.buckets)
+	t.buckets = append(t.buckets, nil)
+	if n > 0 {
+		from := &t.buckets[n&^(1<<(bits.Len(uint(n))-1))]
+		chain := *from
+		*from = nil
+		t.relink(chain)
 	}
-	if n == len(t.buckets.Load().heads) {
-		t.resize(2 * n)
-	}
-	b := t.buckets.Load()
-	b.n.Add(1)
-	b.relink(&b.heads[n&^(1<<(bits.Len(uint(n))-1))])
 }
 
 // join undoes the last split.
 func (t *table) join() {
-	b := t.buckets.Load()
-	last := b.n.Add(-1)
-	b.relink(&b.heads[last])
-	if room := len(b.heads); room > 4*int(last) {
-		t.resize(room / 2)
+	last := len(t.buckets) - 1
+	chain := t.buckets[last]
+	t.buckets[last] = nil
+	t.buckets = t.buckets[:last]
+	t.relink(chain)
+	if cap(t.buckets) > 4*last {
+		t.buckets = append(make([]*entry, 0, 2*last), t.buckets...)
 	}
 }
 
-// resize copies the buckets to a slice of another length. Copying is fast: 100,000
-// buckets take less than 100 µs. A search may still be in the old slice.
-func (t *table) resize(length int) {
-	b := &buckets{heads: make([]atomic.Pointer[entry], length)}
-	b.n.Store(1)
-	if old := t.buckets.Load(); old != nil {
-		b.n.Store(old.n.Load())
-		copy(b.heads, old.heads)
-	}
-	t.buckets.Store(b) // complete: a search may come at once
-}
-
-// relink moves the entries of a bucket to where they belong.
-func (b *buckets) relink(from *atomic.Pointer[entry]) {
-	chain := from.Load()
-	from.Store(nil)
+func (t *table) relink(chain *entry) {
 	for chain != nil {
 		e := chain
-		chain = e.next.Load()
-		b.link(e)
+		chain = e.next
+		t.link(e)
 	}
 }

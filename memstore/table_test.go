@@ -4,10 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"unsafe"
 
 	"github.com/routelimit/limit/core"
 )
@@ -28,9 +25,9 @@ func TestDropsExpired(t *testing.T) {
 			n, buckets := s.entries(), 0
 			for i := range s.shards {
 				keys := &s.shards[i].keys
-				buckets += keys.room()
-				if keys.count() > 2*keys.len+1 {
-					t.Errorf("shard %d: %d buckets for %d entries", i, keys.count(), keys.len)
+				buckets += cap(keys.buckets)
+				if len(keys.buckets) > 2*keys.len+1 {
+					t.Errorf("shard %d: %d buckets for %d entries", i, len(keys.buckets), keys.len)
 				}
 			}
 			t.Logf("%d entries, at most %d in a shard, room for %d", n, most, buckets)
@@ -60,7 +57,7 @@ func TestDropsAfterFlood(t *testing.T) {
 	}
 	room := 0
 	for i := range s.shards {
-		room += s.shards[i].keys.room()
+		room += cap(s.shards[i].keys.buckets)
 	}
 	if n := s.entries(); n > 5_000 || room > 20_000 {
 		t.Errorf("%d entries and room for %d after the flood, of which 1000 are live", n, room)
@@ -194,27 +191,11 @@ func TestSameHash(t *testing.T) {
 	}
 }
 
-// room returns how many buckets there is memory for.
-func (t *table) room() int {
-	if b := t.buckets.Load(); b != nil {
-		return len(b.heads)
-	}
-	return 0
-}
-
-// TestSize keeps a key of the default algorithm in one object of 112 bytes, which is a
-// size that the Go runtime allocates. One byte more would be 16.
-func TestSize(t *testing.T) {
-	if size := unsafe.Sizeof(logEntry{}); size > 112 {
-		t.Errorf("an entry has %d bytes", size)
-	}
-}
-
 func checkTable(t *testing.T, keys *table, known map[string]*entry, now int64) {
 	t.Helper()
 	found := 0
 	for key, e := range known {
-		got := keys.find(uint64(e.hash)<<shardBits, "policy", &core.Charge{Rule: "rule", Key: key})
+		got := keys.find(e.hash, "policy", &core.Charge{Rule: "rule", Key: key})
 		switch {
 		case got == e:
 			found++
@@ -226,35 +207,7 @@ func checkTable(t *testing.T, keys *table, known map[string]*entry, now int64) {
 			delete(known, key)
 		}
 	}
-	if found != keys.len || keys.len > keys.count() || keys.count() > 2*keys.len+1 {
-		t.Fatalf("found %d of %d entries in %d buckets", found, keys.len, keys.count())
+	if found != keys.len || keys.len > len(keys.buckets) || len(keys.buckets) > 2*keys.len+1 {
+		t.Fatalf("found %d of %d entries in %d buckets", found, keys.len, len(keys.buckets))
 	}
-}
-
-// TestSearchBesideTheFirstEntry searches tables while they get their first entries.
-func TestSearchBesideTheFirstEntry(t *testing.T) {
-	charge := core.Charge{Rule: "r", Key: "k", Cost: 1, Quota: core.Quota{Limit: 1, Window: 1000}}
-	const hash = 7 << shardBits
-	var searched atomic.Pointer[table]
-	var stop atomic.Bool
-	var done sync.WaitGroup
-	done.Go(func() {
-		for !stop.Load() {
-			if keys := searched.Load(); keys != nil {
-				keys.find(hash, "p", &charge)
-			}
-		}
-	})
-	for range 100_000 {
-		keys := new(table)
-		searched.Store(keys)
-		e := newEntry(core.SlidingLog)
-		e.name(hash, "p", &charge)
-		keys.insert(e, 0)
-		if keys.find(hash, "p", &charge) != e {
-			t.Error("the entry is not found")
-		}
-	}
-	stop.Store(true)
-	done.Wait()
 }
