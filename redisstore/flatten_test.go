@@ -79,7 +79,7 @@ func (w *twin) compare(ctx context.Context, client *redis.Client, text string, a
 // with a twin.
 func TestFlattened(t *testing.T) {
 	if os.Getenv("LIMIT_SCHEDULES") == "" {
-		t.Setenv("LIMIT_SCHEDULES", "15") // each call takes twice as long
+		t.Setenv("LIMIT_SCHEDULES", "8") // each call takes twice as long
 	}
 	client, other := withTwin(t)
 	storetest.Run(t, func(t *testing.T, test func(*testing.T, storetest.Harness)) {
