@@ -31,7 +31,7 @@ type twin struct {
 // withTwin returns a client whose calls run on the twin too.
 func withTwin(t *testing.T) (*redis.Client, *twin) {
 	client, other := redistest.Real(t), &twin{t: t, client: redistest.Real(t)} // two servers
-	bare := redis.NewClient(client.Options()) // without the hook
+	bare := redis.NewClient(client.Options())                                  // without the hook
 	t.Cleanup(func() { bare.Close() })
 	client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 		other.mu.Lock()
