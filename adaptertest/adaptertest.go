@@ -161,17 +161,19 @@ type suite struct{ framework Framework }
 // ok answers with a status that frameworks do not answer with by themselves.
 var ok = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 
-// A client sends requests to one server.
+// A client sends requests to one server. Its connections are its own: the end of any
+// httptest.Server closes those of http.DefaultClient.
 type client struct {
 	t    *testing.T
 	base string
+	http *http.Client
 }
 
 func serve(t *testing.T, h http.Handler) client {
 	t.Helper()
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
-	return client{t, server.URL}
+	return client{t, server.URL, server.Client()}
 }
 
 // An answer is a response with its body read.
@@ -188,7 +190,7 @@ func (c client) send(method, path string, headers ...string) answer {
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Add(headers[i], headers[i+1])
 	}
-	response, err := http.DefaultClient.Do(r)
+	response, err := c.http.Do(r)
 	require.NoError(c.t, err)
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)

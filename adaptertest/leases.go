@@ -100,7 +100,7 @@ func (w *slotRoute) serve(http2 bool) *httptest.Server {
 func (s suite) leases(t *testing.T) {
 	w := s.newSlotRoute(t)
 	server := w.serve(false)
-	c := client{t, server.URL}
+	c := client{t, server.URL, server.Client()}
 	for range 2 * slots {
 		a := c.send("GET", "/work")
 		require.Equal(t, http.StatusNoContent, a.StatusCode)

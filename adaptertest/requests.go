@@ -59,7 +59,7 @@ func (s suite) concurrent(t *testing.T) {
 	for range workers {
 		wg.Go(func() {
 			for i := range each {
-				response, err := http.Get(fmt.Sprintf("%s/%d", c.base, i))
+				response, err := c.http.Get(fmt.Sprintf("%s/%d", c.base, i))
 				if !assert.NoError(t, err) {
 					return
 				}
