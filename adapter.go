@@ -34,9 +34,9 @@ type Adapter[C any] struct {
 	// has answered with 500.
 	Status func(c C) int
 
-	// SetStatus tells the framework the status of an answer before Refuse, Fail or
-	// Answer is called: the one to send unless they send another. Nil means that the
-	// framework need not know.
+	// SetStatus tells the framework the status of a refusal or failure before any
+	// function answers it: the one to send unless that function sends another. Nil
+	// means that the framework need not know.
 	SetStatus func(c C, status int)
 
 	// Refuse and Fail are the program's answers to a request that is refused, or
