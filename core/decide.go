@@ -61,6 +61,13 @@ func (Base) Release(*Quota, int64, uint64) {}
 // Decide is the decision that every store must make: at time now, given the
 // states of the charges' keys, it takes all charges or none.
 func Decide(now int64, charges []Charge, states []State) (d Decision) {
+	d.Decide(now, charges, states)
+	return d
+}
+
+// Decide makes the zero d what the function [Decide] returns. A Decision is large:
+// a store that fills in its result saves a copy.
+func (d *Decision) Decide(now int64, charges []Charge, states []State) {
 	d.start(now, len(charges))
 	d.Allowed = true
 	outcomes := d.Outcomes()
@@ -98,7 +105,6 @@ func Decide(now int64, charges []Charge, states []State) (d Decision) {
 			o.RetryAfter = state.After(c.Cost - room)
 		}
 	}
-	return d
 }
 
 // fits reports whether c fits where there is room. A cost of 0 always does.

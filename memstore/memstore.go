@@ -138,7 +138,7 @@ func New(options *Options) *Store {
 // and that of a context that was done before the call. After either, nothing was
 // taken. Take waits only for the locks of its keys' shards, each held for one
 // decision.
-func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) (d core.Decision, err error) {
 	if err := core.ValidateCharges(charges); err != nil {
 		return core.Decision{}, err
 	}
@@ -177,7 +177,7 @@ func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) 
 	if overflow {
 		return s.takeOverflow(now, policy, charges, keys, states), nil
 	}
-	d := core.Decide(now, charges, states)
+	d.Decide(now, charges, states)
 	stored := true
 	for i := range keys {
 		e := keys[i].entry
