@@ -1,7 +1,6 @@
 package limit
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,12 +20,12 @@ func (p *Policy) decideHTTP(d *Decision, r *http.Request, from framework, cost i
 		p.limiter.noticeProxies(r)
 	}
 	route := p.route(from)
-	s := route.scratch()
-	defer route.put(s)
+	s := route.scratch() // not put back after a panic of the program's functions
 	err := p.charge(s, &source{limiter: p.limiter, request: r, framework: from, cost: cost})
 	if err == nil {
 		err = p.decide(ctx, p.limiter.detached(ctx), d, route, s.charges, false)
 	}
+	route.put(s)
 	if err != nil {
 		p.limiter.failed(undecidedRequest, r, *d, err)
 		return err
@@ -108,7 +107,6 @@ func validCost(n int64) (int64, error) {
 type scratch struct {
 	of      *[]core.Charge // what charges are a copy of: route.charges
 	charges []core.Charge
-	keys    [core.MaxCharges]string
 }
 
 func (r *route) scratch() *scratch {
@@ -126,7 +124,6 @@ func (r *route) scratch() *scratch {
 func (r *route) put(s *scratch) {
 	for i := range s.charges {
 		s.charges[i].Key = ""
-		s.keys[i] = ""
 	}
 	r.scratches.Put(s)
 }
@@ -158,22 +155,25 @@ func (p *Policy) chargeRequest(s *scratch, r *Request) error {
 		}
 	}
 	for i := range s.charges {
-		n, said := r.Costs[p.names[i]]
-		if !said {
-			n = cmp.Or(r.Cost, 1)
+		cost := max(1, r.Cost)
+		if len(r.Costs) > 0 {
+			if n, said := r.Costs[p.names[i]]; said {
+				cost = n
+			}
 		}
-		s.charges[i].Cost = min(n, core.MaxCost)
+		s.charges[i].Cost = min(cost, core.MaxCost)
 	}
 	return nil
 }
 
 // resolve fills in the keys of a request. Each resolver is asked once.
 func (p *Policy) resolve(s *scratch, value func(*KeyResolver) string) {
-	for i := range p.keys {
-		s.keys[i] = p.keys[i].resolve(value)
-	}
 	for i := range s.charges {
-		s.charges[i].Key = s.keys[p.keyOf[i]]
+		if first := p.keyOf[i]; first < i {
+			s.charges[i].Key = s.charges[first].Key
+		} else {
+			s.charges[i].Key = p.set.rules[i].Key.resolve(value)
+		}
 	}
 }
 
@@ -220,8 +220,10 @@ func (p *Policy) take(ctx context.Context, d *Decision, r *route, charges []core
 // has no value for, or no address where one is needed.
 func (p *Policy) missing(keys map[string]string) error {
 	var errs []error
-	for i := range p.keys {
-		errs = append(errs, p.keys[i].missing(keys)...)
+	for i, first := range p.keyOf {
+		if first == i {
+			errs = append(errs, p.set.rules[i].Key.missing(keys)...)
+		}
 	}
 	return errors.Join(errs...)
 }

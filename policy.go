@@ -15,11 +15,10 @@ import (
 type Policy struct {
 	limiter    *Limiter
 	set        RuleSet
-	keys       []KeyResolver // the distinct resolvers of the rules
-	keyOf      []int         // for each rule, the index of its resolver
-	names      []string      // for each rule
-	capacities []int64       // for each rule, the most units that can remain
-	header     string        // the value of RateLimit-Policy
+	keyOf      []int    // for each rule, the index of the first rule with its resolver
+	names      []string // for each rule
+	capacities []int64  // for each rule, the most units that can remain
+	header     string   // the value of RateLimit-Policy
 
 	leases, queues       bool // whether a rule is of Concurrency, or of Queue
 	costs, settles       bool // whether a rule has a Cost, or a Settle
@@ -39,15 +38,14 @@ type Policy struct {
 func newPolicy(l *Limiter, set RuleSet) *Policy {
 	p := &Policy{limiter: l, set: set, routes: make(map[routeID]*route)}
 	index := make(map[string]int)
-	for _, r := range set.rules {
+	for i, r := range set.rules {
 		text := r.Key.String()
-		i, known := index[text]
+		first, known := index[text]
 		if !known || r.Key.uses(byFunc) {
-			i = len(p.keys)
+			first = i
 			index[text] = i
-			p.keys = append(p.keys, r.Key)
 		}
-		p.keyOf = append(p.keyOf, i)
+		p.keyOf = append(p.keyOf, first)
 		p.names = append(p.names, r.name())
 		p.leases = p.leases || r.leases()
 		p.costs = p.costs || r.Cost != nil
