@@ -19,6 +19,7 @@ type Policy struct {
 	names      []string // for each rule
 	capacities []int64  // for each rule, the most units that can remain
 	header     string   // the value of RateLimit-Policy
+	members    []string // for each rule, how its member of RateLimit begins
 
 	leases, queues       bool // whether a rule is of Concurrency, or of Queue
 	costs, settles       bool // whether a rule has a Cost, or a Settle
@@ -58,7 +59,7 @@ func newPolicy(l *Limiter, set RuleSet) *Policy {
 		q := r.quota()
 		p.capacities = append(p.capacities, q.Capacity())
 	}
-	p.header = policyHeader(set.rules)
+	p.header, p.members = policyHeader(set.rules), rateLimitMembers(p.names)
 	if set.scope == scopeNamed {
 		p.named = p.newRoute(set.name)
 	}
