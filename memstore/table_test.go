@@ -145,9 +145,10 @@ func TestTable(t *testing.T) {
 	now := int64(0)
 	for i := range 60_000 {
 		now += int64(1 + i/20_000*30) // at last, most entries are dead
-		e := &entry{expires: now + 1 + random.Int64N(6_000)}
+		e := allocate(core.SlidingLog, nil)
+		e.expires = now + 1 + random.Int64N(6_000)
 		c := core.Charge{Rule: "rule", Key: fmt.Sprint(i)}
-		hash := random.Uint64N(40_000) << shardBits
+		hash := random.Uint32N(40_000)
 		e.name(hash, "policy", &c)
 		keys.insert(e, now)
 		known[c.Key] = e
@@ -180,7 +181,8 @@ func TestSameHash(t *testing.T) {
 		if e := keys.find(7, n.policy, n.charge); e != nil {
 			t.Errorf("%q %+v is taken for %q %q", n.policy, n.charge, e.rule.Value(), e.key)
 		}
-		e := &entry{expires: int64(i + 1), algorithm: n.charge.Quota.Algorithm}
+		e := allocate(n.charge.Quota.Algorithm, nil)
+		e.expires = int64(i + 1)
 		e.name(7, n.policy, n.charge)
 		keys.insert(e, 0)
 	}
