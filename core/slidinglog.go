@@ -1,9 +1,6 @@
 package core
 
-import (
-	"slices"
-	"unsafe"
-)
+import "slices"
 
 // SlidingLog admits at most Limit units in any window, exactly: a unit admitted
 // at t counts at every time before t + Window and no longer. Refusals cost
@@ -25,41 +22,31 @@ const SlidingLog Algorithm = 0
 // the last window, oldest first. It is exported for stores that embed it. The
 // zero Log is that of a new key.
 //
-// Most keys of most services are seldom used, so a Log is kept small: the only
-// time of a key that has one is newest, and the ring is a pointer and an int32
-// instead of a slice.
+// Many keys are seldom used, so a Log is kept small: a key that has one time
+// has no ring, and the ring is a pointer to a slice.
 type Log struct {
 	Base
-	slots  *int64 // of the ring: see ring; nil until there are two times
-	newest int64  // of the times, if there are any
+	ring   *[]int64 // times; (*ring)[(head+i) % len(*ring)] is the i-th oldest; nil until there are two
+	newest int64    // of the times, if there are any
 	window int64
 	now    int64
-	slotsN int32 // how many slots
 	head   int32
 	size   int32 // times in the log
 	left   int32 // how many of the oldest of them had left the window at now
 	limit  int32 // of the last Advance
 }
 
-// ring returns the slots of the times: ring[(head+i) % len(ring)] is the i-th
-// oldest.
-func (l *Log) ring() []int64 { return unsafe.Slice(l.slots, l.slotsN) }
-
-// index returns where in the ring the i-th oldest time is.
-func (l *Log) index(i int32) int32 {
-	i += l.head
-	if i >= l.slotsN {
-		i -= l.slotsN
-	}
-	return i
-}
-
 // slot returns the i-th oldest time, which is newest if there is no ring.
 func (l *Log) slot(i int32) *int64 {
-	if i = l.index(i); uint32(i) >= uint32(l.slotsN) {
+	if l.ring == nil {
 		return &l.newest
 	}
-	return (*int64)(unsafe.Add(unsafe.Pointer(l.slots), 8*uintptr(i)))
+	ring := *l.ring
+	i += l.head
+	if n := int32(len(ring)); i >= n {
+		i -= n
+	}
+	return &ring[i]
 }
 
 func (l *Log) at(i int32) int64 { return *l.slot(i) }
@@ -101,8 +88,11 @@ func (l *Log) age(now int64) {
 // drop removes the times that have left the window.
 func (l *Log) drop() {
 	l.size -= l.left
-	if l.left > 0 {
-		l.head = l.index(l.left)
+	if l.ring != nil && l.left > 0 {
+		l.head += l.left
+		if n := int32(len(*l.ring)); l.head >= n {
+			l.head -= n
+		}
 	}
 	l.left = 0
 }
@@ -125,14 +115,21 @@ func (l *Log) Take(n int64, _ uint64) (room, delay int64) {
 // grow makes room for n times. It doubles, so that a key that is seldom used
 // stays small, but never beyond the limit.
 func (l *Log) grow(n int32) {
-	if n <= max(1, l.slotsN) {
+	room := int32(1)
+	if l.ring != nil {
+		room = int32(len(*l.ring))
+	}
+	if n <= room {
 		return
 	}
-	ring := make([]int64, max(n, min(2*l.slotsN, l.limit)))
+	ring := make([]int64, max(n, min(2*room, l.limit)))
 	for i := range l.size {
 		ring[i] = l.at(i)
 	}
-	l.slots, l.slotsN, l.head = unsafe.SliceData(ring), int32(len(ring)), 0
+	if l.ring == nil {
+		l.ring = new([]int64)
+	}
+	*l.ring, l.head = ring, 0
 }
 
 // After implements [State]: the n oldest units must leave.
@@ -179,6 +176,9 @@ func (l *Log) Return(r *Return, now int64) int64 {
 // Clone implements [State].
 func (l *Log) Clone() State {
 	copied := *l
-	copied.slots = unsafe.SliceData(slices.Clone(l.ring()))
+	if l.ring != nil {
+		ring := slices.Clone(*l.ring)
+		copied.ring = &ring
+	}
 	return &copied
 }

@@ -51,9 +51,10 @@ const DefaultMaxKeys = 1 << 17
 //
 // # Memory
 //
-// A key takes about 160 bytes plus its own bytes and its state: 8 bytes for each
-// unit that a [core.SlidingLog] has held at once, rounded up to a power of two,
-// and 24 bytes for each lease of [core.Concurrency]. MaxKeys bounds keys, not
+// A key takes about 120 bytes plus its own bytes. From the second unit on, a
+// [core.SlidingLog] takes 24 bytes more, and 8 for each unit that it has held at
+// once, rounded up to a power of two. [core.Concurrency] takes 24 bytes for each
+// lease. MaxKeys bounds keys, not
 // units: the log of a large limit is large.
 //
 // A decision on known keys allocates nothing if it has at most four charges.

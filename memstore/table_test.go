@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"unsafe"
 
 	"github.com/routelimit/limit/core"
 )
@@ -190,6 +191,41 @@ func TestSameHash(t *testing.T) {
 		if e := keys.find(7, n.policy, n.charge); e == nil || e.expires != int64(i+1) {
 			t.Errorf("%q %+v: found %+v", n.policy, n.charge, e)
 		}
+	}
+}
+
+// TestSize keeps a key of the default algorithm in one object of 112 bytes, a size
+// that the Go runtime allocates. The next one is 128.
+func TestSize(t *testing.T) {
+	if size := unsafe.Sizeof(logEntry{}); unsafe.Sizeof(uintptr(0)) == 8 && size > 112 {
+		t.Errorf("an entry has %d bytes", size)
+	}
+}
+
+// TestSweepIsBounded counts the work of a sweep instead of timing it: what expires at
+// once is dropped by many insertions, a few entries each.
+func TestSweepIsBounded(t *testing.T) {
+	const keys, most = 4_000, 64 // a shard of a store of a million keys
+	var table table
+	insert := func(i int, now int64) {
+		e := allocate(core.SlidingLog, nil)
+		e.expires = now + 1
+		random := rand.New(rand.NewPCG(1, uint64(i)))
+		e.name(random.Uint32(), "policy", &core.Charge{Rule: "rule", Key: fmt.Sprint(i)})
+		table.insert(e, now)
+	}
+	for i := range keys {
+		insert(i, 0)
+	}
+	for i := range keys {
+		before, buckets := table.len, len(table.buckets)
+		insert(keys+i, 1)
+		if dropped, joined := before+1-table.len, buckets-len(table.buckets); dropped > most || joined > 2*most {
+			t.Fatalf("one insertion drops %d entries and joins %d buckets", dropped, joined)
+		}
+	}
+	if table.len > keys+1 {
+		t.Errorf("%d entries, of which %d are live", table.len, keys)
 	}
 }
 
