@@ -78,14 +78,17 @@ func Decide(now int64, charges []Charge, states []State) (d Decision) {
 		c, state, o := &charges[i], states[i], &outcomes[i]
 		room := o.Remaining
 		fits := c.Fits(room)
+		takes := d.Allowed
+		if c.Alone {
+			takes = fits
+		}
 		switch {
 		case c.Cost == 0:
-		case c.Alone && fits:
-			room, _ = state.Take(c.Cost, c.Lease)
-		case d.Allowed && !c.Alone:
+		case takes:
 			var delay int64
-			room, delay = state.Take(c.Cost, c.Lease)
-			d.Delay = max(d.Delay, delay)
+			if room, delay = state.Take(c.Cost, c.Lease); !c.Alone {
+				d.Delay = max(d.Delay, delay)
+			}
 		default:
 			state.Refuse()
 		}
