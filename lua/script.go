@@ -48,7 +48,7 @@ func Plain(sha string) (text string) {
 //	-- @value a 12 4               or 12, 16, 20 and so on
 //	-- @returned r 141             a second key remembers what was given back
 //	-- @return                     the rest is for return.lua only
-//	-- @rare                       see flatten
+//	-- @rare                       see flatten, also for @inline and @each
 type file struct {
 	take, giveBack string // the text before @return and behind it
 	needs          []string
