@@ -12,7 +12,9 @@ import (
 )
 
 // TestForms tests that random batches, which are compared with core, take logs from
-// each stored form to each other.
+// one stored form to another. The changes that it does not ask for come less than ten
+// times in a run, and so sometimes not at all.
+//
 // A form is its letter, in upper case for a string of more than 128 units, or "-".
 func TestForms(t *testing.T) {
 	t.Setenv("LIMIT_ALGORITHM", core.SlidingLog.String())
@@ -50,11 +52,11 @@ func TestForms(t *testing.T) {
 	compareBatches(t, at(client, &now), &now, 150)
 	t.Logf("limits up to 128: %v", small)
 	t.Logf("limits above 128: %v", large)
-	for _, change := range []string{"- a", "a a", "A a", "A A", "b b", "B b", "a b", "b a", "c a", "d b", "c A", "d B"} {
+	for _, change := range []string{"- a", "a a", "A a", "A A", "b b", "B b", "a b", "b a", "c a", "d b", "c A"} {
 		assert.Positive(t, small[change], change)
 	}
-	for _, change := range []string{"- a", "- c", "a a", "a c", "A c", "c a", "c c", "- b", "- d", "b b", "b d", "B d", "d b", "d d",
-		"a b", "a d", "b a", "b c", "c d", "d a", "d c"} {
+	for _, change := range []string{"- a", "- c", "a a", "a c", "c a", "c c", "- b", "- d", "b b", "b d", "d b", "d d",
+		"a b", "a d", "b a", "b c"} {
 		assert.Positive(t, large[change], change)
 	}
 }
