@@ -14,11 +14,12 @@ type Charge struct {
 	Rule  string // the name of the rule, unique within its policy
 	Key   string // requests with the same key share the quota; any bytes, or empty
 	Quota Quota
-	Cost  int64 // units; 0 looks without taking
+	Cost  int64 // units; 0 looks without taking, and fits unless the rule is a [Ban]
 
-	// Lease is the id under which the charge holds its units. [Concurrency]
-	// needs one for a Cost above 0; other algorithms ignore it.
-	Lease uint64
+	// ID says what the charge is for, where the algorithm is [Quota.Identified]: for
+	// [Concurrency] the lease that holds its units, needed for a Cost above 0; for
+	// [Distinct] the value that is shown, 0 for none. Others ignore it.
+	ID uint64
 
 	// OnError says what to do if the store fails. Stores ignore it; package
 	// guard, which wraps a store, applies it.

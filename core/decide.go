@@ -11,14 +11,18 @@ type State interface {
 	// stepped back.
 	Advance(q *Quota, now int64) (room int64)
 
-	// Take takes n units, for which there is room. It returns the room left and
-	// how long the units must wait, which only a queue makes them do. Lease is
-	// [Charge].Lease.
-	Take(n int64, lease uint64) (room, delay int64)
+	// Needs returns for how many units c needs room now: its Cost, except for a ban
+	// and for distinct values. 0 fits even where there is no room.
+	Needs(c *Charge) int64
 
-	// Refuse notes that a charge of at least one unit was refused. Only a bucket
-	// that begins with tokens missing remembers that: it begins to fill.
-	Refuse()
+	// Take takes n units, which fit. It returns the room left and how long the
+	// units must wait, which only a queue makes them do. Id is [Charge].ID.
+	Take(n int64, id uint64) (room, delay int64)
+
+	// Refuse notes that a charge that needs room was refused, and reports whether
+	// the room has changed. A bucket that begins with tokens missing begins to fill,
+	// and a ban counts a strike, unless it or another ban has barred the request.
+	Refuse(barred bool) bool
 
 	// Used returns how many units are missing from the full quota.
 	Used() int64
@@ -45,12 +49,15 @@ type State interface {
 	Expires() int64
 }
 
-// Base has the methods of a [State] that most algorithms do not need: it
-// remembers no refusals and has no leases.
+// Base has the methods of a [State] as most algorithms have them: a charge needs
+// its cost, refusals are not remembered, and there are no leases.
 type Base struct{}
 
+// Needs implements [State].
+func (Base) Needs(c *Charge) int64 { return c.Cost }
+
 // Refuse implements [State].
-func (Base) Refuse() {}
+func (Base) Refuse(bool) bool { return false }
 
 // Renew implements [State].
 func (Base) Renew(*Quota, int64, uint64) bool { return false }
@@ -63,43 +70,49 @@ func (Base) Release(*Quota, int64, uint64) {}
 func Decide(now int64, charges []Charge, states []State) (d Decision) {
 	d.start(now, len(charges))
 	d.Allowed = true
+	barred := false // by a ban
 	outcomes := d.Outcomes()
 	for i := range charges {
 		c := &charges[i]
-		outcomes[i].Remaining = states[i].Advance(&c.Quota, now)
-		d.Allowed = d.Allowed && c.fits(outcomes[i].Remaining)
+		room := states[i].Advance(&c.Quota, now)
+		outcomes[i].Remaining = room
+		if !fits(states[i].Needs(c), room) {
+			d.Allowed = false
+			barred = barred || c.Quota.Bars()
+		}
 	}
 	for i := range charges {
 		c, state, o := &charges[i], states[i], &outcomes[i]
-		room := o.Remaining
-		fits := c.fits(room)
+		room, needs := o.Remaining, int64(0)
 		switch {
-		case c.Cost == 0:
-		case d.Allowed:
+		case !d.Allowed:
+			needs = state.Needs(c)
+			if needs > 0 && state.Refuse(barred) {
+				room = state.Advance(&c.Quota, now)
+			}
+		case c.Cost > 0:
 			var delay int64
-			room, delay = state.Take(c.Cost, c.Lease)
+			room, delay = state.Take(c.Cost, c.ID)
 			d.Delay = max(d.Delay, delay)
-		default:
-			state.Refuse()
 		}
 		o.Remaining = max(0, room)
 		used := state.Used()
 		if used > 0 {
 			o.ResetAfter = state.After(used)
 		}
-		switch {
+		switch fits := fits(needs, room); {
 		case fits && used > 0:
 			// After a limit is lowered, more may be used than it allows.
 			o.MoreAfter = state.After(1 - min(0, room))
 		case fits:
-		case c.Cost > c.Quota.Capacity():
+		case needs > c.Quota.Capacity():
 			o.RetryAfter = Never
 		default:
-			o.RetryAfter = state.After(c.Cost - room)
+			o.RetryAfter = state.After(needs - room)
 		}
 	}
 	return d
 }
 
-// fits reports whether c fits where there is room. A cost of 0 always does.
-func (c *Charge) fits(room int64) bool { return c.Cost <= room || c.Cost == 0 }
+// fits reports whether there is room for what a charge needs.
+func fits(needs, room int64) bool { return needs <= room || needs == 0 }

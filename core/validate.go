@@ -23,7 +23,7 @@ func ValidateCharges(charges []Charge) error {
 		if c.Quota.faults() != 0 {
 			return fmt.Errorf("%w: rule %q: %w", ErrCharges, c.Rule, c.Quota.Validate())
 		}
-		if c.Quota.Leases() && c.Cost > 0 && c.Lease == 0 {
+		if c.Quota.Leases() && c.Cost > 0 && c.ID == 0 {
 			return fmt.Errorf("%w: rule %q: a lease without an id: write a random one that is not 0", ErrCharges, c.Rule)
 		}
 		for j := range i {
@@ -46,7 +46,7 @@ func ValidateLeases(charges []Charge) error {
 		switch c := &charges[i]; {
 		case !c.Quota.Leases():
 			return fmt.Errorf("%w: rule %q: algorithm %v has no leases: leave it out", ErrCharges, c.Rule, c.Quota.Algorithm)
-		case c.Lease == 0:
+		case c.ID == 0:
 			return fmt.Errorf("%w: rule %q: a lease without an id: write the one that it was taken with", ErrCharges, c.Rule)
 		}
 	}

@@ -103,6 +103,11 @@ func (c *call) fitsShare() (at int64, fits bool) {
 	}
 	m := c.shares()
 	defer m.free()
+	for i := range m.charges {
+		if m.charges[i].Quota.Bars() {
+			m.yields.add(i)
+		}
+	}
 	own, err := c.takeCopies(m)
 	return own.At, err == nil && own.Allowed
 }
@@ -132,7 +137,9 @@ func (c *call) look() (left core.Decision, ok bool, err error) {
 		return left, false, err
 	}
 	for i, o := range left.Outcomes() {
-		if c.charges[i].Cost > o.Remaining && !m.yields.has(i) {
+		// A look does not say whether a value is known: count does.
+		short := c.charges[i].Cost > o.Remaining && c.charges[i].Quota.Algorithm != core.Distinct
+		if (short || !o.Fits()) && !m.yields.has(i) { // a barred key refuses a look
 			return left, false, nil
 		}
 	}

@@ -66,7 +66,7 @@ func (l *Rules) Match(charges []core.Charge) bool {
 func (l *Rules) Weight(charges, first []core.Charge) (us int64) {
 	for r := range l.rules {
 		us += weightOfCharge
-		if q := &l.rules[r].Quota; charges[r].Key != first[r].Key || q.Leases() {
+		if q := &l.rules[r].Quota; charges[r].Key != first[r].Key || q.Identified() {
 			us += q.Cells + l.sizes[r]
 		}
 	}
@@ -74,9 +74,11 @@ func (l *Rules) Weight(charges, first []core.Charge) (us int64) {
 }
 
 const (
-	weightOfCharge = 9
-	logPerMicro    = 35 // units of a log that are copied in a µs
-	leasesPerMicro = 40
+	weightOfCharge  = 9
+	logPerMicro     = 35 // units of a log that are copied in a µs
+	leasesPerMicro  = 40
+	valuesPerMicro  = 12
+	strikesPerMicro = 10
 )
 
 // weightOfSize is what the size of a stored state adds to the weight of a charge.
@@ -86,6 +88,10 @@ func weightOfSize(q *core.Quota) int64 {
 		return q.Limit / logPerMicro
 	case core.Concurrency:
 		return q.Limit / leasesPerMicro
+	case core.Distinct:
+		return q.Limit / valuesPerMicro
+	case core.Ban:
+		return q.Limit / strikesPerMicro
 	}
 	return 0
 }
@@ -122,8 +128,8 @@ func (l *Rules) Encode(now string, grace int, decisions [][]core.Charge) (keys [
 		}
 		q := l.rules[r].Quota
 		var params any
-		if q.Leases() {
-			params = leaseIDs(decisions, r)
+		if q.Identified() {
+			params = idsOf(decisions, r)
 		} else {
 			params = parameters(&q, now)
 		}
@@ -148,6 +154,7 @@ func parameters(q *core.Quota, now string) string {
 		n     int64
 	}{
 		{core.FieldBurst, q.Burst}, {core.FieldCells, q.Cells}, {core.FieldMissing, q.Missing}, {core.FieldMaxWait, q.MaxWait},
+		{core.FieldBar, q.Bar}, {core.FieldMaxBar, q.MaxBar},
 	} {
 		if fields.Has(p.field) {
 			if b != nil {
@@ -232,11 +239,18 @@ func (l *Rules) outcomes(d *core.Decision, part []int64, charges []core.Charge) 
 	for r := range charges {
 		c, o := &charges[r], &d.Outcomes()[r]
 		left, after, reset := part[3*r], part[3*r+1], part[3*r+2]
+		needs, shows := c.Cost, c.Quota.Algorithm == core.Distinct
+		if shows {
+			needs = 0 // or 1, and then it does not fit
+		}
+		if left == -1 && !d.Allowed && (shows || c.Quota.Bars()) { // see take.lua
+			left, needs = 0, 1
+		}
 		if left < 0 || left > c.Quota.Capacity() || after < core.Never || after > maxSpan || reset < 0 || reset > maxSpan {
 			return fmt.Errorf("%w: %s makes no sense: %d", ErrValue, l.key(r, c), part[3*r:3*r+3])
 		}
 		o.Remaining, o.ResetAfter = left, reset
-		if d.Allowed || c.Cost == 0 || c.Cost <= left {
+		if d.Allowed || needs <= left {
 			o.MoreAfter = after
 		} else {
 			o.RetryAfter = after

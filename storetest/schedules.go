@@ -215,6 +215,9 @@ func (s *schedule) draw() []core.Charge {
 		c := &charges[i]
 		c.Key = s.key()
 		limit := c.Quota.Capacity()
+		if c.Quota.Algorithm == core.Distinct { // 0 is no value; a few are in all bits
+			c.ID = s.random.Uint64N(uint64(limit)+4) * 0x9e3779b97f4a7c15
+		}
 		switch s.random.IntN(20) {
 		case 0, 1:
 			c.Cost = 0
