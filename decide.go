@@ -3,6 +3,8 @@ package limit
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/http"
@@ -85,6 +87,8 @@ func (s *source) value(k *KeyResolver) string {
 // costOf returns what the request costs of a rule.
 func (s *source) costOf(rule *Rule) (int64, error) {
 	switch {
+	case rule.Algorithm == Ban && rule.Cost == nil:
+		return 0, nil
 	case s.cost != 0:
 		return validCost(s.cost)
 	case rule.Cost != nil:
@@ -108,7 +112,7 @@ func validCost(n int64) (int64, error) {
 type scratch struct {
 	of      *[]core.Charge // what charges are a copy of: route.charges
 	charges []core.Charge
-	keys    [core.MaxCharges]string
+	keys    [2 * core.MaxCharges]string // keys, and values to count
 }
 
 func (r *route) scratch() *scratch {
@@ -126,8 +130,8 @@ func (r *route) scratch() *scratch {
 func (r *route) put(s *scratch) {
 	for i := range s.charges {
 		s.charges[i].Key = ""
-		s.keys[i] = ""
 	}
+	clear(s.keys[:2*len(s.charges)])
 	r.scratches.Put(s)
 }
 
@@ -159,7 +163,11 @@ func (p *Policy) chargeRequest(s *scratch, r *Request) error {
 	}
 	for i := range s.charges {
 		n, said := r.Costs[p.names[i]]
-		if !said {
+		switch {
+		case said:
+		case p.set.rules[i].Algorithm == Ban:
+			n = 0
+		default:
 			n = cmp.Or(r.Cost, 1)
 		}
 		s.charges[i].Cost = min(n, core.MaxCost)
@@ -175,6 +183,23 @@ func (p *Policy) resolve(s *scratch, value func(*KeyResolver) string) {
 	for i := range s.charges {
 		s.charges[i].Key = s.keys[p.keyOf[i]]
 	}
+	if p.shows {
+		for i, values := range p.valuesOf {
+			if values >= 0 {
+				s.charges[i].ID = valueID(s.keys[values])
+			}
+		}
+	}
+}
+
+// valueID returns the id of a value, which is the same in all processes. Clients choose
+// values, so it is a hash without known collisions. No value has the id 0.
+func valueID(value string) uint64 {
+	if value == "" {
+		return 0
+	}
+	sum := sha256.Sum256([]byte(value))
+	return max(1, binary.BigEndian.Uint64(sum[:]))
 }
 
 // decide decides for a caller that waits as long as the context waiting, with a

@@ -45,9 +45,11 @@ func setHeaders(h http.Header, d *Decision) {
 	style := d.policy.limiter.options.Headers
 	values := new([4]string) // one allocation for all of them
 	if style == 0 || style&Draft11 != 0 {
-		values[0], values[1] = d.policy.header, rateLimitHeader(d)
-		h[headerPolicy] = add(h[headerPolicy], values[0:1:1])
-		h[headerRateLimit] = add(h[headerRateLimit], values[1:2:2])
+		if values[0] = d.policy.header; values[0] != "" {
+			values[1] = rateLimitHeader(d)
+			h[headerPolicy] = add(h[headerPolicy], values[0:1:1])
+			h[headerRateLimit] = add(h[headerRateLimit], values[1:2:2])
+		}
 	}
 	if !d.Allowed {
 		values[2] = "no-store"
@@ -57,7 +59,7 @@ func setHeaders(h http.Header, d *Decision) {
 			h["Retry-After"] = values[3:4:4]
 		}
 	}
-	if style&(XRateLimit|XRateLimitUnix) != 0 {
+	if style&(XRateLimit|XRateLimitUnix) != 0 && d.policy.header != "" {
 		r := d.nearest()
 		reset := r.ResetAfter
 		if style&XRateLimitUnix != 0 {
@@ -89,9 +91,12 @@ func setUndecidedHeaders(h http.Header) {
 func (d *Decision) nearest() RuleDecision {
 	rules := d.Rules()
 	share := func(r RuleDecision) float64 { return float64(r.Remaining) / float64(r.Capacity) }
-	nearest := rules[0]
-	for _, r := range rules[1:] {
+	nearest, found := rules[0], false
+	for i, r := range rules {
 		switch {
+		case d.policy.set.rules[i].hidden():
+		case !found:
+			nearest, found = r, true
 		case r.RetryAfter > nearest.RetryAfter:
 			nearest = r
 		case r.RetryAfter == nearest.RetryAfter && share(r) < share(nearest):
@@ -101,15 +106,19 @@ func (d *Decision) nearest() RuleDecision {
 	return nearest
 }
 
-// policyHeader returns the RateLimit-Policy of rules: name, quota and window.
+// policyHeader returns the RateLimit-Policy of rules: name, quota and window. Bans and
+// distinct values are no quotas that clients spend, and have no members.
 // The quota is what a window admits in the long run, so that q and w are a rate; a
 // burst shows in the r of RateLimit. The window is left out if it is no whole
 // number of seconds, or a calendar period, since those differ. Concurrency has no
 // window, and a unit of its own.
 func policyHeader(rules []Rule) string {
 	var b strings.Builder
-	for i, r := range rules {
-		if i > 0 {
+	for _, r := range rules {
+		if r.hidden() {
+			continue
+		}
+		if b.Len() > 0 {
 			b.WriteString(", ")
 		}
 		b.WriteString(`"` + r.name() + `";q=` + strconv.FormatInt(r.Limit, 10))
@@ -129,7 +138,10 @@ func rateLimitHeader(d *Decision) string {
 	var room [128]byte
 	b := room[:0]
 	for i, o := range d.core.Outcomes() {
-		if i > 0 {
+		if d.policy.set.rules[i].hidden() {
+			continue
+		}
+		if len(b) > 0 {
 			b = append(b, ", "...)
 		}
 		b = append(b, '"')

@@ -15,13 +15,15 @@ import (
 type Policy struct {
 	limiter    *Limiter
 	set        RuleSet
-	keys       []KeyResolver // the distinct resolvers of the rules
+	keys       []KeyResolver // the different resolvers of the rules
 	keyOf      []int         // for each rule, the index of its resolver
+	valuesOf   []int         // likewise of its Values, or -1
 	names      []string      // for each rule
 	capacities []int64       // for each rule, the most units that can remain
 	header     string        // the value of RateLimit-Policy
 
 	leases, queues       bool // whether a rule is of Concurrency, or of Queue
+	bars, shows          bool // whether a rule is a Ban, or Distinct
 	costs, settles       bool // whether a rule has a Cost, or a Settle
 	byIP, byUser, byPath bool // whether a rule is keyed by address, by user alone, by a path value
 	joins                bool // whether a rule is keyed by several resolvers, and some may not be asked
@@ -39,24 +41,33 @@ type Policy struct {
 func newPolicy(l *Limiter, set RuleSet) *Policy {
 	p := &Policy{limiter: l, set: set, routes: make(map[routeID]*route)}
 	index := make(map[string]int)
-	for _, r := range set.rules {
-		text := r.Key.String()
+	add := func(k KeyResolver) int {
+		text := k.String()
 		i, known := index[text]
-		if !known || r.Key.uses(byFunc) {
+		if !known || k.uses(byFunc) {
 			i = len(p.keys)
 			index[text] = i
-			p.keys = append(p.keys, r.Key)
+			p.keys = append(p.keys, k)
 		}
-		p.keyOf = append(p.keyOf, i)
+		p.byIP = p.byIP || k.uses(byIP)
+		p.joins = p.joins || len(k.parts) > 0
+		p.byPath = p.byPath || k.uses(byPath)
+		return i
+	}
+	for _, r := range set.rules {
+		p.keyOf = append(p.keyOf, add(r.Key))
+		values := -1
+		if r.Algorithm == Distinct {
+			values, p.shows = add(r.Values), true
+		}
+		p.valuesOf = append(p.valuesOf, values)
+		p.bars = p.bars || r.Algorithm == Ban
 		p.names = append(p.names, r.name())
 		p.leases = p.leases || r.leases()
 		p.costs = p.costs || r.Cost != nil
 		p.settles = p.settles || r.Settle != nil
 		p.queues = p.queues || r.queues()
-		p.byIP = p.byIP || r.Key.uses(byIP)
 		p.byUser = p.byUser || r.Key.kind == byUser // others have a key without a user too
-		p.joins = p.joins || len(r.Key.parts) > 0
-		p.byPath = p.byPath || r.Key.uses(byPath)
 		q := r.quota()
 		p.capacities = append(p.capacities, q.Capacity())
 	}
@@ -95,7 +106,7 @@ func (l *Limiter) check(rules RuleSet, at place) error {
 			"quota of all, or limit.EachRoute(rules…) for a quota of each", rules)})
 	}
 	for _, rule := range rules.rules {
-		if rule.Key.uses(byUser) && !at.user && l.options.User == nil {
+		if (rule.Key.uses(byUser) || rule.Values.uses(byUser)) && !at.user && l.options.User == nil {
 			wrong(rule, "no user resolver: set ginlimit.Limiter.User, echolimit.Limiter.User or the User of your adapter to read "+
 				"what authentication put into its context, or limit.Options.User on net/http")
 		}
