@@ -109,7 +109,9 @@ func randomAttributes(r *rand.Rand, rule *Rule, zones []*time.Location) {
 	some := func(n int64) int64 { return r.Int64N(2) * (1 + r.Int64N(n)) }
 	rule.Algorithm = core.Algorithm(r.IntN(len(core.Algorithms())))
 	rule.OnStoreError = core.OnError(r.IntN(int(Refuse) + 1))
-	duration := func() time.Duration { return time.Millisecond + time.Duration(r.Int64N(int64(day/time.Microsecond)))*time.Microsecond }
+	duration := func() time.Duration {
+		return time.Millisecond + time.Duration(r.Int64N(int64(day/time.Microsecond)))*time.Microsecond
+	}
 	switch rule.Algorithm {
 	case Concurrency:
 		rule.Limit, rule.Window = 1+rule.Limit%core.MaxLeases, max(time.Second, rule.Window)
