@@ -44,6 +44,21 @@ const (
 	// [Decision.Release] is called. The lease is renewed meanwhile, and ends by
 	// itself a Window after the process has died: at least a second.
 	Concurrency = core.Concurrency
+
+	// Ban ("ban") bars a key for Bar after Limit strikes within the Window, 1 to
+	// 1,000, and for twice as long each further time, up to MaxBar. A strike is a
+	// request that the other rules of the policy refuse. With a Settle such as
+	// [OnStatus](401), so is an admitted request that is answered like that. A barred
+	// key is refused whatever the other rules say, and its bars are forgotten when
+	// the longest bar has passed without another. A Ban has no member in the headers
+	// of a quota.
+	Ban = core.Ban
+
+	// Distinct ("distinct") admits at most Limit different Values in any window, 1 to
+	// 10,000: user names from one address, for example. A value that was seen within
+	// the Window passes, and so does a request without one. A Distinct has no member
+	// in the headers of a quota.
+	Distinct = core.Distinct
 )
 
 // A Calendar makes the windows of a [FixedWindow] the hours, days, weeks (from
@@ -78,7 +93,7 @@ func (r Rule) window() time.Duration {
 func (r Rule) quota() core.Quota {
 	q := core.Quota{Algorithm: r.Algorithm, Limit: r.Limit, Window: r.window().Microseconds(),
 		Burst: r.Burst, Cells: int64(r.Cells), Missing: r.Missing, MaxWait: r.MaxWait.Microseconds(),
-		Aligned: r.Aligned, Calendar: r.Calendar}
+		Bar: r.Bar.Microseconds(), MaxBar: r.MaxBar.Microseconds(), Aligned: r.Aligned, Calendar: r.Calendar}
 	fields := q.Algorithm.Fields()
 	if fields.Has(core.FieldCells) && q.Cells == 0 {
 		q.Cells = defaultCells
@@ -94,6 +109,10 @@ func (r Rule) leases() bool {
 	return q.Leases()
 }
 
+// hidden reports whether a rule is no quota that clients spend: it has no headers, and
+// costs and settlements of a request in units are not for it.
+func (r *Rule) hidden() bool { return r.Algorithm == Ban || r.Algorithm == Distinct }
+
 func (r Rule) queues() bool {
 	q := r.quota()
 	return q.Queues()
@@ -105,7 +124,7 @@ func (r Rule) equal(s Rule) bool {
 	a, b := r.quota(), s.quota()
 	zones := sameZone(a.Calendar.Zone, b.Calendar.Zone)
 	a.Calendar.Zone, b.Calendar.Zone = nil, nil
-	return zones && a == b && (r.Cost == nil) == (s.Cost == nil) && (r.Settle == nil) == (s.Settle == nil) && r.name() == s.name() && r.Key.label == s.Key.label && r.OnStoreError == s.OnStoreError
+	return zones && a == b && (r.Cost == nil) == (s.Cost == nil) && (r.Settle == nil) == (s.Settle == nil) && r.name() == s.name() && r.Key.label == s.Key.label && r.Values.label == s.Values.label && r.OnStoreError == s.OnStoreError
 }
 
 // sameZone reports whether a and b are one time zone. A zone that was loaded twice

@@ -2,6 +2,8 @@ package limit
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/http"
@@ -84,6 +86,8 @@ func (s *source) value(k *KeyResolver) string {
 // costOf returns what the request costs of a rule.
 func (s *source) costOf(rule *Rule) (int64, error) {
 	switch {
+	case rule.Algorithm == Ban && rule.Cost == nil:
+		return 0, nil
 	case s.cost != 0:
 		return validCost(s.cost)
 	case rule.Cost != nil:
@@ -156,6 +160,9 @@ func (p *Policy) chargeRequest(s *scratch, r *Request) error {
 	}
 	for i := range s.charges {
 		cost := max(1, r.Cost)
+		if p.set.rules[i].Algorithm == Ban {
+			cost = 0
+		}
 		if len(r.Costs) > 0 {
 			if n, said := r.Costs[p.names[i]]; said {
 				cost = n
@@ -175,6 +182,23 @@ func (p *Policy) resolve(s *scratch, value func(*KeyResolver) string) {
 			s.charges[i].Key = p.set.rules[i].Key.resolve(value)
 		}
 	}
+	if p.shows {
+		for i := range s.charges {
+			if rule := &p.set.rules[i]; rule.Algorithm == Distinct {
+				s.charges[i].ID = valueID(rule.Values.resolve(value))
+			}
+		}
+	}
+}
+
+// valueID returns the id of a value, which is the same in all processes. Clients choose
+// values, so it is a hash without known collisions. No value has the id 0.
+func valueID(value string) uint64 {
+	if value == "" {
+		return 0
+	}
+	sum := sha256.Sum256([]byte(value))
+	return max(1, binary.BigEndian.Uint64(sum[:]))
 }
 
 // decide decides for a caller that waits as long as the context waiting, with a
@@ -216,6 +240,11 @@ func (p *Policy) take(ctx context.Context, d *Decision, r *route, charges []core
 	return nil
 }
 
+// keyed reports whether a rule has a resolver as its key.
+func (p *Policy) keyed(k *KeyResolver) bool {
+	return slices.ContainsFunc(p.set.rules, func(r Rule) bool { return r.Key.label == k.label })
+}
+
 // missing returns an error that joins one for each key of the policy that keys
 // has no value for, or no address where one is needed.
 func (p *Policy) missing(keys map[string]string) error {
@@ -223,6 +252,9 @@ func (p *Policy) missing(keys map[string]string) error {
 	for i, first := range p.keyOf {
 		if first == i {
 			errs = append(errs, p.set.rules[i].Key.missing(keys)...)
+		}
+		if rule := &p.set.rules[i]; rule.Algorithm == Distinct && !p.keyed(&rule.Values) {
+			errs = append(errs, rule.Values.missing(keys)...)
 		}
 	}
 	return errors.Join(errs...)

@@ -43,7 +43,7 @@ const (
 // add their members to the same fields.
 func setHeaders(h http.Header, d *Decision) {
 	style := d.policy.limiter.options.Headers
-	draft := style == 0 || style&Draft11 != 0
+	draft := (style == 0 || style&Draft11 != 0) && d.policy.header != ""
 	retry := !d.Allowed && d.RetryAfter != Never
 
 	// One allocation for the texts, and one for the slices of all fields.
@@ -71,7 +71,7 @@ func setHeaders(h http.Header, d *Decision) {
 		values[3] = text[end:]
 		h["Retry-After"] = values[3:4:4]
 	}
-	if style&(XRateLimit|XRateLimitUnix) != 0 {
+	if style&(XRateLimit|XRateLimitUnix) != 0 && d.policy.header != "" {
 		r := d.nearest()
 		reset := r.ResetAfter
 		if style&XRateLimitUnix != 0 {
@@ -103,9 +103,12 @@ func setUndecidedHeaders(h http.Header) {
 func (d *Decision) nearest() RuleDecision {
 	rules := d.Rules()
 	share := func(r RuleDecision) float64 { return float64(r.Remaining) / float64(r.Capacity) }
-	nearest := rules[0]
-	for _, r := range rules[1:] {
+	nearest, found := rules[0], false
+	for i, r := range rules {
 		switch {
+		case d.policy.set.rules[i].hidden():
+		case !found:
+			nearest, found = r, true
 		case r.RetryAfter > nearest.RetryAfter:
 			nearest = r
 		case r.RetryAfter == nearest.RetryAfter && share(r) < share(nearest):
@@ -115,15 +118,19 @@ func (d *Decision) nearest() RuleDecision {
 	return nearest
 }
 
-// policyHeader returns the RateLimit-Policy of rules: name, quota and window.
+// policyHeader returns the RateLimit-Policy of rules: name, quota and window. Bans and
+// distinct values are no quotas that clients spend, and have no members.
 // The quota is what a window admits in the long run, so that q and w are a rate; a
 // burst shows in the r of RateLimit. The window is left out if it is no whole
 // number of seconds, or a calendar period, since those differ. Concurrency has no
 // window, and a unit of its own.
 func policyHeader(rules []Rule) string {
 	var b strings.Builder
-	for i, r := range rules {
-		if i > 0 {
+	for _, r := range rules {
+		if r.hidden() {
+			continue
+		}
+		if b.Len() > 0 {
 			b.WriteString(", ")
 		}
 		b.WriteString(`"` + r.name() + `";q=` + strconv.FormatInt(r.Limit, 10))
@@ -138,14 +145,16 @@ func policyHeader(rules []Rule) string {
 }
 
 // rateLimitMembers returns what the RateLimit of a decision says of each rule before
-// the units that are left. Names need no escapes: see validName.
-func rateLimitMembers(names []string) []string {
-	members := make([]string, len(names))
-	for i, name := range names {
-		if i > 0 {
-			members[i] = ", "
+// the units that are left, or "" for a rule that has no member. Names need no
+// escapes: see validName.
+func rateLimitMembers(rules []Rule) []string {
+	members := make([]string, len(rules))
+	separator := ""
+	for i := range rules {
+		if !rules[i].hidden() {
+			members[i] = separator + `"` + rules[i].name() + `";r=`
+			separator = ", "
 		}
-		members[i] += `"` + name + `";r=`
 	}
 	return members
 }
@@ -154,6 +163,9 @@ func rateLimitMembers(names []string) []string {
 // and the seconds until there is more.
 func appendRateLimit(b []byte, d *Decision) []byte {
 	for i, o := range d.core.Outcomes() {
+		if d.policy.members[i] == "" {
+			continue
+		}
 		b = append(b, d.policy.members[i]...)
 		b = strconv.AppendInt(b, o.Remaining, 10)
 		if t := max(o.MoreAfter, o.RetryAfter); t > 0 {

@@ -117,7 +117,7 @@ func nameLeases(charges []core.Charge) {
 	}
 	for i := range charges {
 		if charges[i].Quota.Leases() {
-			charges[i].Lease = id
+			charges[i].ID = id
 		}
 	}
 }
@@ -127,7 +127,7 @@ func nameLeases(charges []core.Charge) {
 func (p *Policy) newLease(r *route, charges []core.Charge, began time.Time) *lease {
 	l := &lease{limiter: p.limiter, policy: r.stored, renewed: began}
 	for _, c := range charges {
-		if c.Lease != 0 && c.Cost > 0 {
+		if c.Quota.Leases() && c.Cost > 0 {
 			l.charges = append(l.charges, c)
 			if every := micros(c.Quota.Window) / 3; l.every == 0 || every < l.every {
 				l.every = every

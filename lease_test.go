@@ -37,7 +37,7 @@ func (w *watched) Take(ctx context.Context, policy string, charges []core.Charge
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, c := range charges {
-		w.ids = append(w.ids, c.Lease)
+		w.ids = append(w.ids, c.ID)
 	}
 	return w.Store.Take(ctx, policy, charges)
 }

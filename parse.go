@@ -19,7 +19,7 @@ import (
 //	         which may be written second minute hour day
 //	key    = "ip" | "user" | "header" name | "cookie" name | "query" name |
 //	         "path" name | key "and" key | key "or" key | "(" key ")"
-//	word   = algorithm | "aligned" | "zone" zone | "cells" digits |
+//	word   = algorithm | "ban" duration [ "to" duration ] | "distinct" key | "aligned" | "zone" zone | "cells" digits |
 //	         "burst" count | "missing" count | "empty" | "wait" duration |
 //	         "on-error" ( "local" | "allow" | "refuse" )
 //
@@ -31,6 +31,11 @@ import (
 // [FixedWindow] with a [Calendar]. Its window is hour, day, week or month:
 //
 //	100/1m per ip token-bucket burst 10; 10000/month per user zone Europe/Berlin
+//
+// A [Ban] says how long a key is barred, and at most; and [Distinct] which values are
+// counted:
+//
+//	5/1m per ip; 10/1h per ip ban 15m to 24h; 10/1h per ip distinct query user
 //
 // The error shows the place in the text and what to write there, or is the error
 // of [RuleSet.Validate].
@@ -107,7 +112,7 @@ func (s *RuleSet) UnmarshalText(text []byte) error {
 
 // noText returns why Parse cannot read the text of r, or "".
 func (r Rule) noText() string {
-	if r.Key.uses(byFunc) {
+	if r.Key.uses(byFunc) || r.Values.uses(byFunc) {
 		return "a function has no text: write a resolver other than limit.By"
 	}
 	if r.Cost != nil {
@@ -128,7 +133,8 @@ func (r Rule) noText() string {
 func (r Rule) syntax() grammar.Rule {
 	s := grammar.Rule{Name: r.Name, Limit: r.Limit, Window: r.Window, Key: r.Key.syntax(),
 		Algorithm: r.Algorithm, Aligned: r.Aligned, Calendar: r.Calendar, Cells: int64(r.Cells),
-		Burst: r.Burst, Missing: r.Missing, MaxWait: r.MaxWait, OnError: r.OnStoreError}
+		Burst: r.Burst, Missing: r.Missing, MaxWait: r.MaxWait, Bar: r.Bar, MaxBar: r.MaxBar, Values: r.Values.syntax(),
+		OnError: r.OnStoreError}
 	if r.Missing != 0 && r.Missing == r.quota().Burst {
 		s.Missing, s.Empty = 0, true
 	}
@@ -139,7 +145,8 @@ func (r Rule) syntax() grammar.Rule {
 func ruleOf(s grammar.Rule) Rule {
 	r := Rule{Name: s.Name, Limit: s.Limit, Window: s.Window, Key: keyOf(s.Key),
 		Algorithm: s.Algorithm, Aligned: s.Aligned, Calendar: s.Calendar, Cells: int(s.Cells),
-		Burst: s.Burst, Missing: s.Missing, MaxWait: s.MaxWait, OnStoreError: s.OnError}
+		Burst: s.Burst, Missing: s.Missing, MaxWait: s.MaxWait, Bar: s.Bar, MaxBar: s.MaxBar, Values: keyOf(s.Values),
+		OnStoreError: s.OnError}
 	if s.Empty {
 		r.Missing = r.quota().Burst
 	}

@@ -200,6 +200,7 @@ func FuzzParse(t *testing.F) {
 		"5/2x per ip", "1e9/s", "٥/s", " 5/2s\n", "", "5/2s per ip per user", "1k/1d12h per path id;", "1/1.5h global",
 		"1/1ms250µs per cookie a and query b", "5/s per ((((((((((ip", "a:b:c", "1/s global;;",
 		"100/1m per ip token-bucket burst 10 missing 3; 9/s global queue burst 1k wait 1.5s", "5/month per user zone Europe/Berlin",
+		"5/1m per ip; 3/1h per ip ban 15m to 1d; 9/1h per ip distinct query a or (header b and user) on-error allow",
 		"5/1m per ip fixed-window aligned; 5/1m per user sliding-cells cells 20", "5/week per ip zone ../UTC empty",
 	} {
 		f.Add(seed)

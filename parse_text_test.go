@@ -107,9 +107,19 @@ func randomKey(r *rand.Rand, depth int) KeyResolver {
 // randomAttributes gives a rule a random algorithm with options that it takes.
 func randomAttributes(r *rand.Rand, rule *Rule, zones []*time.Location) {
 	some := func(n int64) int64 { return r.Int64N(2) * (1 + r.Int64N(n)) }
-	rule.Algorithm = core.Algorithm(r.IntN(int(Queue) + 1))
+	rule.Algorithm = core.Algorithm(r.IntN(len(core.Algorithms())))
 	rule.OnStoreError = core.OnError(r.IntN(int(Refuse) + 1))
+	duration := func() time.Duration {
+		return time.Millisecond + time.Duration(r.Int64N(int64(day/time.Microsecond)))*time.Microsecond
+	}
 	switch rule.Algorithm {
+	case Concurrency:
+		rule.Limit, rule.Window = 1+rule.Limit%core.MaxLeases, max(time.Second, rule.Window)
+	case Ban:
+		rule.Limit, rule.Bar = 1+rule.Limit%core.MaxStrikes, duration()
+		rule.MaxBar = time.Duration(r.IntN(2)) * (rule.Bar + duration())
+	case Distinct:
+		rule.Limit, rule.Values = 1+rule.Limit%core.MaxValues, randomKey(r, 0)
 	case FixedWindow:
 		switch r.IntN(3) {
 		case 0:

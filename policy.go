@@ -22,6 +22,7 @@ type Policy struct {
 	members    []string // for each rule, how its member of RateLimit begins
 
 	leases, queues       bool // whether a rule is of Concurrency, or of Queue
+	bars, shows          bool // whether a rule is a Ban, or Distinct
 	costs, settles       bool // whether a rule has a Cost, or a Settle
 	byIP, byUser, byPath bool // whether a rule is keyed by address, by user alone, by a path value
 	joins                bool // whether a rule is keyed by several resolvers, and some may not be asked
@@ -47,19 +48,23 @@ func newPolicy(l *Limiter, set RuleSet) *Policy {
 			index[text] = i
 		}
 		p.keyOf = append(p.keyOf, first)
+		p.bars = p.bars || r.Algorithm == Ban
+		p.shows = p.shows || r.Algorithm == Distinct
 		p.names = append(p.names, r.name())
 		p.leases = p.leases || r.leases()
 		p.costs = p.costs || r.Cost != nil
 		p.settles = p.settles || r.Settle != nil
 		p.queues = p.queues || r.queues()
-		p.byIP = p.byIP || r.Key.uses(byIP)
 		p.byUser = p.byUser || r.Key.kind == byUser // others have a key without a user too
-		p.joins = p.joins || len(r.Key.parts) > 0
-		p.byPath = p.byPath || r.Key.uses(byPath)
+		for _, k := range []KeyResolver{r.Key, r.Values} {
+			p.byIP = p.byIP || k.uses(byIP)
+			p.joins = p.joins || len(k.parts) > 0
+			p.byPath = p.byPath || k.uses(byPath)
+		}
 		q := r.quota()
 		p.capacities = append(p.capacities, q.Capacity())
 	}
-	p.header, p.members = policyHeader(set.rules), rateLimitMembers(p.names)
+	p.header, p.members = policyHeader(set.rules), rateLimitMembers(set.rules)
 	if set.scope == scopeNamed {
 		p.named = p.newRoute(set.name)
 	}
@@ -94,7 +99,7 @@ func (l *Limiter) check(rules RuleSet, at place) error {
 			"quota of all, or limit.EachRoute(rules…) for a quota of each", rules)})
 	}
 	for _, rule := range rules.rules {
-		if rule.Key.uses(byUser) && !at.user && l.options.User == nil {
+		if (rule.Key.uses(byUser) || rule.Values.uses(byUser)) && !at.user && l.options.User == nil {
 			wrong(rule, "no user resolver: set ginlimit.Limiter.User, echolimit.Limiter.User or the User of your adapter to read "+
 				"what authentication put into its context, or limit.Options.User on net/http")
 		}

@@ -80,6 +80,9 @@ func (r *route) rename(i int, name string) {
 	charges := slices.Clone(*r.charges.Load())
 	q := charges[i].Quota
 	hash := fnv.New64a()
+	if q.Bars() {
+		fmt.Fprint(hash, q.Bar, q.MaxBar, " ")
+	}
 	fmt.Fprint(hash, q.Algorithm, q.Limit, q.Window, q.Burst, q.Cells, q.Missing, q.MaxWait, q.Aligned, q.Calendar.Unit, q.Calendar.Zone)
 	charges[i].Rule = name + quotaSuffix + strconv.FormatUint(hash.Sum64(), 36)
 	r.charges.Store(&charges)
@@ -221,14 +224,14 @@ func knownMethod(method string) string {
 	return otherMethod
 }
 
-// missingPathValues returns the path values that r is keyed by and a pattern does
+// missingPathValues returns the path values that r needs and a pattern does
 // not have. An empty pattern is one that is not known yet.
 func (r *Rule) missingPathValues(pattern string) (missing []string) {
 	if pattern == "" {
 		return nil
 	}
 	has := pathValues(pattern)
-	for _, name := range r.Key.pathValues() {
+	for _, name := range append(r.Key.pathValues(), r.Values.pathValues()...) {
 		if !slices.Contains(has, name) {
 			missing = append(missing, name)
 		}

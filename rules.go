@@ -22,7 +22,7 @@ type Rule struct {
 	// Name appears in headers, logs and the key of the stored state: letters,
 	// digits, '.', '_' and '-', at most 64, unique among the rules of a policy. ""
 	// means the key and the window, such as "per-ip-2s"; the calendar's unit, such
-	// as "per-user-month"; or "per-user-concurrency". A rule keeps its state when
+	// as "per-user-month"; or "per-user-concurrency", and likewise for Ban and Distinct. A rule keeps its state when
 	// its limit changes and, under a Name of its own, when its window changes.
 	Name string
 
@@ -64,6 +64,16 @@ type Rule struct {
 	// as the Burst takes. Keep it below the timeouts of clients and servers.
 	MaxWait time.Duration
 
+	// Bar is how long a [Ban] bars a key the first time, and MaxBar at most, after
+	// twice as long each further time: whole numbers of microseconds from 1 ms to 366
+	// days. A MaxBar of 0 means Bar.
+	Bar, MaxBar time.Duration
+
+	// Values says which values of a request a [Distinct] counts, such as
+	// ByQuery("user"). "" is no value. The store keeps the first 64 bits of the
+	// SHA-256 of each.
+	Values KeyResolver
+
 	// Aligned starts the windows of a FixedWindow at multiples of Window since
 	// 1970 in UTC, for all keys at once, instead of with the first unit of a key.
 	Aligned bool
@@ -75,8 +85,9 @@ type Rule struct {
 	// value means [Local].
 	OnStoreError core.OnError
 
-	// Cost returns how many units a request costs; nil means 1. A request of cost
-	// 0 passes the rule and takes nothing. A cost above what the rule can ever hold
+	// Cost returns how many units a request costs; nil means 1, and 0 for a [Ban],
+	// where each unit is a strike. A request of cost 0 passes the rule, unless a ban
+	// bars its key, and takes nothing. For [Distinct], any other cost means 1. A cost above what the rule can ever hold
 	// is refused without a Retry-After. A negative cost is a mistake of the
 	// function: the request is answered as undecided, with 503, and is charged
 	// nothing. A panic passes on to the server, before anything is charged. The
@@ -208,6 +219,10 @@ func (s RuleSet) validate() error {
 			"%d rules: a request is decided by at most %d; split the policy over a group and its routes",
 			len(s.rules), core.MaxCharges)})
 	}
+	if unstruck := slices.IndexFunc(s.rules, func(r Rule) bool { return r.Algorithm != Ban || r.Settle != nil || r.Cost != nil }); unstruck < 0 && len(s.rules) > 0 {
+		errs = append(errs, &RuleError{Problem: fmt.Sprintf("rules %s: nothing can strike: "+
+			"write a rule whose refusals count, or a Settle such as limit.OnStatus(http.StatusUnauthorized)", s)})
+	}
 	seen := make(map[string]Rule)
 	for _, r := range s.rules {
 		for _, problem := range r.problems() {
@@ -229,6 +244,15 @@ func (r Rule) problems() []string {
 	add := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
 
 	list = append(list, r.Key.problems(0)...)
+	switch {
+	case r.Algorithm != Distinct && r.Values.kind != noKey:
+		add("values %q are for distinct: choose that algorithm, or leave them out", r.Values)
+	case r.Algorithm != Distinct:
+	case r.Values.kind == noKey || r.Values.kind == everyone:
+		add("no values: write what is counted, such as Values: limit.ByQuery(\"user\")")
+	default:
+		list = append(list, r.Values.problems(0)...)
+	}
 	if !grammar.ValidName(r.name()) {
 		add("name %q: write 1 to %d letters, digits, '.', '_' or '-' as its Name", r.name(), grammar.MaxName)
 	}
@@ -258,6 +282,9 @@ func (r Rule) problems() []string {
 	if r.MaxWait%time.Microsecond != 0 {
 		add("wait %v: write a whole number of microseconds", r.MaxWait)
 	}
+	if r.Bar%time.Microsecond != 0 || r.MaxBar%time.Microsecond != 0 {
+		add("bars of %v to %v: write whole numbers of microseconds", r.Bar, r.MaxBar)
+	}
 	if q.Leases() && r.Settle != nil {
 		add("a Settle: a lease is released in full when the request is done: leave it out")
 	}
@@ -277,7 +304,7 @@ func (r Rule) name() string {
 		name = r.Key.String()
 	}
 	switch {
-	case r.leases():
+	case r.leases() || r.hidden():
 		name += "-" + r.Algorithm.String()
 	case r.Calendar.Unit != 0:
 		name += "-" + grammar.UnitWord(r.Calendar.Unit)

@@ -19,7 +19,8 @@ import (
 var ErrSettled = errors.New("limit: nothing is reserved, or it has been settled")
 
 // Settle corrects what [Policy.Reserve] or [Policy.Wait] took to n units of each rule, the true
-// cost of the request; 0 cancels the reservation. It can be called once. The
+// cost of the request; 0 cancels the reservation. Other numbers leave strikes of a
+// [Ban] and values of [Distinct] as they are. It can be called once. The
 // second call, on a copy of the decision too, returns [ErrSettled].
 //
 // If the cost is lower, the rest is refunded, as far as its time has not passed:
@@ -38,13 +39,18 @@ func (d Decision) Settle(ctx context.Context, n int64) error {
 	if d.taken == nil || !d.taken.begin() {
 		return ErrSettled
 	}
-	_, err = d.taken.settle(ctx, func(int, int64) int64 { return n })
+	_, err = d.taken.settle(ctx, func(rule int, charged int64) int64 {
+		if n > 0 && d.policy.set.rules[rule].hidden() {
+			return charged
+		}
+		return n
+	})
 	return err
 }
 
 // OnStatus returns a function for [Rule].Settle: only requests that are answered
 // with one of the statuses count, such as failed attempts to log in. They count what
-// they were charged. Until a request is answered it counts too, so that many attempts
+// they were charged, and for a [Ban] at least one strike. Until a request is answered it counts too, so that many attempts
 // at once do not slip through: set the Limit above the number of good requests of a
 // key in flight. OnStatus panics without a status, and on a number that is no final
 // status.
@@ -186,7 +192,10 @@ func (d Decision) done(r *http.Request, status int) {
 			return charged
 		}
 		n := settle(r, status)
-		if n == asCharged {
+		switch {
+		case n == asCharged && d.policy.set.rules[rule].Algorithm == Ban:
+			return max(1, charged) // a strike
+		case n == asCharged:
 			return charged
 		}
 		n, err := validCost(n)

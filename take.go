@@ -82,7 +82,7 @@ func (p *Policy) takeRequest(ctx context.Context, d *Decision, r *Request, reser
 	default:
 		err = p.decide(ctx, ctx, d, p.named, s.charges, reserve)
 		if d.Allowed && len(r.Costs) == 0 {
-			d.Taken = s.charges[0].Cost
+			d.Taken = min(cmp.Or(r.Cost, 1), core.MaxCost)
 		}
 	}
 	p.observed(d, err)
@@ -123,8 +123,10 @@ const upToTries = 4
 // never takes more than there is. Where others take in between, it takes fewer
 // units than it could have.
 func (p *Policy) takeUpTo(ctx context.Context, d *Decision, charges []core.Charge, cost int64, reserve bool) error {
-	for _, most := range p.capacities {
-		cost = min(cost, most)
+	for i, most := range p.capacities {
+		if !p.set.rules[i].hidden() {
+			cost = min(cost, most)
+		}
 	}
 	for try := 1; ; try++ {
 		for i := range charges {
@@ -143,7 +145,7 @@ func (p *Policy) takeUpTo(ctx context.Context, d *Decision, charges []core.Charg
 		}
 		left := cost - 1 // strictly fewer, whatever the store says
 		for i, o := range d.core.Outcomes() {
-			if !charges[i].Alone {
+			if !charges[i].Alone && !p.set.rules[i].hidden() {
 				left = min(left, o.Remaining-charges[i].Reserve)
 			}
 		}
@@ -155,7 +157,8 @@ func (p *Policy) takeUpTo(ctx context.Context, d *Decision, charges []core.Charg
 
 // Peek reports the outcome of a request of cost 1 without taking anything:
 // Allowed and RetryAfter are those of that request, and Remaining is what is left
-// without it. It changes nothing in the store.
+// without it. It changes nothing in the store. For [Distinct], that is a request with a
+// new value.
 func (p *Policy) Peek(ctx context.Context, r Request) (Decision, error) {
 	if r.Cost > 1 || r.Costs != nil || r.UpTo {
 		return Decision{}, &RuleError{Problem: "Peek reports the outcome of a request of cost 1: leave out Cost, Costs and UpTo"}
@@ -174,7 +177,7 @@ func (p *Policy) Peek(ctx context.Context, r Request) (Decision, error) {
 	}
 	for i := range d.core.Outcomes() {
 		// A cost of 0 fits where nothing is left; a cost of 1 fits when there is more.
-		if o := &d.core.Outcomes()[i]; o.Remaining == 0 {
+		if o := &d.core.Outcomes()[i]; o.Remaining == 0 && o.Fits() {
 			o.RetryAfter, o.MoreAfter = max(1, o.MoreAfter), 0
 			d.core.Allowed = false
 		}
@@ -241,6 +244,8 @@ func (p *Policy) check(r *Request, taken bool) error {
 	switch {
 	case r.UpTo && r.Cost < 1:
 		return &RuleError{Problem: "UpTo needs a Cost: write how many units to take at most"}
+	case r.UpTo && p.bars:
+		return &RuleError{Problem: "UpTo asks again after a refusal, and each is a strike of the ban: leave out UpTo"}
 	case r.UpTo && len(r.Costs) > 0:
 		return &RuleError{Problem: "UpTo takes as many units of each rule: leave out Costs"}
 	}

@@ -39,6 +39,9 @@ func (p *Policy) Wait(ctx context.Context, r Request) (Decision, error) {
 	if r.UpTo {
 		return Decision{}, &RuleError{Problem: "Wait takes the full Cost: leave out UpTo, or call limit.Policy.Take"}
 	}
+	if p.bars {
+		return Decision{}, &RuleError{Problem: "Wait asks again after a refusal, and each is a strike of the ban: call limit.Policy.Take"}
+	}
 	if err := p.check(&r, true); err != nil {
 		return Decision{}, err
 	}
@@ -50,7 +53,7 @@ func (p *Policy) Wait(ctx context.Context, r Request) (Decision, error) {
 	w := &waiter{ctx: ctx, charges: s.charges, calling: detached{ctx}}
 	for i, most := range p.capacities {
 		n := w.charges[i].Cost
-		if n > most {
+		if n > most && !p.set.rules[i].hidden() {
 			return Decision{}, &RuleError{Rule: p.set.rules[i].String(), Problem: fmt.Sprintf(
 				"cost %d: the rule never has room for more than %d: write less", n, most)}
 		}

@@ -53,7 +53,18 @@ var algorithms = [...]row{
 		name: "concurrency", state: func() State { return &leasesState{} },
 		maxLimit: MaxLeases, tooLarge: "is too large for concurrency, which lists each lease: write at most %d, " +
 			"or a key that fewer share",
-		leases: true, span: (*Quota).oneWindow, // since its last renewal
+		leases: true, identified: true, span: (*Quota).oneWindow, // since its last renewal
+	},
+	Ban: {
+		name: "ban", state: func() State { return &banState{} },
+		maxLimit: MaxStrikes, tooLarge: "is too large for a ban, which lists each strike: write at most %d",
+		fields: FieldBar | FieldMaxBar,
+		bars:   true, span: (*Quota).windowAndBars,
+	},
+	Distinct: {
+		name: "distinct", state: func() State { return &distinctState{} },
+		maxLimit: MaxValues, tooLarge: "is too large for distinct values, which are listed: write at most %d",
+		identified: true, span: (*Quota).oneWindow,
 	},
 }
 
@@ -70,6 +81,9 @@ type row struct {
 	refills bool // units come back one by one at Limit a Window, up to Capacity
 	queues  bool // admitted units wait for their turn, and Capacity includes the one that passes
 	leases  bool // units are held until they are released, renewed, or their Window ends
+	bars    bool // refusals by other rules count, and a key may be barred: even a cost of 0 is refused then
+
+	identified bool // charges carry an ID
 
 	span func(*Quota) int64 // how long a unit matters: see Quota.Span
 }

@@ -13,9 +13,9 @@ func TestAloneIsAReplay(t *testing.T) {
 	took, refused := 0, 0
 	for i := range stories(2_000) {
 		random := rand.New(rand.NewPCG(7, uint64(i)))
-		all := Algorithms()
-		a := Charge{Rule: "a", Quota: someQuota(t, random, all[random.IntN(len(all))])}
-		b := Charge{Rule: "b", Quota: someQuota(t, random, algorithmsBut()[random.IntN(len(algorithmsBut()))]), Alone: true}
+		algorithms := algorithmsBut()
+		a := Charge{Rule: "a", Quota: someQuota(t, random, algorithms[random.IntN(len(algorithms))])}
+		b := Charge{Rule: "b", Quota: someQuota(t, random, algorithms[random.IntN(len(algorithms))]), Alone: true}
 		if a.Quota.Algorithm == SlidingLog {
 			a.Quota.Limit = min(a.Quota.Limit, 100)
 		}
@@ -31,7 +31,7 @@ func TestAloneIsAReplay(t *testing.T) {
 				now = max(0, now-random.Int64N(1+b.Quota.Window))
 			}
 			for _, c := range []*Charge{&a, &b} {
-				c.Cost, c.Reserve, c.Lease = random.Int64N(3), max(0, random.Int64N(8)-5), random.Uint64()|1
+				c.Cost, c.Reserve, c.ID = random.Int64N(3), max(0, random.Int64N(8)-5), random.Uint64()|1
 			}
 			charges, first := []Charge{a, b}, random.IntN(2)
 			if first == 1 {

@@ -4,7 +4,7 @@ import "slices"
 
 // Concurrency admits charges while at most Limit units are held at the same time,
 // exactly and over all instances. Each charge takes a lease of its Cost under the
-// id in [Charge].Lease. A lease ends a Window after it was taken or last renewed,
+// id in [Charge].ID. A lease ends a Window after it was taken or last renewed,
 // or when it is released. If a holder dies without releasing, its units come back
 // when the lease ends.
 //
@@ -26,6 +26,7 @@ const Concurrency Algorithm = 7
 
 // A leasesState holds the leases of one key.
 type leasesState struct {
+	Base
 	held []lease // in the order in which they end
 	over int     // how many of the first of them had ended at now
 	used int64   // units of the others
@@ -68,9 +69,9 @@ func (l *leasesState) drop() {
 }
 
 // Take implements [State].
-func (l *leasesState) Take(n int64, lease uint64) (room, delay int64) {
+func (l *leasesState) Take(n int64, id uint64) (room, delay int64) {
 	l.drop()
-	l.add(lease, n)
+	l.add(id, n)
 	return l.limit - l.used, 0
 }
 
@@ -147,9 +148,6 @@ func (l *leasesState) Expires() int64 {
 
 // Return implements [State] and gives nothing back: leases are released.
 func (l *leasesState) Return(*Return, int64) int64 { return 0 }
-
-// Refuse implements [State].
-func (l *leasesState) Refuse() {}
 
 // Clone implements [State].
 func (l *leasesState) Clone() State {

@@ -66,7 +66,7 @@ func (p *plainLeases) decide(c Charge, now int64) Outcome {
 	fits := o.Fits()
 	if fits && c.Cost > 0 {
 		p.forget(now)
-		p.list = append(p.list, lease{c.Lease, now + q.Window, c.Cost})
+		p.list = append(p.list, lease{c.ID, now + q.Window, c.Cost})
 	}
 	remaining := func(at int64) int64 { return max(0, q.Limit-p.used(at)) }
 	o.Remaining = remaining(now)
@@ -137,16 +137,16 @@ func TestLeasesAgainstDefinition(t *testing.T) {
 			default:
 				now += step
 			}
-			c := Charge{Quota: q, Cost: 1, Lease: 1 + random.Uint64N(12)}
+			c := Charge{Quota: q, Cost: 1, ID: 1 + random.Uint64N(12)}
 			switch random.IntN(5) {
 			case 0:
-				got, want := state.Renew(&q, now, c.Lease), plain.renew(q, now, c.Lease)
+				got, want := state.Renew(&q, now, c.ID), plain.renew(q, now, c.ID)
 				if got != want {
-					t.Fatalf("story %d at %d: lease %d held: %v, want %v", i, now, c.Lease, got, want)
+					t.Fatalf("story %d at %d: lease %d held: %v, want %v", i, now, c.ID, got, want)
 				}
 			case 1:
-				state.Release(&q, now, c.Lease)
-				plain.release(q, now, c.Lease)
+				state.Release(&q, now, c.ID)
+				plain.release(q, now, c.ID)
 			case 2:
 				c.Cost = random.Int64N(q.Limit + 2)
 			}
@@ -169,18 +169,18 @@ func TestLeasesAgainstDefinition(t *testing.T) {
 
 func TestValidateLeases(t *testing.T) {
 	quota := Quota{Algorithm: Concurrency, Limit: 2, Window: 1_000_000}
-	good := Charge{Rule: "a", Quota: quota, Lease: 7}
+	good := Charge{Rule: "a", Quota: quota, ID: 7}
 	for _, test := range []struct {
 		charges []Charge
 		words   string // none if they are valid
 	}{
 		{[]Charge{good}, ""},
-		{[]Charge{good, {Rule: "b", Quota: quota, Lease: 7, Cost: 1}}, ""},
+		{[]Charge{good, {Rule: "b", Quota: quota, ID: 7, Cost: 1}}, ""},
 		{nil, "0 of them"},
 		{[]Charge{good, good}, `rule "a" is charged twice`},
 		{[]Charge{{Rule: "a", Quota: quota}}, "a lease without an id: write the one that it was taken with"},
-		{[]Charge{good, {Rule: "b", Quota: Quota{Limit: 1, Window: 1_000}, Lease: 7}}, `rule "b": algorithm sliding-log has no leases`},
-		{[]Charge{{Rule: "a", Quota: Quota{Algorithm: Concurrency, Limit: MaxLeases + 1, Window: 1_000}, Lease: 7}}, "too large for concurrency"},
+		{[]Charge{good, {Rule: "b", Quota: Quota{Limit: 1, Window: 1_000}, ID: 7}}, `rule "b": algorithm sliding-log has no leases`},
+		{[]Charge{{Rule: "a", Quota: Quota{Algorithm: Concurrency, Limit: MaxLeases + 1, Window: 1_000}, ID: 7}}, "too large for concurrency"},
 	} {
 		err := ValidateLeases(test.charges)
 		switch {

@@ -14,21 +14,24 @@ type Charge struct {
 	Rule  string // the name of the rule, unique within its policy
 	Key   string // requests with the same key share the quota; any bytes, or empty
 	Quota Quota
-	Cost  int64 // units; 0 looks without taking
+	Cost  int64 // units; 0 looks without taking, and fits unless the rule is a [Ban]
 
 	// Reserve is how many units the charge must leave to others: it fits if there
 	// is room for Cost and Reserve, and takes Cost. A Cost of 0 always fits. It is
-	// for requests that must not use the last part of a limit.
+	// for requests that must not use the last part of a limit. [Ban] and [Distinct]
+	// cannot have it.
 	Reserve int64
 
 	// Alone makes the charge decide by itself: it is taken if it fits, whatever
 	// becomes of the others, and never refuses or delays the request. It is for
-	// rules that are only watched. [Concurrency] cannot have it.
+	// rules that are only watched. [Concurrency], [Ban] and [Distinct] cannot have
+	// it.
 	Alone bool
 
-	// Lease is the id under which the charge holds its units. [Concurrency]
-	// needs one for a Cost above 0; other algorithms ignore it.
-	Lease uint64
+	// ID says what the charge is for, where the algorithm is [Quota.Identified]: for
+	// [Concurrency] the lease that holds its units, needed for a Cost above 0; for
+	// [Distinct] the value that is shown, 0 for none. Others ignore it.
+	ID uint64
 
 	// OnError says what to do if the store fails. Stores ignore it; package
 	// guard, which wraps a store, applies it.

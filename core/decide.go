@@ -11,14 +11,18 @@ type State interface {
 	// stepped back.
 	Advance(q *Quota, now int64) (room int64)
 
-	// Take takes n units, for which there is room. It returns the room left and
-	// how long the units must wait, which only a queue makes them do. Lease is
-	// [Charge].Lease.
-	Take(n int64, lease uint64) (room, delay int64)
+	// Needs returns for how many units c needs room now: its Cost, except for a ban
+	// and for distinct values. 0 fits even where there is no room.
+	Needs(c *Charge) int64
 
-	// Refuse notes that a charge of at least one unit was refused. Only a bucket
-	// that begins with tokens missing remembers that: it begins to fill.
-	Refuse()
+	// Take takes n units, which fit. It returns the room left and how long the
+	// units must wait, which only a queue makes them do. Id is [Charge].ID.
+	Take(n int64, id uint64) (room, delay int64)
+
+	// Refuse notes that a charge that needs room was refused, and reports whether
+	// the room has changed. A bucket that begins with tokens missing begins to fill,
+	// and a ban counts a strike, unless it or another ban has barred the request.
+	Refuse(barred bool) bool
 
 	// Used returns how many units are missing from the full quota.
 	Used() int64
@@ -45,12 +49,15 @@ type State interface {
 	Expires() int64
 }
 
-// Base has the methods of a [State] that most algorithms do not need: it
-// remembers no refusals and has no leases.
+// Base has the methods of a [State] as most algorithms have them: a charge needs
+// its cost, refusals are not remembered, and there are no leases.
 type Base struct{}
 
+// Needs implements [State].
+func (Base) Needs(c *Charge) int64 { return c.Cost }
+
 // Refuse implements [State].
-func (Base) Refuse() {}
+func (Base) Refuse(bool) bool { return false }
 
 // Renew implements [State].
 func (Base) Renew(*Quota, int64, uint64) bool { return false }
@@ -71,52 +78,63 @@ func Decide(now int64, charges []Charge, states []State) (d Decision) {
 func (d *Decision) Decide(now int64, charges []Charge, states []State) {
 	d.start(now, len(charges))
 	d.Allowed = true
+	barred := false // by a ban
+	fitting := 0    // a bit for each charge
 	outcomes := d.Outcomes()
 	for i := range charges {
 		c := &charges[i]
-		outcomes[i].Remaining = states[i].Advance(&c.Quota, now)
+		room := states[i].Advance(&c.Quota, now)
+		outcomes[i].Remaining = room
+		switch {
+		case c.fits(states[i].Needs(c), room):
+			fitting |= 1 << i
+		case !c.Alone:
+			d.Allowed = false
+			barred = barred || c.Quota.Bars()
+		}
 		if c.Alone {
 			d.SetAlone(i)
-		} else {
-			d.Allowed = d.Allowed && c.Fits(outcomes[i].Remaining)
 		}
 	}
 	for i := range charges {
 		c, state, o := &charges[i], states[i], &outcomes[i]
-		room := o.Remaining
-		fits := c.Fits(room)
-		takes := d.Allowed
+		room, needs, takes := o.Remaining, int64(0), d.Allowed
 		if c.Alone {
-			takes = fits
+			takes = fitting>>i&1 != 0
 		}
 		switch {
-		case c.Cost == 0:
-		case takes:
+		case !takes:
+			needs = state.Needs(c)
+			if needs > 0 && state.Refuse(barred) {
+				room = state.Advance(&c.Quota, now)
+			}
+		case c.Cost > 0:
 			var delay int64
-			if room, delay = state.Take(c.Cost, c.Lease); !c.Alone {
+			if room, delay = state.Take(c.Cost, c.ID); !c.Alone {
 				d.Delay = max(d.Delay, delay)
 			}
-		default:
-			state.Refuse()
 		}
 		o.Remaining = max(0, room)
 		used := state.Used()
 		if used > 0 {
 			o.ResetAfter = state.After(used)
 		}
-		switch {
+		switch fits := c.fits(needs, room); {
 		case fits && used > 0:
 			// After a limit is lowered, more may be used than it allows.
 			o.MoreAfter = state.After(1 - min(0, room))
 		case fits:
-		case c.Cost+c.Reserve > c.Quota.Capacity():
+		case needs+c.Reserve > c.Quota.Capacity():
 			o.RetryAfter = Never
 		default:
-			o.RetryAfter = state.After(c.Cost + c.Reserve - room)
+			o.RetryAfter = state.After(needs + c.Reserve - room)
 		}
 	}
 }
 
-// Fits reports whether c fits where there is room for so many units. A cost of 0
-// always does.
-func (c *Charge) Fits(room int64) bool { return c.Cost+c.Reserve <= room || c.Cost == 0 }
+// Fits reports whether c fits where there is room for so many units, if it needs
+// room for its Cost. A cost of 0 always does.
+func (c *Charge) Fits(room int64) bool { return c.fits(c.Cost, room) }
+
+// fits is Fits for a charge that needs other units than its Cost.
+func (c *Charge) fits(needs, room int64) bool { return needs == 0 || needs+c.Reserve <= room }

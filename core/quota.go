@@ -12,6 +12,8 @@ type Quota struct {
 	Cells   int64 // SlidingCells: how many, 2 to 60
 	Missing int64 // TokenBucket: tokens that a new bucket lacks, at most Burst
 	MaxWait int64 // Queue: the longest wait in microseconds; 0 for any
+	Bar     int64 // Ban: how long the first bar lasts, in microseconds
+	MaxBar  int64 // Ban: the longest of the bars that follow, in microseconds; 0 for Bar
 
 	Aligned  bool     // FixedWindow: windows begin at multiples of Window since the epoch
 	Calendar Calendar // FixedWindow: windows are calendar periods; Window is their usual length
@@ -27,6 +29,12 @@ func (q *Quota) Queues() bool { return q.Algorithm.row().queues }
 // Leases reports whether units are held as leases, which are renewed and
 // released instead of returned.
 func (q *Quota) Leases() bool { return q.Algorithm.row().leases }
+
+// Bars reports whether refusals by other rules count, and may bar a key: see [Ban].
+func (q *Quota) Bars() bool { return q.Algorithm.row().bars }
+
+// Identified reports whether charges carry an ID.
+func (q *Quota) Identified() bool { return q.Algorithm.row().identified }
 
 // Capacity returns the largest cost that can ever fit.
 func (q *Quota) Capacity() int64 {
@@ -46,6 +54,12 @@ func (q *Quota) Span() int64 { return q.Algorithm.row().span(q) }
 func (q *Quota) oneWindow() int64  { return q.Window }
 func (q *Quota) twoWindows() int64 { return 2 * q.Window }
 
+// windowAndBars is a window, the bar that its strikes may lead to, and the time for
+// which that is remembered.
+func (q *Quota) windowAndBars() int64 { return q.Window + 2*q.longestBar() }
+
+func (q *Quota) longestBar() int64 { return max(q.Bar, q.MaxBar) }
+
 // windowAndCells is a window, rounded up to whole cells, and the cell of now.
 func (q *Quota) windowAndCells() int64 { return q.Window + 2*q.cellLength() }
 
@@ -57,10 +71,11 @@ func (q *Quota) refillTime() int64 {
 
 // Share returns the part of q that one of several instances may admit alone,
 // rounded up: of the limit, and of the burst where units refill. Where rounding
-// would make an invalid quota, it returns q.
+// would make an invalid quota, it returns q. The strikes of a ban are not divided:
+// they are no units that instances could admit.
 func (q *Quota) Share(instances int64) Quota {
 	part := *q
-	if instances == 1 {
+	if instances == 1 || q.Bars() {
 		return part
 	}
 	part.Limit = CeilDiv(q.Limit, instances)

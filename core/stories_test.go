@@ -79,6 +79,10 @@ func someQuota(t *testing.T, random *rand.Rand, a Algorithm) Quota {
 	if fields.Has(FieldMaxWait) {
 		q.MaxWait = min(MaxWindow, pick(0, 0, 1, q.Window, 3*q.Window))
 	}
+	if fields.Has(FieldBar) {
+		q.Bar = pick(MinWindow, 1_009, second, month, MaxWindow)
+		q.MaxBar = pick(0, q.Bar, min(MaxWindow, 5*q.Bar), MaxWindow)
+	}
 	if err := q.Validate(); err != nil {
 		t.Fatalf("%+v: %v", q, err)
 	}
@@ -229,11 +233,11 @@ func stories(otherwise int) int {
 	return otherwise
 }
 
-// algorithmsBut returns the algorithms without leases and those that a test leaves
-// out.
+// algorithmsBut returns the algorithms whose decisions do not depend on ids or on
+// other charges, without those that a test leaves out.
 func algorithmsBut(except ...Algorithm) (list []Algorithm) {
 	for _, a := range Algorithms() {
-		if !a.row().leases && !slices.Contains(except, a) {
+		if !a.row().identified && !a.row().bars && !slices.Contains(except, a) {
 			list = append(list, a)
 		}
 	}

@@ -93,10 +93,11 @@ func (b *bucketState) Take(n int64, _ uint64) (room, delay int64) {
 
 // Refuse implements [State]: a bucket that does not begin full refills from its
 // first charge on.
-func (b *bucketState) Refuse() {
+func (b *bucketState) Refuse(bool) bool {
 	if b.isNew && b.initial > 0 {
 		b.missing, b.part, b.last, b.begun = b.initial, 0, b.now, true
 	}
+	return false
 }
 
 // Used implements [State].

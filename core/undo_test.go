@@ -27,7 +27,7 @@ func (l *till) Return(_ context.Context, _ string, returns []Return) ([]int64, e
 }
 
 func TestUndo(t *testing.T) {
-	lease := Charge{Rule: "lease", Quota: Quota{Algorithm: Concurrency, Limit: 2, Window: 1e6}, Cost: 1, Lease: 7}
+	lease := Charge{Rule: "lease", Quota: Quota{Algorithm: Concurrency, Limit: 2, Window: 1e6}, Cost: 1, ID: 7}
 	units := Charge{Rule: "units", Quota: Quota{Limit: 2, Window: 1e6}, Cost: 2}
 	look := Charge{Rule: "look", Quota: units.Quota}
 	watched := Charge{Rule: "watched", Quota: units.Quota, Cost: 1, Alone: true}

@@ -26,12 +26,16 @@ func ValidateCharges(charges []Charge) error {
 		if c.Quota.faults() != 0 {
 			return fmt.Errorf("%w: rule %q: %w", ErrCharges, c.Rule, c.Quota.Validate())
 		}
-		if c.Quota.Leases() && c.Cost > 0 && c.Lease == 0 {
+		if c.Quota.Leases() && c.Cost > 0 && c.ID == 0 {
 			return fmt.Errorf("%w: rule %q: a lease without an id: write a random one that is not 0", ErrCharges, c.Rule)
 		}
-		if c.Alone && c.Quota.Leases() {
-			return fmt.Errorf("%w: rule %q: concurrency cannot decide alone, since no request would hold its leases: "+
-				"leave out Alone, or write another algorithm", ErrCharges, c.Rule)
+		if c.Alone && (c.Quota.Identified() || c.Quota.Bars()) {
+			return fmt.Errorf("%w: rule %q: %v cannot decide alone: leave out Alone, or write another algorithm",
+				ErrCharges, c.Rule, c.Quota.Algorithm)
+		}
+		if c.Reserve > 0 && (c.Quota.Algorithm == Distinct || c.Quota.Bars()) {
+			return fmt.Errorf("%w: rule %q: %v leaves no reserve: leave out Reserve, or write another algorithm",
+				ErrCharges, c.Rule, c.Quota.Algorithm)
 		}
 		for j := range i {
 			if charges[j].Rule == c.Rule {
@@ -53,7 +57,7 @@ func ValidateLeases(charges []Charge) error {
 		switch c := &charges[i]; {
 		case !c.Quota.Leases():
 			return fmt.Errorf("%w: rule %q: algorithm %v has no leases: leave it out", ErrCharges, c.Rule, c.Quota.Algorithm)
-		case c.Lease == 0:
+		case c.ID == 0:
 			return fmt.Errorf("%w: rule %q: a lease without an id: write the one that it was taken with", ErrCharges, c.Rule)
 		}
 	}

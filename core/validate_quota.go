@@ -14,6 +14,8 @@ const (
 	MaxWindow  = 366 * 24 * 3600 * 1_000_000 // 366 days
 	MaxLog     = 100_000                     // the limit of a [SlidingLog], which logs every unit
 	MaxLeases  = 10_000                      // the limit of a [Concurrency], which lists every lease
+	MaxStrikes = 1_000                       // the limit of a [Ban], which lists every strike
+	MaxValues  = 10_000                      // the limit of a [Distinct], which lists every value
 	MaxLimit   = 1_000_000_000_000           // the limit and the burst of the others
 	MaxCells   = 60
 	MaxFill    = 10 * MaxWindow   // the time that a whole burst takes to come back
@@ -31,6 +33,8 @@ const (
 	FieldMaxWait
 	FieldAligned
 	FieldCalendar
+	FieldBar
+	FieldMaxBar
 
 	allFields Fields = 1<<iota - 1
 )
@@ -58,6 +62,12 @@ func (q *Quota) set() (f Fields) {
 	if q.Calendar.Unit != 0 || q.Calendar.Zone != nil {
 		f |= FieldCalendar
 	}
+	if q.Bar != 0 {
+		f |= FieldBar
+	}
+	if q.MaxBar != 0 {
+		f |= FieldMaxBar
+	}
 	return f
 }
 
@@ -74,6 +84,8 @@ const (
 	faultMissing
 	faultFill
 	faultMaxWait
+	faultBar
+	faultMaxBar
 	faultAlgorithm
 	faultWindow
 	faultField
@@ -123,6 +135,12 @@ func (q *Quota) faults() (f faults) {
 	if row.fields.Has(FieldMaxWait) && (q.MaxWait < 0 || q.MaxWait > MaxWindow) {
 		f |= faultMaxWait
 	}
+	if row.fields.Has(FieldBar) && (q.Bar < MinWindow || q.Bar > MaxWindow) {
+		f |= faultBar
+	}
+	if row.fields.Has(FieldMaxBar) && q.MaxBar != 0 && (q.MaxBar < q.Bar || q.MaxBar > MaxWindow) {
+		f |= faultMaxBar
+	}
 	return f
 }
 
@@ -170,7 +188,12 @@ func (f faults) describe(q *Quota) error {
 		}
 		return fmt.Errorf("burst %d takes more than 10 years to come back: write a smaller one", q.Burst)
 	case faultMaxWait:
-		return fmt.Errorf("wait of %v: write 0 for any, or at most 366 days", time.Duration(q.MaxWait)*time.Microsecond)
+		return fmt.Errorf("wait of %v: write 0 for any, or at most 366 days", micros(q.MaxWait))
+	case faultBar:
+		return fmt.Errorf("bar of %v: write how long a key is barred, 1ms to 366 days", micros(q.Bar))
+	case faultMaxBar:
+		return fmt.Errorf("longest bar of %v: write at least the bar of %v, at most 366 days, or 0 for bars of one length",
+			micros(q.MaxBar), micros(q.Bar))
 	case faultAlgorithm:
 		return fmt.Errorf("unknown algorithm %d: write one of the constants, such as TokenBucket", q.Algorithm)
 	case faultWindow:
@@ -179,13 +202,15 @@ func (f faults) describe(q *Quota) error {
 	return q.misplaced()
 }
 
+func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
+
 // fieldNames are the names of the fields in errors.
 var fieldNames = [...]struct {
 	field Fields
 	name  string
 }{
 	{FieldBurst, "burst"}, {FieldCells, "cells"}, {FieldMissing, "missing"}, {FieldMaxWait, "wait"},
-	{FieldAligned, "aligned"}, {FieldCalendar, "calendar"},
+	{FieldAligned, "aligned"}, {FieldCalendar, "calendar"}, {FieldBar, "bar"}, {FieldMaxBar, "max-bar"},
 }
 
 // misplaced returns an error that lists the fields of q that its algorithm does not

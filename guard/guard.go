@@ -86,6 +86,9 @@ type Options struct {
 // failover between two requests, goes unnoticed unless the store reports it.
 // Until it does, the lost units are admitted again, beyond these bounds.
 //
+// A bar of a [core.Ban] is known to the store alone: during an outage, each process
+// counts the strikes of the requests that it refuses itself, up to the full Limit.
+//
 // # Overflow
 //
 // A flood of random keys fills neither the memory nor the store. Once this

@@ -11,7 +11,7 @@ import (
 )
 
 func leased(id uint64) core.Charge {
-	return core.Charge{Rule: "r", Lease: id, Quota: core.Quota{Algorithm: core.Concurrency, Limit: 2, Window: 10 * sec}, Cost: 1}
+	return core.Charge{Rule: "r", ID: id, Quota: core.Quota{Algorithm: core.Concurrency, Limit: 2, Window: 10 * sec}, Cost: 1}
 }
 
 // TestLeasesAcrossFailure holds leases that were taken with and without the store while

@@ -57,12 +57,15 @@ func (c *call) takeShare() (core.Decision, error) {
 // unavailable.
 func (c *call) refuses() bool {
 	for i := range c.charges {
-		if c.charges[i].OnError == core.Refuse && c.charges[i].Cost > 0 && !c.alone.has(i) {
+		if c.charges[i].OnError == core.Refuse && needs(&c.charges[i]) && !c.alone.has(i) {
 			return true
 		}
 	}
 	return false
 }
+
+// needs reports whether a charge is more than a look. For a ban, every charge is.
+func needs(c *core.Charge) bool { return c.Cost > 0 || c.Quota.Bars() }
 
 // refuse refuses because a rule wants that. For rules with Local, it reports what
 // the share has left.
@@ -88,7 +91,7 @@ func (c *call) report(d *core.Decision) {
 		switch {
 		case c.charges[i].OnError == core.Allow:
 			*o = core.Outcome{Remaining: c.charges[i].Quota.Capacity()}
-		case c.charges[i].OnError == core.Refuse && c.charges[i].Cost > 0:
+		case c.charges[i].OnError == core.Refuse && needs(&c.charges[i]):
 			*o = core.Outcome{RetryAfter: next}
 		case c.charges[i].OnError == core.Refuse:
 			*o = core.Outcome{MoreAfter: next}

@@ -221,7 +221,7 @@ func TestOverflowReturns(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []int64{2, 0}, given)
 
-	lease := core.Charge{Rule: "l", Key: "new", Cost: 1, Lease: 7, Quota: core.Quota{Algorithm: core.Concurrency, Limit: 1, Window: 60 * sec}}
+	lease := core.Charge{Rule: "l", Key: "new", Cost: 1, ID: 7, Quota: core.Quota{Algorithm: core.Concurrency, Limit: 1, Window: 60 * sec}}
 	take := func() bool {
 		d, err := s.Take(t.Context(), "p", []core.Charge{lease})
 		require.NoError(t, err)
@@ -236,12 +236,12 @@ func TestOverflowReturns(t *testing.T) {
 		there, err := store.Renew(t.Context(), "p", []core.Charge{shared(lease)})
 		require.NoError(t, err)
 		require.Equal(t, []bool{true}, there, "it is renewed where it was taken")
-		lease.Lease++
+		lease.ID++
 		require.False(t, take())
-		lease.Lease--
+		lease.ID--
 	}
 	require.NoError(t, s.Release(t.Context(), "p", []core.Charge{lease}))
-	lease.Lease = 9
+	lease.ID = 9
 	assert.True(t, take())
 }
 
@@ -256,7 +256,7 @@ func TestRenewedInOverflow(t *testing.T) {
 		_, err := s.own.Take(t.Context(), "p", []core.Charge{{Rule: "r", Key: fmt.Sprint(i), Cost: 1, Quota: core.Quota{Limit: 4, Window: hour}}})
 		require.NoError(t, err)
 	}
-	lease := core.Charge{Rule: "l", Cost: 1, Lease: 7, Quota: core.Quota{Algorithm: core.Concurrency, Limit: 1, Window: 60 * sec}}
+	lease := core.Charge{Rule: "l", Cost: 1, ID: 7, Quota: core.Quota{Algorithm: core.Concurrency, Limit: 1, Window: 60 * sec}}
 	take := func(key string) core.Decision {
 		lease.Key = key
 		d, err := s.Take(t.Context(), "p", []core.Charge{lease})

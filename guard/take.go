@@ -111,6 +111,11 @@ func (c *call) fitsShare() (at int64, fits bool) {
 	}
 	m := c.shares()
 	defer m.free()
+	for i := range m.charges {
+		if m.charges[i].Quota.Bars() {
+			m.yields.add(i)
+		}
+	}
 	own, err := c.takeCopies(m)
 	return own.At, err == nil && own.Allowed
 }
@@ -140,7 +145,10 @@ func (c *call) look() (left core.Decision, ok bool, err error) {
 		return left, false, err
 	}
 	for i, o := range left.Outcomes() {
-		if !c.charges[i].Alone && !m.yields.has(i) && c.charges[i].Cost > 0 && c.charges[i].Cost+m.charges[i].Reserve > o.Remaining {
+		// A look does not say whether a value is known: count does.
+		charge := &c.charges[i]
+		short := charge.Cost > 0 && charge.Cost+m.charges[i].Reserve > o.Remaining && charge.Quota.Algorithm != core.Distinct
+		if (short || !o.Fits()) && !charge.Alone && !m.yields.has(i) { // a barred key refuses a look
 			return left, false, nil
 		}
 	}

@@ -18,7 +18,7 @@ func EncodeLeases(prefix, policy, now string, grace int, renew bool, charges []c
 	args = append(args, now, grace, act)
 	for _, c := range charges {
 		keys = append(keys, Key(prefix, policy, c.Rule, c.Key))
-		args = append(args, c.Quota.Window, leaseID(nil, c.Lease))
+		args = append(args, c.Quota.Window, appendID(nil, c.ID))
 	}
 	return keys, args
 }
@@ -43,14 +43,14 @@ func DecodeLeases(reply []int64, prefix, policy string, charges []core.Charge) (
 	return held, err
 }
 
-// leaseID appends the bytes of an id.
-func leaseID(b []byte, id uint64) []byte { return binary.BigEndian.AppendUint64(b, id) }
+// appendID appends the bytes of an id.
+func appendID(b []byte, id uint64) []byte { return binary.BigEndian.AppendUint64(b, id) }
 
-// leaseIDs returns the ids of the charges of rule r in decisions.
-func leaseIDs(decisions [][]core.Charge, r int) []byte {
+// idsOf returns the ids of the charges of rule r in decisions.
+func idsOf(decisions [][]core.Charge, r int) []byte {
 	b := make([]byte, 0, 8*len(decisions))
 	for _, charges := range decisions {
-		b = leaseID(b, charges[r].Lease)
+		b = appendID(b, charges[r].ID)
 	}
 	return b
 }

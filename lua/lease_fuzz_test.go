@@ -13,7 +13,7 @@ func FuzzDecodeLeases(t *testing.F) {
 	f.Add(true, []byte{})
 	f.Add(true, make([]byte, 2*8))
 	f.Add(false, []byte("\xff\xff\xff\xff\xff\xff\xff\xfe\x00\x00\x00\x00\x00\x00\x00\x01"))
-	leases := []core.Charge{{Rule: "a", Key: "x", Lease: 1}, {Rule: "b", Key: "y", Lease: 2}}
+	leases := []core.Charge{{Rule: "a", Key: "x", ID: 1}, {Rule: "b", Key: "y", ID: 2}}
 	f.Fuzz(func(t *testing.T, fits bool, data []byte) {
 		reply := replyOf(data, fits, len(leases))
 		held, err := DecodeLeases(reply, "limit", "p", leases)

@@ -12,7 +12,7 @@ import (
 func leased(id uint64) []core.Charge {
 	list := charges("x", "all")
 	list[1].Quota = core.Quota{Algorithm: core.Concurrency, Limit: 5, Window: 2_000_000}
-	list[1].Lease = id
+	list[1].ID = id
 	return list
 }
 

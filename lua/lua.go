@@ -69,7 +69,7 @@ func (l *Rules) Match(charges []core.Charge) bool {
 func (l *Rules) Weight(charges, first []core.Charge) (us int64) {
 	for r := range l.rules {
 		us += weightOfCharge
-		if q := &l.rules[r].Quota; charges[r].Key != first[r].Key || q.Leases() {
+		if q := &l.rules[r].Quota; charges[r].Key != first[r].Key || q.Identified() {
 			us += q.Cells + l.sizes[r]
 		}
 	}
@@ -77,9 +77,11 @@ func (l *Rules) Weight(charges, first []core.Charge) (us int64) {
 }
 
 const (
-	weightOfCharge = 9
-	logPerMicro    = 35 // units of a log that are copied in a µs
-	leasesPerMicro = 40
+	weightOfCharge  = 9
+	logPerMicro     = 35 // units of a log that are copied in a µs
+	leasesPerMicro  = 40
+	valuesPerMicro  = 12
+	strikesPerMicro = 10
 )
 
 // weightOfSize is what the size of a stored state adds to the weight of a charge.
@@ -89,6 +91,10 @@ func weightOfSize(q *core.Quota) int64 {
 		return q.Limit / logPerMicro
 	case core.Concurrency:
 		return q.Limit / leasesPerMicro
+	case core.Distinct:
+		return q.Limit / valuesPerMicro
+	case core.Ban:
+		return q.Limit / strikesPerMicro
 	}
 	return 0
 }
@@ -125,8 +131,8 @@ func (l *Rules) Encode(now string, grace int, decisions [][]core.Charge) (keys [
 		}
 		q := l.rules[r].Quota
 		var params any
-		if q.Leases() {
-			params = leaseIDs(decisions, r)
+		if q.Identified() {
+			params = idsOf(decisions, r)
 		} else {
 			params = parameters(&q, now)
 		}
@@ -155,6 +161,7 @@ func parameters(q *core.Quota, now string) string {
 		n     int64
 	}{
 		{core.FieldBurst, q.Burst}, {core.FieldCells, q.Cells}, {core.FieldMissing, q.Missing}, {core.FieldMaxWait, q.MaxWait},
+		{core.FieldBar, q.Bar}, {core.FieldMaxBar, q.MaxBar},
 	} {
 		if fields.Has(p.field) {
 			if b != nil {
@@ -239,7 +246,14 @@ func (l *Rules) outcomes(d *core.Decision, part []int64, charges []core.Charge) 
 	for r := range charges {
 		c, o := &charges[r], &d.Outcomes()[r]
 		left, after, reset := part[3*r], part[3*r+1], part[3*r+2]
-		fits := d.Allowed || c.Fits(left)
+		needs, shows := c.Cost, c.Quota.Algorithm == core.Distinct
+		if shows {
+			needs = 0 // or 1, and then it does not fit
+		}
+		if left == -1 && !d.Allowed && (shows || c.Quota.Bars()) { // see take.lua
+			left, needs = 0, 1
+		}
+		fits := d.Allowed || needs == 0 || needs+c.Reserve <= left
 		if c.Alone {
 			d.SetAlone(r)
 			if fits = after >= 0; after < core.Never {

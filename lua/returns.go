@@ -27,7 +27,11 @@ func NewReturns(prefix, policy, now string, grace int, returns []core.Return) *R
 		if remembersReturns(r.Quota.Algorithm) {
 			l.Keys = append(l.Keys, ReturnedKey(prefix, policy, r.Rule, r.Key))
 		}
-		l.Args = append(l.Args, int(r.Quota.Algorithm), r.Quota.Limit, r.Quota.Window, parameters(&r.Quota, now),
+		params := parameters(&r.Quota, now)
+		if r.Quota.Identified() {
+			params = string(appendID(nil, r.ID))
+		}
+		l.Args = append(l.Args, int(r.Quota.Algorithm), r.Quota.Limit, r.Quota.Window, params,
 			r.Cost, r.At, r.Remaining, r.ResetAfter)
 	}
 	files.addAlgorithms(len(returns), func(i int) *core.Quota { return &returns[i].Quota })

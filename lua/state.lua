@@ -9,6 +9,7 @@ local more = {nil, nil, nil, nil}  -- us until one unit more fits than now, or 0
 local reset = {nil, nil, nil, nil} -- us until nothing is used, or 0
 local problem = {} -- why the key cannot be used, if so
 local redated = {} -- whether it must be written although nothing was taken
+local needs = {}   -- units that a charge needs room for, where that is not its cost
 local delays = {}  -- us that the units taken last must wait, in a queue
 
 local WRONG_TYPE, WRONG_VALUE, WRONG_CLOCK = 1, 2, 3 -- what may be wrong with a key
@@ -23,11 +24,14 @@ local WRONG_TYPE, WRONG_VALUE, WRONG_CLOCK = 1, 2, 3 -- what may be wrong with a
 --   take(rule, k, n, at)     takes n units that fit; at is where the blob goes on
 --                            behind the decision
 --   after(rule, k, n, now)   in how many us n units more fit
---   refuse(rule, k)          optional: notes that a charge was refused
+--   need(rule, k, cost, at)  optional: fills in needs for a charge; at is where the
+--                            blob goes on behind it
+--   refuse(rule, k, barred)  optional: notes that a charge was refused, maybe because
+--                            a ban bars a key of the decision
 --   save(rule, now, stamp, grace)   writes the keys that have changed
 --   give_back(value, r, now, returned)   see return.lua; only in its script
 --
--- flatten.go writes the first six into the driver where it calls them, so they are
+-- flatten.go writes all but the last into the driver where it calls them, so they are
 -- functions of these parameters, and no local has the name of one at the top level.
 local algorithms = {}
 

@@ -18,7 +18,9 @@
 --           (0 refused, -1 undecided, otherwise admitted and one more than the
 --           us that it must wait) and for each rule three:
 --             remaining; us until the cost fits if it does not (-1: never), or
---             else until remaining grows; us until the quota is full
+--             else until remaining grows; us until the quota is full.
+--           Where the cost does not say what a charge needs, the first is -1 for
+--           0 if the charge does not fit.
 --           If a decision is undecided, the first of the three says what is wrong
 --           with the key: 0 nothing, 1 a value of another type, 2 a value that no
 --           script wrote, 3 that the time of Redis is in none of the calendar
@@ -54,17 +56,19 @@ local out, o = {now, nil, nil, nil, nil, nil, nil, nil, nil}, 1
 local blob, at = argv[5*K + 4], 1
 local mine, costs = {nil, nil, nil, nil}, {nil, nil, nil, nil} -- of a decision: the key of each rule, and the cost
 while at < #blob do
-  local verdict = 1
+  local verdict, barred = 1, false -- and whether a ban refuses
   for r = 1, K do
     local a, b, c, d, e, f, g, h = byte(blob, at, at + 7)
-    local k, cost = a*256 + b, ((((c*256 + d)*256 + e)*256 + f)*256 + g)*256 + h
+    local k, cost, rule = a*256 + b, ((((c*256 + d)*256 + e)*256 + f)*256 + g)*256 + h, rules[r]
     mine[r], costs[r], at = k, cost, at + 8
-    if cost > 0 then cost = cost + rules[r].reserve end -- @extra
+    if rule.as.need then rule.as.need(rule, k, cost, at) end -- @each
+    local need = needs[k] or cost
+    if need > 0 then need = need + rule.reserve end -- @extra
     if problem[k] then
       verdict = -1
-    elseif rules[r].alone then -- @extra
-    elseif cost > room[k] and verdict == 1 and cost > 0 then
-      verdict = 0
+    elseif rule.alone then -- @extra
+    elseif need > room[k] and verdict >= 0 and need > 0 then
+      verdict, barred = 0, barred or rule.bars
     end
   end
   o = o + 1
@@ -80,19 +84,22 @@ while at < #blob do
         rule.as.take(rule, k, cost, at) -- @each
         if delays[k] and delays[k] >= verdict then verdict = delays[k] + 1 end
       end
+      local need = verdict == 0 and (needs[k] or cost) or 0
+      if need > 0 then
+        need = need + rule.reserve -- @extra
+        if rule.as.refuse then rule.as.refuse(rule, k, barred) end -- @each
+      end
       local left, wait = room[k], more[k]
-      if verdict == 0 and cost > 0 then
-        cost = cost + rule.reserve -- @extra
-        if cost > left then
-          wait = -1
-          if cost <= rule.capacity then
-            wait = rule.as.after(rule, k, cost - left, now) -- @each
-          end
+      local shown = left > 0 and left or 0
+      if need > left and need > 0 then
+        wait = -1
+        if need <= rule.capacity then
+          wait = rule.as.after(rule, k, need - left, now) -- @each
         end
-        if rule.as.refuse then rule.as.refuse(rule, k) end -- @each
+        if needs[k] and shown == 0 then shown = -1 end
         if rule.alone and wait > 0 then wait = -1 - wait end -- @extra
       end
-      out[o + 1], out[o + 2], out[o + 3] = left > 0 and left or 0, wait, reset[k]
+      out[o + 1], out[o + 2], out[o + 3] = shown, wait, reset[k]
     end
     if rule.alone then verdict = others end -- @extra
     o = o + 3

@@ -23,6 +23,10 @@ func (b *both) rooms(own, shared int64) int64 {
 	return b.room
 }
 
+// Needs implements [core.State]. A value that only one of the two knows needs a unit
+// of both.
+func (b *both) Needs(c *core.Charge) int64 { return max(b.own.Needs(c), b.shared.state().Needs(c)) }
+
 // Take implements [core.State].
 func (b *both) Take(n int64, lease uint64) (room, delay int64) {
 	own, ownDelay := b.own.Take(n, lease)
@@ -31,9 +35,9 @@ func (b *both) Take(n int64, lease uint64) (room, delay int64) {
 }
 
 // Refuse implements [core.State].
-func (b *both) Refuse() {
-	b.own.Refuse()
-	b.shared.state().Refuse()
+func (b *both) Refuse(barred bool) bool {
+	own, shared := b.own.Refuse(barred), b.shared.state().Refuse(barred)
+	return own || shared
 }
 
 // Used implements [core.State].

@@ -11,7 +11,7 @@ import (
 func (s *Store) Renew(ctx context.Context, policy string, charges []core.Charge) ([]bool, error) {
 	held := make([]bool, len(charges))
 	err := s.leases(ctx, policy, charges, func(i int, leases core.State, now int64) bool {
-		renewed := leases.Renew(&charges[i].Quota, now, charges[i].Lease)
+		renewed := leases.Renew(&charges[i].Quota, now, charges[i].ID)
 		held[i] = held[i] || renewed
 		return renewed
 	})
@@ -24,7 +24,7 @@ func (s *Store) Renew(ctx context.Context, policy string, charges []core.Charge)
 // Release implements [core.Store]. Its errors are those of Renew.
 func (s *Store) Release(ctx context.Context, policy string, charges []core.Charge) error {
 	return s.leases(ctx, policy, charges, func(i int, leases core.State, now int64) bool {
-		leases.Release(&charges[i].Quota, now, charges[i].Lease)
+		leases.Release(&charges[i].Quota, now, charges[i].ID)
 		return false
 	})
 }

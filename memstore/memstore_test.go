@@ -289,7 +289,7 @@ func TestLongKeysDiffer(t *testing.T) {
 // and others are dropped.
 func TestRenewedLeasesAreKept(t *testing.T) {
 	s, now := at(1_000_000)
-	held := core.Charge{Rule: "held", Key: "k", Cost: 1, Lease: 7,
+	held := core.Charge{Rule: "held", Key: "k", Cost: 1, ID: 7,
 		Quota: core.Quota{Algorithm: core.Concurrency, Limit: 1, Window: 1_000}}
 	take(t, s, held)
 	for i := range 100 {

@@ -45,7 +45,7 @@ func TestLeasesBeyondTheCap(t *testing.T) {
 	q := core.Quota{Algorithm: core.Concurrency, Limit: 2, Window: 10 * sec}
 	keys := sameShard(s, "flight", q, 4)
 	for i := range keys {
-		keys[i].Lease = uint64(i + 1)
+		keys[i].ID = uint64(i + 1)
 	}
 	hold := func(c core.Charge, mode core.Mode, allowed bool) {
 		t.Helper()
@@ -64,7 +64,7 @@ func TestLeasesBeyondTheCap(t *testing.T) {
 	hold(keys[2], core.ModeOverflow, true)
 	hold(keys[3], core.ModeOverflow, false)
 	foreign := keys[1]
-	foreign.Lease = 99
+	foreign.ID = 99
 	release(foreign)
 	hold(keys[3], core.ModeOverflow, false)
 	release(keys[2])
@@ -75,7 +75,7 @@ func TestLeasesBeyondTheCap(t *testing.T) {
 	assert.True(t, renew(keys[1]), "in the overflow quota")
 	set(111 * sec) // keys[0] and keys[3] have ended, and so there is room
 	other := keys[1]
-	other.Lease = 50
+	other.ID = 50
 	hold(other, core.ModeOverflow, true) // in an entry, and in the overflow quota beside keys[1]
 	hold(keys[3], core.ModeOverflow, false)
 	assert.True(t, renew(other))

@@ -93,7 +93,7 @@ type idKey struct{}
 type telling struct{ core.Store }
 
 func (s telling) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
-	*ctx.Value(idKey{}).(*uint64) = charges[0].Lease
+	*ctx.Value(idKey{}).(*uint64) = charges[0].ID
 	return s.Store.Take(ctx, policy, charges)
 }
 
@@ -101,7 +101,7 @@ func (s telling) Renew(ctx context.Context, policy string, charges []core.Charge
 	began := time.Now()
 	held, err := s.Store.Renew(ctx, policy, charges)
 	if err == nil && held[0] {
-		tell("renewed", began, charges[0].Lease)
+		tell("renewed", began, charges[0].ID)
 	}
 	return held, err
 }

@@ -149,7 +149,7 @@ type chaos struct {
 // within a history.
 func someRules() (rules []core.Charge) {
 	windows := []int64{1500, 4000, 3_600_000_000}
-	for _, a := range rand.Perm(8)[:1+rand.IntN(4)] {
+	for _, a := range rand.Perm(len(core.Algorithms()))[:1+rand.IntN(4)] {
 		q := core.Quota{Algorithm: core.Algorithm(a), Limit: 2 + rand.Int64N(4), Window: windows[rand.IntN(len(windows))]}
 		switch q.Algorithm {
 		case core.FixedWindow:
@@ -166,6 +166,9 @@ func someRules() (rules []core.Charge) {
 		case core.Queue:
 			q.Burst = 1 + rand.Int64N(4)
 			q.MaxWait = rand.Int64N(2) * q.Window
+		case core.Ban:
+			q.Bar = windows[rand.IntN(len(windows))]
+			q.MaxBar = rand.Int64N(2) * 3 * q.Bar
 		}
 		rules = append(rules, core.Charge{Rule: q.Algorithm.String(), Quota: q})
 	}
@@ -215,12 +218,17 @@ func (h *chaos) step(admitted *[]admittance) step {
 	charges := slices.Clone(h.rules)
 	lease := 1 + rand.Uint64N(1<<63)
 	for i := range charges {
-		charges[i].Cost, charges[i].Lease = rand.Int64N(3), lease
+		charges[i].Cost, charges[i].ID = rand.Int64N(3), lease
+		if charges[i].Quota.Algorithm == core.Distinct {
+			charges[i].ID = rand.Uint64N(6)
+		}
 		if i > 0 {
 			charges[i].Key = key // the first is shared by all
 		}
-		charges[i].Alone = !charges[i].Quota.Leases() && rand.IntN(8) == 0
-		charges[i].Reserve = max(0, rand.Int64N(10)-7)
+		if q := &charges[i].Quota; !q.Identified() && !q.Bars() {
+			charges[i].Alone = rand.IntN(8) == 0
+			charges[i].Reserve = max(0, rand.Int64N(10)-7)
+		}
 	}
 	if rand.IntN(40) == 0 {
 		return step{reset: &charges[rand.IntN(len(charges))]}
@@ -328,7 +336,7 @@ func (in *step) tell(out stepped) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s at %d delay %d held %v:", in.kind(out), max(out.at, out.decision.At), out.decision.Delay, out.held)
 	for i, c := range in.charges {
-		fmt.Fprintf(&b, " [%+v of %q cost %d lease %d reserve %d alone %v", c.Quota, c.Key, c.Cost, c.Lease, c.Reserve, c.Alone)
+		fmt.Fprintf(&b, " [%+v of %q cost %d id %d reserve %d alone %v", c.Quota, c.Key, c.Cost, c.ID, c.Reserve, c.Alone)
 		if i < len(out.decision.Outcomes()) {
 			fmt.Fprintf(&b, ": %+v", out.decision.Outcomes()[i])
 		}

@@ -101,10 +101,10 @@ func (w *world) step(in *step, out *stepped) bool {
 		c := &in.charges[0]
 		leases := w.state(c)
 		if in.release {
-			leases.Release(&c.Quota, out.at, c.Lease)
+			leases.Release(&c.Quota, out.at, c.ID)
 			return true
 		}
-		return leases.Renew(&c.Quota, out.at, c.Lease) == out.held
+		return leases.Renew(&c.Quota, out.at, c.ID) == out.held
 	}
 	states := make([]core.State, len(in.charges))
 	for i := range in.charges {

@@ -69,12 +69,25 @@ func (h *keyHasher) hash(policy, rule, key string) string {
 	return string(state.out[:])
 }
 
-// replace replaces the keys of charges in place.
+// id returns the ID of a charge, so hashed that it does not show which value is behind
+// it.
+func (h *keyHasher) id(policy string, c *core.Charge) uint64 {
+	if c.ID == 0 || c.Quota.Algorithm != core.Distinct {
+		return c.ID
+	}
+	var sum [hashSize]byte
+	hash := h.hash(policy, c.Rule, string(binary.BigEndian.AppendUint64(nil, c.ID)))
+	_, _ = base64.RawURLEncoding.Decode(sum[:], []byte(hash))
+	return max(1, binary.BigEndian.Uint64(sum[:])) // 0 is no value
+}
+
+// replace replaces the keys and values of charges in place.
 func (h *keyHasher) replace(policy string, charges []core.Charge) {
 	if h == nil {
 		return
 	}
 	for i := range charges {
+		charges[i].ID = h.id(policy, &charges[i])
 		charges[i].Key = h.hash(policy, charges[i].Rule, charges[i].Key)
 	}
 }
@@ -96,6 +109,7 @@ func (h *keyHasher) returns(policy string, returns []core.Return) []core.Return 
 	}
 	returns = slices.Clone(returns)
 	for i := range returns {
+		returns[i].ID = h.id(policy, &returns[i].Charge)
 		returns[i].Key = h.hash(policy, returns[i].Rule, returns[i].Key)
 	}
 	return returns

@@ -73,7 +73,7 @@ func TestNoKeyLeaves(t *testing.T) {
 	require.NoError(t, err)
 	assert.EqualValues(t, 1, given[0], "what was taken is found again")
 	look("Return")
-	lease := []core.Charge{{Rule: "leases", Key: alice, Cost: 1, Lease: 7,
+	lease := []core.Charge{{Rule: "leases", Key: alice, Cost: 1, ID: 7,
 		Quota: core.Quota{Algorithm: core.Concurrency, Limit: 2, Window: 3600_000_000}}}
 	_, err = store.Take(t.Context(), "p", lease)
 	require.NoError(t, err)

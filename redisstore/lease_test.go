@@ -18,7 +18,7 @@ import (
 )
 
 func held(rule, key string, limit int64, life time.Duration, id uint64) core.Charge {
-	return core.Charge{Rule: rule, Key: key, Cost: 1, Lease: id,
+	return core.Charge{Rule: rule, Key: key, Cost: 1, ID: id,
 		Quota: core.Quota{Algorithm: core.Concurrency, Limit: limit, Window: life.Microseconds()}}
 }
 

@@ -38,6 +38,8 @@ func TestLongest(t *testing.T) {
 	const second, hour, day = 1_000_000, 3600_000_000, 24 * 3600_000_000
 	large := core.Quota{Limit: core.MaxLog, Window: hour}
 	with := func(q core.Quota, limit, window int64) core.Quota { q.Limit, q.Window = limit, window; return q }
+	distinct := core.Quota{Algorithm: core.Distinct, Limit: core.MaxValues, Window: hour}
+	ban := core.Quota{Algorithm: core.Ban, Limit: core.MaxStrikes, Window: hour, Bar: hour}
 	const filled = core.MaxLog - 10
 	for _, test := range []struct {
 		name          string
@@ -70,6 +72,10 @@ func TestLongest(t *testing.T) {
 		{name: "logs of 128, expiring together", before: with(large, 128, hour), after: with(large, 128, hour), rules: 2, keys: 128, fill: []int64{120, 5}, wait: hour - 2, cost: 1},
 		{name: "leases of one key", before: core.Quota{Algorithm: core.Concurrency, Limit: core.MaxLeases, Window: hour},
 			after: core.Quota{Algorithm: core.Concurrency, Limit: core.MaxLeases, Window: hour}, keys: 1, fill: slices.Repeat([]int64{1}, 9_000), cost: 1},
+		{name: "distinct values of one key", before: distinct, after: distinct, keys: 1, fill: slices.Repeat([]int64{1}, 9_900), cost: 1},
+		{name: "distinct values of one key, clock stepped back", before: distinct, after: distinct, keys: 1, fill: slices.Repeat([]int64{1}, 9_900), wait: -second, cost: 1},
+		{name: "strikes", before: ban, after: ban, rules: 2, keys: 128, fill: slices.Repeat([]int64{1}, 900), cost: 1},
+		{name: "strikes, clock stepped back", before: ban, after: ban, rules: 2, keys: 128, fill: []int64{900}, wait: -second, cost: 1},
 		{name: "cells", before: core.Quota{Algorithm: core.SlidingCells, Limit: 1e9, Window: hour, Cells: core.MaxCells},
 			after: core.Quota{Algorithm: core.SlidingCells, Limit: 1e9, Window: hour, Cells: core.MaxCells}, rules: 2, keys: 128, fill: []int64{5}, cost: 1},
 	} {
@@ -82,7 +88,7 @@ func TestLongest(t *testing.T) {
 				store := at(client, &now)
 				charges := func(d int, q core.Quota, cost int64) (list []core.Charge) {
 					for r := range max(1, test.rules) {
-						list = append(list, core.Charge{Rule: fmt.Sprint("r", r), Key: fmt.Sprint("k", d%test.keys), Quota: q, Cost: cost, Lease: uint64(d + 1)})
+						list = append(list, core.Charge{Rule: fmt.Sprint("r", r), Key: fmt.Sprint("k", d%test.keys), Quota: q, Cost: cost, ID: uint64(d + 1)})
 					}
 					return list
 				}
@@ -99,7 +105,7 @@ func TestLongest(t *testing.T) {
 						c := charges(k, test.before, units)
 						for i := range c {
 							lease++
-							c[i].Lease = uint64(lease)
+							c[i].ID = uint64(lease) * 0x9e3779b97f4a7c15
 						}
 						_, err := store.Take(t.Context(), "p", c)
 						require.NoError(t, err)

@@ -70,6 +70,10 @@ type Options struct {
 	//     refused, with a RetryAfter as if the request had been admitted. A client
 	//     over its own limit that sends many requests at once can so exhaust a small
 	//     rule that all clients share. Keep such rules in a policy without Spread.
+	//   - A refusal in one part is counted as a strike of a [core.Ban] in another by
+	//     one more call, and a part that refuses counts it although a ban of another
+	//     part refuses too. A value of [core.Distinct] that was known counts for a
+	//     Window from such a refusal on.
 	//   - A rule that all requests share has one key, on one shard.
 	//   - A refusal costs two more calls for each part that had room, and as many
 	//     round trips. Each has a Timeout of its own.

@@ -108,9 +108,9 @@ func compareLeases(t *testing.T, store *Store, random *rand.Rand, policy string,
 		for _, c := range charges {
 			leases := model[c.Rule+"/"+c.Key]
 			if renew {
-				want = append(want, leases.Renew(&c.Quota, now, c.Lease))
+				want = append(want, leases.Renew(&c.Quota, now, c.ID))
 			} else {
-				leases.Release(&c.Quota, now, c.Lease)
+				leases.Release(&c.Quota, now, c.ID)
 			}
 		}
 		if !renew {
@@ -128,10 +128,11 @@ func randomRules(random *rand.Rand, name string) []core.Charge {
 	for i := range rules {
 		rules[i].Rule = fmt.Sprint(name, "r", i)
 		rules[i].Quota = randomQuota(random, randomWindow(random))
+		counts := !rules[i].Quota.Identified() && !rules[i].Quota.Bars()
 		if random.IntN(6) == 0 {
-			rules[i].Alone = !rules[i].Quota.Leases()
+			rules[i].Alone = counts
 		}
-		if random.IntN(6) == 0 {
+		if (counts || rules[i].Quota.Leases()) && random.IntN(6) == 0 {
 			rules[i].Reserve = 1 + random.Int64N(4)
 		}
 	}
@@ -148,7 +149,7 @@ var berlin = func() *time.Location {
 
 func randomQuota(random *rand.Rand, window int64) core.Quota {
 	q := core.Quota{Limit: randomLimit(random), Window: window}
-	algorithm := core.Algorithm(max(0, random.IntN(12)-4)) // logs more often
+	algorithm := core.Algorithm(max(0, random.IntN(len(core.Algorithms())+4)-4)) // logs more often
 	if word := os.Getenv("LIMIT_ALGORITHM"); word != "" {
 		for algorithm = 0; algorithm.String() != word; algorithm++ {
 		}
@@ -178,6 +179,11 @@ func randomQuota(random *rand.Rand, window int64) core.Quota {
 		q.Burst = 1 + random.Int64N(2*q.Limit)
 	case core.Concurrency:
 		q.Limit = min(q.Limit, core.MaxLeases)
+	case core.Distinct:
+		q.Limit = min(q.Limit, core.MaxValues)
+	case core.Ban:
+		q.Limit, q.Bar = min(q.Limit, core.MaxStrikes), randomWindow(random)
+		q.MaxBar = []int64{0, q.Bar, 5 * q.Bar}[random.IntN(3)]
 	case core.Queue:
 		q.Burst = random.Int64N(q.Limit)
 		if random.IntN(2) == 0 {
@@ -226,7 +232,10 @@ func randomBatch(random *rand.Rand, rules []core.Charge) [][]core.Charge {
 			if random.IntN(3) == 0 {
 				c.Cost = random.Int64N(c.Quota.Capacity() + 2)
 			}
-			c.Lease = random.Uint64N(50)<<55 | 1 // different in bits that doubles hold
+			c.ID = random.Uint64N(50)<<55 | 1 // different in bits that doubles hold
+			if c.Quota.Algorithm == core.Distinct && random.IntN(10) == 0 {
+				c.ID = 0
+			}
 			batch[i] = append(batch[i], c)
 		}
 	}

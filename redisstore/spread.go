@@ -129,21 +129,22 @@ func (s *Store) takeSpread(ctx context.Context, policy string, charges []core.Ch
 // but does not keep the caller.
 func (s *Store) undo(ctx context.Context, policy string, groups []group, decisions []core.Decision, refresh bool) error {
 	detached := context.WithoutCancel(ctx)
+	strikes := refresh && struck(groups, decisions)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		_ = each(groups, func(i int, g *group) error {
 			d := &decisions[i]
-			if !d.Allowed || !costs(g.charges) { // after an error, d is the zero decision
+			if !d.Allowed { // after an error, d is the zero decision
 				return nil
 			}
 			if err := core.Undo(detached, g.part, policy, g.charges, d); err != nil {
 				s.unreturned.Add(1)
 				return err
 			}
-			if refresh {
+			if refresh && (costs(g.charges) || strikes) {
 				// After an error the outcomes are a unit short.
-				if now, err := g.peek(detached, policy); err == nil {
+				if now, err := g.peek(detached, policy, strikes); err == nil {
 					keepAlone(&now, d)
 					*d = now
 				}
@@ -169,13 +170,40 @@ func costs(charges []core.Charge) bool {
 	return false
 }
 
-// peek decides on the charges of g at a cost of 0.
-func (g *group) peek(ctx context.Context, policy string) (core.Decision, error) {
+// struck reports whether a request that was refused counts as a strike in the parts
+// that have admitted it: if no ban has refused it. The part that refused has counted it.
+func struck(groups []group, decisions []core.Decision) bool {
+	bans := false
+	for i := range groups {
+		for j, o := range decisions[i].Outcomes() {
+			if groups[i].charges[j].Quota.Bars() {
+				if !decisions[i].Allowed && !o.Fits() {
+					return false
+				}
+				bans = true
+			}
+		}
+	}
+	return bans
+}
+
+// peek decides on the charges of g at a cost of 0, but for a strike of each ban.
+func (g *group) peek(ctx context.Context, policy string, strikes bool) (core.Decision, error) {
 	free := append([]core.Charge(nil), g.charges...)
 	for i := range free {
 		free[i].Cost = 0
+		if strikes && free[i].Quota.Bars() {
+			free[i].Cost = 1
+		}
 	}
-	return g.batcher(policy, free).take(ctx, free)
+	d, err := g.batcher(policy, free).take(ctx, free)
+	for i, o := range d.Outcomes() {
+		if free[i].Quota.Bars() && o.Remaining == 0 && o.Fits() { // the strike has barred the key
+			o.RetryAfter, o.MoreAfter = o.MoreAfter, 0
+			d.Outcomes()[i] = o
+		}
+	}
+	return d, err
 }
 
 // keepAlone replaces the outcomes of charges that decide alone by those of an

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -76,4 +77,30 @@ func runSpread(t *testing.T, client redis.UniversalClient, parts int) {
 		test(t, storetest.Harness{Store: apart{store}, SetTime: func(micros int64) { now = micros }, Spreads: true})
 		require.Zero(t, store.Unreturned())
 	})
+}
+
+// TestSpreadStrikes counts refusals of another part as strikes, unless a ban refuses.
+func TestSpreadStrikes(t *testing.T) {
+	store := spreading(redistest.Client(t))
+	ban := core.Charge{Rule: "ban", Key: "a", Quota: core.Quota{Algorithm: core.Ban, Limit: 3, Window: 3600_000_000, Bar: 3600_000_000}}
+	charges := []core.Charge{ban, charge("narrow", "b", 1, time.Hour)}
+	for i, left := range []int64{3, 2, 1, 0, 0} {
+		d, err := store.Take(t.Context(), "p", charges)
+		require.NoError(t, err)
+		require.Equal(t, i == 0, d.Allowed)
+		o := d.Outcomes()[0]
+		require.Equal(t, left, o.Remaining, i)
+		require.Equal(t, left == 0, o.RetryAfter > 0, "%+v", o)
+	}
+	d, err := store.Take(t.Context(), "p", []core.Charge{ban})
+	require.NoError(t, err)
+	require.False(t, d.Allowed)
+
+	other := ban // which the barred key does not strike
+	other.Rule, other.Key = "other", "b"
+	for range 5 {
+		d, err := store.Take(t.Context(), "p", []core.Charge{ban, other})
+		require.NoError(t, err)
+		require.EqualValues(t, 3, d.Outcomes()[1].Remaining)
+	}
 }

@@ -237,12 +237,12 @@ func TestSpreadShardDown(t *testing.T) {
 	dead.Kill()
 	for i := range 20 {
 		began := time.Now()
-		charges[1].Lease = uint64(8 + i)
+		charges[1].ID = uint64(8 + i)
 		_, err = store.Take(t.Context(), "p", charges)
 		require.ErrorIs(t, err, core.ErrUnavailable)
 		require.Less(t, time.Since(began), 12*time.Second)
 	}
-	charges[1].Lease = 7
+	charges[1].ID = 7
 	for _, c := range charges[1:] {
 		assert.EqualValues(t, 999, left(t, store, c), "%s: only the first was admitted", c.Rule)
 	}

@@ -26,6 +26,9 @@ var quotasOfAllForms = []core.Quota{
 	{Algorithm: core.LeakyBucket, Limit: 5, Window: 60_000_000, Burst: 4},
 	{Algorithm: core.Queue, Limit: 5, Window: 60_000_000, Burst: 4, MaxWait: 60_000_000},
 	{Algorithm: core.Concurrency, Limit: 5, Window: 60_000_000},
+	{Algorithm: core.Ban, Limit: 5, Window: 60_000_000, Bar: 60_000_000, MaxBar: 100_000_000_000},
+	{Algorithm: core.Ban, Limit: 3, Window: 60_000_000, Bar: 60_000_000},
+	{Algorithm: core.Distinct, Limit: 5, Window: 60_000_000},
 }
 
 // limitOfRings is that of logs that are stored as rings. Logs of other limits have few
@@ -46,7 +49,7 @@ type stored struct {
 }
 
 func (s *stored) charge(cost int64) core.Charge {
-	return core.Charge{Rule: "r", Key: "k", Cost: cost, Lease: 7, Quota: quotasOfAllForms[int(s.form)%len(quotasOfAllForms)]}
+	return core.Charge{Rule: "r", Key: "k", Cost: cost, ID: 7, Quota: quotasOfAllForms[int(s.form)%len(quotasOfAllForms)]}
 }
 
 // storedByTheStore returns one for each form. What is given back is from before

@@ -67,9 +67,9 @@ func TestNotRemembered(t *testing.T) {
 		return c
 	}
 	long := make([]byte, maxKey+1)
-	slot := core.Charge{Rule: "a", Key: "k", Cost: 1, Lease: 1, Quota: core.Quota{Algorithm: core.Concurrency, Limit: 1, Window: 1_000_000}}
+	slot := core.Charge{Rule: "a", Key: "k", Cost: 1, ID: 1, Quota: core.Quota{Algorithm: core.Concurrency, Limit: 1, Window: 1_000_000}}
 	other := slot
-	other.Lease = 2
+	other.ID = 2
 	for name, row := range map[string]struct {
 		first, second, third []core.Charge
 		mode                 core.Mode

@@ -37,8 +37,11 @@ const longest = 1_000_000
 // A request goes to the store if one of its charges decides alone, which must
 // count, and if one of its keys is unknown, if a key that has nothing left refuses
 // more than one unit, a charge with a reserve or one under [core.Concurrency], whose
-// slots are freed at any time, and if a key may have refilled. The memory holds
-// [MaxKeys] keys. Refusing from it takes no lock and allocates nothing.
+// slots are freed at any time, or [core.Distinct], where it depends on the value, and
+// if a key may have refilled. While a [core.Ban] of the request bars none of its keys,
+// each refusal is a strike, which the store counts; a barred key is refused from
+// memory. The memory holds [MaxKeys] keys. Refusing from it takes no lock and
+// allocates nothing.
 type Store struct {
 	store core.Store
 	now   func() int64 // µs, of a clock that never steps back
@@ -106,7 +109,7 @@ func (s *Store) remembered(
 	policy string, charges []core.Charge, hashes *[core.MaxCharges]uint64, now int64,
 ) (d core.Decision, ok bool) {
 	var found [core.MaxCharges]*key
-	refused := false
+	refused, barred, strikes := false, false, false
 	for i := range charges {
 		c := &charges[i]
 		if c.Alone {
@@ -125,7 +128,13 @@ func (s *Store) remembered(
 			return d, false
 		}
 		refused = refused || !fits
+		if c.Quota.Bars() {
+			barred, strikes = barred || !fits, strikes || fits
+		}
 		d.At = max(d.At, o.at+now-o.answered)
+	}
+	if strikes && !barred { // the store must count the refusal
+		return d, false
 	}
 	d.Mode = core.ModeRemembered
 	if refused {

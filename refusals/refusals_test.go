@@ -301,3 +301,45 @@ func TestInstances(t *testing.T) {
 	}
 	t.Logf("%d of %d remembered refusals had a RetryAfter that another process had made longer", short, remembered)
 }
+
+// TestBans asks the store as long as a refusal is a strike, and refuses from memory
+// once the key is barred, also what costs nothing.
+func TestBans(t *testing.T) {
+	w := newTwins()
+	ban := core.Quota{Algorithm: core.Ban, Limit: 3, Window: 1_000_000, Bar: 5_000_000}
+	charges := []core.Charge{charge("r", "k", perSecond(1), 1), charge("ban", "k", ban, 0)}
+	modes := []core.Mode{core.ModeExact, core.ModeExact, core.ModeExact, core.ModeExact, core.ModeRemembered, core.ModeRemembered}
+	for i, mode := range modes {
+		d, err := w.store.Take(t.Context(), "p", charges)
+		require.NoError(t, err)
+		require.Equal(t, i == 0, d.Allowed)
+		require.Equal(t, mode, d.Mode, "request %d", i)
+		if i >= 3 {
+			require.EqualValues(t, 5_000_000, d.RetryAfter())
+		}
+	}
+	charges[0].Cost = 0
+	for _, list := range [][]core.Charge{charges, charges[1:]} {
+		d, err := w.store.Take(t.Context(), "p", list)
+		require.NoError(t, err)
+		require.False(t, d.Allowed)
+		require.Equal(t, core.ModeRemembered, d.Mode)
+	}
+	require.NoError(t, w.store.Reset(t.Context(), "p", "ban", "k"))
+	d, err := w.store.Take(t.Context(), "p", charges)
+	require.NoError(t, err)
+	require.True(t, d.Allowed)
+}
+
+// TestValues asks the store for each value: one that is known fits.
+func TestValues(t *testing.T) {
+	w := newTwins()
+	shows := charge("d", "k", core.Quota{Algorithm: core.Distinct, Limit: 1, Window: 1_000_000}, 1)
+	for _, id := range []uint64{1, 2, 2, 1, 0} {
+		shows.ID = id
+		d, err := w.store.Take(t.Context(), "p", []core.Charge{shows})
+		require.NoError(t, err)
+		require.Equal(t, id != 2, d.Allowed)
+		require.Equal(t, core.ModeExact, d.Mode)
+	}
+}

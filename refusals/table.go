@@ -100,7 +100,7 @@ func (o *outcome) read(c *core.Charge, from core.Outcome) bool {
 	switch {
 	case from.Fits():
 		return true
-	case c.Cost != 1 || c.Reserve > 0:
+	case needs(c) != 1 || c.Reserve > 0:
 		return false
 	}
 	o.more = from.RetryAfter
@@ -116,14 +116,22 @@ func (o *outcome) write(c *core.Charge, now int64, to *core.Outcome) (fits, ok b
 	switch {
 	case c.Cost < 0 || c.Reserve < 0:
 		return false, false
-	case c.Fits(o.remaining):
+	case needs(c) == 0 || needs(c)+c.Reserve <= o.remaining:
 		to.MoreAfter = more
 		return true, true
-	case c.Cost != 1 || c.Reserve > 0 || c.Quota.Algorithm == core.Concurrency || now-o.asked >= o.more:
+	case needs(c) != 1 || c.Reserve > 0 || c.Quota.Identified() || now-o.asked >= o.more:
 		return false, false
 	}
 	to.RetryAfter = more
 	return false, true
+}
+
+// needs returns for how many units c needs room: a barred key refuses even a cost of 0.
+func needs(c *core.Charge) int64 {
+	if c.Quota.Bars() {
+		return max(1, c.Cost)
+	}
+	return c.Cost
 }
 
 // later returns what is left of a duration, and never 0 unless it was 0: whether

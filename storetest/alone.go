@@ -64,14 +64,16 @@ func aloneIsAReplay(t *testing.T, h Harness) {
 		random := rand.New(rand.NewPCG(9, uint64(number)))
 		a := core.Charge{Rule: "a", Quota: someQuota(t, random)}
 		b := core.Charge{Rule: "b", Quota: someQuota(t, random)}
-		for b.Quota.Leases() {
-			b.Quota = someQuota(t, random)
+		for _, c := range []*core.Charge{&a, &b} {
+			for c.Quota.Identified() || c.Quota.Bars() {
+				c.Quota = someQuota(t, random)
+			}
 		}
 		now := starts[number%len(starts)]
 		for range 60 {
 			now += random.Int64N(1 + pick(random, []core.Quota{a.Quota, b.Quota}).Window/4)
 			for _, c := range []*core.Charge{&a, &b} {
-				c.Key, c.Lease = fmt.Sprint(random.IntN(2)), random.Uint64()|1
+				c.Key, c.ID = fmt.Sprint(random.IntN(2)), random.Uint64()|1
 				c.Cost, c.Reserve = pick(random, []int64{0, 1, 1, 1, 1 + c.Quota.Capacity()/2}), max(0, random.Int64N(8)-5)
 			}
 			h.SetTime(now)

@@ -34,7 +34,7 @@ func calls() []namedTest {
 		{"an enormous cost", []core.Charge{charge("r0", 1, good), charge("r1", core.MaxCost+1, good)}},
 		{"a negative reserve", []core.Charge{charge("r0", 1, good), {Rule: "r1", Quota: good, Cost: 1, Reserve: -1}}},
 		{"an enormous reserve", []core.Charge{charge("r0", 1, good), {Rule: "r1", Quota: good, Cost: 1, Reserve: core.MaxCost + 1}}},
-		{"a lease that decides alone", []core.Charge{charge("r0", 1, good), {Rule: "r1", Cost: 1, Lease: 1, Alone: true,
+		{"a lease that decides alone", []core.Charge{charge("r0", 1, good), {Rule: "r1", Cost: 1, ID: 1, Alone: true,
 			Quota: core.Quota{Algorithm: core.Concurrency, Limit: 3, Window: sec}}}},
 		{"a rule twice", []core.Charge{charge("r0", 1, good), charge("r1", 1, good), charge("r0", 1, good)}},
 		{"no quota", []core.Charge{charge("r0", 1, good), charge("r1", 1, core.Quota{})}},

@@ -12,7 +12,7 @@ import (
 func edges() (tests []namedTest) {
 	const month, billion = 30 * 24 * 3600 * sec, 1_000_000_000
 	for _, a := range core.Algorithms() {
-		if q := plainQuota(a, 1, month); !q.Leases() {
+		if q := plainQuota(a, 1, month); !q.Identified() {
 			tests = append(tests, namedTest{a.String() + ", one in a month", func(t *testing.T, h Harness) { edge(t, h, q) }})
 			q.Window = ms
 			tests = append(tests, namedTest{a.String() + ", one in a millisecond", func(t *testing.T, h Harness) { edge(t, h, q) }})

@@ -52,7 +52,7 @@ var faults = map[string]fault{
 			d, err := s.take(policy, charges)
 			for i, o := range d.Outcomes() {
 				if !d.Allowed && o.Fits() {
-					s.statesOf(policy, charges)[i].Take(charges[i].Cost, charges[i].Lease)
+					s.statesOf(policy, charges)[i].Take(charges[i].Cost, charges[i].ID)
 				}
 			}
 			return d, err
@@ -62,7 +62,7 @@ var faults = map[string]fault{
 			d, err := s.take(policy, charges)
 			for i, o := range d.Outcomes() {
 				if !o.Fits() && o.RetryAfter != core.Never {
-					s.statesOf(policy, charges)[i].Take(charges[i].Cost, charges[i].Lease)
+					s.statesOf(policy, charges)[i].Take(charges[i].Cost, charges[i].ID)
 				}
 			}
 			return d, err
@@ -157,7 +157,7 @@ var faults = map[string]fault{
 			s.mu.Lock()
 			if d.Allowed {
 				for i, state := range s.statesOf(policy, charges) {
-					state.Take(charges[i].Cost, charges[i].Lease)
+					state.Take(charges[i].Cost, charges[i].ID)
 				}
 			}
 			return d, err

@@ -70,7 +70,7 @@ func severalLeases(t *testing.T, h Harness) {
 	quota := core.Quota{Algorithm: core.Concurrency, Limit: 2, Window: sec}
 	brief := core.Quota{Algorithm: core.Concurrency, Limit: 2, Window: ms}
 	one := func(rule, key string, q core.Quota) core.Charge {
-		return core.Charge{Rule: rule, Key: key, Quota: q, Cost: 1, Lease: 7}
+		return core.Charge{Rule: rule, Key: key, Quota: q, Cost: 1, ID: 7}
 	}
 	mine := []core.Charge{one("a", "k", quota), one("b", "k", brief), one("c", "", quota)}
 	take(t, h, "policy", mine...)
@@ -125,7 +125,7 @@ func invalidLeases(t *testing.T, h Harness) {
 	undecided(t, h, []core.Charge{lease(quota, 1, 0)}, lease(quota, 0, 0))
 	good := lease(quota, 1, 7)
 	take(t, h, "policy", good)
-	window := core.Charge{Rule: "w", Key: "k", Quota: core.Quota{Limit: 2, Window: sec}, Cost: 1, Lease: 7}
+	window := core.Charge{Rule: "w", Key: "k", Quota: core.Quota{Limit: 2, Window: sec}, Cost: 1, ID: 7}
 	for _, charges := range [][]core.Charge{nil, {good, window}, {good, good}, {lease(quota, 1, 0)}} {
 		if held, err := h.Store.Renew(t.Context(), "policy", charges); !errors.Is(err, core.ErrCharges) || held != nil {
 			t.Errorf("renewing %+v: %v, %v", charges, held, err)

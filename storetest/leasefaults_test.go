@@ -22,7 +22,7 @@ func (s *reference) Renew(_ context.Context, policy string, charges []core.Charg
 func (s *reference) renew(policy string, charges []core.Charge) []bool {
 	held := make([]bool, len(charges))
 	for i, state := range s.statesOf(policy, charges) {
-		held[i] = state.Renew(&charges[i].Quota, s.now, charges[i].Lease)
+		held[i] = state.Renew(&charges[i].Quota, s.now, charges[i].ID)
 	}
 	return held
 }
@@ -43,7 +43,7 @@ func (s *reference) Release(_ context.Context, policy string, charges []core.Cha
 
 func (s *reference) release(policy string, charges []core.Charge) {
 	for i, state := range s.statesOf(policy, charges) {
-		state.Release(&charges[i].Quota, s.now, charges[i].Lease)
+		state.Release(&charges[i].Quota, s.now, charges[i].ID)
 	}
 }
 
@@ -93,9 +93,9 @@ var leaseFaults = map[string]leaseFault{
 		release: func(s *reference, policy string, charges []core.Charge) { s.release(policy, charges[:1]) }},
 	"releases another's": {found: "Leases/released Leases/wide_ids",
 		release: func(s *reference, policy string, charges []core.Charge) {
-			for id := charges[0].Lease - 1; id <= charges[0].Lease+1; id++ {
+			for id := charges[0].ID - 1; id <= charges[0].ID+1; id++ {
 				other := charges[0]
-				other.Lease = id
+				other.ID = id
 				s.release(policy, []core.Charge{other})
 			}
 		}},
@@ -103,7 +103,7 @@ var leaseFaults = map[string]leaseFault{
 		release: func(s *reference, policy string, charges []core.Charge) {
 			s.release(policy, charges)
 			other := charges[0]
-			other.Lease ^= 1
+			other.ID ^= 1
 			s.release(policy, []core.Charge{other})
 		}},
 }

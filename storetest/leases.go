@@ -145,7 +145,7 @@ func leaseScript(rows ...leaseRow) func(*testing.T, Harness) {
 }
 
 func lease(quota core.Quota, cost int64, id uint64) core.Charge {
-	return core.Charge{Rule: "r", Key: "k", Quota: quota, Cost: cost, Lease: id}
+	return core.Charge{Rule: "r", Key: "k", Quota: quota, Cost: cost, ID: id}
 }
 
 // takes takes a lease of some units under an id.

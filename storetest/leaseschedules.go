@@ -11,22 +11,22 @@ import (
 func (s *schedule) name(charges []core.Charge) {
 	for i := range charges {
 		c := &charges[i]
-		if c.Quota.Algorithm != core.Concurrency || c.Cost == 0 || c.Lease != 0 {
+		if !c.Quota.Leases() || c.Cost == 0 || c.ID != 0 {
 			continue
 		}
 		if s.random.IntN(20) == 0 && len(s.leases) > 0 && !s.h.Spreads {
-			c.Lease = pick(s.random, s.leases).Lease
+			c.ID = pick(s.random, s.leases).ID
 			continue
 		}
 		s.ids++
-		c.Lease = s.ids * 0x9e3779b97f4a7c15 // spread over all bits, and never 0
+		c.ID = s.ids * 0x9e3779b97f4a7c15 // spread over all bits, and never 0
 	}
 }
 
 // keep remembers the leases that were taken.
 func (s *schedule) keep(charges []core.Charge, d core.Decision) {
 	for i, c := range charges {
-		if d.Took(i) && c.Lease != 0 {
+		if d.Took(i) && c.Quota.Leases() && c.ID != 0 {
 			s.leases = append(s.leases, c)
 		}
 	}
@@ -51,9 +51,9 @@ func (s *schedule) touch() {
 		}
 		switch s.random.IntN(8) {
 		case 0:
-			c.Lease = s.random.Uint64() | 1
+			c.ID = s.random.Uint64() | 1
 		case 1:
-			c.Lease = pick(s.random, s.leases).Lease
+			c.ID = pick(s.random, s.leases).ID
 		case 2:
 			c.Key = s.key()
 		}
@@ -88,8 +88,8 @@ func (s *schedule) renew(charges []core.Charge) {
 	held, err := s.h.Store.Renew(s.t.Context(), s.policy, charges)
 	want := make([]bool, len(charges))
 	for i, c := range charges {
-		want[i] = s.modelOf(c).Renew(&c.Quota, s.now, c.Lease)
-		s.trace = append(s.trace, step{at: s.now, other: fmt.Sprintf("renew %s, lease %x: held=%v", describe(c), c.Lease, want[i])})
+		want[i] = s.modelOf(c).Renew(&c.Quota, s.now, c.ID)
+		s.trace = append(s.trace, step{at: s.now, other: fmt.Sprintf("renew %s, lease %x: held=%v", describe(c), c.ID, want[i])})
 	}
 	if err != nil || !slices.Equal(held, want) {
 		s.fail("held %v, %v", held, err)
@@ -102,7 +102,7 @@ func (s *schedule) release(charges []core.Charge) {
 		s.fail("release: %v", err)
 	}
 	for _, c := range charges {
-		s.modelOf(c).Release(&c.Quota, s.now, c.Lease)
-		s.trace = append(s.trace, step{at: s.now, other: fmt.Sprintf("release %s, lease %x", describe(c), c.Lease)})
+		s.modelOf(c).Release(&c.Quota, s.now, c.ID)
+		s.trace = append(s.trace, step{at: s.now, other: fmt.Sprintf("release %s, lease %x", describe(c), c.ID)})
 	}
 }

@@ -62,6 +62,10 @@ func someQuota(t *testing.T, random *rand.Rand) core.Quota {
 	if fields.Has(core.FieldMaxWait) {
 		q.MaxWait = pick(random, []int64{0, 1, q.Window / 2, 3 * q.Window})
 	}
+	if fields.Has(core.FieldBar) {
+		q.Bar = pick(random, someWindows)
+		q.MaxBar = pick(random, []int64{0, q.Bar, 2 * q.Bar, 9 * q.Bar})
+	}
 	switch choice := random.IntN(3); {
 	case choice == 0 && fields.Has(core.FieldAligned):
 		q.Aligned = true
@@ -80,6 +84,9 @@ func plainQuota(a core.Algorithm, limit, window int64) core.Quota {
 	}
 	if a.Fields().Has(core.FieldBurst) {
 		q.Burst = limit
+	}
+	if a.Fields().Has(core.FieldBar) {
+		q.Bar = window
 	}
 	return q
 }
@@ -103,6 +110,9 @@ func (s *schedule) settle() {
 		for key := range s.keys {
 			c := rule
 			c.Key, c.Cost = fmt.Sprint("k", key), 1
+			if c.Quota.Algorithm == core.Distinct {
+				c.ID = 1
+			}
 			if state := s.states[c.Rule+c.Key]; state != nil && state.Expires() <= s.now {
 				s.take([]core.Charge{c})
 			}

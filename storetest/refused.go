@@ -6,7 +6,8 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// lookAgain looks at what was refused, and must find it untouched.
+// lookAgain looks at what was refused, and must find it untouched but for strikes,
+// which the refusal shows already.
 func (s *schedule) lookAgain(charges []core.Charge, refused core.Decision) {
 	looks := slices.Clone(charges)
 	for i := range looks {
@@ -15,17 +16,20 @@ func (s *schedule) lookAgain(charges []core.Charge, refused core.Decision) {
 	d := s.take(looks)
 	for i, o := range d.Outcomes() {
 		was := refused.Outcomes()[i]
-		if !o.Fits() || o.Remaining != was.Remaining || o.ResetAfter != was.ResetAfter {
+		if !o.Fits() && !charges[i].Quota.Bars() || o.Remaining != was.Remaining || o.ResetAfter != was.ResetAfter {
 			s.fail("a refusal has left a trace in %s", describe(charges[i]))
 		}
 	}
 }
 
 // tryAgain waits for RetryAfter and must then be admitted, but not earlier. The
-// exception is a bucket that is new again by then.
+// exceptions are a bucket that is new again by then, a value that has left a window
+// whose limit was lowered, and a ban, for which trying earlier is a strike.
 func (s *schedule) tryAgain(charges []core.Charge, refused core.Decision) {
 	retry := refused.RetryAfter()
-	if retry == core.Never {
+	if retry == core.Never || slices.ContainsFunc(charges, func(c core.Charge) bool {
+		return c.Quota.Bars() || s.changes && c.Quota.Algorithm == core.Distinct
+	}) {
 		return
 	}
 	newAgain := slices.ContainsFunc(charges, func(c core.Charge) bool {
@@ -48,7 +52,10 @@ func (s *schedule) tryAgain(charges []core.Charge, refused core.Decision) {
 func (s *schedule) takeTurns(charges []core.Charge, refused core.Decision) {
 	others := slices.Clone(charges)
 	for i, o := range refused.Outcomes() {
-		if others[i].Lease = 0; !o.Fits() {
+		if others[i].Quota.Leases() {
+			others[i].ID = 0 // a new one
+		}
+		if !o.Fits() {
 			others[i].Key = s.key()
 		}
 	}

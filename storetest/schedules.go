@@ -215,6 +215,9 @@ func (s *schedule) draw() []core.Charge {
 		c := &charges[i]
 		c.Key = s.key()
 		limit := c.Quota.Capacity()
+		if c.Quota.Algorithm == core.Distinct { // 0 is no value; a few are in all bits
+			c.ID = s.random.Uint64N(uint64(limit)+4) * 0x9e3779b97f4a7c15
+		}
 		switch s.random.IntN(20) {
 		case 0, 1:
 			c.Cost = 0
@@ -236,8 +239,9 @@ func (s *schedule) draw() []core.Charge {
 		default:
 			c.Cost = 1
 		}
-		c.Alone = !c.Quota.Leases() && s.random.IntN(10) == 0
-		if s.random.IntN(10) == 0 {
+		counts := !c.Quota.Identified() && !c.Quota.Bars()
+		c.Alone = counts && s.random.IntN(10) == 0
+		if (counts || c.Quota.Leases()) && s.random.IntN(10) == 0 {
 			c.Reserve = 1 + s.random.Int64N(min(4, limit))
 		}
 	}

@@ -13,9 +13,10 @@ func (s *schedule) spread() {
 	s.stepsBack = false // taking removes what has left the window
 	for i := range s.rules {
 		q := &s.rules[i].Quota
-		for q.Queues() || (s.returns || s.changes) && q.Refills() {
+		for q.Queues() || q.Bars() || q.Algorithm == core.Distinct || (s.returns || s.changes) && q.Refills() {
 			*q = someQuota(s.t, s.random)
 		}
+		q.Missing = 0 // taking and giving back changes when the bucket is new again
 	}
 }
 

@@ -49,8 +49,9 @@ type Harness struct {
 	// random schedules leave out what giving back does not restore exactly:
 	//   - clocks that step back
 	//   - queues
-	//   - buckets with returns or changed quotas
+	//   - buckets with returns or changed quotas, or that begin with tokens missing
 	//   - ids of leases that are taken twice
+	//   - bans and distinct values
 	// The rest must agree with package core to the unit and the microsecond.
 	Spreads bool
 }

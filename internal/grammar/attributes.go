@@ -67,6 +67,15 @@ func (r Rule) writeAttributes(b *strings.Builder) {
 	if r.Algorithm != core.SlidingLog && (!calendar || r.Algorithm != core.FixedWindow) {
 		word(r.Algorithm.String())
 	}
+	if r.Bar != 0 {
+		word(FormatWindow(r.Bar))
+	}
+	if r.MaxBar != 0 {
+		word(to, FormatWindow(r.MaxBar))
+	}
+	if r.Algorithm == core.Distinct {
+		word(r.Values.String())
+	}
 	if r.Aligned {
 		word("aligned")
 	}
@@ -193,6 +202,25 @@ func (p *parser) attribute(r *Rule, word string) (err error) {
 		r.OnError, err = p.onError()
 	default:
 		r.Algorithm, _ = core.ParseAlgorithm(word)
+		err = p.argument(r)
+	}
+	return err
+}
+
+// to separates the first bar of a ban from the longest.
+const to = "to"
+
+// argument reads what follows the name of the algorithm of r.
+func (p *parser) argument(r *Rule) (err error) {
+	switch r.Algorithm {
+	case core.Ban:
+		p.skip(blanks)
+		if r.Bar, err = p.length("how long a key is barred,", `after "ban"`); err == nil && p.accept(to) {
+			p.skip(blanks)
+			r.MaxBar, err = p.length("the longest bar,", `after "to"`)
+		}
+	case core.Distinct:
+		r.Values, err = p.wholeKey()
 	}
 	return err
 }

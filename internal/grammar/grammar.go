@@ -29,6 +29,9 @@ type Rule struct {
 	Missing   int64
 	Empty     bool // a bucket that begins empty; Missing is 0
 	MaxWait   time.Duration
+	Bar       time.Duration // of a ban
+	MaxBar    time.Duration
+	Values    Key // that are to be distinct
 	OnError   core.OnError
 }
 

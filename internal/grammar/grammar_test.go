@@ -78,7 +78,7 @@ func FuzzGrammar(t *testing.F) {
 	f := fuzzloop.New(t)
 	for _, seed := range []string{
 		"5/2s per ip; 1000/1m global", "login: 20/1h per user or ip", "3/1s per (user or ip) and header X-Org\n",
-		"5 / 1m per ip, user", "5/1m per user empty", "1k/1d12h per path id;", "1/1.5h global token-bucket missing 5 burst 5",
+		"5/1m per ip ban 15m to 1d empty; 5/1m per ip distinct (ip", "5 / 1m per ip, user", "5/1m per user empty", "1k/1d12h per path id;", "1/1.5h global token-bucket missing 5 burst 5",
 		"5/s per ip and (user or query a and (cookie b or header c and (ip or user and (ip or user and ip))))",
 		"5/month per user zone Europe/Berlin", "9/s global queue burst 1k wait 1.5s on-error allow", "7/1us per header é, ip",
 	} {

@@ -87,6 +87,18 @@ func IsWord(s string) bool {
 	})
 }
 
+// wholeKey reads a key that is in no other.
+func (p *parser) wholeKey() (Key, error) {
+	p.skip(blanks)
+	start := p.at
+	k, err := p.key(0)
+	if err == nil && k.nesting() > MaxNesting {
+		p.at = start
+		err = p.errorf(`a key with at most %d nested "and" and "or"`, MaxNesting)
+	}
+	return k, err
+}
+
 // key reads a key within depth parentheses.
 func (p *parser) key(depth int) (Key, error) {
 	return p.list(Or, func() (Key, error) {

@@ -53,12 +53,7 @@ func (p *parser) rule() (r Rule, err error) {
 	case p.accept("global"):
 		r.Key.Kind = Global
 	case p.accept("per"):
-		p.skip(blanks)
-		start := p.at
-		if r.Key, err = p.key(0); err == nil && r.Key.nesting() > MaxNesting {
-			p.at = start
-			err = p.errorf(`a key with at most %d nested "and" and "or"`, MaxNesting)
-		}
+		r.Key, err = p.wholeKey()
 	default:
 		err = p.unexpected(`"per" and a key such as ip or user, or "global"`)
 	}
