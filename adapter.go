@@ -117,6 +117,9 @@ func (p *Policy) serve(w http.ResponseWriter, r *http.Request, from framework) e
 	if observe := p.limiter.options.Observe; observe != nil {
 		observe(r, d, nil)
 	}
+	if d.screened() {
+		return serveScreened(w, r, from, &d)
+	}
 	stacked := len(w.Header()[headerPolicy]) > 0
 	setHeaders(w.Header(), &d)
 	if !d.Allowed {
