@@ -40,7 +40,6 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/guard"
-	"github.com/routelimit/limit/internal/clientip"
 	"github.com/routelimit/limit/internal/waiting"
 	"github.com/routelimit/limit/memstore"
 	"github.com/routelimit/limit/prefetch"
@@ -260,5 +259,5 @@ func (l *Limiter) Limit(rules RuleSet) func(http.Handler) http.Handler {
 // addresses are IPv4, and the zone is removed. It is the zero Addr if the peer has
 // no address, as on a Unix socket.
 func (l *Limiter) ClientIP(r *http.Request) netip.Addr {
-	return (*clientip.Config)(&l.options.Proxies).Addr(r.RemoteAddr, r.Header)
+	return l.options.Proxies.ClientIP(r)
 }
