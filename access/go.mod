@@ -8,4 +8,13 @@ require (
 	github.com/stretchr/testify v1.12.1
 )
 
-require go.yaml.in/yaml/v3 v3.0.5 // indirect
+require (
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	go.uber.org/atomic v1.11.0 // indirect
+	golang.org/x/sys v0.46.0 // indirect
+)
+
+require (
+	github.com/redis/go-redis/v9 v9.22.0
+	go.yaml.in/yaml/v3 v3.0.5 // indirect
+)
