@@ -220,7 +220,7 @@ func BenchmarkBans(b *testing.B) {
 	first := answer(b, 10*time.Second, http.StatusForbidden, r, []*instance{i})
 	b.Run("a change", func(b *testing.B) {
 		for n := 0; b.Loop(); n++ {
-			entry := fmt.Sprintf("198.51.100.%d", n%100)
+			entry := fmt.Sprintf("203.0.113.%d", n%100)
 			require.NoError(b, i.bans.Ban(b.Context(), entry, time.Hour, "ann", ""))
 			answer(b, 10*time.Second, http.StatusForbidden, from(entry+":80"), []*instance{i})
 			_, err := i.bans.Unban(b.Context(), entry, "ann")

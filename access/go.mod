@@ -4,6 +4,7 @@ go 1.25.0
 
 require (
 	github.com/gaissmai/bart v0.30.0
+	github.com/redis/go-redis/v9 v9.22.0
 	github.com/routelimit/limit v0.1.0
 	github.com/stretchr/testify v1.12.1
 )
@@ -14,7 +15,4 @@ require (
 	golang.org/x/sys v0.46.0 // indirect
 )
 
-require (
-	github.com/redis/go-redis/v9 v9.22.0
-	go.yaml.in/yaml/v3 v3.0.5 // indirect
-)
+require go.yaml.in/yaml/v3 v3.0.5 // indirect

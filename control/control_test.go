@@ -179,7 +179,7 @@ func TestRestart(t *testing.T) {
 	know(t, time.Second, "x=new y=2", a, b, c, newcomer)
 	history, err := a.control.History(t.Context(), "flags")
 	require.NoError(t, err)
-	assert.Equal(t, "a restore", history[1].By)
+	assert.True(t, slices.ContainsFunc(history, func(c control.Change) bool { return c.Name == "" && c.By == "a restore" }))
 }
 
 // TestFarBehind checks an instance that misses more changes than the history has.

@@ -25,8 +25,8 @@ const (
 
 // Watch follows the documents of a kind until ctx ends. It calls f with all of them, by
 // their names: before it returns, unless Redis cannot be read, and after each change
-// and each end of a document. Changes within 50 ms may share a call. f must neither
-// keep nor change the map. It is not called concurrently with itself.
+// and each end of a document. Changes within 50 ms, or within the time of a call, may
+// share a call. f must neither keep nor change the map. It is not called concurrently with itself.
 //
 // The error is about the kind. Failures of Redis are logged, once each time.
 func (c *Control) Watch(ctx context.Context, kind string, f func(map[string]Document)) error {
@@ -84,8 +84,9 @@ func (w *watcher) run(ctx context.Context, wake <-chan struct{}) {
 		case <-wake:
 		case <-timer.C:
 		}
+		began := time.Now()
 		if w.read(ctx) {
-			sleep(ctx, settle)
+			sleep(ctx, max(settle, time.Since(began))) // at most half of a processor
 		}
 		timer.Reset(w.next())
 	}
