@@ -117,6 +117,9 @@ func (p *Policy) serve(w http.ResponseWriter, r *http.Request, from framework) e
 	if observe := p.limiter.options.Observe; observe != nil {
 		observe(r, d, nil)
 	}
+	if d.screened() {
+		return serveScreened(w, r, from, &d)
+	}
 	h := w.Header()
 	stacked := len(h[headerPolicy]) > 0
 	setHeaders(h, &d)

@@ -174,4 +174,6 @@ const (
 	ModeLocal      = core.ModeLocal      // by this process, without the store
 	ModeAllowed    = core.ModeAllowed    // admitted without the store, since a rule says Allow
 	ModeRefused    = core.ModeRefused    // refused without the store, since a rule says Refuse
+	ModeExempt     = core.ModeExempt     // admitted without asking any rule: see [Options].Exempt
+	ModeBarred     = core.ModeBarred     // refused without asking any rule: see [Options].Bar
 )

@@ -22,6 +22,9 @@ func (p *Policy) decideHTTP(d *Decision, r *http.Request, from framework, cost i
 		p.limiter.noticeProxies(r)
 	}
 	route := p.route(from)
+	if p.limiter.screen(d, r, route) {
+		return nil
+	}
 	s := route.scratch() // not put back after a panic of the program's functions
 	err := p.charge(s, &source{limiter: p.limiter, request: r, framework: from, cost: cost})
 	if err == nil {

@@ -19,12 +19,13 @@ type Decision struct {
 	Mode core.Mode
 
 	// At is when the store decided, on its clock: that of Redis, or of this
-	// process.
+	// process, which also decides for [ModeExempt] and [ModeBarred].
 	At time.Time
 
 	// RetryAfter is how long until the same request would be admitted if no
 	// other request came: the longest of the rules' times. It is 0 if the request
-	// is admitted, and [Never] if it costs more than a rule can ever hold.
+	// is admitted, and [Never] if it costs more than a rule can ever hold. For
+	// [ModeBarred] it is what [Options].Bar returned.
 	RetryAfter time.Duration
 
 	// Delay is how long after the decision the slot of an admitted request comes,
@@ -44,8 +45,9 @@ type Decision struct {
 	taken  *taken        // what may be given back; nil if nothing may
 }
 
-// Never is the RetryAfter of a request that costs more than a rule can ever hold:
-// no wait helps. Retry-After is then left out of the response.
+// Never is the RetryAfter of a request that costs more than a rule can ever hold, or
+// whose client is barred for good: no wait helps. Retry-After is then left out of the
+// response.
 const Never time.Duration = math.MaxInt64
 
 // A RuleDecision is the outcome of one rule.
@@ -108,7 +110,8 @@ func (d Decision) Policy() string {
 	return d.route.name
 }
 
-// Rules returns the outcome of each rule, in the order of declaration.
+// Rules returns the outcome of each rule, in the order of declaration. It is nil for
+// [ModeExempt] and [ModeBarred].
 func (d Decision) Rules() []RuleDecision {
 	if d.policy == nil {
 		return nil

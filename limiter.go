@@ -40,7 +40,6 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/guard"
-	"github.com/routelimit/limit/internal/clientip"
 	"github.com/routelimit/limit/internal/waiting"
 	"github.com/routelimit/limit/memstore"
 	"github.com/routelimit/limit/prefetch"
@@ -96,10 +95,30 @@ type Options struct {
 	// jitter: they give each client its own time.
 	Jitter time.Duration
 
+	// Exempt reports whether no rule is charged for a request, such as one of a
+	// health check or of your own office. The request goes to its handler without
+	// headers of quotas, and its decision has [ModeExempt]. Bar is not asked about
+	// it, so that no ban locks out the clients that you exempt. Nil exempts none.
+	//
+	// Exempt and Bar are for HTTP requests and RPC calls: handlers, middleware and
+	// adapters ask them, and [Policy.Take], [Policy.Wait], [Policy.Reserve] and
+	// [Policy.Peek] do not. They are asked once for each policy on a request, and
+	// once for each part of a body that package throttle slows, so they must be
+	// fast, have no side effects, and be safe for concurrent use. Package access
+	// has lists for both.
+	Exempt func(*http.Request) bool
+
+	// Bar returns how much longer a client is barred: 0 or less if it is not, and
+	// [Never] if it is for good. A barred request is refused with 403 before any
+	// rule is charged and without a call of the store. Its decision has
+	// [ModeBarred], and the time, to which Jitter is not added, as RetryAfter. Nil
+	// bars none.
+	Bar func(*http.Request) time.Duration
+
 	// Refuse answers a refused request, after the headers are set. A function
-	// that does not call WriteHeader answers with 429. Nil means 429 with a
-	// problem details document (RFC 9457). Adapters have a Refuse of their own,
-	// in the form of their framework.
+	// that does not call WriteHeader answers with 429, or with 403 if the client
+	// is barred. Nil means that status with a problem details document (RFC 9457).
+	// Adapters have a Refuse of their own, in the form of their framework.
 	Refuse func(http.ResponseWriter, *http.Request, Decision)
 
 	// Fail answers a request that could not be decided. The error wraps
@@ -240,5 +259,5 @@ func (l *Limiter) Limit(rules RuleSet) func(http.Handler) http.Handler {
 // addresses are IPv4, and the zone is removed. It is the zero Addr if the peer has
 // no address, as on a Unix socket.
 func (l *Limiter) ClientIP(r *http.Request) netip.Addr {
-	return (*clientip.Config)(&l.options.Proxies).Addr(r.RemoteAddr, r.Header)
+	return l.options.Proxies.ClientIP(r)
 }

@@ -81,6 +81,12 @@ func (p *Proxies) validate() error {
 	return errors.Join(errs...)
 }
 
+// ClientIP is [Limiter.ClientIP] for functions in the [Options] of a limiter, which is
+// made after them. [New] checks the Proxies that it gets.
+func (p *Proxies) ClientIP(r *http.Request) netip.Addr {
+	return (*clientip.Config)(p).Addr(r.RemoteAddr, r.Header)
+}
+
 // key returns the text that identifies the client of a request, or "" if the
 // client has no address.
 func (p *Proxies) key(r *http.Request) string {

@@ -15,7 +15,12 @@ type RefusedError struct{ Decision Decision }
 
 func (e *RefusedError) Error() string {
 	text := "limit: refused by " + strings.Join(e.Decision.Refusing(), ", ")
-	if e.Decision.RetryAfter == Never {
+	switch barred := e.Decision.Mode == ModeBarred; {
+	case barred && e.Decision.RetryAfter == Never:
+		return "limit: the client is barred"
+	case barred:
+		text = "limit: the client is barred"
+	case e.Decision.RetryAfter == Never:
 		return text + ", which can never hold that cost"
 	}
 	return fmt.Sprintf("%s, retry after %v", text, e.Decision.RetryAfter)
@@ -35,13 +40,17 @@ func (l *Limiter) answerByOptions(w http.ResponseWriter, r *http.Request, status
 }
 
 // statusOf returns the status of the answer to an error of a policy: 429 for a
-// refusal, and 503 if the request could not be decided, or if the store is
-// unavailable and a rule wants [Refuse].
+// refusal, 403 if the client is barred, and 503 if the request could not be decided,
+// or if the store is unavailable and a rule wants [Refuse].
 func statusOf(err error) int {
-	if refused, ok := err.(*RefusedError); ok && refused.Decision.Mode != ModeRefused {
-		return http.StatusTooManyRequests
+	refused, ok := err.(*RefusedError)
+	switch {
+	case !ok || refused.Decision.Mode == ModeRefused:
+		return http.StatusServiceUnavailable
+	case refused.Decision.Mode == ModeBarred:
+		return http.StatusForbidden
 	}
-	return http.StatusServiceUnavailable
+	return http.StatusTooManyRequests
 }
 
 // writeDocument writes the answer to an error of a policy as a problem details
@@ -68,9 +77,12 @@ const documentSize = 320
 // name the cause of a failure. Nothing in it needs an escape: see validName.
 func appendDocument(b []byte, status int, err error) []byte {
 	refused, _ := err.(*RefusedError)
-	if status == http.StatusTooManyRequests {
+	switch status {
+	case http.StatusTooManyRequests:
 		b = append(b, `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429`...)
-	} else {
+	case http.StatusForbidden: // a type of its own is not registered
+		b = append(b, `{"type":"about:blank","title":"Forbidden","status":403`...)
+	default:
 		b = append(b, `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",`+
 			`"title":"The rate limiter is unavailable","status":503`...)
 	}

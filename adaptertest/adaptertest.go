@@ -38,6 +38,7 @@
 //     what Refuse, Fail and Observe of limit.Options do to them;
 //   - that a request is charged to every rule or to none, by its cost, and that the
 //     status of the answer settles the cost;
+//   - exempt and barred clients, for whom no rule is charged;
 //   - keys: the client's address with forged and with trusted headers, users, path
 //     values, hostile input;
 //   - scope: routes, groups and the whole router, requests without a route, and the
@@ -119,6 +120,11 @@ func Run(t *testing.T, framework Framework) {
 		{"observe", s.observe},
 		{"store fails", s.storeFails},
 		{"store unavailable", s.unavailable},
+		{"exempt", s.exempt},
+		{"barred", s.barred},
+		{"not barred", s.notBarred},
+		{"refuse hook of barred clients", s.barredHook},
+		{"bodies of exempt and barred clients", s.screenedBodies},
 		{"forged address", s.forgedAddress},
 		{"trusted proxy", s.trustedProxy},
 		{"path value", s.pathValue},

@@ -16,8 +16,10 @@
 //
 // A refused call fails with [connect.CodeResourceExhausted], an
 // [errdetails.RetryInfo] with the seconds of Retry-After, and an
-// [errdetails.QuotaFailure] with the rules that had no room. A call that could not
-// be decided fails with [connect.CodeUnavailable] and a RetryInfo. The response
+// [errdetails.QuotaFailure] with the rules that had no room. A call of a barred
+// client (limit.Options.Bar) fails with [connect.CodePermissionDenied], and a
+// RetryInfo unless it is barred for good. A call that could not be decided fails
+// with [connect.CodeUnavailable] and a RetryInfo. The response
 // header has RateLimit, RateLimit-Policy and Retry-After, which clients also find in
 // the Meta of the error.
 //

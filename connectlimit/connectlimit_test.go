@@ -13,6 +13,8 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/connectlimit"
@@ -50,6 +52,31 @@ func TestRefusal(t *testing.T) {
 				assert.ErrorContains(t, a.err, "limit: refused by per-ip-1m, retry after ")
 			}
 		})
+	}
+}
+
+// TestScreened checks that no rule is charged for the calls of exempt and barred
+// clients, and what the latter get.
+func TestScreened(t *testing.T) {
+	bar := limit.Never
+	c := start(t, quiet(failing{err: errors.New("a call of the store")}, limit.Options{
+		Exempt: func(r *http.Request) bool { return r.Header.Get("X-Exempt") != "" },
+		Bar:    func(*http.Request) time.Duration { return bar },
+	}), limit.Named("api", limit.PerIP(time.Minute, 2)))
+	c.call("x-exempt", "yes").admitted()
+	for want, text := range map[time.Duration]string{0: "limit: the client is barred", time.Minute: "limit: the client is barred, retry after 1m0s"} {
+		if bar = want; want == 0 {
+			bar = limit.Never
+		}
+		for _, a := range []answer{c.call(), c.duplex(t.Context())} {
+			require.Equal(t, connect.CodePermissionDenied, connect.CodeOf(a.err), a.err)
+			assert.ErrorContains(t, a.err, text)
+			var after time.Duration
+			for _, detail := range details(a) {
+				after = detail.(*errdetails.RetryInfo).RetryDelay.AsDuration()
+			}
+			assert.Equal(t, want, after)
+		}
 	}
 }
 

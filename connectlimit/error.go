@@ -50,9 +50,14 @@ func (u unavailable) Unwrap() error { return u.cause }
 // answer returns the error of a call that was not admitted, with details.
 func answer(c call, status int, _ []byte, cause error) error {
 	answer := connect.NewError(connect.CodeUnavailable, unavailable{cause})
-	if refused, ok := cause.(*limit.RefusedError); ok && status == http.StatusTooManyRequests {
-		answer = connect.NewError(connect.CodeResourceExhausted, refused)
-		addDetail(answer, quotaFailure(refused.Decision))
+	if refused, ok := cause.(*limit.RefusedError); ok {
+		switch status {
+		case http.StatusTooManyRequests:
+			answer = connect.NewError(connect.CodeResourceExhausted, refused)
+			addDetail(answer, quotaFailure(refused.Decision))
+		case http.StatusForbidden:
+			answer = connect.NewError(connect.CodePermissionDenied, refused)
+		}
 	}
 	if seconds, err := strconv.Atoi(c.header.Get("Retry-After")); err == nil {
 		addDetail(answer, &errdetails.RetryInfo{RetryDelay: durationpb.New(time.Duration(seconds) * time.Second)})

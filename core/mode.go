@@ -27,7 +27,8 @@ func (o OnError) String() string {
 type Mode uint8
 
 // The modes. From ModeLocal on, the store was not asked. ModeAllowed, and ModeLocal
-// with several instances, may admit more than the limit.
+// with several instances, may admit more than the limit. No store returns ModeExempt
+// or ModeBarred: package limit makes such decisions before it asks one.
 const (
 	ModeExact      Mode = iota // by the store, each charge on the quota of its own key
 	ModeOverflow               // by the store, on overflow quotas that keys share: never above the limit, maybe below
@@ -35,9 +36,11 @@ const (
 	ModeLocal                  // by this process alone
 	ModeAllowed                // admitted without deciding a rule with [Allow]
 	ModeRefused                // refused because of a rule with [Refuse]
+	ModeExempt                 // admitted without asking any rule, since the program exempts the client
+	ModeBarred                 // refused without asking any rule, since the program bars the client
 )
 
-var modeWords = [...]string{"exact", "overflow", "remembered", "local", "allowed", "refused"}
+var modeWords = [...]string{"exact", "overflow", "remembered", "local", "allowed", "refused", "exempt", "barred"}
 
 // String returns a word for logs and metrics.
 func (m Mode) String() string {

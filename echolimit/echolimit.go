@@ -29,9 +29,9 @@ type Limiter struct {
 	User func(echo.Context) string
 
 	// Refuse answers a refused request, after the headers are set; the status is
-	// 429 unless it sets another. Its error is that of the middleware. Nil means
-	// limit.Options.Refuse, or else an [*echo.HTTPError] that wraps a
-	// [*limit.RefusedError].
+	// 429, or 403 if the client is barred, unless it sets another. Its error is
+	// that of the middleware. Nil means limit.Options.Refuse, or else an
+	// [*echo.HTTPError] that wraps a [*limit.RefusedError].
 	Refuse func(echo.Context, limit.Decision) error
 
 	// Fail answers a request that could not be decided; the status is 503 unless

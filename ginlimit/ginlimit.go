@@ -27,7 +27,8 @@ type Limiter struct {
 	User func(*gin.Context) string
 
 	// Refuse answers a refused request, after the headers are set; the status is
-	// 429 unless it sets another. Nil means limit.Options.Refuse.
+	// 429, or 403 if the client is barred, unless it sets another. Nil means
+	// limit.Options.Refuse.
 	Refuse func(*gin.Context, limit.Decision)
 
 	// Fail answers a request that could not be decided; the status is 503 unless

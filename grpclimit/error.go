@@ -40,9 +40,14 @@ func (e *statusError) GRPCStatus() *status.Status { return e.status }
 func answer(c *call, httpStatus int, _ []byte, cause error) error {
 	s := status.New(codes.Unavailable, "limit: the rate limiter is unavailable")
 	var details []protoadapt.MessageV1
-	if refused, ok := cause.(*limit.RefusedError); ok && httpStatus == http.StatusTooManyRequests {
-		s = status.New(codes.ResourceExhausted, refused.Error())
-		details = append(details, quotaFailure(refused.Decision))
+	if refused, ok := cause.(*limit.RefusedError); ok {
+		switch httpStatus {
+		case http.StatusTooManyRequests:
+			s = status.New(codes.ResourceExhausted, refused.Error())
+			details = append(details, quotaFailure(refused.Decision))
+		case http.StatusForbidden:
+			s = status.New(codes.PermissionDenied, refused.Error())
+		}
 	}
 	if seconds, err := strconv.Atoi(c.header.Header().Get("Retry-After")); err == nil {
 		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(time.Duration(seconds) * time.Second)})

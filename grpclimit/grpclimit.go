@@ -16,8 +16,9 @@
 //
 // A refused call fails with codes.ResourceExhausted, an [errdetails.RetryInfo] with
 // the seconds of Retry-After, and an [errdetails.QuotaFailure] with the rules that
-// had no room. A call that could not be decided fails with codes.Unavailable and a
-// RetryInfo. The header metadata has ratelimit, ratelimit-policy and retry-after.
+// had no room. A call of a barred client (limit.Options.Bar) fails with
+// codes.PermissionDenied, and a RetryInfo unless it is barred for good. A call that
+// could not be decided fails with codes.Unavailable and a RetryInfo. The header metadata has ratelimit, ratelimit-policy and retry-after.
 //
 // A stream is one call: it is decided when it begins, and holds its leases until
 // the handler returns. Functions in limit.Rule.Settle get the HTTP status that
@@ -43,8 +44,8 @@ type Limiter struct {
 	User func(context.Context) string
 
 	// Refuse returns the error of a refused call, made with package status. Nil,
-	// or a nil error, means codes.ResourceExhausted with details: an error that
-	// wraps a [*limit.RefusedError]. limit.Options.Refuse is not called, since it
+	// or a nil error, means codes.ResourceExhausted, or codes.PermissionDenied for
+	// a barred client, with details: an error that wraps a [*limit.RefusedError]. limit.Options.Refuse is not called, since it
 	// writes an HTTP response.
 	Refuse func(context.Context, limit.Decision) error
 

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	testgrpc "google.golang.org/grpc/interop/grpc_testing"
@@ -54,6 +56,31 @@ func TestRefusal(t *testing.T) {
 		assert.Equal(t, []string{"60"}, a.header["retry-after"])
 		assert.Equal(t, []string{`"per-ip-1m";r=0;t=60, "global-1h";r=998;t=3600`}, a.header["ratelimit"])
 		assert.Contains(t, status.Convert(a.err).Message(), "limit: refused by per-ip-1m, retry after ")
+	}
+}
+
+// TestScreened checks that no rule is charged for the calls of exempt and barred
+// clients, and what the latter get.
+func TestScreened(t *testing.T) {
+	bar := limit.Never
+	c := start(t, quiet(failing{err: errors.New("a call of the store")}, limit.Options{
+		Exempt: func(r *http.Request) bool { return r.Header.Get("X-Exempt") != "" },
+		Bar:    func(*http.Request) time.Duration { return bar },
+	}), limit.Named("api", limit.PerIP(time.Minute, 2)))
+	c.empty("x-exempt", "yes").admitted()
+	for want, text := range map[time.Duration]string{0: "limit: the client is barred", time.Minute: "limit: the client is barred, retry after 1m0s"} {
+		if bar = want; want == 0 {
+			bar = limit.Never
+		}
+		for _, a := range []answer{c.empty(), c.duplex(t.Context())} {
+			require.Equal(t, codes.PermissionDenied, status.Code(a.err), a.err)
+			assert.ErrorContains(t, a.err, text)
+			var after time.Duration
+			for _, detail := range status.Convert(a.err).Details() {
+				after = detail.(*errdetails.RetryInfo).RetryDelay.AsDuration()
+			}
+			assert.Equal(t, want, after)
+		}
 	}
 }
 

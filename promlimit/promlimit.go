@@ -15,7 +15,8 @@
 //
 //	sum by (mode) (rate(rate_limiting_requests_total{result="admitted",mode=~"local|allowed"}[5m]))
 //
-// Rules with OnStoreError Refuse have the mode refused instead. After an outage,
+// Requests of clients that the program exempts or bars have the modes exempt and
+// barred, and no rule. Rules with OnStoreError Refuse have the mode refused instead. After an outage,
 // for up to a window, refusals may have the mode local while the store works: it
 // may not know what was admitted without it.
 //

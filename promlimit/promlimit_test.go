@@ -40,7 +40,14 @@ func TestObserve(t *testing.T) {
 	inner := &store{Store: memstore.New(nil)}
 	nothing := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	server := func() http.Handler {
-		limiter := limit.New(inner, &limit.Options{Observe: promlimit.Observe(registry), Log: slog.New(slog.DiscardHandler)})
+		limiter := limit.New(inner, &limit.Options{Observe: promlimit.Observe(registry), Log: slog.New(slog.DiscardHandler),
+			Exempt: func(r *http.Request) bool { return r.Header.Get("Settle") == "exempt" },
+			Bar: func(r *http.Request) time.Duration {
+				if r.Header.Get("Settle") == "barred" {
+					return limit.Never
+				}
+				return 0
+			}})
 		settled := limit.Global(time.Hour, 1000)
 		settled.Settle = func(r *http.Request, _ int) int64 {
 			if r.Header.Get("Settle") != "" {
@@ -75,6 +82,8 @@ func TestObserve(t *testing.T) {
 	}
 	inner.err = nil
 	get(one, "/report", "")
+	get(one, "/report", "exempt")
+	get(one, "/report", "barred")
 
 	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
 # HELP rate_limiting_errors_total Requests that could not be decided or settled, or that lost a lease.
@@ -84,8 +93,10 @@ rate_limiting_errors_total{kind="undecided"} 2
 rate_limiting_errors_total{kind="unsettled"} 1
 # HELP rate_limiting_requests_total Requests that were admitted or refused, and how that was decided.
 # TYPE rate_limiting_requests_total counter
+rate_limiting_requests_total{mode="barred",policy="reports",result="refused"} 1
 rate_limiting_requests_total{mode="exact",policy="GET /items/{id}",result="admitted"} 5
 rate_limiting_requests_total{mode="exact",policy="reports",result="admitted"} 1
+rate_limiting_requests_total{mode="exempt",policy="reports",result="admitted"} 1
 rate_limiting_requests_total{mode="local",policy="GET /items/{id}",result="admitted"} 1
 rate_limiting_requests_total{mode="remembered",policy="GET /items/{id}",result="refused"} 3
 # HELP rate_limiting_rule_refusals_total Refusals by the rule that had no room.

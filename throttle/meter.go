@@ -84,8 +84,11 @@ func (m *meter) take(n int64) (int64, error) {
 		if err != nil {
 			return 0, err
 		}
-		if d.Allowed {
+		switch {
+		case d.Allowed:
 			return n, sleep(m.ctx, m.wait(&d))
+		case d.Mode == limit.ModeBarred:
+			return 0, &limit.RefusedError{Decision: d}
 		}
 		// The queue is full for as long as queueTime. The random time keeps the
 		// bodies that wait from asking again at once.

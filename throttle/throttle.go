@@ -132,7 +132,8 @@ func Limit(limiter *limit.Limiter, rules limit.RuleSet, options *Options) func(h
 // does.
 //
 // A wait ends with the context of the request; Write or Read then returns its
-// error.
+// error. For a client that limit.Options.Bar bars they return a
+// [*limit.RefusedError], and for one that Exempt exempts they do not wait.
 func (t *Throttle) Handler(next http.Handler) http.Handler {
 	_ = t.policy.Handler(next) // panics if the set cannot stand there
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -1,0 +1,68 @@
+package access
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// A parseError says where a line of a list is wrong.
+type parseError struct {
+	line    int    // from 1; 0 if there is only one
+	column  int    // in characters, from 1
+	excerpt string // the line up to the end of the wrong word, or ""
+	caret   int    // characters of the excerpt before the wrong word
+	problem string // with what to write instead
+}
+
+func (e *parseError) Error() string {
+	where := fmt.Sprintf("column %d", e.column)
+	if e.line > 0 {
+		where = fmt.Sprintf("line %d, %s", e.line, where)
+	}
+	text := fmt.Sprintf("access: %s: %s", where, e.problem)
+	if e.excerpt != "" {
+		text += "\n\t" + e.excerpt + "\n\t" + strings.Repeat(" ", e.caret) + "^"
+	}
+	return text
+}
+
+// errorAt returns an error about a word of a line. Of a line about a header it shows
+// only the first word, since the others may be a secret, and errors are logged.
+func errorAt(line string, w word, problem string) *parseError {
+	e := &parseError{column: column(line, w.at), problem: problem}
+	before, found := line[:w.at], excerpt(line[w.at:w.end])
+	if fields := strings.Fields(before); len(fields) > 0 && fields[0] == "header" {
+		before, found = "header ", "…"
+	}
+	if n := len(before) - maxExcerpt; n > 0 {
+		before = "…" + strings.ToValidUTF8(before[n:], "")
+	}
+	before = printable(before)
+	e.excerpt, e.caret = before+printable(found), utf8.RuneCountInString(before)
+	return e
+}
+
+func column(line string, at int) int { return utf8.RuneCountInString(line[:at]) + 1 }
+
+const maxExcerpt = 60
+
+// excerpt returns the beginning of a text.
+func excerpt(s string) string {
+	if len(s) <= maxExcerpt {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxExcerpt], "") + "…"
+}
+
+// printable replaces the characters of s that would move the caret below it or
+// control a terminal.
+func printable(s string) string {
+	return strings.Map(func(c rune) rune {
+		if unicode.IsPrint(c) {
+			return c
+		}
+		return ' '
+	}, s)
+}

@@ -1,0 +1,115 @@
+package access_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/access"
+	"github.com/routelimit/limit/control"
+)
+
+var update = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok\n")) })
+
+// send sends a request from an address, and returns the status.
+func send(h http.Handler, address string) int {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, from(address+":80"))
+	return w.Code
+}
+
+func Example() {
+	ours, err := access.Parse(strings.NewReader("10.0.0.0/8  # the office"), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	bad, err := access.Parse(strings.NewReader("198.51.100.0/24\nagent BadBot"), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	limiter := limit.New(nil, &limit.Options{Exempt: ours.Matches, Bar: bad.Bar})
+	h := limiter.Limit(limit.Rules(limit.Global(time.Minute, 1)))(update)
+
+	for _, address := range []string{"192.0.2.1", "192.0.2.1", "10.0.0.1", "10.0.0.1", "198.51.100.7"} {
+		fmt.Println(address, send(h, address))
+	}
+	// Output:
+	// 192.0.2.1 200
+	// 192.0.2.1 429
+	// 10.0.0.1 200
+	// 10.0.0.1 200
+	// 198.51.100.7 403
+}
+
+func Example_requestFields() {
+	limiter := limit.New(nil, &limit.Options{
+		Exempt: func(r *http.Request) bool { return r.URL.Path == "/healthz" },
+		Bar: func(r *http.Request) time.Duration {
+			if r.UserAgent() == "" {
+				return limit.Never
+			}
+			return 0
+		},
+	})
+	h := limiter.Limit(limit.Rules(limit.Global(time.Minute, 1)))(update)
+	fmt.Println(send(h, "192.0.2.1"))
+	// Output:
+	// 403
+}
+
+// TestFileOfPage is the program of docs/access.md that follows a file.
+func TestFileOfPage(t *testing.T) {
+	path := t.TempDir() + "/barred"
+	require.NoError(t, os.WriteFile(path, []byte("198.51.100.0/24\n"), 0o600))
+	limiter, err := withFile(t.Context(), path)
+	require.NoError(t, err)
+	h := limiter.Limit(limit.Rules(limit.Global(time.Minute, 1)))(update)
+	r := from("192.0.2.1:80", "X-Forwarded-For", "198.51.100.7")
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	assert.Equal(t, http.StatusForbidden, w.Code)
+}
+
+func withFile(ctx context.Context, path string) (*limit.Limiter, error) {
+	proxies := limit.Proxies{Hops: 1}
+	bad, err := access.Watch(ctx, path, &access.Options{ClientIP: proxies.ClientIP})
+	if err != nil {
+		return nil, err
+	}
+	return limit.New(nil, &limit.Options{Proxies: proxies, Bar: bad.Bar}), nil
+}
+
+// TestBansOfPage is the program of docs/access.md with bans.
+func TestBansOfPage(t *testing.T) {
+	client := redis.NewClient(&redis.Options{Addr: launch(t).Addr})
+	t.Cleanup(func() { client.Close() })
+	bad := mustParse(t, "198.51.100.0/24")
+	limiter, bans := withBans(t.Context(), client, bad)
+	require.NoError(t, barScanner(t.Context(), bans))
+	h := limiter.Limit(limit.Rules(limit.Global(time.Minute, 100)))(update)
+	answer(t, time.Second, http.StatusForbidden, from("203.0.113.9:80"), []*instance{{handler: h}})
+	assert.Equal(t, http.StatusForbidden, send(h, "198.51.100.7"))
+	assert.Equal(t, http.StatusOK, send(h, "192.0.2.1"))
+}
+
+func withBans(ctx context.Context, client redis.UniversalClient, bad *access.List) (*limit.Limiter, *access.Bans) {
+	bans := access.NewBans(ctx, control.New(client, nil), nil)
+	return limit.New(nil, &limit.Options{
+		Bar: func(r *http.Request) time.Duration { return max(bad.Bar(r), bans.Bar(r)) },
+	}), bans
+}
+
+func barScanner(ctx context.Context, bans *access.Bans) error {
+	return bans.Ban(ctx, "203.0.113.9", 2*time.Hour, "ann", "scans for /wp-admin")
+}

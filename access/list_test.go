@@ -1,0 +1,168 @@
+package access_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/access"
+)
+
+// user returns the user of a request of a test.
+func user(r *http.Request) string { return r.Header.Get("X-User") }
+
+func mustParse(t testing.TB, text string) *access.List {
+	t.Helper()
+	l, err := access.Parse(strings.NewReader(text), &access.Options{User: user})
+	require.NoError(t, err)
+	return l
+}
+
+// from returns a request of an address, with headers given as name, value.
+func from(address string, headers ...string) *http.Request {
+	r := httptest.NewRequest("GET", "/", nil)
+	r.RemoteAddr = address
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Add(headers[i], headers[i+1])
+	}
+	return r
+}
+
+const everything = "\ufeff# The clients of a test.\r\n" +
+	"10.0.0.0/8            # a prefix\r\n" +
+	"\t203.0.113.9\n" +
+	"::ffff:198.51.100.0/120\n" +
+	"2001:db8:1:2::/64\n" +
+	"user alice\n" +
+	"user \"bob # smith\"\n" +
+	"\n" +
+	"agent \"BadBot\"\n" +
+	"agent curl/\n" +
+	"header x-internal-token s3cret\n" +
+	"header X-Internal-Token another"
+
+func TestMatches(t *testing.T) {
+	l := mustParse(t, everything)
+	long := strings.Repeat("x", 10_000)
+	for name, test := range map[string]struct {
+		r    *http.Request
+		want bool
+	}{
+		"within a prefix":            {from("10.255.0.1:80"), true},
+		"outside":                    {from("11.0.0.1:80"), false},
+		"an address":                 {from("203.0.113.9:80"), true},
+		"the one after":              {from("203.0.113.10:80"), false},
+		"mapped":                     {from("[::ffff:10.1.2.3]:80"), true},
+		"a mapped prefix":            {from("198.51.100.77:80"), true},
+		"IPv6":                       {from("[2001:db8:1:2:3::4%eth0]:80"), true},
+		"another /64":                {from("[2001:db8:1:3::4]:80"), false},
+		"no address":                 {from("@"), false},
+		"a user":                     {from("@", "X-User", "alice"), true},
+		"a quoted user":              {from("@", "X-User", "bob # smith"), true},
+		"another case":               {from("@", "X-User", "Alice"), false},
+		"an agent":                   {from("@", "User-Agent", "Mozilla/5.0 (compatible; BADBOT/1.0)"), true},
+		"another agent":              {from("@", "User-Agent", "Mozilla/5.0 (compatible; GoodBot/1.0)"), false},
+		"an agent, far behind":       {from("@", "User-Agent", long+"BadBot"), false},
+		"the secret":                 {from("@", "X-Internal-Token", "s3cret"), true},
+		"the other one":              {from("@", "X-Internal-Token", "another"), true},
+		"a part of it":               {from("@", "X-Internal-Token", "s3cre"), false},
+		"a long value":               {from("@", "X-Internal-Token", long), false},
+		"the secret, second":         {from("@", "X-Internal-Token", "no", "X-Internal-Token", "s3cret"), false},
+		"the secret, another header": {from("@", "X-Token", "s3cret"), false},
+		"nothing":                    {from("192.0.2.1:80"), false},
+	} {
+		assert.Equal(t, test.want, l.Matches(test.r), name)
+		want := time.Duration(0)
+		if test.want {
+			want = limit.Never
+		}
+		assert.Equal(t, want, l.Bar(test.r), name)
+	}
+	assert.False(t, mustParse(t, "# nobody").Matches(from("10.0.0.1:80")))
+}
+
+// TestClientIP checks that a list sees the client behind a proxy, and an address
+// however a program writes it.
+func TestClientIP(t *testing.T) {
+	proxies := limit.Proxies{Hops: 1}
+	for _, clientIP := range []func(*http.Request) netip.Addr{
+		proxies.ClientIP,
+		func(*http.Request) netip.Addr { return netip.MustParseAddr("::ffff:10.0.0.1") },
+	} {
+		l, err := access.Parse(strings.NewReader("10.0.0.1"), &access.Options{ClientIP: clientIP})
+		require.NoError(t, err)
+		assert.True(t, l.Matches(from("192.0.2.1:80", "X-Forwarded-For", "10.0.0.1")))
+	}
+}
+
+// prefixes returns a list of n random prefixes, and addresses within and outside them.
+func prefixes(n int) (text string, addresses []netip.Addr) {
+	random := rand.New(rand.NewPCG(1, 2))
+	var b strings.Builder
+	for range n {
+		ip := netip.AddrFrom4([4]byte{byte(1 + random.IntN(200)), byte(random.Int()), byte(random.Int()), byte(random.Int())})
+		bits := 16 + random.IntN(17)
+		if random.IntN(4) == 0 {
+			ip = netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, byte(random.Int()), byte(random.Int()), byte(random.Int())})
+			bits = 32 + random.IntN(33)
+		}
+		fmt.Fprintln(&b, netip.PrefixFrom(ip, bits).Masked())
+		addresses = append(addresses, ip, netip.AddrFrom4([4]byte{byte(210 + random.IntN(40)), byte(random.Int())}))
+	}
+	return b.String(), addresses
+}
+
+// TestAllocations checks that a request that is compared with every kind of entry
+// allocates nothing.
+func TestAllocations(t *testing.T) {
+	l := mustParse(t, everything)
+	for _, r := range []*http.Request{
+		from("10.0.0.1:80"),
+		from("192.0.2.1:80", "X-User", "carol", "User-Agent", "Mozilla/5.0", "X-Internal-Token", strings.Repeat("no", 50)),
+	} {
+		assert.Zero(t, testing.AllocsPerRun(100, func() { l.Bar(r) }))
+	}
+}
+
+func BenchmarkBar(b *testing.B) {
+	many, addresses := prefixes(100_000)
+	var agents strings.Builder
+	for i := range 100 {
+		fmt.Fprintf(&agents, "agent BadBot%d\n", i)
+	}
+	bench := func(name, text string, requests []*http.Request) {
+		l := mustParse(b, text)
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				l.Bar(requests[i%len(requests)])
+			}
+		})
+	}
+	var requests []*http.Request
+	for _, ip := range addresses[:1000] {
+		requests = append(requests, from(netip.AddrPortFrom(ip, 80).String()))
+	}
+	browser := from("192.0.2.1:80", "User-Agent", "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/129.0.0.0 Safari/537.36",
+		"X-Internal-Token", "0123456789abcdef0123456789abcdef")
+	bench("100000 prefixes", many, requests)
+	bench("100 agents", agents.String(), []*http.Request{browser})
+	bench("a header", "header X-Internal-Token s3cret", []*http.Request{browser})
+}
+
+func BenchmarkParse(b *testing.B) {
+	many, _ := prefixes(100_000)
+	b.SetBytes(int64(len(many)))
+	for b.Loop() {
+		mustParse(b, many)
+	}
+}

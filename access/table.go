@@ -1,0 +1,163 @@
+package access
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"crypto/subtle"
+	"net/http"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/gaissmai/bart"
+
+	"github.com/routelimit/limit"
+)
+
+// A table finds the entries that a request matches. It does not change once it is in
+// use. Each entry has the time until which it holds; the zero Time is for good.
+type table struct {
+	prefixes bart.Table[time.Time]
+	users    map[string]time.Time
+	agents   []agent
+	secrets  []secret // sorted by header
+}
+
+type agent struct {
+	text  []byte // in lower case
+	until time.Time
+}
+
+type secret struct {
+	header string // canonical
+	sum    [sha256.Size]byte
+	until  time.Time
+}
+
+// An entry is one of a list.
+type entry struct {
+	kind   kind
+	prefix netip.Prefix
+	text   string // the user, the part of a User-Agent in lower case, the name of a header
+	secret string // of a header
+	until  time.Time
+}
+
+type kind uint8
+
+const (
+	byPrefix kind = iota
+	byUser
+	byAgent
+	byHeader
+)
+
+func newTable() *table { return &table{users: make(map[string]time.Time)} }
+
+// add adds an entry. Of prefixes within others, the wider one is added first. The
+// other one then holds at least as long, so that the longest match alone says how long.
+func (t *table) add(e entry) {
+	switch e.kind {
+	case byPrefix:
+		if around, within := t.prefixes.LookupPrefix(e.prefix); within {
+			e.until = later(e.until, around)
+		}
+		t.prefixes.Insert(e.prefix, e.until)
+	case byUser:
+		if until, listed := t.users[e.text]; listed {
+			e.until = later(e.until, until)
+		}
+		t.users[e.text] = e.until
+	case byAgent:
+		t.agents = append(t.agents, agent{[]byte(e.text), e.until})
+	case byHeader:
+		at, _ := slices.BinarySearchFunc(t.secrets, e.text, func(s secret, name string) int { return cmp.Compare(s.header, name) })
+		t.secrets = slices.Insert(t.secrets, at, secret{e.text, sha256.Sum256([]byte(e.secret)), e.until})
+	}
+}
+
+// later returns the later of two times, of which the zero Time is the latest.
+func later(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && a.After(b) {
+		return a
+	}
+	return b
+}
+
+// remaining returns how long the entries that a request matches still hold: the
+// longest of them, limit.Never for good, and 0 if there is none.
+func (t *table) remaining(o *Options, r *http.Request) time.Duration {
+	var longest time.Duration
+	hold := func(until time.Time) {
+		if until.IsZero() {
+			longest = limit.Never
+		} else if longest != limit.Never {
+			longest = max(longest, time.Until(until))
+		}
+	}
+	if t.prefixes.Size() > 0 {
+		if ip := o.ClientIP(r); ip.IsValid() {
+			if until, ok := t.prefixes.Lookup(ip.Unmap().WithZone("")); ok {
+				hold(until)
+			}
+		}
+	}
+	if len(t.users) > 0 && longest != limit.Never {
+		if user := o.User(r); user != "" {
+			if until, ok := t.users[user]; ok {
+				hold(until)
+			}
+		}
+	}
+	if len(t.agents) > 0 && longest != limit.Never {
+		var room [maxUserAgent]byte
+		text := lower(room[:0], r.UserAgent())
+		for i := range t.agents {
+			if bytes.Contains(text, t.agents[i].text) {
+				hold(t.agents[i].until)
+			}
+		}
+	}
+	if len(t.secrets) > 0 && longest != limit.Never {
+		t.eachSecret(r.Header, hold)
+	}
+	return longest
+}
+
+// maxUserAgent bounds what a long User-Agent costs.
+const maxUserAgent = 1024
+
+// lower appends the beginning of a text to b, with the letters A to Z in lower case.
+func lower(b []byte, text string) []byte {
+	b = append(b, text[:min(len(text), cap(b)-len(b))]...)
+	for i, c := range b {
+		if 'A' <= c && c <= 'Z' {
+			b[i] = c + 'a' - 'A'
+		}
+	}
+	return b
+}
+
+// eachSecret calls hold for each secret that the header has. How long it takes does
+// not depend on how much of a secret is right: the sums of all secrets of a header are
+// compared to their end.
+func (t *table) eachSecret(header http.Header, hold func(time.Time)) {
+	var name string
+	var sum [sha256.Size]byte
+	sent := false
+	for i := range t.secrets {
+		s := &t.secrets[i]
+		if s.header != name {
+			name = s.header
+			var room [maxSecret]byte
+			value := header[name]
+			if sent = len(value) > 0 && len(value[0]) <= maxSecret; sent {
+				sum = sha256.Sum256(append(room[:0], value[0]...))
+			}
+		}
+		if sent && subtle.ConstantTimeCompare(sum[:], s.sum[:]) == 1 {
+			hold(s.until)
+		}
+	}
+}

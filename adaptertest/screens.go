@@ -1,0 +1,165 @@
+package adaptertest
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/throttle"
+)
+
+// screening exempts and bars clients by a header, on a store that answers no call.
+func screening(options limit.Options) *limit.Limiter {
+	options.Exempt = func(r *http.Request) bool { return r.Header.Get("X-Exempt") != "" }
+	options.Bar = func(r *http.Request) time.Duration {
+		switch r.Header.Get("X-Bar") {
+		case "":
+			return 0
+		case "never":
+			return -time.Second
+		case "for good":
+			return limit.Never
+		}
+		return 90*time.Second + time.Millisecond
+	}
+	return limit.New(failingStore{err: errBroken}, &options)
+}
+
+// screened are the headers that rules, and refusals, set.
+var screened = []string{"RateLimit", "RateLimit-Policy", "X-RateLimit-Limit", "Retry-After", "Cache-Control"}
+
+// exempt checks that no rule is charged for an exempt request, whether it is barred
+// or not, by a policy of its group or of its route.
+func (s suite) exempt(t *testing.T) {
+	var seen []limit.Decision
+	router := s.framework(screening(limit.Options{Headers: limit.Draft11 | limit.XRateLimit,
+		Observe: func(_ *http.Request, d limit.Decision, err error) {
+			assert.NoError(t, err)
+			seen = append(seen, d)
+		}}))
+	group := router.Group("/api", limit.Named("group", limit.Concurrent(limit.Everyone, 1)))
+	group.Handle("GET", "/item", ok, limit.Named("item", limit.PerIP(time.Minute, 1)))
+	c := serve(t, router)
+
+	for range 3 {
+		a := c.send("GET", "/api/item", "X-Exempt", "yes", "X-Bar", "for good")
+		require.Equal(t, http.StatusNoContent, a.StatusCode, a.body)
+		for _, name := range screened {
+			assert.Empty(t, a.Header.Get(name), name)
+		}
+	}
+	require.Len(t, seen, 6)
+	for i, d := range seen {
+		assert.True(t, d.Allowed)
+		assert.Equal(t, limit.ModeExempt, d.Mode)
+		assert.Equal(t, []string{"group", "item"}[i%2], d.Policy())
+		assert.Empty(t, d.Rules())
+		assert.WithinDuration(t, time.Now(), d.At, time.Minute)
+	}
+}
+
+// barred checks the answer to a barred request, which comes without a call of the store.
+func (s suite) barred(t *testing.T) {
+	var seen []limit.Decision
+	router := s.framework(screening(limit.Options{Headers: limit.Draft11 | limit.XRateLimit, Jitter: time.Hour,
+		Observe: func(_ *http.Request, d limit.Decision, err error) {
+			assert.NoError(t, err)
+			seen = append(seen, d)
+		}}))
+	group := router.Group("/api", limit.Named("group", limit.Concurrent(limit.Everyone, 1)))
+	group.Handle("GET", "/item", mustNotRun(t), limit.Named("item", limit.PerIP(time.Minute, 1)))
+	c := serve(t, router)
+
+	for bar, want := range map[string]struct {
+		detail, after string
+		wait          time.Duration
+	}{
+		"a while":  {"Try again in 91 s.", "91", 90*time.Second + time.Millisecond},
+		"for good": {"", "", limit.Never},
+	} {
+		seen = nil
+		a := c.send("GET", "/api/item", "X-Bar", bar)
+		assert.Equal(t, problem{Type: "about:blank", Title: "Forbidden", Status: 403, Detail: want.detail},
+			requireProblem(t, a, http.StatusForbidden))
+		assert.Equal(t, want.after, a.Header.Get("Retry-After"), "exact, whatever the jitter")
+		for _, name := range screened[:3] {
+			assert.Empty(t, a.Header.Get(name), name)
+		}
+		require.Len(t, seen, 1, "the first policy answers")
+		d := seen[0]
+		assert.Equal(t, []any{false, limit.ModeBarred, "group", want.wait}, []any{d.Allowed, d.Mode, d.Policy(), d.RetryAfter})
+		assert.Empty(t, d.Rules())
+		assert.Empty(t, d.Refusing())
+	}
+}
+
+// notBarred checks that other requests are decided by the rules.
+func (s suite) notBarred(t *testing.T) {
+	router := s.framework(limit.New(nil, &limit.Options{
+		Exempt: func(*http.Request) bool { return false },
+		Bar:    func(*http.Request) time.Duration { return -1 },
+	}))
+	router.Handle("GET", "/", ok, limit.Rules(limit.PerIP(time.Minute, 1)))
+	c := serve(t, router)
+	require.Equal(t, http.StatusNoContent, c.send("GET", "/").StatusCode)
+	requireProblem(t, c.send("GET", "/"), http.StatusTooManyRequests)
+}
+
+// barredHook replaces the answer to barred requests by Options.Refuse, which answers
+// with 403 unless it calls WriteHeader.
+func (s suite) barredHook(t *testing.T) {
+	for status, want := range map[int]int{0: http.StatusForbidden, http.StatusNotFound: http.StatusNotFound} {
+		router := s.framework(screening(limit.Options{
+			Refuse: func(w http.ResponseWriter, _ *http.Request, d limit.Decision) {
+				assert.Equal(t, limit.ModeBarred, d.Mode)
+				if status != 0 {
+					w.WriteHeader(status)
+				}
+				w.Write([]byte("no"))
+			},
+		}))
+		router.Handle("GET", "/", mustNotRun(t), limit.Rules(limit.PerIP(time.Minute, 1)))
+		a := serve(t, router).send("GET", "/", "X-Bar", "a while")
+		assert.Equal(t, want, a.StatusCode)
+		assert.Equal(t, "no", a.body)
+		assert.Equal(t, "91", a.Header.Get("Retry-After"))
+	}
+}
+
+// screenedBodies checks that the bodies of exempt requests are not slowed, and those
+// of barred ones end with an error.
+func (s suite) screenedBodies(t *testing.T) {
+	var failed error
+	rule := throttle.Bandwidth(limit.ByIP, time.Hour, 1000)
+	router := s.framework(screening(limit.Options{}))
+	router.Throttle("POST", "/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, failed = io.Copy(w, r.Body)
+	}), limit.Named("bytes", rule), &throttle.Options{Of: throttle.Both})
+	post := func(header string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest("POST", "/", io.LimitReader(zeros{}, 1<<20))
+		r.Header.Set(header, "for good")
+		w := httptest.NewRecorder()
+		router.ServeHTTP(w, r)
+		return w
+	}
+
+	assert.Equal(t, 1<<20, post("X-Exempt").Body.Len())
+	assert.NoError(t, failed)
+	assert.Empty(t, post("X-Bar").Body.String())
+	var refused *limit.RefusedError
+	require.ErrorAs(t, failed, &refused)
+	assert.EqualError(t, refused, "limit: the client is barred")
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}

@@ -1,0 +1,243 @@
+package control
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// pollEvery is how often the version is read, since messages can be lost.
+	pollEvery = 500 * time.Millisecond
+
+	// pollTimeout bounds a read of it.
+	pollTimeout = 300 * time.Millisecond
+
+	// settle is the least time between two calls of a function, so that many changes
+	// at once are one call.
+	settle = 50 * time.Millisecond
+)
+
+// Watch follows the documents of a kind until ctx ends. It calls f with all of them, by
+// their names: before it returns, unless Redis cannot be read, and after each change
+// and each end of a document. Changes within 50 ms, or within the time of a call, may
+// share a call. f must neither keep nor change the map. It is not called concurrently with itself.
+//
+// The error is about the kind. Failures of Redis are logged, once each time.
+func (c *Control) Watch(ctx context.Context, kind string, f func(map[string]Document)) error {
+	if err := validKind(kind); err != nil {
+		return err
+	}
+	w := &watcher{Control: c, kind: kind, names: c.keys(kind), f: f, documents: make(map[string]Document)}
+	w.read(ctx)
+	wake := make(chan struct{}, 1)
+	go w.listen(ctx, wake)
+	go w.run(ctx, wake)
+	return nil
+}
+
+type watcher struct {
+	*Control
+	kind  string
+	names []string // of the keys
+	f     func(map[string]Document)
+
+	version   string
+	documents map[string]Document
+	called    bool // whether f was
+	failing   bool
+}
+
+// listen wakes run up for each message. It subscribes again when the connection is
+// lost.
+func (w *watcher) listen(ctx context.Context, wake chan<- struct{}) {
+	for ctx.Err() == nil {
+		s := w.client.Subscribe(ctx, w.channel(w.kind))
+		stop := context.AfterFunc(ctx, func() { s.Close() }) // which ends a call of Receive
+		for {
+			if _, err := s.Receive(ctx); err != nil { // a message, or the confirmation
+				break
+			}
+			select {
+			case wake <- struct{}{}:
+			default:
+			}
+		}
+		stop()
+		s.Close()
+		sleep(ctx, pollEvery)
+	}
+}
+
+func (w *watcher) run(ctx context.Context, wake <-chan struct{}) {
+	timer := time.NewTimer(pollEvery)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-wake:
+		case <-timer.C:
+		}
+		began := time.Now()
+		if w.read(ctx) {
+			sleep(ctx, max(settle, time.Since(began))) // at most half of a processor
+		}
+		timer.Reset(w.next())
+	}
+}
+
+// next returns when to look at the documents again: at the next poll, or when one ends.
+func (w *watcher) next() time.Duration {
+	next := pollEvery
+	for _, d := range w.documents {
+		if !d.Expires.IsZero() {
+			next = min(next, time.Until(d.Expires))
+		}
+	}
+	return max(next, time.Millisecond)
+}
+
+// read reads what has changed, drops the documents that have ended, and calls f if
+// there is something new. It reports whether it did.
+func (w *watcher) read(ctx context.Context) bool {
+	changed, err := w.fetch(ctx)
+	if ctx.Err() != nil {
+		return false
+	}
+	if failing := err != nil; failing != w.failing {
+		w.failing = failing
+		if failing {
+			w.logger().Error("control: the documents cannot be read: those that are known stay in force", "kind", w.kind, "error", err)
+		} else {
+			w.logger().Info("control: the documents can be read again", "kind", w.kind)
+		}
+	}
+	now := time.Now()
+	for name, d := range w.documents {
+		if !d.Expires.IsZero() && !now.Before(d.Expires) {
+			delete(w.documents, name)
+			changed = true
+		}
+	}
+	if changed || err == nil && !w.called {
+		w.called = true
+		w.f(w.documents)
+		return true
+	}
+	return false
+}
+
+// fetch brings the documents up to date, as far as it can.
+func (w *watcher) fetch(ctx context.Context) (changed bool, err error) {
+	short, cancel := context.WithTimeout(ctx, pollTimeout)
+	version, err := w.poller.Get(short, w.names[0]).Result()
+	cancel()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return false, err
+	}
+	for range 3 { // more changes may come meanwhile
+		if version == w.version {
+			return changed, nil
+		}
+		if number(version) < number(w.version) && len(w.documents) > 0 {
+			if err := w.restore(ctx, version); err != nil {
+				return changed, err
+			}
+		}
+		if version, err = w.changes(ctx); err != nil {
+			return changed, err
+		}
+		changed = true
+	}
+	return changed, nil
+}
+
+// changes reads what has changed since the version. It returns the new one.
+func (w *watcher) changes(ctx context.Context) (string, error) {
+	reply, err := changesScript.Run(ctx, w.client, w.names, w.version).Slice()
+	if err != nil {
+		return "", err
+	}
+	if len(reply) < 3 {
+		return "", fmt.Errorf("a reply of %d parts", len(reply))
+	}
+	local := time.Now()
+	version, _ := reply[0].(string)
+	said, _ := reply[1].(string)
+	now, err := strconv.ParseInt(said, 10, 64)
+	if err != nil {
+		return "", fmt.Errorf("an invalid time %q", said)
+	}
+	if reply[2] != int64(1) {
+		return version, w.all(ctx, version, now, local)
+	}
+	for i := 3; i+1 < len(reply); i += 2 {
+		name, _ := reply[i].(string)
+		text, there := reply[i+1].(string)
+		if !there {
+			delete(w.documents, name)
+			continue
+		}
+		if err := w.put(w.documents, name, text, now, local); err != nil {
+			return "", err
+		}
+	}
+	w.version = version
+	return version, nil
+}
+
+// all reads all documents. Those that change meanwhile are in the changes since the
+// version, which was read before.
+func (w *watcher) all(ctx context.Context, version string, now int64, local time.Time) error {
+	documents := make(map[string]Document)
+	for cursor := uint64(0); ; {
+		pairs, next, err := w.client.HScan(ctx, w.names[1], cursor, "", 1000).Result()
+		if err != nil {
+			return err
+		}
+		for i := 0; i+1 < len(pairs); i += 2 {
+			if err := w.put(documents, pairs[i], pairs[i+1], now, local); err != nil {
+				return err
+			}
+		}
+		if cursor = next; cursor == 0 {
+			w.version, w.documents = version, documents
+			return nil
+		}
+	}
+}
+
+func (w *watcher) put(documents map[string]Document, name, text string, now int64, local time.Time) error {
+	d, err := decode(text, now, local)
+	if err != nil {
+		return fmt.Errorf("%s %q: %w", w.kind, name, err)
+	}
+	documents[name] = d
+	return nil
+}
+
+// restore writes the documents back that Redis, which has an older version, has lost.
+func (w *watcher) restore(ctx context.Context, older string) error {
+	w.logger().Warn("control: Redis has lost documents: those that are known are written back", "kind", w.kind,
+		"documents", len(w.documents), "has", number(older), "known", number(w.version))
+	args := []any{rand.Text(), w.channel(w.kind), number(w.version), MaxHistory}
+	for name, d := range w.documents {
+		args = append(args, name, d.encode())
+	}
+	return restoreScript.Run(ctx, w.client, w.names, args...).Err()
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

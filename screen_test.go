@@ -1,0 +1,102 @@
+package limit_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit"
+)
+
+// deciding decides requests and does nothing else.
+var deciding = &limit.Adapter[*http.Request]{Route: func(r *http.Request) (method, pattern string) { return "", r.Pattern }}
+
+// TestScreenDecides checks that Adapter.Decide screens requests as Serve does, and
+// that a policy outside HTTP does not.
+func TestScreenDecides(t *testing.T) {
+	var exempt bool
+	var bar time.Duration
+	limiter := limit.New(nil, &limit.Options{
+		Exempt:  func(*http.Request) bool { return exempt },
+		Bar:     func(*http.Request) time.Duration { return bar },
+		Observe: func(r *http.Request, _ limit.Decision, _ error) { assert.Nil(t, r, "Decide is observed") },
+	})
+	policy := mustPolicy(limiter, limit.Named("p", limit.Global(time.Hour, 1)))
+	decide := func() limit.Decision {
+		d, err := deciding.Decide(policy, httptest.NewRequest("GET", "/", nil), nil, 0)
+		require.NoError(t, err)
+		return d
+	}
+
+	for range 3 {
+		bar = time.Minute
+		d := decide()
+		assert.Equal(t, []any{false, limit.ModeBarred, "p", time.Minute}, []any{d.Allowed, d.Mode, d.Policy(), d.RetryAfter})
+		assert.Equal(t, "[policy=p allowed=false mode=barred refusing=[] retry_after=1m0s]", d.LogValue().String())
+		exempt = true
+		d = decide()
+		assert.Equal(t, []any{true, limit.ModeExempt, "p"}, []any{d.Allowed, d.Mode, d.Policy()}, "though it is barred")
+		d.Release()
+		assert.NoError(t, d.Wait(t.Context()))
+		assert.ErrorIs(t, d.Settle(t.Context(), 0), limit.ErrSettled)
+		exempt, bar = false, 0
+	}
+	bar = limit.Never
+	d, err := policy.Take(t.Context(), limit.Request{})
+	require.NoError(t, err)
+	assert.True(t, d.Allowed, "nothing was charged, and Take knows no request")
+	bar = 0
+	assert.False(t, decide().Allowed, "of the one unit")
+}
+
+// TestScreenAllocates checks that screening a request allocates nothing.
+func TestScreenAllocates(t *testing.T) {
+	for name, options := range screens {
+		policy := mustPolicy(limit.New(nil, &options), limit.Named("p", limit.Global(time.Hour, 1)))
+		r := httptest.NewRequest("GET", "/", nil)
+		assert.Zero(t, testing.AllocsPerRun(100, func() { deciding.Decide(policy, r, nil, 0) }), name)
+	}
+}
+
+var screens = map[string]limit.Options{
+	"nil":    {},
+	"exempt": {Exempt: func(*http.Request) bool { return true }},
+	"barred": {Bar: func(*http.Request) time.Duration { return limit.Never }},
+}
+
+// BenchmarkScreen decides requests of exempt and barred clients, and refuses others
+// by a rule. "handler" is a policy before a handler that does nothing; the answer to
+// a barred request is not written.
+func BenchmarkScreen(b *testing.B) {
+	nothing := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	r, w := httptest.NewRequest("GET", "/", nil), httptest.NewRecorder()
+	b.Run("bare handler", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			nothing.ServeHTTP(w, r)
+		}
+	})
+	for _, name := range []string{"nil", "exempt", "barred"} {
+		options := screens[name]
+		options.Refuse = func(http.ResponseWriter, *http.Request, limit.Decision) {}
+		policy := mustPolicy(limit.New(nil, &options), limit.Named("p", limit.Global(time.Hour, 1)))
+		b.Run("decide/"+name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				deciding.Decide(policy, r, nil, 0)
+			}
+		})
+		h := policy.Middleware(nothing)
+		b.Run("handler/"+name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				clear(w.Header())
+				h.ServeHTTP(w, r)
+			}
+		})
+	}
+}
