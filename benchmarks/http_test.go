@@ -1,3 +1,6 @@
+// Package benchmarks compares limit with other libraries. It is a module of its own, so
+// that programs that use limit do not get its dependencies. BENCHMARKS.md has the
+// figures; the commands in cmd produce them.
 package benchmarks
 
 import (
@@ -6,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -162,3 +166,11 @@ type nullWriter struct{ header http.Header }
 func (w *nullWriter) Header() http.Header         { return w.header }
 func (w *nullWriter) Write(p []byte) (int, error) { return len(p), nil }
 func (w *nullWriter) WriteHeader(int)             {}
+
+func addresses(n int) []string {
+	keys := make([]string, n)
+	for i := range keys {
+		keys[i] = "198.51." + strconv.Itoa(i/250) + "." + strconv.Itoa(i%250)
+	}
+	return keys
+}

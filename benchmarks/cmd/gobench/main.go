@@ -66,7 +66,7 @@ type result struct {
 
 // read adds the lines of one round, such as
 //
-//	BenchmarkMemory/hot_key/limit-2   100   52.1 ns/op   0 B/op   0 allocs/op
+//	BenchmarkHTTP/Gin/no_limit-2   100   52.1 ns/op   0 B/op   0 allocs/op
 func (r *results) read(out []byte) {
 	lines := bufio.NewScanner(bytes.NewReader(out))
 	for lines.Scan() {

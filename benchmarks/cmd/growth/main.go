@@ -108,7 +108,7 @@ func (g growth) print() {
 	for _, c := range g.cases {
 		fmt.Printf("\n| %s, %s |", c.name, c.unit)
 		for i := range g.values {
-			fmt.Printf(" %.3g |", c.median(i))
+			fmt.Printf(" %s |", plot.Number(c.median(i)))
 		}
 	}
 	fmt.Println()

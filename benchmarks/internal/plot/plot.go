@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html"
 	"math"
+	"strconv"
 	"strings"
 )
 
@@ -88,7 +89,7 @@ func (p Page) description() string {
 		for _, l := range c.Lines {
 			fmt.Fprintf(&b, "%s", l.Name)
 			for _, point := range l.Points {
-				fmt.Fprintf(&b, " %s: %.3g,", short(point.X), point.Y)
+				fmt.Fprintf(&b, " %s: %s,", short(point.X), Number(point.Y))
 			}
 			b.WriteString("; ")
 		}
@@ -185,4 +186,10 @@ func short(v float64) string {
 		return fmt.Sprintf("%gk", v/1e3)
 	}
 	return fmt.Sprintf("%.3g", v)
+}
+
+// Number returns v with three digits that count, and never with an exponent.
+func Number(v float64) string {
+	v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'g', 3, 64), 64)
+	return strconv.FormatFloat(v, 'f', -1, 64)
 }

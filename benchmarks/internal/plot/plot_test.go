@@ -32,3 +32,11 @@ func TestSVG(t *testing.T) {
 		t.Error("a point without a place")
 	}
 }
+
+func TestNumber(t *testing.T) {
+	for v, want := range map[float64]string{0: "0", 0.0123: "0.0123", 28: "28", 45.54: "45.5", 1423: "1420", 402_000: "402000"} {
+		if got := Number(v); got != want {
+			t.Errorf("Number(%v) is %s, want %s", v, got, want)
+		}
+	}
+}
