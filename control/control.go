@@ -8,9 +8,9 @@
 //
 // While Redis is unavailable, the documents that an instance knows stay in force until
 // they end. When Redis comes back without its data, or with older data, the instances
-// write the documents that they know back: to remove one, call [Control.Delete]. So a
-// deletion can be lost if Redis loses its data and an instance that missed the
-// deletion is the first to write back.
+// write the documents that they know back: to remove one, call [Control.Delete]. A
+// deletion that Redis loses, or that the first instance to write back has missed, is
+// lost: check the documents after such a failure.
 package control
 
 import (
