@@ -165,7 +165,7 @@ func (p *Policy) chargeRequest(s *scratch, r *Request) error {
 		n, said := r.Costs[p.names[i]]
 		switch {
 		case said:
-		case p.set.rules[i].Algorithm == Ban:
+		case p.bars && p.set.rules[i].Algorithm == Ban:
 			n = 0
 		default:
 			n = cmp.Or(r.Cost, 1)
