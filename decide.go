@@ -163,7 +163,7 @@ func (p *Policy) chargeRequest(s *scratch, r *Request) error {
 	}
 	for i := range s.charges {
 		cost := max(1, r.Cost)
-		if p.set.rules[i].Algorithm == Ban {
+		if p.bars && p.set.rules[i].Algorithm == Ban {
 			cost = 0
 		}
 		if len(r.Costs) > 0 {
