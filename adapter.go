@@ -74,8 +74,9 @@ func (a *Adapter[C]) Bind(l *Limiter, pattern string, rules RuleSet) (*Policy, e
 
 // Serve is the flow of every adapter. It decides a request, sets the headers,
 // waits for the slot of a [Queue], and calls Next if the rules admit the request;
-// otherwise it answers the request. When Next returns or panics, it settles what
-// the request cost and releases its leases.
+// otherwise the request meets the [Refusal] of its rules, which is an answer unless
+// they say otherwise. When Next returns or panics, it settles what the request cost
+// and releases its leases.
 //
 // The decision does not end with the request's context, so that a client that
 // disconnects cannot make a handler run uncounted. If the client disconnects
@@ -84,7 +85,8 @@ func (a *Adapter[C]) Bind(l *Limiter, pattern string, rules RuleSet) (*Policy, e
 //
 // Serve returns the error of Next, Refuse, Fail or Answer. If Refuse or Fail returns
 // nil, or if [Options] or Serve itself answered, it returns the [*RefusedError], or the
-// error that wraps [ErrUndecided]. It is for the log of the framework, and may be
+// error that wraps [ErrUndecided]. A redirect and a Fallback are answers of Serve. The
+// error is for the log of the framework, and may be
 // dropped where there is none.
 func (a *Adapter[C]) Serve(p *Policy, w http.ResponseWriter, r *http.Request, c C) error {
 	call := a.call(p.limiter, c)
@@ -114,12 +116,21 @@ func (p *Policy) serve(w http.ResponseWriter, r *http.Request, from framework) e
 	if p.leases {
 		defer d.Release() // whatever panics before the handler's end is settled
 	}
+	var refusal *Refusal
+	if p.refusals != nil && !d.Allowed {
+		if refusal = d.refusal(); refusal != nil {
+			d.outcome = refusal.outcome()
+		}
+	}
 	if observe := p.limiter.options.Observe; observe != nil {
 		observe(r, d, nil)
 	}
 	stacked := len(w.Header()[headerPolicy]) > 0
 	setHeaders(w.Header(), &d)
 	if !d.Allowed {
+		if d.outcome != answered {
+			return refusal.meet(w, r, from, &d)
+		}
 		return from.answer(w, r, &RefusedError{Decision: d})
 	}
 	r, sampled := p.mark(r, d.route, stacked)

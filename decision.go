@@ -35,6 +35,12 @@ type Decision struct {
 	// its Cost, or fewer with UpTo.
 	Taken int64
 
+	// Waited is how long an HTTP request waited until its rules admitted it, or
+	// before it was refused: see [Refusal].Wait. The time to a slot is Delay.
+	Waited time.Duration
+
+	outcome outcome // of a request that was refused
+
 	policy *Policy
 	route  *route
 	core   core.Decision
@@ -147,6 +153,12 @@ func (d Decision) LogValue() slog.Value {
 	attrs := []slog.Attr{slog.String("policy", d.Policy()), slog.Bool("allowed", d.Allowed), slog.String("mode", d.Mode.String())}
 	if !d.Allowed {
 		attrs = append(attrs, slog.Any("refusing", d.Refusing()), slog.Duration("retry_after", d.RetryAfter))
+	}
+	if outcome := d.Outcome(); outcome != "admitted" && outcome != "refused" {
+		attrs = append(attrs, slog.String("outcome", outcome))
+	}
+	if d.Waited > 0 {
+		attrs = append(attrs, slog.Duration("waited", d.Waited))
 	}
 	if d.Delay > 0 {
 		attrs = append(attrs, slog.Duration("delay", d.Delay))

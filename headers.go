@@ -49,7 +49,7 @@ func setHeaders(h http.Header, d *Decision) {
 		h[headerPolicy] = add(h[headerPolicy], values[0:1:1])
 		h[headerRateLimit] = add(h[headerRateLimit], values[1:2:2])
 	}
-	if !d.Allowed {
+	if !d.Allowed && d.outcome != degraded {
 		values[2] = "no-store"
 		h["Cache-Control"] = values[2:3:3]
 		if d.RetryAfter != Never {

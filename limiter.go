@@ -102,6 +102,15 @@ type Options struct {
 	// in the form of their framework.
 	Refuse func(http.ResponseWriter, *http.Request, Decision)
 
+	// OnRefusal is what a request meets that a rule refuses, where neither the rule
+	// nor its set says so. The zero value means an answer with 429, which Refuse
+	// may write.
+	OnRefusal Refusal
+
+	// Waiters is how many requests may wait at once, over all rules: see
+	// [Refusal].Wait. 0 means 10,000. Others are refused at once.
+	Waiters int
+
 	// Fail answers a request that could not be decided. The error wraps
 	// [ErrUndecided]. A function that does not call WriteHeader answers with 503.
 	// Nil means 503 with a problem details document that does not name the cause.
@@ -125,7 +134,10 @@ type Options struct {
 	Log *slog.Logger
 }
 
-const maxJitter = 24 * time.Hour
+const (
+	maxJitter           = 24 * time.Hour
+	defaultTotalWaiters = 10_000
+)
 
 // ErrUndecided is wrapped by the errors of requests that could not be decided:
 // the store failed, or a Cost was negative.
@@ -156,7 +168,10 @@ func New(store core.Store, options *Options) *Limiter {
 
 // validate returns an error that joins one for each invalid option.
 func (o *Options) validate() error {
-	errs := []error{o.Proxies.validate()}
+	errs := []error{o.Proxies.validate(), o.OnRefusal.validate()}
+	if o.Waiters < 0 {
+		errs = append(errs, fmt.Errorf("limit: Waiters %d: write how many requests may wait at once, or 0 for %d", o.Waiters, defaultTotalWaiters))
+	}
 	if o.Instances < 0 {
 		errs = append(errs, fmt.Errorf("limit: Instances %d: write how many processes share the store, or 0 for one", o.Instances))
 	}

@@ -20,6 +20,7 @@ type Policy struct {
 	names      []string      // for each rule
 	capacities []int64       // for each rule, the most units that can remain
 	header     string        // the value of RateLimit-Policy
+	refusals   []Refusal     // for each rule what refused requests meet; nil if that is 429
 
 	leases, queues       bool // whether a rule is of Concurrency, or of Queue
 	costs, settles       bool // whether a rule has a Cost, or a Settle
@@ -61,6 +62,7 @@ func newPolicy(l *Limiter, set RuleSet) *Policy {
 		p.capacities = append(p.capacities, q.Capacity())
 	}
 	p.header = policyHeader(set.rules)
+	p.refusals = l.refusals(set)
 	if set.scope == scopeNamed {
 		p.named = p.newRoute(set.name)
 	}
@@ -98,6 +100,9 @@ func (l *Limiter) check(rules RuleSet, at place) error {
 		if rule.Key.uses(byUser) && !at.user && l.options.User == nil {
 			wrong(rule, "no user resolver: set ginlimit.Limiter.User, echolimit.Limiter.User or the User of your adapter to read "+
 				"what authentication put into its context, or limit.Options.User on net/http")
+		}
+		if refusal := l.refusal(&rule); at.everywhere && (refusal.Redirect != "" || refusal.Fallback != nil) {
+			wrong(rule, "a call cannot be redirected, nor sent to another handler: write refuse 429, or Degrade without a Fallback")
 		}
 		has := pathValues(at.pattern)
 		for _, name := range rule.missingPathValues(at.pattern) {

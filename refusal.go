@@ -35,13 +35,17 @@ func (l *Limiter) answerByOptions(w http.ResponseWriter, r *http.Request, status
 }
 
 // statusOf returns the status of the answer to an error of a policy: 429 for a
-// refusal, and 503 if the request could not be decided, or if the store is
+// refusal, unless its rules say 503, and 503 if the request could not be decided, or if the store is
 // unavailable and a rule wants [Refuse].
 func statusOf(err error) int {
-	if refused, ok := err.(*RefusedError); ok && refused.Decision.Mode != ModeRefused {
-		return http.StatusTooManyRequests
+	refused, ok := err.(*RefusedError)
+	if !ok || refused.Decision.Mode == ModeRefused {
+		return http.StatusServiceUnavailable
 	}
-	return http.StatusServiceUnavailable
+	if r := refused.Decision.refusal(); r != nil && r.Status == http.StatusServiceUnavailable {
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusTooManyRequests
 }
 
 // writeDocument writes the answer to an error of a policy as a problem details
@@ -65,9 +69,13 @@ var buffers = sync.Pool{New: func() any { return new([]byte) }}
 // name the cause of a failure. Nothing in it needs an escape: see validName.
 func appendDocument(b []byte, status int, err error) []byte {
 	refused, _ := err.(*RefusedError)
-	if status == http.StatusTooManyRequests {
+	byRules := refused != nil && refused.Decision.Mode != ModeRefused
+	switch {
+	case status == http.StatusTooManyRequests:
 		b = append(b, `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429`...)
-	} else {
+	case byRules:
+		b = append(b, `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Temporarily reduced capacity","status":503`...)
+	default:
 		b = append(b, `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",`+
 			`"title":"The rate limiter is unavailable","status":503`...)
 	}
@@ -76,7 +84,7 @@ func appendDocument(b []byte, status int, err error) []byte {
 		b = strconv.AppendInt(b, refused.Decision.retrySeconds(), 10)
 		b = append(b, ` s."`...)
 	}
-	if status == http.StatusTooManyRequests {
+	if byRules {
 		b = append(b, `,"violated-policies":[`...)
 		separator := `"`
 		for i, o := range refused.Decision.core.Outcomes() {

@@ -44,6 +44,7 @@
 //     warnings for declarations that probably mean something else;
 //   - queues: when handlers run, and clients that disconnect or have a deadline;
 //   - leases, which end with the handler however it ends, on HTTP/1.1 and HTTP/2;
+//   - what refused requests meet: 503, redirects, degraded responses;
 //   - the rate and the integrity of slowed bodies;
 //   - that invalid rules panic where a route is declared.
 //
@@ -144,6 +145,10 @@ func Run(t *testing.T, framework Framework) {
 		{"leases of closed connections", s.leasesOfClosedConnections},
 		{"leases in a queue", s.leasesOfWaiting},
 		{"lost leases", s.lostLeases},
+		{"busy", s.busy},
+		{"redirects", s.redirects},
+		{"degrades to a fallback", s.degradesToFallback},
+		{"degrades the handler", s.degradesTheHandler},
 		{"throttle rate", s.throttleRate},
 		{"throttled bodies", s.throttledBodies},
 		{"invalid rules", s.invalidRules},

@@ -50,8 +50,11 @@ func (u unavailable) Unwrap() error { return u.cause }
 // answer returns the error of a call that was not admitted, with details.
 func answer(c call, status int, _ []byte, cause error) error {
 	answer := connect.NewError(connect.CodeUnavailable, unavailable{cause})
-	if refused, ok := cause.(*limit.RefusedError); ok && status == http.StatusTooManyRequests {
+	if refused, ok := cause.(*limit.RefusedError); ok && refused.Decision.Mode != limit.ModeRefused {
 		answer = connect.NewError(connect.CodeResourceExhausted, refused)
+		if status == http.StatusServiceUnavailable {
+			answer = connect.NewError(connect.CodeUnavailable, refused)
+		}
 		addDetail(answer, quotaFailure(refused.Decision))
 	}
 	if seconds, err := strconv.Atoi(c.header.Get("Retry-After")); err == nil {

@@ -40,8 +40,11 @@ func (e *statusError) GRPCStatus() *status.Status { return e.status }
 func answer(c *call, httpStatus int, _ []byte, cause error) error {
 	s := status.New(codes.Unavailable, "limit: the rate limiter is unavailable")
 	var details []protoadapt.MessageV1
-	if refused, ok := cause.(*limit.RefusedError); ok && httpStatus == http.StatusTooManyRequests {
+	if refused, ok := cause.(*limit.RefusedError); ok && refused.Decision.Mode != limit.ModeRefused {
 		s = status.New(codes.ResourceExhausted, refused.Error())
+		if httpStatus == http.StatusServiceUnavailable {
+			s = status.New(codes.Unavailable, refused.Error())
+		}
 		details = append(details, quotaFailure(refused.Decision))
 	}
 	if seconds, err := strconv.Atoi(c.header.Header().Get("Retry-After")); err == nil {

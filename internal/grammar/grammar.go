@@ -30,6 +30,12 @@ type Rule struct {
 	Empty     bool // a bucket that begins empty; Missing is 0
 	MaxWait   time.Duration
 	OnError   core.OnError
+
+	Refusal  Refusal
+	Shadow   bool
+	Enforced int64 // a percentage
+	Replaces string
+	Hidden   bool
 }
 
 // String returns r as a text. Parse reads it back, unless a value of r has no
