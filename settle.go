@@ -85,7 +85,7 @@ func newTaken(d *Decision, charges []core.Charge) *taken {
 	t := &taken{limiter: d.policy.limiter, policy: d.route.stored,
 		units: make([]core.Return, 0, len(charges)), rules: make([]int, 0, len(charges))}
 	for i, c := range charges {
-		if !c.Quota.Leases() {
+		if !c.Quota.Leases() && d.core.Took(i) {
 			t.units = append(t.units, d.core.Return(i, c))
 			t.rules = append(t.rules, i)
 		}
@@ -130,14 +130,25 @@ func (t *taken) settle(ctx context.Context, cost func(rule int, charged int64) i
 func (t *taken) takeMore(ctx context.Context, c core.Charge) error {
 	for range upToTries {
 		d, err := t.limiter.store.Take(ctx, t.policy, []core.Charge{c})
-		if err != nil || d.Allowed {
+		if err != nil || d.Took(0) {
 			return err
 		}
-		if c.Cost = min(c.Cost-1, d.Outcomes()[0].Remaining); c.Cost < 1 {
+		if c.Cost = min(c.Cost-1, d.Outcomes()[0].Remaining-c.Reserve); c.Cost < 1 {
 			return nil
 		}
 	}
 	return nil
+}
+
+// dropAlone leaves in t what a refusal gives back.
+func (t *taken) dropAlone() {
+	units, rules := t.units, t.rules
+	t.units, t.rules = nil, nil
+	for i := range units {
+		if !units[i].Alone {
+			t.units, t.rules = append(t.units, units[i]), append(t.rules, rules[i])
+		}
+	}
 }
 
 // settleTimeout bounds what a request waits for after its response, or after its
@@ -145,13 +156,15 @@ func (t *taken) takeMore(ctx context.Context, c core.Charge) error {
 const settleTimeout = time.Second
 
 // giveBack gives back what was taken, whatever context has ended, and returns how
-// much that is for each rule.
+// much that is for each rule. The request is refused after all, so charges that
+// decide alone stay taken.
 func (t *taken) giveBack() (given [core.MaxCharges]int64) {
 	if t == nil || !t.begin() {
 		return given
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
 	defer cancel()
+	t.dropAlone()
 	given, _ = t.settle(ctx, func(int, int64) int64 { return 0 }) // otherwise it stays taken
 	return given
 }

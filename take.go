@@ -142,8 +142,10 @@ func (p *Policy) takeUpTo(ctx context.Context, d *Decision, charges []core.Charg
 			return nil
 		}
 		left := cost - 1 // strictly fewer, whatever the store says
-		for _, o := range d.core.Outcomes() {
-			left = min(left, o.Remaining)
+		for i, o := range d.core.Outcomes() {
+			if !charges[i].Alone {
+				left = min(left, o.Remaining-charges[i].Reserve)
+			}
 		}
 		if cost = max(1, left); try+1 >= upToTries {
 			cost = 1

@@ -253,6 +253,11 @@ func (d Decision) late(ctx context.Context) (Decision, bool) {
 	charges := *d.route.charges.Load()
 	for i, o := range d.core.Outcomes() {
 		rule := &charges[i]
+		if d.core.Alone(i) {
+			refused.SetAlone(i)
+			refused.Outcomes()[i] = o
+			continue
+		}
 		o.Remaining = min(o.Remaining+given[i], d.policy.capacities[i])
 		switch {
 		case rule.Quota.Leases():

@@ -16,6 +16,16 @@ type Charge struct {
 	Quota Quota
 	Cost  int64 // units; 0 looks without taking
 
+	// Reserve is how many units the charge must leave to others: it fits if there
+	// is room for Cost and Reserve, and takes Cost. A Cost of 0 always fits. It is
+	// for requests that must not use the last part of a limit.
+	Reserve int64
+
+	// Alone makes the charge decide by itself: it is taken if it fits, whatever
+	// becomes of the others, and never refuses or delays the request. It is for
+	// rules that are only watched. [Concurrency] cannot have it.
+	Alone bool
+
 	// Lease is the id under which the charge holds its units. [Concurrency]
 	// needs one for a Cost above 0; other algorithms ignore it.
 	Lease uint64
@@ -32,7 +42,7 @@ type Outcome struct {
 	Remaining int64
 
 	// RetryAfter is how long until the charge would fit if no other request
-	// came: 0 if it fits, [Never] if its cost is above the limit.
+	// came: 0 if it fits, [Never] if its cost and reserve are above the limit.
 	RetryAfter int64
 
 	// MoreAfter is how long until Remaining grows: 0 if the quota is full,
@@ -50,11 +60,13 @@ func (o Outcome) Fits() bool { return o.RetryAfter == 0 }
 const Never int64 = -1
 
 // A Decision is the outcome of all charges of one request. The request is
-// admitted only if every charge fits; otherwise nothing was taken.
+// admitted only if every charge fits; otherwise nothing was taken. Charges that
+// decide alone neither count for that nor depend on it: see [Decision.Took].
 type Decision struct {
 	Allowed bool
 	Mode    Mode // how it was made
 
+	alone    uint16 // a bit for each charge: see Alone
 	overflow uint32 // two bits for each charge: see Overflow
 
 	At    int64 // when the store decided, by the clock that it decides by; of several clocks see TimeOf
@@ -93,16 +105,20 @@ func (d *Decision) Outcomes() []Outcome {
 	return d.few[:d.n]
 }
 
-// RetryAfter returns how long until the same charges would all fit if no other
-// request came: the longest of the outcomes' times, 0 if the request is admitted,
-// and [Never] if one of the charges can never fit.
+// RetryAfter returns how long until the request would be admitted if no other
+// request came: the longest of the outcomes' times, 0 if it is admitted, and
+// [Never] if one of the charges can never fit. Charges that decide alone do not
+// count.
 func (d *Decision) RetryAfter() int64 {
 	var longest int64
-	for _, o := range d.Outcomes() {
-		if o.RetryAfter == Never {
+	for i, o := range d.Outcomes() {
+		switch {
+		case d.Alone(i):
+		case o.RetryAfter == Never:
 			return Never
+		default:
+			longest = max(longest, o.RetryAfter)
 		}
-		longest = max(longest, o.RetryAfter)
 	}
 	return longest
 }
@@ -114,7 +130,8 @@ func (d *Decision) RetryAfter() int64 {
 // an observer) is itself a Store.
 type Store interface {
 	// Take decides the charges of one request on a policy as one: it takes
-	// the cost of each, or refuses and takes nothing. It reads one clock once.
+	// the cost of each, or refuses and takes nothing. Charges that decide alone
+	// are taken or not by themselves. It reads one clock once.
 	//
 	// A refusal is a Decision, not an error. An error means that the store
 	// could not decide. Then nothing was taken, unless the error comes from a

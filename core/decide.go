@@ -59,7 +59,8 @@ func (Base) Renew(*Quota, int64, uint64) bool { return false }
 func (Base) Release(*Quota, int64, uint64) {}
 
 // Decide is the decision that every store must make: at time now, given the
-// states of the charges' keys, it takes all charges or none.
+// states of the charges' keys, it takes all charges or none. It takes those that
+// decide alone if they fit.
 func Decide(now int64, charges []Charge, states []State) (d Decision) {
 	d.start(now, len(charges))
 	d.Allowed = true
@@ -67,15 +68,21 @@ func Decide(now int64, charges []Charge, states []State) (d Decision) {
 	for i := range charges {
 		c := &charges[i]
 		outcomes[i].Remaining = states[i].Advance(&c.Quota, now)
-		d.Allowed = d.Allowed && c.fits(outcomes[i].Remaining)
+		if c.Alone {
+			d.SetAlone(i)
+		} else {
+			d.Allowed = d.Allowed && c.Fits(outcomes[i].Remaining)
+		}
 	}
 	for i := range charges {
 		c, state, o := &charges[i], states[i], &outcomes[i]
 		room := o.Remaining
-		fits := c.fits(room)
+		fits := c.Fits(room)
 		switch {
 		case c.Cost == 0:
-		case d.Allowed:
+		case c.Alone && fits:
+			room, _ = state.Take(c.Cost, c.Lease)
+		case d.Allowed && !c.Alone:
 			var delay int64
 			room, delay = state.Take(c.Cost, c.Lease)
 			d.Delay = max(d.Delay, delay)
@@ -92,14 +99,15 @@ func Decide(now int64, charges []Charge, states []State) (d Decision) {
 			// After a limit is lowered, more may be used than it allows.
 			o.MoreAfter = state.After(1 - min(0, room))
 		case fits:
-		case c.Cost > c.Quota.Capacity():
+		case c.Cost+c.Reserve > c.Quota.Capacity():
 			o.RetryAfter = Never
 		default:
-			o.RetryAfter = state.After(c.Cost - room)
+			o.RetryAfter = state.After(c.Cost + c.Reserve - room)
 		}
 	}
 	return d
 }
 
-// fits reports whether c fits where there is room. A cost of 0 always does.
-func (c *Charge) fits(room int64) bool { return c.Cost <= room || c.Cost == 0 }
+// Fits reports whether c fits where there is room for so many units. A cost of 0
+// always does.
+func (c *Charge) Fits(room int64) bool { return c.Cost+c.Reserve <= room || c.Cost == 0 }

@@ -61,10 +61,10 @@ func (d *definition) until(q Quota, now int64, holds func(at int64) bool) int64 
 	return Never
 }
 
-func (d *definition) decide(q Quota, cost, now int64) Outcome {
+func (d *definition) decide(q Quota, cost, reserve, now int64) Outcome {
 	d.redate(q, now)
 	var o Outcome
-	o.RetryAfter = d.until(q, now, func(at int64) bool { return cost == 0 || d.count(q, at)+cost <= q.Limit })
+	o.RetryAfter = d.until(q, now, func(at int64) bool { return cost == 0 || d.count(q, at)+cost+reserve <= q.Limit })
 	fits := o.Fits()
 	if fits && cost > 0 {
 		d.forget(q, now)
@@ -122,14 +122,15 @@ func (s story) check(t *testing.T) int {
 		if cost > q.Limit+1 || draw(2) == 0 {
 			cost = 1
 		}
-		want := plain.decide(q, cost, now)
-		d := Decide(now, []Charge{{Quota: q, Cost: cost}}, state)
-		if got := d.Outcomes()[0]; got != want || d.Allowed != want.Fits() {
-			t.Fatalf("decision %d, at %d, cost %d of %+v:\ngot  %+v\nwant %+v\nunits %v",
-				decisions, now, cost, q, got, want, plain.units)
+		reserve, alone := max(0, draw(24)-20), draw(8) == 0
+		want := plain.decide(q, cost, reserve, now)
+		d := Decide(now, []Charge{{Quota: q, Cost: cost, Reserve: reserve, Alone: alone}}, state)
+		if got := d.Outcomes()[0]; got != want || d.Allowed != (want.Fits() || alone) || d.Took(0) != want.Fits() {
+			t.Fatalf("decision %d, at %d, cost %d and reserve %d of %+v:\ngot  %+v\nwant %+v\nunits %v",
+				decisions, now, cost, reserve, q, got, want, plain.units)
 		}
 		for range cost {
-			if d.Allowed {
+			if d.Took(0) {
 				admitted = append(admitted, now)
 			}
 		}

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// A Return gives units of an admitted charge back to its quota: all of them, as
-// if it had never been taken, or some, as if it had cost less.
+// A Return gives units of a charge that was taken back to its quota: all of them,
+// as if it had never been taken, or some, as if it had cost less.
 //
 // A key never has more after a return than if the units had not been taken. A
 // unit that has left its window, or has been refilled, is not given back again.

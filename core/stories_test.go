@@ -116,22 +116,27 @@ func (l *life) cost() int64 {
 // decide makes a decision and tells whether it is right.
 func (l *life) decide(cost int64) {
 	roomBefore := l.roomAt(l.now)
-	charges := []Charge{{Quota: l.q, Cost: cost}}
+	c := Charge{Quota: l.q, Cost: cost, Alone: !l.q.Queues() && l.random.IntN(8) == 0}
+	if cost > 0 && l.random.IntN(6) == 0 {
+		c.Reserve = 1 + l.random.Int64N(min(4, l.q.Capacity()))
+	}
+	needs := cost + c.Reserve
+	charges := []Charge{c}
 	d := Decide(l.now, charges, []State{l.state})
 	l.last = d
 	o := d.Outcomes()[0]
-	fits := cost == 0 || cost <= roomBefore
-	if d.Allowed != fits || o.Fits() != fits {
-		l.fail("%d of a room of %d: allowed is %v, and the outcome %+v", cost, roomBefore, d.Allowed, o)
+	fits := cost == 0 || needs <= roomBefore
+	if d.Allowed != (fits || c.Alone) || d.Took(0) != fits || o.Fits() != fits {
+		l.fail("%d and a reserve of %d of a room of %d: allowed is %v, and the outcome %+v", cost, c.Reserve, roomBefore, d.Allowed, o)
 	}
 	if l.quiet != nil {
 		l.compareQuiet(charges, d)
 	}
 	if l.plain != nil {
-		l.comparePlain(cost, d)
+		l.comparePlain(cost, needs, d)
 	}
-	l.truthful("the state itself", cost, o, l.roomAt)
-	if d.Allowed && cost > 0 {
+	l.truthful("the state itself", needs, o, l.roomAt)
+	if fits && cost > 0 {
 		l.took = append(l.took, taken{l.now, cost})
 		l.turns = append(l.turns, l.now+d.Delay)
 	}
@@ -148,19 +153,19 @@ func (l *life) compareQuiet(charges []Charge, got Decision) {
 	if want := Decide(l.now, charges, []State{alike}); !sameDecision(got, want) || got.Delay != want.Delay {
 		l.fail("with what took nothing:\n%+v\nand without:\n%+v", got, want)
 	}
-	if got.Allowed && charges[0].Cost > 0 || l.q.Missing > 0 {
+	if got.Took(0) && charges[0].Cost > 0 || l.q.Missing > 0 {
 		l.quiet = alike
 	}
 }
 
-func (l *life) comparePlain(cost int64, d Decision) {
+func (l *life) comparePlain(cost, needs int64, d Decision) {
 	room := l.plain.room(l.now)
 	o := d.Outcomes()[0]
-	if want := cost == 0 || room >= cost; d.Allowed != want {
-		l.fail("by definition allowed is %v: %d of %d", want, cost, room)
+	if want := cost == 0 || room >= needs; d.Took(0) != want {
+		l.fail("by definition taken is %v: %d of %d", want, needs, room)
 	}
 	if cells, ok := l.plain.(*plainCells); ok && o.RetryAfter > 0 {
-		exact := cells.exactRetry(l.now, cost)
+		exact := cells.exactRetry(l.now, needs)
 		if longer := o.RetryAfter - exact; longer < 0 || longer > cells.length()+l.q.Cells {
 			l.fail("waits %d, and for the exact window %d", o.RetryAfter, exact)
 		}
@@ -168,35 +173,35 @@ func (l *life) comparePlain(cost int64, d Decision) {
 	if line, ok := l.plain.(*plainLine); ok && d.Allowed && cost > 0 && d.Delay != line.delay(l.now) {
 		l.fail("the turn comes after %d, by definition after %d", d.Delay, line.delay(l.now))
 	}
-	if bucket, ok := l.plain.(*plainBucket); ok && cost > 0 && !d.Allowed {
+	if bucket, ok := l.plain.(*plainBucket); ok && cost > 0 && !d.Took(0) {
 		bucket.refuse(l.now)
 	}
-	if d.Allowed && cost > 0 {
+	if d.Took(0) && cost > 0 {
 		l.plain.take(l.now, cost)
 	}
 	if left := max(0, l.plain.room(l.now)); o.Remaining != left {
 		l.fail("by definition %d remain, not %d", left, o.Remaining)
 	}
-	l.truthful("the definition", cost, o, l.plain.room)
+	l.truthful("the definition", needs, o, l.plain.room)
 }
 
 // truthful tells that what an outcome promises for later holds then, and not a
 // microsecond before.
-func (l *life) truthful(source string, cost int64, o Outcome, room func(at int64) int64) {
+func (l *life) truthful(source string, needs int64, o Outcome, room func(at int64) int64) {
 	capacity := l.q.Capacity()
 	first := func(what string, after int64, holds func(at int64) bool) {
 		if after < 0 || !holds(l.now+after) || after > 0 && holds(l.now+after-1) {
 			l.fail("%s: %s is not true after %d: %+v", source, what, after, o)
 		}
 	}
-	if cost > capacity {
+	if needs > capacity {
 		if o.RetryAfter != Never {
 			l.fail("can never fit: %+v", o)
 		}
 	} else {
-		first("retry", o.RetryAfter, func(at int64) bool { return o.Fits() || room(at) >= cost })
+		first("retry", o.RetryAfter, func(at int64) bool { return o.Fits() || room(at) >= needs })
 	}
-	if bucket, ok := l.state.(*bucketState); ok && bucket.isNew && cost == 0 {
+	if bucket, ok := l.state.(*bucketState); ok && bucket.isNew && needs == 0 {
 		return // it does not refill before it is charged
 	}
 	whole := func(at int64) bool { return room(at) >= capacity }

@@ -13,7 +13,7 @@ type Returner interface {
 
 // Undo gives back everything that the admitted decision d took for charges: it
 // releases leases and returns units. It is for a request that one store admits
-// and another one refuses.
+// and another one refuses. Charges that decide alone stay taken.
 //
 // After an error, what was taken may still count. That is safe: leases end and
 // units expire. Of two errors, Undo returns the one that does not wrap
@@ -23,7 +23,7 @@ func Undo(ctx context.Context, store Returner, policy string, charges []Charge, 
 	var returns []Return
 	for i, c := range charges {
 		switch {
-		case c.Cost == 0:
+		case c.Cost == 0 || c.Alone:
 		case c.Quota.Leases():
 			leases = append(leases, c)
 		default:

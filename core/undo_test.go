@@ -30,6 +30,7 @@ func TestUndo(t *testing.T) {
 	lease := Charge{Rule: "lease", Quota: Quota{Algorithm: Concurrency, Limit: 2, Window: 1e6}, Cost: 1, Lease: 7}
 	units := Charge{Rule: "units", Quota: Quota{Limit: 2, Window: 1e6}, Cost: 2}
 	look := Charge{Rule: "look", Quota: units.Quota}
+	watched := Charge{Rule: "watched", Quota: units.Quota, Cost: 1, Alone: true}
 	d := NewDecision(5, 3)
 	d.Allowed = true
 	d.Outcomes()[2].Remaining = 3
@@ -42,7 +43,7 @@ func TestUndo(t *testing.T) {
 	assert.EqualValues(t, 3, l.returned[0].Remaining)
 
 	l = till{}
-	assert.NoError(t, Undo(t.Context(), &l, "p", []Charge{look}, &d))
+	assert.NoError(t, Undo(t.Context(), &l, "p", []Charge{look, watched}, &d))
 	assert.Equal(t, till{}, l, "nothing to give back, and no call")
 
 	gone, wrong := fmt.Errorf("gone: %w", ErrUnavailable), errors.New("wrong")

@@ -20,11 +20,18 @@ func ValidateCharges(charges []Charge) error {
 		if c.Cost < 0 || c.Cost > MaxCost {
 			return fmt.Errorf("%w: rule %q: cost %d: write 0 to %d", ErrCharges, c.Rule, c.Cost, MaxCost)
 		}
+		if c.Reserve < 0 || c.Reserve > MaxCost {
+			return fmt.Errorf("%w: rule %q: reserve %d: write 0 to %d", ErrCharges, c.Rule, c.Reserve, MaxCost)
+		}
 		if c.Quota.faults() != 0 {
 			return fmt.Errorf("%w: rule %q: %w", ErrCharges, c.Rule, c.Quota.Validate())
 		}
 		if c.Quota.Leases() && c.Cost > 0 && c.Lease == 0 {
 			return fmt.Errorf("%w: rule %q: a lease without an id: write a random one that is not 0", ErrCharges, c.Rule)
+		}
+		if c.Alone && c.Quota.Leases() {
+			return fmt.Errorf("%w: rule %q: concurrency cannot decide alone, since no request would hold its leases: "+
+				"leave out Alone, or write another algorithm", ErrCharges, c.Rule)
 		}
 		for j := range i {
 			if charges[j].Rule == c.Rule {

@@ -161,8 +161,12 @@ func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) 
 		return core.Decision{}, err
 	}
 	c := call{attempt: attempt{guard: s, ctx: ctx}, policy: policy, charges: charges}
+	c.findAlone()
 	if err = c.take(&d); unavailable(ctx, err) {
 		err = c.takeLocal(&d, err)
+	}
+	if err == nil && c.alone != 0 {
+		err = c.watch(&d)
 	}
 	if err != nil {
 		return core.Decision{}, err

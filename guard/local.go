@@ -30,13 +30,14 @@ func (c *call) takeShare() (core.Decision, error) {
 	defer m.free()
 	mode := core.ModeLocal
 	for i := range c.charges {
-		if c.charges[i].OnError != core.Allow {
+		if c.charges[i].OnError != core.Allow || c.alone.has(i) {
 			continue
 		}
 		if c.charges[i].Cost > 0 {
 			mode = core.ModeAllowed
 		}
 		m.yields.add(i)
+		m.charges[i].Reserve = 0
 		if c.charges[i].Quota.Queues() {
 			m.charges[i].Cost = 0
 		}
@@ -56,7 +57,7 @@ func (c *call) takeShare() (core.Decision, error) {
 // unavailable.
 func (c *call) refuses() bool {
 	for i := range c.charges {
-		if c.charges[i].OnError == core.Refuse && c.charges[i].Cost > 0 {
+		if c.charges[i].OnError == core.Refuse && c.charges[i].Cost > 0 && !c.alone.has(i) {
 			return true
 		}
 	}

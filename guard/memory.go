@@ -9,7 +9,7 @@ import (
 
 // copies are the charges of a call as the memory decides them: each with the
 // share of this instance. The memory counts a charge that yields as well, but
-// never refuses it.
+// never refuses it. Charges that decide alone cost nothing: see alone.go.
 type copies struct {
 	charges []core.Charge // in all
 	yields  set
@@ -26,6 +26,10 @@ func (c *call) shares() *copies {
 	m.charges = m.all[:copy(m.all[:], c.charges)]
 	for i := range m.charges {
 		m.charges[i].Quota = c.charges[i].Quota.Share(c.guard.instances)
+		m.charges[i].Reserve = core.CeilDiv(c.charges[i].Reserve, c.guard.instances)
+		if c.alone.has(i) {
+			m.charges[i].Cost = 0
+		}
 	}
 	return m
 }
@@ -38,9 +42,10 @@ func (c *call) copies() *copies {
 		switch {
 		case c.doubtful.has(i):
 		case c.overflow.has(i):
-			m.charges[i].Quota = c.full(i)
+			m.charges[i].Quota, m.charges[i].Reserve = c.full(i), c.charges[i].Reserve
 		default:
 			m.yields.add(i)
+			m.charges[i].Reserve = 0 // the store has kept it
 		}
 	}
 	return m
@@ -110,13 +115,18 @@ func (c *call) undoCopies(m *copies, d *core.Decision) {
 func (c *call) local(d *core.Decision) {
 	d.Mode = core.ModeLocal
 	for i := range d.Outcomes() {
-		o := &d.Outcomes()[i]
-		if o.RetryAfter == core.Never && c.charges[i].Cost <= c.charges[i].Quota.Capacity() {
-			// More than a share, but not more than the store can admit.
-			o.RetryAfter = max(o.ResetAfter, c.guard.breaker.probeIn(c.now))
-			if c.doubtful.has(i) { // the share decides until then, whatever the store says
-				o.RetryAfter = max(o.RetryAfter, c.guard.doubts.remaining(c.policy, &c.charges[i], c.now))
-			}
-		}
+		c.localOutcome(i, &d.Outcomes()[i])
+	}
+}
+
+// localOutcome makes o, of the share of the i-th charge, say when the store may admit
+// what is more than a share.
+func (c *call) localOutcome(i int, o *core.Outcome) {
+	if o.RetryAfter != core.Never || c.charges[i].Cost+c.charges[i].Reserve > c.charges[i].Quota.Capacity() {
+		return
+	}
+	o.RetryAfter = max(o.ResetAfter, c.guard.breaker.probeIn(c.now))
+	if c.doubtful.has(i) { // the share decides until then, whatever the store says
+		o.RetryAfter = max(o.RetryAfter, c.guard.doubts.remaining(c.policy, &c.charges[i], c.now))
 	}
 }

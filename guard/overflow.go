@@ -143,7 +143,7 @@ func (c *call) findOverflow() {
 // over its limit gets nothing from an overflow quota.
 func (c *call) askShared(d *core.Decision) (asked []core.Charge, err error) {
 	if c.shared == 0 {
-		return c.charges, c.ask(c.charges, d)
+		return c.charges, c.askAll(c.charges, d)
 	}
 	var looks []core.Charge
 	for i, look := range c.charges {
@@ -167,7 +167,7 @@ func (c *call) askShared(d *core.Decision) (asked []core.Charge, err error) {
 		}
 		found = found[1:]
 	}
-	return asked, c.ask(asked, d)
+	return asked, c.askAll(asked, d)
 }
 
 // moved reports whether the memory, which decided own, charged a key's own quota
@@ -175,7 +175,7 @@ func (c *call) askShared(d *core.Decision) (asked []core.Charge, err error) {
 // would not find in the store what it took.
 func (c *call) moved(asked []core.Charge, own *core.Decision) bool {
 	for i := range c.charges {
-		if asked[i].Rule != c.charges[i].Rule && c.charges[i].Cost > 0 && own.Overflow(i) != core.SharedQuota {
+		if asked[i].Rule != c.charges[i].Rule && c.charges[i].Cost > 0 && !c.alone.has(i) && own.Overflow(i) != core.SharedQuota {
 			return true
 		}
 	}

@@ -21,6 +21,9 @@ type call struct {
 	doubtful set // the store may not know what this process admitted
 	overflow set // an overflow quota takes part in the decision of the memory
 	shared   set // the key has no other quota in memory
+	alone    set // decides alone, and costs something
+
+	watched *core.Decision // of the store on those that decide alone; nil if it has not decided them
 }
 
 // plan decides, once per call, what holds.

@@ -10,7 +10,7 @@ import (
 
 // takeHealthy lets the store decide, and counts what it admits.
 func (c *call) takeHealthy(d *core.Decision) error {
-	if err := c.ask(c.charges, d); err != nil || !d.Allowed {
+	if err := c.askAll(c.charges, d); err != nil || !d.Allowed {
 		return err
 	}
 	if at, fits := c.fitsShare(); fits {
@@ -27,9 +27,10 @@ func (c *call) takeBoth(d *core.Decision) error {
 		return err
 	}
 	if !ok {
-		if c.doubtful != 0 || c.probe {
+		if c.doubtful != 0 || c.probe || c.alone != 0 {
 			// Ask the store all the same. Otherwise this process may miss that the
-			// store fails and loses its data before it is trusted again.
+			// store fails and loses its data before it is trusted again, and charges
+			// that decide alone would not count.
 			err = c.lookUp()
 		}
 		*d = own
@@ -81,22 +82,29 @@ func (c *call) ask(charges []core.Charge, d *core.Decision) (err error) {
 	return err
 }
 
-// lookUp asks the store, and takes nothing.
+// lookUp asks the store, and takes nothing but charges that decide alone.
 func (c *call) lookUp() error {
 	m := c.shares()
 	defer m.free()
 	m.look()
 	for i := range m.charges {
-		m.charges[i].Quota = c.charges[i].Quota
+		m.charges[i].Quota, m.charges[i].Reserve = c.charges[i].Quota, c.charges[i].Reserve
+		if !c.alone.has(i) {
+			continue
+		}
+		m.charges[i].Cost = c.charges[i].Cost
+		if c.shared.has(i) {
+			m.charges[i] = shared(m.charges[i])
+		}
 	}
 	var d core.Decision
-	return c.ask(m.charges, &d)
+	return c.askAll(m.charges, &d)
 }
 
 // fitsShare counts the charges in memory if they fit into the share of this
 // instance, and returns when it did.
 func (c *call) fitsShare() (at int64, fits bool) {
-	if c.guard.instances == 1 {
+	if c.guard.instances == 1 && c.alone == 0 {
 		own, err := c.guard.own.Take(context.Background(), c.policy, c.charges)
 		c.noticed(c.charges, &own)
 		return own.At, err == nil && own.Allowed
@@ -132,7 +140,7 @@ func (c *call) look() (left core.Decision, ok bool, err error) {
 		return left, false, err
 	}
 	for i, o := range left.Outcomes() {
-		if c.charges[i].Cost > o.Remaining && !m.yields.has(i) {
+		if !c.charges[i].Alone && !m.yields.has(i) && c.charges[i].Cost > 0 && c.charges[i].Cost+m.charges[i].Reserve > o.Remaining {
 			return left, false, nil
 		}
 	}
@@ -210,7 +218,7 @@ func (c *call) undo(asked []core.Charge, d *core.Decision) {
 func (c *call) restrict(d, own *core.Decision) {
 	for i, o := range own.Outcomes() {
 		of := &d.Outcomes()[i]
-		if (c.doubtful | c.overflow).has(i) && of.Fits() && o.Remaining < of.Remaining {
+		if (c.doubtful | c.overflow).has(i) && !c.alone.has(i) && of.Fits() && o.Remaining < of.Remaining {
 			*of = o
 		}
 	}

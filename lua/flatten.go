@@ -12,7 +12,7 @@ import (
 // of the cost of a lone decision is what the script defines anew in every call. The
 // result decides as the text does. The rules go by the lines of the text:
 //
-//   - Lines of comments are left out.
+//   - Lines of comments are left out, and "-- @extra" at the end of a line.
 //   - A call of a function that is marked "-- @rare" becomes a function expression,
 //     so that it is defined only where it is reached.
 //   - A line that ends in "-- @each" calls a function of the rule's algorithm. It
@@ -24,7 +24,7 @@ import (
 // flatten panics on a text that it cannot rewrite, which is a mistake in the files.
 func flatten(text string) string {
 	s := &script{}
-	s.read(commentLine.ReplaceAllString(text, ""))
+	s.read(strings.ReplaceAll(commentLine.ReplaceAllString(text, ""), " -- @extra\n", "\n"))
 	for _, f := range s.functions {
 		if f.rare {
 			s.writeRare(f)

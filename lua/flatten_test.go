@@ -69,3 +69,28 @@ func TestFlattenAll(t *testing.T) {
 		}
 	}
 }
+
+// TestExtraLines tests that a policy has the lines for charges with Alone or Reserve
+// only if it needs them.
+func TestExtraLines(t *testing.T) {
+	rules := []core.Charge{{Quota: core.Quota{Limit: 5, Window: 1_000_000}}, {Quota: core.Quota{Limit: 5, Window: 1_000_000}}}
+	usual := NewRules("p", "p", rules)
+	assert.NotContains(t, usual.Script.Text, "alone")
+	assert.NotContains(t, usual.Script.Text, "reserve")
+	_, args := usual.Encode("", 1, [][]core.Charge{rules})
+	for _, change := range []func(c *core.Charge){
+		func(c *core.Charge) { c.Alone = true }, func(c *core.Charge) { c.Reserve = 1 },
+	} {
+		other := []core.Charge{rules[0], rules[1]}
+		change(&other[1])
+		l := NewRules("p", "p", other)
+		assert.Contains(t, l.Script.Text, "rule.alone")
+		assert.False(t, l.Match(rules) || usual.Match(other))
+		assert.True(t, l.Match(other))
+		_, more := l.Encode("", 1, [][]core.Charge{other})
+		assert.Len(t, more, len(args)+1)
+	}
+	alone, reserve := rules[0], rules[0]
+	alone.Alone, reserve.Reserve = true, core.MaxCost
+	assert.Equal(t, []byte("\x01\x00\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff\xff\xff"), extrasOf([]core.Charge{alone, reserve}))
+}

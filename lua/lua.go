@@ -23,21 +23,22 @@ import (
 type Rules struct {
 	Script *Script
 
-	rules    []core.Charge // the names and quotas
+	rules    []core.Charge // without keys, costs and leases
 	prefixes []string      // of the keys of each rule
 	sizes    []int64       // weightOfSize of each rule
 	longest  int64         // µs that an admitted request may wait: 0 without a queue
+	extras   []byte        // an argument of the script, or nil: see extrasOf
 }
 
 // NewRules returns the encoder for decisions with the rules of charges. The
 // keys of Redis begin with prefix, and share a hash tag made of the policy.
 func NewRules(prefix, policy string, charges []core.Charge) *Rules {
-	l := &Rules{Script: takeScript(charges)}
+	l := &Rules{Script: takeScript(charges), extras: extrasOf(charges)}
 	for _, c := range charges {
-		l.rules = append(l.rules, core.Charge{Rule: strings.Clone(c.Rule), Quota: c.Quota})
+		l.rules = append(l.rules, core.Charge{Rule: strings.Clone(c.Rule), Quota: c.Quota, Alone: c.Alone, Reserve: c.Reserve})
 		l.sizes = append(l.sizes, weightOfSize(&c.Quota))
 		l.prefixes = append(l.prefixes, KeyPrefix(prefix, policy, c.Rule))
-		if c.Quota.Queues() {
+		if c.Quota.Queues() && !c.Alone {
 			l.longest = maxSpan
 		}
 	}
@@ -47,13 +48,15 @@ func NewRules(prefix, policy string, charges []core.Charge) *Rules {
 // maxSpan is longer than any time that a script answers, in µs.
 const maxSpan = 2 * core.MaxFill
 
-// Match reports whether charges have the rules of l, in the same order.
+// Match reports whether charges have the rules of l, in the same order, and decide
+// alone and leave units to others as they do.
 func (l *Rules) Match(charges []core.Charge) bool {
 	if len(charges) != len(l.rules) {
 		return false
 	}
 	for i := range charges {
-		if charges[i].Quota != l.rules[i].Quota || charges[i].Rule != l.rules[i].Rule {
+		c, rule := &charges[i], &l.rules[i]
+		if c.Alone != rule.Alone || c.Reserve != rule.Reserve || c.Quota != rule.Quota || c.Rule != rule.Rule {
 			return false
 		}
 	}
@@ -102,7 +105,7 @@ const (
 func (l *Rules) Encode(now string, grace int, decisions [][]core.Charge) (keys []string, args []any) {
 	size := len(l.rules) * chargeSize
 	blob := make([]byte, len(decisions)*size)
-	args = make([]any, 0, argsBefore+argsARule*len(l.rules)+2) // one for the caller
+	args = make([]any, 0, argsBefore+argsARule*len(l.rules)+3) // one for the caller
 	args = append(args, now, grace, len(l.rules))
 	keys = make([]string, 0, len(decisions)*len(l.rules))
 	index := make(map[string]int, len(decisions))
@@ -129,7 +132,11 @@ func (l *Rules) Encode(now string, grace int, decisions [][]core.Charge) (keys [
 		}
 		args = append(args, int(q.Algorithm), q.Limit, q.Window, len(keys)-first, params)
 	}
-	return keys, append(args, blob)
+	args = append(args, blob)
+	if l.extras != nil {
+		args = append(args, l.extras)
+	}
+	return keys, args
 }
 
 // parameters returns what the script gets of a quota beside its algorithm, limit
@@ -232,11 +239,18 @@ func (l *Rules) outcomes(d *core.Decision, part []int64, charges []core.Charge) 
 	for r := range charges {
 		c, o := &charges[r], &d.Outcomes()[r]
 		left, after, reset := part[3*r], part[3*r+1], part[3*r+2]
+		fits := d.Allowed || c.Fits(left)
+		if c.Alone {
+			d.SetAlone(r)
+			if fits = after >= 0; after < core.Never {
+				after = core.Never - after
+			}
+		}
 		if left < 0 || left > c.Quota.Capacity() || after < core.Never || after > maxSpan || reset < 0 || reset > maxSpan {
 			return fmt.Errorf("%w: %s makes no sense: %d", ErrValue, l.key(r, c), part[3*r:3*r+3])
 		}
 		o.Remaining, o.ResetAfter = left, reset
-		if d.Allowed || c.Cost == 0 || c.Cost <= left {
+		if fits {
 			o.MoreAfter = after
 		} else {
 			o.RetryAfter = after

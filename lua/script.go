@@ -5,6 +5,7 @@ import (
 	"embed"
 	"encoding/hex"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -49,6 +50,9 @@ func Plain(sha string) (text string) {
 //	-- @returned r 141             a second key remembers what was given back
 //	-- @return                     the rest is for return.lua only
 //	-- @rare                       see flatten
+//
+// A line of code that ends in "-- @extra" is for charges with Alone or Reserve, and
+// left out where there are none.
 type file struct {
 	take, giveBack string // the text before @return and behind it
 	needs          []string
@@ -131,6 +135,7 @@ func fileOf(a core.Algorithm) string { return strings.ReplaceAll(a.String(), "-"
 type selection struct {
 	names     []string
 	returning bool // whether the script gives back
+	extra     bool // whether the lines with @extra are left in
 }
 
 // add adds a file behind those that it needs.
@@ -190,7 +195,7 @@ var scripts sync.Map // of *Script
 // join returns the script of a driver and the files that it needs.
 func (s *selection) join(driver string) *Script {
 	s.names = append(s.names, driver)
-	id := strings.Join(s.names, " ")
+	id := fmt.Sprint(s.names, s.extra)
 	if known, ok := scripts.Load(id); ok {
 		return known.(*Script)
 	}
@@ -202,16 +207,23 @@ func (s *selection) join(driver string) *Script {
 			b.WriteString(f.giveBack)
 		}
 	}
-	script := &Script{Text: flatten(b.String()), plain: b.String()}
+	text := b.String()
+	if !s.extra {
+		text = extraLine.ReplaceAllString(text, "")
+	}
+	script := &Script{Text: flatten(text), plain: text}
 	sum := sha1.Sum([]byte(script.Text))
 	script.SHA = hex.EncodeToString(sum[:])
 	known, _ := scripts.LoadOrStore(id, script)
 	return known.(*Script)
 }
 
+var extraLine = regexp.MustCompile(`(?m)^.* -- @extra\n`)
+
 // takeScript returns the script that takes charges of the rules.
 func takeScript(rules []core.Charge) *Script {
 	s := newSelection(false)
+	s.extra = hasExtras(rules)
 	s.addAlgorithms(len(rules), func(i int) *core.Quota { return &rules[i].Quota })
 	return s.join("take.lua")
 }

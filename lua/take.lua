@@ -1,6 +1,6 @@
 -- Takes a batch of decisions on one policy. Each is admitted only if every rule
--- has room, and otherwise changes nothing; they are decided in order, on one
--- clock reading, and see each other. Everything is read and checked before the
+-- has room, and otherwise changes nothing but rules that decide alone; they are
+-- decided in order, on one clock reading, and see each other. Everything is read and checked before the
 -- first write, and each key is read and written once.
 --
 -- KEYS      every key once, grouped by rule in the order of the rules; in a
@@ -11,6 +11,8 @@
 --           algorithm (its number in package core), limit, window in us, number
 --           of its keys, and its parameters (see the file of the algorithm)
 -- ARGV[#]   the decisions, each K times: index in KEYS:2, cost:6, big-endian
+-- ARGV[#]   for lines with @extra only, K times: 1 if the rule decides alone, or 0:1,
+--           the units that it must leave to others:6
 -- ARGV[#]   the number of the call, if the reply is to have it
 -- reply     integers: now in us, then for each decision its verdict
 --           (0 refused, -1 undecided, otherwise admitted and one more than the
@@ -20,7 +22,12 @@
 --           If a decision is undecided, the first of the three says what is wrong
 --           with the key: 0 nothing, 1 a value of another type, 2 a value that no
 --           script wrote, 3 that the time of Redis is in none of the calendar
---           periods sent. The last integer is the number of the call.
+--           periods sent. The second of a rule that decides alone and was not taken
+--           is -1 less than that, if the cost can fit at all. The last integer is the
+--           number of the call.
+--
+-- Lines that end in @extra are left out unless a rule decides alone or leaves units
+-- to others.
 
 local now, grace, K = argv[1], argv[2] + 0, argv[3] + 0 -- + 0 costs half of tonumber
 if now ~= '' then
@@ -39,6 +46,7 @@ for r = 1, K do
   }
   if rule.as.prepare then rule.as.prepare(rule, params) end -- @each
   rule.as.load(rule, now) -- @each
+  rule.alone, rule.reserve = byte(argv[5*K + 5], 7*r - 6) == 1, u48(argv[5*K + 5], 7*r - 5) -- @extra
   rules[r], last = rule, rule.last
 end
 
@@ -51,8 +59,10 @@ while at < #blob do
     local a, b, c, d, e, f, g, h = byte(blob, at, at + 7)
     local k, cost = a*256 + b, ((((c*256 + d)*256 + e)*256 + f)*256 + g)*256 + h
     mine[r], costs[r], at = k, cost, at + 8
+    if cost > 0 then cost = cost + rules[r].reserve end -- @extra
     if problem[k] then
       verdict = -1
+    elseif rules[r].alone then -- @extra
     elseif cost > room[k] and verdict == 1 and cost > 0 then
       verdict = 0
     end
@@ -61,6 +71,8 @@ while at < #blob do
   local place = o
   for r = 1, K do
     local k, cost, rule = mine[r], costs[r], rules[r]
+    local others = verdict -- @extra
+    if rule.alone and verdict >= 0 then verdict = (cost == 0 or cost + rule.reserve <= room[k]) and 1 or 0 end -- @extra
     if verdict == -1 then
       out[o + 1], out[o + 2], out[o + 3] = problem[k] or 0, 0, 0
     else
@@ -70,6 +82,7 @@ while at < #blob do
       end
       local left, wait = room[k], more[k]
       if verdict == 0 and cost > 0 then
+        cost = cost + rule.reserve -- @extra
         if cost > left then
           wait = -1
           if cost <= rule.capacity then
@@ -77,9 +90,11 @@ while at < #blob do
           end
         end
         if rule.as.refuse then rule.as.refuse(rule, k) end -- @each
+        if rule.alone and wait > 0 then wait = -1 - wait end -- @extra
       end
       out[o + 1], out[o + 2], out[o + 3] = left > 0 and left or 0, wait, reset[k]
     end
+    if rule.alone then verdict = others end -- @extra
     o = o + 3
   end
   out[place] = verdict

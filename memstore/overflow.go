@@ -127,32 +127,28 @@ func (s *Store) hashOverflow(policy string, shared *core.Charge) uint64 {
 // takeOverflow makes a decision that overflow quotas take part in, and stores new
 // entries.
 func (s *Store) takeOverflow(now int64, policy string, charges []core.Charge, keys []target, states []core.State) core.Decision {
-	all := charges
-	var both []pair
+	var all []*both
 	for i := range keys {
 		k := &keys[i]
 		if k.entry == nil || k.entry.overflow || k.entry.copied || k.entry.sharedUntil <= now {
 			continue
 		}
 		if shared := s.findOverflow(&s.shards[k.shard], policy, &charges[i]); shared != nil {
-			all = append(all[:len(all):len(all)], charges[i])
-			states = append(states, shared.state)
-			both = append(both, pair{i, shared})
+			b := &both{own: k.entry.state, shared: shared}
+			states[i] = b
+			all = append(all, b)
 		}
 	}
-	d := core.Decide(now, all, states)
-	if len(both) > 0 {
-		d = combine(&d, len(keys), both)
-	}
+	d := core.Decide(now, charges, states)
 	for i := range keys {
 		d.SetOverflow(i, keys[i].quotas)
 	}
-	for _, b := range both {
+	for _, b := range all {
 		b.shared.prolong()
 	}
 	for i := range keys {
 		k := &keys[i]
-		takes := d.Allowed && charges[i].Cost > 0
+		takes := d.Took(i) && charges[i].Cost > 0
 		switch {
 		case k.entry == nil:
 			continue
@@ -172,39 +168,6 @@ func (s *Store) takeOverflow(now int64, policy string, charges []core.Charge, ke
 	}
 	s.insertNew(now, policy, charges, keys)
 	return d
-}
-
-// A pair is a charge that takes from its key's entry and from an overflow quota.
-type pair struct {
-	charge int
-	shared *entry
-}
-
-// combine makes one outcome from the two of each pair: the lesser room, and the
-// longer times. In d, the outcomes of the overflow quotas follow those of all n
-// charges.
-func combine(d *core.Decision, n int, pairs []pair) core.Decision {
-	combined := core.NewDecision(d.At, n)
-	combined.Allowed, combined.Delay = d.Allowed, d.Delay
-	outcomes := combined.Outcomes()
-	copy(outcomes, d.Outcomes())
-	for i, p := range pairs {
-		o, shared := &outcomes[p.charge], &d.Outcomes()[n+i]
-		switch {
-		case shared.Remaining < o.Remaining:
-			o.Remaining, o.MoreAfter = shared.Remaining, shared.MoreAfter
-		case shared.Remaining == o.Remaining:
-			o.MoreAfter = max(o.MoreAfter, shared.MoreAfter)
-		}
-		if o.RetryAfter != core.Never { // otherwise both are
-			o.RetryAfter = max(o.RetryAfter, shared.RetryAfter)
-		}
-		if !o.Fits() {
-			o.MoreAfter = 0
-		}
-		o.ResetAfter = max(o.ResetAfter, shared.ResetAfter)
-	}
-	return combined
 }
 
 // state returns the state that decides the charge.

@@ -270,3 +270,33 @@ func TestOverflowAllocates(t *testing.T) {
 		_, _ = s.Take(context.Background(), "policy", charges)
 	}))
 }
+
+// TestAloneInOverflow has a charge that decides alone take from its key's entry and
+// from an overflow quota: from both or from none.
+func TestAloneInOverflow(t *testing.T) {
+	s, set := tiny(1)
+	q := core.Quota{Limit: 3, Window: 10 * sec}
+	keys := sameShard(s, "ip", q, 3)
+	set(100 * sec)
+	take(t, s, keys[0])
+	set(105 * sec)
+	take(t, s, keys[1]) // shares an overflow quota
+	take(t, s, keys[2])
+	set(110 * sec) // there is room
+	c := keys[1]
+	c.Alone = true
+	d := take(t, s, c)
+	require.Equal(t, core.BothQuotas, d.Overflow(0))
+	is(t, d, core.ModeOverflow, true, out(0, 0, 5*sec, 10*sec))
+	for range 3 {
+		d = take(t, s, c)
+		require.True(t, d.Allowed && !d.Took(0))
+		require.Equal(t, out(0, 5*sec, 0, 10*sec), d.Outcomes()[0])
+	}
+	set(115 * sec) // the overflow quota has lost its first two units
+	for remain := int64(1); remain >= 0; remain-- {
+		d = take(t, s, c)
+		require.True(t, d.Took(0))
+		require.Equal(t, remain, d.Outcomes()[0].Remaining)
+	}
+}

@@ -474,3 +474,25 @@ func concurrently(t *testing.T, stores []core.Store, q core.Quota) {
 	require.LessOrEqual(t, most, q.Limit)
 	require.NotEmpty(t, spans) // how many there are depends on the machine
 }
+
+// TestAloneAndReserve holds that requests with a charge that decides alone or has a
+// reserve are decided once, by the store, and by the quota that leaves room for
+// permits.
+func TestAloneAndReserve(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOne(t, core.Quota{Limit: 1000, Window: 1_000_000})
+		admitted := o.warm()
+		held, left := o.held(), o.left()
+		require.EqualValues(t, 1000-admitted, left+held)
+		alone, reserve := o.charge(1), o.charge(1)
+		alone.Alone, reserve.Reserve = true, left
+		d := o.take(reserve)
+		require.False(t, d.Allowed, "it keeps off what the store has left")
+		require.Equal(t, left, d.Outcomes()[0].Remaining)
+		require.Equal(t, held, o.held())
+		d = o.take(alone)
+		require.True(t, d.Allowed)
+		require.True(t, d.Took(0))
+		require.Equal(t, left-1, o.left())
+	})
+}

@@ -2,6 +2,7 @@ package prefetch
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/routelimit/limit/core"
@@ -19,14 +20,18 @@ type take struct {
 }
 
 // prefetched finds the plans and pools of the charges, and reports whether any has a
-// plan.
+// plan. Where a charge decides alone or has a reserve, none has a pool: the store
+// decides all of them, once.
 func (t *take) prefetched() (found bool) {
+	extra := slices.ContainsFunc(t.charges, func(c core.Charge) bool { return c.Alone || c.Reserve > 0 })
 	for i := range t.charges {
 		c := &t.charges[i]
 		if r := t.store.rules[Rule{t.policy, c.Rule}]; r != nil {
 			t.plans[i] = r.plan(&c.Quota, t.store.hold)
-			t.pools[i] = t.store.pool(r, t.plans[i], t.policy, c)
 			found = true
+			if !extra {
+				t.pools[i] = t.store.pool(r, t.plans[i], t.policy, c)
+			}
 		}
 	}
 	return found

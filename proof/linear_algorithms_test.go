@@ -219,6 +219,8 @@ func (h *chaos) step(admitted *[]admittance) step {
 		if i > 0 {
 			charges[i].Key = key // the first is shared by all
 		}
+		charges[i].Alone = !charges[i].Quota.Leases() && rand.IntN(8) == 0
+		charges[i].Reserve = max(0, rand.Int64N(10)-7)
 	}
 	if rand.IntN(40) == 0 {
 		return step{reset: &charges[rand.IntN(len(charges))]}
@@ -241,7 +243,7 @@ func (h *chaos) step(admitted *[]admittance) step {
 // returns gives back some or all of what was taken.
 func (a *admittance) returns() (returns []core.Return) {
 	for i, c := range a.charges {
-		if c.Quota.Algorithm == core.Concurrency || c.Cost == 0 {
+		if c.Quota.Algorithm == core.Concurrency || c.Cost == 0 || !a.decision.Took(i) {
 			continue
 		}
 		o := a.decision.Outcomes()[i]
@@ -326,7 +328,7 @@ func (in *step) tell(out stepped) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s at %d delay %d held %v:", in.kind(out), max(out.at, out.decision.At), out.decision.Delay, out.held)
 	for i, c := range in.charges {
-		fmt.Fprintf(&b, " [%+v of %q cost %d lease %d", c.Quota, c.Key, c.Cost, c.Lease)
+		fmt.Fprintf(&b, " [%+v of %q cost %d lease %d reserve %d alone %v", c.Quota, c.Key, c.Cost, c.Lease, c.Reserve, c.Alone)
 		if i < len(out.decision.Outcomes()) {
 			fmt.Fprintf(&b, ": %+v", out.decision.Outcomes()[i])
 		}
@@ -391,7 +393,7 @@ func (s looksFirst) Take(ctx context.Context, policy string, charges []core.Char
 	d, err := s.Store.Take(ctx, policy, charges)
 	fit := true
 	for i, o := range seen.Outcomes() {
-		fit = fit && charges[i].Cost <= o.Remaining
+		fit = fit && (charges[i].Alone || charges[i].Fits(o.Remaining))
 	}
 	d.Allowed = d.Allowed || fit
 	return d, err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/routelimit/limit/core"
@@ -30,6 +31,7 @@ type batcher struct {
 	store  *Store
 	policy string
 	rules  *lua.Rules
+	used   atomic.Bool // since evict last looked
 
 	mu       sync.Mutex
 	inFlight int

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"slices"
 	"strings"
 	"sync"
 
@@ -17,13 +18,15 @@ type part struct {
 
 	mu       sync.RWMutex
 	policies map[string][]*batcher
+	batchers int // in policies
 }
 
 // Bounds on the number of batchers, for a program that invents policies as it
 // runs. Dropping a batcher costs nothing but a batch.
 const (
 	maxPolicies = 4096
-	maxVariants = 8 // rule sets of one policy, as before and after a reload
+	maxVariants = 64 // rule sets of one policy: of plans, of priorities, before and after a reload
+	usual       = 8  // variants of a policy; p.most policies may have so many on average
 
 	maxPoliciesOfPart = 512 // in a store that spreads
 )
@@ -42,21 +45,38 @@ func (p *part) batcher(policy string, charges []core.Charge) *batcher {
 	if b = find(variants, charges); b != nil {
 		return b
 	}
-	if len(p.policies) >= p.most {
+	if len(p.policies) >= p.most || p.batchers >= usual*p.most {
 		clear(p.policies)
+		variants, p.batchers = nil, 0
 	}
 	if len(variants) >= maxVariants {
-		variants = variants[1:]
+		variants = evict(variants)
+		p.batchers--
 	}
 	policy = strings.Clone(policy)
 	b = &batcher{store: p.store, policy: policy, rules: lua.NewRules(p.prefix, policy, charges)}
-	p.policies[policy] = append(variants[:len(variants):len(variants)], b)
+	p.policies[policy] = append(slices.Clip(variants), b)
+	p.batchers++
 	return b
+}
+
+// evict returns the variants without one that was not used since the last eviction:
+// of those, the oldest. Variants before it get a second chance.
+func evict(variants []*batcher) []*batcher {
+	for i, b := range variants {
+		if !b.used.Swap(false) {
+			return slices.Concat(variants[:i], variants[i+1:])
+		}
+	}
+	return variants[1:]
 }
 
 func find(variants []*batcher, charges []core.Charge) *batcher {
 	for _, b := range variants {
 		if b.rules.Match(charges) {
+			if !b.used.Load() { // a write would take the cache line from other processors
+				b.used.Store(true)
+			}
 			return b
 		}
 	}

@@ -250,3 +250,34 @@ func TestPoliciesAreBounded(t *testing.T) {
 	assert.LessOrEqual(t, len(store.policies), maxPolicies+1)
 	assert.LessOrEqual(t, len(store.policies["p"]), maxVariants)
 }
+
+// TestVariants has more rule sets of a policy than are kept: those in use stay.
+func TestVariants(t *testing.T) {
+	store := New(redis.NewClient(&redis.Options{}), nil)
+	plan := func(i int) *batcher {
+		return store.batcher("p", []core.Charge{charge("r", "", int64(i+1), time.Second)})
+	}
+	var used []*batcher
+	for i := range maxVariants / 2 {
+		used = append(used, plan(i))
+	}
+	for i := range 10 * maxVariants {
+		plan(1000 + i)
+		for j, b := range used {
+			require.Same(t, b, plan(j), "after %d others", i)
+		}
+	}
+	assert.Len(t, store.policies["p"], maxVariants)
+	assert.Equal(t, maxVariants, store.batchers)
+	for i := range maxPolicies * usual / maxVariants {
+		for j := range maxVariants {
+			store.batcher(fmt.Sprint(i), []core.Charge{charge("r", "", int64(j+1), time.Second)})
+			require.LessOrEqual(t, store.batchers, maxPolicies*usual)
+		}
+	}
+	n := 0
+	for _, variants := range store.policies {
+		n += len(variants)
+	}
+	assert.Equal(t, n, store.batchers)
+}

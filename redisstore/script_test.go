@@ -128,6 +128,12 @@ func randomRules(random *rand.Rand, name string) []core.Charge {
 	for i := range rules {
 		rules[i].Rule = fmt.Sprint(name, "r", i)
 		rules[i].Quota = randomQuota(random, randomWindow(random))
+		if random.IntN(6) == 0 {
+			rules[i].Alone = !rules[i].Quota.Leases()
+		}
+		if random.IntN(6) == 0 {
+			rules[i].Reserve = 1 + random.Int64N(4)
+		}
 	}
 	return rules
 }

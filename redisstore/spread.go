@@ -98,7 +98,7 @@ func (s *Store) single(charges []core.Charge) *part {
 }
 
 // takeSpread takes in all parts at the same time, and undoes that unless all admit.
-// A part that fails may have taken its charges, as its error says.
+// Charges that decide alone stay taken. A part that fails may have taken its charges, as its error says.
 func (s *Store) takeSpread(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
 	if p := s.single(charges); p != nil {
 		return p.batcher(policy, charges).take(ctx, charges)
@@ -144,6 +144,7 @@ func (s *Store) undo(ctx context.Context, policy string, groups []group, decisio
 			if refresh {
 				// After an error the outcomes are a unit short.
 				if now, err := g.peek(detached, policy); err == nil {
+					keepAlone(&now, d)
 					*d = now
 				}
 			}
@@ -158,9 +159,10 @@ func (s *Store) undo(ctx context.Context, policy string, groups []group, decisio
 	}
 }
 
+// costs reports whether an admission has taken anything that a refusal gives back.
 func costs(charges []core.Charge) bool {
 	for i := range charges {
-		if charges[i].Cost > 0 {
+		if charges[i].Cost > 0 && !charges[i].Alone {
 			return true
 		}
 	}
@@ -176,6 +178,17 @@ func (g *group) peek(ctx context.Context, policy string) (core.Decision, error) 
 	return g.batcher(policy, free).take(ctx, free)
 }
 
+// keepAlone replaces the outcomes of charges that decide alone by those of an
+// earlier decision, which was final for them.
+func keepAlone(d, earlier *core.Decision) {
+	for i := range d.Outcomes() {
+		if d.Alone(i) {
+			d.Outcomes()[i] = earlier.Outcomes()[i]
+			d.SetTimeOf(i, earlier.At)
+		}
+	}
+}
+
 // merge joins the decisions of the groups into that of the request.
 func merge(groups []group, decisions []core.Decision, n int, allowed bool) core.Decision {
 	d := core.NewDecision(decisions[0].At, n)
@@ -185,7 +198,10 @@ func merge(groups []group, decisions []core.Decision, n int, allowed bool) core.
 		part := &decisions[i]
 		for j, o := range part.Outcomes() {
 			outcomes[groups[i].at[j]] = o
-			d.SetTimeOf(groups[i].at[j], part.At)
+			d.SetTimeOf(groups[i].at[j], part.TimeOf(j))
+			if part.Alone(j) {
+				d.SetAlone(groups[i].at[j])
+			}
 		}
 		if allowed {
 			d.Delay = max(d.Delay, part.Delay)

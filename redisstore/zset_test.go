@@ -30,7 +30,8 @@ func TestAgreesWithZSET(t *testing.T) {
 		random := rand.New(rand.NewPCG(2, uint64(schedule)))
 		policy := fmt.Sprint("p", schedule)
 		rules := randomRules(random, policy)
-		for i := range rules { // it knows this algorithm alone
+		for i := range rules { // it knows this algorithm alone, and neither Alone nor Reserve
+			rules[i].Alone, rules[i].Reserve = false, 0
 			q := rules[i].Quota
 			rules[i].Quota = core.Quota{Limit: min(q.Limit, 700), Window: q.Window}
 		}

@@ -84,6 +84,9 @@ func TestNotRemembered(t *testing.T) {
 		"no blocked rule":  {full, full, full[1:], core.ModeExact},
 		"a look":           {full, full, change(func(c []core.Charge) { c[0].Cost, c[1].Cost = 0, 0 }), core.ModeExact},
 		"more than it has": {nil, change(func(c []core.Charge) { c[0].Cost = 2 }), nil, core.ModeExact},
+		"alone":            {full, full, change(func(c []core.Charge) { c[1].Alone = true }), core.ModeExact},
+		"a reserve":        {full, full, change(func(c []core.Charge) { c[0].Reserve = 1 }), core.ModeExact},
+		"with a reserve":   {change(func(c []core.Charge) { c[1].Reserve = 8 }), change(func(c []core.Charge) { c[1].Reserve = 8 }), full[1:], core.ModeExact},
 		"by a failure":     {full[:1], full[:1], nil, core.ModeLocal},
 		"a long key":       {change(func(c []core.Charge) { c[0].Key = string(long) }), change(func(c []core.Charge) { c[0].Key = string(long) }), nil, core.ModeExact},
 	} {
@@ -225,4 +228,27 @@ func (admits) Take(_ context.Context, _ string, charges []core.Charge) (core.Dec
 		d.Outcomes()[i] = core.Outcome{Remaining: 5, MoreAfter: 1, ResetAfter: 2}
 	}
 	return d, nil
+}
+
+// TestLearnsFromAlone holds that the outcome of a charge that decides alone, and of
+// one with a reserve that fits, is remembered for requests with others.
+func TestLearnsFromAlone(t *testing.T) {
+	w := newTwins()
+	c := charge("a", "k", perSecond(2), 1)
+	alone, reserve := c, c
+	alone.Alone, reserve.Reserve = true, 1
+	for i, row := range []struct {
+		charge  core.Charge
+		allowed bool
+		mode    core.Mode
+	}{
+		{reserve, true, core.ModeExact}, {reserve, false, core.ModeExact}, {c, true, core.ModeExact},
+		{c, false, core.ModeRemembered}, {alone, true, core.ModeExact}, {c, false, core.ModeRemembered},
+	} {
+		d, err := w.store.Take(t.Context(), "p", []core.Charge{row.charge})
+		require.NoError(t, err)
+		require.Equal(t, row.allowed, d.Allowed, "step %d", i)
+		require.Equal(t, row.mode, d.Mode, "step %d", i)
+		w.time++
+	}
 }

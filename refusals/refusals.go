@@ -34,8 +34,9 @@ const longest = 1_000_000
 //     once by the process that gave it back, and within a second by others. Until
 //     then they refuse what the store would admit.
 //
-// A request goes to the store if one of its keys is unknown, if a key that has
-// nothing left refuses more than one unit or is under [core.Concurrency], whose
+// A request goes to the store if one of its charges decides alone, which must
+// count, and if one of its keys is unknown, if a key that has nothing left refuses
+// more than one unit, a charge with a reserve or one under [core.Concurrency], whose
 // slots are freed at any time, and if a key may have refilled. The memory holds
 // [MaxKeys] keys. Refusing from it takes no lock and allocates nothing.
 type Store struct {
@@ -108,6 +109,9 @@ func (s *Store) remembered(
 	refused := false
 	for i := range charges {
 		c := &charges[i]
+		if c.Alone {
+			return d, false
+		}
 		o, k := s.keys.seen(hashes[i]).load(hashes[i], policy, c, now)
 		if found[i] = k; k == nil {
 			return d, false

@@ -100,7 +100,7 @@ func (o *outcome) read(c *core.Charge, from core.Outcome) bool {
 	switch {
 	case from.Fits():
 		return true
-	case c.Cost != 1:
+	case c.Cost != 1 || c.Reserve > 0:
 		return false
 	}
 	o.more = from.RetryAfter
@@ -114,12 +114,12 @@ func (o *outcome) write(c *core.Charge, now int64, to *core.Outcome) (fits, ok b
 	to.ResetAfter = later(o.reset, now-o.answered)
 	more := later(o.more, now-o.answered)
 	switch {
-	case c.Cost < 0:
+	case c.Cost < 0 || c.Reserve < 0:
 		return false, false
-	case c.Cost <= o.remaining || c.Cost == 0:
+	case c.Fits(o.remaining):
 		to.MoreAfter = more
 		return true, true
-	case c.Cost != 1 || c.Quota.Algorithm == core.Concurrency || now-o.asked >= o.more:
+	case c.Cost != 1 || c.Reserve > 0 || c.Quota.Algorithm == core.Concurrency || now-o.asked >= o.more:
 		return false, false
 	}
 	to.RetryAfter = more

@@ -3,6 +3,8 @@ package storetest
 import (
 	"fmt"
 	"slices"
+
+	"github.com/routelimit/limit/core"
 )
 
 // giveBack gives back what an admission took: all or a part, at once or late, some
@@ -65,6 +67,16 @@ func (s *schedule) giveBack() {
 	if slices.Max(got) > 0 {
 		s.given++
 	}
+}
+
+// loanOf returns what a decision took and can be given back.
+func loanOf(charges []core.Charge, d core.Decision) (loan []core.Return) {
+	for i, r := range returnsOf(charges, d) {
+		if d.Took(i) && !r.Quota.Leases() {
+			loan = append(loan, r)
+		}
+	}
+	return loan
 }
 
 // reset resets a key, which must then be as new.

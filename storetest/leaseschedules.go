@@ -25,8 +25,8 @@ func (s *schedule) name(charges []core.Charge) {
 
 // keep remembers the leases that were taken.
 func (s *schedule) keep(charges []core.Charge, d core.Decision) {
-	for _, c := range charges {
-		if d.Allowed && c.Lease != 0 {
+	for i, c := range charges {
+		if d.Took(i) && c.Lease != 0 {
 			s.leases = append(s.leases, c)
 		}
 	}

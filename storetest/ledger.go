@@ -38,7 +38,7 @@ func (l *ledger) fits(c core.Charge, now int64) bool {
 	if redated {
 		l.forget(c.Quota.Window, now)
 	}
-	return c.Cost == 0 || l.live(c.Quota.Window, now)+c.Cost <= c.Quota.Limit
+	return c.Cost == 0 || l.live(c.Quota.Window, now)+c.Cost+c.Reserve <= c.Quota.Limit
 }
 
 func (l *ledger) take(c core.Charge, now int64) {

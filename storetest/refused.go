@@ -30,7 +30,7 @@ func (s *schedule) tryAgain(charges []core.Charge, refused core.Decision) {
 	}
 	newAgain := slices.ContainsFunc(charges, func(c core.Charge) bool {
 		later := s.states[c.Rule+c.Key].Clone()
-		return c.Quota.Missing > 0 && later.Advance(&c.Quota, s.now+retry) < c.Cost
+		return c.Quota.Missing > 0 && !c.Alone && !c.Fits(later.Advance(&c.Quota, s.now+retry))
 	})
 	s.pass(retry - 1)
 	if s.take(charges).Allowed {

@@ -236,6 +236,10 @@ func (s *schedule) draw() []core.Charge {
 		default:
 			c.Cost = 1
 		}
+		c.Alone = !c.Quota.Leases() && s.random.IntN(10) == 0
+		if s.random.IntN(10) == 0 {
+			c.Reserve = 1 + s.random.Int64N(min(4, limit))
+		}
 	}
 	return charges
 }
@@ -273,11 +277,13 @@ func (s *schedule) take(charges []core.Charge) core.Decision {
 	for i, c := range charges {
 		s.left[c.Rule+c.Key] = got.Outcomes()[i].Remaining
 	}
-	if got.Allowed {
-		loan := slices.DeleteFunc(returnsOf(charges, got), func(r core.Return) bool { return r.Quota.Algorithm == core.Concurrency })
-		if len(loan) > 0 {
-			s.loans = append(s.loans, loan)
+	for i := range charges {
+		if got.Alone(i) != want.Alone(i) || got.Took(i) != want.Took(i) {
+			s.fail("charge %d: took is %v", i, got.Took(i))
 		}
+	}
+	if loan := loanOf(charges, got); len(loan) > 0 {
+		s.loans = append(s.loans, loan)
 	}
 	s.met = pick(s.random, got.Outcomes())
 	s.keep(charges, got)
@@ -292,10 +298,10 @@ func (s *schedule) check(charges []core.Charge, got core.Decision) {
 		if l == nil {
 			continue
 		}
-		if fits := l.fits(c, s.now); got.Outcomes()[i].Fits() != fits || got.Allowed && !fits {
+		if fits := l.fits(c, s.now); got.Outcomes()[i].Fits() != fits || got.Took(i) && !fits {
 			s.fail("by definition, %s fits is %v", describe(c), fits)
 		}
-		if got.Allowed {
+		if got.Took(i) {
 			l.take(c, s.now)
 		}
 		if left, want := got.Outcomes()[i].Remaining, max(0, c.Quota.Limit-l.live(c.Quota.Window, s.now)); left != want {

@@ -23,7 +23,8 @@ type script struct {
 	rows []row
 }
 
-// A row is one decision. It must be admitted if and only if all of its charges fit.
+// A row is one decision. It must be admitted if and only if all of its charges fit
+// that do not decide alone.
 type row struct {
 	at    int64 // µs since the start of the script
 	mets  []met
@@ -87,7 +88,7 @@ func (s script) run(t *testing.T, h Harness, start int64) {
 		allowed := true
 		for j, m := range row.mets {
 			charges[j] = m.charge
-			allowed = allowed && m.outcome.Fits()
+			allowed = allowed && (m.outcome.Fits() || m.charge.Alone)
 		}
 		h.SetTime(start + row.at)
 		d := take(t, h, policy, charges...)
@@ -112,7 +113,14 @@ func (s script) run(t *testing.T, h Harness, start int64) {
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 
 func describe(c core.Charge) string {
-	return fmt.Sprintf("%s/%s %d of %d per %v, %v", c.Rule, c.Key, c.Cost, c.Quota.Limit, micros(c.Quota.Window), c.Quota.Algorithm)
+	text := fmt.Sprintf("%s/%s %d of %d per %v, %v", c.Rule, c.Key, c.Cost, c.Quota.Limit, micros(c.Quota.Window), c.Quota.Algorithm)
+	if c.Reserve > 0 {
+		text += fmt.Sprintf(", reserve %d", c.Reserve)
+	}
+	if c.Alone {
+		text += ", alone"
+	}
+	return text
 }
 
 func outcome(o core.Outcome) string {

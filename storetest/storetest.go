@@ -66,6 +66,8 @@ func Run(t *testing.T, with func(t *testing.T, test func(t *testing.T, h Harness
 		{"Clock", scripts(clocks())},
 		{"Cost", scripts(costs())},
 		{"Rules", scripts(stacks())},
+		{"Alone", alone()},
+		{"Reserve", scripts(reserves())},
 		{"Changed", scripts(changes())},
 		{"Algorithms", algorithms()},
 		{"Edges", edges()},
