@@ -2,6 +2,7 @@ package limit
 
 import (
 	"cmp"
+	"errors"
 	"net/http"
 	"sync"
 )
@@ -80,7 +81,7 @@ func (a *Adapter[C]) Bind(l *Limiter, pattern string, rules RuleSet) (*Policy, e
 //
 // The decision does not end with the request's context, so that a client that
 // disconnects cannot make a handler run uncounted. If the client disconnects
-// before its slot comes, Next is not called, the status is 499, and the error
+// before its slot comes, or before its rules admit it, Next is not called, the status is 499, and the error
 // wraps that of the context.
 //
 // Serve returns the error of Next, Refuse, Fail or Answer. If Refuse or Fail returns
@@ -102,14 +103,18 @@ func (a *Adapter[C]) Serve(p *Policy, w http.ResponseWriter, r *http.Request, c 
 func (a *Adapter[C]) Decide(p *Policy, r *http.Request, c C, cost int64) (d Decision, err error) {
 	call := a.call(p.limiter, c)
 	defer a.done(call)
-	err = p.decideHTTP(&d, r, call, cost)
+	err = p.decideHTTP(&d, r, call, cost, false)
 	return d, err
 }
 
 // serve is [Adapter.Serve] for every type of context.
 func (p *Policy) serve(w http.ResponseWriter, r *http.Request, from framework) error {
 	var d Decision
-	if err := p.decideHTTP(&d, r, from, 0); err != nil {
+	if err := p.decideHTTP(&d, r, from, 0, true); err != nil {
+		if p.waits && !errors.Is(err, ErrUndecided) {
+			w.WriteHeader(statusClientClosed)
+			return err
+		}
 		setUndecidedHeaders(w.Header())
 		return from.answer(w, r, err)
 	}
@@ -132,6 +137,9 @@ func (p *Policy) serve(w http.ResponseWriter, r *http.Request, from framework) e
 			return refusal.meet(w, r, from, &d)
 		}
 		return from.answer(w, r, &RefusedError{Decision: d})
+	}
+	if d.Waited > 0 {
+		r = d.waited(r)
 	}
 	r, sampled := p.mark(r, d.route, stacked)
 	if sampled && p.byUser && from.user(r) == "" {

@@ -14,8 +14,9 @@ import (
 	"github.com/routelimit/limit/internal/clientip"
 )
 
-// decideHTTP is [Adapter.Decide] for every type of context.
-func (p *Policy) decideHTTP(d *Decision, r *http.Request, from framework, cost int64) error {
+// decideHTTP is [Adapter.Decide] for every type of context. If the request is served,
+// it waits as its rules say; the error may then be that of its context.
+func (p *Policy) decideHTTP(d *Decision, r *http.Request, from framework, cost int64, served bool) error {
 	ctx := r.Context()
 	if p.byIP {
 		p.limiter.noticeProxies(r)
@@ -24,7 +25,13 @@ func (p *Policy) decideHTTP(d *Decision, r *http.Request, from framework, cost i
 	s := route.scratch()
 	defer route.put(s)
 	err := p.charge(s, &source{limiter: p.limiter, request: r, framework: from, cost: cost})
-	if err == nil {
+	switch {
+	case err != nil:
+	case served && p.waits:
+		if err = p.decideWaiting(d, r, route, s.charges); err != nil && !errors.Is(err, ErrUndecided) {
+			return err
+		}
+	default:
 		err = p.decide(ctx, p.limiter.detached(ctx), d, route, s.charges, false)
 	}
 	if err != nil {

@@ -136,11 +136,14 @@ func (d Decision) Rules() []RuleDecision {
 	return rules
 }
 
-// Refusing returns the names of the rules that had no room.
+// refuses reports whether rule i refuses the request.
+func (d *Decision) refuses(i int) bool { return !d.core.Outcomes()[i].Fits() && !d.core.Alone(i) }
+
+// Refusing returns the names of the rules that refuse the request.
 func (d Decision) Refusing() []string {
 	var names []string
-	for i, o := range d.core.Outcomes() {
-		if !o.Fits() {
+	for i := range d.core.Outcomes() {
+		if d.refuses(i) {
 			names = append(names, d.policy.names[i])
 		}
 	}

@@ -27,6 +27,7 @@
 package limit
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -160,6 +161,7 @@ func New(store core.Store, options *Options) *Limiter {
 	if err := l.options.validate(); err != nil {
 		panic(err)
 	}
+	l.queues.Requests = cmp.Or(l.options.Waiters, defaultTotalWaiters)
 	l.store = decorated(store, &l.options)
 	_, l.inMemory = l.store.(*memstore.Store)
 	l.notices.limiterPerRequest(l.log())

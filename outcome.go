@@ -240,9 +240,9 @@ func (d *Decision) refusal() *Refusal {
 		return nil
 	}
 	var strictest *Refusal
-	for i, o := range d.core.Outcomes() {
+	for i := range d.core.Outcomes() {
 		r := &d.policy.refusals[i]
-		if o.Fits() || r.Mark {
+		if !d.refuses(i) {
 			continue
 		}
 		if strictest == nil || strictness[r.outcome()] > strictness[strictest.outcome()] {

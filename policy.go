@@ -3,6 +3,7 @@ package limit
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,6 +23,7 @@ type Policy struct {
 	header     string        // the value of RateLimit-Policy
 	refusals   []Refusal     // for each rule what refused requests meet; nil if that is 429
 
+	waits                bool // whether a refused request may wait
 	leases, queues       bool // whether a rule is of Concurrency, or of Queue
 	costs, settles       bool // whether a rule has a Cost, or a Settle
 	byIP, byUser, byPath bool // whether a rule is keyed by address, by user alone, by a path value
@@ -63,6 +65,7 @@ func newPolicy(l *Limiter, set RuleSet) *Policy {
 	}
 	p.header = policyHeader(set.rules)
 	p.refusals = l.refusals(set)
+	p.waits = slices.ContainsFunc(p.refusals, func(r Refusal) bool { return r.Wait > 0 })
 	if set.scope == scopeNamed {
 		p.named = p.newRoute(set.name)
 	}

@@ -87,8 +87,8 @@ func appendDocument(b []byte, status int, err error) []byte {
 	if byRules {
 		b = append(b, `,"violated-policies":[`...)
 		separator := `"`
-		for i, o := range refused.Decision.core.Outcomes() {
-			if !o.Fits() {
+		for i := range refused.Decision.core.Outcomes() {
+			if refused.Decision.refuses(i) {
 				b = append(append(append(b, separator...), refused.Decision.policy.names[i]...), '"')
 				separator = `,"`
 			}

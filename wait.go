@@ -47,34 +47,65 @@ func (p *Policy) Wait(ctx context.Context, r Request) (Decision, error) {
 	if err := p.chargeRequest(s, &r); err != nil {
 		return Decision{}, err
 	}
-	w := &waiter{ctx: ctx, charges: s.charges, calling: detached{ctx}}
+	w := &waiter{ctx: ctx, route: p.named, charges: s.charges, detached: detached{ctx}, reserve: true}
+	w.calling = &w.detached
 	for i, most := range p.capacities {
 		n := w.charges[i].Cost
-		if n > most {
+		if n > most && !w.charges[i].Alone {
 			return Decision{}, &RuleError{Rule: p.set.rules[i].String(), Problem: fmt.Sprintf(
 				"cost %d: the rule never has room for more than %d: write less", n, most)}
 		}
-		w.place.Cost = max(w.place.Cost, n)
 	}
-	d, err := p.wait(w)
-	if err == nil && len(r.Costs) == 0 {
-		d.Taken = w.charges[0].Cost
+	taken := w.charges[0].Cost
+	var d Decision
+	if err := p.waitForSlot(w, &d); err != nil {
+		if errors.Is(err, ErrUndecided) {
+			p.observed(&d, err)
+		}
+		return Decision{}, err
 	}
-	if refused, ok := err.(*RefusedError); ok {
-		p.observed(&refused.Decision, nil)
-	} else if err == nil || errors.Is(err, ErrUndecided) {
-		p.observed(&d, err)
+	p.observed(&d, nil)
+	if !d.Allowed {
+		return Decision{}, &RefusedError{Decision: d}
 	}
-	return d, err
+	if len(r.Costs) == 0 {
+		d.Taken = taken
+	}
+	return d, nil
 }
 
-// A waiter is one call of Wait, with what the store is called with.
+// waitForSlot waits until the rules admit w, and then for the slot of a [Queue].
+func (p *Policy) waitForSlot(w *waiter, d *Decision) error {
+	if err := p.wait(w, d); err != nil || !d.Allowed {
+		return err
+	}
+	switch err := d.Wait(w.ctx).(type) {
+	case nil:
+		return nil
+	case *RefusedError:
+		*d = err.Decision
+		return nil
+	default:
+		d.Release()
+		*d = Decision{}
+		return err
+	}
+}
+
+// A waiter is one call of Wait, or one HTTP request that may wait, with what the
+// store is called with.
 type waiter struct {
 	place   waiting.Waiter
 	ctx     context.Context
+	route   *route
 	charges []core.Charge
-	calling detached
-	timer   *time.Timer // of the first in a queue
+	calling context.Context
+	reserve bool        // whether the decision can be settled
+	timer   *time.Timer // of a sleep that has an end
+	request *patience   // of an HTTP request
+	watched firstOutcomes
+
+	detached detached // room for calling, without an allocation of its own
 }
 
 // detached has the values of a context, but does not end with it.
@@ -84,53 +115,62 @@ func (detached) Deadline() (time.Time, bool) { return time.Time{}, false }
 func (detached) Done() <-chan struct{}       { return nil }
 func (detached) Err() error                  { return nil }
 
-func (p *Policy) wait(w *waiter) (Decision, error) {
+// wait asks the store until the rules admit w, or w has waited as long as it may: d is
+// then a refusal. The error is that of a context, or wraps [ErrUndecided].
+func (p *Policy) wait(w *waiter, d *Decision) error {
+	for i := range w.charges {
+		if !w.charges[i].Alone {
+			w.place.Cost = max(w.place.Cost, w.charges[i].Cost)
+		}
+	}
 	queues := &p.limiter.queues
 	queues.Enter(&w.place)
 	defer queues.Leave(&w.place, nil) // deferred: a recovered panic of the store must not block a queue
 	for {
-		if err := p.await(w); err != nil {
-			return Decision{}, err
+		if mayAsk, err := p.await(w, d); err != nil || !mayAsk {
+			return err
 		}
-		var d Decision
-		if err := p.take(&w.calling, &d, p.named, w.charges, true); err != nil {
-			return Decision{}, err
+		*d = Decision{}
+		if err := p.take(w.calling, d, w.route, w.charges, w.reserve); err != nil {
+			return err
 		}
+		w.watched.keep(d, w.charges)
 		if d.Allowed {
 			queues.Leave(&w.place, &d.core)
-			if err := d.Wait(w.ctx); err != nil {
-				d.Release()
-				return Decision{}, err
-			}
-			return d, nil
+			return nil
 		}
 		due := time.Now().Add(d.RetryAfter)
-		if d.RetryAfter == 0 || w.late(due) {
+		if d.RetryAfter == 0 || !w.mayWait(p, d, &due) || w.late(due) {
 			queues.Leave(&w.place, &d.core)
-			return Decision{}, &RefusedError{Decision: d}
+			return nil
 		}
 		p.name(w)
-		queues.Join(&w.place, &d.core, due)
+		if !queues.Join(&w.place, &d.core, due) {
+			return nil
+		}
 	}
 }
 
-// await returns nil when w may ask the store.
-func (p *Policy) await(w *waiter) error {
+// await returns true when w may ask the store, and false with its refusal.
+func (p *Policy) await(w *waiter, d *Decision) (mayAsk bool, err error) {
 	queues := &p.limiter.queues
 	for {
-		if err := w.ctx.Err(); err != nil {
-			return err
+		if err := w.ended(); err != nil {
+			return false, err
 		}
 		if !w.place.Queued() && (w.place.Cost == 0 || queues.Len() == 0) {
-			return nil
+			return true, nil
 		}
 		p.name(w)
-		due, mayAsk := queues.Next(&w.place)
-		if mayAsk && !due.After(time.Now()) {
-			return nil
+		due, mayAsk, full := queues.Next(&w.place)
+		if full {
+			return false, p.tooLate(w, d, due)
 		}
-		if w.late(due) {
-			return p.tooLate(w, due)
+		if mayAsk && !due.After(time.Now()) {
+			return true, nil
+		}
+		if w.queuedLate(p, due) {
+			return false, p.tooLate(w, d, due)
 		}
 		w.sleep(due, mayAsk)
 	}
@@ -143,13 +183,35 @@ func (p *Policy) name(w *waiter) {
 	}
 	ids := make([]waiting.ID, len(p.keyOf))
 	for i := range ids {
-		ids[i] = waiting.ID{Policy: p.named.stored, Rule: p.names[i], Key: w.charges[i].Key}
+		ids[i] = waiting.ID{Policy: w.route.stored, Rule: w.charges[i].Rule, Key: w.charges[i].Key}
+		if w.charges[i].Alone {
+			ids[i].Policy = "" // it refuses nothing, so there is no queue for it
+		}
+	}
+	if w.request != nil {
+		w.place.Bounds = p.bounds(ids)
 	}
 	w.place.Name(ids)
 }
 
-// late reports whether the context will have ended at a time.
+// ended returns the error of the context of w, if it ended w.
+func (w *waiter) ended() error {
+	err := w.ctx.Err()
+	if w.request == nil || err == nil {
+		return err
+	}
+	_, known := w.ctx.Deadline()
+	if !w.place.Queued() || known && err == context.DeadlineExceeded {
+		return nil // it is decided like any other request, or refused
+	}
+	return err
+}
+
+// late reports whether w will have waited too long at a time.
 func (w *waiter) late(due time.Time) bool {
+	if w.request != nil && !due.Before(w.request.until) {
+		return true
+	}
 	deadline, ok := w.ctx.Deadline()
 	return ok && !due.Before(deadline)
 }
@@ -157,6 +219,9 @@ func (w *waiter) late(due time.Time) bool {
 // sleep sleeps until w is woken, its context ends or, if timed, its time has
 // come.
 func (w *waiter) sleep(due time.Time, timed bool) {
+	if w.request != nil {
+		due, timed = w.request.sleeps(due, timed), true
+	}
 	var rings <-chan time.Time
 	if timed {
 		if w.timer == nil {
@@ -174,18 +239,28 @@ func (w *waiter) sleep(due time.Time, timed bool) {
 	}
 }
 
-// tooLate returns the refusal of w, which is in a queue and cannot be admitted
-// before due. The store was not asked about w, so it is asked now what is left,
-// with a cost of 0.
-func (p *Policy) tooLate(w *waiter, due time.Time) error {
+// tooLate makes d the refusal of w, which is in a queue, or before a full one, and
+// cannot be admitted before due. The store was not asked about w, so it is asked now
+// what is left, with a cost of 0.
+func (p *Policy) tooLate(w *waiter, d *Decision, due time.Time) error {
 	rule := w.place.Rule()
 	p.limiter.queues.Leave(&w.place, nil)
-	var d Decision
-	if err := p.take(&w.calling, &d, p.named, free(slices.Clone(w.charges)), false); err != nil {
+	*d = Decision{}
+	charges := slices.Clone(w.charges)
+	for i := range charges {
+		if !charges[i].Alone {
+			charges[i].Cost = 0
+		}
+	}
+	if err := p.take(w.calling, d, w.route, charges, false); err != nil {
 		return err
 	}
+	w.watched.keep(d, w.charges)
 	for i := range d.core.Outcomes() {
 		o := &d.core.Outcomes()[i]
+		if d.core.Alone(i) {
+			continue
+		}
 		if o.Remaining < w.charges[i].Cost {
 			o.RetryAfter, o.MoreAfter = max(1, o.MoreAfter), 0
 		}
@@ -195,7 +270,8 @@ func (p *Policy) tooLate(w *waiter, due time.Time) error {
 		}
 	}
 	d.core.Allowed = false
-	return &RefusedError{Decision: newDecision(p, p.named, d.core)}
+	*d = newDecision(p, w.route, d.core)
+	return nil
 }
 
 // refilled has a caller that waits for a key ask the store at once.
