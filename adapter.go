@@ -141,6 +141,9 @@ func (p *Policy) serve(w http.ResponseWriter, r *http.Request, from framework) e
 	if d.Waited > 0 {
 		r = d.waited(r)
 	}
+	if p.watch != nil && p.watch.marks {
+		r = d.showMarks(w.Header(), r)
+	}
 	r, sampled := p.mark(r, d.route, stacked)
 	if sampled && p.byUser && from.user(r) == "" {
 		defer func() { p.limiter.noticeLateUser(r, from, d.Policy()) }()

@@ -24,7 +24,7 @@ func (p *Policy) decideHTTP(d *Decision, r *http.Request, from framework, cost i
 	route := p.route(from)
 	s := route.scratch()
 	defer route.put(s)
-	err := p.charge(s, &source{limiter: p.limiter, request: r, framework: from, cost: cost})
+	err := p.charge(s, route, &source{limiter: p.limiter, request: r, framework: from, cost: cost})
 	switch {
 	case err != nil:
 	case served && p.waits:
@@ -139,8 +139,8 @@ func (r *route) put(s *scratch) {
 }
 
 // charge fills in the keys and costs of an HTTP request.
-func (p *Policy) charge(s *scratch, from *source) (err error) {
-	p.resolve(s, from.value)
+func (p *Policy) charge(s *scratch, route *route, from *source) (err error) {
+	p.resolve(s, route, from.value)
 	for i := range s.charges {
 		if s.charges[i].Cost, err = from.costOf(&p.set.rules[i]); err != nil {
 			return fmt.Errorf("%w: rule %q: %w", ErrUndecided, p.names[i], err)
@@ -154,7 +154,7 @@ func (p *Policy) charge(s *scratch, from *source) (err error) {
 // a literal costs its caller no allocation.
 func (p *Policy) chargeRequest(s *scratch, r *Request) error {
 	faulty := p.joins // a part that is not asked may be missing too
-	p.resolve(s, func(k *KeyResolver) string {
+	p.resolve(s, p.named, func(k *KeyResolver) string {
 		v, ok := p.limiter.valueOf(k, r.Keys)
 		faulty = faulty || !ok
 		return v
@@ -175,12 +175,15 @@ func (p *Policy) chargeRequest(s *scratch, r *Request) error {
 }
 
 // resolve fills in the keys of a request. Each resolver is asked once.
-func (p *Policy) resolve(s *scratch, value func(*KeyResolver) string) {
+func (p *Policy) resolve(s *scratch, route *route, value func(*KeyResolver) string) {
 	for i := range p.keys {
 		s.keys[i] = p.keys[i].resolve(value)
 	}
 	for i := range s.charges {
 		s.charges[i].Key = s.keys[p.keyOf[i]]
+	}
+	if p.watch != nil && p.watch.enforced {
+		p.choose(route, s.charges)
 	}
 }
 

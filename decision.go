@@ -64,6 +64,8 @@ type RuleDecision struct {
 	Remaining  int64         // units left after the decision
 	RetryAfter time.Duration // until this rule has room; 0 if it had, Never if it cannot have
 	ResetAfter time.Duration // until the quota is full again; 0 if it is
+	Shadow     bool          // whether this decision of the rule was not enforced: see Rule.Shadow
+	Marked     bool          // whether the rule marked the request: see Refusal.Mark
 }
 
 func newDecision(p *Policy, r *route, decided core.Decision) (d Decision) {
@@ -120,20 +122,27 @@ func (d Decision) Rules() []RuleDecision {
 		return nil
 	}
 	rules := make([]RuleDecision, len(d.policy.names))
-	for i, o := range d.core.Outcomes() {
-		rule := &d.policy.set.rules[i]
-		rules[i] = RuleDecision{
-			Name:       d.policy.names[i],
-			Limit:      rule.Limit,
-			Window:     rule.window(),
-			Capacity:   d.policy.capacities[i],
-			Allowed:    o.Fits(),
-			Remaining:  o.Remaining,
-			RetryAfter: retryAfter(o.RetryAfter),
-			ResetAfter: micros(o.ResetAfter),
-		}
+	for i := range rules {
+		rules[i] = d.rule(i)
 	}
 	return rules
+}
+
+// rule returns the outcome of rule i.
+func (d *Decision) rule(i int) RuleDecision {
+	rule, o := &d.policy.set.rules[i], d.core.Outcomes()[i]
+	return RuleDecision{
+		Name:       d.policy.names[i],
+		Limit:      rule.Limit,
+		Window:     rule.window(),
+		Capacity:   d.policy.capacities[i],
+		Allowed:    o.Fits(),
+		Remaining:  o.Remaining,
+		RetryAfter: retryAfter(o.RetryAfter),
+		ResetAfter: micros(o.ResetAfter),
+		Shadow:     d.shadows(i),
+		Marked:     d.marks(i),
+	}
 }
 
 // refuses reports whether rule i refuses the request.
@@ -159,6 +168,9 @@ func (d Decision) LogValue() slog.Value {
 	}
 	if outcome := d.Outcome(); outcome != "admitted" && outcome != "refused" {
 		attrs = append(attrs, slog.String("outcome", outcome))
+	}
+	if marked := d.Marked(); marked != nil {
+		attrs = append(attrs, slog.Any("marked", marked))
 	}
 	if d.Waited > 0 {
 		attrs = append(attrs, slog.Duration("waited", d.Waited))

@@ -45,9 +45,15 @@ func setHeaders(h http.Header, d *Decision) {
 	style := d.policy.limiter.options.Headers
 	values := new([4]string) // one allocation for all of them
 	if style == 0 || style&Draft11 != 0 {
-		values[0], values[1] = d.policy.header, rateLimitHeader(d)
-		h[headerPolicy] = add(h[headerPolicy], values[0:1:1])
-		h[headerRateLimit] = add(h[headerRateLimit], values[1:2:2])
+		if watch := d.policy.watch; watch != nil && watch.hides {
+			values[0], values[1] = d.shownFields()
+		} else {
+			values[0], values[1] = d.policy.header, rateLimitHeader(d)
+		}
+		if values[0] != "" {
+			h[headerPolicy] = add(h[headerPolicy], values[0:1:1])
+			h[headerRateLimit] = add(h[headerRateLimit], values[1:2:2])
+		}
 	}
 	if !d.Allowed && d.outcome != degraded {
 		values[2] = "no-store"
@@ -58,7 +64,10 @@ func setHeaders(h http.Header, d *Decision) {
 		}
 	}
 	if style&(XRateLimit|XRateLimitUnix) != 0 {
-		r := d.nearest()
+		r, ok := d.nearest()
+		if !ok {
+			return
+		}
 		reset := r.ResetAfter
 		if style&XRateLimitUnix != 0 {
 			reset += time.Duration(d.core.At) * time.Microsecond
@@ -85,20 +94,17 @@ func setUndecidedHeaders(h http.Header) {
 }
 
 // nearest returns the rule that refuses longest or, if none does, the one with
-// the smallest share left.
-func (d *Decision) nearest() RuleDecision {
-	rules := d.Rules()
-	share := func(r RuleDecision) float64 { return float64(r.Remaining) / float64(r.Capacity) }
-	nearest := rules[0]
-	for _, r := range rules[1:] {
-		switch {
-		case r.RetryAfter > nearest.RetryAfter:
-			nearest = r
-		case r.RetryAfter == nearest.RetryAfter && share(r) < share(nearest):
-			nearest = r
+// the smallest share left. It is not ok if no rule appears in headers.
+func (d *Decision) nearest() (nearest RuleDecision, ok bool) {
+	share := func(r *RuleDecision) float64 { return float64(r.Remaining) / float64(r.Capacity) }
+	for i := range d.core.Outcomes() {
+		r := d.rule(i)
+		if d.shown(i) && (!ok || r.RetryAfter > nearest.RetryAfter ||
+			r.RetryAfter == nearest.RetryAfter && share(&r) < share(&nearest)) {
+			nearest, ok = r, true
 		}
 	}
-	return nearest
+	return nearest, ok
 }
 
 // policyHeader returns the RateLimit-Policy of rules: name, quota and window.

@@ -60,8 +60,10 @@ type Refusal struct {
 	Fallback http.Handler // an error on RPC
 
 	// Mark admits the request. The rule never refuses: it charges what it has room
-	// for, and a request that it has no room for is marked. See [Marked]. A [Queue]
-	// cannot mark, and does not inherit a Mark.
+	// for, even if another rule refuses the request, and a request that it has no room
+	// for is marked: see [Marked]. The response has RateLimit-Marked. A rule of
+	// [Concurrency] cannot mark. A [Queue], which delays no request then, and a Shadow do
+	// not inherit a Mark.
 	Mark bool
 }
 
@@ -77,12 +79,16 @@ func (r *Refusal) zero() bool {
 func (s RuleSet) OnRefusal(r Refusal) RuleSet {
 	s.rules = slices.Clone(s.rules)
 	for i := range s.rules {
-		if s.rules[i].OnRefusal.zero() {
-			s.rules[i].OnRefusal = r
+		if rule := &s.rules[i]; rule.OnRefusal.zero() && (!r.Mark || rule.inheritsMark()) {
+			rule.OnRefusal = r
 		}
 	}
 	return s
 }
+
+// inheritsMark reports whether the Mark of a set or of Options is for r too. The slot in
+// a queue means a wait, concurrency holds leases, and a shadow refuses nothing already.
+func (r *Rule) inheritsMark() bool { return !r.queues() && !r.leases() && !r.Shadow }
 
 // problems returns everything wrong with r.
 func (r *Refusal) problems() (list []string) {
@@ -187,7 +193,7 @@ func (l *Limiter) refusal(rule *Rule) Refusal {
 	switch inherited := l.options.OnRefusal; {
 	case !rule.OnRefusal.zero():
 		return rule.OnRefusal
-	case inherited.Mark && rule.queues():
+	case inherited.Mark && !rule.inheritsMark():
 		return Refusal{}
 	default:
 		return inherited
@@ -257,6 +263,8 @@ func (d *Decision) refusal() *Refusal {
 // "refused", whatever the [Refusal] of its rules.
 func (d Decision) Outcome() string {
 	switch {
+	case d.Allowed && d.Marked() != nil:
+		return "marked"
 	case d.Allowed:
 		return "admitted"
 	case d.outcome == answered:

@@ -152,7 +152,7 @@ func randomRefusal(r *rand.Rand, rule *Rule) {
 		f.Waiters = r.IntN(2) * (1 + r.IntN(1_000_000))
 	}
 	rule.Hidden = r.IntN(4) == 0
-	if rule.Shadow = r.IntN(4) == 0; rule.Shadow {
+	if rule.Shadow = !f.Mark && r.IntN(4) == 0; rule.Shadow {
 		rule.Enforced = r.IntN(100)
 	}
 }

@@ -22,6 +22,7 @@ type Policy struct {
 	capacities []int64       // for each rule, the most units that can remain
 	header     string        // the value of RateLimit-Policy
 	refusals   []Refusal     // for each rule what refused requests meet; nil if that is 429
+	watch      *watch        // nil if no rule watches or hides
 
 	waits                bool // whether a refused request may wait
 	leases, queues       bool // whether a rule is of Concurrency, or of Queue
@@ -65,6 +66,7 @@ func newPolicy(l *Limiter, set RuleSet) *Policy {
 	}
 	p.header = policyHeader(set.rules)
 	p.refusals = l.refusals(set)
+	p.watch = newWatch(set.rules, p.refusals)
 	p.waits = slices.ContainsFunc(p.refusals, func(r Refusal) bool { return r.Wait > 0 })
 	if set.scope == scopeNamed {
 		p.named = p.newRoute(set.name)

@@ -95,9 +95,10 @@ type Rule struct {
 	// inherited: see [Refusal].
 	OnRefusal Refusal
 
-	// Shadow makes a rule that only watches: it counts and reports, but refuses no
-	// request and appears in no header. It charges what it has room for, if the other
-	// rules admit the request. See docs/roll-out.md.
+	// Shadow makes a rule that only watches: it counts and reports, but refuses and
+	// delays no request, and appears in no header. It charges what it has room for, even
+	// if another rule refuses the request, as it would if it were the only rule. A rule
+	// of [Concurrency] cannot be a shadow. See docs/roll-out.md.
 	Shadow bool
 
 	// Enforced is the percentage of keys, 1 to 99, for which a Shadow is enforced all

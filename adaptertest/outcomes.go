@@ -163,3 +163,33 @@ func (s suite) degradesTheHandler(t *testing.T) {
 	assert.Equal(t, []string{"admitted", "degraded", "admitted", "degraded", "refused"}, *outcomes)
 	assert.Zero(t, settled.Load())
 }
+
+// watches admits requests that rules only watch: marked ones, which clients and handlers
+// see, and shadows, which nobody sees.
+func (s suite) watches(t *testing.T) {
+	limiter, outcomes := observed(t)
+	router := s.framework(limiter)
+	router.Use(limit.Named("outer", once("outer", limit.Refusal{Mark: true}),
+		limit.Rule{Name: "shadow", Key: limit.Everyone, Limit: 1, Window: time.Hour, Shadow: true}))
+	var marked [][]string
+	router.Handle("GET", "/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		marked = append(marked, limit.Marked(r.Context()))
+		ok(w, r)
+	}), limit.Rules(once("inner", limit.Refusal{Mark: true})))
+	c := serve(t, router)
+
+	for range 2 {
+		a := c.send("GET", "/")
+		assert.Equal(t, http.StatusNoContent, a.StatusCode)
+		assert.Equal(t, `"outer";r=0;t=3600, "inner";r=0;t=3600`, strings.Join(a.Header.Values("RateLimit"), ", "))
+		assert.Equal(t, `"outer";q=1;w=3600, "inner";q=1;w=3600`, strings.Join(a.Header.Values("RateLimit-Policy"), ", "))
+		assert.Empty(t, a.Header.Get("Retry-After"))
+		if len(marked) == 1 {
+			assert.Empty(t, a.Header.Values("RateLimit-Marked"))
+		} else {
+			assert.Equal(t, "outer, inner", strings.Join(a.Header.Values("RateLimit-Marked"), ", "))
+		}
+	}
+	assert.Equal(t, [][]string{nil, {"outer", "inner"}}, marked)
+	assert.Equal(t, []string{"admitted", "admitted", "marked", "marked"}, *outcomes)
+}

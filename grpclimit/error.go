@@ -60,7 +60,7 @@ func answer(c *call, httpStatus int, _ []byte, cause error) error {
 func quotaFailure(d limit.Decision) *errdetails.QuotaFailure {
 	failure := new(errdetails.QuotaFailure)
 	for _, r := range d.Rules() {
-		if !r.Allowed {
+		if !r.Allowed && !r.Shadow && !r.Marked {
 			failure.Violations = append(failure.Violations, &errdetails.QuotaFailure_Violation{
 				Subject:     r.Name,
 				Description: fmt.Sprintf("%d of %d left", r.Remaining, r.Capacity),
