@@ -130,8 +130,9 @@ func (p *Policy) serve(w http.ResponseWriter, r *http.Request, from framework) e
 	if observe := p.limiter.options.Observe; observe != nil {
 		observe(r, d, nil)
 	}
-	stacked := len(w.Header()[headerPolicy]) > 0
-	setHeaders(w.Header(), &d)
+	h := w.Header()
+	stacked := len(h[headerPolicy]) > 0
+	setHeaders(h, &d)
 	if !d.Allowed {
 		if d.outcome != answered {
 			return refusal.meet(w, r, from, &d)
@@ -255,7 +256,7 @@ func (v *call[C]) answer(w http.ResponseWriter, r *http.Request, err error) erro
 		return err
 	}
 	if a.Answer != nil {
-		return a.Answer(v.context, status, appendDocument(nil, status, err), err)
+		return a.Answer(v.context, status, appendDocument(make([]byte, 0, documentSize), status, err), err)
 	}
 	writeDocument(w, status, err)
 	return err

@@ -1,7 +1,6 @@
 package limit
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,19 +21,20 @@ func (p *Policy) decideHTTP(d *Decision, r *http.Request, from framework, cost i
 		p.limiter.noticeProxies(r)
 	}
 	route := p.route(from)
-	s := route.scratch()
-	defer route.put(s)
+	s := route.scratch() // not put back after a panic of the program's functions
 	err := p.charge(s, route, &source{limiter: p.limiter, request: r, framework: from, cost: cost})
 	switch {
 	case err != nil:
 	case served && p.waits:
-		if err = p.decideWaiting(d, r, route, s.charges); err != nil && !errors.Is(err, ErrUndecided) {
-			return err
-		}
+		err = p.decideWaiting(d, r, route, s.charges)
 	default:
 		err = p.decide(ctx, p.limiter.detached(ctx), d, route, s.charges, false)
 	}
+	route.put(s)
 	if err != nil {
+		if served && p.waits && !errors.Is(err, ErrUndecided) {
+			return err // the client has left
+		}
 		p.limiter.failed(undecidedRequest, r, *d, err)
 		return err
 	}
@@ -115,7 +115,6 @@ func validCost(n int64) (int64, error) {
 type scratch struct {
 	of      *[]core.Charge // what charges are a copy of: route.charges
 	charges []core.Charge
-	keys    [core.MaxCharges]string
 }
 
 func (r *route) scratch() *scratch {
@@ -133,7 +132,6 @@ func (r *route) scratch() *scratch {
 func (r *route) put(s *scratch) {
 	for i := range s.charges {
 		s.charges[i].Key = ""
-		s.keys[i] = ""
 	}
 	r.scratches.Put(s)
 }
@@ -165,22 +163,25 @@ func (p *Policy) chargeRequest(s *scratch, r *Request) error {
 		}
 	}
 	for i := range s.charges {
-		n, said := r.Costs[p.names[i]]
-		if !said {
-			n = cmp.Or(r.Cost, 1)
+		cost := max(1, r.Cost)
+		if len(r.Costs) > 0 {
+			if n, said := r.Costs[p.names[i]]; said {
+				cost = n
+			}
 		}
-		s.charges[i].Cost = min(n, core.MaxCost)
+		s.charges[i].Cost = min(cost, core.MaxCost)
 	}
 	return nil
 }
 
 // resolve fills in the keys of a request. Each resolver is asked once.
 func (p *Policy) resolve(s *scratch, route *route, value func(*KeyResolver) string) {
-	for i := range p.keys {
-		s.keys[i] = p.keys[i].resolve(value)
-	}
 	for i := range s.charges {
-		s.charges[i].Key = s.keys[p.keyOf[i]]
+		if first := p.keyOf[i]; first < i {
+			s.charges[i].Key = s.charges[first].Key
+		} else {
+			s.charges[i].Key = p.set.rules[i].Key.resolve(value)
+		}
 	}
 	if p.watch != nil && p.watch.enforced {
 		p.choose(route, s.charges)
@@ -230,8 +231,10 @@ func (p *Policy) take(ctx context.Context, d *Decision, r *route, charges []core
 // has no value for, or no address where one is needed.
 func (p *Policy) missing(keys map[string]string) error {
 	var errs []error
-	for i := range p.keys {
-		errs = append(errs, p.keys[i].missing(keys)...)
+	for i, first := range p.keyOf {
+		if first == i {
+			errs = append(errs, p.set.rules[i].Key.missing(keys)...)
+		}
 	}
 	return errors.Join(errs...)
 }

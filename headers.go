@@ -43,25 +43,39 @@ const (
 // add their members to the same fields.
 func setHeaders(h http.Header, d *Decision) {
 	style := d.policy.limiter.options.Headers
-	values := new([4]string) // one allocation for all of them
-	if style == 0 || style&Draft11 != 0 {
+	draft := style == 0 || style&Draft11 != 0
+	refused := !d.Allowed && d.outcome != degraded
+	retry := refused && d.RetryAfter != Never
+
+	// One allocation for the texts, and one for the slices of all fields.
+	var room [128]byte
+	b := room[:0]
+	if draft {
+		b = appendRateLimit(b, d)
+	}
+	end := len(b)
+	if retry {
+		b = strconv.AppendInt(b, d.retrySeconds(), 10)
+	}
+	text := string(b)
+	values := new([4]string)
+	if draft {
+		values[0], values[1] = d.policy.header, text[:end]
 		if watch := d.policy.watch; watch != nil && watch.hides {
 			values[0], values[1] = d.shownFields()
-		} else {
-			values[0], values[1] = d.policy.header, rateLimitHeader(d)
-		}
-		if values[0] != "" {
-			h[headerPolicy] = add(h[headerPolicy], values[0:1:1])
-			h[headerRateLimit] = add(h[headerRateLimit], values[1:2:2])
 		}
 	}
-	if !d.Allowed && d.outcome != degraded {
+	if values[0] != "" {
+		h[headerPolicy] = add(h[headerPolicy], values[0:1:1])
+		h[headerRateLimit] = add(h[headerRateLimit], values[1:2:2])
+	}
+	if refused {
 		values[2] = "no-store"
 		h["Cache-Control"] = values[2:3:3]
-		if d.RetryAfter != Never {
-			values[3] = strconv.FormatInt(d.retrySeconds(), 10)
-			h["Retry-After"] = values[3:4:4]
-		}
+	}
+	if retry {
+		values[3] = text[end:]
+		h["Retry-After"] = values[3:4:4]
 	}
 	if style&(XRateLimit|XRateLimitUnix) != 0 {
 		r, ok := d.nearest()
@@ -129,25 +143,31 @@ func policyHeader(rules []Rule) string {
 	return b.String()
 }
 
-// rateLimitHeader returns the RateLimit of a decision: for each rule what is
-// left, and the seconds until there is more.
-func rateLimitHeader(d *Decision) string {
-	var room [128]byte
-	b := room[:0]
-	for i, o := range d.core.Outcomes() {
+// rateLimitMembers returns what the RateLimit of a decision says of each rule before
+// the units that are left. Names need no escapes: see validName.
+func rateLimitMembers(names []string) []string {
+	members := make([]string, len(names))
+	for i, name := range names {
 		if i > 0 {
-			b = append(b, ", "...)
+			members[i] = ", "
 		}
-		b = append(b, '"')
-		b = append(b, d.policy.names[i]...) // names need no escapes, see validName
-		b = append(b, `";r=`...)
+		members[i] += `"` + name + `";r=`
+	}
+	return members
+}
+
+// appendRateLimit appends the RateLimit of a decision: for each rule what is left,
+// and the seconds until there is more.
+func appendRateLimit(b []byte, d *Decision) []byte {
+	for i, o := range d.core.Outcomes() {
+		b = append(b, d.policy.members[i]...)
 		b = strconv.AppendInt(b, o.Remaining, 10)
 		if t := max(o.MoreAfter, o.RetryAfter); t > 0 {
 			b = append(b, ";t="...)
 			b = strconv.AppendInt(b, seconds(micros(t)), 10)
 		}
 	}
-	return string(b)
+	return b
 }
 
 // retrySeconds returns the Retry-After of a refusal, which is the same each time it

@@ -16,13 +16,13 @@ import (
 type Policy struct {
 	limiter    *Limiter
 	set        RuleSet
-	keys       []KeyResolver // the distinct resolvers of the rules
-	keyOf      []int         // for each rule, the index of its resolver
-	names      []string      // for each rule
-	capacities []int64       // for each rule, the most units that can remain
-	header     string        // the value of RateLimit-Policy
-	refusals   []Refusal     // for each rule what refused requests meet; nil if that is 429
-	watch      *watch        // nil if no rule watches or hides
+	keyOf      []int     // for each rule, the index of the first rule with its resolver
+	names      []string  // for each rule
+	capacities []int64   // for each rule, the most units that can remain
+	header     string    // the value of RateLimit-Policy
+	members    []string  // for each rule, how its member of RateLimit begins
+	refusals   []Refusal // for each rule what refused requests meet; nil if that is 429
+	watch      *watch    // nil if no rule watches or hides
 
 	waits                bool // whether a refused request may wait
 	leases, queues       bool // whether a rule is of Concurrency, or of Queue
@@ -43,15 +43,14 @@ type Policy struct {
 func newPolicy(l *Limiter, set RuleSet) *Policy {
 	p := &Policy{limiter: l, set: set, routes: make(map[routeID]*route)}
 	index := make(map[string]int)
-	for _, r := range set.rules {
+	for i, r := range set.rules {
 		text := r.Key.String()
-		i, known := index[text]
+		first, known := index[text]
 		if !known || r.Key.uses(byFunc) {
-			i = len(p.keys)
+			first = i
 			index[text] = i
-			p.keys = append(p.keys, r.Key)
 		}
-		p.keyOf = append(p.keyOf, i)
+		p.keyOf = append(p.keyOf, first)
 		p.names = append(p.names, r.name())
 		p.leases = p.leases || r.leases()
 		p.costs = p.costs || r.Cost != nil
@@ -64,7 +63,7 @@ func newPolicy(l *Limiter, set RuleSet) *Policy {
 		q := r.quota()
 		p.capacities = append(p.capacities, q.Capacity())
 	}
-	p.header = policyHeader(set.rules)
+	p.header, p.members = policyHeader(set.rules), rateLimitMembers(p.names)
 	p.refusals = l.refusals(set)
 	p.watch = newWatch(set.rules, p.refusals)
 	p.waits = slices.ContainsFunc(p.refusals, func(r Refusal) bool { return r.Wait > 0 })

@@ -64,6 +64,9 @@ func writeDocument(w http.ResponseWriter, status int, err error) {
 
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
+// documentSize is enough for the document of most policies.
+const documentSize = 320
+
 // appendDocument appends the problem details document (RFC 9457) of an error, with
 // the types and the member of draft-ietf-httpapi-ratelimit-headers-11. It does not
 // name the cause of a failure. Nothing in it needs an escape: see validName.

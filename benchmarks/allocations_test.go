@@ -29,10 +29,11 @@ func TestAllocations(t *testing.T) {
 			_, _ = policy.Take(t.Context(), limit.Request{Keys: map[string]string{"ip": "203.0.113.9"}})
 		}},
 		{"net/http", 2, request(netHTTP(twoRules))},
-		{"net/http, refused", 5, request(netHTTP(refusing))},
+		{"net/http, refused", 4, request(netHTTP(refusing))},
 		{"Gin", 2, request(ginWith(ginlimit.New(limit.New(nil, nil)).Limit(twoRules)))},
-		{"Gin, refused", 7, request(ginWith(ginlimit.New(limit.New(nil, nil)).Limit(refusing)))},
-		{"Echo v4", 4, request(echoWith(echolimit.New(limit.New(nil, nil)).Limit(twoRules)))},
+		{"Gin, refused", 6, request(ginWith(ginlimit.New(limit.New(nil, nil)).Limit(refusing)))},
+		{"Echo v4", 3, request(echoWith(echolimit.New(limit.New(nil, nil)).Limit(twoRules)))},
+		{"Echo v4, refused", 11, request(echoWith(echolimit.New(limit.New(nil, nil)).Limit(refusing)))},
 	} {
 		for range 100 { // the first requests of a route carry a mark: see docs/design/decisions.md
 			c.call()

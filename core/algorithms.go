@@ -14,7 +14,7 @@ type Algorithm uint8
 // anything that reads the table.
 var algorithms = [...]row{
 	SlidingLog: {
-		name: "sliding-log", state: func() State { return &logState{} },
+		name: "sliding-log", state: func() State { return &Log{} },
 		maxLimit: MaxLog, tooLarge: "is too large for an exact window, which logs each unit: write at most %d, " +
 			"or algorithm sliding-cells, whose windows are up to a cell longer",
 		span: (*Quota).oneWindow,

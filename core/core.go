@@ -66,6 +66,7 @@ type Decision struct {
 	Allowed bool
 	Mode    Mode // how it was made
 
+	n        uint8  // of outcomes
 	alone    uint16 // a bit for each charge: see Alone
 	overflow uint32 // two bits for each charge: see Overflow
 
@@ -79,9 +80,8 @@ type Decision struct {
 
 	times *[MaxCharges]int64 // of the outcomes, if not At: see TimeOf
 
-	n    int
 	few  [4]Outcome // most policies have few rules; these need no allocation
-	many []Outcome
+	many *[MaxCharges]Outcome
 }
 
 // NewDecision returns a decision at the given time with room for n outcomes.
@@ -91,16 +91,16 @@ func NewDecision(at int64, n int) (d Decision) {
 }
 
 func (d *Decision) start(at int64, n int) {
-	d.At, d.n = at, n
+	d.At, d.n = at, uint8(n)
 	if n > len(d.few) {
-		d.many = make([]Outcome, n)
+		d.many = new([MaxCharges]Outcome)
 	}
 }
 
 // Outcomes returns one outcome for each charge, in the order of the charges.
 func (d *Decision) Outcomes() []Outcome {
 	if d.many != nil {
-		return d.many
+		return d.many[:d.n]
 	}
 	return d.few[:d.n]
 }

@@ -62,6 +62,13 @@ func (Base) Release(*Quota, int64, uint64) {}
 // states of the charges' keys, it takes all charges or none. It takes those that
 // decide alone if they fit.
 func Decide(now int64, charges []Charge, states []State) (d Decision) {
+	d.Decide(now, charges, states)
+	return d
+}
+
+// Decide makes the zero d what the function [Decide] returns. A Decision is large:
+// a store that fills in its result saves a copy.
+func (d *Decision) Decide(now int64, charges []Charge, states []State) {
 	d.start(now, len(charges))
 	d.Allowed = true
 	outcomes := d.Outcomes()
@@ -78,14 +85,17 @@ func Decide(now int64, charges []Charge, states []State) (d Decision) {
 		c, state, o := &charges[i], states[i], &outcomes[i]
 		room := o.Remaining
 		fits := c.Fits(room)
+		takes := d.Allowed
+		if c.Alone {
+			takes = fits
+		}
 		switch {
 		case c.Cost == 0:
-		case c.Alone && fits:
-			room, _ = state.Take(c.Cost, c.Lease)
-		case d.Allowed && !c.Alone:
+		case takes:
 			var delay int64
-			room, delay = state.Take(c.Cost, c.Lease)
-			d.Delay = max(d.Delay, delay)
+			if room, delay = state.Take(c.Cost, c.Lease); !c.Alone {
+				d.Delay = max(d.Delay, delay)
+			}
 		default:
 			state.Refuse()
 		}
@@ -105,7 +115,6 @@ func Decide(now int64, charges []Charge, states []State) (d Decision) {
 			o.RetryAfter = state.After(c.Cost + c.Reserve - room)
 		}
 	}
-	return d
 }
 
 // Fits reports whether c fits where there is room for so many units. A cost of 0

@@ -18,34 +18,42 @@ import "slices"
 // with Redis sorted sets" (ClassDojo, 2015), but refusals leave no entry.
 const SlidingLog Algorithm = 0
 
-// A logState holds the times of the units admitted within the last window,
-// oldest first.
-type logState struct {
+// A Log is the [State] of a [SlidingLog]: the times of the units admitted within
+// the last window, oldest first. It is exported for stores that embed it. The
+// zero Log is that of a new key.
+//
+// Many keys are seldom used, so a Log is kept small: a key that has one time
+// has no ring, and the ring is a pointer to a slice.
+type Log struct {
 	Base
-	ring   []int64 // times; ring[(head+i) % len(ring)] is the i-th oldest
-	head   int32
-	size   int32 // times in the ring
-	left   int32 // how many of the oldest of them had left the window at now
-	limit  int32 // of the last Advance
-	newest int64 // of the times in the ring, if there are any
+	ring   *[]int64 // times; (*ring)[(head+i) % len(*ring)] is the i-th oldest; nil until there are two
+	newest int64    // of the times, if there are any
 	window int64
 	now    int64
+	head   int32
+	size   int32 // times in the log
+	left   int32 // how many of the oldest of them had left the window at now
+	limit  int32 // of the last Advance
 }
 
-// index returns where in the ring the i-th oldest time is.
-func (l *logState) index(i int32) int32 {
+// slot returns the i-th oldest time, which is newest if there is no ring.
+func (l *Log) slot(i int32) *int64 {
+	if l.ring == nil {
+		return &l.newest
+	}
+	ring := *l.ring
 	i += l.head
-	if n := int32(len(l.ring)); i >= n {
+	if n := int32(len(ring)); i >= n {
 		i -= n
 	}
-	return i
+	return &ring[i]
 }
 
-func (l *logState) at(i int32) int64 { return l.ring[l.index(i)] }
+func (l *Log) at(i int32) int64 { return *l.slot(i) }
 
 // Advance implements [State]. It drops nothing as long as the clock goes
 // forward, so that a decision that takes nothing leaves the state as it was.
-func (l *logState) Advance(q *Quota, now int64) int64 {
+func (l *Log) Advance(q *Quota, now int64) int64 {
 	l.limit, l.window, l.now = int32(q.Limit), q.Window, now
 	if l.size > 0 {
 		l.age(now)
@@ -54,12 +62,12 @@ func (l *logState) Advance(q *Quota, now int64) int64 {
 }
 
 // age finds what has left the window.
-func (l *logState) age(now int64) {
+func (l *Log) age(now int64) {
 	redated := l.newest > now
 	if redated {
 		l.newest = now
 		for i := l.size - 1; i >= 0 && l.at(i) > now; i-- {
-			l.ring[l.index(i)] = now
+			*l.slot(i) = now
 		}
 	}
 	if now-l.newest >= l.window {
@@ -78,49 +86,59 @@ func (l *logState) age(now int64) {
 }
 
 // drop removes the times that have left the window.
-func (l *logState) drop() {
+func (l *Log) drop() {
 	l.size -= l.left
-	if l.left > 0 {
-		l.head = l.index(l.left)
+	if l.ring != nil && l.left > 0 {
+		l.head += l.left
+		if n := int32(len(*l.ring)); l.head >= n {
+			l.head -= n
+		}
 	}
 	l.left = 0
 }
 
 // Used implements [State].
-func (l *logState) Used() int64 { return int64(l.size - l.left) }
+func (l *Log) Used() int64 { return int64(l.size - l.left) }
 
 // Take implements [State].
-func (l *logState) Take(n int64, _ uint64) (room, delay int64) {
+func (l *Log) Take(n int64, _ uint64) (room, delay int64) {
 	l.drop()
-	l.grow(l.size + int32(n))
-	l.newest = l.now
-	for ; n > 0; n-- {
-		l.size++
-		l.ring[l.index(l.size-1)] = l.now
+	size := l.size + int32(n)
+	l.grow(size)
+	for i := l.size; i < size; i++ {
+		*l.slot(i) = l.now
 	}
-	return int64(l.limit) - l.Used(), 0
+	l.newest, l.size = l.now, size
+	return int64(l.limit - size), 0
 }
 
 // grow makes room for n times. It doubles, so that a key that is seldom used
 // stays small, but never beyond the limit.
-func (l *logState) grow(n int32) {
-	if int(n) <= len(l.ring) {
+func (l *Log) grow(n int32) {
+	room := int32(1)
+	if l.ring != nil {
+		room = int32(len(*l.ring))
+	}
+	if n <= room {
 		return
 	}
-	ring := make([]int64, max(n, min(2*int32(len(l.ring)), l.limit)))
+	ring := make([]int64, max(n, min(2*room, l.limit)))
 	for i := range l.size {
 		ring[i] = l.at(i)
 	}
-	l.ring, l.head = ring, 0
+	if l.ring == nil {
+		l.ring = new([]int64)
+	}
+	*l.ring, l.head = ring, 0
 }
 
 // After implements [State]: the n oldest units must leave.
-func (l *logState) After(n int64) int64 {
+func (l *Log) After(n int64) int64 {
 	return l.at(l.left+int32(n)-1) + l.window - l.now
 }
 
 // Expires implements [State].
-func (l *logState) Expires() int64 {
+func (l *Log) Expires() int64 {
 	if l.size == 0 {
 		return 0
 	}
@@ -130,7 +148,7 @@ func (l *logState) Expires() int64 {
 // Return implements [State]: units dated exactly At leave the log. Units of one
 // time cannot be told apart. Units that were dated anew when the clock stepped
 // back are not found.
-func (l *logState) Return(r *Return, now int64) int64 {
+func (l *Log) Return(r *Return, now int64) int64 {
 	if r.At > now || now-r.At >= r.Quota.Window {
 		return 0
 	}
@@ -145,7 +163,7 @@ func (l *logState) Return(r *Return, now int64) int64 {
 		if i < l.left {
 			left++
 		}
-		l.ring[l.index(kept)] = at
+		*l.slot(kept) = at
 		kept++
 	}
 	l.size, l.left = kept, left
@@ -156,8 +174,11 @@ func (l *logState) Return(r *Return, now int64) int64 {
 }
 
 // Clone implements [State].
-func (l *logState) Clone() State {
+func (l *Log) Clone() State {
 	copied := *l
-	copied.ring = slices.Clone(l.ring)
+	if l.ring != nil {
+		ring := slices.Clone(*l.ring)
+		copied.ring = &ring
+	}
 	return &copied
 }

@@ -97,7 +97,7 @@ func TestLogEdges(t *testing.T) {
 
 func TestLogExpires(t *testing.T) {
 	q := Quota{Limit: 3, Window: 1_000}
-	l := &logState{}
+	l := &Log{}
 	if got := l.Expires(); got > 0 {
 		t.Errorf("a new log expires at %d, want in the past", got)
 	}
@@ -118,20 +118,28 @@ func TestLogExpires(t *testing.T) {
 // that of more than its limit.
 func TestLogGrowth(t *testing.T) {
 	q := Quota{Limit: 100, Window: 1_000}
-	l := &logState{}
+	l := &Log{}
 	for now := range int64(10_000) {
 		if l.Advance(&q, now) >= 1 {
 			l.Take(1, 0)
 		}
-		if held, room := int(l.size), len(l.ring); room > 2*held || room > 100 {
+		if held, room := int(l.size), l.room(); room > 2*held || room > 100 {
 			t.Fatalf("room for %d times, of which there are %d", room, held)
 		}
 	}
 	l.Advance(&q, 20_000)
 	l.Take(q.Limit, 0)
-	if room := len(l.ring); room != 100 {
+	if room := l.room(); room != 100 {
 		t.Errorf("room for %d times, want 100", room)
 	}
+}
+
+// room returns how many times l has memory for.
+func (l *Log) room() int {
+	if l.ring == nil {
+		return 1
+	}
+	return len(*l.ring)
 }
 
 // TestDecideLeavesNoTrace tests that a decision that takes nothing can be left

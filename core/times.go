@@ -28,8 +28,8 @@ func (d *Decision) SetTimeOf(i int, at int64) {
 // Later returns a refusal as it is the given microseconds after At, if nothing has
 // happened since. Its times are that much shorter, but not over.
 func (d *Decision) Later(by int64) Decision {
-	later := NewDecision(d.At+by, d.n)
-	later.Mode = d.Mode
+	later := NewDecision(d.At+by, int(d.n))
+	later.Mode, later.alone = d.Mode, d.alone
 	for i, o := range d.Outcomes() {
 		for _, time := range []*int64{&o.RetryAfter, &o.MoreAfter, &o.ResetAfter} {
 			if *time > 0 {

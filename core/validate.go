@@ -17,10 +17,10 @@ func ValidateCharges(charges []Charge) error {
 	}
 	for i := range charges {
 		c := &charges[i]
-		if c.Cost < 0 || c.Cost > MaxCost {
+		if uint64(c.Cost) > uint64(MaxCost) { // or below 0
 			return fmt.Errorf("%w: rule %q: cost %d: write 0 to %d", ErrCharges, c.Rule, c.Cost, MaxCost)
 		}
-		if c.Reserve < 0 || c.Reserve > MaxCost {
+		if uint64(c.Reserve) > uint64(MaxCost) {
 			return fmt.Errorf("%w: rule %q: reserve %d: write 0 to %d", ErrCharges, c.Rule, c.Reserve, MaxCost)
 		}
 		if c.Quota.faults() != 0 {

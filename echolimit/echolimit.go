@@ -77,7 +77,7 @@ func (l *Limiter) middleware(pattern string, rules limit.RuleSet) (echo.Middlewa
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			err := adapter.Serve(policy, c.Response(), c.Request(), call{c, next})
-			if c.Response().Committed && (errors.As(err, new(*limit.RefusedError)) || errors.Is(err, limit.ErrUndecided)) {
+			if err != nil && c.Response().Committed && (errors.As(err, new(*limit.RefusedError)) || errors.Is(err, limit.ErrUndecided)) {
 				return nil // it is answered
 			}
 			return err

@@ -122,31 +122,34 @@ func TestAloneWithAShare(t *testing.T) {
 	assert.EqualValues(t, 42, leftOf(t, s.own, own))
 }
 
-// TestAloneInOverflow has keys share overflow quotas, and the memory get room in
-// between, so that the store is asked twice: each request counts once.
+// TestAloneInOverflow has keys share overflow quotas. Each request counts once where
+// the memory refuses it, and where the memory gets room in between, so that the store
+// is asked twice.
 func TestAloneInOverflow(t *testing.T) {
-	now := new(atomic.Int64)
-	now.Store(1000 * hour)
-	f := &frail{Store: at(now)}
-	s := newStore(f, nil, memstore.New(&memstore.Options{MaxKeys: 256, Now: now.Load}), now.Load)
-	flood(t, s, core.Quota{Limit: 4, Window: 2 * hour})
-	q := core.Quota{Limit: 4, Window: hour}
-	c := core.Charge{Rule: "watched", Quota: core.Quota{Limit: 100, Window: hour}, Cost: 1, Alone: true}
-	calls := 0
-	f.first = func() {
-		if calls++; calls == 2 { // the look was the first
-			for i := range 12 * 256 {
-				require.NoError(t, s.own.Reset(t.Context(), "p", "r", fmt.Sprint("flood ", i)))
+	for _, room := range []bool{false, true} {
+		now := new(atomic.Int64)
+		now.Store(1000 * hour)
+		f := &frail{Store: at(now)}
+		s := newStore(f, nil, memstore.New(&memstore.Options{MaxKeys: 256, Now: now.Load}), now.Load)
+		flood(t, s, core.Quota{Limit: 4, Window: 2 * hour})
+		q := core.Quota{Limit: 4, Window: hour}
+		c := core.Charge{Rule: "watched", Quota: core.Quota{Limit: 100, Window: hour}, Cost: 1, Alone: true}
+		calls := 0
+		f.first = func() {
+			if calls++; calls == 2 && room { // the look was the first
+				for i := range 12 * 256 {
+					require.NoError(t, s.own.Reset(t.Context(), "p", "r", fmt.Sprint("flood ", i)))
+				}
 			}
 		}
+		for i := range 6 {
+			d, err := s.Take(context.Background(), "p", []core.Charge{{Rule: "r", Key: "new", Quota: q, Cost: 1}, c})
+			require.NoError(t, err)
+			require.Equal(t, i < 4, d.Allowed)
+			require.True(t, d.Took(1))
+			require.EqualValues(t, 99-i, d.Outcomes()[1].Remaining)
+		}
+		require.Greater(t, calls, 6)
+		assert.EqualValues(t, 94, leftOf(t, f.Store, c))
 	}
-	for i := range 6 {
-		d, err := s.Take(context.Background(), "p", []core.Charge{{Rule: "r", Key: "new", Quota: q, Cost: 1}, c})
-		require.NoError(t, err)
-		require.Equal(t, i < 4, d.Allowed)
-		require.True(t, d.Took(1))
-		require.EqualValues(t, 99-i, d.Outcomes()[1].Remaining)
-	}
-	require.Greater(t, calls, 6)
-	assert.EqualValues(t, 94, leftOf(t, f.Store, c))
 }

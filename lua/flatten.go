@@ -15,6 +15,8 @@ import (
 //   - Lines of comments are left out, and "-- @extra" at the end of a line.
 //   - A call of a function that is marked "-- @rare" becomes a function expression,
 //     so that it is defined only where it is reached.
+//   - A line that ends in "-- @inline" becomes the body of the function that it calls.
+//     Where an argument has the name of a parameter, they are one variable.
 //   - A line that ends in "-- @each" calls a function of the rule's algorithm. It
 //     becomes the bodies of these functions, each behind a comparison. Algorithms
 //     whose functions have no definition of the form "function x.load(…)", or one
@@ -30,6 +32,9 @@ func flatten(text string) string {
 			s.writeRare(f)
 		}
 	}
+	for _, f := range s.functions {
+		f.body = inlineLine.ReplaceAllStringFunc(f.body, func(line string) string { return s.writeInline(f, line) })
+	}
 	s.main = eachLine.ReplaceAllStringFunc(s.main, s.writeEach)
 	for s.dropUnused() {
 	}
@@ -40,6 +45,7 @@ var (
 	commentLine = regexp.MustCompile(`(?m)^ *--(?: [^@].*|| @(?:needs|value|returned).*)\n`)
 	definition  = regexp.MustCompile(`(?ms)^(-- @rare\n)?(local )?function ([\w.]+)\(([^)\n]*)\)(?:\n(.*?)^| ([^\n]*) )end\n`)
 	eachLine    = regexp.MustCompile(`(?m)^ *(?:if rule\.as\.\w+ then |(\w+) = )?rule\.as\.(\w+)\((.*?)\)(?: end)? -- @each\n`)
+	inlineLine  = regexp.MustCompile(`(?m)^ *([\w.]+)\((.*?)\) -- @inline\n`)
 	registered  = regexp.MustCompile(`(?m)^algorithms\[\d+\] = (\w+)$`)
 	declared    = regexp.MustCompile(`\b(?:local(?: function)?|for|function)\b ?([\w, ]*)(?:\(([^)]*)\))?`)
 	topLocals   = regexp.MustCompile(`(?m)^local (?:function )?([\w, ]+)`)
@@ -134,6 +140,18 @@ func (s *script) writeRare(f *function) {
 		}
 	}
 	replace(&s.main, "")
+}
+
+// writeInline writes what becomes of a line of a function that ends in @inline.
+func (s *script) writeInline(place *function, line string) string {
+	m := inlineLine.FindStringSubmatch(line)
+	i := slices.IndexFunc(s.functions, func(f *function) bool { return f.name == m[1] })
+	if i < 0 || s.functions[i].returns || inlineLine.MatchString(s.functions[i].body) {
+		panic(fmt.Sprintf("lua: flatten cannot write %s inline", m[1]))
+	}
+	f := s.functions[i]
+	s.checkNames(f, place.body, place.params)
+	return "do\n" + assign(f.params, m[2]) + strings.TrimRight(f.body, "\n") + "\nend\n"
 }
 
 // writeEach writes what becomes of a line that ends in @each.

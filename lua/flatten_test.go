@@ -40,6 +40,10 @@ func TestFlatten(t *testing.T) {
 			"local a = {}\nfunction a.load(rule)\n  if x then return end\nend\nalgorithms[0] = a\nrule.as.load(rule) -- @each\n",
 			"local a = {}\nfunction a.load(rule)\n  if x then return end\nend\nalgorithms[0] = a\nrule.as.load(rule)\n",
 		},
+		"inline": {
+			"local function a(n, m)\n  x = n + m\nend\nfunction b(n)\n  a(n, 2) -- @inline\nend\nb(1)\n",
+			"function b(n)\ndo\nlocal m = 2\n  x = n + m\nend\nend\nb(1)\n",
+		},
 		"an optional function that there is not": {
 			"local a = {}\nalgorithms[0] = a\nif rule.as.prepare then rule.as.prepare(rule) end -- @each\nreturn x\n",
 			"local a = {}\nalgorithms[0] = a\nreturn x\n",
@@ -53,6 +57,12 @@ func TestFlatten(t *testing.T) {
 	assert.Panics(t, func() {
 		flatten(top + "local a = {}\nfunction a.load(rule)\n  x = rule\nend\nlocal x\nrule.as.load(rule) -- @each\n")
 	}, "x is another variable in the driver")
+	assert.Panics(t, func() {
+		flatten(top + "local function a() x = 2 end\nlocal function b(x)\n  a() -- @inline\nend\nb()\n")
+	}, "x is another variable in b")
+	assert.Panics(t, func() {
+		flatten(top + "local function a() return x end\nlocal function b()\n  a() -- @inline\nend\nb()\n")
+	}, "a return")
 }
 
 // TestFlattenAll tests that the scripts of all pairs of algorithms can be flattened,

@@ -1,6 +1,8 @@
--- The sliding log of slidinglog.lua as a ring in place, for limits above 128:
--- a decision touches the header and the slots that it needs, however large the
--- limit is.
+-- The sliding log of slidinglog.lua for limits above 128. A log of at most 128
+-- units is a string as there, which most clients never outgrow. A longer one is a
+-- ring in place: a decision touches the header and the slots that it needs, however
+-- long the log is. A ring that has at most 64 units left becomes a string when it is
+-- next written.
 --
 -- value   form:1  size:3  window:6  cursor:3  live:3  oldest:7  newest:7  slot:W …
 -- form    'c': W = 4, windows below 2^32 us;  'd': W = 6
@@ -13,12 +15,15 @@
 -- @value c 34 4
 -- @value d 36 6
 --
--- A ring whose rule has changed, or whose clock has stepped back, is laid anew
--- when it is next written: a copy of the live slots in order. Until then it is read
--- where it is, if its ticks are as wide as those of the rule.
+-- A ring whose rule has changed is laid anew when it is next written: a copy of the
+-- live slots in order. Until then it is read where it is, if its ticks are as wide as
+-- those of the rule. If they are not, or if the clock has stepped back, the whole
+-- value is read as a string.
+
+local STRING_MOST, RING_LEAST = 128, 65 -- units of a log in each form
 
 local ring = {}
-local rings = {nil, nil, nil, nil} -- the ring of each key
+local rings = {nil, nil, nil, nil} -- the ring of each key, if it has one: otherwise see values
 
 -- the time of the j-th oldest unit, from 0. Slots are read by the dozen, since
 -- the neighbours are asked for next.
@@ -50,52 +55,46 @@ local function expire(s, now, window)
   s.live, s.from, s.oldest = s.live - high, s.from - high, oldest
 end
 
--- @rare
--- reads a ring that must be laid anew, or says what is wrong with its key
-local function read_whole(s, now)
-  local ticks, newest, ahead = live_ticks(call('GET', s.key), s.rule, now)
-  if not ticks then return WRONG_VALUE end
-  local width = s.rule.short and 4 or 6
-  s.whole, s.slots, s.live, s.newest, s.redated = true, ticks, #ticks / width, newest, ahead
-  s.oldest = end_of(ticks, width, newest)
+-- fills in the row of a key that has a ring, from a value that begins with its header
+local function load_ring(rule, now, k, value, newest)
+  local limit, window, live, oldest = rule.limit, rule.window, u24(value, 14), u56(value, 17)
+  local s = {
+    rule = rule, key = keys[k], live = 0, slots = '', from = 0, oldest = 0,
+    size = u24(value, 2), cursor = u24(value, 11), newest = newest, head = nil,
+  }
+  if s.size == limit and u48(value, 5) == window then s.head = sub(value, 1, 10) end
+  if s.cursor >= s.size or live > s.size then
+    problem[k] = WRONG_VALUE
+  elseif live > 0 and now - newest < window then
+    s.live, s.oldest = live, oldest
+    if now - oldest >= window then expire(s, now, window) end
+  end
+  live = s.live
+  rings[k], room[k], taken[k], more[k], reset[k] = s, limit - live, 0, 0, 0
+  if live > 0 then
+    more[k] = window - (now - (live > limit and time_at(s, live - limit) or s.oldest))
+    reset[k] = window - (now - newest)
+  end
 end
 
 function ring.take(rule, k, n)
-  room[k], taken[k], reset[k] = room[k] - n, taken[k] + n, rule.window
-  if more[k] == 0 then more[k] = rule.window end
+  log.take(rule, k, n) -- @inline
 end
 
 function ring.load(rule, now)
-  local limit, window, form = rule.limit, rule.window, rule.short and RING_SHORT or RING_LONG
+  local ring_form, form, width, modulus, read, most = RING_SHORT, SHORT, 4, 4294967296, u32, '520'
+  if not rule.short then ring_form, form, width, modulus, read, most = RING_LONG, LONG, 6, 281474976710656, u48, '776' end
   for k = rule.first, rule.last do
-    local s = {
-      rule = rule, key = keys[k], live = 0, slots = '', from = 0, -- and what the header holds:
-      head = nil, size = nil, cursor = 0, oldest = 0, newest = 0, whole = nil, redated = nil,
-    }
-    local header = redis.pcall('GETRANGE', s.key, '0', '29')
-    if type(header) == 'table' then
+    -- the header of a ring, or all of a string: only one whose limit was lowered has more than STRING_MOST units
+    local value = redis.pcall('GETRANGE', keys[k], '0', most)
+    local newest = type(value) == 'string' and #value >= 30 and byte(value, 1) == ring_form and u56(value, 24)
+    if newest and newest <= now then
+      load_ring(rule, now, k, value, newest) -- @inline
+    elseif type(value) == 'table' then
       problem[k] = WRONG_TYPE
-    elseif #header == 30 and byte(header, 1) == form and u56(header, 24) <= now then
-      s.size, s.cursor, s.newest = u24(header, 2), u24(header, 11), u56(header, 24)
-      if s.size == limit and u48(header, 5) == window then s.head = sub(header, 1, 10) else s.whole = true end
-      local live, oldest = u24(header, 14), u56(header, 17)
-      if s.cursor >= s.size or live > s.size then
-        problem[k] = WRONG_VALUE
-      elseif live > 0 and now - s.newest < window then
-        s.live, s.oldest = live, oldest
-        if now - oldest >= window then expire(s, now, window) end
-      end
-    elseif header == '' then
-      s.whole = true
     else
-      problem[k] = read_whole(s, now)
-      if s.redated then redated[k] = true end
-    end
-    local live = s.live
-    rings[k], room[k], taken[k], more[k], reset[k] = s, limit - live, 0, 0, 0
-    if live > 0 then
-      more[k] = window - (now - (live > limit and time_at(s, live - limit) or s.oldest))
-      reset[k] = window - (now - s.newest)
+      if value == '' then value = nil elseif #value > 8 + STRING_MOST*width then value = call('GET', keys[k]) end
+      load_value(rule, now, k, value, form, width, modulus, read) -- @inline
     end
   end
 end
@@ -103,6 +102,7 @@ end
 -- @rare
 function ring.after(rule, k, n, now)
   local s = rings[k]
+  if not s then return log.after(rule, k, n, now) end
   return n > s.live and rule.window or rule.window - (now - time_at(s, n - 1))
 end
 
@@ -120,12 +120,17 @@ local function live_slots(s)
 end
 
 -- @rare
--- lays a ring anew; a lowered limit may leave more than it admits: keep them all
-local function write_whole(s, n, head, stamp, ttl)
-  local live, width = s.live + n, s.rule.short and 4 or 6
-  local size = live > s.rule.limit and live or s.rule.limit
-  return call('SET', s.key, char(byte(head, 1)) .. be24(size) .. sub(head, 5) .. be24(live % size) .. be24(live) ..
-    be56(s.oldest) .. stamp .. (s.size and live_slots(s) or s.slots) .. rep_many(sub(stamp, 8 - width), n), 'PX', ttl)
+-- lays a ring with the live units of a key and n taken now; a lowered limit may leave
+-- more than it admits: keep them all
+local function lay(rule, k, n, now, stamp, ttl)
+  local s, form, width = rings[k], RING_SHORT, 4
+  if not rule.short then form, width = RING_LONG, 6 end
+  local ticks, oldest = s and live_slots(s) or sub(values[k], firsts[k]), now
+  if ticks ~= '' then oldest = s and s.oldest or end_of(ticks, width, u56(values[k], 2)) end
+  local live = #ticks / width + n
+  local size = live > rule.limit and live or rule.limit
+  return call('SET', keys[k], char(form) .. be24(size) .. sub(be56(rule.window), 2) .. be24(live % size) .. be24(live) ..
+    be56(oldest) .. stamp .. ticks .. rep_many(sub(stamp, 8 - width), n), 'PX', ttl)
 end
 
 -- @rare
@@ -139,23 +144,28 @@ local function grow(s, n, ttl)
 end
 
 function ring.save(rule, now, stamp, grace)
-  local limit, window, form, width = rule.limit, rule.window, RING_SHORT, 4
-  if not rule.short then form, width = RING_LONG, 6 end
-  local ttl, tick = 2*ceil(window / 1000) + grace, sub(stamp, 8 - width)
+  local limit, window, form, width = rule.limit, rule.window, SHORT, 4
+  if not rule.short then form, width = LONG, 6 end
+  local ttl, tick, string_ttl = 2*ceil(window / 1000) + grace, sub(stamp, 8 - width), nil
   for k = rule.first, rule.last do
     local s, n = rings[k], taken[k]
-    if (n > 0 or redated[k]) and not problem[k] then
-      local head, ahead = s.head or char(form) .. be24(limit) .. sub(be56(window), 2), limit - s.cursor
-      if s.live == 0 then s.oldest = now end
-      if s.whole then
-        write_whole(s, n, head, stamp, ttl)
-      else
+    if not problem[k] and (n > 0 or redated[k]) then
+      local live = s and s.live or (#values[k] - firsts[k] + 1) / width
+      if live + n <= (s and RING_LEAST - 1 or STRING_MOST) then
+        string_ttl = string_ttl or tostring(ceil(window / 1000) + grace) -- as text: see log.save
+        call('PSETEX', keys[k], string_ttl,
+          char(form) .. stamp .. (s and live_slots(s) or sub(values[k], firsts[k])) .. (n == 1 and tick or rep(tick, n)))
+      elseif s and s.head then
+        local ahead = limit - s.cursor
         local length = call('SETRANGE', s.key, 30 + s.cursor*width, n == 1 and tick or rep_many(tick, n < ahead and n or ahead))
         if n < ahead and length == 30 + (s.cursor + n)*width then grow(s, n, ttl) end
         if n > ahead then call('SETRANGE', s.key, '30', rep_many(tick, n - ahead)) end
-        call('SETRANGE', s.key, '0', head .. be24((s.cursor + n) % limit) .. be24(s.live + n) .. be56(s.oldest) .. stamp)
+        call('SETRANGE', s.key, '0',
+          s.head .. be24((s.cursor + n) % limit) .. be24(live + n) .. be56(live > 0 and s.oldest or now) .. stamp)
         -- the first write in each interval as long as the window outlives all units of that interval
-        if s.live == 0 or s.newest - s.newest % window ~= now - now % window then call('PEXPIRE', s.key, ttl) end
+        if live == 0 or s.newest - s.newest % window ~= now - now % window then call('PEXPIRE', s.key, ttl) end
+      else
+        lay(rule, k, n, now, stamp, ttl)
       end
     end
   end

@@ -49,7 +49,7 @@ func Plain(sha string) (text string) {
 //	-- @value a 12 4               or 12, 16, 20 and so on
 //	-- @returned r 141             a second key remembers what was given back
 //	-- @return                     the rest is for return.lua only
-//	-- @rare                       see flatten
+//	-- @rare                       see flatten, also for @inline and @each
 //
 // A line of code that ends in "-- @extra" is for charges with Alone or Reserve, and
 // left out where there are none.

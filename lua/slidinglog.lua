@@ -1,6 +1,6 @@
 -- The sliding log: at most `limit` units in any window, exactly. The twin of
--- core/slidinglog.go, in one string, for limits up to 128; above, ring.lua keeps
--- the same log in place.
+-- core/slidinglog.go, in one string. With ring.lua, a log of a limit above 128 is
+-- kept so only while it has few units.
 --
 -- value   form:1  newest:7  tick:W …      one tick for each unit, oldest first
 -- form    'a': W = 4, windows below 2^32 us (71.5 min);  'b': W = 6, the others
@@ -89,46 +89,51 @@ end
 local log = {}
 local values, firsts = {nil, nil, nil, nil}, {nil, nil, nil, nil} -- the value, and where its first live tick is
 
-function log.load(rule, now)
-  local limit, window, before = rule.limit, rule.window, rule.first - 1
-  local form, width, modulus, read = SHORT, 4, 4294967296, u32
-  if not rule.short then form, width, modulus, read = LONG, 6, 281474976710656, u48 end
-  local got = values_of(rule)
-  for q = 1, rule.last - before do
-    local k, value, i, live, soonest, latest = before + q, got[q], 1, 0, 0, 0
-    if value then
-      local kind, a, b, c, d, e, f, g = byte(value, 1, 8)
-      local newest = g and (((((a*256 + b)*256 + c)*256 + d)*256 + e)*256 + f)*256 + g
-      if kind ~= form or #value < 12 or (#value - 8) % width ~= 0 or newest > now then
-        local ticks, latest_tick, ahead = live_ticks(value, rule, now)
-        if ticks then
-          newest = latest_tick
-          value = char(form) .. be56(newest) .. ticks
-          if ahead then redated[k] = true end
-        else
-          newest, problem[k] = 0, WRONG_VALUE
-        end
-      end
-      -- a unit is live while it is less than `span` older than the newest
-      local span = window - (now - newest)
-      if span > 0 then
-        local tick, age = newest % modulus, nil
-        i = 9 - width
-        repeat
-          i = i + width
-          if i == 9 + 8*width then i = 9 + count_until(sub(value, 9), width, newest, newest - span)*width end
-          age = i < #value and (tick - read(value, i)) % modulus or 0
-        until age < span
-        live = (#value - i + 1) / width
-        if live > 0 then soonest, latest = span - age, span end
+-- fills in the row of a key from its value, or from nil
+local function load_value(rule, now, k, value, form, width, modulus, read)
+  local limit, window, i, live, soonest, latest = rule.limit, rule.window, 1, 0, 0, 0
+  if value then
+    local kind, a, b, c, d, e, f, g = byte(value, 1, 8)
+    local newest = g and (((((a*256 + b)*256 + c)*256 + d)*256 + e)*256 + f)*256 + g
+    if kind ~= form or #value < 12 or (#value - 8) % width ~= 0 or newest > now then
+      local ticks, latest_tick, ahead = live_ticks(value, rule, now)
+      if ticks then
+        newest = latest_tick
+        value = char(form) .. be56(newest) .. ticks
+        if ahead then redated[k] = true end
       else
-        value = ''
+        newest, problem[k] = 0, WRONG_VALUE
       end
+    end
+    -- a unit is live while it is less than `span` older than the newest
+    local span = window - (now - newest)
+    if span > 0 then
+      local tick, age = newest % modulus, nil
+      i = 9 - width
+      repeat
+        i = i + width
+        if i == 9 + 8*width then i = 9 + count_until(sub(value, 9), width, newest, newest - span)*width end
+        age = i < #value and (tick - read(value, i)) % modulus or 0
+      until age < span
+      live = (#value - i + 1) / width
+      if live > 0 then soonest, latest = span - age, span end
     else
       value = ''
     end
-    values[k], firsts[k], room[k], taken[k], more[k], reset[k] = value, i, limit - live, 0, soonest, latest
-    if live > limit then more[k] = log.after(rule, k, 1 + live - limit, now) end
+  else
+    value = ''
+  end
+  values[k], firsts[k], room[k], taken[k], more[k], reset[k] = value, i, limit - live, 0, soonest, latest
+  if live > limit then more[k] = log.after(rule, k, 1 + live - limit, now) end
+end
+
+function log.load(rule, now)
+  local form, width, modulus, read, before = SHORT, 4, 4294967296, u32, rule.first - 1
+  if not rule.short then form, width, modulus, read = LONG, 6, 281474976710656, u48 end
+  local got = values_of(rule)
+  for q = 1, rule.last - before do
+    local k, value = before + q, got[q]
+    load_value(rule, now, k, value, form, width, modulus, read) -- @inline
   end
 end
 

@@ -117,8 +117,9 @@ func BenchmarkFloor(b *testing.B) {
 		}
 	})
 	b.Run("hash", func(b *testing.B) {
+		var k target
 		for b.Loop() {
-			s.hash("POST /update", &charge)
+			s.place(&k, "POST /update", &charge)
 		}
 	})
 }

@@ -15,7 +15,7 @@ type both struct {
 
 // Advance implements [core.State].
 func (b *both) Advance(q *core.Quota, now int64) int64 {
-	return b.rooms(b.own.Advance(q, now), b.shared.state.Advance(q, now))
+	return b.rooms(b.own.Advance(q, now), b.shared.state().Advance(q, now))
 }
 
 func (b *both) rooms(own, shared int64) int64 {
@@ -26,23 +26,23 @@ func (b *both) rooms(own, shared int64) int64 {
 // Take implements [core.State].
 func (b *both) Take(n int64, lease uint64) (room, delay int64) {
 	own, ownDelay := b.own.Take(n, lease)
-	shared, sharedDelay := b.shared.state.Take(n, lease)
+	shared, sharedDelay := b.shared.state().Take(n, lease)
 	return b.rooms(own, shared), max(ownDelay, sharedDelay)
 }
 
 // Refuse implements [core.State].
 func (b *both) Refuse() {
 	b.own.Refuse()
-	b.shared.state.Refuse()
+	b.shared.state().Refuse()
 }
 
 // Used implements [core.State].
-func (b *both) Used() int64 { return max(b.own.Used(), b.shared.state.Used()) }
+func (b *both) Used() int64 { return max(b.own.Used(), b.shared.state().Used()) }
 
 // After implements [core.State]: both must have room for n units more than the
 // lesser room.
 func (b *both) After(n int64) int64 {
-	return max(after(b.own, b.room+n-b.ownRoom), after(b.shared.state, b.room+n-b.sharedRoom))
+	return max(after(b.own, b.room+n-b.ownRoom), after(b.shared.state(), b.room+n-b.sharedRoom))
 }
 
 // after returns how long until there is room for n units more, if that takes any time.

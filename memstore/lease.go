@@ -46,9 +46,10 @@ func (s *Store) leases(ctx context.Context, policy string, charges []core.Charge
 }
 
 func (s *Store) leasesOf(policy string, c *core.Charge, f func(leases core.State, now int64) bool) {
-	hash := s.hash(policy, c)
+	var k target
+	s.place(&k, policy, c)
 	now := s.now()
-	shard := &s.shards[shardOf(hash, c.Key)]
+	shard := &s.shards[k.shard]
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
 	if s.monotonic {
@@ -56,15 +57,15 @@ func (s *Store) leasesOf(policy string, c *core.Charge, f func(leases core.State
 	}
 	shard.last = now
 	// A lease may be held in an overflow quota, and if the key has an entry, in both.
-	own, shared := shard.keys.find(hash, policy, c), s.findOverflow(shard, policy, c)
+	own, shared := shard.keys.find(k.hash, policy, c), s.findOverflow(shard, policy, c)
 	if own != nil {
-		f(own.state, now)
+		f(own.state(), now)
 		own.prolong()
 	}
 	if shared == nil {
 		return
 	}
-	renewed := f(shared.state, now)
+	renewed := f(shared.state(), now)
 	shared.prolong()
 	if renewed && shared.sharedUntil > now { // the lease counts for longer
 		shared.sharedUntil = shared.expires

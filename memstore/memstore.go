@@ -51,9 +51,10 @@ const DefaultMaxKeys = 1 << 17
 //
 // # Memory
 //
-// A key takes about 160 bytes plus its own bytes and its state: 8 bytes for each
-// unit that a [core.SlidingLog] has held at once, rounded up to a power of two,
-// and 24 bytes for each lease of [core.Concurrency]. MaxKeys bounds keys, not
+// A key takes about 120 bytes plus its own bytes. From the second unit on, a
+// [core.SlidingLog] takes 24 bytes more, and 8 for each unit that it has held at
+// once, rounded up to a power of two. [core.Concurrency] takes 24 bytes for each
+// lease. MaxKeys bounds keys, not
 // units: the log of a large limit is large.
 //
 // A decision on known keys allocates nothing if it has at most four charges.
@@ -138,12 +139,12 @@ func New(options *Options) *Store {
 // and that of a context that was done before the call. After either, nothing was
 // taken. Take waits only for the locks of its keys' shards, each held for one
 // decision.
-func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) (d core.Decision, err error) {
 	if err := core.ValidateCharges(charges); err != nil {
-		return core.Decision{}, err
+		return d, err
 	}
 	if err := ctx.Err(); err != nil {
-		return core.Decision{}, err
+		return d, err
 	}
 	var few [4]target // most policies have few rules; these need no allocation
 	keys := few[:]
@@ -152,32 +153,28 @@ func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) 
 	}
 	keys = keys[:len(charges)]
 	for i := range charges {
-		hash := s.hash(policy, &charges[i])
-		keys[i].hash, keys[i].shard = hash, shardOf(hash, charges[i].Key)
+		s.place(&keys[i], policy, &charges[i])
 	}
-	now := s.lock(keys)
-	defer s.unlock(keys) // deferred, since a recovered panic must not leave a shard locked
-	for i := range keys {
-		k := &keys[i]
-		k.entry = s.shards[k.shard].keys.find(k.hash, policy, &charges[i])
-	}
+	order := inOrder(keys)
+	now := s.lock(policy, charges, keys, &order)
+	defer s.unlock(keys, &order) // deferred, since a recovered panic must not leave a shard locked
 	var fewStates [len(few)]core.State
 	states := fewStates[:0]
-	overflow := false
+	overflows := false
 	for i := range keys {
 		k := &keys[i]
 		if e := k.entry; e != nil && e.sharedUntil <= now {
-			states = append(states, e.state)
+			states = append(states, e.state())
 		} else {
 			k.quotas = s.locate(keys, i, policy, &charges[i], now)
-			overflow = overflow || k.quotas != core.OwnQuota
+			overflows = overflows || k.quotas != core.OwnQuota
 			states = append(states, k.state())
 		}
 	}
-	if overflow {
+	if overflows {
 		return s.takeOverflow(now, policy, charges, keys, states), nil
 	}
-	d := core.Decide(now, charges, states)
+	d.Decide(now, charges, states)
 	stored := true
 	for i := range keys {
 		e := keys[i].entry
@@ -198,8 +195,8 @@ func (s *Store) insertNew(now int64, policy string, charges []core.Charge, keys 
 		switch {
 		case k.entry == nil || k.entry.stored:
 		case k.entry.expires <= now:
-			spare.Put(k.entry)
-		case k.entry.overflow:
+			spare[k.entry.algorithm].Put(k.entry)
+		case k.entry.kind == overflow:
 			shared := overflowOf(&charges[i])
 			k.entry.name(s.hashOverflow(policy, &shared), policy, &shared)
 			s.shards[k.shard].overflow.insert(k.entry, now)
@@ -214,7 +211,7 @@ func (s *Store) insertNew(now int64, policy string, charges []core.Charge, keys 
 
 // A target is what a charge takes from.
 type target struct {
-	hash   uint64
+	hash   uint32 // see place
 	shard  int
 	entry  *entry        // of the key, or an overflow quota, or nil if there is no room for either
 	quotas core.Overflow // that decide the charge
@@ -223,41 +220,50 @@ type target struct {
 // An id identifies a key.
 type id struct{ policy, rule, key string }
 
-func (s *Store) hash(policy string, c *core.Charge) uint64 {
-	return maphash.Comparable(s.seed, id{policy, c.Rule, c.Key})
-}
-
-// shardOf returns the number of the shard of a key. Rules that all requests share
-// have an empty key, and shards of their own. Those are locked last, and so for
-// the shortest time.
-func shardOf(hash uint64, key string) int {
-	if key == "" {
-		return keyShards + int(hash%sharedShards)
+// place sets what a charge takes from: the low bits of a hash choose the shard,
+// the others the bucket.
+//
+// Rules that all requests share have an empty key, and shards of their own. Those
+// are locked last, and so for the shortest time.
+func (s *Store) place(k *target, policy string, c *core.Charge) {
+	hash := maphash.Comparable(s.seed, id{policy, c.Rule, c.Key})
+	k.hash, k.shard = uint32(hash>>shardBits), int(hash%keyShards)
+	if c.Key == "" {
+		k.shard = keyShards + int(hash%sharedShards)
 	}
-	return int(hash % keyShards)
 }
 
-// next returns the lowest shard of keys that is above at, or the number of
-// shards: all decisions lock in this order.
-func next(keys []target, at int) int {
-	lowest := shards
+// inOrder returns the numbers of keys in ascending order of their shards: all
+// decisions lock in this order.
+func inOrder(keys []target) (order [core.MaxCharges]uint8) {
 	for i := range keys {
-		if k := keys[i].shard; k > at && k < lowest {
-			lowest = k
+		at := i
+		for ; at > 0 && keys[order[at-1]].shard > keys[i].shard; at-- {
+			order[at] = order[at-1]
 		}
+		order[at] = uint8(i)
 	}
-	return lowest
+	return order
 }
 
-// lock locks the shards of keys, and returns the time.
-func (s *Store) lock(keys []target) (now int64) {
+// lock locks the shards of keys, finds their entries, and returns the time.
+//
+// Entries are found before the next shard is locked. With many keys, a search
+// waits for memory, and requests that share a rule must not wait for that.
+func (s *Store) lock(policy string, charges []core.Charge, keys []target, order *[core.MaxCharges]uint8) (now int64) {
 	now = s.now() // before the locks, to hold them for less: see shard.last
-	for at := next(keys, -1); at < shards; at = next(keys, at) {
-		shard := &s.shards[at]
-		shard.mu.Lock()
-		if s.monotonic {
-			now = max(now, shard.last)
+	last := -1
+	for _, i := range order[:len(keys)] {
+		k := &keys[i]
+		shard := &s.shards[k.shard]
+		if k.shard != last {
+			last = k.shard
+			shard.mu.Lock()
+			if s.monotonic {
+				now = max(now, shard.last)
+			}
 		}
+		k.entry = shard.keys.find(k.hash, policy, &charges[i])
 	}
 	for i := range keys {
 		s.shards[keys[i].shard].last = now
@@ -265,8 +271,12 @@ func (s *Store) lock(keys []target) (now int64) {
 	return now
 }
 
-func (s *Store) unlock(keys []target) {
-	for at := next(keys, -1); at < shards; at = next(keys, at) {
-		s.shards[at].mu.Unlock()
+func (s *Store) unlock(keys []target, order *[core.MaxCharges]uint8) {
+	last := -1
+	for _, i := range order[:len(keys)] {
+		if at := keys[i].shard; at != last {
+			last = at
+			s.shards[at].mu.Unlock()
+		}
 	}
 }

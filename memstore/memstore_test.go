@@ -33,6 +33,13 @@ func (s *Store) entries() int {
 	return n
 }
 
+// find returns the entry of a charge, or nil.
+func (s *Store) find(policy string, c *core.Charge) *entry {
+	var k target
+	s.place(&k, policy, c)
+	return s.shards[k.shard].keys.find(k.hash, policy, c)
+}
+
 func take(t testing.TB, s *Store, charges ...core.Charge) core.Decision {
 	t.Helper()
 	d, err := s.Take(context.Background(), "policy", charges)
@@ -181,9 +188,9 @@ func TestStartsNoGoroutine(t *testing.T) {
 // decisions.
 func TestPanicUnlocks(t *testing.T) {
 	s, _ := at(1_000_000)
-	c := core.Charge{Quota: core.Quota{Limit: 2, Window: 1_000_000}, Cost: 1}
+	c := core.Charge{Quota: core.Quota{Algorithm: core.TokenBucket, Limit: 2, Burst: 2, Window: 1_000_000}, Cost: 1}
 	take(t, s, c)
-	e := s.shards[shardOf(s.hash("policy", &c), "")].keys.find(s.hash("policy", &c), "policy", &c)
+	e := (*stateEntry)(unsafe.Pointer(s.find("policy", &c)))
 	state := e.state
 	e.state = nil
 	func() {

@@ -54,13 +54,14 @@ func (s *Store) locate(keys []target, i int, policy string, c *core.Charge, now 
 		}
 	}
 	switch {
-	case hasRoom(&shard.keys, s.room, false, keys, i, now):
+	case hasRoom(&shard.keys, s.room, ofKey, keys, i, now):
 		if shared == nil {
 			k.entry = newEntry(c.Quota.Algorithm)
 			return core.OwnQuota
 		}
 		if c.Quota.Refills() {
-			k.entry = &entry{state: shared.state.Clone(), algorithm: c.Quota.Algorithm, copied: true}
+			k.entry = allocate(c.Quota.Algorithm, shared.state().Clone())
+			k.entry.kind = copied
 		} else {
 			k.entry = newEntry(c.Quota.Algorithm)
 			k.entry.sharedUntil = shared.sharedUntil
@@ -70,9 +71,9 @@ func (s *Store) locate(keys []target, i int, policy string, c *core.Charge, now 
 		return core.SharedQuota
 	}
 	k.entry = s.findOverflow(shard, policy, c) // it may exist although it is not shared now
-	if k.entry == nil && hasRoom(&shard.overflow, overflowRoom, true, keys, i, now) {
+	if k.entry == nil && hasRoom(&shard.overflow, overflowRoom, overflow, keys, i, now) {
 		k.entry = newEntry(c.Quota.Algorithm)
-		k.entry.overflow = true
+		k.entry.kind = overflow
 	}
 	return core.SharedQuota
 }
@@ -80,9 +81,9 @@ func (s *Store) locate(keys []target, i int, policy string, c *core.Charge, now 
 // hasRoom reports whether t, a table of keys or of overflow quotas in the shard of
 // the i-th key, has room for one more entry beside those that the charges before
 // it may add. If t is full, hasRoom first drops expired entries.
-func hasRoom(t *table, most int, overflow bool, keys []target, i int, now int64) bool {
+func hasRoom(t *table, most int, of kind, keys []target, i int, now int64) bool {
 	for j := range keys[:i] {
-		if e := keys[j].entry; e != nil && !e.stored && e.overflow == overflow && keys[j].shard == keys[i].shard {
+		if e := keys[j].entry; e != nil && !e.stored && (e.kind == overflow) == (of == overflow) && keys[j].shard == keys[i].shard {
 			most--
 		}
 	}
@@ -117,11 +118,11 @@ func overflowOf(c *core.Charge) core.Charge {
 	return core.Charge{Rule: c.Rule, Quota: c.Quota.OverflowQuota()}
 }
 
-func (s *Store) hashOverflow(policy string, shared *core.Charge) uint64 {
-	return maphash.Comparable(s.seed, struct {
+func (s *Store) hashOverflow(policy string, shared *core.Charge) uint32 {
+	return uint32(maphash.Comparable(s.seed, struct {
 		policy, rule string
 		quota        core.Quota
-	}{policy, shared.Rule, shared.Quota})
+	}{policy, shared.Rule, shared.Quota}))
 }
 
 // takeOverflow makes a decision that overflow quotas take part in, and stores new
@@ -130,11 +131,11 @@ func (s *Store) takeOverflow(now int64, policy string, charges []core.Charge, ke
 	var all []*both
 	for i := range keys {
 		k := &keys[i]
-		if k.entry == nil || k.entry.overflow || k.entry.copied || k.entry.sharedUntil <= now {
+		if k.entry == nil || k.entry.kind != ofKey || k.entry.sharedUntil <= now {
 			continue
 		}
 		if shared := s.findOverflow(&s.shards[k.shard], policy, &charges[i]); shared != nil {
-			b := &both{own: k.entry.state, shared: shared}
+			b := &both{own: k.entry.state(), shared: shared}
 			states[i] = b
 			all = append(all, b)
 		}
@@ -152,17 +153,17 @@ func (s *Store) takeOverflow(now int64, policy string, charges []core.Charge, ke
 		switch {
 		case k.entry == nil:
 			continue
-		case k.entry.copied && !k.entry.stored && !takes:
+		case k.entry.kind == copied && !k.entry.stored && !takes:
 			k.entry = nil // its units are those of other keys
 			continue
 		}
 		k.entry.prolong()
 		switch {
-		case k.entry.overflow && takes:
+		case k.entry.kind == overflow && takes:
 			k.entry.sharedUntil = k.entry.expires
 			shard := &s.shards[k.shard]
 			shard.sharedUntil = max(shard.sharedUntil, k.entry.sharedUntil)
-		case k.entry.copied:
+		case k.entry.kind == copied:
 			k.entry.sharedUntil = k.entry.expires
 		}
 	}
@@ -175,7 +176,7 @@ func (k *target) state() core.State {
 	if k.entry == nil {
 		return noRoom{}
 	}
-	return k.entry.state
+	return k.entry.state()
 }
 
 // noRoom is the state of a key for which there is no memory. It refuses, and

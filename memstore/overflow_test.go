@@ -24,7 +24,8 @@ func tiny(room int) (*Store, func(micros int64)) {
 func sameShard(s *Store, rule string, q core.Quota, n int) (charges []core.Charge) {
 	for i := 0; len(charges) < n; i++ {
 		c := core.Charge{Rule: rule, Key: fmt.Sprint("key ", i), Quota: q, Cost: 1}
-		if shardOf(s.hash("policy", &c), c.Key) == 0 {
+		var k target
+		if s.place(&k, "policy", &c); k.shard == 0 {
 			charges = append(charges, c)
 		}
 	}

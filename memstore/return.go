@@ -17,26 +17,25 @@ func (s *Store) Return(ctx context.Context, policy string, returns []core.Return
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	keys := make([]target, len(returns))
+	keys, charges := make([]target, len(returns)), make([]core.Charge, len(returns))
 	for i := range returns {
-		c := &returns[i].Charge
-		hash := s.hash(policy, c)
-		keys[i].hash, keys[i].shard = hash, shardOf(hash, c.Key)
+		charges[i] = returns[i].Charge
+		s.place(&keys[i], policy, &charges[i])
 	}
-	now := s.lock(keys)
-	defer s.unlock(keys)
+	order := inOrder(keys)
+	now := s.lock(policy, charges, keys, &order)
+	defer s.unlock(keys, &order)
 	given := make([]int64, len(returns))
 	for i := range returns {
-		shard := &s.shards[keys[i].shard]
-		e := shard.keys.find(keys[i].hash, policy, &returns[i].Charge)
+		e := keys[i].entry
 		if e == nil {
 			continue
 		}
-		given[i] = e.state.Return(&returns[i], now)
+		given[i] = e.state().Return(&returns[i], now)
 		e.prolong()
-		if e.sharedUntil > now && !e.copied {
-			if shared := s.findOverflow(shard, policy, &returns[i].Charge); shared != nil {
-				shared.state.Return(&returns[i], now)
+		if e.sharedUntil > now && e.kind != copied {
+			if shared := s.findOverflow(&s.shards[keys[i].shard], policy, &returns[i].Charge); shared != nil {
+				shared.state().Return(&returns[i], now)
 				shared.prolong()
 			}
 		}
@@ -51,17 +50,18 @@ func (s *Store) Reset(ctx context.Context, policy, rule, key string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	hash := s.hash(policy, &core.Charge{Rule: rule, Key: key})
-	shard := &s.shards[shardOf(hash, key)]
+	var k target
+	s.place(&k, policy, &core.Charge{Rule: rule, Key: key})
+	shard := &s.shards[k.shard]
 	now := s.now()
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
-	shard.keys.remove(hash, policy, rule, key, max(now, shard.last))
+	shard.keys.remove(k.hash, policy, rule, key, max(now, shard.last))
 	return nil
 }
 
 // remove drops the entries of a key of a rule, one for each algorithm that it had.
-func (t *table) remove(hash uint64, policy, name, key string, now int64) {
+func (t *table) remove(hash uint32, policy, name, key string, now int64) {
 	if t.len == 0 {
 		return
 	}

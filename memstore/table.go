@@ -2,65 +2,9 @@ package memstore
 
 import (
 	"math/bits"
-	"strings"
-	"sync"
-	"unique"
 
 	"github.com/routelimit/limit/core"
 )
-
-// A rule names a rule. Rules are few and have many keys, so an entry holds a
-// handle in place of the two names.
-type rule struct{ policy, name string }
-
-// An entry holds the state of one key of one rule, or that of an overflow quota.
-type entry struct {
-	next        *entry // in the same bucket
-	hash        uint64
-	rule        unique.Handle[rule]
-	key         string
-	state       core.State
-	expires     int64 // from when the state is as good as new
-	sharedUntil int64 // until when units in an overflow quota count for the key, or, in an overflow quota, for new keys
-	algorithm   core.Algorithm
-	stored      bool // in a table
-	overflow    bool // the state of an overflow quota: see overflow.go
-	copied      bool // began with a copy of the state of an overflow quota
-	pinned      bool // in use by a decision, so it must not be dropped
-}
-
-// spare holds entries that are in no table: those for new keys whose charges took
-// nothing. It keeps a flood of refusals from allocating.
-var spare = sync.Pool{New: func() any { return new(entry) }}
-
-func newEntry(a core.Algorithm) *entry {
-	e := spare.Get().(*entry)
-	if e.state == nil || e.algorithm != a {
-		e.state, e.algorithm = core.NewState(a), a
-	}
-	e.expires, e.sharedUntil, e.overflow = 0, 0, false
-	return e
-}
-
-// prolong brings the expiry up to date. A longer window that the rule had before
-// still counts.
-func (e *entry) prolong() { e.expires = max(e.expires, e.state.Expires()) }
-
-// name makes e the entry of a charge. It copies the strings, which may be
-// slices of a whole request.
-func (e *entry) name(hash uint64, policy string, c *core.Charge) {
-	e.hash = hash
-	e.rule = unique.Make(rule{policy, c.Rule}) // copies
-	e.key = strings.Clone(c.Key)
-	e.stored = true
-}
-
-// is reports whether e is the entry of a charge. A rule of another algorithm
-// is another rule: neither could read the other's state.
-func (e *entry) is(hash uint64, policy string, c *core.Charge) bool {
-	return e.hash == hash && e.key == c.Key && e.algorithm == c.Quota.Algorithm &&
-		e.rule.Value() == rule{policy, c.Rule}
-}
 
 // A table holds entries in buckets by their hash. It grows and shrinks by one
 // bucket at a time, by splitting one or joining two (linear hashing), so no
@@ -78,7 +22,7 @@ type table struct {
 const sweepSteps = 4
 
 // find returns the entry of a charge, or nil.
-func (t *table) find(hash uint64, policy string, c *core.Charge) *entry {
+func (t *table) find(hash uint32, policy string, c *core.Charge) *entry {
 	if t.len == 0 {
 		return nil
 	}
@@ -123,12 +67,11 @@ func (t *table) sweep(now int64) {
 }
 
 // bucket returns the bucket of a hash. Its number is as many bits of the hash as
-// number the buckets, or one bit less if that bucket does not exist yet. The low
-// bits have chosen the shard.
-func (t *table) bucket(hash uint64) **entry {
-	n := uint64(len(t.buckets))
-	mask := uint64(1)<<bits.Len64(n-1) - 1
-	i := hash >> shardBits & mask
+// number the buckets, or one bit less if that bucket does not exist yet.
+func (t *table) bucket(hash uint32) **entry {
+	n := uint32(len(t.buckets))
+	mask := uint32(1)<<bits.Len32(n-1) - 1
+	i := hash & mask
 	if i >= n {
 		i &= mask >> 1
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"unsafe"
 
 	"github.com/routelimit/limit/core"
 )
@@ -145,9 +146,10 @@ func TestTable(t *testing.T) {
 	now := int64(0)
 	for i := range 60_000 {
 		now += int64(1 + i/20_000*30) // at last, most entries are dead
-		e := &entry{expires: now + 1 + random.Int64N(6_000)}
+		e := allocate(core.SlidingLog, nil)
+		e.expires = now + 1 + random.Int64N(6_000)
 		c := core.Charge{Rule: "rule", Key: fmt.Sprint(i)}
-		hash := random.Uint64N(40_000) << shardBits
+		hash := random.Uint32N(40_000)
 		e.name(hash, "policy", &c)
 		keys.insert(e, now)
 		known[c.Key] = e
@@ -180,7 +182,8 @@ func TestSameHash(t *testing.T) {
 		if e := keys.find(7, n.policy, n.charge); e != nil {
 			t.Errorf("%q %+v is taken for %q %q", n.policy, n.charge, e.rule.Value(), e.key)
 		}
-		e := &entry{expires: int64(i + 1), algorithm: n.charge.Quota.Algorithm}
+		e := allocate(n.charge.Quota.Algorithm, nil)
+		e.expires = int64(i + 1)
 		e.name(7, n.policy, n.charge)
 		keys.insert(e, 0)
 	}
@@ -188,6 +191,41 @@ func TestSameHash(t *testing.T) {
 		if e := keys.find(7, n.policy, n.charge); e == nil || e.expires != int64(i+1) {
 			t.Errorf("%q %+v: found %+v", n.policy, n.charge, e)
 		}
+	}
+}
+
+// TestSize keeps a key of the default algorithm in one object of 112 bytes, a size
+// that the Go runtime allocates. The next one is 128.
+func TestSize(t *testing.T) {
+	if size := unsafe.Sizeof(logEntry{}); unsafe.Sizeof(uintptr(0)) == 8 && size > 112 {
+		t.Errorf("an entry has %d bytes", size)
+	}
+}
+
+// TestSweepIsBounded counts the work of a sweep instead of timing it: what expires at
+// once is dropped by many insertions, a few entries each.
+func TestSweepIsBounded(t *testing.T) {
+	const keys, most = 4_000, 64 // a shard of a store of a million keys
+	var table table
+	insert := func(i int, now int64) {
+		e := allocate(core.SlidingLog, nil)
+		e.expires = now + 1
+		random := rand.New(rand.NewPCG(1, uint64(i)))
+		e.name(random.Uint32(), "policy", &core.Charge{Rule: "rule", Key: fmt.Sprint(i)})
+		table.insert(e, now)
+	}
+	for i := range keys {
+		insert(i, 0)
+	}
+	for i := range keys {
+		before, buckets := table.len, len(table.buckets)
+		insert(keys+i, 1)
+		if dropped, joined := before+1-table.len, buckets-len(table.buckets); dropped > most || joined > 2*most {
+			t.Fatalf("one insertion drops %d entries and joins %d buckets", dropped, joined)
+		}
+	}
+	if table.len > keys+1 {
+		t.Errorf("%d entries, of which %d are live", table.len, keys)
 	}
 }
 

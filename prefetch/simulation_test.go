@@ -149,7 +149,7 @@ func TestSimulationSmall(t *testing.T) {
 		require.LessOrEqual(t, r.admitted, 1.01*limit)
 		require.Less(t, r.early(s), 0.02)
 		require.Less(t, r.unused(), 0.3)
-		require.Less(t, r.calls, r.offered/25)
+		require.Less(t, r.calls, r.offered/20)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 // quotasOfAllForms are one for each form of a stored state.
 var quotasOfAllForms = []core.Quota{
 	{Limit: 5, Window: 60_000_000}, {Limit: 5, Window: 100_000_000_000}, {Limit: 1000, Window: 60_000_000}, {Limit: 1000, Window: 100_000_000_000},
+	{Limit: limitOfRings, Window: 60_000_000}, {Limit: limitOfRings, Window: 100_000_000_000},
 	{Algorithm: core.FixedWindow, Limit: 5, Window: 60_000_000}, {Algorithm: core.FixedWindow, Limit: 5, Window: 60_000_000, Aligned: true},
 	{Algorithm: core.SlidingCells, Limit: 5, Window: 60_000_000, Cells: 10}, {Algorithm: core.SlidingCounter, Limit: 5, Window: 60_000_000},
 	{Algorithm: core.TokenBucket, Limit: 5, Window: 60_000_000, Burst: 4, Missing: 1},
@@ -26,6 +27,10 @@ var quotasOfAllForms = []core.Quota{
 	{Algorithm: core.Queue, Limit: 5, Window: 60_000_000, Burst: 4, MaxWait: 60_000_000},
 	{Algorithm: core.Concurrency, Limit: 5, Window: 60_000_000},
 }
+
+// limitOfRings is that of logs that are stored as rings. Logs of other limits have few
+// units, and are strings.
+const limitOfRings = 2000
 
 var (
 	valueKey    = lua.Key("limit", "p", "r", "k")
@@ -53,6 +58,10 @@ func storedByTheStore(t testing.TB, client *redis.Client) (all []stored) {
 		require.NoError(t, client.FlushDB(ctx).Err())
 		s := stored{form: uint8(form)}
 		c := s.charge(2)
+		const more = 130 // than a string has
+		if c.Quota.Limit == limitOfRings {
+			c.Cost += more
+		}
 		d, err := store.Take(ctx, "p", []core.Charge{c})
 		require.NoError(t, err)
 		require.True(t, d.Allowed)
@@ -60,6 +69,13 @@ func storedByTheStore(t testing.TB, client *redis.Client) (all []stored) {
 		last, err := store.Take(ctx, "p", []core.Charge{s.charge(1)})
 		require.NoError(t, err)
 		require.True(t, last.Allowed)
+		if c.Cost > more { // a short ring
+			c.Cost = more
+			given, err := store.Return(ctx, "p", []core.Return{{Charge: c, At: d.At}})
+			require.NoError(t, err)
+			require.Equal(t, []int64{more}, given)
+			require.Contains(t, "cd", client.GetRange(ctx, valueKey, 0, 0).Val())
+		}
 		s.value = []byte(client.Get(ctx, valueKey).Val())
 		if c.Quota.Algorithm != core.Concurrency {
 			o := d.Outcomes()[0]

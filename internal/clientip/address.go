@@ -75,7 +75,7 @@ func hostOf(address string) string {
 		if !validPort(port) {
 			return ""
 		}
-		host = before
+		return before
 	}
 	if before, _, zoned := strings.Cut(host, "%"); zoned && strings.Contains(before, ":") {
 		host = before

@@ -1,0 +1,119 @@
+package memstore
+
+import (
+	"strings"
+	"sync"
+	"unique"
+	"unsafe"
+
+	"github.com/routelimit/limit/core"
+)
+
+// A rule names a rule. Rules are few and have many keys, so an entry holds a
+// handle in place of the two names.
+type rule struct{ policy, name string }
+
+// An entry is one key of one rule, or an overflow quota. It is the beginning of a
+// [logEntry] or a [stateEntry], which has its state.
+type entry struct {
+	next        *entry // in the same bucket
+	key         string
+	rule        unique.Handle[rule]
+	hash        uint32 // see shortHash
+	algorithm   core.Algorithm
+	kind        kind
+	stored      bool  // in a table
+	pinned      bool  // in use by a decision, so it must not be dropped
+	expires     int64 // from when the state is as good as new
+	sharedUntil int64 // until when units in an overflow quota count for the key, or, in an overflow quota, for new keys
+}
+
+// A kind says whose state an entry has.
+type kind uint8
+
+const (
+	ofKey    kind = iota
+	copied        // of a key, and began with a copy of the state of an overflow quota
+	overflow      // of an overflow quota: see overflow.go
+)
+
+// A logEntry is an entry of the default algorithm. Its state is part of it: one
+// allocation and fewer cache misses for each key, and no interface value.
+type logEntry struct {
+	entry
+	inside core.Log
+}
+
+// A stateEntry is an entry of another algorithm.
+type stateEntry struct {
+	entry
+	state core.State
+}
+
+// allocate returns an entry without a name. Only this function makes entries,
+// since state depends on it.
+func allocate(a core.Algorithm, state core.State) *entry {
+	if a == core.SlidingLog {
+		e := new(logEntry)
+		if state != nil {
+			e.inside = *state.(*core.Log)
+		}
+		return &e.entry
+	}
+	if state == nil {
+		state = core.NewState(a)
+	}
+	e := &stateEntry{state: state}
+	e.algorithm = a
+	return &e.entry
+}
+
+// state returns the state of the key.
+func (e *entry) state() core.State {
+	if e.algorithm == core.SlidingLog {
+		return e.log()
+	}
+	return (*stateEntry)(unsafe.Pointer(e)).state
+}
+
+// log returns the state of a key of the default algorithm.
+func (e *entry) log() *core.Log { return &(*logEntry)(unsafe.Pointer(e)).inside }
+
+// spare holds entries of each algorithm that are in no table: those for new keys
+// whose charges took nothing. It keeps a flood of refusals from allocating.
+var spare = make([]sync.Pool, len(core.Algorithms()))
+
+func newEntry(a core.Algorithm) *entry {
+	e, ok := spare[a].Get().(*entry)
+	if !ok {
+		return allocate(a, nil)
+	}
+	e.expires, e.sharedUntil, e.kind = 0, 0, ofKey
+	return e
+}
+
+// prolong brings the expiry up to date. A longer window that the rule had before
+// still counts.
+func (e *entry) prolong() {
+	if e.algorithm == core.SlidingLog { // a direct call
+		e.expires = max(e.expires, e.log().Expires())
+		return
+	}
+	e.expires = max(e.expires, e.state().Expires())
+}
+
+// name makes e the entry of a charge. It copies the strings, which may be
+// slices of a whole request.
+func (e *entry) name(hash uint32, policy string, c *core.Charge) {
+	e.hash = hash
+	e.rule = unique.Make(rule{policy, c.Rule}) // copies
+	e.key = strings.Clone(c.Key)
+	e.stored = true
+}
+
+// is reports whether e is the entry of a charge. A rule of another algorithm
+// is another rule: neither could read the other's state.
+func (e *entry) is(hash uint32, policy string, c *core.Charge) bool {
+	return e.hash == hash && e.key == c.Key && e.algorithm == c.Quota.Algorithm &&
+		e.rule.Value() == rule{policy, c.Rule}
+}
