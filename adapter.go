@@ -2,6 +2,7 @@ package limit
 
 import (
 	"cmp"
+	"errors"
 	"net/http"
 	"sync"
 )
@@ -74,17 +75,19 @@ func (a *Adapter[C]) Bind(l *Limiter, pattern string, rules RuleSet) (*Policy, e
 
 // Serve is the flow of every adapter. It decides a request, sets the headers,
 // waits for the slot of a [Queue], and calls Next if the rules admit the request;
-// otherwise it answers the request. When Next returns or panics, it settles what
-// the request cost and releases its leases.
+// otherwise the request meets the [Refusal] of its rules, which is an answer unless
+// they say otherwise. When Next returns or panics, it settles what the request cost
+// and releases its leases.
 //
 // The decision does not end with the request's context, so that a client that
 // disconnects cannot make a handler run uncounted. If the client disconnects
-// before its slot comes, Next is not called, the status is 499, and the error
+// before its slot comes, or before its rules admit it, Next is not called, the status is 499, and the error
 // wraps that of the context.
 //
 // Serve returns the error of Next, Refuse, Fail or Answer. If Refuse or Fail returns
 // nil, or if [Options] or Serve itself answered, it returns the [*RefusedError], or the
-// error that wraps [ErrUndecided]. It is for the log of the framework, and may be
+// error that wraps [ErrUndecided]. A redirect and a Fallback are answers of Serve. The
+// error is for the log of the framework, and may be
 // dropped where there is none.
 func (a *Adapter[C]) Serve(p *Policy, w http.ResponseWriter, r *http.Request, c C) error {
 	call := a.call(p.limiter, c)
@@ -100,19 +103,29 @@ func (a *Adapter[C]) Serve(p *Policy, w http.ResponseWriter, r *http.Request, c 
 func (a *Adapter[C]) Decide(p *Policy, r *http.Request, c C, cost int64) (d Decision, err error) {
 	call := a.call(p.limiter, c)
 	defer a.done(call)
-	err = p.decideHTTP(&d, r, call, cost)
+	err = p.decideHTTP(&d, r, call, cost, false)
 	return d, err
 }
 
 // serve is [Adapter.Serve] for every type of context.
 func (p *Policy) serve(w http.ResponseWriter, r *http.Request, from framework) error {
 	var d Decision
-	if err := p.decideHTTP(&d, r, from, 0); err != nil {
+	if err := p.decideHTTP(&d, r, from, 0, true); err != nil {
+		if p.waits && !errors.Is(err, ErrUndecided) {
+			w.WriteHeader(statusClientClosed)
+			return err
+		}
 		setUndecidedHeaders(w.Header())
 		return from.answer(w, r, err)
 	}
 	if p.leases {
 		defer d.Release() // whatever panics before the handler's end is settled
+	}
+	var refusal *Refusal
+	if p.refusals != nil && !d.Allowed {
+		if refusal = d.refusal(); refusal != nil {
+			d.outcome = refusal.outcome()
+		}
 	}
 	if observe := p.limiter.options.Observe; observe != nil {
 		observe(r, d, nil)
@@ -124,7 +137,16 @@ func (p *Policy) serve(w http.ResponseWriter, r *http.Request, from framework) e
 	stacked := len(h[headerPolicy]) > 0
 	setHeaders(h, &d)
 	if !d.Allowed {
+		if d.outcome != answered {
+			return refusal.meet(w, r, from, &d)
+		}
 		return from.answer(w, r, &RefusedError{Decision: d})
+	}
+	if d.Waited > 0 {
+		r = d.waited(r)
+	}
+	if p.watch != nil && p.watch.marks {
+		r = d.showMarks(w.Header(), r)
 	}
 	r, sampled := p.mark(r, d.route, stacked)
 	if sampled && p.byUser && from.user(r) == "" {

@@ -15,8 +15,9 @@ import (
 	"github.com/routelimit/limit/internal/clientip"
 )
 
-// decideHTTP is [Adapter.Decide] for every type of context.
-func (p *Policy) decideHTTP(d *Decision, r *http.Request, from framework, cost int64) error {
+// decideHTTP is [Adapter.Decide] for every type of context. If the request is served,
+// it waits as its rules say; the error may then be that of its context.
+func (p *Policy) decideHTTP(d *Decision, r *http.Request, from framework, cost int64, served bool) error {
 	ctx := r.Context()
 	if p.byIP {
 		p.limiter.noticeProxies(r)
@@ -26,12 +27,19 @@ func (p *Policy) decideHTTP(d *Decision, r *http.Request, from framework, cost i
 		return nil
 	}
 	s := route.scratch() // not put back after a panic of the program's functions
-	err := p.charge(s, &source{limiter: p.limiter, request: r, framework: from, cost: cost})
-	if err == nil {
+	err := p.charge(s, route, &source{limiter: p.limiter, request: r, framework: from, cost: cost})
+	switch {
+	case err != nil:
+	case served && p.waits:
+		err = p.decideWaiting(d, r, route, s.charges)
+	default:
 		err = p.decide(ctx, p.limiter.detached(ctx), d, route, s.charges, false)
 	}
 	route.put(s)
 	if err != nil {
+		if served && p.waits && !errors.Is(err, ErrUndecided) {
+			return err // the client has left
+		}
 		p.limiter.failed(undecidedRequest, r, *d, err)
 		return err
 	}
@@ -136,8 +144,8 @@ func (r *route) put(s *scratch) {
 }
 
 // charge fills in the keys and costs of an HTTP request.
-func (p *Policy) charge(s *scratch, from *source) (err error) {
-	p.resolve(s, from.value)
+func (p *Policy) charge(s *scratch, route *route, from *source) (err error) {
+	p.resolve(s, route, from.value)
 	for i := range s.charges {
 		if s.charges[i].Cost, err = from.costOf(&p.set.rules[i]); err != nil {
 			return fmt.Errorf("%w: rule %q: %w", ErrUndecided, p.names[i], err)
@@ -151,7 +159,7 @@ func (p *Policy) charge(s *scratch, from *source) (err error) {
 // a literal costs its caller no allocation.
 func (p *Policy) chargeRequest(s *scratch, r *Request) error {
 	faulty := p.joins // a part that is not asked may be missing too
-	p.resolve(s, func(k *KeyResolver) string {
+	p.resolve(s, p.named, func(k *KeyResolver) string {
 		v, ok := p.limiter.valueOf(k, r.Keys)
 		faulty = faulty || !ok
 		return v
@@ -177,7 +185,7 @@ func (p *Policy) chargeRequest(s *scratch, r *Request) error {
 }
 
 // resolve fills in the keys of a request. Each resolver is asked once.
-func (p *Policy) resolve(s *scratch, value func(*KeyResolver) string) {
+func (p *Policy) resolve(s *scratch, route *route, value func(*KeyResolver) string) {
 	for i := range s.charges {
 		if first := p.keyOf[i]; first < i {
 			s.charges[i].Key = s.charges[first].Key
@@ -191,6 +199,9 @@ func (p *Policy) resolve(s *scratch, value func(*KeyResolver) string) {
 				s.charges[i].ID = valueID(rule.Values.resolve(value))
 			}
 		}
+	}
+	if p.watch != nil && p.watch.enforced {
+		p.choose(route, s.charges)
 	}
 }
 

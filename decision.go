@@ -36,6 +36,12 @@ type Decision struct {
 	// its Cost, or fewer with UpTo.
 	Taken int64
 
+	// Waited is how long an HTTP request waited until its rules admitted it, or
+	// before it was refused: see [Refusal].Wait. The time to a slot is Delay.
+	Waited time.Duration
+
+	outcome outcome // of a request that was refused
+
 	policy *Policy
 	route  *route
 	core   core.Decision
@@ -60,6 +66,8 @@ type RuleDecision struct {
 	Remaining  int64         // units left after the decision
 	RetryAfter time.Duration // until this rule has room; 0 if it had, Never if it cannot have
 	ResetAfter time.Duration // until the quota is full again; 0 if it is
+	Shadow     bool          // whether this decision of the rule was not enforced: see Rule.Shadow
+	Marked     bool          // whether the rule marked the request: see Refusal.Mark
 }
 
 func newDecision(p *Policy, r *route, decided core.Decision) (d Decision) {
@@ -117,27 +125,37 @@ func (d Decision) Rules() []RuleDecision {
 		return nil
 	}
 	rules := make([]RuleDecision, len(d.policy.names))
-	for i, o := range d.core.Outcomes() {
-		rule := &d.policy.set.rules[i]
-		rules[i] = RuleDecision{
-			Name:       d.policy.names[i],
-			Limit:      rule.Limit,
-			Window:     rule.window(),
-			Capacity:   d.policy.capacities[i],
-			Allowed:    o.Fits(),
-			Remaining:  o.Remaining,
-			RetryAfter: retryAfter(o.RetryAfter),
-			ResetAfter: micros(o.ResetAfter),
-		}
+	for i := range rules {
+		rules[i] = d.rule(i)
 	}
 	return rules
 }
 
-// Refusing returns the names of the rules that had no room.
+// rule returns the outcome of rule i.
+func (d *Decision) rule(i int) RuleDecision {
+	rule, o := &d.policy.set.rules[i], d.core.Outcomes()[i]
+	return RuleDecision{
+		Name:       d.policy.names[i],
+		Limit:      rule.Limit,
+		Window:     rule.window(),
+		Capacity:   d.policy.capacities[i],
+		Allowed:    o.Fits(),
+		Remaining:  o.Remaining,
+		RetryAfter: retryAfter(o.RetryAfter),
+		ResetAfter: micros(o.ResetAfter),
+		Shadow:     d.shadows(i),
+		Marked:     d.marks(i),
+	}
+}
+
+// refuses reports whether rule i refuses the request.
+func (d *Decision) refuses(i int) bool { return !d.core.Outcomes()[i].Fits() && !d.core.Alone(i) }
+
+// Refusing returns the names of the rules that refuse the request.
 func (d Decision) Refusing() []string {
 	var names []string
-	for i, o := range d.core.Outcomes() {
-		if !o.Fits() {
+	for i := range d.core.Outcomes() {
+		if d.refuses(i) {
 			names = append(names, d.policy.names[i])
 		}
 	}
@@ -150,6 +168,15 @@ func (d Decision) LogValue() slog.Value {
 	attrs := []slog.Attr{slog.String("policy", d.Policy()), slog.Bool("allowed", d.Allowed), slog.String("mode", d.Mode.String())}
 	if !d.Allowed {
 		attrs = append(attrs, slog.Any("refusing", d.Refusing()), slog.Duration("retry_after", d.RetryAfter))
+	}
+	if outcome := d.Outcome(); outcome != "admitted" && outcome != "refused" {
+		attrs = append(attrs, slog.String("outcome", outcome))
+	}
+	if marked := d.Marked(); marked != nil {
+		attrs = append(attrs, slog.Any("marked", marked))
+	}
+	if d.Waited > 0 {
+		attrs = append(attrs, slog.Duration("waited", d.Waited))
 	}
 	if d.Delay > 0 {
 		attrs = append(attrs, slog.Duration("delay", d.Delay))

@@ -44,7 +44,8 @@ const (
 func setHeaders(h http.Header, d *Decision) {
 	style := d.policy.limiter.options.Headers
 	draft := (style == 0 || style&Draft11 != 0) && d.policy.header != ""
-	retry := !d.Allowed && d.RetryAfter != Never
+	refused := !d.Allowed && d.outcome != degraded
+	retry := refused && d.RetryAfter != Never
 
 	// One allocation for the texts, and one for the slices of all fields.
 	var room [128]byte
@@ -60,10 +61,15 @@ func setHeaders(h http.Header, d *Decision) {
 	values := new([4]string)
 	if draft {
 		values[0], values[1] = d.policy.header, text[:end]
+		if watch := d.policy.watch; watch != nil && watch.hides {
+			values[0], values[1] = d.shownFields()
+		}
+	}
+	if values[0] != "" {
 		h[headerPolicy] = add(h[headerPolicy], values[0:1:1])
 		h[headerRateLimit] = add(h[headerRateLimit], values[1:2:2])
 	}
-	if !d.Allowed {
+	if refused {
 		values[2] = "no-store"
 		h["Cache-Control"] = values[2:3:3]
 	}
@@ -71,8 +77,11 @@ func setHeaders(h http.Header, d *Decision) {
 		values[3] = text[end:]
 		h["Retry-After"] = values[3:4:4]
 	}
-	if style&(XRateLimit|XRateLimitUnix) != 0 && d.policy.header != "" {
-		r := d.nearest()
+	if style&(XRateLimit|XRateLimitUnix) != 0 {
+		r, ok := d.nearest()
+		if !ok {
+			return
+		}
 		reset := r.ResetAfter
 		if style&XRateLimitUnix != 0 {
 			reset += time.Duration(d.core.At) * time.Microsecond
@@ -99,23 +108,17 @@ func setUndecidedHeaders(h http.Header) {
 }
 
 // nearest returns the rule that refuses longest or, if none does, the one with
-// the smallest share left.
-func (d *Decision) nearest() RuleDecision {
-	rules := d.Rules()
-	share := func(r RuleDecision) float64 { return float64(r.Remaining) / float64(r.Capacity) }
-	nearest, found := rules[0], false
-	for i, r := range rules {
-		switch {
-		case d.policy.set.rules[i].hidden():
-		case !found:
-			nearest, found = r, true
-		case r.RetryAfter > nearest.RetryAfter:
-			nearest = r
-		case r.RetryAfter == nearest.RetryAfter && share(r) < share(nearest):
-			nearest = r
+// the smallest share left. It is not ok if no rule appears in headers.
+func (d *Decision) nearest() (nearest RuleDecision, ok bool) {
+	share := func(r *RuleDecision) float64 { return float64(r.Remaining) / float64(r.Capacity) }
+	for i := range d.core.Outcomes() {
+		r := d.rule(i)
+		if d.shown(i) && (!ok || r.RetryAfter > nearest.RetryAfter ||
+			r.RetryAfter == nearest.RetryAfter && share(&r) < share(&nearest)) {
+			nearest, ok = r, true
 		}
 	}
-	return nearest
+	return nearest, ok
 }
 
 // policyHeader returns the RateLimit-Policy of rules: name, quota and window. Bans and

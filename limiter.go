@@ -27,6 +27,7 @@
 package limit
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -121,6 +122,15 @@ type Options struct {
 	// Adapters have a Refuse of their own, in the form of their framework.
 	Refuse func(http.ResponseWriter, *http.Request, Decision)
 
+	// OnRefusal is what a request meets that a rule refuses, where neither the rule
+	// nor its set says so. The zero value means an answer with 429, which Refuse
+	// may write.
+	OnRefusal Refusal
+
+	// Waiters is how many requests may wait at once, over all rules: see
+	// [Refusal].Wait. 0 means 10,000. Others are refused at once.
+	Waiters int
+
 	// Fail answers a request that could not be decided. The error wraps
 	// [ErrUndecided]. A function that does not call WriteHeader answers with 503.
 	// Nil means 503 with a problem details document that does not name the cause.
@@ -144,7 +154,10 @@ type Options struct {
 	Log *slog.Logger
 }
 
-const maxJitter = 24 * time.Hour
+const (
+	maxJitter           = 24 * time.Hour
+	defaultTotalWaiters = 10_000
+)
 
 // ErrUndecided is wrapped by the errors of requests that could not be decided:
 // the store failed, or a Cost was negative.
@@ -167,6 +180,7 @@ func New(store core.Store, options *Options) *Limiter {
 	if err := l.options.validate(); err != nil {
 		panic(err)
 	}
+	l.queues.Requests = cmp.Or(l.options.Waiters, defaultTotalWaiters)
 	l.store = decorated(store, &l.options)
 	_, l.inMemory = l.store.(*memstore.Store)
 	l.notices.limiterPerRequest(l.log())
@@ -175,7 +189,10 @@ func New(store core.Store, options *Options) *Limiter {
 
 // validate returns an error that joins one for each invalid option.
 func (o *Options) validate() error {
-	errs := []error{o.Proxies.validate()}
+	errs := []error{o.Proxies.validate(), o.OnRefusal.validate()}
+	if o.Waiters < 0 {
+		errs = append(errs, fmt.Errorf("limit: Waiters %d: write how many requests may wait at once, or 0 for %d", o.Waiters, defaultTotalWaiters))
+	}
 	if o.Instances < 0 {
 		errs = append(errs, fmt.Errorf("limit: Instances %d: write how many processes share the store, or 0 for one", o.Instances))
 	}

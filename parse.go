@@ -21,13 +21,17 @@ import (
 //	         "path" name | key "and" key | key "or" key | "(" key ")"
 //	word   = algorithm | "ban" duration [ "to" duration ] | "distinct" key | "aligned" | "zone" zone | "cells" digits |
 //	         "burst" count | "missing" count | "empty" | "wait" duration |
-//	         "on-error" ( "local" | "allow" | "refuse" )
+//	         "on-error" ( "local" | "allow" | "refuse" ) | "refuse" refusal |
+//	         "shadow" | "enforced" digits | "replaces" name | "hidden"
+//	refusal = "429" | "503" | "redirect" location [ "302" | "303" | "307" ] |
+//	         "degrade" | "mark" | "wait" duration [ "waiters" count ]
 //
 // "and" is [Joined] and binds tighter than "or", which is [FirstOf].
 //
 // The words are the attributes of a [Rule], in any order: the name of an
 // algorithm, and the options that it takes. "empty" sets Missing so that a
-// bucket begins empty. A rule with a zone, which [time.LoadLocation] reads, is a
+// bucket begins empty. "refuse" says what a refused request meets, a [Refusal]. It
+// may stand twice, once for a wait: "refuse wait 2s refuse redirect /busy". A rule with a zone, which [time.LoadLocation] reads, is a
 // [FixedWindow] with a [Calendar]. Its window is hour, day, week or month:
 //
 //	100/1m per ip token-bucket burst 10; 10000/month per user zone Europe/Berlin
@@ -58,7 +62,7 @@ func MustParse(text string) RuleSet {
 }
 
 // String returns r in the text grammar: "5/2s per ip". Functions (Cost, Settle)
-// are not part of it.
+// and a Fallback are not part of it.
 func (r Rule) String() string { return r.syntax().String() }
 
 // String returns s in the text grammar: "5/2s per ip; 1000/1m global". The
@@ -78,7 +82,7 @@ var (
 
 // MarshalText implements [encoding.TextMarshaler], for JSON, YAML and flags. It
 // returns an error if [Parse] could not read the text back: for an invalid set,
-// for functions, and for a time zone that time.LoadLocation does not know.
+// for functions and a Fallback, and for a time zone that time.LoadLocation does not know.
 func (s RuleSet) MarshalText() ([]byte, error) {
 	if err := s.validate(); err != nil {
 		return nil, err
@@ -121,6 +125,9 @@ func (r Rule) noText() string {
 	if r.Settle != nil {
 		return "a function has no text: leave out the Settle"
 	}
+	if problem := r.OnRefusal.noText(); problem != "" {
+		return problem
+	}
 	if zone := r.Calendar.Zone; zone != nil {
 		if loaded, err := time.LoadLocation(zone.String()); err != nil || !sameZone(loaded, zone) {
 			return "the zone " + strconv.Quote(zone.String()) + " has no text: write one that time.LoadLocation knows"
@@ -134,7 +141,8 @@ func (r Rule) syntax() grammar.Rule {
 	s := grammar.Rule{Name: r.Name, Limit: r.Limit, Window: r.Window, Key: r.Key.syntax(),
 		Algorithm: r.Algorithm, Aligned: r.Aligned, Calendar: r.Calendar, Cells: int64(r.Cells),
 		Burst: r.Burst, Missing: r.Missing, MaxWait: r.MaxWait, Bar: r.Bar, MaxBar: r.MaxBar, Values: r.Values.syntax(),
-		OnError: r.OnStoreError}
+		OnError: r.OnStoreError, Refusal: r.OnRefusal.syntax(),
+		Shadow: r.Shadow, Enforced: int64(r.Enforced), Replaces: r.Replaces, Hidden: r.Hidden}
 	if r.Missing != 0 && r.Missing == r.quota().Burst {
 		s.Missing, s.Empty = 0, true
 	}
@@ -146,7 +154,8 @@ func ruleOf(s grammar.Rule) Rule {
 	r := Rule{Name: s.Name, Limit: s.Limit, Window: s.Window, Key: keyOf(s.Key),
 		Algorithm: s.Algorithm, Aligned: s.Aligned, Calendar: s.Calendar, Cells: int(s.Cells),
 		Burst: s.Burst, Missing: s.Missing, MaxWait: s.MaxWait, Bar: s.Bar, MaxBar: s.MaxBar, Values: keyOf(s.Values),
-		OnStoreError: s.OnError}
+		OnStoreError: s.OnError, OnRefusal: refusalOf(s.Refusal),
+		Shadow: s.Shadow, Enforced: int(s.Enforced), Replaces: s.Replaces, Hidden: s.Hidden}
 	if s.Empty {
 		r.Missing = r.quota().Burst
 	}

@@ -127,6 +127,20 @@ func TestParseAttributes(t *testing.T) {
 		{"a: 10/s per query burst burst 5 leaky-bucket",
 			Rule{Name: "a", Key: ByQuery("burst"), Limit: 10, Window: time.Second, Algorithm: LeakyBucket, Burst: 5},
 			"a: 10/1s per query burst leaky-bucket burst 5"},
+		{"100/1m per ip refuse 429", with(func(r *Rule) { r.OnRefusal.Status = 429 }), ""},
+		{"100/1m per ip refuse 503 refuse wait 2s", with(func(r *Rule) { r.OnRefusal = Refusal{Status: 503, Wait: 2 * time.Second} }),
+			"100/1m per ip refuse wait 2s refuse 503"},
+		{"100/1m per ip refuse wait 1m waiters 1k", with(func(r *Rule) { r.OnRefusal = Refusal{Wait: time.Minute, Waiters: 1000} }),
+			"100/1m per ip refuse wait 1m waiters 1000"},
+		{"100/1m per ip refuse redirect /busy", with(func(r *Rule) { r.OnRefusal.Redirect = "/busy" }), ""},
+		{"100/1m per ip refuse redirect https://a.example/b?c=d#e 307 hidden",
+			with(func(r *Rule) {
+				r.OnRefusal, r.Hidden = Refusal{Redirect: "https://a.example/b?c=d#e", Status: 307}, true
+			}), ""},
+		{"100/1m per ip refuse degrade", with(func(r *Rule) { r.OnRefusal.Degrade = true }), ""},
+		{"100/1m per ip hidden refuse mark queue", with(func(r *Rule) { r.OnRefusal.Mark, r.Hidden, r.Algorithm = true, true, Queue }),
+			"100/1m per ip queue refuse mark hidden"},
+		{"100/1m per ip enforced 10 shadow", with(func(r *Rule) { r.Shadow, r.Enforced = true, 10 }), "100/1m per ip shadow enforced 10"},
 	} {
 		if test.form == "" {
 			test.form = test.text
@@ -168,6 +182,11 @@ func TestParseInvalidAttributes(t *testing.T) {
 		"5/1s per ip queue wait 367d":                            "wait of 8808h0m0s: write 0 for any, or at most 366 days",
 		"1M/1s per ip":                                           "is too large for an exact window",
 		"5/day per ip zone UTC; 6/day per ip zone Europe/Berlin": `the name "per-ip-day" is taken by "5/day per ip zone UTC"`,
+		"5/1s per ip refuse mark refuse wait 1s":                 "a rule that marks refuses nothing: leave out the Wait",
+		"5/1s per ip refuse redirect busy":                       `redirect to "busy": write a path such as "/busy"`,
+		"5/1s per ip enforced 10":                                "enforced 10: it needs a Shadow: write shadow enforced 10",
+		"5/1s per ip shadow replaces old":                        `replaces "old": write the name of a rule of the same set`,
+		"5/1s per ip replaces b; b: 6/1s per ip":                 `replaces "b": it needs a Shadow`,
 	} {
 		_, err := Parse(text)
 		assert.ErrorContains(t, err, want, text)
@@ -201,6 +220,8 @@ func FuzzParse(t *testing.F) {
 		"1/1ms250µs per cookie a and query b", "5/s per ((((((((((ip", "a:b:c", "1/s global;;",
 		"100/1m per ip token-bucket burst 10 missing 3; 9/s global queue burst 1k wait 1.5s", "5/month per user zone Europe/Berlin",
 		"5/1m per ip; 3/1h per ip ban 15m to 1d; 9/1h per ip distinct query a or (header b and user) on-error allow",
+		"5/1s per ip refuse wait 2s waiters 3 refuse redirect //evil.example; 1/s global hidden refuse mark refuse wait 1s",
+		"a: 5/s per ip; 3/s per ip shadow enforced 10 replaces a refuse redirect /busy 302", "5/s per ip replaces b refuse degrade",
 		"5/1m per ip fixed-window aligned; 5/1m per user sliding-cells cells 20", "5/week per ip zone ../UTC empty",
 	} {
 		f.Add(seed)

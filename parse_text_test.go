@@ -143,6 +143,30 @@ func randomAttributes(r *rand.Rand, rule *Rule, zones []*time.Location) {
 	}
 }
 
+// randomRefusal gives a rule a random refusal, and may hide it or make it watch.
+func randomRefusal(r *rand.Rand, rule *Rule) {
+	f := &rule.OnRefusal
+	switch r.IntN(8) {
+	case 0:
+		f.Status = []int{429, 503}[r.IntN(2)]
+	case 1:
+		f.Redirect = []string{"/busy", "/", "/a/../b?c=%20&d#e", "https://a.example", "http://[::1]:8080/x,y"}[r.IntN(5)]
+		f.Status = []int{0, 302, 303, 307}[r.IntN(4)]
+	case 2:
+		f.Degrade = true
+	case 3:
+		f.Mark = true
+	}
+	if !f.Mark && r.IntN(3) == 0 {
+		f.Wait = 1 + time.Duration(math.Exp(r.Float64()*math.Log(float64(day))))
+		f.Waiters = r.IntN(2) * (1 + r.IntN(1_000_000))
+	}
+	rule.Hidden = r.IntN(4) == 0
+	if rule.Shadow = !f.Mark && r.IntN(4) == 0; rule.Shadow {
+		rule.Enforced = r.IntN(100)
+	}
+}
+
 // TestTextRoundTrip makes random sets of all resolvers, windows, counts and
 // attributes.
 func TestTextRoundTrip(t *testing.T) {
@@ -161,6 +185,10 @@ func TestTextRoundTrip(t *testing.T) {
 			randomAttributes(r, &rules[i], zones)
 			if r.IntN(2) == 0 || !grammar.ValidName(rules[i].name()) {
 				rules[i].Name = string(rune('a'+i)) + "-1_2.X"
+			}
+			randomRefusal(r, &rules[i])
+			if i > 0 && rules[i].Shadow && !rules[i-1].Shadow && r.IntN(2) == 0 {
+				rules[i].Replaces = rules[i-1].name()
 			}
 		}
 		set := Rules(rules...)

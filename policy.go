@@ -3,6 +3,7 @@ package limit
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,12 +16,15 @@ import (
 type Policy struct {
 	limiter    *Limiter
 	set        RuleSet
-	keyOf      []int    // for each rule, the index of the first rule with its resolver
-	names      []string // for each rule
-	capacities []int64  // for each rule, the most units that can remain
-	header     string   // the value of RateLimit-Policy
-	members    []string // for each rule, how its member of RateLimit begins
+	keyOf      []int     // for each rule, the index of the first rule with its resolver
+	names      []string  // for each rule
+	capacities []int64   // for each rule, the most units that can remain
+	header     string    // the value of RateLimit-Policy
+	members    []string  // for each rule, how its member of RateLimit begins
+	refusals   []Refusal // for each rule what refused requests meet; nil if that is 429
+	watch      *watch    // nil if no rule watches or hides
 
+	waits                bool // whether a refused request may wait
 	leases, queues       bool // whether a rule is of Concurrency, or of Queue
 	bars, shows          bool // whether a rule is a Ban, or Distinct
 	costs, settles       bool // whether a rule has a Cost, or a Settle
@@ -65,6 +69,9 @@ func newPolicy(l *Limiter, set RuleSet) *Policy {
 		p.capacities = append(p.capacities, q.Capacity())
 	}
 	p.header, p.members = policyHeader(set.rules), rateLimitMembers(set.rules)
+	p.refusals = l.refusals(set)
+	p.watch = newWatch(set.rules, p.refusals)
+	p.waits = slices.ContainsFunc(p.refusals, func(r Refusal) bool { return r.Wait > 0 })
 	if set.scope == scopeNamed {
 		p.named = p.newRoute(set.name)
 	}
@@ -102,6 +109,9 @@ func (l *Limiter) check(rules RuleSet, at place) error {
 		if (rule.Key.uses(byUser) || rule.Values.uses(byUser)) && !at.user && l.options.User == nil {
 			wrong(rule, "no user resolver: set ginlimit.Limiter.User, echolimit.Limiter.User or the User of your adapter to read "+
 				"what authentication put into its context, or limit.Options.User on net/http")
+		}
+		if refusal := l.refusal(&rule); at.everywhere && (refusal.Redirect != "" || refusal.Fallback != nil) {
+			wrong(rule, "a call cannot be redirected, nor sent to another handler: write refuse 429, or Degrade without a Fallback")
 		}
 		has := pathValues(at.pattern)
 		for _, name := range rule.missingPathValues(at.pattern) {

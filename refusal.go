@@ -40,8 +40,8 @@ func (l *Limiter) answerByOptions(w http.ResponseWriter, r *http.Request, status
 }
 
 // statusOf returns the status of the answer to an error of a policy: 429 for a
-// refusal, 403 if the client is barred, and 503 if the request could not be decided,
-// or if the store is unavailable and a rule wants [Refuse].
+// refusal, unless its rules say 503, 403 if the client is barred, and 503 if the request
+// could not be decided, or if the store is unavailable and a rule wants [Refuse].
 func statusOf(err error) int {
 	refused, ok := err.(*RefusedError)
 	switch {
@@ -49,6 +49,9 @@ func statusOf(err error) int {
 		return http.StatusServiceUnavailable
 	case refused.Decision.Mode == ModeBarred:
 		return http.StatusForbidden
+	}
+	if r := refused.Decision.refusal(); r != nil && r.Status == http.StatusServiceUnavailable {
+		return http.StatusServiceUnavailable
 	}
 	return http.StatusTooManyRequests
 }
@@ -77,11 +80,14 @@ const documentSize = 320
 // name the cause of a failure. Nothing in it needs an escape: see validName.
 func appendDocument(b []byte, status int, err error) []byte {
 	refused, _ := err.(*RefusedError)
-	switch status {
-	case http.StatusTooManyRequests:
+	byRules := refused != nil && refused.Decision.Mode != ModeRefused
+	switch {
+	case status == http.StatusTooManyRequests:
 		b = append(b, `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429`...)
-	case http.StatusForbidden: // a type of its own is not registered
+	case status == http.StatusForbidden: // a type of its own is not registered
 		b = append(b, `{"type":"about:blank","title":"Forbidden","status":403`...)
+	case byRules:
+		b = append(b, `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Temporarily reduced capacity","status":503`...)
 	default:
 		b = append(b, `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",`+
 			`"title":"The rate limiter is unavailable","status":503`...)
@@ -91,11 +97,11 @@ func appendDocument(b []byte, status int, err error) []byte {
 		b = strconv.AppendInt(b, refused.Decision.retrySeconds(), 10)
 		b = append(b, ` s."`...)
 	}
-	if status == http.StatusTooManyRequests {
+	if byRules {
 		b = append(b, `,"violated-policies":[`...)
 		separator := `"`
-		for i, o := range refused.Decision.core.Outcomes() {
-			if !o.Fits() {
+		for i := range refused.Decision.core.Outcomes() {
+			if refused.Decision.refuses(i) {
 				b = append(append(append(b, separator...), refused.Decision.policy.names[i]...), '"')
 				separator = `,"`
 			}

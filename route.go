@@ -42,7 +42,8 @@ func (p *Policy) newRoute(name string) *route {
 	r.marks.Store(firstMarks)
 	var charges []core.Charge
 	for i, rule := range p.set.rules {
-		charges = append(charges, core.Charge{Rule: p.names[i], Quota: rule.quota(), OnError: rule.OnStoreError})
+		charges = append(charges, core.Charge{Rule: p.names[i], Quota: rule.quota(), OnError: rule.OnStoreError,
+			Alone: p.watch != nil && p.watch.alone>>i&1 != 0})
 	}
 	r.charges.Store(&charges)
 	return r

@@ -101,6 +101,29 @@ type Rule struct {
 	// with 500, and one that hijacked the connection with 101. A negative cost is a
 	// mistake of the function: the charge stays, and Options.Observe is called.
 	Settle func(r *http.Request, status int) int64
+
+	// OnRefusal is what a request meets that the rule refuses. The zero value is
+	// inherited: see [Refusal].
+	OnRefusal Refusal
+
+	// Shadow makes a rule that only watches: it counts and reports, but refuses and
+	// delays no request, and appears in no header. It charges what it has room for, even
+	// if another rule refuses the request, as it would if it were the only rule. A rule
+	// of [Concurrency] cannot be a shadow. See docs/roll-out.md.
+	Shadow bool
+
+	// Enforced is the percentage of keys, 1 to 99, for which a Shadow is enforced all
+	// the same. It always means the same keys, in all processes, and a higher
+	// percentage adds to them. 0 means none.
+	Enforced int
+
+	// Replaces is the name of the enforced rule of the same set that a Shadow may
+	// replace. Metrics compare the two: see package agreement.
+	Replaces string
+
+	// Hidden leaves the rule out of all headers. Retry-After still counts it, and the
+	// body of a refusal names it.
+	Hidden bool
 }
 
 // Per returns a rule that allows limit requests in any window to all requests
@@ -184,6 +207,9 @@ func (s RuleSet) Derive(suffix string, f func(Rule) Rule) (RuleSet, error) {
 	for i, r := range s.rules {
 		derived.rules[i] = f(r)
 		derived.rules[i].Name = r.name() + suffix
+		if derived.rules[i].Replaces != "" {
+			derived.rules[i].Replaces += suffix
+		}
 	}
 	return derived, s.validate()
 }
@@ -225,7 +251,7 @@ func (s RuleSet) validate() error {
 	}
 	seen := make(map[string]Rule)
 	for _, r := range s.rules {
-		for _, problem := range r.problems() {
+		for _, problem := range slices.Concat(r.problems(), r.OnRefusal.problems(), s.watchProblems(&r)) {
 			errs = append(errs, &RuleError{Rule: r.String(), Problem: problem})
 		}
 		name := r.name()

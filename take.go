@@ -124,18 +124,22 @@ const upToTries = 4
 // units than it could have.
 func (p *Policy) takeUpTo(ctx context.Context, d *Decision, charges []core.Charge, cost int64, reserve bool) error {
 	for i, most := range p.capacities {
-		if !p.set.rules[i].hidden() {
+		if !charges[i].Alone && !p.set.rules[i].hidden() {
 			cost = min(cost, most)
 		}
 	}
+	var watched firstOutcomes
 	for try := 1; ; try++ {
 		for i := range charges {
-			charges[i].Cost = cost
+			if try == 1 || !charges[i].Alone {
+				charges[i].Cost = cost
+			}
 		}
 		*d = Decision{}
 		if err := p.take(ctx, d, p.named, charges, reserve); err != nil {
 			return err
 		}
+		watched.keep(d, charges)
 		if d.Allowed || cost == 1 {
 			// A slot that comes too late was taken, and must not be tried again.
 			if *d, _ = d.late(ctx); d.Allowed {
@@ -179,7 +183,7 @@ func (p *Policy) Peek(ctx context.Context, r Request) (Decision, error) {
 		// A cost of 0 fits where nothing is left; a cost of 1 fits when there is more.
 		if o := &d.core.Outcomes()[i]; o.Remaining == 0 && o.Fits() {
 			o.RetryAfter, o.MoreAfter = max(1, o.MoreAfter), 0
-			d.core.Allowed = false
+			d.core.Allowed = d.core.Allowed && d.core.Alone(i)
 		}
 	}
 	return newDecision(p, p.named, d.core), nil

@@ -50,34 +50,65 @@ func (p *Policy) Wait(ctx context.Context, r Request) (Decision, error) {
 	if err := p.chargeRequest(s, &r); err != nil {
 		return Decision{}, err
 	}
-	w := &waiter{ctx: ctx, charges: s.charges, calling: detached{ctx}}
+	w := &waiter{ctx: ctx, route: p.named, charges: s.charges, detached: detached{ctx}, reserve: true}
+	w.calling = &w.detached
 	for i, most := range p.capacities {
 		n := w.charges[i].Cost
-		if n > most && !p.set.rules[i].hidden() {
+		if n > most && !w.charges[i].Alone && !p.set.rules[i].hidden() {
 			return Decision{}, &RuleError{Rule: p.set.rules[i].String(), Problem: fmt.Sprintf(
 				"cost %d: the rule never has room for more than %d: write less", n, most)}
 		}
-		w.place.Cost = max(w.place.Cost, n)
 	}
-	d, err := p.wait(w)
-	if err == nil && len(r.Costs) == 0 {
-		d.Taken = w.charges[0].Cost
+	taken := w.charges[0].Cost
+	var d Decision
+	if err := p.waitForSlot(w, &d); err != nil {
+		if errors.Is(err, ErrUndecided) {
+			p.observed(&d, err)
+		}
+		return Decision{}, err
 	}
-	if refused, ok := err.(*RefusedError); ok {
-		p.observed(&refused.Decision, nil)
-	} else if err == nil || errors.Is(err, ErrUndecided) {
-		p.observed(&d, err)
+	p.observed(&d, nil)
+	if !d.Allowed {
+		return Decision{}, &RefusedError{Decision: d}
 	}
-	return d, err
+	if len(r.Costs) == 0 {
+		d.Taken = taken
+	}
+	return d, nil
 }
 
-// A waiter is one call of Wait, with what the store is called with.
+// waitForSlot waits until the rules admit w, and then for the slot of a [Queue].
+func (p *Policy) waitForSlot(w *waiter, d *Decision) error {
+	if err := p.wait(w, d); err != nil || !d.Allowed {
+		return err
+	}
+	switch err := d.Wait(w.ctx).(type) {
+	case nil:
+		return nil
+	case *RefusedError:
+		*d = err.Decision
+		return nil
+	default:
+		d.Release()
+		*d = Decision{}
+		return err
+	}
+}
+
+// A waiter is one call of Wait, or one HTTP request that may wait, with what the
+// store is called with.
 type waiter struct {
 	place   waiting.Waiter
 	ctx     context.Context
+	route   *route
 	charges []core.Charge
-	calling detached
-	timer   *time.Timer // of the first in a queue
+	calling context.Context
+	reserve bool        // whether the decision can be settled
+	timer   *time.Timer // of a sleep that has an end
+	request *patience   // of an HTTP request
+	watched firstOutcomes
+
+	detached detached // room for calling, without an allocation of its own
 }
 
 // detached has the values of a context, but does not end with it.
@@ -87,53 +118,62 @@ func (detached) Deadline() (time.Time, bool) { return time.Time{}, false }
 func (detached) Done() <-chan struct{}       { return nil }
 func (detached) Err() error                  { return nil }
 
-func (p *Policy) wait(w *waiter) (Decision, error) {
+// wait asks the store until the rules admit w, or w has waited as long as it may: d is
+// then a refusal. The error is that of a context, or wraps [ErrUndecided].
+func (p *Policy) wait(w *waiter, d *Decision) error {
+	for i := range w.charges {
+		if !w.charges[i].Alone {
+			w.place.Cost = max(w.place.Cost, w.charges[i].Cost)
+		}
+	}
 	queues := &p.limiter.queues
 	queues.Enter(&w.place)
 	defer queues.Leave(&w.place, nil) // deferred: a recovered panic of the store must not block a queue
 	for {
-		if err := p.await(w); err != nil {
-			return Decision{}, err
+		if mayAsk, err := p.await(w, d); err != nil || !mayAsk {
+			return err
 		}
-		var d Decision
-		if err := p.take(&w.calling, &d, p.named, w.charges, true); err != nil {
-			return Decision{}, err
+		*d = Decision{}
+		if err := p.take(w.calling, d, w.route, w.charges, w.reserve); err != nil {
+			return err
 		}
+		w.watched.keep(d, w.charges)
 		if d.Allowed {
 			queues.Leave(&w.place, &d.core)
-			if err := d.Wait(w.ctx); err != nil {
-				d.Release()
-				return Decision{}, err
-			}
-			return d, nil
+			return nil
 		}
 		due := time.Now().Add(d.RetryAfter)
-		if d.RetryAfter == 0 || w.late(due) {
+		if d.RetryAfter == 0 || !w.mayWait(p, d, &due) || w.late(due) {
 			queues.Leave(&w.place, &d.core)
-			return Decision{}, &RefusedError{Decision: d}
+			return nil
 		}
 		p.name(w)
-		queues.Join(&w.place, &d.core, due)
+		if !queues.Join(&w.place, &d.core, due) {
+			return nil
+		}
 	}
 }
 
-// await returns nil when w may ask the store.
-func (p *Policy) await(w *waiter) error {
+// await returns true when w may ask the store, and false with its refusal.
+func (p *Policy) await(w *waiter, d *Decision) (mayAsk bool, err error) {
 	queues := &p.limiter.queues
 	for {
-		if err := w.ctx.Err(); err != nil {
-			return err
+		if err := w.ended(); err != nil {
+			return false, err
 		}
 		if !w.place.Queued() && (w.place.Cost == 0 || queues.Len() == 0) {
-			return nil
+			return true, nil
 		}
 		p.name(w)
-		due, mayAsk := queues.Next(&w.place)
-		if mayAsk && !due.After(time.Now()) {
-			return nil
+		due, mayAsk, full := queues.Next(&w.place)
+		if full {
+			return false, p.tooLate(w, d, due)
 		}
-		if w.late(due) {
-			return p.tooLate(w, due)
+		if mayAsk && !due.After(time.Now()) {
+			return true, nil
+		}
+		if w.queuedLate(p, due) {
+			return false, p.tooLate(w, d, due)
 		}
 		w.sleep(due, mayAsk)
 	}
@@ -146,13 +186,35 @@ func (p *Policy) name(w *waiter) {
 	}
 	ids := make([]waiting.ID, len(p.keyOf))
 	for i := range ids {
-		ids[i] = waiting.ID{Policy: p.named.stored, Rule: p.names[i], Key: w.charges[i].Key}
+		ids[i] = waiting.ID{Policy: w.route.stored, Rule: w.charges[i].Rule, Key: w.charges[i].Key}
+		if w.charges[i].Alone {
+			ids[i].Policy = "" // it refuses nothing, so there is no queue for it
+		}
+	}
+	if w.request != nil {
+		w.place.Bounds = p.bounds(ids)
 	}
 	w.place.Name(ids)
 }
 
-// late reports whether the context will have ended at a time.
+// ended returns the error of the context of w, if it ended w.
+func (w *waiter) ended() error {
+	err := w.ctx.Err()
+	if w.request == nil || err == nil {
+		return err
+	}
+	_, known := w.ctx.Deadline()
+	if !w.place.Queued() || known && err == context.DeadlineExceeded {
+		return nil // it is decided like any other request, or refused
+	}
+	return err
+}
+
+// late reports whether w will have waited too long at a time.
 func (w *waiter) late(due time.Time) bool {
+	if w.request != nil && !due.Before(w.request.until) {
+		return true
+	}
 	deadline, ok := w.ctx.Deadline()
 	return ok && !due.Before(deadline)
 }
@@ -160,6 +222,9 @@ func (w *waiter) late(due time.Time) bool {
 // sleep sleeps until w is woken, its context ends or, if timed, its time has
 // come.
 func (w *waiter) sleep(due time.Time, timed bool) {
+	if w.request != nil {
+		due, timed = w.request.sleeps(due, timed), true
+	}
 	var rings <-chan time.Time
 	if timed {
 		if w.timer == nil {
@@ -177,18 +242,28 @@ func (w *waiter) sleep(due time.Time, timed bool) {
 	}
 }
 
-// tooLate returns the refusal of w, which is in a queue and cannot be admitted
-// before due. The store was not asked about w, so it is asked now what is left,
-// with a cost of 0.
-func (p *Policy) tooLate(w *waiter, due time.Time) error {
+// tooLate makes d the refusal of w, which is in a queue, or before a full one, and
+// cannot be admitted before due. The store was not asked about w, so it is asked now
+// what is left, with a cost of 0.
+func (p *Policy) tooLate(w *waiter, d *Decision, due time.Time) error {
 	rule := w.place.Rule()
 	p.limiter.queues.Leave(&w.place, nil)
-	var d Decision
-	if err := p.take(&w.calling, &d, p.named, free(slices.Clone(w.charges)), false); err != nil {
+	*d = Decision{}
+	charges := slices.Clone(w.charges)
+	for i := range charges {
+		if !charges[i].Alone {
+			charges[i].Cost = 0
+		}
+	}
+	if err := p.take(w.calling, d, w.route, charges, false); err != nil {
 		return err
 	}
+	w.watched.keep(d, w.charges)
 	for i := range d.core.Outcomes() {
 		o := &d.core.Outcomes()[i]
+		if d.core.Alone(i) {
+			continue
+		}
 		if o.Remaining < w.charges[i].Cost {
 			o.RetryAfter, o.MoreAfter = max(1, o.MoreAfter), 0
 		}
@@ -198,85 +273,11 @@ func (p *Policy) tooLate(w *waiter, due time.Time) error {
 		}
 	}
 	d.core.Allowed = false
-	return &RefusedError{Decision: newDecision(p, p.named, d.core)}
+	*d = newDecision(p, w.route, d.core)
+	return nil
 }
 
 // refilled has a caller that waits for a key ask the store at once.
 func (l *Limiter) refilled(policy, rule, key string) {
 	l.queues.Refilled(waiting.ID{Policy: policy, Rule: rule, Key: key})
-}
-
-// Wait waits for the slot of an admitted request: until Delay has passed since
-// the decision. Without a Delay it returns nil at once.
-//
-// It returns the error of ctx if that ends first, and a [*RefusedError] if the
-// request is refused, or at once if its slot would come after the deadline of
-// ctx. With either error the request must not go on; Wait then gives back what
-// the request took. A slot can be given back only while it is the last of its
-// queue, and otherwise passes unused. Leases stay held until [Decision.Release].
-func (d Decision) Wait(ctx context.Context) error {
-	if !d.Allowed {
-		return &RefusedError{Decision: d}
-	}
-	if d.Delay <= 0 {
-		return nil
-	}
-	if late, ok := d.late(ctx); ok {
-		return &RefusedError{Decision: late}
-	}
-	timer := time.NewTimer(time.Until(d.slot))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	err := ctx.Err() // both may have come at once
-	if err != nil {
-		d.taken.giveBack()
-	}
-	return err
-}
-
-// late returns the refusal that d is for a caller whose deadline is before the
-// slot, after giving back what the rules took. Later requests may have slots
-// behind this one already, which then stay where they are.
-func (d Decision) late(ctx context.Context) (Decision, bool) {
-	if !d.Allowed || d.Delay <= 0 {
-		return d, false
-	}
-	deadline, ok := ctx.Deadline()
-	if !ok || !deadline.Before(d.slot) {
-		return d, false
-	}
-	patience := max(0, time.Until(deadline)).Microseconds()
-	given := d.taken.giveBack()
-	d.Release()
-	refused := core.NewDecision(d.core.At, len(d.core.Outcomes()))
-	refused.Mode = d.core.Mode
-	charges := *d.route.charges.Load()
-	for i, o := range d.core.Outcomes() {
-		rule := &charges[i]
-		if d.core.Alone(i) {
-			refused.SetAlone(i)
-			refused.Outcomes()[i] = o
-			continue
-		}
-		o.Remaining = min(o.Remaining+given[i], d.policy.capacities[i])
-		switch {
-		case rule.Quota.Leases():
-			o = d.afterRelease(i, o)
-		case rule.Quota.Queues():
-			// By then the queue is short enough for a request as patient as this one.
-			shorter, _ := core.MulDiv(given[i], rule.Quota.Window, rule.Quota.Limit)
-			o.ResetAfter = max(0, o.ResetAfter-shorter)
-			if o.ResetAfter > patience {
-				o.RetryAfter, o.MoreAfter = o.ResetAfter-patience, 0
-			}
-		case o.Remaining == 0 && o.MoreAfter > 0:
-			// This request has taken what the next one needs.
-			o.RetryAfter, o.MoreAfter = o.MoreAfter, 0
-		}
-		refused.Outcomes()[i] = o
-	}
-	return newDecision(d.policy, d.route, refused), true
 }

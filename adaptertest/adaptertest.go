@@ -45,6 +45,7 @@
 //     warnings for declarations that probably mean something else;
 //   - queues: when handlers run, and clients that disconnect or have a deadline;
 //   - leases, which end with the handler however it ends, on HTTP/1.1 and HTTP/2;
+//   - what refused requests meet: 503, a redirect, a degraded response, a wait, a mark;
 //   - the rate and the integrity of slowed bodies;
 //   - that invalid rules panic where a route is declared.
 //
@@ -150,6 +151,13 @@ func Run(t *testing.T, framework Framework) {
 		{"leases of closed connections", s.leasesOfClosedConnections},
 		{"leases in a queue", s.leasesOfWaiting},
 		{"lost leases", s.lostLeases},
+		{"busy", s.busy},
+		{"redirects", s.redirects},
+		{"degrades to a fallback", s.degradesToFallback},
+		{"degrades the handler", s.degradesTheHandler},
+		{"watches", s.watches},
+		{"waits for room", s.waitsForRoom},
+		{"client leaves while its request waits", s.leavesWhileWaiting},
 		{"throttle rate", s.throttleRate},
 		{"throttled bodies", s.throttledBodies},
 		{"invalid rules", s.invalidRules},

@@ -50,13 +50,16 @@ func (u unavailable) Unwrap() error { return u.cause }
 // answer returns the error of a call that was not admitted, with details.
 func answer(c call, status int, _ []byte, cause error) error {
 	answer := connect.NewError(connect.CodeUnavailable, unavailable{cause})
-	if refused, ok := cause.(*limit.RefusedError); ok {
+	if refused, ok := cause.(*limit.RefusedError); ok && refused.Decision.Mode != limit.ModeRefused {
 		switch status {
-		case http.StatusTooManyRequests:
-			answer = connect.NewError(connect.CodeResourceExhausted, refused)
-			addDetail(answer, quotaFailure(refused.Decision))
 		case http.StatusForbidden:
 			answer = connect.NewError(connect.CodePermissionDenied, refused)
+		case http.StatusServiceUnavailable:
+			answer = connect.NewError(connect.CodeUnavailable, refused)
+			addDetail(answer, quotaFailure(refused.Decision))
+		default:
+			answer = connect.NewError(connect.CodeResourceExhausted, refused)
+			addDetail(answer, quotaFailure(refused.Decision))
 		}
 	}
 	if seconds, err := strconv.Atoi(c.header.Get("Retry-After")); err == nil {
@@ -75,7 +78,7 @@ func addDetail(to *connect.Error, message proto.Message) {
 func quotaFailure(d limit.Decision) *errdetails.QuotaFailure {
 	failure := new(errdetails.QuotaFailure)
 	for _, r := range d.Rules() {
-		if !r.Allowed {
+		if !r.Allowed && !r.Shadow && !r.Marked {
 			failure.Violations = append(failure.Violations, &errdetails.QuotaFailure_Violation{
 				Subject:     r.Name,
 				Description: fmt.Sprintf("%d of %d left", r.Remaining, r.Capacity),

@@ -40,13 +40,17 @@ func (e *statusError) GRPCStatus() *status.Status { return e.status }
 func answer(c *call, httpStatus int, _ []byte, cause error) error {
 	s := status.New(codes.Unavailable, "limit: the rate limiter is unavailable")
 	var details []protoadapt.MessageV1
-	if refused, ok := cause.(*limit.RefusedError); ok {
+	if refused, ok := cause.(*limit.RefusedError); ok && refused.Decision.Mode != limit.ModeRefused {
+		code := codes.ResourceExhausted
 		switch httpStatus {
-		case http.StatusTooManyRequests:
-			s = status.New(codes.ResourceExhausted, refused.Error())
-			details = append(details, quotaFailure(refused.Decision))
 		case http.StatusForbidden:
-			s = status.New(codes.PermissionDenied, refused.Error())
+			code = codes.PermissionDenied
+		case http.StatusServiceUnavailable:
+			code = codes.Unavailable
+		}
+		s = status.New(code, refused.Error())
+		if code != codes.PermissionDenied {
+			details = append(details, quotaFailure(refused.Decision))
 		}
 	}
 	if seconds, err := strconv.Atoi(c.header.Header().Get("Retry-After")); err == nil {
@@ -62,7 +66,7 @@ func answer(c *call, httpStatus int, _ []byte, cause error) error {
 func quotaFailure(d limit.Decision) *errdetails.QuotaFailure {
 	failure := new(errdetails.QuotaFailure)
 	for _, r := range d.Rules() {
-		if !r.Allowed {
+		if !r.Allowed && !r.Shadow && !r.Marked {
 			failure.Violations = append(failure.Violations, &errdetails.QuotaFailure_Violation{
 				Subject:     r.Name,
 				Description: fmt.Sprintf("%d of %d left", r.Remaining, r.Capacity),

@@ -4,10 +4,16 @@
 //
 // Its counters, with labels that only the program chooses and no client can:
 //
-//   - rate_limiting_requests_total by policy, result (admitted, refused) and mode.
-//     The mode says how the decision was made: see [core.Mode].
+//   - rate_limiting_requests_total by policy, result and mode. The result is what the
+//     caller met: admitted, marked, degraded, redirected or refused. The mode says how
+//     the decision was made: see [core.Mode].
 //   - rate_limiting_rule_refusals_total by policy and rule: the rules that had no
 //     room.
+//   - rate_limiting_rule_marks_total and rate_limiting_shadow_refusals_total by policy
+//     and rule: requests that a rule marked, and those that a shadow would have refused.
+//   - rate_limiting_agreement_total by policy, rule, replaces and verdict (both_admit,
+//     both_refuse, only_new_refuses, only_old_refuses): what a shadow and the rule that
+//     it may replace said about each request. See package agreement.
 //   - rate_limiting_errors_total by kind: undecided (answered with 503), unsettled
 //     and lease_lost.
 //
@@ -40,9 +46,15 @@ import (
 // as [prometheus.MustRegister] does.
 func Observe(registerer prometheus.Registerer) func(*http.Request, limit.Decision, error) {
 	requests := register(registerer, "rate_limiting_requests_total",
-		"Requests that were admitted or refused, and how that was decided.", "policy", "result", "mode")
+		"Requests by what they met, and how that was decided.", "policy", "result", "mode")
 	refusals := register(registerer, "rate_limiting_rule_refusals_total",
 		"Refusals by the rule that had no room.", "policy", "rule")
+	marks := register(registerer, "rate_limiting_rule_marks_total",
+		"Requests that a rule marked because it had no room.", "policy", "rule")
+	shadows := register(registerer, "rate_limiting_shadow_refusals_total",
+		"Requests that a shadow rule would have refused.", "policy", "rule")
+	agreements := register(registerer, "rate_limiting_agreement_total",
+		"Verdicts of a shadow rule and of the rule that it may replace.", "policy", "rule", "replaces", "verdict")
 	problems := register(registerer, "rate_limiting_errors_total",
 		"Requests that could not be decided or settled, or that lost a lease.", "kind")
 	for _, kind := range []string{undecided, unsettled, leaseLost} {
@@ -56,15 +68,35 @@ func Observe(registerer prometheus.Registerer) func(*http.Request, limit.Decisio
 			problems.WithLabelValues(unsettled).Inc()
 		case err != nil:
 			problems.WithLabelValues(undecided).Inc()
-		case d.Allowed:
-			requests.WithLabelValues(d.Policy(), "admitted", d.Mode.String()).Inc()
 		default:
-			requests.WithLabelValues(d.Policy(), "refused", d.Mode.String()).Inc()
-			for _, rule := range d.Refusing() {
-				refusals.WithLabelValues(d.Policy(), rule).Inc()
+			policy := d.Policy()
+			requests.WithLabelValues(policy, d.Outcome(), d.Mode.String()).Inc()
+			count(refusals, policy, d.Refusing())
+			count(marks, policy, d.Marked())
+			count(shadows, policy, d.Shadowed())
+			for _, pair := range d.Comparisons() {
+				agreements.WithLabelValues(policy, pair.New.Name, pair.Old.Name, verdict(pair)).Inc()
 			}
 		}
 	}
+}
+
+func count(counter *prometheus.CounterVec, policy string, rules []string) {
+	for _, rule := range rules {
+		counter.WithLabelValues(policy, rule).Inc()
+	}
+}
+
+func verdict(pair limit.Comparison) string {
+	switch {
+	case pair.Old.Allowed && pair.New.Allowed:
+		return "both_admit"
+	case pair.Old.Allowed:
+		return "only_new_refuses"
+	case pair.New.Allowed:
+		return "only_old_refuses"
+	}
+	return "both_refuse"
 }
 
 // Kinds of errors.

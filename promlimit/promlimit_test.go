@@ -91,7 +91,7 @@ func TestObserve(t *testing.T) {
 rate_limiting_errors_total{kind="lease_lost"} 0
 rate_limiting_errors_total{kind="undecided"} 2
 rate_limiting_errors_total{kind="unsettled"} 1
-# HELP rate_limiting_requests_total Requests that were admitted or refused, and how that was decided.
+# HELP rate_limiting_requests_total Requests by what they met, and how that was decided.
 # TYPE rate_limiting_requests_total counter
 rate_limiting_requests_total{mode="barred",policy="reports",result="refused"} 1
 rate_limiting_requests_total{mode="exact",policy="GET /items/{id}",result="admitted"} 5
@@ -103,6 +103,51 @@ rate_limiting_requests_total{mode="remembered",policy="GET /items/{id}",result="
 # TYPE rate_limiting_rule_refusals_total counter
 rate_limiting_rule_refusals_total{policy="GET /items/{id}",rule="per-ip-1h"} 3
 `)))
+	problems, err := testutil.GatherAndLint(registry)
+	require.NoError(t, err)
+	assert.Empty(t, problems)
+}
+
+// TestObserveOutcomes counts what requests met, and what rules that only watch say.
+func TestObserveOutcomes(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	limiter := limit.New(nil, &limit.Options{Observe: promlimit.Observe(registry)})
+	for name, rules := range map[string]string{
+		"redirects": "1/1h global refuse redirect /busy",
+		"degrades":  "1/1h global refuse degrade",
+		"marks":     "m: 1/1h global refuse mark",
+		"shadows":   "old: 3/1h global; new: 1/1h global shadow replaces old",
+	} {
+		policy, err := limiter.Policy(limit.Named(name, limit.MustParse(rules).Rules()...))
+		require.NoError(t, err)
+		h := policy.Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		for range 4 {
+			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+		}
+	}
+	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP rate_limiting_agreement_total Verdicts of a shadow rule and of the rule that it may replace.
+# TYPE rate_limiting_agreement_total counter
+rate_limiting_agreement_total{policy="shadows",replaces="old",rule="new",verdict="both_admit"} 1
+rate_limiting_agreement_total{policy="shadows",replaces="old",rule="new",verdict="both_refuse"} 1
+rate_limiting_agreement_total{policy="shadows",replaces="old",rule="new",verdict="only_new_refuses"} 2
+# HELP rate_limiting_requests_total Requests by what they met, and how that was decided.
+# TYPE rate_limiting_requests_total counter
+rate_limiting_requests_total{mode="exact",policy="degrades",result="admitted"} 1
+rate_limiting_requests_total{mode="exact",policy="degrades",result="degraded"} 3
+rate_limiting_requests_total{mode="exact",policy="marks",result="admitted"} 1
+rate_limiting_requests_total{mode="exact",policy="marks",result="marked"} 3
+rate_limiting_requests_total{mode="exact",policy="redirects",result="admitted"} 1
+rate_limiting_requests_total{mode="exact",policy="redirects",result="redirected"} 3
+rate_limiting_requests_total{mode="exact",policy="shadows",result="admitted"} 3
+rate_limiting_requests_total{mode="exact",policy="shadows",result="refused"} 1
+# HELP rate_limiting_rule_marks_total Requests that a rule marked because it had no room.
+# TYPE rate_limiting_rule_marks_total counter
+rate_limiting_rule_marks_total{policy="marks",rule="m"} 3
+# HELP rate_limiting_shadow_refusals_total Requests that a shadow rule would have refused.
+# TYPE rate_limiting_shadow_refusals_total counter
+rate_limiting_shadow_refusals_total{policy="shadows",rule="new"} 3
+`), "rate_limiting_agreement_total", "rate_limiting_requests_total", "rate_limiting_rule_marks_total", "rate_limiting_shadow_refusals_total"))
 	problems, err := testutil.GatherAndLint(registry)
 	require.NoError(t, err)
 	assert.Empty(t, problems)

@@ -160,6 +160,9 @@ func problems(r limit.Rule) (list []string) {
 	if r.Settle != nil {
 		list = append(list, "a Settle: bytes are counted as they pass: leave it out")
 	}
+	if r.OnRefusal != (limit.Refusal{}) || r.Shadow {
+		list = append(list, "a body is slowed and never refused: leave out OnRefusal and Shadow")
+	}
 	return list
 }
 

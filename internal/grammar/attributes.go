@@ -23,6 +23,11 @@ var attributes = []struct {
 	{"empty", core.FieldMissing},
 	{"wait", core.FieldMaxWait},
 	{onError, 0},
+	{refuse, 0},
+	{shadow, 0},
+	{enforced, 0},
+	{replaces, 0},
+	{hidden, 0},
 }
 
 // onError is an attribute of a rule of any algorithm.
@@ -94,6 +99,17 @@ func (r Rule) writeAttributes(b *strings.Builder) {
 	if r.OnError != core.Local {
 		word(onError, r.OnError.String())
 	}
+	word(r.Refusal.words()...)
+	if r.Shadow {
+		word(shadow)
+	}
+	number(enforced, r.Enforced)
+	if r.Replaces != "" {
+		word(replaces, r.Replaces)
+	}
+	if r.Hidden {
+		word(hidden)
+	}
 }
 
 // An attribute is a word of a rule, and its offset in the text.
@@ -113,7 +129,7 @@ func (p *parser) attributes(r *Rule, window int) error {
 		if kind == "" {
 			break
 		}
-		if seen[kind] {
+		if seen[kind] && kind != refuse { // each clause of refuse once: see refusal
 			return p.errorf("each word once, and one algorithm")
 		}
 		seen[kind] = true
@@ -200,6 +216,16 @@ func (p *parser) attribute(r *Rule, word string) (err error) {
 		r.MaxWait, err = p.length("a wait", `after "wait"`)
 	case onError:
 		r.OnError, err = p.onError()
+	case refuse:
+		err = p.refusal(&r.Refusal)
+	case shadow:
+		r.Shadow = true
+	case enforced:
+		r.Enforced, err = p.number(99, "the percentage of keys, 1 to 99, after enforced")
+	case replaces:
+		r.Replaces, err = p.ruleName()
+	case hidden:
+		r.Hidden = true
 	default:
 		r.Algorithm, _ = core.ParseAlgorithm(word)
 		err = p.argument(r)

@@ -18,6 +18,10 @@ func TestParseAttributesError(t *testing.T) {
 		afterBurst   = "a number after burst, such as 10"
 		ofACells     = "the number of cells, 2 to 60"
 		afterOnError = "local, allow, refuse after on-error"
+		afterRefuse  = "429, 503, redirect, degrade, mark or wait after refuse"
+		oneOutcome   = "one of 429, 503, redirect, degrade and mark"
+		location     = "a path such as /busy, or an http or https URL, after redirect"
+		percentage   = "the percentage of keys, 1 to 99, after enforced"
 	)
 	for _, test := range []struct {
 		text        string
@@ -53,6 +57,24 @@ func TestParseAttributesError(t *testing.T) {
 		{"5/1s per ip on-error open", 21, "open", afterOnError},
 		{"5/1s per ip on-error Allow", 21, "Allow", afterOnError},
 		{"5/1s per ip on-error allow on-error refuse", 27, "on-error", once},
+		{"5/1s per ip refuse", 18, "", afterRefuse},
+		{"5/1s per ip refuse shadow", 19, "shadow", afterRefuse},
+		{"5/1s per ip refuse 404", 19, "404", afterRefuse},
+		{"5/1s per ip refuse 429 refuse 503", 30, "503", oneOutcome},
+		{"5/1s per ip refuse degrade hidden refuse mark", 41, "mark", oneOutcome},
+		{"5/1s per ip refuse redirect", 27, "", location},
+		{"5/1s per ip refuse redirect; 5/1s global", 27, ";", location},
+		{"5/1s per ip refuse redirect /busy 301", 34, "301", "302, 303 or 307 after the location"},
+		{"5/1s per ip refuse wait", 23, "", `a wait such as 2s, 1m, 1h or 1d after "refuse wait"`},
+		{"5/1s per ip refuse wait 0s", 24, "0s", "a wait of at least 1ms"},
+		{"5/1s per ip refuse wait 1s refuse wait 1s", 34, "wait", `one "refuse wait"`},
+		{"5/1s per ip refuse wait 1s waiters 0", 35, "0", "how many may wait for one key, such as 50"},
+		{"5/1s per ip refuse 429 waiters 5", 23, "waiters", wantWord},
+		{"5/1s per ip shadow shadow", 19, "shadow", once},
+		{"5/1s per ip shadow enforced 100", 28, "100", percentage},
+		{"5/1s per ip shadow enforced 0", 28, "0", percentage},
+		{"5/1s per ip shadow replaces", 27, "", "the name of a rule after replaces"},
+		{"5/1s per ip shadow replaces a/b", 28, "a/b", "the name of a rule after replaces"},
 		{"5/month per ip", 14, "", noZone},
 		{"5/month per ip; 5/s global", 14, ";", noZone},
 		{"5/month per ip fixed-window\n", 27, "\n", noZone},

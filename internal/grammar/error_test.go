@@ -15,7 +15,7 @@ func TestParseError(t *testing.T) {
 		window = "a window such as 2s, 1m, 1h or 1d right after the slash"
 		per    = `"per" and a key such as ip or user, or "global"`
 		more   = `"and" or "or" and another key, one of sliding-log, fixed-window, sliding-cells, sliding-counter, ` +
-			`token-bucket, leaky-bucket, queue, concurrency, ban, distinct, aligned, zone, cells, burst, missing, empty, wait, on-error, or ";" and another rule`
+			`token-bucket, leaky-bucket, queue, concurrency, ban, distinct, aligned, zone, cells, burst, missing, empty, wait, on-error, refuse, shadow, enforced, replaces, hidden, or ";" and another rule`
 		key = "a key: ip, user, header NAME, cookie NAME, query NAME, path NAME, or several of them with and, or and parentheses"
 	)
 	tests := []struct {
@@ -119,7 +119,7 @@ func TestParseError(t *testing.T) {
 		{"5/1m per ip queue burst 1,000", 24, "1,000", "a number after burst, such as 10"},
 		{"5/1m per header X-Org, 10/1h per ip", 23, "10/1h", wantWord},
 		{"5/2s per ip)", 11, ")", more},
-		{"5/2s per ip shadow", 12, "shadow", more},
+		{"5/2s per ip silent", 12, "silent", more},
 		{"5/2s global 5/2s per ip", 12, "5/2s", more},
 		{"5/2s global or ip", 12, "or", more},
 		{"1/s global\n5/2s per ip 3", 23, "3", more},

@@ -33,6 +33,12 @@ type Rule struct {
 	MaxBar    time.Duration
 	Values    Key // that are to be distinct
 	OnError   core.OnError
+
+	Refusal  Refusal
+	Shadow   bool
+	Enforced int64 // a percentage
+	Replaces string
+	Hidden   bool
 }
 
 // String returns r as a text. Parse reads it back, unless a value of r has no

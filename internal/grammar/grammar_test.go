@@ -16,7 +16,8 @@ import (
 
 // TestRule checks a rule with all parts.
 func TestRule(t *testing.T) {
-	const text = "a: 5/1m30s per (user or header X) and path id token-bucket burst 7 missing 3 on-error refuse"
+	const text = "a: 5/1m30s per (user or header X) and path id token-bucket burst 7 missing 3 on-error refuse" +
+		" refuse wait 2s waiters 50 refuse redirect /busy 302 shadow enforced 10 replaces old hidden"
 	rules, err := Parse(text + "\n1k/week global empty token-bucket")
 	require.ErrorContains(t, err, "zone and the time zone of the week")
 	assert.Nil(t, rules)
@@ -25,7 +26,9 @@ func TestRule(t *testing.T) {
 	assert.Equal(t, []Rule{
 		{Name: "a", Limit: 5, Window: 90 * time.Second, Key: Key{Kind: And, Parts: []Key{
 			{Kind: Or, Parts: []Key{{Kind: User}, {Kind: Header, Name: "X"}}}, {Kind: Path, Name: "id"}}},
-			Algorithm: core.TokenBucket, Burst: 7, Missing: 3, OnError: core.Refuse},
+			Algorithm: core.TokenBucket, Burst: 7, Missing: 3, OnError: core.Refuse,
+			Refusal: Refusal{Wait: 2 * time.Second, Waiters: 50, Redirect: "/busy", Status: 302},
+			Shadow:  true, Enforced: 10, Replaces: "old", Hidden: true},
 		{Limit: 1000, Key: Key{Kind: Global}, Algorithm: core.FixedWindow,
 			Calendar: core.Calendar{Unit: core.Month, Zone: time.UTC}},
 	}, rules)
@@ -80,6 +83,8 @@ func FuzzGrammar(t *testing.F) {
 		"5/2s per ip; 1000/1m global", "login: 20/1h per user or ip", "3/1s per (user or ip) and header X-Org\n",
 		"5/1m per ip ban 15m to 1d empty; 5/1m per ip distinct (ip", "5 / 1m per ip, user", "5/1m per user empty", "1k/1d12h per path id;", "1/1.5h global token-bucket missing 5 burst 5",
 		"5/s per ip and (user or query a and (cookie b or header c and (ip or user and (ip or user and ip))))",
+		"5/1s per ip refuse wait 2s refuse redirect https://a.example/b?c 307; 1/s global hidden refuse mark",
+		"5/1s per ip shadow enforced 10 replaces a refuse 503 refuse wait 1ns waiters 3", "5/1s per ip refuse degrade refuse wait 1.5h",
 		"5/month per user zone Europe/Berlin", "9/s global queue burst 1k wait 1.5s on-error allow", "7/1us per header é, ip",
 	} {
 		f.Add(seed)

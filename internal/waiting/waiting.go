@@ -31,11 +31,15 @@ const abreast = 16
 // Queues are the queues of one limiter. The zero Queues is empty and ready to
 // use. It is safe for concurrent use.
 type Queues struct {
+	// Requests is how many waiters with Bounds may be in a queue, over all queues.
+	Requests int
+
 	tickets atomic.Uint64 // given out
 	queued  atomic.Int64  // waiters in a queue
 
-	mu sync.Mutex
-	of map[ID]*queue
+	mu       sync.Mutex
+	of       map[ID]*queue
+	requests int // waiters with Bounds in a queue
 }
 
 // An ID names the quota that a queue waits for.
@@ -55,10 +59,15 @@ type queue struct {
 type Waiter struct {
 	Cost int64
 
+	// Bounds are how many waiters may be in the queue of the key of each rule, this
+	// one included. Nil means any number.
+	Bounds []int
+
 	ticket uint64
 	ids    []ID          // for each rule, the queue of its key
 	wake   chan struct{} // has an element when the waiter should look again
 
+	rule  int       // of the queue that it is in, or could not enter
 	queue *queue    // nil outside a queue
 	due   time.Time // the waiter cannot be admitted before
 	free  bool      // there should be room for it beside the waiters before it
@@ -82,8 +91,8 @@ func (w *Waiter) Name(ids []ID) {
 // Queued reports whether w is in a queue.
 func (w *Waiter) Queued() bool { return w.queue != nil }
 
-// Rule returns the index of the rule that w is queued for.
-func (w *Waiter) Rule() int { return w.queue.rule }
+// Rule returns the index of the rule that w is queued for, or whose queue is full.
+func (w *Waiter) Rule() int { return w.rule }
 
 // Wake returns a channel that receives when w should call Next again.
 func (w *Waiter) Wake() <-chan struct{} { return w.wake }
@@ -101,26 +110,29 @@ func (w *Waiter) mayAsk() bool { return w.free || w.queue.head() == w }
 
 // Next returns the earliest time at which w may be admitted, as far as it is
 // known, and whether w may ask the store then. Otherwise other waiters come
-// first, and w sleeps until it is woken.
-func (s *Queues) Next(w *Waiter) (due time.Time, mayAsk bool) {
+// first, and w sleeps until it is woken. If w belongs into a queue that is full, it is
+// in none after the call, and due is the time that the first one there waits for.
+func (s *Queues) Next(w *Waiter) (due time.Time, mayAsk, full bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if w.queue == nil || w.mayAsk() && !w.due.After(time.Now()) {
 		ahead := s.ahead(w)
 		if ahead == nil {
-			return w.due, true
+			return w.due, true, false
 		}
 		s.remove(w, nil)
-		s.add(w, ahead)
+		if !s.add(w, ahead) {
+			return ahead.head().due, false, true
+		}
 	}
 	head := w.queue.head()
 	switch {
 	case w.mayAsk():
-		return w.due, true
+		return w.due, true, false
 	case w.Cost < head.Cost:
-		return time.Time{}, false // it may fit sooner if the head gives up
+		return time.Time{}, false, false // it may fit sooner if the head gives up
 	}
-	return head.due, false
+	return head.due, false, false
 }
 
 // ahead returns a queue for one of the keys of w that an earlier waiter is in,
@@ -135,11 +147,11 @@ func (s *Queues) ahead(w *Waiter) *queue {
 }
 
 // Join puts w, which the decision d has refused until due, into the queue of the
-// key that refuses for longest.
-func (s *Queues) Join(w *Waiter, d *core.Decision, due time.Time) {
+// key that refuses for longest. It reports whether there was room.
+func (s *Queues) Join(w *Waiter, d *core.Decision, due time.Time) bool {
 	rule, longest := 0, int64(0)
 	for i, o := range d.Outcomes() {
-		if o.RetryAfter > longest {
+		if o.RetryAfter > longest && !d.Alone(i) {
 			rule, longest = i, o.RetryAfter
 		}
 	}
@@ -147,7 +159,7 @@ func (s *Queues) Join(w *Waiter, d *core.Decision, due time.Time) {
 	defer s.mu.Unlock()
 	w.due, w.free = due, false
 	if w.queue != nil && w.queue.id == w.ids[rule] {
-		return
+		return true
 	}
 	s.remove(w, d)
 	q := s.of[w.ids[rule]]
@@ -158,7 +170,13 @@ func (s *Queues) Join(w *Waiter, d *core.Decision, due time.Time) {
 		}
 		s.of[q.id] = q
 	}
-	s.add(w, q)
+	if !s.add(w, q) {
+		if len(q.waiters) == 0 {
+			delete(s.of, q.id)
+		}
+		return false
+	}
+	return true
 }
 
 // Leave takes w out of its queue, if it is in one. The last decision on w, which
@@ -186,10 +204,19 @@ func (s *Queues) Refilled(id ID) {
 	}
 }
 
-func (s *Queues) add(w *Waiter, q *queue) {
+// add reports whether the queue had room for w.
+func (s *Queues) add(w *Waiter, q *queue) bool {
+	w.rule = q.rule
+	if w.Bounds != nil {
+		if s.requests >= s.Requests || len(q.waiters) >= w.Bounds[q.rule] {
+			return false
+		}
+		s.requests++
+	}
 	w.queue = q
 	q.waiters = slices.Insert(q.waiters, q.find(w.ticket), w)
 	s.queued.Add(1)
+	return true
 }
 
 func (s *Queues) remove(w *Waiter, d *core.Decision) {
@@ -206,6 +233,9 @@ func (s *Queues) remove(w *Waiter, d *core.Decision) {
 	}
 	w.queue, w.free = nil, false
 	s.queued.Add(-1)
+	if w.Bounds != nil {
+		s.requests--
+	}
 	switch {
 	case len(q.waiters) == 0:
 		delete(s.of, q.id)
@@ -255,6 +285,9 @@ func (q *queue) newest(d *core.Decision) bool {
 // key, one waiter at a time may ask.
 func (next *Waiter) fits(w *Waiter, d *core.Decision, claimed *[core.MaxCharges]int64, front []*Waiter) bool {
 	for rule, o := range d.Outcomes() {
+		if d.Alone(rule) {
+			continue
+		}
 		key := next.ids[rule].Key
 		if key == w.ids[rule].Key {
 			if claimed[rule] += next.Cost; claimed[rule] > o.Remaining {

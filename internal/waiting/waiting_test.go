@@ -40,13 +40,59 @@ func TestOrder(t *testing.T) {
 	}
 	assert.EqualValues(t, 3, q.Len())
 	for i, w := range []*Waiter{first, second, third} {
-		_, mayAsk := q.Next(w)
+		_, mayAsk, _ := q.Next(w)
 		assert.True(t, mayAsk, i)
 		q.Leave(w, nil)
 		assert.False(t, w.Queued())
 	}
 	assert.Zero(t, q.Len())
 	assert.Empty(t, q.of, "an empty queue is not kept")
+}
+
+// TestBounds fills a queue, and then the number of requests over all queues. A waiter
+// that moves to a full queue is in none.
+func TestBounds(t *testing.T) {
+	q := Queues{Requests: 3}
+	due := time.Now().Add(time.Hour)
+	request := func(keys ...string) *Waiter {
+		w := newWaiter(&q, keys...)
+		w.Bounds = []int{2, 2}
+		return w
+	}
+	first, second, third := request("alice", "a"), request("alice", "b"), request("alice", "c")
+	assert.True(t, q.Join(first, refusal(2, 1), due))
+	assert.True(t, q.Join(second, refusal(2, 1), due))
+	assert.True(t, q.Join(second, refusal(3, 1), due), "it is there already")
+	assert.False(t, q.Join(third, refusal(2, 1), due))
+	assert.Zero(t, third.Rule())
+	assert.False(t, third.Queued())
+	head, mayAsk, full := q.Next(third)
+	assert.True(t, full)
+	assert.False(t, mayAsk)
+	assert.Equal(t, due, head)
+	assert.True(t, q.Join(third, refusal(1, 2), due))
+	assert.Equal(t, 1, third.Rule())
+
+	other := request("bob", "d")
+	assert.False(t, q.Join(other, refusal(2, 1), due), "three wait already")
+	assert.True(t, q.Join(newWaiter(&q, "bob", "d"), refusal(2, 1), due), "callers of Wait are not bounded")
+	q.Leave(first, nil)
+	assert.True(t, q.Join(other, refusal(2, 1), due))
+	for _, w := range []*Waiter{second, third, other} {
+		q.Leave(w, nil)
+	}
+	assert.EqualValues(t, 1, q.Len())
+	assert.Zero(t, q.requests)
+}
+
+// TestAlone checks that no waiter queues for a charge that decides alone.
+func TestAlone(t *testing.T) {
+	var q Queues
+	w := newWaiter(&q, "alice", "a")
+	d := refusal(1, 5)
+	d.SetAlone(1)
+	q.Join(w, d, time.Now())
+	assert.Zero(t, w.Rule())
 }
 
 // TestQueueOfLongestRefusal has a waiter queue for the rule that refuses longest,
@@ -78,7 +124,7 @@ func TestRefilled(t *testing.T) {
 	q.Refilled(ID{Policy: "p", Rule: "a", Key: "alice"})
 	assert.Len(t, first.Wake(), 1)
 	assert.Empty(t, second.Wake())
-	now, mayAsk := q.Next(first)
+	now, mayAsk, _ := q.Next(first)
 	assert.True(t, mayAsk)
 	assert.Zero(t, now)
 }
@@ -88,7 +134,7 @@ func TestNoSharedKey(t *testing.T) {
 	var q Queues
 	alice, bob := newWaiter(&q, "alice"), newWaiter(&q, "bob")
 	q.Join(alice, refusal(1), time.Now().Add(time.Hour))
-	due, mayAsk := q.Next(bob)
+	due, mayAsk, _ := q.Next(bob)
 	assert.True(t, mayAsk)
 	assert.Zero(t, due)
 	assert.False(t, bob.Queued())

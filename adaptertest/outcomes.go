@@ -1,0 +1,195 @@
+package adaptertest
+
+import (
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit"
+)
+
+// once returns a rule that admits one request, and what the others meet.
+func once(name string, refusal limit.Refusal) limit.Rule {
+	return limit.Rule{Name: name, Key: limit.Everyone, Limit: 1, Window: time.Hour, OnRefusal: refusal}
+}
+
+// observed returns a limiter, and the outcomes of its decisions.
+func observed(t *testing.T) (*limit.Limiter, *[]string) {
+	var outcomes []string
+	return limit.New(nil, &limit.Options{Observe: func(_ *http.Request, d limit.Decision, err error) {
+		assert.NoError(t, err)
+		outcomes = append(outcomes, d.Outcome())
+	}}), &outcomes
+}
+
+// busy answers with 503 because the rule says so.
+func (s suite) busy(t *testing.T) {
+	limiter, outcomes := observed(t)
+	router := s.framework(limiter)
+	router.Handle("GET", "/", ok, limit.Rules(once("capacity", limit.Refusal{Status: http.StatusServiceUnavailable})))
+	c := serve(t, router)
+
+	require.Equal(t, http.StatusNoContent, c.send("GET", "/").StatusCode)
+	a := c.send("GET", "/")
+	p := requireProblem(t, a, http.StatusServiceUnavailable)
+	assert.Equal(t, problem{
+		Type:     "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+		Title:    "Temporarily reduced capacity",
+		Status:   503,
+		Detail:   "Try again in 3600 s.",
+		Violated: []string{"capacity"},
+	}, p)
+	assert.Equal(t, "3600", a.Header.Get("Retry-After"))
+	assert.Equal(t, `"capacity";r=0;t=3600`, a.Header.Get("RateLimit"))
+	assert.Equal(t, []string{"admitted", "refused"}, *outcomes)
+}
+
+// redirects sends refused requests to another place, from a route, a group and the
+// whole router. Refuse of limit.Options has nothing to answer.
+func (s suite) redirects(t *testing.T) {
+	limiter, outcomes := observed(t)
+	router := s.framework(limiter)
+	at := func(location string, status int) limit.Refusal {
+		return limit.Refusal{Redirect: location, Status: status}
+	}
+	router.Use(limit.Named("all", limit.Rule{Name: "all", Key: limit.Everyone, Limit: 3, Window: time.Hour, OnRefusal: at("/all", 307)}))
+	group := router.Group("/api", limit.Named("group", limit.Rule{Name: "group", Key: limit.Everyone, Limit: 2, Window: time.Hour,
+		OnRefusal: at("https://example.com/group", 302)}))
+	ran := 0
+	group.Handle("POST", "/item", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ran++
+		ok(w, r)
+	}), limit.Rules(once("route", at("/route?a=b", 0))))
+	c := serve(t, router)
+	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+	require.Equal(t, http.StatusNoContent, c.send("POST", "/api/item").StatusCode)
+	for _, want := range []struct {
+		status   int
+		location string
+	}{{303, "/route?a=b"}, {302, "https://example.com/group"}, {307, "/all"}} {
+		a := c.send("POST", "/api/item")
+		assert.Equal(t, want.status, a.StatusCode)
+		assert.Equal(t, []string{want.location}, a.Header.Values("Location"))
+		assert.Equal(t, "no-store", a.Header.Get("Cache-Control"))
+		assert.Equal(t, "3600", a.Header.Get("Retry-After"))
+		assert.Empty(t, a.body)
+	}
+	a := c.send("GET", "/nowhere")
+	assert.Equal(t, 307, a.StatusCode, "requests without a route too")
+	assert.Empty(t, a.body)
+	assert.Equal(t, 1, ran)
+	assert.Equal(t, []string{"admitted", "admitted", "admitted", "admitted", "admitted", "redirected", "admitted", "redirected",
+		"redirected", "redirected"}, *outcomes)
+}
+
+// degradesToFallback serves refused requests with another handler. The handlers behind
+// the rules do not run, and the rules behind it are not charged.
+func (s suite) degradesToFallback(t *testing.T) {
+	for _, fallback := range []struct {
+		name    string
+		handler http.HandlerFunc
+		status  int
+		body    string
+	}{
+		{"status", func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusAccepted)
+			w.Write([]byte("cached\n"))
+		}, 202, "cached\n"},
+		{"body alone", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("cached\n")) }, 200, "cached\n"},
+		{"nothing", func(http.ResponseWriter, *http.Request) {}, 200, ""},
+	} {
+		limiter, outcomes := observed(t)
+		router := s.framework(limiter)
+		ran := 0
+		router.Use(limit.Named("all", once("all", limit.Refusal{Degrade: true, Fallback: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			assert.True(t, limit.Degraded(r.Context()))
+			fallback.handler(w, r)
+		})})))
+		router.Handle("GET", "/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			ran++
+			assert.False(t, limit.Degraded(r.Context()))
+			ok(w, r)
+		}), rule("route", limit.Everyone, 9))
+		c := serve(t, router)
+
+		require.Equal(t, http.StatusNoContent, c.send("GET", "/").StatusCode)
+		for _, path := range []string{"/", "/nowhere"} {
+			a := c.send("GET", path)
+			assert.Equal(t, fallback.status, a.StatusCode, fallback.name)
+			assert.Equal(t, fallback.body, a.body, fallback.name)
+			assert.Equal(t, `"all";r=0;t=3600`, a.Header.Get("RateLimit"))
+			assert.Empty(t, a.Header.Get("Retry-After"), "it was answered")
+			assert.Empty(t, a.Header.Get("Cache-Control"), "that is up to the fallback")
+		}
+		assert.Equal(t, 1, ran)
+		assert.Equal(t, []string{"admitted", "admitted", "degraded", "degraded"}, *outcomes)
+	}
+}
+
+// degradesTheHandler runs the handler of refused requests, which holds no lease then and
+// settles nothing. Other policies on the request decide as ever.
+func (s suite) degradesTheHandler(t *testing.T) {
+	limiter, outcomes := observed(t)
+	router := s.framework(limiter)
+	var settled atomic.Int32
+	degrade := limit.Refusal{Degrade: true}
+	costly := once("costly", degrade)
+	costly.Settle = func(*http.Request, int) int64 { settled.Add(1); return 1 }
+	slots := limit.Concurrent(limit.Everyone, 5)
+	slots.Name, slots.OnRefusal = "slots", degrade
+	outer := limit.Named("outer", costly, slots)
+	router.Use(outer)
+	router.Handle("GET", "/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		assert.Nil(t, limit.Lost(r.Context()), "no lease")
+		w.WriteHeader(map[bool]int{true: http.StatusPartialContent, false: http.StatusNoContent}[limit.Degraded(r.Context())])
+	}), limit.Rules(limit.Rule{Name: "inner", Key: limit.Everyone, Limit: 1, Window: time.Hour}))
+	policy, err := limiter.Policy(outer)
+	require.NoError(t, err)
+	d, err := policy.Reserve(t.Context(), limit.Request{Cost: 1, Costs: map[string]int64{"slots": 0}})
+	require.NoError(t, err)
+	require.True(t, d.Allowed)
+	c := serve(t, router)
+
+	a := c.send("GET", "/")
+	assert.Equal(t, http.StatusPartialContent, a.StatusCode)
+	assert.Equal(t, `"costly";r=0;t=3600, "slots";r=5, "inner";r=0;t=3600`, strings.Join(a.Header.Values("RateLimit"), ", "))
+	requireProblem(t, c.send("GET", "/"), http.StatusTooManyRequests)
+	assert.Equal(t, []string{"admitted", "degraded", "admitted", "degraded", "refused"}, *outcomes)
+	assert.Zero(t, settled.Load())
+}
+
+// watches admits requests that rules only watch: marked ones, which clients and handlers
+// see, and shadows, which nobody sees.
+func (s suite) watches(t *testing.T) {
+	limiter, outcomes := observed(t)
+	router := s.framework(limiter)
+	router.Use(limit.Named("outer", once("outer", limit.Refusal{Mark: true}),
+		limit.Rule{Name: "shadow", Key: limit.Everyone, Limit: 1, Window: time.Hour, Shadow: true}))
+	var marked [][]string
+	router.Handle("GET", "/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		marked = append(marked, limit.Marked(r.Context()))
+		ok(w, r)
+	}), limit.Rules(once("inner", limit.Refusal{Mark: true})))
+	c := serve(t, router)
+
+	for range 2 {
+		a := c.send("GET", "/")
+		assert.Equal(t, http.StatusNoContent, a.StatusCode)
+		assert.Equal(t, `"outer";r=0;t=3600, "inner";r=0;t=3600`, strings.Join(a.Header.Values("RateLimit"), ", "))
+		assert.Equal(t, `"outer";q=1;w=3600, "inner";q=1;w=3600`, strings.Join(a.Header.Values("RateLimit-Policy"), ", "))
+		assert.Empty(t, a.Header.Get("Retry-After"))
+		if len(marked) == 1 {
+			assert.Empty(t, a.Header.Values("RateLimit-Marked"))
+		} else {
+			assert.Equal(t, "outer, inner", strings.Join(a.Header.Values("RateLimit-Marked"), ", "))
+		}
+	}
+	assert.Equal(t, [][]string{nil, {"outer", "inner"}}, marked)
+	assert.Equal(t, []string{"admitted", "admitted", "marked", "marked"}, *outcomes)
+}

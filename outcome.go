@@ -1,0 +1,301 @@
+package limit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/routelimit/limit/internal/grammar"
+	"github.com/routelimit/limit/internal/response"
+)
+
+// A Refusal is what a request meets that a rule refuses. The zero Refusal is
+// inherited: that of the rule set ([RuleSet.OnRefusal]), then that of [Options],
+// and then an answer with 429. At most one of Redirect, Degrade and Mark is set. Wait
+// goes together with all but Mark.
+//
+// If several rules refuse a request, it waits only if each of them has a Wait, and
+// for the shortest. Then the strictest of their outcomes counts: an answer (429 or
+// 503) before a redirect, and a redirect before a degraded response. Of equally
+// strict ones, that of the rule declared first counts. A rule that marks refuses
+// nothing, and so does not count.
+//
+// Outcomes are for HTTP requests and RPC. [Policy.Take], [Policy.Wait],
+// [Policy.Reserve] and [Adapter.Decide] refuse, and leave the rest to their callers;
+// only Mark applies to them too. A request that the store could not decide, or that
+// [Refuse] refuses during an outage, is answered with 503 whatever its rules say.
+type Refusal struct {
+	// Wait is the longest that a request waits until its rules admit it, before it
+	// meets the rest. 0 means that it does not wait. Requests wait in the order in
+	// which they came, and with them the callers of [Policy.Wait]. A request is refused
+	// at once, without a wait, if its rules certainly do not admit it within the Wait,
+	// before the deadline of its context, or within nine tenths of the server's
+	// WriteTimeout: the last tenth is left to the handler. A client that disconnects
+	// while it waits is charged nothing; its status is 499, and Options.Observe is not
+	// called.
+	Wait time.Duration
+
+	// Waiters is how many requests may wait for one key of the rule at once; 0 means
+	// 100. Others are refused at once, and so are those beyond [Options].Waiters.
+	Waiters int
+
+	// Status is that of the answer: 429, which 0 means, or 503. With a Redirect it is
+	// 302, 303, which 0 means, or 307.
+	Status int
+
+	// Redirect is where the request is sent instead of an answer: a path such as
+	// "/busy", or an http or https URL. The response has Retry-After, and
+	// Cache-Control: no-store. It is an error on RPC.
+	Redirect string
+
+	// Degrade admits the request to Fallback or, without one, to its own handler,
+	// which asks [Degraded] and does less. The request is charged nothing, holds no
+	// leases, and is not settled.
+	Degrade  bool
+	Fallback http.Handler // an error on RPC
+
+	// Mark admits the request. The rule never refuses: it charges what it has room
+	// for, even if another rule refuses the request, and a request that it has no room
+	// for is marked: see [Marked]. The response has RateLimit-Marked. A rule of
+	// [Concurrency] cannot mark. A [Queue], which delays no request then, and a Shadow do
+	// not inherit a Mark.
+	Mark bool
+}
+
+const defaultWaiters = 100
+
+// zero reports whether r is inherited.
+func (r *Refusal) zero() bool {
+	return r.Wait == 0 && r.Waiters == 0 && r.Status == 0 && r.Redirect == "" && !r.Degrade && r.Fallback == nil && !r.Mark
+}
+
+// OnRefusal returns the set with what a request meets that one of its rules refuses
+// and that does not say so itself, in its own OnRefusal.
+func (s RuleSet) OnRefusal(r Refusal) RuleSet {
+	s.rules = slices.Clone(s.rules)
+	for i := range s.rules {
+		if rule := &s.rules[i]; rule.OnRefusal.zero() && (!r.Mark || rule.inheritsMark()) {
+			rule.OnRefusal = r
+		}
+	}
+	return s
+}
+
+// inheritsMark reports whether the Mark of a set or of Options is for r too. The slot in
+// a queue means a wait, concurrency holds leases, and a shadow refuses nothing already.
+func (r *Rule) inheritsMark() bool { return !r.queues() && !r.leases() && !r.Shadow }
+
+// problems returns everything wrong with r.
+func (r *Refusal) problems() (list []string) {
+	add := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
+	if r.Wait < 0 {
+		add("refuse wait %v: write how long a request may wait, or 0 for not at all", r.Wait)
+	}
+	switch {
+	case r.Waiters < 0:
+		add("%d waiters: write how many may wait for one key, or 0 for %d", r.Waiters, defaultWaiters)
+	case r.Waiters > 0 && r.Wait == 0:
+		add("%d waiters: they need a Wait: write how long, or leave out the Waiters", r.Waiters)
+	}
+	outcomes := 0
+	for _, set := range []bool{r.Redirect != "", r.Degrade, r.Mark} {
+		if set {
+			outcomes++
+		}
+	}
+	switch {
+	case outcomes > 1:
+		add("several outcomes: write one of Redirect, Degrade and Mark")
+	case r.Redirect != "":
+		if r.Status != 0 && r.Status != 302 && r.Status != 303 && r.Status != 307 {
+			add("status %d of a redirect: write 302, 303 or 307", r.Status)
+		}
+		if problem := locationProblem(r.Redirect); problem != "" {
+			add("redirect to %q: %s", r.Redirect, problem)
+		}
+	case r.Degrade && r.Status != 0, r.Mark && r.Status != 0:
+		add("status %d: leave it out, since the handler answers", r.Status)
+	case r.Status != 0 && r.Status != 429 && r.Status != 503:
+		add("status %d: write 429 or 503", r.Status)
+	}
+	if r.Mark && r.Wait != 0 {
+		add("a rule that marks refuses nothing: leave out the Wait")
+	}
+	if r.Fallback != nil && !r.Degrade {
+		add("a Fallback: write Degrade: true with it")
+	}
+	return list
+}
+
+// locationProblem returns why a response must not redirect to a location, or "".
+func locationProblem(location string) string {
+	const want = `write a path such as "/busy", or a URL such as "https://example.com/busy"`
+	for _, c := range []byte(location) {
+		switch {
+		case c <= ' ' || c >= 0x7f:
+			return "it has a space, a control character or a letter outside of ASCII: percent-encode it"
+		case c == '\\':
+			return "browsers read a backslash as a slash: percent-encode it as %5C"
+		}
+	}
+	if strings.HasPrefix(location, "//") {
+		return "it leads to another host: " + want
+	}
+	u, err := url.Parse(location)
+	switch {
+	case err != nil:
+		return want
+	case u.Scheme == "" && strings.HasPrefix(location, "/"):
+		return ""
+	case (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && u.User == nil:
+		return ""
+	}
+	return want
+}
+
+// noText returns why Parse cannot read the text of r, or "".
+func (r *Refusal) noText() string {
+	if r.Fallback != nil {
+		return "a handler has no text: leave out the Fallback"
+	}
+	if !grammar.HasText(r.Redirect) {
+		return `a redirect with ";", "(" or ")" has no text: percent-encode them as %3B, %28 and %29`
+	}
+	return ""
+}
+
+func (r *Refusal) syntax() grammar.Refusal {
+	return grammar.Refusal{Wait: r.Wait, Waiters: int64(r.Waiters), Status: r.Status, Redirect: r.Redirect,
+		Degrade: r.Degrade, Mark: r.Mark}
+}
+
+func refusalOf(s grammar.Refusal) Refusal {
+	return Refusal{Wait: s.Wait, Waiters: int(s.Waiters), Status: s.Status, Redirect: s.Redirect,
+		Degrade: s.Degrade, Mark: s.Mark}
+}
+
+// validate returns what is wrong with Options.OnRefusal, or nil.
+func (r *Refusal) validate() error {
+	var errs []error
+	for _, problem := range r.problems() {
+		errs = append(errs, errors.New("limit: OnRefusal: "+problem))
+	}
+	return errors.Join(errs...)
+}
+
+// refusal returns what a request meets that a rule refuses.
+func (l *Limiter) refusal(rule *Rule) Refusal {
+	switch inherited := l.options.OnRefusal; {
+	case !rule.OnRefusal.zero():
+		return rule.OnRefusal
+	case inherited.Mark && !rule.inheritsMark():
+		return Refusal{}
+	default:
+		return inherited
+	}
+}
+
+// refusals returns what requests meet that the rules of a set refuse, one for each
+// rule, or nil if that is 429 and nothing else for all of them.
+func (l *Limiter) refusals(set RuleSet) []Refusal {
+	list := make([]Refusal, len(set.rules))
+	special := false
+	for i := range set.rules {
+		list[i] = l.refusal(&set.rules[i])
+		r := &list[i]
+		special = special || r.Wait != 0 || r.Status == http.StatusServiceUnavailable || r.Redirect != "" || r.Degrade || r.Mark
+	}
+	if !special {
+		return nil
+	}
+	return list
+}
+
+// An outcome is what a caller meets, from the mildest to the strictest.
+type outcome uint8
+
+const (
+	answered outcome = iota // admitted, or refused with an answer
+	degraded
+	redirected
+)
+
+var outcomes = [...]string{degraded: "degraded", redirected: "redirected"}
+
+func (r *Refusal) outcome() outcome {
+	switch {
+	case r.Redirect != "":
+		return redirected
+	case r.Degrade:
+		return degraded
+	}
+	return answered
+}
+
+// strictness orders the outcomes of a refusal.
+var strictness = [...]int{degraded: 0, redirected: 1, answered: 2}
+
+// refusal returns what the request of a refused decision meets, or nil for 429.
+func (d *Decision) refusal() *Refusal {
+	if d.policy == nil || d.policy.refusals == nil || d.Mode == ModeRefused {
+		return nil
+	}
+	var strictest *Refusal
+	for i := range d.core.Outcomes() {
+		r := &d.policy.refusals[i]
+		if !d.refuses(i) {
+			continue
+		}
+		if strictest == nil || strictness[r.outcome()] > strictness[strictest.outcome()] {
+			strictest = r
+		}
+	}
+	return strictest
+}
+
+// Outcome returns what the caller met: "admitted", "refused", "redirected",
+// "degraded" or "marked". A refused decision of [Policy.Take] or [Adapter.Decide] is
+// "refused", whatever the [Refusal] of its rules.
+func (d Decision) Outcome() string {
+	switch {
+	case d.Allowed && d.Marked() != nil:
+		return "marked"
+	case d.Allowed:
+		return "admitted"
+	case d.outcome == answered:
+		return "refused"
+	}
+	return outcomes[d.outcome]
+}
+
+type degradedKey struct{}
+
+// Degraded reports whether a request is admitted by the Degrade of a [Refusal], so
+// that its handler should do less. The context is that of the request in its handler.
+func Degraded(ctx context.Context) bool { return ctx.Value(degradedKey{}) != nil }
+
+// meet answers a refused request as r says, unless that is an answer with a status.
+// Headers are set.
+func (r *Refusal) meet(w http.ResponseWriter, request *http.Request, from framework, d *Decision) error {
+	if d.outcome == redirected {
+		w.Header()["Location"] = []string{r.Redirect}
+		status := r.Status
+		if status == 0 {
+			status = http.StatusSeeOther
+		}
+		w.WriteHeader(status)
+		return &RefusedError{Decision: *d}
+	}
+	request = request.WithContext(context.WithValue(request.Context(), degradedKey{}, true))
+	if r.Fallback == nil {
+		_, err := from.next(request)
+		return err
+	}
+	response.WithDefault(w, http.StatusOK, func(w http.ResponseWriter) { r.Fallback.ServeHTTP(w, request) })
+	return &RefusedError{Decision: *d}
+}

@@ -1,0 +1,149 @@
+package limit
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestInvalidRefusals(t *testing.T) {
+	for _, test := range []struct {
+		refusal Refusal
+		want    string
+	}{
+		{Refusal{Wait: -1}, "refuse wait -1ns: write how long a request may wait"},
+		{Refusal{Waiters: 5}, "5 waiters: they need a Wait"},
+		{Refusal{Waiters: -1, Wait: 1}, "-1 waiters: write how many may wait for one key, or 0 for 100"},
+		{Refusal{Status: 404}, "status 404: write 429 or 503"},
+		{Refusal{Redirect: "/busy", Status: 301}, "status 301 of a redirect: write 302, 303 or 307"},
+		{Refusal{Redirect: "/busy", Status: 429}, "status 429 of a redirect"},
+		{Refusal{Redirect: "/busy", Degrade: true}, "write one of Redirect, Degrade and Mark"},
+		{Refusal{Degrade: true, Mark: true}, "write one of Redirect, Degrade and Mark"},
+		{Refusal{Degrade: true, Status: 503}, "status 503: leave it out, since the handler answers"},
+		{Refusal{Mark: true, Status: 429}, "status 429: leave it out, since the handler answers"},
+		{Refusal{Mark: true, Wait: time.Second}, "a rule that marks refuses nothing: leave out the Wait"},
+		{Refusal{Fallback: http.NotFoundHandler()}, "a Fallback: write Degrade: true with it"},
+	} {
+		rule := PerIP(time.Second, 1)
+		rule.OnRefusal = test.refusal
+		assert.ErrorContains(t, Rules(rule).validate(), test.want)
+		assert.ErrorContains(t, Rules(PerIP(time.Second, 1)).OnRefusal(test.refusal).validate(), test.want)
+		assert.ErrorContains(t, (&Options{OnRefusal: test.refusal}).validate(), test.want)
+	}
+	assert.ErrorContains(t, (&Options{Waiters: -1}).validate(), "Waiters -1: write how many requests may wait at once, or 0 for 10000")
+}
+
+// TestLocations checks that no location sends clients to another place than it seems
+// to, and that none ends the header.
+func TestLocations(t *testing.T) {
+	for _, location := range []string{"/", "/busy", "/busy?a=b&c=//d#e", "/a//b", "https://example.com", "http://example.com:8080/x",
+		"HTTPS://example.com/", "http://[::1]/"} {
+		assert.Empty(t, locationProblem(location), location)
+	}
+	for _, location := range []string{"//evil.example", "/\\evil.example", "\\\\evil.example", "/a\r\nSet-Cookie: a=b", "/a\nb", "/a\x00", "/a b",
+		"/é", "/\t/evil.example", "busy", "?a", "", "javascript:alert(1)", "data:text/html,x", "ftp://example.com/", "https:///x", "https:busy",
+		"https://user:secret@example.com/", "http://", "/%zz", "mailto:a@example.com", "https://:80/"} {
+		assert.NotEmpty(t, locationProblem(location), "%q", location)
+	}
+}
+
+func TestRefusalWithoutText(t *testing.T) {
+	fallback := Rules(PerIP(time.Second, 1)).OnRefusal(Refusal{Degrade: true, Fallback: http.NotFoundHandler()})
+	_, err := fallback.MarshalText()
+	assert.EqualError(t, err, `limit: rule "1/1s per ip refuse degrade": a handler has no text: leave out the Fallback`)
+	_, err = Rules(PerIP(time.Second, 1)).OnRefusal(Refusal{Redirect: "/a;b"}).MarshalText()
+	assert.ErrorContains(t, err, "percent-encode them as %3B")
+}
+
+// TestRefusalIsInherited checks whose refusal a rule has.
+func TestRefusalIsInherited(t *testing.T) {
+	own := PerIP(time.Minute, 1)
+	own.OnRefusal.Status = 429
+	set := Rules(own, Global(time.Minute, 1)).OnRefusal(Refusal{Redirect: "/set"})
+	assert.Equal(t, Refusal{Status: 429}, set.Rules()[0].OnRefusal)
+	assert.Equal(t, Refusal{Redirect: "/set"}, set.Rules()[1].OnRefusal)
+
+	l := New(nil, &Options{OnRefusal: Refusal{Status: 503}})
+	p, err := l.Policy(Rules(own, Global(time.Minute, 1)))
+	require.NoError(t, err)
+	assert.Equal(t, []Refusal{{Status: 429}, {Status: 503}}, p.refusals)
+	p, err = New(nil, nil).Policy(Rules(own, Global(time.Minute, 1)))
+	require.NoError(t, err)
+	assert.Nil(t, p.refusals, "nothing to look at for each request")
+}
+
+// TestStrictestOutcome is the table of precedence.
+func TestStrictestOutcome(t *testing.T) {
+	const (
+		admits   = "-" // a rule with room
+		answers  = "429"
+		busy     = "503"
+		redirect = "redirect /a"
+		another  = "redirect /b 307"
+		degrades = "degrade"
+	)
+	for _, test := range []struct {
+		rules   string // what each meets, separated by commas
+		outcome string
+		status  int
+		at      string // the Location
+	}{
+		{"-,429", "refused", 429, ""},
+		{"429,503", "refused", 429, ""},
+		{"503,429", "refused", 503, ""},
+		{"redirect /a,503", "refused", 503, ""},
+		{"429,redirect /a", "refused", 429, ""},
+		{"degrade,429", "refused", 429, ""},
+		{"degrade,503,redirect /a", "refused", 503, ""},
+		{"degrade,redirect /a", "redirected", 303, "/a"},
+		{"redirect /a,degrade", "redirected", 303, "/a"},
+		{"redirect /b 307,redirect /a", "redirected", 307, "/b"},
+		{"redirect /a,redirect /b 307", "redirected", 303, "/a"},
+		{"-,degrade", "degraded", 200, ""},
+		{"degrade,degrade", "degraded", 200, ""},
+		{"-,redirect /b 307", "redirected", 307, "/b"},
+	} {
+		var text []string
+		for i, refusal := range strings.Split(test.rules, ",") {
+			rule := string(rune('a'+i)) + ": 1/1h global"
+			if refusal == admits {
+				rule = string(rune('a'+i)) + ": 2/1h global refuse 429"
+			} else {
+				rule += " refuse " + refusal
+			}
+			text = append(text, rule)
+		}
+		var d Decision
+		l := New(nil, &Options{Observe: func(_ *http.Request, seen Decision, err error) {
+			assert.NoError(t, err)
+			d = seen
+		}})
+		h := l.Limit(MustParse(strings.Join(text, "; ")))(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			assert.Equal(t, d.Outcome() == "degraded", Degraded(r.Context()))
+		}))
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+		assert.Equal(t, "admitted", d.Outcome())
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		assert.Equal(t, test.outcome, d.Outcome(), test.rules)
+		assert.Equal(t, test.status, w.Code, test.rules)
+		assert.Equal(t, test.at, w.Header().Get("Location"), test.rules)
+	}
+}
+
+// TestOutcomesAreForRequests checks that Take refuses, whatever the rules say.
+func TestOutcomesAreForRequests(t *testing.T) {
+	p, err := New(nil, nil).Policy(Named("jobs", Global(time.Hour, 1)).OnRefusal(Refusal{Redirect: "/busy", Wait: time.Hour}))
+	require.NoError(t, err)
+	for i, want := range []string{"admitted", "refused"} {
+		d, err := p.Take(t.Context(), Request{})
+		require.NoError(t, err)
+		assert.Equal(t, i == 0, d.Allowed)
+		assert.Equal(t, want, d.Outcome())
+	}
+}

@@ -1,0 +1,259 @@
+package limit
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/core"
+)
+
+func TestInvalidWatchers(t *testing.T) {
+	for _, test := range []struct {
+		change func(*Rule)
+		want   string
+	}{
+		{func(r *Rule) { r.Enforced = 10 }, "enforced 10: it needs a Shadow: write shadow enforced 10"},
+		{func(r *Rule) { r.Shadow, r.Enforced = true, 100 }, "enforced 100: write the percentage of keys, 1 to 99"},
+		{func(r *Rule) { r.Shadow, r.Enforced = true, -1 }, "enforced -1: write the percentage of keys, 1 to 99"},
+		{func(r *Rule) { r.Shadow, r.OnRefusal.Mark = true, true }, "shadow and mark: write one of them"},
+		{func(r *Rule) { r.Shadow, r.Replaces = true, "nothing" }, `replaces "nothing": write the name of a rule of the same set`},
+		{func(r *Rule) { r.Shadow, r.Replaces = true, "watcher" }, `replaces "watcher": write the name of a rule of the same set that is not a shadow`},
+		{func(r *Rule) { r.Replaces = "old" }, `replaces "old": it needs a Shadow: remove the rule "old", or write shadow`},
+		{func(r *Rule) { r.Shadow, r.Algorithm = true, Concurrency }, "concurrency cannot watch, since no request would hold its leases"},
+		{func(r *Rule) { r.OnRefusal.Mark, r.Algorithm = true, Concurrency }, "concurrency cannot watch"},
+	} {
+		watcher := Rule{Name: "watcher", Key: ByIP, Limit: 1, Window: time.Minute}
+		test.change(&watcher)
+		old := Rule{Name: "old", Key: ByIP, Limit: 2, Window: time.Minute}
+		assert.ErrorContains(t, Rules(watcher, old).validate(), test.want)
+	}
+	derived, err := MustParse("old: 1/1m per ip; 2/1m per ip shadow replaces old").Derive(".x", func(r Rule) Rule { return r })
+	require.NoError(t, err)
+	assert.NoError(t, derived.validate())
+	assert.Equal(t, "old.x", derived.Rules()[1].Replaces)
+}
+
+// TestMarkIsInherited checks which rules cannot mark.
+func TestMarkIsInherited(t *testing.T) {
+	const text = "a: 1/1m global; b: 1/1m global queue; c: 1/1m global concurrency; d: 1/1m global shadow; e: 1/1m global refuse 503"
+	inherited := []Refusal{{Mark: true}, {}, {}, {}, {Status: 503}}
+	p, err := New(nil, nil).Policy(MustParse(text).OnRefusal(Refusal{Mark: true}))
+	require.NoError(t, err)
+	assert.Equal(t, inherited, p.refusals)
+	p, err = New(nil, &Options{OnRefusal: Refusal{Mark: true}}).Policy(MustParse(text))
+	require.NoError(t, err)
+	assert.Equal(t, inherited, p.refusals)
+}
+
+// TestShare checks that the share of keys is about the percentage, and that it stays the
+// same: a change would enforce rules for other keys.
+func TestShare(t *testing.T) {
+	assert.Equal(t, []int{65, 91, 74, 90}, []int{share("", "", ""), share("POST /update", "per-ip-2s", "203.0.113.9"),
+		share("p", "ab", "c"), share("p", "a", "bc")})
+	const keys = 20_000
+	var below [101]int
+	for i := range keys {
+		for n := share("policy", "rule", fmt.Sprintf("user-%d", i)) + 1; n <= 100; n++ {
+			below[n]++
+		}
+	}
+	assert.Equal(t, keys, below[100])
+	for percent, n := range below {
+		assert.InDelta(t, percent*keys/100, n, keys/100, percent)
+	}
+	same := 0 // of two rules, other keys
+	for i := range keys {
+		key := fmt.Sprintf("user-%d", i)
+		if share("policy", "rule", key) < 10 && share("policy", "other", key) < 10 {
+			same++
+		}
+	}
+	assert.InDelta(t, keys/100, same, keys/200)
+}
+
+// TestEnforcedKeys checks that a key is enforced or not for all of its requests, and that
+// a higher percentage adds keys.
+func TestEnforcedKeys(t *testing.T) {
+	enforced := func(percent int) (keys []string) {
+		rule := Rule{Name: "new", Key: ByUser, Limit: 1, Window: time.Hour, Shadow: true, Enforced: percent}
+		p, err := New(nil, &Options{MaxKeys: 10_000}).Policy(Named("p", rule))
+		require.NoError(t, err)
+		for i := range 1000 {
+			key := fmt.Sprint(i)
+			refused := 0
+			for range 4 {
+				d, err := p.Take(t.Context(), Request{Keys: map[string]string{"user": key}})
+				require.NoError(t, err)
+				r := d.Rules()[0]
+				assert.Equal(t, d.Allowed, r.Shadow || r.Allowed)
+				if !d.Allowed {
+					refused++
+					assert.Equal(t, []string{"new"}, d.Refusing())
+					assert.Nil(t, d.Shadowed())
+				} else if !r.Allowed {
+					assert.Equal(t, []string{"new"}, d.Shadowed())
+					assert.Nil(t, d.Refusing())
+				}
+			}
+			require.Contains(t, []int{0, 3}, refused)
+			if refused > 0 {
+				keys = append(keys, key)
+			}
+		}
+		return keys
+	}
+	ten, fifty := enforced(10), enforced(50)
+	assert.InDelta(t, 100, len(ten), 40)
+	assert.InDelta(t, 500, len(fifty), 70)
+	assert.Subset(t, fifty, ten)
+	assert.Equal(t, ten, enforced(10))
+}
+
+// TestWatchersInHeaders checks which rules clients see.
+func TestWatchersInHeaders(t *testing.T) {
+	for _, test := range []struct {
+		rules         string
+		policy, state string
+		nearest       string
+	}{
+		{"a: 3/1h global; b: 2/1h global shadow", `"a";q=3;w=3600`, `"a";r=2;t=3600`, "3"},
+		{"b: 2/1h global hidden; a: 3/1h global; c: 2/1h global hidden", `"a";q=3;w=3600`, `"a";r=2;t=3600`, "3"},
+		{"a: 3/1h global; b: 2/1h global", `"a";q=3;w=3600, "b";q=2;w=3600`, `"a";r=2;t=3600, "b";r=1;t=3600`, "2"},
+		{"a: 3/1h global hidden; b: 2/1h global shadow", "", "", ""},
+		{"a: 1/1h global refuse mark; b: 9/1h global hidden", `"a";q=1;w=3600`, `"a";r=0;t=3600`, "1"},
+	} {
+		l := New(nil, &Options{Headers: Draft11 | XRateLimit})
+		w := httptest.NewRecorder()
+		l.Limit(MustParse(test.rules))(nothing).ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		assert.Equal(t, test.policy, w.Header().Get("RateLimit-Policy"), test.rules)
+		assert.Equal(t, test.state, w.Header().Get("RateLimit"), test.rules)
+		assert.Equal(t, test.nearest, w.Header().Get("X-RateLimit-Limit"), test.rules)
+		if test.policy == "" {
+			assert.Empty(t, w.Header(), "no empty fields")
+		}
+	}
+}
+
+// TestMarks checks where marks are seen, with two policies on one request.
+func TestMarks(t *testing.T) {
+	for _, style := range []Headers{0, NoHeaders} {
+		var last []Decision
+		l := New(nil, &Options{Headers: style, Observe: func(_ *http.Request, d Decision, err error) {
+			assert.NoError(t, err)
+			last = append(last, d)
+		}})
+		var seen []string
+		h := http.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen = Marked(r.Context()) }))
+		for _, set := range []RuleSet{
+			Named("inner", MustParse("c: 1/1h global refuse mark").Rules()...),
+			Named("outer", MustParse("a: 1/1h global refuse mark; h: 1/1h global refuse mark hidden; s: 1/1h global shadow; b: 2/1h global").Rules()...)} {
+			p, err := l.Policy(set)
+			require.NoError(t, err)
+			h = p.Middleware(h)
+		}
+		send := func() *httptest.ResponseRecorder {
+			last, seen = nil, nil
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+			return w
+		}
+		w := send()
+		assert.Empty(t, w.Header().Values("RateLimit-Marked"))
+		assert.Empty(t, seen)
+		assert.Equal(t, "admitted", last[0].Outcome())
+
+		w = send()
+		assert.Equal(t, 200, w.Code)
+		if style == NoHeaders {
+			assert.Empty(t, w.Header())
+		} else {
+			assert.Equal(t, []string{"a", "c"}, w.Header().Values("RateLimit-Marked"))
+		}
+		assert.Equal(t, []string{"a", "h", "c"}, seen)
+		assert.Equal(t, "marked", last[0].Outcome())
+		assert.Equal(t, []string{"a", "h"}, last[0].Marked())
+		assert.Equal(t, []string{"s"}, last[0].Shadowed())
+		assert.True(t, last[0].Rules()[0].Marked)
+		assert.False(t, last[0].Rules()[2].Marked)
+		assert.True(t, last[0].Rules()[2].Shadow)
+
+		w = send()
+		assert.Equal(t, 429, w.Code)
+		assert.Contains(t, w.Body.String(), `"violated-policies":["b"]`)
+		assert.Empty(t, w.Header().Values("RateLimit-Marked"))
+		assert.Equal(t, []string{"b"}, last[0].Refusing())
+	}
+	assert.Nil(t, Marked(context.Background()))
+}
+
+// TestWatchersCountARequestOnce has requests ask the store several times.
+func TestWatchersCountARequestOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(nil, nil)
+		p, err := l.Policy(Named("p", MustParse("a: 2/1s global refuse wait 20s; s: 4/1h global shadow; m: 5/1h global refuse mark").Rules()...))
+		require.NoError(t, err)
+		var marked []string
+		h := p.Middleware(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			marked = append(marked, fmt.Sprint(Marked(r.Context())))
+		}))
+		for range 3 {
+			patient(t.Context(), h, "")
+		}
+		d, err := p.Wait(t.Context(), Request{})
+		require.NoError(t, err)
+		assert.Empty(t, d.Shadowed())
+		_, took := patient(t.Context(), h, "")
+		assert.NotZero(t, took)
+		left := func() (n []int64) {
+			d, err := p.Peek(t.Context(), Request{})
+			require.NoError(t, err)
+			for _, r := range d.Rules() {
+				n = append(n, r.Remaining)
+			}
+			return n
+		}
+		assert.Equal(t, []int64{0, 0}, left()[1:])
+		assert.Equal(t, left(), left(), "a look charges nothing")
+		patient(t.Context(), h, "")
+		assert.Equal(t, []string{"[]", "[]", "[]", "[]", "[m]"}, marked, "as it was when the request came")
+
+		time.Sleep(2 * time.Hour)
+		_, err = p.Take(t.Context(), Request{})
+		require.NoError(t, err)
+		d, err = p.Take(t.Context(), Request{Cost: 2, UpTo: true})
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+		assert.EqualValues(t, 1, d.Taken)
+		assert.Equal(t, []int64{0, 1, 2}, left(), "once, what it asked for")
+	})
+}
+
+// TestShadowQueue checks that a shadow delays no request.
+func TestShadowQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := New(nil, nil).Limit(MustParse("60/1m global queue burst 1 shadow; 3/1h global"))(nothing)
+		for i := range 4 {
+			w, took := patient(t.Context(), h, "")
+			assert.Equal(t, i < 3, w.Code == 204)
+			assert.Zero(t, took)
+		}
+	})
+}
+
+// TestWatchersDuringAnOutage checks that a watching rule refuses nothing then either.
+func TestWatchersDuringAnOutage(t *testing.T) {
+	l := New(&scripted{before: func(int64) error { return core.ErrUnavailable }}, nil)
+	h := l.Limit(MustParse("1/1h global shadow on-error refuse; b: 9/1h global"))(nothing)
+	for range 3 {
+		w, _ := patient(t.Context(), h, "")
+		assert.Equal(t, 204, w.Code)
+	}
+}
