@@ -27,7 +27,7 @@ func TestInvalidWatchers(t *testing.T) {
 		{func(r *Rule) { r.Shadow, r.Replaces = true, "nothing" }, `replaces "nothing": write the name of a rule of the same set`},
 		{func(r *Rule) { r.Shadow, r.Replaces = true, "watcher" }, `replaces "watcher": write the name of a rule of the same set that is not a shadow`},
 		{func(r *Rule) { r.Replaces = "old" }, `replaces "old": it needs a Shadow: remove the rule "old", or write shadow`},
-		{func(r *Rule) { r.Shadow, r.Algorithm = true, Concurrency }, "concurrency cannot watch, since no request would hold its leases"},
+		{func(r *Rule) { r.Shadow, r.Algorithm = true, Concurrency }, "concurrency cannot watch"},
 		{func(r *Rule) { r.OnRefusal.Mark, r.Algorithm = true, Concurrency }, "concurrency cannot watch"},
 	} {
 		watcher := Rule{Name: "watcher", Key: ByIP, Limit: 1, Window: time.Minute}
