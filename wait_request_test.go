@@ -248,10 +248,13 @@ func TestManyWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		before := runtime.NumGoroutine()
 		l := New(nil, nil)
+		var mu sync.Mutex
 		var order []string
 		rule := Global(100*time.Millisecond, 1)
 		rule.OnRefusal = Refusal{Wait: time.Hour, Waiters: n}
 		h := l.Limit(Rules(rule))(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			defer mu.Unlock()
 			order = append(order, r.Header.Get("X-Key"))
 		}))
 		var heap runtime.MemStats
