@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/memstore"
 )
 
 // watched returns a charge that decides alone.
@@ -127,11 +126,7 @@ func TestAloneWithAShare(t *testing.T) {
 // is asked twice.
 func TestAloneInOverflow(t *testing.T) {
 	for _, room := range []bool{false, true} {
-		now := new(atomic.Int64)
-		now.Store(1000 * hour)
-		f := &frail{Store: at(now)}
-		s := newStore(f, nil, memstore.New(&memstore.Options{MaxKeys: 256, Now: now.Load}), now.Load)
-		flood(t, s, core.Quota{Limit: 4, Window: 2 * hour})
+		s, f := full(t, new(atomic.Int64))
 		q := core.Quota{Limit: 4, Window: hour}
 		c := core.Charge{Rule: "watched", Quota: core.Quota{Limit: 100, Window: hour}, Cost: 1, Alone: true}
 		calls := 0

@@ -12,13 +12,19 @@ import (
 	"github.com/routelimit/limit/memstore"
 )
 
-// overflowing returns a guard whose memory is full, and whose breaker is open
-// until the clock is firstWait later.
-func overflowing(t *testing.T, now *atomic.Int64) (*Store, *frail) {
+// full returns a guard whose memory is full.
+func full(t *testing.T, now *atomic.Int64) (*Store, *frail) {
 	now.Store(1000 * hour)
 	f := &frail{Store: at(now)}
 	s := newStore(f, &Options{Log: nowhere}, memstore.New(&memstore.Options{MaxKeys: 256, Now: now.Load}), now.Load)
 	flood(t, s, core.Quota{Limit: 4, Window: 2 * hour})
+	return s, f
+}
+
+// overflowing returns a guard whose memory is full, and whose breaker is open
+// until the clock is firstWait later.
+func overflowing(t *testing.T, now *atomic.Int64) (*Store, *frail) {
+	s, f := full(t, now)
 	f.fail(errDown)
 	for range failuresToOpen {
 		once(t, s, "flood 1", core.Quota{Limit: 4, Window: 2 * hour})

@@ -341,10 +341,7 @@ func TestRoomInBetween(t *testing.T) {
 // get more than its limit when its units no longer count there.
 func TestRoomBesideASharedQuota(t *testing.T) {
 	now := new(atomic.Int64)
-	now.Store(1000 * hour)
-	f := &frail{Store: at(now)}
-	s := newStore(f, nil, memstore.New(&memstore.Options{MaxKeys: 256, Now: now.Load}), now.Load)
-	flood(t, s, core.Quota{Limit: 4, Window: 2 * hour})
+	s, f := full(t, now)
 	q := core.Quota{Limit: 4, Window: hour}
 	require.Equal(t, core.ModeOverflow, once(t, s, "other", q).Mode)
 	now.Add(hour / 2)

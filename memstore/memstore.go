@@ -54,8 +54,7 @@ const DefaultMaxKeys = 1 << 17
 // A key takes about 120 bytes plus its own bytes. From the second unit on, a
 // [core.SlidingLog] takes 24 bytes more, and 8 for each unit that it has held at
 // once, rounded up to a power of two. [core.Concurrency] takes 24 bytes for each
-// lease. MaxKeys bounds keys, not
-// units: the log of a large limit is large.
+// lease. MaxKeys bounds keys, not units: the log of a large limit is large.
 //
 // A decision on known keys allocates nothing if it has at most four charges.
 // Refused charges and charges of cost 0 are never stored. Keys with a full quota

@@ -34,14 +34,13 @@ const longest = 1_000_000
 //     once by the process that gave it back, and within a second by others. Until
 //     then they refuse what the store would admit.
 //
-// A request goes to the store if one of its charges decides alone, which must
-// count, and if one of its keys is unknown, if a key that has nothing left refuses
-// more than one unit, a charge with a reserve or one under [core.Concurrency], whose
-// slots are freed at any time, or [core.Distinct], where it depends on the value, and
-// if a key may have refilled. While a [core.Ban] of the request bars none of its keys,
-// each refusal is a strike, which the store counts; a barred key is refused from
-// memory. The memory holds [MaxKeys] keys. Refusing from it takes no lock and
-// allocates nothing.
+// A request goes to the store in these cases: one of its charges decides alone, and so
+// must be counted; one of its keys is unknown or may have refilled; or the charge of a
+// key with nothing left has a cost above 1, has a reserve, is under [core.Distinct],
+// where it depends on the value, or under [core.Concurrency], whose slots are freed at
+// any time. While a [core.Ban] of the request bars none of its keys, each refusal is a
+// strike, which the store counts; a barred key is refused from memory. The memory holds
+// [MaxKeys] keys. Refusing from it takes no lock and allocates nothing.
 type Store struct {
 	store core.Store
 	now   func() int64 // µs, of a clock that never steps back
