@@ -124,6 +124,25 @@ type Rule struct {
 	// Hidden leaves the rule out of all headers. Retry-After still counts it, and the
 	// body of a refusal names it.
 	Hidden bool
+
+	// Plans are the limits for callers on a plan: see [Options].Plan. Others have
+	// Limit. A Burst of 0 and a bucket that begins empty follow the limit of the
+	// caller. All callers that share a key share what is spent. At most 64. See
+	// docs/plans.md.
+	Plans map[string]int64
+
+	// Reserve is how many units of the limit are kept for a class and those above it:
+	// see [Options].Class. The sum leaves at least one unit. For a caller with another
+	// limit, it is the same share of that, rounded up. [Ban] and [Distinct] cannot have
+	// one. At most 64.
+	Reserve map[string]int64
+
+	// Exempt are callers that the rule neither charges nor refuses: "ip 10.0.0.0/8",
+	// "user root", "plan enterprise", "class critical". Each value is one word, and
+	// addresses are those of [Limiter.ClientIP]. An exempt rule is in no header; if all
+	// rules exempt a request, its decision has [ModeExempt] and the store is not asked.
+	// At most 64. See package access for longer lists.
+	Exempt []string
 }
 
 // Per returns a rule that allows limit requests in any window to all requests
@@ -167,13 +186,13 @@ const (
 // several routes each would count alone, which admits more than the rules say for
 // all of them: this is an error where the routes are known at declaration, and a
 // logged warning where they are not. Write [Named] or [EachRoute] there.
-func Rules(rules ...Rule) RuleSet { return RuleSet{rules: slices.Clone(rules)} }
+func Rules(rules ...Rule) RuleSet { return RuleSet{rules: cloned(rules)} }
 
 // Named returns rules whose quotas go by a name. All routes that use it, on all
 // frameworks and in all processes on one store, share them, and so do calls of
 // [Policy.Take]. The name follows the rules for the Name of a [Rule].
 func Named(policy string, rules ...Rule) RuleSet {
-	return RuleSet{scope: scopeNamed, name: policy, rules: slices.Clone(rules)}
+	return RuleSet{scope: scopeNamed, name: policy, rules: cloned(rules)}
 }
 
 // EachRoute returns rules for several routes, such as all routes of a group. Each
@@ -181,14 +200,14 @@ func Named(policy string, rules ...Rule) RuleSet {
 // net/http it is for handlers behind the router, which knows the route, and not for
 // middleware before it.
 func EachRoute(rules ...Rule) RuleSet {
-	return RuleSet{scope: scopeEach, rules: slices.Clone(rules)}
+	return RuleSet{scope: scopeEach, rules: cloned(rules)}
 }
 
 // Rules returns the rules, with the names that they go by:
 //
 //	limit.Named("exports", parsed.Rules()...)
 func (s RuleSet) Rules() []Rule {
-	rules := slices.Clone(s.rules)
+	rules := cloned(s.rules)
 	for i := range rules {
 		rules[i].Name = rules[i].name()
 	}
@@ -204,7 +223,7 @@ func (s RuleSet) Derive(suffix string, f func(Rule) Rule) (RuleSet, error) {
 	if s.scope == scopeNamed {
 		derived.name += suffix
 	}
-	for i, r := range s.rules {
+	for i, r := range cloned(s.rules) {
 		derived.rules[i] = f(r)
 		derived.rules[i].Name = r.name() + suffix
 		if derived.rules[i].Replaces != "" {
@@ -251,7 +270,7 @@ func (s RuleSet) validate() error {
 	}
 	seen := make(map[string]Rule)
 	for _, r := range s.rules {
-		for _, problem := range slices.Concat(r.problems(), r.OnRefusal.problems(), s.watchProblems(&r)) {
+		for _, problem := range slices.Concat(r.problems(), r.OnRefusal.problems(), s.watchProblems(&r), r.planProblems(), r.reserveProblems(), r.exemptProblems()) {
 			errs = append(errs, &RuleError{Rule: r.String(), Problem: problem})
 		}
 		name := r.name()
