@@ -279,5 +279,5 @@ func (p *Policy) tooLate(w *waiter, d *Decision, due time.Time) error {
 
 // refilled has a caller that waits for a key ask the store at once.
 func (l *Limiter) refilled(policy, rule, key string) {
-	l.queues.Refilled(waiting.ID{Policy: policy, Rule: rule, Key: key})
+	l.queues.Refilled(policy, rule, key)
 }
