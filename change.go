@@ -51,7 +51,7 @@ func (l *Limiter) Change(sets ...RuleSet) error {
 	}
 	for name, set := range changes {
 		if l.named[name] == nil {
-			errs = append(errs, set.validate())
+			errs = append(errs, l.validate(set))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -80,7 +80,7 @@ func (p *Policy) changed(changes map[string]RuleSet) (RuleSet, error) {
 			"declare them Overridable, or choose another name", p.declared.name, p.declared, set)}
 	}
 	set = set.withFunctions(p.declared.rules)
-	errs := []error{set.validate()}
+	errs := []error{p.limiter.validate(set)}
 	for _, at := range p.places {
 		errs = append(errs, p.limiter.check(set, at))
 	}
@@ -114,7 +114,7 @@ func (s RuleSet) withFunctions(declared []Rule) RuleSet {
 // policy is [Limiter.Policy] for a place, which is nil if it is not known.
 func (l *Limiter) policy(set RuleSet, at *place) (*Policy, error) {
 	if set.scope != scopeNamed {
-		errs := []error{set.validate()}
+		errs := []error{l.validate(set)}
 		if set.overridable {
 			errs = append(errs, &RuleError{Problem: fmt.Sprintf("rules %s have no name to be changed by: write limit.Named(\"…\", rules…)", set)})
 		}
@@ -154,7 +154,7 @@ func (l *Limiter) policy(set RuleSet, at *place) (*Policy, error) {
 func (l *Limiter) declare(set RuleSet) (*Policy, error) {
 	if len(set.rules) == 0 && l.changes[set.name].rules != nil {
 		set.overridable = true
-	} else if err := set.validate(); err != nil {
+	} else if err := l.validate(set); err != nil {
 		return nil, err
 	}
 	p := &Policy{limiter: l, scope: set.scope, declared: set}

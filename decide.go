@@ -30,10 +30,12 @@ func (p *version) decideHTTP(d *Decision, r *http.Request, from framework, cost 
 	err := p.charge(s, route, &source{limiter: p.limiter, request: r, framework: from, cost: cost})
 	switch {
 	case err != nil:
+	case s.caller.exempt == p.all:
+		d.Allowed, d.Mode, d.At, d.route = true, ModeExempt, time.Now(), route
 	case served && p.waits:
-		err = p.decideWaiting(d, r, route, s.charges)
+		err = p.decideWaiting(d, r, route, s)
 	default:
-		err = p.decide(ctx, p.limiter.detached(ctx), d, route, s.charges, false)
+		err = p.decide(ctx, p.limiter.detached(ctx), d, route, s, false)
 	}
 	route.put(s)
 	if err != nil {
@@ -122,6 +124,8 @@ func validCost(n int64) (int64, error) {
 type scratch struct {
 	of      *[]core.Charge // what charges are a copy of: route.charges
 	charges []core.Charge
+	changed bool // whether charges differ from of in more than keys and costs
+	caller  caller
 }
 
 func (r *route) scratch() *scratch {
@@ -129,9 +133,13 @@ func (r *route) scratch() *scratch {
 	if !ok {
 		s = new(scratch)
 	}
-	if of := r.charges.Load(); s.of != of {
+	switch of := r.charges.Load(); {
+	case s.of != of:
 		s.of, s.charges = of, slices.Clone(*of)
+	case s.changed:
+		copy(s.charges, *of)
 	}
+	s.changed = false
 	return s
 }
 
@@ -150,6 +158,10 @@ func (p *version) charge(s *scratch, route *route, from *source) (err error) {
 		if s.charges[i].Cost, err = from.costOf(&p.set.rules[i]); err != nil {
 			return fmt.Errorf("%w: rule %q: %w", ErrUndecided, p.names[i], err)
 		}
+	}
+	s.caller = caller{terms: p.usual}
+	if p.distinguishes {
+		p.distinguish(s, route, p.profile(from))
 	}
 	return nil
 }
@@ -180,6 +192,10 @@ func (p *version) chargeRequest(s *scratch, r *Request) error {
 			}
 		}
 		s.charges[i].Cost = min(cost, core.MaxCost)
+	}
+	s.caller = caller{terms: p.usual}
+	if p.distinguishes {
+		p.distinguish(s, p.named, r.profile(p))
 	}
 	return nil
 }
@@ -218,8 +234,8 @@ func valueID(value string) uint64 {
 // decide decides for a caller that waits as long as the context waiting, with a
 // call that ends with the context calling. If reserve is set, the decision can be
 // settled. After an error, d is the zero Decision.
-func (p *version) decide(waiting, calling context.Context, d *Decision, r *route, charges []core.Charge, reserve bool) error {
-	err := p.take(calling, d, r, charges, reserve)
+func (p *version) decide(waiting, calling context.Context, d *Decision, r *route, s *scratch, reserve bool) error {
+	err := p.take(calling, d, r, s, reserve)
 	if d.Delay > 0 {
 		*d, _ = d.late(waiting)
 	}
@@ -227,7 +243,8 @@ func (p *version) decide(waiting, calling context.Context, d *Decision, r *route
 }
 
 // take asks the store.
-func (p *version) take(ctx context.Context, d *Decision, r *route, charges []core.Charge, reserve bool) (err error) {
+func (p *version) take(ctx context.Context, d *Decision, r *route, s *scratch, reserve bool) (err error) {
+	charges := s.charges
 	var began time.Time
 	if p.leases {
 		nameLeases(charges)
@@ -241,6 +258,7 @@ func (p *version) take(ctx context.Context, d *Decision, r *route, charges []cor
 	if d.core.Mode == core.ModeOverflow {
 		p.limiter.notices.overflowed(p.limiter, r.name)
 	}
+	d.caller = s.caller
 	d.describe(p, r)
 	if !d.Allowed {
 		return nil

@@ -34,6 +34,7 @@ import (
 	"net/http"
 	"net/netip"
 	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -69,6 +70,28 @@ type Options struct {
 	// by user is an error at declaration if neither this field nor the User field
 	// of the adapter is set.
 	User func(*http.Request) string
+
+	// Plan returns the plan of the caller: see [Rule].Plans. "" is none, and a plan that
+	// a rule does not name has its Limit. It is asked once for each policy on a request
+	// that has plans, must be fast, and must not be what a client can choose freely. On
+	// Gin and Echo, authentication puts it into the context of the request.
+	Plan func(*http.Request) string
+
+	// Override returns the limit of one key of a rule, instead of that of its plan and of
+	// Limit; 0 means that there is none. The policy and the rule are the names in a
+	// [Decision], and the key is as [Policy.Key] returns it. It is asked for each rule
+	// of each decision, outside HTTP too, so it must answer from memory. Package
+	// overrides has overrides that all instances share.
+	Override func(policy, rule, key string) int64
+
+	// Class returns the class of a request, one of Classes: see [Rule].Reserve. "" and
+	// any other text mean "default". Requests that wait are served by class. It is asked
+	// once for each policy on a request that uses classes.
+	Class func(*http.Request) string
+
+	// Classes are the classes from the highest to the lowest, "default" among them; at
+	// most 16. Nil means critical, default and background.
+	Classes []string
 
 	// Proxies says which forwarding headers to believe for [ByIP]. The zero
 	// value believes none.
@@ -180,6 +203,10 @@ func New(store core.Store, options *Options) *Limiter {
 	if err := l.options.validate(); err != nil {
 		panic(err)
 	}
+	if l.options.Classes == nil {
+		l.options.Classes = defaultClasses
+	}
+	l.options.Classes = slices.Clone(l.options.Classes)
 	l.queues.Requests = cmp.Or(l.options.Waiters, defaultTotalWaiters)
 	l.store = decorated(store, &l.options)
 	_, l.inMemory = l.store.(*memstore.Store)
@@ -189,7 +216,7 @@ func New(store core.Store, options *Options) *Limiter {
 
 // validate returns an error that joins one for each invalid option.
 func (o *Options) validate() error {
-	errs := []error{o.Proxies.validate(), o.OnRefusal.validate()}
+	errs := []error{o.Proxies.validate(), o.OnRefusal.validate(), validClasses(o.Classes)}
 	if o.Waiters < 0 {
 		errs = append(errs, fmt.Errorf("limit: Waiters %d: write how many requests may wait at once, or 0 for %d", o.Waiters, defaultTotalWaiters))
 	}

@@ -20,6 +20,7 @@ import (
 type notices struct {
 	failures        [len(failures)]notice.Throttle
 	overflow, twice notice.Throttle
+	override        notice.Throttle
 
 	// Whether each of these was written, which is once.
 	untrusted, silentProxy, lateUser atomic.Bool
@@ -61,6 +62,10 @@ func (n *notices) overflowed(l *Limiter, policy string) {
 		notice.Write(l.log(), notice.Overflow, "limit: more keys than MaxKeys: new keys share quotas, and may be refused early",
 			skipped, "policy", policy)
 	}
+}
+
+func (n *notices) badOverride(log *slog.Logger, policy, rule string, limit int64, used any) {
+	n.override.Warn(log, notice.BadOverride, "limit: Options.Override returned a limit that the rule cannot have", "policy", policy, "rule", rule, "limit", limit, "instead", used)
 }
 
 func (n *notices) chargedTwice(log *slog.Logger, policy, rule string, first, second *version) {

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/grammar"
 )
 
@@ -51,4 +52,63 @@ func (r Rule) planProblems() (list []string) {
 		}
 	}
 	return list
+}
+
+// terms are what the rules of a policy allow callers of one kind: those on a plan, or
+// those whose keys have an override. They do not change.
+type terms struct {
+	limits     []int64      // for each rule
+	quotas     []core.Quota // of each
+	capacities []int64      // the most units of each that can remain
+	reserves   [][]int64    // for each class, what its requests leave to higher ones of each rule; nil if nothing
+	header     string       // the value of RateLimit-Policy
+	members    []string     // of it, for each rule
+}
+
+// termsOf returns the terms of callers for which the rules have other limits; 0 means
+// the usual one.
+func (l *Limiter) termsOf(rules []Rule, other []int64) *terms {
+	t := &terms{}
+	reserves := false
+	for i, r := range rules {
+		if other[i] != 0 {
+			r = r.withLimit(other[i])
+		}
+		q := r.quota()
+		t.limits = append(t.limits, r.Limit)
+		t.quotas = append(t.quotas, q)
+		t.capacities = append(t.capacities, q.Capacity())
+		t.members = append(t.members, policyHeader(rules[i:i+1], t.limits[i:]))
+		reserves = reserves || len(r.Reserve) > 0
+	}
+	t.header = policyHeader(rules, t.limits)
+	if !reserves {
+		return t
+	}
+	for class := range l.options.Classes {
+		kept := make([]int64, len(rules))
+		for i := range rules {
+			usual := rules[i].quota()
+			kept[i] = keptFrom(l.options.Classes[:class], &rules[i], usual.Capacity(), t.capacities[i])
+		}
+		t.reserves = append(t.reserves, kept)
+	}
+	return t
+}
+
+// A caller is what a decision knows of the caller.
+type caller struct {
+	terms  *terms
+	class  uint8  // the index of its class
+	exempt uint16 // a bit for each rule that exempts it
+}
+
+func (c *caller) exempts(rule int) bool { return c.exempt>>rule&1 != 0 }
+
+// reserve returns the units that the caller leaves to higher classes.
+func (c *caller) reserve(rule int) int64 {
+	if c.terms == nil || c.terms.reserves == nil {
+		return 0
+	}
+	return c.terms.reserves[c.class][rule]
 }

@@ -91,7 +91,7 @@ func newTaken(d *Decision, charges []core.Charge) *taken {
 	t := &taken{limiter: d.policy.limiter, policy: d.route.stored,
 		units: make([]core.Return, 0, len(charges)), rules: make([]int, 0, len(charges))}
 	for i, c := range charges {
-		if !c.Quota.Leases() && d.core.Took(i) {
+		if !c.Quota.Leases() && d.core.Took(i) && !d.caller.exempts(i) {
 			t.units = append(t.units, d.core.Return(i, c))
 			t.rules = append(t.rules, i)
 		}

@@ -19,10 +19,10 @@ type patience struct {
 }
 
 // decideWaiting decides an HTTP request of a policy with a rule that lets it wait.
-func (p *version) decideWaiting(d *Decision, r *http.Request, route *route, charges []core.Charge) error {
+func (p *version) decideWaiting(d *Decision, r *http.Request, route *route, s *scratch) error {
 	ctx := r.Context()
 	began := time.Now()
-	w := &waiter{ctx: ctx, route: route, charges: charges, calling: p.limiter.detached(ctx),
+	w := &waiter{ctx: ctx, route: route, scratch: s, calling: p.limiter.detached(ctx),
 		request: &patience{began: began, bound: waitBound(ctx, began)}}
 	if err := p.wait(w, d); err != nil {
 		return err

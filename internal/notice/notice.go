@@ -20,6 +20,7 @@ const (
 	SilentProxy       = "LIMIT-108" // a trusted proxy sent no client address
 	SharedPattern     = "LIMIT-109" // two sets are on one pattern without a method
 	DifferentRules    = "LIMIT-110" // two sets on one route have different rules of one name
+	BadOverride       = "LIMIT-111" // Options.Override returned a limit that the rule cannot have
 	Undecided         = "LIMIT-201" // a request could not be decided
 	Unsettled         = "LIMIT-202" // an admitted request could not be settled
 	LeaseLost         = "LIMIT-203" // a request lost a lease that it held
