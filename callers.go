@@ -241,3 +241,20 @@ func (p *Policy) Key(rule string, keys map[string]string) (string, error) {
 		return value
 	}), nil
 }
+
+// appendLimits appends the limits of the rules that refuse a request to its document,
+// where they depend on the caller.
+func (d *Decision) appendLimits(b []byte) []byte {
+	if d.policy == nil || d.policy.plans == nil && d.caller.terms == d.policy.usual {
+		return b
+	}
+	separator := `,"limits":{"`
+	for i := range d.core.Outcomes() {
+		if d.refuses(i) {
+			b = append(append(append(b, separator...), d.policy.names[i]...), `":`...)
+			b = strconv.AppendInt(b, d.caller.terms.limits[i], 10)
+			separator = `,"`
+		}
+	}
+	return append(b, '}')
+}
