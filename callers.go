@@ -17,6 +17,7 @@ type callers struct {
 	usual *terms
 	plans map[string]*terms // nil if no rule has plans
 
+	defaultClass  uint8  // the index of the class "default"
 	distinguishes bool   // whether there is anything to ask about a caller
 	asksPlan      bool   // whether its plan matters
 	asksClass     bool   // whether its class does
@@ -37,7 +38,7 @@ type exemption struct {
 
 func newCallers(l *Limiter, rules []Rule, waits bool) callers {
 	none := make([]int64, len(rules))
-	c := callers{usual: l.termsOf(rules, none), all: 1<<len(rules) - 1}
+	c := callers{usual: l.termsOf(rules, none), defaultClass: l.class(defaultClass), all: 1<<len(rules) - 1}
 	if len(rules) == core.MaxCharges {
 		c.all = ^uint16(0)
 	}
@@ -155,7 +156,7 @@ func (p *version) distinguish(s *scratch, route *route, from profile) {
 	if t := p.plans[from.plan]; t != nil {
 		c.terms = t
 	}
-	if p.asksClass {
+	if from.class != "" {
 		c.class = p.limiter.class(from.class)
 	}
 	if p.exemptions != nil {

@@ -159,7 +159,7 @@ func (p *version) charge(s *scratch, route *route, from *source) (err error) {
 			return fmt.Errorf("%w: rule %q: %w", ErrUndecided, p.names[i], err)
 		}
 	}
-	s.caller = caller{terms: p.usual}
+	s.caller = caller{terms: p.usual, class: p.defaultClass}
 	if p.distinguishes {
 		p.distinguish(s, route, p.profile(from))
 	}
@@ -193,8 +193,8 @@ func (p *version) chargeRequest(s *scratch, r *Request) error {
 		}
 		s.charges[i].Cost = min(cost, core.MaxCost)
 	}
-	s.caller = caller{terms: p.usual}
-	if p.distinguishes {
+	s.caller = caller{terms: p.usual, class: p.defaultClass}
+	if p.distinguishes || r.Class != "" { // waiters have classes, whatever the rules
 		p.distinguish(s, p.named, r.profile(p))
 	}
 	return nil
