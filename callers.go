@@ -59,7 +59,9 @@ func newCallers(l *Limiter, rules []Rule, waits bool) callers {
 		if c.plans == nil {
 			c.plans = make(map[string]*terms)
 		}
-		c.plans[name] = l.termsOf(rules, limits)
+		t := l.termsOf(rules, limits)
+		t.ownState(c.usual)
+		c.plans[name] = t
 	}
 	c.asksPlan, c.asksClass = c.plans != nil, reserves || waits
 	if exempts {
@@ -178,6 +180,13 @@ func (p *version) distinguish(s *scratch, route *route, from profile) {
 			continue
 		}
 		charge.Quota, charge.Reserve = c.terms.quotas[i], c.reserve(i)
+		switch suffix := c.terms.suffixes[i]; {
+		case suffix == "":
+		case charge.Rule == p.names[i]:
+			charge.Rule = c.terms.stored[i]
+		default: // two sets on the route have different rules of this name
+			charge.Rule += suffix
+		}
 	}
 }
 

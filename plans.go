@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/grammar"
@@ -59,6 +60,8 @@ func (r Rule) planProblems() (list []string) {
 type terms struct {
 	limits     []int64      // for each rule
 	quotas     []core.Quota // of each
+	suffixes   []string     // of the names of the rules in the store: see ownState
+	stored     []string     // the names with the suffixes
 	capacities []int64      // the most units of each that can remain
 	reserves   [][]int64    // for each class, what its requests leave to higher ones of each rule; nil if nothing
 	header     string       // the value of RateLimit-Policy
@@ -77,6 +80,7 @@ func (l *Limiter) termsOf(rules []Rule, other []int64) *terms {
 		q := r.quota()
 		t.limits = append(t.limits, r.Limit)
 		t.quotas = append(t.quotas, q)
+		t.suffixes, t.stored = append(t.suffixes, ""), append(t.stored, r.name())
 		t.capacities = append(t.capacities, q.Capacity())
 		t.members = append(t.members, policyHeader(rules[i:i+1], t.limits[i:]))
 		reserves = reserves || len(r.Reserve) > 0
@@ -111,4 +115,27 @@ func (c *caller) reserve(rule int) int64 {
 		return 0
 	}
 	return c.terms.reserves[c.class][rule]
+}
+
+// ownState gives callers on a plan buckets and queues of their own. What a bucket or
+// queue lacks is worth other units at another rate: if callers on two plans shared one, a
+// few requests of the one would stop the other, or make it forget what it has spent.
+func (t *terms) ownState(usual *terms) {
+	for i := range t.quotas {
+		if t.quotas[i].Refills() && t.limits[i] != usual.limits[i] {
+			t.suffixes[i] = quotaSuffix + strconv.FormatInt(t.limits[i], 10)
+			t.stored[i] += t.suffixes[i]
+		}
+	}
+}
+
+// stateNames returns the names that a rule of the policy has in the store.
+func (p *version) stateNames(rule int) []string {
+	names := []string{p.names[rule]}
+	for _, t := range p.plans {
+		if name := t.stored[rule]; !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }

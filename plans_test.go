@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -222,4 +224,149 @@ func TestPlanAllocations(t *testing.T) {
 		assert.Zero(t, testing.AllocsPerRun(1000, func() { policy.Take(context.Background(), request) }), name)
 	}
 	assert.Equal(t, testing.AllocsPerRun(1000, func() { deciding.Decide(plain, r, nil, 0) }), testing.AllocsPerRun(1000, func() { deciding.Decide(rich, r, nil, 0) }))
+}
+
+// TestCallersOfOneKey has callers with a small, the usual and a large limit share a key, at
+// random times and as an attacker would: the large one takes what it can, and then the
+// small one. No window has more than the largest limit. A bucket admits a burst beside
+// it, and each plan has one of its own.
+func TestCallersOfOneKey(t *testing.T) {
+	for _, row := range []struct {
+		words string
+		most  int64 // within any second
+	}{
+		{"", 100}, {"sliding-cells", 100}, {"fixed-window", 200}, {"sliding-counter", 200}, {"concurrency", 100},
+		{"token-bucket", 2 * 111}, {"leaky-bucket", 2 * 111}, {"token-bucket burst 5", 111 + 15}, {"leaky-bucket burst 5", 111 + 15}, {"queue burst 5", 111 + 18},
+	} {
+		for _, attack := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				random := rand.New(rand.NewPCG(5, 6))
+				policy := mustPolicy(limit.New(nil, nil), limit.Named("p", limit.MustParse("10/1s global plan small 1 plan large 100 "+row.words).Rules()...))
+				var units []time.Time
+				var held []limit.Decision
+				total, worst := 0, int64(0)
+				began := time.Now()
+				for step := range 5000 {
+					plan := []string{"large", "", "small"}[step%3]
+					if !attack {
+						plan = []string{"large", "", "small"}[random.IntN(3)]
+					}
+					for {
+						d, err := policy.Take(t.Context(), limit.Request{Plan: plan})
+						require.NoError(t, err)
+						if !d.Allowed {
+							break
+						}
+						total++
+						units = append(units[max(0, len(units)-300):], time.Now())
+						if row.words == "concurrency" {
+							held = append(held, d)
+						}
+						if !attack {
+							break
+						}
+					}
+					if row.words == "concurrency" {
+						require.LessOrEqual(t, len(held), 100)
+						for len(held) > 0 && random.IntN(3) > 0 {
+							held[0].Release()
+							held = held[1:]
+						}
+						continue
+					}
+					live := int64(0)
+					for _, at := range units {
+						if time.Since(at) < time.Second {
+							live++
+						}
+					}
+					worst = max(worst, live)
+					require.LessOrEqual(t, live, row.most, "%q, attack %v, step %d", row.words, attack, step)
+					time.Sleep(time.Duration(random.IntN(20)) * time.Millisecond)
+				}
+				for _, d := range held {
+					d.Release()
+				}
+				t.Logf("%q, attack %v: at most %d a second (%d), %d in %v", row.words, attack, worst, row.most, total, time.Since(began))
+			})
+		}
+	}
+}
+
+// TestResetOfPlans resets the buckets of all plans.
+func TestResetOfPlans(t *testing.T) {
+	policy := mustPolicy(limit.New(nil, nil), limit.Named("p", limit.MustParse("2/1h per user token-bucket plan pro 3").Rules()...))
+	keys := map[string]string{"user": "alice"}
+	for range 2 {
+		for plan, n := range map[string]int64{"": 2, "pro": 3} {
+			d, err := policy.Take(t.Context(), limit.Request{Keys: keys, Plan: plan, Cost: 9, UpTo: true})
+			require.NoError(t, err)
+			assert.Equal(t, n, d.Taken)
+		}
+		require.NoError(t, policy.Reset(t.Context(), keys))
+	}
+}
+
+// failingStore is a store that fails while it is told to.
+type failingStore struct {
+	core.Store
+	fails bool
+	n     int
+}
+
+func (s *failingStore) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+	s.n++
+	if s.fails {
+		return core.Decision{}, core.ErrUnavailable
+	}
+	return s.Store.Take(ctx, policy, charges)
+}
+
+// TestPlansDecorated has callers on two plans share a key, behind a memory of refusals
+// and a guard. A refusal of the one is no refusal of the other, and in an outage each
+// has its own limit, of what both have spent.
+func TestPlansDecorated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, words := range []string{"", "fixed-window", "sliding-cells", "sliding-counter"} {
+			store := &failingStore{Store: memstore.New(nil)}
+			policy := mustPolicy(limit.New(store, &limit.Options{Log: slog.New(slog.DiscardHandler)}),
+				limit.Named("p", limit.MustParse("3/1h per ip plan pro 6 "+words).Rules()...))
+			take := func(key, plan string) (limit.Decision, int) {
+				before := store.n
+				d, err := policy.Take(t.Context(), limit.Request{Keys: map[string]string{"ip": key}, Plan: plan})
+				require.NoError(t, err)
+				return d, store.n - before
+			}
+			const shared, fresh = "203.0.113.1", "203.0.113.2"
+			for range 3 {
+				d, _ := take(shared, "")
+				assert.True(t, d.Allowed)
+			}
+			for range 3 {
+				d, _ := take(shared, "")
+				assert.False(t, d.Allowed, words)
+				d, calls := take(shared, "pro")
+				assert.Equal(t, []any{true, core.ModeExact, 1}, []any{d.Allowed, d.Mode, calls}, "not refused from memory under the larger limit: %s", words)
+			}
+			for range 2 {
+				for _, plan := range []string{"", "pro"} {
+					d, _ := take(shared, plan)
+					assert.False(t, d.Allowed, words)
+				}
+			}
+			_, calls := take(shared, "pro")
+			assert.Zero(t, calls, "the refusal is remembered: %s", words)
+
+			store.fails = true
+			for _, row := range []struct {
+				plan string
+				want bool
+			}{{"", true}, {"", true}, {"", true}, {"", false}, {"pro", true}, {"pro", true}, {"", false}, {"pro", true}, {"pro", false}, {"", false}} {
+				d, _ := take(fresh, row.plan)
+				assert.Equal(t, []any{row.want, core.ModeLocal}, []any{d.Allowed, d.Mode}, "%s, plan %q", words, row.plan)
+			}
+			d, _ := take(shared, "pro")
+			assert.False(t, d.Allowed, "what was spent before the outage counts: %s", words)
+		}
+	})
 }

@@ -127,8 +127,8 @@ type Rule struct {
 
 	// Plans are the limits for callers on a plan: see [Options].Plan. Others have
 	// Limit. A Burst of 0 and a bucket that begins empty follow the limit of the
-	// caller. All callers that share a key share what is spent. At most 64. See
-	// docs/plans.md.
+	// caller. All callers that share a key share what is spent, but for buckets and
+	// queues, of which each plan has its own. At most 64. See docs/plans.md.
 	Plans map[string]int64
 
 	// Reserve is how many units of the limit are kept for a class and those above it:

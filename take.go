@@ -233,10 +233,12 @@ func (p *version) reset(ctx context.Context, keys map[string]string) error {
 			continue
 		}
 		key := rule.Key.resolve(value)
-		if err := p.limiter.store.Reset(ctx, p.named.stored, p.names[i], key); err != nil {
-			return fmt.Errorf("%w: reset of rule %q: %w", ErrUndecided, p.names[i], err)
+		for _, name := range p.stateNames(i) {
+			if err := p.limiter.store.Reset(ctx, p.named.stored, name, key); err != nil {
+				return fmt.Errorf("%w: reset of rule %q: %w", ErrUndecided, p.names[i], err)
+			}
+			p.limiter.refilled(p.named.stored, name, key)
 		}
-		p.limiter.refilled(p.named.stored, p.names[i], key)
 		done = true
 	}
 	if !done {
