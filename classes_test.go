@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -201,6 +202,29 @@ func TestWaitUnderReserve(t *testing.T) {
 		require.NoError(t, low.err)
 		require.NoError(t, again.err)
 		assert.GreaterOrEqual(t, min(low.took, again.took), 10*time.Second, "what is reserved is not theirs")
+	})
+}
+
+// TestWaitOfPlans has callers on two plans wait for one key: each waits for its own limit,
+// and not behind the other.
+func TestWaitOfPlans(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		policy := mustPolicy(New(nil, nil), Named("p", MustParse("1/10s per ip plan pro 3").rules...))
+		began := time.Now()
+		var done sync.WaitGroup
+		took := make([]time.Duration, 5)
+		for i, plan := range []string{"", "", "pro", "pro", "pro"} {
+			done.Go(func() {
+				_, err := policy.Wait(t.Context(), Request{Keys: keysOf("ip", "203.0.113.9"), Plan: plan})
+				assert.NoError(t, err)
+				took[i] = time.Since(began)
+			})
+			synctest.Wait()
+		}
+		done.Wait()
+		s := time.Second
+		assert.Positive(t, took[1])
+		assert.Equal(t, []time.Duration{0, 0, 0, 10 * s}, append(took[:1], took[2:]...))
 	})
 }
 
