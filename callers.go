@@ -167,10 +167,10 @@ func (p *version) distinguish(s *scratch, route *route, from profile) {
 	if p.limiter.options.Override != nil {
 		p.override(s, route)
 	}
-	if c.terms == p.usual && c.exempt == 0 && c.terms.reserves == nil {
+	if s.applied == *c && c.exempt == 0 {
 		return
 	}
-	s.changed = true
+	s.applied = *c
 	for i := range s.charges {
 		charge := &s.charges[i]
 		if c.exempts(i) {
@@ -180,12 +180,13 @@ func (p *version) distinguish(s *scratch, route *route, from profile) {
 			continue
 		}
 		charge.Quota, charge.Reserve = c.terms.quotas[i], c.reserve(i)
-		switch suffix := c.terms.suffixes[i]; {
-		case suffix == "":
-		case charge.Rule == p.names[i]:
+		switch name := (*s.of)[i].Rule; {
+		case c.terms.suffixes[i] == "":
+			charge.Rule = name
+		case name == p.names[i]:
 			charge.Rule = c.terms.stored[i]
 		default: // two sets on the route have different rules of this name
-			charge.Rule += suffix
+			charge.Rule = name + c.terms.suffixes[i]
 		}
 	}
 }

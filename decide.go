@@ -124,8 +124,8 @@ func validCost(n int64) (int64, error) {
 type scratch struct {
 	of      *[]core.Charge // what charges are a copy of: route.charges
 	charges []core.Charge
-	changed bool // whether charges differ from of in more than keys and costs
 	caller  caller
+	applied caller // that charges are of; the zero caller if they are as in of
 }
 
 func (r *route) scratch() *scratch {
@@ -136,10 +136,11 @@ func (r *route) scratch() *scratch {
 	switch of := r.charges.Load(); {
 	case s.of != of:
 		s.of, s.charges = of, slices.Clone(*of)
-	case s.changed:
+		s.applied = caller{}
+	case s.applied.exempt != 0:
 		copy(s.charges, *of)
+		s.applied = caller{}
 	}
-	s.changed = false
 	return s
 }
 
