@@ -3,6 +3,7 @@ package limit
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/routelimit/limit/core"
@@ -156,13 +157,21 @@ func (p *patience) sleeps(due time.Time, mayAsk bool) time.Time {
 type firstOutcomes struct {
 	asked    bool
 	outcomes [core.MaxCharges]core.Outcome
+	taken    *taken // what they took, if the first call refused a request that is settled
 }
 
 // keep remembers the outcomes of a first call, and has them cost nothing from then on.
 // It puts them into the decisions of later calls.
-func (f *firstOutcomes) keep(d *Decision, charges []core.Charge) {
+func (f *firstOutcomes) keep(d *Decision, charges []core.Charge, settled bool) {
 	first := !f.asked
 	f.asked = true
+	switch {
+	case first && settled && !d.Allowed && slices.ContainsFunc(charges, func(c core.Charge) bool { return c.Alone }):
+		f.taken = newTaken(d, charges)
+	case !first && d.taken != nil:
+		d.taken.dropAlone()
+		d.taken.earlier = f.taken
+	}
 	for i := range charges {
 		switch o := &d.core.Outcomes()[i]; {
 		case !charges[i].Alone:
