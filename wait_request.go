@@ -20,15 +20,26 @@ type patience struct {
 }
 
 // decideWaiting decides an HTTP request of a policy with a rule that lets it wait.
-func (p *Policy) decideWaiting(d *Decision, r *http.Request, route *route, charges []core.Charge) error {
+func (p *Policy) decideWaiting(d *Decision, r *http.Request, route *route, s *scratch) error {
 	ctx := r.Context()
 	began := time.Now()
-	w := &waiter{ctx: ctx, route: route, charges: charges, calling: p.limiter.detached(ctx),
-		request: &patience{began: began, bound: waitBound(ctx, began)}}
-	if err := p.wait(w, d); err != nil {
+	w := s.waiter
+	if w == nil {
+		w = &waiter{request: new(patience)}
+	}
+	*w.request = patience{began: began, bound: waitBound(ctx, began)}
+	w.ctx, w.route, w.charges, w.calling = ctx, route, s.charges, p.limiter.detached(ctx)
+	err := p.wait(w, d)
+	slept := w.request.slept
+	s.waiter = nil
+	if !w.place.Named() { // it was in no queue, and the next request can use it
+		*w = waiter{request: w.request}
+		s.waiter = w
+	}
+	if err != nil {
 		return err
 	}
-	if w.request.slept {
+	if slept {
 		d.Waited = max(1, time.Since(began))
 	}
 	if d.Delay > 0 {
