@@ -14,7 +14,7 @@ import (
 	"github.com/routelimit/limit/internal/response"
 )
 
-// A Refusal is what a request meets that a rule refuses. The zero Refusal is
+// A Refusal says what happens to a request that a rule refuses. The zero Refusal is
 // inherited: that of the rule set ([RuleSet.OnRefusal]), then that of [Options],
 // and then an answer with 429. At most one of Redirect, Degrade and Mark is set. Wait
 // goes together with all but Mark.
@@ -37,7 +37,8 @@ type Refusal struct {
 	// before the deadline of its context, or within nine tenths of the server's
 	// WriteTimeout: the last tenth is left to the handler. A client that disconnects
 	// while it waits is charged nothing; its status is 499, and Options.Observe is not
-	// called.
+	// called. On HTTP/1.1, net/http does not notice that before the body of the request
+	// is read, so a request with a body keeps its place.
 	//
 	// A request that waits asks its rules more than once, and each refusal would be a
 	// strike of a [Ban]. So a Wait is an error in a set with a Ban, and such a set does
@@ -78,8 +79,8 @@ func (r *Refusal) zero() bool {
 	return r.Wait == 0 && r.Waiters == 0 && r.Status == 0 && r.Redirect == "" && !r.Degrade && r.Fallback == nil && !r.Mark
 }
 
-// OnRefusal returns the set with what a request meets that one of its rules refuses
-// and that does not say so itself, in its own OnRefusal.
+// OnRefusal returns the set with r as the OnRefusal of each rule that has none of its
+// own.
 func (s RuleSet) OnRefusal(r Refusal) RuleSet {
 	s.rules = slices.Clone(s.rules)
 	for i := range s.rules {

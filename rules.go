@@ -102,8 +102,8 @@ type Rule struct {
 	// mistake of the function: the charge stays, and Options.Observe is called.
 	Settle func(r *http.Request, status int) int64
 
-	// OnRefusal is what a request meets that the rule refuses. The zero value is
-	// inherited: see [Refusal].
+	// OnRefusal says what happens to a request that the rule refuses. The zero value
+	// is inherited: see [Refusal].
 	OnRefusal Refusal
 
 	// Shadow makes a rule that only watches: it counts and reports, but refuses and

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -151,6 +152,32 @@ func TestExpiry(t *testing.T) {
 	know(t, time.Second, "y=1 z=1", a, b, c)
 	server.Kill()
 	know(t, 3*time.Second, "z=1", a, b, c)
+}
+
+// TestWatchEnds checks that no goroutine is left after the context has ended, while Redis
+// works and after it has failed.
+func TestWatchEnds(t *testing.T) {
+	server := launch(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr})
+	defer client.Close()
+	c := control.New(client, &control.Options{Log: slog.New(slog.DiscardHandler)})
+	before := runtime.NumGoroutine()
+	for _, works := range []bool{true, false} {
+		ctx, cancel := context.WithCancel(t.Context())
+		called := make(chan bool, 100)
+		for range 20 {
+			require.NoError(t, c.Watch(ctx, "flags", func(map[string]control.Document) { called <- true }))
+		}
+		require.NoError(t, c.Put(t.Context(), "flags", fmt.Sprint("x", works), nil, 0, "ann"))
+		for range 40 { // at once, and after the change
+			<-called
+		}
+		if !works {
+			server.Kill()
+		}
+		cancel()
+		redistest.Await(t, 10*time.Second, "goroutines end", func() bool { return runtime.NumGoroutine() <= before })
+	}
 }
 
 // TestRestart loses the data of Redis: the instances still know the documents, and
