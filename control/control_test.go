@@ -287,22 +287,44 @@ func TestBounds(t *testing.T) {
 	assert.Panics(t, func() { control.New(client, &control.Options{Prefix: "{x}"}) })
 }
 
-// TestInvalid checks that a document that another program has broken changes nothing,
-// and is logged once.
+// TestInvalid checks that a document that another program has broken is logged, and
+// keeps no other one from being in force.
 func TestInvalid(t *testing.T) {
 	server := launch(t)
 	client := server.Client()
 	var log bytes.Buffer
 	c := control.New(client, &control.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
-	for _, text := range []string{"", "1", "1 2 3 ", "x 2 0 ", "-1 2 0 ", "1 2 9 ab"} {
+	require.NoError(t, c.Put(t.Context(), "flags", "good", nil, 0, "ann"))
+	for i, text := range []string{"", "1", "1 2 3 ", "x 2 0 ", "-1 2 0 ", "1 2 9 ab"} {
 		require.NoError(t, client.HSet(t.Context(), "limit:control:{limit}:flags:documents", "x", text).Err())
-		require.NoError(t, client.Set(t.Context(), "limit:control:{limit}:flags:version", "1 "+text, 0).Err())
+		require.NoError(t, client.Set(t.Context(), "limit:control:{limit}:flags:version", fmt.Sprint(i+2, " ", text), 0).Err())
 		ctx, cancel := context.WithCancel(t.Context())
-		require.NoError(t, c.Watch(ctx, "flags", func(map[string]control.Document) { t.Error("called for " + text) }))
+		var names []string
+		require.NoError(t, c.Watch(ctx, "flags", func(documents map[string]control.Document) {
+			names = slices.Collect(maps.Keys(documents))
+		}))
 		cancel()
-		assert.Contains(t, log.String(), `flags \"x\": an invalid document`, text)
+		assert.Equal(t, []string{"good"}, names, "the others are in force")
+		assert.Contains(t, log.String(), "invalid documents have no effect: write them again, or delete them\" kind=flags documents=1 first=x", text)
 		log.Reset()
 	}
+}
+
+// TestInvalidChange checks that an instance goes on with what it knows of a document
+// that has become invalid.
+func TestInvalidChange(t *testing.T) {
+	server := launch(t)
+	a := follow(t, server.Addr)
+	a.put("x", "1", 0)
+	a.put("y", "1", 0)
+	know(t, time.Second, "x=1 y=1", a)
+	require.NoError(t, a.client.HSet(t.Context(), "limit:control:{limit}:flags:documents", "x", "no document").Err())
+	a.put("y", "2", 0)
+	know(t, time.Second, "x=1 y=2", a)
+	newcomer := follow(t, server.Addr)
+	know(t, time.Second, "y=2", newcomer)
+	a.put("x", "3", 0)
+	know(t, time.Second, "x=3 y=2", a, newcomer)
 }
 
 // TestCluster runs on a Cluster, where the keys of a script must share a slot.
