@@ -31,7 +31,7 @@ func (p *version) decideHTTP(d *Decision, r *http.Request, from framework, cost 
 	switch {
 	case err != nil:
 	case served && p.waits:
-		err = p.decideWaiting(d, r, route, s.charges)
+		err = p.decideWaiting(d, r, route, s)
 	default:
 		err = p.decide(ctx, p.limiter.detached(ctx), d, route, s.charges, false)
 	}
@@ -122,6 +122,7 @@ func validCost(n int64) (int64, error) {
 type scratch struct {
 	of      *[]core.Charge // what charges are a copy of: route.charges
 	charges []core.Charge
+	waiter  *waiter // for a request that may wait, if there was one before
 }
 
 func (r *route) scratch() *scratch {

@@ -38,6 +38,10 @@ type Refusal struct {
 	// WriteTimeout: the last tenth is left to the handler. A client that disconnects
 	// while it waits is charged nothing; its status is 499, and Options.Observe is not
 	// called.
+	//
+	// A request that waits asks its rules more than once, and each refusal would be a
+	// strike of a [Ban]. So a Wait is an error in a set with a Ban, and such a set does
+	// not inherit that of Options.
 	Wait time.Duration
 
 	// Waiters is how many requests may wait for one key of the rule at once; 0 means
@@ -62,8 +66,8 @@ type Refusal struct {
 	// Mark admits the request. The rule never refuses: it charges what it has room
 	// for, even if another rule refuses the request, and a request that it has no room
 	// for is marked: see [Marked]. The response has RateLimit-Marked. A rule of
-	// [Concurrency] cannot mark. A [Queue], which delays no request then, and a Shadow do
-	// not inherit a Mark.
+	// [Concurrency], a [Ban] or [Distinct] cannot mark. They, a [Queue], which delays no
+	// request then, and a Shadow do not inherit a Mark.
 	Mark bool
 }
 
@@ -87,8 +91,9 @@ func (s RuleSet) OnRefusal(r Refusal) RuleSet {
 }
 
 // inheritsMark reports whether the Mark of a set or of Options is for r too. The slot in
-// a queue means a wait, concurrency holds leases, and a shadow refuses nothing already.
-func (r *Rule) inheritsMark() bool { return !r.queues() && !r.leases() && !r.Shadow }
+// a queue means a wait, concurrency holds leases, bans and distinct values are for
+// refusing, and a shadow refuses nothing already.
+func (r *Rule) inheritsMark() bool { return !r.queues() && !r.leases() && !r.hidden() && !r.Shadow }
 
 // problems returns everything wrong with r.
 func (r *Refusal) problems() (list []string) {
@@ -204,10 +209,13 @@ func (l *Limiter) refusal(rule *Rule) Refusal {
 // rule, or nil if that is 429 and nothing else for all of them.
 func (l *Limiter) refusals(set RuleSet) []Refusal {
 	list := make([]Refusal, len(set.rules))
-	special := false
+	special, bars := false, set.bars()
 	for i := range set.rules {
 		list[i] = l.refusal(&set.rules[i])
 		r := &list[i]
+		if bars { // each refusal of a waiting request would be a strike
+			r.Wait, r.Waiters = 0, 0
+		}
 		special = special || r.Wait != 0 || r.Status == http.StatusServiceUnavailable || r.Redirect != "" || r.Degrade || r.Mark
 	}
 	if !special {

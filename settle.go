@@ -85,6 +85,10 @@ type taken struct {
 	units   []core.Return // of all rules but those of Concurrency
 	rules   []int         // the index of each
 	ended   atomic.Bool   // settled or given back
+
+	// What charges that decide alone took when the request asked first, if it was
+	// admitted later. A Return is for one decision, so this is settled by another.
+	earlier *taken
 }
 
 func newTaken(d *Decision, charges []core.Charge) *taken {
@@ -129,7 +133,10 @@ func (t *taken) settle(ctx context.Context, cost func(rule int, charged int64) i
 	if err := errors.Join(errs...); err != nil {
 		return given, fmt.Errorf("%w: %w", ErrUndecided, err)
 	}
-	return given, nil
+	if t.earlier != nil {
+		_, err = t.earlier.settle(ctx, cost)
+	}
+	return given, err
 }
 
 // takeMore takes as much of a charge as there is room for.
@@ -149,7 +156,7 @@ func (t *taken) takeMore(ctx context.Context, c core.Charge) error {
 // dropAlone leaves in t what a refusal gives back.
 func (t *taken) dropAlone() {
 	units, rules := t.units, t.rules
-	t.units, t.rules = nil, nil
+	t.units, t.rules, t.earlier = nil, nil, nil
 	for i := range units {
 		if !units[i].Alone {
 			t.units, t.rules = append(t.units, units[i]), append(t.rules, rules[i])
