@@ -73,10 +73,10 @@ func TestRefusalIsInherited(t *testing.T) {
 	l := New(nil, &Options{OnRefusal: Refusal{Status: 503}})
 	p, err := l.Policy(Rules(own, Global(time.Minute, 1)))
 	require.NoError(t, err)
-	assert.Equal(t, []Refusal{{Status: 429}, {Status: 503}}, p.refusals)
+	assert.Equal(t, []Refusal{{Status: 429}, {Status: 503}}, p.current.Load().refusals)
 	p, err = New(nil, nil).Policy(Rules(own, Global(time.Minute, 1)))
 	require.NoError(t, err)
-	assert.Nil(t, p.refusals, "nothing to look at for each request")
+	assert.Nil(t, p.current.Load().refusals, "nothing to look at for each request")
 }
 
 // TestStrictestOutcome is the table of precedence.
@@ -160,10 +160,10 @@ func TestInheritedByBans(t *testing.T) {
 			l := New(nil, &Options{OnRefusal: inherited})
 			p, err := l.Policy(Named("options", MustParse(text).Rules()...))
 			require.NoError(t, err)
-			for i := range p.refusals {
-				assert.Equal(t, inherited.Mark && i == 0, p.refusals[i].Mark)
+			for i := range p.current.Load().refusals {
+				assert.Equal(t, inherited.Mark && i == 0, p.current.Load().refusals[i].Mark)
 			}
-			assert.False(t, p.waits)
+			assert.False(t, p.current.Load().waits)
 			h := p.Middleware(nothing)
 			w, took := patient(t.Context(), h, "")
 			assert.Equal(t, 204, w.Code)
