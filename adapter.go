@@ -151,7 +151,7 @@ func (p *version) serve(w http.ResponseWriter, r *http.Request, from framework) 
 	if p.watch != nil && p.watch.marks {
 		r = d.showMarks(w.Header(), r)
 	}
-	r, sampled := p.mark(r, d.route, stacked)
+	r, sampled := p.trace(r, d.route, stacked)
 	if sampled && p.byUser && from.user(r) == "" {
 		defer func() { p.limiter.noticeLateUser(r, from, d.Policy()) }()
 	}

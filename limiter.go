@@ -54,7 +54,7 @@ type Limiter struct {
 	options  Options
 	queues   waiting.Queues
 	notices  notices
-	marks    atomic.Int32 // requests left to mark on any route: see Policy.mark
+	traces   atomic.Int32 // requests left to trace on any route: see version.trace
 
 	mu      sync.Mutex
 	named   map[string]*Policy       // that were declared
