@@ -79,7 +79,7 @@ func three(t testing.TB, addr string) (a, b, c *instance) {
 }
 
 func TestChanges(t *testing.T) {
-	server := launch(t)
+	server := redistest.Launch(t)
 	a, b, c := three(t, server.Addr)
 	know(t, 0, "", a, b, c)
 	assert.Equal(t, 1, c.calls, "before Watch returns")
@@ -122,7 +122,7 @@ func TestChanges(t *testing.T) {
 // TestWithinASecond measures how long a change takes to reach three instances, with
 // and without messages.
 func TestWithinASecond(t *testing.T) {
-	server := launch(t)
+	server := redistest.Launch(t)
 	a, b, c := three(t, server.Addr)
 	for _, messages := range []bool{true, false} {
 		var times []time.Duration
@@ -143,7 +143,7 @@ func TestWithinASecond(t *testing.T) {
 
 // TestExpiry checks that documents end, and that they do so without Redis.
 func TestExpiry(t *testing.T) {
-	server := launch(t)
+	server := redistest.Launch(t)
 	a, b, c := three(t, server.Addr)
 	a.put("x", "1", 600*time.Millisecond)
 	a.put("y", "1", 2*time.Second)
@@ -157,7 +157,7 @@ func TestExpiry(t *testing.T) {
 // TestWatchEnds checks that no goroutine is left after the context has ended, while Redis
 // works and after it has failed.
 func TestWatchEnds(t *testing.T) {
-	server := launch(t)
+	server := redistest.Launch(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr})
 	defer client.Close()
 	c := control.New(client, &control.Options{Log: slog.New(slog.DiscardHandler)})
@@ -183,7 +183,7 @@ func TestWatchEnds(t *testing.T) {
 // TestRestart loses the data of Redis: the instances still know the documents, and
 // write them back.
 func TestRestart(t *testing.T) {
-	server := launch(t)
+	server := redistest.Launch(t)
 	a, b, c := three(t, server.Addr)
 	for i := range 5 {
 		a.put("x", fmt.Sprint(i), 0)
@@ -211,7 +211,7 @@ func TestRestart(t *testing.T) {
 
 // TestFarBehind checks an instance that misses more changes than the history has.
 func TestFarBehind(t *testing.T) {
-	server := launch(t)
+	server := redistest.Launch(t)
 	a := follow(t, server.Addr)
 	a.put("old", "1", 0)
 	know(t, time.Second, "old=1", a)
@@ -290,7 +290,7 @@ func TestBounds(t *testing.T) {
 // TestInvalid checks that a document that another program has broken is logged, and
 // keeps no other one from being in force.
 func TestInvalid(t *testing.T) {
-	server := launch(t)
+	server := redistest.Launch(t)
 	client := server.Client()
 	var log bytes.Buffer
 	c := control.New(client, &control.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
@@ -313,7 +313,7 @@ func TestInvalid(t *testing.T) {
 // TestInvalidChange checks that an instance goes on with what it knows of a document
 // that has become invalid.
 func TestInvalidChange(t *testing.T) {
-	server := launch(t)
+	server := redistest.Launch(t)
 	a := follow(t, server.Addr)
 	a.put("x", "1", 0)
 	a.put("y", "1", 0)
@@ -344,13 +344,4 @@ func TestCluster(t *testing.T) {
 	history, err := c.History(ctx, "flags")
 	require.NoError(t, err)
 	assert.Len(t, history, 2)
-}
-
-// launch starts a server, or skips the test.
-func launch(t testing.TB) *redistest.Server {
-	t.Helper()
-	if !redistest.Installed(t) {
-		t.Skip("no redis-server is installed")
-	}
-	return redistest.Launch(t)
 }
