@@ -125,7 +125,8 @@ type scratch struct {
 	of      *[]core.Charge // what charges are a copy of: route.charges
 	charges []core.Charge
 	caller  caller
-	applied caller // that charges are of; the zero caller if they are as in of
+	applied caller  // that charges are of; the zero caller if they are as in of
+	waiter  *waiter // for a request that may wait, if there was one before
 }
 
 func (r *route) scratch() *scratch {
@@ -223,7 +224,8 @@ func (p *version) resolve(s *scratch, route *route, value func(*KeyResolver) str
 }
 
 // valueID returns the id of a value, which is the same in all processes. Clients choose
-// values, so it is a hash without known collisions. No value has the id 0.
+// values, so it is a part of a cryptographic hash: finding two values with one id takes
+// billions of tries, and gains a client one value. No value has the id 0.
 func valueID(value string) uint64 {
 	if value == "" {
 		return 0

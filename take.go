@@ -145,7 +145,7 @@ func (p *version) takeUpTo(ctx context.Context, d *Decision, s *scratch, cost in
 		if err := p.take(ctx, d, p.named, s, reserve); err != nil {
 			return err
 		}
-		watched.keep(d, charges)
+		watched.keep(d, charges, reserve || p.settles)
 		if d.Allowed || cost == 1 {
 			// A slot that comes too late was taken, and must not be tried again.
 			if *d, _ = d.late(ctx); d.Allowed {
