@@ -128,6 +128,9 @@ func TestEqualAttributes(t *testing.T) {
 		func(r *Rule) { r.Calendar.Unit = Day },
 		func(r *Rule) { r.Calendar.Zone = berlin },
 		func(r *Rule) { r.OnStoreError = Allow },
+		func(r *Rule) { r.Plans = map[string]int64{"pro": 11} },
+		func(r *Rule) { r.Reserve = map[string]int64{"critical": 1} },
+		func(r *Rule) { r.Exempt = []string{"user root"} },
 	} {
 		changed := base
 		change(&changed)

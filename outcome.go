@@ -46,7 +46,8 @@ type Refusal struct {
 	Wait time.Duration
 
 	// Waiters is how many requests may wait for one key of the rule at once; 0 means
-	// 100. Others are refused at once, and so are those beyond [Options].Waiters.
+	// 100. Others are refused at once, and so are those beyond [Options].Waiters. A
+	// request counts those of its own class and of higher ones, with the same limit.
 	Waiters int
 
 	// Status is that of the answer: 429, which 0 means, or 503. With a Redirect it is

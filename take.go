@@ -199,14 +199,6 @@ func (p *version) peek(ctx context.Context, r *Request) (Decision, error) {
 	return newDecision(p, p.named, s.caller, d.core), nil
 }
 
-// free makes the charges cost nothing: they look without taking.
-func (s *scratch) free() *scratch {
-	for i := range s.charges {
-		s.charges[i].Cost = 0
-	}
-	return s
-}
-
 // Reset makes the quotas of keys full again, such as those of a user that was
 // locked out and has proved its identity. Global rules stay as they are, and so do
 // rules of [Concurrency], whose leases live on.

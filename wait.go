@@ -17,8 +17,9 @@ import (
 // it waits for the slot too; a slot that it took and does not wait for stays
 // taken, as in [Decision.Wait].
 //
-// Waits on one Limiter for one key are served in the order in which they began,
-// so that small costs do not overtake a large one. When room appears, several
+// Waits on one Limiter for one key are served by [Request].Class, as docs/plans.md says,
+// and within a class in the order in which they began, so that small costs do not
+// overtake a large one. Callers with different limits do not wait for each other. When room appears, several
 // waiters ask the store at once; if another caller takes the room first, a later
 // waiter may be admitted before an earlier one. Take, handlers and other processes
 // do not queue, and may come first.

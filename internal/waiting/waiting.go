@@ -65,8 +65,8 @@ type Waiter struct {
 	// Class is 0 for the highest class.
 	Class uint8
 
-	// Bounds are how many waiters may be in the queue of the key of each rule, this
-	// one included. Nil means any number.
+	// Bounds are how many waiters of this class and of higher ones may be in the queue of
+	// the key of each rule, this one included. Nil means any number.
 	Bounds []int
 
 	ticket uint64

@@ -87,6 +87,24 @@ func TestBounds(t *testing.T) {
 	assert.Zero(t, q.requests)
 }
 
+// TestBoundsOfClasses fills the queue of a key with a low class: a higher one has room of
+// its own.
+func TestBoundsOfClasses(t *testing.T) {
+	q := Queues{Requests: 10}
+	join := func(class uint8) bool {
+		w := ofClass(&q, class)
+		w.Bounds = []int{2}
+		return q.Join(w, refusal(1), time.Now())
+	}
+	for i, row := range []struct {
+		class uint8
+		room  bool
+	}{{2, true}, {2, true}, {2, false}, {0, true}, {2, false}, {0, true}, {0, false}, {1, false}} {
+		assert.Equal(t, row.room, join(row.class), i)
+	}
+	assert.Equal(t, 4, q.requests)
+}
+
 // TestAlone checks that no waiter queues for a charge that decides alone.
 func TestAlone(t *testing.T) {
 	var q Queues
