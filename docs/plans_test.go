@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -82,7 +83,7 @@ func raise(ctx context.Context, o *overrides.Overrides, api *limit.Policy, user 
 }
 
 // TestOverridesOfPage runs the program of the page on three instances: each has the new
-// limit within a second, and each decision is one call.
+// limit within a second.
 func TestOverridesOfPage(t *testing.T) {
 	if !redistest.Installed(t) {
 		t.Skip("no redis-server is installed")
@@ -172,4 +173,50 @@ func TestLimitChanges(t *testing.T) {
 		}
 		assert.Contains(t, page, row+"|", words)
 	}
+}
+
+// TestPlansRoundTrips holds that each decision with plans, overrides, classes and
+// exemptions is one command.
+func TestPlansRoundTrips(t *testing.T) {
+	if !redistest.Installed(t) {
+		t.Skip("no redis-server is installed")
+	}
+	client := redis.NewClient(&redis.Options{Addr: redistest.Launch(t).Addr})
+	t.Cleanup(func() { client.Close() })
+	calls := func() (n int) {
+		info, err := client.Info(t.Context(), "commandstats").Result()
+		require.NoError(t, err)
+		for _, command := range []string{"evalsha", "eval", "evalsha_ro"} {
+			if _, rest, found := strings.Cut(info, "cmdstat_"+command+":calls="); found {
+				text, _, _ := strings.Cut(rest, ",")
+				more, err := strconv.Atoi(text)
+				require.NoError(t, err)
+				n += more
+			}
+		}
+		return n
+	}
+	limiter := limit.New(redisstore.New(client, nil), &limit.Options{Override: func(_, _, key string) int64 {
+		if key == "user 7" {
+			return 900
+		}
+		return 0
+	}})
+	policy, err := limiter.Policy(limit.Named("api", limit.MustParse("1000/1h per user plan pro 2000 plan max 3000 token-bucket; "+
+		"all: 100k/1h global reserve critical 10 plan pro 90k exempt user root").Rules()...))
+	require.NoError(t, err)
+	take := func(n int) {
+		d, err := policy.Take(t.Context(), limit.Request{Keys: map[string]string{"user": []string{"root", "user 7", "other"}[n%3]},
+			Plan: []string{"", "pro", "max", "unknown"}[n%4], Class: []string{"", "critical", "background"}[n%5%3]})
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+	}
+	for n := range 60 {
+		take(n) // loads the scripts
+	}
+	before := calls()
+	for n := range 600 {
+		take(n)
+	}
+	assert.InDelta(t, 600, calls()-before, 3, "beside the decisions, the store looks at the server from time to time")
 }
