@@ -234,8 +234,11 @@ func TestWaitOfRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter := New(nil, &Options{Class: func(r *http.Request) string { return r.Header.Get("Class") }})
 		policy := mustPolicy(limiter, Named("p", MustParse("1/1s global refuse wait 1m").rules...))
+		var mu sync.Mutex
 		var order []string
 		h := policy.Middleware(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			defer mu.Unlock()
 			order = append(order, r.Header.Get("Class")+r.Header.Get("N"))
 		}))
 		done := make(chan bool)
