@@ -64,8 +64,10 @@ func TestThrottleAllocates(t *testing.T) {
 
 func TestWrite(t *testing.T) {
 	book := new(logbook.Book)
-	Write(book.Log(), Overflow, "limit: a line", 0, "policy", "login")
-	Write(book.Log(), Overflow, "limit: a line", 3)
+	log := Log{To: book.Log(), Silenced: []string{Outage, Clock}}
+	Write(&log, Overflow, "limit: a line", 0, "policy", "login")
+	Write(&log, Overflow, "limit: a line", 3)
+	Write(&log, Clock, "limit: a line", 0)
 	assert.Equal(t, []string{
 		`level=WARN msg="limit: a line" code=LIMIT-204 policy=login`,
 		`level=WARN msg="limit: a line" code=LIMIT-204 skipped=3`,

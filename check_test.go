@@ -1,0 +1,291 @@
+package limit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/guard"
+	"github.com/routelimit/limit/internal/logbook"
+	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/memstore"
+	"github.com/routelimit/limit/prefetch"
+	"github.com/routelimit/limit/redisstore"
+	"github.com/routelimit/limit/refusals"
+)
+
+// TestNoticeOfNoUsers sends requests to a rule by user, with a user or without.
+func TestNoticeOfNoUsers(t *testing.T) {
+	perUser := limit.PerUser(time.Hour, 10)
+	const want = `level=WARN msg="limit: a rule by user has met no user so far, so all requests share its quota: put authentication ` +
+		`before the rules, have the User function return its user, or write \"per user or ip\"" code=LIMIT-111 rule="10/1h per user" requests=100`
+	for name, test := range map[string]struct {
+		rules   limit.RuleSet
+		silence []string
+		user    func(request int) string
+		want    []string
+	}{
+		"never a user":           {limit.Rules(perUser), nil, func(int) string { return "" }, []string{want}},
+		"never, of two rules":    {limit.Rules(limit.PerIP(time.Hour, 1000), perUser), nil, func(int) string { return " " }, []string{want}},
+		"never, silenced":        {limit.Rules(perUser), []string{"LIMIT-111"}, func(int) string { return "" }, nil},
+		"always a user":          {limit.Rules(perUser), nil, func(int) string { return "alice" }, nil},
+		"a user at last":         {limit.Rules(perUser), nil, func(i int) string { return map[int]string{99: "alice"}[i] }, nil},
+		"a user too late":        {limit.Rules(perUser), nil, func(i int) string { return map[int]string{100: "alice"}[i] }, []string{want}},
+		"an address otherwise":   {limit.Rules(limit.Per(limit.FirstOf(limit.ByUser, limit.ByIP), time.Hour, 10)), nil, func(int) string { return "" }, nil},
+		"no rule by user":        {limit.Rules(limit.PerIP(time.Hour, 10)), nil, func(int) string { return "" }, nil},
+		"never, of a named set":  {limit.Named("n", perUser), nil, func(int) string { return "" }, []string{want}},
+		"never, on two routes":   {limit.EachRoute(perUser), nil, func(int) string { return "" }, []string{want}},
+		"the first alone has it": {limit.Rules(perUser), nil, func(i int) string { return map[int]string{0: "alice"}[i] }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			request := 0
+			limiter, book := logged(limit.Options{Silence: test.silence, User: func(*http.Request) string { return test.user(request) }})
+			h := limiter.Limit(test.rules)(status(http.StatusOK))
+			for ; request < 99; request++ {
+				routed(h, "GET /")
+			}
+			require.Empty(t, book.Lines())
+			for ; request < 400; request++ {
+				routed(h, "GET /")
+			}
+			assert.ElementsMatch(t, test.want, book.Lines())
+		})
+	}
+}
+
+// TestNoUsersCostNothing holds that the question costs a request no allocation, before
+// it is answered and afterwards.
+func TestNoUsersCostNothing(t *testing.T) {
+	allocations := func(key limit.KeyResolver) float64 {
+		limiter := limit.New(nil, &limit.Options{Log: slog.New(slog.DiscardHandler), User: func(*http.Request) string { return "" }})
+		h := limiter.Limit(limit.Named("p", limit.Per(key, time.Hour, 10)))(status(http.StatusOK))
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Pattern = "GET /"
+		for range 20 { // which carry marks
+			h.ServeHTTP(httptest.NewRecorder(), r)
+		}
+		w := discard{http.Header{}}
+		return testing.AllocsPerRun(50, func() { h.ServeHTTP(w, r) })
+	}
+	assert.InDelta(t, allocations(limit.Everyone), allocations(limit.ByUser), 0.5)
+}
+
+type discard struct{ header http.Header }
+
+func (d discard) Header() http.Header         { clear(d.header); return d.header }
+func (d discard) Write(p []byte) (int, error) { return len(p), nil }
+func (d discard) WriteHeader(int)             {}
+
+// TestNoticeOfSeveralMemories has a memory store in environments of one instance and of
+// several.
+func TestNoticeOfSeveralMemories(t *testing.T) {
+	const deployment = "web-5d4f9c7b8-x2x7k"
+	for _, test := range []struct {
+		env       []string
+		instances int
+		want      string
+	}{
+		{nil, 0, ""},
+		{nil, 1, ""},
+		{nil, 2, "limit.Options.Instances is 2"},
+		{[]string{"KUBERNETES_SERVICE_HOST", "10.0.0.1", "HOSTNAME", deployment}, 0, "HOSTNAME is " + deployment},
+		{[]string{"KUBERNETES_SERVICE_HOST", "10.0.0.1", "HOSTNAME", deployment}, 1, ""},
+		{[]string{"HOSTNAME", deployment}, 0, ""},
+		{[]string{"KUBERNETES_SERVICE_HOST", "10.0.0.1", "HOSTNAME", "web-1"}, 0, "HOSTNAME is web-1"},
+		{[]string{"KUBERNETES_SERVICE_HOST", "10.0.0.1", "HOSTNAME", "web-0"}, 0, ""},
+		{[]string{"KUBERNETES_SERVICE_HOST", "10.0.0.1", "HOSTNAME", "web"}, 0, ""},
+		{[]string{"KUBERNETES_SERVICE_HOST", "10.0.0.1", "HOSTNAME", "report-29462457-x2x7k"}, 0, ""}, // a CronJob
+		{[]string{"KUBERNETES_SERVICE_HOST", "10.0.0.1", "HOSTNAME", "import-x2x7k"}, 0, ""},          // a Job
+		{[]string{"KUBERNETES_SERVICE_HOST", "10.0.0.1", "HOSTNAME", "my-server-node-house"}, 0, ""},
+		{[]string{"DYNO", "web.1"}, 0, ""},
+		{[]string{"DYNO", "worker.3"}, 0, ""},
+		{[]string{"DYNO", "web.2"}, 0, "DYNO is web.2"},
+		{[]string{"CF_INSTANCE_INDEX", "0"}, 0, ""},
+		{[]string{"CF_INSTANCE_INDEX", "1"}, 0, "CF_INSTANCE_INDEX is 1"},
+		{[]string{"NOMAD_ALLOC_INDEX", "2"}, 0, "NOMAD_ALLOC_INDEX is 2"},
+		{[]string{"K_SERVICE", "web"}, 0, "K_SERVICE is set"},
+		{[]string{"AWS_LAMBDA_FUNCTION_NAME", "web"}, 0, "AWS_LAMBDA_FUNCTION_NAME is set"},
+		{[]string{"FLY_MACHINE_ID", "148e"}, 0, "FLY_MACHINE_ID is set"},
+		{[]string{"WEB_CONCURRENCY", "4"}, 0, ""},
+	} {
+		t.Run(fmt.Sprint(test.env, test.instances), func(t *testing.T) {
+			for _, name := range []string{"KUBERNETES_SERVICE_HOST", "DYNO", "CF_INSTANCE_INDEX", "NOMAD_ALLOC_INDEX",
+				"AWS_LAMBDA_FUNCTION_NAME", "FUNCTIONS_WORKER_RUNTIME", "K_SERVICE", "GAE_INSTANCE", "FLY_MACHINE_ID"} {
+				t.Setenv(name, "")
+			}
+			for i := 0; i < len(test.env); i += 2 {
+				t.Setenv(test.env[i], test.env[i+1])
+			}
+			for _, store := range []core.Store{nil, memstore.New(nil)} {
+				book := new(logbook.Book)
+				limiter := limit.New(store, &limit.Options{Log: book.Log(), Instances: test.instances})
+				h := limiter.Limit(limit.Rules(limit.Global(time.Hour, 1)))(status(http.StatusOK))
+				assert.Empty(t, book.Lines(), "no request has come")
+				err := limiter.Check(t.Context())
+				for range 3 {
+					routed(h, "GET /")
+				}
+				lines := book.Lines()
+				if test.want == "" {
+					assert.NoError(t, err)
+					assert.Empty(t, lines)
+					continue
+				}
+				var d *limit.Diagnosis
+				require.ErrorAs(t, err, &d)
+				assert.Equal(t, "LIMIT-112", d.Code)
+				assert.Contains(t, err.Error(), test.want)
+				require.Len(t, lines, 1)
+				assert.Contains(t, lines[0], `level=WARN msg="limit: a check has found a problem" code=LIMIT-112 error="limit: the quotas are in memory`)
+				assert.Contains(t, lines[0], test.want)
+
+				limiter = limit.New(store, &limit.Options{Log: book.Log(), Instances: test.instances, Silence: []string{"LIMIT-112"}})
+				require.NoError(t, limiter.Check(t.Context()))
+				routed(limiter.Limit(limit.Rules(limit.Global(time.Hour, 1)))(status(http.StatusOK)), "GET /")
+				assert.Empty(t, book.Lines())
+			}
+		})
+	}
+}
+
+// TestSilence silences one code and not another, and rejects unknown ones.
+func TestSilence(t *testing.T) {
+	for _, test := range []struct {
+		silence []string
+		want    int
+	}{{nil, 1}, {[]string{"LIMIT-104"}, 1}, {[]string{"LIMIT-104", "LIMIT-103"}, 0}} {
+		limiter, book := logged(limit.Options{Silence: test.silence})
+		routed(limiter.Limit(limit.Rules(limit.Global(time.Minute, 9)))(status(http.StatusOK)), "")
+		assert.Len(t, book.Lines(), test.want)
+	}
+	for _, code := range []string{"", "LIMIT-999", "limit-101", "LIMIT-101 "} {
+		err := panicOf(func() { limit.New(nil, &limit.Options{Silence: []string{"LIMIT-101", code}}) })
+		require.Error(t, err)
+		assert.Contains(t, err.Error(), fmt.Sprintf("limit: Silence %q: write one of LIMIT-101, LIMIT-102, ", code))
+	}
+}
+
+func panicOf(f func()) (err error) {
+	defer func() { err, _ = recover().(error) }()
+	f()
+	return nil
+}
+
+// TestSilencedOutage has a store fail.
+func TestSilencedOutage(t *testing.T) {
+	for _, test := range []struct {
+		silence []string
+		want    int
+	}{{nil, 1}, {[]string{"LIMIT-205"}, 0}} {
+		book := new(logbook.Book)
+		limiter := limit.New(failing{err: core.ErrUnavailable}, &limit.Options{Log: book.Log(), Silence: test.silence})
+		h := limiter.Limit(limit.Rules(limit.Global(time.Minute, 9)))(status(http.StatusOK))
+		routed(h, "GET /")
+		routed(h, "GET /")
+		lines := book.Lines()
+		require.Len(t, lines, test.want)
+		if test.want > 0 {
+			assert.Contains(t, lines[0], "code=LIMIT-205")
+		}
+	}
+}
+
+// checked is a store with problems.
+type checked struct {
+	core.Store
+	err error
+}
+
+func (c checked) Check(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return c.err
+}
+
+// TestCheckOfStores passes the check on through everything that surrounds a store.
+func TestCheckOfStores(t *testing.T) {
+	problem := errors.New("problem")
+	store := checked{memstore.New(nil), errors.Join(&core.Diagnosis{Code: "LIMIT-304", Err: problem}, &core.Diagnosis{Code: "LIMIT-305", Err: errors.New("other")})}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, store := range map[string]core.Store{
+		"alone":    store,
+		"guard":    guard.New(store, nil),
+		"refusals": refusals.New(store),
+		"prefetch": prefetch.New(refusals.New(guard.New(store, nil)), &prefetch.Options{Rules: []prefetch.Rule{{Policy: "p", Name: "r"}}}),
+	} {
+		limiter := limit.New(store, nil)
+		err := limiter.Check(t.Context())
+		require.ErrorIs(t, err, problem, name)
+		assert.Equal(t, "LIMIT-304: problem\nLIMIT-305: other", err.Error(), name)
+		assert.ErrorIs(t, limiter.Check(ended), context.Canceled, name)
+
+		limiter = limit.New(store, &limit.Options{Silence: []string{"LIMIT-304"}})
+		assert.EqualError(t, limiter.Check(t.Context()), "LIMIT-305: other", name)
+		limiter = limit.New(store, &limit.Options{Silence: []string{"LIMIT-304", "LIMIT-305"}})
+		assert.NoError(t, limiter.Check(t.Context()), name)
+	}
+	limiter := limit.New(nil, nil)
+	assert.NoError(t, limiter.Check(t.Context()))
+	assert.ErrorIs(t, limiter.Check(ended), context.Canceled)
+	assert.NoError(t, limit.New(failing{}, nil).Check(t.Context()), "a store without a check")
+}
+
+// TestNoticeOfRedis logs what is wrong with a Redis after the first decision, once.
+func TestNoticeOfRedis(t *testing.T) {
+	healthy := redistest.Real(t)
+	evicting := redistest.Launch(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru").Client()
+	for _, test := range []struct {
+		name    string
+		client  any
+		silence []string
+		want    int
+	}{{"healthy", nil, nil, 0}, {"evicting", evicting, nil, 1}, {"evicting, silenced", evicting, []string{"LIMIT-304"}, 0}} {
+		t.Run(test.name, func(t *testing.T) {
+			client := healthy
+			if test.client != nil {
+				client = evicting
+			}
+			book := new(logbook.Book)
+			store := &observed{Store: redisstore.New(client, nil), done: make(chan struct{}, 9)}
+			limiter := limit.New(store, &limit.Options{Log: book.Log(), Silence: test.silence})
+			h := limiter.Limit(limit.Rules(limit.Global(time.Hour, 9)))(status(http.StatusOK))
+			for range 3 {
+				routed(h, "GET /")
+			}
+			<-store.done
+			var lines []string
+			redistest.Await(t, 5*time.Second, "a line", func() bool {
+				lines = append(lines, book.Lines()...)
+				return len(lines) >= test.want
+			})
+			require.Len(t, lines, test.want)
+			if test.want > 0 {
+				assert.Contains(t, lines[0], `code=LIMIT-304 error="redisstore: Redis `+client.Options().Addr+`: it evicts keys`)
+			}
+			assert.Empty(t, store.done, "one check")
+		})
+	}
+}
+
+// observed notes when a store has been checked.
+type observed struct {
+	*redisstore.Store
+	done chan struct{}
+}
+
+func (o *observed) Check(ctx context.Context) error {
+	defer func() { o.done <- struct{}{} }()
+	return o.Store.Check(ctx)
+}
