@@ -1,12 +1,16 @@
 package notice
 
 import (
+	"os"
+	"regexp"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/internal/logbook"
 )
@@ -72,4 +76,16 @@ func TestWrite(t *testing.T) {
 		`level=WARN msg="limit: a line" code=LIMIT-204 policy=login`,
 		`level=WARN msg="limit: a line" code=LIMIT-204 skipped=3`,
 	}, book.Lines())
+}
+
+// TestCodes holds the list of codes to the constants.
+func TestCodes(t *testing.T) {
+	text, err := os.ReadFile("notice.go")
+	require.NoError(t, err)
+	var declared []string
+	for _, code := range regexp.MustCompile(`= "(LIMIT-\d+)"`).FindAllStringSubmatch(string(text), -1) {
+		declared = append(declared, code[1])
+	}
+	assert.Equal(t, declared, Codes)
+	assert.True(t, slices.IsSorted(Codes))
 }
