@@ -7,14 +7,20 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/gin-gonic/gin"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/ginlimit"
 	"github.com/routelimit/limit/guard"
 	"github.com/routelimit/limit/internal/logbook"
 	"github.com/routelimit/limit/internal/redistest"
@@ -158,15 +164,77 @@ func TestNoticeOfSeveralMemories(t *testing.T) {
 	}
 }
 
-// TestSilence silences one code and not another, and rejects unknown ones.
+// TestSilence causes each line once, and not at all if its code is silenced.
 func TestSilence(t *testing.T) {
-	for _, test := range []struct {
-		silence []string
-		want    int
-	}{{nil, 1}, {[]string{"LIMIT-104"}, 1}, {[]string{"LIMIT-104", "LIMIT-103"}, 0}} {
-		limiter, book := logged(limit.Options{Silence: test.silence})
-		routed(limiter.Limit(limit.Rules(limit.Global(time.Minute, 9)))(status(http.StatusOK)), "")
-		assert.Len(t, book.Lines(), test.want)
+	answer := status(http.StatusOK)
+	perIP := limit.Rules(limit.PerIP(time.Hour, 100))
+	settled := limit.Global(time.Hour, 1000)
+	settled.Settle = func(*http.Request, int) int64 { return -1 }
+	trusted := limit.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}
+	for code, test := range map[string]struct {
+		store   core.Store
+		options limit.Options
+		serve   func(l *limit.Limiter)
+	}{
+		"LIMIT-101": {serve: func(l *limit.Limiter) {
+			h := l.Limit(perIP)(answer)
+			routed(h, "GET /a")
+			routed(h, "GET /b")
+		}},
+		"LIMIT-102": {serve: func(l *limit.Limiter) { routed(l.Limit(perIP)(l.Limit(perIP)(answer)), "GET /") }},
+		"LIMIT-103": {serve: func(l *limit.Limiter) { routed(l.Limit(perIP)(answer), "") }},
+		"LIMIT-105": {serve: func(l *limit.Limiter) { routed(l.Limit(perIP)(answer), "GET /", "X-Forwarded-For", "203.0.113.1") }},
+		"LIMIT-106": {serve: func(l *limit.Limiter) {
+			routed(l.Limit(limit.Rules(limit.Per(limit.ByPathValue("id"), time.Minute, 9)))(answer), "GET /a")
+		}},
+		"LIMIT-107": {serve: func(l *limit.Limiter) {
+			engine := gin.New()
+			rl := ginlimit.New(l)
+			rl.User = func(c *gin.Context) string { return c.GetString("user") }
+			engine.GET("/", rl.Limit(limit.Rules(limit.PerUser(time.Hour, 900))), func(c *gin.Context) { c.Set("user", "alice") })
+			for range 200 { // LIMIT-111 says the same
+				routed(engine, "GET /")
+			}
+		}},
+		"LIMIT-108": {options: limit.Options{Proxies: trusted}, serve: func(l *limit.Limiter) { routed(l.Limit(perIP)(answer), "GET /") }},
+		"LIMIT-109": {serve: func(l *limit.Limiter) {
+			routed(l.Limit(perIP)(answer), "/reports")
+			routed(l.Limit(perIP)(answer), "/reports")
+		}},
+		"LIMIT-110": {serve: func(l *limit.Limiter) {
+			routed(l.Limit(perIP)(answer), "GET /")
+			routed(l.Limit(limit.Rules(limit.PerIP(time.Hour, 5)))(answer), "GET /")
+		}},
+		"LIMIT-111": {options: limit.Options{User: func(*http.Request) string { return "" }}, serve: func(l *limit.Limiter) {
+			h := l.Limit(limit.Rules(limit.PerUser(time.Hour, 5)))(answer)
+			for range 300 {
+				routed(h, "GET /")
+			}
+		}},
+		"LIMIT-112": {options: limit.Options{Instances: 3}, serve: func(l *limit.Limiter) { routed(l.Limit(perIP)(answer), "GET /") }},
+		"LIMIT-201": {store: failing{err: errors.New("nonsense")}, serve: func(l *limit.Limiter) { routed(l.Limit(perIP)(answer), "GET /") }},
+		"LIMIT-202": {serve: func(l *limit.Limiter) { routed(l.Limit(limit.Rules(settled))(answer), "GET /") }},
+		"LIMIT-204": {store: full(t), serve: func(l *limit.Limiter) { routed(l.Limit(perIP)(answer), "GET /") }},
+		"LIMIT-205": {store: failing{err: core.ErrUnavailable}, serve: func(l *limit.Limiter) { routed(l.Limit(perIP)(answer), "GET /") }},
+	} {
+		for _, silence := range [][]string{nil, {"LIMIT-104"}, {"LIMIT-104", code}} {
+			book := new(logbook.Book)
+			o := test.options
+			o.Log, o.Silence = book.Log(), silence
+			if code != "LIMIT-112" {
+				o.Instances = 1
+			}
+			l := limit.New(test.store, &o)
+			for range 3 {
+				test.serve(l)
+			}
+			lines := slices.DeleteFunc(book.Lines(), func(line string) bool { return !strings.Contains(line, "code="+code) })
+			if slices.Contains(silence, code) {
+				assert.Empty(t, lines, code)
+			} else {
+				assert.NotEmpty(t, lines, code)
+			}
+		}
 	}
 	for _, code := range []string{"", "LIMIT-999", "limit-101", "LIMIT-101 "} {
 		err := panicOf(func() { limit.New(nil, &limit.Options{Silence: []string{"LIMIT-101", code}}) })
@@ -175,29 +243,26 @@ func TestSilence(t *testing.T) {
 	}
 }
 
+// TestLateUserIsEnough holds that a user who is known too late is not also said to be
+// missing.
+func TestLateUserIsEnough(t *testing.T) {
+	limiter, book := logged(limit.Options{})
+	engine := gin.New()
+	rl := ginlimit.New(limiter)
+	rl.User = func(c *gin.Context) string { return c.GetString("user") }
+	engine.GET("/", rl.Limit(limit.Rules(limit.PerUser(time.Hour, 900))), func(c *gin.Context) { c.Set("user", "alice") })
+	for range 300 {
+		routed(engine, "GET /")
+	}
+	lines := book.Lines()
+	require.Len(t, lines, 1)
+	assert.Contains(t, lines[0], "code=LIMIT-107")
+}
+
 func panicOf(f func()) (err error) {
 	defer func() { err, _ = recover().(error) }()
 	f()
 	return nil
-}
-
-// TestSilencedOutage has a store fail.
-func TestSilencedOutage(t *testing.T) {
-	for _, test := range []struct {
-		silence []string
-		want    int
-	}{{nil, 1}, {[]string{"LIMIT-205"}, 0}} {
-		book := new(logbook.Book)
-		limiter := limit.New(failing{err: core.ErrUnavailable}, &limit.Options{Log: book.Log(), Silence: test.silence})
-		h := limiter.Limit(limit.Rules(limit.Global(time.Minute, 9)))(status(http.StatusOK))
-		routed(h, "GET /")
-		routed(h, "GET /")
-		lines := book.Lines()
-		require.Len(t, lines, test.want)
-		if test.want > 0 {
-			assert.Contains(t, lines[0], "code=LIMIT-205")
-		}
-	}
 }
 
 // checked is a store with problems.
@@ -246,17 +311,23 @@ func TestCheckOfStores(t *testing.T) {
 func TestNoticeOfRedis(t *testing.T) {
 	healthy := redistest.Real(t)
 	evicting := redistest.Launch(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru").Client()
+	require.NoError(t, healthy.Do(t.Context(), "ACL", "SETUSER", "app", "on", ">secret", "~limit:*", "+@all", "-info").Err())
+	limited := redis.NewClient(&redis.Options{Addr: healthy.Options().Addr, Username: "app", Password: "secret"})
+	defer limited.Close()
 	for _, test := range []struct {
 		name    string
-		client  any
+		client  *redis.Client
 		silence []string
-		want    int
-	}{{"healthy", nil, nil, 0}, {"evicting", evicting, nil, 1}, {"evicting, silenced", evicting, []string{"LIMIT-304"}, 0}} {
+		want    string
+	}{
+		{"healthy", healthy, nil, ""},
+		{"evicting", evicting, nil, "code=LIMIT-304 error=\"redisstore: Redis " + evicting.Options().Addr + ": it evicts keys"},
+		{"evicting, silenced", evicting, []string{"LIMIT-304"}, ""},
+		{"no INFO", limited, nil, `code=LIMIT-305 error="redisstore: Redis ` + healthy.Options().Addr + `: user \"app\" may not run INFO`},
+		{"no INFO, silenced", limited, []string{"LIMIT-305"}, ""},
+	} {
 		t.Run(test.name, func(t *testing.T) {
-			client := healthy
-			if test.client != nil {
-				client = evicting
-			}
+			client := test.client
 			book := new(logbook.Book)
 			store := &observed{Store: redisstore.New(client, nil), done: make(chan struct{}, 9)}
 			limiter := limit.New(store, &limit.Options{Log: book.Log(), Silence: test.silence})
@@ -265,15 +336,16 @@ func TestNoticeOfRedis(t *testing.T) {
 				routed(h, "GET /")
 			}
 			<-store.done
-			var lines []string
-			redistest.Await(t, 5*time.Second, "a line", func() bool {
-				lines = append(lines, book.Lines()...)
-				return len(lines) >= test.want
-			})
-			require.Len(t, lines, test.want)
-			if test.want > 0 {
-				assert.Contains(t, lines[0], `code=LIMIT-304 error="redisstore: Redis `+client.Options().Addr+`: it evicts keys`)
+			if test.want != "" {
+				var lines []string
+				redistest.Await(t, 5*time.Second, "a line", func() bool {
+					lines = append(lines, book.Lines()...)
+					return len(lines) > 0
+				})
+				require.Len(t, lines, 1)
+				assert.Contains(t, lines[0], test.want)
 			}
+			assert.Empty(t, book.Lines())
 			assert.Empty(t, store.done, "one check")
 		})
 	}

@@ -151,9 +151,10 @@ type Options struct {
 	Observe func(*http.Request, Decision, error)
 
 	// Log receives warnings for operators: outages of the store, requests that
-	// could not be decided or settled, lost leases, more keys than MaxKeys, and
-	// declarations that probably mean something else. Each has a stable code and
-	// is logged at most once a minute, or once in all for declarations. The lines
+	// could not be decided or settled, lost leases, more keys than MaxKeys,
+	// declarations that probably mean something else, and what [Limiter.Check]
+	// finds after the first decision. Each has a stable code and is logged at most
+	// once a minute, or once in all for declarations and Check. The lines
 	// contain no request data beyond the error text. Nil means [slog.Default];
 	// slog.New(slog.DiscardHandler) is silent.
 	Log *slog.Logger
