@@ -361,3 +361,43 @@ func (o *observed) Check(ctx context.Context) error {
 	defer func() { o.done <- struct{}{} }()
 	return o.Store.Check(ctx)
 }
+
+// TestNoticeOfFailingRedis decides on a Redis that refuses writes, on one that refuses
+// this user, and without one. The first request says why, and no other.
+func TestNoticeOfFailingRedis(t *testing.T) {
+	primary := redistest.Launch(t, "--repl-diskless-sync-delay", "0")
+	replica := redistest.Launch(t, "--replicaof", strings.Replace(primary.Addr, ":", " ", 1)).Client()
+	redistest.Await(t, 10*time.Second, "a replica in sync", func() bool {
+		return strings.Contains(replica.Info(t.Context(), "replication").Val(), "master_link_status:up")
+	})
+	require.NoError(t, primary.Client().Do(t.Context(), "ACL", "SETUSER", "app", "on", ">secret", "~limit:*", "+@all", "-evalsha").Err())
+	limited := redis.NewClient(&redis.Options{Addr: primary.Addr, Username: "app", Password: "secret"})
+	defer limited.Close()
+	gone := redistest.Launch(t)
+	dead := gone.Client()
+	gone.Kill()
+	for code, test := range map[string]struct {
+		client *redis.Client
+		code   string
+		want   string
+	}{
+		"LIMIT-302": {replica, "LIMIT-205", "READONLY"},
+		"LIMIT-303": {limited, "LIMIT-201", "NOPERM"},
+		"LIMIT-301": {dead, "LIMIT-205", "connection refused"},
+	} {
+		book := new(logbook.Book)
+		limiter := limit.New(redisstore.New(test.client, &redisstore.Options{Timeout: 5 * time.Second}), &limit.Options{Log: book.Log()})
+		h := limiter.Limit(limit.Rules(limit.Global(time.Hour, 9)))(status(http.StatusOK))
+		for range 3 {
+			routed(h, "GET /")
+		}
+		lines := book.Lines()
+		require.Len(t, lines, 1, code)
+		assert.Contains(t, lines[0], "code="+test.code)
+		assert.Contains(t, lines[0], test.want)
+		var d *limit.Diagnosis
+		require.ErrorAs(t, limiter.Check(t.Context()), &d)
+		assert.Equal(t, code, d.Code)
+		assert.NoError(t, limit.New(redisstore.New(test.client, nil), &limit.Options{Silence: []string{code}}).Check(t.Context()))
+	}
+}
