@@ -158,7 +158,7 @@ func TestAbsurdOverrides(t *testing.T) {
 	_, err := mustPolicy(limit.New(nil, &limit.Options{Log: slog.New(slog.NewTextHandler(&log, nil)), Override: func(string, string, string) int64 { return said }}),
 		limit.Named("p", limit.PerUser(time.Hour, 5))).Take(t.Context(), limit.Request{Keys: map[string]string{"user": "alice"}})
 	require.NoError(t, err)
-	assert.Contains(t, log.String(), `code=LIMIT-111 policy=p rule=per-user-1h limit=-7 instead=5`)
+	assert.Contains(t, log.String(), `code=LIMIT-113 policy=p rule=per-user-1h limit=-7 instead=5`)
 	assert.NotContains(t, log.String(), "alice")
 }
 
