@@ -89,7 +89,8 @@ type Options struct {
 
 	// Class returns the class of a request, one of Classes: see [Rule].Reserve. "" and
 	// any other text mean "default". Requests that wait are served by class. It is asked
-	// once for each policy on a request that uses classes.
+	// once for each policy on a request that uses classes, and must not be what a client
+	// can choose freely.
 	Class func(*http.Request) string
 
 	// Classes are the classes from the highest to the lowest, "default" among them; at
