@@ -65,12 +65,12 @@ type Adapter[C any] struct {
 // joins one [*RuleError] for each rule that could resolve no key there: a rule by
 // user if neither User nor [Options].User is set, and a rule by a path value that the
 // pattern does not have. Write "" for a pattern that is not known yet; its values are
-// then not checked. The policy is served by this adapter alone.
+// then not checked.
 func (a *Adapter[C]) Bind(l *Limiter, pattern string, rules RuleSet) (*Policy, error) {
 	if a.RPC && pattern == "" {
 		pattern = "/package.Service/Method" // which has no values
 	}
-	return l.bind(rules, place{pattern: pattern, everywhere: a.RPC, user: a.User != nil})
+	return l.policy(rules, &place{pattern: pattern, everywhere: a.RPC, user: a.User != nil})
 }
 
 // Serve is the flow of every adapter. It decides a request, sets the headers,
@@ -90,6 +90,10 @@ func (a *Adapter[C]) Bind(l *Limiter, pattern string, rules RuleSet) (*Policy, e
 // error is for the log of the framework, and may be
 // dropped where there is none.
 func (a *Adapter[C]) Serve(p *Policy, w http.ResponseWriter, r *http.Request, c C) error {
+	return a.serve(p.current.Load(), w, r, c)
+}
+
+func (a *Adapter[C]) serve(p *version, w http.ResponseWriter, r *http.Request, c C) error {
 	call := a.call(p.limiter, c)
 	defer a.done(call)
 	return p.serve(w, r, call)
@@ -103,12 +107,12 @@ func (a *Adapter[C]) Serve(p *Policy, w http.ResponseWriter, r *http.Request, c 
 func (a *Adapter[C]) Decide(p *Policy, r *http.Request, c C, cost int64) (d Decision, err error) {
 	call := a.call(p.limiter, c)
 	defer a.done(call)
-	err = p.decideHTTP(&d, r, call, cost, false)
+	err = p.current.Load().decideHTTP(&d, r, call, cost, false)
 	return d, err
 }
 
 // serve is [Adapter.Serve] for every type of context.
-func (p *Policy) serve(w http.ResponseWriter, r *http.Request, from framework) error {
+func (p *version) serve(w http.ResponseWriter, r *http.Request, from framework) error {
 	var d Decision
 	if err := p.decideHTTP(&d, r, from, 0, true); err != nil {
 		if p.waits && !errors.Is(err, ErrUndecided) {
@@ -160,7 +164,7 @@ func (p *Policy) serve(w http.ResponseWriter, r *http.Request, from framework) e
 }
 
 // hold calls Next for a request that may wait, holds leases, or is settled.
-func (p *Policy) hold(w http.ResponseWriter, r *http.Request, from framework, d Decision) error {
+func (p *version) hold(w http.ResponseWriter, r *http.Request, from framework, d Decision) error {
 	status := 0
 	defer func() {
 		if status == 0 { // Next has panicked

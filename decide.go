@@ -17,7 +17,7 @@ import (
 
 // decideHTTP is [Adapter.Decide] for every type of context. If the request is served,
 // it waits as its rules say; the error may then be that of its context.
-func (p *Policy) decideHTTP(d *Decision, r *http.Request, from framework, cost int64, served bool) error {
+func (p *version) decideHTTP(d *Decision, r *http.Request, from framework, cost int64, served bool) error {
 	ctx := r.Context()
 	if p.byIP {
 		p.limiter.noticeProxies(r)
@@ -144,7 +144,7 @@ func (r *route) put(s *scratch) {
 }
 
 // charge fills in the keys and costs of an HTTP request.
-func (p *Policy) charge(s *scratch, route *route, from *source) (err error) {
+func (p *version) charge(s *scratch, route *route, from *source) (err error) {
 	p.resolve(s, route, from.value)
 	for i := range s.charges {
 		if s.charges[i].Cost, err = from.costOf(&p.set.rules[i]); err != nil {
@@ -157,7 +157,7 @@ func (p *Policy) charge(s *scratch, route *route, from *source) (err error) {
 // chargeRequest fills in the keys and costs of a request that check has accepted. It
 // returns what is wrong with its keys. The maps of the request do not escape, so that
 // a literal costs its caller no allocation.
-func (p *Policy) chargeRequest(s *scratch, r *Request) error {
+func (p *version) chargeRequest(s *scratch, r *Request) error {
 	faulty := p.joins // a part that is not asked may be missing too
 	p.resolve(s, p.named, func(k *KeyResolver) string {
 		v, ok := p.limiter.valueOf(k, r.Keys)
@@ -185,7 +185,7 @@ func (p *Policy) chargeRequest(s *scratch, r *Request) error {
 }
 
 // resolve fills in the keys of a request. Each resolver is asked once.
-func (p *Policy) resolve(s *scratch, route *route, value func(*KeyResolver) string) {
+func (p *version) resolve(s *scratch, route *route, value func(*KeyResolver) string) {
 	for i := range s.charges {
 		if first := p.keyOf[i]; first < i {
 			s.charges[i].Key = s.charges[first].Key
@@ -218,7 +218,7 @@ func valueID(value string) uint64 {
 // decide decides for a caller that waits as long as the context waiting, with a
 // call that ends with the context calling. If reserve is set, the decision can be
 // settled. After an error, d is the zero Decision.
-func (p *Policy) decide(waiting, calling context.Context, d *Decision, r *route, charges []core.Charge, reserve bool) error {
+func (p *version) decide(waiting, calling context.Context, d *Decision, r *route, charges []core.Charge, reserve bool) error {
 	err := p.take(calling, d, r, charges, reserve)
 	if d.Delay > 0 {
 		*d, _ = d.late(waiting)
@@ -227,7 +227,7 @@ func (p *Policy) decide(waiting, calling context.Context, d *Decision, r *route,
 }
 
 // take asks the store.
-func (p *Policy) take(ctx context.Context, d *Decision, r *route, charges []core.Charge, reserve bool) (err error) {
+func (p *version) take(ctx context.Context, d *Decision, r *route, charges []core.Charge, reserve bool) (err error) {
 	var began time.Time
 	if p.leases {
 		nameLeases(charges)
@@ -255,13 +255,13 @@ func (p *Policy) take(ctx context.Context, d *Decision, r *route, charges []core
 }
 
 // keyed reports whether a rule has a resolver as its key.
-func (p *Policy) keyed(k *KeyResolver) bool {
+func (p *version) keyed(k *KeyResolver) bool {
 	return slices.ContainsFunc(p.set.rules, func(r Rule) bool { return r.Key.label == k.label })
 }
 
 // missing returns an error that joins one for each key of the policy that keys
 // has no value for, or no address where one is needed.
-func (p *Policy) missing(keys map[string]string) error {
+func (p *version) missing(keys map[string]string) error {
 	var errs []error
 	for i, first := range p.keyOf {
 		if first == i {

@@ -42,7 +42,7 @@ type Decision struct {
 
 	outcome outcome // of a request that was refused
 
-	policy *Policy
+	policy *version
 	route  *route
 	core   core.Decision
 	jitter time.Duration // to add to Retry-After
@@ -70,7 +70,7 @@ type RuleDecision struct {
 	Marked     bool          // whether the rule marked the request: see Refusal.Mark
 }
 
-func newDecision(p *Policy, r *route, decided core.Decision) (d Decision) {
+func newDecision(p *version, r *route, decided core.Decision) (d Decision) {
 	d.core = decided
 	d.describe(p, r)
 	return d
@@ -78,7 +78,7 @@ func newDecision(p *Policy, r *route, decided core.Decision) (d Decision) {
 
 // describe fills in what follows from the store's decision. A Decision is large:
 // where it is made for each request, it is filled in place.
-func (d *Decision) describe(p *Policy, r *route) {
+func (d *Decision) describe(p *version, r *route) {
 	d.Allowed, d.Mode = d.core.Allowed, d.core.Mode
 	d.At = time.UnixMicro(d.core.At)
 	d.policy, d.route = p, r

@@ -23,7 +23,7 @@ import (
 // value there.
 func (p *Policy) Handler(next http.Handler) http.Handler {
 	p.mustAttach(next)
-	if p.set.scope == scopeRoute && p.attached.Swap(true) {
+	if p.scope == scopeRoute && p.attached.Swap(true) {
 		panic(&RuleError{Problem: "one set of rules covers two routes: write limit.Named(\"…\", rules…) for one quota of " +
 			"both, limit.EachRoute(rules…) for a quota of each, or bind the set once for each route"})
 	}
@@ -38,7 +38,7 @@ func (p *Policy) Handler(next http.Handler) http.Handler {
 // The route is not known where middleware runs, so the set must be [Named], and
 // all requests share its quotas. Middleware panics otherwise.
 func (p *Policy) Middleware(next http.Handler) http.Handler {
-	if p.named == nil {
+	if p.scope != scopeNamed {
 		panic(&RuleError{Problem: "middleware covers many routes and knows none: write limit.Named(\"…\", rules…) for one quota " +
 			"of all, or put the rules on each route with Policy.Handler"})
 	}
@@ -53,11 +53,11 @@ func (p *Policy) mustAttach(next http.Handler) {
 	}
 	if _, router := next.(interface {
 		Handler(*http.Request) (http.Handler, string)
-	}); router && p.named == nil {
+	}); router && p.scope != scopeNamed {
 		panic(&RuleError{Problem: "a ServeMux has many routes: write limit.Named(\"…\", rules…) for one quota of all, " +
 			"or put the rules on each route"})
 	}
-	if err := p.limiter.check(p.set, place{}); err != nil {
+	if err := p.attach(place{}); err != nil {
 		panic(err)
 	}
 }
@@ -78,12 +78,12 @@ var (
 
 func (p *Policy) handler(next http.Handler, adapter *Adapter[exchange]) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		e := exchange{w: w, r: r, next: next}
-		if p.settles {
+		e, v := exchange{w: w, r: r, next: next}, p.current.Load()
+		if v.settles {
 			e.recorder = response.Record(w)
 			e.w = e.recorder
 		}
-		_ = adapter.Serve(p, w, r, e) // a ServeMux has no log of errors
+		_ = adapter.serve(v, w, r, e) // a ServeMux has no log of errors
 	})
 }
 

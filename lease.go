@@ -124,7 +124,7 @@ func nameLeases(charges []core.Charge) {
 
 // newLease returns the lease of an admitted request, which renews itself from now
 // on. The call that took it began at a time. The lease is nil if nothing is held.
-func (p *Policy) newLease(r *route, charges []core.Charge, began time.Time) *lease {
+func (p *version) newLease(r *route, charges []core.Charge, began time.Time) *lease {
 	l := &lease{limiter: p.limiter, policy: r.stored, renewed: began}
 	for _, c := range charges {
 		if c.Quota.Leases() && c.Cost > 0 {

@@ -34,7 +34,6 @@ import (
 	"net/http"
 	"net/netip"
 	"reflect"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -57,9 +56,10 @@ type Limiter struct {
 	notices  notices
 	marks    atomic.Int32 // requests left to mark on any route: see Policy.mark
 
-	mu     sync.Mutex
-	named  map[string]RuleSet       // that were bound
-	routes map[string][]policyRoute // by the name in the store
+	mu      sync.Mutex
+	named   map[string]*Policy       // that were declared
+	changes map[string]RuleSet       // by Change
+	routes  map[string][]policyRoute // by the name in the store
 }
 
 // Options configures a [Limiter]. The zero Options is ready to use.
@@ -173,7 +173,7 @@ var ErrUndecided = errors.New("limit: could not decide")
 //
 // New panics if the options are invalid.
 func New(store core.Store, options *Options) *Limiter {
-	l := &Limiter{named: make(map[string]RuleSet), routes: make(map[string][]policyRoute)}
+	l := &Limiter{named: make(map[string]*Policy), routes: make(map[string][]policyRoute)}
 	if options != nil {
 		l.options = *options
 	}
@@ -241,21 +241,7 @@ func decorated(store core.Store, o *Options) core.Store {
 //
 // Bind a set once, where the program starts, and keep the policy. Sets of the
 // same name made by [Named] share their quotas, and must have the same rules.
-func (l *Limiter) Policy(rules RuleSet) (*Policy, error) {
-	if err := rules.validate(); err != nil {
-		return nil, err
-	}
-	if rules.scope == scopeNamed {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if other, bound := l.named[rules.name]; bound && !slices.EqualFunc(other.rules, rules.rules, Rule.equal) {
-			return nil, &RuleError{Problem: fmt.Sprintf("policy %q already has other rules (%s, here %s): "+
-				"declare the set once and share it, or choose another name", rules.name, other, rules)}
-		}
-		l.named[rules.name] = rules
-	}
-	return newPolicy(l, rules), nil
-}
+func (l *Limiter) Policy(rules RuleSet) (*Policy, error) { return l.policy(rules, nil) }
 
 // Limit returns net/http middleware for one route:
 //
@@ -264,7 +250,7 @@ func (l *Limiter) Policy(rules RuleSet) (*Policy, error) {
 // It is [Policy.Handler] of the policy of rules, and panics if the rules are
 // invalid, as [http.ServeMux.Handle] does for an invalid pattern.
 func (l *Limiter) Limit(rules RuleSet) func(http.Handler) http.Handler {
-	p, err := l.bind(rules, place{})
+	p, err := l.policy(rules, &place{})
 	if err != nil {
 		panic(err)
 	}

@@ -76,7 +76,7 @@ func (l *Limiter) mounted(f *tags.Field, next http.Handler) http.Handler {
 	if f.Path != "" {
 		at.pattern = f.Method + " " + f.Path
 	}
-	p, err := l.bind(rules, at)
+	p, err := l.policy(rules, &at)
 	f.Add(err)
 	if err != nil || next == nil {
 		return nil

@@ -63,37 +63,37 @@ func (n *notices) overflowed(l *Limiter, policy string) {
 	}
 }
 
-func (n *notices) chargedTwice(log *slog.Logger, policy, rule string, first, second *Policy) {
+func (n *notices) chargedTwice(log *slog.Logger, policy, rule string, first, second *version) {
 	n.twice.Warn(log, notice.ChargedTwice, "limit: one request was charged to one quota twice: remove one of the two rule sets, "+
 		"or give the rule another Name in one of them", "policy", policy, "rule", rule, "first", first.set.String(), "second", second.set.String())
 }
 
-func (n *notices) secondRoute(log *slog.Logger, p *Policy, first, second string) {
+func (n *notices) secondRoute(log *slog.Logger, p *version, first, second string) {
 	notice.Write(log, notice.SecondRoute, "limit: a rule set made by limit.Rules covers several routes or methods: "+
 		"write limit.Named for one quota of all, or limit.EachRoute if each is meant to count alone", 0,
 		"rules", p.set.String(), "first", first, "second", second)
 }
 
-func (n *notices) noRoute(log *slog.Logger, p *Policy) {
+func (n *notices) noRoute(log *slog.Logger, p *version) {
 	notice.Write(log, notice.NoRoute, "limit: a rule set without a name met a request without a route: "+
 		"all such requests share one quota; write limit.Named, and Policy.Middleware on net/http", 0, "rules", p.set.String())
 }
 
 // sharedPattern warns that two sets name their quotas after one pattern without a
 // method: on chi, those of GET and of POST.
-func (n *notices) sharedPattern(log *slog.Logger, pattern string, first, second *Policy) {
+func (n *notices) sharedPattern(log *slog.Logger, pattern string, first, second *version) {
 	notice.Write(log, notice.SharedPattern, "limit: two rule sets are on one pattern, which has no method, so they share the quotas of "+
 		"equal rules: where they are on two methods, write limit.Named for each", 0,
 		"pattern", pattern, "first", first.set.String(), "second", second.set.String())
 }
 
-func (n *notices) differentRules(log *slog.Logger, route, rule string, first, second *Policy) {
+func (n *notices) differentRules(log *slog.Logger, route, rule string, first, second *version) {
 	notice.Write(log, notice.DifferentRules, "limit: two rule sets on one route have different rules of one name: each counts alone; "+
 		"give one of the rules another Name, or write limit.Named", 0,
 		"route", route, "rule", rule, "first", first.set.String(), "second", second.set.String())
 }
 
-func (n *notices) noPathValue(log *slog.Logger, p *Policy, pattern string) {
+func (n *notices) noPathValue(log *slog.Logger, p *version, pattern string) {
 	for _, rule := range p.set.rules {
 		for _, name := range rule.missingPathValues(pattern) {
 			notice.Write(log, notice.NoPathValue, "limit: a rule is keyed by a path value that its route does not have: "+
@@ -170,14 +170,14 @@ type markKey struct{}
 
 // A mark is one charged route of a request, and those before it.
 type mark struct {
-	policy *Policy
+	policy *version
 	route  *route
 	before *mark
 }
 
 // mark warns if the request was charged to a quota of this route before. It returns
 // the request to go on with, and whether it is one of those that carry a mark.
-func (p *Policy) mark(r *http.Request, route *route, stacked bool) (marked *http.Request, sampled bool) {
+func (p *version) mark(r *http.Request, route *route, stacked bool) (marked *http.Request, sampled bool) {
 	before, _ := r.Context().Value(markKey{}).(*mark)
 	if stacked && !route.followed.Load() {
 		if before != nil {

@@ -71,10 +71,10 @@ func TestRefusalIsInherited(t *testing.T) {
 	l := New(nil, &Options{OnRefusal: Refusal{Status: 503}})
 	p, err := l.Policy(Rules(own, Global(time.Minute, 1)))
 	require.NoError(t, err)
-	assert.Equal(t, []Refusal{{Status: 429}, {Status: 503}}, p.refusals)
+	assert.Equal(t, []Refusal{{Status: 429}, {Status: 503}}, p.current.Load().refusals)
 	p, err = New(nil, nil).Policy(Rules(own, Global(time.Minute, 1)))
 	require.NoError(t, err)
-	assert.Nil(t, p.refusals, "nothing to look at for each request")
+	assert.Nil(t, p.current.Load().refusals, "nothing to look at for each request")
 }
 
 // TestStrictestOutcome is the table of precedence.

@@ -14,7 +14,23 @@ import (
 // [Policy.Take], [Policy.Wait] and [Policy.Reserve]. Make it with
 // [Limiter.Policy]. It is safe for concurrent use.
 type Policy struct {
-	limiter    *Limiter
+	limiter *Limiter
+	scope   scope
+	current atomic.Pointer[version]
+
+	attached atomic.Bool // whether Handler was called
+	warned   atomic.Bool // about a second route
+
+	// Of a named policy, under Limiter.mu.
+	declared RuleSet // in code
+	places   []place // where it decides
+}
+
+// A version is the rules of a policy, and what follows from them. A request is decided
+// by one version from its beginning to its end. [Limiter.Change] gives a policy a new
+// one.
+type version struct {
+	*Policy
 	set        RuleSet
 	keyOf      []int     // for each rule, the index of the first rule with its resolver
 	names      []string  // for each rule
@@ -31,18 +47,22 @@ type Policy struct {
 	byIP, byUser, byPath bool // whether a rule is keyed by address, by user alone, by a path value
 	joins                bool // whether a rule is keyed by several resolvers, and some may not be asked
 
-	attached atomic.Bool // whether Handler was called
-	named    *route      // of a named policy
-	patterns sync.Map    // met by a named policy with path values
+	named    *route   // of a named policy
+	patterns sync.Map // met by a named policy with path values
 
 	mu     sync.RWMutex
 	routes map[routeID]*route    // of the others
 	first  atomic.Pointer[route] // the first of them
-	warned atomic.Bool           // about a second route
 }
 
 func newPolicy(l *Limiter, set RuleSet) *Policy {
-	p := &Policy{limiter: l, set: set, routes: make(map[routeID]*route)}
+	p := &Policy{limiter: l, scope: set.scope, declared: set}
+	p.current.Store(newVersion(p, set))
+	return p
+}
+
+func newVersion(policy *Policy, set RuleSet) *version {
+	p := &version{Policy: policy, set: set, routes: make(map[routeID]*route)}
 	index := make(map[string]int)
 	for i, r := range set.rules {
 		text := r.Key.String()
@@ -69,7 +89,7 @@ func newPolicy(l *Limiter, set RuleSet) *Policy {
 		p.capacities = append(p.capacities, q.Capacity())
 	}
 	p.header, p.members = policyHeader(set.rules), rateLimitMembers(set.rules)
-	p.refusals = l.refusals(set)
+	p.refusals = policy.limiter.refusals(set)
 	p.watch = newWatch(set.rules, p.refusals)
 	p.waits = slices.ContainsFunc(p.refusals, func(r Refusal) bool { return r.Wait > 0 })
 	if set.scope == scopeNamed {
@@ -83,14 +103,6 @@ type place struct {
 	pattern    string // "" if it is not known yet
 	everywhere bool   // before every route of a server
 	user       bool   // whether the adapter has a function for the user
-}
-
-// bind is [Limiter.Policy] for a place.
-func (l *Limiter) bind(rules RuleSet, at place) (*Policy, error) {
-	if err := errors.Join(rules.validate(), l.check(rules, at)); err != nil {
-		return nil, err
-	}
-	return l.Policy(rules)
 }
 
 // check returns an error that joins one [*RuleError] for each rule that could

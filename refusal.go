@@ -80,7 +80,7 @@ const documentSize = 320
 // name the cause of a failure. Nothing in it needs an escape: see validName.
 func appendDocument(b []byte, status int, err error) []byte {
 	refused, _ := err.(*RefusedError)
-	byRules := refused != nil && refused.Decision.Mode != ModeRefused
+	byRules := refused != nil && refused.Decision.Mode != ModeRefused && refused.Decision.Mode != ModeBarred
 	switch {
 	case status == http.StatusTooManyRequests:
 		b = append(b, `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429`...)

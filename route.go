@@ -33,7 +33,7 @@ type routeID struct{ method, pattern string }
 // client's choice, and unbounded.
 const unmatched = "<unmatched>"
 
-func (p *Policy) newRoute(name string) *route {
+func (p *version) newRoute(name string) *route {
 	name = strings.Clone(name)
 	r := &route{name: name, stored: name}
 	if p.set.scope == scopeEach {
@@ -91,7 +91,7 @@ func (r *route) rename(i int, name string) {
 
 // route returns the route of a request. The program's patterns bound how many
 // there are. Unknown methods count as one, so that clients cannot add routes.
-func (p *Policy) route(from framework) *route {
+func (p *version) route(from framework) *route {
 	if p.named != nil && !p.byPath {
 		return p.named
 	}
@@ -126,7 +126,7 @@ func (p *Policy) route(from framework) *route {
 	return r
 }
 
-func (p *Policy) addRoute(id routeID, method, said string) *route {
+func (p *version) addRoute(id routeID, method, said string) *route {
 	p.mu.Lock()
 	if r := p.routes[id]; r != nil {
 		p.mu.Unlock()
@@ -169,7 +169,7 @@ func routeName(method, pattern string) string {
 }
 
 // register separates the quotas of a route from those of other policies on it.
-func (l *Limiter) register(p *Policy, r *route) {
+func (l *Limiter) register(p *version, r *route) {
 	l.mu.Lock()
 	others := l.routes[r.stored]
 	var rule string
@@ -198,13 +198,13 @@ const maxPoliciesOnRoute = 64
 
 // A policyRoute is a route of a policy.
 type policyRoute struct {
-	policy *Policy
+	policy *version
 	route  *route
 }
 
 // noticePathValues warns once for each pattern that does not have the path values of
 // a named policy. The program's patterns bound their number.
-func (p *Policy) noticePathValues(pattern string) {
+func (p *version) noticePathValues(pattern string) {
 	if _, seen := p.patterns.Load(pattern); seen {
 		return
 	}

@@ -152,6 +152,8 @@ type RuleSet struct {
 	scope scope
 	name  string // of scopeNamed
 	rules []Rule
+
+	overridable bool // by Limiter.Change
 }
 
 // A scope is which requests share the quotas of a set.

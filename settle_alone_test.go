@@ -29,7 +29,7 @@ func TestSettleAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := New(memstore.New(nil), nil)
-			d := Decision{policy: &Policy{limiter: l}, route: &route{stored: "p"}}
+			d := Decision{policy: &version{Policy: &Policy{limiter: l}}, route: &route{stored: "p"}}
 			var err error
 			d.core, err = l.store.Take(t.Context(), "p", charges)
 			require.NoError(t, err)

@@ -43,7 +43,7 @@ func newWatch(rules []Rule, refusals []Refusal) *watch {
 }
 
 // choose says for which of the charges, whose keys are known, a shadow refuses nothing.
-func (p *Policy) choose(route *route, charges []core.Charge) {
+func (p *version) choose(route *route, charges []core.Charge) {
 	for i := range charges {
 		if percent := p.set.rules[i].Enforced; percent > 0 {
 			charges[i].Alone = share(route.stored, p.names[i], charges[i].Key) >= percent

@@ -47,10 +47,10 @@ func TestMarkIsInherited(t *testing.T) {
 	inherited := []Refusal{{Mark: true}, {}, {}, {}, {Status: 503}}
 	p, err := New(nil, nil).Policy(MustParse(text).OnRefusal(Refusal{Mark: true}))
 	require.NoError(t, err)
-	assert.Equal(t, inherited, p.refusals)
+	assert.Equal(t, inherited, p.current.Load().refusals)
 	p, err = New(nil, &Options{OnRefusal: Refusal{Mark: true}}).Policy(MustParse(text))
 	require.NoError(t, err)
-	assert.Equal(t, inherited, p.refusals)
+	assert.Equal(t, inherited, p.current.Load().refusals)
 }
 
 // TestShare checks that the share of keys is about the percentage, and that it stays the

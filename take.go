@@ -48,7 +48,7 @@ type Request struct {
 // With UpTo, Take asks the store at most four times: for Cost, and after each
 // refusal for what was left then.
 func (p *Policy) Take(ctx context.Context, r Request) (d Decision, err error) {
-	err = p.takeRequest(ctx, &d, &r, false)
+	err = p.current.Load().takeRequest(ctx, &d, &r, false)
 	return d, err
 }
 
@@ -63,11 +63,11 @@ func (p *Policy) Take(ctx context.Context, r Request) (d Decision, err error) {
 // A reservation that is never settled stays taken, so that a process that dies
 // gives nothing away. Rules of [Concurrency] are released, not settled.
 func (p *Policy) Reserve(ctx context.Context, r Request) (d Decision, err error) {
-	err = p.takeRequest(ctx, &d, &r, true)
+	err = p.current.Load().takeRequest(ctx, &d, &r, true)
 	return d, err
 }
 
-func (p *Policy) takeRequest(ctx context.Context, d *Decision, r *Request, reserve bool) error {
+func (p *version) takeRequest(ctx context.Context, d *Decision, r *Request, reserve bool) error {
 	if err := p.check(r, !reserve); err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (p *Policy) takeRequest(ctx context.Context, d *Decision, r *Request, reser
 }
 
 // observed reports a decision outside HTTP to Observe.
-func (p *Policy) observed(d *Decision, err error) {
+func (p *version) observed(d *Decision, err error) {
 	switch observe := p.limiter.options.Observe; {
 	case err != nil && errors.Is(err, ErrUndecided):
 		p.limiter.failed(undecidedRequest, nil, *d, err)
@@ -104,7 +104,7 @@ func (p *Policy) observed(d *Decision, err error) {
 
 // observe calls the program's function, and releases d if that panics, since nothing
 // else knows d then.
-func (p *Policy) observe(observe func(*http.Request, Decision, error), d Decision) {
+func (p *version) observe(observe func(*http.Request, Decision, error), d Decision) {
 	observed := false
 	defer func() {
 		if !observed {
@@ -122,7 +122,7 @@ const upToTries = 4
 // and at last for one. Each time it takes from every rule or from none, so it
 // never takes more than there is. Where others take in between, it takes fewer
 // units than it could have.
-func (p *Policy) takeUpTo(ctx context.Context, d *Decision, charges []core.Charge, cost int64, reserve bool) error {
+func (p *version) takeUpTo(ctx context.Context, d *Decision, charges []core.Charge, cost int64, reserve bool) error {
 	for i, most := range p.capacities {
 		if !charges[i].Alone && !p.set.rules[i].hidden() {
 			cost = min(cost, most)
@@ -164,6 +164,10 @@ func (p *Policy) takeUpTo(ctx context.Context, d *Decision, charges []core.Charg
 // without it. It changes nothing in the store. For [Distinct], that is a request with a
 // new value.
 func (p *Policy) Peek(ctx context.Context, r Request) (Decision, error) {
+	return p.current.Load().peek(ctx, &r)
+}
+
+func (p *version) peek(ctx context.Context, r *Request) (Decision, error) {
 	if r.Cost > 1 || r.Costs != nil || r.UpTo {
 		return Decision{}, &RuleError{Problem: "Peek reports the outcome of a request of cost 1: leave out Cost, Costs and UpTo"}
 	}
@@ -172,7 +176,7 @@ func (p *Policy) Peek(ctx context.Context, r Request) (Decision, error) {
 	}
 	s := p.named.scratch()
 	defer p.named.put(s)
-	if err := p.chargeRequest(s, &r); err != nil {
+	if err := p.chargeRequest(s, r); err != nil {
 		return Decision{}, err
 	}
 	var d Decision
@@ -206,6 +210,10 @@ func free(charges []core.Charge) []core.Charge {
 // error. An error that wraps [ErrUndecided] means that the store failed, and that
 // some of the rules may be reset already.
 func (p *Policy) Reset(ctx context.Context, keys map[string]string) error {
+	return p.current.Load().reset(ctx, keys)
+}
+
+func (p *version) reset(ctx context.Context, keys map[string]string) error {
 	if err := cmp.Or(p.check(&Request{Cost: 1}, false), p.missing(keys)); err != nil {
 		return err
 	}
@@ -213,7 +221,7 @@ func (p *Policy) Reset(ctx context.Context, keys map[string]string) error {
 		v, _ := p.limiter.valueOf(k, keys)
 		return v
 	}
-	reset := false
+	done := false
 	for i, rule := range p.set.rules {
 		if rule.Key.kind == everyone || rule.leases() {
 			continue
@@ -223,9 +231,9 @@ func (p *Policy) Reset(ctx context.Context, keys map[string]string) error {
 			return fmt.Errorf("%w: reset of rule %q: %w", ErrUndecided, p.names[i], err)
 		}
 		p.limiter.refilled(p.named.stored, p.names[i], key)
-		reset = true
+		done = true
 	}
-	if !reset {
+	if !done {
 		return &RuleError{Problem: "Reset resets neither global rules nor concurrency, and this policy has no other: write a rule with a key"}
 	}
 	return nil
@@ -233,7 +241,7 @@ func (p *Policy) Reset(ctx context.Context, keys map[string]string) error {
 
 // check returns what is wrong with a request, apart from its keys: missing does. If
 // it is not reserved, rules that ask responses for their cost are wrong too.
-func (p *Policy) check(r *Request, taken bool) error {
+func (p *version) check(r *Request, taken bool) error {
 	if p.named == nil {
 		return &RuleError{Problem: "outside HTTP a policy needs a name: write limit.Named(\"…\", rules…)"}
 	}
@@ -264,7 +272,7 @@ func (p *Policy) check(r *Request, taken bool) error {
 	return nil
 }
 
-func (p *Policy) validCosts(costs map[string]int64) error {
+func (p *version) validCosts(costs map[string]int64) error {
 	var errs []error
 	for name, n := range costs {
 		if !slices.Contains(p.names, name) {
@@ -280,7 +288,7 @@ func (p *Policy) validCosts(costs map[string]int64) error {
 
 // costless returns an error if a rule asks HTTP requests for their cost, and
 // costs does not say it.
-func (p *Policy) costless(costs map[string]int64) error {
+func (p *version) costless(costs map[string]int64) error {
 	for i, r := range p.set.rules {
 		if _, said := costs[p.names[i]]; r.Cost != nil && !said {
 			return &RuleError{Rule: r.String(), Problem: "Cost is a function of an HTTP request: set limit.Request.Cost"}
@@ -290,7 +298,7 @@ func (p *Policy) costless(costs map[string]int64) error {
 }
 
 // settleless returns an error if a rule asks HTTP responses for their cost.
-func (p *Policy) settleless() error {
+func (p *version) settleless() error {
 	for _, r := range p.set.rules {
 		if r.Settle != nil {
 			return &RuleError{Rule: r.String(), Problem: "Settle is a function of an HTTP response: " +

@@ -28,7 +28,7 @@ func mustPolicy(l *Limiter, rules RuleSet) *Policy {
 // look returns what is left of the rules of a named policy.
 func look(t *testing.T, l *Limiter, rules RuleSet, keys map[string]string) Decision {
 	t.Helper()
-	p := mustPolicy(l, rules)
+	p := mustPolicy(l, rules).current.Load()
 	s := p.named.scratch()
 	require.NoError(t, p.chargeRequest(s, &Request{Keys: keys}))
 	var d Decision

@@ -36,18 +36,22 @@ import (
 //
 // Wait starts no goroutine, and the Limiter remembers only the callers that wait.
 func (p *Policy) Wait(ctx context.Context, r Request) (Decision, error) {
+	return p.current.Load().waitRequest(ctx, &r)
+}
+
+func (p *version) waitRequest(ctx context.Context, r *Request) (Decision, error) {
 	if r.UpTo {
 		return Decision{}, &RuleError{Problem: "Wait takes the full Cost: leave out UpTo, or call limit.Policy.Take"}
 	}
 	if p.bars {
 		return Decision{}, &RuleError{Problem: "Wait asks again after a refusal, and each is a strike of the ban: call limit.Policy.Take"}
 	}
-	if err := p.check(&r, true); err != nil {
+	if err := p.check(r, true); err != nil {
 		return Decision{}, err
 	}
 	s := p.named.scratch()
 	defer p.named.put(s)
-	if err := p.chargeRequest(s, &r); err != nil {
+	if err := p.chargeRequest(s, r); err != nil {
 		return Decision{}, err
 	}
 	w := &waiter{ctx: ctx, route: p.named, charges: s.charges, detached: detached{ctx}, reserve: true}
@@ -78,7 +82,7 @@ func (p *Policy) Wait(ctx context.Context, r Request) (Decision, error) {
 }
 
 // waitForSlot waits until the rules admit w, and then for the slot of a [Queue].
-func (p *Policy) waitForSlot(w *waiter, d *Decision) error {
+func (p *version) waitForSlot(w *waiter, d *Decision) error {
 	if err := p.wait(w, d); err != nil || !d.Allowed {
 		return err
 	}
@@ -120,7 +124,7 @@ func (detached) Err() error                  { return nil }
 
 // wait asks the store until the rules admit w, or w has waited as long as it may: d is
 // then a refusal. The error is that of a context, or wraps [ErrUndecided].
-func (p *Policy) wait(w *waiter, d *Decision) error {
+func (p *version) wait(w *waiter, d *Decision) error {
 	for i := range w.charges {
 		if !w.charges[i].Alone {
 			w.place.Cost = max(w.place.Cost, w.charges[i].Cost)
@@ -155,7 +159,7 @@ func (p *Policy) wait(w *waiter, d *Decision) error {
 }
 
 // await returns true when w may ask the store, and false with its refusal.
-func (p *Policy) await(w *waiter, d *Decision) (mayAsk bool, err error) {
+func (p *version) await(w *waiter, d *Decision) (mayAsk bool, err error) {
 	queues := &p.limiter.queues
 	for {
 		if err := w.ended(); err != nil {
@@ -180,7 +184,7 @@ func (p *Policy) await(w *waiter, d *Decision) (mayAsk bool, err error) {
 }
 
 // name gives w the queues of its keys.
-func (p *Policy) name(w *waiter) {
+func (p *version) name(w *waiter) {
 	if w.place.Named() {
 		return
 	}
@@ -245,7 +249,7 @@ func (w *waiter) sleep(due time.Time, timed bool) {
 // tooLate makes d the refusal of w, which is in a queue, or before a full one, and
 // cannot be admitted before due. The store was not asked about w, so it is asked now
 // what is left, with a cost of 0.
-func (p *Policy) tooLate(w *waiter, d *Decision, due time.Time) error {
+func (p *version) tooLate(w *waiter, d *Decision, due time.Time) error {
 	rule := w.place.Rule()
 	p.limiter.queues.Leave(&w.place, nil)
 	*d = Decision{}

@@ -19,7 +19,7 @@ type patience struct {
 }
 
 // decideWaiting decides an HTTP request of a policy with a rule that lets it wait.
-func (p *Policy) decideWaiting(d *Decision, r *http.Request, route *route, charges []core.Charge) error {
+func (p *version) decideWaiting(d *Decision, r *http.Request, route *route, charges []core.Charge) error {
 	ctx := r.Context()
 	began := time.Now()
 	w := &waiter{ctx: ctx, route: route, charges: charges, calling: p.limiter.detached(ctx),
@@ -77,7 +77,7 @@ func (p *patience) set(rules uint16, wait time.Duration) {
 // mayWait reports whether each rule that refuses w lets it wait. It makes due the time
 // at which w asks again: where leases are missing, which may be released at any time,
 // no later than at the end of its patience.
-func (w *waiter) mayWait(p *Policy, d *Decision, due *time.Time) bool {
+func (w *waiter) mayWait(p *version, d *Decision, due *time.Time) bool {
 	if w.request == nil {
 		return true
 	}
@@ -113,7 +113,7 @@ func (w *waiter) mayWait(p *Policy, d *Decision, due *time.Time) bool {
 
 // bounds removes the queues from ids whose rules let no request wait, and returns how
 // many may wait in the others.
-func (p *Policy) bounds(ids []waiting.ID) []int {
+func (p *version) bounds(ids []waiting.ID) []int {
 	bounds := make([]int, len(ids))
 	for i := range ids {
 		if p.refusals[i].Wait == 0 {
@@ -128,7 +128,7 @@ func (p *Policy) bounds(ids []waiting.ID) []int {
 
 // queuedLate reports whether w, which is in a queue, has waited as long as it may, or
 // certainly will have at a time.
-func (w *waiter) queuedLate(p *Policy, due time.Time) bool {
+func (w *waiter) queuedLate(p *version, due time.Time) bool {
 	if w.request == nil {
 		return w.late(due)
 	}

@@ -1,0 +1,185 @@
+package limit
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Overridable returns the set as a default: [Limiter.Change] may replace its rules.
+// The set must be [Named], and may then have no rules, for a policy that only Change
+// defines.
+func (s RuleSet) Overridable() RuleSet {
+	s.overridable = true
+	return s
+}
+
+// Change replaces the rules of policies while the program runs: those of a policy file,
+// for example. Each set is [Named] and replaces the rules of the policy of its name,
+// which the program has declared [RuleSet.Overridable] or declares later. A policy that
+// an earlier call has changed and this one does not returns to its declared rules, and
+// so Change without sets undoes all changes.
+//
+// All sets take effect, or none does. The error joins one [*RuleError] for each thing
+// wrong with them. Requests that have begun, and those that wait, end under the rules
+// that they began with.
+//
+// A rule keeps the state of its keys if it keeps its Name and its Algorithm and, unless
+// it has a Name of its own, its key and window: docs/policy-files.md says what each
+// algorithm keeps. A rule without Cost, Settle and Fallback has those of the declared
+// rule of its name, so that rules in text do not lose what only code can say.
+func (l *Limiter) Change(sets ...RuleSet) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	changes := make(map[string]RuleSet)
+	var errs []error
+	for _, set := range sets {
+		if set.scope != scopeNamed {
+			errs = append(errs, &RuleError{Problem: fmt.Sprintf("rules %s have no name: write limit.Named(\"…\", rules…)", set)})
+			continue
+		}
+		if _, twice := changes[set.name]; twice {
+			errs = append(errs, &RuleError{Problem: fmt.Sprintf("policy %q is changed twice: remove one of the two sets", set.name)})
+		}
+		changes[set.name] = set
+	}
+	next := make(map[string]RuleSet) // for each policy
+	for name, p := range l.named {
+		set, err := p.changed(changes)
+		next[name] = set
+		errs = append(errs, err)
+	}
+	for name, set := range changes {
+		if l.named[name] == nil {
+			errs = append(errs, set.validate())
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	for name, p := range l.named {
+		if set := next[name]; !slices.EqualFunc(p.current.Load().set.rules, set.rules, Rule.equal) {
+			p.current.Store(newVersion(p, set))
+		}
+	}
+	l.changes = changes
+	return nil
+}
+
+// changed returns the rules of a named policy under changes.
+func (p *Policy) changed(changes map[string]RuleSet) (RuleSet, error) {
+	set, ok := changes[p.declared.name]
+	if !ok {
+		if len(p.declared.rules) == 0 {
+			return set, &RuleError{Problem: fmt.Sprintf("policy %q has no rules: it was declared without, so write a set of that name", p.declared.name)}
+		}
+		return p.declared, nil
+	}
+	if !p.declared.overridable && !slices.EqualFunc(set.rules, p.declared.rules, Rule.equal) {
+		return set, &RuleError{Problem: fmt.Sprintf("policy %q has other rules in code (%s, here %s): "+
+			"declare them Overridable, or choose another name", p.declared.name, p.declared, set)}
+	}
+	set = set.withFunctions(p.declared.rules)
+	errs := []error{set.validate()}
+	for _, at := range p.places {
+		errs = append(errs, p.limiter.check(set, at))
+	}
+	return set, errors.Join(errs...)
+}
+
+// withFunctions returns s with the functions of the declared rules of the same names.
+func (s RuleSet) withFunctions(declared []Rule) RuleSet {
+	s.rules = slices.Clone(s.rules)
+	for i := range s.rules {
+		rule := &s.rules[i]
+		for j := range declared {
+			d := &declared[j]
+			if d.name() != rule.name() {
+				continue
+			}
+			if rule.Cost == nil {
+				rule.Cost = d.Cost
+			}
+			if rule.Settle == nil {
+				rule.Settle = d.Settle
+			}
+			if rule.OnRefusal.Degrade && rule.OnRefusal.Fallback == nil {
+				rule.OnRefusal.Fallback = d.OnRefusal.Fallback
+			}
+		}
+	}
+	return s
+}
+
+// policy is [Limiter.Policy] for a place, which is nil if it is not known.
+func (l *Limiter) policy(set RuleSet, at *place) (*Policy, error) {
+	if set.scope != scopeNamed {
+		errs := []error{set.validate()}
+		if set.overridable {
+			errs = append(errs, &RuleError{Problem: fmt.Sprintf("rules %s have no name to be changed by: write limit.Named(\"…\", rules…)", set)})
+		}
+		if at != nil {
+			errs = append(errs, l.check(set, *at))
+		}
+		if err := errors.Join(errs...); err != nil {
+			return nil, err
+		}
+		return newPolicy(l, set), nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := l.named[set.name]
+	if p == nil {
+		var err error
+		if p, err = l.declare(set); err != nil {
+			if at != nil {
+				err = errors.Join(err, l.check(set, *at))
+			}
+			return nil, err
+		}
+	} else if (len(set.rules) > 0 || !p.declared.overridable) && !slices.EqualFunc(p.declared.rules, set.rules, Rule.equal) {
+		return nil, &RuleError{Problem: fmt.Sprintf("policy %q already has other rules (%s, here %s): "+
+			"declare the set once and share it, or choose another name", set.name, p.declared, set)}
+	}
+	if at != nil {
+		if err := p.attachLocked(*at); err != nil {
+			return nil, err
+		}
+	}
+	l.named[set.name] = p
+	return p, nil
+}
+
+// declare returns a new policy of a named set, with the rules of Change if it has any.
+func (l *Limiter) declare(set RuleSet) (*Policy, error) {
+	if len(set.rules) == 0 && l.changes[set.name].rules != nil {
+		set.overridable = true
+	} else if err := set.validate(); err != nil {
+		return nil, err
+	}
+	p := &Policy{limiter: l, scope: set.scope, declared: set}
+	now, err := p.changed(l.changes)
+	if err != nil {
+		return nil, err
+	}
+	p.current.Store(newVersion(p, now))
+	return p, nil
+}
+
+// attach records a place where the policy decides. The error says which of its rules
+// could resolve no key there.
+func (p *Policy) attach(at place) error {
+	p.limiter.mu.Lock()
+	defer p.limiter.mu.Unlock()
+	return p.attachLocked(at)
+}
+
+func (p *Policy) attachLocked(at place) error {
+	if err := p.limiter.check(p.current.Load().set, at); err != nil {
+		return err
+	}
+	if !slices.Contains(p.places, at) {
+		p.places = append(p.places, at)
+	}
+	return nil
+}

@@ -1,0 +1,182 @@
+package limit
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// policyOf returns the RateLimit-Policy of a request to h.
+func policyOf(t *testing.T, h http.Handler) string {
+	t.Helper()
+	return serve(h, t.Context()).Header().Get("RateLimit-Policy")
+}
+
+var ok = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+
+func TestChange(t *testing.T) {
+	l := New(nil, nil)
+	declared := Named("login", PerIP(time.Minute, 5)).Overridable()
+	before := l.Limit(declared)(ok) // two declarations of one name
+	again, err := l.Policy(declared)
+	require.NoError(t, err)
+	assert.Equal(t, `"per-ip-1m";q=5;w=60`, policyOf(t, before))
+
+	require.NoError(t, l.Change(Named("login", PerIP(time.Minute, 2), Global(time.Hour, 9))))
+	changed := `"per-ip-1m";q=2;w=60, "global-1h";q=9;w=3600`
+	assert.Equal(t, changed, policyOf(t, before))
+	assert.Equal(t, changed, policyOf(t, again.Handler(ok)))
+	assert.Equal(t, http.StatusTooManyRequests, serve(before, t.Context()).Code, "one admitted before the change counts")
+	assert.Equal(t, changed, policyOf(t, l.Limit(declared)(ok)), "declared after the change")
+
+	require.NoError(t, l.Change())
+	assert.Equal(t, `"per-ip-1m";q=5;w=60`, policyOf(t, before))
+}
+
+// TestChangeIsWhole makes changes with one mistake each, and looks that nothing has
+// changed.
+func TestChangeIsWhole(t *testing.T) {
+	l := New(nil, nil)
+	login := l.Limit(Named("login", PerIP(time.Minute, 100)).Overridable())(ok)
+	l.Limit(Named("fixed", PerIP(time.Minute, 5)))
+	require.NoError(t, l.Change(Named("only", PerIP(time.Minute, 7))))
+	l.Limit(Named("only"))
+	onPath, err := New(nil, nil).Policy(EachRoute(PerIP(time.Second, 1)).Overridable())
+	assert.Nil(t, onPath)
+	assert.ErrorContains(t, err, "no name to be changed by: write limit.Named")
+
+	good, only := Named("login", PerIP(time.Minute, 2)), Named("only", PerIP(time.Minute, 8))
+	for want, sets := range map[string][]RuleSet{
+		`rules 1/1m per ip have no name: write limit.Named("…", rules…)`: {good, only, Rules(PerIP(time.Minute, 1))},
+		`policy "login" is changed twice: remove one of the two sets`:    {good, only, good},
+		`rule "0/1m per ip": `: {only, Named("login", PerIP(time.Minute, 0))},
+		`policy "fixed" has other rules in code (5/1m per ip, here 6/1m per ip): declare them Over`: {good, only, Named("fixed", PerIP(time.Minute, 6))},
+		`policy "only" has no rules: it was declared without, so write a set of that name`:          {good},
+		`rule "1/1m per user": no user resolver: set`:                                               {only, Named("login", PerUser(time.Minute, 1))},
+		`no rules: write at least one`:                                                              {good, only, Named("later")},
+	} {
+		assert.ErrorContains(t, l.Change(sets...), want)
+		assert.Equal(t, `"per-ip-1m";q=100;w=60`, policyOf(t, login), want)
+	}
+	require.NoError(t, l.Change(good, only, Named("fixed", PerIP(time.Minute, 5))), "the same rules are no change")
+	assert.Equal(t, `"per-ip-1m";q=2;w=60`, policyOf(t, login))
+}
+
+func TestChangeBeforeTheDeclaration(t *testing.T) {
+	l := New(nil, nil)
+	require.NoError(t, l.Change(Named("login", PerIP(time.Minute, 2)), Named("only", PerUser(time.Minute, 3))))
+	assert.Equal(t, `"per-ip-1m";q=2;w=60`, policyOf(t, l.Limit(Named("login", PerIP(time.Minute, 5)).Overridable())(ok)))
+	_, err := l.Policy(Named("login", PerIP(time.Minute, 6)))
+	assert.ErrorContains(t, err, `policy "login" already has other rules (5/1m per ip, here 6/1m per ip)`)
+	_, err = l.Policy(Named("unknown"))
+	assert.ErrorContains(t, err, "no rules: write at least one")
+	assert.PanicsWithError(t, `limit: rule "3/1m per user": no user resolver: set ginlimit.Limiter.User, echolimit.Limiter.User or the User of your adapter to read `+
+		`what authentication put into its context, or limit.Options.User on net/http`, func() { l.Limit(Named("only")) })
+
+	l = New(nil, nil)
+	require.NoError(t, l.Change(Named("fixed", PerIP(time.Minute, 2))))
+	_, err = l.Policy(Named("fixed", PerIP(time.Minute, 5)))
+	assert.ErrorContains(t, err, `policy "fixed" has other rules in code (5/1m per ip, here 2/1m per ip)`)
+}
+
+// TestChangeKeepsFunctions changes rules that have functions by rules in text.
+func TestChangeKeepsFunctions(t *testing.T) {
+	l := New(nil, nil)
+	failed := PerIP(time.Minute, 1)
+	failed.Name, failed.Settle = "failed", OnStatus(http.StatusUnauthorized)
+	cached := Global(time.Minute, 1)
+	cached.Name = "cached"
+	cached.OnRefusal = Refusal{Degrade: true, Fallback: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNonAuthoritativeInfo) })}
+	h := l.Limit(Named("login", failed, cached).Overridable())(ok)
+
+	changed := MustParse("failed: 1/1m per ip; cached: 3/1m global refuse degrade")
+	require.NoError(t, l.Change(Named("login", changed.Rules()...)))
+	for range 3 {
+		assert.Equal(t, http.StatusOK, serve(h, t.Context()).Code, "successes are given back")
+	}
+	assert.Equal(t, http.StatusNonAuthoritativeInfo, serve(h, t.Context()).Code)
+}
+
+// TestChangeWhileServed changes rules while a request is in its handler, and another
+// waits: both end under the rules that they began with.
+func TestChangeWhileServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(nil, nil)
+		inHandler := make(chan struct{})
+		slots := Concurrent(ByIP, 1)
+		slots.OnRefusal.Wait = time.Minute
+		p, err := l.Policy(Named("export", slots).Overridable())
+		require.NoError(t, err)
+		h := p.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-inHandler }))
+		var done sync.WaitGroup
+		for range 2 {
+			done.Go(func() { assert.Equal(t, http.StatusOK, serve(h, t.Context()).Code) })
+		}
+		synctest.Wait()
+		require.NoError(t, l.Change(Named("export", PerIP(time.Hour, 1))))
+		d, err := p.Take(t.Context(), Request{Keys: map[string]string{"ip": "192.0.2.1"}})
+		require.NoError(t, err)
+		assert.True(t, d.Allowed, "under the new rule")
+		assert.Equal(t, "per-ip-1h", d.Rules()[0].Name)
+		inHandler <- struct{}{}
+		inHandler <- struct{}{}
+		done.Wait()
+		require.NoError(t, l.Change())
+		d, err = p.Take(t.Context(), Request{Keys: map[string]string{"ip": "192.0.2.1"}})
+		require.NoError(t, err)
+		assert.True(t, d.Allowed, "all slots are free")
+		d.Release()
+	})
+}
+
+// TestChangeUnderLoad changes a policy while requests are decided, and looks that each
+// has the rules of one change.
+func TestChangeUnderLoad(t *testing.T) {
+	l := New(nil, nil)
+	p, err := l.Policy(Named("p", Global(time.Hour, 5e4), PerIP(time.Hour, 5e4)).Overridable())
+	require.NoError(t, err)
+	h := p.Handler(ok)
+	var stop atomic.Bool
+	var done sync.WaitGroup
+	seen := make([]map[string]bool, 4)
+	for g := range seen {
+		seen[g] = make(map[string]bool)
+		done.Go(func() {
+			for !stop.Load() {
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+				assert.Equal(t, http.StatusOK, w.Code)
+				seen[g][w.Header().Get("RateLimit-Policy")] = true
+			}
+		})
+	}
+	for i := range 200 {
+		n := int64(5e4 + i)
+		sets := Named("p", Global(time.Hour, n), PerIP(time.Hour, n))
+		if i%3 == 0 {
+			sets = Named("p", Global(time.Hour, n))
+		}
+		require.NoError(t, l.Change(sets))
+	}
+	stop.Store(true)
+	done.Wait()
+	for _, headers := range seen {
+		for header := range headers {
+			var n int
+			for i := range 201 {
+				if q := strconv.Itoa(5e4 + i); header == `"global-1h";q=`+q+`;w=3600` || header == `"global-1h";q=`+q+`;w=3600, "per-ip-1h";q=`+q+`;w=3600` {
+					n++
+				}
+			}
+			assert.Equal(t, 1, n, header)
+		}
+	}
+}
