@@ -25,6 +25,7 @@ const (
 	LeaseLost         = "LIMIT-203" // a request lost a lease that it held
 	Overflow          = "LIMIT-204" // more keys than MaxKeys: new keys share quotas
 	Outage            = "LIMIT-205" // requests are decided without the store
+	InvalidPolicies   = "LIMIT-210" // a policy file, or one that was pushed, is not in force
 )
 
 // Every is the least time between two lines of one kind.
