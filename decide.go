@@ -31,7 +31,7 @@ func (p *version) decideHTTP(d *Decision, r *http.Request, from framework, cost 
 	switch {
 	case err != nil:
 	case served && p.waits:
-		err = p.decideWaiting(d, r, route, s.charges)
+		err = p.decideWaiting(d, r, route, s)
 	default:
 		err = p.decide(ctx, p.limiter.detached(ctx), d, route, s.charges, false)
 	}
@@ -122,6 +122,7 @@ func validCost(n int64) (int64, error) {
 type scratch struct {
 	of      *[]core.Charge // what charges are a copy of: route.charges
 	charges []core.Charge
+	waiter  *waiter // for a request that may wait, if there was one before
 }
 
 func (r *route) scratch() *scratch {
@@ -206,7 +207,8 @@ func (p *version) resolve(s *scratch, route *route, value func(*KeyResolver) str
 }
 
 // valueID returns the id of a value, which is the same in all processes. Clients choose
-// values, so it is a hash without known collisions. No value has the id 0.
+// values, so it is a part of a cryptographic hash: finding two values with one id takes
+// billions of tries, and gains a client one value. No value has the id 0.
 func valueID(value string) uint64 {
 	if value == "" {
 		return 0

@@ -54,7 +54,7 @@ type Limiter struct {
 	options  Options
 	queues   waiting.Queues
 	notices  notices
-	marks    atomic.Int32 // requests left to mark on any route: see Policy.mark
+	traces   atomic.Int32 // requests left to trace on any route: see version.trace
 
 	mu      sync.Mutex
 	named   map[string]*Policy       // that were declared
@@ -122,8 +122,8 @@ type Options struct {
 	// Adapters have a Refuse of their own, in the form of their framework.
 	Refuse func(http.ResponseWriter, *http.Request, Decision)
 
-	// OnRefusal is what a request meets that a rule refuses, where neither the rule
-	// nor its set says so. The zero value means an answer with 429, which Refuse
+	// OnRefusal says what happens to a request that a rule refuses, where neither the
+	// rule nor its set says so. The zero value means an answer with 429, which Refuse
 	// may write.
 	OnRefusal Refusal
 

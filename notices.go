@@ -156,51 +156,51 @@ func (n *notices) limiterPerRequest(log *slog.Logger) {
 	}
 }
 
-// Marks let Serve find a request that is charged to one quota twice: the first
+// Traces let Serve find a request that is charged to one quota twice: the first
 // requests of each route carry in their context what charged them, and so does
-// a small sample of the others. A mark on each request would cost each three
-// allocations. If a response has headers of another policy already, and no marked
-// request has come from there, the next requests of the limiter carry marks too.
+// a small sample of the others. A trace on each request would cost each three
+// allocations. If a response has headers of another policy already, and no traced
+// request has come from there, the next requests of the limiter carry traces too.
 const (
-	firstMarks = 16
-	markSample = 1024
+	firstTraces = 16
+	traceSample = 1024
 )
 
-type markKey struct{}
+type traceKey struct{}
 
-// A mark is one charged route of a request, and those before it.
-type mark struct {
+// A trace is one charged route of a request, and those before it.
+type trace struct {
 	policy *version
 	route  *route
-	before *mark
+	before *trace
 }
 
-// mark warns if the request was charged to a quota of this route before. It returns
-// the request to go on with, and whether it is one of those that carry a mark.
-func (p *version) mark(r *http.Request, route *route, stacked bool) (marked *http.Request, sampled bool) {
-	before, _ := r.Context().Value(markKey{}).(*mark)
+// trace warns if the request was charged to a quota of this route before. It returns
+// the request to go on with, and whether it is one of those that carry a trace.
+func (p *version) trace(r *http.Request, route *route, stacked bool) (traced *http.Request, sampled bool) {
+	before, _ := r.Context().Value(traceKey{}).(*trace)
 	if stacked && !route.followed.Load() {
 		if before != nil {
 			route.followed.Store(true)
 		} else {
-			p.limiter.marks.Store(firstMarks)
+			p.limiter.traces.Store(firstTraces)
 		}
 	}
-	for m := before; m != nil; m = m.before {
-		if rule := route.shared(m.route); rule != "" {
-			p.limiter.notices.chargedTwice(p.limiter.log(), route.name, rule, m.policy, p)
+	for t := before; t != nil; t = t.before {
+		if rule := route.shared(t.route); rule != "" {
+			p.limiter.notices.chargedTwice(p.limiter.log(), route.name, rule, t.policy, p)
 			break
 		}
 	}
 	switch {
-	case route.marks.Load() > 0:
-		route.marks.Add(-1)
-	case p.limiter.marks.Load() > 0:
-		p.limiter.marks.Add(-1)
-	case before == nil && rand.Uint32N(markSample) != 0:
+	case route.traces.Load() > 0:
+		route.traces.Add(-1)
+	case p.limiter.traces.Load() > 0:
+		p.limiter.traces.Add(-1)
+	case before == nil && rand.Uint32N(traceSample) != 0:
 		return r, false
 	}
-	return r.WithContext(context.WithValue(r.Context(), markKey{}, &mark{p, route, before})), true
+	return r.WithContext(context.WithValue(r.Context(), traceKey{}, &trace{p, route, before})), true
 }
 
 // shared returns a rule with which both routes charge one quota, or "".

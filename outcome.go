@@ -14,7 +14,7 @@ import (
 	"github.com/routelimit/limit/internal/response"
 )
 
-// A Refusal is what a request meets that a rule refuses. The zero Refusal is
+// A Refusal says what happens to a request that a rule refuses. The zero Refusal is
 // inherited: that of the rule set ([RuleSet.OnRefusal]), then that of [Options],
 // and then an answer with 429. At most one of Redirect, Degrade and Mark is set. Wait
 // goes together with all but Mark.
@@ -37,7 +37,12 @@ type Refusal struct {
 	// before the deadline of its context, or within nine tenths of the server's
 	// WriteTimeout: the last tenth is left to the handler. A client that disconnects
 	// while it waits is charged nothing; its status is 499, and Options.Observe is not
-	// called.
+	// called. On HTTP/1.1, net/http does not notice that before the body of the request
+	// is read, so a request with a body keeps its place.
+	//
+	// A request that waits asks its rules more than once, and each refusal would be a
+	// strike of a [Ban]. So a Wait is an error in a set with a Ban, and such a set does
+	// not inherit that of Options.
 	Wait time.Duration
 
 	// Waiters is how many requests may wait for one key of the rule at once; 0 means
@@ -62,8 +67,8 @@ type Refusal struct {
 	// Mark admits the request. The rule never refuses: it charges what it has room
 	// for, even if another rule refuses the request, and a request that it has no room
 	// for is marked: see [Marked]. The response has RateLimit-Marked. A rule of
-	// [Concurrency] cannot mark. A [Queue], which delays no request then, and a Shadow do
-	// not inherit a Mark.
+	// [Concurrency], a [Ban] or [Distinct] cannot mark. They, a [Queue], which delays no
+	// request then, and a Shadow do not inherit a Mark.
 	Mark bool
 }
 
@@ -74,8 +79,8 @@ func (r *Refusal) zero() bool {
 	return r.Wait == 0 && r.Waiters == 0 && r.Status == 0 && r.Redirect == "" && !r.Degrade && r.Fallback == nil && !r.Mark
 }
 
-// OnRefusal returns the set with what a request meets that one of its rules refuses
-// and that does not say so itself, in its own OnRefusal.
+// OnRefusal returns the set with r as the OnRefusal of each rule that has none of its
+// own.
 func (s RuleSet) OnRefusal(r Refusal) RuleSet {
 	s.rules = slices.Clone(s.rules)
 	for i := range s.rules {
@@ -87,8 +92,9 @@ func (s RuleSet) OnRefusal(r Refusal) RuleSet {
 }
 
 // inheritsMark reports whether the Mark of a set or of Options is for r too. The slot in
-// a queue means a wait, concurrency holds leases, and a shadow refuses nothing already.
-func (r *Rule) inheritsMark() bool { return !r.queues() && !r.leases() && !r.Shadow }
+// a queue means a wait, concurrency holds leases, bans and distinct values are for
+// refusing, and a shadow refuses nothing already.
+func (r *Rule) inheritsMark() bool { return !r.queues() && !r.leases() && !r.hidden() && !r.Shadow }
 
 // problems returns everything wrong with r.
 func (r *Refusal) problems() (list []string) {
@@ -204,10 +210,13 @@ func (l *Limiter) refusal(rule *Rule) Refusal {
 // rule, or nil if that is 429 and nothing else for all of them.
 func (l *Limiter) refusals(set RuleSet) []Refusal {
 	list := make([]Refusal, len(set.rules))
-	special := false
+	special, bars := false, set.bars()
 	for i := range set.rules {
 		list[i] = l.refusal(&set.rules[i])
 		r := &list[i]
+		if bars { // each refusal of a waiting request would be a strike
+			r.Wait, r.Waiters = 0, 0
+		}
 		special = special || r.Wait != 0 || r.Status == http.StatusServiceUnavailable || r.Redirect != "" || r.Degrade || r.Mark
 	}
 	if !special {

@@ -1,10 +1,12 @@
 package limit
 
 import (
+	"cmp"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -145,5 +147,39 @@ func TestOutcomesAreForRequests(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, i == 0, d.Allowed)
 		assert.Equal(t, want, d.Outcome())
+	}
+}
+
+// TestInheritedByBans has each refusal that rules inherit meet a set with a ban and
+// distinct values. Neither can mark, and a ban counts each refusal of a request that
+// waits, so such a set does not wait.
+func TestInheritedByBans(t *testing.T) {
+	const text = "1/1h per ip; 2/1h per ip ban 15m; 9/1h per ip distinct header X"
+	for _, inherited := range []Refusal{{Mark: true}, {Wait: time.Second}, {Wait: time.Second, Waiters: 5, Status: 503}} {
+		synctest.Test(t, func(t *testing.T) {
+			l := New(nil, &Options{OnRefusal: inherited})
+			p, err := l.Policy(Named("options", MustParse(text).Rules()...))
+			require.NoError(t, err)
+			for i := range p.current.Load().refusals {
+				assert.Equal(t, inherited.Mark && i == 0, p.current.Load().refusals[i].Mark)
+			}
+			assert.False(t, p.current.Load().waits)
+			h := p.Middleware(nothing)
+			w, took := patient(t.Context(), h, "")
+			assert.Equal(t, 204, w.Code)
+			assert.Zero(t, took)
+			w, took = patient(t.Context(), h, "")
+			assert.Equal(t, map[bool]int{true: 204, false: cmp.Or(inherited.Status, 429)}[inherited.Mark], w.Code)
+			assert.Zero(t, took)
+		})
+	}
+	marked := MustParse(text).OnRefusal(Refusal{Mark: true})
+	assert.NoError(t, marked.validate())
+	assert.Zero(t, marked.Rules()[1].OnRefusal)
+	for _, set := range []RuleSet{
+		MustParse(text).OnRefusal(Refusal{Wait: time.Second}),
+		Rules(MustParse("5/1m per ip refuse wait 1s").Rules()[0], MustParse(text).Rules()[1]),
+	} {
+		assert.ErrorContains(t, set.validate(), "each is a strike of the ban: leave out the wait or the ban")
 	}
 }

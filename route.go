@@ -23,8 +23,8 @@ type route struct {
 
 	scratches sync.Pool // of *scratch
 
-	marks    atomic.Int32 // requests left to mark: see Policy.mark
-	followed atomic.Bool  // whether a marked request has come from a policy before
+	traces   atomic.Int32 // requests left to trace: see version.trace
+	followed atomic.Bool  // whether a traced request has come from a policy before
 }
 
 type routeID struct{ method, pattern string }
@@ -39,7 +39,7 @@ func (p *version) newRoute(name string) *route {
 	if p.set.scope == scopeEach {
 		r.stored = "each " + name // a set made by Rules may be on the same route
 	}
-	r.marks.Store(firstMarks)
+	r.traces.Store(firstTraces)
 	var charges []core.Charge
 	for i, rule := range p.set.rules {
 		charges = append(charges, core.Charge{Rule: p.names[i], Quota: rule.quota(), OnError: rule.OnStoreError,

@@ -102,8 +102,8 @@ type Rule struct {
 	// mistake of the function: the charge stays, and Options.Observe is called.
 	Settle func(r *http.Request, status int) int64
 
-	// OnRefusal is what a request meets that the rule refuses. The zero value is
-	// inherited: see [Refusal].
+	// OnRefusal says what happens to a request that the rule refuses. The zero value
+	// is inherited: see [Refusal].
 	OnRefusal Refusal
 
 	// Shadow makes a rule that only watches: it counts and reports, but refuses and
@@ -251,8 +251,12 @@ func (s RuleSet) validate() error {
 		errs = append(errs, &RuleError{Problem: fmt.Sprintf("rules %s: nothing can strike: "+
 			"write a rule whose refusals count, or a Settle such as limit.OnStatus(http.StatusUnauthorized)", s)})
 	}
-	seen := make(map[string]Rule)
+	seen, bars := make(map[string]Rule), s.bars()
 	for _, r := range s.rules {
+		if bars && r.OnRefusal.Wait > 0 {
+			errs = append(errs, &RuleError{Rule: r.String(), Problem: "a request that waits is refused more than once, and each is a " +
+				"strike of the ban: leave out the wait or the ban"})
+		}
 		for _, problem := range slices.Concat(r.problems(), r.OnRefusal.problems(), s.watchProblems(&r)) {
 			errs = append(errs, &RuleError{Rule: r.String(), Problem: problem})
 		}
@@ -264,6 +268,11 @@ func (s RuleSet) validate() error {
 		seen[name] = r
 	}
 	return errors.Join(errs...)
+}
+
+// bars reports whether the set has a [Ban].
+func (s RuleSet) bars() bool {
+	return slices.ContainsFunc(s.rules, func(r Rule) bool { return r.Algorithm == Ban })
 }
 
 // problems returns everything wrong with r alone.

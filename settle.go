@@ -50,10 +50,11 @@ func (d Decision) Settle(ctx context.Context, n int64) error {
 
 // OnStatus returns a function for [Rule].Settle: only requests that are answered
 // with one of the statuses count, such as failed attempts to log in. They count what
-// they were charged, and for a [Ban] at least one strike. Until a request is answered it counts too, so that many attempts
+// they were charged. Until a request is answered it counts too, so that many attempts
 // at once do not slip through: set the Limit above the number of good requests of a
-// key in flight. OnStatus panics without a status, and on a number that is no final
-// status.
+// key in flight. For a [Ban] an answer is at least one strike, and a request that is
+// not answered is none: put a rule beside it that bounds attempts at once. OnStatus
+// panics without a status, and on a number that is no final status.
 func OnStatus(statuses ...int) func(*http.Request, int) int64 {
 	if len(statuses) == 0 {
 		panic("limit: OnStatus without a status never counts: write at least one, such as http.StatusUnauthorized")
@@ -85,6 +86,10 @@ type taken struct {
 	units   []core.Return // of all rules but those of Concurrency
 	rules   []int         // the index of each
 	ended   atomic.Bool   // settled or given back
+
+	// What charges that decide alone took when the request asked first, if it was
+	// admitted later. A Return is for one decision, so this is settled by another.
+	earlier *taken
 }
 
 func newTaken(d *Decision, charges []core.Charge) *taken {
@@ -129,7 +134,10 @@ func (t *taken) settle(ctx context.Context, cost func(rule int, charged int64) i
 	if err := errors.Join(errs...); err != nil {
 		return given, fmt.Errorf("%w: %w", ErrUndecided, err)
 	}
-	return given, nil
+	if t.earlier != nil {
+		_, err = t.earlier.settle(ctx, cost)
+	}
+	return given, err
 }
 
 // takeMore takes as much of a charge as there is room for.
@@ -149,7 +157,7 @@ func (t *taken) takeMore(ctx context.Context, c core.Charge) error {
 // dropAlone leaves in t what a refusal gives back.
 func (t *taken) dropAlone() {
 	units, rules := t.units, t.rules
-	t.units, t.rules = nil, nil
+	t.units, t.rules, t.earlier = nil, nil, nil
 	for i := range units {
 		if !units[i].Alone {
 			t.units, t.rules = append(t.units, units[i]), append(t.rules, rules[i])

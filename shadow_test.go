@@ -236,6 +236,55 @@ func TestWatchersCountARequestOnce(t *testing.T) {
 	})
 }
 
+// TestWatchersAreSettledOnce settles requests that ask the store several times: what the
+// watching rules took is corrected to the true cost, once.
+func TestWatchersAreSettledOnce(t *testing.T) {
+	rules := MustParse("a: 10/1s global refuse wait 20s; s: 100/1h global shadow; m: 100/1h global refuse mark").Rules()
+	left := func(p *Policy) (n []int64) {
+		d, err := p.Peek(t.Context(), Request{})
+		require.NoError(t, err)
+		for _, r := range d.Rules()[1:] {
+			n = append(n, r.Remaining)
+		}
+		return n
+	}
+	for n, want := range map[int64]int64{2: 95, 20: 77} {
+		synctest.Test(t, func(t *testing.T) {
+			p := mustPolicy(New(nil, nil), Named("p", rules...))
+			for range 2 {
+				d, err := p.Wait(t.Context(), Request{Cost: 8})
+				require.NoError(t, err)
+				require.NoError(t, d.Settle(t.Context(), 3))
+			}
+			assert.Equal(t, []int64{94, 94}, left(p))
+
+			time.Sleep(2 * time.Hour)
+			_, err := p.Take(t.Context(), Request{Cost: 3})
+			require.NoError(t, err)
+			d, err := p.Reserve(t.Context(), Request{Cost: 8, UpTo: true})
+			require.NoError(t, err)
+			require.EqualValues(t, 7, d.Taken)
+			require.NoError(t, d.Settle(t.Context(), n))
+			assert.Equal(t, []int64{want, want}, left(p))
+			assert.ErrorIs(t, d.Settle(t.Context(), n), ErrSettled)
+		})
+	}
+	for i := range rules {
+		rules[i].Cost = func(*http.Request) int64 { return 8 }
+		rules[i].Settle = func(*http.Request, int) int64 { return 3 }
+	}
+	synctest.Test(t, func(t *testing.T) {
+		p := mustPolicy(New(nil, nil), Named("p", rules...))
+		h := p.Middleware(nothing)
+		for i := range 2 {
+			w, took := patient(t.Context(), h, "")
+			require.Equal(t, 204, w.Code)
+			require.Equal(t, i == 1, took > 0)
+		}
+		assert.Equal(t, []int64{94, 94}, left(p))
+	})
+}
+
 // TestShadowQueue checks that a shadow delays no request.
 func TestShadowQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -139,7 +139,7 @@ func (p *version) takeUpTo(ctx context.Context, d *Decision, charges []core.Char
 		if err := p.take(ctx, d, p.named, charges, reserve); err != nil {
 			return err
 		}
-		watched.keep(d, charges)
+		watched.keep(d, charges, reserve || p.settles)
 		if d.Allowed || cost == 1 {
 			// A slot that comes too late was taken, and must not be tried again.
 			if *d, _ = d.late(ctx); d.Allowed {

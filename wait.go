@@ -141,7 +141,7 @@ func (p *version) wait(w *waiter, d *Decision) error {
 		if err := p.take(w.calling, d, w.route, w.charges, w.reserve); err != nil {
 			return err
 		}
-		w.watched.keep(d, w.charges)
+		w.watched.keep(d, w.charges, w.reserve || p.settles)
 		if d.Allowed {
 			queues.Leave(&w.place, &d.core)
 			return nil
@@ -262,7 +262,7 @@ func (p *version) tooLate(w *waiter, d *Decision, due time.Time) error {
 	if err := p.take(w.calling, d, w.route, charges, false); err != nil {
 		return err
 	}
-	w.watched.keep(d, w.charges)
+	w.watched.keep(d, w.charges, w.reserve || p.settles)
 	for i := range d.core.Outcomes() {
 		o := &d.core.Outcomes()[i]
 		if d.core.Alone(i) {

@@ -3,6 +3,7 @@ package limit
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/routelimit/limit/core"
@@ -19,15 +20,26 @@ type patience struct {
 }
 
 // decideWaiting decides an HTTP request of a policy with a rule that lets it wait.
-func (p *version) decideWaiting(d *Decision, r *http.Request, route *route, charges []core.Charge) error {
+func (p *version) decideWaiting(d *Decision, r *http.Request, route *route, s *scratch) error {
 	ctx := r.Context()
 	began := time.Now()
-	w := &waiter{ctx: ctx, route: route, charges: charges, calling: p.limiter.detached(ctx),
-		request: &patience{began: began, bound: waitBound(ctx, began)}}
-	if err := p.wait(w, d); err != nil {
+	w := s.waiter
+	if w == nil {
+		w = &waiter{request: new(patience)}
+	}
+	*w.request = patience{began: began, bound: waitBound(ctx, began)}
+	w.ctx, w.route, w.charges, w.calling = ctx, route, s.charges, p.limiter.detached(ctx)
+	err := p.wait(w, d)
+	slept := w.request.slept
+	s.waiter = nil
+	if !w.place.Named() { // it was in no queue, and the next request can use it
+		*w = waiter{request: w.request}
+		s.waiter = w
+	}
+	if err != nil {
 		return err
 	}
-	if w.request.slept {
+	if slept {
 		d.Waited = max(1, time.Since(began))
 	}
 	if d.Delay > 0 {
@@ -156,13 +168,21 @@ func (p *patience) sleeps(due time.Time, mayAsk bool) time.Time {
 type firstOutcomes struct {
 	asked    bool
 	outcomes [core.MaxCharges]core.Outcome
+	taken    *taken // what they took, if the first call refused a request that is settled
 }
 
 // keep remembers the outcomes of a first call, and has them cost nothing from then on.
 // It puts them into the decisions of later calls.
-func (f *firstOutcomes) keep(d *Decision, charges []core.Charge) {
+func (f *firstOutcomes) keep(d *Decision, charges []core.Charge, settled bool) {
 	first := !f.asked
 	f.asked = true
+	switch {
+	case first && settled && !d.Allowed && slices.ContainsFunc(charges, func(c core.Charge) bool { return c.Alone }):
+		f.taken = newTaken(d, charges)
+	case !first && d.taken != nil:
+		d.taken.dropAlone()
+		d.taken.earlier = f.taken
+	}
 	for i := range charges {
 		switch o := &d.core.Outcomes()[i]; {
 		case !charges[i].Alone:

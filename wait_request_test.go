@@ -294,6 +294,23 @@ func TestManyWaiters(t *testing.T) {
 	})
 }
 
+// TestAdmittedRequestsAllocateNoWaiter checks that a rule that lets requests wait costs
+// those that it admits, and those that it refuses at once, no allocation.
+func TestAdmittedRequestsAllocateNoWaiter(t *testing.T) {
+	allocations := func(limit int64, refusal Refusal) float64 {
+		p := mustPolicy(New(nil, nil), Named("p", Global(time.Hour, limit)).OnRefusal(refusal))
+		h, r, w := p.Middleware(nothing), httptest.NewRequest("GET", "/", nil), httptest.NewRecorder()
+		return testing.AllocsPerRun(1000, func() {
+			clear(w.Header())
+			h.ServeHTTP(w, r)
+		})
+	}
+	for _, limit := range []int64{1, 10_000} {
+		// The race detector has pools drop some of what they are given.
+		assert.InDelta(t, allocations(limit, Refusal{}), allocations(limit, Refusal{Wait: time.Second}), 1, limit)
+	}
+}
+
 // TestWaitOnAServer has a client leave while its request waits, and a server whose
 // WriteTimeout would cut the answer.
 func TestWaitOnAServer(t *testing.T) {
@@ -332,34 +349,52 @@ func TestWaitOnAServer(t *testing.T) {
 // TestWaitWithinWriteTimeout has requests wait behind one that is admitted late, on a
 // server that would cut their answers.
 func TestWaitWithinWriteTimeout(t *testing.T) {
-	const timeout = time.Second
-	l := New(nil, nil)
-	p, err := l.Policy(Named("p", Concurrent(Everyone, 1)).OnRefusal(Refusal{Wait: time.Hour}))
-	require.NoError(t, err)
-	held, err := p.Take(t.Context(), Request{})
-	require.NoError(t, err)
-	defer held.Release()
-	inner, err := l.Policy(Named("inner", Concurrent(Everyone, 1)).OnRefusal(Refusal{Wait: time.Hour}))
-	require.NoError(t, err)
-	server := httptest.NewUnstartedServer(p.Middleware(inner.Middleware(nothing)))
-	server.Config.WriteTimeout = timeout
-	server.Start()
-	defer server.Close()
+	const timeout = 10 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		l := New(nil, nil)
+		outer := mustPolicy(l, Named("outer", Concurrent(Everyone, 1)).OnRefusal(Refusal{Wait: time.Hour}))
+		inner := mustPolicy(l, Named("inner", Concurrent(Everyone, 1)).OnRefusal(Refusal{Wait: time.Hour}))
+		held, err := outer.Take(t.Context(), Request{})
+		require.NoError(t, err)
+		defer held.Release()
+		server := &http.Server{Handler: outer.Middleware(inner.Middleware(nothing)), WriteTimeout: timeout}
+		client, accepted := net.Pipe()
+		listener := pipeListener{conns: make(chan net.Conn, 1), closed: make(chan struct{})}
+		listener.conns <- accepted
+		go server.Serve(listener)
+		defer server.Close()
+		defer client.Close()
 
-	began := time.Now()
-	conn, err := net.Dial("tcp", server.Listener.Addr().String())
-	require.NoError(t, err)
-	defer conn.Close()
-	fmt.Fprint(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	require.NoError(t, err, "the answer is not cut")
-	assert.Equal(t, 429, response.StatusCode)
-	body, err := io.ReadAll(response.Body)
-	assert.NoError(t, err)
-	assert.Contains(t, string(body), "violated-policies")
-	assert.GreaterOrEqual(t, time.Since(began), timeout*8/10)
-	assert.Less(t, time.Since(began), timeout)
+		began := time.Now()
+		fmt.Fprint(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+		response, err := http.ReadResponse(bufio.NewReader(client), nil)
+		require.NoError(t, err, "the answer is not cut")
+		assert.Equal(t, 429, response.StatusCode)
+		body, err := io.ReadAll(response.Body)
+		assert.NoError(t, err)
+		assert.Contains(t, string(body), "violated-policies")
+		assert.Equal(t, timeout*9/10, time.Since(began).Round(time.Millisecond))
+	})
 }
+
+// A pipeListener has connections in memory, on which deadlines follow the clock of a
+// bubble.
+type pipeListener struct {
+	conns  chan net.Conn
+	closed chan struct{}
+}
+
+func (l pipeListener) Accept() (net.Conn, error) {
+	select {
+	case conn := <-l.conns:
+		return conn, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l pipeListener) Close() error   { close(l.closed); return nil }
+func (l pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
 
 // TestWaitsShareTheWriteTimeout checks that a second policy counts from the arrival of
 // the request too.

@@ -38,7 +38,7 @@
 //     what Refuse, Fail and Observe of limit.Options do to them;
 //   - that a request is charged to every rule or to none, by its cost, and that the
 //     status of the answer settles the cost;
-//   - exempt and barred clients, for whom no rule is charged;
+//   - exempt and barred clients, which are charged to no rule;
 //   - keys: the client's address with forged and with trusted headers, users, path
 //     values, hostile input;
 //   - scope: routes, groups and the whole router, requests without a route, and the

@@ -26,9 +26,11 @@ const (
 // Watch follows the documents of a kind until ctx ends. It calls f with all of them, by
 // their names: before it returns, unless Redis cannot be read, and after each change
 // and each end of a document. Changes within 50 ms, or within the time of a call, may
-// share a call. f must neither keep nor change the map. It is not called concurrently with itself.
+// share a call. f must neither keep nor change the map. It is not called concurrently
+// with itself.
 //
-// The error is about the kind. Failures of Redis are logged, once each time.
+// The error is about the kind. Failures of Redis are logged, once each time, and so are
+// documents that another program has broken: they leave what is known as it is.
 func (c *Control) Watch(ctx context.Context, kind string, f func(map[string]Document)) error {
 	if err := validKind(kind); err != nil {
 		return err
@@ -177,17 +179,16 @@ func (w *watcher) changes(ctx context.Context) (string, error) {
 	if reply[2] != int64(1) {
 		return version, w.all(ctx, version, now, local)
 	}
+	var invalid []string
 	for i := 3; i+1 < len(reply); i += 2 {
 		name, _ := reply[i].(string)
-		text, there := reply[i+1].(string)
-		if !there {
+		if text, there := reply[i+1].(string); !there {
 			delete(w.documents, name)
-			continue
-		}
-		if err := w.put(w.documents, name, text, now, local); err != nil {
-			return "", err
+		} else if !w.put(w.documents, name, text, now, local) {
+			invalid = append(invalid, name)
 		}
 	}
+	w.warn(invalid)
 	w.version = version
 	return version, nil
 }
@@ -196,30 +197,45 @@ func (w *watcher) changes(ctx context.Context) (string, error) {
 // version, which was read before.
 func (w *watcher) all(ctx context.Context, version string, now int64, local time.Time) error {
 	documents := make(map[string]Document)
+	var invalid []string
 	for cursor := uint64(0); ; {
 		pairs, next, err := w.client.HScan(ctx, w.names[1], cursor, "", 1000).Result()
 		if err != nil {
 			return err
 		}
 		for i := 0; i+1 < len(pairs); i += 2 {
-			if err := w.put(documents, pairs[i], pairs[i+1], now, local); err != nil {
-				return err
+			if !w.put(documents, pairs[i], pairs[i+1], now, local) {
+				invalid = append(invalid, pairs[i])
 			}
 		}
 		if cursor = next; cursor == 0 {
+			w.warn(invalid)
 			w.version, w.documents = version, documents
 			return nil
 		}
 	}
 }
 
-func (w *watcher) put(documents map[string]Document, name, text string, now int64, local time.Time) error {
+// put adds a document, and reports whether it is valid. One that is not leaves what is
+// known of its name as it is, so that it does not keep the others from being in force.
+func (w *watcher) put(documents map[string]Document, name, text string, now int64, local time.Time) bool {
 	d, err := decode(text, now, local)
 	if err != nil {
-		return fmt.Errorf("%s %q: %w", w.kind, name, err)
+		if known, ok := w.documents[name]; ok {
+			documents[name] = known
+		}
+		return false
 	}
 	documents[name] = d
-	return nil
+	return true
+}
+
+// warn logs the invalid documents that were read.
+func (w *watcher) warn(invalid []string) {
+	if len(invalid) > 0 {
+		w.logger().Error("control: invalid documents have no effect: write them again, or delete them", "kind", w.kind,
+			"documents", len(invalid), "first", invalid[0][:min(len(invalid[0]), maxName)])
+	}
 }
 
 // restore writes the documents back that Redis, which has an older version, has lost.

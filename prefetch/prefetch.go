@@ -62,8 +62,8 @@ const defaultChunk = 1_000
 //     changes. Permits are handed out in the window, or cell, that counts them.
 //
 // Rules of other algorithms, and buckets with Missing tokens, are not prefetched.
-// Requests with a charge that decides alone or has a reserve get no permits: the
-// store decides them, by these quotas. Permits that instances hold count for them.
+// Requests with a charge that decides alone, has a reserve, or is a [core.Ban] get no
+// permits: the store decides them, by these quotas. Permits that instances hold count for them.
 //
 // A request may be refused early. While an instance holds permits, the others can
 // not use them. It holds about as many as it needs in half a Hold, and gives back
