@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/routelimit/limit/internal/fuzzloop"
 	"github.com/routelimit/limit/policyfile"
 )
 
@@ -38,7 +39,8 @@ func TestFormats(t *testing.T) {
 
 // FuzzParse checks that no text makes the decoder panic, that errors have a place
 // within the text, and that a valid file means the same when it is read again.
-func FuzzParse(f *testing.F) {
+func FuzzParse(t *testing.F) {
+	f := fuzzloop.New(t)
 	for _, file := range append(brokenFiles(f), "testdata/valid/service.yaml", "testdata/valid/service.json", "testdata/valid/service.toml", "testdata/valid/nested.yaml") {
 		data, err := os.ReadFile(file)
 		require.NoError(f, err)
