@@ -82,14 +82,15 @@ func (f *File) at(at int) string {
 
 // policy explains the policy of a request.
 func (e *explanation) policy(r *http.Request) {
-	_, pattern := e.mux.Handler(r)
+	found, pattern := e.mux.Handler(r)
+	_, clean := found.(matched)
 	for i := range e.policies {
 		policy := &e.policies[i]
 		for _, route := range policy.routes {
 			if route.pattern == pattern {
 				e.line("policy %s, by its route %s (%s)", policy.name, route.pattern, e.at(e.source.inside(route.node, 0)))
 				if len(route.values) > 0 {
-					r = withValues(e.mux, r, pattern, route.values, true)
+					r = withValues(e.mux, r, pattern, route.values, clean)
 				}
 				e.rules(policy, r)
 				return

@@ -214,6 +214,8 @@ func (p *Policies) look() {
 		next := version{File: f, origin: p.file.Path}
 		if p.pushed.File == nil {
 			err = p.apply(next)
+		} else {
+			p.log().Info("policyfile: the file has changed: what was pushed stays in force until it ends", "source", next.origin)
 		}
 		if err == nil {
 			p.base = next

@@ -50,11 +50,9 @@ func (p *Policies) receive(documents map[string]control.Document) {
 			p.problems[1] = nil
 			return
 		}
-		err := p.apply(p.base)
-		if err == nil {
-			p.pushed = version{}
-		}
-		p.report(1, err, p.base.origin, "")
+		p.pushed = version{} // so that the file counts again, even if it must change first
+		p.problems[1] = nil
+		p.report(0, p.apply(p.base), p.base.origin, "")
 		return
 	}
 	name, text, _ := strings.Cut(string(d.Value), "\n")

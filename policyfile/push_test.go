@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -42,7 +43,7 @@ func instances(t testing.TB, addr, text string, observe func(*http.Request, limi
 		var err error
 		i.policies, err = policyfile.Open(i.path, &policyfile.Options{User: user, Control: ctl, Log: i.log.Log()})
 		require.NoError(t, err)
-		i.limiter = limit.New(redisstore.New(i.client, nil), &limit.Options{User: user, Instances: 3, Log: i.log.Log(),
+		i.limiter = limit.New(redisstore.New(i.client, &redisstore.Options{Timeout: 5 * time.Second}), &limit.Options{User: user, Instances: 3, Log: i.log.Log(),
 			Exempt: i.policies.Exempt, Bar: i.policies.Bar, Observe: observe})
 		ctx, cancel := context.WithCancel(context.Background())
 		t.Cleanup(cancel)
@@ -125,6 +126,26 @@ func TestPush(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "ann", history[0].By)
 	assert.True(t, history[1].Deleted && history[1].By == "bob")
+
+	// A file that cannot be put in force waits until what is pushed ends, and then for
+	// another file.
+	i := all[0]
+	push(t, ctl, login(7), 0)
+	follow(t, all, login(7), time.Second)
+	_, err = i.limiter.Policy(limit.Named("fixed", limit.Global(time.Minute, 1)))
+	require.NoError(t, err)
+	write(t, i.path, login(9)+"  fixed: {rules: 2/1m global}\n")
+	redistest.Await(t, 3*time.Second, "the file read", func() bool {
+		return strings.Contains(strings.Join(i.log.Lines(), "\n"), "what was pushed stays in force until it ends")
+	})
+	_, err = policyfile.Withdraw(t.Context(), ctl, policyfile.DefaultName, "bob")
+	require.NoError(t, err)
+	redistest.Await(t, time.Second, "the error", func() bool { return i.policies.Status().Err != nil })
+	assert.ErrorContains(t, i.policies.Status().Err, "policy \"fixed\" has other rules in code")
+	assert.Equal(t, sum(login(7)), i.policies.Status().Sum)
+	write(t, i.path, login(5))
+	follow(t, all, login(5), 3*time.Second)
+	assert.NoError(t, i.policies.Status().Err)
 
 	// An instance that starts has what is pushed at once.
 	push(t, ctl, login(8), 0)
