@@ -17,6 +17,7 @@ const (
 	maxPolicies = 1000
 	maxRoutes   = 2000
 	maxErrors   = 100
+	maxProblem  = 1000
 )
 
 // A decoder reads a file, and collects what is wrong with it.
@@ -30,6 +31,9 @@ func (d *decoder) wrong(at int, problem string) {
 	if len(d.errs) == maxErrors {
 		d.more++
 		return
+	}
+	if len(problem) > maxProblem {
+		problem = strings.ToValidUTF8(problem[:maxProblem], "") + "…"
 	}
 	d.errs = append(d.errs, d.error(at, problem))
 }

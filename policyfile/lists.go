@@ -14,6 +14,7 @@ import (
 // A named is a list with a name.
 type named struct {
 	name  string
+	at    int
 	nodes []*node
 }
 
@@ -42,12 +43,17 @@ func (d *decoder) lists(n *node) map[string]*named {
 		if !listName.MatchString(f.name) || slices.Contains(entryWords, f.name) {
 			d.wrongf(f.at, "%s cannot name a list: write a letter, and then letters, digits, - and _, and not user, agent or header", quoted(f.name))
 		}
-		lists[f.name] = &named{f.name, d.texts(f.value, "a list of clients", `"10.0.0.0/8"`, false)}
+		lists[f.name] = &named{f.name, f.at, d.texts(f.value, "a list of clients", `"10.0.0.0/8"`, false)}
 	}
+	cycles := cycles{decoder: d, lists: lists, states: make(map[string]int)}
 	for _, f := range n.fields {
-		if l := lists[f.name]; l != nil {
-			d.check(l.nodes, lists)
-			d.cycle(l, lists)
+		l := lists[f.name]
+		if l == nil || l.at != f.at {
+			continue // reported
+		}
+		d.check(l.nodes, lists)
+		if cycles.states[f.name] == 0 {
+			cycles.visit(l)
 		}
 	}
 	return lists
@@ -105,30 +111,32 @@ func byteOf(text string, column int) int {
 	return at
 }
 
-// cycle reports a list that is within itself, where it leads back to itself.
-func (d *decoder) cycle(l *named, lists map[string]*named) {
-	seen := map[string]bool{}
-	var leads func(from *named) bool
-	leads = func(from *named) bool {
-		for _, n := range from.nodes {
-			if n.text == l.name {
-				return true
-			}
-			if next := lists[n.text]; next != nil && !seen[n.text] {
-				seen[n.text] = true
-				if leads(next) {
-					return true
-				}
-			}
-		}
-		return false
-	}
+// cycles finds lists that are within themselves.
+type cycles struct {
+	*decoder
+	lists  map[string]*named
+	states map[string]int
+}
+
+const (
+	visiting = 1 + iota
+	visited
+)
+
+// visit follows the references of a list, and reports those that lead back.
+func (c *cycles) visit(l *named) {
+	c.states[l.name] = visiting
 	for _, n := range l.nodes {
-		if next := lists[n.text]; n.text == l.name || next != nil && leads(next) {
-			d.wrongf(n.at, "list %s is within itself: remove %s here, or what leads back from there", quoted(l.name), quoted(n.text))
-			return
+		next := c.lists[n.text]
+		switch {
+		case next == nil:
+		case c.states[n.text] == visiting:
+			c.wrongf(n.at, "list %s is within itself: remove it here, or what leads from it to list %s", quoted(n.text), quoted(l.name))
+		case c.states[n.text] == 0:
+			c.visit(next)
 		}
 	}
+	c.states[l.name] = visited
 }
 
 // entries returns the entries of exempt or barred, each once, with those of lists.

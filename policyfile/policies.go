@@ -16,6 +16,9 @@ const (
 	// clients give up before.
 	maxWait = 10 * time.Minute
 
+	// maxParts bounds how many rules of a text are read, valid or not.
+	maxParts = 100
+
 	// maxWaiting bounds how many requests may wait for one key.
 	maxWaiting = 10_000
 )
@@ -93,11 +96,18 @@ func (d *decoder) rules(n *node) (rules []rule) {
 }
 
 func (d *decoder) rulesOf(n *node) (rules []rule) {
-	for start := 0; start <= len(n.text); {
-		end := start + strings.IndexAny(n.text[start:]+";", ";\n")
+	for start, parts := 0, 0; start <= len(n.text); {
+		end := len(n.text)
+		if i := strings.IndexAny(n.text[start:], ";\n"); i >= 0 {
+			end = start + i
+		}
 		part := n.text[start:end]
 		first := start + len(part) - len(strings.TrimLeft(part, " \t\r"))
 		if first < end || end < len(n.text) && n.text[end] == ';' || n.text == "" {
+			if parts++; parts > maxParts { // finding the place of each takes the time of all before it
+				d.wrongf(n.at, "more than %d rules: a request is decided by at most %d: split the policy", maxParts, core.MaxCharges)
+				return rules
+			}
 			d.rule(n, start, part, func(r grammar.Rule) { rules = append(rules, rule{r, d.inside(n, first)}) })
 		}
 		start = end + 1

@@ -22,7 +22,7 @@ func (d *decoder) parseTOML() *node {
 		return nil
 	}
 	root := &node{kind: mapping}
-	p := tomlParser{decoder: d}
+	p := tomlParser{decoder: d, known: make(map[place]*node)}
 	p.Reset([]byte(d.text))
 	table := root
 	for p.NextExpression() {
@@ -43,6 +43,21 @@ func (d *decoder) parseTOML() *node {
 type tomlParser struct {
 	*decoder
 	unstable.Parser
+	known map[place]*node
+}
+
+// A place is a name in a table.
+type place struct {
+	table *node
+	name  string
+}
+
+// add adds a value to a table.
+func (p *tomlParser) add(table *node, key *unstable.Node, value *node) *node {
+	name := string(key.Data)
+	table.fields = append(table.fields, field{name, int(key.Raw.Offset), value})
+	p.known[place{table, name}] = value
+	return value
 }
 
 // table returns the mapping of a header, such as [policies.login].
@@ -50,12 +65,11 @@ func (p *tomlParser) table(root *node, e *unstable.Node) *node {
 	table := root
 	for it := e.Key(); it.Next(); {
 		key := it.Node()
-		value := find(table, string(key.Data))
+		value := p.known[place{table, string(key.Data)}]
 		if e.Kind == unstable.ArrayTable && it.IsLast() || value != nil && value.kind == list {
 			// No field is a list of tables, which the decoder reports.
 			if value == nil {
-				value = &node{kind: list, at: int(key.Raw.Offset)}
-				table.fields = append(table.fields, field{string(key.Data), value.at, value})
+				value = p.add(table, key, &node{kind: list, at: int(key.Raw.Offset)})
 			}
 			if it.IsLast() {
 				value.items = append(value.items, &node{kind: mapping, at: value.at})
@@ -70,21 +84,10 @@ func (p *tomlParser) table(root *node, e *unstable.Node) *node {
 
 // within returns the mapping of a name in another, and adds it if it is missing.
 func (p *tomlParser) within(table *node, key *unstable.Node) *node {
-	if value := find(table, string(key.Data)); value != nil {
+	if value := p.known[place{table, string(key.Data)}]; value != nil {
 		return value
 	}
-	value := &node{kind: mapping, at: int(key.Raw.Offset)}
-	table.fields = append(table.fields, field{string(key.Data), value.at, value})
-	return value
-}
-
-func find(table *node, name string) *node {
-	for i := range table.fields {
-		if table.fields[i].name == name {
-			return table.fields[i].value
-		}
-	}
-	return nil
+	return p.add(table, key, &node{kind: mapping, at: int(key.Raw.Offset)})
 }
 
 // set adds the value of a key, which may be dotted.
@@ -96,7 +99,7 @@ func (p *tomlParser) set(table *node, e *unstable.Node) {
 			if value.at == 0 {
 				value.at = int(key.Raw.Offset)
 			}
-			table.fields = append(table.fields, field{string(key.Data), int(key.Raw.Offset), value})
+			p.add(table, key, value)
 			return
 		}
 		table = p.within(table, key)
