@@ -153,7 +153,7 @@ func (p *version) serve(w http.ResponseWriter, r *http.Request, from framework) 
 	}
 	r, sampled := p.trace(r, d.route, stacked)
 	if sampled && p.byUser && from.user(r) == "" {
-		defer func() { p.limiter.noticeLateUser(r, from, d.Policy()) }()
+		defer func() { p.noticeLateUser(r, from, d.Policy()) }()
 	}
 	if !p.leases && !p.settles && !p.queues {
 		_, err := from.next(r)

@@ -28,6 +28,9 @@ func (p *version) decideHTTP(d *Decision, r *http.Request, from framework, cost 
 	}
 	s := route.scratch() // not put back after a panic of the program's functions
 	err := p.charge(s, route, &source{limiter: p.limiter, request: r, framework: from, cost: cost})
+	if p.byUser && p.userless.Load() < userlessAfter {
+		p.noticeUsers(s.charges)
+	}
 	switch {
 	case err != nil:
 	case served && p.waits:
@@ -242,6 +245,9 @@ func (p *version) take(ctx context.Context, d *Decision, r *route, charges []cor
 	}
 	if d.core.Mode == core.ModeOverflow {
 		p.limiter.notices.overflowed(p.limiter, r.name)
+	}
+	if !p.limiter.notices.checked.Load() {
+		p.limiter.checkOnce(d.core.Mode)
 	}
 	d.describe(p, r)
 	if !d.Allowed {

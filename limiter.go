@@ -34,12 +34,15 @@ import (
 	"net/http"
 	"net/netip"
 	"reflect"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/guard"
+	"github.com/routelimit/limit/internal/notice"
 	"github.com/routelimit/limit/internal/waiting"
 	"github.com/routelimit/limit/memstore"
 	"github.com/routelimit/limit/prefetch"
@@ -52,6 +55,7 @@ type Limiter struct {
 	store    core.Store
 	inMemory bool // whether the store is that of package memstore
 	options  Options
+	lines    notice.Log
 	queues   waiting.Queues
 	notices  notices
 	traces   atomic.Int32 // requests left to trace on any route: see version.trace
@@ -76,7 +80,8 @@ type Options struct {
 
 	// Instances is how many processes share the store; 0 means 1. While the
 	// store is unavailable, each process admits at most its share of a limit,
-	// rounded up. Package guard has more options.
+	// rounded up. Package guard has more options. In memory, each process has
+	// quotas of its own: more than 1 is logged, and 1 says that there is no other.
 	Instances int
 
 	// MaxKeys is how many partly used keys this process tracks, over all rules;
@@ -146,12 +151,18 @@ type Options struct {
 	Observe func(*http.Request, Decision, error)
 
 	// Log receives warnings for operators: outages of the store, requests that
-	// could not be decided or settled, lost leases, more keys than MaxKeys, and
-	// declarations that probably mean something else. Each has a stable code and
-	// is logged at most once a minute, or once in all for declarations. The lines
+	// could not be decided or settled, lost leases, more keys than MaxKeys,
+	// declarations that probably mean something else, and what [Limiter.Check]
+	// finds after the first decision. Each has a stable code and is logged at most
+	// once a minute, or once in all for declarations and Check. The lines
 	// contain no request data beyond the error text. Nil means [slog.Default];
 	// slog.New(slog.DiscardHandler) is silent.
 	Log *slog.Logger
+
+	// Silence lists codes of lines that are not written to Log, and of problems that
+	// [Limiter.Check] does not return, such as "LIMIT-112". docs/diagnostics.md
+	// explains each. An unknown code is an error.
+	Silence []string
 }
 
 const (
@@ -180,6 +191,7 @@ func New(store core.Store, options *Options) *Limiter {
 	if err := l.options.validate(); err != nil {
 		panic(err)
 	}
+	l.lines = notice.Log{To: l.options.Log, Silenced: slices.Clone(l.options.Silence)}
 	l.queues.Requests = cmp.Or(l.options.Waiters, defaultTotalWaiters)
 	l.store = decorated(store, &l.options)
 	_, l.inMemory = l.store.(*memstore.Store)
@@ -205,6 +217,11 @@ func (o *Options) validate() error {
 	if o.Headers&NoHeaders != 0 && o.Headers != NoHeaders || o.Headers > NoHeaders || o.Headers&XRateLimit != 0 && o.Headers&XRateLimitUnix != 0 {
 		errs = append(errs, errors.New("limit: Headers: NoHeaders cannot be combined, and XRateLimit and XRateLimitUnix exclude each other"))
 	}
+	for _, code := range o.Silence {
+		if !slices.Contains(notice.Codes, code) {
+			errs = append(errs, fmt.Errorf("limit: Silence %q: write one of %s", code, strings.Join(notice.Codes, ", ")))
+		}
+	}
 	return errors.Join(errs...)
 }
 
@@ -227,7 +244,11 @@ func decorated(store core.Store, o *Options) core.Store {
 			panic("limit: Instances and MaxKeys have no effect on your own guard: set them in guard.Options")
 		}
 	default:
-		store = guard.New(store, &guard.Options{Instances: o.Instances, MaxKeys: o.MaxKeys, Log: o.Log})
+		log := o.Log
+		if slices.Contains(o.Silence, notice.Outage) {
+			log = slog.New(slog.DiscardHandler)
+		}
+		store = guard.New(store, &guard.Options{Instances: o.Instances, MaxKeys: o.MaxKeys, Log: log})
 	}
 	switch store.(type) {
 	case *refusals.Store, *prefetch.Store: // prefetch is outermost

@@ -18,8 +18,9 @@ type Policy struct {
 	scope   scope
 	current atomic.Pointer[version]
 
-	attached atomic.Bool // whether Handler was called
-	warned   atomic.Bool // about a second route
+	attached atomic.Bool  // whether Handler was called
+	warned   atomic.Bool  // about a second route
+	userless atomic.Int32 // see noticeUsers
 
 	// Of a named policy, under Limiter.mu.
 	declared RuleSet // in code

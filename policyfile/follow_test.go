@@ -211,7 +211,7 @@ func TestBrokenHold(t *testing.T) {
 			assert.Equal(t, p.path, wrong.File)
 			lines := p.log.Lines()
 			require.NotEmpty(t, lines, file)
-			assert.Contains(t, lines[len(lines)-1], "code=LIMIT-210", file)
+			assert.Contains(t, lines[len(lines)-1], "code=LIMIT-206", file)
 			assert.Contains(t, lines[len(lines)-1], fmt.Sprintf("%s:%d:%d: ", p.path, wrong.Line, wrong.Column), file)
 			tested++
 		}
@@ -222,6 +222,26 @@ func TestBrokenHold(t *testing.T) {
 		}
 		write(t, held[".yaml"].path, login(9))
 		held[".yaml"].limits(9)
+	})
+}
+
+// TestSilence checks that a silenced error is still in the status.
+func TestSilence(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "policy.yaml")
+	write(t, path, login(5))
+	synctest.Test(t, func(t *testing.T) {
+		var log logbook.Book
+		p, err := policyfile.Open(path, &policyfile.Options{Log: log.Log(), Silence: []string{"LIMIT-206"}})
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		require.NoError(t, p.Follow(ctx, limit.New(nil, nil)))
+		log.Lines() // are read
+		write(t, path, "x\n")
+		time.Sleep(1100 * time.Millisecond)
+		synctest.Wait()
+		assert.ErrorContains(t, p.Status().Err, ":1:1: ")
+		assert.Empty(t, log.Lines())
 	})
 }
 

@@ -36,14 +36,19 @@ type Options struct {
 	Name string
 
 	// Log receives a line for each file that is put in force, and for each that is
-	// not, with the code LIMIT-210. Nil means [slog.Default].
+	// not, with the code LIMIT-206. Nil means [slog.Default].
 	Log *slog.Logger
+
+	// Silence lists codes of lines that are not written: "LIMIT-206".
+	// [Policies.Status] still has the error.
+	Silence []string
 }
 
 // Policies are the policies of a file that may change. Make them with [Open]. They are
 // safe for concurrent use.
 type Policies struct {
 	options access.Options
+	lines   notice.Log
 	control *control.Control
 	name    string
 	file    filewatch.File
@@ -82,7 +87,7 @@ func Open(path string, options *Options) (*Policies, error) {
 	if options != nil {
 		o = *options
 	}
-	p := &Policies{control: o.Control, name: o.Name, inForce: nothingYet, inCode: make(map[string]bool), attached: make(map[string]limit.RuleSet),
+	p := &Policies{lines: notice.Log{To: o.Log, Silenced: o.Silence}, control: o.Control, name: o.Name, inForce: nothingYet, inCode: make(map[string]bool), attached: make(map[string]limit.RuleSet),
 		options: access.Options{User: o.User, ClientIP: o.ClientIP, Log: o.Log}, file: filewatch.File{Path: path}}
 	if p.name == "" {
 		p.name = DefaultName
@@ -238,7 +243,7 @@ func (p *Policies) report(which int, err error, origin, by string) {
 	if by != "" {
 		args = append(args, "by", by)
 	}
-	notice.Write(p.log(), notice.InvalidPolicies, "policyfile: a file is not in force: what was in force before stays", 0, args...)
+	notice.Write(&p.lines, notice.InvalidPolicies, "policyfile: a file is not in force: what was in force before stays", 0, args...)
 }
 
 func (p *Policies) log() *slog.Logger {

@@ -111,7 +111,7 @@ func TestPush(t *testing.T) {
 	put("policy.yaml\nversion: 2\nnew: x\n")
 	assert.ErrorContains(t, all[0].policies.Status().Err, "policy.yaml:1:10: the file has version 2, and this program knows 1")
 	lines := all[0].log.Lines()
-	assert.Contains(t, lines[len(lines)-1], "code=LIMIT-210")
+	assert.Contains(t, lines[len(lines)-1], "code=LIMIT-206")
 
 	was, err := policyfile.Withdraw(t.Context(), ctl, policyfile.DefaultName, "bob")
 	require.NoError(t, err)
