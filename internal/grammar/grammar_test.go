@@ -108,3 +108,16 @@ func FuzzGrammar(t *testing.F) {
 		require.Equal(t, form, Format(again))
 	})
 }
+
+func TestParseRefusal(t *testing.T) {
+	r, err := ParseRefusal("wait 2s waiters 5 refuse redirect /busy 302")
+	assert.NoError(t, err)
+	assert.Equal(t, Refusal{Wait: 2 * time.Second, Waiters: 5, Redirect: "/busy", Status: 302}, r)
+	for text, offset := range map[string]int{"": 0, "404": 0, "wait": 4, "503 shadow": 4, "503; 5/1m per ip": 3, "503 refuse": 10, "503 refuse mark": 11} {
+		_, err := ParseRefusal(text)
+		var wrong *ParseError
+		if assert.ErrorAs(t, err, &wrong, text) {
+			assert.Equal(t, offset, wrong.Offset, text)
+		}
+	}
+}

@@ -29,6 +29,7 @@ const (
 	LeaseLost         = "LIMIT-203" // a request lost a lease that it held
 	Overflow          = "LIMIT-204" // more keys than MaxKeys: new keys share quotas
 	Outage            = "LIMIT-205" // requests are decided without the store
+	InvalidPolicies   = "LIMIT-206" // a policy file, or one that was pushed, is not in force
 	Unreachable       = "LIMIT-301" // Redis does not answer, or not this user
 	RefusesWrites     = "LIMIT-302" // Redis cannot be written
 	NoPermission      = "LIMIT-303" // the Redis user may not run what a decision needs
@@ -40,7 +41,7 @@ const (
 // Codes lists all codes.
 var Codes = []string{SecondRoute, ChargedTwice, NoRoute, LimiterPerRequest, UntrustedProxy, NoPathValue, LateUser, SilentProxy,
 	SharedPattern, DifferentRules, NoUsers, SeveralMemories, BadOverride, Undecided, Unsettled, LeaseLost, Overflow, Outage,
-	Unreachable, RefusesWrites, NoPermission, Evicts, NoInfo, Clock}
+	InvalidPolicies, Unreachable, RefusesWrites, NoPermission, Evicts, NoInfo, Clock}
 
 // Every is the least time between two lines of one kind.
 const Every = time.Minute
