@@ -5,12 +5,15 @@ import (
 	"math/rand/v2"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/memstore"
+	"github.com/routelimit/limit/redisstore"
 )
 
 // barring returns charges of a rule and a ban after three refusals.
@@ -113,6 +116,40 @@ func TestOverflowBarsNoClient(t *testing.T) {
 			assert.Zero(t, bars, "fails: %v", fails)
 			assert.False(t, request("early").Allowed, "fails: %v", fails)
 		}
+	}
+}
+
+// TestNoOverflowKeysOfBans floods a guard in front of a real Redis. The rule gets overflow
+// keys there and the ban none, and a client that Redis has barred stays barred.
+func TestNoOverflowKeysOfBans(t *testing.T) {
+	for _, instances := range []int{1, 3} {
+		client := redistest.Real(t)
+		s := New(redisstore.New(client, &redisstore.Options{Timeout: time.Minute}), &Options{MaxKeys: 256, Slow: time.Minute, Instances: instances})
+		request := func(key string) core.Decision {
+			charges := barring(2)
+			for i := range charges {
+				charges[i].Key, charges[i].Quota.Window = key, hour
+			}
+			charges[1].Quota.Bar = hour
+			d, err := s.Take(t.Context(), "p", charges)
+			require.NoError(t, err)
+			return d
+		}
+		for range 6 {
+			request("early")
+		}
+		shared := 0
+		for range 5 {
+			for i := range 1000 {
+				if d := request(fmt.Sprint("flood ", i)); d.Overflow(1) == core.SharedQuota {
+					shared++
+				}
+			}
+		}
+		require.Greater(t, shared, 1000)
+		assert.NotEmpty(t, client.Keys(t.Context(), "*r"+overflowSuffix+"*").Val())
+		assert.Empty(t, client.Keys(t.Context(), "*ban"+overflowSuffix+"*").Val())
+		assert.False(t, request("early").Allowed)
 	}
 }
 
