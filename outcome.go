@@ -21,9 +21,9 @@ import (
 //
 // If several rules refuse a request, it waits only if each of them has a Wait, and
 // for the shortest. Then the strictest of their outcomes counts: an answer (429 or
-// 503) before a redirect, and a redirect before a degraded response. Of equally
-// strict ones, that of the rule declared first counts. A rule that marks refuses
-// nothing, and so does not count.
+// 503) before a redirect, a redirect before a Fallback, and a Fallback before the
+// handler that degrades. Of equally strict ones, that of the rule declared first
+// counts. A rule that marks refuses nothing, and so does not count.
 //
 // Outcomes are for HTTP requests and RPC. [Policy.Take], [Policy.Wait],
 // [Policy.Reserve] and [Adapter.Decide] refuse, and leave the rest to their callers;
@@ -61,7 +61,8 @@ type Refusal struct {
 
 	// Degrade admits the request to Fallback or, without one, to its own handler,
 	// which asks [Degraded] and does less. The request is charged nothing, holds no
-	// leases, and is not settled.
+	// leases, and is not settled. A [Ban] does not inherit it, and needs a Fallback: the
+	// handler is not for barred clients.
 	Degrade  bool
 	Fallback http.Handler // an error on RPC
 
@@ -85,17 +86,35 @@ func (r *Refusal) zero() bool {
 func (s RuleSet) OnRefusal(r Refusal) RuleSet {
 	s.rules = slices.Clone(s.rules)
 	for i := range s.rules {
-		if rule := &s.rules[i]; rule.OnRefusal.zero() && (!r.Mark || rule.inheritsMark()) {
+		if rule := &s.rules[i]; rule.OnRefusal.zero() && rule.inherits(&r) {
 			rule.OnRefusal = r
 		}
 	}
 	return s
 }
 
-// inheritsMark reports whether the Mark of a set or of Options is for r too. The slot in
-// a queue means a wait, concurrency holds leases, bans and distinct values are for
-// refusing, and a shadow refuses nothing already.
-func (r *Rule) inheritsMark() bool { return !r.queues() && !r.leases() && !r.hidden() && !r.Shadow }
+// inherits reports whether the Refusal of a set or of Options is for r too. A Mark is
+// not for all: the slot in a queue means a wait, concurrency holds leases, bans and
+// distinct values are for refusing, and a shadow refuses nothing already. A Degrade is
+// not for bans: it would let barred clients in.
+func (r *Rule) inherits(from *Refusal) bool {
+	switch {
+	case from.Mark:
+		return !r.queues() && !r.leases() && !r.hidden() && !r.Shadow
+	case from.Degrade:
+		return r.Algorithm != Ban
+	}
+	return true
+}
+
+// refusalProblems returns everything wrong with the OnRefusal of r.
+func (r *Rule) refusalProblems() []string {
+	list := r.OnRefusal.problems()
+	if r.Algorithm == Ban && r.OnRefusal.Degrade && r.OnRefusal.Fallback == nil {
+		list = append(list, "a ban that degrades lets barred clients reach the handler: write a Fallback, or refuse 429 in place of degrade")
+	}
+	return list
+}
 
 // problems returns everything wrong with r.
 func (r *Refusal) problems() (list []string) {
@@ -200,7 +219,7 @@ func (l *Limiter) refusal(rule *Rule) Refusal {
 	switch inherited := l.options.OnRefusal; {
 	case !rule.OnRefusal.zero():
 		return rule.OnRefusal
-	case inherited.Mark && !rule.inheritsMark():
+	case !rule.inherits(&inherited):
 		return Refusal{}
 	default:
 		return inherited
@@ -247,8 +266,18 @@ func (r *Refusal) outcome() outcome {
 	return answered
 }
 
-// strictness orders the outcomes of a refusal.
-var strictness = [...]int{degraded: 0, redirected: 1, answered: 2}
+// strictness orders refusals by what a request meets.
+func (r *Refusal) strictness() int {
+	switch {
+	case r.Redirect != "":
+		return 2
+	case !r.Degrade:
+		return 3
+	case r.Fallback != nil:
+		return 1
+	}
+	return 0
+}
 
 // refusal returns what the request of a refused decision meets, or nil for 429.
 func (d *Decision) refusal() *Refusal {
@@ -261,7 +290,7 @@ func (d *Decision) refusal() *Refusal {
 		if !d.refuses(i) {
 			continue
 		}
-		if strictest == nil || strictness[r.outcome()] > strictness[strictest.outcome()] {
+		if strictest == nil || r.strictness() > strictest.strictness() {
 			strictest = r
 		}
 	}

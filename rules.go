@@ -276,7 +276,7 @@ func (s RuleSet) validate() error {
 			errs = append(errs, &RuleError{Rule: r.String(), Problem: "a request that waits is refused more than once, and each is a " +
 				"strike of the ban: leave out the wait or the ban"})
 		}
-		for _, problem := range slices.Concat(r.problems(), r.OnRefusal.problems(), s.watchProblems(&r), r.planProblems(), r.reserveProblems(), r.exemptProblems()) {
+		for _, problem := range slices.Concat(r.problems(), r.refusalProblems(), s.watchProblems(&r), r.planProblems(), r.reserveProblems(), r.exemptProblems()) {
 			errs = append(errs, &RuleError{Rule: r.String(), Problem: problem})
 		}
 		name := r.name()

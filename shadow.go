@@ -93,7 +93,9 @@ func (d *Decision) namesOf(rule func(*Decision, int) bool) (names []string) {
 	return names
 }
 
-// A Comparison is what a shadow and the rule that it may replace say about one request.
+// A Comparison is what a shadow and the rule that it may replace say about one request:
+// Old as a rule of its set, New as if it were alone. A request that a third rule refuses
+// charges New only, so New then refuses more than it would in place of Old.
 type Comparison struct{ Old, New RuleDecision }
 
 // Comparisons returns one Comparison for each [Rule].Replaces whose shadow was not

@@ -23,7 +23,14 @@ const (
 	maxSecret  = 256
 	minAgent   = 3
 	maxErrors  = 10
+
+	// No organization has more addresses than a prefix of so many bits.
+	minBits4 = 8
+	minBits6 = 16
 )
+
+// private are the IPv6 prefixes that every site may use as it likes.
+var private = [...]netip.Prefix{netip.MustParsePrefix("fc00::/7"), netip.MustParsePrefix("fe80::/10")}
 
 // parse reads a list. If whole is set, a text that looks half written is an error.
 func parse(text io.Reader, o *Options, whole bool) (*table, error) {
@@ -193,10 +200,29 @@ func parsePrefix(text string) (p netip.Prefix, problem string) {
 	switch masked := p.Masked(); {
 	case p.Bits() == 0:
 		return p, "matches every client: write the prefixes of those that you mean"
+	case tooWide(p):
+		least := minBits6
+		if p.Addr().Is4() {
+			least = minBits4
+		}
+		return p, fmt.Sprintf("matches too many clients: write the prefixes of those that you mean, each of /%d or longer", least)
 	case masked != p:
 		return p, fmt.Sprintf("the address has bits outside the prefix: write %v, or %v alone", masked, p.Addr())
 	}
 	return p, ""
+}
+
+// tooWide reports whether p has more clients than anyone bars or exempts on purpose.
+func tooWide(p netip.Prefix) bool {
+	if p.Addr().Is4() {
+		return p.Bits() < minBits4
+	}
+	for _, all := range private {
+		if all.Bits() <= p.Bits() && all.Contains(p.Addr()) {
+			return false
+		}
+	}
+	return p.Bits() < minBits6
 }
 
 // A word is a part of a line between blanks, or in quotes.

@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"strconv"
@@ -147,11 +146,6 @@ func (w *watcher) fetch(ctx context.Context) (changed bool, err error) {
 		if version == w.version {
 			return changed, nil
 		}
-		if number(version) < number(w.version) && len(w.documents) > 0 {
-			if err := w.restore(ctx, version); err != nil {
-				return changed, err
-			}
-		}
 		if version, err = w.changes(ctx); err != nil {
 			return changed, err
 		}
@@ -162,7 +156,7 @@ func (w *watcher) fetch(ctx context.Context) (changed bool, err error) {
 
 // changes reads what has changed since the version. It returns the new one.
 func (w *watcher) changes(ctx context.Context) (string, error) {
-	reply, err := changesScript.Run(ctx, w.client, w.names, w.version).Slice()
+	reply, err := changesScript.Run(ctx, w.client, w.names, w.version, MaxHistory).Slice()
 	if err != nil {
 		return "", err
 	}
@@ -176,7 +170,11 @@ func (w *watcher) changes(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("an invalid time %q", said)
 	}
-	if reply[2] != int64(1) {
+	switch reply[2] {
+	case int64(1):
+	case int64(-1):
+		return w.reconcile(ctx, version, now, local)
+	default:
 		return version, w.all(ctx, version, now, local)
 	}
 	var invalid []string
@@ -196,12 +194,22 @@ func (w *watcher) changes(ctx context.Context) (string, error) {
 // all reads all documents. Those that change meanwhile are in the changes since the
 // version, which was read before.
 func (w *watcher) all(ctx context.Context, version string, now int64, local time.Time) error {
-	documents := make(map[string]Document)
-	var invalid []string
+	documents, invalid, err := w.scan(ctx, now, local)
+	if err != nil {
+		return err
+	}
+	w.warn(invalid)
+	w.version, w.documents = version, documents
+	return nil
+}
+
+// scan returns all documents that Redis has, and the names of invalid ones.
+func (w *watcher) scan(ctx context.Context, now int64, local time.Time) (documents map[string]Document, invalid []string, _ error) {
+	documents = make(map[string]Document)
 	for cursor := uint64(0); ; {
 		pairs, next, err := w.client.HScan(ctx, w.names[1], cursor, "", 1000).Result()
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
 		for i := 0; i+1 < len(pairs); i += 2 {
 			if !w.put(documents, pairs[i], pairs[i+1], now, local) {
@@ -209,9 +217,7 @@ func (w *watcher) all(ctx context.Context, version string, now int64, local time
 			}
 		}
 		if cursor = next; cursor == 0 {
-			w.warn(invalid)
-			w.version, w.documents = version, documents
-			return nil
+			return documents, invalid, nil
 		}
 	}
 }
@@ -236,17 +242,6 @@ func (w *watcher) warn(invalid []string) {
 		w.logger().Error("control: invalid documents have no effect: write them again, or delete them", "kind", w.kind,
 			"documents", len(invalid), "first", invalid[0][:min(len(invalid[0]), maxName)])
 	}
-}
-
-// restore writes the documents back that Redis, which has an older version, has lost.
-func (w *watcher) restore(ctx context.Context, older string) error {
-	w.logger().Warn("control: Redis has lost documents: those that are known are written back", "kind", w.kind,
-		"documents", len(w.documents), "has", number(older), "known", number(w.version))
-	args := []any{rand.Text(), w.channel(w.kind), number(w.version), MaxHistory}
-	for name, d := range w.documents {
-		args = append(args, name, d.encode())
-	}
-	return restoreScript.Run(ctx, w.client, w.names, args...).Err()
 }
 
 func sleep(ctx context.Context, d time.Duration) {

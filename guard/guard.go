@@ -96,7 +96,8 @@ type Options struct {
 // does not know is charged to one of 256 overflow quotas of its rule in the
 // store, and to one in memory. Each has the quota of one key. Known keys are not
 // affected. Such decisions have the mode [core.ModeOverflow]. Their units are
-// not refundable, except for rules that all requests share.
+// not refundable, except for rules that all requests share. A [core.Ban] counts no
+// strikes of such a key, and does not bar it.
 //
 // With one instance, no key gets more than its limit. With several, a key may
 // use its own limit and a part of the overflow quota that it shares with other
