@@ -32,7 +32,7 @@ func TestBansDoNotDegrade(t *testing.T) {
 	}
 	assert.Equal(t, []int{204, 206, 429, 429}, statuses(New(nil, nil), MustParse(text).OnRefusal(degrade)))
 	assert.Equal(t, []int{204, 206, 429, 429}, statuses(New(nil, &Options{OnRefusal: degrade}), MustParse(text)))
-	with := Refusal{Degrade: true, Fallback: http.RedirectHandler("/", 307)}
+	with := Refusal{Degrade: true, Fallback: http.RedirectHandler("/", http.StatusTemporaryRedirect)}
 	assert.Equal(t, []int{204, 307, 429, 429}, statuses(New(nil, &Options{OnRefusal: with}), MustParse(text)), "it is not the ban's")
 	assert.Equal(t, []int{204, 303, 303, 303}, statuses(New(nil, nil), MustParse(text).OnRefusal(Refusal{Redirect: "/busy"})))
 	assert.Equal(t, []int{204, 206, 303, 303},
