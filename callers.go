@@ -60,7 +60,7 @@ func newCallers(l *Limiter, rules []Rule, waits bool) callers {
 			c.plans = make(map[string]*terms)
 		}
 		t := l.termsOf(rules, limits)
-		t.ownState(c.usual)
+		t.ownState(rules, name)
 		c.plans[name] = t
 	}
 	c.asksPlan, c.asksClass = c.plans != nil, reserves || waits
@@ -93,7 +93,7 @@ func newExemption(l *Limiter, r *Rule) (e exemption) {
 			e.classes |= 1 << l.class(value)
 		}
 	}
-	e.charge = &core.Charge{Rule: r.name() + quotaSuffix + "exempt", Quota: core.Quota{Algorithm: FixedWindow, Limit: 1, Window: core.MaxWindow}}
+	e.charge = &core.Charge{Rule: r.name() + quotaSuffix + quotaSuffix, Quota: core.Quota{Algorithm: FixedWindow, Limit: 1, Window: core.MaxWindow}}
 	return e
 }
 
@@ -231,7 +231,9 @@ func (p *version) override(s *scratch, route *route) {
 		limits[i] = limit
 	}
 	if limits != nil {
+		plan := s.caller.terms
 		s.caller.terms = p.limiter.termsOf(p.set.rules, limits)
+		s.caller.terms.suffixes, s.caller.terms.stored = plan.suffixes, plan.stored // buckets keep what is spent
 	}
 }
 

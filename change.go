@@ -27,7 +27,8 @@ func (s RuleSet) Overridable() RuleSet {
 // A rule keeps the state of its keys if it keeps its Name and its Algorithm and, unless
 // it has a Name of its own, its key and window: docs/policy-files.md says what each
 // algorithm keeps. A rule without Cost, Settle and Fallback has those of the declared
-// rule of its name, so that rules in text do not lose what only code can say.
+// rule of its name, so that rules in text do not lose what only code can say. A rule that
+// would lose them because its default name has changed is an error.
 func (l *Limiter) Change(sets ...RuleSet) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -58,7 +59,9 @@ func (l *Limiter) Change(sets ...RuleSet) error {
 		return err
 	}
 	for name, p := range l.named {
-		if set := next[name]; !slices.EqualFunc(p.current.Load().set.rules, set.rules, Rule.equal) {
+		set := next[name]
+		ofCode := changes[name].functions() || l.changes[name].functions() // which cannot be compared
+		if ofCode || !slices.EqualFunc(p.current.Load().set.rules, set.rules, Rule.equal) {
 			p.current.Store(newVersion(p, set))
 		}
 	}
@@ -79,8 +82,9 @@ func (p *Policy) changed(changes map[string]RuleSet) (RuleSet, error) {
 		return set, &RuleError{Problem: fmt.Sprintf("policy %q has other rules in code (%s, here %s): "+
 			"declare them Overridable, or choose another name", p.declared.name, p.declared, set)}
 	}
+	errs := set.lostFunctions(p.declared.rules)
 	set = set.withFunctions(p.declared.rules)
-	errs := []error{p.limiter.validate(set)}
+	errs = append(errs, p.limiter.validate(set))
 	for _, at := range p.places {
 		errs = append(errs, p.limiter.check(set, at))
 	}
@@ -109,6 +113,37 @@ func (s RuleSet) withFunctions(declared []Rule) RuleSet {
 		}
 	}
 	return s
+}
+
+// functions reports whether a rule of s has a function of its own.
+func (s RuleSet) functions() bool {
+	return slices.ContainsFunc(s.rules, func(r Rule) bool {
+		return r.Cost != nil || r.Settle != nil || r.OnRefusal.Fallback != nil || r.Key.uses(byFunc) || r.Values.uses(byFunc)
+	})
+}
+
+// lostFunctions returns an error for each rule of s that is probably a declared one with
+// functions, but goes by another name: the name of a rule without a Name of its own
+// follows its window. Without the functions it could admit much more.
+func (s RuleSet) lostFunctions(declared []Rule) (errs []error) {
+	named := func(rules []Rule, name string) bool {
+		return slices.ContainsFunc(rules, func(r Rule) bool { return r.name() == name })
+	}
+	for _, d := range declared {
+		if d.Cost == nil && d.Settle == nil && d.OnRefusal.Fallback == nil || named(s.rules, d.name()) {
+			continue
+		}
+		for _, r := range s.rules {
+			unnamed := r
+			unnamed.Name = ""
+			if unnamed.name() == r.name() && !named(declared, r.name()) && r.Algorithm == d.Algorithm &&
+				r.Key.label == d.Key.label && !(RuleSet{rules: []Rule{r}}).functions() {
+				errs = append(errs, &RuleError{Rule: r.String(), Problem: fmt.Sprintf("the rule %q in code has functions, and no rule here "+
+					"has its name: write \"%[1]s: %[2]s\" to keep them, or give this rule another Name", d.name(), unnamed)})
+			}
+		}
+	}
+	return errs
 }
 
 // policy is [Limiter.Policy] for a place, which is nil if it is not known.

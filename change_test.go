@@ -180,3 +180,63 @@ func TestChangeUnderLoad(t *testing.T) {
 		}
 	}
 }
+
+// TestChangeOfRefusal changes nothing but what refused requests meet.
+func TestChangeOfRefusal(t *testing.T) {
+	l := New(nil, nil)
+	h := l.Limit(Named("p", MustParse("1/1h global refuse mark").Rules()...).Overridable())(ok)
+	for range 3 {
+		assert.Equal(t, http.StatusOK, serve(h, t.Context()).Code)
+	}
+	require.NoError(t, l.Change(Named("p", MustParse("1/1h global refuse 503").Rules()...)))
+	assert.Equal(t, http.StatusServiceUnavailable, serve(h, t.Context()).Code)
+	require.NoError(t, l.Change(Named("p", MustParse("1/1h global").Rules()...)))
+	assert.Equal(t, http.StatusTooManyRequests, serve(h, t.Context()).Code)
+	require.NoError(t, l.Change())
+	assert.Equal(t, http.StatusOK, serve(h, t.Context()).Code)
+
+	l.Limit(Named("fixed", Global(time.Hour, 1)))
+	assert.ErrorContains(t, l.Change(Named("fixed", Global(time.Hour, 1)).OnRefusal(Refusal{Mark: true})),
+		`policy "fixed" has other rules in code (1/1h global, here 1/1h global refuse mark)`)
+}
+
+// TestNamedRefusal declares a policy again with another refusal, which is not that of
+// its requests.
+func TestNamedRefusal(t *testing.T) {
+	l := New(nil, nil)
+	_, err := l.Policy(Named("p", Global(time.Hour, 1)).OnRefusal(Refusal{Mark: true}))
+	require.NoError(t, err)
+	_, err = l.Policy(Named("p", Global(time.Hour, 1)))
+	assert.ErrorContains(t, err, `policy "p" already has other rules (1/1h global refuse mark, here 1/1h global)`)
+}
+
+// TestChangeToFunctions changes rules by others that have functions.
+func TestChangeToFunctions(t *testing.T) {
+	l := New(nil, nil)
+	costing := func(n int64) RuleSet {
+		r := Global(time.Hour, 10)
+		r.Cost = func(*http.Request) int64 { return n }
+		return Named("p", r).Overridable()
+	}
+	h := l.Limit(costing(1))(ok)
+	assert.Equal(t, http.StatusOK, serve(h, t.Context()).Code)
+	require.NoError(t, l.Change(costing(11)))
+	assert.Equal(t, http.StatusTooManyRequests, serve(h, t.Context()).Code)
+}
+
+// TestChangeLosesNoFunction changes the window of a rule, and with it its name, by which
+// it has the functions of the declared rule.
+func TestChangeLosesNoFunction(t *testing.T) {
+	l := New(nil, nil)
+	costly := PerIP(time.Minute, 10)
+	costly.Cost = func(*http.Request) int64 { return 10 }
+	other := Global(time.Hour, 100)
+	l.Limit(Named("p", costly, other).Overridable())(ok)
+	err := l.Change(Named("p", MustParse("10/2m per ip; 100/2h global").Rules()...))
+	assert.ErrorContains(t, err, `rule "per-ip-2m: 10/2m per ip": the rule "per-ip-1m" in code has functions`)
+	var wrong *RuleError
+	require.ErrorAs(t, err, &wrong)
+	require.NoError(t, l.Change(Named("p", MustParse("per-ip-1m: 10/2m per ip; 100/2h global").Rules()...)))
+	require.NoError(t, l.Change(Named("p", MustParse("10/2m per ip token-bucket; 10/2h per header X-Key").Rules()...)), "other rules")
+	require.NoError(t, l.Change(Named("p", MustParse("100/2h global").Rules()...)), "without the rule")
+}

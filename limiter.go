@@ -58,7 +58,8 @@ type Limiter struct {
 	lines    notice.Log
 	queues   waiting.Queues
 	notices  notices
-	traces   atomic.Int32 // requests left to trace on any route: see version.trace
+	versions atomic.Uint64 // of policies, so far
+	traces   atomic.Int32  // requests left to trace on any route: see version.trace
 
 	mu      sync.Mutex
 	named   map[string]*Policy       // that were declared

@@ -81,6 +81,12 @@ func (r *Refusal) zero() bool {
 	return r.Wait == 0 && r.Waiters == 0 && r.Status == 0 && r.Redirect == "" && !r.Degrade && r.Fallback == nil && !r.Mark
 }
 
+// equal reports whether r and s are the same by value, and of a Fallback whether there is
+// one.
+func (r *Refusal) equal(s *Refusal) bool {
+	return r.syntax() == s.syntax() && (r.Fallback == nil) == (s.Fallback == nil)
+}
+
 // OnRefusal returns the set with r as the OnRefusal of each rule that has none of its
 // own.
 func (s RuleSet) OnRefusal(r Refusal) RuleSet {
