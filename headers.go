@@ -82,7 +82,7 @@ func setHeaders(h http.Header, d *Decision) {
 		if !ok {
 			return
 		}
-		if refused && r.RetryAfter == 0 { // a rule that has no header refuses
+		if refused && r.RetryAfter < d.RetryAfter { // a rule that has no header refuses for longer
 			r.Remaining = 0
 			if d.RetryAfter != Never {
 				r.ResetAfter = max(r.ResetAfter, d.RetryAfter)
