@@ -51,7 +51,7 @@ func TestPage(t *testing.T) {
 	_, wrong := policyfile.Parse("policy.yaml", []byte(strings.Replace(files[0], "20/1h", "20/1x", 1)))
 	require.Error(t, wrong)
 	console := strings.Join(blocks(t, "console"), "\n")
-	for _, want := range []string{f.Explain(r, "alice"), strings.ReplaceAll(wrong.Error(), "\t", "    ") + "\n"} {
+	for _, want := range []string{f.Explain(r, &limit.Options{User: always("alice")}), strings.ReplaceAll(wrong.Error(), "\t", "    ") + "\n"} {
 		assert.Contains(t, console, want)
 	}
 }
