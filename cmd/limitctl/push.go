@@ -23,7 +23,7 @@ func (s *shared) flags(cmd *cobra.Command, by bool) {
 	cmd.Flags().StringVar(&s.url, "redis", "", "the Redis of the programs, such as redis://127.0.0.1:6379")
 	cmd.Flags().StringVar(&s.prefix, "prefix", "", "control.Options.Prefix of the programs")
 	if by {
-		cmd.Flags().StringVar(&s.name, "name", policyfile.DefaultName, "policyfile.Options.Name of the programs")
+		cmd.Flags().StringVar(&s.name, "name", "policies", "policyfile.Options.Name of the programs")
 		cmd.Flags().StringVar(&s.by, "by", os.Getenv("USER"), "who changes the policies, for the history")
 	}
 }
