@@ -269,5 +269,8 @@ func (d *Decision) appendLimits(b []byte) []byte {
 			separator = `,"`
 		}
 	}
+	if separator != `,"` {
+		return b // no rule refuses
+	}
 	return append(b, '}')
 }

@@ -140,8 +140,8 @@ type Rule struct {
 	// Exempt are callers that the rule neither charges nor refuses: "ip 10.0.0.0/8",
 	// "user root", "plan enterprise", "class critical". Each value is one word, and
 	// addresses are those of [Limiter.ClientIP]. An exempt rule is in no header; if all
-	// rules exempt a request, its decision has [ModeExempt] and the store is not asked.
-	// At most 64. See package access for longer lists.
+	// rules exempt an HTTP request, its decision has [ModeExempt] and the store is not
+	// asked. At most 64. See package access for longer lists.
 	Exempt []string
 }
 
