@@ -38,7 +38,7 @@ type exemption struct {
 
 func newCallers(l *Limiter, rules []Rule, waits bool) callers {
 	none := make([]int64, len(rules))
-	c := callers{usual: l.termsOf(rules, none), defaultClass: l.class(defaultClass), all: 1<<len(rules) - 1}
+	c := callers{usual: l.termsOf(rules, none), defaultClass: l.class(grammar.DefaultClass), all: 1<<len(rules) - 1}
 	if len(rules) == core.MaxCharges {
 		c.all = ^uint16(0)
 	}

@@ -42,6 +42,7 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/guard"
+	"github.com/routelimit/limit/internal/grammar"
 	"github.com/routelimit/limit/internal/notice"
 	"github.com/routelimit/limit/internal/waiting"
 	"github.com/routelimit/limit/memstore"
@@ -216,7 +217,7 @@ func New(store core.Store, options *Options) *Limiter {
 		panic(err)
 	}
 	if l.options.Classes == nil {
-		l.options.Classes = defaultClasses
+		l.options.Classes = grammar.DefaultClasses
 	}
 	l.options.Classes = slices.Clone(l.options.Classes)
 	l.lines = notice.Log{To: l.options.Log, Silenced: slices.Clone(l.options.Silence)}
