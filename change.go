@@ -3,12 +3,17 @@ package limit
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
+	"time"
+
+	"github.com/routelimit/limit/internal/notice"
 )
 
 // Overridable returns the set as a default: [Limiter.Change] may replace its rules.
-// The set must be [Named], and may then have no rules, for a policy that only Change
-// defines.
+// The set must be [Named]. It may have no rules, for a policy that only Change defines:
+// until then its requests are not decided, and answered with 503.
 func (s RuleSet) Overridable() RuleSet {
 	s.overridable = true
 	return s
@@ -25,10 +30,10 @@ func (s RuleSet) Overridable() RuleSet {
 // that they began with.
 //
 // A rule keeps the state of its keys if it keeps its Name and its Algorithm and, unless
-// it has a Name of its own, its key and window: docs/policy-files.md says what each
-// algorithm keeps. A rule without Cost, Settle and Fallback has those of the declared
-// rule of its name, so that rules in text do not lose what only code can say. A rule that
-// would lose them because its default name has changed is an error.
+// it has a Name of its own, its key and window: docs/plans.md says what each algorithm
+// keeps. A rule without Cost, Settle and Fallback has those of the declared
+// rule of its name, so that rules in text do not lose what only code can say. A set
+// without a rule of that name is an error.
 func (l *Limiter) Change(sets ...RuleSet) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -42,6 +47,7 @@ func (l *Limiter) Change(sets ...RuleSet) error {
 		if _, twice := changes[set.name]; twice {
 			errs = append(errs, &RuleError{Problem: fmt.Sprintf("policy %q is changed twice: remove one of the two sets", set.name)})
 		}
+		set.overridable = false // by another set
 		changes[set.name] = set
 	}
 	next := make(map[string]RuleSet) // for each policy
@@ -66,6 +72,8 @@ func (l *Limiter) Change(sets ...RuleSet) error {
 		}
 	}
 	l.changes = changes
+	l.notices.changed.Store(time.Now().UnixNano())
+	l.notices.look.Or(lookAtChanges)
 	return nil
 }
 
@@ -122,26 +130,18 @@ func (s RuleSet) functions() bool {
 	})
 }
 
-// lostFunctions returns an error for each rule of s that is probably a declared one with
-// functions, but goes by another name: the name of a rule without a Name of its own
-// follows its window. Without the functions it could admit much more.
+// lostFunctions returns an error for each declared rule with functions of which s has no
+// rule of that name. Without the functions, the rules could admit much more.
 func (s RuleSet) lostFunctions(declared []Rule) (errs []error) {
-	named := func(rules []Rule, name string) bool {
-		return slices.ContainsFunc(rules, func(r Rule) bool { return r.name() == name })
-	}
 	for _, d := range declared {
-		if d.Cost == nil && d.Settle == nil && d.OnRefusal.Fallback == nil || named(s.rules, d.name()) {
+		if d.Cost == nil && d.Settle == nil && d.OnRefusal.Fallback == nil ||
+			slices.ContainsFunc(s.rules, func(r Rule) bool { return r.name() == d.name() }) {
 			continue
 		}
-		for _, r := range s.rules {
-			unnamed := r
-			unnamed.Name = ""
-			if unnamed.name() == r.name() && !named(declared, r.name()) && r.Algorithm == d.Algorithm &&
-				r.Key.label == d.Key.label && !(RuleSet{rules: []Rule{r}}).functions() {
-				errs = append(errs, &RuleError{Rule: r.String(), Problem: fmt.Sprintf("the rule %q in code has functions, and no rule here "+
-					"has its name: write \"%[1]s: %[2]s\" to keep them, or give this rule another Name", d.name(), unnamed)})
-			}
-		}
+		unnamed := d
+		unnamed.Name = ""
+		errs = append(errs, &RuleError{Rule: d.String(), Problem: fmt.Sprintf("this rule has functions (Cost, Settle or Fallback) in code, "+
+			"and no rule here has its name: write a rule %q to keep them", d.name()+": "+unnamed.String())})
 	}
 	return errs
 }
@@ -187,19 +187,26 @@ func (l *Limiter) policy(set RuleSet, at *place) (*Policy, error) {
 
 // declare returns a new policy of a named set, with the rules of Change if it has any.
 func (l *Limiter) declare(set RuleSet) (*Policy, error) {
-	if len(set.rules) == 0 && l.changes[set.name].rules != nil {
-		set.overridable = true
-	} else if err := l.validate(set); err != nil {
+	_, changed := l.changes[set.name]
+	set.overridable = set.overridable || changed && len(set.rules) == 0
+	if err := l.validate(set); err != nil {
 		return nil, err
 	}
 	p := &Policy{limiter: l, scope: set.scope, declared: set}
-	now, err := p.changed(l.changes)
-	if err != nil {
-		return nil, err
+	now := set
+	if changed {
+		var err error
+		if now, err = p.changed(l.changes); err != nil {
+			return nil, err
+		}
 	}
 	p.current.Store(newVersion(p, now))
 	return p, nil
 }
+
+// errNoRules is the error of requests to a policy that only Change defines, before it
+// has.
+var errNoRules = fmt.Errorf("%w: the policy has no rules yet: call Limiter.Change, or follow a policy file, before the program serves", ErrUndecided)
 
 // attach records a place where the policy decides. The error says which of its rules
 // could resolve no key there.
@@ -217,4 +224,32 @@ func (p *Policy) attachLocked(at place) error {
 		p.places = append(p.places, at)
 	}
 	return nil
+}
+
+// noticeUndeclared warns about changed policies that the program does not declare.
+func (l *Limiter) noticeUndeclared() {
+	l.mu.Lock()
+	var unknown []string
+	for name := range l.changes {
+		if l.named[name] == nil {
+			unknown = append(unknown, name)
+		}
+	}
+	declared := slices.Sorted(maps.Keys(l.named))
+	l.mu.Unlock()
+	if unknown == nil {
+		return
+	}
+	slices.Sort(unknown)
+	notice.Write(l.log(), notice.Undeclared, "limit: policies were changed that the program does not declare, so their rules apply to no request: "+
+		"correct their names, or declare them", 0, "policies", listed(unknown), "declared", listed(declared))
+}
+
+// listed returns the first names of a list as text.
+func listed(names []string) string {
+	const most = 10
+	if len(names) > most {
+		return strings.Join(names[:most], ", ") + ", …"
+	}
+	return strings.Join(names, ", ")
 }

@@ -1,9 +1,12 @@
 package limit
 
 import (
+	"bytes"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -224,8 +227,8 @@ func TestChangeToFunctions(t *testing.T) {
 	assert.Equal(t, http.StatusTooManyRequests, serve(h, t.Context()).Code)
 }
 
-// TestChangeLosesNoFunction changes the window of a rule, and with it its name, by which
-// it has the functions of the declared rule.
+// TestChangeLosesNoFunction leaves out a rule with functions, or changes its window, and
+// with it the name by which it has them.
 func TestChangeLosesNoFunction(t *testing.T) {
 	l := New(nil, nil)
 	costly := PerIP(time.Minute, 10)
@@ -233,10 +236,58 @@ func TestChangeLosesNoFunction(t *testing.T) {
 	other := Global(time.Hour, 100)
 	l.Limit(Named("p", costly, other).Overridable())(ok)
 	err := l.Change(Named("p", MustParse("10/2m per ip; 100/2h global").Rules()...))
-	assert.ErrorContains(t, err, `rule "per-ip-2m: 10/2m per ip": the rule "per-ip-1m" in code has functions`)
+	assert.ErrorContains(t, err, `rule "10/1m per ip": this rule has functions (Cost, Settle or Fallback) in code, `+
+		`and no rule here has its name: write a rule "per-ip-1m: 10/1m per ip" to keep them`)
 	var wrong *RuleError
 	require.ErrorAs(t, err, &wrong)
 	require.NoError(t, l.Change(Named("p", MustParse("per-ip-1m: 10/2m per ip; 100/2h global").Rules()...)))
-	require.NoError(t, l.Change(Named("p", MustParse("10/2m per ip token-bucket; 10/2h per header X-Key").Rules()...)), "other rules")
-	require.NoError(t, l.Change(Named("p", MustParse("100/2h global").Rules()...)), "without the rule")
+	assert.Error(t, l.Change(Named("p", MustParse("100/2h global").Rules()...)), "without the rule")
+}
+
+// TestChangeDefines declares a policy that only Change defines.
+func TestChangeDefines(t *testing.T) {
+	l := New(nil, nil)
+	_, err := l.Policy(Named("not a name").Overridable())
+	assert.ErrorContains(t, err, `policy name "not a name": write`)
+	p, err := l.Policy(Named("login").Overridable())
+	require.NoError(t, err)
+	h := p.Handler(ok)
+	assert.Equal(t, http.StatusServiceUnavailable, serve(h, t.Context()).Code)
+	_, err = p.Take(t.Context(), Request{})
+	assert.ErrorIs(t, err, ErrUndecided)
+	assert.ErrorContains(t, err, "the policy has no rules yet: call Limiter.Change")
+	_, err = p.Wait(t.Context(), Request{})
+	assert.ErrorIs(t, err, ErrUndecided)
+	_, err = p.Peek(t.Context(), Request{})
+	assert.ErrorIs(t, err, ErrUndecided)
+
+	assert.ErrorContains(t, l.Change(), `policy "login" has no rules`)
+	assert.ErrorContains(t, l.Change(Named("login").Overridable()), "no rules: write at least one")
+	require.NoError(t, l.Change(Named("login", PerIP(time.Minute, 5))))
+	assert.Equal(t, `"per-ip-1m";q=5;w=60`, policyOf(t, h))
+}
+
+// TestNoticeOfUndeclaredPolicies changes a policy under a misspelled name.
+func TestNoticeOfUndeclaredPolicies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		l := New(nil, &Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+		h := l.Limit(Named("login", PerIP(time.Minute, 100)).Overridable())(ok)
+		require.NoError(t, l.Change(Named("logn", PerIP(time.Minute, 5)), Named("later", PerIP(time.Minute, 5))))
+		serve(h, t.Context())
+		assert.Empty(t, log.String(), "the program may still declare it")
+		l.Limit(Named("later"))
+		time.Sleep(time.Second + 1)
+		for range 2 {
+			serve(h, t.Context())
+		}
+		assert.Equal(t, 1, strings.Count(log.String(), "\n"), log.String())
+		assert.Contains(t, log.String(), `code=LIMIT-114 policies=logn declared="later, login"`)
+
+		log.Reset()
+		require.NoError(t, l.Change(Named("login", PerIP(time.Minute, 5)), Named("later", PerIP(time.Minute, 5))))
+		time.Sleep(time.Second + 1)
+		serve(h, t.Context())
+		assert.Empty(t, log.String())
+	})
 }

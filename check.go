@@ -113,12 +113,25 @@ func replicated(pod string) bool {
 // vowels, and digits that look like them.
 func random(part string) bool { return strings.Trim(part, "bcdfghjklmnpqrstvwxz2456789") == "" }
 
-// checkOnce looks for problems after the first decision that the store has made, and
-// logs them. A store that fails has its own lines.
-func (l *Limiter) checkOnce(mode core.Mode) {
-	if mode != core.ModeExact || l.notices.checked.Swap(true) {
-		return
+// What to look at after the next decision.
+const (
+	lookAtStore   uint32 = 1 << iota // if the store has made it
+	lookAtChanges                    // if the last change was a second ago
+)
+
+// lookOnce looks for problems after a decision, and logs them. A store that fails has its
+// own lines.
+func (l *Limiter) lookOnce(look uint32, mode core.Mode) {
+	n := &l.notices
+	if look&lookAtChanges != 0 && time.Now().UnixNano()-n.changed.Load() > int64(time.Second) && n.look.And(^lookAtChanges)&lookAtChanges != 0 {
+		l.noticeUndeclared()
 	}
+	if look&lookAtStore != 0 && mode == core.ModeExact && n.look.And(^lookAtStore)&lookAtStore != 0 {
+		l.lookAtStore()
+	}
+}
+
+func (l *Limiter) lookAtStore() {
 	if l.inMemory {
 		l.logProblems(l.checkMemory())
 		return

@@ -82,6 +82,12 @@ func setHeaders(h http.Header, d *Decision) {
 		if !ok {
 			return
 		}
+		if refused && r.RetryAfter < d.RetryAfter { // a rule that has no header refuses for longer
+			r.Remaining = 0
+			if d.RetryAfter != Never {
+				r.ResetAfter = max(r.ResetAfter, d.RetryAfter)
+			}
+		}
 		reset := r.ResetAfter
 		if style&XRateLimitUnix != 0 {
 			reset += time.Duration(d.core.At) * time.Microsecond

@@ -224,6 +224,7 @@ func New(store core.Store, options *Options) *Limiter {
 	l.queues.Requests = cmp.Or(l.options.Waiters, defaultTotalWaiters)
 	l.store = decorated(store, &l.options)
 	_, l.inMemory = l.store.(*memstore.Store)
+	l.notices.look.Store(lookAtStore)
 	l.notices.limiterPerRequest(l.log())
 	return l
 }

@@ -24,7 +24,8 @@ type notices struct {
 	// Whether each of these was written, which is once.
 	untrusted, silentProxy, lateUser atomic.Bool
 
-	checked atomic.Bool // whether checkOnce has begun
+	look    atomic.Uint32 // what to look at after the next decision: see lookOnce
+	changed atomic.Int64  // when Limiter.Change was called, in Unix nanoseconds
 }
 
 // A failure is what can go wrong with a request beside a refusal.
