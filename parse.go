@@ -48,7 +48,7 @@ import (
 //	100/1m per user plan pro 1000 plan enterprise 10k reserve critical 20 exempt ip 10.0.0.0/8
 //
 // The error shows the place in the text and what to write there, or is the error
-// of [RuleSet.Validate].
+// of [Limiter.Policy] for these rules.
 func Parse(text string) (RuleSet, error) {
 	var set RuleSet
 	if err := set.UnmarshalText([]byte(text)); err != nil {
