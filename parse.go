@@ -47,8 +47,8 @@ import (
 //
 //	100/1m per user plan pro 1000 plan enterprise 10k reserve critical 20 exempt ip 10.0.0.0/8
 //
-// The error shows the place in the text and what to write there, or is the error
-// of [Limiter.Policy] for these rules.
+// The error shows the place in the text and what to write there, or joins one
+// [*RuleError] for each thing wrong with the rules.
 func Parse(text string) (RuleSet, error) {
 	var set RuleSet
 	if err := set.UnmarshalText([]byte(text)); err != nil {
