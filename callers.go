@@ -237,9 +237,9 @@ func (p *version) override(s *scratch, route *route) {
 	}
 }
 
-// Key returns the key of a rule for values of [Request].Keys, as [Options].Override is
-// asked about it. The rule goes by the name that a [Decision] shows. The error says
-// which rules there are, or which key is missing.
+// Key returns the key that a rule has for values of [Request].Keys: the one that
+// [Options].Override receives. The rule is named as in a [Decision]. The error says which
+// rules there are, or which key is missing.
 func (p *Policy) Key(rule string, keys map[string]string) (string, error) {
 	v := p.current.Load()
 	i := slices.Index(v.names, rule)
@@ -268,6 +268,9 @@ func (d *Decision) appendLimits(b []byte) []byte {
 			b = strconv.AppendInt(b, d.caller.terms.limits[i], 10)
 			separator = `,"`
 		}
+	}
+	if separator != `,"` {
+		return b // no rule refuses
 	}
 	return append(b, '}')
 }

@@ -11,29 +11,29 @@ import (
 	"github.com/routelimit/limit/internal/notice"
 )
 
-// Overridable returns the set as a default: [Limiter.Change] may replace its rules.
+// Overridable returns the set as a default, whose rules [Limiter.Change] may replace.
 // The set must be [Named]. It may have no rules, for a policy that only Change defines:
-// until then its requests are not decided, and answered with 503.
+// until then, its requests are undecided and answered with 503.
 func (s RuleSet) Overridable() RuleSet {
 	s.overridable = true
 	return s
 }
 
-// Change replaces the rules of policies while the program runs: those of a policy file,
-// for example. Each set is [Named] and replaces the rules of the policy of its name,
-// which the program has declared [RuleSet.Overridable] or declares later. A policy that
-// an earlier call has changed and this one does not returns to its declared rules, and
-// so Change without sets undoes all changes.
+// Change replaces the rules of policies while the program runs, such as those of a
+// policy file. Each set must be [Named], and replaces the rules of the policy of that
+// name. The program declares the policy, before or later, as [RuleSet.Overridable]. A
+// policy that this call does not name returns to its declared rules, so Change without
+// sets undoes all changes.
 //
 // All sets take effect, or none does. The error joins one [*RuleError] for each thing
-// wrong with them. Requests that have begun, and those that wait, end under the rules
+// wrong with them. Requests that have begun, waiting ones included, end under the rules
 // that they began with.
 //
-// A rule keeps the state of its keys if it keeps its Name and its Algorithm and, unless
-// it has a Name of its own, its key and window: docs/plans.md says what each algorithm
-// keeps. A rule without Cost, Settle and Fallback has those of the declared
-// rule of its name, so that rules in text do not lose what only code can say. A set
-// without a rule of that name is an error.
+// A rule keeps the state of its keys if it keeps its algorithm and its name. A default
+// name follows the key and the window. docs/plans.md says what each algorithm keeps. A
+// rule without a Cost, Settle or Fallback gets that of the declared rule of the same name,
+// so that rules in text do not lose what only code can say. A set that leaves such a rule
+// out is an error.
 func (l *Limiter) Change(sets ...RuleSet) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -128,10 +128,10 @@ func (d *Decision) nearest() (nearest RuleDecision, ok bool) {
 }
 
 // policyHeader returns the RateLimit-Policy of rules: name, quota and window. Bans and
-// distinct values are no quotas that clients spend, and have no members.
-// The limits are those of a caller. The quota is what a window admits in the long run, so that q and w are a rate; a
-// burst shows in the r of RateLimit. The window is left out if it is no whole
-// number of seconds, or a calendar period, since those differ. Concurrency has no
+// distinct values are no quotas that clients spend, and have no members. The limits are
+// those of a caller. The quota is what a window admits in the long run, so that q and w
+// are a rate; a burst shows in the r of RateLimit. The window is left out if it is no
+// whole number of seconds, or a calendar period, since those differ. Concurrency has no
 // window, and a unit of its own.
 func policyHeader(rules []Rule, limits []int64) string {
 	var b strings.Builder

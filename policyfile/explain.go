@@ -128,17 +128,14 @@ func (f *File) at(at int) string { return f.source.error(at, "").place() }
 
 // policy explains the policy of a request.
 func (e *explanation) policy(r *http.Request) {
-	found, pattern := e.mux.Handler(r)
-	_, clean := found.(matched)
+	m := matchOf(e.mux, lookedUp(r))
 	for i := range e.policies {
 		policy := &e.policies[i]
 		for _, route := range policy.routes {
-			if route.pattern == pattern {
+			if route.pattern == m.pattern {
 				e.line("policy %s, by its route %s (%s)", policy.name, route.pattern, e.at(e.source.inside(route.node, 0)))
-				if len(route.values) > 0 {
-					r = withValues(e.mux, r, pattern, route.values, clean)
-				}
-				e.rules(policy, r)
+				m.values = route.values
+				e.rules(policy, m.withValues(e.mux, r))
 				return
 			}
 		}
