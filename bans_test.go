@@ -223,3 +223,21 @@ func TestInvalidBans(t *testing.T) {
 		assert.ErrorContains(t, err, want)
 	}
 }
+
+// TestXRateLimitOfBans shows in X-RateLimit that a ban refuses, which has no header.
+func TestXRateLimitOfBans(t *testing.T) {
+	limiter := limit.New(nil, &limit.Options{Headers: limit.XRateLimit})
+	for rules, want := range map[string][]string{
+		"2/1h per ip; 1/1m per ip ban 2h":                          {"404 1 3600", "404 0 3600", "429 0 7200", "429 0 7200"},
+		"9/1h per ip; 1/1h per query q hidden; 2/1m per ip ban 2h": {"404 8 3600", "429 0 3600", "429 0 7200"},
+	} {
+		h := limiter.Limit(limit.MustParse(rules))(http.NotFoundHandler())
+		var got []string
+		for range want {
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+			got = append(got, fmt.Sprint(w.Code, " ", w.Header().Get("X-RateLimit-Remaining"), " ", w.Header().Get("X-RateLimit-Reset")))
+		}
+		assert.Equal(t, want, got, rules)
+	}
+}

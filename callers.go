@@ -38,7 +38,7 @@ type exemption struct {
 
 func newCallers(l *Limiter, rules []Rule, waits bool) callers {
 	none := make([]int64, len(rules))
-	c := callers{usual: l.termsOf(rules, none), defaultClass: l.class(defaultClass), all: 1<<len(rules) - 1}
+	c := callers{usual: l.termsOf(rules, none), defaultClass: l.class(grammar.DefaultClass), all: 1<<len(rules) - 1}
 	if len(rules) == core.MaxCharges {
 		c.all = ^uint16(0)
 	}
@@ -60,7 +60,7 @@ func newCallers(l *Limiter, rules []Rule, waits bool) callers {
 			c.plans = make(map[string]*terms)
 		}
 		t := l.termsOf(rules, limits)
-		t.ownState(c.usual)
+		t.ownState(rules, name)
 		c.plans[name] = t
 	}
 	c.asksPlan, c.asksClass = c.plans != nil, reserves || waits
@@ -93,7 +93,7 @@ func newExemption(l *Limiter, r *Rule) (e exemption) {
 			e.classes |= 1 << l.class(value)
 		}
 	}
-	e.charge = &core.Charge{Rule: r.name() + quotaSuffix + "exempt", Quota: core.Quota{Algorithm: FixedWindow, Limit: 1, Window: core.MaxWindow}}
+	e.charge = &core.Charge{Rule: r.name() + quotaSuffix + quotaSuffix, Quota: core.Quota{Algorithm: FixedWindow, Limit: 1, Window: core.MaxWindow}}
 	return e
 }
 
@@ -231,13 +231,15 @@ func (p *version) override(s *scratch, route *route) {
 		limits[i] = limit
 	}
 	if limits != nil {
+		plan := s.caller.terms
 		s.caller.terms = p.limiter.termsOf(p.set.rules, limits)
+		s.caller.terms.suffixes, s.caller.terms.stored = plan.suffixes, plan.stored // buckets keep what is spent
 	}
 }
 
-// Key returns the key of a rule for values of [Request].Keys, as [Options].Override is
-// asked about it. The rule goes by the name that a [Decision] shows. The error says
-// which rules there are, or which key is missing.
+// Key returns the key that a rule has for values of [Request].Keys: the one that
+// [Options].Override receives. The rule is named as in a [Decision]. The error says which
+// rules there are, or which key is missing.
 func (p *Policy) Key(rule string, keys map[string]string) (string, error) {
 	v := p.current.Load()
 	i := slices.Index(v.names, rule)
@@ -266,6 +268,9 @@ func (d *Decision) appendLimits(b []byte) []byte {
 			b = strconv.AppendInt(b, d.caller.terms.limits[i], 10)
 			separator = `,"`
 		}
+	}
+	if separator != `,"` {
+		return b // no rule refuses
 	}
 	return append(b, '}')
 }

@@ -16,22 +16,21 @@ import (
 // docs/diagnostics.md explains. Find it with [errors.As].
 type Diagnosis = core.Diagnosis
 
-// Check returns what is known to be wrong before the first request: whether the store
-// can be reached and written, evicts keys, or withholds what it needs, and whether the
-// quotas are in memory although several instances seem to run. Call it before the
-// program serves:
+// Check returns what is wrong before the first request: a store that cannot be reached
+// or written, evicts keys, or withholds information that the store needs, and quotas in
+// memory although several instances seem to run. Call it before the program serves:
 //
 //	if err := limiter.Check(ctx); err != nil {
 //		log.Fatal(err)
 //	}
 //
 // The error joins one [*Diagnosis] for each problem that [Options].Silence does not
-// name, or is the error of ctx if that was canceled. Check changes no quota and waits
-// for the store as long as ctx, at most 5 s. It asks stores of package redisstore, and
-// others that have such a method: see [core.Check].
+// name, or is the error of ctx if that was canceled. Check changes no quota, and waits
+// for the store until ctx ends, at most 5 s. It checks stores of package redisstore, and
+// others that have a Check method: see [core.Check].
 //
-// A program that does not call Check finds the same in its log: what a store says
-// about its requests, and the rest after the first decision.
+// If the program does not call Check, the same problems are logged: failures of the
+// store when they happen, and the rest after the first decision.
 func (l *Limiter) Check(ctx context.Context) error {
 	if err := ctx.Err(); errors.Is(err, context.Canceled) {
 		return err
@@ -113,12 +112,25 @@ func replicated(pod string) bool {
 // vowels, and digits that look like them.
 func random(part string) bool { return strings.Trim(part, "bcdfghjklmnpqrstvwxz2456789") == "" }
 
-// checkOnce looks for problems after the first decision that the store has made, and
-// logs them. A store that fails has its own lines.
-func (l *Limiter) checkOnce(mode core.Mode) {
-	if mode != core.ModeExact || l.notices.checked.Swap(true) {
-		return
+// What to look at after the next decision.
+const (
+	lookAtStore   uint32 = 1 << iota // if the store has made it
+	lookAtChanges                    // if the last change was a second ago
+)
+
+// lookOnce looks for problems after a decision, and logs them. A store that fails has its
+// own lines.
+func (l *Limiter) lookOnce(look uint32, mode core.Mode) {
+	n := &l.notices
+	if look&lookAtChanges != 0 && time.Now().UnixNano()-n.changed.Load() > int64(time.Second) && n.look.And(^lookAtChanges)&lookAtChanges != 0 {
+		l.noticeUndeclared()
 	}
+	if look&lookAtStore != 0 && mode == core.ModeExact && n.look.And(^lookAtStore)&lookAtStore != 0 {
+		l.lookAtStore()
+	}
+}
+
+func (l *Limiter) lookAtStore() {
 	if l.inMemory {
 		l.logProblems(l.checkMemory())
 		return

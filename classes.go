@@ -41,13 +41,8 @@ func (r Rule) reserveProblems() (list []string) {
 	return list
 }
 
-// Requests without a class are of defaultClass.
-const (
-	defaultClass = "default"
-	maxClasses   = 16
-)
-
-var defaultClasses = []string{"critical", defaultClass, "background"}
+// maxClasses bounds [Options].Classes.
+const maxClasses = 16
 
 // validClasses returns what is wrong with [Options].Classes.
 func validClasses(classes []string) error {
@@ -55,8 +50,8 @@ func validClasses(classes []string) error {
 		return nil
 	}
 	var errs []error
-	if !slices.Contains(classes, defaultClass) || len(classes) > maxClasses {
-		errs = append(errs, fmt.Errorf("limit: Classes %q: write at most %d, with %q for requests without a class", classes, maxClasses, defaultClass))
+	if !slices.Contains(classes, grammar.DefaultClass) || len(classes) > maxClasses {
+		errs = append(errs, fmt.Errorf("limit: Classes %q: write at most %d, with %q for requests without a class", classes, maxClasses, grammar.DefaultClass))
 	}
 	for i, name := range classes {
 		if !grammar.ValidName(name) || slices.Contains(classes[:i], name) {
@@ -70,7 +65,7 @@ func validClasses(classes []string) error {
 func (l *Limiter) class(name string) uint8 {
 	i := slices.Index(l.options.Classes, name)
 	if i < 0 {
-		i = slices.Index(l.options.Classes, defaultClass)
+		i = slices.Index(l.options.Classes, grammar.DefaultClass)
 	}
 	return uint8(i)
 }

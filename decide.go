@@ -124,6 +124,9 @@ func validCost(n int64) (int64, error) {
 
 // charge fills in the keys and costs of an HTTP request.
 func (p *version) charge(s *scratch, route *route, from *source) (err error) {
+	if len(p.names) == 0 {
+		return errNoRules
+	}
 	p.resolve(s, route, from.value)
 	for i := range s.charges {
 		if s.charges[i].Cost, err = from.costOf(&p.set.rules[i]); err != nil {
@@ -141,6 +144,9 @@ func (p *version) charge(s *scratch, route *route, from *source) (err error) {
 // returns what is wrong with its keys. The maps of the request do not escape, so that
 // a literal costs its caller no allocation.
 func (p *version) chargeRequest(s *scratch, r *Request) error {
+	if len(p.names) == 0 {
+		return errNoRules
+	}
 	faulty := p.joins // a part that is not asked may be missing too
 	p.resolve(s, p.named, func(k *KeyResolver) string {
 		v, ok := p.limiter.valueOf(k, r.Keys)
@@ -231,8 +237,8 @@ func (p *version) take(ctx context.Context, d *Decision, r *route, s *scratch, r
 		p.limiter.notices.overflowed(p.limiter, r.name)
 	}
 	d.caller = s.caller
-	if !p.limiter.notices.checked.Load() {
-		p.limiter.checkOnce(d.core.Mode)
+	if look := p.limiter.notices.look.Load(); look != 0 {
+		p.limiter.lookOnce(look, d.core.Mode)
 	}
 	d.describe(p, r)
 	if !d.Allowed {

@@ -18,8 +18,8 @@ type Decision struct {
 	// Mode says how the decision was made: by the store, or without it.
 	Mode core.Mode
 
-	// At is when the store decided, on its clock: that of Redis, or of this
-	// process, which also decides for [ModeExempt] and [ModeBarred].
+	// At is when the decision was made: on the clock of Redis, or on that of this
+	// process for a memory store, [ModeExempt] and [ModeBarred].
 	At time.Time
 
 	// RetryAfter is how long until the same request would be admitted if no

@@ -82,6 +82,12 @@ func setHeaders(h http.Header, d *Decision) {
 		if !ok {
 			return
 		}
+		if refused && r.RetryAfter < d.RetryAfter { // a rule that has no header refuses for longer
+			r.Remaining = 0
+			if d.RetryAfter != Never {
+				r.ResetAfter = max(r.ResetAfter, d.RetryAfter)
+			}
+		}
 		reset := r.ResetAfter
 		if style&XRateLimitUnix != 0 {
 			reset += time.Duration(d.core.At) * time.Microsecond
@@ -122,10 +128,10 @@ func (d *Decision) nearest() (nearest RuleDecision, ok bool) {
 }
 
 // policyHeader returns the RateLimit-Policy of rules: name, quota and window. Bans and
-// distinct values are no quotas that clients spend, and have no members.
-// The limits are those of a caller. The quota is what a window admits in the long run, so that q and w are a rate; a
-// burst shows in the r of RateLimit. The window is left out if it is no whole
-// number of seconds, or a calendar period, since those differ. Concurrency has no
+// distinct values are no quotas that clients spend, and have no members. The limits are
+// those of a caller. The quota is what a window admits in the long run, so that q and w
+// are a rate; a burst shows in the r of RateLimit. The window is left out if it is no
+// whole number of seconds, or a calendar period, since those differ. Concurrency has no
 // window, and a unit of its own.
 func policyHeader(rules []Rule, limits []int64) string {
 	var b strings.Builder

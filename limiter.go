@@ -42,6 +42,7 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/guard"
+	"github.com/routelimit/limit/internal/grammar"
 	"github.com/routelimit/limit/internal/notice"
 	"github.com/routelimit/limit/internal/waiting"
 	"github.com/routelimit/limit/memstore"
@@ -58,7 +59,8 @@ type Limiter struct {
 	lines    notice.Log
 	queues   waiting.Queues
 	notices  notices
-	traces   atomic.Int32 // requests left to trace on any route: see version.trace
+	versions atomic.Uint64 // of policies, so far
+	traces   atomic.Int32  // requests left to trace on any route: see version.trace
 
 	mu      sync.Mutex
 	named   map[string]*Policy       // that were declared
@@ -74,27 +76,28 @@ type Options struct {
 	// of the adapter is set.
 	User func(*http.Request) string
 
-	// Plan returns the plan of the caller: see [Rule].Plans. "" is none, and a plan that
-	// a rule does not name has its Limit. It is asked once for each policy on a request
-	// that has plans, must be fast, and must not be what a client can choose freely. On
-	// Gin and Echo, authentication puts it into the context of the request.
+	// Plan returns the plan of the caller: see [Rule].Plans. "" means no plan. Callers on
+	// a plan that a rule does not name get the Limit of the rule. Each policy with plans
+	// calls Plan once for a request, so it must be fast. The plan must come from a
+	// verified source: a client that can choose its plan chooses its limit. On Gin and
+	// Echo, have authentication put it into the context of the *http.Request.
 	Plan func(*http.Request) string
 
-	// Override returns the limit of one key of a rule, instead of that of its plan and of
-	// Limit; 0 means that there is none. The policy and the rule are the names in a
-	// [Decision], and the key is as [Policy.Key] returns it. It is asked for each rule
-	// of each decision, outside HTTP too, so it must answer from memory. Package
-	// overrides has overrides that all instances share.
+	// Override returns the limit of one key of a rule. It replaces the limit of the plan
+	// and that of the rule; 0 means no override. The policy and the rule are named as in
+	// a [Decision], and the key is what [Policy.Key] returns. Each rule of each decision
+	// calls Override, outside HTTP too, so it must answer from memory. Package overrides
+	// shares overrides between instances.
 	Override func(policy, rule, key string) int64
 
 	// Class returns the class of a request, one of Classes: see [Rule].Reserve. "" and
-	// any other text mean "default". Requests that wait are served by class. It is asked
-	// once for each policy on a request that uses classes, and must not be what a client
-	// can choose freely.
+	// any other text mean "default". Waiting requests are served by class. Each policy
+	// that uses classes calls Class once for a request. The class must come from a
+	// verified source: clients would choose the highest.
 	Class func(*http.Request) string
 
-	// Classes are the classes from the highest to the lowest, "default" among them; at
-	// most 16. Nil means critical, default and background.
+	// Classes lists the classes, from the highest to the lowest: at most 16, and
+	// "default" must be one of them. Nil means critical, default and background.
 	Classes []string
 
 	// Proxies says which forwarding headers to believe for [ByIP]. The zero
@@ -104,7 +107,8 @@ type Options struct {
 	// Instances is how many processes share the store; 0 means 1. While the
 	// store is unavailable, each process admits at most its share of a limit,
 	// rounded up. Package guard has more options. In memory, each process has
-	// quotas of its own: more than 1 is logged, and 1 says that there is no other.
+	// quotas of its own: a number above 1 is logged as a mistake, and 1 tells
+	// [Limiter.Check] that no other instance runs.
 	Instances int
 
 	// MaxKeys is how many partly used keys this process tracks, over all rules;
@@ -124,24 +128,22 @@ type Options struct {
 	// jitter: they give each client its own time.
 	Jitter time.Duration
 
-	// Exempt reports whether no rule is charged for a request, such as one of a
-	// health check or of your own office. The request goes to its handler without
-	// headers of quotas, and its decision has [ModeExempt]. Bar is not asked about
-	// it, so that no ban locks out the clients that you exempt. Nil exempts none.
+	// Exempt reports whether a request passes without being charged: a health check, or
+	// a request from your own office. Its response has no quota headers, and its
+	// decision has [ModeExempt]. Bar is not called for it, so that no ban locks out the
+	// clients that you exempt. Nil exempts no request.
 	//
 	// Exempt and Bar are for HTTP requests and RPC calls: handlers, middleware and
-	// adapters ask them, and [Policy.Take], [Policy.Wait], [Policy.Reserve] and
-	// [Policy.Peek] do not. They are asked once for each policy on a request, and
-	// once for each part of a body that package throttle slows, so they must be
-	// fast, have no side effects, and be safe for concurrent use. Package access
-	// has lists for both.
+	// adapters call them; [Policy.Take], [Policy.Wait], [Policy.Reserve] and
+	// [Policy.Peek] do not. They are called once for each policy on a request, and once
+	// for each part of a body that package throttle slows. So they must be fast, have no
+	// side effects, and be safe for concurrent use. Package access has lists for both.
 	Exempt func(*http.Request) bool
 
-	// Bar returns how much longer a client is barred: 0 or less if it is not, and
-	// [Never] if it is for good. A barred request is refused with 403 before any
-	// rule is charged and without a call of the store. Its decision has
-	// [ModeBarred], and the time, to which Jitter is not added, as RetryAfter. Nil
-	// bars none.
+	// Bar returns how much longer the client of a request is barred: 0 or less if it is
+	// not barred, and [Never] if it is barred for good. A barred request is refused with
+	// 403, charges no rule and does not call the store. Its decision has [ModeBarred],
+	// and the time as RetryAfter, without Jitter. Nil bars no client.
 	Bar func(*http.Request) time.Duration
 
 	// Refuse answers a refused request, after the headers are set. A function
@@ -150,13 +152,13 @@ type Options struct {
 	// Adapters have a Refuse of their own, in the form of their framework.
 	Refuse func(http.ResponseWriter, *http.Request, Decision)
 
-	// OnRefusal says what happens to a request that a rule refuses, where neither the
-	// rule nor its set says so. The zero value means an answer with 429, which Refuse
-	// may write.
+	// OnRefusal says what happens to a request that a rule refuses, if neither the rule
+	// nor its set says so. The zero value means an answer with 429, which Refuse can
+	// write.
 	OnRefusal Refusal
 
 	// Waiters is how many requests may wait at once, over all rules: see
-	// [Refusal].Wait. 0 means 10,000. Others are refused at once.
+	// [Refusal].Wait. 0 means 10,000. Further requests are refused at once.
 	Waiters int
 
 	// Fail answers a request that could not be decided. The error wraps
@@ -215,13 +217,14 @@ func New(store core.Store, options *Options) *Limiter {
 		panic(err)
 	}
 	if l.options.Classes == nil {
-		l.options.Classes = defaultClasses
+		l.options.Classes = grammar.DefaultClasses
 	}
 	l.options.Classes = slices.Clone(l.options.Classes)
 	l.lines = notice.Log{To: l.options.Log, Silenced: slices.Clone(l.options.Silence)}
 	l.queues.Requests = cmp.Or(l.options.Waiters, defaultTotalWaiters)
 	l.store = decorated(store, &l.options)
 	_, l.inMemory = l.store.(*memstore.Store)
+	l.notices.look.Store(lookAtStore)
 	l.notices.limiterPerRequest(l.log())
 	return l
 }

@@ -24,7 +24,8 @@ type notices struct {
 	// Whether each of these was written, which is once.
 	untrusted, silentProxy, lateUser atomic.Bool
 
-	checked atomic.Bool // whether checkOnce has begun
+	look    atomic.Uint32 // what to look at after the next decision: see lookOnce
+	changed atomic.Int64  // when Limiter.Change was called, in Unix nanoseconds
 }
 
 // A failure is what can go wrong with a request beside a refusal.
@@ -127,7 +128,7 @@ func (l *Limiter) noticeProxies(r *http.Request) {
 	for _, name := range forwardingHeaders {
 		if len(r.Header[name]) > 0 && !n.untrusted.Swap(true) {
 			notice.Write(l.log(), notice.UntrustedProxy, "limit: a request has a forwarding header, and limit.Options.Proxies does not trust its peer: "+
-				"if the peer is your proxy, name it there, since all its clients share one quota. If it is not, a client sent the header; ignore this line", 0,
+				"if the peer is your proxy, name it there, since all its clients share one quota, and what exempts its address exempts them all. If it is not, a client sent the header; ignore this line", 0,
 				"header", name)
 		}
 	}

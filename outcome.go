@@ -14,44 +14,46 @@ import (
 	"github.com/routelimit/limit/internal/response"
 )
 
-// A Refusal says what happens to a request that a rule refuses. The zero Refusal is
-// inherited: that of the rule set ([RuleSet.OnRefusal]), then that of [Options],
-// and then an answer with 429. At most one of Redirect, Degrade and Mark is set. Wait
-// goes together with all but Mark.
+// A Refusal says what happens to a request that a rule refuses. A rule with the zero
+// Refusal inherits the one of its set ([RuleSet.OnRefusal]), then the one of [Options],
+// and then means an answer with 429. Set at most one of Redirect, Degrade and Mark. Wait
+// combines with all but Mark.
 //
 // If several rules refuse a request, it waits only if each of them has a Wait, and
-// for the shortest. Then the strictest of their outcomes counts: an answer (429 or
-// 503) before a redirect, a redirect before a Fallback, and a Fallback before the
-// handler that degrades. Of equally strict ones, that of the rule declared first
-// counts. A rule that marks refuses nothing, and so does not count.
+// for the shortest Wait. Then the strictest outcome wins: an answer (429 or 503), then a
+// redirect, then a Fallback, then the handler that degrades. Of equally strict outcomes,
+// the one of the rule declared first wins. A rule that marks refuses nothing, and so does
+// not count.
 //
 // Outcomes are for HTTP requests and RPC. [Policy.Take], [Policy.Wait],
 // [Policy.Reserve] and [Adapter.Decide] refuse, and leave the rest to their callers;
 // only Mark applies to them too. A request that the store could not decide, or that
 // [Refuse] refuses during an outage, is answered with 503 whatever its rules say.
 type Refusal struct {
-	// Wait is the longest that a request waits until its rules admit it, before it
-	// meets the rest. 0 means that it does not wait. Requests wait in the order in
-	// which they came, and with them the callers of [Policy.Wait]. A request is refused
-	// at once, without a wait, if its rules certainly do not admit it within the Wait,
-	// before the deadline of its context, or within nine tenths of the server's
-	// WriteTimeout: the last tenth is left to the handler. A client that disconnects
-	// while it waits is charged nothing; its status is 499, and Options.Observe is not
-	// called. On HTTP/1.1, net/http does not notice that before the body of the request
-	// is read, so a request with a body keeps its place.
+	// Wait is the longest time that a request waits for its rules to admit it. After
+	// that, the other fields say what happens to it. 0 means no wait. Requests and
+	// callers of [Policy.Wait] are served in the order in which they came.
 	//
-	// A request that waits asks its rules more than once, and each refusal would be a
+	// A request is refused at once if its rules certainly will not admit it within the
+	// Wait, before the deadline of its context, or within nine tenths of the server's
+	// WriteTimeout. The last tenth is left to the handler.
+	//
+	// A client that disconnects while it waits is charged nothing. The status is 499,
+	// and Options.Observe is not called. On HTTP/1.1, net/http notices a disconnect only
+	// after the body of the request is read, so a request with a body keeps its place.
+	//
+	// A waiting request asks its rules more than once, and each refusal would be a
 	// strike of a [Ban]. So a Wait is an error in a set with a Ban, and such a set does
-	// not inherit that of Options.
+	// not inherit the Wait of Options.
 	Wait time.Duration
 
 	// Waiters is how many requests may wait for one key of the rule at once; 0 means
-	// 100. Others are refused at once, and so are those beyond [Options].Waiters. A
-	// request counts those of its own class and of higher ones, with the same limit.
+	// 100. Further requests are refused at once, as are those beyond [Options].Waiters.
+	// Only waiters with the same limit, and of the same or a higher class, count.
 	Waiters int
 
-	// Status is that of the answer: 429, which 0 means, or 503. With a Redirect it is
-	// 302, 303, which 0 means, or 307.
+	// Status is the status of the answer: 429 or 503; 0 means 429. With a Redirect it is
+	// 302, 303 or 307; 0 means 303.
 	Status int
 
 	// Redirect is where the request is sent instead of an answer: a path such as
@@ -59,18 +61,18 @@ type Refusal struct {
 	// Cache-Control: no-store. It is an error on RPC.
 	Redirect string
 
-	// Degrade admits the request to Fallback or, without one, to its own handler,
-	// which asks [Degraded] and does less. The request is charged nothing, holds no
-	// leases, and is not settled. A [Ban] does not inherit it, and needs a Fallback: the
-	// handler is not for barred clients.
+	// Degrade sends the request to Fallback or, without one, to its own handler, which
+	// calls [Degraded] and does less work. The request is charged nothing, holds no
+	// leases, and is not settled. A [Ban] does not inherit Degrade, and needs a Fallback:
+	// barred clients must not reach the handler.
 	Degrade  bool
 	Fallback http.Handler // an error on RPC
 
-	// Mark admits the request. The rule never refuses: it charges what it has room
-	// for, even if another rule refuses the request, and a request that it has no room
-	// for is marked: see [Marked]. The response has RateLimit-Marked. A rule of
-	// [Concurrency], a [Ban] or [Distinct] cannot mark. They, a [Queue], which delays no
-	// request then, and a Shadow do not inherit a Mark.
+	// Mark admits the request and marks it: see [Marked]. The response has the header
+	// RateLimit-Marked. Such a rule never refuses. It charges the requests that it has
+	// room for, even if another rule refuses them, and a [Queue] delays none.
+	// [Concurrency], [Ban] and [Distinct] cannot mark. They, a Queue and a Shadow do not
+	// inherit a Mark.
 	Mark bool
 }
 
@@ -79,6 +81,12 @@ const defaultWaiters = 100
 // zero reports whether r is inherited.
 func (r *Refusal) zero() bool {
 	return r.Wait == 0 && r.Waiters == 0 && r.Status == 0 && r.Redirect == "" && !r.Degrade && r.Fallback == nil && !r.Mark
+}
+
+// equal reports whether r and s are the same by value, and of a Fallback whether there is
+// one.
+func (r *Refusal) equal(s *Refusal) bool {
+	return r.syntax() == s.syntax() && (r.Fallback == nil) == (s.Fallback == nil)
 }
 
 // OnRefusal returns the set with r as the OnRefusal of each rule that has none of its
@@ -314,8 +322,8 @@ func (d Decision) Outcome() string {
 
 type degradedKey struct{}
 
-// Degraded reports whether a request is admitted by the Degrade of a [Refusal], so
-// that its handler should do less. The context is that of the request in its handler.
+// Degraded reports whether the Degrade of a [Refusal] let a request reach its handler,
+// which should then do less work. Pass the context of the request.
 func Degraded(ctx context.Context) bool { return ctx.Value(degradedKey{}) != nil }
 
 // meet answers a refused request as r says, unless that is an answer with a status.

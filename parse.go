@@ -19,7 +19,8 @@ import (
 //	         which may be written second minute hour day
 //	key    = "ip" | "user" | "header" name | "cookie" name | "query" name |
 //	         "path" name | key "and" key | key "or" key | "(" key ")"
-//	word   = algorithm | "ban" duration [ "to" duration ] | "distinct" key | "aligned" | "zone" zone | "cells" digits |
+//	word   = algorithm | "ban" duration [ "to" duration ] | "distinct" key |
+//	         "aligned" | "zone" zone | "cells" digits |
 //	         "burst" count | "missing" count | "empty" | "wait" duration |
 //	         "on-error" ( "local" | "allow" | "refuse" ) | "refuse" refusal |
 //	         "shadow" | "enforced" digits | "replaces" name | "hidden" |
@@ -31,24 +32,24 @@ import (
 //
 // The words are the attributes of a [Rule], in any order: the name of an
 // algorithm, and the options that it takes. "empty" sets Missing so that a
-// bucket begins empty. "refuse" says what a refused request meets, a [Refusal]. It
-// may stand twice, once for a wait: "refuse wait 2s refuse redirect /busy". A rule with a zone, which [time.LoadLocation] reads, is a
-// [FixedWindow] with a [Calendar]. Its window is hour, day, week or month:
+// bucket begins empty. "refuse" is the [Refusal]. It may appear twice, once for a wait:
+// "refuse wait 2s refuse redirect /busy". A rule with a zone, which [time.LoadLocation]
+// reads, is a [FixedWindow] with a [Calendar]. Its window is hour, day, week or month:
 //
 //	100/1m per ip token-bucket burst 10; 10000/month per user zone Europe/Berlin
 //
-// A [Ban] says how long a key is barred, and at most; and [Distinct] which values are
-// counted:
+// A [Ban] names the first bar and the longest one, and a [Distinct] the values that it
+// counts:
 //
 //	5/1m per ip; 10/1h per ip ban 15m to 24h; 10/1h per ip distinct query user
 //
-// Callers may have other limits, and classes of requests a part of the limit: see
-// Plans, Reserve and Exempt of [Rule]. These words may stand several times:
+// Plans, reserves and exemptions may appear several times: see Plans, Reserve and Exempt
+// of [Rule].
 //
 //	100/1m per user plan pro 1000 plan enterprise 10k reserve critical 20 exempt ip 10.0.0.0/8
 //
-// The error shows the place in the text and what to write there, or is the error
-// of [RuleSet.Validate].
+// The error shows the place in the text and what to write there, or joins one
+// [*RuleError] for each thing wrong with the rules.
 func Parse(text string) (RuleSet, error) {
 	var set RuleSet
 	if err := set.UnmarshalText([]byte(text)); err != nil {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/grammar"
@@ -119,11 +118,12 @@ func (c *caller) reserve(rule int) int64 {
 
 // ownState gives callers on a plan buckets and queues of their own. What a bucket or
 // queue lacks is worth other units at another rate: if callers on two plans shared one, a
-// few requests of the one would stop the other, or make it forget what it has spent.
-func (t *terms) ownState(usual *terms) {
+// few requests of the one would stop the other, or make it forget what it has spent. The
+// name is that of the plan, so that a bucket keeps its state when the limit changes.
+func (t *terms) ownState(rules []Rule, plan string) {
 	for i := range t.quotas {
-		if t.quotas[i].Refills() && t.limits[i] != usual.limits[i] {
-			t.suffixes[i] = quotaSuffix + strconv.FormatInt(t.limits[i], 10)
+		if _, named := rules[i].Plans[plan]; named && t.quotas[i].Refills() {
+			t.suffixes[i] = quotaSuffix + plan
 			t.stored[i] += t.suffixes[i]
 		}
 	}

@@ -379,3 +379,31 @@ func TestPlansDecorated(t *testing.T) {
 		}
 	})
 }
+
+// TestBucketsOfPlansKeep has a bucket of a plan keep what is spent when the limit of the
+// plan changes, and when its key or that of another rule gets an override.
+func TestBucketsOfPlansKeep(t *testing.T) {
+	over := make(map[string]int64)
+	limiter := limit.New(nil, &limit.Options{Plan: header("Plan"), Override: func(_, rule, _ string) int64 { return over[rule] }})
+	rules := func(text string) limit.RuleSet {
+		return limit.Named("p", limit.MustParse(text).Rules()...).Overridable()
+	}
+	policy := mustPolicy(limiter, rules("a: 2/1h per user token-bucket burst 8 plan pro 4; b: 100/1h per user"))
+	left := func() int64 {
+		d, err := policy.Peek(t.Context(), limit.Request{Keys: map[string]string{"user": "alice"}, Plan: "pro"})
+		require.NoError(t, err)
+		return d.Rules()[0].Remaining
+	}
+	_, err := policy.Take(t.Context(), limit.Request{Keys: map[string]string{"user": "alice"}, Plan: "pro", Cost: 8})
+	require.NoError(t, err)
+	require.Zero(t, left())
+	over["b"] = 50
+	assert.Zero(t, left(), "an override of another rule")
+	over["a"] = 6
+	assert.Zero(t, left(), "an override")
+	clear(over)
+	for _, n := range []string{"5", "2", "4"} {
+		require.NoError(t, limiter.Change(rules("a: 2/1h per user token-bucket burst 8 plan pro "+n+"; b: 100/1h per user")))
+		assert.Zero(t, left(), "plan pro %s", n)
+	}
+}

@@ -32,6 +32,7 @@ type Policy struct {
 // one.
 type version struct {
 	*Policy
+	number   uint64 // of all versions of the limiter
 	set      RuleSet
 	keyOf    []int     // for each rule, the index of the first rule with its resolver
 	names    []string  // for each rule
@@ -63,7 +64,7 @@ func newPolicy(l *Limiter, set RuleSet) *Policy {
 }
 
 func newVersion(policy *Policy, set RuleSet) *version {
-	p := &version{Policy: policy, set: set, routes: make(map[routeID]*route)}
+	p := &version{Policy: policy, number: policy.limiter.versions.Add(1), set: set, routes: make(map[routeID]*route)}
 	index := make(map[string]int)
 	for i, r := range set.rules {
 		text := r.Key.String()

@@ -18,9 +18,10 @@ import (
 type Rule struct {
 	// Name appears in headers, logs and the key of the stored state: letters,
 	// digits, '.', '_' and '-', at most 64, unique among the rules of a policy. ""
-	// means the key and the window, such as "per-ip-2s"; the calendar's unit, such
-	// as "per-user-month"; or "per-user-concurrency", and likewise for Ban and Distinct. A rule keeps its state when
-	// its limit changes and, under a Name of its own, when its window changes.
+	// means the key and the window, such as "per-ip-2s", or the key and the calendar's
+	// unit, such as "per-user-month". For Concurrency, Ban and Distinct it means the
+	// key and the algorithm, such as "per-user-concurrency". A rule keeps its state
+	// when its limit changes and, under a Name of its own, when its window changes.
 	Name string
 
 	// Key says which requests share the quota.
@@ -67,8 +68,8 @@ type Rule struct {
 	Bar, MaxBar time.Duration
 
 	// Values says which values of a request a [Distinct] counts, such as
-	// ByQuery("user"). "" is no value. The store keeps the first 64 bits of the
-	// SHA-256 of each.
+	// ByQuery("user"). A request with the value "" is not counted. The store keeps the
+	// first 64 bits of the SHA-256 of each value.
 	Values KeyResolver
 
 	// Aligned starts the windows of a FixedWindow at multiples of Window since
@@ -82,13 +83,13 @@ type Rule struct {
 	// value means [Local].
 	OnStoreError core.OnError
 
-	// Cost returns how many units a request costs; nil means 1, and 0 for a [Ban],
-	// where each unit is a strike. A request of cost 0 passes the rule, unless a ban
-	// bars its key, and takes nothing. For [Distinct], any other cost means 1. A cost above what the rule can ever hold
-	// is refused without a Retry-After. A negative cost is a mistake of the
-	// function: the request is answered as undecided, with 503, and is charged
-	// nothing. A panic passes on to the server, before anything is charged. The
-	// function must not read the body.
+	// Cost returns how many units a request costs. Nil means 1, and 0 for a [Ban],
+	// where each unit is a strike. A request of cost 0 takes nothing and passes the
+	// rule, unless a ban bars its key. For [Distinct], any other cost means 1. A cost
+	// above what the rule can ever hold is refused without a Retry-After. A negative
+	// cost is a mistake of the function: the request is answered as undecided, with
+	// 503, and is charged nothing. A panic passes on to the server, before anything is
+	// charged. The function must not read the body.
 	Cost func(*http.Request) int64
 
 	// Settle returns the true cost of a request once it has been answered with a
@@ -103,42 +104,42 @@ type Rule struct {
 	// is inherited: see [Refusal].
 	OnRefusal Refusal
 
-	// Shadow makes a rule that only watches: it counts and reports, but refuses and
-	// delays no request, and appears in no header. It charges what it has room for, even
-	// if another rule refuses the request, as it would if it were the only rule. A rule
-	// of [Concurrency] cannot be a shadow. See docs/roll-out.md.
+	// Shadow makes a rule that only watches. It counts and reports, but it refuses and
+	// delays no request, and appears in no header. It decides as if it were the only
+	// rule, so it charges requests that other rules refuse. [Concurrency], [Ban] and
+	// [Distinct] cannot be shadows. See docs/roll-out.md.
 	Shadow bool
 
-	// Enforced is the percentage of keys, 1 to 99, for which a Shadow is enforced all
-	// the same. It always means the same keys, in all processes, and a higher
-	// percentage adds to them. 0 means none.
+	// Enforced is the percentage of keys, 1 to 99, for which a Shadow is enforced. The
+	// keys are the same in all processes, and a higher percentage adds to them. 0 means
+	// none.
 	Enforced int
 
 	// Replaces is the name of the enforced rule of the same set that a Shadow may
 	// replace. Metrics compare the two: see package agreement.
 	Replaces string
 
-	// Hidden leaves the rule out of all headers. Retry-After still counts it, and the
-	// body of a refusal names it.
+	// Hidden leaves the rule out of all quota headers. It still affects Retry-After,
+	// and the body of a refusal names it.
 	Hidden bool
 
-	// Plans are the limits for callers on a plan: see [Options].Plan. Others have
-	// Limit. A Burst of 0 and a bucket that begins empty follow the limit of the
-	// caller. All callers that share a key share what is spent, but for buckets and
-	// queues, of which each plan has its own. At most 64. See docs/plans.md.
+	// Plans has the limits of callers on plans, at most 64, by the name of the plan: see
+	// [Options].Plan. Other callers have Limit. A Burst of 0 and a bucket that begins
+	// empty follow the limit of the caller. Callers that share a key share what is
+	// spent, except that each plan has buckets and queues of its own. See docs/plans.md.
 	Plans map[string]int64
 
-	// Reserve is how many units of the limit are kept for a class and those above it:
-	// see [Options].Class. The sum leaves at least one unit. For a caller with another
-	// limit, it is the same share of that, rounded up. [Ban] and [Distinct] cannot have
-	// one. At most 64.
+	// Reserve has, for up to 64 classes, how many units of the limit are kept for the
+	// class and those above it: see [Options].Class. The sum must leave at least one
+	// unit. For a caller with another limit, Reserve is the same share of that limit,
+	// rounded up. [Ban] and [Distinct] have no reserves.
 	Reserve map[string]int64
 
-	// Exempt are callers that the rule neither charges nor refuses: "ip 10.0.0.0/8",
-	// "user root", "plan enterprise", "class critical". Each value is one word, and
-	// addresses are those of [Limiter.ClientIP]. An exempt rule is in no header; if all
-	// rules exempt a request, its decision has [ModeExempt] and the store is not asked.
-	// At most 64. See package access for longer lists.
+	// Exempt lists up to 64 callers that the rule neither charges nor refuses, such as
+	// "ip 10.0.0.0/8", "user root", "plan enterprise" or "class critical". Each value is
+	// one word. Addresses are those of [Limiter.ClientIP]. The headers of an exempt
+	// request leave out the rule. If all rules exempt an HTTP request, its decision has
+	// [ModeExempt], and the store is not called. Package access has longer lists.
 	Exempt []string
 }
 

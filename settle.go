@@ -14,14 +14,13 @@ import (
 
 // ErrSettled is returned by [Decision.Settle] when there is nothing to settle: the
 // decision is a refusal, was not made by [Policy.Reserve] or [Policy.Wait], or has
-// been settled.
-// Nothing was changed.
+// been settled. Nothing was changed.
 var ErrSettled = errors.New("limit: nothing is reserved, or it has been settled")
 
-// Settle corrects what [Policy.Reserve] or [Policy.Wait] took to n units of each rule, the true
-// cost of the request; 0 cancels the reservation. Other numbers leave strikes of a
-// [Ban] and values of [Distinct] as they are. It can be called once. The
-// second call, on a copy of the decision too, returns [ErrSettled].
+// Settle corrects what [Policy.Reserve] or [Policy.Wait] took to n units of each rule,
+// the true cost of the request; 0 cancels the reservation. Other numbers leave strikes
+// of a [Ban] and values of [Distinct] as they are. Settle can be called once. A second
+// call, also on a copy of the decision, returns [ErrSettled].
 //
 // If the cost is lower, the rest is refunded, as far as its time has not passed:
 // never beyond a full quota, and never into another window. If it is higher,

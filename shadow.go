@@ -72,8 +72,8 @@ func (d *Decision) marks(i int) bool {
 	return d.core.Alone(i) && !d.core.Outcomes()[i].Fits() && !d.policy.set.rules[i].Shadow
 }
 
-// Marked returns the names of the rules that marked the request: those with a Mark that
-// had no room for it.
+// Marked returns the names of the rules that marked the request: those that have a Mark,
+// and had no room for it.
 func (d Decision) Marked() []string { return d.namesOf((*Decision).marks) }
 
 // Shadowed returns the names of the shadow rules that would have refused the request.
@@ -93,9 +93,10 @@ func (d *Decision) namesOf(rule func(*Decision, int) bool) (names []string) {
 	return names
 }
 
-// A Comparison is what a shadow and the rule that it may replace say about one request:
-// Old as a rule of its set, New as if it were alone. A request that a third rule refuses
-// charges New only, so New then refuses more than it would in place of Old.
+// A Comparison is what a shadow (New) and the rule that it may replace (Old) say about
+// one request. New decides as if it were the only rule. A request that a third rule
+// refuses charges only New, so New then refuses more requests than it would in place of
+// Old.
 type Comparison struct{ Old, New RuleDecision }
 
 // Comparisons returns one Comparison for each [Rule].Replaces whose shadow was not
@@ -117,8 +118,8 @@ const headerMarked = "Ratelimit-Marked"
 
 type markedKey struct{}
 
-// Marked returns the names of the rules that marked a request: see [Refusal].Mark. The
-// context is that of the request in its handler. Policies on one request add to it.
+// Marked returns the names of the rules that marked a request: see [Refusal].Mark. Pass
+// the context of the request in its handler. Several policies on one request add up.
 func Marked(ctx context.Context) []string {
 	names, _ := ctx.Value(markedKey{}).([]string)
 	return slices.Clone(names)

@@ -33,7 +33,7 @@ func (s RuleSet) validate() error {
 		errs = append(errs, &RuleError{Problem: fmt.Sprintf(
 			"policy name %q: write 1 to %d letters, digits, '.', '_' or '-' (so that it cannot be a route)", s.name, grammar.MaxName)})
 	}
-	if len(s.rules) == 0 {
+	if len(s.rules) == 0 && !s.overridable {
 		errs = append(errs, &RuleError{Problem: "no rules: write at least one, such as limit.PerIP(time.Minute, 100)"})
 	}
 	if len(s.rules) > core.MaxCharges {

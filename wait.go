@@ -19,10 +19,11 @@ import (
 //
 // Waits on one Limiter for one key are served by [Request].Class, as docs/plans.md says,
 // and within a class in the order in which they began, so that small costs do not
-// overtake a large one. Callers with different limits do not wait for each other. When room appears, several
-// waiters ask the store at once; if another caller takes the room first, a later
-// waiter may be admitted before an earlier one. Take, handlers and other processes
-// do not queue, and may come first.
+// overtake a large one. Callers with different limits do not wait for each other, and
+// neither do those of different rules: before and after [Limiter.Change], for example.
+// When room appears, several waiters ask the store at once; if another caller takes the
+// room first, a later waiter may be admitted before an earlier one. Take, handlers whose
+// rules do not wait, and other processes do not queue, and may come first.
 //
 // What this process gives back (by Settle, Release or Reset) wakes the first
 // waiter at once. A decision of Wait can be settled, as one of [Policy.Reserve].
@@ -194,7 +195,7 @@ func (p *version) name(w *waiter) {
 	ids := make([]waiting.ID, len(p.keyOf))
 	for i := range ids {
 		c := &w.charges[i]
-		ids[i] = waiting.ID{Policy: w.route.stored, Rule: c.Rule, Key: c.Key, Limit: c.Quota.Limit, Reserve: c.Reserve}
+		ids[i] = waiting.ID{Policy: w.route.stored, Rule: c.Rule, Key: c.Key, Limit: c.Quota.Limit, Reserve: c.Reserve, Rules: p.number}
 		if w.charges[i].Alone {
 			ids[i].Policy = "" // it refuses nothing, so there is no queue for it
 		}

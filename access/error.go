@@ -3,8 +3,9 @@ package access
 import (
 	"fmt"
 	"strings"
-	"unicode"
 	"unicode/utf8"
+
+	"github.com/routelimit/limit/internal/excerpt"
 )
 
 // A ParseError says where a list, or an entry of [Bans.Ban], is wrong.
@@ -35,37 +36,13 @@ func (e *ParseError) Error() string {
 // only the first word, since the others may be a secret, and errors are logged.
 func errorAt(line string, w word, problem string) *ParseError {
 	e := &ParseError{Column: column(line, w.at), Problem: problem}
-	before, found := line[:w.at], excerpt(line[w.at:w.end])
+	before, found := line[:w.at], excerpt.Start(line[w.at:w.end])
 	if fields := strings.Fields(before); len(fields) > 0 && fields[0] == "header" {
 		before, found = "header ", "…"
 	}
-	if n := len(before) - maxExcerpt; n > 0 {
-		before = "…" + strings.ToValidUTF8(before[n:], "")
-	}
-	before = printable(before)
-	e.excerpt, e.caret = before+printable(found), utf8.RuneCountInString(before)
+	before = excerpt.Printable(excerpt.End(before))
+	e.excerpt, e.caret = before+excerpt.Printable(found), utf8.RuneCountInString(before)
 	return e
 }
 
 func column(line string, at int) int { return utf8.RuneCountInString(line[:at]) + 1 }
-
-const maxExcerpt = 60
-
-// excerpt returns the beginning of a text.
-func excerpt(s string) string {
-	if len(s) <= maxExcerpt {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxExcerpt], "") + "…"
-}
-
-// printable replaces the characters of s that would move the caret below it or
-// control a terminal.
-func printable(s string) string {
-	return strings.Map(func(c rune) rune {
-		if unicode.IsPrint(c) {
-			return c
-		}
-		return ' '
-	}, s)
-}

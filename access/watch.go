@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"time"
 
 	"github.com/routelimit/limit/internal/filewatch"
 	"github.com/routelimit/limit/internal/notice"
@@ -28,7 +27,7 @@ func Watch(ctx context.Context, path string, options *Options) (*List, error) {
 	if err := w.load(); err != nil {
 		return nil, err
 	}
-	go w.run(ctx)
+	go filewatch.Poll(ctx, w.look)
 	return l, nil
 }
 
@@ -36,19 +35,6 @@ type watcher struct {
 	list   *List
 	file   filewatch.File
 	failed string // what was logged last
-}
-
-func (w *watcher) run(ctx context.Context) {
-	ticker := time.NewTicker(filewatch.Every)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			w.look()
-		}
-	}
 }
 
 // look reads the file if it has changed, but not since the last look.

@@ -19,10 +19,10 @@ import (
 // bars a key makes the ban one of those that refuse the request, so that RetryAfter
 // is true.
 //
-// Trade-off: what bars a key is not what it may send, so a client that shares its
-// key with others is barred with them. A store without room for a key counts none of
-// its strikes and does not bar it, rather than share a bar. The state has an entry for each strike, and so
-// takes limits up to [MaxStrikes].
+// Trade-offs: a client that shares its key with others is barred with them. A store
+// without room for a key counts none of its strikes and does not bar it, rather than
+// have clients share a bar. The state has an entry for each strike, so limits are at
+// most [MaxStrikes].
 //
 // When the clock steps back, strikes ahead of now are dated now, and a bar ends no
 // later than it would if it began now. The same happens when bars are shortened.

@@ -1,6 +1,7 @@
 package docs_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -22,10 +23,10 @@ func loginRules() limit.RuleSet {
 		name, _, _ := r.BasicAuth()
 		return strings.ToLower(name)
 	})
-	return limit.Rules(
-		limit.Rule{Key: limit.ByIP, Limit: 10, Window: 15 * time.Minute, Settle: failed},
-		limit.Rule{Key: limit.ByIP, Limit: 5, Window: time.Hour, Algorithm: limit.Distinct, Values: account},
-		limit.Rule{Key: limit.ByIP, Limit: 20, Window: time.Hour, Algorithm: limit.Ban, Settle: failed,
+	return limit.Named("login",
+		limit.Rule{Name: "failures", Key: limit.ByIP, Limit: 10, Window: 15 * time.Minute, Settle: failed},
+		limit.Rule{Name: "accounts", Key: limit.ByIP, Limit: 5, Window: time.Hour, Algorithm: limit.Distinct, Values: account},
+		limit.Rule{Name: "ban", Key: limit.ByIP, Limit: 20, Window: time.Hour, Algorithm: limit.Ban, Settle: failed,
 			Bar: 15 * time.Minute, MaxBar: 24 * time.Hour},
 	)
 }
@@ -72,6 +73,10 @@ func Example_bans() {
 	fmt.Println("barred again:", guess(19))
 	fmt.Println("the right password:", try("203.0.113.9", "bob", "right"))
 	fmt.Println("bob, from elsewhere:", try("192.0.2.2", "bob", "right"))
+	if err := endBar(context.Background(), limiter); err != nil {
+		panic(err)
+	}
+	fmt.Println("after Reset:", try("203.0.113.9", "bob", "right"))
 	// Output:
 	// alice: 200
 	// spraying, a sixth name: 429 3600
@@ -81,12 +86,34 @@ func Example_bans() {
 	// barred again: 429 1800
 	// the right password: 429 1800
 	// bob, from elsewhere: 200
+	// barred for 30m0s
+	// after Reset: 200
+}
+
+// endBar is the program of the page for operators.
+func endBar(ctx context.Context, limiter *limit.Limiter) error {
+	login, err := limiter.Policy(loginRules()) // the quotas of every route with this set
+	if err != nil {
+		return err
+	}
+	keys := map[string]string{"ip": "203.0.113.9", "account": ""} // a value for each key of the rules
+	d, err := login.Peek(ctx, limit.Request{Keys: keys})
+	if err != nil {
+		return err
+	}
+	for _, rule := range d.Rules() {
+		if rule.Name == "ban" && !rule.Allowed {
+			fmt.Println("barred for", rule.RetryAfter.Round(time.Minute))
+		}
+	}
+	return login.Reset(ctx, keys)
 }
 
 // TestBansInText holds that the rules of the page in text are those in code, but for
 // their functions.
 func TestBansInText(t *testing.T) {
-	text := limit.MustParse("10/15m per ip; 5/1h per ip distinct query user; 20/1h per ip ban 15m to 24h").Rules()
+	text := limit.MustParse("failures: 10/15m per ip; accounts: 5/1h per ip distinct query user; ban: 20/1h per ip ban 15m to 24h").Rules()
+	assert.Contains(t, read(t, "bans.md"), "    failures: 10/15m per ip; accounts: 5/1h per ip distinct query user; ban: 20/1h per ip ban 15m to 24h\n")
 	for i, rule := range loginRules().Rules() {
 		rule.Settle = nil
 		rule.Values = text[i].Values

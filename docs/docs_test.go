@@ -97,7 +97,7 @@ func TestRules(t *testing.T) {
 	texts := pages(t)
 	rules := 0
 	for page, text := range texts {
-		for _, rule := range regexp.MustCompile("(?m)^(?:\\| `|    )(\\d+[kM]?/[^`\n]+)").FindAllStringSubmatch(text, -1) {
+		for _, rule := range regexp.MustCompile("(?m)^(?:\\| `|    )((?:[\\w.-]+: )?\\d+[kM]?/[^`\n]+)").FindAllStringSubmatch(text, -1) {
 			_, err := limit.Parse(rule[1])
 			assert.NoError(t, err, "%s: %s", page, rule[1])
 			rules++

@@ -51,13 +51,16 @@ func Example_rollOut() {
 	fmt.Println("shadow", status(shadow, 31))
 	fmt.Println("some keys", status(some, 1))
 	fmt.Println("replaced", status(done, 1))
-	n := counter.Counts()[0]
-	fmt.Printf("%s: both admit %d, only %s refuses %d\n", n.Policy, n.BothAdmit, n.New, n.OnlyNewRefuses)
+
+	for _, n := range counter.Counts() {
+		logger.Info("agreement", "policy", n.Policy, "both admit", n.BothAdmit, "both refuse", n.BothRefuse,
+			"only new refuses", n.OnlyNewRefuses, "only old refuses", n.OnlyOldRefuses)
+	}
 	// Output:
 	// level=INFO msg="would be refused" rules=[new]
 	// shadow 200
 	// level=INFO msg="would be refused" rules=[new]
 	// some keys 200
 	// replaced 429
-	// GET /items: both admit 30, only new refuses 2
+	// level=INFO msg=agreement policy="GET /items" "both admit"=30 "both refuse"=0 "only new refuses"=2 "only old refuses"=0
 }

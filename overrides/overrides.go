@@ -11,14 +11,15 @@
 //	api, err := limiter.Policy(rules)
 //	…
 //	key, err := api.Key("per-user-1h", map[string]string{"user": "alice"})
-//	err = o.Set(ctx, overrides.Override{Policy: "api", Rule: "per-user-1h", Key: key, Limit: 5000}, 24*time.Hour, "bob")
+//	more := overrides.Override{Policy: "api", Rule: "per-user-1h", Key: key, Limit: 5000}
+//	err = o.Set(ctx, more, 24*time.Hour, "bob")
 //
 // Take the key from limit.Policy.Key. A rule may have other text as its key than you
 // expect: that of an IPv6 client is its /64.
 //
-// Decisions look overrides up in memory: each is still one call of the store. An
-// instance has a change within a second. While Redis is unavailable, the overrides that
-// are known stay in force until they end; see package control.
+// Decisions look up overrides in memory, so each decision is still one call to the
+// store. A change reaches each instance within a second. While Redis is unavailable, the
+// known overrides stay in force until they end; see package control.
 package overrides
 
 import (
@@ -44,7 +45,7 @@ import (
 // Options configures [Overrides]. The zero Options is ready to use.
 type Options struct {
 	// Rules reports whether a policy has a rule, so that [Overrides.Set] refuses an
-	// override that no request would meet. Nil means that Set does not check.
+	// override that no request would use. Nil means that Set does not check.
 	Rules func(policy, rule string) bool
 
 	// Log receives a line when Redis has overrides that this program cannot read, such
@@ -52,8 +53,8 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Overrides are limits of single keys. Make it with [New]. It is safe for concurrent
-// use.
+// Overrides are limits of single keys. Make them with [New]. They are safe for
+// concurrent use.
 type Overrides struct {
 	options Options
 	control *control.Control
@@ -111,11 +112,11 @@ func New(ctx context.Context, c *control.Control, options *Options) *Overrides {
 	return o
 }
 
-// Set gives a key a limit for a time, and replaces the override that it has. A time of
-// limit.Never, the longest Duration, does not end. by says who sets it.
+// Set gives a key a limit for a duration, and replaces the override that it has. An
+// override for limit.Never, the longest Duration, does not end. by says who sets it.
 //
-// The limit is what limit.Rule.Limit would be; where the algorithm cannot have one as
-// large, it counts as the largest that it can have. To refuse all requests of a client,
+// The limit takes the place of limit.Rule.Limit. One that is too large for the algorithm
+// counts as the largest that the algorithm allows. To refuse all requests of a client,
 // see package access.
 //
 // Set cannot know whether requests have such a key, but refuses an IPv6 address for a

@@ -179,13 +179,13 @@ func (d *decoder) version(root *node, fields map[string]field) bool {
 		d.wrongf(f.value.at, "the version is a number, and not %s: write 1", kinds[f.value.kind])
 	default:
 		n, err := strconv.Atoi(f.value.text)
-		if err == nil && n > Version {
+		if err == nil && n > formatVersion {
 			d.errs, d.more = nil, 0
-			d.wrongf(f.value.at, "the file has version %d, and this program knows %d: update the program, or write a file of version %d", n, Version, Version)
+			d.wrongf(f.value.at, "the file has version %d, and this program knows %d: update the program, or write a file of version %d", n, formatVersion, formatVersion)
 			return false
 		}
-		if n != Version {
-			d.wrongf(f.value.at, "no version of this format: write %d", Version)
+		if n != formatVersion {
+			d.wrongf(f.value.at, "no version of this format: write %d", formatVersion)
 		}
 	}
 	return true

@@ -51,7 +51,13 @@ func TestPage(t *testing.T) {
 	_, wrong := policyfile.Parse("policy.yaml", []byte(strings.Replace(files[0], "20/1h", "20/1x", 1)))
 	require.Error(t, wrong)
 	console := strings.Join(blocks(t, "console"), "\n")
-	for _, want := range []string{f.Explain(r, "alice"), strings.ReplaceAll(wrong.Error(), "\t", "    ") + "\n"} {
+	require.Len(t, files, 2)
+	plans, err := policyfile.Parse("plans.yaml", []byte(files[1]))
+	require.NoError(t, err)
+	api := httptest.NewRequest("GET", "/api/x", nil)
+	api.RemoteAddr = r.RemoteAddr
+	pro := &limit.Options{User: always("alice"), Plan: always("pro"), Class: always("background")}
+	for _, want := range []string{f.Explain(r, &limit.Options{User: always("alice")}), plans.Explain(api, pro), strings.ReplaceAll(wrong.Error(), "\t", "    ") + "\n"} {
 		assert.Contains(t, console, want)
 	}
 }

@@ -43,8 +43,8 @@ import (
 	"github.com/routelimit/limit/internal/filewatch"
 )
 
-// Version is the version of the format that this package reads.
-const Version = 1
+// formatVersion is that of the format that this package reads.
+const formatVersion = 1
 
 // A File is the content of a valid policy file. It does not change.
 type File struct {
@@ -123,7 +123,8 @@ func read(watched *filewatch.File) (f *File, err error) {
 	return nil, fmt.Errorf("policyfile: %w", err)
 }
 
-// Sets returns the policies of the file, for [limit.Limiter.Change].
+// Sets returns the policies of the file, for [limit.Limiter.Change]: those of a file that
+// is embedded in the program, for example.
 func (f *File) Sets() []limit.RuleSet {
 	sets := make([]limit.RuleSet, len(f.policies))
 	for i, p := range f.policies {

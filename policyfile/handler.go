@@ -1,6 +1,7 @@
 package policyfile
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,8 +14,9 @@ import (
 // Handler returns a handler that limits the routes of the policies, before next: a
 // ServeMux, any other router, or a whole server. A request is decided by the policy of
 // the pattern that matches it best, as a ServeMux chooses among patterns, and passes if
-// none matches. A path such as "//login" counts as "/login". All routes of a policy
-// share its quotas.
+// none matches. A path such as "//login" counts as "/login". If a path has an encoded
+// slash, and matches different policies with and without decoding it, both decide. All
+// routes of a policy share its quotas.
 //
 // Call it where the program starts, after [Policies.Follow]; it panics before that. The
 // handler follows the file.
@@ -46,8 +48,9 @@ type table struct {
 }
 
 type target struct {
-	policy http.Handler
-	values []string // path values that its rules need
+	policy http.Handler // before the next handler
+	first  http.Handler // before another policy: see handler.then
+	values []string     // path values that its rules need
 }
 
 func (p *Policies) tables(s *state) (tables []*table, err error) {
@@ -73,9 +76,10 @@ func (h *handler) tableOf(s *state) (t *table, err error) {
 		if len(policy.routes) == 0 {
 			continue
 		}
-		limited := s.bound[policy.name].Handler(h.next)
+		bound := s.bound[policy.name]
+		limited, first := bound.Handler(h.next), bound.Handler(http.HandlerFunc(then))
 		for _, r := range policy.routes {
-			t.targets[r.pattern] = target{limited, r.values}
+			t.targets[r.pattern] = target{limited, first, r.values}
 		}
 	}
 	return t, nil
@@ -83,31 +87,88 @@ func (h *handler) tableOf(s *state) (t *table, err error) {
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	t := h.table.Load()
-	found, pattern := t.mux.Handler(r)
-	target, ok := t.targets[pattern]
+	m, ok := t.match(lookedUp(r))
+	if r.URL.RawPath != "" {
+		// Routers behind may read an encoded slash as one of a value, as a ServeMux does,
+		// or as one between values. What is not limited by one reading is by the other.
+		decoded := *r.URL
+		decoded.RawPath = ""
+		other := lookedUp(r).WithContext(r.Context())
+		other.URL = &decoded
+		switch second, also := t.match(other); {
+		case !also || ok && second.pattern == m.pattern:
+		case !ok:
+			m, ok = second, true
+		default:
+			next := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				second.policy.ServeHTTP(w, second.withValues(t.mux, r))
+			}))
+			r = r.WithContext(context.WithValue(r.Context(), thenKey{}, next))
+			m.policy = m.first
+		}
+	}
 	if !ok {
 		h.next.ServeHTTP(w, r)
 		return
 	}
-	if len(target.values) > 0 {
-		_, clean := found.(matched)
-		r = withValues(t.mux, r, pattern, target.values, clean)
-	}
-	target.policy.ServeHTTP(w, r)
+	m.policy.ServeHTTP(w, m.withValues(t.mux, r))
 }
 
-// withValues returns the request with the path values of a pattern, which a router
-// behind does not see.
-func withValues(mux *http.ServeMux, r *http.Request, pattern string, values []string, clean bool) *http.Request {
-	u := *r.URL
-	if !clean {
+type thenKey struct{}
+
+// then calls the second of two policies that decide a request.
+func then(w http.ResponseWriter, r *http.Request) {
+	r.Context().Value(thenKey{}).(http.Handler).ServeHTTP(w, r)
+}
+
+// lookedUp returns r or, if its host has capitals or a dot at its end, a copy with the
+// host as patterns write it: a ServeMux takes those for other hosts.
+func lookedUp(r *http.Request) *http.Request {
+	host := strings.TrimSuffix(strings.Replace(strings.ToLower(r.Host), ".:", ":", 1), ".")
+	if host == r.Host {
+		return r
+	}
+	with := r.WithContext(r.Context()) // a copy
+	with.Host = host
+	return with
+}
+
+// A match is what a table has for a request.
+type match struct {
+	target
+	pattern string
+	of      *http.Request // what was looked up
+	clean   bool          // whether its path is as a ServeMux wants it
+}
+
+func (t *table) match(r *http.Request) (m match, ok bool) {
+	m = matchOf(t.mux, r)
+	m.target, ok = t.targets[m.pattern]
+	return m, ok
+}
+
+// matchOf returns a match without its target.
+func matchOf(mux *http.ServeMux, r *http.Request) match {
+	found, pattern := mux.Handler(r)
+	_, clean := found.(matched)
+	return match{pattern: pattern, of: r, clean: clean}
+}
+
+// withValues returns r with the path values that the rules need, which a router behind
+// does not see.
+func (m *match) withValues(mux *http.ServeMux, r *http.Request) *http.Request {
+	if len(m.values) == 0 {
+		return r
+	}
+	u := *m.of.URL
+	if !m.clean {
 		u = url.URL{Path: cleanPath(u.Path)}
 	}
-	probe := &http.Request{Method: r.Method, Host: r.Host, URL: &u, Header: http.Header{}}
+	probe := &http.Request{Method: r.Method, Host: m.of.Host, URL: &u, Header: http.Header{}}
 	mux.ServeHTTP(discard{}, probe)
 	with := r.WithContext(r.Context()) // a copy
-	with.Pattern = pattern
-	for _, name := range values {
+	with.Pattern = m.pattern
+	for _, name := range m.values {
 		with.SetPathValue(name, probe.PathValue(name))
 	}
 	return with

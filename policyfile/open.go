@@ -1,6 +1,7 @@
 package policyfile
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -87,11 +88,8 @@ func Open(path string, options *Options) (*Policies, error) {
 	if options != nil {
 		o = *options
 	}
-	p := &Policies{lines: notice.Log{To: o.Log, Silenced: o.Silence}, control: o.Control, name: o.Name, inForce: nothingYet, inCode: make(map[string]bool), attached: make(map[string]limit.RuleSet),
+	p := &Policies{lines: notice.Log{To: o.Log, Silenced: o.Silence}, control: o.Control, name: cmp.Or(o.Name, defaultName), inForce: nothingYet, inCode: make(map[string]bool), attached: make(map[string]limit.RuleSet),
 		options: access.Options{User: o.User, ClientIP: o.ClientIP, Log: o.Log}, file: filewatch.File{Path: path}}
-	if p.name == "" {
-		p.name = DefaultName
-	}
 	if path == "" && o.Control == nil {
 		return nil, errors.New("policyfile: no file and no Control: write the path of a file")
 	}
@@ -188,22 +186,9 @@ func (p *Policies) Follow(ctx context.Context, limiter *limit.Limiter) error {
 		}
 	}
 	if p.file.Path != "" {
-		go p.poll(ctx)
+		go filewatch.Poll(ctx, p.look)
 	}
 	return nil
-}
-
-func (p *Policies) poll(ctx context.Context) {
-	ticker := time.NewTicker(filewatch.Every)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			p.look()
-		}
-	}
 }
 
 // look reads the file if it has changed.

@@ -1,6 +1,7 @@
 package policyfile
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -10,28 +11,29 @@ import (
 	"github.com/routelimit/limit/control"
 )
 
-// DefaultName is the Name of [Options] that set none.
-const DefaultName = "policies"
+// defaultName is the name of a pushed file without one.
+const defaultName = "policies"
 
 // kindOfPolicies is the kind of the documents of package control.
 const kindOfPolicies = "policy"
 
-// Push puts a file in force in all programs that follow its name on a Control, usually
+// Push puts a file in force in all programs that follow a name on a Control, usually
 // within milliseconds and at most a second, for a time or, if that is 0, for good. It
-// replaces their own file as a whole. by says who pushes it. A program of an older
-// version that cannot read it keeps what it has, and logs that.
+// replaces their own file as a whole. The name is that of their [Options]; "" means
+// "policies". by says who pushes it. A program of an older version that cannot read it
+// keeps what it has, and logs that.
 func Push(ctx context.Context, c *control.Control, name string, f *File, expires time.Duration, by string) error {
 	value := filepath.Base(f.source.name) + "\n" + f.source.text
 	if len(value) > control.MaxValue {
 		return fmt.Errorf("policyfile: %s has %d bytes: a file that is pushed has less than %d with its name", f.source.name, len(f.source.text), control.MaxValue)
 	}
-	return c.Put(ctx, kindOfPolicies, name, []byte(value), expires, by)
+	return c.Put(ctx, kindOfPolicies, cmp.Or(name, defaultName), []byte(value), expires, by)
 }
 
 // Withdraw ends what was pushed under a name, so that programs return to their own
 // files. It returns whether there was something.
 func Withdraw(ctx context.Context, c *control.Control, name, by string) (bool, error) {
-	return c.Delete(ctx, kindOfPolicies, name, by)
+	return c.Delete(ctx, kindOfPolicies, cmp.Or(name, defaultName), by)
 }
 
 // History returns the last pushed and withdrawn files, the newest first.

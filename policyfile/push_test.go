@@ -63,7 +63,7 @@ func push(t testing.TB, c *control.Control, text string, expires time.Duration) 
 	t.Helper()
 	f, err := policyfile.Parse("policy.yaml", []byte(text))
 	require.NoError(t, err)
-	require.NoError(t, policyfile.Push(t.Context(), c, policyfile.DefaultName, f, expires, "ann"))
+	require.NoError(t, policyfile.Push(t.Context(), c, "policies", f, expires, "ann"))
 }
 
 // follow waits until all instances have a text in force.
@@ -95,7 +95,7 @@ func TestPush(t *testing.T) {
 	assert.NoError(t, status.Err)
 
 	put := func(value string) {
-		require.NoError(t, ctl.Put(t.Context(), "policy", policyfile.DefaultName, []byte(value), 0, "bob"))
+		require.NoError(t, ctl.Put(t.Context(), "policy", "policies", []byte(value), 0, "bob"))
 		for _, i := range all {
 			redistest.Await(t, time.Second, "the error", func() bool { return i.policies.Status().Err != nil })
 		}
@@ -113,7 +113,7 @@ func TestPush(t *testing.T) {
 	lines := all[0].log.Lines()
 	assert.Contains(t, lines[len(lines)-1], "code=LIMIT-206")
 
-	was, err := policyfile.Withdraw(t.Context(), ctl, policyfile.DefaultName, "bob")
+	was, err := policyfile.Withdraw(t.Context(), ctl, "policies", "bob")
 	require.NoError(t, err)
 	assert.True(t, was)
 	follow(t, all, login(5), time.Second)
@@ -138,7 +138,7 @@ func TestPush(t *testing.T) {
 	redistest.Await(t, 3*time.Second, "the file read", func() bool {
 		return strings.Contains(strings.Join(i.log.Lines(), "\n"), "what was pushed stays in force until it ends")
 	})
-	_, err = policyfile.Withdraw(t.Context(), ctl, policyfile.DefaultName, "bob")
+	_, err = policyfile.Withdraw(t.Context(), ctl, "policies", "bob")
 	require.NoError(t, err)
 	redistest.Await(t, time.Second, "the error", func() bool { return i.policies.Status().Err != nil })
 	assert.ErrorContains(t, i.policies.Status().Err, "policy \"fixed\" has other rules in code")

@@ -52,6 +52,9 @@ func (d *decoder) routes(f *File) {
 				d.wrongf(d.inside(r.node, problem.offset), "route %s: %s: write a pattern of net/http, such as POST /login or GET /items/{id}", quoted(r.pattern), problem.why)
 				continue
 			}
+			if host := hostOf(r.pattern); host != strings.ToLower(host) || strings.HasSuffix(host, ".") {
+				d.wrongf(at, "route %s: no request matches: write the host in lower case, without a dot at its end", quoted(r.pattern))
+			}
 			owners[r.pattern] = owner{p.name, at}
 			r.values = values
 			for _, value := range values {
@@ -73,6 +76,15 @@ func pathValues(rules []rule) (names []string) {
 		}
 	}
 	return names
+}
+
+// hostOf returns the host of a pattern, or "".
+func hostOf(pattern string) string {
+	if i := strings.LastIndexAny(pattern[:strings.Index(pattern+"/", "/")], " \t"); i >= 0 {
+		pattern = pattern[i+1:]
+	}
+	host, _, _ := strings.Cut(pattern, "/")
+	return host
 }
 
 var wildcard = regexp.MustCompile(`\{([^{}.$]+)(?:\.\.\.)?\}`)

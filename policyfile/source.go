@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
-	"unicode"
 	"unicode/utf8"
+
+	"github.com/routelimit/limit/internal/excerpt"
 )
 
 // An Error is one mistake in a file.
@@ -22,8 +24,10 @@ type Error struct {
 // Error returns the place and the problem, and below them the line with a caret. It
 // shows no secret of a header in a list.
 func (e *Error) Error() string {
-	return fmt.Sprintf("%s:%d:%d: %s\n\t%s\n\t%s^", e.File, e.Line, e.Column, e.Problem, e.excerpt, strings.Repeat(" ", e.caret))
+	return fmt.Sprintf("%s: %s\n\t%s\n\t%s^", e.place(), e.Problem, e.excerpt, strings.Repeat(" ", e.caret))
 }
+
+func (e *Error) place() string { return fmt.Sprintf("%s:%d:%d", e.File, e.Line, e.Column) }
 
 // A source is the text of a file. Places are offsets in bytes.
 type source struct {
@@ -80,22 +84,15 @@ func (s *source) error(at int, problem string) *Error {
 	before := line[:min(at-s.starts[index], len(line))]
 	e := &Error{File: s.name, Line: index + 1, Column: utf8.RuneCountInString(before) + 1, Problem: problem}
 	begin := max(0, len(before)-maxMasked)
-	shown := masked(line[begin:min(len(line), len(before)+maxExcerpt+utf8.UTFMax)])
+	shown := masked(line[begin:min(len(line), len(before)+excerpt.Max+utf8.UTFMax)])
 	before, after := shown[:len(before)-begin], shown[len(before)-begin:]
-	if n := len(before) - maxExcerpt; n > 0 {
-		before = "…" + strings.ToValidUTF8(before[n:], "")
-	}
-	if len(after) > maxExcerpt {
-		after = strings.ToValidUTF8(after[:maxExcerpt], "") + "…"
-	}
-	e.excerpt, e.caret = printable(before+after), utf8.RuneCountInString(before)
+	before, after = excerpt.End(before), excerpt.Start(after)
+	e.excerpt, e.caret = excerpt.Printable(before+after), utf8.RuneCountInString(before)
 	return e
 }
 
-const (
-	maxExcerpt = 60
-	maxMasked  = 2000 // bytes before a place in which an entry with a secret may begin
-)
+// maxMasked is how many bytes before a place an entry with a secret may begin.
+const maxMasked = 2000
 
 // secret matches a line from the secret of a header in a list to its end: the word
 // header begins the text of an entry, and the rules of a policy have a word before it.
@@ -110,21 +107,7 @@ func masked(line string) string {
 	return line[:found[2]] + strings.Repeat("*", len(line)-found[2])
 }
 
-// printable replaces the characters of s that would move the caret below it or control
-// a terminal.
-func printable(s string) string {
-	return strings.Map(func(c rune) rune {
-		if unicode.IsPrint(c) {
-			return c
-		}
-		return ' '
-	}, s)
-}
-
 // quoted returns a short text for a message.
 func quoted(s string) string {
-	if len(s) > maxExcerpt {
-		s = strings.ToValidUTF8(s[:maxExcerpt], "") + "…"
-	}
-	return fmt.Sprintf("%q", s)
+	return strconv.Quote(excerpt.Start(s))
 }

@@ -10,7 +10,7 @@ printf '%s\n' "$modules" | while read -r module; do
 	go list ./... | while read -r package; do
 		go test -list '^Fuzz' "$package" </dev/null | grep '^Fuzz' | while read -r fuzz; do
 			printf '\n== %s %s\n' "$package" "$fuzz"
-			go test -run '^$' -fuzz "^$fuzz\$" -fuzztime "$duration" "$package" </dev/null
+			go test -run '^$' -fuzz "^$fuzz\$" -fuzztime "$duration" -fuzzminimizetime 100x "$package" </dev/null
 		done
 	done
 done

@@ -10,12 +10,12 @@ import (
 	"github.com/routelimit/limit/cmd/limitctl/internal/doctor"
 )
 
-// A findings error is the exit code of findings that doctor has printed.
+// A findings error is the exit code of findings that have been printed.
 type findings int
 
 func (findings) Error() string { return "there are findings" }
 
-// A usageError says that doctor was called with wrong arguments, and checked nothing.
+// A usageError says that a command was called with wrong arguments, and did nothing.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
@@ -93,7 +93,6 @@ failure, and 3 for wrong arguments. Skipped checks do not count.`,
 			return nil
 		},
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	flags := cmd.Flags()
 	flags.StringVar(&redis.URL, "redis", "", "`URL` of the Redis, such as redis://user:password@127.0.0.1:6379/0")
 	flags.BoolVar(&redis.Cluster, "cluster", false, "the Redis is a Cluster, and the URL is one of its nodes")

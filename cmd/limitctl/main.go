@@ -41,9 +41,17 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true, // errors at run time are not errors of usage
 		SilenceErrors: true, // main prints it
 	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(newDemoCommand(), newDoctorCommand())
 	root.AddCommand(newPolicyCommands()...)
 	return root
+}
+
+func noArgs(cmd *cobra.Command, args []string) error {
+	if err := cobra.NoArgs(cmd, args); err != nil {
+		return usageError{err}
+	}
+	return nil
 }
 
 // version returns the version of this module that go install was asked for. A

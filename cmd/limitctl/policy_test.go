@@ -5,11 +5,14 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/routelimit/limit/control"
 	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/overrides"
 	"github.com/routelimit/limit/policyfile"
 )
 
@@ -96,4 +99,50 @@ func TestPush(t *testing.T) {
 	code, out, problem := run(t, "history", "--redis", url)
 	assert.Equal(t, 0, code, problem)
 	assert.Regexp(t, `^\S+Z  "policies"  by "bob"  withdrawn\n\S+Z  "policies"  by "ann"  pushed until \S+Z\n$`, out)
+}
+
+func TestCheckClasses(t *testing.T) {
+	path := file(t, "version: 1\npolicies:\n  a: {rules: 9/1m global reserve vip 2}\n")
+	code, _, problem := run(t, "check", path)
+	assert.Equal(t, 1, code)
+	assert.Contains(t, problem, path+":3:14: reserve vip: write one of the classes critical, default, background, or add it to limit.Options.Classes\n")
+	code, _, problem = run(t, "check", path, "--classes", "vip,default")
+	assert.Equal(t, 0, code, problem)
+	code, _, problem = run(t, "check", path, "--classes", "vip")
+	assert.Equal(t, 3, code)
+	assert.Contains(t, problem, `with "default" for requests without a class`)
+	for _, command := range []string{"check", "explain", "schema", "push", "history"} {
+		code, _, _ := run(t, command, "--unknown")
+		assert.Equal(t, 3, code, command)
+		code, help, _ := run(t, command, "--help")
+		assert.Equal(t, 0, code)
+		assert.Contains(t, help, "Examples:\n  limitctl "+command)
+		assert.Regexp(t, `(?i)exit code is 0`, help)
+	}
+	code, _, _ = run(t, "history", "x")
+	assert.Equal(t, 3, code)
+}
+
+// TestExplainCaller checks plans, classes, proxies and overrides of a Redis.
+func TestExplainCaller(t *testing.T) {
+	path := file(t, "version: 1\npolicies:\n  api: {routes: [/], rules: 9/1m per ip plan pro 20 reserve vip 2 exempt user root}\n")
+	args := []string{"explain", path, "GET", "/", "--ip", "10.0.0.2", "--trusted", "10.0.0.0/8", "--header", "X-Forwarded-For: 203.0.113.9", "--classes", "vip,default", "--plan", "pro"}
+	code, out, problem := run(t, args...)
+	assert.Equal(t, []any{0, ""}, []any{code, problem})
+	assert.Contains(t, out, "GET / from 203.0.113.9 through the proxy 10.0.0.2, no user, plan pro\n")
+	assert.Contains(t, out, "    key:     ip \"203.0.113.9\"\n    limit:   20: plan pro\n    reserve: 5 of 20 units for vip: the request is of class default\n")
+	_, out, _ = run(t, append(args, "--user", "root", "--class", "vip")...)
+	assert.Contains(t, out, "exempt:  by user root")
+	code, _, problem = run(t, append(args, "--trusted", "x")...)
+	assert.Equal(t, 3, code)
+	assert.Contains(t, problem, `--trusted "x"`)
+
+	client := redistest.Real(t)
+	o := overrides.New(t.Context(), control.New(client, nil), nil)
+	require.NoError(t, o.Set(t.Context(), overrides.Override{Policy: "api", Rule: "per-ip-1m", Key: "203.0.113.9", Limit: 50}, time.Hour, "bob"))
+	code, out, problem = run(t, append(args, "--redis", "redis://"+client.Options().Addr)...)
+	assert.Equal(t, 0, code, problem)
+	assert.Contains(t, out, "    limit:   50: an override of the key; without it 20: plan pro\n")
+	code, _, _ = run(t, append(args, "--redis", "redis://127.0.0.1:1")...)
+	assert.Equal(t, 1, code)
 }

@@ -7,6 +7,7 @@
 package filewatch
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,8 +15,19 @@ import (
 	"time"
 )
 
-// Every is how often to call [File.Changed].
-const Every = 500 * time.Millisecond
+// Poll calls look, which asks [File.Changed], every 500 ms until ctx ends.
+func Poll(ctx context.Context, look func()) {
+	ticker := time.NewTicker(500 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			look()
+		}
+	}
+}
 
 // A File is a path and what was read from it last. Path is required. It is not safe for
 // concurrent use.

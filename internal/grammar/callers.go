@@ -20,6 +20,13 @@ const (
 // MaxCallers is how many plans, classes or exemptions a rule may name.
 const MaxCallers = 64
 
+// DefaultClass is the class of requests without one.
+const DefaultClass = "default"
+
+// DefaultClasses are the classes of a limiter that sets none, from the highest to the
+// lowest.
+var DefaultClasses = []string{"critical", DefaultClass, "background"}
+
 // ExemptKinds are the first words of an exemption.
 var ExemptKinds = []string{"ip", "user", "plan", "class"}
 

@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"unicode"
 	"unicode/utf8"
+
+	"github.com/routelimit/limit/internal/excerpt"
 )
 
 // A ParseError says where a text departs from the grammar.
@@ -26,38 +27,14 @@ func (e *ParseError) Error() string {
 	if strings.Contains(strings.TrimSpace(e.Text), "\n") {
 		where = fmt.Sprintf("line %d, %s", strings.Count(e.Text[:start], "\n")+1, where)
 	}
-	found := strconv.Quote(excerpt(e.Found))
+	found := strconv.Quote(excerpt.Start(e.Found))
 	switch e.Found {
 	case "":
 		found = "the end"
 	case "\n":
 		found = "the end of the line"
 	}
-	if len(before) > maxExcerpt {
-		before = "…" + strings.ToValidUTF8(before[len(before)-maxExcerpt:], "")
-	}
-	before, after = printable(before), printable(excerpt(after))
+	before, after = excerpt.Printable(excerpt.End(before)), excerpt.Printable(excerpt.Start(after))
 	return fmt.Sprintf("limit: %s of %q: found %s, want %s\n\t%s\n\t%s^",
 		where, before+after, found, e.Want, before+after, strings.Repeat(" ", utf8.RuneCountInString(before)))
-}
-
-const maxExcerpt = 60
-
-// excerpt returns the beginning of a text, which may be a megabyte long.
-func excerpt(s string) string {
-	if len(s) <= maxExcerpt {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxExcerpt], "") + "…"
-}
-
-// printable replaces the characters of s that would move the caret below it or
-// control a terminal.
-func printable(s string) string {
-	return strings.Map(func(c rune) rune {
-		if unicode.IsPrint(c) {
-			return c
-		}
-		return ' '
-	}, s)
 }

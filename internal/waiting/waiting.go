@@ -55,6 +55,10 @@ type Queues struct {
 type ID struct {
 	Policy, Rule, Key string
 	Limit, Reserve    int64
+
+	// Rules is a number of the rules that decide the waiter. Decisions of other rules
+	// have other outcomes, so they say nothing about the waiters of this queue.
+	Rules uint64
 }
 
 // A Waiter is one caller. The queues change due and free under their lock; the

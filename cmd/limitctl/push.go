@@ -1,0 +1,123 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"github.com/routelimit/limit/control"
+	"github.com/routelimit/limit/policyfile"
+)
+
+// shared are the flags of commands about pushed files.
+type shared struct {
+	url, prefix, name, by string
+}
+
+func (s *shared) flags(cmd *cobra.Command, by bool) {
+	cmd.Flags().StringVar(&s.url, "redis", "", "the Redis of the programs, such as redis://127.0.0.1:6379")
+	cmd.Flags().StringVar(&s.prefix, "prefix", "", "control.Options.Prefix of the programs")
+	if by {
+		cmd.Flags().StringVar(&s.name, "name", "policies", "policyfile.Options.Name of the programs")
+		cmd.Flags().StringVar(&s.by, "by", os.Getenv("USER"), "who changes the policies, for the history")
+	}
+}
+
+func (s *shared) open() (*control.Control, func() error, error) {
+	options, err := redis.ParseURL(s.url)
+	if err != nil {
+		return nil, nil, usageError{fmt.Errorf("--redis %q: write a URL such as redis://127.0.0.1:6379", s.url)}
+	}
+	client := redis.NewClient(options)
+	return control.New(client, &control.Options{Prefix: s.prefix}), client.Close, nil
+}
+
+func newPushCommand() *cobra.Command {
+	var s shared
+	var expires time.Duration
+	var withdraw bool
+	cmd := &cobra.Command{
+		Use:   "push FILE",
+		Short: "Put a policy file in force on all instances, through Redis",
+		Long: `Put a policy file in force on all instances that follow its name on a Redis. It
+replaces their own file as a whole until it ends or is withdrawn. A file with a
+mistake is not pushed.
+
+The exit code is 0 if the file was pushed or withdrawn, 1 if it is not valid, if
+nothing was pushed that could be withdrawn, or if Redis failed, and 3 for wrong
+arguments.`,
+		Example: `  limitctl push policy.yaml --redis redis://127.0.0.1:6379 --by ann --for 2h
+  limitctl push --withdraw --redis redis://127.0.0.1:6379 --by ann`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if withdraw != (len(args) == 0) || len(args) > 1 {
+				return usageError{errors.New("name one file, or write --withdraw and none")}
+			}
+			c, done, err := s.open()
+			if err != nil {
+				return err
+			}
+			defer done()
+			if withdraw {
+				was, err := policyfile.Withdraw(cmd.Context(), c, s.name, s.by)
+				if err == nil && !was {
+					err = fmt.Errorf("nothing is pushed as %q", s.name)
+				}
+				return err
+			}
+			f, err := policyfile.Read(args[0])
+			if err != nil {
+				fmt.Fprintln(cmd.ErrOrStderr(), err)
+				return findings(1)
+			}
+			return policyfile.Push(cmd.Context(), c, s.name, f, expires, s.by)
+		},
+	}
+	s.flags(cmd, true)
+	cmd.Flags().DurationVar(&expires, "for", 0, "how long the file is in force; 0 until it is withdrawn")
+	cmd.Flags().BoolVar(&withdraw, "withdraw", false, "end what is pushed")
+	return cmd
+}
+
+func newHistoryCommand() *cobra.Command {
+	var s shared
+	cmd := &cobra.Command{
+		Use:   "history",
+		Short: "List who pushed and withdrew policy files, and when",
+		Long: `List who pushed and withdrew policy files, and when, the newest first.
+The exit code is 0, 1 if Redis cannot be read, and 3 for wrong arguments.`,
+		Args:    noArgs,
+		Example: "  limitctl history --redis redis://127.0.0.1:6379",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, done, err := s.open()
+			if err != nil {
+				return err
+			}
+			defer done()
+			changes, err := policyfile.History(cmd.Context(), c)
+			if err != nil {
+				return err
+			}
+			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			for _, change := range changes {
+				what := "pushed"
+				switch {
+				case change.Deleted:
+					what = "withdrawn"
+				case change.Name == "":
+					what = "restored after a loss of data"
+				case !change.Expires.IsZero():
+					what += " until " + change.Expires.UTC().Format(time.RFC3339)
+				}
+				fmt.Fprintf(w, "%s\t%q\tby %q\t%s\n", change.At.UTC().Format(time.RFC3339), change.Name, change.By, what)
+			}
+			return w.Flush()
+		},
+	}
+	s.flags(cmd, false)
+	return cmd
+}
