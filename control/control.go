@@ -43,6 +43,7 @@ const (
 
 	maxName = 512 // bytes of a name, and of who wrote a document
 	maxKind = 64
+	maxNote = 200
 )
 
 // ErrFull is wrapped by the error of [Control.Put] if a kind has [MaxDocuments]
@@ -112,6 +113,7 @@ type Change struct {
 	At      time.Time // when, by the clock of Redis
 	Expires time.Time // when the document ends, by the clock of Redis; zero if it does not
 	Deleted bool
+	Note    string // of Put
 }
 
 // Put writes a document, or replaces it. It ends after the time, or never if that is
@@ -122,13 +124,19 @@ type Change struct {
 // document may have been written. Put may be repeated. If the user of Redis lacks a
 // right, the error names it and the command that grants it. A user without a right to
 // the channel can write: instances then have the change within a second.
-func (c *Control) Put(ctx context.Context, kind, name string, value []byte, expires time.Duration, by string) error {
+//
+// The note, of up to 200 bytes of text, is about this change, and [Control.History]
+// returns it.
+func (c *Control) Put(ctx context.Context, kind, name string, value []byte, expires time.Duration, by string, note ...string) error {
+	said := strings.Join(note, " ")
 	if err := valid(kind, name, by); err != nil {
 		return err
 	}
 	switch {
 	case len(value) > MaxValue:
 		return fmt.Errorf("control: a value of %d bytes: write at most %d", len(value), MaxValue)
+	case len(said) > maxNote || !utf8.ValidString(said) || strings.ContainsFunc(said, unicode.IsControl):
+		return fmt.Errorf("control: a note of %d bytes: write at most %d bytes of UTF-8 without control characters", len(said), maxNote)
 	case expires < 0:
 		return fmt.Errorf("control: a document that ended %v ago: write how long it lasts, or 0 for one that does not end", -expires)
 	}
@@ -136,7 +144,7 @@ func (c *Control) Put(ctx context.Context, kind, name string, value []byte, expi
 	if expires > 1<<62 {
 		ms = expires.Milliseconds()
 	}
-	return c.change(ctx, kind, "put", name, by, value, ms)
+	return c.change(ctx, kind, "put", name, by, value, ms, said)
 }
 
 // Delete removes a document. It returns whether there was one.
@@ -144,7 +152,7 @@ func (c *Control) Delete(ctx context.Context, kind, name, by string) (bool, erro
 	if err := valid(kind, name, by); err != nil {
 		return false, err
 	}
-	err := c.change(ctx, kind, "delete", name, by, nil, 0)
+	err := c.change(ctx, kind, "delete", name, by, nil, 0, "")
 	if errors.Is(err, errAbsent) {
 		return false, nil
 	}
@@ -153,9 +161,9 @@ func (c *Control) Delete(ctx context.Context, kind, name, by string) (bool, erro
 
 var errAbsent = errors.New("control: no such document")
 
-func (c *Control) change(ctx context.Context, kind, what, name, by string, value []byte, ms int64) error {
+func (c *Control) change(ctx context.Context, kind, what, name, by string, value []byte, ms int64, note string) error {
 	reply, err := changeScript.Run(ctx, c.client, c.keys(kind), rand.Text(), c.channel(kind), what, name, by, value, ms,
-		MaxDocuments, MaxBytes, MaxHistory).Text()
+		MaxDocuments, MaxBytes, MaxHistory, note).Text()
 	if err != nil {
 		return fmt.Errorf("control: %s %s %q: %w", what, kind, name, c.explain(ctx, err))
 	}
@@ -182,15 +190,15 @@ func (c *Control) History(ctx context.Context, kind string) ([]Change, error) {
 	changes := make([]Change, len(lines))
 	for i, line := range lines {
 		var said struct {
-			Name, By, At, Expires string
-			Deleted               bool
+			Name, By, At, Expires, Note string
+			Deleted                     bool
 		}
 		if err := json.Unmarshal([]byte(line), &said); err != nil {
 			return nil, fmt.Errorf("control: history of %s: an invalid entry: %w", kind, err)
 		}
 		at, _ := strconv.ParseInt(said.At, 10, 64)
 		expires, _ := strconv.ParseInt(said.Expires, 10, 64)
-		changes[i] = Change{Name: said.Name, By: said.By, At: time.UnixMilli(at), Deleted: said.Deleted}
+		changes[i] = Change{Name: said.Name, By: said.By, At: time.UnixMilli(at), Deleted: said.Deleted, Note: said.Note}
 		if expires > 0 {
 			changes[i].Expires = time.UnixMilli(expires)
 		}

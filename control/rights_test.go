@@ -155,3 +155,17 @@ func TestWithoutRights(t *testing.T) {
 	require.ErrorContains(t, err, `control: history of bans: NOPERM`)
 	assert.ErrorContains(t, err, `user "none" may not run EVALSHA, EVAL, SUBSCRIBE: redis-cli ACL SETUSER none '~limit:control:*'`)
 }
+
+// TestNote checks that the history has the note of each change.
+func TestNote(t *testing.T) {
+	c := control.New(redistest.Launch(t).Client(), nil)
+	require.NoError(t, c.Put(t.Context(), "flags", "x", nil, 0, "ann", "sum \"1\""))
+	require.NoError(t, c.Put(t.Context(), "flags", "x", nil, 0, "ann"))
+	for _, note := range []string{strings.Repeat("n", 201), "a\nb", "\xff"} {
+		assert.ErrorContains(t, c.Put(t.Context(), "flags", "x", nil, 0, "ann", note), "control: a note of ")
+	}
+	changes, err := c.History(t.Context(), "flags")
+	require.NoError(t, err)
+	require.Len(t, changes, 2)
+	assert.Equal(t, []string{"", "sum \"1\""}, []string{changes[0].Note, changes[1].Note})
+}

@@ -36,7 +36,7 @@ end
 // changeScript writes or deletes a document. Before that it removes up to 100
 // documents that have ended, more than it adds.
 var changeScript = redis.NewScript(begin + `
-local token, channel, what, name, by, value, ms, documents, bytes, history = unpack(ARGV)
+local token, channel, what, name, by, value, ms, documents, bytes, history, note = unpack(ARGV)
 local size = tonumber(redis.call('GET', KEYS[5]) or 0)
 for _, ended in ipairs(redis.call('ZRANGEBYSCORE', KEYS[4], '-inf', text(now), 'LIMIT', 0, 100)) do
 	size = size - redis.call('HSTRLEN', KEYS[2], ended)
@@ -56,6 +56,7 @@ else
 	local expires = 0
 	if tonumber(ms) > 0 then expires = now + tonumber(ms) end
 	entry.expires = text(expires)
+	if note ~= '' then entry.note = note end
 	local document = text(expires) .. ' ' .. text(now) .. ' ' .. #by .. ' ' .. by .. value
 	if old == 0 and redis.call('HLEN', KEYS[2]) >= tonumber(documents) then refused = 'documents'
 	elseif size + #document - old > tonumber(bytes) then refused = 'bytes'

@@ -3,8 +3,6 @@ package policyfile
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -149,8 +147,7 @@ func (p *Policies) Status() Status {
 
 func (p *Policies) status() Status {
 	s := p.state.Load()
-	sum := sha256.Sum256([]byte(s.source.text))
-	return Status{Source: s.origin, Sum: hex.EncodeToString(sum[:6]), By: s.by, Since: s.since, Err: errors.Join(p.problems[:]...)}
+	return Status{Source: s.origin, Sum: s.source.sum(), By: s.by, Since: s.since, Err: errors.Join(p.problems[:]...)}
 }
 
 // Follow puts the policies in force on a limiter, and follows the file and what is

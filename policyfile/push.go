@@ -27,7 +27,8 @@ func Push(ctx context.Context, c *control.Control, name string, f *File, expires
 	if len(value) > control.MaxValue {
 		return fmt.Errorf("policyfile: %s has %d bytes: a file that is pushed has less than %d with its name", f.source.name, len(f.source.text), control.MaxValue)
 	}
-	return c.Put(ctx, kindOfPolicies, cmp.Or(name, defaultName), []byte(value), expires, by)
+	return c.Put(ctx, kindOfPolicies, cmp.Or(name, defaultName), []byte(value), expires, by,
+		fmt.Sprintf("sha256 %s, policies %d", f.source.sum(), len(f.policies)))
 }
 
 // Withdraw ends what was pushed under a name, so that programs return to their own
@@ -36,7 +37,9 @@ func Withdraw(ctx context.Context, c *control.Control, name, by string) (bool, e
 	return c.Delete(ctx, kindOfPolicies, cmp.Or(name, defaultName), by)
 }
 
-// History returns the last pushed and withdrawn files, the newest first.
+// History returns the last pushed and withdrawn files, the newest first. The Note of one
+// that was pushed has the [Status].Sum of the programs in which it is in force, and the
+// number of its policies: "sha256 1a2b3c4d5e6f, policies 3".
 func History(ctx context.Context, c *control.Control) ([]control.Change, error) {
 	return c.History(ctx, kindOfPolicies)
 }

@@ -125,6 +125,7 @@ func TestPush(t *testing.T) {
 	history, err := policyfile.History(t.Context(), ctl)
 	require.NoError(t, err)
 	assert.Equal(t, "ann", history[0].By)
+	assert.Equal(t, "sha256 "+sum(login(7))+", policies 1", history[0].Note)
 	assert.True(t, history[1].Deleted && history[1].By == "bob")
 
 	// A file that cannot be put in force waits until what is pushed ends, and then for

@@ -1,6 +1,8 @@
 package policyfile
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"regexp"
 	"slices"
@@ -37,6 +39,12 @@ type source struct {
 
 	// The last answer of offset: files of one long line have all places there.
 	lastLine, lastColumn, lastAt int
+}
+
+// sum returns the first 12 hexadecimal digits of the SHA-256 of the text.
+func (s *source) sum() string {
+	sum := sha256.Sum256([]byte(s.text))
+	return hex.EncodeToString(sum[:6])
 }
 
 func newSource(name, text string) *source {

@@ -74,19 +74,26 @@ func (c *caller) options() (o *limit.Options, err error) {
 	return o, nil
 }
 
-// check returns what is wrong with a file, on a limiter with these options.
-func (c *caller) check(path string) error {
+// check returns what a file is, or what is wrong with it on a limiter with these options.
+func (c *caller) check(path string) (text string, err error) {
 	options, err := c.options()
 	if err != nil {
-		return err
+		return "", err
 	}
 	policies, err := policyfile.Open(path, &policyfile.Options{User: options.User, Log: options.Log})
 	if err != nil {
-		return err
+		return "", err
+	}
+	f, err := policyfile.Read(path)
+	if err != nil {
+		return "", err
 	}
 	ended, end := context.WithCancel(context.Background())
 	end() // the file is not followed
-	return policies.Follow(ended, limit.New(nil, options))
+	if err := policies.Follow(ended, limit.New(nil, options)); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s: valid, sha256 %s, policies %d", path, policies.Status().Sum, len(f.Sets())), nil
 }
 
 func always(text string) func(*http.Request) string {

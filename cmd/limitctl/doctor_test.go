@@ -20,7 +20,13 @@ import (
 // runDoctor runs limitctl doctor as a process of its own.
 func runDoctor(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0], append([]string{"doctor"}, args...)...)
+	return runProcess(t, append([]string{"doctor"}, args...)...)
+}
+
+// runProcess runs limitctl as a process of its own.
+func runProcess(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
 	cmd.Env = append(os.Environ(), "LIMITCTL_TEST_MAIN=1")
 	var out, problem bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problem

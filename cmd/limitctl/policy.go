@@ -21,7 +21,8 @@ func newCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check FILE...",
 		Short: "Check policy files",
-		Long: `Check policy files, and print every mistake with its file, line and column.
+		Long: `Check policy files, and print every mistake with its file, line and column. For a
+valid file it prints its SHA-256, as programs log it, and the number of its policies.
 
 The exit code is 0 if all files are valid, 1 if one is not, and 3 for wrong arguments.`,
 		Example: `  limitctl check policy.yaml
@@ -36,10 +37,13 @@ The exit code is 0 if all files are valid, 1 if one is not, and 3 for wrong argu
 			}
 			wrong := false
 			for _, path := range args {
-				if err := caller.check(path); err != nil {
+				text, err := caller.check(path)
+				if err != nil {
 					fmt.Fprintln(cmd.ErrOrStderr(), err)
 					wrong = true
+					continue
 				}
+				fmt.Fprintln(cmd.OutOrStdout(), text)
 			}
 			if wrong {
 				return findings(1)

@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"os"
 	"path/filepath"
 	"testing"
@@ -44,9 +46,10 @@ const valid = "version: 1\npolicies:\n  login: {routes: [POST /login], rules: 5/
 func TestCheck(t *testing.T) {
 	good, bad := file(t, valid), file(t, "version: 1\npolicies:\n  a: {rules: 5/1x per ip}\n  b: {rule: x}\n")
 	code, out, problem := run(t, "check", good)
-	assert.Equal(t, []any{0, "", ""}, []any{code, out, problem})
+	line := good + ": valid, sha256 " + sum(valid) + ", policies 1\n"
+	assert.Equal(t, []any{0, line, ""}, []any{code, out, problem})
 	code, out, problem = run(t, "check", good, bad, filepath.Dir(bad))
-	assert.Equal(t, []any{1, ""}, []any{code, out})
+	assert.Equal(t, []any{1, line}, []any{code, out})
 	assert.Contains(t, problem, bad+":3:17: found \"x\", want a unit such as s, m, h or d\n\t  a: {rules: 5/1x per ip}\n\t                ^\n")
 	assert.Contains(t, problem, bad+":4:7: unknown field \"rule\"")
 	assert.Contains(t, problem, filepath.Dir(bad)+" is not a regular file")
@@ -82,23 +85,48 @@ func TestSchema(t *testing.T) {
 
 func TestPush(t *testing.T) {
 	url := "redis://" + redistest.Real(t).Options().Addr
-	code, _, problem := run(t, "push", file(t, valid), "--redis", url, "--by", "ann", "--for", "2h")
+	note := "sha256 " + sum(valid) + ", policies 1"
+	code, out, problem := run(t, "push", file(t, valid), "--redis", url, "--by", "ann", "--for", "2h")
 	assert.Equal(t, 0, code, problem)
-	code, _, problem = run(t, "push", "--withdraw", "--redis", url, "--by", "bob")
+	assert.Regexp(t, `^pushed: "policies", `+note+`, until \S+Z\n$`, out)
+	code, out, problem = run(t, "push", file(t, valid), "--redis", url, "--by", "ann")
 	assert.Equal(t, 0, code, problem)
+	assert.Equal(t, "pushed: \"policies\", "+note+", until it is withdrawn\n", out)
+	code, out, problem = run(t, "push", "--withdraw", "--redis", url, "--by", "bob")
+	assert.Equal(t, 0, code, problem)
+	assert.Equal(t, "withdrawn: \"policies\"\n", out)
 	code, _, problem = run(t, "push", "--withdraw", "--redis", url, "--by", "bob")
 	assert.Equal(t, 1, code)
 	assert.Contains(t, problem, `nothing is pushed as "policies"`)
 	code, _, problem = run(t, "push", file(t, "x"), "--redis", url, "--by", "ann")
 	assert.Equal(t, 1, code)
 	assert.Contains(t, problem, "policy.yaml:1:2: ")
-	for _, args := range [][]string{{}, {"a", "b", "--redis", url}, {"a", "--withdraw", "--redis", url}, {"a", "--redis", "x"}} {
+	for _, args := range [][]string{{}, {"a", "b", "--redis", url}, {"a", "--withdraw", "--redis", url}, {"a", "--redis", "x"}, {"a", "--redis", url, "--by", "ann", "--for", "-1s"}} {
 		code, _, _ = run(t, append([]string{"push"}, args...)...)
 		assert.Equal(t, 3, code, args)
 	}
-	code, out, problem := run(t, "history", "--redis", url)
+	code, _, problem = run(t, "push", file(t, valid), "--redis", url, "--by", "")
+	assert.Equal(t, []any{3, `--by "": write who changes the policies`}, []any{code, problem})
+	code, out, problem = run(t, "history", "--redis", url)
 	assert.Equal(t, 0, code, problem)
-	assert.Regexp(t, `^\S+Z  "policies"  by "bob"  withdrawn\n\S+Z  "policies"  by "ann"  pushed until \S+Z\n$`, out)
+	assert.Regexp(t, `^\S+Z  "policies"  by "bob"  withdrawn\n\S+Z  "policies"  by "ann"  pushed until it is withdrawn +`+note+
+		`\n\S+Z  "policies"  by "ann"  pushed until \S+Z +`+note+`\n$`, out)
+}
+
+// sum returns what programs log of a file that is in force.
+func sum(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:6])
+}
+
+// TestRedisDown checks that an unavailable Redis is one line.
+func TestRedisDown(t *testing.T) {
+	for _, args := range [][]string{{"push", file(t, valid), "--by", "ann"}, {"history"}} {
+		code, out, problem := runProcess(t, append(args, "--redis", "redis://127.0.0.1:1")...)
+		assert.Equal(t, 1, code)
+		assert.Empty(t, out)
+		assert.Regexp(t, `^limitctl: control: .*connection refused\n$`, problem)
+	}
 }
 
 func TestCheckClasses(t *testing.T) {

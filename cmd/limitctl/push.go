@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
 
 	"github.com/routelimit/limit/control"
@@ -33,6 +35,7 @@ func (s *shared) open() (*control.Control, func() error, error) {
 	if err != nil {
 		return nil, nil, usageError{fmt.Errorf("--redis %q: write a URL such as redis://127.0.0.1:6379", s.url)}
 	}
+	logging.Disable() // what go-redis logs, it also returns as errors
 	client := redis.NewClient(options)
 	return control.New(client, &control.Options{Prefix: s.prefix}), client.Close, nil
 }
@@ -57,6 +60,12 @@ arguments.`,
 			if withdraw != (len(args) == 0) || len(args) > 1 {
 				return usageError{errors.New("name one file, or write --withdraw and none")}
 			}
+			switch {
+			case s.by == "":
+				return usageError{errors.New(`--by "": write who changes the policies`)}
+			case expires < 0:
+				return usageError{fmt.Errorf("--for %v: write how long the file is in force, or 0 until it is withdrawn", expires)}
+			}
 			c, done, err := s.open()
 			if err != nil {
 				return err
@@ -67,6 +76,9 @@ arguments.`,
 				if err == nil && !was {
 					err = fmt.Errorf("nothing is pushed as %q", s.name)
 				}
+				if err == nil {
+					fmt.Fprintf(cmd.OutOrStdout(), "withdrawn: %q\n", s.name)
+				}
 				return err
 			}
 			f, err := policyfile.Read(args[0])
@@ -74,7 +86,11 @@ arguments.`,
 				fmt.Fprintln(cmd.ErrOrStderr(), err)
 				return findings(1)
 			}
-			return policyfile.Push(cmd.Context(), c, s.name, f, expires, s.by)
+			if err := policyfile.Push(cmd.Context(), c, s.name, f, expires, s.by); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "pushed: %q%s\n", s.name, pushed(cmd.Context(), c, &s))
+			return nil
 		},
 	}
 	s.flags(cmd, true)
@@ -83,12 +99,32 @@ arguments.`,
 	return cmd
 }
 
+// pushed describes what has just been pushed, as the history does.
+func pushed(ctx context.Context, c *control.Control, s *shared) string {
+	changes, _ := policyfile.History(ctx, c) // which may be refused though the push was not
+	for _, change := range changes {
+		if change.Name == s.name && change.By == s.by && !change.Deleted {
+			return ", " + change.Note + ", " + until(change)
+		}
+	}
+	return ""
+}
+
+// until says when a pushed file ends.
+func until(change control.Change) string {
+	if change.Expires.IsZero() {
+		return "until it is withdrawn"
+	}
+	return "until " + change.Expires.UTC().Format(time.RFC3339)
+}
+
 func newHistoryCommand() *cobra.Command {
 	var s shared
 	cmd := &cobra.Command{
 		Use:   "history",
 		Short: "List who pushed and withdrew policy files, and when",
-		Long: `List who pushed and withdrew policy files, and when, the newest first.
+		Long: `List who pushed and withdrew policy files, and when, the newest first. For each file
+it prints its SHA-256, as programs log it, and the number of its policies.
 The exit code is 0, 1 if Redis cannot be read, and 3 for wrong arguments.`,
 		Args:    noArgs,
 		Example: "  limitctl history --redis redis://127.0.0.1:6379",
@@ -104,14 +140,15 @@ The exit code is 0, 1 if Redis cannot be read, and 3 for wrong arguments.`,
 			}
 			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 			for _, change := range changes {
-				what := "pushed"
+				what := "pushed " + until(change)
 				switch {
 				case change.Deleted:
 					what = "withdrawn"
 				case change.Name == "":
 					what = "restored after a loss of data"
-				case !change.Expires.IsZero():
-					what += " until " + change.Expires.UTC().Format(time.RFC3339)
+				}
+				if change.Note != "" {
+					what += "\t" + change.Note
 				}
 				fmt.Fprintf(w, "%s\t%q\tby %q\t%s\n", change.At.UTC().Format(time.RFC3339), change.Name, change.By, what)
 			}

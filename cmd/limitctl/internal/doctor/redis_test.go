@@ -152,10 +152,10 @@ func TestRedisCluster(t *testing.T) {
 	node := client.Options().Addrs[4]
 	var found map[string]Finding
 	require.Eventually(t, func() bool {
-		found = see(t, RedisOptions{URL: node, Cluster: true})
+		found = see(t, RedisOptions{URL: node, Cluster: true, Control: true})
 		return found["replication-lag"].Verdict == OK && len(found["version"].Nodes) == 6
 	}, 20*time.Second, 200*time.Millisecond)
-	for _, check := range []string{"connect", "role", "cluster", "writable", "permissions", "eviction", "keys-ttl", "keys-type", "keys-form", "keys-version"} {
+	for _, check := range []string{"connect", "role", "cluster", "writable", "permissions", "eviction", "keys-ttl", "keys-type", "keys-form", "keys-version", "control", "control-permissions"} {
 		assert.Equal(t, OK, found[check].Verdict, "%s: %s", check, found[check].Found)
 	}
 	assert.Len(t, found["cluster"].Nodes, 6)
