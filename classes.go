@@ -17,7 +17,7 @@ func (r Rule) reserveProblems() (list []string) {
 	if len(r.Reserve) == 0 {
 		return nil
 	}
-	if r.hidden() {
+	if r.noQuota() {
 		add("%v leaves no reserve: leave it out, or write another algorithm", r.Algorithm)
 	}
 	if len(r.Reserve) > grammar.MaxCallers {

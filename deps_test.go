@@ -75,8 +75,8 @@ var only = []struct {
 	{"memstore", []string{std, "core"}, "a store sees charges, not requests, and needs nobody's code"},
 	{"refusals", []string{std, "core"}, "what stands around a store knows none"},
 	{"prefetch", []string{std, "core"}, "what stands around a store knows none"},
-	{"control", []string{std, goRedis, "github.com/cespare/xxhash", "go.uber.org/atomic", "golang.org/x/sys/cpu"}, "documents know neither limits nor requests, and need a Redis client with what that needs"},
-	{"overrides", []string{std, "core", "control", goRedis, "github.com/cespare/xxhash", "go.uber.org/atomic", "golang.org/x/sys/cpu"}, "limits of keys are documents, and know no requests"},
+	{"control", []string{std, "internal/notice", "internal/redisfacts", goRedis, "github.com/cespare/xxhash", "go.uber.org/atomic", "golang.org/x/sys/cpu"}, "documents know neither limits nor requests, and need a Redis client with what that needs"},
+	{"overrides", []string{std, "core", "control", "internal/notice", "internal/redisfacts", goRedis, "github.com/cespare/xxhash", "go.uber.org/atomic", "golang.org/x/sys/cpu"}, "limits of keys are documents, and know no requests"},
 	{"guard", []string{std, "core", "memstore", "internal/notice"}, "what stands around a store knows none but the one that it falls back on"},
 }
 

@@ -108,7 +108,7 @@ func (s RuleSet) OnRefusal(r Refusal) RuleSet {
 func (r *Rule) inherits(from *Refusal) bool {
 	switch {
 	case from.Mark:
-		return !r.queues() && !r.leases() && !r.hidden() && !r.Shadow
+		return !r.queues() && !r.leases() && !r.noQuota() && !r.Shadow
 	case from.Degrade:
 		return r.Algorithm != Ban
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/control"
+	"github.com/routelimit/limit/internal/notice"
 )
 
 // Bans are clients that operators bar while the program runs, for a time or for good.
@@ -66,15 +68,18 @@ func NewBans(ctx context.Context, c *control.Control, options *Options) *Bans {
 // "2001:db8:1:2::/64", "user alice" or `agent "BadBot"`. Write the /64 of an IPv6
 // client, which can send from all its addresses. [limit.Never] bars them for good. Ban
 // replaces a ban of the same entry. by says who bars them, and the reason, of up to
-// 1,000 bytes, why.
+// 1,000 bytes, why. A ban of a user needs [Options].User. A program without it can end
+// one by [Bans.Unban].
 //
 // An error is about the arguments, or about Redis; then the client may be barred.
 // Ban may be repeated.
 func (b *Bans) Ban(ctx context.Context, entry string, d time.Duration, by, reason string) error {
-	name, _, err := banOf(entry)
+	name, e, err := banOf(entry)
 	switch {
 	case err != nil:
 		return err
+	case e.kind == byUser && b.options.User == nil:
+		return errors.New("access: no user resolver, so a ban of a user has no effect here: set access.Options.User of NewBans")
 	case d <= 0:
 		return fmt.Errorf("access: a ban of %v: write how long it lasts, or limit.Never", d)
 	case len(reason) > maxReason || !utf8.ValidString(reason):
@@ -123,14 +128,24 @@ func (b *Bans) Bar(r *http.Request) time.Duration {
 	return b.state.Load().table.remaining(&b.options, r)
 }
 
+// What to write to [Bans.Ban] instead of a text that is no entry. A list can have a
+// header too.
+const (
+	likeBan = "write a prefix such as 10.0.0.0/8, an address, user and a name, or agent and a part of the User-Agent"
+	notBan  = "not an entry: " + likeBan
+)
+
 // banOf reads an entry. It returns it with its name, which all spellings share.
 func banOf(text string) (name string, e entry, err error) {
 	e, found, wrong := parseEntry(text)
 	switch {
+	case wrong != nil && wrong.Problem == notEntry:
+		wrong.Problem = notBan
+		return "", e, wrong
 	case wrong != nil:
 		return "", e, wrong
 	case !found:
-		return "", e, fmt.Errorf("access: no entry: write an address, a prefix, user and a name, or agent and a part of it")
+		return "", e, errors.New("access: no entry: " + likeBan)
 	case e.kind == byHeader:
 		return "", e, fmt.Errorf("access: a header cannot be banned, since its secret would be in Redis: put it into a list")
 	case e.kind == byUser:
@@ -194,13 +209,14 @@ func (b *Bans) warn(invalid, users, agents int) {
 		return
 	}
 	b.warned = counts
+	log := &notice.Log{To: b.options.Log}
 	if invalid > 0 {
-		b.options.log().Error("access: bans that are not entries have no effect", "bans", invalid)
+		notice.Write(log, notice.BanIgnored, "access: bans that are not entries have no effect", 0, "bans", invalid)
 	}
 	if users > 0 && b.options.User == nil {
-		b.options.log().Error("access: bans of users have no effect here: set access.Options.User", "bans", users)
+		notice.Write(log, notice.UserBanIgnored, "access: bans of users have no effect here: set access.Options.User", 0, "bans", users)
 	}
 	if agents > maxAgents {
-		b.options.log().Error("access: more agents are banned than are searched for: ban parts that several have in common", "bans", agents, "most", maxAgents)
+		notice.Write(log, notice.BanIgnored, "access: more agents are banned than are searched for: ban parts that several have in common", 0, "bans", agents, "most", maxAgents)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -173,11 +174,12 @@ func TestBanErrors(t *testing.T) {
 	for entry, want := range map[string]string{
 		"0.0.0.0/0":         "access: column 1: matches every client",
 		"10.0.0.1/8":        "access: column 1: the address has bits outside the prefix: write 10.0.0.0/8, or 10.0.0.1 alone",
-		"# nobody":          "access: no entry: write an address",
+		"# nobody":          "access: no entry: write a prefix such as 10.0.0.0/8, an address, user",
 		"header X s3cret":   "access: a header cannot be banned",
 		"10.0.0.1\n":        "access: column 9: byte 0x0a is not text",
 		"user":              "access: column 5: a user is missing",
 		"10.0.0.1 10.0.0.2": "access: column 10: more than one entry",
+		"bob":               "access: column 1: not an entry: write a prefix such as 10.0.0.0/8, an address, user and a name, or agent and a part of the User-Agent\n",
 	} {
 		assert.ErrorContains(t, i.bans.Ban(t.Context(), entry, time.Hour, "ann", ""), want)
 		_, err := i.bans.Unban(t.Context(), entry, "ann")
@@ -194,7 +196,29 @@ func TestBanErrors(t *testing.T) {
 	require.NoError(t, c.Put(t.Context(), "bans", "10.0.0.1", []byte("no JSON"), 0, "ann"))
 	answer(t, time.Second, http.StatusForbidden, from("10.0.0.1:80"), []*instance{i})
 	answer(t, 0, http.StatusOK, from("10.0.0.2:80"), []*instance{i})
-	assert.Contains(t, i.log.lines()[0], "bans that are not entries have no effect")
+	assert.Contains(t, i.log.lines()[0], "bans that are not entries have no effect\" code=LIMIT-406 ")
+}
+
+// TestBanWithoutUsers checks that a program that knows no users does not ban one, and
+// says so of the bans of others, which it can end.
+func TestBanWithoutUsers(t *testing.T) {
+	server := redistest.Launch(t)
+	other := start(t, server.Addr)
+	var log logbook
+	bans := access.NewBans(t.Context(), control.New(other.client, nil), &access.Options{Log: log.logger()})
+	err := bans.Ban(t.Context(), "user bob", time.Hour, "ann", "")
+	assert.EqualError(t, err, "access: no user resolver, so a ban of a user has no effect here: set access.Options.User of NewBans")
+	assert.Empty(t, other.bans.List())
+
+	require.NoError(t, other.bans.Ban(t.Context(), "user bob", time.Hour, "ann", ""))
+	text := ""
+	redistest.Await(t, time.Second, "the line", func() bool {
+		text += strings.Join(log.lines(), "")
+		return strings.Contains(text, "code=LIMIT-407 bans=1")
+	})
+	was, err := bans.Unban(t.Context(), "user bob", "ann")
+	require.NoError(t, err)
+	assert.True(t, was)
 }
 
 // BenchmarkBans measures how long 100,000 bans take to be in force after a change, and

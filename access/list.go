@@ -50,11 +50,12 @@ type Options struct {
 
 	// User returns the verified user of a request, or "" if it has none. It runs
 	// when a policy decides, so authentication must run before the policy. Nil
-	// makes an entry of a user an error.
+	// makes an entry of a user an error, also of [Bans.Ban].
 	User func(*http.Request) string
 
-	// Log receives a line when a list or the bans could not be read, and when they
-	// can be again. Nil means [slog.Default].
+	// Log receives a line when a list could not be read, when it has changed, and when
+	// a ban has no effect. The codes are LIMIT-405 to LIMIT-407. Nil means
+	// [slog.Default].
 	Log *slog.Logger
 }
 
@@ -67,13 +68,6 @@ func (o *Options) orDefault() Options {
 		options.ClientIP = new(limit.Proxies).ClientIP
 	}
 	return options
-}
-
-func (o *Options) log() *slog.Logger {
-	if o.Log != nil {
-		return o.Log
-	}
-	return slog.Default() // as it is now
 }
 
 // A List is a set of entries that requests match or not. Make it with [Parse] or

@@ -174,9 +174,10 @@ func parseEntry(line string) (e entry, found bool, _ *ParseError) {
 	return e, true, nil
 }
 
+const notEntry = "not an entry: write a prefix such as 10.0.0.0/8, an address, or user, agent or header"
+
 // parsePrefix reads a prefix or an address, or returns what is wrong with it.
 func parsePrefix(text string) (p netip.Prefix, problem string) {
-	const like = "write a prefix such as 10.0.0.0/8, an address, or user, agent or header"
 	p, err := netip.ParsePrefix(text)
 	if err != nil {
 		ip, err := netip.ParseAddr(text)
@@ -184,7 +185,7 @@ func parsePrefix(text string) (p netip.Prefix, problem string) {
 		case err != nil && strings.ContainsAny(text, ".:") && strings.Contains(text, "/"):
 			return p, "not a prefix: write one such as 10.0.0.0/8 or 2001:db8:1:2::/64"
 		case err != nil:
-			return p, "not an entry: " + like
+			return p, notEntry
 		case ip.Zone() != "":
 			return p, "an address has no zone here: write " + ip.WithZone("").String()
 		}

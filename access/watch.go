@@ -1,12 +1,15 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 
 	"github.com/routelimit/limit/internal/filewatch"
+	"github.com/routelimit/limit/internal/notice"
 )
 
 // Watch reads a list from a file, and reads it again whenever the file changes, until
@@ -45,7 +48,7 @@ func (w *watcher) look() {
 		w.report(err)
 	case changed:
 		w.failed = ""
-		w.list.options.log().Info("access: a list has changed", "path", w.file.Path)
+		cmp.Or(w.list.options.Log, slog.Default()).Info("access: a list has changed", "path", w.file.Path)
 	}
 }
 
@@ -53,7 +56,7 @@ func (w *watcher) look() {
 func (w *watcher) report(err error) {
 	if text := err.Error(); text != w.failed {
 		w.failed = text
-		w.list.options.log().Error("access: a list could not be read: the one read before stays in force", "path", w.file.Path, "error", text)
+		notice.Write(&notice.Log{To: w.list.options.Log}, notice.ListUnread, "access: a list could not be read: the one read before stays in force", 0, "path", w.file.Path, "error", text)
 	}
 }
 

@@ -134,7 +134,7 @@ func TestWatch(t *testing.T) {
 		},
 		"invalid": func(w *watched) {
 			write(w.T, w.path, "10.0.0.2\n10.0.0.3/33\n")
-			w.lists("10.0.0.1", `list could not be read: the one read before stays in force" path=`+w.path+` error="`+w.path+`: access: line 2, column 1: not a prefix`)
+			w.lists("10.0.0.1", `list could not be read: the one read before stays in force" code=LIMIT-405 path=`+w.path+` error="`+w.path+`: access: line 2, column 1: not a prefix`)
 			w.lists("10.0.0.1") // and logged once
 			require.NoError(w, os.Remove(w.path))
 			w.lists("10.0.0.1", "no such file or directory")

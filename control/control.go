@@ -29,6 +29,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/routelimit/limit/internal/notice"
+	"github.com/routelimit/limit/internal/redisfacts"
 )
 
 // Bounds on the documents of a kind.
@@ -54,7 +57,8 @@ type Options struct {
 	Prefix string
 
 	// Log receives a line when the documents of a kind cannot be read, when they
-	// can be again, and when Redis lost them. Nil means [slog.Default].
+	// can be again, when Redis lost them, and when its user lacks a right. The codes
+	// are LIMIT-401 to LIMIT-404. Nil means [slog.Default].
 	Log *slog.Logger
 }
 
@@ -64,7 +68,7 @@ type Control struct {
 	client redis.UniversalClient
 	poller redis.UniversalClient // the same client, with a short timeout where it can have one
 	prefix string
-	log    *slog.Logger
+	log    notice.Log
 }
 
 // New returns a Control on a client. A nil options means the zero Options. New panics
@@ -80,7 +84,7 @@ func New(client redis.UniversalClient, options *Options) *Control {
 		c.poller = copied
 	}
 	if options != nil {
-		c.log = options.Log
+		c.log.To = options.Log
 		if options.Prefix != "" {
 			c.prefix = options.Prefix
 		}
@@ -115,7 +119,9 @@ type Change struct {
 //
 // Names and by are of 1 to 512 bytes of text, and a kind is of a to z, 0 to 9 and "-".
 // An error that wraps [ErrFull] changed nothing. After another error of Redis, the
-// document may have been written. Put may be repeated.
+// document may have been written. Put may be repeated. If the user of Redis lacks a
+// right, the error names it and the command that grants it. A user without a right to
+// the channel can write: instances then have the change within a second.
 func (c *Control) Put(ctx context.Context, kind, name string, value []byte, expires time.Duration, by string) error {
 	if err := valid(kind, name, by); err != nil {
 		return err
@@ -151,7 +157,7 @@ func (c *Control) change(ctx context.Context, kind, what, name, by string, value
 	reply, err := changeScript.Run(ctx, c.client, c.keys(kind), rand.Text(), c.channel(kind), what, name, by, value, ms,
 		MaxDocuments, MaxBytes, MaxHistory).Text()
 	if err != nil {
-		return fmt.Errorf("control: %s %s %q: %w", what, kind, name, err)
+		return fmt.Errorf("control: %s %s %q: %w", what, kind, name, c.explain(ctx, err))
 	}
 	switch reply {
 	case "absent":
@@ -171,7 +177,7 @@ func (c *Control) History(ctx context.Context, kind string) ([]Change, error) {
 	}
 	lines, err := c.client.LRange(ctx, c.keys(kind)[2], 0, MaxHistory-1).Result()
 	if err != nil {
-		return nil, fmt.Errorf("control: history of %s: %w", kind, err)
+		return nil, fmt.Errorf("control: history of %s: %w", kind, c.explain(ctx, err))
 	}
 	changes := make([]Change, len(lines))
 	for i, line := range lines {
@@ -197,19 +203,12 @@ func (c *Control) History(ctx context.Context, kind string) ([]Change, error) {
 func (c *Control) keys(kind string) []string {
 	keys := []string{"version", "documents", "history", "expiries", "bytes"}
 	for i := range keys {
-		keys[i] = c.prefix + ":control:{" + c.prefix + "}:" + kind + ":" + keys[i]
+		keys[i] = redisfacts.ControlKey(c.prefix, kind, keys[i])
 	}
 	return keys
 }
 
 func (c *Control) channel(kind string) string { return c.prefix + ":control:" + kind }
-
-func (c *Control) logger() *slog.Logger {
-	if c.log != nil {
-		return c.log
-	}
-	return slog.Default() // as it is now
-}
 
 func valid(kind, name, by string) error {
 	return errors.Join(validKind(kind), validText("name", name), validText("by", by))

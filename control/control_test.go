@@ -305,7 +305,7 @@ func TestInvalid(t *testing.T) {
 		}))
 		cancel()
 		assert.Equal(t, []string{"good"}, names, "the others are in force")
-		assert.Contains(t, log.String(), "invalid documents have no effect: write them again, or delete them\" kind=flags documents=1 first=x", text)
+		assert.Contains(t, log.String(), "invalid documents have no effect: write them again, or delete them\" code=LIMIT-403 kind=flags documents=1 first=x", text)
 		log.Reset()
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"time"
+
+	"github.com/routelimit/limit/internal/notice"
 )
 
 // Bounds on the documents of one call that writes back, during which Redis does
@@ -33,7 +35,7 @@ func (w *watcher) reconcile(ctx context.Context, version string, now int64, loca
 		}
 	}
 	if len(lost) > 0 {
-		w.logger().Warn("control: Redis has lost documents: those that are known are written back", "kind", w.kind,
+		notice.Write(&w.log, notice.ControlLost, "control: Redis has lost documents: those that are known are written back", 0, "kind", w.kind,
 			"documents", len(lost), "has", number(version), "known", number(w.version))
 		if version, err = w.restore(ctx, lost); err != nil {
 			return "", err

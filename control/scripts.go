@@ -12,6 +12,9 @@ import (
 // The keys of each script are those of Control.keys. A version is a number, which
 // grows by one with each change, and a random text: two changes never have the same
 // version, even after a failover that lost changes.
+//
+// A message only makes a change known sooner, so a change does not fail for the lack of
+// the right to publish it.
 
 const begin = `
 local now = redis.call('TIME')
@@ -65,7 +68,7 @@ redis.call('SET', KEYS[5], text(size))
 if refused then return refused end
 redis.call('SET', KEYS[1], version)
 log(version, entry, tonumber(history))
-redis.call('PUBLISH', channel, version)
+redis.pcall('PUBLISH', channel, version)
 return version
 `)
 
@@ -127,7 +130,7 @@ if last ~= '1' then return '' end
 local version = text(math.max(number(redis.call('GET', KEYS[1])), tonumber(known)) + 1) .. ' ' .. token
 redis.call('SET', KEYS[1], version)
 log(version, {name = '', by = 'a restore'}, tonumber(history))
-redis.call('PUBLISH', channel, version)
+redis.pcall('PUBLISH', channel, version)
 return version
 `)
 

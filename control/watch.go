@@ -1,13 +1,18 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/routelimit/limit/internal/notice"
+	"github.com/routelimit/limit/internal/redisfacts"
 )
 
 const (
@@ -55,15 +60,23 @@ type watcher struct {
 }
 
 // listen wakes run up for each message. It subscribes again when the connection is
-// lost.
+// lost, and logs once that the user has no right to the channel.
 func (w *watcher) listen(ctx context.Context, wake chan<- struct{}) {
+	refused := false
 	for ctx.Err() == nil {
 		s := w.client.Subscribe(ctx, w.channel(w.kind))
 		stop := context.AfterFunc(ctx, func() { s.Close() }) // which ends a call of Receive
 		for {
-			if _, err := s.Receive(ctx); err != nil { // a message, or the confirmation
+			_, err := s.Receive(ctx) // a message, or the confirmation
+			if err != nil {
+				if !refused && redisfacts.NoRight(err.Error()) {
+					refused = true
+					notice.Write(&w.log, notice.ControlRights, "control: changes are seen after half a second, since no messages can be received", 0,
+						"kind", w.kind, "error", w.explain(ctx, err))
+				}
 				break
 			}
+			refused = false
 			select {
 			case wake <- struct{}{}:
 			default:
@@ -113,10 +126,14 @@ func (w *watcher) read(ctx context.Context) bool {
 	}
 	if failing := err != nil; failing != w.failing {
 		w.failing = failing
+		code := notice.ControlUnread
 		if failing {
-			w.logger().Error("control: the documents cannot be read: those that are known stay in force", "kind", w.kind, "error", err)
+			if redisfacts.NoRight(err.Error()) {
+				code = notice.ControlRights
+			}
+			notice.Write(&w.log, code, "control: the documents cannot be read: those that are known stay in force", 0, "kind", w.kind, "error", w.explain(ctx, err))
 		} else {
-			w.logger().Info("control: the documents can be read again", "kind", w.kind)
+			cmp.Or(w.log.To, slog.Default()).Info("control: the documents can be read again", "code", code, "kind", w.kind)
 		}
 	}
 	now := time.Now()
@@ -239,7 +256,7 @@ func (w *watcher) put(documents map[string]Document, name, text string, now int6
 // warn logs the invalid documents that were read.
 func (w *watcher) warn(invalid []string) {
 	if len(invalid) > 0 {
-		w.logger().Error("control: invalid documents have no effect: write them again, or delete them", "kind", w.kind,
+		notice.Write(&w.log, notice.ControlInvalid, "control: invalid documents have no effect: write them again, or delete them", 0, "kind", w.kind,
 			"documents", len(invalid), "first", invalid[0][:min(len(invalid[0]), maxName)])
 	}
 }

@@ -1,12 +1,20 @@
 // Package overrides raises or lowers the limits of single keys while a program runs: one
 // customer's limit for a day, for example. All instances on one Redis share them.
 //
-//	o := overrides.New(ctx, control.New(client, nil), nil)
+//	rules := limit.Named("api", limit.PerUser(time.Hour, 1000), limit.PerIP(time.Minute, 60))
+//	o := overrides.New(ctx, control.New(client, nil), &overrides.Options{
+//		Rules: func(policy, rule string) bool {
+//			return policy == "api" && slices.ContainsFunc(rules.Rules(), func(r limit.Rule) bool { return r.Name == rule })
+//		},
+//	})
 //	limiter := limit.New(store, &limit.Options{Override: o.Limit})
+//	api, err := limiter.Policy(rules)
 //	…
-//	key, err := policy.Key("per-user-1h", map[string]string{"user": "alice"})
+//	key, err := api.Key("per-user-1h", map[string]string{"user": "alice"})
 //	more := overrides.Override{Policy: "api", Rule: "per-user-1h", Key: key, Limit: 5000}
 //	err = o.Set(ctx, more, 24*time.Hour, "bob")
+//
+// Take the key from limit.Policy.Key: the key of an IPv6 client, for example, is its /64.
 //
 // Decisions look up overrides in memory, so each decision is still one call to the
 // store. A change reaches each instance within a second. While Redis is unavailable, the
@@ -20,6 +28,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,6 +38,7 @@ import (
 
 	"github.com/routelimit/limit/control"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/notice"
 )
 
 // Options configures [Overrides]. The zero Options is ready to use.
@@ -38,7 +48,7 @@ type Options struct {
 	Rules func(policy, rule string) bool
 
 	// Log receives a line when Redis has overrides that this program cannot read, such
-	// as those of a newer version. Nil means [slog.Default].
+	// as those of a newer version. The code is LIMIT-408. Nil means [slog.Default].
 	Log *slog.Logger
 }
 
@@ -108,6 +118,10 @@ func New(ctx context.Context, c *control.Control, options *Options) *Overrides {
 // counts as the largest that the algorithm allows. To refuse all requests of a client,
 // see package access.
 //
+// Set cannot know whether requests have such a key, but refuses an IPv6 address for a
+// rule with the default name of a rule by address, such as per-ip-1m: its keys are
+// prefixes. It refuses names that [Options].Rules does not know.
+//
 // An error is about the arguments, or about Redis; then the override may have been
 // set. Set may be repeated.
 func (o *Overrides) Set(ctx context.Context, e Override, d time.Duration, by string) error {
@@ -117,6 +131,9 @@ func (o *Overrides) Set(ctx context.Context, e Override, d time.Duration, by str
 		return err
 	case o.options.Rules != nil && !o.options.Rules(e.Policy, e.Rule):
 		return fmt.Errorf("overrides: policy %q has no rule %q: write the names that limit.Decision shows", e.Policy, e.Rule)
+	case strings.HasPrefix(e.Rule, "per-ip-") && isOtherPrefix(e.Key):
+		return fmt.Errorf("overrides: key %q of rule %q: no client has it, since the key of an IPv6 client is a prefix such as 2001:db8:1:2::/64: "+
+			"write the key that limit.Policy.Key returns", e.Key, e.Rule)
 	case e.Limit < 1 || e.Limit > core.MaxLimit:
 		return fmt.Errorf("overrides: limit %d: write 1 to %d", e.Limit, int64(core.MaxLimit))
 	case d <= 0:
@@ -131,6 +148,16 @@ func (o *Overrides) Set(ctx context.Context, e Override, d time.Duration, by str
 		return err
 	}
 	return o.control.Put(ctx, kind, document, text, d, by)
+}
+
+// isOtherPrefix reports whether a key is an IPv6 address or a prefix, but not in the
+// form of a key.
+func isOtherPrefix(key string) bool {
+	if ip, err := netip.ParseAddr(key); err == nil {
+		return ip.Is6()
+	}
+	p, err := netip.ParsePrefix(key)
+	return err == nil && (p.Addr().Is4() || p.Masked().String() != key)
 }
 
 // value is the value of a document.
@@ -230,11 +257,7 @@ func (o *Overrides) apply(documents map[string]control.Document) {
 	})
 	o.state.Store(next)
 	if invalid != o.invalid && invalid > 0 {
-		log := o.options.Log
-		if log == nil {
-			log = slog.Default()
-		}
-		log.Error("overrides: documents that are no overrides have no effect", "documents", invalid)
+		notice.Write(&notice.Log{To: o.options.Log}, notice.OverridesInvalid, "overrides: documents that are no overrides have no effect", 0, "documents", invalid)
 	}
 	o.invalid = invalid
 }

@@ -142,7 +142,7 @@ func TestInvalid(t *testing.T) {
 	require.NoError(t, o.Set(t.Context(), odd, time.Hour, "bob"))
 	redistest.Await(t, time.Second, "the override", func() bool { return o.Limit("api", "r", odd.Key) == 9 && strings.Contains(log.String(), "documents=4") })
 	assert.Len(t, o.List(), 1)
-	assert.Contains(t, log.String(), "overrides: documents that are no overrides have no effect")
+	assert.Contains(t, log.String(), "overrides: documents that are no overrides have no effect\" code=LIMIT-408")
 }
 
 // TestAllocations holds that a decision costs no memory.

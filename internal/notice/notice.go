@@ -37,9 +37,19 @@ const (
 	Evicts            = "LIMIT-304" // Redis evicts keys when memory is full
 	NoInfo            = "LIMIT-305" // the Redis user may not run INFO
 	Clock             = "LIMIT-306" // the clock of Redis differs from that of this machine
+
+	ControlUnread    = "LIMIT-401" // the documents of a control cannot be read
+	ControlRights    = "LIMIT-402" // the Redis user may not run what package control needs
+	ControlInvalid   = "LIMIT-403" // Redis has documents that are none
+	ControlLost      = "LIMIT-404" // Redis has lost documents
+	ListUnread       = "LIMIT-405" // the file of a list cannot be read
+	BanIgnored       = "LIMIT-406" // a ban is no entry, or one agent too many
+	UserBanIgnored   = "LIMIT-407" // a user is banned, and Options.User is nil
+	OverridesInvalid = "LIMIT-408" // Redis has overrides that are none
 )
 
-// Codes lists all codes.
+// Codes lists the codes that limit.Options.Silence takes. Those of packages control,
+// access and overrides (4xx) follow the Log of their own options.
 var Codes = []string{SecondRoute, ChargedTwice, NoRoute, LimiterPerRequest, UntrustedProxy, NoPathValue, LateUser, SilentProxy,
 	SharedPattern, DifferentRules, NoUsers, SeveralMemories, BadOverride, Undeclared, Undecided, Unsettled, LeaseLost, Overflow, Outage,
 	InvalidPolicies, Unreachable, RefusesWrites, NoPermission, Evicts, NoInfo, Clock}

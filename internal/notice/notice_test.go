@@ -78,12 +78,13 @@ func TestWrite(t *testing.T) {
 	}, book.Lines())
 }
 
-// TestCodes holds the list of codes to the constants.
+// TestCodes holds the list of codes to the constants, except those that a limiter does
+// not write.
 func TestCodes(t *testing.T) {
 	text, err := os.ReadFile("notice.go")
 	require.NoError(t, err)
 	var declared []string
-	for _, code := range regexp.MustCompile(`= "(LIMIT-\d+)"`).FindAllStringSubmatch(string(text), -1) {
+	for _, code := range regexp.MustCompile(`= "(LIMIT-[1-3]\d+)"`).FindAllStringSubmatch(string(text), -1) {
 		declared = append(declared, code[1])
 	}
 	assert.Equal(t, declared, Codes)

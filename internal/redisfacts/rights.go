@@ -92,5 +92,6 @@ func isReply(err error) bool {
 // scripts have other errors, and Redis 6 has other ones than Redis 7.
 func NoRight(problem string) bool {
 	return strings.Contains(problem, "NOPERM") || strings.Contains(problem, "ACL failure") ||
-		strings.Contains(problem, "can't run this command") || strings.Contains(problem, "can't access at least one of the keys")
+		strings.Contains(problem, "can't run this command") || strings.Contains(problem, "can't access at least one of the keys") ||
+		strings.Contains(problem, "can't publish to the channel")
 }

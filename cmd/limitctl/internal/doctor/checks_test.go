@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"errors"
 	"log/slog"
 	"slices"
 	"strings"
@@ -49,7 +50,8 @@ func healthy() Facts {
 					"connected_clients": "10", "master_link_status": "up"},
 				Config: config(), Uncertainty: ms, Ping: calls,
 			}},
-			Keys: Keys{Found: []Key{{Name: lua.Key("limit", "POST /", "per-ip-2s", "1"), Type: "string", TTL: time.Second, Size: 12, First: 'a'}}},
+			Keys:    Keys{Found: []Key{{Name: lua.Key("limit", "POST /", "per-ip-2s", "1"), Type: "string", TTL: time.Second, Size: 12, First: 'a'}}},
+			Control: Control{Addr: "10.0.0.1:6379", User: "app", Rights: &redisfacts.ControlRights{Of: map[string]string{}}},
 		},
 		Web: &WebFacts{
 			Proxies: []Probe{answer(200, 4), answer(200, 3), answer(200, 2)},
@@ -236,6 +238,20 @@ var rows = []struct {
 	}, Warn, `4 keys: "limit:0:a", "limit:0:b", "limit:0:c", …`, "expire"},
 	{"keys-version", noScan, Skipped, "NOPERM", ""},
 
+	{"control", func(f *Facts, _ *Node) {
+		f.Redis.Control.Kinds = []ControlKind{{Name: "bans", Version: "7", Documents: 1, Size: 40}, {Name: "policy", Version: "\x1b", Documents: 2, Size: 4000}}
+		f.Redis.Control.Unknown = []string{"limit:control:{\x1b"}
+	}, OK, `bans: 1 document, 40 B, version "7"; policy (pushed policies): 2 documents, 4.0 kB, version "\x1b"; 1 key that this limitctl does not know, such as "limit:control:{\x1b". Do not delete`, ""},
+	{"control", func(f *Facts, _ *Node) {}, OK, `no bans, overrides or pushed policies under "limit"`, ""},
+	{"control", func(f *Facts, _ *Node) {
+		f.Redis.Control.Kinds = []ControlKind{{Name: "bans", Wrong: []string{"limit:x"}}}
+	}, Fail, `another type: "limit:x"`, "find out"},
+	{"control", func(f *Facts, _ *Node) { f.Redis.Control.Err = "NOPERM" }, Skipped, "NOPERM", ""},
+	{"control-permissions", refusedControl("PUBLISH"), Warn, `user "app" may not run PUBLISH (NOPERM): changes reach other instances after up to half a second`, "redis-cli -h 10.0.0.1"},
+	{"control-permissions", refusedControl("PUBLISH", "HSET"), Fail, `may not run HSET (NOPERM), PUBLISH (NOPERM): bans, overrides and pushed policies do not work`,
+		"ACL SETUSER app '~limit:control:*' '&limit:control:*' +evalsha +eval +time"},
+	{"control-permissions", func(f *Facts, _ *Node) { f.Redis.Control.Rights.Err = errors.New("READONLY") }, Skipped, "EVAL: READONLY", ""},
+
 	{"proxies", probes(answer(200, 4), answer(200, 3), answer(200, 4)), Fail, `"per-ip-2s" was 4, 3, 4`, "limit.Options.Proxies"},
 	{"proxies", probes(answer(429, 0), answer(429, 0), answer(200, 4)), Fail, "new quota", "Proxies"},
 	{"proxies", probes(answer(200, 0), answer(429, 0), answer(200, 0)), Fail, "new quota", "Proxies"}, // a limit of 1
@@ -254,8 +270,16 @@ var rows = []struct {
 
 func noInfo(_ *Facts, n *Node)   { n.Info, n.InfoErr = nil, "NOPERM info" }
 func noConfig(_ *Facts, n *Node) { n.Config, n.ConfigErr = nil, "NOPERM config" }
-func noScan(f *Facts, _ *Node)   { f.Redis.Keys = Keys{Err: "SCAN: NOPERM"} }
-func add(f *Facts, k Key)        { f.Redis.Keys.Found = append(f.Redis.Keys.Found, k) }
+func refusedControl(commands ...string) func(*Facts, *Node) {
+	return func(f *Facts, _ *Node) {
+		for _, c := range commands {
+			f.Redis.Control.Rights.Of[c] = "NOPERM"
+		}
+	}
+}
+
+func noScan(f *Facts, _ *Node) { f.Redis.Keys = Keys{Err: "SCAN: NOPERM"} }
+func add(f *Facts, k Key)      { f.Redis.Keys.Found = append(f.Redis.Keys.Found, k) }
 
 func config(name, value string) func(*Facts, *Node) {
 	return func(_ *Facts, n *Node) { n.Config[name] = value }

@@ -25,4 +25,5 @@ func TestDocs(t *testing.T) {
 	}
 	assert.Equal(t, made, documented)
 	assert.Contains(t, string(text), " +"+strings.ToLower(strings.Join(redisfacts.Needed, " +"))+"\n")
+	assert.Contains(t, string(text), " +"+strings.ToLower(strings.Join(redisfacts.NeededByControl, " +"))+"\n")
 }

@@ -6,7 +6,11 @@
 // display, since attackers choose the names of keys.
 package doctor
 
-import "time"
+import (
+	"time"
+
+	"github.com/routelimit/limit/internal/redisfacts"
+)
 
 // Facts describe a deployment.
 type Facts struct {
@@ -22,7 +26,8 @@ type RedisFacts struct {
 	Cluster bool // whether --cluster was given
 	Nodes   []Node
 
-	Keys Keys
+	Keys    Keys
+	Control Control
 }
 
 // A Node is one server. A field that could not be read is empty, and the error
@@ -83,6 +88,26 @@ type Key struct {
 	TTL   time.Duration // negative: it never expires
 	Size  int64         // bytes of the value, if it is a string
 	First byte          // of the value
+}
+
+// Control is what package control has stored under the prefix: bans, overrides and
+// pushed policies.
+type Control struct {
+	Err     string // why the kinds could not be read
+	Kinds   []ControlKind
+	Unknown []string                  // other keys, or some of them
+	Addr    string                    // of the node that has them
+	User    string                    // empty if unknown
+	Rights  *redisfacts.ControlRights // nil if they were not asked for
+}
+
+// A ControlKind is a kind of documents.
+type ControlKind struct {
+	Name      string
+	Version   string   // the number of changes
+	Documents int64    // with those that have ended and are not yet removed
+	Size      int64    // bytes of the documents
+	Wrong     []string // keys of another type
 }
 
 // WebFacts describe an application.

@@ -23,6 +23,7 @@ type RedisOptions struct {
 	Cluster bool   // it is a Cluster, and the URL is one of its nodes
 	Prefix  string // of the keys; empty means "limit"
 	Keys    int    // how many keys to check, at most
+	Control bool   // ask for the rights of package control even if it has no keys yet
 }
 
 // Redis asks a Redis and its other nodes. It writes nothing. An error is about the
@@ -52,7 +53,10 @@ func Redis(ctx context.Context, o RedisOptions) (*RedisFacts, error) {
 		clients = append(clients, client)
 		examine(ctx, client, o.Prefix, &facts.Nodes[i])
 	}
-	facts.Keys = scan(ctx, clients, facts.Nodes, o)
+	facts.Keys = scan(ctx, clients, facts.Nodes, o, &facts.Control)
+	short, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	askControl(short, clients, facts.Nodes, o.Prefix, o.Control, &facts.Control)
 	return facts, nil
 }
 

@@ -16,7 +16,8 @@ const (
 )
 
 // scan reads up to o.Keys of the library's keys on the primaries.
-func scan(ctx context.Context, clients []*redis.Client, nodes []Node, o RedisOptions) Keys {
+// Those of package control are noted instead.
+func scan(ctx context.Context, clients []*redis.Client, nodes []Node, o RedisOptions, documents *Control) Keys {
 	if o.Keys == 0 {
 		return Keys{Err: "--keys 0"}
 	}
@@ -34,7 +35,7 @@ func scan(ctx context.Context, clients []*redis.Client, nodes []Node, o RedisOpt
 	var all Keys
 	each := (o.Keys + len(primaries) - 1) / len(primaries)
 	for _, i := range primaries {
-		keys := scanNode(ctx, clients[i], o.Prefix, each)
+		keys := scanNode(ctx, clients[i], o.Prefix, each, documents)
 		all.Found = append(all.Found, keys.Found...)
 		all.More = all.More || keys.More
 		if keys.Err != "" {
@@ -47,7 +48,7 @@ func scan(ctx context.Context, clients []*redis.Client, nodes []Node, o RedisOpt
 }
 
 // scanNode reads up to most keys of a node.
-func scanNode(ctx context.Context, client *redis.Client, prefix string, most int) Keys {
+func scanNode(ctx context.Context, client *redis.Client, prefix string, most int, documents *Control) Keys {
 	var keys Keys
 	seen := make(map[string]bool)
 	cursor, looked := uint64(0), 0
@@ -62,6 +63,10 @@ func scanNode(ctx context.Context, client *redis.Client, prefix string, most int
 		names = slices.DeleteFunc(names, func(name string) bool {
 			again := seen[name] // SCAN may repeat a key
 			seen[name] = true
+			if !again && isControl(prefix, name) {
+				documents.note(prefix, name)
+				return true
+			}
 			return again
 		})
 		if room := most - len(keys.Found); len(names) > room {

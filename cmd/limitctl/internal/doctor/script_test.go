@@ -143,3 +143,16 @@ func TestNeeded(t *testing.T) {
 	}
 	assert.ElementsMatch(t, want, redisfacts.Needed)
 }
+
+// TestNeededByControl holds the list of commands to the scripts of package control.
+func TestNeededByControl(t *testing.T) {
+	text, err := os.ReadFile("../../../../control/scripts.go")
+	require.NoError(t, err)
+	want := []string{"EVALSHA", "EVAL", "SUBSCRIBE", "HSCAN"} // which it sends
+	for _, m := range regexp.MustCompile(`call\('([A-Z]+)'`).FindAllStringSubmatch(string(text), -1) {
+		if !slices.Contains(want, m[1]) {
+			want = append(want, m[1])
+		}
+	}
+	assert.ElementsMatch(t, want, redisfacts.NeededByControl)
+}
