@@ -6,10 +6,12 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
+	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/echolimit"
 	"github.com/routelimit/limit/ginlimit"
 )
 
@@ -27,6 +29,23 @@ func TestOverridableOnGin(t *testing.T) {
 	router.PUT("/orders/:id", authenticate, rl.Limit(orders), update)
 
 	require.NoError(t, limiter.Change(limit.Named("orders", limit.MustParse("1/1m per user and path id").Rules()...)))
+	seesUserAndPath(t, router)
+}
+
+// TestOverridableOnEcho is the same on Echo.
+func TestOverridableOnEcho(t *testing.T) {
+	limiter := limit.New(nil, nil)
+	rl := echolimit.New(limiter)
+	rl.User = func(c echo.Context) string { return c.Request().Header.Get("X-User") }
+	router := echo.New()
+	orders := limit.Named("orders", limit.PerUser(time.Minute, 5)).Overridable()
+	router.PUT("/orders/:id", func(c echo.Context) error { return c.NoContent(http.StatusOK) }, rl.Limit(orders))
+	require.NoError(t, limiter.Change(limit.Named("orders", limit.MustParse("1/1m per user and path id").Rules()...)))
+	seesUserAndPath(t, router)
+}
+
+// seesUserAndPath checks that each user has a quota for each order.
+func seesUserAndPath(t *testing.T, router http.Handler) {
 	for _, c := range []struct {
 		user, path string
 		want       int
