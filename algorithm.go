@@ -111,9 +111,9 @@ func (r Rule) leases() bool {
 	return q.Leases()
 }
 
-// hidden reports whether a rule is no quota that clients spend: it has no headers, and
+// noQuota reports whether a rule is no quota that clients spend: it has no headers, and
 // costs and settlements of a request in units are not for it.
-func (r *Rule) hidden() bool { return r.Algorithm == Ban || r.Algorithm == Distinct }
+func (r *Rule) noQuota() bool { return r.Algorithm == Ban || r.Algorithm == Distinct }
 
 func (r Rule) queues() bool {
 	q := r.quota()

@@ -16,6 +16,7 @@ import (
 type callers struct {
 	usual *terms
 	plans map[string]*terms // nil if no rule has plans
+	given *givenTerms       // by Options.Override
 
 	defaultClass  uint8  // the index of the class "default"
 	distinguishes bool   // whether there is anything to ask about a caller
@@ -38,7 +39,7 @@ type exemption struct {
 
 func newCallers(l *Limiter, rules []Rule, waits bool) callers {
 	none := make([]int64, len(rules))
-	c := callers{usual: l.termsOf(rules, none), defaultClass: l.class(grammar.DefaultClass), all: 1<<len(rules) - 1}
+	c := callers{usual: l.termsOf(rules, none), given: new(givenTerms), defaultClass: l.class(grammar.DefaultClass), all: 1<<len(rules) - 1}
 	if len(rules) == core.MaxCharges {
 		c.all = ^uint16(0)
 	}
@@ -204,7 +205,7 @@ func (p *version) exempt(c *caller, from *profile) {
 
 // override gives the caller the limits of its keys that have an override.
 func (p *version) override(s *scratch, route *route) {
-	var limits []int64
+	of := givenLimits{terms: s.caller.terms}
 	for i := range s.charges {
 		if s.caller.exempts(i) {
 			continue
@@ -222,18 +223,10 @@ func (p *version) override(s *scratch, route *route) {
 		if limit != said {
 			p.limiter.notices.badOverride(p.limiter.log(), route.name, p.names[i], said, cmp.Or(limit, s.caller.terms.limits[i]))
 		}
-		if limit == 0 {
-			continue
-		}
-		if limits == nil {
-			limits = slices.Clone(s.caller.terms.limits)
-		}
-		limits[i] = limit
+		of.limits[i] = limit
 	}
-	if limits != nil {
-		plan := s.caller.terms
-		s.caller.terms = p.limiter.termsOf(p.set.rules, limits)
-		s.caller.terms.suffixes, s.caller.terms.stored = plan.suffixes, plan.stored // buckets keep what is spent
+	if of.limits != [core.MaxCharges]int64{} {
+		s.caller.terms = p.given.of(p, &of)
 	}
 }
 

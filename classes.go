@@ -9,6 +9,7 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/grammar"
+	"github.com/routelimit/limit/internal/notice"
 )
 
 // reserveProblems returns what is wrong with the reserve of r, whatever the classes.
@@ -17,7 +18,7 @@ func (r Rule) reserveProblems() (list []string) {
 	if len(r.Reserve) == 0 {
 		return nil
 	}
-	if r.hidden() {
+	if r.noQuota() {
 		add("%v leaves no reserve: leave it out, or write another algorithm", r.Algorithm)
 	}
 	if len(r.Reserve) > grammar.MaxCallers {
@@ -66,6 +67,10 @@ func (l *Limiter) class(name string) uint8 {
 	i := slices.Index(l.options.Classes, name)
 	if i < 0 {
 		i = slices.Index(l.options.Classes, grammar.DefaultClass)
+		if name != "" && !l.notices.unknownClass.Load() && !l.notices.unknownClass.Swap(true) {
+			notice.Write(l.log(), notice.UnknownClass, "limit: a request has a class that limit.Options.Classes does not list, and counts as default",
+				0, "class", name[:min(len(name), grammar.MaxName)], "classes", strings.Join(l.options.Classes, ", "))
+		}
 	}
 	return uint8(i)
 }

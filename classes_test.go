@@ -1,11 +1,14 @@
 package limit
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -282,4 +285,23 @@ func TestKeptFrom(t *testing.T) {
 		assert.Equal(t, []int64{0, row.one, row.both}, []int64{keptFrom(nil, r, 100, row.capacity), keptFrom([]string{"a"}, r, 100, row.capacity),
 			keptFrom([]string{"a", "b"}, r, 100, row.capacity)}, row.capacity)
 	}
+}
+
+// TestNoticeOfUnknownClass sends a misspelled class.
+func TestNoticeOfUnknownClass(t *testing.T) {
+	var log bytes.Buffer
+	l := New(nil, &Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	p, err := l.Policy(Named("p", MustParse("10/1m global reserve critical 2").Rules()...))
+	require.NoError(t, err)
+	for _, class := range []string{"", "critical", "background"} {
+		_, err = p.Take(t.Context(), Request{Class: class})
+		require.NoError(t, err)
+	}
+	assert.Empty(t, log.String())
+	for range 2 {
+		_, err = p.Take(t.Context(), Request{Class: "backgruond"})
+		require.NoError(t, err)
+	}
+	assert.Equal(t, 1, strings.Count(log.String(), "\n"))
+	assert.Contains(t, log.String(), `code=LIMIT-115 class=backgruond classes="critical, default, background"`)
 }

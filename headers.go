@@ -136,7 +136,7 @@ func (d *Decision) nearest() (nearest RuleDecision, ok bool) {
 func policyHeader(rules []Rule, limits []int64) string {
 	var b strings.Builder
 	for i, r := range rules {
-		if r.hidden() {
+		if r.noQuota() {
 			continue
 		}
 		if b.Len() > 0 {
@@ -160,7 +160,7 @@ func rateLimitMembers(rules []Rule) []string {
 	members := make([]string, len(rules))
 	separator := ""
 	for i := range rules {
-		if !rules[i].hidden() {
+		if !rules[i].noQuota() {
 			members[i] = separator + `"` + rules[i].name() + `";r=`
 			separator = ", "
 		}

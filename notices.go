@@ -22,7 +22,7 @@ type notices struct {
 	override        notice.Throttle
 
 	// Whether each of these was written, which is once.
-	untrusted, silentProxy, lateUser atomic.Bool
+	untrusted, silentProxy, lateUser, unknownClass atomic.Bool
 
 	look    atomic.Uint32 // what to look at after the next decision: see lookOnce
 	changed atomic.Int64  // when Limiter.Change was called, in Unix nanoseconds

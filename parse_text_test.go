@@ -178,7 +178,7 @@ func randomCallers(r *rand.Rand, rule *Rule) {
 		rule.Plans[name()] = 1 + r.Int64N(1000)
 	}
 	q := rule.quota()
-	for left := q.Capacity() - 1; !rule.hidden() && left > 0 && r.IntN(3) == 0; {
+	for left := q.Capacity() - 1; !rule.noQuota() && left > 0 && r.IntN(3) == 0; {
 		if rule.Reserve == nil {
 			rule.Reserve = make(map[string]int64)
 		}

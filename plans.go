@@ -1,9 +1,11 @@
 package limit
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/grammar"
@@ -138,4 +140,43 @@ func (p *version) stateNames(rule int) []string {
 		}
 	}
 	return names
+}
+
+// givenLimits are what [Options].Override returned for the rules of a policy, 0 for
+// nothing, and the terms that they change.
+type givenLimits struct {
+	terms  *terms
+	limits [core.MaxCharges]int64
+}
+
+// givenTerms remembers the terms of callers with overrides: making them takes longer than
+// a decision, and customers with many requests have overrides.
+type givenTerms struct {
+	mu    sync.RWMutex
+	terms map[givenLimits]*terms
+}
+
+// maxGivenTerms is how many are remembered.
+const maxGivenTerms = 1000
+
+func (g *givenTerms) of(p *version, given *givenLimits) *terms {
+	g.mu.RLock()
+	t := g.terms[*given]
+	g.mu.RUnlock()
+	if t != nil {
+		return t
+	}
+	limits := slices.Clone(given.terms.limits)
+	for i := range limits {
+		limits[i] = cmp.Or(given.limits[i], limits[i])
+	}
+	t = p.limiter.termsOf(p.set.rules, limits)
+	t.suffixes, t.stored = given.terms.suffixes, given.terms.stored // buckets keep what is spent
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.terms == nil || len(g.terms) >= maxGivenTerms {
+		g.terms = make(map[givenLimits]*terms)
+	}
+	g.terms[*given] = t
+	return t
 }

@@ -243,7 +243,7 @@ func (r Rule) name() string {
 		name = r.Key.String()
 	}
 	switch {
-	case r.leases() || r.hidden():
+	case r.leases() || r.noQuota():
 		name += "-" + r.Algorithm.String()
 	case r.Calendar.Unit != 0:
 		name += "-" + grammar.UnitWord(r.Calendar.Unit)

@@ -39,7 +39,7 @@ func (d Decision) Settle(ctx context.Context, n int64) error {
 		return ErrSettled
 	}
 	_, err = d.taken.settle(ctx, func(rule int, charged int64) int64 {
-		if n > 0 && d.policy.set.rules[rule].hidden() {
+		if n > 0 && d.policy.set.rules[rule].noQuota() {
 			return charged
 		}
 		return n

@@ -150,7 +150,7 @@ func (d *Decision) showMarks(h http.Header, r *http.Request) *http.Request {
 // shown reports whether rule i appears in headers.
 func (d *Decision) shown(i int) bool {
 	rule := &d.policy.set.rules[i]
-	return !rule.Hidden && !rule.hidden() && !d.shadows(i) && !d.caller.exempts(i)
+	return !rule.Hidden && !rule.noQuota() && !d.shadows(i) && !d.caller.exempts(i)
 }
 
 // shownFields returns RateLimit-Policy and RateLimit of the rules that appear in headers,
@@ -182,7 +182,7 @@ func (s RuleSet) watchProblems(r *Rule) (list []string) {
 	if r.Enforced < 0 || r.Enforced > 99 {
 		add("enforced %d: write the percentage of keys, 1 to 99; leave out shadow and enforced for all keys", r.Enforced)
 	}
-	if (r.leases() || r.hidden()) && (r.Shadow || r.OnRefusal.Mark) {
+	if (r.leases() || r.noQuota()) && (r.Shadow || r.OnRefusal.Mark) {
 		add("%v cannot watch: leave out shadow and mark, or write another algorithm", r.Algorithm)
 	}
 	if r.Shadow && r.OnRefusal.Mark {

@@ -128,7 +128,7 @@ const upToTries = 4
 // units than it could have.
 func (p *version) takeUpTo(ctx context.Context, d *Decision, s *scratch, cost int64, reserve bool) error {
 	charges := s.charges
-	counts := func(i int) bool { return !charges[i].Alone && !p.set.rules[i].hidden() && !s.caller.exempts(i) }
+	counts := func(i int) bool { return !charges[i].Alone && !p.set.rules[i].noQuota() && !s.caller.exempts(i) }
 	for i, most := range s.caller.terms.capacities {
 		if counts(i) {
 			cost = min(cost, max(1, most-charges[i].Reserve))

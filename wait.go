@@ -61,7 +61,7 @@ func (p *version) waitRequest(ctx context.Context, r *Request) (Decision, error)
 	for i, most := range s.caller.terms.capacities {
 		n := w.charges[i].Cost
 		most -= w.charges[i].Reserve
-		if n > most && !w.charges[i].Alone && !p.set.rules[i].hidden() {
+		if n > most && !w.charges[i].Alone && !p.set.rules[i].noQuota() {
 			return Decision{}, &RuleError{Rule: p.set.rules[i].String(), Problem: fmt.Sprintf(
 				"cost %d: the rule never has room for more than %d: write less", n, most)}
 		}

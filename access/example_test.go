@@ -19,6 +19,7 @@ import (
 	"github.com/routelimit/limit/access"
 	"github.com/routelimit/limit/control"
 	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/redisstore"
 )
 
 var update = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok\n")) })
@@ -91,24 +92,31 @@ func withFile(ctx context.Context, path string) (*limit.Limiter, error) {
 	return limit.New(nil, &limit.Options{Proxies: proxies, Bar: bad.Bar}), nil
 }
 
-// TestBansOfPage is the program of docs/access.md with bans.
+// TestBansOfPage is the program of docs/access.md with bans, on two instances.
 func TestBansOfPage(t *testing.T) {
-	client := redis.NewClient(&redis.Options{Addr: redistest.Launch(t).Addr})
-	t.Cleanup(func() { client.Close() })
+	addr := redistest.Launch(t).Addr
 	bad := mustParse(t, "198.51.100.0/24")
-	limiter, bans := withBans(t.Context(), client, bad)
+	var instances []*instance
+	var bans *access.Bans
+	for range 2 {
+		var limiter *limit.Limiter
+		limiter, bans = withBans(t.Context(), addr, bad)
+		instances = append(instances, &instance{handler: limiter.Limit(limit.Rules(limit.Global(time.Minute, 100)))(update)})
+	}
 	require.NoError(t, barScanner(t.Context(), bans))
-	h := limiter.Limit(limit.Rules(limit.Global(time.Minute, 100)))(update)
-	answer(t, time.Second, http.StatusForbidden, from("203.0.113.9:80"), []*instance{{handler: h}})
-	assert.Equal(t, http.StatusForbidden, send(h, "198.51.100.7"))
-	assert.Equal(t, http.StatusOK, send(h, "192.0.2.1"))
+	answer(t, time.Second, http.StatusForbidden, from("203.0.113.9:80"), instances)
+	assert.Equal(t, http.StatusForbidden, send(instances[0].handler, "198.51.100.7"))
+	assert.Equal(t, http.StatusOK, send(instances[0].handler, "192.0.2.1"))
 }
 
-func withBans(ctx context.Context, client redis.UniversalClient, bad *access.List) (*limit.Limiter, *access.Bans) {
-	bans := access.NewBans(ctx, control.New(client, nil), nil)
-	return limit.New(nil, &limit.Options{
-		Bar: func(r *http.Request) time.Duration { return max(bad.Bar(r), bans.Bar(r)) },
-	}), bans
+func withBans(ctx context.Context, addr string, bad *access.List) (*limit.Limiter, *access.Bans) {
+	client := redis.NewClient(&redis.Options{Addr: addr})
+	bans := access.NewBans(ctx, control.New(client, &control.Options{Prefix: "shop"}), nil)
+	limiter := limit.New(redisstore.New(client, &redisstore.Options{Prefix: "shop"}), &limit.Options{
+		Instances: 2,
+		Bar:       func(r *http.Request) time.Duration { return max(bad.Bar(r), bans.Bar(r)) },
+	})
+	return limiter, bans
 }
 
 func barScanner(ctx context.Context, bans *access.Bans) error {

@@ -3,6 +3,7 @@
 package docs_test
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -21,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
 )
 
 func TestMain(m *testing.M) {
@@ -114,6 +116,37 @@ func TestRules(t *testing.T) {
 		}
 	}
 	assert.GreaterOrEqual(t, rules, 20)
+}
+
+// TestRulesAsText checks that docs/rules-as-text.md has an example of each word of the
+// grammar, all of which TestRules reads, and that the parts of rules can be read.
+func TestRulesAsText(t *testing.T) {
+	text := read(t, "rules-as-text.md")
+	for _, a := range core.Algorithms() {
+		word := a.String()
+		assert.True(t, a == core.SlidingLog || strings.Contains(text, " "+word), word)
+	}
+	for _, word := range []string{"aligned", "zone", "cells", "burst", "missing", "empty", "wait", "on-error", "refuse",
+		"shadow", "enforced", "replaces", "hidden", "plan", "reserve", "exempt", "waiters"} {
+		assert.Regexp(t, `[ `+"`]"+word+"[ `]", text)
+	}
+	row := func(part string) []string {
+		_, rest, _ := strings.Cut(text, "\n| "+part+" |")
+		line, _, _ := strings.Cut(rest, "\n")
+		var list []string
+		for _, found := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(line[strings.LastIndex(strings.TrimSuffix(line, "|"), "|"):], -1) {
+			list = append(list, found[1])
+		}
+		require.NotEmpty(t, list, part)
+		return list
+	}
+	for part, format := range map[string]string{"name": "%s 5/1m per ip", "count": "%s/1m global sliding-cells", "window": "5/%s per ip",
+		"window, one unit": "5/%s per ip", "key": "5/1m %s", "words": "5/1m per ip %s"} {
+		for _, example := range row(part) {
+			_, err := limit.Parse(fmt.Sprintf(format, example))
+			assert.NoError(t, err, example)
+		}
+	}
 }
 
 // TestMigrating checks that each new line of the tables is in the program.

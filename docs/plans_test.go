@@ -73,6 +73,27 @@ func Example_classes() {
 	// /checkout 200
 }
 
+// TestReserves holds the table of reserves of the page.
+func TestReserves(t *testing.T) {
+	for words, left := range map[string][2]int{"reserve critical 20": {20, 20}, "reserve default 20": {0, 20},
+		"reserve critical 20 reserve default 10": {20, 30}} {
+		assert.Contains(t, read(t, "plans.md"), "| `"+words+"` |")
+		for i, class := range []string{"default", "background"} {
+			policy, err := limit.New(nil, nil).Policy(limit.Named("p", limit.MustParse("100/1h global "+words).Rules()...))
+			require.NoError(t, err)
+			admitted := 0
+			for range 100 {
+				d, err := policy.Take(t.Context(), limit.Request{Class: class})
+				require.NoError(t, err)
+				if d.Allowed {
+					admitted++
+				}
+			}
+			assert.Equal(t, 100-left[i], admitted, "%s: %s", words, class)
+		}
+	}
+}
+
 // raise gives a user 500 requests an hour for a day.
 func raise(ctx context.Context, o *overrides.Overrides, api *limit.Policy, user string) error {
 	key, err := api.Key("per-user-1h", map[string]string{"user": user})
@@ -97,8 +118,11 @@ func TestOverridesOfPage(t *testing.T) {
 		client := redis.NewClient(&redis.Options{Addr: addr})
 		t.Cleanup(func() { client.Close() })
 
-		o := overrides.New(ctx, control.New(client, nil), nil)
-		limiter := limit.New(redisstore.New(client, nil), &limit.Options{Override: o.Limit})
+		o := overrides.New(ctx, control.New(client, &control.Options{Prefix: "shop"}), nil)
+		limiter := limit.New(redisstore.New(client, &redisstore.Options{Prefix: "shop"}), &limit.Options{
+			Instances: 3, // that share this Redis
+			Override:  o.Limit,
+		})
 
 		operators = o
 		api, err := limiter.Policy(limit.Named("api", limit.PerUser(time.Hour, 2)))

@@ -14,8 +14,7 @@
 //	more := overrides.Override{Policy: "api", Rule: "per-user-1h", Key: key, Limit: 5000}
 //	err = o.Set(ctx, more, 24*time.Hour, "bob")
 //
-// Take the key from limit.Policy.Key. A rule may have other text as its key than you
-// expect: that of an IPv6 client is its /64.
+// Take the key from limit.Policy.Key: the key of an IPv6 client, for example, is its /64.
 //
 // Decisions look up overrides in memory, so each decision is still one call to the
 // store. A change reaches each instance within a second. While Redis is unavailable, the

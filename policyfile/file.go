@@ -78,7 +78,7 @@ func Parse(name string, data []byte) (*File, error) {
 		d.wrongf(0, "the file has more than %d MiB: shorten it, and put long lists of addresses into files of package access", maxFile>>20)
 		return nil, d.err()
 	}
-	root := d.tree()
+	root := d.guarded(d.tree)
 	if root == nil {
 		return nil, d.err()
 	}
@@ -94,6 +94,18 @@ func Parse(name string, data []byte) (*File, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+// guarded reads a file by the parsers of other libraries. A panic there must not end a
+// program that follows a file while it serves.
+func (d *decoder) guarded(parse func() *node) (root *node) {
+	defer func() {
+		if problem := recover(); problem != nil {
+			root = nil
+			d.wrongf(0, "the file cannot be parsed (%v): simplify it", problem)
+		}
+	}()
+	return parse()
 }
 
 // Read reads a file from a path, which may be a symbolic link. The error is that of

@@ -25,6 +25,7 @@ const (
 	SeveralMemories   = "LIMIT-112" // quotas in memory, and probably several instances
 	BadOverride       = "LIMIT-113" // Options.Override returned a limit that the rule cannot have
 	Undeclared        = "LIMIT-114" // policies were changed that the program does not declare
+	UnknownClass      = "LIMIT-115" // a request has a class that is not declared
 	Undecided         = "LIMIT-201" // a request could not be decided
 	Unsettled         = "LIMIT-202" // an admitted request could not be settled
 	LeaseLost         = "LIMIT-203" // a request lost a lease that it held
@@ -51,7 +52,7 @@ const (
 // Codes lists the codes that limit.Options.Silence takes. Those of packages control,
 // access and overrides (4xx) follow the Log of their own options.
 var Codes = []string{SecondRoute, ChargedTwice, NoRoute, LimiterPerRequest, UntrustedProxy, NoPathValue, LateUser, SilentProxy,
-	SharedPattern, DifferentRules, NoUsers, SeveralMemories, BadOverride, Undeclared, Undecided, Unsettled, LeaseLost, Overflow, Outage,
+	SharedPattern, DifferentRules, NoUsers, SeveralMemories, BadOverride, Undeclared, UnknownClass, Undecided, Unsettled, LeaseLost, Overflow, Outage,
 	InvalidPolicies, Unreachable, RefusesWrites, NoPermission, Evicts, NoInfo, Clock}
 
 // Every is the least time between two lines of one kind.

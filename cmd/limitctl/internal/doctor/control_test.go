@@ -34,7 +34,7 @@ func TestRedisControl(t *testing.T) {
 	require.NoError(t, c.Put(ctx, "overrides", `"api" "r" "k"`, []byte(`{"limit":1}`), 0, "ann"))
 	f, err := policyfile.Parse("p.yaml", []byte("version: 1\npolicies:\n  a: {rules: 5/1m per ip}\n"))
 	require.NoError(t, err)
-	require.NoError(t, policyfile.Push(ctx, c, "policies", f, 0, "ann"))
+	require.NoError(t, policyfile.Push(ctx, c, "", f, 0, "ann"))
 	require.NoError(t, client.Set(ctx, "limit:control:{limit}:bans:later", "x", 0).Err())
 	for _, keys := range []int{1000, 1} {
 		found = see(t, RedisOptions{URL: addr(client), Keys: keys})

@@ -1,0 +1,252 @@
+package limit
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/routelimit/limit/internal/grammar"
+)
+
+// A Refusal says what happens to a request that a rule refuses. A rule with the zero
+// Refusal inherits the one of its set ([RuleSet.OnRefusal]), then the one of [Options],
+// and then means an answer with 429. Set at most one of Redirect, Degrade and Mark. Wait
+// combines with all but Mark.
+//
+// If several rules refuse a request, it waits only if each of them has a Wait, and
+// for the shortest Wait. Then the strictest outcome wins: an answer (429 or 503), then a
+// redirect, then a Fallback, then the handler that degrades. Of equally strict outcomes,
+// the one of the rule declared first wins. A rule that marks refuses nothing, and so does
+// not count.
+//
+// Outcomes are for HTTP requests and RPC. [Policy.Take], [Policy.Wait],
+// [Policy.Reserve] and [Adapter.Decide] refuse, and leave the rest to their callers;
+// only Mark applies to them too. A request that the store could not decide, or that
+// [Refuse] refuses during an outage, is answered with 503 whatever its rules say.
+type Refusal struct {
+	// Wait is the longest time that a request waits for its rules to admit it. After
+	// that, the other fields say what happens to it. 0 means no wait. Requests and
+	// callers of [Policy.Wait] are served in the order in which they came.
+	//
+	// A request is refused at once if its rules certainly will not admit it within the
+	// Wait, before the deadline of its context, or within nine tenths of the server's
+	// WriteTimeout. The last tenth is left to the handler.
+	//
+	// A client that disconnects while it waits is charged nothing. The status is 499,
+	// and Options.Observe is not called. On HTTP/1.1, net/http notices a disconnect only
+	// after the body of the request is read, so a request with a body keeps its place.
+	//
+	// A waiting request asks its rules more than once, and each refusal would be a
+	// strike of a [Ban]. So a Wait is an error in a set with a Ban, and such a set does
+	// not inherit the Wait of Options.
+	Wait time.Duration
+
+	// Waiters is how many requests may wait for one key of the rule at once; 0 means
+	// 100. Further requests are refused at once, as are those beyond [Options].Waiters.
+	// Only waiters with the same limit, and of the same or a higher class, count.
+	Waiters int
+
+	// Status is the status of the answer: 429 or 503; 0 means 429. With a Redirect it is
+	// 302, 303 or 307; 0 means 303.
+	Status int
+
+	// Redirect is where the request is sent instead of an answer: a path such as
+	// "/busy", or an http or https URL. The response has Retry-After, and
+	// Cache-Control: no-store. It is an error on RPC.
+	Redirect string
+
+	// Degrade sends the request to Fallback or, without one, to its own handler, which
+	// calls [Degraded] and does less work. The request is charged nothing, holds no
+	// leases, and is not settled. A [Ban] does not inherit Degrade, and needs a Fallback:
+	// barred clients must not reach the handler.
+	Degrade  bool
+	Fallback http.Handler // an error on RPC
+
+	// Mark admits the request and marks it: see [Marked]. The response has the header
+	// RateLimit-Marked. Such a rule never refuses. It charges the requests that it has
+	// room for, even if another rule refuses them, and a [Queue] delays none.
+	// [Concurrency], [Ban] and [Distinct] cannot mark. They, a Queue and a Shadow do not
+	// inherit a Mark.
+	Mark bool
+}
+
+const defaultWaiters = 100
+
+// zero reports whether r is inherited.
+func (r *Refusal) zero() bool {
+	return r.Wait == 0 && r.Waiters == 0 && r.Status == 0 && r.Redirect == "" && !r.Degrade && r.Fallback == nil && !r.Mark
+}
+
+// equal reports whether r and s are the same by value, and of a Fallback whether there is
+// one.
+func (r *Refusal) equal(s *Refusal) bool {
+	return r.syntax() == s.syntax() && (r.Fallback == nil) == (s.Fallback == nil)
+}
+
+// OnRefusal returns the set with r as the OnRefusal of each rule that has none of its
+// own.
+func (s RuleSet) OnRefusal(r Refusal) RuleSet {
+	s.rules = slices.Clone(s.rules)
+	for i := range s.rules {
+		if rule := &s.rules[i]; rule.OnRefusal.zero() && rule.inherits(&r) {
+			rule.OnRefusal = r
+		}
+	}
+	return s
+}
+
+// inherits reports whether the Refusal of a set or of Options is for r too. A Mark is
+// not for all: the slot in a queue means a wait, concurrency holds leases, bans and
+// distinct values are for refusing, and a shadow refuses nothing already. A Degrade is
+// not for bans: it would let barred clients in.
+func (r *Rule) inherits(from *Refusal) bool {
+	switch {
+	case from.Mark:
+		return !r.queues() && !r.leases() && !r.noQuota() && !r.Shadow
+	case from.Degrade:
+		return r.Algorithm != Ban
+	}
+	return true
+}
+
+// refusalProblems returns everything wrong with the OnRefusal of r.
+func (r *Rule) refusalProblems() []string {
+	list := r.OnRefusal.problems()
+	if r.Algorithm == Ban && r.OnRefusal.Degrade && r.OnRefusal.Fallback == nil {
+		list = append(list, "a ban that degrades lets barred clients reach the handler: write a Fallback, or refuse 429 in place of degrade")
+	}
+	return list
+}
+
+// problems returns everything wrong with r.
+func (r *Refusal) problems() (list []string) {
+	add := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
+	if r.Wait < 0 {
+		add("refuse wait %v: write how long a request may wait, or 0 for not at all", r.Wait)
+	}
+	switch {
+	case r.Waiters < 0:
+		add("%d waiters: write how many may wait for one key, or 0 for %d", r.Waiters, defaultWaiters)
+	case r.Waiters > 0 && r.Wait == 0:
+		add("%d waiters: they need a Wait: write how long, or leave out the Waiters", r.Waiters)
+	}
+	outcomes := 0
+	for _, set := range []bool{r.Redirect != "", r.Degrade, r.Mark} {
+		if set {
+			outcomes++
+		}
+	}
+	switch {
+	case outcomes > 1:
+		add("several outcomes: write one of Redirect, Degrade and Mark")
+	case r.Redirect != "":
+		if r.Status != 0 && r.Status != 302 && r.Status != 303 && r.Status != 307 {
+			add("status %d of a redirect: write 302, 303 or 307", r.Status)
+		}
+		if problem := locationProblem(r.Redirect); problem != "" {
+			add("redirect to %q: %s", r.Redirect, problem)
+		}
+	case r.Degrade && r.Status != 0, r.Mark && r.Status != 0:
+		add("status %d: leave it out, since the handler answers", r.Status)
+	case r.Status != 0 && r.Status != 429 && r.Status != 503:
+		add("status %d: write 429 or 503", r.Status)
+	}
+	if r.Mark && r.Wait != 0 {
+		add("a rule that marks refuses nothing: leave out the Wait")
+	}
+	if r.Fallback != nil && !r.Degrade {
+		add("a Fallback: write Degrade: true with it")
+	}
+	return list
+}
+
+// locationProblem returns why a response must not redirect to a location, or "".
+func locationProblem(location string) string {
+	const want = `write a path such as "/busy", or a URL such as "https://example.com/busy"`
+	for _, c := range []byte(location) {
+		switch {
+		case c <= ' ' || c >= 0x7f:
+			return "it has a space, a control character or a letter outside of ASCII: percent-encode it"
+		case c == '\\':
+			return "browsers read a backslash as a slash: percent-encode it as %5C"
+		}
+	}
+	if strings.HasPrefix(location, "//") {
+		return "it leads to another host: " + want
+	}
+	u, err := url.Parse(location)
+	switch {
+	case err != nil:
+		return want
+	case u.Scheme == "" && strings.HasPrefix(location, "/"):
+		return ""
+	case (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && u.User == nil:
+		return ""
+	}
+	return want
+}
+
+// noText returns why Parse cannot read the text of r, or "".
+func (r *Refusal) noText() string {
+	if r.Fallback != nil {
+		return "a handler has no text: leave out the Fallback"
+	}
+	if !grammar.HasText(r.Redirect) {
+		return `a redirect with ";", "(" or ")" has no text: percent-encode them as %3B, %28 and %29`
+	}
+	return ""
+}
+
+func (r *Refusal) syntax() grammar.Refusal {
+	return grammar.Refusal{Wait: r.Wait, Waiters: int64(r.Waiters), Status: r.Status, Redirect: r.Redirect,
+		Degrade: r.Degrade, Mark: r.Mark}
+}
+
+func refusalOf(s grammar.Refusal) Refusal {
+	return Refusal{Wait: s.Wait, Waiters: int(s.Waiters), Status: s.Status, Redirect: s.Redirect,
+		Degrade: s.Degrade, Mark: s.Mark}
+}
+
+// validate returns what is wrong with Options.OnRefusal, or nil.
+func (r *Refusal) validate() error {
+	var errs []error
+	for _, problem := range r.problems() {
+		errs = append(errs, errors.New("limit: OnRefusal: "+problem))
+	}
+	return errors.Join(errs...)
+}
+
+// refusal returns what a request meets that a rule refuses.
+func (l *Limiter) refusal(rule *Rule) Refusal {
+	switch inherited := l.options.OnRefusal; {
+	case !rule.OnRefusal.zero():
+		return rule.OnRefusal
+	case !rule.inherits(&inherited):
+		return Refusal{}
+	default:
+		return inherited
+	}
+}
+
+// refusals returns what requests meet that the rules of a set refuse, one for each
+// rule, or nil if that is 429 and nothing else for all of them.
+func (l *Limiter) refusals(set RuleSet) []Refusal {
+	list := make([]Refusal, len(set.rules))
+	special, bars := false, set.bars()
+	for i := range set.rules {
+		list[i] = l.refusal(&set.rules[i])
+		r := &list[i]
+		if bars { // each refusal of a waiting request would be a strike
+			r.Wait, r.Waiters = 0, 0
+		}
+		special = special || r.Wait != 0 || r.Status == http.StatusServiceUnavailable || r.Redirect != "" || r.Degrade || r.Mark
+	}
+	if !special {
+		return nil
+	}
+	return list
+}
