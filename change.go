@@ -130,8 +130,9 @@ func (s RuleSet) functions() bool {
 	})
 }
 
-// lostFunctions returns an error for each declared rule with functions of which s has no
-// rule of that name. Without the functions, the rules could admit much more.
+// lostFunctions returns an error for each declared rule with functions that has no
+// counterpart in s: a rule of its name. Without the functions, the rules could admit much
+// more.
 func (s RuleSet) lostFunctions(declared []Rule) (errs []error) {
 	for _, d := range declared {
 		if d.Cost == nil && d.Settle == nil && d.OnRefusal.Fallback == nil ||

@@ -72,8 +72,8 @@ type RuleDecision struct {
 	Exempt     bool          // whether the rule exempts the request: see Rule.Exempt
 }
 
-func newDecision(p *version, r *route, who caller, decided core.Decision) (d Decision) {
-	d.core, d.caller = decided, who
+func newDecision(p *version, r *route, c caller, decided core.Decision) (d Decision) {
+	d.core, d.caller = decided, c
 	d.describe(p, r)
 	return d
 }

@@ -71,7 +71,7 @@ func (t *table) add(e entry) {
 	}
 }
 
-// later returns the later of two times, of which the zero Time is the latest.
+// later returns the later of two times. The zero Time is later than all others.
 func later(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && a.After(b) {
 		return a

@@ -102,9 +102,9 @@ end
 return {version, text(now), #lines < tonumber(history) and -1 or 0}
 `)
 
-// restoreScript writes documents back that Redis has lost: those of which neither
-// Redis nor its history has a later change. With the last ones it gives the kind a
-// version that is above all that were known.
+// restoreScript writes documents back that Redis has lost: those without a later
+// change in Redis or its history. With the last ones it gives the kind a version above
+// all known ones.
 var restoreScript = redis.NewScript(begin + `
 local token, channel, known, history, last = unpack(ARGV, 1, 5)
 local newest = {}

@@ -19,8 +19,8 @@ import (
 // of this caller, what is reserved for higher classes, what a refused request meets, or
 // the entry that exempts it. It charges nothing.
 //
-// The options are those of the limiter, of which Explain uses User, Plan, Class, Classes,
-// Override, Proxies and OnRefusal; it panics if they are invalid, as [limit.New] does. Nil
+// The options are those of the limiter. Explain uses User, Plan, Class, Classes, Override,
+// Proxies and OnRefusal. It panics if they are invalid, as [limit.New] does. Nil
 // means the zero Options.
 func (f *File) Explain(r *http.Request, options *limit.Options) string {
 	if options == nil {
