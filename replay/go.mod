@@ -4,6 +4,7 @@ go 1.25.0
 
 require (
 	github.com/klauspost/compress v1.20.3
+	github.com/routelimit/limit v0.1.0
 	github.com/stretchr/testify v1.12.1
 )
 
