@@ -129,6 +129,7 @@ func TestFlood(t *testing.T) {
 	for e := run.queue.pop(); e != nil; e = run.queue.pop() {
 		run.decide(e)
 	}
+	run.end()
 	assert.Len(t, run.registry.clients, 100)
 	assert.Len(t, run.registry.users, 100)
 	assert.LessOrEqual(t, len(run.suggest.series), 256)

@@ -30,13 +30,23 @@ func Run(ctx context.Context, log Source, options *Options) (*Result, error) {
 		return nil, err
 	}
 	stopped := r.read(ctx, log)
+	defer r.end()
 	if failed, ok := log.(interface{ Err() error }); ok && stopped == nil && failed.Err() != nil {
 		return nil, failed.Err()
 	}
 	for e := r.queue.pop(); e != nil; e = r.queue.pop() {
 		r.decide(e)
 	}
+	r.end()
 	return r.report(log), stopped
+}
+
+// end ends the goroutine of the suggester.
+func (r *run) end() {
+	if r.suggest != nil && !r.ended {
+		r.suggest.close()
+	}
+	r.ended = true
 }
 
 // A run is a replay while it goes on.
@@ -54,6 +64,7 @@ type run struct {
 
 	now, begun  int64
 	decided     bool
+	ended       bool
 	routes      []RouteResult // by place.route
 	buckets     *buckets
 	newBuckets  *buckets

@@ -53,30 +53,38 @@ const (
 	keeps = cells + 1
 )
 
-// A suggester counts what each client sends on each route.
+// A suggester counts what each client sends on each route, in a goroutine of its own.
 type suggester struct {
+	batch []sighting
+	work  chan []sighting
+	free  chan []sighting
+	done  chan struct{}
+
+	// Of the goroutine.
 	most   int
 	from   uint64 // clients with a lower hash are left out
 	weight float64
 	series map[seriesID]*series
-	groups map[groupID]*group
+	groups [2][]*group // by route: of addresses, and of users
 }
 
-type groupID struct {
-	route int
+// A sighting is a request of a client on a route.
+type sighting struct {
+	time  int64
+	hash  uint64 // of the client
+	route int32
 	user  bool
 }
 
+// A seriesID identifies a client by its hash. Two clients of one hash count as one.
 type seriesID struct {
-	groupID
-	key string
+	hash  uint64
+	route int32
+	user  bool
 }
 
 // A series is the requests of one client on one route.
-type series struct {
-	hash    uint64
-	windows [len(observed)]window
-}
+type series [len(observed)]window
 
 type window struct {
 	newest  int64 // the number of the last cell with a request
@@ -92,37 +100,85 @@ type group struct {
 	fixed    [len(observed)]histogram // of the requests of clients in windows of the clock
 }
 
+const sightings = 4096 // that the goroutine gets at once
+
 func newSuggester(most int) *suggester {
-	return &suggester{most: most, weight: 1, series: make(map[seriesID]*series), groups: make(map[groupID]*group)}
+	s := &suggester{most: most, weight: 1, series: make(map[seriesID]*series), batch: make([]sighting, 0, sightings),
+		work: make(chan []sighting, 4), free: make(chan []sighting, 6), done: make(chan struct{})}
+	go s.run()
+	return s
 }
 
+// add notes a request.
 func (s *suggester) add(e *event, now int64) {
-	s.count(groupID{e.place.route, false}, e.client.key, e.client.hash, now)
+	route := int32(e.place.route)
+	s.batch = append(s.batch, sighting{now, e.client.hash, route, false})
 	if e.user != noUser {
-		s.count(groupID{e.place.route, true}, e.user.name, e.user.hash, now)
+		s.batch = append(s.batch, sighting{now, e.user.hash, route, true})
+	}
+	if len(s.batch) >= sightings-1 {
+		s.flush()
 	}
 }
 
-func (s *suggester) count(id groupID, key string, hash uint64, now int64) {
-	g := s.groups[id]
-	if g == nil {
-		g = new(group)
-		s.groups[id] = g
+func (s *suggester) flush() {
+	s.work <- s.batch
+	select {
+	case s.batch = <-s.free:
+	default:
+		s.batch = make([]sighting, 0, sightings)
 	}
+}
+
+// close ends the goroutine, after all that was added is counted.
+func (s *suggester) close() {
+	s.flush()
+	close(s.work)
+	<-s.done
+}
+
+func (s *suggester) run() {
+	defer close(s.done)
+	for batch := range s.work {
+		for i := range batch {
+			s.count(&batch[i])
+		}
+		select {
+		case s.free <- batch[:0]:
+		default:
+		}
+	}
+}
+
+// group returns the group of a route.
+func (s *suggester) group(route int32, user bool) *group {
+	kind := &s.groups[0]
+	if user {
+		kind = &s.groups[1]
+	}
+	for int(route) >= len(*kind) {
+		*kind = append(*kind, new(group))
+	}
+	return (*kind)[route]
+}
+
+func (s *suggester) count(seen *sighting) {
+	g := s.group(seen.route, seen.user)
 	g.requests++
-	if hash < s.from {
+	if seen.hash < s.from {
 		return
 	}
-	of := s.series[seriesID{id, key}]
+	id := seriesID{seen.hash, seen.route, seen.user}
+	of := s.series[id]
 	if of == nil {
-		if s.makeRoom(); hash < s.from {
+		if s.makeRoom(); seen.hash < s.from {
 			return
 		}
-		of = &series{hash: hash}
-		s.series[seriesID{id, key}] = of
+		of = new(series)
+		s.series[id] = of
 	}
-	for i := range of.windows {
-		of.windows[i].add(now/(observed[i]/cells), &g.fixed[i], s.weight)
+	for i := range of {
+		of[i].add(seen.time/(observed[i]/cells), &g.fixed[i], s.weight)
 	}
 }
 
@@ -131,8 +187,8 @@ func (s *suggester) makeRoom() {
 	for len(s.series) >= s.most && s.weight < 1<<40 {
 		s.from += (math.MaxUint64 - s.from) / 2
 		s.weight *= 2
-		for id, of := range s.series {
-			if of.hash < s.from {
+		for id := range s.series {
+			if id.hash < s.from {
 				delete(s.series, id)
 			}
 		}
@@ -169,23 +225,26 @@ func (w *window) close(fixed *histogram, weight float64) {
 	}
 }
 
-// list makes the suggestions: the routes with the most requests first.
+// list makes the suggestions after close: the routes with the most requests first.
 func (s *suggester) list(routes []string, shares []float64) []Suggestion {
+	type groupID struct {
+		route int32
+		user  bool
+	}
 	peaks := make(map[groupID]*[len(observed)][]int64)
 	for id, of := range s.series {
-		g := s.groups[id.groupID]
-		if peaks[id.groupID] == nil {
-			peaks[id.groupID] = new([len(observed)][]int64)
+		g, at := s.group(id.route, id.user), groupID{id.route, id.user}
+		if peaks[at] == nil {
+			peaks[at] = new([len(observed)][]int64)
 		}
-		for i := range of.windows {
-			w := &of.windows[i]
-			w.close(&g.fixed[i], s.weight)
-			peaks[id.groupID][i] = append(peaks[id.groupID][i], int64(w.peak))
+		for i := range of {
+			of[i].close(&g.fixed[i], s.weight)
+			peaks[at][i] = append(peaks[at][i], int64(of[i].peak))
 		}
 	}
 	list := []Suggestion{}
 	for id, of := range peaks {
-		g := s.groups[id]
+		g := s.group(id.route, id.user)
 		key, name := limit.ByIP, "ip"
 		if id.user {
 			key, name = limit.ByUser, "user"
