@@ -15,7 +15,8 @@
 // # What a log cannot tell
 //
 // A log has no requests that clients did not send, and refused clients behave
-// differently from admitted ones. It also does not say how long requests were in flight,
+// differently from admitted ones. Servers log a request when it ends, while a limiter
+// decides when it begins. A log also does not say how long requests were in flight,
 // so rules of [limit.Concurrency] admit everything here. Rules with a Settle keep what
 // they charge. Keys by header or cookie need a format with such fields: see
 // [accesslog.Record]. Each such rule is named in [Result].Notes.

@@ -58,7 +58,7 @@ func timeOf(micros int64) time.Time { return time.UnixMicro(micros).UTC() }
 func policyResults(all []*bound, most int) []PolicyResult {
 	results := make([]PolicyResult, 0, len(all))
 	for _, b := range all {
-		p := PolicyResult{Name: b.name, Routes: b.routes, Requests: b.requests, Refused: b.refused}
+		p := PolicyResult{Name: b.name, Routes: b.routes, Requests: b.requests, Refused: b.refused, Delayed: b.delayed}
 		for _, c := range b.rules {
 			p.Rules = append(p.Rules, RuleResult{Name: c.name, Rule: c.text, Refused: c.refused, Alone: c.alone,
 				Shadowed: c.shadowed, Marked: c.marked, Keys: keyCounts(c.keys, most)})
@@ -124,6 +124,14 @@ func (r *run) explain() {
 				}
 				r.notes.add("%spolicy %q matches no request of the log: its routes are %s", kind, b.name, strings.Join(b.routes, ", "))
 			}
+		}
+	}
+	for _, f := range result.Files {
+		switch {
+		case f.Error != "":
+			r.notes.add("not read: %s", f.Error)
+		case f.Truncated != "":
+			r.notes.add("%s ends early after %d lines: %s", f.Path, f.Lines, f.Truncated)
 		}
 	}
 	if len(r.sides[0].bound) > 0 && result.NoRoute > 0 {

@@ -67,6 +67,7 @@ type PolicyResult struct {
 	Routes   []string     `json:"routes,omitempty"`
 	Requests int64        `json:"requests"` // that it decided; 0 if its routes match none
 	Refused  int64        `json:"refused"`
+	Delayed  int64        `json:"delayed"` // admitted requests that a queue would have made wait
 	Rules    []RuleResult `json:"rules"`
 }
 

@@ -1,11 +1,16 @@
 package replay
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -307,4 +312,35 @@ func TestLooks(t *testing.T) {
 		"10.0.0.5": {looksFlood}, "10.0.0.6": {looksScript}, "10.0.0.7": nil, "10.0.0.8": {looksBot}}, looks)
 	assert.Contains(t, result.Looks, Look{Name: looksBot, Clients: 2, Refused: 238})
 	assert.Contains(t, result.Looks, Look{Name: "none", Clients: 1, Refused: 119})
+}
+
+// TestFiles checks a replay of several files: a rotated one, one that was cut off, and
+// one of no known format.
+func TestFiles(t *testing.T) {
+	dir := t.TempDir()
+	line := func(second int) string {
+		return fmt.Sprintf("192.0.2.1 - - [01/May/2024:12:00:%02d +0000] \"GET / HTTP/1.1\" 200 5 \"-\" \"-\"\n", second)
+	}
+	var zipped bytes.Buffer
+	z := gzip.NewWriter(&zipped)
+	_, err := io.WriteString(z, line(3)+line(4))
+	require.NoError(t, err)
+	require.NoError(t, z.Close())
+	for name, data := range map[string][]byte{"access.log": []byte(line(5) + line(6)), "access.log.1": []byte(line(1) + line(2)),
+		"access.log.2.gz": zipped.Bytes()[:zipped.Len()-4], "access.log.note": []byte("hello\n")} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
+	}
+	log, err := accesslog.Open([]string{filepath.Join(dir, "access.log*")}, nil)
+	require.NoError(t, err)
+	defer log.Close()
+	result, err := Run(t.Context(), log, &Options{Policies: []Policy{{Rules: limit.MustParse("2/10s per ip; 1/2s per ip queue burst 2")}}, Reorder: -1})
+	require.NoError(t, err)
+	assert.EqualValues(t, 6, result.Requests)
+	assert.EqualValues(t, 4, result.Refused)
+	assert.EqualValues(t, 1, result.Policies[0].Delayed)
+	assert.Zero(t, result.Late)
+	require.Len(t, result.Files, 4)
+	notes := strings.Join(result.Notes, "\n")
+	assert.Contains(t, notes, "access.log.2.gz ends early after 2 lines: unexpected EOF")
+	assert.Contains(t, notes, "access.log.note: no known log format")
 }

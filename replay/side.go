@@ -43,6 +43,7 @@ type bound struct {
 	rules    []*ruleCount
 	requests int64
 	refused  int64
+	delayed  int64
 	watches  bool     // whether a rule is a shadow, or marks
 	values   []string // names of path values that rules need
 	quotas   string   // of a policy without routes: what stands for its route
@@ -208,6 +209,9 @@ func (s *side) decide(e *event, now int64, m *match, r *http.Request) (o outcome
 			return outcome{refused: true, barred: true, by: b, retryAfter: d.RetryAfter}, nil
 		case limit.ModeOverflow:
 			s.overflowed++
+		}
+		if d.Allowed && d.Delay > 0 {
+			b.delayed++
 		}
 		if b.watches {
 			b.watch(&d, e)
