@@ -71,6 +71,55 @@ func peak() float64 {
 	return float64(kb) / 1000
 }
 
+// A flood is a log in which every client, user, path and agent is new.
+type flood struct {
+	n, at  int
+	record accesslog.Record
+	format *accesslog.Format
+}
+
+func (f *flood) Stats() accesslog.Stats { return accesslog.Stats{Lines: int64(f.at)} }
+
+func (f *flood) Next() *accesslog.Record {
+	if f.at == f.n {
+		return nil
+	}
+	f.at++
+	i := f.at
+	r := &f.record
+	r.Time, r.Status, r.Method, r.Format = int64(1_700_000_000_000_000+i*100), 200, []byte("GET"), f.format
+	r.Client = fmt.Appendf(r.Client[:0], "%d.%d.%d.%d", 1+i>>24, i>>16&255, i>>8&255, i&255)
+	r.User = fmt.Appendf(r.User[:0], "a-user-with-a-long-name-%d", i)
+	r.Path = fmt.Appendf(r.Path[:0], "/%0200d", i)
+	r.UserAgent = fmt.Appendf(r.UserAgent[:0], "%0100d", i)
+	return r
+}
+
+// BenchmarkFlood fills every bound of a replay with its default options, and reports how
+// much memory that takes.
+func BenchmarkFlood(b *testing.B) {
+	rules := limit.MustParse("5/1h per ip; 5/1h per user")
+	for _, c := range []struct {
+		name    string
+		options *Options
+	}{
+		{"one_set", &Options{Policies: []Policy{{Rules: rules}}}},
+		{"two_sets", &Options{Policies: []Policy{{Rules: rules}}, Compare: []Policy{{Rules: rules}}}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			const n = 2_000_000
+			for b.Loop() {
+				result, err := Run(b.Context(), &flood{n: n}, c.options)
+				require.NoError(b, err)
+				require.EqualValues(b, n, result.Requests)
+				require.Positive(b, result.Overflow)
+			}
+			b.ReportMetric(n*float64(b.N)/b.Elapsed().Seconds(), "lines/s")
+			b.ReportMetric(peak(), "peak-MB")
+		})
+	}
+}
+
 // BenchmarkLog reads and decides a combined log of LIMIT_LOG_MB (100) MB. Run one case in
 // a process to know its memory:
 //

@@ -53,7 +53,6 @@ type registry struct {
 	clients    map[string]*client
 	users      map[string]*user
 	agents     map[string]*agent
-	untracked  int64 // requests of clients beyond maxClients
 }
 
 const (

@@ -7,6 +7,7 @@ type event struct {
 	client *client
 	user   *user
 	place  *place
+	route  int // of place, as it was known then
 	agent  *agent
 	query  string
 	fields []string // of Record.Fields, in the order of keyed.fields

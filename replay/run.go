@@ -34,19 +34,23 @@ func Run(ctx context.Context, log Source, options *Options) (*Result, error) {
 	if failed, ok := log.(interface{ Err() error }); ok && stopped == nil && failed.Err() != nil {
 		return nil, failed.Err()
 	}
-	for e := r.queue.pop(); e != nil; e = r.queue.pop() {
-		r.decide(e)
-	}
 	r.end()
 	return r.report(log), stopped
 }
 
-// end ends the goroutine of the suggester.
+// end decides what is left, and ends the goroutines.
 func (r *run) end() {
-	if r.suggest != nil && !r.ended {
-		r.suggest.close()
+	if r.ended {
+		return
 	}
 	r.ended = true
+	for e := r.queue.pop(); e != nil; e = r.queue.pop() {
+		r.sorted.add(*e)
+	}
+	r.sorted.close()
+	if r.suggest != nil {
+		r.suggest.close()
+	}
 }
 
 // A run is a replay while it goes on.
@@ -57,7 +61,8 @@ type run struct {
 	registry *registry
 	places   *places
 	queue    *queue
-	sides    []*side // the old policies, and the new ones if there are any
+	sides    []*side       // the old policies, and the new ones if there are any
+	sorted   *stage[event] // which decides
 	suggest  *suggester
 	request  http.Request
 	result   Result
@@ -96,6 +101,7 @@ func newRun(given *Options) (*run, error) {
 	if !o.NoSuggestions {
 		r.suggest = newSuggester(o.MaxSeries)
 	}
+	r.sorted = newStage(r.decide)
 	return r, nil
 }
 
@@ -118,7 +124,7 @@ func (r *run) read(ctx context.Context, log Source) error {
 			continue
 		}
 		if r.queue.full() {
-			r.decide(r.queue.pop())
+			r.sorted.add(*r.queue.pop())
 		}
 		e := r.queue.next()
 		r.fill(e, record)
@@ -128,7 +134,7 @@ func (r *run) read(ctx context.Context, log Source) error {
 		}
 		r.queue.push()
 		if r.options.Reorder < 0 {
-			r.decide(r.queue.pop())
+			r.sorted.add(*r.queue.pop())
 		}
 	}
 	return ctx.Err()
@@ -137,6 +143,7 @@ func (r *run) read(ctx context.Context, log Source) error {
 // fill copies what is needed of a record.
 func (r *run) fill(e *event, from *accesslog.Record) {
 	*e = event{time: from.Time, status: from.Status, place: r.places.of(from)}
+	e.route = e.place.route
 	if e.place.url == nil {
 		return
 	}
@@ -153,7 +160,7 @@ func (r *run) fill(e *event, from *accesslog.Record) {
 	}
 }
 
-// decide decides a request by both sides, and counts it.
+// decide decides a request by both sides, and counts it, in a goroutine of its own.
 func (r *run) decide(e *event) {
 	if r.decided && e.time < r.now {
 		r.result.Late++
@@ -163,10 +170,10 @@ func (r *run) decide(e *event) {
 	if !r.decided {
 		r.decided, r.begun = true, r.now
 	}
-	for len(r.routes) < len(r.places.routes) {
-		r.routes = append(r.routes, RouteResult{Route: r.places.routes[len(r.routes)]})
+	for len(r.routes) <= e.route {
+		r.routes = append(r.routes, RouteResult{})
 	}
-	c, route := e.client, &r.routes[e.place.route]
+	c, route := e.client, &r.routes[e.route]
 	request := r.needs.request(&r.request, e)
 	var outcomes [2]outcome
 	for i, s := range r.sides {
@@ -202,7 +209,7 @@ func (r *run) decide(e *event) {
 		r.compare(e, route, old.refused, outcomes[1].refused)
 	}
 	if r.suggest != nil {
-		r.suggest.add(e, r.now)
+		r.suggest.see(e, r.now)
 	}
 }
 

@@ -170,6 +170,9 @@ func (w nowhere) WriteHeader(int)             {}
 // match returns the policies of a place: those without routes, and that of the most
 // specific pattern.
 func (s *side) match(at *place) match {
+	if len(s.always) == len(s.bound) {
+		return match{bound: s.always}
+	}
 	s.found = match{}
 	r := &http.Request{Method: at.method, URL: at.url, Host: at.host, RequestURI: at.url.RequestURI()}
 	s.mux.ServeHTTP(nowhere{make(http.Header)}, r)

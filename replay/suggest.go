@@ -55,10 +55,7 @@ const (
 
 // A suggester counts what each client sends on each route, in a goroutine of its own.
 type suggester struct {
-	batch []sighting
-	work  chan []sighting
-	free  chan []sighting
-	done  chan struct{}
+	*stage[sighting]
 
 	// Of the goroutine.
 	most   int
@@ -100,53 +97,17 @@ type group struct {
 	fixed    [len(observed)]histogram // of the requests of clients in windows of the clock
 }
 
-const sightings = 4096 // that the goroutine gets at once
-
 func newSuggester(most int) *suggester {
-	s := &suggester{most: most, weight: 1, series: make(map[seriesID]*series), batch: make([]sighting, 0, sightings),
-		work: make(chan []sighting, 4), free: make(chan []sighting, 6), done: make(chan struct{})}
-	go s.run()
+	s := &suggester{most: most, weight: 1, series: make(map[seriesID]*series)}
+	s.stage = newStage(s.count)
 	return s
 }
 
-// add notes a request.
-func (s *suggester) add(e *event, now int64) {
-	route := int32(e.place.route)
-	s.batch = append(s.batch, sighting{now, e.client.hash, route, false})
+// see notes a request.
+func (s *suggester) see(e *event, now int64) {
+	s.add(sighting{now, e.client.hash, int32(e.route), false})
 	if e.user != noUser {
-		s.batch = append(s.batch, sighting{now, e.user.hash, route, true})
-	}
-	if len(s.batch) >= sightings-1 {
-		s.flush()
-	}
-}
-
-func (s *suggester) flush() {
-	s.work <- s.batch
-	select {
-	case s.batch = <-s.free:
-	default:
-		s.batch = make([]sighting, 0, sightings)
-	}
-}
-
-// close ends the goroutine, after all that was added is counted.
-func (s *suggester) close() {
-	s.flush()
-	close(s.work)
-	<-s.done
-}
-
-func (s *suggester) run() {
-	defer close(s.done)
-	for batch := range s.work {
-		for i := range batch {
-			s.count(&batch[i])
-		}
-		select {
-		case s.free <- batch[:0]:
-		default:
-		}
+		s.add(sighting{now, e.user.hash, int32(e.route), true})
 	}
 }
 
