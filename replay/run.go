@@ -65,6 +65,8 @@ type run struct {
 	sorted   *stage[event] // which decides
 	suggest  *suggester
 	request  http.Request
+	format   *accesslog.Format // of the last record, and its fields
+	fields   []string
 	result   Result
 
 	now, begun  int64
@@ -154,7 +156,10 @@ func (r *run) fill(e *event, from *accesslog.Record) {
 		e.query = string(from.Query)
 	}
 	if r.needs.fields {
-		for i, name := range from.Format.Fields() {
+		if r.format != from.Format {
+			r.format, r.fields = from.Format, from.Format.Fields()
+		}
+		for i, name := range r.fields {
 			e.fields = append(e.fields, name, string(from.Fields[i]))
 		}
 	}

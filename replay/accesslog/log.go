@@ -33,6 +33,7 @@ type File struct {
 type file struct {
 	path   string
 	size   int64
+	pipe   bool  // whether its size is not known
 	start  int64 // the time of its first records
 	closer io.Closer
 	stream *Stream
@@ -59,12 +60,14 @@ func Open(patterns []string, options *Options) (*Log, error) {
 			if l.options.Stdin == nil {
 				return nil, errors.New("open log: \"-\" stands for the standard input, which is not available here: write the name of a file")
 			}
+			f.pipe = true
 			f.begin(l.options.Stdin, &l.options)
 			if f.start = f.key; f.head == nil {
 				f.err = f.stream.Err()
 			}
 		} else {
 			f.start, f.size, f.err = glance(path, &l.options)
+			f.pipe = f.err == nil && !regular(path)
 		}
 		if f.err != nil {
 			f.err = fmt.Errorf("%s: %w", path, f.err)
@@ -103,26 +106,31 @@ func expand(patterns []string) (paths []string, err error) {
 	return paths, nil
 }
 
+func regular(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
 // glanceSize is how much of a file is read to find when it begins.
 const glanceSize = 1 << 18
 
 // glance returns the time of a file's first records, and its size. The time is the
 // median of some, so that one wrong time does not matter.
 func glance(path string, options *Options) (start, size int64, err error) {
-	in, err := os.Open(path)
-	if err != nil {
-		return 0, 0, errors.Unwrap(err)
-	}
-	defer in.Close()
-	info, err := in.Stat()
+	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		return 0, 0, err
+		return 0, 0, errors.Unwrap(err)
 	case info.IsDir():
 		return 0, 0, errors.New("is a folder: write the names of files in it, such as folder/*.log")
 	case !info.Mode().IsRegular():
 		return 0, 0, nil // a pipe cannot be read twice
 	}
+	in, err := os.Open(path)
+	if err != nil {
+		return 0, 0, errors.Unwrap(err)
+	}
+	defer in.Close()
 	text, release, err := decompress(in)
 	if err != nil {
 		return 0, 0, err
@@ -287,7 +295,7 @@ func (l *Log) Stats() Stats {
 func (l *Log) Size() int64 {
 	sum := int64(0)
 	for _, f := range l.files {
-		if f.size == 0 && f.err == nil && f.path == "-" {
+		if f.pipe {
 			return 0
 		}
 		sum += f.size

@@ -1,6 +1,7 @@
 package accesslog
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/internal/fuzzloop"
 )
 
 // A writer writes a record as a format does.
@@ -237,7 +240,8 @@ func within(t *testing.T, line, field []byte) {
 
 // fuzz checks that a parser does not panic, that its fields are parts of the line, and
 // that a line that says the same is read alike.
-func fuzz(f *testing.F, w writer) {
+func fuzz(t *testing.F, w writer) {
+	f := fuzzloop.New(t)
 	format, err := ParseFormat(w.format)
 	require.NoError(f, err)
 	for _, e := range examples {
@@ -248,6 +252,7 @@ func fuzz(f *testing.F, w writer) {
 		f.Add([]byte(w.write(random(rnd))))
 	}
 	f.Fuzz(func(t *testing.T, line []byte) {
+		line = bytes.Clone(line) // Parse changes it
 		given := string(line)
 		var r Record
 		if format.Parse(line, &r) != nil {
@@ -300,7 +305,8 @@ func FuzzJSON(f *testing.F)         { fuzz(f, writers[12]) }
 func FuzzLogFormat(f *testing.F)    { fuzz(f, writers[13]) }
 
 // FuzzFormatText checks that no text of a format makes ParseFormat or its parser panic.
-func FuzzFormatText(f *testing.F) {
+func FuzzFormatText(t *testing.F) {
+	f := fuzzloop.New(t)
 	for _, text := range []string{"combined", "$remote_addr [$time_local] \"$request\"", "json time=a.b client=a", "log_format x escape=json '$msec' ' $uri';", "${x", "$"} {
 		f.Add(text, []byte("line"))
 	}
@@ -310,7 +316,7 @@ func FuzzFormatText(f *testing.F) {
 			return
 		}
 		var r Record
-		if format.Parse(line, &r) == nil {
+		if line = bytes.Clone(line); format.Parse(line, &r) == nil {
 			for _, field := range r.Fields {
 				within(t, line, field)
 			}
