@@ -18,7 +18,6 @@ type client struct {
 	tracked bool // whether results may list it
 
 	requests, refused   int64
-	onlyNew             int64 // refused by Options.Compare alone
 	reads               int64 // GET and HEAD
 	missing, denied     int64 // answered with 400 or 404, and with 401 or 403
 	probes, robots      int64

@@ -113,6 +113,11 @@ func TestGuess(t *testing.T) {
 		at := p.of(&accesslog.Record{Method: []byte("GET"), Path: []byte(path), Status: 200})
 		assert.Equal(t, want, p.routes[at.route], path)
 	}
+	p := newPlaces(nil)
+	missing := &accesslog.Record{Method: []byte("GET"), Path: []byte("/x"), Status: 404}
+	assert.Equal(t, otherRoutes, p.routes[p.of(missing).route], "attackers try many paths")
+	missing.Status = 200
+	assert.Equal(t, "GET /x", p.routes[p.of(missing).route])
 }
 
 // TestFlood checks that every bound holds against a log in which everything is new.

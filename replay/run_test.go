@@ -106,6 +106,19 @@ func withoutLooks(clients []Client) []Client {
 	return clients
 }
 
+// TestStays checks that a stay lasts until the client is admitted everywhere again: a
+// later refusal by a shorter rule does not end it.
+func TestStays(t *testing.T) {
+	result := replayed(t, []hit{
+		{at: 0, ip: "1.1.1.1"}, {at: 1, ip: "1.1.1.1"}, // refused on /a until 3600
+		{at: 2, ip: "1.1.1.1", request: "GET /b"}, {at: 3, ip: "1.1.1.1", request: "GET /b"}, // refused on /b until 12
+		{at: 20, ip: "1.1.1.1"}, // refused on /a
+	}, &Options{Policies: []Policy{{Routes: []string{"/a"}, Rules: limit.MustParse("1/1h per ip")}, {Routes: []string{"/b"}, Rules: limit.MustParse("1/10s per ip")}}})
+	assert.EqualValues(t, 3, result.Refused)
+	assert.EqualValues(t, 1, result.Stays.Count)
+	assert.Equal(t, 3599*time.Second, result.Stays.Max)
+}
+
 // TestTogether checks that a request that one rule refuses is charged to none, and that
 // policies without routes decide first.
 func TestTogether(t *testing.T) {
