@@ -114,8 +114,8 @@ func regular(path string) bool {
 // glanceSize is how much of a file is read to find when it begins.
 const glanceSize = 1 << 18
 
-// glance returns the time of a file's first records, and its size. The time is the
-// median of some, so that one wrong time does not matter.
+// glance returns the time of a file's first records, and its size. Times that are more
+// than a day before the median of some records are wrong, and do not matter.
 func glance(path string, options *Options) (start, size int64, err error) {
 	info, err := os.Stat(path)
 	switch {
@@ -165,7 +165,9 @@ func glance(path string, options *Options) (start, size int64, err error) {
 		return 0, info.Size(), nil
 	}
 	slices.Sort(times)
-	return times[len(times)/2], info.Size(), nil
+	median := times[len(times)/2]
+	first, _ := slices.BinarySearch(times, median-oddJump)
+	return times[first], info.Size(), nil
 }
 
 // begin opens the stream of a file, and reads its first record.
