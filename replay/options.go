@@ -32,7 +32,8 @@ type Options struct {
 	// [Result].Comparison. Nil compares nothing.
 	Compare []Policy
 
-	// Exempt and Bar are those of [limit.Options]. The request has its method, URL,
+	// Exempt and Bar are those of [limit.Options]. They, and functions in rules, are called
+	// by several goroutines. The request has its method, URL,
 	// host, address, user agent, and the headers and cookies of the log's format.
 	Exempt func(*http.Request) bool
 	Bar    func(*http.Request) time.Duration

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/routelimit/limit"
@@ -64,7 +64,6 @@ type run struct {
 	sides    []*side       // the old policies, and the new ones if there are any
 	sorted   *stage[event] // which decides
 	suggest  *suggester
-	request  http.Request
 	format   *accesslog.Format // of the last record, and its fields
 	fields   []string
 	result   Result
@@ -89,7 +88,6 @@ func newRun(given *Options) (*run, error) {
 	}
 	r := &run{options: o, needs: needsOf(&o), registry: newRegistry(&o), queue: newQueue(max(1, o.Reorder)),
 		buckets: newBuckets(), newBuckets: newBuckets(), newly: newTop[string](max(1000, 10*o.Top))}
-	r.request.Header = make(http.Header)
 	old, err := newSide(o.Policies, &o, &r.notes)
 	r.sides = []*side{old}
 	if o.Compare != nil {
@@ -165,30 +163,43 @@ func (r *run) fill(e *event, from *accesslog.Record) {
 	}
 }
 
-// decide decides a request by both sides, and counts it, in a goroutine of its own.
-func (r *run) decide(e *event) {
-	if r.decided && e.time < r.now {
-		r.result.Late++
-	} else {
-		r.now = e.time
+// decide decides requests, each side in a goroutine, and counts them.
+func (r *run) decide(batch []event) {
+	for i := range batch {
+		e := &batch[i]
+		if r.decided && e.time < r.now {
+			r.result.Late++
+			e.time = r.now
+		}
+		if r.now = e.time; !r.decided {
+			r.decided, r.begun = true, r.now
+		}
 	}
-	if !r.decided {
-		r.decided, r.begun = true, r.now
+	var others sync.WaitGroup
+	for i, s := range r.sides[1:] {
+		others.Go(func() { s.decideAll(batch, i+1, r.needs) })
 	}
+	r.sides[0].decideAll(batch, 0, r.needs)
+	others.Wait()
+	for i := range batch {
+		r.count(&batch[i], i)
+	}
+}
+
+// count counts a request that both sides have decided.
+func (r *run) count(e *event, i int) {
+	r.now = e.time
 	for len(r.routes) <= e.route {
 		r.routes = append(r.routes, RouteResult{})
 	}
 	c, route := e.client, &r.routes[e.route]
-	request := r.needs.request(&r.request, e)
-	var outcomes [2]outcome
-	for i, s := range r.sides {
-		var err error
-		if outcomes[i], err = s.decide(e, r.now, &e.place.matched[i], request); err != nil {
+	for _, s := range r.sides {
+		if s.outcomes[i].undecided {
 			r.result.Undecided++
 			return
 		}
 	}
-	old := &outcomes[0]
+	old := &r.sides[0].outcomes[i]
 	r.result.Requests++
 	route.Requests++
 	c.note(e, r.now)
@@ -211,7 +222,7 @@ func (r *run) decide(e *event) {
 	}
 	r.buckets.add(r.now, old.refused)
 	if len(r.sides) > 1 {
-		r.compare(e, route, old.refused, outcomes[1].refused)
+		r.compare(e, route, old.refused, r.sides[1].outcomes[i].refused)
 	}
 	if r.suggest != nil {
 		r.suggest.see(e, r.now)

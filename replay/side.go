@@ -32,6 +32,9 @@ type side struct {
 	values  map[string]string
 	found   match // by the handlers of mux
 
+	request http.Request
+
+	outcomes   []outcome // of the requests of a batch
 	overflowed int64
 }
 
@@ -60,7 +63,7 @@ type ruleCount struct {
 
 // newSide binds policies. The error joins one for each thing wrong with them.
 func newSide(policies []Policy, o *Options, notes *notes) (*side, error) {
-	s := &side{mux: http.NewServeMux()}
+	s := &side{mux: http.NewServeMux(), request: http.Request{Header: make(http.Header)}}
 	s.limiter = limit.New(memstore.New(&memstore.Options{MaxKeys: o.MaxKeys, Now: func() int64 { return s.now }}), &limit.Options{
 		Exempt: o.Exempt, Bar: o.Bar, Proxies: limit.Proxies{IPv6Prefix: o.IPv6Prefix}, Log: slog.New(slog.DiscardHandler),
 	})
@@ -183,17 +186,26 @@ func (s *side) match(at *place) match {
 
 // An outcome is what a side decides about a request.
 type outcome struct {
-	refused    bool
-	by         *bound
 	retryAfter time.Duration
-	exempt     bool
+	refused    bool
 	barred     bool
+	exempt     bool
+	undecided  bool
+}
+
+// decideAll decides requests at their times.
+func (s *side) decideAll(batch []event, number int, n needs) {
+	s.outcomes = s.outcomes[:0]
+	for i := range batch {
+		e := &batch[i]
+		s.outcomes = append(s.outcomes, s.decide(e, &e.place.matched[number], n.request(&s.request, e)))
+	}
 }
 
 // decide decides a request by the policies of its place, one after the other, until one
 // refuses it.
-func (s *side) decide(e *event, now int64, m *match, r *http.Request) (o outcome, err error) {
-	s.now, s.event = now, e
+func (s *side) decide(e *event, m *match, r *http.Request) (o outcome) {
+	s.now, s.event = e.time, e
 	for _, b := range m.bound {
 		b.requests++
 		if s.pattern, s.values = m.pattern, m.values; b.quotas != "" {
@@ -201,7 +213,7 @@ func (s *side) decide(e *event, now int64, m *match, r *http.Request) (o outcome
 		}
 		d, err := s.adapter.Decide(b.policy, r, s, 0)
 		if err != nil {
-			return outcome{}, err
+			return outcome{undecided: true}
 		}
 		switch d.Mode {
 		case limit.ModeExempt:
@@ -209,7 +221,7 @@ func (s *side) decide(e *event, now int64, m *match, r *http.Request) (o outcome
 			continue
 		case limit.ModeBarred:
 			b.refused++
-			return outcome{refused: true, barred: true, by: b, retryAfter: d.RetryAfter}, nil
+			return outcome{refused: true, barred: true, retryAfter: d.RetryAfter}
 		case limit.ModeOverflow:
 			s.overflowed++
 		}
@@ -221,10 +233,10 @@ func (s *side) decide(e *event, now int64, m *match, r *http.Request) (o outcome
 		}
 		if !d.Allowed {
 			b.refuse(&d, e)
-			return outcome{refused: true, by: b, retryAfter: d.RetryAfter}, nil
+			return outcome{refused: true, retryAfter: d.RetryAfter}
 		}
 	}
-	return o, nil
+	return o
 }
 
 // refuse counts the rules that refuse a request, and the keys that they refuse.

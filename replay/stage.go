@@ -11,14 +11,12 @@ type stage[T any] struct {
 // batchSize is how much work the goroutine gets at once.
 const batchSize = 1024
 
-func newStage[T any](do func(*T)) *stage[T] {
+func newStage[T any](do func([]T)) *stage[T] {
 	s := &stage[T]{batch: make([]T, 0, batchSize), work: make(chan []T, 4), free: make(chan []T, 6), done: make(chan struct{})}
 	go func() {
 		defer close(s.done)
 		for batch := range s.work {
-			for i := range batch {
-				do(&batch[i])
-			}
+			do(batch)
 			clear(batch)
 			s.free <- batch[:0] // has room for all batches
 		}

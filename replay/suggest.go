@@ -99,7 +99,7 @@ type group struct {
 
 func newSuggester(most int) *suggester {
 	s := &suggester{most: most, weight: 1, series: make(map[seriesID]*series)}
-	s.stage = newStage(s.count)
+	s.stage = newStage(s.countAll)
 	return s
 }
 
@@ -121,6 +121,12 @@ func (s *suggester) group(route int32, user bool) *group {
 		*kind = append(*kind, new(group))
 	}
 	return (*kind)[route]
+}
+
+func (s *suggester) countAll(batch []sighting) {
+	for i := range batch {
+		s.count(&batch[i])
+	}
 }
 
 func (s *suggester) count(seen *sighting) {
