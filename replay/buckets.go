@@ -82,6 +82,7 @@ func (b *buckets) widen() {
 }
 
 func (b *buckets) list() (width time.Duration, list []Bucket) {
+	list = []Bucket{}
 	for _, at := range slices.Sorted(maps.Keys(b.spans)) {
 		s := b.spans[at]
 		list = append(list, Bucket{time.UnixMicro(at * widths[b.width]).UTC(), s.requests, s.refused})

@@ -32,9 +32,9 @@ type Options struct {
 	// [Result].Comparison. Nil compares nothing.
 	Compare []Policy
 
-	// Exempt and Bar are those of [limit.Options]. They, and functions in rules, are called
-	// by several goroutines. The request has its method, URL,
-	// host, address, user agent, and the headers and cookies of the log's format.
+	// Exempt and Bar are those of [limit.Options]. The request has its method, URL, host,
+	// address, user agent, and the headers and cookies of the log's format. They, and
+	// functions in rules, are called by several goroutines.
 	Exempt func(*http.Request) bool
 	Bar    func(*http.Request) time.Duration
 

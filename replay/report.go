@@ -22,6 +22,7 @@ func (r *run) report(log Source) *Result {
 	if r.decided {
 		result.From, result.To = timeOf(r.begun), timeOf(r.now)
 	}
+	result.Refusals, result.Looks = []Client{}, []Look{} // not null in JSON
 	result.Clients = int64(len(r.registry.clients))
 	result.Policies = policyResults(r.sides[0].bound, r.options.Top)
 	r.listClients()

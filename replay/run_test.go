@@ -299,6 +299,9 @@ func TestEmpty(t *testing.T) {
 	assert.Zero(t, result.Lines)
 	assert.True(t, result.From.IsZero())
 	assert.Empty(t, result.Notes)
+	text, err := json.Marshal(result)
+	require.NoError(t, err)
+	assert.Contains(t, string(text), `"refusals":[],"looks":[],"width_ns":1000000000,"buckets":[]`)
 }
 
 // TestLooks checks a client of each look.
