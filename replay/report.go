@@ -29,7 +29,7 @@ func (r *run) report(log Source) *Result {
 	for i := range r.routes {
 		r.routes[i].Route = r.places.routes[i]
 	}
-	result.Routes = slices.DeleteFunc(slices.Clone(r.routes), func(r RouteResult) bool { return r.Requests == 0 })
+	result.Routes = slices.DeleteFunc(append([]RouteResult{}, r.routes...), func(r RouteResult) bool { return r.Requests == 0 })
 	slices.SortStableFunc(result.Routes, func(a, b RouteResult) int {
 		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(b.Requests, a.Requests), strings.Compare(a.Route, b.Route))
 	})
