@@ -80,15 +80,14 @@ func (a *Adapter[C]) Bind(l *Limiter, pattern string, rules RuleSet) (*Policy, e
 // and releases its leases.
 //
 // The decision does not end with the request's context, so that a client that
-// disconnects cannot make a handler run uncounted. If the client disconnects
-// before its slot comes, or before its rules admit it, Next is not called, the status is 499, and the error
-// wraps that of the context.
+// disconnects cannot make a handler run uncounted. If the client disconnects before
+// its slot comes, or before its rules admit it, Next is not called, the status is 499,
+// and the error wraps that of the context.
 //
 // Serve returns the error of Next, Refuse, Fail or Answer. If Refuse or Fail returns
 // nil, or if [Options] or Serve itself answered, it returns the [*RefusedError], or the
 // error that wraps [ErrUndecided]. A redirect and a Fallback are answers of Serve. The
-// error is for the log of the framework, and may be
-// dropped where there is none.
+// error is for the log of the framework, and may be dropped where there is none.
 func (a *Adapter[C]) Serve(p *Policy, w http.ResponseWriter, r *http.Request, c C) error {
 	return a.serve(p.current.Load(), w, r, c)
 }
@@ -152,9 +151,9 @@ func (p *version) serve(w http.ResponseWriter, r *http.Request, from framework) 
 	if p.watch != nil && p.watch.marks {
 		r = d.showMarks(w.Header(), r)
 	}
-	r, sampled := p.mark(r, d.route, stacked)
+	r, sampled := p.trace(r, d.route, stacked)
 	if sampled && p.byUser && from.user(r) == "" {
-		defer func() { p.limiter.noticeLateUser(r, from, d.Policy()) }()
+		defer func() { p.noticeLateUser(r, from, d.Policy()) }()
 	}
 	if !p.leases && !p.settles && !p.queues {
 		_, err := from.next(r)

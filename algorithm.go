@@ -1,6 +1,8 @@
 package limit
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/routelimit/limit/core"
@@ -118,15 +120,17 @@ func (r Rule) queues() bool {
 	return q.Queues()
 }
 
-// equal reports whether r and s are the same rule by value. What refused requests
-// meet may differ from one place to another. Of functions, only
+// equal reports whether r and s are the same rule by value. Of functions, only
 // whether there is one: Go cannot tell two closures of one function apart.
 func (r Rule) equal(s Rule) bool {
 	a, b := r.quota(), s.quota()
 	zones := sameZone(a.Calendar.Zone, b.Calendar.Zone)
 	a.Calendar.Zone, b.Calendar.Zone = nil, nil
-	return zones && a == b && (r.Cost == nil) == (s.Cost == nil) && (r.Settle == nil) == (s.Settle == nil) && r.name() == s.name() && r.Key.label == s.Key.label && r.Values.label == s.Values.label && r.OnStoreError == s.OnStoreError &&
-		r.Shadow == s.Shadow && r.Enforced == s.Enforced && r.Replaces == s.Replaces && r.Hidden == s.Hidden
+	return zones && a == b && (r.Cost == nil) == (s.Cost == nil) && (r.Settle == nil) == (s.Settle == nil) &&
+		r.name() == s.name() && r.Key.label == s.Key.label && r.Values.label == s.Values.label &&
+		r.OnStoreError == s.OnStoreError && r.OnRefusal.equal(&s.OnRefusal) &&
+		r.Shadow == s.Shadow && r.Enforced == s.Enforced && r.Replaces == s.Replaces && r.Hidden == s.Hidden &&
+		maps.Equal(r.Plans, s.Plans) && maps.Equal(r.Reserve, s.Reserve) && slices.Equal(r.Exempt, s.Exempt)
 }
 
 // sameZone reports whether a and b are one time zone. A zone that was loaded twice

@@ -3,6 +3,8 @@ package limit
 import (
 	"math"
 	"net/http"
+	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -118,7 +120,12 @@ func TestEqualAttributes(t *testing.T) {
 	berlin, again := zone(t, "Europe/Berlin"), zone(t, "Europe/Berlin")
 	require.NotSame(t, berlin, again)
 	base := Rule{Name: "a", Key: ByIP, Limit: 10, Window: time.Minute}
+	untouched := reflect.VisibleFields(reflect.TypeFor[Rule]())
 	for _, change := range []func(*Rule){
+		func(r *Rule) { r.Name = "b" },
+		func(r *Rule) { r.Key = ByUser },
+		func(r *Rule) { r.Limit = 11 },
+		func(r *Rule) { r.Window = time.Hour },
 		func(r *Rule) { r.Algorithm = FixedWindow },
 		func(r *Rule) { r.Burst = 9 },
 		func(r *Rule) { r.Missing = 9 },
@@ -128,12 +135,36 @@ func TestEqualAttributes(t *testing.T) {
 		func(r *Rule) { r.Calendar.Unit = Day },
 		func(r *Rule) { r.Calendar.Zone = berlin },
 		func(r *Rule) { r.OnStoreError = Allow },
+		func(r *Rule) { r.Bar = time.Hour },
+		func(r *Rule) { r.MaxBar = time.Hour },
+		func(r *Rule) { r.Values = ByQuery("user") },
+		func(r *Rule) { r.Cost = freeCost },
+		func(r *Rule) { r.Settle = OnStatus(401) },
+		func(r *Rule) { r.OnRefusal.Wait = time.Second },
+		func(r *Rule) { r.OnRefusal.Waiters = 9 },
+		func(r *Rule) { r.OnRefusal.Status = 503 },
+		func(r *Rule) { r.OnRefusal.Redirect = "/busy" },
+		func(r *Rule) { r.OnRefusal.Degrade = true },
+		func(r *Rule) { r.OnRefusal.Fallback = http.NotFoundHandler() },
+		func(r *Rule) { r.OnRefusal.Mark = true },
+		func(r *Rule) { r.Shadow = true },
+		func(r *Rule) { r.Enforced = 9 },
+		func(r *Rule) { r.Replaces = "b" },
+		func(r *Rule) { r.Hidden = true },
+		func(r *Rule) { r.Plans = map[string]int64{"pro": 11} },
+		func(r *Rule) { r.Reserve = map[string]int64{"critical": 1} },
+		func(r *Rule) { r.Exempt = []string{"user root"} },
 	} {
 		changed := base
 		change(&changed)
 		assert.False(t, base.equal(changed), "%#v", changed)
 		assert.True(t, changed.equal(changed), "%#v", changed)
+		untouched = slices.DeleteFunc(untouched, func(f reflect.StructField) bool {
+			return !reflect.DeepEqual(reflect.ValueOf(changed).FieldByIndex(f.Index).Interface(),
+				reflect.ValueOf(base).FieldByIndex(f.Index).Interface())
+		})
 	}
+	assert.Empty(t, untouched)
 	pair := func(a, b func(*Rule)) (Rule, Rule) {
 		x, y := base, base
 		a(&x)

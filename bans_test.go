@@ -14,7 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/memstore"
+	"github.com/routelimit/limit/redisstore"
 )
 
 // A login is a server with one route, whose password is "good", on a clock of the test.
@@ -109,30 +112,8 @@ func TestBanAfterAnswers(t *testing.T) {
 // TestSpraying tries one password on 10,000 names. It is stopped after ten of them, while
 // a client that mistypes its own goes on.
 func TestSpraying(t *testing.T) {
-	limiter := limit.New(nil, nil)
-	policy := mustPolicy(limiter, limit.Named("login", limit.MustParse("10/1h per ip distinct query user").Rules()...))
-	tried := 0
-	for i := range 10_000 {
-		d, err := policy.Take(t.Context(), limit.Request{Keys: map[string]string{"ip": "203.0.113.9", "query user": fmt.Sprint("user", i)}})
-		require.NoError(t, err)
-		if d.Allowed {
-			tried++
-		}
-	}
-	assert.Equal(t, 10, tried)
-	for range 100 {
-		d, err := policy.Take(t.Context(), limit.Request{Keys: map[string]string{"ip": "203.0.113.10", "query user": "bob"}})
-		require.NoError(t, err)
-		require.True(t, d.Allowed)
-		require.EqualValues(t, 9, d.Rules()[0].Remaining)
-	}
-	for name, user := range map[string]string{"known": "user3", "no value": ""} {
-		d, err := policy.Take(t.Context(), limit.Request{Cost: 7, Keys: map[string]string{"ip": "203.0.113.9", "query user": user}})
-		require.NoError(t, err)
-		assert.True(t, d.Allowed, name)
-	}
-	_, err := policy.Take(t.Context(), limit.Request{Keys: map[string]string{"ip": "203.0.113.9"}})
-	assert.ErrorContains(t, err, `no key "query user"`)
+	t.Run("memory", func(t *testing.T) { spraying(t, nil) })
+	t.Run("redis", func(t *testing.T) { spraying(t, redisstore.New(redistest.Client(t), nil)) })
 
 	l := newLogin(t, limit.MustParse("100/1m per ip; 10/1h per ip distinct query user"))
 	for i := range 12 {
@@ -140,6 +121,33 @@ func TestSpraying(t *testing.T) {
 		assert.Equal(t, i >= 10, status == http.StatusTooManyRequests, i)
 		assert.NotContains(t, h.Get("RateLimit-Policy"), "distinct")
 	}
+}
+
+func spraying(t *testing.T, store core.Store) {
+	policy := mustPolicy(limit.New(store, nil), limit.Named("login", limit.MustParse("10/1h per ip distinct query user").Rules()...))
+	try := func(ip, user string, cost int64) limit.Decision {
+		d, err := policy.Take(t.Context(), limit.Request{Cost: cost, Keys: map[string]string{"ip": ip, "query user": user}})
+		require.NoError(t, err)
+		require.Equal(t, limit.ModeExact, d.Mode)
+		return d
+	}
+	tried := 0
+	for i := range 10_000 {
+		if try("203.0.113.9", fmt.Sprint("user", i), 1).Allowed {
+			tried++
+		}
+	}
+	assert.Equal(t, 10, tried)
+	for range 100 {
+		d := try("203.0.113.10", "bob", 1)
+		require.True(t, d.Allowed)
+		require.EqualValues(t, 9, d.Rules()[0].Remaining)
+	}
+	for name, user := range map[string]string{"known": "user3", "no value": ""} {
+		assert.True(t, try("203.0.113.9", user, 7).Allowed, name)
+	}
+	_, err := policy.Take(t.Context(), limit.Request{Keys: map[string]string{"ip": "203.0.113.9"}})
+	assert.ErrorContains(t, err, `no key "query user"`)
 }
 
 // TestBansOutsideHTTP has costs, reservations and calls that ask again.
@@ -213,5 +221,23 @@ func TestInvalidBans(t *testing.T) {
 	} {
 		_, err := limit.New(nil, nil).Policy(limit.Rules(limit.PerUser(time.Minute, 1), rule))
 		assert.ErrorContains(t, err, want)
+	}
+}
+
+// TestXRateLimitOfBans shows in X-RateLimit that a ban refuses, which has no header.
+func TestXRateLimitOfBans(t *testing.T) {
+	limiter := limit.New(nil, &limit.Options{Headers: limit.XRateLimit})
+	for rules, want := range map[string][]string{
+		"2/1h per ip; 1/1m per ip ban 2h":                          {"404 1 3600", "404 0 3600", "429 0 7200", "429 0 7200"},
+		"9/1h per ip; 1/1h per query q hidden; 2/1m per ip ban 2h": {"404 8 3600", "429 0 3600", "429 0 7200"},
+	} {
+		h := limiter.Limit(limit.MustParse(rules))(http.NotFoundHandler())
+		var got []string
+		for range want {
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+			got = append(got, fmt.Sprint(w.Code, " ", w.Header().Get("X-RateLimit-Remaining"), " ", w.Header().Get("X-RateLimit-Reset")))
+		}
+		assert.Equal(t, want, got, rules)
 	}
 }

@@ -38,19 +38,36 @@ func BenchmarkTake(b *testing.B) {
 			}
 		}
 	})
-	b.Run("handler", func(b *testing.B) {
-		limiter := limit.New(nil, &limit.Options{User: func(*http.Request) string { return "alice" }})
-		h := limiter.Limit(limit.Rules(rules...))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-		r := httptest.NewRequest("GET", "/", nil)
-		r.Pattern = "GET /"
-		w := httptest.NewRecorder()
+	plans := []limit.Rule{rules[0], rules[1]}
+	plans[0].Plans = map[string]int64{"free": 1, "pro": limits}
+	plans[1].Plans, plans[1].Limit = map[string]int64{"pro": limits}, 1
+	callers := &limit.Options{User: func(*http.Request) string { return "alice" }, Plan: func(*http.Request) string { return "pro" }}
+	b.Run("policy of plans", func(b *testing.B) {
+		policy := mustPolicy(limit.New(nil, callers), limit.Named("p", plans...))
+		request := limit.Request{Keys: map[string]string{"user": "alice"}, Plan: "pro"}
 		b.ReportAllocs()
 		for b.Loop() {
-			clear(w.Header())
-			h.ServeHTTP(w, r)
-			if w.Code != http.StatusOK {
-				b.Fatal(w.Code)
+			if d, err := policy.Take(b.Context(), request); err != nil || !d.Allowed {
+				b.Fatal(d, err)
 			}
 		}
 	})
+	b.Run("handler", func(b *testing.B) { benchmarkHandler(b, callers, rules) })
+	b.Run("handler of plans", func(b *testing.B) { benchmarkHandler(b, callers, plans) })
+}
+
+func benchmarkHandler(b *testing.B, options *limit.Options, rules []limit.Rule) {
+	limiter := limit.New(nil, options)
+	h := limiter.Limit(limit.Rules(rules...))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	r := httptest.NewRequest("GET", "/", nil)
+	r.Pattern = "GET /"
+	w := httptest.NewRecorder()
+	b.ReportAllocs()
+	for b.Loop() {
+		clear(w.Header())
+		h.ServeHTTP(w, r)
+		if w.Code != http.StatusOK {
+			b.Fatal(w.Code)
+		}
+	}
 }

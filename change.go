@@ -3,12 +3,17 @@ package limit
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
+	"time"
+
+	"github.com/routelimit/limit/internal/notice"
 )
 
 // Overridable returns the set as a default: [Limiter.Change] may replace its rules.
-// The set must be [Named], and may then have no rules, for a policy that only Change
-// defines.
+// The set must be [Named]. It may have no rules, for a policy that only Change defines:
+// until then its requests are not decided, and answered with 503.
 func (s RuleSet) Overridable() RuleSet {
 	s.overridable = true
 	return s
@@ -25,9 +30,10 @@ func (s RuleSet) Overridable() RuleSet {
 // that they began with.
 //
 // A rule keeps the state of its keys if it keeps its Name and its Algorithm and, unless
-// it has a Name of its own, its key and window: docs/policy-files.md says what each
-// algorithm keeps. A rule without Cost, Settle and Fallback has those of the declared
-// rule of its name, so that rules in text do not lose what only code can say.
+// it has a Name of its own, its key and window: docs/plans.md says what each algorithm
+// keeps. A rule without Cost, Settle and Fallback has those of the declared
+// rule of its name, so that rules in text do not lose what only code can say. A set
+// without a rule of that name is an error.
 func (l *Limiter) Change(sets ...RuleSet) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -41,6 +47,7 @@ func (l *Limiter) Change(sets ...RuleSet) error {
 		if _, twice := changes[set.name]; twice {
 			errs = append(errs, &RuleError{Problem: fmt.Sprintf("policy %q is changed twice: remove one of the two sets", set.name)})
 		}
+		set.overridable = false // by another set
 		changes[set.name] = set
 	}
 	next := make(map[string]RuleSet) // for each policy
@@ -51,18 +58,22 @@ func (l *Limiter) Change(sets ...RuleSet) error {
 	}
 	for name, set := range changes {
 		if l.named[name] == nil {
-			errs = append(errs, set.validate())
+			errs = append(errs, l.validate(set))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
 	for name, p := range l.named {
-		if set := next[name]; !slices.EqualFunc(p.current.Load().set.rules, set.rules, Rule.equal) {
+		set := next[name]
+		ofCode := changes[name].functions() || l.changes[name].functions() // which cannot be compared
+		if ofCode || !slices.EqualFunc(p.current.Load().set.rules, set.rules, Rule.equal) {
 			p.current.Store(newVersion(p, set))
 		}
 	}
 	l.changes = changes
+	l.notices.changed.Store(time.Now().UnixNano())
+	l.notices.look.Or(lookAtChanges)
 	return nil
 }
 
@@ -79,8 +90,9 @@ func (p *Policy) changed(changes map[string]RuleSet) (RuleSet, error) {
 		return set, &RuleError{Problem: fmt.Sprintf("policy %q has other rules in code (%s, here %s): "+
 			"declare them Overridable, or choose another name", p.declared.name, p.declared, set)}
 	}
+	errs := set.lostFunctions(p.declared.rules)
 	set = set.withFunctions(p.declared.rules)
-	errs := []error{set.validate()}
+	errs = append(errs, p.limiter.validate(set))
 	for _, at := range p.places {
 		errs = append(errs, p.limiter.check(set, at))
 	}
@@ -111,10 +123,33 @@ func (s RuleSet) withFunctions(declared []Rule) RuleSet {
 	return s
 }
 
+// functions reports whether a rule of s has a function of its own.
+func (s RuleSet) functions() bool {
+	return slices.ContainsFunc(s.rules, func(r Rule) bool {
+		return r.Cost != nil || r.Settle != nil || r.OnRefusal.Fallback != nil || r.Key.uses(byFunc) || r.Values.uses(byFunc)
+	})
+}
+
+// lostFunctions returns an error for each declared rule with functions of which s has no
+// rule of that name. Without the functions, the rules could admit much more.
+func (s RuleSet) lostFunctions(declared []Rule) (errs []error) {
+	for _, d := range declared {
+		if d.Cost == nil && d.Settle == nil && d.OnRefusal.Fallback == nil ||
+			slices.ContainsFunc(s.rules, func(r Rule) bool { return r.name() == d.name() }) {
+			continue
+		}
+		unnamed := d
+		unnamed.Name = ""
+		errs = append(errs, &RuleError{Rule: d.String(), Problem: fmt.Sprintf("this rule has functions (Cost, Settle or Fallback) in code, "+
+			"and no rule here has its name: write a rule %q to keep them", d.name()+": "+unnamed.String())})
+	}
+	return errs
+}
+
 // policy is [Limiter.Policy] for a place, which is nil if it is not known.
 func (l *Limiter) policy(set RuleSet, at *place) (*Policy, error) {
 	if set.scope != scopeNamed {
-		errs := []error{set.validate()}
+		errs := []error{l.validate(set)}
 		if set.overridable {
 			errs = append(errs, &RuleError{Problem: fmt.Sprintf("rules %s have no name to be changed by: write limit.Named(\"…\", rules…)", set)})
 		}
@@ -152,19 +187,26 @@ func (l *Limiter) policy(set RuleSet, at *place) (*Policy, error) {
 
 // declare returns a new policy of a named set, with the rules of Change if it has any.
 func (l *Limiter) declare(set RuleSet) (*Policy, error) {
-	if len(set.rules) == 0 && l.changes[set.name].rules != nil {
-		set.overridable = true
-	} else if err := set.validate(); err != nil {
+	_, changed := l.changes[set.name]
+	set.overridable = set.overridable || changed && len(set.rules) == 0
+	if err := l.validate(set); err != nil {
 		return nil, err
 	}
 	p := &Policy{limiter: l, scope: set.scope, declared: set}
-	now, err := p.changed(l.changes)
-	if err != nil {
-		return nil, err
+	now := set
+	if changed {
+		var err error
+		if now, err = p.changed(l.changes); err != nil {
+			return nil, err
+		}
 	}
 	p.current.Store(newVersion(p, now))
 	return p, nil
 }
+
+// errNoRules is the error of requests to a policy that only Change defines, before it
+// has.
+var errNoRules = fmt.Errorf("%w: the policy has no rules yet: call Limiter.Change, or follow a policy file, before the program serves", ErrUndecided)
 
 // attach records a place where the policy decides. The error says which of its rules
 // could resolve no key there.
@@ -182,4 +224,32 @@ func (p *Policy) attachLocked(at place) error {
 		p.places = append(p.places, at)
 	}
 	return nil
+}
+
+// noticeUndeclared warns about changed policies that the program does not declare.
+func (l *Limiter) noticeUndeclared() {
+	l.mu.Lock()
+	var unknown []string
+	for name := range l.changes {
+		if l.named[name] == nil {
+			unknown = append(unknown, name)
+		}
+	}
+	declared := slices.Sorted(maps.Keys(l.named))
+	l.mu.Unlock()
+	if unknown == nil {
+		return
+	}
+	slices.Sort(unknown)
+	notice.Write(l.log(), notice.Undeclared, "limit: policies were changed that the program does not declare, so their rules apply to no request: "+
+		"correct their names, or declare them", 0, "policies", listed(unknown), "declared", listed(declared))
+}
+
+// listed returns the first names of a list as text.
+func listed(names []string) string {
+	const most = 10
+	if len(names) > most {
+		return strings.Join(names[:most], ", ") + ", …"
+	}
+	return strings.Join(names, ", ")
 }

@@ -1,9 +1,12 @@
 package limit
 
 import (
+	"bytes"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -179,4 +182,112 @@ func TestChangeUnderLoad(t *testing.T) {
 			assert.Equal(t, 1, n, header)
 		}
 	}
+}
+
+// TestChangeOfRefusal changes nothing but what refused requests meet.
+func TestChangeOfRefusal(t *testing.T) {
+	l := New(nil, nil)
+	h := l.Limit(Named("p", MustParse("1/1h global refuse mark").Rules()...).Overridable())(ok)
+	for range 3 {
+		assert.Equal(t, http.StatusOK, serve(h, t.Context()).Code)
+	}
+	require.NoError(t, l.Change(Named("p", MustParse("1/1h global refuse 503").Rules()...)))
+	assert.Equal(t, http.StatusServiceUnavailable, serve(h, t.Context()).Code)
+	require.NoError(t, l.Change(Named("p", MustParse("1/1h global").Rules()...)))
+	assert.Equal(t, http.StatusTooManyRequests, serve(h, t.Context()).Code)
+	require.NoError(t, l.Change())
+	assert.Equal(t, http.StatusOK, serve(h, t.Context()).Code)
+
+	l.Limit(Named("fixed", Global(time.Hour, 1)))
+	assert.ErrorContains(t, l.Change(Named("fixed", Global(time.Hour, 1)).OnRefusal(Refusal{Mark: true})),
+		`policy "fixed" has other rules in code (1/1h global, here 1/1h global refuse mark)`)
+}
+
+// TestNamedRefusal declares a policy again with another refusal, which is not that of
+// its requests.
+func TestNamedRefusal(t *testing.T) {
+	l := New(nil, nil)
+	_, err := l.Policy(Named("p", Global(time.Hour, 1)).OnRefusal(Refusal{Mark: true}))
+	require.NoError(t, err)
+	_, err = l.Policy(Named("p", Global(time.Hour, 1)))
+	assert.ErrorContains(t, err, `policy "p" already has other rules (1/1h global refuse mark, here 1/1h global)`)
+}
+
+// TestChangeToFunctions changes rules by others that have functions.
+func TestChangeToFunctions(t *testing.T) {
+	l := New(nil, nil)
+	costing := func(n int64) RuleSet {
+		r := Global(time.Hour, 10)
+		r.Cost = func(*http.Request) int64 { return n }
+		return Named("p", r).Overridable()
+	}
+	h := l.Limit(costing(1))(ok)
+	assert.Equal(t, http.StatusOK, serve(h, t.Context()).Code)
+	require.NoError(t, l.Change(costing(11)))
+	assert.Equal(t, http.StatusTooManyRequests, serve(h, t.Context()).Code)
+}
+
+// TestChangeLosesNoFunction leaves out a rule with functions, or changes its window, and
+// with it the name by which it has them.
+func TestChangeLosesNoFunction(t *testing.T) {
+	l := New(nil, nil)
+	costly := PerIP(time.Minute, 10)
+	costly.Cost = func(*http.Request) int64 { return 10 }
+	other := Global(time.Hour, 100)
+	l.Limit(Named("p", costly, other).Overridable())(ok)
+	err := l.Change(Named("p", MustParse("10/2m per ip; 100/2h global").Rules()...))
+	assert.ErrorContains(t, err, `rule "10/1m per ip": this rule has functions (Cost, Settle or Fallback) in code, `+
+		`and no rule here has its name: write a rule "per-ip-1m: 10/1m per ip" to keep them`)
+	var wrong *RuleError
+	require.ErrorAs(t, err, &wrong)
+	require.NoError(t, l.Change(Named("p", MustParse("per-ip-1m: 10/2m per ip; 100/2h global").Rules()...)))
+	assert.Error(t, l.Change(Named("p", MustParse("100/2h global").Rules()...)), "without the rule")
+}
+
+// TestChangeDefines declares a policy that only Change defines.
+func TestChangeDefines(t *testing.T) {
+	l := New(nil, nil)
+	_, err := l.Policy(Named("not a name").Overridable())
+	assert.ErrorContains(t, err, `policy name "not a name": write`)
+	p, err := l.Policy(Named("login").Overridable())
+	require.NoError(t, err)
+	h := p.Handler(ok)
+	assert.Equal(t, http.StatusServiceUnavailable, serve(h, t.Context()).Code)
+	_, err = p.Take(t.Context(), Request{})
+	assert.ErrorIs(t, err, ErrUndecided)
+	assert.ErrorContains(t, err, "the policy has no rules yet: call Limiter.Change")
+	_, err = p.Wait(t.Context(), Request{})
+	assert.ErrorIs(t, err, ErrUndecided)
+	_, err = p.Peek(t.Context(), Request{})
+	assert.ErrorIs(t, err, ErrUndecided)
+
+	assert.ErrorContains(t, l.Change(), `policy "login" has no rules`)
+	assert.ErrorContains(t, l.Change(Named("login").Overridable()), "no rules: write at least one")
+	require.NoError(t, l.Change(Named("login", PerIP(time.Minute, 5))))
+	assert.Equal(t, `"per-ip-1m";q=5;w=60`, policyOf(t, h))
+}
+
+// TestNoticeOfUndeclaredPolicies changes a policy under a misspelled name.
+func TestNoticeOfUndeclaredPolicies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		l := New(nil, &Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+		h := l.Limit(Named("login", PerIP(time.Minute, 100)).Overridable())(ok)
+		require.NoError(t, l.Change(Named("logn", PerIP(time.Minute, 5)), Named("later", PerIP(time.Minute, 5))))
+		serve(h, t.Context())
+		assert.Empty(t, log.String(), "the program may still declare it")
+		l.Limit(Named("later"))
+		time.Sleep(time.Second + 1)
+		for range 2 {
+			serve(h, t.Context())
+		}
+		assert.Equal(t, 1, strings.Count(log.String(), "\n"), log.String())
+		assert.Contains(t, log.String(), `code=LIMIT-114 policies=logn declared="later, login"`)
+
+		log.Reset()
+		require.NoError(t, l.Change(Named("login", PerIP(time.Minute, 5)), Named("later", PerIP(time.Minute, 5))))
+		time.Sleep(time.Second + 1)
+		serve(h, t.Context())
+		assert.Empty(t, log.String())
+	})
 }

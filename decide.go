@@ -28,12 +28,17 @@ func (p *version) decideHTTP(d *Decision, r *http.Request, from framework, cost 
 	}
 	s := route.scratch() // not put back after a panic of the program's functions
 	err := p.charge(s, route, &source{limiter: p.limiter, request: r, framework: from, cost: cost})
+	if p.byUser && p.userless.Load() < userlessAfter {
+		p.noticeUsers(s.charges)
+	}
 	switch {
 	case err != nil:
+	case s.caller.exempt == p.all:
+		d.Allowed, d.Mode, d.At, d.route = true, ModeExempt, time.Now(), route
 	case served && p.waits:
 		err = p.decideWaiting(d, r, route, s)
 	default:
-		err = p.decide(ctx, p.limiter.detached(ctx), d, route, s.charges, false)
+		err = p.decide(ctx, p.limiter.detached(ctx), d, route, s, false)
 	}
 	route.put(s)
 	if err != nil {
@@ -117,40 +122,20 @@ func validCost(n int64) (int64, error) {
 	return min(n, core.MaxCost), nil
 }
 
-// A scratch holds the charges of one decision while it is made. The next decision on
-// the route uses it again, with other keys and costs.
-type scratch struct {
-	of      *[]core.Charge // what charges are a copy of: route.charges
-	charges []core.Charge
-	waiter  *waiter // for a request that may wait, if there was one before
-}
-
-func (r *route) scratch() *scratch {
-	s, ok := r.scratches.Get().(*scratch)
-	if !ok {
-		s = new(scratch)
-	}
-	if of := r.charges.Load(); s.of != of {
-		s.of, s.charges = of, slices.Clone(*of)
-	}
-	return s
-}
-
-// put puts a scratch back, without the strings of the request.
-func (r *route) put(s *scratch) {
-	for i := range s.charges {
-		s.charges[i].Key = ""
-	}
-	r.scratches.Put(s)
-}
-
 // charge fills in the keys and costs of an HTTP request.
 func (p *version) charge(s *scratch, route *route, from *source) (err error) {
+	if len(p.names) == 0 {
+		return errNoRules
+	}
 	p.resolve(s, route, from.value)
 	for i := range s.charges {
 		if s.charges[i].Cost, err = from.costOf(&p.set.rules[i]); err != nil {
 			return fmt.Errorf("%w: rule %q: %w", ErrUndecided, p.names[i], err)
 		}
+	}
+	s.caller = caller{terms: p.usual, class: p.defaultClass}
+	if p.distinguishes {
+		p.distinguish(s, route, p.profile(from))
 	}
 	return nil
 }
@@ -159,6 +144,9 @@ func (p *version) charge(s *scratch, route *route, from *source) (err error) {
 // returns what is wrong with its keys. The maps of the request do not escape, so that
 // a literal costs its caller no allocation.
 func (p *version) chargeRequest(s *scratch, r *Request) error {
+	if len(p.names) == 0 {
+		return errNoRules
+	}
 	faulty := p.joins // a part that is not asked may be missing too
 	p.resolve(s, p.named, func(k *KeyResolver) string {
 		v, ok := p.limiter.valueOf(k, r.Keys)
@@ -181,6 +169,10 @@ func (p *version) chargeRequest(s *scratch, r *Request) error {
 			}
 		}
 		s.charges[i].Cost = min(cost, core.MaxCost)
+	}
+	s.caller = caller{terms: p.usual, class: p.defaultClass}
+	if p.distinguishes || r.Class != "" { // waiters have classes, whatever the rules
+		p.distinguish(s, p.named, r.profile(p))
 	}
 	return nil
 }
@@ -207,7 +199,8 @@ func (p *version) resolve(s *scratch, route *route, value func(*KeyResolver) str
 }
 
 // valueID returns the id of a value, which is the same in all processes. Clients choose
-// values, so it is a hash without known collisions. No value has the id 0.
+// values, so it is a part of a cryptographic hash: finding two values with one id takes
+// billions of tries, and gains a client one value. No value has the id 0.
 func valueID(value string) uint64 {
 	if value == "" {
 		return 0
@@ -219,8 +212,8 @@ func valueID(value string) uint64 {
 // decide decides for a caller that waits as long as the context waiting, with a
 // call that ends with the context calling. If reserve is set, the decision can be
 // settled. After an error, d is the zero Decision.
-func (p *version) decide(waiting, calling context.Context, d *Decision, r *route, charges []core.Charge, reserve bool) error {
-	err := p.take(calling, d, r, charges, reserve)
+func (p *version) decide(waiting, calling context.Context, d *Decision, r *route, s *scratch, reserve bool) error {
+	err := p.take(calling, d, r, s, reserve)
 	if d.Delay > 0 {
 		*d, _ = d.late(waiting)
 	}
@@ -228,7 +221,8 @@ func (p *version) decide(waiting, calling context.Context, d *Decision, r *route
 }
 
 // take asks the store.
-func (p *version) take(ctx context.Context, d *Decision, r *route, charges []core.Charge, reserve bool) (err error) {
+func (p *version) take(ctx context.Context, d *Decision, r *route, s *scratch, reserve bool) (err error) {
+	charges := s.charges
 	var began time.Time
 	if p.leases {
 		nameLeases(charges)
@@ -241,6 +235,10 @@ func (p *version) take(ctx context.Context, d *Decision, r *route, charges []cor
 	}
 	if d.core.Mode == core.ModeOverflow {
 		p.limiter.notices.overflowed(p.limiter, r.name)
+	}
+	d.caller = s.caller
+	if look := p.limiter.notices.look.Load(); look != 0 {
+		p.limiter.lookOnce(look, d.core.Mode)
 	}
 	d.describe(p, r)
 	if !d.Allowed {

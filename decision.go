@@ -43,6 +43,7 @@ type Decision struct {
 	outcome outcome // of a request that was refused
 
 	policy *version
+	caller caller
 	route  *route
 	core   core.Decision
 	jitter time.Duration // to add to Retry-After
@@ -59,19 +60,20 @@ const Never time.Duration = math.MaxInt64
 // A RuleDecision is the outcome of one rule.
 type RuleDecision struct {
 	Name       string
-	Limit      int64
+	Limit      int64         // of this caller: see Rule.Plans
 	Window     time.Duration // for a calendar, the usual length of its unit; for Concurrency, the life of a lease
 	Capacity   int64         // the most units that can remain: Limit, or what the Burst allows
 	Allowed    bool          // whether this rule had room
-	Remaining  int64         // units left after the decision
+	Remaining  int64         // units left for this caller after the decision
 	RetryAfter time.Duration // until this rule has room; 0 if it had, Never if it cannot have
 	ResetAfter time.Duration // until the quota is full again; 0 if it is
 	Shadow     bool          // whether this decision of the rule was not enforced: see Rule.Shadow
 	Marked     bool          // whether the rule marked the request: see Refusal.Mark
+	Exempt     bool          // whether the rule exempts the request: see Rule.Exempt
 }
 
-func newDecision(p *version, r *route, decided core.Decision) (d Decision) {
-	d.core = decided
+func newDecision(p *version, r *route, who caller, decided core.Decision) (d Decision) {
+	d.core, d.caller = decided, who
 	d.describe(p, r)
 	return d
 }
@@ -134,17 +136,21 @@ func (d Decision) Rules() []RuleDecision {
 // rule returns the outcome of rule i.
 func (d *Decision) rule(i int) RuleDecision {
 	rule, o := &d.policy.set.rules[i], d.core.Outcomes()[i]
+	if d.caller.exempts(i) {
+		o = core.Outcome{Remaining: d.caller.terms.capacities[i]}
+	}
 	return RuleDecision{
 		Name:       d.policy.names[i],
-		Limit:      rule.Limit,
+		Limit:      d.caller.terms.limits[i],
 		Window:     rule.window(),
-		Capacity:   d.policy.capacities[i],
+		Capacity:   d.caller.terms.capacities[i],
 		Allowed:    o.Fits(),
-		Remaining:  o.Remaining,
+		Remaining:  max(0, o.Remaining-d.caller.reserve(i)),
 		RetryAfter: retryAfter(o.RetryAfter),
 		ResetAfter: micros(o.ResetAfter),
 		Shadow:     d.shadows(i),
 		Marked:     d.marks(i),
+		Exempt:     d.caller.exempts(i),
 	}
 }
 

@@ -67,6 +67,7 @@ var only = []struct {
 	{"internal/clientip", []string{std}, "addresses are found in headers alone"},
 	{"internal/grammar", []string{std, "core"}, "the grammar is about text; package limit gives it a meaning"},
 	{"internal/tags", []string{std}, "tags are read for every router"},
+	{"internal/filewatch", []string{std}, "a file that changes knows nothing of what it says"},
 	{"internal/notice", []string{std}, "a log line knows nothing of requests"},
 	{"internal/response", []string{std}, "a response writer knows nothing of limits"},
 	{"internal/waiting", []string{std, "core"}, "the order of waiters is about decisions, not requests"},
@@ -74,6 +75,7 @@ var only = []struct {
 	{"refusals", []string{std, "core"}, "what stands around a store knows none"},
 	{"prefetch", []string{std, "core"}, "what stands around a store knows none"},
 	{"control", []string{std, goRedis, "github.com/cespare/xxhash", "go.uber.org/atomic", "golang.org/x/sys/cpu"}, "documents know neither limits nor requests, and need a Redis client with what that needs"},
+	{"overrides", []string{std, "core", "control", goRedis, "github.com/cespare/xxhash", "go.uber.org/atomic", "golang.org/x/sys/cpu"}, "limits of keys are documents, and know no requests"},
 	{"guard", []string{std, "core", "memstore", "internal/notice"}, "what stands around a store knows none but the one that it falls back on"},
 }
 
@@ -130,6 +132,7 @@ var never = []struct{ from, to, because string }{
 var neverDirectly = []struct{ from, to, because string }{
 	{"redisstore", "net/http", "a store sees charges, not requests"},
 	{"control", "net/http", "documents know nothing of requests"},
+	{"overrides", "net/http", "limits of keys know nothing of requests"},
 	{"ginlimit", module + "/core", "an adapter is handed decisions, and makes none"},
 	{"ginlimit", module + "/memstore", "an adapter knows no store"},
 	{"ginlimit", module + "/guard", "an adapter knows no store"},

@@ -43,7 +43,7 @@ const (
 // add their members to the same fields.
 func setHeaders(h http.Header, d *Decision) {
 	style := d.policy.limiter.options.Headers
-	draft := (style == 0 || style&Draft11 != 0) && d.policy.header != ""
+	draft := (style == 0 || style&Draft11 != 0) && d.caller.terms.header != ""
 	refused := !d.Allowed && d.outcome != degraded
 	retry := refused && d.RetryAfter != Never
 
@@ -60,8 +60,8 @@ func setHeaders(h http.Header, d *Decision) {
 	text := string(b)
 	values := new([4]string)
 	if draft {
-		values[0], values[1] = d.policy.header, text[:end]
-		if watch := d.policy.watch; watch != nil && watch.hides {
+		values[0], values[1] = d.caller.terms.header, text[:end]
+		if watch := d.policy.watch; watch != nil && watch.hides || d.caller.exempt != 0 {
 			values[0], values[1] = d.shownFields()
 		}
 	}
@@ -81,6 +81,12 @@ func setHeaders(h http.Header, d *Decision) {
 		r, ok := d.nearest()
 		if !ok {
 			return
+		}
+		if refused && r.RetryAfter < d.RetryAfter { // a rule that has no header refuses for longer
+			r.Remaining = 0
+			if d.RetryAfter != Never {
+				r.ResetAfter = max(r.ResetAfter, d.RetryAfter)
+			}
 		}
 		reset := r.ResetAfter
 		if style&XRateLimitUnix != 0 {
@@ -123,20 +129,20 @@ func (d *Decision) nearest() (nearest RuleDecision, ok bool) {
 
 // policyHeader returns the RateLimit-Policy of rules: name, quota and window. Bans and
 // distinct values are no quotas that clients spend, and have no members.
-// The quota is what a window admits in the long run, so that q and w are a rate; a
+// The limits are those of a caller. The quota is what a window admits in the long run, so that q and w are a rate; a
 // burst shows in the r of RateLimit. The window is left out if it is no whole
 // number of seconds, or a calendar period, since those differ. Concurrency has no
 // window, and a unit of its own.
-func policyHeader(rules []Rule) string {
+func policyHeader(rules []Rule, limits []int64) string {
 	var b strings.Builder
-	for _, r := range rules {
+	for i, r := range rules {
 		if r.hidden() {
 			continue
 		}
 		if b.Len() > 0 {
 			b.WriteString(", ")
 		}
-		b.WriteString(`"` + r.name() + `";q=` + strconv.FormatInt(r.Limit, 10))
+		b.WriteString(`"` + r.name() + `";q=` + strconv.FormatInt(limits[i], 10))
 		switch {
 		case r.leases():
 			b.WriteString(`;qu="concurrent-requests"`)
@@ -170,7 +176,7 @@ func appendRateLimit(b []byte, d *Decision) []byte {
 			continue
 		}
 		b = append(b, d.policy.members[i]...)
-		b = strconv.AppendInt(b, o.Remaining, 10)
+		b = strconv.AppendInt(b, max(0, o.Remaining-d.caller.reserve(i)), 10)
 		if t := max(o.MoreAfter, o.RetryAfter); t > 0 {
 			b = append(b, ";t="...)
 			b = strconv.AppendInt(b, seconds(micros(t)), 10)

@@ -249,7 +249,7 @@ func (d Decision) afterRelease(i int, o core.Outcome) core.Outcome {
 			o.Remaining += c.Cost
 		}
 	}
-	if o.Remaining >= d.policy.capacities[i] {
+	if o.Remaining >= d.caller.terms.capacities[i] {
 		o.MoreAfter, o.ResetAfter = 0, 0
 	}
 	return o

@@ -34,12 +34,15 @@ import (
 	"net/http"
 	"net/netip"
 	"reflect"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/guard"
+	"github.com/routelimit/limit/internal/notice"
 	"github.com/routelimit/limit/internal/waiting"
 	"github.com/routelimit/limit/memstore"
 	"github.com/routelimit/limit/prefetch"
@@ -52,9 +55,11 @@ type Limiter struct {
 	store    core.Store
 	inMemory bool // whether the store is that of package memstore
 	options  Options
+	lines    notice.Log
 	queues   waiting.Queues
 	notices  notices
-	marks    atomic.Int32 // requests left to mark on any route: see Policy.mark
+	versions atomic.Uint64 // of policies, so far
+	traces   atomic.Int32  // requests left to trace on any route: see version.trace
 
 	mu      sync.Mutex
 	named   map[string]*Policy       // that were declared
@@ -70,13 +75,37 @@ type Options struct {
 	// of the adapter is set.
 	User func(*http.Request) string
 
+	// Plan returns the plan of the caller: see [Rule].Plans. "" is none, and a plan that
+	// a rule does not name has its Limit. It is asked once for each policy on a request
+	// that has plans, must be fast, and must not be what a client can choose freely. On
+	// Gin and Echo, authentication puts it into the context of the request.
+	Plan func(*http.Request) string
+
+	// Override returns the limit of one key of a rule, instead of that of its plan and of
+	// Limit; 0 means that there is none. The policy and the rule are the names in a
+	// [Decision], and the key is as [Policy.Key] returns it. It is asked for each rule
+	// of each decision, outside HTTP too, so it must answer from memory. Package
+	// overrides has overrides that all instances share.
+	Override func(policy, rule, key string) int64
+
+	// Class returns the class of a request, one of Classes: see [Rule].Reserve. "" and
+	// any other text mean "default". Requests that wait are served by class. It is asked
+	// once for each policy on a request that uses classes, and must not be what a client
+	// can choose freely.
+	Class func(*http.Request) string
+
+	// Classes are the classes from the highest to the lowest, "default" among them; at
+	// most 16. Nil means critical, default and background.
+	Classes []string
+
 	// Proxies says which forwarding headers to believe for [ByIP]. The zero
 	// value believes none.
 	Proxies Proxies
 
 	// Instances is how many processes share the store; 0 means 1. While the
 	// store is unavailable, each process admits at most its share of a limit,
-	// rounded up. Package guard has more options.
+	// rounded up. Package guard has more options. In memory, each process has
+	// quotas of its own: more than 1 is logged, and 1 says that there is no other.
 	Instances int
 
 	// MaxKeys is how many partly used keys this process tracks, over all rules;
@@ -122,8 +151,8 @@ type Options struct {
 	// Adapters have a Refuse of their own, in the form of their framework.
 	Refuse func(http.ResponseWriter, *http.Request, Decision)
 
-	// OnRefusal is what a request meets that a rule refuses, where neither the rule
-	// nor its set says so. The zero value means an answer with 429, which Refuse
+	// OnRefusal says what happens to a request that a rule refuses, where neither the
+	// rule nor its set says so. The zero value means an answer with 429, which Refuse
 	// may write.
 	OnRefusal Refusal
 
@@ -146,12 +175,18 @@ type Options struct {
 	Observe func(*http.Request, Decision, error)
 
 	// Log receives warnings for operators: outages of the store, requests that
-	// could not be decided or settled, lost leases, more keys than MaxKeys, and
-	// declarations that probably mean something else. Each has a stable code and
-	// is logged at most once a minute, or once in all for declarations. The lines
+	// could not be decided or settled, lost leases, more keys than MaxKeys,
+	// declarations that probably mean something else, and what [Limiter.Check]
+	// finds after the first decision. Each has a stable code and is logged at most
+	// once a minute, or once in all for declarations and Check. The lines
 	// contain no request data beyond the error text. Nil means [slog.Default];
 	// slog.New(slog.DiscardHandler) is silent.
 	Log *slog.Logger
+
+	// Silence lists codes of lines that are not written to Log, and of problems that
+	// [Limiter.Check] does not return, such as "LIMIT-112". docs/diagnostics.md
+	// explains each. An unknown code is an error.
+	Silence []string
 }
 
 const (
@@ -180,16 +215,22 @@ func New(store core.Store, options *Options) *Limiter {
 	if err := l.options.validate(); err != nil {
 		panic(err)
 	}
+	if l.options.Classes == nil {
+		l.options.Classes = defaultClasses
+	}
+	l.options.Classes = slices.Clone(l.options.Classes)
+	l.lines = notice.Log{To: l.options.Log, Silenced: slices.Clone(l.options.Silence)}
 	l.queues.Requests = cmp.Or(l.options.Waiters, defaultTotalWaiters)
 	l.store = decorated(store, &l.options)
 	_, l.inMemory = l.store.(*memstore.Store)
+	l.notices.look.Store(lookAtStore)
 	l.notices.limiterPerRequest(l.log())
 	return l
 }
 
 // validate returns an error that joins one for each invalid option.
 func (o *Options) validate() error {
-	errs := []error{o.Proxies.validate(), o.OnRefusal.validate()}
+	errs := []error{o.Proxies.validate(), o.OnRefusal.validate(), validClasses(o.Classes)}
 	if o.Waiters < 0 {
 		errs = append(errs, fmt.Errorf("limit: Waiters %d: write how many requests may wait at once, or 0 for %d", o.Waiters, defaultTotalWaiters))
 	}
@@ -204,6 +245,11 @@ func (o *Options) validate() error {
 	}
 	if o.Headers&NoHeaders != 0 && o.Headers != NoHeaders || o.Headers > NoHeaders || o.Headers&XRateLimit != 0 && o.Headers&XRateLimitUnix != 0 {
 		errs = append(errs, errors.New("limit: Headers: NoHeaders cannot be combined, and XRateLimit and XRateLimitUnix exclude each other"))
+	}
+	for _, code := range o.Silence {
+		if !slices.Contains(notice.Codes, code) {
+			errs = append(errs, fmt.Errorf("limit: Silence %q: write one of %s", code, strings.Join(notice.Codes, ", ")))
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -227,7 +273,11 @@ func decorated(store core.Store, o *Options) core.Store {
 			panic("limit: Instances and MaxKeys have no effect on your own guard: set them in guard.Options")
 		}
 	default:
-		store = guard.New(store, &guard.Options{Instances: o.Instances, MaxKeys: o.MaxKeys, Log: o.Log})
+		log := o.Log
+		if slices.Contains(o.Silence, notice.Outage) {
+			log = slog.New(slog.DiscardHandler)
+		}
+		store = guard.New(store, &guard.Options{Instances: o.Instances, MaxKeys: o.MaxKeys, Log: log})
 	}
 	switch store.(type) {
 	case *refusals.Store, *prefetch.Store: // prefetch is outermost

@@ -3,7 +3,6 @@ package limit
 import (
 	"cmp"
 	"context"
-	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"runtime"
@@ -20,9 +19,13 @@ import (
 type notices struct {
 	failures        [len(failures)]notice.Throttle
 	overflow, twice notice.Throttle
+	override        notice.Throttle
 
 	// Whether each of these was written, which is once.
 	untrusted, silentProxy, lateUser atomic.Bool
+
+	look    atomic.Uint32 // what to look at after the next decision: see lookOnce
+	changed atomic.Int64  // when Limiter.Change was called, in Unix nanoseconds
 }
 
 // A failure is what can go wrong with a request beside a refusal.
@@ -40,12 +43,7 @@ var failures = [...]struct{ code, text string }{
 	lostLease:        {notice.LeaseLost, "limit: a request lost a lease that it held"},
 }
 
-func (l *Limiter) log() *slog.Logger {
-	if l.options.Log != nil {
-		return l.options.Log
-	}
-	return slog.Default() // as it is now
-}
+func (l *Limiter) log() *notice.Log { return &l.lines }
 
 // failed logs the error of a request, and reports it to Observe.
 func (l *Limiter) failed(f failure, r *http.Request, d Decision, err error) {
@@ -63,37 +61,41 @@ func (n *notices) overflowed(l *Limiter, policy string) {
 	}
 }
 
-func (n *notices) chargedTwice(log *slog.Logger, policy, rule string, first, second *version) {
+func (n *notices) badOverride(log *notice.Log, policy, rule string, limit int64, used any) {
+	n.override.Warn(log, notice.BadOverride, "limit: Options.Override returned a limit that the rule cannot have", "policy", policy, "rule", rule, "limit", limit, "instead", used)
+}
+
+func (n *notices) chargedTwice(log *notice.Log, policy, rule string, first, second *version) {
 	n.twice.Warn(log, notice.ChargedTwice, "limit: one request was charged to one quota twice: remove one of the two rule sets, "+
 		"or give the rule another Name in one of them", "policy", policy, "rule", rule, "first", first.set.String(), "second", second.set.String())
 }
 
-func (n *notices) secondRoute(log *slog.Logger, p *version, first, second string) {
+func (n *notices) secondRoute(log *notice.Log, p *version, first, second string) {
 	notice.Write(log, notice.SecondRoute, "limit: a rule set made by limit.Rules covers several routes or methods: "+
 		"write limit.Named for one quota of all, or limit.EachRoute if each is meant to count alone", 0,
 		"rules", p.set.String(), "first", first, "second", second)
 }
 
-func (n *notices) noRoute(log *slog.Logger, p *version) {
+func (n *notices) noRoute(log *notice.Log, p *version) {
 	notice.Write(log, notice.NoRoute, "limit: a rule set without a name met a request without a route: "+
 		"all such requests share one quota; write limit.Named, and Policy.Middleware on net/http", 0, "rules", p.set.String())
 }
 
 // sharedPattern warns that two sets name their quotas after one pattern without a
 // method: on chi, those of GET and of POST.
-func (n *notices) sharedPattern(log *slog.Logger, pattern string, first, second *version) {
+func (n *notices) sharedPattern(log *notice.Log, pattern string, first, second *version) {
 	notice.Write(log, notice.SharedPattern, "limit: two rule sets are on one pattern, which has no method, so they share the quotas of "+
 		"equal rules: where they are on two methods, write limit.Named for each", 0,
 		"pattern", pattern, "first", first.set.String(), "second", second.set.String())
 }
 
-func (n *notices) differentRules(log *slog.Logger, route, rule string, first, second *version) {
+func (n *notices) differentRules(log *notice.Log, route, rule string, first, second *version) {
 	notice.Write(log, notice.DifferentRules, "limit: two rule sets on one route have different rules of one name: each counts alone; "+
 		"give one of the rules another Name, or write limit.Named", 0,
 		"route", route, "rule", rule, "first", first.set.String(), "second", second.set.String())
 }
 
-func (n *notices) noPathValue(log *slog.Logger, p *version, pattern string) {
+func (n *notices) noPathValue(log *notice.Log, p *version, pattern string) {
 	for _, rule := range p.set.rules {
 		for _, name := range rule.missingPathValues(pattern) {
 			notice.Write(log, notice.NoPathValue, "limit: a rule is keyed by a path value that its route does not have: "+
@@ -132,10 +134,34 @@ func (l *Limiter) noticeProxies(r *http.Request) {
 	}
 }
 
+// noticeUsers warns once a rule by user has met so many requests, and none had a user.
+// Once it has seen a user, or has warned, userless stays above.
+const userlessAfter = 100
+
+func (p *version) noticeUsers(charges []core.Charge) {
+	for i := range charges {
+		if p.set.rules[i].Key.kind != byUser {
+			continue
+		}
+		if charges[i].Key != "" {
+			p.userless.Store(userlessAfter + 1)
+			return
+		}
+		if p.userless.Add(1) == userlessAfter {
+			notice.Write(p.limiter.log(), notice.NoUsers, "limit: a rule by user has met no user so far, so all requests share its quota: "+
+				"put authentication before the rules, have the User function return its user, or write \"per user or ip\"", 0,
+				"rule", p.set.rules[i].String(), "requests", userlessAfter)
+		}
+		return
+	}
+}
+
 // noticeLateUser warns if a request that had no user has one now that its handler
 // has returned: authentication ran after the rules.
-func (l *Limiter) noticeLateUser(r *http.Request, from framework, policy string) {
+func (p *version) noticeLateUser(r *http.Request, from framework, policy string) {
+	l := p.limiter
 	if !l.notices.lateUser.Load() && from.user(r) != "" && !l.notices.lateUser.Swap(true) {
+		p.userless.Store(userlessAfter + 1) // the same mistake
 		notice.Write(l.log(), notice.LateUser, "limit: a rule by user was decided before authentication, so all users share one quota: "+
 			"put authentication before the rules", 0, "policy", policy)
 	}
@@ -143,7 +169,7 @@ func (l *Limiter) noticeLateUser(r *http.Request, from framework, policy string)
 
 // limiterPerRequest warns if it is called while a request is served: the quotas of
 // a limiter made in a handler end with the request.
-func (n *notices) limiterPerRequest(log *slog.Logger) {
+func (n *notices) limiterPerRequest(log *notice.Log) {
 	var callers [256]uintptr
 	frames := runtime.CallersFrames(callers[:runtime.Callers(1, callers[:])])
 	for more := true; more; {
@@ -156,51 +182,51 @@ func (n *notices) limiterPerRequest(log *slog.Logger) {
 	}
 }
 
-// Marks let Serve find a request that is charged to one quota twice: the first
+// Traces let Serve find a request that is charged to one quota twice: the first
 // requests of each route carry in their context what charged them, and so does
-// a small sample of the others. A mark on each request would cost each three
-// allocations. If a response has headers of another policy already, and no marked
-// request has come from there, the next requests of the limiter carry marks too.
+// a small sample of the others. A trace on each request would cost each three
+// allocations. If a response has headers of another policy already, and no traced
+// request has come from there, the next requests of the limiter carry traces too.
 const (
-	firstMarks = 16
-	markSample = 1024
+	firstTraces = 16
+	traceSample = 1024
 )
 
-type markKey struct{}
+type traceKey struct{}
 
-// A mark is one charged route of a request, and those before it.
-type mark struct {
+// A trace is one charged route of a request, and those before it.
+type trace struct {
 	policy *version
 	route  *route
-	before *mark
+	before *trace
 }
 
-// mark warns if the request was charged to a quota of this route before. It returns
-// the request to go on with, and whether it is one of those that carry a mark.
-func (p *version) mark(r *http.Request, route *route, stacked bool) (marked *http.Request, sampled bool) {
-	before, _ := r.Context().Value(markKey{}).(*mark)
+// trace warns if the request was charged to a quota of this route before. It returns
+// the request to go on with, and whether it is one of those that carry a trace.
+func (p *version) trace(r *http.Request, route *route, stacked bool) (traced *http.Request, sampled bool) {
+	before, _ := r.Context().Value(traceKey{}).(*trace)
 	if stacked && !route.followed.Load() {
 		if before != nil {
 			route.followed.Store(true)
 		} else {
-			p.limiter.marks.Store(firstMarks)
+			p.limiter.traces.Store(firstTraces)
 		}
 	}
-	for m := before; m != nil; m = m.before {
-		if rule := route.shared(m.route); rule != "" {
-			p.limiter.notices.chargedTwice(p.limiter.log(), route.name, rule, m.policy, p)
+	for t := before; t != nil; t = t.before {
+		if rule := route.shared(t.route); rule != "" {
+			p.limiter.notices.chargedTwice(p.limiter.log(), route.name, rule, t.policy, p)
 			break
 		}
 	}
 	switch {
-	case route.marks.Load() > 0:
-		route.marks.Add(-1)
-	case p.limiter.marks.Load() > 0:
-		p.limiter.marks.Add(-1)
-	case before == nil && rand.Uint32N(markSample) != 0:
+	case route.traces.Load() > 0:
+		route.traces.Add(-1)
+	case p.limiter.traces.Load() > 0:
+		p.limiter.traces.Add(-1)
+	case before == nil && rand.Uint32N(traceSample) != 0:
 		return r, false
 	}
-	return r.WithContext(context.WithValue(r.Context(), markKey{}, &mark{p, route, before})), true
+	return r.WithContext(context.WithValue(r.Context(), traceKey{}, &trace{p, route, before})), true
 }
 
 // shared returns a rule with which both routes charge one quota, or "".

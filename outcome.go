@@ -14,16 +14,16 @@ import (
 	"github.com/routelimit/limit/internal/response"
 )
 
-// A Refusal is what a request meets that a rule refuses. The zero Refusal is
+// A Refusal says what happens to a request that a rule refuses. The zero Refusal is
 // inherited: that of the rule set ([RuleSet.OnRefusal]), then that of [Options],
 // and then an answer with 429. At most one of Redirect, Degrade and Mark is set. Wait
 // goes together with all but Mark.
 //
 // If several rules refuse a request, it waits only if each of them has a Wait, and
 // for the shortest. Then the strictest of their outcomes counts: an answer (429 or
-// 503) before a redirect, and a redirect before a degraded response. Of equally
-// strict ones, that of the rule declared first counts. A rule that marks refuses
-// nothing, and so does not count.
+// 503) before a redirect, a redirect before a Fallback, and a Fallback before the
+// handler that degrades. Of equally strict ones, that of the rule declared first
+// counts. A rule that marks refuses nothing, and so does not count.
 //
 // Outcomes are for HTTP requests and RPC. [Policy.Take], [Policy.Wait],
 // [Policy.Reserve] and [Adapter.Decide] refuse, and leave the rest to their callers;
@@ -37,7 +37,8 @@ type Refusal struct {
 	// before the deadline of its context, or within nine tenths of the server's
 	// WriteTimeout: the last tenth is left to the handler. A client that disconnects
 	// while it waits is charged nothing; its status is 499, and Options.Observe is not
-	// called.
+	// called. On HTTP/1.1, net/http does not notice that before the body of the request
+	// is read, so a request with a body keeps its place.
 	//
 	// A request that waits asks its rules more than once, and each refusal would be a
 	// strike of a [Ban]. So a Wait is an error in a set with a Ban, and such a set does
@@ -45,7 +46,8 @@ type Refusal struct {
 	Wait time.Duration
 
 	// Waiters is how many requests may wait for one key of the rule at once; 0 means
-	// 100. Others are refused at once, and so are those beyond [Options].Waiters.
+	// 100. Others are refused at once, and so are those beyond [Options].Waiters. A
+	// request counts those of its own class and of higher ones, with the same limit.
 	Waiters int
 
 	// Status is that of the answer: 429, which 0 means, or 503. With a Redirect it is
@@ -59,7 +61,8 @@ type Refusal struct {
 
 	// Degrade admits the request to Fallback or, without one, to its own handler,
 	// which asks [Degraded] and does less. The request is charged nothing, holds no
-	// leases, and is not settled.
+	// leases, and is not settled. A [Ban] does not inherit it, and needs a Fallback: the
+	// handler is not for barred clients.
 	Degrade  bool
 	Fallback http.Handler // an error on RPC
 
@@ -78,22 +81,46 @@ func (r *Refusal) zero() bool {
 	return r.Wait == 0 && r.Waiters == 0 && r.Status == 0 && r.Redirect == "" && !r.Degrade && r.Fallback == nil && !r.Mark
 }
 
-// OnRefusal returns the set with what a request meets that one of its rules refuses
-// and that does not say so itself, in its own OnRefusal.
+// equal reports whether r and s are the same by value, and of a Fallback whether there is
+// one.
+func (r *Refusal) equal(s *Refusal) bool {
+	return r.syntax() == s.syntax() && (r.Fallback == nil) == (s.Fallback == nil)
+}
+
+// OnRefusal returns the set with r as the OnRefusal of each rule that has none of its
+// own.
 func (s RuleSet) OnRefusal(r Refusal) RuleSet {
 	s.rules = slices.Clone(s.rules)
 	for i := range s.rules {
-		if rule := &s.rules[i]; rule.OnRefusal.zero() && (!r.Mark || rule.inheritsMark()) {
+		if rule := &s.rules[i]; rule.OnRefusal.zero() && rule.inherits(&r) {
 			rule.OnRefusal = r
 		}
 	}
 	return s
 }
 
-// inheritsMark reports whether the Mark of a set or of Options is for r too. The slot in
-// a queue means a wait, concurrency holds leases, bans and distinct values are for
-// refusing, and a shadow refuses nothing already.
-func (r *Rule) inheritsMark() bool { return !r.queues() && !r.leases() && !r.hidden() && !r.Shadow }
+// inherits reports whether the Refusal of a set or of Options is for r too. A Mark is
+// not for all: the slot in a queue means a wait, concurrency holds leases, bans and
+// distinct values are for refusing, and a shadow refuses nothing already. A Degrade is
+// not for bans: it would let barred clients in.
+func (r *Rule) inherits(from *Refusal) bool {
+	switch {
+	case from.Mark:
+		return !r.queues() && !r.leases() && !r.hidden() && !r.Shadow
+	case from.Degrade:
+		return r.Algorithm != Ban
+	}
+	return true
+}
+
+// refusalProblems returns everything wrong with the OnRefusal of r.
+func (r *Rule) refusalProblems() []string {
+	list := r.OnRefusal.problems()
+	if r.Algorithm == Ban && r.OnRefusal.Degrade && r.OnRefusal.Fallback == nil {
+		list = append(list, "a ban that degrades lets barred clients reach the handler: write a Fallback, or refuse 429 in place of degrade")
+	}
+	return list
+}
 
 // problems returns everything wrong with r.
 func (r *Refusal) problems() (list []string) {
@@ -198,7 +225,7 @@ func (l *Limiter) refusal(rule *Rule) Refusal {
 	switch inherited := l.options.OnRefusal; {
 	case !rule.OnRefusal.zero():
 		return rule.OnRefusal
-	case inherited.Mark && !rule.inheritsMark():
+	case !rule.inherits(&inherited):
 		return Refusal{}
 	default:
 		return inherited
@@ -245,8 +272,18 @@ func (r *Refusal) outcome() outcome {
 	return answered
 }
 
-// strictness orders the outcomes of a refusal.
-var strictness = [...]int{degraded: 0, redirected: 1, answered: 2}
+// strictness orders refusals by what a request meets.
+func (r *Refusal) strictness() int {
+	switch {
+	case r.Redirect != "":
+		return 2
+	case !r.Degrade:
+		return 3
+	case r.Fallback != nil:
+		return 1
+	}
+	return 0
+}
 
 // refusal returns what the request of a refused decision meets, or nil for 429.
 func (d *Decision) refusal() *Refusal {
@@ -259,7 +296,7 @@ func (d *Decision) refusal() *Refusal {
 		if !d.refuses(i) {
 			continue
 		}
-		if strictest == nil || strictness[r.outcome()] > strictness[strictest.outcome()] {
+		if strictest == nil || r.strictness() > strictest.strictness() {
 			strictest = r
 		}
 	}

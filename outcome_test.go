@@ -13,6 +13,39 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// TestBansDoNotDegrade has barred clients meet a Degrade of their set or of Options. It
+// is for the other rules, and a ban has it only with a Fallback.
+func TestBansDoNotDegrade(t *testing.T) {
+	const text = "1/1h per ip; 2/1h per ip ban 15m"
+	degrade := Refusal{Degrade: true}
+	statuses := func(l *Limiter, set RuleSet) (list []int) {
+		p, err := l.Policy(Named("p", set.Rules()...))
+		require.NoError(t, err)
+		h := p.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(map[bool]int{true: 206, false: 204}[Degraded(r.Context())])
+		}))
+		for range 4 {
+			w, _ := patient(t.Context(), h, "")
+			list = append(list, w.Code)
+		}
+		return list
+	}
+	assert.Equal(t, []int{204, 206, 429, 429}, statuses(New(nil, nil), MustParse(text).OnRefusal(degrade)))
+	assert.Equal(t, []int{204, 206, 429, 429}, statuses(New(nil, &Options{OnRefusal: degrade}), MustParse(text)))
+	with := Refusal{Degrade: true, Fallback: http.RedirectHandler("/", http.StatusTemporaryRedirect)}
+	assert.Equal(t, []int{204, 307, 429, 429}, statuses(New(nil, &Options{OnRefusal: with}), MustParse(text)), "it is not the ban's")
+	assert.Equal(t, []int{204, 303, 303, 303}, statuses(New(nil, nil), MustParse(text).OnRefusal(Refusal{Redirect: "/busy"})))
+	assert.Equal(t, []int{204, 206, 303, 303},
+		statuses(New(nil, &Options{OnRefusal: Refusal{Redirect: "/busy"}}), MustParse(text).OnRefusal(degrade)), "that of Options is next")
+
+	rules := MustParse(text).OnRefusal(degrade).Rules()
+	rules[1].OnRefusal = with
+	assert.Equal(t, []int{204, 206, 307, 307}, statuses(New(nil, nil), Rules(rules...)))
+	rules[1].OnRefusal = degrade
+	assert.EqualError(t, Rules(rules...).validate(), `limit: rule "per-ip-ban: 2/1h per ip ban 15m refuse degrade": a ban that degrades lets barred clients `+
+		"reach the handler: write a Fallback, or refuse 429 in place of degrade")
+}
+
 func TestInvalidRefusals(t *testing.T) {
 	for _, test := range []struct {
 		refusal Refusal

@@ -22,7 +22,8 @@ import (
 //	word   = algorithm | "ban" duration [ "to" duration ] | "distinct" key | "aligned" | "zone" zone | "cells" digits |
 //	         "burst" count | "missing" count | "empty" | "wait" duration |
 //	         "on-error" ( "local" | "allow" | "refuse" ) | "refuse" refusal |
-//	         "shadow" | "enforced" digits | "replaces" name | "hidden"
+//	         "shadow" | "enforced" digits | "replaces" name | "hidden" |
+//	         "plan" name count | "reserve" name count | "exempt" exemption
 //	refusal = "429" | "503" | "redirect" location [ "302" | "303" | "307" ] |
 //	         "degrade" | "mark" | "wait" duration [ "waiters" count ]
 //
@@ -40,6 +41,11 @@ import (
 // counted:
 //
 //	5/1m per ip; 10/1h per ip ban 15m to 24h; 10/1h per ip distinct query user
+//
+// Callers may have other limits, and classes of requests a part of the limit: see
+// Plans, Reserve and Exempt of [Rule]. These words may stand several times:
+//
+//	100/1m per user plan pro 1000 plan enterprise 10k reserve critical 20 exempt ip 10.0.0.0/8
 //
 // The error shows the place in the text and what to write there, or is the error
 // of [RuleSet.Validate].
@@ -142,7 +148,8 @@ func (r Rule) syntax() grammar.Rule {
 		Algorithm: r.Algorithm, Aligned: r.Aligned, Calendar: r.Calendar, Cells: int64(r.Cells),
 		Burst: r.Burst, Missing: r.Missing, MaxWait: r.MaxWait, Bar: r.Bar, MaxBar: r.MaxBar, Values: r.Values.syntax(),
 		OnError: r.OnStoreError, Refusal: r.OnRefusal.syntax(),
-		Shadow: r.Shadow, Enforced: int64(r.Enforced), Replaces: r.Replaces, Hidden: r.Hidden}
+		Shadow: r.Shadow, Enforced: int64(r.Enforced), Replaces: r.Replaces, Hidden: r.Hidden,
+		Plans: r.Plans, Reserve: r.Reserve, Exempt: r.Exempt}
 	if r.Missing != 0 && r.Missing == r.quota().Burst {
 		s.Missing, s.Empty = 0, true
 	}
@@ -155,7 +162,8 @@ func ruleOf(s grammar.Rule) Rule {
 		Algorithm: s.Algorithm, Aligned: s.Aligned, Calendar: s.Calendar, Cells: int(s.Cells),
 		Burst: s.Burst, Missing: s.Missing, MaxWait: s.MaxWait, Bar: s.Bar, MaxBar: s.MaxBar, Values: keyOf(s.Values),
 		OnStoreError: s.OnError, OnRefusal: refusalOf(s.Refusal),
-		Shadow: s.Shadow, Enforced: int(s.Enforced), Replaces: s.Replaces, Hidden: s.Hidden}
+		Shadow: s.Shadow, Enforced: int(s.Enforced), Replaces: s.Replaces, Hidden: s.Hidden,
+		Plans: s.Plans, Reserve: s.Reserve, Exempt: s.Exempt}
 	if s.Empty {
 		r.Missing = r.quota().Burst
 	}

@@ -187,6 +187,17 @@ func TestParseInvalidAttributes(t *testing.T) {
 		"5/1s per ip enforced 10":                                "enforced 10: it needs a Shadow: write shadow enforced 10",
 		"5/1s per ip shadow replaces old":                        `replaces "old": write the name of a rule of the same set`,
 		"5/1s per ip replaces b; b: 6/1s per ip":                 `replaces "b": it needs a Shadow`,
+		"5/1s per ip plan pro 1M":                                "plan pro: limit 1000000 is too large for an exact window",
+		"5/1s per ip reserve critical 3 reserve default 2":       "reserves of 5 units: the rule has 5: leave at least one for the lowest class",
+		"5/1s per ip; 5/1s per ip ban 1m reserve critical 2":     "ban leaves no reserve",
+		"5/1s per ip exempt ip 0.0.0.0/0":                        "exempt ip 0.0.0.0/0: every client: remove the rule, or write the prefix of a network",
+		"5/1s per ip exempt ip ::ffff:0.0.0.0/96":                "every client",
+		"5/1s per ip exempt ip ::ffff:10.0.0.0/104":              "clients with such addresses are IPv4: write 10.0.0.0/8",
+		"5/1s per ip exempt ip fe80::1%eth0":                     "an address has no zone here: write fe80::1",
+		"5/1s per ip exempt ip 10.0.0.1/8":                       "bits are set behind the prefix: write 10.0.0.0/8",
+		"5/1s per ip exempt ip office":                           "write an address such as 203.0.113.9, or a prefix such as 10.0.0.0/8",
+		"5/1s per ip exempt user a exempt user a":                "exempt user a: it stands twice: remove one",
+		"5/1s per ip exempt plan a/b":                            "exempt plan a/b: write a name of 1 to 64 letters",
 	} {
 		_, err := Parse(text)
 		assert.ErrorContains(t, err, want, text)
@@ -223,6 +234,8 @@ func FuzzParse(t *testing.F) {
 		"5/1s per ip refuse wait 2s waiters 3 refuse redirect //evil.example; 1/s global hidden refuse mark refuse wait 1s",
 		"a: 5/s per ip; 3/s per ip shadow enforced 10 replaces a refuse redirect /busy 302", "5/s per ip replaces b refuse degrade",
 		"5/1m per ip fixed-window aligned; 5/1m per user sliding-cells cells 20", "5/week per ip zone ../UTC empty",
+		"100/1m per user plan pro 1k plan free 10 reserve critical 20 exempt ip 10.0.0.0/8 exempt user root",
+		"9/1s per ip exempt plan a exempt class b exempt ip 2001:db8::/32 exempt ip 192.0.2.1 reserve a 1 reserve b 2 token-bucket burst 4 plan x 3",
 	} {
 		f.Add(seed)
 	}

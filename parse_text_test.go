@@ -167,6 +167,32 @@ func randomRefusal(r *rand.Rand, rule *Rule) {
 	}
 }
 
+// randomCallers gives a rule random plans, reserves and exemptions.
+func randomCallers(r *rand.Rand, rule *Rule) {
+	names := []string{"pro", "free", "a-b_c.9", "plan", "exempt", "ip", "x"}
+	name := func() string { return names[r.IntN(len(names))] }
+	for range r.IntN(4) {
+		if rule.Plans == nil {
+			rule.Plans = make(map[string]int64)
+		}
+		rule.Plans[name()] = 1 + r.Int64N(1000)
+	}
+	q := rule.quota()
+	for left := q.Capacity() - 1; !rule.hidden() && left > 0 && r.IntN(3) == 0; {
+		if rule.Reserve == nil {
+			rule.Reserve = make(map[string]int64)
+		}
+		if n := 1 + r.Int64N(left); rule.Reserve[name()] == 0 {
+			rule.Reserve[names[len(rule.Reserve)]] += n
+			left -= n
+		}
+	}
+	entries := []string{"ip 10.0.0.0/8", "ip 2001:db8::/32", "ip ::1", "user root", "user ip", "user a@b,c:ü", "plan pro", "class critical"}
+	for _, i := range r.Perm(len(entries))[:r.IntN(4)] {
+		rule.Exempt = append(rule.Exempt, entries[i])
+	}
+}
+
 // TestTextRoundTrip makes random sets of all resolvers, windows, counts and
 // attributes.
 func TestTextRoundTrip(t *testing.T) {
@@ -187,6 +213,9 @@ func TestTextRoundTrip(t *testing.T) {
 				rules[i].Name = string(rune('a'+i)) + "-1_2.X"
 			}
 			randomRefusal(r, &rules[i])
+			if r.IntN(3) == 0 {
+				randomCallers(r, &rules[i])
+			}
 			if i > 0 && rules[i].Shadow && !rules[i-1].Shadow && r.IntN(2) == 0 {
 				rules[i].Replaces = rules[i-1].name()
 			}

@@ -18,8 +18,9 @@ type Policy struct {
 	scope   scope
 	current atomic.Pointer[version]
 
-	attached atomic.Bool // whether Handler was called
-	warned   atomic.Bool // about a second route
+	attached atomic.Bool  // whether Handler was called
+	warned   atomic.Bool  // about a second route
+	userless atomic.Int32 // see noticeUsers
 
 	// Of a named policy, under Limiter.mu.
 	declared RuleSet // in code
@@ -31,14 +32,13 @@ type Policy struct {
 // one.
 type version struct {
 	*Policy
-	set        RuleSet
-	keyOf      []int     // for each rule, the index of the first rule with its resolver
-	names      []string  // for each rule
-	capacities []int64   // for each rule, the most units that can remain
-	header     string    // the value of RateLimit-Policy
-	members    []string  // for each rule, how its member of RateLimit begins
-	refusals   []Refusal // for each rule what refused requests meet; nil if that is 429
-	watch      *watch    // nil if no rule watches or hides
+	number   uint64 // of all versions of the limiter
+	set      RuleSet
+	keyOf    []int     // for each rule, the index of the first rule with its resolver
+	names    []string  // for each rule
+	members  []string  // for each rule, how its member of RateLimit begins
+	refusals []Refusal // for each rule what refused requests meet; nil if that is 429
+	watch    *watch    // nil if no rule watches or hides
 
 	waits                bool // whether a refused request may wait
 	leases, queues       bool // whether a rule is of Concurrency, or of Queue
@@ -46,6 +46,8 @@ type version struct {
 	costs, settles       bool // whether a rule has a Cost, or a Settle
 	byIP, byUser, byPath bool // whether a rule is keyed by address, by user alone, by a path value
 	joins                bool // whether a rule is keyed by several resolvers, and some may not be asked
+
+	callers // how callers differ
 
 	named    *route   // of a named policy
 	patterns sync.Map // met by a named policy with path values
@@ -62,7 +64,7 @@ func newPolicy(l *Limiter, set RuleSet) *Policy {
 }
 
 func newVersion(policy *Policy, set RuleSet) *version {
-	p := &version{Policy: policy, set: set, routes: make(map[routeID]*route)}
+	p := &version{Policy: policy, number: policy.limiter.versions.Add(1), set: set, routes: make(map[routeID]*route)}
 	index := make(map[string]int)
 	for i, r := range set.rules {
 		text := r.Key.String()
@@ -85,13 +87,13 @@ func newVersion(policy *Policy, set RuleSet) *version {
 			p.joins = p.joins || len(k.parts) > 0
 			p.byPath = p.byPath || k.uses(byPath)
 		}
-		q := r.quota()
-		p.capacities = append(p.capacities, q.Capacity())
 	}
-	p.header, p.members = policyHeader(set.rules), rateLimitMembers(set.rules)
+	p.members = rateLimitMembers(set.rules)
 	p.refusals = policy.limiter.refusals(set)
 	p.watch = newWatch(set.rules, p.refusals)
 	p.waits = slices.ContainsFunc(p.refusals, func(r Refusal) bool { return r.Wait > 0 })
+	p.callers = newCallers(policy.limiter, set.rules, p.waits)
+	p.byIP = p.byIP || p.exemptsIP
 	if set.scope == scopeNamed {
 		p.named = p.newRoute(set.name)
 	}
@@ -121,6 +123,9 @@ func (l *Limiter) check(rules RuleSet, at place) error {
 		if (rule.Key.uses(byUser) || rule.Values.uses(byUser)) && !at.user && l.options.User == nil {
 			wrong(rule, "no user resolver: set ginlimit.Limiter.User, echolimit.Limiter.User or the User of your adapter to read "+
 				"what authentication put into its context, or limit.Options.User on net/http")
+		}
+		for _, problem := range l.callerProblems(&rule, at) {
+			wrong(rule, "%s", problem)
 		}
 		if refusal := l.refusal(&rule); at.everywhere && (refusal.Redirect != "" || refusal.Fallback != nil) {
 			wrong(rule, "a call cannot be redirected, nor sent to another handler: write refuse 429, or Degrade without a Fallback")

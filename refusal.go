@@ -107,6 +107,7 @@ func appendDocument(b []byte, status int, err error) []byte {
 			}
 		}
 		b = append(b, ']')
+		b = refused.Decision.appendLimits(b)
 	}
 	return append(b, "}\n"...)
 }

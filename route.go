@@ -20,11 +20,12 @@ type route struct {
 	stored  string                        // as the store knows it
 	method  string                        // of a framework that tells it
 	charges atomic.Pointer[[]core.Charge] // of a request, except for their keys and costs
+	plans   []string                      // the text of each rule's plans
 
 	scratches sync.Pool // of *scratch
 
-	marks    atomic.Int32 // requests left to mark: see Policy.mark
-	followed atomic.Bool  // whether a marked request has come from a policy before
+	traces   atomic.Int32 // requests left to trace: see version.trace
+	followed atomic.Bool  // whether a traced request has come from a policy before
 }
 
 type routeID struct{ method, pattern string }
@@ -39,11 +40,16 @@ func (p *version) newRoute(name string) *route {
 	if p.set.scope == scopeEach {
 		r.stored = "each " + name // a set made by Rules may be on the same route
 	}
-	r.marks.Store(firstMarks)
+	r.traces.Store(firstTraces)
 	var charges []core.Charge
 	for i, rule := range p.set.rules {
 		charges = append(charges, core.Charge{Rule: p.names[i], Quota: rule.quota(), OnError: rule.OnStoreError,
 			Alone: p.watch != nil && p.watch.alone>>i&1 != 0})
+		plans := ""
+		if len(rule.Plans) > 0 {
+			plans = fmt.Sprint(rule.Plans) // sorted
+		}
+		r.plans = append(r.plans, plans)
 	}
 	r.charges.Store(&charges)
 	return r
@@ -58,7 +64,7 @@ func (r *route) separate(other *route) (rule string) {
 	for i := range mine {
 		for j := range others {
 			name := ruleName(mine[i].Rule)
-			if name == ruleName(others[j].Rule) && mine[i].Quota != others[j].Quota {
+			if name == ruleName(others[j].Rule) && (mine[i].Quota != others[j].Quota || r.plans[i] != other.plans[j]) {
 				r.rename(i, name)
 				other.rename(j, name)
 				rule = name
@@ -85,6 +91,7 @@ func (r *route) rename(i int, name string) {
 		fmt.Fprint(hash, q.Bar, q.MaxBar, " ")
 	}
 	fmt.Fprint(hash, q.Algorithm, q.Limit, q.Window, q.Burst, q.Cells, q.Missing, q.MaxWait, q.Aligned, q.Calendar.Unit, q.Calendar.Zone)
+	fmt.Fprint(hash, r.plans[i])
 	charges[i].Rule = name + quotaSuffix + strconv.FormatUint(hash.Sum64(), 36)
 	r.charges.Store(&charges)
 }

@@ -50,10 +50,11 @@ func (d Decision) Settle(ctx context.Context, n int64) error {
 
 // OnStatus returns a function for [Rule].Settle: only requests that are answered
 // with one of the statuses count, such as failed attempts to log in. They count what
-// they were charged, and for a [Ban] at least one strike. Until a request is answered it counts too, so that many attempts
+// they were charged. Until a request is answered it counts too, so that many attempts
 // at once do not slip through: set the Limit above the number of good requests of a
-// key in flight. OnStatus panics without a status, and on a number that is no final
-// status.
+// key in flight. For a [Ban] an answer is at least one strike, and a request that is
+// not answered is none: put a rule beside it that bounds attempts at once. OnStatus
+// panics without a status, and on a number that is no final status.
 func OnStatus(statuses ...int) func(*http.Request, int) int64 {
 	if len(statuses) == 0 {
 		panic("limit: OnStatus without a status never counts: write at least one, such as http.StatusUnauthorized")
@@ -95,7 +96,7 @@ func newTaken(d *Decision, charges []core.Charge) *taken {
 	t := &taken{limiter: d.policy.limiter, policy: d.route.stored,
 		units: make([]core.Return, 0, len(charges)), rules: make([]int, 0, len(charges))}
 	for i, c := range charges {
-		if !c.Quota.Leases() && d.core.Took(i) {
+		if !c.Quota.Leases() && d.core.Took(i) && !d.caller.exempts(i) {
 			t.units = append(t.units, d.core.Return(i, c))
 			t.rules = append(t.rules, i)
 		}

@@ -37,7 +37,7 @@ func TestSettleAlone(t *testing.T) {
 			u := newTaken(&d, charges)
 			assert.Equal(t, []int{0, 1}, u.rules, "the third was not taken")
 			row.settle(t, u)
-			looks := free(append([]core.Charge(nil), charges...))
+			looks := (&scratch{charges: append([]core.Charge(nil), charges...)}).free().charges
 			got, err := l.store.Take(t.Context(), "p", looks)
 			require.NoError(t, err)
 			for i, o := range got.Outcomes() {

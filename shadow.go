@@ -13,13 +13,12 @@ import (
 // A watch is what a policy with a rule that watches or hides knows of it, and nil for
 // other policies.
 type watch struct {
-	alone    uint16   // a bit for each rule that refuses no key
-	enforced bool     // whether a shadow is enforced for some keys
-	marks    bool     // whether a rule marks
-	hides    bool     // whether a rule does not appear in headers, for some keys at least
-	members  []string // of RateLimit-Policy, for each rule
-	old      []int    // for each rule, the index of the one that it may replace, or -1
-	compares bool     // whether a rule may replace another
+	alone    uint16 // a bit for each rule that refuses no key
+	enforced bool   // whether a shadow is enforced for some keys
+	marks    bool   // whether a rule marks
+	hides    bool   // whether a rule does not appear in headers, for some keys at least
+	old      []int  // for each rule, the index of the one that it may replace, or -1
+	compares bool   // whether a rule may replace another
 }
 
 func newWatch(rules []Rule, refusals []Refusal) *watch {
@@ -32,7 +31,6 @@ func newWatch(rules []Rule, refusals []Refusal) *watch {
 		w.marks = w.marks || marks
 		w.enforced = w.enforced || r.Enforced > 0
 		w.hides = w.hides || r.Hidden || r.Shadow
-		w.members = append(w.members, policyHeader(rules[i:i+1]))
 		w.old[i] = slices.IndexFunc(rules, func(old Rule) bool { return r.Replaces != "" && old.name() == r.Replaces })
 		w.compares = w.compares || w.old[i] >= 0
 	}
@@ -95,7 +93,9 @@ func (d *Decision) namesOf(rule func(*Decision, int) bool) (names []string) {
 	return names
 }
 
-// A Comparison is what a shadow and the rule that it may replace say about one request.
+// A Comparison is what a shadow and the rule that it may replace say about one request:
+// Old as a rule of its set, New as if it were alone. A request that a third rule refuses
+// charges New only, so New then refuses more than it would in place of Old.
 type Comparison struct{ Old, New RuleDecision }
 
 // Comparisons returns one Comparison for each [Rule].Replaces whose shadow was not
@@ -149,7 +149,7 @@ func (d *Decision) showMarks(h http.Header, r *http.Request) *http.Request {
 // shown reports whether rule i appears in headers.
 func (d *Decision) shown(i int) bool {
 	rule := &d.policy.set.rules[i]
-	return !rule.Hidden && !rule.hidden() && !d.shadows(i)
+	return !rule.Hidden && !rule.hidden() && !d.shadows(i) && !d.caller.exempts(i)
 }
 
 // shownFields returns RateLimit-Policy and RateLimit of the rules that appear in headers,
@@ -162,8 +162,8 @@ func (d *Decision) shownFields() (policy, state string) {
 		if policy != "" {
 			policy, state = policy+", ", state+", "
 		}
-		policy += d.policy.watch.members[i]
-		state += `"` + d.policy.names[i] + `";r=` + strconv.FormatInt(o.Remaining, 10)
+		policy += d.caller.terms.members[i]
+		state += `"` + d.policy.names[i] + `";r=` + strconv.FormatInt(max(0, o.Remaining-d.caller.reserve(i)), 10)
 		if t := max(o.MoreAfter, o.RetryAfter); t > 0 {
 			state += ";t=" + strconv.FormatInt(seconds(micros(t)), 10)
 		}

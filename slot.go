@@ -54,30 +54,31 @@ func (d Decision) late(ctx context.Context) (Decision, bool) {
 	d.Release()
 	refused := core.NewDecision(d.core.At, len(d.core.Outcomes()))
 	refused.Mode = d.core.Mode
-	charges := *d.route.charges.Load()
 	for i, o := range d.core.Outcomes() {
-		rule := &charges[i]
-		if d.core.Alone(i) {
-			refused.SetAlone(i)
+		quota := &d.caller.terms.quotas[i]
+		if d.core.Alone(i) || d.caller.exempts(i) {
+			if d.core.Alone(i) {
+				refused.SetAlone(i)
+			}
 			refused.Outcomes()[i] = o
 			continue
 		}
-		o.Remaining = min(o.Remaining+given[i], d.policy.capacities[i])
+		o.Remaining = min(o.Remaining+given[i], d.caller.terms.capacities[i])
 		switch {
-		case rule.Quota.Leases():
+		case quota.Leases():
 			o = d.afterRelease(i, o)
-		case rule.Quota.Queues():
+		case quota.Queues():
 			// By then the queue is short enough for a request as patient as this one.
-			shorter, _ := core.MulDiv(given[i], rule.Quota.Window, rule.Quota.Limit)
+			shorter, _ := core.MulDiv(given[i], quota.Window, quota.Limit)
 			o.ResetAfter = max(0, o.ResetAfter-shorter)
 			if o.ResetAfter > patience {
 				o.RetryAfter, o.MoreAfter = o.ResetAfter-patience, 0
 			}
-		case o.Remaining == 0 && o.MoreAfter > 0:
+		case o.Remaining <= d.caller.reserve(i) && o.MoreAfter > 0:
 			// This request has taken what the next one needs.
 			o.RetryAfter, o.MoreAfter = o.MoreAfter, 0
 		}
 		refused.Outcomes()[i] = o
 	}
-	return newDecision(d.policy, d.route, refused), true
+	return newDecision(d.policy, d.route, d.caller, refused), true
 }

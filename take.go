@@ -30,6 +30,10 @@ type Request struct {
 	// that differs from Cost. A cost of 0 passes its rule and takes nothing.
 	Costs map[string]int64
 
+	// Plan and Class are those of the caller, as Plan and Class of [Options] return them
+	// for an HTTP request.
+	Plan, Class string
+
 	// UpTo takes fewer units than Cost if there are fewer, but at least one, and
 	// as many of each rule. [Decision].Taken says how many. It does not go
 	// together with Costs, and is for [Policy.Take] and [Policy.Reserve].
@@ -78,9 +82,9 @@ func (p *version) takeRequest(ctx context.Context, d *Decision, r *Request, rese
 	case err != nil:
 		return err
 	case r.UpTo:
-		err = p.takeUpTo(ctx, d, s.charges, r.Cost, reserve)
+		err = p.takeUpTo(ctx, d, s, r.Cost, reserve)
 	default:
-		err = p.decide(ctx, ctx, d, p.named, s.charges, reserve)
+		err = p.decide(ctx, ctx, d, p.named, s, reserve)
 		if d.Allowed && len(r.Costs) == 0 {
 			d.Taken = min(cmp.Or(r.Cost, 1), core.MaxCost)
 		}
@@ -122,21 +126,23 @@ const upToTries = 4
 // and at last for one. Each time it takes from every rule or from none, so it
 // never takes more than there is. Where others take in between, it takes fewer
 // units than it could have.
-func (p *version) takeUpTo(ctx context.Context, d *Decision, charges []core.Charge, cost int64, reserve bool) error {
-	for i, most := range p.capacities {
-		if !charges[i].Alone && !p.set.rules[i].hidden() {
-			cost = min(cost, most)
+func (p *version) takeUpTo(ctx context.Context, d *Decision, s *scratch, cost int64, reserve bool) error {
+	charges := s.charges
+	counts := func(i int) bool { return !charges[i].Alone && !p.set.rules[i].hidden() && !s.caller.exempts(i) }
+	for i, most := range s.caller.terms.capacities {
+		if counts(i) {
+			cost = min(cost, max(1, most-charges[i].Reserve))
 		}
 	}
 	var watched firstOutcomes
 	for try := 1; ; try++ {
 		for i := range charges {
-			if try == 1 || !charges[i].Alone {
+			if (try == 1 || !charges[i].Alone) && !s.caller.exempts(i) {
 				charges[i].Cost = cost
 			}
 		}
 		*d = Decision{}
-		if err := p.take(ctx, d, p.named, charges, reserve); err != nil {
+		if err := p.take(ctx, d, p.named, s, reserve); err != nil {
 			return err
 		}
 		watched.keep(d, charges, reserve || p.settles)
@@ -149,7 +155,7 @@ func (p *version) takeUpTo(ctx context.Context, d *Decision, charges []core.Char
 		}
 		left := cost - 1 // strictly fewer, whatever the store says
 		for i, o := range d.core.Outcomes() {
-			if !charges[i].Alone && !p.set.rules[i].hidden() {
+			if counts(i) {
 				left = min(left, o.Remaining-charges[i].Reserve)
 			}
 		}
@@ -180,25 +186,17 @@ func (p *version) peek(ctx context.Context, r *Request) (Decision, error) {
 		return Decision{}, err
 	}
 	var d Decision
-	if err := p.take(ctx, &d, p.named, free(s.charges), false); err != nil {
+	if err := p.take(ctx, &d, p.named, s.free(), false); err != nil {
 		return Decision{}, err
 	}
 	for i := range d.core.Outcomes() {
 		// A cost of 0 fits where nothing is left; a cost of 1 fits when there is more.
-		if o := &d.core.Outcomes()[i]; o.Remaining == 0 && o.Fits() {
+		if o := &d.core.Outcomes()[i]; o.Remaining <= s.charges[i].Reserve && o.Fits() {
 			o.RetryAfter, o.MoreAfter = max(1, o.MoreAfter), 0
 			d.core.Allowed = d.core.Allowed && d.core.Alone(i)
 		}
 	}
-	return newDecision(p, p.named, d.core), nil
-}
-
-// free makes charges cost nothing: they look without taking.
-func free(charges []core.Charge) []core.Charge {
-	for i := range charges {
-		charges[i].Cost = 0
-	}
-	return charges
+	return newDecision(p, p.named, s.caller, d.core), nil
 }
 
 // Reset makes the quotas of keys full again, such as those of a user that was
@@ -227,10 +225,12 @@ func (p *version) reset(ctx context.Context, keys map[string]string) error {
 			continue
 		}
 		key := rule.Key.resolve(value)
-		if err := p.limiter.store.Reset(ctx, p.named.stored, p.names[i], key); err != nil {
-			return fmt.Errorf("%w: reset of rule %q: %w", ErrUndecided, p.names[i], err)
+		for _, name := range p.stateNames(i) {
+			if err := p.limiter.store.Reset(ctx, p.named.stored, name, key); err != nil {
+				return fmt.Errorf("%w: reset of rule %q: %w", ErrUndecided, p.names[i], err)
+			}
+			p.limiter.refilled(p.named.stored, name, key)
 		}
-		p.limiter.refilled(p.named.stored, p.names[i], key)
 		done = true
 	}
 	if !done {

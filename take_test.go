@@ -32,7 +32,7 @@ func look(t *testing.T, l *Limiter, rules RuleSet, keys map[string]string) Decis
 	s := p.named.scratch()
 	require.NoError(t, p.chargeRequest(s, &Request{Keys: keys}))
 	var d Decision
-	require.NoError(t, p.take(t.Context(), &d, p.named, free(s.charges), false))
+	require.NoError(t, p.take(t.Context(), &d, p.named, s.free(), false))
 	return d
 }
 

@@ -17,11 +17,13 @@ import (
 // it waits for the slot too; a slot that it took and does not wait for stays
 // taken, as in [Decision.Wait].
 //
-// Waits on one Limiter for one key are served in the order in which they began,
-// so that small costs do not overtake a large one. When room appears, several
-// waiters ask the store at once; if another caller takes the room first, a later
-// waiter may be admitted before an earlier one. Take, handlers and other processes
-// do not queue, and may come first.
+// Waits on one Limiter for one key are served by [Request].Class, as docs/plans.md says,
+// and within a class in the order in which they began, so that small costs do not
+// overtake a large one. Callers with different limits do not wait for each other, and
+// neither do those of different rules: before and after [Limiter.Change], for example.
+// When room appears, several waiters ask the store at once; if another caller takes the
+// room first, a later waiter may be admitted before an earlier one. Take, handlers whose
+// rules do not wait, and other processes do not queue, and may come first.
 //
 // What this process gives back (by Settle, Release or Reset) wakes the first
 // waiter at once. A decision of Wait can be settled, as one of [Policy.Reserve].
@@ -54,16 +56,17 @@ func (p *version) waitRequest(ctx context.Context, r *Request) (Decision, error)
 	if err := p.chargeRequest(s, r); err != nil {
 		return Decision{}, err
 	}
-	w := &waiter{ctx: ctx, route: p.named, charges: s.charges, detached: detached{ctx}, reserve: true}
+	w := &waiter{ctx: ctx, route: p.named, scratch: s, detached: detached{ctx}, reserve: true}
 	w.calling = &w.detached
-	for i, most := range p.capacities {
+	for i, most := range s.caller.terms.capacities {
 		n := w.charges[i].Cost
+		most -= w.charges[i].Reserve
 		if n > most && !w.charges[i].Alone && !p.set.rules[i].hidden() {
 			return Decision{}, &RuleError{Rule: p.set.rules[i].String(), Problem: fmt.Sprintf(
 				"cost %d: the rule never has room for more than %d: write less", n, most)}
 		}
 	}
-	taken := w.charges[0].Cost
+	taken := min(max(1, r.Cost), core.MaxCost)
 	var d Decision
 	if err := p.waitForSlot(w, &d); err != nil {
 		if errors.Is(err, ErrUndecided) {
@@ -102,10 +105,10 @@ func (p *version) waitForSlot(w *waiter, d *Decision) error {
 // A waiter is one call of Wait, or one HTTP request that may wait, with what the
 // store is called with.
 type waiter struct {
-	place   waiting.Waiter
-	ctx     context.Context
-	route   *route
-	charges []core.Charge
+	place waiting.Waiter
+	ctx   context.Context
+	route *route
+	*scratch
 	calling context.Context
 	reserve bool        // whether the decision can be settled
 	timer   *time.Timer // of a sleep that has an end
@@ -130,6 +133,7 @@ func (p *version) wait(w *waiter, d *Decision) error {
 			w.place.Cost = max(w.place.Cost, w.charges[i].Cost)
 		}
 	}
+	w.place.Class = w.caller.class
 	queues := &p.limiter.queues
 	queues.Enter(&w.place)
 	defer queues.Leave(&w.place, nil) // deferred: a recovered panic of the store must not block a queue
@@ -138,7 +142,7 @@ func (p *version) wait(w *waiter, d *Decision) error {
 			return err
 		}
 		*d = Decision{}
-		if err := p.take(w.calling, d, w.route, w.charges, w.reserve); err != nil {
+		if err := p.take(w.calling, d, w.route, w.scratch, w.reserve); err != nil {
 			return err
 		}
 		w.watched.keep(d, w.charges, w.reserve || p.settles)
@@ -190,7 +194,8 @@ func (p *version) name(w *waiter) {
 	}
 	ids := make([]waiting.ID, len(p.keyOf))
 	for i := range ids {
-		ids[i] = waiting.ID{Policy: w.route.stored, Rule: w.charges[i].Rule, Key: w.charges[i].Key}
+		c := &w.charges[i]
+		ids[i] = waiting.ID{Policy: w.route.stored, Rule: c.Rule, Key: c.Key, Limit: c.Quota.Limit, Reserve: c.Reserve, Rules: p.number}
 		if w.charges[i].Alone {
 			ids[i].Policy = "" // it refuses nothing, so there is no queue for it
 		}
@@ -253,13 +258,13 @@ func (p *version) tooLate(w *waiter, d *Decision, due time.Time) error {
 	rule := w.place.Rule()
 	p.limiter.queues.Leave(&w.place, nil)
 	*d = Decision{}
-	charges := slices.Clone(w.charges)
-	for i := range charges {
-		if !charges[i].Alone {
-			charges[i].Cost = 0
+	look := &scratch{charges: slices.Clone(w.charges), caller: w.caller}
+	for i := range look.charges {
+		if !look.charges[i].Alone {
+			look.charges[i].Cost = 0
 		}
 	}
-	if err := p.take(w.calling, d, w.route, charges, false); err != nil {
+	if err := p.take(w.calling, d, w.route, look, false); err != nil {
 		return err
 	}
 	w.watched.keep(d, w.charges, w.reserve || p.settles)
@@ -268,7 +273,7 @@ func (p *version) tooLate(w *waiter, d *Decision, due time.Time) error {
 		if d.core.Alone(i) {
 			continue
 		}
-		if o.Remaining < w.charges[i].Cost {
+		if o.Remaining < w.charges[i].Cost+w.charges[i].Reserve && w.charges[i].Cost > 0 {
 			o.RetryAfter, o.MoreAfter = max(1, o.MoreAfter), 0
 		}
 		if i == rule {
@@ -277,11 +282,11 @@ func (p *version) tooLate(w *waiter, d *Decision, due time.Time) error {
 		}
 	}
 	d.core.Allowed = false
-	*d = newDecision(p, w.route, d.core)
+	*d = newDecision(p, w.route, w.caller, d.core)
 	return nil
 }
 
 // refilled has a caller that waits for a key ask the store at once.
 func (l *Limiter) refilled(policy, rule, key string) {
-	l.queues.Refilled(waiting.ID{Policy: policy, Rule: rule, Key: key})
+	l.queues.Refilled(policy, rule, key)
 }

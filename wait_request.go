@@ -28,7 +28,7 @@ func (p *version) decideWaiting(d *Decision, r *http.Request, route *route, s *s
 		w = &waiter{request: new(patience)}
 	}
 	*w.request = patience{began: began, bound: waitBound(ctx, began)}
-	w.ctx, w.route, w.charges, w.calling = ctx, route, s.charges, p.limiter.detached(ctx)
+	w.ctx, w.route, w.scratch, w.calling = ctx, route, s, p.limiter.detached(ctx)
 	err := p.wait(w, d)
 	slept := w.request.slept
 	s.waiter = nil

@@ -70,17 +70,9 @@ func answer(t testing.TB, within time.Duration, status int, r *http.Request, ins
 	}).Sub(start)
 }
 
-func launch(t testing.TB) *redistest.Server {
-	t.Helper()
-	if !redistest.Installed(t) {
-		t.Skip("no redis-server is installed")
-	}
-	return redistest.Launch(t)
-}
-
 // TestBans bars clients on one of three instances, with messages and without.
 func TestBans(t *testing.T) {
-	server := launch(t)
+	server := redistest.Launch(t)
 	three := []*instance{start(t, server.Addr), start(t, server.Addr), start(t, server.Addr)}
 	ctx := t.Context()
 	for i, test := range []struct {
@@ -133,7 +125,7 @@ func TestBans(t *testing.T) {
 
 // TestBansNested checks that the longest of several bans counts, however they nest.
 func TestBansNested(t *testing.T) {
-	server := launch(t)
+	server := redistest.Launch(t)
 	one := []*instance{start(t, server.Addr)}
 	ban := func(entry string, d time.Duration) {
 		require.NoError(t, one[0].bans.Ban(t.Context(), entry, d, "ann", ""))
@@ -153,7 +145,7 @@ func TestBansNested(t *testing.T) {
 func TestBansInOutage(t *testing.T) {
 	for name, fail := range map[string]func(*redistest.Server){"killed": (*redistest.Server).Kill, "paused": (*redistest.Server).Pause} {
 		t.Run(name, func(t *testing.T) {
-			server := launch(t)
+			server := redistest.Launch(t)
 			three := []*instance{start(t, server.Addr), start(t, server.Addr), start(t, server.Addr)}
 			long, short := from("203.0.113.9:80"), from("203.0.113.10:80")
 			require.NoError(t, three[0].bans.Ban(t.Context(), "203.0.113.9", time.Hour, "ann", ""))
@@ -176,7 +168,7 @@ func TestBansInOutage(t *testing.T) {
 
 // TestBanErrors checks what cannot be banned.
 func TestBanErrors(t *testing.T) {
-	server := launch(t)
+	server := redistest.Launch(t)
 	i := start(t, server.Addr)
 	for entry, want := range map[string]string{
 		"0.0.0.0/0":         "access: column 1: matches every client",
@@ -208,7 +200,7 @@ func TestBanErrors(t *testing.T) {
 // BenchmarkBans measures how long 100,000 bans take to be in force after a change, and
 // what a request then costs.
 func BenchmarkBans(b *testing.B) {
-	server := launch(b)
+	server := redistest.Launch(b)
 	i := start(b, server.Addr)
 	client := server.Client()
 	require.NoError(b, client.Eval(b.Context(), `for i = 1, 100000 - 100 do

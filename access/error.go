@@ -7,21 +7,24 @@ import (
 	"unicode/utf8"
 )
 
-// A parseError says where a line of a list is wrong.
-type parseError struct {
-	line    int    // from 1; 0 if there is only one
-	column  int    // in characters, from 1
+// A ParseError says where a list, or an entry of [Bans.Ban], is wrong.
+type ParseError struct {
+	Line    int    // from 1; 0 for an entry of Ban
+	Column  int    // in characters, from 1
+	Problem string // what is wrong, and what to write instead
+
 	excerpt string // the line up to the end of the wrong word, or ""
 	caret   int    // characters of the excerpt before the wrong word
-	problem string // with what to write instead
 }
 
-func (e *parseError) Error() string {
-	where := fmt.Sprintf("column %d", e.column)
-	if e.line > 0 {
-		where = fmt.Sprintf("line %d, %s", e.line, where)
+// Error returns the place and the problem, and below them the line with a caret. It
+// shows no secret of a header.
+func (e *ParseError) Error() string {
+	where := fmt.Sprintf("column %d", e.Column)
+	if e.Line > 0 {
+		where = fmt.Sprintf("line %d, %s", e.Line, where)
 	}
-	text := fmt.Sprintf("access: %s: %s", where, e.problem)
+	text := fmt.Sprintf("access: %s: %s", where, e.Problem)
 	if e.excerpt != "" {
 		text += "\n\t" + e.excerpt + "\n\t" + strings.Repeat(" ", e.caret) + "^"
 	}
@@ -30,8 +33,8 @@ func (e *parseError) Error() string {
 
 // errorAt returns an error about a word of a line. Of a line about a header it shows
 // only the first word, since the others may be a secret, and errors are logged.
-func errorAt(line string, w word, problem string) *parseError {
-	e := &parseError{column: column(line, w.at), problem: problem}
+func errorAt(line string, w word, problem string) *ParseError {
+	e := &ParseError{Column: column(line, w.at), Problem: problem}
 	before, found := line[:w.at], excerpt(line[w.at:w.end])
 	if fields := strings.Fields(before); len(fields) > 0 && fields[0] == "header" {
 		before, found = "header ", "…"

@@ -18,6 +18,7 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/access"
 	"github.com/routelimit/limit/control"
+	"github.com/routelimit/limit/internal/redistest"
 )
 
 var update = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok\n")) })
@@ -92,7 +93,7 @@ func withFile(ctx context.Context, path string) (*limit.Limiter, error) {
 
 // TestBansOfPage is the program of docs/access.md with bans.
 func TestBansOfPage(t *testing.T) {
-	client := redis.NewClient(&redis.Options{Addr: launch(t).Addr})
+	client := redis.NewClient(&redis.Options{Addr: redistest.Launch(t).Addr})
 	t.Cleanup(func() { client.Close() })
 	bad := mustParse(t, "198.51.100.0/24")
 	limiter, bans := withBans(t.Context(), client, bad)

@@ -23,7 +23,14 @@ const (
 	maxSecret  = 256
 	minAgent   = 3
 	maxErrors  = 10
+
+	// No organization has more addresses than a prefix of so many bits.
+	minBits4 = 8
+	minBits6 = 16
 )
+
+// private are the IPv6 prefixes that every site may use as it likes.
+var private = [...]netip.Prefix{netip.MustParsePrefix("fc00::/7"), netip.MustParsePrefix("fe80::/10")}
 
 // parse reads a list. If whole is set, a text that looks half written is an error.
 func parse(text io.Reader, o *Options, whole bool) (*table, error) {
@@ -37,7 +44,7 @@ func parse(text io.Reader, o *Options, whole bool) (*table, error) {
 		case read > maxText:
 			return nil, p.fail(fmt.Errorf("access: the list is longer than %d MiB: shorten it, or join its prefixes to wider ones", maxText>>20))
 		case err == bufio.ErrBufferFull:
-			return nil, p.fail(&parseError{line: number, column: maxLine + 1, problem: fmt.Sprintf("the line is longer than %d bytes: write one entry a line", maxLine)})
+			return nil, p.fail(&ParseError{Line: number, Column: maxLine + 1, Problem: fmt.Sprintf("the line is longer than %d bytes: write one entry a line", maxLine)})
 		case err != nil && err != io.EOF:
 			return nil, p.fail(fmt.Errorf("access: line %d cannot be read: %w", number, err))
 		}
@@ -87,14 +94,14 @@ func (p *parser) line(number int, text string) {
 		err = p.add(e, text)
 	}
 	if err != nil {
-		err.line = number
+		err.Line = number
 		p.errs = append(p.errs, err)
 	}
 }
 
 // add adds an entry, unless the list cannot have it.
-func (p *parser) add(e entry, text string) *parseError {
-	refuse := func(format string, args ...any) *parseError {
+func (p *parser) add(e entry, text string) *ParseError {
+	refuse := func(format string, args ...any) *ParseError {
 		first := strings.Fields(text)[0]
 		at := strings.Index(text, first)
 		return errorAt(text, word{first, at, at + len(first)}, fmt.Sprintf(format, args...))
@@ -118,7 +125,7 @@ func (p *parser) add(e entry, text string) *parseError {
 }
 
 // parseEntry reads a line. It reports whether there is an entry.
-func parseEntry(line string) (e entry, found bool, _ *parseError) {
+func parseEntry(line string) (e entry, found bool, _ *ParseError) {
 	words, err := split(line)
 	if err != nil || len(words) == 0 {
 		return e, false, err
@@ -130,7 +137,7 @@ func parseEntry(line string) (e entry, found bool, _ *parseError) {
 		}
 		return end
 	}
-	wrong := func(w word, format string, args ...any) (entry, bool, *parseError) {
+	wrong := func(w word, format string, args ...any) (entry, bool, *ParseError) {
 		return entry{}, false, errorAt(line, w, fmt.Sprintf(format, args...))
 	}
 	last := 1
@@ -193,10 +200,29 @@ func parsePrefix(text string) (p netip.Prefix, problem string) {
 	switch masked := p.Masked(); {
 	case p.Bits() == 0:
 		return p, "matches every client: write the prefixes of those that you mean"
+	case tooWide(p):
+		least := minBits6
+		if p.Addr().Is4() {
+			least = minBits4
+		}
+		return p, fmt.Sprintf("matches too many clients: write the prefixes of those that you mean, each of /%d or longer", least)
 	case masked != p:
 		return p, fmt.Sprintf("the address has bits outside the prefix: write %v, or %v alone", masked, p.Addr())
 	}
 	return p, ""
+}
+
+// tooWide reports whether p has more clients than anyone bars or exempts on purpose.
+func tooWide(p netip.Prefix) bool {
+	if p.Addr().Is4() {
+		return p.Bits() < minBits4
+	}
+	for _, all := range private {
+		if all.Bits() <= p.Bits() && all.Contains(p.Addr()) {
+			return false
+		}
+	}
+	return p.Bits() < minBits6
 }
 
 // A word is a part of a line between blanks, or in quotes.
@@ -208,11 +234,11 @@ type word struct {
 const blanks = " \t"
 
 // split returns the words of a line before a comment.
-func split(line string) (words []word, _ *parseError) {
+func split(line string) (words []word, _ *ParseError) {
 	for at, c := range line {
 		if c != '\t' && unicode.IsControl(c) || c == utf8.RuneError && !strings.HasPrefix(line[at:], "\uFFFD") {
-			return nil, &parseError{column: column(line, at),
-				problem: fmt.Sprintf("byte %#02x is not text: write UTF-8 without control characters", line[at])}
+			return nil, &ParseError{Column: column(line, at),
+				Problem: fmt.Sprintf("byte %#02x is not text: write UTF-8 without control characters", line[at])}
 		}
 	}
 	for at := 0; ; {

@@ -25,6 +25,13 @@ func TestParseErrors(t *testing.T) {
 		"::/0":                   "line 1, column 1: matches every client: write the prefixes of those that you mean\n\t::/0\n\t^",
 		"::ffff:0:0/96":          "line 1, column 1: matches every client: write the prefixes of those that you mean\n\t::ffff:0:0/96\n\t^",
 		"::ffff:0:0/90":          "line 1, column 1: matches every IPv4 address: write an IPv4 prefix, such as 10.0.0.0/8\n\t::ffff:0:0/90\n\t^",
+		"0.0.0.0/1":              "line 1, column 1: matches too many clients: write the prefixes of those that you mean, each of /8 or longer\n\t0.0.0.0/1\n\t^",
+		"128.0.0.0/1":            "line 1, column 1: matches too many clients: write the prefixes of those that you mean, each of /8 or longer\n\t128.0.0.0/1\n\t^",
+		"10.0.0.0/7":             "line 1, column 1: matches too many clients: write the prefixes of those that you mean, each of /8 or longer\n\t10.0.0.0/7\n\t^",
+		"::ffff:128.0.0.0/97":    "line 1, column 1: matches too many clients: write the prefixes of those that you mean, each of /8 or longer\n\t::ffff:128.0.0.0/97\n\t^",
+		"2000::/3":               "line 1, column 1: matches too many clients: write the prefixes of those that you mean, each of /16 or longer\n\t2000::/3\n\t^",
+		"2a00::/15":              "line 1, column 1: matches too many clients: write the prefixes of those that you mean, each of /16 or longer\n\t2a00::/15\n\t^",
+		"fc00::/6":               "line 1, column 1: matches too many clients: write the prefixes of those that you mean, each of /16 or longer\n\tfc00::/6\n\t^",
 		"10.0.0.0/8 10.0.0.0/9":  "line 1, column 12: more than one entry: write each on a line of its own, a text with blanks in quotes, and # before a comment\n\t10.0.0.0/8 10.0.0.0/9\n\t           ^",
 		"user":                   "line 1, column 5: a user is missing: write one, such as user alice\n\tuser\n\t    ^",
 		"user é b":               "line 1, column 8: more than one entry: write each on a line of its own, a text with blanks in quotes, and # before a comment\n\tuser é b\n\t       ^",
@@ -53,6 +60,14 @@ func TestParseErrors(t *testing.T) {
 	assert.Equal(t, 10, strings.Count(fmt.Sprint(err), "not an entry"))
 	assert.ErrorContains(t, err, "line 10, column 1")
 	assert.ErrorContains(t, err, "the rest was not read")
+}
+
+// TestWidestPrefixes reads the widest prefixes that a list may have.
+func TestWidestPrefixes(t *testing.T) {
+	for _, text := range []string{"10.0.0.0/8", "::ffff:10.0.0.0/104", "2001::/16", "fc00::/7", "fd00::/8", "fe80::/10"} {
+		_, err := access.Parse(strings.NewReader(text), nil)
+		assert.NoError(t, err, text)
+	}
 }
 
 type failing struct{}

@@ -1,7 +1,6 @@
 package access
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -20,13 +19,8 @@ import (
 type table struct {
 	prefixes bart.Table[time.Time]
 	users    map[string]time.Time
-	agents   []agent
+	agents   agents
 	secrets  []secret // sorted by header
-}
-
-type agent struct {
-	text  []byte // in lower case
-	until time.Time
 }
 
 type secret struct {
@@ -70,7 +64,7 @@ func (t *table) add(e entry) {
 		}
 		t.users[e.text] = e.until
 	case byAgent:
-		t.agents = append(t.agents, agent{[]byte(e.text), e.until})
+		t.agents.add(e.text, e.until)
 	case byHeader:
 		at, _ := slices.BinarySearchFunc(t.secrets, e.text, func(s secret, name string) int { return cmp.Compare(s.header, name) })
 		t.secrets = slices.Insert(t.secrets, at, secret{e.text, sha256.Sum256([]byte(e.secret)), e.until})
@@ -110,33 +104,13 @@ func (t *table) remaining(o *Options, r *http.Request) time.Duration {
 			}
 		}
 	}
-	if len(t.agents) > 0 && longest != limit.Never {
-		var room [maxUserAgent]byte
-		text := lower(room[:0], r.UserAgent())
-		for i := range t.agents {
-			if bytes.Contains(text, t.agents[i].text) {
-				hold(t.agents[i].until)
-			}
-		}
+	if len(t.agents.sorted) > 0 && longest != limit.Never {
+		t.agents.each(r.UserAgent(), hold)
 	}
 	if len(t.secrets) > 0 && longest != limit.Never {
 		t.eachSecret(r.Header, hold)
 	}
 	return longest
-}
-
-// maxUserAgent bounds what a long User-Agent costs.
-const maxUserAgent = 1024
-
-// lower appends the beginning of a text to b, with the letters A to Z in lower case.
-func lower(b []byte, text string) []byte {
-	b = append(b, text[:min(len(text), cap(b)-len(b))]...)
-	for i, c := range b {
-		if 'A' <= c && c <= 'Z' {
-			b[i] = c + 'a' - 'A'
-		}
-	}
-	return b
 }
 
 // eachSecret calls hold for each secret that the header has. How long it takes does

@@ -2,9 +2,12 @@ package access
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"os"
+	"io"
 	"time"
+
+	"github.com/routelimit/limit/internal/filewatch"
 )
 
 // Watch reads a list from a file, and reads it again whenever the file changes, until
@@ -18,7 +21,7 @@ import (
 // with a line feed, counts as half written. For an empty list, write a comment.
 func Watch(ctx context.Context, path string, options *Options) (*List, error) {
 	l := &List{options: options.orDefault()}
-	w := watcher{list: l, path: path}
+	w := watcher{list: l, file: filewatch.File{Path: path}}
 	if err := w.load(); err != nil {
 		return nil, err
 	}
@@ -26,20 +29,14 @@ func Watch(ctx context.Context, path string, options *Options) (*List, error) {
 	return l, nil
 }
 
-// pollEvery is how often a file is looked at. It is read when it has not changed
-// between two looks.
-const pollEvery = 500 * time.Millisecond
-
 type watcher struct {
 	list   *List
-	path   string
-	loaded os.FileInfo // the file that was read last, whether it was valid or not
-	seen   os.FileInfo // a file that differs from it
-	failed string      // what was logged last
+	file   filewatch.File
+	failed string // what was logged last
 }
 
 func (w *watcher) run(ctx context.Context) {
-	ticker := time.NewTicker(pollEvery)
+	ticker := time.NewTicker(filewatch.Every)
 	defer ticker.Stop()
 	for {
 		select {
@@ -53,61 +50,40 @@ func (w *watcher) run(ctx context.Context) {
 
 // look reads the file if it has changed, but not since the last look.
 func (w *watcher) look() {
-	info, err := os.Stat(w.path)
+	changed, err := w.file.Changed()
+	if changed {
+		err = w.load()
+	}
 	switch {
 	case err != nil:
-		w.seen = nil
 		w.report(err)
-		return
-	case same(info, w.loaded):
-		w.seen = nil
-		return
-	case !same(info, w.seen):
-		w.seen = info
-		return
+	case changed:
+		w.failed = ""
+		w.list.options.log().Info("access: a list has changed", "path", w.file.Path)
 	}
-	w.seen = nil
-	if err := w.load(); err != nil {
-		w.report(err)
-		return
-	}
-	w.failed = ""
-	w.list.options.log().Info("access: a list has changed", "path", w.path)
-}
-
-func same(a, b os.FileInfo) bool {
-	return a != nil && b != nil && os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
 // report logs why the file could not be read, unless the last line was the same.
 func (w *watcher) report(err error) {
 	if text := err.Error(); text != w.failed {
 		w.failed = text
-		w.list.options.log().Error("access: a list could not be read: the one read before stays in force", "path", w.path, "error", text)
+		w.list.options.log().Error("access: a list could not be read: the one read before stays in force", "path", w.file.Path, "error", text)
 	}
 }
 
 // load reads the file.
 func (w *watcher) load() error {
-	if info, err := os.Stat(w.path); err == nil && !info.Mode().IsRegular() {
-		return fmt.Errorf("access: %s is not a regular file", w.path) // opening a pipe would wait
-	}
-	f, err := os.Open(w.path)
-	if err != nil {
+	var t *table
+	var invalid error
+	err := w.file.Read(func(text io.Reader, _ int64) error {
+		t, invalid = parse(text, &w.list.options, true)
+		return invalid
+	})
+	switch {
+	case invalid != nil && !errors.Is(err, filewatch.ErrWritten):
+		return fmt.Errorf("%s: %w", w.file.Path, invalid)
+	case err != nil:
 		return fmt.Errorf("access: %w", err)
-	}
-	defer f.Close()
-	before, err := f.Stat()
-	if err != nil {
-		return fmt.Errorf("access: %w", err)
-	}
-	t, err := parse(f, &w.list.options, true)
-	if after, stat := f.Stat(); stat != nil || !same(before, after) {
-		return fmt.Errorf("access: %s was written while it was read", w.path) // and is read again
-	}
-	w.loaded = before
-	if err != nil {
-		return fmt.Errorf("%s: %w", w.path, err)
 	}
 	w.list.table.Store(t)
 	return nil

@@ -38,7 +38,8 @@
 //     what Refuse, Fail and Observe of limit.Options do to them;
 //   - that a request is charged to every rule or to none, by its cost, and that the
 //     status of the answer settles the cost;
-//   - exempt and barred clients, for whom no rule is charged;
+//   - exempt and barred clients, which are charged to no rule;
+//   - the limits of plans and overrides, and what is reserved for a class;
 //   - keys: the client's address with forged and with trusted headers, users, path
 //     values, hostile input;
 //   - scope: routes, groups and the whole router, requests without a route, and the
@@ -122,6 +123,7 @@ func Run(t *testing.T, framework Framework) {
 		{"store fails", s.storeFails},
 		{"store unavailable", s.unavailable},
 		{"exempt", s.exempt},
+		{"callers", s.callers},
 		{"barred", s.barred},
 		{"not barred", s.notBarred},
 		{"refuse hook of barred clients", s.barredHook},

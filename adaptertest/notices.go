@@ -90,7 +90,7 @@ func panics(t *testing.T, f func()) (panicked bool) {
 // logged returns a limiter with the book that it logs to.
 func logged() (*limit.Limiter, *logbook.Book) {
 	book := new(logbook.Book)
-	return limit.New(nil, &limit.Options{Log: book.Log()}), book
+	return limit.New(nil, &limit.Options{Log: book.Log(), Instances: 1}), book
 }
 
 // chargedTwice declares one set twice on a route: each request is charged twice, and

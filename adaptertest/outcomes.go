@@ -165,7 +165,7 @@ func (s suite) degradesTheHandler(t *testing.T) {
 }
 
 // watches admits requests that rules only watch: marked ones, which clients and handlers
-// see, and shadows, which nobody sees.
+// see, and shadows, which they do not.
 func (s suite) watches(t *testing.T) {
 	limiter, outcomes := observed(t)
 	router := s.framework(limiter)

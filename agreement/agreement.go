@@ -7,6 +7,11 @@
 //	}})
 //	rules := limit.MustParse("old: 100/1m per ip; new: 20/10s per ip shadow replaces old")
 //
+// The old rule's verdict is that in its set, and the new rule's is that of a rule on its
+// own. The two differ if the set has other enforced rules: a request that one of those
+// refuses charges the new rule and not the old one. So the new rule then refuses more
+// in comparison than it would in place of the old one.
+//
 // Package promlimit exports the same counts.
 package agreement
 

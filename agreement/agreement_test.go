@@ -101,3 +101,18 @@ func TestEnforcedKeysAreNotCompared(t *testing.T) {
 		counter.Counts())
 	assert.InDelta(t, 100, enforced, 30)
 }
+
+// TestAThirdRule checks what the documentation says of other enforced rules: a request
+// that one refuses charges the shadow, and not the rule that it may replace.
+func TestAThirdRule(t *testing.T) {
+	p, err := limit.New(nil, nil).Policy(limit.Named("p",
+		limit.MustParse("old: 3/1h per user; new: 3/1h per user shadow replaces old; third: 1/1h per user").Rules()...))
+	require.NoError(t, err)
+	var counter agreement.Counter
+	for range 5 {
+		d, err := p.Take(t.Context(), limit.Request{Keys: map[string]string{"user": "a"}})
+		require.NoError(t, err)
+		counter.Observe(d)
+	}
+	assert.Equal(t, []agreement.Counts{{Policy: "p", New: "new", Old: "old", BothAdmit: 3, OnlyNewRefuses: 2}}, counter.Counts())
+}

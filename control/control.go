@@ -7,10 +7,11 @@
 // has each change within a second, and usually within milliseconds.
 //
 // While Redis is unavailable, the documents that an instance knows stay in force until
-// they end. When Redis comes back without its data, or with older data, the instances
-// write the documents that they know back: to remove one, call [Control.Delete]. A
-// deletion that Redis loses, or that the first instance to write back has missed, is
-// lost: check the documents after such a failure.
+// they end. If Redis then has lost changes, after a failover or a restart, the instances
+// write the documents that they know back. The later change of a document counts, by
+// the clock of Redis: what Redis has written or deleted since stays so. To remove a
+// document, call [Control.Delete]. A deletion that Redis has lost is lost, unless all
+// instances know of it: check the documents after such a failure.
 package control
 
 import (

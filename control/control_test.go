@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -78,7 +79,7 @@ func three(t testing.TB, addr string) (a, b, c *instance) {
 }
 
 func TestChanges(t *testing.T) {
-	server := launch(t)
+	server := redistest.Launch(t)
 	a, b, c := three(t, server.Addr)
 	know(t, 0, "", a, b, c)
 	assert.Equal(t, 1, c.calls, "before Watch returns")
@@ -121,7 +122,7 @@ func TestChanges(t *testing.T) {
 // TestWithinASecond measures how long a change takes to reach three instances, with
 // and without messages.
 func TestWithinASecond(t *testing.T) {
-	server := launch(t)
+	server := redistest.Launch(t)
 	a, b, c := three(t, server.Addr)
 	for _, messages := range []bool{true, false} {
 		var times []time.Duration
@@ -142,7 +143,7 @@ func TestWithinASecond(t *testing.T) {
 
 // TestExpiry checks that documents end, and that they do so without Redis.
 func TestExpiry(t *testing.T) {
-	server := launch(t)
+	server := redistest.Launch(t)
 	a, b, c := three(t, server.Addr)
 	a.put("x", "1", 600*time.Millisecond)
 	a.put("y", "1", 2*time.Second)
@@ -153,10 +154,36 @@ func TestExpiry(t *testing.T) {
 	know(t, 3*time.Second, "z=1", a, b, c)
 }
 
+// TestWatchEnds checks that no goroutine is left after the context has ended, while Redis
+// works and after it has failed.
+func TestWatchEnds(t *testing.T) {
+	server := redistest.Launch(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr})
+	defer client.Close()
+	c := control.New(client, &control.Options{Log: slog.New(slog.DiscardHandler)})
+	before := runtime.NumGoroutine()
+	for _, works := range []bool{true, false} {
+		ctx, cancel := context.WithCancel(t.Context())
+		called := make(chan bool, 100)
+		for range 20 {
+			require.NoError(t, c.Watch(ctx, "flags", func(map[string]control.Document) { called <- true }))
+		}
+		require.NoError(t, c.Put(t.Context(), "flags", fmt.Sprint("x", works), nil, 0, "ann"))
+		for range 40 { // at once, and after the change
+			<-called
+		}
+		if !works {
+			server.Kill()
+		}
+		cancel()
+		redistest.Await(t, 10*time.Second, "goroutines end", func() bool { return runtime.NumGoroutine() <= before })
+	}
+}
+
 // TestRestart loses the data of Redis: the instances still know the documents, and
 // write them back.
 func TestRestart(t *testing.T) {
-	server := launch(t)
+	server := redistest.Launch(t)
 	a, b, c := three(t, server.Addr)
 	for i := range 5 {
 		a.put("x", fmt.Sprint(i), 0)
@@ -184,7 +211,7 @@ func TestRestart(t *testing.T) {
 
 // TestFarBehind checks an instance that misses more changes than the history has.
 func TestFarBehind(t *testing.T) {
-	server := launch(t)
+	server := redistest.Launch(t)
 	a := follow(t, server.Addr)
 	a.put("old", "1", 0)
 	know(t, time.Second, "old=1", a)
@@ -260,22 +287,44 @@ func TestBounds(t *testing.T) {
 	assert.Panics(t, func() { control.New(client, &control.Options{Prefix: "{x}"}) })
 }
 
-// TestInvalid checks that a document that another program has broken changes nothing,
-// and is logged once.
+// TestInvalid checks that a document that another program has broken is logged, and
+// keeps no other one from being in force.
 func TestInvalid(t *testing.T) {
-	server := launch(t)
+	server := redistest.Launch(t)
 	client := server.Client()
 	var log bytes.Buffer
 	c := control.New(client, &control.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
-	for _, text := range []string{"", "1", "1 2 3 ", "x 2 0 ", "-1 2 0 ", "1 2 9 ab"} {
+	require.NoError(t, c.Put(t.Context(), "flags", "good", nil, 0, "ann"))
+	for i, text := range []string{"", "1", "1 2 3 ", "x 2 0 ", "-1 2 0 ", "1 2 9 ab"} {
 		require.NoError(t, client.HSet(t.Context(), "limit:control:{limit}:flags:documents", "x", text).Err())
-		require.NoError(t, client.Set(t.Context(), "limit:control:{limit}:flags:version", "1 "+text, 0).Err())
+		require.NoError(t, client.Set(t.Context(), "limit:control:{limit}:flags:version", fmt.Sprint(i+2, " ", text), 0).Err())
 		ctx, cancel := context.WithCancel(t.Context())
-		require.NoError(t, c.Watch(ctx, "flags", func(map[string]control.Document) { t.Error("called for " + text) }))
+		var names []string
+		require.NoError(t, c.Watch(ctx, "flags", func(documents map[string]control.Document) {
+			names = slices.Collect(maps.Keys(documents))
+		}))
 		cancel()
-		assert.Contains(t, log.String(), `flags \"x\": an invalid document`, text)
+		assert.Equal(t, []string{"good"}, names, "the others are in force")
+		assert.Contains(t, log.String(), "invalid documents have no effect: write them again, or delete them\" kind=flags documents=1 first=x", text)
 		log.Reset()
 	}
+}
+
+// TestInvalidChange checks that an instance goes on with what it knows of a document
+// that has become invalid.
+func TestInvalidChange(t *testing.T) {
+	server := redistest.Launch(t)
+	a := follow(t, server.Addr)
+	a.put("x", "1", 0)
+	a.put("y", "1", 0)
+	know(t, time.Second, "x=1 y=1", a)
+	require.NoError(t, a.client.HSet(t.Context(), "limit:control:{limit}:flags:documents", "x", "no document").Err())
+	a.put("y", "2", 0)
+	know(t, time.Second, "x=1 y=2", a)
+	newcomer := follow(t, server.Addr)
+	know(t, time.Second, "y=2", newcomer)
+	a.put("x", "3", 0)
+	know(t, time.Second, "x=3 y=2", a, newcomer)
 }
 
 // TestCluster runs on a Cluster, where the keys of a script must share a slot.
@@ -295,13 +344,4 @@ func TestCluster(t *testing.T) {
 	history, err := c.History(ctx, "flags")
 	require.NoError(t, err)
 	assert.Len(t, history, 2)
-}
-
-// launch starts a server, or skips the test.
-func launch(t testing.TB) *redistest.Server {
-	t.Helper()
-	if !redistest.Installed(t) {
-		t.Skip("no redis-server is installed")
-	}
-	return redistest.Launch(t)
 }

@@ -70,41 +70,61 @@ return version
 `)
 
 // changesScript returns the version, the time, and 1 with the documents that changed
-// since a known version (nil for deleted ones), or 0 if the history does not go back
-// to that.
+// since a known version (nil for deleted ones), 0 if the history does not go back to
+// that, or -1 if Redis has lost it. Numbers grow along the history. So it is lost if the
+// history passes its number without it, or is complete and does not have it.
 var changesScript = redis.NewScript(begin + `
+local known, history = unpack(ARGV)
 local version = redis.call('GET', KEYS[1]) or ''
 local reply = {version, text(now), 1}
-if version == ARGV[1] then return reply end
+if version == known then return reply end
+if known == '' then return {version, text(now), 0} end
+if number(version) < number(known) then return {version, text(now), -1} end
+local lines = redis.call('LRANGE', KEYS[3], 0, -1)
 local seen = {}
-for i, line in ipairs(redis.call('LRANGE', KEYS[3], 0, -1)) do
+for i, line in ipairs(lines) do
 	local entry = cjson.decode(line)
-	if i == 1 and entry.version ~= version or entry.name == '' then break end
-	if entry.version == ARGV[1] then return reply end
-	if not seen[entry.name] then
+	if i == 1 and entry.version ~= version then return {version, text(now), 0} end
+	if entry.version == known then return reply end
+	if number(entry.version) <= number(known) then return {version, text(now), -1} end
+	if entry.name == '' then
+		reply = {version, text(now), 0}
+	elseif reply[3] == 1 and not seen[entry.name] then
 		seen[entry.name] = true
 		reply[#reply + 1] = entry.name
 		reply[#reply + 1] = redis.call('HGET', KEYS[2], entry.name)
 	end
 end
-return {version, text(now), 0}
+return {version, text(now), #lines < tonumber(history) and -1 or 0}
 `)
 
-// restoreScript writes documents back that Redis has lost, if its version is still
-// lower than the one of those. It changes no document that Redis has.
+// restoreScript writes documents back that Redis has lost: those of which neither
+// Redis nor its history has a later change. With the last ones it gives the kind a
+// version that is above all that were known.
 var restoreScript = redis.NewScript(begin + `
-local token, channel, known, history = unpack(ARGV, 1, 4)
-local version = number(redis.call('GET', KEYS[1]))
-if version >= tonumber(known) then return '' end
+local token, channel, known, history, last = unpack(ARGV, 1, 5)
+local newest = {}
+for _, line in ipairs(redis.call('LRANGE', KEYS[3], 0, -1)) do
+	local entry = cjson.decode(line)
+	newest[entry.name] = newest[entry.name] or entry
+end
 local size = tonumber(redis.call('GET', KEYS[5]) or 0)
-for i = 5, #ARGV, 2 do
-	if redis.call('HEXISTS', KEYS[2], ARGV[i]) == 0 then
-		store(ARGV[i], ARGV[i + 1], tonumber(string.match(ARGV[i + 1], '^%d+')))
-		size = size + #ARGV[i + 1]
+for i = 6, #ARGV, 2 do
+	local name, document = ARGV[i], ARGV[i + 1]
+	local expires, at = string.match(document, '^(%d+) (%d+)')
+	expires, at = tonumber(expires), tonumber(at)
+	local has, change = redis.call('HGET', KEYS[2], name), newest[name]
+	local later = expires > 0 and expires <= now or
+		has and tonumber(string.match(has, '^%d+ (%d+)') or now) >= at or
+		change and (tonumber(change.at) > at or change.deleted and tonumber(change.at) == at)
+	if not later then
+		store(name, document, expires)
+		size = size + #document - (has and #has or 0)
 	end
 end
-version = text(tonumber(known) + 1) .. ' ' .. token
 redis.call('SET', KEYS[5], text(size))
+if last ~= '1' then return '' end
+local version = text(math.max(number(redis.call('GET', KEYS[1])), tonumber(known)) + 1) .. ' ' .. token
 redis.call('SET', KEYS[1], version)
 log(version, {name = '', by = 'a restore'}, tonumber(history))
 redis.call('PUBLISH', channel, version)

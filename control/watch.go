@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"strconv"
@@ -26,9 +25,11 @@ const (
 // Watch follows the documents of a kind until ctx ends. It calls f with all of them, by
 // their names: before it returns, unless Redis cannot be read, and after each change
 // and each end of a document. Changes within 50 ms, or within the time of a call, may
-// share a call. f must neither keep nor change the map. It is not called concurrently with itself.
+// share a call. f must neither keep nor change the map. It is not called concurrently
+// with itself.
 //
-// The error is about the kind. Failures of Redis are logged, once each time.
+// The error is about the kind. Failures of Redis are logged, once each time, and so are
+// documents that another program has broken: they leave what is known as it is.
 func (c *Control) Watch(ctx context.Context, kind string, f func(map[string]Document)) error {
 	if err := validKind(kind); err != nil {
 		return err
@@ -145,11 +146,6 @@ func (w *watcher) fetch(ctx context.Context) (changed bool, err error) {
 		if version == w.version {
 			return changed, nil
 		}
-		if number(version) < number(w.version) && len(w.documents) > 0 {
-			if err := w.restore(ctx, version); err != nil {
-				return changed, err
-			}
-		}
 		if version, err = w.changes(ctx); err != nil {
 			return changed, err
 		}
@@ -160,7 +156,7 @@ func (w *watcher) fetch(ctx context.Context) (changed bool, err error) {
 
 // changes reads what has changed since the version. It returns the new one.
 func (w *watcher) changes(ctx context.Context) (string, error) {
-	reply, err := changesScript.Run(ctx, w.client, w.names, w.version).Slice()
+	reply, err := changesScript.Run(ctx, w.client, w.names, w.version, MaxHistory).Slice()
 	if err != nil {
 		return "", err
 	}
@@ -174,20 +170,23 @@ func (w *watcher) changes(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("an invalid time %q", said)
 	}
-	if reply[2] != int64(1) {
+	switch reply[2] {
+	case int64(1):
+	case int64(-1):
+		return w.reconcile(ctx, version, now, local)
+	default:
 		return version, w.all(ctx, version, now, local)
 	}
+	var invalid []string
 	for i := 3; i+1 < len(reply); i += 2 {
 		name, _ := reply[i].(string)
-		text, there := reply[i+1].(string)
-		if !there {
+		if text, there := reply[i+1].(string); !there {
 			delete(w.documents, name)
-			continue
-		}
-		if err := w.put(w.documents, name, text, now, local); err != nil {
-			return "", err
+		} else if !w.put(w.documents, name, text, now, local) {
+			invalid = append(invalid, name)
 		}
 	}
+	w.warn(invalid)
 	w.version = version
 	return version, nil
 }
@@ -195,42 +194,54 @@ func (w *watcher) changes(ctx context.Context) (string, error) {
 // all reads all documents. Those that change meanwhile are in the changes since the
 // version, which was read before.
 func (w *watcher) all(ctx context.Context, version string, now int64, local time.Time) error {
-	documents := make(map[string]Document)
-	for cursor := uint64(0); ; {
-		pairs, next, err := w.client.HScan(ctx, w.names[1], cursor, "", 1000).Result()
-		if err != nil {
-			return err
-		}
-		for i := 0; i+1 < len(pairs); i += 2 {
-			if err := w.put(documents, pairs[i], pairs[i+1], now, local); err != nil {
-				return err
-			}
-		}
-		if cursor = next; cursor == 0 {
-			w.version, w.documents = version, documents
-			return nil
-		}
-	}
-}
-
-func (w *watcher) put(documents map[string]Document, name, text string, now int64, local time.Time) error {
-	d, err := decode(text, now, local)
+	documents, invalid, err := w.scan(ctx, now, local)
 	if err != nil {
-		return fmt.Errorf("%s %q: %w", w.kind, name, err)
+		return err
 	}
-	documents[name] = d
+	w.warn(invalid)
+	w.version, w.documents = version, documents
 	return nil
 }
 
-// restore writes the documents back that Redis, which has an older version, has lost.
-func (w *watcher) restore(ctx context.Context, older string) error {
-	w.logger().Warn("control: Redis has lost documents: those that are known are written back", "kind", w.kind,
-		"documents", len(w.documents), "has", number(older), "known", number(w.version))
-	args := []any{rand.Text(), w.channel(w.kind), number(w.version), MaxHistory}
-	for name, d := range w.documents {
-		args = append(args, name, d.encode())
+// scan returns all documents that Redis has, and the names of invalid ones.
+func (w *watcher) scan(ctx context.Context, now int64, local time.Time) (documents map[string]Document, invalid []string, _ error) {
+	documents = make(map[string]Document)
+	for cursor := uint64(0); ; {
+		pairs, next, err := w.client.HScan(ctx, w.names[1], cursor, "", 1000).Result()
+		if err != nil {
+			return nil, nil, err
+		}
+		for i := 0; i+1 < len(pairs); i += 2 {
+			if !w.put(documents, pairs[i], pairs[i+1], now, local) {
+				invalid = append(invalid, pairs[i])
+			}
+		}
+		if cursor = next; cursor == 0 {
+			return documents, invalid, nil
+		}
 	}
-	return restoreScript.Run(ctx, w.client, w.names, args...).Err()
+}
+
+// put adds a document, and reports whether it is valid. One that is not leaves what is
+// known of its name as it is, so that it does not keep the others from being in force.
+func (w *watcher) put(documents map[string]Document, name, text string, now int64, local time.Time) bool {
+	d, err := decode(text, now, local)
+	if err != nil {
+		if known, ok := w.documents[name]; ok {
+			documents[name] = known
+		}
+		return false
+	}
+	documents[name] = d
+	return true
+}
+
+// warn logs the invalid documents that were read.
+func (w *watcher) warn(invalid []string) {
+	if len(invalid) > 0 {
+		w.logger().Error("control: invalid documents have no effect: write them again, or delete them", "kind", w.kind,
+			"documents", len(invalid), "first", invalid[0][:min(len(invalid[0]), maxName)])
+	}
 }
 
 func sleep(ctx context.Context, d time.Duration) {

@@ -129,6 +129,9 @@ func ParseAlgorithm(word string) (a Algorithm, ok bool) {
 // The others must be zero.
 func (a Algorithm) Fields() Fields { return a.row().fields }
 
+// MaxLimit returns the largest limit of a quota.
+func (a Algorithm) MaxLimit() int64 { return a.row().maxLimit }
+
 // NewState returns the state of a key that has never been charged. It panics if
 // the algorithm is unknown, which [ValidateCharges] reports as an error.
 func NewState(a Algorithm) State {

@@ -20,7 +20,8 @@ import (
 // is true.
 //
 // Trade-off: what bars a key is not what it may send, so a client that shares its
-// key with others is barred with them. The state has an entry for each strike, and so
+// key with others is barred with them. A store without room for a key counts none of
+// its strikes and does not bar it, rather than share a bar. The state has an entry for each strike, and so
 // takes limits up to [MaxStrikes].
 //
 // When the clock steps back, strikes ahead of now are dated now, and a bar ends no

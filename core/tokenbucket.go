@@ -18,8 +18,10 @@ package core
 // Trade-off: a burst and a window's refill fit into one window.
 //
 // When the clock steps back, the last refill is dated now: no time is credited
-// twice. When the burst is lowered, the bucket lacks no more than all of it. A
-// changed rate applies since the last unit was taken.
+// twice. A changed rate applies since the last unit was taken. When the burst is
+// lowered, the bucket lacks no more than all of it. It remembers what else it lacked
+// until it is full, for a burst that is raised again; until then it gathers no tokens
+// beside those that are taken.
 //
 // The method is the token bucket of Turner, "New directions in communications
 // (or which way to the information age?)" (1986), refilled lazily.
@@ -41,6 +43,8 @@ type bucketState struct {
 
 	// of the last Advance
 	limit, burst, initial, now, short, back int64
+
+	debt int64 // tokens that it lacks for a larger burst; 0 if it lacked no more than this one
 }
 
 // Advance implements [State].
@@ -76,8 +80,11 @@ func (b *bucketState) refill() {
 	if rest += part; rest >= b.window {
 		came, rest = came+1, rest-b.window
 	}
+	b.debt = 0
 	if b.short, b.back = missing-came, rest; b.short <= 0 {
 		b.short, b.back = 0, 0
+	} else if b.missing > b.burst {
+		b.debt = b.missing - came
 	}
 }
 
@@ -87,7 +94,15 @@ func (b *bucketState) fullAt() int64 { return b.last + b.regain(b.lacked()) }
 // Take implements [State].
 func (b *bucketState) Take(n int64, _ uint64) (room, delay int64) {
 	b.short += n
+	if b.debt > 0 {
+		b.debt += n
+		b.short = b.debt
+	}
+	if b.short > b.burst {
+		b.back = 0
+	}
 	b.missing, b.part, b.last, b.begun = b.short, b.back, b.now, true
+	b.short = min(b.short, b.burst)
 	return b.burst - b.short, 0
 }
 
@@ -135,6 +150,7 @@ func (b *bucketState) Return(r *Return, now int64) int64 {
 	}
 	b.Advance(q, now)
 	if b.isNew {
+		b.begun = true // the quota of the next charge may refill more slowly
 		return 0
 	}
 	lacks, given := give(&b.returns, r, now, levelOf(b.short, b.back, q.Window))

@@ -3,12 +3,17 @@ package guard
 import (
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/memstore"
+	"github.com/routelimit/limit/redisstore"
 )
 
 // barring returns charges of a rule and a ban after three refusals.
@@ -65,6 +70,87 @@ func TestBanOfSeveral(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, d.Allowed, "nothing was refused")
 	assert.EqualValues(t, 3, d.Outcomes()[1].Remaining)
+}
+
+// TestOverflowBarsNoClient floods guards without room for new keys, with a store that
+// works and with one that fails. A ban refuses no new client, the store gets no bar that
+// clients share, and keys that the store has barred stay barred.
+func TestOverflowBarsNoClient(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		now := new(atomic.Int64)
+		now.Store(1000 * hour)
+		f := &frail{Store: at(now)}
+		own := memstore.New(&memstore.Options{MaxKeys: 256, Now: now.Load})
+		s := newStore(f, &Options{Log: nowhere}, own, now.Load)
+		request := func(key string) core.Decision {
+			charges := barring(2)
+			charges[0].Key, charges[1].Key = key, key
+			d, err := s.Take(t.Context(), "p", charges)
+			require.NoError(t, err)
+			return d
+		}
+		barred := func(d core.Decision) bool { return !d.Outcomes()[1].Fits() }
+		if fails {
+			f.fail(errDown)
+		}
+		for range 5 {
+			request("early")
+		}
+		require.True(t, barred(request("early")))
+		modes := make(map[core.Overflow]int)
+		for range 9 {
+			for i := range 600 {
+				d := request(fmt.Sprint("flood ", i))
+				modes[d.Overflow(1)]++
+			}
+		}
+		require.Greater(t, modes[core.SharedQuota], 1000)
+		for _, wait := range []int64{0, 20 * sec, 0} {
+			now.Add(wait)
+			bars := 0
+			for i := range 1000 {
+				if barred(request(fmt.Sprint("new ", wait, i))) {
+					bars++
+				}
+			}
+			assert.Zero(t, bars, "fails: %v", fails)
+			assert.False(t, request("early").Allowed, "fails: %v", fails)
+		}
+	}
+}
+
+// TestNoOverflowKeysOfBans floods a guard in front of a real Redis. The rule gets overflow
+// keys there and the ban none, and a client that Redis has barred stays barred.
+func TestNoOverflowKeysOfBans(t *testing.T) {
+	for _, instances := range []int{1, 3} {
+		client := redistest.Real(t)
+		s := New(redisstore.New(client, &redisstore.Options{Timeout: time.Minute}), &Options{MaxKeys: 256, Slow: time.Minute, Instances: instances})
+		request := func(key string) core.Decision {
+			charges := barring(2)
+			for i := range charges {
+				charges[i].Key, charges[i].Quota.Window = key, hour
+			}
+			charges[1].Quota.Bar = hour
+			d, err := s.Take(t.Context(), "p", charges)
+			require.NoError(t, err)
+			return d
+		}
+		for range 6 {
+			request("early")
+		}
+		shared := 0
+		for range 5 {
+			for i := range 1000 {
+				if d := request(fmt.Sprint("flood ", i)); d.Overflow(1) == core.SharedQuota {
+					shared++
+				}
+			}
+		}
+		require.Greater(t, shared, 1000)
+		assert.NotEmpty(t, client.Keys(t.Context(), "*r"+overflowSuffix+"*").Val())
+		assert.Empty(t, client.Keys(t.Context(), "*ban"+overflowSuffix+"*").Val())
+		assert.False(t, request("early").Allowed)
+	}
 }
 
 // TestBansAndValuesInCycles takes through failures, lost data and recoveries, with every

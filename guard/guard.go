@@ -96,7 +96,8 @@ type Options struct {
 // does not know is charged to one of 256 overflow quotas of its rule in the
 // store, and to one in memory. Each has the quota of one key. Known keys are not
 // affected. Such decisions have the mode [core.ModeOverflow]. Their units are
-// not refundable, except for rules that all requests share.
+// not refundable, except for rules that all requests share. A [core.Ban] counts no
+// strikes of such a key, and does not bar it.
 //
 // With one instance, no key gets more than its limit. With several, a key may
 // use its own limit and a part of the overflow quota that it shares with other
@@ -153,6 +154,10 @@ func newStore(store core.Store, options *Options, own *memstore.Store, now func(
 	s.doubts.begin(s.instances == 1)
 	return s
 }
+
+// Check checks the guarded store, also while the breaker is open: see [core.Check]. It
+// neither counts as a call of the store nor logs.
+func (s *Store) Check(ctx context.Context) error { return core.Check(ctx, s.store.Store) }
 
 // Take implements [core.Store]. It returns errors of the store that do not wrap
 // [core.ErrUnavailable], and the error of a ctx that is done. Neither admits.

@@ -35,7 +35,7 @@ func (o *outage) add(now int64, mode core.Mode, reason error) {
 		return
 	}
 	if _, due := o.lines.Due(time.UnixMicro(now), notice.Every); due {
-		notice.Write(o.logger(), notice.Outage, "limit: the store is still unavailable", 0, o.report(now)...)
+		o.logger().Warn("limit: the store is still unavailable", append([]any{"code", notice.Outage}, o.report(now)...)...)
 	}
 }
 

@@ -98,15 +98,20 @@ func (o *overflowStore) Return(ctx context.Context, policy string, returns []cor
 }
 
 // noticed notes a decision of the memory by overflow quotas. What was taken there
-// counts for at most twice the span of the quota.
+// counts for at most twice the span of the quota. A ban takes nothing there.
 func (c *call) noticed(charges []core.Charge, d *core.Decision) {
 	if d.Mode != core.ModeOverflow {
 		return
 	}
 	for i := range charges {
-		if d.Overflow(i) != core.OwnQuota {
-			c.guard.store.until.advance(c.now + 2*charges[i].Quota.Span())
+		if d.Overflow(i) == core.OwnQuota {
+			continue
 		}
+		span := charges[i].Quota.Span()
+		if charges[i].Quota.Bars() {
+			span = charges[i].Quota.Window
+		}
+		c.guard.store.until.advance(c.now + 2*span)
 	}
 }
 
@@ -183,8 +188,12 @@ func (c *call) moved(asked []core.Charge, own *core.Decision) bool {
 }
 
 // shared returns c as a charge on the overflow quota of its key in the store.
-// All instances choose the same one.
+// All instances choose the same one. A ban has none, since clients would be barred
+// for the strikes of others: it becomes a look at a quota that no charge takes from.
 func shared(c core.Charge) core.Charge {
+	if c.Quota.Bars() {
+		c.Quota, c.Cost = core.Quota{Limit: c.Quota.Limit, Window: c.Quota.Window}, 0
+	}
 	key, quota := fnv.New32a(), fnv.New64a()
 	key.Write([]byte(c.Key))
 	q := c.Quota.OverflowQuota()

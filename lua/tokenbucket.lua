@@ -31,11 +31,16 @@ end
 
 local function take_bucket(s, n)
   s.used, s.taken, s.kept = s.used + n, true, nil
+  if s.debt then
+    s.debt = s.debt + n
+    s.used = s.debt
+    if s.used > s.rule.burst then s.used, s.back = s.rule.burst, 0 end
+  end
   bucket_outlook(s)
 end
 
 local function encode_bucket(s)
-  local missing, part, last = s.used, s.back, s.now
+  local missing, part, last = s.debt or s.used, s.back, s.now
   if s.kept then missing, part, last = s.kept[1], s.kept[2], s.kept[3] end
   return 'h' .. be48(missing) .. be48(part) .. be56(last) .. be48(s.rule.window),
     regain(s.rule, s.used, s.back) + (s.rule.missing > 0 and NEW_AGAIN or 0)
@@ -50,6 +55,7 @@ local function decode_bucket(value, rule, now)
     if window ~= rule.window then part, s.redated = 0, true end
     if last > now then last, s.redated = now, true end
     if s.redated then s.kept = {missing, part, last} end
+    local lacked = missing
     if missing > rule.burst then missing, part = rule.burst, 0 end
     local came, rest = muldiv(now - last, rule.limit, rule.window)
     rest = rest + part
@@ -60,6 +66,8 @@ local function decode_bucket(value, rule, now)
       if rule.missing > 0 and now >= last + regain(rule, missing, part) + NEW_AGAIN then
         s.used, s.new = rule.missing, true -- as if the key had expired
       end
+    elseif lacked > rule.burst then
+      s.debt = lacked - came -- for a burst that is raised again
     end
   else
     s.new = rule.missing > 0

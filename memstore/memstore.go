@@ -76,6 +76,11 @@ const DefaultMaxKeys = 1 << 17
 // either, or for a rule that all requests share. Then a new key is refused with a
 // RetryAfter of one second.
 //
+// Bans have no overflow quotas: there, clients would be barred for the strikes of
+// others. So without room for a new key, a [core.Ban] counts no strikes of the key
+// and does not bar it; the other rules still refuse its requests. A key that is
+// known keeps its strikes and its bar.
+//
 // Limitations of overflow quotas:
 //
 //   - A [core.FixedWindow] that begins with its first unit begins, in an overflow
@@ -167,7 +172,7 @@ func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) 
 		} else {
 			k.quotas = s.locate(keys, i, policy, &charges[i], now)
 			overflows = overflows || k.quotas != core.OwnQuota
-			states = append(states, k.state())
+			states = append(states, k.state(&charges[i].Quota))
 		}
 	}
 	if overflows {

@@ -24,6 +24,9 @@ import (
 // units that were taken before it. So an entry of a key that leaves such an
 // overflow quota begins with a copy of its state, and is charged alone. A copy of
 // a log would let one request use the memory of a full limit.
+//
+// Bans have no overflow quotas. A shared one would bar clients for the strikes of
+// others, and for longer than the flood: see noStrikes.
 
 const (
 	// overflowRoom is how many overflow quotas a shard may have, beside s.room
@@ -67,7 +70,7 @@ func (s *Store) locate(keys []target, i int, policy string, c *core.Charge, now 
 			k.entry.sharedUntil = shared.sharedUntil
 		}
 		return core.BothQuotas
-	case c.Key == "": // all requests share it already
+	case c.Key == "" || c.Quota.Bars(): // all requests share it already; see noStrikes
 		return core.SharedQuota
 	}
 	k.entry = s.findOverflow(shard, policy, c) // it may exist although it is not shared now
@@ -172,12 +175,37 @@ func (s *Store) takeOverflow(now int64, policy string, charges []core.Charge, ke
 }
 
 // state returns the state that decides the charge.
-func (k *target) state() core.State {
-	if k.entry == nil {
-		return noRoom{}
+func (k *target) state(q *core.Quota) core.State {
+	switch {
+	case k.entry != nil:
+		return k.entry.state()
+	case q.Bars():
+		return (*noStrikes)(q)
 	}
-	return k.entry.state()
+	return noRoom{}
 }
+
+// noStrikes is the state of a ban's key for which there is no memory: the ban has
+// not struck the key, and never will. The other rules still refuse the key's requests.
+type noStrikes core.Quota
+
+// Advance implements [core.State].
+func (n *noStrikes) Advance(*core.Quota, int64) int64 { return n.Limit }
+
+// Needs implements [core.State]. Only a cost above the limit does not fit.
+func (n *noStrikes) Needs(c *core.Charge) int64 { return c.Cost }
+
+// Take implements [core.State].
+func (n *noStrikes) Take(int64, uint64) (room, delay int64) { return n.Limit, 0 }
+
+func (*noStrikes) Refuse(bool) bool                      { return false }
+func (*noStrikes) Renew(*core.Quota, int64, uint64) bool { return false }
+func (*noStrikes) Release(*core.Quota, int64, uint64)    {}
+func (*noStrikes) Used() int64                           { return 0 }
+func (*noStrikes) After(int64) int64                     { return 0 }
+func (*noStrikes) Expires() int64                        { return 0 }
+func (*noStrikes) Return(*core.Return, int64) int64      { return 0 }
+func (n *noStrikes) Clone() core.State                   { return n }
 
 // noRoom is the state of a key for which there is no memory. It refuses, and
 // cannot know when there will be memory.

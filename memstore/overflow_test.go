@@ -301,3 +301,55 @@ func TestAloneInOverflow(t *testing.T) {
 		require.Equal(t, remain, d.Outcomes()[0].Remaining)
 	}
 }
+
+// TestOverflowBarsNoClient floods a full memory from 6,000 keys, each of which earns a
+// ban many times. A ban refuses no new client, neither during the flood nor later, and
+// keys that were barred before stay barred.
+func TestOverflowBarsNoClient(t *testing.T) {
+	now := int64(1000 * sec)
+	s := New(&Options{MaxKeys: 4096, Now: func() int64 { return now }})
+	request := func(key string, cost int64) core.Decision {
+		return take(t, s,
+			core.Charge{Rule: "ip", Key: key, Quota: core.Quota{Limit: 2, Window: 10 * sec}, Cost: 1},
+			core.Charge{Rule: "ban", Key: key, Quota: core.Quota{Algorithm: core.Ban, Limit: 3, Window: 60 * sec, Bar: 3600 * sec}, Cost: cost})
+	}
+	barred := func(d core.Decision) bool { return !d.Outcomes()[1].Fits() }
+	for range 5 {
+		request("early", 0)
+	}
+	require.True(t, barred(request("early", 0)))
+
+	overflows := 0
+	for range 9 {
+		for i := range 6000 {
+			if d := request(fmt.Sprint("flood ", i), 0); d.Overflow(1) != core.OwnQuota {
+				overflows++
+			}
+		}
+	}
+	require.Greater(t, overflows, 10_000)
+	count := func(name string) (bars, refused int) {
+		for i := range 1000 {
+			d := request(fmt.Sprint(name, i), 1)
+			if barred(d) {
+				bars++
+			}
+			if !d.Allowed {
+				refused++
+			}
+		}
+		return bars, refused
+	}
+	bars, refused := count("during ")
+	assert.Zero(t, bars)
+	assert.NotZero(t, refused, "the other rule has an overflow quota")
+	assert.True(t, barred(request("early", 0)), "has a state of its own")
+
+	now += 20 * sec // the rule has forgotten the flood; the bars have not ended
+	bars, _ = count("after ")
+	assert.Zero(t, bars)
+	assert.True(t, barred(request("early", 0)))
+
+	d := take(t, s, core.Charge{Rule: "ban", Key: "other", Quota: core.Quota{Algorithm: core.Ban, Limit: 3, Window: 60 * sec, Bar: 3600 * sec}, Cost: 4})
+	assert.Equal(t, core.Never, d.Outcomes()[0].RetryAfter, "no ban admits a cost above its limit")
+}

@@ -62,8 +62,8 @@ const defaultChunk = 1_000
 //     changes. Permits are handed out in the window, or cell, that counts them.
 //
 // Rules of other algorithms, and buckets with Missing tokens, are not prefetched.
-// Requests with a charge that decides alone or has a reserve get no permits: the
-// store decides them, by these quotas. Permits that instances hold count for them.
+// Requests with a charge that decides alone, has a reserve, or is a [core.Ban] get no
+// permits: the store decides them, by these quotas. Permits that instances hold count for them.
 //
 // A request may be refused early. While an instance holds permits, the others can
 // not use them. It holds about as many as it needs in half a Hold, and gives back
@@ -183,6 +183,9 @@ func (s *Store) addPool(r *rule, plan *plan, policy string, c *core.Charge) *poo
 	s.after(p.period(), p.check)
 	return p
 }
+
+// Check checks the wrapped store: see [core.Check].
+func (s *Store) Check(ctx context.Context) error { return core.Check(ctx, s.store) }
 
 // Take implements [core.Store].
 func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {

@@ -475,6 +475,28 @@ func concurrently(t *testing.T, stores []core.Store, q core.Quota) {
 	require.NotEmpty(t, spans) // how many there are depends on the machine
 }
 
+// TestStrikes checks that a request with a ban is decided once, by the store: a refusal
+// is one strike, and an admission none, even where permits would have to be given back.
+func TestStrikes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOne(t, core.Quota{Limit: 1000, Window: 1_000_000})
+		o.warm()
+		ban := core.Charge{Rule: "ban", Quota: core.Quota{Algorithm: core.Ban, Limit: 3, Window: 1_000_000, Bar: 9_000_000}}
+		strikes := func() int64 {
+			d := o.take(ban)
+			return 3 - d.Outcomes()[0].Remaining
+		}
+		held, left := o.held(), o.left()
+		require.True(t, o.take(o.charge(left), ban).Allowed)
+		require.Zero(t, strikes())
+		require.False(t, o.take(o.charge(1), ban).Allowed, "permits are for requests without a ban")
+		require.EqualValues(t, 1, strikes())
+		require.Equal(t, held, o.held())
+		require.False(t, o.take(o.charge(held+1), ban).Allowed)
+		require.EqualValues(t, 2, strikes())
+	})
+}
+
 // TestAloneAndReserve holds that requests with a charge that decides alone or has a
 // reserve are decided once, by the store, and by the quota that leaves room for
 // permits.

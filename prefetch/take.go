@@ -20,10 +20,10 @@ type take struct {
 }
 
 // prefetched finds the plans and pools of the charges, and reports whether any has a
-// plan. Where a charge decides alone or has a reserve, none has a pool: the store
-// decides all of them, once.
+// plan. Where a charge decides alone, has a reserve, or is a ban, which counts each
+// refusal, none has a pool: the store decides all of them, once.
 func (t *take) prefetched() (found bool) {
-	extra := slices.ContainsFunc(t.charges, func(c core.Charge) bool { return c.Alone || c.Reserve > 0 })
+	extra := slices.ContainsFunc(t.charges, func(c core.Charge) bool { return c.Alone || c.Reserve > 0 || c.Quota.Bars() })
 	for i := range t.charges {
 		c := &t.charges[i]
 		if r := t.store.rules[Rule{t.policy, c.Rule}]; r != nil {

@@ -65,6 +65,9 @@ func newStore(store core.Store, now func() int64) *Store {
 	return &Store{store: store, now: now, seed: maphash.MakeSeed()}
 }
 
+// Check checks the wrapped store: see [core.Check].
+func (s *Store) Check(ctx context.Context) error { return core.Check(ctx, s.store) }
+
 // Take implements [core.Store].
 func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
 	if err := ctx.Err(); err != nil {

@@ -102,6 +102,37 @@ func (s *schedule) change() {
 	q.Limit = pick(s.random, someLimits)
 }
 
+// alternate gives each rule the limit of another caller: the usual one, a tenth of it, or
+// ten times as much. What follows the limit by default follows this one.
+func (s *schedule) alternate() {
+	s.settle()
+	for i := range s.rules {
+		q := &s.rules[i].Quota
+		if s.usual == nil {
+			s.usual = make(map[string]core.Quota)
+		}
+		usual, known := s.usual[s.rules[i].Rule]
+		if !known {
+			usual = *q
+			s.usual[s.rules[i].Rule] = usual
+		}
+		other := usual
+		switch s.random.IntN(3) {
+		case 0:
+			other.Limit = max(1, usual.Limit/10)
+		case 1:
+			other.Limit = 10 * usual.Limit
+		}
+		if other.Refills() && !other.Queues() && usual.Burst == usual.Limit {
+			other.Burst = other.Limit
+			other.Missing = min(other.Missing, other.Burst)
+		}
+		if other.Validate() == nil {
+			*q = other
+		}
+	}
+}
+
 // settle charges the keys that are full again. A store may or may not have forgotten
 // what they spent. That must not show when the clock steps back to where it counted,
 // or when a change would make it count.

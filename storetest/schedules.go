@@ -41,6 +41,7 @@ type schedule struct {
 
 	stepsBack bool // whether the clock may step back
 	changes   bool // whether limits may change
+	plans     bool // whether callers of one key have different limits
 	expires   bool // whether keys expire, with long times in which nothing happens
 	returns   bool // whether units are given back, and keys reset
 
@@ -49,6 +50,7 @@ type schedule struct {
 	met     core.Outcome          // one of the last decision
 	states  map[string]core.State // by rule and key, as are those below
 	ledgers map[string]*ledger    // of exact windows
+	usual   map[string]core.Quota // of rules with plans
 	left    map[string]int64      // what remained
 	loans   [][]core.Return       // what admitted requests took
 	trace   []step
@@ -94,6 +96,7 @@ func newSchedule(t *testing.T, h Harness, seed uint64, number int) *schedule {
 		s.changes = false
 		s.stepsBack = s.stepsBack && !s.returns
 	}
+	s.plans = s.changes && random.IntN(3) == 0
 	for i := range 1 + random.IntN(5) {
 		s.rules = append(s.rules, core.Charge{Rule: fmt.Sprint("r", i), Quota: someQuota(t, random)})
 	}
@@ -114,6 +117,9 @@ func (s *schedule) run() {
 		s.advance()
 		if s.changes && s.random.IntN(10) == 0 {
 			s.change()
+		}
+		if s.plans {
+			s.alternate()
 		}
 		s.touch()
 		if s.returns && s.random.IntN(3) == 0 {

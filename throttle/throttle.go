@@ -163,6 +163,9 @@ func problems(r limit.Rule) (list []string) {
 	if r.OnRefusal != (limit.Refusal{}) || r.Shadow {
 		list = append(list, "a body is slowed and never refused: leave out OnRefusal and Shadow")
 	}
+	if r.Plans != nil || r.Reserve != nil || r.Exempt != nil {
+		list = append(list, "a rate of bytes is the same for all callers: leave out Plans, Reserve and Exempt, and write a set for each plan")
+	}
 	return list
 }
 

@@ -1,7 +1,9 @@
 // Command limitctl shows package limit at work and checks deployments of it.
 // "limitctl demo" serves limited routes of Gin, Echo and net/http, and a page that
 // sends requests to them. "limitctl doctor" checks a Redis and an application, and
-// says what to change.
+// says what to change. "limitctl check" and "limitctl explain" are about policy files,
+// "limitctl schema" prints their JSON Schema, and "limitctl push" and "limitctl history"
+// change policies through Redis.
 //
 // It is not called limit because zsh and csh have a builtin of that name.
 package main
@@ -40,6 +42,7 @@ func newCommand() *cobra.Command {
 		SilenceErrors: true, // main prints it
 	}
 	root.AddCommand(newDemoCommand(), newDoctorCommand())
+	root.AddCommand(newPolicyCommands()...)
 	return root
 }
 

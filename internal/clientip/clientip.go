@@ -40,6 +40,10 @@ func (c *Config) Key(remoteAddr string, header http.Header) string {
 	return c.client(remoteAddr, header).key(c.IPv6Prefix)
 }
 
+// Parse returns the address of a client, from a text with or without a port: the zero
+// Addr if it is none.
+func Parse(text string) netip.Addr { return parseAddress(text).client() }
+
 // Key returns the key of an address with or without a port, or "" if the text
 // is not an address.
 func Key(text string, ipv6Prefix int) string { return parseAddress(text).key(ipv6Prefix) }

@@ -28,6 +28,9 @@ var attributes = []struct {
 	{enforced, 0},
 	{replaces, 0},
 	{hidden, 0},
+	{plan, 0},
+	{reserve, 0},
+	{exempt, 0},
 }
 
 // onError is an attribute of a rule of any algorithm.
@@ -110,6 +113,7 @@ func (r Rule) writeAttributes(b *strings.Builder) {
 	if r.Hidden {
 		word(hidden)
 	}
+	r.writeCallers(word)
 }
 
 // An attribute is a word of a rule, and its offset in the text.
@@ -129,7 +133,7 @@ func (p *parser) attributes(r *Rule, window int) error {
 		if kind == "" {
 			break
 		}
-		if seen[kind] && kind != refuse { // each clause of refuse once: see refusal
+		if seen[kind] && !repeatable(kind) {
 			return p.errorf("each word once, and one algorithm")
 		}
 		seen[kind] = true
@@ -226,6 +230,12 @@ func (p *parser) attribute(r *Rule, word string) (err error) {
 		r.Replaces, err = p.ruleName()
 	case hidden:
 		r.Hidden = true
+	case plan:
+		err = p.amount(&r.Plans, "plan", "limit")
+	case reserve:
+		err = p.amount(&r.Reserve, "class", "number of units")
+	case exempt:
+		err = p.exempt(r)
 	default:
 		r.Algorithm, _ = core.ParseAlgorithm(word)
 		err = p.argument(r)

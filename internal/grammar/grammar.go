@@ -39,6 +39,10 @@ type Rule struct {
 	Enforced int64 // a percentage
 	Replaces string
 	Hidden   bool
+
+	Plans   map[string]int64 // limits
+	Reserve map[string]int64 // units for classes
+	Exempt  []string         // "ip 10.0.0.0/8"
 }
 
 // String returns r as a text. Parse reads it back, unless a value of r has no

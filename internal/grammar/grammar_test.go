@@ -84,6 +84,7 @@ func FuzzGrammar(t *testing.F) {
 		"5/1m per ip ban 15m to 1d empty; 5/1m per ip distinct (ip", "5 / 1m per ip, user", "5/1m per user empty", "1k/1d12h per path id;", "1/1.5h global token-bucket missing 5 burst 5",
 		"5/s per ip and (user or query a and (cookie b or header c and (ip or user and (ip or user and ip))))",
 		"5/1s per ip refuse wait 2s refuse redirect https://a.example/b?c 307; 1/s global hidden refuse mark",
+		"5/1s per ip exempt ip ::1 plan b 1 plan a 2 exempt user x reserve c 3",
 		"5/1s per ip shadow enforced 10 replaces a refuse 503 refuse wait 1ns waiters 3", "5/1s per ip refuse degrade refuse wait 1.5h",
 		"5/month per user zone Europe/Berlin", "9/s global queue burst 1k wait 1.5s on-error allow", "7/1us per header é, ip",
 	} {
@@ -106,4 +107,17 @@ func FuzzGrammar(t *testing.F) {
 		require.Equal(t, rules, again)
 		require.Equal(t, form, Format(again))
 	})
+}
+
+func TestParseRefusal(t *testing.T) {
+	r, err := ParseRefusal("wait 2s waiters 5 refuse redirect /busy 302")
+	assert.NoError(t, err)
+	assert.Equal(t, Refusal{Wait: 2 * time.Second, Waiters: 5, Redirect: "/busy", Status: 302}, r)
+	for text, offset := range map[string]int{"": 0, "404": 0, "wait": 4, "503 shadow": 4, "503; 5/1m per ip": 3, "503 refuse": 10, "503 refuse mark": 11} {
+		_, err := ParseRefusal(text)
+		var wrong *ParseError
+		if assert.ErrorAs(t, err, &wrong, text) {
+			assert.Equal(t, offset, wrong.Offset, text)
+		}
+	}
 }

@@ -132,3 +132,18 @@ func (p *parser) ruleName() (string, error) {
 	p.at += len(name)
 	return name, nil
 }
+
+// ParseRefusal reads what a refused request meets, in the words after refuse: "wait 2s
+// refuse redirect /busy". The error is a [*ParseError].
+func ParseRefusal(text string) (r Refusal, err error) {
+	p := parser{lexer{text: text}}
+	for first := true; first || p.accept(refuse); first = false {
+		if err := p.refusal(&r); err != nil {
+			return r, err
+		}
+	}
+	if p.peek() != "" {
+		return r, p.errorf("the end, or refuse and 429, 503, redirect, degrade, mark or wait")
+	}
+	return r, nil
+}

@@ -4,6 +4,7 @@ package notice
 
 import (
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -20,12 +21,28 @@ const (
 	SilentProxy       = "LIMIT-108" // a trusted proxy sent no client address
 	SharedPattern     = "LIMIT-109" // two sets are on one pattern without a method
 	DifferentRules    = "LIMIT-110" // two sets on one route have different rules of one name
+	NoUsers           = "LIMIT-111" // a rule by user has met no user
+	SeveralMemories   = "LIMIT-112" // quotas in memory, and probably several instances
+	BadOverride       = "LIMIT-113" // Options.Override returned a limit that the rule cannot have
+	Undeclared        = "LIMIT-114" // policies were changed that the program does not declare
 	Undecided         = "LIMIT-201" // a request could not be decided
 	Unsettled         = "LIMIT-202" // an admitted request could not be settled
 	LeaseLost         = "LIMIT-203" // a request lost a lease that it held
 	Overflow          = "LIMIT-204" // more keys than MaxKeys: new keys share quotas
 	Outage            = "LIMIT-205" // requests are decided without the store
+	InvalidPolicies   = "LIMIT-206" // a policy file, or one that was pushed, is not in force
+	Unreachable       = "LIMIT-301" // Redis does not answer, or not this user
+	RefusesWrites     = "LIMIT-302" // Redis cannot be written
+	NoPermission      = "LIMIT-303" // the Redis user may not run what a decision needs
+	Evicts            = "LIMIT-304" // Redis evicts keys when memory is full
+	NoInfo            = "LIMIT-305" // the Redis user may not run INFO
+	Clock             = "LIMIT-306" // the clock of Redis differs from that of this machine
 )
+
+// Codes lists all codes.
+var Codes = []string{SecondRoute, ChargedTwice, NoRoute, LimiterPerRequest, UntrustedProxy, NoPathValue, LateUser, SilentProxy,
+	SharedPattern, DifferentRules, NoUsers, SeveralMemories, BadOverride, Undeclared, Undecided, Unsettled, LeaseLost, Overflow, Outage,
+	InvalidPolicies, Unreachable, RefusesWrites, NoPermission, Evicts, NoInfo, Clock}
 
 // Every is the least time between two lines of one kind.
 const Every = time.Minute
@@ -53,18 +70,34 @@ func (t *Throttle) claim(last *time.Time, now time.Time) bool {
 	return t.last.CompareAndSwap(last, &now)
 }
 
+// A Log writes lines, except those with a silenced code.
+type Log struct {
+	To       *slog.Logger // nil means the default one, as it is when a line is written
+	Silenced []string
+}
+
+// Silent reports whether a code is silenced.
+func (l *Log) Silent(code string) bool { return slices.Contains(l.Silenced, code) }
+
 // Warn writes a line if it is due: the code first, then args.
-func (t *Throttle) Warn(log *slog.Logger, code, text string, args ...any) {
+func (t *Throttle) Warn(log *Log, code, text string, args ...any) {
 	if skipped, due := t.Due(time.Now(), Every); due {
 		Write(log, code, text, skipped, args...)
 	}
 }
 
-// Write writes a line.
-func Write(log *slog.Logger, code, text string, skipped int64, args ...any) {
+// Write writes a line, unless its code is silenced.
+func Write(log *Log, code, text string, skipped int64, args ...any) {
+	if log.Silent(code) {
+		return
+	}
+	to := log.To
+	if to == nil {
+		to = slog.Default()
+	}
 	args = append([]any{"code", code}, args...)
 	if skipped > 0 {
 		args = append(args, "skipped", skipped)
 	}
-	log.Warn(text, args...)
+	to.Warn(text, args...)
 }

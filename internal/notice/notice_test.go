@@ -1,12 +1,16 @@
 package notice
 
 import (
+	"os"
+	"regexp"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/internal/logbook"
 )
@@ -64,10 +68,24 @@ func TestThrottleAllocates(t *testing.T) {
 
 func TestWrite(t *testing.T) {
 	book := new(logbook.Book)
-	Write(book.Log(), Overflow, "limit: a line", 0, "policy", "login")
-	Write(book.Log(), Overflow, "limit: a line", 3)
+	log := Log{To: book.Log(), Silenced: []string{Outage, Clock}}
+	Write(&log, Overflow, "limit: a line", 0, "policy", "login")
+	Write(&log, Overflow, "limit: a line", 3)
+	Write(&log, Clock, "limit: a line", 0)
 	assert.Equal(t, []string{
 		`level=WARN msg="limit: a line" code=LIMIT-204 policy=login`,
 		`level=WARN msg="limit: a line" code=LIMIT-204 skipped=3`,
 	}, book.Lines())
+}
+
+// TestCodes holds the list of codes to the constants.
+func TestCodes(t *testing.T) {
+	text, err := os.ReadFile("notice.go")
+	require.NoError(t, err)
+	var declared []string
+	for _, code := range regexp.MustCompile(`= "(LIMIT-\d+)"`).FindAllStringSubmatch(string(text), -1) {
+		declared = append(declared, code[1])
+	}
+	assert.Equal(t, declared, Codes)
+	assert.True(t, slices.IsSorted(Codes))
 }

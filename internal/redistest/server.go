@@ -23,9 +23,12 @@ type Server struct {
 }
 
 // Launch starts a redis-server that keeps nothing on disk, on a free port.
-// Further args are as on its command line.
+// Further args are as on its command line. Without one installed, it skips the test.
 func Launch(t testing.TB, args ...string) *Server {
 	t.Helper()
+	if !Installed(t) {
+		t.Skip("no redis-server is installed")
+	}
 	dir := t.TempDir()
 	var problem error
 	for range 5 { // another process may take the port in between

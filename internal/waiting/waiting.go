@@ -10,13 +10,15 @@
 //
 // Before a waiter asks the store it looks at its other keys: if an earlier waiter
 // is queued for one of them, it moves to that queue and keeps its place there by
-// its ticket. Waiters cannot wait for each other in a circle, since the earliest
-// of all never moves.
+// its order. Waiters cannot wait for each other in a circle, since the first of all
+// never moves.
+//
+// Higher classes come first, and the earliest within a class. So that none waits for
+// ever, the earliest waiter of a queue becomes the first of all classes after it was
+// overtaken [Overtakes] times: see [Waiter].Class.
 package waiting
 
 import (
-	"cmp"
-	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -28,6 +30,11 @@ import (
 // abreast is how many waiters of one queue may ask the store at a time.
 const abreast = 16
 
+// Overtakes is how many waiters of higher classes are admitted before the earliest
+// waiter of a queue: after as many, it comes next. Those that ask the store at that
+// moment, at most 16, may still come before it.
+const Overtakes = 3
+
 // Queues are the queues of one limiter. The zero Queues is empty and ready to
 // use. It is safe for concurrent use.
 type Queues struct {
@@ -38,20 +45,20 @@ type Queues struct {
 	queued  atomic.Int64  // waiters in a queue
 
 	mu       sync.Mutex
-	of       map[ID]*queue
+	of       map[quota]*queue
 	requests int // waiters with Bounds in a queue
 }
 
-// An ID names the quota that a queue waits for.
-type ID struct{ Policy, Rule, Key string }
+// An ID names the quota that a queue waits for, and what the rule allows its waiters.
+// Callers with another limit, or that leave other units to higher classes, are in
+// another queue: they have room at other times, and must not wait for each other.
+type ID struct {
+	Policy, Rule, Key string
+	Limit, Reserve    int64
 
-// A queue is sorted by ticket. It exists while it has waiters.
-type queue struct {
-	id      ID
-	rule    int // the index of the rule in its policy
-	waiters []*Waiter
-
-	at, left int64 // of the newest decision: when it was made, and what it left
+	// Rules is a number of the rules that decide the waiter. Decisions of other rules
+	// have other outcomes, so they say nothing about the waiters of this queue.
+	Rules uint64
 }
 
 // A Waiter is one caller. The queues change due and free under their lock; the
@@ -59,11 +66,15 @@ type queue struct {
 type Waiter struct {
 	Cost int64
 
-	// Bounds are how many waiters may be in the queue of the key of each rule, this
-	// one included. Nil means any number.
+	// Class is 0 for the highest class.
+	Class uint8
+
+	// Bounds are how many waiters of this class and of higher ones may be in the queue of
+	// the key of each rule, this one included. Nil means any number.
 	Bounds []int
 
 	ticket uint64
+	first  bool          // before all classes, since others have overtaken it
 	ids    []ID          // for each rule, the queue of its key
 	wake   chan struct{} // has an element when the waiter should look again
 
@@ -97,12 +108,40 @@ func (w *Waiter) Rule() int { return w.rule }
 // Wake returns a channel that receives when w should call Next again.
 func (w *Waiter) Wake() <-chan struct{} { return w.wake }
 
-func (q *queue) head() *Waiter { return q.waiters[0] }
+// queueOf returns the queue of an id, or nil.
+func (s *Queues) queueOf(id *ID) *queue {
+	q := s.of[id.quota()]
+	for q != nil && q.id != *id {
+		q = q.next
+	}
+	return q
+}
 
-// find returns where in the queue a ticket is, or belongs.
-func (q *queue) find(ticket uint64) int {
-	i, _ := slices.BinarySearchFunc(q.waiters, ticket, func(w *Waiter, ticket uint64) int { return cmp.Compare(w.ticket, ticket) })
-	return i
+// insert makes the queue of an id.
+func (s *Queues) insert(id ID, rule int) *queue {
+	if s.of == nil {
+		s.of = make(map[quota]*queue)
+	}
+	q := &queue{id: id, rule: rule, next: s.of[id.quota()]}
+	s.of[id.quota()] = q
+	return q
+}
+
+// drop removes a queue, which has no waiters.
+func (s *Queues) drop(q *queue) {
+	name := q.id.quota()
+	first := s.of[name]
+	switch {
+	case first != q:
+		for first.next != q {
+			first = first.next
+		}
+		first.next = q.next
+	case q.next != nil:
+		s.of[name] = q.next
+	default:
+		delete(s.of, name)
+	}
 }
 
 // mayAsk reports whether w waits only for its time, and for no other waiter.
@@ -135,11 +174,11 @@ func (s *Queues) Next(w *Waiter) (due time.Time, mayAsk, full bool) {
 	return head.due, false, false
 }
 
-// ahead returns a queue for one of the keys of w that an earlier waiter is in,
+// ahead returns a queue for one of the keys of w that a waiter before it is in,
 // or nil.
 func (s *Queues) ahead(w *Waiter) *queue {
 	for i := range w.ids {
-		if q := s.of[w.ids[i]]; q != nil && q != w.queue && q.head().ticket < w.ticket {
+		if q := s.queueOf(&w.ids[i]); q != nil && q != w.queue && q.head().compare(w) < 0 {
 			return q
 		}
 	}
@@ -162,17 +201,13 @@ func (s *Queues) Join(w *Waiter, d *core.Decision, due time.Time) bool {
 		return true
 	}
 	s.remove(w, d)
-	q := s.of[w.ids[rule]]
+	q := s.queueOf(&w.ids[rule])
 	if q == nil {
-		q = &queue{id: w.ids[rule], rule: rule}
-		if s.of == nil {
-			s.of = make(map[ID]*queue)
-		}
-		s.of[q.id] = q
+		q = s.insert(w.ids[rule], rule)
 	}
 	if !s.add(w, q) {
 		if len(q.waiters) == 0 {
-			delete(s.of, q.id)
+			s.drop(q)
 		}
 		return false
 	}
@@ -182,23 +217,32 @@ func (s *Queues) Join(w *Waiter, d *core.Decision, due time.Time) bool {
 // Leave takes w out of its queue, if it is in one. The last decision on w, which
 // may be nil, says when the next waiter may ask.
 func (s *Queues) Leave(w *Waiter, d *core.Decision) {
-	if w.queue == nil {
+	overtakes := w.queue == nil && w.ids != nil && d != nil && d.Allowed
+	if w.queue == nil && !overtakes {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if overtakes { // it was admitted without waiting, since only lower classes wait
+		for i := range w.ids {
+			if q := s.queueOf(&w.ids[i]); q != nil {
+				q.overtaken(w)
+			}
+		}
+		return
+	}
 	s.remove(w, d)
 }
 
-// Refilled has the first waiter of a queue ask the store now: units of its quota
-// were given back, earlier than any decision said.
-func (s *Queues) Refilled(id ID) {
+// Refilled has the first waiter of each queue of a quota ask the store now: units of
+// it were given back, earlier than any decision said.
+func (s *Queues) Refilled(policy, rule, key string) {
 	if s.Len() == 0 {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if q := s.of[id]; q != nil {
+	for q := s.of[quota{policy, rule, key}]; q != nil; q = q.next {
 		q.head().due = time.Time{}
 		q.head().rouse()
 	}
@@ -207,14 +251,15 @@ func (s *Queues) Refilled(id ID) {
 // add reports whether the queue had room for w.
 func (s *Queues) add(w *Waiter, q *queue) bool {
 	w.rule = q.rule
+	place := q.find(w)
 	if w.Bounds != nil {
-		if s.requests >= s.Requests || len(q.waiters) >= w.Bounds[q.rule] {
+		if s.requests >= s.Requests || place >= w.Bounds[q.rule] {
 			return false
 		}
 		s.requests++
 	}
 	w.queue = q
-	q.waiters = slices.Insert(q.waiters, q.find(w.ticket), w)
+	q.waiters = slices.Insert(q.waiters, place, w)
 	s.queued.Add(1)
 	return true
 }
@@ -225,7 +270,7 @@ func (s *Queues) remove(w *Waiter, d *core.Decision) {
 		return
 	}
 	asked := w.mayAsk()
-	if i := q.find(w.ticket); i == 0 {
+	if i := q.find(w); i == 0 {
 		q.waiters[0] = nil
 		q.waiters = q.waiters[1:] // the usual case: the others need not move
 	} else {
@@ -236,72 +281,15 @@ func (s *Queues) remove(w *Waiter, d *core.Decision) {
 	if w.Bounds != nil {
 		s.requests--
 	}
+	if d != nil && d.Allowed {
+		q.overtaken(w)
+	}
 	switch {
 	case len(q.waiters) == 0:
-		delete(s.of, q.id)
+		s.drop(q)
 	case asked:
 		q.advance(w, d)
 	}
-}
-
-// advance wakes the waiters that may ask now that w has left: the first one, and
-// those behind it that fit, as far as the decision d on w tells.
-func (q *queue) advance(w *Waiter, d *core.Decision) {
-	head := q.head()
-	if due := w.dueOf(head, q.rule, d); due.After(head.due) {
-		head.due = due
-	}
-	head.rouse()
-	if d == nil || !q.newest(d) {
-		return
-	}
-	now := time.Now()
-	var claimed [core.MaxCharges]int64 // of each key of w, by the waiters in front
-	for i, next := range q.waiters[:min(abreast, len(q.waiters))] {
-		if next.due.After(now) || !next.fits(w, d, &claimed, q.waiters[:i]) {
-			return
-		}
-		if i > 0 && !next.free {
-			next.free = true
-			next.rouse()
-		}
-	}
-}
-
-// newest reports whether no later decision than d is known. Waiters that ask
-// side by side come in any order, and an older decision reports room that is
-// gone.
-func (q *queue) newest(d *core.Decision) bool {
-	left := d.Outcomes()[q.rule].Remaining
-	if d.At < q.at || d.At == q.at && left > q.left {
-		return false
-	}
-	q.at, q.left = d.At, left
-	return true
-}
-
-// fits reports whether there is room for next beside the waiters in front of it.
-// For a key of w, the decision on w says how much room there is; for another
-// key, one waiter at a time may ask.
-func (next *Waiter) fits(w *Waiter, d *core.Decision, claimed *[core.MaxCharges]int64, front []*Waiter) bool {
-	for rule, o := range d.Outcomes() {
-		if d.Alone(rule) {
-			continue
-		}
-		key := next.ids[rule].Key
-		if key == w.ids[rule].Key {
-			if claimed[rule] += next.Cost; claimed[rule] > o.Remaining {
-				return false
-			}
-			continue
-		}
-		for _, other := range front {
-			if other.ids[rule].Key == key {
-				return false
-			}
-		}
-	}
-	return true
 }
 
 // rouse has w look again at whether it may ask.
@@ -310,33 +298,4 @@ func (w *Waiter) rouse() {
 	case w.wake <- struct{}{}:
 	default: // woken already, and not looked yet
 	}
-}
-
-// dueOf returns the earliest time at which next, of the same queue, may be
-// admitted, as far as w knows: from the decision d on w, or from the time that w
-// was waiting for.
-func (w *Waiter) dueOf(next *Waiter, rule int, d *core.Decision) time.Time {
-	if d == nil {
-		if next.Cost >= w.Cost {
-			return w.due
-		}
-		return time.Time{}
-	}
-	o := d.Outcomes()[rule]
-	switch {
-	case next.Cost <= o.Remaining:
-	case o.Fits():
-		return time.Now().Add(micros(o.MoreAfter))
-	case next.Cost >= w.Cost:
-		return time.Now().Add(micros(o.RetryAfter))
-	}
-	return time.Time{}
-}
-
-// micros returns a duration of package core, capped at the longest one.
-func micros(n int64) time.Duration {
-	if n > math.MaxInt64/int64(time.Microsecond) {
-		return math.MaxInt64
-	}
-	return time.Duration(n) * time.Microsecond
 }

@@ -1,6 +1,8 @@
 package waiting
 
 import (
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -85,6 +87,24 @@ func TestBounds(t *testing.T) {
 	assert.Zero(t, q.requests)
 }
 
+// TestBoundsOfClasses fills the queue of a key with a low class: a higher one has room of
+// its own.
+func TestBoundsOfClasses(t *testing.T) {
+	q := Queues{Requests: 10}
+	join := func(class uint8) bool {
+		w := ofClass(&q, class)
+		w.Bounds = []int{2}
+		return q.Join(w, refusal(1), time.Now())
+	}
+	for i, row := range []struct {
+		class uint8
+		room  bool
+	}{{2, true}, {2, true}, {2, false}, {0, true}, {2, false}, {0, true}, {0, false}, {1, false}} {
+		assert.Equal(t, row.room, join(row.class), i)
+	}
+	assert.Equal(t, 4, q.requests)
+}
+
 // TestAlone checks that no waiter queues for a charge that decides alone.
 func TestAlone(t *testing.T) {
 	var q Queues
@@ -118,10 +138,10 @@ func TestRefilled(t *testing.T) {
 	first, second := newWaiter(&q, "alice"), newWaiter(&q, "alice")
 	q.Join(first, refusal(1), due)
 	q.Join(second, refusal(1), due)
-	q.Refilled(ID{Policy: "p", Rule: "a", Key: "bob"})
+	q.Refilled("p", "a", "bob")
 	assert.Empty(t, first.Wake())
-	q.Refilled(ID{Policy: "p", Rule: "a", Key: "alice"})
-	q.Refilled(ID{Policy: "p", Rule: "a", Key: "alice"})
+	q.Refilled("p", "a", "alice")
+	q.Refilled("p", "a", "alice")
 	assert.Len(t, first.Wake(), 1)
 	assert.Empty(t, second.Wake())
 	now, mayAsk, _ := q.Next(first)
@@ -138,4 +158,109 @@ func TestNoSharedKey(t *testing.T) {
 	assert.True(t, mayAsk)
 	assert.Zero(t, due)
 	assert.False(t, bob.Queued())
+}
+
+// admission returns a decision that admits, and leaves no room.
+func admission(rules int) *core.Decision {
+	d := core.NewDecision(1, rules)
+	d.Allowed = true
+	return &d
+}
+
+// ofClass returns a waiter of a class.
+func ofClass(q *Queues, class uint8) *Waiter {
+	w := newWaiter(q, "alice")
+	w.Class = class
+	return w
+}
+
+// TestClasses has a background waiter, then as many critical ones as come, each of
+// which is before the ones of lower classes. Overtakes of them pass the earliest of
+// the others, which then comes first, whether they have waited or not.
+func TestClasses(t *testing.T) {
+	for _, queued := range []bool{true, false} {
+		var q Queues
+		due := time.Now().Add(-time.Second)
+		join := func(class uint8) *Waiter {
+			w := ofClass(&q, class)
+			q.Join(w, refusal(1), due)
+			return w
+		}
+		background, second := join(2), join(2)
+		for _, late := range []*Waiter{background, second} {
+			other := join(1)
+			for range Overtakes {
+				critical := ofClass(&q, 0)
+				if queued {
+					q.Join(critical, refusal(1), due)
+				}
+				if queued {
+					_, mayAsk, _ := q.Next(late)
+					assert.False(t, mayAsk, "the critical one is before it")
+				}
+				_, mayAsk, _ := q.Next(critical)
+				assert.True(t, mayAsk)
+				q.Leave(critical, admission(1))
+			}
+			for _, w := range []*Waiter{ofClass(&q, 0), other} {
+				_, mayAsk, _ := q.Next(w)
+				assert.False(t, mayAsk, "%d of class %d", w.ticket, w.Class)
+				q.Leave(w, nil)
+			}
+			_, mayAsk, _ := q.Next(late)
+			assert.True(t, mayAsk)
+			q.Leave(late, admission(1))
+		}
+		assert.Zero(t, q.Len())
+		assert.Empty(t, q.of)
+	}
+}
+
+// TestLimitsApart has waiters with another limit or reserve of one key wait for each
+// other neither way, and wakes all of them when units come back.
+func TestLimitsApart(t *testing.T) {
+	var q Queues
+	due := time.Now().Add(time.Hour)
+	var all []*Waiter
+	for i := range 5 {
+		w := newWaiter(&q, "alice")
+		w.ids[0].Limit, w.ids[0].Reserve = int64(i/2), int64(i%2)
+		_, mayAsk, _ := q.Next(w)
+		assert.True(t, mayAsk)
+		q.Join(w, refusal(1), due)
+		all = append(all, w)
+	}
+	q.Refilled("p", "a", "alice")
+	for _, i := range []int{2, 4, 0, 3, 1} {
+		at, mayAsk, _ := q.Next(all[i])
+		assert.True(t, mayAsk && at.IsZero(), i)
+		q.Leave(all[i], nil)
+	}
+	assert.Empty(t, q.of)
+}
+
+// TestEarliest compares the earliest waiter of a queue, and its order, with those of a
+// plain list, as waiters of random classes come and go.
+func TestEarliest(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	var q Queues
+	var all []*Waiter
+	for range 5000 {
+		if random.IntN(2) == 0 || len(all) == 0 {
+			w := ofClass(&q, uint8(random.IntN(4)))
+			q.Join(w, refusal(1), time.Now())
+			all = append(all, w)
+		} else {
+			head := all[0].queue.head()
+			q.Leave(head, admission(1))
+			all = slices.DeleteFunc(all, func(w *Waiter) bool { return w == head })
+		}
+		if len(all) == 0 {
+			continue
+		}
+		in := all[0].queue
+		assert.Same(t, all[0], in.earliest(), "they are in the order of tickets")
+		assert.True(t, slices.IsSortedFunc(in.waiters, (*Waiter).compare))
+		assert.Len(t, in.waiters, len(all))
+	}
 }

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/routelimit/limit/internal/redisfacts"
 )
 
 // Whether memory, disk and replicas keep the quotas.
@@ -14,7 +16,9 @@ func eviction(f *RedisFacts, n *Node) result {
 	if policy == "" {
 		return skipped("%s", reason)
 	}
-	if policy == "noeviction" {
+	most, _ := n.setting("maxmemory", "maxmemory")
+	evicts, would := redisfacts.Eviction(policy, most)
+	if !would {
 		return ok("maxmemory-policy noeviction")
 	}
 	found := "maxmemory-policy " + policy
@@ -25,7 +29,7 @@ func eviction(f *RedisFacts, n *Node) result {
 		found += fmt.Sprintf("; %d keys were evicted since the start", evicted)
 	}
 	verdict := Fail
-	if most, _ := n.setting("maxmemory", "maxmemory"); most == "0" {
+	if !evicts {
 		verdict = Warn
 		found += "; without maxmemory nothing is evicted yet"
 	}
@@ -197,7 +201,7 @@ func fields(text string) map[string]string {
 
 // How far clocks may differ.
 const (
-	maxOffset  = time.Second            // from this machine
+	maxOffset  = redisfacts.MaxOffset   // from this machine
 	maxBetween = 100 * time.Millisecond // from each other
 )
 

@@ -1,6 +1,10 @@
 package doctor
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/routelimit/limit/internal/redisfacts"
+)
 
 // What the user of the program may do, and whether the server accepts it.
 
@@ -37,7 +41,7 @@ func permissions(f *RedisFacts, n *Node) result {
 		return skipped("%s", n.RightsErr)
 	}
 	var refused, untried []string
-	for _, command := range needed {
+	for _, command := range redisfacts.Needed {
 		reason, tried := n.Rights[command]
 		switch {
 		case !tried:
@@ -53,7 +57,7 @@ func permissions(f *RedisFacts, n *Node) result {
 			name = n.User
 		}
 	}
-	fix := "redis-cli ACL SETUSER " + name + " '~" + f.Prefix + ":*' +" + strings.ToLower(strings.Join(needed, " +"))
+	fix := redisfacts.Grant(name, f.Prefix)
 	switch {
 	case refused == nil:
 		found := user + " may run all that a decision needs (by " + n.RightsBy + ")"

@@ -15,6 +15,8 @@ import (
 	"github.com/routelimit/limit/guard"
 	"github.com/routelimit/limit/lua"
 	"github.com/routelimit/limit/redisstore"
+
+	"github.com/routelimit/limit/internal/redisfacts"
 )
 
 const ms = time.Millisecond
@@ -29,7 +31,7 @@ func healthy() Facts {
 			"timeout": "0", "tcp-keepalive": "300", "busy-reply-threshold": "5000", "slowlog-log-slower-than": "10000"}
 	}
 	rights := make(map[string]string)
-	for _, command := range needed {
+	for _, command := range redisfacts.Needed {
 		rights[command] = ""
 	}
 	return Facts{

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/internal/redisfacts"
 )
 
 // TestDocs holds the table of docs/doctor.md to the checks.
@@ -22,5 +24,5 @@ func TestDocs(t *testing.T) {
 		made = append(made, c.id)
 	}
 	assert.Equal(t, made, documented)
-	assert.Contains(t, string(text), " +"+strings.ToLower(strings.Join(needed, " +"))+"\n")
+	assert.Contains(t, string(text), " +"+strings.ToLower(strings.Join(redisfacts.Needed, " +"))+"\n")
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/routelimit/limit/internal/redisfacts"
 )
 
 const samples = 50
@@ -27,22 +29,11 @@ func measure(call func() error) (took []time.Duration, problem string) {
 	return sorted(took), ""
 }
 
-// askTime compares clocks. The server read its clock somewhere between request and
-// reply, so the uncertainty is half of the shortest round trip.
+// askTime compares clocks.
 func askTime(ctx context.Context, client *redis.Client, n *Node) {
-	shortest := time.Duration(-1)
-	for range 5 {
-		start := time.Now()
-		at, err := client.Time(ctx).Result()
-		trip := time.Since(start)
-		if err != nil {
-			n.TimeErr = err.Error()
-			return
-		}
-		if shortest < 0 || trip < shortest {
-			shortest = trip
-			n.Time, n.Offset, n.Uncertainty = at, at.Sub(start.Add(trip/2)), (trip+1)/2
-		}
+	var err error
+	if n.Time, n.Offset, n.Uncertainty, err = redisfacts.Clock(ctx, client); err != nil {
+		n.TimeErr = err.Error()
 	}
 }
 

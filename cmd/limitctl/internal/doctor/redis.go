@@ -13,6 +13,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/routelimit/limit/internal/redisfacts"
 )
 
 // RedisOptions name a Redis.
@@ -103,17 +105,17 @@ func examine(ctx context.Context, client *redis.Client, prefix string, n *Node) 
 		n.Err = err.Error()
 		return
 	}
-	if text, err := client.Info(ctx).Result(); err != nil {
+	if info, err := redisfacts.Info(ctx, client); err != nil {
 		n.InfoErr = err.Error()
 	} else {
-		n.Info = lines(text)
+		n.Info = info
 	}
 	askConfig(ctx, client, n)
 	if n.Info["cluster_enabled"] != "0" {
 		if text, err := client.ClusterInfo(ctx).Result(); err != nil {
 			n.ClusterErr = err.Error()
 		} else {
-			n.ClusterInfo = lines(text)
+			n.ClusterInfo = redisfacts.Lines(text)
 		}
 	}
 	askTime(ctx, client, n)
@@ -155,17 +157,6 @@ func askConfig(ctx context.Context, client *redis.Client, n *Node) {
 // refused reports whether a server refuses a command to a user that it knows.
 func refused(err error) bool {
 	return redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "ERR unknown command")
-}
-
-// lines reads "name:value" lines.
-func lines(text string) map[string]string {
-	m := make(map[string]string)
-	for line := range strings.Lines(text) {
-		if name, value, ok := strings.Cut(strings.TrimRight(line, "\r\n"), ":"); ok {
-			m[name] = value
-		}
-	}
-	return m
 }
 
 // others returns the other nodes of a Cluster, or the replicas of a primary.

@@ -1,0 +1,234 @@
+package limit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/guard"
+	"github.com/routelimit/limit/internal/logbook"
+	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/memstore"
+	"github.com/routelimit/limit/prefetch"
+	"github.com/routelimit/limit/redisstore"
+	"github.com/routelimit/limit/refusals"
+)
+
+// TestNoticeOfSeveralMemories has a memory store in environments of one instance and of
+// several.
+func TestNoticeOfSeveralMemories(t *testing.T) {
+	const deployment = "web-5d4f9c7b8-x2x7k"
+	for _, test := range []struct {
+		env       []string
+		instances int
+		want      string
+	}{
+		{nil, 0, ""},
+		{nil, 1, ""},
+		{nil, 2, "limit.Options.Instances is 2"},
+		{[]string{"KUBERNETES_SERVICE_HOST", "10.0.0.1", "HOSTNAME", deployment}, 0, "HOSTNAME is " + deployment},
+		{[]string{"KUBERNETES_SERVICE_HOST", "10.0.0.1", "HOSTNAME", deployment}, 1, ""},
+		{[]string{"HOSTNAME", deployment}, 0, ""},
+		{[]string{"KUBERNETES_SERVICE_HOST", "10.0.0.1", "HOSTNAME", "web-1"}, 0, "HOSTNAME is web-1"},
+		{[]string{"KUBERNETES_SERVICE_HOST", "10.0.0.1", "HOSTNAME", "web-0"}, 0, ""},
+		{[]string{"KUBERNETES_SERVICE_HOST", "10.0.0.1", "HOSTNAME", "web"}, 0, ""},
+		{[]string{"KUBERNETES_SERVICE_HOST", "10.0.0.1", "HOSTNAME", "report-29462457-x2x7k"}, 0, ""}, // a CronJob
+		{[]string{"KUBERNETES_SERVICE_HOST", "10.0.0.1", "HOSTNAME", "import-x2x7k"}, 0, ""},          // a Job
+		{[]string{"KUBERNETES_SERVICE_HOST", "10.0.0.1", "HOSTNAME", "my-server-node-house"}, 0, ""},
+		{[]string{"DYNO", "web.1"}, 0, ""},
+		{[]string{"DYNO", "worker.3"}, 0, ""},
+		{[]string{"DYNO", "web.2"}, 0, "DYNO is web.2"},
+		{[]string{"CF_INSTANCE_INDEX", "0"}, 0, ""},
+		{[]string{"CF_INSTANCE_INDEX", "1"}, 0, "CF_INSTANCE_INDEX is 1"},
+		{[]string{"NOMAD_ALLOC_INDEX", "2"}, 0, "NOMAD_ALLOC_INDEX is 2"},
+		{[]string{"K_SERVICE", "web"}, 0, "K_SERVICE is set"},
+		{[]string{"AWS_LAMBDA_FUNCTION_NAME", "web"}, 0, "AWS_LAMBDA_FUNCTION_NAME is set"},
+		{[]string{"FLY_MACHINE_ID", "148e"}, 0, "FLY_MACHINE_ID is set"},
+		{[]string{"WEB_CONCURRENCY", "4"}, 0, ""},
+	} {
+		t.Run(fmt.Sprint(test.env, test.instances), func(t *testing.T) {
+			for _, name := range []string{"KUBERNETES_SERVICE_HOST", "DYNO", "CF_INSTANCE_INDEX", "NOMAD_ALLOC_INDEX",
+				"AWS_LAMBDA_FUNCTION_NAME", "FUNCTIONS_WORKER_RUNTIME", "K_SERVICE", "GAE_INSTANCE", "FLY_MACHINE_ID"} {
+				t.Setenv(name, "")
+			}
+			for i := 0; i < len(test.env); i += 2 {
+				t.Setenv(test.env[i], test.env[i+1])
+			}
+			for _, store := range []core.Store{nil, memstore.New(nil)} {
+				book := new(logbook.Book)
+				limiter := limit.New(store, &limit.Options{Log: book.Log(), Instances: test.instances})
+				h := limiter.Limit(limit.Rules(limit.Global(time.Hour, 1)))(status(http.StatusOK))
+				assert.Empty(t, book.Lines(), "no request has come")
+				err := limiter.Check(t.Context())
+				for range 3 {
+					routed(h, "GET /")
+				}
+				lines := book.Lines()
+				if test.want == "" {
+					assert.NoError(t, err)
+					assert.Empty(t, lines)
+					continue
+				}
+				var d *limit.Diagnosis
+				require.ErrorAs(t, err, &d)
+				assert.Equal(t, "LIMIT-112", d.Code)
+				assert.Contains(t, err.Error(), test.want)
+				require.Len(t, lines, 1)
+				assert.Contains(t, lines[0], `level=WARN msg="limit: a check has found a problem" code=LIMIT-112 error="limit: the quotas are in memory`)
+				assert.Contains(t, lines[0], test.want)
+
+				limiter = limit.New(store, &limit.Options{Log: book.Log(), Instances: test.instances, Silence: []string{"LIMIT-112"}})
+				require.NoError(t, limiter.Check(t.Context()))
+				routed(limiter.Limit(limit.Rules(limit.Global(time.Hour, 1)))(status(http.StatusOK)), "GET /")
+				assert.Empty(t, book.Lines())
+			}
+		})
+	}
+}
+
+// checked is a store with problems.
+type checked struct {
+	core.Store
+	err error
+}
+
+func (c checked) Check(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return c.err
+}
+
+// TestCheckOfStores passes the check on through everything that surrounds a store.
+func TestCheckOfStores(t *testing.T) {
+	problem := errors.New("problem")
+	store := checked{memstore.New(nil), errors.Join(&core.Diagnosis{Code: "LIMIT-304", Err: problem}, &core.Diagnosis{Code: "LIMIT-305", Err: errors.New("other")})}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, store := range map[string]core.Store{
+		"alone":    store,
+		"guard":    guard.New(store, nil),
+		"refusals": refusals.New(store),
+		"prefetch": prefetch.New(refusals.New(guard.New(store, nil)), &prefetch.Options{Rules: []prefetch.Rule{{Policy: "p", Name: "r"}}}),
+	} {
+		limiter := limit.New(store, nil)
+		err := limiter.Check(t.Context())
+		require.ErrorIs(t, err, problem, name)
+		assert.Equal(t, "LIMIT-304: problem\nLIMIT-305: other", err.Error(), name)
+		assert.ErrorIs(t, limiter.Check(ended), context.Canceled, name)
+
+		limiter = limit.New(store, &limit.Options{Silence: []string{"LIMIT-304"}})
+		assert.EqualError(t, limiter.Check(t.Context()), "LIMIT-305: other", name)
+		limiter = limit.New(store, &limit.Options{Silence: []string{"LIMIT-304", "LIMIT-305"}})
+		assert.NoError(t, limiter.Check(t.Context()), name)
+	}
+	limiter := limit.New(nil, nil)
+	assert.NoError(t, limiter.Check(t.Context()))
+	assert.ErrorIs(t, limiter.Check(ended), context.Canceled)
+	assert.NoError(t, limit.New(failing{}, nil).Check(t.Context()), "a store without a check")
+}
+
+// TestNoticeOfRedis logs what is wrong with a Redis after the first decision, once.
+func TestNoticeOfRedis(t *testing.T) {
+	healthy := redistest.Real(t)
+	evicting := redistest.Launch(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru").Client()
+	require.NoError(t, healthy.Do(t.Context(), "ACL", "SETUSER", "app", "on", ">secret", "~limit:*", "+@all", "-info").Err())
+	limited := redis.NewClient(&redis.Options{Addr: healthy.Options().Addr, Username: "app", Password: "secret"})
+	defer limited.Close()
+	for _, test := range []struct {
+		name    string
+		client  *redis.Client
+		silence []string
+		want    string
+	}{
+		{"healthy", healthy, nil, ""},
+		{"evicting", evicting, nil, "code=LIMIT-304 error=\"redisstore: Redis " + evicting.Options().Addr + ": it evicts keys"},
+		{"evicting, silenced", evicting, []string{"LIMIT-304"}, ""},
+		{"no INFO", limited, nil, `code=LIMIT-305 error="redisstore: Redis ` + healthy.Options().Addr + `: user \"app\" may not run INFO`},
+		{"no INFO, silenced", limited, []string{"LIMIT-305"}, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			client := test.client
+			book := new(logbook.Book)
+			store := &observed{Store: redisstore.New(client, nil), done: make(chan struct{}, 9)}
+			limiter := limit.New(store, &limit.Options{Log: book.Log(), Silence: test.silence})
+			h := limiter.Limit(limit.Rules(limit.Global(time.Hour, 9)))(status(http.StatusOK))
+			for range 3 {
+				routed(h, "GET /")
+			}
+			<-store.done
+			if test.want != "" {
+				var lines []string
+				redistest.Await(t, 5*time.Second, "a line", func() bool {
+					lines = append(lines, book.Lines()...)
+					return len(lines) > 0
+				})
+				require.Len(t, lines, 1)
+				assert.Contains(t, lines[0], test.want)
+			}
+			assert.Empty(t, book.Lines())
+			assert.Empty(t, store.done, "one check")
+		})
+	}
+}
+
+// observed notes when a store has been checked.
+type observed struct {
+	*redisstore.Store
+	done chan struct{}
+}
+
+func (o *observed) Check(ctx context.Context) error {
+	defer func() { o.done <- struct{}{} }()
+	return o.Store.Check(ctx)
+}
+
+// TestNoticeOfFailingRedis decides on a Redis that refuses writes, on one that refuses
+// this user, and without one. The first request says why, and no other.
+func TestNoticeOfFailingRedis(t *testing.T) {
+	primary := redistest.Launch(t, "--repl-diskless-sync-delay", "0")
+	replica := redistest.Launch(t, "--replicaof", strings.Replace(primary.Addr, ":", " ", 1)).Client()
+	redistest.Await(t, 10*time.Second, "a replica in sync", func() bool {
+		return strings.Contains(replica.Info(t.Context(), "replication").Val(), "master_link_status:up")
+	})
+	require.NoError(t, primary.Client().Do(t.Context(), "ACL", "SETUSER", "app", "on", ">secret", "~limit:*", "+@all", "-evalsha").Err())
+	limited := redis.NewClient(&redis.Options{Addr: primary.Addr, Username: "app", Password: "secret"})
+	defer limited.Close()
+	gone := redistest.Launch(t)
+	dead := gone.Client()
+	gone.Kill()
+	for code, test := range map[string]struct {
+		client *redis.Client
+		code   string
+		want   string
+	}{
+		"LIMIT-302": {replica, "LIMIT-205", "READONLY"},
+		"LIMIT-303": {limited, "LIMIT-201", "NOPERM"},
+		"LIMIT-301": {dead, "LIMIT-205", "connection refused"},
+	} {
+		book := new(logbook.Book)
+		limiter := limit.New(redisstore.New(test.client, &redisstore.Options{Timeout: 5 * time.Second}), &limit.Options{Log: book.Log()})
+		h := limiter.Limit(limit.Rules(limit.Global(time.Hour, 9)))(status(http.StatusOK))
+		for range 3 {
+			routed(h, "GET /")
+		}
+		lines := book.Lines()
+		require.Len(t, lines, 1, code)
+		assert.Contains(t, lines[0], "code="+test.code)
+		assert.Contains(t, lines[0], test.want)
+		var d *limit.Diagnosis
+		require.ErrorAs(t, limiter.Check(t.Context()), &d)
+		assert.Equal(t, code, d.Code)
+		assert.NoError(t, limit.New(redisstore.New(test.client, nil), &limit.Options{Silence: []string{code}}).Check(t.Context()))
+	}
+}

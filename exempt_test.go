@@ -1,0 +1,129 @@
+package limit_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/memstore"
+)
+
+// TestExempt sends requests of callers that one rule or both exempt. What a rule does
+// not charge, it neither refuses nor shows.
+func TestExempt(t *testing.T) {
+	const ip, all = `"per-ip-1h";q=1;w=3600`, `"all";q=2;w=3600`
+	for _, row := range []struct {
+		name, address, forwarded, user, plan, class string
+		header                                      string
+		admitted                                    int // of 4
+		mode                                        core.Mode
+	}{
+		{name: "nobody", address: "192.0.2.1", header: ip + ", " + all, admitted: 1},
+		{name: "address", address: "10.1.2.3", header: all, admitted: 2},
+		{name: "address behind a proxy", address: "203.0.113.1", forwarded: "10.1.2.3", header: all, admitted: 2},
+		{name: "forged address", address: "192.0.2.1", forwarded: "10.1.2.3", header: ip + ", " + all, admitted: 1},
+		{name: "IPv6", address: "2001:db8::5", header: all, admitted: 2},
+		{name: "outside the prefix", address: "2001:db9::5", header: ip + ", " + all, admitted: 1},
+		{name: "mapped", address: "::ffff:10.1.2.3", header: all, admitted: 2},
+		{name: "user", address: "192.0.2.1", user: "root", header: all, admitted: 2},
+		{name: "user of another case", address: "192.0.2.1", user: "Root", header: ip + ", " + all, admitted: 1},
+		{name: "plan", address: "192.0.2.1", plan: "enterprise", header: ip, admitted: 1},
+		{name: "class", address: "192.0.2.1", class: "critical", header: ip, admitted: 1},
+		{name: "both", address: "192.0.2.1", user: "root", class: "critical", admitted: 4, mode: limit.ModeExempt},
+	} {
+		store := &storeCalls{Store: memstore.New(nil)}
+		var last limit.Decision
+		limiter := limit.New(store, &limit.Options{User: header("User"), Plan: header("Plan"), Class: header("Class"),
+			Proxies: limit.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}},
+			Observe: func(_ *http.Request, d limit.Decision, _ error) { last = d }})
+		h := limiter.Limit(limit.MustParse("1/1h per ip exempt ip 10.0.0.0/8 exempt ip 2001:db8::/32 exempt user root; " +
+			"all: 2/1h global exempt plan enterprise exempt class critical"))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		admitted := 0
+		for range 4 {
+			r := httptest.NewRequest("GET", "/", nil)
+			r.Pattern = "/"
+			r.RemoteAddr = netip.AddrPortFrom(netip.MustParseAddr(row.address), 80).String()
+			for name, v := range map[string]string{"X-Forwarded-For": row.forwarded, "User": row.user, "Plan": row.plan, "Class": row.class} {
+				if v != "" {
+					r.Header.Set(name, v)
+				}
+			}
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			if w.Code == http.StatusOK {
+				admitted++
+				assert.Equal(t, row.mode, last.Mode, row.name)
+				assert.Equal(t, row.header, w.Header().Get("RateLimit-Policy"), row.name)
+				if row.mode == limit.ModeExempt {
+					assert.Nil(t, last.Rules(), row.name)
+				}
+			}
+			for _, rule := range last.Rules() {
+				if rule.Exempt {
+					assert.Equal(t, []any{true, rule.Limit, rule.Limit}, []any{rule.Allowed, rule.Remaining, rule.Capacity})
+				}
+			}
+		}
+		assert.Equal(t, row.admitted, admitted, row.name)
+		if row.mode == limit.ModeExempt {
+			assert.Zero(t, store.n, row.name)
+		}
+	}
+}
+
+// TestExemptAlgorithms exempts callers from rules of every algorithm, which charge them
+// nothing: neither units nor leases, strikes or values.
+func TestExemptAlgorithms(t *testing.T) {
+	for _, words := range []string{"", "fixed-window", "sliding-cells", "sliding-counter", "token-bucket", "leaky-bucket", "queue", "concurrency",
+		"ban 1m", "distinct query name"} {
+		limiter := limit.New(nil, nil)
+		policy := mustPolicy(limiter, limit.Named("p", limit.MustParse("r: 1/1h global "+words+" exempt user root; other: 3/1h per user").Rules()...))
+		for n := range 5 {
+			d, err := policy.Reserve(t.Context(), limit.Request{Keys: map[string]string{"user": "root", "query name": fmt.Sprint(n)}})
+			require.NoError(t, err)
+			assert.Equal(t, n < 3, d.Allowed, "%s %d", words, n)
+			if d.Allowed {
+				require.NoError(t, d.Settle(t.Context(), 1))
+			}
+		}
+		request := limit.Request{Keys: map[string]string{"user": "alice", "query name": "a"}}
+		for n := range 2 {
+			d, err := policy.Take(t.Context(), request)
+			require.NoError(t, err)
+			assert.Equal(t, n == 0 || words == "ban 1m" || words == "distinct query name", d.Allowed, "%s: nothing was spent before", words)
+		}
+		root, err := policy.Peek(t.Context(), limit.Request{Keys: map[string]string{"user": "root", "query name": "z"}})
+		require.NoError(t, err)
+		assert.True(t, root.Rules()[0].Exempt)
+		assert.Equal(t, []string{"other"}, root.Refusing())
+	}
+}
+
+// TestExemptSettle has the Settle of a rule leave exempt requests alone.
+func TestExemptSettle(t *testing.T) {
+	rules := limit.MustParse("bad: 2/1h global ban 1h exempt user root; few: 100/1h global").Rules()
+	rules[0].Settle = limit.OnStatus(http.StatusUnauthorized)
+	limiter := limit.New(nil, &limit.Options{User: header("User")})
+	h := limiter.Limit(limit.Named("login", rules...))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
+	send := func(user string) int {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header.Set("User", user)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w.Code
+	}
+	for range 5 {
+		assert.Equal(t, http.StatusUnauthorized, send("root"))
+	}
+	assert.Equal(t, http.StatusUnauthorized, send("alice"))
+	assert.Equal(t, http.StatusUnauthorized, send("alice"))
+	assert.Equal(t, http.StatusTooManyRequests, send("alice"), "banned")
+	assert.Equal(t, http.StatusUnauthorized, send("root"), "the ban of others does not refuse it")
+}

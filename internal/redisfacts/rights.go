@@ -1,0 +1,96 @@
+package redisfacts
+
+import (
+	"context"
+	"crypto/sha1"
+	"encoding/hex"
+	"errors"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Needed lists the commands that a store sends, and those that its scripts run.
+var Needed = []string{"EVALSHA", "EVAL", "INFO", "TIME", "MGET", "EXISTS", "GET", "GETRANGE", "SET", "PSETEX", "SETRANGE", "PEXPIRE", "PTTL", "DEL"}
+
+// Grant returns the command that lets a user run all that a store needs.
+func Grant(user, prefix string) string {
+	return "redis-cli ACL SETUSER " + user + " '~" + prefix + ":*' +" + strings.ToLower(strings.Join(Needed, " +"))
+}
+
+// Rights are what a server lets its user do.
+type Rights struct {
+	Of       map[string]string // for each command that was tried: why it is refused, or ""
+	Writable bool              // a command that writes was run, and accepted
+	WriteErr string            // why the server refuses writes, such as READONLY …
+	Err      error             // why nothing was tried
+}
+
+// dryRun runs commands that change nothing, since the key does not exist: SET has XX,
+// SETRANGE writes no bytes, and PSETEX has an invalid time, which is an error after
+// those about rights.
+const dryRun = `
+local out = {}
+for _, command in ipairs({
+  {'TIME'}, {'MGET', KEYS[1]}, {'EXISTS', KEYS[1]}, {'GET', KEYS[1]}, {'GETRANGE', KEYS[1], '0', '1'},
+  {'SET', KEYS[1], '', 'XX', 'PX', '1'}, {'PSETEX', KEYS[1], '0', ''}, {'SETRANGE', KEYS[1], '0', ''},
+  {'PEXPIRE', KEYS[1], '1'}, {'PTTL', KEYS[1]}, {'DEL', KEYS[1]},
+}) do
+  local reply = redis.pcall(unpack(command))
+  out[#out + 1] = command[1]
+  out[#out + 1] = type(reply) == 'table' and reply.err or ''
+end
+return out`
+
+// Ask runs the commands of a decision, except INFO, in a form that changes nothing.
+// Errors that are not about rights are about the state of the server. In a Cluster, the
+// error is MOVED if the slot of the key is on another server.
+func Ask(ctx context.Context, client redis.UniversalClient, key string) Rights {
+	r := Rights{Of: make(map[string]string)}
+	replies, err := client.Eval(ctx, dryRun, []string{key}).StringSlice()
+	switch {
+	case err == nil:
+		r.Of["EVAL"] = ""
+	case NoRight(err.Error()):
+		r.Of["EVAL"] = err.Error()
+	case isReply(err) && !redis.HasErrorPrefix(err, "MOVED"):
+		r.WriteErr = err.Error() // such as READONLY, instead of running the script
+		return r
+	default:
+		r.Err = err
+		return r
+	}
+	sum := sha1.Sum([]byte(dryRun))
+	switch err := client.EvalSha(ctx, hex.EncodeToString(sum[:]), []string{key}).Err(); {
+	case err == nil, redis.HasErrorPrefix(err, "NOSCRIPT"):
+		r.Of["EVALSHA"] = ""
+	case NoRight(err.Error()):
+		r.Of["EVALSHA"] = err.Error()
+	}
+	for i := 0; i+1 < len(replies); i += 2 {
+		command, problem := replies[i], replies[i+1]
+		if command == "PSETEX" && strings.Contains(problem, "invalid expire time") {
+			problem = ""
+		}
+		switch {
+		case problem == "" || NoRight(problem):
+			r.Of[command] = problem
+			r.Writable = r.Writable || problem == "" && (command == "SET" || command == "SETRANGE")
+		case r.WriteErr == "":
+			r.WriteErr = problem
+		}
+	}
+	return r
+}
+
+func isReply(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply)
+}
+
+// NoRight reports whether an error is about the rights of the user. Commands in
+// scripts have other errors, and Redis 6 has other ones than Redis 7.
+func NoRight(problem string) bool {
+	return strings.Contains(problem, "NOPERM") || strings.Contains(problem, "ACL failure") ||
+		strings.Contains(problem, "can't run this command") || strings.Contains(problem, "can't access at least one of the keys")
+}

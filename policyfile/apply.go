@@ -1,0 +1,156 @@
+package policyfile
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/routelimit/limit"
+)
+
+// checker binds policies to see whether they can decide on a route.
+var checker = &limit.Adapter[struct{}]{
+	Route: func(struct{}) (method, pattern string) { return "", "" },
+	Next:  func(struct{}, *http.Request) (status int, err error) { return http.StatusOK, nil },
+}
+
+// apply puts a version in force, or changes nothing.
+func (p *Policies) apply(v version) error {
+	next, err := p.prepare(v)
+	if err != nil {
+		return err
+	}
+	if err := p.check(v); err != nil {
+		return err
+	}
+	p.lookUp(v)
+	if err := p.limiter.Change(p.with(v.File)...); err != nil {
+		return v.placed(err)
+	}
+	var tables []*table
+	if next.bound, err = p.attach(v); err == nil {
+		tables, err = p.tables(next)
+	}
+	if err != nil {
+		return errors.Join(v.placed(err), p.limiter.Change(p.with(p.inForce)...))
+	}
+	p.inForce = v.File
+	for _, set := range v.policies {
+		if _, ours := p.attached[set.name]; ours {
+			p.attached[set.name] = set.set
+		}
+	}
+	p.state.Store(next)
+	for i, h := range p.handlers {
+		h.table.Store(tables[i])
+	}
+	status := p.status()
+	p.log().Info("policyfile: policies are in force", "source", status.Source, "sum", status.Sum, "by", status.By, "policies", len(v.policies))
+	return nil
+}
+
+// lookUp finds out which policies the program has declared, before they are changed.
+func (p *Policies) lookUp(v version) {
+	for i := range v.policies {
+		name := v.policies[i].name
+		if _, known := p.inCode[name]; !known {
+			_, err := p.limiter.Policy(limit.Named(name)) // an error unless it is declared
+			p.inCode[name] = err == nil
+		}
+	}
+}
+
+// with returns the sets of a file, and the last ones of policies that Handler has
+// attached and the file does not have. No route leads to those, but a policy must have
+// rules.
+func (p *Policies) with(f *File) []limit.RuleSet {
+	sets, names := f.Sets(), make(map[string]bool)
+	for _, policy := range f.policies {
+		names[policy.name] = true
+	}
+	for name, set := range p.attached {
+		if !names[name] {
+			sets = append(sets, set)
+		}
+	}
+	return sets
+}
+
+// check returns an error if the policies cannot decide on their routes.
+func (p *Policies) check(v version) error {
+	d := decoder{source: v.source}
+	for i := range v.policies {
+		policy := &v.policies[i]
+		if len(policy.routes) == 0 {
+			continue
+		}
+		_, err := checker.Bind(p.limiter, "", limit.Rules(policy.set.Rules()...))
+		for _, err := range leaves(err) {
+			d.wrong(v.place(policy, err), problemOf(err))
+		}
+	}
+	return d.err()
+}
+
+// attach returns the policies that have routes.
+func (p *Policies) attach(v version) (map[string]*limit.Policy, error) {
+	bound := make(map[string]*limit.Policy)
+	for i := range v.policies {
+		policy := &v.policies[i]
+		if len(policy.routes) == 0 {
+			continue
+		}
+		b, err := p.limiter.Policy(limit.Named(policy.name))
+		if err != nil { // it has these rules in code, and is not Overridable
+			if b, err = p.limiter.Policy(policy.set); err != nil {
+				return nil, err
+			}
+		} else if _, ours := p.attached[policy.name]; !ours && !p.inCode[policy.name] {
+			p.attached[policy.name] = policy.set
+		}
+		bound[policy.name] = b
+	}
+	return bound, nil
+}
+
+// placed returns errors of package limit with their places in the file.
+func (f *File) placed(err error) error {
+	d := decoder{source: f.source}
+	for _, err := range leaves(err) {
+		problem := problemOf(err)
+		at := 0
+		for i := range f.policies {
+			policy := &f.policies[i]
+			if strings.HasPrefix(problem, fmt.Sprintf("policy %q ", policy.name)) {
+				at = policy.at
+			} else if place := f.place(policy, err); at == 0 && place != policy.at {
+				at = place
+			}
+		}
+		d.wrong(at, problem)
+	}
+	return d.err()
+}
+
+// place returns the place of the rule that an error of package limit is about, or of
+// its policy.
+func (f *File) place(policy *policy, err error) int {
+	var wrong *limit.RuleError
+	if errors.As(err, &wrong) && wrong.Rule != "" {
+		for _, r := range policy.rules {
+			if text := r.String(); text == wrong.Rule || strings.HasSuffix(wrong.Rule, ": "+text) {
+				return r.at
+			}
+		}
+	}
+	return policy.at
+}
+
+func problemOf(err error) string {
+	var wrong *limit.RuleError
+	if errors.As(err, &wrong) {
+		return wrong.Problem
+	}
+	return err.Error()
+}

@@ -1,0 +1,207 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/notice"
+	"github.com/routelimit/limit/internal/redisfacts"
+	"github.com/routelimit/limit/lua"
+)
+
+// checkTimeout bounds a check. It is above the pauses that requests do not wait for.
+const checkTimeout = 5 * time.Second
+
+// Check asks Redis, or each primary of a Cluster, whether it can decide: whether it can
+// be reached and written, whether its user may run what the store needs, what it does
+// when memory is full, and how far its clock is from that of this machine. The error
+// joins one [*core.Diagnosis] for each problem. Those of servers that cannot be reached
+// wrap [core.ErrUnavailable].
+//
+// Check changes no key. It ends with ctx and after 5 s. If ctx is canceled, the error is
+// that of ctx. limitctl doctor checks more.
+func (s *Store) Check(ctx context.Context) error {
+	bounded, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { // since a client may ignore its context
+		err := errPanicked
+		defer func() {
+			if problem := recover(); problem != nil { // a hook
+				err = panicked(problem)
+			}
+			done <- err
+		}()
+		err = s.check(bounded)
+	}()
+	var err error
+	select {
+	case err = <-done:
+	case <-bounded.Done():
+		err = &core.Diagnosis{Code: notice.Unreachable, Err: fmt.Errorf("redisstore: %w: Redis did not answer a check in time: %w",
+			core.ErrUnavailable, bounded.Err())}
+	}
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return ctx.Err()
+	}
+	return err
+}
+
+func (s *Store) check(ctx context.Context) error {
+	var found problems
+	switch client := s.client.(type) {
+	case *redis.ClusterClient:
+		err := client.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+			s.checkServer(ctx, node, node.Options(), &found)
+			return nil
+		})
+		if err != nil {
+			found.add("the Cluster", notice.Unreachable, unreachable(err))
+		}
+	case *redis.Client:
+		s.checkServer(ctx, client, client.Options(), &found)
+	default:
+		s.checkServer(ctx, client, &redis.Options{Addr: "server"}, &found)
+	}
+	return found.err()
+}
+
+// checkServer adds what is wrong with a server that decides.
+func (s *Store) checkServer(ctx context.Context, client redis.UniversalClient, o *redis.Options, found *problems) {
+	add := func(code string, err error) { found.add(o.Addr, code, err) }
+	info, err := redisfacts.Info(ctx, client)
+	if err != nil && !isRefused(err) {
+		add(notice.Unreachable, unreachable(err))
+		return
+	}
+	user := o.Username
+	if user == "" {
+		user = "default"
+	}
+	rights := s.rights(ctx, client)
+	if rights.Err != nil {
+		add(notice.Unreachable, unreachable(rights.Err))
+		return
+	}
+	if err != nil && redisfacts.NoRight(err.Error()) || redis.HasErrorPrefix(err, "ERR unknown command") {
+		add(notice.NoInfo, fmt.Errorf("user %q may not run INFO, so it is unknown whether Redis evicts keys, and a failover of Redis 6.2 "+
+			"goes unnoticed: redis-cli ACL SETUSER %s +info", user, user))
+	}
+	if primary := info["master_host"]; rights.WriteErr != "" || info["role"] == "slave" {
+		if primary != "" {
+			primary = ", " + primary + ":" + info["master_port"]
+		}
+		add(notice.RefusesWrites, unwritable(rights.WriteErr, primary))
+	}
+	var refused []string
+	for _, command := range redisfacts.Needed {
+		if rights.Of[command] != "" {
+			refused = append(refused, command)
+		}
+	}
+	if refused != nil {
+		add(notice.NoPermission, fmt.Errorf("user %q may not run %s on keys that begin with %q: %s",
+			user, strings.Join(refused, ", "), s.prefix+":", redisfacts.Grant(user, s.prefix)))
+	}
+	if evicts, _ := redisfacts.Eviction(info["maxmemory_policy"], info["maxmemory"]); evicts {
+		add(notice.Evicts, fmt.Errorf("it evicts keys when memory is full (maxmemory-policy %s), and an evicted key is a reset quota: "+
+			"redis-cli CONFIG SET maxmemory-policy noeviction", info["maxmemory_policy"]))
+	}
+	if rights.Of["TIME"] == "" {
+		_, offset, uncertainty, err := redisfacts.Clock(ctx, client)
+		if off := offset.Abs(); err == nil && off-uncertainty > redisfacts.MaxOffset {
+			word := "ahead of"
+			if offset < 0 {
+				word = "behind"
+			}
+			add(notice.Clock, fmt.Errorf("its clock is %v %s that of this machine, and calendar windows begin by it: run NTP on both",
+				off.Round(time.Millisecond), word))
+		}
+	}
+}
+
+// rights tries the commands of a decision on a key of the server.
+func (s *Store) rights(ctx context.Context, client redis.UniversalClient) (r redisfacts.Rights) {
+	for try := range 500 { // until the slot of a key is on this server
+		r = redisfacts.Ask(ctx, client, lua.Key(s.prefix, fmt.Sprint("check ", try), "check", "check"))
+		if !redis.HasErrorPrefix(r.Err, "MOVED") {
+			break
+		}
+	}
+	return r
+}
+
+// unreachable returns an error about a server that does not decide now.
+func unreachable(err error) error {
+	code, _, replied := replyOf(err)
+	fix := "start it, let this machine connect to it, or correct the address of the client"
+	switch {
+	case code == "NOAUTH", code == "WRONGPASS", strings.Contains(err.Error(), "invalid password"):
+		fix = "write its Username and Password into the options of the client"
+	case replied:
+		fix = "wait until it can decide"
+	}
+	if !errors.Is(err, core.ErrUnavailable) {
+		err = fmt.Errorf("%w: %w", core.ErrUnavailable, err)
+	}
+	return fmt.Errorf("%w: %s", err, fix)
+}
+
+// unwritable returns an error about a server that refuses writes, or is a replica.
+func unwritable(reason, primary string) error {
+	code, _, _ := strings.Cut(reason, " ")
+	switch code {
+	case "READONLY", "":
+		return fmt.Errorf("it is a replica: give the client the address of the primary%s", primary)
+	case "MISCONF":
+		return fmt.Errorf("it cannot write to its disk, and so refuses writes: free space on the disk, or correct its directory (%s)", reason)
+	case "OOM":
+		return fmt.Errorf("its memory is full, so it refuses writes: raise maxmemory (%s)", reason)
+	case "NOREPLICAS":
+		return fmt.Errorf("it has fewer replicas in sync than min-replicas-to-write: bring them back (%s)", reason)
+	}
+	return fmt.Errorf("it refuses writes: %s", reason)
+}
+
+// problems are what is wrong with servers. Servers with the same problem share an error.
+type problems struct {
+	mu  sync.Mutex
+	all []problem
+}
+
+type problem struct {
+	code    string
+	err     error
+	servers []string
+}
+
+func (p *problems) add(server, code string, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	same := func(o problem) bool { return o.code == code && o.err.Error() == err.Error() }
+	i := slices.IndexFunc(p.all, same)
+	if i < 0 {
+		i = len(p.all)
+		p.all = append(p.all, problem{code: code, err: err})
+	}
+	p.all[i].servers = append(p.all[i].servers, server)
+}
+
+// err joins a Diagnosis for each problem, in the order of codes.
+func (p *problems) err() error {
+	slices.SortStableFunc(p.all, func(a, b problem) int { return strings.Compare(a.code, b.code) })
+	var errs []error
+	for _, o := range p.all {
+		slices.Sort(o.servers)
+		errs = append(errs, &core.Diagnosis{Code: o.code, Err: fmt.Errorf("redisstore: Redis %s: %w", strings.Join(o.servers, ", "), o.err)})
+	}
+	return errors.Join(errs...)
+}
