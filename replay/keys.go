@@ -77,7 +77,7 @@ func (e *event) field(name string) string {
 type needs struct{ query, headers, fields bool }
 
 func needsOf(o *Options) (n needs) {
-	program := o.Exempt != nil || o.Bar != nil
+	program := o.Exempt != nil || o.Bar != nil || o.CompareExempt != nil || o.CompareBar != nil
 	n = needs{program, program, program}
 	for _, p := range append(o.Policies[:len(o.Policies):len(o.Policies)], o.Compare...) {
 		for _, r := range p.Rules.Rules() {

@@ -33,10 +33,16 @@ type Options struct {
 	Compare []Policy
 
 	// Exempt and Bar are those of [limit.Options]. The request has its method, URL, host,
-	// address, user agent, and the headers and cookies of the log's format. They, and
+	// address, user agent, and the headers and cookies of the log's format; [User]
+	// returns its user. They, and
 	// functions in rules, are called by several goroutines.
 	Exempt func(*http.Request) bool
 	Bar    func(*http.Request) time.Duration
+
+	// CompareExempt and CompareBar are Exempt and Bar for Compare. If both are nil, those
+	// of Policies stand for them.
+	CompareExempt func(*http.Request) bool
+	CompareBar    func(*http.Request) time.Duration
 
 	// IPv6Prefix is that of [limit.Proxies]; 0 means 64.
 	IPv6Prefix int

@@ -88,10 +88,14 @@ func newRun(given *Options) (*run, error) {
 	}
 	r := &run{options: o, needs: needsOf(&o), registry: newRegistry(&o), queue: newQueue(max(1, o.Reorder)),
 		buckets: newBuckets(), newBuckets: newBuckets(), newly: newTop[string](max(1000, 10*o.Top))}
-	old, err := newSide(o.Policies, &o, &r.notes)
+	old, err := newSide(o.Policies, o.Exempt, o.Bar, &o, &r.notes)
 	r.sides = []*side{old}
 	if o.Compare != nil {
-		added, err2 := newSide(o.Compare, &o, &r.notes)
+		exempt, bar := o.CompareExempt, o.CompareBar
+		if exempt == nil && bar == nil {
+			exempt, bar = o.Exempt, o.Bar
+		}
+		added, err2 := newSide(o.Compare, exempt, bar, &o, &r.notes)
 		r.sides, err = append(r.sides, added), errors.Join(err, err2)
 	}
 	if err != nil {

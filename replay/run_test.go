@@ -360,3 +360,20 @@ func TestFiles(t *testing.T) {
 	assert.Contains(t, notes, "access.log.2.gz ends early after 2 lines: unexpected EOF")
 	assert.Contains(t, notes, "access.log.note: no known log format")
 }
+
+func TestCompareLists(t *testing.T) {
+	hits := []hit{{at: 1, ip: "192.0.2.1", user: "al"}, {at: 2, ip: "192.0.2.2", user: "eve"}, {at: 3, ip: "192.0.2.1", user: "al"}}
+	one := []Policy{{Rules: limit.MustParse("1/1m per ip")}}
+	o := &Options{Policies: one, Compare: one, Exempt: func(r *http.Request) bool { return User(r) == "al" }}
+	result := replayed(t, hits, o)
+	assert.Equal(t, []int64{2, 0, 0}, []int64{result.Exempt, result.Refused, result.Comparison.OnlyNew})
+	o.CompareBar = func(r *http.Request) time.Duration {
+		if User(r) == "eve" {
+			return limit.Never
+		}
+		return 0
+	}
+	result = replayed(t, hits, o)
+	assert.Equal(t, []int64{2, 0, 2}, []int64{result.Exempt, result.Refused, result.Comparison.OnlyNew})
+	assert.Empty(t, User(new(http.Request)))
+}

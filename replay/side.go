@@ -2,6 +2,7 @@ package replay
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -32,7 +33,7 @@ type side struct {
 	values  map[string]string
 	found   match // by the handlers of mux
 
-	request http.Request
+	request *http.Request
 
 	outcomes   []outcome // of the requests of a batch
 	overflowed int64
@@ -62,10 +63,11 @@ type ruleCount struct {
 }
 
 // newSide binds policies. The error joins one for each thing wrong with them.
-func newSide(policies []Policy, o *Options, notes *notes) (*side, error) {
-	s := &side{mux: http.NewServeMux(), request: http.Request{Header: make(http.Header)}}
+func newSide(policies []Policy, exempt func(*http.Request) bool, bar func(*http.Request) time.Duration, o *Options, notes *notes) (*side, error) {
+	s := &side{mux: http.NewServeMux()}
+	s.request = (&http.Request{Header: make(http.Header)}).WithContext(context.WithValue(context.Background(), sideKey{}, s))
 	s.limiter = limit.New(memstore.New(&memstore.Options{MaxKeys: o.MaxKeys, Now: func() int64 { return s.now }}), &limit.Options{
-		Exempt: o.Exempt, Bar: o.Bar, Proxies: limit.Proxies{IPv6Prefix: o.IPv6Prefix}, Log: slog.New(slog.DiscardHandler),
+		Exempt: exempt, Bar: bar, Proxies: limit.Proxies{IPv6Prefix: o.IPv6Prefix}, Log: slog.New(slog.DiscardHandler),
 	})
 	s.adapter = limit.Adapter[*side]{
 		Route:     func(s *side) (method, pattern string) { return "", s.pattern },
@@ -193,12 +195,24 @@ type outcome struct {
 	undecided  bool
 }
 
+type sideKey struct{}
+
+// User returns the user that the log names for a request of [Options].Exempt, Bar,
+// CompareExempt or CompareBar, or "" if there is none. It serves as the User of
+// access.Options.
+func User(r *http.Request) string {
+	if s, ok := r.Context().Value(sideKey{}).(*side); ok && s.event != nil {
+		return s.event.user.name
+	}
+	return ""
+}
+
 // decideAll decides requests at their times.
 func (s *side) decideAll(batch []event, number int, n needs) {
 	s.outcomes = s.outcomes[:0]
 	for i := range batch {
 		e := &batch[i]
-		s.outcomes = append(s.outcomes, s.decide(e, &e.place.matched[number], n.request(&s.request, e)))
+		s.outcomes = append(s.outcomes, s.decide(e, &e.place.matched[number], n.request(s.request, e)))
 	}
 }
 
