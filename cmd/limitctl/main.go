@@ -43,6 +43,7 @@ func newCommand() *cobra.Command {
 	}
 	root.AddCommand(newDemoCommand(), newDoctorCommand())
 	root.AddCommand(newPolicyCommands()...)
+	root.AddCommand(newSimulateCommand())
 	return root
 }
 

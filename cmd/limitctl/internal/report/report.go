@@ -1,0 +1,177 @@
+// Package report shows what a replay of logs found: as tables for a terminal, as JSON,
+// and as a page of HTML.
+package report
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/routelimit/limit/replay"
+)
+
+// A Report is a result and what it is about. All texts of the result may come from
+// clients, and are made harmless wherever they are shown.
+type Report struct {
+	*replay.Result
+
+	Policy  string  // the file or the rules that decided; "" if nothing did
+	Compare string  // the file that is compared; "" if there is none
+	Top     int     // how many entries a list shows; 0 means 10
+	Share   float64 // of clients, that the rules suggested in the terminal may refuse
+	Stopped string  // why the log was not read to its end; "" if it was
+}
+
+func (r *Report) top() int {
+	if r.Top == 0 {
+		return 10
+	}
+	return r.Top
+}
+
+// Summary returns the answer in sentences.
+func (r *Report) Summary() (sentences []string) {
+	add := func(format string, args ...any) { sentences = append(sentences, fmt.Sprintf(format, args...)) }
+	if r.Stopped != "" {
+		add("Stopped before the end of the log (%s): this is about what was read until then.", r.Stopped)
+	}
+	switch {
+	case r.Lines == 0:
+		add("The log is empty: there are no lines in %s.", r.files())
+		return sentences
+	case r.BadLines > 0:
+		add("%s in %s, of which %s could not be read.", count(r.Lines, "line"), r.files(), number(r.BadLines))
+	default:
+		add("%s in %s.", count(r.Lines, "line"), r.files())
+	}
+	if r.Requests == 0 {
+		add("There is no request to decide.")
+		return sentences
+	}
+	add("%s of %s, from %s to %s UTC (%s).", count(r.Requests, "request"), count(r.Clients, "client"), moment(r.From), moment(r.To), duration(r.To.Sub(r.From)))
+	decided := int64(0)
+	for _, p := range r.Policies {
+		decided += p.Requests
+	}
+	switch {
+	case r.Policy == "":
+		add("No policy was given, so nothing is refused.")
+	case decided == 0:
+		add("%s matches no request of the log, so nothing is refused.", Printable(r.Policy))
+	case r.Refused == 0:
+		add("%s would have refused nothing.", Printable(r.Policy))
+	default:
+		add("%s would have refused %s (%s), of %s (%s).", Printable(r.Policy), count(r.Refused, "request"), percent(r.Refused, r.Requests),
+			count(r.RefusedClients, "client"), percent(r.RefusedClients, r.Clients))
+	}
+	if r.Barred+r.Exempt > 0 {
+		add("%s would have been barred by a list, and %s exempt from the rules.", count(r.Barred, "request"), number(r.Exempt))
+	}
+	if c := r.Comparison; c != nil {
+		add("%s would refuse %s more, and admit %s that %s refuses.", Printable(r.Compare), count(c.OnlyNew, "request"), number(c.OnlyOld), Printable(r.Policy))
+	}
+	return sentences
+}
+
+// files names the files of the log.
+func (r *Report) files() string {
+	names := make([]string, 0, 3)
+	for _, f := range r.Files {
+		if len(names) == 3 {
+			return fmt.Sprintf("%s and %d more files", strings.Join(names, ", "), len(r.Files)-3)
+		}
+		name := f.Path
+		if name == "-" {
+			name = "the standard input"
+		}
+		names = append(names, shorten(name, 60))
+	}
+	if len(names) == 0 {
+		return "the log"
+	}
+	return strings.Join(names, ", ")
+}
+
+// Stay says how long clients would have stayed refused.
+func (r *Report) Stay() string {
+	s := r.Stays
+	if s.Count+s.Never == 0 {
+		return ""
+	}
+	text := ""
+	if s.Count > 0 {
+		text = fmt.Sprintf("%s: half of them at most %s, 9 of 10 at most %s, 99 of 100 at most %s, the longest %s.",
+			count(s.Count, "time"), duration(s.P50), duration(s.P90), duration(s.P99), duration(s.Max))
+	}
+	if s.Never > 0 {
+		text += fmt.Sprintf(" %s would be refused however long the client waits.", count(s.Never, "request"))
+	}
+	return strings.TrimSpace(text)
+}
+
+// busiest returns the span of time with the most refused requests, or "" if there is
+// none.
+func busiest(columns []column) string {
+	var most column
+	for _, c := range columns {
+		if c.Refused > most.Refused {
+			most = c
+		}
+	}
+	if most.Refused == 0 {
+		return ""
+	}
+	return fmt.Sprintf("Most were refused from %s UTC on for %s: %s of %s.", moment(most.Start), duration(most.Width), number(most.Refused), count(most.Requests, "request"))
+}
+
+// A column is a span of time in a plot.
+type column struct {
+	Start             time.Time
+	Width             time.Duration
+	Requests, Refused int64
+}
+
+// columns joins buckets to at most n spans of equal length. If most of the time has no
+// requests, such as before a line with a wrong time, gaps are left out.
+func columns(buckets []replay.Bucket, width time.Duration, n int) (list []column, gaps bool) {
+	if len(buckets) == 0 || width <= 0 {
+		return nil, false
+	}
+	first, last := buckets[0].Start, buckets[len(buckets)-1].Start
+	total := int64(last.Sub(first)/width) + 1
+	if gaps = total > 4*int64(len(buckets)) && len(buckets) > 1; gaps {
+		total = int64(len(buckets))
+	}
+	per := max(1, (total+int64(n)-1)/int64(n))
+	for i, b := range buckets {
+		at := int64(b.Start.Sub(first)/width) / per
+		if gaps {
+			at = int64(i) / per
+		}
+		for int64(len(list)) <= at {
+			start := first.Add(time.Duration(int64(len(list))*per) * width)
+			if gaps {
+				start = b.Start
+			}
+			list = append(list, column{Start: start, Width: time.Duration(per) * width})
+		}
+		list[at].Requests += b.Requests
+		list[at].Refused += b.Refused
+	}
+	return list, gaps
+}
+
+// An outcome is the requests that the policies and the new ones decide in one way.
+type outcome struct {
+	Name     string
+	Requests int64
+}
+
+func outcomes(c *replay.Comparison) []outcome {
+	return []outcome{
+		{"refused by both", c.BothRefuse},
+		{"refused only by the old policy", c.OnlyOld},
+		{"refused only by the new policy", c.OnlyNew},
+		{"admitted by both", c.BothAdmit},
+	}
+}
