@@ -2,9 +2,11 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"html/template"
 	"io"
+	"slices"
 
 	"github.com/routelimit/limit/replay"
 )
@@ -28,6 +30,7 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"part":     partBar,
 	"peaks":    peakBar,
 	"distinct": distinct,
+	"shadows":  shadows,
 	"outcomes": outcomes,
 	"policies": func(caption string, list []replay.PolicyResult) map[string]any {
 		return map[string]any{"Caption": caption, "List": list}
@@ -73,7 +76,15 @@ func (r *Report) ShownRoutes() []replay.RouteResult {
 
 func (r *Report) MoreRoutes() int64 { return int64(len(r.Routes) - len(r.ShownRoutes())) }
 
-// distinct returns the choices of a window without those that repeat a rule.
+// shadows reports whether a rule would have refused a request as a shadow.
+func shadows(list []replay.PolicyResult) bool {
+	return slices.ContainsFunc(list, func(p replay.PolicyResult) bool {
+		return slices.ContainsFunc(p.Rules, func(r replay.RuleResult) bool { return r.Shadowed > 0 })
+	})
+}
+
+// distinct returns the choices of a window without those that repeat a rule, the lowest
+// limit first.
 func distinct(choices []replay.Choice) (list []replay.Choice) {
 	seen := make(map[int64]bool)
 	for _, c := range choices {
@@ -82,5 +93,6 @@ func distinct(choices []replay.Choice) (list []replay.Choice) {
 			list = append(list, c)
 		}
 	}
+	slices.SortFunc(list, func(a, b replay.Choice) int { return cmp.Compare(a.Limit, b.Limit) })
 	return list
 }

@@ -62,9 +62,9 @@ func height(n, most int64) float64 { return plotHeight * float64(n) / float64(mo
 func (p *Plot) frame(r *Report, list []column, gaps bool, inside, label string) {
 	p.SVG = template.HTML(fmt.Sprintf(`<svg class="plot" viewBox="0 0 %d %d" preserveAspectRatio="none" role="img" aria-label="%s">%s</svg>`,
 		len(list), plotHeight, html.EscapeString(strings.TrimSpace(label)), inside))
-	p.Start, p.End = moment(r.From), moment(r.To)
+	p.Start, p.End = minute(r.From), minute(r.To)
 	if !gaps {
-		p.Mid = moment(r.From.Add(r.To.Sub(r.From) / 2))
+		p.Mid = minute(r.From.Add(r.To.Sub(r.From) / 2))
 	}
 	p.Columns = "A column is " + duration(list[0].Width) + "."
 	if gaps {
@@ -94,11 +94,13 @@ func (r *Report) Changes() *Plot {
 
 func steps(list []column, most int64, class string) string {
 	var b strings.Builder
+	fmt.Fprintf(&b, "0,%d ", plotHeight) // so that the area below can be filled
 	for i, c := range list {
 		y := plotHeight - height(c.Refused, most)
 		fmt.Fprintf(&b, "%d,%.1f %d,%.1f ", i, y, i+1, y)
 	}
-	return fmt.Sprintf(`<polyline class="%s" points="%s" vector-effect="non-scaling-stroke"/>`, class, strings.TrimSpace(b.String()))
+	fmt.Fprintf(&b, "%d,%d", len(list), plotHeight)
+	return fmt.Sprintf(`<polyline class="%s" points="%s" vector-effect="non-scaling-stroke"/>`, class, b.String())
 }
 
 // partBar shows a part of a whole in a cell. The number stands beside it.

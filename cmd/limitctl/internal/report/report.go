@@ -44,6 +44,9 @@ func (r *Report) Summary() (sentences []string) {
 	default:
 		add("%s in %s.", count(r.Lines, "line"), r.files())
 	}
+	if r.NotHTTP > 0 {
+		add("%s of clients that sent no HTTP request.", count(r.NotHTTP, "line"))
+	}
 	if r.Requests == 0 {
 		add("There is no request to decide.")
 		return sentences
@@ -64,8 +67,11 @@ func (r *Report) Summary() (sentences []string) {
 		add("%s would have refused %s (%s), of %s (%s).", Printable(r.Policy), count(r.Refused, "request"), percent(r.Refused, r.Requests),
 			count(r.RefusedClients, "client"), percent(r.RefusedClients, r.Clients))
 	}
-	if r.Barred+r.Exempt > 0 {
-		add("%s would have been barred by a list, and %s exempt from the rules.", count(r.Barred, "request"), number(r.Exempt))
+	if r.Barred > 0 {
+		add("Of them, %s would have met a list of barred clients.", count(r.Barred, "request"))
+	}
+	if r.Exempt > 0 {
+		add("%s would have been exempt from the rules.", count(r.Exempt, "request"))
 	}
 	if c := r.Comparison; c != nil {
 		add("%s would refuse %s more, and admit %s that %s refuses.", Printable(r.Compare), count(c.OnlyNew, "request"), number(c.OnlyOld), Printable(r.Policy))
