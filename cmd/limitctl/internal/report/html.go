@@ -26,6 +26,7 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"moment":   moment,
 	"duration": duration,
 	"look":     lookName,
+	"longest":  longest,
 	"key":      keyName,
 	"part":     partBar,
 	"peaks":    peakBar,

@@ -45,7 +45,7 @@ func (r *Report) Summary() (sentences []string) {
 		add("%s in %s.", count(r.Lines, "line"), r.files())
 	}
 	if r.NotHTTP > 0 {
-		add("%s of clients that sent no HTTP request.", count(r.NotHTTP, "line"))
+		add("%s without a request that a server would route.", count(r.NotHTTP, "line"))
 	}
 	if r.Requests == 0 {
 		add("There is no request to decide.")
@@ -115,6 +115,14 @@ func (r *Report) Stay() string {
 	return strings.TrimSpace(text)
 }
 
+// longest writes how long a client stayed refused at most.
+func longest(c replay.Client) string {
+	if c.Longest == 0 { // each refusal is one that no wait ends
+		return "for good"
+	}
+	return duration(c.Longest)
+}
+
 // busiest returns the span of time with the most refused requests, or "" if there is
 // none.
 func busiest(columns []column) string {
@@ -127,7 +135,7 @@ func busiest(columns []column) string {
 	if most.Refused == 0 {
 		return ""
 	}
-	return fmt.Sprintf("Most were refused from %s UTC on for %s: %s of %s.", moment(most.Start), duration(most.Width), number(most.Refused), count(most.Requests, "request"))
+	return fmt.Sprintf("Most were refused in the %s from %s UTC on: %s of %s.", duration(most.Width), moment(most.Start), number(most.Refused), count(most.Requests, "request"))
 }
 
 // A column is a span of time in a plot.
@@ -137,34 +145,42 @@ type column struct {
 	Requests, Refused int64
 }
 
-// columns joins buckets to at most n spans of equal length. If most of the time has no
-// requests, such as before a line with a wrong time, gaps are left out.
+// columns joins buckets to at most n spans of equal length. If hardly any of them would
+// have requests, such as after a line with a wrong time, the gaps are left out.
 func columns(buckets []replay.Bucket, width time.Duration, n int) (list []column, gaps bool) {
 	if len(buckets) == 0 || width <= 0 {
 		return nil, false
 	}
 	first, last := buckets[0].Start, buckets[len(buckets)-1].Start
 	total := int64(last.Sub(first)/width) + 1
-	if gaps = total > 4*int64(len(buckets)) && len(buckets) > 1; gaps {
-		total = int64(len(buckets))
+	list = join(buckets, width, total, n, func(i int) int64 { return int64(buckets[i].Start.Sub(first) / width) })
+	filled := 0
+	for _, c := range list {
+		filled += int(min(1, c.Requests))
 	}
+	if filled*12 >= len(list) || len(buckets) <= filled {
+		return list, false
+	}
+	return join(buckets, width, int64(len(buckets)), n, func(i int) int64 { return int64(i) }), true
+}
+
+// join adds up buckets, each of which has a number below total.
+func join(buckets []replay.Bucket, width time.Duration, total int64, n int, number func(i int) int64) []column {
 	per := max(1, (total+int64(n)-1)/int64(n))
-	for i, b := range buckets {
-		at := int64(b.Start.Sub(first)/width) / per
-		if gaps {
-			at = int64(i) / per
-		}
-		for int64(len(list)) <= at {
-			start := first.Add(time.Duration(int64(len(list))*per) * width)
-			if gaps {
-				start = b.Start
-			}
-			list = append(list, column{Start: start, Width: time.Duration(per) * width})
-		}
-		list[at].Requests += b.Requests
-		list[at].Refused += b.Refused
+	list := make([]column, (total+per-1)/per)
+	for i := range list {
+		list[i].Width = time.Duration(per) * width
 	}
-	return list, gaps
+	for i, b := range buckets {
+		at := number(i) / per
+		c := &list[at]
+		if c.Requests == 0 {
+			c.Start = b.Start.Add(-time.Duration(number(i)%per) * width)
+		}
+		c.Requests += b.Requests
+		c.Refused += b.Refused
+	}
+	return list
 }
 
 // An outcome is the requests that the policies and the new ones decide in one way.

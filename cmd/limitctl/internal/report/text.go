@@ -126,7 +126,7 @@ func (t *text) clients() {
 	t.heading("Clients")
 	table := newTable("client", "requests>", "refused>", "first refused", "last refused", "longest>", "looks like", "agent")
 	for _, c := range t.Refusals[:min(t.top(), len(t.Refusals))] {
-		table.row(shorten(c.Address, 39), number(c.Requests), number(c.Refused), moment(c.First), moment(c.Last), duration(c.Longest),
+		table.row(shorten(c.Address, 39), number(c.Requests), number(c.Refused), moment(c.First), moment(c.Last), longest(c),
 			strings.Join(c.Looks, ", "), shorten(c.Agent, 40))
 	}
 	table.write(t)
