@@ -123,8 +123,12 @@ func (p *places) make(r *accesslog.Record) *place {
 }
 
 // guesses reports whether a record shows that its path has a route: attackers try many
-// paths that have none.
-func (p *places) guesses(r *accesslog.Record) bool { return r.Status < 400 && len(r.Path) <= maxPath }
+// paths that have none. Failed logins are answered with 401, and a server with limits
+// answers with 429.
+func (p *places) guesses(r *accesslog.Record) bool {
+	login := r.Status == http.StatusUnauthorized && string(r.Method) != http.MethodGet && string(r.Method) != http.MethodHead
+	return (r.Status < 400 || login || r.Status == http.StatusTooManyRequests) && len(r.Path) <= maxPath
+}
 
 // guess returns a route for a path that no pattern matches, with wildcards for what
 // looks like an identifier. There are only so many guessed routes.

@@ -377,3 +377,13 @@ func TestCompareLists(t *testing.T) {
 	assert.Equal(t, []int64{2, 0, 2}, []int64{result.Exempt, result.Refused, result.Comparison.OnlyNew})
 	assert.Empty(t, User(new(http.Request)))
 }
+
+func TestGuessedRoutes(t *testing.T) {
+	result := replayed(t, []hit{{at: 1, request: "POST /login", status: 401}, {at: 2, request: "GET /busy", status: 429},
+		{at: 3, request: "GET /admin", status: 401}, {at: 4, request: "GET /none", status: 404}}, nil)
+	counts := make(map[string]int64)
+	for _, r := range result.Routes {
+		counts[r.Route] = r.Requests
+	}
+	assert.Equal(t, map[string]int64{"POST /login": 1, "GET /busy": 1, "(other routes)": 2}, counts)
+}
