@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -58,6 +59,7 @@ policy file could not be read or the command was interrupted, and 3 for wrong ar
 			return s.run(cmd, args)
 		},
 	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	f := cmd.Flags()
 	f.StringVar(&s.policy, "policy", "", "a policy `file`")
 	f.StringVar(&s.rules, "rules", "", "`rules` for all requests instead of a file, such as \"100/1m per ip\"")
@@ -202,7 +204,10 @@ func (s *simulation) checkTarget(log *accesslog.Log) error {
 	}
 	target, err := os.Stat(s.html)
 	if err != nil {
-		return nil // it does not exist, and is written at the end
+		if folder, err := os.Stat(filepath.Dir(s.html)); err != nil || !folder.IsDir() {
+			return fmt.Errorf("--html %q: there is no folder %q: make it first", s.html, filepath.Dir(s.html))
+		}
+		return nil // it is written at the end
 	}
 	if target.IsDir() {
 		return fmt.Errorf("--html %q is a folder: write the name of a file", s.html)

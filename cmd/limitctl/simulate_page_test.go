@@ -99,7 +99,4 @@ func TestSimulatePages(t *testing.T) {
 		require.NoError(t, err, name)
 		assert.True(t, strings.HasSuffix(string(data), "</html>\n"), name)
 	}
-	code, _, problem := run(t, "simulate", "--html", filepath.Join(t.TempDir(), "no", "folder.html"), handMade)
-	assert.Equal(t, 1, code)
-	assert.Contains(t, problem, "no such file or directory")
 }

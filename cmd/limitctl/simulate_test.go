@@ -123,6 +123,9 @@ func TestSimulateUsage(t *testing.T) {
 		{"--format nginx LOG", `"nginx" is unknown: write common, combined, `},
 		{"--rules 5/1x LOG", "--rules: "},
 		{"--html . LOG", "is a folder"},
+		{"--html no/report.html LOG", "there is no folder \"no\""},
+		{"--nothing LOG", "unknown flag"},
+		{"--top x LOG", "invalid argument"},
 		{"--html LOG LOG", "would overwrite"},
 		{"--html POLICY --policy POLICY LOG", "would overwrite"},
 	} {

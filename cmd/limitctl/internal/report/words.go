@@ -104,11 +104,11 @@ func duration(d time.Duration) string {
 		return d.Round(time.Microsecond).String()
 	case d < time.Second:
 		return d.Round(time.Millisecond).String()
-	case d < time.Minute:
+	case d < time.Minute-50*time.Millisecond: // which is rounded to a minute
 		return strings.TrimSuffix(strconv.FormatFloat(d.Seconds(), 'f', 1, 64), ".0") + "s"
-	case d < time.Hour:
+	case d.Round(time.Second) < time.Hour:
 		return units(d.Round(time.Second), time.Minute, "m", time.Second, "s")
-	case d < 2*day:
+	case d.Round(time.Minute) < 2*day:
 		return units(d.Round(time.Minute), time.Hour, "h", time.Minute, "m")
 	}
 	return units(d.Round(time.Hour), day, "d", time.Hour, "h")
