@@ -44,6 +44,11 @@ type Options struct {
 	CompareExempt func(*http.Request) bool
 	CompareBar    func(*http.Request) time.Duration
 
+	// CleanPaths has a path that a ServeMux would redirect count as its target, such as
+	// "//login" as "/login". The handlers of package policyfile, and proxies that clean
+	// paths, do so.
+	CleanPaths bool
+
 	// IPv6Prefix is that of [limit.Proxies]; 0 means 64.
 	IPv6Prefix int
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -24,6 +25,7 @@ type side struct {
 	now     int64 // the clock of the store
 	mux     *http.ServeMux
 	hosts   bool
+	cleans  bool     // whether a path counts as the one that mux redirects it to
 	always  []*bound // policies without routes
 	bound   []*bound // all, in their order
 
@@ -64,7 +66,7 @@ type ruleCount struct {
 
 // newSide binds policies. The error joins one for each thing wrong with them.
 func newSide(policies []Policy, exempt func(*http.Request) bool, bar func(*http.Request) time.Duration, o *Options, notes *notes) (*side, error) {
-	s := &side{mux: http.NewServeMux()}
+	s := &side{mux: http.NewServeMux(), cleans: o.CleanPaths}
 	s.request = (&http.Request{Header: make(http.Header)}).WithContext(context.WithValue(context.Background(), sideKey{}, s))
 	s.limiter = limit.New(memstore.New(&memstore.Options{MaxKeys: o.MaxKeys, Now: func() int64 { return s.now }}), &limit.Options{
 		Exempt: exempt, Bar: bar, Proxies: limit.Proxies{IPv6Prefix: o.IPv6Prefix}, Log: slog.New(slog.DiscardHandler),
@@ -180,7 +182,11 @@ func (s *side) match(at *place) match {
 	}
 	s.found = match{}
 	r := &http.Request{Method: at.method, URL: at.url, Host: at.host, RequestURI: at.url.RequestURI()}
-	s.mux.ServeHTTP(nowhere{make(http.Header)}, r)
+	answer := nowhere{make(http.Header)}
+	s.mux.ServeHTTP(answer, r)
+	if clean, err := url.Parse(answer.header.Get("Location")); s.cleans && err == nil && len(s.found.bound) == 0 && clean.Path != "" {
+		s.mux.ServeHTTP(nowhere{make(http.Header)}, &http.Request{Method: at.method, URL: clean, Host: at.host, RequestURI: clean.RequestURI()})
+	}
 	m := s.found
 	m.bound = append(slices.Clone(s.always), m.bound...)
 	return m

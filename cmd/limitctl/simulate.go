@@ -137,7 +137,7 @@ func (s *simulation) verdict(result *replay.Result, stopped error) error {
 
 // options returns the options of a replay, and notes about its policies.
 func (s *simulation) options() (o *replay.Options, notes []string, err error) {
-	o = &replay.Options{Top: s.top, NoSuggestions: !s.suggest, Shares: []float64{s.share / 100}}
+	o = &replay.Options{Top: s.top, NoSuggestions: !s.suggest, CleanPaths: true, Shares: []float64{s.share / 100}}
 	for _, share := range []float64{0.1, 0.01, 0.001, 0} {
 		if share != o.Shares[0] {
 			o.Shares = append(o.Shares, share)

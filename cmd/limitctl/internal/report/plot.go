@@ -52,7 +52,7 @@ func (r *Report) Traffic() *Plot {
 		}
 	}
 	p := &Plot{Max: number(most), Busiest: busiest(list), Data: list}
-	p.frame(r, list, gaps, b.String(), "Requests over time, admitted and refused. "+p.Busiest)
+	p.frame(r, list, gaps, b.String(), "Requests over time, admitted and refused; at most "+p.Max+" a column. "+p.Busiest)
 	return p
 }
 

@@ -84,7 +84,10 @@ func (t *text) when() {
 func (t *text) routes() {
 	t.heading("Routes")
 	table := newTable("route", "requests>", "refused>", "share>")
-	if t.Comparison != nil {
+	switch {
+	case t.Policy == "":
+		table = newTable("route", "requests>")
+	case t.Comparison != nil:
 		table = newTable("route", "requests>", "refused>", "share>", "only old>", "only new>")
 	}
 	for _, r := range t.Routes[:min(t.top(), len(t.Routes))] {
