@@ -101,7 +101,7 @@ func blocks(page, language string) (texts []string) {
 	return texts
 }
 
-// TestYesterday writes the log of the guide, for who wants to try it.
+// TestYesterday writes the log of the guide to the path in YESTERDAY, so that readers can try it.
 func TestYesterday(t *testing.T) {
 	if path := os.Getenv("YESTERDAY"); path != "" {
 		require.NoError(t, os.WriteFile(path, []byte(yesterday()), 0o600))

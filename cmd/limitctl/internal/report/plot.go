@@ -72,7 +72,7 @@ func (p *Plot) frame(r *Report, list []column, gaps bool, inside, label string) 
 	}
 }
 
-// Refusals over time of both policies, as lines.
+// Changes shows the requests that each policy refuses over time.
 func (r *Report) Changes() *Plot {
 	if r.Comparison == nil {
 		return nil
