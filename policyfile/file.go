@@ -40,6 +40,7 @@ import (
 	"strings"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/access"
 	"github.com/routelimit/limit/internal/filewatch"
 )
 
@@ -143,4 +144,40 @@ func (f *File) Sets() []limit.RuleSet {
 		sets[i] = p.set
 	}
 	return sets
+}
+
+// A Policy is one of a file.
+type Policy struct {
+	Name   string
+	Routes []string // patterns of [http.ServeMux]; none if code attaches the policy
+	Rules  limit.RuleSet
+}
+
+// Policies returns the policies of the file, in its order.
+func (f *File) Policies() []Policy {
+	policies := make([]Policy, len(f.policies))
+	for i, p := range f.policies {
+		policies[i] = Policy{Name: p.name, Rules: p.set}
+		for _, r := range p.routes {
+			policies[i].Routes = append(policies[i].Routes, r.pattern)
+		}
+	}
+	return policies
+}
+
+// Lists returns exempt and barred, each nil if it has no entries. The error joins one
+// [*Error] for each entry that the options cannot serve, such as a user without
+// [access.Options].User. Options may be nil.
+func (f *File) Lists(options *access.Options) (exempt, barred *access.List, err error) {
+	d := decoder{source: f.source}
+	if len(f.exempt) > 0 {
+		exempt = d.build(f.exempt, options)
+	}
+	if len(f.barred) > 0 {
+		barred = d.build(f.barred, options)
+	}
+	if err := d.err(); err != nil {
+		return nil, nil, err
+	}
+	return exempt, barred, nil
 }

@@ -1,6 +1,7 @@
 package policyfile_test
 
 import (
+	"net/http"
 	"os"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/routelimit/limit/access"
 	"github.com/routelimit/limit/internal/fuzzloop"
 	"github.com/routelimit/limit/policyfile"
 )
@@ -74,4 +76,21 @@ func FuzzParse(t *testing.F) {
 			}
 		}
 	})
+}
+
+func TestContent(t *testing.T) {
+	f, err := policyfile.Parse("p.yaml", []byte("version: 1\nbarred: [user eve]\npolicies:\n  b: {rules: 1/1s global}\n  a: {routes: [/x, GET /y], rules: 5/1m per ip}\n"))
+	require.NoError(t, err)
+	policies := f.Policies()
+	require.Len(t, policies, 2)
+	assert.Equal(t, []any{"b", []string(nil), "a", []string{"/x", "GET /y"}}, []any{policies[0].Name, policies[0].Routes, policies[1].Name, policies[1].Routes})
+	assert.Equal(t, f.Sets()[1].String(), policies[1].Rules.String())
+
+	_, _, err = f.Lists(nil)
+	assert.ErrorContains(t, err, "p.yaml:2:10: ")
+	exempt, barred, err := f.Lists(&access.Options{User: func(r *http.Request) string { return r.Host }})
+	require.NoError(t, err)
+	assert.Nil(t, exempt)
+	assert.True(t, barred.Matches(&http.Request{Host: "eve"}))
+	assert.False(t, barred.Matches(&http.Request{Host: "al"}))
 }

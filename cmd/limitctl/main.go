@@ -3,7 +3,8 @@
 // sends requests to them. "limitctl doctor" checks a Redis and an application, and
 // says what to change. "limitctl check" and "limitctl explain" are about policy files,
 // "limitctl schema" prints their JSON Schema, and "limitctl push" and "limitctl history"
-// change policies through Redis.
+// change policies through Redis. "limitctl simulate" says what a policy would have done
+// to the requests of access logs.
 //
 // It is not called limit because zsh and csh have a builtin of that name.
 package main
@@ -44,6 +45,7 @@ func newCommand() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(newDemoCommand(), newDoctorCommand())
 	root.AddCommand(newPolicyCommands()...)
+	root.AddCommand(newSimulateCommand())
 	return root
 }
 

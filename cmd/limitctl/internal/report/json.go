@@ -1,0 +1,34 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"unicode"
+	"unicode/utf16"
+)
+
+// JSON writes the result as an object. Characters that a terminal would obey are
+// written as escapes, which decode to the same texts.
+func (r *Report) JSON(w io.Writer) error {
+	data, err := json.MarshalIndent(r.Result, "", "  ")
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	for _, c := range string(data) {
+		switch {
+		case c == '\n' || unicode.IsPrint(c):
+			b.WriteRune(c)
+		case c > 0xffff:
+			high, low := utf16.EncodeRune(c)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, c)
+		}
+	}
+	b.WriteByte('\n')
+	_, err = w.Write(b.Bytes())
+	return err
+}

@@ -1,0 +1,199 @@
+// Package report shows what a replay of logs found: as tables for a terminal, as JSON,
+// and as a page of HTML.
+package report
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/routelimit/limit/replay"
+)
+
+// A Report is a result and what it is about. All texts of the result may come from
+// clients, and are made harmless wherever they are shown.
+type Report struct {
+	*replay.Result
+
+	Policy  string  // the file or the rules that decided; "" if nothing did
+	Compare string  // the file that is compared; "" if there is none
+	Top     int     // how many entries a list shows; 0 means 10
+	Share   float64 // of clients, that the rules suggested in the terminal may refuse
+	Stopped string  // why the log was not read to its end; "" if it was
+}
+
+func (r *Report) top() int {
+	if r.Top == 0 {
+		return 10
+	}
+	return r.Top
+}
+
+// Summary returns the answer in sentences.
+func (r *Report) Summary() (sentences []string) {
+	add := func(format string, args ...any) { sentences = append(sentences, fmt.Sprintf(format, args...)) }
+	if r.Stopped != "" {
+		add("Stopped before the end of the log (%s): this is about what was read until then.", r.Stopped)
+	}
+	switch {
+	case r.Lines == 0:
+		add("The log is empty: there are no lines in %s.", r.files())
+		return sentences
+	case r.BadLines > 0:
+		add("%s in %s, of which %s could not be read.", count(r.Lines, "line"), r.files(), number(r.BadLines))
+	default:
+		add("%s in %s.", count(r.Lines, "line"), r.files())
+	}
+	if r.NotHTTP > 0 {
+		add("%s without a request that a server would route.", count(r.NotHTTP, "line"))
+	}
+	if r.Requests == 0 {
+		add("There is no request to decide.")
+		return sentences
+	}
+	add("%s of %s, from %s to %s UTC (%s).", count(r.Requests, "request"), count(r.Clients, "client"), moment(r.From), moment(r.To), duration(r.To.Sub(r.From)))
+	decided := int64(0)
+	for _, p := range r.Policies {
+		decided += p.Requests
+	}
+	switch {
+	case r.Policy == "":
+		add("No policy was given, so nothing is refused.")
+	case decided == 0:
+		add("%s matches no request of the log, so nothing is refused.", Printable(r.Policy))
+	case r.Refused == 0:
+		add("%s would have refused nothing.", Printable(r.Policy))
+	default:
+		add("%s would have refused %s (%s), of %s (%s).", Printable(r.Policy), count(r.Refused, "request"), percent(r.Refused, r.Requests),
+			count(r.RefusedClients, "client"), percent(r.RefusedClients, r.Clients))
+	}
+	if r.Barred > 0 {
+		add("Of them, %s would have met a list of barred clients.", count(r.Barred, "request"))
+	}
+	if r.Exempt > 0 {
+		add("%s would have been exempt from the rules.", count(r.Exempt, "request"))
+	}
+	if c := r.Comparison; c != nil {
+		add("%s would refuse %s more, and admit %s that %s refuses.", Printable(r.Compare), count(c.OnlyNew, "request"), number(c.OnlyOld), Printable(r.Policy))
+	}
+	return sentences
+}
+
+// files names the files of the log.
+func (r *Report) files() string {
+	names := make([]string, 0, 3)
+	for _, f := range r.Files {
+		if len(names) == 3 {
+			return fmt.Sprintf("%s and %d more files", strings.Join(names, ", "), len(r.Files)-3)
+		}
+		name := f.Path
+		if name == "-" {
+			name = "the standard input"
+		}
+		names = append(names, shorten(name, 60))
+	}
+	if len(names) == 0 {
+		return "the log"
+	}
+	return strings.Join(names, ", ")
+}
+
+// Stay says how long clients would have stayed refused.
+func (r *Report) Stay() string {
+	s := r.Stays
+	if s.Count+s.Never == 0 {
+		return ""
+	}
+	text := ""
+	if s.Count > 0 {
+		text = fmt.Sprintf("%s: half of them at most %s, 9 of 10 at most %s, 99 of 100 at most %s, the longest %s.",
+			count(s.Count, "time"), duration(s.P50), duration(s.P90), duration(s.P99), duration(s.Max))
+	}
+	if s.Never > 0 {
+		text += fmt.Sprintf(" %s would be refused however long the client waits.", count(s.Never, "request"))
+	}
+	return strings.TrimSpace(text)
+}
+
+// longest writes how long a client stayed refused at most.
+func longest(c replay.Client) string {
+	if c.Longest == 0 { // each refusal is one that no wait ends
+		return "for good"
+	}
+	return duration(c.Longest)
+}
+
+// busiest returns the span of time with the most refused requests, or "" if there is
+// none.
+func busiest(columns []column) string {
+	var most column
+	for _, c := range columns {
+		if c.Refused > most.Refused {
+			most = c
+		}
+	}
+	if most.Refused == 0 {
+		return ""
+	}
+	return fmt.Sprintf("Most were refused in the %s from %s UTC on: %s of %s.", duration(most.Width), moment(most.Start), number(most.Refused), count(most.Requests, "request"))
+}
+
+// A column is a span of time in a plot.
+type column struct {
+	Start             time.Time
+	Width             time.Duration
+	Requests, Refused int64
+}
+
+// columns joins buckets to at most n spans of equal length. If hardly any of them would
+// have requests, such as after a line with a wrong time, the gaps are left out.
+func columns(buckets []replay.Bucket, width time.Duration, n int) (list []column, gaps bool) {
+	if len(buckets) == 0 || width <= 0 {
+		return nil, false
+	}
+	first, last := buckets[0].Start, buckets[len(buckets)-1].Start
+	total := int64(last.Sub(first)/width) + 1
+	list = join(buckets, width, total, n, func(i int) int64 { return int64(buckets[i].Start.Sub(first) / width) })
+	filled := 0
+	for _, c := range list {
+		filled += int(min(1, c.Requests))
+	}
+	if filled*12 >= len(list) || len(buckets) <= filled {
+		return list, false
+	}
+	return join(buckets, width, int64(len(buckets)), n, func(i int) int64 { return int64(i) }), true
+}
+
+// join adds up buckets, each of which has a number below total.
+func join(buckets []replay.Bucket, width time.Duration, total int64, n int, number func(i int) int64) []column {
+	per := max(1, (total+int64(n)-1)/int64(n))
+	list := make([]column, (total+per-1)/per)
+	for i := range list {
+		list[i].Width = time.Duration(per) * width
+	}
+	for i, b := range buckets {
+		at := number(i) / per
+		c := &list[at]
+		if c.Requests == 0 {
+			c.Start = b.Start.Add(-time.Duration(number(i)%per) * width)
+		}
+		c.Requests += b.Requests
+		c.Refused += b.Refused
+	}
+	return list
+}
+
+// An outcome is the requests that the policies and the new ones decide in one way.
+type outcome struct {
+	Name     string
+	Requests int64
+}
+
+func outcomes(c *replay.Comparison) []outcome {
+	return []outcome{
+		{"refused by both", c.BothRefuse},
+		{"refused only by the old policy", c.OnlyOld},
+		{"refused only by the new policy", c.OnlyNew},
+		{"admitted by both", c.BothAdmit},
+	}
+}

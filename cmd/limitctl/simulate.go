@@ -1,0 +1,273 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/access"
+	"github.com/routelimit/limit/cmd/limitctl/internal/report"
+	"github.com/routelimit/limit/policyfile"
+	"github.com/routelimit/limit/replay"
+	"github.com/routelimit/limit/replay/accesslog"
+)
+
+// A simulation is the arguments of limitctl simulate.
+type simulation struct {
+	policy, rules, compare string
+	format, html           string
+	json, suggest          bool
+	top                    int
+	share                  float64
+}
+
+func newSimulateCommand() *cobra.Command {
+	var s simulation
+	cmd := &cobra.Command{
+		Use:   "simulate LOG...",
+		Short: "Say what a policy would have done to the requests of access logs",
+		Long: `Say what a policy would have done to the requests of access logs: how many would
+have been refused, of which clients, on which routes, by which rules, when and for
+how long. Without a policy, it suggests limits.
+
+It decides with the limiter itself, in memory, at the times of the log. It reads the
+logs of nginx, Apache, Caddy, Traefik, Envoy, HAProxy, AWS ALB and Cloudflare, and JSON
+lines, plain or compressed with gzip or zstd. LOG is a file, a pattern such as
+"access.log*", or - for the standard input. Files may be given in any order.
+
+The report lists addresses of clients. Keep it as you keep the logs.
+
+The exit code is 0 if the log was read, whatever would have been refused, 1 if it or a
+policy file could not be read or the command was interrupted, and 3 for wrong arguments.`,
+		Example: `  limitctl simulate access.log
+  limitctl simulate --rules "100/1m per ip" access.log
+  limitctl simulate --policy policy.yaml --html report.html "/var/log/nginx/access.log*"
+  limitctl simulate --policy policy.yaml --compare new.yaml access.log
+  zcat old.gz | limitctl simulate --policy policy.yaml --json - | jq .refused
+  limitctl simulate --format '$remote_addr [$time_iso8601] "$request" $status' odd.log`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !cmd.Flags().Changed("suggest") {
+				s.suggest = s.policy == "" && s.rules == ""
+			}
+			return s.run(cmd, args)
+		},
+	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	f := cmd.Flags()
+	f.StringVar(&s.policy, "policy", "", "a policy `file`")
+	f.StringVar(&s.rules, "rules", "", "`rules` for all requests instead of a file, such as \"100/1m per ip\"")
+	f.StringVar(&s.compare, "compare", "", "a policy `file` to compare with: what would it change?")
+	f.StringVar(&s.format, "format", "", "the `format` of the log: a name, an nginx log_format, or json FIELD=NAME…; found from the log by default")
+	f.StringVar(&s.html, "html", "", "write a page of HTML to a `file` too")
+	f.BoolVar(&s.json, "json", false, "print JSON")
+	f.BoolVar(&s.suggest, "suggest", false, "suggest limits (the default without a policy)")
+	f.Float64Var(&s.share, "share", 1, "the percentage of clients that suggested limits may refuse")
+	f.IntVar(&s.top, "top", 10, "how many entries lists have")
+	return cmd
+}
+
+// check returns an error for arguments that do not fit.
+func (s *simulation) check(logs []string) error {
+	switch {
+	case len(logs) == 0:
+		return errors.New("name a log, or - for the standard input: limitctl simulate --policy policy.yaml access.log")
+	case s.policy != "" && s.rules != "":
+		return errors.New("--policy and --rules: write one of them")
+	case s.compare != "" && s.policy == "" && s.rules == "":
+		return errors.New("--compare: name the policy that it is compared with, by --policy or --rules")
+	case s.top < 1 || s.top > 1000:
+		return fmt.Errorf("--top %d: write 1 to 1000", s.top)
+	case !(s.share >= 0 && s.share < 100): // or NaN
+		return fmt.Errorf("--share %g: write a percentage from 0 to less than 100", s.share)
+	}
+	return nil
+}
+
+func (s *simulation) run(cmd *cobra.Command, logs []string) error {
+	err := s.check(logs)
+	if err != nil {
+		return usageError{err}
+	}
+	reading := &accesslog.Options{Stdin: cmd.InOrStdin()}
+	if s.format != "" {
+		if reading.Format, err = accesslog.ParseFormat(s.format); err != nil {
+			return usageError{err}
+		}
+	}
+	options, notes, err := s.options()
+	if err != nil {
+		return err
+	}
+	log, err := accesslog.Open(logs, reading)
+	if err != nil {
+		return harmless(err)
+	}
+	defer log.Close()
+	if err := s.checkTarget(log); err != nil {
+		return usageError{err}
+	}
+	bar := s.progress(cmd.ErrOrStderr(), log)
+	options.Progress = bar.show
+	result, err := replay.Run(cmd.Context(), log, options)
+	bar.end()
+	if result == nil {
+		return harmless(err)
+	}
+	result.Notes = append(notes, result.Notes...)
+	return errors.Join(s.write(cmd, result, err), s.verdict(result, err))
+}
+
+// verdict returns the error of a replay whose result has been written.
+func (s *simulation) verdict(result *replay.Result, stopped error) error {
+	switch {
+	case stopped != nil:
+		return fmt.Errorf("stopped after %d lines: %w", result.Lines, stopped)
+	case result.Lines > 0 && result.Lines == result.BadLines && s.format != "":
+		return fmt.Errorf("no line of the log has the format %q: leave out --format to have it found", s.format)
+	}
+	return nil
+}
+
+// options returns the options of a replay, and notes about its policies.
+func (s *simulation) options() (o *replay.Options, notes []string, err error) {
+	o = &replay.Options{Top: s.top, NoSuggestions: !s.suggest, CleanPaths: true, Shares: []float64{s.share / 100}}
+	for _, share := range []float64{0.1, 0.01, 0.001, 0} {
+		if share != o.Shares[0] {
+			o.Shares = append(o.Shares, share)
+		}
+	}
+	if s.rules != "" {
+		rules, err := limit.Parse(s.rules)
+		if err != nil {
+			return nil, nil, usageError{fmt.Errorf("--rules: %w", err)}
+		}
+		o.Policies = []replay.Policy{{Name: "all routes", Rules: rules}}
+	}
+	if s.policy != "" {
+		if o.Policies, o.Exempt, o.Bar, err = readPolicy(s.policy, &notes); err != nil {
+			return nil, nil, err
+		}
+	}
+	if s.compare != "" {
+		if o.Compare, o.CompareExempt, o.CompareBar, err = readPolicy(s.compare, &notes); err != nil {
+			return nil, nil, err
+		}
+		if o.CompareExempt == nil { // or the lists of Policies would stand for it
+			o.CompareExempt = func(*http.Request) bool { return false }
+		}
+	}
+	return o, notes, nil
+}
+
+// readPolicy returns the policies of a file that have routes, and its lists.
+func readPolicy(path string, notes *[]string) (policies []replay.Policy, exempt func(*http.Request) bool, bar func(*http.Request) time.Duration, err error) {
+	f, err := policyfile.Read(path)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	policies = []replay.Policy{}
+	for _, p := range f.Policies() {
+		if len(p.Routes) == 0 {
+			*notes = append(*notes, fmt.Sprintf("policy %q of %s has no routes, since code attaches it: it is not replayed; to see what it would do, write its routes into a copy of the file", p.Name, path))
+			continue
+		}
+		policies = append(policies, replay.Policy{Name: p.Name, Routes: p.Routes, Rules: p.Rules})
+	}
+	if len(policies) == 0 {
+		*notes = append(*notes, fmt.Sprintf("%s has no policy with routes, and so refuses nothing", path))
+	}
+	exempted, barred, err := f.Lists(&access.Options{User: replay.User})
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if exempted != nil {
+		exempt = exempted.Matches
+	}
+	if barred != nil {
+		bar = barred.Bar
+	}
+	return policies, exempt, bar, nil
+}
+
+// checkTarget returns an error if the page would not have a place, or would overwrite
+// a file that was read.
+func (s *simulation) checkTarget(log *accesslog.Log) error {
+	if s.html == "" {
+		return nil
+	}
+	target, err := os.Stat(s.html)
+	if err != nil {
+		if folder, err := os.Stat(filepath.Dir(s.html)); err != nil || !folder.IsDir() {
+			return fmt.Errorf("--html %q: there is no folder %q: make it first", s.html, filepath.Dir(s.html))
+		}
+		return nil // it is written at the end
+	}
+	if target.IsDir() {
+		return fmt.Errorf("--html %q is a folder: write the name of a file", s.html)
+	}
+	read := []string{s.policy, s.compare}
+	for _, f := range log.Files() {
+		read = append(read, f.Path)
+	}
+	for _, path := range read {
+		if info, err := os.Stat(path); err == nil && os.SameFile(info, target) {
+			return fmt.Errorf("--html %q would overwrite a file that is read: write the name of another file", s.html)
+		}
+	}
+	return nil
+}
+
+// write prints the report, and writes the page.
+func (s *simulation) write(cmd *cobra.Command, result *replay.Result, stopped error) error {
+	r := &report.Report{Result: result, Policy: s.policy, Compare: s.compare, Top: s.top, Share: s.share / 100}
+	if s.rules != "" {
+		r.Policy = s.rules
+	}
+	if stopped != nil {
+		r.Stopped = stopped.Error()
+		if errors.Is(stopped, context.Canceled) {
+			r.Stopped = "interrupted"
+		}
+		result.Notes = append([]string{fmt.Sprintf("stopped before the end of the log: %s", r.Stopped)}, result.Notes...)
+	}
+	out := cmd.OutOrStdout()
+	var err error
+	if s.json {
+		err = r.JSON(out)
+	} else {
+		err = r.Text(out)
+	}
+	if s.html == "" || err != nil {
+		return err
+	}
+	f, err := os.Create(s.html)
+	if err != nil {
+		return err
+	}
+	if err = errors.Join(r.HTML(f), f.Close()); err == nil && !s.json {
+		_, err = fmt.Fprintf(out, "\nThe page is in %s.\n", report.Printable(s.html))
+	}
+	return err
+}
+
+// harmless returns an error whose text may be printed: names of files and formats may
+// hold anything.
+func harmless(err error) error {
+	if err == nil {
+		return nil
+	}
+	return harmlessError{err}
+}
+
+type harmlessError struct{ error }
+
+func (e harmlessError) Unwrap() error { return e.error }
+
+func (e harmlessError) Error() string { return report.Lines(e.error.Error()) }

@@ -1,0 +1,240 @@
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/replay"
+	"github.com/routelimit/limit/replay/accesslog"
+)
+
+var update = flag.Bool("update", false, "write testdata anew")
+
+const (
+	handMade  = "testdata/simulate/access.log"
+	oldPolicy = "testdata/simulate/policy.yaml"
+	newPolicy = "testdata/simulate/new.yaml"
+)
+
+// golden compares a text with a file of testdata.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", "simulate", name)
+	if *update {
+		require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, string(want), got, "if this is right: go test -run Simulate -update .")
+}
+
+// safe checks that a text has nothing that a terminal obeys.
+func safe(t *testing.T, text string) {
+	t.Helper()
+	for _, c := range text {
+		if c != '\n' && c != '\t' && !unicode.IsPrint(c) {
+			t.Errorf("%q in the output", c)
+		}
+	}
+}
+
+func TestSimulateText(t *testing.T) {
+	code, out, problem := run(t, "simulate", "--policy", oldPolicy, "--compare", newPolicy, "--suggest", handMade)
+	assert.Equal(t, []any{0, ""}, []any{code, problem})
+	golden(t, "report.txt", out)
+	safe(t, out)
+	code, out, problem = run(t, "simulate", handMade)
+	assert.Equal(t, []any{0, ""}, []any{code, problem})
+	golden(t, "suggestions.txt", out)
+	code, out, _ = run(t, "simulate", "--rules", "5/1m per ip", "--top", "1", handMade)
+	assert.Equal(t, 0, code)
+	golden(t, "rules.txt", out)
+}
+
+// TestSimulateAnswer checks figures that are counted by hand: 203.0.113.9 sends 25 logins
+// in 25 seconds, 192.0.2.77 sends 6, bob is exempt from the old policy, and 192.0.2.66 is
+// barred by it.
+func TestSimulateAnswer(t *testing.T) {
+	code, out, problem := run(t, "simulate", "--policy", oldPolicy, "--compare", newPolicy, "--json", handMade)
+	assert.Equal(t, []any{0, ""}, []any{code, problem})
+	golden(t, "report.json", out)
+	safe(t, out)
+	var top map[string]any
+	require.NoError(t, json.Unmarshal([]byte(out), &top))
+	assert.Equal(t, []any{50., 2., 47., 22.}, []any{top["lines"], top["bad_lines"], top["requests"], top["refused"]})
+	var r replay.Result
+	require.NoError(t, json.Unmarshal([]byte(out), &r))
+	assert.Equal(t, []int64{8, 1, 3}, []int64{r.Exempt, r.Barred, r.RefusedClients})
+	c := r.Refusals[0]
+	assert.Equal(t, []any{"203.0.113.9", int64(20), 55 * time.Second}, []any{c.Address, c.Refused, c.Longest})
+	assert.Equal(t, []int64{7, 1, 15}, []int64{r.Comparison.OnlyOld, r.Comparison.OnlyNew, r.Comparison.BothRefuse})
+	assert.Empty(t, r.Suggestions)
+	for _, want := range []string{`policy "attached" of ` + oldPolicy + ` has no routes`, `policy "unused" matches no request`} {
+		assert.Contains(t, strings.Join(r.Notes, "\n"), want)
+	}
+}
+
+func TestSimulateStandardInput(t *testing.T) {
+	text, err := os.ReadFile(handMade)
+	require.NoError(t, err)
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	w.Write(text)
+	w.Close()
+	var out bytes.Buffer
+	cmd := newCommand()
+	cmd.SetArgs([]string{"simulate", "--rules", "1/1s per ip", "-"})
+	cmd.SetIn(&packed)
+	cmd.SetOut(&out)
+	require.NoError(t, cmd.Execute())
+	assert.Contains(t, out.String(), "50 lines in the standard input, of which 2 could not be read.")
+}
+
+// logFile writes a log.
+func logFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "access.log")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+func TestSimulateUsage(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"", "name a log"},
+		{"--policy p --rules r LOG", "--policy and --rules"},
+		{"--compare c LOG", "--compare: name the policy"},
+		{"--top 0 LOG", "--top 0"},
+		{"--share 100 LOG", "--share 100"},
+		{"--share NaN LOG", "--share NaN"},
+		{"--format nginx LOG", `"nginx" is unknown: write common, combined, `},
+		{"--rules 5/1x LOG", "--rules: "},
+		{"--html . LOG", "is a folder"},
+		{"--html no/report.html LOG", "there is no folder \"no\""},
+		{"--nothing LOG", "unknown flag"},
+		{"--top x LOG", "invalid argument"},
+		{"--html LOG LOG", "would overwrite"},
+		{"--html POLICY --policy POLICY LOG", "would overwrite"},
+	} {
+		args := strings.Fields(strings.NewReplacer("LOG", handMade, "POLICY", oldPolicy).Replace("simulate " + c.args))
+		code, out, problem := run(t, args...)
+		assert.Equal(t, []any{3, ""}, []any{code, out}, c.args)
+		assert.Contains(t, problem, c.want, c.args)
+	}
+	code, out, _ := run(t, "simulate", "--help")
+	assert.Equal(t, 0, code)
+	assert.Contains(t, out, `limitctl simulate --rules "100/1m per ip" access.log`)
+}
+
+func TestSimulateBadInput(t *testing.T) {
+	run := func(args ...string) (int, string, string) {
+		code, out, problem := run(t, append([]string{"simulate"}, args...)...)
+		safe(t, out)
+		safe(t, problem)
+		return code, out, problem
+	}
+	code, out, problem := run(logFile(t, ""))
+	assert.Equal(t, []any{0, ""}, []any{code, problem})
+	assert.Contains(t, out, "The log is empty: there are no lines in ")
+
+	code, out, problem = run(logFile(t, "\x1b[2Jhello\nworld\n"))
+	assert.Equal(t, []any{1, ""}, []any{code, out})
+	assert.Contains(t, problem, "no known log format reads this log: tried common, combined, ")
+	assert.Contains(t, problem, `the first line is "\x1b[2Jhello"`)
+
+	code, out, problem = run("--format", "caddy_json", handMade)
+	assert.Equal(t, 1, code)
+	assert.Contains(t, out, "50 lines in testdata/simulate/access.log, of which 50 could not be read.\nThere is no request to decide.\n")
+	assert.Contains(t, problem, `no line of the log has the format "caddy_json"`)
+
+	code, _, problem = run("no\x1bwhere.log")
+	assert.Equal(t, 1, code)
+	assert.Contains(t, problem, "matches no file")
+
+	other := file(t, "version: 1\npolicies:\n  a: {routes: [GET /nowhere], rules: 1/1s per ip}\n")
+	code, out, _ = run("--policy", other, handMade)
+	assert.Equal(t, 0, code)
+	assert.Contains(t, out, "policy.yaml matches no request of the log, so nothing is refused.\n")
+	assert.Contains(t, out, "- policy \"a\" matches no request of the log: its routes are GET /nowhere\n")
+
+	code, out, _ = run("--policy", file(t, "version: 1\npolicies: {}\n"), handMade)
+	assert.Equal(t, 0, code)
+	assert.Contains(t, out, "has no policy with routes, and so refuses nothing")
+
+	code, _, problem = run("--policy", file(t, "version: 1\npolicies:\n  a: {rules: 5/1x per ip}\n"), handMade)
+	assert.Equal(t, 1, code)
+	assert.Contains(t, problem, `policy.yaml:3:17: found "x", want a unit`)
+
+	lines := strings.Repeat(`192.0.2.1 - - [01/May/2024:12:00:01 +0000] "GET / HTTP/1.1" 200 1`+"\n", 3)
+	wrong := `192.0.2.1 - - [01/May/9999:12:00:01 +0000] "GET / HTTP/1.1" 200 1` + "\n" + strings.Repeat("x", 1<<21) + "\n"
+	code, out, _ = run("--rules", "1/1m per ip", logFile(t, lines+wrong))
+	assert.Equal(t, 0, code)
+	assert.Contains(t, out, "would have refused 2 requests (66.7%), of 1 client (100%).")
+	assert.Contains(t, out, "1 lines have a time before 1970 or after 2255")
+}
+
+// TestSimulateCanceled checks that an interrupted run reports what it has read.
+func TestSimulateCanceled(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	in, feed := io.Pipe()
+	go func() {
+		defer feed.Close()
+		for i := range 40_000 {
+			if i == 20_000 {
+				cancel()
+			}
+			fmt.Fprintf(feed, "192.0.2.1 - - [01/May/2024:12:%02d:%02d +0000] \"GET / HTTP/1.1\" 200 1\n", i/1000, i/20%60)
+		}
+	}()
+	var out bytes.Buffer
+	cmd := newCommand()
+	cmd.SetArgs([]string{"simulate", "--rules", "5/1m per ip", "-"})
+	cmd.SetIn(in)
+	cmd.SetOut(&out)
+	err := cmd.ExecuteContext(ctx)
+	in.Close()
+	require.ErrorIs(t, err, context.Canceled)
+	code, print := exitCode(err)
+	assert.Equal(t, []any{1, true}, []any{code, print})
+	assert.Regexp(t, `^stopped after \d+ lines: context canceled$`, err.Error())
+	assert.Contains(t, out.String(), "Stopped before the end of the log (interrupted)")
+	assert.Contains(t, out.String(), "5/1m per ip would have refused ")
+}
+
+type statsOf accesslog.Stats
+
+func (s *statsOf) Stats() accesslog.Stats { return accesslog.Stats(*s) }
+
+func TestProgress(t *testing.T) {
+	now, read := time.Unix(0, 0), &statsOf{}
+	var out bytes.Buffer
+	p := &progress{out: &out, log: read, size: 2_000_000, begun: now, now: func() time.Time { return now }}
+	now = now.Add(time.Second)
+	read.Bytes, read.Lines = 1_000_000, 5000
+	p.show(0)
+	p.show(0) // too early
+	assert.Equal(t, "\r[###############---------------]  50% of 2.0 MB, 5000 lines, 5000 a second", out.String())
+	out.Reset()
+	p.size = 0
+	now = now.Add(time.Second)
+	p.show(0)
+	assert.Equal(t, "\r1.0 MB read, 5000 lines, 2500 a second", strings.TrimRight(out.String(), " "))
+	p.end()
+	assert.True(t, strings.HasSuffix(out.String(), "\r"))
+	for n, want := range map[int64]string{999: "999 B", 1000: "1.0 kB", 999_960: "1.0 MB", 5e18: "5.0 EB"} {
+		assert.Equal(t, want, byteCount(n))
+	}
+}

@@ -1,0 +1,20 @@
+// Package accesslog reads the access logs of web servers and proxies as a stream of
+// records.
+//
+//	log, err := accesslog.Open([]string{"/var/log/nginx/access.log*"}, nil)
+//	…
+//	defer log.Close()
+//	for r := log.Next(); r != nil; r = log.Next() {
+//		…
+//	}
+//	stats := log.Stats()
+//
+// It reads the common, combined and vhost_combined formats of Apache and nginx, any
+// nginx log_format, the text and JSON formats of Traefik and Envoy, the JSON of Caddy
+// and Cloudflare Logpush, the HTTP format of HAProxy, the access logs of AWS Application
+// Load Balancers, and JSON lines with any names. Files may be compressed with gzip or
+// zstd. The format of each file is found from its first lines: see [Detect].
+//
+// Bad lines are counted, and the first few are kept to show: see [Stats]. They are
+// never an error.
+package accesslog

@@ -1,0 +1,209 @@
+package accesslog
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// lineAt returns a combined line of a second after the epoch of the tests.
+func lineAt(second int, path string) string {
+	return fmt.Sprintf(`192.0.2.1 - - [10/Oct/2000:%02d:%02d:%02d +0000] "GET %s HTTP/1.1" 200 5 "-" "ua"`, second/3600, second/60%60, second%60, path)
+}
+
+// pathsOf reads a stream to its end.
+func pathsOf(next func() *Record) (paths []string) {
+	for r := next(); r != nil; r = next() {
+		paths = append(paths, string(r.Path))
+	}
+	return paths
+}
+
+func lines(n int) (text string, paths []string) {
+	var b strings.Builder
+	for i := range n {
+		path := fmt.Sprintf("/%d", i)
+		b.WriteString(lineAt(i%86400, path) + "\n")
+		paths = append(paths, path)
+	}
+	return b.String(), paths
+}
+
+func gzipped(t *testing.T, text string) []byte {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	_, err := io.WriteString(z, text)
+	require.NoError(t, err)
+	require.NoError(t, z.Close())
+	return b.Bytes()
+}
+
+func zstded(t *testing.T, text string) []byte {
+	z, err := zstd.NewWriter(nil)
+	require.NoError(t, err)
+	return z.EncodeAll([]byte(text), nil)
+}
+
+// TestOrder checks that parallel parsing keeps the order, however the text arrives.
+func TestOrder(t *testing.T) {
+	text, want := lines(20_000)
+	compressed := append(gzipped(t, text[:len(text)/2]), gzipped(t, text[len(text)/2:])...) // two members, as logs that were joined
+	for name, r := range map[string]io.Reader{
+		"plain":       strings.NewReader(text),
+		"half reads":  iotest.HalfReader(strings.NewReader(text)),
+		"no last eol": strings.NewReader(strings.TrimSuffix(text, "\n")),
+		"crlf":        strings.NewReader(strings.ReplaceAll(text, "\n", "\r\n")),
+		"gzip":        bytes.NewReader(compressed),
+		"zstd":        bytes.NewReader(zstded(t, text)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := NewStream(r, &Options{Workers: 3})
+			defer s.Close()
+			require.Equal(t, want, pathsOf(s.Next))
+			require.NoError(t, s.Err())
+			stats := s.Stats()
+			assert.EqualValues(t, 20_000, stats.Lines)
+			assert.Zero(t, stats.BadLines)
+			assert.Equal(t, map[string]int64{"combined": 20_000}, stats.Formats)
+			assert.Empty(t, stats.Truncated)
+		})
+	}
+}
+
+func TestEmpty(t *testing.T) {
+	for _, text := range []string{"", "\n\n\r\n"} {
+		s := NewStream(strings.NewReader(text), nil)
+		assert.Nil(t, s.Next())
+		assert.NoError(t, s.Err())
+		assert.Zero(t, s.Stats().Lines)
+	}
+}
+
+// TestBadLines checks that each bad line is counted, and shown without control characters.
+func TestBadLines(t *testing.T) {
+	long := strings.Repeat("x", 10<<20)
+	text := lineAt(1, "/a") + "\n\x1b[2Jbad <script>\xff\xfe\n\n" + long + "\n" + lineAt(2, "/b") + "\n" +
+		`{"time":"2000-10-10T00:00:03Z","client_ip":"192.0.2.1","uri":"/c","method":"GET"}` + "\n" +
+		lineAt(4, "/"+strings.Repeat("y", 2000)) + "\n" + lineAt(5, "/d")[:60]
+	for _, reader := range []io.Reader{strings.NewReader(text), iotest.HalfReader(strings.NewReader(text))} {
+		s := NewStream(reader, &Options{MaxLine: 1500})
+		assert.Equal(t, []string{"/a", "/b", "/c"}, pathsOf(s.Next))
+		require.NoError(t, s.Err())
+		stats := s.Stats()
+		assert.EqualValues(t, 7, stats.Lines)
+		assert.EqualValues(t, 4, stats.BadLines)
+		assert.EqualValues(t, 2, stats.LongLines)
+		assert.Equal(t, map[string]int64{"combined": 2, "json": 1}, stats.Formats)
+		require.Len(t, stats.Samples, 4)
+		assert.Equal(t, BadLine{Line: 2, Problem: string(errForm), Text: `"\x1b[2Jbad <script>\xff\xfe"`}, stats.Samples[0])
+		assert.Equal(t, int64(4), stats.Samples[1].Line)
+		assert.Less(t, len(stats.Samples[1].Text), 300)
+		assert.Equal(t, []int64{7, 8}, []int64{stats.Samples[2].Line, stats.Samples[3].Line})
+	}
+}
+
+// TestCut checks logs that end early.
+func TestCut(t *testing.T) {
+	text, _ := lines(50_000)
+	for name, whole := range map[string][]byte{"gzip": gzipped(t, text), "zstd": zstded(t, text)} {
+		s := NewStream(bytes.NewReader(whole[:len(whole)*2/3]), nil)
+		n := len(pathsOf(s.Next))
+		assert.NoError(t, s.Err())
+		assert.Greater(t, n, 1000, name)
+		assert.NotEmpty(t, s.Stats().Truncated, name)
+		assert.LessOrEqual(t, s.Stats().BadLines, int64(1))
+	}
+	s := NewStream(iotest.ErrReader(errors.New("disk failed")), nil)
+	assert.Nil(t, s.Next())
+	assert.ErrorContains(t, s.Err(), "disk failed")
+	s = NewStream(bytes.NewReader([]byte{0x1f, 0x8b, 1, 2}), nil)
+	assert.Nil(t, s.Next())
+	assert.Error(t, s.Err())
+}
+
+func TestUnknownFormat(t *testing.T) {
+	s := NewStream(strings.NewReader("hello\nworld\n"), nil)
+	assert.Nil(t, s.Next())
+	var unknown *FormatError
+	require.ErrorAs(t, s.Err(), &unknown)
+	assert.Equal(t, `"hello"`, unknown.Line)
+}
+
+// TestClose checks that a stream can be left in the middle.
+func TestClose(t *testing.T) {
+	text, _ := lines(100_000)
+	s := NewStream(strings.NewReader(text), nil)
+	require.NotNil(t, s.Next())
+	s.Close()
+	s.Close()
+}
+
+func write(t *testing.T, dir, name string, data []byte) string {
+	path := filepath.Join(dir, name)
+	require.NoError(t, os.WriteFile(path, data, 0o600))
+	return path
+}
+
+// TestMerge checks that rotated files are read in the order of their times, that files of
+// several servers are merged, and that one wrong time does not hold up a file.
+func TestMerge(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "access.log", []byte(lineAt(100, "/5")+"\n"+lineAt(120, "/7")+"\n"))
+	write(t, dir, "access.log.1", []byte(lineAt(50, "/3")+"\n"+lineAt(60, "/4")+"\n"))
+	write(t, dir, "access.log.2.gz", gzipped(t, lineAt(1, "/1")+"\n"+lineAt(2, "/2")+"\n"))
+	future := strings.Replace(lineAt(103, "/c"), "2000", "2031", 1)
+	write(t, dir, "access.log.other", []byte(lineAt(101, "/a")+"\n"+lineAt(102, "/b")+"\n"+future+"\n"+lineAt(104, "/d")+"\n"+lineAt(121, "/e")+"\n"))
+	write(t, dir, "access.log.unknown", []byte("hello\n"))
+	write(t, dir, "access.log.empty", nil)
+	log, err := Open([]string{filepath.Join(dir, "access.log*"), filepath.Join(dir, "access.log")}, nil)
+	require.NoError(t, err)
+	defer log.Close()
+	paths := pathsOf(log.Next)
+	assert.Equal(t, []string{"/1", "/2", "/3", "/4", "/5", "/a", "/b", "/c", "/d", "/7", "/e"}, paths)
+	stats := log.Stats()
+	assert.EqualValues(t, 11, stats.Lines)
+	assert.Equal(t, log.Size(), stats.Bytes)
+	failed := 0
+	for _, f := range log.Files() {
+		if f.Error != "" {
+			failed++
+			assert.Contains(t, f.Error, "access.log.unknown: no known log format")
+		}
+	}
+	assert.Equal(t, 1, failed)
+}
+
+func TestOpenErrors(t *testing.T) {
+	dir := t.TempDir()
+	for pattern, want := range map[string]string{
+		"-":                               "standard input",
+		filepath.Join(dir, "none*"):       "matches no file",
+		filepath.Join(dir, "["):           "syntax error",
+		dir:                               "is a folder",
+		write(t, dir, "x", []byte("x\n")): "no known log format",
+	} {
+		_, err := Open([]string{pattern}, nil)
+		assert.ErrorContains(t, err, want, pattern)
+	}
+	_, err := Open(nil, nil)
+	assert.ErrorContains(t, err, "no file")
+}
+
+func TestStdin(t *testing.T) {
+	log, err := Open([]string{"-"}, &Options{Stdin: strings.NewReader(lineAt(1, "/a") + "\n" + lineAt(2, "/b"))})
+	require.NoError(t, err)
+	defer log.Close()
+	assert.Equal(t, []string{"/a", "/b"}, pathsOf(log.Next))
+	assert.EqualValues(t, 2, log.Stats().Lines)
+}

@@ -1,0 +1,325 @@
+package accesslog
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/internal/fuzzloop"
+)
+
+// A writer writes a record as a format does.
+type writer struct {
+	format string
+	write  func(r *Record) string
+	loses  func(p *plain) // what the format does not have
+}
+
+func or(b []byte) string {
+	if len(b) == 0 {
+		return "-"
+	}
+	return escape(b)
+}
+
+// escape escapes as nginx does, and spaces too.
+func escape(b []byte) string {
+	var out strings.Builder
+	for _, c := range b {
+		if c <= ' ' || c > '~' || c == '"' || c == '\\' || c == '|' {
+			fmt.Fprintf(&out, `\x%02X`, c)
+		} else {
+			out.WriteByte(c)
+		}
+	}
+	return out.String()
+}
+
+func targetOf(r *Record) string {
+	if r.Query != nil {
+		return string(r.Path) + "?" + string(r.Query)
+	}
+	return string(r.Path)
+}
+
+func requestOf(r *Record) string {
+	if r.Method == nil {
+		return "-"
+	}
+	return string(r.Method) + " " + escape([]byte(targetOf(r))) + " HTTP/1.1"
+}
+
+func at(r *Record, layout string) string { return time.UnixMicro(r.Time).UTC().Format(layout) }
+
+func writeCommon(r *Record) string {
+	return fmt.Sprintf(`%s - %s [%s] "%s" %03d %d`, r.Client, or(r.User), at(r, "02/Jan/2006:15:04:05 -0700"), requestOf(r), r.Status, r.Bytes)
+}
+
+func writeCombined(r *Record) string {
+	return writeCommon(r) + fmt.Sprintf(` "http://example.com/" "%s"`, or(r.UserAgent))
+}
+
+// object writes JSON. Bytes that are not UTF-8 stay as they are.
+func object(pairs ...any) string {
+	var out strings.Builder
+	for i := 0; i < len(pairs); i += 2 {
+		value, ok := pairs[i+1].(string)
+		if raw, is := pairs[i+1].([]byte); is {
+			value, ok = string(raw), true
+		}
+		text := ""
+		if ok {
+			var b strings.Builder
+			for _, c := range []byte(value) {
+				switch {
+				case c == '"' || c == '\\':
+					b.WriteByte('\\')
+					b.WriteByte(c)
+				case c < ' ':
+					fmt.Fprintf(&b, `\u%04x`, c)
+				default:
+					b.WriteByte(c)
+				}
+			}
+			text = `"` + b.String() + `"`
+		} else if inner, is := pairs[i+1].(json.RawMessage); is {
+			text = string(inner)
+		} else {
+			text = fmt.Sprint(pairs[i+1])
+		}
+		fmt.Fprintf(&out, `,"%s":%s`, pairs[i], text)
+	}
+	return "{" + strings.TrimPrefix(out.String(), ",") + "}"
+}
+
+const micros = "2006-01-02T15:04:05.000000Z"
+
+func toSeconds(p *plain) {
+	t, err := time.Parse("2006-01-02T15:04:05.999999Z", p.Time)
+	if err != nil {
+		panic(err)
+	}
+	p.Time = t.Truncate(time.Second).Format("2006-01-02T15:04:05Z")
+}
+
+func toMillis(p *plain) {
+	t, err := time.Parse("2006-01-02T15:04:05.999999Z", p.Time)
+	if err != nil {
+		panic(err)
+	}
+	p.Time = t.Truncate(time.Millisecond).Format("2006-01-02T15:04:05.999Z")
+}
+
+var writers = []writer{
+	{"common", writeCommon, func(p *plain) { toSeconds(p); p.Agent, p.Host = "", "" }},
+	{"combined", writeCombined, func(p *plain) { toSeconds(p); p.Host = "" }},
+	{"vhost_combined", func(r *Record) string { return or(r.Host) + ":443 " + writeCombined(r) }, toSeconds},
+	{"combined_more", func(r *Record) string { return writeCombined(r) + ` "1.2.3.4"` }, func(p *plain) { toSeconds(p); p.Host = "" }},
+	{"traefik", func(r *Record) string { return writeCombined(r) + ` 7 "r" "http://10.0.0.1:80" 5ms` }, func(p *plain) { toSeconds(p); p.Host = "" }},
+	{"envoy", func(r *Record) string {
+		return fmt.Sprintf(`[%s] "%s" %d - 1 %d 2 3 "%s" "%s" "id" "%s" "10.0.0.1:80"`, at(r, "2006-01-02T15:04:05.000Z"), requestOf(r), r.Status, r.Bytes, r.Client, or(r.UserAgent), or(r.Host))
+	}, func(p *plain) { toMillis(p); p.User = "" }},
+	{"haproxy", func(r *Record) string {
+		return fmt.Sprintf(`haproxy[1]: %s:1234 [%s] in b/s 1/2/3/4/5 %d %d - - ---- 1/1/1/1/0 0/0 {x|y} "%s"`, r.Client, at(r, "02/Jan/2006:15:04:05.000"), r.Status, r.Bytes, requestOf(r))
+	}, func(p *plain) { toMillis(p); p.User, p.Agent, p.Host = "", "", "" }},
+	{"alb", func(r *Record) string {
+		request := "- http://h:80- -"
+		if r.Method != nil {
+			request = fmt.Sprintf("%s https://%s:443%s HTTP/1.1", r.Method, escape(r.Host), escape([]byte(targetOf(r))))
+		}
+		return fmt.Sprintf(`h2 %s app/x/1 %s:99 10.0.0.1:80 0.1 0.2 0.3 %d %d 5 %d "%s" "%s" - - arn "t" "d"`, at(r, micros), r.Client, r.Status, r.Status, r.Bytes, request, or(r.UserAgent))
+	}, func(p *plain) {
+		if p.User = ""; p.Method == "" {
+			p.Host = ""
+		}
+	}},
+	{"caddy_json", func(r *Record) string {
+		return object("ts", fmt.Sprintf("%d.%06d", r.Time/1e6, r.Time%1e6), "request", json.RawMessage(object("client_ip", r.Client, "remote_ip", "9.9.9.9",
+			"method", r.Method, "uri", targetOf(r), "host", r.Host, "headers", json.RawMessage(`{"User-Agent":[`+strings.TrimSuffix(strings.TrimPrefix(object("", r.UserAgent), `{"":`), "}")+`]}`))),
+			"user_id", r.User, "size", r.Bytes, "status", r.Status)
+	}, nil},
+	{"traefik_json", func(r *Record) string {
+		return object("ClientHost", r.Client, "ClientUsername", r.User, "DownstreamStatus", r.Status, "DownstreamContentSize", r.Bytes,
+			"RequestMethod", r.Method, "RequestPath", targetOf(r), "RequestHost", r.Host, "StartUTC", at(r, micros), "request_User-Agent", r.UserAgent)
+	}, nil},
+	{"envoy_json", func(r *Record) string {
+		return object("start_time", at(r, micros), "method", r.Method, "path", targetOf(r), "response_code", r.Status, "bytes_sent", r.Bytes,
+			"user_agent", r.UserAgent, "authority", r.Host, "x_forwarded_for", "6.6.6.6,"+string(r.Client))
+	}, func(p *plain) { p.User = "" }},
+	{"cloudflare", func(r *Record) string {
+		return object("EdgeStartTimestamp", at(r, micros), "ClientIP", r.Client, "ClientRequestMethod", r.Method, "ClientRequestURI", targetOf(r),
+			"EdgeResponseStatus", r.Status, "EdgeResponseBytes", r.Bytes, "ClientRequestUserAgent", r.UserAgent, "ClientRequestHost", r.Host)
+	}, func(p *plain) { p.User = "" }},
+	{"json", func(r *Record) string {
+		return object("time", at(r, micros), "client_ip", r.Client, "user", r.User, "method", r.Method, "uri", targetOf(r), "status", r.Status,
+			"bytes", r.Bytes, "user_agent", r.UserAgent, "host", r.Host)
+	}, nil},
+	{`$msec|$remote_addr|$remote_user|$request|$status|$body_bytes_sent|$http_user_agent|$host`, func(r *Record) string {
+		return fmt.Sprintf("%d.%03d|%s|%s|%s|%d|%d|%s|%s", r.Time/1e6, r.Time/1e3%1e3, r.Client, or(r.User), requestOf(r), r.Status, r.Bytes, or(r.UserAgent), or(r.Host))
+	}, toMillis},
+}
+
+// random returns a record with any bytes in the fields that clients choose. Some fields
+// need a value in some formats: the fields that identify JSON.
+func random(rnd *rand.Rand) *Record {
+	text := func(not string) []byte {
+		b := make([]byte, 1+rnd.IntN(12))
+		for i := range b {
+			for {
+				b[i] = byte(rnd.IntN(256))
+				if rnd.IntN(3) > 0 {
+					b[i] = "abc/\"\\ []{}|<>%\x1b"[rnd.IntN(16)]
+				}
+				if !strings.ContainsRune(not, rune(b[i])) {
+					break
+				}
+			}
+		}
+		if string(b) == "-" {
+			return []byte("x")
+		}
+		return b
+	}
+	r := &Record{
+		Time:   rnd.Int64N(90_000_000_000) * second, // later seconds look like milliseconds
+		Status: 100 + rnd.IntN(500), Bytes: rnd.Int64N(1e12),
+		Client: fmt.Appendf(nil, "%d.%d.%d.%d", rnd.IntN(256), rnd.IntN(256), rnd.IntN(256), rnd.IntN(256)),
+		Method: []byte([]string{"GET", "POST", "M-SEARCH", "DELETE"}[rnd.IntN(4)]),
+		Path:   append([]byte("/"), text("?")...),
+		Host:   []byte("www.example.com"),
+	}
+	r.Time += rnd.Int64N(second)
+	if rnd.IntN(2) == 0 {
+		r.Query = text("")
+	}
+	if rnd.IntN(2) == 0 {
+		r.User = text("")
+	}
+	if rnd.IntN(2) == 0 {
+		r.UserAgent = text("")
+	}
+	return r
+}
+
+// TestRoundTrip checks that what a format writes is read as it was.
+func TestRoundTrip(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for _, w := range writers {
+		f, err := ParseFormat(w.format)
+		require.NoError(t, err)
+		for range 5_000 {
+			r := random(rnd)
+			line := w.write(r)
+			var got Record
+			require.NoError(t, f.Parse([]byte(line), &got), "%s: %s", w.format, line)
+			want := plainOf(r)
+			if w.loses != nil {
+				w.loses(&want)
+			}
+			require.Equal(t, want, plainOf(&got), "%s: %s", w.format, line)
+		}
+	}
+}
+
+// within checks that a field is a part of the line.
+func within(t *testing.T, line, field []byte) {
+	if len(field) == 0 {
+		return
+	}
+	from, to := uintptr(unsafe.Pointer(unsafe.SliceData(line))), uintptr(unsafe.Pointer(unsafe.SliceData(field)))
+	assert.True(t, to >= from && to+uintptr(len(field)) <= from+uintptr(len(line)), "%q is not in %q", field, line)
+}
+
+// fuzz checks that a parser does not panic, that its fields are parts of the line, and
+// that a line that says the same is read alike.
+func fuzz(t *testing.F, w writer) {
+	f := fuzzloop.New(t)
+	format, err := ParseFormat(w.format)
+	require.NoError(f, err)
+	for _, e := range examples {
+		f.Add([]byte(e.line))
+	}
+	rnd := rand.New(rand.NewPCG(3, 4))
+	for range 20 {
+		f.Add([]byte(w.write(random(rnd))))
+	}
+	f.Fuzz(func(t *testing.T, line []byte) {
+		line = bytes.Clone(line) // Parse changes it
+		given := string(line)
+		var r Record
+		if format.Parse(line, &r) != nil {
+			assert.Equal(t, given, string(line), "a line that is not read must stay as it is")
+			return
+		}
+		assert.True(t, r.Time >= minTime && r.Time < maxTime && r.Status >= 0 && r.Bytes >= 0, "%+v", r)
+		for _, field := range [][]byte{r.Client, r.User, r.Method, r.Path, r.Query, r.UserAgent, r.Host} {
+			within(t, line, field)
+		}
+		if !rewritable(&r) {
+			return
+		}
+		want := plainOf(&r)
+		if w.loses != nil {
+			w.loses(&want)
+		}
+		again := w.write(&r)
+		var got Record
+		require.NoError(t, format.Parse([]byte(again), &got), "%s", again)
+		require.Equal(t, want, plainOf(&got), "%s", again)
+	})
+}
+
+// rewritable reports whether the writers of tests can write a record that was read from
+// any bytes: they escape what clients choose, but no addresses, and write no sizes of
+// other forms.
+func rewritable(r *Record) bool {
+	simple := func(b []byte) bool {
+		return len(b) > 0 && strings.Trim(string(b), "abcdefghijklmnopqrstuvwxyz0123456789.") == ""
+	}
+	clean := func(b []byte) bool { return string(b) != "-" && strings.TrimSpace(string(b)) == string(b) }
+	return simple(r.Client) && simple(r.Host) && len(r.Method) > 0 && isMethod(r.Method) && len(r.Method) <= 32 && len(r.Path) > 0 && r.Path[0] == '/' &&
+		strings.IndexByte(string(r.Path), '?') < 0 && clean(r.User) && clean(r.UserAgent) && r.Time > 0 && r.Time < 9e10*second
+}
+
+func FuzzCommon(f *testing.F)       { fuzz(f, writers[0]) }
+func FuzzCombined(f *testing.F)     { fuzz(f, writers[1]) }
+func FuzzVhost(f *testing.F)        { fuzz(f, writers[2]) }
+func FuzzCombinedMore(f *testing.F) { fuzz(f, writers[3]) }
+func FuzzTraefik(f *testing.F)      { fuzz(f, writers[4]) }
+func FuzzEnvoy(f *testing.F)        { fuzz(f, writers[5]) }
+func FuzzHAProxy(f *testing.F)      { fuzz(f, writers[6]) }
+func FuzzALB(f *testing.F)          { fuzz(f, writers[7]) }
+func FuzzCaddy(f *testing.F)        { fuzz(f, writers[8]) }
+func FuzzTraefikJSON(f *testing.F)  { fuzz(f, writers[9]) }
+func FuzzEnvoyJSON(f *testing.F)    { fuzz(f, writers[10]) }
+func FuzzCloudflare(f *testing.F)   { fuzz(f, writers[11]) }
+func FuzzJSON(f *testing.F)         { fuzz(f, writers[12]) }
+func FuzzLogFormat(f *testing.F)    { fuzz(f, writers[13]) }
+
+// FuzzFormatText checks that no text of a format makes ParseFormat or its parser panic.
+func FuzzFormatText(t *testing.F) {
+	f := fuzzloop.New(t)
+	for _, text := range []string{"combined", "$remote_addr [$time_local] \"$request\"", "json time=a.b client=a", "log_format x escape=json '$msec' ' $uri';", "${x", "$"} {
+		f.Add(text, []byte("line"))
+	}
+	f.Fuzz(func(t *testing.T, text string, line []byte) {
+		format, err := ParseFormat(text)
+		if err != nil {
+			return
+		}
+		var r Record
+		if line = bytes.Clone(line); format.Parse(line, &r) == nil {
+			for _, field := range r.Fields {
+				within(t, line, field)
+			}
+		}
+	})
+}

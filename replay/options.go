@@ -1,0 +1,102 @@
+package replay
+
+import (
+	"cmp"
+	"net/http"
+	"time"
+
+	"github.com/routelimit/limit"
+)
+
+// A Policy is rules and where they stand.
+type Policy struct {
+	// Name is what results call the policy. "" means its first route, or its rules.
+	Name string
+
+	// Routes are patterns of [http.ServeMux], of which the most specific one matches, as
+	// on a server. A policy without routes decides every request, before those with
+	// routes.
+	Routes []string
+
+	// Rules decide. Sets made by [limit.Named] share one quota over all routes.
+	Rules limit.RuleSet
+}
+
+// Options configures a replay. Nil and the zero Options only count requests and make
+// suggestions.
+type Options struct {
+	// Policies decide each request.
+	Policies []Policy
+
+	// Compare decides each request too, with quotas of its own: see
+	// [Result].Comparison. Nil compares nothing.
+	Compare []Policy
+
+	// Exempt and Bar are those of [limit.Options]. The request has its method, URL, host,
+	// address, user agent, and the headers and cookies of the log's format; [User]
+	// returns its user. They, and
+	// functions in rules, are called by several goroutines.
+	Exempt func(*http.Request) bool
+	Bar    func(*http.Request) time.Duration
+
+	// CompareExempt and CompareBar are Exempt and Bar for Compare. If both are nil, those
+	// of Policies stand for them.
+	CompareExempt func(*http.Request) bool
+	CompareBar    func(*http.Request) time.Duration
+
+	// CleanPaths has a path that a ServeMux would redirect count as its target, such as
+	// "//login" as "/login". The handlers of package policyfile, and proxies that clean
+	// paths, do so.
+	CleanPaths bool
+
+	// IPv6Prefix is that of [limit.Proxies]; 0 means 64.
+	IPv6Prefix int
+
+	// Reorder is how many lines are held back to sort them by time; 0 means 100,000,
+	// and -1 none. A line later than that is decided at the time of the latest line
+	// before it, and counted in [Result].Late. A line takes 150 bytes.
+	Reorder int
+
+	// MaxKeys is [memstore.Options].MaxKeys, for each set of policies; 0 means
+	// 1,048,576. A key takes about 220 bytes.
+	MaxKeys int
+
+	// MaxClients is how many addresses and how many users are told apart in results; 0
+	// means 262,144. All are decided. A client takes about 300 bytes.
+	MaxClients int
+
+	// MaxSeries is how many pairs of a route and a client are observed for suggestions; 0
+	// means 131,072. In a log with more, half of the clients are left out, chosen by a
+	// hash, as often as needed. A pair takes about 450 bytes.
+	MaxSeries int
+
+	// Top is how many keys and clients results list; 0 means 20.
+	Top int
+
+	// Shares are the shares of clients that suggestions may refuse; nil means 10 %, 1 %,
+	// 0.1 % and none.
+	Shares []float64
+
+	// NoSuggestions saves their time and memory.
+	NoSuggestions bool
+
+	// Progress is called now and then with the number of records read, by the goroutine
+	// of [Run], so that it may ask the log for its Stats. Nil means that it is not.
+	Progress func(records int64)
+}
+
+func (o *Options) withDefaults() Options {
+	var given Options
+	if o != nil {
+		given = *o
+	}
+	given.Reorder = cmp.Or(given.Reorder, 100_000)
+	given.MaxKeys = cmp.Or(given.MaxKeys, 1<<20)
+	given.MaxClients = cmp.Or(given.MaxClients, 1<<18)
+	given.MaxSeries = cmp.Or(given.MaxSeries, 1<<17)
+	given.Top = cmp.Or(given.Top, 20)
+	if given.Shares == nil {
+		given.Shares = []float64{0.1, 0.01, 0.001, 0}
+	}
+	return given
+}

@@ -1,0 +1,257 @@
+package replay
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
+)
+
+// A Suggestion is what limits on a route, for one kind of key, would have cost.
+type Suggestion struct {
+	Route    string  `json:"route"`
+	Key      string  `json:"key"` // "ip" or "user"
+	Requests int64   `json:"requests"`
+	Clients  int64   `json:"clients"` // with at least one request; estimated if Sampled is below 1
+	Sampled  float64 `json:"sampled"` // the part of the clients that the suggestion is made from: see Options.MaxSeries
+
+	Windows []WindowSuggestion `json:"windows"`
+}
+
+// A WindowSuggestion is about limits of one window. Each client has a peak: the most
+// requests that it sent within any window of that length. It is counted in tenths of the
+// window, so it may include what came up to a tenth of a window earlier.
+type WindowSuggestion struct {
+	Window  time.Duration `json:"window_ns"`
+	P50     int64         `json:"p50"` // of the peaks of all clients
+	P90     int64         `json:"p90"`
+	P99     int64         `json:"p99"`
+	Max     int64         `json:"max"`
+	Choices []Choice      `json:"choices"` // by Options.Shares
+}
+
+// A Choice is the lowest limit that refuses at most a share of clients. A client counts
+// as refused if any request is, which for an algorithm that counts like
+// [limit.SlidingCells] is exact; [limit.SlidingLog] refuses at most as many.
+type Choice struct {
+	Share           float64 `json:"share"`            // of clients that may be refused
+	Limit           int64   `json:"limit"`            // units in a window
+	RefusedClients  int64   `json:"refused_clients"`  // estimated if the suggestion is sampled
+	RefusedRequests int64   `json:"refused_requests"` // by windows one after the other; an estimate for other algorithms
+	Rule            string  `json:"rule"`             // in the text grammar
+}
+
+// observed are the windows of suggestions.
+var observed = [...]int64{second, 10 * second, minute, hour}
+
+const (
+	cells = 10 // of a window, as limit.SlidingCells has them
+	keeps = cells + 1
+)
+
+// A suggester counts what each client sends on each route, in a goroutine of its own.
+type suggester struct {
+	*stage[sighting]
+
+	// Of the goroutine.
+	most   int
+	from   uint64 // clients with a lower hash are left out
+	weight float64
+	series map[seriesID]*series
+	groups [2][]*group // by route: of addresses, and of users
+}
+
+// A sighting is a request of a client on a route.
+type sighting struct {
+	time  int64
+	hash  uint64 // of the client
+	route int32
+	user  bool
+}
+
+// A seriesID identifies a client by its hash. Two clients of one hash count as one.
+type seriesID struct {
+	hash  uint64
+	route int32
+	user  bool
+}
+
+// A series is the requests of one client on one route.
+type series [len(observed)]window
+
+type window struct {
+	newest  int64 // the number of the last cell with a request
+	counts  [keeps]uint32
+	sum     uint32 // of counts
+	peak    uint32
+	inFixed uint32 // requests in the window of the clock that newest is in
+}
+
+// A group is a route and a kind of key.
+type group struct {
+	requests int64
+	fixed    [len(observed)]histogram // of the requests of clients in windows of the clock
+}
+
+func newSuggester(most int) *suggester {
+	s := &suggester{most: most, weight: 1, series: make(map[seriesID]*series)}
+	s.stage = newStage(s.countAll)
+	return s
+}
+
+// see notes a request.
+func (s *suggester) see(e *event, now int64) {
+	s.add(sighting{now, e.client.hash, int32(e.route), false})
+	if e.user != noUser {
+		s.add(sighting{now, e.user.hash, int32(e.route), true})
+	}
+}
+
+// group returns the group of a route.
+func (s *suggester) group(route int32, user bool) *group {
+	kind := &s.groups[0]
+	if user {
+		kind = &s.groups[1]
+	}
+	for int(route) >= len(*kind) {
+		*kind = append(*kind, new(group))
+	}
+	return (*kind)[route]
+}
+
+func (s *suggester) countAll(batch []sighting) {
+	for i := range batch {
+		s.count(&batch[i])
+	}
+}
+
+func (s *suggester) count(seen *sighting) {
+	g := s.group(seen.route, seen.user)
+	g.requests++
+	if seen.hash < s.from {
+		return
+	}
+	id := seriesID{seen.hash, seen.route, seen.user}
+	of := s.series[id]
+	if of == nil {
+		if s.makeRoom(); seen.hash < s.from {
+			return
+		}
+		of = new(series)
+		s.series[id] = of
+	}
+	for i := range of {
+		of[i].add(seen.time/(observed[i]/cells), &g.fixed[i], s.weight)
+	}
+}
+
+// makeRoom leaves out half of the clients while there are too many series.
+func (s *suggester) makeRoom() {
+	for len(s.series) >= s.most && s.weight < 1<<40 {
+		s.from += (math.MaxUint64 - s.from) / 2
+		s.weight *= 2
+		for id := range s.series {
+			if id.hash < s.from {
+				delete(s.series, id)
+			}
+		}
+	}
+}
+
+// add counts a request in a cell. Cells do not go back.
+func (w *window) add(cell int64, fixed *histogram, weight float64) {
+	if cell != w.newest {
+		if cell/cells != w.newest/cells {
+			w.close(fixed, weight)
+		}
+		if cell-w.newest >= keeps {
+			w.counts, w.sum = [keeps]uint32{}, 0
+		} else {
+			for c := w.newest + 1; c <= cell; c++ {
+				w.sum -= w.counts[c%keeps]
+				w.counts[c%keeps] = 0
+			}
+		}
+		w.newest = cell
+	}
+	w.counts[cell%keeps]++
+	w.sum++
+	w.inFixed++
+	w.peak = max(w.peak, w.sum)
+}
+
+// close ends a window of the clock.
+func (w *window) close(fixed *histogram, weight float64) {
+	if w.inFixed > 0 {
+		fixed.add(int64(w.inFixed), weight)
+		w.inFixed = 0
+	}
+}
+
+// list makes the suggestions after close: the routes with the most requests first.
+func (s *suggester) list(routes []string, shares []float64) []Suggestion {
+	type groupID struct {
+		route int32
+		user  bool
+	}
+	peaks := make(map[groupID]*[len(observed)][]int64)
+	for id, of := range s.series {
+		g, at := s.group(id.route, id.user), groupID{id.route, id.user}
+		if peaks[at] == nil {
+			peaks[at] = new([len(observed)][]int64)
+		}
+		for i := range of {
+			of[i].close(&g.fixed[i], s.weight)
+			peaks[at][i] = append(peaks[at][i], int64(of[i].peak))
+		}
+	}
+	list := []Suggestion{}
+	for id, of := range peaks {
+		g := s.group(id.route, id.user)
+		key, name := limit.ByIP, "ip"
+		if id.user {
+			key, name = limit.ByUser, "user"
+		}
+		suggestion := Suggestion{Route: routes[id.route], Key: name, Requests: g.requests,
+			Clients: int64(float64(len(of[0])) * s.weight), Sampled: 1 / s.weight}
+		for i, length := range observed {
+			suggestion.Windows = append(suggestion.Windows, suggestWindow(length, of[i], &g.fixed[i], s.weight, key, shares))
+		}
+		list = append(list, suggestion)
+	}
+	slices.SortFunc(list, func(a, b Suggestion) int {
+		return cmp.Or(cmp.Compare(b.Requests, a.Requests), strings.Compare(a.Route, b.Route), strings.Compare(a.Key, b.Key))
+	})
+	return list
+}
+
+func suggestWindow(length int64, peaks []int64, fixed *histogram, weight float64, key limit.KeyResolver, shares []float64) WindowSuggestion {
+	slices.Sort(peaks)
+	n := len(peaks)
+	quantile := func(q float64) int64 { return peaks[max(0, int(math.Ceil(q*float64(n)))-1)] }
+	w := WindowSuggestion{Window: time.Duration(length) * time.Microsecond, P50: quantile(0.5), P90: quantile(0.9), P99: quantile(0.99), Max: peaks[n-1]}
+	for _, share := range shares {
+		may := min(n-1, int(math.Floor(share*float64(n)+1e-9))) // clients that the limit may refuse
+		most := peaks[n-1-max(0, may)]
+		above, _ := slices.BinarySearch(peaks, most+1)
+		w.Choices = append(w.Choices, Choice{
+			Share: share, Limit: most, Rule: ruleText(key, w.Window, most),
+			RefusedClients:  int64(math.Round(float64(n-above) * weight)),
+			RefusedRequests: int64(math.Round(fixed.above(most))),
+		})
+	}
+	return w
+}
+
+// ruleText returns a rule that Parse reads. A sliding log cannot count above its bound.
+func ruleText(key limit.KeyResolver, window time.Duration, most int64) string {
+	rule := limit.Per(key, window, most)
+	if most > core.MaxLog {
+		rule.Algorithm = limit.SlidingCells
+	}
+	return rule.String()
+}
