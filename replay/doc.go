@@ -18,8 +18,9 @@
 // differently from admitted ones. Servers log a request when it ends, while a limiter
 // decides when it begins. A log also does not say how long requests were in flight,
 // so rules of [limit.Concurrency] admit everything here. Rules with a Settle keep what
-// they charge. Keys by header or cookie need a format with such fields: see
-// [accesslog.Record]. Each such rule is named in [Result].Notes.
+// they charge. A log has no plans and no classes: the limit of a rule applies to all
+// requests, and nothing is reserved. Keys by header or cookie need a format with such
+// fields: see [accesslog.Record]. Each such rule is named in [Result].Notes.
 //
 // # Memory
 //

@@ -394,3 +394,16 @@ func TestUncleanPaths(t *testing.T) {
 		&Options{CleanPaths: true, Policies: []Policy{{Routes: []string{"POST /login"}, Rules: limit.MustParse("1/1m per ip")}, {Routes: []string{"/tree/"}, Rules: limit.MustParse("1/1m per ip")}}})
 	assert.Equal(t, []int64{3, 1, 2, 2}, []int64{result.Policies[0].Requests, result.Policies[1].Requests, result.Refused, result.NoRoute})
 }
+
+// TestCallers replays rules that tell callers apart by what no log has.
+func TestCallers(t *testing.T) {
+	rules := limit.MustParse("2/1m per ip plan pro 100 reserve critical 1 exempt plan pro exempt class critical exempt ip 192.0.2.9")
+	result := replayed(t, []hit{
+		{at: 0, ip: "192.0.2.1"}, {at: 1, ip: "192.0.2.1"}, {at: 2, ip: "192.0.2.1"},
+		{at: 3, ip: "192.0.2.9"}, {at: 4, ip: "192.0.2.9"}, {at: 5, ip: "192.0.2.9"},
+	}, &Options{Policies: []Policy{{Name: "a", Routes: []string{"GET /a"}, Rules: rules}}})
+	assert.EqualValues(t, 1, result.Refused, "the third, of a client that is not exempt")
+	for _, note := range []string{"has limits for plans", "reserves units for classes", "exempts plans or classes"} {
+		assert.Contains(t, strings.Join(result.Notes, "\n"), note)
+	}
+}

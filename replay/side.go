@@ -135,6 +135,31 @@ func replayable(r limit.Rule, p *Policy, notes *notes) limit.Rule {
 		notes.add("rule %q settles what requests cost, which is not replayed: it keeps what it charges", r.String())
 		r.Settle = nil
 	}
+	return withoutCallers(r, notes)
+}
+
+// withoutCallers returns a rule for requests without a plan and a class, which a log does
+// not have.
+func withoutCallers(r limit.Rule, notes *notes) limit.Rule {
+	text := r.String()
+	if len(r.Plans) > 0 {
+		notes.add("rule %q has limits for plans, which a log does not show: its own limit applies to all requests", text)
+		r.Plans = nil
+	}
+	if len(r.Reserve) > 0 {
+		notes.add("rule %q reserves units for classes, which a log does not show: nothing is reserved", text)
+		r.Reserve = nil
+	}
+	var exempt []string
+	for _, entry := range r.Exempt {
+		if kind, _, _ := strings.Cut(entry, " "); kind != "plan" && kind != "class" {
+			exempt = append(exempt, entry)
+		}
+	}
+	if len(exempt) < len(r.Exempt) {
+		notes.add("rule %q exempts plans or classes, which a log does not show: it exempts none of them", text)
+	}
+	r.Exempt = exempt
 	return r
 }
 
