@@ -69,7 +69,7 @@ func (l *Limiter) class(name string) uint8 {
 		i = slices.Index(l.options.Classes, grammar.DefaultClass)
 		if name != "" && !l.notices.unknownClass.Load() && !l.notices.unknownClass.Swap(true) {
 			notice.Write(l.log(), notice.UnknownClass, "limit: a request has a class that limit.Options.Classes does not list, and counts as default",
-				0, "class", name[:min(len(name), grammar.MaxName)], "classes", strings.Join(l.options.Classes, ", "))
+				0, "class", strings.Clone(name[:min(len(name), grammar.MaxName)]), "classes", strings.Join(l.options.Classes, ", "))
 		}
 	}
 	return uint8(i)
