@@ -123,10 +123,15 @@ func (s RuleSet) withFunctions(declared []Rule) RuleSet {
 	return s
 }
 
+// hasFunctions reports whether r has functions that withFunctions keeps.
+func (r *Rule) hasFunctions() bool {
+	return r.Cost != nil || r.Settle != nil || r.OnRefusal.Fallback != nil
+}
+
 // functions reports whether a rule of s has a function of its own.
 func (s RuleSet) functions() bool {
 	return slices.ContainsFunc(s.rules, func(r Rule) bool {
-		return r.Cost != nil || r.Settle != nil || r.OnRefusal.Fallback != nil || r.Key.uses(byFunc) || r.Values.uses(byFunc)
+		return r.hasFunctions() || r.Key.uses(byFunc) || r.Values.uses(byFunc)
 	})
 }
 
@@ -135,8 +140,7 @@ func (s RuleSet) functions() bool {
 // more.
 func (s RuleSet) lostFunctions(declared []Rule) (errs []error) {
 	for _, d := range declared {
-		if d.Cost == nil && d.Settle == nil && d.OnRefusal.Fallback == nil ||
-			slices.ContainsFunc(s.rules, func(r Rule) bool { return r.name() == d.name() }) {
+		if !d.hasFunctions() || slices.ContainsFunc(s.rules, func(r Rule) bool { return r.name() == d.name() }) {
 			continue
 		}
 		unnamed := d
