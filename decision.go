@@ -36,9 +36,14 @@ type Decision struct {
 	// its Cost, or fewer with UpTo.
 	Taken int64
 
-	// Waited is how long an HTTP request waited until its rules admitted it, or
-	// before it was refused: see [Refusal].Wait. The time to a slot is Delay.
+	// Waited is how long a request waited until its rules admitted it, or before it was
+	// refused: see [Refusal].Wait and [Policy.Wait]. The time to a slot is Delay.
 	Waited time.Duration
+
+	// Latency is how long the store took to decide, on the clock of this process: the
+	// last call if there were several. It is measured if [Options].Observe is set, and
+	// 0 otherwise and for [ModeExempt] and [ModeBarred].
+	Latency time.Duration
 
 	outcome outcome // of a request that was refused
 
@@ -131,6 +136,23 @@ func (d Decision) Rules() []RuleDecision {
 		rules[i] = d.rule(i)
 	}
 	return rules
+}
+
+// Rule returns the outcome of rule i, in the order of declaration, and false if there
+// is no such rule. Unlike [Decision.Rules] it does not allocate:
+//
+//	for i := 0; ; i++ {
+//		rule, ok := d.Rule(i)
+//		if !ok {
+//			break
+//		}
+//		…
+//	}
+func (d *Decision) Rule(i int) (rule RuleDecision, ok bool) {
+	if d.policy == nil || uint(i) >= uint(len(d.policy.names)) {
+		return RuleDecision{}, false
+	}
+	return d.rule(i), true
 }
 
 // rule returns the outcome of rule i.

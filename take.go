@@ -89,6 +89,10 @@ func (p *version) takeRequest(ctx context.Context, d *Decision, r *Request, rese
 			d.Taken = min(cmp.Or(r.Cost, 1), core.MaxCost)
 		}
 	}
+	if reserve && d.Allowed {
+		d.taken.reserved = true
+		p.limiter.reserved.Add(1)
+	}
 	p.observed(d, err)
 	return err
 }
