@@ -29,7 +29,7 @@ const modeCount = int(core.ModeBarred) + 1
 type Observer struct {
 	to       Exporter
 	problems [3]Counting // by the index in Values["kind"]
-	latency  [modeCount]Measuring
+	latency  [modeCount]atomic.Pointer[Measuring]
 
 	policies atomic.Pointer[map[string]*policy] // replaced under mu
 	mu       sync.Mutex
@@ -56,11 +56,6 @@ func NewObserver(to Exporter) *Observer {
 	o.policies.Store(new(map[string]*policy))
 	for i, kind := range Values["kind"] {
 		o.problems[i] = to.Counter(Errors, kind)
-	}
-	for m := range o.latency {
-		if m != int(core.ModeExempt) && m != int(core.ModeBarred) { // which ask no store
-			o.latency[m] = to.Histogram(Latency, core.Mode(m).String())
-		}
 	}
 	return o
 }
@@ -111,8 +106,14 @@ func (o *Observer) decided(d *limit.Decision) {
 	result := resultOf(d, marked)
 	mode := min(int(d.Mode), modeCount-1)
 	o.inc(&p.requests[result][mode], Requests, p.name, Values["result"][result], core.Mode(mode).String())
-	if to := o.latency[mode]; to != nil && d.Latency > 0 {
-		to.Observe(d.Latency.Seconds())
+	if d.Latency > 0 { // the store was asked
+		to := o.latency[mode].Load()
+		if to == nil {
+			made := o.to.Histogram(Latency, core.Mode(mode).String())
+			to = &made
+			o.latency[mode].Store(to)
+		}
+		(*to).Observe(d.Latency.Seconds())
 	}
 	if d.Waited > 0 {
 		o.to.Histogram(Waits, p.name, Values["result"][result]).Observe(d.Waited.Seconds())
