@@ -105,8 +105,12 @@ func (o *Observer) decided(d *limit.Decision) {
 	}
 	result := resultOf(d, marked)
 	mode := min(int(d.Mode), modeCount-1)
-	o.inc(&p.requests[result][mode], Requests, p.name, Values["result"][result], core.Mode(mode).String())
-	if d.Latency > 0 { // the store was asked
+	if c := p.requests[result][mode].Load(); c != nil {
+		(*c).Inc()
+	} else { // the words of the labels cost time too
+		o.inc(&p.requests[result][mode], Requests, p.name, Values["result"][result], core.Mode(mode).String())
+	}
+	if d.Latency > 0 { // it was measured
 		to := o.latency[mode].Load()
 		if to == nil {
 			made := o.to.Histogram(Latency, core.Mode(mode).String())
