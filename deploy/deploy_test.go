@@ -6,6 +6,7 @@ package deploy_test
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"os"
 	"regexp"
 	"slices"
@@ -126,7 +127,7 @@ func TestCheck(t *testing.T) {
 func TestAlerts(t *testing.T) {
 	text, err := os.ReadFile("prometheus-alerts.yml")
 	require.NoError(t, err)
-	groups, errs := rulefmt.Parse(text, false, model.UTF8Validation, promQL)
+	groups, errs := rulefmt.Parse(text, false, model.UTF8Validation, promQL, slog.New(slog.DiscardHandler))
 	require.Empty(t, errs)
 	guide, err := os.ReadFile("../docs/dashboards.md")
 	require.NoError(t, err)
