@@ -139,22 +139,20 @@ func (d Decision) Rules() []RuleDecision {
 	return rules
 }
 
-// Rule returns the outcome of rule i, in the order of declaration, and false if there
-// is no such rule. Unlike [Decision.Rules] it does not allocate:
+// Rule writes the outcome of rule i, in the order of declaration, to rule. It returns
+// false, and writes nothing, if there is no such rule. It is [Decision.Rules] without an
+// allocation:
 //
-//	for i := 0; ; i++ {
-//		rule, ok := d.Rule(i)
-//		if !ok {
-//			break
-//		}
+//	var rule limit.RuleDecision
+//	for i := 0; d.Rule(i, &rule); i++ {
 //		…
 //	}
-func (d *Decision) Rule(i int) (rule RuleDecision, ok bool) {
+func (d *Decision) Rule(i int, rule *RuleDecision) bool {
 	if d.policy == nil || uint(i) >= uint(len(d.policy.names)) {
-		return RuleDecision{}, false
+		return false
 	}
-	d.fill(&rule, i)
-	return rule, true
+	d.fill(rule, i)
+	return true
 }
 
 // rule returns the outcome of rule i.
@@ -163,25 +161,24 @@ func (d *Decision) rule(i int) (outcome RuleDecision) {
 	return outcome
 }
 
-// fill makes the zero outcome that of rule i.
+// fill makes outcome that of rule i.
 func (d *Decision) fill(outcome *RuleDecision, i int) {
 	rule, o := &d.policy.set.rules[i], d.core.Outcomes()[i]
 	if d.caller.exempts(i) {
 		o = core.Outcome{Remaining: d.caller.terms.capacities[i]}
 	}
-	*outcome = RuleDecision{
-		Name:       d.policy.names[i],
-		Limit:      d.caller.terms.limits[i],
-		Window:     rule.window(),
-		Capacity:   d.caller.terms.capacities[i],
-		Allowed:    o.Fits(),
-		Remaining:  max(0, o.Remaining-d.caller.reserve(i)),
-		RetryAfter: retryAfter(o.RetryAfter),
-		ResetAfter: micros(o.ResetAfter),
-		Shadow:     d.shadows(i),
-		Marked:     d.marks(i),
-		Exempt:     d.caller.exempts(i),
-	}
+	// Field by field: a literal would be copied.
+	outcome.Name = d.policy.names[i]
+	outcome.Limit = d.caller.terms.limits[i]
+	outcome.Window = rule.window()
+	outcome.Capacity = d.caller.terms.capacities[i]
+	outcome.Allowed = o.Fits()
+	outcome.Remaining = max(0, o.Remaining-d.caller.reserve(i))
+	outcome.RetryAfter = retryAfter(o.RetryAfter)
+	outcome.ResetAfter = micros(o.ResetAfter)
+	outcome.Shadow = d.shadows(i)
+	outcome.Marked = d.marks(i)
+	outcome.Exempt = d.caller.exempts(i)
 }
 
 // refuses reports whether rule i refuses the request.

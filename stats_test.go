@@ -105,18 +105,13 @@ func TestDecisionRule(t *testing.T) {
 	d, err := policy.Take(t.Context(), limit.Request{Keys: map[string]string{"ip": "203.0.113.9"}})
 	require.NoError(t, err)
 	var rules []limit.RuleDecision
-	for i := 0; ; i++ {
-		rule, ok := d.Rule(i)
-		if !ok {
-			break
-		}
+	var rule limit.RuleDecision
+	for i := 0; d.Rule(i, &rule); i++ {
 		rules = append(rules, rule)
 	}
 	assert.Equal(t, d.Rules(), rules)
 	assert.EqualValues(t, 4, rules[0].Remaining)
-	_, ok := d.Rule(-1)
-	assert.False(t, ok)
-	_, ok = new(limit.Decision).Rule(0)
-	assert.False(t, ok)
-	assert.Zero(t, testing.AllocsPerRun(100, func() { d.Rule(1) }))
+	assert.False(t, d.Rule(-1, &rule))
+	assert.False(t, new(limit.Decision).Rule(0, &rule))
+	assert.Zero(t, testing.AllocsPerRun(100, func() { d.Rule(1, &rule) }))
 }

@@ -77,11 +77,8 @@ func (o *Observer) Observe(d *limit.Decision, err error) {
 func (o *Observer) decided(d *limit.Decision) {
 	p := o.policy(d.Policy())
 	marked, watched := false, false
-	for i := 0; ; i++ {
-		outcome, ok := d.Rule(i)
-		if !ok {
-			break
-		}
+	var outcome limit.RuleDecision
+	for i := 0; d.Rule(i, &outcome); i++ {
 		r := p.rule(o, i, outcome.Name)
 		if outcome.Capacity > 0 && !outcome.Exempt {
 			r.used.Observe(1 - float64(outcome.Remaining)/float64(outcome.Capacity))
