@@ -3,9 +3,11 @@ module github.com/routelimit/limit/deploy
 go 1.26.7
 
 require (
+	github.com/prometheus/client_golang v1.25.0
 	github.com/prometheus/common v0.72.1
 	github.com/prometheus/prometheus v0.316.0
 	github.com/routelimit/limit v0.1.0
+	github.com/routelimit/limit/promlimit v0.1.0
 	github.com/stretchr/testify v1.12.1
 )
 
@@ -19,7 +21,6 @@ require (
 	github.com/go-logr/stdr v1.2.2 // indirect
 	github.com/grafana/regexp v0.0.0-20250905093917-f7b3be9d1853 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
-	github.com/prometheus/client_golang v1.25.0 // indirect
 	github.com/prometheus/client_model v0.6.3 // indirect
 	github.com/prometheus/procfs v0.22.0 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
@@ -35,3 +36,5 @@ require (
 )
 
 replace github.com/routelimit/limit => ..
+
+replace github.com/routelimit/limit/promlimit => ../promlimit
