@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strings"
@@ -220,6 +221,12 @@ func (p *version) decide(waiting, calling context.Context, d *Decision, r *route
 	return err
 }
 
+// latencySample is how many decisions in memory there are for each whose time is taken.
+const latencySample = 16
+
+// epoch is a time to measure from: time.Since reads one clock, and time.Now two.
+var epoch = time.Now()
+
 // take asks the store.
 func (p *version) take(ctx context.Context, d *Decision, r *route, s *scratch, reserve bool) (err error) {
 	charges := s.charges
@@ -228,7 +235,13 @@ func (p *version) take(ctx context.Context, d *Decision, r *route, s *scratch, r
 		nameLeases(charges)
 		began = time.Now()
 	}
-	d.core, err = p.limiter.store.Take(ctx, r.stored, charges)
+	if p.limiter.options.Observe == nil || p.limiter.inMemory && rand.Uint32()%latencySample != 0 {
+		d.core, err = p.limiter.store.Take(ctx, r.stored, charges)
+	} else {
+		start := time.Since(epoch)
+		d.core, err = p.limiter.store.Take(ctx, r.stored, charges)
+		d.Latency = time.Since(epoch) - start
+	}
 	if err != nil {
 		*d = Decision{}
 		return fmt.Errorf("%w: %w", ErrUndecided, err)

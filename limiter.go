@@ -62,6 +62,8 @@ type Limiter struct {
 	versions atomic.Uint64 // of policies, so far
 	traces   atomic.Int32  // requests left to trace on any route: see version.trace
 
+	reserved, settled atomic.Int64 // see Stats
+
 	mu      sync.Mutex
 	named   map[string]*Policy       // that were declared
 	changes map[string]RuleSet       // by Change

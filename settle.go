@@ -86,6 +86,8 @@ type taken struct {
 	rules   []int         // the index of each
 	ended   atomic.Bool   // settled or given back
 
+	reserved bool // by Policy.Reserve
+
 	// What charges that decide alone took when the request asked first, if it was
 	// admitted later. A Return is for one decision, so this is settled by another.
 	earlier *taken
@@ -104,7 +106,13 @@ func newTaken(d *Decision, charges []core.Charge) *taken {
 }
 
 // begin reports whether the caller is the one that may settle t.
-func (t *taken) begin() bool { return t.ended.CompareAndSwap(false, true) }
+func (t *taken) begin() bool {
+	first := t.ended.CompareAndSwap(false, true)
+	if first && t.reserved {
+		t.limiter.settled.Add(1)
+	}
+	return first
+}
 
 // settle corrects what was taken to what cost returns for each rule and its
 // charge. It returns the units that each rule got back.

@@ -80,5 +80,7 @@ func (d Decision) late(ctx context.Context) (Decision, bool) {
 		}
 		refused.Outcomes()[i] = o
 	}
-	return newDecision(d.policy, d.route, d.caller, refused), true
+	late := newDecision(d.policy, d.route, d.caller, refused)
+	late.Waited, late.Latency = d.Waited, d.Latency
+	return late, true
 }

@@ -89,6 +89,10 @@ func (p *version) takeRequest(ctx context.Context, d *Decision, r *Request, rese
 			d.Taken = min(cmp.Or(r.Cost, 1), core.MaxCost)
 		}
 	}
+	if reserve && d.Allowed {
+		d.taken.reserved = true
+		p.limiter.reserved.Add(1)
+	}
 	p.observed(d, err)
 	return err
 }
@@ -99,7 +103,7 @@ func (p *version) observed(d *Decision, err error) {
 	case err != nil && errors.Is(err, ErrUndecided):
 		p.limiter.failed(undecidedRequest, nil, *d, err)
 	case observe != nil:
-		p.observe(observe, *d)
+		p.observe(observe, d)
 	}
 	if d.lease != nil {
 		d.reportLoss(nil)
@@ -108,14 +112,14 @@ func (p *version) observed(d *Decision, err error) {
 
 // observe calls the program's function, and releases d if that panics, since nothing
 // else knows d then.
-func (p *version) observe(observe func(*http.Request, Decision, error), d Decision) {
+func (p *version) observe(observe func(*http.Request, Decision, error), d *Decision) {
 	observed := false
 	defer func() {
 		if !observed {
 			d.Release()
 		}
 	}()
-	observe(nil, d, nil)
+	observe(nil, *d, nil)
 	observed = true
 }
 

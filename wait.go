@@ -86,7 +86,12 @@ func (p *version) waitRequest(ctx context.Context, r *Request) (Decision, error)
 
 // waitForSlot waits until the rules admit w, and then for the slot of a [Queue].
 func (p *version) waitForSlot(w *waiter, d *Decision) error {
-	if err := p.wait(w, d); err != nil || !d.Allowed {
+	began := time.Now()
+	err := p.wait(w, d)
+	if w.slept && err == nil {
+		d.Waited = max(1, time.Since(began))
+	}
+	if err != nil || !d.Allowed {
 		return err
 	}
 	switch err := d.Wait(w.ctx).(type) {
@@ -112,7 +117,8 @@ type waiter struct {
 	calling context.Context
 	reserve bool        // whether the decision can be settled
 	timer   *time.Timer // of a sleep that has an end
-	request *patience   // of an HTTP request
+	slept   bool
+	request *patience // of an HTTP request
 	watched firstOutcomes
 
 	detached detached // room for calling, without an allocation of its own
@@ -231,6 +237,7 @@ func (w *waiter) late(due time.Time) bool {
 // sleep sleeps until w is woken, its context ends or, if timed, its time has
 // come.
 func (w *waiter) sleep(due time.Time, timed bool) {
+	w.slept = true
 	if w.request != nil {
 		due, timed = w.request.sleeps(due, timed), true
 	}
@@ -282,7 +289,9 @@ func (p *version) tooLate(w *waiter, d *Decision, due time.Time) error {
 		}
 	}
 	d.core.Allowed = false
+	latency := d.Latency
 	*d = newDecision(p, w.route, w.caller, d.core)
+	d.Latency = latency
 	return nil
 }
 

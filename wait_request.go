@@ -16,7 +16,6 @@ type patience struct {
 	bound time.Time // by the context and the server's WriteTimeout; zero if there is none
 	until time.Time // as long as the same rules refuse
 	rules uint16    // a bit for each rule that until is for
-	slept bool
 }
 
 // decideWaiting decides an HTTP request of a policy with a rule that lets it wait.
@@ -30,7 +29,7 @@ func (p *version) decideWaiting(d *Decision, r *http.Request, route *route, s *s
 	*w.request = patience{began: began, bound: waitBound(ctx, began)}
 	w.ctx, w.route, w.scratch, w.calling = ctx, route, s, p.limiter.detached(ctx)
 	err := p.wait(w, d)
-	slept := w.request.slept
+	slept := w.slept
 	s.waiter = nil
 	if !w.place.Named() { // it was in no queue, and the next request can use it
 		*w = waiter{request: w.request}
@@ -156,7 +155,6 @@ func (w *waiter) queuedLate(p *version, due time.Time) bool {
 
 // sleeps returns until when a request sleeps that asks at a time, if it may.
 func (p *patience) sleeps(due time.Time, mayAsk bool) time.Time {
-	p.slept = true
 	if !mayAsk || due.After(p.until) {
 		return p.until
 	}

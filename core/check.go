@@ -28,3 +28,12 @@ func Check(ctx context.Context, store Store) error {
 	}
 	return nil
 }
+
+// Unavailable reports whether requests are decided without a store because it fails: it
+// calls the store's method Unavailable() bool, which package guard has, and returns
+// false if the store has none. The method does not block, and is safe for concurrent
+// use. A store that wraps another one has the method and passes the call on.
+func Unavailable(store Store) bool {
+	s, ok := store.(interface{ Unavailable() bool })
+	return ok && s.Unavailable()
+}

@@ -159,6 +159,10 @@ func newStore(store core.Store, options *Options, own *memstore.Store, now func(
 // neither counts as a call of the store nor logs.
 func (s *Store) Check(ctx context.Context) error { return core.Check(ctx, s.store.Store) }
 
+// Unavailable reports whether the breaker is open: requests are decided without the
+// store until a probe succeeds.
+func (s *Store) Unavailable() bool { return s.breaker.until.Load() != closed }
+
 // Take implements [core.Store]. It returns errors of the store that do not wrap
 // [core.ErrUnavailable], and the error of a ctx that is done. Neither admits.
 func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) (d core.Decision, err error) {

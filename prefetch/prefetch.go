@@ -187,6 +187,9 @@ func (s *Store) addPool(r *rule, plan *plan, policy string, c *core.Charge) *poo
 // Check checks the wrapped store: see [core.Check].
 func (s *Store) Check(ctx context.Context) error { return core.Check(ctx, s.store) }
 
+// Unavailable reports whether the wrapped store is unavailable: see [core.Unavailable].
+func (s *Store) Unavailable() bool { return core.Unavailable(s.store) }
+
 // Take implements [core.Store].
 func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
 	if err := ctx.Err(); err != nil {

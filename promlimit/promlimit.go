@@ -1,8 +1,9 @@
-// Package promlimit counts the decisions of package limit for Prometheus:
+// Package promlimit exports metrics of package limit to Prometheus:
 //
 //	limiter := limit.New(store, &limit.Options{Observe: promlimit.Observe(prometheus.DefaultRegisterer)})
+//	promlimit.Watch(prometheus.DefaultRegisterer, limiter)
 //
-// Its counters, with labels that only the program chooses and no client can:
+// Observe counts decisions, with labels that only the program chooses and no client can:
 //
 //   - rate_limiting_requests_total by policy, result and mode. The result is what the
 //     caller met: admitted, marked, degraded, redirected or refused. The mode says how
@@ -16,6 +17,17 @@
 //     it may replace said about each request. See package agreement.
 //   - rate_limiting_errors_total by kind: undecided (answered with 503), unsettled
 //     and lease_lost.
+//   - rate_limiting_decision_duration_seconds by mode, a histogram: the time that the
+//     store took for each decision.
+//   - rate_limiting_rule_used_ratio by policy and rule, a histogram: the part of the
+//     rule's capacity that the key of the request had used after the decision, from 0 to
+//     1. It shows who is near a limit before any request is refused.
+//   - rate_limiting_wait_duration_seconds by policy and result, a histogram: how long
+//     requests waited for room, of those that waited.
+//
+// Watch exports rate_limiting_waiters and rate_limiting_store_unavailable as gauges, and
+// rate_limiting_reservations_total and rate_limiting_settlements_total: see
+// [limit.Stats].
 //
 // This expression is above 0 while requests are admitted without the store:
 //
@@ -26,7 +38,7 @@
 // for up to a window, refusals may have the mode local while the store works: it
 // may not know what was admitted without it.
 //
-// The counters count what [limit.Options].Observe observes: each HTTP request that
+// The metrics are of what [limit.Options].Observe observes: each HTTP request that
 // a handler, middleware or adapter decides, and [limit.Policy.Take], Wait and
 // Reserve. They do not count Peek. Of [limit.Adapter.Decide] they count only errors.
 // Bodies that package throttle slows count only if they fail.
@@ -39,83 +51,83 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/telemetry"
 )
 
 // Observe returns a function for [limit.Options].Observe. Limiters that share a
-// registerer share the counters. Observe panics if a counter cannot be registered,
+// registerer share the metrics. Observe panics if a metric cannot be registered,
 // as [prometheus.MustRegister] does.
 func Observe(registerer prometheus.Registerer) func(*http.Request, limit.Decision, error) {
-	requests := register(registerer, "rate_limiting_requests_total",
-		"Requests by what they met, and how that was decided.", "policy", "result", "mode")
-	refusals := register(registerer, "rate_limiting_rule_refusals_total",
-		"Refusals by the rule that had no room.", "policy", "rule")
-	marks := register(registerer, "rate_limiting_rule_marks_total",
-		"Requests that a rule marked because it had no room.", "policy", "rule")
-	shadows := register(registerer, "rate_limiting_shadow_refusals_total",
-		"Requests that a shadow rule would have refused.", "policy", "rule")
-	agreements := register(registerer, "rate_limiting_agreement_total",
-		"Verdicts of a shadow rule and of the rule that it may replace.", "policy", "rule", "replaces", "verdict")
-	problems := register(registerer, "rate_limiting_errors_total",
-		"Requests that could not be decided or settled, or that lost a lease.", "kind")
-	for _, kind := range []string{undecided, unsettled, leaseLost} {
-		problems.WithLabelValues(kind) // 0 is not the same as unknown
-	}
-	return func(_ *http.Request, d limit.Decision, err error) {
-		switch {
-		case errors.Is(err, limit.ErrLeaseLost):
-			problems.WithLabelValues(leaseLost).Inc()
-		case err != nil && d.Allowed:
-			problems.WithLabelValues(unsettled).Inc()
-		case err != nil:
-			problems.WithLabelValues(undecided).Inc()
-		default:
-			policy := d.Policy()
-			requests.WithLabelValues(policy, d.Outcome(), d.Mode.String()).Inc()
-			count(refusals, policy, d.Refusing())
-			count(marks, policy, d.Marked())
-			count(shadows, policy, d.Shadowed())
-			for _, pair := range d.Comparisons() {
-				agreements.WithLabelValues(policy, pair.New.Name, pair.Old.Name, verdict(pair)).Inc()
-			}
+	to := &exporter{counters: make(map[*telemetry.Metric]*prometheus.CounterVec), histograms: make(map[*telemetry.Metric]*prometheus.HistogramVec)}
+	for _, m := range telemetry.OfDecisions {
+		switch m.Kind {
+		case telemetry.Counter:
+			to.counters[m] = register(registerer, prometheus.NewCounterVec(prometheus.CounterOpts{Name: m.Prom, Help: m.Help}, m.Labels))
+		case telemetry.Histogram:
+			to.histograms[m] = register(registerer, prometheus.NewHistogramVec(
+				prometheus.HistogramOpts{Name: m.Prom, Help: m.Help, Buckets: m.Bounds}, m.Labels))
 		}
 	}
+	observer := telemetry.NewObserver(to)
+	return func(_ *http.Request, d limit.Decision, err error) { observer.Observe(&d, err) }
 }
 
-func count(counter *prometheus.CounterVec, policy string, rules []string) {
-	for _, rule := range rules {
-		counter.WithLabelValues(policy, rule).Inc()
+// An exporter has the metrics of decisions. Its maps do not change.
+type exporter struct {
+	counters   map[*telemetry.Metric]*prometheus.CounterVec
+	histograms map[*telemetry.Metric]*prometheus.HistogramVec
+}
+
+func (e *exporter) Counter(m *telemetry.Metric, values ...string) telemetry.Counting {
+	return e.counters[m].WithLabelValues(values...)
+}
+
+func (e *exporter) Histogram(m *telemetry.Metric, values ...string) telemetry.Measuring {
+	return e.histograms[m].WithLabelValues(values...)
+}
+
+// Watch exports what [limit.Limiter.Stats] returns when Prometheus asks. The metrics of
+// limiters that share a registerer are added up; a limiter counts once. Watch panics if
+// a metric cannot be registered, as [prometheus.MustRegister] does.
+func Watch(registerer prometheus.Registerer, limiter *limit.Limiter) {
+	c := &collector{}
+	for _, m := range telemetry.OfLimiters {
+		c.descs = append(c.descs, prometheus.NewDesc(m.Prom, m.Help, m.Labels, nil))
+	}
+	register(registerer, c).limiters.Add(limiter)
+}
+
+// A collector collects the metrics of limiters.
+type collector struct {
+	descs    []*prometheus.Desc // of telemetry.OfLimiters
+	limiters telemetry.Limiters
+}
+
+func (c *collector) Describe(to chan<- *prometheus.Desc) {
+	for _, desc := range c.descs {
+		to <- desc
 	}
 }
 
-func verdict(pair limit.Comparison) string {
-	switch {
-	case pair.Old.Allowed && pair.New.Allowed:
-		return "both_admit"
-	case pair.Old.Allowed:
-		return "only_new_refuses"
-	case pair.New.Allowed:
-		return "only_old_refuses"
+func (c *collector) Collect(to chan<- prometheus.Metric) {
+	for i, value := range c.limiters.Values() {
+		kind := prometheus.GaugeValue
+		if telemetry.OfLimiters[i].Kind == telemetry.Counter {
+			kind = prometheus.CounterValue
+		}
+		to <- prometheus.MustNewConstMetric(c.descs[i], kind, float64(value))
 	}
-	return "both_refuse"
 }
 
-// Kinds of errors.
-const (
-	undecided = "undecided"
-	unsettled = "unsettled"
-	leaseLost = "lease_lost"
-)
-
-// register returns a new counter, or the one that is registered already.
-func register(registerer prometheus.Registerer, name, help string, labels ...string) *prometheus.CounterVec {
-	counter := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-	err := registerer.Register(counter)
+// register returns a new collector, or the one that is registered already.
+func register[C prometheus.Collector](registerer prometheus.Registerer, c C) C {
+	err := registerer.Register(c)
 	var registered prometheus.AlreadyRegisteredError
 	switch {
 	case errors.As(err, &registered):
-		return registered.ExistingCollector.(*prometheus.CounterVec)
+		return registered.ExistingCollector.(C)
 	case err != nil:
 		panic(err)
 	}
-	return counter
+	return c
 }

@@ -3,15 +3,20 @@ package promlimit_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -102,7 +107,8 @@ rate_limiting_requests_total{mode="remembered",policy="GET /items/{id}",result="
 # HELP rate_limiting_rule_refusals_total Refusals by the rule that had no room.
 # TYPE rate_limiting_rule_refusals_total counter
 rate_limiting_rule_refusals_total{policy="GET /items/{id}",rule="per-ip-1h"} 3
-`)))
+`), "rate_limiting_errors_total", "rate_limiting_requests_total", "rate_limiting_rule_refusals_total",
+		"rate_limiting_rule_marks_total", "rate_limiting_shadow_refusals_total", "rate_limiting_agreement_total"))
 	problems, err := testutil.GatherAndLint(registry)
 	require.NoError(t, err)
 	assert.Empty(t, problems)
@@ -173,14 +179,135 @@ func TestObserveCannotRegister(t *testing.T) {
 	assert.Panics(t, func() { promlimit.Observe(registry) })
 }
 
-func BenchmarkObserve(b *testing.B) {
+// TestHistograms fills a rule to its limit, waits, and measures what the store took.
+func TestHistograms(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		registry := prometheus.NewPedanticRegistry()
+		limiter := limit.New(&slow{memstore.New(nil)}, &limit.Options{Observe: promlimit.Observe(registry)})
+		policy, err := limiter.Policy(limit.Named("p", limit.MustParse("r: 4/1m global").Rules()...))
+		require.NoError(t, err)
+		for range 5 {
+			_, err = policy.Take(t.Context(), limit.Request{})
+			require.NoError(t, err)
+		}
+		_, err = policy.Wait(t.Context(), limit.Request{})
+		require.NoError(t, err)
+
+		used := histogram(t, registry, "rate_limiting_rule_used_ratio")
+		assert.EqualValues(t, 6, used.GetSampleCount())
+		assert.InDelta(t, 0.25+0.5+0.75+1+1+0.25, used.GetSampleSum(), 1.01, "Wait may find more room")
+		latency := histogram(t, registry, "rate_limiting_decision_duration_seconds")
+		assert.EqualValues(t, 5, latency.GetSampleCount(), "the last refusal was remembered")
+		assert.InDelta(t, 5e-3, latency.GetSampleSum(), 1e-6)
+		waits := histogram(t, registry, "rate_limiting_wait_duration_seconds")
+		assert.EqualValues(t, 1, waits.GetSampleCount())
+		assert.InDelta(t, 60, waits.GetSampleSum(), 1)
+	})
+}
+
+// A slow store takes a millisecond for each decision.
+type slow struct{ core.Store }
+
+func (s *slow) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+	time.Sleep(time.Millisecond)
+	return s.Store.Take(ctx, policy, charges)
+}
+
+// histogram returns the first histogram of a name.
+func histogram(t *testing.T, registry *prometheus.Registry, name string) *dto.Histogram {
+	t.Helper()
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetHistogram()
+		}
+	}
+	require.Fail(t, "no metric "+name)
+	return nil
+}
+
+// TestWatch adds up two limiters, one of which is watched twice.
+func TestWatch(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	failing := &store{Store: memstore.New(nil)}
+	for _, s := range []core.Store{failing, nil} {
+		limiter := limit.New(s, &limit.Options{Log: slog.New(slog.DiscardHandler)})
+		promlimit.Watch(registry, limiter)
+		promlimit.Watch(registry, limiter)
+		policy, err := limiter.Policy(limit.Named("p", limit.Global(time.Hour, 100)))
+		require.NoError(t, err)
+		for i := range 3 {
+			d, err := policy.Reserve(t.Context(), limit.Request{})
+			require.NoError(t, err)
+			if i == 0 {
+				require.NoError(t, d.Settle(t.Context(), 0))
+			}
+		}
+		failing.err = core.ErrUnavailable
+		for range 5 {
+			_, err := policy.Take(t.Context(), limit.Request{})
+			require.NoError(t, err)
+		}
+	}
+	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP rate_limiting_reservations_total Reservations that were admitted.
+# TYPE rate_limiting_reservations_total counter
+rate_limiting_reservations_total 6
+# HELP rate_limiting_settlements_total Reservations that were settled or given back.
+# TYPE rate_limiting_settlements_total counter
+rate_limiting_settlements_total 2
+# HELP rate_limiting_store_unavailable Stores whose breaker is open.
+# TYPE rate_limiting_store_unavailable gauge
+rate_limiting_store_unavailable 1
+# HELP rate_limiting_waiters Requests that wait for room.
+# TYPE rate_limiting_waiters gauge
+rate_limiting_waiters 0
+`)))
+	problems, err := testutil.GatherAndLint(registry)
+	require.NoError(t, err)
+	assert.Empty(t, problems)
+	assert.Panics(t, func() { promlimit.Watch(registry, nil) })
+}
+
+// benchmarks has rules that admit each request, and rules that refuse it.
+var benchmarks = map[string][]limit.Rule{
+	"1-rule":          {{Key: limit.Everyone, Limit: core.MaxLimit, Window: time.Hour, Algorithm: limit.FixedWindow}},
+	"2-rules":         {{Key: limit.Everyone, Limit: core.MaxLimit, Window: time.Hour, Algorithm: limit.FixedWindow}, {Key: limit.ByIP, Limit: core.MaxLimit, Window: time.Minute, Algorithm: limit.FixedWindow}},
+	"2-rules-refused": {{Key: limit.Everyone, Limit: core.MaxLimit, Window: time.Hour, Algorithm: limit.FixedWindow}, {Key: limit.ByIP, Limit: 1, Window: time.Hour, Algorithm: limit.FixedWindow}},
+}
+
+// BenchmarkTake measures decisions in memory without metrics and with them: the
+// difference is what metrics cost.
+func BenchmarkTake(b *testing.B) {
+	for _, name := range slices.Sorted(maps.Keys(benchmarks)) {
+		for _, observed := range []bool{false, true} {
+			b.Run(fmt.Sprintf("%s/metrics=%v", name, observed), func(b *testing.B) {
+				options := &limit.Options{}
+				if observed {
+					options.Observe = promlimit.Observe(prometheus.NewPedanticRegistry())
+				}
+				policy, err := limit.New(nil, options).Policy(limit.Named("p", benchmarks[name]...))
+				require.NoError(b, err)
+				request := limit.Request{Keys: map[string]string{"ip": "203.0.113.9"}}
+				b.ReportAllocs()
+				for b.Loop() {
+					_, _ = policy.Take(b.Context(), request)
+				}
+			})
+		}
+	}
+}
+
+// TestAllocations checks that a decision costs no allocation, once its metrics exist.
+func TestAllocations(t *testing.T) {
 	observe := promlimit.Observe(prometheus.NewPedanticRegistry())
-	policy, err := limit.New(nil, nil).Policy(limit.Named("p", limit.Global(time.Hour, 1000)))
-	require.NoError(b, err)
-	d, err := policy.Take(b.Context(), limit.Request{})
-	require.NoError(b, err)
-	b.ReportAllocs()
-	for b.Loop() {
-		observe(nil, d, nil)
+	policy, err := limit.New(nil, nil).Policy(limit.Named("p", limit.Global(time.Hour, 1), limit.Global(time.Minute, 1000)))
+	require.NoError(t, err)
+	for range 2 {
+		d, err := policy.Take(t.Context(), limit.Request{})
+		require.NoError(t, err)
+		d.Latency = time.Millisecond
+		assert.Zero(t, testing.AllocsPerRun(1000, func() { observe(nil, d, nil) }))
 	}
 }

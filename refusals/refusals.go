@@ -68,6 +68,9 @@ func newStore(store core.Store, now func() int64) *Store {
 // Check checks the wrapped store: see [core.Check].
 func (s *Store) Check(ctx context.Context) error { return core.Check(ctx, s.store) }
 
+// Unavailable reports whether the wrapped store is unavailable: see [core.Unavailable].
+func (s *Store) Unavailable() bool { return core.Unavailable(s.store) }
+
 // Take implements [core.Store].
 func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
 	if err := ctx.Err(); err != nil {

@@ -12,12 +12,14 @@ fi
 scripts/each.sh go vet ./...
 GOARCH=386 CGO_ENABLED=0 go vet ./... # 32 bits
 
-# The tools are a module of their own, outside go.work: no user of the library
-# gets their dependencies.
+# The tools and deploy are modules of their own, outside go.work: no user of the
+# library gets their dependencies.
 (cd tools && GOWORK=off go vet ./...)
+(cd deploy && GOWORK=off go vet ./...)
 if staticcheck=$(cd tools && GOWORK=off go tool -n staticcheck) && [ -x "$staticcheck" ]; then
 	scripts/each.sh "$staticcheck" ./...
 	(cd tools && GOWORK=off "$staticcheck" ./...)
+	(cd deploy && GOWORK=off "$staticcheck" ./...)
 else
 	printf '\n!! staticcheck could not be fetched or built: it did not run\n' >&2
 fi

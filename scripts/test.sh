@@ -84,6 +84,7 @@ else
 fi
 # shellcheck disable=SC2086 # these are flags, or none
 scripts/each.sh go test $race $packages ./...
+(cd deploy && GOWORK=off go test ./...) # outside of go.work, as tools
 # The race detector adds allocations.
 (cd benchmarks && go test -run '^TestAllocations$' .)
 

@@ -1,0 +1,64 @@
+package telemetry
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var units = map[string]string{"{request}": "requests", "{store}": "stores", "s": "seconds", "1": "0 to 1"}
+
+// row returns the row of a metric in docs/observing.md.
+func row(m *Metric) string {
+	names := "none"
+	if m.Labels != nil {
+		names = "`" + strings.Join(m.Labels, "`, `") + "`"
+	}
+	return fmt.Sprintf("| `%s` | `%s` | %s, %s | %s | %s |\n", m.Prom, m.Name, m.Kind, units[m.Unit], names, m.Help)
+}
+
+// TestDocumentation checks that docs/observing.md has the table of metrics, and the
+// values of labels.
+func TestDocumentation(t *testing.T) {
+	page, err := os.ReadFile("../../docs/observing.md")
+	require.NoError(t, err)
+	var table, values strings.Builder
+	for _, m := range slices.Concat(OfDecisions, OfLimiters) {
+		table.WriteString(row(m))
+	}
+	for _, label := range []string{"result", "mode", "verdict", "kind"} {
+		fmt.Fprintf(&values, "| `%s` | `%s` |\n", label, strings.Join(Values[label], "`, `"))
+	}
+	assert.Contains(t, string(page), table.String())
+	assert.Contains(t, string(page), values.String())
+	assert.Equal(t, strings.Count(table.String(), "\n"), strings.Count(string(page), "\n| `rate_limiting"), "rows of other metrics")
+	if t.Failed() {
+		t.Logf("write\n%s\n%s", &table, &values)
+	}
+}
+
+// TestNames checks that an exporter of OpenTelemetry for Prometheus turns the one name of
+// a metric into the other: dots become underscores, and the unit and _total are added.
+func TestNames(t *testing.T) {
+	for _, m := range slices.Concat(OfDecisions, OfLimiters) {
+		name := strings.ReplaceAll(m.Name, ".", "_")
+		if m.Unit == "s" {
+			name += "_seconds"
+		}
+		if m.Kind == Counter {
+			name += "_total"
+		}
+		assert.Equal(t, m.Prom, name)
+		assert.Equal(t, m.Kind == Histogram, m.Bounds != nil, m.Name)
+		assert.True(t, slices.IsSorted(m.Bounds), m.Name)
+		assert.NotEmpty(t, units[m.Unit], m.Name)
+		for _, label := range m.Labels {
+			assert.True(t, Values[label] != nil || slices.Contains([]string{"policy", "rule", "replaces"}, label), "the label %s of %s is not bounded", label, m.Name)
+		}
+	}
+}

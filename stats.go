@@ -1,0 +1,32 @@
+package limit
+
+import "github.com/routelimit/limit/core"
+
+// Stats is what a [Limiter] does at a moment, and what it has done since it was made.
+type Stats struct {
+	// Waiters is how many requests wait for room now, over all policies: calls of
+	// [Policy.Wait], and HTTP requests whose rules let them wait. Requests that have
+	// a slot in a [Queue] are not counted.
+	Waiters int64
+
+	// Unavailable reports whether the breaker of the store is open, so that requests
+	// are decided as [Rule].OnStoreError says. It is false for a memory store.
+	Unavailable bool
+
+	// Reserved is how many requests [Policy.Reserve] has admitted, and Settled how many
+	// of them were settled or given back. The difference is in use or was never
+	// settled, and stays charged.
+	Reserved, Settled int64
+}
+
+// Stats returns the state of the limiter. It does not block, and is safe for concurrent
+// use. Its fields are read one after the other.
+func (l *Limiter) Stats() Stats {
+	settled := l.settled.Load() // first, so that it is never above Reserved
+	return Stats{
+		Waiters:     l.queues.Len(),
+		Unavailable: core.Unavailable(l.store),
+		Reserved:    l.reserved.Load(),
+		Settled:     settled,
+	}
+}
