@@ -130,8 +130,8 @@ func (p *version) serve(w http.ResponseWriter, r *http.Request, from framework) 
 			d.outcome = refusal.outcome()
 		}
 	}
-	if observe := p.limiter.options.Observe; observe != nil {
-		observe(r, d, nil)
+	if observers := p.limiter.observers.Load(); observers != nil {
+		notify(*observers, r, d, nil)
 	}
 	if d.screened() {
 		return serveScreened(w, r, from, &d)

@@ -235,7 +235,7 @@ func (p *version) take(ctx context.Context, d *Decision, r *route, s *scratch, r
 		nameLeases(charges)
 		began = time.Now()
 	}
-	if p.limiter.options.Observe == nil || p.limiter.inMemory && rand.Uint32()%latencySample != 0 {
+	if p.limiter.observers.Load() == nil || p.limiter.inMemory && rand.Uint32()%latencySample != 0 {
 		d.core, err = p.limiter.store.Take(ctx, r.stored, charges)
 	} else {
 		start := time.Since(epoch)
@@ -250,6 +250,7 @@ func (p *version) take(ctx context.Context, d *Decision, r *route, s *scratch, r
 		p.limiter.notices.overflowed(p.limiter, r.name)
 	}
 	d.caller = s.caller
+	d.keys.keep(charges)
 	if look := p.limiter.notices.look.Load(); look != 0 {
 		p.limiter.lookOnce(look, d.core.Mode)
 	}

@@ -52,6 +52,7 @@ type Decision struct {
 	caller caller
 	route  *route
 	core   core.Decision
+	keys   keys
 	jitter time.Duration // to add to Retry-After
 	slot   time.Time     // on the clock of this process, if there is a Delay
 	lease  *lease        // what is held until Release; nil if nothing is
@@ -66,6 +67,7 @@ const Never time.Duration = math.MaxInt64
 // A RuleDecision is the outcome of one rule.
 type RuleDecision struct {
 	Name       string
+	Key        string        // whose quota it is, as Policy.Key returns it; "" for a Global rule and for requests without a key
 	Limit      int64         // of this caller: see Rule.Plans
 	Window     time.Duration // for a calendar, the usual length of its unit; for Concurrency, the life of a lease
 	Capacity   int64         // the most units that can remain: Limit, or what the Burst allows
@@ -78,8 +80,8 @@ type RuleDecision struct {
 	Exempt     bool          // whether the rule exempts the request: see Rule.Exempt
 }
 
-func newDecision(p *version, r *route, c caller, decided core.Decision) (d Decision) {
-	d.core, d.caller = decided, c
+func newDecision(p *version, r *route, c caller, k keys, decided core.Decision) (d Decision) {
+	d.core, d.caller, d.keys = decided, c, k
 	d.describe(p, r)
 	return d
 }
@@ -169,6 +171,7 @@ func (d *Decision) fill(outcome *RuleDecision, i int) {
 	}
 	// Field by field: a literal would be copied.
 	outcome.Name = d.policy.names[i]
+	outcome.Key = d.keys.at(i)
 	outcome.Limit = d.caller.terms.limits[i]
 	outcome.Window = rule.window()
 	outcome.Capacity = d.caller.terms.capacities[i]
@@ -179,6 +182,33 @@ func (d *Decision) fill(outcome *RuleDecision, i int) {
 	outcome.Shadow = d.shadows(i)
 	outcome.Marked = d.marks(i)
 	outcome.Exempt = d.caller.exempts(i)
+}
+
+// keys are those of the charges of a decision. The charges themselves serve other
+// decisions meanwhile. Few keys need no allocation, as the outcomes of package core.
+type keys struct {
+	few  [4]string
+	many []string
+}
+
+func (k *keys) keep(charges []core.Charge) {
+	if len(charges) > len(k.few) {
+		k.many = make([]string, 0, len(charges))
+		for i := range charges {
+			k.many = append(k.many, charges[i].Key)
+		}
+		return
+	}
+	for i := range charges {
+		k.few[i] = charges[i].Key
+	}
+}
+
+func (k *keys) at(rule int) string {
+	if k.many != nil {
+		return k.many[rule]
+	}
+	return k.few[rule]
 }
 
 // refuses reports whether rule i refuses the request.

@@ -53,14 +53,15 @@ import (
 // A Limiter keeps the quotas of policies in one store. Make it with [New], once
 // for a program. It is safe for concurrent use.
 type Limiter struct {
-	store    core.Store
-	inMemory bool // whether the store is that of package memstore
-	options  Options
-	lines    notice.Log
-	queues   waiting.Queues
-	notices  notices
-	versions atomic.Uint64 // of policies, so far
-	traces   atomic.Int32  // requests left to trace on any route: see version.trace
+	store     core.Store
+	inMemory  bool // whether the store is that of package memstore
+	options   Options
+	lines     notice.Log
+	queues    waiting.Queues
+	notices   notices
+	versions  atomic.Uint64               // of policies, so far
+	observers atomic.Pointer[[]*observer] // nil if nothing observes: see Observe
+	traces    atomic.Int32                // requests left to trace on any route: see version.trace
 
 	reserved, settled atomic.Int64 // see Stats
 
@@ -223,6 +224,9 @@ func New(store core.Store, options *Options) *Limiter {
 	}
 	l.options.Classes = slices.Clone(l.options.Classes)
 	l.lines = notice.Log{To: l.options.Log, Silenced: slices.Clone(l.options.Silence)}
+	if l.options.Observe != nil {
+		l.Observe(l.options.Observe)
+	}
 	l.queues.Requests = cmp.Or(l.options.Waiters, defaultTotalWaiters)
 	l.store = decorated(store, &l.options)
 	_, l.inMemory = l.store.(*memstore.Store)

@@ -80,7 +80,7 @@ func (d Decision) late(ctx context.Context) (Decision, bool) {
 		}
 		refused.Outcomes()[i] = o
 	}
-	late := newDecision(d.policy, d.route, d.caller, refused)
+	late := newDecision(d.policy, d.route, d.caller, d.keys, refused)
 	late.Waited, late.Latency = d.Waited, d.Latency
 	return late, true
 }

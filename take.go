@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -99,27 +98,27 @@ func (p *version) takeRequest(ctx context.Context, d *Decision, r *Request, rese
 
 // observed reports a decision outside HTTP to Observe.
 func (p *version) observed(d *Decision, err error) {
-	switch observe := p.limiter.options.Observe; {
+	switch observers := p.limiter.observers.Load(); {
 	case err != nil && errors.Is(err, ErrUndecided):
 		p.limiter.failed(undecidedRequest, nil, *d, err)
-	case observe != nil:
-		p.observe(observe, d)
+	case observers != nil:
+		p.observe(*observers, d)
 	}
 	if d.lease != nil {
 		d.reportLoss(nil)
 	}
 }
 
-// observe calls the program's function, and releases d if that panics, since nothing
+// observe calls the program's functions, and releases d if one panics, since nothing
 // else knows d then.
-func (p *version) observe(observe func(*http.Request, Decision, error), d *Decision) {
+func (p *version) observe(observers []*observer, d *Decision) {
 	observed := false
 	defer func() {
 		if !observed {
 			d.Release()
 		}
 	}()
-	observe(nil, *d, nil)
+	notify(observers, nil, *d, nil)
 	observed = true
 }
 
@@ -194,13 +193,21 @@ func (p *version) peek(ctx context.Context, r *Request) (Decision, error) {
 		return Decision{}, err
 	}
 	for i := range d.core.Outcomes() {
-		// A cost of 0 fits where nothing is left; a cost of 1 fits when there is more.
-		if o := &d.core.Outcomes()[i]; o.Remaining <= s.charges[i].Reserve && o.Fits() {
-			o.RetryAfter, o.MoreAfter = max(1, o.MoreAfter), 0
+		if !askForOne(&d.core.Outcomes()[i], s.charges[i].Reserve) {
 			d.core.Allowed = d.core.Allowed && d.core.Alone(i)
 		}
 	}
-	return newDecision(p, p.named, s.caller, d.core), nil
+	return newDecision(p, p.named, s.caller, d.keys, d.core), nil
+}
+
+// askForOne turns the outcome of a cost of 0, which fits where nothing is left, into that
+// of a cost of 1, and reports whether that fits too.
+func askForOne(o *core.Outcome, reserve int64) bool {
+	if o.Remaining <= reserve && o.Fits() {
+		o.RetryAfter, o.MoreAfter = max(1, o.MoreAfter), 0
+		return false
+	}
+	return true
 }
 
 // Reset makes the quotas of keys full again, such as those of a user that was

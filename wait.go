@@ -290,7 +290,7 @@ func (p *version) tooLate(w *waiter, d *Decision, due time.Time) error {
 	}
 	d.core.Allowed = false
 	latency := d.Latency
-	*d = newDecision(p, w.route, w.caller, d.core)
+	*d = newDecision(p, w.route, w.caller, d.keys, d.core)
 	d.Latency = latency
 	return nil
 }

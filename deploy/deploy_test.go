@@ -71,7 +71,7 @@ func check(expr string) (problems []string, used []*telemetry.Metric) {
 			add("%s is a counter without rate or increase", selector.Name)
 		}
 		for _, matcher := range selector.LabelMatchers {
-			if matcher.Name != labels.MetricName {
+			if matcher.Name != model.MetricNameLabel {
 				problems = append(problems, checkMatcher(m, names, matcher)...)
 			}
 		}

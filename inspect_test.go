@@ -1,0 +1,226 @@
+package limit_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/memstore"
+	"github.com/routelimit/limit/redisstore"
+)
+
+// keysOf returns the keys of a decision by rule.
+func keysOf(d limit.Decision) map[string]string {
+	keys := make(map[string]string)
+	for _, r := range d.Rules() {
+		keys[r.Name] = r.Key
+	}
+	return keys
+}
+
+// TestKeysOfDecisions checks that a decision has the keys that it charged, also after
+// other requests were decided.
+func TestKeysOfDecisions(t *testing.T) {
+	var seen []limit.Decision
+	limiter := limit.New(nil, &limit.Options{Observe: func(_ *http.Request, d limit.Decision, _ error) { seen = append(seen, d) }})
+	handler := limiter.Limit(limit.MustParse("1/1h per ip; 5/1h per header X-Key; 9/1h global"))(http.NotFoundHandler())
+	for i := range 4 {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Pattern = "GET /{$}"
+		r.RemoteAddr = fmt.Sprintf("192.0.2.%d:1", i%2)
+		r.Header.Set("X-Key", fmt.Sprint("k", i))
+		handler.ServeHTTP(httptest.NewRecorder(), r)
+	}
+	require.Len(t, seen, 4)
+	for i, d := range seen {
+		assert.Equal(t, i < 2, d.Allowed)
+		assert.Equal(t, map[string]string{"per-ip-1h": fmt.Sprintf("192.0.2.%d", i%2), "per-header-x-key-1h": fmt.Sprint("k", i), "global-1h": ""}, keysOf(d))
+	}
+
+	for n := 1; n <= 16; n++ {
+		var rules []limit.Rule
+		want := make(map[string]string)
+		for i := range n {
+			rules = append(rules, limit.Rule{Name: fmt.Sprint("r", i), Key: limit.ByHeader(fmt.Sprint("K", i)), Limit: 1, Window: time.Hour})
+			want[fmt.Sprint("r", i)] = fmt.Sprint("of ", i)
+		}
+		policy, err := limiter.Policy(limit.Named(fmt.Sprint("p", n), rules...))
+		require.NoError(t, err)
+		request := limit.Request{Keys: make(map[string]string)}
+		for i := range n {
+			request.Keys[fmt.Sprint("header K", i)] = fmt.Sprint("of ", i)
+		}
+		ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(time.Minute))
+		defer cancel()
+		peeked, err := policy.Peek(ctx, request)
+		require.NoError(t, err)
+		taken, err := policy.Take(ctx, request)
+		require.NoError(t, err)
+		_, err = policy.Wait(ctx, request)
+		var refused *limit.RefusedError
+		require.ErrorAs(t, err, &refused)
+		for _, d := range []limit.Decision{peeked, taken, refused.Decision} {
+			assert.Equal(t, want, keysOf(d))
+		}
+	}
+}
+
+// TestKeyOfLateSlot checks a refusal that was an admission whose slot comes too late.
+func TestKeyOfLateSlot(t *testing.T) {
+	policy, err := limit.New(nil, nil).Policy(limit.Named("jobs", limit.Rule{Name: "q", Key: limit.ByUser, Limit: 1, Window: time.Hour, Algorithm: limit.Queue}))
+	require.NoError(t, err)
+	request := limit.Request{Keys: map[string]string{"user": "alice"}}
+	_, err = policy.Take(t.Context(), request)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	d, err := policy.Take(ctx, request)
+	require.NoError(t, err)
+	assert.False(t, d.Allowed)
+	assert.Equal(t, map[string]string{"q": "alice"}, keysOf(d))
+}
+
+func TestObserve(t *testing.T) {
+	var order []string
+	note := func(name string) func(*http.Request, limit.Decision, error) {
+		return func(_ *http.Request, d limit.Decision, err error) {
+			assert.NoError(t, err)
+			order = append(order, name+" "+d.Policy())
+		}
+	}
+	limiter := limit.New(nil, &limit.Options{Observe: note("options")})
+	policy, err := limiter.Policy(limit.Named("p", limit.PerIP(time.Hour, 9)))
+	require.NoError(t, err)
+	take := func() {
+		_, err := policy.Take(t.Context(), limit.Request{Keys: map[string]string{"ip": "192.0.2.1"}})
+		require.NoError(t, err)
+	}
+	stop := limiter.Observe(note("first"))
+	stopSecond := limiter.Observe(note("second"))
+	take()
+	assert.Equal(t, []string{"options p", "first p", "second p"}, order)
+	stop()
+	stop()
+	order = nil
+	take()
+	assert.Equal(t, []string{"options p", "second p"}, order)
+	stopSecond()
+	order = nil
+	take()
+	assert.Equal(t, []string{"options p"}, order)
+	assert.Panics(t, func() { limiter.Observe(nil) })
+}
+
+func TestPolicies(t *testing.T) {
+	limiter := limit.New(nil, nil)
+	_, err := limiter.Policy(limit.Named("b", limit.PerIP(time.Hour, 9)))
+	require.NoError(t, err)
+	handler := limiter.Limit(limit.Rules(limit.PerIP(time.Minute, 3)))(http.NotFoundHandler())
+	names := func() []string {
+		return slices.Sorted(maps.Keys(maps.Collect(limiter.Policies())))
+	}
+	assert.Equal(t, []string{"b"}, names())
+	r := httptest.NewRequest("GET", "/a", nil)
+	r.Pattern = "GET /a"
+	handler.ServeHTTP(httptest.NewRecorder(), r)
+	assert.Equal(t, []string{"GET /a", "b"}, names())
+	for name, rules := range limiter.Policies() {
+		if name == "GET /a" {
+			assert.Equal(t, "per-ip-1m", rules.Rules()[0].Name)
+		}
+	}
+}
+
+// TestPeekAndResetOfRules compares Limiter.Peek with Policy.Peek, for each kind of rule.
+func TestPeekAndResetOfRules(t *testing.T) {
+	for name, store := range map[string]core.Store{"memory": memstore.New(nil), "redis": redisstore.New(redistest.Client(t), nil)} {
+		t.Run(name, func(t *testing.T) {
+			limiter := limit.New(store, &limit.Options{Override: func(_, _, key string) int64 {
+				if key == "vip" {
+					return 50
+				}
+				return 0
+			}})
+			policy, err := limiter.Policy(limit.Named("all", limit.MustParse("log: 5/1h per user; bucket: 4/1m per user token-bucket plan pro 8; "+
+				"fixed: 9/1h per user fixed-window; counter: 30/1h per user sliding-counter; everyone: 20/1h global; flight: 3/1m per user concurrency").Rules()...))
+			require.NoError(t, err)
+			for _, who := range []limit.Request{
+				{Keys: map[string]string{"user": "alice"}},
+				{Keys: map[string]string{"user": "vip"}},
+				{Keys: map[string]string{"user": "bob"}, Plan: "pro"},
+			} {
+				user := who.Keys["user"]
+				for range 2 {
+					d, err := policy.Take(t.Context(), who)
+					require.NoError(t, err)
+					defer d.Release()
+				}
+				whole, err := policy.Peek(t.Context(), who)
+				require.NoError(t, err)
+				for _, want := range whole.Rules() {
+					got, err := limiter.Peek(t.Context(), "all", want.Name, want.Key, who.Plan)
+					require.NoError(t, err)
+					assert.InDelta(t, want.ResetAfter, got.ResetAfter, float64(time.Minute), want.Name)
+					assert.InDelta(t, want.RetryAfter, got.RetryAfter, float64(time.Minute), want.Name)
+					want.ResetAfter, want.RetryAfter, got.ResetAfter, got.RetryAfter = 0, 0, 0, 0
+					assert.Equal(t, want, got, user)
+					assert.Less(t, got.Remaining, got.Capacity)
+					if want.Name == "flight" {
+						assert.ErrorContains(t, limiter.Reset(t.Context(), "all", want.Name, want.Key), "in flight")
+						continue
+					}
+					if want.Name != "everyone" {
+						require.NoError(t, limiter.Reset(t.Context(), "all", want.Name, want.Key))
+						got, err = limiter.Peek(t.Context(), "all", want.Name, want.Key, who.Plan)
+						require.NoError(t, err)
+						assert.Equal(t, got.Capacity, got.Remaining, want.Name)
+					}
+				}
+			}
+			require.NoError(t, limiter.Reset(t.Context(), "all", "everyone", ""))
+			got, err := limiter.Peek(t.Context(), "all", "everyone", "", "")
+			require.NoError(t, err)
+			assert.Equal(t, int64(20), got.Remaining)
+
+			_, err = limiter.Peek(t.Context(), "al", "log", "alice", "")
+			assert.ErrorContains(t, err, `no policy "al", or its route has had no request: there are all`)
+			assert.ErrorContains(t, limiter.Reset(t.Context(), "all", "lo", "alice"), `has no rule "lo": write one of log, bucket`)
+		})
+	}
+}
+
+// TestPeekOfFullRule checks that a full rule says when it has room, and a lease rule too.
+func TestPeekOfFullRule(t *testing.T) {
+	limiter := limit.New(nil, nil)
+	policy, err := limiter.Policy(limit.Named("p", limit.PerUser(time.Hour, 1)))
+	require.NoError(t, err)
+	_, err = policy.Take(t.Context(), limit.Request{Keys: map[string]string{"user": "alice"}})
+	require.NoError(t, err)
+	got, err := limiter.Peek(t.Context(), "p", "per-user-1h", "alice", "")
+	require.NoError(t, err)
+	assert.False(t, got.Allowed)
+	assert.Positive(t, got.RetryAfter)
+	assert.Equal(t, "alice", got.Key)
+}
+
+// TestPeekAmbiguous checks two different rules of one name on one route.
+func TestPeekAmbiguous(t *testing.T) {
+	limiter := limit.New(nil, nil)
+	handler := limiter.Limit(limit.Rules(limit.PerIP(time.Hour, 1)))(limiter.Limit(limit.Rules(limit.PerIP(time.Hour, 2)))(http.NotFoundHandler()))
+	r := httptest.NewRequest("GET", "/a", nil)
+	r.Pattern = "GET /a"
+	handler.ServeHTTP(httptest.NewRecorder(), r)
+	_, err := limiter.Peek(t.Context(), "GET /a", "per-ip-1h", "192.0.2.1", "")
+	assert.ErrorContains(t, err, "two different rules")
+}
