@@ -188,19 +188,17 @@ func (d *Decision) fill(outcome *RuleDecision, i int) {
 // decisions meanwhile. Few keys need no allocation, as the outcomes of package core.
 type keys struct {
 	few  [4]string
-	many []string
+	many *[core.MaxCharges]string
 }
 
 func (k *keys) keep(charges []core.Charge) {
+	to := k.few[:]
 	if len(charges) > len(k.few) {
-		k.many = make([]string, 0, len(charges))
-		for i := range charges {
-			k.many = append(k.many, charges[i].Key)
-		}
-		return
+		k.many = new([core.MaxCharges]string)
+		to = k.many[:]
 	}
 	for i := range charges {
-		k.few[i] = charges[i].Key
+		to[i] = charges[i].Key
 	}
 }
 
