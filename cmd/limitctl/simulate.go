@@ -26,6 +26,7 @@ type simulation struct {
 	json, suggest          bool
 	top                    int
 	share                  float64
+	ipv6Prefix, maxKeys    int
 }
 
 func newSimulateCommand() *cobra.Command {
@@ -70,6 +71,8 @@ policy file could not be read or the command was interrupted, and 3 for wrong ar
 	f.BoolVar(&s.suggest, "suggest", false, "suggest limits (the default without a policy)")
 	f.Float64Var(&s.share, "share", 1, "the percentage of clients that suggested limits may refuse")
 	f.IntVar(&s.top, "top", 10, "how many entries lists have")
+	f.IntVar(&s.ipv6Prefix, "ipv6-prefix", 64, "the `bits` of an IPv6 address that make a client, as in limit.Proxies")
+	f.IntVar(&s.maxKeys, "max-keys", 1<<20, "the largest `number` of keys with a quota of their own; a key takes about 220 bytes")
 	return cmd
 }
 
@@ -84,6 +87,10 @@ func (s *simulation) check(logs []string) error {
 		return errors.New("--compare: name the policy that it is compared with, by --policy or --rules")
 	case s.top < 1 || s.top > 1000:
 		return fmt.Errorf("--top %d: write 1 to 1000", s.top)
+	case s.ipv6Prefix < 32 || s.ipv6Prefix > 128:
+		return fmt.Errorf("--ipv6-prefix %d: write 32 to 128", s.ipv6Prefix)
+	case s.maxKeys < 1:
+		return fmt.Errorf("--max-keys %d: write 1 or more", s.maxKeys)
 	case !(s.share >= 0 && s.share < 100): // or NaN
 		return fmt.Errorf("--share %g: write a percentage from 0 to less than 100", s.share)
 	}
@@ -95,7 +102,7 @@ func (s *simulation) run(cmd *cobra.Command, logs []string) error {
 	if err != nil {
 		return usageError{err}
 	}
-	reading := &accesslog.Options{Stdin: cmd.InOrStdin()}
+	reading := &accesslog.Options{Stdin: &interruptible{ctx: cmd.Context(), from: cmd.InOrStdin()}}
 	if s.format != "" {
 		if reading.Format, err = accesslog.ParseFormat(s.format); err != nil {
 			return usageError{err}
@@ -137,7 +144,7 @@ func (s *simulation) verdict(result *replay.Result, stopped error) error {
 
 // options returns the options of a replay, and notes about its policies.
 func (s *simulation) options() (o *replay.Options, notes []string, err error) {
-	o = &replay.Options{Top: s.top, NoSuggestions: !s.suggest, CleanPaths: true, Shares: []float64{s.share / 100}}
+	o = &replay.Options{Top: s.top, IPv6Prefix: s.ipv6Prefix, MaxKeys: s.maxKeys, NoSuggestions: !s.suggest, CleanPaths: true, Shares: []float64{s.share / 100}}
 	for _, share := range []float64{0.1, 0.01, 0.001, 0} {
 		if share != o.Shares[0] {
 			o.Shares = append(o.Shares, share)

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -101,7 +102,41 @@ func TestSimulateStandardInput(t *testing.T) {
 	cmd.SetIn(&packed)
 	cmd.SetOut(&out)
 	require.NoError(t, cmd.Execute())
-	assert.Contains(t, out.String(), "50 lines in the standard input, of which 2 could not be read.")
+	assert.Contains(t, out.String(), "50 lines in the standard input, 2 of them unreadable.")
+}
+
+// TestSimulateSilentInput interrupts a command that waits for a silent writer.
+func TestSimulateSilentInput(t *testing.T) {
+	lines, err := os.ReadFile(handMade)
+	require.NoError(t, err)
+	for name, sent := range map[string][]byte{"nothing": nil, "lines": lines} {
+		t.Run(name, func(t *testing.T) {
+			in, writer := io.Pipe()
+			defer writer.Close() // only after the command has ended
+			ctx, cancel := context.WithCancel(t.Context())
+			go func() {
+				writer.Write(sent)
+				cancel()
+			}()
+			cmd := newCommand()
+			cmd.SetArgs([]string{"simulate", "--rules", "1/1s per ip", "-"})
+			cmd.SetIn(in)
+			cmd.SetOut(io.Discard)
+			cmd.SetErr(io.Discard)
+			assert.ErrorIs(t, cmd.ExecuteContext(ctx), context.Canceled)
+		})
+	}
+}
+
+func TestSimulateIPv6Prefix(t *testing.T) {
+	path := logFile(t, `2001:db8:0:1::1 - - [01/Nov/2026:10:00:00 +0000] "GET / HTTP/1.1" 200 1
+2001:db8:0:2::1 - - [01/Nov/2026:10:00:00 +0000] "GET / HTTP/1.1" 200 1
+`)
+	for args, want := range map[string]string{"": `"refused": 0,`, "--ipv6-prefix 48": `"refused": 1,`} {
+		code, out, _ := run(t, slices.Concat([]string{"simulate", "--json", "--rules", "1/1h per ip", path}, strings.Fields(args))...)
+		assert.Equal(t, 0, code)
+		assert.Contains(t, out, want, args)
+	}
 }
 
 // logFile writes a log.
@@ -120,6 +155,8 @@ func TestSimulateUsage(t *testing.T) {
 		{"--top 0 LOG", "--top 0"},
 		{"--share 100 LOG", "--share 100"},
 		{"--share NaN LOG", "--share NaN"},
+		{"--ipv6-prefix 8 LOG", "--ipv6-prefix 8: write 32 to 128"},
+		{"--max-keys 0 LOG", "--max-keys 0: write 1"},
 		{"--format nginx LOG", `"nginx" is unknown: write common, combined, `},
 		{"--rules 5/1x LOG", "--rules: "},
 		{"--html . LOG", "is a folder"},
@@ -157,7 +194,7 @@ func TestSimulateBadInput(t *testing.T) {
 
 	code, out, problem = run("--format", "caddy_json", handMade)
 	assert.Equal(t, 1, code)
-	assert.Contains(t, out, "50 lines in testdata/simulate/access.log, of which 50 could not be read.\nThere is no request to decide.\n")
+	assert.Contains(t, out, "50 lines in testdata/simulate/access.log, 50 of them unreadable.\nThere is no request to decide.\n")
 	assert.Contains(t, problem, `no line of the log has the format "caddy_json"`)
 
 	code, _, problem = run("no\x1bwhere.log")

@@ -40,7 +40,7 @@ func (r *Report) Summary() (sentences []string) {
 		add("The log is empty: there are no lines in %s.", r.files())
 		return sentences
 	case r.BadLines > 0:
-		add("%s in %s, of which %s could not be read.", count(r.Lines, "line"), r.files(), number(r.BadLines))
+		add("%s in %s, %s of them unreadable.", count(r.Lines, "line"), r.files(), number(r.BadLines))
 	default:
 		add("%s in %s.", count(r.Lines, "line"), r.files())
 	}
