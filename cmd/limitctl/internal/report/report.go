@@ -106,7 +106,7 @@ func (r *Report) Stay() string {
 	}
 	text := ""
 	if s.Count > 0 {
-		text = fmt.Sprintf("%s: half of them at most %s, 9 of 10 at most %s, 99 of 100 at most %s, the longest %s.",
+		text = fmt.Sprintf("%s: half of them for at most %s, 9 of 10 for at most %s, 99 of 100 for at most %s, the longest for %s.",
 			count(s.Count, "time"), duration(s.P50), duration(s.P90), duration(s.P99), duration(s.Max))
 	}
 	if s.Never > 0 {
@@ -135,7 +135,7 @@ func busiest(columns []column) string {
 	if most.Refused == 0 {
 		return ""
 	}
-	return fmt.Sprintf("Most were refused in the %s from %s UTC on: %s of %s.", duration(most.Width), moment(most.Start), number(most.Refused), count(most.Requests, "request"))
+	return fmt.Sprintf("The worst %s, from %s UTC on: %s of %s refused.", duration(most.Width), moment(most.Start), number(most.Refused), count(most.Requests, "request"))
 }
 
 // A column is a span of time in a plot.
