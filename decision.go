@@ -170,7 +170,9 @@ func (d *Decision) fill(outcome *RuleDecision, i int) {
 	// Field by field: a literal would be copied.
 	outcome.Name = d.policy.names[i]
 	outcome.Limit = d.caller.terms.limits[i]
-	outcome.Window = rule.window()
+	if outcome.Window = rule.Window; outcome.Window == 0 { // the method copies the rule
+		outcome.Window = rule.window()
+	}
 	outcome.Capacity = d.caller.terms.capacities[i]
 	outcome.Allowed = o.Fits()
 	outcome.Remaining = max(0, o.Remaining-d.caller.reserve(i))
