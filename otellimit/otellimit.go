@@ -34,6 +34,10 @@ const scope = "github.com/routelimit/limit/otellimit"
 // metrics of provider, and sets [Attributes] on the span of the request, if there is
 // one that records. Several policies on one request overwrite each other's attributes.
 //
+// How full rules run is recorded when the provider collects, which takes about 60 ns for
+// each rule of each decision since the last time. A provider that drops all counters
+// drops it too.
+//
 // Call Observe once for a provider, and share the function between limiters: of two
 // functions, the provider may report the counts of one alone. The error is that of the
 // provider.

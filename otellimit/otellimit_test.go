@@ -304,6 +304,36 @@ func BenchmarkTake(b *testing.B) {
 	}
 }
 
+// BenchmarkObserve measures the function alone, in one goroutine and in several.
+func BenchmarkObserve(b *testing.B) {
+	provider, _ := meters()
+	observe, err := otellimit.Observe(provider)
+	require.NoError(b, err)
+	for _, name := range slices.Sorted(maps.Keys(benchmarks)) {
+		policy, err := limit.New(nil, nil).Policy(limit.Named("p", benchmarks[name]...))
+		require.NoError(b, err)
+		var d limit.Decision
+		for range 2 {
+			d, err = policy.Take(b.Context(), limit.Request{Keys: map[string]string{"ip": "203.0.113.9"}})
+			require.NoError(b, err)
+		}
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				observe(nil, d, nil)
+			}
+		})
+		b.Run(name+"/parallel", func(b *testing.B) {
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					observe(nil, d, nil)
+				}
+			})
+		})
+	}
+}
+
 // TestAllocations checks that a decision costs no allocation, once its metrics exist.
 func TestAllocations(t *testing.T) {
 	provider, _ := meters()
