@@ -62,8 +62,8 @@ type load struct {
 	requests [][]limit.Request // of each policy and client
 }
 
-// newLoad returns a program with the policies of o and a number of clients.
-func newLoad(client redis.UniversalClient, prefix string, o *Options, clients int) (*load, error) {
+// newLoad returns a program that has decided once, with the policies of o and a number of clients.
+func newLoad(ctx context.Context, client redis.UniversalClient, prefix string, o *Options, clients int) (*load, error) {
 	l := &load{
 		store: redisstore.New(client, &redisstore.Options{Prefix: prefix, Timeout: o.Timeout, Spread: o.Spread}),
 		key:   "{" + o.Policies[0].Name + "}",
@@ -88,15 +88,24 @@ func newLoad(client redis.UniversalClient, prefix string, o *Options, clients in
 		}
 		l.requests = append(l.requests, requests)
 	}
+	if err := l.try(ctx); err != nil {
+		return nil, fmt.Errorf("no decision by Redis: %w", err)
+	}
 	return l, nil
 }
 
 // probe names the policy and the rule of a first decision.
 const probe = "probe"
 
-// try decides once, without the guard, to learn why Redis does not.
+// try decides once, without the guard, to learn why Redis does not. Then it decides by each
+// policy, since the first decision loads a script.
 func (l *load) try(ctx context.Context) error {
 	_, err := l.store.Take(ctx, probe, []core.Charge{{Rule: probe, Cost: 1, Quota: core.Quota{Limit: 1, Window: 1e6}}})
+	for i := 0; i < len(l.policies) && err == nil; i++ {
+		var d limit.Decision
+		d, err = l.policies[i].Take(ctx, l.requests[i][0])
+		d.Release()
+	}
 	return err
 }
 
@@ -150,8 +159,9 @@ func (l *load) run(ctx context.Context, s *server, callers int, lasts time.Durat
 	all := make([]caller, callers)
 	var phase atomic.Int32
 	var done sync.WaitGroup
+	calls := context.WithoutCancel(ctx) // so that Redis runs no script after its keys are deleted
 	for i := range all {
-		done.Go(func() { all[i].run(ctx, l, &phase) })
+		done.Go(func() { all[i].run(calls, l, &phase) })
 	}
 	pause(ctx, lasts/10)
 	before, cpu, start := s.usage(ctx), processorTime(), time.Now()

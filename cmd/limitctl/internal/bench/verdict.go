@@ -17,9 +17,9 @@ type Verdict struct {
 // Limits.
 const (
 	RedisCPU   = "redis-cpu"   // the thread of Redis that runs commands
-	ClientCPU  = "client-cpu"  // this process: Redis could do more
+	ClientCPU  = "client-cpu"  // this process: Redis can do more
 	SharedCPU  = "shared-cpu"  // Redis and this process on one machine
-	RoundTrip  = "round-trip"  // callers wait for the network, and nothing is busy
+	RoundTrip  = "round-trip"  // callers wait for the network, and nothing is busy: Redis can do more
 	NotReached = "not-reached" // the throughput still grew
 )
 
@@ -58,7 +58,7 @@ func (r *Result) judge(climbed bool) {
 		r.Why = fmt.Sprintf("not found. The throughput still grew %s. Write more, such as --clients %d,%d.", callers, 2*best.Callers, 4*best.Callers)
 	default:
 		r.Limit = RoundTrip
-		r.Why = fmt.Sprintf("the round trip. %s %s, and %s, so callers waited for the network, or for a machine that is busy with other work.%s", server, callers, client, script)
+		r.Why = fmt.Sprintf("the round trip. %s %s, and %s, so callers waited for the network, or for a machine that is busy with other work.%s A program has at most two calls of a policy in flight, so several programs may get more.", server, callers, client, script)
 	}
 	r.Summary = r.summary(best)
 	for i := range r.Runs {
@@ -99,7 +99,7 @@ func (r *Result) summary(best *Run) string {
 	const digits = 2
 	least, shared := "about ", ""
 	switch r.Limit {
-	case ClientCPU, NotReached:
+	case ClientCPU, NotReached, RoundTrip:
 		least = "at least "
 	case SharedCPU:
 		shared = " while it shares this machine with the benchmark"
