@@ -67,12 +67,14 @@ func TestVerdict(t *testing.T) {
 		{"shared", []Run{run(64, 91_234, 0.6, all-0.7)}, true, true, SharedCPU, "which Redis and this program share", "while it shares this machine with the benchmark."},
 		{"growing", []Run{run(64, 50_000, 0.2, 0.1), run(256, 91_234, 0.3, 0.1)}, false, true, NotReached, "--clients 512,1024", "at least 91,000"},
 		{"waiting", []Run{run(64, 90_000, 0.2, 0.1), run(256, 91_234, 0.3, 0.1)}, false, true, RoundTrip, "callers waited for the network", "at least 91,000"},
+		{"interrupted", []Run{run(4, 91_234, 0.3, 0.1)}, false, false, NotReached, "interrupted", "at least 91,000"},
 		{"silent", []Run{run(64, 90_000, 0, 0.1)}, false, false, RoundTrip, "Redis does not say how busy it was", "at least 90,000 requests a second with two rules."},
 	} {
 		hot := run(64, 1e6, 1, all)
 		hot.Hot, hot.Unanswered, hot.Refused = true, 7, 1
 		r := Result{Runs: append(c.runs, hot), RoundTrip: Micros(150 * time.Microsecond), Server: Server{Local: c.local},
 			Policies: []Policy{policy(t, "1/1s per ip; 1/1s global")}}
+		r.Interrupted = c.name == "interrupted"
 		r.judge(c.climbed)
 		assert.Equal(t, c.limit, r.Limit, c.name)
 		assert.Contains(t, r.Why, c.why, c.name)

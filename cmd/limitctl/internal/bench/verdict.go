@@ -53,6 +53,9 @@ func (r *Result) judge(climbed bool) {
 	case best.ClientCores >= busy*all:
 		r.Limit = ClientCPU
 		r.Why = fmt.Sprintf("the CPU of this program, not Redis. %s %s, and %s. Run the benchmark on a larger machine, or on several at once.", server, callers, client)
+	case r.Interrupted:
+		r.Limit = NotReached
+		r.Why = "not found, since the benchmark was interrupted."
 	case climbed && r.grew():
 		r.Limit = NotReached
 		r.Why = fmt.Sprintf("not found. The throughput still grew %s. Write more, such as --clients %d,%d.", callers, 2*best.Callers, 4*best.Callers)
