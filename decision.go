@@ -173,7 +173,9 @@ func (d *Decision) fill(outcome *RuleDecision, i int) {
 	outcome.Name = d.policy.names[i]
 	outcome.Key = d.keys.at(i)
 	outcome.Limit = d.caller.terms.limits[i]
-	outcome.Window = rule.window()
+	if outcome.Window = rule.Window; outcome.Window == 0 { // the method copies the rule
+		outcome.Window = rule.window()
+	}
 	outcome.Capacity = d.caller.terms.capacities[i]
 	outcome.Allowed = o.Fits()
 	outcome.Remaining = max(0, o.Remaining-d.caller.reserve(i))

@@ -138,6 +138,56 @@ func TestObserve(t *testing.T) {
 	})
 }
 
+// ratios returns the histogram of how full a rule runs.
+func ratios(t *testing.T, reader sdkmetric.Reader) (counts []uint64, sum float64) {
+	t.Helper()
+	var all metricdata.ResourceMetrics
+	require.NoError(t, reader.Collect(context.Background(), &all))
+	for _, scope := range all.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			if data, ok := m.Data.(metricdata.Histogram[float64]); ok && m.Name == "rate_limiting.rule.used_ratio" {
+				require.Len(t, data.DataPoints, 1)
+				return data.DataPoints[0].BucketCounts, data.DataPoints[0].Sum
+			}
+		}
+	}
+	return nil, 0
+}
+
+// TestRatios has two readers: each gets every value once, in its bucket. A view that drops
+// some counters does not drop the values.
+func TestRatios(t *testing.T) {
+	cumulative := sdkmetric.NewManualReader()
+	delta := sdkmetric.NewManualReader(sdkmetric.WithTemporalitySelector(func(sdkmetric.InstrumentKind) metricdata.Temporality { return metricdata.DeltaTemporality }))
+	provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(cumulative), sdkmetric.WithReader(delta),
+		sdkmetric.WithView(sdkmetric.NewView(sdkmetric.Instrument{Name: "rate_limiting.re*"}, sdkmetric.Stream{Aggregation: sdkmetric.AggregationDrop{}})))
+	observe, err := otellimit.Observe(provider)
+	require.NoError(t, err)
+	policy, err := limit.New(nil, &limit.Options{Observe: observe}).Policy(limit.Named("p", limit.Global(time.Hour, 10)))
+	require.NoError(t, err)
+	take := func(times int) {
+		for range times {
+			_, err := policy.Take(t.Context(), limit.Request{})
+			require.NoError(t, err)
+		}
+	}
+	check := func(reader sdkmetric.Reader, want []uint64, wantSum float64) {
+		t.Helper()
+		counts, sum := ratios(t, reader)
+		assert.Equal(t, want, counts)
+		assert.InDelta(t, wantSum, sum, 1e-4)
+	}
+	take(3) // 0.1, 0.2, 0.3
+	check(delta, []uint64{1, 1, 1, 0, 0, 0, 0, 0, 0}, 0.6)
+	take(5) // to 0.8
+	check(cumulative, []uint64{1, 1, 3, 2, 1, 0, 0, 0, 0}, 3.6)
+	check(delta, []uint64{0, 0, 2, 2, 1, 0, 0, 0, 0}, 3)
+	take(4) // 0.9, and 1 three times
+	check(delta, []uint64{0, 0, 0, 0, 0, 1, 0, 0, 3}, 3.9)
+	check(cumulative, []uint64{1, 1, 3, 2, 1, 1, 0, 0, 3}, 7.5)
+	check(cumulative, []uint64{1, 1, 3, 2, 1, 1, 0, 0, 3}, 7.5)
+}
+
 // TestWatch adds up two limiters.
 func TestWatch(t *testing.T) {
 	provider, reader := meters()
@@ -251,6 +301,36 @@ func BenchmarkTake(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// BenchmarkObserve measures the function alone, in one goroutine and in several.
+func BenchmarkObserve(b *testing.B) {
+	provider, _ := meters()
+	observe, err := otellimit.Observe(provider)
+	require.NoError(b, err)
+	for _, name := range slices.Sorted(maps.Keys(benchmarks)) {
+		policy, err := limit.New(nil, nil).Policy(limit.Named("p", benchmarks[name]...))
+		require.NoError(b, err)
+		var d limit.Decision
+		for range 2 {
+			d, err = policy.Take(b.Context(), limit.Request{Keys: map[string]string{"ip": "203.0.113.9"}})
+			require.NoError(b, err)
+		}
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				observe(nil, d, nil)
+			}
+		})
+		b.Run(name+"/parallel", func(b *testing.B) {
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					observe(nil, d, nil)
+				}
+			})
+		})
 	}
 }
 

@@ -205,6 +205,35 @@ func TestHistograms(t *testing.T) {
 	})
 }
 
+// TestRatios adds the values of two observers to one histogram.
+func TestRatios(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	for range 2 {
+		limiter := limit.New(nil, &limit.Options{Observe: promlimit.Observe(registry)})
+		policy, err := limiter.Policy(limit.Named("p", limit.MustParse("r: 4/1m global").Rules()...))
+		require.NoError(t, err)
+		for range 5 {
+			_, err = policy.Take(t.Context(), limit.Request{})
+			require.NoError(t, err)
+		}
+	}
+	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP rate_limiting_rule_used_ratio Part of a rule's capacity that the key of a request has used, after the decision.
+# TYPE rate_limiting_rule_used_ratio histogram
+rate_limiting_rule_used_ratio_bucket{policy="p",rule="r",le="0.1"} 0
+rate_limiting_rule_used_ratio_bucket{policy="p",rule="r",le="0.25"} 2
+rate_limiting_rule_used_ratio_bucket{policy="p",rule="r",le="0.5"} 4
+rate_limiting_rule_used_ratio_bucket{policy="p",rule="r",le="0.75"} 6
+rate_limiting_rule_used_ratio_bucket{policy="p",rule="r",le="0.8"} 6
+rate_limiting_rule_used_ratio_bucket{policy="p",rule="r",le="0.9"} 6
+rate_limiting_rule_used_ratio_bucket{policy="p",rule="r",le="0.95"} 6
+rate_limiting_rule_used_ratio_bucket{policy="p",rule="r",le="0.999"} 6
+rate_limiting_rule_used_ratio_bucket{policy="p",rule="r",le="+Inf"} 10
+rate_limiting_rule_used_ratio_sum{policy="p",rule="r"} 7
+rate_limiting_rule_used_ratio_count{policy="p",rule="r"} 10
+`), "rate_limiting_rule_used_ratio"))
+}
+
 // A slow store takes a millisecond for each decision.
 type slow struct{ core.Store }
 
@@ -296,6 +325,34 @@ func BenchmarkTake(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// BenchmarkObserve measures the function alone, in one goroutine and in several.
+func BenchmarkObserve(b *testing.B) {
+	observe := promlimit.Observe(prometheus.NewPedanticRegistry())
+	for _, name := range slices.Sorted(maps.Keys(benchmarks)) {
+		policy, err := limit.New(nil, nil).Policy(limit.Named("p", benchmarks[name]...))
+		require.NoError(b, err)
+		var d limit.Decision
+		for range 2 {
+			d, err = policy.Take(b.Context(), limit.Request{Keys: map[string]string{"ip": "203.0.113.9"}})
+			require.NoError(b, err)
+		}
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				observe(nil, d, nil)
+			}
+		})
+		b.Run(name+"/parallel", func(b *testing.B) {
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					observe(nil, d, nil)
+				}
+			})
+		})
 	}
 }
 

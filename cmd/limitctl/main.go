@@ -4,7 +4,8 @@
 // says what to change. "limitctl check" and "limitctl explain" are about policy files,
 // "limitctl schema" prints their JSON Schema, and "limitctl push" and "limitctl history"
 // change policies through Redis. "limitctl simulate" says what a policy would have done
-// to the requests of access logs.
+// to the requests of access logs. "limitctl bench" measures how many decisions a Redis
+// makes.
 //
 // It is not called limit because zsh and csh have a builtin of that name.
 package main
@@ -43,7 +44,7 @@ func newCommand() *cobra.Command {
 		SilenceErrors: true, // main prints it
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(newDemoCommand(), newDoctorCommand())
+	root.AddCommand(newDemoCommand(), newDoctorCommand(), newBenchCommand())
 	root.AddCommand(newPolicyCommands()...)
 	root.AddCommand(newSimulateCommand())
 	return root

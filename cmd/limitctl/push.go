@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
 
+	"github.com/routelimit/limit/cmd/limitctl/internal/redisurl"
 	"github.com/routelimit/limit/control"
 	"github.com/routelimit/limit/policyfile"
 )
@@ -31,9 +32,9 @@ func (s *shared) flags(cmd *cobra.Command, by bool) {
 }
 
 func (s *shared) open() (*control.Control, func() error, error) {
-	options, err := redis.ParseURL(s.url)
+	options, err := redisurl.Parse(s.url)
 	if err != nil {
-		return nil, nil, usageError{fmt.Errorf("--redis %q: write a URL such as redis://127.0.0.1:6379", s.url)}
+		return nil, nil, usageError{err}
 	}
 	logging.Disable() // what go-redis logs, it also returns as errors
 	client := redis.NewClient(options)

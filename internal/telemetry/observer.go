@@ -20,6 +20,7 @@ type Measuring interface{ Observe(float64) }
 type Exporter interface {
 	Counter(m *Metric, values ...string) Counting
 	Histogram(m *Metric, values ...string) Measuring
+	Buckets(m *Metric, values ...string) *Buckets // of Used
 }
 
 const modeCount = int(core.ModeBarred) + 1
@@ -46,7 +47,7 @@ type policy struct {
 // A rule has the metrics of one rule of a policy.
 type rule struct {
 	name                     string
-	used                     Measuring
+	used                     *Buckets
 	refusals, marks, shadows atomic.Pointer[Counting]
 }
 
@@ -199,7 +200,7 @@ func (p *policy) rule(o *Observer, i int, name string) *rule {
 	}
 	found, ok := p.others.Load(name)
 	if !ok {
-		found, _ = p.others.LoadOrStore(name, &rule{name: name, used: o.to.Histogram(Used, p.name, name)})
+		found, _ = p.others.LoadOrStore(name, &rule{name: name, used: o.to.Buckets(Used, p.name, name)})
 	}
 	r := found.(*rule)
 	if i == len(seen) {

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/routelimit/limit/benchmarks/internal/histogram"
+	"github.com/routelimit/limit/internal/histogram"
 )
 
 // A cell is the result of one contender in one round with one number of callers.

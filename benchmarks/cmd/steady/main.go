@@ -25,9 +25,9 @@ import (
 	"time"
 
 	"github.com/routelimit/limit"
-	"github.com/routelimit/limit/benchmarks/internal/histogram"
 	"github.com/routelimit/limit/benchmarks/internal/redisserver"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/histogram"
 	"github.com/routelimit/limit/redisstore"
 )
 

@@ -3,10 +3,8 @@ package doctor
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"github.com/routelimit/limit/cmd/limitctl/internal/redisurl"
 	"github.com/routelimit/limit/internal/redisfacts"
 )
 
@@ -62,28 +61,13 @@ func Redis(ctx context.Context, o RedisOptions) (*RedisFacts, error) {
 
 func parse(o RedisOptions) (*redis.Options, error) {
 	if !o.Cluster {
-		options, err := redis.ParseURL(o.URL)
-		if err != nil {
-			return nil, badURL(err)
-		}
-		return options, nil
+		return redisurl.Parse(o.URL)
 	}
-	options, err := redis.ParseClusterURL(o.URL)
+	options, err := redisurl.ParseCluster(o.URL)
 	if err != nil {
-		return nil, badURL(err)
+		return nil, err
 	}
 	return &redis.Options{Addr: options.Addrs[0], Username: options.Username, Password: options.Password, TLSConfig: options.TLSConfig}, nil
-}
-
-// badURL keeps the password out of the error: an error of package url contains the
-// whole URL.
-func badURL(err error) error {
-	const want = "write --redis as redis://user:password@host:6379/0, or rediss:// for TLS"
-	var whole *url.Error
-	if errors.As(err, &whole) {
-		return errors.New("--redis is not a URL: " + want)
-	}
-	return fmt.Errorf("--redis: %w: %s", err, want)
 }
 
 // dial returns a client of one node, without retries and with short timeouts.

@@ -1,0 +1,237 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/mattn/go-isatty"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/spf13/cobra"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/cmd/limitctl/internal/bench"
+	"github.com/routelimit/limit/cmd/limitctl/internal/redisurl"
+	"github.com/routelimit/limit/lua"
+	"github.com/routelimit/limit/policyfile"
+)
+
+// A benchmark is the arguments of limitctl bench.
+type benchmark struct {
+	url, policy, rules string
+	cluster, json, yes bool
+	options            bench.Options
+}
+
+const (
+	defaultRules = "100/1m per ip; 10000/1m global"
+	maxCallers   = 10_000
+	maxKeys      = 1_000_000
+)
+
+func newBenchCommand() *cobra.Command {
+	var b benchmark
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure how many decisions a second a Redis makes, and what limits it",
+		Long: `Measure how many decisions a second a Redis makes, how long they take, and what
+limits it: the round trip, the CPU of Redis, or the CPU of this machine.
+
+It loads the Redis as much as it can, so other programs on it are slower meanwhile, and
+asks before it begins. It decides with the library as your programs do, on keys that
+begin with limit-bench- and a random number, and deletes them in the end. The windows of
+the rules are shortened so that no request is refused, since refusals are remembered by
+the program and cost Redis nothing.
+
+Run it on the machine of the program, since the round trip is that of the caller. On a
+Cluster, a policy is on one shard, and so one shard is measured, unless --spread or
+several policies use more.
+
+The exit code is 0 if all was measured, 1 if Redis failed, keys could not be deleted, the
+command was interrupted or you answered no, and 3 for wrong arguments.`,
+		Example: `  limitctl bench --redis redis://127.0.0.1:6379
+  limitctl bench --redis redis://127.0.0.1:6379 --rules "100/1m per ip; 5/1s per user"
+  limitctl bench --redis redis://127.0.0.1:7000 --cluster --policy policy.yaml --yes --json
+  limitctl bench --redis redis://127.0.0.1:6379 --clients 1,500 --keys 100000 --time 1m`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !cmd.Flags().Changed("clients") {
+				b.options.Callers = nil
+			}
+			return b.run(cmd)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&b.url, "redis", "", "`URL` of the Redis, such as redis://user:password@127.0.0.1:6379/0")
+	f.BoolVar(&b.cluster, "cluster", false, "the Redis is a Cluster, and the URL is one of its nodes")
+	f.StringVar(&b.policy, "policy", "", "a policy `file`, whose policies decide in turn")
+	f.StringVar(&b.rules, "rules", "", "`rules` instead of a file; default \""+defaultRules+"\"")
+	f.DurationVar(&b.options.Time, "time", 10*time.Second, "how long to measure, in all")
+	f.IntVar(&b.options.Keys, "keys", 1000, "how many different clients send requests; a last run has one client")
+	f.IntSliceVar(&b.options.Callers, "clients", nil, "how many requests are decided at once, such as 64 or 1,8,64; default 1, 4, 16, 64, 256, until the throughput grows by less than 10 %")
+	f.DurationVar(&b.options.Timeout, "timeout", 100*time.Millisecond, "redisstore.Options.Timeout of the programs")
+	f.IntVar(&b.options.Spread, "spread", 0, "redisstore.Options.Spread of the programs")
+	f.BoolVar(&b.json, "json", false, "print JSON")
+	f.BoolVar(&b.yes, "yes", false, "do not ask before the load begins")
+	return cmd
+}
+
+// check returns an error for arguments that do not fit.
+func (b *benchmark) check() error {
+	o := &b.options
+	switch {
+	case b.url == "":
+		return errors.New("name the Redis: limitctl bench --redis redis://127.0.0.1:6379")
+	case b.policy != "" && b.rules != "":
+		return errors.New("--policy and --rules: write one of them")
+	case o.Time < 100*time.Millisecond || o.Time > time.Hour:
+		return fmt.Errorf("--time %v: write 100ms to 1h", o.Time)
+	case o.Keys < 1 || o.Keys > maxKeys:
+		return fmt.Errorf("--keys %d: write 1 to %d", o.Keys, maxKeys)
+	case len(o.Callers) > 20:
+		return fmt.Errorf("--clients: %d numbers: write at most 20", len(o.Callers))
+	case o.Timeout < time.Millisecond || o.Timeout > time.Minute:
+		return fmt.Errorf("--timeout %v: write 1ms to 1m", o.Timeout)
+	case o.Spread < 0 || o.Spread > lua.MaxParts:
+		return fmt.Errorf("--spread %d: write 1 to %d, or 0 for none", o.Spread, lua.MaxParts)
+	case o.Spread > 0 && !b.cluster:
+		return errors.New("--spread: a policy is spread over a Cluster: write --cluster as well")
+	}
+	for _, n := range o.Callers {
+		if n < 1 || n > maxCallers {
+			return fmt.Errorf("--clients %d: write 1 to %d", n, maxCallers)
+		}
+	}
+	return nil
+}
+
+// readRules reads the policies that decide.
+func (b *benchmark) readRules() error {
+	if b.policy == "" {
+		rules, err := limit.Parse(cmp.Or(b.rules, defaultRules))
+		if err != nil {
+			return usageError{fmt.Errorf("--rules: %w", err)}
+		}
+		return b.add("bench", rules)
+	}
+	f, err := policyfile.Read(b.policy)
+	if err != nil {
+		return harmless(err)
+	}
+	for _, p := range f.Policies() {
+		if len(p.Rules.Rules()) == 0 {
+			continue // it has none until they are pushed
+		}
+		if err := b.add(p.Name, p.Rules); err != nil {
+			return err
+		}
+	}
+	if len(b.options.Policies) == 0 {
+		return harmless(fmt.Errorf("--policy %q: no policy has rules: name a file with at least one", b.policy))
+	}
+	return nil
+}
+
+func (b *benchmark) add(name string, rules limit.RuleSet) error {
+	p, err := bench.NewPolicy(name, rules.Rules())
+	if err != nil {
+		return usageError{err}
+	}
+	b.options.Policies = append(b.options.Policies, p)
+	return nil
+}
+
+// open returns a client of the Redis, with the options that docs/redis.md names.
+func (b *benchmark) open() (redis.UniversalClient, error) {
+	if b.cluster {
+		o, err := redisurl.ParseCluster(b.url)
+		if err != nil {
+			return nil, usageError{err}
+		}
+		o.ContextTimeoutEnabled = true
+		return redis.NewClusterClient(o), nil
+	}
+	o, err := redisurl.Parse(b.url)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	o.ContextTimeoutEnabled = true
+	return redis.NewClient(o), nil
+}
+
+func (b *benchmark) run(cmd *cobra.Command) error {
+	if err := b.check(); err != nil {
+		return usageError{err}
+	}
+	if err := b.readRules(); err != nil {
+		return err
+	}
+	logging.Disable() // what go-redis logs, it also returns as errors
+	client, err := b.open()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	admin, err := b.open() // beside the load, which may use all connections of its own
+	if err != nil {
+		return err
+	}
+	defer admin.Close()
+	ctx := cmd.Context()
+	if err := admin.Ping(ctx).Err(); err != nil {
+		return harmless(fmt.Errorf("no answer from Redis: %w", err))
+	}
+	if !b.yes {
+		terminal := false
+		if f, ok := cmd.InOrStdin().(*os.File); ok {
+			terminal = isatty.IsTerminal(f.Fd())
+		}
+		if !terminal {
+			return usageError{errors.New("bench loads the Redis as much as it can: write --yes to begin without a question")}
+		}
+		server := bench.Describe(ctx, admin)
+		if err := confirm(ctx, cmd.InOrStdin(), cmd.ErrOrStderr(), server, b.options.Time); err != nil {
+			return err
+		}
+	} else if !b.json {
+		fmt.Fprintf(cmd.ErrOrStderr(), "Loads %s for up to %v.\n", bench.Describe(ctx, admin), b.options.Time)
+	}
+	if !b.json {
+		b.options.Progress = cmd.ErrOrStderr()
+	}
+	result, err := bench.Measure(ctx, client, admin, b.options)
+	if result == nil {
+		return harmless(err)
+	}
+	print := result.Text
+	if b.json {
+		print = result.JSON
+	}
+	return errors.Join(print(cmd.OutOrStdout()), harmless(err))
+}
+
+// confirm asks whether a server may be loaded.
+func confirm(ctx context.Context, in io.Reader, out io.Writer, server bench.Server, lasts time.Duration) error {
+	fmt.Fprintf(out, "This loads %s for up to %v.\nPrograms that use it are slower meanwhile. Go on? [y/N] ", server, lasts)
+	answers := make(chan string, 1)
+	go func() { // which may outlive an interruption by as long as this process
+		line, _ := bufio.NewReader(in).ReadString('\n')
+		answers <- strings.ToLower(strings.TrimSpace(line))
+	}()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case answer := <-answers:
+		if answer != "y" && answer != "yes" {
+			return errors.New("not measured, since the answer was not yes")
+		}
+		return nil
+	}
+}
