@@ -3,10 +3,8 @@ package doctor
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
 	"github.com/routelimit/limit/internal/redisfacts"
 )
 
@@ -29,14 +28,14 @@ type RedisOptions struct {
 // Redis asks a Redis and its other nodes. It writes nothing. An error is about the
 // options; that a server does not answer is a fact.
 func Redis(ctx context.Context, o RedisOptions) (*RedisFacts, error) {
-	if strings.ContainsAny(o.Prefix, "{}") {
-		return nil, fmt.Errorf("--prefix %q: braces mark the slot of a Cluster: write it without them", o.Prefix)
+	if err := redisclient.CheckPrefix("--prefix", o.Prefix); err != nil {
+		return nil, err
 	}
 	if o.Keys < 0 {
 		return nil, fmt.Errorf("--keys %d: write how many to check, or 0 for none", o.Keys)
 	}
 	o.Prefix = cmp.Or(o.Prefix, "limit")
-	base, err := parse(o)
+	base, err := redisclient.Parse(o.URL, o.Cluster)
 	if err != nil {
 		return nil, err
 	}
@@ -58,32 +57,6 @@ func Redis(ctx context.Context, o RedisOptions) (*RedisFacts, error) {
 	defer cancel()
 	askControl(short, clients, facts.Nodes, o.Prefix, o.Control, &facts.Control)
 	return facts, nil
-}
-
-func parse(o RedisOptions) (*redis.Options, error) {
-	if !o.Cluster {
-		options, err := redis.ParseURL(o.URL)
-		if err != nil {
-			return nil, badURL(err)
-		}
-		return options, nil
-	}
-	options, err := redis.ParseClusterURL(o.URL)
-	if err != nil {
-		return nil, badURL(err)
-	}
-	return &redis.Options{Addr: options.Addrs[0], Username: options.Username, Password: options.Password, TLSConfig: options.TLSConfig}, nil
-}
-
-// badURL keeps the password out of the error: an error of package url contains the
-// whole URL.
-func badURL(err error) error {
-	const want = "write --redis as redis://user:password@host:6379/0, or rediss:// for TLS"
-	var whole *url.Error
-	if errors.As(err, &whole) {
-		return errors.New("--redis is not a URL: " + want)
-	}
-	return fmt.Errorf("--redis: %w: %s", err, want)
 }
 
 // dial returns a client of one node, without retries and with short timeouts.
