@@ -51,6 +51,9 @@ confirmed, and 3 for wrong arguments.`,
 			case !list && !lift && (!cmd.Flags().Changed("for") || length < 0):
 				return usageError{errors.New("--for: write how long the client is barred, such as --for 1h, or --for 0 until the ban is lifted")}
 			}
+			if _, err := access.Parse(strings.NewReader(entry), &access.Options{User: userOf}); err != nil {
+				return usageError{harmless(fmt.Errorf("%s: %w", shown(entry), err))}
+			}
 			s, err := d.connect(cmd.Context())
 			if err != nil {
 				return err
@@ -89,9 +92,6 @@ func entryOf(args []string) string {
 }
 
 func ban(cmd *cobra.Command, bans *access.Bans, entry string, length time.Duration, by, reason string, yes bool) error {
-	if _, err := access.Parse(strings.NewReader(entry), &access.Options{User: userOf}); err != nil {
-		return usageError{harmless(fmt.Errorf("%s: %w", shown(entry), err))}
-	}
 	end := "until it is lifted"
 	if length > 0 {
 		end = "for " + length.String()

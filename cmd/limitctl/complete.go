@@ -42,7 +42,7 @@ func (d *deployment) complete(args []string) (names []string) {
 		return policies
 	case 1:
 		for _, r := range sets[args[0]].Rules() {
-			names = append(names, r.Name+"\t"+r.String())
+			names = append(names, r.Name+"\t"+strings.TrimPrefix(r.String(), r.Name+": "))
 		}
 	}
 	return names

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
@@ -16,6 +18,7 @@ type State struct {
 	Policy   string     `json:"policy"`
 	Rule     string     `json:"rule"`
 	Key      string     `json:"key"`
+	Quoted   string     `json:"key_quoted,omitempty"`    // in the syntax of Go, if it is not UTF-8
 	Plan     string     `json:"plan,omitempty"`          // whose limit it is, if not the usual one
 	Limit    int64      `json:"limit"`                   // of this key: a plan or an override may change it
 	Override bool       `json:"override,omitempty"`      // whether an override of the key sets the limit
@@ -75,6 +78,9 @@ func (l *Limits) state(ctx context.Context, r *Rule, key, plan string, guess boo
 	now := time.Now()
 	s := State{Policy: r.Policy, Rule: r.Name, Key: key, Plan: plan, Limit: d.Limit, Override: override, Capacity: d.Capacity,
 		Used: d.Capacity - d.Remaining, Refused: !d.Allowed, Shadow: d.Shadow}
+	if !utf8.ValidString(key) {
+		s.Quoted = strconv.QuoteToASCII(key)
+	}
 	s.Percent = 100 * float64(s.Used) / float64(max(1, s.Capacity))
 	if d.ResetAfter > 0 {
 		at := now.Add(d.ResetAfter)
