@@ -47,7 +47,7 @@ func newServer(t *testing.T) *server {
 	var err error
 	s.login, err = limiter.Policy(limit.Named("login", limit.MustParse("5/1m per ip; 20/1h per user").Rules()...))
 	require.NoError(t, err)
-	s.api, err = limiter.Policy(limit.Named("api", limit.MustParse("1000/1h per user plan pro 5000; 10000/1m global; 9/1h per ip and user").Rules()...))
+	s.api, err = limiter.Policy(limit.Named("api", limit.MustParse("1000/1h per user plan pro 5000; 10000/1m global").Rules()...))
 	require.NoError(t, err)
 	return s
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
+
+	"github.com/routelimit/limit/internal/redisfacts"
 )
 
 // Parse reads the URL of a server, or of a node of a Cluster. Its error shows no
@@ -79,6 +81,8 @@ func Explain(err error) error {
 		return fmt.Errorf("%w: the Redis is a Cluster: write --cluster", err)
 	case strings.Contains(err.Error(), "cluster support disabled"):
 		return fmt.Errorf("%w: the Redis is no Cluster: leave out --cluster", err)
+	case redisfacts.NoRight(err.Error()) && !strings.Contains(err.Error(), "ACL SETUSER"): // of package control
+		return fmt.Errorf("%w: the user of --redis lacks a right: docs/operating.md#acl-rights has the command that grants it", err)
 	}
 	return err
 }
