@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -278,57 +277,4 @@ func TestReset(t *testing.T) {
 	assert.Contains(t, problem, "there is nothing to change: alice has used nothing")
 	code, _, problem = run(t, "reset", "alice", s.flags[0], s.flags[1])
 	assert.Equal(t, []any{3, errNoRules.Error()}, []any{code, problem})
-}
-
-// TestConfirm answers as a person does on a terminal.
-func TestConfirm(t *testing.T) {
-	s := newServer(t)
-	was := isTerminal
-	isTerminal = func(io.Reader) bool { return true }
-	t.Cleanup(func() { isTerminal = was })
-	answer := func(text string, args ...string) (int, string) {
-		cmd := newCommand()
-		var out bytes.Buffer
-		cmd.SetArgs(append(args, s.flags[:2]...))
-		cmd.SetIn(strings.NewReader(text))
-		cmd.SetOut(&out)
-		cmd.SetErr(&out)
-		code, _ := exitCode(cmd.ExecuteContext(t.Context()))
-		return code, out.String()
-	}
-	for _, no := range []string{"n\n", "\n", "", "yesterday\n"} {
-		code, out := answer(no, "ban", "203.0.113.9", "--for", "1h", "--by", "ann")
-		assert.Equal(t, 2, code, no)
-		assert.Equal(t, "This bars 203.0.113.9 on all instances for 1h0m0s.\nGo on? [y/N] Nothing was changed.\n", out)
-	}
-	code, out := answer("y\n", "ban", "203.0.113.9", "--for", "1h", "--by", "ann")
-	assert.Equal(t, 0, code)
-	assert.Contains(t, out, "Go on? [y/N] banned: 203.0.113.9 for 1h0m0s, by ann\n")
-	code, out = answer("YES", "ban", "--lift", "203.0.113.9", "--by", "ann")
-	assert.Equal(t, 0, code)
-	assert.Contains(t, out, "lifted: 203.0.113.9\n")
-
-	cmd := newCommand() // and one that interrupts it
-	ctx, cancel := context.WithCancel(t.Context())
-	in, never := io.Pipe()
-	defer never.Close()
-	cmd.SetIn(in)
-	asked := &notify{text: "[y/N] ", then: cancel}
-	cmd.SetErr(asked)
-	cmd.SetArgs(append([]string{"ban", "203.0.113.9", "--for", "1h", "--by", "ann"}, s.flags[:2]...))
-	code, _ = exitCode(cmd.ExecuteContext(ctx))
-	assert.Equal(t, 2, code)
-}
-
-// A notify calls a function when a text is written to it.
-type notify struct {
-	text string
-	then func()
-}
-
-func (n *notify) Write(b []byte) (int, error) {
-	if strings.Contains(string(b), n.text) {
-		n.then()
-	}
-	return len(b), nil
 }

@@ -84,11 +84,3 @@ func refusedFor(now time.Time, s *live.State) string {
 	}
 	return in(now, s.Until)
 }
-
-// until says when something ends.
-func ends(at time.Time) string {
-	if at.IsZero() {
-		return "for good"
-	}
-	return "until " + at.UTC().Format(time.RFC3339)
-}

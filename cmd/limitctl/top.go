@@ -89,7 +89,7 @@ func (s *session) top(cmd *cobra.Command, q live.Question, every time.Duration, 
 		}
 		switch {
 		case terminal:
-			fmt.Fprint(out, "\x1b[H\x1b[2J\x1b[3J")
+			fmt.Fprint(out, "\x1b[H\x1b[2J")
 		case !first && !asJSON:
 			fmt.Fprintln(out)
 		}

@@ -43,7 +43,7 @@ type Options struct {
 	Secret     []byte                               // of redisstore; nil if there is none
 	Spread     int                                  // of redisstore
 	IPv6Prefix int                                  // of limit.Proxies
-	Override   func(policy, rule, key string) int64 // nil if there are none
+	Override   func(policy, rule, key string) int64 // nil if there are none; called concurrently
 }
 
 // Limits are the rules of programs on one Redis. They are safe for concurrent use.

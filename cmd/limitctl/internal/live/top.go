@@ -49,9 +49,9 @@ const (
 	concurrent = 256  // keys that are looked at together, so that the store batches them
 )
 
-// Top looks at the keys in Redis, and returns those at or near a limit.
+// Top looks at the keys in Redis, and returns those at or near a limit. The limits have no
+// Secret: the names in Redis are hashes already.
 func (l *Limits) Top(ctx context.Context, client redis.UniversalClient, q Question) (*Answer, error) {
-	// Names in Redis are already hashed, and the limits must not hash them again.
 	t := &top{Limits: l, question: q, answer: &Answer{At: time.Now(), Keys: []State{}}, unknown: make(map[Count]int)}
 	s := &scan{prefix: l.options.Prefix, most: q.Scan, pace: pace{perSecond: q.Pace}, page: func(names []string) error { return t.page(ctx, names) }}
 	if err := s.run(ctx, client); err != nil {
