@@ -24,7 +24,7 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"percent":  percent,
 	"share":    shareText,
 	"moment":   moment,
-	"duration": Duration,
+	"duration": duration,
 	"look":     lookName,
 	"longest":  longest,
 	"key":      keyName,

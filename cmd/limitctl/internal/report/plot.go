@@ -66,7 +66,7 @@ func (p *Plot) frame(r *Report, list []column, gaps bool, inside, label string) 
 	if !gaps {
 		p.Mid = minute(r.From.Add(r.To.Sub(r.From) / 2))
 	}
-	p.Columns = "A column is " + Duration(list[0].Width) + "."
+	p.Columns = "A column is " + duration(list[0].Width) + "."
 	if gaps {
 		p.Columns += " Time without requests is left out."
 	}

@@ -51,7 +51,7 @@ func (r *Report) Summary() (sentences []string) {
 		add("There is no request to decide.")
 		return sentences
 	}
-	add("%s of %s, from %s to %s UTC (%s).", count(r.Requests, "request"), count(r.Clients, "client"), moment(r.From), moment(r.To), Duration(r.To.Sub(r.From)))
+	add("%s of %s, from %s to %s UTC (%s).", count(r.Requests, "request"), count(r.Clients, "client"), moment(r.From), moment(r.To), duration(r.To.Sub(r.From)))
 	decided := int64(0)
 	for _, p := range r.Policies {
 		decided += p.Requests
@@ -107,7 +107,7 @@ func (r *Report) Stay() string {
 	text := ""
 	if s.Count > 0 {
 		text = fmt.Sprintf("%s: half of them at most %s, 9 of 10 at most %s, 99 of 100 at most %s, the longest %s.",
-			count(s.Count, "time"), Duration(s.P50), Duration(s.P90), Duration(s.P99), Duration(s.Max))
+			count(s.Count, "time"), duration(s.P50), duration(s.P90), duration(s.P99), duration(s.Max))
 	}
 	if s.Never > 0 {
 		text += fmt.Sprintf(" %s would be refused however long the client waits.", count(s.Never, "request"))
@@ -120,7 +120,7 @@ func longest(c replay.Client) string {
 	if c.Longest == 0 { // each refusal is one that no wait ends
 		return "for good"
 	}
-	return Duration(c.Longest)
+	return duration(c.Longest)
 }
 
 // busiest returns the span of time with the most refused requests, or "" if there is
@@ -135,7 +135,7 @@ func busiest(columns []column) string {
 	if most.Refused == 0 {
 		return ""
 	}
-	return fmt.Sprintf("Most were refused in the %s from %s UTC on: %s of %s.", Duration(most.Width), moment(most.Start), number(most.Refused), count(most.Requests, "request"))
+	return fmt.Sprintf("Most were refused in the %s from %s UTC on: %s of %s.", duration(most.Width), moment(most.Start), number(most.Refused), count(most.Requests, "request"))
 }
 
 // A column is a span of time in a plot.

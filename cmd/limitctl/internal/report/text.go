@@ -75,7 +75,7 @@ func (t *text) when() {
 	}
 	t.heading("When")
 	t.line("%s", busiest(list))
-	t.line("|%s| %s a column%s", string(plot), Duration(list[0].Width), map[bool]string{true: ", without the time between requests"}[gaps])
+	t.line("|%s| %s a column%s", string(plot), duration(list[0].Width), map[bool]string{true: ", without the time between requests"}[gaps])
 	if stay := t.Stay(); stay != "" {
 		t.line("Clients would have stayed refused %s", stay)
 	}
@@ -197,7 +197,7 @@ func (t *text) suggestions() {
 		for _, w := range s.Windows {
 			for _, c := range w.Choices {
 				if c.Share == t.Share {
-					table.row(Duration(w.Window), number(w.P50), number(w.P90), number(w.P99), number(w.Max), c.Rule, number(c.RefusedClients), number(c.RefusedRequests))
+					table.row(duration(w.Window), number(w.P50), number(w.P90), number(w.P99), number(w.Max), c.Rule, number(c.RefusedClients), number(c.RefusedRequests))
 					break
 				}
 			}

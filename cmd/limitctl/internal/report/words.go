@@ -94,8 +94,8 @@ func moment(t time.Time) string {
 // minute writes a time to the minute, in UTC.
 func minute(t time.Time) string { return t.UTC().Format("2006-01-02 15:04") }
 
-// Duration writes a span of time in two units at most.
-func Duration(d time.Duration) string {
+// duration writes a span of time in two units at most.
+func duration(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
 	case d <= 0:
@@ -130,3 +130,6 @@ func Lines(s string) string {
 	}
 	return strings.Join(lines, "\n")
 }
+
+// Duration writes a span of time as reports do.
+func Duration(d time.Duration) string { return duration(d) }

@@ -37,7 +37,7 @@ func TestNumbers(t *testing.T) {
 		[]string{percent(0, 0), percent(0, 5), percent(5, 5), percent(1, 1e6), percent(1e6-1, 1e6), percent(1, 3)})
 	for d, want := range map[time.Duration]string{0: "0s", 1500 * time.Nanosecond: "2µs", 120 * time.Millisecond: "120ms", 1500 * time.Millisecond: "1.5s",
 		time.Minute: "1m", 90 * time.Second: "1m30s", 26 * time.Hour: "26h", 50 * time.Hour: "2d2h", 59*time.Minute + 59*time.Second + 600*time.Millisecond: "1h", 59960 * time.Millisecond: "1m", 48*time.Hour - time.Second: "2d"} {
-		assert.Equal(t, want, Duration(d), "%v", d)
+		assert.Equal(t, want, duration(d), "%v", d)
 	}
 }
 
