@@ -3,8 +3,11 @@ package policyfile
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,6 +45,47 @@ func Withdraw(ctx context.Context, c *control.Control, name, by string) (bool, e
 // number of its policies: "sha256 1a2b3c4d5e6f, policies 3".
 func History(ctx context.Context, c *control.Control) ([]control.Change, error) {
 	return c.History(ctx, kindOfPolicies)
+}
+
+// Pushed returns the files that are pushed now, by their names. The error says that Redis
+// cannot be read, or joins one for each file that this version cannot read; the other
+// files are then returned too.
+func Pushed(ctx context.Context, c *control.Control) (map[string]*File, error) {
+	if _, err := c.History(ctx, kindOfPolicies); err != nil { // Watch would only log it
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	found := make(chan map[string][]byte, 1)
+	err := c.Watch(ctx, kindOfPolicies, func(documents map[string]control.Document) {
+		values := make(map[string][]byte, len(documents))
+		for name, d := range documents {
+			values[name] = d.Value
+		}
+		select {
+		case found <- values:
+		default: // only the first ones count
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	files, errs := make(map[string]*File), []error(nil)
+	select {
+	case values := <-found:
+		for _, name := range slices.Sorted(maps.Keys(values)) {
+			origin, text, _ := strings.Cut(string(values[name]), "\n")
+			f, err := Parse(origin, []byte(text))
+			if err != nil {
+				errs = append(errs, fmt.Errorf("policyfile: the file that is pushed as %q: %w", name, err))
+				continue
+			}
+			files[name] = f
+		}
+	default:
+		errs = append(errs, errors.New("policyfile: Redis did not return the pushed files: try again"))
+	}
+	return files, errors.Join(errs...)
 }
 
 // receive puts what is pushed in force.

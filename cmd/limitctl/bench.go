@@ -1,24 +1,16 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"strings"
 	"time"
 
-	"github.com/mattn/go-isatty"
-	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/cmd/limitctl/internal/bench"
-	"github.com/routelimit/limit/cmd/limitctl/internal/redisurl"
+	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
 	"github.com/routelimit/limit/lua"
 	"github.com/routelimit/limit/policyfile"
 )
@@ -54,8 +46,8 @@ Run it on the machine of the program, since the round trip is that of the caller
 Cluster, a policy is on one shard, and so one shard is measured, unless --spread or
 several policies use more.
 
-The exit code is 0 if all was measured, 1 if Redis failed, keys could not be deleted, the
-command was interrupted or you answered no, and 3 for wrong arguments.`,
+The exit code is 0 if all was measured, 1 if Redis failed, keys could not be deleted or
+the command was interrupted, 2 if you did not confirm, and 3 for wrong arguments.`,
 		Example: `  limitctl bench --redis redis://127.0.0.1:6379
   limitctl bench --redis redis://127.0.0.1:6379 --rules "100/1m per ip; 5/1s per user"
   limitctl bench --redis redis://127.0.0.1:7000 --cluster --policy policy.yaml --yes --json
@@ -148,24 +140,6 @@ func (b *benchmark) add(name string, rules limit.RuleSet) error {
 	return nil
 }
 
-// open returns a client of the Redis, with the options that docs/redis.md names.
-func (b *benchmark) open() (redis.UniversalClient, error) {
-	if b.cluster {
-		o, err := redisurl.ParseCluster(b.url)
-		if err != nil {
-			return nil, usageError{err}
-		}
-		o.ContextTimeoutEnabled = true
-		return redis.NewClusterClient(o), nil
-	}
-	o, err := redisurl.Parse(b.url)
-	if err != nil {
-		return nil, usageError{err}
-	}
-	o.ContextTimeoutEnabled = true
-	return redis.NewClient(o), nil
-}
-
 func (b *benchmark) run(cmd *cobra.Command) error {
 	if err := b.check(); err != nil {
 		return usageError{err}
@@ -173,35 +147,26 @@ func (b *benchmark) run(cmd *cobra.Command) error {
 	if err := b.readRules(); err != nil {
 		return err
 	}
-	logging.Disable() // what go-redis logs, it also returns as errors
-	client, err := b.open()
+	client, err := redisclient.Open(b.url, b.cluster)
 	if err != nil {
-		return err
+		return usageError{err}
 	}
 	defer client.Close()
-	admin, err := b.open() // beside the load, which may use all connections of its own
+	admin, err := redisclient.Open(b.url, b.cluster) // beside the load, which may use all connections of its own
 	if err != nil {
-		return err
+		return usageError{err}
 	}
 	defer admin.Close()
 	ctx := cmd.Context()
 	if err := admin.Ping(ctx).Err(); err != nil {
 		return harmless(fmt.Errorf("no answer from Redis: %w", err))
 	}
-	if !b.yes {
-		terminal := false
-		if f, ok := cmd.InOrStdin().(*os.File); ok {
-			terminal = isatty.IsTerminal(f.Fd())
-		}
-		if !terminal {
-			return usageError{errors.New("bench loads the Redis as much as it can: write --yes to begin without a question")}
-		}
-		server := bench.Describe(ctx, admin)
-		if err := confirm(ctx, cmd.InOrStdin(), cmd.ErrOrStderr(), server, b.options.Time); err != nil {
-			return err
-		}
-	} else if !b.json {
-		fmt.Fprintf(cmd.ErrOrStderr(), "Loads %s for up to %v.\n", bench.Describe(ctx, admin), b.options.Time)
+	server := bench.Describe(ctx, admin)
+	if err := confirm(cmd, b.yes, "This loads %s for up to %v.\nPrograms that use it are slower meanwhile.\n", server, b.options.Time); err != nil {
+		return err
+	}
+	if b.yes && !b.json {
+		fmt.Fprintf(cmd.ErrOrStderr(), "Loads %s for up to %v.\n", server, b.options.Time)
 	}
 	if !b.json {
 		b.options.Progress = cmd.ErrOrStderr()
@@ -215,23 +180,4 @@ func (b *benchmark) run(cmd *cobra.Command) error {
 		print = result.JSON
 	}
 	return errors.Join(print(cmd.OutOrStdout()), harmless(err))
-}
-
-// confirm asks whether a server may be loaded.
-func confirm(ctx context.Context, in io.Reader, out io.Writer, server bench.Server, lasts time.Duration) error {
-	fmt.Fprintf(out, "This loads %s for up to %v.\nPrograms that use it are slower meanwhile. Go on? [y/N] ", server, lasts)
-	answers := make(chan string, 1)
-	go func() { // which may outlive an interruption by as long as this process
-		line, _ := bufio.NewReader(in).ReadString('\n')
-		answers <- strings.ToLower(strings.TrimSpace(line))
-	}()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case answer := <-answers:
-		if answer != "y" && answer != "yes" {
-			return errors.New("not measured, since the answer was not yes")
-		}
-		return nil
-	}
 }

@@ -188,7 +188,6 @@ func TestBenchAskedWrongly(t *testing.T) {
 		{}, {"now"}, {"--nonsense"}, {"--redis", "redis://app:secret@:port"}, {"--redis", url, "--rules", "5/1x per ip"},
 		{"--redis", url, "--rules", "5/1s per ip", "--policy", "policy.yaml"}, {"--redis", url, "--time", "1ms"}, {"--redis", url, "--keys", "0"},
 		{"--redis", url, "--clients", "0"}, {"--redis", url, "--clients", "x"}, {"--redis", url, "--timeout", "0"}, {"--redis", url, "--spread", "3"},
-		{"--redis", url}, // without --yes, and without a terminal
 	} {
 		code, out, problem := runProcess(t, append([]string{"bench"}, args...)...)
 		assert.Equal(t, 3, code, args)
@@ -196,14 +195,9 @@ func TestBenchAskedWrongly(t *testing.T) {
 		assert.Contains(t, problem, "limitctl: ")
 		assert.NotContains(t, problem, "secret")
 	}
+	code, out, problem := runProcess(t, "bench", "--redis", url) // without --yes, and without a terminal
+	assert.Equal(t, []any{2, ""}, []any{code, out})
+	assert.Contains(t, problem, "This loads ")
+	assert.Contains(t, problem, "Nothing was done: without a terminal to ask on, write --yes.")
 	assert.NotContains(t, client.Info(t.Context(), "commandstats").Val(), "evalsha")
-}
-
-func TestBenchConfirm(t *testing.T) {
-	for answer, ok := range map[string]bool{"y\n": true, "Yes\n": true, "n\n": false, "\n": false, "": false} {
-		var out bytes.Buffer
-		err := confirm(t.Context(), strings.NewReader(answer), &out, bench.Server{Address: "redis:6379", Version: "7.2", Replicas: 2}, time.Second)
-		assert.Equal(t, ok, err == nil, answer)
-		assert.Equal(t, "This loads redis:6379, Redis 7.2, 2 replicas for up to 1s.\nPrograms that use it are slower meanwhile. Go on? [y/N] ", out.String())
-	}
 }

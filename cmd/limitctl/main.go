@@ -4,8 +4,9 @@
 // says what to change. "limitctl check" and "limitctl explain" are about policy files,
 // "limitctl schema" prints their JSON Schema, and "limitctl push" and "limitctl history"
 // change policies through Redis. "limitctl simulate" says what a policy would have done
-// to the requests of access logs. "limitctl bench" measures how many decisions a Redis
-// makes.
+// to the requests of access logs. "limitctl top" and "limitctl inspect" look at the quotas
+// in Redis, and "limitctl reset", "limitctl ban" and "limitctl override" change them.
+// "limitctl bench" measures how many decisions a Redis makes.
 //
 // It is not called limit because zsh and csh have a builtin of that name.
 package main
@@ -47,7 +48,24 @@ func newCommand() *cobra.Command {
 	root.AddCommand(newDemoCommand(), newDoctorCommand(), newBenchCommand())
 	root.AddCommand(newPolicyCommands()...)
 	root.AddCommand(newSimulateCommand())
+	root.AddCommand(newTopCommand(), newInspectCommand(), newResetCommand(), newBanCommand(), newOverrideCommand(), newExitCodesTopic())
 	return root
+}
+
+// newExitCodesTopic returns a topic of help, which runs nothing.
+func newExitCodesTopic() *cobra.Command {
+	return &cobra.Command{
+		Use:   "exit-codes",
+		Short: "The exit codes of the commands",
+		Long: `The exit codes of the commands:
+
+  0  done, and nothing was found that must be changed
+  1  it failed: Redis, a file, or something that was named and is not there;
+     limitctl doctor: there are warnings
+  2  reset, ban, override: the change was not confirmed, and was not made;
+     limitctl doctor: there is a failure
+  3  wrong arguments: nothing was done`,
+	}
 }
 
 func noArgs(cmd *cobra.Command, args []string) error {

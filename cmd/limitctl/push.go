@@ -8,36 +8,32 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
 
-	"github.com/routelimit/limit/cmd/limitctl/internal/redisurl"
 	"github.com/routelimit/limit/control"
 	"github.com/routelimit/limit/policyfile"
 )
 
 // shared are the flags of commands about pushed files.
 type shared struct {
-	url, prefix, name, by string
+	connection
+	name, by string
 }
 
 func (s *shared) flags(cmd *cobra.Command, by bool) {
-	cmd.Flags().StringVar(&s.url, "redis", "", "the Redis of the programs, such as redis://127.0.0.1:6379")
-	cmd.Flags().StringVar(&s.prefix, "prefix", "", "control.Options.Prefix of the programs")
+	s.connection.flags(cmd, "control.Options.Prefix of the programs")
 	if by {
 		cmd.Flags().StringVar(&s.name, "name", "policies", "policyfile.Options.Name of the programs")
 		cmd.Flags().StringVar(&s.by, "by", os.Getenv("USER"), "who changes the policies, for the history")
 	}
 }
 
+// open returns the documents of a Redis.
 func (s *shared) open() (*control.Control, func() error, error) {
-	options, err := redisurl.Parse(s.url)
+	client, err := s.dial()
 	if err != nil {
-		return nil, nil, usageError{err}
+		return nil, nil, err
 	}
-	logging.Disable() // what go-redis logs, it also returns as errors
-	client := redis.NewClient(options)
 	return control.New(client, &control.Options{Prefix: s.prefix}), client.Close, nil
 }
 

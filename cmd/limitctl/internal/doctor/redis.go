@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
-	"github.com/routelimit/limit/cmd/limitctl/internal/redisurl"
+	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
 	"github.com/routelimit/limit/internal/redisfacts"
 )
 
@@ -28,14 +28,14 @@ type RedisOptions struct {
 // Redis asks a Redis and its other nodes. It writes nothing. An error is about the
 // options; that a server does not answer is a fact.
 func Redis(ctx context.Context, o RedisOptions) (*RedisFacts, error) {
-	if strings.ContainsAny(o.Prefix, "{}") {
-		return nil, fmt.Errorf("--prefix %q: braces mark the slot of a Cluster: write it without them", o.Prefix)
+	if err := redisclient.CheckPrefix("--prefix", o.Prefix); err != nil {
+		return nil, err
 	}
 	if o.Keys < 0 {
 		return nil, fmt.Errorf("--keys %d: write how many to check, or 0 for none", o.Keys)
 	}
 	o.Prefix = cmp.Or(o.Prefix, "limit")
-	base, err := parse(o)
+	base, err := redisclient.Parse(o.URL, o.Cluster)
 	if err != nil {
 		return nil, err
 	}
@@ -57,17 +57,6 @@ func Redis(ctx context.Context, o RedisOptions) (*RedisFacts, error) {
 	defer cancel()
 	askControl(short, clients, facts.Nodes, o.Prefix, o.Control, &facts.Control)
 	return facts, nil
-}
-
-func parse(o RedisOptions) (*redis.Options, error) {
-	if !o.Cluster {
-		return redisurl.Parse(o.URL)
-	}
-	options, err := redisurl.ParseCluster(o.URL)
-	if err != nil {
-		return nil, err
-	}
-	return &redis.Options{Addr: options.Addrs[0], Username: options.Username, Password: options.Password, TLSConfig: options.TLSConfig}, nil
 }
 
 // dial returns a client of one node, without retries and with short timeouts.

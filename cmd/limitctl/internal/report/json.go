@@ -12,7 +12,15 @@ import (
 // JSON writes the result as an object. Characters that a terminal would obey are
 // written as escapes, which decode to the same texts.
 func (r *Report) JSON(w io.Writer) error {
-	data, err := json.MarshalIndent(r.Result, "", "  ")
+	return WriteJSON(w, r.Result, true)
+}
+
+// WriteJSON writes a value as Report.JSON does, indented or as a line.
+func WriteJSON(w io.Writer, value any, indented bool) error {
+	data, err := json.Marshal(value)
+	if indented {
+		data, err = json.MarshalIndent(value, "", "  ")
+	}
 	if err != nil {
 		return err
 	}

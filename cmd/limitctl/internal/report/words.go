@@ -130,3 +130,6 @@ func Lines(s string) string {
 	}
 	return strings.Join(lines, "\n")
 }
+
+// Duration writes a span of time as reports do.
+func Duration(d time.Duration) string { return duration(d) }

@@ -1,0 +1,224 @@
+// Package live looks at the quotas of running programs in their Redis, by the rules that
+// they have, and resets them. It decides with the library itself.
+package live
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/grammar"
+	"github.com/routelimit/limit/redisstore"
+	"github.com/routelimit/limit/refusals"
+)
+
+// A Policy is one that programs have.
+type Policy struct {
+	Name  string // as a Decision shows it: "api", or the route "POST /update"
+	Rules limit.RuleSet
+	Each  bool // the programs declare it by limit.EachRoute
+}
+
+// stored returns the name of the policy in Redis.
+func (p *Policy) stored() string {
+	if p.Each {
+		return "each " + p.Name
+	}
+	return p.Name
+}
+
+// Options are those of the programs, as far as keys depend on them.
+type Options struct {
+	Prefix     string                               // of redisstore
+	Secret     []byte                               // of redisstore; nil if there is none
+	Spread     int                                  // of redisstore
+	IPv6Prefix int                                  // of limit.Proxies
+	Override   func(policy, rule, key string) int64 // nil if there are none; called concurrently
+}
+
+// Limits are the rules of programs on one Redis. They are safe for concurrent use.
+type Limits struct {
+	limiter  *limit.Limiter
+	options  Options
+	policies []*policy
+	stored   map[string]*policy
+}
+
+// A policy is one with the name that it has in the limiter here: routes can be no names
+// of policies.
+type policy struct {
+	Policy
+	alias string
+	rules []*Rule
+	bound *limit.Policy
+}
+
+// A Rule is one of a policy.
+type Rule struct {
+	limit.Rule
+	Policy string
+	policy *policy
+	key    grammar.Key
+	larger []plan // plans with more than the usual limit, from the lowest
+	own    bool   // whether the plans have states of their own
+}
+
+type plan struct {
+	name  string
+	limit int64
+}
+
+// callTimeout bounds each call: an operator may be far away.
+const callTimeout = 5 * time.Second
+
+// New returns the limits of policies. The error is about the policies or the options.
+func New(client redis.UniversalClient, policies []Policy, o Options) (l *Limits, err error) {
+	defer func() {
+		if problem := recover(); problem != nil { // of an option
+			l, err = nil, fmt.Errorf("%v", problem)
+		}
+	}()
+	l = &Limits{options: o, stored: make(map[string]*policy)}
+	aliases := make(map[string]*policy)
+	// Not the guard that limit.New would add: it decides locally while Redis fails, and
+	// an operator wants the error.
+	store := refusals.New(renamed{redisstore.New(client, &redisstore.Options{
+		Prefix: o.Prefix, Secret: o.Secret, Spread: o.Spread, Timeout: callTimeout,
+	}), aliases})
+	options := &limit.Options{
+		User: func(*http.Request) string { return "" }, Log: slog.New(slog.DiscardHandler), Proxies: limit.Proxies{IPv6Prefix: o.IPv6Prefix},
+	}
+	if o.Override != nil {
+		options.Override = func(alias, rule, key string) int64 {
+			return o.Override(aliases[alias].Name, rule, key)
+		}
+	}
+	l.limiter = limit.New(store, options)
+	for i := range policies {
+		p := &policy{Policy: policies[i], alias: fmt.Sprintf("p%d", i)}
+		aliases[p.alias] = p
+		if l.stored[p.stored()] != nil {
+			return nil, fmt.Errorf("policy %q is there twice: name it once", p.Name)
+		}
+		l.stored[p.stored()] = p
+		l.policies = append(l.policies, p)
+		if err := l.bind(p); err != nil {
+			return nil, fmt.Errorf("policy %q: %w", p.Name, err)
+		}
+	}
+	return l, nil
+}
+
+// bind gives the limiter the rules of a policy, without what does not change the state
+// of a key: who is exempt, and what is left to higher classes.
+func (l *Limits) bind(p *policy) (err error) {
+	rules := p.Rules.Rules()
+	for i := range rules {
+		r := &rules[i]
+		r.Reserve, r.Exempt = nil, nil
+		if r.Algorithm == limit.Ban && r.Settle == nil {
+			r.Settle = limit.OnStatus(http.StatusUnauthorized) // a ban that only code strikes is valid
+		}
+	}
+	if p.bound, err = l.limiter.Policy(limit.Named(p.alias, rules...)); err != nil {
+		return err
+	}
+	for _, r := range rules {
+		parsed, err := grammar.Parse("1/1h per " + r.Key.String())
+		if r.Key.String() == limit.Everyone.String() {
+			parsed, err = grammar.Parse("1/1h " + r.Key.String())
+		}
+		if err != nil {
+			return err
+		}
+		rule := &Rule{Rule: r, Policy: p.Name, policy: p, key: parsed[0].Key}
+		quota := core.Quota{Algorithm: r.Algorithm}
+		rule.own = quota.Refills()
+		for name, most := range r.Plans {
+			if most > r.Limit {
+				rule.larger = append(rule.larger, plan{name, most})
+			}
+		}
+		slices.SortFunc(rule.larger, func(a, b plan) int {
+			return cmp.Or(cmp.Compare(a.limit, b.limit), strings.Compare(a.name, b.name))
+		})
+		p.rules = append(p.rules, rule)
+	}
+	return nil
+}
+
+// renamed is a store in which policies have the names that programs gave them.
+type renamed struct {
+	core.Store
+	policies map[string]*policy // by their aliases
+}
+
+func (s renamed) Take(ctx context.Context, alias string, charges []core.Charge) (core.Decision, error) {
+	return s.Store.Take(ctx, s.policies[alias].stored(), charges)
+}
+
+func (s renamed) Reset(ctx context.Context, alias, rule, key string) error {
+	return s.Store.Reset(ctx, s.policies[alias].stored(), rule, key)
+}
+
+// Rules returns all rules, in the order of the policies.
+func (l *Limits) Rules() (rules []*Rule) {
+	for _, p := range l.policies {
+		rules = append(rules, p.rules...)
+	}
+	return rules
+}
+
+// Rule returns a rule. The error says what to write instead.
+func (l *Limits) Rule(policy, rule string) (*Rule, error) {
+	var policies, rules []string
+	for _, p := range l.policies {
+		policies = append(policies, p.Name)
+		if p.Name != policy {
+			continue
+		}
+		for _, r := range p.rules {
+			if r.Name == rule {
+				return r, nil
+			}
+			rules = append(rules, r.Name)
+		}
+	}
+	switch {
+	case rules != nil:
+		return nil, fmt.Errorf("policy %q has no rule %q: write one of %s", policy, rule, strings.Join(rules, ", "))
+	case policies != nil:
+		return nil, fmt.Errorf("no policy %q: write one of %s", policy, strings.Join(policies, ", "))
+	}
+	return nil, errors.New("no policies are known")
+}
+
+// stateOf returns the rule that a state in Redis belongs to, and the plan if the state
+// is that of one plan.
+func (l *Limits) stateOf(policy, rule string) (r *Rule, plan string) {
+	p := l.stored[policy]
+	if p == nil {
+		return nil, ""
+	}
+	name, plan, suffixed := strings.Cut(rule, "~")
+	for _, r := range p.rules {
+		if r.Name != name {
+			continue
+		}
+		_, known := r.Plans[plan]
+		if !suffixed || known && r.own {
+			return r, plan
+		}
+	}
+	return nil, ""
+}

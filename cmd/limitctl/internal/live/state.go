@@ -1,0 +1,120 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
+)
+
+// A State is the quota of one key of a rule at a moment.
+type State struct {
+	Policy   string     `json:"policy"`
+	Rule     string     `json:"rule"`
+	Key      string     `json:"key"`
+	Quoted   string     `json:"key_quoted,omitempty"`    // in the syntax of Go, if it is not UTF-8
+	Plan     string     `json:"plan,omitempty"`          // whose limit it is, if not the usual one
+	Limit    int64      `json:"limit"`                   // of this key: a plan or an override may change it
+	Override bool       `json:"override,omitempty"`      // whether an override of the key sets the limit
+	Capacity int64      `json:"capacity"`                // the most units that can be left
+	Used     int64      `json:"used"`                    // of Capacity
+	Percent  float64    `json:"used_percent"`            // of Capacity
+	Refused  bool       `json:"refused"`                 // whether a request of cost 1 would be
+	Until    *time.Time `json:"refused_until,omitempty"` // by the clock of this machine
+	FullAt   *time.Time `json:"full_at,omitempty"`       // when nothing is used any more
+	Shadow   bool       `json:"shadow,omitempty"`        // whether the rule only watches
+}
+
+// Any reports whether the key has used anything.
+func (s *State) Any() bool { return s.Used > 0 || s.Refused || s.FullAt != nil }
+
+// State returns the state of a key of a rule. If the rule has plans, Redis does not say
+// which plan the key is on: it is the first one that the use fits, from the usual limit
+// up.
+func (l *Limits) State(ctx context.Context, r *Rule, key string) (State, error) {
+	return l.state(ctx, r, key, "", !r.own)
+}
+
+// States returns the states that a key of a rule has: more than one if plans have states
+// of their own.
+func (l *Limits) States(ctx context.Context, r *Rule, key string) (states []State, err error) {
+	plans := []string{""}
+	if r.own {
+		plans = append(plans, slices.Sorted(maps.Keys(r.Plans))...)
+	}
+	for _, plan := range plans {
+		s, err := l.state(ctx, r, key, plan, !r.own)
+		if err != nil {
+			return nil, err
+		}
+		if plan == "" || s.Any() {
+			states = append(states, s)
+		}
+	}
+	return states, nil
+}
+
+func (l *Limits) state(ctx context.Context, r *Rule, key, plan string, guess bool) (State, error) {
+	d, err := l.peek(ctx, r, key, plan)
+	if err != nil {
+		return State{}, err
+	}
+	override := l.options.Override != nil && l.options.Override(r.Policy, r.Name, key) > 0
+	for _, larger := range r.larger {
+		if !guess || d.Remaining > 0 || override {
+			break
+		}
+		plan = larger.name
+		if d, err = l.peek(ctx, r, key, plan); err != nil {
+			return State{}, err
+		}
+	}
+	now := time.Now()
+	s := State{Policy: r.Policy, Rule: r.Name, Key: key, Plan: plan, Limit: d.Limit, Override: override, Capacity: d.Capacity,
+		Used: d.Capacity - d.Remaining, Refused: !d.Allowed, Shadow: d.Shadow}
+	if !utf8.ValidString(key) {
+		s.Quoted = strconv.QuoteToASCII(key)
+	}
+	s.Percent = 100 * float64(s.Used) / float64(max(1, s.Capacity))
+	if d.ResetAfter > 0 {
+		at := now.Add(d.ResetAfter)
+		s.FullAt = &at
+	}
+	if s.Refused && d.RetryAfter < limit.Never {
+		at := now.Add(d.RetryAfter)
+		s.Until = &at
+	}
+	return s, nil
+}
+
+func (l *Limits) peek(ctx context.Context, r *Rule, key, plan string) (limit.RuleDecision, error) {
+	d, err := l.limiter.Peek(ctx, r.policy.alias, r.Name, key, plan)
+	return d, plain(err)
+}
+
+// plain returns the cause of an error of the limiter, whose own words are about requests.
+func plain(err error) error {
+	for _, outer := range []error{limit.ErrUndecided, core.ErrUnavailable} {
+		if joined, ok := err.(interface{ Unwrap() []error }); ok && errors.Is(err, outer) {
+			if causes := joined.Unwrap(); len(causes) == 2 && errors.Is(causes[0], outer) {
+				err = causes[1]
+			}
+		}
+	}
+	return err
+}
+
+// Resettable reports whether Reset can do anything about a rule: the requests in flight of
+// limit.Concurrency end by themselves.
+func (r *Rule) Resettable() bool { return r.Algorithm != limit.Concurrency }
+
+// Reset makes the quota of a key full again, for all plans.
+func (l *Limits) Reset(ctx context.Context, r *Rule, key string) error {
+	return plain(l.limiter.Reset(ctx, r.policy.alias, r.Name, key))
+}

@@ -1,0 +1,176 @@
+package live
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/routelimit/limit/lua"
+)
+
+// A Question is what Top looks for.
+type Question struct {
+	At    float64 // percent of the quota that a key has used at least
+	N     int     // how many keys to list
+	Scan  int     // how many keys to look at, at most
+	Pace  int     // how many keys to look at in a second, at most
+	Doing func(looked int)
+}
+
+// An Answer is the keys that are at or near a limit.
+type Answer struct {
+	At      time.Time `json:"at"`
+	Took    float64   `json:"seconds"`
+	Looked  int       `json:"looked_at"`          // keys with the prefix
+	Partial bool      `json:"partial"`            // whether there are more than were looked at
+	Known   int       `json:"known"`              // of them, the states of known rules
+	Near    int       `json:"near"`               // keys that have used At percent or are refused
+	Unknown []Count   `json:"unknown,omitempty"`  // states of other rules, the most first
+	Omitted int       `json:"omitted,omitempty"`  // states of further rules
+	InParts int       `json:"in_parts,omitempty"` // states that need another --spread
+	Other   int       `json:"other"`              // documents, returned units, and keys that are no states
+	Keys    []State   `json:"keys"`               // the fullest of Near
+}
+
+// A Count is how many states a rule has.
+type Count struct {
+	Policy string `json:"policy"` // as in Redis
+	Rule   string `json:"rule"`
+	Keys   int    `json:"keys"`
+}
+
+const (
+	maxUnknown = 1000 // rules that are counted
+	concurrent = 256  // keys that are looked at together, so that the store batches them
+)
+
+// Top looks at the keys in Redis, and returns those at or near a limit. The limits have no
+// Secret: the names in Redis are hashes already.
+func (l *Limits) Top(ctx context.Context, client redis.UniversalClient, q Question) (*Answer, error) {
+	t := &top{Limits: l, question: q, answer: &Answer{At: time.Now(), Keys: []State{}}, unknown: make(map[Count]int)}
+	s := &scan{prefix: l.options.Prefix, most: q.Scan, pace: pace{perSecond: q.Pace}, page: func(names []string) error { return t.page(ctx, names) }}
+	if err := s.run(ctx, client); err != nil {
+		return nil, err
+	}
+	t.trim()
+	a := t.answer
+	a.Partial = s.more
+	a.Took = time.Since(a.At).Seconds()
+	for rule, n := range t.unknown {
+		rule.Keys = n
+		a.Unknown = append(a.Unknown, rule)
+	}
+	slices.SortFunc(a.Unknown, func(x, y Count) int {
+		return cmp.Or(cmp.Compare(y.Keys, x.Keys), strings.Compare(x.Policy, y.Policy), strings.Compare(x.Rule, y.Rule))
+	})
+	return a, nil
+}
+
+type top struct {
+	*Limits
+	question Question
+	answer   *Answer
+	unknown  map[Count]int
+}
+
+// A sight is a key in Redis of a known rule.
+type sight struct {
+	rule      *Rule
+	plan, key string
+}
+
+// page looks at a page of keys.
+func (t *top) page(ctx context.Context, names []string) error {
+	var known []sight
+	for _, name := range names {
+		n, ok := t.stateName(name)
+		if !ok {
+			t.foreign(n)
+			continue
+		}
+		r, plan := t.stateOf(n.Policy, n.Rule)
+		if r == nil {
+			t.uncounted(Count{Policy: n.Policy, Rule: n.Rule})
+			continue
+		}
+		known = append(known, sight{r, plan, n.Key})
+	}
+	t.answer.Looked += len(names)
+	t.answer.Known += len(known)
+	states := make([]State, len(known))
+	errs := make([]error, len(known))
+	var peeks sync.WaitGroup
+	slots := make(chan struct{}, concurrent)
+	for i, k := range known {
+		slots <- struct{}{}
+		peeks.Go(func() {
+			states[i], errs[i] = t.state(ctx, k.rule, k.key, k.plan, !k.rule.own)
+			<-slots
+		})
+	}
+	peeks.Wait()
+	for i, err := range errs {
+		if err != nil {
+			return err
+		}
+		t.add(&states[i])
+	}
+	if t.question.Doing != nil {
+		t.question.Doing(t.answer.Looked)
+	}
+	return nil
+}
+
+func (t *top) foreign(n lua.Name) {
+	if n.Policy != "" && !n.Returned {
+		t.answer.InParts++
+		return
+	}
+	t.answer.Other++
+}
+
+func (t *top) uncounted(rule Count) {
+	if _, met := t.unknown[rule]; !met && len(t.unknown) >= maxUnknown {
+		t.answer.Omitted++
+		return
+	}
+	t.unknown[rule]++
+}
+
+// add keeps a state if it is near its limit. It keeps few more than are listed.
+func (t *top) add(s *State) {
+	if !s.Refused && (s.Percent < t.question.At || s.Used == 0) {
+		return
+	}
+	t.answer.Near++
+	t.answer.Keys = append(t.answer.Keys, *s)
+	if len(t.answer.Keys) >= 2*t.question.N+1000 {
+		t.trim()
+	}
+}
+
+// trim keeps the fullest keys.
+func (t *top) trim() {
+	slices.SortFunc(t.answer.Keys, fuller)
+	t.answer.Keys = slices.Clip(t.answer.Keys[:min(t.question.N, len(t.answer.Keys))])
+}
+
+// fuller orders states: those refused for longest first, then the fullest.
+func fuller(a, b State) int {
+	until := func(s *State) int64 {
+		switch {
+		case !s.Refused:
+			return 0
+		case s.Until == nil: // for good
+			return 1<<63 - 1
+		}
+		return s.Until.UnixMilli()
+	}
+	return cmp.Or(cmp.Compare(until(&b), until(&a)), cmp.Compare(b.Percent, a.Percent), cmp.Compare(b.Used, a.Used),
+		strings.Compare(a.Policy, b.Policy), strings.Compare(a.Rule, b.Rule), strings.Compare(a.Key, b.Key))
+}

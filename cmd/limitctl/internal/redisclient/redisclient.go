@@ -1,0 +1,90 @@
+// Package redisclient makes clients of the Redis that a command names.
+package redisclient
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+
+	"github.com/routelimit/limit/internal/redisfacts"
+)
+
+// Parse reads the URL of a server, or of a node of a Cluster. Its error shows no
+// password.
+func Parse(text string, cluster bool) (*redis.Options, error) {
+	if !cluster {
+		options, err := redis.ParseURL(text)
+		if err != nil {
+			return nil, badURL(text, err)
+		}
+		return options, nil
+	}
+	options, err := redis.ParseClusterURL(text)
+	if err != nil {
+		return nil, badURL(text, err)
+	}
+	return &redis.Options{Addr: options.Addrs[0], Username: options.Username, Password: options.Password, TLSConfig: options.TLSConfig}, nil
+}
+
+// badURL keeps the password out of the error: an error of package url contains the
+// whole URL.
+func badURL(text string, err error) error {
+	const want = "write --redis as redis://user:password@host:6379/0, or rediss:// for TLS"
+	if text == "" {
+		return errors.New("name the Redis of the programs: write --redis redis://127.0.0.1:6379")
+	}
+	var whole *url.Error
+	if errors.As(err, &whole) {
+		return errors.New("--redis is not a URL: " + want)
+	}
+	return fmt.Errorf("--redis: %w: %s", err, want)
+}
+
+// CheckPrefix returns an error for a prefix of keys that the library does not take.
+func CheckPrefix(flag, prefix string) error {
+	if strings.ContainsAny(prefix, "{}") {
+		return fmt.Errorf("%s %q: braces mark the slot of a Cluster: write it without them", flag, prefix)
+	}
+	return nil
+}
+
+// Open returns a client. It does not connect yet.
+func Open(text string, cluster bool) (redis.UniversalClient, error) {
+	logging.Disable() // what go-redis logs, it also returns as errors
+	if cluster {
+		options, err := redis.ParseClusterURL(text)
+		if err != nil {
+			return nil, badURL(text, err)
+		}
+		options.DialTimeout, options.ContextTimeoutEnabled = dialTimeout, true
+		return redis.NewClusterClient(options), nil
+	}
+	options, err := redis.ParseURL(text)
+	if err != nil {
+		return nil, badURL(text, err)
+	}
+	options.DialTimeout, options.ContextTimeoutEnabled = dialTimeout, true
+	return redis.NewClient(options), nil
+}
+
+const dialTimeout = 3 * time.Second
+
+// Explain adds to an error of Redis what to write instead, if the error follows from the
+// flags.
+func Explain(err error) error {
+	switch {
+	case err == nil:
+	case redis.HasErrorPrefix(err, "MOVED"), strings.Contains(err.Error(), "MOVED "), strings.Contains(err.Error(), "CROSSSLOT"):
+		return fmt.Errorf("%w: the Redis is a Cluster: write --cluster", err)
+	case strings.Contains(err.Error(), "cluster support disabled"):
+		return fmt.Errorf("%w: the Redis is no Cluster: leave out --cluster", err)
+	case redisfacts.NoRight(err.Error()) && !strings.Contains(err.Error(), "ACL SETUSER"): // of package control
+		return fmt.Errorf("%w: the user of --redis lacks a right: docs/operating.md#acl-rights has the command that grants it", err)
+	}
+	return err
+}

@@ -1,0 +1,269 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/redisstore"
+)
+
+func TestBan(t *testing.T) {
+	s := newServer(t)
+	code, out, problem := s.run(t, "ban", "203.0.113.9/24", "--for", "1h", "--by", "ann", "--reason", "scans", "--yes")
+	assert.Equal(t, 3, code, "an entry with bits after its prefix")
+	assert.Empty(t, out)
+	assert.Contains(t, problem, "203.0.113.0/24")
+	for _, args := range [][]string{
+		{"203.0.113.0/24", "--for", "1h", "--by", "ann", "--reason", "scans\x1b[2J"}, {"agent", "Bad \x1b Bot", "--for", "0", "--by", "bob"},
+	} {
+		code, _, problem = s.run(t, append([]string{"ban", "--yes"}, args...)...)
+		assert.Equal(t, 0, code, problem)
+	}
+	code, out, _ = s.run(t, "ban", "--list")
+	assert.Equal(t, 0, code)
+	assert.Regexp(t, `^203\.0\.113\.0/24, until 20\S+Z, by ann: scans\\x1b\[2J\nagent "bad \\x1b bot", until it is removed, by bob\n$`, out)
+	code, out, _ = s.run(t, "ban", "--list", "--json")
+	assert.Equal(t, 0, code)
+	assert.Equal(t, `{
+  "bans": [
+    {
+      "entry": "203.0.113.0/24",
+      "until": "TIME",
+      "by": "ann",
+      "reason": "scans\u001b[2J",
+      "at": "TIME"
+    },
+    {
+      "entry": "agent \"bad \\x1b bot\"",
+      "by": "bob",
+      "at": "TIME"
+    }
+  ]
+}
+`, timeless(out))
+	code, out, problem = s.run(t, "ban", "--lift", "203.0.113.0/24", "--by", "bob")
+	assert.Equal(t, []any{2, ""}, []any{code, out})
+	assert.Contains(t, problem, "This lifts the ban of 203.0.113.0/24 on all instances.\nNothing was done")
+	code, out, _ = s.run(t, "ban", "--lift", "203.0.113.0/24", "--by", "bob", "--yes")
+	assert.Equal(t, []any{0, "lifted: 203.0.113.0/24\n"}, []any{code, out})
+	code, _, problem = s.run(t, "ban", "--lift", "203.0.113.0/24", "--by", "bob", "--yes")
+	assert.Equal(t, 1, code)
+	assert.Contains(t, problem, "there is nothing to change: no ban of 203.0.113.0/24")
+	for _, args := range []string{"", "a b c", "--list x", "--list --lift", "203.0.113.9", "203.0.113.9 --for -1s", "203.0.113.9 --for 1d", "nonsense --for 1h", "0.0.0.0/0 --for 1h", "--lift"} {
+		code, out, problem = s.run(t, append([]string{"ban", "--by", "ann", "--yes"}, strings.Fields(args)...)...)
+		assert.Equal(t, []any{3, ""}, []any{code, out}, "%s: %s", args, problem)
+	}
+	code, _, problem = s.run(t, "ban", "203.0.113.9", "--for", "1h", "--by", "")
+	assert.Equal(t, []any{3, `--by "": write who makes the change`}, []any{code, problem})
+}
+
+func TestOverride(t *testing.T) {
+	s := newServer(t)
+	set := func(args ...string) (int, string, string) {
+		return s.run(t, append([]string{"override", "--by", "ann", "--yes"}, args...)...)
+	}
+	code, out, problem := set("login", "per-ip-1m", "2001:db8:1:2::9", "50", "--for", "2h", "--reason", "launch")
+	assert.Equal(t, []any{0, ""}, []any{code, problem})
+	assert.Equal(t, "override: policy login, rule per-ip-1m, key 2001:db8:1:2::/64 has the limit 50 for 2h0m0s\n", out)
+	code, out, problem = s.run(t, "override", "login", "per-ip-1m", "2001:db8:1:2::9", "60", "--for", "0", "--by", "ann")
+	assert.Equal(t, []any{2, ""}, []any{code, out})
+	assert.Contains(t, problem, "This gives key 2001:db8:1:2::/64 of policy login, rule per-ip-1m the limit 60 in place of the override of 50 on all instances until it is removed.\n")
+	code, out, _ = s.run(t, "override", "--list", "--json")
+	assert.Equal(t, 0, code)
+	assert.Equal(t, `{
+  "overrides": [
+    {
+      "policy": "login",
+      "rule": "per-ip-1m",
+      "key": "2001:db8:1:2::/64",
+      "limit": 50,
+      "until": "TIME",
+      "by": "ann",
+      "reason": "launch",
+      "at": "TIME"
+    }
+  ]
+}
+`, timeless(out))
+	code, out, _ = set("--remove", "login", "per-ip-1m", "2001:db8:1:2::9")
+	assert.Equal(t, []any{0, "removed: the override of policy login, rule per-ip-1m, key 2001:db8:1:2::/64\n"}, []any{code, out})
+	code, _, problem = set("--remove", "login", "per-ip-1m", "2001:db8:1:2::9")
+	assert.Equal(t, 1, code)
+	assert.Contains(t, problem, "has no override: limitctl override --list lists them")
+
+	for _, c := range []struct{ args, problem string }{
+		{"", "name a policy, a rule, a key and its limit"}, {"--list x", "write it alone"}, {"--remove a b", "name a policy, a rule and a key"},
+		{"login per-ip-1m alice 5 --for 1h", "is not an address"}, {"login x alice 5 --for 1h", "write one of per-ip-1m"}, {"logi x alice 5 --for 1h", "write one of login, api"},
+		{"login per-ip-1m 192.0.2.1 0 --for 1h", "limit 0: write a number from 1 up"}, {"login per-ip-1m 192.0.2.1 5", "--for: write how long"},
+		{"api global-1m x 5 --for 1h", "one quota of all requests"},
+	} {
+		code, _, problem = set(strings.Fields(c.args)...)
+		assert.Equal(t, 3, code, c.args)
+		assert.Contains(t, problem, c.problem)
+	}
+	code, _, problem = run(t, "override", "x", "y", "z", "5", "--for", "1h", "--by", "ann", "--yes", s.flags[0], s.flags[1])
+	assert.Equal(t, 0, code)
+	assert.Contains(t, problem, "are not checked: to check them, write --policy")
+}
+
+// TestHostileKeys checks that what clients chose does not control a terminal.
+func TestHostileKeys(t *testing.T) {
+	s := newServer(t)
+	evil := "x\x1b[2J\u202e\xff\u0085 y"
+	for range 20 {
+		s.try(t, "203.0.113.9", evil)
+		require.NoError(t, s.login.Reset(t.Context(), map[string]string{"ip": "203.0.113.9", "user": "none"}))
+	}
+	require.NoError(t, s.client.Set(t.Context(), "limit:1:{%1B%5B2J}:r%0A:x", "x", time.Minute).Err())
+	for _, args := range [][]string{{"top", "--at", "1"}, {"top", "--at", "1", "--json"}, {"inspect", evil}, {"inspect", evil, "--json"}, {"reset", evil}} {
+		_, out, problem := s.run(t, args...)
+		text := out + problem
+		assert.Contains(t, text, "per-user-1h", args)
+		for _, c := range []string{"\x1b", "\u202e", "\u0085", "\xff"} {
+			assert.NotContains(t, text, c, args)
+		}
+	}
+	_, out, _ := s.run(t, "top", "--at", "1")
+	assert.Contains(t, out, `"x\x1b[2J\u202e\xff\u0085 y"`)
+	assert.Contains(t, out, `1 of policy "\x1b[2J", rule "r\n"`)
+	_, out, _ = s.run(t, "top", "--at", "1", "--json")
+	assert.Contains(t, out, `"key_quoted": "\"x\\x1b[2J\\u202e\\xff\\u0085 y\""`)
+}
+
+// TestHashedKeys checks programs with a Secret, and rules in code.
+func TestHashedKeys(t *testing.T) {
+	client := redistest.Real(t)
+	limiter := limit.New(redisstore.New(client, &redisstore.Options{Secret: []byte("0123456789abcdef")}), nil)
+	policy, err := limiter.Policy(limit.Named("login", limit.MustParse("1/1h per ip").Rules()...))
+	require.NoError(t, err)
+	_, err = policy.Take(t.Context(), limit.Request{Keys: map[string]string{"ip": "203.0.113.9"}})
+	require.NoError(t, err)
+	flags := []string{"--redis", "redis://" + client.Options().Addr, "--rules", "1/1h per ip", "--on", "login"}
+	t.Setenv("SECRET", "0123456789abcdef")
+
+	code, out, _ := run(t, append([]string{"top"}, flags...)...)
+	assert.Equal(t, 0, code)
+	assert.Regexp(t, `login   per-ip-1h  1     1   100%  \S+ +\S+ +"?[\w-]{22}"?\n`, out)
+	code, out, _ = run(t, append([]string{"inspect", "203.0.113.9"}, flags...)...)
+	assert.Equal(t, 0, code)
+	assert.Contains(t, out, "If the programs set redisstore.Options.Secret, write --secret-env.")
+	flags = append(flags, "--secret-env", "SECRET")
+	for _, args := range [][]string{{"inspect", "203.0.113.9"}, {"reset", "203.0.113.9", "--yes"}} {
+		code, out, problem := run(t, append(args, flags...)...)
+		assert.Equal(t, 0, code, problem)
+		assert.Contains(t, out, "203.0.113.9")
+	}
+	code, _, problem := run(t, append([]string{"top", "--spread", "2"}, flags...)...)
+	assert.Equal(t, 3, code)
+	assert.Contains(t, problem, "top cannot find the part of a hashed key")
+	code, _, problem = run(t, append([]string{"inspect", "203.0.113.9", "--secret-env", "NONE"}, flags[:6]...)...)
+	assert.Equal(t, 3, code)
+	assert.Contains(t, problem, "--secret-env NONE: the variable is not set")
+	t.Setenv("SECRET", "short")
+	code, _, problem = run(t, append([]string{"inspect", "203.0.113.9"}, flags...)...)
+	assert.Equal(t, 3, code)
+	assert.NotContains(t, problem, "short\"")
+}
+
+// TestOperateCluster runs the commands on a Cluster, and checks the hint without --cluster.
+func TestOperateCluster(t *testing.T) {
+	client := redistest.Cluster(t)
+	limiter := limit.New(redisstore.New(client, &redisstore.Options{Timeout: 5 * time.Second}), nil)
+	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
+		policy, err := limiter.Policy(limit.Named(name, limit.MustParse("1/1h per user").Rules()...))
+		require.NoError(t, err)
+		_, err = policy.Take(t.Context(), limit.Request{Keys: map[string]string{"user": "alice"}})
+		require.NoError(t, err)
+	}
+	flags := []string{"--redis", "redis://" + client.Options().Addrs[4]}
+	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
+		flags = append(flags, "--rules", "1/1h per user", "--on", name)
+	}
+	code, _, problem := run(t, append([]string{"top"}, flags...)...)
+	assert.Equal(t, 1, code)
+	assert.Contains(t, problem, "the Redis is a Cluster: write --cluster")
+	flags = append(flags, "--cluster")
+	code, out, problem := run(t, append([]string{"top"}, flags...)...)
+	assert.Equal(t, 0, code, problem)
+	assert.Contains(t, out, "looked at 6 keys")
+	assert.Equal(t, 6, strings.Count(out, "100%"))
+	for _, args := range [][]string{
+		{"override", "a", "per-user-1h", "alice", "5", "--for", "1h", "--by", "ann", "--yes"}, {"inspect", "alice"}, {"reset", "alice", "--yes"},
+	} {
+		code, _, problem := run(t, append(args, flags...)...)
+		assert.Equal(t, 0, code, problem)
+	}
+	code, _, problem = run(t, "ban", "203.0.113.9", "--for", "1h", "--by", "ann", "--yes", "--cluster", flags[0], flags[1])
+	assert.Equal(t, 0, code, problem)
+	single := redistest.Real(t)
+	code, _, problem = run(t, "ban", "--list", "--cluster", "--redis", "redis://"+single.Options().Addr)
+	assert.Equal(t, 1, code)
+	assert.Contains(t, problem, "the Redis is no Cluster: leave out --cluster")
+}
+
+func TestOperateWrongly(t *testing.T) {
+	for _, c := range []struct{ args, problem string }{
+		{"top", "name the Redis of the programs"}, {"top --redis redis://u:secret@h:port", "write --redis as"},
+		{"top --redis R --at 101", "--at 101: write a percentage"}, {"top --redis R --at NaN", "--at NaN"}, {"top --redis R --n 0", "--n 0: "},
+		{"top --redis R --scan 0", "--scan 0: "}, {"top --redis R --pace 1", "--pace 1: "}, {"top --redis R --every 1ms", "--every 1ms: "},
+		{"top --redis R --rules 5/1m", "--rules"}, {"top --redis R --rules 5/1x --on a", "--rules: "}, {"top --redis R x", "unknown command"},
+		{"top --redis R --prefix {a}", "write it without them"}, {"top --redis R --control-prefix {a}", "--control-prefix"}, {"top --nonsense", "unknown flag"},
+	} {
+		url := "redis://127.0.0.1:1"
+		code, out, problem := run(t, strings.Fields(strings.ReplaceAll(c.args, "R", url))...)
+		assert.Equal(t, []any{3, ""}, []any{code, out}, c.args)
+		assert.Contains(t, problem, c.problem, c.args)
+		assert.NotContains(t, problem, "secret")
+	}
+	for _, args := range []string{"top --rules 5/1m --on a", "inspect a --rules 5/1m --on a", "ban --list", "override --list"} {
+		code, out, problem := runProcess(t, append(strings.Fields(strings.ReplaceAll(args, "5/1m", "5/1m_per_ip")), "--redis", "redis://127.0.0.1:1")...)
+		if strings.Contains(args, "rules") {
+			assert.Equal(t, 3, code, problem)
+			continue
+		}
+		assert.Equal(t, []any{1, ""}, []any{code, out}, args)
+		assert.Regexp(t, `^limitctl: .*connection refused\n$`, problem, "one line")
+	}
+	code, _, problem := run(t, "top", "--policy", "missing.yaml", "--redis", "redis://127.0.0.1:1")
+	assert.Equal(t, 1, code)
+	assert.Contains(t, problem, "missing.yaml")
+}
+
+func TestCompletion(t *testing.T) {
+	path := file(t, operated)
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"inspect", "--policy", path, ""}, "login\napi\n:4\n"},
+		{[]string{"inspect", "--policy", path, "login", ""}, "per-ip-1m\t5/1m per ip\nper-user-1h\t20/1h per user\n:4\n"},
+		{[]string{"reset", "--policy", path, "login", "per-ip-1m", ""}, ":4\n"},
+		{[]string{"override", "--rules", "5/2s per ip", "--on", "POST /update", "POST /update", ""}, "per-ip-2s\t5/2s per ip\n:4\n"},
+		{[]string{"override", "--policy", path, "login", "per-ip-1m", "x", ""}, ":4\n"},
+		{[]string{"inspect", ""}, ":4\n"},
+		{[]string{"ban", ""}, ":4\n"},
+	} {
+		code, out, _ := run(t, append([]string{"__complete"}, c.args...)...)
+		assert.Equal(t, []any{0, c.want}, []any{code, out}, c.args)
+	}
+	for shell, word := range map[string]string{"bash": "__start_limitctl", "zsh": "#compdef limitctl", "fish": "complete -c limitctl"} {
+		code, out, _ := run(t, "completion", shell)
+		assert.Equal(t, 0, code)
+		assert.Contains(t, out, word)
+	}
+	for _, command := range []string{"top", "inspect", "reset", "ban", "override"} {
+		code, help, _ := run(t, command, "--help")
+		assert.Equal(t, 0, code)
+		assert.Contains(t, help, "Examples:\n  limitctl "+command)
+		assert.Regexp(t, `(?i)exit code\s+is\s+0`, help)
+	}
+	code, help, _ := run(t, "help", "exit-codes")
+	assert.Equal(t, 0, code)
+	assert.Contains(t, help, "  2  reset, ban, override: the change was not confirmed")
+}

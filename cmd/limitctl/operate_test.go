@@ -1,0 +1,280 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/redisstore"
+)
+
+const operated = `version: 1
+policies:
+  login:
+    routes: ["POST /login"]
+    rules: "5/1m per ip; 20/1h per user"
+  api:
+    routes: ["/api/"]
+    rules: ["1000/1h per user plan pro 5000", "10000/1m global", "9/1h per ip and user"]
+`
+
+// A server is a Redis with a program on it that has the policies of operated.
+type server struct {
+	client *redis.Client
+	policy string // the path of the file
+	flags  []string
+	login  *limit.Policy
+	api    *limit.Policy
+}
+
+func newServer(t *testing.T) *server {
+	t.Helper()
+	s := &server{client: redistest.Real(t), policy: file(t, operated)}
+	s.flags = []string{"--redis", "redis://" + s.client.Options().Addr, "--policy", s.policy}
+	limiter := limit.New(redisstore.New(s.client, &redisstore.Options{Timeout: 5 * time.Second}), nil)
+	var err error
+	s.login, err = limiter.Policy(limit.Named("login", limit.MustParse("5/1m per ip; 20/1h per user").Rules()...))
+	require.NoError(t, err)
+	s.api, err = limiter.Policy(limit.Named("api", limit.MustParse("1000/1h per user plan pro 5000; 10000/1m global").Rules()...))
+	require.NoError(t, err)
+	return s
+}
+
+// try sends a request to log in.
+func (s *server) try(t *testing.T, ip, user string) bool {
+	t.Helper()
+	d, err := s.login.Take(t.Context(), limit.Request{Keys: map[string]string{"ip": ip, "user": user}})
+	require.NoError(t, err)
+	return d.Allowed
+}
+
+// run runs a command on the server.
+func (s *server) run(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	flags := s.flags
+	if args[0] == "ban" {
+		flags = flags[:2]
+	}
+	return run(t, append(args, flags...)...)
+}
+
+var moments = regexp.MustCompile(`"20\d\d-[^"]*"|"seconds": [0-9.e-]+`)
+
+// timeless replaces times in JSON.
+func timeless(text string) string {
+	return moments.ReplaceAllStringFunc(text, func(found string) string {
+		if strings.HasPrefix(found, `"2`) {
+			return `"TIME"`
+		}
+		return `"seconds": 0`
+	})
+}
+
+func TestTop(t *testing.T) {
+	s := newServer(t)
+	for range 6 {
+		s.try(t, "203.0.113.9", "alice")
+	}
+	s.try(t, "2001:db8:1:2:3::4", "bob")
+	code, out, problem := s.run(t, "top")
+	assert.Equal(t, []any{0, ""}, []any{code, problem})
+	assert.Regexp(t, `(?s)^20\S+Z  rules of `+regexp.QuoteMeta(s.policy)+`
+looked at 4 keys in 0\.\ds: 4 of these rules
+1 at 80% or more, or refused
+
+POLICY  RULE       USED  OF        FULL AGAIN IN  REFUSED FOR  KEY
+login   per-ip-1m  5     5   100%  \S+ +\S+ +203.0.113.9\n$`, out)
+	code, out, _ = s.run(t, "top", "--at", "5", "--json", "--n", "3")
+	assert.Equal(t, 0, code)
+	assert.Equal(t, fmt.Sprintf(`{
+  "rules": %q,
+  "at": "TIME",
+  "seconds": 0,
+  "looked_at": 4,
+  "partial": false,
+  "known": 4,
+  "near": 4,
+  "other": 0,
+  "keys": [
+    {
+      "policy": "login",
+      "rule": "per-ip-1m",
+      "key": "203.0.113.9",
+      "limit": 5,
+      "capacity": 5,
+      "used": 5,
+      "used_percent": 100,
+      "refused": true,
+      "refused_until": "TIME",
+      "full_at": "TIME"
+    },
+    {
+      "policy": "login",
+      "rule": "per-user-1h",
+      "key": "alice",
+      "limit": 20,
+      "capacity": 20,
+      "used": 5,
+      "used_percent": 25,
+      "refused": false,
+      "full_at": "TIME"
+    },
+    {
+      "policy": "login",
+      "rule": "per-ip-1m",
+      "key": "2001:db8:1:2::/64",
+      "limit": 5,
+      "capacity": 5,
+      "used": 1,
+      "used_percent": 20,
+      "refused": false,
+      "full_at": "TIME"
+    }
+  ]
+}
+`, s.policy), timeless(out))
+	code, out, _ = run(t, "top", s.flags[0], s.flags[1])
+	assert.Equal(t, 0, code)
+	assert.Contains(t, out, "No rules are known: name them by --policy, or by --rules and --on.\nlooked at 4 keys")
+	assert.Contains(t, out, "keys of rules that are not known:\n  2 of policy login, rule per-ip-1m\n  2 of policy login, rule per-user-1h\n")
+
+	code, _, problem = run(t, "push", s.policy, "--by", "ann", s.flags[0], s.flags[1])
+	assert.Equal(t, 0, code, problem)
+	code, out, _ = run(t, "top", s.flags[0], s.flags[1])
+	assert.Equal(t, 0, code)
+	assert.Contains(t, out, "rules of the pushed file \"policies\"\nlooked at 8 keys", "with those of the pushed file")
+	code, _, problem = run(t, "top", "--name", "shop", s.flags[0], s.flags[1])
+	assert.Equal(t, []any{3, `nothing is pushed as "shop": write --name policies, or name the rules by --policy or --rules`}, []any{code, problem})
+}
+
+// TestTopEvery checks that top looks again until it is interrupted.
+func TestTopEvery(t *testing.T) {
+	s := newServer(t)
+	s.try(t, "203.0.113.9", "alice")
+	cmd := newCommand()
+	read, write := io.Pipe()
+	cmd.SetArgs(append([]string{"top", "--every", "500ms", "--json"}, s.flags...))
+	cmd.SetOut(write)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.ExecuteContext(ctx); write.Close() }()
+	decoder := json.NewDecoder(read)
+	for range 2 {
+		var answer struct{ Known int }
+		require.NoError(t, decoder.Decode(&answer))
+		assert.Equal(t, 2, answer.Known)
+	}
+	cancel()
+	go io.Copy(io.Discard, read)
+	assert.NoError(t, <-ended, "the exit code is 0")
+}
+
+func TestInspect(t *testing.T) {
+	s := newServer(t)
+	for range 5 {
+		s.try(t, "2001:db8:1:2:3::4", "alice")
+	}
+	for _, args := range [][]string{
+		{"ban", "2001:db8:1::/48", "--for", "1h", "--by", "ann", "--reason", "scans", "--yes"},
+		{"ban", "user", "alice", "--for", "0", "--by", "ann", "--yes"},
+		{"override", "login", "per-ip-1m", "2001:db8:1:2::9", "50", "--for", "2h", "--by", "bob", "--yes"},
+	} {
+		code, _, problem := s.run(t, args...)
+		assert.Equal(t, 0, code, problem)
+	}
+	code, out, problem := s.run(t, "inspect", "2001:db8:1:2::ffff")
+	assert.Equal(t, []any{0, ""}, []any{code, problem})
+	assert.Regexp(t, `^POLICY  RULE       USED  OF                  FULL AGAIN IN  REFUSED FOR  KEY
+login   per-ip-1m  5     50 \(override\)  10%  \S+ +- +2001:db8:1:2::/64
+override: policy login, rule per-ip-1m, key 2001:db8:1:2::/64: limit 50, until 20\S+Z, by bob
+banned: 2001:db8:1::/48, until 20\S+Z, by ann: scans
+not looked at, since their keys have several values: api per-ip-and-user-1h
+$`, out)
+	code, out, _ = s.run(t, "inspect", "alice", "--json")
+	assert.Equal(t, 0, code)
+	assert.Equal(t, fmt.Sprintf(`{
+  "key": "alice",
+  "rules": %q,
+  "states": [
+    {
+      "policy": "login",
+      "rule": "per-user-1h",
+      "key": "alice",
+      "limit": 20,
+      "capacity": 20,
+      "used": 5,
+      "used_percent": 25,
+      "refused": false,
+      "full_at": "TIME"
+    }
+  ],
+  "unused": 3,
+  "overrides": [],
+  "bans": [
+    {
+      "entry": "user alice",
+      "by": "ann",
+      "at": "TIME"
+    }
+  ],
+  "not_looked_at": [
+    "api per-ip-and-user-1h"
+  ]
+}
+`, s.policy), timeless(out))
+	code, out, _ = s.run(t, "inspect", "login", "per-user-1h", "carol")
+	assert.Equal(t, 0, code)
+	assert.Contains(t, out, "login   per-user-1h  0     20  0%  -              -            carol\n")
+	code, out, _ = s.run(t, "inspect", "api", "global-1m")
+	assert.Equal(t, 0, code)
+	assert.Contains(t, out, "(all requests)\n")
+	code, out, _ = s.run(t, "inspect", "carol")
+	assert.Equal(t, 0, code)
+	assert.Contains(t, out, "carol has used nothing of the 4 rules of ")
+	for _, c := range []struct{ args, problem string }{
+		{"login per-ip-1m", "name the key after the rule"}, {"api global-1m x", "leave out the key"}, {"login x y", "write one of per-ip-1m, per-user-1h"},
+		{"x y z", "write one of login, api"}, {"", "limitctl inspect 203.0.113.9"}, {"a b c d", "limitctl inspect 203.0.113.9"},
+	} {
+		code, _, problem := s.run(t, append([]string{"inspect"}, strings.Fields(c.args)...)...)
+		assert.Equal(t, 3, code, c.args)
+		assert.Contains(t, problem, c.problem)
+	}
+}
+
+func TestReset(t *testing.T) {
+	s := newServer(t)
+	for range 5 {
+		s.try(t, "203.0.113.9", "alice")
+	}
+	require.False(t, s.try(t, "203.0.113.9", "alice"))
+	code, out, problem := s.run(t, "reset", "login", "per-ip-1m", "203.0.113.9")
+	assert.Equal(t, []any{2, ""}, []any{code, out})
+	assert.Contains(t, problem, "This makes 1 of these quotas full again.\nNothing was done: without a terminal to ask on, write --yes.\n")
+	code, out, problem = s.run(t, "reset", "203.0.113.9", "--yes")
+	assert.Equal(t, []any{0, ""}, []any{code, problem})
+	assert.Equal(t, "reset: policy login, rule per-ip-1m, key 203.0.113.9\nRunning instances admit the key within a second. Requests that already wait are not woken.\n", out)
+
+	begun := time.Now()
+	redistest.Await(t, 5*time.Second, "the running instance admits the client", func() bool { return s.try(t, "203.0.113.9", "alice") })
+	t.Logf("the running instance admitted the client after %v", time.Since(begun))
+
+	code, out, _ = s.run(t, "reset", "alice", "--yes", "--json")
+	assert.Equal(t, 0, code)
+	assert.JSONEq(t, `{"reset": [{"policy": "login", "rule": "per-user-1h", "key": "alice"}]}`, out)
+	code, _, problem = s.run(t, "reset", "alice", "--yes")
+	assert.Equal(t, 1, code)
+	assert.Contains(t, problem, "there is nothing to change: alice has used nothing")
+	code, _, problem = run(t, "reset", "alice", s.flags[0], s.flags[1])
+	assert.Equal(t, []any{3, errNoRules.Error()}, []any{code, problem})
+}

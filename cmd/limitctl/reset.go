@@ -1,0 +1,102 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/routelimit/limit/cmd/limitctl/internal/live"
+	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
+	"github.com/routelimit/limit/cmd/limitctl/internal/report"
+)
+
+func newResetCommand() *cobra.Command {
+	var d deployment
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "reset KEY | POLICY RULE [KEY]",
+		Short: "Make the quotas of a key full again",
+		Long: `Make the quotas of a key full again, in all rules or in one, and end what a rule of
+limit.Ban bars. KEY is as in limitctl inspect. Bans by hand stay: see limitctl ban --lift.
+Requests in flight (limit.Concurrency) cannot be reset.
+
+Running instances remember that a key is refused for up to a second, and admit it then.
+Requests that already wait for the key wait as long as they would have.
+
+It shows what it will reset, and asks. Without a terminal, write --yes. The exit code is
+0 if something was reset, 1 if there was nothing to reset or Redis failed, 2 if the
+change was not confirmed, and 3 for wrong arguments.`,
+		Example: `  limitctl reset alice --redis redis://127.0.0.1:6379 --policy policy.yaml
+  limitctl reset login per-ip-1m 203.0.113.9 --redis redis://127.0.0.1:6379 --yes`,
+		ValidArgsFunction: d.completeKey,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := d.withRules(cmd, args)
+			if err != nil {
+				return err
+			}
+			defer s.end()
+			f, err := s.find(cmd, args)
+			if err != nil {
+				return err
+			}
+			return s.reset(cmd, f, yes, d.json)
+		},
+	}
+	d.flags(cmd, true)
+	yesFlag(cmd, &yes)
+	return cmd
+}
+
+// reset resets what was found.
+func (s *session) reset(cmd *cobra.Command, f *finding, yes, asJSON bool) error {
+	var states []live.State
+	for _, state := range f.States {
+		r, err := s.limits.Rule(state.Policy, state.Rule)
+		if err != nil {
+			return err
+		}
+		if !state.Any() {
+			continue
+		}
+		if !r.Resettable() {
+			fmt.Fprintf(cmd.ErrOrStderr(), "left as it is: policy %s, rule %s: requests in flight end by themselves\n", shown(r.Policy), shown(r.Name))
+			continue
+		}
+		states = append(states, state)
+	}
+	if len(states) == 0 {
+		return fmt.Errorf("%w: %s has used nothing of the rules of %s that can be reset", errNothing, shortened(f.Key), report.Printable(s.source))
+	}
+	if !yes {
+		if err := s.table(cmd.ErrOrStderr(), states); err != nil {
+			return err
+		}
+	}
+	if err := confirm(cmd, yes, "This makes %d of these quotas full again.\n", len(states)); err != nil {
+		return err
+	}
+	type reset struct {
+		Policy string `json:"policy"`
+		Rule   string `json:"rule"`
+		Key    string `json:"key"`
+	}
+	done := []reset{}
+	for _, state := range states {
+		r, err := s.limits.Rule(state.Policy, state.Rule)
+		if err == nil {
+			err = s.limits.Reset(cmd.Context(), r, state.Key)
+		}
+		if err != nil {
+			return redisclient.Explain(fmt.Errorf("after %d resets: %w", len(done), err))
+		}
+		done = append(done, reset{state.Policy, state.Rule, state.Key})
+		if !asJSON {
+			fmt.Fprintf(cmd.OutOrStdout(), "reset: policy %s, rule %s, key %s\n", shown(state.Policy), shown(state.Rule), shownKey(&state, r.Shared()))
+		}
+	}
+	if asJSON {
+		return report.WriteJSON(cmd.OutOrStdout(), map[string]any{"reset": done}, true)
+	}
+	fmt.Fprintln(cmd.OutOrStdout(), "Running instances admit the key within a second. Requests that already wait are not woken.")
+	return nil
+}

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/access"
+	"github.com/routelimit/limit/cmd/limitctl/internal/live"
+	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
+	"github.com/routelimit/limit/control"
+	"github.com/routelimit/limit/overrides"
+	"github.com/routelimit/limit/policyfile"
+)
+
+// deployment is the flags that say which programs an operator means: their Redis, and
+// their rules.
+type deployment struct {
+	connection
+	controlPrefix            string
+	policy, name, secret, by string
+	rules, on                []string
+	spread, ipv6             int
+	json                     bool
+}
+
+// flags adds those of the Redis and, for commands that need them, of the rules.
+func (d *deployment) flags(cmd *cobra.Command, rules bool) {
+	f := cmd.Flags()
+	d.connection.flags(cmd, "`prefix` of keys: redisstore.Options.Prefix and control.Options.Prefix of the programs")
+	f.StringVar(&d.controlPrefix, "control-prefix", "", "control.Options.Prefix of the programs, if it is another `prefix`")
+	f.BoolVar(&d.json, "json", false, "print JSON")
+	if !rules {
+		return
+	}
+	f.StringVar(&d.policy, "policy", "", "the policy `file` of the programs; without it and --rules, the pushed file")
+	f.StringVar(&d.name, "name", "policies", "policyfile.Options.Name of the programs, whose pushed file says the rules")
+	f.StringArrayVar(&d.rules, "rules", nil, "`rules` that are in code, such as \"5/2s per ip\"; may be repeated, each with its --on")
+	f.StringArrayVar(&d.on, "on", nil, "the `policy` of --rules: its name, \"POST /update\", or \"each GET /items\" for limit.EachRoute")
+	f.StringVar(&d.secret, "secret-env", "", "the environment `variable` that holds redisstore.Options.Secret of the programs")
+	f.IntVar(&d.spread, "spread", 0, "redisstore.Options.Spread of the programs")
+	f.IntVar(&d.ipv6, "ipv6-prefix", 0, "limit.Proxies.IPv6Prefix of the programs, in `bits`")
+	_ = cmd.RegisterFlagCompletionFunc("on", cobra.NoFileCompletions)
+	_ = cmd.RegisterFlagCompletionFunc("rules", cobra.NoFileCompletions)
+}
+
+// changes adds the flags of commands that change something.
+func (d *deployment) changes(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&d.by, "by", os.Getenv("USER"), "who makes the change, for the history")
+}
+
+// A session is a deployment that has been found.
+type session struct {
+	client    redis.UniversalClient
+	control   *control.Control
+	overrides *overrides.Overrides
+	limits    *live.Limits
+	source    string // of the rules; "" if there are none
+	end       func()
+}
+
+// quiet is the log of packages whose messages are for programs.
+var quiet = slog.New(slog.DiscardHandler)
+
+// connect opens the Redis, without rules.
+func (d *deployment) connect(ctx context.Context) (*session, error) {
+	if err := redisclient.CheckPrefix("--control-prefix", d.controlPrefix); err != nil {
+		return nil, usageError{err}
+	}
+	client, err := d.dial()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	s := &session{client: client, end: func() { cancel(); client.Close() }}
+	s.control = control.New(client, &control.Options{Prefix: cmp.Or(d.controlPrefix, d.prefix), Log: quiet})
+	s.overrides = overrides.New(ctx, s.control, &overrides.Options{Log: quiet})
+	if _, err := s.overrides.History(ctx); err != nil { // New does not say that Redis cannot be read
+		s.end()
+		return nil, redisclient.Explain(err)
+	}
+	return s, nil
+}
+
+// open opens the Redis, and finds the rules. hashed says that keys are the names in
+// Redis, which a Secret has already made hashes.
+func (d *deployment) open(cmd *cobra.Command, hashed bool) (*session, error) {
+	policies, source, err := d.read(cmd)
+	if err != nil {
+		return nil, err
+	}
+	o := live.Options{Prefix: cmp.Or(d.prefix, "limit"), Spread: d.spread, IPv6Prefix: d.ipv6}
+	if d.secret != "" && !hashed {
+		if o.Secret = []byte(os.Getenv(d.secret)); len(o.Secret) == 0 {
+			return nil, usageError{fmt.Errorf("--secret-env %s: the variable is not set, or empty: set it to the Secret of the programs", d.secret)}
+		}
+	}
+	s, err := d.connect(cmd.Context())
+	if err != nil {
+		return nil, err
+	}
+	if policies == nil {
+		if policies, source, err = d.pushed(cmd.Context(), s.control); err != nil {
+			s.end()
+			return nil, err
+		}
+	}
+	o.Override = s.overrides.Limit
+	if s.limits, err = live.New(s.client, policies, o); err != nil {
+		s.end()
+		return nil, usageError{err}
+	}
+	s.source = source
+	return s, nil
+}
+
+// read returns the policies that flags name; nil if there are none.
+func (d *deployment) read(cmd *cobra.Command) (policies []live.Policy, source string, err error) {
+	var sources []string
+	if d.policy != "" {
+		f, err := policyfile.Read(d.policy)
+		if err != nil {
+			fmt.Fprintln(cmd.ErrOrStderr(), harmless(err))
+			return nil, "", findings(1)
+		}
+		policies, sources = append([]live.Policy{}, policiesOf(f)...), append(sources, d.policy)
+	}
+	if len(d.rules) != len(d.on) {
+		return nil, "", usageError{fmt.Errorf("%d --rules and %d --on: write both for each policy, such as --rules \"5/2s per ip\" --on \"POST /update\"", len(d.rules), len(d.on))}
+	}
+	for i, text := range d.rules {
+		rules, err := limit.Parse(text)
+		if err != nil {
+			return nil, "", usageError{fmt.Errorf("--rules: %w", err)}
+		}
+		p := live.Policy{Name: d.on[i], Rules: rules}
+		p.Name, p.Each = strings.CutPrefix(p.Name, "each ")
+		policies = append(policies, p)
+	}
+	if len(d.rules) > 0 {
+		sources = append(sources, "--rules")
+	}
+	return policies, strings.Join(sources, " and "), nil
+}
+
+func policiesOf(f *policyfile.File) (policies []live.Policy) {
+	for _, p := range f.Policies() {
+		policies = append(policies, live.Policy{Name: p.Name, Rules: p.Rules})
+	}
+	return policies
+}
+
+// pushed returns the policies of the file that is pushed, if there is one.
+func (d *deployment) pushed(ctx context.Context, c *control.Control) ([]live.Policy, string, error) {
+	files, err := policyfile.Pushed(ctx, c)
+	f := files[d.name]
+	switch {
+	case f != nil:
+		return policiesOf(f), fmt.Sprintf("the pushed file %q", d.name), nil
+	case err != nil:
+		return nil, "", harmless(err)
+	case len(files) > 0:
+		return nil, "", usageError{fmt.Errorf("nothing is pushed as %q: write --name %s, or name the rules by --policy or --rules",
+			d.name, strings.Join(slices.Sorted(maps.Keys(files)), " or --name "))}
+	}
+	return nil, "", nil
+}
+
+// errNoRules is the error of commands that need rules.
+var errNoRules = errors.New("no rules are known, since no file is pushed: write --policy FILE, or --rules \"5/2s per ip\" --on \"POST /update\"")
+
+// bans returns those of the deployment.
+func (s *session) bans(ctx context.Context) *access.Bans {
+	return access.NewBans(ctx, s.control, &access.Options{User: userOf, Log: quiet})
+}
+
+// userOf returns the user that matching puts into a request.
+func userOf(r *http.Request) string { return r.Header.Get("User") }
+
+// forGood is the time of a change without an end.
+const forGood = math.MaxInt64

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/routelimit/limit/cmd/limitctl/internal/live"
+	"github.com/routelimit/limit/cmd/limitctl/internal/report"
+)
+
+const wide = 60 // characters of a key in a table
+
+// shown returns a text that clients may have chosen, for a terminal: in quotes if it has
+// anything but the characters of addresses and names.
+func shown(s string) string {
+	plain := s != "" && !strings.ContainsFunc(s, func(c rune) bool {
+		return (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && !strings.ContainsRune("/._-:@=+,~", c)
+	})
+	if plain {
+		return s
+	}
+	return strconv.QuoteToASCII(s)
+}
+
+// shortened is shown for a table.
+func shortened(s string) string {
+	if len(s) > wide {
+		return fmt.Sprintf("%s… (%d bytes)", shown(s[:wide]), len(s))
+	}
+	return shown(s)
+}
+
+// shownKey returns the key of a rule.
+func shownKey(s *live.State, shared bool) string {
+	if shared && s.Key == "" {
+		return "(all requests)"
+	}
+	return shortened(s.Key)
+}
+
+// table prints states.
+func (s *session) table(out io.Writer, states []live.State) error {
+	now := time.Now()
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "POLICY\tRULE\tUSED\tOF\t\tFULL AGAIN IN\tREFUSED FOR\tKEY")
+	for i := range states {
+		state := &states[i]
+		rule, err := s.limits.Rule(state.Policy, state.Rule)
+		shared := err == nil && rule.Shared()
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d%s\t%.0f%%\t%s\t%s\t%s\n", shown(state.Policy), shown(state.Rule), state.Used, state.Capacity,
+			whose(state), state.Percent, in(now, state.FullAt), refusedFor(now, state), shownKey(state, shared))
+	}
+	return w.Flush()
+}
+
+// whose says why a limit is not the usual one.
+func whose(s *live.State) string {
+	switch {
+	case s.Override:
+		return " (override)"
+	case s.Plan != "":
+		return " (plan " + shown(s.Plan) + ")"
+	case s.Shadow:
+		return " (shadow)"
+	}
+	return ""
+}
+
+// in returns how long it is until a time.
+func in(now time.Time, at *time.Time) string {
+	if at == nil {
+		return "-"
+	}
+	return report.Duration(at.Sub(now))
+}
+
+func refusedFor(now time.Time, s *live.State) string {
+	if s.Refused && s.Until == nil {
+		return "ever"
+	}
+	return in(now, s.Until)
+}

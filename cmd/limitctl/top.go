@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/mattn/go-isatty"
+	"github.com/spf13/cobra"
+
+	"github.com/routelimit/limit/cmd/limitctl/internal/live"
+	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
+	"github.com/routelimit/limit/cmd/limitctl/internal/report"
+)
+
+func newTopCommand() *cobra.Command {
+	var d deployment
+	var q live.Question
+	var every time.Duration
+	cmd := &cobra.Command{
+		Use:   "top",
+		Short: "List the keys in Redis that are at or near a limit",
+		Long: `List the keys in Redis that are at or near a limit: the addresses, users and other
+keys that have used most of their quota, when they are full again, and until when they
+are refused.
+
+The rules are those of --policy, of --rules with --on, or of the pushed file. It looks
+at keys by SCAN, and at most --pace of them in a second. It takes nothing from a quota.
+It counts states of rules that it does not know by their policy and rule.
+
+The exit code is 0 whatever it finds, 1 if Redis or a file cannot be read, and 3 for
+wrong arguments.`,
+		Example: `  limitctl top --redis redis://127.0.0.1:6379 --policy policy.yaml
+  limitctl top --redis redis://127.0.0.1:6379 --every 2s
+  limitctl top --redis redis://127.0.0.1:7000 --cluster --at 50 --n 100 --json
+  limitctl top --redis redis://127.0.0.1:6379 --rules "5/2s per ip" --on "POST /update"`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case !(q.At >= 0 && q.At <= 100): // or NaN
+				return usageError{fmt.Errorf("--at %g: write a percentage from 0 to 100", q.At)}
+			case q.N < 1 || q.N > 10_000:
+				return usageError{fmt.Errorf("--n %d: write how many keys to list, from 1 to 10000", q.N)}
+			case q.Scan < 1 || q.Scan > 10_000_000:
+				return usageError{fmt.Errorf("--scan %d: write how many keys to look at, from 1 to 10000000", q.Scan)}
+			case q.Pace < 100 || q.Pace > 1_000_000:
+				return usageError{fmt.Errorf("--pace %d: write how many keys to look at in a second, from 100 to 1000000", q.Pace)}
+			case every != 0 && every < 500*time.Millisecond:
+				return usageError{fmt.Errorf("--every %v: write 500ms or more", every)}
+			case d.secret != "" && d.spread > 0:
+				return usageError{errors.New("--secret-env and --spread: top cannot find the part of a hashed key: look at single keys with limitctl inspect")}
+			}
+			s, err := d.open(cmd, true)
+			if err != nil {
+				return err
+			}
+			defer s.end()
+			return s.top(cmd, q, every, d.json)
+		},
+	}
+	f := cmd.Flags()
+	d.flags(cmd, true)
+	f.Float64Var(&q.At, "at", 80, "list keys that have used this `percentage` of their quota, or are refused")
+	f.IntVar(&q.N, "n", 20, "how many keys to list")
+	f.IntVar(&q.Scan, "scan", 100_000, "how many keys to look at, at most")
+	f.IntVar(&q.Pace, "pace", 20_000, "how many keys to look at in a second, at most")
+	f.DurationVar(&every, "every", 0, "look again after this `time`, until interrupted")
+	return cmd
+}
+
+// top looks once, or again and again.
+func (s *session) top(cmd *cobra.Command, q live.Question, every time.Duration, asJSON bool) error {
+	ctx, out := cmd.Context(), cmd.OutOrStdout()
+	terminal := false
+	if f, ok := out.(*os.File); ok && !asJSON {
+		terminal = every > 0 && isatty.IsTerminal(f.Fd())
+	}
+	for first := true; ; first = false {
+		begun := time.Now()
+		answer, err := s.limits.Top(ctx, s.client, q)
+		switch {
+		case ctx.Err() != nil && every > 0:
+			return nil // which ends it
+		case err != nil:
+			return redisclient.Explain(err)
+		}
+		switch {
+		case terminal:
+			fmt.Fprint(out, "\x1b[H\x1b[2J")
+		case !first && !asJSON:
+			fmt.Fprintln(out)
+		}
+		if err := s.print(out, answer, q, asJSON, every > 0); err != nil || every == 0 {
+			return err
+		}
+		if !pause(ctx, time.Until(begun.Add(every))) {
+			return nil
+		}
+	}
+}
+
+// pause returns false if ctx ended meanwhile.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// print prints an answer. Each is a line of JSON if there are several.
+func (s *session) print(out io.Writer, a *live.Answer, q live.Question, asJSON, several bool) error {
+	if asJSON {
+		return report.WriteJSON(out, struct {
+			Rules string `json:"rules"`
+			*live.Answer
+		}{s.source, a}, !several)
+	}
+	if s.source == "" {
+		fmt.Fprintln(out, "No rules are known: name them by --policy, or by --rules and --on.")
+	} else {
+		fmt.Fprintf(out, "%s  rules of %s\n", a.At.UTC().Format(time.RFC3339), report.Printable(s.source))
+	}
+	fmt.Fprintf(out, "looked at %d keys in %.1fs: %d of these rules", a.Looked, a.Took, a.Known)
+	if a.Partial {
+		fmt.Fprintf(out, "; there are more: raise --scan to look at all")
+	}
+	fmt.Fprintf(out, "\n%d at %g%% or more, or refused", a.Near, q.At)
+	if a.Near > len(a.Keys) {
+		fmt.Fprintf(out, "; the fullest %d:", len(a.Keys))
+	}
+	fmt.Fprintln(out)
+	if len(a.Keys) > 0 {
+		fmt.Fprintln(out)
+		if err := s.table(out, a.Keys); err != nil {
+			return err
+		}
+	}
+	printUnknown(out, a)
+	return nil
+}
+
+// printUnknown prints what the rules say nothing about.
+func printUnknown(out io.Writer, a *live.Answer) {
+	const most = 10
+	if len(a.Unknown) > 0 {
+		fmt.Fprintln(out, "\nkeys of rules that are not known:")
+	}
+	for i, u := range a.Unknown {
+		if i == most {
+			fmt.Fprintf(out, "  and of %d more rules: see --json\n", len(a.Unknown)-most)
+			break
+		}
+		fmt.Fprintf(out, "  %d of policy %s, rule %s\n", u.Keys, shown(u.Policy), shown(u.Rule))
+	}
+	if a.InParts > 0 {
+		fmt.Fprintf(out, "\n%d keys are in other parts of policies: write --spread as redisstore.Options.Spread of the programs\n", a.InParts)
+	}
+}
