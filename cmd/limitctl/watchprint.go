@@ -31,7 +31,7 @@ func (j *watchJSON) missed(instance string, _ time.Time, admitted, refused int64
 	}{instance, admitted, refused})
 }
 
-// watchLines prints lines in words, whose columns grow as wide as what was printed.
+// watchLines prints lines in words. Their columns grow as wide as what was printed.
 type watchLines struct {
 	to    io.Writer
 	color bool
