@@ -80,6 +80,26 @@ func TestCounter(t *testing.T) {
 	})
 }
 
+// TestTies checks that keys that are otherwise equal have a fixed order.
+func TestTies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := topkeys.New(nil)
+		p := policy(t, observed(c, nil), "p", limit.PerUser(time.Minute, 1))
+		for _, user := range []string{"d", "b", "a", "c"} {
+			take(t, p, 2, user)
+		}
+		for _, order := range []topkeys.Order{topkeys.ByRefusals, topkeys.ByUse} {
+			for n := 1; n <= 4; n++ {
+				keys := ""
+				for _, k := range c.Top(order, n) {
+					keys += k.Key
+				}
+				assert.Equal(t, "abcd"[:n], keys)
+			}
+		}
+	})
+}
+
 // TestRefusals checks what counts as a refusal.
 func TestRefusals(t *testing.T) {
 	c := topkeys.New(nil)
