@@ -113,6 +113,13 @@ var never = []struct{ from, to, because string }{
 	{"throttle", echoPath, "users of net/http would build Echo"},
 	{"throttle", goRedis, "a throttle knows no store"},
 	{"throttle", "adapter", "adapters are above"},
+	{"feed", ginPath, "users of net/http would build Gin"},
+	{"feed", echoPath, "users of net/http would build Echo"},
+	{"feed", "redisstore", "decisions are published wherever they are made"},
+	{".", "feed", "users of the memory store would build a Redis client"},
+	{"topkeys", ginPath, "users of net/http would build Gin"},
+	{"topkeys", echoPath, "users of net/http would build Echo"},
+	{"topkeys", goRedis, "decisions are counted wherever they are made"},
 	{".", "ginlimit", "adapters are above"},
 	{".", "echolimit", "adapters are above"},
 

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
 
+	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/memstore"
 	"github.com/routelimit/limit/redisstore"
@@ -82,7 +82,7 @@ func openStore(ctx context.Context, redisURL string) (store core.Store, place st
 	if err != nil {
 		return nil, "", nil, fmt.Errorf("--redis: %w: write a URL such as redis://127.0.0.1:6379/0", err)
 	}
-	logging.Disable() // go-redis returns its errors too, and package guard logs them
+	redisclient.Quiet() // package guard logs errors
 	options.ContextTimeoutEnabled = true
 	client := redis.NewClient(options)
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)

@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
 
 	"github.com/routelimit/limit/cmd/limitctl/internal/doctor"
+	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
 )
 
 // A findings error is the exit code of findings that have been printed.
@@ -63,7 +63,7 @@ failure, and 3 for wrong arguments. Skipped checks do not count.`,
 			if web.URL == "" && len(web.Routes) > 0 {
 				return usageError{errors.New("--route: name the application by --url as well")}
 			}
-			logging.Disable() // what go-redis logs, it also returns as errors
+			redisclient.Quiet()
 			var facts doctor.Facts
 			var err error
 			if redis.URL != "" {

@@ -6,7 +6,8 @@
 // change policies through Redis. "limitctl simulate" says what a policy would have done
 // to the requests of access logs. "limitctl top" and "limitctl inspect" look at the quotas
 // in Redis, and "limitctl reset", "limitctl ban" and "limitctl override" change them.
-// "limitctl bench" measures how many decisions a Redis makes.
+// "limitctl watch" prints decisions as they happen, and "limitctl bench" measures how many
+// a Redis makes.
 //
 // It is not called limit because zsh and csh have a builtin of that name.
 package main
@@ -48,7 +49,7 @@ func newCommand() *cobra.Command {
 	root.AddCommand(newDemoCommand(), newDoctorCommand(), newBenchCommand())
 	root.AddCommand(newPolicyCommands()...)
 	root.AddCommand(newSimulateCommand())
-	root.AddCommand(newTopCommand(), newInspectCommand(), newResetCommand(), newBanCommand(), newOverrideCommand(), newExitCodesTopic())
+	root.AddCommand(newTopCommand(), newInspectCommand(), newResetCommand(), newBanCommand(), newOverrideCommand(), newWatchCommand(), newExitCodesTopic())
 	return root
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -53,9 +54,13 @@ func CheckPrefix(flag, prefix string) error {
 	return nil
 }
 
+// Quiet ends the log of go-redis, which also returns what it logs as errors. It sets a
+// global variable, and does so once.
+var Quiet = sync.OnceFunc(logging.Disable)
+
 // Open returns a client. It does not connect yet.
 func Open(text string, cluster bool) (redis.UniversalClient, error) {
-	logging.Disable() // what go-redis logs, it also returns as errors
+	Quiet()
 	if cluster {
 		options, err := redis.ParseClusterURL(text)
 		if err != nil {
