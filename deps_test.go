@@ -112,6 +112,9 @@ var never = []struct{ from, to, because string }{
 	{"throttle", echoPath, "users of net/http would build Echo"},
 	{"throttle", goRedis, "a throttle knows no store"},
 	{"throttle", "adapter", "adapters are above"},
+	{"topkeys", ginPath, "users of net/http would build Gin"},
+	{"topkeys", echoPath, "users of net/http would build Echo"},
+	{"topkeys", goRedis, "decisions are counted wherever they are made"},
 	{".", "ginlimit", "adapters are above"},
 	{".", "echolimit", "adapters are above"},
 

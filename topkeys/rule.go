@@ -1,0 +1,132 @@
+package topkeys
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/routelimit/limit"
+)
+
+// A rule has the keys of one rule that count most.
+type rule struct {
+	policy, name string
+	most         int // keys of each order
+
+	mu      sync.Mutex
+	aging   aging
+	index   map[string]int32 // of entries, by key
+	entries []entry
+	free    []int32 // entries without a key
+	heaps   [2]heap // by Order
+}
+
+// An entry is a key that is in at least one heap.
+type entry struct {
+	key                        string
+	in                         [2]bool    // the heaps, by Order
+	count, err                 [2]float64 // upper bounds, and how much they may be too high
+	requests                   float64    // since the key has an entry
+	last, reset                int64      // microseconds: the last decision, and when the quota is full again
+	limit, remaining, capacity int64
+}
+
+func (r *rule) observe(o *limit.RuleDecision, at time.Time) {
+	used := usedPart(o.Remaining, o.Capacity)
+	refused := !o.Allowed && !o.Shadow && !o.Marked
+	last := at.UnixMicro()
+
+	r.mu.Lock()
+	if now := last / 1e6; now != r.aging.now {
+		r.advance(now)
+	}
+	weight := r.aging.weight
+	i, ok := r.index[o.Key]
+	if !ok {
+		if used == 0 && !refused {
+			r.mu.Unlock()
+			return
+		}
+		i = r.insert(o.Key)
+	}
+	e := &r.entries[i]
+	e.requests += weight
+	e.last, e.reset = last, last+o.ResetAfter.Microseconds()
+	e.limit, e.remaining, e.capacity = o.Limit, o.Remaining, o.Capacity
+	if used > 0 {
+		r.add(ByUse, i, weight*used*used)
+	}
+	if refused {
+		r.add(ByRefusals, i, weight)
+	}
+	r.mu.Unlock()
+}
+
+// usedPart returns the part of a capacity that is used.
+func usedPart(remaining, capacity int64) float64 {
+	if remaining >= capacity {
+		return 0
+	}
+	return 1 - float64(max(0, remaining))/float64(capacity)
+}
+
+// advance sets the clock, in seconds.
+func (r *rule) advance(now int64) {
+	factor := r.aging.advance(now)
+	if factor == 1 {
+		return
+	}
+	for i := range r.entries {
+		e := &r.entries[i]
+		e.requests *= factor
+		for order := range e.count {
+			e.count[order] *= factor
+			e.err[order] *= factor
+		}
+	}
+	for order := range r.heaps {
+		r.heaps[order].scale(factor)
+	}
+}
+
+// insert makes an entry for a key. The key is copied, since it may be a part of a long
+// text.
+func (r *rule) insert(key string) int32 {
+	key = strings.Clone(key)
+	var i int32
+	if n := len(r.free); n > 0 {
+		i, r.free = r.free[n-1], r.free[:n-1]
+		r.entries[i] = entry{key: key}
+	} else {
+		i = int32(len(r.entries))
+		r.entries = append(r.entries, entry{key: key})
+	}
+	r.index[key] = i
+	return i
+}
+
+// add adds to the count of entry i in one order. If the heap is full, the entry takes the
+// place of that with the lowest count, and its count: the entry may have counted as much
+// before.
+func (r *rule) add(order Order, i int32, weight float64) {
+	e, h := &r.entries[i], &r.heaps[order]
+	switch {
+	case e.in[order]:
+		e.count[order] += weight
+	case h.len() < r.most:
+		e.in[order], e.count[order] = true, weight
+		h.push(weight, i)
+	default:
+		lowest := &r.entries[h.lowest(r.entries, order)]
+		lost := lowest.count[order]
+		lowest.in[order], lowest.count[order], lowest.err[order] = false, 0, 0
+		if lowest.in == [2]bool{} {
+			gone := r.index[lowest.key]
+			delete(r.index, lowest.key)
+			*lowest = entry{}
+			r.free = append(r.free, gone)
+		}
+		e.in[order], e.count[order], e.err[order] = true, lost+weight, lost
+		h.replaceLowest(lost+weight, i)
+	}
+}

@@ -1,0 +1,228 @@
+// Package topkeys lists the keys that a program refuses most, and those that are near
+// their limit: the addresses and users behind the figures of a dashboard.
+//
+//	top := topkeys.New(nil)
+//	limiter.Observe(func(_ *http.Request, d limit.Decision, err error) {
+//		if err == nil {
+//			top.Observe(&d)
+//		}
+//	})
+//	…
+//	for _, key := range top.Top(topkeys.ByRefusals, 20) {
+//		fmt.Println(key.Policy, key.Rule, key.Key, key.Refused)
+//	}
+//
+// Memory is bounded, whatever keys clients send: each rule tracks the keys that count
+// most, by the Space-Saving algorithm of Metwally, Agrawal and El Abbadi ("Efficient
+// Computation of Frequent and Top-k Elements in Data Streams", ICDT 2005).
+//
+// Counts age. A request counts as 1, and as 1/e = 0.37 after [Window], so that a client
+// with a steady rate counts as many requests as it sends in one Window. Ages are in whole
+// seconds. This is the exponential form of "Forward Decay" (Cormode, Shkapenyuk,
+// Srivastava and Xu, ICDE 2009), which keeps the bounds of Space-Saving.
+package topkeys
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/routelimit/limit"
+)
+
+// Window is the mean age of what counts: the steady rate of a key times Window is its
+// count. After a client stops, its count halves every 3 minutes and 28 seconds.
+const Window = 5 * time.Minute
+
+// Options configures a [Counter]. The zero Options is ready to use.
+type Options struct {
+	// Keys is how many keys each rule tracks for each [Order]; 0 means 256, and the most
+	// is 10,000. Each takes at most 350 bytes, and about 220 if its text is an address.
+	Keys int
+
+	// Rules is how many rules are tracked; 0 means 1,000, and the most is 10,000. Later
+	// ones are not listed. Rules that have the same name and policy are one. With the
+	// defaults, a Counter takes at most 180 MB, if clients fill all 1,000 rules with keys.
+	Rules int
+
+	// Name returns the text that stands for a key in [Key].Key, such as that of
+	// [Hashed]. Nil means the key itself.
+	Name func(key string) string
+}
+
+// An Order says which keys come first.
+type Order int
+
+// The orders.
+const (
+	ByRefusals Order = iota // the most refusals first
+	ByUse                   // the largest used part of the capacity first, then the most requests
+)
+
+// A Key is a key of a rule, and what it counts.
+type Key struct {
+	Policy, Rule string // as a limit.Decision names them
+
+	// Key is the text of the key, or what Options.Name made of it. Clients choose most
+	// keys: escape it for a page or a terminal. It is "" for a global rule, and for the
+	// requests that lack the key.
+	Key string
+
+	// Requests is how many requests the key had, aged. It is too low for a key that was
+	// not tracked from its first request, but at least Refused.
+	Requests float64
+
+	// Refused is how many requests the rule refused, aged. It is never too low for the
+	// keys of ByRefusals, and too high by at most Error. For a key of ByUse alone, it may
+	// be 0 although the rule refused some.
+	Refused, Error float64
+
+	// Used is the part of Capacity that was in use at the last decision, from 0 to 1. It
+	// is 0 once the quota is full again.
+	Used                       float64
+	Limit, Remaining, Capacity int64     // at the last decision
+	Last                       time.Time // of the last decision, on the clock of decisions
+}
+
+// A Counter counts the requests of keys. Make it with [New]. It is safe for concurrent
+// use.
+type Counter struct {
+	options  Options
+	now      func() time.Time
+	policies atomic.Pointer[map[string]*policy] // replaced under mu
+	full     atomic.Bool                        // whether there are Options.Rules rules
+
+	mu    sync.Mutex
+	rules []*rule // in the order of their first decisions
+}
+
+// A policy has the rules of one policy, mostly in the order of declaration.
+type policy struct{ rules atomic.Pointer[[]*rule] }
+
+// New returns a Counter. Nil options mean the zero Options. New panics if the options are
+// invalid.
+func New(options *Options) *Counter {
+	c := &Counter{now: time.Now}
+	if options != nil {
+		c.options = *options
+	}
+	bound := func(name string, value *int, usual int) {
+		const most = 10_000
+		if *value < 0 || *value > most {
+			panic(fmt.Sprintf("topkeys: %s %d: write 1 to %d, or 0 for %d", name, *value, most, usual))
+		}
+		if *value == 0 {
+			*value = usual
+		}
+	}
+	bound("Keys", &c.options.Keys, 256)
+	bound("Rules", &c.options.Rules, 1000)
+	c.policies.Store(new(map[string]*policy))
+	return c
+}
+
+// Observe counts a decision: once for each of its rules. Call it from
+// [limit.Limiter.Observe], for decisions without an error. Requests that a rule exempts
+// do not count for it, nor do those refused because the store failed (limit.ModeRefused).
+// A refusal by a shadow rule, or by one that only marks the request, is none.
+//
+// Observe does not allocate for keys that are tracked, and d may be changed afterwards.
+func (c *Counter) Observe(d *limit.Decision) {
+	if d.Mode == limit.ModeRefused {
+		return
+	}
+	var outcome limit.RuleDecision
+	var p *policy
+	for i := 0; d.Rule(i, &outcome); i++ {
+		if i == 0 {
+			p = (*c.policies.Load())[d.Policy()]
+		}
+		r := p.rule(i, outcome.Name)
+		if r == nil {
+			if r = c.add(d.Policy(), outcome.Name); r == nil {
+				continue
+			}
+		}
+		if !outcome.Exempt {
+			r.observe(&outcome, d.At)
+		}
+	}
+}
+
+// rule returns the rule of a name, which is probably at index i, or nil.
+func (p *policy) rule(i int, name string) *rule {
+	if p == nil {
+		return nil
+	}
+	rules := *p.rules.Load()
+	if i < len(rules) && rules[i].name == name {
+		return rules[i]
+	}
+	for _, r := range rules {
+		if r.name == name {
+			return r
+		}
+	}
+	return nil
+}
+
+// add returns the rule of a policy, new if need be, or nil if there are too many.
+func (c *Counter) add(policyName, name string) *rule {
+	if c.full.Load() {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	policies := *c.policies.Load()
+	p := policies[policyName]
+	if r := p.rule(0, name); r != nil {
+		return r
+	}
+	if len(c.rules) >= c.options.Rules {
+		c.full.Store(true)
+		return nil
+	}
+	r := &rule{policy: policyName, name: name, most: c.options.Keys, index: make(map[string]int32)}
+	c.rules = append(c.rules, r)
+	if p != nil {
+		rules := append(slices.Clone(*p.rules.Load()), r)
+		p.rules.Store(&rules)
+		return r
+	}
+	p = new(policy)
+	p.rules.Store(&[]*rule{r})
+	more := make(map[string]*policy, len(policies)+1)
+	for name, p := range policies {
+		more[name] = p
+	}
+	more[policyName] = p
+	c.policies.Store(&more)
+	return r
+}
+
+// Top returns the first n keys of an order, over all rules.
+//
+// By refusals, each key that has more than 1/Keys of the refusals of its rule is tracked,
+// and Error is at most that part. By use, a request counts as the square of the part of
+// the capacity that its key has used, so that clients near their limit are kept before
+// the many that are far from it: each key with more than 1/Keys of this sum is tracked.
+// Sums are aged. Keys whose refusals have aged to less than 0.05, or whose quota is full
+// again, are not listed.
+func (c *Counter) Top(order Order, n int) []Key {
+	c.mu.Lock()
+	rules := slices.Clone(c.rules)
+	c.mu.Unlock()
+	return c.first(order, n, rules...)
+}
+
+// TopOf returns the first n keys of an order of one rule, as [Counter.Top] does. It is
+// nil if the rule has had no decision.
+func (c *Counter) TopOf(policy, rule string, order Order, n int) []Key {
+	r := (*c.policies.Load())[policy].rule(0, rule)
+	if r == nil {
+		return nil
+	}
+	return c.first(order, n, r)
+}
