@@ -29,7 +29,7 @@ func (p *page) refusalList(t *totals) refusalList {
 }
 
 func (p *page) refusalRow(t *totals, r *refusal) refusalRow {
-	row := refusalRow{Number: r.number, At: r.at.UnixMilli(), Policy: r.policy, Method: r.method, Outcome: r.outcome, Mode: r.mode,
+	row := refusalRow{Number: r.number, At: t.start.Add(r.since).UnixMilli(), Policy: r.policy, Method: r.method, Outcome: r.outcome, Mode: r.mode,
 		Rules: []refusedKey{}, RetryAfter: millis(r.retryAfter)}
 	var words []string
 	for i := range r.rules[:min(r.count, keptRules)] {
