@@ -8,16 +8,19 @@ import (
 	"time"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/topkeys"
 )
 
 // Bounds of what a collector keeps.
 const (
-	maxPolicies = 10_000 // with counts of their own
-	maxRules    = 20_000 // of all policies
-	shardCount  = 16
-	keptSeconds = 128 // at least shownSeconds and the second that is going on
-	keptSlots   = 32  // at least shownSlots
-	keptHour    = 368 // at least shownHour
+	maxPolicies  = 10_000 // with counts of their own
+	maxRules     = 20_000 // of all policies
+	shardCount   = 16
+	trackedKeys  = 64 // of each rule and order: see package topkeys
+	trackedRules = 1000
+	keptSeconds  = 128 // at least shownSeconds and the second that is going on
+	keptSlots    = 32  // at least shownSlots
+	keptHour     = 368 // at least shownHour
 
 	slotSeconds  = 10
 	shownSeconds = 120
@@ -39,6 +42,7 @@ type collector struct {
 	rules    atomic.Int64
 	shards   [shardCount]shard
 	refusals refusals
+	top      *topkeys.Counter
 }
 
 // A shard has the counts of the policies that fall to it by the hash of their names.
@@ -116,7 +120,7 @@ type fullest struct {
 }
 
 func newCollector() *collector {
-	c := &collector{start: time.Now(), seed: maphash.MakeSeed()}
+	c := &collector{start: time.Now(), seed: maphash.MakeSeed(), top: topkeys.New(&topkeys.Options{Keys: trackedKeys, Rules: trackedRules})}
 	for i := range c.shards {
 		c.shards[i].policies = map[string]*policy{}
 	}
@@ -137,7 +141,8 @@ func (c *collector) now() moment { return at(time.Since(c.start)) }
 
 // observe counts a decision. It is called by limit.Limiter.Observe.
 func (c *collector) observe(r *http.Request, d limit.Decision, err error) {
-	now := c.now()
+	since := time.Since(c.start)
+	now := at(since)
 	if err != nil {
 		if d.At.IsZero() { // otherwise the decision has been counted, and its end failed
 			s := &c.shards[0]
@@ -166,8 +171,9 @@ func (c *collector) observe(r *http.Request, d limit.Decision, err error) {
 		}
 	}
 	s.mu.Unlock()
+	c.top.Observe(&d)
 	if !d.Allowed {
-		c.refusals.add(r, &d, name)
+		c.refusals.add(r, &d, name, since)
 	}
 }
 

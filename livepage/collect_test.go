@@ -21,7 +21,7 @@ func decisions(t testing.TB, p, n int, allowed bool) (list []limit.Decision) {
 	limiter := limit.New(nil, limits)
 	limiter.Observe(func(_ *http.Request, d limit.Decision, _ error) { list = append(list, d) })
 	for i := range p {
-		policy, err := limiter.Policy(limit.Named(fmt.Sprintf("policy-%d", i), limit.PerUser(time.Hour, 1), limit.Global(time.Hour, 1_000_000)))
+		policy, err := limiter.Policy(limit.Named(fmt.Sprintf("policy-%d", i), limit.PerUser(time.Hour, 1), limit.Rule{Key: limit.Everyone, Limit: 1_000_000, Window: time.Hour, Algorithm: limit.SlidingCells}))
 		require.NoError(t, err)
 		for j := i; j < n; j += p {
 			for range 2 {

@@ -7,6 +7,8 @@ import (
 	"encoding/base32"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/routelimit/limit/topkeys"
 )
 
 // A hash makes ids of keys, with a secret of its own, so that nobody finds an address or
@@ -44,8 +46,15 @@ func (p *page) show(key string) (shown, id string) {
 	return key, ""
 }
 
-// find returns the key of an id, if it is one that the page shows now.
+// find returns the key of an id, if it is one that the page can show now.
 func (p *page) find(id string) (key string, ok bool) {
+	for _, order := range []topkeys.Order{topkeys.ByRefusals, topkeys.ByUse} {
+		for _, k := range p.collector.top.Top(order, 2*trackedKeys*trackedRules) {
+			if p.hash.id("key", k.Key) == id {
+				return k.Key, true
+			}
+		}
+	}
 	newest, _ := p.collector.refusals.newest()
 	for i := range newest {
 		r := &newest[i]

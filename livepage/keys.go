@@ -1,9 +1,62 @@
 package livepage
 
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/routelimit/limit/topkeys"
+)
+
+const shownKeys = 20
+
 // keys returns who is limited: the keys with the most refusals, or those at or near their
 // limits.
 func (p *page) keys(t *totals, q query) keys {
-	return keys{Order: q.order, Rows: []keyRow{}}
+	list := keys{Order: q.order, Rows: []keyRow{}}
+	of := keyQuery{q.policy, q.order}
+	top, ok := t.keys[of]
+	if !ok {
+		top = p.top(t, of)
+		t.keys[of] = top
+	}
+	size := budget(keysBytes)
+	for i := range top {
+		k := &top[i]
+		row := keyRow{Policy: k.Policy, Rule: k.Rule, Kind: kindOf(t.rule(k.Policy, k.Rule)),
+			Requests: int64(math.Round(k.Requests)), Refused: int64(math.Round(k.Refused)), Used: math.Round(k.Used*1000) / 1000,
+			Limit: k.Limit, Remaining: k.Remaining, Capacity: k.Capacity, Last: k.Last.UnixMilli()}
+		row.Key, row.ID = p.show(k.Key)
+		if !size.fits(row) {
+			break
+		}
+		list.Rows = append(list.Rows, row)
+	}
+	return list
+}
+
+// top returns the first keys of all policies, or of one.
+func (p *page) top(t *totals, of keyQuery) []topkeys.Key {
+	order := topkeys.ByRefusals
+	if of.order == "use" {
+		order = topkeys.ByUse
+	}
+	if of.policy == "" {
+		return p.collector.top.Top(order, shownKeys)
+	}
+	var list []topkeys.Key
+	for _, set := range t.sets[of.policy] {
+		for _, r := range set.Rules() {
+			list = append(list, p.collector.top.TopOf(of.policy, r.Name, order, shownKeys)...)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b topkeys.Key) int {
+		if order == topkeys.ByUse {
+			return cmp.Or(cmp.Compare(b.Used, a.Used), cmp.Compare(b.Requests, a.Requests))
+		}
+		return cmp.Compare(b.Refused, a.Refused)
+	})
+	return list[:min(shownKeys, len(list))]
 }
 
 // lists adds the bans and overrides.

@@ -38,7 +38,8 @@ const (
 type Options struct {
 	// Authorize returns the name of the person who sends a request, and what the person
 	// may do. The name is shown on the page, and is kept with bans and overrides. The
-	// function must verify it. Nil makes everybody on this machine an Operator, if the
+	// function must verify it. It is called for each request, and each minute while the page
+	// is open, so it can log who changes what. Nil makes everybody on this machine an Operator, if the
 	// request comes straight from a loopback address to a loopback name, and refuses
 	// all other requests.
 	Authorize func(*http.Request) (who string, role Role)

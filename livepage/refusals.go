@@ -26,7 +26,7 @@ type refusals struct {
 // A refusal is a refused request.
 type refusal struct {
 	number     int64
-	at         time.Time
+	since      time.Duration // since the collector began
 	policy     string
 	method     string
 	outcome    string
@@ -62,13 +62,12 @@ func methodOf(r *http.Request) string {
 	return "other"
 }
 
-func (l *refusals) add(r *http.Request, d *limit.Decision, policy string) {
-	now := time.Now()
+func (l *refusals) add(r *http.Request, d *limit.Decision, policy string, since time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.last++
 	e := &l.entries[l.last%keptRefusals]
-	e.number, e.at, e.policy, e.method = l.last, now, policy, methodOf(r)
+	e.number, e.since, e.policy, e.method = l.last, since, policy, methodOf(r)
 	e.outcome, e.mode, e.retryAfter, e.count = d.Outcome(), d.Mode.String(), d.RetryAfter, 0
 	var rule limit.RuleDecision
 	for i := 0; d.Rule(i, &rule); i++ {

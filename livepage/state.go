@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/topkeys"
 )
 
 // A query says which part of the state a viewer looks at. It is comparable, and each
@@ -226,7 +227,12 @@ type totals struct {
 	rows  []total
 	sets  map[string][]limit.RuleSet
 	now   moment
+	start time.Time // of the collector, on the wall clock of now
+	keys  map[keyQuery][]topkeys.Key
 }
+
+// A keyQuery says which keys are listed.
+type keyQuery struct{ policy, order string }
 
 // A total is the counts of a policy, by which policies are sorted.
 type total struct {
@@ -238,13 +244,14 @@ type total struct {
 
 func (p *page) total(now moment) *totals {
 	wall := time.Now()
+	start := p.collector.since(wall)
 	stats := p.limiter.Stats()
-	t := &totals{now: now, sets: map[string][]limit.RuleSet{}, state: state{
-		At: wall.UnixMilli(), Instance: p.options.Name, Since: p.collector.since(wall).UnixMilli(), Unavailable: stats.Unavailable,
+	t := &totals{now: now, start: start, sets: map[string][]limit.RuleSet{}, keys: map[keyQuery][]topkeys.Key{}, state: state{
+		At: wall.UnixMilli(), Instance: p.options.Name, Since: start.UnixMilli(), Unavailable: stats.Unavailable,
 		Waiters: stats.Waiters, Reserved: stats.Reserved, Settled: stats.Settled,
 		Viewers: p.viewers.Load(), HideKeys: p.options.HideKeys,
 	}}
-	p.collector.total(t, p.collector.since(wall))
+	p.collector.total(t)
 	counted := make(map[string]bool, len(t.rows))
 	for i := range t.rows {
 		counted[t.rows[i].name] = true

@@ -12,6 +12,7 @@ import (
 const (
 	maxViewers   = 64
 	writeTimeout = 5 * time.Second
+	checkEvery   = 60 // states: then it is checked whether the viewer still has the role
 )
 
 // me is what the state says of the viewer, and is put before the part that viewers share.
@@ -64,6 +65,9 @@ func (p *page) events(w http.ResponseWriter, r *http.Request, v viewer) {
 	if !sameOrigin(w, r) {
 		return
 	}
+	if r.Method == http.MethodHead {
+		return // it would hold a place and get nothing
+	}
 	if p.viewers.Add(1) > maxViewers {
 		p.viewers.Add(-1)
 		w.Header().Set("Retry-After", "10")
@@ -98,7 +102,10 @@ func (p *page) events(w http.ResponseWriter, r *http.Request, v viewer) {
 		}
 		return control.Flush()
 	}
-	for {
+	for states := 1; ; states++ {
+		if states%checkEvery == 0 && !p.still(r, v) {
+			return // the page connects again, and is answered anew
+		}
 		if send("state", text, p.view(q)[1:]) != nil {
 			return
 		}
@@ -114,6 +121,15 @@ func (p *page) events(w http.ResponseWriter, r *http.Request, v viewer) {
 			return
 		}
 	}
+}
+
+// still reports whether the sender of a request is still the same viewer.
+func (p *page) still(r *http.Request, v viewer) bool {
+	if p.options.Authorize == nil {
+		return true
+	}
+	who, role := p.options.Authorize(r)
+	return viewer{who, min(role, Operator)} == v
 }
 
 // untilNext returns how long until the next second begins.

@@ -13,9 +13,9 @@ func (c *collector) since(wall time.Time) time.Time {
 	return wall.Round(0).Add(-time.Since(c.start))
 }
 
-// total adds the counts of all shards to t. The collector began at the time start.
-func (c *collector) total(t *totals, start time.Time) {
-	now, first := t.now, start.Unix()-1 // the time of second 0 of a ring
+// total adds the counts of all shards to t.
+func (c *collector) total(t *totals) {
+	now, first := t.now, t.start.Unix()-1 // the time of second 0 of a ring
 	s := &t.state
 	s.Seconds = seconds{first + int64(now.second) - shownSeconds, make([]uint64, shownSeconds), make([]uint64, shownSeconds)}
 	counts := [modes]int64{}

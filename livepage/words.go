@@ -3,6 +3,7 @@ package livepage
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -29,7 +30,7 @@ func (p *page) refusalList(t *totals) refusalList {
 }
 
 func (p *page) refusalRow(t *totals, r *refusal) refusalRow {
-	row := refusalRow{Number: r.number, At: r.at.UnixMilli(), Policy: r.policy, Method: r.method, Outcome: r.outcome, Mode: r.mode,
+	row := refusalRow{Number: r.number, At: t.start.Add(r.since).UnixMilli(), Policy: r.policy, Method: r.method, Outcome: r.outcome, Mode: r.mode,
 		Rules: []refusedKey{}, RetryAfter: millis(r.retryAfter)}
 	var words []string
 	for i := range r.rules[:min(r.count, keptRules)] {
@@ -95,33 +96,33 @@ func until(d time.Duration) string {
 	return " for another " + inWords(d)
 }
 
-// inWords returns a duration with its largest unit or two, rounded up, as people read it:
-// "1 min 5 s".
+// inWords returns a duration as people read it, rounded up: "1 min 5 s", "2 d 1 h".
 func inWords(d time.Duration) string {
-	if d < time.Second {
+	if d <= 999*time.Millisecond {
 		return fmt.Sprintf("%d ms", (d+time.Millisecond-1)/time.Millisecond)
 	}
-	units := []struct {
-		of   time.Duration
-		word string
-	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "min"}, {time.Second, "s"}}
-	for i, u := range units {
-		if d < u.of {
-			continue
-		}
-		smallest := u.of
-		if i+1 < len(units) {
-			smallest = units[i+1].of
-		}
-		if rest := d % smallest; rest != 0 {
-			d += smallest - rest
-		}
-		if d%u.of == 0 || smallest == u.of {
-			return fmt.Sprintf("%d %s", d/u.of, u.word)
-		}
-		return fmt.Sprintf("%d %s %d %s", d/u.of, u.word, d%u.of/smallest, units[i+1].word)
+	if d > math.MaxInt64-24*time.Hour {
+		return "centuries"
 	}
-	return d.String()
+	up := func(unit time.Duration) { d = (d + unit - 1) / unit * unit }
+	up(time.Second)
+	if d > time.Hour {
+		up(time.Minute)
+	}
+	if d > 24*time.Hour {
+		up(time.Hour)
+	}
+	days, hours, minutes, seconds := d/(24*time.Hour), d/time.Hour%24, d/time.Minute%60, d/time.Second%60
+	var words []string
+	for _, part := range []struct {
+		n    time.Duration
+		unit string
+	}{{days, "d"}, {hours, "h"}, {minutes, "min"}, {seconds, "s"}} {
+		if part.n > 0 {
+			words = append(words, fmt.Sprintf("%d %s", part.n, part.unit))
+		}
+	}
+	return strings.Join(words, " ")
 }
 
 // millis returns milliseconds, rounded up, or -1 for Never.
