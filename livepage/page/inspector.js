@@ -194,8 +194,8 @@ export class Inspector {
       const d = await ask(`peek?${new URLSearchParams({ ...subject(of), plan })}`);
       if (number !== this.number || !this.dialog.open) return;
       this.peeked = { of, limit: d.limit };
-      set(byId('peek-left'), exactly(d.remaining));
-      set(byId('peek-of'), `of ${exactly(d.capacity)} left for ${name(of)}`);
+      set(byId('peek-key'), name(of));
+      set(byId('peek-rule'), `in ${visible(of.rule)} of ${visible(of.policy)}`);
       fill(this.dialog.querySelector('.bar'), d.used);
       set(byId('peek-words'), visible(d.words));
       byId('peek').hidden = false;
