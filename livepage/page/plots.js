@@ -86,7 +86,7 @@ export class Timeline {
     const end = now / 1000, start = end - 3600;
     const rects = periods.filter((p) => p.to > start).map((p) => {
       const from = Math.max(p.from, start);
-      const r = svg('rect', { x: from - start, y: 0, width: Math.max(8, Math.min(p.to, end) - from), height: 40, class: `mode-${p.mode}` });
+      const r = svg('rect', { x: from - start, y: 0, width: Math.max(20, Math.min(p.to, end) - from), height: 40, class: `mode-${p.mode}` });
       return r;
     });
     this.svg.replaceChildren(...rects);
