@@ -195,7 +195,7 @@ const all = el('button', { type: 'button', class: 'quiet', 'aria-expanded': 'fal
   showRefusals(state);
   asked = false;
 } }, 'Show up to 50');
-byId('refusals-empty').after(el('div', { class: 'foot' }, all));
+byId('refusals-empty').after(el('div', { class: 'foot', id: 'refusals-foot' }, all));
 
 function footer(s) {
   const parts = [`This instance counts its own decisions, since ${clock(s.since, s.at)}.`];

@@ -1,5 +1,4 @@
 // Rows that keep their elements, and their places while somebody uses them.
-const pointer = matchMedia('(hover: hover)');
 
 // Rows are the rows of a table, or its groups of rows. create returns an element and the
 // function that updates it with an item.
@@ -9,14 +8,15 @@ export class Rows {
     this.key = key;
     this.create = create;
     this.rows = new Map();
+    this.pointed = false;
+    container.addEventListener('pointerover', (e) => { this.pointed = e.pointerType === 'mouse' && e.target.closest('tbody') !== null; });
+    container.addEventListener('pointerleave', () => { this.pointed = false; });
   }
 
   // held reports whether the rows must stay where they are: a person points at them, or
   // has the focus of the keyboard there.
   held() {
-    const c = this.container;
-    return (pointer.matches && c.querySelector('tr:hover') !== null && c.querySelector('thead:hover') === null)
-      || c.querySelector('tbody :focus-visible, tr :focus-visible') !== null && c.querySelector('thead :focus-visible') === null;
+    return this.pointed || this.container.querySelector('tbody :focus-visible, td :focus-visible, tr > th[scope=row] :focus-visible') !== null;
   }
 
   // show updates the rows. If they are held, none comes, goes or moves, except if the

@@ -87,7 +87,7 @@ export function refusalRows(body, inspect) {
     if (r.outcome !== 'refused') tags.push(el('span', { class: 'tag' }, visible(r.outcome)));
     if (outage(r.mode)) tags.push(el('span', { class: 'tag warn', title: modeWords[r.mode] }, `decided ${visible(r.mode)}`));
     const element = el('tr', {}, el('td', {}, time(r.at)), el('td', {}, el('div', { class: 'reason' },
-      el('span', {}, el('span', { class: 'strong text' }, visible(r.policy)), ...tags), el('span', { class: 'text' }, visible(r.words)), el('span', { class: 'keys' }, ...keys))));
+      el('span', {}, el('span', { class: 'strong text' }, visible(r.policy)), ...tags), el('span', { class: 'keys' }, ...keys), el('span', { class: 'text' }, visible(r.words)))));
     return { element, update() {} };
   });
 }
