@@ -374,6 +374,9 @@ func TestBounds(t *testing.T) {
 	assert.Equal(t, 1, rules)
 }
 
+// measured is a variable of the package, so that the collector lives until it is dropped.
+var measured *collector
+
 // TestMemory measures what policies and rules take, and that keys take no more than the
 // bound of package topkeys.
 func TestMemory(t *testing.T) {
@@ -393,14 +396,14 @@ func TestMemory(t *testing.T) {
 		return before - heap()
 	}
 	list := decisions(t, 1000, 1000, true)
-	c := newCollector()
-	empty := freed(func() { c = nil })
-	c = newCollector()
+	measured = newCollector()
+	empty := freed(func() { measured = nil })
+	measured = newCollector()
 	for i := range list {
-		c.observe(nil, list[i], nil)
+		measured.observe(nil, list[i], nil)
 	}
-	keys := freed(func() { c.top = nil }) / 1000
-	counts := (freed(func() { c = nil }) - empty) / 1000
+	keys := freed(func() { measured.top = nil }) / 1000
+	counts := (freed(func() { measured = nil }) - empty) / 1000
 	runtime.KeepAlive(list)
 	t.Logf("%d bytes without policies; for each policy with two rules, %d of counts, and %d of one key and a global one", empty, counts, keys)
 	assert.Less(t, empty, int64(512<<10))
@@ -413,7 +416,8 @@ func TestMemory(t *testing.T) {
 		take(t, policy, fmt.Sprint("user-", i))
 		take(t, policy, fmt.Sprint("user-", i))
 	}
-	many := freed(func() { *p.collector = collector{} })
+	measured = p.collector
+	many := freed(func() { measured, *p.collector = nil, collector{} })
 	runtime.KeepAlive(limiter)
 	t.Logf("%d bytes after 100,000 keys of one rule", many)
 	assert.Less(t, many, int64(512<<10))
