@@ -265,10 +265,11 @@ func TestSize(t *testing.T) {
 		}
 	}
 	// The largest counts: those of a busy year would have as many digits.
-	for _, shard := range p.collector.shards {
+	for i := range p.collector.shards {
+		shard := &p.collector.shards[i]
 		for _, policy := range shard.policies {
-			for i := range policy.counts {
-				policy.counts[i] = count{1, 4_000_000_000, 4_000_000_000}
+			for j := range policy.counts {
+				policy.counts[j] = count{1, 4_000_000_000, 4_000_000_000}
 			}
 		}
 	}
