@@ -91,6 +91,7 @@ func (p *page) change(w http.ResponseWriter, r *http.Request, v viewer, do func(
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), actionTimeout)
 	defer cancel()
 	said, err := do(ctx, v, &a)
+	p.states.outdated()
 	if err != nil {
 		failed(w, err)
 		return

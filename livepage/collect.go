@@ -50,7 +50,8 @@ type collector struct {
 type shard struct {
 	mu       sync.Mutex
 	policies map[string]*policy
-	unlisted counts // of policies beyond maxPolicies
+	last     *policy // of the last decision: the lookup takes a tenth of an observation
+	unlisted counts  // of policies beyond maxPolicies
 	seconds  [keptSeconds]count
 	modes    [keptSlots]modeCount
 	hour     [keptHour]modeMask
@@ -157,9 +158,12 @@ func (c *collector) observe(r *http.Request, d limit.Decision, err error) {
 	s.mu.Lock()
 	s.seconds[now.second%keptSeconds].add(now.second, d.Allowed)
 	s.mode(now, int(d.Mode))
-	p := s.policies[name]
-	if p == nil {
-		p = c.newPolicy(s, name)
+	p := s.last
+	if p == nil || p.name != name {
+		if p = s.policies[name]; p == nil {
+			p = c.newPolicy(s, name)
+		}
+		s.last = p
 	}
 	if p == nil {
 		s.unlisted.add(now.slot, d.Allowed)
@@ -168,10 +172,12 @@ func (c *collector) observe(r *http.Request, d limit.Decision, err error) {
 		var outcome limit.RuleDecision
 		for i := 0; d.Rule(i, &outcome); i++ {
 			c.countRule(p, i, now, &outcome)
+			if outcome.Key != "" && d.Mode != limit.ModeRefused {
+				c.top.ObserveRule(name, i, &outcome, d.At)
+			}
 		}
 	}
 	s.mu.Unlock()
-	c.top.Observe(&d)
 	if !d.Allowed {
 		c.refusals.add(r, &d, name, since)
 	}

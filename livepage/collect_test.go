@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -17,7 +18,7 @@ import (
 // decisions returns n decisions with two rules, one for each of n keys, on p policies.
 func decisions(t testing.TB, p, n int, allowed bool) (list []limit.Decision) {
 	t.Helper()
-	limits := &limit.Options{Log: slog.New(slog.DiscardHandler), MaxKeys: 2 * n}
+	limits := &limit.Options{Log: slog.New(slog.DiscardHandler), MaxKeys: 20*n + 1000}
 	limiter := limit.New(nil, limits)
 	limiter.Observe(func(_ *http.Request, d limit.Decision, _ error) { list = append(list, d) })
 	for i := range p {
@@ -36,6 +37,7 @@ func decisions(t testing.TB, p, n int, allowed bool) (list []limit.Decision) {
 			kept = append(kept, d)
 		}
 	}
+	require.Len(t, kept, n)
 	return kept
 }
 
@@ -55,6 +57,53 @@ func BenchmarkObserve(b *testing.B) {
 				b.RunParallel(func(pb *testing.PB) {
 					for i := 0; pb.Next(); i++ {
 						c.observe(r, list[i%len(list)], nil)
+					}
+				})
+			})
+		}
+	}
+}
+
+// BenchmarkTake measures decisions in memory with two rules, without the page, with it,
+// and with 10 viewers that each look at something else.
+func BenchmarkTake(b *testing.B) {
+	for _, size := range []struct{ policies, keys int }{{1, 1}, {1000, 100_000}} {
+		keys := make([]map[string]string, size.keys)
+		for i := range keys {
+			keys[i] = map[string]string{"user": fmt.Sprintf("user-%d", i)}
+		}
+		for _, viewers := range []int{-1, 0, 10} {
+			b.Run(fmt.Sprintf("policies=%d/keys=%d/viewers=%d", size.policies, size.keys, viewers), func(b *testing.B) {
+				limiter := limit.New(nil, &limit.Options{Log: slog.New(slog.DiscardHandler), MaxKeys: 1 << 21})
+				policies := make([]*limit.Policy, size.policies)
+				for i := range policies {
+					policies[i] = bind(b, limiter, limit.Named(fmt.Sprintf("policy-%d", i),
+						limit.Rule{Key: limit.ByUser, Limit: 1_000_000_000, Window: time.Hour, Algorithm: limit.LeakyBucket},
+						limit.Rule{Key: limit.Everyone, Limit: 1_000_000_000, Window: time.Hour, Algorithm: limit.LeakyBucket}))
+				}
+				if viewers >= 0 {
+					p := Handler(limiter, nil).(*page)
+					stop := make(chan struct{})
+					defer close(stop)
+					for i := range viewers {
+						go func() { // what events does, without a connection
+							for {
+								p.view(query{limit: usualRows, sort: "refused", order: "use", offset: i})
+								select {
+								case <-stop:
+									return
+								case <-time.After(p.collector.untilNext()):
+								}
+							}
+						}()
+					}
+				}
+				b.ReportAllocs()
+				b.RunParallel(func(pb *testing.PB) {
+					for i := rand.IntN(size.keys); pb.Next(); i = (i + 7919) % size.keys {
+						if _, err := policies[i%size.policies].Take(context.Background(), limit.Request{Keys: keys[i]}); err != nil {
+							b.Error(err)
+						}
 					}
 				})
 			})

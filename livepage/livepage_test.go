@@ -63,10 +63,21 @@ func (s *service) send(t testing.TB, method, path, body string, headers ...strin
 // state returns the first state of the events of a query, and its size.
 func (s *service) state(t testing.TB, query string) (state map[string]any, size int) {
 	t.Helper()
+	return s.stateFor(t, query, "")
+}
+
+func (s *service) stateAs(t testing.TB, who string) (state map[string]any, size int) {
+	t.Helper()
+	return s.stateFor(t, "", who)
+}
+
+func (s *service) stateFor(t testing.TB, query, who string) (state map[string]any, size int) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, "GET", s.URL+"/limits/events?"+query, nil)
 	require.NoError(t, err)
+	r.Header.Set("X-Who", who)
 	w, err := http.DefaultClient.Do(r)
 	require.NoError(t, err)
 	defer w.Body.Close()

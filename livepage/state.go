@@ -199,6 +199,13 @@ type states struct {
 	views  map[query][]byte
 }
 
+// outdated has the next view made anew, since an operator has changed something.
+func (s *states) outdated() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.totals = nil
+}
+
 // view returns the part of the state that a query asks for, as a JSON object.
 func (p *page) view(q query) []byte {
 	now := p.collector.now()

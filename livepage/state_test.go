@@ -265,10 +265,11 @@ func TestSize(t *testing.T) {
 		}
 	}
 	// The largest counts: those of a busy year would have as many digits.
-	for _, shard := range p.collector.shards {
+	for i := range p.collector.shards {
+		shard := &p.collector.shards[i]
 		for _, policy := range shard.policies {
-			for i := range policy.counts {
-				policy.counts[i] = count{1, 4_000_000_000, 4_000_000_000}
+			for j := range policy.counts {
+				policy.counts[j] = count{1, 4_000_000_000, 4_000_000_000}
 			}
 		}
 	}
@@ -374,6 +375,9 @@ func TestBounds(t *testing.T) {
 	assert.Equal(t, 1, rules)
 }
 
+// measured is a variable of the package, so that the collector lives until it is dropped.
+var measured *collector
+
 // TestMemory measures what policies and rules take, and that keys take no more than the
 // bound of package topkeys.
 func TestMemory(t *testing.T) {
@@ -393,14 +397,14 @@ func TestMemory(t *testing.T) {
 		return before - heap()
 	}
 	list := decisions(t, 1000, 1000, true)
-	c := newCollector()
-	empty := freed(func() { c = nil })
-	c = newCollector()
+	measured = newCollector()
+	empty := freed(func() { measured = nil })
+	measured = newCollector()
 	for i := range list {
-		c.observe(nil, list[i], nil)
+		measured.observe(nil, list[i], nil)
 	}
-	keys := freed(func() { c.top = nil }) / 1000
-	counts := (freed(func() { c = nil }) - empty) / 1000
+	keys := freed(func() { measured.top = nil }) / 1000
+	counts := (freed(func() { measured = nil }) - empty) / 1000
 	runtime.KeepAlive(list)
 	t.Logf("%d bytes without policies; for each policy with two rules, %d of counts, and %d of one key and a global one", empty, counts, keys)
 	assert.Less(t, empty, int64(512<<10))
@@ -413,7 +417,8 @@ func TestMemory(t *testing.T) {
 		take(t, policy, fmt.Sprint("user-", i))
 		take(t, policy, fmt.Sprint("user-", i))
 	}
-	many := freed(func() { *p.collector = collector{} })
+	measured = p.collector
+	many := freed(func() { measured, *p.collector = nil, collector{} })
 	runtime.KeepAlive(limiter)
 	t.Logf("%d bytes after 100,000 keys of one rule", many)
 	assert.Less(t, many, int64(512<<10))
