@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -270,19 +269,22 @@ func TestViewers(t *testing.T) {
 // TestShutdown checks that open pages do not delay the end of a server, and that the
 // timeouts of a server do not end them.
 func TestShutdown(t *testing.T) {
-	for _, http2 := range []bool{false, true} {
-		t.Run(fmt.Sprintf("http2=%t", http2), func(t *testing.T) {
-			server := httptest.NewUnstartedServer(livepage.Handler(limit.New(nil, nil), nil))
-			server.EnableHTTP2 = http2
+	limiter := limit.New(nil, nil)
+	for name, h := range map[string]http.Handler{"http1": livepage.Handler(limiter, nil), "http2": livepage.Handler(limiter, nil),
+		"gin": onGin(limiter), "echo": onEcho(limiter)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewUnstartedServer(h)
+			server.EnableHTTP2 = name == "http2"
 			server.Config.ReadTimeout, server.Config.WriteTimeout = 300*time.Millisecond, 300*time.Millisecond
 			server.StartTLS()
 			defer server.Close()
-			r, err := http.NewRequest("GET", server.URL+"/events", nil)
+			r, err := http.NewRequest("GET", server.URL+"/limits/events", nil)
 			require.NoError(t, err)
 			w, err := server.Client().Do(r)
 			require.NoError(t, err)
 			defer w.Body.Close()
-			require.Equal(t, map[bool]int{false: 1, true: 2}[http2], w.ProtoMajor)
+			require.Equal(t, name == "http2", w.ProtoMajor == 2)
 			events := make(chan string, 10)
 			go func() {
 				defer close(events)
