@@ -64,22 +64,31 @@ func BenchmarkObserve(b *testing.B) {
 	}
 }
 
-// BenchmarkTake measures decisions in memory with two rules, without the page, with it,
-// and with 10 viewers that each look at something else.
+// BenchmarkTake measures decisions in memory with two rules: observed by nothing, by a
+// function that does nothing, by the page, and with 10 viewers that each look at something
+// else.
 func BenchmarkTake(b *testing.B) {
 	for _, size := range []struct{ policies, keys int }{{1, 1}, {1000, 100_000}} {
 		keys := make([]map[string]string, size.keys)
 		for i := range keys {
 			keys[i] = map[string]string{"user": fmt.Sprintf("user-%d", i)}
 		}
-		for _, viewers := range []int{-1, 0, 10} {
-			b.Run(fmt.Sprintf("policies=%d/keys=%d/viewers=%d", size.policies, size.keys, viewers), func(b *testing.B) {
+		for viewers, name := range map[int]string{-2: "none", -1: "empty", 0: "page", 10: "viewers"} {
+			b.Run(fmt.Sprintf("policies=%d/keys=%d/%s", size.policies, size.keys, name), func(b *testing.B) {
 				limiter := limit.New(nil, &limit.Options{Log: slog.New(slog.DiscardHandler), MaxKeys: 1 << 21})
 				policies := make([]*limit.Policy, size.policies)
 				for i := range policies {
 					policies[i] = bind(b, limiter, limit.Named(fmt.Sprintf("policy-%d", i),
-						limit.Rule{Key: limit.ByUser, Limit: 1_000_000_000, Window: time.Hour, Algorithm: limit.LeakyBucket},
-						limit.Rule{Key: limit.Everyone, Limit: 1_000_000_000, Window: time.Hour, Algorithm: limit.LeakyBucket}))
+						limit.Rule{Key: limit.ByUser, Limit: 10_000, Burst: 100_000_000, Window: time.Hour, Algorithm: limit.LeakyBucket},
+						limit.Rule{Key: limit.Everyone, Limit: 10_000, Burst: 100_000_000, Window: time.Hour, Algorithm: limit.LeakyBucket}))
+				}
+				if viewers == -1 {
+					limiter.Observe(func(*http.Request, limit.Decision, error) {})
+				}
+				for i, keys := range keys { // so that the store has them
+					if _, err := policies[i%size.policies].Take(context.Background(), limit.Request{Keys: keys}); err != nil {
+						b.Fatal(err)
+					}
 				}
 				if viewers >= 0 {
 					p := Handler(limiter, nil).(*page)
@@ -99,6 +108,7 @@ func BenchmarkTake(b *testing.B) {
 					}
 				}
 				b.ReportAllocs()
+				b.ResetTimer()
 				b.RunParallel(func(pb *testing.PB) {
 					for i := rand.IntN(size.keys); pb.Next(); i = (i + 7919) % size.keys {
 						if _, err := policies[i%size.policies].Take(context.Background(), limit.Request{Keys: keys[i]}); err != nil {

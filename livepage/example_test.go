@@ -88,7 +88,7 @@ func withPassword(limiter *limit.Limiter, password string) http.Handler {
 }
 
 func behindSSO(limiter *limit.Limiter) http.Handler {
-	proxy := netip.MustParsePrefix("10.0.0.0/24") // no one else connects from here
+	proxy := netip.MustParsePrefix("10.0.0.0/24") // only the proxy connects from here
 	return livepage.Handler(limiter, &livepage.Options{Authorize: func(r *http.Request) (string, livepage.Role) {
 		peer, err := netip.ParseAddrPort(r.RemoteAddr)
 		if err != nil || !proxy.Contains(peer.Addr().Unmap()) {
