@@ -16,7 +16,7 @@ export class Rows {
   // held reports whether the rows must stay where they are: a person points at them, or
   // has the focus of the keyboard there.
   held() {
-    return this.pointed || this.container.querySelector('tbody :focus-visible, td :focus-visible, tr > th[scope=row] :focus-visible') !== null;
+    return this.pointed || this.container.querySelector('tbody :focus-visible') !== null;
   }
 
   // show updates the rows. If they are held, none comes, goes or moves, except if the
