@@ -61,7 +61,7 @@ func TestPrograms(t *testing.T) {
 	require.NoError(t, err)
 	examples, err := filepath.Glob("../examples/*/main.go")
 	require.NoError(t, err)
-	examples = append(examples, "../access/example_test.go", "../policyfile/example_test.go") // modules of their own
+	examples = append(examples, "../access/example_test.go", "../policyfile/example_test.go", "../livepage/example_test.go") // modules of their own
 	var programs strings.Builder
 	for _, file := range append(files, examples...) {
 		programs.WriteString(read(t, file))
@@ -227,7 +227,7 @@ func TestIdentifiers(t *testing.T) {
 	names := make(map[string]bool)
 	types := make(map[string]bool)
 	for _, dir := range []string{"", "core", "memstore", "redisstore", "guard", "refusals", "storetest", "throttle", "adapter", "ginlimit",
-		"echolimit", "adaptertest", "promlimit", "otellimit", "access", "policyfile", "control", "agreement", "overrides", "topkeys", "feed", "replay", "replay/accesslog"} {
+		"echolimit", "adaptertest", "promlimit", "otellimit", "access", "livepage", "policyfile", "control", "agreement", "overrides", "topkeys", "feed", "replay", "replay/accesslog"} {
 		declare(t, filepath.Join("..", dir), path.Base(path.Join("limit", dir)), names, types)
 	}
 	code := regexp.MustCompile("`[^`]+`")

@@ -134,21 +134,24 @@ func (c *Counter) Observe(d *limit.Decision) {
 		return
 	}
 	var outcome limit.RuleDecision
-	var p *policy
 	for i := 0; d.Rule(i, &outcome); i++ {
-		if i == 0 {
-			p = (*c.policies.Load())[d.Policy()]
-		}
-		r := p.rule(i, outcome.Name)
-		if r == nil {
-			if r = c.add(d.Policy(), outcome.Name); r == nil {
-				continue
-			}
-		}
-		if !outcome.Exempt {
-			r.observe(&outcome, d.At)
+		c.ObserveRule(d.Policy(), i, &outcome, d.At)
+	}
+}
+
+// ObserveRule counts rule i of a decision on a policy, made at a time. It is Observe for
+// programs that look at the rules of decisions anyway, or that count only some of them.
+func (c *Counter) ObserveRule(policy string, i int, outcome *limit.RuleDecision, at time.Time) {
+	if outcome.Exempt {
+		return
+	}
+	r := (*c.policies.Load())[policy].rule(i, outcome.Name)
+	if r == nil {
+		if r = c.add(policy, outcome.Name); r == nil {
+			return
 		}
 	}
+	r.observe(outcome, at)
 }
 
 // rule returns the rule of a name, which is probably at index i, or nil.

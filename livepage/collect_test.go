@@ -1,0 +1,122 @@
+package livepage
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit"
+)
+
+// decisions returns n decisions with two rules, one for each of n keys, on p policies.
+func decisions(t testing.TB, p, n int, allowed bool) (list []limit.Decision) {
+	t.Helper()
+	limits := &limit.Options{Log: slog.New(slog.DiscardHandler), MaxKeys: 20*n + 1000}
+	limiter := limit.New(nil, limits)
+	limiter.Observe(func(_ *http.Request, d limit.Decision, _ error) { list = append(list, d) })
+	for i := range p {
+		policy, err := limiter.Policy(limit.Named(fmt.Sprintf("policy-%d", i), limit.PerUser(time.Hour, 1), limit.Rule{Key: limit.Everyone, Limit: 1_000_000, Window: time.Hour, Algorithm: limit.SlidingCells}))
+		require.NoError(t, err)
+		for j := i; j < n; j += p {
+			for range 2 {
+				_, err := policy.Take(context.Background(), limit.Request{Keys: map[string]string{"user": fmt.Sprintf("user-%d", j)}})
+				require.NoError(t, err)
+			}
+		}
+	}
+	kept := list[:0]
+	for _, d := range list {
+		if d.Allowed == allowed {
+			kept = append(kept, d)
+		}
+	}
+	require.Len(t, kept, n)
+	return kept
+}
+
+// BenchmarkObserve measures what the page costs a decision with two rules.
+func BenchmarkObserve(b *testing.B) {
+	r := httptest.NewRequest("POST", "/login", nil)
+	for _, size := range []struct{ policies, keys int }{{1, 1}, {1000, 100_000}} {
+		for _, allowed := range []bool{true, false} {
+			list := decisions(b, size.policies, size.keys, allowed)
+			b.Run(fmt.Sprintf("policies=%d/keys=%d/allowed=%t", size.policies, size.keys, allowed), func(b *testing.B) {
+				c := newCollector()
+				for i := range list {
+					c.observe(r, list[i], nil)
+				}
+				b.ReportAllocs()
+				b.ResetTimer()
+				b.RunParallel(func(pb *testing.PB) {
+					for i := 0; pb.Next(); i++ {
+						c.observe(r, list[i%len(list)], nil)
+					}
+				})
+			})
+		}
+	}
+}
+
+// BenchmarkTake measures decisions in memory with two rules: observed by nothing, by a
+// function that does nothing, by the page, and with 10 viewers that each look at something
+// else.
+func BenchmarkTake(b *testing.B) {
+	for _, size := range []struct{ policies, keys int }{{1, 1}, {1000, 100_000}} {
+		keys := make([]map[string]string, size.keys)
+		for i := range keys {
+			keys[i] = map[string]string{"user": fmt.Sprintf("user-%d", i)}
+		}
+		for viewers, name := range map[int]string{-2: "none", -1: "empty", 0: "page", 10: "viewers"} {
+			b.Run(fmt.Sprintf("policies=%d/keys=%d/%s", size.policies, size.keys, name), func(b *testing.B) {
+				limiter := limit.New(nil, &limit.Options{Log: slog.New(slog.DiscardHandler), MaxKeys: 1 << 21})
+				policies := make([]*limit.Policy, size.policies)
+				for i := range policies {
+					policies[i] = bind(b, limiter, limit.Named(fmt.Sprintf("policy-%d", i),
+						limit.Rule{Key: limit.ByUser, Limit: 10_000, Burst: 100_000_000, Window: time.Hour, Algorithm: limit.LeakyBucket},
+						limit.Rule{Key: limit.Everyone, Limit: 10_000, Burst: 100_000_000, Window: time.Hour, Algorithm: limit.LeakyBucket}))
+				}
+				if viewers == -1 {
+					limiter.Observe(func(*http.Request, limit.Decision, error) {})
+				}
+				for i, keys := range keys { // so that the store has them
+					if _, err := policies[i%size.policies].Take(context.Background(), limit.Request{Keys: keys}); err != nil {
+						b.Fatal(err)
+					}
+				}
+				if viewers >= 0 {
+					p := Handler(limiter, nil).(*page)
+					stop := make(chan struct{})
+					defer close(stop)
+					for i := range viewers {
+						go func() { // what events does, without a connection
+							for {
+								p.view(query{limit: usualRows, sort: "refused", order: "use", offset: i})
+								select {
+								case <-stop:
+									return
+								case <-time.After(p.collector.untilNext()):
+								}
+							}
+						}()
+					}
+				}
+				b.ReportAllocs()
+				b.ResetTimer()
+				b.RunParallel(func(pb *testing.PB) {
+					for i := rand.IntN(size.keys); pb.Next(); i = (i + 7919) % size.keys {
+						if _, err := policies[i%size.policies].Take(context.Background(), limit.Request{Keys: keys[i]}); err != nil {
+							b.Error(err)
+						}
+					}
+				})
+			})
+		}
+	}
+}

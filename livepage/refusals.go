@@ -1,0 +1,95 @@
+package livepage
+
+import (
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/routelimit/limit"
+)
+
+const (
+	keptRefusals = 50
+	keptRules    = 4   // of a refusal
+	keptKey      = 128 // bytes of a key: resolvers hash longer ones
+)
+
+// refusals are the last refused requests. An entry has a copy of each key in place, since a
+// key may be part of a large header.
+type refusals struct {
+	mu      sync.Mutex
+	last    int64 // number of the last one, from 1
+	entries [keptRefusals]refusal
+}
+
+// A refusal is a refused request.
+type refusal struct {
+	number     int64
+	since      time.Duration // since the collector began
+	policy     string
+	method     string
+	outcome    string
+	mode       string
+	retryAfter time.Duration
+	rules      [keptRules]refusing
+	count      int // of rules that refuse, which may be more
+}
+
+// A refusing is a rule that refused a request.
+type refusing struct {
+	name       string
+	key        [keptKey]byte
+	keyLength  int
+	limit      int64
+	window     time.Duration
+	retryAfter time.Duration
+}
+
+func (r *refusing) keyText() string { return string(r.key[:r.keyLength]) }
+
+// methods are those that a refusal is shown with. A client can write any other one, of
+// any length.
+var methods = []string{"GET", "POST", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE"}
+
+func methodOf(r *http.Request) string {
+	if r == nil {
+		return ""
+	}
+	if i := slices.Index(methods, r.Method); i >= 0 {
+		return methods[i]
+	}
+	return "other"
+}
+
+func (l *refusals) add(r *http.Request, d *limit.Decision, policy string, since time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last++
+	e := &l.entries[l.last%keptRefusals]
+	e.number, e.since, e.policy, e.method = l.last, since, policy, methodOf(r)
+	e.outcome, e.mode, e.retryAfter, e.count = d.Outcome(), d.Mode.String(), d.RetryAfter, 0
+	var rule limit.RuleDecision
+	for i := 0; d.Rule(i, &rule); i++ {
+		if rule.Allowed || rule.Shadow || rule.Marked {
+			continue
+		}
+		if e.count < keptRules {
+			to := &e.rules[e.count]
+			to.name, to.limit, to.window, to.retryAfter = rule.Name, rule.Limit, rule.Window, rule.RetryAfter
+			to.keyLength = copy(to.key[:], rule.Key)
+		}
+		e.count++
+	}
+}
+
+// newest returns copies of the refusals, the newest first, and the number of the last.
+func (l *refusals) newest() (list []refusal, last int64) {
+	list = make([]refusal, 0, keptRefusals)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for n := l.last; n > 0 && n > l.last-keptRefusals; n-- {
+		list = append(list, l.entries[n%keptRefusals])
+	}
+	return list, l.last
+}

@@ -1,0 +1,158 @@
+package livepage
+
+import (
+	"math"
+	"time"
+
+	"github.com/routelimit/limit"
+)
+
+// since returns when the collector was made, on the clock of now: that clock may have
+// been set since.
+func (c *collector) since(wall time.Time) time.Time {
+	return wall.Round(0).Add(-time.Since(c.start))
+}
+
+// total adds the counts of all shards to t.
+func (c *collector) total(t *totals) {
+	now, first := t.now, t.start.Unix()-1 // the time of second 0 of a ring
+	s := &t.state
+	s.Seconds = seconds{first + int64(now.second) - shownSeconds, make([]uint64, shownSeconds), make([]uint64, shownSeconds)}
+	counts := [modes]int64{}
+	hour := [shownHour]uint16{} // the last is the slot that is going on
+	for i := range c.shards {
+		shard := &c.shards[i]
+		shard.mu.Lock()
+		for _, second := range shard.seconds {
+			if back := now.second - second.at; second.at != 0 && back >= 1 && back <= shownSeconds {
+				s.Seconds.Admitted[shownSeconds-back] += uint64(second.admitted)
+				s.Seconds.Refused[shownSeconds-back] += uint64(second.refused)
+			}
+		}
+		for _, m := range shard.modes {
+			if m.at != 0 && m.at+shownSlots > now.slot {
+				for mode, n := range m.counts {
+					counts[mode] += int64(n)
+				}
+			}
+		}
+		for _, m := range shard.hour {
+			if back := now.slot - m.at; m.at != 0 && back < shownHour {
+				hour[shownHour-1-back] |= m.mask
+			}
+		}
+		for _, p := range shard.policies {
+			row := total{name: p.name}
+			row.admitted, row.refused = p.counts.sum(now.slot)
+			for _, u := range p.rules {
+				row.full = max(row.full, u.fullest(now))
+			}
+			t.rows = append(t.rows, row)
+		}
+		admitted, refused := shard.unlisted.sum(now.slot)
+		s.Policies.Unlisted += admitted + refused
+		shard.mu.Unlock()
+	}
+	const last = 5 // seconds of the rates
+	for i := shownSeconds - last; i < shownSeconds; i++ {
+		s.Now.Admitted += float64(s.Seconds.Admitted[i]) / last
+		s.Now.Refused += float64(s.Seconds.Refused[i]) / last
+	}
+	s.ModeCounts = map[string]int64{}
+	for mode, n := range counts {
+		if n > 0 {
+			s.ModeCounts[modeWord(mode)] = n
+		}
+	}
+	s.Modes = periods(&hour, first+1+(int64(now.slot)-shownHour)*slotSeconds)
+}
+
+func modeWord(mode int) string {
+	if mode == undecided {
+		return "undecided"
+	}
+	return limit.Decision{Mode: limitMode(mode)}.Mode.String()
+}
+
+// worst orders modes from the one that operators need least to see to the one that they
+// need most to see: quotas that count, then outages, from strict to open.
+var worst = []int{int(limit.ModeExempt), int(limit.ModeBarred), int(limit.ModeExact), int(limit.ModeRemembered), int(limit.ModeOverflow),
+	int(limit.ModeLocal), int(limit.ModeRefused), int(limit.ModeAllowed), undecided}
+
+// periods merges slots into periods of one mode, the worst of each slot. Slots without a
+// decision are in none. The first slot begins at from.
+func periods(slots *[shownHour]uint16, from int64) []period {
+	list := []period{}
+	for i, mask := range slots {
+		mode := -1
+		for _, m := range worst {
+			if mask&(1<<m) != 0 {
+				mode = m
+			}
+		}
+		if mode < 0 {
+			continue
+		}
+		begin := from + int64(i)*slotSeconds
+		if n := len(list); n > 0 && list[n-1].To == begin && list[n-1].Mode == modeWord(mode) {
+			list[n-1].To = begin + slotSeconds
+			continue
+		}
+		list = append(list, period{modeWord(mode), begin, begin + slotSeconds})
+	}
+	return list
+}
+
+// row returns a policy with its rules, in the order of declaration.
+func (c *collector) row(t *totals, of total) policyRow {
+	row := policyRow{Name: of.name, Admitted: of.admitted, Refused: of.refused, Full: round(of.full),
+		Spark: make([][2]uint32, shownSlots), Rules: []ruleRow{}}
+	for _, set := range t.sets[of.name] {
+		for _, r := range set.Rules() {
+			row.Rules = append(row.Rules, ruleRow{Name: r.Name, Text: textOf(r), Limit: r.Limit, Shadow: r.Shadow,
+				Keyed: r.Key.String() != limit.Everyone.String(), Kind: kindOf(r)})
+		}
+	}
+	s := c.shardOf(of.name)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.policies[of.name]
+	if p == nil {
+		return row
+	}
+	for _, slot := range p.counts {
+		if back := t.now.slot - slot.at; slot.at != 0 && back < shownSlots {
+			row.Spark[shownSlots-1-back] = [2]uint32{slot.admitted, slot.refused}
+		}
+	}
+	for i := range row.Rules {
+		if u := p.rule(i, row.Rules[i].Name); u != nil {
+			row.Rules[i].Admitted, row.Rules[i].Refused = u.counts.sum(t.now.slot)
+			row.Rules[i].Full = round(u.fullest(t.now))
+		}
+	}
+	return row
+}
+
+// textOf returns a rule in the text grammar, without the name that follows from it.
+func textOf(r limit.Rule) string {
+	r.Name = ""
+	return r.String()
+}
+
+// kindOf says what the keys of a rule are: "ip", "user", "global" or "other".
+func kindOf(r limit.Rule) string {
+	switch key := r.Key.String(); key {
+	case "ip", "user", "global":
+		return key
+	}
+	return "other"
+}
+
+// round rounds a share to three digits. Only an empty quota is 1.
+func round(share float32) float32 {
+	if share >= 1 {
+		return 1
+	}
+	return float32(math.Floor(float64(share)*1000) / 1000)
+}

@@ -1,0 +1,145 @@
+package livepage
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
+)
+
+func limitMode(mode int) core.Mode { return core.Mode(mode) }
+
+// refusalList returns the last refusals in words.
+func (p *page) refusalList(t *totals) refusalList {
+	newest, last := p.collector.refusals.newest()
+	list := refusalList{Last: last, Rows: []refusalRow{}}
+	size := budget(refusedBytes)
+	for i := range newest {
+		row := p.refusalRow(t, &newest[i])
+		if !size.fits(row) {
+			break
+		}
+		list.Rows = append(list.Rows, row)
+	}
+	return list
+}
+
+func (p *page) refusalRow(t *totals, r *refusal) refusalRow {
+	row := refusalRow{Number: r.number, At: t.start.Add(r.since).UnixMilli(), Policy: r.policy, Method: r.method, Outcome: r.outcome, Mode: r.mode,
+		Rules: []refusedKey{}, RetryAfter: millis(r.retryAfter)}
+	var words []string
+	for i := range r.rules[:min(r.count, keptRules)] {
+		rule := &r.rules[i]
+		key := refusedKey{Name: rule.name}
+		key.Key, key.ID = p.show(rule.keyText())
+		row.Rules = append(row.Rules, key)
+		words = append(words, rule.words(t.rule(r.policy, rule.name), cmp.Or(key.Key, key.ID)))
+	}
+	if more := r.count - keptRules; more > 0 {
+		words = append(words, fmt.Sprintf("%d more rules refuse it.", more))
+	}
+	switch {
+	case r.mode == limit.ModeBarred.String():
+		words = []string{"The client is barred" + until(r.retryAfter) + "."}
+	case r.mode == limit.ModeRefused.String():
+		words = append(words, "The store is unavailable, and a rule says to refuse requests meanwhile.")
+	case len(words) == 0:
+		words = []string{"No rule refused it by itself."}
+	}
+	row.Words = strings.Join(words, " ")
+	return row
+}
+
+// rule returns the rule of a name, if the limiter still has it.
+func (t *totals) rule(policy, name string) (found limit.Rule) {
+	for _, set := range t.sets[policy] {
+		for _, r := range set.Rules() {
+			if r.Name == name {
+				return r
+			}
+		}
+	}
+	return found
+}
+
+// words says why a rule refuses a request. Of a rule that is gone, the declared one is the
+// zero Rule.
+func (r *refusing) words(declared limit.Rule, key string) string {
+	who := ""
+	if key != "" {
+		who = " for " + excerpt(key, 64)
+	}
+	again := ", and has room again in " + inWords(r.retryAfter) + "."
+	if r.retryAfter == limit.Never {
+		again = ", and can never have room for the request."
+	}
+	switch declared.Algorithm {
+	case limit.Concurrency:
+		return fmt.Sprintf("%s allows %d at once%s%s", r.name, r.limit, who, again)
+	case limit.Distinct:
+		return fmt.Sprintf("%s allows %d different values in %s%s%s", r.name, r.limit, inWords(r.window), who, again)
+	case limit.Ban:
+		return fmt.Sprintf("%s bars requests%s%s.", r.name, who, until(r.retryAfter))
+	}
+	return fmt.Sprintf("%s allows %d in %s%s%s", r.name, r.limit, inWords(r.window), who, again)
+}
+
+func until(d time.Duration) string {
+	if d == limit.Never {
+		return " for good"
+	}
+	return " for another " + inWords(d)
+}
+
+// inWords returns a duration as people read it, rounded up: "1 min 5 s", "2 d 1 h".
+func inWords(d time.Duration) string {
+	if d <= 999*time.Millisecond {
+		return fmt.Sprintf("%d ms", (d+time.Millisecond-1)/time.Millisecond)
+	}
+	if d > math.MaxInt64-24*time.Hour {
+		return "centuries"
+	}
+	up := func(unit time.Duration) { d = (d + unit - 1) / unit * unit }
+	up(time.Second)
+	if d > time.Hour {
+		up(time.Minute)
+	}
+	if d > 24*time.Hour {
+		up(time.Hour)
+	}
+	days, hours, minutes, seconds := d/(24*time.Hour), d/time.Hour%24, d/time.Minute%60, d/time.Second%60
+	var words []string
+	for _, part := range []struct {
+		n    time.Duration
+		unit string
+	}{{days, "d"}, {hours, "h"}, {minutes, "min"}, {seconds, "s"}} {
+		if part.n > 0 {
+			words = append(words, fmt.Sprintf("%d %s", part.n, part.unit))
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// millis returns milliseconds, rounded up, or -1 for Never.
+func millis(d time.Duration) int64 {
+	if d == limit.Never {
+		return -1
+	}
+	return int64((d + time.Millisecond - 1) / time.Millisecond)
+}
+
+// excerpt cuts a text from a client to at most so many bytes.
+func excerpt(text string, most int) string {
+	if len(text) <= most {
+		return strings.ToValidUTF8(text, "\uFFFD")
+	}
+	for most > 0 && !utf8.RuneStart(text[most]) {
+		most--
+	}
+	return strings.ToValidUTF8(text[:most], "\uFFFD") + "…"
+}

@@ -1,0 +1,3 @@
+// Package browser holds the tests of the pages in a real browser: Chromium without a
+// window. They are skipped where none is installed.
+package browser

@@ -1,0 +1,100 @@
+package browser
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/access"
+	"github.com/routelimit/limit/control"
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/livepage"
+	"github.com/routelimit/limit/overrides"
+	"github.com/routelimit/limit/redisstore"
+)
+
+// A service is a program with limited routes and the live page.
+type service struct {
+	testing.TB
+	*httptest.Server
+	limiter *limit.Limiter
+	mux     *http.ServeMux
+}
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// serve starts a service in memory, or on Redis with bans and overrides.
+func serve(t testing.TB, client *redis.Client, options *livepage.Options) *service {
+	t.Helper()
+	if options == nil {
+		options = &livepage.Options{}
+	}
+	options.Name = "api-1"
+	limits := &limit.Options{Log: quiet, User: user}
+	var store core.Store
+	if client != nil {
+		store = redisstore.New(client, nil)
+		ctx, cancel := context.WithCancel(context.Background())
+		t.Cleanup(cancel)
+		documents := control.New(client, &control.Options{Log: quiet})
+		options.Bans = access.NewBans(ctx, documents, &access.Options{User: user, Log: quiet})
+		options.Overrides = overrides.New(ctx, documents, &overrides.Options{Log: quiet})
+		limits.Bar, limits.Override = options.Bans.Bar, options.Overrides.Limit
+	}
+	s := &service{TB: t, limiter: limit.New(store, limits), mux: http.NewServeMux()}
+	s.mux.Handle("/limits/", livepage.Handler(s.limiter, options))
+	s.route("POST /login", limit.PerIP(time.Minute, 5), limit.Global(time.Minute, 1000))
+	s.route("GET /search", limit.PerUser(time.Minute, 50))
+	s.listen("127.0.0.1:0")
+	return s
+}
+
+func user(r *http.Request) string { return r.Header.Get("X-User") }
+
+func (s *service) route(pattern string, rules ...limit.Rule) {
+	s.mux.Handle(pattern, s.limiter.Limit(limit.Rules(rules...))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+}
+
+func (s *service) listen(addr string) {
+	s.Helper()
+	listener, err := net.Listen("tcp", addr)
+	require.NoError(s, err)
+	s.Server = httptest.NewUnstartedServer(s.mux)
+	s.Listener.Close()
+	s.Listener = listener
+	s.Start()
+	s.Cleanup(s.stop)
+}
+
+// stop closes the server with its streams.
+func (s *service) stop() {
+	s.CloseClientConnections()
+	s.Close()
+}
+
+// send sends requests from an address and a user, and returns how many were admitted.
+func (s *service) send(n int, method, path, addr, user string) (admitted int) {
+	for range n {
+		r := httptest.NewRequest(method, path, nil)
+		r.RemoteAddr = addr + ":4711"
+		r.Header["X-User"] = []string{user}
+		w := httptest.NewRecorder()
+		s.mux.ServeHTTP(w, r)
+		if w.Code == http.StatusOK {
+			admitted++
+		}
+	}
+	return admitted
+}
+
+func (s *service) page() string { return s.URL + "/limits/" }
+
+const client = "203.0.113.9"
