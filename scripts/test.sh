@@ -2,7 +2,7 @@
 # Runs what a change must pass: gofmt, go vet, staticcheck, an installation of
 # the tree as if it had been published, and the tests of every module with the
 # race detector, against a real Redis if one can be had. The tests start their
-# own servers, on free loopback ports.
+# own servers, on free loopback ports. The live page runs in Chromium if there is one.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -75,6 +75,11 @@ if [ "$(go env CGO_ENABLED)" != 1 ]; then
 	banner 'There is no C compiler: the tests run WITHOUT the race detector'
 fi
 
+browser='a real Chromium'
+if ! has chromium && ! has google-chrome && [ -z "${LIMIT_BROWSER:-}" ]; then
+	browser='no browser: the tests of the live page in a browser were skipped'
+fi
+
 scripts/lint.sh
 if [ -e .git ]; then
 	scripts/clean_test.sh
@@ -88,4 +93,4 @@ scripts/each.sh go test $race $packages ./...
 # The race detector adds allocations.
 (cd benchmarks && go test -run '^TestAllocations$' .)
 
-banner 'Everything passed.' "The Redis suites ran on $redis"
+banner 'Everything passed.' "The Redis suites ran on $redis" "The live page ran in $browser"
