@@ -16,15 +16,15 @@ const tables = {
   policies: policyRows(byId('policies'), (name) => look({ policy: view.policy === name ? '' : name }), inspect),
   keys: keyRows(byId('keys').createTBody(), inspect),
   refusals: refusalRows(byId('refusals').createTBody(), inspect),
-  lists: new Lists((b) => confirmation.open(lift(b, announce)), (o) => confirmation.open(remove(o, announce))),
+  lists: new Lists((b) => confirmation.open(lift(b, (said) => announce(said))), (o) => confirmation.open(remove(o, (said) => announce(said)))),
 };
 
-// announce tells screen readers, and shows the text for a while.
+// announce tells screen readers, and shows the text for a while if nothing else does.
 let silence = 0;
-function announce(text) {
+function announce(text, shown = true) {
   const a = byId('announcer');
   set(a, visible(text));
-  a.className = 'notice text';
+  a.className = shown ? 'notice text' : 'hidden';
   clearTimeout(silence);
   silence = setTimeout(() => { a.className = 'hidden'; }, 8000);
 }
@@ -97,7 +97,7 @@ function banner(kind, title, text) {
   set(b.firstElementChild, title);
   set(b.lastElementChild, text);
   if (kind === spoken) return; // the figures in it change each second
-  if (spoken !== 'loading' || kind !== 'healthy') set(byId('announcer'), `${title}. ${text}`);
+  if (spoken !== 'loading' || kind !== 'healthy') announce(`${title}. ${text}`, false);
   spoken = kind;
 }
 
@@ -127,7 +127,7 @@ function health(s) {
     return banner('outage', 'The store is unavailable', `Each rule decides as its on-error says. ${counted(without, 'decision')} of the last 5 minutes were made without the store.`);
   }
   if (without > 0) {
-    const ended = last ? ` The last outage ended at ${clock(last.to * 1000, s.at)}.` : '';
+    const ended = last && last.to * 1000 < s.at - 20000 ? ` The last one was at ${clock(last.to * 1000, s.at)}.` : '';
     return banner('recovered', 'The store is available again', `${counted(without, 'decision')} of the last 5 minutes were made without it.${ended}`);
   }
   if (all === 0 && s.modes.length === 0) return banner('idle', 'No decision yet', 'Send a request to a limited route. It shows here within a second.');
@@ -224,7 +224,7 @@ byId('next').addEventListener('click', () => look({ offset: state.policies.next 
 byId('order').addEventListener('change', (e) => look({ order: e.target.value }));
 byId('filter').querySelector('button').addEventListener('click', () => look({ policy: '' }));
 byId('inspect').addEventListener('click', () => inspect());
-byId('ban').addEventListener('click', () => confirmation.open(ban(null, announce)));
+byId('ban').addEventListener('click', () => confirmation.open(ban(null, (said) => announce(said))));
 
 // A stream can end without an error, such as behind a proxy.
 setInterval(() => {

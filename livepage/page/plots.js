@@ -92,9 +92,9 @@ export class Timeline {
     this.svg.replaceChildren(...rects);
     const outages = periods.filter((p) => outage(p.mode) && p.to > start);
     const text = outages.map((p) => `${clock(p.from * 1000, now)} to ${p.to >= end - 10 ? 'now' : clock(p.to * 1000, now)}: ${modeWords[p.mode]}`);
-    set(this.list, text.slice(-3).join(' · '));
+    set(this.list, text.length ? `Without the store: ${text.slice(-3).join(' · ')}` : '');
     this.svg.setAttribute('aria-label', periods.length === 0 ? 'No decisions in the last hour.'
-      : outages.length === 0 ? 'The last hour without an outage of the store.' : `Outages in the last hour: ${text.join('; ')}.`);
+      : outages.length === 0 ? 'No decision of the last hour was made without the store.' : `Decisions without the store in the last hour: ${text.join('; ')}.`);
   }
 }
 

@@ -105,6 +105,7 @@ func (s *service) traffic(done <-chan struct{}) {
 func (b *tab) picture(path string, l look) {
 	b.Helper()
 	b.look(l)
+	b.do(chromedp.MouseEvent("mouseMoved", 1, 1), chromedp.Evaluate[chromedp.Void](`document.activeElement.blur(), document.querySelector('dialog[open]') || scrollTo(0, 0)`))
 	time.Sleep(2500 * time.Millisecond) // for the bars to come to rest
 	text, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
 	require.NoError(b, err)
