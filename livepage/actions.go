@@ -171,7 +171,7 @@ func (p *page) key(a *action) (string, error) {
 	if a.Key != "" {
 		return "", problemf(http.StatusBadRequest, "both key and id: send one of them")
 	}
-	key, ok := p.find(a.ID)
+	key, ok := p.find(a)
 	if !ok {
 		return "", problemf(http.StatusNotFound, "id %q is not tracked any more: choose a key of the list", excerpt(a.ID, 40))
 	}
@@ -362,7 +362,7 @@ func failed(w http.ResponseWriter, err error) {
 		fail(w, p.status, "%s", p.text)
 	case errors.Is(err, limit.ErrUndecided), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled),
 		errors.Is(err, io.EOF), errors.As(err, &network), errors.As(err, &redis):
-		fail(w, http.StatusServiceUnavailable, "the store failed, and it is unknown whether the change was made: %s. Try again.", excerpt(err.Error(), 300))
+		fail(w, http.StatusServiceUnavailable, "the store failed: %s. Try again. A change may have been made already.", excerpt(err.Error(), 300))
 	default:
 		fail(w, http.StatusBadRequest, "%s", excerpt(err.Error(), 1000))
 	}

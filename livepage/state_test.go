@@ -346,7 +346,7 @@ func TestStrangeKeys(t *testing.T) {
 	}
 	s, _ := viewOf(t, p, "")
 	assert.Equal(t, "\uFFFD", s.Keys.Rows[0].Key)
-	key, ok := p.find(s.Keys.Rows[0].ID)
+	key, ok := p.find(&action{ID: s.Keys.Rows[0].ID, Policy: "other"})
 	assert.True(t, ok)
 	assert.Equal(t, "\xff\xfe", key)
 }
@@ -445,7 +445,7 @@ func TestRace(t *testing.T) {
 	for i := range 100 {
 		p.states.second = 0 // so that each state is new
 		p.view(query{limit: 50, offset: i % 3, order: "use"})
-		p.find("none")
+		p.find(&action{ID: "none"})
 	}
 	close(stop)
 	all.Wait()

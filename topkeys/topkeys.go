@@ -211,8 +211,10 @@ func (c *Counter) add(policyName, name string) *rule {
 // and Error is at most that part. By use, a request counts as the square of the part of
 // the capacity that its key has used, so that clients near their limit are kept before
 // the many that are far from it: each key with more than 1/Keys of this sum is tracked.
-// Sums are aged. Keys whose refusals have aged to less than 0.05, or whose quota is full
-// again, are not listed.
+// Sums are aged.
+//
+// ByRefusals leaves out keys with an aged Refused of less than 0.05, which a single
+// refusal has after 15 minutes. ByUse leaves out keys with a full quota.
 func (c *Counter) Top(order Order, n int) []Key {
 	c.mu.Lock()
 	rules := slices.Clone(c.rules)

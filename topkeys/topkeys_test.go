@@ -2,6 +2,7 @@ package topkeys_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -77,6 +78,51 @@ func TestCounter(t *testing.T) {
 		time.Sleep(time.Minute)
 		assert.Equal(t, []string{`login per-user-1h "mallory" 1.000`}, keys(c.Top(topkeys.ByUse, 10)), "the quotas of a minute are full again")
 		assert.InDelta(t, 3*0.8187, c.Top(topkeys.ByRefusals, 1)[0].Refused, 1e-3)
+	})
+}
+
+// TestTies checks that keys that are otherwise equal have a fixed order.
+func TestTies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := topkeys.New(nil)
+		p := policy(t, observed(c, nil), "p", limit.PerUser(time.Minute, 1))
+		for _, user := range []string{"d", "b", "a", "c"} {
+			take(t, p, 2, user)
+		}
+		for _, order := range []topkeys.Order{topkeys.ByRefusals, topkeys.ByUse} {
+			for n := 1; n <= 4; n++ {
+				keys := ""
+				for _, k := range c.Top(order, n) {
+					keys += k.Key
+				}
+				assert.Equal(t, "abcd"[:n], keys)
+			}
+		}
+	})
+}
+
+// TestFirst checks that the first keys of many rules are those of the whole list.
+func TestFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := topkeys.New(nil)
+		limiter := observed(c, nil)
+		for i := range 50 {
+			p := policy(t, limiter, fmt.Sprint("p", i), limit.PerUser(time.Hour, 1+rand.Int64N(10)))
+			for range 200 {
+				take(t, p, 1, fmt.Sprint(rand.IntN(20)))
+			}
+		}
+		for _, order := range []topkeys.Order{topkeys.ByRefusals, topkeys.ByUse} {
+			all := c.Top(order, 10_000)
+			require.Greater(t, len(all), 100)
+			for _, n := range []int{1, 2, 5, 20, 100} {
+				first := c.Top(order, n)
+				require.Len(t, first, n)
+				for i := range first {
+					assert.Equal(t, [3]string{all[i].Policy, all[i].Rule, all[i].Key}, [3]string{first[i].Policy, first[i].Rule, first[i].Key}, "%d of %d", i, n)
+				}
+			}
+		}
 	})
 }
 

@@ -4,7 +4,7 @@
 // says what to change. "limitctl check" and "limitctl explain" are about policy files,
 // "limitctl schema" prints their JSON Schema, and "limitctl push" and "limitctl history"
 // change policies through Redis. "limitctl simulate" says what a policy would have done
-// to the requests of access logs.
+// to the requests of access logs. "limitctl watch" prints decisions as they happen.
 //
 // It is not called limit because zsh and csh have a builtin of that name.
 package main
@@ -45,7 +45,7 @@ func newCommand() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(newDemoCommand(), newDoctorCommand())
 	root.AddCommand(newPolicyCommands()...)
-	root.AddCommand(newSimulateCommand())
+	root.AddCommand(newSimulateCommand(), newWatchCommand())
 	return root
 }
 

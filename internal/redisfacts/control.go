@@ -36,9 +36,10 @@ func ParseControlKey(prefix, key string) (kind, part string, ok bool) {
 	return kind, part, ok
 }
 
-// ControlType returns the type of a part of a kind, or "" if there is no such part.
+// ControlType returns the type of a part of a kind, or "" if there is no such part. The
+// kind feed has no documents, but a part of its own: see package feed.
 func ControlType(part string) string {
-	return map[string]string{"version": "string", "documents": "hash", "history": "list", "expiries": "zset", "bytes": "string"}[part]
+	return map[string]string{"version": "string", "documents": "hash", "history": "list", "expiries": "zset", "bytes": "string", "watched": "string"}[part]
 }
 
 // ControlRights are what a server lets its user do with documents.

@@ -17,6 +17,7 @@ var suites = []suite{
 	{"redisstore", []string{"./redisstore"}},
 	{"guard", []string{"./guard"}},
 	{"refusals", []string{"./refusals"}},
+	{"topkeys", []string{"./topkeys"}},
 	{".", []string{".", "./ginlimit", "./echolimit"}},
 }
 

@@ -22,6 +22,9 @@ func TestRedisControl(t *testing.T) {
 	found := see(t, RedisOptions{URL: addr(client)})
 	assert.Equal(t, `no bans, overrides or pushed policies under "limit"`, found["control"].Found)
 	assert.NotContains(t, found, "control-permissions")
+	require.NoError(t, client.Set(ctx, "limit:control:{limit}:feed:watched", 1, time.Minute).Err()) // of package feed
+	assert.Equal(t, `no bans, overrides or pushed policies under "limit"`, see(t, RedisOptions{URL: addr(client)})["control"].Found)
+	require.NoError(t, client.Del(ctx, "limit:control:{limit}:feed:watched").Err())
 	found = see(t, RedisOptions{URL: addr(client), Control: true})
 	assert.Equal(t, OK, found["control-permissions"].Verdict)
 	assert.Zero(t, client.DBSize(ctx).Val(), "it writes nothing")

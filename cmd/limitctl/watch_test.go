@@ -1,0 +1,229 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/feed"
+	"github.com/routelimit/limit/internal/redistest"
+)
+
+// A shared buffer is written by a command and read by its test.
+type sharedBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *sharedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *sharedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// watching runs limitctl watch until stop, which returns its exit code.
+func watching(t *testing.T, args ...string) (out, problems *sharedBuffer, stop func() int) {
+	out, problems = new(sharedBuffer), new(sharedBuffer)
+	ctx, cancel := context.WithCancel(t.Context())
+	code := make(chan int, 1)
+	go func() {
+		cmd := newCommand()
+		cmd.SetArgs(append([]string{"watch"}, args...))
+		cmd.SetOut(out)
+		cmd.SetErr(problems)
+		c, _ := exitCode(cmd.ExecuteContext(ctx))
+		code <- c
+	}()
+	t.Cleanup(cancel)
+	return out, problems, func() int {
+		cancel()
+		return <-code
+	}
+}
+
+// TestWatch watches two instances on a real server.
+func TestWatch(t *testing.T) {
+	silenceRedis() // before other goroutines use it
+	server := redistest.Launch(t)
+	client := server.Client()
+	url := "redis://" + server.Addr
+	policies := make(map[string]*limit.Policy)
+	for _, instance := range []string{"api-1", "api-2"} {
+		limiter := limit.New(nil, nil)
+		t.Cleanup(feed.Publish(limiter, client, &feed.Options{Instance: instance}))
+		for _, name := range []string{"login", "search"} {
+			p, err := limiter.Policy(limit.Named(name, limit.PerUser(time.Minute, 2)))
+			require.NoError(t, err)
+			policies[instance+name] = p
+		}
+	}
+	all, problems, stopAll := watching(t, "--redis", url)
+	some, _, stopSome := watching(t, "--redis", url, "--refused", "--policy", "login")
+	lines, _, stopJSON := watching(t, "--redis", url, "--json")
+	take := func(instance, name, user string) {
+		_, err := policies[instance+name].Take(t.Context(), limit.Request{Keys: map[string]string{"user": user}})
+		require.NoError(t, err)
+	}
+	redistest.Await(t, 10*time.Second, "decisions of both instances", func() bool {
+		take("api-1", "login", "\x1b[2Jalice")
+		take("api-2", "search", "bob")
+		return strings.Contains(some.String(), "api-1") && strings.Contains(all.String(), "api-2") &&
+			strings.Contains(lines.String(), "api-1") && strings.Contains(lines.String(), "api-2")
+	})
+	assert.Equal(t, []int{0, 0, 0}, []int{stopAll(), stopSome(), stopJSON()})
+	assert.Empty(t, problems.String())
+
+	assert.Regexp(t, `(?m)^\d\d:\d\d:\d\d\.\d{3} api-2  search  refused   per-user-1m bob  2 in 1m, again in (\d+s|1m)$`, all.String())
+	assert.NotContains(t, all.String(), "\x1b", "no color outside a terminal, and no control characters")
+	for line := range strings.Lines(some.String()) {
+		assert.Regexp(t, `^\S+ api-1  login  refused   per-user-1m "\\x1b\[2Jalice"  2 in 1m, again in (\d+s|1m)\n$`, line)
+	}
+	var event struct {
+		Instance string
+		feed.Event
+	}
+	require.NoError(t, json.Unmarshal([]byte(strings.SplitN(lines.String(), "\n", 2)[0]), &event))
+	assert.Regexp(t, "^api-[12]$", event.Instance)
+	assert.Regexp(t, "^login|search$", event.Policy)
+	assert.WithinDuration(t, time.Now(), event.At, time.Minute)
+}
+
+// TestWatchNothing watches a server on which nothing publishes, and none.
+func TestWatchNothing(t *testing.T) {
+	silenceRedis() // before other goroutines use it
+	server := redistest.Launch(t)
+	out, problems, stop := watching(t, "--redis", "redis://"+server.Addr)
+	redistest.Await(t, 10*time.Second, "an explanation", func() bool { return problems.String() != "" })
+	assert.Equal(t, "nothing publishes decisions: add feed.Publish(limiter, client, nil) to the program, see docs/watching.md\n", problems.String())
+	assert.Equal(t, 0, stop())
+	assert.Empty(t, out.String())
+
+	server.Kill()
+	code, _, problem := run(t, "watch", "--redis", "redis://"+server.Addr)
+	assert.Equal(t, 1, code)
+	assert.Contains(t, problem, "connection refused")
+}
+
+func TestWatchArguments(t *testing.T) {
+	for _, args := range [][]string{{}, {"--redis", "http://:geheim@[x"}, {"--redis", "redis://127.0.0.1:1", "more"}, {"--redis", "://geheim", "--cluster"},
+		{"--redis", "redis://127.0.0.1:1", "--prefix", "{a}"}, {"--redis", "redis://u:geheim@h:port"}} {
+		code, out, problem := run(t, append([]string{"watch"}, args...)...)
+		assert.Equal(t, 3, code, args)
+		assert.Empty(t, out)
+		assert.NotEmpty(t, problem)
+		assert.NotContains(t, problem, "geheim")
+	}
+}
+
+// TestWatchLoss checks what is printed when Redis fails, and when instances end.
+func TestWatchLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out, problems sharedBuffer
+		w := watch{silence: 3 * time.Second, problems: &problems, to: &watchLines{to: &out, zone: time.UTC}}
+		require.NoError(t, w.run(func(yield func(feed.Batch, error) bool) {
+			batch := feed.Batch{Instance: "api"}
+			for range 10 {
+				require.True(t, yield(batch, nil))
+				time.Sleep(time.Second)
+			}
+			assert.Empty(t, problems.String())
+			require.True(t, yield(feed.Batch{}, errors.New("EOF\x1b")))
+			time.Sleep(time.Minute)
+			assert.Equal(t, "limitctl: EOF\\x1b\n", problems.String(), "which says why nothing comes")
+			require.True(t, yield(batch, nil))
+			time.Sleep(time.Minute)
+			assert.Equal(t, 2, strings.Count(problems.String(), "\n"), "all instances have ended")
+			assert.Contains(t, problems.String(), "nothing publishes decisions")
+		}))
+		assert.Empty(t, out.String())
+	})
+	w := watch{silence: time.Hour}
+	assert.EqualError(t, w.run(func(yield func(feed.Batch, error) bool) { assert.False(t, yield(feed.Batch{}, errors.New("no"))) }), "no")
+}
+
+func TestWatchLines(t *testing.T) {
+	var out strings.Builder
+	l := &watchLines{to: &out, zone: time.UTC}
+	at := time.Date(2026, 1, 2, 14, 3, 12, 120e6, time.UTC)
+	minute := time.Minute.Milliseconds()
+	for _, e := range []feed.Event{
+		{Policy: "POST /login", Method: "POST", Outcome: "refused", Mode: "exact", RetryAfterMS: 11_400,
+			Rules: []feed.Rule{{Name: "per-ip-1m", Key: "203.0.113.9", Limit: 5, WindowMS: minute, RetryAfterMS: 11_400}}},
+		{Policy: "GET /", Method: "GET", Allowed: true, Outcome: "admitted", Mode: "exact"},
+		{Policy: "application", Method: "GET", Outcome: "degraded", Mode: "local", RetryAfterMS: 250, Rules: []feed.Rule{
+			{Name: "global-1h", Limit: 100_000, WindowMS: 60 * minute, Remaining: 1500, RetryAfterMS: 250},
+			{Name: "per-header-x", Key: "a b", Limit: 5, WindowMS: 90 * minute, RetryAfterMS: -1}}},
+		{Policy: "application", Outcome: "refused", Mode: "barred", RetryAfterMS: 25 * 60 * minute},
+		{Policy: "application", Outcome: "refused", Mode: "barred", RetryAfterMS: -1},
+		{Policy: "\x1b]0;\u202e", Outcome: "admitted", Allowed: true, Mode: "exempt"},
+	} {
+		e.At = at
+		require.NoError(t, l.event("api-2", &e))
+	}
+	require.NoError(t, l.missed("api-10", at, 1234, 5))
+	assert.Equal(t, `14:03:12.120 api-2  POST /login  refused   per-ip-1m 203.0.113.9  5 in 1m, again in 12s
+14:03:12.120 api-2  GET /        admitted
+14:03:12.120 api-2  application (GET)  degraded  global-1h  100,000 in 1h, 1,500 left, again in 250ms; per-header-x "a b"  5 in 1h30m, no wait helps; mode local
+14:03:12.120 api-2  application        refused   again in 25h; mode barred
+14:03:12.120 api-2  application        refused   no wait helps; mode barred
+14:03:12.120 api-2  \x1b]0;\u202e      admitted  mode exempt
+14:03:12.120 api-10  5 refused and 1,234 admitted not shown, of all policies
+`, out.String())
+
+	out.Reset()
+	l.color = true
+	require.NoError(t, l.event("\x1b[31m", &feed.Event{At: at, Policy: "p", Outcome: "refused", Mode: "exact"}))
+	assert.Equal(t, "14:03:12.120 \\x1b[31m  p                  \x1b[31mrefused \x1b[0m\n", out.String())
+}
+
+// TestWatchOmissions prints what was left out once a second for each instance.
+func TestWatchOmissions(t *testing.T) {
+	var out strings.Builder
+	for _, refused := range []bool{false, true} {
+		out.Reset()
+		w := watch{refused: refused, to: &watchLines{to: &out, zone: time.UTC}}
+		left := make(omissions)
+		now := time.Unix(0, 0)
+		for i := range 35 {
+			for _, instance := range []string{"a", "b"} {
+				batch := feed.Batch{Instance: instance, Admitted: 10, Refused: 1}
+				if i >= 25 {
+					batch.Admitted, batch.Refused = 0, 0
+				}
+				require.NoError(t, w.print(&batch, left, now))
+			}
+			now = now.Add(100 * time.Millisecond)
+		}
+		want := "00:00:00.000 a  1 refused and 10 admitted not shown, of all policies\n"
+		last := "00:00:02.700 b  6 refused and 60 admitted not shown, of all policies\n"
+		if refused {
+			want = "00:00:00.000 a  1 refused not shown, of all policies\n"
+			last = "00:00:02.700 b  6 refused not shown, of all policies\n"
+		}
+		assert.True(t, strings.HasPrefix(out.String(), want), out.String())
+		assert.True(t, strings.HasSuffix(out.String(), last), out.String())
+		assert.Equal(t, 8, strings.Count(out.String(), "\n"), out.String())
+	}
+	left := make(omissions)
+	for i := range 30_000 {
+		left.add(&feed.Batch{Instance: fmt.Sprint(i), Refused: 1}, time.Now())
+	}
+	assert.LessOrEqual(t, len(left), 10_000)
+}
