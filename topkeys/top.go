@@ -30,7 +30,7 @@ func (c *Counter) first(order Order, n int, rules ...*rule) []Key {
 		known := len(list)
 		list = r.keys(list, order, now)
 		if last != nil {
-			after := func(k Key) bool { return before(k, *last) > 0 }
+			after := func(k Key) bool { return before(k, *last) >= 0 && len(list) > 3*n }
 			list = list[:known+len(slices.DeleteFunc(list[known:], after))]
 		}
 		if len(list) > 4*n {
