@@ -227,7 +227,8 @@ func TestIdentifiers(t *testing.T) {
 	names := make(map[string]bool)
 	types := make(map[string]bool)
 	for _, dir := range []string{"", "core", "memstore", "redisstore", "guard", "refusals", "storetest", "throttle", "adapter", "ginlimit",
-		"echolimit", "adaptertest", "promlimit", "otellimit", "access", "livepage", "policyfile", "control", "agreement", "overrides", "topkeys", "feed", "replay", "replay/accesslog"} {
+		"echolimit", "adaptertest", "promlimit", "otellimit", "access", "livepage", "policyfile", "control", "agreement", "overrides", "topkeys", "feed",
+		"replay", "replay/accesslog"} {
 		declare(t, filepath.Join("..", dir), path.Base(path.Join("limit", dir)), names, types)
 	}
 	code := regexp.MustCompile("`[^`]+`")

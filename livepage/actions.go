@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"mime"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -99,70 +98,6 @@ func (p *page) change(w http.ResponseWriter, r *http.Request, v viewer, do func(
 	answer(w, http.StatusOK, map[string]string{"done": said})
 }
 
-// peek answers with the state of a key of a rule.
-func (p *page) peek(w http.ResponseWriter, r *http.Request, _ viewer) {
-	if !sameOrigin(w, r) {
-		return
-	}
-	v := r.URL.Query()
-	a := &action{Policy: v.Get("policy"), Rule: v.Get("rule"), Key: v.Get("key"), ID: v.Get("id")}
-	key, err := p.key(a)
-	if err != nil {
-		failed(w, err)
-		return
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), actionTimeout)
-	defer cancel()
-	d, err := p.limiter.Peek(ctx, a.Policy, a.Rule, key, v.Get("plan"))
-	if err != nil {
-		failed(w, err)
-		return
-	}
-	shown, id := p.show(key)
-	used := float32(1)
-	if d.Capacity > 0 {
-		used = 1 - float32(d.Remaining)/float32(d.Capacity)
-	}
-	answer(w, http.StatusOK, peeked{Policy: a.Policy, Rule: a.Rule, Key: shown, ID: id, Plan: v.Get("plan"),
-		Limit: d.Limit, Window: millis(d.Window), Capacity: d.Capacity, Remaining: d.Remaining, Used: round(used), Allowed: d.Allowed,
-		RetryAfter: millis(d.RetryAfter), ResetAfter: millis(d.ResetAfter), Exempt: d.Exempt, Words: peekWords(&d)})
-}
-
-// peeked is the answer of peek.
-type peeked struct {
-	Policy     string  `json:"policy"`
-	Rule       string  `json:"rule"`
-	Key        string  `json:"key,omitempty"`
-	ID         string  `json:"id,omitempty"`
-	Plan       string  `json:"plan"`
-	Limit      int64   `json:"limit"`
-	Window     int64   `json:"window_ms"`
-	Capacity   int64   `json:"capacity"`
-	Remaining  int64   `json:"remaining"`
-	Used       float32 `json:"used"`
-	Allowed    bool    `json:"allowed"`
-	RetryAfter int64   `json:"retry_after_ms"` // -1 if no wait helps
-	ResetAfter int64   `json:"reset_after_ms"`
-	Exempt     bool    `json:"exempt"`
-	Words      string  `json:"words"`
-}
-
-func peekWords(d *limit.RuleDecision) string {
-	if d.Exempt {
-		return "The rule exempts the caller."
-	}
-	words := fmt.Sprintf("%d of %d left.", d.Remaining, d.Capacity)
-	switch {
-	case !d.Allowed && d.RetryAfter == limit.Never:
-		return words + " The next request is refused, and no wait helps."
-	case !d.Allowed:
-		return words + " The next request is refused. There is room again in " + inWords(d.RetryAfter) + "."
-	case d.ResetAfter > 0:
-		return words + " The quota is full again in " + inWords(d.ResetAfter) + " without requests."
-	}
-	return words + " The quota is unused."
-}
-
 // key returns the key that an action is about.
 func (p *page) key(a *action) (string, error) {
 	if a.ID == "" {
@@ -171,7 +106,7 @@ func (p *page) key(a *action) (string, error) {
 	if a.Key != "" {
 		return "", problemf(http.StatusBadRequest, "both key and id: send one of them")
 	}
-	key, ok := p.find(a.ID)
+	key, ok := p.find(a)
 	if !ok {
 		return "", problemf(http.StatusNotFound, "id %q is not tracked any more: choose a key of the list", excerpt(a.ID, 40))
 	}
@@ -350,30 +285,4 @@ func unixMilli(t time.Time) int64 {
 		return 0
 	}
 	return t.UnixMilli()
-}
-
-// failed answers with an error of the limiter, of bans or of overrides.
-func failed(w http.ResponseWriter, err error) {
-	var p *problem
-	var network net.Error
-	var redis interface{ RedisError() }
-	switch {
-	case errors.As(err, &p):
-		fail(w, p.status, "%s", p.text)
-	case errors.Is(err, limit.ErrUndecided), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled),
-		errors.Is(err, io.EOF), errors.As(err, &network), errors.As(err, &redis):
-		fail(w, http.StatusServiceUnavailable, "the store failed, and it is unknown whether the change was made: %s. Try again.", excerpt(err.Error(), 300))
-	default:
-		fail(w, http.StatusBadRequest, "%s", excerpt(err.Error(), 1000))
-	}
-}
-
-func fail(w http.ResponseWriter, status int, format string, args ...any) {
-	answer(w, status, map[string]string{"error": fmt.Sprintf(format, args...)})
-}
-
-func answer(w http.ResponseWriter, status int, body any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // an error means that the client disconnected
 }

@@ -120,3 +120,25 @@ func BenchmarkTake(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkView measures a state of 1,000 policies, 1,000 of whose rules have 100 keys
+// each: the part that all viewers share, and a view of it.
+func BenchmarkView(b *testing.B) {
+	limiter, p := pageOf(nil, nil)
+	for i := range 1000 {
+		policy := bind(b, limiter, limit.Named(fmt.Sprintf("policy-%d", i), limit.PerUser(time.Hour, 1), limit.Global(time.Hour, 100_000)))
+		for j := range 150 {
+			take(b, policy, fmt.Sprintf("203.0.113.%d", j%100))
+		}
+	}
+	for _, shared := range []bool{false, true} {
+		b.Run(fmt.Sprintf("shared=%t", shared), func(b *testing.B) {
+			for i := 0; b.Loop(); i++ {
+				if !shared {
+					p.states.outdated()
+				}
+				p.view(query{limit: usualRows, sort: "refused", order: "use", offset: i % 50})
+			}
+		})
+	}
+}

@@ -46,12 +46,20 @@ func (p *page) show(key string) (shown, id string) {
 	return key, ""
 }
 
-// find returns the key of an id, if it is one that the page can show now.
-func (p *page) find(id string) (key string, ok bool) {
-	for _, order := range []topkeys.Order{topkeys.ByRefusals, topkeys.ByUse} {
-		for _, k := range p.collector.top.Top(order, 2*trackedKeys*trackedRules) {
-			if p.hash.id("key", k.Key) == id {
-				return k.Key, true
+// find returns the key of the id of an action, if it is one that the page can show now. It
+// looks at all rules in the end, since an operator can look at a client of one rule in
+// another one.
+func (p *page) find(a *action) (key string, ok bool) {
+	is := func(candidate string) bool {
+		if !ok && candidate != "" && p.hash.id("key", candidate) == a.ID {
+			key, ok = candidate, true
+		}
+		return ok
+	}
+	for _, order := range orders {
+		for _, k := range p.collector.top.TopOf(a.Policy, a.Rule, order, trackedKeys*2) {
+			if is(k.Key) {
+				return key, true
 			}
 		}
 	}
@@ -59,17 +67,28 @@ func (p *page) find(id string) (key string, ok bool) {
 	for i := range newest {
 		r := &newest[i]
 		for j := range r.rules[:min(r.count, keptRules)] {
-			if key := r.rules[j].keyText(); p.hash.id("key", key) == id {
+			if is(r.rules[j].keyText()) {
 				return key, true
 			}
 		}
 	}
 	if o := p.options.Overrides; o != nil {
 		for _, e := range o.List() {
-			if p.hash.id("key", e.Key) == id {
-				return e.Key, true
+			if is(e.Key) {
+				return key, true
+			}
+		}
+	}
+	p.finding.Lock() // one at a time: it takes up to some tens of milliseconds, and megabytes
+	defer p.finding.Unlock()
+	for _, order := range orders {
+		for _, k := range p.collector.top.Top(order, 2*trackedKeys*trackedRules) {
+			if is(k.Key) {
+				return key, true
 			}
 		}
 	}
 	return "", false
 }
+
+var orders = [...]topkeys.Order{topkeys.ByRefusals, topkeys.ByUse}

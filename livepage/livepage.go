@@ -17,6 +17,7 @@ import (
 	"os"
 	"path"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/routelimit/limit"
@@ -104,6 +105,7 @@ type page struct {
 	states    states
 	viewers   atomic.Int64
 	servers   servers
+	finding   sync.Mutex
 }
 
 // A method and the last segment of the path say what a request is for.

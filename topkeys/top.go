@@ -25,11 +25,19 @@ func (c *Counter) first(order Order, n int, rules ...*rule) []Key {
 		before = byUse
 	}
 	var list []Key
+	var last *Key // of the first n so far: what comes after it is not in the list
 	for _, r := range rules {
+		known := len(list)
 		list = r.keys(list, order, now)
+		if last != nil {
+			after := func(k Key) bool { return before(k, *last) >= 0 && len(list) > 3*n }
+			list = list[:known+len(slices.DeleteFunc(list[known:], after))]
+		}
 		if len(list) > 4*n {
 			slices.SortFunc(list, before)
 			list = list[:n]
+			k := list[n-1]
+			last = &k
 		}
 	}
 	slices.SortFunc(list, before)

@@ -2,6 +2,7 @@ package topkeys_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -95,6 +96,31 @@ func TestTies(t *testing.T) {
 					keys += k.Key
 				}
 				assert.Equal(t, "abcd"[:n], keys)
+			}
+		}
+	})
+}
+
+// TestFirst checks that the first keys of many rules are those of the whole list.
+func TestFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := topkeys.New(nil)
+		limiter := observed(c, nil)
+		for i := range 50 {
+			p := policy(t, limiter, fmt.Sprint("p", i), limit.PerUser(time.Hour, 1+rand.Int64N(10)))
+			for range 200 {
+				take(t, p, 1, fmt.Sprint(rand.IntN(20)))
+			}
+		}
+		for _, order := range []topkeys.Order{topkeys.ByRefusals, topkeys.ByUse} {
+			all := c.Top(order, 10_000)
+			require.Greater(t, len(all), 100)
+			for _, n := range []int{1, 2, 5, 20, 100} {
+				first := c.Top(order, n)
+				require.Len(t, first, n)
+				for i := range first {
+					assert.Equal(t, [3]string{all[i].Policy, all[i].Rule, all[i].Key}, [3]string{first[i].Policy, first[i].Rule, first[i].Key}, "%d of %d", i, n)
+				}
 			}
 		}
 	})

@@ -14,9 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
-	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/memstore"
-	"github.com/routelimit/limit/redisstore"
 )
 
 func newDemoCommand() *cobra.Command {
@@ -36,11 +33,13 @@ func newDemoCommand() *cobra.Command {
 
 // runDemo serves the demo until ctx ends.
 func runDemo(ctx context.Context, out io.Writer, addr, redisURL string) error {
-	store, place, closeStore, err := openStore(ctx, redisURL)
+	shared, place, err := connect(ctx, redisURL)
 	if err != nil {
 		return err
 	}
-	defer closeStore()
+	if shared != nil {
+		defer shared.Close()
+	}
 
 	listener, err := net.Listen("tcp", addr)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -53,7 +52,7 @@ func runDemo(ctx context.Context, out io.Writer, addr, redisURL string) error {
 	fmt.Fprintf(out, "Serving on %s, with the quotas %s, until interrupted.\n\n%s\n", base, place, whatToTry(base))
 
 	server := &http.Server{
-		Handler:           newDemo(store, place),
+		Handler:           newDemo(ctx, shared, place),
 		ReadHeaderTimeout: 5 * time.Second,
 		IdleTimeout:       time.Minute,
 	}
@@ -73,23 +72,24 @@ func runDemo(ctx context.Context, out io.Writer, addr, redisURL string) error {
 	return nil
 }
 
-// openStore returns the store, and a phrase that says where it keeps the quotas.
-func openStore(ctx context.Context, redisURL string) (store core.Store, place string, closeStore func() error, err error) {
+// connect returns a client of the Redis of a URL, or nil without one, and a phrase that
+// says where the quotas are.
+func connect(ctx context.Context, redisURL string) (client *redis.Client, place string, err error) {
 	if redisURL == "" {
-		return memstore.New(nil), "in memory", func() error { return nil }, nil
+		return nil, "in memory", nil
 	}
-	options, err := redis.ParseURL(redisURL)
+	options, err := redisclient.Parse(redisURL, false)
 	if err != nil {
-		return nil, "", nil, fmt.Errorf("--redis: %w: write a URL such as redis://127.0.0.1:6379/0", err)
+		return nil, "", usageError{err}
 	}
 	redisclient.Quiet() // package guard logs errors
 	options.ContextTimeoutEnabled = true
-	client := redis.NewClient(options)
+	client = redis.NewClient(options)
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	if err := client.Ping(ctx).Err(); err != nil {
 		client.Close()
-		return nil, "", nil, fmt.Errorf("no Redis at %s: %w", options.Addr, err)
+		return nil, "", fmt.Errorf("no Redis at %s: %w", options.Addr, err)
 	}
-	return redisstore.New(client, nil), "in Redis at " + options.Addr, client.Close, nil
+	return client, "in Redis at " + options.Addr, nil
 }

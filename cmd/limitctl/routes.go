@@ -2,16 +2,23 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"net/http"
 	"time"
 
 	"github.com/gin-gonic/gin"
 	"github.com/labstack/echo/v4"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/access"
+	"github.com/routelimit/limit/control"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/echolimit"
 	"github.com/routelimit/limit/ginlimit"
+	"github.com/routelimit/limit/livepage"
+	"github.com/routelimit/limit/overrides"
+	"github.com/routelimit/limit/redisstore"
 	"github.com/routelimit/limit/throttle"
 )
 
@@ -47,22 +54,33 @@ var algorithms = []struct {
 	{"concurrency", limit.MustParse("2/30s per ip concurrency")},
 }
 
-// newDemo returns the routes of the three frameworks and the page that lists
-// them. place says where the store keeps the quotas.
-func newDemo(store core.Store, place string) http.Handler {
-	limiter := limit.New(store, &limit.Options{
-		// The demo believes the header. A real program takes the user from its
-		// authentication.
-		User: func(r *http.Request) string { return r.Header.Get("X-User") },
-	})
+// newDemo returns the routes of the three frameworks, the page that lists them and the
+// live page. Without a client of Redis, the quotas are in memory, and the live page can
+// neither ban nor override. Place says where the quotas are.
+func newDemo(ctx context.Context, shared *redis.Client, place string) http.Handler {
+	options := &limit.Options{User: demoUser}
+	live := &livepage.Options{Name: "demo"}
+	var store core.Store
+	if shared != nil {
+		store = redisstore.New(shared, nil)
+		documents := control.New(shared, nil)
+		live.Bans = access.NewBans(ctx, documents, &access.Options{User: demoUser})
+		live.Overrides = overrides.New(ctx, documents, nil)
+		options.Bar, options.Override = live.Bans.Bar, live.Overrides.Limit
+	}
+	limiter := limit.New(store, options)
 	mux := http.NewServeMux()
 	mux.Handle("/gin/", ginRoutes(limiter))
 	mux.Handle("/echo/", echoRoutes(limiter))
 	mux.Handle("/http/", httpRoutes(limiter))
 	mux.Handle("/algorithms/", algorithmRoutes(limiter))
+	mux.Handle("/limits/", livepage.Handler(limiter, live))
 	mux.Handle("GET /{$}", page(place))
 	return mux
 }
+
+// demoUser believes the header. A real program takes the user from its authentication.
+func demoUser(r *http.Request) string { return r.Header.Get("X-User") }
 
 func ginRoutes(limiter *limit.Limiter) http.Handler {
 	gin.SetMode(gin.ReleaseMode)

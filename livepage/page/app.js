@@ -16,15 +16,15 @@ const tables = {
   policies: policyRows(byId('policies'), (name) => look({ policy: view.policy === name ? '' : name }), inspect),
   keys: keyRows(byId('keys').createTBody(), inspect),
   refusals: refusalRows(byId('refusals').createTBody(), inspect),
-  lists: new Lists((b) => confirmation.open(lift(b, announce)), (o) => confirmation.open(remove(o, announce))),
+  lists: new Lists((b) => confirmation.open(lift(b, (said) => announce(said))), (o) => confirmation.open(remove(o, (said) => announce(said)))),
 };
 
-// announce tells screen readers, and shows the text for a while.
+// announce tells screen readers, and shows the text for a while if nothing else does.
 let silence = 0;
-function announce(text) {
+function announce(text, shown = true) {
   const a = byId('announcer');
   set(a, visible(text));
-  a.className = 'notice text';
+  a.className = shown ? 'notice text' : 'hidden';
   clearTimeout(silence);
   silence = setTimeout(() => { a.className = 'hidden'; }, 8000);
 }
@@ -97,7 +97,7 @@ function banner(kind, title, text) {
   set(b.firstElementChild, title);
   set(b.lastElementChild, text);
   if (kind === spoken) return; // the figures in it change each second
-  if (spoken !== 'loading' || kind !== 'healthy') set(byId('announcer'), `${title}. ${text}`);
+  if (spoken !== 'loading' || kind !== 'healthy') announce(`${title}. ${text}`, false);
   spoken = kind;
 }
 
@@ -124,11 +124,11 @@ function health(s) {
   const without = counts.filter(([mode]) => outage(mode)).reduce((n, [, c]) => n + c, 0);
   const last = s.modes.filter((p) => outage(p.mode)).at(-1);
   if (s.unavailable) {
-    return banner('outage', 'The store is unavailable', `Each rule decides as its on-error says. ${counted(without, 'decision')} of the last 5 minutes were made without the store.`);
+    return banner('outage', 'The store is unavailable', `Each rule decides as its on-error says. Decisions without the store in the last 5 minutes: ${exactly(without)}.`);
   }
   if (without > 0) {
-    const ended = last ? ` The last outage ended at ${clock(last.to * 1000, s.at)}.` : '';
-    return banner('recovered', 'The store is available again', `${counted(without, 'decision')} of the last 5 minutes were made without it.${ended}`);
+    const ended = last && last.to * 1000 < s.at - 20000 ? ` The last one was at ${clock(last.to * 1000, s.at)}.` : '';
+    return banner('recovered', 'The store is available again', `Decisions without it in the last 5 minutes: ${exactly(without)}.${ended} Refusals by this process go on for up to a window after an outage.`);
   }
   if (all === 0 && s.modes.length === 0) return banner('idle', 'No decision yet', 'Send a request to a limited route. It shows here within a second.');
   const waiting = s.waiters ? ` ${counted(s.waiters, 'request waits', 'requests wait')} for room.` : '';
@@ -143,7 +143,7 @@ function overview(s) {
   set(byId('share'), all ? ` · ${(100 * sum(refused) / all).toFixed(1)} % of 2 minutes` : '');
   plots.admitted.draw(from, admitted);
   plots.refused.draw(from, refused);
-  plots.modes.draw(s.modes, s.at);
+  plots.modes.draw(s.modes, s.at, s.since);
   const counts = Object.entries(s.mode_counts).filter(([, n]) => n > 0).sort((a, b) => b[1] - a[1]);
   byId('modes').replaceChildren(...(counts.length ? counts.map(([mode, n]) => el('span', { class: 'mode', title: modeWords[mode] || mode },
     el('i', { class: `mode-${mode}` }), el('b', {}, number(n)), ` ${mode}`)) : ['none in the last 5 minutes']));
@@ -224,7 +224,7 @@ byId('next').addEventListener('click', () => look({ offset: state.policies.next 
 byId('order').addEventListener('change', (e) => look({ order: e.target.value }));
 byId('filter').querySelector('button').addEventListener('click', () => look({ policy: '' }));
 byId('inspect').addEventListener('click', () => inspect());
-byId('ban').addEventListener('click', () => confirmation.open(ban(null, announce)));
+byId('ban').addEventListener('click', () => confirmation.open(ban(null, (said) => announce(said))));
 
 // A stream can end without an error, such as behind a proxy.
 setInterval(() => {

@@ -74,27 +74,29 @@ export const modeWords = {
   exempt: 'exempt', barred: 'banned',
 };
 
-// A Timeline shows the worst mode of each part of the last hour.
+// A Timeline shows the worst mode of each part of the last hour, or since the start.
 export class Timeline {
   constructor(place) {
-    this.svg = svg('svg', { viewBox: '0 0 3600 40', preserveAspectRatio: 'none', role: 'img', class: 'timeline' });
+    this.svg = svg('svg', { preserveAspectRatio: 'none', role: 'img', class: 'timeline' });
+    this.from = el('span');
     this.list = el('p', { class: 'dim outages' });
-    place.append(this.svg, el('div', { class: 'scale' }, el('span', {}, '1 hour ago'), el('span', {}, 'now')), this.list);
+    place.append(this.svg, el('div', { class: 'scale' }, this.from, el('span', {}, 'now')), this.list);
   }
 
-  draw(periods, now) {
-    const end = now / 1000, start = end - 3600;
-    const rects = periods.filter((p) => p.to > start).map((p) => {
+  draw(periods, now, since) {
+    const minutes = Math.min(60, Math.max(10, Math.ceil((now - since) / 60000))), long = minutes * 60;
+    const end = now / 1000, start = end - long;
+    const shown = periods.filter((p) => p.to > start);
+    this.svg.setAttribute('viewBox', `0 0 ${long} 40`);
+    this.svg.replaceChildren(...shown.map((p) => {
       const from = Math.max(p.from, start);
-      const r = svg('rect', { x: from - start, y: 0, width: Math.max(20, Math.min(p.to, end) - from), height: 40, class: `mode-${p.mode}` });
-      return r;
-    });
-    this.svg.replaceChildren(...rects);
-    const outages = periods.filter((p) => outage(p.mode) && p.to > start);
-    const text = outages.map((p) => `${clock(p.from * 1000, now)} to ${p.to >= end - 10 ? 'now' : clock(p.to * 1000, now)}: ${modeWords[p.mode]}`);
-    set(this.list, text.slice(-3).join(' · '));
-    this.svg.setAttribute('aria-label', periods.length === 0 ? 'No decisions in the last hour.'
-      : outages.length === 0 ? 'The last hour without an outage of the store.' : `Outages in the last hour: ${text.join('; ')}.`);
+      return svg('rect', { x: from - start, y: 0, width: Math.max(long / 200, Math.min(p.to, end) - from), height: 40, class: `mode-${p.mode}` });
+    }));
+    set(this.from, `${minutes} minutes ago`);
+    const text = shown.filter((p) => outage(p.mode)).map((p) => `${clock(p.from * 1000, now)} to ${p.to >= end - 10 ? 'now' : clock(p.to * 1000, now)}, ${modeWords[p.mode]}`);
+    set(this.list, text.length ? `Without the store: ${text.slice(-3).join('; ')}` : '');
+    this.svg.setAttribute('aria-label', periods.length === 0 ? `No decisions in the last ${minutes} minutes.`
+      : text.length === 0 ? `No decision of the last ${minutes} minutes was made without the store.` : `Decisions without the store in the last ${minutes} minutes: ${text.join('; ')}.`);
   }
 }
 

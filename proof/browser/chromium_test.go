@@ -12,6 +12,7 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
+	"github.com/redis/go-redis/v9/logging"
 	"github.com/stretchr/testify/require"
 )
 
@@ -27,6 +28,7 @@ const (
 var allocator context.Context
 
 func TestMain(m *testing.M) {
+	logging.Disable() // go-redis logs each failure of an outage
 	code := 1
 	func() {
 		dir, err := os.MkdirTemp("", "limit-browser-")

@@ -41,8 +41,8 @@ func TestScreenshots(t *testing.T) {
 	shared := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
 	t.Cleanup(func() { shared.Close() })
 	s := serve(t, shared, nil)
-	s.route("GET /export", limit.PerUser(time.Hour, 20))
-	s.route("POST /update", limit.PerIP(2*time.Second, 5), limit.Global(time.Minute, 1000))
+	s.route("GET /export", limit.PerUser(time.Hour, 100))
+	s.route("POST /update", limit.PerIP(2*time.Second, 4), limit.Global(time.Minute, 1000))
 	s.route("GET /items", limit.PerIP(time.Minute, 300))
 	done := make(chan struct{})
 	go s.traffic(done)
@@ -96,7 +96,7 @@ func (s *service) traffic(done <-chan struct{}) {
 		if n > 200 {
 			r.RemoteAddr = fmt.Sprintf("[2001:db8:0:%x::1]:4711", n)
 		}
-		r.Header = http.Header{"X-User": {[]string{"alice", "bob", "carol", "dave", "erin"}[n%5]}}
+		r.Header = http.Header{"X-User": {fmt.Sprintf("%s-%d", []string{"alice", "bob", "carol", "dave", "erin"}[n%5], n/5+1)}}
 		s.mux.ServeHTTP(httptest.NewRecorder(), r)
 	}
 }
@@ -105,6 +105,7 @@ func (s *service) traffic(done <-chan struct{}) {
 func (b *tab) picture(path string, l look) {
 	b.Helper()
 	b.look(l)
+	b.do(chromedp.MouseEvent("mouseMoved", 1, 1), chromedp.Evaluate[chromedp.Void](`document.activeElement.blur(), document.querySelector('dialog[open]') || scrollTo(0, 0)`))
 	time.Sleep(2500 * time.Millisecond) // for the bars to come to rest
 	text, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
 	require.NoError(b, err)

@@ -1,0 +1,196 @@
+package livepage
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/routelimit/limit"
+)
+
+// TestShared checks that viewers share a state, and that many different queries do not
+// grow what is kept.
+func TestShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter, p := pageOf(nil, nil)
+		policy := bind(t, limiter, limit.Named("api", limit.PerUser(time.Hour, 10)))
+		first := p.view(query{})
+		take(t, policy, "ann")
+		assert.Same(t, &first[0], &p.view(query{})[0])
+		for i := range 1000 {
+			p.view(query{offset: i})
+		}
+		assert.Len(t, p.states.views, 2*maxViewers)
+		time.Sleep(time.Second)
+		assert.NotEqual(t, string(first), string(p.view(query{})))
+		assert.Len(t, p.states.views, 1)
+	})
+}
+
+// hostile are keys that a client may choose.
+func hostile() (list []string) {
+	for i := range 300 {
+		list = append(list, fmt.Sprintf("%s%d", []string{strings.Repeat("\x00", 120), "\xff\xfe" + strings.Repeat("\x1b", 100),
+			"<script>alert(1)</script>", strings.Repeat("\u202e", 40), "\n\ndata: {}\n\n", `"}]}`}[i%6], i))
+	}
+	return list
+}
+
+// TestSize checks that a state with 1,000 policies, full lists and the worst keys has at
+// most 64 kB, and is one line.
+func TestSize(t *testing.T) {
+	limiter, p := pageOf(nil, nil)
+	keys := hostile()
+	for i := range 1000 {
+		policy := bind(t, limiter, limit.Named(fmt.Sprintf("policy-with-a-rather-long-name-%d", i),
+			limit.PerUser(time.Hour, 1), limit.Concurrent(limit.ByUser, 9000), limit.PerUser(time.Minute, 90_000)))
+		for range 100 {
+			take(t, policy, keys[rand.IntN(len(keys))])
+		}
+	}
+	// The largest counts: those of a busy year would have as many digits.
+	for i := range p.collector.shards {
+		shard := &p.collector.shards[i]
+		for _, policy := range shard.policies {
+			for j := range policy.counts {
+				policy.counts[j] = count{1, 4_000_000_000, 4_000_000_000}
+			}
+		}
+	}
+	largest := 0
+	for _, text := range []string{"", "limit=100", "sort=full&order=use&limit=100", "policy=policy-with-a-rather-long-name-7"} {
+		s, size := viewOf(t, p, text)
+		largest = max(largest, size)
+		assert.Equal(t, 1000, s.Policies.Total)
+		assert.GreaterOrEqual(t, len(s.Policies.Rows), 20)
+		assert.NotEmpty(t, s.Keys.Rows)
+		assert.GreaterOrEqual(t, len(s.Refusals.Rows), 5)
+		values, _ := url.ParseQuery(text)
+		assert.NotContains(t, string(p.view(queryOf(values))), "\n")
+	}
+	assert.LessOrEqual(t, largest, stateBytes-2000, "the part of the viewer is added")
+	t.Logf("the largest state has %d bytes", largest)
+
+	// An everyday one has what was asked for.
+	limiter, p = pageOf(nil, nil)
+	for i := range 1000 {
+		policy := bind(t, limiter, limit.Named(fmt.Sprintf("GET.api.v1.things.%d", i), limit.PerUser(time.Hour, 1), limit.PerUser(time.Minute, 1000)))
+		for j := range 60 {
+			take(t, policy, fmt.Sprintf("203.0.113.%d", j/2))
+		}
+	}
+	s, size := viewOf(t, p, "")
+	assert.LessOrEqual(t, size, stateBytes-2000)
+	assert.Len(t, s.Policies.Rows, 50)
+	assert.Len(t, s.Keys.Rows, 20)
+	assert.GreaterOrEqual(t, len(s.Refusals.Rows), 30)
+	t.Logf("a usual state has %d bytes, with %d refusals", size, len(s.Refusals.Rows))
+}
+
+// TestBounds checks that further policies and rules are not listed, and take no memory.
+func TestBounds(t *testing.T) {
+	c := newCollector()
+	c.policies.Store(maxPolicies - 1)
+	c.rules.Store(maxRules - 1)
+	limiter := limit.New(nil, &limit.Options{Log: quiet})
+	limiter.Observe(c.observe)
+	for i := range 3 {
+		take(t, bind(t, limiter, limit.Named(fmt.Sprintf("api-%d", i), limit.PerUser(time.Hour, 1), limit.PerUser(time.Minute, 1))), "ann")
+	}
+	tt := &totals{now: c.now(), start: time.Now()}
+	c.total(tt)
+	assert.Len(t, tt.rows, 1)
+	assert.Equal(t, int64(2), tt.state.Policies.Unlisted)
+	assert.Equal(t, map[string]int64{"exact": 3}, tt.state.ModeCounts)
+	rules := 0
+	for i := range c.shards {
+		for _, p := range c.shards[i].policies {
+			rules += len(p.rules)
+		}
+	}
+	assert.Equal(t, 1, rules)
+}
+
+// measured is a variable of the package, so that the collector lives until it is dropped.
+var measured *collector
+
+// TestMemory measures what policies and rules take, and that keys take no more than the
+// bound of package topkeys.
+func TestMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("counts bytes")
+	}
+	heap := func() int64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	freed := func(drop func()) int64 { // by drop
+		before := heap()
+		drop()
+		return before - heap()
+	}
+	list := decisions(t, 1000, 1000, true)
+	measured = newCollector()
+	empty := freed(func() { measured = nil })
+	measured = newCollector()
+	for i := range list {
+		measured.observe(nil, list[i], nil)
+	}
+	keys := freed(func() { measured.top = nil }) / 1000
+	counts := (freed(func() { measured = nil }) - empty) / 1000
+	runtime.KeepAlive(list)
+	t.Logf("%d bytes without policies; for each policy with two rules, %d of counts, and %d of one key and a global one", empty, counts, keys)
+	assert.Less(t, empty, int64(512<<10))
+	assert.Less(t, counts, int64(2<<10))
+	assert.Less(t, keys, int64(4<<10))
+
+	limiter, p := pageOf(nil, nil)
+	policy := bind(t, limiter, limit.Named("api", limit.PerUser(time.Hour, 1)))
+	for i := range 100_000 {
+		take(t, policy, fmt.Sprint("user-", i))
+		take(t, policy, fmt.Sprint("user-", i))
+	}
+	measured = p.collector
+	many := freed(func() { measured, *p.collector = nil, collector{} })
+	runtime.KeepAlive(limiter)
+	t.Logf("%d bytes after 100,000 keys of one rule", many)
+	assert.Less(t, many, int64(512<<10))
+}
+
+// TestRace observes decisions, and makes states of them, at the same time.
+func TestRace(t *testing.T) {
+	limiter, p := pageOf(nil, nil)
+	stop := make(chan struct{})
+	var all sync.WaitGroup
+	for i := range 4 {
+		policy := bind(t, limiter, limit.Named(fmt.Sprintf("api-%d", i), limit.PerUser(time.Hour, 3)))
+		all.Go(func() {
+			for j := 0; ; j++ {
+				select {
+				case <-stop:
+					return
+				default:
+					take(t, policy, fmt.Sprint(j%50))
+				}
+			}
+		})
+	}
+	for i := range 100 {
+		p.states.second = 0 // so that each state is new
+		p.view(query{limit: 50, offset: i % 3, order: "use"})
+		p.find(&action{ID: "none"})
+	}
+	close(stop)
+	all.Wait()
+}

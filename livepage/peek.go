@@ -1,0 +1,73 @@
+package livepage
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/routelimit/limit"
+)
+
+// peek answers with the state of a key of a rule.
+func (p *page) peek(w http.ResponseWriter, r *http.Request, _ viewer) {
+	if !sameOrigin(w, r) {
+		return
+	}
+	v := r.URL.Query()
+	a := &action{Policy: v.Get("policy"), Rule: v.Get("rule"), Key: v.Get("key"), ID: v.Get("id")}
+	key, err := p.key(a)
+	if err != nil {
+		failed(w, err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), actionTimeout)
+	defer cancel()
+	d, err := p.limiter.Peek(ctx, a.Policy, a.Rule, key, v.Get("plan"))
+	if err != nil {
+		failed(w, err)
+		return
+	}
+	shown, id := p.show(key)
+	used := float32(1)
+	if d.Capacity > 0 {
+		used = 1 - float32(d.Remaining)/float32(d.Capacity)
+	}
+	answer(w, http.StatusOK, peeked{Policy: a.Policy, Rule: a.Rule, Key: shown, ID: id, Plan: v.Get("plan"),
+		Limit: d.Limit, Window: millis(d.Window), Capacity: d.Capacity, Remaining: d.Remaining, Used: round(used), Allowed: d.Allowed,
+		RetryAfter: millis(d.RetryAfter), ResetAfter: millis(d.ResetAfter), Exempt: d.Exempt, Words: peekWords(&d)})
+}
+
+// peeked is the answer of peek.
+type peeked struct {
+	Policy     string  `json:"policy"`
+	Rule       string  `json:"rule"`
+	Key        string  `json:"key,omitempty"`
+	ID         string  `json:"id,omitempty"`
+	Plan       string  `json:"plan"`
+	Limit      int64   `json:"limit"`
+	Window     int64   `json:"window_ms"`
+	Capacity   int64   `json:"capacity"`
+	Remaining  int64   `json:"remaining"`
+	Used       float32 `json:"used"`
+	Allowed    bool    `json:"allowed"`
+	RetryAfter int64   `json:"retry_after_ms"` // -1 if no wait helps
+	ResetAfter int64   `json:"reset_after_ms"`
+	Exempt     bool    `json:"exempt"`
+	Words      string  `json:"words"`
+}
+
+func peekWords(d *limit.RuleDecision) string {
+	if d.Exempt {
+		return "The rule exempts the caller."
+	}
+	words := fmt.Sprintf("%d of %d left.", d.Remaining, d.Capacity)
+	switch {
+	case !d.Allowed && d.RetryAfter == limit.Never:
+		return words + " The next request is refused, and no wait helps."
+	case !d.Allowed:
+		return words + " The next request is refused. There is room again in " + inWords(d.RetryAfter) + "."
+	case d.ResetAfter > 0:
+		return words + " The quota is full again in " + inWords(d.ResetAfter) + " without requests."
+	}
+	return words + " The quota is unused."
+}

@@ -1,0 +1,123 @@
+package livepage
+
+// The state, as JSON. docs/design/live-page.md has the units of times.
+type (
+	state struct {
+		At          int64            `json:"at"`
+		Instance    string           `json:"instance"`
+		Since       int64            `json:"since"`
+		Unavailable bool             `json:"unavailable"`
+		Waiters     int64            `json:"waiters"`
+		Reserved    int64            `json:"reserved"`
+		Settled     int64            `json:"settled"`
+		Viewers     int64            `json:"viewers"`
+		HideKeys    bool             `json:"hide_keys"`
+		Seconds     seconds          `json:"seconds"`
+		Now         rates            `json:"now"`
+		Modes       []period         `json:"modes"`
+		ModeCounts  map[string]int64 `json:"mode_counts"`
+		Policies    policies         `json:"policies"`
+		Keys        keys             `json:"keys"`
+		Refusals    refusalList      `json:"refusals"`
+		Bans        []ban            `json:"bans"`
+		BansTotal   int              `json:"bans_total"`
+		Overrides   []override       `json:"overrides"`
+		Overridden  int              `json:"overrides_total"`
+	}
+	seconds struct {
+		From     int64    `json:"from"`
+		Admitted []uint64 `json:"admitted"`
+		Refused  []uint64 `json:"refused"`
+	}
+	rates struct {
+		Admitted float64 `json:"admitted_per_second"`
+		Refused  float64 `json:"refused_per_second"`
+	}
+	period struct {
+		Mode string `json:"mode"`
+		From int64  `json:"from"`
+		To   int64  `json:"to"`
+	}
+	policies struct {
+		Total    int         `json:"total"`
+		Matching int         `json:"matching"`
+		Offset   int         `json:"offset"`
+		Next     int         `json:"next"`     // offset of the rows after these; 0 if there are none
+		Unlisted int64       `json:"unlisted"` // requests on policies beyond maxPolicies
+		Rows     []policyRow `json:"rows"`
+	}
+	policyRow struct {
+		Name     string      `json:"name"`
+		Admitted int64       `json:"admitted"`
+		Refused  int64       `json:"refused"`
+		Full     float32     `json:"full"`
+		Spark    [][2]uint32 `json:"spark"`
+		Rules    []ruleRow   `json:"rules"`
+	}
+	ruleRow struct {
+		Name     string  `json:"name"`
+		Text     string  `json:"text"`
+		Limit    int64   `json:"limit"`
+		Admitted int64   `json:"admitted"`
+		Refused  int64   `json:"refused"`
+		Full     float32 `json:"full"`
+		Shadow   bool    `json:"shadow"`
+		Keyed    bool    `json:"keyed"`
+		Kind     string  `json:"kind"`
+	}
+	keys struct {
+		Order string   `json:"order"`
+		Rows  []keyRow `json:"rows"`
+	}
+	keyRow struct {
+		Policy    string  `json:"policy"`
+		Rule      string  `json:"rule"`
+		Key       string  `json:"key,omitempty"`
+		ID        string  `json:"id,omitempty"`
+		Kind      string  `json:"kind"`
+		Requests  int64   `json:"requests"`
+		Refused   int64   `json:"refused"`
+		Used      float64 `json:"used"`
+		Limit     int64   `json:"limit"`
+		Remaining int64   `json:"remaining"`
+		Capacity  int64   `json:"capacity"`
+		Last      int64   `json:"last"`
+	}
+	refusalList struct {
+		Last int64        `json:"last"`
+		Rows []refusalRow `json:"rows"`
+	}
+	refusalRow struct {
+		Number     int64        `json:"n"`
+		At         int64        `json:"at"`
+		Policy     string       `json:"policy"`
+		Method     string       `json:"method"`
+		Outcome    string       `json:"outcome"`
+		Mode       string       `json:"mode"`
+		Rules      []refusedKey `json:"rules"`
+		RetryAfter int64        `json:"retry_after_ms"` // -1 if no wait helps
+		Words      string       `json:"words"`
+	}
+	refusedKey struct {
+		Name string `json:"name"`
+		Key  string `json:"key,omitempty"`
+		ID   string `json:"id,omitempty"`
+	}
+	ban struct {
+		Entry  string `json:"entry,omitempty"`
+		ID     string `json:"id,omitempty"`
+		Until  int64  `json:"until"`
+		By     string `json:"by"`
+		Reason string `json:"reason"`
+	}
+	override struct {
+		Policy string `json:"policy"`
+		Rule   string `json:"rule"`
+		Key    string `json:"key,omitempty"`
+		ID     string `json:"id,omitempty"`
+		Limit  int64  `json:"limit"`
+		Until  int64  `json:"until"`
+		By     string `json:"by"`
+		Reason string `json:"reason"`
+	}
+)

@@ -1,0 +1,79 @@
+package livepage
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit"
+)
+
+// TestRefusals checks the words of refusals.
+func TestRefusals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter := limit.New(nil, &limit.Options{Log: quiet, User: func(r *http.Request) string { return r.URL.Query().Get("user") },
+			Bar: func(r *http.Request) time.Duration {
+				if r.URL.Query().Get("user") == "mallory" {
+					return 90 * time.Second
+				}
+				return 0
+			}})
+		p := Handler(limiter, nil).(*page)
+		mux := http.NewServeMux()
+		for path, rules := range map[string][]limit.Rule{
+			"POST /login":   {limit.PerUser(time.Minute, 2), limit.PerUser(time.Hour, 2)},
+			"/any":          {{Key: limit.Everyone, Limit: 1, Window: 90 * time.Second}},
+			"GET /values":   {{Key: limit.ByUser, Limit: 1, Window: time.Hour, Algorithm: limit.Distinct, Values: limit.ByQuery("v")}},
+			"GET /barring":  {{Key: limit.ByUser, Limit: 1, Window: time.Hour, Algorithm: limit.Ban, Bar: time.Minute}, limit.PerUser(time.Second, 1)},
+			"GET /shadowed": {{Name: "s", Key: limit.ByUser, Limit: 1, Window: time.Hour, Shadow: true}, {Name: "e", Key: limit.ByUser, Limit: 1, Window: time.Minute}},
+		} {
+			mux.Handle(path, limiter.Limit(limit.Rules(rules...))(http.NotFoundHandler()))
+		}
+		words := func(method, target string) refusalRow {
+			t.Helper()
+			mux.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(method, target, nil))
+			mux.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(method, target+"2", nil))
+			mux.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(method, target, nil))
+			mux.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(method, target, nil))
+			time.Sleep(time.Second)
+			s, _ := viewOf(t, p, "")
+			require.NotEmpty(t, s.Refusals.Rows)
+			return s.Refusals.Rows[0]
+		}
+		row := words("POST", "/login?user=ann")
+		assert.Equal(t, "per-user-1m allows 2 in 1 min for ann, and has room again in 1 min. per-user-1h allows 2 in 1 h for ann, and has room again in 1 h.", row.Words)
+		assert.Equal(t, []refusedKey{{Name: "per-user-1m", Key: "ann"}, {Name: "per-user-1h", Key: "ann"}}, row.Rules)
+		assert.Equal(t, int64(3_600_000), row.RetryAfter)
+		row = words(strings.Repeat("LONG", 1000), "/any?user=ann")
+		assert.Equal(t, "global-1m30s allows 1 in 1 min 30 s, and has room again in 1 min 30 s.", row.Words)
+		assert.Equal(t, "other", row.Method)
+		row = words("GET", "/shadowed?user=ann")
+		assert.Equal(t, "e allows 1 in 1 min for ann, and has room again in 1 min.", row.Words)
+		row = words("GET", "/login?user=mallory")
+		assert.NotEqual(t, "barred", row.Mode, "no route has this method")
+		mux.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/login?user=mallory", nil))
+		time.Sleep(time.Second)
+		s, _ := viewOf(t, p, "")
+		assert.Equal(t, "The client is barred for another 1 min 30 s.", s.Refusals.Rows[0].Words)
+		assert.Equal(t, "barred", s.Refusals.Rows[0].Mode)
+		row = words("GET", "/barring?user=ann")
+		assert.Contains(t, row.Words, "per-user-ban bars requests for ann for another 1 min.")
+	})
+}
+
+// TestInWords checks durations in words.
+func TestInWords(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0 ms", time.Microsecond: "1 ms", 999 * time.Millisecond: "999 ms", time.Second: "1 s", 1001 * time.Millisecond: "2 s",
+		59*time.Second + 1: "1 min", 65 * time.Second: "1 min 5 s", time.Hour - 1: "1 h", time.Hour + time.Second: "1 h 1 min",
+		24*time.Hour - 1: "1 d", 49 * time.Hour: "2 d 1 h", 365 * 24 * time.Hour: "365 d",
+	} {
+		assert.Equal(t, want, inWords(d), d.String())
+	}
+}
