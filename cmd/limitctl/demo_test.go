@@ -237,7 +237,7 @@ func TestDemoPortTaken(t *testing.T) {
 
 func TestDemoWithoutRedis(t *testing.T) {
 	for url, problem := range map[string]string{
-		"localhost:6379":      "--redis: redis: invalid URL scheme: localhost: write a URL such as redis://127.0.0.1:6379/0",
+		"localhost:6379":      "--redis: redis: invalid URL scheme: localhost: write --redis as redis://user:password@host:6379/0",
 		"redis://127.0.0.1:1": "no Redis at 127.0.0.1:1: ",
 	} {
 		cmd := newCommand()
