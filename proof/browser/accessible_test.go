@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/assert"
@@ -142,4 +143,17 @@ func TestAnnouncements(t *testing.T) {
 	require.Equal(t, []string{"Healthy. No decision of the last 5 minutes was made without the store."}, eval[[]string](b, `said`))
 	s.stop()
 	b.await(long, `said.length === 2 && said[1].startsWith('Disconnected.')`)
+}
+
+// Nothing moves for those who have asked for that.
+func TestReducedMotion(t *testing.T) {
+	s := serve(t, nil, nil)
+	s.send(6, "POST", "/login", client, "")
+	b := open(t, s.page(), look{})
+	b.awaitText(long, "#keys", client)
+	const duration = `getComputedStyle(document.querySelector('#keys .bar span')).transitionDuration`
+	require.Equal(t, "1s, 0.3s", eval[string](b, duration))
+	_, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-reduced-motion", Value: "reduce"}}})
+	require.NoError(t, err)
+	require.Equal(t, "0s", eval[string](b, duration))
 }

@@ -117,7 +117,7 @@ func (b *tab) picture(path string, l look) {
 	require.LessOrEqual(b, small.Len(), 150<<10, path)
 }
 
-// paletted returns a picture in its 256 most frequent colors.
+// paletted returns a picture in its most frequent colors that differ.
 func paletted(full image.Image) *image.Paletted {
 	count := map[color.RGBA]int{}
 	box := full.Bounds()
@@ -131,8 +131,10 @@ func paletted(full image.Image) *image.Paletted {
 		return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)))
 	})
 	var palette color.Palette
-	for _, c := range all[:min(256, len(all))] {
-		palette = append(palette, c)
+	for _, c := range all {
+		if len(palette) < 256 && !slices.ContainsFunc(palette, func(p color.Color) bool { return near(p.(color.RGBA), c) }) {
+			palette = append(palette, c)
+		}
 	}
 	small, nearest := image.NewPaletted(box, palette), map[color.RGBA]uint8{}
 	for y := box.Min.Y; y < box.Max.Y; y++ {
@@ -147,4 +149,10 @@ func paletted(full image.Image) *image.Paletted {
 		}
 	}
 	return small
+}
+
+// near reports whether two colors look alike.
+func near(a, b color.RGBA) bool {
+	square := func(x, y uint8) int { return (int(x) - int(y)) * (int(x) - int(y)) }
+	return square(a.R, b.R)+square(a.G, b.G)+square(a.B, b.B) < 60
 }
