@@ -91,8 +91,8 @@ var badToShow = []badInput{
 		}
 	}},
 	{66, "requests of other sites, and a rebound Host", func(r *row) {
-		// The demo has no route that changes a quota other than by using it, so its page need
-		// not check the origin of requests.
+		// Only the live page changes a quota other than by using it, so the page of the demo
+		// need not check the origin of requests.
 		base := startDemo(r.T, exec.Command(buildLimitctl(r.T, r.dir), "demo", "--addr", "127.0.0.1:0"))
 		ask := func(method, path, host string, headers ...string) (*http.Response, string) {
 			q, err := http.NewRequest(method, base+path, strings.NewReader("limit=1000000"))
@@ -113,10 +113,21 @@ var badToShow = []badInput{
 		}
 		cross := []string{"Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site", "Content-Type", "text/plain"}
 		for _, method := range []string{"POST", "PUT", "PATCH", "DELETE", "OPTIONS"} {
-			for _, path := range []string{"/", "/reset", "/config", "/rules", "/limits/alice", "/metrics", "/debug/pprof/", "/http/test", "/gin/test", "/echo/test"} {
+			for _, path := range []string{"/", "/reset", "/config", "/rules", "/metrics", "/debug/pprof/", "/http/test", "/gin/test", "/echo/test"} {
 				for _, host := range []string{"", "evil.example"} {
 					response, _ := ask(method, path, host, cross...)
 					assert.Contains(r, []int{http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNoContent}, response.StatusCode, "%s %s", method, path)
+				}
+			}
+		}
+		for _, method := range []string{"GET", "POST", "PUT", "DELETE", "OPTIONS"} {
+			for _, path := range []string{"/limits/", "/limits/events", "/limits/peek", "/limits/reset", "/limits/ban", "/limits/override", "/limits/alice"} {
+				response, body := ask(method, path, "evil.example") // rebound: the browser takes it for that site
+				assert.Equal(r, http.StatusForbidden, response.StatusCode, "%s %s", method, path)
+				assert.NotContains(r, body, "per-ip")
+				if method != "GET" {
+					response, _ = ask(method, path, "", cross...)
+					assert.Contains(r, []int{http.StatusForbidden, http.StatusMethodNotAllowed}, response.StatusCode, "%s %s", method, path)
 				}
 			}
 		}
