@@ -27,7 +27,7 @@ func (c *Counter) first(order Order, n int, rules ...*rule) []Key {
 	var list []Key
 	for _, r := range rules {
 		list = r.keys(list, order, now)
-		if len(list) > 4*n {
+		if len(list)/4 > n { // 4*n may overflow
 			slices.SortFunc(list, before)
 			list = list[:n]
 		}
@@ -42,10 +42,12 @@ func (c *Counter) first(order Order, n int, rules ...*rule) []Key {
 	return list
 }
 
-// keys appends the keys to list that belong to an order. Times are in microseconds.
+// keys appends the keys to list that belong to an order. Times are in microseconds. Now is
+// by the clock of this process, and that of Redis may differ by hours.
 func (r *rule) keys(list []Key, order Order, now int64) []Key {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	now -= r.ahead
 	factor := r.aging.factor(now / 1e6)
 	for i := range r.entries {
 		e := &r.entries[i]
