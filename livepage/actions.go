@@ -93,7 +93,7 @@ func (p *page) change(w http.ResponseWriter, r *http.Request, v viewer, do func(
 	said, err := do(ctx, v, &a)
 	p.states.outdated()
 	if err != nil {
-		failed(w, err)
+		p.failed(w, &a, err)
 		return
 	}
 	answer(w, http.StatusOK, map[string]string{"done": said})
@@ -108,17 +108,17 @@ func (p *page) peek(w http.ResponseWriter, r *http.Request, _ viewer) {
 	a := &action{Policy: v.Get("policy"), Rule: v.Get("rule"), Key: v.Get("key"), ID: v.Get("id")}
 	key, err := p.key(a)
 	if err != nil {
-		failed(w, err)
+		p.failed(w, a, err)
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), actionTimeout)
 	defer cancel()
 	d, err := p.limiter.Peek(ctx, a.Policy, a.Rule, key, v.Get("plan"))
 	if err != nil {
-		failed(w, err)
+		p.failed(w, a, err)
 		return
 	}
-	shown, id := p.show(key)
+	shown, id := p.showOf(a, key)
 	used := float32(1)
 	if d.Capacity > 0 {
 		used = 1 - float32(d.Remaining)/float32(d.Capacity)
@@ -186,7 +186,7 @@ func (p *page) reset(ctx context.Context, _ viewer, a *action) (string, error) {
 	if err := p.limiter.Reset(ctx, a.Policy, a.Rule, key); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("Reset %s of %s. Its quota is full.", p.name(key), a.Rule), nil
+	return fmt.Sprintf("Reset %s of %s. Its quota is full.", p.name(a, key), a.Rule), nil
 }
 
 func (p *page) ban(ctx context.Context, v viewer, a *action) (string, error) {
@@ -220,9 +220,9 @@ func (p *page) entry(a *action) (entry, shown string, err error) {
 	case key == "":
 		return "", "", problemf(http.StatusBadRequest, "no entry: send an address, a prefix, user NAME or agent TEXT")
 	case kind == "ip":
-		return key, p.name(key), nil
+		return key, p.name(a, key), nil
 	case kind == "user":
-		return "user " + strconv.Quote(key), "user " + p.name(key), nil
+		return "user " + strconv.Quote(key), "user " + p.name(a, key), nil
 	}
 	return "", "", problemf(http.StatusBadRequest, "rule %q of policy %q is neither by ip nor by user: send an entry, such as an address",
 		excerpt(a.Rule, 64), excerpt(a.Policy, 100))
@@ -263,7 +263,7 @@ func (p *page) unban(ctx context.Context, v viewer, a *action) (string, error) {
 		return "", err
 	}
 	if !found {
-		return "", problemf(http.StatusNotFound, "%q is not barred: send one of the list of bans", excerpt(entry, 100))
+		return "", problemf(http.StatusNotFound, "%q is not barred: send one of the list of bans", excerpt(shown, 100))
 	}
 	return fmt.Sprintf("Lifted the ban of %s.", shown), nil
 }
@@ -287,7 +287,7 @@ func (p *page) override(ctx context.Context, v viewer, a *action) (string, error
 	if err := p.options.Overrides.Set(ctx, o, d, by(v)); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("The limit of %s in %s is %d%s.", p.name(key), a.Rule, a.Limit, forTime(d)), nil
+	return fmt.Sprintf("The limit of %s in %s is %d%s.", p.name(a, key), a.Rule, a.Limit, forTime(d)), nil
 }
 
 func (p *page) unoverride(ctx context.Context, v viewer, a *action) (string, error) {
@@ -300,16 +300,25 @@ func (p *page) unoverride(ctx context.Context, v viewer, a *action) (string, err
 	}
 	if err := p.options.Overrides.Remove(ctx, a.Policy, a.Rule, key, by(v)); err != nil {
 		if errors.Is(err, overrides.ErrNone) {
-			return "", problemf(http.StatusNotFound, "%s has no override in %s: send one of the list of overrides", p.name(key), excerpt(a.Rule, 64))
+			return "", problemf(http.StatusNotFound, "%s has no override in %s: send one of the list of overrides", p.name(a, key), excerpt(a.Rule, 64))
 		}
 		return "", err
 	}
-	return fmt.Sprintf("Removed the override of %s in %s.", p.name(key), a.Rule), nil
+	return fmt.Sprintf("Removed the override of %s in %s.", p.name(a, key), a.Rule), nil
 }
 
-// name returns a key for a sentence.
-func (p *page) name(key string) string {
-	shown, id := p.show(key)
+// showOf shows the key of an action. One that a person typed is shown as it was typed: its
+// id would tell whose the ids of the page are.
+func (p *page) showOf(a *action, key string) (shown, id string) {
+	if p.options.HideKeys && a.ID == "" {
+		return strings.ToValidUTF8(key, "\uFFFD"), ""
+	}
+	return p.show(key)
+}
+
+// name returns the key of an action for a sentence.
+func (p *page) name(a *action, key string) string {
+	shown, id := p.showOf(a, key)
 	switch {
 	case shown != "":
 		return excerpt(shown, 100)
@@ -352,20 +361,34 @@ func unixMilli(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
-// failed answers with an error of the limiter, of bans or of overrides.
-func failed(w http.ResponseWriter, err error) {
-	var p *problem
+// failed answers with an error of the limiter, of bans or of overrides. Their texts may have
+// the key, also in the form that it has in Redis.
+func (p *page) failed(w http.ResponseWriter, a *action, err error) {
+	var wrong *problem
 	var network net.Error
 	var redis interface{ RedisError() }
 	switch {
-	case errors.As(err, &p):
-		fail(w, p.status, "%s", p.text)
+	case errors.As(err, &wrong):
+		fail(w, wrong.status, "%s", wrong.text)
 	case errors.Is(err, limit.ErrUndecided), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled),
 		errors.Is(err, io.EOF), errors.As(err, &network), errors.As(err, &redis):
-		fail(w, http.StatusServiceUnavailable, "the store failed, and it is unknown whether the change was made: %s. Try again.", excerpt(err.Error(), 300))
+		fail(w, http.StatusServiceUnavailable, "the store failed, and it is unknown whether the change was made: %s. Try again.", p.cause(a, err, true, 300))
 	default:
-		fail(w, http.StatusBadRequest, "%s", excerpt(err.Error(), 1000))
+		fail(w, http.StatusBadRequest, "%s", p.cause(a, err, false, 1000))
 	}
+}
+
+// cause returns the text of an error, unless it may have a key that is hidden. Errors of the
+// store have names of Redis, in which the key is written in another way.
+func (p *page) cause(a *action, err error, ofStore bool, most int) string {
+	if p.options.HideKeys && a.ID != "" {
+		key, ok := p.find(a.ID)
+		quoted := strconv.Quote(key)
+		if ofStore || !ok || strings.Contains(err.Error(), key) || strings.Contains(err.Error(), quoted[1:len(quoted)-1]) {
+			return "the cause is not shown, since it may name the hidden key"
+		}
+	}
+	return excerpt(err.Error(), most)
 }
 
 func fail(w http.ResponseWriter, status int, format string, args ...any) {
