@@ -324,6 +324,8 @@ func (p *page) name(a *action, key string) string {
 		return excerpt(shown, 100)
 	case id != "":
 		return id
+	case p.kind(a.Policy, a.Rule) != "global":
+		return "requests without a key"
 	}
 	return "all requests"
 }

@@ -382,6 +382,10 @@ func TestHideKeys(t *testing.T) {
 		assert.Equal(t, 200, w.Code)
 		assert.NotContains(t, w.Body.String(), id)
 	}
+	bind(t, limiter, limit.Named("all", limit.Global(time.Hour, 1)))
+	assert.Contains(t, send("POST", "/reset", `{"policy":"all","rule":"global-1h"}`), "Reset all requests")
+	assert.Contains(t, send("POST", "/reset", `{"policy":"api","rule":"per-user-1h"}`), "Reset requests without a key")
+
 	store := &failing{Store: memstore.New(nil)}
 	limiter, p = pageOf(store, &Options{HideKeys: true})
 	policy = bind(t, limiter, limit.Named("api", limit.PerUser(time.Hour, 1)))
