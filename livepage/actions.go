@@ -118,6 +118,10 @@ func (p *page) peek(w http.ResponseWriter, r *http.Request, _ viewer) {
 		p.failed(w, a, err)
 		return
 	}
+	words := peekWords(&d)
+	if p.limiter.Stats().Unavailable {
+		words = "The store is unavailable, and this is what this instance alone decides. " + words
+	}
 	shown, id := p.showOf(a, key)
 	used := float32(1)
 	if d.Capacity > 0 {
@@ -125,7 +129,7 @@ func (p *page) peek(w http.ResponseWriter, r *http.Request, _ viewer) {
 	}
 	answer(w, http.StatusOK, peeked{Policy: a.Policy, Rule: a.Rule, Key: shown, ID: id, Plan: v.Get("plan"),
 		Limit: d.Limit, Window: millis(d.Window), Capacity: d.Capacity, Remaining: d.Remaining, Used: round(used), Allowed: d.Allowed,
-		RetryAfter: millis(d.RetryAfter), ResetAfter: millis(d.ResetAfter), Exempt: d.Exempt, Words: peekWords(&d)})
+		RetryAfter: millis(d.RetryAfter), ResetAfter: millis(d.ResetAfter), Exempt: d.Exempt, Words: words})
 }
 
 // peeked is the answer of peek.

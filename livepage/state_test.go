@@ -196,6 +196,29 @@ func TestFullInOutage(t *testing.T) {
 	}
 }
 
+// TestPeekInOutage checks that the page does not show the counts of one instance as those
+// of all.
+func TestPeekInOutage(t *testing.T) {
+	store := &failing{Store: memstore.New(nil)}
+	limiter, p := pageOf(store, nil)
+	policy := bind(t, limiter, limit.Named("api", limit.PerUser(time.Hour, 4)))
+	look := func() string {
+		r := httptest.NewRequest("GET", "/peek?policy=api&rule=per-user-1h&key=ann", nil)
+		r.RemoteAddr, r.Host = "127.0.0.1:1", "localhost"
+		w := httptest.NewRecorder()
+		p.ServeHTTP(w, r)
+		assert.Equal(t, 200, w.Code)
+		return w.Body.String()
+	}
+	take(t, policy, "ann")
+	assert.NotContains(t, look(), "unavailable")
+	store.err = fmt.Errorf("broken: %w", core.ErrUnavailable)
+	for !limiter.Stats().Unavailable {
+		take(t, policy, "bob") // until the breaker opens
+	}
+	assert.Contains(t, look(), "The store is unavailable, and this is what this instance alone decides. 3 of 4 left.")
+}
+
 // TestQueries checks the search, the order and the pages of policies, and that all values
 // of a query are bounded.
 func TestQueries(t *testing.T) {
