@@ -114,7 +114,7 @@ func (l *Limiter) find(policy, rule string) (found policyRoute, index int, err e
 		case i < 0:
 		case found.route == nil:
 			found, index = of, i
-		case (*found.route.charges.Load())[index].Rule != (*of.route.charges.Load())[i].Rule:
+		case found.route.stored != of.route.stored || (*found.route.charges.Load())[index].Rule != (*of.route.charges.Load())[i].Rule:
 			return found, 0, &RuleError{Problem: fmt.Sprintf("policy %q has two different rules %q: give one of them a Name", policy, rule)}
 		}
 	}

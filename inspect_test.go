@@ -224,3 +224,18 @@ func TestPeekAmbiguous(t *testing.T) {
 	_, err := limiter.Peek(t.Context(), "GET /a", "per-ip-1h", "192.0.2.1", "")
 	assert.ErrorContains(t, err, "two different rules")
 }
+
+// TestPeekAmbiguousScopes checks a rule that is on one route twice: once for the route, and
+// once for each route of a set. They have quotas of their own.
+func TestPeekAmbiguousScopes(t *testing.T) {
+	limiter := limit.New(nil, nil)
+	each, err := limiter.Policy(limit.EachRoute(limit.PerIP(time.Hour, 1)))
+	require.NoError(t, err)
+	handler := each.Handler(limiter.Limit(limit.Rules(limit.PerIP(time.Hour, 1)))(http.NotFoundHandler()))
+	r := httptest.NewRequest("GET", "/a", nil)
+	r.Pattern = "GET /a"
+	handler.ServeHTTP(httptest.NewRecorder(), r)
+	_, err = limiter.Peek(t.Context(), "GET /a", "per-ip-1h", "192.0.2.1", "")
+	assert.ErrorContains(t, err, "two different rules")
+	assert.ErrorContains(t, limiter.Reset(t.Context(), "GET /a", "per-ip-1h", "192.0.2.1"), "two different rules")
+}

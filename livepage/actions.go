@@ -92,7 +92,7 @@ func (p *page) change(w http.ResponseWriter, r *http.Request, v viewer, do func(
 	said, err := do(ctx, v, &a)
 	p.states.outdated()
 	if err != nil {
-		failed(w, err)
+		p.failed(w, &a, err)
 		return
 	}
 	answer(w, http.StatusOK, map[string]string{"done": said})
@@ -121,7 +121,7 @@ func (p *page) reset(ctx context.Context, _ viewer, a *action) (string, error) {
 	if err := p.limiter.Reset(ctx, a.Policy, a.Rule, key); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("Reset %s of %s. Its quota is full.", p.name(key), a.Rule), nil
+	return fmt.Sprintf("Reset %s of %s. Its quota is full.", p.name(a, key), a.Rule), nil
 }
 
 func (p *page) ban(ctx context.Context, v viewer, a *action) (string, error) {
@@ -155,9 +155,9 @@ func (p *page) entry(a *action) (entry, shown string, err error) {
 	case key == "":
 		return "", "", problemf(http.StatusBadRequest, "no entry: send an address, a prefix, user NAME or agent TEXT")
 	case kind == "ip":
-		return key, p.name(key), nil
+		return key, p.name(a, key), nil
 	case kind == "user":
-		return "user " + strconv.Quote(key), "user " + p.name(key), nil
+		return "user " + strconv.Quote(key), "user " + p.name(a, key), nil
 	}
 	return "", "", problemf(http.StatusBadRequest, "rule %q of policy %q is neither by ip nor by user: send an entry, such as an address",
 		excerpt(a.Rule, 64), excerpt(a.Policy, 100))
@@ -198,7 +198,7 @@ func (p *page) unban(ctx context.Context, v viewer, a *action) (string, error) {
 		return "", err
 	}
 	if !found {
-		return "", problemf(http.StatusNotFound, "%q is not barred: send one of the list of bans", excerpt(entry, 100))
+		return "", problemf(http.StatusNotFound, "%q is not barred: send one of the list of bans", excerpt(shown, 100))
 	}
 	return fmt.Sprintf("Lifted the ban of %s.", shown), nil
 }
@@ -222,7 +222,7 @@ func (p *page) override(ctx context.Context, v viewer, a *action) (string, error
 	if err := p.options.Overrides.Set(ctx, o, d, by(v)); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("The limit of %s in %s is %d%s.", p.name(key), a.Rule, a.Limit, forTime(d)), nil
+	return fmt.Sprintf("The limit of %s in %s is %d%s.", p.name(a, key), a.Rule, a.Limit, forTime(d)), nil
 }
 
 func (p *page) unoverride(ctx context.Context, v viewer, a *action) (string, error) {
@@ -235,21 +235,32 @@ func (p *page) unoverride(ctx context.Context, v viewer, a *action) (string, err
 	}
 	if err := p.options.Overrides.Remove(ctx, a.Policy, a.Rule, key, by(v)); err != nil {
 		if errors.Is(err, overrides.ErrNone) {
-			return "", problemf(http.StatusNotFound, "%s has no override in %s: send one of the list of overrides", p.name(key), excerpt(a.Rule, 64))
+			return "", problemf(http.StatusNotFound, "%s has no override in %s: send one of the list of overrides", p.name(a, key), excerpt(a.Rule, 64))
 		}
 		return "", err
 	}
-	return fmt.Sprintf("Removed the override of %s in %s.", p.name(key), a.Rule), nil
+	return fmt.Sprintf("Removed the override of %s in %s.", p.name(a, key), a.Rule), nil
 }
 
-// name returns a key for a sentence.
-func (p *page) name(key string) string {
-	shown, id := p.show(key)
+// showOf shows the key of an action. One that a person typed is shown as it was typed: its
+// id would tell whose the ids of the page are.
+func (p *page) showOf(a *action, key string) (shown, id string) {
+	if p.options.HideKeys && a.ID == "" {
+		return strings.ToValidUTF8(key, "\uFFFD"), ""
+	}
+	return p.show(key)
+}
+
+// name returns the key of an action for a sentence.
+func (p *page) name(a *action, key string) string {
+	shown, id := p.showOf(a, key)
 	switch {
 	case shown != "":
 		return excerpt(shown, 100)
 	case id != "":
 		return id
+	case p.kind(a.Policy, a.Rule) != "global":
+		return "requests without a key"
 	}
 	return "all requests"
 }

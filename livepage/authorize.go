@@ -48,6 +48,9 @@ func local(r *http.Request) bool {
 	if err != nil || !peer.Addr().Unmap().IsLoopback() || !localHost(r.Host) {
 		return false
 	}
+	if !r.ProtoAtLeast(1, 1) { // nginx, which adds no header and sets Host to its target unless it is told otherwise
+		return false
+	}
 	for _, name := range forwarded {
 		if _, has := r.Header[name]; has {
 			return false

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/topkeys"
 )
 
@@ -171,7 +172,7 @@ func (c *collector) observe(r *http.Request, d limit.Decision, err error) {
 		p.counts.add(now.slot, d.Allowed)
 		var outcome limit.RuleDecision
 		for i := 0; d.Rule(i, &outcome); i++ {
-			c.countRule(p, i, now, &outcome)
+			c.countRule(p, i, now, &outcome, d.Mode)
 			if outcome.Key != "" && d.Mode != limit.ModeRefused {
 				c.top.ObserveRule(name, i, &outcome, d.At)
 			}
@@ -187,7 +188,7 @@ func (c *collector) shardOf(policy string) *shard {
 	return &c.shards[maphash.String(c.seed, policy)%shardCount]
 }
 
-func (c *collector) countRule(p *policy, i int, now moment, outcome *limit.RuleDecision) {
+func (c *collector) countRule(p *policy, i int, now moment, outcome *limit.RuleDecision, mode core.Mode) {
 	u := p.rule(i, outcome.Name)
 	if u == nil {
 		if c.rules.Add(1) > maxRules {
@@ -198,6 +199,9 @@ func (c *collector) countRule(p *policy, i int, now moment, outcome *limit.RuleD
 		p.rules = append(p.rules, u)
 	}
 	u.counts.add(now.slot, outcome.Allowed)
+	if mode == limit.ModeAllowed || mode == limit.ModeRefused {
+		return // no quota was asked
+	}
 	share := float32(1)
 	if outcome.Allowed && outcome.Capacity > 0 {
 		share = 1 - float32(outcome.Remaining)/float32(outcome.Capacity)

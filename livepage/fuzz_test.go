@@ -45,7 +45,7 @@ func FuzzRequests(t *testing.F) {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel() // the stream has one state
 		send := func(method, path, query string) *httptest.ResponseRecorder {
-			r := &http.Request{Method: method, URL: &url.URL{Path: "/" + path, RawQuery: query}, Header: http.Header{"Content-Type": {"application/json"}},
+			r := &http.Request{ProtoMajor: 1, ProtoMinor: 1, Method: method, URL: &url.URL{Path: "/" + path, RawQuery: query}, Header: http.Header{"Content-Type": {"application/json"}},
 				Host: "localhost", RemoteAddr: "127.0.0.1:1", Body: http.NoBody, RequestURI: "/" + path}
 			if body != "" {
 				r.Body = httptest.NewRequest("POST", "/", strings.NewReader(body)).Body

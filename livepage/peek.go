@@ -17,24 +17,28 @@ func (p *page) peek(w http.ResponseWriter, r *http.Request, _ viewer) {
 	a := &action{Policy: v.Get("policy"), Rule: v.Get("rule"), Key: v.Get("key"), ID: v.Get("id")}
 	key, err := p.key(a)
 	if err != nil {
-		failed(w, err)
+		p.failed(w, a, err)
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), actionTimeout)
 	defer cancel()
 	d, err := p.limiter.Peek(ctx, a.Policy, a.Rule, key, v.Get("plan"))
 	if err != nil {
-		failed(w, err)
+		p.failed(w, a, err)
 		return
 	}
-	shown, id := p.show(key)
+	words := peekWords(&d)
+	if p.limiter.Stats().Unavailable {
+		words = "The store is unavailable, and this is what this instance alone decides. " + words
+	}
+	shown, id := p.showOf(a, key)
 	used := float32(1)
 	if d.Capacity > 0 {
 		used = 1 - float32(d.Remaining)/float32(d.Capacity)
 	}
 	answer(w, http.StatusOK, peeked{Policy: a.Policy, Rule: a.Rule, Key: shown, ID: id, Plan: v.Get("plan"),
 		Limit: d.Limit, Window: millis(d.Window), Capacity: d.Capacity, Remaining: d.Remaining, Used: round(used), Allowed: d.Allowed,
-		RetryAfter: millis(d.RetryAfter), ResetAfter: millis(d.ResetAfter), Exempt: d.Exempt, Words: peekWords(&d)})
+		RetryAfter: millis(d.RetryAfter), ResetAfter: millis(d.ResetAfter), Exempt: d.Exempt, Words: words})
 }
 
 // peeked is the answer of peek.

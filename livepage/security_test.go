@@ -80,6 +80,18 @@ func TestLocalOnly(t *testing.T) {
 	}
 }
 
+// TestLocalOnlyOldProtocol checks that clients of nginx are not local with its defaults: it
+// adds no header, sends HTTP/1.0, and sets Host to the address that it connects to.
+func TestLocalOnlyOldProtocol(t *testing.T) {
+	h := livepage.Handler(limit.New(nil, nil), nil)
+	r := httptest.NewRequest("GET", "/limits/", nil)
+	r.RemoteAddr, r.Host = "127.0.0.1:50000", "localhost:8080"
+	r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/1.0", 1, 0
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	assert.Equal(t, 403, w.Code)
+}
+
 // TestRoles checks who may do what with Authorize.
 func TestRoles(t *testing.T) {
 	s := serve(t, nil, &livepage.Options{Authorize: as})

@@ -35,6 +35,8 @@ const (
 	keysBytes    = 10 << 10
 	refusedBytes = 12 << 10
 	listBytes    = 5 << 10 // of bans, and of overrides
+	fewPeriods   = 40      // of modes: more are at the expense of policies
+	periodBytes  = 60
 )
 
 func queryOf(v url.Values) query {
@@ -180,7 +182,7 @@ func (p *page) state(t *totals, q query) *state {
 	s.Policies.Offset = min(q.offset, len(rows))
 	rows = rows[s.Policies.Offset:]
 	s.Policies.Rows = make([]policyRow, 0, q.limit)
-	size := budget(rowsBytes)
+	size := budget(rowsBytes - periodBytes*max(0, len(s.Modes)-fewPeriods))
 	for _, row := range rows[:min(q.limit, len(rows))] {
 		r := p.collector.row(t, row)
 		if !size.fits(r) && len(s.Policies.Rows) > 0 {

@@ -3,6 +3,7 @@ package livepage
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http/httptest"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/memstore"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
@@ -140,6 +142,32 @@ func TestHideKeys(t *testing.T) {
 	assert.Contains(t, send("GET", look, ""), `"remaining":0`)
 	assert.Contains(t, send("POST", "/reset", `{"policy":"api","rule":"per-user-1h","id":"`+id+`"}`), "Reset "+id)
 	assert.Contains(t, send("GET", look, ""), `"remaining":1`)
+
+	// A guess does not tell whose an id is, and errors do not name the key of an id.
+	for method, request := range map[string][2]string{
+		"GET":  {"/peek?policy=api&rule=per-user-1h&key=secret-ann", ""},
+		"POST": {"/reset", `{"policy":"api","rule":"per-user-1h","key":"secret-ann"}`},
+	} {
+		r := httptest.NewRequest(method, request[0], strings.NewReader(request[1]))
+		r.RemoteAddr, r.Host = "127.0.0.1:1", "localhost"
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		p.ServeHTTP(w, r)
+		assert.Equal(t, 200, w.Code)
+		assert.NotContains(t, w.Body.String(), id)
+	}
+	bind(t, limiter, limit.Named("all", limit.Global(time.Hour, 1)))
+	assert.Contains(t, send("POST", "/reset", `{"policy":"all","rule":"global-1h"}`), "Reset all requests")
+	assert.Contains(t, send("POST", "/reset", `{"policy":"api","rule":"per-user-1h"}`), "Reset requests without a key")
+
+	store := &failing{Store: memstore.New(nil)}
+	limiter, p = pageOf(store, &Options{HideKeys: true})
+	policy = bind(t, limiter, limit.Named("api", limit.PerUser(time.Hour, 1)))
+	take(t, policy, "secret-ann")
+	_, id = p.show("secret-ann")
+	store.err = errors.New("limit:1:{api}:per-user-1h:secret-ann is of another type")
+	look = "/peek?policy=api&rule=per-user-1h&id=" + id
+	assert.Contains(t, send("GET", look, ""), "may name the hidden key")
 
 	_, other := pageOf(nil, &Options{HideKeys: true})
 	_, otherID := other.show("secret-ann")

@@ -2,6 +2,7 @@ package livepage
 
 import (
 	"fmt"
+	"net/http/httptest"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -118,4 +119,43 @@ func TestUndecided(t *testing.T) {
 	assert.Equal(t, map[string]int64{"undecided": 1}, s.ModeCounts)
 	require.Len(t, s.Modes, 1)
 	assert.Equal(t, "undecided", s.Modes[0].Mode)
+}
+
+// TestFullInOutage checks that rules are not shown as full, or as unused, by requests that
+// were refused or admitted since the store is unavailable.
+func TestFullInOutage(t *testing.T) {
+	for _, on := range []core.OnError{limit.Refuse, limit.Allow} {
+		store := &failing{Store: memstore.New(nil)}
+		limiter, p := pageOf(store, nil)
+		policy := bind(t, limiter, limit.Named("api", limit.Rule{Key: limit.ByUser, Limit: 4, Window: time.Hour, OnStoreError: on}))
+		take(t, policy, "ann")
+		store.err = fmt.Errorf("broken: %w", core.ErrUnavailable)
+		take(t, policy, "ann")
+		s, _ := viewOf(t, p, "")
+		assert.Equal(t, []float32{0.25, 0.25}, []float32{s.Policies.Rows[0].Full, s.Policies.Rows[0].Rules[0].Full})
+		assert.Equal(t, int64(2), s.Policies.Rows[0].Rules[0].Admitted+s.Policies.Rows[0].Rules[0].Refused)
+	}
+}
+
+// TestPeekInOutage checks that the page does not show the counts of one instance as those
+// of all.
+func TestPeekInOutage(t *testing.T) {
+	store := &failing{Store: memstore.New(nil)}
+	limiter, p := pageOf(store, nil)
+	policy := bind(t, limiter, limit.Named("api", limit.PerUser(time.Hour, 4)))
+	look := func() string {
+		r := httptest.NewRequest("GET", "/peek?policy=api&rule=per-user-1h&key=ann", nil)
+		r.RemoteAddr, r.Host = "127.0.0.1:1", "localhost"
+		w := httptest.NewRecorder()
+		p.ServeHTTP(w, r)
+		assert.Equal(t, 200, w.Code)
+		return w.Body.String()
+	}
+	take(t, policy, "ann")
+	assert.NotContains(t, look(), "unavailable")
+	store.err = fmt.Errorf("broken: %w", core.ErrUnavailable)
+	for !limiter.Stats().Unavailable {
+		take(t, policy, "bob") // until the breaker opens
+	}
+	assert.Contains(t, look(), "The store is unavailable, and this is what this instance alone decides. 3 of 4 left.")
 }

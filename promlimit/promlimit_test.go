@@ -234,6 +234,25 @@ rate_limiting_rule_used_ratio_count{policy="p",rule="r"} 10
 `), "rate_limiting_rule_used_ratio"))
 }
 
+// TestRatiosInOutage checks that a request that is refused or admitted since the store is
+// unavailable says nothing of how full a rule is.
+func TestRatiosInOutage(t *testing.T) {
+	for _, on := range []core.OnError{limit.Refuse, limit.Allow} {
+		registry := prometheus.NewPedanticRegistry()
+		inner := &store{Store: memstore.New(nil)}
+		limiter := limit.New(inner, &limit.Options{Observe: promlimit.Observe(registry), Log: slog.New(slog.DiscardHandler)})
+		policy, err := limiter.Policy(limit.Named("p", limit.Rule{Key: limit.Everyone, Limit: 4, Window: time.Minute, OnStoreError: on}))
+		require.NoError(t, err)
+		for _, inner.err = range []error{nil, core.ErrUnavailable} {
+			_, err = policy.Take(t.Context(), limit.Request{})
+			require.NoError(t, err)
+		}
+		used := histogram(t, registry, "rate_limiting_rule_used_ratio")
+		assert.EqualValues(t, 1, used.GetSampleCount())
+		assert.InDelta(t, 0.25, used.GetSampleSum(), 0.01)
+	}
+}
+
 // A slow store takes a millisecond for each decision.
 type slow struct{ core.Store }
 

@@ -12,9 +12,11 @@ import (
 type rule struct {
 	policy, name string
 	most         int // keys of each order
+	clock        func() time.Time
 
 	mu      sync.Mutex
 	aging   aging
+	ahead   int64            // microseconds: the clock of this process before that of the decisions
 	index   map[string]int32 // of entries, by key
 	entries []entry
 	free    []int32 // entries without a key
@@ -39,6 +41,9 @@ func (r *rule) observe(o *limit.RuleDecision, at time.Time) {
 	r.mu.Lock()
 	if now := last / 1e6; now != r.aging.now {
 		r.advance(now)
+		if now == r.aging.now {
+			r.ahead = r.clock().UnixMicro() - last
+		}
 	}
 	weight := r.aging.weight
 	i, ok := r.index[o.Key]

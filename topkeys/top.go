@@ -30,10 +30,10 @@ func (c *Counter) first(order Order, n int, rules ...*rule) []Key {
 		known := len(list)
 		list = r.keys(list, order, now)
 		if last != nil {
-			after := func(k Key) bool { return before(k, *last) >= 0 && len(list) > 3*n }
+			after := func(k Key) bool { return before(k, *last) >= 0 && len(list)/3 > n }
 			list = list[:known+len(slices.DeleteFunc(list[known:], after))]
 		}
-		if len(list) > 4*n {
+		if len(list)/4 > n { // 4*n may overflow
 			slices.SortFunc(list, before)
 			list = list[:n]
 			k := list[n-1]
@@ -50,10 +50,12 @@ func (c *Counter) first(order Order, n int, rules ...*rule) []Key {
 	return list
 }
 
-// keys appends the keys to list that belong to an order. Times are in microseconds.
+// keys appends the keys to list that belong to an order. Times are in microseconds. Now is
+// by the clock of this process, and that of Redis may differ by hours.
 func (r *rule) keys(list []Key, order Order, now int64) []Key {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	now -= r.ahead
 	factor := r.aging.factor(now / 1e6)
 	for i := range r.entries {
 		e := &r.entries[i]

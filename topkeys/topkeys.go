@@ -187,7 +187,7 @@ func (c *Counter) add(policyName, name string) *rule {
 		c.full.Store(true)
 		return nil
 	}
-	r := &rule{policy: policyName, name: name, most: c.options.Keys, index: make(map[string]int32)}
+	r := &rule{policy: policyName, name: name, most: c.options.Keys, clock: func() time.Time { return c.now() }, index: make(map[string]int32)}
 	c.rules = append(c.rules, r)
 	if p != nil {
 		rules := append(slices.Clone(*p.rules.Load()), r)

@@ -2,6 +2,7 @@ package topkeys_test
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -233,4 +234,35 @@ func TestHTTP(t *testing.T) {
 	require.Len(t, top, 1)
 	assert.Equal(t, "GET /items", top[0].Policy)
 	assert.LessOrEqual(t, len(top[0].Key), 128, "package limit shortens keys")
+}
+
+// TestAll asks for more keys than there can be.
+func TestAll(t *testing.T) {
+	c := topkeys.New(nil)
+	take(t, policy(t, observed(c, nil), "p", limit.PerUser(time.Hour, 1)), 2, "alice")
+	for _, n := range []int{math.MaxInt / 4, math.MaxInt/4 + 1, math.MaxInt} {
+		assert.Len(t, c.Top(topkeys.ByRefusals, n), 1)
+		assert.Len(t, c.TopOf("p", "per-user-1h", topkeys.ByUse, n), 1)
+	}
+}
+
+// TestOtherClock checks decisions on the clock of a Redis that is an hour off: they age, and
+// their quotas fill, by the time that passes.
+func TestOtherClock(t *testing.T) {
+	for _, off := range []time.Duration{-time.Hour, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			c := topkeys.New(nil)
+			refusal := limit.RuleDecision{Name: "r", Key: "alice", Limit: 1, Capacity: 1, RetryAfter: time.Minute, ResetAfter: time.Minute}
+			for range 10 {
+				c.ObserveRule("p", 0, &refusal, time.Now().Add(off))
+			}
+			time.Sleep(59 * time.Second)
+			top := c.Top(topkeys.ByRefusals, 1)
+			require.Len(t, top, 1)
+			assert.InDelta(t, 10*math.Exp(-59.0/300), top[0].Refused, 0.1)
+			assert.Len(t, c.Top(topkeys.ByUse, 1), 1)
+			time.Sleep(time.Second)
+			assert.Empty(t, c.Top(topkeys.ByUse, 1))
+		})
+	}
 }

@@ -61,6 +61,9 @@ func (d *deployment) withRules(cmd *cobra.Command, args []string) (*session, err
 	if len(args) < 1 || len(args) > 3 {
 		return nil, usageError{fmt.Errorf("name a key, or a policy, a rule and a key: limitctl %[1]s 203.0.113.9, or limitctl %[1]s login per-ip-1m 203.0.113.9", cmd.Name())}
 	}
+	if len(args) == 1 && args[0] == "" { // an unset variable of a shell, which would mean the quotas of all requests
+		return nil, usageError{fmt.Errorf("the key is empty: name a policy and a rule for the quota of all requests: limitctl %s api global-1m", cmd.Name())}
+	}
 	s, err := d.open(cmd, false)
 	if err == nil && s.source == "" {
 		s.end()

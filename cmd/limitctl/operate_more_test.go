@@ -1,6 +1,8 @@
 package main
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -134,6 +136,31 @@ func TestHostileKeys(t *testing.T) {
 	assert.Contains(t, out, `1 of policy "\x1b[2J", rule "r\n"`)
 	_, out, _ = s.run(t, "top", "--at", "1", "--json")
 	assert.Contains(t, out, `"key_quoted": "\"x\\x1b[2J\\u202e\\xff\\u0085 y\""`)
+}
+
+// TestTwoScopes checks a rule that a route has twice, with a quota for the route and one of
+// limit.EachRoute: reset resets what it says.
+func TestTwoScopes(t *testing.T) {
+	client := redistest.Real(t)
+	limiter := limit.New(redisstore.New(client, &redisstore.Options{Timeout: 5 * time.Second}), nil)
+	each, err := limiter.Policy(limit.EachRoute(limit.PerIP(time.Hour, 5)))
+	require.NoError(t, err)
+	h := each.Handler(limiter.Limit(limit.Rules(limit.PerIP(time.Hour, 9)))(http.NotFoundHandler()))
+	for range 5 {
+		r := httptest.NewRequest("GET", "/a", nil)
+		r.Pattern = "GET /a"
+		h.ServeHTTP(httptest.NewRecorder(), r)
+	}
+	flags := []string{"--redis", "redis://" + client.Options().Addr, "--rules", "9/1h per ip", "--on", "GET /a", "--rules", "5/1h per ip", "--on", "each GET /a"}
+	code, _, problem := run(t, append([]string{"reset", "GET /a", "per-ip-1h", "192.0.2.1", "--yes"}, flags...)...)
+	assert.Equal(t, 3, code)
+	assert.Contains(t, problem, `policy "GET /a" has two rules "per-ip-1h"`)
+	code, out, _ := run(t, append([]string{"reset", "192.0.2.1", "--yes"}, flags...)...)
+	assert.Equal(t, 0, code)
+	assert.Equal(t, 2, strings.Count(out, "reset: "))
+	left, err := client.Keys(t.Context(), "*").Result()
+	require.NoError(t, err)
+	assert.Empty(t, left)
 }
 
 // TestHashedKeys checks programs with a Secret, and rules in code.

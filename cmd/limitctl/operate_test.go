@@ -278,3 +278,40 @@ func TestReset(t *testing.T) {
 	code, _, problem = run(t, "reset", "alice", s.flags[0], s.flags[1])
 	assert.Equal(t, []any{3, errNoRules.Error()}, []any{code, problem})
 }
+
+// TestResetOfNothing checks that an empty variable of a shell does not reset the quotas that
+// all requests share.
+func TestResetOfNothing(t *testing.T) {
+	s := newServer(t)
+	_, err := s.api.Take(t.Context(), limit.Request{Keys: map[string]string{"user": "alice"}})
+	require.NoError(t, err)
+	for _, command := range []string{"reset", "inspect"} {
+		code, out, problem := s.run(t, command, "")
+		assert.Equal(t, []any{3, ""}, []any{code, out})
+		assert.Contains(t, problem, "the key is empty: name a policy and a rule")
+	}
+	code, out, problem := s.run(t, "reset", "api", "global-1m", "--yes")
+	assert.Equal(t, 0, code, problem)
+	assert.Contains(t, out, "reset: policy api, rule global-1m, key (all requests)")
+}
+
+// TestTopOfOthers checks that top shows the other keys if one has no state.
+func TestTopOfOthers(t *testing.T) {
+	s := newServer(t)
+	for range 5 {
+		s.try(t, "203.0.113.9", "alice")
+	}
+	require.NoError(t, s.client.HSet(t.Context(), "limit:1:{login}:per-ip-1m:203.0.113.10", "a", "b").Err())
+	require.NoError(t, s.client.Set(t.Context(), "limit:1:{login}:per-ip-1m:203.0.113.11", "garbage!", time.Minute).Err())
+	code, out, problem := s.run(t, "top")
+	assert.Equal(t, []any{0, ""}, []any{code, problem})
+	assert.Contains(t, out, "looked at 4 keys")
+	assert.Contains(t, out, "2 of these rules")
+	assert.Contains(t, out, "203.0.113.9\n")
+	assert.Contains(t, out, "2 keys have the name of a state, but something else in them")
+	_, out, _ = s.run(t, "top", "--json")
+	assert.Contains(t, out, `"invalid": 2`)
+	code, _, problem = s.run(t, "inspect", "203.0.113.10")
+	assert.Equal(t, 1, code)
+	assert.Contains(t, problem, "limit:1:{login}:per-ip-1m:203.0.113.10 is of another type")
+}

@@ -51,10 +51,7 @@ change was not confirmed, and 3 for wrong arguments.`,
 func (s *session) reset(cmd *cobra.Command, f *finding, yes, asJSON bool) error {
 	var states []live.State
 	for _, state := range f.States {
-		r, err := s.limits.Rule(state.Policy, state.Rule)
-		if err != nil {
-			return err
-		}
+		r := state.Of()
 		if !state.Any() {
 			continue
 		}
@@ -82,11 +79,8 @@ func (s *session) reset(cmd *cobra.Command, f *finding, yes, asJSON bool) error 
 	}
 	done := []reset{}
 	for _, state := range states {
-		r, err := s.limits.Rule(state.Policy, state.Rule)
-		if err == nil {
-			err = s.limits.Reset(cmd.Context(), r, state.Key)
-		}
-		if err != nil {
+		r := state.Of()
+		if err := s.limits.Reset(cmd.Context(), r, state.Key); err != nil {
 			return redisclient.Explain(fmt.Errorf("after %d resets: %w", len(done), err))
 		}
 		done = append(done, reset{state.Policy, state.Rule, state.Key})

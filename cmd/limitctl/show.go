@@ -49,10 +49,8 @@ func (s *session) table(out io.Writer, states []live.State) error {
 	fmt.Fprintln(w, "POLICY\tRULE\tUSED\tOF\t\tFULL AGAIN IN\tREFUSED FOR\tKEY")
 	for i := range states {
 		state := &states[i]
-		rule, err := s.limits.Rule(state.Policy, state.Rule)
-		shared := err == nil && rule.Shared()
 		fmt.Fprintf(w, "%s\t%s\t%d\t%d%s\t%.0f%%\t%s\t%s\t%s\n", shown(state.Policy), shown(state.Rule), state.Used, state.Capacity,
-			whose(state), state.Percent, in(now, state.FullAt), refusedFor(now, state), shownKey(state, shared))
+			whose(state), state.Percent, in(now, state.FullAt), refusedFor(now, state), shownKey(state, state.Of().Shared()))
 	}
 	return w.Flush()
 }

@@ -159,6 +159,9 @@ func printUnknown(out io.Writer, a *live.Answer) {
 		}
 		fmt.Fprintf(out, "  %d of policy %s, rule %s\n", u.Keys, shown(u.Policy), shown(u.Rule))
 	}
+	if a.Invalid > 0 {
+		fmt.Fprintf(out, "\n%d keys have the name of a state, but something else in them: limitctl doctor looks for keys of another type\n", a.Invalid)
+	}
 	if a.InParts > 0 {
 		fmt.Fprintf(out, "\n%d keys are in other parts of policies: write --spread as redisstore.Options.Spread of the programs\n", a.InParts)
 	}

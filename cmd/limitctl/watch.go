@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -43,7 +42,7 @@ wrong arguments.`,
 			defer client.Close()
 			w.problems = cmd.ErrOrStderr()
 			if asJSON {
-				w.to = &watchJSON{to: json.NewEncoder(cmd.OutOrStdout())}
+				w.to = &watchJSON{to: cmd.OutOrStdout()}
 			} else {
 				w.to = &watchLines{to: cmd.OutOrStdout(), color: colored(cmd.OutOrStdout()), zone: time.Local}
 			}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
@@ -14,21 +13,21 @@ import (
 )
 
 // watchJSON prints lines of JSON.
-type watchJSON struct{ to *json.Encoder }
+type watchJSON struct{ to io.Writer }
 
 func (j *watchJSON) event(instance string, e *feed.Event) error {
-	return j.to.Encode(struct {
+	return report.WriteJSON(j.to, struct {
 		Instance string `json:"instance"`
 		*feed.Event
-	}{instance, e})
+	}{instance, e}, false)
 }
 
 func (j *watchJSON) missed(instance string, _ time.Time, admitted, refused int64) error {
-	return j.to.Encode(struct {
+	return report.WriteJSON(j.to, struct {
 		Instance string `json:"instance"`
 		Admitted int64  `json:"admitted_not_shown"`
 		Refused  int64  `json:"refused_not_shown"`
-	}{instance, admitted, refused})
+	}{instance, admitted, refused}, false)
 }
 
 // watchLines prints lines in words. Their columns grow as wide as what was printed.

@@ -78,10 +78,11 @@ func (o *Observer) Observe(d *limit.Decision, err error) {
 func (o *Observer) decided(d *limit.Decision) {
 	p := o.policy(d.Policy())
 	marked, watched := false, false
+	asked := d.Mode != core.ModeAllowed && d.Mode != core.ModeRefused // otherwise no quota was
 	var outcome limit.RuleDecision
 	for i := 0; d.Rule(i, &outcome); i++ {
 		r := p.rule(o, i, outcome.Name)
-		if outcome.Capacity > 0 && !outcome.Exempt {
+		if asked && outcome.Capacity > 0 && !outcome.Exempt {
 			r.used.Observe(1 - float64(outcome.Remaining)/float64(outcome.Capacity))
 		}
 		watched = watched || outcome.Shadow

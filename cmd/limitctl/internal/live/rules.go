@@ -180,7 +180,7 @@ func (l *Limits) Rules() (rules []*Rule) {
 }
 
 // Rule returns a rule. The error says what to write instead.
-func (l *Limits) Rule(policy, rule string) (*Rule, error) {
+func (l *Limits) Rule(policy, rule string) (found *Rule, err error) {
 	var policies, rules []string
 	for _, p := range l.policies {
 		policies = append(policies, p.Name)
@@ -188,13 +188,18 @@ func (l *Limits) Rule(policy, rule string) (*Rule, error) {
 			continue
 		}
 		for _, r := range p.rules {
+			if r.Name == rule && found != nil {
+				return nil, fmt.Errorf("policy %q has two rules %q, of limit.EachRoute and of the route: write --rules and --on for one of them", policy, rule)
+			}
 			if r.Name == rule {
-				return r, nil
+				found = r
 			}
 			rules = append(rules, r.Name)
 		}
 	}
 	switch {
+	case found != nil:
+		return found, nil
 	case rules != nil:
 		return nil, fmt.Errorf("policy %q has no rule %q: write one of %s", policy, rule, strings.Join(rules, ", "))
 	case policies != nil:

@@ -29,7 +29,12 @@ type State struct {
 	Until    *time.Time `json:"refused_until,omitempty"` // by the clock of this machine
 	FullAt   *time.Time `json:"full_at,omitempty"`       // when nothing is used any more
 	Shadow   bool       `json:"shadow,omitempty"`        // whether the rule only watches
+
+	rule *Rule
 }
+
+// Of returns the rule. Its names may be those of another one: see Policy.Each.
+func (s *State) Of() *Rule { return s.rule }
 
 // Any reports whether the key has used anything.
 func (s *State) Any() bool { return s.Used > 0 || s.Refused || s.FullAt != nil }
@@ -76,7 +81,7 @@ func (l *Limits) state(ctx context.Context, r *Rule, key, plan string, guess boo
 		}
 	}
 	now := time.Now()
-	s := State{Policy: r.Policy, Rule: r.Name, Key: key, Plan: plan, Limit: d.Limit, Override: override, Capacity: d.Capacity,
+	s := State{rule: r, Policy: r.Policy, Rule: r.Name, Key: key, Plan: plan, Limit: d.Limit, Override: override, Capacity: d.Capacity,
 		Used: d.Capacity - d.Remaining, Refused: !d.Allowed, Shadow: d.Shadow}
 	if !utf8.ValidString(key) {
 		s.Quoted = strconv.QuoteToASCII(key)

@@ -3,6 +3,7 @@ package live
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -33,6 +34,7 @@ type Answer struct {
 	Unknown []Count   `json:"unknown,omitempty"`  // states of other rules, the most first
 	Omitted int       `json:"omitted,omitempty"`  // states of further rules
 	InParts int       `json:"in_parts,omitempty"` // states that need another --spread
+	Invalid int       `json:"invalid,omitempty"`  // states of known rules whose value is none
 	Other   int       `json:"other"`              // documents, returned units, and keys that are no states
 	Keys    []State   `json:"keys"`               // the fullest of Near
 }
@@ -115,10 +117,15 @@ func (t *top) page(ctx context.Context, names []string) error {
 	}
 	peeks.Wait()
 	for i, err := range errs {
-		if err != nil {
+		switch {
+		case errors.Is(err, lua.ErrValue): // of this key: the others are told
+			t.answer.Known--
+			t.answer.Invalid++
+		case err != nil:
 			return err
+		default:
+			t.add(&states[i])
 		}
-		t.add(&states[i])
 	}
 	if t.question.Doing != nil {
 		t.question.Doing(t.answer.Looked)
