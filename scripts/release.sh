@@ -12,7 +12,7 @@ set -eu
 cd "$(dirname "$0")/.."
 
 # These modules test, measure or demonstrate this tree.
-unpublished='benchmarks examples/service proof'
+unpublished='benchmarks examples/operations examples/service proof'
 
 fail() {
 	printf 'release.sh: %s\n' "$1" >&2
