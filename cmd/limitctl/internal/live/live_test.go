@@ -22,8 +22,16 @@ var everyAlgorithm = []string{"log: 3/1h per user", "fixed: 3/1h per user fixed-
 	"bucket: 3/1h per user token-bucket", "leaky: 3/1h per user leaky-bucket burst 3", "queue: 3/1h per user queue burst 2", "flight: 3/1h per user concurrency",
 	"values: 3/1h per user distinct query v", "day: 3/day per user zone UTC"}
 
+// open uses a client of its own, since it may no longer be used to write state.
 func open(t *testing.T, client redis.UniversalClient, o Options, policies ...Policy) *Limits {
 	t.Helper()
+	switch c := client.(type) {
+	case *redis.Client:
+		client = redis.NewClient(c.Options())
+	case *redis.ClusterClient:
+		client = redis.NewClusterClient(c.Options())
+	}
+	t.Cleanup(func() { client.Close() })
 	if o.Prefix == "" {
 		o.Prefix = "limit"
 	}

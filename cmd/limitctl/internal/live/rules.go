@@ -81,7 +81,8 @@ type plan struct {
 // callTimeout bounds each call: an operator may be far away.
 const callTimeout = 5 * time.Second
 
-// New returns the limits of policies. The error is about the policies or the options.
+// New returns the limits of policies. From now on, scripts that decide on the client write
+// nothing. The error is about the policies or the options.
 func New(client redis.UniversalClient, policies []Policy, o Options) (l *Limits, err error) {
 	defer func() {
 		if problem := recover(); problem != nil { // of an option
@@ -89,6 +90,7 @@ func New(client redis.UniversalClient, policies []Policy, o Options) (l *Limits,
 		}
 	}()
 	l = &Limits{options: o, stored: make(map[string]*policy)}
+	client.AddHook(&look{texts: make(map[string]script)})
 	aliases := make(map[string]*policy)
 	// Not the guard that limit.New would add: it decides locally while Redis fails, and
 	// an operator wants the error.

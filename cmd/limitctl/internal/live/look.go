@@ -1,0 +1,77 @@
+package live
+
+import (
+	"context"
+	"crypto/sha1"
+	"encoding/hex"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/routelimit/limit/lua"
+)
+
+// A look has scripts that decide on a client read and not write. A decision of cost 0
+// takes nothing, but it writes a state that follows from the limit of its rule, such as
+// the end of a queue: and an operator may have written another limit than the programs
+// have.
+type look struct {
+	mu    sync.Mutex
+	texts map[string]script // by the SHA of the script that writes
+}
+
+type script struct{ text, sha string }
+
+// reads goes before a script. Of the commands of the scripts, these are the ones that
+// write.
+const reads = `local real, writes = redis, {SET = true, SETRANGE = true, PSETEX = true, PEXPIRE = true, DEL = true}
+local redis = setmetatable({call = function(name, ...) if not writes[name] then return real.call(name, ...) end end}, {__index = real})
+`
+
+// of returns what a look runs for the script with that SHA, if it is one that decides.
+func (l *look) of(sha string) (script, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s, ok := l.texts[sha]; ok {
+		return s, true
+	}
+	text := lua.Plain(sha)
+	if text == "" || sha == lua.ResetScript().SHA || sha == lua.LeaseScript().SHA {
+		return script{}, false // such as those of package control
+	}
+	s := script{text: reads + text}
+	s.sha = sum(s.text)
+	l.texts[sha] = s
+	return s, true
+}
+
+func sum(text string) string {
+	sum := sha1.Sum([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+// ProcessHook implements [redis.Hook].
+func (l *look) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		args := cmd.Args()
+		switch cmd.Name() {
+		case "evalsha":
+			if s, ok := l.of(args[1].(string)); ok {
+				args[1] = s.sha
+			}
+		case "eval":
+			if s, ok := l.of(sum(args[1].(string))); ok {
+				args[1] = s.text
+			}
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// DialHook implements [redis.Hook].
+func (l *look) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessPipelineHook implements [redis.Hook].
+func (l *look) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
