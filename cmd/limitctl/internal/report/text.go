@@ -107,6 +107,8 @@ func (t *text) rules(heading string, policies []replay.PolicyResult) {
 		for _, r := range p.Rules {
 			refused := number(r.Refused)
 			switch {
+			case leftOut(p, r):
+				refused = "left out"
 			case r.Shadowed > 0:
 				refused += fmt.Sprintf(" (would: %s)", number(r.Shadowed))
 			case r.Marked > 0:
