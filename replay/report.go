@@ -51,7 +51,7 @@ func (r *run) report(log Source) *Result {
 		c.NewlyRefused = keyCounts(r.newly, r.options.Top)
 	}
 	if r.suggest != nil {
-		result.Suggestions = r.suggest.list(r.places.routes, r.options.Shares)
+		result.Suggestions = r.suggest.list(r.places.routes, r.options.Shares, r.finer)
 	}
 	r.explain()
 	return result

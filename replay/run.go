@@ -68,6 +68,7 @@ type run struct {
 	suggest  *suggester
 	format   *accesslog.Format // of the last record, and its fields
 	fields   []string
+	finer    bool // whether a time has a fraction of a second
 	result   Result
 
 	now, begun  int64
@@ -138,6 +139,7 @@ func (r *run) read(ctx context.Context, log Source) error {
 			r.result.NotHTTP++
 			continue
 		}
+		r.finer = r.finer || e.time%second != 0
 		r.presence.read(e)
 		r.queue.push()
 		if r.options.Reorder < 0 {
