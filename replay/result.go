@@ -30,8 +30,8 @@ type Result struct {
 	Overflow  int64 `json:"overflow"`  // decisions on a quota that keys share: see Options.MaxKeys
 	Untracked int64 `json:"untracked"` // requests of clients beyond Options.MaxClients
 
-	From time.Time `json:"from"` // of the first and last request; zero if there is none
-	To   time.Time `json:"to"`
+	From time.Time `json:"from,omitzero"` // of the first and last request; zero if there is none
+	To   time.Time `json:"to,omitzero"`
 
 	Clients        int64 `json:"clients"`         // addresses
 	RefusedClients int64 `json:"refused_clients"` // of them, those with a refused request

@@ -301,6 +301,8 @@ func TestEmpty(t *testing.T) {
 	assert.Empty(t, result.Notes)
 	text, err := json.Marshal(result)
 	require.NoError(t, err)
+	assert.NotContains(t, string(text), `"from"`)
+	assert.NotContains(t, string(text), `"to"`)
 	assert.Contains(t, string(text), `"refusals":[],"looks":[],"width_ns":1000000000,"buckets":[]`)
 }
 

@@ -45,7 +45,7 @@ func (r *Report) Summary() (sentences []string) {
 		add("%s in %s.", count(r.Lines, "line"), r.files())
 	}
 	if r.NotHTTP > 0 {
-		add("%s without a request that a server would route.", count(r.NotHTTP, "line"))
+		add("Skipped %s with an invalid request line.", count(r.NotHTTP, "line"))
 	}
 	if r.Requests == 0 {
 		add("There is no request to decide.")
@@ -156,8 +156,8 @@ func (r *Report) Stay() string {
 	}
 	text := ""
 	if s.Count > 0 {
-		text = fmt.Sprintf("%s: half of them for at most %s, 9 of 10 for at most %s, 99 of 100 for at most %s, the longest for %s.",
-			count(s.Count, "time"), duration(s.P50), duration(s.P90), duration(s.P99), duration(s.Max))
+		text = fmt.Sprintf("Time refused: median %s, 90%% at most %s, 99%% at most %s, longest %s (%s).",
+			duration(s.P50), duration(s.P90), duration(s.P99), duration(s.Max), count(s.Count, "time"))
 	}
 	if s.Never > 0 {
 		text += fmt.Sprintf(" %s would be refused however long the client waits.", count(s.Never, "request"))

@@ -77,7 +77,7 @@ func (t *text) when() {
 	t.line("%s", busiest(list))
 	t.line("|%s| %s a column%s", string(plot), duration(list[0].Width), map[bool]string{true: ", without the time between requests"}[gaps])
 	if stay := t.Stay(); stay != "" {
-		t.line("Clients would have stayed refused %s", stay)
+		t.line("%s", stay)
 	}
 }
 
