@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log"
 	"strings"
+	"time"
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/replay"
@@ -30,8 +31,10 @@ func Example() {
 	for _, c := range result.Refusals {
 		fmt.Println(c.Address, "refused for", c.Longest, c.Looks)
 	}
-	for _, w := range result.Suggestions[0].Windows[2:3] {
-		fmt.Println("to refuse nobody:", w.Choices[3].Rule)
+	for _, w := range result.Suggestions[0].Windows {
+		if w.Window == time.Minute {
+			fmt.Println("to refuse nobody:", w.Choices[3].Rule)
+		}
 	}
 	// Output:
 	// 4 requests, 1 refused

@@ -8,6 +8,16 @@ import (
 	"github.com/routelimit/limit/internal/grammar"
 )
 
+// syntaxOf returns a key as the text grammar has it. A function is the zero Key.
+func syntaxOf(k limit.KeyResolver) grammar.Key {
+	if parsed, err := grammar.Parse("1/1s per " + k.String()); err == nil {
+		return parsed[0].Key
+	} else if k.String() == limit.Everyone.String() {
+		return grammar.Key{Kind: grammar.Global}
+	}
+	return grammar.Key{}
+}
+
 // keyOf returns the key of a request as results show it: "203.0.113.9", "alice", or
 // "203.0.113.9, alice" for a joined key.
 func keyOf(k *grammar.Key, e *event) string {
@@ -28,12 +38,39 @@ func keyOf(k *grammar.Key, e *event) string {
 		}
 		return noKey
 	}
-	v := ""
+	v := valueOf(k, e)
+	switch {
+	case v == "":
+		return noKey
+	case len(v) > maxText:
+		return v[:maxText] + "…"
+	}
+	return strings.Clone(v)
+}
+
+// has reports whether a request has a key.
+func has(k *grammar.Key, e *event) bool {
+	switch k.Kind {
+	case grammar.Global:
+		return true
+	case grammar.And, grammar.Or:
+		for i := range k.Parts {
+			if has(&k.Parts[i], e) {
+				return true
+			}
+		}
+		return false
+	}
+	return valueOf(k, e) != ""
+}
+
+// valueOf returns the value of a key without parts, or "" if there is none.
+func valueOf(k *grammar.Key, e *event) (v string) {
 	switch k.Kind {
 	case grammar.IP:
 		v = e.client.key
 	case grammar.User:
-		v = strings.TrimSpace(e.user.name)
+		v = e.user.name
 	case grammar.Header, grammar.Cookie:
 		v = e.field(k.String())
 	case grammar.Query:
@@ -51,13 +88,7 @@ func keyOf(k *grammar.Key, e *event) string {
 	default:
 		v = e.client.key // of a function
 	}
-	switch {
-	case v == "":
-		return noKey
-	case len(v) > maxText:
-		return v[:maxText] + "…"
-	}
-	return strings.Clone(v)
+	return strings.TrimSpace(v)
 }
 
 // noKey stands for the quota that all requests without a key share.

@@ -12,6 +12,7 @@ type event struct {
 	query  string
 	fields []string // of Record.Fields, in the order of keyed.fields
 	status int
+	seen   uint64 // the keys of rules that a record read before the decision had: see presence
 }
 
 // A queue sorts events by time, as far as its size allows. Most lines of a log are in

@@ -51,7 +51,7 @@ func (r *run) report(log Source) *Result {
 		c.NewlyRefused = keyCounts(r.newly, r.options.Top)
 	}
 	if r.suggest != nil {
-		result.Suggestions = r.suggest.list(r.places.routes, r.options.Shares)
+		result.Suggestions = r.suggest.list(r.places.routes, r.options.Shares, r.finer)
 	}
 	r.explain()
 	return result
@@ -65,7 +65,7 @@ func policyResults(all []*bound, most int) []PolicyResult {
 		p := PolicyResult{Name: b.name, Routes: b.routes, Requests: b.requests, Refused: b.refused, Delayed: b.delayed}
 		for _, c := range b.rules {
 			p.Rules = append(p.Rules, RuleResult{Name: c.name, Rule: c.text, Refused: c.refused, Alone: c.alone,
-				Shadowed: c.shadowed, Marked: c.marked, Keys: keyCounts(c.keys, most)})
+				Shadowed: c.shadowed, Marked: c.marked, NoKey: c.keyless, LeftOut: c.leftOut, Keys: keyCounts(c.keys, most)})
 		}
 		results = append(results, p)
 	}
@@ -118,6 +118,7 @@ func (r *run) listClients() {
 // explain adds notes on what a reader might not expect.
 func (r *run) explain() {
 	result := &r.result
+	r.explainKeys()
 	for i, s := range r.sides {
 		result.Overflow += s.overflowed
 		for _, b := range s.bound {
@@ -135,26 +136,26 @@ func (r *run) explain() {
 		case f.Error != "":
 			r.notes.add("not read: %s", f.Error)
 		case f.Truncated != "":
-			r.notes.add("%s ends early after %d lines: %s", f.Path, f.Lines, f.Truncated)
+			r.notes.add("%s ends early after %v lines: %s", f.Path, f.Lines, f.Truncated)
 		}
 	}
 	if len(r.sides[0].bound) > 0 && result.NoRoute > 0 {
-		r.notes.add("%d of %d requests are on routes without a policy", result.NoRoute, result.Requests)
+		r.notes.add("%v of %v requests are on routes without a policy", result.NoRoute, result.Requests)
 	}
 	if r.addressless > 0 {
-		r.notes.add("%d requests have no address of a client; rules per ip count them as one client", r.addressless)
+		r.notes.add("%v requests have no address of a client; rules per ip count them as one client", r.addressless)
 	}
 	if result.Late > 0 {
-		r.notes.add("%d requests came more than %d lines late, and were decided at a later time", result.Late, max(0, r.options.Reorder))
+		r.notes.add("%v requests came more than %v lines late, and were decided at a later time", result.Late, int64(max(0, r.options.Reorder)))
 	}
 	if result.BadTimes > 0 {
-		r.notes.add("%d lines have a time before 1970 or after 2255, and were left out", result.BadTimes)
+		r.notes.add("%v lines have a time before 1970 or after 2255, and were left out", result.BadTimes)
 	}
 	if result.Overflow > 0 {
-		r.notes.add("%d decisions shared a quota because there were more than %d keys at once: raise MaxKeys", result.Overflow, r.options.MaxKeys)
+		r.notes.add("%v decisions shared a quota because there were more than %v keys at once: raise MaxKeys", result.Overflow, int64(r.options.MaxKeys))
 	}
 	if result.Untracked > 0 {
-		r.notes.add("%d requests came from clients beyond the first %d: they are decided, but not listed", result.Untracked, r.options.MaxClients)
+		r.notes.add("%v requests came from clients beyond the first %v: they are decided, but not listed", result.Untracked, int64(r.options.MaxClients))
 	}
 	result.Notes = r.notes.list
 }

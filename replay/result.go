@@ -21,12 +21,17 @@ type Result struct {
 	Undecided int64 `json:"undecided"` // requests that a function of a policy made impossible to decide
 	Exempt    int64 `json:"exempt"`    // requests that Options.Exempt admitted
 	Barred    int64 `json:"barred"`    // of the refused ones, those by Options.Bar
+
+	// RefusedNoKey is, of the refused requests, those refused by a rule whose key they do
+	// not have. All such requests share one quota.
+	RefusedNoKey int64 `json:"refused_no_key"`
+
 	NoRoute   int64 `json:"no_route"`  // requests that no policy decided
 	Overflow  int64 `json:"overflow"`  // decisions on a quota that keys share: see Options.MaxKeys
 	Untracked int64 `json:"untracked"` // requests of clients beyond Options.MaxClients
 
-	From time.Time `json:"from"` // of the first and last request; zero if there is none
-	To   time.Time `json:"to"`
+	From time.Time `json:"from,omitzero"` // of the first and last request; zero if there is none
+	To   time.Time `json:"to,omitzero"`
 
 	Clients        int64 `json:"clients"`         // addresses
 	RefusedClients int64 `json:"refused_clients"` // of them, those with a refused request
@@ -79,6 +84,8 @@ type RuleResult struct {
 	Alone    int64      `json:"alone"`    // of them, those that no other rule of the policy refused
 	Shadowed int64      `json:"shadowed"` // requests that a shadow would have refused
 	Marked   int64      `json:"marked"`
+	NoKey    int64      `json:"no_key"`         // requests without the rule's key; they share one quota
+	LeftOut  int64      `json:"left_out"`       // of them, those that the rule did not decide, since no request had its key until then
 	Keys     []KeyCount `json:"keys,omitempty"` // those refused most often
 }
 

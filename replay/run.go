@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -45,7 +46,7 @@ func (r *run) end() {
 	}
 	r.ended = true
 	for e := r.queue.pop(); e != nil; e = r.queue.pop() {
-		r.sorted.add(*e)
+		r.hand(e)
 	}
 	r.sorted.close()
 	if r.suggest != nil {
@@ -58,6 +59,7 @@ type run struct {
 	options  Options
 	needs    needs
 	notes    notes
+	presence presence
 	registry *registry
 	places   *places
 	queue    *queue
@@ -66,6 +68,7 @@ type run struct {
 	suggest  *suggester
 	format   *accesslog.Format // of the last record, and its fields
 	fields   []string
+	finer    bool // whether a time has a fraction of a second
 	result   Result
 
 	now, begun  int64
@@ -88,14 +91,14 @@ func newRun(given *Options) (*run, error) {
 	}
 	r := &run{options: o, needs: needsOf(&o), registry: newRegistry(&o), queue: newQueue(max(1, o.Reorder)),
 		buckets: newBuckets(), newBuckets: newBuckets(), newly: newTop[string](max(1000, 10*o.Top))}
-	old, err := newSide(o.Policies, o.Exempt, o.Bar, &o, &r.notes)
+	old, err := newSide(o.Policies, o.Exempt, o.Bar, &o, &r.presence, &r.notes)
 	r.sides = []*side{old}
 	if o.Compare != nil {
 		exempt, bar := o.CompareExempt, o.CompareBar
 		if exempt == nil && bar == nil {
 			exempt, bar = o.Exempt, o.Bar
 		}
-		added, err2 := newSide(o.Compare, exempt, bar, &o, &r.notes)
+		added, err2 := newSide(o.Compare, exempt, bar, &o, &r.presence, &r.notes)
 		r.sides, err = append(r.sides, added), errors.Join(err, err2)
 	}
 	if err != nil {
@@ -128,7 +131,7 @@ func (r *run) read(ctx context.Context, log Source) error {
 			continue
 		}
 		if r.queue.full() {
-			r.sorted.add(*r.queue.pop())
+			r.hand(r.queue.pop())
 		}
 		e := r.queue.next()
 		r.fill(e, record)
@@ -136,12 +139,20 @@ func (r *run) read(ctx context.Context, log Source) error {
 			r.result.NotHTTP++
 			continue
 		}
+		r.finer = r.finer || e.time%second != 0
+		r.presence.read(e)
 		r.queue.push()
 		if r.options.Reorder < 0 {
-			r.sorted.add(*r.queue.pop())
+			r.hand(r.queue.pop())
 		}
 	}
 	return ctx.Err()
+}
+
+// hand hands a request on to be decided.
+func (r *run) hand(e *event) {
+	e.seen = r.presence.seen
+	r.sorted.add(*e)
 }
 
 // fill copies what is needed of a record.
@@ -222,6 +233,9 @@ func (r *run) count(e *event, i int) {
 	if old.refused {
 		r.result.Refused++
 		route.Refused++
+		if old.keyless {
+			r.result.RefusedNoKey++
+		}
 		r.refused(c, old)
 	}
 	r.buckets.add(r.now, old.refused)
@@ -295,11 +309,25 @@ func (r *run) compare(e *event, route *RouteResult, old, added bool) {
 	r.newBuckets.add(r.now, added)
 }
 
-// Notes are sentences, each once.
+// Notes are sentences, each once. Numbers in them are of type int64.
 type notes struct{ list []string }
 
 func (n *notes) add(format string, args ...any) {
+	for i, arg := range args {
+		if number, ok := arg.(int64); ok {
+			args[i] = commas(number)
+		}
+	}
 	if text := fmt.Sprintf(format, args...); !slices.Contains(n.list, text) {
 		n.list = append(n.list, text)
 	}
+}
+
+// commas writes 1234567 as 1,234,567.
+func commas(n int64) string {
+	digits := strconv.FormatInt(n, 10)
+	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
 }

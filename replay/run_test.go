@@ -301,6 +301,8 @@ func TestEmpty(t *testing.T) {
 	assert.Empty(t, result.Notes)
 	text, err := json.Marshal(result)
 	require.NoError(t, err)
+	assert.NotContains(t, string(text), `"from"`)
+	assert.NotContains(t, string(text), `"to"`)
 	assert.Contains(t, string(text), `"refusals":[],"looks":[],"width_ns":1000000000,"buckets":[]`)
 }
 
@@ -389,8 +391,8 @@ func TestGuessedRoutes(t *testing.T) {
 }
 
 func TestUncleanPaths(t *testing.T) {
-	result := replayed(t, []hit{{at: 1, request: "POST //login"}, {at: 2, request: "POST /a/../login"}, {at: 3, request: "POST /login"}, {at: 4, request: "GET /tree"},
-		{at: 5, request: "GET //example.org/x"}, {at: 6, request: "POST /login/"}},
+	result := replayed(t, []hit{{ip: "192.0.2.1", at: 1, request: "POST //login"}, {ip: "192.0.2.1", at: 2, request: "POST /a/../login"}, {ip: "192.0.2.1", at: 3, request: "POST /login"}, {ip: "192.0.2.1", at: 4, request: "GET /tree"},
+		{ip: "192.0.2.1", at: 5, request: "GET //example.org/x"}, {ip: "192.0.2.1", at: 6, request: "POST /login/"}},
 		&Options{CleanPaths: true, Policies: []Policy{{Routes: []string{"POST /login"}, Rules: limit.MustParse("1/1m per ip")}, {Routes: []string{"/tree/"}, Rules: limit.MustParse("1/1m per ip")}}})
 	assert.Equal(t, []int64{3, 1, 2, 2}, []int64{result.Policies[0].Requests, result.Policies[1].Requests, result.Refused, result.NoRoute})
 }

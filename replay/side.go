@@ -28,6 +28,7 @@ type side struct {
 	cleans  bool     // whether a path counts as the one that mux redirects it to
 	always  []*bound // policies without routes
 	bound   []*bound // all, in their order
+	present *presence
 
 	// Of the current request.
 	event   *event
@@ -62,11 +63,15 @@ type ruleCount struct {
 	refused, alone   int64
 	shadowed, marked int64
 	keys             *top[string]
+
+	bit              uint64 // of the key: see presence
+	leaves           bool   // whether the rule is left out as long as no request has its key
+	keyless, leftOut int64
 }
 
 // newSide binds policies. The error joins one for each thing wrong with them.
-func newSide(policies []Policy, exempt func(*http.Request) bool, bar func(*http.Request) time.Duration, o *Options, notes *notes) (*side, error) {
-	s := &side{mux: http.NewServeMux(), cleans: o.CleanPaths}
+func newSide(policies []Policy, exempt func(*http.Request) bool, bar func(*http.Request) time.Duration, o *Options, present *presence, notes *notes) (*side, error) {
+	s := &side{mux: http.NewServeMux(), cleans: o.CleanPaths, present: present}
 	s.request = (&http.Request{Header: make(http.Header)}).WithContext(context.WithValue(context.Background(), sideKey{}, s))
 	s.limiter = limit.New(memstore.New(&memstore.Options{MaxKeys: o.MaxKeys, Now: func() int64 { return s.now }}), &limit.Options{
 		Exempt: exempt, Bar: bar, Proxies: limit.Proxies{IPv6Prefix: o.IPv6Prefix}, Log: slog.New(slog.DiscardHandler),
@@ -87,7 +92,12 @@ func newSide(policies []Policy, exempt func(*http.Request) bool, bar func(*http.
 }
 
 func (s *side) bind(p *Policy, o *Options, notes *notes) error {
-	rules, err := p.Rules.Derive("", func(r limit.Rule) limit.Rule { return replayable(r, p, notes) })
+	rules, err := p.Rules.Derive("", func(r limit.Rule) limit.Rule {
+		if r.Algorithm == limit.Concurrency {
+			return replayable(r, p, notes)
+		}
+		return s.leaveOut(replayable(r, p, notes), s.present.bit(syntaxOf(r.Key)))
+	})
 	if err != nil {
 		return err
 	}
@@ -102,11 +112,9 @@ func (s *side) bind(p *Policy, o *Options, notes *notes) error {
 	}
 	texts := strings.Split(p.Rules.String(), "; ")
 	for i, r := range p.Rules.Rules() {
-		c := &ruleCount{name: r.Name, text: texts[min(i, len(texts)-1)], keys: newTop[string](max(1000, 10*o.Top))}
-		if parsed, err := grammar.Parse("1/1s per " + r.Key.String()); err == nil {
-			c.key = parsed[0].Key
-		} else if r.Key.String() == "global" {
-			c.key = grammar.Key{Kind: grammar.Global}
+		c := &ruleCount{name: r.Name, text: texts[min(i, len(texts)-1)], keys: newTop[string](max(1000, 10*o.Top)), key: syntaxOf(r.Key)}
+		if r.Algorithm != limit.Concurrency {
+			c.bit, c.leaves = s.present.bit(c.key), r.Algorithm != limit.Ban
 		}
 		b.values = append(b.values, c.key.Names(grammar.Path)...)
 		b.watches = b.watches || r.Shadow || r.OnRefusal.Mark
@@ -221,6 +229,7 @@ func (s *side) match(at *place) match {
 type outcome struct {
 	retryAfter time.Duration
 	refused    bool
+	keyless    bool // refused by a rule whose key the request does not have
 	barred     bool
 	exempt     bool
 	undecided  bool
@@ -256,6 +265,9 @@ func (s *side) decide(e *event, m *match, r *http.Request) (o outcome) {
 		if s.pattern, s.values = m.pattern, m.values; b.quotas != "" {
 			s.pattern, s.values = b.quotas, nil
 		}
+		for _, c := range b.rules {
+			c.noteKey(e)
+		}
 		d, err := s.adapter.Decide(b.policy, r, s, 0)
 		if err != nil {
 			return outcome{undecided: true}
@@ -277,15 +289,15 @@ func (s *side) decide(e *event, m *match, r *http.Request) (o outcome) {
 			b.watch(&d, e)
 		}
 		if !d.Allowed {
-			b.refuse(&d, e)
-			return outcome{refused: true, retryAfter: d.RetryAfter}
+			return outcome{refused: true, keyless: b.refuse(&d, e), retryAfter: d.RetryAfter}
 		}
 	}
 	return o
 }
 
-// refuse counts the rules that refuse a request, and the keys that they refuse.
-func (b *bound) refuse(d *limit.Decision, e *event) {
+// refuse counts the rules that refuse a request, and the keys that they refuse. It
+// reports whether the request does not have the key of one of them.
+func (b *bound) refuse(d *limit.Decision, e *event) (keyless bool) {
 	b.refused++
 	refusing := d.Refusing()
 	for _, name := range refusing {
@@ -295,8 +307,10 @@ func (b *bound) refuse(d *limit.Decision, e *event) {
 				c.alone++
 			}
 			c.keys.add(keyOf(&c.key, e))
+			keyless = keyless || c.bit != 0 && !has(&c.key, e)
 		}
 	}
+	return keyless
 }
 
 func (b *bound) watch(d *limit.Decision, e *event) {

@@ -19,6 +19,8 @@ type Suggestion struct {
 	Clients  int64   `json:"clients"` // with at least one request; estimated if Sampled is below 1
 	Sampled  float64 `json:"sampled"` // the part of the clients that the suggestion is made from: see Options.MaxSeries
 
+	// Windows are 1s, 10s, 1m and 1h. If all times of the log are whole seconds, 1s is
+	// left out: such a log does not say what fell within one second.
 	Windows []WindowSuggestion `json:"windows"`
 }
 
@@ -192,8 +194,9 @@ func (w *window) close(fixed *histogram, weight float64) {
 	}
 }
 
-// list makes the suggestions after close: the routes with the most requests first.
-func (s *suggester) list(routes []string, shares []float64) []Suggestion {
+// list makes the suggestions after close: the routes with the most requests first. Times
+// in whole seconds say nothing about windows of one second.
+func (s *suggester) list(routes []string, shares []float64, finer bool) []Suggestion {
 	type groupID struct {
 		route int32
 		user  bool
@@ -219,6 +222,9 @@ func (s *suggester) list(routes []string, shares []float64) []Suggestion {
 		suggestion := Suggestion{Route: routes[id.route], Key: name, Requests: g.requests,
 			Clients: int64(float64(len(of[0])) * s.weight), Sampled: 1 / s.weight}
 		for i, length := range observed {
+			if length == second && !finer {
+				continue
+			}
 			suggestion.Windows = append(suggestion.Windows, suggestWindow(length, of[i], &g.fixed[i], s.weight, key, shares))
 		}
 		list = append(list, suggestion)
@@ -238,10 +244,11 @@ func suggestWindow(length int64, peaks []int64, fixed *histogram, weight float64
 		may := min(n-1, int(math.Floor(share*float64(n)+1e-9))) // clients that the limit may refuse
 		most := peaks[n-1-max(0, may)]
 		above, _ := slices.BinarySearch(peaks, most+1)
+		clients := int64(math.Round(float64(n-above) * weight))
 		w.Choices = append(w.Choices, Choice{
 			Share: share, Limit: most, Rule: ruleText(key, w.Window, most),
-			RefusedClients:  int64(math.Round(float64(n-above) * weight)),
-			RefusedRequests: int64(math.Round(fixed.above(most))),
+			RefusedClients:  clients,
+			RefusedRequests: max(clients, int64(math.Round(fixed.above(most)))), // a refused client has one at least
 		})
 	}
 	return w

@@ -74,3 +74,25 @@ func TestChoices(t *testing.T) {
 		}
 	}
 }
+
+// TestWholeSeconds checks that a log in whole seconds gets no suggestion for one second,
+// and that a refused client has at least one refused request.
+func TestWholeSeconds(t *testing.T) {
+	var hits []hit
+	for i := range 20 {
+		hits = append(hits, hit{at: 55, ip: fmt.Sprint("10.0.0.", i)})
+	}
+	hits = append(hits, hit{at: 65, ip: "10.0.0.0"}) // within 11 cells of 1m, and in the next window of the clock
+	windows := func() (list []time.Duration) {
+		for _, w := range replayed(t, hits, nil).Suggestions[0].Windows {
+			list = append(list, w.Window)
+			for _, c := range w.Choices {
+				assert.GreaterOrEqual(t, c.RefusedRequests, c.RefusedClients, "%v", c)
+			}
+		}
+		return list
+	}
+	assert.Equal(t, []time.Duration{10 * time.Second, time.Minute, time.Hour}, windows())
+	hits = append(hits, hit{at: 70.001, ip: "10.0.0.1"})
+	assert.Equal(t, []time.Duration{time.Second, 10 * time.Second, time.Minute, time.Hour}, windows())
+}

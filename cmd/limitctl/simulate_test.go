@@ -186,6 +186,8 @@ func TestSimulateBadInput(t *testing.T) {
 	code, out, problem := run(logFile(t, ""))
 	assert.Equal(t, []any{0, ""}, []any{code, problem})
 	assert.Contains(t, out, "The log is empty: there are no lines in ")
+	_, out, _ = run("--json", logFile(t, ""))
+	assert.NotContains(t, out, "0001-01-01")
 
 	code, out, problem = run(logFile(t, "\x1b[2Jhello\nworld\n"))
 	assert.Equal(t, []any{1, ""}, []any{code, out})

@@ -32,6 +32,7 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"peaks":    peakBar,
 	"distinct": distinct,
 	"shadows":  shadows,
+	"leftOut":  leftOut,
 	"outcomes": outcomes,
 	"policies": func(caption string, list []replay.PolicyResult) map[string]any {
 		return map[string]any{"Caption": caption, "List": list}

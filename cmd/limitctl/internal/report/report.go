@@ -45,7 +45,7 @@ func (r *Report) Summary() (sentences []string) {
 		add("%s in %s.", count(r.Lines, "line"), r.files())
 	}
 	if r.NotHTTP > 0 {
-		add("%s without a request that a server would route.", count(r.NotHTTP, "line"))
+		add("Skipped %s with an invalid request line.", count(r.NotHTTP, "line"))
 	}
 	if r.Requests == 0 {
 		add("There is no request to decide.")
@@ -56,16 +56,27 @@ func (r *Report) Summary() (sentences []string) {
 	for _, p := range r.Policies {
 		decided += p.Requests
 	}
+	absent, all := withoutKey(r.Policies)
 	switch {
 	case r.Policy == "":
 		add("No policy was given, so nothing is refused.")
 	case decided == 0:
 		add("%s matches no request of the log, so nothing is refused.", Printable(r.Policy))
+	case all:
+		add("This log cannot say what %s would have refused: no request has the key of %s.", Printable(r.Policy), ruleNames(absent))
+		absent = nil
 	case r.Refused == 0:
 		add("%s would have refused nothing.", Printable(r.Policy))
 	default:
 		add("%s would have refused %s (%s), of %s (%s).", Printable(r.Policy), count(r.Refused, "request"), percent(r.Refused, r.Requests),
 			count(r.RefusedClients, "client"), percent(r.RefusedClients, r.Clients))
+	}
+	if len(absent) > 0 {
+		add("That is without %s: no request of this log has the key. See the notes.", ruleNames(absent))
+	}
+	if r.RefusedNoKey > 0 {
+		add("%s of the refused requests (%s) came without the key of a rule that refused them. All requests without the key share one quota: see the notes.",
+			number(r.RefusedNoKey), percent(r.RefusedNoKey, r.Refused))
 	}
 	if r.Barred > 0 {
 		add("Of them, %s would have met a list of barred clients.", count(r.Barred, "request"))
@@ -75,8 +86,47 @@ func (r *Report) Summary() (sentences []string) {
 	}
 	if c := r.Comparison; c != nil {
 		add("%s would refuse %s more, and admit %s that %s refuses.", Printable(r.Compare), count(c.OnlyNew, "request"), number(c.OnlyOld), Printable(r.Policy))
+		if absent, _ := withoutKey(c.Policies); len(absent) > 0 {
+			add("That is without %s of the new policy: no request of this log has the key. See the notes.", ruleNames(absent))
+		}
 	}
 	return sentences
+}
+
+// withoutKey returns the rules that were left out since no request had their key, and
+// whether those are all that decided a request.
+func withoutKey(policies []replay.PolicyResult) (rules []string, all bool) {
+	all = true
+	for _, p := range policies {
+		for _, rule := range p.Rules {
+			switch {
+			case p.Requests == 0:
+			case leftOut(p, rule):
+				rules = append(rules, rule.Rule)
+			default:
+				all = false
+			}
+		}
+	}
+	return rules, all && len(rules) > 0
+}
+
+// leftOut reports whether a rule decided no request of its policy.
+func leftOut(p replay.PolicyResult, r replay.RuleResult) bool {
+	return p.Requests > 0 && r.LeftOut == p.Requests
+}
+
+// ruleNames lists rules, at most three of them.
+func ruleNames(rules []string) string {
+	names := make([]string, 0, 3)
+	for _, rule := range rules[:min(3, len(rules))] {
+		names = append(names, fmt.Sprintf("%q", shorten(rule, 60)))
+	}
+	text := strings.Join(names, ", ")
+	if rest := len(rules) - len(names); rest > 0 {
+		text += fmt.Sprintf(" and %s", count(int64(rest), "more rule"))
+	}
+	return text
 }
 
 // files names the files of the log.
@@ -106,8 +156,8 @@ func (r *Report) Stay() string {
 	}
 	text := ""
 	if s.Count > 0 {
-		text = fmt.Sprintf("%s: half of them for at most %s, 9 of 10 for at most %s, 99 of 100 for at most %s, the longest for %s.",
-			count(s.Count, "time"), duration(s.P50), duration(s.P90), duration(s.P99), duration(s.Max))
+		text = fmt.Sprintf("Time refused: median %s, 90%% at most %s, 99%% at most %s, longest %s (%s).",
+			duration(s.P50), duration(s.P90), duration(s.P99), duration(s.Max), count(s.Count, "time"))
 	}
 	if s.Never > 0 {
 		text += fmt.Sprintf(" %s would be refused however long the client waits.", count(s.Never, "request"))

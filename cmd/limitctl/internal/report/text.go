@@ -77,7 +77,7 @@ func (t *text) when() {
 	t.line("%s", busiest(list))
 	t.line("|%s| %s a column%s", string(plot), duration(list[0].Width), map[bool]string{true: ", without the time between requests"}[gaps])
 	if stay := t.Stay(); stay != "" {
-		t.line("Clients would have stayed refused %s", stay)
+		t.line("%s", stay)
 	}
 }
 
@@ -107,6 +107,8 @@ func (t *text) rules(heading string, policies []replay.PolicyResult) {
 		for _, r := range p.Rules {
 			refused := number(r.Refused)
 			switch {
+			case leftOut(p, r):
+				refused = "left out"
 			case r.Shadowed > 0:
 				refused += fmt.Sprintf(" (would: %s)", number(r.Shadowed))
 			case r.Marked > 0:
