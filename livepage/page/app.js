@@ -2,7 +2,7 @@
 import { Confirmation, Inspector, ban, lift, remove } from './inspector.js';
 import { PerSecond, Timeline, modeWords, outage } from './plots.js';
 import { Lists, keyRows, policyRows, refusalRows } from './tables.js';
-import { byId, clock, counted, el, exactly, number, percent, rate, set, visible } from './text.js';
+import { address, byId, clock, counted, el, exactly, number, percent, rate, set, visible } from './text.js';
 
 const pageRows = 10, shortRows = 12;
 const view = { q: '', sort: 'refused', offset: 0, policy: '', order: 'refusals' };
@@ -39,7 +39,7 @@ function connect() {
   clearTimeout(retry);
   source?.close();
   asked = true;
-  const url = `events?${new URLSearchParams({ ...view, limit: pageRows })}`;
+  const url = address(`events?${new URLSearchParams({ ...view, limit: pageRows })}`);
   const events = source = new EventSource(url);
   events.addEventListener('state', (e) => {
     lastData = Date.now();

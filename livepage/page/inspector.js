@@ -1,13 +1,23 @@
 // The inspector of one key, and the confirmations of changes.
-import { byId, el, exactly, fill, set, visible } from './text.js';
+import { address, byId, el, exactly, fill, set, visible } from './text.js';
 import { name } from './tables.js';
 
 const periods = [[600, '10 minutes'], [3600, '1 hour'], [86400, '1 day'], [7 * 86400, '7 days'], [0, 'good']];
 
+// An Unanswered is a request that the server did not answer. fetch throws a TypeError then,
+// as for a fault of the page.
+class Unanswered extends Error {}
+
 async function ask(path, body) {
-  const response = await fetch(path, body === undefined ? { cache: 'no-store' }
+  const request = new Request(address(path), body === undefined ? { cache: 'no-store' }
     : { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) });
-  const text = await response.text();
+  let response, text;
+  try {
+    response = await fetch(request);
+    text = await response.text();
+  } catch (err) {
+    throw new Unanswered(err.message);
+  }
   let answer = {};
   try {
     answer = JSON.parse(text);
@@ -18,7 +28,7 @@ async function ask(path, body) {
   return answer;
 }
 
-const problem = (err) => (err instanceof TypeError ? 'The server does not answer. Nothing is known to have changed.' : `Failed: ${err.message}`);
+const problem = (err) => (err instanceof Unanswered ? 'The server does not answer. Nothing is known to have changed.' : `Failed: ${err.message}`);
 
 function say(status, text, failed) {
   set(status, visible(text));

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -75,4 +76,9 @@ func TestDemo(t *testing.T) {
 			b.noErrorsBut("429")
 		})
 	}
+	t.Run("a password in the address", func(t *testing.T) {
+		b := open(t, strings.Replace(base, "://", "://ann:s3cret@", 1), look{})
+		b.clickText(".route[data-path='/http/update']", "Send")
+		b.awaitText(soon, ".route[data-path='/http/update'] .answers", "200 OK")
+	})
 }
