@@ -83,6 +83,7 @@ func Handler(limiter *limit.Limiter, options *Options) http.Handler {
 	if p.options.Name == "" {
 		p.options.Name = instance()
 	}
+	p.collector.clientIP = limiter.ClientIP
 	limiter.Observe(p.collector.observe)
 	return p
 }

@@ -92,7 +92,7 @@ func TestBansAndOverrides(t *testing.T) {
 	b.clickText("#inspector", "Close")
 	b.awaitText(soon, "#bans", "local: guesses passwords")
 	require.Zero(t, s.send(1, "GET", "/search", client, "alice"))
-	b.awaitText(soon, "#refusals", "The client is barred for another")
+	b.awaitText(soon, "#refusals", "The client 203.0.113.9 is banned for another")
 	b.clickText("#bans", "Lift…")
 	b.awaitText(soon, "#confirm", "Lift the ban of 203.0.113.9?")
 	b.clickText("#confirm", "Lift the ban")
