@@ -29,7 +29,7 @@ type action struct {
 	ID      string `json:"id"` // in the place of Key or Entry
 	Entry   string `json:"entry"`
 	Limit   int64  `json:"limit"`
-	Seconds int64  `json:"seconds"` // 0 means for good
+	Seconds int64  `json:"seconds"` // 0 means until removed
 	Reason  string `json:"reason"`
 }
 
@@ -279,14 +279,14 @@ func duration(seconds int64) (time.Duration, error) {
 	case seconds == 0:
 		return limit.Never, nil
 	case seconds < 0 || seconds > most:
-		return 0, problemf(http.StatusBadRequest, "seconds %d: send 1 to %d, or 0 for good", seconds, most)
+		return 0, problemf(http.StatusBadRequest, "seconds %d: send 1 to %d, or 0 for a change that stays until it is removed", seconds, most)
 	}
 	return time.Duration(seconds) * time.Second, nil
 }
 
 func forTime(d time.Duration) string {
 	if d == limit.Never {
-		return " for good"
+		return " until removed"
 	}
 	return " for " + inWords(d)
 }

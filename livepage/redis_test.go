@@ -103,10 +103,10 @@ func TestBansAndOverrides(t *testing.T) {
 			status, body = one.change(t, "unoverride", `{`+key+`}`)
 			assert.Equal(t, 404, status, body)
 
-			// A ban of a key: the page makes the entry of a user. One for good.
+			// A ban of a key: the page makes the entry of a user. It stays until removed.
 			status, body = one.change(t, "ban", `{`+key+`,"seconds":0,"reason":"stolen"}`)
 			require.Equal(t, 200, status, body)
-			assert.Equal(t, `{"done":"Barred user `+shown+` for good."}`+"\n", body)
+			assert.Equal(t, `{"done":"Barred user `+shown+` until removed."}`+"\n", body)
 			soon(func() bool { return other.login(t, name) == 403 })
 			assert.Equal(t, 200, other.login(t, "carl-"+name))
 			state = list(other, "bans")

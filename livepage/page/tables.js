@@ -138,7 +138,7 @@ export class Lists {
   }
 }
 
-const until = (ms) => (ms === 0 ? 'for good' : clock(ms));
+const until = (ms) => (ms === 0 ? 'removed' : clock(ms));
 
 function empty(id, total, listed, can, why, none) {
   byId(id).hidden = total === 0;

@@ -85,6 +85,8 @@ func TestBansAndOverrides(t *testing.T) {
 	require.Equal(t, 1, s.send(1, "GET", "/search", client, "alice"), "a ban that was canceled")
 
 	b.clickText("#peek", "Ban…")
+	b.do(chromedp.Evaluate[chromedp.Void](`{ const s = document.querySelector('#confirm [name=seconds]'); s.value = '0'; s.dispatchEvent(new Event('input', {bubbles: true})); }`))
+	b.awaitText(soon, "#confirm-text", "All instances refuse every request of 203.0.113.9 until the ban is lifted.")
 	b.do(chromedp.SetValue(chromedp.CSS("#confirm [name=seconds]"), "600"))
 	b.write("#confirm [name=reason]", "guesses passwords")
 	b.clickText("#confirm", "Ban the client")
@@ -103,6 +105,7 @@ func TestBansAndOverrides(t *testing.T) {
 	b.clickText("#keys", client)
 	b.awaitText(soon, "#peek", "0 of 5 left.")
 	b.clickText("#peek", "Override…")
+	b.awaitText(soon, "#confirm-text", "per-ip-1m of POST /login allows 203.0.113.9 5 now. Write another limit.")
 	b.write("#confirm [name=limit]", "8")
 	b.awaitText(soon, "#confirm-text", "per-ip-1m of POST /login allows 203.0.113.9 8 instead of 5 for 1 hour")
 	b.clickText("#confirm", "Override the limit")
