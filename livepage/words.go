@@ -93,7 +93,7 @@ func (r *refusing) words(declared limit.Rule, key string) string {
 	case limit.Distinct:
 		return fmt.Sprintf("%s allows %d different values in %s%s%s", r.name, r.limit, inWords(r.window), who, again)
 	case limit.Ban:
-		return fmt.Sprintf("%s bars requests%s%s.", r.name, who, until(r.retryAfter))
+		return fmt.Sprintf("%s bans %s%s.", r.name, cmp.Or(excerpt(key, 64), "all requests"), until(r.retryAfter))
 	}
 	return fmt.Sprintf("%s allows %d in %s%s%s", r.name, r.limit, inWords(r.window), who, again)
 }

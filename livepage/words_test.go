@@ -64,7 +64,7 @@ func TestRefusals(t *testing.T) {
 		assert.Equal(t, "The client 192.0.2.1 is banned for another 1 min 30 s.", s.Refusals.Rows[0].Words)
 		assert.Equal(t, "barred", s.Refusals.Rows[0].Mode)
 		row = words("GET", "/barring?user=ann")
-		assert.Contains(t, row.Words, "per-user-ban bars requests for ann for another 1 min.")
+		assert.Contains(t, row.Words, "per-user-ban bans ann for another 1 min.")
 	})
 }
 

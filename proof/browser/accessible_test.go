@@ -60,7 +60,7 @@ func TestAccessible(t *testing.T) {
 			b.audited("an error")
 			b.write("#confirm [name=entry]", "198.51.100.7")
 			b.clickText("#confirm", "Ban the client")
-			b.awaitText(soon, "#inspector-status", "Barred")
+			b.awaitText(soon, "#inspector-status", "Banned")
 			b.clickText("#inspector", "Close")
 			b.await(soon, `document.querySelectorAll('#bans tbody tr, #overrides tbody tr').length === 2`)
 			b.audited("bans and overrides")

@@ -90,7 +90,7 @@ func TestBansAndOverrides(t *testing.T) {
 	b.do(chromedp.SetValue(chromedp.CSS("#confirm [name=seconds]"), "600"))
 	b.write("#confirm [name=reason]", "guesses passwords")
 	b.clickText("#confirm", "Ban the client")
-	b.awaitText(soon, "#inspector-status", "Barred 203.0.113.9 for 10 min.")
+	b.awaitText(soon, "#inspector-status", "Banned 203.0.113.9 for 10 min.")
 	b.clickText("#inspector", "Close")
 	b.awaitText(soon, "#bans", "local: guesses passwords")
 	require.Zero(t, s.send(1, "GET", "/search", client, "alice"))
