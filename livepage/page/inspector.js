@@ -118,7 +118,7 @@ export function ban(of, done) {
 const override = (of, limit, done) => ({
   title: `Override the limit of ${name(of)}`,
   fields: [input('Limit', { name: 'limit', type: 'number', min: 1, step: 1, required: '', value: limit }), period(),
-    input('Reason', { name: 'reason', maxlength: 1000, placeholder: 'kept with the override' })],
+    input('Reason', { name: 'reason', maxlength: 1000, placeholder: 'shown in the list of overrides' })],
   text: (v) => {
     const allows = `${visible(of.rule)} of ${visible(of.policy)} allows ${name(of)}`;
     if (v.limit === '' || Number(v.limit) === limit) return `${allows} ${exactly(limit)} now. Write another limit.`;

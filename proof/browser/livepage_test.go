@@ -92,7 +92,7 @@ func TestBansAndOverrides(t *testing.T) {
 	b.clickText("#confirm", "Ban the client")
 	b.awaitText(soon, "#inspector-status", "Banned 203.0.113.9 for 10 min.")
 	b.clickText("#inspector", "Close")
-	b.awaitText(soon, "#bans", "local: guesses passwords")
+	b.awaitText(soon, "#bans", "by local: guesses passwords")
 	require.Zero(t, s.send(1, "GET", "/search", client, "alice"))
 	b.awaitText(soon, "#refusals", "The client 203.0.113.9 is banned for another")
 	b.clickText("#bans", "Lift…")
