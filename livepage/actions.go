@@ -29,7 +29,7 @@ type action struct {
 	ID      string `json:"id"` // in the place of Key or Entry
 	Entry   string `json:"entry"`
 	Limit   int64  `json:"limit"`
-	Seconds int64  `json:"seconds"` // 0 means for good
+	Seconds int64  `json:"seconds"` // 0 means until removed
 	Reason  string `json:"reason"`
 }
 
@@ -139,10 +139,10 @@ func (p *page) ban(ctx context.Context, v viewer, a *action) (string, error) {
 	if err := p.options.Bans.Ban(ctx, entry, d, by(v), a.Reason); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("Barred %s%s.", shown, forTime(d)), nil
+	return fmt.Sprintf("Banned %s%s.", shown, forTime(d)), nil
 }
 
-// entry returns the entry to bar: that of the action, or the one that matches its key.
+// entry returns the entry to ban: that of the action, or the one that matches its key.
 func (p *page) entry(a *action) (entry, shown string, err error) {
 	if a.Entry != "" {
 		return a.Entry, a.Entry, nil
@@ -198,7 +198,7 @@ func (p *page) unban(ctx context.Context, v viewer, a *action) (string, error) {
 		return "", err
 	}
 	if !found {
-		return "", problemf(http.StatusNotFound, "%q is not barred: send one of the list of bans", excerpt(shown, 100))
+		return "", problemf(http.StatusNotFound, "%q is not banned: send one of the list of bans", excerpt(shown, 100))
 	}
 	return fmt.Sprintf("Lifted the ban of %s.", shown), nil
 }
@@ -279,14 +279,14 @@ func duration(seconds int64) (time.Duration, error) {
 	case seconds == 0:
 		return limit.Never, nil
 	case seconds < 0 || seconds > most:
-		return 0, problemf(http.StatusBadRequest, "seconds %d: send 1 to %d, or 0 for good", seconds, most)
+		return 0, problemf(http.StatusBadRequest, "seconds %d: send 1 to %d, or 0 for a change that stays until it is removed", seconds, most)
 	}
 	return time.Duration(seconds) * time.Second, nil
 }
 
 func forTime(d time.Duration) string {
 	if d == limit.Never {
-		return " for good"
+		return " until removed"
 	}
 	return " for " + inWords(d)
 }

@@ -3,6 +3,7 @@ package livepage
 import (
 	"hash/maphash"
 	"net/http"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,6 +38,7 @@ const (
 // counted in the shard of its policy, under one lock that is held for some tens of
 // nanoseconds.
 type collector struct {
+	clientIP func(*http.Request) netip.Addr // of the limiter
 	start    time.Time
 	seed     maphash.Seed
 	policies atomic.Int64
@@ -180,7 +182,11 @@ func (c *collector) observe(r *http.Request, d limit.Decision, err error) {
 	}
 	s.mu.Unlock()
 	if !d.Allowed {
-		c.refusals.add(r, &d, name, since)
+		var banned netip.Addr // no rule of the decision has a key then
+		if r != nil && d.Mode == limit.ModeBarred {
+			banned = c.clientIP(r)
+		}
+		c.refusals.add(r, &d, name, since, banned)
 	}
 }
 

@@ -4,7 +4,7 @@
 //
 //	mux.Handle("/limits/", livepage.Handler(limiter, nil))
 //
-// Operators look at one key of a rule, reset it, bar a client or change its limit. Without
+// Operators look at one key of a rule, reset it, ban a client or change its limit. Without
 // [Options].Authorize, the page is served to this machine only. docs/live-page.md is the
 // guide.
 package livepage
@@ -53,7 +53,7 @@ type Options struct {
 	// act on the hashes. Entries of bans are hidden in the same way.
 	HideKeys bool
 
-	// Bans lets operators bar clients, and lists who is barred. Nil means that the page
+	// Bans lets operators ban clients, and lists the banned ones. Nil means that the page
 	// cannot.
 	Bans *access.Bans
 
@@ -83,6 +83,7 @@ func Handler(limiter *limit.Limiter, options *Options) http.Handler {
 	if p.options.Name == "" {
 		p.options.Name = instance()
 	}
+	p.collector.clientIP = limiter.ClientIP
 	limiter.Observe(p.collector.observe)
 	return p
 }

@@ -57,7 +57,7 @@ func (s shared) change(t *testing.T, action, body string) (int, string) {
 	return s.send(t, "POST", "/limits/"+action, body, "X-Who", "ann", "Content-Type", "application/json")
 }
 
-// TestBansAndOverrides bars clients and changes limits from the page of one instance. The
+// TestBansAndOverrides bans clients and changes limits from the page of one instance. The
 // other one has them within a second.
 func TestBansAndOverrides(t *testing.T) {
 	if !redistest.Installed(t) {
@@ -103,10 +103,10 @@ func TestBansAndOverrides(t *testing.T) {
 			status, body = one.change(t, "unoverride", `{`+key+`}`)
 			assert.Equal(t, 404, status, body)
 
-			// A ban of a key: the page makes the entry of a user. One for good.
+			// A ban of a key: the page makes the entry of a user. It stays until removed.
 			status, body = one.change(t, "ban", `{`+key+`,"seconds":0,"reason":"stolen"}`)
 			require.Equal(t, 200, status, body)
-			assert.Equal(t, `{"done":"Barred user `+shown+` for good."}`+"\n", body)
+			assert.Equal(t, `{"done":"Banned user `+shown+` until removed."}`+"\n", body)
 			soon(func() bool { return other.login(t, name) == 403 })
 			assert.Equal(t, 200, other.login(t, "carl-"+name))
 			state = list(other, "bans")
@@ -131,7 +131,7 @@ func TestBansAndOverrides(t *testing.T) {
 				{"override", `{"policy":"POST /login","rule":"per-user-1m","key":"x","limit":0}`, "limit 0: write 1 to"},
 				{"override", `{"policy":"POST /nothing","rule":"per-user-1m","key":"x","limit":1}`, "has no rule"},
 				{"unban", `{}`, "no such entry"},
-				{"unban", `{"entry":"192.0.2.77"}`, "is not barred"},
+				{"unban", `{"entry":"192.0.2.77"}`, "is not banned"},
 			} {
 				status, body := one.change(t, test.action, test.body)
 				assert.True(t, status == 400 || status == 404, "%v: %d %s", test, status, body)

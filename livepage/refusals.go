@@ -2,6 +2,7 @@ package livepage
 
 import (
 	"net/http"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -32,6 +33,7 @@ type refusal struct {
 	outcome    string
 	mode       string
 	retryAfter time.Duration
+	banned     netip.Addr // of the client, if the request was refused by a ban
 	rules      [keptRules]refusing
 	count      int // of rules that refuse, which may be more
 }
@@ -62,13 +64,13 @@ func methodOf(r *http.Request) string {
 	return "other"
 }
 
-func (l *refusals) add(r *http.Request, d *limit.Decision, policy string, since time.Duration) {
+func (l *refusals) add(r *http.Request, d *limit.Decision, policy string, since time.Duration, banned netip.Addr) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.last++
 	e := &l.entries[l.last%keptRefusals]
 	e.number, e.since, e.policy, e.method = l.last, since, policy, methodOf(r)
-	e.outcome, e.mode, e.retryAfter, e.count = d.Outcome(), d.Mode.String(), d.RetryAfter, 0
+	e.outcome, e.mode, e.retryAfter, e.banned, e.count = d.Outcome(), d.Mode.String(), d.RetryAfter, banned, 0
 	var rule limit.RuleDecision
 	for i := 0; d.Rule(i, &rule); i++ {
 		if rule.Allowed || rule.Shadow || rule.Marked {

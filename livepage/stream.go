@@ -47,10 +47,10 @@ func (p *page) me(v viewer) me {
 	}
 	needsBans, needsOverrides := "", ""
 	if p.options.Bans == nil {
-		needsBans = "Bans need Redis: set livepage.Options.Bans."
+		needsBans = "Bans need Redis: set livepage.Options.Bans (limitctl demo: --redis URL)."
 	}
 	if p.options.Overrides == nil {
-		needsOverrides = "Overrides need Redis: set livepage.Options.Overrides."
+		needsOverrides = "Overrides need Redis: set livepage.Options.Overrides (limitctl demo: --redis URL)."
 	}
 	deny("reset", &m.Can.Reset, "")
 	deny("ban", &m.Can.Ban, needsBans)

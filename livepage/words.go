@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"net/netip"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -45,7 +46,7 @@ func (p *page) refusalRow(t *totals, r *refusal) refusalRow {
 	}
 	switch {
 	case r.mode == limit.ModeBarred.String():
-		words = []string{"The client is barred" + until(r.retryAfter) + "."}
+		words = []string{p.bannedClient(r.banned) + " is banned" + until(r.retryAfter) + "."}
 	case r.mode == limit.ModeRefused.String():
 		words = append(words, "The store is unavailable, and a rule says to refuse requests meanwhile.")
 	case len(words) == 0:
@@ -53,6 +54,14 @@ func (p *page) refusalRow(t *totals, r *refusal) refusalRow {
 	}
 	row.Words = strings.Join(words, " ")
 	return row
+}
+
+// bannedClient names the client of a request that a ban refused.
+func (p *page) bannedClient(addr netip.Addr) string {
+	if !addr.IsValid() {
+		return "The client"
+	}
+	return "The client " + cmp.Or(p.show(addr.String()))
 }
 
 // rule returns the rule of a name, if the limiter still has it.
@@ -84,7 +93,7 @@ func (r *refusing) words(declared limit.Rule, key string) string {
 	case limit.Distinct:
 		return fmt.Sprintf("%s allows %d different values in %s%s%s", r.name, r.limit, inWords(r.window), who, again)
 	case limit.Ban:
-		return fmt.Sprintf("%s bars requests%s%s.", r.name, who, until(r.retryAfter))
+		return fmt.Sprintf("%s bans %s%s.", r.name, cmp.Or(excerpt(key, 64), "all requests"), until(r.retryAfter))
 	}
 	return fmt.Sprintf("%s allows %d in %s%s%s", r.name, r.limit, inWords(r.window), who, again)
 }

@@ -3,6 +3,7 @@ package livepage
 import (
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -60,10 +61,10 @@ func TestRefusals(t *testing.T) {
 		mux.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/login?user=mallory", nil))
 		time.Sleep(time.Second)
 		s, _ := viewOf(t, p, "")
-		assert.Equal(t, "The client is barred for another 1 min 30 s.", s.Refusals.Rows[0].Words)
+		assert.Equal(t, "The client 192.0.2.1 is banned for another 1 min 30 s.", s.Refusals.Rows[0].Words)
 		assert.Equal(t, "barred", s.Refusals.Rows[0].Mode)
 		row = words("GET", "/barring?user=ann")
-		assert.Contains(t, row.Words, "per-user-ban bars requests for ann for another 1 min.")
+		assert.Contains(t, row.Words, "per-user-ban bans ann for another 1 min.")
 	})
 }
 
@@ -76,4 +77,28 @@ func TestInWords(t *testing.T) {
 	} {
 		assert.Equal(t, want, inWords(d), d.String())
 	}
+}
+
+// TestBannedClient checks that a refusal by a ban names the address of the client, or its
+// id if keys are hidden, and costs no allocation.
+func TestBannedClient(t *testing.T) {
+	banned := func(hide bool) refusalRow {
+		t.Helper()
+		proxies := limit.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}
+		limiter := limit.New(nil, &limit.Options{Log: quiet, Proxies: proxies, Bar: func(*http.Request) time.Duration { return limit.Never }})
+		p := Handler(limiter, &Options{HideKeys: hide}).(*page)
+		r := httptest.NewRequest("GET", "/", nil)
+		r.RemoteAddr = "10.1.2.3:4711"
+		r.Header.Set("X-Forwarded-For", "198.51.100.7, 203.0.113.9")
+		limiter.Limit(limit.Rules(limit.PerIP(time.Second, 1)))(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), r)
+		s, _ := viewOf(t, p, "")
+		require.Len(t, s.Refusals.Rows, 1)
+		d := limit.Decision{Mode: limit.ModeBarred}
+		p.collector.observe(r, d, nil)
+		assert.Zero(t, testing.AllocsPerRun(1000, func() { p.collector.observe(r, d, nil) }))
+		p.collector.observe(nil, d, nil) // of a policy without a request
+		return s.Refusals.Rows[0]
+	}
+	assert.Equal(t, "The client 203.0.113.9 is banned for good.", banned(false).Words)
+	assert.Regexp(t, "^The client [a-z2-7]{16} is banned for good.$", banned(true).Words)
 }

@@ -2,7 +2,7 @@
 import { Confirmation, Inspector, ban, lift, remove } from './inspector.js';
 import { PerSecond, Timeline, modeWords, outage } from './plots.js';
 import { Lists, keyRows, policyRows, refusalRows } from './tables.js';
-import { byId, clock, counted, el, exactly, number, percent, rate, set, visible } from './text.js';
+import { address, byId, clock, counted, el, exactly, number, percent, rate, set, visible } from './text.js';
 
 const pageRows = 10, shortRows = 12;
 const view = { q: '', sort: 'refused', offset: 0, policy: '', order: 'refusals' };
@@ -39,7 +39,7 @@ function connect() {
   clearTimeout(retry);
   source?.close();
   asked = true;
-  const url = `events?${new URLSearchParams({ ...view, limit: pageRows })}`;
+  const url = address(`events?${new URLSearchParams({ ...view, limit: pageRows })}`);
   const events = source = new EventSource(url);
   events.addEventListener('state', (e) => {
     lastData = Date.now();
@@ -128,9 +128,9 @@ function health(s) {
   }
   if (without > 0) {
     const ended = last && last.to * 1000 < s.at - 20000 ? ` The last one was at ${clock(last.to * 1000, s.at)}.` : '';
-    return banner('recovered', 'The store is available again', `Decisions without it in the last 5 minutes: ${exactly(without)}.${ended} Refusals by this process go on for up to a window after an outage.`);
+    return banner('recovered', 'The store is available again', `Decisions without it in the last 5 minutes: ${exactly(without)}.${ended} For up to one window after an outage, this process may still refuse by its own counts.`);
   }
-  if (all === 0 && s.modes.length === 0) return banner('idle', 'No decision yet', 'Send a request to a limited route. It shows here within a second.');
+  if (all === 0 && s.modes.length === 0) return banner('idle', 'No decision yet', 'Send a request to a limited route. It appears here within a second.');
   const waiting = s.waiters ? ` ${counted(s.waiters, 'request waits', 'requests wait')} for room.` : '';
   return banner('healthy', 'Healthy', `No decision of the last 5 minutes was made without the store.${waiting}`);
 }
@@ -157,7 +157,7 @@ function showPolicies(s) {
   byId('policies').hidden = p.rows.length === 0;
   const none = byId('policies-empty');
   none.hidden = p.rows.length > 0;
-  set(none, p.total === 0 ? 'No policy yet. A named policy shows at once, a route after its first request.' : `None of ${counted(p.total, 'policy', 'policies')} has “${visible(view.q)}” in its name.`);
+  set(none, p.total === 0 ? 'No policy yet. A named policy appears at once, a route after its first request.' : `None of ${counted(p.total, 'policy', 'policies')} has “${visible(view.q)}” in its name.`);
   const more = p.offset + p.rows.length < p.matching, pager = byId('pager');
   set(byId('policies-about'), `Figures are of the last 5 minutes. A bar shows the fullest key of 10 seconds.${p.unlisted ? ` ${counted(p.unlisted, 'request')} of further policies not listed.` : ''}`);
   pager.hidden = p.matching <= p.rows.length && p.offset === 0;

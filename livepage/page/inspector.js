@@ -1,13 +1,23 @@
 // The inspector of one key, and the confirmations of changes.
-import { byId, el, exactly, fill, set, visible } from './text.js';
+import { address, byId, el, exactly, fill, set, visible } from './text.js';
 import { name } from './tables.js';
 
-const periods = [[600, '10 minutes'], [3600, '1 hour'], [86400, '1 day'], [7 * 86400, '7 days'], [0, 'good']];
+const periods = [[600, '10 minutes'], [3600, '1 hour'], [86400, '1 day'], [7 * 86400, '7 days'], [0, 'until removed']];
+
+// An Unanswered is a request that the server did not answer. fetch throws a TypeError then,
+// as for a fault of the page.
+class Unanswered extends Error {}
 
 async function ask(path, body) {
-  const response = await fetch(path, body === undefined ? { cache: 'no-store' }
+  const request = new Request(address(path), body === undefined ? { cache: 'no-store' }
     : { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) });
-  const text = await response.text();
+  let response, text;
+  try {
+    response = await fetch(request);
+    text = await response.text();
+  } catch (err) {
+    throw new Unanswered(err.message);
+  }
   let answer = {};
   try {
     answer = JSON.parse(text);
@@ -18,7 +28,7 @@ async function ask(path, body) {
   return answer;
 }
 
-const problem = (err) => (err instanceof TypeError ? 'The server does not answer. Nothing is known to have changed.' : `Failed: ${err.message}`);
+const problem = (err) => (err instanceof Unanswered ? 'The server does not answer. Nothing is known to have changed.' : `Failed: ${err.message}`);
 
 function say(status, text, failed) {
   set(status, visible(text));
@@ -77,10 +87,10 @@ export class Confirmation {
 const input = (label, attributes) => el('label', {}, `${label} `, el('input', { autocomplete: 'off', spellcheck: 'false', ...attributes }));
 
 function period() {
-  return el('label', {}, 'For ', el('select', { name: 'seconds' }, ...periods.map(([s, word]) => el('option', { value: s, ...(s === 3600 ? { selected: '' } : {}) }, word))));
+  return el('label', {}, 'For how long ', el('select', { name: 'seconds' }, ...periods.map(([s, word]) => el('option', { value: s, ...(s === 3600 ? { selected: '' } : {}) }, word))));
 }
 
-const forPeriod = (seconds) => `for ${periods.find(([s]) => s === Number(seconds))[1]}`;
+const forPeriod = (seconds, end) => (Number(seconds) === 0 ? `until ${end}` : `for ${periods.find(([s]) => s === Number(seconds))[1]}`);
 
 // lift and remove return the plans of the lists.
 export const lift = (ban, done) => ({
@@ -98,8 +108,8 @@ export function ban(of, done) {
   return {
     title: 'Ban a client',
     fields: [input('Client', { name: 'entry', required: '', value: shown, maxlength: 1000, placeholder: '203.0.113.9, 2001:db8:1:2::/64, user alice' }), period(),
-      input('Reason', { name: 'reason', maxlength: 1000, placeholder: 'for those who read the list' })],
-    text: (v) => (v.entry ? `All instances refuse every request of ${visible(v.entry)} ${forPeriod(v.seconds)}.` : 'Write an address, a prefix, or user and a name.'),
+      input('Reason', { name: 'reason', maxlength: 1000, placeholder: 'shown in the list of bans' })],
+    text: (v) => (v.entry ? `All instances refuse every request of ${visible(v.entry)} ${forPeriod(v.seconds, 'the ban is lifted')}.` : 'Write an address, a prefix, or user and a name.'),
     yes: 'Ban the client', path: 'ban', done,
     body: (v) => ({ ...(of && shown && v.entry === shown ? subject(of) : { entry: v.entry }), seconds: Number(v.seconds), reason: v.reason }),
   };
@@ -108,8 +118,12 @@ export function ban(of, done) {
 const override = (of, limit, done) => ({
   title: `Override the limit of ${name(of)}`,
   fields: [input('Limit', { name: 'limit', type: 'number', min: 1, step: 1, required: '', value: limit }), period(),
-    input('Reason', { name: 'reason', maxlength: 1000, placeholder: 'for those who read the list' })],
-  text: (v) => `${visible(of.rule)} of ${visible(of.policy)} allows ${name(of)} ${v.limit || '?'} instead of ${exactly(limit)} ${forPeriod(v.seconds)}, on all instances.`,
+    input('Reason', { name: 'reason', maxlength: 1000, placeholder: 'shown in the list of overrides' })],
+  text: (v) => {
+    const allows = `${visible(of.rule)} of ${visible(of.policy)} allows ${name(of)}`;
+    if (v.limit === '' || Number(v.limit) === limit) return `${allows} ${exactly(limit)} now. Write another limit.`;
+    return `${allows} ${exactly(v.limit)} instead of ${exactly(limit)} ${forPeriod(v.seconds, 'the override is removed')}, on all instances.`;
+  },
   yes: 'Override the limit', path: 'override', done,
   body: (v) => ({ ...subject(of), limit: Number(v.limit), seconds: Number(v.seconds), reason: v.reason }),
 });

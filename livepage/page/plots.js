@@ -39,7 +39,7 @@ export class PerSecond {
     const most = Math.max(...values, 0);
     this.svg.setAttribute('viewBox', `0 0 ${values.length} 40`);
     this.path.setAttribute('d', columns(values, Math.max(most, 1), null, 40));
-    set(this.most, most ? `most ${exactly(most)}` : '');
+    set(this.most, most ? `peak ${exactly(most)}` : '');
     const total = values.reduce((a, b) => a + b, 0);
     this.svg.setAttribute('aria-label', total === 0 ? `No request was ${this.noun} in the last 2 minutes.`
       : `${counted(total, 'request')} ${this.noun} in the last 2 minutes, at most ${exactly(most)} in a second, at ${clock((from + values.indexOf(most)) * 1000)}.`);

@@ -100,24 +100,26 @@ export class Lists {
       let now = first;
       return this.row(['th', visible(first.entry || `#${first.id}`)], 'ban', 'Lift…', () => lift(now), (b) => {
         now = b;
-        return [until(b.until), [b.by, b.reason].filter(Boolean).map(visible).join(': ')];
+        return { texts: [until(b.until)], note: byAndWhy(b) };
       });
     });
     this.overrides = new Rows(byId('overrides').createTBody(), (o) => identity(o.policy, o.rule, o.key, o.id), (first) => {
       let now = first;
       return this.row(['th', name(first), `${visible(first.policy)} · ${visible(first.rule)}`], 'override', 'Remove…', () => remove(now), (o) => {
         now = o;
-        return [exactly(o.limit), until(o.until), visible(o.by)];
+        return { texts: [exactly(o.limit), until(o.until)], note: byAndWhy(o) };
       });
     });
   }
 
   row([tag, title, under], action, verb, act, cells) {
-    const head = el(tag, { scope: 'row' }, el('span', { class: 'text' }, title), under ? el('span', { class: 'under dim text' }, under) : null);
+    const note = el('span', { class: 'under dim text' });
+    const head = el(tag, { scope: 'row' }, el('span', { class: 'text' }, title), under ? el('span', { class: 'under dim text' }, under) : null, note);
     const button = el('button', { type: 'button', class: 'quiet', 'aria-label': `${verb.slice(0, -1)} ${action} of ${title}`, click: act }, verb);
     const element = el('tr', {}, head);
     return { element, update: (item) => {
-      const texts = cells(item);
+      const { texts, note: said } = cells(item);
+      set(note, said);
       while (element.cells.length < texts.length + 2) element.insertCell();
       texts.forEach((text, i) => {
         set(element.cells[i + 1], text);
@@ -138,7 +140,9 @@ export class Lists {
   }
 }
 
-const until = (ms) => (ms === 0 ? 'for good' : clock(ms));
+const byAndWhy = (item) => `by ${[item.by, item.reason].filter(Boolean).map(visible).join(': ')}`;
+
+const until = (ms) => (ms === 0 ? 'removed' : clock(ms));
 
 function empty(id, total, listed, can, why, none) {
   byId(id).hidden = total === 0;

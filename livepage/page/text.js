@@ -70,3 +70,11 @@ export function fill(bar, share) {
   bar.firstChild.style.transform = `scaleX(${Math.min(1, Math.max(0, share))})`;
   bar.dataset.level = share >= 1 ? 'full' : share >= 0.8 ? 'high' : '';
 }
+
+// address returns the address of a request beside the page. A page that is opened with a
+// name and a password has them in the base of its addresses, and fetch refuses those.
+export function address(path) {
+  const url = new URL(path, location.href);
+  url.username = url.password = '';
+  return url.href;
+}

@@ -25,6 +25,20 @@ var looks = map[string]look{
 	"light": {1280, 720, false}, "dark": {1280, 720, true}, "light phone": {360, 740, false}, "dark phone": {360, 740, true},
 }
 
+// brokenWords are the words of the bans and overrides that are not on one line.
+const brokenWords = `[...document.querySelectorAll('#bans :is(th, td), #overrides :is(th, td)')].flatMap((cell) => {
+	const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT), broken = [];
+	while (texts.nextNode()) {
+		for (const word of texts.currentNode.data.matchAll(/\S+/g)) {
+			const range = document.createRange();
+			range.setStart(texts.currentNode, word.index);
+			range.setEnd(texts.currentNode, word.index + word[0].length);
+			if (new Set([...range.getClientRects()].map((r) => r.top)).size > 1) broken.push(word[0]);
+		}
+	}
+	return broken;
+})`
+
 // audited checks names, headings, tables, contrast and widths: see audit.js.
 func (b *tab) audited(state string) {
 	b.Helper()
@@ -59,11 +73,14 @@ func TestAccessible(t *testing.T) {
 			b.awaitText(soon, "#confirm-status", "Failed:")
 			b.audited("an error")
 			b.write("#confirm [name=entry]", "198.51.100.7")
+			b.write("#confirm [name=reason]", "guesses passwords")
+			b.do(chromedp.Evaluate[chromedp.Void](`document.querySelector('#confirm [name=seconds]').value = '604800'`)) // which shows a date
 			b.clickText("#confirm", "Ban the client")
-			b.awaitText(soon, "#inspector-status", "Barred")
+			b.awaitText(soon, "#inspector-status", "Banned")
 			b.clickText("#inspector", "Close")
 			b.await(soon, `document.querySelectorAll('#bans tbody tr, #overrides tbody tr').length === 2`)
 			b.audited("bans and overrides")
+			assert.Empty(b, eval[[]string](b, brokenWords), "words on two lines")
 
 			s.stop()
 			b.awaitText(long, "#banner", "Disconnected")

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -72,7 +73,13 @@ func TestDemo(t *testing.T) {
 
 			b.do(chromedp.Navigate(eval[string](b, `document.querySelector("header a").href`)))
 			b.awaitText(long, "#refusals", "per-ip-2s allows 5 in 2 s for 127.0.0.1")
+			b.awaitText(soon, "#bans-empty", "limitctl demo: --redis URL")
 			b.noErrorsBut("429")
 		})
 	}
+	t.Run("a password in the address", func(t *testing.T) {
+		b := open(t, strings.Replace(base, "://", "://ann:s3cret@", 1), look{})
+		b.clickText(".route[data-path='/http/update']", "Send")
+		b.awaitText(soon, ".route[data-path='/http/update'] .answers", "200 OK")
+	})
 }

@@ -61,7 +61,7 @@ func TestScreenshots(t *testing.T) {
 	b.write("#confirm [name=entry]", "198.51.100.0/24")
 	b.write("#confirm [name=reason]", "guesses passwords")
 	b.clickText("#confirm", "Ban the client")
-	b.awaitText(soon, "#announcer", "Barred")
+	b.awaitText(soon, "#announcer", "Banned")
 	server.Kill()
 	b.awaitText(long, "#banner", "The store is unavailable")
 	b.picture(filepath.Join(dir, "live-page-outage.png"), look{1280, 300, false})
