@@ -115,7 +115,7 @@ func (b *benchmark) readRules() error {
 	}
 	f, err := policyfile.Read(b.policy)
 	if err != nil {
-		return harmless(err)
+		return printable(err)
 	}
 	for _, p := range f.Policies() {
 		if len(p.Rules.Rules()) == 0 {
@@ -126,7 +126,7 @@ func (b *benchmark) readRules() error {
 		}
 	}
 	if len(b.options.Policies) == 0 {
-		return harmless(fmt.Errorf("--policy %q: no policy has rules: name a file with at least one", b.policy))
+		return printable(fmt.Errorf("--policy %q: no policy has rules: name a file with at least one", b.policy))
 	}
 	return nil
 }
@@ -159,7 +159,7 @@ func (b *benchmark) run(cmd *cobra.Command) error {
 	defer admin.Close()
 	ctx := cmd.Context()
 	if err := admin.Ping(ctx).Err(); err != nil {
-		return harmless(fmt.Errorf("no answer from Redis: %w", err))
+		return printable(fmt.Errorf("no answer from Redis: %w", err))
 	}
 	server := bench.Describe(ctx, admin)
 	if err := confirm(cmd, b.yes, "This loads %s for up to %v.\nPrograms that use it are slower meanwhile.\n", server, b.options.Time); err != nil {
@@ -173,11 +173,11 @@ func (b *benchmark) run(cmd *cobra.Command) error {
 	}
 	result, err := bench.Measure(ctx, client, admin, b.options)
 	if result == nil {
-		return harmless(err)
+		return printable(err)
 	}
 	print := result.Text
 	if b.json {
 		print = result.JSON
 	}
-	return errors.Join(print(cmd.OutOrStdout()), harmless(err))
+	return errors.Join(print(cmd.OutOrStdout()), printable(err))
 }
