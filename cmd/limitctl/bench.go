@@ -61,7 +61,7 @@ the command was interrupted, 2 if you did not confirm, and 3 for wrong arguments
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&b.url, "redis", "", "`URL` of the Redis, such as redis://user:password@127.0.0.1:6379/0")
+	redisFlag(cmd, &b.url, "the Redis")
 	f.BoolVar(&b.cluster, "cluster", false, "the Redis is a Cluster, and the URL is one of its nodes")
 	f.StringVar(&b.policy, "policy", "", "a policy `file`, whose policies decide in turn")
 	f.StringVar(&b.rules, "rules", "", "`rules` instead of a file; default \""+defaultRules+"\"")
@@ -80,7 +80,7 @@ func (b *benchmark) check() error {
 	o := &b.options
 	switch {
 	case b.url == "":
-		return errors.New("name the Redis: limitctl bench --redis redis://127.0.0.1:6379")
+		return errors.New("name the Redis: write limitctl bench --redis redis://127.0.0.1:6379, or set LIMITCTL_REDIS")
 	case b.policy != "" && b.rules != "":
 		return errors.New("--policy and --rules: write one of them")
 	case o.Time < 100*time.Millisecond || o.Time > time.Hour:
@@ -171,7 +171,7 @@ func (b *benchmark) run(cmd *cobra.Command) error {
 	defer admin.Close()
 	ctx := cmd.Context()
 	if err := admin.Ping(ctx).Err(); err != nil {
-		return printable(fmt.Errorf("no answer from Redis: %w", err))
+		return printable(redisclient.Explain(fmt.Errorf("no answer from Redis: %w", err)))
 	}
 	server := bench.Describe(ctx, admin)
 	if err := confirm(cmd, b.yes, "This loads %s for up to %v.\n%sPrograms that use it are slower meanwhile.\n", server, b.options.Time, server.Before()); err != nil {
