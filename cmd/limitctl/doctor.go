@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -29,7 +30,7 @@ func exitCode(err error) (code int, print bool) {
 		return 0, false
 	case errors.As(err, &found):
 		return int(found), false
-	case errors.As(err, &wrong):
+	case errors.As(err, &wrong), strings.HasPrefix(err.Error(), "unknown command "): // of cobra, which has no type for it
 		return 3, true
 	}
 	return 1, true
