@@ -52,7 +52,7 @@ confirmed, and 3 for wrong arguments.`,
 				return usageError{errors.New("--for: write how long the client is barred, such as --for 1h, or --for 0 until the ban is lifted")}
 			}
 			if _, err := access.Parse(strings.NewReader(entry), &access.Options{User: userOf}); err != nil {
-				return usageError{harmless(fmt.Errorf("%s: %w", shown(entry), err))}
+				return usageError{printable(fmt.Errorf("%s: %w", shown(entry), err))}
 			}
 			s, err := d.connect(cmd.Context())
 			if err != nil {
@@ -103,7 +103,7 @@ func ban(cmd *cobra.Command, bans *access.Bans, entry string, length time.Durati
 		length = forGood
 	}
 	if err := bans.Ban(cmd.Context(), entry, length, by, reason); err != nil {
-		return harmless(redisclient.Explain(err))
+		return printable(redisclient.Explain(err))
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "banned: %s %s, by %s\n", shownEntry(entry), end, shown(by))
 	return nil
@@ -118,7 +118,7 @@ func liftBan(cmd *cobra.Command, bans *access.Bans, entry, by string, yes bool) 
 		err = fmt.Errorf("%w: no ban of %s: limitctl ban --list lists them", errNothing, shownEntry(entry))
 	}
 	if err != nil {
-		return harmless(redisclient.Explain(err))
+		return printable(redisclient.Explain(err))
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "lifted: %s\n", shownEntry(entry))
 	return nil

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,13 +21,14 @@ import (
 type benchmark struct {
 	url, policy, rules string
 	cluster, json, yes bool
+	callers            string
 	options            bench.Options
 }
 
 const (
 	defaultRules = "100/1m per ip; 10000/1m global"
 	maxCallers   = 10_000
-	maxKeys      = 1_000_000
+	maxClients   = 1_000_000
 )
 
 func newBenchCommand() *cobra.Command {
@@ -51,23 +54,20 @@ the command was interrupted, 2 if you did not confirm, and 3 for wrong arguments
 		Example: `  limitctl bench --redis redis://127.0.0.1:6379
   limitctl bench --redis redis://127.0.0.1:6379 --rules "100/1m per ip; 5/1s per user"
   limitctl bench --redis redis://127.0.0.1:7000 --cluster --policy policy.yaml --yes --json
-  limitctl bench --redis redis://127.0.0.1:6379 --clients 1,500 --keys 100000 --time 1m`,
+  limitctl bench --redis redis://127.0.0.1:6379 --callers 1,500 --clients 100000 --time 1m`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !cmd.Flags().Changed("clients") {
-				b.options.Callers = nil
-			}
 			return b.run(cmd)
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&b.url, "redis", "", "`URL` of the Redis, such as redis://user:password@127.0.0.1:6379/0")
+	redisFlag(cmd, &b.url, "the Redis")
 	f.BoolVar(&b.cluster, "cluster", false, "the Redis is a Cluster, and the URL is one of its nodes")
 	f.StringVar(&b.policy, "policy", "", "a policy `file`, whose policies decide in turn")
 	f.StringVar(&b.rules, "rules", "", "`rules` instead of a file; default \""+defaultRules+"\"")
 	f.DurationVar(&b.options.Time, "time", 10*time.Second, "how long to measure, in all")
-	f.IntVar(&b.options.Keys, "keys", 1000, "how many different clients send requests; a last run has one client")
-	f.IntSliceVar(&b.options.Callers, "clients", nil, "how many requests are decided at once, such as 64 or 1,8,64; default 1, 4, 16, 64, 256, until the throughput grows by less than 10 %")
+	f.IntVar(&b.options.Clients, "clients", 1000, "how many different clients send requests; a last run has one client")
+	f.StringVar(&b.callers, "callers", "", "how many callers decide at once, such as 64 or 1,8,64; default 1, 4, 16, 64, 256, until the throughput grows by less than 10 %")
 	f.DurationVar(&b.options.Timeout, "timeout", 100*time.Millisecond, "redisstore.Options.Timeout of the programs")
 	f.IntVar(&b.options.Spread, "spread", 0, "redisstore.Options.Spread of the programs")
 	f.BoolVar(&b.json, "json", false, "print JSON")
@@ -80,15 +80,13 @@ func (b *benchmark) check() error {
 	o := &b.options
 	switch {
 	case b.url == "":
-		return errors.New("name the Redis: limitctl bench --redis redis://127.0.0.1:6379")
+		return errors.New("name the Redis: write limitctl bench --redis redis://127.0.0.1:6379, or set LIMITCTL_REDIS")
 	case b.policy != "" && b.rules != "":
 		return errors.New("--policy and --rules: write one of them")
 	case o.Time < 100*time.Millisecond || o.Time > time.Hour:
 		return fmt.Errorf("--time %v: write 100ms to 1h", o.Time)
-	case o.Keys < 1 || o.Keys > maxKeys:
-		return fmt.Errorf("--keys %d: write 1 to %d", o.Keys, maxKeys)
-	case len(o.Callers) > 20:
-		return fmt.Errorf("--clients: %d numbers: write at most 20", len(o.Callers))
+	case o.Clients < 1 || o.Clients > maxClients:
+		return fmt.Errorf("--clients %d: write 1 to %d", o.Clients, maxClients)
 	case o.Timeout < time.Millisecond || o.Timeout > time.Minute:
 		return fmt.Errorf("--timeout %v: write 1ms to 1m", o.Timeout)
 	case o.Spread < 0 || o.Spread > lua.MaxParts:
@@ -96,10 +94,24 @@ func (b *benchmark) check() error {
 	case o.Spread > 0 && !b.cluster:
 		return errors.New("--spread: a policy is spread over a Cluster: write --cluster as well")
 	}
-	for _, n := range o.Callers {
-		if n < 1 || n > maxCallers {
-			return fmt.Errorf("--clients %d: write 1 to %d", n, maxCallers)
+	return b.readCallers()
+}
+
+// readCallers reads --callers.
+func (b *benchmark) readCallers() error {
+	b.options.Callers = nil
+	if b.callers == "" {
+		return nil
+	}
+	for text := range strings.SplitSeq(b.callers, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(text))
+		if err != nil || n < 1 || n > maxCallers {
+			return fmt.Errorf("--callers %s: %s is not a number from 1 to %d: write numbers and commas, such as --callers 1,8,64", shown(b.callers), shown(text), maxCallers)
 		}
+		b.options.Callers = append(b.options.Callers, n)
+	}
+	if n := len(b.options.Callers); n > 20 {
+		return fmt.Errorf("--callers: %d numbers: write at most 20", n)
 	}
 	return nil
 }
@@ -115,7 +127,7 @@ func (b *benchmark) readRules() error {
 	}
 	f, err := policyfile.Read(b.policy)
 	if err != nil {
-		return harmless(err)
+		return printable(err)
 	}
 	for _, p := range f.Policies() {
 		if len(p.Rules.Rules()) == 0 {
@@ -126,7 +138,7 @@ func (b *benchmark) readRules() error {
 		}
 	}
 	if len(b.options.Policies) == 0 {
-		return harmless(fmt.Errorf("--policy %q: no policy has rules: name a file with at least one", b.policy))
+		return printable(fmt.Errorf("--policy %q: no policy has rules: name a file with at least one", b.policy))
 	}
 	return nil
 }
@@ -159,10 +171,10 @@ func (b *benchmark) run(cmd *cobra.Command) error {
 	defer admin.Close()
 	ctx := cmd.Context()
 	if err := admin.Ping(ctx).Err(); err != nil {
-		return harmless(fmt.Errorf("no answer from Redis: %w", err))
+		return printable(redisclient.Explain(fmt.Errorf("no answer from Redis: %w", err)))
 	}
 	server := bench.Describe(ctx, admin)
-	if err := confirm(cmd, b.yes, "This loads %s for up to %v.\nPrograms that use it are slower meanwhile.\n", server, b.options.Time); err != nil {
+	if err := confirm(cmd, b.yes, "This loads %s for up to %v.\n%sPrograms that use it are slower meanwhile.\n", server, b.options.Time, server.Before()); err != nil {
 		return err
 	}
 	if b.yes && !b.json {
@@ -173,11 +185,11 @@ func (b *benchmark) run(cmd *cobra.Command) error {
 	}
 	result, err := bench.Measure(ctx, client, admin, b.options)
 	if result == nil {
-		return harmless(err)
+		return printable(err)
 	}
 	print := result.Text
 	if b.json {
 		print = result.JSON
 	}
-	return errors.Join(print(cmd.OutOrStdout()), harmless(err))
+	return errors.Join(print(cmd.OutOrStdout()), printable(err))
 }

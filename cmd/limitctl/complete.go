@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -24,24 +25,34 @@ func (d *deployment) completeOverride(cmd *cobra.Command, args []string, text st
 }
 
 func (d *deployment) complete(args []string) (names []string) {
-	sets := make(map[string]limit.RuleSet)
+	sets := make(map[string][]limit.Rule)
 	var policies []string
+	add := func(name string, rules limit.RuleSet) {
+		if _, known := sets[name]; !known {
+			policies = append(policies, name)
+		}
+		for _, r := range rules.Rules() {
+			// cobra reads the flags twice, and a route may have two sets.
+			if !slices.ContainsFunc(sets[name], func(other limit.Rule) bool { return other.Name == r.Name }) {
+				sets[name] = append(sets[name], r)
+			}
+		}
+	}
 	if f, err := policyfile.Read(d.policy); err == nil {
 		for _, p := range f.Policies() {
-			sets[p.Name], policies = p.Rules, append(policies, p.Name)
+			add(p.Name, p.Rules)
 		}
 	}
 	for i, text := range d.rules {
 		if rules, err := limit.Parse(text); err == nil && i < len(d.on) {
-			name := strings.TrimPrefix(d.on[i], "each ")
-			sets[name], policies = rules, append(policies, name)
+			add(strings.TrimPrefix(d.on[i], "each "), rules)
 		}
 	}
 	switch len(args) {
 	case 0:
 		return policies
 	case 1:
-		for _, r := range sets[args[0]].Rules() {
+		for _, r := range sets[args[0]] {
 			names = append(names, r.Name+"\t"+strings.TrimPrefix(r.String(), r.Name+": "))
 		}
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -29,7 +30,7 @@ func exitCode(err error) (code int, print bool) {
 		return 0, false
 	case errors.As(err, &found):
 		return int(found), false
-	case errors.As(err, &wrong):
+	case errors.As(err, &wrong), strings.HasPrefix(err.Error(), "unknown command "): // of cobra, which has no type for it
 		return 3, true
 	}
 	return 1, true
@@ -94,9 +95,9 @@ failure, and 3 for wrong arguments. Skipped checks do not count.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&redis.URL, "redis", "", "`URL` of the Redis, such as redis://user:password@127.0.0.1:6379/0")
+	redisFlag(cmd, &redis.URL, "the Redis")
 	flags.BoolVar(&redis.Cluster, "cluster", false, "the Redis is a Cluster, and the URL is one of its nodes")
-	flags.StringVar(&redis.Prefix, "prefix", "limit", "`prefix` of the keys, as in redisstore.Options")
+	prefixFlag(cmd, &redis.Prefix, "`prefix` of the keys, as in redisstore.Options")
 	flags.BoolVar(&redis.Control, "control", false, "check the permissions for bans, overrides and pushed policies even if there are none yet")
 	flags.IntVar(&redis.Keys, "keys", 10_000, "the largest `number` of keys to check")
 	flags.StringVar(&web.URL, "url", "", "`URL` of an application, which gets a few requests")

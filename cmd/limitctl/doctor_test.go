@@ -46,6 +46,7 @@ func TestDoctor(t *testing.T) {
 	assert.Empty(t, problem)
 	assert.Contains(t, out, "warn     persistence")
 	assert.Contains(t, out, "> redis-cli -h 127.0.0.1 -p ")
+	assert.Contains(t, out, "  - write appendonly yes in its configuration file as well, or run CONFIG REWRITE\n", "what is no command has no mark of one")
 	assert.NotContains(t, out, "fail  ")
 
 	evil := lua.KeyPrefix("limit", "p", "r") + "\x1b[2J\u202e"

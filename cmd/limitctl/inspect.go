@@ -106,7 +106,7 @@ func (s *session) find(cmd *cobra.Command, args []string) (*finding, error) {
 			f.Composite = append(f.Composite, r.Policy+" "+r.Name)
 		}
 		if err := s.look(cmd, f, r, len(args) > 1); err != nil {
-			return nil, redisclient.Explain(err)
+			return nil, printable(redisclient.Explain(err))
 		}
 	}
 	f.Overrides = s.overridesOf(f, rules)

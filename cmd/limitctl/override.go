@@ -108,7 +108,7 @@ func (s *session) overrideKey(cmd *cobra.Command, args []string) (string, error)
 	}
 	key, err = s.limits.Key(r, key)
 	if err != nil {
-		return "", usageError{harmless(err)}
+		return "", usageError{printable(err)}
 	}
 	return key, nil
 }
@@ -130,7 +130,7 @@ func (s *session) setOverride(cmd *cobra.Command, o overrides.Override, length t
 		length = forGood
 	}
 	if err := s.overrides.Set(cmd.Context(), o, length, by); err != nil {
-		return harmless(redisclient.Explain(err))
+		return printable(redisclient.Explain(err))
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "override: policy %s, rule %s, key %s has the limit %d %s\n", shown(o.Policy), shown(o.Rule), shown(o.Key), o.Limit, end)
 	return nil
@@ -145,7 +145,7 @@ func (s *session) removeOverride(cmd *cobra.Command, policy, rule, key, by strin
 		return fmt.Errorf("%w: policy %s, rule %s, key %s has no override: limitctl override --list lists them", errNothing, shown(policy), shown(rule), shown(key))
 	}
 	if err != nil {
-		return harmless(redisclient.Explain(err))
+		return printable(redisclient.Explain(err))
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "removed: the override of policy %s, rule %s, key %s\n", shown(policy), shown(rule), shown(key))
 	return nil

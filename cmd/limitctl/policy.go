@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
 	"github.com/routelimit/limit/overrides"
 	"github.com/routelimit/limit/policyfile"
 )
@@ -98,9 +99,9 @@ cannot be read, and 3 for wrong arguments.`,
 					return err
 				}
 				defer done()
-				o := overrides.New(cmd.Context(), control, nil)
+				o := overrides.New(cmd.Context(), control, &overrides.Options{Log: quiet})
 				if _, err := o.History(cmd.Context()); err != nil { // New does not say that Redis is unavailable
-					return err
+					return printable(redisclient.Explain(err))
 				}
 				options.Override = o.Limit
 			}

@@ -125,7 +125,7 @@ func TestRedisDown(t *testing.T) {
 		code, out, problem := runProcess(t, append(args, "--redis", "redis://127.0.0.1:1")...)
 		assert.Equal(t, 1, code)
 		assert.Empty(t, out)
-		assert.Regexp(t, `^limitctl: control: .*connection refused\n$`, problem)
+		assert.Regexp(t, `^limitctl: Redis 127\.0\.0\.1:1 cannot be reached: connection refused\n$`, problem)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
 	"github.com/routelimit/limit/control"
 	"github.com/routelimit/limit/policyfile"
 )
@@ -34,7 +35,7 @@ func (s *shared) open() (*control.Control, func() error, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return control.New(client, &control.Options{Prefix: s.prefix}), client.Close, nil
+	return control.New(client, &control.Options{Prefix: s.prefix, Log: quiet}), client.Close, nil
 }
 
 func newPushCommand() *cobra.Command {
@@ -76,7 +77,7 @@ arguments.`,
 				if err == nil {
 					fmt.Fprintf(cmd.OutOrStdout(), "withdrawn: %q\n", s.name)
 				}
-				return err
+				return printable(redisclient.Explain(err))
 			}
 			f, err := policyfile.Read(args[0])
 			if err != nil {
@@ -84,7 +85,7 @@ arguments.`,
 				return findings(1)
 			}
 			if err := policyfile.Push(cmd.Context(), c, s.name, f, expires, s.by); err != nil {
-				return err
+				return printable(redisclient.Explain(err))
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "pushed: %q%s\n", s.name, pushed(cmd.Context(), c, &s))
 			return nil
@@ -133,7 +134,7 @@ The exit code is 0, 1 if Redis cannot be read, and 3 for wrong arguments.`,
 			defer done()
 			changes, err := policyfile.History(cmd.Context(), c)
 			if err != nil {
-				return err
+				return printable(redisclient.Explain(err))
 			}
 			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 			for _, change := range changes {

@@ -85,7 +85,7 @@ func (s *session) top(cmd *cobra.Command, q live.Question, every time.Duration, 
 		case ctx.Err() != nil && every > 0:
 			return nil // which ends it
 		case err != nil:
-			return redisclient.Explain(err)
+			return printable(redisclient.Explain(err))
 		}
 		switch {
 		case terminal:

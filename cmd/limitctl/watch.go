@@ -10,6 +10,7 @@ import (
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 
+	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
 	"github.com/routelimit/limit/feed"
 )
 
@@ -97,12 +98,12 @@ func (w *watch) run(batches func(func(feed.Batch, error) bool)) (failure error) 
 		w.mu.Lock()
 		w.failed = err != nil
 		if err != nil && began {
-			fmt.Fprintln(w.problems, "limitctl:", watchText(err.Error()))
+			fmt.Fprintln(w.problems, "limitctl:", watchText(redisclient.Explain(err).Error()))
 		}
 		w.mu.Unlock()
 		if err != nil {
 			if !began {
-				failure = err
+				failure = printable(redisclient.Explain(err))
 			}
 			return began
 		}

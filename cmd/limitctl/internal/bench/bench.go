@@ -19,7 +19,7 @@ import (
 type Options struct {
 	Policies []Policy      // that decide, in turn; at least one
 	Time     time.Duration // of all runs
-	Keys     int           // different clients
+	Clients  int           // different ones that send requests
 	Callers  []int         // that decide at once, a run for each; nil climbs until the throughput stops growing
 	Timeout  time.Duration // redisstore.Options.Timeout
 	Spread   int           // redisstore.Options.Spread
@@ -50,7 +50,7 @@ const growth = 1.10
 func Measure(ctx context.Context, client, admin redis.UniversalClient, o Options) (result *Result, err error) {
 	prefix := newPrefix()
 	s := &server{admin: admin, prefix: prefix}
-	result = &Result{Policies: o.Policies, Clients: o.Keys}
+	result = &Result{Policies: o.Policies, Clients: o.Clients}
 	if err := s.ready(ctx); err != nil {
 		return result.stopped(ctx, err)
 	}
@@ -59,7 +59,7 @@ func Measure(ctx context.Context, client, admin redis.UniversalClient, o Options
 			err = errors.Join(err, problem)
 		}
 	}()
-	load, err := newLoad(ctx, client, prefix, &o, o.Keys)
+	load, err := newLoad(ctx, client, prefix, &o, o.Clients)
 	if err != nil {
 		return result.stopped(ctx, err)
 	}

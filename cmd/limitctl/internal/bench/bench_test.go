@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -65,8 +66,8 @@ func TestVerdict(t *testing.T) {
 			"This Redis decides about 91,000 requests a second with two rules; a lone decision takes 0.21 ms, of which 0.15 ms is the round trip."},
 		{"client", []Run{run(1, 4_000, 0.3, 0.1), run(64, 91_234, 0.5, 0.9*all)}, false, true, ClientCPU, "not Redis", "at least 91,000"},
 		{"shared", []Run{run(64, 91_234, 0.6, all-0.7)}, true, true, SharedCPU, "which Redis and this program share", "while it shares this machine with the benchmark."},
-		{"growing", []Run{run(64, 50_000, 0.2, 0.1), run(256, 91_234, 0.3, 0.1)}, false, true, NotReached, "--clients 512,1024", "at least 91,000"},
-		{"waiting", []Run{run(64, 90_000, 0.2, 0.1), run(256, 91_234, 0.3, 0.1)}, false, true, RoundTrip, "callers waited for the network", "at least 91,000"},
+		{"growing", []Run{run(64, 50_000, 0.2, 0.1), run(256, 91_234, 0.3, 0.1)}, false, true, NotReached, "--callers 512,1024", "at least 91,000"},
+		{"waiting", []Run{run(64, 90_000, 0.2, 0.1), run(256, 91_934, 0.3, 0.1)}, false, true, RoundTrip, "callers waited for the network", "at least 91,000"},
 		{"interrupted", []Run{run(4, 91_234, 0.3, 0.1)}, false, false, NotReached, "interrupted", "at least 91,000"},
 		{"silent", []Run{run(64, 90_000, 0, 0.1)}, false, false, RoundTrip, "Redis does not say how busy it was", "at least 90,000 requests a second with two rules."},
 	} {
@@ -105,7 +106,8 @@ func TestWords(t *testing.T) {
 	for n, want := range map[float64]string{1: "1 caller", 999: "999 callers", 1000: "1,000 callers", 1_234_567: "1,234,567 callers"} {
 		assert.Equal(t, want, count(n, "caller"))
 	}
-	assert.InDelta(t, 89_000, rounded(88_735, 2), 1e-6)
-	assert.InDelta(t, 4.3, rounded(4.32, 2), 1e-6)
-	assert.Zero(t, rounded(0, 2))
+	assert.InDelta(t, 89_000, rounded(88_735, 2, math.Round), 1e-6)
+	assert.InDelta(t, 160_000, rounded(166_035, 2, math.Floor), 1e-6)
+	assert.InDelta(t, 4.3, rounded(4.32, 2, math.Round), 1e-6)
+	assert.Zero(t, rounded(0, 2, math.Floor))
 }

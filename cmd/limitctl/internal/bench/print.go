@@ -23,13 +23,19 @@ func (s Server) String() string {
 	if s.Replicas > 0 {
 		fmt.Fprintf(&b, ", %s", count(float64(s.Replicas), "replica"))
 	}
-	if s.Busy != "" {
-		fmt.Fprintf(&b, ", %s commands a second", s.Busy)
-	}
 	if s.Local {
 		b.WriteString(", on this machine")
 	}
 	return b.String()
+}
+
+// Before says how busy the server was before it is loaded, for a person who decides
+// whether to load it. It returns "" if the server does not say.
+func (s Server) Before() string {
+	if s.Commands < 0 {
+		return ""
+	}
+	return fmt.Sprintf("It ran %s a second just before. ", count(s.Commands, "command"))
 }
 
 // JSON writes a result as one object.

@@ -22,14 +22,15 @@ type Server struct {
 	Version  string `json:"version,omitempty"`
 	Primary  int    `json:"primaries"`
 	Replicas int    `json:"replicas"`
-	Busy     string `json:"commands_per_second,omitempty"` // before the first run
 	Local    bool   `json:"on_this_machine"`
+
+	Commands float64 `json:"-"` // a second, in the last seconds; -1 if it does not say
 }
 
 // Describe describes a Redis, as far as it lets its user know.
 func Describe(ctx context.Context, client redis.UniversalClient) (s Server) {
 	var mu sync.Mutex
-	var others float64
+	s.Commands = -1
 	_ = eachPrimary(ctx, client, func(ctx context.Context, node *redis.Client) error {
 		info, _ := redisfacts.Info(ctx, node) // may not be allowed
 		mu.Lock()
@@ -41,9 +42,8 @@ func Describe(ctx context.Context, client redis.UniversalClient) (s Server) {
 		replicas, _ := strconv.Atoi(info["connected_slaves"])
 		s.Replicas += replicas
 		rate, _ := strconv.ParseFloat(info["instantaneous_ops_per_sec"], 64)
-		others += rate
 		if info != nil {
-			s.Busy = strconv.FormatFloat(others, 'f', 0, 64)
+			s.Commands = max(s.Commands, 0) + rate
 		}
 		return nil
 	})

@@ -58,7 +58,7 @@ func (r *Result) judge(climbed bool) {
 		r.Why = "not found, since the benchmark was interrupted."
 	case climbed && r.grew():
 		r.Limit = NotReached
-		r.Why = fmt.Sprintf("not found. The throughput still grew %s. Write more, such as --clients %d,%d.", callers, 2*best.Callers, 4*best.Callers)
+		r.Why = fmt.Sprintf("not found. The throughput still grew %s. Write more, such as --callers %d,%d.", callers, 2*best.Callers, 4*best.Callers)
 	default:
 		r.Limit = RoundTrip
 		r.Why = fmt.Sprintf("the round trip. %s %s, and %s, so callers waited for the network, or for a machine that is busy with other work.%s A program has at most two calls of a policy in flight, so several programs may get more.", server, callers, client, script)
@@ -100,14 +100,14 @@ func (r *Result) grew() bool {
 // summary returns one sentence for a person.
 func (r *Result) summary(best *Run) string {
 	const digits = 2
-	least, shared := "about ", ""
+	least, shared, round := "about ", "", math.Round
 	switch r.Limit {
 	case ClientCPU, NotReached, RoundTrip:
-		least = "at least "
+		least, round = "at least ", math.Floor
 	case SharedCPU:
 		shared = " while it shares this machine with the benchmark"
 	}
-	text := fmt.Sprintf("This Redis decides %s%s a second with %s%s", least, count(rounded(best.PerSecond, digits), "request"), r.rules(), shared)
+	text := fmt.Sprintf("This Redis decides %s%s a second with %s%s", least, count(rounded(best.PerSecond, digits, round), "request"), r.rules(), shared)
 	for i := range r.Runs {
 		if run := &r.Runs[i]; run.Callers == 1 && !run.Hot {
 			text += fmt.Sprintf("; a lone decision takes %s", short(run.Latency.P50))
@@ -135,13 +135,13 @@ func (r *Result) rules() string {
 	return fmt.Sprintf("%d rules", n)
 }
 
-// rounded returns a number with so many significant digits.
-func rounded(n float64, digits int) float64 {
+// rounded returns a number with so many significant digits, by math.Round or math.Floor.
+func rounded(n float64, digits int, round func(float64) float64) float64 {
 	if n <= 0 {
 		return 0
 	}
 	unit := math.Pow(10, math.Floor(math.Log10(n))-float64(digits-1))
-	return math.Round(n/unit) * unit
+	return round(n/unit) * unit
 }
 
 // thousands returns a whole number with commas.

@@ -78,7 +78,7 @@ func (n *Node) set(name, value string) []string {
 	if n.ConfigErr != "" {
 		return []string{"set " + name + " to " + value + " where the service is configured (this user may not run CONFIG)"}
 	}
-	return []string{"redis-cli CONFIG SET " + name + " " + value, "and " + name + " " + value + " in its configuration file, or CONFIG REWRITE"}
+	return []string{"redis-cli CONFIG SET " + name + " " + value, "write " + name + " " + value + " in its configuration file as well, or run CONFIG REWRITE"}
 }
 
 // replica reports whether the node is a replica, by its own word or another's.

@@ -142,7 +142,7 @@ func replicas(f *RedisFacts, n *Node) result {
 	}
 	return Warn.because("%s; a primary that is cut off from them goes on deciding, and a failover loses that", plural(int(count), "replica")).
 		change("redis-cli CONFIG SET min-replicas-to-write 1", "redis-cli CONFIG SET min-replicas-max-lag 10",
-			"and the same in its configuration file (the trade-off: without a replica, decisions fall back to local limits)")
+			"write the same in its configuration file as well (the trade-off: without a replica, decisions fall back to local limits)")
 }
 
 // How far a replica may be behind.

@@ -43,7 +43,11 @@ func Print(w io.Writer, findings []Finding) error {
 		if f.Verdict == Warn || f.Verdict == Fail {
 			fmt.Fprintf(&b, "%26s%s\n", "", f.Why)
 			for _, fix := range f.Fix {
-				fmt.Fprintf(&b, "%24s> %s\n", "", fix)
+				mark := "-"
+				if isCommand(fix) > 0 {
+					mark = ">"
+				}
+				fmt.Fprintf(&b, "%24s%s %s\n", "", mark, fix)
 			}
 		}
 	}

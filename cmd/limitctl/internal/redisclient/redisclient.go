@@ -4,7 +4,9 @@ package redisclient
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -37,14 +39,19 @@ func Parse(text string, cluster bool) (*redis.Options, error) {
 func badURL(text string, err error) error {
 	const want = "write --redis as redis://user:password@host:6379/0, or rediss:// for TLS"
 	if text == "" {
-		return errors.New("name the Redis of the programs: write --redis redis://127.0.0.1:6379")
+		return errors.New("name the Redis of the programs: write --redis redis://127.0.0.1:6379, or set " + URLVariable)
 	}
 	var whole *url.Error
 	if errors.As(err, &whole) {
 		return errors.New("--redis is not a URL: " + want)
 	}
-	return fmt.Errorf("--redis: %w: %s", err, want)
+	// Of a URL without a scheme, go-redis shows the empty scheme.
+	return fmt.Errorf("--redis: %s: %s", strings.TrimRight(err.Error(), ": "), want)
 }
+
+// URLVariable is the variable of the environment with the URL of the Redis of commands
+// without --redis. Other users of the machine see flags, and not variables.
+const URLVariable = "LIMITCTL_REDIS"
 
 // CheckPrefix returns an error for a prefix of keys that the library does not take.
 func CheckPrefix(flag, prefix string) error {
@@ -77,13 +84,29 @@ func Open(text string, cluster bool) (redis.UniversalClient, error) {
 	return redis.NewClient(options), nil
 }
 
+// unreachable returns the error of a server that was not connected to.
+func unreachable(dial *net.OpError) error {
+	cause := dial.Err
+	if call := (*os.SyscallError)(nil); errors.As(cause, &call) {
+		cause = call.Err
+	}
+	server := "Redis"
+	if dial.Addr != nil {
+		server += " " + dial.Addr.String()
+	}
+	return fmt.Errorf("%s cannot be reached: %w", server, cause)
+}
+
 const dialTimeout = 3 * time.Second
 
 // Explain adds to an error of Redis what to write instead, if the error follows from the
 // flags.
 func Explain(err error) error {
+	var dial *net.OpError
 	switch {
 	case err == nil:
+	case errors.As(err, &dial) && dial.Op == "dial":
+		return unreachable(dial)
 	case redis.HasErrorPrefix(err, "MOVED"), strings.Contains(err.Error(), "MOVED "), strings.Contains(err.Error(), "CROSSSLOT"):
 		return fmt.Errorf("%w: the Redis is a Cluster: write --cluster", err)
 	case strings.Contains(err.Error(), "cluster support disabled"):

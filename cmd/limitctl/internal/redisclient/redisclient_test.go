@@ -18,7 +18,7 @@ func TestParse(t *testing.T) {
 
 // TestErrors checks that an error says what to write, and does not show the password.
 func TestErrors(t *testing.T) {
-	for _, text := range []string{"", "redis://app:secret@:port", "app:secret@db", "http://app:secret@db", "redis://app:secret@db/x"} {
+	for _, text := range []string{"", "redis://app:secret@:port", "app:secret@db", "foo", "http://app:secret@db", "redis://app:secret@db/x"} {
 		for _, cluster := range []bool{false, true} {
 			for _, open := range []func() error{
 				func() error { _, err := Parse(text, cluster); return err },
@@ -30,6 +30,7 @@ func TestErrors(t *testing.T) {
 				}
 				require.Error(t, err, text)
 				assert.Contains(t, err.Error(), "write --redis ")
+				assert.NotContains(t, err.Error(), ": :")
 				assert.NotContains(t, err.Error(), "secret")
 			}
 		}

@@ -1,0 +1,26 @@
+package main
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// TestPrintable checks that an excerpt of the library keeps its form, and that text from
+// elsewhere is escaped.
+func TestPrintable(t *testing.T) {
+	assert.Equal(t, "\\ta\\tb\n\tc\\td\n\t^\\x1b[2J\\u202e", printable(errors.New("\ta\tb\n\tc\td\n\t^\x1b[2J\u202e")).Error())
+	assert.NoError(t, printable(nil))
+	cause := errors.New("x")
+	assert.ErrorIs(t, printable(cause), cause)
+
+	code, _, problem := run(t, "ban", "0.0.0.0/1", "--for", "1m", "--by", "ann", "--yes")
+	assert.Equal(t, 3, code)
+	assert.Contains(t, problem, "each of /8 or longer\n\t0.0.0.0/1\n\t^")
+	bad := file(t, "version: 1\npolicies:\n  a: {routes: [/a], rules: 5/1x per ip}\n")
+	for _, command := range []string{"top", "bench"} {
+		_, _, problem = run(t, command, "--redis", "redis://127.0.0.1:1", "--policy", bad)
+		assert.Regexp(t, `\n\t +a: .*\n\t +\^`, problem, command)
+	}
+}
