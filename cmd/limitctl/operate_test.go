@@ -153,9 +153,30 @@ login   per-ip-1m  5     5   100%  \S+ +\S+ +203.0.113.9\n$`, out)
 	assert.Equal(t, 0, code, problem)
 	code, out, _ = run(t, "top", s.flags[0], s.flags[1])
 	assert.Equal(t, 0, code)
-	assert.Contains(t, out, "rules of the pushed file \"policies\"\nlooked at 8 keys", "with those of the pushed file")
+	assert.Contains(t, out, "rules of the pushed file \"policies\"\nlooked at 4 keys", "without those of the pushed file")
 	code, _, problem = run(t, "top", "--name", "shop", s.flags[0], s.flags[1])
 	assert.Equal(t, []any{3, `nothing is pushed as "shop": write --name policies, or name the rules by --policy or --rules`}, []any{code, problem})
+}
+
+// TestTopCounts checks that top counts no bans, and says what else it has looked at.
+func TestTopCounts(t *testing.T) {
+	s := newServer(t)
+	_, out, _ := s.run(t, "top")
+	assert.Contains(t, out, "looked at 0 keys")
+	assert.Contains(t, out, "no quota is in use under the prefix limit: check --prefix, and the server and the database of --redis\n")
+	s.try(t, "203.0.113.9", "alice")
+	code, _, problem := s.run(t, "ban", "203.0.113.9", "--for", "1h", "--by", "ann", "--yes")
+	require.Equal(t, 0, code, problem)
+	_, out, _ = s.run(t, "top")
+	assert.Contains(t, out, "looked at 2 keys")
+	assert.NotContains(t, out, "check --prefix")
+	assert.NotContains(t, out, "other keys")
+	require.NoError(t, s.client.Set(t.Context(), "limit:cache", "x", 0).Err())
+	_, out, _ = s.run(t, "top")
+	assert.Contains(t, out, "looked at 3 keys")
+	assert.Contains(t, out, "other keys under the prefix, without a quota: 1 (")
+	_, out, _ = s.run(t, "top", "--prefix", "shop")
+	assert.Contains(t, out, "no quota is in use under the prefix shop: check --prefix")
 }
 
 // TestTopEvery checks that top looks again until it is interrupted.
