@@ -262,7 +262,7 @@ $`, out)
 	assert.Contains(t, out, "(all requests)\n")
 	code, out, _ = s.run(t, "inspect", "carol")
 	assert.Equal(t, 0, code)
-	assert.Contains(t, out, "carol has used nothing of the 4 rules of ")
+	assert.Contains(t, out, "key carol has used nothing of the rules of "+s.policy+".\n")
 	for _, c := range []struct{ args, problem string }{
 		{"login per-ip-1m", "name the key after the rule"}, {"api global-1m x", "leave out the key"}, {"login x y", "write one of per-ip-1m, per-user-1h"},
 		{"x y z", "write one of login, api"}, {"", "limitctl inspect 203.0.113.9"}, {"a b c d", "limitctl inspect 203.0.113.9"},
@@ -281,7 +281,7 @@ func TestReset(t *testing.T) {
 	require.False(t, s.try(t, "203.0.113.9", "alice"))
 	code, out, problem := s.run(t, "reset", "login", "per-ip-1m", "203.0.113.9")
 	assert.Equal(t, []any{2, ""}, []any{code, out})
-	assert.Contains(t, problem, "This makes 1 of these quotas full again.\nNothing was done: without a terminal to ask on, write --yes.\n")
+	assert.Contains(t, problem, "This resets 1 quota.\nNothing was done: without a terminal to ask on, write --yes.\n")
 	code, out, problem = s.run(t, "reset", "203.0.113.9", "--yes")
 	assert.Equal(t, []any{0, ""}, []any{code, problem})
 	assert.Equal(t, "reset: policy login, rule per-ip-1m, key 203.0.113.9\nRunning instances admit the key within a second. Requests that already wait are not woken.\n", out)
@@ -295,7 +295,12 @@ func TestReset(t *testing.T) {
 	assert.JSONEq(t, `{"reset": [{"policy": "login", "rule": "per-user-1h", "key": "alice"}]}`, out)
 	code, _, problem = s.run(t, "reset", "alice", "--yes")
 	assert.Equal(t, 1, code)
-	assert.Contains(t, problem, "there is nothing to change: alice has used nothing")
+	assert.Contains(t, problem, "there is nothing to change: key alice has used nothing of these rules")
+	code, _, problem = s.run(t, "reset", "api", "global-1m", "--yes")
+	assert.Equal(t, []any{1, "there is nothing to change: requests have used nothing of these rules that can be reset"}, []any{code, problem})
+	code, out, problem = run(t, "inspect", "alice", s.flags[0], s.flags[1], "--rules", "5/1m per user", "--on", "a")
+	assert.Equal(t, 0, code, problem)
+	assert.Contains(t, out, "key alice has used nothing of the rules of the command line.\n")
 	code, _, problem = run(t, "reset", "alice", s.flags[0], s.flags[1])
 	assert.Equal(t, []any{3, errNoRules.Error()}, []any{code, problem})
 }

@@ -151,7 +151,7 @@ func (d *deployment) read(cmd *cobra.Command) (policies []live.Policy, source st
 		policies = append(policies, p)
 	}
 	if len(d.rules) > 0 {
-		sources = append(sources, "--rules")
+		sources = append(sources, "the command line")
 	}
 	return policies, strings.Join(sources, " and "), nil
 }
