@@ -138,7 +138,7 @@ func TestRights(t *testing.T) {
 	t.Run("the log of a program that only follows", func(t *testing.T) {
 		errs, log := use(t, admin, as(t, admin, "shop", "-get"))
 		assert.Contains(t, errs["put"].Error(), "may not run GET")
-		assert.Contains(t, log, "level=WARN msg=\"control: the documents cannot be read: those that are known stay in force\" code=LIMIT-402 kind=bans")
+		assert.Contains(t, log, "level=WARN msg=\"control: documents cannot be read from Redis; the last known ones stay in force\" code=LIMIT-402 kind=bans")
 		assert.Contains(t, log, "may not run GET")
 	})
 }

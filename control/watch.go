@@ -131,9 +131,9 @@ func (w *watcher) read(ctx context.Context) bool {
 			if redisfacts.NoRight(err.Error()) {
 				code = notice.ControlRights
 			}
-			notice.Write(&w.log, code, "control: the documents cannot be read: those that are known stay in force", 0, "kind", w.kind, "error", w.explain(ctx, err))
+			notice.Write(&w.log, code, "control: documents cannot be read from Redis; the last known ones stay in force", 0, "kind", w.kind, "error", w.explain(ctx, err))
 		} else {
-			cmp.Or(w.log.To, slog.Default()).Info("control: the documents can be read again", "code", code, "kind", w.kind)
+			cmp.Or(w.log.To, slog.Default()).Info("control: documents can be read from Redis again", "code", code, "kind", w.kind)
 		}
 	}
 	now := time.Now()

@@ -62,6 +62,7 @@ func TestPrograms(t *testing.T) {
 	examples, err := filepath.Glob("../examples/*/main.go")
 	require.NoError(t, err)
 	examples = append(examples, "../access/example_test.go", "../policyfile/example_test.go", "../livepage/example_test.go") // modules of their own
+	examples = append(examples, "../promlimit/internal/example/main.go")
 	var programs strings.Builder
 	for _, file := range append(files, examples...) {
 		programs.WriteString(read(t, file))

@@ -45,11 +45,13 @@ confirmed, and 3 for wrong arguments.`,
 			entry := entryOf(args)
 			switch {
 			case list && (lift || len(args) > 0) || !list && entry == "":
-				return usageError{errors.New("name one client, or write --list alone: limitctl ban 203.0.113.9 --for 1h")}
+				return usageError{errors.New(`name one client as an address, a prefix, user NAME or agent PART, such as limitctl ban user mallory --for 1h; or write --list alone`)}
 			case !list && d.by == "":
 				return usageError{errors.New(`--by "": write who makes the change`)}
-			case !list && !lift && (!cmd.Flags().Changed("for") || length < 0):
+			case !list && !lift && !cmd.Flags().Changed("for"):
 				return usageError{errors.New("--for: write how long the client is barred, such as --for 1h, or --for 0 until the ban is lifted")}
+			case !list && !lift && length < 0:
+				return usageError{fmt.Errorf("--for %v: write a time from 0 up, such as --for 1h, or --for 0 until the ban is lifted", length)}
 			}
 			if _, err := access.Parse(strings.NewReader(entry), &access.Options{User: userOf}); err != nil {
 				return usageError{printable(fmt.Errorf("%s: %w", shown(entry), err))}

@@ -161,9 +161,17 @@ func (s *session) overridesOf(f *finding, rules []*live.Rule) []shownOverride {
 	return list
 }
 
+// who says who has used quotas.
+func (f *finding) who() string {
+	if f.Key == "" {
+		return "requests have"
+	}
+	return fmt.Sprintf("key %s has", shortened(f.Key))
+}
+
 func (f *finding) print(out io.Writer, s *session) error {
 	if len(f.States) == 0 {
-		fmt.Fprintf(out, "%s has used nothing of the %d rules of %s.\n", shortened(f.Key), f.Unused, report.Printable(s.source))
+		fmt.Fprintf(out, "%s used nothing of the rules of %s.\n", f.who(), report.Printable(s.source))
 		fmt.Fprintln(out, "If the programs set redisstore.Options.Secret, write --secret-env.")
 	} else if err := s.table(out, f.States); err != nil {
 		return err

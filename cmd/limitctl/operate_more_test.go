@@ -61,6 +61,14 @@ func TestBan(t *testing.T) {
 		code, out, problem = s.run(t, append([]string{"ban", "--by", "ann", "--yes"}, strings.Fields(args)...)...)
 		assert.Equal(t, []any{3, ""}, []any{code, out}, "%s: %s", args, problem)
 	}
+	code, _, problem = s.run(t, "ban", "usre", "mallory", "--for", "1h", "--by", "ann")
+	assert.Equal(t, 3, code)
+	assert.Contains(t, problem, "an address, a prefix, user NAME or agent PART")
+	for _, args := range [][]string{{"ban", "203.0.113.9"}, {"override", "login", "per-ip-1m", "192.0.2.1", "5"}} {
+		code, _, problem = s.run(t, append(args, "--for", "-5m", "--by", "ann")...)
+		assert.Equal(t, 3, code)
+		assert.Contains(t, problem, "--for -5m0s: write a time from 0 up, such as ")
+	}
 	code, _, problem = s.run(t, "ban", "203.0.113.9", "--for", "1h", "--by", "")
 	assert.Equal(t, []any{3, `--by "": write who makes the change`}, []any{code, problem})
 }
@@ -112,6 +120,8 @@ func TestOverride(t *testing.T) {
 	code, _, problem = run(t, "override", "x", "y", "z", "5", "--for", "1h", "--by", "ann", "--yes", s.flags[0], s.flags[1])
 	assert.Equal(t, 0, code)
 	assert.Contains(t, problem, "are not checked: to check them, write --policy")
+	code, _, problem = run(t, "override", "--remove", "x", "y", "z", "--by", "ann", "--yes", s.flags[0], s.flags[1])
+	assert.Equal(t, []any{0, ""}, []any{code, problem}, "the answer says that there was such an override")
 }
 
 // TestHostileKeys checks that what clients chose does not control a terminal.

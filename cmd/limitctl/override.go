@@ -44,8 +44,10 @@ was not confirmed, and 3 for wrong arguments.`,
 				return usageError{errors.New("name a policy, a rule, a key and its limit: limitctl override api per-user-1h alice 5000 --for 24h")}
 			case !list && d.by == "":
 				return usageError{errors.New(`--by "": write who makes the change`)}
-			case !list && !remove && (!cmd.Flags().Changed("for") || length < 0):
+			case !list && !remove && !cmd.Flags().Changed("for"):
 				return usageError{errors.New("--for: write how long the limit lasts, such as --for 24h, or --for 0 until it is removed")}
+			case !list && !remove && length < 0:
+				return usageError{fmt.Errorf("--for %v: write a time from 0 up, such as --for 24h, or --for 0 until it is removed", length)}
 			}
 			if list {
 				s, err := d.connect(cmd.Context())
@@ -64,7 +66,7 @@ was not confirmed, and 3 for wrong arguments.`,
 				return err
 			}
 			defer s.end()
-			key, err := s.overrideKey(cmd, args)
+			key, err := s.overrideKey(cmd, args, remove)
 			if err != nil {
 				return err
 			}
@@ -91,8 +93,11 @@ was not confirmed, and 3 for wrong arguments.`,
 
 // overrideKey returns the key that an argument stands for. Without rules, it is the
 // argument.
-func (s *session) overrideKey(cmd *cobra.Command, args []string) (string, error) {
+func (s *session) overrideKey(cmd *cobra.Command, args []string, remove bool) (string, error) {
 	policy, rule, key := args[0], args[1], args[2]
+	if s.source == "" && remove {
+		return key, nil // the answer says whether there was such an override
+	}
 	if s.source == "" {
 		fmt.Fprintln(cmd.ErrOrStderr(), "The policy, the rule and the form of the key are not checked: to check them, write --policy, or --rules and --on.")
 		return key, nil

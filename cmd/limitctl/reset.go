@@ -47,6 +47,13 @@ change was not confirmed, and 3 for wrong arguments.`,
 	return cmd
 }
 
+func quotas(n int) string {
+	if n == 1 {
+		return "1 quota"
+	}
+	return fmt.Sprintf("%d quotas", n)
+}
+
 // reset resets what was found.
 func (s *session) reset(cmd *cobra.Command, f *finding, yes, asJSON bool) error {
 	var states []live.State
@@ -62,14 +69,14 @@ func (s *session) reset(cmd *cobra.Command, f *finding, yes, asJSON bool) error 
 		states = append(states, state)
 	}
 	if len(states) == 0 {
-		return fmt.Errorf("%w: %s has used nothing of the rules of %s that can be reset", errNothing, shortened(f.Key), report.Printable(s.source))
+		return fmt.Errorf("%w: %s used nothing of these rules that can be reset", errNothing, f.who())
 	}
 	if !yes {
 		if err := s.table(cmd.ErrOrStderr(), states); err != nil {
 			return err
 		}
 	}
-	if err := confirm(cmd, yes, "This makes %d of these quotas full again.\n", len(states)); err != nil {
+	if err := confirm(cmd, yes, "This resets %s.\n", quotas(len(states))); err != nil {
 		return err
 	}
 	type reset struct {

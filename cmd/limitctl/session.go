@@ -67,6 +67,7 @@ type session struct {
 	control   *control.Control
 	overrides *overrides.Overrides
 	limits    *live.Limits
+	prefix    string // of keys
 	source    string // of the rules; "" if there are none
 	end       func()
 }
@@ -84,7 +85,7 @@ func (d *deployment) connect(ctx context.Context) (*session, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	s := &session{client: client, end: func() { cancel(); client.Close() }}
+	s := &session{client: client, prefix: cmp.Or(d.prefix, "limit"), end: func() { cancel(); client.Close() }}
 	s.control = control.New(client, &control.Options{Prefix: cmp.Or(d.controlPrefix, d.prefix), Log: quiet})
 	s.overrides = overrides.New(ctx, s.control, &overrides.Options{Log: quiet})
 	if _, err := s.overrides.History(ctx); err != nil { // New does not say that Redis cannot be read
@@ -150,7 +151,7 @@ func (d *deployment) read(cmd *cobra.Command) (policies []live.Policy, source st
 		policies = append(policies, p)
 	}
 	if len(d.rules) > 0 {
-		sources = append(sources, "--rules")
+		sources = append(sources, "the command line")
 	}
 	return policies, strings.Join(sources, " and "), nil
 }

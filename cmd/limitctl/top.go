@@ -131,6 +131,9 @@ func (s *session) print(out io.Writer, a *live.Answer, q live.Question, asJSON, 
 	if a.Partial {
 		fmt.Fprintf(out, "; there are more: raise --scan to look at all")
 	}
+	if a.Looked == 0 {
+		fmt.Fprintf(out, "\nno quota is in use under the prefix %s: check --prefix, and the server and the database of --redis", shown(s.prefix))
+	}
 	fmt.Fprintf(out, "\n%d at %g%% or more, or refused", a.Near, q.At)
 	if a.Near > len(a.Keys) {
 		fmt.Fprintf(out, "; the fullest %d:", len(a.Keys))
@@ -158,6 +161,9 @@ func printUnknown(out io.Writer, a *live.Answer) {
 			break
 		}
 		fmt.Fprintf(out, "  %d of policy %s, rule %s\n", u.Keys, shown(u.Policy), shown(u.Rule))
+	}
+	if a.Other > 0 {
+		fmt.Fprintf(out, "\nother keys under the prefix, without a quota: %d (units that were given back, or data of other programs)\n", a.Other)
 	}
 	if a.Invalid > 0 {
 		fmt.Fprintf(out, "\n%d keys have the name of a state, but something else in them: limitctl doctor looks for keys of another type\n", a.Invalid)

@@ -88,7 +88,7 @@ func (w *watch) run(batches func(func(feed.Batch, error) bool)) (failure error) 
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if !w.failed {
-			fmt.Fprintln(w.problems, "nothing publishes decisions: add feed.Publish(limiter, client, nil) to the program, see docs/watching.md")
+			fmt.Fprintln(w.problems, "nothing publishes decisions: add feed.Publish(limiter, client, nil) to the program, see docs/watching.md, or check --prefix")
 		}
 	})
 	defer quiet.Stop()

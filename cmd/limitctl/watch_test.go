@@ -114,7 +114,7 @@ func TestWatchNothing(t *testing.T) {
 	server := redistest.Launch(t)
 	out, problems, stop := watching(t, "--redis", "redis://"+server.Addr)
 	redistest.Await(t, 10*time.Second, "an explanation", func() bool { return problems.String() != "" })
-	assert.Equal(t, "nothing publishes decisions: add feed.Publish(limiter, client, nil) to the program, see docs/watching.md\n", problems.String())
+	assert.Equal(t, "nothing publishes decisions: add feed.Publish(limiter, client, nil) to the program, see docs/watching.md, or check --prefix\n", problems.String())
 	assert.Equal(t, 0, stop())
 	assert.Empty(t, out.String())
 

@@ -27,7 +27,7 @@ type Question struct {
 type Answer struct {
 	At      time.Time `json:"at"`
 	Took    float64   `json:"seconds"`
-	Looked  int       `json:"looked_at"`          // keys with the prefix
+	Looked  int       `json:"looked_at"`          // keys with the prefix, without documents of package control
 	Partial bool      `json:"partial"`            // whether there are more than were looked at
 	Known   int       `json:"known"`              // of them, the states of known rules
 	Near    int       `json:"near"`               // keys that have used At percent or are refused
@@ -35,7 +35,7 @@ type Answer struct {
 	Omitted int       `json:"omitted,omitempty"`  // states of further rules
 	InParts int       `json:"in_parts,omitempty"` // states that need another --spread
 	Invalid int       `json:"invalid,omitempty"`  // states of known rules whose value is none
-	Other   int       `json:"other"`              // documents, returned units, and keys that are no states
+	Other   int       `json:"other"`              // returned units, and keys that are no states
 	Keys    []State   `json:"keys"`               // the fullest of Near
 }
 
@@ -90,6 +90,10 @@ type sight struct {
 func (t *top) page(ctx context.Context, names []string) error {
 	var known []sight
 	for _, name := range names {
+		if strings.HasPrefix(name, t.options.Prefix+":control:") {
+			continue // bans, overrides, pushed policies and the feed
+		}
+		t.answer.Looked++
 		n, ok := t.stateName(name)
 		if !ok {
 			t.foreign(n)
@@ -102,7 +106,6 @@ func (t *top) page(ctx context.Context, names []string) error {
 		}
 		known = append(known, sight{r, plan, n.Key})
 	}
-	t.answer.Looked += len(names)
 	t.answer.Known += len(known)
 	states := make([]State, len(known))
 	errs := make([]error, len(known))
