@@ -80,7 +80,7 @@ func TestInWords(t *testing.T) {
 }
 
 // TestBannedClient checks that a refusal by a ban names the address of the client, or its
-// id if keys are hidden, and costs no allocation.
+// id if keys are hidden.
 func TestBannedClient(t *testing.T) {
 	banned := func(hide bool) refusalRow {
 		t.Helper()
@@ -95,7 +95,6 @@ func TestBannedClient(t *testing.T) {
 		require.Len(t, s.Refusals.Rows, 1)
 		d := limit.Decision{Mode: limit.ModeBarred}
 		p.collector.observe(r, d, nil)
-		assert.Zero(t, testing.AllocsPerRun(1000, func() { p.collector.observe(r, d, nil) }))
 		p.collector.observe(nil, d, nil) // of a policy without a request
 		return s.Refusals.Rows[0]
 	}

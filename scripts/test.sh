@@ -92,5 +92,6 @@ scripts/each.sh go test $race $packages ./...
 (cd deploy && GOWORK=off go test ./...) # outside of go.work, as tools
 # The race detector adds allocations.
 (cd benchmarks && go test -run '^TestAllocations$' .)
+(cd livepage && go test -run '^TestAllocations$' .)
 
 banner 'Everything passed.' "The Redis suites ran on $redis" "The live page ran in $browser"
