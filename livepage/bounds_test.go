@@ -2,6 +2,7 @@ package livepage
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/url"
 	"runtime"
@@ -175,15 +176,18 @@ func TestMemory(t *testing.T) {
 	assert.Less(t, counts, int64(2<<10))
 	assert.Less(t, keys, int64(4<<10))
 
-	limiter, p := pageOf(nil, nil)
-	policy := bind(t, limiter, limit.Named("api", limit.PerUser(time.Hour, 1)))
-	for i := range 100_000 {
-		take(t, policy, fmt.Sprint("user-", i))
-		take(t, policy, fmt.Sprint("user-", i))
+	many := int64(math.MaxInt64)
+	for range 3 { // what goroutines of other tests free meanwhile counts too: the least is nearest
+		limiter, p := pageOf(nil, nil)
+		policy := bind(t, limiter, limit.Named("api", limit.PerUser(time.Hour, 1)))
+		for i := range 100_000 {
+			take(t, policy, fmt.Sprint("user-", i))
+			take(t, policy, fmt.Sprint("user-", i))
+		}
+		measured = p.collector
+		many = min(many, freed(func() { measured, *p.collector = nil, collector{} }))
+		runtime.KeepAlive(limiter)
 	}
-	measured = p.collector
-	many := freed(func() { measured, *p.collector = nil, collector{} })
-	runtime.KeepAlive(limiter)
 	t.Logf("%d bytes after 100,000 keys of one rule", many)
 	assert.Less(t, many, int64(512<<10))
 }
