@@ -42,8 +42,9 @@ type Decision struct {
 
 	// Latency is how long the store took to decide, on the clock of this process: the
 	// last call if there were several. It is measured while a function observes decisions
-	// (see [Limiter.Observe]), and 0 otherwise. Of decisions in memory, a random one in 16 is measured, since reading
-	// the clock takes a quarter of their time. It is 0 for [ModeExempt] and [ModeBarred].
+	// (see [Limiter.Observe]), and 0 otherwise. Of decisions in memory, a random one in 16
+	// is measured, since reading the clock takes a quarter of their time. It is 0 for
+	// [ModeExempt] and [ModeBarred].
 	Latency time.Duration
 
 	outcome outcome // of a request that was refused

@@ -114,7 +114,7 @@ func (s *simulation) run(cmd *cobra.Command, logs []string) error {
 	}
 	log, err := accesslog.Open(logs, reading)
 	if err != nil {
-		return harmless(err)
+		return printable(err)
 	}
 	defer log.Close()
 	if err := s.checkTarget(log); err != nil {
@@ -125,7 +125,7 @@ func (s *simulation) run(cmd *cobra.Command, logs []string) error {
 	result, err := replay.Run(cmd.Context(), log, options)
 	bar.end()
 	if result == nil {
-		return harmless(err)
+		return printable(err)
 	}
 	result.Notes = append(notes, result.Notes...)
 	return errors.Join(s.write(cmd, result, err), s.verdict(result, err))
@@ -263,18 +263,3 @@ func (s *simulation) write(cmd *cobra.Command, result *replay.Result, stopped er
 	}
 	return err
 }
-
-// harmless returns an error whose text may be printed: names of files and formats may
-// hold anything.
-func harmless(err error) error {
-	if err == nil {
-		return nil
-	}
-	return harmlessError{err}
-}
-
-type harmlessError struct{ error }
-
-func (e harmlessError) Unwrap() error { return e.error }
-
-func (e harmlessError) Error() string { return report.Lines(e.error.Error()) }

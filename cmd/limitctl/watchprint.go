@@ -172,10 +172,7 @@ func watchText(s string) string {
 
 // watchKey is watchText for a key, in quotes if it could be taken for other text.
 func watchKey(key string) string {
-	plain := !strings.ContainsFunc(key, func(c rune) bool {
-		return (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && !strings.ContainsRune("/._-:@=+~", c)
-	})
-	if plain {
+	if plain(key, "/._-:@=+~") { // a comma may follow
 		return watchText(key)
 	}
 	return watchText(strconv.QuoteToASCII(key))

@@ -122,11 +122,16 @@ func units(d, large time.Duration, name string, small time.Duration, smallName s
 	return text
 }
 
-// Lines is Printable for a text of several lines.
+// Lines is Printable for a text of several lines. It keeps the tab before a line of an
+// excerpt, which is never the first.
 func Lines(s string) string {
 	lines := strings.Split(s, "\n")
-	for i := range lines {
-		lines[i] = Printable(lines[i])
+	for i, line := range lines {
+		indent := ""
+		if text, indented := strings.CutPrefix(line, "\t"); indented && i > 0 {
+			indent, line = "\t", text
+		}
+		lines[i] = indent + Printable(line)
 	}
 	return strings.Join(lines, "\n")
 }
