@@ -21,6 +21,8 @@ limit.Ban bars. KEY is as in limitctl inspect. Bans by hand stay: see limitctl b
 Requests in flight (limit.Concurrency) cannot be reset.
 
 Running instances remember that a key is refused for up to a second, and admit it then.
+An instance whose call to Redis failed within the last window of a rule also enforces
+what it has counted itself, and may refuse the key until that window has passed.
 Requests that already wait for the key wait as long as they would have.
 
 It shows what it will reset, and asks. Without a terminal, write --yes. The exit code is
@@ -98,6 +100,8 @@ func (s *session) reset(cmd *cobra.Command, f *finding, yes, asJSON bool) error 
 	if asJSON {
 		return report.WriteJSON(cmd.OutOrStdout(), map[string]any{"reset": done}, true)
 	}
-	fmt.Fprintln(cmd.OutOrStdout(), "Running instances admit the key within a second. Requests that already wait are not woken.")
+	fmt.Fprintln(cmd.OutOrStdout(), `Running instances that reach Redis admit the key within a second.
+Requests that already wait are not woken. An instance that could not reach Redis
+within the last window of a rule may refuse the key for the rest of that window.`)
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/go-redis/redis_rate/v10"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/lua"
 	"github.com/routelimit/limit/redisstore"
@@ -40,6 +41,7 @@ type contender struct {
 // The contenders that ratios compare.
 const (
 	nameLimit   = "limit, 2 rules"
+	nameStore   = "redisstore alone, 2 rules"
 	namePlain   = "limit's script, plain, 2 rules"
 	nameZSet    = "ZSET script, 2 rules"
 	nameTwice   = "redis_rate, 2 rules, two calls"
@@ -47,14 +49,38 @@ const (
 	nameReturn1 = "EVALSHA `return 1`"
 )
 
-func contenders(client *redis.Client, zset *redis.Script) []contender {
+func contenders(client *redis.Client, zset *redis.Script) ([]contender, error) {
+	policy, err := limit.New(redisstore.New(client, &redisstore.Options{Timeout: patience}), nil).Policy(rules())
+	if err != nil {
+		return nil, err
+	}
 	return []contender{
-		{nameLimit, takeWith(redisstore.New(client, &redisstore.Options{Timeout: patience}))},
+		{nameLimit, policyWith(policy)},
+		{nameStore, takeWith(redisstore.New(client, &redisstore.Options{Timeout: patience}))},
 		{namePlain, plainly(client)},
 		{nameTwice, rateWith(redis_rate.NewLimiter(client), true)},
 		{nameOnce, rateWith(redis_rate.NewLimiter(client), false)},
 		{nameZSet, zsetWith(client, zset)},
 		{nameReturn1, nothing(client)},
+	}, nil
+}
+
+// rules returns the two rules as a program declares them.
+func rules() limit.RuleSet {
+	return limit.Named("policy",
+		limit.Rule{Name: "ip", Key: limit.ByIP, Limit: int64(perKey), Window: window},
+		limit.Rule{Name: "global", Key: limit.Everyone, Limit: together, Window: window})
+}
+
+// policyWith decides as a program does: by a policy of limit.New with its defaults.
+func policyWith(policy *limit.Policy) func() decide {
+	return func() decide {
+		values := make(map[string]string)
+		return func(ctx context.Context, key string) (bool, error) {
+			values["ip"] = key
+			d, err := policy.Take(ctx, limit.Request{Keys: values})
+			return d.Allowed, err
+		}
 	}
 }
 
@@ -66,7 +92,7 @@ func charges() []core.Charge {
 	}
 }
 
-// takeWith uses the store as a program does.
+// takeWith uses the store alone, without what limit.New puts around it.
 func takeWith(store core.Store) func() decide {
 	return func() decide {
 		mine := charges()

@@ -88,7 +88,10 @@ func (o options) run(ctx context.Context) error {
 
 // compare runs all contenders, round by round.
 func (o options) compare(s *server, zset *redis.Script, callers []int) error {
-	all := contenders(s.client, zset)
+	all, err := contenders(s.client, zset)
+	if err != nil {
+		return err
+	}
 	names := make([]string, keys)
 	for i := range names {
 		names[i] = "198.51." + strconv.Itoa(i/250) + "." + strconv.Itoa(i%250)
