@@ -218,7 +218,7 @@ func TestChangeToFunctions(t *testing.T) {
 	l := New(nil, nil)
 	costing := func(n int64) RuleSet {
 		r := Global(time.Hour, 10)
-		r.Cost = func(*http.Request) int64 { return n }
+		r.Cost = CostBy("units", func(*http.Request) int64 { return n })
 		return Named("p", r).Overridable()
 	}
 	h := l.Limit(costing(1))(ok)
@@ -232,7 +232,7 @@ func TestChangeToFunctions(t *testing.T) {
 func TestChangeLosesNoFunction(t *testing.T) {
 	l := New(nil, nil)
 	costly := PerIP(time.Minute, 10)
-	costly.Cost = func(*http.Request) int64 { return 10 }
+	costly.Cost = CostBy("units", func(*http.Request) int64 { return 10 })
 	other := Global(time.Hour, 100)
 	l.Limit(Named("p", costly, other).Overridable())(ok)
 	err := l.Change(Named("p", MustParse("10/2m per ip; 100/2h global").Rules()...))

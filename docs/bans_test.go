@@ -115,7 +115,7 @@ func TestBansInText(t *testing.T) {
 	text := limit.MustParse("failures: 10/15m per ip; accounts: 5/1h per ip distinct query user; ban: 20/1h per ip ban 15m to 24h").Rules()
 	assert.Contains(t, read(t, "bans.md"), "    failures: 10/15m per ip; accounts: 5/1h per ip distinct query user; ban: 20/1h per ip ban 15m to 24h\n")
 	for i, rule := range loginRules().Rules() {
-		rule.Settle = nil
+		rule.Settle = limit.Settlement{}
 		rule.Values = text[i].Values
 		assert.Equal(t, text[i].String(), rule.String())
 	}
