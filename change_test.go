@@ -100,8 +100,10 @@ func TestChangeKeepsFunctions(t *testing.T) {
 	cached.OnRefusal = Refusal{Degrade: true, Fallback: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNonAuthoritativeInfo) })}
 	h := l.Limit(Named("login", failed, cached).Overridable())(ok)
 
-	changed := MustParse("failed: 1/1m per ip; cached: 3/1m global refuse degrade")
-	require.NoError(t, l.Change(Named("login", changed.Rules()...)))
+	changed := Named("login", MustParse("failed: 1/1m per ip; cached: 3/1m global refuse degrade").Rules()...)
+	before := changed.Rules()
+	require.NoError(t, l.Change(changed))
+	assert.Equal(t, before, changed.Rules(), "Change writes nothing into a set")
 	for range 3 {
 		assert.Equal(t, http.StatusOK, serve(h, t.Context()).Code, "successes are given back")
 	}
