@@ -164,14 +164,21 @@ func TestFallbackOfOneName(t *testing.T) {
 		assert.EqualError(t, err, `limit: policy "p" already has other rules: rule "global-1h" has `+text+
 			": declare the set once and share it, or choose another name")
 	}
-	_, err := New(nil, nil).Policy(Named("q", Global(time.Hour, 1)).OnRefusal(Refusal{Degrade: true}))
-	require.NoError(t, err)
+	l = New(nil, nil)
+	notFound := set(http.NotFoundHandler())
+	for _, same := range []RuleSet{notFound, notFound} {
+		_, err := l.Policy(same)
+		assert.NoError(t, err)
+	}
+	_, err := l.Policy(set(http.NotFoundHandler()))
+	assert.ErrorContains(t, err, "a Fallback, here another")
 
 	suffixed := func(fallback http.Handler) RuleSet {
 		derived, err := set(mux).Derive("-d", func(r Rule) Rule { r.OnRefusal.Fallback = fallback; return r })
 		require.NoError(t, err)
 		return derived
 	}
+	l = New(nil, nil)
 	derived := suffixed(http.NotFoundHandler())
 	for _, same := range []RuleSet{derived, derived} {
 		_, err := l.Policy(same)
