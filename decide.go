@@ -103,12 +103,14 @@ func (s *source) value(k *KeyResolver) string {
 // costOf returns what the request costs of a rule.
 func (s *source) costOf(rule *Rule) (int64, error) {
 	switch {
-	case rule.Algorithm == Ban && rule.Cost == (Cost{}):
+	case rule.Algorithm == Ban && rule.Cost.fn == nil:
 		return 0, nil
 	case s.cost != 0:
 		return validCost(s.cost)
+	case rule.Cost.fn != nil:
+		return validCost(rule.Cost.Units(s.request))
 	}
-	return validCost(rule.Cost.Units(s.request))
+	return 1, nil
 }
 
 // validCost returns n as a cost. A negative cost is an error, since it would give
