@@ -120,14 +120,14 @@ func (r Rule) queues() bool {
 	return q.Queues()
 }
 
-// equal reports whether r and s are the same rule by value. Of functions, only
-// whether there is one: Go cannot tell two closures of one function apart.
+// equal reports whether r and s are the same rule by value. Functions are the same if
+// one call of By, CostBy or SettleBy made them.
 func (r Rule) equal(s Rule) bool {
 	a, b := r.quota(), s.quota()
 	zones := sameZone(a.Calendar.Zone, b.Calendar.Zone)
 	a.Calendar.Zone, b.Calendar.Zone = nil, nil
-	return zones && a == b && (r.Cost == nil) == (s.Cost == nil) && (r.Settle == nil) == (s.Settle == nil) &&
-		r.name() == s.name() && r.Key.label == s.Key.label && r.Values.label == s.Values.label &&
+	return zones && a == b && r.Cost == s.Cost && r.Settle == s.Settle &&
+		r.name() == s.name() && r.Key.equal(s.Key) && r.Values.equal(s.Values) &&
 		r.OnStoreError == s.OnStoreError && r.OnRefusal.equal(&s.OnRefusal) &&
 		r.Shadow == s.Shadow && r.Enforced == s.Enforced && r.Replaces == s.Replaces && r.Hidden == s.Hidden &&
 		maps.Equal(r.Plans, s.Plans) && maps.Equal(r.Reserve, s.Reserve) && slices.Equal(r.Exempt, s.Exempt)

@@ -111,8 +111,10 @@ func TestAlgorithmProblems(t *testing.T) {
 	}
 }
 
-func freeCost(*http.Request) int64  { return 0 }
-func otherCost(*http.Request) int64 { return 2 }
+var (
+	freeCost  = CostBy("units", func(*http.Request) int64 { return 0 })
+	otherCost = CostBy("units", func(*http.Request) int64 { return 2 })
+)
 
 // TestEqualAttributes checks that no attribute is forgotten where one policy is
 // declared twice.
@@ -145,7 +147,7 @@ func TestEqualAttributes(t *testing.T) {
 		func(r *Rule) { r.OnRefusal.Status = 503 },
 		func(r *Rule) { r.OnRefusal.Redirect = "/busy" },
 		func(r *Rule) { r.OnRefusal.Degrade = true },
-		func(r *Rule) { r.OnRefusal.Fallback = http.NotFoundHandler() },
+		func(r *Rule) { r.OnRefusal.Fallback = http.RedirectHandler("/", 303) },
 		func(r *Rule) { r.OnRefusal.Mark = true },
 		func(r *Rule) { r.Shadow = true },
 		func(r *Rule) { r.Enforced = 9 },
@@ -180,7 +182,6 @@ func TestEqualAttributes(t *testing.T) {
 		true: {
 			{calendar(berlin), calendar(again)},
 			{calendar(berlin), func(r *Rule) { calendar(berlin)(r); r.Window = 30 * day }},
-			{func(r *Rule) { r.Cost = freeCost }, func(r *Rule) { r.Cost = otherCost }}, // functions are not compared
 			{func(r *Rule) { r.Algorithm = TokenBucket }, func(r *Rule) { r.Algorithm, r.Burst = TokenBucket, 10 }},
 			{func(r *Rule) { r.Algorithm = SlidingCells }, func(r *Rule) { r.Algorithm, r.Cells = SlidingCells, 10 }},
 		},
@@ -225,7 +226,7 @@ func TestNearestOfLargeLimits(t *testing.T) {
 	h := New(nil, &Options{Headers: XRateLimit}).Limit(Rules(
 		Rule{Name: "a", Key: Everyone, Limit: most, Window: time.Minute, Algorithm: FixedWindow},
 		Rule{Name: "b", Key: Everyone, Limit: most - 1, Window: time.Minute, Algorithm: FixedWindow,
-			Cost: func(*http.Request) int64 { return most / 2 }},
+			Cost: CostBy("units", func(*http.Request) int64 { return most / 2 })},
 	))(answer(204))
 	assert.Equal(t, "499999999999", serve(h, nil).Header().Get("X-RateLimit-Remaining"))
 }

@@ -65,9 +65,7 @@ func (l *Limiter) Change(sets ...RuleSet) error {
 		return err
 	}
 	for name, p := range l.named {
-		set := next[name]
-		ofCode := changes[name].functions() || l.changes[name].functions() // which cannot be compared
-		if ofCode || !slices.EqualFunc(p.current.Load().set.rules, set.rules, Rule.equal) {
+		if set := next[name]; !slices.EqualFunc(p.current.Load().set.rules, set.rules, Rule.equal) {
 			p.current.Store(newVersion(p, set))
 		}
 	}
@@ -87,8 +85,8 @@ func (p *Policy) changed(changes map[string]RuleSet) (RuleSet, error) {
 		return p.declared, nil
 	}
 	if !p.declared.overridable && !slices.EqualFunc(set.rules, p.declared.rules, Rule.equal) {
-		return set, &RuleError{Problem: fmt.Sprintf("policy %q has other rules in code (%s, here %s): "+
-			"declare them Overridable, or choose another name", p.declared.name, p.declared, set)}
+		return set, p.declared.unlike(set, fmt.Sprintf("policy %q has other rules in code", p.declared.name),
+			"declare them Overridable, or choose another name")
 	}
 	errs := set.lostFunctions(p.declared.rules)
 	set = set.withFunctions(p.declared.rules)
@@ -109,10 +107,10 @@ func (s RuleSet) withFunctions(declared []Rule) RuleSet {
 			if d.name() != rule.name() {
 				continue
 			}
-			if rule.Cost == nil {
+			if rule.Cost == (Cost{}) {
 				rule.Cost = d.Cost
 			}
-			if rule.Settle == nil {
+			if rule.Settle == (Settlement{}) {
 				rule.Settle = d.Settle
 			}
 			if rule.OnRefusal.Degrade && rule.OnRefusal.Fallback == nil {
@@ -125,14 +123,7 @@ func (s RuleSet) withFunctions(declared []Rule) RuleSet {
 
 // hasFunctions reports whether r has functions that withFunctions keeps.
 func (r *Rule) hasFunctions() bool {
-	return r.Cost != nil || r.Settle != nil || r.OnRefusal.Fallback != nil
-}
-
-// functions reports whether a rule of s has a function of its own.
-func (s RuleSet) functions() bool {
-	return slices.ContainsFunc(s.rules, func(r Rule) bool {
-		return r.hasFunctions() || r.Key.uses(byFunc) || r.Values.uses(byFunc)
-	})
+	return r.Cost != (Cost{}) || r.Settle != (Settlement{}) || r.OnRefusal.Fallback != nil
 }
 
 // lostFunctions returns an error for each declared rule with functions that has no
@@ -178,8 +169,8 @@ func (l *Limiter) policy(set RuleSet, at *place) (*Policy, error) {
 			return nil, err
 		}
 	} else if (len(set.rules) > 0 || !p.declared.overridable) && !slices.EqualFunc(p.declared.rules, set.rules, Rule.equal) {
-		return nil, &RuleError{Problem: fmt.Sprintf("policy %q already has other rules (%s, here %s): "+
-			"declare the set once and share it, or choose another name", set.name, p.declared, set)}
+		return nil, p.declared.unlike(set, fmt.Sprintf("policy %q already has other rules", set.name),
+			"declare the set once and share it, or choose another name")
 	}
 	if at != nil {
 		if err := p.attachLocked(*at); err != nil {

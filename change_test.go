@@ -100,8 +100,10 @@ func TestChangeKeepsFunctions(t *testing.T) {
 	cached.OnRefusal = Refusal{Degrade: true, Fallback: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNonAuthoritativeInfo) })}
 	h := l.Limit(Named("login", failed, cached).Overridable())(ok)
 
-	changed := MustParse("failed: 1/1m per ip; cached: 3/1m global refuse degrade")
-	require.NoError(t, l.Change(Named("login", changed.Rules()...)))
+	changed := Named("login", MustParse("failed: 1/1m per ip; cached: 3/1m global refuse degrade").Rules()...)
+	before := changed.Rules()
+	require.NoError(t, l.Change(changed))
+	assert.Equal(t, before, changed.Rules(), "Change writes nothing into a set")
 	for range 3 {
 		assert.Equal(t, http.StatusOK, serve(h, t.Context()).Code, "successes are given back")
 	}
@@ -218,7 +220,7 @@ func TestChangeToFunctions(t *testing.T) {
 	l := New(nil, nil)
 	costing := func(n int64) RuleSet {
 		r := Global(time.Hour, 10)
-		r.Cost = func(*http.Request) int64 { return n }
+		r.Cost = CostBy("units", func(*http.Request) int64 { return n })
 		return Named("p", r).Overridable()
 	}
 	h := l.Limit(costing(1))(ok)
@@ -232,7 +234,7 @@ func TestChangeToFunctions(t *testing.T) {
 func TestChangeLosesNoFunction(t *testing.T) {
 	l := New(nil, nil)
 	costly := PerIP(time.Minute, 10)
-	costly.Cost = func(*http.Request) int64 { return 10 }
+	costly.Cost = CostBy("units", func(*http.Request) int64 { return 10 })
 	other := Global(time.Hour, 100)
 	l.Limit(Named("p", costly, other).Overridable())(ok)
 	err := l.Change(Named("p", MustParse("10/2m per ip; 100/2h global").Rules()...))

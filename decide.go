@@ -95,7 +95,7 @@ func (s *source) value(k *KeyResolver) string {
 	case byPath:
 		v = s.framework.pathValue(r, k.name)
 	case byFunc:
-		v = k.fn(r)
+		v = (*k.fn)(r)
 	}
 	return strings.TrimSpace(v)
 }
@@ -103,12 +103,12 @@ func (s *source) value(k *KeyResolver) string {
 // costOf returns what the request costs of a rule.
 func (s *source) costOf(rule *Rule) (int64, error) {
 	switch {
-	case rule.Algorithm == Ban && rule.Cost == nil:
+	case rule.Algorithm == Ban && rule.Cost.fn == nil:
 		return 0, nil
 	case s.cost != 0:
 		return validCost(s.cost)
-	case rule.Cost != nil:
-		return validCost(rule.Cost(s.request))
+	case rule.Cost.fn != nil:
+		return validCost(rule.Cost.Units(s.request))
 	}
 	return 1, nil
 }

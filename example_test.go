@@ -304,13 +304,13 @@ func ExampleRule_cost() {
 		limit.Global(time.Minute, 100),
 		limit.Rule{
 			Name: "rows", Key: limit.ByIP, Limit: 1000, Window: time.Hour,
-			Cost: func(r *http.Request) int64 {
+			Cost: limit.CostBy("rows", func(r *http.Request) int64 {
 				rows, err := strconv.ParseInt(r.URL.Query().Get("rows"), 10, 64)
 				if err != nil || rows < 1 {
 					return 1 // what the handler does with such a request
 				}
 				return rows
-			},
+			}),
 		},
 	))(http.HandlerFunc(update))
 

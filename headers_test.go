@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/memstore"
 )
 
 // TestJitter holds that what clients are told is never too early, is spread evenly, and
@@ -48,4 +49,38 @@ func TestJitter(t *testing.T) {
 		})
 	}
 	assert.NotPanics(t, func() { limit.New(nil, &limit.Options{Jitter: 24 * time.Hour}) })
+}
+
+// TestXRateLimitUnix holds that X-RateLimit-Reset is a time of the store, rounded up, and
+// that the other fields are those of XRateLimit.
+func TestXRateLimitUnix(t *testing.T) {
+	const second = 1_767_225_600
+	for _, style := range []limit.Headers{limit.XRateLimit, limit.XRateLimitUnix, limit.Draft11 | limit.XRateLimitUnix} {
+		clock := int64(second*1_000_000 + 400_000)
+		store := memstore.New(&memstore.Options{Now: func() int64 { return clock }})
+		h := limit.New(store, &limit.Options{Headers: style}).Limit(limit.Named("p", limit.Global(time.Minute, 2)))(http.NotFoundHandler())
+		send := func() http.Header {
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+			return w.Header()
+		}
+		send()
+		clock += 10_700_000
+		for range 2 { // the second is refused
+			headers := send()
+			assert.Equal(t, "2", headers.Get("X-RateLimit-Limit"))
+			assert.Equal(t, "0", headers.Get("X-RateLimit-Remaining"))
+			want := "60" // until the quota is full
+			if style&limit.XRateLimitUnix != 0 {
+				want = strconv.Itoa(second + 72) // 0.4 + 10.7 + 60, rounded up
+			}
+			assert.Equal(t, want, headers.Get("X-RateLimit-Reset"))
+			assert.Equal(t, style&limit.Draft11 != 0, headers.Get("RateLimit") != "")
+		}
+	}
+	for _, style := range []limit.Headers{limit.XRateLimit | limit.XRateLimitUnix, limit.NoHeaders | limit.XRateLimitUnix, limit.NoHeaders | limit.Draft11, limit.NoHeaders << 1} {
+		assert.PanicsWithError(t, "limit: Headers: NoHeaders cannot be combined, and XRateLimit and XRateLimitUnix exclude each other", func() {
+			limit.New(nil, &limit.Options{Headers: style})
+		})
+	}
 }

@@ -24,10 +24,10 @@ import (
 // SHA-256.
 type KeyResolver struct {
 	kind  keyKind
-	label string        // in the text grammar
-	name  string        // of the header, cookie, …
-	parts []KeyResolver // of FirstOf and Joined
-	fn    func(*http.Request) string
+	label string                      // in the text grammar
+	name  string                      // of the header, cookie, …
+	parts []KeyResolver               // of FirstOf and Joined
+	fn    *func(*http.Request) string // of By: the address tells functions apart
 }
 
 type keyKind uint8
@@ -80,8 +80,13 @@ func ByPathValue(name string) KeyResolver { return labeled(KeyResolver{kind: byP
 // function must not read the body. For a value that other middleware has found, read
 // it from the request's context. The name appears in the names of rules. It is one
 // word, and none of the words of the text grammar, which has no functions.
+//
+// Each call of By makes another resolver, even with the same name and function: Go
+// cannot tell whether two functions do the same. Two sets of one name ([Named]) that
+// took the key for the same could limit clients by a key that they choose. Keep the
+// resolver in a variable, and use that in both sets.
 func By(name string, fn func(*http.Request) string) KeyResolver {
-	return KeyResolver{kind: byFunc, label: name, name: name, fn: fn}
+	return KeyResolver{kind: byFunc, label: name, name: name, fn: &fn}
 }
 
 // FirstOf resolves the first of several keys that the request has, such as
@@ -125,7 +130,7 @@ func (k KeyResolver) problems(depth int) []string {
 			return []string{fmt.Sprintf("key %q: write a name without spaces, semicolons and parentheses", k)}
 		}
 	case byFunc:
-		if k.fn == nil || !grammar.IsWord(k.name) || slices.Contains(grammar.KeyWords(), k.name) {
+		if *k.fn == nil || !grammar.IsWord(k.name) || slices.Contains(grammar.KeyWords(), k.name) {
 			return []string{fmt.Sprintf("limit.By(%q, …): write a function that is not nil, and a name without "+
 				"spaces, semicolons and parentheses that is not %s", k.name, strings.Join(grammar.KeyWords(), ", "))}
 		}

@@ -297,7 +297,7 @@ func decorated(store core.Store, o *Options) core.Store {
 // thing wrong with the rules.
 //
 // Bind a set once, where the program starts, and keep the policy. Sets of the
-// same name made by [Named] share their quotas, and must have the same rules.
+// same name share their quotas, and must have the same rules: see [Named].
 func (l *Limiter) Policy(rules RuleSet) (*Policy, error) { return l.policy(rules, nil) }
 
 // Limit returns net/http middleware for one route:

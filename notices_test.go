@@ -32,7 +32,7 @@ import (
 func TestNotices(t *testing.T) {
 	perIP := limit.Rules(limit.PerIP(time.Hour, 1000))
 	settled := limit.Global(time.Hour, 1000)
-	settled.Settle = func(*http.Request, int) int64 { return -1 }
+	settled.Settle = limit.SettleBy("units", func(*http.Request, int) int64 { return -1 })
 	for _, test := range []struct {
 		name  string
 		store core.Store

@@ -81,15 +81,15 @@ func (r *Refusal) zero() bool {
 	return r.Wait == 0 && r.Waiters == 0 && r.Status == 0 && r.Redirect == "" && !r.Degrade && r.Fallback == nil && !r.Mark
 }
 
-// equal reports whether r and s are the same by value, and of a Fallback whether there is
-// one.
+// equal reports whether r and s, of rules of sets, are the same by value.
 func (r *Refusal) equal(s *Refusal) bool {
-	return r.syntax() == s.syntax() && (r.Fallback == nil) == (s.Fallback == nil)
+	return r.syntax() == s.syntax() && r.Fallback == s.Fallback
 }
 
 // OnRefusal returns the set with r as the OnRefusal of each rule that has none of its
 // own.
 func (s RuleSet) OnRefusal(r Refusal) RuleSet {
+	r.Fallback = identified(r.Fallback)
 	s.rules = slices.Clone(s.rules)
 	for i := range s.rules {
 		if rule := &s.rules[i]; rule.OnRefusal.zero() && rule.inherits(&r) {

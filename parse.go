@@ -126,10 +126,10 @@ func (r Rule) noText() string {
 	if r.Key.uses(byFunc) || r.Values.uses(byFunc) {
 		return "a function has no text: write a resolver other than limit.By"
 	}
-	if r.Cost != nil {
+	if r.Cost != (Cost{}) {
 		return "a function has no text: leave out the Cost"
 	}
-	if r.Settle != nil {
+	if r.Settle != (Settlement{}) {
 		return "a function has no text: leave out the Settle"
 	}
 	if problem := r.OnRefusal.noText(); problem != "" {

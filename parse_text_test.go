@@ -57,7 +57,7 @@ func TestRuleSetAsText(t *testing.T) {
 // TestNoText checks that MarshalText refuses rules that Parse could not read back.
 func TestNoText(t *testing.T) {
 	base := PerIP(time.Minute, 1)
-	base.Cost = func(*http.Request) int64 { return 1 }
+	base.Cost = CostBy("units", func(*http.Request) int64 { return 1 })
 	_, err := Rules(base).MarshalText()
 	assert.ErrorContains(t, err, "a function has no text: leave out the Cost")
 

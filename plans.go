@@ -16,6 +16,7 @@ func cloned(rules []Rule) []Rule {
 	rules = slices.Clone(rules)
 	for i := range rules {
 		r := &rules[i]
+		r.OnRefusal.Fallback = identified(r.OnRefusal.Fallback)
 		r.Plans, r.Reserve, r.Exempt = maps.Clone(r.Plans), maps.Clone(r.Reserve), slices.Clone(r.Exempt)
 	}
 	return rules

@@ -78,8 +78,8 @@ func newVersion(policy *Policy, set RuleSet) *version {
 		p.shows = p.shows || r.Algorithm == Distinct
 		p.names = append(p.names, r.name())
 		p.leases = p.leases || r.leases()
-		p.costs = p.costs || r.Cost != nil
-		p.settles = p.settles || r.Settle != nil
+		p.costs = p.costs || r.Cost != (Cost{})
+		p.settles = p.settles || r.Settle != (Settlement{})
 		p.queues = p.queues || r.queues()
 		p.byUser = p.byUser || r.Key.kind == byUser // others have a key without a user too
 		for _, k := range []KeyResolver{r.Key, r.Values} {

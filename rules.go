@@ -1,7 +1,6 @@
 package limit
 
 import (
-	"net/http"
 	"strings"
 	"time"
 
@@ -83,22 +82,22 @@ type Rule struct {
 	// value means [Local].
 	OnStoreError core.OnError
 
-	// Cost returns how many units a request costs. Nil means 1, and 0 for a [Ban],
-	// where each unit is a strike. A request of cost 0 takes nothing and passes the
+	// Cost says how many units a request costs: see [CostBy]. The zero value means 1,
+	// and 0 for a [Ban], where each unit is a strike. A request of cost 0 takes nothing and passes the
 	// rule, unless a ban bars its key. For [Distinct], any other cost means 1. A cost
 	// above what the rule can ever hold is refused without a Retry-After. A negative
 	// cost is a mistake of the function: the request is answered as undecided, with
 	// 503, and is charged nothing. A panic passes on to the server, before anything is
 	// charged. The function must not read the body.
-	Cost func(*http.Request) int64
+	Cost Cost
 
-	// Settle returns the true cost of a request once it has been answered with a
-	// status; nil keeps the charge. A lower cost refunds the rest, and a
+	// Settle says what a request really cost, once it has been answered with a status:
+	// see [SettleBy]. The zero value keeps the charge. A lower cost refunds the rest, and a
 	// higher one takes what there is room for: see [Decision.Settle], and [OnStatus]
 	// for attempts that count only if they fail. A handler that panics has answered
 	// with 500, and one that hijacked the connection with 101. A negative cost is a
 	// mistake of the function: the charge stays, and Options.Observe is called.
-	Settle func(r *http.Request, status int) int64
+	Settle Settlement
 
 	// OnRefusal says what happens to a request that the rule refuses. The zero value
 	// is inherited: see [Refusal].
@@ -191,6 +190,11 @@ func Rules(rules ...Rule) RuleSet { return RuleSet{rules: cloned(rules)} }
 // Named returns rules whose quotas go by a name. All routes that use it, on all
 // frameworks and in all processes on one store, share them, and so do calls of
 // [Policy.Take]. The name follows the rules for the Name of a [Rule].
+//
+// Another set of the name on the same [Limiter] must have the same rules. Their
+// functions are the same if one call of [By], [CostBy] or [SettleBy] made them, so keep
+// what it returned in a variable. A Fallback is the same if the two handlers are equal
+// in Go. An http.HandlerFunc is equal to none, so share the set.
 func Named(policy string, rules ...Rule) RuleSet {
 	return RuleSet{scope: scopeNamed, name: policy, rules: cloned(rules)}
 }
@@ -230,6 +234,7 @@ func (s RuleSet) Derive(suffix string, f func(Rule) Rule) (RuleSet, error) {
 			derived.rules[i].Replaces += suffix
 		}
 	}
+	derived.rules = cloned(derived.rules)
 	return derived, s.validate()
 }
 

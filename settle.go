@@ -47,30 +47,24 @@ func (d Decision) Settle(ctx context.Context, n int64) error {
 	return err
 }
 
-// OnStatus returns a function for [Rule].Settle: only requests that are answered
+// OnStatus returns a settlement for [Rule].Settle: only requests that are answered
 // with one of the statuses count, such as failed attempts to log in. They count what
 // they were charged. Until a request is answered it counts too, so that many attempts
 // at once do not slip through: set the Limit above the number of good requests of a
 // key in flight. For a [Ban] an answer is at least one strike, and a request that is
 // not answered is none: put a rule beside it that bounds attempts at once. OnStatus
 // panics without a status, and on a number that is no final status.
-func OnStatus(statuses ...int) func(*http.Request, int) int64 {
+func OnStatus(statuses ...int) (s Settlement) {
 	if len(statuses) == 0 {
 		panic("limit: OnStatus without a status never counts: write at least one, such as http.StatusUnauthorized")
 	}
-	counts := make(map[int]bool, len(statuses))
-	for _, s := range statuses {
-		if s < 200 || s > 599 {
-			panic(fmt.Sprintf("limit: OnStatus(%d): write statuses from 200 to 599", s))
+	for _, status := range statuses {
+		if status < minStatus || status > maxStatus {
+			panic(fmt.Sprintf("limit: OnStatus(%d): write statuses from %d to %d", status, minStatus, maxStatus))
 		}
-		counts[s] = true
+		s.add(status)
 	}
-	return func(_ *http.Request, status int) int64 {
-		if counts[status] {
-			return asCharged
-		}
-		return 0
-	}
+	return s
 }
 
 // asCharged stands for the true cost of a request that keeps its charge. A cost is
@@ -202,11 +196,11 @@ func (d Decision) done(r *http.Request, status int) {
 	defer cancel()
 	var invalid error
 	_, err := d.taken.settle(ctx, func(rule int, charged int64) int64 {
-		settle := d.policy.set.rules[rule].Settle
-		if settle == nil {
+		settle := &d.policy.set.rules[rule].Settle
+		if *settle == (Settlement{}) {
 			return charged
 		}
-		n := settle(r, status)
+		n := settle.units(r, status)
 		switch {
 		case n == asCharged && d.policy.set.rules[rule].Algorithm == Ban:
 			return max(1, charged) // a strike

@@ -185,7 +185,7 @@ func TestSettleIsDeclared(t *testing.T) {
 func TestOnStatusKeepsTheCost(t *testing.T) {
 	limiter := New(nil, nil)
 	rules := Named("login", Rule{Key: Everyone, Limit: 20, Window: time.Hour,
-		Cost: func(*http.Request) int64 { return 7 }, Settle: OnStatus(http.StatusUnauthorized)})
+		Cost: CostBy("units", func(*http.Request) int64 { return 7 }), Settle: OnStatus(http.StatusUnauthorized)})
 	answer := http.StatusUnauthorized
 	h := mustPolicy(limiter, rules).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(answer) }))
 	for _, step := range []struct {

@@ -270,8 +270,8 @@ func TestWatchersAreSettledOnce(t *testing.T) {
 		})
 	}
 	for i := range rules {
-		rules[i].Cost = func(*http.Request) int64 { return 8 }
-		rules[i].Settle = func(*http.Request, int) int64 { return 3 }
+		rules[i].Cost = CostBy("units", func(*http.Request) int64 { return 8 })
+		rules[i].Settle = SettleBy("units", func(*http.Request, int) int64 { return 3 })
 	}
 	synctest.Test(t, func(t *testing.T) {
 		p := mustPolicy(New(nil, nil), Named("p", rules...))

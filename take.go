@@ -300,8 +300,9 @@ func (p *version) validCosts(costs map[string]int64) error {
 // costless returns an error if a rule asks HTTP requests for their cost, and
 // costs does not say it.
 func (p *version) costless(costs map[string]int64) error {
-	for i, r := range p.set.rules {
-		if _, said := costs[p.names[i]]; r.Cost != nil && !said {
+	for i := range p.set.rules {
+		r := &p.set.rules[i]
+		if _, said := costs[p.names[i]]; r.Cost != (Cost{}) && !said {
 			return &RuleError{Rule: r.String(), Problem: "Cost is a function of an HTTP request: set limit.Request.Cost"}
 		}
 	}
@@ -310,8 +311,8 @@ func (p *version) costless(costs map[string]int64) error {
 
 // settleless returns an error if a rule asks HTTP responses for their cost.
 func (p *version) settleless() error {
-	for _, r := range p.set.rules {
-		if r.Settle != nil {
+	for i := range p.set.rules {
+		if r := &p.set.rules[i]; r.Settle != (Settlement{}) {
 			return &RuleError{Rule: r.String(), Problem: "Settle is a function of an HTTP response: " +
 				"call limit.Policy.Reserve, and then limit.Decision.Settle"}
 		}

@@ -53,7 +53,7 @@ func TestCost(t *testing.T) {
 	limiter := New(nil, &Options{Observe: func(_ *http.Request, _ Decision, err error) { fail = err }})
 	ran := 0
 	h := limiter.Limit(Rules(
-		Rule{Name: "units", Key: Everyone, Limit: 100, Window: time.Hour, Cost: func(*http.Request) int64 { return cost }},
+		Rule{Name: "units", Key: Everyone, Limit: 100, Window: time.Hour, Cost: CostBy("units", func(*http.Request) int64 { return cost })},
 		Global(time.Hour, 10),
 	))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { ran++ }))
 
@@ -96,12 +96,12 @@ func TestCostPanics(t *testing.T) {
 	panics := true
 	h := New(nil, nil).Limit(Rules(
 		Global(time.Hour, 1),
-		Rule{Name: "b", Key: Everyone, Limit: 1, Window: time.Hour, Cost: func(*http.Request) int64 {
+		Rule{Name: "b", Key: Everyone, Limit: 1, Window: time.Hour, Cost: CostBy("units", func(*http.Request) int64 {
 			if panics {
 				panic(http.ErrAbortHandler)
 			}
 			return 1
-		}},
+		})},
 	))(answer(204))
 	for range 3 {
 		assert.PanicsWithValue(t, http.ErrAbortHandler, func() { serve(h, nil) })

@@ -41,7 +41,7 @@ func (s RuleSet) validate() error {
 			"%d rules: a request is decided by at most %d; split the policy over a group and its routes",
 			len(s.rules), core.MaxCharges)})
 	}
-	if unstruck := slices.IndexFunc(s.rules, func(r Rule) bool { return r.Algorithm != Ban || r.Settle != nil || r.Cost != nil }); unstruck < 0 && len(s.rules) > 0 {
+	if unstruck := slices.IndexFunc(s.rules, func(r Rule) bool { return r.Algorithm != Ban || r.Settle != (Settlement{}) || r.Cost != (Cost{}) }); unstruck < 0 && len(s.rules) > 0 {
 		errs = append(errs, &RuleError{Problem: fmt.Sprintf("rules %s: nothing can strike: "+
 			"write a rule whose refusals count, or a Settle such as limit.OnStatus(http.StatusUnauthorized)", s)})
 	}
@@ -51,7 +51,7 @@ func (s RuleSet) validate() error {
 			errs = append(errs, &RuleError{Rule: r.String(), Problem: "a request that waits is refused more than once, and each is a " +
 				"strike of the ban: leave out the wait or the ban"})
 		}
-		for _, problem := range slices.Concat(r.problems(), r.refusalProblems(), s.watchProblems(&r), r.planProblems(), r.reserveProblems(), r.exemptProblems()) {
+		for _, problem := range slices.Concat(r.problems(), r.functionProblems(), r.refusalProblems(), s.watchProblems(&r), r.planProblems(), r.reserveProblems(), r.exemptProblems()) {
 			errs = append(errs, &RuleError{Rule: r.String(), Problem: problem})
 		}
 		name := r.name()
@@ -116,7 +116,7 @@ func (r Rule) problems() []string {
 	if r.Bar%time.Microsecond != 0 || r.MaxBar%time.Microsecond != 0 {
 		add("bars of %v to %v: write whole numbers of microseconds", r.Bar, r.MaxBar)
 	}
-	if q.Leases() && r.Settle != nil {
+	if q.Leases() && r.Settle != (Settlement{}) {
 		add("a Settle: a lease is released in full when the request is done: leave it out")
 	}
 	if q.Leases() && windowOK && r.Window < minLease {

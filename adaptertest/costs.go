@@ -22,10 +22,10 @@ func (s suite) costs(t *testing.T) {
 	router := s.framework(limit.New(nil, &limit.Options{Log: slog.New(slog.DiscardHandler)}))
 	router.Handle("GET", "/", ok, limit.Rules(limit.Global(time.Hour, 100), limit.Rule{
 		Name: "units", Key: limit.Everyone, Limit: 10, Window: time.Hour,
-		Cost: func(r *http.Request) int64 {
+		Cost: limit.CostBy("units", func(r *http.Request) int64 {
 			n, _ := strconv.ParseInt(r.Header.Get("X-Cost"), 10, 64)
 			return n
-		},
+		}),
 	}))
 	c := serve(t, router)
 
@@ -82,8 +82,8 @@ func (s suite) settles(t *testing.T) {
 	})
 	router.Handle("GET", "/login", answer, failedLogins(3))
 	router.Handle("GET", "/costs", answer, limit.Rules(limit.Rule{Name: "units", Key: limit.Everyone, Limit: 100, Window: time.Hour,
-		Cost:   func(*http.Request) int64 { return 10 },
-		Settle: func(_ *http.Request, status int) int64 { return int64(status) - 210 }}))
+		Cost:   limit.CostBy("units", func(*http.Request) int64 { return 10 }),
+		Settle: limit.SettleBy("units", func(_ *http.Request, status int) int64 { return int64(status) - 210 })}))
 	get := func(path string, status int) *httptest.ResponseRecorder {
 		r := httptest.NewRequest("GET", path, nil)
 		r.Header.Set("X-Status", strconv.Itoa(status))
@@ -121,7 +121,7 @@ func (s suite) settlesBroken(t *testing.T) {
 	router := s.framework(limit.New(nil, nil))
 	running, end := make(chan bool), make(chan bool)
 	rules := limit.Rules(limit.Rule{Name: "failed", Key: limit.Everyone, Limit: 1, Window: time.Hour,
-		Settle: func(_ *http.Request, status int) int64 { statuses <- status; return 0 }})
+		Settle: limit.SettleBy("units", func(_ *http.Request, status int) int64 { statuses <- status; return 0 })})
 	router.Handle("GET", "/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.Header.Get("X-Panic") {
 		case "late":

@@ -140,7 +140,7 @@ func (s suite) degradesTheHandler(t *testing.T) {
 	var settled atomic.Int32
 	degrade := limit.Refusal{Degrade: true}
 	costly := once("costly", degrade)
-	costly.Settle = func(*http.Request, int) int64 { settled.Add(1); return 1 }
+	costly.Settle = limit.SettleBy("units", func(*http.Request, int) int64 { settled.Add(1); return 1 })
 	slots := limit.Concurrent(limit.Everyone, 5)
 	slots.Name, slots.OnRefusal = "slots", degrade
 	outer := limit.Named("outer", costly, slots)

@@ -95,7 +95,7 @@ func TestErrorsOfHandlers(t *testing.T) {
 // TestNever checks that a cost that no wait helps has no time to retry.
 func TestNever(t *testing.T) {
 	c := start(t, limit.New(nil, nil), limit.Named("api", limit.Rule{Name: "units", Key: limit.Everyone, Limit: 5, Window: time.Hour,
-		Cost: func(*http.Request) int64 { return 6 }}))
+		Cost: limit.CostBy("units", func(*http.Request) int64 { return 6 })}))
 	a := c.call()
 	assert.EqualValues(t, -1, a.refused("units"))
 	assert.Empty(t, a.header.Get("Retry-After"))
@@ -265,12 +265,12 @@ func TestHooks(t *testing.T) {
 		return connect.NewError(connect.CodeAborted, errors.New("later"))
 	}
 	rule := limit.PerIP(time.Minute, 1)
-	rule.Cost = func(r *http.Request) int64 {
+	rule.Cost = limit.CostBy("units", func(r *http.Request) int64 {
 		if r.Header.Get("Broken") != "" {
 			return -1
 		}
 		return 1
-	}
+	})
 	c := serve(t, new(service), "Connect", rl.Limit(limit.Named("api", rule)))
 	c.call().admitted()
 	a := c.call()

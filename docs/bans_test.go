@@ -16,27 +16,27 @@ import (
 	"github.com/routelimit/limit/memstore"
 )
 
-// loginRules are the rules of docs/bans.md.
-func loginRules() limit.RuleSet {
-	failed := limit.OnStatus(http.StatusUnauthorized)
-	account := limit.By("account", func(r *http.Request) string {
+// The rules of docs/bans.md.
+var (
+	failed = limit.OnStatus(http.StatusUnauthorized)
+	nameOf = limit.By("account", func(r *http.Request) string {
 		name, _, _ := r.BasicAuth()
 		return strings.ToLower(name)
 	})
-	return limit.Named("login",
+	loginRules = limit.Named("login",
 		limit.Rule{Name: "failures", Key: limit.ByIP, Limit: 10, Window: 15 * time.Minute, Settle: failed},
-		limit.Rule{Name: "accounts", Key: limit.ByIP, Limit: 5, Window: time.Hour, Algorithm: limit.Distinct, Values: account},
+		limit.Rule{Name: "accounts", Key: limit.ByIP, Limit: 5, Window: time.Hour, Algorithm: limit.Distinct, Values: nameOf},
 		limit.Rule{Name: "ban", Key: limit.ByIP, Limit: 20, Window: time.Hour, Algorithm: limit.Ban, Settle: failed,
 			Bar: 15 * time.Minute, MaxBar: 24 * time.Hour},
 	)
-}
+)
 
 func Example_bans() {
 	var clock atomic.Int64
 	clock.Store(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro())
 	limiter := limit.New(memstore.New(&memstore.Options{Now: clock.Load}), nil)
 	mux := http.NewServeMux()
-	mux.Handle("POST /login", limiter.Limit(loginRules())(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	mux.Handle("POST /login", limiter.Limit(loginRules)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, password, _ := r.BasicAuth(); password != "right" {
 			w.WriteHeader(http.StatusUnauthorized)
 		}
@@ -92,7 +92,7 @@ func Example_bans() {
 
 // endBar is the program of the page for operators.
 func endBar(ctx context.Context, limiter *limit.Limiter) error {
-	login, err := limiter.Policy(loginRules()) // the quotas of every route with this set
+	login, err := limiter.Policy(loginRules) // the quotas of every route with this set
 	if err != nil {
 		return err
 	}
@@ -114,8 +114,8 @@ func endBar(ctx context.Context, limiter *limit.Limiter) error {
 func TestBansInText(t *testing.T) {
 	text := limit.MustParse("failures: 10/15m per ip; accounts: 5/1h per ip distinct query user; ban: 20/1h per ip ban 15m to 24h").Rules()
 	assert.Contains(t, read(t, "bans.md"), "    failures: 10/15m per ip; accounts: 5/1h per ip distinct query user; ban: 20/1h per ip ban 15m to 24h\n")
-	for i, rule := range loginRules().Rules() {
-		rule.Settle = nil
+	for i, rule := range loginRules.Rules() {
+		rule.Settle = limit.Settlement{}
 		rule.Values = text[i].Values
 		assert.Equal(t, text[i].String(), rule.String())
 	}

@@ -58,7 +58,7 @@ func TestHooks(t *testing.T) {
 	}
 	e := echo.New()
 	e.GET("/", ok, rl.Limit(limit.Rules(limit.Rule{Key: limit.Everyone, Limit: 1, Window: time.Minute,
-		Cost: func(*http.Request) int64 { return -1 }})))
+		Cost: limit.CostBy("units", func(*http.Request) int64 { return -1 })})))
 	w := routetest.Do(e, "GET", "/")
 	assert.Equal(t, http.StatusServiceUnavailable, w.Code)
 	assert.Equal(t, "no limiter", w.Body.String())

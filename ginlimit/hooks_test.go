@@ -50,7 +50,7 @@ func TestHooks(t *testing.T) {
 	}
 	engine := gin.New()
 	engine.GET("/", rl.Limit(limit.Rules(limit.Rule{Key: limit.Everyone, Limit: 1, Window: time.Minute,
-		Cost: func(*http.Request) int64 { return -1 }})), func(*gin.Context) { t.Error("the handler runs uncounted") })
+		Cost: limit.CostBy("units", func(*http.Request) int64 { return -1 })})), func(*gin.Context) { t.Error("the handler runs uncounted") })
 	w := routetest.Do(engine, "GET", "/")
 	assert.Equal(t, http.StatusServiceUnavailable, w.Code)
 	assert.Equal(t, "no limiter", w.Body.String())

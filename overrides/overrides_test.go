@@ -145,6 +145,18 @@ func TestInvalid(t *testing.T) {
 	assert.Contains(t, log.String(), "overrides: documents that are no overrides have no effect\" code=LIMIT-408")
 }
 
+// TestEdges applies the least and the most that an override can be, and what lies beyond.
+func TestEdges(t *testing.T) {
+	o := &Overrides{options: Options{Log: slog.New(slog.DiscardHandler)}}
+	for limit, want := range map[int64]int64{0: 0, 1: 1, core.MaxLimit: core.MaxLimit, core.MaxLimit + 1: 0} {
+		document, err := documentOf("api", "r", "k")
+		require.NoError(t, err)
+		o.apply(map[string]control.Document{document: {Value: fmt.Appendf(nil, `{"limit":%d}`, limit)}})
+		assert.Equal(t, want, o.Limit("api", "r", "k"), limit)
+		assert.Len(t, o.List(), int(min(want, 1)), limit)
+	}
+}
+
 // TestAllocations holds that a decision costs no memory.
 func TestAllocations(t *testing.T) {
 	for _, n := range []int{0, 1000} {

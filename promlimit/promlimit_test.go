@@ -54,12 +54,12 @@ func TestObserve(t *testing.T) {
 				return 0
 			}})
 		settled := limit.Global(time.Hour, 1000)
-		settled.Settle = func(r *http.Request, _ int) int64 {
+		settled.Settle = limit.SettleBy("units", func(r *http.Request, _ int) int64 {
 			if r.Header.Get("Settle") != "" {
 				return -1
 			}
 			return 1
-		}
+		})
 		mux := http.NewServeMux()
 		mux.Handle("GET /items/{id}", limiter.Limit(limit.Rules(limit.PerIP(time.Hour, 5), settled))(nothing))
 		mux.Handle("GET /report", limiter.Limit(limit.Named("reports", limit.Concurrent(limit.Everyone, 1)))(nothing))

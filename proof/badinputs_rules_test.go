@@ -64,13 +64,13 @@ func byIP(rule limit.Rule) limit.RuleSet {
 }
 
 // costly has 5 units. A request takes as many as its header says.
-var costly = limit.Rule{Name: "costly", Key: limit.ByIP, Limit: 5, Window: time.Hour, Cost: func(r *http.Request) int64 {
+var costly = limit.Rule{Name: "costly", Key: limit.ByIP, Limit: 5, Window: time.Hour, Cost: limit.CostBy("units", func(r *http.Request) int64 {
 	n, err := strconv.ParseInt(r.Header.Get("Cost"), 10, 64)
 	if err != nil {
 		return 1
 	}
 	return n
-}}
+})}
 
 const year = 366 * 24 * time.Hour // the longest window
 
@@ -304,12 +304,12 @@ var badRules = []badInput{
 			}
 			return "k"
 		}
-		cost := func(q *http.Request) int64 {
+		cost := limit.CostBy("units", func(q *http.Request) int64 {
 			if q.Header.Get("Bad") == "cost" {
 				panic("the program's own")
 			}
 			return 1
-		}
+		})
 		r.runs(2, behind(limit.Concurrent(limit.Everyone, 1), limit.Rule{Name: "all", Key: limit.Everyone, Limit: 2, Window: time.Hour, Cost: cost},
 			limit.Per(limit.By("tenant", panics), time.Hour, 2)), func(h http.Handler) {
 			for _, bad := range []string{"key", "cost", "key", "cost"} {

@@ -115,12 +115,12 @@ func TestAnswersWithoutStatus(t *testing.T) {
 		return func(w http.ResponseWriter) { _, _ = io.WriteString(w, text) }
 	}
 	rule := limit.Global(time.Minute, 1)
-	rule.Cost = func(r *http.Request) int64 {
+	rule.Cost = limit.CostBy("units", func(r *http.Request) int64 {
 		if r.Header.Get("Fail") != "" {
 			return -1
 		}
 		return 1
-	}
+	})
 	for name, serve := range frameworksByGet {
 		server := httptest.NewServer(serve(limit.New(nil, &limit.Options{
 			Refuse: func(w http.ResponseWriter, _ *http.Request, _ limit.Decision) { write("refused")(w) },

@@ -114,7 +114,7 @@ func needsOf(o *Options) (n needs) {
 		for _, r := range p.Rules.Rules() {
 			text := r.Key.String() + " " + r.Values.String()
 			_, err := grammar.Parse("1/1s per " + r.Key.String())
-			if r.Cost != nil || err != nil && r.Key.String() != limit.Everyone.String() {
+			if r.Cost != (limit.Cost{}) || err != nil && r.Key.String() != limit.Everyone.String() {
 				n = needs{true, true, true} // a function may look at anything
 			}
 			n.query = n.query || strings.Contains(text, "query ")

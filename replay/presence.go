@@ -62,15 +62,12 @@ func (s *side) leaveOut(r limit.Rule, bit uint64) limit.Rule {
 		return r
 	}
 	cost := r.Cost
-	r.Cost = func(request *http.Request) int64 {
-		switch {
-		case s.event.seen&bit == 0:
+	r.Cost = limit.CostBy("units", func(request *http.Request) int64 {
+		if s.event.seen&bit == 0 {
 			return 0
-		case cost != nil:
-			return cost(request)
 		}
-		return 1
-	}
+		return cost.Units(request)
+	})
 	return r
 }
 

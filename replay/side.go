@@ -139,9 +139,9 @@ func replayable(r limit.Rule, p *Policy, notes *notes) limit.Rule {
 		notes.add("rule %q limits requests in flight, which a log does not show: it refuses nothing here", r.String())
 		return limit.Rule{Name: r.Name, Key: limit.Everyone, Limit: 1e12, Window: time.Second, Algorithm: limit.FixedWindow, Hidden: true}
 	}
-	if r.Settle != nil {
+	if r.Settle != (limit.Settlement{}) {
 		notes.add("rule %q settles what requests cost, which is not replayed: it keeps what it charges", r.String())
-		r.Settle = nil
+		r.Settle = limit.Settlement{}
 	}
 	return withoutCallers(r, notes)
 }

@@ -246,7 +246,7 @@ func TestThrottleErrors(t *testing.T) {
 	_, err := throttle.New(limiter, limit.Rules(
 		limit.PerIP(time.Second, 100),
 		limit.Rule{Name: "empty", Key: limit.Everyone, Limit: 100, Window: time.Second, Algorithm: limit.TokenBucket, Missing: 5,
-			Cost: func(*http.Request) int64 { return 1 }},
+			Cost: limit.CostBy("units", func(*http.Request) int64 { return 1 })},
 		throttle.Bandwidth(limit.ByUser, time.Second, 100_000),
 		throttle.Bandwidth(limit.Everyone, 366*24*time.Hour, 0),
 	), &throttle.Options{Of: 7, Free: -1})

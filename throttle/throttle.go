@@ -154,10 +154,10 @@ func problems(r limit.Rule) (list []string) {
 	if r.Missing != 0 {
 		list = append(list, fmt.Sprintf("%d missing: a bucket of bytes begins full: leave it out", r.Missing))
 	}
-	if r.Cost != nil {
+	if r.Cost != (limit.Cost{}) {
 		list = append(list, "a Cost: the cost of a body is its bytes: leave it out")
 	}
-	if r.Settle != nil {
+	if r.Settle != (limit.Settlement{}) {
 		list = append(list, "a Settle: bytes are counted as they pass: leave it out")
 	}
 	if r.OnRefusal != (limit.Refusal{}) || r.Shadow {

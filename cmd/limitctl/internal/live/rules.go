@@ -128,7 +128,7 @@ func (l *Limits) bind(p *policy) (err error) {
 	for i := range rules {
 		r := &rules[i]
 		r.Reserve, r.Exempt = nil, nil
-		if r.Algorithm == limit.Ban && r.Settle == nil {
+		if r.Algorithm == limit.Ban && r.Settle == (limit.Settlement{}) {
 			r.Settle = limit.OnStatus(http.StatusUnauthorized) // a ban that only code strikes is valid
 		}
 	}

@@ -1,0 +1,167 @@
+package limit
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/routelimit/limit/internal/grammar"
+)
+
+// A Cost says how many units a request costs: see [Rule].Cost. Make it with [CostBy].
+// The zero Cost is none. Costs are comparable.
+type Cost struct {
+	name string
+	fn   *func(*http.Request) int64 // the address tells functions apart
+}
+
+// CostBy returns a cost that a function computes. The name is one word, which errors
+// show. Each call makes another Cost, as with [By].
+func CostBy(name string, fn func(*http.Request) int64) Cost { return Cost{name: name, fn: &fn} }
+
+// String returns the name of c.
+func (c Cost) String() string { return c.name }
+
+// Units returns how many units a request costs: 1 if c is the zero Cost.
+func (c Cost) Units(r *http.Request) int64 {
+	if c.fn == nil {
+		return 1
+	}
+	return (*c.fn)(r)
+}
+
+// A Settlement says what a request really cost, once it has been answered: see
+// [Rule].Settle. Make it with [OnStatus] or [SettleBy]. The zero Settlement is none.
+// Settlements are comparable: OnStatus(401) == OnStatus(401).
+type Settlement struct {
+	statuses [(maxStatus - minStatus + 64) / 64]uint64 // of OnStatus: a bit for each
+	name     string                                    // of SettleBy
+	fn       *func(*http.Request, int) int64
+}
+
+// The statuses of final responses.
+const (
+	minStatus = 200
+	maxStatus = 599
+)
+
+// SettleBy returns a settlement by a function of a request and the status of its
+// response. The name is one word, which errors show. Each call makes another
+// Settlement, as with [By].
+func SettleBy(name string, fn func(r *http.Request, status int) int64) Settlement {
+	return Settlement{name: name, fn: &fn}
+}
+
+// String returns s as code writes it, "OnStatus(401, 403)", or the name of SettleBy.
+func (s Settlement) String() string {
+	var list []string
+	for status := minStatus; status <= maxStatus; status++ {
+		if s.counts(status) {
+			list = append(list, fmt.Sprint(status))
+		}
+	}
+	if list == nil {
+		return s.name
+	}
+	return "OnStatus(" + strings.Join(list, ", ") + ")"
+}
+
+func (s *Settlement) add(status int) {
+	s.statuses[(status-minStatus)/64] |= 1 << ((status - minStatus) % 64)
+}
+
+func (s *Settlement) counts(status int) bool {
+	return minStatus <= status && status <= maxStatus && s.statuses[(status-minStatus)/64]>>((status-minStatus)%64)&1 != 0
+}
+
+// units returns the true cost of a request that was answered with a status.
+func (s *Settlement) units(r *http.Request, status int) int64 {
+	switch {
+	case s.fn != nil:
+		return (*s.fn)(r, status)
+	case s.counts(status):
+		return asCharged
+	}
+	return 0
+}
+
+// functionProblems returns what is wrong with the functions of r.
+func (r *Rule) functionProblems() (list []string) {
+	check := func(maker, name string, given, isNil bool) {
+		if given && (isNil || !grammar.IsWord(name)) {
+			list = append(list, fmt.Sprintf("limit.%s(%q, …): write a function that is not nil, and a name without "+
+				"spaces, semicolons and parentheses", maker, name))
+		}
+	}
+	check("CostBy", r.Cost.name, r.Cost.fn != nil, r.Cost.fn != nil && *r.Cost.fn == nil)
+	check("SettleBy", r.Settle.name, r.Settle.fn != nil, r.Settle.fn != nil && *r.Settle.fn == nil)
+	return list
+}
+
+// equal reports whether k and o are the same resolver by value.
+func (k KeyResolver) equal(o KeyResolver) bool {
+	return k.label == o.label && k.fn == o.fn && slices.EqualFunc(k.parts, o.parts, KeyResolver.equal)
+}
+
+// A fallback is a handler that Go cannot compare, such as an [http.HandlerFunc]. Its
+// address is that of one set.
+type fallback struct{ http.Handler }
+
+// identified returns h in a form that can be compared.
+func identified(h http.Handler) http.Handler {
+	if h == nil || reflect.ValueOf(h).Comparable() {
+		return h
+	}
+	return &fallback{h}
+}
+
+// unlike returns the error of a set that is declared under the name of s with other
+// rules. The text says what is wrong, and the advice what to do about it.
+func (s RuleSet) unlike(here RuleSet, text, advice string) error {
+	if a, b := s.String(), here.String(); a != b {
+		text += fmt.Sprintf(" (%s, here %s)", a, b)
+	}
+	for i := range min(len(s.rules), len(here.rules)) {
+		if difference := s.rules[i].otherFunction(&here.rules[i]); difference != "" {
+			text += fmt.Sprintf(": rule %q has %s", s.rules[i].name(), difference)
+		}
+	}
+	return &RuleError{Problem: text + ": " + advice}
+}
+
+// otherFunction returns the first function of a rule that differs in another one, or "".
+func (r *Rule) otherFunction(here *Rule) string {
+	for _, f := range []struct {
+		field   string
+		was, is fmt.Stringer
+		equal   bool
+		maker   string
+	}{
+		{"key", r.Key, here.Key, r.Key.label != here.Key.label || r.Key.equal(here.Key), "By"},
+		{"values", r.Values, here.Values, r.Values.label != here.Values.label || r.Values.equal(here.Values), "By"},
+		{"Cost", r.Cost, here.Cost, r.Cost == here.Cost, "CostBy"},
+		{"Settle", r.Settle, here.Settle, r.Settle == here.Settle, "SettleBy"},
+	} {
+		was, is := f.was.String(), f.is.String()
+		switch {
+		case f.equal:
+		case was == is:
+			return fmt.Sprintf("the %s %s, here another function of that name (call limit.%s once, and use what it returns in both sets)",
+				f.field, was, f.maker)
+		default:
+			return fmt.Sprintf("the %s %s, here %s", f.field, cmp.Or(was, "none"), cmp.Or(is, "none"))
+		}
+	}
+	switch was, is := r.OnRefusal.Fallback, here.OnRefusal.Fallback; {
+	case was == is:
+		return ""
+	case was == nil:
+		return "no Fallback, here one"
+	case is == nil:
+		return "a Fallback, here none"
+	}
+	return "a Fallback, here another"
+}
