@@ -81,7 +81,7 @@ func (p *Policy) handler(next http.Handler, adapter *Adapter[exchange]) http.Han
 		e, v := exchange{w: w, r: r, next: next}, p.current.Load()
 		if v.settles {
 			e.recorder = response.Record(w)
-			e.w = e.recorder
+			e.w = e.recorder.Writer()
 		}
 		_ = adapter.serve(v, w, r, e) // a ServeMux has no log of errors
 	})
