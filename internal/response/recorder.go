@@ -18,7 +18,8 @@ func Record(w http.ResponseWriter) *Recorder { return &Recorder{Passthrough: Pas
 // is: a middleware may answer while a handler that is too late still runs.
 type Recorder struct {
 	Passthrough
-	preset int // that of a response that begins without WriteHeader; 0 means 200
+	preset int         // that of a response that begins without WriteHeader; 0 means 200
+	header http.Header // of the response, for RecorderOf
 
 	mu     sync.Mutex
 	status int // 0 before the response has begun
