@@ -2,12 +2,16 @@ package echov5limit_test
 
 import (
 	"errors"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
 	"github.com/labstack/echo/v5"
+	"github.com/labstack/echo/v5/middleware"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/echov5limit"
@@ -31,21 +35,115 @@ func unauthorized(c *echo.Context, err error) {
 	echo.DefaultHTTPErrorHandler(false)(c, err)
 }
 
-// TestSettlesByTheAnswer answers outside the limiter, as error handlers do.
+// TestSettlesByTheAnswer answers outside the limiter, as error handlers do, with
+// middleware that replaces writers on either side of it. Each handler lets in a right
+// password, which is never charged, and fails with a wrong one.
 func TestSettlesByTheAnswer(t *testing.T) {
-	wrong := func(*echo.Context) error { return errPassword }
+	right := func(c *echo.Context) bool { return c.Request().Header.Get("Password") == "right" }
+	wrong := func(c *echo.Context) error {
+		if right(c) {
+			return c.NoContent(http.StatusNoContent)
+		}
+		return errPassword
+	}
+	after := func(answer func(*echo.Context) error) echo.MiddlewareFunc {
+		return func(next echo.HandlerFunc) echo.HandlerFunc {
+			return func(c *echo.Context) error {
+				if err := next(c); !errors.Is(err, errPassword) {
+					return err
+				}
+				return answer(c)
+			}
+		}
+	}
+	toJSON := after(func(c *echo.Context) error {
+		return c.JSON(http.StatusUnauthorized, map[string]string{"error": "wrong"})
+	})
+	toError := after(func(*echo.Context) error { return echo.NewHTTPError(http.StatusUnauthorized, "wrong") })
+	// Middleware of net/http gives the handlers behind it a response of their own.
+	wrapped := echo.WrapMiddleware(func(next http.Handler) http.Handler { return next })
+	chain := func(m ...echo.MiddlewareFunc) []echo.MiddlewareFunc { return m }
+	gzip := middleware.Gzip()
 	for name, test := range map[string]struct {
-		outside echo.MiddlewareFunc
+		outside []echo.MiddlewareFunc
+		inside  []echo.MiddlewareFunc
 		handler echo.HandlerFunc
 	}{
-		"error handler": {func(next echo.HandlerFunc) echo.HandlerFunc { return next }, wrong},
+		"error handler":          {nil, nil, wrong},
+		"another error":          {chain(toError), nil, wrong},
+		"another error inside":   {nil, chain(toError), wrong},
+		"JSON":                   {chain(toJSON), nil, wrong},
+		"JSON inside":            {nil, chain(toJSON), wrong},
+		"a status alone":         {chain(after(func(c *echo.Context) error { return c.NoContent(http.StatusUnauthorized) })), nil, wrong},
+		"gzip, error handler":    {chain(gzip), nil, wrong},
+		"gzip inside, a handler": {nil, chain(gzip), wrong},
+		"gzip outside":           {chain(gzip, toJSON), nil, wrong},
+		"gzip between":           {chain(toJSON, gzip), nil, wrong},
+		"gzip inside":            {chain(toJSON), chain(gzip), wrong},
+		"a kept writer": {chain(func(next echo.HandlerFunc) echo.HandlerFunc {
+			return func(c *echo.Context) error {
+				w := c.Response()
+				if err := next(c); !errors.Is(err, errPassword) {
+					return err
+				}
+				w.WriteHeader(http.StatusUnauthorized)
+				return nil
+			}
+		}), nil, wrong},
+		"bodies dumped":  {chain(middleware.BodyDump(func(*echo.Context, []byte, []byte, error) {})), nil, wrong},
+		"net/http":       {chain(wrapped), nil, wrong},
+		"net/http first": {chain(wrapped, toJSON), nil, wrong},
+		"net/http last":  {chain(toJSON, wrapped), nil, wrong},
+		"recovery": {chain(middleware.RecoverWithConfig(middleware.RecoverConfig{DisablePrintStack: true})), nil, func(c *echo.Context) error {
+			if !right(c) {
+				panic(errPassword)
+			}
+			return c.String(http.StatusOK, "welcome")
+		}},
 	} {
 		for _, served := range []bool{false, true} {
+			rl := echov5limit.New(limit.New(nil, nil))
 			e := echo.New()
+			e.Logger = slog.New(slog.DiscardHandler)
 			e.HTTPErrorHandler = unauthorized
-			e.Use(test.outside)
-			e.GET("/login", test.handler, echov5limit.New(limit.New(nil, nil)).Limit(failed("login")))
-			assert.Equal(t, map[int]int{401: 5, 429: 95}, routetest.Statuses(t, e, served, 100, "/login"), "%s, served: %v", name, served)
+			e.Use(test.outside...)
+			e.GET("/login", test.handler, append([]echo.MiddlewareFunc{rl.Limit(failed("outer")), rl.Limit(failed("inner"))}, test.inside...)...)
+			headers := []string{"Accept-Encoding", "gzip"}
+			for range 2 {
+				statuses := routetest.Statuses(t, e, served, 20, "/login", append(headers, "Password", "right")...)
+				assert.Equal(t, 20, statuses[200]+statuses[204], "%s, served: %v: %v", name, served, statuses)
+			}
+			assert.Equal(t, map[int]int{401: 5, 429: 95}, routetest.Statuses(t, e, served, 100, "/login", headers...), "%s, served: %v", name, served)
+		}
+	}
+}
+
+// TestSettlesNothingWritten checks that a handler that writes nothing has answered with
+// 200 when the request ends, and that an answer that comes before counts instead.
+func TestSettlesNothingWritten(t *testing.T) {
+	statuses := make(chan int, 1)
+	rules := limit.Rules(limit.Rule{Name: "answers", Key: limit.Everyone, Limit: 5, Window: time.Hour,
+		Settle: func(_ *http.Request, status int) int64 { statuses <- status; return 0 }})
+	for _, want := range []int{http.StatusOK, http.StatusUnauthorized} {
+		e := echo.New()
+		e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
+			return func(c *echo.Context) error {
+				err := next(c)
+				if err == nil && want != http.StatusOK {
+					return c.NoContent(want)
+				}
+				return err
+			}
+		})
+		e.GET("/", func(*echo.Context) error { return nil }, echov5limit.New(limit.New(nil, nil)).Limit(rules))
+		server := httptest.NewServer(e)
+		defer server.Close()
+		for range 7 {
+			response, err := server.Client().Get(server.URL)
+			require.NoError(t, err)
+			response.Body.Close()
+			require.Equal(t, want, response.StatusCode)
+			require.Equal(t, want, <-statuses)
 		}
 	}
 }
