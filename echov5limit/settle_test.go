@@ -24,7 +24,10 @@ func failed(name string) limit.RuleSet {
 		Settle: limit.OnStatus(http.StatusUnauthorized)})
 }
 
-var errPassword = errors.New("wrong password")
+var (
+	errPassword  = errors.New("wrong password")
+	errForbidden = echo.NewHTTPError(http.StatusForbidden, "forbidden")
+)
 
 // unauthorized is an error handler of a program.
 func unauthorized(c *echo.Context, err error) {
@@ -36,13 +39,15 @@ func unauthorized(c *echo.Context, err error) {
 }
 
 // TestSettlesByTheAnswer answers outside the limiter, as error handlers do, with
-// middleware that replaces writers on either side of it. Each handler lets in a right
-// password, which is never charged, and fails with a wrong one.
+// middleware that replaces writers on either side of it. Each handler fails with a wrong
+// password, lets in a right one, and forbids one: these two are never charged.
 func TestSettlesByTheAnswer(t *testing.T) {
-	right := func(c *echo.Context) bool { return c.Request().Header.Get("Password") == "right" }
 	wrong := func(c *echo.Context) error {
-		if right(c) {
+		switch c.Request().Header.Get("Password") {
+		case "right":
 			return c.NoContent(http.StatusNoContent)
+		case "forbidden":
+			return errForbidden
 		}
 		return errPassword
 	}
@@ -62,6 +67,32 @@ func TestSettlesByTheAnswer(t *testing.T) {
 	toError := after(func(*echo.Context) error { return echo.NewHTTPError(http.StatusUnauthorized, "wrong") })
 	// Middleware of net/http gives the handlers behind it a response of their own.
 	wrapped := echo.WrapMiddleware(func(next http.Handler) http.Handler { return next })
+	kept := func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c *echo.Context) error {
+			w := c.Response()
+			switch err := next(c); {
+			case errors.Is(err, errPassword):
+				w.WriteHeader(http.StatusUnauthorized)
+			case errors.Is(err, errForbidden):
+				w.WriteHeader(http.StatusForbidden)
+			default:
+				return err
+			}
+			return nil
+		}
+	}
+	swapped := func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c *echo.Context) error {
+			response, err := echo.UnwrapResponse(c.Response())
+			if err != nil {
+				return err
+			}
+			own := response.ResponseWriter
+			response.ResponseWriter = struct{ http.ResponseWriter }{own}
+			defer func() { response.ResponseWriter = own }()
+			return next(c)
+		}
+	}
 	chain := func(m ...echo.MiddlewareFunc) []echo.MiddlewareFunc { return m }
 	gzip := middleware.Gzip()
 	for name, test := range map[string]struct {
@@ -69,36 +100,29 @@ func TestSettlesByTheAnswer(t *testing.T) {
 		inside  []echo.MiddlewareFunc
 		handler echo.HandlerFunc
 	}{
-		"error handler":          {nil, nil, wrong},
-		"another error":          {chain(toError), nil, wrong},
-		"another error inside":   {nil, chain(toError), wrong},
-		"JSON":                   {chain(toJSON), nil, wrong},
-		"JSON inside":            {nil, chain(toJSON), wrong},
-		"a status alone":         {chain(after(func(c *echo.Context) error { return c.NoContent(http.StatusUnauthorized) })), nil, wrong},
-		"gzip, error handler":    {chain(gzip), nil, wrong},
-		"gzip inside, a handler": {nil, chain(gzip), wrong},
-		"gzip outside":           {chain(gzip, toJSON), nil, wrong},
-		"gzip between":           {chain(toJSON, gzip), nil, wrong},
-		"gzip inside":            {chain(toJSON), chain(gzip), wrong},
-		"a kept writer": {chain(func(next echo.HandlerFunc) echo.HandlerFunc {
-			return func(c *echo.Context) error {
-				w := c.Response()
-				if err := next(c); !errors.Is(err, errPassword) {
-					return err
-				}
-				w.WriteHeader(http.StatusUnauthorized)
-				return nil
-			}
-		}), nil, wrong},
-		"bodies dumped":  {chain(middleware.BodyDump(func(*echo.Context, []byte, []byte, error) {})), nil, wrong},
-		"net/http":       {chain(wrapped), nil, wrong},
-		"net/http first": {chain(wrapped, toJSON), nil, wrong},
-		"net/http last":  {chain(toJSON, wrapped), nil, wrong},
+		"error handler":           {nil, nil, wrong},
+		"another error":           {chain(toError), nil, wrong},
+		"another error inside":    {nil, chain(toError), wrong},
+		"JSON":                    {chain(toJSON), nil, wrong},
+		"JSON inside":             {nil, chain(toJSON), wrong},
+		"a status alone":          {chain(after(func(c *echo.Context) error { return c.NoContent(http.StatusUnauthorized) })), nil, wrong},
+		"gzip, error handler":     {chain(gzip), nil, wrong},
+		"gzip inside, a handler":  {nil, chain(gzip), wrong},
+		"gzip outside":            {chain(gzip, toJSON), nil, wrong},
+		"gzip between":            {chain(toJSON, gzip), nil, wrong},
+		"gzip inside":             {chain(toJSON), chain(gzip), wrong},
+		"a kept writer":           {chain(kept), nil, wrong},
+		"a kept writer, net/http": {chain(kept, wrapped), nil, wrong},
+		"a restored writer":       {chain(swapped), nil, wrong},
+		"bodies dumped":           {chain(middleware.BodyDump(func(*echo.Context, []byte, []byte, error) {})), nil, wrong},
+		"net/http":                {chain(wrapped), nil, wrong},
+		"net/http first":          {chain(wrapped, toJSON), nil, wrong},
+		"net/http last":           {chain(toJSON, wrapped), nil, wrong},
 		"recovery": {chain(middleware.RecoverWithConfig(middleware.RecoverConfig{DisablePrintStack: true})), nil, func(c *echo.Context) error {
-			if !right(c) {
-				panic(errPassword)
+			if err := wrong(c); err != nil {
+				panic(err)
 			}
-			return c.String(http.StatusOK, "welcome")
+			return nil
 		}},
 	} {
 		for _, served := range []bool{false, true} {
@@ -109,9 +133,9 @@ func TestSettlesByTheAnswer(t *testing.T) {
 			e.Use(test.outside...)
 			e.GET("/login", test.handler, append([]echo.MiddlewareFunc{rl.Limit(failed("outer")), rl.Limit(failed("inner"))}, test.inside...)...)
 			headers := []string{"Accept-Encoding", "gzip"}
-			for range 2 {
-				statuses := routetest.Statuses(t, e, served, 20, "/login", append(headers, "Password", "right")...)
-				assert.Equal(t, 20, statuses[200]+statuses[204], "%s, served: %v: %v", name, served, statuses)
+			for password, status := range map[string]int{"right": 204, "forbidden": 403} {
+				statuses := routetest.Statuses(t, e, served, 20, "/login", append(headers, "Password", password)...)
+				assert.Equal(t, map[int]int{status: 20}, statuses, "%s, served: %v", name, served)
 			}
 			assert.Equal(t, map[int]int{401: 5, 429: 95}, routetest.Statuses(t, e, served, 100, "/login", headers...), "%s, served: %v", name, served)
 		}

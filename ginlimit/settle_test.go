@@ -24,29 +24,48 @@ func failed(name string) limit.RuleSet {
 		Settle: limit.OnStatus(http.StatusUnauthorized)})
 }
 
-var errPassword = errors.New("wrong password")
+var (
+	errPassword  = errors.New("wrong password")
+	errForbidden = errors.New("forbidden")
+)
 
 // TestSettlesByTheAnswer answers outside the limiter, as error middleware does, with
-// middleware that replaces writers on either side of it. Each handler lets in a right
-// password, which is never charged, and fails with a wrong one.
+// middleware that replaces writers on either side of it. Each handler fails with a wrong
+// password, lets in a right one, and forbids one: these two are never charged.
 func TestSettlesByTheAnswer(t *testing.T) {
-	right := func(c *gin.Context) bool { return c.GetHeader("Password") == "right" }
 	wrong := func(c *gin.Context) {
-		if right(c) {
+		switch c.GetHeader("Password") {
+		case "right":
 			c.Status(http.StatusNoContent)
-			return
+		case "forbidden":
+			_ = c.Error(errForbidden)
+		default:
+			_ = c.Error(errPassword)
 		}
-		_ = c.Error(errPassword)
 	}
-	after := func(answer func(*gin.Context)) gin.HandlerFunc {
+	failure := func(c *gin.Context) error {
+		for _, err := range c.Errors {
+			if errors.Is(err, errPassword) || errors.Is(err, errForbidden) {
+				return err.Err
+			}
+		}
+		return nil
+	}
+	statusOf := func(err error) int {
+		if errors.Is(err, errForbidden) {
+			return http.StatusForbidden
+		}
+		return http.StatusUnauthorized
+	}
+	after := func(answer func(c *gin.Context, status int)) gin.HandlerFunc {
 		return func(c *gin.Context) {
 			c.Next()
-			if len(c.Errors) > 0 && errors.Is(c.Errors.Last(), errPassword) {
-				answer(c)
+			if err := failure(c); err != nil {
+				answer(c, statusOf(err))
 			}
 		}
 	}
-	toJSON := after(func(c *gin.Context) { c.JSON(http.StatusUnauthorized, gin.H{"error": "wrong"}) })
+	toJSON := after(func(c *gin.Context, status int) { c.JSON(status, gin.H{"error": "wrong"}) })
 	chain := func(h ...gin.HandlerFunc) []gin.HandlerFunc { return h }
 	for name, test := range map[string]struct {
 		outside []gin.HandlerFunc
@@ -55,14 +74,14 @@ func TestSettlesByTheAnswer(t *testing.T) {
 	}{
 		"JSON":            {chain(toJSON), nil, wrong},
 		"inside":          {nil, chain(toJSON), wrong},
-		"a status alone":  {chain(after(func(c *gin.Context) { c.Status(http.StatusUnauthorized) })), nil, wrong},
-		"the last status": {chain(after(func(c *gin.Context) { c.Status(403); c.Status(401) })), nil, wrong},
-		"an abort":        {chain(after(func(c *gin.Context) { c.AbortWithStatus(http.StatusUnauthorized) })), nil, wrong},
+		"a status alone":  {chain(after((*gin.Context).Status)), nil, wrong},
+		"the last status": {chain(after(func(c *gin.Context, status int) { c.Status(403); c.Status(401); c.Status(status) })), nil, wrong},
+		"an abort":        {chain(after((*gin.Context).AbortWithStatus)), nil, wrong},
 		"a kept writer": {chain(func(c *gin.Context) {
 			w := c.Writer
 			c.Next()
-			if len(c.Errors) > 0 {
-				w.WriteHeader(http.StatusUnauthorized)
+			if err := failure(c); err != nil {
+				w.WriteHeader(statusOf(err))
 				_, _ = w.WriteString("wrong")
 			}
 		}), nil, wrong},
@@ -73,19 +92,18 @@ func TestSettlesByTheAnswer(t *testing.T) {
 		"buffer between": {chain(toJSON, buffered), nil, wrong},
 		"buffer inside":  {nil, chain(buffered, toJSON), wrong},
 		"logged bodies":  {chain(toJSON, func(c *gin.Context) { c.Writer = &loggedWriter{c.Writer, 0} }), nil, wrong},
-		"recovery": {chain(gin.CustomRecoveryWithWriter(nil, func(c *gin.Context, _ any) {
-			c.AbortWithStatus(http.StatusUnauthorized)
+		"recovery": {chain(gin.CustomRecoveryWithWriter(nil, func(c *gin.Context, err any) {
+			c.AbortWithStatus(statusOf(err.(error)))
 		})), nil, func(c *gin.Context) {
-			if !right(c) {
-				panic(errPassword)
+			if wrong(c); len(c.Errors) > 0 {
+				panic(c.Errors.Last().Err)
 			}
 		}},
 		"a body, then a panic": {chain(gin.CustomRecoveryWithWriter(nil, func(*gin.Context, any) {})), nil, func(c *gin.Context) {
-			if !right(c) {
-				c.String(http.StatusUnauthorized, "wrong")
+			if wrong(c); len(c.Errors) > 0 {
+				c.String(statusOf(c.Errors.Last()), "wrong")
 				panic(errPassword)
 			}
-			c.String(http.StatusOK, "welcome")
 		}},
 	} {
 		for _, served := range []bool{false, true} {
@@ -93,9 +111,9 @@ func TestSettlesByTheAnswer(t *testing.T) {
 			engine := gin.New()
 			engine.Use(test.outside...)
 			engine.GET("/login", append(append(chain(rl.Limit(failed("outer")), rl.Limit(failed("inner"))), test.inside...), test.handler)...)
-			for range 2 {
-				statuses := routetest.Statuses(t, engine, served, 20, "/login", "Password", "right")
-				assert.Equal(t, 20, statuses[200]+statuses[204], "%s, served: %v: %v", name, served, statuses)
+			for password, status := range map[string]int{"right": 204, "forbidden": 403} {
+				statuses := routetest.Statuses(t, engine, served, 20, "/login", "Password", password)
+				assert.Equal(t, map[int]int{status: 20}, statuses, "%s, served: %v", name, served)
 			}
 			assert.Equal(t, map[int]int{401: 5, 429: 95}, routetest.Statuses(t, engine, served, 100, "/login"), "%s, served: %v", name, served)
 		}
