@@ -121,6 +121,7 @@ func (s suite) settlesRequestsOfHandlers(t *testing.T) {
 	assert.Equal(t, http.StatusOK, w.Code)
 	assert.Equal(t, []int{401, 401, 401, 401, 401, 429, 429, 429, 429, 429}, statuses)
 	assert.EqualValues(t, 5, left(t, limiter, batch))
+	assert.Zero(t, left(t, limiter, login), "not settled by the answer of the batch")
 }
 
 // settled returns a set whose requests are settled by a status that the channel gets.
