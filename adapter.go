@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net/http"
 	"sync"
+
+	"github.com/routelimit/limit/internal/response"
 )
 
 // An Adapter says how a framework sees a request. C is the framework's context, such
@@ -27,13 +29,16 @@ type Adapter[C any] struct {
 	User func(c C) string
 
 	// Next runs the handler with a request. It returns the status that the handler
-	// answered with, and the error of the framework, which Serve returns.
+	// answered with, and the error of the framework, which Serve returns. If the
+	// response has not begun, the status is the one that the framework sends then, or 0
+	// if something outside the rules will answer, such as an error handler.
 	Next func(c C, r *http.Request) (status int, err error)
 
-	// Status returns the status that has been sent, or 0. Serve asks when Next
-	// panics, for rules that settle by status. Nil means that a handler that panics
-	// has answered with 500.
-	Status func(c C) int
+	// Record puts a Recorder of package adapter around the writer that the framework
+	// writes to, for rules that settle by status: they settle by what it has sent,
+	// also what middleware outside the rules sends later. Serve calls it at most once
+	// for a request. Nil, or a nil Recorder, means that the status of Next counts.
+	Record func(c C) *response.Recorder
 
 	// SetStatus tells the framework the status of a refusal or failure before any
 	// function answers it: the one to send unless that function sends another. Nil
@@ -76,8 +81,8 @@ func (a *Adapter[C]) Bind(l *Limiter, pattern string, rules RuleSet) (*Policy, e
 // Serve is the flow of every adapter. It decides a request, sets the headers,
 // waits for the slot of a [Queue], and calls Next if the rules admit the request;
 // otherwise the request meets the [Refusal] of its rules, which is an answer unless
-// they say otherwise. When Next returns or panics, it settles what the request cost
-// and releases its leases.
+// they say otherwise. When Next returns or panics, it releases the leases of the
+// request, and settles what the request cost once it is answered: see [Rule].Settle.
 //
 // The decision does not end with the request's context, so that a client that
 // disconnects cannot make a handler run uncounted. If the client disconnects before
@@ -95,6 +100,9 @@ func (a *Adapter[C]) Serve(p *Policy, w http.ResponseWriter, r *http.Request, c 
 func (a *Adapter[C]) serve(p *version, w http.ResponseWriter, r *http.Request, c C) error {
 	call := a.call(p.limiter, c)
 	defer a.done(call)
+	if p.settles && !a.RPC {
+		call.writer = w
+	}
 	return p.serve(w, r, call)
 }
 
@@ -164,13 +172,8 @@ func (p *version) serve(w http.ResponseWriter, r *http.Request, from framework) 
 
 // hold calls Next for a request that may wait, holds leases, or is settled.
 func (p *version) hold(w http.ResponseWriter, r *http.Request, from framework, d Decision) error {
-	status := 0
-	defer func() {
-		if status == 0 { // Next has panicked
-			status = cmp.Or(from.status(), http.StatusInternalServerError)
-		}
-		d.done(r, status)
-	}()
+	status := 0 // until Next returns
+	defer func() { d.done(from.recorder(), r, status) }()
 	if err := d.Wait(r.Context()); err != nil {
 		status = statusClientClosed
 		w.WriteHeader(status)
@@ -192,7 +195,7 @@ type framework interface {
 	pathValue(r *http.Request, name string) string
 	user(r *http.Request) string
 	next(r *http.Request) (status int, err error)
-	status() int
+	recorder() *response.Recorder
 	answer(w http.ResponseWriter, r *http.Request, err error) error
 }
 
@@ -202,6 +205,10 @@ type call[C any] struct {
 	adapter *Adapter[C]
 	limiter *Limiter
 	context C
+
+	// For rules that settle by status:
+	writer   http.ResponseWriter
+	recorded *response.Recorder // of the response, since Next was called
 }
 
 func (a *Adapter[C]) call(l *Limiter, c C) *call[C] {
@@ -215,7 +222,7 @@ func (a *Adapter[C]) call(l *Limiter, c C) *call[C] {
 
 func (a *Adapter[C]) done(v *call[C]) {
 	var none C
-	v.limiter, v.context = nil, none
+	v.limiter, v.context, v.writer, v.recorded = nil, none, nil, nil
 	a.calls.Put(v)
 }
 
@@ -236,15 +243,6 @@ func (v *call[C]) user(r *http.Request) string {
 		return v.limiter.options.User(r)
 	}
 	return ""
-}
-
-func (v *call[C]) next(r *http.Request) (int, error) { return v.adapter.Next(v.context, r) }
-
-func (v *call[C]) status() int {
-	if v.adapter.Status == nil {
-		return 0
-	}
-	return v.adapter.Status(v.context)
 }
 
 // answer answers a request that is refused or could not be decided: by the function

@@ -1,7 +1,6 @@
 package limit
 
 import (
-	"cmp"
 	"net/http"
 	"reflect"
 
@@ -16,8 +15,13 @@ import (
 // Unless the set is [Named], the pattern of the route names its quotas. Handler
 // panics if a rule by user has no [Options].User, and if one set made by [Rules]
 // would cover several routes: if next is a ServeMux, or at the second call. It
-// calls next after the wait of a [Queue], and settles and releases what the
-// request holds when next returns or panics.
+// calls next after the wait of a [Queue], and releases what the request holds when
+// next returns or panics.
+//
+// Rules that settle do so by what next has answered. Handler does not see what
+// middleware around it answers when next has returned: put such middleware behind the
+// rules, or put another set that settles around it. A handler that panics before it
+// answers stays charged.
 //
 // Around a router the path has not been parsed yet, and [ByPathValue] finds no
 // value there.
@@ -65,23 +69,23 @@ func (p *Policy) mustAttach(next http.Handler) {
 // An exchange is a request of net/http and its response.
 type exchange struct {
 	w        http.ResponseWriter
-	recorder *response.Recorder // around w, if rules settle by status
+	recorder *response.Recorder // around w, if this is the outermost set that settles by status
 	r        *http.Request
 	next     http.Handler
 }
 
 // The adapters of net/http: behind a router, and before it.
 var (
-	onRoute = &Adapter[exchange]{Route: exchange.route, Next: exchange.serve, Status: exchange.status}
-	before  = &Adapter[exchange]{Route: exchange.none, Next: exchange.serve, Status: exchange.status}
+	onRoute = &Adapter[exchange]{Route: exchange.route, Next: exchange.serve, Record: exchange.record}
+	before  = &Adapter[exchange]{Route: exchange.none, Next: exchange.serve, Record: exchange.record}
 )
 
 func (p *Policy) handler(next http.Handler, adapter *Adapter[exchange]) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		e, v := exchange{w: w, r: r, next: next}, p.current.Load()
-		if v.settles {
+		if v.settles && response.RecorderOf(r.Context(), w) == nil {
 			e.recorder = response.Record(w)
-			e.w = e.recorder
+			e.w = e.recorder.Writer()
 		}
 		_ = adapter.serve(v, w, r, e) // a ServeMux has no log of errors
 	})
@@ -91,14 +95,14 @@ func (e exchange) route() (method, pattern string) { return "", e.r.Pattern }
 
 func (e exchange) none() (method, pattern string) { return "", "" }
 
+func (e exchange) record() *response.Recorder { return e.recorder }
+
+// serve runs the handler. Nothing shows what middleware outside writes to the writer
+// below, so a handler that has written nothing has answered as net/http does then.
 func (e exchange) serve(r *http.Request) (status int, err error) {
 	e.next.ServeHTTP(e.w, r)
-	return cmp.Or(e.status(), http.StatusOK), nil
-}
-
-func (e exchange) status() int {
-	if e.recorder == nil {
-		return 0
+	if e.recorder != nil {
+		e.recorder.Answered(http.StatusOK)
 	}
-	return e.recorder.Status()
+	return http.StatusOK, nil
 }

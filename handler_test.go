@@ -48,26 +48,32 @@ type router struct {
 type routes struct {
 	mux     *http.ServeMux
 	limiter *limit.Limiter
+	after   http.Handler
 }
 
 func newRouter(l *limit.Limiter) adaptertest.Router {
 	mux := http.NewServeMux()
-	return &router{routes{mux, l}, mux}
+	return &router{routes{mux, l, nil}, mux}
 }
 
 func (r *router) Use(rules limit.RuleSet) {
 	r.Handler = mustPolicy(r.limiter, rules).Middleware(r.Handler)
 }
 
+func (r *router) After(answer http.Handler) { r.after = answer }
+
 func (r *router) Group(prefix string, rules limit.RuleSet) adaptertest.Routes {
 	below := http.NewServeMux()
 	r.mux.Handle(prefix+"/", mustPolicy(r.limiter, rules).Middleware(http.StripPrefix(prefix, below)))
-	return routes{below, r.limiter}
+	return routes{below, r.limiter, r.after}
 }
 
 func (r routes) Handle(method, path string, h http.Handler, rules ...limit.RuleSet) {
 	for _, set := range rules {
 		h = r.limiter.Limit(set)(h)
+	}
+	if r.after != nil {
+		h = answeredAfter(h, r.after)
 	}
 	if path == "/" {
 		path = "/{$}"
@@ -77,6 +83,33 @@ func (r routes) Handle(method, path string, h http.Handler, rules ...limit.RuleS
 
 func (r *router) Throttle(method, path string, h http.Handler, rules limit.RuleSet, options *throttle.Options) {
 	r.mux.Handle(method+" "+path, throttle.Limit(r.limiter, rules, options)(h))
+}
+
+// begun is the writer of middleware that asks whether a handler has answered. Like most
+// such writers it has no Unwrap.
+type begun struct {
+	http.ResponseWriter
+	begun bool
+}
+
+func (w *begun) WriteHeader(status int) {
+	w.begun = true
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *begun) Write(p []byte) (int, error) {
+	w.begun = true
+	return w.ResponseWriter.Write(p)
+}
+
+func answeredAfter(next, answer http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		inside := &begun{ResponseWriter: w}
+		next.ServeHTTP(inside, r)
+		if !inside.begun {
+			answer.ServeHTTP(w, r)
+		}
+	})
 }
 
 func TestHandler(t *testing.T) { adaptertest.Run(t, newRouter) }

@@ -184,12 +184,10 @@ func (t *taken) giveBack() (given [core.MaxCharges]int64) {
 	return given
 }
 
-// done ends an admitted request that was answered with a status: it settles the
-// rules that have a [Rule].Settle, and releases the leases. Each may wait up to a
-// second for the store.
-func (d Decision) done(r *http.Request, status int) {
-	defer d.Release()
-	if d.taken == nil || !d.policy.settles || !d.taken.begin() {
+// settleBy settles the rules that have a [Rule].Settle by the status of an admitted
+// request's response. It may wait up to a second for the store.
+func (d Decision) settleBy(r *http.Request, status int) {
+	if !d.taken.begin() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), settleTimeout)

@@ -22,7 +22,7 @@
 //		r.group.Add(method, adaptertest.Colons(path), fancy.Wrap(h), chain...)
 //	}
 //
-//	// Use, Group and Throttle likewise.
+//	// Use, After, Group and Throttle likewise.
 //
 //	func newRouter(l *limit.Limiter) adaptertest.Router {
 //		e := fancy.New()
@@ -37,7 +37,7 @@
 //   - the answer to refused and to undecided requests: status, headers, body, and
 //     what Refuse, Fail and Observe of limit.Options do to them;
 //   - that a request is charged to every rule or to none, by its cost, and that the
-//     status of the answer settles the cost;
+//     status of the answer settles the cost, whatever has answered;
 //   - exempt and barred clients, which are charged to no rule;
 //   - the limits of plans and overrides, and what is reserved for a class;
 //   - keys: the client's address with forged and with trusted headers, users, path
@@ -85,6 +85,11 @@ type Router interface {
 	// called before the first route is added. Like the adapter, it may panic with a
 	// limit.RuleError if the rules are not named and the route is not known there.
 	Use(rules limit.RuleSet)
+
+	// After adds middleware of the framework before the routes that are added later, and
+	// behind the rules of Use. It calls answer, with the framework's writer, when the
+	// handler has returned and has answered nothing, as error middleware does.
+	After(answer http.Handler)
 
 	// Group returns the routes below a prefix, with rules before them. It may panic
 	// as Use may.
@@ -145,6 +150,12 @@ func Run(t *testing.T, framework Framework) {
 		{"costs", s.costs},
 		{"settles", s.settles},
 		{"settles broken requests", s.settlesBroken},
+		{"settles by a later answer", s.settlesLater},
+		{"settles a later panic", s.settlesRecovered},
+		{"settles requests of handlers", s.settlesRequestsOfHandlers},
+		{"settles streams and hijacked connections", s.settlesStreams},
+		{"settles what a client has reset", s.settlesReset},
+		{"settles and releases", s.settlesAndReleases},
 		{"queue", s.waits},
 		{"client disconnects in a queue", s.disconnects},
 		{"slot after the deadline", s.late},

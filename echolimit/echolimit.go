@@ -94,7 +94,7 @@ func (l *Limiter) adapter() *limit.Adapter[call] {
 			err := c.next(c.Context)
 			return status(c, err), err
 		},
-		Status:    sent,
+		Record:    record,
 		SetStatus: setStatus,
 		Answer:    answer,
 	}

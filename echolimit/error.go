@@ -1,20 +1,11 @@
 package echolimit
 
 import (
-	"errors"
 	"net/http"
 	"net/url"
 
 	"github.com/labstack/echo/v4"
 )
-
-// sent returns the status that has been sent, or 0.
-func sent(c call) int {
-	if !c.Response().Committed {
-		return 0
-	}
-	return c.Response().Status
-}
 
 func setStatus(c call, status int) { c.Response().Status = status }
 
@@ -53,19 +44,6 @@ func (d *document) MarshalJSON() ([]byte, error) {
 
 // String is for logs, which print the message beside the wrapped error.
 func (d *document) String() string { return http.StatusText(d.status) }
-
-// status returns the status of a request that a handler has answered, or that the
-// error handler of the server will answer, if it goes by the codes of errors as
-// Echo's own does.
-func status(c call, err error) int {
-	if err == nil || c.Response().Committed {
-		return c.Response().Status
-	}
-	if failed := (*echo.HTTPError)(nil); errors.As(err, &failed) {
-		return failed.Code
-	}
-	return http.StatusInternalServerError
-}
 
 // pathValue returns a parameter as the request means it. Echo returns it as it was
 // written, in which "a" and "%61" would have a quota each.

@@ -92,10 +92,9 @@ func (l *Limiter) adapter() *limit.Adapter[call] {
 		Next: func(c call, r *http.Request) (int, error) {
 			c.SetRequest(r)
 			err := c.next(c.Context)
-			_, status := echo.ResolveResponseStatus(c.Response(), err)
-			return status, err
+			return status(c, err), err
 		},
-		Status:    sent,
+		Record:    record,
 		SetStatus: setStatus,
 		Answer:    answer,
 	}

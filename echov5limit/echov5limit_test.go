@@ -38,6 +38,18 @@ func newRouter(l *limit.Limiter) adaptertest.Router {
 
 func (r router) Use(rules limit.RuleSet) { r.Echo.Use(r.limiter.Limit(rules)) }
 
+func (r router) After(answer http.Handler) {
+	r.Echo.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c *echo.Context) error {
+			err := next(c)
+			if response, _ := echo.UnwrapResponse(c.Response()); err == nil && !response.Committed {
+				answer.ServeHTTP(c.Response(), c.Request())
+			}
+			return err
+		}
+	})
+}
+
 func (r router) Group(prefix string, rules limit.RuleSet) adaptertest.Routes {
 	return routes{r.Echo.Group(prefix, r.limiter.Limit(rules)), r.limiter}
 }

@@ -13,14 +13,6 @@ func committed(c *echo.Context) bool {
 	return err == nil && response.Committed
 }
 
-// sent returns the status that has been sent, or 0.
-func sent(c call) int {
-	if response, err := echo.UnwrapResponse(c.Response()); err == nil && response.Committed {
-		return response.Status
-	}
-	return 0
-}
-
 func setStatus(c call, status int) {
 	if response, err := echo.UnwrapResponse(c.Response()); err == nil {
 		response.Status = status

@@ -79,14 +79,12 @@ func (l *Limiter) adapter() *limit.Adapter[*gin.Context] {
 		Next: func(c *gin.Context, r *http.Request) (int, error) {
 			c.Request = r
 			c.Next()
+			if !c.Writer.Written() {
+				return 0, nil // Gin, or middleware outside, writes it
+			}
 			return c.Writer.Status(), nil
 		},
-		Status: func(c *gin.Context) int {
-			if !c.Writer.Written() {
-				return 0
-			}
-			return c.Writer.Status()
-		},
+		Record:    record,
 		SetStatus: (*gin.Context).Status,
 	}
 	if l.Refuse != nil {

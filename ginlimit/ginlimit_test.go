@@ -42,6 +42,15 @@ func newRouter(l *limit.Limiter) adaptertest.Router {
 
 func (r router) Use(rules limit.RuleSet) { r.Engine.Use(r.limiter.Limit(rules)) }
 
+func (r router) After(answer http.Handler) {
+	r.Engine.Use(func(c *gin.Context) {
+		c.Next()
+		if !c.Writer.Written() && c.Writer.Status() == http.StatusOK {
+			answer.ServeHTTP(c.Writer, c.Request)
+		}
+	})
+}
+
 func (r router) Group(prefix string, rules limit.RuleSet) adaptertest.Routes {
 	return routes{r.Engine.Group(prefix, r.limiter.Limit(rules)), r.limiter}
 }

@@ -7,7 +7,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -82,6 +85,148 @@ func TestHijack(t *testing.T) {
 	response.Body.Close()
 	assert.Equal(t, http.StatusNoContent, response.StatusCode, "the handler has the connection")
 	assert.Equal(t, http.StatusSwitchingProtocols, <-status)
+}
+
+// TestOffer checks that a wrapper has the optional methods of the writer below, and no
+// others. The interfaces are those that an http.Handler asks for.
+func TestOffer(t *testing.T) {
+	type (
+		W = http.ResponseWriter
+		F = http.Flusher
+		H = http.Hijacker
+		C = closeNotifier
+		P = http.Pusher
+	)
+	for i, below := range []http.ResponseWriter{
+		struct{ W }{}, struct {
+			W
+			F
+		}{}, struct {
+			W
+			H
+		}{}, struct {
+			W
+			F
+			H
+		}{}, struct {
+			W
+			C
+		}{}, struct {
+			W
+			F
+			C
+		}{}, struct {
+			W
+			H
+			C
+		}{}, struct {
+			W
+			F
+			H
+			C
+		}{}, struct {
+			W
+			P
+		}{}, struct {
+			W
+			F
+			P
+		}{}, struct {
+			W
+			H
+			P
+		}{}, struct {
+			W
+			F
+			H
+			P
+		}{}, struct {
+			W
+			C
+			P
+		}{}, struct {
+			W
+			F
+			C
+			P
+		}{}, struct {
+			W
+			H
+			C
+			P
+		}{}, struct {
+			W
+			F
+			H
+			C
+			P
+		}{},
+	} {
+		w := Record(below).Writer()
+		_, flushes := w.(http.Flusher)
+		_, hijacks := w.(http.Hijacker)
+		_, notifies := w.(closeNotifier)
+		_, pushes := w.(http.Pusher)
+		_, unwraps := w.(interface{ Unwrap() http.ResponseWriter })
+		_, reads := w.(io.ReaderFrom)
+		assert.Equal(t, []bool{i&1 > 0, i&2 > 0, i&4 > 0, i&8 > 0, true, true},
+			[]bool{flushes, hijacks, notifies, pushes, unwraps, reads}, i)
+	}
+
+	w := Record(Record(httptest.NewRecorder()).Writer()).Writer()
+	assert.NoError(t, http.NewResponseController(w).Flush(), "it is below the one below")
+	assert.ErrorIs(t, http.NewResponseController(w).SetReadDeadline(time.Now()), http.ErrNotSupported)
+	recorder := Record(bare{httptest.NewRecorder()})
+	recorder.Flush()
+	assert.Zero(t, recorder.Status(), "nothing was flushed")
+}
+
+// TestThen checks that functions are called once, with the first final status, after
+// the write that begins the response, however it begins.
+func TestThen(t *testing.T) {
+	for name, test := range map[string]struct {
+		answer func(http.ResponseWriter)
+		want   int
+	}{
+		"a status": {func(w http.ResponseWriter) { w.WriteHeader(401); w.WriteHeader(200) }, 401},
+		"a body":   {func(w http.ResponseWriter) { io.WriteString(w, "x"); io.WriteString(w, "y") }, 200},
+		"a file":   {func(w http.ResponseWriter) { w.(io.ReaderFrom).ReadFrom(strings.NewReader("x")) }, 200},
+		"a flush":  {func(w http.ResponseWriter) { w.(http.Flusher).Flush() }, 200},
+	} {
+		below := httptest.NewRecorder()
+		recorder := Record(below)
+		var got []int
+		then := func(status int) {
+			got = append(got, status)
+			assert.Equal(t, test.want, below.Result().StatusCode, name)
+		}
+		recorder.Then(then)
+		recorder.Then(then)
+		assert.Empty(t, got)
+		test.answer(recorder.Writer())
+		assert.Equal(t, []int{test.want, test.want}, got, name)
+		recorder.Then(then)
+		assert.Len(t, got, 3, "it has begun")
+		recorder.Answered(500)
+		assert.Equal(t, test.want, recorder.Status())
+	}
+
+	recorder := Record(httptest.NewRecorder())
+	assert.Panics(t, func() { recorder.WriteHeader(1000) })
+	assert.Zero(t, recorder.Status(), "nothing was sent")
+}
+
+// TestThenAtOnce begins a response while functions arrive: each is called once.
+func TestThenAtOnce(t *testing.T) {
+	recorder := Record(bare{httptest.NewRecorder()})
+	var called atomic.Int32
+	var done sync.WaitGroup
+	for range 50 {
+		done.Go(func() { recorder.Then(func(int) { called.Add(1) }) })
+		done.Go(func() { recorder.Answered(401) })
+	}
+	done.Wait()
+	assert.EqualValues(t, 50, called.Load())
 }
 
 // bare is a writer without any of the optional methods.

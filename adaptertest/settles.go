@@ -1,0 +1,221 @@
+package adaptertest
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit"
+)
+
+// passwords admits five requests that are answered with 401.
+func passwords(name string) limit.RuleSet {
+	return limit.Named(name, limit.Rule{Name: name, Key: limit.Everyone, Limit: 5, Window: time.Hour,
+		Settle: limit.OnStatus(http.StatusUnauthorized)})
+}
+
+// left returns how many requests a set still admits.
+func left(t *testing.T, limiter *limit.Limiter, rules limit.RuleSet) int64 {
+	t.Helper()
+	policy, err := limiter.Policy(rules)
+	require.NoError(t, err)
+	d, err := policy.Peek(t.Context(), limit.Request{})
+	require.NoError(t, err)
+	return d.Rules()[0].Remaining
+}
+
+func silent(http.ResponseWriter, *http.Request) {}
+
+func unauthorized(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }
+
+// settlesLater checks that middleware between two sets settles both by its answer, which
+// comes after the handlers behind the inner set have returned.
+func (s suite) settlesLater(t *testing.T) {
+	for name, test := range map[string]struct {
+		answer   http.HandlerFunc
+		handler  http.HandlerFunc
+		statuses map[int]int
+	}{
+		"a status":       {unauthorized, silent, map[int]int{401: 5, 429: 15}},
+		"a body":         {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "wrong", 401) }, silent, map[int]int{401: 5, 429: 15}},
+		"another":        {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }, silent, map[int]int{403: 20}},
+		"nothing":        {silent, silent, map[int]int{200: 20}},
+		"answered first": {unauthorized, ok, map[int]int{204: 20}},
+	} {
+		for _, of := range []string{"outer", "inner"} {
+			limiter := limit.New(nil, nil)
+			router := s.framework(limiter)
+			all := limit.Named("all", limit.Rule{Name: "all", Key: limit.Everyone, Limit: 1000, Window: time.Hour, Settle: limit.OnStatus(500)})
+			outer, inner := passwords("outer"), all
+			if of == "inner" {
+				outer, inner = all, passwords("inner")
+			}
+			router.Use(outer)
+			router.After(test.answer)
+			router.Handle("GET", "/login", test.handler, inner)
+			got := make(map[int]int)
+			for range 20 {
+				w := httptest.NewRecorder()
+				router.ServeHTTP(w, httptest.NewRequest("GET", "/login", nil))
+				got[w.Code]++
+			}
+			assert.Equal(t, test.statuses, got, "%s, %s", name, of)
+			assert.EqualValues(t, 1000, left(t, limiter, all), "%s, %s", name, of)
+		}
+	}
+}
+
+// settlesRecovered checks that recovery middleware between two sets settles both.
+func (s suite) settlesRecovered(t *testing.T) {
+	limiter := limit.New(nil, nil)
+	router := s.framework(limiter)
+	outer, inner := passwords("outer"), passwords("inner")
+	router.Handle("GET", "/login", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("wrong password") }), inner)
+	recovering := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			recover()
+			w.WriteHeader(http.StatusUnauthorized)
+		}()
+		router.ServeHTTP(w, r)
+	})
+	policy, err := limiter.Policy(outer)
+	require.NoError(t, err)
+	server := policy.Middleware(recovering)
+	for i := range 8 {
+		w := httptest.NewRecorder()
+		server.ServeHTTP(w, httptest.NewRequest("GET", "/login", nil))
+		if i < 5 {
+			assert.Equal(t, http.StatusUnauthorized, w.Code)
+		} else {
+			assert.Equal(t, http.StatusTooManyRequests, w.Code)
+		}
+	}
+	assert.Zero(t, left(t, limiter, outer))
+	assert.Zero(t, left(t, limiter, inner))
+}
+
+// settlesRequestsOfHandlers checks that a request that a handler sends to its own router,
+// with its own context, is settled by its own answer.
+func (s suite) settlesRequestsOfHandlers(t *testing.T) {
+	limiter := limit.New(nil, nil)
+	router := s.framework(limiter)
+	batch, login := passwords("batch"), passwords("login")
+	router.Handle("GET", "/login", http.HandlerFunc(unauthorized), login)
+	var statuses []int
+	router.Handle("GET", "/batch", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		for range 10 {
+			w := httptest.NewRecorder()
+			router.ServeHTTP(w, httptest.NewRequestWithContext(r.Context(), "GET", "/login", nil))
+			statuses = append(statuses, w.Code)
+		}
+	}), batch)
+	w := httptest.NewRecorder()
+	router.ServeHTTP(w, httptest.NewRequest("GET", "/batch", nil))
+	assert.Equal(t, http.StatusOK, w.Code)
+	assert.Equal(t, []int{401, 401, 401, 401, 401, 429, 429, 429, 429, 429}, statuses)
+	assert.EqualValues(t, 5, left(t, limiter, batch))
+	assert.Zero(t, left(t, limiter, login), "not settled by the answer of the batch")
+}
+
+// settled returns a set whose requests are settled by a status that the channel gets.
+func settled() (limit.RuleSet, chan int) {
+	statuses := make(chan int, 100)
+	return limit.Rules(limit.Rule{Name: "answers", Key: limit.Everyone, Limit: 100, Window: time.Hour,
+		Settle: limit.SettleBy("statuses", func(_ *http.Request, status int) int64 { statuses <- status; return 0 })}), statuses
+}
+
+// settlesStreams settles a stream by its status when its handler returns, and a hijacked
+// connection as 101.
+func (s suite) settlesStreams(t *testing.T) {
+	router := s.framework(limit.New(nil, nil))
+	rules, statuses := settled()
+	router.Handle("GET", "/stream", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for range 3 {
+			_, err := io.WriteString(w, "part\n")
+			assert.NoError(t, err)
+			assert.NoError(t, http.NewResponseController(w).Flush())
+			assert.Empty(t, statuses, "the handler still runs")
+		}
+	}), rules)
+	hijacked, hijacks := settled()
+	router.Handle("GET", "/hijack", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conn, rw, err := http.NewResponseController(w).Hijack()
+		if assert.NoError(t, err) {
+			_, _ = io.WriteString(rw, "HTTP/1.1 204 No Content\r\n\r\n")
+			rw.Flush()
+			conn.Close()
+		}
+	}), hijacked)
+	c := serve(t, router)
+	assert.Equal(t, "part\npart\npart\n", c.send("GET", "/stream").body)
+	assert.Equal(t, http.StatusOK, <-statuses)
+	assert.Equal(t, http.StatusNoContent, c.send("GET", "/hijack").StatusCode)
+	assert.Equal(t, http.StatusSwitchingProtocols, <-hijacks)
+}
+
+// settlesReset checks that clients that reset their streams settle nothing: the answer
+// that they do not wait for counts.
+func (s suite) settlesReset(t *testing.T) {
+	limiter := limit.New(nil, nil)
+	router := s.framework(limiter)
+	outer, inner := passwords("outer"), passwords("inner")
+	router.Use(outer)
+	var done sync.WaitGroup
+	router.After(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer done.Done()
+		<-r.Context().Done()
+		http.Error(w, "wrong password", http.StatusUnauthorized)
+	}))
+	running := make(chan bool)
+	router.Handle("GET", "/login", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { running <- true }), inner)
+	server := httptest.NewUnstartedServer(router)
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	for range 5 {
+		done.Add(1)
+		ctx, cancel := context.WithCancel(t.Context())
+		r, err := http.NewRequestWithContext(ctx, "GET", server.URL+"/login", nil)
+		require.NoError(t, err)
+		answered := make(chan error)
+		go func() {
+			_, err := server.Client().Do(r)
+			answered <- err
+		}()
+		<-running
+		cancel()
+		assert.Error(t, <-answered)
+	}
+	done.Wait()
+	server.Close() // waits for the handlers
+	assert.Zero(t, left(t, limiter, inner))
+	assert.Zero(t, left(t, limiter, outer))
+}
+
+// settlesAndReleases checks that a lease ends when the handler behind its rules has
+// returned, though the request is answered later.
+func (s suite) settlesAndReleases(t *testing.T) {
+	limiter := limit.New(nil, nil)
+	router := s.framework(limiter)
+	slots := limit.Concurrent(limit.Everyone, 1)
+	slots.Name = "slots"
+	inner := limit.Named("inner", slots, limit.Rule{Name: "failed", Key: limit.Everyone, Limit: 5, Window: time.Hour,
+		Settle: limit.OnStatus(http.StatusUnauthorized)})
+	router.Use(passwords("outer"))
+	router.After(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		assert.EqualValues(t, 1, left(t, limiter, inner), "the lease has ended")
+		w.WriteHeader(http.StatusUnauthorized)
+	}))
+	router.Handle("GET", "/", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		assert.Zero(t, left(t, limiter, inner))
+	}), inner)
+	w := httptest.NewRecorder()
+	router.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+	assert.Equal(t, http.StatusUnauthorized, w.Code)
+}

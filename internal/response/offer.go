@@ -1,0 +1,153 @@
+package response
+
+import (
+	"io"
+	"net/http"
+	"time"
+)
+
+// A Full is a wrapper with every method that handlers ask a response writer for.
+type Full interface {
+	plain
+	flusher
+	http.Hijacker
+	closeNotifier
+	http.Pusher
+}
+
+type (
+	// plain is what a wrapper can do whatever is below it: a ReadFrom copies if need be,
+	// and an [http.ResponseController] tells an unsupported deadline by its error.
+	plain interface {
+		http.ResponseWriter
+		io.StringWriter
+		io.ReaderFrom
+		SetReadDeadline(time.Time) error
+		SetWriteDeadline(time.Time) error
+		EnableFullDuplex() error
+		Unwrap() http.ResponseWriter
+	}
+	flusher interface {
+		http.Flusher
+		FlushError() error
+	}
+	// closeNotifier is http.CloseNotifier, which is deprecated, and which Gin needs.
+	closeNotifier interface{ CloseNotify() <-chan bool }
+)
+
+// Offer returns a writer with the methods of w that the writer below it offers too, as
+// itself or by Unwrap. Handlers choose by these methods, and frameworks panic for want of
+// them: a method that only returns an error is worse than none.
+func Offer(w Full, below http.ResponseWriter) http.ResponseWriter {
+	const flushes, hijacks, notifies, pushes = 1, 2, 4, 8
+	offered := 0
+	for b := below; b != nil; {
+		switch b.(type) {
+		case http.Flusher, interface{ FlushError() error }:
+			offered |= flushes
+		}
+		if _, ok := b.(http.Hijacker); ok {
+			offered |= hijacks
+		}
+		u, ok := b.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			break
+		}
+		b = u.Unwrap()
+	}
+	if _, ok := below.(closeNotifier); ok {
+		offered |= notifies
+	}
+	if _, ok := below.(http.Pusher); ok {
+		offered |= pushes
+	}
+	switch offered {
+	case flushes:
+		return struct {
+			plain
+			flusher
+		}{w, w}
+	case hijacks:
+		return struct {
+			plain
+			http.Hijacker
+		}{w, w}
+	case flushes | hijacks:
+		return struct {
+			plain
+			flusher
+			http.Hijacker
+		}{w, w, w}
+	case notifies:
+		return struct {
+			plain
+			closeNotifier
+		}{w, w}
+	case flushes | notifies:
+		return struct {
+			plain
+			flusher
+			closeNotifier
+		}{w, w, w}
+	case hijacks | notifies:
+		return struct {
+			plain
+			http.Hijacker
+			closeNotifier
+		}{w, w, w}
+	case flushes | hijacks | notifies: // HTTP/1
+		return struct {
+			plain
+			flusher
+			http.Hijacker
+			closeNotifier
+		}{w, w, w, w}
+	case pushes: // http.TimeoutHandler
+		return struct {
+			plain
+			http.Pusher
+		}{w, w}
+	case flushes | pushes:
+		return struct {
+			plain
+			flusher
+			http.Pusher
+		}{w, w, w}
+	case hijacks | pushes:
+		return struct {
+			plain
+			http.Hijacker
+			http.Pusher
+		}{w, w, w}
+	case flushes | hijacks | pushes:
+		return struct {
+			plain
+			flusher
+			http.Hijacker
+			http.Pusher
+		}{w, w, w, w}
+	case notifies | pushes:
+		return struct {
+			plain
+			closeNotifier
+			http.Pusher
+		}{w, w, w}
+	case flushes | notifies | pushes: // HTTP/2
+		return struct {
+			plain
+			flusher
+			closeNotifier
+			http.Pusher
+		}{w, w, w, w}
+	case hijacks | notifies | pushes:
+		return struct {
+			plain
+			http.Hijacker
+			closeNotifier
+			http.Pusher
+		}{w, w, w, w}
+	case flushes | hijacks | notifies | pushes:
+		return w
+	}
+	return struct{ plain }{w}
+}
