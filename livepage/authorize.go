@@ -11,19 +11,14 @@ import (
 type viewer struct {
 	who  string
 	role Role
+	id   string // its streams count together: see viewers
 }
 
 const refusedHere = `This page is served to the machine that it runs on, as http://localhost:PORT or by an
-SSH tunnel to it. A request through a proxy counts as one from elsewhere.
-To serve it to others, set livepage.Options.Authorize.
+SSH tunnel to it. To serve it to others, set livepage.Options.Authorize.
 `
 
-// forwarded lists headers that proxies add. A proxy on this machine makes all of its
-// clients look local, so a request with one of them is not.
-var forwarded = []string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip", "True-Client-Ip",
-	"Cf-Connecting-Ip", "Fly-Client-Ip", "X-Client-Ip", "X-Cluster-Client-Ip", "X-Envoy-External-Address", "X-Original-Forwarded-For"}
-
-// authorize returns who sends a request, or answers it with 403.
+// authorize returns who sends a request, or answers it.
 func (p *page) authorize(w http.ResponseWriter, r *http.Request) (v viewer, ok bool) {
 	if p.options.Authorize != nil {
 		if v.who, v.role = p.options.Authorize(r); v.role < Viewer {
@@ -31,32 +26,35 @@ func (p *page) authorize(w http.ResponseWriter, r *http.Request) (v viewer, ok b
 			return v, false
 		}
 		v.role = min(v.role, Operator)
+		if v.id = "who " + v.who; v.who == "" {
+			v.id = "address " + p.limiter.ClientIP(r).String()
+		}
 		return v, true
 	}
 	if !local(r) {
 		http.Error(w, refusedHere, http.StatusForbidden)
 		return v, false
 	}
-	return viewer{"local", Operator}, true
+	session, signedIn := p.session(r)
+	given := r.URL.Query()["token"]
+	switch {
+	case r.Method == http.MethodGet && len(given) == 1 && (signedIn || p.isToken(given[0])):
+		p.signIn(w, r, signedIn)
+		return v, false
+	case !signedIn:
+		http.Error(w, needsToken, http.StatusForbidden)
+		return v, false
+	}
+	return viewer{"local", Operator, session}, true
 }
 
-// local reports whether a request comes straight from this machine. The host is part of
-// that: a page of another site can have its own name resolve to a loopback address (DNS
-// rebinding), but cannot change what the browser sends as Host.
+// local reports whether a request comes from this machine. The host is part of that: a
+// page of another site can have its own name resolve to a loopback address (DNS rebinding),
+// but cannot change what the browser sends as Host. A proxy on this machine makes all its
+// clients local, so that is no authorization.
 func local(r *http.Request) bool {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil || !peer.Addr().Unmap().IsLoopback() || !localHost(r.Host) {
-		return false
-	}
-	if !r.ProtoAtLeast(1, 1) { // nginx, which adds no header and sets Host to its target unless it is told otherwise
-		return false
-	}
-	for _, name := range forwarded {
-		if _, has := r.Header[name]; has {
-			return false
-		}
-	}
-	return true
+	return err == nil && peer.Addr().Unmap().IsLoopback() && localHost(r.Host)
 }
 
 // localHost reports whether a host, with or without a port, is a name of this machine

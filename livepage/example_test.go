@@ -1,7 +1,9 @@
 package livepage_test
 
 import (
+	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/subtle"
 	"fmt"
 	"io"
@@ -9,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +21,7 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/access"
@@ -38,33 +42,34 @@ func Example() {
 
 	server := httptest.NewServer(mux)
 	defer server.Close()
-	w, err := http.Get(server.URL + "/limits/") // http://localhost:8080/limits/ in your program
+	w, err := http.Get(server.URL + "/limits/") // without the token, which the program logs
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer w.Body.Close()
-	fmt.Println(w.Status, w.Header.Get("Content-Type"))
+	fmt.Println(w.Status)
 	// Output:
-	// 200 OK text/html; charset=utf-8
+	// 403 Forbidden
 }
 
-func onGin(limiter *limit.Limiter) http.Handler {
+func onGin(page http.Handler) http.Handler {
 	r := gin.New()
-	r.Any("/limits/*any", gin.WrapH(livepage.Handler(limiter, nil)))
+	r.Any("/limits/*any", gin.WrapH(page))
 	return r
 }
 
-func onEcho(limiter *limit.Limiter) http.Handler {
+func onEcho(page http.Handler) http.Handler {
 	e := echo.New()
-	page := echo.WrapHandler(livepage.Handler(limiter, nil))
-	e.Any("/limits", page) // which redirects to /limits/
-	e.Any("/limits/*", page)
+	e.Any("/limits", echo.WrapHandler(page)) // which redirects to /limits/
+	e.Any("/limits/*", echo.WrapHandler(page))
 	return e
 }
 
 func onAdminPort(limiter *limit.Limiter) *http.Server {
+	token := rand.Text()
+	log.Print("live page: http://localhost:9090/limits/?token=" + token)
 	admin := http.NewServeMux()
-	admin.Handle("/limits/", livepage.Handler(limiter, nil))
+	admin.Handle("/limits/", livepage.Handler(limiter, &livepage.Options{Token: token}))
 	return &http.Server{Addr: "127.0.0.1:9090", Handler: admin, ReadHeaderTimeout: 5 * time.Second}
 }
 
@@ -127,13 +132,27 @@ func TestPrograms(t *testing.T) {
 		return w.Code
 	}
 	limiter := limit.New(nil, nil)
-	for _, h := range []http.Handler{onGin(limiter), onEcho(limiter), onAdminPort(limiter).Handler} {
-		assert.Equal(t, 200, status(h, "/limits/", nil))
-		assert.Equal(t, 200, status(h, "/limits/app.js", nil))
-		assert.Equal(t, 400, status(h, "/limits/peek", nil))
-		assert.Contains(t, []int{301, 307}, status(h, "/limits", nil))
+	page := livepage.Handler(limiter, &livepage.Options{Token: token})
+	var logged bytes.Buffer
+	log.SetOutput(&logged)
+	admin := onAdminPort(limiter).Handler
+	log.SetOutput(os.Stderr)
+	_, of, _ := strings.Cut(strings.TrimSpace(logged.String()), "live page: http://localhost:9090/limits/?token=")
+	for h, token := range map[http.Handler]string{onGin(page): token, onEcho(page): token, admin: of} {
+		cookie := signIn(t, h, "/limits/", token)
+		signedIn := func(r *http.Request) { r.AddCookie(cookie) }
+		assert.Equal(t, 403, status(h, "/limits/", nil))
+		assert.Equal(t, 200, status(h, "/limits/", signedIn))
+		assert.Equal(t, 200, status(h, "/limits/app.js", signedIn))
+		assert.Equal(t, 400, status(h, "/limits/peek", signedIn))
+		assert.Contains(t, []int{301, 307}, status(h, "/limits", signedIn))
+		assert.Contains(t, []int{301, 307}, status(h, "/limits?token="+token, nil))
 		server := httptest.NewServer(h)
-		w, err := http.Post(server.URL+"/limits/reset", "application/json", strings.NewReader(`{"policy":"p","rule":"r"}`))
+		r, err := http.NewRequest("POST", server.URL+"/limits/reset", strings.NewReader(`{"policy":"p","rule":"r"}`))
+		require.NoError(t, err)
+		r.Header.Set("Content-Type", "application/json")
+		r.AddCookie(cookie)
+		w, err := http.DefaultClient.Do(r)
 		if assert.NoError(t, err) {
 			text, _ := io.ReadAll(w.Body)
 			w.Body.Close()
@@ -157,6 +176,6 @@ func TestPrograms(t *testing.T) {
 	if redistest.Installed(t) {
 		client := redistest.Launch(t).Client()
 		defer client.Close()
-		assert.Equal(t, 200, status(withRedis(t.Context(), client, func(*http.Request) string { return "" }), "/", nil))
+		assert.Equal(t, 403, status(withRedis(t.Context(), client, func(*http.Request) string { return "" }), "/", nil))
 	}
 }

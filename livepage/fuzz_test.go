@@ -34,7 +34,8 @@ func FuzzRequests(t *testing.F) {
 			key = key[:10_000]
 		}
 		limiter := limit.New(nil, &limit.Options{Log: slog.New(slog.DiscardHandler)})
-		h := livepage.Handler(limiter, nil)
+		h := livepage.Handler(limiter, &livepage.Options{Token: token})
+		cookie := signIn(t, h, "/", token)
 		policy, err := limiter.Policy(limit.Named("api", limit.PerUser(time.Hour, 1), limit.Global(time.Hour, 9)))
 		require.NoError(t, err)
 		for range 2 {
@@ -50,6 +51,7 @@ func FuzzRequests(t *testing.F) {
 			if body != "" {
 				r.Body = httptest.NewRequest("POST", "/", strings.NewReader(body)).Body
 			}
+			r.AddCookie(cookie)
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, r.WithContext(ctx))
 			return w

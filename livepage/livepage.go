@@ -5,20 +5,20 @@
 //	mux.Handle("/limits/", livepage.Handler(limiter, nil))
 //
 // Operators look at one key of a rule, reset it, ban a client or change its limit. Without
-// [Options].Authorize, the page is served to this machine only. docs/live-page.md is the
-// guide.
+// [Options].Authorize, the page is served to this machine only, and needs a token, which
+// the program logs at its start. docs/live-page.md is the guide.
 package livepage
 
 import (
 	"embed"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
 	"path"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/access"
@@ -40,10 +40,18 @@ type Options struct {
 	// Authorize returns the name of the person who sends a request, and what the person
 	// may do. The name is shown on the page, and is kept with bans and overrides. The
 	// function must verify it. It is called for each request, and each minute while the page
-	// is open, so it can log who changes what. Nil makes everybody on this machine an Operator, if the
-	// request comes straight from a loopback address to a loopback name, and refuses
-	// all other requests.
+	// is open, so it can log who changes what. Nil makes each browser an Operator that has
+	// the Token, comes from a loopback address and asks for a loopback name. All other
+	// requests are refused.
 	Authorize func(*http.Request) (who string, role Role)
+
+	// Token opens the page if Authorize is nil, at its address with ?token=… at the end. A
+	// cookie replaces it there. "" means a random one, which Handler logs. Handler panics if
+	// it is shorter than 22 characters, or has others than letters, digits, - and _.
+	Token string
+
+	// Log receives one line at level Info, with the random Token. Nil means [slog.Default].
+	Log *slog.Logger
 
 	// Name is the name of this instance on the page. "" means the name of the host and
 	// the number of the process.
@@ -67,8 +75,8 @@ var files embed.FS
 
 // Handler returns the handler of the page. Mount it at a path with a slash at the end,
 // for all methods. It observes the limiter from now on, for as long as the limiter is
-// used, so make one for each limiter. It panics without a limiter. A nil options means
-// the zero Options.
+// used, so make one for each limiter. It panics without a limiter and on an invalid Token. A
+// nil options means the zero Options.
 //
 // Observing costs each decision about as much as one in memory takes, and no
 // allocation. The memory is bounded: see docs/live-page.md.
@@ -83,6 +91,7 @@ func Handler(limiter *limit.Limiter, options *Options) http.Handler {
 	if p.options.Name == "" {
 		p.options.Name = instance()
 	}
+	p.token = newToken(&p.options)
 	p.collector.clientIP = limiter.ClientIP
 	limiter.Observe(p.collector.observe)
 	return p
@@ -101,10 +110,11 @@ func instance() string {
 type page struct {
 	limiter   *limit.Limiter
 	options   Options
+	token     string // "" with Authorize
 	collector *collector
 	hash      *hash
 	states    states
-	viewers   atomic.Int64
+	viewers   viewers
 	servers   servers
 	finding   sync.Mutex
 }

@@ -23,6 +23,21 @@ import (
 type service struct {
 	*httptest.Server
 	limiter *limit.Limiter
+	cookie  *http.Cookie // of a browser that has signed in, without Authorize
+}
+
+const token = "0123456789-abcdefghijk"
+
+// signIn opens a page of this machine with its token, and returns the cookie.
+func signIn(t testing.TB, page http.Handler, path, token string) *http.Cookie {
+	t.Helper()
+	r := httptest.NewRequest("GET", path+"?token="+token, nil)
+	r.RemoteAddr, r.Host = "127.0.0.1:1", "localhost"
+	w := httptest.NewRecorder()
+	page.ServeHTTP(w, r)
+	require.Equal(t, 303, w.Code)
+	require.Len(t, w.Result().Cookies(), 1)
+	return w.Result().Cookies()[0]
 }
 
 func serve(t testing.TB, limits *limit.Options, options *livepage.Options) *service {
@@ -32,13 +47,22 @@ func serve(t testing.TB, limits *limit.Options, options *livepage.Options) *serv
 	}
 	limits.Log = slog.New(slog.DiscardHandler)
 	limiter := limit.New(nil, limits)
+	if options == nil {
+		options = &livepage.Options{}
+	}
+	if options.Authorize == nil {
+		options.Token = token
+	}
 	mux := http.NewServeMux()
 	mux.Handle("/limits/", livepage.Handler(limiter, options))
 	ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	mux.Handle("POST /login", limiter.Limit(limit.Rules(limit.PerIP(time.Minute, 5), limit.Global(time.Minute, 1000)))(ok))
 	mux.Handle("GET /search", limiter.Limit(limit.Rules(limit.PerIP(time.Second, 50)))(ok))
-	s := &service{httptest.NewServer(mux), limiter}
+	s := &service{Server: httptest.NewServer(mux), limiter: limiter}
 	t.Cleanup(s.Close)
+	if options.Authorize == nil {
+		s.cookie = signIn(t, mux, "/limits/", token)
+	}
 	return s
 }
 
@@ -47,6 +71,9 @@ func (s *service) send(t testing.TB, method, path, body string, headers ...strin
 	t.Helper()
 	r, err := http.NewRequest(method, s.URL+path, strings.NewReader(body))
 	require.NoError(t, err)
+	if s.cookie != nil {
+		r.AddCookie(s.cookie)
+	}
 	for i := 0; i < len(headers); i += 2 {
 		if r.Header.Set(headers[i], headers[i+1]); headers[i] == "Host" {
 			r.Host = headers[i+1]
@@ -78,6 +105,9 @@ func (s *service) stateFor(t testing.TB, query, who string) (state map[string]an
 	r, err := http.NewRequestWithContext(ctx, "GET", s.URL+"/limits/events?"+query, nil)
 	require.NoError(t, err)
 	r.Header.Set("X-Who", who)
+	if s.cookie != nil {
+		r.AddCookie(s.cookie)
+	}
 	w, err := http.DefaultClient.Do(r)
 	require.NoError(t, err)
 	defer w.Body.Close()

@@ -41,7 +41,7 @@ func serveOn(t *testing.T, addr string, hide bool) shared {
 	mux.Handle("/limits/", livepage.Handler(limiter, &livepage.Options{Authorize: as, Bans: bans, Overrides: o, HideKeys: hide}))
 	mux.Handle("POST /login", limiter.Limit(limit.Rules(limit.PerIP(time.Minute, 100), limit.PerUser(time.Minute, 2),
 		limit.Per(limit.ByHeader("X-Api-Key"), time.Hour, 50)))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
-	s := &service{httptest.NewServer(mux), limiter}
+	s := &service{Server: httptest.NewServer(mux), limiter: limiter}
 	t.Cleanup(s.Close)
 	return shared{s}
 }

@@ -136,7 +136,7 @@ func (p *page) total(now moment) *totals {
 	t := &totals{now: now, start: start, sets: map[string][]limit.RuleSet{}, keys: map[keyQuery][]topkeys.Key{}, state: state{
 		At: wall.UnixMilli(), Instance: p.options.Name, Since: start.UnixMilli(), Unavailable: stats.Unavailable,
 		Waiters: stats.Waiters, Reserved: stats.Reserved, Settled: stats.Settled,
-		Viewers: p.viewers.Load(), HideKeys: p.options.HideKeys,
+		Viewers: int64(p.viewers.count()), HideKeys: p.options.HideKeys,
 	}}
 	p.collector.total(t)
 	counted := make(map[string]bool, len(t.rows))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
@@ -41,6 +42,10 @@ func (f *failing) Take(ctx context.Context, policy string, charges []core.Charge
 // pageOf returns the page of a limiter on a store.
 func pageOf(store core.Store, options *Options) (*limit.Limiter, *page) {
 	limiter := limit.New(store, &limit.Options{Log: quiet})
+	if options == nil {
+		options = &Options{}
+	}
+	options.Authorize = func(*http.Request) (string, Role) { return "local", Operator }
 	return limiter, Handler(limiter, options).(*page)
 }
 

@@ -10,7 +10,6 @@ import (
 )
 
 const (
-	maxViewers   = 64
 	writeTimeout = 5 * time.Second
 	checkEvery   = 60 // states: then it is checked whether the viewer still has the role
 )
@@ -68,13 +67,13 @@ func (p *page) events(w http.ResponseWriter, r *http.Request, v viewer) {
 	if r.Method == http.MethodHead {
 		return // it would hold a place and get nothing
 	}
-	if p.viewers.Add(1) > maxViewers {
-		p.viewers.Add(-1)
+	replaced, ok := p.viewers.enter(v.id)
+	if !ok {
 		w.Header().Set("Retry-After", "10")
 		fail(w, http.StatusServiceUnavailable, "%d people look at this page: close one that is not needed", maxViewers)
 		return
 	}
-	defer p.viewers.Add(-1)
+	defer p.viewers.leave(v.id, replaced)
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Time{}) // that of the server is for requests; not all writers have one
 	shutdown := p.servers.shutdown(r)
@@ -115,6 +114,10 @@ func (p *page) events(w http.ResponseWriter, r *http.Request, v viewer) {
 		case <-r.Context().Done():
 			next.Stop()
 			return
+		case <-replaced:
+			next.Stop()
+			_ = send("replaced", []byte(`{}`)) // it closes in any case
+			return
 		case <-shutdown:
 			next.Stop()
 			_ = send("error", []byte(`{"error":"the server is shutting down"}`)) // it closes in any case
@@ -129,7 +132,7 @@ func (p *page) still(r *http.Request, v viewer) bool {
 		return true
 	}
 	who, role := p.options.Authorize(r)
-	return viewer{who, min(role, Operator)} == v
+	return who == v.who && min(role, Operator) == v.role
 }
 
 // untilNext returns how long until the next second begins.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -21,38 +22,73 @@ import (
 	"github.com/routelimit/limit/livepage"
 )
 
+// events opens a stream for a person, and returns the response.
+func (s *service) events(t *testing.T, who string) *http.Response {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	r, err := http.NewRequestWithContext(ctx, "GET", s.URL+"/limits/events", nil)
+	require.NoError(t, err)
+	r.Header.Set("X-Who", who)
+	w, err := http.DefaultTransport.RoundTrip(r)
+	require.NoError(t, err)
+	t.Cleanup(func() { cancel(); w.Body.Close() })
+	return w
+}
+
 // TestViewers checks that the 65th viewer is refused, and that a place becomes free.
 func TestViewers(t *testing.T) {
-	s := serve(t, nil, nil)
-	open := func() (*http.Response, context.CancelFunc) {
-		ctx, cancel := context.WithCancel(context.Background())
-		r, err := http.NewRequestWithContext(ctx, "GET", s.URL+"/limits/events", nil)
-		require.NoError(t, err)
-		w, err := http.DefaultTransport.RoundTrip(r)
-		require.NoError(t, err)
-		t.Cleanup(func() { cancel(); w.Body.Close() })
-		return w, cancel
+	s := serve(t, nil, &livepage.Options{Authorize: func(r *http.Request) (string, livepage.Role) { return r.Header.Get("X-Who"), livepage.Viewer }})
+	var one *http.Response
+	for i := range 64 {
+		one = s.events(t, fmt.Sprint("viewer-", i))
+		require.Equal(t, 200, one.StatusCode)
+		assert.Equal(t, "text/event-stream; charset=utf-8", one.Header.Get("Content-Type"))
 	}
-	var one context.CancelFunc
-	for range 64 {
-		w, cancel := open()
-		require.Equal(t, 200, w.StatusCode)
-		assert.Equal(t, "text/event-stream; charset=utf-8", w.Header.Get("Content-Type"))
-		one = cancel
-	}
-	w, _ := open()
+	w := s.events(t, "another")
 	assert.Equal(t, 503, w.StatusCode)
 	assert.Equal(t, "10", w.Header.Get("Retry-After"))
-	one()
-	require.Eventually(t, func() bool { w, _ := open(); return w.StatusCode == 200 }, 5*time.Second, 20*time.Millisecond)
+	assert.Equal(t, 200, s.events(t, "viewer-5").StatusCode, "a viewer replaces its own stream")
+	one.Body.Close()
+	require.Eventually(t, func() bool { return s.events(t, "another").StatusCode == 200 }, 5*time.Second, 20*time.Millisecond)
+}
+
+// TestStreamsOfOneViewer checks that a viewer with many streams loses its oldest ones, and
+// locks out neither itself nor others.
+func TestStreamsOfOneViewer(t *testing.T) {
+	for name, who := range map[string]func(i int) string{
+		"one name":  func(int) string { return "eve" },
+		"ten names": func(i int) string { return fmt.Sprint("eve-", i%10) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serve(t, nil, &livepage.Options{Authorize: func(r *http.Request) (string, livepage.Role) { return r.Header.Get("X-Who"), livepage.Viewer }})
+			ann := s.events(t, "ann")
+			require.Equal(t, 200, ann.StatusCode)
+			oldest := s.events(t, who(0))
+			for i := range 100 {
+				require.Equal(t, 200, s.events(t, who(i)).StatusCode)
+			}
+			text, err := io.ReadAll(oldest.Body)
+			require.NoError(t, err)
+			assert.Contains(t, string(text), "event: replaced\ndata: {}\n\n")
+			require.Equal(t, 200, s.events(t, "bob").StatusCode, "others are not locked out")
+			require.Equal(t, 200, s.events(t, "ann").StatusCode)
+			for lines, states := bufio.NewReader(ann.Body), 0; states < 3; {
+				line, err := lines.ReadString('\n')
+				require.NoError(t, err, "others keep their streams")
+				if line == "event: state\n" {
+					states++
+				}
+			}
+		})
+	}
 }
 
 // TestShutdown checks that open pages do not delay the end of a server, and that the
 // timeouts of a server do not end them.
 func TestShutdown(t *testing.T) {
 	limiter := limit.New(nil, nil)
-	for name, h := range map[string]http.Handler{"http1": livepage.Handler(limiter, nil), "http2": livepage.Handler(limiter, nil),
-		"gin": onGin(limiter), "echo": onEcho(limiter)} {
+	page := livepage.Handler(limiter, &livepage.Options{Token: token})
+	for name, h := range map[string]http.Handler{"http1": page, "http2": page, "gin": onGin(page), "echo": onEcho(page)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := httptest.NewUnstartedServer(h)
@@ -62,6 +98,7 @@ func TestShutdown(t *testing.T) {
 			defer server.Close()
 			r, err := http.NewRequest("GET", server.URL+"/limits/events", nil)
 			require.NoError(t, err)
+			r.AddCookie(signIn(t, page, "/limits/", token))
 			w, err := server.Client().Do(r)
 			require.NoError(t, err)
 			defer w.Body.Close()
@@ -137,13 +174,15 @@ func (localPipe) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0
 func TestSlowViewer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		listener := &pipes{make(chan net.Conn), make(chan struct{})}
-		server := &http.Server{Handler: livepage.Handler(limit.New(nil, &limit.Options{Log: slog.New(slog.DiscardHandler)}), nil)}
+		page := livepage.Handler(limit.New(nil, &limit.Options{Log: slog.New(slog.DiscardHandler)}), &livepage.Options{Token: token})
+		cookie := signIn(t, page, "/", token)
+		server := &http.Server{Handler: page}
 		go func() { _ = server.Serve(listener) }()
 		defer server.Close()
 		dial := func() net.Conn {
 			client, conn := net.Pipe()
 			listener.conns <- localPipe{conn}
-			_, err := io.WriteString(client, "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+			_, err := io.WriteString(client, "GET /events HTTP/1.1\r\nHost: localhost\r\nCookie: "+cookie.Name+"="+cookie.Value+"\r\n\r\n")
 			require.NoError(t, err)
 			return client
 		}

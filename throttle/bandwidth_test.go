@@ -130,7 +130,8 @@ func TestThrottleBurst(t *testing.T) {
 		assert.Less(t, time.Since(f.start), 100*time.Millisecond, "0 means a whole window's; the last permit may be larger than the rest")
 		assert.Less(t, store.asked.Load(), int64(30), "permits are larger while the burst lasts")
 		f.download(t.Context(), h, "alice")
-		assert.InDelta(t, 1, time.Since(f.start).Seconds(), 0.11)
+		took := time.Since(f.start).Seconds()
+		assert.True(t, took >= 1 && took <= 1.26, "%v s: at most a quarter of the first is lost", took)
 
 		time.Sleep(time.Hour)
 		again := newFlow()

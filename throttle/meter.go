@@ -2,6 +2,7 @@ package throttle
 
 import (
 	"context"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"time"
@@ -23,14 +24,20 @@ type meter struct {
 	passed int64 // bytes so far
 	length int64 // of the body; 0 if it is not known
 	chunk  int64 // the largest permit to take next
+	most   int64 // of want in a permit, beyond a quarter of what has passed
 }
+
+// unsentPermit is the most of a download, a frame of HTTP/2, in a permit that is more than
+// a quarter of what has passed: a client may disconnect, or read none of it. The bytes of
+// an upload have come before their permit is taken.
+const unsentPermit = 16 << 10
 
 // A decide decides a request that costs a number of bytes.
 type decide func(r *http.Request, bytes int64) (limit.Decision, error)
 
 func (t *Throttle) meter(r *http.Request, decide decide) *meter {
 	return &meter{throttle: t, ctx: r.Context(), request: r.WithContext(context.WithoutCancel(r.Context())), decide: decide,
-		free: t.options.Free, chunk: t.chunk}
+		free: t.options.Free, chunk: t.chunk, most: math.MaxInt64}
 }
 
 // next returns how many of so many bytes may pass now: at least one, unless want is
@@ -62,15 +69,16 @@ func (m *meter) pass(n int64) {
 	}
 }
 
-// size returns how large a permit to take for so many bytes: the rest of the body if
-// its length is known, and otherwise a quarter of what has passed. The unused part
-// of the last permit is lost, which is at most that.
+// size returns how large a permit to take for so many bytes: those, and at most a
+// quarter of what has passed ahead of others, so that many small ones share a permit.
+// A length is what a client promises, so it only says where the body ends. The unused
+// part of the last permit is lost.
 func (m *meter) size(want int64) int64 {
 	ahead := m.passed / 4
 	if m.length > 0 {
-		ahead = m.length - m.passed
+		ahead = min(ahead, m.length-m.passed)
 	}
-	return min(m.chunk, max(want, ahead))
+	return min(m.chunk, max(ahead, min(want, m.most)))
 }
 
 // take takes n bytes of every rule, or fewer, waits for their slot, and returns how

@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"context"
 	"io"
 	"math"
 	"net/http"
@@ -39,7 +40,9 @@ func (t *Throttle) slow(w http.ResponseWriter, r *http.Request, decide decide) (
 	down := t.options.Of != Uploads && r.Method != http.MethodHead
 	up := t.options.Of != Downloads && r.Body != nil && r.Body != http.NoBody
 	if down {
-		w = &slowWriter{response.Passthrough{ResponseWriter: w}, t.meter(r, decide)}
+		m := t.meter(r, decide)
+		m.most = unsentPermit
+		w = &slowWriter{response.Passthrough{ResponseWriter: w}, m}
 	}
 	if up {
 		m := t.meter(r, decide)
@@ -94,6 +97,13 @@ func slowly[B []byte | string](w *slowWriter, p B, write func(B) (int, error)) (
 			return written, err
 		}
 	}
+}
+
+// CloseNotify implements http.CloseNotifier, which Gin's Context.Stream needs.
+func (w *slowWriter) CloseNotify() <-chan bool {
+	gone := make(chan bool, 1)
+	context.AfterFunc(w.meter.ctx, func() { gone <- true })
+	return gone
 }
 
 // readLength reads how long the response is, before its first byte, if the handler

@@ -7,9 +7,9 @@
 // In any time t, a key gets at most Burst + t * Limit / Window bytes since its quota
 // was full, over all its connections and all processes on the store. A Throttle
 // takes permits for about a tenth of a second of bytes ahead, first come, first
-// served; a Burst below one permit counts as one permit. A body whose client
-// disconnects loses its permit. A body that ends without a Content-Length may lose
-// up to a quarter of its length.
+// served; a Burst below one permit counts as one permit. A permit is for bytes at hand,
+// and for up to a quarter of what has passed. What is left of it is lost when the body
+// ends before its Content-Length, or has none.
 //
 // A server's WriteTimeout and ReadTimeout count the waiting, and cut the body: leave
 // them 0, or set a deadline for each request with [http.ResponseController].

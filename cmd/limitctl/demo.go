@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -49,10 +50,12 @@ func runDemo(ctx context.Context, out io.Writer, addr, redisURL string) error {
 		return err
 	}
 	base := "http://" + listener.Addr().String()
-	fmt.Fprintf(out, "Serving on %s, with the quotas %s, until interrupted.\n\n%s\n", base, place, whatToTry(base))
+	token := rand.Text()
+	fmt.Fprintf(out, "Serving on %[1]s, with the quotas %[2]s, until interrupted.\n\nIn a browser: %[1]s/?token=%[3]s\n"+
+		"What the limiter does now: %[1]s/limits/?token=%[3]s\n%[4]s\n", base, place, token, whatToTry(base))
 
 	server := &http.Server{
-		Handler:           newDemo(ctx, shared, place),
+		Handler:           newDemo(ctx, shared, place, token),
 		ReadHeaderTimeout: 5 * time.Second,
 		IdleTimeout:       time.Minute,
 	}

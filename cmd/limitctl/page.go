@@ -114,8 +114,7 @@ func most(r limit.Rule) int64 {
 
 // whatToTry returns four commands for a terminal.
 func whatToTry(base string) string {
-	return fmt.Sprintf(`In a browser: %[1]s, and what the limiter does now: %[1]s/limits/
-In a terminal:
+	return fmt.Sprintf(`In a terminal:
 
   # on Gin: five requests in two seconds are admitted, the sixth is refused
   curl -i -X POST '%[1]s/gin/update?[1-6]'

@@ -56,10 +56,11 @@ var algorithms = []struct {
 
 // newDemo returns the routes of the three frameworks, the page that lists them and the
 // live page. Without a client of Redis, the quotas are in memory, and the live page can
-// neither ban nor override. Place says where the quotas are.
-func newDemo(ctx context.Context, shared *redis.Client, place string) http.Handler {
+// neither ban nor override. Place says where the quotas are, and the token opens the live
+// page.
+func newDemo(ctx context.Context, shared *redis.Client, place, token string) http.Handler {
 	options := &limit.Options{User: demoUser}
-	live := &livepage.Options{Name: "demo"}
+	live := &livepage.Options{Name: "demo", Token: token}
 	var store core.Store
 	if shared != nil {
 		store = redisstore.New(shared, nil)

@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"flag"
 	"log"
 	"net/http"
@@ -31,8 +32,8 @@ import (
 const prefix = "shop"
 
 // serve returns the handlers of the service and of its operators. They use the client
-// until ctx ends.
-func serve(ctx context.Context, client *redis.Client) (service, operators http.Handler) {
+// until ctx ends. The token opens the live page.
+func serve(ctx context.Context, client *redis.Client, token string) (service, operators http.Handler) {
 	documents := control.New(client, &control.Options{Prefix: prefix})
 	bans := access.NewBans(ctx, documents, nil)
 	more := overrides.New(ctx, documents, nil)
@@ -52,7 +53,7 @@ func serve(ctx context.Context, client *redis.Client) (service, operators http.H
 	routes.Handle("GET /items/{id}", limiter.Limit(limit.MustParse("60/1m per ip"))(http.HandlerFunc(items)))
 
 	admin := http.NewServeMux()
-	admin.Handle("/limits/", livepage.Handler(limiter, &livepage.Options{Bans: bans, Overrides: more}))
+	admin.Handle("/limits/", livepage.Handler(limiter, &livepage.Options{Token: token, Bans: bans, Overrides: more}))
 	admin.Handle("/metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
 	return routes, admin
 }
@@ -65,7 +66,9 @@ func main() {
 	client := redis.NewClient(&redis.Options{Addr: *addr, ContextTimeoutEnabled: true})
 	defer client.Close()
 
-	service, operators := serve(ctx, client)
+	token := rand.Text()
+	log.Print("live page: http://localhost:9090/limits/?token=" + token)
+	service, operators := serve(ctx, client, token)
 	for addr, handler := range map[string]http.Handler{"127.0.0.1:8080": service, "127.0.0.1:9090": operators} {
 		server := &http.Server{Addr: addr, Handler: handler, ReadHeaderTimeout: 5 * time.Second}
 		context.AfterFunc(ctx, func() { server.Shutdown(context.Background()) })

@@ -3,6 +3,7 @@ package main
 import (
 	"io"
 	"net/http"
+	"net/http/cookiejar"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -15,7 +16,8 @@ import (
 
 // TestOperations guesses passwords, and checks what operators see of it.
 func TestOperations(t *testing.T) {
-	service, operators := serve(t.Context(), redistest.Real(t))
+	const token = "0123456789-abcdefghijk"
+	service, operators := serve(t.Context(), redistest.Real(t), token)
 	ask := func(h http.Handler, method, path string) (int, string) {
 		r := httptest.NewRequest(method, "http://localhost"+path, nil)
 		r.RemoteAddr = "127.0.0.1:1000"
@@ -38,7 +40,17 @@ func TestOperations(t *testing.T) {
 
 	server := httptest.NewServer(operators)
 	defer server.Close()
-	response, err := http.Get(server.URL + "/limits/events")
+	jar, err := cookiejar.New(nil)
+	require.NoError(t, err)
+	browser := &http.Client{Jar: jar}
+	page, err := browser.Get(server.URL + "/limits/?token=" + token)
+	require.NoError(t, err)
+	defer page.Body.Close()
+	text, err := io.ReadAll(page.Body)
+	require.NoError(t, err)
+	assert.Contains(t, string(text), "<title>")
+
+	response, err := browser.Get(server.URL + "/limits/events")
 	require.NoError(t, err)
 	defer response.Body.Close()
 	first := make([]byte, 0, 64<<10)
@@ -50,11 +62,4 @@ func TestOperations(t *testing.T) {
 	}
 	assert.Contains(t, string(first), `"can":{"reset":true,"ban":true,"override":true`)
 	assert.Contains(t, string(first), "per-ip-1m allows 5 in 1 min for 127.0.0.1")
-
-	page, err := http.Get(server.URL + "/limits/")
-	require.NoError(t, err)
-	defer page.Body.Close()
-	text, err := io.ReadAll(page.Body)
-	require.NoError(t, err)
-	assert.Contains(t, string(text), "<title>")
 }

@@ -46,6 +46,12 @@ function connect() {
     state = JSON.parse(e.data);
     show(state);
   });
+  events.addEventListener('replaced', () => {
+    if (events !== source) return;
+    events.close();
+    source = null; // it connects again when somebody comes back to it
+    disconnected('Newer pages of yours took its place', 'Come back to this page or reload it to connect again.');
+  });
   events.addEventListener('error', (e) => {
     if (events !== source) return;
     disconnected(e.data ? reason(e.data) : '');
@@ -78,9 +84,9 @@ async function refused(url) {
   retry = setTimeout(connect, 3000);
 }
 
-function disconnected(why) {
+function disconnected(why, then = 'The page connects again by itself.') {
   const since = lastData ? ` The last data is of ${clock(lastData)}.` : '';
-  banner('lost', 'Disconnected', `${visible(why || 'The server does not answer')}.${since} The page connects again by itself.`.replace('..', '.'));
+  banner('lost', 'Disconnected', `${visible(why || 'The server does not answer')}.${since} ${then}`.replace('..', '.'));
   connection('lost', 'Disconnected');
   document.body.classList.add('stale');
 }
@@ -228,7 +234,7 @@ byId('ban').addEventListener('click', () => confirmation.open(ban(null, (said) =
 
 // A stream can end without an error, such as behind a proxy.
 setInterval(() => {
-  if (!document.hidden && lastData && Date.now() - lastData > 6000 && source.readyState === EventSource.OPEN) {
+  if (!document.hidden && lastData && Date.now() - lastData > 6000 && source?.readyState === EventSource.OPEN) {
     disconnected('No data has come for some seconds');
     connect();
   }
@@ -242,7 +248,7 @@ document.addEventListener('visibilitychange', () => {
   if (document.hidden) {
     away = setTimeout(() => {
       clearTimeout(retry);
-      source.close();
+      source?.close();
       source = null;
     }, 30000);
   } else if (source === null) connect();

@@ -16,7 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// demo starts limitctl demo on a free port and returns its address.
+// demo starts limitctl demo on a free port and returns its address, with the token of the
+// live page.
 func demo(t *testing.T) string {
 	t.Helper()
 	if allocator == nil {
@@ -37,7 +38,7 @@ func demo(t *testing.T) string {
 	})
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
-		if found := regexp.MustCompile(`^Serving on (http://[^,]+),`).FindStringSubmatch(lines.Text()); found != nil {
+		if found := regexp.MustCompile(`^In a browser: (http://\S+)$`).FindStringSubmatch(lines.Text()); found != nil {
 			go io.Copy(io.Discard, out)
 			return found[1]
 		}
@@ -53,6 +54,7 @@ func TestDemo(t *testing.T) {
 	for name, l := range looks {
 		t.Run(name, func(t *testing.T) {
 			b := open(t, base, l)
+			require.NotContains(t, eval[string](b, `location.href`), "token")
 			b.audited("nothing sent")
 			b.clickText(".route[data-path='/gin/update']", "Send 6 at once")
 			const answers = ".route[data-path='/gin/update'] .answers"

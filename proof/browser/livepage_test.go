@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"net/http"
+	"net/http/cookiejar"
 	"strings"
 	"testing"
 	"time"
@@ -166,7 +167,13 @@ func TestManyPoliciesAndKeys(t *testing.T) {
 
 // stateBytes returns the size of a state.
 func (s *service) stateBytes(query string) int {
-	w, err := http.Get(s.page() + "events?" + query)
+	jar, err := cookiejar.New(nil)
+	require.NoError(s, err)
+	client := &http.Client{Jar: jar}
+	w, err := client.Get(s.page())
+	require.NoError(s, err)
+	w.Body.Close()
+	w, err = client.Get(s.URL + "/limits/events?" + query)
 	require.NoError(s, err)
 	defer w.Body.Close()
 	lines := bufio.NewScanner(w.Body)

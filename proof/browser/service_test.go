@@ -2,6 +2,7 @@ package browser
 
 import (
 	"context"
+	"crypto/rand"
 	"log/slog"
 	"net"
 	"net/http"
@@ -27,6 +28,7 @@ type service struct {
 	*httptest.Server
 	limiter *limit.Limiter
 	mux     *http.ServeMux
+	token   string // of the live page, without Authorize
 }
 
 var quiet = slog.New(slog.DiscardHandler)
@@ -38,6 +40,9 @@ func serve(t testing.TB, client *redis.Client, options *livepage.Options) *servi
 		options = &livepage.Options{}
 	}
 	options.Name = "api-1"
+	if options.Authorize == nil {
+		options.Token = rand.Text()
+	}
 	limits := &limit.Options{Log: quiet, User: user}
 	var store core.Store
 	if client != nil {
@@ -49,7 +54,7 @@ func serve(t testing.TB, client *redis.Client, options *livepage.Options) *servi
 		options.Overrides = overrides.New(ctx, documents, &overrides.Options{Log: quiet})
 		limits.Bar, limits.Override = options.Bans.Bar, options.Overrides.Limit
 	}
-	s := &service{TB: t, limiter: limit.New(store, limits), mux: http.NewServeMux()}
+	s := &service{TB: t, limiter: limit.New(store, limits), mux: http.NewServeMux(), token: options.Token}
 	s.mux.Handle("/limits/", livepage.Handler(s.limiter, options))
 	s.route("POST /login", limit.PerIP(time.Minute, 5), limit.Global(time.Minute, 1000))
 	s.route("GET /search", limit.PerUser(time.Minute, 50))
@@ -95,6 +100,12 @@ func (s *service) send(n int, method, path, addr, user string) (admitted int) {
 	return admitted
 }
 
-func (s *service) page() string { return s.URL + "/limits/" }
+// page returns the address of the live page, with its token.
+func (s *service) page() string {
+	if s.token == "" {
+		return s.URL + "/limits/"
+	}
+	return s.URL + "/limits/?token=" + s.token
+}
 
 const client = "203.0.113.9"
