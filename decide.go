@@ -24,7 +24,7 @@ func (p *version) decideHTTP(d *Decision, r *http.Request, from framework, cost 
 		p.limiter.noticeProxies(r)
 	}
 	route := p.route(from)
-	if p.limiter.screen(d, r, route) {
+	if p.limiter.screen(d, r, from, route) {
 		return nil
 	}
 	s := route.scratch() // not put back after a panic of the program's functions

@@ -141,13 +141,13 @@ type Options struct {
 	// [Policy.Peek] do not. They are called once for each policy on a request, and once
 	// for each part of a body that package throttle slows. So they must be fast, have no
 	// side effects, and be safe for concurrent use. Package access has lists for both.
-	Exempt func(*http.Request) bool
+	Exempt func(Client) bool
 
 	// Bar returns how much longer the client of a request is barred: 0 or less if it is
 	// not barred, and [Never] if it is barred for good. A barred request is refused with
 	// 403, charges no rule and does not call the store. Its decision has [ModeBarred],
 	// and the time as RetryAfter, without Jitter. Nil bars no client.
-	Bar func(*http.Request) time.Duration
+	Bar func(Client) time.Duration
 
 	// Refuse answers a refused request, after the headers are set. A function
 	// that does not call WriteHeader answers with 429, or with 403 if the client
@@ -222,7 +222,7 @@ func New(store core.Store, options *Options) *Limiter {
 	if l.options.Classes == nil {
 		l.options.Classes = grammar.DefaultClasses
 	}
-	l.options.Classes = slices.Clone(l.options.Classes)
+	l.options.Classes, l.options.Proxies.Trusted = slices.Clone(l.options.Classes), slices.Clone(l.options.Proxies.Trusted)
 	l.lines = notice.Log{To: l.options.Log, Silenced: slices.Clone(l.options.Silence)}
 	if l.options.Observe != nil {
 		l.Observe(l.options.Observe)
@@ -321,3 +321,6 @@ func (l *Limiter) Limit(rules RuleSet) func(http.Handler) http.Handler {
 func (l *Limiter) ClientIP(r *http.Request) netip.Addr {
 	return l.options.Proxies.ClientIP(r)
 }
+
+// Proxies returns [Options].Proxies. Do not change its Trusted.
+func (l *Limiter) Proxies() Proxies { return l.options.Proxies }

@@ -24,6 +24,9 @@ type notices struct {
 	// Whether each of these was written, which is once.
 	untrusted, silentProxy, lateUser, unknownClass atomic.Bool
 
+	// How many requests had no user when a function asked: see noticeListedUsers.
+	listedUsers atomic.Int32
+
 	look    atomic.Uint32 // what to look at after the next decision: see lookOnce
 	changed atomic.Int64  // when Limiter.Change was called, in Unix nanoseconds
 }

@@ -2,20 +2,72 @@ package limit
 
 import (
 	"net/http"
+	"net/netip"
 	"strconv"
+	"strings"
 	"time"
+
+	"github.com/routelimit/limit/internal/notice"
 )
+
+// A Client is the sender of a request, for [Options].Exempt and [Options].Bar. It has the
+// address and the user that the rules are keyed by, so a function cannot take the client
+// for another one than the rules do. In tests, set the two fields.
+type Client struct {
+	Request *http.Request
+	Limiter *Limiter // that decides the request; nil means one without options
+
+	from framework
+}
+
+// IP returns the address of the client: that of [Limiter.ClientIP].
+func (c Client) IP() netip.Addr {
+	if c.Limiter == nil {
+		return new(Proxies).ClientIP(c.Request)
+	}
+	return c.Limiter.ClientIP(c.Request)
+}
+
+// User returns the user that [ByUser] resolves: by the User function of the adapter or
+// [Options].User, without blanks around it. It is "" if the request has no user.
+func (c Client) User() string {
+	var user string
+	switch {
+	case c.from != nil:
+		user = c.from.user(c.Request)
+	case c.Limiter != nil && c.Limiter.options.User != nil:
+		user = c.Limiter.options.User(c.Request)
+	}
+	user = strings.TrimSpace(user)
+	if c.Limiter != nil && c.Limiter.notices.listedUsers.Load() < userlessAfter {
+		c.Limiter.noticeListedUsers(user)
+	}
+	return user
+}
+
+// noticeListedUsers warns once functions have asked for the users of so many requests,
+// and none had one: what lists say of users has no effect.
+func (l *Limiter) noticeListedUsers(user string) {
+	n := &l.notices.listedUsers
+	if user != "" {
+		n.Store(userlessAfter + 1)
+	} else if n.Add(1) == userlessAfter {
+		notice.Write(l.log(), notice.NoListedUsers, "limit: Exempt or Bar asks for users, and no request had one so far, so entries of users have no effect: "+
+			"set limit.Options.User or the User of your adapter, and put authentication before the rules", 0, "requests", userlessAfter)
+	}
+}
 
 // screen decides a request that no rule is asked about: it admits one that
 // [Options].Exempt exempts, and refuses one that [Options].Bar bars. It reports
 // whether it has decided.
-func (l *Limiter) screen(d *Decision, r *http.Request, route *route) bool {
+func (l *Limiter) screen(d *Decision, r *http.Request, from framework, route *route) bool {
 	o := &l.options
+	c := Client{r, l, from}
 	switch {
-	case o.Exempt != nil && o.Exempt(r):
+	case o.Exempt != nil && o.Exempt(c):
 		d.Allowed, d.Mode = true, ModeExempt
 	case o.Bar != nil:
-		if d.RetryAfter = max(0, o.Bar(r)); d.RetryAfter == 0 {
+		if d.RetryAfter = max(0, o.Bar(c)); d.RetryAfter == 0 {
 			return false
 		}
 		d.Mode = ModeBarred

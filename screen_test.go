@@ -21,8 +21,8 @@ func TestScreenDecides(t *testing.T) {
 	var exempt bool
 	var bar time.Duration
 	limiter := limit.New(nil, &limit.Options{
-		Exempt:  func(*http.Request) bool { return exempt },
-		Bar:     func(*http.Request) time.Duration { return bar },
+		Exempt:  func(limit.Client) bool { return exempt },
+		Bar:     func(limit.Client) time.Duration { return bar },
 		Observe: func(r *http.Request, _ limit.Decision, _ error) { assert.Nil(t, r, "Decide is observed") },
 	})
 	policy := mustPolicy(limiter, limit.Named("p", limit.Global(time.Hour, 1)))
@@ -64,8 +64,8 @@ func TestScreenAllocates(t *testing.T) {
 
 var screens = map[string]limit.Options{
 	"nil":    {},
-	"exempt": {Exempt: func(*http.Request) bool { return true }},
-	"barred": {Bar: func(*http.Request) time.Duration { return limit.Never }},
+	"exempt": {Exempt: func(limit.Client) bool { return true }},
+	"barred": {Bar: func(limit.Client) time.Duration { return limit.Never }},
 }
 
 // BenchmarkScreen decides requests of exempt and barred clients, and refuses others

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,10 +26,10 @@ import (
 // While Redis is unavailable the bans stay in force until they end; see package
 // control. A barred client costs Redis nothing.
 type Bans struct {
-	options Options
+	log     *notice.Log
 	control *control.Control
 	state   atomic.Pointer[banned]
-	warned  [3]int // what was logged last
+	warned  [2]int // what was logged last
 }
 
 // banned is what is known of the bans. It does not change.
@@ -56,7 +55,7 @@ const (
 // NewBans returns the bans of a Control, and follows them until ctx ends. If Redis is
 // unavailable, there are none until it is back, which the Control logs.
 func NewBans(ctx context.Context, c *control.Control, options *Options) *Bans {
-	b := &Bans{options: options.orDefault(), control: c}
+	b := &Bans{log: options.log(), control: c}
 	b.state.Store(&banned{table: newTable()})
 	if err := c.Watch(ctx, kindOfBans, b.apply); err != nil {
 		panic(err) // the kind is valid
@@ -68,18 +67,16 @@ func NewBans(ctx context.Context, c *control.Control, options *Options) *Bans {
 // "2001:db8:1:2::/64", "user alice" or `agent "BadBot"`. Write the /64 of an IPv6
 // client, which can send from all its addresses. [limit.Never] bars them for good. Ban
 // replaces a ban of the same entry. by says who bars them, and the reason, of up to
-// 1,000 bytes, why. A ban of a user needs [Options].User. A program without it can end
-// one by [Bans.Unban].
+// 1,000 bytes, why. A ban of a user needs the User of [limit.Options], or that of an
+// adapter.
 //
 // An error is about the arguments, or about Redis; then the client may be barred.
 // Ban may be repeated.
 func (b *Bans) Ban(ctx context.Context, entry string, d time.Duration, by, reason string) error {
-	name, e, err := banOf(entry)
+	name, _, err := banOf(entry)
 	switch {
 	case err != nil:
 		return err
-	case e.kind == byUser && b.options.User == nil:
-		return errors.New("access: no user resolver, so a ban of a user has no effect here: set access.Options.User of NewBans")
 	case d <= 0:
 		return fmt.Errorf("access: a ban of %v: write how long it lasts, or limit.Never", d)
 	case len(reason) > maxReason || !utf8.ValidString(reason):
@@ -121,12 +118,10 @@ func (b *Bans) History(ctx context.Context) ([]control.Change, error) {
 	return b.control.History(ctx, kindOfBans)
 }
 
-// Bar returns how much longer the client of a request is barred: 0 if it is not, and
+// Bar returns how much longer a client is barred: 0 if it is not, and
 // [limit.Never] if it is for good. If several bans match, the longest counts. It is for
 // [limit.Options].Bar.
-func (b *Bans) Bar(r *http.Request) time.Duration {
-	return b.state.Load().table.remaining(&b.options, r)
-}
+func (b *Bans) Bar(c limit.Client) time.Duration { return b.state.Load().table.remaining(c) }
 
 // What to write to [Bans.Ban] instead of a text that is no entry. A list can have a
 // header too.
@@ -170,7 +165,7 @@ func quoted(text string) string {
 func (b *Bans) apply(documents map[string]control.Document) {
 	next := &banned{table: newTable(), bans: make([]Ban, 0, len(documents))}
 	entries := make([]entry, 0, len(documents))
-	agents, users, invalid := 0, 0, 0
+	agents, invalid := 0, 0
 	for _, name := range slices.Sorted(maps.Keys(documents)) { // in the same order on all instances
 		d := documents[name]
 		_, e, err := banOf(name)
@@ -178,12 +173,7 @@ func (b *Bans) apply(documents map[string]control.Document) {
 			invalid++
 			continue
 		}
-		switch e.kind {
-		case byUser:
-			if users++; b.options.User == nil {
-				continue
-			}
-		case byAgent:
+		if e.kind == byAgent {
 			if agents++; agents > maxAgents {
 				continue
 			}
@@ -199,24 +189,20 @@ func (b *Bans) apply(documents map[string]control.Document) {
 		next.table.add(e)
 	}
 	b.state.Store(next)
-	b.warn(invalid, users, agents)
+	b.warn(invalid, agents)
 }
 
 // warn logs bans that are not in force here.
-func (b *Bans) warn(invalid, users, agents int) {
-	counts := [...]int{invalid, users, agents}
+func (b *Bans) warn(invalid, agents int) {
+	counts := [...]int{invalid, agents}
 	if counts == b.warned {
 		return
 	}
 	b.warned = counts
-	log := &notice.Log{To: b.options.Log}
 	if invalid > 0 {
-		notice.Write(log, notice.BanIgnored, "access: bans that are not entries have no effect", 0, "bans", invalid)
-	}
-	if users > 0 && b.options.User == nil {
-		notice.Write(log, notice.UserBanIgnored, "access: bans of users have no effect here: set access.Options.User", 0, "bans", users)
+		notice.Write(b.log, notice.BanIgnored, "access: bans that are not entries have no effect", 0, "bans", invalid)
 	}
 	if agents > maxAgents {
-		notice.Write(log, notice.BanIgnored, "access: more agents are banned than are searched for: ban parts that several have in common", 0, "bans", agents, "most", maxAgents)
+		notice.Write(b.log, notice.BanIgnored, "access: more agents are banned than are searched for: ban parts that several have in common", 0, "bans", agents, "most", maxAgents)
 	}
 }

@@ -56,9 +56,9 @@ func Example() {
 
 func Example_requestFields() {
 	limiter := limit.New(nil, &limit.Options{
-		Exempt: func(r *http.Request) bool { return r.URL.Path == "/healthz" },
-		Bar: func(r *http.Request) time.Duration {
-			if r.UserAgent() == "" {
+		Exempt: func(c limit.Client) bool { return c.Request.URL.Path == "/healthz" },
+		Bar: func(c limit.Client) time.Duration {
+			if c.Request.UserAgent() == "" {
 				return limit.Never
 			}
 			return 0
@@ -84,12 +84,11 @@ func TestFileOfPage(t *testing.T) {
 }
 
 func withFile(ctx context.Context, path string) (*limit.Limiter, error) {
-	proxies := limit.Proxies{Hops: 1}
-	bad, err := access.Watch(ctx, path, &access.Options{ClientIP: proxies.ClientIP})
+	bad, err := access.Watch(ctx, path, nil)
 	if err != nil {
 		return nil, err
 	}
-	return limit.New(nil, &limit.Options{Proxies: proxies, Bar: bad.Bar}), nil
+	return limit.New(nil, &limit.Options{Proxies: limit.Proxies{Hops: 1}, Bar: bad.Bar}), nil
 }
 
 // TestBansOfPage is the program of docs/access.md with bans, on two instances.
@@ -114,7 +113,7 @@ func withBans(ctx context.Context, addr string, bad *access.List) (*limit.Limite
 	bans := access.NewBans(ctx, control.New(client, &control.Options{Prefix: "shop"}), nil)
 	limiter := limit.New(redisstore.New(client, &redisstore.Options{Prefix: "shop"}), &limit.Options{
 		Instances: 2,
-		Bar:       func(r *http.Request) time.Duration { return max(bad.Bar(r), bans.Bar(r)) },
+		Bar:       func(c limit.Client) time.Duration { return max(bad.Bar(c), bans.Bar(c)) },
 	})
 	return limiter, bans
 }

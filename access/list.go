@@ -1,11 +1,13 @@
 // Package access lists the clients that limits spare or bar:
 //
-//	proxies := limit.Proxies{Hops: 1}
-//	ours, err := access.Parse(strings.NewReader("10.0.0.0/8"), &access.Options{ClientIP: proxies.ClientIP})
+//	ours, err := access.Parse(strings.NewReader("10.0.0.0/8"), nil)
 //	…
-//	bad, err := access.Watch(ctx, "/etc/service/barred", &access.Options{ClientIP: proxies.ClientIP})
+//	bad, err := access.Watch(ctx, "/etc/service/barred", nil)
 //	…
-//	limiter := limit.New(store, &limit.Options{Proxies: proxies, Exempt: ours.Matches, Bar: bad.Bar})
+//	limiter := limit.New(store, &limit.Options{Exempt: ours.Matches, Bar: bad.Bar})
+//
+// The limiter says who a client is: its address by Proxies, and its user by User, of
+// [limit.Options].
 //
 // A [List] is read from text, or from a file that may change. [Bans] are entries that
 // operators add and remove while the program runs, on all its instances at once.
@@ -32,57 +34,41 @@ package access
 import (
 	"io"
 	"log/slog"
-	"net/http"
-	"net/netip"
 	"sync/atomic"
 	"time"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/notice"
 )
 
-// Options says what the entries of a [List] or of [Bans] are compared with. The zero
-// Options is ready to use.
+// Options configures a [List] or [Bans]. The zero Options is ready to use.
 type Options struct {
-	// ClientIP returns the address of the client, or the zero Addr if it has none.
-	// Behind a proxy, use the ClientIP of the [limit.Proxies] that you give to the
-	// limiter. Nil means the peer of the connection.
-	ClientIP func(*http.Request) netip.Addr
-
-	// User returns the verified user of a request, or "" if it has none. It runs
-	// when a policy decides, so authentication must run before the policy. Nil
-	// makes an entry of a user an error, also of [Bans.Ban].
-	User func(*http.Request) string
-
-	// Log receives a line when a list could not be read, when it has changed, and when
-	// a ban has no effect. The codes are LIMIT-405 to LIMIT-407. Nil means
-	// [slog.Default].
+	// Log receives a line when a list could not be read, when it has changed, when a ban
+	// has no effect, and when a list exempts a trusted proxy. The codes are LIMIT-405,
+	// LIMIT-406 and LIMIT-117. Nil means [slog.Default].
 	Log *slog.Logger
 }
 
-func (o *Options) orDefault() Options {
-	var options Options
-	if o != nil {
-		options = *o
+func (o *Options) log() *notice.Log {
+	if o == nil {
+		return new(notice.Log)
 	}
-	if options.ClientIP == nil {
-		options.ClientIP = new(limit.Proxies).ClientIP
-	}
-	return options
+	return &notice.Log{To: o.Log}
 }
 
 // A List is a set of entries that requests match or not. Make it with [Parse] or
 // [Watch]. It is safe for concurrent use.
 type List struct {
-	options Options
-	table   atomic.Pointer[table]
+	log   *notice.Log
+	table atomic.Pointer[table]
 }
 
 // Parse reads a list of at most 8 MiB, in the form that the package describes. The
 // error names the line and column of up to 10 mistakes, and says what to write
 // instead. It is a mistake to list all addresses (0.0.0.0/0).
 func Parse(text io.Reader, options *Options) (*List, error) {
-	l := &List{options: options.orDefault()}
-	t, err := parse(text, &l.options, false)
+	l := &List{log: options.log()}
+	t, err := parse(text, false)
 	if err != nil {
 		return nil, err
 	}
@@ -90,12 +76,31 @@ func Parse(text io.Reader, options *Options) (*List, error) {
 	return l, nil
 }
 
-// Matches reports whether a request matches an entry. It is for
-// [limit.Options].Exempt.
-func (l *List) Matches(r *http.Request) bool { return l.Bar(r) != 0 }
+// Matches reports whether the client of a request matches an entry. It is for
+// [limit.Options].Exempt. It logs once if an entry contains a proxy that the limiter
+// trusts: requests that the proxy sends without the address of a client would be exempt.
+func (l *List) Matches(c limit.Client) bool {
+	t := l.table.Load()
+	if c.Limiter != nil && t.checked.Load() != c.Limiter && !t.warned.Load() {
+		t.checkProxies(c.Limiter, l.log)
+	}
+	return t.remaining(c) != 0
+}
 
-// Bar returns [limit.Never] if a request matches an entry, and 0 if it does not. It is
-// for [limit.Options].Bar. Together with another list or with [Bans], write
+// Bar returns [limit.Never] if the client of a request matches an entry, and 0 if it does
+// not. It is for [limit.Options].Bar. Together with another list or with [Bans], write
 //
-//	Bar: func(r *http.Request) time.Duration { return max(list.Bar(r), bans.Bar(r)) }
-func (l *List) Bar(r *http.Request) time.Duration { return l.table.Load().remaining(&l.options, r) }
+//	Bar: func(c limit.Client) time.Duration { return max(list.Bar(c), bans.Bar(c)) }
+func (l *List) Bar(c limit.Client) time.Duration { return l.table.Load().remaining(c) }
+
+// checkProxies warns if an entry contains a trusted proxy, or is one.
+func (t *table) checkProxies(l *limit.Limiter, log *notice.Log) {
+	t.checked.Store(l)
+	for _, proxy := range l.Proxies().Trusted {
+		if t.prefixes.OverlapsPrefix(proxy) && !t.warned.Swap(true) {
+			notice.Write(log, notice.ExemptProxy, "access: a list exempts a trusted proxy, and so every client whose address the proxy does not send: "+
+				"write prefixes without the proxy", 0, "proxy", proxy)
+			return
+		}
+	}
+}

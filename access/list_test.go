@@ -2,6 +2,7 @@ package access_test
 
 import (
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/access"
+	"github.com/routelimit/limit/core"
 )
 
 // user returns the user of a request of a test.
@@ -22,10 +24,17 @@ func user(r *http.Request) string { return r.Header.Get("X-User") }
 
 func mustParse(t testing.TB, text string) *access.List {
 	t.Helper()
-	l, err := access.Parse(strings.NewReader(text), &access.Options{User: user})
+	l, err := access.Parse(strings.NewReader(text), nil)
 	require.NoError(t, err)
 	return l
 }
+
+var quiet = slog.New(slog.DiscardHandler)
+
+var limiter = limit.New(nil, &limit.Options{User: user, Log: quiet})
+
+// client returns the client of a request of a test.
+func client(r *http.Request) limit.Client { return limit.Client{Request: r, Limiter: limiter} }
 
 // from returns a request of an address, with headers given as name, value.
 func from(address string, headers ...string) *http.Request {
@@ -80,27 +89,66 @@ func TestMatches(t *testing.T) {
 		"the secret, another header": {from("@", "X-Token", "s3cret"), false},
 		"nothing":                    {from("192.0.2.1:80"), false},
 	} {
-		assert.Equal(t, test.want, l.Matches(test.r), name)
+		assert.Equal(t, test.want, l.Matches(client(test.r)), name)
 		want := time.Duration(0)
 		if test.want {
 			want = limit.Never
 		}
-		assert.Equal(t, want, l.Bar(test.r), name)
+		assert.Equal(t, want, l.Bar(client(test.r)), name)
 	}
-	assert.False(t, mustParse(t, "# nobody").Matches(from("10.0.0.1:80")))
+	assert.False(t, mustParse(t, "# nobody").Matches(client(from("10.0.0.1:80"))))
 }
 
-// TestClientIP checks that a list sees the client behind a proxy, and an address
-// however a program writes it.
-func TestClientIP(t *testing.T) {
-	proxies := limit.Proxies{Hops: 1}
-	for _, clientIP := range []func(*http.Request) netip.Addr{
-		proxies.ClientIP,
-		func(*http.Request) netip.Addr { return netip.MustParseAddr("::ffff:10.0.0.1") },
+// TestIdentity checks that a list and bans see the client that the rules see, by the
+// options of the limiter alone: behind a proxy, and with the user of an adapter.
+func TestIdentity(t *testing.T) {
+	exempt, barred := mustParse(t, "203.0.113.1\nuser root"), mustParse(t, "203.0.113.2\nuser mallory")
+	limiter := limit.New(nil, &limit.Options{Log: quiet, Exempt: exempt.Matches, Bar: barred.Bar,
+		Proxies: limit.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.5/32")}}})
+	adapter := &limit.Adapter[string]{
+		Route: func(string) (method, pattern string) { return "GET", "/" },
+		User:  func(user string) string { return " " + user },
+	}
+	policy, err := adapter.Bind(limiter, "/", limit.Rules(limit.PerIP(time.Minute, 100), limit.PerUser(time.Minute, 100)))
+	require.NoError(t, err)
+	for _, test := range []struct {
+		client, user string
+		want         core.Mode
+	}{
+		{"203.0.113.1", "", limit.ModeExempt},
+		{"203.0.113.2", "", limit.ModeBarred},
+		{"203.0.113.3", "root", limit.ModeExempt},
+		{"203.0.113.3", "mallory", limit.ModeBarred},
+		{"203.0.113.3", "", limit.ModeExact},
+		{"10.0.0.5", "", limit.ModeExact},
 	} {
-		l, err := access.Parse(strings.NewReader("10.0.0.1"), &access.Options{ClientIP: clientIP})
+		d, err := adapter.Decide(policy, from("10.0.0.5:80", "X-Forwarded-For", test.client), test.user, 0)
 		require.NoError(t, err)
-		assert.True(t, l.Matches(from("192.0.2.1:80", "X-Forwarded-For", "10.0.0.1")))
+		assert.Equal(t, test.want, d.Mode, test)
+	}
+	assert.True(t, exempt.Matches(limit.Client{Request: from("203.0.113.1:80")}), "without a limiter, the peer")
+}
+
+// TestExemptProxy checks that a list that exempts a trusted proxy is logged once, with the
+// first decision of a limiter, and again if the file has changed.
+func TestExemptProxy(t *testing.T) {
+	trusted := limit.New(nil, &limit.Options{Log: quiet, Proxies: limit.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.5/32")}}})
+	others := limit.New(nil, nil)
+	for text, warns := range map[string]bool{"10.0.0.0/8": true, "10.0.0.5": true, "192.0.2.0/24": false, "user alice": false} {
+		var log logbook
+		l, err := access.Parse(strings.NewReader(text), &access.Options{Log: log.logger()})
+		require.NoError(t, err)
+		for range 3 {
+			for _, limiter := range []*limit.Limiter{others, trusted} {
+				l.Bar(limit.Client{Request: from("192.0.2.1:80"), Limiter: limiter})
+				l.Matches(limit.Client{Request: from("192.0.2.1:80"), Limiter: limiter})
+			}
+		}
+		want := 0
+		if warns {
+			want = 1
+		}
+		assert.Equal(t, want, strings.Count(strings.Join(log.lines(), "\n"), "code=LIMIT-117 proxy=10.0.0.5/32"), text)
 	}
 }
 
@@ -129,7 +177,7 @@ func TestAllocations(t *testing.T) {
 		from("10.0.0.1:80"),
 		from("192.0.2.1:80", "X-User", "carol", "User-Agent", "Mozilla/5.0", "X-Internal-Token", strings.Repeat("no", 50)),
 	} {
-		assert.Zero(t, testing.AllocsPerRun(100, func() { l.Bar(r) }))
+		assert.Zero(t, testing.AllocsPerRun(100, func() { l.Bar(client(r)) }))
 	}
 }
 
@@ -144,7 +192,7 @@ func BenchmarkBar(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				l.Bar(requests[i%len(requests)])
+				l.Bar(client(requests[i%len(requests)]))
 			}
 		})
 	}

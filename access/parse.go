@@ -33,8 +33,8 @@ const (
 var private = [...]netip.Prefix{netip.MustParsePrefix("fc00::/7"), netip.MustParsePrefix("fe80::/10")}
 
 // parse reads a list. If whole is set, a text that looks half written is an error.
-func parse(text io.Reader, o *Options, whole bool) (*table, error) {
-	p := parser{options: o, table: newTable()}
+func parse(text io.Reader, whole bool) (*table, error) {
+	p := parser{table: newTable()}
 	in := bufio.NewReaderSize(io.LimitReader(text, maxText+1), maxLine+1)
 	read, ended := 0, true
 	for number := 1; len(p.errs) < maxErrors; number++ {
@@ -73,7 +73,6 @@ func parse(text io.Reader, o *Options, whole bool) (*table, error) {
 }
 
 type parser struct {
-	options         *Options
 	table           *table
 	agents, secrets int
 	errs            []error
@@ -107,10 +106,6 @@ func (p *parser) add(e entry, text string) *ParseError {
 		return errorAt(text, word{first, at, at + len(first)}, fmt.Sprintf(format, args...))
 	}
 	switch e.kind {
-	case byUser:
-		if p.options.User == nil {
-			return refuse("no user resolver: set access.Options.User")
-		}
 	case byAgent:
 		if p.agents++; p.agents > maxAgents {
 			return refuse("more than %d agents: write parts that several have in common", maxAgents)

@@ -46,15 +46,13 @@ func TestParseErrors(t *testing.T) {
 		"user a\x00":             "line 1, column 7: byte 0x00 is not text: write UTF-8 without control characters",
 		"user \xff":              "line 1, column 6: byte 0xff is not text: write UTF-8 without control characters",
 	} {
-		_, err := access.Parse(strings.NewReader(text), &access.Options{User: user})
+		_, err := access.Parse(strings.NewReader(text), nil)
 		assert.EqualError(t, err, "access: "+want, text)
 		if strings.Contains(text, "s3cret") {
 			assert.NotContains(t, fmt.Sprint(err), "s3c")
 		}
 	}
-	_, err := access.Parse(strings.NewReader("user alice"), nil)
-	assert.EqualError(t, err, "access: line 1, column 1: no user resolver: set access.Options.User\n\tuser\n\t^")
-	_, err = access.Parse(io.MultiReader(strings.NewReader("10.0.0.0/8\n"), failing{}), nil)
+	_, err := access.Parse(io.MultiReader(strings.NewReader("10.0.0.0/8\n"), failing{}), nil)
 	assert.EqualError(t, err, "access: line 2 cannot be read: the disk is on fire")
 	_, err = access.Parse(strings.NewReader(strings.Repeat("no\n", 11)), nil)
 	assert.Equal(t, 10, strings.Count(fmt.Sprint(err), "not an entry"))
@@ -131,13 +129,13 @@ func FuzzParse(f *testing.F) {
 	f.Add("header X \"a\\\"b\" c\nuser \"\\x00\"")
 	f.Add("::ffff:1.2.3.4/128\n1.2.3.4/8\nagent \xff")
 	f.Fuzz(func(t *testing.T, text string) {
-		l, err := access.Parse(strings.NewReader(text), &access.Options{User: user})
+		l, err := access.Parse(strings.NewReader(text), nil)
 		if err != nil {
 			require.Less(t, len(err.Error()), 10_000)
 			require.NotContains(t, err.Error(), "\x00")
 			return
 		}
-		l.Bar(from("10.0.0.1:80", "X-User", "alice", "User-Agent", "BadBot", "X", "s3cret"))
+		l.Bar(client(from("10.0.0.1:80", "X-User", "alice", "User-Agent", "BadBot", "X", "s3cret")))
 		// A secret is in no error about the rest of its line.
 		_, err = access.Parse(strings.NewReader("header X-Token k9v2m7q4 "+strings.ReplaceAll(text, "\n", " ")+" x"), nil)
 		if err != nil {

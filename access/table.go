@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/gaissmai/bart"
@@ -21,6 +22,9 @@ type table struct {
 	users    map[string]time.Time
 	agents   agents
 	secrets  []secret // sorted by header
+
+	checked atomic.Pointer[limit.Limiter] // the last one that checkProxies has seen
+	warned  atomic.Bool                   // by checkProxies
 }
 
 type secret struct {
@@ -81,7 +85,7 @@ func later(a, b time.Time) time.Time {
 
 // remaining returns how long the entries that a request matches still hold: the
 // longest of them, limit.Never for good, and 0 if there is none.
-func (t *table) remaining(o *Options, r *http.Request) time.Duration {
+func (t *table) remaining(c limit.Client) time.Duration {
 	var longest time.Duration
 	hold := func(until time.Time) {
 		if until.IsZero() {
@@ -91,24 +95,24 @@ func (t *table) remaining(o *Options, r *http.Request) time.Duration {
 		}
 	}
 	if t.prefixes.Size() > 0 {
-		if ip := o.ClientIP(r); ip.IsValid() {
-			if until, ok := t.prefixes.Lookup(ip.Unmap().WithZone("")); ok {
+		if ip := c.IP(); ip.IsValid() {
+			if until, ok := t.prefixes.Lookup(ip); ok {
 				hold(until)
 			}
 		}
 	}
 	if len(t.users) > 0 && longest != limit.Never {
-		if user := o.User(r); user != "" {
+		if user := c.User(); user != "" {
 			if until, ok := t.users[user]; ok {
 				hold(until)
 			}
 		}
 	}
 	if len(t.agents.sorted) > 0 && longest != limit.Never {
-		t.agents.each(r.UserAgent(), hold)
+		t.agents.each(c.Request.UserAgent(), hold)
 	}
 	if len(t.secrets) > 0 && longest != limit.Never {
-		t.eachSecret(r.Header, hold)
+		t.eachSecret(c.Request.Header, hold)
 	}
 	return longest
 }

@@ -22,7 +22,7 @@ import (
 // Since a file may be seen while it is written, one that is empty, or that does not end
 // with a line feed, counts as half written. For an empty list, write a comment.
 func Watch(ctx context.Context, path string, options *Options) (*List, error) {
-	l := &List{options: options.orDefault()}
+	l := &List{log: options.log()}
 	w := watcher{list: l, file: filewatch.File{Path: path}}
 	if err := w.load(); err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func (w *watcher) look() {
 		w.report(err)
 	case changed:
 		w.failed = ""
-		cmp.Or(w.list.options.Log, slog.Default()).Info("access: a list has changed", "path", w.file.Path)
+		cmp.Or(w.list.log.To, slog.Default()).Info("access: a list has changed", "path", w.file.Path)
 	}
 }
 
@@ -56,7 +56,7 @@ func (w *watcher) look() {
 func (w *watcher) report(err error) {
 	if text := err.Error(); text != w.failed {
 		w.failed = text
-		notice.Write(&notice.Log{To: w.list.options.Log}, notice.ListUnread, "access: a list could not be read: the one read before stays in force", 0, "path", w.file.Path, "error", text)
+		notice.Write(w.list.log, notice.ListUnread, "access: a list could not be read: the one read before stays in force", 0, "path", w.file.Path, "error", text)
 	}
 }
 
@@ -65,7 +65,7 @@ func (w *watcher) load() error {
 	var t *table
 	var invalid error
 	err := w.file.Read(func(text io.Reader, _ int64) error {
-		t, invalid = parse(text, &w.list.options, true)
+		t, invalid = parse(text, true)
 		return invalid
 	})
 	switch {

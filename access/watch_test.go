@@ -78,7 +78,7 @@ func (w *watched) lists(address string, logged ...string) {
 	time.Sleep(1100 * time.Millisecond)
 	synctest.Wait()
 	for _, a := range []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"} {
-		assert.Equal(w, a == address, w.list.Matches(from(a+":80")), a)
+		assert.Equal(w, a == address, w.list.Matches(client(from(a+":80"))), a)
 	}
 	lines := w.log.lines()
 	if len(logged) == 0 {
@@ -122,13 +122,13 @@ func TestWatch(t *testing.T) {
 			}
 			require.NoError(w, f.Close())
 			time.Sleep(1100 * time.Millisecond)
-			assert.True(w, w.list.Matches(from("10.0.0.2:80")))
-			assert.True(w, w.list.Matches(from("10.0.0.3:80")))
+			assert.True(w, w.list.Matches(client(from("10.0.0.2:80"))))
+			assert.True(w, w.list.Matches(client(from("10.0.0.3:80"))))
 			assert.Len(w, w.log.lines(), 1)
 			write(w.T, w.path, "10.0.0.1\n10.0.0.0/1") // of /16
 			time.Sleep(1100 * time.Millisecond)
 			assert.Contains(w, w.log.lines()[0], "line 2 has no line feed, so the file may be half written")
-			assert.False(w, w.list.Matches(from("10.0.0.1:80")))
+			assert.False(w, w.list.Matches(client(from("10.0.0.1:80"))))
 			write(w.T, w.path, "# nobody\n")
 			w.lists("", changed)
 		},
@@ -189,7 +189,7 @@ func TestWatchEnds(t *testing.T) {
 		synctest.Wait()
 		write(t, path, "10.0.0.2 # another size\n")
 		time.Sleep(time.Minute)
-		assert.True(t, l.Matches(from("10.0.0.1:80")))
+		assert.True(t, l.Matches(client(from("10.0.0.1:80"))))
 	})
 }
 
@@ -220,7 +220,7 @@ func TestWatchConcurrently(t *testing.T) {
 					case <-done:
 						ended = true
 					case <-time.After(10 * time.Millisecond):
-						w.list.Matches(from("10.0.0.1:80", "User-Agent", "Bot"))
+						w.list.Matches(client(from("10.0.0.1:80", "User-Agent", "Bot")))
 					}
 				}
 			})

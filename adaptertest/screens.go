@@ -16,9 +16,9 @@ import (
 
 // screening exempts and bars clients by a header, on a store that answers no call.
 func screening(options limit.Options) *limit.Limiter {
-	options.Exempt = func(r *http.Request) bool { return r.Header.Get("X-Exempt") != "" }
-	options.Bar = func(r *http.Request) time.Duration {
-		switch r.Header.Get("X-Bar") {
+	options.Exempt = func(c limit.Client) bool { return c.Request.Header.Get("X-Exempt") != "" }
+	options.Bar = func(c limit.Client) time.Duration {
+		switch c.Request.Header.Get("X-Bar") {
 		case "":
 			return 0
 		case "never":
@@ -102,8 +102,8 @@ func (s suite) barred(t *testing.T) {
 // notBarred checks that other requests are decided by the rules.
 func (s suite) notBarred(t *testing.T) {
 	router := s.framework(limit.New(nil, &limit.Options{
-		Exempt: func(*http.Request) bool { return false },
-		Bar:    func(*http.Request) time.Duration { return -1 },
+		Exempt: func(limit.Client) bool { return false },
+		Bar:    func(limit.Client) time.Duration { return -1 },
 	}))
 	router.Handle("GET", "/", ok, limit.Rules(limit.PerIP(time.Minute, 1)))
 	c := serve(t, router)

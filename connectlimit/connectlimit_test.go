@@ -60,8 +60,8 @@ func TestRefusal(t *testing.T) {
 func TestScreened(t *testing.T) {
 	bar := limit.Never
 	c := start(t, quiet(failing{err: errors.New("a call of the store")}, limit.Options{
-		Exempt: func(r *http.Request) bool { return r.Header.Get("X-Exempt") != "" },
-		Bar:    func(*http.Request) time.Duration { return bar },
+		Exempt: func(c limit.Client) bool { return c.Request.Header.Get("X-Exempt") != "" },
+		Bar:    func(limit.Client) time.Duration { return bar },
 	}), limit.Named("api", limit.PerIP(time.Minute, 2)))
 	c.call("x-exempt", "yes").admitted()
 	for want, text := range map[time.Duration]string{0: "limit: the client is barred", time.Minute: "limit: the client is barred, retry after 1m0s"} {

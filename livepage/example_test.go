@@ -112,7 +112,7 @@ func behindSSO(limiter *limit.Limiter) http.Handler {
 
 func withRedis(ctx context.Context, client redis.UniversalClient, user func(*http.Request) string) http.Handler {
 	documents := control.New(client, nil)
-	bans := access.NewBans(ctx, documents, &access.Options{User: user})
+	bans := access.NewBans(ctx, documents, nil)
 	more := overrides.New(ctx, documents, nil)
 	limiter := limit.New(redisstore.New(client, nil), &limit.Options{User: user, Bar: bans.Bar, Override: more.Limit})
 	return livepage.Handler(limiter, &livepage.Options{Bans: bans, Overrides: more})

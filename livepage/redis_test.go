@@ -34,7 +34,7 @@ func serveOn(t *testing.T, addr string, hide bool) shared {
 	quiet := slog.New(slog.DiscardHandler)
 	user := func(r *http.Request) string { return r.Header.Get("X-User") }
 	documents := control.New(client, &control.Options{Log: quiet})
-	bans := access.NewBans(ctx, documents, &access.Options{User: user, Log: quiet})
+	bans := access.NewBans(ctx, documents, &access.Options{Log: quiet})
 	o := overrides.New(ctx, documents, &overrides.Options{Log: quiet})
 	limiter := limit.New(redisstore.New(client, nil), &limit.Options{User: user, Bar: bans.Bar, Override: o.Limit, Log: quiet})
 	mux := http.NewServeMux()

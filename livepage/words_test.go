@@ -19,8 +19,8 @@ import (
 func TestRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter := limit.New(nil, &limit.Options{Log: quiet, User: func(r *http.Request) string { return r.URL.Query().Get("user") },
-			Bar: func(r *http.Request) time.Duration {
-				if r.URL.Query().Get("user") == "mallory" {
+			Bar: func(c limit.Client) time.Duration {
+				if c.User() == "mallory" {
 					return 90 * time.Second
 				}
 				return 0
@@ -85,7 +85,7 @@ func TestBannedClient(t *testing.T) {
 	banned := func(hide bool) refusalRow {
 		t.Helper()
 		proxies := limit.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}
-		limiter := limit.New(nil, &limit.Options{Log: quiet, Proxies: proxies, Bar: func(*http.Request) time.Duration { return limit.Never }})
+		limiter := limit.New(nil, &limit.Options{Log: quiet, Proxies: proxies, Bar: func(limit.Client) time.Duration { return limit.Never }})
 		p := Handler(limiter, &Options{HideKeys: hide}).(*page)
 		r := httptest.NewRequest("GET", "/", nil)
 		r.RemoteAddr = "10.1.2.3:4711"

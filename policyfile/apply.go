@@ -4,9 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/notice"
 )
 
 // checker binds policies to see whether they can decide on a route.
@@ -17,10 +20,6 @@ var checker = &limit.Adapter[struct{}]{
 
 // apply puts a version in force, or changes nothing.
 func (p *Policies) apply(v version) error {
-	next, err := p.prepare(v)
-	if err != nil {
-		return err
-	}
 	if err := p.check(v); err != nil {
 		return err
 	}
@@ -28,13 +27,16 @@ func (p *Policies) apply(v version) error {
 	if err := p.limiter.Change(p.with(v.File)...); err != nil {
 		return v.placed(err)
 	}
+	next := prepare(v, p.state.Load().met)
 	var tables []*table
+	var err error
 	if next.bound, err = p.attach(v); err == nil {
 		tables, err = p.tables(next)
 	}
 	if err != nil {
 		return errors.Join(v.placed(err), p.limiter.Change(p.with(p.inForce)...))
 	}
+	lifted := v.Lifts(p.inForce)
 	p.inForce = v.File
 	for _, set := range v.policies {
 		if _, ours := p.attached[set.name]; ours {
@@ -45,9 +47,30 @@ func (p *Policies) apply(v version) error {
 	for i, h := range p.handlers {
 		h.table.Store(tables[i])
 	}
+	if p.unmet != nil {
+		p.unmet.Stop()
+	}
+	p.unmet = time.AfterFunc(unmetAfter, func() { p.noticeUnmet(next) })
 	status := p.status()
 	p.log().Info("policyfile: policies are in force", "source", status.Source, "sum", status.Sum, "by", status.By, "policies", len(v.policies))
+	if len(lifted) > 0 {
+		notice.Write(&p.lines, notice.PoliciesLifted, "policyfile: limits that were in force are lifted, or return to those in code", 0,
+			"source", status.Source, "by", status.By, "lifted", listed(lifted))
+	}
+	if entries := v.exemptProxies(p.limiter.Proxies()); len(entries) > 0 {
+		notice.Write(&p.lines, notice.ExemptProxy, "policyfile: exempt contains a trusted proxy, and so every client whose address the proxy does not send: "+
+			"write prefixes without the proxy", 0, "entries", listed(entries))
+	}
 	return nil
+}
+
+// listed returns the first texts of a list.
+func listed(texts []string) string {
+	const most = 10
+	if more := len(texts) - most; more > 0 {
+		texts = append(texts[:most:most], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(texts, "; ")
 }
 
 // lookUp finds out which policies the program has declared, before they are changed.
@@ -90,7 +113,18 @@ func (p *Policies) check(v version) error {
 			d.wrong(v.place(policy, err), problemOf(err))
 		}
 	}
+	if e, listed := v.users(); listed && routed(v.policies) {
+		if _, err := checker.Bind(p.limiter, "", limit.Rules(limit.PerUser(time.Minute, 1))); err != nil {
+			d.wrong(v.source.inside(e.node, 0), "no user resolver: set limit.Options.User")
+		}
+	}
 	return d.err()
+}
+
+// routed reports whether a policy has routes. Only adapters know other users than
+// limit.Options.User, and Handler is none.
+func routed(policies []policy) bool {
+	return slices.ContainsFunc(policies, func(p policy) bool { return len(p.routes) > 0 })
 }
 
 // attach returns the policies that have routes.

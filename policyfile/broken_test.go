@@ -101,7 +101,7 @@ func TestSecrets(t *testing.T) {
 		`exempt: ["\"header\" X-Token s3cret s3cret"]`,
 		`exempt: ["header X-Token \"s3cret"]`,
 	} {
-		_, err := policyfile.Parse("a.yaml", []byte("version: 1\n"+line+"\npolicies: {}\n"))
+		_, err := policyfile.Parse("a.yaml", []byte("version: 1\n"+line+"\npolicies: none\n"))
 		require.Error(t, err, line)
 		assert.NotContains(t, err.Error(), "s3cret", line)
 	}
@@ -144,7 +144,7 @@ func TestLarge(t *testing.T) {
 		"lines.yaml":   "version: 1\npolicies:\n  a:\n    rules: |\n" + strings.Repeat("      x\n", 130_000),
 		"blank.json":   `{"version": 1, "policies": {"a": {"rules": "` + strings.Repeat(`\n`, 500_000) + `"}}}`,
 		"chain.yaml":   head + "lists:\n" + many(40_000, func(i int) string { return fmt.Sprintf("  l%d: [l%d]\n", i, (i+1)%40_000) }),
-		"lists.json":   `{"version": 1, "policies": {}, "lists": {"a": ["a"` + strings.Repeat(`,"b"`, 200_000) + `]}}`,
+		"lists.json":   `{"version": 1, "policies": "none", "lists": {"a": ["a"` + strings.Repeat(`,"b"`, 200_000) + `]}}`,
 		"tables.toml":  "version = 1\n" + many(50_000, func(i int) string { return fmt.Sprintf("[policies.p%d]\n", i) }),
 		"keys.toml":    "version = 1\n" + many(60_000, func(i int) string { return fmt.Sprintf("a.k%d = 1\n", i) }),
 		"allowed.toml": "version = 1\n" + many(9_999, func(i int) string { return fmt.Sprintf("k%d = \"%s\"\n", i, strings.Repeat("x", 80)) }),

@@ -91,7 +91,7 @@ func TestProgram(t *testing.T) {
 }
 
 func serve(ctx context.Context, path string, mux http.Handler) (http.Handler, error) {
-	policies, err := policyfile.Open(path, &policyfile.Options{User: user})
+	policies, err := policyfile.Open(path, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -137,15 +137,16 @@ func TestPatterns(t *testing.T) {
 	assert.Equal(t, http.StatusTooManyRequests, status(one, "/items/1"))
 	assert.Equal(t, http.StatusOK, status(one, "/items/1/"))
 	colon := "version: 1\npolicies: {items: {routes: ['GET /items/:id'], rules: 1/1m per ip}}\n"
-	assert.Equal(t, http.StatusOK, status(start(t, filepath.Join(t.TempDir(), "colon.yaml"), colon, nil), "/items/1"))
-	_, err := policyfile.Parse("bare.yaml", []byte("version: 1\npolicies:\n  items:\n    routes: [GET /items/{id}]\n    rules: 1/1m per ip\n"))
+	_, err := policyfile.Parse("colon.yaml", []byte(colon))
+	assert.ErrorContains(t, err, `write "GET /items/{id}"`)
+	_, err = policyfile.Parse("bare.yaml", []byte("version: 1\npolicies:\n  items:\n    routes: [GET /items/{id}]\n    rules: 1/1m per ip\n"))
 	assert.ErrorContains(t, err, "quotes")
 }
 
 // TestWithoutRules holds what the page says of a policy that is declared without rules.
 func TestWithoutRules(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "policy.yaml")
-	write(t, path, "version: 1\npolicies: {}\n")
+	write(t, path, "version: 1\npolicies: none\n")
 	policies, err := policyfile.Open(path, nil)
 	require.NoError(t, err)
 	limiter, update := limit.New(nil, nil), ok
@@ -268,7 +269,7 @@ func TestPushed(t *testing.T) {
 	defer cancel()
 	require.NoError(t, access.NewBans(ctx, operators, nil).Ban(ctx, "192.0.2.8", time.Hour, "ann", "scans"))
 	redistest.Await(t, time.Second, "the ban", func() bool { return status("192.0.2.8") == http.StatusForbidden })
-	pushed, err := policyfile.Parse("none.yaml", []byte("version: 1\npolicies: {}\n"))
+	pushed, err := policyfile.Parse("none.yaml", []byte("version: 1\npolicies: none\n"))
 	require.NoError(t, err)
 	require.NoError(t, policyfile.Push(ctx, operators, "api", pushed, time.Hour, "ann"))
 	redistest.Await(t, time.Second, "the pushed file", func() bool { return status("192.0.2.7") == http.StatusOK })
@@ -277,16 +278,16 @@ func TestPushed(t *testing.T) {
 func withRedis(ctx context.Context, path, addr string, router http.Handler) (http.Handler, error) {
 	client := redis.NewClient(&redis.Options{Addr: addr})
 	shared := control.New(client, &control.Options{Prefix: "shop"}) // programs with different prefixes share nothing
-	policies, err := policyfile.Open(path, &policyfile.Options{User: user, Control: shared, Name: "api"})
+	policies, err := policyfile.Open(path, &policyfile.Options{Control: shared, Name: "api"})
 	if err != nil {
 		return nil, err
 	}
-	bans := access.NewBans(ctx, shared, &access.Options{User: user})
+	bans := access.NewBans(ctx, shared, nil)
 	limiter := limit.New(redisstore.New(client, &redisstore.Options{Prefix: "shop"}), &limit.Options{
 		Instances: 3, // that share this Redis
 		User:      user,
 		Exempt:    policies.Exempt,
-		Bar:       func(r *http.Request) time.Duration { return max(policies.Bar(r), bans.Bar(r)) },
+		Bar:       func(c limit.Client) time.Duration { return max(policies.Bar(c), bans.Bar(c)) },
 	})
 	if err := policies.Follow(ctx, limiter); err != nil {
 		return nil, err

@@ -31,13 +31,17 @@ func (f *File) Explain(r *http.Request, options *limit.Options) string {
 	if e.options.Classes == nil {
 		e.options.Classes = grammar.DefaultClasses
 	}
+	e.client = limit.Client{Request: r, Limiter: limit.New(nil, &e.options)}
 	e.caller(r)
-	if entry, ok := e.entry(f.exempt, r); ok {
+	for _, text := range f.exemptProxies(e.options.Proxies) {
+		e.line("exempt %s: requests that it sends without the address of a client are exempt", text)
+	}
+	if entry, ok := e.entry(f.exempt); ok {
 		e.line("exempt by %s: no rule is charged, whatever the policy", entry)
 		return e.String()
 	}
 	e.line("exempt: no entry matches")
-	if entry, ok := e.entry(f.barred, r); ok {
+	if entry, ok := e.entry(f.barred); ok {
 		e.line("barred by %s: answered with 403 on each route that has a policy", entry)
 		return e.String()
 	}
@@ -58,6 +62,7 @@ type explanation struct {
 	*File
 	strings.Builder
 	options limit.Options
+	client  limit.Client
 
 	// What the request has.
 	address           netip.Addr
@@ -72,7 +77,7 @@ func (e *explanation) line(format string, args ...any) {
 
 // caller describes the request.
 func (e *explanation) caller(r *http.Request) {
-	e.address, e.user = e.options.Proxies.ClientIP(r), strings.TrimSpace(e.options.User(r))
+	e.address, e.user = e.client.IP(), e.client.User()
 	e.plan, e.class = e.options.Plan(r), e.options.Class(r)
 	peer := new(limit.Proxies).ClientIP(r)
 	text := fmt.Sprintf("%s %s from %s", r.Method, r.URL.RequestURI(), e.address)
@@ -106,10 +111,10 @@ func (e *explanation) caller(r *http.Request) {
 }
 
 // entry returns the first entry that matches a request, and its place.
-func (e *explanation) entry(entries []entry, r *http.Request) (string, bool) {
+func (e *explanation) entry(entries []entry) (string, bool) {
 	for _, entry := range entries {
-		l, err := access.Parse(strings.NewReader(entry.text), &access.Options{User: e.options.User, ClientIP: e.options.Proxies.ClientIP})
-		if err != nil || !l.Matches(r) {
+		l, err := access.Parse(strings.NewReader(entry.text), unlogged)
+		if err != nil || !l.Matches(e.client) {
 			continue
 		}
 		text := entry.text

@@ -24,7 +24,7 @@
 //	lists     names of lists of entries, in the words of package access
 //	exempt    entries or names of lists: clients that meet no rule
 //	barred    entries or names of lists: clients that are refused with 403
-//	policies  names of policies:
+//	policies  the word none, or names of policies:
 //	  routes  patterns of [http.ServeMux]; without them, code attaches the policy
 //	  rules   the text grammar of [limit.Parse]: a text, or a list of texts
 //	  refuse  what refused requests meet, where a rule does not say so itself
@@ -165,19 +165,14 @@ func (f *File) Policies() []Policy {
 	return policies
 }
 
-// Lists returns exempt and barred, each nil if it has no entries. The error joins one
-// [*Error] for each entry that the options cannot serve, such as a user without
-// [access.Options].User. Options may be nil.
-func (f *File) Lists(options *access.Options) (exempt, barred *access.List, err error) {
-	d := decoder{source: f.source}
+// Lists returns exempt and barred, each nil if it has no entries.
+func (f *File) Lists() (exempt, barred *access.List) {
+	d := decoder{source: f.source} // the entries are valid
 	if len(f.exempt) > 0 {
-		exempt = d.build(f.exempt, options)
+		exempt = d.build(f.exempt)
 	}
 	if len(f.barred) > 0 {
-		barred = d.build(f.barred, options)
+		barred = d.build(f.barred)
 	}
-	if err := d.err(); err != nil {
-		return nil, nil, err
-	}
-	return exempt, barred, nil
+	return exempt, barred
 }

@@ -47,7 +47,7 @@ func start(t testing.TB, path, text string, declare func(*limit.Limiter)) *progr
 		write(t, path, text)
 	}
 	var err error
-	p.policies, err = policyfile.Open(path, &policyfile.Options{User: user, Log: p.log.Log()})
+	p.policies, err = policyfile.Open(path, &policyfile.Options{Log: p.log.Log()})
 	require.NoError(t, err)
 	p.limiter = limit.New(nil, &limit.Options{User: user, Exempt: p.policies.Exempt, Bar: p.policies.Bar})
 	if declare != nil {
@@ -122,7 +122,7 @@ func TestFollow(t *testing.T) {
 			p.limits(60)
 		},
 		"removed policy": func(p *program) {
-			write(p, p.path, "version: 1\npolicies: {}\n")
+			write(p, p.path, "version: 1\npolicies: none\n")
 			p.limits(0)
 			write(p, p.path, login(6))
 			p.limits(6)
@@ -256,7 +256,7 @@ func TestOverride(t *testing.T) {
 		})
 		p.handler = code
 		p.limits(6)
-		write(t, path, "version: 1\npolicies: {}\n")
+		write(t, path, "version: 1\npolicies: none\n")
 		p.limits(5)
 		write(t, path, "version: 1\npolicies:\n  login: {rules: 7/1m per ip}\n  fixed: {rules: 8/1m per ip}\n")
 		p.limits(5)
@@ -265,7 +265,7 @@ func TestOverride(t *testing.T) {
 		p.limits(7)
 		p.handler = p.policies.Handler(ok)
 		p.limits(7)
-		write(t, path, "version: 1\npolicies: {}\n")
+		write(t, path, "version: 1\npolicies: none\n")
 		p.limits(0)
 		p.handler = code
 		p.limits(5)

@@ -44,6 +44,7 @@ type handler struct {
 // A table leads from patterns to policies. It does not change.
 type table struct {
 	mux     *http.ServeMux
+	served  *atomic.Bool      // whether there was a request
 	targets map[string]target // by pattern
 }
 
@@ -51,6 +52,7 @@ type target struct {
 	policy http.Handler // before the next handler
 	first  http.Handler // before another policy: see handler.then
 	values []string     // path values that its rules need
+	met    *atomic.Bool // whether a request has matched
 }
 
 func (p *Policies) tables(s *state) (tables []*table, err error) {
@@ -70,7 +72,7 @@ func (h *handler) tableOf(s *state) (t *table, err error) {
 			err = fmt.Errorf("%v", problem)
 		}
 	}()
-	t = &table{mux: s.mux, targets: make(map[string]target)}
+	t = &table{mux: s.mux, served: &s.served, targets: make(map[string]target)}
 	for i := range s.policies {
 		policy := &s.policies[i]
 		if len(policy.routes) == 0 {
@@ -79,7 +81,7 @@ func (h *handler) tableOf(s *state) (t *table, err error) {
 		bound := s.bound[policy.name]
 		limited, first := bound.Handler(h.next), bound.Handler(http.HandlerFunc(then))
 		for _, r := range policy.routes {
-			t.targets[r.pattern] = target{limited, first, r.values}
+			t.targets[r.pattern] = target{limited, first, r.values, s.met[r.pattern]}
 		}
 	}
 	return t, nil
@@ -87,6 +89,7 @@ func (h *handler) tableOf(s *state) (t *table, err error) {
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	t := h.table.Load()
+	once(t.served)
 	m, ok := t.match(lookedUp(r))
 	if r.URL.RawPath != "" {
 		// Routers behind may read an encoded slash as one of a value, as a ServeMux does,
@@ -143,8 +146,17 @@ type match struct {
 
 func (t *table) match(r *http.Request) (m match, ok bool) {
 	m = matchOf(t.mux, r)
-	m.target, ok = t.targets[m.pattern]
+	if m.target, ok = t.targets[m.pattern]; ok {
+		once(m.met)
+	}
 	return m, ok
+}
+
+// once sets a flag. A flag that is set is not written, since all processors read it.
+func once(flag *atomic.Bool) {
+	if !flag.Load() {
+		flag.Store(true)
+	}
 }
 
 // matchOf returns a match without its target.

@@ -16,11 +16,12 @@ import (
 // TestUserOfNobody checks that rules by user are refused where nothing knows a user.
 func TestUserOfNobody(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "policy.yaml")
-	write(t, path, "version: 1\nexempt: [user root]\npolicies: {}\n")
-	_, err := policyfile.Open(path, nil)
-	assert.ErrorContains(t, err, path+":2:10: no user resolver: set access.Options.User")
-	write(t, path, "version: 1\npolicies:\n  a: {rules: 5/1m per ip; 5/1m per user, routes: [POST /a]}\n")
+	write(t, path, "version: 1\nexempt: [user root]\npolicies: {a: {rules: 5/1m per ip, routes: [/]}}\n")
 	p, err := policyfile.Open(path, nil)
+	require.NoError(t, err)
+	assert.ErrorContains(t, p.Follow(t.Context(), limit.New(nil, nil)), path+":2:10: no user resolver: set limit.Options.User")
+	write(t, path, "version: 1\npolicies:\n  a: {rules: 5/1m per ip; 5/1m per user, routes: [POST /a]}\n")
+	p, err = policyfile.Open(path, nil)
 	require.NoError(t, err)
 	assert.ErrorContains(t, p.Follow(t.Context(), limit.New(nil, nil)), path+":3:27: no user resolver")
 	assert.Panics(t, func() { p.Handler(ok) })

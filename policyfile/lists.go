@@ -2,12 +2,15 @@ package policyfile
 
 import (
 	"errors"
-	"net/http"
+	"fmt"
+	"log/slog"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/access"
 )
 
@@ -30,8 +33,8 @@ var listName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,63}$`)
 
 var entryWords = []string{"user", "agent", "header"}
 
-// anyUser lets entries of users be read.
-var anyUser = &access.Options{User: func(*http.Request) string { return "" }}
+// unlogged is for lists that Policies or Explain check against the proxies themselves.
+var unlogged = &access.Options{Log: slog.New(slog.DiscardHandler)}
 
 // lists reads the lists of a file.
 func (d *decoder) lists(n *node) map[string]*named {
@@ -82,14 +85,14 @@ func (d *decoder) check(nodes []*node, lists map[string]*named) {
 			b.WriteString(n.text + "\n")
 		}
 	}
-	if _, err := access.Parse(strings.NewReader(b.String()), anyUser); err == nil {
+	if _, err := access.Parse(strings.NewReader(b.String()), unlogged); err == nil {
 		return
 	}
 	for _, n := range nodes { // to find all mistakes, and their places
 		if lists[n.text] != nil || reported[n] {
 			continue
 		}
-		_, err := access.Parse(strings.NewReader(n.text), anyUser)
+		_, err := access.Parse(strings.NewReader(n.text), unlogged)
 		for _, err := range leaves(err) {
 			var wrong *access.ParseError
 			if !errors.As(err, &wrong) {
@@ -159,18 +162,18 @@ func (d *decoder) entries(n *node, what string, lists map[string]*named) (entrie
 	}
 	add(nodes, "")
 	if len(d.errs) == 0 {
-		d.build(entries, anyUser)
+		d.build(entries)
 	}
 	return entries
 }
 
 // build returns entries as a list of package access.
-func (d *decoder) build(entries []entry, options *access.Options) *access.List {
+func (d *decoder) build(entries []entry) *access.List {
 	var b strings.Builder
 	for _, e := range entries {
 		b.WriteString(e.text + "\n")
 	}
-	l, err := access.Parse(strings.NewReader(b.String()), options)
+	l, err := access.Parse(strings.NewReader(b.String()), unlogged)
 	for _, err := range leaves(err) {
 		var wrong *access.ParseError
 		if errors.As(err, &wrong) && wrong.Line <= len(entries) {
@@ -180,4 +183,34 @@ func (d *decoder) build(entries []entry, options *access.Options) *access.List {
 		}
 	}
 	return l
+}
+
+// exemptProxies describes the entries of exempt that contain a trusted proxy, or are
+// within a trusted prefix: "10.0.0.0/8 (policy.yaml:3:10) contains the proxy 10.0.0.5/32".
+func (f *File) exemptProxies(proxies limit.Proxies) (found []string) {
+	for _, e := range f.exempt {
+		text := strings.Trim(strings.Fields(e.text)[0], `"`)
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			address, _ := netip.ParseAddr(text) // not valid for a user, an agent or a header
+			prefix = netip.PrefixFrom(address.Unmap(), address.Unmap().BitLen())
+		}
+		for _, proxy := range proxies.Trusted {
+			if prefix.Overlaps(proxy) {
+				found = append(found, fmt.Sprintf("%s (%s) contains the trusted proxy %s", text, f.at(f.source.inside(e.node, 0)), proxy))
+				break
+			}
+		}
+	}
+	return found
+}
+
+// users returns an entry of a user, if there is one.
+func (f *File) users() (e entry, ok bool) {
+	for _, e := range append(f.exempt[:len(f.exempt):len(f.exempt)], f.barred...) {
+		if strings.Fields(e.text)[0] == "user" {
+			return e, true
+		}
+	}
+	return entry{}, false
 }

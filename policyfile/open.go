@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,11 +19,6 @@ import (
 
 // Options configures [Open]. The zero Options is ready to use.
 type Options struct {
-	// User and ClientIP say what the entries of lists are compared with: see
-	// [access.Options]. Give them the functions that the limiter has.
-	User     func(*http.Request) string
-	ClientIP func(*http.Request) netip.Addr
-
 	// Control is where operators [Push] files. A pushed file replaces the file of
 	// Open as a whole, on all instances, until it is deleted or ends. Nil means that
 	// files are not pushed.
@@ -61,7 +55,8 @@ type Policies struct {
 	inCode   map[string]bool          // policies, and whether the program had declared them when they came
 	attached map[string]limit.RuleSet // of the others those that Handler attaches, and their last rules
 	handlers []*handler
-	problems [2]error // of the file, and of the pushed one
+	problems [2]error    // of the file, and of the pushed one
+	unmet    *time.Timer // for noticeUnmet
 }
 
 // A version is a file, and where it comes from.
@@ -76,6 +71,8 @@ type state struct {
 	since          time.Time
 	exempt, barred *access.List
 	bound          map[string]*limit.Policy // that have routes
+	met            map[string]*atomic.Bool  // by pattern, whether a request has matched it
+	served         atomic.Bool              // whether a handler has had a request
 }
 
 // Open reads a file, whose lists [Policies.Exempt] and [Policies.Bar] then use. The
@@ -87,7 +84,7 @@ func Open(path string, options *Options) (*Policies, error) {
 		o = *options
 	}
 	p := &Policies{lines: notice.Log{To: o.Log, Silenced: o.Silence}, control: o.Control, name: cmp.Or(o.Name, defaultName), inForce: nothingYet, inCode: make(map[string]bool), attached: make(map[string]limit.RuleSet),
-		options: access.Options{User: o.User, ClientIP: o.ClientIP, Log: o.Log}, file: filewatch.File{Path: path}}
+		file: filewatch.File{Path: path}}
 	if path == "" && o.Control == nil {
 		return nil, errors.New("policyfile: no file and no Control: write the path of a file")
 	}
@@ -99,32 +96,35 @@ func Open(path string, options *Options) (*Policies, error) {
 		}
 		p.base = version{File: f, origin: path}
 	}
-	next, err := p.prepare(p.base)
-	if err != nil {
-		return nil, err
-	}
-	p.state.Store(next)
+	p.state.Store(prepare(p.base, nil))
 	return p, nil
 }
 
 // nothingYet is a file without policies.
 var nothingYet = &File{source: newSource("none.yaml", ""), mux: http.NewServeMux()}
 
-// prepare returns the state of a version, without the policies of routes.
-func (p *Policies) prepare(v version) (*state, error) {
-	d := decoder{source: v.source}
-	s := &state{version: v, since: time.Now()}
-	s.exempt, s.barred = d.build(v.exempt, &p.options), d.build(v.barred, &p.options)
-	return s, d.err()
+// prepare returns the state of a version, without the policies of routes. What has met
+// routes before has.
+func prepare(v version, met map[string]*atomic.Bool) *state {
+	d := decoder{source: v.source} // the entries are valid
+	s := &state{version: v, since: time.Now(), exempt: d.build(v.exempt), barred: d.build(v.barred), met: make(map[string]*atomic.Bool)}
+	for i := range v.policies {
+		for _, r := range v.policies[i].routes {
+			if s.met[r.pattern] = met[r.pattern]; s.met[r.pattern] == nil {
+				s.met[r.pattern] = new(atomic.Bool)
+			}
+		}
+	}
+	return s
 }
 
-// Exempt reports whether an entry of exempt matches a request. It is for
+// Exempt reports whether an entry of exempt matches the client of a request. It is for
 // [limit.Options].Exempt.
-func (p *Policies) Exempt(r *http.Request) bool { return p.state.Load().exempt.Matches(r) }
+func (p *Policies) Exempt(c limit.Client) bool { return p.state.Load().exempt.Matches(c) }
 
-// Bar returns [limit.Never] if an entry of barred matches a request, and 0 otherwise.
-// It is for [limit.Options].Bar.
-func (p *Policies) Bar(r *http.Request) time.Duration { return p.state.Load().barred.Bar(r) }
+// Bar returns [limit.Never] if an entry of barred matches the client of a request, and 0
+// otherwise. It is for [limit.Options].Bar.
+func (p *Policies) Bar(c limit.Client) time.Duration { return p.state.Load().barred.Bar(c) }
 
 // A Status says what is in force in this process.
 type Status struct {
@@ -132,6 +132,10 @@ type Status struct {
 	Sum    string    // the first 12 hexadecimal digits of the SHA-256 of its text
 	By     string    // who pushed it; "" for a file
 	Since  time.Time // when it was put in force
+
+	// Unmet lists the routes that no request has matched so far, in this process: new
+	// ones, rare ones, and those with a mistake.
+	Unmet []string
 
 	// Err says why the file, or what was pushed last, is not in force. It is nil if
 	// there is nothing wrong.
@@ -147,7 +151,35 @@ func (p *Policies) Status() Status {
 
 func (p *Policies) status() Status {
 	s := p.state.Load()
-	return Status{Source: s.origin, Sum: s.source.sum(), By: s.by, Since: s.since, Err: errors.Join(p.problems[:]...)}
+	return Status{Source: s.origin, Sum: s.source.sum(), By: s.by, Since: s.since, Unmet: s.unmet(), Err: errors.Join(p.problems[:]...)}
+}
+
+// unmet returns the routes that no request has matched, in the order of the file.
+func (s *state) unmet() (patterns []string) {
+	for i := range s.policies {
+		for _, r := range s.policies[i].routes {
+			if !s.met[r.pattern].Load() {
+				patterns = append(patterns, r.pattern)
+			}
+		}
+	}
+	return patterns
+}
+
+// unmetAfter is how long routes may meet no request before a line says so.
+const unmetAfter = time.Hour
+
+// noticeUnmet warns about the routes of a state that no request has met, if it is still
+// in force and there were requests, or no handler that could have any.
+func (p *Policies) noticeUnmet(s *state) {
+	p.mu.Lock()
+	handlers := len(p.handlers)
+	p.mu.Unlock()
+	if patterns := s.unmet(); p.state.Load() == s && len(patterns) > 0 && (s.served.Load() || handlers == 0) {
+		notice.Write(&p.lines, notice.UnmetRoutes, "policyfile: no request has matched some routes so far, so their policies limit nothing: "+
+			"compare them with the paths of requests, and put Policies.Handler before your router", 0,
+			"source", s.origin, "routes", listed(patterns), "after", unmetAfter)
+	}
 }
 
 // Follow puts the policies in force on a limiter, and follows the file and what is
@@ -177,6 +209,11 @@ func (p *Policies) Follow(ctx context.Context, limiter *limit.Limiter) error {
 	if err != nil {
 		return err
 	}
+	context.AfterFunc(ctx, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.unmet.Stop()
+	})
 	if p.control != nil {
 		if err := p.control.Watch(ctx, kindOfPolicies, p.receive); err != nil {
 			return err
@@ -229,8 +266,5 @@ func (p *Policies) report(which int, err error, origin, by string) {
 }
 
 func (p *Policies) log() *slog.Logger {
-	if p.options.Log != nil {
-		return p.options.Log
-	}
-	return slog.Default() // as it is now
+	return cmp.Or(p.lines.To, slog.Default()) // as it is now
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/routelimit/limit/access"
+	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/fuzzloop"
 	"github.com/routelimit/limit/policyfile"
 )
@@ -86,11 +86,9 @@ func TestContent(t *testing.T) {
 	assert.Equal(t, []any{"b", []string(nil), "a", []string{"/x", "GET /y"}}, []any{policies[0].Name, policies[0].Routes, policies[1].Name, policies[1].Routes})
 	assert.Equal(t, f.Sets()[1].String(), policies[1].Rules.String())
 
-	_, _, err = f.Lists(nil)
-	assert.ErrorContains(t, err, "p.yaml:2:10: ")
-	exempt, barred, err := f.Lists(&access.Options{User: func(r *http.Request) string { return r.Host }})
-	require.NoError(t, err)
+	exempt, barred := f.Lists()
 	assert.Nil(t, exempt)
-	assert.True(t, barred.Matches(&http.Request{Host: "eve"}))
-	assert.False(t, barred.Matches(&http.Request{Host: "al"}))
+	limiter := limit.New(nil, &limit.Options{User: func(r *http.Request) string { return r.Host }})
+	assert.True(t, barred.Matches(limit.Client{Request: &http.Request{Host: "eve"}, Limiter: limiter}))
+	assert.False(t, barred.Matches(limit.Client{Request: &http.Request{Host: "al"}, Limiter: limiter}))
 }

@@ -3,6 +3,7 @@ package policyfile
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -12,6 +13,10 @@ import (
 )
 
 const (
+	// noPolicies is the value of policies in a file that has none: a word, so that no
+	// accident lifts all limits.
+	noPolicies = "none"
+
 	// maxWait bounds how long a file lets requests wait: connections, proxies and
 	// clients give up before.
 	maxWait = 10 * time.Minute
@@ -28,11 +33,22 @@ func (d *decoder) policies(f *File, root *node, fields map[string]field) {
 	all, ok := fields["policies"]
 	if !ok {
 		if root.kind == mapping {
-			d.wrong(root.at, "no policies, or the file is half written: write policies, and {} for none")
+			d.wrong(root.at, "no policies, or the file is half written: write policies, or policies: none")
 		}
 		return
 	}
+	if n := all.value; n != nil && n.kind == text {
+		if n.text != noPolicies {
+			d.wrongf(n.at, "policies is a mapping of names to policies, or the word %s, and not %s", noPolicies, quoted(n.text))
+		}
+		f.mux = http.NewServeMux()
+		return
+	}
 	members := d.members(all.value, "policies")
+	if n := all.value; n != nil && n.kind == mapping && len(n.fields) == 0 && len(d.errs) == 0 {
+		d.wrongf(n.at, "no policies: write at least one or, if the file is to limit nothing, policies: %s", noPolicies)
+		return
+	}
 	if len(members) > maxPolicies {
 		d.wrongf(members[maxPolicies].at, "more than %d policies: join those that have the same rules", maxPolicies)
 		return

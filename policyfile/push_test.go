@@ -41,7 +41,7 @@ func instances(t testing.TB, addr, text string, observe func(*http.Request, limi
 		write(t, i.path, text)
 		ctl = control.New(i.client, &control.Options{Log: i.log.Log()})
 		var err error
-		i.policies, err = policyfile.Open(i.path, &policyfile.Options{User: user, Control: ctl, Log: i.log.Log()})
+		i.policies, err = policyfile.Open(i.path, &policyfile.Options{Control: ctl, Log: i.log.Log()})
 		require.NoError(t, err)
 		i.limiter = limit.New(redisstore.New(i.client, &redisstore.Options{Timeout: 5 * time.Second}), &limit.Options{User: user, Instances: 3, Log: i.log.Log(),
 			Exempt: i.policies.Exempt, Bar: i.policies.Bar, Observe: observe})

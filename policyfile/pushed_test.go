@@ -23,7 +23,7 @@ func TestPushedFiles(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, policyfile.Push(t.Context(), ctl, "", f, time.Hour, "ann"))
 	require.NoError(t, policyfile.Push(t.Context(), ctl, "shop", f, 0, "ann"))
-	require.NoError(t, ctl.Put(t.Context(), "policy", "newer", []byte("x.yaml\nversion: 2\npolicies: {}\n"), 0, "bob"))
+	require.NoError(t, ctl.Put(t.Context(), "policy", "newer", []byte("x.yaml\nversion: 2\npolicies: none\n"), 0, "bob"))
 	files, err = policyfile.Pushed(t.Context(), ctl)
 	assert.ErrorContains(t, err, `the file that is pushed as "newer": x.yaml:1:`)
 	require.Len(t, files, 2)

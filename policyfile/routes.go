@@ -34,7 +34,12 @@ func (d *decoder) routes(f *File) {
 				d.wrongf(r.node.at, "more than %d routes: write patterns that match several, such as /api/", maxRoutes)
 				return
 			}
-			at, problem := d.inside(r.node, 0), handle(f.mux, r.pattern, p.name)
+			at := d.inside(r.node, 0)
+			if offset, problem := unmatchable(r.pattern); problem != "" {
+				d.wrongf(d.inside(r.node, offset), "route %s: %s", quoted(r.pattern), problem)
+				continue
+			}
+			problem := handle(f.mux, r.pattern, p.name)
 			switch first, known := owners[r.pattern]; {
 			case known && first.policy == p.name:
 				d.wrongf(at, "route %s stands twice in the policy: remove one of them", quoted(r.pattern))
@@ -51,9 +56,6 @@ func (d *decoder) routes(f *File) {
 			case problem.why != "":
 				d.wrongf(d.inside(r.node, problem.offset), "route %s: %s: write a pattern of net/http, such as POST /login or GET /items/{id}", quoted(r.pattern), problem.why)
 				continue
-			}
-			if host := hostOf(r.pattern); host != strings.ToLower(host) || strings.HasSuffix(host, ".") {
-				d.wrongf(at, "route %s: no request matches: write the host in lower case, without a dot at its end", quoted(r.pattern))
 			}
 			owners[r.pattern] = owner{p.name, at}
 			r.values = values
@@ -76,15 +78,6 @@ func pathValues(rules []rule) (names []string) {
 		}
 	}
 	return names
-}
-
-// hostOf returns the host of a pattern, or "".
-func hostOf(pattern string) string {
-	if i := strings.LastIndexAny(pattern[:strings.Index(pattern+"/", "/")], " \t"); i >= 0 {
-		pattern = pattern[i+1:]
-	}
-	host, _, _ := strings.Cut(pattern, "/")
-	return host
 }
 
 var wildcard = regexp.MustCompile(`\{([^{}.$]+)(?:\.\.\.)?\}`)

@@ -46,9 +46,9 @@ func TestObserve(t *testing.T) {
 	nothing := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	server := func() http.Handler {
 		limiter := limit.New(inner, &limit.Options{Observe: promlimit.Observe(registry), Log: slog.New(slog.DiscardHandler),
-			Exempt: func(r *http.Request) bool { return r.Header.Get("Settle") == "exempt" },
-			Bar: func(r *http.Request) time.Duration {
-				if r.Header.Get("Settle") == "barred" {
+			Exempt: func(c limit.Client) bool { return c.Request.Header.Get("Settle") == "exempt" },
+			Bar: func(c limit.Client) time.Duration {
+				if c.Request.Header.Get("Settle") == "barred" {
 					return limit.Never
 				}
 				return 0

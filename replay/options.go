@@ -2,7 +2,6 @@ package replay
 
 import (
 	"cmp"
-	"net/http"
 	"time"
 
 	"github.com/routelimit/limit"
@@ -33,16 +32,16 @@ type Options struct {
 	Compare []Policy
 
 	// Exempt and Bar are those of [limit.Options]. The request has its method, URL, host,
-	// address, user agent, and the headers and cookies of the log's format; [User]
-	// returns its user. They, and
-	// functions in rules, are called by several goroutines.
-	Exempt func(*http.Request) bool
-	Bar    func(*http.Request) time.Duration
+	// address, user agent, and the headers and cookies of the log's format, and the client
+	// has the user that the log names. They, and functions in rules, are called by several
+	// goroutines.
+	Exempt func(limit.Client) bool
+	Bar    func(limit.Client) time.Duration
 
 	// CompareExempt and CompareBar are Exempt and Bar for Compare. If both are nil, those
 	// of Policies stand for them.
-	CompareExempt func(*http.Request) bool
-	CompareBar    func(*http.Request) time.Duration
+	CompareExempt func(limit.Client) bool
+	CompareBar    func(limit.Client) time.Duration
 
 	// CleanPaths has a path that a ServeMux would redirect count as its target, such as
 	// "//login" as "/login". The handlers of package policyfile, and proxies that clean

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -250,9 +249,9 @@ func TestUnreplayable(t *testing.T) {
 
 	result = replayed(t, hits, &Options{
 		Policies: []Policy{{Rules: limit.MustParse("1/1s global")}, {Name: "ban", Rules: limit.MustParse("2/1m per ip; 1/1m per ip ban 1h")}},
-		Exempt:   func(r *http.Request) bool { return r.RemoteAddr == "2.2.2.2" },
-		Bar: func(r *http.Request) time.Duration {
-			if netip.MustParseAddr(r.RemoteAddr) == netip.MustParseAddr("3.3.3.3") {
+		Exempt:   func(c limit.Client) bool { return c.Request.RemoteAddr == "2.2.2.2" },
+		Bar: func(c limit.Client) time.Duration {
+			if c.IP() == netip.MustParseAddr("3.3.3.3") {
 				return limit.Never
 			}
 			return 0
@@ -366,18 +365,17 @@ func TestFiles(t *testing.T) {
 func TestCompareLists(t *testing.T) {
 	hits := []hit{{at: 1, ip: "192.0.2.1", user: "al"}, {at: 2, ip: "192.0.2.2", user: "eve"}, {at: 3, ip: "192.0.2.1", user: "al"}}
 	one := []Policy{{Rules: limit.MustParse("1/1m per ip")}}
-	o := &Options{Policies: one, Compare: one, Exempt: func(r *http.Request) bool { return User(r) == "al" }}
+	o := &Options{Policies: one, Compare: one, Exempt: func(c limit.Client) bool { return c.User() == "al" }}
 	result := replayed(t, hits, o)
 	assert.Equal(t, []int64{2, 0, 0}, []int64{result.Exempt, result.Refused, result.Comparison.OnlyNew})
-	o.CompareBar = func(r *http.Request) time.Duration {
-		if User(r) == "eve" {
+	o.CompareBar = func(c limit.Client) time.Duration {
+		if c.User() == "eve" {
 			return limit.Never
 		}
 		return 0
 	}
 	result = replayed(t, hits, o)
 	assert.Equal(t, []int64{2, 0, 2}, []int64{result.Exempt, result.Refused, result.Comparison.OnlyNew})
-	assert.Empty(t, User(new(http.Request)))
 }
 
 func TestGuessedRoutes(t *testing.T) {

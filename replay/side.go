@@ -2,7 +2,6 @@ package replay
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -70,9 +69,9 @@ type ruleCount struct {
 }
 
 // newSide binds policies. The error joins one for each thing wrong with them.
-func newSide(policies []Policy, exempt func(*http.Request) bool, bar func(*http.Request) time.Duration, o *Options, present *presence, notes *notes) (*side, error) {
+func newSide(policies []Policy, exempt func(limit.Client) bool, bar func(limit.Client) time.Duration, o *Options, present *presence, notes *notes) (*side, error) {
 	s := &side{mux: http.NewServeMux(), cleans: o.CleanPaths, present: present}
-	s.request = (&http.Request{Header: make(http.Header)}).WithContext(context.WithValue(context.Background(), sideKey{}, s))
+	s.request = &http.Request{Header: make(http.Header)}
 	s.limiter = limit.New(memstore.New(&memstore.Options{MaxKeys: o.MaxKeys, Now: func() int64 { return s.now }}), &limit.Options{
 		Exempt: exempt, Bar: bar, Proxies: limit.Proxies{IPv6Prefix: o.IPv6Prefix}, Log: slog.New(slog.DiscardHandler),
 	})
@@ -233,18 +232,6 @@ type outcome struct {
 	barred     bool
 	exempt     bool
 	undecided  bool
-}
-
-type sideKey struct{}
-
-// User returns the user that the log names for a request of [Options].Exempt, Bar,
-// CompareExempt or CompareBar, or "" if there is none. It serves as the User of
-// access.Options.
-func User(r *http.Request) string {
-	if s, ok := r.Context().Value(sideKey{}).(*side); ok && s.event != nil {
-		return s.event.user.name
-	}
-	return ""
 }
 
 // decideAll decides requests at their times.

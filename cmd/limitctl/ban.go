@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/access"
 	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
 	"github.com/routelimit/limit/cmd/limitctl/internal/report"
@@ -53,7 +54,7 @@ confirmed, and 3 for wrong arguments.`,
 			case !list && !lift && length < 0:
 				return usageError{fmt.Errorf("--for %v: write a time from 0 up, such as --for 1h, or --for 0 until the ban is lifted", length)}
 			}
-			if _, err := access.Parse(strings.NewReader(entry), &access.Options{User: userOf}); err != nil {
+			if _, err := access.Parse(strings.NewReader(entry), nil); err != nil {
 				return usageError{printable(fmt.Errorf("%s: %w", shown(entry), err))}
 			}
 			s, err := d.connect(cmd.Context())
@@ -134,10 +135,10 @@ func (s *session) bansOf(ctx context.Context, key string) (matching []access.Ban
 	if prefix, err := netip.ParsePrefix(key); err == nil {
 		address = prefix.Addr()
 	}
-	r := &http.Request{Header: http.Header{"User": {key}}}
-	options := &access.Options{User: userOf, ClientIP: func(*http.Request) netip.Addr { return address }}
+	limiter := limit.New(nil, &limit.Options{User: always(key), Log: quiet})
+	client := limit.Client{Request: &http.Request{RemoteAddr: address.String()}, Limiter: limiter}
 	for _, b := range s.bans(ctx).List() {
-		if list, err := access.Parse(strings.NewReader(b.Entry), options); err == nil && list.Matches(r) {
+		if list, err := access.Parse(strings.NewReader(b.Entry), nil); err == nil && list.Matches(client) {
 			matching = append(matching, b)
 		}
 	}

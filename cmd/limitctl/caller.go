@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -13,17 +15,35 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/cmd/limitctl/internal/report"
 	"github.com/routelimit/limit/policyfile"
 )
 
 // A caller is what arguments say of a request and of the limiter that decides it.
 type caller struct {
-	address, user, plan, class string
-	headers, trusted, classes  []string
+	address, user, plan, class, header string
+	headers, trusted, classes          []string
+	hops                               int
 }
 
 func classesFlag(cmd *cobra.Command, classes *[]string) {
 	cmd.Flags().StringSliceVar(classes, "classes", nil, "limit.Options.Classes of the program, from the highest; default critical,default,background")
+}
+
+// proxiesFlags are about limit.Options.Proxies of the program.
+func (c *caller) proxiesFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringArrayVar(&c.trusted, "trusted", nil, "a `prefix` of limit.Proxies.Trusted of the program, such as 10.0.0.5/32; may be repeated")
+	flags.IntVar(&c.hops, "hops", 0, "limit.Proxies.Hops of the program")
+	flags.StringVar(&c.header, "proxy-header", "", "limit.Proxies.Header of the program, such as X-Real-IP; default X-Forwarded-For")
+}
+
+// assumed says what a request means without the proxies of the program.
+func (c *caller) assumed() string {
+	if len(c.trusted) > 0 || c.hops > 0 {
+		return ""
+	}
+	return fmt.Sprintf("assumed: %s is the client, and no proxy is between it and the program; name proxies by --trusted or --hops\n", c.address)
 }
 
 // request returns the request that a line such as "POST /login" describes.
@@ -57,7 +77,8 @@ func (c *caller) request(line string) (*http.Request, error) {
 
 // options returns those of the limiter.
 func (c *caller) options() (o *limit.Options, err error) {
-	o = &limit.Options{User: always(c.user), Plan: always(c.plan), Class: always(c.class), Classes: c.classes, Log: slog.New(slog.DiscardHandler)}
+	o = &limit.Options{User: always(c.user), Plan: always(c.plan), Class: always(c.class), Classes: c.classes, Log: quiet,
+		Proxies: limit.Proxies{Hops: c.hops, Header: c.header}}
 	for _, text := range c.trusted {
 		prefix, err := netip.ParsePrefix(text)
 		if err != nil {
@@ -67,33 +88,55 @@ func (c *caller) options() (o *limit.Options, err error) {
 	}
 	defer func() {
 		if problem := recover(); problem != nil { // of New
-			err = fmt.Errorf("--classes %q, --trusted %q: %v", c.classes, c.trusted, problem)
+			err = fmt.Errorf("--classes %q, --trusted %q, --hops %d, --proxy-header %q: %v", c.classes, c.trusted, c.hops, c.header, problem)
 		}
 	}()
 	limit.New(nil, o)
 	return o, nil
 }
 
-// check returns what a file is, or what is wrong with it on a limiter with these options.
-func (c *caller) check(path string) (text string, err error) {
+// check returns what a file is, with a line for each warning, or what is wrong with it on
+// a limiter with these options.
+func (c *caller) check(path string) (text string, warnings []byte, err error) {
 	options, err := c.options()
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
-	policies, err := policyfile.Open(path, &policyfile.Options{User: options.User, Log: options.Log})
+	var lines bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: withoutTime}))
+	policies, err := policyfile.Open(path, &policyfile.Options{Log: log})
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	f, err := policyfile.Read(path)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	ended, end := context.WithCancel(context.Background())
 	end() // the file is not followed
 	if err := policies.Follow(ended, limit.New(nil, options)); err != nil {
-		return "", err
+		return "", nil, err
 	}
-	return fmt.Sprintf("%s: valid, sha256 %s, policies %d", path, policies.Status().Sum, len(f.Sets())), nil
+	text = fmt.Sprintf("%s: valid, sha256 %s, policies %d", path, policies.Status().Sum, len(f.Sets()))
+	if len(f.Sets()) == 0 {
+		text += ": programs limit nothing by it"
+	}
+	return text, lines.Bytes(), nil
+}
+
+// withoutTime leaves the time and the level out of lines that are not in a log.
+func withoutTime(groups []string, a slog.Attr) slog.Attr {
+	if a.Key == slog.TimeKey || a.Key == slog.LevelKey {
+		return slog.Attr{}
+	}
+	return a
+}
+
+// lifts writes a warning for each limit of a file that is not in force with another one.
+func lifts(w io.Writer, f, earlier *policyfile.File) {
+	for _, text := range f.Lifts(earlier) {
+		fmt.Fprintf(w, "LIMIT-207: lifts %s\n", report.Printable(text))
+	}
 }
 
 func always(text string) func(*http.Request) string {

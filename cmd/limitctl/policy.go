@@ -18,33 +18,48 @@ func newPolicyCommands() []*cobra.Command {
 }
 
 func newCheckCommand() *cobra.Command {
-	var classes []string
+	var caller caller
+	var replaces string
 	cmd := &cobra.Command{
 		Use:   "check FILE...",
 		Short: "Check policy files",
 		Long: `Check policy files, and print every mistake with its file, line and column. For a
 valid file it prints its SHA-256, as programs log it, and the number of its policies.
+With --replaces it warns of the limits of another file that the file lifts, and with
+--trusted of proxies that the file exempts.
 
 The exit code is 0 if all files are valid, 1 if one is not, and 3 for wrong arguments.`,
 		Example: `  limitctl check policy.yaml
-  limitctl check policies/*.yaml --classes interactive,default,batch`,
+  limitctl check policies/*.yaml --classes interactive,default,batch
+  limitctl check new.yaml --replaces policy.yaml --trusted 10.0.0.5/32`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usageError{errors.New("name a file: limitctl check policy.yaml")}
 			}
-			caller := caller{classes: classes}
 			if _, err := caller.options(); err != nil {
 				return usageError{err}
 			}
-			wrong := false
+			wrong, problems := false, cmd.ErrOrStderr()
+			var earlier *policyfile.File
+			if replaces != "" {
+				var err error
+				if earlier, err = policyfile.Read(replaces); err != nil {
+					fmt.Fprintln(problems, err)
+					return findings(1)
+				}
+			}
 			for _, path := range args {
-				text, err := caller.check(path)
+				text, warnings, err := caller.check(path)
 				if err != nil {
-					fmt.Fprintln(cmd.ErrOrStderr(), err)
+					fmt.Fprintln(problems, err)
 					wrong = true
 					continue
 				}
 				fmt.Fprintln(cmd.OutOrStdout(), text)
+				problems.Write(warnings)
+				if f, err := policyfile.Read(path); err == nil && earlier != nil {
+					lifts(problems, f, earlier)
+				}
 			}
 			if wrong {
 				return findings(1)
@@ -52,7 +67,9 @@ The exit code is 0 if all files are valid, 1 if one is not, and 3 for wrong argu
 			return nil
 		},
 	}
-	classesFlag(cmd, &classes)
+	classesFlag(cmd, &caller.classes)
+	caller.proxiesFlags(cmd)
+	cmd.Flags().StringVar(&replaces, "replaces", "", "the `file` that is in force so far")
 	return cmd
 }
 
@@ -66,13 +83,16 @@ func newExplainCommand() *cobra.Command {
 bars it, the route that matches it, and for each rule the key, the limit of this
 caller, what is reserved for higher classes, or the entry that exempts it.
 
+A file does not say what proxies the program trusts. Without --trusted and --hops, the
+address is that of the client, and the output says so.
+
 With --redis it looks up overrides too. It charges nothing.
 
 The exit code is 0 if a policy or none applies, 1 if the file is not valid or Redis
 cannot be read, and 3 for wrong arguments.`,
 		Example: `  limitctl explain policy.yaml "POST /login" --ip 203.0.113.9 --user alice --plan pro
   limitctl explain policy.yaml "GET https://api.example.com/items/7" --header "X-API-Key: k"
-  limitctl explain policy.yaml GET / --ip 10.0.0.2 --trusted 10.0.0.0/8 --header "X-Forwarded-For: 203.0.113.9"`,
+  limitctl explain policy.yaml GET / --ip 10.0.0.5 --trusted 10.0.0.5/32 --header "X-Forwarded-For: 203.0.113.9"`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 3 { // limitctl explain FILE POST /login
 				args = []string{args[0], args[1] + " " + args[2]}
@@ -105,13 +125,13 @@ cannot be read, and 3 for wrong arguments.`,
 				}
 				options.Override = o.Limit
 			}
-			_, err = io.WriteString(cmd.OutOrStdout(), f.Explain(r, options))
+			_, err = io.WriteString(cmd.OutOrStdout(), c.assumed()+f.Explain(r, options))
 			return err
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&c.address, "ip", "192.0.2.1", "the `address` of the client, or of the proxy in front of the program")
-	flags.StringArrayVar(&c.trusted, "trusted", nil, "a `prefix` of limit.Proxies.Trusted, such as 10.0.0.0/8; may be repeated")
+	flags.StringVar(&c.address, "ip", "192.0.2.1", "the `address` of the client or, with --trusted or --hops, of the proxy in front of the program")
+	c.proxiesFlags(cmd)
 	flags.StringVar(&c.user, "user", "", "the user")
 	flags.StringVar(&c.plan, "plan", "", "the plan of the caller")
 	flags.StringVar(&c.class, "class", "", "the class of the request")

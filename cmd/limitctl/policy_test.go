@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"os"
 	"path/filepath"
+	"regexp"
 	"testing"
 	"time"
 
@@ -58,6 +59,61 @@ func TestCheck(t *testing.T) {
 	assert.Contains(t, problem, "limitctl check policy.yaml")
 }
 
+// TestCheckWarnings checks what is valid, and admits more than before or than it seems.
+func TestCheckWarnings(t *testing.T) {
+	none, good := file(t, "version: 1\npolicies: none\n"), file(t, valid)
+	code, out, problem := run(t, "check", none)
+	assert.Equal(t, []any{0, ""}, []any{code, problem})
+	assert.Contains(t, out, ", policies 0: programs limit nothing by it\n")
+	for _, empty := range []string{"version: 1\npolicies: {}\n", "version: 1\npolicies:\n"} {
+		code, _, problem = run(t, "check", file(t, empty))
+		assert.Equal(t, 1, code)
+		assert.Contains(t, problem, "policies")
+	}
+	code, _, problem = run(t, "check", none, "--replaces", good)
+	assert.Equal(t, []any{0, "LIMIT-207: lifts policy login (5/1m per header X-Key)\n"}, []any{code, problem})
+	code, _, problem = run(t, "check", good, "--replaces", none)
+	assert.Equal(t, []any{0, ""}, []any{code, problem})
+	code, _, problem = run(t, "check", good, "--replaces", file(t, "x"))
+	assert.Equal(t, 1, code)
+	assert.Contains(t, problem, ":1:2: ")
+	exempts := file(t, "exempt: [10.0.0.0/8]\n"+valid)
+	code, _, problem = run(t, "check", exempts, "--trusted", "10.0.0.5/32")
+	assert.Equal(t, 0, code)
+	assert.Contains(t, problem, `code=LIMIT-117 entries="10.0.0.0/8 (`+exempts+`:1:10) contains the trusted proxy 10.0.0.5/32"`)
+	code, _, problem = run(t, "check", exempts, "--trusted", "192.0.2.5/32")
+	assert.Equal(t, []any{0, ""}, []any{code, problem})
+
+	// Patterns that no request matches.
+	for pattern, instead := range map[string]string{"get /api/x": "GET /api/x", "/api/*": "/api/{rest...}", "/v1/**": "/v1/{rest...}", "GET /shop/:id": "GET /shop/{id}"} {
+		path := file(t, "version: 1\npolicies:\n  a:\n    routes: [\""+pattern+"\"]\n    rules: 5/1m per ip\n")
+		code, out, problem := run(t, "check", path)
+		assert.Equal(t, []any{1, ""}, []any{code, out})
+		assert.Regexp(t, `^`+path+`:4:\d+: route "`+regexp.QuoteMeta(pattern)+`": .*: write "`+regexp.QuoteMeta(instead)+`"\n\s+routes: .*\n\s+\^\n$`, problem)
+	}
+}
+
+// TestExplainAssumes checks that the output says what is not known of the program.
+func TestExplainAssumes(t *testing.T) {
+	path := file(t, "exempt: [127.0.0.0/8]\n"+valid)
+	request := []string{"explain", path, "POST", "/login", "--header", "X-Forwarded-For: 203.0.113.9", "--ip", "127.0.0.1"}
+	_, out, _ := run(t, request...)
+	assert.Contains(t, out, "assumed: 127.0.0.1 is the client, and no proxy is between it and the program; name proxies by --trusted or --hops\nPOST /login from 127.0.0.1, no user\n")
+	assert.Contains(t, out, "exempt by 127.0.0.0/8")
+	for _, flags := range [][]string{{"--trusted", "127.0.0.1/32"}, {"--hops", "1"}, {"--hops", "1", "--proxy-header", "x-forwarded-for"}} {
+		code, out, problem := run(t, append(request, flags...)...)
+		assert.Equal(t, 0, code, problem)
+		assert.Contains(t, out, "POST /login from 203.0.113.9 through the proxy 127.0.0.1, no user\n")
+		assert.NotContains(t, out, "assumed")
+		assert.Contains(t, out, "exempt: no entry matches\n")
+	}
+	_, out, _ = run(t, append(request, "--trusted", "127.0.0.1/32")...)
+	assert.Contains(t, out, "exempt 127.0.0.0/8 ("+path+":1:10) contains the trusted proxy 127.0.0.1/32")
+	code, _, problem := run(t, append(request, "--proxy-header", "X-Real-IP")...)
+	assert.Equal(t, 3, code)
+	assert.Contains(t, problem, "is never read, because no proxy is trusted")
+}
+
 func TestExplain(t *testing.T) {
 	good := file(t, valid)
 	for _, args := range [][]string{{"POST", "/login"}, {"POST /login"}} {
@@ -92,6 +148,14 @@ func TestPush(t *testing.T) {
 	code, out, problem = run(t, "push", file(t, valid), "--redis", url, "--by", "ann")
 	assert.Equal(t, 0, code, problem)
 	assert.Equal(t, "pushed: \"policies\", "+note+", until it is withdrawn\n", out)
+	fewer := file(t, "version: 1\npolicies:\n  other: {routes: [/], rules: 5/1m per ip}\n")
+	code, _, problem = run(t, "push", fewer, "--redis", url, "--by", "ann", "--name", "shop")
+	assert.Equal(t, []any{0, ""}, []any{code, problem}, "nothing was pushed by this name")
+	code, _, problem = run(t, "push", file(t, "version: 1\npolicies: {}\n"), "--redis", url, "--by", "ann", "--name", "shop")
+	assert.Equal(t, 1, code)
+	assert.Contains(t, problem, "policies: none")
+	code, _, problem = run(t, "push", file(t, valid), "--redis", url, "--by", "ann", "--name", "shop")
+	assert.Equal(t, []any{0, "LIMIT-207: lifts policy other (5/1m per ip)\n"}, []any{code, problem})
 	code, out, problem = run(t, "push", "--withdraw", "--redis", url, "--by", "bob")
 	assert.Equal(t, 0, code, problem)
 	assert.Equal(t, "withdrawn: \"policies\"\n", out)
@@ -109,7 +173,7 @@ func TestPush(t *testing.T) {
 	assert.Equal(t, []any{3, `--by "": write who changes the policies`}, []any{code, problem})
 	code, out, problem = run(t, "history", "--redis", url)
 	assert.Equal(t, 0, code, problem)
-	assert.Regexp(t, `^\S+Z  "policies"  by "bob"  withdrawn\n\S+Z  "policies"  by "ann"  pushed until it is withdrawn +`+note+
+	assert.Regexp(t, `^\S+Z  "policies"  by "bob"  withdrawn\n(\S+Z  "shop" .*\n)+\S+Z  "policies"  by "ann"  pushed until it is withdrawn +`+note+
 		`\n\S+Z  "policies"  by "ann"  pushed until \S+Z +`+note+`\n$`, out)
 }
 

@@ -47,7 +47,8 @@ func newPushCommand() *cobra.Command {
 		Short: "Put a policy file in force on all instances, through Redis",
 		Long: `Put a policy file in force on all instances that follow its name on a Redis. It
 replaces their own file as a whole until it ends or is withdrawn. A file with a
-mistake is not pushed.
+mistake is not pushed. It warns of the limits of the file pushed before that the new one
+lifts; limitctl check --replaces FILE says the same of the programs' own file.
 
 The exit code is 0 if the file was pushed or withdrawn, 1 if it is not valid, if
 nothing was pushed that could be withdrawn, or if Redis failed, and 3 for wrong
@@ -84,10 +85,14 @@ arguments.`,
 				fmt.Fprintln(cmd.ErrOrStderr(), err)
 				return findings(1)
 			}
+			earlier, _ := policyfile.Pushed(cmd.Context(), c) // which may be refused though the push is not
 			if err := policyfile.Push(cmd.Context(), c, s.name, f, expires, s.by); err != nil {
 				return printable(redisclient.Explain(err))
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "pushed: %q%s\n", s.name, pushed(cmd.Context(), c, &s))
+			if earlier[s.name] != nil {
+				lifts(cmd.ErrOrStderr(), f, earlier[s.name])
+			}
 			return nil
 		},
 	}

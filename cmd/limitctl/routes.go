@@ -65,7 +65,7 @@ func newDemo(ctx context.Context, shared *redis.Client, place, token string) htt
 	if shared != nil {
 		store = redisstore.New(shared, nil)
 		documents := control.New(shared, nil)
-		live.Bans = access.NewBans(ctx, documents, &access.Options{User: demoUser})
+		live.Bans = access.NewBans(ctx, documents, nil)
 		live.Overrides = overrides.New(ctx, documents, nil)
 		options.Bar, options.Override = live.Bans.Bar, live.Overrides.Limit
 	}

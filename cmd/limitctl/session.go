@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"maps"
 	"math"
-	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -184,11 +183,8 @@ var errNoRules = errors.New("no rules are known, since no file is pushed: write 
 
 // bans returns those of the deployment.
 func (s *session) bans(ctx context.Context) *access.Bans {
-	return access.NewBans(ctx, s.control, &access.Options{User: userOf, Log: quiet})
+	return access.NewBans(ctx, s.control, &access.Options{Log: quiet})
 }
-
-// userOf returns the user that matching puts into a request.
-func userOf(r *http.Request) string { return r.Header.Get("User") }
 
 // forGood is the time of a change without an end.
 const forGood = math.MaxInt64

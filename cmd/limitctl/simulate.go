@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/routelimit/limit"
-	"github.com/routelimit/limit/access"
 	"github.com/routelimit/limit/cmd/limitctl/internal/report"
 	"github.com/routelimit/limit/policyfile"
 	"github.com/routelimit/limit/replay"
@@ -167,14 +165,14 @@ func (s *simulation) options() (o *replay.Options, notes []string, err error) {
 			return nil, nil, err
 		}
 		if o.CompareExempt == nil { // or the lists of Policies would stand for it
-			o.CompareExempt = func(*http.Request) bool { return false }
+			o.CompareExempt = func(limit.Client) bool { return false }
 		}
 	}
 	return o, notes, nil
 }
 
 // readPolicy returns the policies of a file that have routes, and its lists.
-func readPolicy(path string, notes *[]string) (policies []replay.Policy, exempt func(*http.Request) bool, bar func(*http.Request) time.Duration, err error) {
+func readPolicy(path string, notes *[]string) (policies []replay.Policy, exempt func(limit.Client) bool, bar func(limit.Client) time.Duration, err error) {
 	f, err := policyfile.Read(path)
 	if err != nil {
 		return nil, nil, nil, err
@@ -190,10 +188,7 @@ func readPolicy(path string, notes *[]string) (policies []replay.Policy, exempt 
 	if len(policies) == 0 {
 		*notes = append(*notes, fmt.Sprintf("%s has no policy with routes, and so refuses nothing", path))
 	}
-	exempted, barred, err := f.Lists(&access.Options{User: replay.User})
-	if err != nil {
-		return nil, nil, nil, err
-	}
+	exempted, barred := f.Lists()
 	if exempted != nil {
 		exempt = exempted.Matches
 	}

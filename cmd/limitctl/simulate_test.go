@@ -209,7 +209,7 @@ func TestSimulateBadInput(t *testing.T) {
 	assert.Contains(t, out, "policy.yaml matches no request of the log, so nothing is refused.\n")
 	assert.Contains(t, out, "- policy \"a\" matches no request of the log: its routes are GET /nowhere\n")
 
-	code, out, _ = run("--policy", file(t, "version: 1\npolicies: {}\n"), handMade)
+	code, out, _ = run("--policy", file(t, "version: 1\npolicies: none\n"), handMade)
 	assert.Equal(t, 0, code)
 	assert.Contains(t, out, "has no policy with routes, and so refuses nothing")
 

@@ -26,12 +26,16 @@ const (
 	BadOverride       = "LIMIT-113" // Options.Override returned a limit that the rule cannot have
 	Undeclared        = "LIMIT-114" // policies were changed that the program does not declare
 	UnknownClass      = "LIMIT-115" // a request has a class that is not declared
+	NoListedUsers     = "LIMIT-116" // Exempt or Bar asks for users, and no request has one
+	ExemptProxy       = "LIMIT-117" // an exempt list contains a trusted proxy
+	UnmetRoutes       = "LIMIT-118" // no request has met some routes of a policy file
 	Undecided         = "LIMIT-201" // a request could not be decided
 	Unsettled         = "LIMIT-202" // an admitted request could not be settled
 	LeaseLost         = "LIMIT-203" // a request lost a lease that it held
 	Overflow          = "LIMIT-204" // more keys than MaxKeys: new keys share quotas
 	Outage            = "LIMIT-205" // requests are decided without the store
 	InvalidPolicies   = "LIMIT-206" // a policy file, or one that was pushed, is not in force
+	PoliciesLifted    = "LIMIT-207" // a policy file lifts limits that were in force
 	Unreachable       = "LIMIT-301" // Redis does not answer, or not this user
 	RefusesWrites     = "LIMIT-302" // Redis cannot be written
 	NoPermission      = "LIMIT-303" // the Redis user may not run what a decision needs
@@ -45,15 +49,15 @@ const (
 	ControlLost      = "LIMIT-404" // Redis has lost documents
 	ListUnread       = "LIMIT-405" // the file of a list cannot be read
 	BanIgnored       = "LIMIT-406" // a ban is no entry, or one agent too many
-	UserBanIgnored   = "LIMIT-407" // a user is banned, and Options.User is nil
 	OverridesInvalid = "LIMIT-408" // Redis has overrides that are none
 )
 
 // Codes lists the codes that limit.Options.Silence takes. Those of packages control,
 // access and overrides (4xx) follow the Log of their own options.
 var Codes = []string{SecondRoute, ChargedTwice, NoRoute, LimiterPerRequest, UntrustedProxy, NoPathValue, LateUser, SilentProxy,
-	SharedPattern, DifferentRules, NoUsers, SeveralMemories, BadOverride, Undeclared, UnknownClass, Undecided, Unsettled, LeaseLost, Overflow, Outage,
-	InvalidPolicies, Unreachable, RefusesWrites, NoPermission, Evicts, NoInfo, Clock}
+	SharedPattern, DifferentRules, NoUsers, SeveralMemories, BadOverride, Undeclared, UnknownClass,
+	NoListedUsers, ExemptProxy, UnmetRoutes, Undecided, Unsettled, LeaseLost, Overflow, Outage,
+	InvalidPolicies, PoliciesLifted, Unreachable, RefusesWrites, NoPermission, Evicts, NoInfo, Clock}
 
 // Every is the least time between two lines of one kind.
 const Every = time.Minute

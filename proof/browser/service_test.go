@@ -50,7 +50,7 @@ func serve(t testing.TB, client *redis.Client, options *livepage.Options) *servi
 		ctx, cancel := context.WithCancel(context.Background())
 		t.Cleanup(cancel)
 		documents := control.New(client, &control.Options{Log: quiet})
-		options.Bans = access.NewBans(ctx, documents, &access.Options{User: user, Log: quiet})
+		options.Bans = access.NewBans(ctx, documents, &access.Options{Log: quiet})
 		options.Overrides = overrides.New(ctx, documents, &overrides.Options{Log: quiet})
 		limits.Bar, limits.Override = options.Bans.Bar, options.Overrides.Limit
 	}

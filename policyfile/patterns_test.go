@@ -1,0 +1,58 @@
+package policyfile
+
+import (
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// TestReachable writes patterns of random parts, valid ones and ones of other routers. A
+// pattern that a file may have matches the requests that it describes, and one that an
+// error proposes is valid.
+func TestReachable(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	pick := func(of ...string) string { return of[random.IntN(len(of))] }
+	valid, proposed := 0, 0
+	for range 20_000 {
+		var b strings.Builder
+		b.WriteString(pick("", "", "", "GET ", "POST  ", "DELETE\t", "get ", "Put ", "GTE ", "ANY ", " ", "QUERY ", "M-SEARCH ", "GET,PUT "))
+		b.WriteString(pick("", "", "", "", "api.example.com", "localhost", "192.0.2.1", "[2001:db8::1]", "api", "A.b", "a.b:80", "*.a.b", "https://a.b"))
+		for range random.IntN(4) {
+			b.WriteString("/" + pick("a", "b", "items:batch", "v1.2", "%2F", "%20", "caf%C3%A9", "é", "{x}", "{y}", "~", "(a)", "$a", "+",
+				"", ".", "..", "%2e", "*", "**", "*z", "a*", ":id", ":", "<id>", "[id]", "}", "{", "{x", "x}", "a b", "a?b", "a#b", `\d`, "%", "%zz", "{id:[0-9]+}"))
+		}
+		b.WriteString(pick("", "", "/", "/{$}", "/{rest...}", "/{rest...}/b", "{$}", "?a=b", " "))
+		pattern := b.String()
+		_, problem := unmatchable(pattern)
+		if problem != "" {
+			if _, other, found := strings.Cut(problem, `: write "`); found {
+				proposed++
+				other = strings.ReplaceAll(strings.TrimSuffix(other, `"`), `\\`, `\`)
+				assert.True(t, validPattern(other), "%q: %s", pattern, problem)
+			}
+			continue
+		}
+		f := &File{mux: http.NewServeMux()}
+		if handle(f.mux, pattern, "").why == "" {
+			valid++
+			assert.True(t, f.covers(pattern), "%q matches no request", pattern)
+		}
+	}
+	assert.Greater(t, valid, 1000)
+	assert.Greater(t, proposed, 1000)
+}
+
+// TestLegitimate checks patterns that look unusual, and match requests.
+func TestLegitimate(t *testing.T) {
+	for _, pattern := range []string{"/", "/{$}", "/{rest...}", "GET /v1/projects:search", "/v1/{id}/items:batch", "/a%2Fb", "/%2A", "/%3Aid", "/%7B",
+		"PURGE /", "PROPFIND /dav/", "M-SEARCH /", "CONNECT /", "localhost/", "192.0.2.1/", "[::1]/", "a.example.com/x", "xn--bcher-kva.example/", "/wiki/C_(language)",
+		"/a;b=c", "/@user", "/$metadata", "/a,b", "/~user/", "/.well-known/acme-challenge/{token}", "/a...", "/file.tar.gz", "GET\t/x", "GET   /x"} {
+		assert.True(t, validPattern(pattern), pattern)
+		f := &File{mux: http.NewServeMux()}
+		assert.Empty(t, handle(f.mux, pattern, "").why)
+		assert.True(t, f.covers(pattern), pattern)
+	}
+}
