@@ -3,14 +3,16 @@ package core
 import (
 	"archive/zip"
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"sort"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/routelimit/limit/internal/race"
 )
 
 // zoneNames returns the names of all zones that Go knows.
@@ -86,17 +88,32 @@ func (d *dates) period(unit CalendarUnit, at int64) int64 {
 	return date
 }
 
+// name returns what is the same for two names of one zone: its changes and offsets.
+func (d *dates) name() string {
+	var b strings.Builder
+	for _, change := range append([]int64{1}, d.changes...) {
+		fmt.Fprintln(&b, change, d.local(change-1), d.local(change))
+	}
+	return b.String()
+}
+
 // TestCalendarAllZones compares periods with their definition around every change
-// of the offset of every zone.
+// of the offset of every zone. The number of a period never falls, so that it is
+// enough to look at both sides of the ends.
 func TestCalendarAllZones(t *testing.T) {
 	checked, wrong := 0, 0
+	seen := make(map[string]bool)
 	for i, name := range zoneNames(t) {
-		if testing.Short() && i%16 != 0 && name != "America/St_Johns" {
+		if (testing.Short() || race.Enabled) && i%16 != 0 && name != "America/St_Johns" {
 			continue
 		}
 		d := &dates{zone: zone(t, name)}
 		d.changes = offsetChanges(d.zone)
 		slices.Sort(d.changes)
+		if seen[d.name()] {
+			continue
+		}
+		seen[d.name()] = true
 		for _, change := range d.changes {
 			for _, off := range []int64{-60, -1, 0, 30, 1_800, 86_400} {
 				at := change + off
@@ -105,22 +122,20 @@ func TestCalendarAllZones(t *testing.T) {
 				}
 				for unit := Day; unit <= Month; unit++ {
 					now := d.period(unit, at)
-					first := func(period int64) int64 { // the first second of a period or a later one
-						from := at - 40*24*3600
-						return from + int64(sort.Search(80*24*3600, func(i int) bool { return d.period(unit, from+int64(i)) >= period }))
-					}
 					from, until := Calendar{unit, d.zone}.Period(at * 1_000_000)
 					checked++
-					if from != first(now)*1_000_000 || until != first(now+1)*1_000_000 {
+					first, next := from/1_000_000, until/1_000_000
+					if from%1_000_000 != 0 || until%1_000_000 != 0 || first > at || next <= at ||
+						d.period(unit, first-1) >= now || d.period(unit, first) != now || d.period(unit, next-1) != now || d.period(unit, next) <= now {
 						wrong++
 						if wrong < 10 {
-							t.Errorf("%v, unit %d:\ngot  %v until %v\nwant %v until %v", time.Unix(at, 0).In(d.zone), unit,
-								time.UnixMicro(from).In(d.zone), time.UnixMicro(until).In(d.zone), time.Unix(first(now), 0).In(d.zone), time.Unix(first(now+1), 0).In(d.zone))
+							t.Errorf("%v, unit %d: got %v until %v", time.Unix(at, 0).In(d.zone), unit,
+								time.UnixMicro(from).In(d.zone), time.UnixMicro(until).In(d.zone))
 						}
 					}
 				}
 			}
 		}
 	}
-	t.Logf("%d periods compared, %d wrong", checked, wrong)
+	t.Logf("%d periods of %d zones compared, %d wrong", checked, len(seen), wrong)
 }

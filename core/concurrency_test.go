@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/routelimit/limit/internal/race"
 )
 
 // plainLeases is the definition of leases: a list that is gone through anew for
@@ -105,7 +107,7 @@ func TestLeasesAgainstDefinition(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv("LIMIT_SCHEDULES")); err == nil {
 		stories = n
 	}
-	if testing.Short() {
+	if testing.Short() || race.Enabled {
 		stories = min(stories, 2_000)
 	}
 	decisions := 0

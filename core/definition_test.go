@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/routelimit/limit/internal/fuzzloop"
+	"github.com/routelimit/limit/internal/race"
 )
 
 // A definition is the sliding window as it is defined: a list of the times of
@@ -155,7 +156,7 @@ func TestLogAgainstDefinition(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv("LIMIT_SCHEDULES")); err == nil {
 		stories = n
 	}
-	if testing.Short() {
+	if testing.Short() || race.Enabled {
 		stories = min(stories, 2_000)
 	}
 	decisions := 0

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/routelimit/limit/internal/race"
 )
 
 // The kinds of a life: on a clock that goes forward, on one that also steps
@@ -227,7 +229,10 @@ func stories(otherwise int) int {
 	if n, err := strconv.Atoi(os.Getenv("LIMIT_SCHEDULES")); err == nil {
 		return n
 	}
-	if testing.Short() {
+	switch {
+	case race.Enabled:
+		return otherwise / 10
+	case testing.Short():
 		return otherwise / 4
 	}
 	return otherwise

@@ -133,7 +133,7 @@ var badRules = []badInput{
 	}},
 	{9, "a cost below 0", func(r *row) {
 		r.runs(5, behind(costly, limit.Global(time.Hour, 10)), func(h http.Handler) {
-			for _, cost := range []string{"-1", "-5", fmt.Sprint(math.MinInt64)} {
+			for _, cost := range []string{"-1", "-5", fmt.Sprint(int64(math.MinInt64))} {
 				assert.Equal(r, http.StatusServiceUnavailable, do(h, "192.0.2.1:1", "/login", "Cost", cost).Code)
 			}
 			r.send(h, 5, http.StatusOK)
@@ -153,7 +153,7 @@ var badRules = []badInput{
 	}},
 	{10, "a cost above the limit", func(r *row) {
 		r.runs(5, behind(costly, limit.Global(time.Hour, 10)), func(h http.Handler) {
-			for _, cost := range []string{"6", fmt.Sprint(math.MaxInt64)} {
+			for _, cost := range []string{"6", fmt.Sprint(int64(math.MaxInt64))} {
 				answer := do(h, "192.0.2.1:1", "/login", "Cost", cost)
 				assert.Equal(r, http.StatusTooManyRequests, answer.Code)
 				assert.Empty(r, answer.Header().Get("Retry-After"), "it never fits")

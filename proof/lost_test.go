@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -222,7 +221,7 @@ func TestLostByPausedProcess(t *testing.T) {
 	other := limit.New(redisstore.New(client, nil), &limit.Options{Instances: 2})
 	require.False(t, free(t, other))
 
-	require.NoError(t, p.Process.Signal(syscall.SIGSTOP))
+	redistest.Pause(t, p.Process)
 	stopped := time.Now()
 	until(t, "the slots of the paused process", func() bool {
 		d, err := bind(other, working).Take(t.Context(), limit.Request{Cost: slots})
@@ -233,7 +232,7 @@ func TestLostByPausedProcess(t *testing.T) {
 		return d.Allowed
 	})
 	time.Sleep(time.Until(stopped.Add(3 * longLife)))
-	require.NoError(t, p.Process.Signal(syscall.SIGCONT))
+	redistest.Resume(t, p.Process)
 	went := time.Now()
 	require.True(t, lines.Scan())
 	t.Logf("%s, %v after it went on", lines.Text(), time.Since(went).Round(time.Millisecond))

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
 )
@@ -39,6 +40,9 @@ func at(client redis.UniversalClient, now *int64) *Store {
 func TestBatches(t *testing.T) {
 	now := start
 	schedules := 300
+	if race.Enabled {
+		schedules = 30
+	}
 	if n, err := strconv.Atoi(os.Getenv("LIMIT_SCHEDULES")); err == nil {
 		schedules = n
 	}

@@ -26,6 +26,7 @@ import (
 	"testing"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/race"
 )
 
 // A Harness is a store under test and the clock that it decides by.
@@ -87,7 +88,7 @@ func Run(t *testing.T, with func(t *testing.T, test func(t *testing.T, h Harness
 	}
 	t.Run("Schedules", func(t *testing.T) {
 		n := 1_000
-		if testing.Short() {
+		if testing.Short() || race.Enabled {
 			n = 100
 		}
 		with(t, func(t *testing.T, h Harness) {

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"maps"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -37,17 +39,47 @@ func runProcess(t *testing.T, args ...string) (code int, stdout, stderr string) 
 	return cmd.ProcessState.ExitCode(), out.String(), problem.String()
 }
 
+// judge runs limitctl doctor --json and returns the verdict of each check. It holds
+// that the exit code follows from the verdicts.
+func judge(t *testing.T, args ...string) (verdicts map[string]string, out string) {
+	t.Helper()
+	code, out, problem := runDoctor(t, append(args, "--json")...)
+	assert.Empty(t, problem)
+	verdicts = make(map[string]string)
+	want := 0
+	for line := range strings.Lines(out) {
+		var f struct{ Check, Verdict, Found, Why string }
+		require.NoError(t, json.Unmarshal([]byte(line), &f), line)
+		assert.NotEmpty(t, f.Found)
+		assert.NotEmpty(t, f.Why)
+		verdicts[f.Check] = f.Verdict
+		want = max(want, map[string]int{"warn": 1, "fail": 2}[f.Verdict])
+	}
+	assert.Equal(t, want, code, out)
+	// These judge the machine: its load, and the memory that other programs take.
+	for _, check := range []string{"memory", "slowlog", "ping-latency", "script-latency"} {
+		assert.Contains(t, verdicts, check)
+		delete(verdicts, check)
+	}
+	return verdicts, out
+}
+
+// bad returns the checks that warn or fail.
+func bad(verdicts map[string]string) []string {
+	maps.DeleteFunc(verdicts, func(_, verdict string) bool { return verdict != "warn" && verdict != "fail" })
+	return slices.Sorted(maps.Keys(verdicts))
+}
+
 func TestDoctor(t *testing.T) {
 	client := redistest.Real(t)
 	url := "redis://" + client.Options().Addr
 
 	code, out, problem := runDoctor(t, "--redis", url)
-	assert.Equal(t, 1, code, "without persistence there is a warning: %s", out)
+	assert.NotEqual(t, 0, code, "without persistence there is a warning: %s", out)
 	assert.Empty(t, problem)
 	assert.Contains(t, out, "warn     persistence")
 	assert.Contains(t, out, "> redis-cli -h 127.0.0.1 -p ")
 	assert.Contains(t, out, "  - write appendonly yes in its configuration file as well, or run CONFIG REWRITE\n", "what is no command has no mark of one")
-	assert.NotContains(t, out, "fail  ")
 
 	evil := lua.KeyPrefix("limit", "p", "r") + "\x1b[2J\u202e"
 	require.NoError(t, client.Set(t.Context(), evil, "x", 0).Err())
@@ -56,31 +88,23 @@ func TestDoctor(t *testing.T) {
 	assert.Contains(t, out, `"limit:1:{p}:r:\x1b[2J\u202e"`)
 	assert.NotContains(t, out, "\x1b")
 
-	code, out, _ = runDoctor(t, "--redis", url, "--json")
-	assert.Equal(t, 2, code)
-	verdicts := make(map[string]string)
-	for line := range strings.Lines(out) {
-		var f struct{ Check, Verdict, Found, Why string }
-		require.NoError(t, json.Unmarshal([]byte(line), &f), line)
-		assert.NotEmpty(t, f.Found)
-		assert.NotEmpty(t, f.Why)
-		verdicts[f.Check] = f.Verdict
-	}
-	assert.Equal(t, "fail", verdicts["keys-ttl"])
+	verdicts, out := judge(t, "--redis", url)
 	assert.Equal(t, "ok", verdicts["eviction"])
+	assert.Equal(t, "fail", verdicts["keys-ttl"])
 	assert.NotContains(t, out, "\x1b")
 	assert.NotContains(t, out, "\u202e")
 
-	code, _, _ = runDoctor(t, "--redis", url, "--prefix", "other", "--keys", "0")
-	assert.Equal(t, 1, code, "its keys are not checked")
+	verdicts, _ = judge(t, "--redis", url, "--prefix", "other", "--keys", "0")
+	assert.Equal(t, []string{"persistence"}, bad(verdicts), "its keys are not checked")
 
 	require.NoError(t, client.ConfigSet(t.Context(), "appendonly", "yes").Err())
 	require.NoError(t, client.Del(t.Context(), evil).Err())
-	require.Eventually(t, func() bool {
-		code, out, _ = runDoctor(t, "--redis", url)
-		return code == 0
-	}, 20*time.Second, 100*time.Millisecond, "all is well")
-	assert.Contains(t, out, " 0 warn, 0 fail, 0 skipped\n")
+	redistest.Await(t, time.Minute, "the append-only file", func() bool {
+		info := client.Info(t.Context(), "persistence").Val()
+		return strings.Contains(info, "aof_rewrite_in_progress:0") && strings.Contains(info, "aof_rewrite_scheduled:0")
+	})
+	verdicts, out = judge(t, "--redis", url)
+	assert.Empty(t, bad(verdicts), out)
 }
 
 func TestDoctorAsksTheDemo(t *testing.T) {

@@ -13,6 +13,7 @@
 package faultproxy
 
 import (
+	"maps"
 	"net"
 	"strings"
 	"sync"
@@ -59,8 +60,8 @@ type Proxy struct {
 	done     chan struct{}
 	running  sync.WaitGroup
 	mu       sync.Mutex
-	listener net.Listener // nil while refusing
-	conns    map[net.Conn]bool
+	listener net.Listener               // nil while refusing
+	conns    map[net.Conn]chan struct{} // that closes when the connection has
 	silent   bool
 	fault    func(Command) Fault
 	seen     map[string]int
@@ -72,7 +73,7 @@ type Proxy struct {
 // the server at an address. It ends with the test, and leaves no goroutine behind.
 func Start(t testing.TB, server string) *Proxy {
 	t.Helper()
-	p := &Proxy{server: server, done: make(chan struct{}), conns: make(map[net.Conn]bool), seen: make(map[string]int)}
+	p := &Proxy{server: server, done: make(chan struct{}), conns: make(map[net.Conn]chan struct{}), seen: make(map[string]int)}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -102,9 +103,12 @@ func (p *Proxy) Silence(silent bool) {
 	p.silent = silent
 }
 
-// Refuse ends all connections and refuses new ones, as a dead server does;
-// Refuse(false) accepts them again.
+// Refuse ends all connections as Cut does and refuses new ones, as a dead server
+// does; Refuse(false) accepts them again.
 func (p *Proxy) Refuse(refuse bool) error {
+	if refuse {
+		defer p.Cut()
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !refuse && p.listener == nil {
@@ -117,21 +121,20 @@ func (p *Proxy) Refuse(refuse bool) error {
 	if refuse && p.listener != nil {
 		p.listener.Close()
 		p.listener = nil
-		p.cut()
 	}
 	return nil
 }
 
-// Cut ends all connections.
+// Cut ends all connections. When it returns they are closed: a client that looks at
+// one of its idle connections sees that.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.cut()
-}
-
-func (p *Proxy) cut() {
-	for conn := range p.conns {
+	conns := maps.Clone(p.conns)
+	p.mu.Unlock()
+	for conn, closed := range conns {
+		// This returns at once if a goroutine of the connection is closing it.
 		conn.Close()
+		<-closed
 	}
 }
 
@@ -161,15 +164,19 @@ func (p *Proxy) keep(conn net.Conn) bool {
 	if p.listener == nil {
 		return false
 	}
-	p.conns[conn] = true
+	p.conns[conn] = make(chan struct{})
 	return true
 }
 
+// drop ends a connection that no other goroutine of its own uses any more.
 func (p *Proxy) drop(conn net.Conn) {
 	conn.Close()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.conns, conn)
+	if closed := p.conns[conn]; closed != nil {
+		close(closed)
+		delete(p.conns, conn)
+	}
 }
 
 // choose returns the fault of a command.

@@ -68,7 +68,7 @@ func Ask(ctx context.Context, client redis.UniversalClient, key string) Rights {
 		r.Of["EVALSHA"] = err.Error()
 	}
 	for i := 0; i+1 < len(replies); i += 2 {
-		command, problem := replies[i], replies[i+1]
+		command, problem := replies[i], plain(replies[i+1])
 		if command == "PSETEX" && strings.Contains(problem, "invalid expire time") {
 			problem = ""
 		}
@@ -81,6 +81,17 @@ func Ask(ctx context.Context, client redis.UniversalClient, key string) Rights {
 		}
 	}
 	return r
+}
+
+// plain returns the error of a command in a script as Redis 7 has it. Redis 6 has
+// "@user_script: 9: -OOM command not allowed …\r\n".
+func plain(problem string) string {
+	if strings.HasPrefix(problem, "@") {
+		if _, inner, found := strings.Cut(problem, ": -"); found {
+			problem = inner
+		}
+	}
+	return strings.TrimSpace(problem)
 }
 
 func isReply(err error) bool {

@@ -6,7 +6,6 @@ import (
 	"net"
 	"os/exec"
 	"strconv"
-	"syscall"
 	"testing"
 	"time"
 
@@ -80,18 +79,16 @@ func (s *Server) Restart(args ...string) {
 	}
 }
 
-// Pause stops the process, as when a machine is paused: connections stay open, and
-// nothing is answered until Resume.
-func (s *Server) Pause() { s.signal(syscall.SIGSTOP) }
+// Pause pauses the process as [Pause] does.
+func (s *Server) Pause() {
+	s.t.Helper()
+	Pause(s.t, s.process.Process)
+}
 
 // Resume lets a paused process go on.
-func (s *Server) Resume() { s.signal(syscall.SIGCONT) }
-
-func (s *Server) signal(signal syscall.Signal) {
+func (s *Server) Resume() {
 	s.t.Helper()
-	if err := s.process.Process.Signal(signal); err != nil {
-		s.t.Fatal(err)
-	}
+	Resume(s.t, s.process.Process)
 }
 
 // Client returns a client of this server alone.

@@ -7,9 +7,9 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
+	"github.com/routelimit/limit/benchmarks/internal/redisserver"
 	"github.com/routelimit/limit/internal/histogram"
 )
 
@@ -118,13 +118,11 @@ func (s *server) usage() (u usage, err error) {
 	if err == nil {
 		u.calls, err = s.calls()
 	}
-	var self syscall.Rusage
 	if err == nil {
-		err = syscall.Getrusage(syscall.RUSAGE_SELF, &self)
+		u.client, err = redisserver.ProcessorTime()
 	}
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
-	u.client = time.Duration(self.Utime.Nano() + self.Stime.Nano())
 	u.allocs = memory.Mallocs
 	u.at = time.Now()
 	return u, err

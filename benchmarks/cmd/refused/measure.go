@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -133,11 +132,11 @@ func usageOf(ctx context.Context, client *redis.Client, callers []caller) (u usa
 		}
 		u.redis += seconds * 1e6
 	}
-	var self syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &self); err != nil {
+	self, err := redisserver.ProcessorTime()
+	if err != nil {
 		return u, err
 	}
-	u.client = float64(self.Utime.Nano()+self.Stime.Nano()) / 1e3
+	u.client = float64(self.Nanoseconds()) / 1e3
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	u.allocs = float64(memory.Mallocs)

@@ -6,7 +6,7 @@
 // verdict. A fault that survives is either equivalent or lacks a test. The tree
 // is not touched: go test reads the copy through -overlay.
 //
-//	mutate [-n 100] [-seed N] [-in core,memstore] [-min 0.8] MODULE
+//	mutate [-n 100] [-seed N] [-in core,memstore] [-min 0.8] ROOT
 package main
 
 import (
@@ -17,8 +17,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -70,12 +68,12 @@ type candidate struct {
 
 // collect returns the mutants of the given folders, but for the equivalent ones.
 func collect(module, in string) ([]candidate, error) {
+	suites, err := suitesOf(module, in)
+	if err != nil {
+		return nil, err
+	}
 	var candidates []candidate
-	for i := range suites {
-		s := &suites[i]
-		if in != "" && !slices.Contains(strings.Split(in, ","), s.folder) {
-			continue
-		}
+	for _, s := range suites {
 		paths, err := filepath.Glob(filepath.Join(module, s.folder, "*"))
 		if err != nil {
 			return nil, err
@@ -92,15 +90,11 @@ func collect(module, in string) ([]candidate, error) {
 			}
 		}
 	}
-	if len(candidates) == 0 {
-		return nil, fmt.Errorf("there is nothing to mutate in %q", in)
-	}
 	return candidates, nil
 }
 
 func mutantsOf(module, path string) ([]mutate.Mutant, error) {
-	extension := filepath.Ext(path)
-	if extension != ".go" && extension != ".lua" || strings.HasSuffix(path, "_test.go") {
+	if !isSource(filepath.ToSlash(path)) {
 		return nil, nil
 	}
 	text, err := os.ReadFile(path)
@@ -112,7 +106,7 @@ func mutantsOf(module, path string) ([]mutate.Mutant, error) {
 		return nil, err
 	}
 	name = filepath.ToSlash(name)
-	if extension == ".lua" {
+	if filepath.Ext(path) == ".lua" {
 		return mutate.Lua(name, string(text)), nil
 	}
 	return mutate.Go(name, string(text))

@@ -2,7 +2,17 @@
 
 package main
 
-import "github.com/routelimit/limit/proof/internal/mutate"
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/routelimit/limit/proof/internal/mutate"
+)
 
 // A suite is a folder of source and the packages that test it.
 type suite struct {
@@ -10,15 +20,73 @@ type suite struct {
 	tests  []string
 }
 
-var suites = []suite{
-	{"core", []string{"./core", "./memstore", "./refusals"}},
-	{"lua", []string{"./lua", "./redisstore"}},
-	{"memstore", []string{"./memstore", "./guard"}},
-	{"redisstore", []string{"./redisstore"}},
-	{"guard", []string{"./guard"}},
-	{"refusals", []string{"./refusals"}},
-	{"topkeys", []string{"./topkeys"}},
-	{".", []string{".", "./ginlimit", "./echolimit"}},
+// judges names the packages that test a folder, if they are not just its own.
+var judges = map[string][]string{
+	".":                   {".", "./ginlimit", "./echolimit"},
+	"core":                {"./core", "./memstore", "./refusals", "./guard"},
+	"lua":                 {"./lua", "./redisstore"},
+	"memstore":            {"./memstore", "./guard"},
+	"internal/filewatch":  {"./access", "./policyfile"},
+	"internal/logbook":    {".", "./guard"},
+	"internal/redisfacts": {"./redisstore", "./cmd/limitctl/internal/doctor"},
+}
+
+// noProduct names folders that are not the product, with all below them: tests, what
+// only tests use, measurements and examples.
+var noProduct = []string{
+	"adaptertest", "benchmarks", "deploy", "docs", "examples", "proof", "scripts", "storetest", "tools",
+	"internal/faultproxy", "internal/fuzzloop", "internal/race", "internal/redistest", "internal/routetest",
+}
+
+// suitesOf returns the suites of a tree, in the order of their folders: all folders of
+// the product that have source, or those in a list such as "core,memstore".
+func suitesOf(root, in string) ([]*suite, error) {
+	found := make(map[string]*suite)
+	err := filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(root, file)
+		if err != nil {
+			return err
+		}
+		name = filepath.ToSlash(name)
+		if entry.IsDir() {
+			if hidden := name != "." && strings.HasPrefix(entry.Name(), "."); hidden || entry.Name() == "testdata" || slices.Contains(noProduct, name) {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if folder := path.Dir(name); isSource(name) && found[folder] == nil {
+			s := &suite{folder, judges[folder]}
+			if s.tests == nil {
+				s.tests = []string{"./" + folder}
+			}
+			found[folder] = s
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	folders := slices.Sorted(maps.Keys(found))
+	if in != "" {
+		folders = strings.Split(in, ",")
+	}
+	var suites []*suite
+	for _, folder := range folders {
+		s := found[folder]
+		if s == nil {
+			return nil, fmt.Errorf("there is nothing to mutate in %q: write some of %s", folder, strings.Join(slices.Sorted(maps.Keys(found)), ","))
+		}
+		suites = append(suites, s)
+	}
+	return suites, nil
+}
+
+func isSource(name string) bool {
+	extension := path.Ext(name)
+	return extension == ".lua" || extension == ".go" && !strings.HasSuffix(name, "_test.go")
 }
 
 // equivalent names mutants that no test can kill, since they change how much

@@ -1,0 +1,32 @@
+#!/bin/sh
+# Type-checks everything for Windows, macOS and 32 bits, runs core and the stores on
+# 32 bits, and builds and tests with the oldest Go that go.work names.
+set -eu
+cd "$(dirname "$0")/.."
+
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+trap 'exit 130' INT TERM
+(cd tools && GOWORK=off go build -o "$tmp/crosscheck" ./crosscheck)
+patterns=$(go list -m -f '{{.Dir}}/...')
+
+# shellcheck disable=SC2086 # these are several
+"$tmp/crosscheck" windows/amd64,darwin/arm64,linux/386 $patterns
+case $(go env GOOS GOARCH | tr -d '\n') in
+linuxamd64) GOARCH=386 CGO_ENABLED=0 go test -short -timeout=20m ./core ./memstore ./redisstore ;;
+*) printf '\n!! programs of 32 bits do not run here: core and the stores were not tested on 32 bits\n' >&2 ;;
+esac
+
+oldest=go$(awk '$1 == "go" { print $2 }' go.work)
+# The last release of the oldest Go: its first ones have known defects.
+oldest=${oldest%.*}.${LIMIT_OLDEST_PATCH:-5}
+if GOTOOLCHAIN=$oldest go version; then
+	# shellcheck disable=SC2086
+	GOTOOLCHAIN=$oldest "$tmp/crosscheck" linux/amd64 $patterns
+	GOTOOLCHAIN=$oldest go test -short -timeout=20m . ./core ./memstore
+elif [ -n "${LIMIT_REQUIRE_TOOLS:-}" ]; then
+	printf 'LIMIT_REQUIRE_TOOLS is set, and %s could not be fetched\n' "$oldest" >&2
+	exit 1
+else
+	printf '\n!! %s could not be fetched: nothing was tested with it\n' "$oldest" >&2
+fi
