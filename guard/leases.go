@@ -56,11 +56,11 @@ func (s *Store) Release(ctx context.Context, policy string, charges []core.Charg
 	if err := s.own.Release(context.Background(), policy, charges); err != nil {
 		return err
 	}
+	began, until := s.now(), s.unreleased.until.time()
 	err := s.try(ctx, func() error { return s.store.Release(ctx, policy, charges) })
-	now, until := s.now(), s.unreleased.until.time()
 	failed := err != nil && (ctx.Err() != nil || errors.Is(err, core.ErrUnavailable))
-	if failed || err == nil && now < until {
-		s.releaseLater(policy, slices.Clone(charges), max(now, until))
+	if failed || err == nil && began < until {
+		s.releaseLater(policy, slices.Clone(charges), until)
 	}
 	if unavailable(ctx, err) {
 		return nil

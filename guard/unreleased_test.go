@@ -237,7 +237,7 @@ func TestStall(t *testing.T) {
 // are lost and late. A lease that a request holds is never released. Once the store
 // answers, and all have released, no lease is left.
 func TestNoLeaseIsLeft(t *testing.T) {
-	for seed := range uint64(300) {
+	for seed := range uint64(1000) {
 		synctest.Test(t, func(t *testing.T) {
 			s, f := farStore(t, seed)
 			f.faulty = true
