@@ -138,7 +138,9 @@ type Store interface {
 	//
 	// A refusal is a Decision, not an error. An error means that the store
 	// could not decide. Then nothing was taken, unless the error comes from a
-	// context or a connection; in that case the outcome is unknown.
+	// context or a connection; in that case the outcome is unknown. A store that
+	// knows until when such a call may still take leases says so: the error has, or
+	// wraps one that has, a method MayTakeUntil() time.Time.
 	//
 	// The charges name distinct rules. Quotas may differ from those of an
 	// earlier call: a changed limit keeps what has been spent. Take does not

@@ -68,11 +68,16 @@ func (s *Store) try(ctx context.Context, request func() error) error {
 		s.doubts.failed(a.now)
 		return errOpen
 	}
+	return a.try(request)
+}
+
+// try asks the store by a function that makes one request. The attempt has entered.
+func (a *attempt) try(request func() error) error {
 	defer a.leave()
 	err := request()
 	a.ended(err)
-	if unavailable(ctx, err) {
-		s.doubts.failed(a.now)
+	if unavailable(a.ctx, err) {
+		a.guard.doubts.failed(a.now)
 	}
 	return err
 }

@@ -42,8 +42,8 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// A Store guards another one. It is safe for concurrent use, starts no
-// goroutine and needs no closing. The Mode of a decision says how it was made.
+// A Store guards another one. It is safe for concurrent use, runs no goroutine
+// while there is nothing to release, and needs no closing. The Mode of a decision says how it was made.
 //
 // # Outages
 //
@@ -61,7 +61,9 @@ type Options struct {
 //
 // It is unknown whether a call that failed has taken its charges. After an
 // outage, the store may have counted a request that was refused, or one request
-// twice.
+// twice. Leases of [core.Concurrency] are released, once the store answers: those that
+// a failed Release left, and those of a Take without an answer that was not admitted, if
+// the store says until when it may take them (see [core.Store]). So each Take needs new ids.
 //
 // # Guarantees
 //
@@ -117,6 +119,8 @@ type Store struct {
 	breaker   breaker
 	doubts    doubts
 	outage    outage
+
+	unreleased unreleased
 }
 
 var _ core.Store = (*Store)(nil)
@@ -179,6 +183,9 @@ func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) 
 	}
 	if err == nil && c.alone != 0 {
 		err = c.watch(&d)
+	}
+	if c.mayTake != 0 {
+		c.forsake(err == nil && d.Allowed)
 	}
 	if err != nil {
 		return core.Decision{}, err

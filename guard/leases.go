@@ -2,7 +2,9 @@ package guard
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/routelimit/limit/core"
 )
@@ -48,13 +50,18 @@ func (s *Store) Renew(ctx context.Context, policy string, charges []core.Charge)
 	return held, nil
 }
 
-// Release implements [core.Store]. It returns no error if the store is
-// unavailable: the lease ends by itself there.
+// Release implements [core.Store]. If the store is unavailable, Release returns no error:
+// it is repeated when the store answers again, for as long as the lease can be held there.
 func (s *Store) Release(ctx context.Context, policy string, charges []core.Charge) error {
 	if err := s.own.Release(context.Background(), policy, charges); err != nil {
 		return err
 	}
+	began, until := s.now(), s.unreleased.until.time()
 	err := s.try(ctx, func() error { return s.store.Release(ctx, policy, charges) })
+	failed := err != nil && (ctx.Err() != nil || errors.Is(err, core.ErrUnavailable))
+	if failed || err == nil && began < until {
+		s.releaseLater(policy, slices.Clone(charges), until)
+	}
 	if unavailable(ctx, err) {
 		return nil
 	}

@@ -23,6 +23,8 @@ type call struct {
 	shared   set // the key has no other quota in memory
 	alone    set // decides alone, and costs something
 
+	mayTake int64 // until when a call to the store may take leases of this one; 0 if none may
+
 	watched *core.Decision // of the store on those that decide alone; nil if it has not decided them
 }
 

@@ -78,6 +78,8 @@ func (c *call) ask(charges []core.Charge, d *core.Decision) (err error) {
 	c.ended(err)
 	if err == nil {
 		c.guard.outage.answered(c.now)
+	} else {
+		c.unanswered(err)
 	}
 	return err
 }
@@ -216,9 +218,13 @@ func (c *call) count(asked []core.Charge, d *core.Decision) error {
 }
 
 // undo gives back to the store what d took. If that fails, it still counts
-// there, which is safe.
+// there, which is safe. Leases are released later.
 func (c *call) undo(asked []core.Charge, d *core.Decision) {
-	c.ended(core.Undo(c.ctx, c.guard.store.Store, c.policy, asked, d))
+	err := core.Undo(c.ctx, c.guard.store.Store, c.policy, asked, d)
+	c.ended(err)
+	if err != nil {
+		c.mayTake = max(c.mayTake, c.now)
+	}
 }
 
 // restrict lowers what d reports as left to what the memory has left, for the

@@ -20,7 +20,7 @@ func TestEncodeLeases(t *testing.T) {
 	batch := [][]core.Charge{leased(1), leased(1 << 63), leased(0x0102030405060708)}
 	_, args := NewRules("limit", "p", batch[0]).Encode("", 1, batch)
 	assert.Equal(t, []any{7, int64(5), int64(2_000_000), 1, []byte(
-		"\x00\x00\x00\x00\x00\x00\x00\x01\x80\x00\x00\x00\x00\x00\x00\x00\x01\x02\x03\x04\x05\x06\x07\x08")}, args[8:13])
+		"\x00\x00\x00\x00\x00\x00\x00\x01\x80\x00\x00\x00\x00\x00\x00\x00\x01\x02\x03\x04\x05\x06\x07\x08")}, args[9:14])
 
 	keys, args := EncodeLeases("limit", "p", "", 1, true, leased(1)[1:])
 	assert.Equal(t, []string{"limit:1:{p}:b:all"}, keys)

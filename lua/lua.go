@@ -101,18 +101,19 @@ func weightOfSize(q *core.Quota) int64 {
 
 const (
 	chargeSize = 8 // index:2, cost:6
-	argsBefore = 3
+	argsBefore = 4
 	argsARule  = 5
 )
 
 // Encode returns the keys and the arguments of a call that takes decisions,
 // each with the rules of l. Now is empty but in tests; grace is the
-// milliseconds that a key outlives its last unit.
+// milliseconds that a key outlives its last unit. The caller may replace args[1], 0,
+// by the time of Redis after which the call does nothing.
 func (l *Rules) Encode(now string, grace int, decisions [][]core.Charge) (keys []string, args []any) {
 	size := len(l.rules) * chargeSize
 	blob := make([]byte, len(decisions)*size)
 	args = make([]any, 0, argsBefore+argsARule*len(l.rules)+3) // one for the caller
-	args = append(args, now, grace, len(l.rules))
+	args = append(args, now, 0, grace, len(l.rules))
 	keys = make([]string, 0, len(decisions)*len(l.rules))
 	index := make(map[string]int, len(decisions))
 	for r := range l.rules {

@@ -33,7 +33,7 @@ func TestEncode(t *testing.T) {
 		0, 2, 0, 0, 0, 0, 0, 1, 0, 3, 0, 0, 0, 0, 0, 2,
 		0, 1, 0, 0, 0, 0, 0, 1, 0, 3, 0, 0, 0, 0, 0, 2,
 	}
-	assert.Equal(t, []any{"", 1, 2, 0, int64(5), int64(1_000_000), 2, "", 0, int64(5), int64(1_000_000), 1, "", blob}, args)
+	assert.Equal(t, []any{"", 0, 1, 2, 0, int64(5), int64(1_000_000), 2, "", 0, int64(5), int64(1_000_000), 1, "", blob}, args)
 }
 
 func TestMatch(t *testing.T) {

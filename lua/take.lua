@@ -6,8 +6,9 @@
 -- KEYS      every key once, grouped by rule in the order of the rules; in a
 --           cluster all in one slot
 -- ARGV[1]   now in us since the epoch; '' for the time of Redis, as always but in tests
--- ARGV[2]   ms that each key outlives its last unit
--- ARGV[3]   K, the number of rules, then for each of them:
+-- ARGV[2]   the time of Redis after which the call does nothing, or 0: its caller has left then
+-- ARGV[3]   ms that each key outlives its last unit
+-- ARGV[4]   K, the number of rules, then for each of them:
 --           algorithm (its number in package core), limit, window in us, number
 --           of its keys, and its parameters (see the file of the algorithm)
 -- ARGV[#]   the decisions, each K times: index in KEYS:2, cost:6, big-endian
@@ -27,33 +28,35 @@
 --           periods sent. The second of a rule that decides alone and was not taken
 --           is -1 less than that, if the cost can fit at all. The last integer is the
 --           number of the call.
+--           A call that comes after its deadline has the first and the last only.
 --
 -- Lines that end in @extra are left out unless a rule decides alone or leaves units
 -- to others.
 
-local now, grace, K = argv[1], argv[2] + 0, argv[3] + 0 -- + 0 costs half of tonumber
+local now, deadline, grace, K = argv[1], argv[2] + 0, argv[3] + 0, argv[4] + 0 -- + 0 costs half of tonumber
 if now ~= '' then
   now = now + 0
 else
   local t = call('TIME')
   now = t[1]*1000000 + t[2]
+  if now > deadline and deadline > 0 then return {now, tonumber(argv[#argv])} end
 end
 
 local rules, last = {nil, nil, nil, nil}, 0
 for r = 1, K do
-  local limit, window, count, params = argv[5*r] + 0, argv[5*r + 1] + 0, argv[5*r + 2] + 0, argv[5*r + 3]
+  local limit, window, count, params = argv[5*r + 1] + 0, argv[5*r + 2] + 0, argv[5*r + 3] + 0, argv[5*r + 4]
   local rule = {
-    as = algorithms[argv[5*r - 1] + 0], limit = limit, window = window, first = last + 1, last = last + count,
+    as = algorithms[argv[5*r] + 0], limit = limit, window = window, first = last + 1, last = last + count,
     capacity = limit, short = window < 4294967296, stride = 8*K,
   }
   if rule.as.prepare then rule.as.prepare(rule, params) end -- @each
   rule.as.load(rule, now) -- @each
-  rule.alone, rule.reserve = byte(argv[5*K + 5], 7*r - 6) == 1, u48(argv[5*K + 5], 7*r - 5) -- @extra
+  rule.alone, rule.reserve = byte(argv[5*K + 6], 7*r - 6) == 1, u48(argv[5*K + 6], 7*r - 5) -- @extra
   rules[r], last = rule, rule.last
 end
 
 local out, o = {now, nil, nil, nil, nil, nil, nil, nil, nil}, 1
-local blob, at = argv[5*K + 4], 1
+local blob, at = argv[5*K + 5], 1
 local mine, costs = {nil, nil, nil, nil}, {nil, nil, nil, nil} -- of a decision: the key of each rule, and the cost
 while at < #blob do
   local verdict, barred = 1, false -- and whether a ban refuses

@@ -110,8 +110,9 @@ func (b *batcher) abandon(r *request, err error) (core.Decision, error) {
 	defer b.mu.Unlock()
 	if r.state == queued {
 		r.state = abandoned // it is dropped when its turn comes
+		return core.Decision{}, err
 	}
-	return core.Decision{}, err
+	return core.Decision{}, b.store.unanswered(err, r.charges, time.Now().Add(b.store.timeout))
 }
 
 // sendQueued follows the call of a lone decision with those that have queued

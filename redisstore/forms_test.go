@@ -25,7 +25,7 @@ func TestForms(t *testing.T) {
 	small, large := make(map[string]int), make(map[string]int) // limits up to 128, and above
 	client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 		args := cmd.Args()
-		if cmd.Name() != "evalsha" || len(args) < 3+args[2].(int)+8 { // not the script that takes
+		if cmd.Name() != "evalsha" || len(args) < 3+args[2].(int)+9 { // not the script that takes
 			return next(ctx, cmd)
 		}
 		keys := make([]string, args[2].(int))
@@ -35,7 +35,7 @@ func TestForms(t *testing.T) {
 			before[i] = formOf(ctx, bare, keys[i])
 		}
 		err := next(ctx, cmd)
-		i, params := 0, args[3+len(keys)+3:]
+		i, params := 0, args[3+len(keys)+4:]
 		for rule := 0; i < len(keys) && err == nil; rule++ {
 			changes := small
 			if params[5*rule+1].(int64) > 128 {

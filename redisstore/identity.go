@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync/atomic"
 
@@ -29,12 +30,20 @@ var errNoIdentity = fmt.Errorf("%w: the Redis user may run neither INFO nor EVAL
 func (s *Store) identify(ctx context.Context, a *attempt) error {
 	a.identified = true
 	failures := a.server.failures.Load()
-	identity, err := a.readIdentity(ctx)
+	sent := localTime()
+	identity, now, err := a.readIdentity(ctx)
 	if err != nil {
 		return err
 	}
+	received := localTime()
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.identity != identity {
+		a.clock.forget()
+	}
+	if now > 0 {
+		a.clock.learn(sent, received, now)
+	}
 	if err := s.unchanged(a); err != nil {
 		return err
 	}
@@ -82,19 +91,31 @@ func (s *Store) report(err error) error {
 }
 
 // readIdentity returns what tells one start of a server from another: its run id
-// or, for a user that may not run INFO, a marker that it has kept since.
-func (a *attempt) readIdentity(ctx context.Context) (string, error) {
+// or, for a user that may not run INFO, a marker that it has kept since. With the run
+// id it returns the server's time in µs, or 0 if the server does not say.
+func (a *attempt) readIdentity(ctx context.Context) (identity string, now int64, err error) {
 	text, err := a.client.Info(ctx, "server").Result()
 	switch {
 	case err == nil:
-		_, after, _ := strings.Cut(text, "\nrun_id:")
-		if id, _, found := strings.Cut(after, "\r"); found {
-			return id, nil
+		if id := field(text, "run_id"); id != "" {
+			now, _ = strconv.ParseInt(field(text, "server_time_usec"), 10, 64)
+			return id, now, nil
 		}
 	case !isRefused(err):
-		return "", err
+		return "", 0, err
 	}
-	return a.mark(ctx)
+	identity, err = a.mark(ctx)
+	return identity, 0, err
+}
+
+// field returns a field of a reply of INFO, or "".
+func field(info, name string) string {
+	_, after, _ := strings.Cut(info, "\n"+name+":")
+	value, _, found := strings.Cut(after, "\r")
+	if !found {
+		return ""
+	}
+	return value
 }
 
 // A marker is a script that only this store knows, since its text is random. A

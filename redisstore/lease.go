@@ -48,7 +48,7 @@ func (p *part) leases(ctx context.Context, policy string, charges []core.Charge,
 	s := p.store
 	charges = s.hasher.charges(policy, charges)
 	keys, args := lua.EncodeLeases(p.prefix, policy, s.now(), s.grace, renew, charges)
-	reply, err := s.run(ctx, lua.LeaseScript(), keys, args)
+	reply, err := s.run(ctx, &invocation{script: lua.LeaseScript(), keys: keys, args: args})
 	if err != nil {
 		return nil, err
 	}

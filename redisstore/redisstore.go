@@ -182,7 +182,7 @@ func New(client redis.UniversalClient, options *Options) *Store {
 // notice a cancellation only when its call ends. A store with [Options.Spread]
 // refunds what parts are known to have taken, also after ctx has ended.
 //
-// If ctx has ended, the error is that of ctx. Errors that do not depend on the
+// If ctx has ended, the error is that of ctx, or wraps it. Errors that do not depend on the
 // request wrap [core.ErrUnavailable].
 func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
 	if err := core.ValidateCharges(charges); err != nil {
@@ -206,17 +206,22 @@ func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) 
 
 // call runs the script once for a batch of decisions.
 func (s *Store) call(ctx context.Context, rules *lua.Rules, batch [][]core.Charge) ([]int64, error) {
-	keys, args := rules.Encode(s.now(), s.grace, batch)
+	now := s.now()
+	keys, args := rules.Encode(now, s.grace, batch)
 	number := s.calls.Add(1)
-	reply, err := s.run(ctx, rules.Script, keys, append(args, number))
-	if err != nil {
-		return nil, err
-	}
+	c := &invocation{script: rules.Script, keys: keys, args: append(args, number), timed: now == ""}
+	reply, err := s.run(ctx, c)
 	last := len(reply) - 1
-	if last < 0 || reply[last] != number {
-		return nil, errWrongReply
+	switch {
+	case err != nil:
+	case last < 0 || reply[last] != number:
+		err = errWrongReply
+	case c.late(reply):
+		err = errLate
+	default:
+		return reply[:last], nil
 	}
-	return reply[:last], nil
+	return nil, s.unanswered(err, batch[0], c.end)
 }
 
 // errWrongReply is about replies out of order. Clients and proxies have mixed them up

@@ -49,7 +49,7 @@ func (s *Store) Return(ctx context.Context, policy string, returns []core.Return
 func (p *part) Return(ctx context.Context, policy string, returns []core.Return) ([]int64, error) {
 	s := p.store
 	call := lua.NewReturns(p.prefix, policy, s.now(), s.grace, s.hasher.returns(policy, returns))
-	reply, err := s.run(ctx, call.Script, call.Keys, call.Args)
+	reply, err := s.run(ctx, &invocation{script: call.Script, keys: call.Keys, args: call.Args})
 	if err != nil {
 		return nil, err
 	}
@@ -61,6 +61,6 @@ func (s *Store) Reset(ctx context.Context, policy, rule, key string) error {
 	p := s.partOf(key)
 	key = s.hasher.hash(policy, rule, key)
 	keys := []string{lua.Key(p.prefix, policy, rule, key), lua.ReturnedKey(p.prefix, policy, rule, key)}
-	_, err := s.run(ctx, lua.ResetScript(), keys, nil)
+	_, err := s.run(ctx, &invocation{script: lua.ResetScript(), keys: keys})
 	return err
 }

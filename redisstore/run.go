@@ -13,21 +13,44 @@ import (
 	"github.com/routelimit/limit/lua"
 )
 
+// An invocation is one call of a script.
+type invocation struct {
+	script *lua.Script
+	keys   []string
+	args   []any
+
+	// timed says that args[1] is the deadline of the call, that the last of args is its
+	// number, and that a reply begins with the time of the server and ends with the number.
+	timed bool
+
+	end     time.Time              // when its caller leaves; set by run
+	failing atomic.Pointer[server] // the server that an error is about
+}
+
+// answered reports whether a reply is that of a timed call.
+func (c *invocation) answered(reply []int64) bool {
+	last := len(reply) - 1
+	return c.timed && last > 0 && reply[last] == c.args[len(c.args)-1]
+}
+
+// late reports whether a reply says that the call came after its deadline.
+func (c *invocation) late(reply []int64) bool { return len(reply) == 2 && c.answered(reply) }
+
 // run calls a script once. Every call of the store goes through here. It ends with
 // ctx or with the timeout of the store, whatever the options of the client are.
-func (s *Store) run(ctx context.Context, script *lua.Script, keys []string, args []any) ([]int64, error) {
+func (s *Store) run(ctx context.Context, c *invocation) ([]int64, error) {
 	timed, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
+	c.end, _ = timed.Deadline()
 	bounded, end := context.WithCancelCause(timed)
 	defer end(nil)
-	defer time.AfterFunc(probeAfter, func() { end(s.probe(bounded, keys[0])) }).Stop()
-	var failing atomic.Pointer[server]
+	defer time.AfterFunc(probeAfter, func() { end(s.probe(bounded, c.keys[0])) }).Stop()
 	var reply []int64
 	var err error
 	if s.deadlines {
-		reply, err = s.eval(bounded, &failing, script, keys, args)
+		reply, err = s.eval(bounded, c)
 	} else {
-		reply, err = s.evalDetached(bounded, &failing, script, keys, args)
+		reply, err = s.evalDetached(bounded, c)
 	}
 	if err == nil {
 		return reply, nil
@@ -37,7 +60,7 @@ func (s *Store) run(ctx context.Context, script *lua.Script, keys []string, args
 	}
 	err = s.explain(ctx, err)
 	if ctx.Err() != nil || errors.Is(err, core.ErrOutOfReach) {
-		s.failed(failing.Load())
+		s.failed(c.failing.Load())
 	}
 	return nil, err
 }
@@ -45,9 +68,7 @@ func (s *Store) run(ctx context.Context, script *lua.Script, keys []string, args
 // evalDetached is eval for a client that ignores the deadline of its context. A
 // call that is given up goes on until the client's own timeout. It holds one of the
 // client's connections, and their number bounds these calls.
-func (s *Store) evalDetached(
-	ctx context.Context, failing *atomic.Pointer[server], script *lua.Script, keys []string, args []any,
-) ([]int64, error) {
+func (s *Store) evalDetached(ctx context.Context, c *invocation) ([]int64, error) {
 	type result struct {
 		reply []int64
 		err   error
@@ -61,7 +82,7 @@ func (s *Store) evalDetached(
 			}
 			done <- r
 		}()
-		r.reply, r.err = s.eval(ctx, failing, script, keys, args)
+		r.reply, r.err = s.eval(ctx, c)
 	}()
 	select {
 	case r := <-done:
@@ -72,21 +93,19 @@ func (s *Store) evalDetached(
 }
 
 // eval sends the hash of the script, and its text only to a server that replies
-// NOSCRIPT: after any other error the script may have run. It sets failing to the
-// server that an error is about.
-func (s *Store) eval(
-	ctx context.Context, failing *atomic.Pointer[server], script *lua.Script, keys []string, args []any,
-) ([]int64, error) {
-	a, err := s.begin(ctx, keys[0])
+// NOSCRIPT: after any other error the script may have run. A call that came after its
+// deadline took nothing: it is sent again, since the server's clock may have been set.
+func (s *Store) eval(ctx context.Context, c *invocation) ([]int64, error) {
+	a, err := s.begin(ctx, c.keys[0])
 	if err != nil || !a.identified { // a server that has just answered may be slow, but does not fail
-		failing.Store(a.server)
+		c.failing.Store(a.server)
 	}
 	if err != nil {
 		return nil, err
 	}
-	reply, err := s.send(ctx, "evalsha", script.SHA, keys, args)
+	reply, err := s.send(ctx, &a, c, "evalsha", c.script.SHA)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-		failing.Store(a.server)
+		c.failing.Store(a.server)
 	}
 	if redis.HasErrorPrefix(err, "NOSCRIPT ") {
 		if !a.identified { // else the server has not been sent the script yet
@@ -94,7 +113,10 @@ func (s *Store) eval(
 				return nil, err
 			}
 		}
-		reply, err = s.send(ctx, "eval", script.Text, keys, args)
+		reply, err = s.send(ctx, &a, c, "eval", c.script.Text)
+	}
+	if err == nil && c.late(reply) && ctx.Err() == nil {
+		reply, err = s.send(ctx, &a, c, "evalsha", c.script.SHA)
 	}
 	if err == nil {
 		err = s.end(ctx, &a)
@@ -102,18 +124,29 @@ func (s *Store) eval(
 	return reply, err
 }
 
-func (s *Store) send(ctx context.Context, command, script string, keys []string, args []any) ([]int64, error) {
-	words := make([]any, 0, 3+len(keys)+len(args))
-	words = append(words, command, script, len(keys))
-	for _, key := range keys {
+func (s *Store) send(ctx context.Context, a *attempt, c *invocation, command, script string) ([]int64, error) {
+	first := 3 + len(c.keys)
+	words := make([]any, 0, first+len(c.args))
+	words = append(words, command, script, len(c.keys))
+	for _, key := range c.keys {
 		words = append(words, key)
 	}
-	cmd := once{redis.NewIntSliceCmd(ctx, append(words, args...)...)}
+	words = append(words, c.args...)
+	var sent int64
+	if c.timed {
+		sent = localTime()
+		words[first+1] = a.clock.latest(ctx, sent)
+	}
+	cmd := once{redis.NewIntSliceCmd(ctx, words...)}
 	cmd.SetFirstKeyPos(3)
 	if err := s.client.Process(ctx, cmd); err != nil {
 		return nil, err
 	}
-	return cmd.Result()
+	reply, err := cmd.Result()
+	if err == nil && c.answered(reply) {
+		a.clock.learn(sent, localTime(), reply[0])
+	}
+	return reply, err
 }
 
 // once is a command that the client does not repeat.

@@ -23,6 +23,7 @@ type server struct {
 	connections atomic.Uint64          // see connections, at the last check
 	checking    atomic.Bool            // in the background
 	known       atomic.Bool            // whether identity is set
+	clock       clock
 
 	mu       sync.Mutex
 	identity string

@@ -72,16 +72,21 @@ func each(groups []group, f func(i int, g *group) error) error {
 }
 
 // worst returns the first error that is not about the infrastructure, or else the
-// first. A client could have caused it, so it must not be answered by admitting.
+// first. A client could have caused it, so it must not be answered by admitting. If a
+// part did not answer, the error says so too.
 func worst(errs []error) (worst error) {
+	var last *unansweredError
 	for _, err := range errs {
-		switch {
-		case err == nil:
-		case !errors.Is(err, core.ErrUnavailable):
-			return err
-		case worst == nil:
+		var u *unansweredError
+		if errors.As(err, &u) && (last == nil || u.until.After(last.until)) {
+			last = u
+		}
+		if worst == nil || errors.Is(worst, core.ErrUnavailable) && err != nil && !errors.Is(err, core.ErrUnavailable) {
 			worst = err
 		}
+	}
+	if last != nil {
+		return &unansweredError{worst, last.until}
 	}
 	return worst
 }

@@ -1,0 +1,167 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/routelimit/limit/core"
+)
+
+// When leases are released again, in microseconds.
+const (
+	maxUnreleased = 4_096   // requests with leases to release
+	releaseEvery  = 25_000  // at most, and later by up to as much at random
+	longestRetry  = 250_000 // until a failed release is repeated; each wait is twice as long as the one before
+)
+
+// Unreleased are leases that the store may hold and no request does: of a Release
+// that the store did not answer, and of a Take without an answer, if the request was
+// not admitted. They would hold their slots for a Window. So they are released once the
+// store answers again, one request after the other. A timer runs only while there are any.
+type unreleased struct {
+	mu    sync.Mutex
+	list  []leases // oldest first
+	armed bool     // the timer is set, or releases
+
+	// until is how long calls of Take without an answer may take leases of requests that
+	// were admitted without the store. A Release before that is repeated after it.
+	until moment
+}
+
+// Leases are those of one request.
+type leases struct {
+	policy  string
+	charges []core.Charge
+	due     int64 // when they can be released
+	wait    int64 // after a failure
+	ends    int64 // when they have ended by themselves
+}
+
+// mayTakeUntil returns until when a call of Take that returned err may still take its
+// charges, in µs from now on: see [core.Store]. It is false for a call that took nothing.
+func mayTakeUntil(err error) (left int64, may bool) {
+	var unanswered interface{ MayTakeUntil() time.Time }
+	if !errors.As(err, &unanswered) {
+		return 0, false
+	}
+	return max(0, time.Until(unanswered.MayTakeUntil()).Microseconds()), true
+}
+
+// leasesOf returns copies of the charges that hold leases.
+func leasesOf(charges []core.Charge) (held []core.Charge) {
+	for i := range charges {
+		if charges[i].Quota.Leases() && charges[i].Cost > 0 {
+			held = append(held, charges[i])
+		}
+	}
+	return held
+}
+
+// unanswered notes a call to the store that may have taken leases, or may yet.
+func (c *call) unanswered(err error) {
+	if left, may := mayTakeUntil(err); may {
+		c.mayTake = max(c.mayTake, c.now+left)
+	}
+}
+
+// forsake releases, at the end of Take, the leases that calls without an answer may have
+// taken or may still take, unless the request is admitted: then Release does.
+func (c *call) forsake(admitted bool) {
+	held := leasesOf(c.charges)
+	switch u := &c.guard.unreleased; {
+	case held == nil:
+	case admitted:
+		u.until.advance(c.mayTake)
+	default:
+		c.guard.releaseLater(c.policy, held, c.mayTake)
+	}
+}
+
+// releaseLater releases leases from a time on, as soon as the store answers.
+func (s *Store) releaseLater(policy string, charges []core.Charge, due int64) {
+	l := leases{policy: policy, charges: charges, due: due}
+	for i := range charges {
+		l.ends = max(l.ends, max(due, s.now())+charges[i].Quota.Window+slack)
+	}
+	u := &s.unreleased
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if len(u.list) >= maxUnreleased {
+		u.list = slices.Delete(u.list, 0, 1) // it ends first
+	}
+	u.list = append(u.list, l)
+	if !u.armed {
+		u.armed = true
+		s.armRelease(s.now())
+	}
+}
+
+// armRelease sets the timer. The caller has locked the list, which is not empty.
+func (s *Store) armRelease(now int64) {
+	next := s.unreleased.list[0].due
+	for i := range s.unreleased.list {
+		next = min(next, s.unreleased.list[i].due)
+	}
+	in := max(releaseEvery, next-now)
+	if s.Unavailable() {
+		in = max(in, s.breaker.probeIn(now))
+	}
+	time.AfterFunc(time.Duration(in+rand.Int64N(releaseEvery))*time.Microsecond, s.releaseDue)
+}
+
+// releaseDue releases what is due, until the breaker opens.
+func (s *Store) releaseDue() {
+	for s.releaseNext() {
+	}
+	s.unreleased.mu.Lock()
+	defer s.unreleased.mu.Unlock()
+	if s.unreleased.armed = len(s.unreleased.list) > 0; s.unreleased.armed {
+		s.armRelease(s.now())
+	}
+}
+
+// releaseNext releases the leases of one request, and reports whether to go on. If the
+// store does not answer, it keeps them for later, behind the others: in a Cluster another
+// server may answer.
+func (s *Store) releaseNext() (more bool) {
+	a := attempt{guard: s, ctx: context.Background()}
+	l, ok := s.unreleased.next(s.now())
+	if !ok {
+		return false
+	}
+	defer func() { _ = recover() }() // the store: a panic in this goroutine would end the program
+	entered := a.enter()
+	if entered {
+		err := a.try(func() error { return s.store.Release(a.ctx, l.policy, l.charges) })
+		if !errors.Is(err, core.ErrUnavailable) {
+			return true // released, or they cannot be
+		}
+		l.wait = min(max(releaseEvery, 2*l.wait), longestRetry)
+		l.due = a.now + l.wait
+	}
+	s.unreleased.mu.Lock()
+	defer s.unreleased.mu.Unlock()
+	s.unreleased.list = append(s.unreleased.list, l)
+	return entered
+}
+
+// next takes leases that are due from the list, and drops those that have ended.
+func (u *unreleased) next(now int64) (l leases, ok bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.list = slices.DeleteFunc(u.list, func(l leases) bool { return l.ends <= now })
+	i := slices.IndexFunc(u.list, func(l leases) bool { return l.due <= now })
+	if i < 0 {
+		if len(u.list) == 0 {
+			u.list = nil
+		}
+		return l, false
+	}
+	l = u.list[i]
+	u.list = slices.Delete(u.list, i, i+1)
+	return l, true
+}

@@ -1,0 +1,115 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/routelimit/limit/core"
+)
+
+// A clock estimates the clock of a server from its replies. A script that ran at the
+// server's time t, between two readings of the clock of this process, bounds the
+// difference of the two clocks. The estimate is the intersection of such bounds, which
+// widen as the clocks drift apart.
+type clock struct {
+	mu        sync.Mutex
+	known     bool
+	at        int64 // when the bounds were true, by localTime
+	low, high int64 // of the server's time less localTime, µs
+}
+
+// drift is the µs in which two clocks drift apart by one, at most: clocks that are
+// slewed run up to 500 ppm fast or slow.
+const drift = 2_000
+
+var epoch = time.Now()
+
+// localTime reads a clock of this process that never steps, in µs.
+func localTime() int64 { return time.Since(epoch).Microseconds() }
+
+// learn notes that the server's time was server between two readings of localTime. A
+// bound that contradicts the others means that the server's clock was set.
+func (c *clock) learn(sent, received, server int64) {
+	low, high := server-received-1, server-sent+1
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known {
+		l, h := c.bounds(received)
+		if low <= h && l <= high {
+			low, high = max(low, l), min(high, h)
+		}
+	}
+	c.known, c.at, c.low, c.high = true, received, low, high
+}
+
+// bounds returns the bounds at a time. The caller has locked c.
+func (c *clock) bounds(now int64) (low, high int64) {
+	wider := max(0, now-c.at) / drift
+	return c.low - wider, c.high + wider
+}
+
+// latest returns the server's time at the end of ctx, or later by up to the uncertainty.
+// It returns 0 if nothing is known.
+func (c *clock) latest(ctx context.Context, now int64) int64 {
+	end, ok := ctx.Deadline()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !ok || !c.known {
+		return 0
+	}
+	_, high := c.bounds(now)
+	return now + time.Until(end).Microseconds() + high
+}
+
+// uncertainty returns how wide the bounds are, in µs, or 0 if nothing is known.
+func (c *clock) uncertainty(now int64) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.known {
+		return 0
+	}
+	low, high := c.bounds(now)
+	return high - low
+}
+
+// forget begins anew, for another server.
+func (c *clock) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.known = false
+}
+
+// errLate is about a call that took nothing since it came after its deadline, twice.
+var errLate = fmt.Errorf("%w: Redis got to the call only after its deadline", core.ErrOutOfReach)
+
+// An unansweredError is the error of a call of Take without an answer. The script may have run,
+// and may still run, but not after a time: see [core.Store].
+type unansweredError struct {
+	error
+	until time.Time
+}
+
+func (e *unansweredError) Unwrap() error { return e.error }
+
+// MayTakeUntil returns when the call can no longer take anything.
+func (e *unansweredError) MayTakeUntil() time.Time { return e.until }
+
+// unanswered returns err, of a call for charges that is given up at a time, as an
+// unansweredError. After a reply that is an error, nothing was taken. Only of leases it
+// matters, which can be released by their ids.
+func (s *Store) unanswered(err error, charges []core.Charge, end time.Time) error {
+	leases := slices.ContainsFunc(charges, func(c core.Charge) bool { return c.Quota.Leases() })
+	if _, _, replied := replyOf(err); replied || !leases || errors.Is(err, errLate) {
+		return err
+	}
+	widest, now := int64(0), localTime()
+	s.servers.Range(func(_, known any) bool {
+		widest = max(widest, known.(*server).clock.uncertainty(now))
+		return true
+	})
+	return &unansweredError{err, end.Add(time.Duration(widest) * time.Microsecond)}
+}
