@@ -213,7 +213,7 @@ func TestNoticeOfFailingRedis(t *testing.T) {
 		want   string
 	}{
 		"LIMIT-302": {replica, "LIMIT-205", "READONLY"},
-		"LIMIT-303": {limited, "LIMIT-201", "NOPERM"},
+		"LIMIT-303": {limited, "LIMIT-303", "NOPERM"},
 		"LIMIT-301": {dead, "LIMIT-205", "connection refused"},
 	} {
 		book := new(logbook.Book)

@@ -16,6 +16,7 @@ import (
 // run calls a script once. Every call of the store goes through here. It ends with
 // ctx or with the timeout of the store, whatever the options of the client are.
 func (s *Store) run(ctx context.Context, script *lua.Script, keys []string, args []any) ([]int64, error) {
+	began := ticks()
 	timed, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	bounded, end := context.WithCancelCause(timed)
@@ -34,6 +35,9 @@ func (s *Store) run(ctx context.Context, script *lua.Script, keys []string, args
 	}
 	if cause := context.Cause(bounded); errors.Is(cause, core.ErrUnavailable) {
 		err = cause
+	}
+	if problem := s.hindered(timed, keys, began, err); problem != nil {
+		return nil, s.explain(ctx, problem) // the server has not failed
 	}
 	err = s.explain(ctx, err)
 	if ctx.Err() != nil || errors.Is(err, core.ErrOutOfReach) {
@@ -78,6 +82,8 @@ func (s *Store) eval(
 	ctx context.Context, failing *atomic.Pointer[server], script *lua.Script, keys []string, args []any,
 ) ([]int64, error) {
 	a, err := s.begin(ctx, keys[0])
+	answered := false
+	defer func() { a.leave(answered) }()
 	if err != nil || !a.identified { // a server that has just answered may be slow, but does not fail
 		failing.Store(a.server)
 	}
@@ -96,6 +102,8 @@ func (s *Store) eval(
 		}
 		reply, err = s.send(ctx, "eval", script.Text, keys, args)
 	}
+	_, _, refused := replyOf(err)
+	answered = err == nil || refused
 	if err == nil {
 		err = s.end(ctx, &a)
 	}
