@@ -160,7 +160,7 @@ func TestNoticeOfRedis(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			client := test.client
 			book := new(logbook.Book)
-			store := &observed{Store: redisstore.New(client, nil), done: make(chan struct{}, 9)}
+			store := &observed{Store: redisstore.New(client, &redisstore.Options{Timeout: 10 * time.Second}), done: make(chan struct{}, 9)}
 			limiter := limit.New(store, &limit.Options{Log: book.Log(), Silence: test.silence})
 			h := limiter.Limit(limit.Rules(limit.Global(time.Hour, 9)))(status(http.StatusOK))
 			for range 3 {
