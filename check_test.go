@@ -160,7 +160,7 @@ func TestNoticeOfRedis(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			client := test.client
 			book := new(logbook.Book)
-			store := &observed{Store: redisstore.New(client, nil), done: make(chan struct{}, 9)}
+			store := &observed{Store: redisstore.New(client, &redisstore.Options{Timeout: 10 * time.Second}), done: make(chan struct{}, 9)}
 			limiter := limit.New(store, &limit.Options{Log: book.Log(), Silence: test.silence})
 			h := limiter.Limit(limit.Rules(limit.Global(time.Hour, 9)))(status(http.StatusOK))
 			for range 3 {
@@ -213,7 +213,7 @@ func TestNoticeOfFailingRedis(t *testing.T) {
 		want   string
 	}{
 		"LIMIT-302": {replica, "LIMIT-205", "READONLY"},
-		"LIMIT-303": {limited, "LIMIT-201", "NOPERM"},
+		"LIMIT-303": {limited, "LIMIT-303", "NOPERM"},
 		"LIMIT-301": {dead, "LIMIT-205", "connection refused"},
 	} {
 		book := new(logbook.Book)

@@ -280,10 +280,7 @@ func decorated(store core.Store, o *Options) core.Store {
 			panic("limit: Instances and MaxKeys have no effect on your own guard: set them in guard.Options")
 		}
 	default:
-		log := o.Log
-		if slices.Contains(o.Silence, notice.Outage) {
-			log = slog.New(slog.DiscardHandler)
-		}
+		log := (&notice.Log{To: o.Log, Silenced: o.Silence}).Logger()
 		store = guard.New(store, &guard.Options{Instances: o.Instances, MaxKeys: o.MaxKeys, Log: log})
 	}
 	switch store.(type) {

@@ -13,6 +13,10 @@ type Stats struct {
 	// are decided as [Rule].OnStoreError says. It is false for a memory store.
 	Unavailable bool
 
+	// Blocked is how many requests were decided as [Rule].OnStoreError says although the
+	// store works: all connections to it were in use, or its user lacks a right.
+	Blocked int64
+
 	// Reserved is how many requests [Policy.Reserve] has admitted, and Settled how many
 	// of them were settled or given back. The difference is in use or was never
 	// settled, and stays charged.
@@ -26,6 +30,7 @@ func (l *Limiter) Stats() Stats {
 	return Stats{
 		Waiters:     l.queues.Len(),
 		Unavailable: core.Unavailable(l.store),
+		Blocked:     core.Blocked(l.store),
 		Reserved:    l.reserved.Load(),
 		Settled:     settled,
 	}

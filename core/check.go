@@ -37,3 +37,13 @@ func Unavailable(store Store) bool {
 	s, ok := store.(interface{ Unavailable() bool })
 	return ok && s.Unavailable()
 }
+
+// Blocked returns how many requests were decided without a store that works: see
+// [ErrBlocked]. It calls the store's method Blocked() int64, as [Unavailable] does
+// its own.
+func Blocked(store Store) int64 {
+	if s, ok := store.(interface{ Blocked() int64 }); ok {
+		return s.Blocked()
+	}
+	return 0
+}

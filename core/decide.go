@@ -67,7 +67,8 @@ func (Base) Release(*Quota, int64, uint64) {}
 
 // Decide is the decision that every store must make: at time now, given the
 // states of the charges' keys, it takes all charges or none. It takes those that
-// decide alone if they fit.
+// decide alone if they fit. A time outside 0 to [MaxTime] is taken for the nearest one
+// inside.
 func Decide(now int64, charges []Charge, states []State) (d Decision) {
 	d.Decide(now, charges, states)
 	return d
@@ -76,6 +77,7 @@ func Decide(now int64, charges []Charge, states []State) (d Decision) {
 // Decide makes the zero d what the function [Decide] returns. A Decision is large:
 // a store that fills in its result saves a copy.
 func (d *Decision) Decide(now int64, charges []Charge, states []State) {
+	now = ClampTime(now)
 	d.start(now, len(charges))
 	d.Allowed = true
 	barred := false // by a ban

@@ -1,5 +1,9 @@
 package core
 
+// ClampTime returns the time from 0 to [MaxTime] that is nearest to now. States take no
+// others: a clock may be wrong, but must not make an algorithm panic.
+func ClampTime(now int64) int64 { return min(max(now, 0), MaxTime) }
+
 // TimeOf returns when the store decided the charge of outcome i. The times of the
 // outcome are relative to it, and it is the At of a [Return].
 //

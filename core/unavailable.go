@@ -22,7 +22,17 @@ var ErrForgotten = fmt.Errorf("%w: it may have forgotten what was taken", ErrUna
 // wraps [ErrUnavailable]. Errors that wrap only ErrUnavailable promise nothing.
 var ErrOutOfReach error = outOfReach{}
 
+// ErrBlocked is wrapped by the error of a store that works but could not decide one
+// call, for lack of a connection or of a right. It says nothing about other calls. It
+// wraps [ErrOutOfReach].
+var ErrBlocked error = blocked{}
+
 type outOfReach struct{}
 
 func (outOfReach) Error() string { return ErrUnavailable.Error() }
 func (outOfReach) Unwrap() error { return ErrUnavailable }
+
+type blocked struct{}
+
+func (blocked) Error() string { return "the store works, but could not decide this call" }
+func (blocked) Unwrap() error { return ErrOutOfReach }

@@ -51,6 +51,8 @@ func (a *attempt) judge(took int64, err error) result {
 		return answered
 	case errors.Is(err, core.ErrForgotten):
 		return silent // the store is back: the next request may ask it at once
+	case errors.Is(err, core.ErrBlocked):
+		return silent // other calls get through
 	case unavailable(a.ctx, err):
 		return failed
 	case err != nil && !errors.Is(a.ctx.Err(), context.DeadlineExceeded):

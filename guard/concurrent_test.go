@@ -67,22 +67,26 @@ func TestConcurrentContinuity(t *testing.T) {
 	f.Store = &swap{}
 	f.Store.(*swap).lose(now)
 	quota := core.Quota{Limit: limit, Window: core.MaxWindow}
-	var admitted, failures atomic.Int64
+	var admitted, failures, losses atomic.Int64
 	modes := make([]atomic.Int64, 5)
+	take := func() {
+		now.Add(ms)
+		d, err := s.Take(context.Background(), "p", []core.Charge{{Rule: "r", Quota: quota, Cost: 1}})
+		if err != nil {
+			failures.Add(1)
+			return
+		}
+		modes[d.Mode].Add(1)
+		if d.Allowed {
+			admitted.Add(1)
+		}
+	}
+	take()
 	var all sync.WaitGroup
 	for range 32 {
 		all.Go(func() {
-			for range 2 * limit / 32 {
-				now.Add(ms)
-				d, err := s.Take(context.Background(), "p", []core.Charge{{Rule: "r", Quota: quota, Cost: 1}})
-				if err != nil {
-					failures.Add(1)
-					continue
-				}
-				modes[d.Mode].Add(1)
-				if d.Allowed {
-					admitted.Add(1)
-				}
+			for i := 0; i < 2*limit/32 || losses.Load() == 0; i++ {
+				take()
 				runtime.Gosched()
 			}
 		})
@@ -98,13 +102,16 @@ func TestConcurrentContinuity(t *testing.T) {
 			}
 			f.fail(errDown)
 			local := modes[core.ModeLocal].Load()
-			for range 1000 { // until somebody has noticed
-				if modes[core.ModeLocal].Load() > local {
-					f.Store.(*swap).lose(now)
-					break
+			for modes[core.ModeLocal].Load() == local { // until a caller has noticed
+				select {
+				case <-done:
+					return
+				default:
+					runtime.Gosched()
 				}
-				runtime.Gosched()
 			}
+			f.Store.(*swap).lose(now)
+			losses.Add(1)
 			f.fail(nil)
 			for range random.IntN(100) {
 				runtime.Gosched()

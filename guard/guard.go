@@ -57,6 +57,9 @@ type Options struct {
 //     as remaining.
 //   - [core.Refuse]: the rule refuses every request until the next probe.
 //
+// A call that fails with [core.ErrBlocked] is decided in the same way. It says nothing
+// about the store, so it neither opens the breaker nor keeps it open.
+//
 // A charge of cost 0 reports the same: what the next request would meet.
 //
 // It is unknown whether a call that failed has taken its charges. After an
@@ -166,6 +169,10 @@ func (s *Store) Check(ctx context.Context) error { return core.Check(ctx, s.stor
 // Unavailable reports whether the breaker is open: requests are decided without the
 // store until a probe succeeds.
 func (s *Store) Unavailable() bool { return s.breaker.until.Load() != closed }
+
+// Blocked returns how many requests were decided without the store although it works:
+// their calls failed with [core.ErrBlocked].
+func (s *Store) Blocked() int64 { return s.outage.blocked.Load() }
 
 // Take implements [core.Store]. It returns errors of the store that do not wrap
 // [core.ErrUnavailable], and the error of a ctx that is done. Neither admits.

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"errors"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -20,10 +21,17 @@ type outage struct {
 	began atomic.Int64
 	lines notice.Throttle
 	modes [3]atomic.Int64 // the decisions in each mode from core.ModeLocal on
+
+	blocked      atomic.Int64 // decisions made without a store that works
+	blockedLines notice.Throttle
 }
 
 // add counts a decision that was made without the store.
 func (o *outage) add(now int64, mode core.Mode, reason error) {
+	if errors.Is(reason, core.ErrBlocked) {
+		o.block(now, reason)
+		return
+	}
 	o.modes[mode-core.ModeLocal].Add(1)
 	if o.last.Swap(now) == 0 {
 		o.began.Store(now)
@@ -37,6 +45,20 @@ func (o *outage) add(now int64, mode core.Mode, reason error) {
 	if _, due := o.lines.Due(time.UnixMicro(now), notice.Every); due {
 		o.logger().Warn("limit: the store is still unavailable", append([]any{"code", notice.Outage}, o.report(now)...)...)
 	}
+}
+
+// block counts a decision that was made without a store that works.
+func (o *outage) block(now int64, reason error) {
+	o.blocked.Add(1)
+	skipped, due := o.blockedLines.Due(time.UnixMicro(now), notice.Every)
+	if !due {
+		return
+	}
+	code := notice.Outage
+	if d := (*core.Diagnosis)(nil); errors.As(reason, &d) {
+		code, reason = d.Code, d.Err
+	}
+	notice.Write(&notice.Log{To: o.log}, code, "limit: the store works, but requests are decided without it", skipped, "error", reason)
 }
 
 // answered notes that the store has decided a request.

@@ -129,12 +129,13 @@ func New(options *Options) *Store {
 	}
 	s := &Store{seed: maphash.MakeSeed(), room: (most-1)/keyShards + 1}
 	if options != nil && options.Now != nil {
-		s.now = options.Now
+		now := options.Now
+		s.now = func() int64 { return core.ClampTime(now()) }
 		return s
 	}
 	base := time.Now()
 	micros := base.UnixMicro()
-	s.now = func() int64 { return micros + time.Since(base).Microseconds() }
+	s.now = func() int64 { return core.ClampTime(micros + time.Since(base).Microseconds()) }
 	s.monotonic = true
 	return s
 }

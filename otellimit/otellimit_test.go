@@ -209,6 +209,7 @@ func TestWatch(t *testing.T) {
 	assert.Equal(t, map[string]int64{
 		"rate_limiting.reservations{}":      6,
 		"rate_limiting.settlements{}":       2,
+		"rate_limiting.store.blocked{}":     0,
 		"rate_limiting.store.unavailable{}": 0,
 		"rate_limiting.waiters{}":           0,
 	}, collect(t, reader))

@@ -305,6 +305,9 @@ rate_limiting_reservations_total 6
 # HELP rate_limiting_settlements_total Reservations that were settled or given back.
 # TYPE rate_limiting_settlements_total counter
 rate_limiting_settlements_total 2
+# HELP rate_limiting_store_blocked_total Requests that were decided without the store although it works.
+# TYPE rate_limiting_store_blocked_total counter
+rate_limiting_store_blocked_total 0
 # HELP rate_limiting_store_unavailable Stores whose breaker is open.
 # TYPE rate_limiting_store_unavailable gauge
 rate_limiting_store_unavailable 1

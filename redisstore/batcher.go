@@ -82,6 +82,7 @@ func (b *batcher) take(ctx context.Context, charges []core.Charge) (core.Decisio
 	b.queue = append(b.queue, r)
 	b.mu.Unlock()
 
+	began := ticks()
 	r.timer.Reset(b.store.timeout)
 	defer r.timer.Stop()
 	select {
@@ -90,7 +91,7 @@ func (b *batcher) take(ctx context.Context, charges []core.Charge) (core.Decisio
 	case <-ctx.Done():
 		return b.abandon(r, ctx.Err())
 	case <-r.timer.C:
-		return b.abandon(r, b.store.errTimeout)
+		return b.abandon(r, b.late(r, began))
 	}
 }
 
@@ -113,6 +114,15 @@ func (b *batcher) abandon(r *request, err error) (core.Decision, error) {
 		return core.Decision{}, err
 	}
 	return core.Decision{}, b.store.unanswered(err, r.charges, time.Now().Add(b.store.timeout))
+}
+
+// late returns the error of r, which was queued at a time and has no answer.
+func (b *batcher) late(r *request, began int64) error {
+	keys, _ := b.rules.Encode("", 0, [][]core.Charge{r.charges})
+	if blocked := b.store.blocked(keys[0], began); blocked != nil {
+		return blocked
+	}
+	return b.store.errTimeout
 }
 
 // sendQueued follows the call of a lone decision with those that have queued

@@ -82,10 +82,7 @@ func (s *Store) checkServer(ctx context.Context, client redis.UniversalClient, o
 		add(notice.Unreachable, unreachable(err))
 		return
 	}
-	user := o.Username
-	if user == "" {
-		user = "default"
-	}
+	user := userOf(client)
 	rights := s.rights(ctx, client)
 	if rights.Err != nil {
 		add(notice.Unreachable, unreachable(rights.Err))
@@ -101,15 +98,8 @@ func (s *Store) checkServer(ctx context.Context, client redis.UniversalClient, o
 		}
 		add(notice.RefusesWrites, unwritable(rights.WriteErr, primary))
 	}
-	var refused []string
-	for _, command := range redisfacts.Needed {
-		if rights.Of[command] != "" {
-			refused = append(refused, command)
-		}
-	}
-	if refused != nil {
-		add(notice.NoPermission, fmt.Errorf("user %q may not run %s on keys that begin with %q: %s",
-			user, strings.Join(refused, ", "), s.prefix+":", redisfacts.Grant(user, s.prefix)))
+	if refused := rights.Refused(); refused != nil {
+		add(notice.NoPermission, s.errNoRight(client, refused, s.prefix+":"))
 	}
 	if evicts, _ := redisfacts.Eviction(info["maxmemory_policy"], info["maxmemory"]); evicts {
 		add(notice.Evicts, fmt.Errorf("it evicts keys when memory is full (maxmemory-policy %s), and an evicted key is a reset quota: "+

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"net"
 	"sync"
 	"time"
 
@@ -18,7 +19,8 @@ const (
 
 // Probes find out whether a server refuses connections while a call to it has no
 // answer. By default go-redis reports that late: it dials five times, 100 ms
-// apart. A probe says nothing about a server that is slow or cut off.
+// apart. A probe also notes that the server replies on a connection of its own, for a
+// call that has none: see blocked.
 type probes struct {
 	mu sync.Mutex
 	at map[string]*probe // by address: those in flight, and those of the last probeEvery
@@ -33,9 +35,9 @@ type probe struct {
 // ctx has ended.
 func (s *Store) probe(ctx context.Context, key string) error {
 	for {
-		_, client, err := s.serverOf(ctx, key)
+		server, client, err := s.serverOf(ctx, key)
 		if client, ok := client.(*redis.Client); ok && err == nil {
-			if err := s.probes.connect(ctx, client.Options(), s.timeout); err != nil {
+			if err := s.probes.connect(ctx, server, client.Options(), s.timeout); err != nil {
 				return err
 			}
 		}
@@ -49,13 +51,13 @@ func (s *Store) probe(ctx context.Context, key string) error {
 
 // connect opens a connection, and closes it. It returns an error if the server
 // refuses; nil says nothing. Calls at the same time share one connection.
-func (all *probes) connect(ctx context.Context, o *redis.Options, timeout time.Duration) error {
+func (all *probes) connect(ctx context.Context, at *server, o *redis.Options, timeout time.Duration) error {
 	all.mu.Lock()
 	p := all.at[o.Addr]
 	if p == nil {
 		p = &probe{done: make(chan struct{})}
 		all.at[o.Addr] = p
-		go all.dial(p, o, timeout)
+		go all.dial(p, at, o, timeout)
 	}
 	all.mu.Unlock()
 	select {
@@ -66,30 +68,44 @@ func (all *probes) connect(ctx context.Context, o *redis.Options, timeout time.D
 	}
 }
 
-func (all *probes) dial(p *probe, o *redis.Options, timeout time.Duration) {
+func (all *probes) dial(p *probe, at *server, o *redis.Options, timeout time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	conn, err := dial(ctx, o)
+	if err != nil && ctx.Err() == nil {
+		p.err = fmt.Errorf("%w: %w", core.ErrOutOfReach, err)
+	}
 	forget := func() {
 		all.mu.Lock()
 		defer all.mu.Unlock()
 		delete(all.at, o.Addr)
 	}
-	defer func() {
-		if recover() != nil { // the program's Dialer: a panic in this goroutine would end the program
-			p.err = nil
-		}
-		if p.err != nil {
-			forget()
-		} else {
-			time.AfterFunc(probeEvery, forget)
-		}
-		close(p.done)
-	}()
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	conn, err := o.Dialer(ctx, o.Network, o.Addr)
-	switch {
-	case err == nil:
-		conn.Close()
-	case ctx.Err() == nil:
-		p.err = fmt.Errorf("%w: %w", core.ErrOutOfReach, err)
+	if p.err != nil {
+		forget()
+	} else {
+		time.AfterFunc(probeEvery, forget)
 	}
+	close(p.done)
+	if conn == nil {
+		return
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(timeout))
+	if _, err := conn.Write([]byte("*1\r\n$4\r\nPING\r\n")); err != nil {
+		return
+	}
+	if n, _ := conn.Read(make([]byte, 1)); n > 0 { // an error too: only the server's silence matters
+		at.answered.Store(ticks())
+	}
+}
+
+// dial calls the program's Dialer. One that panics says nothing about the server; in
+// this goroutine a panic would end the program.
+func dial(ctx context.Context, o *redis.Options) (conn net.Conn, err error) {
+	defer func() {
+		if recover() != nil {
+			conn, err = nil, nil
+		}
+	}()
+	return o.Dialer(ctx, o.Network, o.Addr)
 }

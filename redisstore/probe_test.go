@@ -119,7 +119,7 @@ func TestSecondProbe(t *testing.T) {
 func TestProbeWithPanic(t *testing.T) {
 	all := probes{at: make(map[string]*probe)}
 	k := &probe{done: make(chan struct{})}
-	all.dial(k, &redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) { panic("no") }}, time.Second)
+	all.dial(k, new(server), &redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) { panic("no") }}, time.Second)
 	<-k.done
 	require.NoError(t, k.err)
 }

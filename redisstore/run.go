@@ -39,6 +39,7 @@ func (c *invocation) late(reply []int64) bool { return len(reply) == 2 && c.answ
 // run calls a script once. Every call of the store goes through here. It ends with
 // ctx or with the timeout of the store, whatever the options of the client are.
 func (s *Store) run(ctx context.Context, c *invocation) ([]int64, error) {
+	began := ticks()
 	timed, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	c.end, _ = timed.Deadline()
@@ -57,6 +58,9 @@ func (s *Store) run(ctx context.Context, c *invocation) ([]int64, error) {
 	}
 	if cause := context.Cause(bounded); errors.Is(cause, core.ErrUnavailable) {
 		err = cause
+	}
+	if problem := s.hindered(timed, c.keys, began, err); problem != nil {
+		return nil, s.explain(ctx, problem) // the server has not failed
 	}
 	err = s.explain(ctx, err)
 	if ctx.Err() != nil || errors.Is(err, core.ErrOutOfReach) {
@@ -97,6 +101,8 @@ func (s *Store) evalDetached(ctx context.Context, c *invocation) ([]int64, error
 // deadline took nothing: it is sent again, since the server's clock may have been set.
 func (s *Store) eval(ctx context.Context, c *invocation) ([]int64, error) {
 	a, err := s.begin(ctx, c.keys[0])
+	answered := false
+	defer func() { a.leave(answered) }()
 	if err != nil || !a.identified { // a server that has just answered may be slow, but does not fail
 		c.failing.Store(a.server)
 	}
@@ -118,6 +124,8 @@ func (s *Store) eval(ctx context.Context, c *invocation) ([]int64, error) {
 	if err == nil && c.late(reply) && ctx.Err() == nil {
 		reply, err = s.send(ctx, &a, c, "evalsha", c.script.SHA)
 	}
+	_, _, refused := replyOf(err)
+	answered = err == nil || refused
 	if err == nil {
 		err = s.end(ctx, &a)
 	}

@@ -24,6 +24,8 @@ type server struct {
 	checking    atomic.Bool            // in the background
 	known       atomic.Bool            // whether identity is set
 	clock       clock
+	turns       chan struct{} // of calls in flight: see newTurns
+	answered    atomic.Int64  // ticks of the last reply
 
 	mu       sync.Mutex
 	identity string
@@ -52,7 +54,7 @@ func (s *Store) serverOf(ctx context.Context, key string) (*server, redis.Univer
 	}
 	known, ok := s.servers.Load(address)
 	if !ok {
-		known, _ = s.servers.LoadOrStore(address, new(server))
+		known, _ = s.servers.LoadOrStore(address, &server{turns: newTurns(client)})
 	}
 	return known.(*server), client, nil
 }
@@ -64,12 +66,16 @@ type attempt struct {
 	failures   int64 // of the server
 	restarts   int64 // of the store
 	identified bool  // whether it has asked for the identity of the server
+	entered    bool  // whether it has a turn
 }
 
-// begin begins a call to the server of a key.
+// begin begins a call to the server of a key, when it is its turn.
 func (s *Store) begin(ctx context.Context, key string) (a attempt, err error) {
 	a.restarts = s.restarts.Load()
 	if a.server, a.client, err = s.serverOf(ctx, key); err != nil {
+		return a, err
+	}
+	if err = a.enter(ctx); err != nil {
 		return a, err
 	}
 	a.failures = a.server.failures.Load()

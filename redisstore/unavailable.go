@@ -91,7 +91,7 @@ func (s *Store) explain(ctx context.Context, err error) error {
 		s.refreshLayout()
 	}
 	switch {
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, errNoTurn):
 		return s.errTimeout
 	case errors.Is(err, core.ErrUnavailable):
 		return err

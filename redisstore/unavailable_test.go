@@ -57,7 +57,6 @@ func TestRepliesThatAreErrors(t *testing.T) {
 		{"NOSCRIPT No matching script. Please use EVAL.", infrastructure},
 		{"WRONGTYPE Operation against a key holding the wrong kind of value", other},
 		{"CROSSSLOT Keys in request don't hash to the same slot", other},
-		{"NOPERM No permissions to access a key", other},
 		{"ERR user_script:1: attempt to index a nil value script: d8f2fad9, on @user_script:1.", other},
 		{"ERR Error running script (call to f_d8f2): @user_script:9: user_script:9: attempt to index a nil value", other},
 		{"ERR unknown command 'EVALSHA'", other},

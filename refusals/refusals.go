@@ -71,6 +71,9 @@ func (s *Store) Check(ctx context.Context) error { return core.Check(ctx, s.stor
 // Unavailable reports whether the wrapped store is unavailable: see [core.Unavailable].
 func (s *Store) Unavailable() bool { return core.Unavailable(s.store) }
 
+// Blocked returns what the wrapped store does: see [core.Blocked].
+func (s *Store) Blocked() int64 { return core.Blocked(s.store) }
+
 // Take implements [core.Store].
 func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
 	if err := ctx.Err(); err != nil {

@@ -3,6 +3,7 @@
 package notice
 
 import (
+	"context"
 	"log/slog"
 	"slices"
 	"sync/atomic"
@@ -42,6 +43,7 @@ const (
 	Evicts            = "LIMIT-304" // Redis evicts keys when memory is full
 	NoInfo            = "LIMIT-305" // the Redis user may not run INFO
 	Clock             = "LIMIT-306" // the clock of Redis differs from that of this machine
+	NoConnection      = "LIMIT-307" // all connections of the client of Redis are in use
 
 	ControlUnread    = "LIMIT-401" // the documents of a control cannot be read
 	ControlRights    = "LIMIT-402" // the Redis user may not run what package control needs
@@ -57,7 +59,7 @@ const (
 var Codes = []string{SecondRoute, ChargedTwice, NoRoute, LimiterPerRequest, UntrustedProxy, NoPathValue, LateUser, SilentProxy,
 	SharedPattern, DifferentRules, NoUsers, SeveralMemories, BadOverride, Undeclared, UnknownClass,
 	NoListedUsers, ExemptProxy, UnmetRoutes, Undecided, Unsettled, LeaseLost, Overflow, Outage,
-	InvalidPolicies, PoliciesLifted, Unreachable, RefusesWrites, NoPermission, Evicts, NoInfo, Clock}
+	InvalidPolicies, PoliciesLifted, Unreachable, RefusesWrites, NoPermission, Evicts, NoInfo, Clock, NoConnection}
 
 // Every is the least time between two lines of one kind.
 const Every = time.Minute
@@ -94,6 +96,42 @@ type Log struct {
 // Silent reports whether a code is silenced.
 func (l *Log) Silent(code string) bool { return slices.Contains(l.Silenced, code) }
 
+// Logger returns a logger for lines with a code, of which it drops the silenced ones.
+func (l *Log) Logger() *slog.Logger {
+	if len(l.Silenced) == 0 {
+		return l.To
+	}
+	return slog.New(filter{l})
+}
+
+func (l *Log) to() *slog.Logger {
+	if l.To != nil {
+		return l.To
+	}
+	return slog.Default() // as it is now
+}
+
+// A filter drops lines with a silenced code. Its lines have no further attributes.
+type filter struct{ *Log }
+
+func (f filter) Enabled(ctx context.Context, level slog.Level) bool {
+	return f.to().Enabled(ctx, level)
+}
+func (f filter) WithAttrs([]slog.Attr) slog.Handler { return f }
+func (f filter) WithGroup(string) slog.Handler      { return f }
+
+func (f filter) Handle(ctx context.Context, r slog.Record) error {
+	silent := false
+	r.Attrs(func(a slog.Attr) bool {
+		silent = silent || a.Key == "code" && f.Silent(a.Value.String())
+		return !silent
+	})
+	if silent {
+		return nil
+	}
+	return f.to().Handler().Handle(ctx, r)
+}
+
 // Warn writes a line if it is due: the code first, then args.
 func (t *Throttle) Warn(log *Log, code, text string, args ...any) {
 	if skipped, due := t.Due(time.Now(), Every); due {
@@ -106,13 +144,9 @@ func Write(log *Log, code, text string, skipped int64, args ...any) {
 	if log.Silent(code) {
 		return
 	}
-	to := log.To
-	if to == nil {
-		to = slog.Default()
-	}
 	args = append([]any{"code", code}, args...)
 	if skipped > 0 {
 		args = append(args, "skipped", skipped)
 	}
-	to.Warn(text, args...)
+	log.to().Warn(text, args...)
 }

@@ -26,6 +26,16 @@ type Rights struct {
 	Err      error             // why nothing was tried
 }
 
+// Refused returns the commands that the user may not run, in the order of [Needed].
+func (r *Rights) Refused() (refused []string) {
+	for _, command := range Needed {
+		if r.Of[command] != "" {
+			refused = append(refused, command)
+		}
+	}
+	return refused
+}
+
 // dryRun runs commands that change nothing, since the key does not exist: SET has XX,
 // SETRANGE writes no bytes, and PSETEX has an invalid time, which is an error after
 // those about rights.

@@ -27,7 +27,7 @@ func (l *Limiters) Add(limiter *limit.Limiter) {
 }
 
 // Values returns the values of [OfLimiters].
-func (l *Limiters) Values() (values [4]int64) {
+func (l *Limiters) Values() (values [5]int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, limiter := range l.list {
@@ -36,8 +36,9 @@ func (l *Limiters) Values() (values [4]int64) {
 		if stats.Unavailable {
 			values[1]++
 		}
-		values[2] += stats.Reserved
-		values[3] += stats.Settled
+		values[2] += stats.Blocked
+		values[3] += stats.Reserved
+		values[4] += stats.Settled
 	}
 	return values
 }

@@ -79,6 +79,8 @@ var (
 		"Requests that wait for room.", nil, nil}
 	Unavailable = &Metric{"rate_limiting.store.unavailable", "rate_limiting_store_unavailable", "{store}", Gauge,
 		"Stores whose breaker is open.", nil, nil}
+	Blocked = &Metric{"rate_limiting.store.blocked", "rate_limiting_store_blocked_total", "{request}", Counter,
+		"Requests that were decided without the store although it works.", nil, nil}
 	Reserved = &Metric{"rate_limiting.reservations", "rate_limiting_reservations_total", "{request}", Counter,
 		"Reservations that were admitted.", nil, nil}
 	Settled = &Metric{"rate_limiting.settlements", "rate_limiting_settlements_total", "{request}", Counter,
@@ -88,5 +90,5 @@ var (
 // OfDecisions and OfLimiters are all metrics, in the order of the documentation.
 var (
 	OfDecisions = []*Metric{Requests, Refusals, Marks, Shadows, Agreement, Errors, Latency, Used, Waits}
-	OfLimiters  = []*Metric{Waiters, Unavailable, Reserved, Settled}
+	OfLimiters  = []*Metric{Waiters, Unavailable, Blocked, Reserved, Settled}
 )

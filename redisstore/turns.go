@@ -1,0 +1,104 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/notice"
+)
+
+// A server has fewer turns than the client has connections to it, and a call of the
+// store holds one. So the calls of all policies together leave connections to the
+// program, and wait here, in order of arrival, rather than in the pool of the client,
+// which has no order. Meanwhile the batches of their policies grow.
+
+// newTurns returns the turns of a server, or nil for a client of unknown size.
+func newTurns(client redis.UniversalClient) chan struct{} {
+	size := poolSize(client)
+	if size == 0 {
+		return nil
+	}
+	return make(chan struct{}, max(1, size-max(2, size/5)))
+}
+
+// poolSize returns how many connections a client has at most, or 0 if that is unknown.
+func poolSize(client redis.UniversalClient) int {
+	c, ok := client.(*redis.Client)
+	if !ok {
+		return 0
+	}
+	o := c.Options()
+	if o.MaxActiveConns > 0 {
+		return min(o.PoolSize, o.MaxActiveConns)
+	}
+	return o.PoolSize
+}
+
+// errNoTurn is about a call that was never sent.
+var errNoTurn = errors.New("redisstore: no turn")
+
+// enter waits for a turn. The channel hands turns to its senders in order of arrival.
+func (a *attempt) enter(ctx context.Context) error {
+	if a.turns == nil {
+		return nil
+	}
+	select {
+	case a.turns <- struct{}{}:
+	case <-ctx.Done():
+		return errNoTurn
+	}
+	a.entered = true
+	return nil
+}
+
+// leave ends a turn. With answered, the server has replied.
+func (a *attempt) leave(answered bool) {
+	if answered {
+		a.answered.Store(ticks())
+	}
+	if a.entered {
+		<-a.turns
+	}
+}
+
+var born = time.Now()
+
+// ticks returns the time on a clock that does not step.
+func ticks() int64 { return int64(time.Since(born)) }
+
+// errBlocked is about a call that was not made although the server answers others.
+func (s *Store) errBlocked(size int) error {
+	return &core.Diagnosis{Code: notice.NoConnection, Err: fmt.Errorf("redisstore: %w: all connections of the client were in use for %v, "+
+		"and Redis answers: raise PoolSize in the options of the client, now %d, or give the limiter a client of its own",
+		core.ErrBlocked, s.timeout, size)}
+}
+
+// blocked returns an error if a call to the server of a key, begun at a time, found no
+// connection although the server answers. A server may have stopped since its last
+// answer: then the calls that have a connection fail.
+func (s *Store) blocked(key string, began int64) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel() // what the client does not know is not worth a question now
+	server, client, err := s.serverOf(ctx, key)
+	if err != nil {
+		return nil
+	}
+	size := poolSize(client)
+	if size == 0 {
+		return nil
+	}
+	stats, answered := client.PoolStats(), server.answered.Load()
+	exhausted := stats.IdleConns == 0 && int(stats.TotalConns) >= size
+	switch {
+	case answered > began && (exhausted || len(server.turns) == cap(server.turns)):
+	case exhausted && answered > began-int64(probeEvery): // only probes are answered where the program has all connections
+	default:
+		return nil
+	}
+	return s.errBlocked(size)
+}

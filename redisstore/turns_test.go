@@ -1,0 +1,158 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/notice"
+	"github.com/routelimit/limit/internal/redistest"
+)
+
+// TestTurns has 600 callers decide on 300 policies at once. Their calls leave
+// connections to the program, and all are answered.
+func TestTurns(t *testing.T) {
+	direct := redistest.Real(t)
+	client := redis.NewClient(&redis.Options{Addr: direct.Options().Addr, PoolSize: 10, ContextTimeoutEnabled: true, PoolTimeout: time.Minute, ReadTimeout: time.Minute})
+	defer client.Close()
+	const turns = 8
+	var inFlight, most atomic.Int64
+	full := make(chan struct{})
+	client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		if isTake(cmd) {
+			n := inFlight.Add(1)
+			defer inFlight.Add(-1)
+			if n > most.Load() {
+				most.Store(n)
+			}
+			if n == turns {
+				select {
+				case <-full:
+				default:
+					close(full)
+				}
+			}
+			<-full
+		}
+		return next(ctx, cmd)
+	}))
+	store := New(client, &Options{Timeout: time.Minute})
+	var done sync.WaitGroup
+	for i := range 600 {
+		done.Go(func() {
+			d, err := store.Take(context.Background(), fmt.Sprint("p", i%300), []core.Charge{charge("r", "k", 2, time.Hour)})
+			assert.NoError(t, err)
+			assert.True(t, d.Allowed)
+		})
+	}
+	done.Wait()
+	assert.EqualValues(t, turns, most.Load())
+	assert.LessOrEqual(t, client.PoolStats().TotalConns, uint32(turns+1), "and one that asks who the server is")
+}
+
+// TestTurnsOf has the turns of pools of all sizes.
+func TestTurnsOf(t *testing.T) {
+	for size, want := range map[int]int{1: 1, 2: 1, 3: 1, 4: 2, 10: 8, 20: 16, 100: 80} {
+		client := redis.NewClient(&redis.Options{PoolSize: size})
+		defer client.Close()
+		assert.Equal(t, want, cap(newTurns(client)), size)
+	}
+	client := redis.NewClient(&redis.Options{PoolSize: 100, MaxActiveConns: 10})
+	defer client.Close()
+	assert.Equal(t, 8, cap(newTurns(client)))
+	assert.Nil(t, newTurns(struct{ redis.UniversalClient }{client}))
+}
+
+// TestNoTurn has a call wait for a turn until its timeout: it is blocked if the server
+// has answered others meanwhile, and otherwise the server may be dead.
+func TestNoTurn(t *testing.T) {
+	mute, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections, and never answers
+	require.NoError(t, err)
+	defer mute.Close()
+	client := redis.NewClient(&redis.Options{Addr: mute.Addr().String(), PoolSize: 10})
+	defer client.Close()
+	store := New(client, &Options{Timeout: 20 * time.Millisecond})
+	server, _, err := store.serverOf(t.Context(), "")
+	require.NoError(t, err)
+	for range cap(server.turns) {
+		server.turns <- struct{}{}
+	}
+	far := ticks() + time.Hour.Nanoseconds()
+	for _, alive := range []bool{false, true} {
+		server.failures.Store(0)
+		server.answered.Store(map[bool]int64{true: far}[alive])
+		var done sync.WaitGroup
+		for range 2 * maxInFlight { // those in the batcher's queue too
+			done.Go(func() {
+				_, err := store.Take(context.Background(), "p", probing)
+				assert.ErrorIs(t, err, core.ErrOutOfReach)
+				assert.Equal(t, alive, isBlocked(err), err)
+			})
+		}
+		done.Wait()
+		idle(t, store.batcher("p", probing))
+		assert.Equal(t, !alive, server.failures.Load() > 0)
+	}
+	gone, leave := context.WithCancel(t.Context())
+	time.AfterFunc(time.Millisecond, leave)
+	_, err = store.Take(gone, "p", probing)
+	assert.Equal(t, context.Canceled, err)
+}
+
+func isBlocked(err error) bool {
+	d, ok := diagnosis(err)
+	return ok && d.Code == notice.NoConnection
+}
+
+// TestExhaustedPool has the program use all connections of the client. The store says
+// so as long as Redis answers, and that Redis does not answer when it is paused.
+func TestExhaustedPool(t *testing.T) {
+	redistest.Real(t)
+	server := redistest.Launch(t)
+	for name, client := range map[string]*redis.Client{
+		"client":                redis.NewClient(&redis.Options{Addr: server.Addr, PoolSize: 4, ReadTimeout: time.Minute}),
+		"client without limits": redis.NewClient(&redis.Options{Addr: server.Addr, PoolSize: 4, ReadTimeout: -2, WriteTimeout: -2}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer client.Close()
+			store := New(client, &Options{Timeout: 300 * time.Millisecond})
+			var held []*redis.Conn
+			for range 4 {
+				conn := client.Conn()
+				require.NoError(t, conn.Ping(t.Context()).Err())
+				held = append(held, conn)
+			}
+			redistest.Await(t, 10*time.Second, "a probe that is answered in time", func() bool {
+				_, err := store.Take(t.Context(), "p", probing)
+				require.ErrorIs(t, err, core.ErrOutOfReach)
+				return isBlocked(err)
+			})
+			_, err := store.Take(t.Context(), "p", probing)
+			assert.ErrorContains(t, err, "raise PoolSize in the options of the client, now 4")
+
+			server.Pause()
+			redistest.Await(t, 10*time.Second, "an error that does not blame the pool", func() bool {
+				_, err := store.Take(t.Context(), "p", probing)
+				require.ErrorIs(t, err, core.ErrOutOfReach)
+				return !isBlocked(err)
+			})
+			server.Resume()
+			for _, conn := range held {
+				conn.Close()
+			}
+			redistest.Await(t, 10*time.Second, "a decision", func() bool {
+				_, err := store.Take(t.Context(), "p", probing)
+				return err == nil
+			})
+		})
+	}
+}
