@@ -147,7 +147,7 @@ func TestEqualAttributes(t *testing.T) {
 		func(r *Rule) { r.OnRefusal.Status = 503 },
 		func(r *Rule) { r.OnRefusal.Redirect = "/busy" },
 		func(r *Rule) { r.OnRefusal.Degrade = true },
-		func(r *Rule) { r.OnRefusal.Fallback = http.RedirectHandler("/", 303) },
+		func(r *Rule) { r.OnRefusal.Fallback = http.RedirectHandler("/", http.StatusSeeOther) },
 		func(r *Rule) { r.OnRefusal.Mark = true },
 		func(r *Rule) { r.Shadow = true },
 		func(r *Rule) { r.Enforced = 9 },
