@@ -94,9 +94,12 @@ type Rule struct {
 	// Settle says what a request really cost, once it has been answered with a status:
 	// see [SettleBy]. The zero value keeps the charge. A lower cost refunds the rest, and a
 	// higher one takes what there is room for: see [Decision.Settle], and [OnStatus]
-	// for attempts that count only if they fail. A handler that panics has answered
-	// with 500, and one that hijacked the connection with 101. A negative cost is a
-	// mistake of the function: the charge stays, and Options.Observe is called.
+	// for attempts that count only if they fail. The status is the one that was sent:
+	// by the handler, or later, by middleware around the rules that their adapter sees
+	// (docs/login.md). It is 200 if the handler wrote nothing, and 101 if it hijacked
+	// the connection. A request whose handler panics before it answers keeps its charge,
+	// unless something answers. A negative cost is a mistake of the function: the charge
+	// stays, and Options.Observe is called.
 	Settle Settlement
 
 	// OnRefusal says what happens to a request that the rule refuses. The zero value

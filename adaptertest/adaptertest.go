@@ -86,9 +86,10 @@ type Router interface {
 	// limit.RuleError if the rules are not named and the route is not known there.
 	Use(rules limit.RuleSet)
 
-	// After adds middleware of the framework before the routes that are added later, and
-	// behind the rules of Use. It calls answer, with the framework's writer, when the
-	// handler has returned and has answered nothing, as error middleware does.
+	// After adds middleware of the framework around the rules and handlers of the routes
+	// that are added later, behind the rules of Use. When they have returned and have
+	// answered nothing, it calls answer with the framework's writer, as error middleware
+	// does.
 	After(answer http.Handler)
 
 	// Group returns the routes below a prefix, with rules before them. It may panic

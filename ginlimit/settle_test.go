@@ -120,6 +120,21 @@ func TestSettlesByTheAnswer(t *testing.T) {
 	}
 }
 
+// TestStrikesByTheAnswer bars a client for failures that middleware answers outside.
+func TestStrikesByTheAnswer(t *testing.T) {
+	engine := gin.New()
+	engine.Use(func(c *gin.Context) {
+		c.Next()
+		if len(c.Errors) > 0 && !c.Writer.Written() {
+			c.AbortWithStatus(http.StatusUnauthorized)
+		}
+	})
+	rules := limit.Rules(limit.Rule{Key: limit.Everyone, Limit: 3, Window: time.Hour, Algorithm: limit.Ban, Bar: time.Hour,
+		Settle: limit.OnStatus(http.StatusUnauthorized)})
+	engine.GET("/login", ginlimit.New(limit.New(nil, nil)).Limit(rules), func(c *gin.Context) { _ = c.Error(errPassword) })
+	assert.Equal(t, map[int]int{401: 3, 429: 17}, routetest.Statuses(t, engine, true, 20, "/login"))
+}
+
 // A compressedWriter is that of a gzip middleware, in short.
 type compressedWriter struct {
 	gin.ResponseWriter
