@@ -53,6 +53,38 @@ func TestScreenDecides(t *testing.T) {
 	assert.False(t, decide().Allowed, "of the one unit")
 }
 
+// TestClient checks that Exempt and Bar get the address and the user that the rules are
+// keyed by: those of the proxies and of the adapter.
+func TestClient(t *testing.T) {
+	var seen []string
+	options := limit.Options{
+		User:    func(*http.Request) string { return " of options " },
+		Proxies: limit.Proxies{Hops: 1},
+		Exempt:  func(c limit.Client) bool { seen = append(seen, c.IP().String(), c.User()); return false },
+	}
+	limiter := limit.New(nil, &options)
+	r := httptest.NewRequest("GET", "/", nil)
+	r.Header.Set("X-Forwarded-For", "203.0.113.9")
+	for user, adapter := range map[string]*limit.Adapter[*http.Request]{
+		"of options": {Route: deciding.Route},
+		"of adapter": {Route: deciding.Route, User: func(*http.Request) string { return "of adapter" }},
+	} {
+		seen = nil
+		policy, err := adapter.Bind(limiter, "", limit.Named("p", limit.PerIP(time.Hour, 10), limit.PerUser(time.Hour, 10)))
+		require.NoError(t, err)
+		_, err = adapter.Decide(policy, r, r, 0)
+		require.NoError(t, err)
+		assert.Equal(t, []string{"203.0.113.9", user}, seen)
+		d, err := policy.Peek(t.Context(), limit.Request{Keys: map[string]string{"ip": seen[0], "user": seen[1]}})
+		require.NoError(t, err)
+		assert.EqualValues(t, 9, d.Rules()[1].Remaining, "the rule by user has charged the same user")
+	}
+	c := limit.Client{Request: r, Limiter: limiter}
+	assert.Equal(t, []string{"203.0.113.9", "of options"}, []string{c.IP().String(), c.User()})
+	c.Limiter = nil
+	assert.Equal(t, []string{"192.0.2.1", ""}, []string{c.IP().String(), c.User()})
+}
+
 // TestScreenAllocates checks that screening a request allocates nothing.
 func TestScreenAllocates(t *testing.T) {
 	for name, options := range screens {

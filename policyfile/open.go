@@ -40,7 +40,6 @@ type Options struct {
 // Policies are the policies of a file that may change. Make them with [Open]. They are
 // safe for concurrent use.
 type Policies struct {
-	options access.Options
 	lines   notice.Log
 	control *control.Control
 	name    string

@@ -25,7 +25,12 @@ import (
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/policyfile"
 	"github.com/routelimit/limit/redisstore"
+	"github.com/routelimit/limit/refusals"
 )
+
+// patience is how long tests wait for what comes at once on an idle machine. No test
+// depends on how fast it comes.
+const patience = time.Minute
 
 // An instance follows what is pushed, and decides on Redis.
 type instance struct {
@@ -36,14 +41,16 @@ type instance struct {
 func instances(t testing.TB, addr, text string, observe func(*http.Request, limit.Decision, error)) (all []*instance, ctl *control.Control) {
 	t.Helper()
 	for range 3 {
-		i := &instance{program: &program{TB: t, path: filepath.Join(t.TempDir(), "policy.yaml")}, client: redis.NewClient(&redis.Options{Addr: addr})}
+		i := &instance{program: &program{TB: t, path: filepath.Join(t.TempDir(), "policy.yaml")}, client: redis.NewClient(&redis.Options{Addr: addr, ReadTimeout: patience, PoolTimeout: patience})}
 		t.Cleanup(func() { i.client.Close() })
 		write(t, i.path, text)
 		ctl = control.New(i.client, &control.Options{Log: i.log.Log()})
 		var err error
 		i.policies, err = policyfile.Open(i.path, &policyfile.Options{Control: ctl, Log: i.log.Log()})
 		require.NoError(t, err)
-		i.limiter = limit.New(redisstore.New(i.client, &redisstore.Options{Timeout: 5 * time.Second}), &limit.Options{User: user, Instances: 3, Log: i.log.Log(),
+		// There is no guard, which would fall back on local limits on a slow machine.
+		store := refusals.New(redisstore.New(i.client, &redisstore.Options{Timeout: patience}))
+		i.limiter = limit.New(store, &limit.Options{User: user, Log: i.log.Log(),
 			Exempt: i.policies.Exempt, Bar: i.policies.Bar, Observe: observe})
 		ctx, cancel := context.WithCancel(context.Background())
 		t.Cleanup(cancel)
@@ -67,10 +74,10 @@ func push(t testing.TB, c *control.Control, text string, expires time.Duration) 
 }
 
 // follow waits until all instances have a text in force.
-func follow(t testing.TB, all []*instance, text string, within time.Duration) time.Duration {
+func follow(t testing.TB, all []*instance, text string) time.Duration {
 	t.Helper()
 	begin, want := time.Now(), sum(text)
-	return redistest.Await(t, within, "the new policies on all instances", func() bool {
+	return redistest.Await(t, patience, "the new policies on all instances", func() bool {
 		return !slices.ContainsFunc(all, func(i *instance) bool { return i.policies.Status().Sum != want })
 	}).Sub(begin)
 }
@@ -88,7 +95,7 @@ func TestPush(t *testing.T) {
 	}
 	headers("q=5;")
 	push(t, ctl, login(6), 0)
-	follow(t, all, login(6), time.Second)
+	follow(t, all, login(6))
 	headers("q=6;")
 	status := all[0].policies.Status()
 	assert.Equal(t, []string{"pushed policies", "ann"}, []string{status.Source, status.By})
@@ -97,7 +104,7 @@ func TestPush(t *testing.T) {
 	put := func(value string) {
 		require.NoError(t, ctl.Put(t.Context(), "policy", "policies", []byte(value), 0, "bob"))
 		for _, i := range all {
-			redistest.Await(t, time.Second, "the error", func() bool { return i.policies.Status().Err != nil })
+			redistest.Await(t, patience, "the error", func() bool { return i.policies.Status().Err != nil })
 		}
 	}
 	for _, broken := range []string{"policy.yaml\nversion: 2\nnew: x\n", "policy.yaml\n" + login(0), "", "policy.exe\nx"} {
@@ -105,7 +112,7 @@ func TestPush(t *testing.T) {
 		headers("q=6;")
 		push(t, ctl, login(6), 0) // so that the next one is seen to be wrong
 		for _, i := range all {
-			redistest.Await(t, time.Second, "no error", func() bool { return i.policies.Status().Err == nil })
+			redistest.Await(t, patience, "no error", func() bool { return i.policies.Status().Err == nil })
 		}
 	}
 	put("policy.yaml\nversion: 2\nnew: x\n")
@@ -116,11 +123,11 @@ func TestPush(t *testing.T) {
 	was, err := policyfile.Withdraw(t.Context(), ctl, "policies", "bob")
 	require.NoError(t, err)
 	assert.True(t, was)
-	follow(t, all, login(5), time.Second)
+	follow(t, all, login(5))
 	headers("q=5;")
-	push(t, ctl, login(7), 400*time.Millisecond)
-	follow(t, all, login(7), time.Second)
-	follow(t, all, login(5), 2*time.Second)
+	push(t, ctl, login(7), 3*time.Second)
+	follow(t, all, login(7))
+	follow(t, all, login(5))
 	headers("q=5;")
 	history, err := policyfile.History(t.Context(), ctl)
 	require.NoError(t, err)
@@ -132,26 +139,26 @@ func TestPush(t *testing.T) {
 	// another file.
 	i := all[0]
 	push(t, ctl, login(7), 0)
-	follow(t, all, login(7), time.Second)
+	follow(t, all, login(7))
 	_, err = i.limiter.Policy(limit.Named("fixed", limit.Global(time.Minute, 1)))
 	require.NoError(t, err)
 	write(t, i.path, login(9)+"  fixed: {rules: 2/1m global}\n")
-	redistest.Await(t, 3*time.Second, "the file read", func() bool {
+	redistest.Await(t, patience, "the file read", func() bool {
 		return strings.Contains(strings.Join(i.log.Lines(), "\n"), "what was pushed stays in force until it ends")
 	})
 	_, err = policyfile.Withdraw(t.Context(), ctl, "policies", "bob")
 	require.NoError(t, err)
-	redistest.Await(t, time.Second, "the error", func() bool { return i.policies.Status().Err != nil })
+	redistest.Await(t, patience, "the error", func() bool { return i.policies.Status().Err != nil })
 	assert.ErrorContains(t, i.policies.Status().Err, "policy \"fixed\" has other rules in code")
 	assert.Equal(t, sum(login(7)), i.policies.Status().Sum)
 	write(t, i.path, login(5))
-	follow(t, all, login(5), 3*time.Second)
+	follow(t, all, login(5))
 	assert.NoError(t, i.policies.Status().Err)
 
 	// An instance that starts has what is pushed at once.
 	push(t, ctl, login(8), 0)
 	more, _ := instances(t, server.Addr, login(5), nil)
-	assert.Equal(t, sum(login(8)), more[0].policies.Status().Sum)
+	follow(t, more, login(8))
 }
 
 // An admission is one of a rule with a limit.
@@ -160,14 +167,15 @@ type admission struct {
 	limit int64
 }
 
-// TestChangesUnderLoad changes a policy 200 times while three instances on one Redis
+// TestChangesUnderLoad changes a policy 200 times, and fewer on a slow machine, while three instances on one Redis
 // decide: no request fails, no window has more than the larger of the limits that were
-// in force in it, and each instance has each change within a second.
+// in force in it, and each instance has each change. The window is so long, and the keys
+// are so few, that a slow machine reaches the limits too.
 func TestChangesUnderLoad(t *testing.T) {
-	const changes, window, keys = 200, 200 * time.Millisecond, 8
+	const changes, window, keys = 200, 2 * time.Second, 2
 	server := redistest.Launch(t)
 	text := func(n int) string {
-		return fmt.Sprintf("version: 1\n# change %d\npolicies:\n  api: {routes: [/], rules: \"api: %d/200ms per ip\"}\n", n, 10+n*7%40)
+		return fmt.Sprintf("version: 1\n# change %d\npolicies:\n  api: {routes: [/], rules: \"api: %d/2s per ip\"}\n", n, 10+n*7%40)
 	}
 	var mu sync.Mutex
 	admitted := make(map[string][]admission)
@@ -210,16 +218,16 @@ func TestChangesUnderLoad(t *testing.T) {
 		}
 	}
 	var times []time.Duration
-	for n := 1; n <= changes; n++ {
+	for n, begin := 1, time.Now(); n <= changes && (n <= 20 || time.Since(begin) < 30*time.Second); n++ {
 		push(t, ctl, text(n), 0)
-		times = append(times, follow(t, all, text(n), time.Second))
+		times = append(times, follow(t, all, text(n)))
 	}
+	redistest.Await(t, patience, "a refused request", func() bool { return refused.Load() > 0 })
 	stop()
 	load.Wait()
 
 	assert.Zero(t, failed.Load())
 	assert.Zero(t, local.Load())
-	assert.NotZero(t, refused.Load())
 	most, total := 0.0, 0
 	for key, list := range admitted {
 		slices.SortFunc(list, func(a, b admission) int { return a.at.Compare(b.at) })
@@ -235,5 +243,5 @@ func TestChangesUnderLoad(t *testing.T) {
 	}
 	slices.Sort(times)
 	t.Logf("%d changes, %d requests, %d admitted, %d refused, %d failed; all instances have a change after %v (median), %v (longest); the fullest window has %.0f%% of the larger limit",
-		changes, requests.Load(), total, refused.Load(), failed.Load(), times[len(times)/2], times[len(times)-1], 100*most)
+		len(times), requests.Load(), total, refused.Load(), failed.Load(), times[len(times)/2], times[len(times)-1], 100*most)
 }
