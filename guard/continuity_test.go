@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/memstore"
 )
 
@@ -112,7 +113,7 @@ func most(times []int64, window int64) int64 {
 // recovers, in each of many runs.
 func TestContinuityOfOne(t *testing.T) {
 	stories, cycles := 20, 200
-	if testing.Short() {
+	if testing.Short() || race.Enabled {
 		stories = 2
 	}
 	modes := make(map[core.Mode]int)
@@ -171,7 +172,7 @@ func TestContinuityOfOne(t *testing.T) {
 // and that some runs come near it.
 func TestContinuityOfThree(t *testing.T) {
 	stories, cycles := 10, 200
-	if testing.Short() {
+	if testing.Short() || race.Enabled {
 		stories = 2
 	}
 	for i, q := range []core.Quota{

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/memstore"
 	"github.com/routelimit/limit/redisstore"
@@ -50,7 +51,7 @@ func flood(t *testing.T, s *Store, q core.Quota) {
 // for 4,096 in front of a real Redis.
 func TestFloodFillsNoRedis(t *testing.T) {
 	keys := 1_000_000
-	if testing.Short() {
+	if testing.Short() || race.Enabled {
 		keys = 50_000
 	}
 	client := redistest.Real(t)

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/race"
 )
 
 // TestContinuityOfRates checks the other algorithms over cycles of a store that fails and
@@ -15,7 +16,7 @@ import (
 // three: a burst and what refills in the time, or a limit in each window.
 func TestContinuityOfRates(t *testing.T) {
 	stories, cycles := 5, 200
-	if testing.Short() {
+	if testing.Short() || race.Enabled {
 		stories = 1
 	}
 	for _, q := range []core.Quota{

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/race"
 )
 
 // TestFloods draws schedules of floods on stores with next to no room. For each key, a
@@ -21,7 +22,7 @@ import (
 // exact decision must be the one that package core makes on those states.
 func TestFloods(t *testing.T) {
 	n := 400
-	if testing.Short() {
+	if testing.Short() || race.Enabled {
 		n = 150
 	}
 	var modes [2]int

@@ -9,7 +9,6 @@ trap 'exit 130' INT TERM
 scripts/copy.sh "$tmp"
 cd "$tmp"
 scripts/sums.sh
-go build ./...
 changed=$(git status --porcelain)
 if [ -n "$changed" ]; then
 	git --no-pager diff >&2

@@ -65,7 +65,7 @@ find "$tmp/proxy" -name '*.mod' | while read -r mod; do
 			sed 's/.* \(.*\)/import _ "\1"/' "$tmp/libraries"
 			printf '\nfunc main() {}\n'
 		} >main.go
-		fetch go build -o program .
+		fetch go build -ldflags='-s -w' -o program .
 		./program
 		sed 's/.* /imports /' "$tmp/libraries"
 	fi

@@ -62,7 +62,7 @@ run_on_miniredis() (
 	start_miniredis
 	export LIMIT_HIDE_REDIS=1 LIMIT_REQUIRE_REDIS=
 	# shellcheck disable=SC2086 # these are flags
-	LIMIT_SCHEDULES=20 go test -count=1 -short $miniredis_flags . ./guard ./prefetch ./redisstore
+	LIMIT_SCHEDULES=20 go test -vet=off -count=1 -short $miniredis_flags . ./guard ./prefetch ./redisstore
 )
 
 if [ "${1:-}" = miniredis ]; then
@@ -109,16 +109,17 @@ if [ -e .git ]; then
 else
 	banner 'This is not a git checkout: no release of it was made and installed'
 fi
-# shellcheck disable=SC2086 # these are flags, or none
-scripts/each.sh go test $race $packages ./...
+patterns=$(go list -m -f '{{.Dir}}/...') # at once, so that waits overlap
+# shellcheck disable=SC2086 # these are flags, or none, and patterns
+go test -vet=off $race $packages $patterns # lint.sh has run vet
 (cd deploy && GOWORK=off go test -timeout=20m ./...) # outside of go.work, as tools
 if [ -n "$race" ]; then
-	# What goes another way without the race detector, and the random schedules of one
-	# goroutine, which are few with it.
+	# What goes another way without the race detector, and the long runs of one
+	# goroutine, which are short with it.
 	# shellcheck disable=SC2086
-	go test $packages . ./core
+	go test -vet=off $packages . ./core
 	# shellcheck disable=SC2086
-	go test $packages -run 'Schedules|Batches' ./guard ./memstore ./prefetch ./redisstore
+	go test -vet=off $packages -run 'Schedules|Batches|Continuity|Flood' ./guard ./memstore ./prefetch ./redisstore
 	# The race detector adds allocations.
 	(cd benchmarks && go test -timeout=20m -run '^TestAllocations$' .)
 	(cd livepage && go test -timeout=20m -run '^TestAllocations$' .)
