@@ -28,6 +28,10 @@ install_redis() {
 		return 1
 	fi
 	banner 'redis-server is not installed. This installs it, and LIMIT_HIDE_REDIS=1 prevents that:' "$*"
+	case $* in
+	"sudo "*) sudo -n apt-get update -qq ;;
+	apt-get*) apt-get update -qq ;;
+	esac
 	"$@"
 }
 
