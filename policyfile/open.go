@@ -29,10 +29,11 @@ type Options struct {
 	Name string
 
 	// Log receives a line for each file that is put in force, and for each that is
-	// not, with the code LIMIT-206. Nil means [slog.Default].
+	// not, with the code LIMIT-206. It also receives LIMIT-117, 118 and 207: see
+	// docs/diagnostics.md. Nil means [slog.Default].
 	Log *slog.Logger
 
-	// Silence lists codes of lines that are not written: "LIMIT-206".
+	// Silence lists codes of lines that are not written, such as "LIMIT-206".
 	// [Policies.Status] still has the error.
 	Silence []string
 }
@@ -183,7 +184,7 @@ func (p *Policies) noticeUnmet(s *state) {
 
 // Follow puts the policies in force on a limiter, and follows the file and what is
 // pushed until ctx ends. The limiter should have [Policies.Exempt] and [Policies.Bar] in
-// its Options. Call Follow once, after the program has declared the policies that the
+// its Options; its User and Proxies say who the clients of lists are. Call Follow once, after the program has declared the policies that the
 // file may override: see [limit.RuleSet.Overridable].
 //
 // The error is about the file: it may change only policies that the program has not
