@@ -37,8 +37,8 @@ var ErrLeaseLost = errors.New("limit: a lease was lost")
 // Until then a timer renews the lease every third of its Window, for as long as
 // the process lives. Release does nothing on a Decision that holds nothing or was
 // released, a copy included. It waits up to a second for the store, whatever the
-// context of the request. If the store is unavailable the lease ends by itself
-// after its Window. It is safe for concurrent use.
+// context of the request. If the store is unavailable, the lease is released when it
+// answers again, and ends by itself after its Window. It is safe for concurrent use.
 func (d Decision) Release() {
 	if d.lease != nil {
 		d.lease.release()

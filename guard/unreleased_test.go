@@ -2,9 +2,9 @@ package guard
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -182,7 +182,8 @@ func TestStall(t *testing.T) {
 			pause := func(from, to int) time.Duration { // the caller has locked mu
 				return time.Duration(from+random.IntN(to-from)) * time.Millisecond
 			}
-			for range 1 + random.IntN(8) {
+			callers, quiet := 1+random.IntN(8), pause(500, 1000)
+			for range callers {
 				all.Go(func() {
 					for {
 						mu.Lock()
@@ -216,7 +217,7 @@ func TestStall(t *testing.T) {
 					}
 				})
 			}
-			time.Sleep(pause(500, 1000))
+			time.Sleep(quiet)
 			f.stall(700 * time.Millisecond)
 			time.Sleep(5 * time.Second)
 			mu.Lock()
@@ -316,11 +317,9 @@ func TestReleaseIsGivenUp(t *testing.T) {
 // TestReleasePanics has a store that panics in the goroutine of the timer.
 func TestReleasePanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &frail{Store: memstore.New(nil)}
+		f := &panicking{Store: memstore.New(nil)}
 		s := New(f, &Options{Log: nowhere})
-		f.fail(errAway)
 		require.NoError(t, s.Release(t.Context(), "p", slot(1, 1)))
-		s.store.Store = panicking{f}
 		time.Sleep(time.Second)
 		s.unreleased.mu.Lock()
 		defer s.unreleased.mu.Unlock()
@@ -329,8 +328,15 @@ func TestReleasePanics(t *testing.T) {
 	})
 }
 
-type panicking struct{ core.Store }
+// A panicking store is unavailable first, and panics then.
+type panicking struct {
+	core.Store
+	again atomic.Bool
+}
 
-func (panicking) Release(context.Context, string, []core.Charge) error {
-	panic(fmt.Sprint("a test wants it"))
+func (p *panicking) Release(context.Context, string, []core.Charge) error {
+	if p.again.Swap(true) {
+		panic("as a test wants")
+	}
+	return errAway
 }

@@ -164,6 +164,70 @@ func TestGivingUp(t *testing.T) {
 	assert.NoError(t, err)
 }
 
+// TestBatchOutlivesItsFirst has the first caller of a batch leave while the call is in
+// flight: the others are decided.
+func TestBatchOutlivesItsFirst(t *testing.T) {
+	client := redistest.Client(t)
+	store := New(client, &Options{Timeout: time.Minute})
+	charges := []core.Charge{charge("r", "k", 1000, time.Minute)}
+	b := store.batcher("p", charges)
+	_, err := store.Take(t.Context(), "p", charges) // loads the script
+	require.NoError(t, err)
+	calls := holdCalls(client)
+	var done sync.WaitGroup
+	take := func(ctx context.Context, want error) {
+		done.Go(func() {
+			_, err := store.Take(ctx, "p", charges)
+			assert.ErrorIs(t, err, want)
+		})
+	}
+	for range maxInFlight {
+		take(context.Background(), nil)
+		<-calls.arrived
+	}
+	leaving, leave := context.WithCancel(context.Background())
+	take(leaving, context.Canceled)
+	awaitQueued(b, 1)
+	take(context.Background(), nil)
+	awaitQueued(b, 2)
+	calls.release <- struct{}{} // of one that went alone
+	<-calls.arrived             // the batch
+	leave()
+	close(calls.release)
+	done.Wait()
+	idle(t, b)
+}
+
+// TestCallGivenUpCounts has a caller leave while its call is in flight. That says nothing
+// about the store, but the server may have been replaced: the next call asks which it is.
+func TestCallGivenUpCounts(t *testing.T) {
+	client := redistest.Real(t)
+	store := New(client, &Options{Timeout: time.Minute})
+	charges := []core.Charge{charge("r", "k", 1000, time.Minute)}
+	_, err := store.Take(t.Context(), "p", charges)
+	require.NoError(t, err)
+	var asked atomic.Int64
+	var leave context.CancelFunc
+	client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		if cmd.Name() == "info" {
+			asked.Add(1)
+		}
+		if isTake(cmd) && leave != nil {
+			leave()
+		}
+		return next(ctx, cmd)
+	}))
+	ctx, cancel := context.WithCancel(t.Context())
+	leave = cancel
+	_, err = store.Take(ctx, "p", charges)
+	require.ErrorIs(t, err, context.Canceled)
+	leave = nil
+	require.Zero(t, asked.Load())
+	_, err = store.Take(t.Context(), "p", charges)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, asked.Load())
+}
+
 func TestErrorsOfACall(t *testing.T) {
 	errFault := errors.New("connection lost")
 	scriptError := func(msg string) error { return scriptFault(msg) }

@@ -240,3 +240,36 @@ func TestUnanswered(t *testing.T) {
 		})
 	}
 }
+
+// TestFirstCall holds that the first call has a deadline if the server's identity comes
+// with its time. Otherwise it has none, and is decided all the same.
+func TestFirstCall(t *testing.T) {
+	for _, withheld := range [][]string{nil, {"info"}} {
+		t.Run(fmt.Sprint(withheld), func(t *testing.T) {
+			server := redistest.Launch(t, user(withheld...)...)
+			client := asUser(t, server.Addr)
+			var deadlines []int64
+			client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+				if isTake(cmd) {
+					deadlines = append(deadlines, cmd.Args()[3+cmd.Args()[2].(int)+1].(int64))
+				}
+				return next(ctx, cmd)
+			}))
+			store := New(client, &patient)
+			for range 2 {
+				d, err := store.Take(t.Context(), "p", lease(1, 10))
+				require.NoError(t, err)
+				require.True(t, d.Allowed)
+			}
+			require.Len(t, deadlines, 3, "one more for a script that is not loaded")
+			end := client.Time(t.Context()).Val().Add(patient.Timeout).UnixMicro()
+			for i, deadline := range deadlines {
+				if withheld != nil && i < 2 {
+					assert.Zero(t, deadline)
+				} else {
+					assert.InDelta(t, end, deadline, 30e6)
+				}
+			}
+		})
+	}
+}
