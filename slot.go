@@ -13,8 +13,8 @@ import (
 // It returns the error of ctx if that ends first, and a [*RefusedError] if the
 // request is refused, or at once if its slot would come after the deadline of
 // ctx. With either error the request must not go on; Wait then gives back what
-// the request took. A slot can be given back only while it is the last of its
-// queue, and otherwise passes unused. Leases stay held until [Decision.Release].
+// the request took. A later request then gets the slot, even before requests that came
+// earlier: no slot moves. Leases stay held until [Decision.Release].
 func (d Decision) Wait(ctx context.Context) error {
 	if !d.Allowed {
 		return &RefusedError{Decision: d}

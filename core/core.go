@@ -52,7 +52,8 @@ type Outcome struct {
 	// and 0 if the charge does not fit (RetryAfter says more then).
 	MoreAfter int64
 
-	// ResetAfter is how long until the quota is full again; 0 if it is.
+	// ResetAfter is how long until the quota is full again; 0 if it is. Of a request that
+	// got a slot of a [Queue] that was given back, it is how long until the end of that.
 	ResetAfter int64
 }
 

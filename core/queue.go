@@ -1,5 +1,7 @@
 package core
 
+import "slices"
+
 // Queue admits requests one after the other, at Limit a Window. An admitted
 // request is delayed until its turn: see [Decision].Delay. Up to Burst units
 // wait, each for at most MaxWait if that is not 0.
@@ -8,7 +10,8 @@ package core
 // instances, in whatever order they were charged. It keeps one time.
 //
 // Trade-off: after a pause, units come no faster. The turn of a client that goes
-// away passes unused, unless it is returned.
+// away passes unused, unless it is returned. A later request may then have that turn,
+// before requests that came earlier.
 //
 // When the clock steps back, the queue is at most as long as it can be.
 //
@@ -20,74 +23,123 @@ const Queue Algorithm = 6
 type queueState struct {
 	Base
 	schedule
+	gaps
 
 	capacity, room, maxWait int64 // of the last Advance
+	turn                    int64 // how long until the end of a turn that was taken in a gap
 }
 
 // Advance implements [State].
 func (u *queueState) Advance(q *Quota, now int64) int64 {
-	u.capacity, u.maxWait = q.Burst+1, q.MaxWait
-	u.schedule.advance(q, now, u.capacity)
+	u.capacity, u.maxWait, u.turn = q.Burst+1, q.MaxWait, 0
+	s := &u.schedule
+	end, part, same := s.end, s.part, s.limit == q.Limit && u.gaps.window == q.Window
+	s.advance(q, now, u.capacity)
+	if u.list != nil && s.end >= now && (!same || s.end != end || s.part != part) {
+		u.gaps = gaps{}
+	}
 	return u.count()
 }
 
-// count counts the units that there is room for: none if the next one would wait
-// for too long.
+// count counts the units that there is room for, at the end or in the largest gap: none
+// if the next one would wait for too long.
 func (u *queueState) count() int64 {
-	u.room = u.capacity - u.schedule.units()
-	if u.maxWait > 0 && u.schedule.until(0) > u.maxWait {
+	u.room = u.capacity - u.units()
+	if u.maxWait > 0 && u.until(0) > u.maxWait {
 		u.room = min(u.room, 0)
+	}
+	for _, g := range u.list {
+		if left, delay := u.open(g); u.maxWait == 0 || delay <= u.maxWait {
+			u.room = max(u.room, left.units)
+		}
 	}
 	return u.room
 }
 
 // Take implements [State].
 func (u *queueState) Take(n int64, _ uint64) (room, delay int64) {
-	delay = u.schedule.until(0)
+	if i := u.fits(n); i >= 0 {
+		var left gap
+		left, delay = u.open(u.list[i])
+		u.turn = u.until(u.total - left.from - n)
+		u.list[i] = gap{left.from + n, left.units - n}
+		u.trim()
+		return u.count(), delay
+	}
+	u.trim()
+	delay = u.until(0)
 	u.schedule.add(n)
+	u.total += n
 	return u.count(), delay
 }
 
 // Used implements [State].
 func (u *queueState) Used() int64 { return u.capacity - u.room }
 
-// After implements [State].
+// After implements [State]. After a request took its turn in a gap, that turn is what
+// it waits for: its end names it for a [Return].
 func (u *queueState) After(n int64) int64 {
-	after := u.schedule.until(u.Used() - n)
-	if u.maxWait > 0 {
-		after = max(after, u.schedule.until(0)-u.maxWait)
+	if u.turn > 0 && n == u.Used() {
+		return u.turn
+	}
+	after := u.until(u.Used() - n)
+	if u.maxWait == 0 {
+		return max(0, after)
+	}
+	after = max(after, u.until(0)-u.maxWait)
+	for _, g := range u.list {
+		if left, delay := u.open(g); left.units >= u.room+n {
+			after = min(after, delay-u.maxWait)
+		}
 	}
 	return max(0, after)
 }
 
-// Return implements [State]. It gives back units at the end of the queue whose
-// turn has not come. An earlier unit has others behind it, and its turn passes
-// unused. If the rate is above one unit a microsecond, turns cannot be told apart
-// and nothing is given back.
+// Return implements [State]. It gives back units whose turn has not come: the last ones
+// of what was taken. At the end they shorten the queue, with the gaps before them;
+// elsewhere they are a gap. A queue remembers up to [MaxGaps] gaps. Beyond that, the
+// turn passes unused. If the rate is above one unit a microsecond, turns cannot be told
+// apart and nothing is given back.
 func (u *queueState) Return(r *Return, now int64) int64 {
 	s := &u.schedule
-	end := s.end
-	if s.part > 0 {
-		end++
-	}
-	if s.limit != r.Quota.Limit || s.limit > r.Quota.Window || r.At > now || s.end < now || end != r.At+r.ResetAfter {
+	if s.limit != r.Quota.Limit || s.limit > r.Quota.Window || r.At > now || s.end < now || u.list != nil && u.gaps.window != r.Quota.Window {
 		return 0
 	}
 	s.now, s.window, s.ahead, s.aheadPart = now, r.Quota.Window, s.end-now, s.part
-	given := min(r.Cost, s.units()-1) // but the one that is passing
-	if given <= 0 {
+	behind, ok := s.behind(r.At + r.ResetAfter)
+	if !ok {
 		return 0
 	}
-	whole, rest := MulDiv(given, s.window, s.limit)
-	s.end, s.part = s.end-whole, s.part-rest
-	if s.part < 0 {
-		s.end, s.part = s.end-1, s.part+s.limit
+	all := gaps{window: r.Quota.Window, total: s.units()} // numbered from the one that is passing
+	for _, g := range u.list {
+		g.from -= u.total - all.total
+		if from := max(g.from, 1); from < g.end() {
+			all.list = append(all.list, gap{from, g.end() - from})
+		}
 	}
-	return given
+	more := gap{from: max(1, all.total-behind-r.Cost)}
+	more.units = all.total - behind - more.from
+	if more.units <= 0 || slices.ContainsFunc(all.list, func(g gap) bool { return g.from < more.end() && more.from < g.end() }) {
+		return 0
+	}
+	all.list = all.add(more)
+	if last := len(all.list) - 1; all.list[last].end() == all.total {
+		s.cut(all.list[last].units)
+		all.total, all.list = all.list[last].from, all.list[:last]
+	}
+	if len(all.list) > MaxGaps {
+		return 0
+	}
+	u.gaps = all
+	if len(all.list) == 0 {
+		u.gaps = gaps{}
+	}
+	return more.units
 }
 
 // Clone implements [State].
 func (u *queueState) Clone() State {
 	copied := *u
+	copied.list = slices.Clone(u.list)
 	return &copied
 }

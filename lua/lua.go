@@ -82,6 +82,7 @@ const (
 	leasesPerMicro  = 40
 	valuesPerMicro  = 12
 	strikesPerMicro = 10
+	gapsPerMicro    = 1
 )
 
 // weightOfSize is what the size of a stored state adds to the weight of a charge.
@@ -95,6 +96,8 @@ func weightOfSize(q *core.Quota) int64 {
 		return q.Limit / valuesPerMicro
 	case core.Ban:
 		return q.Limit / strikesPerMicro
+	case core.Queue:
+		return min(q.Burst/2, core.MaxGaps) / gapsPerMicro
 	}
 	return 0
 }

@@ -1,41 +1,121 @@
 -- The queue: admitted units wait for their turn. The twin of core/queue.go.
 --
 -- params   the units that may wait, and the longest wait in us or 0
+-- value    that of schedule.lua, or with gaps, the turns that were given back:
+--          'q':1  end:7  part:6  limit:6  window:6  total:6  then for each gap
+--          its first unit:6, how many:6
+-- total    the number of the next unit at the end
 --
 -- @needs schedule.lua
+-- @value q 44 12
 
 -- there is no room for a unit that would wait for longer than rule.wait
 
+-- what is left of gap i: its first unit, and how many
+local function open(s, i)
+  local from = s.gaps[i]
+  if s.next > from then from = s.next end
+  return from, s.gaps[i] + s.gaps[i + 1] - from
+end
+
+-- notes the first unit whose turn has not begun
+local function begin(s)
+  if #s.gaps == 0 then return end
+  local whole, rest = muldiv(s.ahead, s.rule.limit, s.rule.window)
+  s.next = s.total - whole - floordiv(rest + s.part, s.rule.window)
+end
+
 local function queue_after(s, n)
-  local after = passed(s, s.used - n)
-  if s.rule.wait > 0 and s.delay - s.rule.wait > after then after = s.delay - s.rule.wait end
+  local after, wait = passed(s, s.used - n), s.rule.wait
+  if wait > 0 then
+    if s.delay - wait > after then after = s.delay - wait end
+    for i = 1, #s.gaps, 2 do
+      local from, count = open(s, i)
+      if count >= s.room + n then
+        local soon = passed(s, s.total - from) - wait
+        if soon < after then after = soon end
+      end
+    end
+  end
   return after > 0 and after or 0
 end
 
 local function queue_outlook(s)
+  local wait = s.rule.wait
+  begin(s)
   s.delay = passed(s, 0)
   local room = s.rule.burst + 1 - units(s)
-  if s.rule.wait > 0 and s.delay > s.rule.wait and room > 0 then room = 0 end
+  if wait > 0 and s.delay > wait and room > 0 then room = 0 end
+  for i = 1, #s.gaps, 2 do
+    local from, count = open(s, i)
+    if count > room and (wait == 0 or passed(s, s.total - from) <= wait) then room = count end
+  end
   s.used = s.rule.burst + 1 - room
   s.room, s.more, s.reset = room, 0, 0
   if s.used > 0 then s.more, s.reset = queue_after(s, room < 0 and 1 - room or 1), queue_after(s, s.used) end
 end
 
+-- drops what has passed
+local function trim(s)
+  local left = {}
+  for i = 1, #s.gaps, 2 do
+    local from, count = open(s, i)
+    if count > 0 then left[#left + 1], left[#left + 2] = from, count end
+  end
+  s.gaps = left
+end
+
 local function take_queue(s, n)
+  s.taken = true
+  for i = 1, #s.gaps, 2 do
+    local from, count = open(s, i)
+    local delay = count >= n and passed(s, s.total - from)
+    if delay and (s.rule.wait == 0 or delay <= s.rule.wait) then
+      s.gaps[i], s.gaps[i + 1], s.delay_taken = from + n, count - n, delay
+      local ends = passed(s, s.total - from - n)
+      trim(s)
+      queue_outlook(s)
+      s.whole, s.reset = s.reset, ends -- the end of its turn names it for a return
+      return
+    end
+  end
+  trim(s)
   s.delay_taken = s.delay
   append(s, n)
-  s.taken = true
+  s.total = s.total + n
   queue_outlook(s)
 end
 
 local function decode_queue(value, rule, now)
+  local gaps = value and byte(value, 1) == 113 and value
+  if gaps then
+    if #gaps < 44 or (#gaps - 32) % 12 ~= 0 then return nil end
+    value = 'i' .. sub(gaps, 2, 20)
+  end
   local s = schedule(value, rule, now, rule.burst + 1)
   if not s then return nil end
+  s.gaps, s.total = {}, 0
+  if gaps and u56(gaps, 2) >= now then
+    if s.redated or u48(gaps, 21) ~= rule.window then
+      s.redated = true -- without gaps, which count in other units
+    else
+      s.total = u48(gaps, 27)
+      for i = 33, #gaps, 6 do s.gaps[#s.gaps + 1] = u48(gaps, i) end
+    end
+  end
   queue_outlook(s)
   return s
 end
 
-local queue = small{decode = decode_queue, step = take_queue, later = queue_after, encode = encode_schedule}
+local function encode_queue(s)
+  local value, life = encode_schedule(s)
+  if #s.gaps == 0 then return value, life end
+  local out = {'q' .. sub(value, 2) .. be48(s.rule.window) .. be48(s.total)}
+  for i = 1, #s.gaps do out[i + 1] = be48(s.gaps[i]) end
+  return table.concat(out), life
+end
+
+local queue = small{decode = decode_queue, step = take_queue, later = queue_after, encode = encode_queue}
 algorithms[6] = queue
 
 function queue.prepare(rule, params)
@@ -44,19 +124,78 @@ function queue.prepare(rule, params)
   rule.capacity = rule.burst + 1
 end
 
+function queue.need(rule, k, cost, at)
+  local s = states[k]
+  if s and s.whole then s.reset, reset[k], s.whole = s.whole, s.whole, nil end -- of the queue again
+end
+
 -- @return
--- Gives back the last units of the queue, while their turn has not come: see
--- core/queue.go.
+-- Gives back units whose turn has not come: see core/queue.go.
+
 function queue.give_back(value, r, now)
-  if #value ~= 20 or byte(value, 1) ~= 105 then return nil, WRONG_VALUE end
+  local form = byte(value, 1)
+  if not (form == 105 and #value == 20 or form == 113 and #value >= 44 and (#value - 32) % 12 == 0) then return nil, WRONG_VALUE end
   local stop, part, limit = u56(value, 2), u48(value, 9), u48(value, 15)
-  if limit ~= r.limit or limit > r.window or r.at > now or stop < now or
-      (part > 0 and stop + 1 or stop) ~= r.at + r.reset then return 0 end
-  local whole, rest = muldiv(stop - now, limit, r.window)
-  local given = math.min(r.cost, whole + ceildiv(rest + part, r.window) - 1) -- but the one that is passing
+  if limit ~= r.limit or limit > r.window or r.at > now or stop < now then return 0 end
+  local s = {rule = r, ahead = stop - now, part = part}
+
+  local ends, last = r.at + r.reset, part > 0 and stop + 1 or stop
+  if last < ends then return 0 end
+  local behind = muldiv(last - ends, limit, r.window)
+  if now + passed(s, behind) ~= ends then -- times are rounded up
+    behind = behind + 1
+    if now + passed(s, behind) ~= ends then return 0 end
+  end
+
+  local waiting, total, gaps = units(s), 0, ''
+  total = waiting
+  if form == 113 then
+    if u48(value, 21) ~= r.window then return 0 end
+    total, gaps = u48(value, 27), sub(value, 33)
+  end
+  local first = total - waiting + 1 -- behind the one that is passing
+  local from, to = total - behind - r.cost, total - behind
+  if from < first then from = first end
+  local given = to - from
   if given <= 0 then return 0 end
-  whole, rest = muldiv(given, r.window, limit)
-  stop, part = stop - whole, part - rest
-  if part < 0 then stop, part = stop - 1, part + limit end
-  return given, 'i' .. be56(stop) .. be48(part) .. be48(limit), stop - now + 1
+
+  local function gap(i) -- its first unit, and the one behind it
+    local g = u48(gaps, 12*i + 1)
+    return g, g + u48(gaps, 12*i + 7)
+  end
+  local low, high = 0, #gaps / 12 -- the gaps up to low are before the turn, those from high on are behind it
+  while low < high do
+    local middle = (low + high - (low + high) % 2) / 2
+    if gap(middle) < to then low = middle + 1 else high = middle end
+  end
+  local before, after = sub(gaps, 1, 12*low), sub(gaps, 12*low + 1)
+  if low > 0 then
+    local g, h = gap(low - 1)
+    if h > from then return 0 end -- it is free already
+    if h == from then from, before = g, sub(before, 1, -13) end
+  end
+  if after ~= '' then
+    local g, h = gap(low)
+    if g == to then to, after = h, sub(after, 13) end
+  end
+  if from < first then from = first end
+  if to == total then
+    local whole, rest = muldiv(to - from, r.window, limit)
+    stop, part = stop - whole, part - rest
+    if part < 0 then stop, part = stop - 1, part + limit end
+    total = from
+  else
+    before = before .. be48(from) .. be48(to - from)
+  end
+  gaps = before .. after
+  while gaps ~= '' do -- drop those that have passed
+    local g, h = gap(0)
+    if h > first then break end
+    gaps = sub(gaps, 13)
+  end
+  if #gaps > 6144 then return 0 end -- core.MaxGaps
+  value = be56(stop) .. be48(part) .. be48(limit)
+  if gaps == '' then return given, 'i' .. value, stop - now + 1 end
+  if total > 140737488355328 then return 0 end -- numbers end at twice that
+  return given, 'q' .. value .. be48(r.window) .. be48(total) .. gaps, stop - now + 1
 end

@@ -79,7 +79,7 @@ func TestIsState(t *testing.T) {
 		{'c', []int64{34, 38}, []int64{30}}, {'d', []int64{36, 42}, []int64{30}},
 		{'e', []int64{14}, []int64{13, 28}}, {'f', []int64{21, 27}, []int64{15}}, {'g', []int64{26}, []int64{27}},
 		{'h', []int64{26}, []int64{25}}, {'i', []int64{20}, []int64{40}}, {'j', []int64{22, 40}, []int64{4}},
-		{'k', []int64{9, 16}, []int64{8, 10}}, {'l', []int64{17, 33}, []int64{1, 16}}, {'r', []int64{141}, []int64{140}}, {'z', nil, []int64{1}},
+		{'q', []int64{44, 56}, []int64{20, 32, 45}}, {'k', []int64{9, 16}, []int64{8, 10}}, {'l', []int64{17, 33}, []int64{1, 16}}, {'r', []int64{141}, []int64{140}}, {'z', nil, []int64{1}},
 	} {
 		for _, size := range test.sizes {
 			assert.True(t, IsState(test.first, size), "%c %d", test.first, size)

@@ -78,7 +78,7 @@ type Options struct {
 	//   - A refusal costs two more calls for each part that had room, and as many
 	//     round trips. Each has a Timeout of its own.
 	//   - Buckets are refunded as exactly as [core.Return] says. A slot of a queue
-	//     is refunded only while it is the last one and still ahead. A refused
+	//     is refunded only while it is still ahead. A refused
 	//     request with the id of a lease that is held ends that lease.
 	//   - Units that cannot be refunded stay taken: see [Store.Unreturned].
 	//   - Each server decides by its own clock, see [core.Decision.TimeOf]. The

@@ -99,12 +99,22 @@ func loans() []loan {
 		}},
 		{"queue", core.Quota{Algorithm: core.Queue, Limit: 2, Window: 10 * ms, Burst: 3}, []exchange{
 			taken(0, 1, 3), taken(0, 1, 2), taken(0, 1, 1),
-			back(1*ms, 1, 1, 0, 1),                                            // another is behind it
 			back(1*ms, 0, 1, 0, 1),                                            // its turn has come
 			back(2*ms, 2, 1, 1, 2),                                            // the last
 			back(2*ms, 1, 1, 1, 3),                                            // and then the last
 			taken(2*ms, 2, 1), back(7*ms, 3, 2, 1, 3), back(8*ms, 3, 1, 0, 3), // one of its turns has come
 			taken(20*ms, 1, 3), taken(20*ms, 1, 2), back(19*ms, 5, 1, 0, 1),
+		}},
+		{"queue, in the middle", core.Quota{Algorithm: core.Queue, Limit: 2, Window: 10 * ms, Burst: 5}, []exchange{
+			taken(0, 1, 5), taken(0, 2, 3), taken(0, 2, 1), taken(0, 1, 0),
+			back(1*ms, 1, 2, 2, 2), refused(1*ms, 3, 2),
+			back(1*ms, 1, 2, 0, 2),               // it is free already
+			taken(1*ms, 1, 1), taken(1*ms, 1, 0), // one after the other
+			back(2*ms, 5, 1, 1, 1), back(2*ms, 2, 2, 2, 2), // on both sides of a turn
+			taken(2*ms, 2, 1), back(2*ms, 7, 1, 1, 1), // half of it
+			taken(6*ms, 1, 1), // the first gap has passed
+			back(6*ms, 8, 1, 1, 1), back(7*ms, 3, 1, 1, 3),
+			taken(8*ms, 1, 2), taken(40*ms, 1, 5),
 		}},
 	}
 	for _, limit := range []int64{5, 128, 129, 300} {
