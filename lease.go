@@ -1,6 +1,7 @@
 package limit
 
 import (
+	lists "container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -34,7 +35,7 @@ var ErrLeaseLost = errors.New("limit: a lease was lost")
 //
 //	defer d.Release()
 //
-// Until then a timer renews the lease every third of its Window, for as long as
+// Until then the lease is renewed, at least every third of its Window, for as long as
 // the process lives. Release does nothing on a Decision that holds nothing or was
 // released, a copy included. It waits up to a second for the store, whatever the
 // context of the request. If the store is unavailable, the lease is released when it
@@ -88,19 +89,21 @@ func Lost(ctx context.Context) <-chan struct{} {
 	return nil
 }
 
-// A lease is what a decision holds. Copies of the decision share it.
+// A lease is what a decision holds. Copies of the decision share it. All but the first
+// four fields belong to the lock of its renewals.
 type lease struct {
-	limiter *Limiter
-	policy  string
-	every   time.Duration // a third of the shortest Window
-	lost    chan struct{} // closed with the first loss
+	limiter  *Limiter
+	renewals *renewals
+	window   time.Duration // the shortest Window
+	lost     chan struct{} // closed with the first loss
 
-	mu       sync.Mutex
-	charges  []core.Charge // of Concurrency and not lost; not changed while a call uses them
-	renewed  time.Time     // when the last call began that took or renewed them
-	loss     error         // the first one
+	charges  []core.Charge  // of Concurrency and not lost; not changed in place
+	renewed  time.Time      // when the last call began that took or renewed them
+	due      time.Time      // when they are renewed at the latest
+	failed   bool           // whether the last call to renew them did
+	place    *lists.Element // in the renewals, or nil
+	loss     error          // the first one
 	released bool
-	timer    *time.Timer
 	request  *requestLoss // of the request, if its handler may ask
 	report   func(error)  // reports a loss to Observe, if there is a request
 }
@@ -122,15 +125,15 @@ func nameLeases(charges []core.Charge) {
 	}
 }
 
-// newLease returns the lease of an admitted request, which renews itself from now
-// on. The call that took it began at a time. The lease is nil if nothing is held.
+// newLease returns the lease of an admitted request, which is renewed from now on. The
+// call that took it began at a time. The lease is nil if nothing is held.
 func (p *version) newLease(r *route, charges []core.Charge, began time.Time) *lease {
-	l := &lease{limiter: p.limiter, policy: r.stored, renewed: began}
+	l := &lease{limiter: p.limiter, renewals: &r.renewals, renewed: began}
 	for _, c := range charges {
 		if c.Quota.Leases() && c.Cost > 0 {
 			l.charges = append(l.charges, c)
-			if every := micros(c.Quota.Window) / 3; l.every == 0 || every < l.every {
-				l.every = every
+			if window := micros(c.Quota.Window); l.window == 0 || window < l.window {
+				l.window = window
 			}
 		}
 	}
@@ -138,42 +141,11 @@ func (p *version) newLease(r *route, charges []core.Charge, began time.Time) *le
 		return nil // all of them cost 0
 	}
 	l.lost = make(chan struct{})
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.timer = time.AfterFunc(l.every, l.renew)
+	r.renewals.add(l)
 	return l
 }
 
-// renew renews the lease. A call that fails is made again at the next beat; there
-// are two within a Window.
-func (l *lease) renew() {
-	began := time.Now()
-	next := began.Add(l.every)
-	l.mu.Lock()
-	charges := l.charges
-	l.mu.Unlock()
-
-	ctx, cancel := context.WithDeadline(context.Background(), next)
-	defer cancel()
-	held, err := l.limiter.store.Renew(ctx, l.policy, charges)
-
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.released {
-		return
-	}
-	if err == nil && len(held) == len(charges) {
-		l.renewed = began
-		l.keep(held)
-	} else {
-		l.checkOverdue(err)
-	}
-	if len(l.charges) > 0 {
-		l.timer.Reset(max(0, time.Until(next)))
-	}
-}
-
-// keep drops what is lost, which cannot come back. The caller has locked l.
+// keep drops what is lost, which cannot come back.
 func (l *lease) keep(held []bool) {
 	var kept []core.Charge
 	for i, h := range held {
@@ -186,7 +158,7 @@ func (l *lease) keep(held []bool) {
 	l.charges = kept
 }
 
-// lose records the first loss. The caller has locked l.
+// lose records the first loss.
 func (l *lease) lose(loss error) {
 	if l.loss != nil {
 		return
@@ -199,13 +171,12 @@ func (l *lease) lose(loss error) {
 }
 
 // checkOverdue records a loss if no renewal has succeeded for a Window. The last
-// problem may be nil. The caller has locked l.
+// problem may be nil.
 func (l *lease) checkOverdue(problem error) {
-	window := 3 * l.every
-	if time.Since(l.renewed) < window {
+	if time.Since(l.renewed) < l.window {
 		return
 	}
-	loss := fmt.Errorf("%w: not renewed for %v", ErrLeaseLost, window)
+	loss := fmt.Errorf("%w: not renewed for %v", ErrLeaseLost, l.window)
 	if problem != nil {
 		loss = fmt.Errorf("%w: %w", loss, problem)
 	}
@@ -213,25 +184,26 @@ func (l *lease) checkOverdue(problem error) {
 }
 
 func (l *lease) release() {
-	l.mu.Lock()
+	r := l.renewals
+	r.mu.Lock()
 	if l.released {
-		l.mu.Unlock()
+		r.mu.Unlock()
 		return
 	}
 	l.released = true
-	l.timer.Stop()
+	r.remove(l)
 	if len(l.charges) > 0 {
 		l.checkOverdue(nil) // a process that was paused may get here before its timer
 	}
 	charges, loss, report := l.charges, l.loss, l.report
-	l.mu.Unlock()
+	r.mu.Unlock()
 
 	if len(charges) > 0 {
 		ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
 		defer cancel()
-		_ = l.limiter.store.Release(ctx, l.policy, charges) // otherwise it ends by itself
+		_ = l.limiter.store.Release(ctx, r.policy, charges) // otherwise it ends by itself
 		for _, c := range charges {
-			l.limiter.refilled(l.policy, c.Rule, c.Key)
+			l.limiter.refilled(r.policy, c.Rule, c.Key)
 		}
 	}
 	if loss != nil && report != nil {
@@ -276,8 +248,8 @@ func (d Decision) lossContext(r *http.Request) *http.Request {
 		l = &requestLoss{lost: make(chan struct{})}
 		r = r.WithContext(context.WithValue(r.Context(), lossKey{}, l))
 	}
-	d.lease.mu.Lock()
-	defer d.lease.mu.Unlock()
+	d.lease.renewals.mu.Lock()
+	defer d.lease.renewals.mu.Unlock()
 	d.lease.request = l
 	if d.lease.loss != nil {
 		l.close()
@@ -290,7 +262,7 @@ func (d Decision) lossContext(r *http.Request) *http.Request {
 // it. Call it only if d holds a lease: otherwise d would escape to the heap.
 func (d Decision) reportLoss(r *http.Request) {
 	l := d.policy.limiter
-	d.lease.mu.Lock()
-	defer d.lease.mu.Unlock()
+	d.lease.renewals.mu.Lock()
+	defer d.lease.renewals.mu.Unlock()
 	d.lease.report = func(loss error) { l.failed(lostLease, r, d, loss) }
 }

@@ -30,6 +30,13 @@ func closed(lost <-chan struct{}) bool {
 	}
 }
 
+// endOf returns when what d holds is lost unless it is renewed.
+func endOf(d Decision) time.Time {
+	d.lease.renewals.mu.Lock()
+	defer d.lease.renewals.mu.Unlock()
+	return d.lease.end()
+}
+
 // losing decides requests of twoAtOnce, and remembers of which a loss was observed.
 type losing struct {
 	*watched
@@ -100,12 +107,12 @@ func TestLostOutOfReach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLosing(memstore.New(nil))
 		d := l.hold(t)
-		time.Sleep(2500 * time.Millisecond) // renewed at 2 s
+		time.Sleep(2500 * time.Millisecond)
 		l.fail(true)
-		time.Sleep(2500*time.Millisecond - 1)
+		time.Sleep(time.Until(endOf(d)) - 1)
 		assert.False(t, closed(d.Lost()), "it may be held still")
 		time.Sleep(time.Nanosecond)
-		assert.True(t, closed(d.Lost()), "3 s after the renewal at 2 s")
+		assert.True(t, closed(d.Lost()), "3 s after the last renewal")
 		l.fail(false)
 		time.Sleep(time.Minute)
 		d.Release()
@@ -143,11 +150,11 @@ func TestLostByPause(t *testing.T) {
 		l := newLosing(memstore.New(nil))
 		for i, first := range []string{"timer", "release"} {
 			d := l.hold(t)
-			d.lease.timer.Stop()
+			d.lease.renewals.timer.Stop()
 			time.Sleep(9 * time.Second)
 			assert.False(t, closed(d.Lost()))
 			if first == "timer" {
-				d.lease.timer.Reset(0)
+				d.lease.renewals.timer.Reset(0)
 				assert.True(t, closed(d.Lost()))
 			}
 			d.Release()
@@ -284,14 +291,14 @@ func TestLostBehindGuards(t *testing.T) {
 			}
 			limiter := instance(link)
 			d := hold(t, limiter, one)
-			time.Sleep(1500 * time.Millisecond) // renewed at 1 s
+			time.Sleep(1500 * time.Millisecond)
 			link.down.Store(true)
-			time.Sleep(2500*time.Millisecond - 1)
+			time.Sleep(time.Until(endOf(d)) - time.Microsecond)
 			require.False(t, closed(d.Lost()))
 			if instances == 2 {
 				other := hold(t, instance(shared), one)
 				require.False(t, other.Allowed, "not before the lease has ended")
-				time.Sleep(time.Nanosecond)
+				time.Sleep(time.Microsecond)
 				require.True(t, closed(d.Lost()))
 				other = hold(t, instance(shared), one)
 				require.True(t, other.Allowed)

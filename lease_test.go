@@ -27,7 +27,7 @@ type watched struct {
 	core.Store
 	mu       sync.Mutex
 	ids      []uint64
-	renewals int
+	renewals int // calls
 	releases int
 	failing  bool
 	contexts []context.Context
@@ -97,7 +97,7 @@ func TestLeaseLives(t *testing.T) {
 			d.Release() // of a refusal
 		}
 		synctest.Wait()
-		assert.Equal(t, 2*25, store.beats(), "every third of the window")
+		assert.InDelta(t, 29, store.beats(), 4, "both together, every third of the window or up to a quarter earlier")
 
 		copied := first
 		first.Release()
@@ -121,7 +121,7 @@ func TestLeaseLives(t *testing.T) {
 		before := store.beats()
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		assert.Equal(t, before+10, store.beats(), "what is released is not renewed")
+		assert.InDelta(t, before+12, store.beats(), 2, "what is released is not renewed")
 		assert.EqualValues(t, 1, store.left(t, twoAtOnce))
 	})
 }

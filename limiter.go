@@ -196,6 +196,10 @@ type Options struct {
 const (
 	maxJitter           = 24 * time.Hour
 	defaultTotalWaiters = 10_000
+
+	// How often in a second callers that wait for leases of other processes ask the
+	// store: those of this limiter, and those of all instances.
+	mostPolls, allPolls = 100, 10_000
 )
 
 // ErrUndecided is wrapped by the errors of requests that could not be decided:
@@ -228,6 +232,7 @@ func New(store core.Store, options *Options) *Limiter {
 		l.Observe(l.options.Observe)
 	}
 	l.queues.Requests = cmp.Or(l.options.Waiters, defaultTotalWaiters)
+	l.queues.Polls = min(mostPolls, allPolls/max(1, l.options.Instances))
 	l.store = decorated(store, &l.options)
 	_, l.inMemory = l.store.(*memstore.Store)
 	l.notices.look.Store(lookAtStore)

@@ -23,6 +23,7 @@ type route struct {
 	plans   []string                      // the text of each rule's plans
 
 	scratches sync.Pool // of *scratch
+	renewals  renewals
 
 	traces   atomic.Int32 // requests left to trace: see version.trace
 	followed atomic.Bool  // whether a traced request has come from a policy before
@@ -52,6 +53,7 @@ func (p *version) newRoute(name string) *route {
 		r.plans = append(r.plans, plans)
 	}
 	r.charges.Store(&charges)
+	r.renewals.setUp(p.limiter.store, r.stored, charges)
 	return r
 }
 

@@ -26,12 +26,14 @@ import (
 // rules do not wait, and other processes do not queue, and may come first.
 //
 // What this process gives back (by Settle, Release or Reset) wakes the first
-// waiter at once. A decision of Wait can be settled, as one of [Policy.Reserve].
+// waiter at once. What another process releases under a rule of [Concurrency] it
+// notices within about 100 ms; otherwise it asks when the store has said. A decision of Wait can be settled, as one of [Policy.Reserve].
 //
 // A decision without an error is admitted. The error is that of ctx if it ends
 // first. It is a [*RefusedError] at once when the rules will certainly not admit
 // the request before the deadline of ctx; its RetryAfter does not count the
-// callers in line. Otherwise the error says what is wrong with the request (a
+// callers in line. Rules of [Concurrency] are never certain, since leases are released
+// at any time. Otherwise the error says what is wrong with the request (a
 // cost that can never fit, for example), or wraps [ErrUndecided]. A ctx that ends
 // while the store decides does not end that: Wait then returns the decision, since
 // an admission has been paid for.
@@ -156,16 +158,33 @@ func (p *version) wait(w *waiter, d *Decision) error {
 			queues.Leave(&w.place, &d.core)
 			return nil
 		}
-		due := time.Now().Add(d.RetryAfter)
-		if d.RetryAfter == 0 || !w.mayWait(p, d, &due) || w.late(due) {
+		certain, due := w.refusedUntil(d)
+		if d.RetryAfter == 0 || !w.mayWait(p, d, certain, &due) || w.late(certain) {
 			queues.Leave(&w.place, &d.core)
 			return nil
 		}
 		p.name(w)
-		if !queues.Join(&w.place, &d.core, due) {
+		if !queues.Join(&w.place, &d.core, certain, due) {
 			return nil
 		}
 	}
+}
+
+// refusedUntil returns until when the decision d certainly refuses w, and until when it
+// does if no lease is released: leases are, at any time.
+func (w *waiter) refusedUntil(d *Decision) (certain, due time.Time) {
+	now := time.Now()
+	due = now.Add(d.RetryAfter)
+	if d.RetryAfter == Never {
+		return due, due
+	}
+	var longest int64
+	for i, o := range d.core.Outcomes() {
+		if d.refuses(i) && !w.charges[i].Quota.Leases() {
+			longest = max(longest, o.RetryAfter)
+		}
+	}
+	return now.Add(micros(longest)), due
 }
 
 // await returns true when w may ask the store, and false with its refusal.
@@ -201,7 +220,7 @@ func (p *version) name(w *waiter) {
 	ids := make([]waiting.ID, len(p.keyOf))
 	for i := range ids {
 		c := &w.charges[i]
-		ids[i] = waiting.ID{Policy: w.route.stored, Rule: c.Rule, Key: c.Key, Limit: c.Quota.Limit, Reserve: c.Reserve, Rules: p.number}
+		ids[i] = waiting.ID{Policy: w.route.stored, Rule: c.Rule, Key: c.Key, Limit: c.Quota.Limit, Reserve: c.Reserve, Rules: p.number, AnyTime: c.Quota.Leases()}
 		if w.charges[i].Alone {
 			ids[i].Policy = "" // it refuses nothing, so there is no queue for it
 		}

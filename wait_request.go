@@ -85,10 +85,10 @@ func (p *patience) set(rules uint16, wait time.Duration) {
 	}
 }
 
-// mayWait reports whether each rule that refuses w lets it wait. It makes due the time
-// at which w asks again: where leases are missing, which may be released at any time,
-// no later than at the end of its patience.
-func (w *waiter) mayWait(p *version, d *Decision, due *time.Time) bool {
+// mayWait reports whether each rule that refuses w lets it wait for as long as w is
+// certainly refused. It makes due, when w asks again, no later than the end of its
+// patience.
+func (w *waiter) mayWait(p *version, d *Decision, certain time.Time, due *time.Time) bool {
 	if w.request == nil {
 		return true
 	}
@@ -97,8 +97,7 @@ func (w *waiter) mayWait(p *version, d *Decision, due *time.Time) bool {
 	}
 	var rules uint16
 	shortest := time.Duration(0)
-	var certain int64 // how long rules refuse that do not count leases
-	for i, o := range d.core.Outcomes() {
+	for i := range d.core.Outcomes() {
 		if !d.refuses(i) {
 			continue
 		}
@@ -110,16 +109,13 @@ func (w *waiter) mayWait(p *version, d *Decision, due *time.Time) bool {
 			shortest = wait
 		}
 		rules |= 1 << i
-		if !w.charges[i].Quota.Leases() {
-			certain = max(certain, o.RetryAfter)
-		}
 	}
 	w.request.set(rules, shortest)
-	now, last := time.Now(), w.request.until.Add(-1)
-	if due.After(last) && now.Before(last) && !now.Add(micros(certain)).After(last) {
+	last := w.request.until.Add(-1)
+	if due.After(last) {
 		*due = last
 	}
-	return rules != 0
+	return rules != 0 && certain.Before(last)
 }
 
 // bounds removes the queues from ids whose rules let no request wait, and returns how
@@ -140,10 +136,10 @@ func (p *version) bounds(ids []waiting.ID) []int {
 // queuedLate reports whether w, which is in a queue, has waited as long as it may, or
 // certainly will have at a time.
 func (w *waiter) queuedLate(p *version, due time.Time) bool {
-	if w.request == nil {
-		return w.late(due)
-	}
 	rule := w.place.Rule()
+	if w.request == nil {
+		return !w.charges[rule].Quota.Leases() && w.late(due)
+	}
 	if w.request.rules>>rule&1 == 0 { // it has moved to another queue, or was not refused yet
 		w.request.set(1<<rule, p.refusals[rule].Wait)
 	}

@@ -178,8 +178,9 @@ func TestValidateLeases(t *testing.T) {
 	}{
 		{[]Charge{good}, ""},
 		{[]Charge{good, {Rule: "b", Quota: quota, ID: 7, Cost: 1}}, ""},
-		{nil, "0 of them"},
-		{[]Charge{good, good}, `rule "a" is charged twice`},
+		{nil, "0 leases: a call renews or releases 1 to 256"},
+		{slices.Repeat([]Charge{good}, MaxLeaseCharges), ""},
+		{slices.Repeat([]Charge{good}, MaxLeaseCharges+1), "257 leases"},
 		{[]Charge{{Rule: "a", Quota: quota}}, "a lease without an id: write the one that it was taken with"},
 		{[]Charge{good, {Rule: "b", Quota: Quota{Limit: 1, Window: 1_000}, ID: 7}}, `rule "b": algorithm sliding-log has no leases`},
 		{[]Charge{{Rule: "a", Quota: Quota{Algorithm: Concurrency, Limit: MaxLeases + 1, Window: 1_000}, ID: 7}}, "too large for concurrency"},

@@ -150,8 +150,10 @@ type Store interface {
 
 	// Renew begins the life of leases anew. held[i] reports whether the lease of
 	// charges[i] was still held; a lease that has ended cannot be renewed. The
-	// charges are of [Concurrency] only; their Cost does not matter. The call may
-	// be repeated. After an error it is unknown whether the leases were renewed.
+	// charges are of [Concurrency] only, and at most [MaxLeaseCharges]. They may name
+	// a rule and a key several times, with other ids; their Cost does not matter. The
+	// call may be repeated. After an error, leases with held[i] were renewed, and it
+	// is unknown whether the others were; held may be nil.
 	// A lease that was not renewed for a Window has ended.
 	Renew(ctx context.Context, policy string, charges []Charge) (held []bool, err error)
 

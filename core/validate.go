@@ -47,13 +47,16 @@ func ValidateCharges(charges []Charge) error {
 }
 
 // ValidateLeases returns an error if the leases of charges cannot be renewed or
-// released: if [ValidateCharges] returns one, or if a charge has no leases or no
-// id. Every store calls it first.
+// released: none or too many of them, one that [ValidateCharges] does not take, that
+// has no leases, or that has no id. Every store calls it first.
 func ValidateLeases(charges []Charge) error {
-	if err := ValidateCharges(charges); err != nil {
-		return err
+	if len(charges) == 0 || len(charges) > MaxLeaseCharges {
+		return fmt.Errorf("%w: %d leases: a call renews or releases 1 to %d", ErrCharges, len(charges), MaxLeaseCharges)
 	}
 	for i := range charges {
+		if err := ValidateCharges(charges[i : i+1]); err != nil {
+			return err
+		}
 		switch c := &charges[i]; {
 		case !c.Quota.Leases():
 			return fmt.Errorf("%w: rule %q: algorithm %v has no leases: leave it out", ErrCharges, c.Rule, c.Quota.Algorithm)

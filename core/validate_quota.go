@@ -20,6 +20,8 @@ const (
 	MaxCells   = 60
 	MaxFill    = 10 * MaxWindow   // the time that a whole burst takes to come back
 	MaxCost    = int64(1)<<48 - 1 // units in one charge
+
+	MaxLeaseCharges = 256 // leases renewed or released in one call
 )
 
 // Fields are fields of a [Quota], as bits: see [Algorithm.Fields].

@@ -13,7 +13,7 @@ import (
 // is unavailable, or may not know what was admitted without it, the memory does:
 // it renews such a lease, and must admit other requests as long as the lease
 // lives. If several instances share the store, the others do not count that
-// lease; then it is renewed in memory, and Renew returns an error.
+// lease; then it is renewed in memory, and Renew returns an error about it.
 func (s *Store) Renew(ctx context.Context, policy string, charges []core.Charge) ([]bool, error) {
 	own, err := s.own.Renew(context.Background(), policy, charges)
 	if err != nil {
@@ -26,26 +26,25 @@ func (s *Store) Renew(ctx context.Context, policy string, charges []core.Charge)
 		return err
 	})
 	asked := err == nil
-	switch {
-	case unavailable(ctx, err):
+	if err != nil && !unavailable(ctx, err) {
+		return held, err
+	}
+	if len(held) != len(own) {
 		held = make([]bool, len(own))
-	case err != nil:
-		return nil, err
 	}
 	now, local := s.now(), false
-	doubtful := s.doubts.of(policy, charges, now)
 	for i := range held {
 		switch {
 		case held[i] || !own[i]:
-		case doubtful.has(i) || !asked:
-			held[i], local = true, true
+		case !asked || s.doubts.of(policy, charges[i:i+1], now).has(0):
+			held[i], local = s.instances == 1, true
 			s.doubts.leased.advance(now)
 		default: // it has ended
 			_ = s.own.Release(context.Background(), policy, charges[i:i+1])
 		}
 	}
 	if local && s.instances > 1 {
-		return nil, fmt.Errorf("%w: a lease is held by this instance alone", core.ErrUnavailable)
+		return held, fmt.Errorf("%w: a lease is held by this instance alone", core.ErrUnavailable)
 	}
 	return held, nil
 }

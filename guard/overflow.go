@@ -51,13 +51,10 @@ func (o *overflowStore) Renew(ctx context.Context, policy string, charges []core
 		return held, err
 	}
 	shared, err := o.Store.Renew(ctx, policy, allShared(charges))
-	if err != nil {
-		return nil, err
-	}
 	for i := range shared {
 		held[i] = held[i] || shared[i]
 	}
-	return held, nil
+	return held, err
 }
 
 // Release releases leases on the keys' own quotas, and on overflow quotas.

@@ -8,24 +8,46 @@ import (
 )
 
 // EncodeLeases returns the keys and the arguments of a call that renews or
-// releases the leases of charges. Now is empty but in tests; grace is the
-// milliseconds that a key outlives its last lease.
-func EncodeLeases(prefix, policy, now string, grace int, renew bool, charges []core.Charge) (keys []string, args []any) {
+// releases the leases of charges, and where in charges each number of its reply
+// belongs. Now is empty but in tests; grace is the milliseconds that a key outlives
+// its last lease.
+func EncodeLeases(prefix, policy, now string, grace int, renew bool, charges []core.Charge) (keys []string, args []any, at []int) {
+	type quota struct{ rule, key string }
+	type group struct {
+		window int64
+		ids    []byte
+		at     []int
+	}
+	var groups []group
+	last := make(map[quota]int) // the last group of each key
+	for i := range charges {
+		c := &charges[i]
+		of := quota{c.Rule, c.Key}
+		g, known := last[of]
+		if !known || groups[g].window != c.Quota.Window {
+			g = len(groups)
+			last[of] = g
+			groups = append(groups, group{window: c.Quota.Window})
+			keys = append(keys, Key(prefix, policy, c.Rule, c.Key))
+		}
+		groups[g].ids = appendID(groups[g].ids, c.ID)
+		groups[g].at = append(groups[g].at, i)
+	}
 	act := 0
 	if renew {
 		act = 1
 	}
 	args = append(args, now, grace, act)
-	for _, c := range charges {
-		keys = append(keys, Key(prefix, policy, c.Rule, c.Key))
-		args = append(args, c.Quota.Window, appendID(nil, c.ID))
+	for i := range groups {
+		args = append(args, groups[i].window, groups[i].ids)
+		at = append(at, groups[i].at...)
 	}
-	return keys, args
+	return keys, args, at
 }
 
 // DecodeLeases returns whether the leases of charges were held. An error of one
-// does not concern the others.
-func DecodeLeases(reply []int64, prefix, policy string, charges []core.Charge) (held []bool, err error) {
+// does not concern the others. At is that of EncodeLeases.
+func DecodeLeases(reply []int64, at []int, prefix, policy string, charges []core.Charge) (held []bool, err error) {
 	if len(reply) != len(charges) {
 		return nil, fmt.Errorf("%w: %d numbers for %d leases", ErrReply, len(reply), len(charges))
 	}
@@ -33,9 +55,10 @@ func DecodeLeases(reply []int64, prefix, policy string, charges []core.Charge) (
 	for i, n := range reply {
 		switch n {
 		case 0, 1:
-			held[i] = n == 1
+			held[at[i]] = n == 1
 		case -1, -2:
-			err = wrong(-n, Key(prefix, policy, charges[i].Rule, charges[i].Key))
+			c := &charges[at[i]]
+			err = wrong(-n, Key(prefix, policy, c.Rule, c.Key))
 		default:
 			return nil, fmt.Errorf("%w: %d of a lease", ErrReply, n)
 		}

@@ -1,68 +1,84 @@
--- Renews or releases the leases of one decision, which concurrency.lua takes.
--- Each is for itself: one that is not held keeps no other from being renewed.
--- Both may be repeated.
+-- Renews or releases leases, which concurrency.lua takes: those of a key in one pass
+-- over the list. Each is for itself: one that is not held keeps no other from being
+-- renewed. Both may be repeated.
 --
--- KEYS      the key of each rule, each once; in a cluster all in one slot
+-- KEYS      the keys of the leases; in a cluster all in one slot
 -- ARGV[1]   now in us since the epoch; '' for the time of Redis, as always but in tests
 -- ARGV[2]   ms that each key outlives its last lease
 -- ARGV[3]   '1' to renew, '0' to release
--- ARGV[4…]  for each key: how long a lease lives, us; the id of the lease, 8 bytes
--- reply     for each key: 1 if the lease was held, 0 if not; below 0 what is
---           wrong with the key: -1 a value of another type, -2 a value that no
+-- ARGV[4…]  for each key: how long a lease lives, us; the ids of leases, 8 bytes each
+-- reply     for each id, in order: 1 if the lease was held, 0 if not; below 0 what is
+--           wrong with its key: -1 a value of another type, -2 a value that no
 --           script wrote
 
--- cuts a lease out of leases; the second result is how many units it had
-local function cut(leases, id)
-  local units, from = 0, 1
-  while true do
-    local i = string.find(leases, id, from, true)
-    if not i then return leases, units end
-    if (i - 8) % LEASE == 0 then
-      units = units + u24(leases, i + 8)
-      leases, from = sub(leases, 1, i - 8) .. sub(leases, i + LEASE - 7), i - 7
-    else
-      from = i + 1 -- the bytes of two fields
+-- cuts the leases with some ids out of a list, and adds their units to those of the id
+local function cut(list, units)
+  local rest, from = {}, 1
+  for i = 1, #list, LEASE do
+    local id = sub(list, i + 7, i + 14)
+    local n = units[id]
+    if n then
+      units[id] = n + u24(list, i + 15)
+      rest[#rest + 1], from = sub(list, from, i - 1), i + LEASE
     end
   end
+  rest[#rest + 1] = sub(list, from)
+  return table.concat(rest)
 end
 
-local function renew(s, id)
-  local rest, units = cut(s.leases, id)
-  if units == 0 then return 0, false end
-  s.leases, s.used = rest, s.used - units
-  if s.used >= 0 then add_lease(s, id, units) end -- or they do not add up
-  return 1, true
-end
-
-local function release(s, id)
-  local rest, units = cut(s.leases, id)
-  local _, ended = cut(s.ended, id)
-  s.leases, s.used = rest, s.used - units
-  return units > 0 and 1 or 0, units > 0 or ended > 0
-end
-
-local now, grace, act = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == '1' and renew or release
+local now, grace, renews = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == '1'
 if not now then
   local t = call('TIME')
   now = t[1]*1000000 + t[2]
 end
 
 local out = {}
+
+-- appends the same reply for all ids
+local function reply(ids, number)
+  for i = 1, #ids, 8 do out[#out + 1] = number end
+end
+
+-- renews or releases the leases of a key, and returns their replies
+local function touch(k, s, ids)
+  local units, held, changed = {}, {}, false
+  for i = 1, #ids, 8 do units[sub(ids, i, i + 7)] = 0 end
+  local list, ends = {cut(s.leases, units)}, be56(now + s.rule.window)
+  for i = 1, #ids, 8 do
+    local id = sub(ids, i, i + 7)
+    local n = units[id]
+    held[#held + 1] = n == 0 and 0 or 1
+    if n > 0 then
+      changed, units[id] = true, -1 -- once, if an id comes again
+      s.used = s.used - n
+      if renews and s.used >= 0 then -- or they do not add up
+        list[#list + 1], s.used = ends .. id .. be24(n), s.used + n
+      end
+    end
+  end
+  s.leases = table.concat(list)
+  taken[k] = (changed or not renews and #cut(s.ended, units) < #s.ended) and 1 or 0
+  return held
+end
+
 for k = 1, #keys do
   local rule = {first = k, last = k, limit = 0, window = tonumber(ARGV[2*k + 2]), as = leases}
+  local ids = ARGV[2*k + 3]
   leases.load(rule, now)
   if problem[k] then
-    out[k] = -problem[k]
+    reply(ids, -problem[k])
   else
-    local s, changed = states[k], nil
-    out[k], changed = act(s, ARGV[2*k + 3])
-    taken[k] = changed and 1 or 0
+    local s = states[k]
+    local held = touch(k, s, ids)
     if not adds_up(s) then -- what was cut out has hidden it
-      out[k] = -WRONG_VALUE
-    elseif changed and s.leases == '' then
-      call('DEL', keys[k])
+      reply(ids, -WRONG_VALUE)
     else
-      leases.save(rule, now, '', grace)
+      for i = 1, #held do out[#out + 1] = held[i] end
+      if taken[k] > 0 and s.leases == '' then
+        call('DEL', keys[k])
+      else
+        leases.save(rule, now, '', grace)
+      end
     end
   end
 end

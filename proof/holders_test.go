@@ -100,8 +100,10 @@ func (s telling) Take(ctx context.Context, policy string, charges []core.Charge)
 func (s telling) Renew(ctx context.Context, policy string, charges []core.Charge) ([]bool, error) {
 	began := time.Now()
 	held, err := s.Store.Renew(ctx, policy, charges)
-	if err == nil && held[0] {
-		tell("renewed", began, charges[0].ID)
+	for i := range held {
+		if held[i] {
+			tell("renewed", began, charges[i].ID)
+		}
 	}
 	return held, err
 }

@@ -47,10 +47,10 @@ func (p *part) Release(ctx context.Context, policy string, charges []core.Charge
 func (p *part) leases(ctx context.Context, policy string, charges []core.Charge, renew bool) ([]bool, error) {
 	s := p.store
 	charges = s.hasher.charges(policy, charges)
-	keys, args := lua.EncodeLeases(p.prefix, policy, s.now(), s.grace, renew, charges)
+	keys, args, at := lua.EncodeLeases(p.prefix, policy, s.now(), s.grace, renew, charges)
 	reply, err := s.run(ctx, &invocation{script: lua.LeaseScript(), keys: keys, args: args})
 	if err != nil {
 		return nil, err
 	}
-	return lua.DecodeLeases(reply, p.prefix, policy, charges)
+	return lua.DecodeLeases(reply, at, p.prefix, policy, charges)
 }

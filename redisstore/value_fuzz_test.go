@@ -136,10 +136,12 @@ func everyCall(c core.Charge, at int64) []scriptCall {
 			return err
 		}})
 	}
+	leases := []core.Charge{c, c}
+	leases[1].ID++
 	for _, renew := range []bool{true, false} {
-		keys, args := lua.EncodeLeases("limit", "p", "", grace, renew, charges)
+		keys, args, order := lua.EncodeLeases("limit", "p", "", grace, renew, leases)
 		calls = append(calls, scriptCall{lua.LeaseScript(), keys, args, func(reply []int64) error {
-			_, err := lua.DecodeLeases(reply, "limit", "p", charges)
+			_, err := lua.DecodeLeases(reply, order, "limit", "p", leases)
 			return err
 		}})
 	}

@@ -102,6 +102,65 @@ func severalLeases(t *testing.T, h Harness) {
 	}
 }
 
+// leasesOfAKey renews and releases many leases of two keys in one call.
+func leasesOfAKey(t *testing.T, h Harness) {
+	quota := core.Quota{Algorithm: core.Concurrency, Limit: 100, Window: sec}
+	of := func(key string, id uint64) core.Charge {
+		c := lease(quota, 1, id)
+		c.Key = key
+		return c
+	}
+	renew := func(at int64, charges ...core.Charge) []bool {
+		t.Helper()
+		h.SetTime(starts[0] + at)
+		held, err := h.Store.Renew(t.Context(), "policy", charges)
+		if err != nil || len(held) != len(charges) {
+			t.Fatalf("renewing %d after %d ms: %d, %v", len(charges), at/ms, len(held), err)
+		}
+		return held
+	}
+	look := func(at int64, key string, want int64) {
+		t.Helper()
+		h.SetTime(starts[0] + at)
+		c := of(key, 0)
+		c.Cost = 0
+		d := take(t, h, "policy", c)
+		if got := quota.Limit - d.Outcomes()[0].Remaining; got != want {
+			t.Errorf("%d leases of %s are held after %d ms, want %d", got, key, at/ms, want)
+		}
+	}
+	h.SetTime(starts[0])
+	for id := range uint64(64) {
+		take(t, h, "policy", of("k", id+1))
+		take(t, h, "policy", of("l", id+1))
+	}
+	var charges []core.Charge
+	for id := range uint64(64) { // of k the second half, and as many that were never taken
+		charges = append(charges, of("k", id+33), of("l", id+1))
+	}
+	for i, held := range renew(500*ms, append(charges, charges...)...) {
+		if c := charges[i%len(charges)]; held != (c.ID <= 64) {
+			t.Errorf("lease %d of %s: held is %v", c.ID, c.Key, held)
+		}
+	}
+	look(sec, "k", 32)
+	look(sec, "l", 64)
+	if err := h.Store.Release(t.Context(), "policy", append(charges[:32], charges[:5]...)); err != nil {
+		t.Fatal(err)
+	}
+	look(sec, "k", 16)
+	look(sec, "l", 48)
+
+	// A shorter window ends all leases of its key with it but those renewed later.
+	brief := of("k", 50)
+	brief.Quota.Window = 100 * ms
+	if held := renew(sec, of("k", 49), brief, of("l", 17), of("k", 51), of("k", 33)); !slices.Equal(held, []bool{true, true, true, true, false}) {
+		t.Errorf("held %v", held)
+	}
+	look(sec+100*ms, "k", 1)
+	look(sec+100*ms, "l", 48)
+}
+
 // wideIDs holds leases with ids that differ only in bits that a double loses, or
 // that look like the bytes between them.
 func wideIDs(t *testing.T, h Harness) {
@@ -126,12 +185,13 @@ func invalidLeases(t *testing.T, h Harness) {
 	good := lease(quota, 1, 7)
 	take(t, h, "policy", good)
 	window := core.Charge{Rule: "w", Key: "k", Quota: core.Quota{Limit: 2, Window: sec}, Cost: 1, ID: 7}
-	for _, charges := range [][]core.Charge{nil, {good, window}, {good, good}, {lease(quota, 1, 0)}} {
+	tooMany := slices.Repeat([]core.Charge{good}, core.MaxLeaseCharges+1)
+	for _, charges := range [][]core.Charge{nil, {good, window}, {lease(quota, 1, 0)}, tooMany} {
 		if held, err := h.Store.Renew(t.Context(), "policy", charges); !errors.Is(err, core.ErrCharges) || held != nil {
-			t.Errorf("renewing %+v: %v, %v", charges, held, err)
+			t.Errorf("renewing %d: %v, %v", len(charges), held, err)
 		}
 		if err := h.Store.Release(t.Context(), "policy", charges); !errors.Is(err, core.ErrCharges) {
-			t.Errorf("releasing %+v: %v", charges, err)
+			t.Errorf("releasing %d: %v", len(charges), err)
 		}
 	}
 	renews(0, quota, 7, true)(t, h, "after invalid calls", "policy", starts[0])

@@ -126,6 +126,7 @@ func leases() []namedTest {
 	return append(tests,
 		namedTest{"beside another rule", besideAnother},
 		namedTest{"several at once", severalLeases},
+		namedTest{"several of a key", leasesOfAKey},
 		namedTest{"wide ids", wideIDs},
 		namedTest{"invalid", invalidLeases},
 	)

@@ -39,7 +39,7 @@ func (s *schedule) touch() {
 		return
 	}
 	var charges []core.Charge
-	for range 1 + s.random.IntN(3) {
+	for range 1 + s.random.IntN(6) {
 		c := pick(s.random, s.leases[max(0, len(s.leases)-8):]) // those before have ended or been released
 		if s.random.IntN(8) == 0 {
 			c = pick(s.random, s.leases)
@@ -57,9 +57,7 @@ func (s *schedule) touch() {
 		case 2:
 			c.Key = s.key()
 		}
-		if !slices.ContainsFunc(charges, func(other core.Charge) bool { return other.Rule == c.Rule }) {
-			charges = append(charges, c)
-		}
+		charges = append(charges, c)
 	}
 	for range 1 + s.random.IntN(2) {
 		if s.random.IntN(2) == 0 {

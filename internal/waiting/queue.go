@@ -83,9 +83,9 @@ func (q *queue) earliest() (earliest *Waiter) {
 
 // advance wakes the waiters that may ask now that w has left: the first one, and
 // those behind it that fit, as far as the decision d on w tells.
-func (q *queue) advance(w *Waiter, d *core.Decision) {
+func (s *Queues) advance(q *queue, w *Waiter, d *core.Decision) {
 	head := q.head()
-	if due := w.dueOf(head, q.rule, d); due.After(head.due) {
+	if due := s.poll(q, w.dueOf(head, q.rule, d)); due.After(head.due) {
 		head.due = due
 	}
 	head.rouse()

@@ -13,12 +13,16 @@
 // its order. Waiters cannot wait for each other in a circle, since the first of all
 // never moves.
 //
+// Units of some quotas come back at any time, given back by other processes. The first
+// waiter of such a queue asks about every 100 ms, which is all that it costs the store.
+//
 // Higher classes come first, and the earliest within a class. So that none waits for
 // ever, the earliest waiter of a queue becomes the first of all classes after it was
 // overtaken [Overtakes] times: see [Waiter].Class.
 package waiting
 
 import (
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -26,6 +30,10 @@ import (
 
 	"github.com/routelimit/limit/core"
 )
+
+// pollEvery is how often the first waiter of a queue asks for units that may come back at
+// any time.
+const pollEvery = 100 * time.Millisecond
 
 // abreast is how many waiters of one queue may ask the store at a time.
 const abreast = 16
@@ -41,12 +49,18 @@ type Queues struct {
 	// Requests is how many waiters with Bounds may be in a queue, over all queues.
 	Requests int
 
+	// Polls is how often in a second the first waiters of all queues together ask, at
+	// most, for units that may come back at any time. If there are more queues, each
+	// asks less often.
+	Polls int
+
 	tickets atomic.Uint64 // given out
 	queued  atomic.Int64  // waiters in a queue
 
 	mu       sync.Mutex
 	of       map[quota]*queue
 	requests int // waiters with Bounds in a queue
+	polled   int // queues for units that may come back at any time
 }
 
 // An ID names the quota that a queue waits for, and what the rule allows its waiters.
@@ -59,6 +73,9 @@ type ID struct {
 	// Rules is a number of the rules that decide the waiter. Decisions of other rules
 	// have other outcomes, so they say nothing about the waiters of this queue.
 	Rules uint64
+
+	// AnyTime says that units may come back earlier than a decision says.
+	AnyTime bool
 }
 
 // A Waiter is one caller. The queues change due and free under their lock; the
@@ -122,6 +139,9 @@ func (s *Queues) insert(id ID, rule int) *queue {
 	if s.of == nil {
 		s.of = make(map[quota]*queue)
 	}
+	if id.AnyTime {
+		s.polled++
+	}
 	q := &queue{id: id, rule: rule, next: s.of[id.quota()]}
 	s.of[id.quota()] = q
 	return q
@@ -129,6 +149,9 @@ func (s *Queues) insert(id ID, rule int) *queue {
 
 // drop removes a queue, which has no waiters.
 func (s *Queues) drop(q *queue) {
+	if q.id.AnyTime {
+		s.polled--
+	}
 	name := q.id.quota()
 	first := s.of[name]
 	switch {
@@ -142,6 +165,19 @@ func (s *Queues) drop(q *queue) {
 	default:
 		delete(s.of, name)
 	}
+}
+
+// poll returns when the first waiter of q asks, if units should come back at due. The
+// times are spread, so that processes do not ask together.
+func (s *Queues) poll(q *queue, due time.Time) time.Time {
+	if !q.id.AnyTime {
+		return due
+	}
+	every := max(pollEvery, time.Duration(s.polled)*time.Second/time.Duration(max(1, s.Polls)))
+	if next := time.Now().Add(every*3/4 + rand.N(every/2)); next.Before(due) {
+		return next
+	}
+	return due
 }
 
 // mayAsk reports whether w waits only for its time, and for no other waiter.
@@ -185,9 +221,10 @@ func (s *Queues) ahead(w *Waiter) *queue {
 	return nil
 }
 
-// Join puts w, which the decision d has refused until due, into the queue of the
-// key that refuses for longest. It reports whether there was room.
-func (s *Queues) Join(w *Waiter, d *core.Decision, due time.Time) bool {
+// Join puts w, which the decision d has refused, into the queue of the key that refuses
+// for longest. W is certainly refused until one time, and until due unless units come
+// back earlier. Join reports whether there was room.
+func (s *Queues) Join(w *Waiter, d *core.Decision, certain, due time.Time) bool {
 	rule, longest := 0, int64(0)
 	for i, o := range d.Outcomes() {
 		if o.RetryAfter > longest && !d.Alone(i) {
@@ -196,16 +233,19 @@ func (s *Queues) Join(w *Waiter, d *core.Decision, due time.Time) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w.due, w.free = due, false
-	if w.queue != nil && w.queue.id == w.ids[rule] {
-		return true
+	w.free = false
+	q := w.queue
+	if q == nil || q.id != w.ids[rule] {
+		w.due = due
+		s.remove(w, d)
+		if q = s.queueOf(&w.ids[rule]); q == nil {
+			q = s.insert(w.ids[rule], rule)
+		}
 	}
-	s.remove(w, d)
-	q := s.queueOf(&w.ids[rule])
-	if q == nil {
-		q = s.insert(w.ids[rule], rule)
+	if w.due = s.poll(q, due); w.due.Before(certain) {
+		w.due = certain
 	}
-	if !s.add(w, q) {
+	if w.queue == nil && !s.add(w, q) {
 		if len(q.waiters) == 0 {
 			s.drop(q)
 		}
@@ -288,7 +328,7 @@ func (s *Queues) remove(w *Waiter, d *core.Decision) {
 	case len(q.waiters) == 0:
 		s.drop(q)
 	case asked:
-		q.advance(w, d)
+		s.advance(q, w, d)
 	}
 }
 

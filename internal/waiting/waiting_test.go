@@ -38,7 +38,7 @@ func TestOrder(t *testing.T) {
 	due := time.Now().Add(-time.Second)
 	first, second, third := newWaiter(&q, "alice"), newWaiter(&q, "alice"), newWaiter(&q, "alice")
 	for _, w := range []*Waiter{third, first, second} {
-		q.Join(w, refusal(1), due)
+		q.Join(w, refusal(1), due, due)
 	}
 	assert.EqualValues(t, 3, q.Len())
 	for i, w := range []*Waiter{first, second, third} {
@@ -62,24 +62,24 @@ func TestBounds(t *testing.T) {
 		return w
 	}
 	first, second, third := request("alice", "a"), request("alice", "b"), request("alice", "c")
-	assert.True(t, q.Join(first, refusal(2, 1), due))
-	assert.True(t, q.Join(second, refusal(2, 1), due))
-	assert.True(t, q.Join(second, refusal(3, 1), due), "it is there already")
-	assert.False(t, q.Join(third, refusal(2, 1), due))
+	assert.True(t, q.Join(first, refusal(2, 1), due, due))
+	assert.True(t, q.Join(second, refusal(2, 1), due, due))
+	assert.True(t, q.Join(second, refusal(3, 1), due, due), "it is there already")
+	assert.False(t, q.Join(third, refusal(2, 1), due, due))
 	assert.Zero(t, third.Rule())
 	assert.False(t, third.Queued())
 	head, mayAsk, full := q.Next(third)
 	assert.True(t, full)
 	assert.False(t, mayAsk)
 	assert.Equal(t, due, head)
-	assert.True(t, q.Join(third, refusal(1, 2), due))
+	assert.True(t, q.Join(third, refusal(1, 2), due, due))
 	assert.Equal(t, 1, third.Rule())
 
 	other := request("bob", "d")
-	assert.False(t, q.Join(other, refusal(2, 1), due), "three wait already")
-	assert.True(t, q.Join(newWaiter(&q, "bob", "d"), refusal(2, 1), due), "callers of Wait are not bounded")
+	assert.False(t, q.Join(other, refusal(2, 1), due, due), "three wait already")
+	assert.True(t, q.Join(newWaiter(&q, "bob", "d"), refusal(2, 1), due, due), "callers of Wait are not bounded")
 	q.Leave(first, nil)
-	assert.True(t, q.Join(other, refusal(2, 1), due))
+	assert.True(t, q.Join(other, refusal(2, 1), due, due))
 	for _, w := range []*Waiter{second, third, other} {
 		q.Leave(w, nil)
 	}
@@ -94,7 +94,7 @@ func TestBoundsOfClasses(t *testing.T) {
 	join := func(class uint8) bool {
 		w := ofClass(&q, class)
 		w.Bounds = []int{2}
-		return q.Join(w, refusal(1), time.Now())
+		return q.Join(w, refusal(1), time.Now(), time.Now())
 	}
 	for i, row := range []struct {
 		class uint8
@@ -111,7 +111,7 @@ func TestAlone(t *testing.T) {
 	w := newWaiter(&q, "alice", "a")
 	d := refusal(1, 5)
 	d.SetAlone(1)
-	q.Join(w, d, time.Now())
+	q.Join(w, d, time.Now(), time.Now())
 	assert.Zero(t, w.Rule())
 }
 
@@ -121,9 +121,9 @@ func TestQueueOfLongestRefusal(t *testing.T) {
 	var q Queues
 	due := time.Now().Add(time.Hour)
 	w := newWaiter(&q, "alice", "")
-	q.Join(w, refusal(1, 2), due)
+	q.Join(w, refusal(1, 2), due, due)
 	assert.Equal(t, 1, w.Rule())
-	q.Join(w, refusal(3, 2), due)
+	q.Join(w, refusal(3, 2), due, due)
 	assert.Equal(t, 0, w.Rule())
 	assert.EqualValues(t, 1, q.Len())
 	q.Leave(w, nil)
@@ -136,8 +136,8 @@ func TestRefilled(t *testing.T) {
 	var q Queues
 	due := time.Now().Add(time.Hour)
 	first, second := newWaiter(&q, "alice"), newWaiter(&q, "alice")
-	q.Join(first, refusal(1), due)
-	q.Join(second, refusal(1), due)
+	q.Join(first, refusal(1), due, due)
+	q.Join(second, refusal(1), due, due)
 	q.Refilled("p", "a", "bob")
 	assert.Empty(t, first.Wake())
 	q.Refilled("p", "a", "alice")
@@ -153,7 +153,7 @@ func TestRefilled(t *testing.T) {
 func TestNoSharedKey(t *testing.T) {
 	var q Queues
 	alice, bob := newWaiter(&q, "alice"), newWaiter(&q, "bob")
-	q.Join(alice, refusal(1), time.Now().Add(time.Hour))
+	q.Join(alice, refusal(1), time.Now().Add(time.Hour), time.Now().Add(time.Hour))
 	due, mayAsk, _ := q.Next(bob)
 	assert.True(t, mayAsk)
 	assert.Zero(t, due)
@@ -183,7 +183,7 @@ func TestClasses(t *testing.T) {
 		due := time.Now().Add(-time.Second)
 		join := func(class uint8) *Waiter {
 			w := ofClass(&q, class)
-			q.Join(w, refusal(1), due)
+			q.Join(w, refusal(1), due, due)
 			return w
 		}
 		background, second := join(2), join(2)
@@ -192,7 +192,7 @@ func TestClasses(t *testing.T) {
 			for range Overtakes {
 				critical := ofClass(&q, 0)
 				if queued {
-					q.Join(critical, refusal(1), due)
+					q.Join(critical, refusal(1), due, due)
 				}
 				if queued {
 					_, mayAsk, _ := q.Next(late)
@@ -227,7 +227,7 @@ func TestLimitsApart(t *testing.T) {
 		w.ids[0].Limit, w.ids[0].Reserve = int64(i/2), int64(i%2)
 		_, mayAsk, _ := q.Next(w)
 		assert.True(t, mayAsk)
-		q.Join(w, refusal(1), due)
+		q.Join(w, refusal(1), due, due)
 		all = append(all, w)
 	}
 	q.Refilled("p", "a", "alice")
@@ -248,7 +248,7 @@ func TestEarliest(t *testing.T) {
 	for range 5000 {
 		if random.IntN(2) == 0 || len(all) == 0 {
 			w := ofClass(&q, uint8(random.IntN(4)))
-			q.Join(w, refusal(1), time.Now())
+			q.Join(w, refusal(1), time.Now(), time.Now())
 			all = append(all, w)
 		} else {
 			head := all[0].queue.head()

@@ -1,0 +1,112 @@
+package proof
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/redisstore"
+)
+
+// TestSlotsReachOtherProcesses has as many instances as LIMIT_PROOF_WAITERS says, with a
+// connection each, wait for the only slot of a key, which another one frees at times. It
+// reports how long until one of them has it, and what their waiting costs Redis.
+func TestSlotsReachOtherProcesses(t *testing.T) {
+	client := redistest.Real(t)
+	instances, frees := 20, 10
+	if n, err := strconv.Atoi(os.Getenv("LIMIT_PROOF_WAITERS")); err == nil {
+		instances, frees = n, 50
+	}
+	slot := limit.Named("slot", limit.Rule{Name: "only", Key: limit.Everyone, Limit: 1, Window: 30 * time.Second, Algorithm: limit.Concurrency})
+	holder := bind(limit.New(redisstore.New(client, &patient), nil), slot)
+	held, err := holder.Take(t.Context(), limit.Request{})
+	require.NoError(t, err)
+	require.True(t, held.Allowed)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	admitted, release := make(chan time.Time), make(chan struct{})
+	var waiters sync.WaitGroup
+	for range instances {
+		options := *client.Options()
+		options.PoolSize = 1
+		own := redis.NewClient(&options)
+		t.Cleanup(func() { own.Close() })
+		policy := bind(limit.New(redisstore.New(own, &patient), &limit.Options{Instances: instances + 1}), slot)
+		waiters.Go(func() {
+			for {
+				d, err := policy.Wait(ctx, limit.Request{})
+				if err != nil {
+					return
+				}
+				select {
+				case admitted <- time.Now():
+					<-release
+				case <-ctx.Done():
+				}
+				d.Release()
+			}
+		})
+	}
+	time.Sleep(time.Second)
+	before, cpu := scripts(t, client), processorTime(t, client)
+	const seconds = 3
+	time.Sleep(seconds * time.Second)
+	after := scripts(t, client)
+	cpu = processorTime(t, client) - cpu
+
+	var took []time.Duration
+	for range frees {
+		time.Sleep(200 * time.Millisecond)
+		freed := time.Now()
+		held.Release()
+		took = append(took, (<-admitted).Sub(freed))
+		release <- struct{}{}
+		for {
+			held, err = holder.Take(t.Context(), limit.Request{})
+			require.NoError(t, err)
+			if held.Allowed {
+				break
+			}
+			select { // another waiter was faster
+			case <-admitted:
+				release <- struct{}{}
+			case <-time.After(time.Millisecond):
+			}
+		}
+	}
+	cancel()
+	close(release)
+	waiters.Wait()
+	held.Release()
+	slices.Sort(took)
+	t.Logf("%d instances wait: %.0f calls/s, %.1f %% of a processor in Redis, %.0f µs a script; a slot was admitted after %v (median), %v (99 of 100)",
+		instances, (after.calls-before.calls)/seconds, cpu/seconds*100, (after.usec-before.usec)/(after.calls-before.calls),
+		took[len(took)/2].Round(time.Millisecond), took[len(took)*99/100].Round(time.Millisecond))
+	require.Less(t, took[len(took)/2], time.Second, "far less than a lease lives")
+}
+
+// processorTime returns the seconds of processor time that a server has used.
+func processorTime(t *testing.T, client *redis.Client) (seconds float64) {
+	for line := range strings.Lines(client.Info(t.Context(), "cpu").Val()) {
+		for _, field := range []string{"used_cpu_user:", "used_cpu_sys:"} {
+			if rest, ok := strings.CutPrefix(line, field); ok {
+				var n float64
+				_, err := fmt.Sscan(rest, &n)
+				require.NoError(t, err)
+				seconds += n
+			}
+		}
+	}
+	return seconds
+}
