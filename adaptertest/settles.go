@@ -44,7 +44,7 @@ func (s suite) settlesLater(t *testing.T) {
 		statuses map[int]int
 	}{
 		"a status":       {unauthorized, silent, map[int]int{401: 5, 429: 15}},
-		"a body":         {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "wrong", 401) }, silent, map[int]int{401: 5, 429: 15}},
+		"a body":         {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "wrong", http.StatusUnauthorized) }, silent, map[int]int{401: 5, 429: 15}},
 		"another":        {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }, silent, map[int]int{403: 20}},
 		"nothing":        {silent, silent, map[int]int{200: 20}},
 		"answered first": {unauthorized, ok, map[int]int{204: 20}},
