@@ -82,7 +82,6 @@ func (b *batcher) take(ctx context.Context, charges []core.Charge) (core.Decisio
 	b.queue = append(b.queue, r)
 	b.mu.Unlock()
 
-	began := ticks()
 	r.timer.Reset(b.store.timeout)
 	defer r.timer.Stop()
 	select {
@@ -91,7 +90,7 @@ func (b *batcher) take(ctx context.Context, charges []core.Charge) (core.Decisio
 	case <-ctx.Done():
 		return b.abandon(r, ctx.Err())
 	case <-r.timer.C:
-		return b.abandon(r, b.late(r, began))
+		return b.abandon(r, b.late(r))
 	}
 }
 
@@ -116,8 +115,9 @@ func (b *batcher) abandon(r *request, err error) (core.Decision, error) {
 	return core.Decision{}, b.store.unanswered(err, r.charges, time.Now().Add(b.store.timeout))
 }
 
-// late returns the error of r, which was queued at a time and has no answer.
-func (b *batcher) late(r *request, began int64) error {
+// late returns the error of r, which has no answer within the timeout.
+func (b *batcher) late(r *request) error {
+	began := ticks() - int64(b.store.timeout)
 	keys, _ := b.rules.Encode("", 0, [][]core.Charge{r.charges})
 	if blocked := b.store.blocked(keys[0], began); blocked != nil {
 		return blocked
