@@ -140,7 +140,7 @@ func TestRenewedInPart(t *testing.T) {
 		store.mu.Unlock()
 		time.Sleep(3*time.Second - 1)
 		require.False(t, closed(held[1].Lost()))
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		require.True(t, closed(held[1].Lost()))
 		time.Sleep(time.Minute)
 		for i, d := range held {
