@@ -170,23 +170,6 @@ func (p *version) wait(w *waiter, d *Decision) error {
 	}
 }
 
-// refusedUntil returns until when the decision d certainly refuses w, and until when it
-// does if no lease is released: leases are, at any time.
-func (w *waiter) refusedUntil(d *Decision) (certain, due time.Time) {
-	now := time.Now()
-	due = now.Add(d.RetryAfter)
-	if d.RetryAfter == Never {
-		return due, due
-	}
-	var longest int64
-	for i, o := range d.core.Outcomes() {
-		if d.refuses(i) && !w.charges[i].Quota.Leases() {
-			longest = max(longest, o.RetryAfter)
-		}
-	}
-	return now.Add(micros(longest)), due
-}
-
 // await returns true when w may ask the store, and false with its refusal.
 func (p *version) await(w *waiter, d *Decision) (mayAsk bool, err error) {
 	queues := &p.limiter.queues

@@ -85,6 +85,23 @@ func (p *patience) set(rules uint16, wait time.Duration) {
 	}
 }
 
+// refusedUntil returns until when the decision d certainly refuses w, and until when it
+// does if no lease is released: leases are, at any time.
+func (w *waiter) refusedUntil(d *Decision) (certain, due time.Time) {
+	now := time.Now()
+	due = now.Add(d.RetryAfter)
+	if d.RetryAfter == Never {
+		return due, due
+	}
+	var longest int64
+	for i, o := range d.core.Outcomes() {
+		if d.refuses(i) && !w.charges[i].Quota.Leases() {
+			longest = max(longest, o.RetryAfter)
+		}
+	}
+	return now.Add(micros(longest)), due
+}
+
 // mayWait reports whether each rule that refuses w lets it wait for as long as w is
 // certainly refused. It makes due, when w asks again, no later than the end of its
 // patience.

@@ -3,6 +3,7 @@ package waiting
 import (
 	"cmp"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -103,6 +104,23 @@ func (s *Queues) advance(q *queue, w *Waiter, d *core.Decision) {
 			next.rouse()
 		}
 	}
+}
+
+// pollEvery is how often the first waiter of a queue asks for units that may come back at
+// any time.
+const pollEvery = 100 * time.Millisecond
+
+// poll returns when the first waiter of q asks, if units should come back at due. The
+// times are spread, so that processes do not ask together.
+func (s *Queues) poll(q *queue, due time.Time) time.Time {
+	if !q.id.AnyTime {
+		return due
+	}
+	every := max(pollEvery, time.Duration(s.polled)*time.Second/time.Duration(max(1, s.Polls)))
+	if next := time.Now().Add(every*3/4 + rand.N(every/2)); next.Before(due) {
+		return next
+	}
+	return due
 }
 
 // newest reports whether no later decision than d is known. Waiters that ask

@@ -22,7 +22,6 @@
 package waiting
 
 import (
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -30,10 +29,6 @@ import (
 
 	"github.com/routelimit/limit/core"
 )
-
-// pollEvery is how often the first waiter of a queue asks for units that may come back at
-// any time.
-const pollEvery = 100 * time.Millisecond
 
 // abreast is how many waiters of one queue may ask the store at a time.
 const abreast = 16
@@ -165,19 +160,6 @@ func (s *Queues) drop(q *queue) {
 	default:
 		delete(s.of, name)
 	}
-}
-
-// poll returns when the first waiter of q asks, if units should come back at due. The
-// times are spread, so that processes do not ask together.
-func (s *Queues) poll(q *queue, due time.Time) time.Time {
-	if !q.id.AnyTime {
-		return due
-	}
-	every := max(pollEvery, time.Duration(s.polled)*time.Second/time.Duration(max(1, s.Polls)))
-	if next := time.Now().Add(every*3/4 + rand.N(every/2)); next.Before(due) {
-		return next
-	}
-	return due
 }
 
 // mayAsk reports whether w waits only for its time, and for no other waiter.
