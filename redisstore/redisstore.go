@@ -89,8 +89,9 @@ type Options struct {
 }
 
 // A Store is a [core.Store] on Redis. It is safe for concurrent use, runs no
-// goroutine while it is idle, and does not close the client. Hooks that are added
-// to a [redis.Client] after [New] do not see its calls.
+// goroutine while it is idle, and does not close the client. Hooks of a
+// [redis.Client], such as those for tracing, see its calls if the options of the
+// client set ContextTimeoutEnabled: otherwise the store uses a copy without hooks.
 //
 // Each call is sent once. The client does not repeat a call whose reply is lost,
 // since Redis may have counted it. Such a call returns an error, and may have
