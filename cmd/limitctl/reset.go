@@ -90,7 +90,7 @@ func (s *session) reset(cmd *cobra.Command, f *finding, yes, asJSON bool) error 
 	for _, state := range states {
 		r := state.Of()
 		if err := s.limits.Reset(cmd.Context(), r, state.Key); err != nil {
-			return printable(redisclient.Explain(fmt.Errorf("after %d resets: %w", len(done), err)))
+			return printable(fmt.Errorf("after %d resets: %w", len(done), redisclient.Explain(err)))
 		}
 		done = append(done, reset{state.Policy, state.Rule, state.Key})
 		if !asJSON {

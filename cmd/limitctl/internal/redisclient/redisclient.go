@@ -14,6 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/notice"
 	"github.com/routelimit/limit/internal/redisfacts"
 )
 
@@ -103,6 +105,8 @@ const dialTimeout = 3 * time.Second
 // flags.
 func Explain(err error) error {
 	var dial *net.OpError
+	var diagnosis *core.Diagnosis
+	var reply redis.Error
 	switch {
 	case err == nil:
 	case errors.As(err, &dial) && dial.Op == "dial":
@@ -111,8 +115,14 @@ func Explain(err error) error {
 		return fmt.Errorf("%w: the Redis is a Cluster: write --cluster", err)
 	case strings.Contains(err.Error(), "cluster support disabled"):
 		return fmt.Errorf("%w: the Redis is no Cluster: leave out --cluster", err)
+	case errors.As(err, &diagnosis) && diagnosis.Code == notice.NoPermission && errors.As(err, &reply):
+		return noRight(reply) // the rights that the diagnosis names are those of a limiter
 	case redisfacts.NoRight(err.Error()) && !strings.Contains(err.Error(), "ACL SETUSER"): // of package control
-		return fmt.Errorf("%w: the user of --redis lacks a right: docs/operating.md#acl-rights has the command that grants it", err)
+		return noRight(err)
 	}
 	return err
+}
+
+func noRight(err error) error {
+	return fmt.Errorf("%w: the user of --redis lacks a right: docs/operating.md#acl-rights has the command that grants it", err)
 }
