@@ -113,9 +113,11 @@ if [ -e .git ]; then
 else
 	banner 'This is not a git checkout: no release of it was made and installed'
 fi
-patterns=$(go list -m -f '{{.Dir}}/...') # at once, so that waits overlap
+# All at once, the longest first, and more than one for each processor: most of their
+# time is waits. lint.sh has run vet.
+patterns="$PWD/proof/... $PWD/redisstore $(go list -m -f '{{.Dir}}/...')"
 # shellcheck disable=SC2086 # these are flags, or none, and patterns
-go test -vet=off $race $packages $patterns # lint.sh has run vet
+go test -vet=off -p=4 $race $packages $patterns
 (cd deploy && GOWORK=off go test -timeout=20m ./...) # outside of go.work, as tools
 if [ -n "$race" ]; then
 	# What goes another way without the race detector, and the long runs of one
