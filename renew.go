@@ -3,6 +3,7 @@ package limit
 import (
 	lists "container/list"
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -115,9 +116,7 @@ func (r *renewals) renew() {
 		until = end // so that a loss is noticed in time
 	}
 	r.mu.Unlock()
-	ctx, cancel := context.WithDeadline(context.Background(), until)
-	held, err := r.store.Renew(ctx, r.policy, charges)
-	cancel()
+	held, err := r.ask(charges, until)
 	r.mu.Lock()
 
 	known := err == nil && len(held) == len(charges)
@@ -144,6 +143,19 @@ func (r *renewals) renew() {
 			r.insert(l)
 		}
 	}
+}
+
+// ask asks the store to renew leases. A panic of it counts as a failure: in the goroutine
+// of a timer it would end the program.
+func (r *renewals) ask(charges []core.Charge, until time.Time) (held []bool, err error) {
+	defer func() {
+		if problem := recover(); problem != nil {
+			held, err = nil, fmt.Errorf("limit: the store panicked: %v", problem)
+		}
+	}()
+	ctx, cancel := context.WithDeadline(context.Background(), until)
+	defer cancel()
+	return r.store.Renew(ctx, r.policy, charges)
 }
 
 // end returns when l is lost unless it is renewed.

@@ -30,6 +30,7 @@ type distant struct {
 	charges  []int       // of each call
 	atOnce   bool        // whether there were two calls at the same time
 	failing  uint64      // the id of a lease whose renewals fail
+	panics   int         // how many calls panic
 }
 
 func (d *distant) Renew(ctx context.Context, policy string, charges []core.Charge) ([]bool, error) {
@@ -37,8 +38,13 @@ func (d *distant) Renew(ctx context.Context, policy string, charges []core.Charg
 	d.atOnce = d.inFlight.Add(1) > 1 || d.atOnce
 	d.at, d.charges = append(d.at, time.Now()), append(d.charges, len(charges))
 	failing := d.failing
+	d.panics--
+	panics := d.panics >= 0
 	d.mu.Unlock()
 	defer d.inFlight.Add(-1)
+	if panics {
+		panic("no")
+	}
 	time.Sleep(d.takes)
 	held, err := d.Store.Renew(ctx, policy, charges)
 	for i := range held {
@@ -147,5 +153,19 @@ func TestRenewedInPart(t *testing.T) {
 			assert.Equal(t, i == 1, closed(d.Lost()))
 			d.Release()
 		}
+	})
+}
+
+// TestRenewalPanics holds that a panic of the store, such as of a hook of its client, is
+// a renewal that failed.
+func TestRenewalPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &distant{Store: memstore.New(nil), panics: 1}
+		d := hold(t, New(store, nil), thousand)
+		defer d.Release()
+		time.Sleep(10 * time.Second)
+		assert.False(t, closed(d.Lost()))
+		at, _ := store.calls()
+		assert.Greater(t, len(at), 8)
 	})
 }

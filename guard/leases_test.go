@@ -1,6 +1,8 @@
 package guard
 
 import (
+	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 
@@ -281,4 +283,42 @@ func TestUndoWhenRoomIsTaken(t *testing.T) {
 	require.NoError(t, err)
 	assert.EqualValues(t, 1, left.Outcomes()[0].Remaining)
 	assert.EqualValues(t, 2, left.Outcomes()[1].Remaining)
+}
+
+// partly is a store that fails to renew one lease.
+type partly struct {
+	core.Store
+	failing uint64
+}
+
+func (p *partly) Renew(ctx context.Context, policy string, charges []core.Charge) ([]bool, error) {
+	held, err := p.Store.Renew(ctx, policy, charges)
+	for i := range charges {
+		if charges[i].ID == p.failing {
+			held[i], err = false, core.ErrUnavailable
+		}
+	}
+	return held, err
+}
+
+// TestRenewedInOverflowInPart renews leases in one call: one fails, and does not keep
+// another in an overflow quota from being renewed.
+func TestRenewedInOverflowInPart(t *testing.T) {
+	now := new(atomic.Int64)
+	now.Store(1000 * hour)
+	store := at(now)
+	o := overflowStore{Store: &partly{store, 3}, now: now.Load}
+	o.until.advance(now.Load() + hour)
+	leases := []core.Charge{leased(1), leased(2), leased(3)}
+	for i := range leases {
+		leases[i].Key = fmt.Sprint("k", i)
+	}
+	for _, c := range []core.Charge{leases[0], shared(leases[1]), leases[2]} {
+		d, err := store.Take(t.Context(), "p", []core.Charge{c})
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+	}
+	held, err := o.Renew(t.Context(), "p", leases)
+	require.ErrorIs(t, err, core.ErrUnavailable)
+	require.Equal(t, []bool{true, true, false}, held)
 }

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/fnv"
@@ -44,17 +45,18 @@ func (o *overflowStore) renewed(charges []core.Charge) {
 	}
 }
 
-// Renew renews leases on the keys' own quotas, and on overflow quotas.
+// Renew renews leases on the keys' own quotas, and on overflow quotas: also if the
+// store could not renew some of the first.
 func (o *overflowStore) Renew(ctx context.Context, policy string, charges []core.Charge) ([]bool, error) {
 	held, err := o.Store.Renew(ctx, policy, charges)
-	if err != nil || !o.active(o.now()) || !slices.Contains(held, false) {
+	if err != nil && len(held) != len(charges) || !o.active(o.now()) || !slices.Contains(held, false) {
 		return held, err
 	}
-	shared, err := o.Store.Renew(ctx, policy, allShared(charges))
+	shared, other := o.Store.Renew(ctx, policy, allShared(charges))
 	for i := range shared {
 		held[i] = held[i] || shared[i]
 	}
-	return held, err
+	return held, cmp.Or(err, other)
 }
 
 // Release releases leases on the keys' own quotas, and on overflow quotas.

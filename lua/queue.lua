@@ -30,10 +30,10 @@ local function queue_after(s, n)
   if wait > 0 then
     if s.delay - wait > after then after = s.delay - wait end
     for i = 1, #s.gaps, 2 do
-      local from, count = open(s, i)
-      if count >= s.room + n then
-        local soon = passed(s, s.total - from) - wait
-        if soon < after then after = soon end
+      if s.gaps[i + 1] >= s.room + n then
+        local from, count = open(s, i)
+        local soon = count >= s.room + n and passed(s, s.total - from) - wait
+        if soon and soon < after then after = soon end
       end
     end
   end
@@ -47,16 +47,19 @@ local function queue_outlook(s)
   local room = s.rule.burst + 1 - units(s)
   if wait > 0 and s.delay > wait and room > 0 then room = 0 end
   for i = 1, #s.gaps, 2 do
-    local from, count = open(s, i)
-    if count > room and (wait == 0 or passed(s, s.total - from) <= wait) then room = count end
+    if s.gaps[i + 1] > room then
+      local from, count = open(s, i)
+      if count > room and (wait == 0 or passed(s, s.total - from) <= wait) then room = count end
+    end
   end
   s.used = s.rule.burst + 1 - room
   s.room, s.more, s.reset = room, 0, 0
   if s.used > 0 then s.more, s.reset = queue_after(s, room < 0 and 1 - room or 1), queue_after(s, s.used) end
 end
 
--- drops what has passed
+-- drops what has passed, which comes first
 local function trim(s)
+  if #s.gaps == 0 or s.gaps[1] >= s.next then return end
   local left = {}
   for i = 1, #s.gaps, 2 do
     local from, count = open(s, i)
@@ -68,10 +71,17 @@ end
 local function take_queue(s, n)
   s.taken = true
   for i = 1, #s.gaps, 2 do
-    local from, count = open(s, i)
-    local delay = count >= n and passed(s, s.total - from)
+    local from, count, delay
+    if s.gaps[i + 1] >= n then
+      from, count = open(s, i)
+      delay = count >= n and passed(s, s.total - from)
+    end
     if delay and (s.rule.wait == 0 or delay <= s.rule.wait) then
       s.gaps[i], s.gaps[i + 1], s.delay_taken = from + n, count - n, delay
+      if count == n then
+        table.remove(s.gaps, i)
+        table.remove(s.gaps, i)
+      end
       local ends = passed(s, s.total - from - n)
       trim(s)
       queue_outlook(s)

@@ -112,14 +112,22 @@ func (b *batcher) abandon(r *request, err error) (core.Decision, error) {
 		r.state = abandoned // it is dropped when its turn comes
 		return core.Decision{}, err
 	}
-	return core.Decision{}, b.store.unanswered(err, r.charges, time.Now().Add(b.store.timeout))
+	if !takesLeases(r.charges) {
+		return core.Decision{}, err
+	}
+	return core.Decision{}, unanswered(err, r.charges, time.Now().Add(b.store.timeout), b.store.uncertainty(b.keyOf(r)))
+}
+
+// keyOf returns the key of r that says which server decides r.
+func (b *batcher) keyOf(r *request) string {
+	keys, _ := b.rules.Encode("", 0, [][]core.Charge{r.charges})
+	return keys[0]
 }
 
 // late returns the error of r, which has no answer within the timeout.
 func (b *batcher) late(r *request) error {
 	began := ticks() - int64(b.store.timeout)
-	keys, _ := b.rules.Encode("", 0, [][]core.Charge{r.charges})
-	if blocked := b.store.blocked(keys[0], began); blocked != nil {
+	if blocked := b.store.blocked(b.keyOf(r), began); blocked != nil {
 		return blocked
 	}
 	return b.store.errTimeout
@@ -204,8 +212,9 @@ func (b *batcher) next() *request {
 	return nil
 }
 
-// decide calls the script for a batch and fills in the results. If the script fails,
-// each decision is sent alone, so that one of them cannot fail the others.
+// decide calls the script for a batch and fills in the results. If the script fails, or
+// may not use a client's key, each decision is sent alone, so that one of them cannot
+// fail the others.
 func (b *batcher) decide(ctx context.Context, batch []*request) {
 	charges := make([][]core.Charge, len(batch))
 	for i, r := range batch {
@@ -223,7 +232,7 @@ func (b *batcher) decide(ctx context.Context, batch []*request) {
 	if err == nil {
 		return
 	}
-	if len(batch) > 1 && isScriptError(err) {
+	if len(batch) > 1 && (isScriptError(err) || isRefusedKey(err)) {
 		for i := range batch {
 			b.decide(ctx, batch[i:i+1])
 		}

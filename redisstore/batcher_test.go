@@ -298,3 +298,22 @@ type scriptFault string
 
 func (e scriptFault) Error() string { return string(e) }
 func (scriptFault) RedisError()     {}
+
+// TestRefusedKeyInBatch has a client choose a key that the Redis user may not touch:
+// decisions in the same batch do not fail with it.
+func TestRefusedKeyInBatch(t *testing.T) {
+	admin := redistest.Real(t)
+	require.NoError(t, admin.Do(t.Context(), "ACL", "SETUSER", "digits", "reset", "on", ">secret", "~limit:1:{p}:r:[0-9]*", "+@all").Err())
+	client := redis.NewClient(&redis.Options{Addr: admin.Options().Addr, Username: "digits", Password: "secret"})
+	defer client.Close()
+	store := New(client, &Options{Timeout: 10 * time.Second})
+	batch := make([]*request, 0, 3)
+	for _, key := range []string{"1", "k", "2"} {
+		batch = append(batch, &request{charges: []core.Charge{charge("r", key, 1000, time.Minute)}})
+	}
+	store.batcher("p", batch[0].charges).decide(t.Context(), batch)
+	assert.NoError(t, batch[0].err)
+	assert.ErrorContains(t, batch[1].err, "NOPERM")
+	assert.NotErrorIs(t, batch[1].err, core.ErrUnavailable)
+	assert.NoError(t, batch[2].err)
+}

@@ -52,17 +52,17 @@ func (c *clock) bounds(now int64) (low, high int64) {
 	return c.low - wider, c.high + wider
 }
 
-// latest returns the server's time at the end of ctx, or later by up to the uncertainty.
-// It returns 0 if nothing is known.
-func (c *clock) latest(ctx context.Context, now int64) int64 {
+// latest returns the server's time at the end of ctx, or later by up to the uncertainty,
+// which is in µs. It returns 0 if nothing is known.
+func (c *clock) latest(ctx context.Context, now int64) (latest, uncertainty int64) {
 	end, ok := ctx.Deadline()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !ok || !c.known {
-		return 0
+		return 0, 0
 	}
-	_, high := c.bounds(now)
-	return now + time.Until(end).Microseconds() + high
+	low, high := c.bounds(now)
+	return now + time.Until(end).Microseconds() + high, high - low
 }
 
 // uncertainty returns how wide the bounds are, in µs, or 0 if nothing is known.
@@ -99,17 +99,16 @@ func (e *unansweredError) Unwrap() error { return e.error }
 func (e *unansweredError) MayTakeUntil() time.Time { return e.until }
 
 // unanswered returns err, of a call for charges that is given up at a time, as an
-// unansweredError. After a reply that is an error, nothing was taken. Only of leases it
-// matters, which can be released by their ids.
-func (s *Store) unanswered(err error, charges []core.Charge, end time.Time) error {
-	leases := slices.ContainsFunc(charges, func(c core.Charge) bool { return c.Quota.Leases() })
-	if _, _, replied := replyOf(err); replied || !leases || errors.Is(err, errLate) {
+// unansweredError. The call may run for longer by the uncertainty, in µs. After a reply
+// that is an error, nothing was taken. It matters only for leases, which can be released
+// by their ids.
+func unanswered(err error, charges []core.Charge, end time.Time, uncertainty int64) error {
+	if _, _, replied := replyOf(err); replied || !takesLeases(charges) || errors.Is(err, errLate) {
 		return err
 	}
-	widest, now := int64(0), localTime()
-	s.servers.Range(func(_, known any) bool {
-		widest = max(widest, known.(*server).clock.uncertainty(now))
-		return true
-	})
-	return &unansweredError{err, end.Add(time.Duration(widest) * time.Microsecond)}
+	return &unansweredError{err, end.Add(time.Duration(uncertainty) * time.Microsecond)}
+}
+
+func takesLeases(charges []core.Charge) bool {
+	return slices.ContainsFunc(charges, func(c core.Charge) bool { return c.Quota.Leases() })
 }

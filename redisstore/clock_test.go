@@ -59,7 +59,9 @@ func TestClockIsSet(t *testing.T) {
 		var c clock
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		assert.Zero(t, c.latest(ctx, 0), "unknown")
+		latest, uncertainty := c.latest(ctx, 0)
+		assert.Zero(t, latest, "unknown")
+		assert.Zero(t, uncertainty)
 		assert.Zero(t, c.uncertainty(0))
 		c.learn(1000, 1100, 5e9)
 		c.learn(2000, 2010, 5e9+1000)
@@ -69,8 +71,11 @@ func TestClockIsSet(t *testing.T) {
 		assert.EqualValues(t, 12+2*1000, c.uncertainty(3100+1000*drift))
 		c.learn(4000, 4100, 5e9+3000+step)
 		assert.EqualValues(t, 102, c.uncertainty(4100), "begun anew")
-		assert.InDelta(t, 4100+1e6+5e9+step, c.latest(ctx, 4100), 500e3)
-		assert.Zero(t, c.latest(context.Background(), 4100), "no end")
+		latest, uncertainty = c.latest(ctx, 4100)
+		assert.InDelta(t, 4100+1e6+5e9+step, latest, 500e3)
+		assert.EqualValues(t, 102, uncertainty)
+		latest, _ = c.latest(context.Background(), 4100)
+		assert.Zero(t, latest, "no end")
 	}
 }
 
@@ -272,4 +277,46 @@ func TestFirstCall(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestUncertainServer has servers that were last called long ago. A call may run late by
+// the uncertainty about its own server when it was sent: neither by that of another
+// server, nor by less if another call has been answered meanwhile.
+func TestUncertainServer(t *testing.T) {
+	const day = 24 * time.Hour
+	direct := redistest.Real(t)
+	client := redis.NewClient(&redis.Options{Addr: direct.Options().Addr, ContextTimeoutEnabled: true})
+	defer client.Close()
+	var store *Store
+	var own *server
+	lost := false
+	client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		err := next(ctx, cmd)
+		if lost && isTake(cmd) {
+			now := localTime()
+			own.clock.learn(now, now, now) // another call
+			return context.DeadlineExceeded
+		}
+		return err
+	}))
+	store = New(client, &Options{Timeout: 10 * time.Second})
+	_, err := store.Take(t.Context(), "p", lease(1, 100))
+	require.NoError(t, err)
+	own, _ = store.knownServerOf("k")
+	other := new(server)
+	other.clock.learn(0, 0, 0)
+	other.clock.at -= day.Microseconds()
+	store.servers.Store("127.0.0.1:1", other)
+
+	lost = true
+	for _, idle := range []time.Duration{day, 0} {
+		own.clock.at -= idle.Microseconds()
+		began := time.Now()
+		_, err = store.Take(t.Context(), "p", lease(2, 100))
+		var u *unansweredError
+		require.ErrorAs(t, err, &u)
+		late := u.MayTakeUntil().Sub(began) - store.timeout
+		assert.InDelta(t, 2*idle/drift, late, float64(10*time.Second))
+	}
+	assert.Less(t, store.uncertainty("k"), time.Second.Microseconds())
 }

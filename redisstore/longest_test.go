@@ -160,6 +160,51 @@ func TestLongest(t *testing.T) {
 	}
 }
 
+// TestLongestWithGaps has a batch of one key decide on a queue with as many gaps as it
+// can have, which are too small for it, or fit.
+func TestLongestWithGaps(t *testing.T) {
+	if os.Getenv("LIMIT_LONGEST") == "" {
+		t.Skip("set LIMIT_LONGEST=1 to run it")
+	}
+	client := redistest.Real(t)
+	for _, cost := range []int64{1, 3, 100_000} {
+		t.Run(fmt.Sprint("cost ", cost), func(t *testing.T) {
+			var times []time.Duration
+			decisions := 0
+			for range 5 {
+				require.NoError(t, client.FlushAll(t.Context()).Err())
+				now := start
+				store := at(client, &now)
+				one := []core.Charge{{Rule: "r", Key: "k", Cost: 1, Quota: core.Quota{Algorithm: core.Queue, Limit: 1000, Window: 3600_000_000, Burst: 5000}}}
+				var all []core.Return
+				for range 2*core.MaxGaps + 2 {
+					d, err := store.Take(t.Context(), "p", one)
+					require.NoError(t, err)
+					all = append(all, d.Return(0, one[0]))
+				}
+				for i := 1; i <= 2*core.MaxGaps; i += 2 {
+					given, err := store.Return(t.Context(), "p", all[i:i+1])
+					require.NoError(t, err)
+					require.Equal(t, []int64{1}, given)
+				}
+				now += 1_000_000
+				charges := []core.Charge{one[0]}
+				charges[0].Cost = cost
+				rules := lua.NewRules(store.prefix, "p", charges)
+				batch := slices.Repeat([][]core.Charge{charges}, maxBatch)
+				batch = batch[:fitting(store, rules, batch)]
+				decisions = len(batch)
+				require.NoError(t, client.ConfigResetStat(t.Context()).Err())
+				_, err := store.call(t.Context(), rules, batch)
+				require.NoError(t, err)
+				times = append(times, scriptTime(t, client))
+			}
+			t.Logf("%d decisions: %v to %v", decisions, slices.Min(times), slices.Max(times))
+			assert.LessOrEqual(t, slices.Min(times), longest)
+		})
+	}
+}
+
 var usec = regexp.MustCompile(`cmdstat_evalsha:calls=1,usec=(\d+)`)
 
 // scriptTime returns how long the only script took since the statistics were reset.

@@ -90,7 +90,7 @@ func (all *probes) dial(p *probe, at *server, o *redis.Options, timeout time.Dur
 		return
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(timeout))
+	_ = conn.SetDeadline(time.Now().Add(min(timeout, probeEvery))) // so that few are open, however long calls wait
 	if _, err := conn.Write([]byte("*1\r\n$4\r\nPING\r\n")); err != nil {
 		return
 	}

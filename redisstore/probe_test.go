@@ -2,10 +2,12 @@ package redisstore
 
 import (
 	"context"
+	"io"
 	"net"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -122,4 +124,18 @@ func TestProbeWithPanic(t *testing.T) {
 	all.dial(k, new(server), &redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) { panic("no") }}, time.Second)
 	<-k.done
 	require.NoError(t, k.err)
+}
+
+// TestProbeEnds has a server that accepts connections, and never answers. Calls may wait
+// for an hour, but a probe ends when the next one may begin.
+func TestProbeEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn, far := net.Pipe()
+		defer far.Close()
+		go func() { _, _ = io.Copy(io.Discard, far) }()
+		began := time.Now()
+		all := probes{at: make(map[string]*probe)}
+		all.dial(&probe{done: make(chan struct{})}, new(server), &redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) { return conn, nil }}, time.Hour)
+		require.Equal(t, probeEvery, time.Since(began))
+	})
 }

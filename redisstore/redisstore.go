@@ -222,7 +222,7 @@ func (s *Store) call(ctx context.Context, rules *lua.Rules, batch [][]core.Charg
 	default:
 		return reply[:last], nil
 	}
-	return nil, s.unanswered(err, batch[0], c.end)
+	return nil, unanswered(err, batch[0], c.end, c.uncertainty.Load())
 }
 
 // errWrongReply is about replies out of order. Clients and proxies have mixed them up

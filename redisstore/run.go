@@ -25,6 +25,8 @@ type invocation struct {
 
 	end     time.Time              // when its caller leaves; set by run
 	failing atomic.Pointer[server] // the server that an error is about
+
+	uncertainty atomic.Int64 // of the clock of the server when a timed call was last sent, µs
 }
 
 // answered reports whether a reply is that of a timed call.
@@ -100,9 +102,10 @@ func (s *Store) evalDetached(ctx context.Context, c *invocation) ([]int64, error
 // NOSCRIPT: after any other error the script may have run. A call that came after its
 // deadline took nothing: it is sent again, since the server's clock may have been set.
 func (s *Store) eval(ctx context.Context, c *invocation) ([]int64, error) {
-	a, err := s.begin(ctx, c.keys[0])
+	var a attempt
 	answered := false
-	defer func() { a.leave(answered) }()
+	defer func() { a.leave(answered) }() // also if a hook of the client panics
+	err := s.begin(ctx, &a, c.keys[0])
 	if err != nil || !a.identified { // a server that has just answered may be slow, but does not fail
 		c.failing.Store(a.server)
 	}
@@ -143,7 +146,9 @@ func (s *Store) send(ctx context.Context, a *attempt, c *invocation, command, sc
 	var sent int64
 	if c.timed {
 		sent = localTime()
-		words[first+1] = a.clock.latest(ctx, sent)
+		latest, uncertainty := a.clock.latest(ctx, sent)
+		words[first+1] = latest
+		c.uncertainty.Store(uncertainty)
 	}
 	cmd := once{redis.NewIntSliceCmd(ctx, words...)}
 	cmd.SetFirstKeyPos(3)

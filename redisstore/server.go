@@ -59,6 +59,27 @@ func (s *Store) serverOf(ctx context.Context, key string) (*server, redis.Univer
 	return known.(*server), client, nil
 }
 
+// knownServerOf is serverOf without a question to the Cluster. It returns nil if the
+// client does not know the server.
+func (s *Store) knownServerOf(key string) (*server, redis.UniversalClient) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	server, client, err := s.serverOf(ctx, key)
+	if err != nil {
+		return nil, nil
+	}
+	return server, client
+}
+
+// uncertainty returns that of the clock of the server of a key, in µs.
+func (s *Store) uncertainty(key string) int64 {
+	server, _ := s.knownServerOf(key)
+	if server == nil {
+		return 0
+	}
+	return server.clock.uncertainty(localTime())
+}
+
 // An attempt is a call to a server, with what was known when it began.
 type attempt struct {
 	*server
@@ -69,20 +90,21 @@ type attempt struct {
 	entered    bool  // whether it has a turn
 }
 
-// begin begins a call to the server of a key, when it is its turn.
-func (s *Store) begin(ctx context.Context, key string) (a attempt, err error) {
+// begin begins a call to the server of a key, when it is its turn. The caller leaves a,
+// also after an error and a panic.
+func (s *Store) begin(ctx context.Context, a *attempt, key string) (err error) {
 	a.restarts = s.restarts.Load()
 	if a.server, a.client, err = s.serverOf(ctx, key); err != nil {
-		return a, err
+		return err
 	}
 	if err = a.enter(ctx); err != nil {
-		return a, err
+		return err
 	}
 	a.failures = a.server.failures.Load()
 	if !a.known.Load() || a.server.checked.Load() != a.failures {
-		err = s.identify(ctx, &a)
+		err = s.identify(ctx, a)
 	}
-	return a, err
+	return err
 }
 
 // end ends a call that was answered. It returns an error if the server was found

@@ -156,3 +156,25 @@ func TestExhaustedPool(t *testing.T) {
 		})
 	}
 }
+
+// TestTurnAfterPanic has a hook panic while a call asks who the server is: the turn of
+// the call ends all the same.
+func TestTurnAfterPanic(t *testing.T) {
+	direct := redistest.Real(t)
+	client := redis.NewClient(&redis.Options{Addr: direct.Options().Addr, PoolSize: 1, ContextTimeoutEnabled: true})
+	defer client.Close()
+	panics := true
+	client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		if cmd.Name() == "info" && panics {
+			panics = false
+			panic("no")
+		}
+		return next(ctx, cmd)
+	}))
+	store := New(client, &Options{Timeout: 10 * time.Second})
+	assert.Panics(t, func() { _, _ = store.Take(t.Context(), "p", probing) })
+	server, _ := store.knownServerOf("k")
+	require.Empty(t, server.turns)
+	_, err := store.Take(t.Context(), "p", probing)
+	assert.NoError(t, err)
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/redisfacts"
 )
 
 // unavailable holds the error codes of a Redis that cannot decide now, whatever the
@@ -72,6 +73,12 @@ func replyOf(err error) (code, message string, ok bool) {
 func isScriptError(err error) bool {
 	code, _, ok := replyOf(err)
 	return ok && code == "ERR" && !errors.Is(err, core.ErrUnavailable)
+}
+
+// isRefusedKey reports whether the user may not touch a key that a client chose: see
+// denied. Redis refuses the call before it runs, so nothing was taken.
+func isRefusedKey(err error) bool {
+	return err != nil && redisfacts.NoRight(err.Error()) && !errors.Is(err, core.ErrUnavailable)
 }
 
 // explain classifies an error. It returns the error of ctx if that has ended, one
