@@ -121,7 +121,7 @@ func (l *Limiter) noticeProxies(r *http.Request) {
 		header := cmp.Or(p.Header, "X-Forwarded-For")
 		if len(r.Header.Values(header)) == 0 && !n.silentProxy.Swap(true) {
 			notice.Write(l.log(), notice.SilentProxy, "limit: a trusted proxy sent no client address: its clients share the quota of its own "+
-				"address; have it send the header. A health check of the proxy itself is no mistake", 0, "header", header)
+				"address; configure the proxy to send the header. Ignore this line for health checks by the proxy itself", 0, "header", header)
 		}
 		return
 	}
@@ -131,7 +131,8 @@ func (l *Limiter) noticeProxies(r *http.Request) {
 	for _, name := range forwardingHeaders {
 		if len(r.Header[name]) > 0 && !n.untrusted.Swap(true) {
 			notice.Write(l.log(), notice.UntrustedProxy, "limit: a request has a forwarding header, and limit.Options.Proxies does not trust its peer: "+
-				"if the peer is your proxy, name it there, since all its clients share one quota, and what exempts its address exempts them all. If it is not, a client sent the header; ignore this line", 0,
+				"if the peer is your proxy, add it to Proxies.Trusted: until then all its clients share one quota, and what exempts its address exempts them all. "+
+				"Otherwise a client sent the header, and the line can be ignored", 0,
 				"header", name)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 // minToken is the length of 128 bits in base 64.
 const minToken = 22
 
-const needsToken = `This page needs its token. The program logs an address with it at its start, which ends with ?token=…
+const needsToken = `This page needs its token. The program logged an address that ends with ?token=… when it started: open that address.
 To let people sign in instead, set livepage.Options.Authorize.
 `
 

@@ -54,7 +54,7 @@ func (p *Policies) apply(v version) error {
 	status := p.status()
 	p.log().Info("policyfile: policies are in force", "source", status.Source, "sum", status.Sum, "by", status.By, "policies", len(v.policies))
 	if len(lifted) > 0 {
-		notice.Write(&p.lines, notice.PoliciesLifted, "policyfile: limits that were in force are lifted, or return to those in code", 0,
+		notice.Write(&p.lines, notice.PoliciesLifted, "policyfile: these limits are no longer in the file: those in code apply, if there are any", 0,
 			"source", status.Source, "by", status.By, "lifted", listed(lifted))
 	}
 	if entries := v.exemptProxies(p.limiter.Proxies()); len(entries) > 0 {

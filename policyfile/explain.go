@@ -42,7 +42,11 @@ func (f *File) Explain(r *http.Request, options *limit.Options) string {
 	}
 	e.line("exempt: no entry matches")
 	if entry, ok := e.entry(f.barred); ok {
-		e.line("barred by %s: answered with 403 on each route that has a policy", entry)
+		if matchOf(e.mux, lookedUp(r)).pattern == "" {
+			e.line("barred by %s, but no route of the file matches: answered with 403 only if code attaches a policy there", entry)
+		} else {
+			e.line("barred by %s: answered with 403", entry)
+		}
 		return e.String()
 	}
 	e.line("barred: no entry matches")

@@ -262,7 +262,7 @@ func (p *Policies) report(which int, err error, origin, by string) {
 	if by != "" {
 		args = append(args, "by", by)
 	}
-	notice.Write(&p.lines, notice.InvalidPolicies, "policyfile: a file is not in force: what was in force before stays", 0, args...)
+	notice.Write(&p.lines, notice.InvalidPolicies, "policyfile: a file was rejected: the previous policies stay in force", 0, args...)
 }
 
 func (p *Policies) log() *slog.Logger {

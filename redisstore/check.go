@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +32,8 @@ const checkTimeout = 5 * time.Second
 func (s *Store) Check(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
+	key, began := lua.Key(s.prefix, "check", "check", ""), ticks()
+	defer time.AfterFunc(probeAfter, func() { _ = s.probe(bounded, key) }).Stop() // tells a full pool from a dead server
 	done := make(chan error, 1)
 	go func() { // since a client may ignore its context
 		err := errPanicked
@@ -48,6 +51,9 @@ func (s *Store) Check(ctx context.Context) error {
 	case <-bounded.Done():
 		err = &core.Diagnosis{Code: notice.Unreachable, Err: fmt.Errorf("redisstore: %w: Redis did not answer a check in time: %w",
 			core.ErrUnavailable, bounded.Err())}
+	}
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, redis.ErrPoolTimeout) {
+		err = cmp.Or(s.blocked(key, began), err)
 	}
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return ctx.Err()

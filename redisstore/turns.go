@@ -42,18 +42,30 @@ func poolSize(client redis.UniversalClient) int {
 // errNoTurn is about a call that was never sent.
 var errNoTurn = errors.New("redisstore: no turn")
 
-// enter waits for a turn. The channel hands turns to its senders in order of arrival.
+// enter waits for a turn, for half of the time that ctx leaves: a call that is sent with
+// less would time out at a distant server, which is no sign that the server fails, and
+// costs its connection. The channel hands turns to its senders in order of arrival.
 func (a *attempt) enter(ctx context.Context) error {
 	if a.turns == nil {
 		return nil
 	}
 	select {
 	case a.turns <- struct{}{}:
-	case <-ctx.Done():
-		return errNoTurn
+		a.entered = true
+		return nil
+	default:
 	}
-	a.entered = true
-	return nil
+	deadline, _ := ctx.Deadline()
+	timer := time.NewTimer(time.Until(deadline) / 2)
+	defer timer.Stop()
+	select {
+	case a.turns <- struct{}{}:
+		a.entered = true
+		return nil
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return errNoTurn
 }
 
 // leave ends a turn. With answered, the server has replied.

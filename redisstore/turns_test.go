@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -108,6 +109,24 @@ func TestNoTurn(t *testing.T) {
 	assert.Equal(t, context.Canceled, err)
 }
 
+// TestHalfForTheWait has a call leave half of its time for the server.
+func TestHalfForTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := attempt{server: &server{turns: make(chan struct{}, 1)}}
+		a.turns <- struct{}{}
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		require.Equal(t, errNoTurn, a.enter(ctx))
+		require.Equal(t, 50*time.Millisecond, time.Since(began))
+
+		time.AfterFunc(24*time.Millisecond, func() { <-a.turns })
+		require.NoError(t, a.enter(ctx), "a turn that comes in time")
+		require.Equal(t, 74*time.Millisecond, time.Since(began))
+		require.Len(t, a.turns, 1)
+	})
+}
+
 func isBlocked(err error) bool {
 	d, ok := diagnosis(err)
 	return ok && d.Code == notice.NoConnection
@@ -138,6 +157,11 @@ func TestExhaustedPool(t *testing.T) {
 			})
 			_, err := store.Take(t.Context(), "p", probing)
 			assert.ErrorContains(t, err, "raise PoolSize in the options of the client, now 4")
+			redistest.Await(t, 10*time.Second, "a check that blames the pool", func() bool {
+				ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+				defer cancel()
+				return isBlocked(store.Check(ctx))
+			})
 
 			server.Pause()
 			redistest.Await(t, 10*time.Second, "an error that does not blame the pool", func() bool {
