@@ -191,8 +191,11 @@ func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) 
 	if err == nil && c.alone != 0 {
 		err = c.watch(&d)
 	}
-	if c.mayTake != 0 {
-		c.forsake(err == nil && d.Allowed)
+	switch admitted := err == nil && d.Allowed; {
+	case c.mayTake != 0:
+		c.forsake(admitted)
+	case admitted && !c.entered:
+		s.unreleased.own(charges)
 	}
 	if err != nil {
 		return core.Decision{}, err
