@@ -25,9 +25,10 @@ import (
 // room first, a later waiter may be admitted before an earlier one. Take, handlers whose
 // rules do not wait, and other processes do not queue, and may come first.
 //
-// What this process gives back (by Settle, Release or Reset) wakes the first
-// waiter at once. What another process releases under a rule of [Concurrency] it
-// notices within about 100 ms; otherwise it asks when the store has said. A decision of Wait can be settled, as one of [Policy.Reserve].
+// Units that this process gives back (by Settle, Release or Reset) wake the first
+// waiter at once. It notices a slot of [Concurrency] that another process releases
+// within about 100 ms. Otherwise it asks again at the time that the store said. A
+// decision of Wait can be settled, like one of [Policy.Reserve].
 //
 // A decision without an error is admitted. The error is that of ctx if it ends
 // first. It is a [*RefusedError] at once when the rules will certainly not admit

@@ -52,8 +52,8 @@ type Outcome struct {
 	// and 0 if the charge does not fit (RetryAfter says more then).
 	MoreAfter int64
 
-	// ResetAfter is how long until the quota is full again; 0 if it is. Of a request that
-	// got a slot of a [Queue] that was given back, it is how long until the end of that.
+	// ResetAfter is how long until the quota is full again; 0 if it is. For a request that
+	// got a returned slot of a [Queue], it is how long until the end of that slot.
 	ResetAfter int64
 }
 

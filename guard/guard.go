@@ -64,8 +64,8 @@ type Options struct {
 //
 // It is unknown whether a call that failed has taken its charges. After an
 // outage, the store may have counted a request that was refused, or one request
-// twice. Leases of [core.Concurrency] are released, once the store answers: those that
-// a failed Release left, and those of a Take without an answer that was not admitted, if
+// twice. Once the store answers, leases of [core.Concurrency] are released that a failed
+// Release has left. So are those of a refused request after a Take without an answer, if
 // the store says until when it may take them (see [core.Store]). So each Take needs new ids.
 //
 // # Guarantees
@@ -191,8 +191,11 @@ func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) 
 	if err == nil && c.alone != 0 {
 		err = c.watch(&d)
 	}
-	if c.mayTake != 0 {
-		c.forsake(err == nil && d.Allowed)
+	switch admitted := err == nil && d.Allowed; {
+	case c.mayTake != 0:
+		c.forsake(admitted)
+	case admitted && !c.entered:
+		s.unreleased.own(charges)
 	}
 	if err != nil {
 		return core.Decision{}, err

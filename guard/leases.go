@@ -58,7 +58,7 @@ func (s *Store) Release(ctx context.Context, policy string, charges []core.Charg
 	began, until := s.now(), s.unreleased.until.time()
 	err := s.try(ctx, func() error { return s.store.Release(ctx, policy, charges) })
 	failed := err != nil && (ctx.Err() != nil || errors.Is(err, core.ErrUnavailable))
-	if failed || err == nil && began < until {
+	if (failed || err == nil && began < until) && !s.unreleased.unknown(charges) {
 		s.releaseLater(policy, slices.Clone(charges), until)
 	}
 	if unavailable(ctx, err) {

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/routelimit/limit/core"
@@ -30,6 +31,28 @@ type unreleased struct {
 	// until is how long calls of Take without an answer may take leases of requests that
 	// were admitted without the store. A Release before that is repeated after it.
 	until moment
+
+	unasked [4096]atomic.Uint64 // ids of leases that the store was never asked for, by their remainders
+}
+
+// own notes leases of a request that was admitted without asking the store. Releases of
+// many such requests must not take the place of those that the store waits for.
+func (u *unreleased) own(charges []core.Charge) {
+	for i := range charges {
+		if id := charges[i].ID; charges[i].Quota.Leases() {
+			u.unasked[id%uint64(len(u.unasked))].Store(id)
+		}
+	}
+}
+
+// unknown reports whether the store was never asked for any of the leases.
+func (u *unreleased) unknown(charges []core.Charge) bool {
+	for i := range charges {
+		if id := charges[i].ID; u.unasked[id%uint64(len(u.unasked))].Load() != id {
+			return false
+		}
+	}
+	return true
 }
 
 // Leases are those of one request.
@@ -91,7 +114,7 @@ func (s *Store) releaseLater(policy string, charges []core.Charge, due int64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if len(u.list) >= maxUnreleased {
-		u.list = slices.Delete(u.list, 0, 1) // it ends first
+		return // the first ones of an outage are those that the store knows
 	}
 	u.list = append(u.list, l)
 	if !u.armed {

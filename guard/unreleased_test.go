@@ -303,7 +303,7 @@ func TestReleaseIsGivenUp(t *testing.T) {
 		}
 		s.unreleased.mu.Lock()
 		assert.Len(t, s.unreleased.list, maxUnreleased)
-		assert.EqualValues(t, 11, s.unreleased.list[0].charges[0].ID, "the oldest end first")
+		assert.EqualValues(t, 1, s.unreleased.list[0].charges[0].ID, "the store knows the first ones of an outage")
 		s.unreleased.mu.Unlock()
 		time.Sleep(oneLease + time.Second)
 		synctest.Wait()
@@ -311,6 +311,40 @@ func TestReleaseIsGivenUp(t *testing.T) {
 		defer s.unreleased.mu.Unlock()
 		assert.Empty(t, s.unreleased.list)
 		assert.False(t, s.unreleased.armed)
+	})
+}
+
+// TestReleaseOfUnasked has many requests admitted without asking the store in an outage:
+// their leases are not released there, and one from before the outage is.
+func TestReleaseOfUnasked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New(nil)
+		f := &frail{Store: store}
+		s := New(f, &Options{Log: nowhere})
+		take := func(id uint64) {
+			d, err := s.Take(t.Context(), "p", slot(id, 2))
+			require.NoError(t, err)
+			require.True(t, d.Allowed)
+		}
+		take(1)
+		f.fail(errAway)
+		for id := uint64(10); !s.Unavailable(); id++ {
+			take(id)
+			require.NoError(t, s.Release(t.Context(), "p", slot(id, 2)))
+		}
+		before := len(s.unreleased.list)
+		for id := range uint64(3 * maxUnreleased) {
+			take(id + 1000)
+			require.NoError(t, s.Release(t.Context(), "p", slot(id+1000, 2)))
+		}
+		require.Len(t, s.unreleased.list, before)
+		require.NoError(t, s.Release(t.Context(), "p", slot(1, 2)))
+		f.fail(nil)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		held, err := store.Renew(t.Context(), "p", slot(1, 2))
+		require.NoError(t, err)
+		assert.Equal(t, []bool{false}, held)
 	})
 }
 

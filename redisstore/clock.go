@@ -83,7 +83,8 @@ func (c *clock) forget() {
 	c.known = false
 }
 
-// errLate is about a call that took nothing since it came after its deadline, twice.
+// errLate is the error of a call that reached Redis after its deadline, twice, and so
+// took nothing.
 var errLate = fmt.Errorf("%w: Redis got to the call only after its deadline", core.ErrOutOfReach)
 
 // An unansweredError is the error of a call of Take without an answer. The script may have run,

@@ -39,7 +39,7 @@ func poolSize(client redis.UniversalClient) int {
 	return o.PoolSize
 }
 
-// errNoTurn is about a call that was never sent.
+// errNoTurn is the error of a call that was never sent.
 var errNoTurn = errors.New("redisstore: no turn")
 
 // enter waits for a turn, for half of the time that ctx leaves: a call that is sent with
@@ -83,7 +83,7 @@ var born = time.Now()
 // ticks returns the time on a clock that does not step.
 func ticks() int64 { return int64(time.Since(born)) }
 
-// errBlocked is about a call that was not made although the server answers others.
+// errBlocked returns the error of a call that was not sent although the server answers others.
 func (s *Store) errBlocked(size int) error {
 	return &core.Diagnosis{Code: notice.NoConnection, Err: fmt.Errorf("redisstore: %w: all connections of the client were in use for %v, "+
 		"and Redis answers: raise PoolSize in the options of the client, now %d, or give the limiter a client of its own",
