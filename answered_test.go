@@ -96,7 +96,7 @@ func TestSettlesByTheAnswer(t *testing.T) {
 // TestSettlesSilence checks that a handler that writes nothing has answered with 200 when
 // its request ends, and that a context with a deadline does not tell that end.
 func TestSettlesSilence(t *testing.T) {
-	statuses := make(chan int, 1)
+	statuses := make(chan int, 20)
 	settle := limit.SettleBy("statuses", func(_ *http.Request, status int) int64 { statuses <- status; return 0 })
 	rules := limit.Rules(limit.Rule{Key: limit.Everyone, Limit: 5, Window: time.Hour, Settle: settle})
 	silent := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
