@@ -32,15 +32,17 @@ func (v *call[C]) next(r *http.Request) (int, error) {
 
 func (v *call[C]) recorder() *response.Recorder { return v.recorded }
 
-// answeredAtEnd records the status that a response without a write has. The context of
-// a server ends with the request. Others, such as those of tests, tell no end. The end of
-// a context is not that of the request if the client has disconnected: then only what is
-// written counts.
+// answeredAtEnd records the status of a response that nothing has written when its request
+// ends. The context of a server ends with the request, but two others say nothing about
+// that end, and then only what is written counts: one that has ended because the client
+// disconnected, and one with a deadline, which ends with the middleware that made it.
+// Contexts without a server, such as those of tests, do not end.
 func answeredAtEnd(ctx context.Context, recorder *response.Recorder, status int) {
-	switch {
-	case ctx.Value(http.ServerContextKey) == nil:
+	if ctx.Value(http.ServerContextKey) == nil {
 		recorder.Answered(status)
-	case ctx.Err() == nil:
+		return
+	}
+	if _, derived := ctx.Deadline(); !derived && ctx.Err() == nil {
 		context.AfterFunc(ctx, func() { recorder.Answered(status) })
 	}
 }

@@ -2,6 +2,7 @@ package limit_test
 
 import (
 	"compress/gzip"
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -82,11 +83,36 @@ func TestSettlesByTheAnswer(t *testing.T) {
 			}
 			h := test.outside(limiter.Limit(failed("outer"))(limiter.Limit(failed("inner"))(test.inside(test.handler))))
 			for password, status := range test.free {
+				if served && password == "silent" {
+					continue // it is settled a moment after it is answered: see TestSettlesSilence
+				}
 				assert.Equal(t, map[int]int{status: 20}, routetest.Statuses(t, h, served, 20, "/login", "Password", password), "%s, %s", name, password)
 			}
 			assert.Equal(t, map[int]int{401: 5, 429: 15}, routetest.Statuses(t, h, served, 20, "/login"), name)
 		}
 	}
+}
+
+// TestSettlesSilence checks that a handler that writes nothing has answered with 200 when
+// its request ends, and that a context with a deadline does not tell that end.
+func TestSettlesSilence(t *testing.T) {
+	statuses := make(chan int, 20)
+	settle := limit.SettleBy("statuses", func(_ *http.Request, status int) int64 { statuses <- status; return 0 })
+	rules := limit.Rules(limit.Rule{Key: limit.Everyone, Limit: 5, Window: time.Hour, Settle: settle})
+	silent := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	h := limit.New(nil, nil).Limit(rules)(silent)
+	for range 7 {
+		require.Equal(t, map[int]int{200: 1}, routetest.Statuses(t, h, true, 1, "/"))
+		require.Equal(t, http.StatusOK, <-statuses)
+	}
+
+	h = limit.New(nil, nil).Limit(rules)(silent)
+	limited := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), time.Hour)
+		defer cancel()
+		h.ServeHTTP(w, r.WithContext(ctx))
+	})
+	assert.Equal(t, map[int]int{200: 5, 429: 2}, routetest.Statuses(t, limited, true, 7, "/"))
 }
 
 // TestAbortedAnswers settles a response that a handler aborts by the status that was

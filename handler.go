@@ -97,12 +97,9 @@ func (e exchange) none() (method, pattern string) { return "", "" }
 
 func (e exchange) record() *response.Recorder { return e.recorder }
 
-// serve runs the handler. Nothing shows what middleware outside writes to the writer
-// below, so a handler that has written nothing has answered as net/http does then.
+// serve runs the handler. One that has written nothing is answered as net/http does it
+// when the request ends, unless a framework around the rules writes an answer first.
 func (e exchange) serve(r *http.Request) (status int, err error) {
 	e.next.ServeHTTP(e.w, r)
-	if e.recorder != nil {
-		e.recorder.Answered(http.StatusOK)
-	}
 	return http.StatusOK, nil
 }

@@ -1,6 +1,7 @@
 package echov5limit_test
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -170,4 +171,34 @@ func TestSettlesNothingWritten(t *testing.T) {
 			require.Equal(t, want, <-statuses)
 		}
 	}
+}
+
+// TestSettlesMiddlewareOfNetHTTP puts rules of net/http in the chain of Echo, whose error
+// handler answers outside them.
+func TestSettlesMiddlewareOfNetHTTP(t *testing.T) {
+	e := echo.New()
+	e.HTTPErrorHandler = unauthorized
+	e.GET("/login", func(*echo.Context) error { return errPassword }, echo.WrapMiddleware(limit.New(nil, nil).Limit(failed("login"))))
+	assert.Equal(t, map[int]int{401: 5, 429: 15}, routetest.Statuses(t, e, true, 20, "/login"))
+}
+
+// TestSettlesAfterDeadlines answers after a middleware has ended the context of a request,
+// whose handler has written nothing.
+func TestSettlesAfterDeadlines(t *testing.T) {
+	e := echo.New()
+	ended := make(chan struct{})
+	e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c *echo.Context) error {
+			if err := next(c); err != nil {
+				return err
+			}
+			<-ended
+			return c.NoContent(http.StatusUnauthorized)
+		}
+	}, middleware.ContextTimeout(time.Hour))
+	e.GET("/login", func(c *echo.Context) error {
+		context.AfterFunc(c.Request().Context(), func() { ended <- struct{}{} })
+		return nil
+	}, echov5limit.New(limit.New(nil, nil)).Limit(failed("login")))
+	assert.Equal(t, map[int]int{401: 5, 429: 15}, routetest.Statuses(t, e, true, 20, "/login"))
 }
