@@ -23,11 +23,10 @@ func record(c call) *adapter.Recorder {
 		w = unwrapper.Unwrap()
 	}
 	recorder := adapter.Record(response.Writer)
-	put := recorder.Writer()
-	response.Writer = put
+	response.Writer = recorder.Writer()
 	// Middleware that has put its own writer there, such as Gzip, restores the one before.
 	response.Before(func() {
-		if response.Writer != put {
+		if recorder.Bypassed(response.Writer) {
 			again := adapter.Record(response.Writer)
 			again.Then(recorder.Answered)
 			response.Writer = again.Writer()

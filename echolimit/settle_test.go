@@ -91,6 +91,20 @@ func TestSettlesByTheAnswer(t *testing.T) {
 			return next(c)
 		}
 	}
+	// buffered lets the handler write 200 to a buffer, and answers with another status.
+	buffered := func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			response := c.Response()
+			own := response.Writer
+			response.Writer = buffer{own}
+			if err := next(c); err != nil {
+				return err
+			}
+			response.Writer = own
+			own.WriteHeader(map[string]int{"right": 204, "forbidden": 403, "": 401}[c.Request().Header.Get("Password")])
+			return nil
+		}
+	}
 	chain := func(m ...echo.MiddlewareFunc) []echo.MiddlewareFunc { return m }
 	gzip := middleware.Gzip()
 	for name, test := range map[string]struct {
@@ -109,6 +123,7 @@ func TestSettlesByTheAnswer(t *testing.T) {
 		"gzip outside":            {chain(gzip, toJSON), nil, wrong},
 		"gzip between":            {chain(toJSON, gzip), nil, wrong},
 		"gzip inside":             {chain(toJSON), chain(gzip), wrong},
+		"a buffer inside":         {nil, chain(buffered), func(c echo.Context) error { return c.String(http.StatusOK, "wrong") }},
 		"a kept writer":           {chain(kept), nil, wrong},
 		"a kept writer, net/http": {chain(kept, wrapped), nil, wrong},
 		"a restored writer":       {chain(swapped), nil, wrong},
@@ -199,3 +214,9 @@ func TestSettlesAfterDeadlines(t *testing.T) {
 	}, echolimit.New(limit.New(nil, nil)).Limit(failed("login")))
 	assert.Equal(t, map[int]int{401: 5, 429: 15}, routetest.Statuses(t, e, true, 20, "/login"))
 }
+
+// A buffer discards what is written, and has the header of the writer below.
+type buffer struct{ http.ResponseWriter }
+
+func (buffer) WriteHeader(int)                {}
+func (buffer) Write(text []byte) (int, error) { return len(text), nil }

@@ -27,11 +27,10 @@ func record(c call) *adapter.Recorder {
 		return nil
 	}
 	recorder := adapter.Record(response.ResponseWriter)
-	put := recorder.Writer()
-	response.ResponseWriter = put
+	response.ResponseWriter = recorder.Writer()
 	// Middleware that has put its own writer there restores the one before.
 	response.Before(func() {
-		if response.ResponseWriter != put {
+		if recorder.Bypassed(response.ResponseWriter) {
 			again := adapter.Record(response.ResponseWriter)
 			again.Then(recorder.Answered)
 			response.ResponseWriter = again.Writer()

@@ -147,44 +147,51 @@ func (s *Store) releaseDue() {
 	}
 }
 
-// releaseNext releases the leases of one request, and reports whether to go on. If the
-// store does not answer, it keeps them for later, behind the others: in a Cluster another
-// server may answer.
+// releaseNext releases leases of one policy in one call, and reports whether to go on. If
+// the store does not answer, it keeps them for later, behind the others: in a Cluster
+// another server may answer.
 func (s *Store) releaseNext() (more bool) {
 	a := attempt{guard: s, ctx: context.Background()}
-	l, ok := s.unreleased.next(s.now())
-	if !ok {
+	batch, charges := s.unreleased.next(s.now())
+	if batch == nil {
 		return false
 	}
 	defer func() { _ = recover() }() // the store: a panic in this goroutine would end the program
 	entered := a.enter()
 	if entered {
-		err := a.try(func() error { return s.store.Release(a.ctx, l.policy, l.charges) })
+		err := a.try(func() error { return s.store.Release(a.ctx, batch[0].policy, charges) })
 		if !errors.Is(err, core.ErrUnavailable) {
 			return true // released, or they cannot be
 		}
-		l.wait = min(max(releaseEvery, 2*l.wait), longestRetry)
-		l.due = a.now + l.wait
+		for i := range batch {
+			l := &batch[i]
+			l.wait = min(max(releaseEvery, 2*l.wait), longestRetry)
+			l.due = a.now + l.wait
+		}
 	}
 	s.unreleased.mu.Lock()
 	defer s.unreleased.mu.Unlock()
-	s.unreleased.list = append(s.unreleased.list, l)
+	s.unreleased.list = append(s.unreleased.list, batch...)
 	return entered
 }
 
-// next takes leases that are due from the list, and drops those that have ended.
-func (u *unreleased) next(now int64) (l leases, ok bool) {
+// next takes leases of one policy that are due from the list, as many as one call can
+// release, with their charges. It drops those that have ended.
+func (u *unreleased) next(now int64) (batch []leases, charges []core.Charge) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.list = slices.DeleteFunc(u.list, func(l leases) bool { return l.ends <= now })
-	i := slices.IndexFunc(u.list, func(l leases) bool { return l.due <= now })
-	if i < 0 {
-		if len(u.list) == 0 {
-			u.list = nil
+	u.list = slices.DeleteFunc(u.list, func(l leases) bool {
+		if l.ends <= now {
+			return true
 		}
-		return l, false
+		due := l.due <= now && (batch == nil || l.policy == batch[0].policy) && len(charges)+len(l.charges) <= core.MaxLeaseCharges
+		if due {
+			batch, charges = append(batch, l), append(charges, l.charges...)
+		}
+		return due
+	})
+	if len(u.list) == 0 {
+		u.list = nil
 	}
-	l = u.list[i]
-	u.list = slices.Delete(u.list, i, i+1)
-	return l, true
+	return batch, charges
 }

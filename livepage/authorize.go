@@ -27,7 +27,7 @@ func (p *page) authorize(w http.ResponseWriter, r *http.Request) (v viewer, ok b
 		}
 		v.role = min(v.role, Operator)
 		if v.id = "who " + v.who; v.who == "" {
-			v.id = "address " + p.limiter.ClientIP(r).String()
+			v.id = "address " + network(p.limiter.ClientIP(r))
 		}
 		return v, true
 	}
@@ -86,4 +86,14 @@ func sameOrigin(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	return true
+}
+
+// network returns the part of an address that one client has: its /64 if it is IPv6.
+func network(ip netip.Addr) string {
+	if ip.Is6() {
+		if prefix, err := ip.Prefix(64); err == nil {
+			return prefix.String()
+		}
+	}
+	return ip.String()
 }

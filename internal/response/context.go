@@ -24,3 +24,35 @@ func RecorderOf(ctx context.Context, w http.ResponseWriter) *Recorder {
 	}
 	return recorder
 }
+
+// Bypassed reports whether w writes the response without the Recorder. Middleware that
+// has put its own writer before the Recorder may restore the one below. A writer that
+// middleware has put behind the Recorder leads to it, or has a header of its own.
+func (w *Recorder) Bypassed(by http.ResponseWriter) bool {
+	if reflect.ValueOf(by.Header()).Pointer() != reflect.ValueOf(w.Header()).Pointer() {
+		return false
+	}
+	for put := w.Writer(); by != nil; by = behind(by) {
+		if by == put {
+			return false
+		}
+	}
+	return true
+}
+
+// behind returns the writer that w writes to, or nil.
+func behind(w http.ResponseWriter) http.ResponseWriter {
+	if u, ok := w.(interface{ Unwrap() http.ResponseWriter }); ok {
+		return u.Unwrap()
+	}
+	v := reflect.Indirect(reflect.ValueOf(w))
+	if v.Kind() != reflect.Struct {
+		return nil
+	}
+	field := v.FieldByName("ResponseWriter") // embedded, usually
+	if !field.IsValid() || !field.CanInterface() {
+		return nil
+	}
+	below, _ := field.Interface().(http.ResponseWriter)
+	return below
+}
