@@ -26,6 +26,7 @@ type server struct {
 	clock       clock
 	turns       chan struct{} // of calls in flight: see newTurns
 	answered    atomic.Int64  // ticks of the last reply
+	latency     atomic.Int64  // of calls that were answered lately, in ns
 
 	mu       sync.Mutex
 	identity string
@@ -88,6 +89,7 @@ type attempt struct {
 	restarts   int64 // of the store
 	identified bool  // whether it has asked for the identity of the server
 	entered    bool  // whether it has a turn
+	began      int64 // ticks since when
 }
 
 // begin begins a call to the server of a key, when it is its turn. The caller leaves a,

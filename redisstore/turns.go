@@ -42,25 +42,29 @@ func poolSize(client redis.UniversalClient) int {
 // errNoTurn is the error of a call that was never sent.
 var errNoTurn = errors.New("redisstore: no turn")
 
-// enter waits for a turn, for half of the time that ctx leaves: a call that is sent with
-// less would time out at a distant server, which is no sign that the server fails, and
-// costs its connection. The channel hands turns to its senders in order of arrival.
+// enter waits for a turn. The channel hands turns to its senders in order of arrival.
 func (a *attempt) enter(ctx context.Context) error {
-	if a.turns == nil {
-		return nil
+	if a.turns != nil {
+		if err := a.wait(ctx); err != nil {
+			return err
+		}
+		a.entered = true
 	}
+	a.began = ticks()
+	return nil
+}
+
+func (a *attempt) wait(ctx context.Context) error {
 	select {
 	case a.turns <- struct{}{}:
-		a.entered = true
 		return nil
 	default:
 	}
 	deadline, _ := ctx.Deadline()
-	timer := time.NewTimer(time.Until(deadline) / 2)
+	timer := time.NewTimer(a.patience(time.Until(deadline)))
 	defer timer.Stop()
 	select {
 	case a.turns <- struct{}{}:
-		a.entered = true
 		return nil
 	case <-timer.C:
 	case <-ctx.Done():
@@ -68,10 +72,23 @@ func (a *attempt) enter(ctx context.Context) error {
 	return errNoTurn
 }
 
+// patience returns how much of the time that is left a call may wait for its turn. The
+// rest is for the server: a call that is sent too late times out, which would look like a
+// failure of the server, and costs its connection.
+func (s *server) patience(left time.Duration) time.Duration {
+	if latency := time.Duration(s.latency.Load()); latency > 0 {
+		return max(left/2, left-4*latency-10*time.Millisecond)
+	}
+	return left / 2
+}
+
 // leave ends a turn. With answered, the server has replied.
 func (a *attempt) leave(answered bool) {
 	if answered {
-		a.answered.Store(ticks())
+		now := ticks()
+		a.answered.Store(now)
+		latency := a.latency.Load()
+		a.latency.Store(latency + (now-a.began-latency)/8)
 	}
 	if a.entered {
 		<-a.turns

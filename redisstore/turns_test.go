@@ -109,8 +109,8 @@ func TestNoTurn(t *testing.T) {
 	assert.Equal(t, context.Canceled, err)
 }
 
-// TestHalfForTheWait has a call leave half of its time for the server.
-func TestHalfForTheWait(t *testing.T) {
+// TestPatience has a call leave time for the server: half, or less if that is usually fast.
+func TestPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := attempt{server: &server{turns: make(chan struct{}, 1)}}
 		a.turns <- struct{}{}
@@ -125,6 +125,11 @@ func TestHalfForTheWait(t *testing.T) {
 		require.Equal(t, 74*time.Millisecond, time.Since(began))
 		require.Len(t, a.turns, 1)
 	})
+	var s server
+	for latency, want := range map[time.Duration]time.Duration{0: 50, 100 * time.Microsecond: 89, 5 * time.Millisecond: 70, time.Second: 50} {
+		s.latency.Store(int64(latency))
+		assert.Equal(t, want, s.patience(100*time.Millisecond)/time.Millisecond, latency)
+	}
 }
 
 func isBlocked(err error) bool {
