@@ -27,6 +27,7 @@ type server struct {
 	turns       chan struct{} // of calls in flight: see newTurns
 	answered    atomic.Int64  // ticks of the last reply
 	latency     atomic.Int64  // of calls that were answered lately, in ns
+	exhausted   atomic.Int64  // ticks until when the program uses all connections; 0 if it does not
 
 	mu       sync.Mutex
 	identity string

@@ -42,9 +42,19 @@ func poolSize(client redis.UniversalClient) int {
 // errNoTurn is the error of a call that was never sent.
 var errNoTurn = errors.New("redisstore: no turn")
 
+// exhaustedFor is how long calls are not made after one has found that the program uses
+// all connections. Then one call tries again.
+const exhaustedFor = 25 * time.Millisecond
+
 // enter waits for a turn. The channel hands turns to its senders in order of arrival.
 func (a *attempt) enter(ctx context.Context) error {
 	if a.turns != nil {
+		if until, now := a.exhausted.Load(), ticks(); until != 0 {
+			deadline, _ := ctx.Deadline()
+			if now < until || !a.exhausted.CompareAndSwap(until, now+int64(time.Until(deadline))) {
+				return errNoTurn
+			}
+		}
 		if err := a.wait(ctx); err != nil {
 			return err
 		}
@@ -87,6 +97,9 @@ func (a *attempt) leave(answered bool) {
 	if answered {
 		now := ticks()
 		a.answered.Store(now)
+		if a.exhausted.Load() != 0 {
+			a.exhausted.Store(0)
+		}
 		latency := a.latency.Load()
 		a.latency.Store(latency + (now-a.began-latency)/8)
 	}
@@ -124,6 +137,7 @@ func (s *Store) blocked(key string, began int64) error {
 	switch {
 	case answered > began && (exhausted || len(server.turns) == cap(server.turns)):
 	case exhausted && answered > began-int64(probeEvery): // only probes are answered where the program has all connections
+		server.exhausted.Store(ticks() + int64(exhaustedFor))
 	default:
 		return nil
 	}

@@ -162,6 +162,9 @@ func TestExhaustedPool(t *testing.T) {
 			})
 			_, err := store.Take(t.Context(), "p", probing)
 			assert.ErrorContains(t, err, "raise PoolSize in the options of the client, now 4")
+			at, _, err := store.serverOf(t.Context(), "")
+			require.NoError(t, err)
+			assert.NotZero(t, at.exhausted.Load(), "other calls do not wait meanwhile")
 			redistest.Await(t, 10*time.Second, "a check that blames the pool", func() bool {
 				ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 				defer cancel()
@@ -182,6 +185,7 @@ func TestExhaustedPool(t *testing.T) {
 				_, err := store.Take(t.Context(), "p", probing)
 				return err == nil
 			})
+			assert.Zero(t, at.exhausted.Load())
 		})
 	}
 }
