@@ -184,8 +184,9 @@ func (p *Policies) noticeUnmet(s *state) {
 
 // Follow puts the policies in force on a limiter, and follows the file and what is
 // pushed until ctx ends. The limiter should have [Policies.Exempt] and [Policies.Bar] in
-// its Options; its User and Proxies say who the clients of lists are. Call Follow once, after the program has declared the policies that the
-// file may override: see [limit.RuleSet.Overridable].
+// its Options; lists compare the user and the address that its rules use. Call Follow
+// once, after the program has declared the policies that the file may override: see
+// [limit.RuleSet.Overridable].
 //
 // The error is about the file: it may change only policies that the program has not
 // declared, or has declared Overridable, and a rule by user needs the User of the
