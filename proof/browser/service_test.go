@@ -56,6 +56,8 @@ func serve(t testing.TB, client *redis.Client, options *livepage.Options) *servi
 	}
 	s := &service{TB: t, limiter: limit.New(store, limits), mux: http.NewServeMux(), token: options.Token}
 	s.mux.Handle("/limits/", livepage.Handler(s.limiter, options))
+	// A browser may ask for the icon of the program, and report that there is none.
+	s.mux.HandleFunc("GET /favicon.ico", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	s.route("POST /login", limit.PerIP(time.Minute, 5), limit.Global(time.Minute, 1000))
 	s.route("GET /search", limit.PerUser(time.Minute, 50))
 	s.listen("127.0.0.1:0")
