@@ -17,6 +17,9 @@ import (
 // no connection, or the user may not make it.
 func (s *Store) hindered(ctx context.Context, keys []string, began int64, err error) error {
 	switch {
+	case errors.Is(err, errExhausted):
+		_, client := s.knownServerOf(keys[0])
+		return s.errBlocked(poolSize(client))
 	case errors.Is(err, errNoTurn), errors.Is(err, context.DeadlineExceeded), errors.Is(err, redis.ErrPoolTimeout):
 		return s.blocked(keys[0], began)
 	case redisfacts.NoRight(err.Error()):

@@ -42,6 +42,10 @@ func poolSize(client redis.UniversalClient) int {
 // errNoTurn is the error of a call that was never sent.
 var errNoTurn = errors.New("redisstore: no turn")
 
+// errExhausted is the error of a call that was not made, since another one has just found
+// that the program uses all connections.
+var errExhausted = errors.New("redisstore: no connection")
+
 // exhaustedFor is how long calls are not made after one has found that the program uses
 // all connections. Then one call tries again.
 const exhaustedFor = 25 * time.Millisecond
@@ -52,7 +56,7 @@ func (a *attempt) enter(ctx context.Context) error {
 		if until, now := a.exhausted.Load(), ticks(); until != 0 {
 			deadline, _ := ctx.Deadline()
 			if now < until || !a.exhausted.CompareAndSwap(until, now+int64(time.Until(deadline))) {
-				return errNoTurn
+				return errExhausted
 			}
 		}
 		if err := a.wait(ctx); err != nil {
@@ -139,6 +143,7 @@ func (s *Store) blocked(key string, began int64) error {
 	case exhausted && answered > began-int64(probeEvery): // only probes are answered where the program has all connections
 		server.exhausted.Store(ticks() + int64(exhaustedFor))
 	default:
+		server.exhausted.Store(0)
 		return nil
 	}
 	return s.errBlocked(size)

@@ -125,6 +125,19 @@ func TestPatience(t *testing.T) {
 		require.Equal(t, 74*time.Millisecond, time.Since(began))
 		require.Len(t, a.turns, 1)
 	})
+	synctest.Test(t, func(t *testing.T) {
+		a := attempt{server: &server{turns: make(chan struct{}, 2)}}
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		a.exhausted.Store(ticks() + int64(exhaustedFor))
+		require.Equal(t, errExhausted, a.enter(ctx))
+		time.Sleep(exhaustedFor)
+		require.NoError(t, a.enter(ctx), "one tries again")
+		b := attempt{server: a.server}
+		require.Equal(t, errExhausted, b.enter(ctx))
+		a.leave(true)
+		require.NoError(t, b.enter(ctx))
+	})
 	var s server
 	for latency, want := range map[time.Duration]time.Duration{0: 50, 100 * time.Microsecond: 89, 5 * time.Millisecond: 70, time.Second: 50} {
 		s.latency.Store(int64(latency))
