@@ -22,7 +22,7 @@ const (
 // Unreleased are leases that the store may hold and no request does: of a Release
 // that the store did not answer, and of a Take without an answer, if the request was
 // not admitted. They would hold their slots for a Window. So they are released once the
-// store answers again, one request after the other. A timer runs only while there are any.
+// store answers again, those of one policy together. A timer runs only while there are any.
 type unreleased struct {
 	mu    sync.Mutex
 	list  []leases // oldest first

@@ -26,10 +26,8 @@ type clock struct {
 // slewed run up to 500 ppm fast or slow.
 const drift = 2_000
 
-var epoch = time.Now()
-
-// localTime reads a clock of this process that never steps, in µs.
-func localTime() int64 { return time.Since(epoch).Microseconds() }
+// localTime is ticks in µs.
+func localTime() int64 { return ticks() / 1_000 }
 
 // learn notes that the server's time was server between two readings of localTime. A
 // bound that contradicts the others means that the server's clock was set.

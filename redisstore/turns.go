@@ -114,7 +114,7 @@ func (a *attempt) leave(answered bool) {
 
 var born = time.Now()
 
-// ticks returns the time on a clock that does not step.
+// ticks reads a clock of this process that never steps, in ns.
 func ticks() int64 { return int64(time.Since(born)) }
 
 // errBlocked returns the error of a call that was not sent although the server answers others.

@@ -19,17 +19,20 @@ func WithRecorder(r *http.Request, recorder *Recorder) *http.Request {
 // context and writers of theirs. Wrappers of one response share its header.
 func RecorderOf(ctx context.Context, w http.ResponseWriter) *Recorder {
 	recorder, ok := ctx.Value(recorderKey{}).(*Recorder)
-	if !ok || reflect.ValueOf(recorder.header).Pointer() != reflect.ValueOf(w.Header()).Pointer() {
+	if !ok || !same(recorder.header, w.Header()) {
 		return nil
 	}
 	return recorder
 }
 
+// same reports whether two headers are one map.
+func same(a, b http.Header) bool { return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer() }
+
 // Bypassed reports whether w writes the response without the Recorder. Middleware that
 // has put its own writer before the Recorder may restore the one below. A writer that
 // middleware has put behind the Recorder leads to it, or has a header of its own.
 func (w *Recorder) Bypassed(by http.ResponseWriter) bool {
-	if reflect.ValueOf(by.Header()).Pointer() != reflect.ValueOf(w.Header()).Pointer() {
+	if !same(by.Header(), w.Header()) {
 		return false
 	}
 	for put := w.Writer(); by != nil; by = behind(by) {
