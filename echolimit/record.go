@@ -25,13 +25,7 @@ func record(c call) *adapter.Recorder {
 	recorder := adapter.Record(response.Writer)
 	response.Writer = recorder.Writer()
 	// Middleware that has put its own writer there, such as Gzip, restores the one before.
-	response.Before(func() {
-		if recorder.Bypassed(response.Writer) {
-			again := adapter.Record(response.Writer)
-			again.Then(recorder.Answered)
-			response.Writer = again.Writer()
-		}
-	})
+	response.Before(func() { response.Writer = recorder.Follow(response.Writer) })
 	return recorder
 }
 

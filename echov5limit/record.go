@@ -29,13 +29,7 @@ func record(c call) *adapter.Recorder {
 	recorder := adapter.Record(response.ResponseWriter)
 	response.ResponseWriter = recorder.Writer()
 	// Middleware that has put its own writer there restores the one before.
-	response.Before(func() {
-		if recorder.Bypassed(response.ResponseWriter) {
-			again := adapter.Record(response.ResponseWriter)
-			again.Then(recorder.Answered)
-			response.ResponseWriter = again.Writer()
-		}
-	})
+	response.Before(func() { response.ResponseWriter = recorder.Follow(response.ResponseWriter) })
 	return recorder
 }
 

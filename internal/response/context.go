@@ -28,10 +28,21 @@ func RecorderOf(ctx context.Context, w http.ResponseWriter) *Recorder {
 // same reports whether two headers are one map.
 func same(a, b http.Header) bool { return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer() }
 
-// Bypassed reports whether w writes the response without the Recorder. Middleware that
-// has put its own writer before the Recorder may restore the one below. A writer that
+// Follow returns the writer to use instead of another one, so that the Recorder sees what
+// is written to it: that one itself, unless it bypasses the Recorder.
+func (w *Recorder) Follow(by http.ResponseWriter) http.ResponseWriter {
+	if !w.bypassed(by) {
+		return by
+	}
+	again := Record(by)
+	again.Then(w.Answered)
+	return again.Writer()
+}
+
+// bypassed reports whether a writer writes the response without the Recorder. Middleware
+// that has put its own writer before the Recorder may restore the one below. A writer that
 // middleware has put behind the Recorder leads to it, or has a header of its own.
-func (w *Recorder) Bypassed(by http.ResponseWriter) bool {
+func (w *Recorder) bypassed(by http.ResponseWriter) bool {
 	if !same(by.Header(), w.Header()) {
 		return false
 	}
