@@ -15,13 +15,13 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/guard"
 	"github.com/routelimit/limit/internal/logbook"
 	"github.com/routelimit/limit/internal/redistest"
-	"github.com/routelimit/limit/memstore"
-	"github.com/routelimit/limit/prefetch"
-	"github.com/routelimit/limit/redisstore"
-	"github.com/routelimit/limit/refusals"
+	"github.com/routelimit/limit/stores/guard"
+	"github.com/routelimit/limit/stores/memstore"
+	"github.com/routelimit/limit/stores/prefetch"
+	"github.com/routelimit/limit/stores/redisstore"
+	"github.com/routelimit/limit/stores/refusals"
 )
 
 // TestNoticeOfSeveralMemories has a memory store in environments of one instance and of

@@ -73,53 +73,53 @@ var only = []struct {
 	{"internal/notice", []string{std}, "a log line knows nothing of requests"},
 	{"internal/response", []string{std}, "a response writer knows nothing of limits"},
 	{"internal/waiting", []string{std, "core"}, "the order of waiters is about decisions, not requests"},
-	{"memstore", []string{std, "core"}, "a store sees charges, not requests, and needs nobody's code"},
-	{"refusals", []string{std, "core"}, "what stands around a store knows none"},
-	{"prefetch", []string{std, "core"}, "what stands around a store knows none"},
-	{"control", []string{std, "internal/notice", "internal/redisfacts", goRedis, "github.com/cespare/xxhash", "go.uber.org/atomic", "golang.org/x/sys/cpu"}, "documents know neither limits nor requests, and need a Redis client with what that needs"},
-	{"overrides", []string{std, "core", "control", "internal/notice", "internal/redisfacts", goRedis, "github.com/cespare/xxhash", "go.uber.org/atomic", "golang.org/x/sys/cpu"}, "limits of keys are documents, and know no requests"},
-	{"guard", []string{std, "core", "memstore", "internal/notice"}, "what stands around a store knows none but the one that it falls back on"},
+	{"stores/memstore", []string{std, "core"}, "a store sees charges, not requests, and needs nobody's code"},
+	{"stores/refusals", []string{std, "core"}, "what stands around a store knows none"},
+	{"stores/prefetch", []string{std, "core"}, "what stands around a store knows none"},
+	{"ops/control", []string{std, "internal/notice", "internal/redisfacts", goRedis, "github.com/cespare/xxhash", "go.uber.org/atomic", "golang.org/x/sys/cpu"}, "documents know neither limits nor requests, and need a Redis client with what that needs"},
+	{"ops/overrides", []string{std, "core", "ops/control", "internal/notice", "internal/redisfacts", goRedis, "github.com/cespare/xxhash", "go.uber.org/atomic", "golang.org/x/sys/cpu"}, "limits of keys are documents, and know no requests"},
+	{"stores/guard", []string{std, "core", "stores/memstore", "internal/notice"}, "what stands around a store knows none but the one that it falls back on"},
 }
 
 // never lists arrows that may not exist, however long.
 var never = []struct{ from, to, because string }{
 	{"core", "net/http", "time and numbers know nothing of requests"},
 	{"lua", "net/http", "a script knows nothing of requests"},
-	{"memstore", "net/http", "a store sees charges, not requests"},
-	{"guard", "net/http", "what stands around a store sees charges, not requests"},
-	{"refusals", "net/http", "what stands around a store sees charges, not requests"},
-	{"prefetch", "net/http", "what stands around a store sees charges, not requests"},
-	{"storetest", module, "the suite knows what every store knows"},
-	{"storetest", "memstore", "the suite compares with core, not with a store"},
-	{"storetest", "lua", "the suite compares with core, not with its twin"},
-	{"storetest", "redisstore", "the suite knows no store"},
-	{"storetest", goRedis, "the suite knows no store"},
+	{"stores/memstore", "net/http", "a store sees charges, not requests"},
+	{"stores/guard", "net/http", "what stands around a store sees charges, not requests"},
+	{"stores/refusals", "net/http", "what stands around a store sees charges, not requests"},
+	{"stores/prefetch", "net/http", "what stands around a store sees charges, not requests"},
+	{"stores/storetest", module, "the suite knows what every store knows"},
+	{"stores/storetest", "stores/memstore", "the suite compares with core, not with a store"},
+	{"stores/storetest", "lua", "the suite compares with core, not with its twin"},
+	{"stores/storetest", "stores/redisstore", "the suite knows no store"},
+	{"stores/storetest", goRedis, "the suite knows no store"},
 
-	{"redisstore", module, "a store sees charges, not requests: arrows go down"},
-	{"redisstore", "memstore", "what stands around a store is a store of its own"},
-	{"redisstore", "guard", "what stands around a store is a store of its own"},
-	{"redisstore", "refusals", "what stands around a store is a store of its own"},
-	{"redisstore", ginPath, "a store knows no framework"},
-	{"redisstore", echoPath, "a store knows no framework"},
+	{"stores/redisstore", module, "a store sees charges, not requests: arrows go down"},
+	{"stores/redisstore", "stores/memstore", "what stands around a store is a store of its own"},
+	{"stores/redisstore", "stores/guard", "what stands around a store is a store of its own"},
+	{"stores/redisstore", "stores/refusals", "what stands around a store is a store of its own"},
+	{"stores/redisstore", ginPath, "a store knows no framework"},
+	{"stores/redisstore", echoPath, "a store knows no framework"},
 
 	{".", ginPath, "users of net/http would build Gin"},
 	{".", echoPath, "users of net/http would build Echo"},
 	{".", goRedis, "users of the memory store would build a Redis client"},
 	{".", "lua", "the store is behind an interface"},
-	{".", "redisstore", "the store is behind an interface"},
+	{".", "stores/redisstore", "the store is behind an interface"},
 	{".", "adapter", "adapters are above"},
 	{".", "throttle", "bandwidth is built on policies"},
 	{"throttle", ginPath, "users of net/http would build Gin"},
 	{"throttle", echoPath, "users of net/http would build Echo"},
 	{"throttle", goRedis, "a throttle knows no store"},
 	{"throttle", "adapter", "adapters are above"},
-	{"feed", ginPath, "users of net/http would build Gin"},
-	{"feed", echoPath, "users of net/http would build Echo"},
-	{"feed", "redisstore", "decisions are published wherever they are made"},
-	{".", "feed", "users of the memory store would build a Redis client"},
-	{"topkeys", ginPath, "users of net/http would build Gin"},
-	{"topkeys", echoPath, "users of net/http would build Echo"},
-	{"topkeys", goRedis, "decisions are counted wherever they are made"},
+	{"ops/feed", ginPath, "users of net/http would build Gin"},
+	{"ops/feed", echoPath, "users of net/http would build Echo"},
+	{"ops/feed", "stores/redisstore", "decisions are published wherever they are made"},
+	{".", "ops/feed", "users of the memory store would build a Redis client"},
+	{"ops/topkeys", ginPath, "users of net/http would build Gin"},
+	{"ops/topkeys", echoPath, "users of net/http would build Echo"},
+	{"ops/topkeys", goRedis, "decisions are counted wherever they are made"},
 	{".", "ginlimit", "adapters are above"},
 	{".", "echolimit", "adapters are above"},
 
@@ -128,31 +128,31 @@ var never = []struct{ from, to, because string }{
 	{"adapter", goRedis, "an adapter knows no store"},
 	{"ginlimit", echoPath, "one framework is enough to build"},
 	{"ginlimit", goRedis, "an adapter knows no store"},
-	{"ginlimit", "redisstore", "an adapter knows no store"},
+	{"ginlimit", "stores/redisstore", "an adapter knows no store"},
 	{"ginlimit", "echolimit", "adapters stand beside each other"},
 	{"echolimit", ginPath, "one framework is enough to build"},
 	{"echolimit", goRedis, "an adapter knows no store"},
-	{"echolimit", "redisstore", "an adapter knows no store"},
+	{"echolimit", "stores/redisstore", "an adapter knows no store"},
 	{"echolimit", "ginlimit", "adapters stand beside each other"},
 }
 
 // neverDirectly lists what a package may not import itself, though its
 // dependencies may.
 var neverDirectly = []struct{ from, to, because string }{
-	{"redisstore", "net/http", "a store sees charges, not requests"},
-	{"control", "net/http", "documents know nothing of requests"},
-	{"overrides", "net/http", "limits of keys know nothing of requests"},
+	{"stores/redisstore", "net/http", "a store sees charges, not requests"},
+	{"ops/control", "net/http", "documents know nothing of requests"},
+	{"ops/overrides", "net/http", "limits of keys know nothing of requests"},
 	{"ginlimit", module + "/core", "an adapter is handed decisions, and makes none"},
-	{"ginlimit", module + "/memstore", "an adapter knows no store"},
-	{"ginlimit", module + "/guard", "an adapter knows no store"},
+	{"ginlimit", module + "/stores/memstore", "an adapter knows no store"},
+	{"ginlimit", module + "/stores/guard", "an adapter knows no store"},
 	{"echolimit", module + "/core", "an adapter is handed decisions, and makes none"},
-	{"echolimit", module + "/memstore", "an adapter knows no store"},
-	{"echolimit", module + "/guard", "an adapter knows no store"},
+	{"echolimit", module + "/stores/memstore", "an adapter knows no store"},
+	{"echolimit", module + "/stores/guard", "an adapter knows no store"},
 }
 
 // forTests lists the packages that are made for tests. The others must not
 // bring package testing, and its flags, into the programs of users.
-var forTests = []string{"storetest", "adaptertest", "internal/faultproxy", "internal/fuzzloop", "internal/redistest", "internal/routetest"}
+var forTests = []string{"stores/storetest", "adapter/adaptertest", "internal/faultproxy", "internal/fuzzloop", "internal/redistest", "internal/routetest"}
 
 // TestArrows checks which packages stand on which.
 func TestArrows(t *testing.T) {
@@ -219,10 +219,10 @@ type listed struct {
 	Imports, Deps []string
 }
 
-// list returns the packages of this module.
+// list returns the packages of this module and of ops.
 func list(t *testing.T) map[string]listed {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-json=ImportPath,Imports,Deps", "./...").Output()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Imports,Deps", "./...", "./ops/...").Output()
 	require.NoError(t, err)
 	packages := make(map[string]listed)
 	for d := json.NewDecoder(strings.NewReader(string(out))); ; {

@@ -18,8 +18,8 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/echolimit"
 	"github.com/routelimit/limit/ginlimit"
-	"github.com/routelimit/limit/memstore"
-	"github.com/routelimit/limit/redisstore"
+	"github.com/routelimit/limit/stores/memstore"
+	"github.com/routelimit/limit/stores/redisstore"
 )
 
 // The program of the README: five updates in two seconds for each address, and

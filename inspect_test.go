@@ -16,8 +16,8 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
-	"github.com/routelimit/limit/memstore"
-	"github.com/routelimit/limit/redisstore"
+	"github.com/routelimit/limit/stores/memstore"
+	"github.com/routelimit/limit/stores/redisstore"
 )
 
 // keysOf returns the keys of a decision by rule.

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/guard"
-	"github.com/routelimit/limit/memstore"
+	"github.com/routelimit/limit/stores/guard"
+	"github.com/routelimit/limit/stores/memstore"
 )
 
 // closed reports whether a loss has been told by now.

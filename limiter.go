@@ -41,13 +41,13 @@ import (
 	"time"
 
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/guard"
 	"github.com/routelimit/limit/internal/grammar"
 	"github.com/routelimit/limit/internal/notice"
 	"github.com/routelimit/limit/internal/waiting"
-	"github.com/routelimit/limit/memstore"
-	"github.com/routelimit/limit/prefetch"
-	"github.com/routelimit/limit/refusals"
+	"github.com/routelimit/limit/stores/guard"
+	"github.com/routelimit/limit/stores/memstore"
+	"github.com/routelimit/limit/stores/prefetch"
+	"github.com/routelimit/limit/stores/refusals"
 )
 
 // A Limiter keeps the quotas of policies in one store. Make it with [New], once

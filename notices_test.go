@@ -25,7 +25,7 @@ import (
 	"github.com/routelimit/limit/ginlimit"
 	"github.com/routelimit/limit/internal/logbook"
 	"github.com/routelimit/limit/internal/routetest"
-	"github.com/routelimit/limit/memstore"
+	"github.com/routelimit/limit/stores/memstore"
 )
 
 // TestNotices causes each warning that clients can cause again and again.

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/memstore"
+	"github.com/routelimit/limit/stores/memstore"
 )
 
 // TestSettleAlone settles decisions on charges that decide alone: only what they took

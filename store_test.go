@@ -12,9 +12,9 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/guard"
-	"github.com/routelimit/limit/memstore"
-	"github.com/routelimit/limit/refusals"
+	"github.com/routelimit/limit/stores/guard"
+	"github.com/routelimit/limit/stores/memstore"
+	"github.com/routelimit/limit/stores/refusals"
 )
 
 // down is a store that is out of reach, as long as it is down.

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/memstore"
+	"github.com/routelimit/limit/stores/memstore"
 )
 
 // mustPolicy binds rules in which nothing is wrong.

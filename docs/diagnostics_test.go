@@ -15,7 +15,7 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/logbook"
 	"github.com/routelimit/limit/internal/redistest"
-	"github.com/routelimit/limit/redisstore"
+	"github.com/routelimit/limit/stores/redisstore"
 )
 
 // TestDiagnostics runs the programs of docs/diagnostics.md: on a good Redis, on one that

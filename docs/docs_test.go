@@ -61,8 +61,11 @@ func TestPrograms(t *testing.T) {
 	require.NoError(t, err)
 	examples, err := filepath.Glob("../examples/*/main.go")
 	require.NoError(t, err)
-	examples = append(examples, "../access/example_test.go", "../policyfile/example_test.go", "../livepage/example_test.go") // modules of their own
-	examples = append(examples, "../promlimit/internal/example/main.go")
+	operating, err := filepath.Glob("../ops/*_test.go")
+	require.NoError(t, err)
+	examples = append(examples, operating...)
+	examples = append(examples, "../ops/access/example_test.go", "../ops/policyfile/example_test.go", "../ops/livepage/example_test.go") // modules of their own
+	examples = append(examples, "../ops/metrics/promlimit/internal/example/main.go")
 	var programs strings.Builder
 	for _, file := range append(files, examples...) {
 		programs.WriteString(read(t, file))
@@ -227,9 +230,9 @@ func TestNames(t *testing.T) {
 func TestIdentifiers(t *testing.T) {
 	names := make(map[string]bool)
 	types := make(map[string]bool)
-	for _, dir := range []string{"", "core", "memstore", "redisstore", "guard", "refusals", "storetest", "throttle", "adapter", "ginlimit",
-		"echolimit", "adaptertest", "promlimit", "otellimit", "access", "livepage", "policyfile", "control", "agreement", "overrides", "topkeys", "feed",
-		"replay", "replay/accesslog"} {
+	for _, dir := range []string{"", "core", "stores/memstore", "stores/redisstore", "stores/guard", "stores/refusals", "stores/storetest",
+		"throttle", "adapter", "adapter/adaptertest", "ginlimit", "echolimit", "ops/access", "ops/agreement", "ops/control", "ops/feed", "ops/livepage",
+		"ops/metrics/otellimit", "ops/metrics/promlimit", "ops/overrides", "ops/policyfile", "ops/topkeys", "cmd/limitctl/replay", "cmd/limitctl/replay/accesslog"} {
 		declare(t, filepath.Join("..", dir), path.Base(path.Join("limit", dir)), names, types)
 	}
 	code := regexp.MustCompile("`[^`]+`")

@@ -13,7 +13,7 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/echolimit"
 	"github.com/routelimit/limit/ginlimit"
-	"github.com/routelimit/limit/redisstore"
+	"github.com/routelimit/limit/stores/redisstore"
 )
 
 func Example_migratingStores() {

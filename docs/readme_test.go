@@ -16,7 +16,7 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/ginlimit"
 	"github.com/routelimit/limit/internal/redistest"
-	"github.com/routelimit/limit/redisstore"
+	"github.com/routelimit/limit/stores/redisstore"
 )
 
 func Example_readmeGin() {

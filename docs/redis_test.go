@@ -16,11 +16,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
-	"github.com/routelimit/limit/guard"
 	"github.com/routelimit/limit/internal/redistest"
-	"github.com/routelimit/limit/prefetch"
-	"github.com/routelimit/limit/redisstore"
-	"github.com/routelimit/limit/refusals"
+	"github.com/routelimit/limit/stores/guard"
+	"github.com/routelimit/limit/stores/prefetch"
+	"github.com/routelimit/limit/stores/redisstore"
+	"github.com/routelimit/limit/stores/refusals"
 )
 
 // TestRedis runs two instances of the program of the page, with the rights that

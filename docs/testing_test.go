@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/routelimit/limit"
-	"github.com/routelimit/limit/memstore"
+	"github.com/routelimit/limit/stores/memstore"
 )
 
 // newServer is the program under test.

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
-	"github.com/routelimit/limit/adaptertest"
+	"github.com/routelimit/limit/adapter/adaptertest"
 	"github.com/routelimit/limit/ginlimit"
 )
 

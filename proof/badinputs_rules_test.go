@@ -18,8 +18,8 @@ import (
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/grammar"
 	"github.com/routelimit/limit/internal/redistest"
-	"github.com/routelimit/limit/memstore"
-	"github.com/routelimit/limit/redisstore"
+	"github.com/routelimit/limit/stores/memstore"
+	"github.com/routelimit/limit/stores/redisstore"
 )
 
 // invalid asserts that the rules cannot be declared on any framework, and that the

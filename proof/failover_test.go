@@ -15,11 +15,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/guard"
 	"github.com/routelimit/limit/internal/faultproxy"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
-	"github.com/routelimit/limit/redisstore"
+	"github.com/routelimit/limit/stores/guard"
+	"github.com/routelimit/limit/stores/redisstore"
 )
 
 // failovers is the number of primaries to kill: one, or LIMIT_FAILOVERS.

@@ -11,10 +11,10 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/guard"
 	"github.com/routelimit/limit/internal/faultproxy"
 	"github.com/routelimit/limit/internal/redistest"
-	"github.com/routelimit/limit/redisstore"
+	"github.com/routelimit/limit/stores/guard"
+	"github.com/routelimit/limit/stores/redisstore"
 )
 
 // TestNothingIsLeft uses everything that starts goroutines and timers (batches, clients

@@ -14,10 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/guard"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
-	"github.com/routelimit/limit/redisstore"
+	"github.com/routelimit/limit/stores/guard"
+	"github.com/routelimit/limit/stores/redisstore"
 )
 
 // How much is admitted when a failover loses acknowledged writes.

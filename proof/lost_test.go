@@ -24,7 +24,7 @@ import (
 	"github.com/routelimit/limit/internal/faultproxy"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
-	"github.com/routelimit/limit/redisstore"
+	"github.com/routelimit/limit/stores/redisstore"
 )
 
 // longLife is the life of leases that a busy machine does not lose.

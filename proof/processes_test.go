@@ -19,8 +19,8 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
-	"github.com/routelimit/limit/memstore"
-	"github.com/routelimit/limit/redisstore"
+	"github.com/routelimit/limit/stores/memstore"
+	"github.com/routelimit/limit/stores/redisstore"
 )
 
 // Two rules: 20 in 100 ms for each of eight keys, 100 in 70 ms for all.

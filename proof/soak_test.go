@@ -18,7 +18,7 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/faultproxy"
 	"github.com/routelimit/limit/internal/redistest"
-	"github.com/routelimit/limit/redisstore"
+	"github.com/routelimit/limit/stores/redisstore"
 )
 
 // The rules of a soak. Their windows are short, so that there are many of them.

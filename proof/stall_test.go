@@ -11,7 +11,7 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/faultproxy"
 	"github.com/routelimit/limit/internal/redistest"
-	"github.com/routelimit/limit/redisstore"
+	"github.com/routelimit/limit/stores/redisstore"
 )
 
 // TestSlotsOutliveOutages has one process leave a lease in Redis, by a call that meets an

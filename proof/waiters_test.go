@@ -16,7 +16,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/redistest"
-	"github.com/routelimit/limit/redisstore"
+	"github.com/routelimit/limit/stores/redisstore"
 )
 
 // TestSlotsReachOtherProcesses has as many instances as LIMIT_PROOF_WAITERS says, with a

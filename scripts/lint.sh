@@ -13,15 +13,13 @@ patterns=$(go list -m -f '{{.Dir}}/...') # at once, since modules share packages
 # shellcheck disable=SC2086 # these are several
 go vet $patterns
 
-# The tools and deploy are modules of their own, outside go.work: no user of the
+# The tools are a module of their own, outside go.work: no user of the
 # library gets their dependencies.
 (cd tools && GOWORK=off go vet ./...)
-(cd deploy && GOWORK=off go vet ./...)
 if staticcheck=$(cd tools && GOWORK=off go tool -n staticcheck) && [ -x "$staticcheck" ]; then
 	# shellcheck disable=SC2086
 	"$staticcheck" $patterns
 	(cd tools && GOWORK=off "$staticcheck" ./...)
-	(cd deploy && GOWORK=off "$staticcheck" ./...)
 elif [ -n "${LIMIT_REQUIRE_TOOLS:-}" ]; then
 	echo 'LIMIT_REQUIRE_TOOLS is set, and staticcheck could not be fetched or built' >&2
 	exit 1

@@ -6,13 +6,13 @@
 #	scripts/release.sh -n DIR v0.1.0  does the same in a temporary copy of the tree, and writes a
 #	                                  module proxy of the result: GOPROXY=file://DIR
 #
-# The root module's tag is v0.1.0, that of the module in promlimit/ is
-# promlimit/v0.1.0.
+# The root module's tag is v0.1.0, that of the module in ops/ is
+# ops/v0.1.0.
 set -eu
 cd "$(dirname "$0")/.."
 
 # These modules test, measure or demonstrate this tree.
-unpublished='benchmarks examples/operations examples/service proof'
+unpublished='benchmarks examples proof'
 
 fail() {
 	printf 'release.sh: %s\n' "$1" >&2

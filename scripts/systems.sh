@@ -14,8 +14,8 @@ patterns=$(go list -m -f '{{.Dir}}/...')
 "$tmp/crosscheck" windows/amd64,darwin/arm64,linux/386 $patterns
 case $(go env GOOS GOARCH | tr -d '\n') in
 linuxamd64)
-	GOARCH=386 CGO_ENABLED=0 go test -vet=off -short -timeout=20m ./core ./memstore
-	GOARCH=386 CGO_ENABLED=0 go test -vet=off -short -timeout=20m -run 'Store|Batches|Agrees|Returns|Hidden|Clock' ./redisstore
+	GOARCH=386 CGO_ENABLED=0 go test -vet=off -short -timeout=20m ./core ./stores/memstore
+	GOARCH=386 CGO_ENABLED=0 go test -vet=off -short -timeout=20m -run 'Store|Batches|Agrees|Returns|Hidden|Clock' ./stores/redisstore
 	;;
 *) printf '\n!! programs of 32 bits do not run here: core and the stores were not tested on 32 bits\n' >&2 ;;
 esac
@@ -26,7 +26,7 @@ oldest=${oldest%.*}.${LIMIT_OLDEST_PATCH:-5}
 if GOTOOLCHAIN=$oldest go version; then
 	# shellcheck disable=SC2086
 	GOTOOLCHAIN=$oldest "$tmp/crosscheck" linux/amd64 $patterns
-	GOTOOLCHAIN=$oldest go test -vet=off -short -timeout=20m . ./core ./memstore
+	GOTOOLCHAIN=$oldest go test -vet=off -short -timeout=20m . ./core ./stores/memstore
 elif [ -n "${LIMIT_REQUIRE_TOOLS:-}" ]; then
 	printf 'LIMIT_REQUIRE_TOOLS is set, and %s could not be fetched\n' "$oldest" >&2
 	exit 1

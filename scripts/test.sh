@@ -66,7 +66,7 @@ run_on_miniredis() (
 	start_miniredis
 	export LIMIT_HIDE_REDIS=1 LIMIT_REQUIRE_REDIS=
 	# shellcheck disable=SC2086 # these are flags
-	LIMIT_SCHEDULES=20 go test -vet=off -count=1 -short $miniredis_flags . ./guard ./prefetch ./redisstore
+	LIMIT_SCHEDULES=20 go test -vet=off -count=1 -short $miniredis_flags . ./stores/guard ./stores/prefetch ./stores/redisstore
 )
 
 if [ "${1:-}" = miniredis ]; then
@@ -115,20 +115,20 @@ else
 fi
 # All at once, the longest first, and more than one for each processor: most of their
 # time is waits. lint.sh has run vet.
-patterns="$PWD/proof/... $PWD/redisstore $(go list -m -f '{{.Dir}}/...')"
+patterns="$PWD/proof/... $PWD/stores/redisstore $(go list -m -f '{{.Dir}}/...')"
 # shellcheck disable=SC2086 # these are flags, or none, and patterns
 go test -vet=off -p=4 $race $packages $patterns
-(cd deploy && GOWORK=off go test -timeout=20m ./...) # outside of go.work, as tools
+(cd tools && GOWORK=off go test -timeout=20m ./...) # outside of go.work: the files of ops/deploy, with the parser of Prometheus
 if [ -n "$race" ]; then
 	# What goes another way without the race detector, and the long runs of one
 	# goroutine, which are short with it.
 	# shellcheck disable=SC2086
 	go test -vet=off $packages . ./core
 	# shellcheck disable=SC2086
-	go test -vet=off $packages -run 'Schedules|Batches|Continuity|Flood' ./guard ./memstore ./prefetch ./redisstore
+	go test -vet=off $packages -run 'Schedules|Batches|Continuity|Flood' ./stores/guard ./stores/memstore ./stores/prefetch ./stores/redisstore
 	# The race detector adds allocations.
 	(cd benchmarks && go test -timeout=20m -run '^TestAllocations$' .)
-	(cd livepage && go test -timeout=20m -run '^TestAllocations$' .)
+	(cd ops/livepage && go test -timeout=20m -run '^TestAllocations$' .)
 fi
 scripts/systems.sh
 if has_redis; then

@@ -25,7 +25,6 @@ while read -r path dir; do
 	[ ! -f "$tmp/go.sum" ] || cp "$tmp/go.sum" "$dir/go.sum"
 done <"$tmp/modules"
 (cd tools && GOWORK=off go mod tidy)
-(cd deploy && GOWORK=off go mod tidy)
 
 # A go command adds to go.work.sum what it needs, and removes nothing.
 rm -f go.work.sum

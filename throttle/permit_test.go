@@ -17,8 +17,8 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/guard"
-	"github.com/routelimit/limit/memstore"
+	"github.com/routelimit/limit/stores/guard"
+	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/throttle"
 )
 

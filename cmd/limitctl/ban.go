@@ -13,10 +13,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/routelimit/limit"
-	"github.com/routelimit/limit/access"
 	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
 	"github.com/routelimit/limit/cmd/limitctl/internal/report"
 	"github.com/routelimit/limit/internal/clientip"
+	"github.com/routelimit/limit/ops/access"
 )
 
 func newBanCommand() *cobra.Command {

@@ -14,7 +14,7 @@ import (
 	"github.com/routelimit/limit/cmd/limitctl/internal/bench"
 	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
 	"github.com/routelimit/limit/lua"
-	"github.com/routelimit/limit/policyfile"
+	"github.com/routelimit/limit/ops/policyfile"
 )
 
 // A benchmark is the arguments of limitctl bench.

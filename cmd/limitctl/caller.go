@@ -16,7 +16,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/cmd/limitctl/internal/report"
-	"github.com/routelimit/limit/policyfile"
+	"github.com/routelimit/limit/ops/policyfile"
 )
 
 // A caller is what arguments say of a request and of the limiter that decides it.

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/routelimit/limit"
-	"github.com/routelimit/limit/policyfile"
+	"github.com/routelimit/limit/ops/policyfile"
 )
 
 // completeKey completes the policy and the rule of POLICY RULE KEY, from --policy and

@@ -8,11 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/routelimit/limit/access"
 	"github.com/routelimit/limit/cmd/limitctl/internal/live"
 	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
 	"github.com/routelimit/limit/cmd/limitctl/internal/report"
-	"github.com/routelimit/limit/overrides"
+	"github.com/routelimit/limit/ops/access"
+	"github.com/routelimit/limit/ops/overrides"
 )
 
 func newInspectCommand() *cobra.Command {

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
-	"github.com/routelimit/limit/overrides"
+	"github.com/routelimit/limit/ops/overrides"
 )
 
 func newOverrideCommand() *cobra.Command {

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
-	"github.com/routelimit/limit/overrides"
-	"github.com/routelimit/limit/policyfile"
+	"github.com/routelimit/limit/ops/overrides"
+	"github.com/routelimit/limit/ops/policyfile"
 )
 
 // newPolicyCommands returns the commands about policy files.

@@ -13,10 +13,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/routelimit/limit/control"
 	"github.com/routelimit/limit/internal/redistest"
-	"github.com/routelimit/limit/overrides"
-	"github.com/routelimit/limit/policyfile"
+	"github.com/routelimit/limit/ops/control"
+	"github.com/routelimit/limit/ops/overrides"
+	"github.com/routelimit/limit/ops/policyfile"
 )
 
 // run runs limitctl with arguments.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/mattn/go-isatty"
 
-	"github.com/routelimit/limit/replay/accesslog"
+	"github.com/routelimit/limit/cmd/limitctl/replay/accesslog"
 )
 
 // A progress is a line in a terminal that says how much of a log has been read.

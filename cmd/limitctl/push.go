@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
-	"github.com/routelimit/limit/control"
-	"github.com/routelimit/limit/policyfile"
+	"github.com/routelimit/limit/ops/control"
+	"github.com/routelimit/limit/ops/policyfile"
 )
 
 // shared are the flags of commands about pushed files.

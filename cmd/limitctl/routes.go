@@ -11,14 +11,14 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/routelimit/limit"
-	"github.com/routelimit/limit/access"
-	"github.com/routelimit/limit/control"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/echolimit"
 	"github.com/routelimit/limit/ginlimit"
-	"github.com/routelimit/limit/livepage"
-	"github.com/routelimit/limit/overrides"
-	"github.com/routelimit/limit/redisstore"
+	"github.com/routelimit/limit/ops/access"
+	"github.com/routelimit/limit/ops/control"
+	"github.com/routelimit/limit/ops/livepage"
+	"github.com/routelimit/limit/ops/overrides"
+	"github.com/routelimit/limit/stores/redisstore"
 	"github.com/routelimit/limit/throttle"
 )
 

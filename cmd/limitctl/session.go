@@ -16,12 +16,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/routelimit/limit"
-	"github.com/routelimit/limit/access"
 	"github.com/routelimit/limit/cmd/limitctl/internal/live"
 	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
-	"github.com/routelimit/limit/control"
-	"github.com/routelimit/limit/overrides"
-	"github.com/routelimit/limit/policyfile"
+	"github.com/routelimit/limit/ops/access"
+	"github.com/routelimit/limit/ops/control"
+	"github.com/routelimit/limit/ops/overrides"
+	"github.com/routelimit/limit/ops/policyfile"
 )
 
 // deployment is the flags that say which programs an operator means: their Redis, and

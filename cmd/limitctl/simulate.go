@@ -12,9 +12,9 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/cmd/limitctl/internal/report"
-	"github.com/routelimit/limit/policyfile"
-	"github.com/routelimit/limit/replay"
-	"github.com/routelimit/limit/replay/accesslog"
+	"github.com/routelimit/limit/cmd/limitctl/replay"
+	"github.com/routelimit/limit/cmd/limitctl/replay/accesslog"
+	"github.com/routelimit/limit/ops/policyfile"
 )
 
 // A simulation is the arguments of limitctl simulate.

@@ -19,8 +19,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/routelimit/limit/replay"
-	"github.com/routelimit/limit/replay/accesslog"
+	"github.com/routelimit/limit/cmd/limitctl/replay"
+	"github.com/routelimit/limit/cmd/limitctl/replay/accesslog"
 )
 
 var update = flag.Bool("update", false, "write testdata anew")

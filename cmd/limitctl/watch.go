@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
-	"github.com/routelimit/limit/feed"
+	"github.com/routelimit/limit/ops/feed"
 )
 
 // silence is how long a subscriber hears nothing before it is told why: instances notice

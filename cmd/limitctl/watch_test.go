@@ -17,8 +17,8 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
-	"github.com/routelimit/limit/feed"
 	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/ops/feed"
 )
 
 // A shared buffer is written by a command and read by its test.

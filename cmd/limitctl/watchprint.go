@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/routelimit/limit/cmd/limitctl/internal/report"
-	"github.com/routelimit/limit/feed"
+	"github.com/routelimit/limit/ops/feed"
 )
 
 // watchJSON prints lines of JSON.

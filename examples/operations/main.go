@@ -19,13 +19,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/routelimit/limit"
-	"github.com/routelimit/limit/access"
-	"github.com/routelimit/limit/control"
-	"github.com/routelimit/limit/feed"
-	"github.com/routelimit/limit/livepage"
-	"github.com/routelimit/limit/overrides"
-	"github.com/routelimit/limit/promlimit"
-	"github.com/routelimit/limit/redisstore"
+	"github.com/routelimit/limit/ops/access"
+	"github.com/routelimit/limit/ops/control"
+	"github.com/routelimit/limit/ops/feed"
+	"github.com/routelimit/limit/ops/livepage"
+	"github.com/routelimit/limit/ops/metrics/promlimit"
+	"github.com/routelimit/limit/ops/overrides"
+	"github.com/routelimit/limit/stores/redisstore"
 )
 
 // prefix begins the names of all keys in Redis: limitctl needs it too.

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/internal/redistest"
-	"github.com/routelimit/limit/livepage"
+	"github.com/routelimit/limit/ops/livepage"
 )
 
 //go:embed audit.js

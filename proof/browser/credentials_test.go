@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/internal/redistest"
-	"github.com/routelimit/limit/livepage"
+	"github.com/routelimit/limit/ops/livepage"
 )
 
 // The page works if it is opened at an address with a name and a password.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/redistest"
-	"github.com/routelimit/limit/livepage"
+	"github.com/routelimit/limit/ops/livepage"
 )
 
 const (

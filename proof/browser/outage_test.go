@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/internal/redistest"
-	"github.com/routelimit/limit/livepage"
+	"github.com/routelimit/limit/ops/livepage"
 )
 
 // The page says that the server is gone and since when, and connects again by itself.

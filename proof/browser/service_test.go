@@ -14,12 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
-	"github.com/routelimit/limit/access"
-	"github.com/routelimit/limit/control"
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/livepage"
-	"github.com/routelimit/limit/overrides"
-	"github.com/routelimit/limit/redisstore"
+	"github.com/routelimit/limit/ops/access"
+	"github.com/routelimit/limit/ops/control"
+	"github.com/routelimit/limit/ops/livepage"
+	"github.com/routelimit/limit/ops/overrides"
+	"github.com/routelimit/limit/stores/redisstore"
 )
 
 // A service is a program with limited routes and the live page.

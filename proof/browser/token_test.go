@@ -10,7 +10,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
-	"github.com/routelimit/limit/livepage"
+	"github.com/routelimit/limit/ops/livepage"
 )
 
 // The address with the token opens the page, typed or as a link of another site. The token

@@ -13,7 +13,7 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/lua"
-	"github.com/routelimit/limit/memstore"
+	"github.com/routelimit/limit/stores/memstore"
 )
 
 const heapKeys = 20_000

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/memstore"
+	"github.com/routelimit/limit/stores/memstore"
 )
 
 // A shape is what a decision is made of: rules. The first is by key and has

@@ -11,7 +11,7 @@ import (
 
 	"github.com/routelimit/limit/benchmarks/internal/stats"
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/memstore"
+	"github.com/routelimit/limit/stores/memstore"
 )
 
 // writePauses writes how long the slowest decisions take while a store of a million

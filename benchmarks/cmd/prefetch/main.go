@@ -33,7 +33,7 @@ func main() {
 	case *processes:
 		err = compareProcesses(*rounds)
 	case *plot:
-		err = draw("../prefetch/testdata/simulation.csv", "../docs/prefetch.svg")
+		err = draw("../stores/prefetch/testdata/simulation.csv", "../docs/prefetch.svg")
 	default:
 		err = speed(context.Background(), *rounds, *lasts)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/routelimit/limit/benchmarks/internal/redisserver"
 	"github.com/routelimit/limit/benchmarks/internal/stats"
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/redisstore"
+	"github.com/routelimit/limit/stores/redisstore"
 )
 
 const (

@@ -14,10 +14,10 @@ import (
 	"github.com/routelimit/limit/benchmarks/internal/redisserver"
 	"github.com/routelimit/limit/benchmarks/internal/stats"
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/guard"
-	"github.com/routelimit/limit/prefetch"
-	"github.com/routelimit/limit/redisstore"
-	"github.com/routelimit/limit/refusals"
+	"github.com/routelimit/limit/stores/guard"
+	"github.com/routelimit/limit/stores/prefetch"
+	"github.com/routelimit/limit/stores/redisstore"
+	"github.com/routelimit/limit/stores/refusals"
 )
 
 const (

@@ -28,7 +28,7 @@ func main() {
 	flag.DurationVar(&o.lasts, "time", 2*time.Second, "how long each cell is measured")
 	flag.StringVar(&o.callers, "goroutines", "1,64,256", "numbers of concurrent callers")
 	flag.IntVar(&perKey, "limit", perKey, "the limit of each key in the tables of decisions")
-	flag.StringVar(&o.zset, "zset", "../redisstore/testdata/zset.lua", "the ZSET script")
+	flag.StringVar(&o.zset, "zset", "../stores/redisstore/testdata/zset.lua", "the ZSET script")
 	flag.BoolVar(&o.speed, "speed", true, "write the tables of decisions")
 	flag.BoolVar(&o.bytes, "bytes", true, "write the table of bytes")
 	flag.Parse()

@@ -11,9 +11,9 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/guard"
-	"github.com/routelimit/limit/redisstore"
-	"github.com/routelimit/limit/refusals"
+	"github.com/routelimit/limit/stores/guard"
+	"github.com/routelimit/limit/stores/redisstore"
+	"github.com/routelimit/limit/stores/refusals"
 )
 
 // The rules: the first refuses abusive keys, the second never refuses.

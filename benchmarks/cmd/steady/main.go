@@ -28,7 +28,7 @@ import (
 	"github.com/routelimit/limit/benchmarks/internal/redisserver"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/histogram"
-	"github.com/routelimit/limit/redisstore"
+	"github.com/routelimit/limit/stores/redisstore"
 )
 
 func main() {

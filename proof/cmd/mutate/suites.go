@@ -23,18 +23,18 @@ type suite struct {
 // judges names the packages that test a folder, if they are not just its own.
 var judges = map[string][]string{
 	".":                   {".", "./ginlimit", "./echolimit"},
-	"core":                {"./core", "./memstore", "./refusals", "./guard"},
-	"lua":                 {"./lua", "./redisstore"},
-	"memstore":            {"./memstore", "./guard"},
-	"internal/filewatch":  {"./access", "./policyfile"},
-	"internal/logbook":    {".", "./guard"},
-	"internal/redisfacts": {"./redisstore", "./cmd/limitctl/internal/doctor"},
+	"core":                {"./core", "./stores/memstore", "./stores/refusals", "./stores/guard"},
+	"lua":                 {"./lua", "./stores/redisstore"},
+	"stores/memstore":     {"./stores/memstore", "./stores/guard"},
+	"internal/filewatch":  {"./ops/access", "./ops/policyfile"},
+	"internal/logbook":    {".", "./stores/guard"},
+	"internal/redisfacts": {"./stores/redisstore", "./cmd/limitctl/internal/doctor"},
 }
 
 // noProduct names folders that are not the product, with all below them: tests, what
 // only tests use, measurements and examples.
 var noProduct = []string{
-	"adaptertest", "benchmarks", "deploy", "docs", "examples", "proof", "scripts", "storetest", "tools",
+	"adapter/adaptertest", "benchmarks", "ops/deploy", "docs", "examples", "proof", "scripts", "stores/storetest", "tools",
 	"internal/faultproxy", "internal/fuzzloop", "internal/race", "internal/redistest", "internal/routetest",
 }
 
@@ -99,7 +99,7 @@ var equivalent = []struct {
 }{
 	{"core", "(*returns).until", mutate.Constant, "refunds are remembered for a microsecond longer"},
 	{"lua", "values_of", mutate.Boundary, "it looks for keys of another type although none is missing"},
-	{"memstore", "(*table).join", mutate.Constant, "the table shrinks sooner or later"},
-	{"memstore", "(*table).sweep", mutate.Constant, "the table shrinks sooner or later"},
-	{"memstore", "hasRoom", mutate.Constant, "a full table looks at fewer expired keys"},
+	{"stores/memstore", "(*table).join", mutate.Constant, "the table shrinks sooner or later"},
+	{"stores/memstore", "(*table).sweep", mutate.Constant, "the table shrinks sooner or later"},
+	{"stores/memstore", "hasRoom", mutate.Constant, "a full table looks at fewer expired keys"},
 }

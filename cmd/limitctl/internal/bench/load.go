@@ -17,8 +17,8 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/histogram"
-	"github.com/routelimit/limit/memstore"
-	"github.com/routelimit/limit/redisstore"
+	"github.com/routelimit/limit/stores/memstore"
+	"github.com/routelimit/limit/stores/redisstore"
 )
 
 // A Run is what a number of callers measured. Each decides again as soon as it has

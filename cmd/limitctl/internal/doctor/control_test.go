@@ -8,10 +8,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/routelimit/limit/control"
 	"github.com/routelimit/limit/internal/redisfacts"
 	"github.com/routelimit/limit/internal/redistest"
-	"github.com/routelimit/limit/policyfile"
+	"github.com/routelimit/limit/ops/control"
+	"github.com/routelimit/limit/ops/policyfile"
 )
 
 // TestRedisControl examines a server with bans, overrides and a pushed policy: they are

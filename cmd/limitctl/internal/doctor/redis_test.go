@@ -15,7 +15,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/redistest"
-	"github.com/routelimit/limit/redisstore"
+	"github.com/routelimit/limit/stores/redisstore"
 )
 
 // see examines the Redis at an address, and returns the findings by check.

@@ -146,7 +146,7 @@ func TestNeeded(t *testing.T) {
 
 // TestNeededByControl holds the list of commands to the scripts of package control.
 func TestNeededByControl(t *testing.T) {
-	text, err := os.ReadFile("../../../../control/scripts.go")
+	text, err := os.ReadFile("../../../../ops/control/scripts.go")
 	require.NoError(t, err)
 	want := []string{"EVALSHA", "EVAL", "SUBSCRIBE", "HSCAN"} // which it sends
 	for _, m := range regexp.MustCompile(`call\('([A-Z]+)'`).FindAllStringSubmatch(string(text), -1) {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/routelimit/limit/internal/redisfacts"
 	"github.com/routelimit/limit/internal/redistest"
-	"github.com/routelimit/limit/redisstore"
+	"github.com/routelimit/limit/stores/redisstore"
 )
 
 // BenchmarkTop measures how many keys are looked at in a second, and how busy Redis is

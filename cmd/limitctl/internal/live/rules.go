@@ -18,8 +18,8 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/grammar"
-	"github.com/routelimit/limit/redisstore"
-	"github.com/routelimit/limit/refusals"
+	"github.com/routelimit/limit/stores/redisstore"
+	"github.com/routelimit/limit/stores/refusals"
 )
 
 // A Policy is one that programs have.

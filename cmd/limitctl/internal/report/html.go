@@ -8,7 +8,7 @@ import (
 	"io"
 	"slices"
 
-	"github.com/routelimit/limit/replay"
+	"github.com/routelimit/limit/cmd/limitctl/replay"
 )
 
 //go:embed page.html

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/routelimit/limit/replay"
+	"github.com/routelimit/limit/cmd/limitctl/replay"
 )
 
 // A Plot is a picture over time. The words around it are HTML, which a phone does not

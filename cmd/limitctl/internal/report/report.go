@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/routelimit/limit/replay"
+	"github.com/routelimit/limit/cmd/limitctl/replay"
 )
 
 // A Report is a result and what it is about. All texts of the result may come from

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/routelimit/limit/replay"
+	"github.com/routelimit/limit/cmd/limitctl/replay"
 )
 
 func TestStay(t *testing.T) {

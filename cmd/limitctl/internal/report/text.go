@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/routelimit/limit/replay"
+	"github.com/routelimit/limit/cmd/limitctl/replay"
 )
 
 // Text writes the report for a terminal.

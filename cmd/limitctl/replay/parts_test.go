@@ -1,0 +1,150 @@
+package replay
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/cmd/limitctl/replay/accesslog"
+)
+
+// TestQueue checks that a queue sorts like a stable sort, as long as no event is later
+// than its size.
+func TestQueue(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for range 200 {
+		size := 1 + rnd.IntN(50)
+		q := newQueue(size)
+		var times, got []int64
+		push := func(at int64) {
+			if q.full() {
+				got = append(got, q.pop().time)
+			}
+			q.next().time = at
+			q.push()
+		}
+		for i := range 500 {
+			at := int64(i * 10)
+			if rnd.IntN(3) == 0 {
+				at -= rnd.Int64N(int64(size) * 10)
+			}
+			times = append(times, at)
+			push(at)
+		}
+		for e := q.pop(); e != nil; e = q.pop() {
+			got = append(got, e.time)
+		}
+		slices.Sort(times)
+		require.Equal(t, times, got)
+		assert.Len(t, q.free, size+1)
+	}
+}
+
+// TestTop checks the bounds of space-saving.
+func TestTop(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(3, 4))
+	top, exact := newTop[string](50), make(map[string]int64)
+	for range 20_000 {
+		key := fmt.Sprint(int(rnd.ExpFloat64() * 4))
+		if rnd.IntN(3) == 0 {
+			key = fmt.Sprint("rare ", rnd.IntN(1_000_000))
+		}
+		top.add(key)
+		exact[key]++
+	}
+	assert.Len(t, top.heap, 50)
+	for _, k := range top.list(10, strings.Compare) {
+		assert.LessOrEqual(t, exact[k.key], k.count)
+		assert.GreaterOrEqual(t, exact[k.key], k.count-k.err)
+	}
+	assert.Equal(t, "0", top.list(1, strings.Compare)[0].key)
+}
+
+// TestBuckets checks that buckets keep every request as they become longer.
+func TestBuckets(t *testing.T) {
+	b := newBuckets()
+	b.add(-5e15, false) // one wrong time
+	for i := range int64(100_000) {
+		b.add(1_700_000_000*second+i*second, i%10 == 0)
+	}
+	b.add(9e15, false)
+	width, list := b.list()
+	assert.EqualValues(t, "5m0s", width.String())
+	assert.LessOrEqual(t, len(list), maxBuckets)
+	requests, refused := int64(0), int64(0)
+	for _, s := range list {
+		requests += s.Requests
+		refused += s.Refused
+	}
+	assert.EqualValues(t, 100_002, requests)
+	assert.EqualValues(t, 10_000, refused)
+}
+
+func TestHistogram(t *testing.T) {
+	var h histogram
+	for i := range int64(1000) {
+		h.add(i, 1)
+	}
+	assert.InEpsilon(t, 500, h.quantile(0.5), 0.02)
+	assert.InEpsilon(t, 990, h.quantile(0.99), 0.02)
+	assert.EqualValues(t, 999*1000/2, h.above(0))
+	assert.InEpsilon(t, 899*900/2, h.above(100), 0.001)
+}
+
+func TestGuess(t *testing.T) {
+	for path, want := range map[string]string{
+		"/users/12":             "GET /users/{id}",
+		"/users/alice/posts/7/": "GET /users/{id}/posts/{id}/",
+		"/a/6f1c2e9a-77aa-4a0b-b3a1-0a1b2c3d4e5f": "GET /a/{id}",
+		"/a/d41d8cd98f00b204":                     "GET /a/{id}",
+		"/facade/deadbeef":                        "GET /facade/deadbeef",
+		"/":                                       "GET /",
+	} {
+		if strings.Contains(path, "alice") {
+			want = strings.Replace(want, "/users/{id}/", "/users/alice/", 1)
+		}
+		p := newPlaces(nil)
+		at := p.of(&accesslog.Record{Method: []byte("GET"), Path: []byte(path), Status: 200})
+		assert.Equal(t, want, p.routes[at.route], path)
+	}
+	p := newPlaces(nil)
+	missing := &accesslog.Record{Method: []byte("GET"), Path: []byte("/x"), Status: 404}
+	assert.Equal(t, otherRoutes, p.routes[p.of(missing).route], "attackers try many paths")
+	missing.Status = 200
+	assert.Equal(t, "GET /x", p.routes[p.of(missing).route])
+}
+
+// TestFlood checks that every bound holds against a log in which everything is new.
+func TestFlood(t *testing.T) {
+	var hits []hit
+	for i := range 3000 {
+		hits = append(hits, hit{at: float64(i) / 100, ip: fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255, i&255), user: fmt.Sprint("user", i),
+			request: fmt.Sprintf("GET /p%dx/y", i), agent: fmt.Sprint("agent ", i)})
+	}
+	run, err := newRun(&Options{MaxClients: 100, MaxSeries: 256, MaxKeys: 256, Reorder: 50, Policies: []Policy{{Rules: limit.MustParse("1/1m per ip; 1/1m per user")}}})
+	require.NoError(t, err)
+	log := logOf(hits)
+	require.NoError(t, run.read(t.Context(), log))
+	run.end()
+	assert.Len(t, run.registry.clients, 100)
+	assert.Len(t, run.registry.users, 100)
+	assert.LessOrEqual(t, len(run.suggest.series), 256)
+	assert.Len(t, run.places.routes, maxGuessed)
+	result := run.report(log)
+	assert.EqualValues(t, 3000, result.Requests)
+	assert.EqualValues(t, 2900, result.Untracked)
+	assert.Positive(t, result.Overflow)
+	clients := int64(0)
+	for _, s := range result.Suggestions {
+		if s.Key == "ip" {
+			clients += s.Clients
+		}
+	}
+	assert.InEpsilon(t, 3000, clients, 0.4, "an estimate from a sample")
+}

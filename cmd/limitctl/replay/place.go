@@ -1,0 +1,163 @@
+package replay
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/routelimit/limit/cmd/limitctl/replay/accesslog"
+)
+
+// A place is a method and a path of the log, and where policies send them.
+type place struct {
+	method string
+	host   string
+	url    *url.URL // nil if the client sent no request that a server would route
+	route  int      // in places.routes
+	hash   uint64
+
+	matched [2]match // by each set of policies
+
+	read, probe, robots bool
+}
+
+// A match is what the patterns of a set of policies say about a place.
+type match struct {
+	pattern string
+	bound   []*bound
+	values  map[string]string // of the wildcards in the pattern; nil if no rule needs them
+}
+
+// places finds routes. It remembers the last ones: a request's path is the client's
+// choice, so it remembers a bounded number of them.
+type places struct {
+	known  map[string]*place
+	buffer []byte
+	sides  []*side
+	hosts  bool // whether a pattern has a host
+	routes []string
+	index  map[string]int
+}
+
+const (
+	maxPlaces   = 1 << 16
+	maxPath     = 512 // bytes of a path that is remembered
+	maxGuessed  = 200
+	otherRoutes = "(other routes)"
+	unmatched   = "(no route)"
+)
+
+func newPlaces(sides []*side) *places {
+	p := &places{known: make(map[string]*place), sides: sides, index: make(map[string]int)}
+	for _, s := range sides {
+		p.hosts = p.hosts || s.hosts
+	}
+	p.routeOf(unmatched)
+	p.routeOf(otherRoutes)
+	return p
+}
+
+func (p *places) routeOf(label string) int {
+	i, known := p.index[label]
+	if !known {
+		i = len(p.routes)
+		p.routes = append(p.routes, label)
+		p.index[label] = i
+	}
+	return i
+}
+
+// of returns the place of a record.
+func (p *places) of(r *accesslog.Record) *place {
+	key := append(p.buffer[:0], r.Method...)
+	key = append(key, ' ')
+	if p.hosts {
+		key = append(append(key, r.Host...), ' ')
+	}
+	key = append(key, r.Path...)
+	p.buffer = key[:0]
+	if found := p.known[string(key)]; found != nil {
+		if found.route == 1 && p.guesses(r) { // it was first seen with an error
+			found.route = p.guess(found)
+		}
+		return found
+	}
+	made := p.make(r)
+	if len(key) <= maxPath {
+		if len(p.known) >= maxPlaces {
+			clear(p.known)
+		}
+		p.known[string(key)] = made
+	}
+	return made
+}
+
+func (p *places) make(r *accesslog.Record) *place {
+	path := string(r.Path)
+	at := &place{method: string(r.Method), host: string(r.Host), hash: hash(path)}
+	at.read = at.method == http.MethodGet || at.method == http.MethodHead
+	at.robots = path == "/robots.txt"
+	at.probe = containsAny(strings.ToLower(path), probeWords)
+	if at.method == "" {
+		return at
+	}
+	u, err := url.ParseRequestURI(path)
+	if err != nil {
+		return at // as net/http does, which answers 400
+	}
+	at.url = u
+	for i, side := range p.sides {
+		at.matched[i] = side.match(at)
+	}
+	switch {
+	case at.matched[0].pattern != "":
+		at.route = p.routeOf(at.matched[0].pattern)
+	case at.matched[1].pattern != "":
+		at.route = p.routeOf(at.matched[1].pattern)
+	case p.guesses(r):
+		at.route = p.guess(at)
+	default:
+		at.route = 1
+	}
+	return at
+}
+
+// guesses reports whether a record shows that its path has a route: attackers try many
+// paths that have none. Failed logins are answered with 401, and a server with limits
+// answers with 429.
+func (p *places) guesses(r *accesslog.Record) bool {
+	login := r.Status == http.StatusUnauthorized && string(r.Method) != http.MethodGet && string(r.Method) != http.MethodHead
+	return (r.Status < 400 || login || r.Status == http.StatusTooManyRequests) && len(r.Path) <= maxPath
+}
+
+// guess returns a route for a path that no pattern matches, with wildcards for what
+// looks like an identifier. There are only so many guessed routes.
+func (p *places) guess(at *place) int {
+	segments := strings.Split(at.url.Path, "/")
+	for i, s := range segments {
+		if isID(s) {
+			segments[i] = "{id}"
+		}
+	}
+	label := at.method + " " + strings.Join(segments, "/")
+	if _, known := p.index[label]; !known && len(p.routes) >= maxGuessed {
+		return 1
+	}
+	return p.routeOf(label)
+}
+
+// isID reports whether a segment of a path is a number, a UUID, a hash, or a long name.
+func isID(s string) bool {
+	digits, hexes := 0, 0
+	for _, c := range []byte(s) {
+		switch {
+		case '0' <= c && c <= '9':
+			digits++
+			hexes++
+		case 'a' <= c && c <= 'f', 'A' <= c && c <= 'F', c == '-':
+			hexes++
+		}
+	}
+	n := len(s)
+	return n > 0 && (digits == n || n >= 8 && hexes == n && digits > 0 || n > 40 || n >= 12 && digits*3 >= n)
+}

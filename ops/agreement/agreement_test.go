@@ -1,0 +1,118 @@
+package agreement_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/ops/agreement"
+)
+
+// TestAgreementIsAReplay sends random schedules to two rules together, and to each of
+// them alone. The counts must be those of the two replays.
+func TestAgreementIsAReplay(t *testing.T) {
+	const texts = "20/1m per user; 3/5s per user; 10/1m per user token-bucket burst 4; 30/1m per user sliding-cells; " +
+		"8/20s per user fixed-window; 25/1m per user leaky-bucket burst 3; 15/1m per user sliding-counter"
+	rules := strings.Split(texts, "; ")
+	for seed := range uint64(30) {
+		synctest.Test(t, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 1))
+			old, new := rules[r.IntN(len(rules))], rules[r.IntN(len(rules))]
+			policy := func(name, text string) *limit.Policy {
+				set := limit.Named(name)
+				require.NoError(t, set.UnmarshalText([]byte(text)))
+				p, err := limit.New(nil, nil).Policy(set)
+				require.NoError(t, err)
+				return p
+			}
+			together := policy("p", "old: "+old+"; new: "+new+" shadow replaces old")
+			oldAlone, newAlone := policy("p", old), policy("p", new)
+			var counter agreement.Counter
+			want := agreement.Counts{Policy: "p", New: "new", Old: "old"}
+			for range 2000 {
+				request := limit.Request{Keys: map[string]string{"user": fmt.Sprint(r.IntN(3))}, Cost: 1 + r.Int64N(2)}
+				take := func(p *limit.Policy) bool {
+					d, err := p.Take(t.Context(), request)
+					require.NoError(t, err)
+					if p == together {
+						counter.Observe(d)
+					}
+					return d.Allowed
+				}
+				admitted, a, b := take(together), take(oldAlone), take(newAlone)
+				require.Equal(t, a, admitted, "a shadow changes nothing")
+				switch {
+				case a && b:
+					want.BothAdmit++
+				case a:
+					want.OnlyNewRefuses++
+				case b:
+					want.OnlyOldRefuses++
+				default:
+					want.BothRefuse++
+				}
+				time.Sleep(time.Duration(r.ExpFloat64() * float64(time.Second)))
+			}
+			assert.Equal(t, []agreement.Counts{want}, counter.Counts(), "%s, %s", old, new)
+		})
+	}
+}
+
+// TestNothingToCompare checks that other decisions count nothing and cost nothing.
+func TestNothingToCompare(t *testing.T) {
+	var counter agreement.Counter
+	counter.Observe(limit.Decision{})
+	for _, text := range []string{"5/1h global", "5/1h global shadow", "old: 5/1h global refuse mark"} {
+		p, err := limit.New(nil, nil).Policy(limit.Named("p", limit.MustParse(text).Rules()...))
+		require.NoError(t, err)
+		d, err := p.Take(t.Context(), limit.Request{})
+		require.NoError(t, err)
+		assert.Zero(t, testing.AllocsPerRun(100, func() { counter.Observe(d) }), text)
+	}
+	assert.Empty(t, counter.Counts())
+}
+
+// TestEnforcedKeysAreNotCompared checks that only keys are counted for which the shadow
+// only watches.
+func TestEnforcedKeysAreNotCompared(t *testing.T) {
+	p, err := limit.New(nil, nil).Policy(limit.Named("p",
+		limit.MustParse("old: 5/1h per user; new: 1/1h per user shadow enforced 50 replaces old").Rules()...))
+	require.NoError(t, err)
+	var counter agreement.Counter
+	enforced := int64(0)
+	for i := range 200 {
+		for range 2 {
+			d, err := p.Take(t.Context(), limit.Request{Keys: map[string]string{"user": fmt.Sprint(i)}})
+			require.NoError(t, err)
+			counter.Observe(d)
+			if !d.Allowed {
+				enforced++
+			}
+		}
+	}
+	assert.Equal(t, []agreement.Counts{{Policy: "p", New: "new", Old: "old", BothAdmit: 200 - enforced, OnlyNewRefuses: 200 - enforced}},
+		counter.Counts())
+	assert.InDelta(t, 100, enforced, 30)
+}
+
+// TestAThirdRule checks what the documentation says of other enforced rules: a request
+// that one refuses charges the shadow, and not the rule that it may replace.
+func TestAThirdRule(t *testing.T) {
+	p, err := limit.New(nil, nil).Policy(limit.Named("p",
+		limit.MustParse("old: 3/1h per user; new: 3/1h per user shadow replaces old; third: 1/1h per user").Rules()...))
+	require.NoError(t, err)
+	var counter agreement.Counter
+	for range 5 {
+		d, err := p.Take(t.Context(), limit.Request{Keys: map[string]string{"user": "a"}})
+		require.NoError(t, err)
+		counter.Observe(d)
+	}
+	assert.Equal(t, []agreement.Counts{{Policy: "p", New: "new", Old: "old", BothAdmit: 3, OnlyNewRefuses: 2}}, counter.Counts())
+}

@@ -1,0 +1,180 @@
+// Package livepage serves a page that shows what a limiter does now: how many requests
+// it admits and refuses, which rules refuse, which clients are at their limits, how
+// decisions are made while the store fails, and the last refusals in words.
+//
+//	mux.Handle("/limits/", livepage.Handler(limiter, nil))
+//
+// Operators look at one key of a rule, reset it, ban a client or change its limit. Without
+// [Options].Authorize, the page is served to this machine only, and needs a token, which
+// the program logs at its start. docs/live-page.md is the guide.
+package livepage
+
+import (
+	"embed"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"path"
+	"strings"
+	"sync"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/ops/access"
+	"github.com/routelimit/limit/ops/overrides"
+)
+
+// A Role says what a person may do on the page.
+type Role int
+
+// The roles. Each may do what the one before it may.
+const (
+	Nobody   Role = iota // sees nothing: 403
+	Viewer               // sees the page
+	Operator             // also resets keys, and changes bans and overrides
+)
+
+// Options configures a Handler. The zero Options is ready to use.
+type Options struct {
+	// Authorize returns the name of the person who sends a request, and what the person
+	// may do. The name is shown on the page, and is kept with bans and overrides. The
+	// function must verify it. It is called for each request, and each minute while the page
+	// is open, so it can log who changes what. Nil makes each browser an Operator that has
+	// the Token, comes from a loopback address and asks for a loopback name. All other
+	// requests are refused.
+	Authorize func(*http.Request) (who string, role Role)
+
+	// Token opens the page if Authorize is nil, at its address with ?token=… at the end. A
+	// cookie replaces it there. "" means a random one, which Handler logs. Handler panics if
+	// it is shorter than 22 characters, or has others than letters, digits, - and _.
+	Token string
+
+	// Log receives one line at level Info, with the random Token. Nil means [slog.Default].
+	Log *slog.Logger
+
+	// Name is the name of this instance on the page. "" means the name of the host and
+	// the number of the process.
+	Name string
+
+	// HideKeys shows each key as a hash, which is another one after a restart. Operators
+	// act on the hashes. Entries of bans are hidden in the same way.
+	HideKeys bool
+
+	// Bans lets operators ban clients, and lists the banned ones. Nil means that the page
+	// cannot.
+	Bans *access.Bans
+
+	// Overrides lets operators change the limits of single keys, and lists them. Nil
+	// means that the page cannot.
+	Overrides *overrides.Overrides
+}
+
+//go:embed page
+var files embed.FS
+
+// Handler returns the handler of the page. Mount it at a path with a slash at the end,
+// for all methods. It observes the limiter from now on, for as long as the limiter is
+// used, so make one for each limiter. It panics without a limiter and on an invalid Token. A
+// nil options means the zero Options.
+//
+// Observing costs each decision about as much as one in memory takes, and no
+// allocation. The memory is bounded: see docs/live-page.md.
+func Handler(limiter *limit.Limiter, options *Options) http.Handler {
+	if limiter == nil {
+		panic("livepage: the limiter is nil: write livepage.Handler(limiter, nil)")
+	}
+	p := &page{limiter: limiter, collector: newCollector(), hash: newHash()}
+	if options != nil {
+		p.options = *options
+	}
+	if p.options.Name == "" {
+		p.options.Name = instance()
+	}
+	p.token = newToken(&p.options)
+	p.collector.clientIP = limiter.ClientIP
+	limiter.Observe(p.collector.observe)
+	return p
+}
+
+// instance returns a name for this process.
+func instance() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown host"
+	}
+	return fmt.Sprintf("%s:%d", host, os.Getpid())
+}
+
+// A page is a Handler.
+type page struct {
+	limiter   *limit.Limiter
+	options   Options
+	token     string // "" with Authorize
+	collector *collector
+	hash      *hash
+	states    states
+	viewers   viewers
+	servers   servers
+	finding   sync.Mutex
+}
+
+// A method and the last segment of the path say what a request is for.
+func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "+
+		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	v, ok := p.authorize(w, r)
+	if !ok {
+		return
+	}
+	name := path.Base("x" + r.URL.Path)
+	if strings.HasSuffix(r.URL.Path, "/") {
+		name = ""
+	}
+	read := r.Method == http.MethodGet || r.Method == http.MethodHead
+	change := p.changes()[name]
+	switch {
+	case change != nil:
+		p.change(w, r, v, change)
+	case !read:
+		w.Header().Set("Allow", "GET, HEAD")
+		fail(w, http.StatusMethodNotAllowed, "method %s: use GET", r.Method)
+	case name == "events":
+		p.events(w, r, v)
+	case name == "peek":
+		p.peek(w, r, v)
+	case name == "":
+		p.file(w, r, "index.html")
+	case path.Ext(name) == ".css" || path.Ext(name) == ".js" || path.Ext(name) == ".svg":
+		p.file(w, r, name)
+	case path.Ext(name) == "":
+		slash(w, r)
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+// file answers with one of the files of the page.
+func (p *page) file(w http.ResponseWriter, r *http.Request, name string) {
+	http.ServeFileFS(w, r, files, "page/"+name)
+}
+
+// slash redirects to the same path with a slash at the end, so that the paths in the
+// page lead to this handler. The path is the one that the client sees: middleware may
+// have cut a prefix off r.URL.
+func slash(w http.ResponseWriter, r *http.Request) {
+	seen := r.URL
+	if u, err := url.ParseRequestURI(r.RequestURI); err == nil {
+		seen = u
+	}
+	to := url.URL{Path: "./" + path.Base(seen.Path) + "/", RawQuery: seen.RawQuery}
+	w.Header().Set("Location", to.String())
+	w.WriteHeader(http.StatusTemporaryRedirect)
+}

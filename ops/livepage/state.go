@@ -1,0 +1,211 @@
+package livepage
+
+import (
+	"cmp"
+	"encoding/json"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/ops/topkeys"
+)
+
+// A query says which part of the state a viewer looks at. It is comparable, and each
+// field has only values that the page has.
+type query struct {
+	text          string // part of the names of policies, in lower case
+	sort          string
+	offset, limit int
+	policy        string // whose keys are shown; "" for all
+	order         string // of keys
+}
+
+const (
+	mostRows     = 100
+	usualRows    = 50
+	mostText     = 100
+	mostName     = 1000
+	maxListed    = 50 // bans, overrides
+	stateBytes   = 64 << 10
+	rowsBytes    = 28 << 10 // of policies
+	keysBytes    = 10 << 10
+	refusedBytes = 12 << 10
+	listBytes    = 5 << 10 // of bans, and of overrides
+	fewPeriods   = 40      // of modes: more are at the expense of policies
+	periodBytes  = 60
+)
+
+func queryOf(v url.Values) query {
+	number := func(name string, usual, least, most int) int {
+		n, err := strconv.Atoi(v.Get(name))
+		if err != nil {
+			return usual
+		}
+		return min(max(n, least), most)
+	}
+	oneOf := func(name string, words ...string) string {
+		if word := v.Get(name); slices.Contains(words, word) {
+			return word
+		}
+		return words[0]
+	}
+	q := query{
+		text:   strings.ToLower(v.Get("q")),
+		sort:   oneOf("sort", "refused", "requests", "full", "name"),
+		offset: number("offset", 0, 0, maxPolicies),
+		limit:  number("limit", usualRows, 1, mostRows),
+		policy: v.Get("policy"),
+		order:  oneOf("order", "refusals", "use"),
+	}
+	if len(q.text) > mostText {
+		q.text = q.text[:mostText]
+	}
+	if len(q.policy) > mostName {
+		q.policy = ""
+	}
+	return q
+}
+
+// states makes the state once a second for all viewers, and each view of it once for all
+// viewers that ask for it.
+type states struct {
+	mu     sync.Mutex
+	second uint32
+	totals *totals
+	views  map[query][]byte
+}
+
+// outdated has the next view made anew, since an operator has changed something.
+func (s *states) outdated() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.totals = nil
+}
+
+// view returns the part of the state that a query asks for, as a JSON object.
+func (p *page) view(q query) []byte {
+	now := p.collector.now()
+	s := &p.states
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.totals == nil || s.second != now.second {
+		s.second, s.totals, s.views = now.second, p.total(now), map[query][]byte{}
+	}
+	if text, ok := s.views[q]; ok {
+		return text
+	}
+	text, err := json.Marshal(p.state(s.totals, q))
+	if err != nil {
+		panic(err) // the types have no value that JSON lacks
+	}
+	if len(s.views) < 2*maxViewers {
+		s.views[q] = text
+	}
+	return text
+}
+
+// totals are what all views of a second share.
+type totals struct {
+	state state // without policies and keys
+	rows  []total
+	sets  map[string][]limit.RuleSet
+	now   moment
+	start time.Time // of the collector, on the wall clock of now
+	keys  map[keyQuery][]topkeys.Key
+}
+
+// A keyQuery says which keys are listed.
+type keyQuery struct{ policy, order string }
+
+// A total is the counts of a policy, by which policies are sorted.
+type total struct {
+	name              string
+	lower             string
+	admitted, refused int64
+	full              float32
+}
+
+func (p *page) total(now moment) *totals {
+	wall := time.Now()
+	start := p.collector.since(wall)
+	stats := p.limiter.Stats()
+	t := &totals{now: now, start: start, sets: map[string][]limit.RuleSet{}, keys: map[keyQuery][]topkeys.Key{}, state: state{
+		At: wall.UnixMilli(), Instance: p.options.Name, Since: start.UnixMilli(), Unavailable: stats.Unavailable,
+		Waiters: stats.Waiters, Reserved: stats.Reserved, Settled: stats.Settled,
+		Viewers: int64(p.viewers.count()), HideKeys: p.options.HideKeys,
+	}}
+	p.collector.total(t)
+	counted := make(map[string]bool, len(t.rows))
+	for i := range t.rows {
+		counted[t.rows[i].name] = true
+	}
+	for name, set := range p.limiter.Policies() {
+		if t.sets[name] = append(t.sets[name], set); !counted[name] {
+			counted[name] = true
+			t.rows = append(t.rows, total{name: name})
+		}
+	}
+	for i := range t.rows {
+		t.rows[i].lower = strings.ToLower(t.rows[i].name)
+	}
+	t.state.Refusals = p.refusalList(t)
+	p.lists(&t.state)
+	return t
+}
+
+// state returns what a query asks for.
+func (p *page) state(t *totals, q query) *state {
+	s := t.state
+	var rows []total
+	for _, row := range t.rows {
+		if strings.Contains(row.lower, q.text) {
+			rows = append(rows, row)
+		}
+	}
+	slices.SortFunc(rows, func(a, b total) int {
+		var by int
+		switch q.sort {
+		case "refused":
+			by = cmp.Or(cmp.Compare(b.refused, a.refused), cmp.Compare(b.admitted, a.admitted))
+		case "requests":
+			by = cmp.Compare(b.admitted+b.refused, a.admitted+a.refused)
+		case "full":
+			by = cmp.Compare(b.full, a.full)
+		}
+		return cmp.Or(by, strings.Compare(a.name, b.name))
+	})
+	s.Policies.Total, s.Policies.Matching = len(t.rows), len(rows)
+	s.Policies.Offset = min(q.offset, len(rows))
+	rows = rows[s.Policies.Offset:]
+	s.Policies.Rows = make([]policyRow, 0, q.limit)
+	size := budget(rowsBytes - periodBytes*max(0, len(s.Modes)-fewPeriods))
+	for _, row := range rows[:min(q.limit, len(rows))] {
+		r := p.collector.row(t, row)
+		if !size.fits(r) && len(s.Policies.Rows) > 0 {
+			break
+		}
+		s.Policies.Rows = append(s.Policies.Rows, r)
+	}
+	if len(s.Policies.Rows) < len(rows) {
+		s.Policies.Next = s.Policies.Offset + len(s.Policies.Rows)
+	}
+	s.Keys = p.keys(t, q)
+	return &s
+}
+
+// A budget is how many bytes of JSON are left for a list, so that no state is larger
+// than stateBytes, whatever names and keys are like.
+type budget int
+
+func (b *budget) fits(row any) bool {
+	text, err := json.Marshal(row)
+	if err != nil {
+		panic(err) // the types have no value that JSON lacks
+	}
+	*b -= budget(len(text) + 1)
+	return *b >= 0
+}

@@ -1,0 +1,194 @@
+package livepage
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/stores/memstore"
+)
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// A failing store makes decisions in a mode, or none.
+type failing struct {
+	core.Store
+	mode core.Mode
+	err  error
+}
+
+func (f *failing) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+	if f.err != nil {
+		return core.Decision{}, f.err
+	}
+	d, err := f.Store.Take(ctx, policy, charges)
+	d.Mode = f.mode
+	return d, err
+}
+
+// pageOf returns the page of a limiter on a store.
+func pageOf(store core.Store, options *Options) (*limit.Limiter, *page) {
+	limiter := limit.New(store, &limit.Options{Log: quiet})
+	if options == nil {
+		options = &Options{}
+	}
+	options.Authorize = func(*http.Request) (string, Role) { return "local", Operator }
+	return limiter, Handler(limiter, options).(*page)
+}
+
+func bind(t testing.TB, limiter *limit.Limiter, set limit.RuleSet) *limit.Policy {
+	t.Helper()
+	policy, err := limiter.Policy(set)
+	require.NoError(t, err)
+	return policy
+}
+
+func take(t testing.TB, policy *limit.Policy, user string) {
+	t.Helper()
+	_, err := policy.Take(context.Background(), limit.Request{Keys: map[string]string{"user": user}})
+	if err != nil {
+		require.ErrorIs(t, err, limit.ErrUndecided)
+	}
+}
+
+// viewOf returns the decoded view of a query, and its size.
+func viewOf(t testing.TB, p *page, text string) (s state, size int) {
+	t.Helper()
+	values, err := url.ParseQuery(text)
+	require.NoError(t, err)
+	view := p.view(queryOf(values))
+	require.NoError(t, json.Unmarshal(view, &s))
+	return s, len(view)
+}
+
+// TestQueries checks the search, the order and the pages of policies, and that all values
+// of a query are bounded.
+func TestQueries(t *testing.T) {
+	limiter, p := pageOf(nil, nil)
+	for i := range 7 {
+		policy := bind(t, limiter, limit.Named(fmt.Sprintf("Policy-%d", i), limit.PerUser(time.Hour, 10)))
+		for range 3 * i { // beyond 10: 2 refused on 4, 5 on 5, 8 on 6
+			take(t, policy, "ann")
+		}
+	}
+	names := func(text string) (names string, s state) {
+		t.Helper()
+		s, _ = viewOf(t, p, text)
+		for _, row := range s.Policies.Rows {
+			names += strings.TrimPrefix(row.Name, "Policy-")
+		}
+		return names, s
+	}
+	for text, want := range map[string]string{
+		"": "6543210", "sort=name": "0123456", "sort=requests": "6543210", "sort=full": "4563210", "sort=nonsense": "6543210",
+		"q=POLICY-3": "3", "q=nothing": "", "limit=2": "65", "limit=2&offset=4": "21", "offset=6": "0", "offset=100": "",
+		"limit=0": "6", "limit=-1": "6", "limit=999999999999999999999": "6543210", "offset=-5": "6543210",
+		"q=" + strings.Repeat("x", 100_000): "", "policy=" + strings.Repeat("x", 100_000): "6543210",
+	} {
+		got, s := names(text)
+		assert.Equal(t, want, got, "%.100s", text)
+		assert.Equal(t, 7, s.Policies.Total)
+	}
+	_, s := names("limit=2&q=policy")
+	assert.Equal(t, 2, s.Policies.Next)
+	assert.Equal(t, 7, s.Policies.Matching)
+	_, s = names("limit=2&offset=5")
+	assert.Zero(t, s.Policies.Next)
+
+	_, s = names("")
+	require.Len(t, s.Keys.Rows, 3)
+	assert.Equal(t, keyRow{Policy: "Policy-6", Rule: "per-user-1h", Key: "ann", Kind: "user", Requests: 18, Refused: 8, Used: 1, Limit: 10,
+		Remaining: 0, Capacity: 10, Last: s.Keys.Rows[0].Last}, s.Keys.Rows[0])
+	_, s = names("order=use&policy=Policy-2")
+	require.Len(t, s.Keys.Rows, 1)
+	assert.Equal(t, 0.6, s.Keys.Rows[0].Used)
+	_, s = names("policy=Policy-2")
+	assert.Empty(t, s.Keys.Rows, "none is refused")
+}
+
+// TestHideKeys checks that no key is in a state or an answer, and that ids serve to look
+// at keys.
+func TestHideKeys(t *testing.T) {
+	limiter, p := pageOf(nil, &Options{HideKeys: true})
+	policy := bind(t, limiter, limit.Named("api", limit.PerUser(time.Hour, 1)))
+	for range 3 {
+		take(t, policy, "secret-ann")
+	}
+	s, _ := viewOf(t, p, "")
+	assert.NotContains(t, string(p.view(query{limit: 50, sort: "refused", order: "refusals"})), "secret-ann")
+	id := s.Keys.Rows[0].ID
+	assert.Regexp(t, "^[a-z2-7]{16}$", id)
+	assert.Equal(t, id, s.Refusals.Rows[0].Rules[0].ID)
+	assert.Contains(t, s.Refusals.Rows[0].Words, id)
+
+	send := func(method, path, body string) string {
+		r := httptest.NewRequest(method, path, strings.NewReader(body))
+		r.RemoteAddr, r.Host = "127.0.0.1:1", "localhost"
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		p.ServeHTTP(w, r)
+		assert.NotContains(t, w.Body.String(), "secret-ann")
+		return w.Body.String()
+	}
+	look := "/peek?policy=api&rule=per-user-1h&id=" + id
+	assert.Contains(t, send("GET", look, ""), `"remaining":0`)
+	assert.Contains(t, send("POST", "/reset", `{"policy":"api","rule":"per-user-1h","id":"`+id+`"}`), "Reset "+id)
+	assert.Contains(t, send("GET", look, ""), `"remaining":1`)
+
+	// A guess does not tell whose an id is, and errors do not name the key of an id.
+	for method, request := range map[string][2]string{
+		"GET":  {"/peek?policy=api&rule=per-user-1h&key=secret-ann", ""},
+		"POST": {"/reset", `{"policy":"api","rule":"per-user-1h","key":"secret-ann"}`},
+	} {
+		r := httptest.NewRequest(method, request[0], strings.NewReader(request[1]))
+		r.RemoteAddr, r.Host = "127.0.0.1:1", "localhost"
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		p.ServeHTTP(w, r)
+		assert.Equal(t, 200, w.Code)
+		assert.NotContains(t, w.Body.String(), id)
+	}
+	bind(t, limiter, limit.Named("all", limit.Global(time.Hour, 1)))
+	assert.Contains(t, send("POST", "/reset", `{"policy":"all","rule":"global-1h"}`), "Reset all requests")
+	assert.Contains(t, send("POST", "/reset", `{"policy":"api","rule":"per-user-1h"}`), "Reset requests without a key")
+
+	store := &failing{Store: memstore.New(nil)}
+	limiter, p = pageOf(store, &Options{HideKeys: true})
+	policy = bind(t, limiter, limit.Named("api", limit.PerUser(time.Hour, 1)))
+	take(t, policy, "secret-ann")
+	_, id = p.show("secret-ann")
+	store.err = errors.New("limit:1:{api}:per-user-1h:secret-ann is of another type")
+	look = "/peek?policy=api&rule=per-user-1h&id=" + id
+	assert.Contains(t, send("GET", look, ""), "may name the hidden key")
+
+	_, other := pageOf(nil, &Options{HideKeys: true})
+	_, otherID := other.show("secret-ann")
+	assert.NotEqual(t, id, otherID, "each process has a secret of its own")
+}
+
+// TestStrangeKeys checks that a key that is no text can be looked at by its id.
+func TestStrangeKeys(t *testing.T) {
+	limiter, p := pageOf(nil, nil)
+	policy := bind(t, limiter, limit.Named("api", limit.PerUser(time.Hour, 1)))
+	for range 2 {
+		take(t, policy, "\xff\xfe")
+	}
+	s, _ := viewOf(t, p, "")
+	assert.Equal(t, "\uFFFD", s.Keys.Rows[0].Key)
+	key, ok := p.find(&action{ID: s.Keys.Rows[0].ID, Policy: "other"})
+	assert.True(t, ok)
+	assert.Equal(t, "\xff\xfe", key)
+}

@@ -1,0 +1,392 @@
+package promlimit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/ops/metrics/promlimit"
+	"github.com/routelimit/limit/stores/memstore"
+)
+
+// A store fails while err is set.
+type store struct {
+	core.Store
+	err error
+}
+
+func (s *store) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+	if s.err != nil {
+		return core.Decision{}, s.err
+	}
+	return s.Store.Take(ctx, policy, charges)
+}
+
+// TestObserve counts the decisions of requests, whose paths must not become labels.
+func TestObserve(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	inner := &store{Store: memstore.New(nil)}
+	nothing := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	server := func() http.Handler {
+		limiter := limit.New(inner, &limit.Options{Observe: promlimit.Observe(registry), Log: slog.New(slog.DiscardHandler),
+			Exempt: func(c limit.Client) bool { return c.Request.Header.Get("Settle") == "exempt" },
+			Bar: func(c limit.Client) time.Duration {
+				if c.Request.Header.Get("Settle") == "barred" {
+					return limit.Never
+				}
+				return 0
+			}})
+		settled := limit.Global(time.Hour, 1000)
+		settled.Settle = limit.SettleBy("units", func(r *http.Request, _ int) int64 {
+			if r.Header.Get("Settle") != "" {
+				return -1
+			}
+			return 1
+		})
+		mux := http.NewServeMux()
+		mux.Handle("GET /items/{id}", limiter.Limit(limit.Rules(limit.PerIP(time.Hour, 5), settled))(nothing))
+		mux.Handle("GET /report", limiter.Limit(limit.Named("reports", limit.Concurrent(limit.Everyone, 1)))(nothing))
+		return mux
+	}
+	one, another := server(), server() // with one registry
+	get := func(h http.Handler, path, settle string) {
+		r := httptest.NewRequest("GET", path, nil)
+		r.Header.Set("Settle", settle)
+		h.ServeHTTP(httptest.NewRecorder(), r)
+	}
+
+	for range 4 {
+		get(one, "/items/1", "")
+	}
+	get(one, "/items/1", "wrong")
+	for range 3 {
+		get(one, "/items/2", "")
+	}
+	inner.err = core.ErrUnavailable
+	get(another, "/items/3", "")
+	inner.err = errors.New("an invalid reply")
+	for range 2 {
+		get(one, "/report", "")
+	}
+	inner.err = nil
+	get(one, "/report", "")
+	get(one, "/report", "exempt")
+	get(one, "/report", "barred")
+
+	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP rate_limiting_errors_total Requests that could not be decided or settled, or that lost a lease.
+# TYPE rate_limiting_errors_total counter
+rate_limiting_errors_total{kind="lease_lost"} 0
+rate_limiting_errors_total{kind="undecided"} 2
+rate_limiting_errors_total{kind="unsettled"} 1
+# HELP rate_limiting_requests_total Requests by what they met, and how that was decided.
+# TYPE rate_limiting_requests_total counter
+rate_limiting_requests_total{mode="barred",policy="reports",result="refused"} 1
+rate_limiting_requests_total{mode="exact",policy="GET /items/{id}",result="admitted"} 5
+rate_limiting_requests_total{mode="exact",policy="reports",result="admitted"} 1
+rate_limiting_requests_total{mode="exempt",policy="reports",result="admitted"} 1
+rate_limiting_requests_total{mode="local",policy="GET /items/{id}",result="admitted"} 1
+rate_limiting_requests_total{mode="remembered",policy="GET /items/{id}",result="refused"} 3
+# HELP rate_limiting_rule_refusals_total Refusals by the rule that had no room.
+# TYPE rate_limiting_rule_refusals_total counter
+rate_limiting_rule_refusals_total{policy="GET /items/{id}",rule="per-ip-1h"} 3
+`), "rate_limiting_errors_total", "rate_limiting_requests_total", "rate_limiting_rule_refusals_total",
+		"rate_limiting_rule_marks_total", "rate_limiting_shadow_refusals_total", "rate_limiting_agreement_total"))
+	problems, err := testutil.GatherAndLint(registry)
+	require.NoError(t, err)
+	assert.Empty(t, problems)
+}
+
+// TestObserveOutcomes counts what requests met, and what rules that only watch say.
+func TestObserveOutcomes(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	limiter := limit.New(nil, &limit.Options{Observe: promlimit.Observe(registry)})
+	for name, rules := range map[string]string{
+		"redirects": "1/1h global refuse redirect /busy",
+		"degrades":  "1/1h global refuse degrade",
+		"marks":     "m: 1/1h global refuse mark",
+		"shadows":   "old: 3/1h global; new: 1/1h global shadow replaces old",
+	} {
+		policy, err := limiter.Policy(limit.Named(name, limit.MustParse(rules).Rules()...))
+		require.NoError(t, err)
+		h := policy.Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		for range 4 {
+			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+		}
+	}
+	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP rate_limiting_agreement_total Verdicts of a shadow rule and of the rule that it may replace.
+# TYPE rate_limiting_agreement_total counter
+rate_limiting_agreement_total{policy="shadows",replaces="old",rule="new",verdict="both_admit"} 1
+rate_limiting_agreement_total{policy="shadows",replaces="old",rule="new",verdict="both_refuse"} 1
+rate_limiting_agreement_total{policy="shadows",replaces="old",rule="new",verdict="only_new_refuses"} 2
+# HELP rate_limiting_requests_total Requests by what they met, and how that was decided.
+# TYPE rate_limiting_requests_total counter
+rate_limiting_requests_total{mode="exact",policy="degrades",result="admitted"} 1
+rate_limiting_requests_total{mode="exact",policy="degrades",result="degraded"} 3
+rate_limiting_requests_total{mode="exact",policy="marks",result="admitted"} 1
+rate_limiting_requests_total{mode="exact",policy="marks",result="marked"} 3
+rate_limiting_requests_total{mode="exact",policy="redirects",result="admitted"} 1
+rate_limiting_requests_total{mode="exact",policy="redirects",result="redirected"} 3
+rate_limiting_requests_total{mode="exact",policy="shadows",result="admitted"} 3
+rate_limiting_requests_total{mode="exact",policy="shadows",result="refused"} 1
+# HELP rate_limiting_rule_marks_total Requests that a rule marked because it had no room.
+# TYPE rate_limiting_rule_marks_total counter
+rate_limiting_rule_marks_total{policy="marks",rule="m"} 3
+# HELP rate_limiting_shadow_refusals_total Requests that a shadow rule would have refused.
+# TYPE rate_limiting_shadow_refusals_total counter
+rate_limiting_shadow_refusals_total{policy="shadows",rule="new"} 3
+`), "rate_limiting_agreement_total", "rate_limiting_requests_total", "rate_limiting_rule_marks_total", "rate_limiting_shadow_refusals_total"))
+	problems, err := testutil.GatherAndLint(registry)
+	require.NoError(t, err)
+	assert.Empty(t, problems)
+}
+
+// TestObserveLosses counts a lease that was lost while its request was served.
+func TestObserveLosses(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	promlimit.Observe(registry)(nil, limit.Decision{Allowed: true}, errors.Join(errors.New("the reason"), limit.ErrLeaseLost))
+	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP rate_limiting_errors_total Requests that could not be decided or settled, or that lost a lease.
+# TYPE rate_limiting_errors_total counter
+rate_limiting_errors_total{kind="lease_lost"} 1
+rate_limiting_errors_total{kind="undecided"} 0
+rate_limiting_errors_total{kind="unsettled"} 0
+`)))
+}
+
+// TestObserveCannotRegister registers another metric of the same name first.
+func TestObserveCannotRegister(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "rate_limiting_requests_total", Help: "Other."}))
+	assert.Panics(t, func() { promlimit.Observe(registry) })
+}
+
+// TestHistograms fills a rule to its limit, waits, and measures what the store took.
+func TestHistograms(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		registry := prometheus.NewPedanticRegistry()
+		limiter := limit.New(&slow{memstore.New(nil)}, &limit.Options{Observe: promlimit.Observe(registry)})
+		policy, err := limiter.Policy(limit.Named("p", limit.MustParse("r: 4/1m global").Rules()...))
+		require.NoError(t, err)
+		for range 5 {
+			_, err = policy.Take(t.Context(), limit.Request{})
+			require.NoError(t, err)
+		}
+		_, err = policy.Wait(t.Context(), limit.Request{})
+		require.NoError(t, err)
+
+		used := histogram(t, registry, "rate_limiting_rule_used_ratio")
+		assert.EqualValues(t, 6, used.GetSampleCount())
+		assert.InDelta(t, 0.25+0.5+0.75+1+1+0.25, used.GetSampleSum(), 1.01, "Wait may find more room")
+		latency := histogram(t, registry, "rate_limiting_decision_duration_seconds")
+		assert.EqualValues(t, 5, latency.GetSampleCount(), "the last refusal was remembered")
+		assert.InDelta(t, 5e-3, latency.GetSampleSum(), 1e-6)
+		waits := histogram(t, registry, "rate_limiting_wait_duration_seconds")
+		assert.EqualValues(t, 1, waits.GetSampleCount())
+		assert.InDelta(t, 60, waits.GetSampleSum(), 1)
+	})
+}
+
+// TestRatios adds the values of two observers to one histogram.
+func TestRatios(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	for range 2 {
+		limiter := limit.New(nil, &limit.Options{Observe: promlimit.Observe(registry)})
+		policy, err := limiter.Policy(limit.Named("p", limit.MustParse("r: 4/1m global").Rules()...))
+		require.NoError(t, err)
+		for range 5 {
+			_, err = policy.Take(t.Context(), limit.Request{})
+			require.NoError(t, err)
+		}
+	}
+	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP rate_limiting_rule_used_ratio Part of a rule's capacity that the key of a request has used, after the decision.
+# TYPE rate_limiting_rule_used_ratio histogram
+rate_limiting_rule_used_ratio_bucket{policy="p",rule="r",le="0.1"} 0
+rate_limiting_rule_used_ratio_bucket{policy="p",rule="r",le="0.25"} 2
+rate_limiting_rule_used_ratio_bucket{policy="p",rule="r",le="0.5"} 4
+rate_limiting_rule_used_ratio_bucket{policy="p",rule="r",le="0.75"} 6
+rate_limiting_rule_used_ratio_bucket{policy="p",rule="r",le="0.8"} 6
+rate_limiting_rule_used_ratio_bucket{policy="p",rule="r",le="0.9"} 6
+rate_limiting_rule_used_ratio_bucket{policy="p",rule="r",le="0.95"} 6
+rate_limiting_rule_used_ratio_bucket{policy="p",rule="r",le="0.999"} 6
+rate_limiting_rule_used_ratio_bucket{policy="p",rule="r",le="+Inf"} 10
+rate_limiting_rule_used_ratio_sum{policy="p",rule="r"} 7
+rate_limiting_rule_used_ratio_count{policy="p",rule="r"} 10
+`), "rate_limiting_rule_used_ratio"))
+}
+
+// TestRatiosInOutage checks that a request that is refused or admitted since the store is
+// unavailable says nothing of how full a rule is.
+func TestRatiosInOutage(t *testing.T) {
+	for _, on := range []core.OnError{limit.Refuse, limit.Allow} {
+		registry := prometheus.NewPedanticRegistry()
+		inner := &store{Store: memstore.New(nil)}
+		limiter := limit.New(inner, &limit.Options{Observe: promlimit.Observe(registry), Log: slog.New(slog.DiscardHandler)})
+		policy, err := limiter.Policy(limit.Named("p", limit.Rule{Key: limit.Everyone, Limit: 4, Window: time.Minute, OnStoreError: on}))
+		require.NoError(t, err)
+		for _, inner.err = range []error{nil, core.ErrUnavailable} {
+			_, err = policy.Take(t.Context(), limit.Request{})
+			require.NoError(t, err)
+		}
+		used := histogram(t, registry, "rate_limiting_rule_used_ratio")
+		assert.EqualValues(t, 1, used.GetSampleCount())
+		assert.InDelta(t, 0.25, used.GetSampleSum(), 0.01)
+	}
+}
+
+// A slow store takes a millisecond for each decision.
+type slow struct{ core.Store }
+
+func (s *slow) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+	time.Sleep(time.Millisecond)
+	return s.Store.Take(ctx, policy, charges)
+}
+
+// histogram returns the first histogram of a name.
+func histogram(t *testing.T, registry *prometheus.Registry, name string) *dto.Histogram {
+	t.Helper()
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetHistogram()
+		}
+	}
+	require.Fail(t, "no metric "+name)
+	return nil
+}
+
+// TestWatch adds up two limiters, one of which is watched twice.
+func TestWatch(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	failing := &store{Store: memstore.New(nil)}
+	for _, s := range []core.Store{failing, nil} {
+		limiter := limit.New(s, &limit.Options{Log: slog.New(slog.DiscardHandler)})
+		promlimit.Watch(registry, limiter)
+		promlimit.Watch(registry, limiter)
+		policy, err := limiter.Policy(limit.Named("p", limit.Global(time.Hour, 100)))
+		require.NoError(t, err)
+		for i := range 3 {
+			d, err := policy.Reserve(t.Context(), limit.Request{})
+			require.NoError(t, err)
+			if i == 0 {
+				require.NoError(t, d.Settle(t.Context(), 0))
+			}
+		}
+		failing.err = core.ErrUnavailable
+		for range 5 {
+			_, err := policy.Take(t.Context(), limit.Request{})
+			require.NoError(t, err)
+		}
+	}
+	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP rate_limiting_reservations_total Reservations that were admitted.
+# TYPE rate_limiting_reservations_total counter
+rate_limiting_reservations_total 6
+# HELP rate_limiting_settlements_total Reservations that were settled or given back.
+# TYPE rate_limiting_settlements_total counter
+rate_limiting_settlements_total 2
+# HELP rate_limiting_store_blocked_total Requests that were decided without the store although it works.
+# TYPE rate_limiting_store_blocked_total counter
+rate_limiting_store_blocked_total 0
+# HELP rate_limiting_store_unavailable Stores whose breaker is open.
+# TYPE rate_limiting_store_unavailable gauge
+rate_limiting_store_unavailable 1
+# HELP rate_limiting_waiters Requests that wait for room.
+# TYPE rate_limiting_waiters gauge
+rate_limiting_waiters 0
+`)))
+	problems, err := testutil.GatherAndLint(registry)
+	require.NoError(t, err)
+	assert.Empty(t, problems)
+	assert.Panics(t, func() { promlimit.Watch(registry, nil) })
+}
+
+// benchmarks has rules that admit each request, and rules that refuse it.
+var benchmarks = map[string][]limit.Rule{
+	"1-rule":          {{Key: limit.Everyone, Limit: core.MaxLimit, Window: time.Hour, Algorithm: limit.FixedWindow}},
+	"2-rules":         {{Key: limit.Everyone, Limit: core.MaxLimit, Window: time.Hour, Algorithm: limit.FixedWindow}, {Key: limit.ByIP, Limit: core.MaxLimit, Window: time.Minute, Algorithm: limit.FixedWindow}},
+	"2-rules-refused": {{Key: limit.Everyone, Limit: core.MaxLimit, Window: time.Hour, Algorithm: limit.FixedWindow}, {Key: limit.ByIP, Limit: 1, Window: time.Hour, Algorithm: limit.FixedWindow}},
+}
+
+// BenchmarkTake measures decisions in memory without metrics and with them: the
+// difference is what metrics cost.
+func BenchmarkTake(b *testing.B) {
+	for _, name := range slices.Sorted(maps.Keys(benchmarks)) {
+		for _, observed := range []bool{false, true} {
+			b.Run(fmt.Sprintf("%s/metrics=%v", name, observed), func(b *testing.B) {
+				options := &limit.Options{}
+				if observed {
+					options.Observe = promlimit.Observe(prometheus.NewPedanticRegistry())
+				}
+				policy, err := limit.New(nil, options).Policy(limit.Named("p", benchmarks[name]...))
+				require.NoError(b, err)
+				request := limit.Request{Keys: map[string]string{"ip": "203.0.113.9"}}
+				b.ReportAllocs()
+				for b.Loop() {
+					_, _ = policy.Take(b.Context(), request)
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkObserve measures the function alone, in one goroutine and in several.
+func BenchmarkObserve(b *testing.B) {
+	observe := promlimit.Observe(prometheus.NewPedanticRegistry())
+	for _, name := range slices.Sorted(maps.Keys(benchmarks)) {
+		policy, err := limit.New(nil, nil).Policy(limit.Named("p", benchmarks[name]...))
+		require.NoError(b, err)
+		var d limit.Decision
+		for range 2 {
+			d, err = policy.Take(b.Context(), limit.Request{Keys: map[string]string{"ip": "203.0.113.9"}})
+			require.NoError(b, err)
+		}
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				observe(nil, d, nil)
+			}
+		})
+		b.Run(name+"/parallel", func(b *testing.B) {
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					observe(nil, d, nil)
+				}
+			})
+		})
+	}
+}
+
+// TestAllocations checks that a decision costs no allocation, once its metrics exist.
+func TestAllocations(t *testing.T) {
+	observe := promlimit.Observe(prometheus.NewPedanticRegistry())
+	policy, err := limit.New(nil, nil).Policy(limit.Named("p", limit.Global(time.Hour, 1), limit.Global(time.Minute, 1000)))
+	require.NoError(t, err)
+	for range 2 {
+		d, err := policy.Take(t.Context(), limit.Request{})
+		require.NoError(t, err)
+		d.Latency = time.Millisecond
+		assert.Zero(t, testing.AllocsPerRun(1000, func() { observe(nil, d, nil) }))
+	}
+}

@@ -1,0 +1,263 @@
+// Package overrides raises or lowers the limits of single keys while a program runs: one
+// customer's limit for a day, for example. All instances on one Redis share them.
+//
+//	rules := limit.Named("api", limit.PerUser(time.Hour, 1000), limit.PerIP(time.Minute, 60))
+//	o := overrides.New(ctx, control.New(client, nil), &overrides.Options{
+//		Rules: func(policy, rule string) bool {
+//			return policy == "api" && slices.ContainsFunc(rules.Rules(), func(r limit.Rule) bool { return r.Name == rule })
+//		},
+//	})
+//	limiter := limit.New(store, &limit.Options{Override: o.Limit})
+//	api, err := limiter.Policy(rules)
+//	…
+//	key, err := api.Key("per-user-1h", map[string]string{"user": "alice"})
+//	more := overrides.Override{Policy: "api", Rule: "per-user-1h", Key: key, Limit: 5000}
+//	err = o.Set(ctx, more, 24*time.Hour, "bob")
+//
+// Take the key from limit.Policy.Key: the key of an IPv6 client, for example, is its /64.
+//
+// Decisions look up overrides in memory, so each decision is still one call to the
+// store. A change reaches each instance within a second. While Redis is unavailable, the
+// known overrides stay in force until they end; see package control.
+package overrides
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/notice"
+	"github.com/routelimit/limit/ops/control"
+)
+
+// Options configures [Overrides]. The zero Options is ready to use.
+type Options struct {
+	// Rules reports whether a policy has a rule, so that [Overrides.Set] refuses an
+	// override that no request would use. Nil means that Set does not check.
+	Rules func(policy, rule string) bool
+
+	// Log receives a line when Redis has overrides that this program cannot read, such
+	// as those of a newer version. The code is LIMIT-408. Nil means [slog.Default].
+	Log *slog.Logger
+}
+
+// Overrides are limits of single keys. Make them with [New]. They are safe for
+// concurrent use.
+type Overrides struct {
+	options Options
+	control *control.Control
+	state   atomic.Pointer[state]
+	invalid int // overrides that could not be read, when they were read last
+}
+
+// An Override is the limit of a key of a rule.
+type Override struct {
+	Policy string // as limit.Decision.Policy names it: "api", or the route "POST /update"
+	Rule   string // the name of the rule
+	Key    string // as limit.Policy.Key returns it
+	Limit  int64  // units a window, from 1
+
+	// Reason is why, in up to 1,000 bytes.
+	Reason string
+
+	// Set ignores these.
+	Until time.Time // by the clock of this process; the zero Time if it does not end
+	By    string    // who set it
+	At    time.Time // when, by the clock of Redis
+}
+
+// state is what is known. It does not change.
+type state struct {
+	limits map[name]limit
+	list   []Override // sorted by policy, rule and key
+}
+
+type name struct{ policy, rule, key string }
+
+type limit struct {
+	units int64
+	until time.Time
+}
+
+const (
+	kind      = "overrides"
+	maxReason = 1000
+	maxName   = 512 // of a document
+)
+
+// New returns the overrides of a Control, and follows them until ctx ends. A nil
+// options means the zero Options. If Redis is unavailable, there are none until it is
+// back, which the Control logs.
+func New(ctx context.Context, c *control.Control, options *Options) *Overrides {
+	o := &Overrides{control: c}
+	if options != nil {
+		o.options = *options
+	}
+	o.state.Store(&state{})
+	if err := c.Watch(ctx, kind, o.apply); err != nil {
+		panic(err) // the kind is valid
+	}
+	return o
+}
+
+// Set gives a key a limit for a duration, and replaces the override that it has. An
+// override for limit.Never, the longest Duration, does not end. by says who sets it.
+//
+// The limit takes the place of limit.Rule.Limit. One that is too large for the algorithm
+// counts as the largest that the algorithm allows. To refuse all requests of a client,
+// see package access.
+//
+// Set cannot know whether requests have such a key, but refuses an IPv6 address for a
+// rule with the default name of a rule by address, such as per-ip-1m: its keys are
+// prefixes. It refuses names that [Options].Rules does not know.
+//
+// An error is about the arguments, or about Redis; then the override may have been
+// set. Set may be repeated.
+func (o *Overrides) Set(ctx context.Context, e Override, d time.Duration, by string) error {
+	document, err := documentOf(e.Policy, e.Rule, e.Key)
+	switch {
+	case err != nil:
+		return err
+	case o.options.Rules != nil && !o.options.Rules(e.Policy, e.Rule):
+		return fmt.Errorf("overrides: policy %q has no rule %q: write the names that limit.Decision shows", e.Policy, e.Rule)
+	case strings.HasPrefix(e.Rule, "per-ip-") && isOtherPrefix(e.Key):
+		return fmt.Errorf("overrides: key %q of rule %q: no client has it, since the key of an IPv6 client is a prefix such as 2001:db8:1:2::/64: "+
+			"write the key that limit.Policy.Key returns", e.Key, e.Rule)
+	case e.Limit < 1 || e.Limit > core.MaxLimit:
+		return fmt.Errorf("overrides: limit %d: write 1 to %d", e.Limit, int64(core.MaxLimit))
+	case d <= 0:
+		return fmt.Errorf("overrides: an override for %v: write how long it lasts, or limit.Never", d)
+	case len(e.Reason) > maxReason || !utf8.ValidString(e.Reason):
+		return fmt.Errorf("overrides: a reason of %d bytes: write at most %d bytes of UTF-8", len(e.Reason), maxReason)
+	case d == math.MaxInt64:
+		d = 0 // which a document has for good
+	}
+	text, err := json.Marshal(value{e.Limit, e.Reason})
+	if err != nil {
+		return err
+	}
+	return o.control.Put(ctx, kind, document, text, d, by)
+}
+
+// isOtherPrefix reports whether a key is an IPv6 address or a prefix, but not in the
+// form of a key.
+func isOtherPrefix(key string) bool {
+	if ip, err := netip.ParseAddr(key); err == nil {
+		return ip.Is6()
+	}
+	p, err := netip.ParsePrefix(key)
+	return err == nil && (p.Addr().Is4() || p.Masked().String() != key)
+}
+
+// value is the value of a document.
+type value struct {
+	Limit  int64  `json:"limit"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// ErrNone is wrapped by the error of [Overrides.Remove] for a key without an override.
+var ErrNone = errors.New("overrides: no such override")
+
+// Remove ends the override of a key. The error wraps [ErrNone] if there is none.
+func (o *Overrides) Remove(ctx context.Context, policy, rule, key, by string) error {
+	document, err := documentOf(policy, rule, key)
+	if err != nil {
+		return err
+	}
+	removed, err := o.control.Delete(ctx, kind, document, by)
+	if err == nil && !removed {
+		err = fmt.Errorf("%w: policy %q, rule %q, key %q: write one of List", ErrNone, policy, rule, key)
+	}
+	return err
+}
+
+// List returns the overrides that this instance knows, sorted by policy, rule and key.
+func (o *Overrides) List() []Override {
+	now := time.Now()
+	return slices.DeleteFunc(slices.Clone(o.state.Load().list), func(e Override) bool { return !e.Until.IsZero() && !now.Before(e.Until) })
+}
+
+// History returns the last changes, the newest first. The Name of a change has the
+// policy, the rule and the key, quoted.
+func (o *Overrides) History(ctx context.Context) ([]control.Change, error) {
+	return o.control.History(ctx, kind)
+}
+
+// Limit returns the limit of a key, or 0 if it has no override. It is for
+// limit.Options.Override.
+func (o *Overrides) Limit(policy, rule, key string) int64 {
+	s := o.state.Load()
+	if len(s.limits) == 0 {
+		return 0
+	}
+	l, ok := s.limits[name{policy, rule, key}]
+	if !ok || !l.until.IsZero() && !time.Now().Before(l.until) {
+		return 0
+	}
+	return l.units
+}
+
+// documentOf returns the name of the document of an override.
+func documentOf(policy, rule, key string) (string, error) {
+	if policy == "" || rule == "" {
+		return "", fmt.Errorf("overrides: policy %q, rule %q: write the names that limit.Decision shows", policy, rule)
+	}
+	document := strconv.Quote(policy) + " " + strconv.Quote(rule) + " " + strconv.Quote(key)
+	if len(document) > maxName {
+		return "", fmt.Errorf("overrides: the policy, rule and key have %d bytes: the most is %d", len(document), maxName)
+	}
+	return document, nil
+}
+
+// nameOf reads the name of a document.
+func nameOf(document string) (n name, ok bool) {
+	var parts [3]string
+	rest := document
+	for i := range parts {
+		quoted, err := strconv.QuotedPrefix(rest)
+		if err != nil {
+			return n, false
+		}
+		parts[i], _ = strconv.Unquote(quoted)
+		rest = strings.TrimPrefix(rest[len(quoted):], " ")
+	}
+	n = name{parts[0], parts[1], parts[2]}
+	again, err := documentOf(n.policy, n.rule, n.key)
+	return n, err == nil && again == document
+}
+
+// apply puts the overrides of a Control in force.
+func (o *Overrides) apply(documents map[string]control.Document) {
+	next := &state{limits: make(map[name]limit, len(documents)), list: make([]Override, 0, len(documents))}
+	invalid := 0
+	for document, d := range documents {
+		var v value
+		n, ok := nameOf(document)
+		if err := json.Unmarshal(d.Value, &v); !ok || err != nil || v.Limit < 1 || v.Limit > core.MaxLimit {
+			invalid++
+			continue
+		}
+		next.limits[n] = limit{v.Limit, d.Expires}
+		next.list = append(next.list, Override{Policy: n.policy, Rule: n.rule, Key: n.key, Limit: v.Limit, Reason: v.Reason,
+			Until: d.Expires, By: d.By, At: d.At})
+	}
+	slices.SortFunc(next.list, func(a, b Override) int {
+		return slices.Compare([]string{a.Policy, a.Rule, a.Key}, []string{b.Policy, b.Rule, b.Key})
+	})
+	o.state.Store(next)
+	if invalid != o.invalid && invalid > 0 {
+		notice.Write(&notice.Log{To: o.options.Log}, notice.OverridesInvalid, "overrides: documents that are no overrides have no effect", 0, "documents", invalid)
+	}
+	o.invalid = invalid
+}

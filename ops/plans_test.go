@@ -1,0 +1,246 @@
+package ops_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/ops/control"
+	"github.com/routelimit/limit/ops/overrides"
+	"github.com/routelimit/limit/stores/redisstore"
+)
+
+type account struct{ user, plan string }
+
+type accountKey struct{}
+
+func Example_plans() {
+	accountOf := func(r *http.Request) account { a, _ := r.Context().Value(accountKey{}).(account); return a }
+
+	limiter := limit.New(nil, &limit.Options{
+		User: func(r *http.Request) string { return accountOf(r).user },
+		Plan: func(r *http.Request) string { return accountOf(r).plan },
+	})
+	mux := http.NewServeMux()
+	mux.Handle("GET /items", limiter.Limit(limit.MustParse("1/1m per user plan pro 2 plan enterprise 10k"))(http.HandlerFunc(ok)))
+
+	app := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // stands for authentication
+		user, plan, _ := strings.Cut(r.Header.Get("Authorization"), ":")
+		mux.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), accountKey{}, account{user, plan})))
+	})
+	for _, token := range []string{"alice:free", "alice:free", "bob:pro", "bob:pro", "bob:pro"} {
+		w := send(app, "GET", "/items", "Authorization", token)
+		fmt.Println(token, w.Code, w.Header().Get("RateLimit-Policy"))
+	}
+	// Output:
+	// alice:free 200 "per-user-1m";q=1;w=60
+	// alice:free 429 "per-user-1m";q=1;w=60
+	// bob:pro 200 "per-user-1m";q=2;w=60
+	// bob:pro 200 "per-user-1m";q=2;w=60
+	// bob:pro 429 "per-user-1m";q=2;w=60
+}
+
+func Example_classes() {
+	limiter := limit.New(nil, &limit.Options{Class: func(r *http.Request) string {
+		if r.URL.Path == "/checkout" {
+			return "critical"
+		}
+		return "" // default
+	}})
+	shop, err := limiter.Policy(limit.Named("shop", limit.MustParse("3/1m global reserve critical 1").Rules()...))
+	if err != nil {
+		panic(err)
+	}
+	h := shop.Middleware(http.HandlerFunc(ok))
+	for _, path := range []string{"/items", "/items", "/items", "/checkout"} {
+		fmt.Println(path, send(h, "GET", path).Code)
+	}
+	// Output:
+	// /items 200
+	// /items 200
+	// /items 429
+	// /checkout 200
+}
+
+// TestReserves holds the table of reserves of the page.
+func TestReserves(t *testing.T) {
+	for words, left := range map[string][2]int{"reserve critical 20": {20, 20}, "reserve default 20": {0, 20},
+		"reserve critical 20 reserve default 10": {20, 30}} {
+		assert.Contains(t, read(t, "../docs/plans.md"), "| `"+words+"` |")
+		for i, class := range []string{"default", "background"} {
+			policy, err := limit.New(nil, nil).Policy(limit.Named("p", limit.MustParse("100/1h global "+words).Rules()...))
+			require.NoError(t, err)
+			admitted := 0
+			for range 100 {
+				d, err := policy.Take(t.Context(), limit.Request{Class: class})
+				require.NoError(t, err)
+				if d.Allowed {
+					admitted++
+				}
+			}
+			assert.Equal(t, 100-left[i], admitted, "%s: %s", words, class)
+		}
+	}
+}
+
+// raise gives a user 500 requests an hour for a day.
+func raise(ctx context.Context, o *overrides.Overrides, api *limit.Policy, user string) error {
+	key, err := api.Key("per-user-1h", map[string]string{"user": user})
+	if err != nil {
+		return err
+	}
+	return o.Set(ctx, overrides.Override{Policy: "api", Rule: "per-user-1h", Key: key, Limit: 500, Reason: "launch"}, 24*time.Hour, "bob")
+}
+
+// TestOverridesOfPage runs the program of the page on three instances: each has the new
+// limit within a second.
+func TestOverridesOfPage(t *testing.T) {
+	if !redistest.Installed(t) {
+		t.Skip("no redis-server is installed")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	addr := redistest.Launch(t).Addr
+	var all []*limit.Policy
+	var operators *overrides.Overrides
+	for range 3 {
+		client := redis.NewClient(&redis.Options{Addr: addr})
+		t.Cleanup(func() { client.Close() })
+
+		o := overrides.New(ctx, control.New(client, &control.Options{Prefix: "shop"}), nil)
+		limiter := limit.New(redisstore.New(client, &redisstore.Options{Prefix: "shop"}), &limit.Options{
+			Instances: 3, // that share this Redis
+			Override:  o.Limit,
+		})
+
+		operators = o
+		api, err := limiter.Policy(limit.Named("api", limit.PerUser(time.Hour, 2)))
+		require.NoError(t, err)
+		all = append(all, api)
+	}
+	take := func(i int, user string) limit.Decision {
+		d, err := all[i].Take(ctx, limit.Request{Keys: map[string]string{"user": user}})
+		require.NoError(t, err)
+		return d
+	}
+	for _, want := range []bool{true, true, false} {
+		assert.Equal(t, want, take(0, "alice").Allowed)
+	}
+	began := time.Now()
+	require.NoError(t, raise(ctx, operators, all[0], "alice"))
+	for i := range all {
+		redistest.Await(t, time.Second, "the override", func() bool { return take(i, "alice").Allowed })
+	}
+	t.Logf("3 instances admit after %v", time.Since(began))
+	assert.Equal(t, int64(500), take(1, "alice").Rules()[0].Limit)
+	assert.Equal(t, int64(2), take(1, "carol").Rules()[0].Limit)
+	assert.ErrorContains(t, raiseWrong(ctx, operators, all[0]), `no rule has the name "per-user-1d": write one of per-user-1h`)
+}
+
+func raiseWrong(ctx context.Context, _ *overrides.Overrides, api *limit.Policy) error {
+	_, err := api.Key("per-user-1d", map[string]string{"user": "alice"})
+	return err
+}
+
+// TestLimitChanges compares what each algorithm keeps of 6 units when the limit of a key
+// changes with the table of the page.
+func TestLimitChanges(t *testing.T) {
+	page := read(t, "../docs/plans.md")
+	for _, words := range []string{"sliding-log", "fixed-window", "sliding-cells", "sliding-counter", "token-bucket", "token-bucket burst 10", "leaky-bucket", "leaky-bucket burst 10",
+		"queue burst 9", "concurrency", "distinct query v"} {
+		row := "| `" + words + "` "
+		for _, change := range []int64{20, 4} {
+			synctest.Test(t, func(t *testing.T) {
+				time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour))) // windows of the clock begin
+				override := int64(0)
+				limiter := limit.New(nil, &limit.Options{Override: func(string, string, string) int64 { return override }})
+				policy, err := limiter.Policy(limit.Named("p", limit.MustParse("10/1h global "+words).Rules()...))
+				require.NoError(t, err)
+				n := 0
+				take := func() limit.Decision {
+					n++
+					d, err := policy.Take(t.Context(), limit.Request{Keys: map[string]string{"query v": fmt.Sprint(n)}})
+					require.NoError(t, err)
+					return d
+				}
+				for range 6 {
+					d := take()
+					require.True(t, d.Allowed)
+					defer d.Release()
+				}
+				override = change
+				peeked, err := policy.Peek(t.Context(), limit.Request{Keys: map[string]string{"query v": "new"}})
+				require.NoError(t, err)
+				row += fmt.Sprintf("| %d ", peeked.Rules()[0].Remaining)
+				if change == 4 {
+					wait := "at once"
+					switch {
+					case words == "concurrency":
+						wait = "when 3 are released"
+					case !peeked.Allowed:
+						wait = "after " + strings.NewReplacer("h0m0s", "h", "m0s", "m").Replace(peeked.RetryAfter.Round(time.Minute).String())
+					}
+					row += "| " + wait + " "
+				}
+			})
+		}
+		assert.Contains(t, page, row+"|", words)
+	}
+}
+
+// TestPlansRoundTrips holds that each decision with plans, overrides, classes and
+// exemptions is one command.
+func TestPlansRoundTrips(t *testing.T) {
+	if !redistest.Installed(t) {
+		t.Skip("no redis-server is installed")
+	}
+	client := redis.NewClient(&redis.Options{Addr: redistest.Launch(t).Addr})
+	t.Cleanup(func() { client.Close() })
+	calls := func() (n int) {
+		info, err := client.Info(t.Context(), "commandstats").Result()
+		require.NoError(t, err)
+		for _, command := range []string{"evalsha", "eval", "evalsha_ro"} {
+			if _, rest, found := strings.Cut(info, "cmdstat_"+command+":calls="); found {
+				text, _, _ := strings.Cut(rest, ",")
+				more, err := strconv.Atoi(text)
+				require.NoError(t, err)
+				n += more
+			}
+		}
+		return n
+	}
+	limiter := limit.New(redisstore.New(client, nil), &limit.Options{Override: func(_, _, key string) int64 {
+		if key == "user 7" {
+			return 900
+		}
+		return 0
+	}})
+	policy, err := limiter.Policy(limit.Named("api", limit.MustParse("1000/1h per user plan pro 2000 plan max 3000 token-bucket; "+
+		"all: 100k/1h global reserve critical 10 plan pro 90k exempt user root").Rules()...))
+	require.NoError(t, err)
+	take := func(n int) {
+		d, err := policy.Take(t.Context(), limit.Request{Keys: map[string]string{"user": []string{"root", "user 7", "other"}[n%3]},
+			Plan: []string{"", "pro", "max", "unknown"}[n%4], Class: []string{"", "critical", "background"}[n%5%3]})
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+	}
+	for n := range 60 {
+		take(n) // loads the scripts
+	}
+	before := calls()
+	for n := range 600 {
+		take(n)
+	}
+	assert.InDelta(t, 600, calls()-before, 3, "beside the decisions, the store looks at the server from time to time")
+}

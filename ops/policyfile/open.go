@@ -1,0 +1,271 @@
+package policyfile
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/filewatch"
+	"github.com/routelimit/limit/internal/notice"
+	"github.com/routelimit/limit/ops/access"
+	"github.com/routelimit/limit/ops/control"
+)
+
+// Options configures [Open]. The zero Options is ready to use.
+type Options struct {
+	// Control is where operators [Push] files. A pushed file replaces the file of
+	// Open as a whole, on all instances, until it is deleted or ends. Nil means that
+	// files are not pushed.
+	Control *control.Control
+
+	// Name is that of the pushed file. Programs of several services on one Control
+	// set different ones. "" means "policies".
+	Name string
+
+	// Log receives a line for each file that is put in force, and for each that is
+	// not, with the code LIMIT-206. It also receives LIMIT-117, 118 and 207: see
+	// docs/diagnostics.md. Nil means [slog.Default].
+	Log *slog.Logger
+
+	// Silence lists codes of lines that are not written, such as "LIMIT-206".
+	// [Policies.Status] still has the error.
+	Silence []string
+}
+
+// Policies are the policies of a file that may change. Make them with [Open]. They are
+// safe for concurrent use.
+type Policies struct {
+	lines   notice.Log
+	control *control.Control
+	name    string
+	file    filewatch.File
+	state   atomic.Pointer[state]
+
+	mu       sync.Mutex
+	limiter  *limit.Limiter
+	base     version // of the file
+	pushed   version
+	inForce  *File
+	inCode   map[string]bool          // policies, and whether the program had declared them when they came
+	attached map[string]limit.RuleSet // of the others those that Handler attaches, and their last rules
+	handlers []*handler
+	problems [2]error    // of the file, and of the pushed one
+	unmet    *time.Timer // for noticeUnmet
+}
+
+// A version is a file, and where it comes from.
+type version struct {
+	*File
+	origin, by string
+}
+
+// A state is what is in force. It does not change.
+type state struct {
+	version
+	since          time.Time
+	exempt, barred *access.List
+	bound          map[string]*limit.Policy // that have routes
+	met            map[string]*atomic.Bool  // by pattern, whether a request has matched it
+	served         atomic.Bool              // whether a handler has had a request
+}
+
+// Open reads a file, whose lists [Policies.Exempt] and [Policies.Bar] then use. The
+// error is that of [Read]. An empty path means that there is no file, only what is
+// pushed. Options may be nil.
+func Open(path string, options *Options) (*Policies, error) {
+	var o Options
+	if options != nil {
+		o = *options
+	}
+	p := &Policies{lines: notice.Log{To: o.Log, Silenced: o.Silence}, control: o.Control, name: cmp.Or(o.Name, defaultName), inForce: nothingYet, inCode: make(map[string]bool), attached: make(map[string]limit.RuleSet),
+		file: filewatch.File{Path: path}}
+	if path == "" && o.Control == nil {
+		return nil, errors.New("policyfile: no file and no Control: write the path of a file")
+	}
+	p.base = version{File: nothingYet, origin: "no file"}
+	if path != "" {
+		f, err := read(&p.file)
+		if err != nil {
+			return nil, err
+		}
+		p.base = version{File: f, origin: path}
+	}
+	p.state.Store(prepare(p.base, nil))
+	return p, nil
+}
+
+// nothingYet is a file without policies.
+var nothingYet = &File{source: newSource("none.yaml", ""), mux: http.NewServeMux()}
+
+// prepare returns the state of a version, without the policies of routes. What has met
+// routes before has.
+func prepare(v version, met map[string]*atomic.Bool) *state {
+	d := decoder{source: v.source} // the entries are valid
+	s := &state{version: v, since: time.Now(), exempt: d.build(v.exempt), barred: d.build(v.barred), met: make(map[string]*atomic.Bool)}
+	for i := range v.policies {
+		for _, r := range v.policies[i].routes {
+			if s.met[r.pattern] = met[r.pattern]; s.met[r.pattern] == nil {
+				s.met[r.pattern] = new(atomic.Bool)
+			}
+		}
+	}
+	return s
+}
+
+// Exempt reports whether an entry of exempt matches the client of a request. It is for
+// [limit.Options].Exempt.
+func (p *Policies) Exempt(c limit.Client) bool { return p.state.Load().exempt.Matches(c) }
+
+// Bar returns [limit.Never] if an entry of barred matches the client of a request, and 0
+// otherwise. It is for [limit.Options].Bar.
+func (p *Policies) Bar(c limit.Client) time.Duration { return p.state.Load().barred.Bar(c) }
+
+// A Status says what is in force in this process.
+type Status struct {
+	Source string    // the path of the file, or the name of the pushed one
+	Sum    string    // the first 12 hexadecimal digits of the SHA-256 of its text
+	By     string    // who pushed it; "" for a file
+	Since  time.Time // when it was put in force
+
+	// Unmet lists the routes that no request has matched so far, in this process: new
+	// ones, rare ones, and those with a mistake.
+	Unmet []string
+
+	// Err says why the file, or what was pushed last, is not in force. It is nil if
+	// there is nothing wrong.
+	Err error
+}
+
+// Status returns what is in force.
+func (p *Policies) Status() Status {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.status()
+}
+
+func (p *Policies) status() Status {
+	s := p.state.Load()
+	return Status{Source: s.origin, Sum: s.source.sum(), By: s.by, Since: s.since, Unmet: s.unmet(), Err: errors.Join(p.problems[:]...)}
+}
+
+// unmet returns the routes that no request has matched, in the order of the file.
+func (s *state) unmet() (patterns []string) {
+	for i := range s.policies {
+		for _, r := range s.policies[i].routes {
+			if !s.met[r.pattern].Load() {
+				patterns = append(patterns, r.pattern)
+			}
+		}
+	}
+	return patterns
+}
+
+// unmetAfter is how long routes may meet no request before a line says so.
+const unmetAfter = time.Hour
+
+// noticeUnmet warns about the routes of a state that no request has met, if it is still
+// in force and there were requests, or no handler that could have any.
+func (p *Policies) noticeUnmet(s *state) {
+	p.mu.Lock()
+	handlers := len(p.handlers)
+	p.mu.Unlock()
+	if patterns := s.unmet(); p.state.Load() == s && len(patterns) > 0 && (s.served.Load() || handlers == 0) {
+		notice.Write(&p.lines, notice.UnmetRoutes, "policyfile: no request has matched some routes so far, so their policies limit nothing: "+
+			"compare them with the paths of requests, and put Policies.Handler before your router", 0,
+			"source", s.origin, "routes", listed(patterns), "after", unmetAfter)
+	}
+}
+
+// Follow puts the policies in force on a limiter, and follows the file and what is
+// pushed until ctx ends. The limiter should have [Policies.Exempt] and [Policies.Bar] in
+// its Options; lists compare the user and the address that its rules use. Call Follow
+// once, after the program has declared the policies that the file may override: see
+// [limit.RuleSet.Overridable].
+//
+// The error is about the file: it may change only policies that the program has not
+// declared, or has declared Overridable, and a rule by user needs the User of the
+// limiter. Later, a file that is missing, invalid or half written changes nothing and is
+// logged once; so is a pushed one. A change is in force within about a second.
+//
+// All rules change at once, then the lists, and then the routes, microseconds later.
+// Requests that have begun end under the rules that they began with.
+func (p *Policies) Follow(ctx context.Context, limiter *limit.Limiter) error {
+	p.mu.Lock()
+	if p.limiter != nil {
+		p.mu.Unlock()
+		return errors.New("policyfile: Follow was called before: open the file again for another limiter")
+	}
+	p.limiter = limiter
+	err := p.apply(p.base)
+	if err != nil {
+		p.limiter = nil
+	}
+	p.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	context.AfterFunc(ctx, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.unmet.Stop()
+	})
+	if p.control != nil {
+		if err := p.control.Watch(ctx, kindOfPolicies, p.receive); err != nil {
+			return err
+		}
+	}
+	if p.file.Path != "" {
+		go filewatch.Poll(ctx, p.look)
+	}
+	return nil
+}
+
+// look reads the file if it has changed.
+func (p *Policies) look() {
+	changed, err := p.file.Changed()
+	var f *File
+	if changed {
+		f, err = read(&p.file)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err == nil && changed {
+		next := version{File: f, origin: p.file.Path}
+		if p.pushed.File == nil {
+			err = p.apply(next)
+		} else {
+			p.log().Info("policyfile: the file has changed: what was pushed stays in force until it ends", "source", next.origin)
+		}
+		if err == nil {
+			p.base = next
+		}
+	}
+	if err != nil || changed {
+		p.report(0, err, p.file.Path, "")
+	}
+}
+
+// report keeps an error, or that there is none, and logs it unless the last line was
+// the same.
+func (p *Policies) report(which int, err error, origin, by string) {
+	before := p.problems[which]
+	p.problems[which] = err
+	if err == nil || before != nil && before.Error() == err.Error() {
+		return
+	}
+	args := []any{"source", origin, "error", err.Error()}
+	if by != "" {
+		args = append(args, "by", by)
+	}
+	notice.Write(&p.lines, notice.InvalidPolicies, "policyfile: a file was rejected: the previous policies stay in force", 0, args...)
+}
+
+func (p *Policies) log() *slog.Logger {
+	return cmp.Or(p.lines.To, slog.Default()) // as it is now
+}

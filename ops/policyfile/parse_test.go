@@ -1,0 +1,94 @@
+package policyfile_test
+
+import (
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/fuzzloop"
+	"github.com/routelimit/limit/ops/policyfile"
+)
+
+// texts returns the policies of a file in the text grammar.
+func texts(f *policyfile.File) (list []string) {
+	for _, set := range f.Sets() {
+		list = append(list, set.String())
+	}
+	return list
+}
+
+// TestFormats checks that one content means the same in YAML, JSON and TOML.
+func TestFormats(t *testing.T) {
+	want := []string{
+		"5/1m per ip refuse wait 2s; 20/1h per user on-error refuse refuse wait 2s",
+		"one: 30/1m per ip and path id refuse 503; 1000/1m global token-bucket burst 50 refuse 503",
+		"20/1h per user; 2/1m per user concurrency",
+	}
+	for _, path := range []string{"testdata/valid/service.yaml", "testdata/valid/service.json", "testdata/valid/service.toml"} {
+		f, err := policyfile.Read(path)
+		require.NoError(t, err)
+		assert.ElementsMatch(t, want, texts(f), path)
+	}
+	f, err := policyfile.Read("testdata/valid/windows.yaml")
+	require.NoError(t, err)
+	assert.Equal(t, []string{"5/1m per ip"}, texts(f))
+}
+
+// FuzzParse checks that no text makes the decoder panic, that errors have a place
+// within the text, that a valid file means the same when it is read again, and that no
+// text takes seconds.
+func FuzzParse(t *testing.F) {
+	f := fuzzloop.New(t)
+	for _, file := range append(brokenFiles(f), "testdata/valid/service.yaml", "testdata/valid/service.json", "testdata/valid/service.toml", "testdata/valid/nested.yaml", "testdata/valid/plans.yaml") {
+		data, err := os.ReadFile(file)
+		require.NoError(f, err)
+		f.Add(string(data))
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		for _, name := range []string{"a.yaml", "a.json", "a.toml"} {
+			begin := time.Now()
+			file, err := policyfile.Parse(name, []byte(text))
+			require.Less(t, time.Since(begin), 2*time.Second, "%s of %d bytes", name, len(text))
+			if err == nil {
+				again, err := policyfile.Parse(name, []byte(text))
+				require.NoError(t, err)
+				require.Equal(t, texts(file), texts(again))
+				for _, set := range file.Sets() {
+					_, err := set.MarshalText()
+					require.NoError(t, err)
+				}
+				continue
+			}
+			for _, err := range list(err) {
+				var wrong *policyfile.Error
+				if !assert.ErrorAs(t, err, &wrong) {
+					continue
+				}
+				lines := strings.Split(text, "\n")
+				require.True(t, 1 <= wrong.Line && wrong.Line <= len(lines), "%d of %d: %v", wrong.Line, len(lines), err)
+				require.True(t, 1 <= wrong.Column && wrong.Column <= len(lines[wrong.Line-1])+1, "%v", err)
+			}
+		}
+	})
+}
+
+func TestContent(t *testing.T) {
+	f, err := policyfile.Parse("p.yaml", []byte("version: 1\nbarred: [user eve]\npolicies:\n  b: {rules: 1/1s global}\n  a: {routes: [/x, GET /y], rules: 5/1m per ip}\n"))
+	require.NoError(t, err)
+	policies := f.Policies()
+	require.Len(t, policies, 2)
+	assert.Equal(t, []any{"b", []string(nil), "a", []string{"/x", "GET /y"}}, []any{policies[0].Name, policies[0].Routes, policies[1].Name, policies[1].Routes})
+	assert.Equal(t, f.Sets()[1].String(), policies[1].Rules.String())
+
+	exempt, barred := f.Lists()
+	assert.Nil(t, exempt)
+	limiter := limit.New(nil, &limit.Options{User: func(r *http.Request) string { return r.Host }})
+	assert.True(t, barred.Matches(limit.Client{Request: &http.Request{Host: "eve"}, Limiter: limiter}))
+	assert.False(t, barred.Matches(limit.Client{Request: &http.Request{Host: "al"}, Limiter: limiter}))
+}

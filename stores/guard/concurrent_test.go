@@ -1,0 +1,144 @@
+package guard
+
+import (
+	"context"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/stores/memstore"
+)
+
+// A pause is a store that holds its answers back.
+type pause struct {
+	core.Store
+	decided, answer chan struct{}
+}
+
+func (p *pause) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+	d, err := p.Store.Take(ctx, policy, charges)
+	p.decided <- struct{}{}
+	<-p.answer
+	return d, err
+}
+
+// TestAnswerComesLate admits a request without the store while the store's answer to
+// another request is on its way. The other request must be refused.
+func TestAnswerComesLate(t *testing.T) {
+	for _, instances := range []int{1, 3} {
+		now := new(atomic.Int64)
+		s, f := guarded(instances, now)
+		slow := &pause{f.Store, make(chan struct{}), make(chan struct{})}
+		f.Store = slow
+		take := func() core.Decision {
+			d, err := s.Take(t.Context(), "p", []core.Charge{charge("r", 1, core.Local)})
+			require.NoError(t, err)
+			return d
+		}
+		first := make(chan core.Decision)
+		go func() { first <- take() }()
+		<-slow.decided
+		f.fail(errDown)
+		second := take()
+		close(slow.answer)
+		assert.True(t, second.Allowed)
+		assert.Equal(t, core.ModeLocal, second.Mode)
+		late := <-first
+		assert.False(t, late.Allowed, "one of one is admitted")
+		assert.Equal(t, core.ModeLocal, late.Mode)
+		assert.EqualValues(t, 10*sec, late.RetryAfter())
+	}
+}
+
+// TestConcurrentContinuity takes from many goroutines while the store fails, loses its data
+// and recovers. A window admits its limit, and no more.
+func TestConcurrentContinuity(t *testing.T) {
+	before := runtime.NumGoroutine()
+	const limit = 3000
+	now := new(atomic.Int64)
+	now.Store(sec)
+	s, f := guarded(1, now)
+	f.Store = &swap{}
+	f.Store.(*swap).lose(now)
+	quota := core.Quota{Limit: limit, Window: core.MaxWindow}
+	var admitted, failures, losses atomic.Int64
+	modes := make([]atomic.Int64, 5)
+	take := func() {
+		now.Add(ms)
+		d, err := s.Take(context.Background(), "p", []core.Charge{{Rule: "r", Quota: quota, Cost: 1}})
+		if err != nil {
+			failures.Add(1)
+			return
+		}
+		modes[d.Mode].Add(1)
+		if d.Allowed {
+			admitted.Add(1)
+		}
+	}
+	take()
+	var all sync.WaitGroup
+	for range 32 {
+		all.Go(func() {
+			for i := 0; i < 2*limit/32 || losses.Load() == 0; i++ {
+				take()
+				runtime.Gosched()
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() {
+		random := rand.New(rand.NewPCG(1, 2))
+		for {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			f.fail(errDown)
+			local := modes[core.ModeLocal].Load()
+			for modes[core.ModeLocal].Load() == local { // until a caller has noticed
+				select {
+				case <-done:
+					return
+				default:
+					runtime.Gosched()
+				}
+			}
+			f.Store.(*swap).lose(now)
+			losses.Add(1)
+			f.fail(nil)
+			for range random.IntN(100) {
+				runtime.Gosched()
+			}
+		}
+	}()
+	all.Wait()
+	close(done)
+	assert.Zero(t, failures.Load())
+	assert.EqualValues(t, limit, admitted.Load())
+	assert.Positive(t, modes[core.ModeExact].Load())
+	assert.Positive(t, modes[core.ModeLocal].Load())
+	assert.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+1 }, 1e10, 1e6, "no goroutine is left")
+}
+
+// A swap is a store that can lose its data.
+type swap struct {
+	core.Store
+	store atomic.Pointer[memstore.Store]
+}
+
+func (s *swap) lose(now *atomic.Int64) { s.store.Store(at(now)) }
+
+func (s *swap) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+	return s.store.Load().Take(ctx, policy, charges)
+}
+
+func (s *swap) Return(ctx context.Context, policy string, returns []core.Return) ([]int64, error) {
+	return s.store.Load().Return(ctx, policy, returns)
+}

@@ -1,0 +1,225 @@
+// Package guard keeps a service deciding while its shared store is unavailable.
+//
+// A guard is a [core.Store] that wraps another one. While the store works, the
+// guard counts in memory what the store admits for this process. When a call
+// fails with [core.ErrUnavailable], each rule is decided as its OnError says: by
+// that memory, by admitting the request, or by refusing it. A limit that one
+// process has to itself therefore holds while its store fails and recovers.
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/stores/memstore"
+)
+
+// Options configures a [Store]. The zero Options is ready to use.
+type Options struct {
+	// Instances is how many processes share the store, each behind a guard.
+	// While the store is unavailable, each process admits at most this part of
+	// a limit, rounded up. 0 means 1: the full limit.
+	Instances int
+
+	// Slow is the time above which a call is slow. If half of the last 20 calls
+	// are slow, the guard treats the store as unavailable. 0 means 250 ms. The
+	// guard does not cancel calls: the store bounds them itself.
+	Slow time.Duration
+
+	// MaxKeys bounds the keys that this process keeps in memory and adds to the
+	// store, as [memstore.Options].MaxKeys does. 0 means
+	// [memstore.DefaultMaxKeys]. Beyond it, new keys share overflow quotas: see
+	// [Store].
+	MaxKeys int
+
+	// Log receives a line when the store becomes unavailable, with the reason,
+	// one a minute while that lasts, and one when the store has decided again
+	// for 5 s. Nil means [slog.Default]; slog.New(slog.DiscardHandler) is silent.
+	Log *slog.Logger
+}
+
+// A Store guards another one. It is safe for concurrent use, runs no goroutine
+// while there is nothing to release, and needs no closing. The Mode of a decision says how it was made.
+//
+// # Outages
+//
+// A breaker stops calls to a store that fails: after five failures in a row, or
+// when half of the last 20 calls were slow, one call at a time probes the store
+// until it answers. The other requests are decided at once, by OnError of each
+// rule:
+//
+//   - [core.Local]: by what this process remembers.
+//   - [core.Allow]: the rule admits every request. It reports its full capacity
+//     as remaining.
+//   - [core.Refuse]: the rule refuses every request until the next probe.
+//
+// A call that fails with [core.ErrBlocked] is decided in the same way. It says nothing
+// about the store, so it neither opens the breaker nor keeps it open.
+//
+// A charge of cost 0 reports the same: what the next request would meet.
+//
+// It is unknown whether a call that failed has taken its charges. After an
+// outage, the store may have counted a request that was refused, or one request
+// twice. Once the store answers, leases of [core.Concurrency] are released that a failed
+// Release has left. So are those of a refused request after a Take without an answer, if
+// the store says until when it may take them (see [core.Store]). So each Take needs new ids.
+//
+// # Guarantees
+//
+// With one instance, an outage never admits more than the rules promise. With M
+// instances, a window of a limit N admits at most N + (M-1)·⌈N/M⌉ under a
+// sliding log or sliding cells. Other algorithms admit at most twice what the
+// rule promises, plus the rounding of shares; buckets and queues admit one more
+// burst each time the store loses its data.
+//
+// For this, both the store and the memory must admit for as long as the store
+// may not know units that were admitted without it: for a window, or until a
+// bucket has had the time to fill. A bucket of a single instance needs both from
+// then on. Units that one of them admits and the other refuses are given back.
+//
+// With several instances, a process that decided on a key without the store
+// admits no more than its share of that key for one window. This holds for every
+// key if the store may have lost its data: either the store returned
+// [core.ErrForgotten], or it does not detect lost data (its errors do not wrap
+// [core.ErrOutOfReach]).
+//
+// A store that loses its data while no call of this process fails, as in a
+// failover between two requests, goes unnoticed unless the store reports it.
+// Until it does, the lost units are admitted again, beyond these bounds.
+//
+// A bar of a [core.Ban] is known to the store alone: during an outage, each process
+// counts the strikes of the requests that it refuses itself, up to the full Limit.
+//
+// # Overflow
+//
+// A flood of random keys fills neither the memory nor the store. Once this
+// process tracks [Options].MaxKeys partly used keys, a new key that the store
+// does not know is charged to one of 256 overflow quotas of its rule in the
+// store, and to one in memory. Each has the quota of one key. Known keys are not
+// affected. Such decisions have the mode [core.ModeOverflow]. Their units are
+// not refundable, except for rules that all requests share. A [core.Ban] counts no
+// strikes of such a key, and does not bar it.
+//
+// With one instance, no key gets more than its limit. With several, a key may
+// use its own limit and a part of the overflow quota that it shares with other
+// keys. A key that is over its limit gets nothing from an overflow quota. A
+// process that restarts does not remember which keys used overflow quotas.
+//
+// # Cost
+//
+// The guard needs the memory of a [memstore.Store] that sees what this process
+// admits, and makes one decision in it for every admitted request.
+type Store struct {
+	store     overflowStore   // asks the store that is guarded
+	own       *memstore.Store // counts what this process admits
+	instances int64
+	slow      int64        // µs
+	now       func() int64 // µs
+	breaker   breaker
+	doubts    doubts
+	outage    outage
+
+	unreleased unreleased
+}
+
+var _ core.Store = (*Store)(nil)
+
+const defaultSlow = 250 * time.Millisecond
+
+// New returns a guard around store. A nil options means the zero Options. New
+// panics if store is nil or an option is negative.
+func New(store core.Store, options *Options) *Store {
+	base := time.Now()
+	micros := base.UnixMicro()
+	var keys memstore.Options
+	if options != nil {
+		keys.MaxKeys = options.MaxKeys
+	}
+	return newStore(store, options, memstore.New(&keys), func() int64 { return micros + time.Since(base).Microseconds() })
+}
+
+func newStore(store core.Store, options *Options, own *memstore.Store, now func() int64) *Store {
+	if store == nil {
+		panic("guard: the store is nil: write guard.New(redisstore.New(client, nil), nil)")
+	}
+	s := &Store{store: overflowStore{Store: store, now: now}, own: own, instances: 1, slow: defaultSlow.Microseconds(), now: now}
+	if options != nil {
+		if options.Instances < 0 || options.Slow < 0 {
+			panic(fmt.Sprintf("guard: Instances is %d and Slow is %v: write at least 1 and 1µs, or 0 for the defaults",
+				options.Instances, options.Slow))
+		}
+		s.instances = max(1, int64(options.Instances))
+		if options.Slow > 0 {
+			s.slow = options.Slow.Microseconds()
+		}
+		s.outage.log = options.Log
+	}
+	s.doubts.begin(s.instances == 1)
+	return s
+}
+
+// Check checks the guarded store, also while the breaker is open: see [core.Check]. It
+// neither counts as a call of the store nor logs.
+func (s *Store) Check(ctx context.Context) error { return core.Check(ctx, s.store.Store) }
+
+// Unavailable reports whether the breaker is open: requests are decided without the
+// store until a probe succeeds.
+func (s *Store) Unavailable() bool { return s.breaker.until.Load() != closed }
+
+// Blocked returns how many requests were decided without the store although it works:
+// their calls failed with [core.ErrBlocked].
+func (s *Store) Blocked() int64 { return s.outage.blocked.Load() }
+
+// Take implements [core.Store]. It returns errors of the store that do not wrap
+// [core.ErrUnavailable], and the error of a ctx that is done. Neither admits.
+func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) (d core.Decision, err error) {
+	if err := core.ValidateCharges(charges); err != nil {
+		return core.Decision{}, err
+	}
+	if err := ctx.Err(); err != nil {
+		return core.Decision{}, err
+	}
+	c := call{attempt: attempt{guard: s, ctx: ctx}, policy: policy, charges: charges}
+	c.findAlone()
+	if err = c.take(&d); unavailable(ctx, err) {
+		err = c.takeLocal(&d, err)
+	}
+	if err == nil && c.alone != 0 {
+		err = c.watch(&d)
+	}
+	switch admitted := err == nil && d.Allowed; {
+	case c.mayTake != 0:
+		c.forsake(admitted)
+	case admitted && !c.entered:
+		s.unreleased.own(charges)
+	}
+	if err != nil {
+		return core.Decision{}, err
+	}
+	return d, nil
+}
+
+// take walks the path of the plan, and sets d. An error that wraps
+// [core.ErrUnavailable] means that the request must be decided without the store.
+func (c *call) take(d *core.Decision) error { // a pointer, since a copy costs as much as a hash
+	defer c.leave()
+	switch c.plan() {
+	case healthy:
+		return c.takeHealthy(d)
+	case doubtful:
+		return c.takeBoth(d)
+	case overflow:
+		return c.takeOverflow(d)
+	}
+	return errOpen
+}
+
+// unavailable reports whether err, of a call with ctx, means that the store is
+// unavailable. An error after the end of ctx says nothing about the store.
+func unavailable(ctx context.Context, err error) bool {
+	return err != nil && ctx.Err() == nil && errors.Is(err, core.ErrUnavailable)
+}

@@ -1,0 +1,57 @@
+package guard
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/stores/redisstore"
+)
+
+// TestRedisKilled kills Redis and starts it again without its data. No caller gets an
+// error, and the limit holds throughout.
+func TestRedisKilled(t *testing.T) {
+	server := redistest.NewMortal(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr})
+	defer client.Close()
+	s := New(redisstore.New(client, nil), nil)
+	charges := []core.Charge{{Rule: "r", Quota: core.Quota{Limit: 300, Window: 3600_000_000}, Cost: 1}}
+	admitted := 0
+	take := func() core.Mode {
+		d, err := s.Take(t.Context(), "p", charges)
+		require.NoError(t, err)
+		if d.Allowed {
+			admitted += int(charges[0].Cost)
+		}
+		return d.Mode
+	}
+	until := func(mode core.Mode) {
+		t.Helper()
+		end := time.Now().Add(10 * time.Second)
+		for take() != mode {
+			require.True(t, time.Now().Before(end), "no decision is %v", mode)
+		}
+	}
+	for range 3 {
+		for range 20 {
+			assert.Equal(t, core.ModeExact, take())
+		}
+		server.Kill()
+		for range 20 {
+			assert.Equal(t, core.ModeLocal, take())
+		}
+		server.Start()
+		charges[0].Cost = 0
+		until(core.ModeExact)
+		charges[0].Cost = 1
+	}
+	for range 300 {
+		take()
+	}
+	assert.Equal(t, 300, admitted)
+}

@@ -1,0 +1,161 @@
+package guard
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/stores/memstore"
+	"github.com/routelimit/limit/stores/redisstore"
+	"github.com/routelimit/limit/stores/storetest"
+)
+
+// A frail store fails, or calls a function first, as a test wants.
+type frail struct {
+	core.Store
+	err   atomic.Pointer[error] // what it fails with
+	lost  atomic.Bool           // fails after it has decided
+	gone  atomic.Bool           // has lost its data, and not reported it
+	asked atomic.Int64
+	first func()
+
+	resets atomic.Int64
+}
+
+var (
+	errDown = fmt.Errorf("dial tcp: connection refused: %w", core.ErrUnavailable)
+	errAway = fmt.Errorf("dial tcp: connection refused: %w", core.ErrOutOfReach)
+)
+
+func (f *frail) fail(err error) {
+	if err == nil {
+		f.err.Store(nil)
+		return
+	}
+	f.err.Store(&err)
+}
+
+func (f *frail) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+	f.asked.Add(1)
+	if f.first != nil {
+		f.first()
+	}
+	err := f.err.Load()
+	if err == nil && f.gone.Swap(false) {
+		return core.Decision{}, core.ErrForgotten
+	}
+	if err == nil || f.lost.Load() {
+		d, storeErr := f.Store.Take(ctx, policy, charges)
+		if err == nil {
+			return d, storeErr
+		}
+	}
+	return core.Decision{}, *err
+}
+
+func (f *frail) Renew(ctx context.Context, policy string, charges []core.Charge) ([]bool, error) {
+	if err := f.err.Load(); err != nil {
+		return nil, *err
+	}
+	return f.Store.Renew(ctx, policy, charges)
+}
+
+func (f *frail) Release(ctx context.Context, policy string, charges []core.Charge) error {
+	if err := f.err.Load(); err != nil {
+		return *err
+	}
+	return f.Store.Release(ctx, policy, charges)
+}
+
+func (f *frail) Reset(ctx context.Context, policy, rule, key string) error {
+	f.resets.Add(1)
+	if err := f.err.Load(); err != nil {
+		return *err
+	}
+	return f.Store.Reset(ctx, policy, rule, key)
+}
+
+// nowhere is the log of guards in tests with many failures.
+var nowhere = slog.New(slog.DiscardHandler)
+
+// at returns a memory store that uses a clock.
+func at(now *atomic.Int64) *memstore.Store { return memstore.New(&memstore.Options{Now: now.Load}) }
+
+// guarded returns a guard around a frail store, all with one clock.
+func guarded(instances int, now *atomic.Int64) (*Store, *frail) {
+	f := &frail{Store: at(now)}
+	return newStore(f, &Options{Instances: instances, Log: nowhere}, at(now), now.Load), f
+}
+
+// TestStore runs the suite of all stores on the guard: around a store that works, and
+// without the store.
+func TestStore(t *testing.T) {
+	for _, instances := range []int{1, 3} {
+		t.Run(fmt.Sprintf("of %d", instances), func(t *testing.T) {
+			storetest.Run(t, func(t *testing.T, test func(*testing.T, storetest.Harness)) {
+				now := new(atomic.Int64)
+				s, _ := guarded(instances, now)
+				test(t, storetest.Harness{Store: s, SetTime: now.Store})
+			})
+		})
+	}
+	t.Run("alone", func(t *testing.T) {
+		storetest.Run(t, func(t *testing.T, test func(*testing.T, storetest.Harness)) {
+			now := new(atomic.Int64)
+			s, f := guarded(1, now)
+			f.fail(errDown)
+			s.breaker.until.Store(probing) // for ever
+			test(t, storetest.Harness{Store: &alone{s, t}, SetTime: now.Store})
+			assert.Zero(t, f.asked.Load())
+		})
+	})
+}
+
+// An alone guard has no store. So it resets keys in memory only, and returns an error.
+type alone struct {
+	*Store
+	t *testing.T
+}
+
+func (a *alone) Reset(ctx context.Context, policy, rule, key string) error {
+	err := a.Store.Reset(ctx, policy, rule, key)
+	if ctx.Err() != nil {
+		return err
+	}
+	assert.ErrorIs(a.t, err, core.ErrUnavailable)
+	return nil
+}
+
+// TestRedisStore checks that decisions through a guard are those of Redis, by its clock.
+func TestRedisStore(t *testing.T) {
+	client := redistest.Client(t)
+	s := New(redisstore.New(client, &redisstore.Options{Timeout: time.Minute}), &Options{Slow: time.Minute}) // the machine may be loaded
+	c := core.Charge{Rule: "r", Key: "k", Quota: core.Quota{Limit: 2, Window: 3600_000_000}, Cost: 1}
+	for want := range int64(2) {
+		d, err := s.Take(t.Context(), "p", []core.Charge{c})
+		require.NoError(t, err)
+		assert.True(t, d.Allowed)
+		assert.Equal(t, core.ModeExact, d.Mode)
+		assert.Equal(t, 1-want, d.Outcomes()[0].Remaining)
+	}
+	d, err := s.Take(t.Context(), "p", []core.Charge{c})
+	require.NoError(t, err)
+	assert.False(t, d.Allowed)
+	assert.Equal(t, core.ModeExact, d.Mode)
+
+	// Data that Redis has lost is not admitted again after a failed call.
+	require.NoError(t, client.FlushDB(t.Context()).Err())
+	s.doubts.failed(s.now())
+	d, err = s.Take(t.Context(), "p", []core.Charge{c})
+	require.NoError(t, err)
+	assert.False(t, d.Allowed)
+	assert.Equal(t, core.ModeLocal, d.Mode)
+}

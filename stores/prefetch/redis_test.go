@@ -1,0 +1,49 @@
+package prefetch
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/stores/guard"
+	"github.com/routelimit/limit/stores/redisstore"
+	"github.com/routelimit/limit/stores/refusals"
+)
+
+// TestRedis has three instances, each with all that surrounds a store, on one Redis.
+func TestRedis(t *testing.T) {
+	client := redistest.Client(t)
+	for _, q := range []core.Quota{
+		{Limit: 500, Window: 300_000},
+		{Algorithm: core.SlidingCells, Limit: 500, Window: 300_000, Cells: 10},
+	} {
+		t.Run(q.Algorithm.String(), func(t *testing.T) {
+			require.NoError(t, client.FlushDB(t.Context()).Err())
+			var stores []core.Store
+			for range 3 {
+				own := redisstore.New(client, &redisstore.Options{Timeout: 10 * time.Second})
+				stores = append(stores, refusals.New(guard.New(own, &guard.Options{Slow: 10 * time.Second})))
+			}
+			concurrently(t, stores, q)
+		})
+	}
+}
+
+// TestRedisHandsBack holds that what is not handed out is given back to Redis.
+func TestRedisHandsBack(t *testing.T) {
+	client := redistest.Client(t)
+	q := core.Quota{Limit: 10_000, Window: 60_000_000}
+	store := New(redisstore.New(client, nil), &Options{Rules: []Rule{{"p", "all"}}})
+	for range 3_333 {
+		d, err := store.Take(t.Context(), "p", []core.Charge{{Rule: "all", Quota: q, Cost: 1}})
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+	}
+	require.NoError(t, store.Close(t.Context()))
+	d, err := store.Take(t.Context(), "p", []core.Charge{{Rule: "all", Quota: q, Cost: 0}})
+	require.NoError(t, err)
+	require.EqualValues(t, 10_000-3_333, d.Outcomes()[0].Remaining)
+}

@@ -1,0 +1,106 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/stores/storetest"
+)
+
+// apart gives each rule a key of its own, so that stacked rules are in different
+// parts.
+type apart struct{ *Store }
+
+func (s apart) name(c core.Charge) core.Charge {
+	c.Key = c.Rule + "\x00" + c.Key
+	return c
+}
+
+func (s apart) names(charges []core.Charge) []core.Charge {
+	if charges == nil {
+		return nil
+	}
+	named := make([]core.Charge, len(charges))
+	for i, c := range charges {
+		named[i] = s.name(c)
+	}
+	return named
+}
+
+func (s apart) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+	return s.Store.Take(ctx, policy, s.names(charges))
+}
+
+func (s apart) Renew(ctx context.Context, policy string, charges []core.Charge) ([]bool, error) {
+	return s.Store.Renew(ctx, policy, s.names(charges))
+}
+
+func (s apart) Release(ctx context.Context, policy string, charges []core.Charge) error {
+	return s.Store.Release(ctx, policy, s.names(charges))
+}
+
+func (s apart) Return(ctx context.Context, policy string, returns []core.Return) ([]int64, error) {
+	named := make([]core.Return, len(returns))
+	for i, r := range returns {
+		named[i] = r
+		named[i].Charge = s.name(r.Charge)
+	}
+	return s.Store.Return(ctx, policy, named)
+}
+
+func (s apart) Reset(ctx context.Context, policy, rule, key string) error {
+	return s.Store.Reset(ctx, policy, rule, rule+"\x00"+key)
+}
+
+// TestSpread runs the suite over a store that spreads, with every rule of a
+// decision in a part of its own, on one server and on a Cluster.
+func TestSpread(t *testing.T) {
+	t.Run("server", func(t *testing.T) { runSpread(t, redistest.Client(t), 256) })
+	t.Run("cluster", func(t *testing.T) { runSpread(t, redistest.Cluster(t), 16) })
+}
+
+func runSpread(t *testing.T, client redis.UniversalClient, parts int) {
+	tests := 0
+	storetest.Run(t, func(t *testing.T, test func(*testing.T, storetest.Harness)) {
+		now := start
+		tests++ // each with a prefix of its own, since to empty a Cluster takes longer
+		store := at(client, &now)
+		store.prefix = fmt.Sprint("test", tests)
+		store.spread(parts)
+		test(t, storetest.Harness{Store: apart{store}, SetTime: func(micros int64) { now = micros }, Spreads: true})
+		require.Zero(t, store.Unreturned())
+	})
+}
+
+// TestSpreadStrikes counts refusals of another part as strikes, unless a ban refuses.
+func TestSpreadStrikes(t *testing.T) {
+	store := spreading(redistest.Client(t))
+	ban := core.Charge{Rule: "ban", Key: "a", Quota: core.Quota{Algorithm: core.Ban, Limit: 3, Window: 3600_000_000, Bar: 3600_000_000}}
+	charges := []core.Charge{ban, charge("narrow", "b", 1, time.Hour)}
+	for i, left := range []int64{3, 2, 1, 0, 0} {
+		d, err := store.Take(t.Context(), "p", charges)
+		require.NoError(t, err)
+		require.Equal(t, i == 0, d.Allowed)
+		o := d.Outcomes()[0]
+		require.Equal(t, left, o.Remaining, i)
+		require.Equal(t, left == 0, o.RetryAfter > 0, "%+v", o)
+	}
+	d, err := store.Take(t.Context(), "p", []core.Charge{ban})
+	require.NoError(t, err)
+	require.False(t, d.Allowed)
+
+	other := ban // which the barred key does not strike
+	other.Rule, other.Key = "other", "b"
+	for range 5 {
+		d, err := store.Take(t.Context(), "p", []core.Charge{ban, other})
+		require.NoError(t, err)
+		require.EqualValues(t, 3, d.Outcomes()[1].Remaining)
+	}
+}

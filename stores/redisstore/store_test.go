@@ -1,0 +1,47 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/stores/storetest"
+)
+
+// TestStore runs the suite of all stores.
+func TestStore(t *testing.T) {
+	client := redistest.Client(t)
+	storetest.Run(t, func(t *testing.T, test func(*testing.T, storetest.Harness)) {
+		if err := client.FlushDB(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		test(t, harness(client))
+	})
+}
+
+func harness(client redis.UniversalClient) storetest.Harness {
+	now := start
+	return storetest.Harness{Store: at(client, &now), SetTime: func(micros int64) { now = micros }, Elapse: elapse(client)}
+}
+
+// elapse returns what makes keys expire by the clock of a test: it moves their
+// TTLs, which the store under test prolongs by an hour. Ten seconds of that are
+// left, for a test that is slow by the clock of Redis.
+func elapse(client redis.UniversalClient) func(micros int64) {
+	script := redis.NewScript(`
+		for _, key in ipairs(redis.call('KEYS', '*')) do
+			local left = redis.call('PTTL', key) - ARGV[1]
+			if left <= 3590000 then redis.call('DEL', key) else redis.call('PEXPIRE', key, left) end
+		end`)
+	var rest int64 // less than a millisecond
+	return func(micros int64) {
+		rest += micros
+		if err := script.Run(context.Background(), client, nil, rest/1_000).Err(); err != nil && !errors.Is(err, redis.Nil) {
+			panic(err)
+		}
+		rest %= 1_000
+	}
+}

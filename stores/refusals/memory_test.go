@@ -1,0 +1,254 @@
+package refusals
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/stores/memstore"
+)
+
+// TestResetElsewhere holds that a quota which another process resets is refused no
+// longer than a second, nor past the RetryAfter.
+func TestResetElsewhere(t *testing.T) {
+	for _, row := range []struct{ window, holds int64 }{{60_000_000, longest}, {300_000, 300_000}} {
+		w := newTwins()
+		charges := []core.Charge{charge("a", "k", core.Quota{Limit: 1, Window: row.window}, 1)}
+		take := func() core.Decision {
+			d, err := w.store.Take(t.Context(), "p", charges)
+			require.NoError(t, err)
+			return d
+		}
+		w.inner.then = func() { w.time += 1000 } // on the way back
+		require.True(t, take().Allowed)
+		require.NoError(t, w.inner.Reset(t.Context(), "p", "a", "k")) // by another process
+		w.time += row.holds - 1001
+		d := take()
+		require.Equal(t, core.ModeRemembered, d.Mode)
+		require.Equal(t, row.window-row.holds+1001, d.RetryAfter(), "counted from the answer, so that waiting for it is enough")
+		require.Equal(t, 1, w.inner.asked)
+		w.time++
+		require.True(t, take().Allowed, "then the store is asked again")
+	}
+}
+
+// TestReturnMeanwhile holds that a refusal is not remembered if units were returned
+// during its call.
+func TestReturnMeanwhile(t *testing.T) {
+	w := newTwins()
+	charges := []core.Charge{charge("a", "k", core.Quota{Limit: 1, Window: 5_000_000}, 1)}
+	first, err := w.store.Take(t.Context(), "p", charges)
+	require.NoError(t, err)
+	w.time += longest
+	w.inner.then = func() {
+		w.inner.then = nil
+		_, err := w.store.Return(t.Context(), "p", []core.Return{first.Return(0, charges[0])})
+		require.NoError(t, err)
+	}
+	d, err := w.store.Take(t.Context(), "p", charges)
+	require.NoError(t, err)
+	require.False(t, d.Allowed)
+	d, err = w.store.Take(t.Context(), "p", charges)
+	require.NoError(t, err)
+	require.True(t, d.Allowed)
+}
+
+// TestNotRemembered has refusals that may end at any time, and requests that
+// differ in a single attribute.
+func TestNotRemembered(t *testing.T) {
+	full := []core.Charge{charge("a", "k", perSecond(1), 1), charge("b", "k", perSecond(9), 1)}
+	change := func(of func(c []core.Charge)) []core.Charge {
+		c := append([]core.Charge(nil), full...)
+		of(c)
+		return c
+	}
+	long := make([]byte, maxKey+1)
+	slot := core.Charge{Rule: "a", Key: "k", Cost: 1, ID: 1, Quota: core.Quota{Algorithm: core.Concurrency, Limit: 1, Window: 1_000_000}}
+	other := slot
+	other.ID = 2
+	for name, row := range map[string]struct {
+		first, second, third []core.Charge
+		mode                 core.Mode
+	}{
+		"several units":    {full[:1], change(func(c []core.Charge) { c[0].Quota.Limit, c[0].Cost = 2, 2 })[:1], nil, core.ModeExact},
+		"slots":            {[]core.Charge{slot}, []core.Charge{other}, nil, core.ModeExact},
+		"another key":      {full, full, change(func(c []core.Charge) { c[1].Key = "l" }), core.ModeExact},
+		"another rule":     {full, full, change(func(c []core.Charge) { c[1].Rule = "c" }), core.ModeExact},
+		"another cost":     {full, full, change(func(c []core.Charge) { c[0].Cost = 2 }), core.ModeExact},
+		"more of another":  {full, full, change(func(c []core.Charge) { c[1].Cost = 10 }), core.ModeExact},
+		"a raised limit":   {full, full, change(func(c []core.Charge) { c[0].Quota.Limit = 5 }), core.ModeExact},
+		"no blocked rule":  {full, full, full[1:], core.ModeExact},
+		"a look":           {full, full, change(func(c []core.Charge) { c[0].Cost, c[1].Cost = 0, 0 }), core.ModeExact},
+		"more than it has": {nil, change(func(c []core.Charge) { c[0].Cost = 2 }), nil, core.ModeExact},
+		"alone":            {full, full, change(func(c []core.Charge) { c[1].Alone = true }), core.ModeExact},
+		"a reserve":        {full, full, change(func(c []core.Charge) { c[0].Reserve = 1 }), core.ModeExact},
+		"with a reserve":   {change(func(c []core.Charge) { c[1].Reserve = 8 }), change(func(c []core.Charge) { c[1].Reserve = 8 }), full[1:], core.ModeExact},
+		"by a failure":     {full[:1], full[:1], nil, core.ModeLocal},
+		"a long key":       {change(func(c []core.Charge) { c[0].Key = string(long) }), change(func(c []core.Charge) { c[0].Key = string(long) }), nil, core.ModeExact},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newTwins()
+			w.inner.mode = row.mode
+			for _, charges := range [][]core.Charge{row.first, row.second} {
+				if charges != nil {
+					_, err := w.store.Take(t.Context(), "p", charges)
+					require.NoError(t, err)
+				}
+			}
+			third := row.third
+			if third == nil {
+				third = row.second
+			}
+			asked := w.inner.asked
+			_, err := w.store.Take(t.Context(), "p", third)
+			require.NoError(t, err)
+			assert.Equal(t, asked+1, w.inner.asked)
+		})
+	}
+	w := newTwins()
+	for range 5 {
+		_, err := w.store.Take(t.Context(), "p", full)
+		require.NoError(t, err)
+	}
+	require.Equal(t, 1, w.inner.asked, "the same is remembered")
+	_, err := w.store.Take(t.Context(), "q", full)
+	require.NoError(t, err)
+	require.Equal(t, 2, w.inner.asked, "another policy")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = w.store.Take(ctx, "p", full)
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+// TestCollisions has more keys than are remembered, so that they displace each other.
+func TestCollisions(t *testing.T) {
+	w := newTwins()
+	for key := range 3 * MaxKeys {
+		charges := []core.Charge{charge("a", fmt.Sprint(key), perSecond(1), 1)}
+		for try := range 2 {
+			d, err := w.store.Take(t.Context(), "p", charges)
+			require.NoError(t, err)
+			require.Equal(t, try == 0, d.Allowed, "key %d", key)
+		}
+	}
+}
+
+// TestLargerCost holds that a refusal of several units leaves what is known of one,
+// unless it shows that another process took some.
+func TestLargerCost(t *testing.T) {
+	w := newTwins()
+	take := func(store core.Store, cost int64) core.Decision {
+		d, err := store.Take(t.Context(), "p", []core.Charge{charge("a", "k", core.Quota{Limit: 3, Window: 10_000_000}, cost)})
+		require.NoError(t, err)
+		return d
+	}
+	take(w.store, 3)
+	require.Equal(t, core.ModeExact, take(w.store, 2).Mode)
+	require.Equal(t, core.ModeRemembered, take(w.store, 1).Mode)
+
+	require.NoError(t, w.store.Reset(t.Context(), "p", "a", "k"))
+	w.time++
+	take(w.store, 1)
+	take(w.inner, 2) // by another process
+	require.Equal(t, core.ModeExact, take(w.store, 3).Mode)
+	w.time++
+	require.Equal(t, core.ModeExact, take(w.store, 1).Mode)
+	require.Equal(t, core.ModeRemembered, take(w.store, 1).Mode)
+}
+
+// TestDisplacedOutcome holds that the outcome of a call that overlapped a displaced one
+// is not stored, since it may be the older one.
+func TestDisplacedOutcome(t *testing.T) {
+	var s set
+	of := func(key string) *core.Charge { c := charge("a", key, perSecond(2), 1); return &c }
+	s.store(0, "p", of("first"), outcome{asked: 10, answered: 20})
+	for i := range int64(ways) {
+		s.store(0, "p", of(fmt.Sprint(i)), outcome{asked: 21 + i, answered: 30 + i})
+	}
+	_, known := s.load(0, "p", of("first"), 40)
+	require.Nil(t, known, "it was displaced")
+	s.store(0, "p", of("first"), outcome{asked: 15, answered: 40, remaining: 1})
+	_, known = s.load(0, "p", of("first"), 40)
+	require.Nil(t, known)
+	s.store(0, "p", of("first"), outcome{asked: 41, answered: 50})
+	_, known = s.load(0, "p", of("first"), 50)
+	require.NotNil(t, known)
+}
+
+func TestNilStore(t *testing.T) {
+	require.PanicsWithValue(t, "refusals: the store is nil: write refusals.New(guard.New(redisstore.New(client, nil), nil))", func() { New(nil) })
+}
+
+func TestAllocations(t *testing.T) {
+	w := newTwins()
+	charges := []core.Charge{charge("a", "k", perSecond(1), 1), charge("b", "k", perSecond(9), 1)}
+	take := func() { _, _ = w.store.Take(t.Context(), "p", charges) }
+	take()
+	take()
+	ctx := t.Context()
+	require.Zero(t, testing.AllocsPerRun(100, func() { _, _ = w.store.Take(ctx, "p", charges) }))
+	require.Equal(t, 1, w.inner.asked)
+}
+
+func BenchmarkRemembered(b *testing.B) {
+	store := New(memstore.New(nil))
+	ctx := b.Context()
+	charges := []core.Charge{charge("a", "k", core.Quota{Limit: 1, Window: 1_000_000}, 1), charge("b", "k", perSecond(9), 1)}
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			_, _ = store.Take(ctx, "p", charges)
+		}
+	})
+}
+
+// BenchmarkAdmitted is what remembering adds to a decision of the store.
+func BenchmarkAdmitted(b *testing.B) {
+	store := New(admits{})
+	ctx := b.Context()
+	charges := []core.Charge{charge("a", "k", perSecond(1000), 1), charge("b", "k", perSecond(1000), 1)}
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			_, _ = store.Take(ctx, "p", charges)
+		}
+	})
+}
+
+type admits struct{ core.Store }
+
+func (admits) Take(_ context.Context, _ string, charges []core.Charge) (core.Decision, error) {
+	d := core.NewDecision(1, len(charges))
+	d.Allowed = true
+	for i := range d.Outcomes() {
+		d.Outcomes()[i] = core.Outcome{Remaining: 5, MoreAfter: 1, ResetAfter: 2}
+	}
+	return d, nil
+}
+
+// TestLearnsFromAlone holds that the outcome of a charge that decides alone, and of
+// one with a reserve that fits, is remembered for requests with others.
+func TestLearnsFromAlone(t *testing.T) {
+	w := newTwins()
+	c := charge("a", "k", perSecond(2), 1)
+	alone, reserve := c, c
+	alone.Alone, reserve.Reserve = true, 1
+	for i, row := range []struct {
+		charge  core.Charge
+		allowed bool
+		mode    core.Mode
+	}{
+		{reserve, true, core.ModeExact}, {reserve, false, core.ModeExact}, {c, true, core.ModeExact},
+		{c, false, core.ModeRemembered}, {alone, true, core.ModeExact}, {c, false, core.ModeRemembered},
+	} {
+		d, err := w.store.Take(t.Context(), "p", []core.Charge{row.charge})
+		require.NoError(t, err)
+		require.Equal(t, row.allowed, d.Allowed, "step %d", i)
+		require.Equal(t, row.mode, d.Mode, "step %d", i)
+		w.time++
+	}
+}
