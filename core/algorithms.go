@@ -40,7 +40,7 @@ var algorithms = [...]row{
 		refills: true, span: (*Quota).refillTime,
 	},
 	LeakyBucket: {
-		name: "leaky-bucket", state: func() State { return &leakyState{} },
+		name: "leaky-bucket", state: func() State { return &bucketState{} },
 		maxLimit: MaxLimit, fields: FieldBurst, minBurst: 1,
 		refills: true, span: (*Quota).refillTime,
 	},

@@ -91,9 +91,7 @@ func (b *banState) Take(n int64, _ uint64) (room, delay int64) {
 		b.level, b.ends = 0, 0
 	}
 	if b.Used()+n >= b.limit {
-		b.level = min(b.level+1, maxLevel)
-		b.ends = b.now + b.length()
-		b.strikes, b.left, b.first = b.strikes[:0], 0, 0
+		b.begin(b.now)
 		return 0, 0
 	}
 	b.strikes = b.strikes[:copy(b.strikes, b.strikes[b.left:])]
@@ -102,6 +100,35 @@ func (b *banState) Take(n int64, _ uint64) (room, delay int64) {
 		b.strikes = append(b.strikes, b.now)
 	}
 	return b.limit - b.Used(), 0
+}
+
+// begin begins the next bar.
+func (b *banState) begin(at int64) {
+	b.level = min(b.level+1, maxLevel)
+	b.ends = at + b.length()
+	b.strikes, b.left, b.first = b.strikes[:0], 0, 0
+}
+
+// Owe implements [State]: strikes of that time count with those that are in the window
+// of now, unless a bar ended since. If that is enough for a bar, it began with the last
+// of them.
+func (b *banState) Owe(q *Quota, n, at int64, _ uint64) {
+	if b.level > 0 && at < b.ends || b.now-at >= q.Window {
+		return
+	}
+	last := at
+	if size := len(b.strikes); size > b.first {
+		last = max(at, b.strikes[size-1])
+	}
+	if last-b.ends >= b.longest {
+		b.level, b.ends = 0, 0
+	}
+	if n >= b.limit-b.Used() {
+		b.begin(last)
+		return
+	}
+	b.strikes = slices.Insert(b.strikes[b.left:], b.until(at)-b.left, slices.Repeat([]int64{at}, int(n))...)
+	b.left, b.first = 0, 0
 }
 
 // Refuse implements [State].

@@ -1,6 +1,9 @@
 package core
 
-import "slices"
+import (
+	"slices"
+	"sort"
+)
 
 // Concurrency admits charges while at most Limit units are held at the same time,
 // exactly and over all instances. Each charge takes a lease of its Cost under the
@@ -73,6 +76,39 @@ func (l *leasesState) Take(n int64, id uint64) (room, delay int64) {
 	l.drop()
 	l.add(id, n)
 	return l.limit - l.used, 0
+}
+
+// Owe implements [State]: it adopts a lease that began or was last renewed at that time,
+// also above the limit, as one of at most Limit units. A lease that is held already has
+// the life that ends later. Of more than twice [MaxLeases] units, the leases that end
+// first are forgotten.
+func (l *leasesState) Owe(q *Quota, n, at int64, id uint64) {
+	ends := at + l.length
+	var units int64
+	for _, h := range l.held[l.over:] {
+		if h.id == id {
+			units, ends = units+h.units, max(ends, h.ends)
+		}
+	}
+	if ends <= l.now {
+		return
+	}
+	if units == 0 {
+		units = min(n, q.Limit)
+	}
+	l.remove(id)
+	l.insert(lease{id, ends, units})
+	for l.used > 2*MaxLeases {
+		l.used -= l.held[0].units
+		l.held = l.held[1:]
+	}
+}
+
+// insert adds a lease behind those that end no later.
+func (l *leasesState) insert(one lease) {
+	i := sort.Search(len(l.held), func(i int) bool { return l.held[i].ends > one.ends })
+	l.held = slices.Insert(l.held, i, one)
+	l.used += one.units
 }
 
 // add adds a lease. It ends last, since Advance leaves none that ends later.

@@ -28,6 +28,15 @@ type Charge struct {
 	// it.
 	Alone bool
 
+	// Debt makes the charge one for units that were used already, Age µs before the
+	// decision: what a process admitted while the store was away, or what something
+	// turned out to cost. It is taken whatever is left, and even above the limit, as if it
+	// had been taken then. It never refuses, and a [Queue] does not delay it. Where that
+	// cannot be told exactly there is never more room than that, but for what [State].Owe
+	// documents. All charges of a decision are debts, or none.
+	Debt bool
+	Age  int64 // 0 to [MaxTime]; only with Debt
+
 	// ID says what the charge is for, where the algorithm is [Quota.Identified]: for
 	// [Concurrency] the lease that holds its units, needed for a Cost above 0; for
 	// [Distinct] the value that is shown, 0 for none. Others ignore it.

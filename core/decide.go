@@ -19,6 +19,10 @@ type State interface {
 	// units must wait, which only a queue makes them do. Id is [Charge].ID.
 	Take(n int64, id uint64) (room, delay int64)
 
+	// Owe takes n units, at least 1, that were used at a time up to now: see [Charge].Debt.
+	// It follows an Advance to now by the quota, and is followed by another one.
+	Owe(q *Quota, n, at int64, id uint64)
+
 	// Refuse notes that a charge that needs room was refused, and reports whether
 	// the room has changed. A bucket that begins with tokens missing begins to fill,
 	// and a ban counts a strike, unless it or another ban has barred the request.

@@ -89,6 +89,23 @@ func (d *distinctState) Take(_ int64, id uint64) (room, delay int64) {
 	return d.limit - d.Used(), 0
 }
 
+// Owe implements [State]: the value was shown at that time. Only the newest Limit values
+// are kept: an older one takes a unit again when it is shown again.
+func (d *distinctState) Owe(q *Quota, _, at int64, id uint64) {
+	if id == 0 || d.now-at >= q.Window {
+		return
+	}
+	shown := value{id: id, at: at}
+	if i := d.find(id); i >= 0 {
+		shown = value{id: id, at: max(at, d.values[i].at), again: true}
+		d.values = slices.Delete(d.values, i, i+1)
+	}
+	d.drop()
+	i := sort.Search(len(d.values), func(i int) bool { return d.values[i].at > shown.at })
+	d.values = slices.Insert(d.values, i, shown)
+	d.values = d.values[max(0, len(d.values)-int(q.Limit)):]
+}
+
 // Used implements [State].
 func (d *distinctState) Used() int64 { return int64(len(d.values) - d.left) }
 

@@ -48,6 +48,19 @@ func (w *windowState) Take(n int64, _ uint64) (room, delay int64) {
 	return w.limit - w.used, 0
 }
 
+// Owe implements [State]: the units count if that time is in the window of now. A window
+// of the key's own begins then, unless it began already: units from less than a Window
+// ago count in it even if it began later.
+func (w *windowState) Owe(q *Quota, n, at int64, _ uint64) {
+	if q.anchored() && w.used == 0 {
+		w.from, w.until = at, at+q.Window
+	}
+	if w.now >= w.until || at < w.from && (!q.anchored() || w.now-at >= q.Window) {
+		return
+	}
+	w.start, w.count = w.from, w.used+min(n, MaxCost-w.used)
+}
+
 // Used implements [State].
 func (w *windowState) Used() int64 { return w.used }
 

@@ -27,6 +27,7 @@ type queueState struct {
 
 	capacity, room, maxWait int64 // of the last Advance
 	turn                    int64 // how long until the end of a turn that was taken in a gap
+	known                   int64 // until when an end that has passed matters to debts
 }
 
 // Advance implements [State].
@@ -71,6 +72,21 @@ func (u *queueState) Take(n int64, _ uint64) (room, delay int64) {
 	u.schedule.add(n)
 	u.total += n
 	return u.count(), delay
+}
+
+// Owe implements [State]: it moves the end as far back as units that come at that time
+// do, which is exact if no turn since then began later than it could. Gaps stay.
+func (u *queueState) Owe(q *Quota, n, at int64, _ uint64) {
+	s, now := &u.schedule, u.schedule.now
+	n = min(n, q.mostOwed())
+	s.owed += n
+	s.advance(q, min(now, max(at, s.end)), u.capacity)
+	s.add(n)
+	s.advance(q, now, u.capacity)
+	s.owed = max(0, s.units()-u.capacity)
+	u.total += n
+	u.trim()
+	u.known = now + debtMemory
 }
 
 // Used implements [State].
@@ -136,6 +152,9 @@ func (u *queueState) Return(r *Return, now int64) int64 {
 	}
 	return more.units
 }
+
+// Expires implements [State].
+func (u *queueState) Expires() int64 { return max(u.schedule.Expires(), u.known) }
 
 // Clone implements [State].
 func (u *queueState) Clone() State {

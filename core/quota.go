@@ -107,6 +107,13 @@ func (q *Quota) Wider(instances, times int64) Quota {
 	return wide
 }
 
+// mostOwed returns how many units a bucket or a queue may lack, debts included: what
+// comes back in [MaxFill].
+func (q *Quota) mostOwed() int64 {
+	most, _ := MulDiv(MaxFill, q.Limit, q.Window)
+	return max(min(most, MaxCost), q.Capacity())
+}
+
 // fills returns how long a burst takes at the rate of q.
 func (q *Quota) fills() int64 {
 	if q.Limit < 1 || q.Window < 1 || q.Burst < 0 {

@@ -1,17 +1,18 @@
 package core
 
-// A schedule is what a leaky bucket and a queue keep: units pass one after the
-// other, at Limit a Window, and the last of them has passed at its end.
+// A schedule is what a queue keeps: units pass one after the other, at Limit a Window,
+// and the last of them has passed at its end.
 type schedule struct {
 	end   int64 // µs, rounded down
 	part  int64 // Limit-ths of a µs that end is later
 	limit int64 // what part counts in
+	owed  int64 // units by which debts may make it longer than it can be otherwise
 
 	// of the last advance
 	now, window, ahead, aheadPart int64
 }
 
-// advance brings the schedule to now, and shortens it to most units.
+// advance brings the schedule to now, and shortens it to most units and what is owed.
 func (s *schedule) advance(q *Quota, now, most int64) {
 	s.now, s.window = now, q.Window
 	if s.limit != q.Limit {
@@ -21,7 +22,7 @@ func (s *schedule) advance(q *Quota, now, most int64) {
 		s.limit = q.Limit
 	}
 	if s.end > now { // ahead of what it can be: the clock has stepped back, or most has changed
-		if longest, part := MulDiv(most, q.Window, q.Limit); s.end-now > longest || s.end-now == longest && s.part > part {
+		if longest, part := MulDiv(min(most+s.owed, q.mostOwed()), q.Window, q.Limit); s.end-now > longest || s.end-now == longest && s.part > part {
 			s.end, s.part = now+longest, part
 		}
 	}
@@ -52,7 +53,7 @@ func (s *schedule) until(n int64) int64 {
 	return s.ahead - whole - FloorDiv(rest-s.aheadPart, s.limit)
 }
 
-// Expires implements [State].
+// Expires returns when the last unit has passed.
 func (s *schedule) Expires() int64 {
 	if s.part > 0 {
 		return s.end + 1

@@ -84,13 +84,25 @@ func (c *cellsState) redate() {
 
 // Take implements [State].
 func (c *cellsState) Take(n int64, _ uint64) (room, delay int64) {
+	c.add(c.cell, n)
+	return c.limit - c.used, 0
+}
+
+// Owe implements [State]: the units count in the cell of that time.
+func (c *cellsState) Owe(_ *Quota, n, at int64, _ uint64) {
+	if cell := at / c.length; cell > c.cell-c.keep {
+		c.add(cell, min(n, MaxCost-c.used))
+	}
+}
+
+// add adds units to a cell that is in the window.
+func (c *cellsState) add(cell, n int64) {
 	for cell := max(c.newest+1, c.cell-c.keep+1); cell <= c.cell; cell++ {
 		c.counts[cell%c.keep] = 0
 	}
 	c.newest = c.cell
-	c.counts[c.cell%c.keep] += n
+	c.counts[cell%c.keep] += n
 	c.used += n
-	return c.limit - c.used, 0
 }
 
 // Used implements [State].

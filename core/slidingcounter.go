@@ -71,6 +71,21 @@ func (c *counterState) Take(n int64, _ uint64) (room, delay int64) {
 	return c.limit - c.Used(), 0
 }
 
+// Owe implements [State]: the units count in the window of that time, if it is the
+// current or the previous one.
+func (c *counterState) Owe(q *Quota, n, at int64, _ uint64) {
+	n = min(n, MaxCost-c.cur-c.prev)
+	switch at / q.Window {
+	case c.at:
+		c.cur += n
+	case c.at - 1:
+		c.prev += n
+	default:
+		return
+	}
+	c.index, c.current, c.previous = c.at, c.cur, c.prev
+}
+
 // Used implements [State].
 func (c *counterState) Used() int64 { return c.cur + c.weighted(c.prev, c.left) }
 

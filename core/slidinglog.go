@@ -112,6 +112,26 @@ func (l *Log) Take(n int64, _ uint64) (room, delay int64) {
 	return int64(l.limit - size), 0
 }
 
+// Owe implements [State]: the units leave the window a Window after that time. Only the
+// newest Limit times are kept: the others change nothing until the limit is raised.
+func (l *Log) Owe(q *Quota, n, at int64, _ uint64) {
+	if l.now-at >= q.Window {
+		return
+	}
+	l.drop()
+	n = min(n, q.Limit)
+	times := make([]int64, 0, int64(l.size)+n)
+	for i := range l.size {
+		if t := l.at(i); t > at && n > 0 {
+			times, n = append(times, slices.Repeat([]int64{at}, int(n))...), 0
+		}
+		times = append(times, l.at(i))
+	}
+	times = append(times, slices.Repeat([]int64{at}, int(n))...)
+	times = times[max(0, len(times)-int(q.Limit)):]
+	l.ring, l.head, l.size, l.newest = &times, 0, int32(len(times)), times[len(times)-1]
+}
+
 // grow makes room for n times. It doubles, so that a key that is seldom used
 // stays small, but never beyond the limit.
 func (l *Log) grow(n int32) {

@@ -27,6 +27,10 @@ package core
 // (or which way to the information age?)" (1986), refilled lazily.
 const TokenBucket Algorithm = 4
 
+// debtMemory is how long a bucket or queue that debts left full is remembered: other
+// debts from before that are paid later, and add up as they did then.
+const debtMemory = 60 * 1_000_000
+
 // newAgain is how long a full bucket that did not begin full is remembered.
 const newAgain = 3600 * 1_000_000
 
@@ -38,18 +42,20 @@ type bucketState struct {
 	last    int64    // when that was
 	window  int64    // what part counts in
 	begun   bool     // whether the bucket has been charged
+	owes    bool     // whether debts took more than the burst, all of which is missing
+	known   int64    // until when a full bucket matters to debts
 	isNew   bool     // whether it is new at the last Advance
 	returns *returns // nil until something is given back
 
 	// of the last Advance
-	limit, burst, initial, now, short, back int64
+	limit, burst, initial, most, now, short, back int64
 
 	debt int64 // tokens that it lacks for a larger burst; 0 if it lacked no more than this one
 }
 
 // Advance implements [State].
 func (b *bucketState) Advance(q *Quota, now int64) int64 {
-	b.limit, b.burst, b.initial, b.now = q.Limit, q.Burst, q.Missing, now
+	b.limit, b.burst, b.initial, b.most, b.now = q.Limit, q.Burst, q.Missing, q.mostOwed(), now
 	if b.window != q.Window {
 		b.part, b.window = 0, q.Window
 	}
@@ -65,10 +71,14 @@ func (b *bucketState) Advance(q *Quota, now int64) int64 {
 }
 
 // lacked returns how much the bucket lacked when it was last taken from, which is
-// at most its burst of now.
+// at most its burst of now, unless it owes more.
 func (b *bucketState) lacked() (missing, part int64) {
-	if b.missing > b.burst {
-		return b.burst, 0
+	most := b.burst
+	if b.owes {
+		most = b.most
+	}
+	if b.missing > most {
+		return most, 0
 	}
 	return b.missing, b.part
 }
@@ -83,7 +93,7 @@ func (b *bucketState) refill() {
 	b.debt = 0
 	if b.short, b.back = missing-came, rest; b.short <= 0 {
 		b.short, b.back = 0, 0
-	} else if b.missing > b.burst {
+	} else if b.missing > b.burst && !b.owes {
 		b.debt = b.missing - came
 	}
 }
@@ -101,16 +111,37 @@ func (b *bucketState) Take(n int64, _ uint64) (room, delay int64) {
 	if b.short > b.burst {
 		b.back = 0
 	}
-	b.missing, b.part, b.last, b.begun = b.short, b.back, b.now, true
+	b.missing, b.part, b.last, b.begun, b.owes = b.short, b.back, b.now, true, false
 	b.short = min(b.short, b.burst)
 	return b.burst - b.short, 0
+}
+
+// Owe implements [State]: the tokens are missing from that time on, or from the last
+// charge on if that is later. This is exact if the bucket was not full since, but for
+// the last charge. A bucket that is new begins then, at most an hour ago. What it
+// lacked for a larger burst is forgotten.
+func (b *bucketState) Owe(_ *Quota, n, at int64, _ uint64) {
+	if now := b.now; b.isNew {
+		if b.missing, b.part, b.last = b.initial, 0, at; b.initial > 0 {
+			b.last = max(at, now-newAgain)
+		}
+		b.short, b.back = b.initial, 0
+	} else {
+		b.now = max(at, b.last)
+		b.refill()
+		b.last, b.now = b.now, now
+	}
+	if b.missing, b.part = b.short+min(n, b.most), b.back; b.missing > b.most {
+		b.missing, b.part = b.most, 0
+	}
+	b.begun, b.owes, b.known = true, b.missing > b.burst, b.now+debtMemory
 }
 
 // Refuse implements [State]: a bucket that does not begin full refills from its
 // first charge on.
 func (b *bucketState) Refuse(bool) bool {
 	if b.isNew && b.initial > 0 {
-		b.missing, b.part, b.last, b.begun = b.initial, 0, b.now, true
+		b.missing, b.part, b.last, b.begun, b.owes = b.initial, 0, b.now, true, false
 	}
 	return false
 }
@@ -138,14 +169,14 @@ func (b *bucketState) Expires() int64 {
 	if b.initial > 0 {
 		at += newAgain
 	}
-	return max(at, b.returns.until())
+	return max(at, b.known, b.returns.until())
 }
 
 // Return implements [State]: it gives back as much of r as the bucket would still
 // lack if no other request had come. What has been refilled is not given back.
 func (b *bucketState) Return(r *Return, now int64) int64 {
 	q := &r.Quota
-	if !b.begun || b.window != q.Window || b.missing > q.Burst || b.last > now || r.At > now {
+	if !b.begun || b.window != q.Window || b.missing > q.Burst && !b.owes || b.last > now || r.At > now {
 		return 0
 	}
 	b.Advance(q, now)
@@ -159,7 +190,7 @@ func (b *bucketState) Return(r *Return, now int64) int64 {
 		if lacks.part > 0 {
 			b.missing, b.part = lacks.units+1, q.Window-lacks.part
 		}
-		b.last = now
+		b.last, b.owes = now, b.missing > q.Burst
 	}
 	return given
 }
