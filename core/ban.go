@@ -106,29 +106,30 @@ func (b *banState) Take(n int64, _ uint64) (room, delay int64) {
 func (b *banState) begin(at int64) {
 	b.level = min(b.level+1, maxLevel)
 	b.ends = at + b.length()
-	b.strikes, b.left, b.first = b.strikes[:0], 0, 0
+	b.strikes, b.left, b.first = slices.Delete(b.strikes, 0, b.until(b.ends)), 0, 0
 }
 
-// Owe implements [State]: strikes of that time count with those that are in the window
-// of now, unless a bar ended since. If that is enough for a bar, it began with the last
-// of them.
-func (b *banState) Owe(q *Quota, n, at int64, _ uint64) {
-	if b.level > 0 && at < b.ends || b.now-at >= q.Window {
+// Owe implements [State]: strikes of that time count unless a bar ended since. If they,
+// or one that came after them, would have been enough for a bar, it began then. Strikes
+// that had left the window when the last strike came are forgotten.
+func (b *banState) Owe(_ *Quota, n, at int64, _ uint64) {
+	if b.level > 0 && at < b.ends {
 		return
 	}
-	last := at
-	if size := len(b.strikes); size > b.first {
-		last = max(at, b.strikes[size-1])
-	}
-	if last-b.ends >= b.longest {
-		b.level, b.ends = 0, 0
-	}
-	if n >= b.limit-b.Used() {
+	i := b.until(at)
+	b.strikes = slices.Insert(b.strikes, i, slices.Repeat([]int64{at}, int(min(n, b.limit)))...)
+	for ; i < len(b.strikes); i++ {
+		last, first := b.strikes[i], i-int(b.limit)+1
+		if first < 0 || last-b.strikes[first] >= b.window {
+			continue
+		}
+		if last-b.ends >= b.longest {
+			b.level = 0
+		}
 		b.begin(last)
 		return
 	}
-	b.strikes = slices.Insert(b.strikes[b.left:], b.until(at)-b.left, slices.Repeat([]int64{at}, int(n))...)
-	b.left, b.first = 0, 0
+	b.strikes = b.strikes[b.until(at-b.window):]
 }
 
 // Refuse implements [State].

@@ -45,9 +45,14 @@ func TestAnyClock(t *testing.T) {
 					now += random.Int64N(2_000_000)
 				}
 				c := Charge{Quota: q, Cost: random.Int64N(3), ID: 1 + random.Uint64N(5)}
+				if random.IntN(8) == 0 {
+					costs, ages := []int64{0, 1, 7, q.Limit, MaxCost}, []int64{0, 1, q.Window - 1, q.Window, q.Span(), MaxTime}
+					c.Debt, c.Cost, c.Age = true, costs[random.IntN(len(costs))], ages[random.IntN(len(ages))]
+				}
 				d := Decide(now, []Charge{c}, state)
 				o := d.Outcomes()[0]
-				if o.Remaining < 0 || o.Remaining > q.Capacity() || o.RetryAfter < Never || o.MoreAfter < 0 || o.ResetAfter < 0 || d.Delay < 0 {
+				if o.Remaining < 0 || o.Remaining > q.Capacity() || o.RetryAfter < Never || o.MoreAfter < 0 || o.ResetAfter < 0 || d.Delay < 0 ||
+					o.ResetAfter > 2*MaxFill || c.Debt && (!d.Allowed || d.Delay > 0) {
 					t.Fatalf("at %d: %+v", now, d)
 				}
 				if d.At < 0 || d.At > MaxTime || d.At != now && now >= 0 && now <= MaxTime {
@@ -55,7 +60,7 @@ func TestAnyClock(t *testing.T) {
 				}
 				at := ClampTime(clocks[random.IntN(len(clocks))])
 				switch {
-				case random.IntN(2) == 0 || !d.Allowed || c.Cost == 0:
+				case random.IntN(2) == 0 || !d.Allowed || c.Cost == 0 || c.Debt:
 				case q.Leases():
 					state[0].Renew(&q, at, c.ID)
 					state[0].Release(&q, at, c.ID)

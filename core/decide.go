@@ -19,14 +19,16 @@ type State interface {
 	// units must wait, which only a queue makes them do. Id is [Charge].ID.
 	Take(n int64, id uint64) (room, delay int64)
 
-	// Owe takes n units, at least 1, that were used at a time up to now: see [Charge].Debt.
-	// It follows an Advance to now by the quota, and is followed by another one.
-	Owe(q *Quota, n, at int64, id uint64)
-
 	// Refuse notes that a charge that needs room was refused, and reports whether
 	// the room has changed. A bucket that begins with tokens missing begins to fill,
 	// and a ban counts a strike, unless it or another ban has barred the request.
 	Refuse(barred bool) bool
+
+	// Owe takes n units, at least 1, that were used at a time up to now: see [Charge].Debt.
+	// It follows an Advance to now by the quota, and another one follows it. What has no
+	// effect any more is dropped, and numbers end at what stores can keep. A state that a
+	// store has forgotten since that time, as it was as good as new, counts as new then.
+	Owe(q *Quota, n, at int64, id uint64)
 
 	// Used returns how many units are missing from the full quota.
 	Used() int64
@@ -71,7 +73,7 @@ func (Base) Release(*Quota, int64, uint64) {}
 
 // Decide is the decision that every store must make: at time now, given the
 // states of the charges' keys, it takes all charges or none. It takes those that
-// decide alone if they fit. A time outside 0 to [MaxTime] is taken for the nearest one
+// decide alone if they fit, and debts whatever the room. A time outside 0 to [MaxTime] is taken for the nearest one
 // inside.
 func Decide(now int64, charges []Charge, states []State) (d Decision) {
 	d.Decide(now, charges, states)
@@ -92,6 +94,11 @@ func (d *Decision) Decide(now int64, charges []Charge, states []State) {
 		room := states[i].Advance(&c.Quota, now)
 		outcomes[i].Remaining = room
 		switch {
+		case c.Debt:
+			if fitting |= 1 << i; c.Cost > 0 {
+				states[i].Owe(&c.Quota, c.Cost, max(0, now-c.Age), c.ID)
+				outcomes[i].Remaining = states[i].Advance(&c.Quota, now)
+			}
 		case c.fits(states[i].Needs(c), room):
 			fitting |= 1 << i
 		case !c.Alone:
@@ -114,7 +121,7 @@ func (d *Decision) Decide(now int64, charges []Charge, states []State) {
 			if needs > 0 && state.Refuse(barred) {
 				room = state.Advance(&c.Quota, now)
 			}
-		case c.Cost > 0:
+		case c.Cost > 0 && !c.Debt:
 			var delay int64
 			if room, delay = state.Take(c.Cost, c.ID); !c.Alone {
 				d.Delay = max(d.Delay, delay)

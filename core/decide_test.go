@@ -143,6 +143,11 @@ func TestValidateCharges(t *testing.T) {
 	if err := ValidateCharges(charges[:MaxCharges]); err != nil {
 		t.Error(err)
 	}
+	owe := func(charges []Charge) {
+		for i := range charges {
+			charges[i].Debt, charges[i].Age = true, MaxTime
+		}
+	}
 	with := func(change func([]Charge)) []Charge {
 		changed := slices.Clone(charges[:3])
 		change(changed)
@@ -155,11 +160,19 @@ func TestValidateCharges(t *testing.T) {
 		"enormous cost":   with(func(c []Charge) { c[2].Cost = MaxCost + 1 }),
 		"a rule twice":    with(func(c []Charge) { c[2].Rule = c[0].Rule }),
 		"an empty quota":  with(func(c []Charge) { c[1].Quota = Quota{} }),
+		"an age":          with(func(c []Charge) { c[1].Age = 1 }),
+		"one debt":        with(func(c []Charge) { c[1].Debt = true }),
+		"unborn debts":    with(func(c []Charge) { owe(c); c[1].Age = -1 }),
+		"ancient debts":   with(func(c []Charge) { owe(c); c[1].Age = MaxTime + 1 }),
+		"modest debts":    with(func(c []Charge) { owe(c); c[1].Reserve = 1 }),
 		"nameless, twice": with(func(c []Charge) { c[0].Rule, c[1].Rule = "", "" }),
 	} {
 		if err := ValidateCharges(invalid); !errors.Is(err, ErrCharges) {
 			t.Errorf("%s: error is %v", name, err)
 		}
+	}
+	if err := ValidateCharges(with(owe)); err != nil {
+		t.Error(err)
 	}
 	if got := testing.AllocsPerRun(100, func() { _ = ValidateCharges(charges[:4]) }); got != 0 {
 		t.Errorf("%v allocations, want 0", got)

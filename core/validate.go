@@ -33,6 +33,14 @@ func ValidateCharges(charges []Charge) error {
 			return fmt.Errorf("%w: rule %q: %v cannot decide alone: leave out Alone, or write another algorithm",
 				ErrCharges, c.Rule, c.Quota.Algorithm)
 		}
+		switch {
+		case c.Debt != charges[0].Debt:
+			return fmt.Errorf("%w: rule %q: debts beside other charges: make two decisions", ErrCharges, c.Rule)
+		case uint64(c.Age) > uint64(MaxTime) || c.Age > 0 && !c.Debt:
+			return fmt.Errorf("%w: rule %q: age %d: write 0 to %d for a debt, or else 0", ErrCharges, c.Rule, c.Age, MaxTime)
+		case c.Debt && (c.Reserve > 0 || c.Alone):
+			return fmt.Errorf("%w: rule %q: a debt is taken always: leave out Reserve and Alone", ErrCharges, c.Rule)
+		}
 		if c.Reserve > 0 && (c.Quota.Algorithm == Distinct || c.Quota.Bars()) {
 			return fmt.Errorf("%w: rule %q: %v leaves no reserve: leave out Reserve, or write another algorithm",
 				ErrCharges, c.Rule, c.Quota.Algorithm)
