@@ -106,7 +106,7 @@ func (b *banState) Take(n int64, _ uint64) (room, delay int64) {
 func (b *banState) begin(at int64) {
 	b.level = min(b.level+1, maxLevel)
 	b.ends = at + b.length()
-	b.strikes, b.left, b.first = slices.Delete(b.strikes, 0, b.until(b.ends)), 0, 0
+	b.strikes, b.left, b.first = slices.Delete(b.strikes, 0, b.until(b.ends-1)), 0, 0
 }
 
 // Owe implements [State]: strikes of that time count unless a bar ended since. If they,

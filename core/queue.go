@@ -69,6 +69,7 @@ func (u *queueState) Take(n int64, _ uint64) (room, delay int64) {
 	}
 	u.trim()
 	delay = u.until(0)
+	u.owed = 0 // or it would not fit
 	u.schedule.add(n)
 	u.total += n
 	return u.count(), delay
@@ -82,6 +83,11 @@ func (u *queueState) Owe(q *Quota, n, at int64, _ uint64) {
 	s.owed += n
 	s.advance(q, min(now, max(at, s.end)), u.capacity)
 	s.add(n)
+	if end := s.end; end > now {
+		if s.advance(q, now, u.capacity); s.end != end {
+			u.gaps = gaps{} // numbers end
+		}
+	}
 	s.advance(q, now, u.capacity)
 	s.owed = max(0, s.units()-u.capacity)
 	u.total += n

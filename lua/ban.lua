@@ -93,6 +93,27 @@ function ban.refuse(rule, k, barred)
   if not barred then take_small(rule, k, 1) end
 end
 
+-- @debt
+-- Takes strikes of a time, unless a bar ended since. If they, or one behind them, would
+-- have been enough for a bar, it began then.
+function ban.owe(s, n, at)
+  if s.level > 0 and at < s.ends then return false end
+  local rule, i = s.rule, records_until(s.strikes, 7, at)
+  local strikes = sub(s.strikes, 1, 7*i) .. rep(be56(at), math.min(n, rule.limit)) .. sub(s.strikes, 7*i + 1)
+  s.strikes = sub(strikes, 7*records_until(strikes, 7, at - rule.window) + 1)
+  for j = 7*i + 1, #strikes, 7 do
+    local first, last = j - 7*(rule.limit - 1), u56(strikes, j)
+    if first > 0 and last - u56(strikes, first) < rule.window then
+      if last - s.ends >= rule.longest then s.level = 0 end
+      s.level = s.level < MAX_LEVEL and s.level + 1 or MAX_LEVEL
+      s.ends = last + length_of_bar(rule, s.level)
+      s.strikes = sub(strikes, 7*records_until(strikes, 7, s.ends - 1) + 1)
+      break
+    end
+  end
+  return true
+end
+
 -- @return
 -- Gives back the strikes of a time, as long as they have not barred the key.
 function ban.give_back(value, r, now)

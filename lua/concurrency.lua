@@ -87,3 +87,29 @@ function leases.take(rule, k, n, at)
   states[k].id = sub(rule.ids, i - 7, i)
   take_small(rule, k, n)
 end
+
+-- @debt
+-- @needs records.lua
+-- Adopts a lease that began or was last renewed at a time: see core/concurrency.go.
+function leases.owe(s, n, at, id)
+  local ends, units, i = at + s.rule.window, 0, 0
+  local list = s.leases
+  repeat -- an id that is held already
+    i = string.find(list, id, i + 1, true)
+    if i and i % LEASE == 8 then
+      units, ends = units + u24(list, i + 8), math.max(ends, u56(list, i - 7))
+      list, i = sub(list, 1, i - 8) .. sub(list, i + 11), i - 8
+    end
+  until not i
+  if ends <= s.now then return false end
+  s.used = s.used - units
+  if units == 0 then units = math.min(n, s.rule.limit) end
+  local behind = records_until(list, LEASE, ends) * LEASE
+  s.leases, s.used = sub(list, 1, behind) .. be56(ends) .. id .. be24(units) .. sub(list, behind + 1), s.used + units
+  local first = 1
+  while s.used > 20000 do -- twice core.MaxLeases
+    s.used, first = s.used - u24(s.leases, first + 15), first + LEASE
+  end
+  s.leases = sub(s.leases, first)
+  return true
+end

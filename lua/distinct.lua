@@ -98,6 +98,24 @@ function distinct.take(rule, k, n, at)
   if states[k].id ~= NO_VALUE then take_small(rule, k, n) end
 end
 
+-- @debt
+-- Shows a value at a time, and keeps the newest `limit` values.
+function distinct.owe(s, n, at, id)
+  if id == NO_VALUE or s.now - at >= s.rule.window then return false end
+  drop_left(s)
+  local i, again = find_id(s.ids, id, 0), '\0'
+  if i then
+    at, again = math.max(at, u56(s.times, (i - 2) / 9 * 7 + 1)), '\1'
+    s.times, s.ids = without(s.times, s.ids, i)
+  end
+  local behind = records_until(s.times, 7, at)
+  s.times = sub(s.times, 1, 7*behind) .. be56(at) .. sub(s.times, 7*behind + 1)
+  s.ids = sub(s.ids, 1, 9*behind) .. again .. id .. sub(s.ids, 9*behind + 1)
+  s.left = math.max(0, #s.times / 7 - s.rule.limit)
+  drop_left(s)
+  return true
+end
+
 -- @return
 -- Gives back a value that was new at the time of the admission, and has not been
 -- shown since.

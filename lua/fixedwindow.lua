@@ -59,6 +59,16 @@ algorithms[1] = fixed_window
 
 function fixed_window.prepare(rule, params) rule.periods = params end
 
+-- @debt
+-- Takes units that were used in the window, or if it is the key's own, less than a window ago.
+function fixed_window.owe(s, n, at)
+  local window, own, from, to = s.rule.window, s.rule.periods == '', s.from, s.to
+  if own and s.used == 0 then from, to = at, at + window end
+  if s.now >= to or at < from and (not own or s.now - at >= window) then return false end
+  s.from, s.to, s.used = from, to, math.min(s.used + n, 281474976710655)
+  return true
+end
+
 -- @return
 -- Gives back to the window that the units were taken in, while it lasts.
 function fixed_window.give_back(value, r, now)

@@ -1,15 +1,40 @@
 -- The queue: admitted units wait for their turn. The twin of core/queue.go.
 --
 -- params   the units that may wait, and the longest wait in us or 0
--- value    that of schedule.lua, or with gaps, the turns that were given back:
---          'q':1  end:7  part:6  limit:6  window:6  total:6  then for each gap
---          its first unit:6, how many:6
+-- value    a schedule, which is the time at which the last of the units has passed:
+--          'i':1  end:7  part:6  limit:6
+--          or with debts 'p' and owed:6 behind these, or with gaps, the turns that
+--          were given back, 'q' and owed:6  window:6  total:6  behind these, and for
+--          each gap its first unit:6, how many:6
+-- end      us, rounded down;  part: limit-ths of a us that it is later
+-- owed     units by which debts may make it longer than it can be otherwise
 -- total    the number of the next unit at the end
 --
--- @needs schedule.lua
--- @value q 44 12
+-- There is no room for a unit that would wait for longer than rule.wait.
+--
+-- @needs small.lua
+-- @value i 20
+-- @value p 26
+-- @value q 50 12
 
--- there is no room for a unit that would wait for longer than rule.wait
+-- units that have not passed, one that is passing included
+local function units(s)
+  local whole, rest = muldiv(s.ahead, s.rule.limit, s.rule.window)
+  return whole + ceildiv(rest + s.part, s.rule.window)
+end
+
+local function append(s, n)
+  local whole, rest = muldiv(n, s.rule.window, s.rule.limit)
+  rest = rest + s.part
+  s.part = rest % s.rule.limit
+  s.ahead = s.ahead + whole + (rest - s.part) / s.rule.limit
+end
+
+-- us until no more than n units have not passed
+local function passed(s, n)
+  local whole, rest = muldiv(n, s.rule.window, s.rule.limit)
+  return s.ahead - whole - floordiv(rest - s.part, s.rule.limit)
+end
 
 -- what is left of gap i: its first unit, and how many
 local function open(s, i)
@@ -90,27 +115,51 @@ local function take_queue(s, n)
     end
   end
   trim(s)
-  s.delay_taken = s.delay
+  s.delay_taken, s.owed = s.delay, 0
   append(s, n)
   s.total = s.total + n
   queue_outlook(s)
 end
 
+-- whether a script wrote a value
+local function is_queue(form, size)
+  return form == 105 and size == 20 or form == 112 and size == 26 or form == 113 and size >= 50 and (size - 38) % 12 == 0
+end
+
 local function decode_queue(value, rule, now)
-  local gaps = value and byte(value, 1) == 113 and value
-  if gaps then
-    if #gaps < 44 or (#gaps - 32) % 12 ~= 0 then return nil end
-    value = 'i' .. sub(gaps, 2, 20)
-  end
-  local s = schedule(value, rule, now, rule.burst + 1)
-  if not s then return nil end
-  s.gaps, s.total = {}, 0
-  if gaps and u56(gaps, 2) >= now then
-    if s.redated or u48(gaps, 21) ~= rule.window then
-      s.redated = true -- without gaps, which count in other units
+  local s = {rule = rule, now = now, ahead = 0, part = 0, owed = 0, gaps = {}, total = 0}
+  if value then
+    local form, most = byte(value, 1), rule.burst + 1
+    if not is_queue(form, #value) then return nil end
+    local stop, part, limit = u56(value, 2), u48(value, 9), u48(value, 15)
+    if part >= limit then return nil end
+    if form ~= 105 then
+      s.owed = u48(value, 21)
+      most = math.min(most + s.owed, owed_most(rule, most))
+    end
+    if limit ~= rule.limit then
+      if part > 0 then stop, part = stop + 1, 0 end
+      s.redated = true
+    end
+    if stop > now then -- never longer than it can be: the clock has stepped back, or most has changed
+      local longest, rest = muldiv(most, rule.window, rule.limit)
+      if stop - now > longest or stop - now == longest and part > rest then
+        stop, part, s.redated = now + longest, rest, true
+      end
+    end
+    s.stop, s.rest = stop, part -- @debt
+    if stop >= now then
+      s.ahead, s.part = stop - now, part
+      if form == 113 then
+        if s.redated or u48(value, 27) ~= rule.window then
+          s.redated = true -- without gaps, which count in other units
+        else
+          s.total = u48(value, 33)
+          for i = 39, #value, 6 do s.gaps[#s.gaps + 1] = u48(value, i) end
+        end
+      end
     else
-      s.total = u48(gaps, 27)
-      for i = 33, #gaps, 6 do s.gaps[#s.gaps + 1] = u48(gaps, i) end
+      s.redated = nil
     end
   end
   queue_outlook(s)
@@ -118,10 +167,13 @@ local function decode_queue(value, rule, now)
 end
 
 local function encode_queue(s)
-  local value, life = encode_schedule(s)
-  if #s.gaps == 0 then return value, life end
-  local out = {'q' .. sub(value, 2) .. be48(s.rule.window) .. be48(s.total)}
-  for i = 1, #s.gaps do out[i + 1] = be48(s.gaps[i]) end
+  local value, life = be56(s.now + s.ahead) .. be48(s.part) .. be48(s.rule.limit), s.ahead + 1
+  if #s.gaps == 0 then
+    if s.owed == 0 then return 'i' .. value, life end
+    return 'p' .. value .. be48(s.owed), life
+  end
+  local out = {'q', value, be48(s.owed), be48(s.rule.window), be48(s.total)}
+  for i = 1, #s.gaps do out[i + 5] = be48(s.gaps[i]) end
   return table.concat(out), life
 end
 
@@ -139,12 +191,39 @@ function queue.need(rule, k, cost, at)
   if s and s.whole then s.reset, reset[k], s.whole = s.whole, s.whole, nil end -- of the queue again
 end
 
+-- @debt
+queue.remembered = 60000000 -- us for which a queue that debts left empty is remembered, for others to add to
+
+-- Moves the end as far back as units that come at a time do.
+function queue.owe(s, n, at)
+  local rule, now = s.rule, s.now
+  local capacity, stop = rule.burst + 1, s.stop or 0
+  local most = owed_most(rule, capacity)
+  n = math.min(n, most)
+  s.now = math.min(now, math.max(at, stop))
+  s.ahead, s.part = 0, 0
+  if stop >= s.now then s.ahead, s.part = stop - s.now, s.rest or 0 end
+  append(s, n)
+  s.ahead, s.now = s.now + s.ahead - now, now
+  local longest, rest = muldiv(math.min(capacity + s.owed + n, most), rule.window, rule.limit)
+  if s.ahead > longest or s.ahead == longest and s.part > rest then
+    s.ahead, s.part, s.gaps = longest, rest, {}
+  end
+  s.owed = s.ahead > 0 and math.max(0, units(s) - capacity) or 0
+  s.total = s.total + n
+  begin(s)
+  trim(s)
+  for i = 1, #s.gaps, 2 do s.gaps[i] = s.gaps[i] - s.next end -- or numbers would end
+  if #s.gaps > 0 then s.total = s.total - s.next end
+  return true
+end
+
 -- @return
 -- Gives back units whose turn has not come: see core/queue.go.
 
 function queue.give_back(value, r, now)
   local form = byte(value, 1)
-  if not (form == 105 and #value == 20 or form == 113 and #value >= 44 and (#value - 32) % 12 == 0) then return nil, WRONG_VALUE end
+  if not is_queue(form, #value) then return nil, WRONG_VALUE end
   local stop, part, limit = u56(value, 2), u48(value, 9), u48(value, 15)
   if limit ~= r.limit or limit > r.window or r.at > now or stop < now then return 0 end
   local s = {rule = r, ahead = stop - now, part = part}
@@ -157,11 +236,11 @@ function queue.give_back(value, r, now)
     if now + passed(s, behind) ~= ends then return 0 end
   end
 
-  local waiting, total, gaps = units(s), 0, ''
+  local waiting, total, gaps, owed = units(s), 0, '', form == 105 and be48(0) or sub(value, 21, 26)
   total = waiting
   if form == 113 then
-    if u48(value, 21) ~= r.window then return 0 end
-    total, gaps = u48(value, 27), sub(value, 33)
+    if u48(value, 27) ~= r.window then return 0 end
+    total, gaps = u48(value, 33), sub(value, 39)
   end
   local first = total - waiting + 1 -- behind the one that is passing
   local from, to = total - behind - r.cost, total - behind
@@ -205,7 +284,7 @@ function queue.give_back(value, r, now)
   end
   if #gaps > 6144 then return 0 end -- core.MaxGaps
   value = be56(stop) .. be48(part) .. be48(limit)
-  if gaps == '' then return given, 'i' .. value, stop - now + 1 end
+  if gaps == '' then return given, form == 105 and 'i' .. value or 'p' .. value .. owed, stop - now + 1 end
   if total > 140737488355328 then return 0 end -- numbers end at twice that
-  return given, 'q' .. value .. be48(r.window) .. be48(total) .. gaps, stop - now + 1
+  return given, 'q' .. value .. owed .. be48(r.window) .. be48(total) .. gaps, stop - now + 1
 end

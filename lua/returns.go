@@ -18,7 +18,7 @@ type Returns struct {
 // NewReturns encodes a call of return.lua for one policy. Prefix, now and grace
 // are as for [NewRules] and [Rules.Encode].
 func NewReturns(prefix, policy, now string, grace int, returns []core.Return) *Returns {
-	files := newSelection(true)
+	files := newSelection(returning)
 	l := &Returns{Args: []any{now, grace}}
 	for i := range returns {
 		r := &returns[i]

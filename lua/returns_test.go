@@ -30,7 +30,7 @@ func TestNewReturns(t *testing.T) {
 		0, int64(5), int64(1_000_000), "", int64(0), int64(0), int64(0), int64(0),
 	}, call.Args)
 	assert.Contains(t, call.Script.Text, "function log.give_back(")
-	assert.Contains(t, call.Script.Text, "function token_bucket.give_back(")
+	assert.Contains(t, call.Script.Text, "function bucket.give_back(")
 	assert.NotContains(t, call.Script.Text, "function cells.give_back(", "no rule needs it")
 	assert.NotContains(t, NewRules("limit", "p", charges("")).Script.Text, "log.give_back", "what takes does not give back")
 }

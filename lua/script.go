@@ -17,7 +17,7 @@ import (
 //go:embed *.lua
 var files embed.FS
 
-// A Script is one of the drivers take.lua, return.lua, lease.lua and reset.lua
+// A Script is one of the drivers take.lua, debts.lua, return.lua, lease.lua and reset.lua
 // behind the files that it needs, and no others: most of the cost of a call that
 // decides one request is for functions that a script defines. See also flatten.
 type Script struct {
@@ -48,19 +48,26 @@ func Plain(sha string) (text string) {
 //	-- @value h 26                 values that begin with this byte have 26 bytes,
 //	-- @value a 12 4               or 12, 16, 20 and so on
 //	-- @returned r 141             a second key remembers what was given back
+//	-- @debt                       the rest, or up to @return, is for debts.lua only
 //	-- @return                     the rest is for return.lua only
 //	-- @rare                       see flatten, also for @inline and @each
 //
 // A line of code that ends in "-- @extra" is for charges with Alone or Reserve, and
-// left out where there are none.
+// left out where there are none. One that ends in "-- @debt" is for debts.lua only.
 type file struct {
-	take, giveBack string // the text before @return and behind it
-	needs          []string
-	needsToReturn  []string
-	above          []threshold
-	values         []value
-	returned       bool
+	text     [3]string   // of each purpose: that of taking is in all scripts
+	needs    [3][]string // of each purpose
+	above    []threshold
+	values   []value
+	returned bool
 }
+
+// The purposes of a script.
+const (
+	taking = iota
+	owing
+	returning
+)
 
 // A threshold is a file that rules with a larger limit need.
 type threshold struct {
@@ -95,10 +102,18 @@ var parsed = sync.OnceValue(func() map[string]*file {
 
 // parse reads the lines of a file that are for Go.
 func parse(text string) (*file, error) {
-	f := &file{take: text}
-	needs := &f.needs
+	f, purpose := &file{}, taking
 	for line := range strings.Lines(text) {
 		directive, ok := strings.CutPrefix(strings.TrimSpace(line), "-- @")
+		switch directive = strings.TrimSpace(directive); {
+		case ok && directive == "debt":
+			purpose = owing
+			continue
+		case ok && directive == "return":
+			purpose = returning
+			continue
+		}
+		f.text[purpose] += line
 		if !ok {
 			continue
 		}
@@ -111,11 +126,8 @@ func parse(text string) (*file, error) {
 		}
 		switch {
 		case len(words) == 1 && words[0] == "rare": // for flatten
-		case len(words) == 1 && words[0] == "return":
-			f.take, f.giveBack, _ = strings.Cut(text, line)
-			needs = &f.needsToReturn
 		case len(words) == 2 && words[0] == "needs":
-			*needs = append(*needs, words[1])
+			f.needs[purpose] = append(f.needs[purpose], words[1])
 		case len(words) == 4 && words[0] == "needs" && words[2] == "above" && number(3) > 0:
 			f.above = append(f.above, threshold{words[1], number(3)})
 		case len(words) >= 3 && (words[0] == "value" || words[0] == "returned") && number(2) > 0:
@@ -133,9 +145,9 @@ func fileOf(a core.Algorithm) string { return strings.ReplaceAll(a.String(), "-"
 
 // A selection is the files of a script in their order.
 type selection struct {
-	names     []string
-	returning bool // whether the script gives back
-	extra     bool // whether the lines with @extra are left in
+	names   []string
+	purpose int
+	extra   bool // whether the lines with @extra are left in
 }
 
 // add adds a file behind those that it needs.
@@ -147,16 +159,16 @@ func (s *selection) add(name string) {
 	if f == nil {
 		panic(fmt.Sprintf("lua: there is no %s", name))
 	}
-	for _, needed := range f.needs {
-		s.add(needed)
-	}
-	if s.returning {
-		for _, needed := range f.needsToReturn {
+	for _, purpose := range s.purposes() {
+		for _, needed := range f.needs[purpose] {
 			s.add(needed)
 		}
 	}
 	s.names = append(s.names, name)
 }
+
+// purposes returns those whose texts the script has.
+func (s *selection) purposes() []int { return slices.Compact([]int{taking, s.purpose}) }
 
 // addAlgorithms adds the files of the algorithms of n quotas. Their order is that
 // of the algorithms, so that rules in another order have the same script.
@@ -169,7 +181,7 @@ func (s *selection) addAlgorithms(n int, quota func(i int) *core.Quota) {
 			}
 			s.add(fileOf(a))
 			for _, t := range parsed()[fileOf(a)].above {
-				if q.Limit > t.limit && !s.returning {
+				if q.Limit > t.limit && s.purpose == taking {
 					s.add(t.name)
 				}
 			}
@@ -179,13 +191,9 @@ func (s *selection) addAlgorithms(n int, quota func(i int) *core.Quota) {
 
 // remembersReturns reports whether giving back to an algorithm needs a second key.
 func remembersReturns(a core.Algorithm) bool {
-	all := parsed()
-	for _, name := range all[fileOf(a)].needsToReturn {
-		if all[name].returned {
-			return true
-		}
-	}
-	return false
+	s := newSelection(returning)
+	s.add(fileOf(a))
+	return slices.ContainsFunc(s.names, func(name string) bool { return parsed()[name].returned })
 }
 
 // scripts holds the scripts that have been asked for, by the names of their
@@ -195,21 +203,22 @@ var scripts sync.Map // of *Script
 // join returns the script of a driver and the files that it needs.
 func (s *selection) join(driver string) *Script {
 	s.names = append(s.names, driver)
-	id := fmt.Sprint(s.names, s.extra)
+	id := fmt.Sprint(s.names, s.extra) // a driver has one purpose
 	if known, ok := scripts.Load(id); ok {
 		return known.(*Script)
 	}
 	var b strings.Builder
 	for _, name := range s.names {
-		f := parsed()[name]
-		b.WriteString(f.take)
-		if s.returning {
-			b.WriteString(f.giveBack)
+		for _, purpose := range s.purposes() {
+			b.WriteString(parsed()[name].text[purpose])
 		}
 	}
 	text := b.String()
 	if !s.extra {
 		text = extraLine.ReplaceAllString(text, "")
+	}
+	if s.purpose != owing {
+		text = debtLine.ReplaceAllString(text, "")
 	}
 	script := &Script{Text: flatten(text), plain: text}
 	sum := sha1.Sum([]byte(script.Text))
@@ -218,27 +227,30 @@ func (s *selection) join(driver string) *Script {
 	return known.(*Script)
 }
 
-var extraLine = regexp.MustCompile(`(?m)^.* -- @extra\n`)
+var (
+	extraLine = regexp.MustCompile(`(?m)^.* -- @extra\n`)
+	debtLine  = regexp.MustCompile(`(?m)^.* -- @debt\n`)
+)
 
 // takeScript returns the script that takes charges of the rules.
 func takeScript(rules []core.Charge) *Script {
-	s := newSelection(false)
+	s := newSelection(taking)
 	s.extra = hasExtras(rules)
 	s.addAlgorithms(len(rules), func(i int) *core.Quota { return &rules[i].Quota })
 	return s.join("take.lua")
 }
 
 // newSelection returns the files that every script has.
-func newSelection(returning bool) *selection {
-	return &selection{names: []string{"bytes.lua", "state.lua"}, returning: returning}
+func newSelection(purpose int) *selection {
+	return &selection{names: []string{"bytes.lua", "state.lua"}, purpose: purpose}
 }
 
 // ResetScript returns the script that deletes the keys of a rule.
-func ResetScript() *Script { return newSelection(false).join("reset.lua") }
+func ResetScript() *Script { return newSelection(taking).join("reset.lua") }
 
 // LeaseScript returns the script that renews and releases leases.
 func LeaseScript() *Script {
-	s := newSelection(false)
+	s := newSelection(taking)
 	s.add(fileOf(core.Concurrency))
 	return s.join("lease.lua")
 }

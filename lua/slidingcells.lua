@@ -78,6 +78,15 @@ algorithms[2] = cells
 
 function cells.prepare(rule, params) rule.cells = tonumber(params) end
 
+-- @debt
+-- Takes units in the cell in which they were used, while it counts.
+function cells.owe(s, n, at)
+  local i = s.cell - floordiv(at, s.length) + 1
+  if i > s.keep then return false end
+  s.counts[i] = s.counts[i] + math.min(n, 281474976710655 - s.used)
+  return true
+end
+
 -- @return
 -- Gives back to the cell that the units were taken in, while it counts. Cells of
 -- another length give nothing back.

@@ -64,6 +64,17 @@ end
 local counter = small{decode = decode_counter, step = take_counter, later = counter_after, encode = encode_counter}
 algorithms[3] = counter
 
+-- @debt
+-- Takes units in the window in which they were used, if it is the current or the previous one.
+function counter.owe(s, n, at)
+  local mine = floordiv(at, s.rule.window)
+  n = math.min(n, 281474976710655 - s.current - s.previous)
+  if mine == s.at then s.current = s.current + n
+  elseif mine == s.at - 1 then s.previous = s.previous + n
+  else return false end
+  return true
+end
+
 -- @return
 -- Gives back to the window that the units were taken in, if it is the current or
 -- the previous one.

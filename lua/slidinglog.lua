@@ -167,6 +167,34 @@ end
 
 algorithms[0] = log
 
+-- @debt
+local function show_log(rule, value, now)
+  local form, width, modulus, read = SHORT, 4, 4294967296, u32
+  if not rule.short then form, width, modulus, read = LONG, 6, 281474976710656, u48 end
+  load_value(rule, now, 1, value, form, width, modulus, read)
+  return {room = room[1], more = more[1], reset = reset[1]}
+end
+
+-- Takes units that were used at a time, and keeps the newest `limit` of all. Rings become
+-- strings. For the rest see debts.lua.
+function log.charge(rule, value, now, n, at)
+  local ticks, newest, redates, width = '', 0, false, rule.short and 4 or 6
+  if value then
+    ticks, newest, redates = live_ticks(value, rule, now)
+    if not ticks then return nil, WRONG_VALUE end
+  end
+  if n > 0 and now - at < rule.window then
+    local i = count_until(ticks, width, newest, at) * width
+    newest = math.max(newest, at)
+    ticks = sub(ticks, 1, i) .. rep_many(sub(be56(at), 8 - width), math.min(n, rule.limit)) .. sub(ticks, i + 1)
+    ticks = sub(ticks, math.max(1, #ticks - rule.limit*width + 1))
+  elseif not redates then
+    return show_log(rule, value, now)
+  end
+  value = char(rule.short and SHORT or LONG) .. be56(newest) .. ticks
+  return show_log(rule, value, now), value, rule.window
+end
+
 -- @return
 -- Gives back the units of a time, from a log in one string or in a ring. Units
 -- ahead of now stay as they are: the next decision dates them now.

@@ -34,6 +34,14 @@ end
 local function floordiv(a, b) return (a - a % b) / b end
 local function ceildiv(a, b) return -floordiv(-a, b) end
 
+-- units that a bucket or queue may lack, debts included: what comes back in ten years,
+-- but at least its capacity
+local function owed_most(rule, capacity)
+  local most = muldiv(316224000000000, rule.limit, rule.window)
+  if most > 281474976710655 then most = 281474976710655 end
+  return most > capacity and most or capacity
+end
+
 -- An algorithm with a small state, one value for each key, has these functions.
 -- The state that decode makes has room, more and reset, as the columns of
 -- state.lua.

@@ -94,6 +94,7 @@ func compareBatches(t *testing.T, store *Store, clock *int64, schedules int) {
 			})
 			require.NoError(t, err)
 			compareLeases(t, store, random, fmt.Sprint("p", schedule), batch, model, now)
+			compareDebts(t, store, random, fmt.Sprint("p", schedule), rules, model, now)
 		}
 	}
 	t.Logf("%d schedules, %d decisions, %d of them refused", schedules, decisions, refused)
@@ -126,6 +127,47 @@ func compareLeases(t *testing.T, store *Store, random *rand.Rand, policy string,
 		require.Equal(t, want, held, "at %d: %+v", now-start, charges)
 	}
 }
+
+// compareDebts takes debts of some of the rules.
+func compareDebts(t *testing.T, store *Store, random *rand.Rand, policy string, rules []core.Charge, model map[string]core.State, now int64) {
+	if random.IntN(3) > 0 {
+		return
+	}
+	var charges []core.Charge
+	var states []core.State
+	for _, c := range randomBatch(random, rules)[0] {
+		if random.IntN(2) == 0 {
+			continue
+		}
+		c.Debt, c.Alone, c.Reserve = true, false, 0
+		c.Age = pickOf(random, 0, 0, 1, random.Int64N(c.Quota.Window), c.Quota.Window-1, c.Quota.Window, random.Int64N(1+c.Quota.Span()), now, core.MaxTime)
+		if c.Quota.Leases() && c.ID == 0 {
+			c.ID = 1
+		}
+		switch random.IntN(8) {
+		case 0:
+			c.Cost = pickOf(random, core.MaxCost, core.MaxCost-1, core.MaxLimit)
+		case 1:
+			c.Cost = 1 + random.Int64N(4*c.Quota.Limit)
+		}
+		charges = append(charges, c)
+		id := c.Rule + "/" + c.Key
+		if model[id] == nil {
+			model[id] = core.NewState(c.Quota.Algorithm)
+		}
+		states = append(states, model[id])
+	}
+	if len(charges) == 0 {
+		return
+	}
+	require.NoError(t, core.ValidateCharges(charges))
+	want := core.Decide(now, charges, states)
+	got, err := store.owe(t.Context(), policy, charges)
+	require.NoError(t, err, "%+v", charges)
+	require.Equal(t, want, got, "at %d: %+v", now-start, charges)
+}
+
+func pickOf(random *rand.Rand, numbers ...int64) int64 { return numbers[random.IntN(len(numbers))] }
 
 func randomRules(random *rand.Rand, name string) []core.Charge {
 	rules := make([]core.Charge, 1+random.IntN(3))
@@ -175,12 +217,12 @@ func randomQuota(random *rand.Rand, window int64) core.Quota {
 	case core.SlidingCells:
 		q.Cells = []int64{2, 3, 10, 60}[random.IntN(4)]
 	case core.TokenBucket:
-		q.Burst = 1 + random.Int64N(2*q.Limit)
+		q.Burst = min(1+random.Int64N(2*q.Limit), core.MaxLimit)
 		if random.IntN(2) == 0 {
 			q.Missing = random.Int64N(q.Burst + 1)
 		}
 	case core.LeakyBucket:
-		q.Burst = 1 + random.Int64N(2*q.Limit)
+		q.Burst = min(1+random.Int64N(2*q.Limit), core.MaxLimit)
 	case core.Concurrency:
 		q.Limit = min(q.Limit, core.MaxLeases)
 	case core.Distinct:

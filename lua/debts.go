@@ -1,0 +1,55 @@
+package lua
+
+import (
+	"fmt"
+
+	"github.com/routelimit/limit/core"
+)
+
+// Debts is a call that takes charges that are debts.
+type Debts struct {
+	Script *Script
+	Keys   []string
+	Args   []any
+}
+
+// NewDebts encodes a call of debts.lua for one policy. Prefix, now and grace are as for
+// [NewRules] and [Rules.Encode], and so are Args[1] and the end of Args, which are the
+// caller's.
+func NewDebts(prefix, policy, now string, grace int, charges []core.Charge) *Debts {
+	files := newSelection(owing)
+	l := &Debts{Args: []any{now, 0, grace}}
+	for i := range charges {
+		c := &charges[i]
+		params := ""
+		if !c.Quota.Identified() {
+			params = parameters(&c.Quota, now)
+		}
+		l.Keys = append(l.Keys, Key(prefix, policy, c.Rule, c.Key))
+		l.Args = append(l.Args, int(c.Quota.Algorithm), c.Quota.Limit, c.Quota.Window, params, c.Cost, c.Age, string(appendID(nil, c.ID)))
+	}
+	files.addAlgorithms(len(charges), func(i int) *core.Quota { return &charges[i].Quota })
+	l.Script = files.join("debts.lua")
+	return l
+}
+
+// Decode returns the decision on charges from the reply of the call, without the number
+// at its end. With an error none was taken.
+func (l *Debts) Decode(reply []int64, charges []core.Charge) (core.Decision, error) {
+	if len(reply) != 1+3*len(charges) || reply[0] < 0 || reply[0] > core.MaxTime {
+		return core.Decision{}, fmt.Errorf("%w: %d numbers for %d debts", ErrReply, len(reply), len(charges))
+	}
+	d := core.NewDecision(reply[0], len(charges))
+	d.Allowed = true
+	for i := range charges {
+		left, more, reset := reply[3*i+1], reply[3*i+2], reply[3*i+3]
+		switch {
+		case left < 0:
+			return core.Decision{}, wrong(-left, l.Keys[i])
+		case left > charges[i].Quota.Capacity() || more < 0 || more > maxSpan || reset < 0 || reset > maxSpan:
+			return core.Decision{}, fmt.Errorf("%w: %s makes no sense: %d", ErrValue, l.Keys[i], reply[3*i+1:3*i+4])
+		}
+		d.Outcomes()[i] = core.Outcome{Remaining: left, MoreAfter: more, ResetAfter: reset}
+	}
+	return d, nil
+}
