@@ -2,7 +2,7 @@ package limit
 
 import (
 	"cmp"
-	"errors"
+	"context"
 	"net/http"
 	"sync"
 
@@ -114,89 +114,18 @@ func (a *Adapter[C]) serve(p *version, w http.ResponseWriter, r *http.Request, c
 func (a *Adapter[C]) Decide(p *Policy, r *http.Request, c C, cost int64) (d Decision, err error) {
 	call := a.call(p.limiter, c)
 	defer a.done(call)
-	err = p.current.Load().decideHTTP(&d, r, call, cost, false)
-	return d, err
-}
-
-// serve is [Adapter.Serve] for every type of context.
-func (p *version) serve(w http.ResponseWriter, r *http.Request, from framework) error {
-	var d Decision
-	if err := p.decideHTTP(&d, r, from, 0, true); err != nil {
-		if p.waits && !errors.Is(err, ErrUndecided) {
-			w.WriteHeader(statusClientClosed)
-			return err
-		}
-		setUndecidedHeaders(w.Header())
-		return from.answer(w, r, err)
+	l := p.current.Load().enter(r, call)
+	l.cost = cost
+	if err = l.decide(false); err != nil {
+		p.limiter.failed(undecidedRequest, r, Decision{}, err)
+		return Decision{}, err
 	}
-	if p.leases {
-		defer d.Release() // whatever panics before the handler's end is settled
+	if d = l.decision; d.of.Holds() {
+		l.shared = true
+		d.of.OnLoss(nil, l.reportLoss)
 	}
-	var refusal *Refusal
-	if p.refusals != nil && !d.Allowed {
-		if refusal = d.refusal(); refusal != nil {
-			d.outcome = refusal.outcome()
-		}
-	}
-	if observers := p.limiter.observers.Load(); observers != nil {
-		notify(*observers, r, d, nil)
-	}
-	if d.screened() {
-		return serveScreened(w, r, from, &d)
-	}
-	h := w.Header()
-	stacked := len(h[headerPolicy]) > 0
-	setHeaders(h, &d)
-	if !d.Allowed {
-		if d.outcome != answered {
-			return refusal.meet(w, r, from, &d)
-		}
-		return from.answer(w, r, &RefusedError{Decision: d})
-	}
-	if d.Waited > 0 {
-		r = d.waited(r)
-	}
-	if p.watch != nil && p.watch.marks {
-		r = d.showMarks(w.Header(), r)
-	}
-	r, sampled := p.trace(r, d.route, stacked)
-	if sampled && p.byUser && from.user(r) == "" {
-		defer func() { p.noticeLateUser(r, from, d.Policy()) }()
-	}
-	if !p.leases && !p.settles && !p.queues {
-		_, err := from.next(r)
-		return err
-	}
-	return p.hold(w, r, from, d)
-}
-
-// hold calls Next for a request that may wait, holds leases, or is settled.
-func (p *version) hold(w http.ResponseWriter, r *http.Request, from framework, d Decision) error {
-	status := 0 // until Next returns
-	defer func() { d.done(from.recorder(), r, status) }()
-	if err := d.Wait(r.Context()); err != nil {
-		status = statusClientClosed
-		w.WriteHeader(status)
-		return err
-	}
-	r = d.lossContext(r)
-	var err error
-	status, err = from.next(r)
-	return err
-}
-
-// statusClientClosed is what logs show for a client that disconnected while it
-// waited. It is nginx's "client closed request"; no client reads it.
-const statusClientClosed = 499
-
-// A framework is what the flow asks of a request, whatever its adapter.
-type framework interface {
-	route() (method, pattern string)
-	pathValue(r *http.Request, name string) string
-	user(r *http.Request) string
-	next(r *http.Request) (status int, err error)
-	recorder() *response.Recorder
-	answer(w http.ResponseWriter, r *http.Request, err error) error
+	l.leave()
+	return d, nil
 }
 
 // A call is one request of an adapter. Calls are used again: one for each request
@@ -274,4 +203,44 @@ func (v *call[C]) answerByProgram(err error) (answered bool, _ error) {
 		return true, v.adapter.Fail(v.context, err)
 	}
 	return false, nil
+}
+
+// What a request is answered with is known when its response begins, and that may be
+// after Next: frameworks answer the errors of handlers outside the rules. One Recorder
+// watches the response of a request for all sets that settle by its status.
+
+// next calls Next, and finds the Recorder of the response: the one of a set around this
+// one, or a new one.
+func (v *call[C]) next(r *http.Request) (int, error) {
+	if v.writer == nil {
+		return v.adapter.Next(v.context, r)
+	}
+	if v.recorded = response.RecorderOf(r.Context(), v.writer); v.recorded != nil || v.adapter.Record == nil {
+		return v.adapter.Next(v.context, r)
+	}
+	if v.recorded = v.adapter.Record(v.context); v.recorded == nil {
+		return v.adapter.Next(v.context, r)
+	}
+	status, err := v.adapter.Next(v.context, response.WithRecorder(r, v.recorded))
+	if status != 0 && v.recorded.Status() == 0 {
+		answeredAtEnd(r.Context(), v.recorded, status)
+	}
+	return status, err
+}
+
+func (v *call[C]) recorder() *response.Recorder { return v.recorded }
+
+// answeredAtEnd records the status of a response that nothing has written when its request
+// ends. The context of a server ends with the request, but two others say nothing about
+// that end, and then only what is written counts: one that has ended because the client
+// disconnected, and one with a deadline, which ends with the middleware that made it.
+// Contexts without a server, such as those of tests, do not end.
+func answeredAtEnd(ctx context.Context, recorder *response.Recorder, status int) {
+	if ctx.Value(http.ServerContextKey) == nil {
+		recorder.Answered(status)
+		return
+	}
+	if _, derived := ctx.Deadline(); !derived && ctx.Err() == nil {
+		context.AfterFunc(ctx, func() { recorder.Answered(status) })
+	}
 }

@@ -115,6 +115,13 @@ func (r Rule) leases() bool {
 // costs and settlements of a request in units are not for it.
 func (r *Rule) noQuota() bool { return r.Algorithm == Ban || r.Algorithm == Distinct }
 
+func (r *Rule) bars() bool           { return r.Algorithm == Ban }
+func (r *Rule) distinct() bool       { return r.Algorithm == Distinct }
+func (r *Rule) values() *KeyResolver { return &r.Values }
+func (r *Rule) shadow() bool         { return r.Shadow }
+func (r *Rule) enforced() int        { return r.Enforced }
+func (r *Rule) replaces() string     { return r.Replaces }
+
 func (r Rule) queues() bool {
 	q := r.quota()
 	return q.Queues()

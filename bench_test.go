@@ -20,11 +20,12 @@ func BenchmarkTake(b *testing.B) {
 	b.Run("store", func(b *testing.B) {
 		store := memstore.New(nil)
 		quota := core.Quota{Limit: limits, Window: 1000}
-		charges := []core.Charge{{Rule: "per-user-1ms", Key: "alice", Quota: quota, Cost: 1}, {Rule: "global-1ms", Quota: quota, Cost: 1}}
+		asks := []core.Ask{{Charges: []core.Charge{{Policy: "p", Rule: "per-user-1ms", Key: "alice", Quota: quota, Cost: 1},
+			{Policy: "p", Rule: "global-1ms", Quota: quota, Cost: 1}}}}
 		b.ReportAllocs()
 		for b.Loop() {
-			if d, err := store.Take(b.Context(), "p", charges); err != nil || !d.Allowed {
-				b.Fatal(d, err)
+			if err := store.Take(b.Context(), asks); err != nil || !asks[0].Decision.Allowed {
+				b.Fatal(asks, err)
 			}
 		}
 	})

@@ -70,7 +70,7 @@ func TestChangeOfEverything(t *testing.T) {
 	}
 	stop.Store(true)
 	done.Wait()
-	assert.Zero(t, l.queues.Len())
+	assert.Zero(t, l.engine.Queues.Len())
 	require.NoError(t, l.Change(Named("p", MustParse("c: 2/30s global concurrency").Rules()...)))
 	d, err := mustPolicy(l, declared).Take(t.Context(), Request{Cost: 2})
 	require.NoError(t, err)

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"strings"
 	"time"
 
 	"github.com/routelimit/limit/core"
@@ -18,7 +16,7 @@ type Diagnosis = core.Diagnosis
 
 // Check returns what is wrong before the first request: a store that cannot be reached
 // or written, evicts keys, or withholds information that the store needs, and quotas in
-// memory although several instances seem to run. Call it before the program serves:
+// memory although the program has several instances. Call it before the program serves:
 //
 //	if err := limiter.Check(ctx); err != nil {
 //		log.Fatal(err)
@@ -36,7 +34,7 @@ func (l *Limiter) Check(ctx context.Context) error {
 		return err
 	}
 	var found []error
-	for _, err := range append(errorsOf(core.Check(ctx, l.store)), l.checkMemory()) {
+	for _, err := range append(errorsOf(core.Check(ctx, l.engine.Store)), l.checkMemory()) {
 		var d *Diagnosis
 		if err != nil && !(errors.As(err, &d) && l.lines.Silent(d.Code)) {
 			found = append(found, err)
@@ -53,64 +51,15 @@ func errorsOf(err error) []error {
 	return []error{err}
 }
 
-// checkMemory returns an error if quotas are in memory, and several instances seem to
-// run.
+// checkMemory returns an error if quotas are in memory, and the program says that it has
+// several instances.
 func (l *Limiter) checkMemory() error {
-	if !l.inMemory {
+	if !l.engine.InMemory || l.options.Instances <= 1 {
 		return nil
 	}
-	sign := fmt.Sprintf("limit.Options.Instances is %d", l.options.Instances)
-	if l.options.Instances == 0 {
-		sign = severalInstances(os.Getenv)
-	}
-	if l.options.Instances == 1 || sign == "" {
-		return nil
-	}
-	return &Diagnosis{Code: notice.SeveralMemories, Err: fmt.Errorf("limit: the quotas are in memory, and several instances seem to run (%s): "+
-		"each admits the full limit; share the quotas with package redisstore, or set limit.Options.Instances to 1 if this is the only one", sign)}
+	return &Diagnosis{Code: notice.SeveralMemories, Err: fmt.Errorf("limit: the quotas are in memory, and limit.Options.Instances is %d: "+
+		"each instance admits the full limit; share the quotas with package redisstore, or leave out Instances", l.options.Instances)}
 }
-
-// severalInstances returns what in the environment of the process says that there are
-// others: a number of this instance above the first, or a platform that runs several
-// unless it is told not to. It returns "" for everything else.
-func severalInstances(env func(string) string) string {
-	for _, index := range []string{"CF_INSTANCE_INDEX", "NOMAD_ALLOC_INDEX"} {
-		if v := env(index); v != "" && v != "0" {
-			return index + " is " + v
-		}
-	}
-	if dyno := env("DYNO"); strings.HasPrefix(dyno, "web.") && dyno != "web.1" {
-		return "DYNO is " + dyno
-	}
-	for _, platform := range []string{"AWS_LAMBDA_FUNCTION_NAME", "FUNCTIONS_WORKER_RUNTIME", "K_SERVICE", "GAE_INSTANCE", "FLY_MACHINE_ID"} {
-		if env(platform) != "" {
-			return platform + " is set"
-		}
-	}
-	if pod := env("HOSTNAME"); env("KUBERNETES_SERVICE_HOST") != "" && replicated(pod) {
-		return "HOSTNAME is " + pod + ", a pod of a Deployment or not the first of a StatefulSet"
-	}
-	return ""
-}
-
-// replicated reports whether the name of a pod is one of a Deployment, such as
-// web-5d4f9c7b8-x2x7k, or of a StatefulSet above its first, such as web-1.
-func replicated(pod string) bool {
-	parts := strings.Split(pod, "-")
-	last := parts[len(parts)-1]
-	if len(parts) > 1 && strings.Trim(last, "0123456789") == "" && len(last) < 4 && last != "" && last != "0" {
-		return true
-	}
-	if len(parts) < 3 || len(last) != 5 || !random(last) {
-		return false
-	}
-	hash := parts[len(parts)-2] // of the ReplicaSet; a CronJob has the time there, in digits
-	return len(hash) >= 6 && random(hash) && strings.Trim(hash, "0123456789") != ""
-}
-
-// random reports whether Kubernetes may have chosen a part of a name: it leaves out
-// vowels, and digits that look like them.
-func random(part string) bool { return strings.Trim(part, "bcdfghjklmnpqrstvwxz2456789") == "" }
 
 // What to look at after the next decision.
 const (
@@ -131,7 +80,7 @@ func (l *Limiter) lookOnce(look uint32, mode core.Mode) {
 }
 
 func (l *Limiter) lookAtStore() {
-	if l.inMemory {
+	if l.engine.InMemory {
 		l.logProblems(l.checkMemory())
 		return
 	}
@@ -139,7 +88,7 @@ func (l *Limiter) lookAtStore() {
 		defer func() { _ = recover() }() // a store's: a panic in this goroutine would end the program
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		l.logProblems(core.Check(ctx, l.store))
+		l.logProblems(core.Check(ctx, l.engine.Store))
 	}()
 }
 

@@ -274,7 +274,7 @@ func TestWaitOfRequests(t *testing.T) {
 		}
 		assert.Equal(t, []string{"first0", "critical0", "critical1", "critical2", "background0", "critical3", "default0", "default1", "default2",
 			"default3", "background1", "background2", "background3"}, order)
-		assert.Zero(t, limiter.queues.Len())
+		assert.Zero(t, limiter.engine.Queues.Len())
 	})
 }
 

@@ -7,8 +7,6 @@ import (
 	"iter"
 	"slices"
 	"strings"
-
-	"github.com/routelimit/limit/core"
 )
 
 // Policies returns the policies that decide now, by the name that [Decision.Policy]
@@ -36,7 +34,7 @@ func (l *Limiter) policyRoutes() (list []policyRoute) {
 	}
 	l.mu.Unlock()
 	slices.SortStableFunc(list, func(a, b policyRoute) int {
-		return cmp.Or(strings.Compare(a.route.name, b.route.name), cmp.Compare(a.policy.number, b.policy.number))
+		return cmp.Or(strings.Compare(a.route.name, b.route.name), cmp.Compare(a.route.number, b.route.number))
 	})
 	return list
 }
@@ -52,27 +50,20 @@ func (l *Limiter) Peek(ctx context.Context, policy, rule, key, plan string) (Rul
 	if err != nil {
 		return RuleDecision{}, err
 	}
-	p, s := of.policy, of.route.scratch()
-	defer of.route.put(s)
-	for n := range s.charges {
-		s.charges[n].Key = key
+	p := of.policy
+	run := of.route.plan.Load().Begin()
+	defer run.End()
+	for n := range run.Charges {
+		run.Charges[n].Key = key
 	}
-	s.caller = caller{terms: p.usual, class: p.defaultClass}
-	p.distinguish(s, of.route, profile{plan: plan})
-	charge := s.free().charges[i : i+1]
-	if p.leases {
-		nameLeases(charge)
+	terms := p.distinguish(run, of.route, &profile{plan: plan})
+	run.Caller.Exempt = 0
+	var d Decision
+	if err := run.LookAt(ctx, i, &d.of); err != nil {
+		return RuleDecision{}, err
 	}
-	decided, err := l.store.Take(ctx, of.route.stored, charge)
-	if err != nil {
-		return RuleDecision{}, fmt.Errorf("%w: %w", ErrUndecided, err)
-	}
-	d := Decision{core: core.NewDecision(decided.At, len(p.names)), caller: s.caller}
-	d.describe(p, of.route)
-	d.keys.keep(s.charges)
-	outcome := &d.core.Outcomes()[i]
-	*outcome = decided.Outcomes()[0]
-	askForOne(outcome, charge[0].Reserve)
+	d.of.Outcomes()[i].Need(1 + d.of.Caller.Reserve(i))
+	d.describe(p, of.route, terms)
 	return d.rule(i), nil
 }
 
@@ -89,15 +80,7 @@ func (l *Limiter) Reset(ctx context.Context, policy, rule, key string) error {
 	if r := &of.policy.set.rules[i]; r.leases() {
 		return &RuleError{Rule: r.String(), Problem: "requests in flight cannot be reset: their leases end with them"}
 	}
-	charge := (*of.route.charges.Load())[i].Rule
-	for _, name := range of.policy.stateNames(i) {
-		name = charge + strings.TrimPrefix(name, of.policy.names[i]) // see distinguish
-		if err := l.store.Reset(ctx, of.route.stored, name, key); err != nil {
-			return fmt.Errorf("%w: reset of rule %q: %w", ErrUndecided, rule, err)
-		}
-		l.refilled(of.route.stored, name, key)
-	}
-	return nil
+	return l.reset(ctx, of.policy.states(of.route, i, key))
 }
 
 // find returns the policy of a name on its route, and the index of its rule.
@@ -114,7 +97,7 @@ func (l *Limiter) find(policy, rule string) (found policyRoute, index int, err e
 		case i < 0:
 		case found.route == nil:
 			found, index = of, i
-		case found.route.stored != of.route.stored || (*found.route.charges.Load())[index].Rule != (*of.route.charges.Load())[i].Rule:
+		case found.route.stored != of.route.stored || found.route.variant(index) != of.route.variant(i):
 			return found, 0, &RuleError{Problem: fmt.Sprintf("policy %q has two different rules %q: give one of them a Name", policy, rule)}
 		}
 	}

@@ -26,9 +26,9 @@ func resolve(k KeyResolver, s *seen, options Options) string {
 	return k.resolve(s.source(options).value)
 }
 
-func (s *seen) source(options Options) *source {
+func (s *seen) source(options Options) *layer {
 	l := &Limiter{options: options}
-	return &source{limiter: l, request: s.request, framework: s.call(l, s.request)}
+	return &layer{version: &version{Policy: &Policy{limiter: l}}, request: s.request, framework: s.call(l, s.request)}
 }
 
 // request returns one from 203.0.113.9, with headers as "Name: value".

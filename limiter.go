@@ -41,9 +41,9 @@ import (
 	"time"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/engine"
 	"github.com/routelimit/limit/internal/grammar"
 	"github.com/routelimit/limit/internal/notice"
-	"github.com/routelimit/limit/internal/waiting"
 	"github.com/routelimit/limit/stores/guard"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/prefetch"
@@ -53,17 +53,12 @@ import (
 // A Limiter keeps the quotas of policies in one store. Make it with [New], once
 // for a program. It is safe for concurrent use.
 type Limiter struct {
-	store     core.Store
-	inMemory  bool // whether the store is that of package memstore
+	engine    engine.Engine
 	options   Options
 	lines     notice.Log
-	queues    waiting.Queues
 	notices   notices
-	versions  atomic.Uint64               // of policies, so far
+	made      atomic.Uint64               // routes, so far
 	observers atomic.Pointer[[]*observer] // nil if nothing observes: see Observe
-	traces    atomic.Int32                // requests left to trace on any route: see version.trace
-
-	reserved, settled atomic.Int64 // see Stats
 
 	mu      sync.Mutex
 	named   map[string]*Policy       // that were declared
@@ -204,7 +199,7 @@ const (
 
 // ErrUndecided is wrapped by the errors of requests that could not be decided:
 // the store failed, or a Cost was negative.
-var ErrUndecided = errors.New("limit: could not decide")
+var ErrUndecided = engine.ErrUndecided
 
 // New returns a Limiter that keeps its quotas in store. A nil store means a
 // memory store, which only this process uses. Nil options mean the zero Options.
@@ -231,12 +226,11 @@ func New(store core.Store, options *Options) *Limiter {
 	if l.options.Observe != nil {
 		l.Observe(l.options.Observe)
 	}
-	l.queues.Requests = cmp.Or(l.options.Waiters, defaultTotalWaiters)
-	l.queues.Polls = min(mostPolls, allPolls/max(1, l.options.Instances))
-	l.store = decorated(store, &l.options)
-	_, l.inMemory = l.store.(*memstore.Store)
+	l.engine.Queues.Requests = cmp.Or(l.options.Waiters, defaultTotalWaiters)
+	l.engine.Queues.Polls = min(mostPolls, allPolls/max(1, l.options.Instances))
+	l.engine.Store = decorated(store, &l.options)
+	_, l.engine.InMemory = l.engine.Store.(*memstore.Store)
 	l.notices.look.Store(lookAtStore)
-	l.notices.limiterPerRequest(l.log())
 	return l
 }
 

@@ -37,7 +37,9 @@ func (l *Limiter) setObservers(change func([]*observer) []*observer) {
 	if now := l.observers.Load(); now != nil {
 		list = slices.Clone(*now)
 	}
-	if list = change(list); len(list) == 0 {
+	list = change(list)
+	l.engine.Timed.Store(len(list) > 0)
+	if len(list) == 0 {
 		l.observers.Store(nil)
 		return
 	}

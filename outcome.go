@@ -1,12 +1,5 @@
 package limit
 
-import (
-	"context"
-	"net/http"
-
-	"github.com/routelimit/limit/internal/response"
-)
-
 // An outcome is what a caller meets, from the mildest to the strictest.
 type outcome uint8
 
@@ -47,12 +40,9 @@ func (d *Decision) refusal() *Refusal {
 		return nil
 	}
 	var strictest *Refusal
-	for i := range d.core.Outcomes() {
+	for i := range d.of.Outcomes() {
 		r := &d.policy.refusals[i]
-		if !d.refuses(i) {
-			continue
-		}
-		if strictest == nil || r.strictness() > strictest.strictness() {
+		if d.of.Refuses(i) && (strictest == nil || r.strictness() > strictest.strictness()) {
 			strictest = r
 		}
 	}
@@ -60,11 +50,13 @@ func (d *Decision) refusal() *Refusal {
 }
 
 // Outcome returns what the caller met: "admitted", "refused", "redirected",
-// "degraded" or "marked". A refused decision of [Policy.Take] or [Adapter.Decide] is
+// "degraded" or "marked"; "" for the zero Decision. A refused decision of [Policy.Take] or [Adapter.Decide] is
 // "refused", whatever the [Refusal] of its rules.
 func (d Decision) Outcome() string {
 	switch {
-	case d.Allowed && d.Marked() != nil:
+	case d.route == nil:
+		return ""
+	case d.Allowed && d.namesOf((*Decision).marks) != nil:
 		return "marked"
 	case d.Allowed:
 		return "admitted"
@@ -74,29 +66,9 @@ func (d Decision) Outcome() string {
 	return outcomes[d.outcome]
 }
 
-type degradedKey struct{}
-
-// Degraded reports whether the Degrade of a [Refusal] let a request reach its handler,
-// which should then do less work. Pass the context of the request.
-func Degraded(ctx context.Context) bool { return ctx.Value(degradedKey{}) != nil }
-
-// meet answers a refused request as r says, unless that is an answer with a status.
-// Headers are set.
-func (r *Refusal) meet(w http.ResponseWriter, request *http.Request, from framework, d *Decision) error {
-	if d.outcome == redirected {
-		w.Header()["Location"] = []string{r.Redirect}
-		status := r.Status
-		if status == 0 {
-			status = http.StatusSeeOther
-		}
-		w.WriteHeader(status)
-		return &RefusedError{Decision: *d}
-	}
-	request = request.WithContext(context.WithValue(request.Context(), degradedKey{}, true))
-	if r.Fallback == nil {
-		_, err := from.next(request)
-		return err
-	}
-	response.WithDefault(w, http.StatusOK, func(w http.ResponseWriter) { r.Fallback.ServeHTTP(w, request) })
-	return &RefusedError{Decision: *d}
+// Degraded reports whether the Degrade of a [Refusal] let the request reach its handler,
+// which should then do less work. From [DecisionFrom], it covers the sets around this one
+// too.
+func (d Decision) Degraded() bool {
+	return d.outcome == degraded || d.outer != nil && d.outer.decision.Degraded()
 }

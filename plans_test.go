@@ -33,9 +33,9 @@ type storeCalls struct {
 	n int
 }
 
-func (s *storeCalls) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+func (s *storeCalls) Take(ctx context.Context, asks []core.Ask) error {
 	s.n++
-	return s.Store.Take(ctx, policy, charges)
+	return s.Store.Take(ctx, asks)
 }
 
 // TestPlans has callers on plans, with overrides and with neither, until they are
@@ -323,12 +323,12 @@ type failingStore struct {
 	n     int
 }
 
-func (s *failingStore) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+func (s *failingStore) Take(ctx context.Context, asks []core.Ask) error {
 	s.n++
 	if s.fails {
-		return core.Decision{}, core.ErrUnavailable
+		return core.ErrUnavailable
 	}
-	return s.Store.Take(ctx, policy, charges)
+	return s.Store.Take(ctx, asks)
 }
 
 // TestPlansDecorated has callers on two plans share a key, behind a memory of refusals

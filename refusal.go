@@ -100,8 +100,8 @@ func appendDocument(b []byte, status int, err error) []byte {
 	if byRules {
 		b = append(b, `,"violated-policies":[`...)
 		separator := `"`
-		for i := range refused.Decision.core.Outcomes() {
-			if refused.Decision.refuses(i) {
+		for i := range refused.Decision.of.Outcomes() {
+			if refused.Decision.of.Refuses(i) {
 				b = append(append(append(b, separator...), refused.Decision.policy.names[i]...), '"')
 				separator = `,"`
 			}

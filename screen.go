@@ -3,9 +3,7 @@ package limit
 import (
 	"net/http"
 	"net/netip"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/routelimit/limit/internal/notice"
 )
@@ -55,43 +53,4 @@ func (l *Limiter) noticeListedUsers(user string) {
 		notice.Write(l.log(), notice.NoListedUsers, "limit: Exempt or Bar asks for users, and no request had one so far, so entries of users have no effect: "+
 			"set limit.Options.User or the User of your adapter, and put authentication before the rules", 0, "requests", userlessAfter)
 	}
-}
-
-// screen decides a request that no rule is asked about: it admits one that
-// [Options].Exempt exempts, and refuses one that [Options].Bar bars. It reports
-// whether it has decided.
-func (l *Limiter) screen(d *Decision, r *http.Request, from framework, route *route) bool {
-	o := &l.options
-	c := Client{r, l, from}
-	switch {
-	case o.Exempt != nil && o.Exempt(c):
-		d.Allowed, d.Mode = true, ModeExempt
-	case o.Bar != nil:
-		if d.RetryAfter = max(0, o.Bar(c)); d.RetryAfter == 0 {
-			return false
-		}
-		d.Mode = ModeBarred
-	default:
-		return false
-	}
-	d.At = time.Now()
-	d.route = route // and no policy, since the decision has no rules
-	return true
-}
-
-// screened reports whether the decision is one of screen.
-func (d *Decision) screened() bool { return d.Mode == ModeExempt || d.Mode == ModeBarred }
-
-// serveScreened is the end of [Adapter.Serve] for a screened request.
-func serveScreened(w http.ResponseWriter, r *http.Request, from framework, d *Decision) error {
-	if d.Allowed {
-		_, err := from.next(r)
-		return err
-	}
-	h := w.Header()
-	h["Cache-Control"] = []string{"no-store"}
-	if d.RetryAfter != Never {
-		h["Retry-After"] = []string{strconv.FormatInt(d.retrySeconds(), 10)}
-	}
-	return from.answer(w, r, &RefusedError{Decision: *d})
 }

@@ -138,7 +138,7 @@ func TestSilence(t *testing.T) {
 		"LIMIT-204": {store: full(t), serve: func(l *limit.Limiter) { routed(l.Limit(perIP)(answer), "GET /") }},
 		"LIMIT-205": {store: failing{err: core.ErrUnavailable}, serve: func(l *limit.Limiter) { routed(l.Limit(perIP)(answer), "GET /") }},
 	} {
-		for _, silence := range [][]string{nil, {"LIMIT-104"}, {"LIMIT-104", code}} {
+		for _, silence := range [][]string{nil, {"LIMIT-103"}, {"LIMIT-103", code}} {
 			book := new(logbook.Book)
 			o := test.options
 			o.Log, o.Silence = book.Log(), silence

@@ -26,12 +26,12 @@ type Stats struct {
 // Stats returns the state of the limiter. It does not block, and is safe for concurrent
 // use. Its fields are read one after the other.
 func (l *Limiter) Stats() Stats {
-	settled := l.settled.Load() // first, so that it is never above Reserved
+	reserved, settled := l.engine.Reservations()
 	return Stats{
-		Waiters:     l.queues.Len(),
-		Unavailable: core.Unavailable(l.store),
-		Blocked:     core.Blocked(l.store),
-		Reserved:    l.reserved.Load(),
+		Waiters:     l.engine.Queues.Len(),
+		Unavailable: core.Unavailable(l.engine.Store),
+		Blocked:     core.Blocked(l.engine.Store),
+		Reserved:    reserved,
 		Settled:     settled,
 	}
 }

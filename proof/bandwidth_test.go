@@ -42,9 +42,9 @@ type askedStore struct {
 	asked atomic.Int64
 }
 
-func (s *askedStore) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+func (s *askedStore) Take(ctx context.Context, asks []core.Ask) error {
 	s.asked.Add(1)
-	return s.Store.Take(ctx, policy, charges)
+	return s.Store.Take(ctx, asks)
 }
 
 // endless is a body without an end.

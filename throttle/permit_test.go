@@ -175,8 +175,8 @@ type failing struct {
 	err error
 }
 
-func (f failing) Take(context.Context, string, []core.Charge) (core.Decision, error) {
-	return core.Decision{}, f.err
+func (f failing) Take(context.Context, []core.Ask) error {
+	return f.err
 }
 
 // TestThrottleShares has one of many instances go on alone with a body whose

@@ -33,9 +33,9 @@ type instance struct {
 	core.Store
 }
 
-func (i *instance) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+func (i *instance) Take(ctx context.Context, asks []core.Ask) error {
 	i.calls++
-	return i.Store.Take(ctx, policy, charges)
+	return i.Store.Take(ctx, asks)
 }
 
 func start(t testing.TB, addr string) *instance {

@@ -30,11 +30,11 @@ type failing struct {
 	err  error
 }
 
-func (f *failing) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+func (f *failing) Take(ctx context.Context, asks []core.Ask) error {
 	if f.err != nil {
-		return core.Decision{}, f.err
+		return f.err
 	}
-	d, err := f.Store.Take(ctx, policy, charges)
+	d, err := f.Store.Take(ctx, asks)
 	d.Mode = f.mode
 	return d, err
 }

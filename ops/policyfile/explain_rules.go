@@ -166,9 +166,9 @@ type recorder struct {
 	charges []core.Charge
 }
 
-func (s *recorder) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+func (s *recorder) Take(ctx context.Context, asks []core.Ask) error {
 	s.charges = append(s.charges[:0], charges...)
-	return s.Store.Take(ctx, policy, charges)
+	return s.Store.Take(ctx, asks)
 }
 
 // refused says what a request meets that a rule refuses.

@@ -207,8 +207,8 @@ type failing struct {
 	err error
 }
 
-func (f failing) Take(context.Context, string, []core.Charge) (core.Decision, error) {
-	return core.Decision{}, f.err
+func (f failing) Take(context.Context, []core.Ask) error {
+	return f.err
 }
 
 // watch returns an interceptor that keeps the errors of unary calls.

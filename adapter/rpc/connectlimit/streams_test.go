@@ -66,7 +66,7 @@ func TestLeases(t *testing.T) {
 			c.call().refused("global-concurrency")
 			require.Zero(t, left(t, limiter), "a refused call releases nothing")
 			assert.NoError(t, server.Err())
-			assert.NotNil(t, limit.Lost(server), "the handler can learn that its lease is lost")
+			assert.NotNil(t, limit.DecisionFrom(server).Lost(), "the handler can learn that its lease is lost")
 
 			test.end(stream, cancel)
 			if _, err := stream.Receive(); !errors.Is(err, io.EOF) {

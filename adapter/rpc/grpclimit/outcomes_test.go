@@ -26,7 +26,7 @@ func once(r limit.Refusal) limit.RuleSet {
 func TestDegrades(t *testing.T) {
 	s, seen := new(service), []bool(nil)
 	s.unary = func(ctx context.Context) error {
-		seen = append(seen, limit.Degraded(ctx))
+		seen = append(seen, limit.DecisionFrom(ctx).Degraded())
 		return nil
 	}
 	c := serve(t, s, both(grpclimit.New(limit.New(nil, nil)), once(limit.Refusal{Degrade: true}))...)

@@ -105,7 +105,7 @@ func TestLeaseOfPanic(t *testing.T) {
 func TestLost(t *testing.T) {
 	lost := make(chan bool, 1)
 	c := serve(t, &service{stream: func(stream testgrpc.TestService_FullDuplexCallServer) error {
-		lost <- limit.Lost(stream.Context()) != nil
+		lost <- limit.DecisionFrom(stream.Context()).Lost() != nil
 		return nil
 	}}, both(grpclimit.New(limit.New(nil, nil)), slots)...)
 	c.duplex(t.Context()).admitted()

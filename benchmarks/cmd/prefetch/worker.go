@@ -55,9 +55,9 @@ type counted struct {
 	calls, taken, returned atomic.Int64
 }
 
-func (c *counted) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+func (c *counted) Take(ctx context.Context, asks []core.Ask) error {
 	cost := charges[0].Cost
-	d, err := c.Store.Take(ctx, policy, charges)
+	d, err := c.Store.Take(ctx, asks)
 	if c.on.Load() {
 		c.calls.Add(1)
 		if d.Allowed {
@@ -67,8 +67,8 @@ func (c *counted) Take(ctx context.Context, policy string, charges []core.Charge
 	return d, err
 }
 
-func (c *counted) Return(ctx context.Context, policy string, returns []core.Return) ([]int64, error) {
-	given, err := c.Store.Return(ctx, policy, returns)
+func (c *counted) Return(ctx context.Context, returns []core.Return) ([]core.Returned, error) {
+	given, err := c.Store.Return(ctx, returns)
 	if err == nil && c.on.Load() {
 		c.calls.Add(1)
 		c.returned.Add(given[0])

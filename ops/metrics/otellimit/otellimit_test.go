@@ -35,12 +35,12 @@ type store struct {
 	err error
 }
 
-func (s *store) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+func (s *store) Take(ctx context.Context, asks []core.Ask) error {
 	time.Sleep(time.Millisecond)
 	if s.err != nil {
-		return core.Decision{}, s.err
+		return s.err
 	}
-	return s.Store.Take(ctx, policy, charges)
+	return s.Store.Take(ctx, asks)
 }
 
 func meters() (*sdkmetric.MeterProvider, *sdkmetric.ManualReader) {

@@ -32,11 +32,11 @@ type store struct {
 	err error
 }
 
-func (s *store) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+func (s *store) Take(ctx context.Context, asks []core.Ask) error {
 	if s.err != nil {
-		return core.Decision{}, s.err
+		return s.err
 	}
-	return s.Store.Take(ctx, policy, charges)
+	return s.Store.Take(ctx, asks)
 }
 
 // TestObserve counts the decisions of requests, whose paths must not become labels.
@@ -256,9 +256,9 @@ func TestRatiosInOutage(t *testing.T) {
 // A slow store takes a millisecond for each decision.
 type slow struct{ core.Store }
 
-func (s *slow) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+func (s *slow) Take(ctx context.Context, asks []core.Ask) error {
 	time.Sleep(time.Millisecond)
-	return s.Store.Take(ctx, policy, charges)
+	return s.Store.Take(ctx, asks)
 }
 
 // histogram returns the first histogram of a name.

@@ -28,7 +28,7 @@ func askScript(ctx context.Context, client *redis.Client, prefix string, n *Node
 	store := redisstore.New(client, &redisstore.Options{Prefix: prefix, Timeout: client.Options().ReadTimeout})
 	charges := []core.Charge{{Rule: ownRule, Key: ownKey, Quota: core.Quota{Limit: 1, Window: time.Second.Microseconds()}}}
 	policy := ownPolicy
-	_, err := store.Take(ctx, policy, charges)
+	_, err := store.Take(ctx, asks)
 	for i := 1; redis.HasErrorPrefix(err, "MOVED"); i++ { // the slot is on another node
 		if i > 500 {
 			n.ScriptErr = "found no policy with a slot on this node"
@@ -36,13 +36,13 @@ func askScript(ctx context.Context, client *redis.Client, prefix string, n *Node
 			return
 		}
 		policy = fmt.Sprint(ownPolicy, " ", i)
-		_, err = store.Take(ctx, policy, charges)
+		_, err = store.Take(ctx, asks)
 	}
 	if err != nil {
 		n.ScriptErr = err.Error()
 	} else {
 		n.Script, n.ScriptErr = measure(func() error {
-			_, err := store.Take(ctx, policy, charges)
+			_, err := store.Take(ctx, asks)
 			return err
 		})
 	}

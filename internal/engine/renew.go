@@ -1,4 +1,4 @@
-package limit
+package engine
 
 import (
 	lists "container/list"
@@ -12,15 +12,14 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// renewals renews the leases of a route, as many as possible in one call. It has a
+// renewals renews the leases of a plan, as many as possible in one call. It has a
 // timer while there are leases, and a goroutine while a call is in flight. There is at
 // most one such call, so leases that were taken at the same time do not crowd out the
 // calls of requests.
 type renewals struct {
-	store  core.Store
-	policy string
-	every  time.Duration // a third of the shortest Window
-	timer  *time.Timer
+	store core.Store
+	every time.Duration // a third of the shortest Window
+	timer *time.Timer
 
 	mu     sync.Mutex
 	leases lists.List // of *lease, by due
@@ -32,11 +31,11 @@ type renewals struct {
 // spreads the calls of this process and of others.
 const early = 4
 
-func (r *renewals) setUp(store core.Store, policy string, rules []core.Charge) {
-	r.store, r.policy = store, policy
+func (r *renewals) setUp(store core.Store, rules []Rule) {
+	r.store = store
 	for i := range rules {
-		if q := &rules[i].Quota; q.Leases() && (r.every == 0 || micros(q.Window)/3 < r.every) {
-			r.every = micros(q.Window) / 3
+		if q := &rules[i].Charge.Quota; q.Leases() && (r.every == 0 || Micros(q.Window)/3 < r.every) {
+			r.every = Micros(q.Window) / 3
 		}
 	}
 }
@@ -131,7 +130,7 @@ func (r *renewals) renew() {
 		}
 		if known || !slices.Contains(mine, false) {
 			l.renewed, l.failed, l.due = began, false, began.Add(r.every)
-			l.keep(mine)
+			l.keepHeld(mine)
 		} else {
 			l.checkOverdue(err)
 			l.failed, l.due = true, began.Add(r.every)
@@ -155,11 +154,8 @@ func (r *renewals) ask(charges []core.Charge, until time.Time) (held []bool, err
 	}()
 	ctx, cancel := context.WithDeadline(context.Background(), until)
 	defer cancel()
-	return r.store.Renew(ctx, r.policy, charges)
+	return r.store.Renew(ctx, charges)
 }
-
-// end returns when l is lost unless it is renewed.
-func (l *lease) end() time.Time { return l.renewed.Add(l.window) }
 
 // batch takes the leases out that one call renews at a time, with their charges.
 func (r *renewals) batch(now time.Time) (batch []*lease, charges []core.Charge) {
