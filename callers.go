@@ -94,7 +94,7 @@ func newExemption(l *Limiter, r *Rule) (e exemption) {
 			e.classes |= 1 << l.class(value)
 		}
 	}
-	e.charge = &core.Charge{Rule: r.name() + quotaSuffix + quotaSuffix, Quota: core.Quota{Algorithm: FixedWindow, Limit: 1, Window: core.MaxWindow}}
+	e.charge = &core.Charge{Rule: r.name() + quotaSuffix + quotaSuffix, Quota: core.Quota{Algorithm: core.FixedWindow, Limit: 1, Window: core.MaxWindow}}
 	return e
 }
 
@@ -215,8 +215,9 @@ func (p *version) override(s *scratch, route *route) {
 			continue
 		}
 		rule := &p.set.rules[i]
-		limit := min(said, rule.Algorithm.MaxLimit())
-		quota := rule.withLimit(limit).quota()
+		limit := min(said, rule.algorithm().MaxLimit())
+		given := rule.withLimit(limit)
+		quota := given.quota()
 		if quota.Validate() != nil {
 			limit = 0
 		}

@@ -103,7 +103,7 @@ func (s *source) value(k *KeyResolver) string {
 // costOf returns what the request costs of a rule.
 func (s *source) costOf(rule *Rule) (int64, error) {
 	switch {
-	case rule.Algorithm == Ban && rule.Cost.fn == nil:
+	case rule.bars() && rule.Cost.fn == nil:
 		return 0, nil
 	case s.cost != 0:
 		return validCost(s.cost)
@@ -161,7 +161,7 @@ func (p *version) chargeRequest(s *scratch, r *Request) error {
 	}
 	for i := range s.charges {
 		cost := max(1, r.Cost)
-		if p.bars && p.set.rules[i].Algorithm == Ban {
+		if p.bars && p.set.rules[i].bars() {
 			cost = 0
 		}
 		if len(r.Costs) > 0 {
@@ -189,8 +189,9 @@ func (p *version) resolve(s *scratch, route *route, value func(*KeyResolver) str
 	}
 	if p.shows {
 		for i := range s.charges {
-			if rule := &p.set.rules[i]; rule.Algorithm == Distinct {
-				s.charges[i].ID = valueID(rule.Values.resolve(value))
+			if rule := &p.set.rules[i]; rule.shows() {
+				values := rule.values()
+				s.charges[i].ID = valueID(values.resolve(value))
 			}
 		}
 	}
@@ -280,8 +281,10 @@ func (p *version) missing(keys map[string]string) error {
 		if first == i {
 			errs = append(errs, p.set.rules[i].Key.missing(keys)...)
 		}
-		if rule := &p.set.rules[i]; rule.Algorithm == Distinct && !p.keyed(&rule.Values) {
-			errs = append(errs, rule.Values.missing(keys)...)
+		if rule := &p.set.rules[i]; rule.shows() {
+			if values := rule.values(); !p.keyed(&values) {
+				errs = append(errs, values.missing(keys)...)
+			}
 		}
 	}
 	return errors.Join(errs...)

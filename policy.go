@@ -74,15 +74,15 @@ func newVersion(policy *Policy, set RuleSet) *version {
 			index[text] = i
 		}
 		p.keyOf = append(p.keyOf, first)
-		p.bars = p.bars || r.Algorithm == Ban
-		p.shows = p.shows || r.Algorithm == Distinct
+		p.bars = p.bars || r.bars()
+		p.shows = p.shows || r.shows()
 		p.names = append(p.names, r.name())
 		p.leases = p.leases || r.leases()
 		p.costs = p.costs || r.Cost != (Cost{})
 		p.settles = p.settles || r.Settle != (Settlement{})
 		p.queues = p.queues || r.queues()
 		p.byUser = p.byUser || r.Key.kind == byUser // others have a key without a user too
-		for _, k := range []KeyResolver{r.Key, r.Values} {
+		for _, k := range []KeyResolver{r.Key, r.values()} {
 			p.byIP = p.byIP || k.uses(byIP)
 			p.joins = p.joins || len(k.parts) > 0
 			p.byPath = p.byPath || k.uses(byPath)
@@ -120,7 +120,7 @@ func (l *Limiter) check(rules RuleSet, at place) error {
 			"quota of all, or limit.EachRoute(rules…) for a quota of each", rules)})
 	}
 	for _, rule := range rules.rules {
-		if (rule.Key.uses(byUser) || rule.Values.uses(byUser)) && !at.user && l.options.User == nil {
+		if (rule.Key.uses(byUser) || rule.values().uses(byUser)) && !at.user && l.options.User == nil {
 			wrong(rule, "no user resolver: set ginlimit.Limiter.User, echolimit.Limiter.User or the User of your adapter to read "+
 				"what authentication put into its context, or limit.Options.User on net/http")
 		}

@@ -240,8 +240,8 @@ func (r *Rule) missingPathValues(pattern string) (missing []string) {
 	if pattern == "" {
 		return nil
 	}
-	has := pathValues(pattern)
-	for _, name := range append(r.Key.pathValues(), r.Values.pathValues()...) {
+	has, values := pathValues(pattern), r.values()
+	for _, name := range append(r.Key.pathValues(), values.pathValues()...) {
 		if !slices.Contains(has, name) {
 			missing = append(missing, name)
 		}

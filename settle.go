@@ -200,7 +200,7 @@ func (d Decision) settleBy(r *http.Request, status int) {
 		}
 		n := settle.units(r, status)
 		switch {
-		case n == asCharged && d.policy.set.rules[rule].Algorithm == Ban:
+		case n == asCharged && d.policy.set.rules[rule].bars():
 			return max(1, charged) // a strike
 		case n == asCharged:
 			return charged

@@ -25,13 +25,13 @@ func newWatch(rules []Rule, refusals []Refusal) *watch {
 	w := &watch{old: make([]int, len(rules))}
 	for i, r := range rules {
 		marks := refusals != nil && refusals[i].Mark
-		if marks || r.Shadow && r.Enforced == 0 {
+		if marks || r.Shadow != nil && r.Shadow.Enforced == 0 {
 			w.alone |= 1 << i
 		}
 		w.marks = w.marks || marks
-		w.enforced = w.enforced || r.Enforced > 0
-		w.hides = w.hides || r.Hidden || r.Shadow
-		w.old[i] = slices.IndexFunc(rules, func(old Rule) bool { return r.Replaces != "" && old.name() == r.Replaces })
+		w.enforced = w.enforced || r.shadow().Enforced > 0
+		w.hides = w.hides || r.Hidden || r.Shadow != nil
+		w.old[i] = slices.IndexFunc(rules, func(old Rule) bool { return r.shadow().Replaces != "" && old.name() == r.Shadow.Replaces })
 		w.compares = w.compares || w.old[i] >= 0
 	}
 	if w.alone == 0 && !w.enforced && !w.hides {
@@ -43,7 +43,7 @@ func newWatch(rules []Rule, refusals []Refusal) *watch {
 // choose says for which of the charges, whose keys are known, a shadow refuses nothing.
 func (p *version) choose(route *route, charges []core.Charge) {
 	for i := range charges {
-		if percent := p.set.rules[i].Enforced; percent > 0 {
+		if percent := p.set.rules[i].shadow().Enforced; percent > 0 {
 			charges[i].Alone = share(route.stored, p.names[i], charges[i].Key) >= percent
 		}
 	}
@@ -66,10 +66,10 @@ func share(policy, rule, key string) int {
 
 // shadows and marks report whether rule i watched without enforcing, and whether it
 // marked the request.
-func (d *Decision) shadows(i int) bool { return d.core.Alone(i) && d.policy.set.rules[i].Shadow }
+func (d *Decision) shadows(i int) bool { return d.core.Alone(i) && d.policy.set.rules[i].Shadow != nil }
 
 func (d *Decision) marks(i int) bool {
-	return d.core.Alone(i) && !d.core.Outcomes()[i].Fits() && !d.policy.set.rules[i].Shadow
+	return d.core.Alone(i) && !d.core.Outcomes()[i].Fits() && d.policy.set.rules[i].Shadow == nil
 }
 
 // Marked returns the names of the rules that marked the request: those that have a Mark,
@@ -99,7 +99,7 @@ func (d *Decision) namesOf(rule func(*Decision, int) bool) (names []string) {
 // Old.
 type Comparison struct{ Old, New RuleDecision }
 
-// Comparisons returns one Comparison for each [Rule].Replaces whose shadow was not
+// Comparisons returns one Comparison for each [Shadow].Replaces whose shadow was not
 // enforced for the request. Package agreement counts them.
 func (d Decision) Comparisons() (list []Comparison) {
 	if d.policy == nil || d.policy.watch == nil || !d.policy.watch.compares {
@@ -176,29 +176,24 @@ func (d *Decision) shownFields() (policy, state string) {
 // watch.
 func (s RuleSet) watchProblems(r *Rule) (list []string) {
 	add := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
-	if r.Enforced != 0 && !r.Shadow {
-		add("enforced %d: it needs a Shadow: write shadow enforced %[1]d, or leave it out for all keys", r.Enforced)
+	shadow := r.shadow()
+	if shadow.Enforced < 0 || shadow.Enforced > 99 {
+		add("enforced %d: write the percentage of keys, 1 to 99; leave out shadow and enforced for all keys", shadow.Enforced)
 	}
-	if r.Enforced < 0 || r.Enforced > 99 {
-		add("enforced %d: write the percentage of keys, 1 to 99; leave out shadow and enforced for all keys", r.Enforced)
+	if (r.leases() || r.noQuota()) && (r.Shadow != nil || r.OnRefusal.Mark) {
+		add("%v cannot watch: leave out shadow and mark, or write another algorithm", r.algorithm())
 	}
-	if (r.leases() || r.noQuota()) && (r.Shadow || r.OnRefusal.Mark) {
-		add("%v cannot watch: leave out shadow and mark, or write another algorithm", r.Algorithm)
-	}
-	if r.Shadow && r.OnRefusal.Mark {
+	if r.Shadow != nil && r.OnRefusal.Mark {
 		add("shadow and mark: write one of them")
 	}
-	if r.Replaces == "" {
+	if shadow.Replaces == "" {
 		return list
 	}
-	if !r.Shadow {
-		add("replaces %q: it needs a Shadow: remove the rule %[1]q, or write shadow", r.Replaces)
-	}
 	for i := range s.rules {
-		if old := &s.rules[i]; old.name() == r.Replaces && !old.Shadow {
+		if old := &s.rules[i]; old.name() == shadow.Replaces && old.Shadow == nil {
 			return list
 		}
 	}
-	add("replaces %q: write the name of a rule of the same set that is not a shadow", r.Replaces)
+	add("replaces %q: write the name of a rule of the same set that is not a shadow", shadow.Replaces)
 	return list
 }
