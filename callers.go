@@ -180,7 +180,8 @@ func (p *version) override(run *engine.Run, route *route, usual *terms) *terms {
 		}
 		rule := &p.set.rules[i]
 		limit := min(said, run.Charges[i].Quota.Algorithm.MaxLimit())
-		quota := rule.withLimit(limit).quota()
+		given := rule.withLimit(limit)
+		quota := given.quota()
 		if quota.Validate() != nil {
 			limit = 0
 		}

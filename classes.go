@@ -13,13 +13,13 @@ import (
 )
 
 // reserveProblems returns what is wrong with the reserve of r, whatever the classes.
-func (r Rule) reserveProblems() (list []string) {
+func (r *Rule) reserveProblems() (list []string) {
 	add := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
 	if len(r.Reserve) == 0 {
 		return nil
 	}
 	if r.noQuota() {
-		add("%v leaves no reserve: leave it out, or write another algorithm", r.Algorithm)
+		add("%v leaves no reserve: leave it out, or write another algorithm", r.algorithm())
 	}
 	if len(r.Reserve) > grammar.MaxCallers {
 		add("%d reserves: write at most %d", len(r.Reserve), grammar.MaxCallers)

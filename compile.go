@@ -52,14 +52,14 @@ func newVersion(policy *Policy, set RuleSet) *version {
 		p.keyOf = append(p.keyOf, first)
 		p.names = append(p.names, r.name())
 		p.rules = append(p.rules, p.compile(i))
-		p.hides = p.hides || r.Hidden || r.shadow()
+		p.hides = p.hides || r.Hidden || r.Shadow != nil
 		p.waits = p.waits || p.rules[i].Wait > 0
 		p.settles = p.settles || p.rules[i].Settles
 		costs = costs || r.Cost != (Cost{}) || r.bars()
 		users = users || r.Key.kind == byUser // others have a key without a user too
-		for _, k := range []*KeyResolver{&r.Key, r.values()} {
+		for _, k := range []KeyResolver{r.Key, r.values()} {
 			addresses = addresses || k.uses(byIP)
-			shows = shows || k.kind != noKey && r.distinct()
+			shows = shows || k.kind != noKey && r.shows()
 			p.joins = p.joins || len(k.parts) > 0
 			p.byPath = p.byPath || k.uses(byPath)
 		}
@@ -100,8 +100,8 @@ func (p *version) compile(i int) engine.Rule {
 	compiled := engine.Rule{
 		Charge:  core.Charge{Rule: r.name(), Quota: r.quota(), OnError: r.OnStoreError},
 		Settles: r.Settle != (Settlement{}),
-		Spent:   !r.bars() && !r.distinct(),
-		Watches: r.shadow(), Enforced: r.enforced(),
+		Spent:   !r.noQuota(),
+		Watches: r.Shadow != nil, Enforced: r.shadow().Enforced,
 	}
 	if p.refusals != nil {
 		refusal := &p.refusals[i]

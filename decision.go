@@ -180,10 +180,10 @@ func (d Decision) Refusing() []string {
 
 // shadows and marks report whether rule i watched without enforcing, and whether it
 // marked the request.
-func (d *Decision) shadows(i int) bool { return d.of.Watches(i) && d.policy.set.rules[i].shadow() }
+func (d *Decision) shadows(i int) bool { return d.of.Watches(i) && d.policy.set.rules[i].Shadow != nil }
 
 func (d *Decision) marks(i int) bool {
-	return d.of.Watches(i) && !d.of.Outcomes()[i].Fits() && !d.policy.set.rules[i].shadow()
+	return d.of.Watches(i) && !d.of.Outcomes()[i].Fits() && d.policy.set.rules[i].Shadow == nil
 }
 
 // shown reports whether rule i appears in headers.

@@ -141,7 +141,7 @@ func (r *Rule) otherFunction(here *Rule) string {
 		maker   string
 	}{
 		{"key", r.Key, here.Key, r.Key.label != here.Key.label || r.Key.equal(here.Key), "By"},
-		{"values", r.Values, here.Values, r.Values.label != here.Values.label || r.Values.equal(here.Values), "By"},
+		{"values", r.values(), here.values(), r.values().label != here.values().label || r.values().equal(here.values()), "By"},
 		{"Cost", r.Cost, here.Cost, r.Cost == here.Cost, "CostBy"},
 		{"Settle", r.Settle, here.Settle, r.Settle == here.Settle, "SettleBy"},
 	} {

@@ -148,7 +148,7 @@ func policyHeader(rules []Rule, limits []int64) string {
 		switch {
 		case r.leases():
 			b.WriteString(`;qu="concurrent-requests"`)
-		case r.Window%time.Second == 0 && r.Calendar.Unit == 0:
+		case r.Window%time.Second == 0 && r.calendar().Unit == 0:
 			b.WriteString(";w=" + strconv.FormatInt(int64(r.Window/time.Second), 10))
 		}
 	}

@@ -11,7 +11,7 @@ import (
 // share a key. The lease of a process that dies ends after 30 seconds. To choose
 // another time, write a [Rule] with the Algorithm [Concurrency].
 func Concurrent(key KeyResolver, n int64) Rule {
-	return Rule{Key: key, Limit: n, Window: defaultLease, Algorithm: Concurrency}
+	return Rule{Key: key, Limit: n, Window: defaultLease, Algorithm: Concurrency{}}
 }
 
 const (

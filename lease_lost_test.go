@@ -139,8 +139,8 @@ func TestLostWhileHanging(t *testing.T) {
 // TestLostOfSeveral loses one of two leases: the other is renewed on.
 func TestLostOfSeveral(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rules := Named("two", Rule{Name: "a", Key: Everyone, Limit: 1, Window: 3 * time.Second, Algorithm: Concurrency},
-			Rule{Name: "b", Key: Everyone, Limit: 1, Window: 30 * time.Second, Algorithm: Concurrency})
+		rules := Named("two", Rule{Name: "a", Key: Everyone, Limit: 1, Window: 3 * time.Second, Algorithm: Concurrency{}},
+			Rule{Name: "b", Key: Everyone, Limit: 1, Window: 30 * time.Second, Algorithm: Concurrency{}})
 		limiter := New(nil, nil)
 		d := hold(t, limiter, rules)
 		require.NoError(t, limiter.engine.Store.Reset(t.Context(), []core.Charge{{Policy: "two", Rule: "b"}}))
@@ -181,8 +181,8 @@ func TestLostToHandler(t *testing.T) {
 	for _, lose := range []string{"outer", "inner", "early"} {
 		synctest.Test(t, func(t *testing.T) {
 			limiter := New(nil, nil)
-			outer := Named("outer", Rule{Name: "r", Key: Everyone, Limit: 1, Window: 3 * time.Second, Algorithm: Concurrency})
-			inner := Named("inner", Rule{Name: "r", Key: Everyone, Limit: 1, Window: 3 * time.Second, Algorithm: Concurrency})
+			outer := Named("outer", Rule{Name: "r", Key: Everyone, Limit: 1, Window: 3 * time.Second, Algorithm: Concurrency{}})
+			inner := Named("inner", Rule{Name: "r", Key: Everyone, Limit: 1, Window: 3 * time.Second, Algorithm: Concurrency{}})
 			reset := func(rules RuleSet) {
 				require.NoError(t, limiter.engine.Store.Reset(t.Context(), []core.Charge{{Policy: rules.name, Rule: "r"}}))
 			}
@@ -259,7 +259,7 @@ func try[T any](c *cut, call func() (T, error)) (result T, err error) {
 // than leases live. Alone it counts on, and nothing is lost. Of two the other one
 // is let in, and who was cut off is told.
 func TestLostBehindGuards(t *testing.T) {
-	one := Named("one", Rule{Name: "r", Key: Everyone, Limit: 1, Window: 3 * time.Second, Algorithm: Concurrency})
+	one := Named("one", Rule{Name: "r", Key: Everyone, Limit: 1, Window: 3 * time.Second, Algorithm: Concurrency{}})
 	for _, instances := range []int{1, 2} {
 		synctest.Test(t, func(t *testing.T) {
 			shared := memstore.New(nil)

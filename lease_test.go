@@ -19,7 +19,7 @@ import (
 )
 
 // twoAtOnce has leases that live for 3 s, and so are renewed each second.
-var twoAtOnce = Named("two", Rule{Key: Everyone, Limit: 2, Window: 3 * time.Second, Algorithm: Concurrency})
+var twoAtOnce = Named("two", Rule{Key: Everyone, Limit: 2, Window: 3 * time.Second, Algorithm: Concurrency{}})
 
 // watched is a store whose renewals and releases are counted, and can be made
 // to fail or to be lost.
@@ -207,9 +207,9 @@ func TestLeaseBesideOtherRules(t *testing.T) {
 		store := &watched{Store: memstore.New(nil)}
 		limiter := New(store, nil)
 		rules := Named("stack",
-			Rule{Name: "ten", Key: Everyone, Limit: 10, Window: 30 * time.Second, Algorithm: Concurrency},
+			Rule{Name: "ten", Key: Everyone, Limit: 10, Window: 30 * time.Second, Algorithm: Concurrency{}},
 			Global(time.Hour, 5),
-			Rule{Name: "four", Key: Everyone, Limit: 4, Window: 3 * time.Second, Algorithm: Concurrency})
+			Rule{Name: "four", Key: Everyone, Limit: 4, Window: 3 * time.Second, Algorithm: Concurrency{}})
 		d, err := mustPolicy(limiter, rules).Take(t.Context(), Request{Cost: 3})
 		require.NoError(t, err)
 		require.True(t, d.Allowed)
@@ -248,8 +248,8 @@ func TestLateReleases(t *testing.T) {
 		store := &watched{Store: memstore.New(nil)}
 		limiter := New(store, nil)
 		rules := Named("late",
-			Rule{Name: "held", Key: Everyone, Limit: 2, Window: 30 * time.Second, Algorithm: Concurrency},
-			Rule{Name: "line", Key: Everyone, Limit: 1, Window: time.Minute, Algorithm: Queue, Burst: 5})
+			Rule{Name: "held", Key: Everyone, Limit: 2, Window: 30 * time.Second, Algorithm: Concurrency{}},
+			Rule{Name: "line", Key: Everyone, Limit: 1, Window: time.Minute, Algorithm: Queue{Burst: 5}})
 		first := hold(t, limiter, rules)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

@@ -447,7 +447,7 @@ func TestNoticesCostNothing(t *testing.T) {
 
 func TestDecisionLogValue(t *testing.T) {
 	limiter := limit.New(nil, nil)
-	rules := limit.Named("p", limit.Rule{Name: "r", Key: limit.Everyone, Limit: 1, Window: time.Hour, Algorithm: limit.Queue, Burst: 2})
+	rules := limit.Named("p", limit.Rule{Name: "r", Key: limit.Everyone, Limit: 1, Window: time.Hour, Algorithm: limit.Queue{Burst: 2}})
 	book := new(logbook.Book)
 	for range 4 {
 		d, err := mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: map[string]string{}})

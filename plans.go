@@ -14,6 +14,10 @@ func cloned(rules []Rule) []Rule {
 	for i := range rules {
 		r := &rules[i]
 		r.OnRefusal.Fallback = identified(r.OnRefusal.Fallback)
+		if r.Shadow != nil {
+			shadow := *r.Shadow
+			r.Shadow = &shadow
+		}
 		r.Plans, r.Reserve, r.Exempt = maps.Clone(r.Plans), maps.Clone(r.Reserve), slices.Clone(r.Exempt)
 	}
 	return rules
@@ -22,16 +26,18 @@ func cloned(rules []Rule) []Rule {
 // withLimit returns r for a caller with another limit. What follows the limit by
 // default follows this one.
 func (r Rule) withLimit(limit int64) Rule {
-	empty := r.Missing != 0 && r.Missing == r.quota().Burst
+	bucket, ok := r.Algorithm.(TokenBucket)
+	empty := bucket.Missing != 0 && bucket.Missing == r.quota().Burst
 	r.Limit = limit
-	if burst := r.quota().Burst; empty || r.Missing > burst {
-		r.Missing = burst
+	if burst := r.quota().Burst; ok && (empty || bucket.Missing > burst) {
+		bucket.Missing = burst
+		r.Algorithm = bucket
 	}
 	return r
 }
 
 // planProblems returns what is wrong with the plans of r.
-func (r Rule) planProblems() (list []string) {
+func (r *Rule) planProblems() (list []string) {
 	add := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
 	if len(r.Plans) > grammar.MaxCallers {
 		add("%d plans: write at most %d; use limit.Options.Override for the limits of single keys", len(r.Plans), grammar.MaxCallers)
@@ -42,7 +48,8 @@ func (r Rule) planProblems() (list []string) {
 			add("plan %q: write 1 to %d letters, digits, '.', '_' or '-'", name, grammar.MaxName)
 			continue
 		}
-		q := r.withLimit(r.Plans[name]).quota()
+		other := r.withLimit(r.Plans[name])
+		q := other.quota()
 		usual := r.quota()
 		if usual.Validate() != nil {
 			continue // one mistake is reported once

@@ -18,7 +18,7 @@ import (
 )
 
 // thousand has leases that live for 3 s.
-var thousand = Named("thousand", Rule{Key: Everyone, Limit: 1000, Window: 3 * time.Second, Algorithm: Concurrency})
+var thousand = Named("thousand", Rule{Key: Everyone, Limit: 1000, Window: 3 * time.Second, Algorithm: Concurrency{}})
 
 // A distant is a store that takes a while to renew leases.
 type distant struct {

@@ -192,8 +192,8 @@ func (l *layer) values(run *engine.Run) error {
 
 func (p *version) fillValues(run *engine.Run, value func(*KeyResolver) string) {
 	for i := range run.Charges {
-		if rule := &p.set.rules[i]; rule.distinct() {
-			values := rule.values()
+		if run.Charges[i].Quota.Algorithm == core.Distinct {
+			values := p.set.rules[i].values()
 			run.Charges[i].ID = valueID(values.resolve(value))
 		}
 	}
@@ -231,7 +231,7 @@ func (l *layer) costs(run *engine.Run) (err error) {
 	for i := range run.Charges {
 		c, rule := &run.Charges[i], &l.version.set.rules[i]
 		switch {
-		case rule.bars() && rule.Cost.fn == nil:
+		case rule.Cost.fn == nil && c.Quota.Bars():
 			c.Cost = 0
 		case l.cost != 0:
 			c.Cost, err = validCost(l.cost)

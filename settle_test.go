@@ -21,9 +21,9 @@ import (
 // tokens counts those of a language model: a bucket, an exact window and a
 // calendar, all of 100.
 var tokens = Named("tokens",
-	Rule{Key: ByUser, Limit: 100, Window: time.Minute, Algorithm: TokenBucket, Burst: 100},
+	Rule{Key: ByUser, Limit: 100, Window: time.Minute, Algorithm: TokenBucket{Burst: 100}},
 	PerUser(time.Hour, 100),
-	Rule{Key: Everyone, Limit: 100, Window: 24 * time.Hour, Algorithm: FixedWindow, Aligned: true})
+	Rule{Key: Everyone, Limit: 100, Window: 24 * time.Hour, Algorithm: FixedWindow{Aligned: true}})
 
 func remaining(t *testing.T, l *Limiter) (list [3]int64) {
 	t.Helper()
@@ -175,7 +175,7 @@ func TestSettleIsDeclared(t *testing.T) {
 	assert.ErrorContains(t, err, "limit.Policy.Reserve")
 	_, err = Rules(rule).MarshalText()
 	assert.ErrorContains(t, err, "leave out the Settle")
-	rule.Algorithm = Concurrency
+	rule.Algorithm = Concurrency{}
 	_, err = limiter.Policy(Rules(rule))
 	assert.ErrorContains(t, err, "released")
 }

@@ -11,14 +11,14 @@ import (
 // Old.
 type Comparison struct{ Old, New RuleDecision }
 
-// Comparisons returns one Comparison for each [Rule].Replaces whose shadow was not
+// Comparisons returns one Comparison for each [Shadow].Replaces whose shadow was not
 // enforced for the request. Package agreement counts them.
 func (d Decision) Comparisons() (list []Comparison) {
 	if d.policy == nil || d.of.Watched == 0 {
 		return nil
 	}
 	for i := range d.policy.set.rules {
-		replaces := d.policy.set.rules[i].replaces()
+		replaces := d.policy.set.rules[i].shadow().Replaces
 		if old := slices.Index(d.policy.names, replaces); old >= 0 && d.shadows(i) {
 			list = append(list, Comparison{Old: d.rule(old), New: d.rule(i)})
 		}
@@ -30,29 +30,24 @@ func (d Decision) Comparisons() (list []Comparison) {
 // watch.
 func (s RuleSet) watchProblems(r *Rule) (list []string) {
 	add := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
-	if r.Enforced != 0 && !r.Shadow {
-		add("enforced %d: it needs a Shadow: write shadow enforced %[1]d, or leave it out for all keys", r.Enforced)
+	shadow := r.shadow()
+	if shadow.Enforced < 0 || shadow.Enforced > 99 {
+		add("enforced %d: write the percentage of keys, 1 to 99; leave out shadow and enforced for all keys", shadow.Enforced)
 	}
-	if r.Enforced < 0 || r.Enforced > 99 {
-		add("enforced %d: write the percentage of keys, 1 to 99; leave out shadow and enforced for all keys", r.Enforced)
+	if (r.leases() || r.noQuota()) && (r.Shadow != nil || r.OnRefusal.Mark) {
+		add("%v cannot watch: leave out shadow and mark, or write another algorithm", r.algorithm())
 	}
-	if (r.leases() || r.noQuota()) && (r.Shadow || r.OnRefusal.Mark) {
-		add("%v cannot watch: leave out shadow and mark, or write another algorithm", r.Algorithm)
-	}
-	if r.Shadow && r.OnRefusal.Mark {
+	if r.Shadow != nil && r.OnRefusal.Mark {
 		add("shadow and mark: write one of them")
 	}
-	if r.Replaces == "" {
+	if shadow.Replaces == "" {
 		return list
 	}
-	if !r.Shadow {
-		add("replaces %q: it needs a Shadow: remove the rule %[1]q, or write shadow", r.Replaces)
-	}
 	for i := range s.rules {
-		if old := &s.rules[i]; old.name() == r.Replaces && !old.Shadow {
+		if old := &s.rules[i]; old.name() == shadow.Replaces && old.Shadow == nil {
 			return list
 		}
 	}
-	add("replaces %q: write the name of a rule of the same set that is not a shadow", r.Replaces)
+	add("replaces %q: write the name of a rule of the same set that is not a shadow", shadow.Replaces)
 	return list
 }

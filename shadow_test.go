@@ -20,15 +20,13 @@ func TestInvalidWatchers(t *testing.T) {
 		change func(*Rule)
 		want   string
 	}{
-		{func(r *Rule) { r.Enforced = 10 }, "enforced 10: it needs a Shadow: write shadow enforced 10"},
-		{func(r *Rule) { r.Shadow, r.Enforced = true, 100 }, "enforced 100: write the percentage of keys, 1 to 99"},
-		{func(r *Rule) { r.Shadow, r.Enforced = true, -1 }, "enforced -1: write the percentage of keys, 1 to 99"},
-		{func(r *Rule) { r.Shadow, r.OnRefusal.Mark = true, true }, "shadow and mark: write one of them"},
-		{func(r *Rule) { r.Shadow, r.Replaces = true, "nothing" }, `replaces "nothing": write the name of a rule of the same set`},
-		{func(r *Rule) { r.Shadow, r.Replaces = true, "watcher" }, `replaces "watcher": write the name of a rule of the same set that is not a shadow`},
-		{func(r *Rule) { r.Replaces = "old" }, `replaces "old": it needs a Shadow: remove the rule "old", or write shadow`},
-		{func(r *Rule) { r.Shadow, r.Algorithm = true, Concurrency }, "concurrency cannot watch"},
-		{func(r *Rule) { r.OnRefusal.Mark, r.Algorithm = true, Concurrency }, "concurrency cannot watch"},
+		{func(r *Rule) { r.Shadow = &Shadow{Enforced: 100} }, "enforced 100: write the percentage of keys, 1 to 99"},
+		{func(r *Rule) { r.Shadow = &Shadow{Enforced: -1} }, "enforced -1: write the percentage of keys, 1 to 99"},
+		{func(r *Rule) { r.Shadow, r.OnRefusal.Mark = new(Shadow), true }, "shadow and mark: write one of them"},
+		{func(r *Rule) { r.Shadow = &Shadow{Replaces: "nothing"} }, `replaces "nothing": write the name of a rule of the same set`},
+		{func(r *Rule) { r.Shadow = &Shadow{Replaces: "watcher"} }, `replaces "watcher": write the name of a rule of the same set that is not a shadow`},
+		{func(r *Rule) { r.Shadow, r.Algorithm = new(Shadow), Concurrency{} }, "concurrency cannot watch"},
+		{func(r *Rule) { r.OnRefusal.Mark, r.Algorithm = true, Concurrency{} }, "concurrency cannot watch"},
 	} {
 		watcher := Rule{Name: "watcher", Key: ByIP, Limit: 1, Window: time.Minute}
 		test.change(&watcher)
@@ -38,7 +36,7 @@ func TestInvalidWatchers(t *testing.T) {
 	derived, err := MustParse("old: 1/1m per ip; 2/1m per ip shadow replaces old").Derive(".x", func(r Rule) Rule { return r })
 	require.NoError(t, err)
 	assert.NoError(t, derived.validate())
-	assert.Equal(t, "old.x", derived.Rules()[1].Replaces)
+	assert.Equal(t, "old.x", derived.Rules()[1].Shadow.Replaces)
 }
 
 // TestMarkIsInherited checks which rules cannot mark.
@@ -57,7 +55,7 @@ func TestMarkIsInherited(t *testing.T) {
 // a higher percentage adds keys.
 func TestEnforcedKeys(t *testing.T) {
 	enforced := func(percent int) (keys []string) {
-		rule := Rule{Name: "new", Key: ByUser, Limit: 1, Window: time.Hour, Shadow: true, Enforced: percent}
+		rule := Rule{Name: "new", Key: ByUser, Limit: 1, Window: time.Hour, Shadow: &Shadow{Enforced: percent}}
 		p, err := New(nil, &Options{MaxKeys: 10_000}).Policy(Named("p", rule))
 		require.NoError(t, err)
 		for i := range 1000 {

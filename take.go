@@ -420,7 +420,7 @@ func (p *version) missing(keys map[string]string) error {
 			errs = append(errs, p.set.rules[i].Key.missing(keys)...)
 		}
 		rule := &p.set.rules[i]
-		if values := rule.values(); rule.distinct() && !p.keyed(values) {
+		if values := rule.values(); rule.shows() && !p.keyed(&values) {
 			errs = append(errs, values.missing(keys)...)
 		}
 	}

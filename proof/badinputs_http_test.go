@@ -85,7 +85,7 @@ var badRequests = []badInput{
 		})
 	}},
 	{59, "a client that disconnects while it waits", func(r *row) {
-		queue := limit.Named("line", limit.Rule{Name: "queue", Key: limit.Everyone, Limit: 1, Window: time.Hour, Algorithm: limit.Queue, Burst: 2},
+		queue := limit.Named("line", limit.Rule{Name: "queue", Key: limit.Everyone, Limit: 1, Window: time.Hour, Algorithm: limit.Queue{Burst: 2}},
 			limit.Global(time.Hour, 10))
 		for name, serve := range frameworks {
 			var ran atomic.Int64

@@ -88,11 +88,11 @@ var badRules = []badInput{
 	{3, "a limit that its algorithm cannot count", func(r *row) {
 		r.invalid("sliding-cells", limit.Rules(limit.PerIP(time.Second, 100_001)))
 		bind(limit.New(nil, nil), limit.Rules(limit.PerIP(time.Second, 100_000)))
-		r.invalid("at most", byIP(limit.Rule{Limit: math.MaxInt64, Window: time.Second, Algorithm: limit.FixedWindow}))
-		r.invalid("leave it out", byIP(limit.Rule{Limit: 5, Window: time.Second, Burst: 3}))
-		r.invalid("burst", byIP(limit.Rule{Limit: 5, Window: time.Second, Algorithm: limit.TokenBucket, Burst: -1}))
-		r.invalid("2 to 60", byIP(limit.Rule{Limit: 5, Window: time.Second, Algorithm: limit.SlidingCells, Cells: 1}))
-		r.invalid("algorithm", byIP(limit.Rule{Limit: 5, Window: time.Second, Algorithm: 99}))
+		r.invalid("at most", byIP(limit.Rule{Limit: math.MaxInt64, Window: time.Second, Algorithm: limit.FixedWindow{}}))
+		r.invalidText("5/1s per ip burst 3")
+		r.invalid("burst", byIP(limit.Rule{Limit: 5, Window: time.Second, Algorithm: limit.TokenBucket{Burst: -1}}))
+		r.invalid("2 to 60", byIP(limit.Rule{Limit: 5, Window: time.Second, Algorithm: limit.SlidingCells{Cells: 1}}))
+		r.invalid("algorithm", byIP(limit.Rule{Limit: 5, Window: time.Second, Algorithm: &limit.TokenBucket{}}))
 	}},
 	{4, "a window of 0", func(r *row) { r.invalid("1ms", limit.Rules(limit.PerIP(0, 5))) }},
 	{5, "a window below 0", func(r *row) {
@@ -107,9 +107,10 @@ var badRules = []badInput{
 		r.invalid("366 days", limit.Rules(limit.PerIP(math.MaxInt64, 5)), limit.Rules(limit.PerIP(year+time.Microsecond, 5)))
 		// The largest allowed limit and window do not overflow.
 		limiter := limit.New(nil, nil)
-		for _, a := range []core.Algorithm{limit.FixedWindow, limit.SlidingCells, limit.SlidingCounter, limit.TokenBucket, limit.LeakyBucket} {
+		for a, algorithm := range map[core.Algorithm]limit.Algorithm{core.FixedWindow: limit.FixedWindow{}, core.SlidingCells: limit.SlidingCells{},
+			core.SlidingCounter: limit.SlidingCounter{}, core.TokenBucket: limit.TokenBucket{}, core.LeakyBucket: limit.LeakyBucket{}} {
 			const most = 1_000_000_000_000
-			set := limit.Named(a.String(), limit.Rule{Key: limit.Everyone, Limit: most, Window: year, Algorithm: a})
+			set := limit.Named(a.String(), limit.Rule{Key: limit.Everyone, Limit: most, Window: year, Algorithm: algorithm})
 			policy, admitted := bind(limiter, set), 0
 			for range 2 {
 				d, err := policy.Take(r.Context(), limit.Request{Cost: most})

@@ -33,7 +33,7 @@ const (
 )
 
 var inFlight = limit.Named("proof", limit.Rule{Name: "slots", Key: limit.Everyone,
-	Limit: slots, Window: leaseLife, Algorithm: limit.Concurrency})
+	Limit: slots, Window: leaseLife, Algorithm: limit.Concurrency{}})
 
 const (
 	holderVar = "LIMIT_PROOF_HOLDER" // the URL of Redis, in a process that holds

@@ -17,7 +17,7 @@ func ExampleLimit() {
 		User: func(r *http.Request) string { return r.Header.Get("X-User") },
 	})
 	user := throttle.Bandwidth(limit.ByUser, time.Second, 100_000)
-	user.Burst = 20_000
+	user.Algorithm = limit.TokenBucket{Burst: 20_000}
 	h := throttle.Limit(limiter, limit.Rules(user, throttle.Bandwidth(limit.Everyone, time.Second, 1_000_000)), nil)(
 		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(make([]byte, 70_000)) }))
 

@@ -120,4 +120,4 @@ func byteLimiter(store core.Store) *limit.Limiter {
 
 // perUser is 100 kB a second for each user, and a tenth of that at once.
 var perUser = limit.Rules(limit.Rule{Key: limit.ByUser, Limit: 100_000, Window: time.Second,
-	Algorithm: limit.TokenBucket, Burst: 10_000})
+	Algorithm: limit.TokenBucket{Burst: 10_000}})

@@ -23,7 +23,7 @@ func (s suite) leasesOfWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter := limit.New(nil, nil)
 		rules := limit.Named("both", limit.Concurrent(limit.Everyone, 2),
-			limit.Rule{Name: "queue", Key: limit.Everyone, Limit: 1, Window: time.Minute, Algorithm: limit.Queue, Burst: 9})
+			limit.Rule{Name: "queue", Key: limit.Everyone, Limit: 1, Window: time.Minute, Algorithm: limit.Queue{Burst: 9}})
 		policy, err := limiter.Policy(rules)
 		require.NoError(t, err)
 		left := func() int64 {

@@ -170,7 +170,7 @@ func (s suite) watches(t *testing.T) {
 	limiter, outcomes := observed(t)
 	router := s.framework(limiter)
 	router.Use(limit.Named("outer", once("outer", limit.Refusal{Mark: true}),
-		limit.Rule{Name: "shadow", Key: limit.Everyone, Limit: 1, Window: time.Hour, Shadow: true}))
+		limit.Rule{Name: "shadow", Key: limit.Everyone, Limit: 1, Window: time.Hour, Shadow: &limit.Shadow{}}))
 	var marked [][]string
 	router.Handle("GET", "/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		marked = append(marked, limit.DecisionFrom(r.Context()).Marked())

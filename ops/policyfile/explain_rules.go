@@ -179,7 +179,7 @@ func (e *explanation) refused(rule *limit.Rule) string {
 	}
 	text := "answered with 429"
 	switch {
-	case rule.Shadow && rule.Enforced == 0:
+	case rule.Shadow != nil && rule.Shadow.Enforced == 0:
 		return "nothing, since the rule only watches"
 	case r.Mark:
 		return "admitted, and marked"
@@ -193,8 +193,8 @@ func (e *explanation) refused(rule *limit.Rule) string {
 	if r.Wait > 0 {
 		text = fmt.Sprintf("waits up to %v, and is then %s", r.Wait, text)
 	}
-	if rule.Shadow {
-		text += fmt.Sprintf(", for %d%% of the keys; the rule watches the others", rule.Enforced)
+	if rule.Shadow != nil {
+		text += fmt.Sprintf(", for %d%% of the keys; the rule watches the others", rule.Shadow.Enforced)
 	}
 	return text
 }

@@ -82,7 +82,7 @@ func TestLeases(t *testing.T) {
 // TestQueue has calls wait for their slots, one each 200 ms.
 func TestQueue(t *testing.T) {
 	c := start(t, limit.New(nil, nil), limit.Named("queue",
-		limit.Rule{Key: limit.Everyone, Limit: 5, Window: time.Second, Algorithm: limit.Queue, Burst: 2}))
+		limit.Rule{Key: limit.Everyone, Limit: 5, Window: time.Second, Algorithm: limit.Queue{Burst: 2}}))
 	began := time.Now()
 	for range 3 {
 		c.call().admitted()
@@ -90,7 +90,7 @@ func TestQueue(t *testing.T) {
 	assert.GreaterOrEqual(t, time.Since(began), 390*time.Millisecond)
 }
 
-var slow = limit.Named("slow", limit.Rule{Name: "slow", Key: limit.Everyone, Limit: 1, Window: time.Hour, Algorithm: limit.Queue, Burst: 9})
+var slow = limit.Named("slow", limit.Rule{Name: "slow", Key: limit.Everyone, Limit: 1, Window: time.Hour, Algorithm: limit.Queue{Burst: 9}})
 
 // TestQueueDeadline refuses at once a call that ends before its slot.
 func TestQueueDeadline(t *testing.T) {

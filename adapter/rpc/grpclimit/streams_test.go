@@ -114,7 +114,7 @@ func TestLost(t *testing.T) {
 
 // queue admits a call every 200 ms, and keeps two waiting.
 var queue = limit.Named("queue", limit.Rule{Name: "queue", Key: limit.Everyone, Limit: 5, Window: time.Second,
-	Algorithm: limit.Queue, Burst: 2})
+	Algorithm: limit.Queue{Burst: 2}})
 
 // TestQueue has calls wait for their slots.
 func TestQueue(t *testing.T) {
@@ -128,7 +128,7 @@ func TestQueue(t *testing.T) {
 
 // TestQueueDeadline refuses at once a call that ends before its slot.
 func TestQueueDeadline(t *testing.T) {
-	slow := limit.Named("slow", limit.Rule{Name: "slow", Key: limit.Everyone, Limit: 1, Window: time.Hour, Algorithm: limit.Queue, Burst: 9})
+	slow := limit.Named("slow", limit.Rule{Name: "slow", Key: limit.Everyone, Limit: 1, Window: time.Hour, Algorithm: limit.Queue{Burst: 9}})
 	c := start(t, limit.New(nil, nil), slow)
 	c.empty().admitted()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -139,7 +139,7 @@ func TestQueueDeadline(t *testing.T) {
 
 // TestQueueCanceled cancels a call that waits: its handler does not run.
 func TestQueueCanceled(t *testing.T) {
-	slow := limit.Named("slow", limit.Rule{Key: limit.Everyone, Limit: 1, Window: time.Hour, Algorithm: limit.Queue, Burst: 9})
+	slow := limit.Named("slow", limit.Rule{Key: limit.Everyone, Limit: 1, Window: time.Hour, Algorithm: limit.Queue{Burst: 9}})
 	decided, ended := make(chan bool, 2), make(chan error, 2)
 	limiter := limit.New(nil, &limit.Options{Observe: func(r *http.Request, d limit.Decision, err error) { decided <- d.Delay > 0 }})
 	watch := func(server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {

@@ -67,7 +67,7 @@ func run(lasts time.Duration, load float64) error {
 func report(name string, store core.Store, callers int, lasts time.Duration, load float64) error {
 	limiter := limit.New(store, &limit.Options{MaxKeys: maxKeys})
 	policy, err := limiter.Policy(limit.Named("steady", limit.PerUser(time.Second, 100), limit.Rule{
-		Name: "all", Key: limit.Everyone, Limit: 1_000_000_000, Window: time.Second, Algorithm: limit.TokenBucket}))
+		Name: "all", Key: limit.Everyone, Limit: 1_000_000_000, Window: time.Second, Algorithm: limit.TokenBucket{}}))
 	if err != nil {
 		return err
 	}

@@ -258,7 +258,7 @@ func suggestWindow(length int64, peaks []int64, fixed *histogram, weight float64
 func ruleText(key limit.KeyResolver, window time.Duration, most int64) string {
 	rule := limit.Per(key, window, most)
 	if most > core.MaxLog {
-		rule.Algorithm = limit.SlidingCells
+		rule.Algorithm = limit.SlidingCells{}
 	}
 	return rule.String()
 }

@@ -128,7 +128,7 @@ func (l *Limits) bind(p *policy) (err error) {
 	for i := range rules {
 		r := &rules[i]
 		r.Reserve, r.Exempt = nil, nil
-		if r.Algorithm == limit.Ban && r.Settle == (limit.Settlement{}) {
+		if _, ban := r.Algorithm.(limit.Ban); ban && r.Settle == (limit.Settlement{}) {
 			r.Settle = limit.OnStatus(http.StatusUnauthorized) // a ban that only code strikes is valid
 		}
 	}
@@ -144,8 +144,10 @@ func (l *Limits) bind(p *policy) (err error) {
 			return err
 		}
 		rule := &Rule{Rule: r, Policy: p.Name, policy: p, key: parsed[0].Key}
-		quota := core.Quota{Algorithm: r.Algorithm}
-		rule.own = quota.Refills()
+		switch r.Algorithm.(type) {
+		case limit.TokenBucket, limit.LeakyBucket, limit.Queue:
+			rule.own = true
+		}
 		for name, most := range r.Plans {
 			if most > r.Limit {
 				rule.larger = append(rule.larger, plan{name, most})
