@@ -25,8 +25,9 @@ type Adapter[C any] struct {
 	// PathValue returns a part of the path. Nil means [http.Request.PathValue].
 	PathValue func(c C, name string) string
 
-	// User returns the user. Nil means [Options].User.
-	User func(c C) string
+	// Caller says who sends a request. Nil means [Options].Caller. Declarations that share
+	// it share its answers on a request.
+	Caller *Caller[C]
 
 	// Next runs the handler with a request. It returns the status that the handler
 	// answered with, and the error of the framework, which Serve returns. If the
@@ -68,14 +69,14 @@ type Adapter[C any] struct {
 
 // Bind is [Limiter.Policy] for adapters, where a route is declared. The error also
 // joins one [*RuleError] for each rule that could resolve no key there: a rule by
-// user if neither User nor [Options].User is set, and a rule by a path value that the
+// user if neither Caller.User nor that of [Options] is set, and a rule by a path value that the
 // pattern does not have. Write "" for a pattern that is not known yet; its values are
 // then not checked.
 func (a *Adapter[C]) Bind(l *Limiter, pattern string, rules RuleSet) (*Policy, error) {
 	if a.RPC && pattern == "" {
 		pattern = "/package.Service/Method" // which has no values
 	}
-	return l.policy(rules, &place{pattern: pattern, everywhere: a.RPC, user: a.User != nil})
+	return l.policy(rules, &place{pattern: pattern, everywhere: a.RPC, caller: a.Caller.parts()})
 }
 
 // Serve is the flow of every adapter. It decides a request, sets the headers,
@@ -164,15 +165,14 @@ func (v *call[C]) pathValue(r *http.Request, name string) string {
 	return v.adapter.PathValue(v.context, name)
 }
 
-func (v *call[C]) user(r *http.Request) string {
-	switch {
-	case v.adapter.User != nil:
-		return v.adapter.User(v.context)
-	case v.limiter.options.User != nil:
-		return v.limiter.options.User(r)
+func (v *call[C]) asks(p part) any {
+	if c := v.adapter.Caller; c != nil && c.function(p) != nil {
+		return c
 	}
-	return ""
+	return nil
 }
+
+func (v *call[C]) caller(p part) string { return v.adapter.Caller.function(p)(v.context) }
 
 // answer answers a request that is refused or could not be decided: by the function
 // of the adapter, by that of Options, as the framework does, or with the document.

@@ -2,6 +2,7 @@ package limit
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -13,6 +14,92 @@ import (
 	"github.com/routelimit/limit/internal/engine"
 	"github.com/routelimit/limit/internal/grammar"
 )
+
+// A Caller says who sends a request. C is the context of a framework: [*http.Request] for
+// [Options].Caller, and *gin.Context for the Caller of ginlimit. A function that is nil
+// there means that of Options. Each is called only if a rule asks for what it returns. An
+// answer is kept for the request; "" is asked again by the next set on it, since
+// authentication may stand between the two. The answers must come from a verified source:
+// a client that can choose its plan or class chooses its limit.
+type Caller[C any] struct {
+	// User returns the user, for [ByUser]: from a context value, a verified token or a
+	// session. "" means that the request has no user.
+	User func(C) string
+
+	// Plan returns the plan of the caller: see [Rule].Plans. "" means no plan. Callers on
+	// a plan that a rule does not name get the Limit of the rule.
+	Plan func(C) string
+
+	// Class returns the class of a request, one of [Options].Classes: see [Rule].Reserve.
+	// "" and any other text mean "default". Waiting requests are served by class.
+	Class func(C) string
+}
+
+// A part is one of the functions of a Caller.
+type part uint8
+
+const (
+	userPart part = iota
+	planPart
+	classPart
+	parts
+)
+
+var partNames = [...]string{userPart: "user", planPart: "plan", classPart: "class"}
+
+func (c *Caller[C]) function(p part) func(C) string {
+	switch p {
+	case userPart:
+		return c.User
+	case planPart:
+		return c.Plan
+	}
+	return c.Class
+}
+
+// parts returns a bit for each part that c has a function for.
+func (c *Caller[C]) parts() (bits uint8) {
+	for p := range parts {
+		if c != nil && c.function(p) != nil {
+			bits |= 1 << p
+		}
+	}
+	return bits
+}
+
+// who returns a part of the caller, or "".
+func (l *layer) who(p part) string {
+	limiter := l.version.limiter
+	of := l.framework.asks(p)
+	ask := limiter.options.Caller.function(p)
+	switch {
+	case of == nil && ask == nil:
+		return ""
+	case of == nil:
+		of = limiter
+	}
+	for o := l; o != nil; o = o.outer {
+		if o.known[p].of == of {
+			return o.known[p].answer
+		}
+	}
+	var answer string
+	if of == any(limiter) {
+		answer = ask(l.request)
+	} else {
+		answer = l.framework.caller(p)
+	}
+	if answer = strings.TrimSpace(answer); answer != "" {
+		l.known[p] = known{of, answer}
+	}
+	return answer
+}
+
+// A known part of a caller.
+type known struct {
+	of     any // which functions answered
+	answer string
+}
 
 // callers is how the rules of a policy distinguish callers.
 type callers struct {
@@ -79,20 +166,21 @@ func newExemption(l *Limiter, r *Rule) (e exemption) {
 	return e
 }
 
-// callerProblems returns what a rule needs of the options to distinguish callers of HTTP
-// requests.
+// callerProblems returns which functions of a Caller a rule needs and does not have.
 func (l *Limiter) callerProblems(r *Rule, at place) (list []string) {
 	exempts := func(kind string) bool {
 		return slices.ContainsFunc(r.Exempt, func(entry string) bool { return strings.HasPrefix(entry, kind+" ") })
 	}
-	if (len(r.Plans) > 0 || exempts("plan")) && l.options.Plan == nil {
-		list = append(list, "no plan resolver: set limit.Options.Plan")
-	}
-	if (len(r.Reserve) > 0 || exempts("class")) && l.options.Class == nil {
-		list = append(list, "no class resolver: set limit.Options.Class")
-	}
-	if exempts("user") && !at.user && l.options.User == nil {
-		list = append(list, "no user resolver: set limit.Options.User, or the User of your adapter")
+	values := r.values()
+	needs := [parts]bool{userPart: r.Key.uses(byUser) || values.uses(byUser) || exempts("user"),
+		planPart: len(r.Plans) > 0 || exempts("plan"), classPart: len(r.Reserve) > 0 || exempts("class")}
+	has := at.caller | l.options.Caller.parts()
+	for p, needed := range needs {
+		if needed && has>>p&1 == 0 {
+			name := partNames[p]
+			list = append(list, fmt.Sprintf("no %s resolver: set Caller.%s of limit.Options, or that of your adapter, such as rl.Caller.%[2]s",
+				name, strings.ToUpper(name[:1])+name[1:]))
+		}
 	}
 	return list
 }
@@ -107,18 +195,18 @@ type profile struct {
 // caller fills in what the rules know of the caller.
 func (l *layer) caller(run *engine.Run) error {
 	var from profile
-	p, options := l.version, &l.version.limiter.options
-	if p.asksPlan && options.Plan != nil {
-		from.plan = options.Plan(l.request)
+	p := l.version
+	if p.asksPlan {
+		from.plan = l.who(planPart)
 	}
-	if p.asksClass && options.Class != nil {
-		from.class = options.Class(l.request)
+	if p.asksClass {
+		from.class = l.who(classPart)
 	}
 	if p.exemptsIP {
-		from.address = options.Proxies.ClientIP(l.request)
+		from.address = p.limiter.ClientIP(l.request)
 	}
 	if p.exemptsUser {
-		from.user = strings.TrimSpace(l.framework.user(l.request))
+		from.user = l.who(userPart)
 	}
 	l.terms = p.distinguish(run, l.route, &from)
 	return nil

@@ -13,7 +13,7 @@ import (
 //	mux.Handle("POST /update", policy.Handler(update))
 //
 // Unless the set is [Named], the pattern of the route names its quotas. Handler
-// panics if a rule by user has no [Options].User, and if one set made by [Rules]
+// panics if a rule by user has no [Options].Caller, and if one set made by [Rules]
 // would cover several routes: if next is a ServeMux, or at the second call. It
 // calls next after the wait of a [Queue], and releases what the request holds when
 // next returns or panics.

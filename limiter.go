@@ -68,18 +68,9 @@ type Limiter struct {
 
 // Options configures a [Limiter]. The zero Options is ready to use.
 type Options struct {
-	// User returns the user of a request, for [ByUser]: from a context value, a
-	// verified token or a session. "" means that the request has no user. A rule
-	// by user is an error at declaration if neither this field nor the User field
-	// of the adapter is set.
-	User func(*http.Request) string
-
-	// Plan returns the plan of the caller: see [Rule].Plans. "" means no plan. Callers on
-	// a plan that a rule does not name get the Limit of the rule. Each policy with plans
-	// calls Plan once for a request, so it must be fast. The plan must come from a
-	// verified source: a client that can choose its plan chooses its limit. On Gin and
-	// Echo, have authentication put it into the context of the *http.Request.
-	Plan func(*http.Request) string
+	// Caller says who sends a request: its user, its plan and its class. A rule by user is
+	// an error at declaration if neither Caller.User nor that of the adapter is set.
+	Caller Caller[*http.Request]
 
 	// Override returns the limit of one key of a rule. It replaces the limit of the plan
 	// and that of the rule; 0 means no override. The policy and the rule are named as in
@@ -87,12 +78,6 @@ type Options struct {
 	// calls Override, outside HTTP too, so it must answer from memory. Package overrides
 	// shares overrides between instances.
 	Override func(policy, rule, key string) int64
-
-	// Class returns the class of a request, one of Classes: see [Rule].Reserve. "" and
-	// any other text mean "default". Waiting requests are served by class. Each policy
-	// that uses classes calls Class once for a request. The class must come from a
-	// verified source: clients would choose the highest.
-	Class func(*http.Request) string
 
 	// Classes lists the classes, from the highest to the lowest: at most 16, and
 	// "default" must be one of them. Nil means critical, default and background.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"net/http"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -170,7 +169,7 @@ func (l *layer) noticeUsers(run *engine.Run) error {
 // has returned: authentication ran after the rules.
 func (l *layer) noticeLateUser() {
 	limiter := l.version.limiter
-	if !limiter.notices.lateUser.Load() && strings.TrimSpace(l.framework.user(l.request)) != "" && !limiter.notices.lateUser.Swap(true) {
+	if !limiter.notices.lateUser.Load() && l.who(userPart) != "" && !limiter.notices.lateUser.Swap(true) {
 		l.version.userless.Store(userlessAfter + 1) // the same mistake
 		notice.Write(limiter.log(), notice.LateUser, "limit: a rule by user was decided before authentication, so all users share one quota: "+
 			"put authentication before the rules", 0, "policy", l.decision.Policy())

@@ -35,7 +35,7 @@ func newPolicy(l *Limiter, set RuleSet) *Policy {
 type place struct {
 	pattern    string // "" if it is not known yet
 	everywhere bool   // before every route of a server
-	user       bool   // whether the adapter has a function for the user
+	caller     uint8  // a bit for each part of a caller that the adapter asks for
 }
 
 // check returns an error that joins one [*RuleError] for each rule that could
@@ -51,10 +51,6 @@ func (l *Limiter) check(rules RuleSet, at place) error {
 			"quota of all, or limit.EachRoute(rules…) for a quota of each", rules)})
 	}
 	for _, rule := range rules.rules {
-		if (rule.Key.uses(byUser) || rule.values().uses(byUser)) && !at.user && l.options.User == nil {
-			wrong(rule, "no user resolver: set ginlimit.Limiter.User, echolimit.Limiter.User or the User of your adapter to read "+
-				"what authentication put into its context, or limit.Options.User on net/http")
-		}
 		for _, problem := range l.callerProblems(&rule, at) {
 			wrong(rule, "%s", problem)
 		}

@@ -27,8 +27,9 @@ type layer struct {
 	route     *route
 	request   *http.Request
 	framework framework
-	cost      int64     // 0 for that of the rules
-	terms     *terms    // of the caller
+	cost      int64  // 0 for that of the rules
+	terms     *terms // of the caller
+	known     [parts]known
 	shared    bool      // whether something else knows of it, which may live longer
 	userless  bool      // whether a rule by user met no user, and no request had one so far
 	arrived   time.Time // when the request did, if a set has let it wait
@@ -155,7 +156,7 @@ func (l *layer) value(k *KeyResolver) string {
 	case byIP:
 		return l.version.limiter.options.Proxies.key(r)
 	case byUser:
-		v = l.framework.user(r)
+		return l.who(userPart)
 	case byHeader:
 		v = r.Header.Get(k.name)
 	case byCookie:

@@ -15,7 +15,7 @@ type Client struct {
 	Request *http.Request
 	Limiter *Limiter // that decides the request; nil means one without options
 
-	from framework
+	of *layer
 }
 
 // IP returns the address of the client: that of [Limiter.ClientIP].
@@ -26,17 +26,16 @@ func (c Client) IP() netip.Addr {
 	return c.Limiter.ClientIP(c.Request)
 }
 
-// User returns the user that [ByUser] resolves: by the User function of the adapter or
-// [Options].User, without blanks around it. It is "" if the request has no user.
+// User returns the user that [ByUser] resolves: by the [Caller] of the adapter or
+// of [Options], without blanks around it. It is "" if the request has no user.
 func (c Client) User() string {
 	var user string
 	switch {
-	case c.from != nil:
-		user = c.from.user(c.Request)
-	case c.Limiter != nil && c.Limiter.options.User != nil:
-		user = c.Limiter.options.User(c.Request)
+	case c.of != nil:
+		user = c.of.who(userPart)
+	case c.Limiter != nil && c.Limiter.options.Caller.User != nil:
+		user = strings.TrimSpace(c.Limiter.options.Caller.User(c.Request))
 	}
-	user = strings.TrimSpace(user)
 	if c.Limiter != nil && c.Limiter.notices.listedUsers.Load() < userlessAfter {
 		c.Limiter.noticeListedUsers(user)
 	}
@@ -51,6 +50,6 @@ func (l *Limiter) noticeListedUsers(user string) {
 		n.Store(userlessAfter + 1)
 	} else if n.Add(1) == userlessAfter {
 		notice.Write(l.log(), notice.NoListedUsers, "limit: Exempt or Bar asks for users, and no request had one so far, so entries of users have no effect: "+
-			"set limit.Options.User or the User of your adapter, and put authentication before the rules", 0, "requests", userlessAfter)
+			"set Caller.User of limit.Options or of your adapter, and put authentication before the rules", 0, "requests", userlessAfter)
 	}
 }

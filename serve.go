@@ -40,7 +40,8 @@ func (d Decision) Outer() (outer Decision, ok bool) {
 type framework interface {
 	route() (method, pattern string)
 	pathValue(r *http.Request, name string) string
-	user(r *http.Request) string
+	asks(p part) any // what answers: nil if Options does
+	caller(p part) string
 	next(r *http.Request) (status int, err error)
 	recorder() *response.Recorder
 	answer(w http.ResponseWriter, r *http.Request, err error) error
@@ -238,7 +239,7 @@ const asCharged = math.MinInt64
 // it has decided.
 func (l *layer) screen() bool {
 	o, d := &l.version.limiter.options, &l.decision
-	c := Client{l.request, l.version.limiter, l.framework}
+	c := Client{l.request, l.version.limiter, l}
 	switch {
 	case o.Exempt != nil && o.Exempt(c):
 		d.Allowed, d.Mode = true, ModeExempt
