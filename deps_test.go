@@ -126,6 +126,7 @@ var never = []struct{ from, to, because string }{
 	{"adapter", ginPath, "an adapter of one framework would build another"},
 	{"adapter", echoPath, "an adapter of one framework would build another"},
 	{"adapter", goRedis, "an adapter knows no store"},
+	{"internal/echoflow", echoPath, "it serves every version of Echo"},
 	{"ginlimit", echoPath, "one framework is enough to build"},
 	{"ginlimit", goRedis, "an adapter knows no store"},
 	{"ginlimit", "stores/redisstore", "an adapter knows no store"},
