@@ -69,7 +69,7 @@ var only = []struct {
 	{"internal/grammar", []string{std, "core", "internal/excerpt"}, "the grammar is about text; package limit gives it a meaning"},
 	{"internal/tags", []string{std}, "tags are read for every router"},
 	{"internal/filewatch", []string{std}, "a file that changes knows nothing of what it says"},
-	{"internal/histogram", []string{std}, "durations are counted whatever took them"},
+	{"internal/histogram", []string{std}, "numbers are counted whatever they are of"},
 	{"internal/notice", []string{std}, "a log line knows nothing of requests"},
 	{"internal/response", []string{std}, "a response writer knows nothing of limits"},
 	{"internal/waiting", []string{std, "core"}, "the order of waiters is about decisions, not requests"},
