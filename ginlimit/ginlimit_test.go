@@ -1,7 +1,6 @@
 package ginlimit_test
 
 import (
-	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -169,51 +168,4 @@ func TestUserOfOptions(t *testing.T) {
 	assert.Equal(t, http.StatusNoContent, routetest.Do(router, "GET", "/", "Test-User", "alice").Code)
 	assert.Equal(t, http.StatusTooManyRequests, routetest.Do(router, "GET", "/", "Test-User", "alice").Code)
 	assert.Equal(t, http.StatusNoContent, routetest.Do(router, "GET", "/", "Test-User", "bob").Code)
-}
-
-func TestMount(t *testing.T) {
-	router := gin.New()
-	err := ginlimit.New(limit.New(nil, nil)).Mount(router.Group("/v1"), struct {
-		Update gin.HandlerFunc    `route:"POST /update" limit:"2/1m per ip; 1000/1h global"`
-		Item   func(*gin.Context) `route:"GET /items/:id" limit:"1/1m per path id"`
-		Health gin.HandlerFunc    `route:"GET /health" limit:"-"`
-	}{Update: ok, Item: ok, Health: ok})
-	require.NoError(t, err)
-
-	w := routetest.Do(router, "POST", "/v1/update")
-	assert.Equal(t, http.StatusNoContent, w.Code)
-	assert.Equal(t, `"per-ip-1m";r=1;t=60, "global-1h";r=999;t=3600`, w.Header().Get("RateLimit"))
-	assert.Equal(t, http.StatusNoContent, routetest.Do(router, "GET", "/v1/items/1").Code)
-	assert.Equal(t, http.StatusNoContent, routetest.Do(router, "GET", "/v1/items/2").Code)
-	assert.Equal(t, http.StatusTooManyRequests, routetest.Do(router, "GET", "/v1/items/1").Code)
-	w = routetest.Do(router, "GET", "/v1/health")
-	assert.Equal(t, http.StatusNoContent, w.Code)
-	assert.Empty(t, w.Header().Get("RateLimit"))
-}
-
-func TestMountErrors(t *testing.T) {
-	router := gin.New()
-	err := ginlimit.New(limit.New(nil, nil)).Mount(router, struct {
-		Good  gin.HandlerFunc  `route:"GET /good" limit:"5/2s per ip"`
-		Wrong http.HandlerFunc `route:"GET /wrong" limit:"5/2s per ip"`
-		User  gin.HandlerFunc  `route:"GET /user" limit:"5/2s per user"`
-		Ten   int              `route:"GET /ten" limit:"-"`
-	}{Good: ok, Wrong: func(http.ResponseWriter, *http.Request) {}, User: ok})
-
-	require.Error(t, err)
-	assert.ErrorContains(t, err, "field Wrong: limit: http.HandlerFunc")
-	assert.ErrorContains(t, err, "field User: ")
-	assert.ErrorContains(t, err, "field Ten: limit: int")
-	var rule *limit.RuleError
-	assert.True(t, errors.As(err, &rule))
-	assert.Empty(t, router.Routes(), "nothing is mounted if anything is wrong")
-
-	err = ginlimit.New(limit.New(nil, nil)).Mount(router, struct {
-		Good gin.HandlerFunc `route:"GET /good" limit:"5/2s per ip"`
-		Nil  gin.HandlerFunc `route:"GET /nil" limit:"5/2s per ip"`
-		Text gin.HandlerFunc `route:"GET /text" limit:"5/2x per ip"`
-	}{Good: ok, Text: ok})
-	assert.ErrorContains(t, err, "field Nil: ")
-	assert.ErrorContains(t, err, "field Text: ")
-	assert.Empty(t, router.Routes())
 }

@@ -52,7 +52,7 @@ func (c *caller) run(decide decide, names []string, phase *atomic.Int32) {
 			return
 		}
 		if before == measuring && phase.Load() == measuring {
-			c.times.Add(took)
+			c.times.Add(int64(took), 1)
 			if admitted {
 				c.admitted++
 			}
@@ -91,12 +91,12 @@ func measure(s *server, c contender, callers int, names []string, lasts time.Dur
 		times.Merge(&all[i].times)
 		admitted += all[i].admitted
 	}
-	n := float64(times.Count())
+	n := times.Count()
 	each := func(d time.Duration) time.Duration { return time.Duration(float64(d) / n) }
 	return cell{
 		perSecond: n / after.at.Sub(before.at).Seconds(),
-		p50:       times.Quantile(0.5),
-		p99:       times.Quantile(0.99),
+		p50:       time.Duration(times.Quantile(0.5)),
+		p99:       time.Duration(times.Quantile(0.99)),
 		redis:     each(after.redis - before.redis),
 		client:    each(after.client - before.client),
 		allocs:    float64(after.allocs-before.allocs) / n,

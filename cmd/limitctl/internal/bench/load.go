@@ -146,7 +146,7 @@ func (c *caller) run(ctx context.Context, l *load, phase *atomic.Int32) {
 			c.unanswered++
 			continue
 		}
-		c.times.Add(took)
+		c.times.Add(int64(took), 1)
 		c.longest = max(c.longest, took)
 		if !d.Allowed {
 			c.refused++
@@ -185,7 +185,7 @@ func (l *load) run(ctx context.Context, s *server, callers int, lasts time.Durat
 		run.Unanswered += all[i].unanswered
 		run.Latency.Max = max(run.Latency.Max, Micros(all[i].longest))
 	}
-	run.Decisions = times.Count()
+	run.Decisions = int64(times.Count())
 	run.PerSecond = float64(run.Decisions) / took.Seconds()
 	if run.Decisions == 0 {
 		return run, fmt.Errorf("%d callers: Redis decided nothing within %v: write a longer --time, or the --timeout of your programs", callers, lasts)

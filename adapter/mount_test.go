@@ -49,13 +49,13 @@ func newSampleAPI() sampleAPI {
 func TestRoutes(t *testing.T) {
 	api := newSampleAPI()
 	for _, value := range []any{api, &api} {
-		routes, err := Routes(value)
+		routes, err := routesOf(value)
 		require.NoError(t, err)
 		for i := range routes {
 			assert.NotNil(t, routes[i].Handler)
 			routes[i].Handler = nil
 		}
-		assert.Equal(t, []Route{
+		assert.Equal(t, []route{
 			{Method: "POST", Path: "/update", Field: "sampleAPI.Update", Limited: true,
 				Rules: limit.Rules(limit.PerIP(2*time.Second, 5), limit.Global(time.Minute, 1000))},
 			{Method: "DELETE", Path: "/items/{id}", Field: "sampleAPI.sampleAdmin.Drop", Limited: true,
@@ -66,7 +66,7 @@ func TestRoutes(t *testing.T) {
 		}, routes)
 	}
 
-	anonymous, err := Routes(struct {
+	anonymous, err := routesOf(struct {
 		Handler any `route:"TRACE /" limit:"1/s global"`
 	}{"any value"})
 	require.NoError(t, err)
@@ -146,13 +146,13 @@ func TestRoutesErrors(t *testing.T) {
 			"field C: limit: the handler is nil: set the field before mounting"},
 	}
 	for _, test := range tests {
-		routes, err := Routes(test.api)
+		routes, err := routesOf(test.api)
 		assert.Equal(t, strings.HasPrefix(test.want, "field "), len(routes) > 0, "routes are returned to be checked further")
 		if assert.Error(t, err, test.want) {
 			assert.True(t, strings.HasPrefix(err.Error(), test.want), "want %s\n got %s", test.want, err)
 		}
 	}
-	routes, err := Routes(struct {
+	routes, err := routesOf(struct {
 		H http.HandlerFunc `route:"GET /users/:id" limit:"5/2x per path id"`
 	}{})
 	require.Len(t, routes, 1)
