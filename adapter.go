@@ -25,9 +25,9 @@ type Adapter[C any] struct {
 	// PathValue returns a part of the path. Nil means [http.Request.PathValue].
 	PathValue func(c C, name string) string
 
-	// Caller says who sends a request. Nil means [Options].Caller. Declarations that share
-	// it share its answers on a request.
-	Caller *Caller[C]
+	// Caller says who sends a request. A function that is nil means that of
+	// [Options].Caller.
+	Caller Caller[C]
 
 	// Next runs the handler with a request. It returns the status that the handler
 	// answered with, and the error of the framework, which Serve returns. If the
@@ -165,14 +165,13 @@ func (v *call[C]) pathValue(r *http.Request, name string) string {
 	return v.adapter.PathValue(v.context, name)
 }
 
-func (v *call[C]) asks(p part) any {
-	if c := v.adapter.Caller; c != nil && c.function(p) != nil {
-		return c
+func (v *call[C]) caller(p part) (answer string, asked bool) {
+	ask := v.adapter.Caller.function(p)
+	if ask == nil {
+		return "", false
 	}
-	return nil
+	return ask(v.context), true
 }
-
-func (v *call[C]) caller(p part) string { return v.adapter.Caller.function(p)(v.context) }
 
 // answer answers a request that is refused or could not be decided: by the function
 // of the adapter, by that of Options, as the framework does, or with the document.

@@ -42,7 +42,7 @@ func BenchmarkTake(b *testing.B) {
 	plans := []limit.Rule{rules[0], rules[1]}
 	plans[0].Plans = map[string]int64{"free": 1, "pro": limits}
 	plans[1].Plans, plans[1].Limit = map[string]int64{"pro": limits}, 1
-	callers := &limit.Options{User: func(*http.Request) string { return "alice" }, Plan: func(*http.Request) string { return "pro" }}
+	callers := &limit.Options{Caller: limit.Caller[*http.Request]{User: func(*http.Request) string { return "alice" }, Plan: func(*http.Request) string { return "pro" }}}
 	b.Run("policy of plans", func(b *testing.B) {
 		policy := mustPolicy(limit.New(nil, callers), limit.Named("p", plans...))
 		request := limit.Request{Keys: map[string]string{"user": "alice"}, Plan: "pro"}

@@ -18,8 +18,8 @@ import (
 // A Caller says who sends a request. C is the context of a framework: [*http.Request] for
 // [Options].Caller, and *gin.Context for the Caller of ginlimit. A function that is nil
 // there means that of Options. Each is called only if a rule asks for what it returns. An
-// answer is kept for the request; "" is asked again by the next set on it, since
-// authentication may stand between the two. The answers must come from a verified source:
+// answer is kept for the request and all sets of a limiter on it; "" is asked again by the
+// next set, since authentication may stand between the two. The answers must come from a verified source:
 // a client that can choose its plan or class chooses its limit.
 type Caller[C any] struct {
 	// User returns the user, for [ByUser]: from a context value, a verified token or a
@@ -60,7 +60,7 @@ func (c *Caller[C]) function(p part) func(C) string {
 // parts returns a bit for each part that c has a function for.
 func (c *Caller[C]) parts() (bits uint8) {
 	for p := range parts {
-		if c != nil && c.function(p) != nil {
+		if c.function(p) != nil {
 			bits |= 1 << p
 		}
 	}
@@ -70,35 +70,17 @@ func (c *Caller[C]) parts() (bits uint8) {
 // who returns a part of the caller, or "".
 func (l *layer) who(p part) string {
 	limiter := l.version.limiter
-	of := l.framework.asks(p)
-	ask := limiter.options.Caller.function(p)
-	switch {
-	case of == nil && ask == nil:
-		return ""
-	case of == nil:
-		of = limiter
-	}
 	for o := l; o != nil; o = o.outer {
-		if o.known[p].of == of {
-			return o.known[p].answer
+		if answer := o.known[p]; answer != "" && o.version.limiter == limiter {
+			return answer
 		}
 	}
-	var answer string
-	if of == any(limiter) {
+	answer, asked := l.framework.caller(p)
+	if ask := limiter.options.Caller.function(p); !asked && ask != nil {
 		answer = ask(l.request)
-	} else {
-		answer = l.framework.caller(p)
 	}
-	if answer = strings.TrimSpace(answer); answer != "" {
-		l.known[p] = known{of, answer}
-	}
-	return answer
-}
-
-// A known part of a caller.
-type known struct {
-	of     any // which functions answered
-	answer string
+	l.known[p] = strings.TrimSpace(answer)
+	return l.known[p]
 }
 
 // callers is how the rules of a policy distinguish callers.

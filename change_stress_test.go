@@ -20,9 +20,7 @@ import (
 func TestChangeOfEverything(t *testing.T) {
 	pick := func(r *http.Request, name string) string { return r.Header.Get(name) }
 	l := New(nil, &Options{
-		User:  func(r *http.Request) string { return pick(r, "User") },
-		Plan:  func(r *http.Request) string { return pick(r, "Plan") },
-		Class: func(r *http.Request) string { return pick(r, "Class") },
+		Caller: Caller[*http.Request]{User: func(r *http.Request) string { return pick(r, "User") }, Plan: func(r *http.Request) string { return pick(r, "Plan") }, Class: func(r *http.Request) string { return pick(r, "Class") }},
 		Override: func(_, _, key string) int64 {
 			if key == "u1" {
 				return rand.Int64N(5) - 1

@@ -57,7 +57,7 @@ func hashed(s string) string {
 
 func TestResolve(t *testing.T) {
 	agent := By("agent", (*http.Request).UserAgent)
-	alice := Options{User: func(*http.Request) string { return "alice" }}
+	alice := Options{Caller: Caller[*http.Request]{User: func(*http.Request) string { return "alice" }}}
 	megabyte := long(1 << 20)
 	withPath := request("/")
 	withPath.request.SetPathValue("id", "42")
@@ -65,7 +65,7 @@ func TestResolve(t *testing.T) {
 	ginPath.request.SetPathValue("id", "42")
 	ginPath.PathValue = func(_ *http.Request, name string) string { return name + "=7" }
 	ginUser := request("/")
-	ginUser.User = func(*http.Request) string { return "bob" }
+	ginUser.Caller.User = func(*http.Request) string { return "bob" }
 	socket := request("/")
 	socket.request.RemoteAddr = "@"
 
@@ -115,8 +115,8 @@ func TestResolve(t *testing.T) {
 
 		// A user that is named like an address is not that address.
 		{FirstOf(ByUser, ByIP), request("/"), Options{}, "1=203.0.113.9"},
-		{FirstOf(ByUser, ByIP), request("/"), Options{User: func(*http.Request) string { return "203.0.113.9" }}, "0=203.0.113.9"},
-		{FirstOf(ByUser, ByIP), request("/"), Options{User: func(*http.Request) string { return " " }}, "1=203.0.113.9"},
+		{FirstOf(ByUser, ByIP), request("/"), Options{Caller: Caller[*http.Request]{User: func(*http.Request) string { return "203.0.113.9" }}}, "0=203.0.113.9"},
+		{FirstOf(ByUser, ByIP), request("/"), Options{Caller: Caller[*http.Request]{User: func(*http.Request) string { return " " }}}, "1=203.0.113.9"},
 		{FirstOf(ByUser, ByIP), socket, Options{}, ""},
 		{FirstOf(agent, ByUser), request("/", "User-Agent: 1=alice"), alice, "0=1=alice"},
 		{FirstOf(FirstOf(agent, ByUser), ByIP), request("/"), alice, "0=1=alice"},

@@ -271,13 +271,13 @@ func TestNoticeOfLateUser(t *testing.T) {
 			limiter, book := logged(limit.Options{})
 			engine := gin.New()
 			rl := ginlimit.New(limiter)
-			rl.User = func(c *gin.Context) string { return c.GetString("user") }
+			rl.Caller.User = func(c *gin.Context) string { return c.GetString("user") }
 			chain := []gin.HandlerFunc{func(c *gin.Context) { c.Set("user", user) }, rl.Limit(perUser)}
 
 			server := echo.New()
 			echoLimiter, echoBook := logged(limit.Options{})
 			el := echolimit.New(echoLimiter)
-			el.User = func(c echo.Context) string { u, _ := c.Get("user").(string); return u }
+			el.Caller.User = func(c echo.Context) string { u, _ := c.Get("user").(string); return u }
 			echoChain := []echo.MiddlewareFunc{func(next echo.HandlerFunc) echo.HandlerFunc {
 				return func(c echo.Context) error { c.Set("user", user); return next(c) }
 			}, el.Limit(perUser)}

@@ -27,12 +27,12 @@ type layer struct {
 	route     *route
 	request   *http.Request
 	framework framework
-	cost      int64  // 0 for that of the rules
-	terms     *terms // of the caller
-	known     [parts]known
-	shared    bool      // whether something else knows of it, which may live longer
-	userless  bool      // whether a rule by user met no user, and no request had one so far
-	arrived   time.Time // when the request did, if a set has let it wait
+	cost      int64         // 0 for that of the rules
+	terms     *terms        // of the caller
+	known     [parts]string // of the caller
+	shared    bool          // whether something else knows of it, which may live longer
+	userless  bool          // whether a rule by user met no user, and no request had one so far
+	arrived   time.Time     // when the request did, if a set has let it wait
 }
 
 type layerKey struct{}

@@ -40,8 +40,7 @@ func (d Decision) Outer() (outer Decision, ok bool) {
 type framework interface {
 	route() (method, pattern string)
 	pathValue(r *http.Request, name string) string
-	asks(p part) any // what answers: nil if Options does
-	caller(p part) string
+	caller(p part) (answer string, asked bool) // if not asked, Options is
 	next(r *http.Request) (status int, err error)
 	recorder() *response.Recorder
 	answer(w http.ResponseWriter, r *http.Request, err error) error

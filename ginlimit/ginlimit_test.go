@@ -146,9 +146,9 @@ func TestUser(t *testing.T) {
 	rules := limit.Rules(limit.PerUser(time.Minute, 1))
 
 	rl := ginlimit.New(limit.New(nil, nil))
-	assert.PanicsWithError(t, "limit: rule \"1/1m per user\": no user resolver: set ginlimit.Limiter.User, echolimit.Limiter.User or the User of your adapter to read what authentication put into its context, or limit.Options.User on net/http",
+	assert.PanicsWithError(t, "limit: rule \"1/1m per user\": no user resolver: set Caller.User of limit.Options, or that of your adapter, such as rl.Caller.User",
 		func() { rl.Limit(rules) })
-	rl.User = func(c *gin.Context) string { return c.GetString("user") }
+	rl.Caller.User = func(c *gin.Context) string { return c.GetString("user") }
 	router := gin.New()
 	router.GET("/", authenticate, rl.Limit(rules), ok)
 
@@ -161,7 +161,7 @@ func TestUser(t *testing.T) {
 
 // TestUserOfOptions falls back to the function that all adapters share.
 func TestUserOfOptions(t *testing.T) {
-	rl := ginlimit.New(limit.New(nil, &limit.Options{User: func(r *http.Request) string { return r.Header.Get("Test-User") }}))
+	rl := ginlimit.New(limit.New(nil, &limit.Options{Caller: limit.Caller[*http.Request]{User: func(r *http.Request) string { return r.Header.Get("Test-User") }}}))
 	router := gin.New()
 	router.GET("/", rl.Limit(limit.Rules(limit.PerUser(time.Minute, 1))), ok)
 

@@ -277,7 +277,7 @@ var badRules = []badInput{
 	{20, "a key that is unknown", func(r *row) {
 		// Key functions return no error. Over HTTP one that fails returns "", as in row 19.
 		// Outside HTTP a missing key is an error.
-		r.invalid("limit.Options.User", limit.Rules(limit.PerUser(time.Second, 5)))
+		r.invalid("Caller.User of limit.Options", limit.Rules(limit.PerUser(time.Second, 5)))
 		r.invalid("not nil", limit.Rules(limit.Per(limit.By("tenant", nil), time.Hour, 5)))
 		limiter, jobs, keys := limit.New(nil, nil), limit.Named("jobs", limit.PerIP(time.Hour, 5)), map[string]string{"ip": "192.0.2.1"}
 		for _, wrong := range []map[string]string{nil, {"user": "a"}, {"ip": "somewhere"}} {

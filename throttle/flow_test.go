@@ -115,7 +115,7 @@ func (s *countingStore) Take(ctx context.Context, asks []core.Ask) error {
 }
 
 func byteLimiter(store core.Store) *limit.Limiter {
-	return limit.New(store, &limit.Options{User: func(r *http.Request) string { return r.Header.Get("X-User") }})
+	return limit.New(store, &limit.Options{Caller: limit.Caller[*http.Request]{User: func(r *http.Request) string { return r.Header.Get("X-User") }}})
 }
 
 // perUser is 100 kB a second for each user, and a tenth of that at once.

@@ -20,8 +20,8 @@ import (
 func Fuzz(t *testing.F, framework Framework) {
 	f := fuzzloop.New(t)
 	router := framework(limit.New(nil, &limit.Options{
-		Log:  slog.New(slog.DiscardHandler),
-		User: func(r *http.Request) string { return r.Header.Get("X-User") },
+		Log:    slog.New(slog.DiscardHandler),
+		Caller: limit.Caller[*http.Request]{User: func(r *http.Request) string { return r.Header.Get("X-User") }},
 	}))
 	router.Use(limit.Named("all", limit.Global(time.Second, 20_000)))
 	router.Handle("GET", "/items/{id}", ok, keysOfAllKinds(time.Second)) // a short window, so that no rate is refused

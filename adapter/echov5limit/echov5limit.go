@@ -24,10 +24,9 @@ import (
 // A Limiter makes Echo middleware from rules. Make it with [New], and set its
 // fields before the first call of Limit.
 type Limiter struct {
-	// User returns the user of a request, for limit.ByUser: what authentication,
-	// which must run first, has put into the context. "" means that the request
-	// has no user. Nil means limit.Options.User.
-	User func(*echo.Context) string
+	// Caller says who sends a request: what authentication, which must run first, has
+	// put into the context. A function that is nil means that of limit.Options.Caller.
+	Caller limit.Caller[*echo.Context]
 
 	// Refuse answers a refused request, after the headers are set; the status is
 	// 429, or 403 if the client is barred, unless it sets another. Its error is
@@ -85,7 +84,7 @@ func (l *Limiter) flow() *echoflow.Flow[*echo.Context] {
 		Writer:   func(c *echo.Context) http.ResponseWriter { return c.Response() },
 		Response: response,
 		Problem:  newProblem,
-		User:     l.User,
+		Caller:   l.Caller,
 		Refuse:   l.Refuse,
 		Fail:     l.Fail,
 	}

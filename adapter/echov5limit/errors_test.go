@@ -181,7 +181,7 @@ func TestUser(t *testing.T) {
 	}
 	rules := limit.Rules(limit.PerUser(time.Minute, 1))
 	each(t, func(t *testing.T, v version) {
-		assert.PanicsWithError(t, "limit: rule \"1/1m per user\": no user resolver: set ginlimit.Limiter.User, echolimit.Limiter.User or the User of your adapter to read what authentication put into its context, or limit.Options.User on net/http",
+		assert.PanicsWithError(t, "limit: rule \"1/1m per user\": no user resolver: set Caller.User of limit.Options, or that of your adapter, such as rl.Caller.User",
 			func() { v.limit(rules) })
 		e := v.server()
 		e.get("/", noContent, authenticate, v.limiter(limit.New(nil, nil), hooks{user: func(c echoContext) string {

@@ -92,7 +92,7 @@ var version4 = version{
 	limiter: func(l *limit.Limiter, h hooks) func(limit.RuleSet) middleware {
 		rl := echolimit.New(l)
 		if h.user != nil {
-			rl.User = func(c v4.Context) string { return h.user(c) }
+			rl.Caller.User = func(c v4.Context) string { return h.user(c) }
 		}
 		if h.refuse != nil {
 			rl.Refuse = func(c v4.Context, d limit.Decision) error { return h.refuse(c, d) }
@@ -165,7 +165,7 @@ var version5 = version{
 	limiter: func(l *limit.Limiter, h hooks) func(limit.RuleSet) middleware {
 		rl := echov5limit.New(l)
 		if h.user != nil {
-			rl.User = func(c *v5.Context) string { return h.user(c) }
+			rl.Caller.User = func(c *v5.Context) string { return h.user(c) }
 		}
 		if h.refuse != nil {
 			rl.Refuse = func(c *v5.Context, d limit.Decision) error { return h.refuse(c, d) }

@@ -46,7 +46,7 @@ type Flow[C Context] struct {
 	Problem func(*Document, error) error
 
 	// The fields of the adapter's Limiter.
-	User   func(C) string
+	Caller limit.Caller[C]
 	Refuse func(C, limit.Decision) error
 	Fail   func(C, error) error
 }
@@ -107,6 +107,7 @@ func (f *Flow[C]) adapter() *limit.Adapter[call[C]] {
 			err := c.next(c.context)
 			return f.status(c.context, err), err
 		},
+		Caller: adapter.CallerOf(f.Caller, func(c call[C]) C { return c.context }),
 		Record: f.record,
 		SetStatus: func(c call[C], status int) {
 			if response, ok := f.response(c.context); ok {
@@ -118,9 +119,6 @@ func (f *Flow[C]) adapter() *limit.Adapter[call[C]] {
 			h.Set("X-Content-Type-Options", "nosniff")
 			return f.Problem(&Document{status, text, h}, err)
 		},
-	}
-	if f.User != nil {
-		a.User = func(c call[C]) string { return f.User(c.context) }
 	}
 	if f.Refuse != nil {
 		a.Refuse = func(c call[C], d limit.Decision) error { return f.begin(c.context, f.Refuse(c.context, d)) }

@@ -31,7 +31,7 @@ func mustParse(t testing.TB, text string) *access.List {
 
 var quiet = slog.New(slog.DiscardHandler)
 
-var limiter = limit.New(nil, &limit.Options{User: user, Log: quiet})
+var limiter = limit.New(nil, &limit.Options{Caller: limit.Caller[*http.Request]{User: user}, Log: quiet})
 
 // client returns the client of a request of a test.
 func client(r *http.Request) limit.Client { return limit.Client{Request: r, Limiter: limiter} }

@@ -88,7 +88,7 @@ func TestContent(t *testing.T) {
 
 	exempt, barred := f.Lists()
 	assert.Nil(t, exempt)
-	limiter := limit.New(nil, &limit.Options{User: func(r *http.Request) string { return r.Host }})
+	limiter := limit.New(nil, &limit.Options{Caller: limit.Caller[*http.Request]{User: func(r *http.Request) string { return r.Host }}})
 	assert.True(t, barred.Matches(limit.Client{Request: &http.Request{Host: "eve"}, Limiter: limiter}))
 	assert.False(t, barred.Matches(limit.Client{Request: &http.Request{Host: "al"}, Limiter: limiter}))
 }

@@ -43,10 +43,9 @@ import (
 // A Limiter makes interceptors from rules. Make it with [New], and set its fields
 // before the first call of Limit.
 type Limiter struct {
-	// User returns the user of a call, for limit.ByUser: what authentication,
-	// which must run first, has put into the context. "" means that the call has
-	// no user. Nil means limit.Options.User.
-	User func(context.Context) string
+	// Caller says who makes a call: what authentication, which must run first, has put
+	// into the context. A function that is nil means that of limit.Options.Caller.
+	Caller limit.Caller[context.Context]
 
 	// Refuse returns the error of a refused call. Nil, or a nil error, means a
 	// [*connect.Error] with details that wraps a [*limit.RefusedError].
@@ -73,7 +72,7 @@ func New(limiter *limit.Limiter) *Limiter {
 // that rules admit. On a client it does nothing. Limit panics if the rules are
 // invalid, or made by limit.Rules.
 func (l *Limiter) Limit(rules limit.RuleSet) connect.Interceptor {
-	return interceptor(flow.Framework{Code: code, Error: newError, User: l.User, Refuse: l.Refuse, Fail: l.Fail}.Bind(l.limiter, rules))
+	return interceptor(flow.Framework{Code: code, Error: newError, Caller: l.Caller, Refuse: l.Refuse, Fail: l.Fail}.Bind(l.limiter, rules))
 }
 
 // An interceptor serves calls.

@@ -41,10 +41,9 @@ import (
 // A Limiter makes interceptors from rules. Make it with [New], and set its fields
 // before the first call of Unary or Stream.
 type Limiter struct {
-	// User returns the user of a call, for limit.ByUser: what the interceptor for
-	// authentication, which must run first, has put into the context. "" means
-	// that the call has no user. Nil means limit.Options.User.
-	User func(context.Context) string
+	// Caller says who makes a call: what authentication, which must run first, has put
+	// into the context. A function that is nil means that of limit.Options.Caller.
+	Caller limit.Caller[context.Context]
 
 	// Refuse returns the error of a refused call, made with package status. Nil,
 	// or a nil error, means codes.ResourceExhausted, or codes.PermissionDenied for
@@ -104,7 +103,7 @@ type serverStream struct {
 func (s *serverStream) Context() context.Context { return s.ctx }
 
 func (l *Limiter) bind(rules limit.RuleSet) (serve func(*flow.Call) error) {
-	return flow.Framework{Code: code, Error: newError, Send: send, User: l.User, Refuse: l.Refuse, Fail: l.Fail}.Bind(l.limiter, rules)
+	return flow.Framework{Code: code, Error: newError, Send: send, Caller: l.Caller, Refuse: l.Refuse, Fail: l.Fail}.Bind(l.limiter, rules)
 }
 
 // call returns a call as package flow sees it.

@@ -78,7 +78,7 @@ func newSide(policies []Policy, exempt func(limit.Client) bool, bar func(limit.C
 	s.adapter = limit.Adapter[*side]{
 		Route:     func(s *side) (method, pattern string) { return "", s.pattern },
 		PathValue: func(s *side, name string) string { return s.values[name] },
-		User:      func(s *side) string { return s.event.user.name },
+		Caller:    limit.Caller[*side]{User: func(s *side) string { return s.event.user.name }},
 		Next:      func(*side, *http.Request) (int, error) { return http.StatusOK, nil },
 	}
 	var errs []error

@@ -42,7 +42,7 @@ type Framework struct {
 	Send func(*Call)
 
 	// The fields of the adapter's Limiter.
-	User   func(context.Context) string
+	Caller limit.Caller[context.Context]
 	Refuse func(context.Context, limit.Decision) error
 	Fail   func(context.Context, error) error
 }
@@ -67,13 +67,11 @@ func (f Framework) Bind(l *limit.Limiter, rules limit.RuleSet) (serve func(*Call
 			err := c.Next(r.Context())
 			return adapter.RPCStatus(f.Code(err)), err
 		},
+		Caller:    adapter.CallerOf(f.Caller, func(c *Call) context.Context { return c.Context }),
 		SetStatus: send,
 		Answer: func(c *Call, status int, _ []byte, cause error) error {
 			return f.Error(answer(c, status, cause))
 		},
-	}
-	if f.User != nil {
-		a.User = func(c *Call) string { return f.User(c.Context) }
 	}
 	if f.Refuse != nil {
 		a.Refuse = func(c *Call, d limit.Decision) error { return f.Refuse(c.Context, d) }

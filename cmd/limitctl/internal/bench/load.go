@@ -100,7 +100,7 @@ const probe = "probe"
 // try decides once, without the guard, to learn why Redis does not. Then it decides by each
 // policy, since the first decision loads a script.
 func (l *load) try(ctx context.Context) error {
-	_, err := l.store.Take(ctx, probe, []core.Charge{{Rule: probe, Cost: 1, Quota: core.Quota{Limit: 1, Window: 1e6}}})
+	err := l.store.Take(ctx, []core.Ask{{Charges: []core.Charge{{Policy: probe, Rule: probe, Cost: 1, Quota: core.Quota{Limit: 1, Window: 1e6}}}}})
 	for i := 0; i < len(l.policies) && err == nil; i++ {
 		var d limit.Decision
 		d, err = l.policies[i].Take(ctx, l.requests[i][0])

@@ -98,7 +98,7 @@ func New(client redis.UniversalClient, policies []Policy, o Options) (l *Limits,
 		Prefix: o.Prefix, Secret: o.Secret, Spread: o.Spread, Timeout: callTimeout,
 	}), aliases})
 	options := &limit.Options{
-		User: func(*http.Request) string { return "" }, Log: slog.New(slog.DiscardHandler), Proxies: limit.Proxies{IPv6Prefix: o.IPv6Prefix},
+		Caller: limit.Caller[*http.Request]{User: func(*http.Request) string { return "" }}, Log: slog.New(slog.DiscardHandler), Proxies: limit.Proxies{IPv6Prefix: o.IPv6Prefix},
 	}
 	if o.Override != nil {
 		options.Override = func(alias, rule, key string) int64 {
