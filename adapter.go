@@ -95,16 +95,26 @@ func (a *Adapter[C]) Bind(l *Limiter, pattern string, rules RuleSet) (*Policy, e
 // error that wraps [ErrUndecided]. A redirect and a Fallback are answers of Serve. The
 // error is for the log of the framework, and may be dropped where there is none.
 func (a *Adapter[C]) Serve(p *Policy, w http.ResponseWriter, r *http.Request, c C) error {
-	return a.serve(p.current.Load(), w, r, c)
+	return a.serve(p.current.Load(), w, r, c, Request{})
 }
 
-func (a *Adapter[C]) serve(p *version, w http.ResponseWriter, r *http.Request, c C) error {
+// ServeRequest is Serve for a handler that knows more than the request says, such as one
+// that has read the body: see [Policy.Serve].
+func (a *Adapter[C]) ServeRequest(p *Policy, w http.ResponseWriter, r *http.Request, c C, given Request) error {
+	v := p.current.Load()
+	if err := v.checkGiven(&given); err != nil {
+		return err
+	}
+	return a.serve(v, w, r, c, given)
+}
+
+func (a *Adapter[C]) serve(p *version, w http.ResponseWriter, r *http.Request, c C, given Request) error {
 	call := a.call(p.limiter, c)
 	defer a.done(call)
 	if p.settles && !a.RPC {
 		call.writer = w
 	}
-	return p.serve(w, r, call)
+	return p.serve(w, r, call, given)
 }
 
 // Decide decides a request and does nothing else, for programs that answer it
@@ -116,7 +126,7 @@ func (a *Adapter[C]) Decide(p *Policy, r *http.Request, c C, cost int64) (d Deci
 	call := a.call(p.limiter, c)
 	defer a.done(call)
 	l := p.current.Load().enter(r, call)
-	l.cost = cost
+	l.given.Cost = cost
 	if err = l.decide(false); err != nil {
 		p.limiter.failed(undecidedRequest, r, Decision{}, err)
 		return Decision{}, err

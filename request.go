@@ -6,12 +6,14 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/engine"
+	"github.com/routelimit/limit/internal/notice"
 )
 
 // A layer is one rule set on one HTTP request. It is the context of what is behind the
@@ -27,7 +29,7 @@ type layer struct {
 	route     *route
 	request   *http.Request
 	framework framework
-	cost      int64         // 0 for that of the rules
+	given     Request       // what a handler says of the request: see Policy.Serve
 	terms     *terms        // of the caller
 	known     [parts]string // of the caller
 	shared    bool          // whether something else knows of it, which may live longer
@@ -152,6 +154,11 @@ func (l *layer) keys(run *engine.Run) error {
 func (l *layer) value(k *KeyResolver) string {
 	r := l.request
 	var v string
+	if l.given.Keys != nil {
+		if v, ok := l.version.limiter.valueOf(k, l.given.Keys); ok {
+			return v
+		}
+	}
 	switch k.kind {
 	case byIP:
 		return l.version.limiter.options.Proxies.key(r)
@@ -213,15 +220,11 @@ func valueID(value string) uint64 {
 
 // usualCost fills in the costs of rules that ask no function for them.
 func (l *layer) usualCost(run *engine.Run) error {
-	cost := int64(1)
-	if l.cost != 0 {
-		var err error
-		if cost, err = validCost(l.cost); err != nil {
-			return fmt.Errorf("%w: %w", ErrUndecided, err)
-		}
+	if l.given.Cost != 0 || l.given.Costs != nil {
+		return l.costs(run)
 	}
 	for i := range run.Charges {
-		run.Charges[i].Cost = cost
+		run.Charges[i].Cost = 1
 	}
 	return nil
 }
@@ -231,11 +234,14 @@ func (l *layer) usualCost(run *engine.Run) error {
 func (l *layer) costs(run *engine.Run) (err error) {
 	for i := range run.Charges {
 		c, rule := &run.Charges[i], &l.version.set.rules[i]
+		n, given := l.given.Costs[l.version.names[i]]
 		switch {
+		case given:
+			c.Cost, err = validCost(n)
 		case rule.Cost.fn == nil && c.Quota.Bars():
 			c.Cost = 0
-		case l.cost != 0:
-			c.Cost, err = validCost(l.cost)
+		case l.given.Cost != 0:
+			c.Cost, err = validCost(l.given.Cost)
 		default:
 			c.Cost, err = validCost(rule.Cost.Units(l.request))
 		}
@@ -254,4 +260,50 @@ func validCost(n int64) (int64, error) {
 		return 0, fmt.Errorf("cost %d: write 0 or more", n)
 	}
 	return min(n, core.MaxCost), nil
+}
+
+// A Client is the sender of a request, for [Options].Exempt and [Options].Bar. It has the
+// address and the user that the rules are keyed by, so a function cannot take the client
+// for another one than the rules do. In tests, set the two fields.
+type Client struct {
+	Request *http.Request
+	Limiter *Limiter // that decides the request; nil means one without options
+
+	of *layer
+}
+
+// IP returns the address of the client: that of [Limiter.ClientIP].
+func (c Client) IP() netip.Addr {
+	if c.Limiter == nil {
+		return new(Proxies).ClientIP(c.Request)
+	}
+	return c.Limiter.ClientIP(c.Request)
+}
+
+// User returns the user that [ByUser] resolves: by the [Caller] of the adapter or
+// of [Options], without blanks around it. It is "" if the request has no user.
+func (c Client) User() string {
+	var user string
+	switch {
+	case c.of != nil:
+		user = c.of.who(userPart)
+	case c.Limiter != nil && c.Limiter.options.Caller.User != nil:
+		user = strings.TrimSpace(c.Limiter.options.Caller.User(c.Request))
+	}
+	if c.Limiter != nil && c.Limiter.notices.listedUsers.Load() < userlessAfter {
+		c.Limiter.noticeListedUsers(user)
+	}
+	return user
+}
+
+// noticeListedUsers warns once functions have asked for the users of so many requests,
+// and none had one: what lists say of users has no effect.
+func (l *Limiter) noticeListedUsers(user string) {
+	n := &l.notices.listedUsers
+	if user != "" {
+		n.Store(userlessAfter + 1)
+	} else if n.Add(1) == userlessAfter {
+		notice.Write(l.log(), notice.NoListedUsers, "limit: Exempt or Bar asks for users, and no request had one so far, so entries of users have no effect: "+
+			"set Caller.User of limit.Options or of your adapter, and put authentication before the rules", 0, "requests", userlessAfter)
+	}
 }

@@ -47,8 +47,9 @@ type framework interface {
 }
 
 // serve is [Adapter.Serve] for every type of context.
-func (p *version) serve(w http.ResponseWriter, r *http.Request, from framework) error {
+func (p *version) serve(w http.ResponseWriter, r *http.Request, from framework, given Request) error {
 	l := p.enter(r, from)
+	l.given = given
 	err := l.serve(w)
 	l.leave()
 	return err

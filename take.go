@@ -369,6 +369,17 @@ func (p *version) check(r *Request, taken bool) error {
 	return nil
 }
 
+// checkGiven returns what is wrong with what a handler says of an HTTP request.
+func (p *version) checkGiven(r *Request) error {
+	if r.UpTo || r.Plan != "" || r.Class != "" {
+		return &RuleError{Problem: "of an HTTP request, a handler gives Keys, Cost and Costs: leave out UpTo, Plan and Class"}
+	}
+	if _, err := validCost(r.Cost); err != nil {
+		return &RuleError{Problem: err.Error()}
+	}
+	return p.validCosts(r.Costs)
+}
+
 func (p *version) validCosts(costs map[string]int64) error {
 	var errs []error
 	for name, n := range costs {
