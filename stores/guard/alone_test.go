@@ -22,7 +22,7 @@ func watched(limit int64, on core.OnError) core.Charge {
 func leftOf(t *testing.T, s core.Store, c core.Charge) int64 {
 	t.Helper()
 	c.Cost = 0
-	d, err := s.Take(t.Context(), "p", []core.Charge{c})
+	d, err := core.Take(t.Context(), s, of("p", []core.Charge{c}))
 	require.NoError(t, err)
 	return d.Outcomes()[0].Remaining
 }
@@ -36,7 +36,7 @@ func TestAloneInAnOutage(t *testing.T) {
 		now.Store(sec)
 		s, f := guarded(instances, now)
 		take := func(on core.OnError) core.Decision {
-			d, err := s.Take(t.Context(), "p", []core.Charge{charge("first", 2, core.Local), watched(8, on)})
+			d, err := core.Take(t.Context(), s, of("p", []core.Charge{charge("first", 2, core.Local), watched(8, on)}))
 			require.NoError(t, err)
 			return d
 		}
@@ -68,11 +68,11 @@ func TestAloneInAnOutage(t *testing.T) {
 	now.Store(sec)
 	s, f := guarded(1, now)
 	for range 3 {
-		_, err := s.Take(t.Context(), "p", []core.Charge{charge("first", 2, core.Local), watched(8, core.Local)})
+		_, err := core.Take(t.Context(), s, of("p", []core.Charge{charge("first", 2, core.Local), watched(8, core.Local)}))
 		require.NoError(t, err)
 	}
 	f.fail(errDown)
-	d, err := s.Take(t.Context(), "p", []core.Charge{charge("first", 2, core.Local), watched(8, core.Local)})
+	d, err := core.Take(t.Context(), s, of("p", []core.Charge{charge("first", 2, core.Local), watched(8, core.Local)}))
 	require.NoError(t, err)
 	assert.Equal(t, core.ModeLocal, d.Mode)
 	assert.EqualValues(t, 4, d.Outcomes()[1].Remaining, "three were counted before the outage")
@@ -88,12 +88,12 @@ func TestAloneAfterAnOutage(t *testing.T) {
 		charges := []core.Charge{charge("first", 2, core.Local), watched(8, core.Local)}
 		f.fail(errDown)
 		for range 3 {
-			_, err := s.Take(t.Context(), "p", charges)
+			_, err := core.Take(t.Context(), s, of("p", charges))
 			require.NoError(t, err)
 		}
 		f.fail(nil)
 		for i := range 4 {
-			d, err := s.Take(t.Context(), "p", charges)
+			d, err := core.Take(t.Context(), s, of("p", charges))
 			require.NoError(t, err)
 			require.False(t, d.Allowed)
 			require.True(t, d.Took(1))
@@ -111,7 +111,7 @@ func TestAloneWithAShare(t *testing.T) {
 	s, f := guarded(2, now)
 	charges := []core.Charge{charge("first", 8, core.Local), watched(100, core.Local)}
 	for range 8 {
-		d, err := s.Take(t.Context(), "p", charges)
+		d, err := core.Take(t.Context(), s, of("p", charges))
 		require.NoError(t, err)
 		require.True(t, d.Allowed)
 	}
@@ -138,7 +138,7 @@ func TestAloneInOverflow(t *testing.T) {
 			}
 		}
 		for i := range 6 {
-			d, err := s.Take(context.Background(), "p", []core.Charge{{Rule: "r", Key: "new", Quota: q, Cost: 1}, c})
+			d, err := core.Take(context.Background(), s, of("p", []core.Charge{{Rule: "r", Key: "new", Quota: q, Cost: 1}, c}))
 			require.NoError(t, err)
 			require.Equal(t, i < 4, d.Allowed)
 			require.True(t, d.Took(1))

@@ -78,15 +78,15 @@ func TestPanicLeaves(t *testing.T) {
 	f.fail(errDown)
 	c := []core.Charge{charge("r", 10, core.Local)}
 	for range failuresToOpen {
-		_, err := s.Take(t.Context(), "p", c)
+		_, err := core.Take(t.Context(), s, of("p", c))
 		require.NoError(t, err)
 	}
 	now.Add(firstWait)
 	f.first = func() { panic("a bug") }
-	assert.Panics(t, func() { _, _ = s.Take(t.Context(), "p", c) })
+	assert.Panics(t, func() { _, _ = core.Take(t.Context(), s, of("p", c)) })
 	f.first = nil
 	f.fail(nil)
-	d, err := s.Take(t.Context(), "p", c)
+	d, err := core.Take(t.Context(), s, of("p", c))
 	require.NoError(t, err)
 	assert.Equal(t, core.ModeExact, d.Mode)
 }
@@ -99,7 +99,7 @@ func TestResetUsesTheBreaker(t *testing.T) {
 	f.fail(errDown)
 	for i := range 2 * failuresToOpen {
 		c := charge("r", 1, core.Local)
-		d, err := s.own.Take(t.Context(), "p", []core.Charge{c})
+		d, err := core.Take(t.Context(), s.own, of("p", []core.Charge{c}))
 		require.NoError(t, err)
 		require.True(t, d.Allowed, "the memory is reset all the same")
 		require.ErrorIs(t, s.Reset(t.Context(), "p", "r", "k"), core.ErrUnavailable)
@@ -128,12 +128,12 @@ func TestRoomAfterTheLook(t *testing.T) {
 			left := func() int64 {
 				look := c
 				look.Cost = 0
-				d, err := own.Take(t.Context(), "p", []core.Charge{look})
+				d, err := core.Take(t.Context(), own, of("p", []core.Charge{look}))
 				require.NoError(t, err)
 				return d.Outcomes()[0].Remaining
 			}
 			take := func() core.Decision {
-				d, err := s.Take(t.Context(), "p", []core.Charge{c})
+				d, err := core.Take(t.Context(), s, of("p", []core.Charge{c}))
 				require.NoError(t, err)
 				return d
 			}
@@ -141,7 +141,7 @@ func TestRoomAfterTheLook(t *testing.T) {
 			require.True(t, take().Allowed)
 			f.fail(nil)
 			if !admits { // another process has taken it
-				_, err := f.Store.Take(t.Context(), "p", []core.Charge{c})
+				_, err := core.Take(t.Context(), f.Store, of("p", []core.Charge{c}))
 				require.NoError(t, err)
 			}
 
@@ -159,7 +159,7 @@ func TestRoomAfterTheLook(t *testing.T) {
 				return
 			}
 			assert.Zero(t, left())
-			given, err := s.Return(t.Context(), "p", []core.Return{d.Return(0, c)})
+			given, err := s.Return(t.Context(), []core.Return{d.Return(0, c)})
 			require.NoError(t, err)
 			assert.Equal(t, []int64{1}, given)
 			assert.EqualValues(t, 1, left())

@@ -38,7 +38,7 @@ func BenchmarkTake(b *testing.B) {
 				}
 				b.ReportAllocs()
 				for b.Loop() {
-					if d, err := s.Take(context.Background(), "p", charges); err != nil || !d.Allowed {
+					if d, err := core.Take(context.Background(), s, of("p", charges)); err != nil || !d.Allowed {
 						b.Fatal(d, err)
 					}
 				}

@@ -125,7 +125,7 @@ func (f *far) Take(ctx context.Context, policy string, charges []core.Charge) (d
 			f.mu.Unlock()
 			return
 		}
-		got, failed = f.Store.Take(context.Background(), policy, charges)
+		got, failed = core.Take(context.Background(), f.Store, of(policy, charges))
 	})
 	if err != nil {
 		return d, err
@@ -133,7 +133,7 @@ func (f *far) Take(ctx context.Context, policy string, charges []core.Charge) (d
 	return got, failed
 }
 
-func (f *far) Release(ctx context.Context, policy string, charges []core.Charge) error {
+func (f *far) Release(ctx context.Context, charges []core.Charge) error {
 	charges = append([]core.Charge(nil), charges...)
 	err := f.call(ctx, time.Now().Add(timeout), func() {
 		f.mu.Lock()
@@ -141,7 +141,7 @@ func (f *far) Release(ctx context.Context, policy string, charges []core.Charge)
 			assert.False(f.t, f.held[c.ID], "a lease is released that a request holds")
 		}
 		f.mu.Unlock()
-		assert.NoError(f.t, f.Store.Release(context.Background(), policy, charges))
+		assert.NoError(f.t, f.Store.Release(context.Background(), of(policy, charges)))
 	})
 	if err != nil && ctx.Err() == nil {
 		return errAway
@@ -194,7 +194,7 @@ func TestStall(t *testing.T) {
 						ids++
 						c, work, again := slot(ids, 1), pause(1, 500), pause(1, 10)
 						mu.Unlock()
-						d, err := s.Take(t.Context(), "p", c)
+						d, err := core.Take(t.Context(), s, of("p", c))
 						assert.NoError(t, err)
 						if !d.Allowed {
 							time.Sleep(again)
@@ -213,7 +213,7 @@ func TestStall(t *testing.T) {
 						}
 						mu.Unlock()
 						f.holds(c[0].ID, false)
-						assert.NoError(t, s.Release(t.Context(), "p", c))
+						assert.NoError(t, s.Release(t.Context(), of("p", c)))
 					}
 				})
 			}
@@ -257,7 +257,7 @@ func TestNoLeaseIsLeft(t *testing.T) {
 							ctx, cancel = context.WithTimeout(ctx, time.Duration(mine.Int64N(int64(timeout))))
 							defer cancel()
 						}
-						d, err := s.Take(ctx, "p", c)
+						d, err := core.Take(ctx, s, of("p", c))
 						if err != nil || !d.Allowed {
 							time.Sleep(time.Duration(mine.Int64N(int64(30 * time.Millisecond))))
 							continue
@@ -266,7 +266,7 @@ func TestNoLeaseIsLeft(t *testing.T) {
 						f.holds(c[0].ID, d.Mode == core.ModeExact)
 						time.Sleep(time.Duration(mine.Int64N(int64(timeout))) >> (8 * mine.IntN(2)))
 						f.holds(c[0].ID, false)
-						if err := s.Release(ctx, "p", c); ctx.Err() == nil {
+						if err := s.Release(ctx, of("p", c)); ctx.Err() == nil {
 							assert.NoError(t, err)
 						}
 					}
@@ -279,7 +279,7 @@ func TestNoLeaseIsLeft(t *testing.T) {
 			time.Sleep(2*timeout + 2*longestWait*time.Microsecond)
 			look := slot(1_000_000, limit)
 			look[0].Cost = 0
-			d, err := f.Store.Take(t.Context(), "p", look)
+			d, err := core.Take(t.Context(), f.Store, of("p", look))
 			require.NoError(t, err)
 			require.Equal(t, limit, d.Outcomes()[0].Remaining, "seed %d", seed)
 			synctest.Wait()
@@ -299,7 +299,7 @@ func TestReleaseIsGivenUp(t *testing.T) {
 		s := New(f, &Options{Log: nowhere})
 		f.fail(errAway)
 		for id := range uint64(maxUnreleased + 10) {
-			require.NoError(t, s.Release(t.Context(), "p", slot(id+1, 1)))
+			require.NoError(t, s.Release(t.Context(), of("p", slot(id+1, 1))))
 		}
 		s.unreleased.mu.Lock()
 		assert.Len(t, s.unreleased.list, maxUnreleased)
@@ -322,7 +322,7 @@ func TestReleaseOfUnasked(t *testing.T) {
 		f := &frail{Store: store}
 		s := New(f, &Options{Log: nowhere})
 		take := func(id uint64) {
-			d, err := s.Take(t.Context(), "p", slot(id, 2))
+			d, err := core.Take(t.Context(), s, of("p", slot(id, 2)))
 			require.NoError(t, err)
 			require.True(t, d.Allowed)
 		}
@@ -330,19 +330,19 @@ func TestReleaseOfUnasked(t *testing.T) {
 		f.fail(errAway)
 		for id := uint64(10); !s.Unavailable(); id++ {
 			take(id)
-			require.NoError(t, s.Release(t.Context(), "p", slot(id, 2)))
+			require.NoError(t, s.Release(t.Context(), of("p", slot(id, 2))))
 		}
 		before := len(s.unreleased.list)
 		for id := range uint64(3 * maxUnreleased) {
 			take(id + 1000)
-			require.NoError(t, s.Release(t.Context(), "p", slot(id+1000, 2)))
+			require.NoError(t, s.Release(t.Context(), of("p", slot(id+1000, 2))))
 		}
 		require.Len(t, s.unreleased.list, before)
-		require.NoError(t, s.Release(t.Context(), "p", slot(1, 2)))
+		require.NoError(t, s.Release(t.Context(), of("p", slot(1, 2))))
 		f.fail(nil)
 		time.Sleep(time.Second)
 		synctest.Wait()
-		held, err := store.Renew(t.Context(), "p", slot(1, 2))
+		held, err := store.Renew(t.Context(), of("p", slot(1, 2)))
 		require.NoError(t, err)
 		assert.Equal(t, []bool{false}, held)
 	})
@@ -353,7 +353,7 @@ func TestReleasePanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &panicking{Store: memstore.New(nil)}
 		s := New(f, &Options{Log: nowhere})
-		require.NoError(t, s.Release(t.Context(), "p", slot(1, 1)))
+		require.NoError(t, s.Release(t.Context(), of("p", slot(1, 1))))
 		time.Sleep(time.Second)
 		s.unreleased.mu.Lock()
 		defer s.unreleased.mu.Unlock()
