@@ -16,7 +16,7 @@ func FuzzDecodeLeases(t *testing.F) {
 	leases := []core.Charge{{Rule: "a", Key: "x", ID: 1}, {Rule: "b", Key: "y", ID: 2}}
 	f.Fuzz(func(t *testing.T, fits bool, data []byte) {
 		reply := replyOf(data, fits, len(leases))
-		held, err := DecodeLeases(reply, []int{0, 1}, "limit", "p", leases)
+		held, err := DecodeLeases(reply, []int{0, 1}, "limit", leases)
 		if err == nil && len(held) != len(leases) || held != nil && len(held) != len(leases) {
 			t.Fatalf("%v, %v", held, err)
 		}
