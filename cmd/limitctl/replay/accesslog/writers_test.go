@@ -73,7 +73,7 @@ func object(pairs ...any) string {
 		if raw, is := pairs[i+1].([]byte); is {
 			value, ok = string(raw), true
 		}
-		text := ""
+		var text string
 		if ok {
 			var b strings.Builder
 			for _, c := range []byte(value) {
