@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/race"
 )
 
 // A sighting is a request of a key in a test.
@@ -131,6 +132,7 @@ func (x *truth) check(t *testing.T, r *rule, most int) {
 }
 
 func TestBounds(t *testing.T) {
+	race.Skip(t)
 	const n = 20_000
 	random := rand.New(rand.NewPCG(1, 2))
 	zipf := rand.NewZipf(random, 1.2, 1, 100_000)

@@ -20,6 +20,7 @@ var secret = []byte("0123456789abcdef")
 
 // TestStoreWithSecret runs the suite on a store with a Secret.
 func TestStoreWithSecret(t *testing.T) {
+	fewSchedules(t)
 	client := redistest.Client(t)
 	storetest.Run(t, func(t *testing.T, test func(*testing.T, storetest.Harness)) {
 		require.NoError(t, client.FlushDB(t.Context()).Err())
