@@ -128,7 +128,7 @@ func TestLeases(t *testing.T) {
 			c.call().refused("global-concurrency")
 			require.Zero(t, left(t, limiter), "a refused call releases nothing")
 			assert.NoError(t, server.Err())
-			assert.NotNil(t, limit.Lost(server), "the handler can learn that its lease is lost")
+			assert.NotNil(t, limit.DecisionFrom(server).Lost(), "the handler can learn that its lease is lost")
 
 			test.end(stream, cancel)
 			assert.Equal(t, test.want, c.end(stream).code, name)
