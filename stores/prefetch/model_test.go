@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/storetest"
 )
@@ -264,6 +265,9 @@ func (f *fleet) within(q core.Quota) bool {
 // out. When all instances are closed, the store counts that and nothing else.
 func TestNeverAboveTheLimit(t *testing.T) {
 	seeds := uint64(9)
+	if race.Enabled {
+		seeds = 3
+	}
 	for _, q := range quotas {
 		t.Run(q.Algorithm.String(), func(t *testing.T) {
 			admissions, local, calls, chunks := 0, 0, 0, 0

@@ -7,18 +7,18 @@ import (
 )
 
 // start takes a chunk in the background. The caller holds the lock.
-func (p *pool) start(size, want int64) {
+func (p *pool) start(size int64) {
 	p.inFlight++
 	p.store.pending.Add(1)
 	p.store.spawn(func() {
 		defer p.store.pending.Done()
-		p.refill(size, want)
+		p.refill(size)
 	})
 }
 
 // refill takes a chunk. If the store refuses it, refill tries half of what is left,
 // so that other instances get some too.
-func (p *pool) refill(size, want int64) {
+func (p *pool) refill(size int64) {
 	ctx := context.Background() // of no single request; the store bounds its calls
 	charges := []core.Charge{p.charge}
 	asks := []core.Ask{{Charges: charges}}

@@ -19,6 +19,7 @@ import (
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 func charge(rule, key string, limit int64, window time.Duration) core.Charge {
@@ -72,10 +73,10 @@ func TestOneRoundTrip(t *testing.T) {
 		for r := range rules {
 			charges = append(charges, charge(fmt.Sprint("r", r), "k", 100+int64(r)*10, time.Minute))
 		}
-		_, err := store.Take(t.Context(), "p", charges) // loads the script at first
+		_, err := storetest.Take(t.Context(), store, "p", charges) // loads the script at first
 		require.NoError(t, err)
 		calls.Store(0)
-		_, err = store.Take(t.Context(), "p", charges)
+		_, err = storetest.Take(t.Context(), store, "p", charges)
 		require.NoError(t, err)
 		assert.EqualValues(t, 1, calls.Load(), "%d rules", rules)
 	}
@@ -91,7 +92,7 @@ func TestEveryKeyExpires(t *testing.T) {
 			c.Cost = cost
 			charges = append(charges, c)
 		}
-		_, err := store.Take(t.Context(), "p", charges)
+		_, err := storetest.Take(t.Context(), store, "p", charges)
 		require.NoError(t, err)
 		keys := client.Keys(t.Context(), "*").Val()
 		for _, key := range keys {
@@ -112,12 +113,12 @@ func TestEveryKeyExpires(t *testing.T) {
 	var now = start
 	store = at(client, &now)
 	one := []core.Charge{charge("immortal", "k", 1000, time.Second)}
-	_, err := store.Take(t.Context(), "p", one)
+	_, err := storetest.Take(t.Context(), store, "p", one)
 	require.NoError(t, err)
-	key := lua.Key("limit", "p", "immortal", "k")
+	key := lua.Key("limit", named("p", "immortal", "k"))
 	require.True(t, client.Persist(t.Context(), key).Val())
 	now += 1_000_000
-	_, err = store.Take(t.Context(), "p", one)
+	_, err = storetest.Take(t.Context(), store, "p", one)
 	require.NoError(t, err)
 	assert.Positive(t, client.PTTL(t.Context(), key).Val())
 }
@@ -127,7 +128,7 @@ func TestScriptFlushed(t *testing.T) {
 	store := New(client, &patient)
 	charges := []core.Charge{charge("r", "k", 100, time.Minute)}
 	for i := range 10 {
-		d, err := store.Take(t.Context(), "p", charges)
+		d, err := storetest.Take(t.Context(), store, "p", charges)
 		require.NoError(t, err)
 		assert.EqualValues(t, 99-i, d.Outcomes()[0].Remaining, "each counts once")
 		require.NoError(t, client.ScriptFlush(t.Context()).Err())
@@ -140,7 +141,7 @@ func TestForeignValues(t *testing.T) {
 	client := redistest.Client(t)
 	ctx := t.Context()
 	for _, limit := range []int64{5, 1000} {
-		bad := func(i int) string { return lua.Key("limit", "p", "ip", fmt.Sprint("bad", i)) }
+		bad := func(i int) string { return lua.Key("limit", named("p", "ip", fmt.Sprint("bad", i))) }
 		values := []string{"", "x", "hello, world: 1234567890123456789012345678901234567890",
 			"a1234567", "a12345671234", "a1234567123", "b1234567123456", "c12345678901234567890123456789", "d" + strings.Repeat("\xff", 100),
 			"c" + strings.Repeat("\x00", 40), strings.Repeat("\x00", 40)}
@@ -228,11 +229,11 @@ func TestNotRepeated(t *testing.T) {
 	var lose atomic.Int64
 	store := New(lossyClient(t, direct, &lose), &patient)
 	charges := []core.Charge{charge("r", "k", 100, time.Minute)}
-	_, err := store.Take(t.Context(), "p", charges) // loads the script
+	_, err := storetest.Take(t.Context(), store, "p", charges) // loads the script
 	require.NoError(t, err)
 
 	lose.Store(1)
-	_, err = store.Take(t.Context(), "p", charges)
+	_, err = storetest.Take(t.Context(), store, "p", charges)
 	require.Error(t, err)
 	d, err := New(direct, &patient).Take(t.Context(), "p", charges)
 	require.NoError(t, err)

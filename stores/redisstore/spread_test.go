@@ -35,15 +35,15 @@ func (s apart) names(charges []core.Charge) []core.Charge {
 }
 
 func (s apart) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
-	return s.Store.Take(ctx, policy, s.names(charges))
+	return storetest.Take(ctx, s.Store, policy, s.names(charges))
 }
 
 func (s apart) Renew(ctx context.Context, policy string, charges []core.Charge) ([]bool, error) {
-	return s.Store.Renew(ctx, policy, s.names(charges))
+	return storetest.Renew(ctx, s.Store, policy, s.names(charges))
 }
 
 func (s apart) Release(ctx context.Context, policy string, charges []core.Charge) error {
-	return s.Store.Release(ctx, policy, s.names(charges))
+	return storetest.Release(ctx, s.Store, policy, s.names(charges))
 }
 
 func (s apart) Return(ctx context.Context, policy string, returns []core.Return) ([]int64, error) {
@@ -52,11 +52,11 @@ func (s apart) Return(ctx context.Context, policy string, returns []core.Return)
 		named[i] = r
 		named[i].Charge = s.name(r.Charge)
 	}
-	return s.Store.Return(ctx, policy, named)
+	return storetest.Return(ctx, s.Store, policy, named)
 }
 
 func (s apart) Reset(ctx context.Context, policy, rule, key string) error {
-	return s.Store.Reset(ctx, policy, rule, rule+"\x00"+key)
+	return storetest.Reset(ctx, s.Store, policy, rule, rule+"\x00"+key)
 }
 
 // TestSpread runs the suite over a store that spreads, with every rule of a
@@ -85,21 +85,21 @@ func TestSpreadStrikes(t *testing.T) {
 	ban := core.Charge{Rule: "ban", Key: "a", Quota: core.Quota{Algorithm: core.Ban, Limit: 3, Window: 3600_000_000, Bar: 3600_000_000}}
 	charges := []core.Charge{ban, charge("narrow", "b", 1, time.Hour)}
 	for i, left := range []int64{3, 2, 1, 0, 0} {
-		d, err := store.Take(t.Context(), "p", charges)
+		d, err := storetest.Take(t.Context(), store, "p", charges)
 		require.NoError(t, err)
 		require.Equal(t, i == 0, d.Allowed)
 		o := d.Outcomes()[0]
 		require.Equal(t, left, o.Remaining, i)
 		require.Equal(t, left == 0, o.RetryAfter > 0, "%+v", o)
 	}
-	d, err := store.Take(t.Context(), "p", []core.Charge{ban})
+	d, err := storetest.Take(t.Context(), store, "p", []core.Charge{ban})
 	require.NoError(t, err)
 	require.False(t, d.Allowed)
 
 	other := ban // which the barred key does not strike
 	other.Rule, other.Key = "other", "b"
 	for range 5 {
-		d, err := store.Take(t.Context(), "p", []core.Charge{ban, other})
+		d, err := storetest.Take(t.Context(), store, "p", []core.Charge{ban, other})
 		require.NoError(t, err)
 		require.EqualValues(t, 3, d.Outcomes()[1].Remaining)
 	}

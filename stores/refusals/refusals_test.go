@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/storetest"
 )
@@ -95,6 +96,7 @@ var quotas = []core.Quota{
 // refuses the request, which rules refuse it and when they would admit it. The
 // rules have keys of their own, which refuse in turn, and expire in between.
 func TestTwins(t *testing.T) {
+	race.Skip(t)
 	remembered, waited := 0, 0
 	for seed := range uint64(600) {
 		random := rand.New(rand.NewPCG(seed, 1))
