@@ -153,7 +153,7 @@ var neverDirectly = []struct{ from, to, because string }{
 
 // forTests lists the packages that are made for tests. The others must not
 // bring package testing, and its flags, into the programs of users.
-var forTests = []string{"stores/storetest", "adapter/adaptertest", "internal/faultproxy", "internal/fuzzloop", "internal/redistest", "internal/routetest"}
+var forTests = []string{"stores/storetest", "adapter/adaptertest", "internal/faultproxy", "internal/race", "internal/redistest", "internal/routetest"}
 
 // TestArrows checks which packages stand on which.
 func TestArrows(t *testing.T) {

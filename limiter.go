@@ -46,7 +46,6 @@ import (
 	"github.com/routelimit/limit/internal/notice"
 	"github.com/routelimit/limit/stores/guard"
 	"github.com/routelimit/limit/stores/memstore"
-	"github.com/routelimit/limit/stores/prefetch"
 	"github.com/routelimit/limit/stores/refusals"
 )
 
@@ -191,8 +190,8 @@ var ErrUndecided = engine.ErrUndecided
 //
 // A store other than memory can fail, and costs a round trip. New puts a guard
 // and a memory of refusals around it, unless they are there already: see packages
-// guard and refusals. A store of package prefetch is used as it is, since it goes
-// around both.
+// guard and refusals. A store that has a guard inside says so by a method Guarded() bool,
+// as one of package prefetch does, and is used as it is.
 //
 // New panics if the options are invalid.
 func New(store core.Store, options *Options) *Limiter {
@@ -251,6 +250,12 @@ func decorated(store core.Store, o *Options) core.Store {
 	if v := reflect.ValueOf(store); v.Kind() == reflect.Pointer && v.IsNil() {
 		panic(fmt.Sprintf("limit: the store is a nil %T: write nil for a memory store, or make the store with its New", store))
 	}
+	if s, ok := store.(interface{ Guarded() bool }); ok && s.Guarded() {
+		if o.Instances != 0 || o.MaxKeys != 0 {
+			panic("limit: Instances and MaxKeys have no effect on your own guard: set them in guard.Options")
+		}
+		return store
+	}
 	switch store.(type) {
 	case nil:
 		return memstore.New(&memstore.Options{MaxKeys: o.MaxKeys})
@@ -259,7 +264,7 @@ func decorated(store core.Store, o *Options) core.Store {
 			panic("limit: MaxKeys has no effect on your own memory store: set memstore.Options.MaxKeys")
 		}
 		return store
-	case *guard.Store, *refusals.Store, *prefetch.Store:
+	case *guard.Store, *refusals.Store:
 		if o.Instances != 0 || o.MaxKeys != 0 {
 			panic("limit: Instances and MaxKeys have no effect on your own guard: set them in guard.Options")
 		}
@@ -267,8 +272,7 @@ func decorated(store core.Store, o *Options) core.Store {
 		log := (&notice.Log{To: o.Log, Silenced: o.Silence}).Logger()
 		store = guard.New(store, &guard.Options{Instances: o.Instances, MaxKeys: o.MaxKeys, Log: log})
 	}
-	switch store.(type) {
-	case *refusals.Store, *prefetch.Store: // prefetch is outermost
+	if _, ok := store.(*refusals.Store); ok {
 		return store
 	}
 	return refusals.New(store)

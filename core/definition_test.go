@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/routelimit/limit/internal/fuzzloop"
 	"github.com/routelimit/limit/internal/race"
 )
 
@@ -173,8 +172,7 @@ func TestLogAgainstDefinition(t *testing.T) {
 	t.Logf("%d stories, %d decisions", stories, decisions)
 }
 
-func FuzzLog(t *testing.F) {
-	f := fuzzloop.New(t)
+func FuzzLog(f *testing.F) {
 	f.Add([]byte{2, 0, 7, 0, 0, 0, 1, 0, 200, 0, 3, 0, 4, 0, 1, 2})
 	f.Add([]byte("a clock that steps back never admits more"))
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -4,12 +4,10 @@ import (
 	"testing"
 
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/internal/fuzzloop"
 )
 
 // FuzzDecodeLeases gives the decoder replies that no script made.
-func FuzzDecodeLeases(t *testing.F) {
-	f := fuzzloop.New(t)
+func FuzzDecodeLeases(f *testing.F) {
 	f.Add(true, []byte{})
 	f.Add(true, make([]byte, 2*8))
 	f.Add(false, []byte("\xff\xff\xff\xff\xff\xff\xff\xfe\x00\x00\x00\x00\x00\x00\x00\x01"))

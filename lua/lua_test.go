@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/internal/fuzzloop"
 )
 
 // one returns the only ask of a request.
@@ -137,8 +136,7 @@ func replyOf(data []byte, fits bool, size int) []int64 {
 }
 
 // FuzzDecode gives the decoder replies that no script made.
-func FuzzDecode(t *testing.F) {
-	f := fuzzloop.New(t)
+func FuzzDecode(f *testing.F) {
 	f.Add(true, []byte{}, 1)
 	f.Add(true, []byte(strings.Repeat("\x00", 8)+strings.Repeat("\xff", 8)+strings.Repeat("\x00", 7)+"\x02"), 1)
 	f.Add(false, make([]byte, 8*8), 1)
@@ -193,8 +191,7 @@ func TestKey(t *testing.T) {
 // FuzzKey holds that no two policies, rules or keys share a key of Redis, that
 // the hash tag is the policy's alone, and that nothing but printable ASCII gets
 // into it.
-func FuzzKey(t *testing.F) {
-	f := fuzzloop.New(t)
+func FuzzKey(f *testing.F) {
 	f.Add("p", "r", "", "k", "p", "r:k", "", "")
 	f.Add("a}", "b", "", "c", "a", "}b", "", "c")
 	f.Add("", "%", "", "", "%", "", "", "")

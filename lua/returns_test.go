@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/internal/fuzzloop"
 )
 
 func someReturns() []core.Return {
@@ -63,8 +62,7 @@ func TestDecodeReturns(t *testing.T) {
 }
 
 // FuzzDecodeReturns gives the decoder replies that no script made.
-func FuzzDecodeReturns(t *testing.F) {
-	f := fuzzloop.New(t)
+func FuzzDecodeReturns(f *testing.F) {
 	f.Add(true, []byte{})
 	f.Add(true, make([]byte, 12*8))
 	f.Add(false, []byte("\xff\xff\xff\xff\xff\xff\xff\xff and others that are not quite"))

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/internal/fuzzloop"
 )
 
 func TestParseKey(t *testing.T) {
@@ -55,8 +54,7 @@ func TestParseKey(t *testing.T) {
 	}
 }
 
-func FuzzParseKey(t *testing.F) {
-	f := fuzzloop.New(t)
+func FuzzParseKey(f *testing.F) {
 	f.Add("POST /update", "per-ip-2s", "", "203.0.113.9", "limit:1:{%}:r:%7B")
 	f.Fuzz(func(t *testing.T, policy, rule, variant, key, text string) {
 		got, ok := ParseKey("limit", Key("limit", &core.Charge{Policy: policy, Rule: rule, Variant: variant, Key: key}))

@@ -83,7 +83,7 @@ func hold(url string) {
 }
 
 func tell(word string, at time.Time, id uint64) {
-	os.Stdout.WriteString(fmt.Sprintf("%s %d %d\n", word, at.UnixMicro(), id)) // one write, so that lines do not mix
+	fmt.Fprintf(os.Stdout, "%s %d %d\n", word, at.UnixMicro(), id) // one write, so that lines do not mix
 }
 
 type idKey struct{}

@@ -12,13 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
-	"github.com/routelimit/limit/internal/fuzzloop"
 )
 
 // Fuzz sends requests of any content, about half of them to a route, and checks that
 // the adapter neither panics nor fails.
-func Fuzz(t *testing.F, framework Framework) {
-	f := fuzzloop.New(t)
+func Fuzz(f *testing.F, framework Framework) {
 	router := framework(limit.New(nil, &limit.Options{
 		Log:    slog.New(slog.DiscardHandler),
 		Caller: limit.Caller[*http.Request]{User: func(r *http.Request) string { return r.Header.Get("X-User") }},

@@ -26,7 +26,7 @@ func TestDegrades(t *testing.T) {
 	each(t, func(t *testing.T, f framework) {
 		var seen []bool
 		c := f.serve(t, service{rules: []limit.RuleSet{once(limit.Refusal{Degrade: true})}, unary: func(ctx context.Context) error {
-			seen = append(seen, limit.Degraded(ctx))
+			seen = append(seen, limit.DecisionFrom(ctx).Degraded())
 			return nil
 		}})
 		c.call().admitted()
@@ -128,7 +128,7 @@ func TestLeases(t *testing.T) {
 			c.call().refused("global-concurrency")
 			require.Zero(t, left(t, limiter), "a refused call releases nothing")
 			assert.NoError(t, server.Err())
-			assert.NotNil(t, limit.Lost(server), "the handler can learn that its lease is lost")
+			assert.NotNil(t, limit.DecisionFrom(server).Lost(), "the handler can learn that its lease is lost")
 
 			test.end(stream, cancel)
 			assert.Equal(t, test.want, c.end(stream).code, name)
@@ -168,7 +168,7 @@ func TestQueue(t *testing.T) {
 	each(t, func(t *testing.T, f framework) {
 		t.Parallel()
 		c := f.start(t, nil, limit.Named("queue",
-			limit.Rule{Key: limit.Everyone, Limit: 5, Window: time.Second, Algorithm: limit.Queue, Burst: 2}))
+			limit.Rule{Key: limit.Everyone, Limit: 5, Window: time.Second, Algorithm: limit.Queue{Burst: 2}}))
 		began := time.Now()
 		for range 3 {
 			c.call().admitted()
@@ -177,7 +177,7 @@ func TestQueue(t *testing.T) {
 	})
 }
 
-var slow = limit.Named("slow", limit.Rule{Name: "slow", Key: limit.Everyone, Limit: 1, Window: time.Hour, Algorithm: limit.Queue, Burst: 9})
+var slow = limit.Named("slow", limit.Rule{Name: "slow", Key: limit.Everyone, Limit: 1, Window: time.Hour, Algorithm: limit.Queue{Burst: 9}})
 
 // TestQueueDeadline refuses at once a call that ends before its slot.
 func TestQueueDeadline(t *testing.T) {

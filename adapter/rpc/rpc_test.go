@@ -222,9 +222,7 @@ type failing struct {
 	err error
 }
 
-func (f failing) Take(context.Context, string, []core.Charge) (core.Decision, error) {
-	return core.Decision{}, f.err
-}
+func (f failing) Take(context.Context, []core.Ask) error { return f.err }
 
 // TestStoreFails checks the answer to calls that could not be decided, and to calls
 // that a rule refuses without the store.

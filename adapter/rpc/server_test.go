@@ -81,7 +81,7 @@ type serveGRPC struct {
 
 func limitGRPC(s service) func(*testing.T) string {
 	rl := grpclimit.New(s.limiter)
-	rl.User, rl.Refuse, rl.Fail = s.user, s.refuse, s.fail
+	rl.Caller.User, rl.Refuse, rl.Fail = s.user, s.refuse, s.fail
 	around := func(ctx context.Context, next func(context.Context) error) error {
 		if s.around == nil {
 			return next(ctx)
@@ -152,7 +152,7 @@ func (o outside) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect
 
 func limitConnect(s service) func(*testing.T) string {
 	rl := connectlimit.New(s.limiter)
-	rl.User, rl.Refuse, rl.Fail = s.user, s.refuse, s.fail
+	rl.Caller.User, rl.Refuse, rl.Fail = s.user, s.refuse, s.fail
 	var interceptors []connect.Interceptor
 	if s.around != nil {
 		interceptors = append(interceptors, outside{nil, s})

@@ -34,9 +34,9 @@ func (f *failing) Take(ctx context.Context, asks []core.Ask) error {
 	if f.err != nil {
 		return f.err
 	}
-	d, err := f.Store.Take(ctx, asks)
-	d.Mode = f.mode
-	return d, err
+	err := f.Store.Take(ctx, asks)
+	asks[0].Decision.Mode = f.mode
+	return err
 }
 
 // pageOf returns the page of a limiter on a store.

@@ -40,9 +40,9 @@ func otel(tb testing.TB, provider metric.MeterProvider) observer {
 
 // benchmarks has rules that admit each request, and rules that refuse it.
 var benchmarks = map[string][]limit.Rule{
-	"1-rule":          {{Key: limit.Everyone, Limit: core.MaxLimit, Window: time.Hour, Algorithm: limit.FixedWindow}},
-	"2-rules":         {{Key: limit.Everyone, Limit: core.MaxLimit, Window: time.Hour, Algorithm: limit.FixedWindow}, {Key: limit.ByIP, Limit: core.MaxLimit, Window: time.Minute, Algorithm: limit.FixedWindow}},
-	"2-rules-refused": {{Key: limit.Everyone, Limit: core.MaxLimit, Window: time.Hour, Algorithm: limit.FixedWindow}, {Key: limit.ByIP, Limit: 1, Window: time.Hour, Algorithm: limit.FixedWindow}},
+	"1-rule":          {{Key: limit.Everyone, Limit: core.MaxLimit, Window: time.Hour, Algorithm: limit.FixedWindow{}}},
+	"2-rules":         {{Key: limit.Everyone, Limit: core.MaxLimit, Window: time.Hour, Algorithm: limit.FixedWindow{}}, {Key: limit.ByIP, Limit: core.MaxLimit, Window: time.Minute, Algorithm: limit.FixedWindow{}}},
+	"2-rules-refused": {{Key: limit.Everyone, Limit: core.MaxLimit, Window: time.Hour, Algorithm: limit.FixedWindow{}}, {Key: limit.ByIP, Limit: 1, Window: time.Hour, Algorithm: limit.FixedWindow{}}},
 }
 
 // BenchmarkTake measures decisions in memory without metrics and with them: the

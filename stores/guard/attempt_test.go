@@ -102,12 +102,12 @@ func TestResetUsesTheBreaker(t *testing.T) {
 		d, err := core.Take(t.Context(), s.own, of("p", []core.Charge{c}))
 		require.NoError(t, err)
 		require.True(t, d.Allowed, "the memory is reset all the same")
-		require.ErrorIs(t, s.Reset(t.Context(), "p", "r", "k"), core.ErrUnavailable)
+		require.ErrorIs(t, s.Reset(t.Context(), []core.Charge{{Policy: "p", Rule: "r", Key: "k"}}), core.ErrUnavailable)
 		require.EqualValues(t, min(i+1, failuresToOpen), f.resets.Load())
 	}
 	f.fail(nil)
 	now.Add(firstWait)
-	require.NoError(t, s.Reset(t.Context(), "p", "r", "k"))
+	require.NoError(t, s.Reset(t.Context(), []core.Charge{{Policy: "p", Rule: "r", Key: "k"}}))
 	assert.EqualValues(t, closed, s.breaker.until.Load(), "it was the probe")
 }
 
@@ -159,9 +159,9 @@ func TestRoomAfterTheLook(t *testing.T) {
 				return
 			}
 			assert.Zero(t, left())
-			given, err := s.Return(t.Context(), []core.Return{d.Return(0, c)})
+			given, err := s.Return(t.Context(), []core.Return{d.Return(0, of("p", []core.Charge{c})[0])})
 			require.NoError(t, err)
-			assert.Equal(t, []int64{1}, given)
+			assert.EqualValues(t, 1, given[0].Units)
 			assert.EqualValues(t, 1, left())
 		})
 	}

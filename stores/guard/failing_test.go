@@ -59,8 +59,8 @@ func TestFailures(t *testing.T) {
 					f.fail(failure)
 					f.lost.Store(lost)
 					for i, want := range test.want {
-						d, err := s.Take(t.Context(), "p", []core.Charge{
-							charge("first", 3, test.first), charge("second", 2, test.second)})
+						d, err := core.Take(t.Context(), s, of("p", []core.Charge{
+							charge("first", 3, test.first), charge("second", 2, test.second)}))
 						require.NoError(t, err)
 						got := d.Mode.String()
 						if !d.Allowed {

@@ -142,7 +142,7 @@ func TestReturnWhereItWasTaken(t *testing.T) {
 		d, err := core.Take(t.Context(), s, of("p", []core.Charge{c}))
 		require.NoError(t, err)
 		require.True(t, d.Allowed)
-		return core.Return{Charge: c, At: d.At, Mode: d.Mode, Tag: d.Tag}
+		return core.Return{Charge: of("p", []core.Charge{c})[0], At: d.At, Mode: d.Mode, Tag: d.Tag}
 	}
 	left := func(s core.Store) int64 {
 		look := c
@@ -158,16 +158,16 @@ func TestReturnWhereItWasTaken(t *testing.T) {
 	f.fail(nil)
 	given, err := s.Return(t.Context(), []core.Return{local})
 	require.NoError(t, err)
-	assert.Equal(t, []int64{1}, given)
+	assert.EqualValues(t, 1, given[0].Units)
 	assert.EqualValues(t, 2, left(f.Store), "it is not the store's to give")
 	given, err = s.Return(t.Context(), []core.Return{exact})
 	require.NoError(t, err)
-	assert.Equal(t, []int64{1}, given)
+	assert.EqualValues(t, 1, given[0].Units)
 	assert.EqualValues(t, 3, left(f.Store))
 	assert.EqualValues(t, 3, left(s.own))
 
 	take()
-	require.NoError(t, s.Reset(t.Context(), "p", "r", ""))
+	require.NoError(t, s.Reset(t.Context(), []core.Charge{{Policy: "p", Rule: "r", Key: ""}}))
 	assert.EqualValues(t, 3, left(f.Store))
 	assert.EqualValues(t, 3, left(s.own))
 }
@@ -204,7 +204,7 @@ func TestReturnOfCopies(t *testing.T) {
 				require.NoError(t, err)
 				require.True(t, d.Allowed)
 				require.Equal(t, core.ModeExact, d.Mode)
-				list = append(list, core.Return{Charge: c, At: d.At, Remaining: d.Outcomes()[0].Remaining, Mode: d.Mode, Tag: d.Tag})
+				list = append(list, core.Return{Charge: of("p", []core.Charge{c})[0], At: d.At, Remaining: d.Outcomes()[0].Remaining, Mode: d.Mode, Tag: d.Tag})
 				now.Add(1000)
 				other.Add(1000)
 			}

@@ -105,7 +105,7 @@ func TestFloodFillsNoRedis(t *testing.T) {
 	names := client.Keys(t.Context(), "*").Val()
 	shared := 0
 	for _, name := range names {
-		if strings.Contains(name, "r"+overflowSuffix+":") {
+		if strings.Contains(name, "r@"+overflowVariant+":") {
 			shared++
 		}
 	}
@@ -209,7 +209,7 @@ func TestOverflowReturns(t *testing.T) {
 	q := core.Quota{Limit: 4, Window: hour}
 	flood(t, s, q)
 	fresh := core.Quota{Limit: 4, Window: 2 * hour}
-	charges := []core.Charge{{Rule: "all", Quota: q, Cost: 2}, {Rule: "r", Key: "new", Quota: fresh, Cost: 2}}
+	charges := of("p", []core.Charge{{Rule: "all", Quota: q, Cost: 2}, {Rule: "r", Key: "new", Quota: fresh, Cost: 2}})
 	d, err := core.Take(t.Context(), s, of("p", charges))
 	require.NoError(t, err)
 	require.True(t, d.Allowed)
@@ -220,7 +220,7 @@ func TestOverflowReturns(t *testing.T) {
 	}
 	given, err := s.Return(t.Context(), returns)
 	require.NoError(t, err)
-	assert.Equal(t, []int64{2, 0}, given)
+	assert.Equal(t, []int64{2, 0}, []int64{given[0].Units, given[1].Units})
 
 	lease := core.Charge{Rule: "l", Key: "new", Cost: 1, ID: 7, Quota: core.Quota{Algorithm: core.Concurrency, Limit: 1, Window: 60 * sec}}
 	take := func() bool {
@@ -316,7 +316,7 @@ func TestRoomInBetween(t *testing.T) {
 	f.first = func() {
 		if calls++; calls == 2 { // the look was the first
 			for i := range 12 * 256 {
-				require.NoError(t, s.own.Reset(t.Context(), "p", "r", fmt.Sprint("flood ", i)))
+				require.NoError(t, s.own.Reset(t.Context(), []core.Charge{{Policy: "p", Rule: "r", Key: fmt.Sprint("flood ", i)}}))
 			}
 		}
 	}
@@ -359,7 +359,7 @@ func TestRoomBesideASharedQuota(t *testing.T) {
 	f.first = func() {
 		if calls++; calls == 2 { // the look was the first
 			for i := range 12 * 256 {
-				require.NoError(t, s.own.Reset(t.Context(), "p", "r", fmt.Sprint("flood ", i)))
+				require.NoError(t, s.own.Reset(t.Context(), []core.Charge{{Policy: "p", Rule: "r", Key: fmt.Sprint("flood ", i)}}))
 			}
 		}
 	}

@@ -50,15 +50,15 @@ func (f *frail) Take(ctx context.Context, asks []core.Ask) error {
 	}
 	err := f.err.Load()
 	if err == nil && f.gone.Swap(false) {
-		return core.Decision{}, core.ErrForgotten
+		return core.ErrForgotten
 	}
 	if err == nil || f.lost.Load() {
-		d, storeErr := f.Store.Take(ctx, asks)
+		storeErr := f.Store.Take(ctx, asks)
 		if err == nil {
-			return d, storeErr
+			return storeErr
 		}
 	}
-	return core.Decision{}, *err
+	return *err
 }
 
 func (f *frail) Renew(ctx context.Context, charges []core.Charge) ([]bool, error) {
@@ -75,12 +75,12 @@ func (f *frail) Release(ctx context.Context, charges []core.Charge) error {
 	return f.Store.Release(ctx, charges)
 }
 
-func (f *frail) Reset(ctx context.Context, policy, rule, key string) error {
+func (f *frail) Reset(ctx context.Context, charges []core.Charge) error {
 	f.resets.Add(1)
 	if err := f.err.Load(); err != nil {
 		return *err
 	}
-	return f.Store.Reset(ctx, policy, rule, key)
+	return f.Store.Reset(ctx, charges)
 }
 
 // nowhere is the log of guards in tests with many failures.
@@ -125,8 +125,8 @@ type alone struct {
 	t *testing.T
 }
 
-func (a *alone) Reset(ctx context.Context, policy, rule, key string) error {
-	err := a.Store.Reset(ctx, policy, rule, key)
+func (a *alone) Reset(ctx context.Context, charges []core.Charge) error {
+	err := a.Store.Reset(ctx, charges)
 	if ctx.Err() != nil {
 		return err
 	}

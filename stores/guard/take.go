@@ -82,7 +82,10 @@ func (c *call) ask(charges []core.Charge, d *core.Decision) (err error) {
 		asks = []core.Ask{{Charges: charges}}
 	}
 	err = c.guard.store.Take(c.ctx, asks)
-	if *d = (core.Decision{}); err == nil {
+	switch {
+	case err != nil:
+		*d = core.Decision{}
+	case d != &asks[0].Decision:
 		*d = asks[0].Decision
 	}
 	c.ended(err)

@@ -35,14 +35,6 @@ type far struct {
 	late    int             // calls of Take that did nothing
 }
 
-type unanswered struct {
-	error
-	until time.Time
-}
-
-func (u unanswered) MayTakeUntil() time.Time { return u.until }
-func (u unanswered) Unwrap() error           { return u.error }
-
 func (f *far) stall(d time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -101,36 +93,36 @@ func (f *far) call(ctx context.Context, end time.Time, run func()) error {
 		}()
 	}
 	if f.cut() {
-		return unanswered{errAway, end}
+		return &core.Unanswered{Err: errAway, Until: end}
 	}
 	select {
 	case <-done:
 		return nil
 	case <-ctx.Done():
-		return unanswered{ctx.Err(), end}
+		return &core.Unanswered{Err: ctx.Err(), Until: end}
 	case <-time.After(time.Until(end)):
-		return unanswered{errAway, end}
+		return &core.Unanswered{Err: errAway, Until: end}
 	}
 }
 
-func (f *far) Take(ctx context.Context, policy string, charges []core.Charge) (d core.Decision, err error) {
+func (f *far) Take(ctx context.Context, asks []core.Ask) error {
 	end := time.Now().Add(timeout)
-	charges = append([]core.Charge(nil), charges...)
-	var got core.Decision
+	asked := []core.Ask{{Charges: append([]core.Charge(nil), asks[0].Charges...)}}
 	var failed error
-	err = f.call(ctx, end, func() {
+	err := f.call(ctx, end, func() {
 		if time.Now().After(end) {
 			f.mu.Lock()
 			f.late++
 			f.mu.Unlock()
 			return
 		}
-		got, failed = core.Take(context.Background(), f.Store, of(policy, charges))
+		failed = f.Store.Take(context.Background(), asked)
 	})
 	if err != nil {
-		return d, err
+		return err
 	}
-	return got, failed
+	asks[0].Decision = asked[0].Decision
+	return failed
 }
 
 func (f *far) Release(ctx context.Context, charges []core.Charge) error {
@@ -141,7 +133,7 @@ func (f *far) Release(ctx context.Context, charges []core.Charge) error {
 			assert.False(f.t, f.held[c.ID], "a lease is released that a request holds")
 		}
 		f.mu.Unlock()
-		assert.NoError(f.t, f.Store.Release(context.Background(), of(policy, charges)))
+		assert.NoError(f.t, f.Store.Release(context.Background(), charges))
 	})
 	if err != nil && ctx.Err() == nil {
 		return errAway
@@ -368,7 +360,7 @@ type panicking struct {
 	again atomic.Bool
 }
 
-func (p *panicking) Release(context.Context, string, []core.Charge) error {
+func (p *panicking) Release(context.Context, []core.Charge) error {
 	if p.again.Swap(true) {
 		panic("as a test wants")
 	}

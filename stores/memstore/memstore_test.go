@@ -15,6 +15,7 @@ import (
 	"unsafe"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/stores/storetest"
 )
 
@@ -86,6 +87,7 @@ func TestStoreWithLittleRoom(t *testing.T) {
 }
 
 func TestManySchedules(t *testing.T) {
+	race.Skip(t)
 	n := 4_000
 	if testing.Short() {
 		n = 200
@@ -219,6 +221,7 @@ func TestPanicUnlocks(t *testing.T) {
 
 // TestMemoryPerKey measures what the documentation of Store says.
 func TestMemoryPerKey(t *testing.T) {
+	race.Skip(t)
 	const n = 100_000
 	s, _ := at(1_000_000)
 	keys := make([]string, n)
@@ -251,6 +254,7 @@ func TestMemoryPerKey(t *testing.T) {
 
 // TestMemoryOfAFullStore measures what the documentation of [DefaultMaxKeys] says.
 func TestMemoryOfAFullStore(t *testing.T) {
+	race.Skip(t)
 	inUse := func() int64 {
 		runtime.GC()
 		runtime.GC()

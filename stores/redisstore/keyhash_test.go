@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/internal/fuzzloop"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
 	"github.com/routelimit/limit/stores/storetest"
@@ -21,6 +20,7 @@ var secret = []byte("0123456789abcdef")
 
 // TestStoreWithSecret runs the suite on a store with a Secret.
 func TestStoreWithSecret(t *testing.T) {
+	fewSchedules(t)
 	client := redistest.Client(t)
 	storetest.Run(t, func(t *testing.T, test func(*testing.T, storetest.Harness)) {
 		require.NoError(t, client.FlushDB(t.Context()).Err())
@@ -140,8 +140,7 @@ func TestShortSecret(t *testing.T) {
 
 // FuzzKeyHashes holds that different keys have different hashes, which need no
 // escapes in a Redis key.
-func FuzzKeyHashes(t *testing.F) {
-	f := fuzzloop.New(t)
+func FuzzKeyHashes(f *testing.F) {
 	f.Add("p", "r", "k", "pr", "", "k")
 	f.Add("p", "r", "k", "p", "r", "k")
 	f.Add("p", "r", "kk", "p", "rk", "k")

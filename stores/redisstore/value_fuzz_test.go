@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/internal/fuzzloop"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
 	"github.com/routelimit/limit/stores/storetest"
@@ -211,9 +210,8 @@ func clientForValues(t testing.TB) (*redis.Client, []stored) {
 
 // FuzzValue puts bytes of any kind in the place of a stored state and of what
 // was given back. About half have the form that is expected there.
-func FuzzValue(t *testing.F) {
-	f := fuzzloop.New(t)
-	client, all := clientForValues(t)
+func FuzzValue(f *testing.F) {
+	client, all := clientForValues(f)
 	for _, s := range all {
 		f.Add(true, s.form, s.value, s.back, int64(1), s.at)
 		f.Add(false, s.form, s.value, s.back, int64(1), s.at)

@@ -127,7 +127,7 @@ func code(err error) uint32 {
 	return uint32(connect.CodeUnknown)
 }
 
-func newError(code uint32, err error, details []proto.Message) error {
+func newError(code uint32, details []proto.Message, err error) error {
 	answer := connect.NewError(connect.Code(code), err)
 	for _, message := range details {
 		if detail, err := connect.NewErrorDetail(message); err == nil {

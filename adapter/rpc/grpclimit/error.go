@@ -28,7 +28,7 @@ func (e *statusError) Unwrap() error { return e.cause }
 // GRPCStatus is for [status.FromError].
 func (e *statusError) GRPCStatus() *status.Status { return e.status }
 
-func newError(code uint32, err error, messages []proto.Message) error {
+func newError(code uint32, messages []proto.Message, err error) error {
 	s := status.New(codes.Code(code), err.Error())
 	details := make([]protoadapt.MessageV1, len(messages))
 	for i, m := range messages {

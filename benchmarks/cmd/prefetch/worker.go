@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/routelimit/limit/benchmarks/internal/redisserver"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/stores/guard"
 	"github.com/routelimit/limit/stores/prefetch"
@@ -80,8 +81,8 @@ func (c *counted) Return(ctx context.Context, returns []core.Return) ([]core.Ret
 func (w worker) run(ctx context.Context) error {
 	client := redis.NewClient(&redis.Options{Addr: w.addr, ContextTimeoutEnabled: true})
 	defer client.Close()
-	inner := &counted{Store: redisstore.New(client, &redisstore.Options{Timeout: patience})}
-	var store core.Store = refusals.New(guard.New(inner, &guard.Options{Slow: patience, Log: slog.New(slog.DiscardHandler)}))
+	inner := &counted{Store: redisstore.New(client, &redisstore.Options{Timeout: redisserver.Patience})}
+	var store core.Store = refusals.New(guard.New(inner, &guard.Options{Slow: redisserver.Patience, Log: slog.New(slog.DiscardHandler)}))
 	if w.hold > 0 {
 		around := prefetch.New(store, &prefetch.Options{Rules: rules, Hold: w.hold})
 		defer around.Close(ctx)

@@ -13,11 +13,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"runtime"
 	"runtime/debug"
 	"strconv"
@@ -53,15 +51,12 @@ func run(lasts time.Duration, load float64) error {
 	if err := report("in memory, 1 caller", nil, 1, lasts, load); err != nil {
 		return err
 	}
-	client, stop, err := redisserver.Start()
-	if errors.Is(err, exec.ErrNotFound) {
-		return errors.New("no redis-server is installed")
-	}
+	server, err := redisserver.Start()
 	if err != nil {
 		return err
 	}
-	defer stop()
-	return report("on Redis, 64 callers", redisstore.New(client, nil), 64, lasts, load)
+	defer server.Stop()
+	return report("on Redis, 64 callers", redisstore.New(server.Client, nil), 64, lasts, load)
 }
 
 func report(name string, store core.Store, callers int, lasts time.Duration, load float64) error {

@@ -113,14 +113,14 @@ func TestObserve(t *testing.T) {
 		values := collect(t, reader)
 		for name, want := range map[string]int64{
 			"rate_limiting.requests{mode=exact,policy=GET /items/{id},result=admitted}":                      3,
-			"rate_limiting.requests{mode=exact,policy=GET /items/{id},result=refused}":                       1,
+			"rate_limiting.requests{mode=remembered,policy=GET /items/{id},result=refused}":                  1,
 			"rate_limiting.requests{mode=exact,policy=p,result=admitted}":                                    2,
 			"rate_limiting.rule_refusals{policy=GET /items/{id},rule=old}":                                   1,
 			"rate_limiting.shadow_refusals{policy=GET /items/{id},rule=new}":                                 3,
 			"rate_limiting.agreement{policy=GET /items/{id},replaces=old,rule=new,verdict=both_admit}":       1,
 			"rate_limiting.agreement{policy=GET /items/{id},replaces=old,rule=new,verdict=only_new_refuses}": 2,
 			"rate_limiting.rule.used_ratio{policy=GET /items/{id},rule=old}":                                 4,
-			"rate_limiting.decision.duration{mode=exact}":                                                    6,
+			"rate_limiting.decision.duration{mode=exact}":                                                    5,
 			"rate_limiting.wait.duration{policy=p,result=admitted}":                                          1,
 			"rate_limiting.errors{kind=undecided}":                                                           1,
 			"rate_limiting.errors{kind=unsettled}":                                                           0,

@@ -36,7 +36,7 @@ type Framework struct {
 
 	// Error returns an error that wraps err, which clients see as its code, text and
 	// details.
-	Error func(code uint32, err error, details []proto.Message) error
+	Error func(code uint32, details []proto.Message, err error) error
 
 	// Send sends the header of an answer. Nil means that the framework sends it.
 	Send func(*Call)
@@ -104,7 +104,7 @@ func (undecided) Error() string { return "limit: the rate limiter is unavailable
 func (u undecided) Unwrap() error { return u.cause }
 
 // answer returns what is in the error of a call that was not admitted.
-func answer(c *Call, status int, cause error) (code uint32, err error, details []proto.Message) {
+func answer(c *Call, status int, cause error) (code uint32, details []proto.Message, err error) {
 	code, err = unavailable, undecided{cause}
 	if refused, ok := cause.(*limit.RefusedError); ok && refused.Decision.Mode != limit.ModeRefused {
 		err = refused
@@ -122,7 +122,7 @@ func answer(c *Call, status int, cause error) (code uint32, err error, details [
 	if seconds, err := strconv.Atoi(c.Answer.Get("Retry-After")); err == nil {
 		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(time.Duration(seconds) * time.Second)})
 	}
-	return code, err, details
+	return code, details, err
 }
 
 // quotaFailure names the rules that had no room.

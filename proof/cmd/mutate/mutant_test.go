@@ -1,4 +1,6 @@
-package mutate
+//go:build unix
+
+package main
 
 import (
 	"slices"
@@ -23,7 +25,7 @@ func (s *store) take(n int64) (int64, bool) {
 	panic("no" + "thing")
 }
 `
-	mutants, err := Go("p/p.go", text)
+	mutants, err := goMutants("p/p.go", text)
 	require.NoError(t, err)
 	var got []string
 	for _, m := range mutants {
@@ -41,7 +43,7 @@ func (s *store) take(n int64) (int64, bool) {
 	}, got)
 
 	for _, m := range mutants {
-		_, err := Go("p/p.go", m.Apply(text))
+		_, err := goMutants("p/p.go", m.Apply(text))
 		assert.NoError(t, err, "%s is not Go", m)
 	}
 	assert.Contains(t, mutants[2].Apply(text), "\tif n <= most || s.open {\n")
@@ -55,7 +57,7 @@ local function take(n) -- not 4
 end
 call(9)
 `
-	mutants := Lua("take.lua", text)
+	mutants := luaMutants("take.lua", text)
 	var got []string
 	for _, m := range mutants {
 		got = append(got, m.String())

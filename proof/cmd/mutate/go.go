@@ -1,4 +1,6 @@
-package mutate
+//go:build unix
+
+package main
 
 import (
 	"go/ast"
@@ -7,9 +9,9 @@ import (
 	"strconv"
 )
 
-// Go returns every mutant of a Go file. Some of them do not compile, since types
+// goMutants returns every mutant of a Go file. Some of them do not compile, since types
 // are not looked at: without a statement a variable may be unused.
-func Go(file, text string) ([]Mutant, error) {
+func goMutants(file, text string) ([]Mutant, error) {
 	set := token.NewFileSet()
 	syntax, err := parser.ParseFile(set, file, text, parser.SkipObjectResolution)
 	if err != nil {

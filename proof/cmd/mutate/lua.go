@@ -1,4 +1,6 @@
-package mutate
+//go:build unix
+
+package main
 
 import (
 	"regexp"
@@ -14,8 +16,8 @@ var (
 	luaIf    = regexp.MustCompile(`^(?:else)?if (.*) then$`)
 )
 
-// Lua returns every mutant of a Lua file.
-func Lua(file, text string) []Mutant {
+// luaMutants returns every mutant of a Lua file.
+func luaMutants(file, text string) []Mutant {
 	var mutants []Mutant
 	line, function, offset := 0, "", 0
 	for row := range strings.Lines(text) {

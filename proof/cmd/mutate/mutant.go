@@ -1,7 +1,6 @@
-// Package mutate makes mutants of Go and Lua source: copies of a file with one
-// small fault each, such as < for <=. The tests of the file must fail on every
-// one that changes what the program does.
-package mutate
+//go:build unix
+
+package main
 
 import (
 	"fmt"
