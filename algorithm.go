@@ -8,44 +8,76 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// The algorithms, how a rule counts, with their words in the text grammar.
+// An Algorithm is how a rule counts: one of [SlidingLog], [FixedWindow],
+// [SlidingCells], [SlidingCounter], [TokenBucket], [LeakyBucket], [Queue],
+// [Concurrency], [Ban] and [Distinct], as a value and not as a pointer.
 // docs/algorithms.md compares them.
-const (
+type Algorithm interface{ algorithm() }
+
+type (
 	// SlidingLog ("sliding-log") admits at most Limit in any window, exactly.
 	// It remembers each unit, and so takes limits up to 100,000.
-	SlidingLog = core.SlidingLog
+	SlidingLog struct{}
 
 	// FixedWindow ("fixed-window") admits at most Limit in each of its windows,
 	// but up to twice as many around the end of one. A window begins with the
-	// first unit of a key, with Aligned at multiples of its length, and with a
-	// Calendar when its period does.
-	FixedWindow = core.FixedWindow
+	// first unit of a key, unless a field says otherwise.
+	FixedWindow struct {
+		// Aligned starts the windows at multiples of Window since 1970 in UTC, for
+		// all keys at once.
+		Aligned bool
+
+		// Calendar makes the windows the periods of a time zone. The rule then has
+		// no Window.
+		Calendar Calendar
+	}
 
 	// SlidingCells ("sliding-cells") admits at most Limit in any window, and
 	// counts a unit for up to a cell longer than it.
-	SlidingCells = core.SlidingCells
+	SlidingCells struct {
+		Cells int // that divide the window: 2 to 60; 0 means 10
+	}
 
 	// SlidingCounter ("sliding-counter") admits about Limit in a window: up to
 	// twice as many after an uneven one.
-	SlidingCounter = core.SlidingCounter
+	SlidingCounter struct{}
 
 	// TokenBucket ("token-bucket") admits Burst at once, and Limit a Window
 	// after that.
-	TokenBucket = core.TokenBucket
+	TokenBucket struct {
+		// Burst is how many units may come at once: 1 to 10^12; 0 means Limit.
+		Burst int64
+
+		// Missing is how many units a new bucket lacks: 0 for a full bucket, up to
+		// Burst for an empty one. It fills from the first request of a key, even if
+		// that is refused.
+		Missing int64
+	}
 
 	// LeakyBucket ("leaky-bucket") admits what a TokenBucket does. It remembers
 	// one number for each key, and always starts with a full Burst.
-	LeakyBucket = core.LeakyBucket
+	LeakyBucket struct {
+		Burst int64 // units that may come at once: 1 to 10^12; 0 means Limit
+	}
 
 	// Queue ("queue") admits up to Burst requests more than its rate lets
 	// through, and each of them waits for its slot: see [Decision].Delay.
-	Queue = core.Queue
+	Queue struct {
+		// Burst is how many units may wait for their slot; 0 means none, so that a
+		// request that comes too early is refused.
+		Burst int64
+
+		// MaxWait is the longest that a request waits, a whole number of
+		// microseconds. A request that would wait longer is refused. 0 means as long
+		// as the Burst takes. Keep it below the timeouts of clients and servers.
+		MaxWait time.Duration
+	}
 
 	// Concurrency ("concurrency") admits a request while fewer than Limit are
 	// in flight, 1 to 10,000. Each holds a lease until its handler returns or
 	// [Decision.Release] is called. The lease is renewed meanwhile, and ends by
 	// itself a Window after the process has died: at least a second.
-	Concurrency = core.Concurrency
+	Concurrency struct{}
 
 	// Ban ("ban") bars a key for Bar after Limit strikes within the Window, 1 to
 	// 1,000, and for twice as long each further time, up to MaxBar. A strike is a
@@ -54,14 +86,109 @@ const (
 	// key is refused whatever the other rules say, and its bars are forgotten when
 	// the longest bar has passed without another. A Ban has no member in the headers
 	// of a quota.
-	Ban = core.Ban
+	Ban struct {
+		// Bar and MaxBar are whole numbers of microseconds from 1 ms to 366 days. A
+		// MaxBar of 0 means Bar.
+		Bar, MaxBar time.Duration
+	}
 
 	// Distinct ("distinct") admits at most Limit different Values in any window, 1 to
 	// 10,000: user names from one address, for example. A value that was seen within
 	// the Window passes, and so does a request without one. A Distinct has no member
 	// in the headers of a quota.
-	Distinct = core.Distinct
+	Distinct struct {
+		// Values says which values of a request count, such as ByQuery("user"). A
+		// request with the value "" is not counted. The store keeps the first 64 bits
+		// of the SHA-256 of each value.
+		Values KeyResolver
+	}
 )
+
+func (SlidingLog) algorithm()     {}
+func (FixedWindow) algorithm()    {}
+func (SlidingCells) algorithm()   {}
+func (SlidingCounter) algorithm() {}
+func (TokenBucket) algorithm()    {}
+func (LeakyBucket) algorithm()    {}
+func (Queue) algorithm()          {}
+func (Concurrency) algorithm()    {}
+func (Ban) algorithm()            {}
+func (Distinct) algorithm()       {}
+
+// noAlgorithm is the number of a pointer, or of a type that is no algorithm.
+const noAlgorithm core.Algorithm = 255
+
+// declared returns what r says in the units of package core, without defaults.
+func (r *Rule) declared() core.Quota {
+	q := core.Quota{Limit: r.Limit, Window: r.Window.Microseconds()}
+	switch a := r.Algorithm.(type) {
+	case nil, SlidingLog:
+		q.Algorithm = core.SlidingLog
+	case FixedWindow:
+		q.Algorithm, q.Aligned, q.Calendar = core.FixedWindow, a.Aligned, a.Calendar
+	case SlidingCells:
+		q.Algorithm, q.Cells = core.SlidingCells, int64(a.Cells)
+	case SlidingCounter:
+		q.Algorithm = core.SlidingCounter
+	case TokenBucket:
+		q.Algorithm, q.Burst, q.Missing = core.TokenBucket, a.Burst, a.Missing
+	case LeakyBucket:
+		q.Algorithm, q.Burst = core.LeakyBucket, a.Burst
+	case Queue:
+		q.Algorithm, q.Burst, q.MaxWait = core.Queue, a.Burst, a.MaxWait.Microseconds()
+	case Concurrency:
+		q.Algorithm = core.Concurrency
+	case Ban:
+		q.Algorithm, q.Bar, q.MaxBar = core.Ban, a.Bar.Microseconds(), a.MaxBar.Microseconds()
+	case Distinct:
+		q.Algorithm = core.Distinct
+	default:
+		q.Algorithm = noAlgorithm
+	}
+	return q
+}
+
+// algorithmOf returns the algorithm that the fields of q declare. The values are those
+// that a Distinct counts.
+func algorithmOf(q *core.Quota, values KeyResolver) Algorithm {
+	micros := func(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
+	switch q.Algorithm {
+	case core.FixedWindow:
+		return FixedWindow{Aligned: q.Aligned, Calendar: q.Calendar}
+	case core.SlidingCells:
+		return SlidingCells{Cells: int(q.Cells)}
+	case core.SlidingCounter:
+		return SlidingCounter{}
+	case core.TokenBucket:
+		return TokenBucket{Burst: q.Burst, Missing: q.Missing}
+	case core.LeakyBucket:
+		return LeakyBucket{Burst: q.Burst}
+	case core.Queue:
+		return Queue{Burst: q.Burst, MaxWait: micros(q.MaxWait)}
+	case core.Concurrency:
+		return Concurrency{}
+	case core.Ban:
+		return Ban{Bar: micros(q.Bar), MaxBar: micros(q.MaxBar)}
+	case core.Distinct:
+		return Distinct{Values: values}
+	}
+	return nil
+}
+
+// algorithm returns the number of the algorithm.
+func (r *Rule) algorithm() core.Algorithm { q := r.declared(); return q.Algorithm }
+
+// values returns what a Distinct counts, and the zero resolver for other rules.
+func (r *Rule) values() KeyResolver {
+	d, _ := r.Algorithm.(Distinct)
+	return d.Values
+}
+
+// calendar returns the calendar of r, which is zero for most rules.
+func (r *Rule) calendar() Calendar {
+	f, _ := r.Algorithm.(FixedWindow)
+	return f.Calendar
+}
 
 // A Calendar makes the windows of a [FixedWindow] the hours, days, weeks (from
 // Monday) or months of a time zone. The zero Calendar is none.
@@ -83,8 +210,8 @@ const day = 24 * time.Hour
 const defaultCells = 10
 
 // window returns the length of the window: of a calendar period, the usual one.
-func (r Rule) window() time.Duration {
-	if u := int(r.Calendar.Unit); r.Window == 0 && u > 0 && u < len(calendarUnits) {
+func (r *Rule) window() time.Duration {
+	if u := int(r.calendar().Unit); r.Window == 0 && u > 0 && u < len(calendarUnits) {
 		return calendarUnits[u]
 	}
 	return r.Window
@@ -92,33 +219,26 @@ func (r Rule) window() time.Duration {
 
 // quota returns what a valid rule allows, in the units of package core, with
 // the defaults filled in.
-func (r Rule) quota() core.Quota {
-	q := core.Quota{Algorithm: r.Algorithm, Limit: r.Limit, Window: r.window().Microseconds(),
-		Burst: r.Burst, Cells: int64(r.Cells), Missing: r.Missing, MaxWait: r.MaxWait.Microseconds(),
-		Bar: r.Bar.Microseconds(), MaxBar: r.MaxBar.Microseconds(), Aligned: r.Aligned, Calendar: r.Calendar}
-	fields := q.Algorithm.Fields()
-	if fields.Has(core.FieldCells) && q.Cells == 0 {
+func (r *Rule) quota() core.Quota {
+	q := r.declared()
+	q.Window = r.window().Microseconds()
+	switch {
+	case q.Algorithm == core.SlidingCells && q.Cells == 0:
 		q.Cells = defaultCells
-	}
-	if fields.Has(core.FieldBurst) && q.Refills() && !q.Queues() && q.Burst == 0 {
+	case q.Refills() && !q.Queues() && q.Burst == 0:
 		q.Burst = min(max(1, q.Limit), core.MaxLimit) // an invalid limit is one error, not two
 	}
 	return q
 }
 
-func (r Rule) leases() bool {
-	q := r.quota()
-	return q.Leases()
-}
+func (r *Rule) leases() bool { return r.algorithm() == core.Concurrency }
+func (r *Rule) queues() bool { return r.algorithm() == core.Queue }
+func (r *Rule) bars() bool   { return r.algorithm() == core.Ban }
+func (r *Rule) shows() bool  { return r.algorithm() == core.Distinct }
 
 // noQuota reports whether a rule is no quota that clients spend: it has no headers, and
 // costs and settlements of a request in units are not for it.
-func (r *Rule) noQuota() bool { return r.Algorithm == Ban || r.Algorithm == Distinct }
-
-func (r Rule) queues() bool {
-	q := r.quota()
-	return q.Queues()
-}
+func (r *Rule) noQuota() bool { return r.bars() || r.shows() }
 
 // equal reports whether r and s are the same rule by value. Functions are the same if
 // one call of By, CostBy or SettleBy made them.
@@ -127,9 +247,9 @@ func (r Rule) equal(s Rule) bool {
 	zones := sameZone(a.Calendar.Zone, b.Calendar.Zone)
 	a.Calendar.Zone, b.Calendar.Zone = nil, nil
 	return zones && a == b && r.Cost == s.Cost && r.Settle == s.Settle &&
-		r.name() == s.name() && r.Key.equal(s.Key) && r.Values.equal(s.Values) &&
+		r.name() == s.name() && r.Key.equal(s.Key) && r.values().equal(s.values()) &&
 		r.OnStoreError == s.OnStoreError && r.OnRefusal.equal(&s.OnRefusal) &&
-		r.Shadow == s.Shadow && r.Enforced == s.Enforced && r.Replaces == s.Replaces && r.Hidden == s.Hidden &&
+		r.Message == s.Message && (r.Shadow == nil) == (s.Shadow == nil) && r.shadow() == s.shadow() && r.Hidden == s.Hidden &&
 		maps.Equal(r.Plans, s.Plans) && maps.Equal(r.Reserve, s.Reserve) && slices.Equal(r.Exempt, s.Exempt)
 }
 

@@ -18,19 +18,19 @@ func TestQuota(t *testing.T) {
 	const minute = 60_000_000
 	for text, want := range map[string]core.Quota{
 		"100/1m per ip":                                 {Limit: 100, Window: minute},
-		"100/1m per ip fixed-window aligned":            {Algorithm: FixedWindow, Limit: 100, Window: minute, Aligned: true},
-		"100/1m per ip sliding-cells":                   {Algorithm: SlidingCells, Limit: 100, Window: minute, Cells: 10},
-		"100/1m per ip sliding-cells cells 20":          {Algorithm: SlidingCells, Limit: 100, Window: minute, Cells: 20},
-		"100/1m per ip sliding-counter":                 {Algorithm: SlidingCounter, Limit: 100, Window: minute},
-		"100/1m per ip token-bucket":                    {Algorithm: TokenBucket, Limit: 100, Window: minute, Burst: 100},
-		"100/1m per ip token-bucket burst 10 missing 3": {Algorithm: TokenBucket, Limit: 100, Window: minute, Burst: 10, Missing: 3},
-		"100/1m per ip leaky-bucket":                    {Algorithm: LeakyBucket, Limit: 100, Window: minute, Burst: 100},
-		"100/1m per ip queue":                           {Algorithm: Queue, Limit: 100, Window: minute},
-		"100/1m per ip queue burst 9 wait 2s":           {Algorithm: Queue, Limit: 100, Window: minute, Burst: 9, MaxWait: 2_000_000},
-		"100/30s per ip concurrency":                    {Algorithm: Concurrency, Limit: 100, Window: minute / 2},
-		"100/month per ip zone UTC": {Algorithm: FixedWindow, Limit: 100, Window: 30 * 24 * 60 * minute,
+		"100/1m per ip fixed-window aligned":            {Algorithm: core.FixedWindow, Limit: 100, Window: minute, Aligned: true},
+		"100/1m per ip sliding-cells":                   {Algorithm: core.SlidingCells, Limit: 100, Window: minute, Cells: 10},
+		"100/1m per ip sliding-cells cells 20":          {Algorithm: core.SlidingCells, Limit: 100, Window: minute, Cells: 20},
+		"100/1m per ip sliding-counter":                 {Algorithm: core.SlidingCounter, Limit: 100, Window: minute},
+		"100/1m per ip token-bucket":                    {Algorithm: core.TokenBucket, Limit: 100, Window: minute, Burst: 100},
+		"100/1m per ip token-bucket burst 10 missing 3": {Algorithm: core.TokenBucket, Limit: 100, Window: minute, Burst: 10, Missing: 3},
+		"100/1m per ip leaky-bucket":                    {Algorithm: core.LeakyBucket, Limit: 100, Window: minute, Burst: 100},
+		"100/1m per ip queue":                           {Algorithm: core.Queue, Limit: 100, Window: minute},
+		"100/1m per ip queue burst 9 wait 2s":           {Algorithm: core.Queue, Limit: 100, Window: minute, Burst: 9, MaxWait: 2_000_000},
+		"100/30s per ip concurrency":                    {Algorithm: core.Concurrency, Limit: 100, Window: minute / 2},
+		"100/month per ip zone UTC": {Algorithm: core.FixedWindow, Limit: 100, Window: 30 * 24 * 60 * minute,
 			Calendar: Calendar{Unit: Month, Zone: time.UTC}},
-		"100/week per ip zone UTC": {Algorithm: FixedWindow, Limit: 100, Window: 7 * 24 * 60 * minute,
+		"100/week per ip zone UTC": {Algorithm: core.FixedWindow, Limit: 100, Window: 7 * 24 * 60 * minute,
 			Calendar: Calendar{Unit: Week, Zone: time.UTC}},
 	} {
 		assert.Equal(t, want, MustParse(text).rules[0].quota(), text)
@@ -49,63 +49,55 @@ func TestCalendarNames(t *testing.T) {
 }
 
 func TestAlgorithmProblems(t *testing.T) {
-	rule := func(a core.Algorithm, change func(*Rule)) Rule {
-		r := Rule{Key: ByIP, Limit: 100, Window: time.Minute, Algorithm: a}
-		change(&r)
-		return r
+	rule := func(a Algorithm) Rule { return Rule{Key: ByIP, Limit: 100, Window: time.Minute, Algorithm: a} }
+	with := func(a Algorithm, limit int64, window time.Duration) Rule {
+		return Rule{Key: ByIP, Limit: limit, Window: window, Algorithm: a}
 	}
-	misplaced := func(field, of, is string) string {
-		return field + " is for " + of + ": choose that algorithm, or leave it out (this rule is " + is + ")"
-	}
-	const bursts = "token-bucket, leaky-bucket or queue"
+	daily := Calendar{Unit: Day, Zone: time.UTC}
+	type foreign struct{ TokenBucket }
+	const value = ": write a value of package limit, such as limit.TokenBucket{Burst: 5}, and no pointer"
 	for _, test := range []struct {
 		rule Rule
 		want []string
 	}{
-		{rule(FixedWindow, func(r *Rule) { r.Limit = core.MaxLimit }), nil},
-		{rule(SlidingCells, func(r *Rule) { r.Limit = core.MaxLimit }), nil},
-		{rule(FixedWindow, func(r *Rule) { r.Window, r.Calendar = 0, Calendar{Unit: Day, Zone: time.UTC} }), nil},
-		{rule(FixedWindow, func(r *Rule) { r.Window, r.Calendar = 24*time.Hour, Calendar{Unit: Day, Zone: time.UTC} }), nil},
+		{with(FixedWindow{}, core.MaxLimit, time.Minute), nil},
+		{with(SlidingCells{}, core.MaxLimit, time.Minute), nil},
+		{with(FixedWindow{Calendar: daily}, 100, 0), nil},
+		{with(FixedWindow{Calendar: daily}, 100, 24*time.Hour), nil},
+		{rule(nil), nil},
 
-		{rule(FixedWindow, func(r *Rule) { r.Limit = core.MaxLimit + 1 }), []string{"limit 1000000000001: write at most 1000000000000"}},
-		{rule(TokenBucket, func(r *Rule) { r.Limit = math.MaxInt64 }), []string{"limit 9223372036854775807: write at most 1000000000000"}},
-		{rule(TokenBucket, func(r *Rule) { r.Limit = -1 }), []string{"limit -1: write at least 1"}},
-		{rule(TokenBucket, func(r *Rule) { r.Burst, r.Missing = -1, -1 }), []string{
+		{with(FixedWindow{}, core.MaxLimit+1, time.Minute), []string{"limit 1000000000001: write at most 1000000000000"}},
+		{with(TokenBucket{}, math.MaxInt64, time.Minute), []string{"limit 9223372036854775807: write at most 1000000000000"}},
+		{with(TokenBucket{}, -1, time.Minute), []string{"limit -1: write at least 1"}},
+		{rule(TokenBucket{Burst: -1, Missing: -1}), []string{
 			"burst -1: write 1 to 1000000000000", "-1 missing: write 0 for a full bucket to -1 for an empty one"}},
-		{rule(TokenBucket, func(r *Rule) { r.Missing = 101 }), []string{"101 missing: write 0 for a full bucket to 100 for an empty one"}},
-		{rule(TokenBucket, func(r *Rule) { r.Burst = core.MaxLimit }), []string{
+		{rule(TokenBucket{Missing: 101}), []string{"101 missing: write 0 for a full bucket to 100 for an empty one"}},
+		{rule(TokenBucket{Burst: core.MaxLimit}), []string{
 			"burst 1000000000000 takes more than 10 years to come back: write a smaller one"}},
-		{rule(LeakyBucket, func(r *Rule) { r.Missing = 1 }), []string{
-			misplaced("missing", "token-bucket", "leaky-bucket")}},
-		{rule(Queue, func(r *Rule) { r.Burst, r.MaxWait = -1, -time.Second }), []string{
+		{rule(Queue{Burst: -1, MaxWait: -time.Second}), []string{
 			"burst -1: write how many may wait, 0 to 1000000000000", "wait of -1s: write 0 for any, or at most 366 days"}},
-		{rule(Queue, func(r *Rule) { r.MaxWait = 1500 }), []string{"wait 1.5µs: write a whole number of microseconds"}},
-		{rule(SlidingCells, func(r *Rule) { r.Cells = 61 }), []string{"61 cells: write 2 to 60"}},
-		{rule(Concurrency, func(r *Rule) { r.Limit, r.Window = core.MaxLeases, time.Second }), nil},
-		{rule(Concurrency, func(r *Rule) { r.Limit, r.Window = core.MaxLeases+1, time.Second-1000 }), []string{
+		{rule(Queue{MaxWait: 1500}), []string{"wait 1.5µs: write a whole number of microseconds"}},
+		{rule(SlidingCells{Cells: 61}), []string{"61 cells: write 2 to 60"}},
+		{with(Concurrency{}, core.MaxLeases, time.Second), nil},
+		{with(Concurrency{}, core.MaxLeases+1, time.Second-1000), []string{
 			"window 999.999ms: it is how long a lease lives that is not renewed: write at least 1s",
 			"limit 10001 is too large for concurrency, which lists each lease: write at most 10000, or a key that fewer share"}},
-		{rule(Concurrency, func(r *Rule) { r.Burst = 5 }), []string{misplaced("burst", bursts, "concurrency")}},
-		{rule(99, func(*Rule) {}), []string{"unknown algorithm 99: write one of the constants, such as TokenBucket"}},
-		{rule(SlidingLog, func(r *Rule) { r.Burst = 5 }), []string{misplaced("burst", bursts, "sliding-log")}},
-		{rule(Queue, func(r *Rule) { r.Cells = 5 }), []string{misplaced("cells", "sliding-cells", "queue")}},
-		{rule(SlidingCounter, func(r *Rule) { r.Calendar = Calendar{Unit: Day, Zone: time.UTC}; r.Window = 0 }), []string{
-			misplaced("calendar", "fixed-window", "sliding-counter")}},
-		{rule(FixedWindow, func(r *Rule) { r.Calendar = Calendar{Unit: Day, Zone: time.UTC} }), []string{
-			"window 1m0s: leave it out, since the calendar says it"}},
-		{rule(FixedWindow, func(r *Rule) { r.Calendar = Calendar{Unit: Day} }), []string{
+		{rule(&TokenBucket{Burst: -1}), []string{"algorithm *limit.TokenBucket" + value}},
+		{rule((*Distinct)(nil)), []string{"algorithm *limit.Distinct" + value}},
+		{rule(foreign{}), []string{"algorithm limit.foreign" + value}},
+		{rule(FixedWindow{Calendar: daily}), []string{"window 1m0s: leave it out, since the calendar says it"}},
+		{rule(FixedWindow{Calendar: Calendar{Unit: Day}}), []string{
 			"window 1m0s: leave it out, since the calendar says it", "calendar without a time zone: write one, such as time.UTC"}},
-		{rule(FixedWindow, func(r *Rule) { r.Window, r.Calendar = 0, Calendar{Unit: 5, Zone: time.UTC} }), []string{
+		{with(FixedWindow{Calendar: Calendar{Unit: 5, Zone: time.UTC}}, 100, 0), []string{
 			"calendar unit 5: write Hour, Day, Week or Month"}},
-		{rule(FixedWindow, func(r *Rule) { r.Aligned, r.Window, r.Calendar = true, 0, Calendar{Unit: Day, Zone: time.UTC} }), []string{
+		{with(FixedWindow{Aligned: true, Calendar: daily}, 100, 0), []string{
 			"aligned and calendar: write one of them"}},
 		// All of it at once, and nothing twice.
-		{Rule{Algorithm: SlidingCells, Cells: 1, Burst: 3}, []string{
+		{Rule{Algorithm: SlidingCells{Cells: 1}}, []string{
 			"no key: write which requests share the quota, such as Key: limit.ByIP",
 			"limit 0: write at least 1",
 			"window 0s: write at least 1ms (the window comes first, then the limit)",
-			"1 cells: write 2 to 60",
-			misplaced("burst", bursts, "sliding-cells")}},
+			"1 cells: write 2 to 60"}},
 	} {
 		assert.ElementsMatch(t, test.want, test.rule.problems(), test.rule.String())
 	}
@@ -123,23 +115,33 @@ func TestEqualAttributes(t *testing.T) {
 	require.NotSame(t, berlin, again)
 	base := Rule{Name: "a", Key: ByIP, Limit: 10, Window: time.Minute}
 	untouched := reflect.VisibleFields(reflect.TypeFor[Rule]())
+	options := make(map[string]bool) // the fields of algorithms, and whether a change sets them
+	for a := range core.Algorithms() {
+		if kind := reflect.TypeOf(algorithmOf(&core.Quota{Algorithm: core.Algorithm(a)}, KeyResolver{})); kind != nil {
+			for _, f := range reflect.VisibleFields(kind) {
+				options[kind.Name()+"."+f.Name] = false
+			}
+		}
+	}
 	for _, change := range []func(*Rule){
 		func(r *Rule) { r.Name = "b" },
 		func(r *Rule) { r.Key = ByUser },
 		func(r *Rule) { r.Limit = 11 },
 		func(r *Rule) { r.Window = time.Hour },
-		func(r *Rule) { r.Algorithm = FixedWindow },
-		func(r *Rule) { r.Burst = 9 },
-		func(r *Rule) { r.Missing = 9 },
-		func(r *Rule) { r.Cells = 9 },
-		func(r *Rule) { r.MaxWait = time.Second },
-		func(r *Rule) { r.Aligned = true },
-		func(r *Rule) { r.Calendar.Unit = Day },
-		func(r *Rule) { r.Calendar.Zone = berlin },
+		func(r *Rule) { r.Algorithm = FixedWindow{} },
+		func(r *Rule) { r.Algorithm = TokenBucket{Burst: 9} },
+		func(r *Rule) { r.Algorithm = TokenBucket{Missing: 9} },
+		func(r *Rule) { r.Algorithm = SlidingCells{Cells: 9} },
+		func(r *Rule) { r.Algorithm = LeakyBucket{Burst: 9} },
+		func(r *Rule) { r.Algorithm = Queue{Burst: 9} },
+		func(r *Rule) { r.Algorithm = Queue{MaxWait: time.Second} },
+		func(r *Rule) { r.Algorithm = FixedWindow{Aligned: true} },
+		func(r *Rule) { r.Algorithm = FixedWindow{Calendar: Calendar{Unit: Day}} },
+		func(r *Rule) { r.Algorithm = FixedWindow{Calendar: Calendar{Zone: berlin}} },
 		func(r *Rule) { r.OnStoreError = Allow },
-		func(r *Rule) { r.Bar = time.Hour },
-		func(r *Rule) { r.MaxBar = time.Hour },
-		func(r *Rule) { r.Values = ByQuery("user") },
+		func(r *Rule) { r.Algorithm = Ban{Bar: time.Hour} },
+		func(r *Rule) { r.Algorithm = Ban{MaxBar: time.Hour} },
+		func(r *Rule) { r.Algorithm = Distinct{Values: ByQuery("user")} },
 		func(r *Rule) { r.Cost = freeCost },
 		func(r *Rule) { r.Settle = OnStatus(401) },
 		func(r *Rule) { r.OnRefusal.Wait = time.Second },
@@ -149,9 +151,10 @@ func TestEqualAttributes(t *testing.T) {
 		func(r *Rule) { r.OnRefusal.Degrade = true },
 		func(r *Rule) { r.OnRefusal.Fallback = http.RedirectHandler("/", http.StatusSeeOther) },
 		func(r *Rule) { r.OnRefusal.Mark = true },
-		func(r *Rule) { r.Shadow = true },
-		func(r *Rule) { r.Enforced = 9 },
-		func(r *Rule) { r.Replaces = "b" },
+		func(r *Rule) { r.Message = "Later." },
+		func(r *Rule) { r.Shadow = new(Shadow) },
+		func(r *Rule) { r.Shadow = &Shadow{Enforced: 9} },
+		func(r *Rule) { r.Shadow = &Shadow{Replaces: "b"} },
 		func(r *Rule) { r.Hidden = true },
 		func(r *Rule) { r.Plans = map[string]int64{"pro": 11} },
 		func(r *Rule) { r.Reserve = map[string]int64{"critical": 1} },
@@ -159,6 +162,13 @@ func TestEqualAttributes(t *testing.T) {
 	} {
 		changed := base
 		change(&changed)
+		if a := reflect.ValueOf(changed.Algorithm); a.IsValid() {
+			for _, f := range reflect.VisibleFields(a.Type()) {
+				if !a.FieldByIndex(f.Index).IsZero() {
+					options[a.Type().Name()+"."+f.Name] = true
+				}
+			}
+		}
 		assert.False(t, base.equal(changed), "%#v", changed)
 		assert.True(t, changed.equal(changed), "%#v", changed)
 		untouched = slices.DeleteFunc(untouched, func(f reflect.StructField) bool {
@@ -167,6 +177,9 @@ func TestEqualAttributes(t *testing.T) {
 		})
 	}
 	assert.Empty(t, untouched)
+	for option, changed := range options {
+		assert.True(t, changed, option)
+	}
 	pair := func(a, b func(*Rule)) (Rule, Rule) {
 		x, y := base, base
 		a(&x)
@@ -175,15 +188,16 @@ func TestEqualAttributes(t *testing.T) {
 	}
 	calendar := func(zone *time.Location) func(*Rule) {
 		return func(r *Rule) {
-			r.Window, r.Algorithm, r.Calendar = 0, FixedWindow, Calendar{Unit: Month, Zone: zone}
+			r.Window, r.Algorithm = 0, FixedWindow{Calendar: Calendar{Unit: Month, Zone: zone}}
 		}
 	}
 	for want, rules := range map[bool][][2]func(*Rule){
 		true: {
 			{calendar(berlin), calendar(again)},
 			{calendar(berlin), func(r *Rule) { calendar(berlin)(r); r.Window = 30 * day }},
-			{func(r *Rule) { r.Algorithm = TokenBucket }, func(r *Rule) { r.Algorithm, r.Burst = TokenBucket, 10 }},
-			{func(r *Rule) { r.Algorithm = SlidingCells }, func(r *Rule) { r.Algorithm, r.Cells = SlidingCells, 10 }},
+			{func(r *Rule) { r.Algorithm = TokenBucket{} }, func(r *Rule) { r.Algorithm = TokenBucket{Burst: 10} }},
+			{func(r *Rule) { r.Algorithm = SlidingCells{} }, func(r *Rule) { r.Algorithm = SlidingCells{Cells: 10} }},
+			{func(*Rule) {}, func(r *Rule) { r.Algorithm = SlidingLog{} }},
 		},
 		false: {
 			{calendar(berlin), calendar(time.UTC)},
@@ -224,8 +238,8 @@ func TestHeadersOfAlgorithms(t *testing.T) {
 func TestNearestOfLargeLimits(t *testing.T) {
 	const most = core.MaxLimit
 	h := New(nil, &Options{Headers: XRateLimit}).Limit(Rules(
-		Rule{Name: "a", Key: Everyone, Limit: most, Window: time.Minute, Algorithm: FixedWindow},
-		Rule{Name: "b", Key: Everyone, Limit: most - 1, Window: time.Minute, Algorithm: FixedWindow,
+		Rule{Name: "a", Key: Everyone, Limit: most, Window: time.Minute, Algorithm: FixedWindow{}},
+		Rule{Name: "b", Key: Everyone, Limit: most - 1, Window: time.Minute, Algorithm: FixedWindow{},
 			Cost: CostBy("units", func(*http.Request) int64 { return most / 2 })},
 	))(answer(204))
 	assert.Equal(t, "499999999999", serve(h, nil).Header().Get("X-RateLimit-Remaining"))

@@ -89,7 +89,7 @@ func TestBanEscalates(t *testing.T) {
 
 // TestBanAfterAnswers strikes for failed logins only.
 func TestBanAfterAnswers(t *testing.T) {
-	rule := limit.Rule{Key: limit.ByIP, Limit: 3, Window: time.Hour, Algorithm: limit.Ban, Bar: 15 * time.Minute,
+	rule := limit.Rule{Key: limit.ByIP, Limit: 3, Window: time.Hour, Algorithm: limit.Ban{Bar: 15 * time.Minute},
 		Settle: limit.OnStatus(http.StatusUnauthorized)}
 	l := newLogin(t, limit.Rules(rule))
 	for range 2 {
@@ -214,10 +214,9 @@ func TestInvalidBans(t *testing.T) {
 		}
 	}
 	for want, rule := range map[string]limit.Rule{
-		"no values: write what is counted":    {Key: limit.ByIP, Limit: 3, Window: time.Hour, Algorithm: limit.Distinct},
-		`values "user" are for distinct`:      {Key: limit.ByIP, Limit: 3, Window: time.Hour, Values: limit.ByUser},
-		"write whole numbers of microseconds": {Key: limit.ByIP, Limit: 3, Window: time.Hour, Algorithm: limit.Ban, Bar: time.Hour + 1},
-		"bar is for ban":                      {Key: limit.ByIP, Limit: 3, Window: time.Hour, Bar: time.Hour},
+		"no values: write what is counted":    {Key: limit.ByIP, Limit: 3, Window: time.Hour, Algorithm: limit.Distinct{}},
+		"write whole numbers of microseconds": {Key: limit.ByIP, Limit: 3, Window: time.Hour, Algorithm: limit.Ban{Bar: time.Hour + 1}},
+		"no pointer":                          {Key: limit.ByIP, Limit: 3, Window: time.Hour, Algorithm: &limit.Ban{Bar: time.Hour}},
 	} {
 		_, err := limit.New(nil, nil).Policy(limit.Rules(limit.PerUser(time.Minute, 1), rule))
 		assert.ErrorContains(t, err, want)

@@ -13,13 +13,13 @@ import (
 )
 
 // reserveProblems returns what is wrong with the reserve of r, whatever the classes.
-func (r Rule) reserveProblems() (list []string) {
+func (r *Rule) reserveProblems() (list []string) {
 	add := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
 	if len(r.Reserve) == 0 {
 		return nil
 	}
 	if r.noQuota() {
-		add("%v leaves no reserve: leave it out, or write another algorithm", r.Algorithm)
+		add("%v leaves no reserve: leave it out, or write another algorithm", r.algorithm())
 	}
 	if len(r.Reserve) > grammar.MaxCallers {
 		add("%d reserves: write at most %d", len(r.Reserve), grammar.MaxCallers)
@@ -98,19 +98,4 @@ func (l *Limiter) validate(set RuleSet) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// keptFrom returns how many units of a rule a request leaves to the classes above its
-// own. The reserves are of the usual capacity, and count in proportion to that of the
-// caller. They leave room for one unit of it.
-func keptFrom(above []string, r *Rule, usual, capacity int64) int64 {
-	sum := int64(0)
-	for _, class := range above {
-		sum += r.Reserve[class]
-	}
-	whole, rest := core.MulDiv(sum, capacity, usual)
-	if rest > 0 {
-		whole++
-	}
-	return min(whole, capacity-1)
 }

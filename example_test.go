@@ -271,7 +271,7 @@ func ExampleProxies() {
 func ExampleRule_tokenBucket() {
 	h := limit.New(nil, nil).Limit(limit.Rules(limit.Rule{
 		Key: limit.ByIP, Limit: 60, Window: time.Minute,
-		Algorithm: limit.TokenBucket, Burst: 2,
+		Algorithm: limit.TokenBucket{Burst: 2},
 	}))(http.HandlerFunc(update))
 
 	for range 3 {
@@ -289,7 +289,7 @@ func ExampleRule_tokenBucket() {
 func ExampleCalendar() {
 	plan := limit.Rule{
 		Key: limit.ByUser, Limit: 10_000,
-		Algorithm: limit.FixedWindow, Calendar: limit.Calendar{Unit: limit.Month, Zone: time.UTC},
+		Algorithm: limit.FixedWindow{Calendar: limit.Calendar{Unit: limit.Month, Zone: time.UTC}},
 	}
 	fmt.Println(plan)
 	fmt.Println(limit.Rules(plan).Rules()[0].Name)
@@ -427,7 +427,7 @@ func ExamplePolicy_Peek() {
 func ExampleDecision_Wait() {
 	policy, err := limit.New(nil, nil).Policy(limit.Named("calls", limit.Rule{
 		Key: limit.Everyone, Limit: 100, Window: time.Second,
-		Algorithm: limit.Queue, Burst: 10, MaxWait: time.Second,
+		Algorithm: limit.Queue{Burst: 10, MaxWait: time.Second},
 	}))
 	if err != nil {
 		panic(err)

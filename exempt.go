@@ -9,7 +9,7 @@ import (
 )
 
 // exemptProblems returns what is wrong with the exemptions of r.
-func (r Rule) exemptProblems() (list []string) {
+func (r *Rule) exemptProblems() (list []string) {
 	add := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
 	if len(r.Exempt) > grammar.MaxCallers {
 		add("%d exemptions: write at most %d, and put more into a list of package access", len(r.Exempt), grammar.MaxCallers)

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/core"
 )
 
 // otherFunctions gives the function-valued attributes of a rule values that do other
@@ -19,7 +21,7 @@ var otherFunctions = map[string]struct {
 }{
 	"Key": {func(r *Rule, n int) { r.Key = FirstOf(By("tenant", word(n)), ByIP) },
 		"the key tenant or ip, here another function of that name (call limit.By once, and use what it returns in both sets)"},
-	"Values": {func(r *Rule, n int) { r.Algorithm, r.Values = Distinct, By("name", word(n)) },
+	"Algorithm.Distinct.Values": {func(r *Rule, n int) { r.Algorithm = Distinct{Values: By("name", word(n))} },
 		"the values name, here another function of that name (call limit.By once, and use what it returns in both sets)"},
 	"Cost": {func(r *Rule, n int) { r.Cost = CostBy("units", func(*http.Request) int64 { return int64(n) }) },
 		"the Cost units, here another function of that name (call limit.CostBy once, and use what it returns in both sets)"},
@@ -70,16 +72,26 @@ func TestFunctionsOfOneName(t *testing.T) {
 // contains, a function or an interface.
 func TestEveryFunctionIsTold(t *testing.T) {
 	var found []string
+	fields := func(prefix string, of reflect.Type) {
+		for _, field := range reflect.VisibleFields(of) {
+			if hasFunction(field.Type, nil) {
+				found = append(found, prefix+field.Name)
+			}
+		}
+	}
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[Rule]()) {
-		if field.Type != reflect.TypeFor[Refusal]() {
+		switch field.Type {
+		case reflect.TypeFor[Refusal]():
+			fields(field.Name+".", field.Type)
+		case reflect.TypeFor[Algorithm]():
+			for a := range core.Algorithms() {
+				if kind := reflect.TypeOf(algorithmOf(&core.Quota{Algorithm: core.Algorithm(a)}, KeyResolver{})); kind != nil {
+					fields(field.Name+"."+kind.Name()+".", kind)
+				}
+			}
+		default:
 			if hasFunction(field.Type, nil) {
 				found = append(found, field.Name)
-			}
-			continue
-		}
-		for _, inner := range reflect.VisibleFields(field.Type) {
-			if hasFunction(inner.Type, nil) {
-				found = append(found, field.Name+"."+inner.Name)
 			}
 		}
 	}

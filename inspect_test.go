@@ -78,7 +78,7 @@ func TestKeysOfDecisions(t *testing.T) {
 
 // TestKeyOfLateSlot checks a refusal that was an admission whose slot comes too late.
 func TestKeyOfLateSlot(t *testing.T) {
-	policy, err := limit.New(nil, nil).Policy(limit.Named("jobs", limit.Rule{Name: "q", Key: limit.ByUser, Limit: 1, Window: time.Hour, Algorithm: limit.Queue}))
+	policy, err := limit.New(nil, nil).Policy(limit.Named("jobs", limit.Rule{Name: "q", Key: limit.ByUser, Limit: 1, Window: time.Hour, Algorithm: limit.Queue{}}))
 	require.NoError(t, err)
 	request := limit.Request{Keys: map[string]string{"user": "alice"}}
 	_, err = policy.Take(t.Context(), request)

@@ -19,7 +19,7 @@ import (
 )
 
 // twoAtOnce has leases that live for 3 s, and so are renewed each second.
-var twoAtOnce = Named("two", Rule{Key: Everyone, Limit: 2, Window: 3 * time.Second, Algorithm: Concurrency})
+var twoAtOnce = Named("two", Rule{Key: Everyone, Limit: 2, Window: 3 * time.Second, Algorithm: Concurrency{}})
 
 // watched is a store whose renewals and releases are counted, and can be made
 // to fail or to be lost.
@@ -31,33 +31,36 @@ type watched struct {
 	releases int
 	failing  bool
 	contexts []context.Context
+	last     time.Time // when leases were taken or renewed last
 }
 
-func (w *watched) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+func (w *watched) Take(ctx context.Context, asks []core.Ask) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, c := range charges {
+	for _, c := range asks[0].Charges {
 		w.ids = append(w.ids, c.ID)
 	}
-	return w.Store.Take(ctx, policy, charges)
+	w.last = time.Now()
+	return w.Store.Take(ctx, asks)
 }
 
-func (w *watched) Renew(ctx context.Context, policy string, charges []core.Charge) ([]bool, error) {
+func (w *watched) Renew(ctx context.Context, charges []core.Charge) ([]bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.renewals++
 	if w.failing {
 		return nil, errors.New("out of reach")
 	}
-	return w.Store.Renew(ctx, policy, charges)
+	w.last = time.Now()
+	return w.Store.Renew(ctx, charges)
 }
 
-func (w *watched) Release(ctx context.Context, policy string, charges []core.Charge) error {
+func (w *watched) Release(ctx context.Context, charges []core.Charge) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.releases++
 	w.contexts = append(w.contexts, ctx)
-	return w.Store.Release(ctx, policy, charges)
+	return w.Store.Release(ctx, charges)
 }
 
 // beats returns how many renewals there were.
@@ -155,7 +158,7 @@ func TestLeaseIsRenewedAgain(t *testing.T) {
 // slow renews only when the call is given up.
 type slow struct{ *watched }
 
-func (s slow) Renew(ctx context.Context, _ string, _ []core.Charge) ([]bool, error) {
+func (s slow) Renew(ctx context.Context, _ []core.Charge) ([]bool, error) {
 	s.mu.Lock()
 	s.renewals++
 	s.mu.Unlock()
@@ -204,9 +207,9 @@ func TestLeaseBesideOtherRules(t *testing.T) {
 		store := &watched{Store: memstore.New(nil)}
 		limiter := New(store, nil)
 		rules := Named("stack",
-			Rule{Name: "ten", Key: Everyone, Limit: 10, Window: 30 * time.Second, Algorithm: Concurrency},
+			Rule{Name: "ten", Key: Everyone, Limit: 10, Window: 30 * time.Second, Algorithm: Concurrency{}},
 			Global(time.Hour, 5),
-			Rule{Name: "four", Key: Everyone, Limit: 4, Window: 3 * time.Second, Algorithm: Concurrency})
+			Rule{Name: "four", Key: Everyone, Limit: 4, Window: 3 * time.Second, Algorithm: Concurrency{}})
 		d, err := mustPolicy(limiter, rules).Take(t.Context(), Request{Cost: 3})
 		require.NoError(t, err)
 		require.True(t, d.Allowed)
@@ -245,8 +248,8 @@ func TestLateReleases(t *testing.T) {
 		store := &watched{Store: memstore.New(nil)}
 		limiter := New(store, nil)
 		rules := Named("late",
-			Rule{Name: "held", Key: Everyone, Limit: 2, Window: 30 * time.Second, Algorithm: Concurrency},
-			Rule{Name: "line", Key: Everyone, Limit: 1, Window: time.Minute, Algorithm: Queue, Burst: 5})
+			Rule{Name: "held", Key: Everyone, Limit: 2, Window: 30 * time.Second, Algorithm: Concurrency{}},
+			Rule{Name: "line", Key: Everyone, Limit: 1, Window: time.Minute, Algorithm: Queue{Burst: 5}})
 		first := hold(t, limiter, rules)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -289,7 +292,6 @@ func TestNoLeaseCostsNothing(t *testing.T) {
 	limiter := New(nil, nil)
 	rules := Named("none", Global(time.Hour, 1_000))
 	d := hold(t, limiter, rules)
-	assert.Nil(t, d.lease)
 	assert.Zero(t, testing.AllocsPerRun(100, d.Release))
 	Decision{}.Release()
 	policy := mustPolicy(limiter, rules)

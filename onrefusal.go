@@ -106,9 +106,9 @@ func (s RuleSet) OnRefusal(r Refusal) RuleSet {
 func (r *Rule) inherits(from *Refusal) bool {
 	switch {
 	case from.Mark:
-		return !r.queues() && !r.leases() && !r.noQuota() && !r.Shadow
+		return !r.queues() && !r.leases() && !r.noQuota() && r.Shadow == nil
 	case from.Degrade:
-		return r.Algorithm != Ban
+		return !r.bars()
 	}
 	return true
 }
@@ -116,7 +116,7 @@ func (r *Rule) inherits(from *Refusal) bool {
 // refusalProblems returns everything wrong with the OnRefusal of r.
 func (r *Rule) refusalProblems() []string {
 	list := r.OnRefusal.problems()
-	if r.Algorithm == Ban && r.OnRefusal.Degrade && r.OnRefusal.Fallback == nil {
+	if r.bars() && r.OnRefusal.Degrade && r.OnRefusal.Fallback == nil {
 		list = append(list, "a ban that degrades lets barred clients reach the handler: write a Fallback, or refuse 429 in place of degrade")
 	}
 	return list

@@ -2,9 +2,11 @@ package limit
 
 import (
 	"encoding"
+	"fmt"
 	"strconv"
 	"time"
 
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/grammar"
 )
 
@@ -113,6 +115,12 @@ func (s *RuleSet) UnmarshalText(text []byte) error {
 	set.rules = make([]Rule, len(parsed))
 	for i, rule := range parsed {
 		set.rules[i] = ruleOf(rule)
+		if !rule.Shadow && rule.Enforced != 0 {
+			return &RuleError{Rule: set.rules[i].String(), Problem: fmt.Sprintf("enforced %d: it needs a Shadow: write shadow enforced %[1]d, or leave it out for all keys", rule.Enforced)}
+		}
+		if !rule.Shadow && rule.Replaces != "" {
+			return &RuleError{Rule: set.rules[i].String(), Problem: fmt.Sprintf("replaces %q: it needs a Shadow: remove the rule %[1]q, or write shadow", rule.Replaces)}
+		}
 	}
 	if err := set.validate(); err != nil {
 		return err
@@ -123,7 +131,7 @@ func (s *RuleSet) UnmarshalText(text []byte) error {
 
 // noText returns why Parse cannot read the text of r, or "".
 func (r Rule) noText() string {
-	if r.Key.uses(byFunc) || r.Values.uses(byFunc) {
+	if r.Key.uses(byFunc) || r.values().uses(byFunc) {
 		return "a function has no text: write a resolver other than limit.By"
 	}
 	if r.Cost != (Cost{}) {
@@ -135,7 +143,7 @@ func (r Rule) noText() string {
 	if problem := r.OnRefusal.noText(); problem != "" {
 		return problem
 	}
-	if zone := r.Calendar.Zone; zone != nil {
+	if zone := r.calendar().Zone; zone != nil {
 		if loaded, err := time.LoadLocation(zone.String()); err != nil || !sameZone(loaded, zone) {
 			return "the zone " + strconv.Quote(zone.String()) + " has no text: write one that time.LoadLocation knows"
 		}
@@ -145,13 +153,15 @@ func (r Rule) noText() string {
 
 // syntax returns r as the grammar writes it.
 func (r Rule) syntax() grammar.Rule {
+	q, micros := r.declared(), time.Microsecond
 	s := grammar.Rule{Name: r.Name, Limit: r.Limit, Window: r.Window, Key: r.Key.syntax(),
-		Algorithm: r.Algorithm, Aligned: r.Aligned, Calendar: r.Calendar, Cells: int64(r.Cells),
-		Burst: r.Burst, Missing: r.Missing, MaxWait: r.MaxWait, Bar: r.Bar, MaxBar: r.MaxBar, Values: r.Values.syntax(),
+		Algorithm: q.Algorithm, Aligned: q.Aligned, Calendar: q.Calendar, Cells: q.Cells,
+		Burst: q.Burst, Missing: q.Missing, MaxWait: time.Duration(q.MaxWait) * micros,
+		Bar: time.Duration(q.Bar) * micros, MaxBar: time.Duration(q.MaxBar) * micros, Values: r.values().syntax(),
 		OnError: r.OnStoreError, Refusal: r.OnRefusal.syntax(),
-		Shadow: r.Shadow, Enforced: int64(r.Enforced), Replaces: r.Replaces, Hidden: r.Hidden,
+		Shadow: r.Shadow != nil, Enforced: int64(r.shadow().Enforced), Replaces: r.shadow().Replaces, Hidden: r.Hidden,
 		Plans: r.Plans, Reserve: r.Reserve, Exempt: r.Exempt}
-	if r.Missing != 0 && r.Missing == r.quota().Burst {
+	if q.Missing != 0 && q.Missing == r.quota().Burst {
 		s.Missing, s.Empty = 0, true
 	}
 	return s
@@ -159,14 +169,17 @@ func (r Rule) syntax() grammar.Rule {
 
 // ruleOf returns the rule that s declares.
 func ruleOf(s grammar.Rule) Rule {
+	q := core.Quota{Algorithm: s.Algorithm, Aligned: s.Aligned, Calendar: s.Calendar, Cells: s.Cells, Burst: s.Burst, Missing: s.Missing,
+		MaxWait: s.MaxWait.Microseconds(), Bar: s.Bar.Microseconds(), MaxBar: s.MaxBar.Microseconds()}
 	r := Rule{Name: s.Name, Limit: s.Limit, Window: s.Window, Key: keyOf(s.Key),
-		Algorithm: s.Algorithm, Aligned: s.Aligned, Calendar: s.Calendar, Cells: int(s.Cells),
-		Burst: s.Burst, Missing: s.Missing, MaxWait: s.MaxWait, Bar: s.Bar, MaxBar: s.MaxBar, Values: keyOf(s.Values),
-		OnStoreError: s.OnError, OnRefusal: refusalOf(s.Refusal),
-		Shadow: s.Shadow, Enforced: int(s.Enforced), Replaces: s.Replaces, Hidden: s.Hidden,
+		Algorithm: algorithmOf(&q, keyOf(s.Values)), OnStoreError: s.OnError, OnRefusal: refusalOf(s.Refusal), Hidden: s.Hidden,
 		Plans: s.Plans, Reserve: s.Reserve, Exempt: s.Exempt}
-	if s.Empty {
-		r.Missing = r.quota().Burst
+	if s.Shadow {
+		r.Shadow = &Shadow{Enforced: int(s.Enforced), Replaces: s.Replaces}
+	}
+	if bucket, ok := r.Algorithm.(TokenBucket); ok && s.Empty {
+		bucket.Missing = r.quota().Burst
+		r.Algorithm = bucket
 	}
 	return r
 }

@@ -62,7 +62,7 @@ func TestNoText(t *testing.T) {
 	assert.ErrorContains(t, err, "a function has no text: leave out the Cost")
 
 	for _, zone := range []*time.Location{time.FixedZone("here", 3600), time.FixedZone("Europe/Berlin", 0), time.FixedZone("", 60)} {
-		r := Rule{Key: ByIP, Limit: 1, Algorithm: FixedWindow, Calendar: Calendar{Unit: Day, Zone: zone}}
+		r := Rule{Key: ByIP, Limit: 1, Algorithm: FixedWindow{Calendar: Calendar{Unit: Day, Zone: zone}}}
 		require.NoError(t, Rules(r).validate(), "it is good in a program")
 		_, err = Rules(r).MarshalText()
 		assert.ErrorContains(t, err, "has no text: write one that time.LoadLocation knows", zone)
@@ -107,39 +107,40 @@ func randomKey(r *rand.Rand, depth int) KeyResolver {
 // randomAttributes gives a rule a random algorithm with options that it takes.
 func randomAttributes(r *rand.Rand, rule *Rule, zones []*time.Location) {
 	some := func(n int64) int64 { return r.Int64N(2) * (1 + r.Int64N(n)) }
-	rule.Algorithm = core.Algorithm(r.IntN(len(core.Algorithms())))
 	rule.OnStoreError = core.OnError(r.IntN(int(Refuse) + 1))
 	duration := func() time.Duration {
 		return time.Millisecond + time.Duration(r.Int64N(int64(day/time.Microsecond)))*time.Microsecond
 	}
-	switch rule.Algorithm {
-	case Concurrency:
-		rule.Limit, rule.Window = 1+rule.Limit%core.MaxLeases, max(time.Second, rule.Window)
-	case Ban:
-		rule.Limit, rule.Bar = 1+rule.Limit%core.MaxStrikes, duration()
-		rule.MaxBar = time.Duration(r.IntN(2)) * (rule.Bar + duration())
-	case Distinct:
-		rule.Limit, rule.Values = 1+rule.Limit%core.MaxValues, randomKey(r, 0)
-	case FixedWindow:
+	switch core.Algorithm(r.IntN(len(core.Algorithms()))) {
+	case core.Concurrency:
+		rule.Limit, rule.Window, rule.Algorithm = 1+rule.Limit%core.MaxLeases, max(time.Second, rule.Window), Concurrency{}
+	case core.Ban:
+		bar := duration()
+		rule.Limit, rule.Algorithm = 1+rule.Limit%core.MaxStrikes, Ban{Bar: bar, MaxBar: time.Duration(r.IntN(2)) * (bar + duration())}
+	case core.Distinct:
+		rule.Limit, rule.Algorithm = 1+rule.Limit%core.MaxValues, Distinct{Values: randomKey(r, 0)}
+	case core.FixedWindow:
 		switch r.IntN(3) {
 		case 0:
-			rule.Aligned = true
+			rule.Algorithm = FixedWindow{Aligned: true}
 		case 1:
-			rule.Calendar = Calendar{Unit: Hour + core.CalendarUnit(r.IntN(4)), Zone: zones[r.IntN(len(zones))]}
-			rule.Window = 0
+			rule.Window, rule.Algorithm = 0, FixedWindow{Calendar: Calendar{Unit: Hour + core.CalendarUnit(r.IntN(4)), Zone: zones[r.IntN(len(zones))]}}
+		default:
+			rule.Algorithm = FixedWindow{}
 		}
-	case SlidingCells:
-		if r.IntN(2) == 0 {
-			rule.Cells = 2 + r.IntN(59)
-		}
-	case TokenBucket:
-		rule.Burst = some(100)
-		rule.Missing = min(some(100), rule.quota().Burst)
-	case LeakyBucket:
-		rule.Burst = some(100)
-	case Queue:
-		rule.Burst = some(100)
-		rule.MaxWait = time.Duration(some(int64(366*day/time.Microsecond))) * time.Microsecond
+	case core.SlidingCells:
+		rule.Algorithm = SlidingCells{Cells: []int{0, 2 + r.IntN(59)}[r.IntN(2)]}
+	case core.SlidingCounter:
+		rule.Algorithm = SlidingCounter{}
+	case core.TokenBucket:
+		bucket := TokenBucket{Burst: some(100)}
+		rule.Algorithm = bucket
+		bucket.Missing = min(some(100), rule.quota().Burst)
+		rule.Algorithm = bucket
+	case core.LeakyBucket:
+		rule.Algorithm = LeakyBucket{Burst: some(100)}
+	case core.Queue:
+		rule.Algorithm = Queue{Burst: some(100), MaxWait: time.Duration(some(int64(366*day/time.Microsecond))) * time.Microsecond}
 	}
 }
 
@@ -162,8 +163,8 @@ func randomRefusal(r *rand.Rand, rule *Rule) {
 		f.Waiters = r.IntN(2) * (1 + r.IntN(1_000_000))
 	}
 	rule.Hidden = r.IntN(4) == 0
-	if rule.Shadow = !f.Mark && r.IntN(4) == 0; rule.Shadow {
-		rule.Enforced = r.IntN(100)
+	if !f.Mark && r.IntN(4) == 0 {
+		rule.Shadow = &Shadow{Enforced: r.IntN(100)}
 	}
 }
 
@@ -216,8 +217,8 @@ func TestTextRoundTrip(t *testing.T) {
 			if r.IntN(3) == 0 {
 				randomCallers(r, &rules[i])
 			}
-			if i > 0 && rules[i].Shadow && !rules[i-1].Shadow && r.IntN(2) == 0 {
-				rules[i].Replaces = rules[i-1].name()
+			if i > 0 && rules[i].Shadow != nil && rules[i-1].Shadow == nil && r.IntN(2) == 0 {
+				rules[i].Shadow.Replaces = rules[i-1].name()
 			}
 		}
 		set := Rules(rules...)

@@ -18,7 +18,7 @@ import (
 func TestNewcomerInAQueue(t *testing.T) {
 	for _, stay := range []int{0, 3} {
 		synctest.Test(t, func(t *testing.T) {
-			rule := Rule{Key: Everyone, Limit: 10, Window: time.Second, Algorithm: Queue, Burst: 1000}
+			rule := Rule{Key: Everyone, Limit: 10, Window: time.Second, Algorithm: Queue{Burst: 1000}}
 			h := New(nil, nil).Limit(Named("q", rule))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 			leaving, leave := context.WithCancel(t.Context())
 			var left, others sync.WaitGroup

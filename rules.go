@@ -10,8 +10,7 @@ import (
 
 // A Rule allows Limit units a Window to all requests that share a key: by
 // default, at most Limit requests in any window of that length. The zero Rule is
-// invalid: Key, Limit and, without a Calendar, Window are required. The other
-// fields are for the algorithms that they name, and zero for the rest.
+// invalid: Key, Limit and, without a [Calendar], Window are required.
 //
 // [PerIP], [PerUser], [Per], [Global] and [Concurrent] make the usual rules.
 type Rule struct {
@@ -33,50 +32,14 @@ type Rule struct {
 	Limit int64
 
 	// Window is a whole number of microseconds from 1 ms to 366 days. Leave it out
-	// with a Calendar. For Concurrency it is how long a lease lives that is not
+	// with a [Calendar]. For Concurrency it is how long a lease lives that is not
 	// renewed, from 1 s.
 	Window time.Duration
 
-	// Algorithm is how units are counted. The zero value means [SlidingLog]. A
-	// rule that changes it needs another Name, since one algorithm cannot read the
-	// state of another.
-	Algorithm core.Algorithm
-
-	// Burst is how many units may come at once in a TokenBucket or LeakyBucket: 1
-	// to 10^12; 0 means Limit. In a Queue it is how many units may wait for their
-	// slot; 0 means none, so that a request that comes too early is refused.
-	Burst int64
-
-	// Missing is how many units a new TokenBucket lacks: 0 for a full bucket, up
-	// to Burst for an empty one. It fills from the first request of a key, even if
-	// that is refused.
-	Missing int64
-
-	// Cells is how many cells SlidingCells divide the window into: 2 to 60; 0
-	// means 10. A unit counts for up to Window/Cells longer than the window.
-	Cells int
-
-	// MaxWait is the longest that a request waits in a Queue, a whole number of
-	// microseconds. A request that would wait longer is refused. 0 means as long
-	// as the Burst takes. Keep it below the timeouts of clients and servers.
-	MaxWait time.Duration
-
-	// Bar is how long a [Ban] bars a key the first time, and MaxBar at most, after
-	// twice as long each further time: whole numbers of microseconds from 1 ms to 366
-	// days. A MaxBar of 0 means Bar.
-	Bar, MaxBar time.Duration
-
-	// Values says which values of a request a [Distinct] counts, such as
-	// ByQuery("user"). A request with the value "" is not counted. The store keeps the
-	// first 64 bits of the SHA-256 of each value.
-	Values KeyResolver
-
-	// Aligned starts the windows of a FixedWindow at multiples of Window since
-	// 1970 in UTC, for all keys at once, instead of with the first unit of a key.
-	Aligned bool
-
-	// Calendar makes the windows of a FixedWindow the periods of a time zone.
-	Calendar Calendar
+	// Algorithm is how units are counted, with the options that it takes, such as
+	// TokenBucket{Burst: 5}. Nil means [SlidingLog]. A rule that changes its kind needs
+	// another Name, since one algorithm cannot read the state of another.
+	Algorithm Algorithm
 
 	// OnStoreError is what the rule does while the store is unavailable. The zero
 	// value means [Local].
@@ -106,33 +69,26 @@ type Rule struct {
 	// is inherited: see [Refusal].
 	OnRefusal Refusal
 
-	// Shadow makes a rule that only watches. It counts and reports, but it refuses and
-	// delays no request, and appears in no header. It decides as if it were the only
-	// rule, so it charges requests that other rules refuse. [Concurrency], [Ban] and
-	// [Distinct] cannot be shadows. See docs/roll-out.md.
-	Shadow bool
+	// Message is the text that a refused client reads, in place of "Try again in 9 s.":
+	// at most 200 bytes of printable characters. If several rules refuse a request, it
+	// is that of the rule whose outcome the request meets. "" means the usual text.
+	Message string
 
-	// Enforced is the percentage of keys, 1 to 99, for which a Shadow is enforced. The
-	// keys are the same in all processes, and a higher percentage adds to them. 0 means
-	// none.
-	Enforced int
-
-	// Replaces is the name of the enforced rule of the same set that a Shadow may
-	// replace. Metrics compare the two: see package agreement.
-	Replaces string
+	// Shadow makes a rule that only watches. Nil means a rule that refuses.
+	Shadow *Shadow
 
 	// Hidden leaves the rule out of all quota headers. It still affects Retry-After,
 	// and the body of a refusal names it.
 	Hidden bool
 
 	// Plans has the limits of callers on plans, at most 64, by the name of the plan: see
-	// [Options].Plan. Other callers have Limit. A Burst of 0 and a bucket that begins
+	// [Options].Caller. Other callers have Limit. A Burst of 0 and a bucket that begins
 	// empty follow the limit of the caller. Callers that share a key share what is
 	// spent, except that each plan has buckets and queues of its own. See docs/plans.md.
 	Plans map[string]int64
 
 	// Reserve has, for up to 64 classes, how many units of the limit are kept for the
-	// class and those above it: see [Options].Class. The sum must leave at least one
+	// class and those above it: see [Caller]. The sum must leave at least one
 	// unit. For a caller with another limit, Reserve is the same share of that limit,
 	// rounded up. [Ban] and [Distinct] have no reserves.
 	Reserve map[string]int64
@@ -143,6 +99,29 @@ type Rule struct {
 	// request leave out the rule. If all rules exempt an HTTP request, its decision has
 	// [ModeExempt], and the store is not called. Package access has longer lists.
 	Exempt []string
+}
+
+// A Shadow makes a rule that only watches. It counts and reports, but it refuses and
+// delays no request, and appears in no header. It decides as if it were the only rule,
+// so it charges requests that other rules refuse. [Concurrency], [Ban] and [Distinct]
+// cannot be shadows. The zero Shadow is enforced for no key. See docs/roll-out.md.
+type Shadow struct {
+	// Enforced is the percentage of keys, 1 to 99, for which the rule is enforced. The
+	// keys are the same in all processes, and a higher percentage adds to them. 0 means
+	// none.
+	Enforced int
+
+	// Replaces is the name of the enforced rule of the same set that the shadow may
+	// replace. Metrics compare the two: see package agreement.
+	Replaces string
+}
+
+// shadow returns the Shadow of r, or the zero Shadow.
+func (r *Rule) shadow() Shadow {
+	if r.Shadow == nil {
+		return Shadow{}
+	}
+	return *r.Shadow
 }
 
 // Per returns a rule that allows limit requests in any window to all requests
@@ -233,8 +212,8 @@ func (s RuleSet) Derive(suffix string, f func(Rule) Rule) (RuleSet, error) {
 	for i, r := range cloned(s.rules) {
 		derived.rules[i] = f(r)
 		derived.rules[i].Name = r.name() + suffix
-		if derived.rules[i].Replaces != "" {
-			derived.rules[i].Replaces += suffix
+		if shadow := derived.rules[i].Shadow; shadow != nil && shadow.Replaces != "" {
+			derived.rules[i].Shadow = &Shadow{shadow.Enforced, shadow.Replaces + suffix}
 		}
 	}
 	derived.rules = cloned(derived.rules)
@@ -242,7 +221,7 @@ func (s RuleSet) Derive(suffix string, f func(Rule) Rule) (RuleSet, error) {
 }
 
 // name returns the name that r goes by.
-func (r Rule) name() string {
+func (r *Rule) name() string {
 	if r.Name != "" {
 		return r.Name
 	}
@@ -252,9 +231,9 @@ func (r Rule) name() string {
 	}
 	switch {
 	case r.leases() || r.noQuota():
-		name += "-" + r.Algorithm.String()
-	case r.Calendar.Unit != 0:
-		name += "-" + grammar.UnitWord(r.Calendar.Unit)
+		name += "-" + r.algorithm().String()
+	case r.calendar().Unit != 0:
+		name += "-" + grammar.UnitWord(r.calendar().Unit)
 	default:
 		name += "-" + grammar.FormatWindow(r.Window)
 	}

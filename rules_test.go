@@ -29,7 +29,8 @@ func TestConstructors(t *testing.T) {
 	} {
 		assert.Equal(t, text, rule.String())
 	}
-	assert.Equal(t, core.Quota{Limit: 5, Window: 2_000_000}, PerIP(2*time.Second, 5).quota())
+	rule := PerIP(2*time.Second, 5)
+	assert.Equal(t, core.Quota{Limit: 5, Window: 2_000_000}, rule.quota())
 }
 
 func TestRuleNames(t *testing.T) {
@@ -56,7 +57,7 @@ func TestRuleNames(t *testing.T) {
 		assert.NoError(t, Rules(rule).validate(), want)
 		assert.Equal(t, want, Rules(rule).Rules()[0].Name)
 	}
-	assert.Equal(t, "per--0s", Rule{}.name(), "an invalid rule has a name for messages")
+	assert.Equal(t, "per--0s", new(Rule).name(), "an invalid rule has a name for messages")
 }
 
 func long(n int) string { return strings.Repeat("x", n) }

@@ -21,9 +21,9 @@ import (
 // tokens counts those of a language model: a bucket, an exact window and a
 // calendar, all of 100.
 var tokens = Named("tokens",
-	Rule{Key: ByUser, Limit: 100, Window: time.Minute, Algorithm: TokenBucket, Burst: 100},
+	Rule{Key: ByUser, Limit: 100, Window: time.Minute, Algorithm: TokenBucket{Burst: 100}},
 	PerUser(time.Hour, 100),
-	Rule{Key: Everyone, Limit: 100, Window: 24 * time.Hour, Algorithm: FixedWindow, Aligned: true})
+	Rule{Key: Everyone, Limit: 100, Window: 24 * time.Hour, Algorithm: FixedWindow{Aligned: true}})
 
 func remaining(t *testing.T, l *Limiter) (list [3]int64) {
 	t.Helper()
@@ -143,11 +143,11 @@ type unreturning struct {
 	err error
 }
 
-func (s *unreturning) Return(ctx context.Context, policy string, returns []core.Return) ([]int64, error) {
+func (s *unreturning) Return(ctx context.Context, returns []core.Return) ([]core.Returned, error) {
 	if s.err != nil {
 		return nil, s.err
 	}
-	return s.Store.Return(ctx, policy, returns)
+	return s.Store.Return(ctx, returns)
 }
 
 // TestSettleFails holds that what cannot be settled stays taken, and that
@@ -175,7 +175,7 @@ func TestSettleIsDeclared(t *testing.T) {
 	assert.ErrorContains(t, err, "limit.Policy.Reserve")
 	_, err = Rules(rule).MarshalText()
 	assert.ErrorContains(t, err, "leave out the Settle")
-	rule.Algorithm = Concurrency
+	rule.Algorithm = Concurrency{}
 	_, err = limiter.Policy(Rules(rule))
 	assert.ErrorContains(t, err, "released")
 }

@@ -41,7 +41,7 @@ func (s RuleSet) validate() error {
 			"%d rules: a request is decided by at most %d; split the policy over a group and its routes",
 			len(s.rules), core.MaxCharges)})
 	}
-	if unstruck := slices.IndexFunc(s.rules, func(r Rule) bool { return r.Algorithm != Ban || r.Settle != (Settlement{}) || r.Cost != (Cost{}) }); unstruck < 0 && len(s.rules) > 0 {
+	if unstruck := slices.IndexFunc(s.rules, func(r Rule) bool { return !r.bars() || r.Settle != (Settlement{}) || r.Cost != (Cost{}) }); unstruck < 0 && len(s.rules) > 0 {
 		errs = append(errs, &RuleError{Problem: fmt.Sprintf("rules %s: nothing can strike: "+
 			"write a rule whose refusals count, or a Settle such as limit.OnStatus(http.StatusUnauthorized)", s)})
 	}
@@ -66,28 +66,30 @@ func (s RuleSet) validate() error {
 
 // bars reports whether the set has a [Ban].
 func (s RuleSet) bars() bool {
-	return slices.ContainsFunc(s.rules, func(r Rule) bool { return r.Algorithm == Ban })
+	return slices.ContainsFunc(s.rules, func(r Rule) bool { return r.bars() })
 }
 
 // problems returns everything wrong with r alone.
-func (r Rule) problems() []string {
+func (r *Rule) problems() []string {
 	var list []string
 	add := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
 
 	list = append(list, r.Key.problems(0)...)
-	switch {
-	case r.Algorithm != Distinct && r.Values.kind != noKey:
-		add("values %q are for distinct: choose that algorithm, or leave them out", r.Values)
-	case r.Algorithm != Distinct:
-	case r.Values.kind == noKey || r.Values.kind == everyone:
+	switch values := r.values(); {
+	case !r.shows():
+	case values.kind == noKey || values.kind == everyone:
 		add("no values: write what is counted, such as Values: limit.ByQuery(\"user\")")
 	default:
-		list = append(list, r.Values.problems(0)...)
+		list = append(list, values.problems(0)...)
 	}
 	if !grammar.ValidName(r.name()) {
 		add("name %q: write 1 to %d letters, digits, '.', '_' or '-' as its Name", r.name(), grammar.MaxName)
 	}
 	q := r.quota()
+	if q.Algorithm == noAlgorithm {
+		add("algorithm %T: write a value of package limit, such as limit.TokenBucket{Burst: 5}, and no pointer", r.Algorithm)
+		q.Algorithm = core.FixedWindow // one mistake is reported once
+	}
 	q.Window = min(max(q.Window, core.MinWindow), core.MaxWindow) // reported below, in the units of this package
 	if joined, ok := q.Validate().(interface{ Unwrap() []error }); ok {
 		for _, err := range joined.Unwrap() {
@@ -96,9 +98,9 @@ func (r Rule) problems() []string {
 	}
 	windowOK := false
 	switch micros := r.window().Microseconds(); {
-	case r.Calendar.Unit != 0 && r.Window != 0 && r.Window != (Rule{Calendar: r.Calendar}).window():
+	case r.calendar().Unit != 0 && r.Window != 0 && r.Window != (&Rule{Algorithm: r.Algorithm}).window():
 		add("window %v: leave it out, since the calendar says it", r.Window)
-	case micros < core.MinWindow && r.Calendar.Unit == 0:
+	case micros < core.MinWindow && r.calendar().Unit == 0:
 		add("window %v: write at least 1ms (the window comes first, then the limit)", r.Window)
 	case micros > core.MaxWindow:
 		add("window %v: write at most %dh (366 days)", r.Window, 366*24)
@@ -110,11 +112,15 @@ func (r Rule) problems() []string {
 	if r.OnStoreError > Refuse {
 		add("%v: write Local, Allow or Refuse", r.OnStoreError)
 	}
-	if r.MaxWait%time.Microsecond != 0 {
-		add("wait %v: write a whole number of microseconds", r.MaxWait)
-	}
-	if r.Bar%time.Microsecond != 0 || r.MaxBar%time.Microsecond != 0 {
-		add("bars of %v to %v: write whole numbers of microseconds", r.Bar, r.MaxBar)
+	switch a := r.Algorithm.(type) {
+	case Queue:
+		if a.MaxWait%time.Microsecond != 0 {
+			add("wait %v: write a whole number of microseconds", a.MaxWait)
+		}
+	case Ban:
+		if a.Bar%time.Microsecond != 0 || a.MaxBar%time.Microsecond != 0 {
+			add("bars of %v to %v: write whole numbers of microseconds", a.Bar, a.MaxBar)
+		}
 	}
 	if q.Leases() && r.Settle != (Settlement{}) {
 		add("a Settle: a lease is released in full when the request is done: leave it out")

@@ -23,16 +23,16 @@ type asked struct {
 	takes atomic.Int64
 }
 
-func (a *asked) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+func (a *asked) Take(ctx context.Context, asks []core.Ask) error {
 	a.takes.Add(1)
-	return a.Store.Take(ctx, policy, charges)
+	return a.Store.Take(ctx, asks)
 }
 
 const noticed = 130 * time.Millisecond // after which a waiter knows of a slot that another process frees
 
 // TestSlotOfAnotherProcess frees a slot in one process while callers of another wait.
 func TestSlotOfAnotherProcess(t *testing.T) {
-	slot := Named("slot", Rule{Name: "r", Key: Everyone, Limit: 1, Window: 10 * time.Second, Algorithm: Concurrency,
+	slot := Named("slot", Rule{Name: "r", Key: Everyone, Limit: 1, Window: 10 * time.Second, Algorithm: Concurrency{},
 		OnRefusal: Refusal{Wait: 5 * time.Second}})
 	synctest.Test(t, func(t *testing.T) {
 		shared := memstore.New(nil)
@@ -115,7 +115,7 @@ func TestWaitShorterThanLease(t *testing.T) {
 // TestManyKeysAreAskedForSlower bounds how often the waiters of all keys ask.
 func TestManyKeysAreAskedForSlower(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		set := Named("many", Rule{Name: "r", Key: ByUser, Limit: 1, Window: time.Minute, Algorithm: Concurrency})
+		set := Named("many", Rule{Name: "r", Key: ByUser, Limit: 1, Window: time.Minute, Algorithm: Concurrency{}})
 		store := &asked{Store: memstore.New(nil)}
 		limiter := New(store, &Options{Instances: 500}) // each asks 20 times a second
 		policy := mustPolicy(limiter, set)

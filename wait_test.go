@@ -15,7 +15,7 @@ import (
 )
 
 // oneASecond is a queue of up to three, one of which goes on each second.
-var oneASecond = Named("queue", Rule{Key: Everyone, Limit: 60, Window: time.Minute, Algorithm: Queue, Burst: 3})
+var oneASecond = Named("queue", Rule{Key: Everyone, Limit: 60, Window: time.Minute, Algorithm: Queue{Burst: 3}})
 
 // TestWaitIsWoken has a caller wait for units that come back long before any decision
 // said: by Settle, Reset and Release.

@@ -69,7 +69,7 @@ func (u *queueState) Take(n int64, _ uint64) (room, delay int64) {
 	}
 	u.trim()
 	delay = u.until(0)
-	u.owed = 0 // or it would not fit
+	u.owed, u.known = 0, 0 // or it would not fit
 	u.schedule.add(n)
 	u.total += n
 	return u.count(), delay

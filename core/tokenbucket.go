@@ -111,7 +111,7 @@ func (b *bucketState) Take(n int64, _ uint64) (room, delay int64) {
 	if b.short > b.burst {
 		b.back = 0
 	}
-	b.missing, b.part, b.last, b.begun, b.owes = b.short, b.back, b.now, true, false
+	b.missing, b.part, b.last, b.begun, b.owes, b.known = b.short, b.back, b.now, true, false, 0
 	b.short = min(b.short, b.burst)
 	return b.burst - b.short, 0
 }

@@ -72,7 +72,7 @@ func Example_migratingNetHTTP() {
 func Example_migratingRedisRate() {
 	ctx := context.Background()
 	limiter := limit.New(nil, nil)
-	rule := limit.Rule{Key: limit.ByUser, Limit: 10, Window: time.Second, Algorithm: limit.LeakyBucket, Burst: 10}
+	rule := limit.Rule{Key: limit.ByUser, Limit: 10, Window: time.Second, Algorithm: limit.LeakyBucket{Burst: 10}}
 	calls, err := limiter.Policy(limit.Named("calls", rule))
 	if err != nil {
 		panic(err)
@@ -96,7 +96,7 @@ func Example_migratingEcho() {
 func Example_migratingXTime() {
 	limiter := limit.New(nil, nil)
 	mails, err := limiter.Policy(limit.Named("mails",
-		limit.Rule{Key: limit.Everyone, Limit: 10, Window: time.Second, Algorithm: limit.TokenBucket, Burst: 20}))
+		limit.Rule{Key: limit.Everyone, Limit: 10, Window: time.Second, Algorithm: limit.TokenBucket{Burst: 20}}))
 	if err != nil {
 		panic(err)
 	}

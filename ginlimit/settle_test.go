@@ -129,7 +129,7 @@ func TestStrikesByTheAnswer(t *testing.T) {
 			c.AbortWithStatus(http.StatusUnauthorized)
 		}
 	})
-	rules := limit.Rules(limit.Rule{Key: limit.Everyone, Limit: 3, Window: time.Hour, Algorithm: limit.Ban, Bar: time.Hour,
+	rules := limit.Rules(limit.Rule{Key: limit.Everyone, Limit: 3, Window: time.Hour, Algorithm: limit.Ban{Bar: time.Hour},
 		Settle: limit.OnStatus(http.StatusUnauthorized)})
 	engine.GET("/login", ginlimit.New(limit.New(nil, nil)).Limit(rules), func(c *gin.Context) { _ = c.Error(errPassword) })
 	assert.Equal(t, map[int]int{401: 3, 429: 17}, routetest.Statuses(t, engine, true, 20, "/login"))

@@ -13,10 +13,9 @@ type Debts struct {
 	Args   []any
 }
 
-// NewDebts encodes a call of debts.lua for one policy. Prefix, now and grace are as for
-// [NewRules] and [Rules.Encode], and so are Args[1] and the end of Args, which are the
-// caller's.
-func NewDebts(prefix, policy, now string, grace int, charges []core.Charge) *Debts {
+// NewDebts encodes a call of debts.lua. Prefix, now and grace are as for [NewRules] and
+// [Rules.Encode], and so are Args[1] and the end of Args, which are the caller's.
+func NewDebts(prefix, now string, grace int, charges []core.Charge) *Debts {
 	files := newSelection(owing)
 	l := &Debts{Args: []any{now, 0, grace}}
 	for i := range charges {
@@ -25,7 +24,7 @@ func NewDebts(prefix, policy, now string, grace int, charges []core.Charge) *Deb
 		if !c.Quota.Identified() {
 			params = parameters(&c.Quota, now)
 		}
-		l.Keys = append(l.Keys, Key(prefix, policy, c.Rule, c.Key))
+		l.Keys = append(l.Keys, Key(prefix, c))
 		l.Args = append(l.Args, int(c.Quota.Algorithm), c.Quota.Limit, c.Quota.Window, params, c.Cost, c.Age, string(appendID(nil, c.ID)))
 	}
 	files.addAlgorithms(len(charges), func(i int) *core.Quota { return &charges[i].Quota })

@@ -44,7 +44,7 @@ func Plain(sha string) (text string) {
 // know of a file:
 //
 //	-- @needs small.lua            this file goes before
-//	-- @needs ring.lua above 128   to take, this file goes behind if a limit is larger
+//	-- @needs ring.lua above 128   this file goes behind if a limit is larger
 //	-- @value h 26                 values that begin with this byte have 26 bytes,
 //	-- @value a 12 4               or 12, 16, 20 and so on
 //	-- @returned r 141             a second key remembers what was given back
@@ -52,8 +52,9 @@ func Plain(sha string) (text string) {
 //	-- @return                     the rest is for return.lua only
 //	-- @rare                       see flatten, also for @inline and @each
 //
-// A line of code that ends in "-- @extra" is for charges with Alone or Reserve, and
-// left out where there are none. One that ends in "-- @debt" is for debts.lua only.
+// A line of code that ends in "-- @extra" is for charges with Reserve, and left out where
+// there are none; one that ends in "-- @several" is for several asks, one that ends in
+// "-- @debt" for debts.lua.
 type file struct {
 	text     [3]string   // of each purpose: that of taking is in all scripts
 	needs    [3][]string // of each purpose
@@ -148,6 +149,7 @@ type selection struct {
 	names   []string
 	purpose int
 	extra   bool // whether the lines with @extra are left in
+	several bool // whether those with @several are
 }
 
 // add adds a file behind those that it needs.
@@ -181,7 +183,7 @@ func (s *selection) addAlgorithms(n int, quota func(i int) *core.Quota) {
 			}
 			s.add(fileOf(a))
 			for _, t := range parsed()[fileOf(a)].above {
-				if q.Limit > t.limit && s.purpose == taking {
+				if q.Limit > t.limit && s.purpose != owing {
 					s.add(t.name)
 				}
 			}
@@ -203,7 +205,7 @@ var scripts sync.Map // of *Script
 // join returns the script of a driver and the files that it needs.
 func (s *selection) join(driver string) *Script {
 	s.names = append(s.names, driver)
-	id := fmt.Sprint(s.names, s.extra) // a driver has one purpose
+	id := fmt.Sprint(s.names, s.extra, s.several) // a driver has one purpose
 	if known, ok := scripts.Load(id); ok {
 		return known.(*Script)
 	}
@@ -217,6 +219,9 @@ func (s *selection) join(driver string) *Script {
 	if !s.extra {
 		text = extraLine.ReplaceAllString(text, "")
 	}
+	if !s.several {
+		text = severalLine.ReplaceAllString(text, "")
+	}
 	if s.purpose != owing {
 		text = debtLine.ReplaceAllString(text, "")
 	}
@@ -228,17 +233,10 @@ func (s *selection) join(driver string) *Script {
 }
 
 var (
-	extraLine = regexp.MustCompile(`(?m)^.* -- @extra\n`)
-	debtLine  = regexp.MustCompile(`(?m)^.* -- @debt\n`)
+	extraLine   = regexp.MustCompile(`(?m)^.* -- @extra\n`)
+	severalLine = regexp.MustCompile(`(?m)^.* -- @several\n`)
+	debtLine    = regexp.MustCompile(`(?m)^.* -- @debt\n`)
 )
-
-// takeScript returns the script that takes charges of the rules.
-func takeScript(rules []core.Charge) *Script {
-	s := newSelection(taking)
-	s.extra = hasExtras(rules)
-	s.addAlgorithms(len(rules), func(i int) *core.Quota { return &rules[i].Quota })
-	return s.join("take.lua")
-}
 
 // newSelection returns the files that every script has.
 func newSelection(purpose int) *selection {

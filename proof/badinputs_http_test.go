@@ -85,7 +85,7 @@ var badRequests = []badInput{
 		})
 	}},
 	{59, "a client that disconnects while it waits", func(r *row) {
-		queue := limit.Named("line", limit.Rule{Name: "queue", Key: limit.Everyone, Limit: 1, Window: time.Hour, Algorithm: limit.Queue, Burst: 2},
+		queue := limit.Named("line", limit.Rule{Name: "queue", Key: limit.Everyone, Limit: 1, Window: time.Hour, Algorithm: limit.Queue{Burst: 2}},
 			limit.Global(time.Hour, 10))
 		for name, serve := range frameworks {
 			var ran atomic.Int64
@@ -277,8 +277,8 @@ type byteStore struct {
 	bytes atomic.Int64
 }
 
-func (s *byteStore) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
-	d, err := s.Store.Take(ctx, policy, charges)
+func (s *byteStore) Take(ctx context.Context, asks []core.Ask) error {
+	d, err := s.Store.Take(ctx, asks)
 	if d.Allowed && strings.HasSuffix(charges[0].Rule, ".bytes") {
 		s.bytes.Add(charges[0].Cost)
 	}

@@ -57,11 +57,11 @@ func (r *row) admitted(limiter *limit.Limiter, rules limit.RuleSet) (n, undecide
 // forms has a rule for each form of stored state.
 var forms = []limit.Rule{
 	{Name: "log", Limit: 5, Window: time.Minute}, {Name: "long", Limit: 5, Window: 2 * time.Hour}, {Name: "ring", Limit: 150, Window: time.Hour},
-	{Name: "fixed", Limit: 5, Window: time.Hour, Algorithm: limit.FixedWindow},
-	{Name: "cells", Limit: 5, Window: time.Hour, Algorithm: limit.SlidingCells, Cells: 10},
-	{Name: "counter", Limit: 5, Window: time.Hour, Algorithm: limit.SlidingCounter},
-	{Name: "token", Limit: 5, Window: time.Hour, Algorithm: limit.TokenBucket, Burst: 5},
-	{Name: "leaky", Limit: 5, Window: time.Hour, Algorithm: limit.LeakyBucket, Burst: 5},
+	{Name: "fixed", Limit: 5, Window: time.Hour, Algorithm: limit.FixedWindow{}},
+	{Name: "cells", Limit: 5, Window: time.Hour, Algorithm: limit.SlidingCells{Cells: 10}},
+	{Name: "counter", Limit: 5, Window: time.Hour, Algorithm: limit.SlidingCounter{}},
+	{Name: "token", Limit: 5, Window: time.Hour, Algorithm: limit.TokenBucket{Burst: 5}},
+	{Name: "leaky", Limit: 5, Window: time.Hour, Algorithm: limit.LeakyBucket{Burst: 5}},
 }
 
 // shared returns a policy of one rule that all requests share, with the rule's name.
@@ -76,8 +76,19 @@ func stateKey(rule limit.Rule) string { return lua.Key("limit", rule.Name, rule.
 // takeAt takes all units of a shared rule at a time that it passes to the script.
 func (r *row) takeAt(client *redis.Client, rule limit.Rule, at time.Time) {
 	r.Helper()
-	charge := []core.Charge{{Rule: rule.Name, Cost: rule.Limit, Quota: core.Quota{Algorithm: rule.Algorithm, Limit: rule.Limit,
-		Window: rule.Window.Microseconds(), Burst: rule.Burst, Cells: int64(rule.Cells)}}}
+	charge := []core.Charge{{Rule: rule.Name, Cost: rule.Limit, Quota: core.Quota{Limit: rule.Limit, Window: rule.Window.Microseconds()}}}
+	switch q := &charge[0].Quota; a := rule.Algorithm.(type) {
+	case limit.FixedWindow:
+		q.Algorithm = core.FixedWindow
+	case limit.SlidingCells:
+		q.Algorithm, q.Cells = core.SlidingCells, int64(a.Cells)
+	case limit.SlidingCounter:
+		q.Algorithm = core.SlidingCounter
+	case limit.TokenBucket:
+		q.Algorithm, q.Burst = core.TokenBucket, a.Burst
+	case limit.LeakyBucket:
+		q.Algorithm, q.Burst = core.LeakyBucket, a.Burst
+	}
 	script := lua.NewRules("limit", rule.Name, charge)
 	keys, args := script.Encode(fmt.Sprint(at.UnixMicro()), 1, [][]core.Charge{charge})
 	reply, err := client.Eval(r.Context(), script.Script.Text, keys, append(args, 0)...).Int64Slice()

@@ -35,8 +35,7 @@ func TestDistinctAnyWindow(t *testing.T) {
 		"redis":  {redisstore.New(client, nil), redisstore.New(client, nil), redisstore.New(client, nil)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rules := limit.Named("names", limit.Rule{Key: limit.ByIP, Limit: most, Window: window, Algorithm: limit.Distinct,
-				Values: limit.ByHeader("X-User")})
+			rules := limit.Named("names", limit.Rule{Key: limit.ByIP, Limit: most, Window: window, Algorithm: limit.Distinct{Values: limit.ByHeader("X-User")}})
 			var mu sync.Mutex
 			var admitted []shown
 			refused := 0

@@ -120,20 +120,17 @@ func TestObedient(t *testing.T) {
 	const clients = 1000
 	for _, test := range []struct {
 		name      string
-		algorithm core.Algorithm
+		algorithm limit.Algorithm
 		jitter    time.Duration
 	}{
-		{"sliding log", limit.SlidingLog, 0},
-		{"jitter of 10 s", limit.SlidingLog, 10 * time.Second},
-		{"jitter of 100 s", limit.SlidingLog, 100 * time.Second},
-		{"queue", limit.Queue, 0},
+		{"sliding log", limit.SlidingLog{}, 0},
+		{"jitter of 10 s", limit.SlidingLog{}, 10 * time.Second},
+		{"jitter of 100 s", limit.SlidingLog{}, 100 * time.Second},
+		{"queue", limit.Queue{Burst: clients}, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rule := limit.Rule{Key: limit.Everyone, Limit: 10, Window: time.Second, Algorithm: test.algorithm}
-				if test.algorithm == limit.Queue {
-					rule.Burst = clients
-				}
 				var mu sync.Mutex
 				attempts, began := make(map[int64]int), time.Now()
 				limiter := limit.New(nil, &limit.Options{Jitter: test.jitter, Observe: func(*http.Request, limit.Decision, error) {
@@ -172,7 +169,7 @@ func TestObedient(t *testing.T) {
 				t.Logf("%d clients were through after %v: %d attempts, %.1f for each; most in a second after the first: %d",
 					clients, took.Round(time.Millisecond), sum, float64(sum)/clients, most)
 				switch {
-				case test.algorithm == limit.Queue:
+				case test.name == "queue":
 					require.Equal(t, clients, sum, "each client is admitted once")
 				case test.jitter == 0:
 					require.LessOrEqual(t, took, clients/10*time.Second, "no slot is lost")

@@ -54,7 +54,7 @@ var (
 	fewRules     = limit.Named("few", limit.Global(time.Hour, int64(fewLimit)))
 	counterLimit = int64(1_000_000_000)
 	loadRules    = limit.Named("load", limit.PerUser(time.Hour, 50_000),
-		limit.Rule{Name: "count", Key: limit.Everyone, Limit: counterLimit, Window: time.Hour, Algorithm: limit.FixedWindow})
+		limit.Rule{Name: "count", Key: limit.Everyone, Limit: counterLimit, Window: time.Hour, Algorithm: limit.FixedWindow{}})
 )
 
 // full reports whether to run all faults, rather than the quick ones.

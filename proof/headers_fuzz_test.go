@@ -14,32 +14,30 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/internal/fuzzloop"
 )
 
 // FuzzHeaders parses the headers of decisions by rules of any kind with a parser of
 // RFC 9651: the members of both fields, and the Retry-After of refusals.
-func FuzzHeaders(t *testing.F) {
-	f := fuzzloop.New(t)
+func FuzzHeaders(f *testing.F) {
 	for a := range uint8(8) {
 		f.Add("login", a, int64(2), int64(1_500_000), int64(2), uint8(2))
 	}
 	f.Add("A.b-c_9", uint8(0), int64(core.MaxLog), int64(core.MaxWindow), int64(1), uint8(0))
 	f.Fuzz(func(t *testing.T, name string, algorithm uint8, most, window, burst int64, asks uint8) {
-		rule := limit.Rule{Name: word(name), Key: limit.ByIP, Algorithm: core.Algorithm(algorithm % 8)}
+		rule := limit.Rule{Name: word(name), Key: limit.ByIP}
 		largest, shortest := int64(core.MaxLimit), int64(core.MinWindow)
-		switch rule.Algorithm {
-		case limit.SlidingLog:
+		switch core.Algorithm(algorithm % 8) {
+		case core.SlidingLog:
 			largest = core.MaxLog
-		case limit.Concurrency:
+		case core.Concurrency:
 			largest, shortest = core.MaxLeases, 1_000_000
 		}
 		rule.Limit = within(most, 1, largest)
 		rule.Window = time.Duration(within(window, shortest, core.MaxWindow)) * time.Microsecond
-		switch rule.Algorithm {
-		case limit.TokenBucket, limit.LeakyBucket, limit.Queue:
-			rule.Burst = within(burst, 1, min(10*rule.Limit, core.MaxLimit))
-		}
+		burst = within(burst, 1, min(10*rule.Limit, core.MaxLimit))
+		rule.Algorithm = []limit.Algorithm{core.SlidingLog: nil, core.FixedWindow: limit.FixedWindow{}, core.SlidingCells: limit.SlidingCells{},
+			core.SlidingCounter: limit.SlidingCounter{}, core.TokenBucket: limit.TokenBucket{Burst: burst}, core.LeakyBucket: limit.LeakyBucket{Burst: burst},
+			core.Queue: limit.Queue{Burst: burst}, core.Concurrency: limit.Concurrency{}}[algorithm%8]
 		set := limit.Named("p", rule, limit.Global(time.Minute, 3))
 		synctest.Test(t, func(t *testing.T) {
 			var d limit.Decision

@@ -36,8 +36,8 @@ func TestNothingIsLeft(t *testing.T) {
 		for _, client := range clients {
 			defer client.Close()
 			limiter := limit.New(guard.New(redisstore.New(client, nil), nil), nil)
-			held := bind(limiter, limit.Named("held", limit.Rule{Key: limit.Everyone, Limit: 100, Window: time.Second, Algorithm: limit.Concurrency},
-				limit.Rule{Key: limit.ByUser, Limit: 100, Window: time.Second, Algorithm: limit.Queue, Burst: 5}))
+			held := bind(limiter, limit.Named("held", limit.Rule{Key: limit.Everyone, Limit: 100, Window: time.Second, Algorithm: limit.Concurrency{}},
+				limit.Rule{Key: limit.ByUser, Limit: 100, Window: time.Second, Algorithm: limit.Queue{Burst: 5}}))
 			for _, silent := range []bool{false, true, false} {
 				proxy.Silence(silent)
 				done := make(chan struct{})

@@ -31,7 +31,7 @@ import (
 const longLife = 3 * time.Second
 
 var working = limit.Named("work", limit.Rule{Name: "slots", Key: limit.Everyone,
-	Limit: slots, Window: longLife, Algorithm: limit.Concurrency})
+	Limit: slots, Window: longLife, Algorithm: limit.Concurrency{}})
 
 // A workplace runs as many handlers as there are slots, until each is notified that its
 // lease is lost, or until the end.
@@ -63,7 +63,7 @@ func (w *workplace) start() {
 	handler := w.limiter.Limit(working)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		w.entered <- struct{}{}
 		select {
-		case <-limit.Lost(r.Context()):
+		case <-limit.DecisionFrom(r.Context()).Lost():
 			w.lost <- time.Now()
 		case <-w.end:
 		}

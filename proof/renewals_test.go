@@ -30,7 +30,7 @@ func TestManyLeases(t *testing.T) {
 		windows = n / 3
 	}
 	policy := bind(limit.New(redisstore.New(client, nil), nil), limit.Named("renewed", limit.Rule{Name: "slots", Key: limit.Everyone,
-		Limit: int64(leases), Window: 3 * time.Second, Algorithm: limit.Concurrency}))
+		Limit: int64(leases), Window: 3 * time.Second, Algorithm: limit.Concurrency{}}))
 	var held []limit.Decision
 	var mu sync.Mutex
 	var takers sync.WaitGroup

@@ -49,7 +49,7 @@ func TestShapingServer(t *testing.T) {
 			r.Header.Set("Turn", strconv.FormatInt(d.At.Add(d.Delay).UnixMicro(), 10))
 		}})
 	mux := http.NewServeMux()
-	mux.Handle("GET /shaped", limiter.Limit(limit.Rules(limit.Rule{Key: limit.Everyone, Limit: 50, Window: time.Second, Algorithm: limit.Queue, Burst: 300}))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	mux.Handle("GET /shaped", limiter.Limit(limit.Rules(limit.Rule{Key: limit.Everyone, Limit: 50, Window: time.Second, Algorithm: limit.Queue{Burst: 300}}))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintln(w, r.Header.Get("Turn"), time.Now().UnixMicro())
 	})))
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -33,13 +33,13 @@ const (
 
 var (
 	soakExact = limit.Named("exact", limit.Rule{Name: "log", Key: limit.ByUser, Limit: soakLimit, Window: soakWindow},
-		limit.Rule{Name: "all", Key: limit.Everyone, Limit: 100_000, Window: soakWindow, Algorithm: limit.FixedWindow})
+		limit.Rule{Name: "all", Key: limit.Everyone, Limit: 100_000, Window: soakWindow, Algorithm: limit.FixedWindow{}})
 	soakBucket = limit.Named("bucket", limit.Rule{Name: "bucket", Key: limit.ByUser, Limit: soakLimit, Window: soakWindow,
-		Algorithm: limit.TokenBucket, Burst: soakLimit})
+		Algorithm: limit.TokenBucket{Burst: soakLimit}})
 	soakHeld = limit.Named("slots", limit.Rule{Name: "slots", Key: limit.Everyone, Limit: soakSlots, Window: 2 * soakWindow,
-		Algorithm: limit.Concurrency})
+		Algorithm: limit.Concurrency{}})
 	soakLine = limit.Named("line", limit.Rule{Name: "line", Key: limit.Everyone, Limit: 50, Window: soakWindow,
-		Algorithm: limit.Queue, Burst: 20})
+		Algorithm: limit.Queue{Burst: 20}})
 )
 
 // soakPolicies are the rules, bound to one limiter.

@@ -24,7 +24,7 @@ func TestSlotsOutliveOutages(t *testing.T) {
 		client := redis.NewClient(&redis.Options{Addr: addr})
 		t.Cleanup(func() { client.Close() })
 		return bind(limit.New(redisstore.New(client, nil), nil), limit.Named(name, limit.Rule{Name: "slot", Key: limit.Everyone,
-			Limit: 1, Window: time.Minute, Algorithm: limit.Concurrency, OnStoreError: limit.Refuse}))
+			Limit: 1, Window: time.Minute, Algorithm: limit.Concurrency{}, OnStoreError: limit.Refuse}))
 	}
 	take := func(p *limit.Policy) limit.Decision {
 		t.Helper()

@@ -28,7 +28,7 @@ func TestSlotsReachOtherProcesses(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv("LIMIT_PROOF_WAITERS")); err == nil {
 		instances, frees = n, 50
 	}
-	slot := limit.Named("slot", limit.Rule{Name: "only", Key: limit.Everyone, Limit: 1, Window: 30 * time.Second, Algorithm: limit.Concurrency})
+	slot := limit.Named("slot", limit.Rule{Name: "only", Key: limit.Everyone, Limit: 1, Window: 30 * time.Second, Algorithm: limit.Concurrency{}})
 	holder := bind(limit.New(redisstore.New(client, &patient), nil), slot)
 	held, err := holder.Take(t.Context(), limit.Request{})
 	require.NoError(t, err)

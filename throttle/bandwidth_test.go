@@ -54,7 +54,7 @@ func TestThrottleExact(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			rule := throttle.Bandwidth(limit.ByUser, test.window, test.limit)
-			rule.Burst = 1
+			rule.Algorithm = limit.TokenBucket{Burst: 1}
 			rate := float64(test.limit) / test.window.Seconds()
 			permit := int(min(max(rate/10, 1<<10), 1<<20, max(1, rate)))
 			h := throttle.Limit(byteLimiter(nil), limit.Rules(rule), nil)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -102,7 +102,7 @@ func TestThrottleShared(t *testing.T) {
 func TestThrottleStacked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := throttle.Bandwidth(limit.Everyone, time.Second, 150_000)
-		all.Burst = 15_000
+		all.Algorithm = limit.TokenBucket{Burst: 15_000}
 		rules := limit.Rules(append(perUser.Rules(), all)...)
 		h := throttle.Limit(byteLimiter(nil), rules, nil)(writes(t, 750_000, 32<<10))
 		sum, alice, bob := newFlow(), newFlow(), newFlow()
@@ -246,14 +246,14 @@ func TestThrottleErrors(t *testing.T) {
 	limiter := limit.New(nil, nil)
 	_, err := throttle.New(limiter, limit.Rules(
 		limit.PerIP(time.Second, 100),
-		limit.Rule{Name: "empty", Key: limit.Everyone, Limit: 100, Window: time.Second, Algorithm: limit.TokenBucket, Missing: 5,
+		limit.Rule{Name: "empty", Key: limit.Everyone, Limit: 100, Window: time.Second, Algorithm: limit.TokenBucket{Missing: 5},
 			Cost: limit.CostBy("units", func(*http.Request) int64 { return 1 })},
 		throttle.Bandwidth(limit.ByUser, time.Second, 100_000),
 		throttle.Bandwidth(limit.Everyone, 366*24*time.Hour, 0),
 	), &throttle.Options{Of: 7, Free: -1})
 	require.Error(t, err)
 	for _, want := range []string{
-		`limit: rule "100/1s per ip": algorithm sliding-log: bytes are counted by a token-bucket: write throttle.Bandwidth(key, window, bytes)`,
+		`limit: rule "100/1s per ip": not a token-bucket, by which bytes are counted: write throttle.Bandwidth(key, window, bytes)`,
 		`limit: rule "empty: 100/1s global token-bucket missing 5": 5 missing: a bucket of bytes begins full: leave it out`,
 		`limit: rule "empty: 100/1s global token-bucket missing 5": a Cost: the cost of a body is its bytes: leave it out`,
 		`limit: rule "0/366d global token-bucket": limit 0: write at least 1`,
@@ -265,7 +265,7 @@ func TestThrottleErrors(t *testing.T) {
 	assert.Panics(t, func() { throttle.Limit(limiter, limit.Rules(), nil)(nil) })
 
 	long := throttle.Bandwidth(limit.Everyone, 366*24*time.Hour, 1)
-	long.Burst = 10
+	long.Algorithm = limit.TokenBucket{Burst: 10}
 	_, err = throttle.New(limiter, limit.Rules(long), nil)
 	assert.NoError(t, err, "what fills in ten years")
 
@@ -277,8 +277,7 @@ func TestThrottleErrors(t *testing.T) {
 	_, err = throttle.New(limiter, limit.Named("files", throttle.Bandwidth(limit.ByIP, time.Second, 1000)), nil)
 	assert.NoError(t, err, "the same rules by value")
 	assert.PanicsWithError(t, `limit: rule "per-user-1s.downloads: 1000/1s per user queue burst 11000": no user resolver: `+
-		"set ginlimit.Limiter.User, echolimit.Limiter.User or the User of your adapter to read what authentication put into its context, "+
-		"or limit.Options.User on net/http", func() {
+		"set Caller.User of limit.Options, or that of your adapter, such as rl.Caller.User", func() {
 		throttle.Limit(limiter, limit.Rules(throttle.Bandwidth(limit.ByUser, time.Second, 1000)), nil)(http.NotFoundHandler())
 	})
 

@@ -14,10 +14,10 @@ import (
 // a burst, and all users a megabyte.
 func ExampleLimit() {
 	limiter := limit.New(nil, &limit.Options{
-		User: func(r *http.Request) string { return r.Header.Get("X-User") },
+		Caller: limit.Caller[*http.Request]{User: func(r *http.Request) string { return r.Header.Get("X-User") }},
 	})
 	user := throttle.Bandwidth(limit.ByUser, time.Second, 100_000)
-	user.Burst = 20_000
+	user.Algorithm = limit.TokenBucket{Burst: 20_000}
 	h := throttle.Limit(limiter, limit.Rules(user, throttle.Bandwidth(limit.Everyone, time.Second, 1_000_000)), nil)(
 		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(make([]byte, 70_000)) }))
 

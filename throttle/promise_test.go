@@ -19,7 +19,7 @@ import (
 
 // shared is 1 MB a second for all clients, and a tenth of that at once.
 var shared = limit.Rules(limit.Rule{Key: limit.Everyone, Limit: 1_000_000, Window: time.Second,
-	Algorithm: limit.TokenBucket, Burst: 100_000})
+	Algorithm: limit.TokenBucket{Burst: 100_000}})
 
 // A stalled body has one byte, and then none until its client disconnects.
 type stalled struct {

@@ -214,7 +214,7 @@ func TestSlowUploadDisconnect(t *testing.T) {
 // second and a little, over two connections.
 func TestSlowRate(t *testing.T) {
 	rule := throttle.Bandwidth(limit.Everyone, time.Second, 400_000)
-	rule.Burst = 1
+	rule.Algorithm = limit.TokenBucket{Burst: 1}
 	onBoth(t, throttle.Limit(limit.New(nil, nil), limit.Rules(rule), nil)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Write(make([]byte, 120_000))
 	})), func(t *testing.T, server *httptest.Server, _ string) {

@@ -20,6 +20,7 @@
 package throttle
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -34,7 +35,7 @@ import (
 // bytes per window. Set its Burst to change how many bytes may come at once;
 // without it they are those of a window.
 func Bandwidth(key limit.KeyResolver, window time.Duration, bytes int64) limit.Rule {
-	return limit.Rule{Key: key, Limit: bytes, Window: window, Algorithm: limit.TokenBucket}
+	return limit.Rule{Key: key, Limit: bytes, Window: window, Algorithm: limit.TokenBucket{}}
 }
 
 // Bodies says which bytes a rule counts.
@@ -147,12 +148,12 @@ var behindMux = &limit.Adapter[*http.Request]{Route: func(r *http.Request) (meth
 
 // problems returns what is wrong with a valid rule as a rule of bytes.
 func problems(r limit.Rule) (list []string) {
-	if r.Algorithm != limit.TokenBucket {
-		return []string{fmt.Sprintf("algorithm %v: bytes are counted by a token-bucket: "+
-			"write throttle.Bandwidth(key, window, bytes)", r.Algorithm)}
+	bucket, ok := r.Algorithm.(limit.TokenBucket)
+	if !ok {
+		return []string{"not a token-bucket, by which bytes are counted: write throttle.Bandwidth(key, window, bytes)"}
 	}
-	if r.Missing != 0 {
-		list = append(list, fmt.Sprintf("%d missing: a bucket of bytes begins full: leave it out", r.Missing))
+	if bucket.Missing != 0 {
+		list = append(list, fmt.Sprintf("%d missing: a bucket of bytes begins full: leave it out", bucket.Missing))
 	}
 	if r.Cost != (limit.Cost{}) {
 		list = append(list, "a Cost: the cost of a body is its bytes: leave it out")
@@ -160,7 +161,7 @@ func problems(r limit.Rule) (list []string) {
 	if r.Settle != (limit.Settlement{}) {
 		list = append(list, "a Settle: bytes are counted as they pass: leave it out")
 	}
-	if r.OnRefusal != (limit.Refusal{}) || r.Shadow {
+	if r.OnRefusal != (limit.Refusal{}) || r.Shadow != nil {
 		list = append(list, "a body is slowed and never refused: leave out OnRefusal and Shadow")
 	}
 	if r.Plans != nil || r.Reserve != nil || r.Exempt != nil {
@@ -191,10 +192,8 @@ func bytesIn(r limit.Rule, t time.Duration) int64 {
 }
 
 func burst(r limit.Rule) int64 {
-	if r.Burst == 0 {
-		return r.Limit
-	}
-	return r.Burst
+	bucket, _ := r.Algorithm.(limit.TokenBucket)
+	return cmp.Or(bucket.Burst, r.Limit)
 }
 
 // queue returns the queue that a bucket of bytes is. A permit gets the slot at which
@@ -202,6 +201,6 @@ func burst(r limit.Rule) int64 {
 // burst away. So the bytes that pass are those of the bucket, in the order in which
 // they were asked for.
 func queue(r limit.Rule) limit.Rule {
-	return limit.Rule{Key: r.Key, Limit: r.Limit, Window: r.Window, Algorithm: limit.Queue, OnStoreError: r.OnStoreError,
-		Burst: min(core.MaxLimit, max(burst(r), chunk(r))+bytesIn(r, queueTime))}
+	return limit.Rule{Key: r.Key, Limit: r.Limit, Window: r.Window, OnStoreError: r.OnStoreError,
+		Algorithm: limit.Queue{Burst: min(core.MaxLimit, max(burst(r), chunk(r))+bytesIn(r, queueTime))}}
 }

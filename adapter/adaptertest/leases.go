@@ -31,7 +31,7 @@ const slots = 3
 func (s suite) newSlotRoute(t *testing.T) *slotRoute {
 	w := &slotRoute{t: t, limiter: limit.New(nil, nil), entered: make(chan *http.Request, 100),
 		// No lease expires during a test.
-		rules: limit.Named("work", limit.Rule{Key: limit.Everyone, Limit: slots, Window: time.Hour, Algorithm: limit.Concurrency})}
+		rules: limit.Named("work", limit.Rule{Key: limit.Everyone, Limit: slots, Window: time.Hour, Algorithm: limit.Concurrency{}})}
 	w.router = s.framework(w.limiter)
 	w.router.Handle("GET", "/work", http.HandlerFunc(w.work), w.rules)
 	return w

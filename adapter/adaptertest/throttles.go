@@ -24,7 +24,7 @@ func (s suite) throttleRate(t *testing.T) {
 	for _, of := range []throttle.Bodies{throttle.Downloads, throttle.Uploads, throttle.Both} {
 		synctest.Test(t, func(t *testing.T) {
 			rule := throttle.Bandwidth(limit.ByIP, time.Second, 100_000)
-			rule.Burst = 10_000
+			rule.Algorithm = limit.TokenBucket{Burst: 10_000}
 			router := s.framework(limit.New(nil, nil))
 			for _, path := range []string{"/a", "/b"} {
 				router.Throttle("POST", path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -16,7 +16,7 @@ import (
 )
 
 // queue admits a request each second, and keeps two waiting.
-var queue = limit.Rules(limit.Rule{Key: limit.Everyone, Limit: 60, Window: time.Minute, Algorithm: limit.Queue, Burst: 2})
+var queue = limit.Rules(limit.Rule{Key: limit.Everyone, Limit: 60, Window: time.Minute, Algorithm: limit.Queue{Burst: 2}})
 
 // do sends GET / to a handler, without a server.
 func do(ctx context.Context, h http.Handler) *httptest.ResponseRecorder {

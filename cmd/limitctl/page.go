@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto/rand"
 	_ "embed"
 	"fmt"
@@ -85,13 +86,13 @@ func rulesOf(set limit.RuleSet) []rule {
 // "release" of the requests in flight. It also returns how long a quota takes to
 // become full.
 func refill(r limit.Rule) (how string, fullAfter time.Duration) {
-	switch r.Algorithm {
+	switch a := r.Algorithm.(type) {
 	case limit.TokenBucket, limit.LeakyBucket, limit.Queue:
 		return "steady", time.Duration(most(r)) * r.Window / time.Duration(r.Limit)
 	case limit.FixedWindow:
 		return "window", r.Window
 	case limit.SlidingCells:
-		return "sliding", r.Window + r.Window/time.Duration(r.Cells)
+		return "sliding", r.Window + r.Window/time.Duration(cmp.Or(a.Cells, 10))
 	case limit.SlidingCounter:
 		return "sliding", 2 * r.Window
 	case limit.Concurrency:
@@ -103,11 +104,13 @@ func refill(r limit.Rule) (how string, fullAfter time.Duration) {
 // most returns the most units that can be left of a rule: the size of its bucket or
 // queue, or its limit.
 func most(r limit.Rule) int64 {
-	switch {
-	case r.Algorithm == limit.Queue:
-		return r.Burst + 1
-	case r.Burst > 0:
-		return r.Burst
+	switch a := r.Algorithm.(type) {
+	case limit.Queue:
+		return a.Burst + 1
+	case limit.TokenBucket:
+		return cmp.Or(a.Burst, r.Limit)
+	case limit.LeakyBucket:
+		return cmp.Or(a.Burst, r.Limit)
 	}
 	return r.Limit
 }

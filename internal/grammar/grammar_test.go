@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/internal/fuzzloop"
 )
 
 // TestRule checks a rule with all parts.
@@ -77,8 +76,7 @@ func TestValidName(t *testing.T) {
 
 // FuzzGrammar checks that a text is an error with a place in it, or rules whose
 // text has the same rules.
-func FuzzGrammar(t *testing.F) {
-	f := fuzzloop.New(t)
+func FuzzGrammar(f *testing.F) {
 	for _, seed := range []string{
 		"5/2s per ip; 1000/1m global", "login: 20/1h per user or ip", "3/1s per (user or ip) and header X-Org\n",
 		"5/1m per ip ban 15m to 1d empty; 5/1m per ip distinct (ip", "5 / 1m per ip, user", "5/1m per user empty", "1k/1d12h per path id;", "1/1.5h global token-bucket missing 5 burst 5",

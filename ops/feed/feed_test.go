@@ -87,7 +87,7 @@ func (a *audience) await(t *testing.T, instance string) {
 }
 
 func newLimiter() *limit.Limiter {
-	return limit.New(nil, &limit.Options{User: func(r *http.Request) string { return r.Header.Get("X-User") }})
+	return limit.New(nil, &limit.Options{Caller: limit.Caller[*http.Request]{User: func(r *http.Request) string { return r.Header.Get("X-User") }}})
 }
 
 func publish(t *testing.T, client redis.UniversalClient, instance string, o feed.Options) *limit.Limiter {
@@ -365,7 +365,7 @@ func TestNames(t *testing.T) {
 	limiter := publish(t, client, "web", feed.Options{Admitted: -1, Name: func(key string) string { return "hidden " + key[:1] }})
 	a := listen(t, t.Context(), client, "")
 	a.await(t, "web")
-	shadow := limit.Rule{Name: "shadow", Key: limit.ByUser, Limit: 1, Window: time.Hour, Shadow: true}
+	shadow := limit.Rule{Name: "shadow", Key: limit.ByUser, Limit: 1, Window: time.Hour, Shadow: &limit.Shadow{}}
 	take(t, policy(t, limiter, shadow, limit.PerUser(time.Hour, 2)), 3, "alice")
 	var left int64
 	redistest.Await(t, 5*time.Second, "the events", func() bool {

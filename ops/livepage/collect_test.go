@@ -22,7 +22,7 @@ func decisions(t testing.TB, p, n int, allowed bool) (list []limit.Decision) {
 	limiter := limit.New(nil, limits)
 	limiter.Observe(func(_ *http.Request, d limit.Decision, _ error) { list = append(list, d) })
 	for i := range p {
-		policy, err := limiter.Policy(limit.Named(fmt.Sprintf("policy-%d", i), limit.PerUser(time.Hour, 1), limit.Rule{Key: limit.Everyone, Limit: 1_000_000, Window: time.Hour, Algorithm: limit.SlidingCells}))
+		policy, err := limiter.Policy(limit.Named(fmt.Sprintf("policy-%d", i), limit.PerUser(time.Hour, 1), limit.Rule{Key: limit.Everyone, Limit: 1_000_000, Window: time.Hour, Algorithm: limit.SlidingCells{}}))
 		require.NoError(t, err)
 		for j := i; j < n; j += p {
 			for range 2 {
@@ -79,8 +79,8 @@ func BenchmarkTake(b *testing.B) {
 				policies := make([]*limit.Policy, size.policies)
 				for i := range policies {
 					policies[i] = bind(b, limiter, limit.Named(fmt.Sprintf("policy-%d", i),
-						limit.Rule{Key: limit.ByUser, Limit: 10_000, Burst: 100_000_000, Window: time.Hour, Algorithm: limit.LeakyBucket},
-						limit.Rule{Key: limit.Everyone, Limit: 10_000, Burst: 100_000_000, Window: time.Hour, Algorithm: limit.LeakyBucket}))
+						limit.Rule{Key: limit.ByUser, Limit: 10_000, Window: time.Hour, Algorithm: limit.LeakyBucket{Burst: 100_000_000}},
+						limit.Rule{Key: limit.Everyone, Limit: 10_000, Window: time.Hour, Algorithm: limit.LeakyBucket{Burst: 100_000_000}}))
 				}
 				if viewers == -1 {
 					limiter.Observe(func(*http.Request, limit.Decision, error) {})

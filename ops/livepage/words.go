@@ -87,7 +87,7 @@ func (r *refusing) words(declared limit.Rule, key string) string {
 	if r.retryAfter == limit.Never {
 		again = ", and can never have room for the request."
 	}
-	switch declared.Algorithm {
+	switch declared.Algorithm.(type) {
 	case limit.Concurrency:
 		return fmt.Sprintf("%s allows %d at once%s%s", r.name, r.limit, who, again)
 	case limit.Distinct:

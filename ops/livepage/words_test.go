@@ -18,7 +18,7 @@ import (
 // TestRefusals checks the words of refusals.
 func TestRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		limiter := limit.New(nil, &limit.Options{Log: quiet, User: func(r *http.Request) string { return r.URL.Query().Get("user") },
+		limiter := limit.New(nil, &limit.Options{Log: quiet, Caller: limit.Caller[*http.Request]{User: func(r *http.Request) string { return r.URL.Query().Get("user") }},
 			Bar: func(c limit.Client) time.Duration {
 				if c.User() == "mallory" {
 					return 90 * time.Second
@@ -30,9 +30,9 @@ func TestRefusals(t *testing.T) {
 		for path, rules := range map[string][]limit.Rule{
 			"POST /login":   {limit.PerUser(time.Minute, 2), limit.PerUser(time.Hour, 2)},
 			"/any":          {{Key: limit.Everyone, Limit: 1, Window: 90 * time.Second}},
-			"GET /values":   {{Key: limit.ByUser, Limit: 1, Window: time.Hour, Algorithm: limit.Distinct, Values: limit.ByQuery("v")}},
-			"GET /barring":  {{Key: limit.ByUser, Limit: 1, Window: time.Hour, Algorithm: limit.Ban, Bar: time.Minute}, limit.PerUser(time.Second, 1)},
-			"GET /shadowed": {{Name: "s", Key: limit.ByUser, Limit: 1, Window: time.Hour, Shadow: true}, {Name: "e", Key: limit.ByUser, Limit: 1, Window: time.Minute}},
+			"GET /values":   {{Key: limit.ByUser, Limit: 1, Window: time.Hour, Algorithm: limit.Distinct{Values: limit.ByQuery("v")}}},
+			"GET /barring":  {{Key: limit.ByUser, Limit: 1, Window: time.Hour, Algorithm: limit.Ban{Bar: time.Minute}}, limit.PerUser(time.Second, 1)},
+			"GET /shadowed": {{Name: "s", Key: limit.ByUser, Limit: 1, Window: time.Hour, Shadow: &limit.Shadow{}}, {Name: "e", Key: limit.ByUser, Limit: 1, Window: time.Minute}},
 		} {
 			mux.Handle(path, limiter.Limit(limit.Rules(rules...))(http.NotFoundHandler()))
 		}

@@ -14,7 +14,7 @@ import (
 
 // decisions returns decisions of many users by two rules, of which some are refusals.
 func decisions(t testing.TB, users int) (list []limit.Decision) {
-	global := limit.Rule{Key: limit.Everyone, Limit: 1_000_000_000, Window: time.Hour, Algorithm: limit.FixedWindow}
+	global := limit.Rule{Key: limit.Everyone, Limit: 1_000_000_000, Window: time.Hour, Algorithm: limit.FixedWindow{}}
 	p := policy(t, limit.New(nil, nil), "login", limit.PerUser(time.Hour, 10), global)
 	for i := range users {
 		list = append(list, take(t, p, 1+i%20, fmt.Sprintf("203.0.113.%d", i)))

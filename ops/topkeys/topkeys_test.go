@@ -131,7 +131,7 @@ func TestFirst(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	c := topkeys.New(nil)
 	limiter := observed(c, nil)
-	shadow := limit.Rule{Name: "shadow", Key: limit.ByUser, Limit: 1, Window: time.Hour, Shadow: true}
+	shadow := limit.Rule{Name: "shadow", Key: limit.ByUser, Limit: 1, Window: time.Hour, Shadow: &limit.Shadow{}}
 	mark := limit.Rule{Name: "mark", Key: limit.ByUser, Limit: 1, Window: time.Hour, OnRefusal: limit.Refusal{Mark: true}}
 	exempt := limit.Rule{Name: "exempt", Key: limit.ByUser, Limit: 5, Window: time.Hour, Exempt: []string{"plan staff"}}
 	small := limit.Rule{Name: "small", Key: limit.ByUser, Limit: 3, Window: time.Hour}
@@ -222,7 +222,7 @@ func TestConcurrent(t *testing.T) {
 
 func TestHTTP(t *testing.T) {
 	c := topkeys.New(nil)
-	limiter := observed(c, &limit.Options{User: func(r *http.Request) string { return r.Header.Get("X-User") }})
+	limiter := observed(c, &limit.Options{Caller: limit.Caller[*http.Request]{User: func(r *http.Request) string { return r.Header.Get("X-User") }}})
 	h := limiter.Limit(limit.Rules(limit.PerUser(time.Hour, 1)))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	for range 3 {
 		r := httptest.NewRequest("GET", "/", nil)

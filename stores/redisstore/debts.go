@@ -7,23 +7,45 @@ import (
 	"github.com/routelimit/limit/lua"
 )
 
-// owe takes charges that are debts, on keys of one part, in one call.
-func (p *part) owe(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+// owe takes asks that are debts, by one call for each slot, at the same time.
+func (s *Store) owe(ctx context.Context, asks []core.Ask) error {
+	var charges []core.Charge
+	for i := range asks {
+		charges = append(charges, asks[i].Charges...)
+	}
+	groups := s.split(charges)
+	if len(asks) == 1 && len(groups) == 1 {
+		return groups[0].owe(ctx, charges, &asks[0].Decision)
+	}
+	decisions := make([]core.Decision, len(groups))
+	if err := each(groups, func(i int, g *group) error { return g.part.owe(ctx, g.charges, &decisions[i]) }); err != nil {
+		return err
+	}
+	all, at := merge(groups, decisions, len(charges), true), 0
+	for i := range asks {
+		d := core.NewDecision(all.At, len(asks[i].Charges))
+		d.Allowed = true
+		for j := range d.Outcomes() {
+			d.Outcomes()[j] = all.Outcomes()[at]
+			if time := all.TimeOf(at); time != d.At {
+				d.SetTimeOf(j, time)
+			}
+			at++
+		}
+		asks[i].Decision = d
+	}
+	return nil
+}
+
+// owe takes charges that are debts, on keys of one slot.
+func (p *part) owe(ctx context.Context, charges []core.Charge, d *core.Decision) error {
 	s := p.store
 	now := s.now()
-	call := lua.NewDebts(p.prefix, policy, now, s.grace, charges)
-	number := s.calls.Add(1)
-	c := &invocation{script: call.Script, keys: call.Keys, args: append(call.Args, number), timed: now == ""}
-	reply, err := s.run(ctx, c)
-	last := len(reply) - 1
-	switch {
-	case err != nil:
-	case last < 0 || reply[last] != number:
-		err = errWrongReply
-	case c.late(reply):
-		err = errLate
-	default:
-		return call.Decode(reply[:last], charges)
+	call := lua.NewDebts(p.prefix, now, s.grace, s.hasher.charges(charges))
+	c := &invocation{script: call.Script, keys: call.Keys, args: call.Args, timed: now == ""}
+	reply, err := s.numbered(ctx, c, []core.Ask{{Charges: charges}})
+	if err == nil {
+		*d, err = call.Decode(reply, charges)
 	}
-	return core.Decision{}, unanswered(err, charges, c.end, c.uncertainty.Load())
+	return err
 }

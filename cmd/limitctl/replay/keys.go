@@ -112,7 +112,10 @@ func needsOf(o *Options) (n needs) {
 	n = needs{program, program, program}
 	for _, p := range append(o.Policies[:len(o.Policies):len(o.Policies)], o.Compare...) {
 		for _, r := range p.Rules.Rules() {
-			text := r.Key.String() + " " + r.Values.String()
+			text := r.Key.String()
+			if d, ok := r.Algorithm.(limit.Distinct); ok {
+				text += " " + d.Values.String()
+			}
 			_, err := grammar.Parse("1/1s per " + r.Key.String())
 			if r.Cost != (limit.Cost{}) || err != nil && r.Key.String() != limit.Everyone.String() {
 				n = needs{true, true, true} // a function may look at anything

@@ -58,7 +58,7 @@ func (p *presence) read(e *event) {
 // leaveOut makes a rule cost nothing for the requests until which no record had its key.
 // A ban costs nothing anyway, and stays.
 func (s *side) leaveOut(r limit.Rule, bit uint64) limit.Rule {
-	if bit == 0 || r.Algorithm == limit.Ban {
+	if bit == 0 || bans(r) {
 		return r
 	}
 	cost := r.Cost

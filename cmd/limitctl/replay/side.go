@@ -78,7 +78,7 @@ func newSide(policies []Policy, exempt func(limit.Client) bool, bar func(limit.C
 	s.adapter = limit.Adapter[*side]{
 		Route:     func(s *side) (method, pattern string) { return "", s.pattern },
 		PathValue: func(s *side, name string) string { return s.values[name] },
-		User:      func(s *side) string { return s.event.user.name },
+		Caller:    limit.Caller[*side]{User: func(s *side) string { return s.event.user.name }},
 		Next:      func(*side, *http.Request) (int, error) { return http.StatusOK, nil },
 	}
 	var errs []error
@@ -92,10 +92,10 @@ func newSide(policies []Policy, exempt func(limit.Client) bool, bar func(limit.C
 
 func (s *side) bind(p *Policy, o *Options, notes *notes) error {
 	rules, err := p.Rules.Derive("", func(r limit.Rule) limit.Rule {
-		if r.Algorithm == limit.Concurrency {
-			return replayable(r, p, notes)
+		if leases(r) {
+			return replayable(r, notes)
 		}
-		return s.leaveOut(replayable(r, p, notes), s.present.bit(syntaxOf(r.Key)))
+		return s.leaveOut(replayable(r, notes), s.present.bit(syntaxOf(r.Key)))
 	})
 	if err != nil {
 		return err
@@ -112,11 +112,11 @@ func (s *side) bind(p *Policy, o *Options, notes *notes) error {
 	texts := strings.Split(p.Rules.String(), "; ")
 	for i, r := range p.Rules.Rules() {
 		c := &ruleCount{name: r.Name, text: texts[min(i, len(texts)-1)], keys: newTop[string](max(1000, 10*o.Top)), key: syntaxOf(r.Key)}
-		if r.Algorithm != limit.Concurrency {
-			c.bit, c.leaves = s.present.bit(c.key), r.Algorithm != limit.Ban
+		if !leases(r) {
+			c.bit, c.leaves = s.present.bit(c.key), !bans(r)
 		}
 		b.values = append(b.values, c.key.Names(grammar.Path)...)
-		b.watches = b.watches || r.Shadow || r.OnRefusal.Mark
+		b.watches = b.watches || r.Shadow != nil || r.OnRefusal.Mark
 		b.rules = append(b.rules, c)
 	}
 	s.bound = append(s.bound, b)
@@ -132,11 +132,14 @@ func (s *side) bind(p *Policy, o *Options, notes *notes) error {
 	return nil
 }
 
+func leases(r limit.Rule) bool { _, ok := r.Algorithm.(limit.Concurrency); return ok }
+func bans(r limit.Rule) bool   { _, ok := r.Algorithm.(limit.Ban); return ok }
+
 // replayable returns a rule that can be decided from a log alone.
-func replayable(r limit.Rule, p *Policy, notes *notes) limit.Rule {
-	if r.Algorithm == limit.Concurrency {
+func replayable(r limit.Rule, notes *notes) limit.Rule {
+	if leases(r) {
 		notes.add("rule %q limits requests in flight, which a log does not show: it refuses nothing here", r.String())
-		return limit.Rule{Name: r.Name, Key: limit.Everyone, Limit: 1e12, Window: time.Second, Algorithm: limit.FixedWindow, Hidden: true}
+		return limit.Rule{Name: r.Name, Key: limit.Everyone, Limit: 1e12, Window: time.Second, Algorithm: limit.FixedWindow{}, Hidden: true}
 	}
 	if r.Settle != (limit.Settlement{}) {
 		notes.add("rule %q settles what requests cost, which is not replayed: it keeps what it charges", r.String())

@@ -59,16 +59,16 @@ func (p *Policy) admitting(clients, callers int) []limit.Rule {
 	rules := slices.Clone(p.rules)
 	for i := range rules {
 		r := &rules[i]
-		r.Exempt, r.OnRefusal, r.Missing = nil, limit.Refusal{}, 0
+		r.Exempt, r.OnRefusal = nil, limit.Refusal{}
 		rate := float64(fastest)
 		if !p.shared[i] && clients > 1 {
 			rate = min(rate, unevenness*rate/float64(clients))
 		}
-		switch r.Algorithm {
-		case core.Ban: // nothing strikes
-		case core.Concurrency:
+		switch r.Algorithm.(type) {
+		case limit.Ban: // nothing strikes
+		case limit.Concurrency:
 			r.Limit = max(r.Limit, int64(min(callers, core.MaxLeases)))
-		case core.Distinct:
+		case limit.Distinct:
 			if p.shared[i] {
 				r.Limit = max(r.Limit, int64(min(clients, core.MaxValues)))
 			}
@@ -81,16 +81,29 @@ func (p *Policy) admitting(clients, callers int) []limit.Rule {
 
 // admit changes a rule so that it admits so many requests a second.
 func admit(r *limit.Rule, rate float64) {
-	if r.Calendar.Unit != 0 { // a period has no other length, and its count no size
+	if f, ok := r.Algorithm.(limit.FixedWindow); ok && f.Calendar.Unit != 0 { // a period has no other length, and its count no size
 		r.Limit = core.MaxLimit
 		return
 	}
 	needed := time.Duration(float64(r.Limit) / rate * float64(time.Second)).Truncate(time.Microsecond)
 	r.Window = min(r.Window, max(needed, shortest))
 	r.Limit = max(r.Limit, int64(rate*r.Window.Seconds()))
-	if r.Burst > 0 || r.Algorithm == core.Queue {
-		r.Burst, r.MaxWait = max(r.Burst, r.Limit, fastest), 0
+	switch a := r.Algorithm.(type) {
+	case limit.TokenBucket: // full, and as large as its limit by default
+		r.Algorithm = limit.TokenBucket{Burst: wide(r, a.Burst)}
+	case limit.LeakyBucket:
+		r.Algorithm = limit.LeakyBucket{Burst: wide(r, a.Burst)}
+	case limit.Queue:
+		r.Algorithm = limit.Queue{Burst: max(a.Burst, r.Limit, fastest)}
 	}
+}
+
+// wide returns a burst of a bucket that admits what the rule does; 0 stays the default.
+func wide(r *limit.Rule, burst int64) int64 {
+	if burst == 0 {
+		return 0
+	}
+	return max(burst, r.Limit, fastest)
 }
 
 // keysOf returns the names of the values that a key is made of.

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"strings"
 	"time"
 
 	"github.com/routelimit/limit"
@@ -8,7 +9,13 @@ import (
 )
 
 // chargesOf returns the charges of a request on a rule.
-func chargesOf(text, key string) []core.Charge {
+func chargesOf(policy, text, key string) []core.Charge {
 	r := limit.MustParse(text).Rules()[0]
-	return []core.Charge{{Rule: r.Name, Key: key, Cost: 1, Quota: core.Quota{Algorithm: r.Algorithm, Limit: r.Limit, Window: int64(r.Window / time.Microsecond)}}}
+	algorithm := core.SlidingLog
+	for _, word := range strings.Fields(text) {
+		if a, ok := core.ParseAlgorithm(word); ok {
+			algorithm = a
+		}
+	}
+	return []core.Charge{{Policy: policy, Rule: r.Name, Key: key, Cost: 1, Quota: core.Quota{Algorithm: algorithm, Limit: r.Limit, Window: int64(r.Window / time.Microsecond)}}}
 }

@@ -117,7 +117,10 @@ func plain(err error) error {
 
 // Resettable reports whether Reset can do anything about a rule: the requests in flight of
 // limit.Concurrency end by themselves.
-func (r *Rule) Resettable() bool { return r.Algorithm != limit.Concurrency }
+func (r *Rule) Resettable() bool {
+	_, leases := r.Algorithm.(limit.Concurrency)
+	return !leases
+}
 
 // Reset makes the quota of a key full again, for all plans.
 func (l *Limits) Reset(ctx context.Context, r *Rule, key string) error {
