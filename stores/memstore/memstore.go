@@ -222,7 +222,9 @@ func (s *Store) insertNew(now int64, keys []target) {
 		switch {
 		case k.entry == nil || k.entry.stored:
 		case k.entry.expires <= now:
-			spare[k.entry.algorithm].Put(k.entry)
+			if !k.charge.Debt { // which may have left what is over: a bar that another quota would remember
+				spare[k.entry.algorithm].Put(k.entry)
+			}
 		case k.entry.kind == overflow:
 			shared := overflowOf(k.charge)
 			k.entry.name(s.hashOverflow(&shared), &shared)

@@ -94,7 +94,7 @@ func (s *schedule) returned(list []core.Return) []core.Returned {
 // loanOf returns what a decision took and can be given back.
 func loanOf(charges []core.Charge, d core.Decision) (loan []core.Return) {
 	for _, r := range returnsOf(charges, d) {
-		if d.Allowed && !r.Quota.Leases() {
+		if d.Allowed && !r.Debt && !r.Quota.Leases() {
 			loan = append(loan, r)
 		}
 	}

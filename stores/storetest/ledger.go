@@ -1,6 +1,11 @@
 package storetest
 
-import "github.com/routelimit/limit/core"
+import (
+	"cmp"
+	"slices"
+
+	"github.com/routelimit/limit/core"
+)
 
 // A ledger is the definition of a sliding window: a list of units, counted anew
 // each time. It checks a store independently of package core.
@@ -11,7 +16,8 @@ import "github.com/routelimit/limit/core"
 type ledger struct {
 	quota core.Quota // when first charged
 	units []unit     // what may still count
-	all   []unit     // everything ever taken
+	all   []unit     // everything ever taken, but debts
+	owed  bool       // whether there were any: a unit that is given back twice may be one, and make room
 }
 
 // A unit is some units taken at one time.
@@ -48,6 +54,24 @@ func (l *ledger) take(c core.Charge, now int64) {
 	l.forget(c.Quota.Window, now)
 	l.units = append(l.units, unit{now, c.Cost})
 	l.all = append(l.all, unit{now, c.Cost})
+}
+
+// owe adds units that were used before, which may be more than fit.
+func (l *ledger) owe(c core.Charge, now int64) {
+	l.fits(c, now)
+	at := max(0, now-c.Age)
+	if c.Cost == 0 || now-at >= c.Quota.Window {
+		return
+	}
+	l.forget(c.Quota.Window, now)
+	l.owed = true
+	l.units = append(l.units, unit{at, c.Cost})
+	slices.SortStableFunc(l.units, func(a, b unit) int { return cmp.Compare(a.at, b.at) })
+	var kept int64
+	for i := len(l.units) - 1; i >= 0; i-- { // the newest units, as many as the limit
+		l.units[i].n = min(l.units[i].n, c.Quota.Limit-kept)
+		kept += l.units[i].n
+	}
 }
 
 // giveBack removes up to n units of a time.

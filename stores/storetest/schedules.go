@@ -142,6 +142,10 @@ func (s *schedule) run() {
 		if s.returns && s.random.IntN(3) == 0 {
 			s.giveBack()
 		}
+		if s.random.IntN(8) == 0 {
+			s.owe()
+			continue
+		}
 		charges := s.draw()
 		if s.random.IntN(3) == 0 {
 			s.takeAll(s.several(charges))
@@ -162,7 +166,7 @@ func (s *schedule) run() {
 		}
 	}
 	for id, l := range s.ledgers {
-		if at := l.excess(); at != 0 && !s.stepsBack && !s.changes {
+		if at := l.excess(); at != 0 && !s.stepsBack && !s.changes && !(l.owed && s.returns) {
 			s.fail("%v: more than %d in the window that begins at %d", id, l.quota.Limit, at)
 		}
 	}
@@ -293,6 +297,28 @@ func (s *schedule) several(charges []core.Charge) [][]core.Charge {
 	return asks
 }
 
+// owe charges some of the rules for units that were used before, in one ask or two.
+func (s *schedule) owe() {
+	var asks [][]core.Charge
+	for range 1 + s.random.IntN(2) {
+		charges := s.draw()
+		charges = charges[:1+s.random.IntN(len(charges))]
+		for i := range charges {
+			c := &charges[i]
+			c.Debt, c.Reserve = true, 0
+			if s.random.IntN(8) == 0 {
+				c.Cost = pick(s.random, []int64{3 * c.Quota.Capacity(), core.MaxCost, core.MaxCost - s.random.Int64N(1<<40)})
+			}
+			if s.expires && (c.Quota.Refills() || c.Quota.Bars()) {
+				continue // a store may have forgotten what the key took since
+			}
+			c.Age = pick(s.random, []int64{0, 1, s.random.Int64N(c.Quota.Window), c.Quota.Window - 1, c.Quota.Window, 3 * c.Quota.Window, core.MaxTime})
+		}
+		asks = append(asks, charges)
+	}
+	s.takeAll(asks)
+}
+
 // take makes one decision and compares it with the models.
 func (s *schedule) take(charges []core.Charge) core.Decision {
 	return s.takeAll([][]core.Charge{charges})[0].Decision
@@ -357,10 +383,12 @@ func (s *schedule) check(charges []core.Charge, got core.Decision) {
 		if l == nil {
 			continue
 		}
-		if fits := l.fits(c, s.now); got.Outcomes()[i].Fits() != fits || got.Allowed && !fits {
+		if c.Debt {
+			l.owe(c, s.now)
+		} else if fits := l.fits(c, s.now); got.Outcomes()[i].Fits() != fits || got.Allowed && !fits {
 			s.fail("by definition, %s fits is %v", describe(c), fits)
 		}
-		if got.Allowed {
+		if got.Allowed && !c.Debt {
 			l.take(c, s.now)
 		}
 		if left, want := got.Outcomes()[i].Remaining, max(0, c.Quota.Limit-l.live(c.Quota.Window, s.now)); left != want {
