@@ -191,6 +191,9 @@ func (b *bucketState) Return(r *Return, now int64) int64 {
 			b.missing, b.part = lacks.units+1, q.Window-lacks.part
 		}
 		b.last, b.owes = now, b.missing > q.Burst
+		if b.missing+b.initial == 0 {
+			b.last, b.known = 0, 0 // as new, for debts too
+		}
 	}
 	return given
 }

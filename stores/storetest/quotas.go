@@ -144,7 +144,12 @@ func (s *schedule) settle() {
 			if c.Quota.Algorithm == core.Distinct {
 				c.ID = 1
 			}
-			if state := s.states[nameOf(c)]; state != nil && state.Expires() <= s.now {
+			state := s.states[nameOf(c)]
+			if state == nil {
+				continue
+			}
+			probe := state.Clone() // a full bucket may be remembered for its debts
+			if probe.Advance(&c.Quota, s.now); probe.Used() == 0 || state.Expires() <= s.now {
 				s.take([]core.Charge{c})
 			}
 		}
