@@ -16,6 +16,7 @@ import (
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 var writeState = flag.Bool("write-state", false, "write testdata/state-1.jsonl anew: only before the first release of a version of keys")
@@ -74,12 +75,12 @@ func (s *oldState) decide(t *testing.T, client *redis.Client) {
 	now := start + q.Window/2
 	store := at(client, &now)
 	if s.Return != nil {
-		given, err := store.Return(t.Context(), "p", []core.Return{*s.Return})
+		given, err := storetest.Return(t.Context(), store, "p", []core.Return{*s.Return})
 		require.NoError(t, err)
 		s.Given = given[0]
 	}
 	if q.Leases() {
-		held, err := store.Renew(t.Context(), "p", s.Charges)
+		held, err := storetest.Renew(t.Context(), store, "p", s.Charges)
 		require.NoError(t, err)
 		s.Held = held[0]
 		s.Charges[0].ID++
@@ -87,7 +88,7 @@ func (s *oldState) decide(t *testing.T, client *redis.Client) {
 	}
 	s.Next = nil
 	for _, now = range []int64{start + q.Window/2, start + q.Window, start + q.Window + q.Window/4, start + 3*q.Window} {
-		d, err := store.Take(t.Context(), "p", s.Charges)
+		d, err := storetest.Take(t.Context(), store, "p", s.Charges)
 		require.NoError(t, err)
 		s.Next = append(s.Next, oldDecision{d.At, d.Allowed, d.Delay, slices.Clone(d.Outcomes())})
 	}
@@ -109,7 +110,7 @@ func write(t *testing.T, client *redis.Client, name string) {
 		store := at(client, &now)
 		for i := range int64(4) {
 			now = start + i*q.Window/16
-			d, err := store.Take(t.Context(), "p", s.Charges)
+			d, err := storetest.Take(t.Context(), store, "p", s.Charges)
 			require.NoError(t, err)
 			if i == 0 && !q.Leases() {
 				require.True(t, d.Allowed)
@@ -119,11 +120,11 @@ func write(t *testing.T, client *redis.Client, name string) {
 			}
 		}
 		if s.Return != nil { // once before, so that what was given back is there too
-			_, err := store.Return(t.Context(), "p", []core.Return{*s.Return})
+			_, err := storetest.Return(t.Context(), store, "p", []core.Return{*s.Return})
 			require.NoError(t, err)
 		}
 		for _, c := range s.Charges {
-			for _, key := range []string{lua.Key("limit", "p", c.Rule, c.Key), lua.ReturnedKey("limit", "p", c.Rule, c.Key)} {
+			for _, key := range []string{lua.Key("limit", named("p", c.Rule, c.Key)), lua.ReturnedKey("limit", named("p", c.Rule, c.Key))} {
 				if value, err := client.Get(t.Context(), key).Bytes(); err == nil {
 					s.Values[key] = value
 				}
