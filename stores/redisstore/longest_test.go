@@ -218,10 +218,10 @@ func scriptTime(t *testing.T, client *redis.Client) time.Duration {
 }
 
 // fitting returns how many decisions the store sends in one call.
-func fitting(store *Store, rules *lua.Rules, batch [][]core.Charge) int {
+func fitting(store *Store, rules *lua.Rules, batch [][]core.Ask) int {
 	b := &batcher{store: store, rules: rules}
-	for _, charges := range batch {
-		b.queue = append(b.queue, &request{charges: charges})
+	for _, asks := range batch {
+		b.queue = append(b.queue, &request{asks: asks})
 	}
 	return len(b.nextBatch())
 }

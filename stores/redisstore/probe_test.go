@@ -113,7 +113,7 @@ func TestSecondProbe(t *testing.T) {
 		},
 	})
 	defer client.Close()
-	_, err := New(client, &patient).Take(t.Context(), "p", probing)
+	_, err := storetest.Take(t.Context(), New(client, &patient), "p", probing)
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 	require.EqualValues(t, 3, dials.Load())
 }

@@ -53,7 +53,7 @@ func TestServerTimeDecides(t *testing.T) {
 		return next(ctx, cmd)
 	}))
 	before := client.Time(t.Context()).Val().UnixMicro()
-	d, err := New(client, &patient).Take(t.Context(), "p", []core.Charge{charge("r", "k", 5, time.Second)})
+	d, err := storetest.Take(t.Context(), New(client, &patient), "p", []core.Charge{charge("r", "k", 5, time.Second)})
 	require.NoError(t, err)
 	after := client.Time(t.Context()).Val().UnixMicro()
 	assert.True(t, before <= d.At && d.At <= after, "%d ≤ %d ≤ %d", before, d.At, after)
@@ -153,18 +153,19 @@ func TestForeignValues(t *testing.T) {
 			require.NoError(t, client.Set(ctx, bad(wrongType+i), v, 0).Err())
 		}
 
-		encoder := lua.NewRules("limit", "p", []core.Charge{charge("ip", "", limit, time.Minute), charge("all", "", 1000, time.Minute)})
-		var batch [][]core.Charge
+		encoder := lua.NewRules("limit", ask([]core.Charge{charge("ip", "", limit, time.Minute), charge("all", "", 1000, time.Minute)}))
+		var batch [][]core.Ask
 		for i := range wrongType + len(values) {
 			batch = append(batch,
-				[]core.Charge{charge("ip", fmt.Sprint("bad", i), limit, time.Minute), charge("all", "", 1000, time.Minute)},
-				[]core.Charge{charge("ip", fmt.Sprint("good", i), limit, time.Minute), charge("all", "", 1000, time.Minute)})
+				ask([]core.Charge{charge("ip", fmt.Sprint("bad", i), limit, time.Minute), charge("all", "", 1000, time.Minute)}),
+				ask([]core.Charge{charge("ip", fmt.Sprint("good", i), limit, time.Minute), charge("all", "", 1000, time.Minute)}))
 		}
 		before := client.Dump(ctx, bad(0)).Val()
-		reply, err := New(client, &patient).call(ctx, encoder, batch)
+		reply, err := New(client, &patient).decide(ctx, encoder, batch)
 		require.NoError(t, err)
 		admitted := int64(0)
-		require.NoError(t, encoder.Decode(reply, batch, func(i int, d core.Decision, err error) {
+		require.NoError(t, encoder.Decode(reply, batch, func(i int, err error) {
+			d := &batch[i][0].Decision
 			if i%2 == 1 { // a neighbour
 				require.NoError(t, err)
 				assert.True(t, d.Allowed)
@@ -235,7 +236,7 @@ func TestNotRepeated(t *testing.T) {
 	lose.Store(1)
 	_, err = storetest.Take(t.Context(), store, "p", charges)
 	require.Error(t, err)
-	d, err := New(direct, &patient).Take(t.Context(), "p", charges)
+	d, err := storetest.Take(t.Context(), New(direct, &patient), "p", charges)
 	require.NoError(t, err)
 	assert.EqualValues(t, 100-3, d.Outcomes()[0].Remaining, "one call, one charge")
 }
@@ -243,10 +244,10 @@ func TestNotRepeated(t *testing.T) {
 func TestPoliciesAreBounded(t *testing.T) {
 	store := New(redis.NewClient(&redis.Options{}), nil)
 	for i := range 3 * maxPolicies {
-		store.batcher(fmt.Sprint(i), []core.Charge{charge("r", "", 1, time.Second)})
+		store.batcher([]core.Ask{{Charges: storetest.Of(fmt.Sprint(i), charge("r", "", 1, time.Second))}})
 	}
 	for i := range 100 {
-		store.batcher("p", []core.Charge{charge("r", "", int64(i+1), time.Second)})
+		store.batcher(ask([]core.Charge{charge("r", "", int64(i+1), time.Second)}))
 	}
 	assert.LessOrEqual(t, len(store.policies), maxPolicies+1)
 	assert.LessOrEqual(t, len(store.policies["p"]), maxVariants)
@@ -256,7 +257,7 @@ func TestPoliciesAreBounded(t *testing.T) {
 func TestVariants(t *testing.T) {
 	store := New(redis.NewClient(&redis.Options{}), nil)
 	plan := func(i int) *batcher {
-		return store.batcher("p", []core.Charge{charge("r", "", int64(i+1), time.Second)})
+		return store.batcher(ask([]core.Charge{charge("r", "", int64(i+1), time.Second)}))
 	}
 	var used []*batcher
 	for i := range maxVariants / 2 {
@@ -272,7 +273,7 @@ func TestVariants(t *testing.T) {
 	assert.Equal(t, maxVariants, store.batchers)
 	for i := range maxPolicies * usual / maxVariants {
 		for j := range maxVariants {
-			store.batcher(fmt.Sprint(i), []core.Charge{charge("r", "", int64(j+1), time.Second)})
+			store.batcher([]core.Ask{{Charges: storetest.Of(fmt.Sprint(i), charge("r", "", int64(j+1), time.Second))}})
 			require.LessOrEqual(t, store.batchers, maxPolicies*usual)
 		}
 	}

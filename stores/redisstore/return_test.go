@@ -185,7 +185,7 @@ func TestReturnIsSentOnce(t *testing.T) {
 	lose.Store(1)
 	_, err = storetest.Return(t.Context(), store, "p", one)
 	require.Error(t, err)
-	d, err := New(direct, &patient).Take(t.Context(), "p", []core.Charge{{Rule: "r", Key: "k", Quota: one[0].Quota}})
+	d, err := storetest.Take(t.Context(), New(direct, &patient), "p", []core.Charge{{Rule: "r", Key: "k", Quota: one[0].Quota}})
 	require.NoError(t, err)
 	assert.EqualValues(t, 92, d.Outcomes()[0].Remaining)
 }

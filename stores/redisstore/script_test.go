@@ -36,7 +36,9 @@ func at(client redis.UniversalClient, now *int64) *Store {
 }
 
 // ask returns a request of one ask on charges of policy p.
-func ask(charges []core.Charge) []core.Ask { return []core.Ask{{Charges: storetest.Of("p", charges...)}} }
+func ask(charges []core.Charge) []core.Ask {
+	return []core.Ask{{Charges: storetest.Of("p", charges...)}}
+}
 
 func named(policy, rule, key string) *core.Charge {
 	return &core.Charge{Policy: policy, Rule: rule, Key: key}

@@ -78,7 +78,7 @@ func TestServerAnswersBesideAFailure(t *testing.T) {
 	_, err = storetest.Take(t.Context(), store, "q", charges)
 	require.ErrorIs(t, err, core.ErrOutOfReach)
 	server.Start()
-	_, err = New(other, &patient).Take(t.Context(), "p", charges)
+	_, err = storetest.Take(t.Context(), New(other, &patient), "p", charges)
 	require.NoError(t, err)
 	close(sent)
 	require.ErrorIs(t, <-done, core.ErrForgotten)

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -34,29 +35,36 @@ func (s apart) names(charges []core.Charge) []core.Charge {
 	return named
 }
 
-func (s apart) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
-	return storetest.Take(ctx, s.Store, policy, s.names(charges))
-}
-
-func (s apart) Renew(ctx context.Context, policy string, charges []core.Charge) ([]bool, error) {
-	return storetest.Renew(ctx, s.Store, policy, s.names(charges))
-}
-
-func (s apart) Release(ctx context.Context, policy string, charges []core.Charge) error {
-	return storetest.Release(ctx, s.Store, policy, s.names(charges))
-}
-
-func (s apart) Return(ctx context.Context, policy string, returns []core.Return) ([]int64, error) {
-	named := make([]core.Return, len(returns))
-	for i, r := range returns {
-		named[i] = r
-		named[i].Charge = s.name(r.Charge)
+func (s apart) Take(ctx context.Context, asks []core.Ask) error {
+	named := slices.Clone(asks)
+	for i := range named {
+		named[i].Charges = s.names(asks[i].Charges)
 	}
-	return storetest.Return(ctx, s.Store, policy, named)
+	err := s.Store.Take(ctx, named)
+	for i := range asks {
+		asks[i].Decision = named[i].Decision
+	}
+	return err
 }
 
-func (s apart) Reset(ctx context.Context, policy, rule, key string) error {
-	return storetest.Reset(ctx, s.Store, policy, rule, rule+"\x00"+key)
+func (s apart) Renew(ctx context.Context, charges []core.Charge) ([]bool, error) {
+	return s.Store.Renew(ctx, s.names(charges))
+}
+
+func (s apart) Release(ctx context.Context, charges []core.Charge) error {
+	return s.Store.Release(ctx, s.names(charges))
+}
+
+func (s apart) Return(ctx context.Context, returns []core.Return) ([]core.Returned, error) {
+	named := slices.Clone(returns)
+	for i := range named {
+		named[i].Charge = s.name(named[i].Charge)
+	}
+	return s.Store.Return(ctx, named)
+}
+
+func (s apart) Reset(ctx context.Context, charges []core.Charge) error {
+	return s.Store.Reset(ctx, s.names(charges))
 }
 
 // TestSpread runs the suite over a store that spreads, with every rule of a

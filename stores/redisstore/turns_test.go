@@ -101,12 +101,12 @@ func TestNoTurn(t *testing.T) {
 			})
 		}
 		done.Wait()
-		idle(t, store.batcher("p", probing))
+		idle(t, store.batcher(ask(probing)))
 		assert.Equal(t, !alive, server.failures.Load() > 0)
 	}
 	gone, leave := context.WithCancel(t.Context())
 	time.AfterFunc(time.Millisecond, leave)
-	_, err = store.Take(gone, "p", probing)
+	_, err = storetest.Take(gone, store, "p", probing)
 	assert.Equal(t, context.Canceled, err)
 }
 

@@ -124,16 +124,16 @@ func TestErrorsOfTheClient(t *testing.T) {
 		context.Canceled, redis.Nil, &net.OpError{Op: "dial", Err: errors.New("connection refused")}, &net.DNSError{IsTimeout: true},
 		fmt.Errorf("a hook: %w", redis.ErrPoolTimeout), errors.New("a circuit breaker is open"),
 	} {
-		_, err := New(client, nil).Take(t.Context(), "p", charges)
+		_, err := storetest.Take(t.Context(), New(client, nil), "p", charges)
 		assert.ErrorIs(t, err, core.ErrUnavailable, "%v", fault)
 	}
 
 	// What is not of the infrastructure.
 	gone, leave := context.WithCancel(t.Context())
 	leave()
-	_, err := New(client, nil).Take(gone, "p", charges)
+	_, err := storetest.Take(gone, New(client, nil), "p", charges)
 	assert.Equal(t, context.Canceled, err)
-	_, err = New(client, nil).Take(t.Context(), "p", []core.Charge{{Rule: "r", Cost: -1}})
+	_, err = storetest.Take(t.Context(), New(client, nil), "p", []core.Charge{{Rule: "r", Cost: -1}})
 	assert.NotErrorIs(t, err, core.ErrUnavailable)
 	assert.Error(t, err)
 }

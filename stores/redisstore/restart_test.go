@@ -1,0 +1,189 @@
+package redisstore
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/stores/guard"
+	"github.com/routelimit/limit/stores/storetest"
+)
+
+// TestRestarted restarts Redis without its data between two calls. The client redials
+// without an error, and the store reports each restart once.
+func TestRestarted(t *testing.T) {
+	server := redistest.NewMortal(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
+	defer client.Close()
+	store := New(client, &patient)
+	charges := []core.Charge{charge("r", "k", 5, time.Hour)}
+	for range 3 {
+		for want := range int64(3) {
+			d, err := storetest.Take(t.Context(), store, "p", charges)
+			require.NoError(t, err)
+			require.Equal(t, 4-want, d.Outcomes()[0].Remaining)
+		}
+		server.Kill()
+		server.Start()
+		_, err := storetest.Take(t.Context(), store, "p", charges)
+		require.ErrorIs(t, err, core.ErrUnavailable)
+		require.ErrorIs(t, err, errForgotten)
+	}
+}
+
+// TestGuardKnowsOfRestarts holds that with a guard, one process admits no more
+// than its limit, however often Redis loses its data between two calls.
+func TestGuardKnowsOfRestarts(t *testing.T) {
+	server := redistest.NewMortal(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
+	defer client.Close()
+	store := guard.New(New(client, &patient), nil)
+	charges := []core.Charge{charge("r", "k", 10, time.Hour)}
+	admitted := 0
+	for range 4 {
+		for range 4 {
+			d, err := storetest.Take(t.Context(), store, "p", charges)
+			require.NoError(t, err)
+			if d.Allowed {
+				admitted++
+			}
+		}
+		server.Kill()
+		server.Start()
+	}
+	assert.Equal(t, 10, admitted)
+}
+
+// TestRestartedInFlight has calls in flight when a restart is noticed: none of
+// them is answered by the new server.
+func TestRestartedInFlight(t *testing.T) {
+	server := redistest.NewMortal(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
+	defer client.Close()
+	arrived, sent := make(chan struct{}, 2), make(chan struct{})
+	var hold atomic.Bool
+	client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		if hold.Load() && cmd.Name() == "evalsha" {
+			arrived <- struct{}{}
+			<-sent
+		}
+		return next(ctx, cmd)
+	}))
+	store := New(unprobed{client}, &patient)
+	charges := []core.Charge{charge("r", "k", 5, time.Hour)}
+	_, err := storetest.Take(t.Context(), store, "p", charges)
+	require.NoError(t, err)
+	hold.Store(true)
+	var group sync.WaitGroup
+	for range 2 {
+		group.Go(func() {
+			_, err := storetest.Take(t.Context(), store, "p", charges)
+			assert.ErrorIs(t, err, errForgotten)
+		})
+	}
+	<-arrived
+	<-arrived
+	server.Kill()
+	server.Start()
+	hold.Store(false)
+	_, err = storetest.Take(t.Context(), store, "q", charges)
+	require.ErrorIs(t, err, errForgotten)
+	_, err = storetest.Take(t.Context(), store, "q", charges) // brings the script
+	require.NoError(t, err)
+	close(sent)
+	group.Wait()
+}
+
+// TestScriptFlushIsNoRestart flushes the scripts of a server: that is no error.
+func TestScriptFlushIsNoRestart(t *testing.T) {
+	client := redistest.Real(t)
+	store := New(client, &patient)
+	charges := []core.Charge{charge("r", "k", 5, time.Hour)}
+	for range 2 {
+		_, err := storetest.Take(t.Context(), store, "p", charges)
+		require.NoError(t, err)
+		require.NoError(t, client.ScriptFlush(t.Context()).Err())
+	}
+}
+
+// TestRestartBetweenCalls has two processes on a server that is restarted while
+// neither calls it. One finds the script gone, and loads it; the other one can
+// notice the restart only by its new connection.
+func TestRestartBetweenCalls(t *testing.T) {
+	server := redistest.NewMortal(t)
+	charges := []core.Charge{charge("r", "k", 100_000, time.Hour)}
+	var stores []*Store
+	for range 2 {
+		client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
+		defer client.Close()
+		stores = append(stores, New(client, &patient))
+	}
+	take := func(i int) error {
+		_, err := storetest.Take(t.Context(), stores[i], "p", charges)
+		return err
+	}
+	require.NoError(t, take(0))
+	require.NoError(t, take(1))
+	for range 3 {
+		server.Kill()
+		server.Start()
+		require.ErrorIs(t, take(0), core.ErrForgotten)
+		require.NoError(t, take(0))
+		redistest.Await(t, 10*time.Second, "a report of the restart", func() bool {
+			err := take(1)
+			if err != nil {
+				require.ErrorIs(t, err, core.ErrForgotten)
+			}
+			return err != nil
+		})
+		require.NoError(t, take(1))
+	}
+}
+
+// TestRestartWithoutCaller has a restart found by a call whose caller has left, and by
+// a call that is no Take: the next Take reports it.
+func TestRestartWithoutCaller(t *testing.T) {
+	client := redistest.Real(t)
+	var leave context.CancelFunc
+	client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		err := next(ctx, cmd)
+		if cmd.Name() == "info" && leave != nil {
+			leave()
+		}
+		return err
+	}))
+	store := New(client, &patient)
+	charges := []core.Charge{charge("r", "k", 50, time.Hour)}
+	take := func(ctx context.Context) error {
+		_, err := storetest.Take(ctx, store, "p", charges)
+		return err
+	}
+	require.NoError(t, take(t.Context()))
+	for name, find := range map[string]func() error{
+		"a caller that has left": func() (err error) {
+			var ctx context.Context
+			ctx, leave = context.WithCancel(t.Context())
+			err, leave = take(ctx), nil
+			return err
+		},
+		"a Reset": func() error { return storetest.Reset(t.Context(), store, "p", "r", "other") },
+	} {
+		known, _, err := store.serverOf(t.Context(), "")
+		require.NoError(t, err)
+		known.mu.Lock()
+		known.identity = "of another start"
+		known.mu.Unlock()
+		known.failures.Add(1)
+		require.Error(t, find(), name)
+		require.ErrorIs(t, take(t.Context()), core.ErrForgotten, name)
+		require.NoError(t, take(t.Context()), name)
+	}
+}
