@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"strings"
 
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/lua"
 )
 
