@@ -2,13 +2,11 @@ package limit
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
 
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/internal/grammar"
 )
 
 // cloned returns a copy of rules that shares no map or list with them.
@@ -30,38 +28,13 @@ func cloned(rules []Rule) []Rule {
 // default follows this one.
 func (r Rule) withLimit(limit int64) Rule {
 	bucket, ok := r.Algorithm.(TokenBucket)
-	empty := bucket.Missing != 0 && bucket.Missing == r.quota().Burst
+	empty := r.empty()
 	r.Limit = limit
 	if burst := r.quota().Burst; ok && (empty || bucket.Missing > burst) {
 		bucket.Missing = burst
 		r.Algorithm = bucket
 	}
 	return r
-}
-
-// planProblems returns what is wrong with the plans of r.
-func (r *Rule) planProblems() (list []string) {
-	add := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
-	if len(r.Plans) > grammar.MaxCallers {
-		add("%d plans: write at most %d; use limit.Options.Override for the limits of single keys", len(r.Plans), grammar.MaxCallers)
-		return list
-	}
-	for _, name := range slices.Sorted(maps.Keys(r.Plans)) {
-		if !grammar.ValidName(name) {
-			add("plan %q: write 1 to %d letters, digits, '.', '_' or '-'", name, grammar.MaxName)
-			continue
-		}
-		other := r.withLimit(r.Plans[name])
-		q := other.quota()
-		usual := r.quota()
-		if usual.Validate() != nil {
-			continue // one mistake is reported once
-		}
-		if err := q.Validate(); err != nil {
-			add("plan %s: %v", name, err)
-		}
-	}
-	return list
 }
 
 // terms are what the rules of a policy allow callers of one kind: those on a plan, or
