@@ -2,17 +2,18 @@
 # make test    everything that a change must pass, in every module
 # make lint    formatting, go vet, staticcheck
 # make tidy    go.mod, go.sum and go.work.sum of every module
-# make measure exported names, lengths of files, and avoided words; V=1 prints every file, TREE=dir measures another checkout
+# make measure the size of the repository: exported names, files, lines, folders, modules, functions; TREE=dir
+#              measures another checkout
 # make bench   benchmarks
-# make fuzz    each fuzz test for FUZZTIME (10s)
+# make fuzz    each fuzz test for FUZZTIME (10s), or so many times (1000000x)
 # make faults  produce each fault that a limiter on Redis meets, and write docs/faults.md (three minutes)
 # make proof   the long runs: PROOF_SECONDS (60) of load, KILLS (100) of processes that hold leases,
 #              SCHEDULES (100000) for each store, a flood of KEYS (10000000), REQUESTS (200000) over
 #              connections that break, the longest call of the script, FAILOVERS (20) of Sentinel and
-#              Cluster, HISTORIES (10000) for each store, every eviction policy, LOOPS (10000000) of each
-#              fuzz test, mutants
+#              Cluster, HISTORIES (10000) for each store, every eviction policy, each fuzz test
+#              LOOPS (10000000) times, mutants
 # make mutants put MUTANTS (100) random faults into the library, one at a time, and print those that its tests
-#              do not find; SEED repeats a sample, IN=core,memstore limits it to folders
+#              do not find; SEED repeats a sample, IN=core,stores/memstore limits it to folders
 # make soak    instances on a Redis that fails again and again, for SOAK (1h)
 
 ADDR ?= 127.0.0.1:8080
@@ -44,7 +45,7 @@ tidy:
 	scripts/tidy.sh
 
 measure:
-	@cd tools && GOWORK=off go run ./measure $(if $(V),-v) $(abspath $(TREE))
+	@cd tools && GOWORK=off go run ./measure $(abspath $(TREE))
 
 bench:
 	scripts/each.sh go test -run '^$$' -bench . -benchmem ./...
@@ -64,7 +65,7 @@ proof:
 	cd proof && LIMIT_FAILOVERS=$(FAILOVERS) go test -count=1 -v -timeout=1h -run 'Failovers|Kills|Slots' .
 	cd proof && LIMIT_HISTORIES=$(HISTORIES) go test -count=1 -v -timeout=1h -run Linearizable .
 	cd proof && LIMIT_EVICTION=20000 go test -count=1 -v -timeout=1h -run Eviction .
-	LIMIT_FUZZ_LOOPS=$(LOOPS) scripts/each.sh go test -count=1 -v -timeout=3h -run '^Fuzz' ./...
+	scripts/fuzz.sh $(LOOPS)x
 	$(MAKE) mutants
 
 soak:

@@ -2,7 +2,7 @@ package limit
 
 import (
 	"cmp"
-	"errors"
+	"context"
 	"net/http"
 	"sync"
 
@@ -25,8 +25,9 @@ type Adapter[C any] struct {
 	// PathValue returns a part of the path. Nil means [http.Request.PathValue].
 	PathValue func(c C, name string) string
 
-	// User returns the user. Nil means [Options].User.
-	User func(c C) string
+	// Caller says who sends a request. A function that is nil means that of
+	// [Options].Caller.
+	Caller Caller[C]
 
 	// Next runs the handler with a request. It returns the status that the handler
 	// answered with, and the error of the framework, which Serve returns. If the
@@ -68,14 +69,14 @@ type Adapter[C any] struct {
 
 // Bind is [Limiter.Policy] for adapters, where a route is declared. The error also
 // joins one [*RuleError] for each rule that could resolve no key there: a rule by
-// user if neither User nor [Options].User is set, and a rule by a path value that the
+// user if neither Caller.User nor that of [Options] is set, and a rule by a path value that the
 // pattern does not have. Write "" for a pattern that is not known yet; its values are
 // then not checked.
 func (a *Adapter[C]) Bind(l *Limiter, pattern string, rules RuleSet) (*Policy, error) {
 	if a.RPC && pattern == "" {
 		pattern = "/package.Service/Method" // which has no values
 	}
-	return l.policy(rules, &place{pattern: pattern, everywhere: a.RPC, user: a.User != nil})
+	return l.policy(rules, &place{pattern: pattern, everywhere: a.RPC, caller: a.Caller.parts()})
 }
 
 // Serve is the flow of every adapter. It decides a request, sets the headers,
@@ -94,16 +95,26 @@ func (a *Adapter[C]) Bind(l *Limiter, pattern string, rules RuleSet) (*Policy, e
 // error that wraps [ErrUndecided]. A redirect and a Fallback are answers of Serve. The
 // error is for the log of the framework, and may be dropped where there is none.
 func (a *Adapter[C]) Serve(p *Policy, w http.ResponseWriter, r *http.Request, c C) error {
-	return a.serve(p.current.Load(), w, r, c)
+	return a.serve(p.current.Load(), w, r, c, Request{})
 }
 
-func (a *Adapter[C]) serve(p *version, w http.ResponseWriter, r *http.Request, c C) error {
+// ServeRequest is Serve for a handler that knows more than the request says, such as one
+// that has read the body: see [Policy.Serve].
+func (a *Adapter[C]) ServeRequest(p *Policy, w http.ResponseWriter, r *http.Request, c C, given Request) error {
+	v := p.current.Load()
+	if err := v.checkGiven(&given); err != nil {
+		return err
+	}
+	return a.serve(v, w, r, c, given)
+}
+
+func (a *Adapter[C]) serve(p *version, w http.ResponseWriter, r *http.Request, c C, given Request) error {
 	call := a.call(p.limiter, c)
 	defer a.done(call)
 	if p.settles && !a.RPC {
 		call.writer = w
 	}
-	return p.serve(w, r, call)
+	return p.serve(w, r, call, given)
 }
 
 // Decide decides a request and does nothing else, for programs that answer it
@@ -114,89 +125,18 @@ func (a *Adapter[C]) serve(p *version, w http.ResponseWriter, r *http.Request, c
 func (a *Adapter[C]) Decide(p *Policy, r *http.Request, c C, cost int64) (d Decision, err error) {
 	call := a.call(p.limiter, c)
 	defer a.done(call)
-	err = p.current.Load().decideHTTP(&d, r, call, cost, false)
-	return d, err
-}
-
-// serve is [Adapter.Serve] for every type of context.
-func (p *version) serve(w http.ResponseWriter, r *http.Request, from framework) error {
-	var d Decision
-	if err := p.decideHTTP(&d, r, from, 0, true); err != nil {
-		if p.waits && !errors.Is(err, ErrUndecided) {
-			w.WriteHeader(statusClientClosed)
-			return err
-		}
-		setUndecidedHeaders(w.Header())
-		return from.answer(w, r, err)
+	l := p.current.Load().enter(r, call)
+	l.given.Cost = cost
+	if err = l.decide(false); err != nil {
+		p.limiter.failed(undecidedRequest, r, Decision{}, err)
+		return Decision{}, err
 	}
-	if p.leases {
-		defer d.Release() // whatever panics before the handler's end is settled
+	if d = l.decision; d.of.Holds() {
+		l.shared = true
+		d.of.OnLoss(nil, l.reportLoss)
 	}
-	var refusal *Refusal
-	if p.refusals != nil && !d.Allowed {
-		if refusal = d.refusal(); refusal != nil {
-			d.outcome = refusal.outcome()
-		}
-	}
-	if observers := p.limiter.observers.Load(); observers != nil {
-		notify(*observers, r, d, nil)
-	}
-	if d.screened() {
-		return serveScreened(w, r, from, &d)
-	}
-	h := w.Header()
-	stacked := len(h[headerPolicy]) > 0
-	setHeaders(h, &d)
-	if !d.Allowed {
-		if d.outcome != answered {
-			return refusal.meet(w, r, from, &d)
-		}
-		return from.answer(w, r, &RefusedError{Decision: d})
-	}
-	if d.Waited > 0 {
-		r = d.waited(r)
-	}
-	if p.watch != nil && p.watch.marks {
-		r = d.showMarks(w.Header(), r)
-	}
-	r, sampled := p.trace(r, d.route, stacked)
-	if sampled && p.byUser && from.user(r) == "" {
-		defer func() { p.noticeLateUser(r, from, d.Policy()) }()
-	}
-	if !p.leases && !p.settles && !p.queues {
-		_, err := from.next(r)
-		return err
-	}
-	return p.hold(w, r, from, d)
-}
-
-// hold calls Next for a request that may wait, holds leases, or is settled.
-func (p *version) hold(w http.ResponseWriter, r *http.Request, from framework, d Decision) error {
-	status := 0 // until Next returns
-	defer func() { d.done(from.recorder(), r, status) }()
-	if err := d.Wait(r.Context()); err != nil {
-		status = statusClientClosed
-		w.WriteHeader(status)
-		return err
-	}
-	r = d.lossContext(r)
-	var err error
-	status, err = from.next(r)
-	return err
-}
-
-// statusClientClosed is what logs show for a client that disconnected while it
-// waited. It is nginx's "client closed request"; no client reads it.
-const statusClientClosed = 499
-
-// A framework is what the flow asks of a request, whatever its adapter.
-type framework interface {
-	route() (method, pattern string)
-	pathValue(r *http.Request, name string) string
-	user(r *http.Request) string
-	next(r *http.Request) (status int, err error)
-	recorder() *response.Recorder
-	answer(w http.ResponseWriter, r *http.Request, err error) error
+	l.leave()
+	return d, nil
 }
 
 // A call is one request of an adapter. Calls are used again: one for each request
@@ -235,14 +175,12 @@ func (v *call[C]) pathValue(r *http.Request, name string) string {
 	return v.adapter.PathValue(v.context, name)
 }
 
-func (v *call[C]) user(r *http.Request) string {
-	switch {
-	case v.adapter.User != nil:
-		return v.adapter.User(v.context)
-	case v.limiter.options.User != nil:
-		return v.limiter.options.User(r)
+func (v *call[C]) caller(p part) (answer string, asked bool) {
+	ask := v.adapter.Caller.function(p)
+	if ask == nil {
+		return "", false
 	}
-	return ""
+	return ask(v.context), true
 }
 
 // answer answers a request that is refused or could not be decided: by the function
@@ -274,4 +212,44 @@ func (v *call[C]) answerByProgram(err error) (answered bool, _ error) {
 		return true, v.adapter.Fail(v.context, err)
 	}
 	return false, nil
+}
+
+// What a request is answered with is known when its response begins, and that may be
+// after Next: frameworks answer the errors of handlers outside the rules. One Recorder
+// watches the response of a request for all sets that settle by its status.
+
+// next calls Next, and finds the Recorder of the response: the one of a set around this
+// one, or a new one.
+func (v *call[C]) next(r *http.Request) (int, error) {
+	if v.writer == nil {
+		return v.adapter.Next(v.context, r)
+	}
+	if v.recorded = response.RecorderOf(r.Context(), v.writer); v.recorded != nil || v.adapter.Record == nil {
+		return v.adapter.Next(v.context, r)
+	}
+	if v.recorded = v.adapter.Record(v.context); v.recorded == nil {
+		return v.adapter.Next(v.context, r)
+	}
+	status, err := v.adapter.Next(v.context, response.WithRecorder(r, v.recorded))
+	if status != 0 && v.recorded.Status() == 0 {
+		answeredAtEnd(r.Context(), v.recorded, status)
+	}
+	return status, err
+}
+
+func (v *call[C]) recorder() *response.Recorder { return v.recorded }
+
+// answeredAtEnd records the status of a response that nothing has written when its request
+// ends. The context of a server ends with the request, but two others say nothing about
+// that end, and then only what is written counts: one that has ended because the client
+// disconnected, and one with a deadline, which ends with the middleware that made it.
+// Contexts without a server, such as those of tests, do not end.
+func answeredAtEnd(ctx context.Context, recorder *response.Recorder, status int) {
+	if ctx.Value(http.ServerContextKey) == nil {
+		recorder.Answered(status)
+		return
+	}
+	if _, derived := ctx.Deadline(); !derived && ctx.Err() == nil {
+		context.AfterFunc(ctx, func() { recorder.Answered(status) })
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/engine"
 )
 
 // An Algorithm is how a rule counts: one of [SlidingLog], [FixedWindow],
@@ -161,11 +162,11 @@ func algorithmOf(q *core.Quota, values KeyResolver) Algorithm {
 	case core.LeakyBucket:
 		return LeakyBucket{Burst: q.Burst}
 	case core.Queue:
-		return Queue{Burst: q.Burst, MaxWait: micros(q.MaxWait)}
+		return Queue{Burst: q.Burst, MaxWait: engine.Micros(q.MaxWait)}
 	case core.Concurrency:
 		return Concurrency{}
 	case core.Ban:
-		return Ban{Bar: micros(q.Bar), MaxBar: micros(q.MaxBar)}
+		return Ban{Bar: engine.Micros(q.Bar), MaxBar: engine.Micros(q.MaxBar)}
 	case core.Distinct:
 		return Distinct{Values: values}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/engine"
 	"github.com/routelimit/limit/internal/grammar"
 )
 
@@ -329,7 +330,7 @@ func words(has bool, list ...string) []string {
 	return list
 }
 
-func length(n int64) string { return grammar.FormatWindow(micros(n)) }
+func length(n int64) string { return grammar.FormatWindow(engine.Micros(n)) }
 
 // sameFunction compares a function, and says how two differ: a text has the name of a
 // function only.

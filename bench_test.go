@@ -20,11 +20,12 @@ func BenchmarkTake(b *testing.B) {
 	b.Run("store", func(b *testing.B) {
 		store := memstore.New(nil)
 		quota := core.Quota{Limit: limits, Window: 1000}
-		charges := []core.Charge{{Rule: "per-user-1ms", Key: "alice", Quota: quota, Cost: 1}, {Rule: "global-1ms", Quota: quota, Cost: 1}}
+		asks := []core.Ask{{Charges: []core.Charge{{Policy: "p", Rule: "per-user-1ms", Key: "alice", Quota: quota, Cost: 1},
+			{Policy: "p", Rule: "global-1ms", Quota: quota, Cost: 1}}}}
 		b.ReportAllocs()
 		for b.Loop() {
-			if d, err := store.Take(b.Context(), "p", charges); err != nil || !d.Allowed {
-				b.Fatal(d, err)
+			if err := store.Take(b.Context(), asks); err != nil || !asks[0].Decision.Allowed {
+				b.Fatal(asks, err)
 			}
 		}
 	})
@@ -41,7 +42,7 @@ func BenchmarkTake(b *testing.B) {
 	plans := []limit.Rule{rules[0], rules[1]}
 	plans[0].Plans = map[string]int64{"free": 1, "pro": limits}
 	plans[1].Plans, plans[1].Limit = map[string]int64{"pro": limits}, 1
-	callers := &limit.Options{User: func(*http.Request) string { return "alice" }, Plan: func(*http.Request) string { return "pro" }}
+	callers := &limit.Options{Caller: limit.Caller[*http.Request]{User: func(*http.Request) string { return "alice" }, Plan: func(*http.Request) string { return "pro" }}}
 	b.Run("policy of plans", func(b *testing.B) {
 		policy := mustPolicy(limit.New(nil, callers), limit.Named("p", plans...))
 		request := limit.Request{Keys: map[string]string{"user": "alice"}, Plan: "pro"}

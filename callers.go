@@ -2,15 +2,86 @@ package limit
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/clientip"
+	"github.com/routelimit/limit/internal/engine"
 	"github.com/routelimit/limit/internal/grammar"
 )
+
+// A Caller says who sends a request. C is the context of a framework: [*http.Request] for
+// [Options].Caller, and *gin.Context for the Caller of ginlimit. A function that is nil
+// there means that of Options. Each is called only if a rule asks for what it returns. An
+// answer is kept for the request and all sets of a limiter on it; "" is asked again by the
+// next set, since authentication may stand between the two. The answers must come from a verified source:
+// a client that can choose its plan or class chooses its limit.
+type Caller[C any] struct {
+	// User returns the user, for [ByUser]: from a context value, a verified token or a
+	// session. "" means that the request has no user.
+	User func(C) string
+
+	// Plan returns the plan of the caller: see [Rule].Plans. "" means no plan. Callers on
+	// a plan that a rule does not name get the Limit of the rule.
+	Plan func(C) string
+
+	// Class returns the class of a request, one of [Options].Classes: see [Rule].Reserve.
+	// "" and any other text mean "default". Waiting requests are served by class.
+	Class func(C) string
+}
+
+// A part is one of the functions of a Caller.
+type part uint8
+
+const (
+	userPart part = iota
+	planPart
+	classPart
+	parts
+)
+
+var partNames = [...]string{userPart: "user", planPart: "plan", classPart: "class"}
+
+func (c *Caller[C]) function(p part) func(C) string {
+	switch p {
+	case userPart:
+		return c.User
+	case planPart:
+		return c.Plan
+	}
+	return c.Class
+}
+
+// parts returns a bit for each part that c has a function for.
+func (c *Caller[C]) parts() (bits uint8) {
+	for p := range parts {
+		if c.function(p) != nil {
+			bits |= 1 << p
+		}
+	}
+	return bits
+}
+
+// who returns a part of the caller, or "".
+func (l *layer) who(p part) string {
+	limiter := l.version.limiter
+	for o := l; o != nil; o = o.outer {
+		if answer := o.known[p]; answer != "" && o.version.limiter == limiter {
+			return answer
+		}
+	}
+	answer, asked := l.framework.caller(p)
+	if ask := limiter.options.Caller.function(p); !asked && ask != nil {
+		answer = ask(l.request)
+	}
+	l.known[p] = strings.TrimSpace(answer)
+	return l.known[p]
+}
 
 // callers is how the rules of a policy distinguish callers.
 type callers struct {
@@ -33,36 +104,16 @@ type callers struct {
 type exemption struct {
 	prefixes     []netip.Prefix
 	users, plans []string
-	classes      uint16       // a bit for each
-	charge       *core.Charge // in place of that of the rule, which it leaves as it is
+	classes      uint16 // a bit for each
 }
 
 func newCallers(l *Limiter, rules []Rule, waits bool) callers {
-	none := make([]int64, len(rules))
-	c := callers{usual: l.termsOf(rules, none), given: new(givenTerms), defaultClass: l.class(grammar.DefaultClass), all: 1<<len(rules) - 1}
-	if len(rules) == core.MaxCharges {
-		c.all = ^uint16(0)
-	}
-	names := make(map[string]bool)
+	c := callers{usual: l.termsOf(rules, make([]int64, len(rules))), plans: l.plansOf(rules), given: new(givenTerms),
+		defaultClass: l.class(grammar.DefaultClass), all: uint16(1<<len(rules) - 1)}
 	exempts, reserves := false, false
 	for i := range rules {
-		for name := range rules[i].Plans {
-			names[name] = true
-		}
 		exempts = exempts || len(rules[i].Exempt) > 0
 		reserves = reserves || len(rules[i].Reserve) > 0
-	}
-	for name := range names {
-		limits := slices.Clone(none)
-		for i := range rules {
-			limits[i] = rules[i].Plans[name]
-		}
-		if c.plans == nil {
-			c.plans = make(map[string]*terms)
-		}
-		t := l.termsOf(rules, limits)
-		t.ownState(rules, name)
-		c.plans[name] = t
 	}
 	c.asksPlan, c.asksClass = c.plans != nil, reserves || waits
 	if exempts {
@@ -94,24 +145,24 @@ func newExemption(l *Limiter, r *Rule) (e exemption) {
 			e.classes |= 1 << l.class(value)
 		}
 	}
-	e.charge = &core.Charge{Rule: r.name() + quotaSuffix + quotaSuffix, Quota: core.Quota{Algorithm: core.FixedWindow, Limit: 1, Window: core.MaxWindow}}
 	return e
 }
 
-// callerProblems returns what a rule needs of the options to distinguish callers of HTTP
-// requests.
+// callerProblems returns which functions of a Caller a rule needs and does not have.
 func (l *Limiter) callerProblems(r *Rule, at place) (list []string) {
 	exempts := func(kind string) bool {
 		return slices.ContainsFunc(r.Exempt, func(entry string) bool { return strings.HasPrefix(entry, kind+" ") })
 	}
-	if (len(r.Plans) > 0 || exempts("plan")) && l.options.Plan == nil {
-		list = append(list, "no plan resolver: set limit.Options.Plan")
-	}
-	if (len(r.Reserve) > 0 || exempts("class")) && l.options.Class == nil {
-		list = append(list, "no class resolver: set limit.Options.Class")
-	}
-	if exempts("user") && !at.user && l.options.User == nil {
-		list = append(list, "no user resolver: set limit.Options.User, or the User of your adapter")
+	values := r.values()
+	needs := [parts]bool{userPart: r.Key.uses(byUser) || values.uses(byUser) || exempts("user"),
+		planPart: len(r.Plans) > 0 || exempts("plan"), classPart: len(r.Reserve) > 0 || exempts("class")}
+	has := at.caller | l.options.Caller.parts()
+	for p, needed := range needs {
+		if needed && has>>p&1 == 0 {
+			name := partNames[p]
+			list = append(list, fmt.Sprintf("no %s resolver: set Caller.%s of limit.Options, or that of your adapter, such as rl.Caller.%[2]s",
+				name, strings.ToUpper(name[:1])+name[1:]))
+		}
 	}
 	return list
 }
@@ -123,22 +174,24 @@ type profile struct {
 	address           netip.Addr
 }
 
-// profile returns that of an HTTP request.
-func (p *version) profile(s *source) (from profile) {
-	options := &p.limiter.options
-	if p.asksPlan && options.Plan != nil {
-		from.plan = options.Plan(s.request)
+// caller fills in what the rules know of the caller.
+func (l *layer) caller(run *engine.Run) error {
+	var from profile
+	p := l.version
+	if p.asksPlan {
+		from.plan = l.who(planPart)
 	}
-	if p.asksClass && options.Class != nil {
-		from.class = options.Class(s.request)
+	if p.asksClass {
+		from.class = l.who(classPart)
 	}
 	if p.exemptsIP {
-		from.address = options.Proxies.ClientIP(s.request)
+		from.address = p.limiter.ClientIP(l.request)
 	}
 	if p.exemptsUser {
-		from.user = strings.TrimSpace(s.framework.user(s.request))
+		from.user = l.who(userPart)
 	}
-	return from
+	l.terms = p.distinguish(run, l.route, &from)
+	return nil
 }
 
 // profile returns that of a request outside HTTP.
@@ -153,82 +206,103 @@ func (r *Request) profile(p *version) profile {
 	return from
 }
 
-// distinguish makes the charges of a request, whose keys are known, those of its caller.
-func (p *version) distinguish(s *scratch, route *route, from profile) {
-	c := &s.caller
-	if t := p.plans[from.plan]; t != nil {
-		c.terms = t
+// distinguish makes a run, whose keys are known, that of a caller, and returns the terms.
+func (p *version) distinguish(run *engine.Run, route *route, from *profile) *terms {
+	t, c := p.usual, &run.Caller
+	if of := p.plans[from.plan]; of != nil {
+		t = of
 	}
+	c.Class = p.defaultClass
 	if from.class != "" {
-		c.class = p.limiter.class(from.class)
+		c.Class = p.limiter.class(from.class)
 	}
 	if p.exemptions != nil {
-		p.exempt(c, &from)
+		p.exempt(c, from)
 	}
 	if p.limiter.options.Override != nil {
-		p.override(s, route)
+		t = p.override(run, route, t)
 	}
-	if s.applied == *c && c.exempt == 0 {
-		return
-	}
-	s.applied = *c
-	for i := range s.charges {
-		charge := &s.charges[i]
-		if c.exempts(i) {
-			key := charge.Key
-			*charge = *p.exemptions[i].charge
-			charge.Key = key
-			continue
-		}
-		charge.Quota, charge.Reserve = c.terms.quotas[i], c.reserve(i)
-		switch name := (*s.of)[i].Rule; {
-		case c.terms.suffixes[i] == "":
-			charge.Rule = name
-		case name == p.names[i]:
-			charge.Rule = c.terms.stored[i]
-		default: // two sets on the route have different rules of this name
-			charge.Rule = name + c.terms.suffixes[i]
-		}
-	}
+	c.Terms = &t.Terms
+	return t
 }
 
 // exempt finds the rules that exempt a caller.
-func (p *version) exempt(c *caller, from *profile) {
+func (p *version) exempt(c *engine.Caller, from *profile) {
 	for i := range p.exemptions {
 		e := &p.exemptions[i]
-		if e.classes>>c.class&1 != 0 || slices.Contains(e.plans, from.plan) || slices.Contains(e.users, from.user) ||
+		if e.classes>>c.Class&1 != 0 || slices.Contains(e.plans, from.plan) || slices.Contains(e.users, from.user) ||
 			slices.ContainsFunc(e.prefixes, func(prefix netip.Prefix) bool { return prefix.Contains(from.address) }) {
-			c.exempt |= 1 << i
+			c.Exempt |= 1 << i
 		}
 	}
 }
 
-// override gives the caller the limits of its keys that have an override.
-func (p *version) override(s *scratch, route *route) {
-	of := givenLimits{terms: s.caller.terms}
-	for i := range s.charges {
-		if s.caller.exempts(i) {
+// override returns the terms of a caller whose keys have an override.
+func (p *version) override(run *engine.Run, route *route, usual *terms) *terms {
+	of := givenLimits{terms: usual}
+	for i := range run.Charges {
+		if run.Caller.Exempts(i) {
 			continue
 		}
-		said := p.limiter.options.Override(route.name, p.names[i], s.charges[i].Key)
+		said := p.limiter.options.Override(route.name, p.names[i], run.Charges[i].Key)
 		if said == 0 {
 			continue
 		}
 		rule := &p.set.rules[i]
-		limit := min(said, rule.algorithm().MaxLimit())
+		limit := min(said, run.Charges[i].Quota.Algorithm.MaxLimit())
 		given := rule.withLimit(limit)
 		quota := given.quota()
 		if quota.Validate() != nil {
 			limit = 0
 		}
 		if limit != said {
-			p.limiter.notices.badOverride(p.limiter.log(), route.name, p.names[i], said, cmp.Or(limit, s.caller.terms.limits[i]))
+			p.limiter.notices.badOverride(p.limiter.log(), route.name, p.names[i], said, cmp.Or(limit, usual.limits[i]))
 		}
 		of.limits[i] = limit
 	}
-	if of.limits != [core.MaxCharges]int64{} {
-		s.caller.terms = p.given.of(p, &of)
+	if of.limits == [core.MaxCharges]int64{} {
+		return usual
 	}
+	return p.given.of(p, &of)
+}
+
+// givenLimits are what [Options].Override returned for the rules of a policy, 0 for
+// nothing, and the terms that they change.
+type givenLimits struct {
+	terms  *terms
+	limits [core.MaxCharges]int64
+}
+
+// givenTerms remembers the terms of callers with overrides: making them takes longer than
+// a decision, and customers with many requests have overrides.
+type givenTerms struct {
+	mu    sync.RWMutex
+	terms map[givenLimits]*terms
+}
+
+// maxGivenTerms is how many are remembered.
+const maxGivenTerms = 1000
+
+func (g *givenTerms) of(p *version, given *givenLimits) *terms {
+	g.mu.RLock()
+	t := g.terms[*given]
+	g.mu.RUnlock()
+	if t != nil {
+		return t
+	}
+	limits := slices.Clone(given.terms.limits)
+	for i := range limits {
+		limits[i] = cmp.Or(given.limits[i], limits[i])
+	}
+	t = p.limiter.termsOf(p.set.rules, limits)
+	t.Variants = given.terms.Variants // buckets keep what is spent
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.terms == nil || len(g.terms) >= maxGivenTerms {
+		g.terms = make(map[givenLimits]*terms)
+	}
+	g.terms[*given] = t
+	return t
 }
 
 // Key returns the key that a rule has for values of [Request].Keys: the one that
@@ -252,14 +326,14 @@ func (p *Policy) Key(rule string, keys map[string]string) (string, error) {
 // appendLimits appends the limits of the rules that refuse a request to its document,
 // where they depend on the caller.
 func (d *Decision) appendLimits(b []byte) []byte {
-	if d.policy == nil || d.policy.plans == nil && d.caller.terms == d.policy.usual {
+	if d.policy == nil || d.policy.plans == nil && d.terms == d.policy.usual {
 		return b
 	}
 	separator := `,"limits":{"`
-	for i := range d.core.Outcomes() {
-		if d.refuses(i) {
+	for i := range d.of.Outcomes() {
+		if d.of.Refuses(i) {
 			b = append(append(append(b, separator...), d.policy.names[i]...), `":`...)
-			b = strconv.AppendInt(b, d.caller.terms.limits[i], 10)
+			b = strconv.AppendInt(b, d.terms.limits[i], 10)
 			separator = `,"`
 		}
 	}

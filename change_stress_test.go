@@ -20,9 +20,7 @@ import (
 func TestChangeOfEverything(t *testing.T) {
 	pick := func(r *http.Request, name string) string { return r.Header.Get(name) }
 	l := New(nil, &Options{
-		User:  func(r *http.Request) string { return pick(r, "User") },
-		Plan:  func(r *http.Request) string { return pick(r, "Plan") },
-		Class: func(r *http.Request) string { return pick(r, "Class") },
+		Caller: Caller[*http.Request]{User: func(r *http.Request) string { return pick(r, "User") }, Plan: func(r *http.Request) string { return pick(r, "Plan") }, Class: func(r *http.Request) string { return pick(r, "Class") }},
 		Override: func(_, _, key string) int64 {
 			if key == "u1" {
 				return rand.Int64N(5) - 1
@@ -70,7 +68,7 @@ func TestChangeOfEverything(t *testing.T) {
 	}
 	stop.Store(true)
 	done.Wait()
-	assert.Zero(t, l.queues.Len())
+	assert.Zero(t, l.engine.Queues.Len())
 	require.NoError(t, l.Change(Named("p", MustParse("c: 2/30s global concurrency").Rules()...)))
 	d, err := mustPolicy(l, declared).Take(t.Context(), Request{Cost: 2})
 	require.NoError(t, err)

@@ -81,8 +81,7 @@ func TestChangeBeforeTheDeclaration(t *testing.T) {
 	assert.ErrorContains(t, err, `policy "login": already has other rules (5/1m per ip, here 6/1m per ip)`)
 	_, err = l.Policy(Named("unknown"))
 	assert.ErrorContains(t, err, "no rules: write at least one")
-	assert.PanicsWithError(t, `limit: policy "only": rule "3/1m per user": no user resolver: set ginlimit.Limiter.User, echolimit.Limiter.User or the User of your adapter to read `+
-		`what authentication put into its context, or limit.Options.User on net/http`, func() { l.Limit(Named("only")) })
+	assert.PanicsWithError(t, `limit: policy "only": rule "3/1m per user": no user resolver: set Caller.User of limit.Options, or that of your adapter, such as rl.Caller.User`, func() { l.Limit(Named("only")) })
 
 	l = New(nil, nil)
 	require.NoError(t, l.Change(Named("fixed", PerIP(time.Minute, 2))))

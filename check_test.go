@@ -3,7 +3,6 @@ package limit_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -24,75 +23,37 @@ import (
 	"github.com/routelimit/limit/stores/refusals"
 )
 
-// TestNoticeOfSeveralMemories has a memory store in environments of one instance and of
+// TestNoticeOfSeveralMemories has a memory store in a program of one instance and of
 // several.
 func TestNoticeOfSeveralMemories(t *testing.T) {
-	const deployment = "web-5d4f9c7b8-x2x7k"
-	for _, test := range []struct {
-		env       []string
-		instances int
-		want      string
-	}{
-		{nil, 0, ""},
-		{nil, 1, ""},
-		{nil, 2, "limit.Options.Instances is 2"},
-		{[]string{"KUBERNETES_SERVICE_HOST", "10.0.0.1", "HOSTNAME", deployment}, 0, "HOSTNAME is " + deployment},
-		{[]string{"KUBERNETES_SERVICE_HOST", "10.0.0.1", "HOSTNAME", deployment}, 1, ""},
-		{[]string{"HOSTNAME", deployment}, 0, ""},
-		{[]string{"KUBERNETES_SERVICE_HOST", "10.0.0.1", "HOSTNAME", "web-1"}, 0, "HOSTNAME is web-1"},
-		{[]string{"KUBERNETES_SERVICE_HOST", "10.0.0.1", "HOSTNAME", "web-0"}, 0, ""},
-		{[]string{"KUBERNETES_SERVICE_HOST", "10.0.0.1", "HOSTNAME", "web"}, 0, ""},
-		{[]string{"KUBERNETES_SERVICE_HOST", "10.0.0.1", "HOSTNAME", "report-29462457-x2x7k"}, 0, ""}, // a CronJob
-		{[]string{"KUBERNETES_SERVICE_HOST", "10.0.0.1", "HOSTNAME", "import-x2x7k"}, 0, ""},          // a Job
-		{[]string{"KUBERNETES_SERVICE_HOST", "10.0.0.1", "HOSTNAME", "my-server-node-house"}, 0, ""},
-		{[]string{"DYNO", "web.1"}, 0, ""},
-		{[]string{"DYNO", "worker.3"}, 0, ""},
-		{[]string{"DYNO", "web.2"}, 0, "DYNO is web.2"},
-		{[]string{"CF_INSTANCE_INDEX", "0"}, 0, ""},
-		{[]string{"CF_INSTANCE_INDEX", "1"}, 0, "CF_INSTANCE_INDEX is 1"},
-		{[]string{"NOMAD_ALLOC_INDEX", "2"}, 0, "NOMAD_ALLOC_INDEX is 2"},
-		{[]string{"K_SERVICE", "web"}, 0, "K_SERVICE is set"},
-		{[]string{"AWS_LAMBDA_FUNCTION_NAME", "web"}, 0, "AWS_LAMBDA_FUNCTION_NAME is set"},
-		{[]string{"FLY_MACHINE_ID", "148e"}, 0, "FLY_MACHINE_ID is set"},
-		{[]string{"WEB_CONCURRENCY", "4"}, 0, ""},
-	} {
-		t.Run(fmt.Sprint(test.env, test.instances), func(t *testing.T) {
-			for _, name := range []string{"KUBERNETES_SERVICE_HOST", "DYNO", "CF_INSTANCE_INDEX", "NOMAD_ALLOC_INDEX",
-				"AWS_LAMBDA_FUNCTION_NAME", "FUNCTIONS_WORKER_RUNTIME", "K_SERVICE", "GAE_INSTANCE", "FLY_MACHINE_ID"} {
-				t.Setenv(name, "")
+	for instances := range 3 {
+		for _, store := range []core.Store{nil, memstore.New(nil)} {
+			book := new(logbook.Book)
+			limiter := limit.New(store, &limit.Options{Log: book.Log(), Instances: instances})
+			h := limiter.Limit(limit.Rules(limit.Global(time.Hour, 1)))(status(http.StatusOK))
+			assert.Empty(t, book.Lines(), "no request has come")
+			err := limiter.Check(t.Context())
+			for range 3 {
+				routed(h, "GET /")
 			}
-			for i := 0; i < len(test.env); i += 2 {
-				t.Setenv(test.env[i], test.env[i+1])
+			lines := book.Lines()
+			if instances < 2 {
+				assert.NoError(t, err)
+				assert.Empty(t, lines)
+				continue
 			}
-			for _, store := range []core.Store{nil, memstore.New(nil)} {
-				book := new(logbook.Book)
-				limiter := limit.New(store, &limit.Options{Log: book.Log(), Instances: test.instances})
-				h := limiter.Limit(limit.Rules(limit.Global(time.Hour, 1)))(status(http.StatusOK))
-				assert.Empty(t, book.Lines(), "no request has come")
-				err := limiter.Check(t.Context())
-				for range 3 {
-					routed(h, "GET /")
-				}
-				lines := book.Lines()
-				if test.want == "" {
-					assert.NoError(t, err)
-					assert.Empty(t, lines)
-					continue
-				}
-				var d *limit.Diagnosis
-				require.ErrorAs(t, err, &d)
-				assert.Equal(t, "LIMIT-112", d.Code)
-				assert.Contains(t, err.Error(), test.want)
-				require.Len(t, lines, 1)
-				assert.Contains(t, lines[0], `level=WARN msg="limit: a check has found a problem" code=LIMIT-112 error="limit: the quotas are in memory`)
-				assert.Contains(t, lines[0], test.want)
+			var d *limit.Diagnosis
+			require.ErrorAs(t, err, &d)
+			assert.Equal(t, "LIMIT-112", d.Code)
+			assert.Contains(t, err.Error(), "limit.Options.Instances is 2")
+			require.Len(t, lines, 1)
+			assert.Contains(t, lines[0], `level=WARN msg="limit: a check has found a problem" code=LIMIT-112 error="limit: the quotas are in memory`)
 
-				limiter = limit.New(store, &limit.Options{Log: book.Log(), Instances: test.instances, Silence: []string{"LIMIT-112"}})
-				require.NoError(t, limiter.Check(t.Context()))
-				routed(limiter.Limit(limit.Rules(limit.Global(time.Hour, 1)))(status(http.StatusOK)), "GET /")
-				assert.Empty(t, book.Lines())
-			}
-		})
+			limiter = limit.New(store, &limit.Options{Log: book.Log(), Instances: instances, Silence: []string{"LIMIT-112"}})
+			require.NoError(t, limiter.Check(t.Context()))
+			routed(limiter.Limit(limit.Rules(limit.Global(time.Hour, 1)))(status(http.StatusOK)), "GET /")
+			assert.Empty(t, book.Lines())
+		}
 	}
 }
 

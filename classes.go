@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/grammar"
 	"github.com/routelimit/limit/internal/notice"
 )
@@ -65,19 +64,4 @@ func (l *Limiter) validate(set RuleSet) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// keptFrom returns how many units of a rule a request leaves to the classes above its
-// own. The reserves are of the usual capacity, and count in proportion to that of the
-// caller. They leave room for one unit of it.
-func keptFrom(above []string, r *Rule, usual, capacity int64) int64 {
-	sum := int64(0)
-	for _, class := range above {
-		sum += r.Reserve[class]
-	}
-	whole, rest := core.MulDiv(sum, capacity, usual)
-	if rest > 0 {
-		whole++
-	}
-	return min(whole, capacity-1)
 }

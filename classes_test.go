@@ -61,7 +61,7 @@ func keysOf(label, value string) map[string]string { return map[string]string{la
 func TestReserveHeaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		class := ""
-		limiter := New(nil, &Options{Class: func(*http.Request) string { return class }})
+		limiter := New(nil, &Options{Caller: Caller[*http.Request]{Class: func(*http.Request) string { return class }}})
 		h := limiter.Limit(MustParse("5/10s global reserve critical 3"))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		for _, row := range []struct {
 			class, remaining string
@@ -235,7 +235,7 @@ func TestWaitOfPlans(t *testing.T) {
 // order is kept, and nothing is left behind.
 func TestWaitOfRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		limiter := New(nil, &Options{Class: func(r *http.Request) string { return r.Header.Get("Class") }})
+		limiter := New(nil, &Options{Caller: Caller[*http.Request]{Class: func(r *http.Request) string { return r.Header.Get("Class") }}})
 		policy := mustPolicy(limiter, Named("p", MustParse("1/1s global refuse wait 1m").rules...))
 		var mu sync.Mutex
 		var order []string
@@ -274,7 +274,7 @@ func TestWaitOfRequests(t *testing.T) {
 		}
 		assert.Equal(t, []string{"first0", "critical0", "critical1", "critical2", "background0", "critical3", "default0", "default1", "default2",
 			"default3", "background1", "background2", "background3"}, order)
-		assert.Zero(t, limiter.queues.Len())
+		assert.Zero(t, limiter.engine.Queues.Len())
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/engine"
 )
 
 // A Decision is the outcome of a policy for one request.
@@ -49,15 +50,13 @@ type Decision struct {
 
 	outcome outcome // of a request that was refused
 
+	of     engine.Decision
 	policy *version
-	caller caller
 	route  *route
-	core   core.Decision
-	keys   keys
+	terms  *terms
 	jitter time.Duration // to add to Retry-After
-	slot   time.Time     // on the clock of this process, if there is a Delay
-	lease  *lease        // what is held until Release; nil if nothing is
-	taken  *taken        // what may be given back; nil if nothing may
+	outer  *layer        // of a decision that DecisionFrom returns
+	loss   *loss         // likewise
 }
 
 // Never is the RetryAfter of a request that costs more than a rule can ever hold, or
@@ -81,28 +80,20 @@ type RuleDecision struct {
 	Exempt     bool          // whether the rule exempts the request: see Rule.Exempt
 }
 
-func newDecision(p *version, r *route, c caller, k keys, decided core.Decision) (d Decision) {
-	d.core, d.caller, d.keys = decided, c, k
-	d.describe(p, r)
-	return d
-}
-
-// describe fills in what follows from the store's decision. A Decision is large:
+// describe fills in what follows from what the engine has decided. A Decision is large:
 // where it is made for each request, it is filled in place.
-func (d *Decision) describe(p *version, r *route) {
-	d.Allowed, d.Mode = d.core.Allowed, d.core.Mode
-	d.At = time.UnixMicro(d.core.At)
-	d.policy, d.route = p, r
+func (d *Decision) describe(p *version, r *route, t *terms) {
+	d.Allowed, d.Mode, d.Waited, d.Latency = d.of.Allowed, d.of.Mode, d.of.Waited, d.of.Latency
+	d.At = time.UnixMicro(d.of.At)
+	d.policy, d.route, d.terms = p, r, t
 	if !d.Allowed {
-		d.RetryAfter = retryAfter(d.core.RetryAfter())
+		d.RetryAfter = retryAfter(d.of.RetryAfter())
 		if jitter := p.limiter.options.Jitter; jitter > 0 {
 			d.jitter = rand.N(jitter + 1)
 		}
 	}
-	if d.core.Delay > 0 {
-		d.Delay = micros(d.core.Delay)
-		d.slot = time.Now().Add(d.Delay)
-	}
+	d.Delay = engine.Micros(d.of.Delay)
+	p.limiter.noticeDecision(d)
 }
 
 // retryAfter returns a time of package core as a duration.
@@ -110,15 +101,7 @@ func retryAfter(n int64) time.Duration {
 	if n == core.Never {
 		return Never
 	}
-	return micros(n)
-}
-
-// micros returns a duration of package core, capped at the longest one.
-func micros(n int64) time.Duration {
-	if n > math.MaxInt64/int64(time.Microsecond) {
-		return math.MaxInt64
-	}
-	return time.Duration(n) * time.Microsecond
+	return engine.Micros(n)
 }
 
 // Policy returns the name of the quotas: the route, or the name given by [Named].
@@ -166,60 +149,69 @@ func (d *Decision) rule(i int) (outcome RuleDecision) {
 
 // fill makes outcome that of rule i.
 func (d *Decision) fill(outcome *RuleDecision, i int) {
-	rule, o := &d.policy.set.rules[i], d.core.Outcomes()[i]
-	if d.caller.exempts(i) {
-		o = core.Outcome{Remaining: d.caller.terms.capacities[i]}
-	}
+	rule, o := &d.policy.set.rules[i], &d.of.Outcomes()[i]
 	// Field by field: a literal would be copied.
 	outcome.Name = d.policy.names[i]
-	outcome.Key = d.keys.at(i)
-	outcome.Limit = d.caller.terms.limits[i]
+	outcome.Key = d.of.Key(i)
+	outcome.Limit = d.terms.limits[i]
 	if outcome.Window = rule.Window; outcome.Window == 0 { // the method copies the rule
 		outcome.Window = rule.window()
 	}
-	outcome.Capacity = d.caller.terms.capacities[i]
+	outcome.Capacity = d.terms.Capacities[i]
 	outcome.Allowed = o.Fits()
-	outcome.Remaining = max(0, o.Remaining-d.caller.reserve(i))
+	outcome.Remaining = d.of.Remaining(i)
 	outcome.RetryAfter = retryAfter(o.RetryAfter)
-	outcome.ResetAfter = micros(o.ResetAfter)
+	outcome.ResetAfter = engine.Micros(o.ResetAfter)
 	outcome.Shadow = d.shadows(i)
 	outcome.Marked = d.marks(i)
-	outcome.Exempt = d.caller.exempts(i)
+	outcome.Exempt = d.of.Caller.Exempts(i)
 }
-
-// keys are those of the charges of a decision. The charges themselves serve other
-// decisions meanwhile. Few keys need no allocation, as the outcomes of package core.
-type keys struct {
-	few  [4]string
-	many *[core.MaxCharges]string
-}
-
-func (k *keys) keep(charges []core.Charge) {
-	to := k.few[:]
-	if len(charges) > len(k.few) {
-		k.many = new([core.MaxCharges]string)
-		to = k.many[:]
-	}
-	for i := range charges {
-		to[i] = charges[i].Key
-	}
-}
-
-func (k *keys) at(rule int) string {
-	if k.many != nil {
-		return k.many[rule]
-	}
-	return k.few[rule]
-}
-
-// refuses reports whether rule i refuses the request.
-func (d *Decision) refuses(i int) bool { return !d.core.Outcomes()[i].Fits() && !d.core.Alone(i) }
 
 // Refusing returns the names of the rules that refuse the request.
 func (d Decision) Refusing() []string {
 	var names []string
-	for i := range d.core.Outcomes() {
-		if d.refuses(i) {
+	for i := range d.of.Outcomes() {
+		if d.of.Refuses(i) {
+			names = append(names, d.policy.names[i])
+		}
+	}
+	return names
+}
+
+// shadows and marks report whether rule i watched without enforcing, and whether it
+// marked the request.
+func (d *Decision) shadows(i int) bool { return d.of.Watches(i) && d.policy.set.rules[i].Shadow != nil }
+
+func (d *Decision) marks(i int) bool {
+	return d.of.Watches(i) && !d.of.Outcomes()[i].Fits() && d.policy.set.rules[i].Shadow == nil
+}
+
+// shown reports whether rule i appears in headers.
+func (d *Decision) shown(i int) bool {
+	rule := &d.policy.set.rules[i]
+	return !rule.Hidden && !rule.noQuota() && !d.shadows(i) && !d.of.Caller.Exempts(i)
+}
+
+// Marked returns the names of the rules that marked the request: those that have a Mark,
+// and had no room for it. From [DecisionFrom], it covers the sets around this one too.
+func (d Decision) Marked() (names []string) {
+	if d.outer != nil {
+		names = d.outer.decision.Marked()
+	}
+	return append(names, d.namesOf((*Decision).marks)...)
+}
+
+// Shadowed returns the names of the shadow rules that would have refused the request.
+func (d Decision) Shadowed() []string {
+	return d.namesOf(func(d *Decision, i int) bool { return d.shadows(i) && !d.of.Outcomes()[i].Fits() })
+}
+
+func (d *Decision) namesOf(rule func(*Decision, int) bool) (names []string) {
+	if d.policy == nil || d.of.Watched == 0 {
+		return nil
+	}
+	for i := range d.of.Outcomes() {
+		if rule(d, i) {
 			names = append(names, d.policy.names[i])
 		}
 	}
@@ -233,7 +225,7 @@ func (d Decision) LogValue() slog.Value {
 	if !d.Allowed {
 		attrs = append(attrs, slog.Any("refusing", d.Refusing()), slog.Duration("retry_after", d.RetryAfter))
 	}
-	if outcome := d.Outcome(); outcome != "admitted" && outcome != "refused" {
+	if outcome := d.Outcome(); outcome != "" && outcome != "admitted" && outcome != "refused" {
 		attrs = append(attrs, slog.String("outcome", outcome))
 	}
 	if marked := d.Marked(); marked != nil {
@@ -246,4 +238,77 @@ func (d Decision) LogValue() slog.Value {
 		attrs = append(attrs, slog.Duration("delay", d.Delay))
 	}
 	return slog.GroupValue(attrs...)
+}
+
+// An outcome is what a caller meets, from the mildest to the strictest.
+type outcome uint8
+
+const (
+	answered outcome = iota // admitted, or refused with an answer
+	degraded
+	redirected
+)
+
+var outcomes = [...]string{degraded: "degraded", redirected: "redirected"}
+
+func (r *Refusal) outcome() outcome {
+	switch {
+	case r.Redirect != "":
+		return redirected
+	case r.Degrade:
+		return degraded
+	}
+	return answered
+}
+
+// strictness orders refusals by what a request meets.
+func (r *Refusal) strictness() int {
+	switch {
+	case r.Redirect != "":
+		return 2
+	case !r.Degrade:
+		return 3
+	case r.Fallback != nil:
+		return 1
+	}
+	return 0
+}
+
+// refusal returns what the request of a refused decision meets, or nil for 429.
+func (d *Decision) refusal() *Refusal {
+	if d.policy == nil || d.policy.refusals == nil || d.Mode == ModeRefused {
+		return nil
+	}
+	var strictest *Refusal
+	for i := range d.of.Outcomes() {
+		r := &d.policy.refusals[i]
+		if d.of.Refuses(i) && (strictest == nil || r.strictness() > strictest.strictness()) {
+			strictest = r
+		}
+	}
+	return strictest
+}
+
+// Outcome returns what the caller met: "admitted", "refused", "redirected",
+// "degraded" or "marked"; "" for the zero Decision. A refused decision of [Policy.Take] or [Adapter.Decide] is
+// "refused", whatever the [Refusal] of its rules.
+func (d Decision) Outcome() string {
+	switch {
+	case d.route == nil:
+		return ""
+	case d.Allowed && d.namesOf((*Decision).marks) != nil:
+		return "marked"
+	case d.Allowed:
+		return "admitted"
+	case d.outcome == answered:
+		return "refused"
+	}
+	return outcomes[d.outcome]
+}
+
+// Degraded reports whether the Degrade of a [Refusal] let the request reach its handler,
+// which should then do less work. From [DecisionFrom], it covers the sets around this one
+// too.
+func (d Decision) Degraded() bool {
+	return d.outcome == degraded || d.outer != nil && d.outer.decision.Degraded()
 }

@@ -69,7 +69,7 @@ var only = []struct {
 	{"internal/grammar", []string{std, "core", "internal/excerpt"}, "the grammar is about text; package limit gives it a meaning"},
 	{"internal/tags", []string{std}, "tags are read for every router"},
 	{"internal/filewatch", []string{std}, "a file that changes knows nothing of what it says"},
-	{"internal/histogram", []string{std}, "durations are counted whatever took them"},
+	{"internal/histogram", []string{std}, "numbers are counted whatever they are of"},
 	{"internal/notice", []string{std}, "a log line knows nothing of requests"},
 	{"internal/response", []string{std}, "a response writer knows nothing of limits"},
 	{"internal/waiting", []string{std, "core"}, "the order of waiters is about decisions, not requests"},
@@ -126,6 +126,7 @@ var never = []struct{ from, to, because string }{
 	{"adapter", ginPath, "an adapter of one framework would build another"},
 	{"adapter", echoPath, "an adapter of one framework would build another"},
 	{"adapter", goRedis, "an adapter knows no store"},
+	{"internal/echoflow", echoPath, "it serves every version of Echo"},
 	{"ginlimit", echoPath, "one framework is enough to build"},
 	{"ginlimit", goRedis, "an adapter knows no store"},
 	{"ginlimit", "stores/redisstore", "an adapter knows no store"},
@@ -152,7 +153,7 @@ var neverDirectly = []struct{ from, to, because string }{
 
 // forTests lists the packages that are made for tests. The others must not
 // bring package testing, and its flags, into the programs of users.
-var forTests = []string{"stores/storetest", "adapter/adaptertest", "internal/faultproxy", "internal/fuzzloop", "internal/redistest", "internal/routetest"}
+var forTests = []string{"stores/storetest", "adapter/adaptertest", "internal/faultproxy", "internal/race", "internal/redistest", "internal/routetest"}
 
 // TestArrows checks which packages stand on which.
 func TestArrows(t *testing.T) {

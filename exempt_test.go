@@ -40,7 +40,7 @@ func TestExempt(t *testing.T) {
 	} {
 		store := &storeCalls{Store: memstore.New(nil)}
 		var last limit.Decision
-		limiter := limit.New(store, &limit.Options{User: header("User"), Plan: header("Plan"), Class: header("Class"),
+		limiter := limit.New(store, &limit.Options{Caller: limit.Caller[*http.Request]{User: header("User"), Plan: header("Plan"), Class: header("Class")},
 			Proxies: limit.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}},
 			Observe: func(_ *http.Request, d limit.Decision, _ error) { last = d }})
 		h := limiter.Limit(limit.MustParse("1/1h per ip exempt ip 10.0.0.0/8 exempt ip 2001:db8::/32 exempt user root; " +
@@ -110,7 +110,7 @@ func TestExemptAlgorithms(t *testing.T) {
 func TestExemptSettle(t *testing.T) {
 	rules := limit.MustParse("bad: 2/1h global ban 1h exempt user root; few: 100/1h global").Rules()
 	rules[0].Settle = limit.OnStatus(http.StatusUnauthorized)
-	limiter := limit.New(nil, &limit.Options{User: header("User")})
+	limiter := limit.New(nil, &limit.Options{Caller: limit.Caller[*http.Request]{User: header("User")}})
 	h := limiter.Limit(limit.Named("login", rules...))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
 	send := func(user string) int {
 		r := httptest.NewRequest("GET", "/", nil)

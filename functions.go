@@ -136,3 +136,23 @@ func (r *Rule) otherFunction(here *Rule) string {
 	}
 	return ""
 }
+
+// OnStatus returns a settlement for [Rule].Settle: only requests that are answered
+// with one of the statuses count, such as failed attempts to log in. They count what
+// they were charged. Until a request is answered it counts too, so that many attempts
+// at once do not slip through: set the Limit above the number of good requests of a
+// key in flight. For a [Ban] an answer is at least one strike, and a request that is
+// not answered is none: put a rule beside it that bounds attempts at once. OnStatus
+// panics without a status, and on a number that is no final status.
+func OnStatus(statuses ...int) (s Settlement) {
+	if len(statuses) == 0 {
+		panic("limit: OnStatus without a status never counts: write at least one, such as http.StatusUnauthorized")
+	}
+	for _, status := range statuses {
+		if status < minStatus || status > maxStatus {
+			panic(fmt.Sprintf("limit: OnStatus(%d): write statuses from %d to %d", status, minStatus, maxStatus))
+		}
+		s.add(status)
+	}
+	return s
+}

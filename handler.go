@@ -1,10 +1,12 @@
 package limit
 
 import (
+	"fmt"
 	"net/http"
 	"reflect"
 
 	"github.com/routelimit/limit/internal/response"
+	"github.com/routelimit/limit/internal/tags"
 )
 
 // Handler returns a handler for one route, which calls next with the requests
@@ -13,7 +15,7 @@ import (
 //	mux.Handle("POST /update", policy.Handler(update))
 //
 // Unless the set is [Named], the pattern of the route names its quotas. Handler
-// panics if a rule by user has no [Options].User, and if one set made by [Rules]
+// panics if a rule by user has no [Options].Caller, and if one set made by [Rules]
 // would cover several routes: if next is a ServeMux, or at the second call. It
 // calls next after the wait of a [Queue], and releases what the request holds when
 // next returns or panics.
@@ -87,8 +89,32 @@ func (p *Policy) handler(next http.Handler, adapter *Adapter[exchange]) http.Han
 			e.recorder = response.Record(w)
 			e.w = e.recorder.Writer()
 		}
-		_ = adapter.serve(v, w, r, e) // a ServeMux has no log of errors
+		_ = adapter.serve(v, w, r, e, Request{}) // a ServeMux has no log of errors
 	})
+}
+
+// Serve serves a request like the handler of [Policy.Handler], for a handler that knows
+// more than the request says, such as one that has read the body:
+//
+//	policy.Serve(w, r, limit.Request{Cost: tokens, Keys: map[string]string{"model": m}}, next)
+//
+// Keys, Cost and Costs of the given request come before what the rules would take from the
+// HTTP request; Plan, Class and UpTo are not for it. Next is called if the rules admit the
+// request, and otherwise the request is answered: headers, waits, leases and settlements
+// are those of the handler. The error says what is wrong with the given request; then
+// nothing has been done.
+func (p *Policy) Serve(w http.ResponseWriter, r *http.Request, given Request, next http.Handler) error {
+	v := p.current.Load()
+	if err := v.checkGiven(&given); err != nil {
+		return err
+	}
+	e := exchange{w: w, r: r, next: next}
+	if v.settles && response.RecorderOf(r.Context(), w) == nil {
+		e.recorder = response.Record(w)
+		e.w = e.recorder.Writer()
+	}
+	_ = onRoute.serve(v, w, r, e, given)
+	return nil
 }
 
 func (e exchange) route() (method, pattern string) { return "", e.r.Pattern }
@@ -102,4 +128,92 @@ func (e exchange) record() *response.Recorder { return e.recorder }
 func (e exchange) serve(r *http.Request) (status int, err error) {
 	e.next.ServeHTTP(e.w, r)
 	return http.StatusOK, nil
+}
+
+// Mount registers the handlers in the fields of a struct on mux, by their tags:
+//
+//	type API struct {
+//		Update http.HandlerFunc `route:"POST /update" limit:"5/2s per ip; 1000/1m global"`
+//		Login  http.HandlerFunc `route:"POST /login" limit:"5/1m per ip" policy:"login"`
+//		User   http.HandlerFunc `route:"GET /users/{id}" limit:"10/1s per path id"`
+//		Health http.HandlerFunc `route:"GET /health" limit:"-"`
+//	}
+//
+// The route tag is a method and a path, as mux writes it. The limit tag has rules
+// in the text grammar of [Parse], or "-" for a route without limits. It is
+// required, so that a forgotten tag does not leave a route without limits. The
+// policy tag is the name of a [Named] set. A handler is an [http.Handler] or a
+// func(http.ResponseWriter, *http.Request). Fields of embedded structs count too.
+// Mount ignores fields that have neither a route nor a limit tag.
+//
+// If anything is wrong with the struct, Mount returns an error that lists
+// everything that is wrong, and registers nothing. It panics if a route conflicts
+// with one that mux already has, as [http.ServeMux.Handle] does.
+func (l *Limiter) Mount(mux *http.ServeMux, api any) error {
+	fields, err := tags.Read(api)
+	if err != nil {
+		return err
+	}
+	trial := http.NewServeMux()
+	tried := make(map[string]bool)
+	handlers := make([]http.Handler, len(fields))
+	for i, f := range fields {
+		switch h := f.Handler.(type) {
+		case nil: // an error of tags
+		case http.Handler:
+			handlers[i] = h
+		case func(http.ResponseWriter, *http.Request):
+			handlers[i] = http.HandlerFunc(h)
+		default:
+			f.Add(fmt.Errorf("limit: %T is not a handler: write an http.Handler or a func(http.ResponseWriter, *http.Request)", h))
+		}
+		if f.Limited {
+			handlers[i] = l.mounted(f, handlers[i])
+		}
+		if pattern := f.Method + " " + f.Path; f.Path != "" && !tried[pattern] {
+			tried[pattern] = true
+			f.Add(register(trial, pattern))
+		}
+	}
+	if err := tags.Join(fields); err != nil {
+		return err
+	}
+	for i, f := range fields {
+		mux.Handle(f.Method+" "+f.Path, handlers[i])
+	}
+	return nil
+}
+
+// mounted returns a handler that limits next by the rules of a field. It adds to
+// f what is wrong with the rules.
+func (l *Limiter) mounted(f *tags.Field, next http.Handler) http.Handler {
+	var rules RuleSet
+	if f.Named {
+		rules = Named(f.Policy)
+	}
+	if err := rules.UnmarshalText([]byte(f.Limit)); err != nil {
+		f.Add(err)
+		return nil
+	}
+	var at place
+	if f.Path != "" {
+		at.pattern = f.Method + " " + f.Path
+	}
+	p, err := l.policy(rules, &at)
+	f.Add(err)
+	if err != nil || next == nil {
+		return nil
+	}
+	return p.Handler(next)
+}
+
+// register registers a pattern, and returns the panic of mux as an error.
+func register(mux *http.ServeMux, pattern string) (err error) {
+	defer func() {
+		if problem := recover(); problem != nil {
+			err = fmt.Errorf("limit: route %q: %v", pattern, problem)
+		}
+	}()
+	mux.Handle(pattern, http.NotFoundHandler())
+	return nil
 }

@@ -404,7 +404,7 @@ func TestInvalidRules(t *testing.T) {
 	for _, problem := range []string{
 		"write at least 1ms (the window comes first, then the limit)",
 		"limit 0: write at least 1",
-		"no user resolver: set ginlimit.Limiter.User, echolimit.Limiter.User",
+		"no user resolver: set Caller.User of limit.Options",
 		"write which requests share the quota, such as Key: limit.ByIP",
 		`name "no key"`,
 	} {

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/routelimit/limit/internal/engine"
 )
 
 // Headers says which headers tell clients of their quotas. Values combine:
@@ -43,7 +45,7 @@ const (
 // add their members to the same fields.
 func setHeaders(h http.Header, d *Decision) {
 	style := d.policy.limiter.options.Headers
-	draft := (style == 0 || style&Draft11 != 0) && d.caller.terms.header != ""
+	draft := (style == 0 || style&Draft11 != 0) && d.terms.header != ""
 	refused := !d.Allowed && d.outcome != degraded
 	retry := refused && d.RetryAfter != Never
 
@@ -60,8 +62,8 @@ func setHeaders(h http.Header, d *Decision) {
 	text := string(b)
 	values := new([4]string)
 	if draft {
-		values[0], values[1] = d.caller.terms.header, text[:end]
-		if watch := d.policy.watch; watch != nil && watch.hides || d.caller.exempt != 0 {
+		values[0], values[1] = d.terms.header, text[:end]
+		if d.policy.hides || d.of.Caller.Exempt != 0 {
 			values[0], values[1] = d.shownFields()
 		}
 	}
@@ -90,7 +92,7 @@ func setHeaders(h http.Header, d *Decision) {
 		}
 		reset := r.ResetAfter
 		if style&XRateLimitUnix != 0 {
-			reset += time.Duration(d.core.At) * time.Microsecond
+			reset += time.Duration(d.of.At) * time.Microsecond
 		}
 		h.Set("X-RateLimit-Limit", strconv.FormatInt(r.Capacity, 10))
 		h.Set("X-RateLimit-Remaining", strconv.FormatInt(r.Remaining, 10))
@@ -117,7 +119,7 @@ func setUndecidedHeaders(h http.Header) {
 // the smallest share left. It is not ok if no rule appears in headers.
 func (d *Decision) nearest() (nearest RuleDecision, ok bool) {
 	share := func(r *RuleDecision) float64 { return float64(r.Remaining) / float64(r.Capacity) }
-	for i := range d.core.Outcomes() {
+	for i := range d.of.Outcomes() {
 		r := d.rule(i)
 		if d.shown(i) && (!ok || r.RetryAfter > nearest.RetryAfter ||
 			r.RetryAfter == nearest.RetryAfter && share(&r) < share(&nearest)) {
@@ -171,18 +173,56 @@ func rateLimitMembers(rules []Rule) []string {
 // appendRateLimit appends the RateLimit of a decision: for each rule what is left,
 // and the seconds until there is more.
 func appendRateLimit(b []byte, d *Decision) []byte {
-	for i, o := range d.core.Outcomes() {
+	for i, o := range d.of.Outcomes() {
 		if d.policy.members[i] == "" {
 			continue
 		}
 		b = append(b, d.policy.members[i]...)
-		b = strconv.AppendInt(b, max(0, o.Remaining-d.caller.reserve(i)), 10)
+		b = strconv.AppendInt(b, d.of.Remaining(i), 10)
 		if t := max(o.MoreAfter, o.RetryAfter); t > 0 {
 			b = append(b, ";t="...)
-			b = strconv.AppendInt(b, seconds(micros(t)), 10)
+			b = strconv.AppendInt(b, seconds(engine.Micros(t)), 10)
 		}
 	}
 	return b
+}
+
+// shownFields returns RateLimit-Policy and RateLimit of the rules that appear in headers,
+// or "".
+func (d *Decision) shownFields() (policy, state string) {
+	for i, o := range d.of.Outcomes() {
+		if !d.shown(i) {
+			continue
+		}
+		if policy != "" {
+			policy, state = policy+", ", state+", "
+		}
+		policy += d.terms.members[i]
+		state += `"` + d.policy.names[i] + `";r=` + strconv.FormatInt(d.of.Remaining(i), 10)
+		if t := max(o.MoreAfter, o.RetryAfter); t > 0 {
+			state += ";t=" + strconv.FormatInt(seconds(engine.Micros(t)), 10)
+		}
+	}
+	return policy, state
+}
+
+// The header of marked requests, as net/http spells it.
+const headerMarked = "Ratelimit-Marked"
+
+// setMarks tells the client which rules marked an admitted request.
+func (d *Decision) setMarks(h http.Header) {
+	field := ""
+	for i := range d.of.Outcomes() {
+		if d.marks(i) && !d.policy.set.rules[i].Hidden {
+			if field != "" {
+				field += ", "
+			}
+			field += d.policy.names[i]
+		}
+	}
+	if field != "" && d.policy.limiter.options.Headers != NoHeaders {
+		h[headerMarked] = append(h[headerMarked], field)
+	}
 }
 
 // retrySeconds returns the Retry-After of a refusal, which is the same each time it

@@ -54,7 +54,7 @@ var (
 	ByIP = KeyResolver{kind: byIP, label: "ip"}
 
 	// ByUser resolves the user, by the User function of the adapter or
-	// [Options].User.
+	// [Options].Caller.
 	ByUser = KeyResolver{kind: byUser, label: "user"}
 )
 

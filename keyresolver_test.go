@@ -11,8 +11,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/routelimit/limit/internal/fuzzloop"
 )
 
 // A seen is a request as a framework sees it.
@@ -26,9 +24,9 @@ func resolve(k KeyResolver, s *seen, options Options) string {
 	return k.resolve(s.source(options).value)
 }
 
-func (s *seen) source(options Options) *source {
+func (s *seen) source(options Options) *layer {
 	l := &Limiter{options: options}
-	return &source{limiter: l, request: s.request, framework: s.call(l, s.request)}
+	return &layer{version: &version{Policy: &Policy{limiter: l}}, request: s.request, framework: s.call(l, s.request)}
 }
 
 // request returns one from 203.0.113.9, with headers as "Name: value".
@@ -57,7 +55,7 @@ func hashed(s string) string {
 
 func TestResolve(t *testing.T) {
 	agent := By("agent", (*http.Request).UserAgent)
-	alice := Options{User: func(*http.Request) string { return "alice" }}
+	alice := Options{Caller: Caller[*http.Request]{User: func(*http.Request) string { return "alice" }}}
 	megabyte := long(1 << 20)
 	withPath := request("/")
 	withPath.request.SetPathValue("id", "42")
@@ -65,7 +63,7 @@ func TestResolve(t *testing.T) {
 	ginPath.request.SetPathValue("id", "42")
 	ginPath.PathValue = func(_ *http.Request, name string) string { return name + "=7" }
 	ginUser := request("/")
-	ginUser.User = func(*http.Request) string { return "bob" }
+	ginUser.Caller.User = func(*http.Request) string { return "bob" }
 	socket := request("/")
 	socket.request.RemoteAddr = "@"
 
@@ -115,8 +113,8 @@ func TestResolve(t *testing.T) {
 
 		// A user that is named like an address is not that address.
 		{FirstOf(ByUser, ByIP), request("/"), Options{}, "1=203.0.113.9"},
-		{FirstOf(ByUser, ByIP), request("/"), Options{User: func(*http.Request) string { return "203.0.113.9" }}, "0=203.0.113.9"},
-		{FirstOf(ByUser, ByIP), request("/"), Options{User: func(*http.Request) string { return " " }}, "1=203.0.113.9"},
+		{FirstOf(ByUser, ByIP), request("/"), Options{Caller: Caller[*http.Request]{User: func(*http.Request) string { return "203.0.113.9" }}}, "0=203.0.113.9"},
+		{FirstOf(ByUser, ByIP), request("/"), Options{Caller: Caller[*http.Request]{User: func(*http.Request) string { return " " }}}, "1=203.0.113.9"},
 		{FirstOf(ByUser, ByIP), socket, Options{}, ""},
 		{FirstOf(agent, ByUser), request("/", "User-Agent: 1=alice"), alice, "0=1=alice"},
 		{FirstOf(FirstOf(agent, ByUser), ByIP), request("/"), alice, "0=1=alice"},
@@ -166,8 +164,7 @@ func TestJoinedIsInjective(t *testing.T) {
 
 // FuzzKeyInjective says that two requests that differ in a value never share a
 // quota by it, whatever clients write.
-func FuzzKeyInjective(t *testing.F) {
-	f := fuzzloop.New(t)
+func FuzzKeyInjective(f *testing.F) {
 	f.Add("a", "b:c", "x", "a:b", "c", "x")
 	f.Add("", "a", "", "a", "", "")
 	f.Add("0=a", "", "", "", "a", "")

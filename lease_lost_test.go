@@ -30,13 +30,6 @@ func closed(lost <-chan struct{}) bool {
 	}
 }
 
-// endOf returns when what d holds is lost unless it is renewed.
-func endOf(d Decision) time.Time {
-	d.lease.renewals.mu.Lock()
-	defer d.lease.renewals.mu.Unlock()
-	return d.lease.end()
-}
-
 // losing decides requests of twoAtOnce, and remembers of which a loss was observed.
 type losing struct {
 	*watched
@@ -77,7 +70,7 @@ func TestLostByReset(t *testing.T) {
 		first, second := l.hold(t), l.hold(t)
 		time.Sleep(1500 * time.Millisecond)
 		require.False(t, closed(first.Lost()))
-		require.NoError(t, l.policy.limiter.store.Reset(t.Context(), "two", "global-concurrency", ""))
+		require.NoError(t, l.policy.limiter.engine.Store.Reset(t.Context(), []core.Charge{{Policy: "two", Rule: "global-concurrency"}}))
 		third := l.hold(t)
 		time.Sleep(500 * time.Millisecond)
 		assert.True(t, closed(first.Lost()) && closed(second.Lost()))
@@ -109,7 +102,7 @@ func TestLostOutOfReach(t *testing.T) {
 		d := l.hold(t)
 		time.Sleep(2500 * time.Millisecond)
 		l.fail(true)
-		time.Sleep(time.Until(endOf(d)) - 1)
+		time.Sleep(time.Until(l.last.Add(3*time.Second)) - 1)
 		assert.False(t, closed(d.Lost()), "it may be held still")
 		time.Sleep(time.Nanosecond)
 		assert.True(t, closed(d.Lost()), "3 s after the last renewal")
@@ -143,28 +136,6 @@ func TestLostWhileHanging(t *testing.T) {
 	})
 }
 
-// TestLostByPause has a process stand still for longer than a lease lives. When it
-// goes on, either its timer comes first or the end of its request.
-func TestLostByPause(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLosing(memstore.New(nil))
-		for i, first := range []string{"timer", "release"} {
-			d := l.hold(t)
-			d.lease.renewals.timer.Stop()
-			time.Sleep(9 * time.Second)
-			assert.False(t, closed(d.Lost()))
-			if first == "timer" {
-				d.lease.renewals.timer.Reset(0)
-				assert.True(t, closed(d.Lost()))
-			}
-			d.Release()
-			assert.True(t, closed(d.Lost()))
-			require.Len(t, l.observed, i+1, first)
-		}
-		assert.ErrorContains(t, l.observed[1], "not renewed for 3s")
-	})
-}
-
 // TestLostOfSeveral loses one of two leases: the other is renewed on.
 func TestLostOfSeveral(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -172,7 +143,7 @@ func TestLostOfSeveral(t *testing.T) {
 			Rule{Name: "b", Key: Everyone, Limit: 1, Window: 30 * time.Second, Algorithm: Concurrency{}})
 		limiter := New(nil, nil)
 		d := hold(t, limiter, rules)
-		require.NoError(t, limiter.store.Reset(t.Context(), "two", "b", ""))
+		require.NoError(t, limiter.engine.Store.Reset(t.Context(), []core.Charge{{Policy: "two", Rule: "b"}}))
 		time.Sleep(time.Second)
 		assert.True(t, closed(d.Lost()))
 		time.Sleep(time.Minute)
@@ -198,10 +169,8 @@ func TestNothingToLose(t *testing.T) {
 	counted := hold(t, New(nil, nil), Named("none", Global(time.Hour, 10)))
 	for _, d := range []Decision{{}, refused, peeked, free, counted} {
 		assert.Nil(t, d.Lost())
-		r := httptest.NewRequest("GET", "/", nil)
-		assert.Same(t, r, d.lossContext(r))
 	}
-	assert.Nil(t, Lost(t.Context()))
+	assert.Nil(t, DecisionFrom(t.Context()).Lost())
 	first.Release()
 	second.Release()
 }
@@ -214,9 +183,11 @@ func TestLostToHandler(t *testing.T) {
 			limiter := New(nil, nil)
 			outer := Named("outer", Rule{Name: "r", Key: Everyone, Limit: 1, Window: 3 * time.Second, Algorithm: Concurrency{}})
 			inner := Named("inner", Rule{Name: "r", Key: Everyone, Limit: 1, Window: 3 * time.Second, Algorithm: Concurrency{}})
-			reset := func(rules RuleSet) { require.NoError(t, limiter.store.Reset(t.Context(), rules.name, "r", "")) }
+			reset := func(rules RuleSet) {
+				require.NoError(t, limiter.engine.Store.Reset(t.Context(), []core.Charge{{Policy: rules.name, Rule: "r"}}))
+			}
 			handler := limiter.Limit(inner)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				lost := Lost(r.Context())
+				lost := DecisionFrom(r.Context()).Lost()
 				switch lose {
 				case "outer":
 					reset(outer)
@@ -231,14 +202,13 @@ func TestLostToHandler(t *testing.T) {
 				}
 			}))
 			if lose == "early" {
-				r := httptest.NewRequest("GET", "/", nil)
-				d := hold(t, limiter, outer)
-				reset(outer)
-				time.Sleep(time.Second)
-				require.True(t, closed(d.Lost()))
-				handler.ServeHTTP(httptest.NewRecorder(), d.lossContext(r))
-				d.Release()
-				return
+				inside := handler
+				handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					reset(outer)
+					time.Sleep(time.Second)
+					require.True(t, closed(DecisionFrom(r.Context()).Lost()))
+					inside.ServeHTTP(w, r)
+				})
 			}
 			limiter.Limit(outer)(handler).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
 		})
@@ -249,6 +219,7 @@ func TestLostToHandler(t *testing.T) {
 type cut struct {
 	core.Store
 	down atomic.Bool
+	last time.Time // when leases were taken or renewed last
 }
 
 func (c *cut) check() error {
@@ -258,16 +229,23 @@ func (c *cut) check() error {
 	return nil
 }
 
-func (c *cut) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
-	return try(c, func() (core.Decision, error) { return c.Store.Take(ctx, policy, charges) })
+func (c *cut) Take(ctx context.Context, asks []core.Ask) error {
+	_, err := try(c, func() (struct{}, error) {
+		c.last = time.Now()
+		return struct{}{}, c.Store.Take(ctx, asks)
+	})
+	return err
 }
 
-func (c *cut) Renew(ctx context.Context, policy string, charges []core.Charge) ([]bool, error) {
-	return try(c, func() ([]bool, error) { return c.Store.Renew(ctx, policy, charges) })
+func (c *cut) Renew(ctx context.Context, charges []core.Charge) ([]bool, error) {
+	return try(c, func() ([]bool, error) {
+		c.last = time.Now()
+		return c.Store.Renew(ctx, charges)
+	})
 }
 
-func (c *cut) Release(ctx context.Context, policy string, charges []core.Charge) error {
-	return errors.Join(c.check(), c.Store.Release(ctx, policy, charges))
+func (c *cut) Release(ctx context.Context, charges []core.Charge) error {
+	return errors.Join(c.check(), c.Store.Release(ctx, charges))
 }
 
 func try[T any](c *cut, call func() (T, error)) (result T, err error) {
@@ -293,7 +271,7 @@ func TestLostBehindGuards(t *testing.T) {
 			d := hold(t, limiter, one)
 			time.Sleep(1500 * time.Millisecond)
 			link.down.Store(true)
-			time.Sleep(time.Until(endOf(d)) - time.Microsecond)
+			time.Sleep(time.Until(link.last.Add(3*time.Second)) - time.Microsecond)
 			require.False(t, closed(d.Lost()))
 			if instances == 2 {
 				other := hold(t, instance(shared), one)

@@ -41,29 +41,23 @@ import (
 	"time"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/engine"
 	"github.com/routelimit/limit/internal/grammar"
 	"github.com/routelimit/limit/internal/notice"
-	"github.com/routelimit/limit/internal/waiting"
 	"github.com/routelimit/limit/stores/guard"
 	"github.com/routelimit/limit/stores/memstore"
-	"github.com/routelimit/limit/stores/prefetch"
 	"github.com/routelimit/limit/stores/refusals"
 )
 
 // A Limiter keeps the quotas of policies in one store. Make it with [New], once
 // for a program. It is safe for concurrent use.
 type Limiter struct {
-	store     core.Store
-	inMemory  bool // whether the store is that of package memstore
+	engine    engine.Engine
 	options   Options
 	lines     notice.Log
-	queues    waiting.Queues
 	notices   notices
-	versions  atomic.Uint64               // of policies, so far
+	made      atomic.Uint64               // routes, so far
 	observers atomic.Pointer[[]*observer] // nil if nothing observes: see Observe
-	traces    atomic.Int32                // requests left to trace on any route: see version.trace
-
-	reserved, settled atomic.Int64 // see Stats
 
 	mu      sync.Mutex
 	named   map[string]*Policy       // that were declared
@@ -73,18 +67,9 @@ type Limiter struct {
 
 // Options configures a [Limiter]. The zero Options is ready to use.
 type Options struct {
-	// User returns the user of a request, for [ByUser]: from a context value, a
-	// verified token or a session. "" means that the request has no user. A rule
-	// by user is an error at declaration if neither this field nor the User field
-	// of the adapter is set.
-	User func(*http.Request) string
-
-	// Plan returns the plan of the caller: see [Rule].Plans. "" means no plan. Callers on
-	// a plan that a rule does not name get the Limit of the rule. Each policy with plans
-	// calls Plan once for a request, so it must be fast. The plan must come from a
-	// verified source: a client that can choose its plan chooses its limit. On Gin and
-	// Echo, have authentication put it into the context of the *http.Request.
-	Plan func(*http.Request) string
+	// Caller says who sends a request: its user, its plan and its class. A rule by user is
+	// an error at declaration if neither Caller.User nor that of the adapter is set.
+	Caller Caller[*http.Request]
 
 	// Override returns the limit of one key of a rule. It replaces the limit of the plan
 	// and that of the rule; 0 means no override. The policy and the rule are named as in
@@ -92,12 +77,6 @@ type Options struct {
 	// calls Override, outside HTTP too, so it must answer from memory. Package overrides
 	// shares overrides between instances.
 	Override func(policy, rule, key string) int64
-
-	// Class returns the class of a request, one of Classes: see [Rule].Reserve. "" and
-	// any other text mean "default". Waiting requests are served by class. Each policy
-	// that uses classes calls Class once for a request. The class must come from a
-	// verified source: clients would choose the highest.
-	Class func(*http.Request) string
 
 	// Classes lists the classes, from the highest to the lowest: at most 16, and
 	// "default" must be one of them. Nil means critical, default and background.
@@ -204,15 +183,15 @@ const (
 
 // ErrUndecided is wrapped by the errors of requests that could not be decided:
 // the store failed, or a Cost was negative.
-var ErrUndecided = errors.New("limit: could not decide")
+var ErrUndecided = engine.ErrUndecided
 
 // New returns a Limiter that keeps its quotas in store. A nil store means a
 // memory store, which only this process uses. Nil options mean the zero Options.
 //
 // A store other than memory can fail, and costs a round trip. New puts a guard
 // and a memory of refusals around it, unless they are there already: see packages
-// guard and refusals. A store of package prefetch is used as it is, since it goes
-// around both.
+// guard and refusals. A store that has a guard inside says so by a method Guarded() bool,
+// as one of package prefetch does, and is used as it is.
 //
 // New panics if the options are invalid.
 func New(store core.Store, options *Options) *Limiter {
@@ -231,12 +210,11 @@ func New(store core.Store, options *Options) *Limiter {
 	if l.options.Observe != nil {
 		l.Observe(l.options.Observe)
 	}
-	l.queues.Requests = cmp.Or(l.options.Waiters, defaultTotalWaiters)
-	l.queues.Polls = min(mostPolls, allPolls/max(1, l.options.Instances))
-	l.store = decorated(store, &l.options)
-	_, l.inMemory = l.store.(*memstore.Store)
+	l.engine.Queues.Requests = cmp.Or(l.options.Waiters, defaultTotalWaiters)
+	l.engine.Queues.Polls = min(mostPolls, allPolls/max(1, l.options.Instances))
+	l.engine.Store = decorated(store, &l.options)
+	_, l.engine.InMemory = l.engine.Store.(*memstore.Store)
 	l.notices.look.Store(lookAtStore)
-	l.notices.limiterPerRequest(l.log())
 	return l
 }
 
@@ -272,6 +250,12 @@ func decorated(store core.Store, o *Options) core.Store {
 	if v := reflect.ValueOf(store); v.Kind() == reflect.Pointer && v.IsNil() {
 		panic(fmt.Sprintf("limit: the store is a nil %T: write nil for a memory store, or make the store with its New", store))
 	}
+	if s, ok := store.(interface{ Guarded() bool }); ok && s.Guarded() {
+		if o.Instances != 0 || o.MaxKeys != 0 {
+			panic("limit: Instances and MaxKeys have no effect on your own guard: set them in guard.Options")
+		}
+		return store
+	}
 	switch store.(type) {
 	case nil:
 		return memstore.New(&memstore.Options{MaxKeys: o.MaxKeys})
@@ -280,7 +264,7 @@ func decorated(store core.Store, o *Options) core.Store {
 			panic("limit: MaxKeys has no effect on your own memory store: set memstore.Options.MaxKeys")
 		}
 		return store
-	case *guard.Store, *refusals.Store, *prefetch.Store:
+	case *guard.Store, *refusals.Store:
 		if o.Instances != 0 || o.MaxKeys != 0 {
 			panic("limit: Instances and MaxKeys have no effect on your own guard: set them in guard.Options")
 		}
@@ -288,8 +272,7 @@ func decorated(store core.Store, o *Options) core.Store {
 		log := (&notice.Log{To: o.Log, Silenced: o.Silence}).Logger()
 		store = guard.New(store, &guard.Options{Instances: o.Instances, MaxKeys: o.MaxKeys, Log: log})
 	}
-	switch store.(type) {
-	case *refusals.Store, *prefetch.Store: // prefetch is outermost
+	if _, ok := store.(*refusals.Store); ok {
 		return store
 	}
 	return refusals.New(store)

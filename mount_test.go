@@ -47,7 +47,7 @@ func newSampleAPI() sampleAPI {
 
 func TestMount(t *testing.T) {
 	api := newSampleAPI()
-	limiter := New(nil, &Options{User: func(r *http.Request) string { return r.Header.Get("User") }})
+	limiter := New(nil, &Options{Caller: Caller[*http.Request]{User: func(r *http.Request) string { return r.Header.Get("User") }}})
 	mux := http.NewServeMux()
 	require.NoError(t, limiter.Mount(mux, &api))
 

@@ -2,15 +2,12 @@ package limit
 
 import (
 	"cmp"
-	"context"
-	"math/rand/v2"
 	"net/http"
-	"runtime"
 	"slices"
 	"sync/atomic"
 	"time"
 
-	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/engine"
 	"github.com/routelimit/limit/internal/notice"
 )
 
@@ -112,10 +109,11 @@ var forwardingHeaders = []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip", "C
 
 // noticeProxies warns if a request has a forwarding header and its peer is not
 // trusted, or comes from a trusted proxy that names no client.
-func (l *Limiter) noticeProxies(r *http.Request) {
+func (of *layer) noticeProxies() (decided bool) {
+	l, r := of.version.limiter, of.request
 	p, n := &l.options.Proxies, &l.notices
 	if n.untrusted.Load() && n.silentProxy.Load() || len(p.Trusted) == 0 && p.Hops > 0 {
-		return
+		return false
 	}
 	if len(p.Trusted) > 0 && p.trusts(r.RemoteAddr) {
 		header := cmp.Or(p.Header, "X-Forwarded-For")
@@ -123,10 +121,10 @@ func (l *Limiter) noticeProxies(r *http.Request) {
 			notice.Write(l.log(), notice.SilentProxy, "limit: a trusted proxy sent no client address: its clients share the quota of its own "+
 				"address; configure the proxy to send the header. Ignore this line for health checks by the proxy itself", 0, "header", header)
 		}
-		return
+		return false
 	}
 	if n.untrusted.Load() {
-		return
+		return false
 	}
 	for _, name := range forwardingHeaders {
 		if len(r.Header[name]) > 0 && !n.untrusted.Swap(true) {
@@ -136,112 +134,79 @@ func (l *Limiter) noticeProxies(r *http.Request) {
 				"header", name)
 		}
 	}
+	return false
 }
 
 // noticeUsers warns once a rule by user has met so many requests, and none had a user.
 // Once it has seen a user, or has warned, userless stays above.
 const userlessAfter = 100
 
-func (p *version) noticeUsers(charges []core.Charge) {
-	for i := range charges {
+func (l *layer) noticeUsers(run *engine.Run) error {
+	p := l.version
+	if p.userless.Load() >= userlessAfter {
+		return nil
+	}
+	for i := range run.Charges {
 		if p.set.rules[i].Key.kind != byUser {
 			continue
 		}
-		if charges[i].Key != "" {
+		if run.Charges[i].Key != "" {
 			p.userless.Store(userlessAfter + 1)
-			return
+			return nil
 		}
+		l.userless = true
 		if p.userless.Add(1) == userlessAfter {
 			notice.Write(p.limiter.log(), notice.NoUsers, "limit: a rule by user has met no user so far, so all requests share its quota: "+
 				"put authentication before the rules, have the User function return its user, or write \"per user or ip\"", 0,
 				"rule", p.set.rules[i].String(), "requests", userlessAfter)
 		}
-		return
+		return nil
 	}
+	return nil
 }
 
 // noticeLateUser warns if a request that had no user has one now that its handler
 // has returned: authentication ran after the rules.
-func (p *version) noticeLateUser(r *http.Request, from framework, policy string) {
-	l := p.limiter
-	if !l.notices.lateUser.Load() && from.user(r) != "" && !l.notices.lateUser.Swap(true) {
-		p.userless.Store(userlessAfter + 1) // the same mistake
-		notice.Write(l.log(), notice.LateUser, "limit: a rule by user was decided before authentication, so all users share one quota: "+
-			"put authentication before the rules", 0, "policy", policy)
+func (l *layer) noticeLateUser() {
+	limiter := l.version.limiter
+	if !limiter.notices.lateUser.Load() && l.who(userPart) != "" && !limiter.notices.lateUser.Swap(true) {
+		l.version.userless.Store(userlessAfter + 1) // the same mistake
+		notice.Write(limiter.log(), notice.LateUser, "limit: a rule by user was decided before authentication, so all users share one quota: "+
+			"put authentication before the rules", 0, "policy", l.decision.Policy())
 	}
 }
 
-// limiterPerRequest warns if it is called while a request is served: the quotas of
-// a limiter made in a handler end with the request.
-func (n *notices) limiterPerRequest(log *notice.Log) {
-	var callers [256]uintptr
-	frames := runtime.CallersFrames(callers[:runtime.Callers(1, callers[:])])
-	for more := true; more; {
-		var frame runtime.Frame
-		if frame, more = frames.Next(); frame.Function == "net/http.serverHandler.ServeHTTP" {
-			notice.Write(log, notice.LimiterPerRequest, "limit: New was called in a handler: its quotas end with the request; "+
-				"make one Limiter where the program starts", 0)
+// noticeDecision looks at how a decision was made.
+func (l *Limiter) noticeDecision(d *Decision) {
+	if d.Mode == ModeOverflow {
+		l.notices.overflowed(l, d.route.name)
+	}
+	if look := l.notices.look.Load(); look != 0 {
+		l.lookOnce(look, d.Mode)
+	}
+}
+
+// noticeTwice warns if the request was charged to a quota of this route before.
+func (l *layer) noticeTwice() {
+	for o := l.outer; o != nil; o = o.outer {
+		if o.decision.policy == nil || o.route.stored != l.route.stored {
+			continue
+		}
+		if rule := l.route.shared(o.route); rule != "" {
+			l.version.limiter.notices.chargedTwice(l.version.limiter.log(), l.route.name, rule, o.version, l.version)
 			return
 		}
 	}
 }
 
-// Traces let Serve find a request that is charged to one quota twice: the first
-// requests of each route carry in their context what charged them, and so does
-// a small sample of the others. A trace on each request would cost each three
-// allocations. If a response has headers of another policy already, and no traced
-// request has come from there, the next requests of the limiter carry traces too.
-const (
-	firstTraces = 16
-	traceSample = 1024
-)
-
-type traceKey struct{}
-
-// A trace is one charged route of a request, and those before it.
-type trace struct {
-	policy *version
-	route  *route
-	before *trace
-}
-
-// trace warns if the request was charged to a quota of this route before. It returns
-// the request to go on with, and whether it is one of those that carry a trace.
-func (p *version) trace(r *http.Request, route *route, stacked bool) (traced *http.Request, sampled bool) {
-	before, _ := r.Context().Value(traceKey{}).(*trace)
-	if stacked && !route.followed.Load() {
-		if before != nil {
-			route.followed.Store(true)
-		} else {
-			p.limiter.traces.Store(firstTraces)
-		}
-	}
-	for t := before; t != nil; t = t.before {
-		if rule := route.shared(t.route); rule != "" {
-			p.limiter.notices.chargedTwice(p.limiter.log(), route.name, rule, t.policy, p)
-			break
-		}
-	}
-	switch {
-	case route.traces.Load() > 0:
-		route.traces.Add(-1)
-	case p.limiter.traces.Load() > 0:
-		p.limiter.traces.Add(-1)
-	case before == nil && rand.Uint32N(traceSample) != 0:
-		return r, false
-	}
-	return r.WithContext(context.WithValue(r.Context(), traceKey{}, &trace{p, route, before})), true
-}
-
 // shared returns a rule with which both routes charge one quota, or "".
 func (r *route) shared(other *route) string {
-	if r.stored != other.stored {
-		return ""
-	}
-	others := *other.charges.Load()
-	for _, c := range *r.charges.Load() {
-		if slices.ContainsFunc(others, func(o core.Charge) bool { return o.Rule == c.Rule }) {
-			return c.Rule
+	others := other.plan.Load().Rules()
+	for _, mine := range r.plan.Load().Rules() {
+		if slices.ContainsFunc(others, func(o engine.Rule) bool {
+			return o.Charge.Rule == mine.Charge.Rule && o.Charge.Variant == mine.Charge.Variant
+		}) {
+			return mine.Charge.Rule
 		}
 	}
 	return ""

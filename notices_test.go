@@ -74,9 +74,7 @@ type failing struct {
 	err error
 }
 
-func (f failing) Take(context.Context, string, []core.Charge) (core.Decision, error) {
-	return core.Decision{}, f.err
-}
+func (f failing) Take(context.Context, []core.Ask) error { return f.err }
 
 // routed sends a request that a ServeMux has routed to h.
 func routed(h http.Handler, pattern string, headers ...string) *httptest.ResponseRecorder {
@@ -273,13 +271,13 @@ func TestNoticeOfLateUser(t *testing.T) {
 			limiter, book := logged(limit.Options{})
 			engine := gin.New()
 			rl := ginlimit.New(limiter)
-			rl.User = func(c *gin.Context) string { return c.GetString("user") }
+			rl.Caller.User = func(c *gin.Context) string { return c.GetString("user") }
 			chain := []gin.HandlerFunc{func(c *gin.Context) { c.Set("user", user) }, rl.Limit(perUser)}
 
 			server := echo.New()
 			echoLimiter, echoBook := logged(limit.Options{})
 			el := echolimit.New(echoLimiter)
-			el.User = func(c echo.Context) string { u, _ := c.Get("user").(string); return u }
+			el.Caller.User = func(c echo.Context) string { u, _ := c.Get("user").(string); return u }
 			echoChain := []echo.MiddlewareFunc{func(next echo.HandlerFunc) echo.HandlerFunc {
 				return func(c echo.Context) error { c.Set("user", user); return next(c) }
 			}, el.Limit(perUser)}
@@ -445,26 +443,6 @@ func TestNoticesCostNothing(t *testing.T) {
 		})
 	}
 	assert.Equal(t, allocations(memstore.New(nil), limit.ModeExact), allocations(full(t), limit.ModeOverflow))
-}
-
-// TestNoticeOfHandlers makes a limiter while a request is served, and before.
-func TestNoticeOfHandlers(t *testing.T) {
-	book := new(logbook.Book)
-	options := &limit.Options{Log: book.Log()}
-	limit.New(nil, options)
-	assert.Empty(t, book.Lines())
-	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { limit.New(nil, options) })
-	for _, http2 := range []bool{false, true} {
-		server := httptest.NewUnstartedServer(handler)
-		server.EnableHTTP2 = http2
-		server.StartTLS()
-		response, err := server.Client().Get(server.URL)
-		require.NoError(t, err)
-		response.Body.Close()
-		assert.Equal(t, http2, response.ProtoMajor == 2)
-		server.Close()
-		assert.Equal(t, []string{`level=WARN msg="limit: New was called in a handler: its quotas end with the request; make one Limiter where the program starts" code=LIMIT-104`}, book.Lines())
-	}
 }
 
 func TestDecisionLogValue(t *testing.T) {

@@ -6,8 +6,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/routelimit/limit/internal/fuzzloop"
 )
 
 func zone(t *testing.T, name string) *time.Location {
@@ -222,8 +220,7 @@ func TestParseError(t *testing.T) {
 }
 
 // FuzzParse checks that the text of the rules in a text has the same rules.
-func FuzzParse(t *testing.F) {
-	f := fuzzloop.New(t)
+func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		"5/2s per ip; 1000/1m global", "login: 20/1h per user or ip", "3/1s per (user or ip) and header X-Org\n",
 		"5/2x per ip", "1e9/s", "٥/s", " 5/2s\n", "", "5/2s per ip per user", "1k/1d12h per path id;", "1/1.5h global",

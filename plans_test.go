@@ -33,9 +33,9 @@ type storeCalls struct {
 	n int
 }
 
-func (s *storeCalls) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+func (s *storeCalls) Take(ctx context.Context, asks []core.Ask) error {
 	s.n++
-	return s.Store.Take(ctx, policy, charges)
+	return s.Store.Take(ctx, asks)
 }
 
 // TestPlans has callers on plans, with overrides and with neither, until they are
@@ -44,7 +44,7 @@ func TestPlans(t *testing.T) {
 	overrides := map[[3]string]int64{{"GET /", "per-user-1h", "dora"}: 7, {"GET /", "per-user-1h", "erik"}: 2, {"GET /", "global-1h", ""}: 500}
 	store := &storeCalls{Store: memstore.New(nil)}
 	var last limit.Decision
-	limiter := limit.New(store, &limit.Options{User: header("User"), Plan: header("Plan"), Headers: limit.Draft11 | limit.XRateLimit,
+	limiter := limit.New(store, &limit.Options{Caller: limit.Caller[*http.Request]{User: header("User"), Plan: header("Plan")}, Headers: limit.Draft11 | limit.XRateLimit,
 		Override: func(policy, rule, key string) int64 { return overrides[[3]string{policy, rule, key}] },
 		Observe:  func(_ *http.Request, d limit.Decision, _ error) { last = d },
 	})
@@ -173,11 +173,11 @@ func letters(c rune) rune {
 func TestPlanDeclarations(t *testing.T) {
 	none := limit.New(nil, nil)
 	for text, want := range map[string]string{
-		"5/1s per ip plan pro 9":           "no plan resolver: set limit.Options.Plan",
-		"5/1s per ip exempt plan pro":      "no plan resolver: set limit.Options.Plan",
-		"5/1s per ip reserve critical 1":   "no class resolver: set limit.Options.Class",
-		"5/1s per ip exempt class default": "no class resolver: set limit.Options.Class",
-		"5/1s per ip exempt user root":     "no user resolver: set limit.Options.User, or the User of your adapter",
+		"5/1s per ip plan pro 9":           "no plan resolver: set Caller.Plan of limit.Options",
+		"5/1s per ip exempt plan pro":      "no plan resolver: set Caller.Plan of limit.Options",
+		"5/1s per ip reserve critical 1":   "no class resolver: set Caller.Class of limit.Options",
+		"5/1s per ip exempt class default": "no class resolver: set Caller.Class of limit.Options",
+		"5/1s per ip exempt user root":     "no user resolver: set Caller.User of limit.Options",
 	} {
 		func() {
 			defer func() { assert.ErrorContains(t, recover().(error), want) }()
@@ -222,8 +222,8 @@ func TestPlanAllocations(t *testing.T) {
 	if made > 100 {
 		t.Skip("the race detector has pools drop what is put back")
 	}
-	options := &limit.Options{User: func(*http.Request) string { return "alice" }, Plan: func(*http.Request) string { return "pro" },
-		Class: func(*http.Request) string { return "background" }, Override: func(string, string, string) int64 { return 0 }}
+	options := &limit.Options{Caller: limit.Caller[*http.Request]{User: func(*http.Request) string { return "alice" }, Plan: func(*http.Request) string { return "pro" }, Class: func(*http.Request) string { return "background" }},
+		Override: func(string, string, string) int64 { return 0 }}
 	plain := mustPolicy(limit.New(nil, nil), limit.Named("p", limit.MustParse("100000/1ms per user; 100000/1ms global").Rules()...))
 	rich := mustPolicy(limit.New(nil, options), limit.Named("p", limit.MustParse(
 		"10/1ms per user plan pro 100000 reserve critical 2; 100000/1ms global plan free 1 exempt plan pro exempt ip 10.0.0.0/8 exempt user bob; 9/1ms per ip exempt class background").Rules()...))
@@ -323,12 +323,12 @@ type failingStore struct {
 	n     int
 }
 
-func (s *failingStore) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+func (s *failingStore) Take(ctx context.Context, asks []core.Ask) error {
 	s.n++
 	if s.fails {
-		return core.Decision{}, core.ErrUnavailable
+		return core.ErrUnavailable
 	}
-	return s.Store.Take(ctx, policy, charges)
+	return s.Store.Take(ctx, asks)
 }
 
 // TestPlansDecorated has callers on two plans share a key, behind a memory of refusals
@@ -384,7 +384,7 @@ func TestPlansDecorated(t *testing.T) {
 // plan changes, and when its key or that of another rule gets an override.
 func TestBucketsOfPlansKeep(t *testing.T) {
 	over := make(map[string]int64)
-	limiter := limit.New(nil, &limit.Options{Plan: header("Plan"), Override: func(_, rule, _ string) int64 { return over[rule] }})
+	limiter := limit.New(nil, &limit.Options{Caller: limit.Caller[*http.Request]{Plan: header("Plan")}, Override: func(_, rule, _ string) int64 { return over[rule] }})
 	rules := func(text string) limit.RuleSet {
 		return limit.Named("p", limit.MustParse(text).Rules()...).Overridable()
 	}

@@ -29,11 +29,19 @@ type distant struct {
 	at       []time.Time // of the calls
 	charges  []int       // of each call
 	atOnce   bool        // whether there were two calls at the same time
+	ids      []uint64    // of the leases, in the order in which they were taken
 	failing  uint64      // the id of a lease whose renewals fail
 	panics   int         // how many calls panic
 }
 
-func (d *distant) Renew(ctx context.Context, policy string, charges []core.Charge) ([]bool, error) {
+func (d *distant) Take(ctx context.Context, asks []core.Ask) error {
+	d.mu.Lock()
+	d.ids = append(d.ids, asks[0].Charges[0].ID)
+	d.mu.Unlock()
+	return d.Store.Take(ctx, asks)
+}
+
+func (d *distant) Renew(ctx context.Context, charges []core.Charge) ([]bool, error) {
 	d.mu.Lock()
 	d.atOnce = d.inFlight.Add(1) > 1 || d.atOnce
 	d.at, d.charges = append(d.at, time.Now()), append(d.charges, len(charges))
@@ -46,7 +54,7 @@ func (d *distant) Renew(ctx context.Context, policy string, charges []core.Charg
 		panic("no")
 	}
 	time.Sleep(d.takes)
-	held, err := d.Store.Renew(ctx, policy, charges)
+	held, err := d.Store.Renew(ctx, charges)
 	for i := range held {
 		if charges[i].ID == failing {
 			held[i], err = false, errors.New("held by one instance alone")
@@ -103,9 +111,6 @@ func TestRenewalsShareCalls(t *testing.T) {
 		time.Sleep(time.Minute)
 		later, _ := store.calls()
 		assert.Len(t, later, len(at), "nothing is held")
-		held[0].lease.renewals.mu.Lock()
-		defer held[0].lease.renewals.mu.Unlock()
-		assert.False(t, held[0].lease.renewals.armed)
 		store.mu.Lock()
 		defer store.mu.Unlock()
 		assert.False(t, store.atOnce)
@@ -142,7 +147,7 @@ func TestRenewedInPart(t *testing.T) {
 			held = append(held, hold(t, limiter, thousand))
 		}
 		store.mu.Lock()
-		store.failing = held[1].lease.charges[0].ID
+		store.failing = store.ids[1]
 		store.mu.Unlock()
 		time.Sleep(3*time.Second - 1)
 		require.False(t, closed(held[1].Lost()))

@@ -16,7 +16,7 @@ import (
 // stubborn is a store that resets nothing.
 type stubborn struct{ core.Store }
 
-func (stubborn) Reset(context.Context, string, string, string) error { return errors.New("down") }
+func (stubborn) Reset(context.Context, []core.Charge) error { return errors.New("down") }
 
 func TestReset(t *testing.T) {
 	limiter := New(nil, nil)

@@ -3,31 +3,29 @@ package limit
 import (
 	"fmt"
 	"hash/fnv"
+	"io"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 
-	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/engine"
 )
 
 // A route is a policy on one route, or under its name.
 type route struct {
-	id      routeID                       // in Policy.routes
-	name    string                        // as decisions show it
-	stored  string                        // as the store knows it
-	method  string                        // of a framework that tells it
-	charges atomic.Pointer[[]core.Charge] // of a request, except for their keys and costs
-	plans   []string                      // the text of each rule's plans
-
-	scratches sync.Pool // of *scratch
-	renewals  renewals
-
-	traces   atomic.Int32 // requests left to trace: see version.trace
-	followed atomic.Bool  // whether a traced request has come from a policy before
+	id     routeID // in Policy.routes
+	name   string  // as decisions show it
+	stored string  // as the store knows it
+	method string  // of a framework that tells it
+	plan   atomic.Pointer[engine.Plan]
+	plans  []string // the text of each rule's plans
+	number uint64   // of all routes of the limiter
 }
+
+// variant returns the variant of a rule's state.
+func (r *route) variant(rule int) string { return r.plan.Load().Rules()[rule].Charge.Variant }
 
 type routeID struct{ method, pattern string }
 
@@ -37,23 +35,20 @@ const unmatched = "<unmatched>"
 
 func (p *version) newRoute(name string) *route {
 	name = strings.Clone(name)
-	r := &route{name: name, stored: name}
+	r := &route{name: name, stored: name, number: p.limiter.made.Add(1)}
 	if p.set.scope == scopeEach {
 		r.stored = "each " + name // a set made by Rules may be on the same route
 	}
-	r.traces.Store(firstTraces)
-	var charges []core.Charge
-	for i, rule := range p.set.rules {
-		charges = append(charges, core.Charge{Rule: p.names[i], Quota: rule.quota(), OnError: rule.OnStoreError,
-			Alone: p.watch != nil && p.watch.alone>>i&1 != 0})
+	rules := slices.Clone(p.rules)
+	for i := range rules {
+		rules[i].Charge.Policy = r.stored
 		plans := ""
-		if len(rule.Plans) > 0 {
-			plans = fmt.Sprint(rule.Plans) // sorted
+		if of := p.set.rules[i].Plans; len(of) > 0 {
+			plans = fmt.Sprint(of) // sorted
 		}
 		r.plans = append(r.plans, plans)
 	}
-	r.charges.Store(&charges)
-	r.renewals.setUp(p.limiter.store, r.stored, charges)
+	r.plan.Store(p.limiter.engine.NewPlan(rules, &p.usual.Terms, p.distinguishes))
 	return r
 }
 
@@ -61,41 +56,29 @@ func (p *version) newRoute(name string) *route {
 // their own where rules of one name differ. State that two different rules share
 // would admit what the looser one does. The new names are the same in every process,
 // whichever of the two routes it meets first.
-func (r *route) separate(other *route) (rule string) {
-	mine, others := *r.charges.Load(), *other.charges.Load()
+func (r *route) separate(p *version, other *policyRoute) (rule string) {
+	mine, others := r.plan.Load().Rules(), other.route.plan.Load().Rules()
 	for i := range mine {
 		for j := range others {
-			name := ruleName(mine[i].Rule)
-			if name == ruleName(others[j].Rule) && (mine[i].Quota != others[j].Quota || r.plans[i] != other.plans[j]) {
-				r.rename(i, name)
-				other.rename(j, name)
-				rule = name
+			a, b := &mine[i].Charge, &others[j].Charge
+			if a.Rule == b.Rule && (a.Quota != b.Quota || r.plans[i] != other.route.plans[j]) {
+				r.setApart(p, i)
+				other.route.setApart(other.policy, j)
+				rule = a.Rule
 			}
 		}
 	}
 	return rule
 }
 
-// quotaSuffix begins what is added to a rule's name in the store. No name has it.
-const quotaSuffix = "~"
-
-// ruleName returns the name of a rule without what separate has added.
-func ruleName(stored string) string {
-	name, _, _ := strings.Cut(stored, quotaSuffix)
-	return name
-}
-
-func (r *route) rename(i int, name string) {
-	charges := slices.Clone(*r.charges.Load())
-	q := charges[i].Quota
+// setApart gives a rule of a route a state of its own, named after what it allows.
+func (r *route) setApart(p *version, i int) {
+	rules := slices.Clone(r.plan.Load().Rules())
 	hash := fnv.New64a()
-	if q.Bars() {
-		fmt.Fprint(hash, q.Bar, q.MaxBar, " ")
-	}
-	fmt.Fprint(hash, q.Algorithm, q.Limit, q.Window, q.Burst, q.Cells, q.Missing, q.MaxWait, q.Aligned, q.Calendar.Unit, q.Calendar.Zone)
-	fmt.Fprint(hash, r.plans[i])
-	charges[i].Rule = name + quotaSuffix + strconv.FormatUint(hash.Sum64(), 36)
-	r.charges.Store(&charges)
+	hash.Write(rules[i].Charge.Quota.Append(nil))
+	io.WriteString(hash, r.plans[i])
+	rules[i].Charge.Variant = strconv.FormatUint(hash.Sum64(), 36)
+	r.plan.Store(p.limiter.engine.NewPlan(rules, &p.usual.Terms, p.distinguishes))
 }
 
 // route returns the route of a request. The program's patterns bound how many
@@ -184,7 +167,7 @@ func (l *Limiter) register(p *version, r *route) {
 	var rule string
 	var other *policyRoute
 	for i := range others {
-		if found := r.separate(others[i].route); found != "" {
+		if found := r.separate(p, &others[i]); found != "" {
 			rule, other = found, &others[i]
 		}
 	}

@@ -82,13 +82,13 @@ type Rule struct {
 	Hidden bool
 
 	// Plans has the limits of callers on plans, at most 64, by the name of the plan: see
-	// [Options].Plan. Other callers have Limit. A Burst of 0 and a bucket that begins
+	// [Options].Caller. Other callers have Limit. A Burst of 0 and a bucket that begins
 	// empty follow the limit of the caller. Callers that share a key share what is
 	// spent, except that each plan has buckets and queues of its own. See docs/plans.md.
 	Plans map[string]int64
 
 	// Reserve has, for up to 64 classes, how many units of the limit are kept for the
-	// class and those above it: see [Options].Class. The sum must leave at least one
+	// class and those above it: see [Caller]. The sum must leave at least one
 	// unit. For a caller with another limit, Reserve is the same share of that limit,
 	// rounded up. [Ban] and [Distinct] have no reserves.
 	Reserve map[string]int64

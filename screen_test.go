@@ -58,7 +58,7 @@ func TestScreenDecides(t *testing.T) {
 func TestClient(t *testing.T) {
 	var seen []string
 	options := limit.Options{
-		User:    func(*http.Request) string { return " of options " },
+		Caller:  limit.Caller[*http.Request]{User: func(*http.Request) string { return " of options " }},
 		Proxies: limit.Proxies{Hops: 1},
 		Exempt:  func(c limit.Client) bool { seen = append(seen, c.IP().String(), c.User()); return false },
 	}
@@ -67,7 +67,7 @@ func TestClient(t *testing.T) {
 	r.Header.Set("X-Forwarded-For", "203.0.113.9")
 	for user, adapter := range map[string]*limit.Adapter[*http.Request]{
 		"of options": {Route: deciding.Route},
-		"of adapter": {Route: deciding.Route, User: func(*http.Request) string { return "of adapter" }},
+		"of adapter": {Route: deciding.Route, Caller: limit.Caller[*http.Request]{User: func(*http.Request) string { return "of adapter" }}},
 	} {
 		seen = nil
 		policy, err := adapter.Bind(limiter, "", limit.Named("p", limit.PerIP(time.Hour, 10), limit.PerUser(time.Hour, 10)))

@@ -143,11 +143,11 @@ type unreturning struct {
 	err error
 }
 
-func (s *unreturning) Return(ctx context.Context, policy string, returns []core.Return) ([]int64, error) {
+func (s *unreturning) Return(ctx context.Context, returns []core.Return) ([]core.Returned, error) {
 	if s.err != nil {
 		return nil, s.err
 	}
-	return s.Store.Return(ctx, policy, returns)
+	return s.Store.Return(ctx, returns)
 }
 
 // TestSettleFails holds that what cannot be settled stays taken, and that

@@ -51,32 +51,6 @@ func TestMarkIsInherited(t *testing.T) {
 	assert.Equal(t, inherited, p.current.Load().refusals)
 }
 
-// TestShare checks that the share of keys is about the percentage, and that it stays the
-// same: a change would enforce rules for other keys.
-func TestShare(t *testing.T) {
-	assert.Equal(t, []int{65, 91, 74, 90}, []int{share("", "", ""), share("POST /update", "per-ip-2s", "203.0.113.9"),
-		share("p", "ab", "c"), share("p", "a", "bc")})
-	const keys = 20_000
-	var below [101]int
-	for i := range keys {
-		for n := share("policy", "rule", fmt.Sprintf("user-%d", i)) + 1; n <= 100; n++ {
-			below[n]++
-		}
-	}
-	assert.Equal(t, keys, below[100])
-	for percent, n := range below {
-		assert.InDelta(t, percent*keys/100, n, keys/100, percent)
-	}
-	same := 0 // of two rules, other keys
-	for i := range keys {
-		key := fmt.Sprintf("user-%d", i)
-		if share("policy", "rule", key) < 10 && share("policy", "other", key) < 10 {
-			same++
-		}
-	}
-	assert.InDelta(t, keys/100, same, keys/200)
-}
-
 // TestEnforcedKeys checks that a key is enforced or not for all of its requests, and that
 // a higher percentage adds keys.
 func TestEnforcedKeys(t *testing.T) {
@@ -149,7 +123,7 @@ func TestMarks(t *testing.T) {
 			last = append(last, d)
 		}})
 		var seen []string
-		h := http.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen = Marked(r.Context()) }))
+		h := http.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen = DecisionFrom(r.Context()).Marked() }))
 		for _, set := range []RuleSet{
 			Named("inner", MustParse("c: 1/1h global refuse mark").Rules()...),
 			Named("outer", MustParse("a: 1/1h global refuse mark; h: 1/1h global refuse mark hidden; s: 1/1h global shadow; b: 2/1h global").Rules()...)} {
@@ -189,7 +163,7 @@ func TestMarks(t *testing.T) {
 		assert.Empty(t, w.Header().Values("RateLimit-Marked"))
 		assert.Equal(t, []string{"b"}, last[0].Refusing())
 	}
-	assert.Nil(t, Marked(context.Background()))
+	assert.Nil(t, DecisionFrom(context.Background()).Marked())
 }
 
 // TestWatchersCountARequestOnce has requests ask the store several times.
@@ -200,7 +174,7 @@ func TestWatchersCountARequestOnce(t *testing.T) {
 		require.NoError(t, err)
 		var marked []string
 		h := p.Middleware(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			marked = append(marked, fmt.Sprint(Marked(r.Context())))
+			marked = append(marked, fmt.Sprint(DecisionFrom(r.Context()).Marked()))
 		}))
 		for range 3 {
 			patient(t.Context(), h, "")

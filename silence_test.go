@@ -47,7 +47,7 @@ func TestNoticeOfNoUsers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			request := 0
-			limiter, book := logged(limit.Options{Silence: test.silence, User: func(*http.Request) string { return test.user(request) }})
+			limiter, book := logged(limit.Options{Silence: test.silence, Caller: limit.Caller[*http.Request]{User: func(*http.Request) string { return test.user(request) }}})
 			h := limiter.Limit(test.rules)(status(http.StatusOK))
 			for ; request < 99; request++ {
 				routed(h, "GET /")
@@ -65,7 +65,7 @@ func TestNoticeOfNoUsers(t *testing.T) {
 // it is answered and afterwards.
 func TestNoUsersCostNothing(t *testing.T) {
 	allocations := func(key limit.KeyResolver) float64 {
-		limiter := limit.New(nil, &limit.Options{Log: slog.New(slog.DiscardHandler), User: func(*http.Request) string { return "" }})
+		limiter := limit.New(nil, &limit.Options{Log: slog.New(slog.DiscardHandler), Caller: limit.Caller[*http.Request]{User: func(*http.Request) string { return "" }}})
 		h := limiter.Limit(limit.Named("p", limit.Per(key, time.Hour, 10)))(status(http.StatusOK))
 		r := httptest.NewRequest("GET", "/", nil)
 		r.Pattern = "GET /"
@@ -110,7 +110,7 @@ func TestSilence(t *testing.T) {
 		"LIMIT-107": {serve: func(l *limit.Limiter) {
 			engine := gin.New()
 			rl := ginlimit.New(l)
-			rl.User = func(c *gin.Context) string { return c.GetString("user") }
+			rl.Caller.User = func(c *gin.Context) string { return c.GetString("user") }
 			engine.GET("/", rl.Limit(limit.Rules(limit.PerUser(time.Hour, 900))), func(c *gin.Context) { c.Set("user", "alice") })
 			for range 200 { // LIMIT-111 says the same
 				routed(engine, "GET /")
@@ -125,7 +125,7 @@ func TestSilence(t *testing.T) {
 			routed(l.Limit(perIP)(answer), "GET /")
 			routed(l.Limit(limit.Rules(limit.PerIP(time.Hour, 5)))(answer), "GET /")
 		}},
-		"LIMIT-111": {options: limit.Options{User: func(*http.Request) string { return "" }}, serve: func(l *limit.Limiter) {
+		"LIMIT-111": {options: limit.Options{Caller: limit.Caller[*http.Request]{User: func(*http.Request) string { return "" }}}, serve: func(l *limit.Limiter) {
 			h := l.Limit(limit.Rules(limit.PerUser(time.Hour, 5)))(answer)
 			for range 300 {
 				routed(h, "GET /")
@@ -138,7 +138,7 @@ func TestSilence(t *testing.T) {
 		"LIMIT-204": {store: full(t), serve: func(l *limit.Limiter) { routed(l.Limit(perIP)(answer), "GET /") }},
 		"LIMIT-205": {store: failing{err: core.ErrUnavailable}, serve: func(l *limit.Limiter) { routed(l.Limit(perIP)(answer), "GET /") }},
 	} {
-		for _, silence := range [][]string{nil, {"LIMIT-104"}, {"LIMIT-104", code}} {
+		for _, silence := range [][]string{nil, {"LIMIT-103"}, {"LIMIT-103", code}} {
 			book := new(logbook.Book)
 			o := test.options
 			o.Log, o.Silence = book.Log(), silence
@@ -170,7 +170,7 @@ func TestLateUserIsEnough(t *testing.T) {
 	limiter, book := logged(limit.Options{})
 	engine := gin.New()
 	rl := ginlimit.New(limiter)
-	rl.User = func(c *gin.Context) string { return c.GetString("user") }
+	rl.Caller.User = func(c *gin.Context) string { return c.GetString("user") }
 	engine.GET("/", rl.Limit(limit.Rules(limit.PerUser(time.Hour, 900))), func(c *gin.Context) { c.Set("user", "alice") })
 	for range 300 {
 		routed(engine, "GET /")

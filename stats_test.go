@@ -23,12 +23,12 @@ type switched struct {
 	err error
 }
 
-func (s *switched) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+func (s *switched) Take(ctx context.Context, asks []core.Ask) error {
 	time.Sleep(time.Millisecond)
 	if s.err != nil {
-		return core.Decision{}, s.err
+		return s.err
 	}
-	return s.Store.Take(ctx, policy, charges)
+	return s.Store.Take(ctx, asks)
 }
 
 // TestStats counts waiters, reservations and an outage.

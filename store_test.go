@@ -23,11 +23,11 @@ type down struct {
 	down bool
 }
 
-func (s *down) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+func (s *down) Take(ctx context.Context, asks []core.Ask) error {
 	if s.down {
-		return core.Decision{}, core.ErrUnavailable
+		return core.ErrUnavailable
 	}
-	return s.Store.Take(ctx, policy, charges)
+	return s.Store.Take(ctx, asks)
 }
 
 // TestStoreDown takes outside HTTP across the failure of a store.

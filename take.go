@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/clientip"
+	"github.com/routelimit/limit/internal/engine"
 )
 
 // A Request is what a policy decides outside HTTP: in a job, a consumer, an RPC.
@@ -51,7 +53,7 @@ type Request struct {
 // With UpTo, Take asks the store at most four times: for Cost, and after each
 // refusal for what was left then.
 func (p *Policy) Take(ctx context.Context, r Request) (d Decision, err error) {
-	err = p.current.Load().takeRequest(ctx, &d, &r, false)
+	err = p.current.Load().take(ctx, &d, &r, false)
 	return d, err
 }
 
@@ -66,106 +68,140 @@ func (p *Policy) Take(ctx context.Context, r Request) (d Decision, err error) {
 // A reservation that is never settled stays taken, so that a process that dies
 // gives nothing away. Rules of [Concurrency] are released, not settled.
 func (p *Policy) Reserve(ctx context.Context, r Request) (d Decision, err error) {
-	err = p.current.Load().takeRequest(ctx, &d, &r, true)
+	err = p.current.Load().take(ctx, &d, &r, true)
 	return d, err
 }
 
-func (p *version) takeRequest(ctx context.Context, d *Decision, r *Request, reserve bool) error {
+func (p *version) take(ctx context.Context, d *Decision, r *Request, reserve bool) error {
 	if err := p.check(r, !reserve); err != nil {
 		return err
 	}
-	s := p.named.scratch()
-	defer p.named.put(s)
-	err := p.chargeRequest(s, r)
+	run := p.named.plan.Load().Begin()
+	defer run.End()
+	t, err := p.fill(run, r)
 	switch {
 	case err != nil:
 		return err
 	case r.UpTo:
-		err = p.takeUpTo(ctx, d, s, r.Cost, reserve)
+		d.Taken, err = run.DecideUpTo(ctx, ctx, r.Cost, &d.of)
 	default:
-		err = p.decide(ctx, ctx, d, p.named, s, reserve)
-		if d.Allowed && len(r.Costs) == 0 {
+		if err = run.Decide(ctx, ctx, &d.of); d.of.Allowed && len(r.Costs) == 0 {
 			d.Taken = min(cmp.Or(r.Cost, 1), core.MaxCost)
 		}
 	}
-	if reserve && d.Allowed {
-		d.taken.reserved = true
-		p.limiter.reserved.Add(1)
+	if err == nil {
+		if reserve {
+			run.Keep(&d.of, true)
+		}
+		d.describe(p, p.named, t)
 	}
 	p.observed(d, err)
 	return err
 }
 
-// observed reports a decision outside HTTP to Observe.
+// observed reports a decision outside HTTP to Observe. It releases d if a function of the
+// program panics, since nothing else knows d then.
 func (p *version) observed(d *Decision, err error) {
-	switch observers := p.limiter.observers.Load(); {
-	case err != nil && errors.Is(err, ErrUndecided):
-		p.limiter.failed(undecidedRequest, nil, *d, err)
-	case observers != nil:
-		p.observe(*observers, d)
+	observers := p.limiter.observers.Load()
+	switch {
+	case err != nil:
+		p.limiter.failed(undecidedRequest, nil, Decision{}, err)
+		return
+	case d.of.Holds():
+		of := *d
+		d.of.OnLoss(nil, func(loss error) { p.limiter.failed(lostLease, nil, of, loss) })
 	}
-	if d.lease != nil {
-		d.reportLoss(nil)
+	if observers == nil {
+		return
 	}
-}
-
-// observe calls the program's functions, and releases d if one panics, since nothing
-// else knows d then.
-func (p *version) observe(observers []*observer, d *Decision) {
 	observed := false
 	defer func() {
 		if !observed {
 			d.Release()
 		}
 	}()
-	notify(observers, nil, *d, nil)
+	notify(*observers, nil, *d, nil)
 	observed = true
 }
 
-// upToTries is how often a request with UpTo asks the store at most.
-const upToTries = 4
+// Wait takes a request like [Policy.Take], but waits until the rules admit it. A
+// caller that waits holds nothing: each try takes from every rule or from none,
+// and a wait that ends without an admission has taken nothing. Behind a [Queue]
+// it waits for the slot too; a slot that it took and does not wait for stays
+// taken, as in [Decision.Wait].
+//
+// Waits on one Limiter for one key are served by [Request].Class, as docs/plans.md says,
+// and within a class in the order in which they began, so that small costs do not
+// overtake a large one. Callers with different limits do not wait for each other, and
+// neither do those of different rules: before and after [Limiter.Change], for example.
+// When room appears, several waiters ask the store at once; if another caller takes the
+// room first, a later waiter may be admitted before an earlier one. Take, handlers whose
+// rules do not wait, and other processes do not queue, and may come first.
+//
+// Units that this process gives back (by Settle, Release or Reset) wake the first
+// waiter at once. It notices a slot of [Concurrency] that another process releases
+// within about 100 ms. Otherwise it asks again at the time that the store said. A
+// decision of Wait can be settled, like one of [Policy.Reserve].
+//
+// A decision without an error is admitted. The error is that of ctx if it ends
+// first. It is a [*RefusedError] at once when the rules will certainly not admit
+// the request before the deadline of ctx; its RetryAfter does not count the
+// callers in line. Rules of [Concurrency] are never certain, since leases are released
+// at any time. Otherwise the error says what is wrong with the request (a
+// cost that can never fit, for example), or wraps [ErrUndecided]. A ctx that ends
+// while the store decides does not end that: Wait then returns the decision, since
+// an admission has been paid for.
+//
+// Wait starts no goroutine, and the Limiter remembers only the callers that wait.
+func (p *Policy) Wait(ctx context.Context, r Request) (Decision, error) {
+	return p.current.Load().wait(ctx, &r)
+}
 
-// takeUpTo asks for less after each refusal: for what the store said was left,
-// and at last for one. Each time it takes from every rule or from none, so it
-// never takes more than there is. Where others take in between, it takes fewer
-// units than it could have.
-func (p *version) takeUpTo(ctx context.Context, d *Decision, s *scratch, cost int64, reserve bool) error {
-	charges := s.charges
-	counts := func(i int) bool { return !charges[i].Alone && !p.set.rules[i].noQuota() && !s.caller.exempts(i) }
-	for i, most := range s.caller.terms.capacities {
-		if counts(i) {
-			cost = min(cost, max(1, most-charges[i].Reserve))
+func (p *version) wait(ctx context.Context, r *Request) (d Decision, err error) {
+	if r.UpTo {
+		return d, &RuleError{Problem: "Wait takes the full Cost: leave out UpTo, or call limit.Policy.Take"}
+	}
+	if p.set.bars() {
+		return d, &RuleError{Problem: "Wait asks again after a refusal, and each is a strike of the ban: call limit.Policy.Take"}
+	}
+	if err := p.check(r, true); err != nil {
+		return d, err
+	}
+	run := p.named.plan.Load().Begin()
+	defer run.End()
+	t, err := p.fill(run, r)
+	if err != nil {
+		return d, err
+	}
+	for i := range run.Charges {
+		rule, cost, most := &p.rules[i], run.Charges[i].Cost, t.Capacities[i]-run.Caller.Reserve(i)
+		if cost > most && rule.Spent && !rule.Watches {
+			return d, &RuleError{Rule: p.set.rules[i].String(), Problem: fmt.Sprintf(
+				"cost %d: the rule never has room for more than %d: write less", cost, most)}
 		}
 	}
-	var watched firstOutcomes
-	for try := 1; ; try++ {
-		for i := range charges {
-			if (try == 1 || !charges[i].Alone) && !s.caller.exempts(i) {
-				charges[i].Cost = cost
-			}
-		}
-		*d = Decision{}
-		if err := p.take(ctx, d, p.named, s, reserve); err != nil {
-			return err
-		}
-		watched.keep(d, charges, reserve || p.settles)
-		if d.Allowed || cost == 1 {
-			// A slot that comes too late was taken, and must not be tried again.
-			if *d, _ = d.late(ctx); d.Allowed {
-				d.Taken = cost
-			}
-			return nil
-		}
-		left := cost - 1 // strictly fewer, whatever the store says
-		for i, o := range d.core.Outcomes() {
-			if counts(i) {
-				left = min(left, o.Remaining-charges[i].Reserve)
-			}
-		}
-		if cost = max(1, left); try+1 >= upToTries {
-			cost = 1
+	taken := min(max(1, r.Cost), core.MaxCost)
+	if err = run.Wait(ctx, p.limiter.detached(ctx), nil, &d.of); err == nil && d.of.Allowed {
+		run.Keep(&d.of, false)
+		if _, err = d.of.WaitForSlot(ctx); err != nil {
+			d.of.Release()
 		}
 	}
+	if err != nil {
+		if errors.Is(err, ErrUndecided) {
+			p.observed(&d, err)
+		}
+		return Decision{}, err
+	}
+	d.describe(p, p.named, t)
+	p.observed(&d, nil)
+	if !d.Allowed {
+		return Decision{}, &RefusedError{Decision: d}
+	}
+	if len(r.Costs) == 0 {
+		d.Taken = taken
+	}
+	return d, nil
 }
 
 // Peek reports the outcome of a request of cost 1 without taking anything:
@@ -176,38 +212,29 @@ func (p *Policy) Peek(ctx context.Context, r Request) (Decision, error) {
 	return p.current.Load().peek(ctx, &r)
 }
 
-func (p *version) peek(ctx context.Context, r *Request) (Decision, error) {
+func (p *version) peek(ctx context.Context, r *Request) (d Decision, err error) {
 	if r.Cost > 1 || r.Costs != nil || r.UpTo {
-		return Decision{}, &RuleError{Problem: "Peek reports the outcome of a request of cost 1: leave out Cost, Costs and UpTo"}
+		return d, &RuleError{Problem: "Peek reports the outcome of a request of cost 1: leave out Cost, Costs and UpTo"}
 	}
 	if err := p.check(&Request{Cost: 1}, false); err != nil {
+		return d, err
+	}
+	run := p.named.plan.Load().Begin()
+	defer run.End()
+	t, err := p.fill(run, r)
+	if err == nil {
+		err = run.Look(ctx, &d.of)
+	}
+	if err != nil {
 		return Decision{}, err
 	}
-	s := p.named.scratch()
-	defer p.named.put(s)
-	if err := p.chargeRequest(s, r); err != nil {
-		return Decision{}, err
-	}
-	var d Decision
-	if err := p.take(ctx, &d, p.named, s.free(), false); err != nil {
-		return Decision{}, err
-	}
-	for i := range d.core.Outcomes() {
-		if !askForOne(&d.core.Outcomes()[i], s.charges[i].Reserve) {
-			d.core.Allowed = d.core.Allowed && d.core.Alone(i)
+	for i := range d.of.Outcomes() {
+		if !d.of.Outcomes()[i].Need(1 + d.of.Caller.Reserve(i)) {
+			d.of.Allowed = d.of.Allowed && (d.of.Watches(i) || d.of.Caller.Exempts(i))
 		}
 	}
-	return newDecision(p, p.named, s.caller, d.keys, d.core), nil
-}
-
-// askForOne turns the outcome of a cost of 0, which fits where nothing is left, into that
-// of a cost of 1, and reports whether that fits too.
-func askForOne(o *core.Outcome, reserve int64) bool {
-	if o.Remaining <= reserve && o.Fits() {
-		o.RetryAfter, o.MoreAfter = max(1, o.MoreAfter), 0
-		return false
-	}
-	return true
+	d.describe(p, p.named, t)
+	return d, nil
 }
 
 // Reset makes the quotas of keys full again, such as those of a user that was
@@ -230,24 +257,83 @@ func (p *version) reset(ctx context.Context, keys map[string]string) error {
 		v, _ := p.limiter.valueOf(k, keys)
 		return v
 	}
-	done := false
+	var charges []core.Charge
 	for i, rule := range p.set.rules {
-		if rule.Key.kind == everyone || rule.leases() {
-			continue
+		if rule.Key.kind != everyone && !rule.leases() {
+			charges = append(charges, p.states(p.named, i, rule.Key.resolve(value))...)
 		}
-		key := rule.Key.resolve(value)
-		for _, name := range p.stateNames(i) {
-			if err := p.limiter.store.Reset(ctx, p.named.stored, name, key); err != nil {
-				return fmt.Errorf("%w: reset of rule %q: %w", ErrUndecided, p.names[i], err)
-			}
-			p.limiter.refilled(p.named.stored, name, key)
-		}
-		done = true
 	}
-	if !done {
+	if charges == nil {
 		return &RuleError{Problem: "Reset resets neither global rules nor concurrency, and this policy has no other: write a rule with a key"}
 	}
+	return p.limiter.reset(ctx, charges)
+}
+
+// states returns a charge for each state of a key of a rule: its own, and those of callers
+// on plans.
+func (p *version) states(route *route, rule int, key string) (charges []core.Charge) {
+	plan := route.plan.Load()
+	charges = append(charges, plan.Charge(rule, key, &p.usual.Terms))
+	for _, t := range p.plans {
+		c := plan.Charge(rule, key, &t.Terms)
+		if !slices.ContainsFunc(charges, func(o core.Charge) bool { return o.Variant == c.Variant }) {
+			charges = append(charges, c)
+		}
+	}
+	return charges
+}
+
+// reset makes states full again, as many as one call may name at a time.
+func (l *Limiter) reset(ctx context.Context, charges []core.Charge) error {
+	for some := range slices.Chunk(charges, core.MaxCharges) {
+		if err := l.engine.Store.Reset(ctx, some); err != nil {
+			return fmt.Errorf("%w: reset of rule %q: %w", ErrUndecided, some[0].Rule, err)
+		}
+		for i := range some {
+			l.engine.Refilled(&some[i])
+		}
+	}
 	return nil
+}
+
+// fill fills in the keys, the costs and the caller of a request that check has accepted.
+// It returns what is wrong with its keys. The maps of the request do not escape, so that
+// a literal costs its caller no allocation.
+func (p *version) fill(run *engine.Run, r *Request) (*terms, error) {
+	if len(p.names) == 0 {
+		return nil, errNoRules
+	}
+	faulty := p.joins // a part that is not asked may be missing too
+	value := func(k *KeyResolver) string {
+		v, ok := p.limiter.valueOf(k, r.Keys)
+		faulty = faulty || !ok
+		return v
+	}
+	p.fillKeys(run, value)
+	p.fillValues(run, value)
+	if faulty {
+		if err := p.missing(r.Keys); err != nil {
+			return nil, err
+		}
+	}
+	for i := range run.Charges {
+		cost := max(1, r.Cost)
+		if run.Charges[i].Quota.Bars() {
+			cost = 0
+		}
+		if len(r.Costs) > 0 {
+			if n, said := r.Costs[p.names[i]]; said {
+				cost = n
+			}
+		}
+		run.Charges[i].Cost = min(cost, core.MaxCost)
+	}
+	if !p.distinguishes && r.Class == "" { // waiters have classes, whatever the rules
+		run.Caller.Class = p.defaultClass
+		return p.usual, nil
+	}
+	from := r.profile(p)
+	return p.distinguish(run, p.named, &from), nil
 }
 
 // check returns what is wrong with a request, apart from its keys: missing does. If
@@ -256,7 +342,7 @@ func (p *version) check(r *Request, taken bool) error {
 	if p.named == nil {
 		return &RuleError{Problem: "outside HTTP a policy needs a name: write limit.Named(\"…\", rules…)"}
 	}
-	if p.costs && r.Cost == 0 {
+	if r.Cost == 0 {
 		if err := p.costless(r.Costs); err != nil {
 			return err
 		}
@@ -267,7 +353,7 @@ func (p *version) check(r *Request, taken bool) error {
 	switch {
 	case r.UpTo && r.Cost < 1:
 		return &RuleError{Problem: "UpTo needs a Cost: write how many units to take at most"}
-	case r.UpTo && p.bars:
+	case r.UpTo && p.set.bars():
 		return &RuleError{Problem: "UpTo asks again after a refusal, and each is a strike of the ban: leave out UpTo"}
 	case r.UpTo && len(r.Costs) > 0:
 		return &RuleError{Problem: "UpTo takes as many units of each rule: leave out Costs"}
@@ -281,6 +367,17 @@ func (p *version) check(r *Request, taken bool) error {
 		return p.settleless()
 	}
 	return nil
+}
+
+// checkGiven returns what is wrong with what a handler says of an HTTP request.
+func (p *version) checkGiven(r *Request) error {
+	if r.UpTo || r.Plan != "" || r.Class != "" {
+		return &RuleError{Problem: "of an HTTP request, a handler gives Keys, Cost and Costs: leave out UpTo, Plan and Class"}
+	}
+	if _, err := validCost(r.Cost); err != nil {
+		return &RuleError{Problem: err.Error()}
+	}
+	return p.validCosts(r.Costs)
 }
 
 func (p *version) validCosts(costs map[string]int64) error {
@@ -318,4 +415,69 @@ func (p *version) settleless() error {
 		}
 	}
 	return nil
+}
+
+// keyed reports whether a rule has a resolver as its key.
+func (p *version) keyed(k *KeyResolver) bool {
+	return slices.ContainsFunc(p.set.rules, func(r Rule) bool { return r.Key.label == k.label })
+}
+
+// missing returns an error that joins one for each key of the policy that keys
+// has no value for, or no address where one is needed.
+func (p *version) missing(keys map[string]string) error {
+	var errs []error
+	for i, first := range p.keyOf {
+		if first == i {
+			errs = append(errs, p.set.rules[i].Key.missing(keys)...)
+		}
+		rule := &p.set.rules[i]
+		if values := rule.values(); rule.shows() && !p.keyed(&values) {
+			errs = append(errs, values.missing(keys)...)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (k *KeyResolver) missing(keys map[string]string) (errs []error) {
+	for i := range k.parts {
+		errs = append(errs, k.parts[i].missing(keys)...)
+	}
+	if k.kind == everyone || len(k.parts) > 0 {
+		return errs
+	}
+	v, ok := lookup(keys, k)
+	switch {
+	case !ok:
+		return []error{fmt.Errorf("limit: no key %q: write Keys: map[string]string{%[1]q: …}, with \"\" if there is none", k.label)}
+	case k.kind == byIP && v != "" && clientip.Key(v, 0) == "":
+		return []error{fmt.Errorf("limit: key \"ip\": %q is not an address: write one such as 203.0.113.9", v)}
+	}
+	return nil
+}
+
+// lookup returns the value of a key. A header is found by a name that differs in
+// case, unless two do.
+func lookup(keys map[string]string, key *KeyResolver) (value string, ok bool) {
+	if value, ok = keys[key.label]; ok || key.kind != byHeader {
+		return value, ok
+	}
+	found := 0
+	for label, v := range keys {
+		if strings.EqualFold(label, key.label) {
+			value = v
+			found++
+		}
+	}
+	return value, found == 1
+}
+
+// valueOf returns the value of a key from Request.Keys, and whether there is a valid
+// one: see missing. Addresses have as many bits as those of HTTP requests.
+func (l *Limiter) valueOf(key *KeyResolver, keys map[string]string) (value string, ok bool) {
+	v, ok := lookup(keys, key)
+	if key.kind == byIP {
+		address := clientip.Key(v, l.options.Proxies.IPv6Prefix)
+		return address, ok && (address != "" || v == "")
+	}
+	return strings.TrimSpace(v), ok
 }

@@ -29,10 +29,13 @@ func mustPolicy(l *Limiter, rules RuleSet) *Policy {
 func look(t *testing.T, l *Limiter, rules RuleSet, keys map[string]string) Decision {
 	t.Helper()
 	p := mustPolicy(l, rules).current.Load()
-	s := p.named.scratch()
-	require.NoError(t, p.chargeRequest(s, &Request{Keys: keys}))
+	run := p.named.plan.Load().Begin()
+	defer run.End()
+	terms, err := p.fill(run, &Request{Keys: keys})
+	require.NoError(t, err)
 	var d Decision
-	require.NoError(t, p.take(t.Context(), &d, p.named, s.free(), false))
+	require.NoError(t, run.Look(t.Context(), &d.of))
+	d.describe(p, p.named, terms)
 	return d
 }
 
@@ -229,11 +232,11 @@ type charged struct {
 	units int64
 }
 
-func (c *charged) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
-	for _, charge := range charges {
+func (c *charged) Take(ctx context.Context, asks []core.Ask) error {
+	for _, charge := range asks[0].Charges {
 		c.units += charge.Cost
 	}
-	return c.Store.Take(ctx, policy, charges)
+	return c.Store.Take(ctx, asks)
 }
 
 func TestPeekTakesNothing(t *testing.T) {

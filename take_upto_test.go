@@ -182,14 +182,15 @@ type contended struct {
 	asks   []int64
 }
 
-func (c *contended) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+func (c *contended) Take(ctx context.Context, asks []core.Ask) error {
 	if len(c.others) > 0 {
-		other := charges[0]
+		other := asks[0].Charges[0]
 		other.Cost, c.others = c.others[0], c.others[1:]
-		if d, err := c.Store.Take(ctx, policy, []core.Charge{other}); err != nil || !d.Allowed {
+		of := []core.Ask{{Charges: []core.Charge{other}}}
+		if err := c.Store.Take(ctx, of); err != nil || !of[0].Decision.Allowed {
 			panic("the others must be admitted")
 		}
 	}
-	c.asks = append(c.asks, charges[0].Cost)
-	return c.Store.Take(ctx, policy, charges)
+	c.asks = append(c.asks, asks[0].Charges[0].Cost)
+	return c.Store.Take(ctx, asks)
 }

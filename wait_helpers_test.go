@@ -58,7 +58,7 @@ func (w *waits) take(user string, n int64) Decision {
 // end waits for all, and checks that nothing of them is remembered.
 func (w *waits) end() {
 	w.done.Wait()
-	assert.True(w.t, w.limiter.queues.Len() == 0)
+	assert.True(w.t, w.limiter.engine.Queues.Len() == 0)
 }
 
 // admitted checks that waits were admitted at the times given.
@@ -77,9 +77,9 @@ type calls struct {
 	n atomic.Int64
 }
 
-func (c *calls) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+func (c *calls) Take(ctx context.Context, asks []core.Ask) error {
 	c.n.Add(1)
-	return c.Store.Take(ctx, policy, charges)
+	return c.Store.Take(ctx, asks)
 }
 
 // TestLimiterWaitTogether has several admitted at a time.
@@ -102,11 +102,11 @@ type scripted struct {
 	before func(call int64) error
 }
 
-func (s *scripted) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+func (s *scripted) Take(ctx context.Context, asks []core.Ask) error {
 	if err := s.before(s.n.Add(1)); err != nil {
-		return core.Decision{}, err
+		return err
 	}
-	return s.Store.Take(ctx, policy, charges)
+	return s.Store.Take(ctx, asks)
 }
 
 // TestLimiterWaitSideBySide has a store that is slower than the rule: waits that

@@ -23,9 +23,9 @@ type asked struct {
 	takes atomic.Int64
 }
 
-func (a *asked) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+func (a *asked) Take(ctx context.Context, asks []core.Ask) error {
 	a.takes.Add(1)
-	return a.Store.Take(ctx, policy, charges)
+	return a.Store.Take(ctx, asks)
 }
 
 const noticed = 130 * time.Millisecond // after which a waiter knows of a slot that another process frees

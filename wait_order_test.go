@@ -258,7 +258,7 @@ func TestLimiterWaitManyCancels(t *testing.T) {
 			})
 		}
 		done.Wait()
-		assert.True(t, limiter.queues.Len() == 0)
+		assert.True(t, limiter.engine.Queues.Len() == 0)
 		require.Greater(t, stayed, 333)
 		require.Greater(t, gone, 100)
 

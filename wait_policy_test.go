@@ -169,7 +169,7 @@ func TestLimiterWaitQueue(t *testing.T) {
 			all = append(all, w.add("", 1))
 			at = append(at, time.Duration(i)*time.Second)
 		}
-		assert.EqualValues(t, 4, w.limiter.queues.Len(), "the others have a turn")
+		assert.EqualValues(t, 4, w.limiter.engine.Queues.Len(), "the others have a turn")
 		w.end()
 		admitted(t, at, all...)
 

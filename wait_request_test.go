@@ -116,7 +116,7 @@ func TestRequestsWaitInOrder(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		assert.Equal(t, []string{"first 0s", "second 1s", "wait 2s", "third 3s", "in vain 3s"}, order)
-		assert.Zero(t, l.queues.Len())
+		assert.Zero(t, l.engine.Queues.Len())
 	})
 }
 
@@ -167,10 +167,10 @@ func TestWaitersAreBounded(t *testing.T) {
 		assert.Equal(t, 429, w.Code, "three wait in all")
 		w, _ = patient(ctx, h, "c")
 		assert.Equal(t, 429, w.Code, "three wait in all")
-		assert.EqualValues(t, 3, l.queues.Len())
+		assert.EqualValues(t, 3, l.engine.Queues.Len())
 		cancel()
 		done.Wait()
-		assert.Zero(t, l.queues.Len())
+		assert.Zero(t, l.engine.Queues.Len())
 	})
 }
 
@@ -210,7 +210,7 @@ func TestWaitEndsWithTheContext(t *testing.T) {
 		assert.Equal(t, 9*time.Second, took.Round(time.Millisecond), "then it is known that its time comes too late")
 		assert.Equal(t, "10", w.Header().Get("Retry-After"))
 		<-done
-		assert.Zero(t, l.queues.Len())
+		assert.Zero(t, l.engine.Queues.Len())
 	})
 }
 
@@ -238,7 +238,7 @@ func TestWaitForALease(t *testing.T) {
 			synctest.Wait()
 		}
 		done.Wait()
-		assert.Zero(t, l.queues.Len())
+		assert.Zero(t, l.engine.Queues.Len())
 	})
 }
 
@@ -279,14 +279,14 @@ func TestManyWaiters(t *testing.T) {
 			})
 			synctest.Wait()
 		}
-		assert.EqualValues(t, n, l.queues.Len())
+		assert.EqualValues(t, n, l.engine.Queues.Len())
 		assert.LessOrEqual(t, runtime.NumGoroutine(), before+n+5, "no goroutine but those of the requests")
 		for _, cancel := range cancels {
 			cancel()
 		}
 		done.Wait()
 		assert.True(t, slices.Equal(want, order))
-		assert.Zero(t, l.queues.Len())
+		assert.Zero(t, l.engine.Queues.Len())
 		assert.LessOrEqual(t, runtime.NumGoroutine(), before+5)
 		for range 3 { // what is in a pool survives one collection
 			runtime.GC()
@@ -346,10 +346,10 @@ func TestWaitOnAServer(t *testing.T) {
 	require.NoError(t, err)
 	fmt.Fprint(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 	<-entered
-	require.Eventually(t, func() bool { return l.queues.Len() == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return l.engine.Queues.Len() == 1 }, 10*time.Second, time.Millisecond)
 	conn.Close()
 	assert.Equal(t, 499, <-left)
-	assert.Zero(t, l.queues.Len())
+	assert.Zero(t, l.engine.Queues.Len())
 }
 
 // TestWaitWithinWriteTimeout has requests wait behind one that is admitted late, on a

@@ -54,7 +54,7 @@ func manyWaitingClients(t *testing.T, store core.Store) {
 	waiting := func(n int64) {
 		t.Helper()
 		deadline := time.Now().Add(20 * time.Second)
-		for l.queues.Len() != n {
+		for l.engine.Queues.Len() != n {
 			require.True(t, time.Now().Before(deadline), "%d waiting", n)
 			runtime.Gosched()
 		}

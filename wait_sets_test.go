@@ -35,7 +35,7 @@ func TestWaitAcrossChange(t *testing.T) {
 			began := time.Now()
 			done.Wait()
 			assert.InDelta(t, 5*time.Second, time.Since(began), float64(time.Millisecond))
-			assert.Zero(t, l.queues.Len())
+			assert.Zero(t, l.engine.Queues.Len())
 		})
 	}
 }
@@ -60,6 +60,6 @@ func TestWaitOfTwoSets(t *testing.T) {
 			synctest.Wait()
 		}
 		done.Wait()
-		assert.Zero(t, l.queues.Len())
+		assert.Zero(t, l.engine.Queues.Len())
 	})
 }

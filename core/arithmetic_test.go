@@ -4,8 +4,6 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"testing"
-
-	"github.com/routelimit/limit/internal/fuzzloop"
 )
 
 // checkMulDiv compares with package math/big.
@@ -58,8 +56,7 @@ func TestMulDiv(t *testing.T) {
 	}
 }
 
-func FuzzMulDiv(t *testing.F) {
-	f := fuzzloop.New(t)
+func FuzzMulDiv(f *testing.F) {
 	f.Add(int64(MaxFill), int64(MaxLimit), int64(MinWindow))
 	f.Add(huge, huge, int64(3))
 	f.Fuzz(func(t *testing.T, a, b, c int64) {

@@ -26,7 +26,7 @@ func (l *life) run(n int) {
 		}
 		cost := l.cost()
 		l.decide(cost)
-		begun = begun || cost > 0 && (l.last.Took(0) || l.q.Missing > 0)
+		begun = begun || cost > 0 && (l.last.Allowed || l.q.Missing > 0)
 		if reset := l.last.Outcomes()[0].ResetAfter; reset > l.longest() {
 			l.fail("whole after %d, and never later than %d", reset, l.longest())
 		}

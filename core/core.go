@@ -7,37 +7,6 @@
 // count; nanoseconds do not.
 package core
 
-import "context"
-
-// A Charge is one rule applied to one request. It is all that a store sees.
-type Charge struct {
-	Rule  string // the name of the rule, unique within its policy
-	Key   string // requests with the same key share the quota; any bytes, or empty
-	Quota Quota
-	Cost  int64 // units; 0 looks without taking, and fits unless the rule is a [Ban]
-
-	// Reserve is how many units the charge must leave to others: it fits if there
-	// is room for Cost and Reserve, and takes Cost. A Cost of 0 always fits. It is
-	// for requests that must not use the last part of a limit. [Ban] and [Distinct]
-	// cannot have it.
-	Reserve int64
-
-	// Alone makes the charge decide by itself: it is taken if it fits, whatever
-	// becomes of the others, and never refuses or delays the request. It is for
-	// rules that are only watched. [Concurrency], [Ban] and [Distinct] cannot have
-	// it.
-	Alone bool
-
-	// ID says what the charge is for, where the algorithm is [Quota.Identified]: for
-	// [Concurrency] the lease that holds its units, needed for a Cost above 0; for
-	// [Distinct] the value that is shown, 0 for none. Others ignore it.
-	ID uint64
-
-	// OnError says what to do if the store fails. Stores ignore it; package
-	// guard, which wraps a store, applies it.
-	OnError OnError
-}
-
 // An Outcome is the result of one charge. Its times are relative to
 // [Decision].At, in microseconds.
 type Outcome struct {
@@ -63,15 +32,13 @@ func (o Outcome) Fits() bool { return o.RetryAfter == 0 }
 // Never is the RetryAfter of a charge that cannot fit, however long it waits.
 const Never int64 = -1
 
-// A Decision is the outcome of all charges of one request. The request is
-// admitted only if every charge fits; otherwise nothing was taken. Charges that
-// decide alone neither count for that nor depend on it: see [Decision.Took].
+// A Decision is the outcome of all charges of one [Ask]. It is admitted only if every
+// charge fits; otherwise nothing was taken.
 type Decision struct {
 	Allowed bool
 	Mode    Mode // how it was made
 
 	n        uint8  // of outcomes
-	alone    uint16 // a bit for each charge: see Alone
 	overflow uint32 // two bits for each charge: see Overflow
 
 	At    int64 // when the store decided, by the clock that it decides by; of several clocks see TimeOf
@@ -111,62 +78,14 @@ func (d *Decision) Outcomes() []Outcome {
 
 // RetryAfter returns how long until the request would be admitted if no other
 // request came: the longest of the outcomes' times, 0 if it is admitted, and
-// [Never] if one of the charges can never fit. Charges that decide alone do not
-// count.
+// [Never] if one of the charges can never fit.
 func (d *Decision) RetryAfter() int64 {
 	var longest int64
-	for i, o := range d.Outcomes() {
-		switch {
-		case d.Alone(i):
-		case o.RetryAfter == Never:
+	for _, o := range d.Outcomes() {
+		if o.RetryAfter == Never {
 			return Never
-		default:
-			longest = max(longest, o.RetryAfter)
 		}
+		longest = max(longest, o.RetryAfter)
 	}
 	return longest
-}
-
-// A Store keeps the state of quotas and changes it atomically.
-//
-// Implementations are safe for concurrent use and pass the suite in package
-// storetest. A store that adds something around another one (a cache, a guard,
-// an observer) is itself a Store.
-type Store interface {
-	// Take decides the charges of one request on a policy as one: it takes
-	// the cost of each, or refuses and takes nothing. Charges that decide alone
-	// are taken or not by themselves. It reads one clock once.
-	//
-	// A refusal is a Decision, not an error. An error means that the store
-	// could not decide. Then nothing was taken, unless the error comes from a
-	// context or a connection; in that case the outcome is unknown. A store that
-	// knows until when such a call may still take leases says so: the error has, or
-	// wraps one that has, a method MayTakeUntil() time.Time.
-	//
-	// The charges name distinct rules. Quotas may differ from those of an
-	// earlier call: a changed limit keeps what has been spent. Take does not
-	// keep the slice, but may keep the strings in it.
-	Take(ctx context.Context, policy string, charges []Charge) (Decision, error)
-
-	// Renew begins the life of leases anew. held[i] reports whether the lease of
-	// charges[i] was still held; a lease that has ended cannot be renewed. The
-	// charges are of [Concurrency] only, and at most [MaxLeaseCharges]. They may name
-	// a rule and a key several times, with other ids; their Cost does not matter. The
-	// call may be repeated. After an error, leases with held[i] were renewed, and it
-	// is unknown whether the others were; held may be nil.
-	// A lease that was not renewed for a Window has ended.
-	Renew(ctx context.Context, policy string, charges []Charge) (held []bool, err error)
-
-	// Release ends leases, of charges as Renew takes them. It does nothing to a
-	// lease that is not held or has ended, so the call may be repeated.
-	Release(ctx context.Context, policy string, charges []Charge) error
-
-	// Return gives units back, and reports for each of returns how many: see
-	// [Return]. 0 is normal for a return that comes too late. After an error,
-	// nothing was given back, or the outcome is unknown, as with Take.
-	Return(ctx context.Context, policy string, returns []Return) ([]int64, error)
-
-	// Reset forgets a key of a rule: its quota is full again, whatever its
-	// algorithm. After an error the outcome is unknown. It may be repeated.
-	Reset(ctx context.Context, policy, rule, key string) error
 }

@@ -66,55 +66,43 @@ func (Base) Renew(*Quota, int64, uint64) bool { return false }
 func (Base) Release(*Quota, int64, uint64) {}
 
 // Decide is the decision that every store must make: at time now, given the
-// states of the charges' keys, it takes all charges or none. It takes those that
-// decide alone if they fit. A time outside 0 to [MaxTime] is taken for the nearest one
+// states of the charges' keys, it takes all charges or none. A time outside 0 to [MaxTime] is taken for the nearest one
 // inside.
 func Decide(now int64, charges []Charge, states []State) (d Decision) {
 	d.Decide(now, charges, states)
 	return d
 }
 
-// Decide makes the zero d what the function [Decide] returns. A Decision is large:
-// a store that fills in its result saves a copy.
+// Decide sets d to what the function [Decide] returns. A Decision is large: a store
+// that fills in its result saves a copy.
 func (d *Decision) Decide(now int64, charges []Charge, states []State) {
 	now = ClampTime(now)
+	*d = Decision{Allowed: true}
 	d.start(now, len(charges))
-	d.Allowed = true
 	barred := false // by a ban
-	fitting := 0    // a bit for each charge
 	outcomes := d.Outcomes()
 	for i := range charges {
 		c := &charges[i]
 		room := states[i].Advance(&c.Quota, now)
 		outcomes[i].Remaining = room
-		switch {
-		case c.fits(states[i].Needs(c), room):
-			fitting |= 1 << i
-		case !c.Alone:
+		if !c.fits(states[i].Needs(c), room) {
 			d.Allowed = false
 			barred = barred || c.Quota.Bars()
-		}
-		if c.Alone {
-			d.SetAlone(i)
 		}
 	}
 	for i := range charges {
 		c, state, o := &charges[i], states[i], &outcomes[i]
-		room, needs, takes := o.Remaining, int64(0), d.Allowed
-		if c.Alone {
-			takes = fitting>>i&1 != 0
-		}
+		room, needs := o.Remaining, int64(0)
 		switch {
-		case !takes:
+		case !d.Allowed:
 			needs = state.Needs(c)
 			if needs > 0 && state.Refuse(barred) {
 				room = state.Advance(&c.Quota, now)
 			}
 		case c.Cost > 0:
 			var delay int64
-			if room, delay = state.Take(c.Cost, c.ID); !c.Alone {
-				d.Delay = max(d.Delay, delay)
-			}
+			room, delay = state.Take(c.Cost, c.ID)
+			d.Delay = max(d.Delay, delay)
 		}
 		o.Remaining = max(0, room)
 		used := state.Used()

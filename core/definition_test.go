@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/routelimit/limit/internal/fuzzloop"
 	"github.com/routelimit/limit/internal/race"
 )
 
@@ -123,15 +122,15 @@ func (s story) check(t *testing.T) int {
 		if cost > q.Limit+1 || draw(2) == 0 {
 			cost = 1
 		}
-		reserve, alone := max(0, draw(24)-20), draw(8) == 0
+		reserve := max(0, draw(24)-20)
 		want := plain.decide(q, cost, reserve, now)
-		d := Decide(now, []Charge{{Quota: q, Cost: cost, Reserve: reserve, Alone: alone}}, state)
-		if got := d.Outcomes()[0]; got != want || d.Allowed != (want.Fits() || alone) || d.Took(0) != want.Fits() {
+		d := Decide(now, []Charge{{Quota: q, Cost: cost, Reserve: reserve}}, state)
+		if got := d.Outcomes()[0]; got != want || d.Allowed != want.Fits() {
 			t.Fatalf("decision %d, at %d, cost %d and reserve %d of %+v:\ngot  %+v\nwant %+v\nunits %v",
 				decisions, now, cost, reserve, q, got, want, plain.units)
 		}
 		for range cost {
-			if d.Took(0) {
+			if d.Allowed {
 				admitted = append(admitted, now)
 			}
 		}
@@ -173,8 +172,7 @@ func TestLogAgainstDefinition(t *testing.T) {
 	t.Logf("%d stories, %d decisions", stories, decisions)
 }
 
-func FuzzLog(t *testing.F) {
-	f := fuzzloop.New(t)
+func FuzzLog(f *testing.F) {
 	f.Add([]byte{2, 0, 7, 0, 0, 0, 1, 0, 200, 0, 3, 0, 4, 0, 1, 2})
 	f.Add([]byte("a clock that steps back never admits more"))
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -23,6 +23,8 @@ func (d *Decision) SetOverflow(i int, o Overflow) {
 	}
 }
 
+var _ [32 - 2*MaxCharges]struct{} // Decision.overflow has two bits for each charge
+
 // OverflowQuota returns what the quotas of two keys of a rule must have in
 // common for the keys to share an overflow quota: otherwise a key with a short
 // window would make the shared quota forget units that count in a longer one. A

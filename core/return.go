@@ -32,22 +32,32 @@ func (d *Decision) Return(i int, c Charge) Return {
 	return Return{Charge: c, At: d.TimeOf(i), Remaining: o.Remaining, ResetAfter: o.ResetAfter, Mode: d.Mode, Tag: d.Tag}
 }
 
+// A Returned is what came of a [Return].
+type Returned struct {
+	Units   int64   // given back; 0 is normal for a return that comes too late
+	Outcome Outcome // of the key after the return, as that of a charge of cost 0
+}
+
+// Look returns the outcome of a charge like c of cost 0 at now, given the state of its key.
+func Look(now int64, c Charge, state State) Outcome {
+	c.Cost, c.Reserve = 0, 0
+	d := Decide(now, []Charge{c}, []State{state})
+	return d.few[0]
+}
+
 // MaxTime is the latest time that a [Return] may name, in the year 2255: the
 // doubles of Redis scripts are exact up to it.
 const MaxTime = int64(1)<<53 - 1
 
-// ValidateReturns returns an error that wraps [ErrCharges] if the charges of
-// returns cannot be from one decision, or if a number is one that no decision has.
-// Every store calls it first.
+// ValidateReturns returns an error that wraps [ErrCharges] if a number of returns is one
+// that no decision has, or if there are none or too many. Every store calls it first.
 func ValidateReturns(returns []Return) error {
 	if len(returns) == 0 || len(returns) > MaxCharges {
 		return fmt.Errorf("%w: %d to give back: write 1 to %d", ErrCharges, len(returns), MaxCharges)
 	}
-	var charges [MaxCharges]Charge
 	var errs []error
 	for i := range returns {
 		r := &returns[i]
-		charges[i] = r.Charge
 		for _, n := range []struct {
 			name      string
 			got, most int64
@@ -62,6 +72,7 @@ func ValidateReturns(returns []Return) error {
 		if r.Quota.Leases() {
 			errs = append(errs, fmt.Errorf("%w: rule %q: a lease is released, not returned: call Release", ErrCharges, r.Rule))
 		}
+		errs = append(errs, r.validate())
 	}
-	return errors.Join(append(errs, ValidateCharges(charges[:len(returns)]))...)
+	return errors.Join(errs...)
 }

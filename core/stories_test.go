@@ -122,7 +122,7 @@ func (l *life) cost() int64 {
 // decide makes a decision and tells whether it is right.
 func (l *life) decide(cost int64) {
 	roomBefore := l.roomAt(l.now)
-	c := Charge{Quota: l.q, Cost: cost, Alone: !l.q.Queues() && l.random.IntN(8) == 0}
+	c := Charge{Quota: l.q, Cost: cost}
 	if cost > 0 && l.random.IntN(6) == 0 {
 		c.Reserve = 1 + l.random.Int64N(min(4, l.q.Capacity()))
 	}
@@ -132,7 +132,7 @@ func (l *life) decide(cost int64) {
 	l.last = d
 	o := d.Outcomes()[0]
 	fits := cost == 0 || needs <= roomBefore
-	if d.Allowed != (fits || c.Alone) || d.Took(0) != fits || o.Fits() != fits {
+	if d.Allowed != fits || o.Fits() != fits {
 		l.fail("%d and a reserve of %d of a room of %d: allowed is %v, and the outcome %+v", cost, c.Reserve, roomBefore, d.Allowed, o)
 	}
 	if l.quiet != nil {
@@ -159,7 +159,7 @@ func (l *life) compareQuiet(charges []Charge, got Decision) {
 	if want := Decide(l.now, charges, []State{alike}); !sameDecision(got, want) || got.Delay != want.Delay {
 		l.fail("with what took nothing:\n%+v\nand without:\n%+v", got, want)
 	}
-	if got.Took(0) && charges[0].Cost > 0 || l.q.Missing > 0 {
+	if got.Allowed && charges[0].Cost > 0 || l.q.Missing > 0 {
 		l.quiet = alike
 	}
 }
@@ -167,7 +167,7 @@ func (l *life) compareQuiet(charges []Charge, got Decision) {
 func (l *life) comparePlain(cost, needs int64, d Decision) {
 	room := l.plain.room(l.now)
 	o := d.Outcomes()[0]
-	if want := cost == 0 || room >= needs; d.Took(0) != want {
+	if want := cost == 0 || room >= needs; d.Allowed != want {
 		l.fail("by definition taken is %v: %d of %d", want, needs, room)
 	}
 	if cells, ok := l.plain.(*plainCells); ok && o.RetryAfter > 0 {
@@ -179,10 +179,10 @@ func (l *life) comparePlain(cost, needs int64, d Decision) {
 	if line, ok := l.plain.(*plainLine); ok && d.Allowed && cost > 0 && d.Delay != line.delay(l.now) {
 		l.fail("the turn comes after %d, by definition after %d", d.Delay, line.delay(l.now))
 	}
-	if bucket, ok := l.plain.(*plainBucket); ok && cost > 0 && !d.Took(0) {
+	if bucket, ok := l.plain.(*plainBucket); ok && cost > 0 && !d.Allowed {
 		bucket.refuse(l.now)
 	}
-	if d.Took(0) && cost > 0 {
+	if d.Allowed && cost > 0 {
 		l.plain.take(l.now, cost)
 	}
 	if left := max(0, l.plain.room(l.now)); o.Remaining != left {

@@ -33,7 +33,7 @@ func (d *Decision) SetTimeOf(i int, at int64) {
 // happened since. Its times are that much shorter, but not over.
 func (d *Decision) Later(by int64) Decision {
 	later := NewDecision(d.At+by, int(d.n))
-	later.Mode, later.alone = d.Mode, d.alone
+	later.Mode = d.Mode
 	for i, o := range d.Outcomes() {
 		for _, time := range []*int64{&o.RetryAfter, &o.MoreAfter, &o.ResetAfter} {
 			if *time > 0 {

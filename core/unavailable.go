@@ -3,6 +3,7 @@ package core
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // ErrUnavailable is wrapped by the errors of a store that cannot be reached, is
@@ -26,6 +27,19 @@ var ErrOutOfReach error = outOfReach{}
 // call, for lack of a connection or of a right. It says nothing about other calls. It
 // wraps [ErrOutOfReach].
 var ErrBlocked error = blocked{}
+
+// An Unanswered is the error of a call of Take without an answer. The call may have
+// taken its charges, or may take them until a time. After that they can be released.
+// Find it with [errors.As].
+type Unanswered struct {
+	Err   error
+	Until time.Time
+}
+
+func (u *Unanswered) Error() string { return u.Err.Error() }
+
+// Unwrap returns u.Err.
+func (u *Unanswered) Unwrap() error { return u.Err }
 
 type outOfReach struct{}
 

@@ -7,23 +7,23 @@ import (
 
 // A Returner takes back what an admission took. Every [Store] is one.
 type Returner interface {
-	Release(ctx context.Context, policy string, charges []Charge) error
-	Return(ctx context.Context, policy string, returns []Return) ([]int64, error)
+	Release(ctx context.Context, charges []Charge) error
+	Return(ctx context.Context, returns []Return) ([]Returned, error)
 }
 
 // Undo gives back everything that the admitted decision d took for charges: it
 // releases leases and returns units. It is for a request that one store admits
-// and another one refuses. Charges that decide alone stay taken.
+// and another one refuses.
 //
 // After an error, what was taken may still count. That is safe: leases end and
 // units expire. Of two errors, Undo returns the one that does not wrap
 // [ErrUnavailable], if there is one.
-func Undo(ctx context.Context, store Returner, policy string, charges []Charge, d *Decision) error {
+func Undo(ctx context.Context, store Returner, charges []Charge, d *Decision) error {
 	var leases []Charge
 	var returns []Return
 	for i, c := range charges {
 		switch {
-		case c.Cost == 0 || c.Alone:
+		case c.Cost == 0:
 		case c.Quota.Leases():
 			leases = append(leases, c)
 		default:
@@ -32,10 +32,10 @@ func Undo(ctx context.Context, store Returner, policy string, charges []Charge, 
 	}
 	var released, returned error
 	if leases != nil {
-		released = store.Release(ctx, policy, leases)
+		released = store.Release(ctx, leases)
 	}
 	if returns != nil {
-		_, returned = store.Return(ctx, policy, returns)
+		_, returned = store.Return(ctx, returns)
 	}
 	if released == nil || returned != nil && errors.Is(released, ErrUnavailable) {
 		return returned

@@ -5,43 +5,92 @@ import (
 	"fmt"
 )
 
-// ErrCharges is wrapped by the errors of [ValidateCharges] and [ValidateReturns].
+// ErrCharges is wrapped by the errors about calls that no store takes.
 var ErrCharges = errors.New("invalid charges")
 
+// ValidateAsks returns an error if asks cannot be decided in one call: none of them,
+// one that [ValidateCharges] does not take, too many charges, or two charges on one
+// quota with different quotas. Every store calls it first.
+func ValidateAsks(asks []Ask) error {
+	if len(asks) == 1 {
+		return ValidateCharges(asks[0].Charges)
+	}
+	if len(asks) == 0 {
+		return fmt.Errorf("%w: no ask: write at least one", ErrCharges)
+	}
+	n := 0
+	for i := range asks {
+		if err := ValidateCharges(asks[i].Charges); err != nil {
+			return err
+		}
+		n += len(asks[i].Charges)
+		for j := range i {
+			if c := conflict(asks[i].Charges, asks[j].Charges); c != nil {
+				return fmt.Errorf("%w: rule %q: two asks charge one key under different quotas: write the same one, or a Variant",
+					ErrCharges, c.Rule)
+			}
+		}
+	}
+	if n > MaxCharges {
+		return fmt.Errorf("%w: %d of them: a call takes 1 to %d", ErrCharges, n, MaxCharges)
+	}
+	return nil
+}
+
+// conflict returns a charge whose quota another charge on the same key contradicts, or nil.
+func conflict(charges, others []Charge) *Charge {
+	for i := range charges {
+		for j := range others {
+			c, o := &charges[i], &others[j]
+			if c.Key == o.Key && c.SameState(o) && c.Quota != o.Quota {
+				return c
+			}
+		}
+	}
+	return nil
+}
+
 // ValidateCharges returns an error if charges cannot be decided as one: none
-// or too many of them, a rule named twice, an invalid quota or cost. Every
-// store calls it first.
+// or too many of them, two on one state, an invalid quota or cost.
 func ValidateCharges(charges []Charge) error {
 	if len(charges) == 0 || len(charges) > MaxCharges {
 		return fmt.Errorf("%w: %d of them: a decision takes 1 to %d", ErrCharges, len(charges), MaxCharges)
 	}
 	for i := range charges {
-		c := &charges[i]
-		if uint64(c.Cost) > uint64(MaxCost) { // or below 0
-			return fmt.Errorf("%w: rule %q: cost %d: write 0 to %d", ErrCharges, c.Rule, c.Cost, MaxCost)
-		}
-		if uint64(c.Reserve) > uint64(MaxCost) {
-			return fmt.Errorf("%w: rule %q: reserve %d: write 0 to %d", ErrCharges, c.Rule, c.Reserve, MaxCost)
-		}
-		if c.Quota.faults() != 0 {
-			return fmt.Errorf("%w: rule %q: %w", ErrCharges, c.Rule, c.Quota.Validate())
-		}
-		if c.Quota.Leases() && c.Cost > 0 && c.ID == 0 {
-			return fmt.Errorf("%w: rule %q: a lease without an id: write a random one that is not 0", ErrCharges, c.Rule)
-		}
-		if c.Alone && (c.Quota.Identified() || c.Quota.Bars()) {
-			return fmt.Errorf("%w: rule %q: %v cannot decide alone: leave out Alone, or write another algorithm",
-				ErrCharges, c.Rule, c.Quota.Algorithm)
-		}
-		if c.Reserve > 0 && (c.Quota.Algorithm == Distinct || c.Quota.Bars()) {
-			return fmt.Errorf("%w: rule %q: %v leaves no reserve: leave out Reserve, or write another algorithm",
-				ErrCharges, c.Rule, c.Quota.Algorithm)
+		if err := charges[i].validate(); err != nil {
+			return err
 		}
 		for j := range i {
-			if charges[j].Rule == c.Rule {
-				return fmt.Errorf("%w: rule %q is charged twice", ErrCharges, c.Rule)
+			if charges[i].SameState(&charges[j]) {
+				return fmt.Errorf("%w: rule %q is charged twice", ErrCharges, charges[i].Rule)
 			}
 		}
+	}
+	return nil
+}
+
+func (c *Charge) validate() error {
+	switch {
+	case uint64(c.Cost) > uint64(MaxCost): // or below 0
+		return fmt.Errorf("%w: rule %q: cost %d: write 0 to %d", ErrCharges, c.Rule, c.Cost, MaxCost)
+	case uint64(c.Reserve) > uint64(MaxCost):
+		return fmt.Errorf("%w: rule %q: reserve %d: write 0 to %d", ErrCharges, c.Rule, c.Reserve, MaxCost)
+	case c.Quota.faults() != 0:
+		return fmt.Errorf("%w: rule %q: %w", ErrCharges, c.Rule, c.Quota.Validate())
+	case c.Quota.Leases() && c.Cost > 0 && c.ID == 0:
+		return fmt.Errorf("%w: rule %q: a lease without an id: write a random one that is not 0", ErrCharges, c.Rule)
+	case c.Reserve > 0 && (c.Quota.Algorithm == Distinct || c.Quota.Bars()):
+		return fmt.Errorf("%w: rule %q: %v leaves no reserve: leave out Reserve, or write another algorithm",
+			ErrCharges, c.Rule, c.Quota.Algorithm)
+	}
+	return nil
+}
+
+// ValidateNames returns an error if charges are none or too many for a call of Reset.
+// Every store calls it first.
+func ValidateNames(charges []Charge) error {
+	if len(charges) == 0 || len(charges) > MaxCharges {
+		return fmt.Errorf("%w: %d to reset: write 1 to %d", ErrCharges, len(charges), MaxCharges)
 	}
 	return nil
 }
@@ -54,7 +103,7 @@ func ValidateLeases(charges []Charge) error {
 		return fmt.Errorf("%w: %d leases: a call renews or releases 1 to %d", ErrCharges, len(charges), MaxLeaseCharges)
 	}
 	for i := range charges {
-		if err := ValidateCharges(charges[i : i+1]); err != nil {
+		if err := charges[i].validate(); err != nil {
 			return err
 		}
 		switch c := &charges[i]; {

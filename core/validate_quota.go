@@ -9,7 +9,7 @@ import (
 
 // Bounds on what can be asked of a store.
 const (
-	MaxCharges = 16                          // charges in one decision
+	MaxCharges = 16                          // charges in one call of a store
 	MinWindow  = 1_000                       // 1 ms
 	MaxWindow  = 366 * 24 * 3600 * 1_000_000 // 366 days
 	MaxLog     = 100_000                     // the limit of a [SlidingLog], which logs every unit

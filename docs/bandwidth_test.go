@@ -10,7 +10,7 @@ import (
 )
 
 func Example_bandwidth() {
-	limiter := limit.New(nil, &limit.Options{User: func(*http.Request) string { return "alice" }})
+	limiter := limit.New(nil, &limit.Options{Caller: limit.Caller[*http.Request]{User: func(*http.Request) string { return "alice" }}})
 	mux := http.NewServeMux()
 	fileServer := http.HandlerFunc(ok)
 

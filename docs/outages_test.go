@@ -3,7 +3,6 @@ package docs_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"log"
 	"log/slog"
 	"time"
@@ -27,7 +26,7 @@ func Example_outages() {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // nothing listens here
 	limiter := limit.New(redisstore.New(client, nil), &limit.Options{
 		Instances: 2,
-		Log:       slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Log:       slog.New(slog.DiscardHandler),
 	})
 
 	rules := map[string]limit.Rule{

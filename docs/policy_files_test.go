@@ -20,7 +20,7 @@ import (
 func TestOverridableOnGin(t *testing.T) {
 	limiter := limit.New(nil, nil)
 	rl := ginlimit.New(limiter)
-	rl.User = func(c *gin.Context) string { return c.GetString("user") }
+	rl.Caller.User = func(c *gin.Context) string { return c.GetString("user") }
 	router := gin.New()
 	authenticate := func(c *gin.Context) { c.Set("user", c.GetHeader("X-User")) }
 	update := okGin
@@ -36,7 +36,7 @@ func TestOverridableOnGin(t *testing.T) {
 func TestOverridableOnEcho(t *testing.T) {
 	limiter := limit.New(nil, nil)
 	rl := echolimit.New(limiter)
-	rl.User = func(c echo.Context) string { return c.Request().Header.Get("X-User") }
+	rl.Caller.User = func(c echo.Context) string { return c.Request().Header.Get("X-User") }
 	router := echo.New()
 	orders := limit.Named("orders", limit.PerUser(time.Minute, 5)).Overridable()
 	router.PUT("/orders/:id", func(c echo.Context) error { return c.NoContent(http.StatusOK) }, rl.Limit(orders))

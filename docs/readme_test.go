@@ -31,7 +31,7 @@ func Example_readmeGin() {
 	reports := router.Group("/reports", rl.Limit(limit.EachRoute(limit.Global(time.Minute, 50))))
 	reports.GET("/sales", show)
 
-	rl.User = func(c *gin.Context) string { return c.GetString("user") }
+	rl.Caller.User = func(c *gin.Context) string { return c.GetString("user") }
 	router.GET("/me", authenticate, rl.Limit(limit.Rules(limit.PerUser(time.Hour, 20))), me)
 
 	for _, path := range []string{"/reports/sales", "/me"} {

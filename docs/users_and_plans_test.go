@@ -26,7 +26,7 @@ func authenticate(c *gin.Context) {
 func Example_usersAndPlans() {
 	router := gin.New()
 	rl := ginlimit.New(limit.New(nil, nil))
-	rl.User = func(c *gin.Context) string { return c.GetString("user") }
+	rl.Caller.User = func(c *gin.Context) string { return c.GetString("user") }
 
 	router.Use(rl.Limit(limit.Named("clients", limit.PerIP(time.Minute, 600)))) // before authentication
 	router.Use(authenticate)                                                    // verifies the JWT and calls c.Set

@@ -12,21 +12,21 @@
 package echolimit
 
 import (
-	"errors"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/echoflow"
+	"github.com/routelimit/limit/throttle"
 )
 
 // A Limiter makes Echo middleware from rules. Make it with [New], and set its
 // fields before the first call of Limit.
 type Limiter struct {
-	// User returns the user of a request, for limit.ByUser: what authentication,
-	// which must run first, has put into the context. "" means that the request
-	// has no user. Nil means limit.Options.User.
-	User func(echo.Context) string
+	// Caller says who sends a request: what authentication, which must run first, has
+	// put into the context. A function that is nil means that of limit.Options.Caller.
+	Caller limit.Caller[echo.Context]
 
 	// Refuse answers a refused request, after the headers are set; the status is
 	// 429, or 403 if the client is barred, unless it sets another. Its error is
@@ -65,47 +65,41 @@ func (l *Limiter) Limit(rules limit.RuleSet) echo.MiddlewareFunc {
 	return m
 }
 
-// A call is a request, and the handler behind the middleware.
-type call struct {
-	echo.Context
-	next echo.HandlerFunc
-}
-
 func (l *Limiter) middleware(pattern string, rules limit.RuleSet) (echo.MiddlewareFunc, error) {
-	adapter := l.adapter()
-	policy, err := adapter.Bind(l.limiter, pattern, rules)
-	return func(next echo.HandlerFunc) echo.HandlerFunc {
-		return func(c echo.Context) error {
-			err := adapter.Serve(policy, c.Response(), c.Request(), call{c, next})
-			if err != nil && c.Response().Committed && (errors.As(err, new(*limit.RefusedError)) || errors.Is(err, limit.ErrUndecided)) {
-				return nil // it is answered
-			}
-			return err
-		}
-	}, err
+	m, err := l.flow().Middleware(pattern, rules)
+	return func(next echo.HandlerFunc) echo.HandlerFunc { return m(next) }, err
 }
 
-func (l *Limiter) adapter() *limit.Adapter[call] {
-	a := &limit.Adapter[call]{
-		Route:     func(c call) (string, string) { return c.Request().Method, c.Path() },
-		PathValue: pathValue,
-		Next: func(c call, r *http.Request) (int, error) {
-			c.SetRequest(r)
-			err := c.next(c.Context)
-			return status(c, err), err
-		},
-		Record:    record,
-		SetStatus: setStatus,
-		Answer:    answer,
+// Throttle returns middleware that slows the bodies of responses or requests to
+// the bytes that rules allow: see package throttle. It panics if the rules are
+// invalid. Options may be nil.
+func (l *Limiter) Throttle(rules limit.RuleSet, options *throttle.Options) echo.MiddlewareFunc {
+	m := l.flow().Throttle(rules, options)
+	return func(next echo.HandlerFunc) echo.HandlerFunc { return m(next) }
+}
+
+func (l *Limiter) flow() *echoflow.Flow[echo.Context] {
+	return &echoflow.Flow[echo.Context]{
+		Limiter:  l.limiter,
+		Writer:   func(c echo.Context) http.ResponseWriter { return c.Response() },
+		Response: response,
+		Problem:  problem,
+		Caller:   l.Caller,
+		Refuse:   l.Refuse,
+		Fail:     l.Fail,
 	}
-	if l.User != nil {
-		a.User = func(c call) string { return l.User(c.Context) }
+}
+
+func response(w http.ResponseWriter) (echoflow.Response, bool) {
+	r, ok := w.(*echo.Response)
+	if !ok {
+		return echoflow.Response{}, false
 	}
-	if l.Refuse != nil {
-		a.Refuse = func(c call, d limit.Decision) error { return begin(c, l.Refuse(c.Context, d)) }
-	}
-	if l.Fail != nil {
-		a.Fail = func(c call, err error) error { return begin(c, l.Fail(c.Context, err)) }
-	}
-	return a
+	return echoflow.Response{Echo: r, Below: &r.Writer, Status: &r.Status, Committed: &r.Committed}, true
+}
+
+// problem returns an error whose message Echo's own HTTPErrorHandler writes as it is,
+// because it marshals itself.
+func problem(d *echoflow.Document, err error) error {
+	return &echo.HTTPError{Code: d.Status, Message: d, Internal: err}
 }

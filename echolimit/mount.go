@@ -1,11 +1,9 @@
 package echolimit
 
 import (
-	"errors"
-	"fmt"
-
 	"github.com/labstack/echo/v4"
 
+	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/adapter"
 )
 
@@ -24,36 +22,13 @@ type Router interface {
 // wrong with the struct, Mount returns an error that lists everything that is wrong,
 // and registers nothing.
 func (l *Limiter) Mount(router Router, api any) error {
-	routes, err := adapter.Routes(api)
-	errs := []error{err}
-	handlers := make([]echo.HandlerFunc, len(routes))
-	limits := make([][]echo.MiddlewareFunc, len(routes))
 	_, whole := router.(*echo.Echo) // a group has a prefix, which Echo does not export
-	for i, route := range routes {
-		if route.Limited {
-			pattern := ""
-			if whole {
-				pattern = route.Path
-			}
-			m, err := l.middleware(pattern, route.Rules)
-			errs = append(errs, route.FieldError(err))
-			limits[i] = []echo.MiddlewareFunc{m}
+	return adapter.Mount(api, func(path string, rules limit.RuleSet) (echo.MiddlewareFunc, error) {
+		if !whole {
+			path = ""
 		}
-		switch h := route.Handler.(type) {
-		case nil: // an error of adapter.Routes
-		case echo.HandlerFunc:
-			handlers[i] = h
-		case func(echo.Context) error:
-			handlers[i] = h
-		default:
-			errs = append(errs, route.FieldError(fmt.Errorf("limit: %T is not a handler: write an echo.HandlerFunc", h)))
-		}
-	}
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	for i, route := range routes {
-		router.Add(route.Method, route.Path, handlers[i], limits[i]...)
-	}
-	return nil
+		return l.middleware(path, rules)
+	}, func(method, path string, h echo.HandlerFunc, limits ...echo.MiddlewareFunc) {
+		router.Add(method, path, h, limits...)
+	})
 }

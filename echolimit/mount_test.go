@@ -1,6 +1,7 @@
 package echolimit_test
 
 import (
+	"net/http"
 	"testing"
 
 	"github.com/labstack/echo/v4"
@@ -12,11 +13,11 @@ import (
 	"github.com/routelimit/limit/echolimit"
 )
 
-func TestMountReportsEverything(t *testing.T) {
-	router := echo.New()
-	adaptertest.Mount(t, func(api any) error { return echolimit.New(limit.New(nil, nil)).Mount(router, api) },
-		echo.HandlerFunc(ok), "/path/:id/*", "*")
-	assert.Empty(t, router.Routes())
+func TestMount(t *testing.T) {
+	adaptertest.Mount(t, func() (http.Handler, func(any) error) {
+		router := echo.New()
+		return router, func(api any) error { return echolimit.New(limit.New(nil, nil)).Mount(router, api) }
+	}, echo.HandlerFunc(ok), "/path/:id/*", "*")
 }
 
 // TestMountPathOfGroup checks that rules may name the path values of a group, whose

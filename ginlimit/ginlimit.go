@@ -21,10 +21,9 @@ import (
 // A Limiter makes Gin middleware from rules. Make it with [New], and set its
 // fields before the first call of Limit.
 type Limiter struct {
-	// User returns the user of a request, for limit.ByUser: what authentication,
-	// which must run first, has put into the context. "" means that the request
-	// has no user. Nil means limit.Options.User.
-	User func(*gin.Context) string
+	// Caller says who sends a request: what authentication, which must run first, has
+	// put into the context. A function that is nil means that of limit.Options.Caller.
+	Caller limit.Caller[*gin.Context]
 
 	// Refuse answers a refused request, after the headers are set; the status is
 	// 429, or 403 if the client is barred, unless it sets another. Nil means
@@ -75,7 +74,7 @@ func (l *Limiter) adapter() *limit.Adapter[*gin.Context] {
 	a := &limit.Adapter[*gin.Context]{
 		Route:     func(c *gin.Context) (string, string) { return c.Request.Method, c.FullPath() },
 		PathValue: (*gin.Context).Param,
-		User:      l.User,
+		Caller:    l.Caller,
 		Next: func(c *gin.Context, r *http.Request) (int, error) {
 			c.Request = r
 			c.Next()

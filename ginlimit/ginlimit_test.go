@@ -1,7 +1,6 @@
 package ginlimit_test
 
 import (
-	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -147,9 +146,9 @@ func TestUser(t *testing.T) {
 	rules := limit.Rules(limit.PerUser(time.Minute, 1))
 
 	rl := ginlimit.New(limit.New(nil, nil))
-	assert.PanicsWithError(t, "limit: rule \"1/1m per user\": no user resolver: set ginlimit.Limiter.User, echolimit.Limiter.User or the User of your adapter to read what authentication put into its context, or limit.Options.User on net/http",
+	assert.PanicsWithError(t, "limit: rule \"1/1m per user\": no user resolver: set Caller.User of limit.Options, or that of your adapter, such as rl.Caller.User",
 		func() { rl.Limit(rules) })
-	rl.User = func(c *gin.Context) string { return c.GetString("user") }
+	rl.Caller.User = func(c *gin.Context) string { return c.GetString("user") }
 	router := gin.New()
 	router.GET("/", authenticate, rl.Limit(rules), ok)
 
@@ -162,58 +161,11 @@ func TestUser(t *testing.T) {
 
 // TestUserOfOptions falls back to the function that all adapters share.
 func TestUserOfOptions(t *testing.T) {
-	rl := ginlimit.New(limit.New(nil, &limit.Options{User: func(r *http.Request) string { return r.Header.Get("Test-User") }}))
+	rl := ginlimit.New(limit.New(nil, &limit.Options{Caller: limit.Caller[*http.Request]{User: func(r *http.Request) string { return r.Header.Get("Test-User") }}}))
 	router := gin.New()
 	router.GET("/", rl.Limit(limit.Rules(limit.PerUser(time.Minute, 1))), ok)
 
 	assert.Equal(t, http.StatusNoContent, routetest.Do(router, "GET", "/", "Test-User", "alice").Code)
 	assert.Equal(t, http.StatusTooManyRequests, routetest.Do(router, "GET", "/", "Test-User", "alice").Code)
 	assert.Equal(t, http.StatusNoContent, routetest.Do(router, "GET", "/", "Test-User", "bob").Code)
-}
-
-func TestMount(t *testing.T) {
-	router := gin.New()
-	err := ginlimit.New(limit.New(nil, nil)).Mount(router.Group("/v1"), struct {
-		Update gin.HandlerFunc    `route:"POST /update" limit:"2/1m per ip; 1000/1h global"`
-		Item   func(*gin.Context) `route:"GET /items/:id" limit:"1/1m per path id"`
-		Health gin.HandlerFunc    `route:"GET /health" limit:"-"`
-	}{Update: ok, Item: ok, Health: ok})
-	require.NoError(t, err)
-
-	w := routetest.Do(router, "POST", "/v1/update")
-	assert.Equal(t, http.StatusNoContent, w.Code)
-	assert.Equal(t, `"per-ip-1m";r=1;t=60, "global-1h";r=999;t=3600`, w.Header().Get("RateLimit"))
-	assert.Equal(t, http.StatusNoContent, routetest.Do(router, "GET", "/v1/items/1").Code)
-	assert.Equal(t, http.StatusNoContent, routetest.Do(router, "GET", "/v1/items/2").Code)
-	assert.Equal(t, http.StatusTooManyRequests, routetest.Do(router, "GET", "/v1/items/1").Code)
-	w = routetest.Do(router, "GET", "/v1/health")
-	assert.Equal(t, http.StatusNoContent, w.Code)
-	assert.Empty(t, w.Header().Get("RateLimit"))
-}
-
-func TestMountErrors(t *testing.T) {
-	router := gin.New()
-	err := ginlimit.New(limit.New(nil, nil)).Mount(router, struct {
-		Good  gin.HandlerFunc  `route:"GET /good" limit:"5/2s per ip"`
-		Wrong http.HandlerFunc `route:"GET /wrong" limit:"5/2s per ip"`
-		User  gin.HandlerFunc  `route:"GET /user" limit:"5/2s per user"`
-		Ten   int              `route:"GET /ten" limit:"-"`
-	}{Good: ok, Wrong: func(http.ResponseWriter, *http.Request) {}, User: ok})
-
-	require.Error(t, err)
-	assert.ErrorContains(t, err, "field Wrong: limit: http.HandlerFunc")
-	assert.ErrorContains(t, err, "field User: ")
-	assert.ErrorContains(t, err, "field Ten: limit: int")
-	var rule *limit.RuleError
-	assert.True(t, errors.As(err, &rule))
-	assert.Empty(t, router.Routes(), "nothing is mounted if anything is wrong")
-
-	err = ginlimit.New(limit.New(nil, nil)).Mount(router, struct {
-		Good gin.HandlerFunc `route:"GET /good" limit:"5/2s per ip"`
-		Nil  gin.HandlerFunc `route:"GET /nil" limit:"5/2s per ip"`
-		Text gin.HandlerFunc `route:"GET /text" limit:"5/2x per ip"`
-	}{Good: ok, Text: ok})
-	assert.ErrorContains(t, err, "field Nil: ")
-	assert.ErrorContains(t, err, "field Text: ")
-	assert.Empty(t, router.Routes())
 }

@@ -1,12 +1,11 @@
 package ginlimit
 
 import (
-	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/adapter"
 )
 
@@ -20,34 +19,13 @@ import (
 // with the struct, Mount returns an error that lists everything that is wrong, and
 // registers nothing. It panics if Gin rejects a route, as router.Handle does.
 func (l *Limiter) Mount(router gin.IRouter, api any) error {
-	routes, err := adapter.Routes(api)
-	errs := []error{err}
-	chains := make([]gin.HandlersChain, len(routes))
 	prefix := ""
 	if group, ok := router.(interface{ BasePath() string }); ok {
-		prefix = group.BasePath()
+		prefix = strings.TrimSuffix(group.BasePath(), "/")
 	}
-	for i, route := range routes {
-		if route.Limited {
-			h, err := l.handler(strings.TrimSuffix(prefix, "/")+route.Path, route.Rules)
-			errs = append(errs, route.FieldError(err))
-			chains[i] = append(chains[i], h)
-		}
-		switch h := route.Handler.(type) {
-		case nil: // an error of adapter.Routes
-		case gin.HandlerFunc:
-			chains[i] = append(chains[i], h)
-		case func(*gin.Context):
-			chains[i] = append(chains[i], h)
-		default:
-			errs = append(errs, route.FieldError(fmt.Errorf("limit: %T is not a handler: write a gin.HandlerFunc", h)))
-		}
-	}
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	for i, route := range routes {
-		router.Handle(route.Method, route.Path, chains[i]...)
-	}
-	return nil
+	return adapter.Mount(api, func(path string, rules limit.RuleSet) (gin.HandlerFunc, error) {
+		return l.handler(prefix+path, rules)
+	}, func(method, path string, h gin.HandlerFunc, limits ...gin.HandlerFunc) {
+		router.Handle(method, path, append(limits, h)...)
+	})
 }

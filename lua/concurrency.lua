@@ -3,7 +3,8 @@
 --
 -- value    'j':1  units:3  lease …    units of all leases, in the order in which they end
 -- lease    ends:7  id:8  units:3      18 bytes; an id is bytes, since doubles hold 53 bits
--- params   the ids of the decisions, in their order
+-- params   the ids of the requests, in their order; if these have several asks, the ids of
+--          all their charges
 --
 -- @needs small.lua
 -- @value j 22 18
@@ -81,7 +82,7 @@ algorithms[7] = leases
 
 function leases.prepare(rule, params) rule.ids = params end
 
--- at is where the blob goes on behind the decision that takes
+-- at is where the blob goes on behind what the stride says: a request, or a charge
 function leases.take(rule, k, n, at)
   local i = (at - 1) / rule.stride * 8
   states[k].id = sub(rule.ids, i - 7, i)

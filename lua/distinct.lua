@@ -5,7 +5,8 @@
 -- at       when each value was last shown, us
 -- again    1 if it was in the window already
 -- id       8 bytes, since doubles hold 53 bits
--- params   the ids of the decisions, in their order
+-- params   the ids of the requests, in their order; if these have several asks, the ids of
+--          all their charges
 --
 -- Nothing loops over the values: string.find finds an id, and times are bisected.
 --

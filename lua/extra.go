@@ -1,34 +1,36 @@
 package lua
 
 import (
-	"encoding/binary"
+	"slices"
 
 	"github.com/routelimit/limit/core"
 )
 
-// hasExtras reports whether charges need the lines of the script with @extra.
-func hasExtras(charges []core.Charge) bool {
-	for i := range charges {
-		if charges[i].Alone || charges[i].Reserve > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// extrasOf returns the argument that those lines read, or nil: for each charge
-// whether it decides alone:1, and its reserve:6.
-func extrasOf(charges []core.Charge) []byte {
-	if !hasExtras(charges) {
+// reservesOf returns the argument that lines of the script with @extra read, or nil if
+// it needs none of them: for each charge of a request its reserve:6.
+func (l *Rules) reservesOf(several bool) (b []byte) {
+	if !several && !slices.ContainsFunc(l.charges, func(c core.Charge) bool { return c.Reserve > 0 }) {
 		return nil
 	}
-	var b []byte
-	for i := range charges {
-		word := uint64(charges[i].Reserve)
-		if charges[i].Alone {
-			word |= 1 << 48
+	for i := range l.charges {
+		b = append(b, appendID(nil, uint64(l.charges[i].Reserve))[2:]...)
+	}
+	return b
+}
+
+// shapeOf returns the argument that lines with @several read, or nil if there is one
+// ask: for each the number of its charges:1, and of each the number of its rule:1.
+func (l *Rules) shapeOf(asks []core.Ask) (b []byte) {
+	if len(asks) == 1 {
+		return nil
+	}
+	n := 0
+	for i := range asks {
+		b = append(b, byte(len(asks[i].Charges)))
+		for range asks[i].Charges {
+			b = append(b, byte(l.places[n].rule+1))
+			n++
 		}
-		b = append(b, binary.BigEndian.AppendUint64(nil, word)[1:]...)
 	}
 	return b
 }

@@ -12,7 +12,7 @@ import (
 // of the cost of a lone decision is what the script defines anew in every call. The
 // result decides as the text does. The rules go by the lines of the text:
 //
-//   - Lines of comments are left out, and "-- @extra" at the end of a line.
+//   - Lines of comments are left out, and "-- @extra" or "-- @several" at the end of a line.
 //   - A call of a function that is marked "-- @rare" becomes a function expression,
 //     so that it is defined only where it is reached.
 //   - A line that ends in "-- @inline" becomes the body of the function that it calls.
@@ -26,7 +26,7 @@ import (
 // flatten panics on a text that it cannot rewrite, which is a mistake in the files.
 func flatten(text string) string {
 	s := &script{}
-	s.read(strings.ReplaceAll(commentLine.ReplaceAllString(text, ""), " -- @extra\n", "\n"))
+	s.read(marked.ReplaceAllString(commentLine.ReplaceAllString(text, ""), "\n"))
 	for _, f := range s.functions {
 		if f.rare {
 			s.writeRare(f)
@@ -43,6 +43,7 @@ func flatten(text string) string {
 
 var (
 	commentLine = regexp.MustCompile(`(?m)^ *--(?: [^@].*|| @(?:needs|value|returned).*)\n`)
+	marked      = regexp.MustCompile(` -- @(?:extra|several)\n`)
 	definition  = regexp.MustCompile(`(?ms)^(-- @rare\n)?(local )?function ([\w.]+)\(([^)\n]*)\)(?:\n(.*?)^| ([^\n]*) )end\n`)
 	eachLine    = regexp.MustCompile(`(?m)^ *(?:if rule\.as\.\w+ then |(\w+) = )?rule\.as\.(\w+)\((.*?)\)(?: end)? -- @each\n`)
 	inlineLine  = regexp.MustCompile(`(?m)^ *([\w.]+)\((.*?)\) -- @inline\n`)

@@ -1,9 +1,12 @@
 package lua
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
 )
@@ -70,8 +73,8 @@ func TestFlatten(t *testing.T) {
 func TestFlattenAll(t *testing.T) {
 	for _, a := range core.Algorithms() {
 		for _, b := range core.Algorithms() {
-			rules := []core.Charge{{Quota: core.Quota{Algorithm: a, Limit: 5}}, {Quota: core.Quota{Algorithm: b, Limit: 500}}}
-			script := takeScript(rules)
+			rules := []core.Charge{{Quota: core.Quota{Algorithm: a, Limit: 5}}, {Rule: "b", Quota: core.Quota{Algorithm: b, Limit: 500}}}
+			script := takeScript(rules...)
 			assert.Less(t, len(script.Text), len(Plain(script.SHA)))
 			if a == b && a == core.SlidingLog {
 				assert.NotContains(t, script.Text, "rule.as.")
@@ -80,27 +83,63 @@ func TestFlattenAll(t *testing.T) {
 	}
 }
 
-// TestExtraLines tests that a policy has the lines for charges with Alone or Reserve
-// only if it needs them.
+// TestExtraLines tests that a request has the lines for Reserve and for several asks only
+// if it needs them.
 func TestExtraLines(t *testing.T) {
-	rules := []core.Charge{{Quota: core.Quota{Limit: 5, Window: 1_000_000}}, {Quota: core.Quota{Limit: 5, Window: 1_000_000}}}
-	usual := NewRules("p", "p", rules)
-	assert.NotContains(t, usual.Script.Text, "alone")
+	quota := core.Quota{Limit: 5, Window: 1_000_000}
+	rules := []core.Charge{{Rule: "a", Quota: quota}, {Rule: "b", Quota: quota}}
+	usual := NewRules("p", one(rules))
+	assert.NotContains(t, usual.Script.Text, "asks")
 	assert.NotContains(t, usual.Script.Text, "reserve")
-	_, args := usual.Encode("", 1, [][]core.Charge{rules})
-	for _, change := range []func(c *core.Charge){
-		func(c *core.Charge) { c.Alone = true }, func(c *core.Charge) { c.Reserve = 1 },
-	} {
-		other := []core.Charge{rules[0], rules[1]}
-		change(&other[1])
-		l := NewRules("p", "p", other)
-		assert.Contains(t, l.Script.Text, "rule.alone")
-		assert.False(t, l.Match(rules) || usual.Match(other))
-		assert.True(t, l.Match(other))
-		_, more := l.Encode("", 1, [][]core.Charge{other})
-		assert.Len(t, more, len(args)+1)
+	_, args := usual.Encode("", 1, batch(rules))
+
+	reserve := []core.Charge{rules[0], rules[1]}
+	reserve[1].Reserve = core.MaxCost
+	l := NewRules("p", one(reserve))
+	assert.Contains(t, l.Script.Text, "reserves")
+	assert.NotContains(t, l.Script.Text, "asks")
+	assert.False(t, l.Match(one(rules)) || usual.Match(one(reserve)))
+	assert.True(t, l.Match(one(reserve)))
+	_, more := l.Encode("", 1, batch(reserve))
+	assert.Equal(t, append(args, []byte("\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff\xff\xff")), more)
+}
+
+// TestSeveralAsks tests the shape of a request of several asks.
+func TestSeveralAsks(t *testing.T) {
+	of := func(rule, key string, limit int64) core.Charge {
+		return core.Charge{Policy: "p", Rule: rule, Key: key, Cost: 1, Quota: core.Quota{Limit: limit, Window: 1_000_000}}
 	}
-	alone, reserve := rules[0], rules[0]
-	alone.Alone, reserve.Reserve = true, core.MaxCost
-	assert.Equal(t, []byte("\x01\x00\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff\xff\xff"), extrasOf([]core.Charge{alone, reserve}))
+	request := []core.Ask{
+		{Charges: []core.Charge{of("a", "x", 5), of("b", "y", 5)}},
+		{Charges: []core.Charge{of("b", "z", 5)}},
+		{Charges: []core.Charge{of("a", "w", 6), of("b", "y", 5)}},
+	}
+	request[1].Charges[0].Reserve = 7
+	l := NewRules("limit", request)
+	keys, args := l.Encode("", 1, [][]core.Ask{request, request})
+	assert.Equal(t, []string{"limit:1:{p}:a:x", "limit:1:{p}:b:y", "limit:1:{p}:b:z", "limit:1:{p}:a:w"}, keys)
+	entries := "\x00\x01\x00\x00\x00\x00\x00\x01\x00\x02\x00\x00\x00\x00\x00\x01\x00\x03\x00\x00\x00\x00\x00\x01" +
+		"\x00\x04\x00\x00\x00\x00\x00\x01\x00\x02\x00\x00\x00\x00\x00\x01"
+	assert.Equal(t, []any{"", 1 - 1, 1, 3, 0, int64(5), int64(1_000_000), 1, "", 0, int64(5), int64(1_000_000), 2, "", 0, int64(6), int64(1_000_000), 1, "",
+		[]byte(entries + entries), []byte(strings.Repeat("\x00", 17) + "\x07" + strings.Repeat("\x00", 12)), []byte("\x02\x01\x02\x01\x02\x02\x03\x02")}, args)
+	assert.True(t, l.Match(request))
+	for _, other := range [][]core.Ask{
+		request[:2], request[1:], {request[0], request[2]}, append(request[:3:3], request[0]),
+		one(slices.Concat(request[0].Charges, request[1].Charges)),
+		{{Charges: request[0].Charges[:1]}, {Charges: slices.Concat(request[0].Charges[1:], request[1].Charges)}, request[2]},
+	} {
+		assert.False(t, l.Match(other), "%v", other)
+	}
+
+	// An ask that is undecided makes its request fail, and no other one.
+	decided, undecided := []int64{1, 4, 1, 1, 4, 1, 1, 0, 0, 5, 5, 1, 3, 1, 1, 2, 1, 1}, []int64{-1, 0, 0, 0, 0, 0, 0, -1, 0, 0, 0, -1, 2, 0, 0, 0, 0, 0}
+	var errs []error
+	require.NoError(t, l.Decode(slices.Concat([]int64{1000}, decided, undecided), [][]core.Ask{request, request}, func(_ int, err error) { errs = append(errs, err) }))
+	require.Len(t, errs, 2)
+	assert.NoError(t, errs[0])
+	assert.ErrorIs(t, errs[1], ErrValue)
+	assert.ErrorContains(t, errs[1], "limit:1:{p}:a:w was written by something else")
+	assert.True(t, request[0].Decision.Allowed && !request[1].Decision.Allowed && request[2].Decision.Allowed)
+	assert.Equal(t, core.Outcome{RetryAfter: 5, ResetAfter: 5}, request[1].Decision.Outcomes()[0])
+	assert.EqualValues(t, 2, request[2].Decision.Outcomes()[1].Remaining)
 }

@@ -1,21 +1,26 @@
 package lua
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/routelimit/limit/core"
+)
 
 // The keys of Redis are
 //
 //	limit:1:{POST%20/update}:per-ip-2s:203.0.113.9
 //
-// prefix, version of the stored form, policy as the hash tag, rule, key. Bytes that
-// could end a part early, or are not printable ASCII, are escaped as in a URL. So
-// distinct policies, rules and keys have distinct keys of Redis, and no user's key
-// can change the tag. A part of a policy has its own tag, such as
-// {POST%20/update:17}.
+// prefix, version of the stored form, policy as the hash tag, rule, key. A variant
+// follows its rule, as in per-ip-2s@gold. Bytes that could end a part early, or are not
+// printable ASCII, are escaped as in a URL. So distinct policies, rules, variants and
+// keys have distinct keys of Redis, and no user's key can change the tag. A part of a
+// policy has its own tag, such as {POST%20/update:17}.
 const version = "1"
 
-// KeyPrefix returns what the keys of Redis of one rule begin with.
-func KeyPrefix(prefix, policy, rule string) string {
-	tag := escape(policy, &partBytes)
+// KeyPrefix returns what the keys of Redis begin with of the state of a charge, whatever
+// its Key.
+func KeyPrefix(prefix string, c *core.Charge) string {
+	tag := escape(c.Policy, &partBytes)
 	if tag == "" {
 		tag = "%" // Redis takes an empty tag for none
 	}
@@ -23,19 +28,23 @@ func KeyPrefix(prefix, policy, rule string) string {
 	if parted {
 		tag = tagOf(tag, part)
 	}
-	return prefix + ":" + version + ":{" + tag + "}:" + escape(rule, &partBytes) + ":"
+	rule := escape(c.Rule, &partBytes)
+	if c.Variant != "" {
+		rule += "@" + escape(c.Variant, &partBytes)
+	}
+	return prefix + ":" + version + ":{" + tag + "}:" + rule + ":"
 }
 
-// Key returns the key of Redis that holds the state of a key of a rule.
-func Key(prefix, policy, rule, key string) string {
-	return KeyPrefix(prefix, policy, rule) + escape(key, &keyBytes)
+// Key returns the key of Redis that holds the state of a charge.
+func Key(prefix string, c *core.Charge) string {
+	return KeyPrefix(prefix, c) + escape(c.Key, &keyBytes)
 }
 
-// ReturnedKey returns the key of Redis that holds what was given back to a key
-// of a rule with buckets.
-func ReturnedKey(prefix, policy, rule, key string) string {
+// ReturnedKey returns the key of Redis that holds what was given back to a charge on a
+// bucket.
+func ReturnedKey(prefix string, c *core.Charge) string {
 	before, _, _ := strings.Cut(prefix, "{")
-	return before + ":" + version + ":returned" + Key(prefix, policy, rule, key)[len(before)+len(version)+1:]
+	return before + ":" + version + ":returned" + Key(prefix, c)[len(before)+len(version)+1:]
 }
 
 const alphanumeric = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"

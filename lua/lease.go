@@ -11,8 +11,8 @@ import (
 // releases the leases of charges, and where in charges each number of its reply
 // belongs. Now is empty but in tests; grace is the milliseconds that a key outlives
 // its last lease.
-func EncodeLeases(prefix, policy, now string, grace int, renew bool, charges []core.Charge) (keys []string, args []any, at []int) {
-	type quota struct{ rule, key string }
+func EncodeLeases(prefix, now string, grace int, renew bool, charges []core.Charge) (keys []string, args []any, at []int) {
+	type quota struct{ policy, rule, variant, key string }
 	type group struct {
 		window int64
 		ids    []byte
@@ -22,13 +22,13 @@ func EncodeLeases(prefix, policy, now string, grace int, renew bool, charges []c
 	last := make(map[quota]int) // the last group of each key
 	for i := range charges {
 		c := &charges[i]
-		of := quota{c.Rule, c.Key}
+		of := quota{c.Policy, c.Rule, c.Variant, c.Key}
 		g, known := last[of]
 		if !known || groups[g].window != c.Quota.Window {
 			g = len(groups)
 			last[of] = g
 			groups = append(groups, group{window: c.Quota.Window})
-			keys = append(keys, Key(prefix, policy, c.Rule, c.Key))
+			keys = append(keys, Key(prefix, c))
 		}
 		groups[g].ids = appendID(groups[g].ids, c.ID)
 		groups[g].at = append(groups[g].at, i)
@@ -47,7 +47,7 @@ func EncodeLeases(prefix, policy, now string, grace int, renew bool, charges []c
 
 // DecodeLeases returns whether the leases of charges were held. An error of one
 // does not concern the others. At is that of EncodeLeases.
-func DecodeLeases(reply []int64, at []int, prefix, policy string, charges []core.Charge) (held []bool, err error) {
+func DecodeLeases(reply []int64, at []int, prefix string, charges []core.Charge) (held []bool, err error) {
 	if len(reply) != len(charges) {
 		return nil, fmt.Errorf("%w: %d numbers for %d leases", ErrReply, len(reply), len(charges))
 	}
@@ -58,7 +58,7 @@ func DecodeLeases(reply []int64, at []int, prefix, policy string, charges []core
 			held[at[i]] = n == 1
 		case -1, -2:
 			c := &charges[at[i]]
-			err = wrong(-n, Key(prefix, policy, c.Rule, c.Key))
+			err = wrong(-n, Key(prefix, c))
 		default:
 			return nil, fmt.Errorf("%w: %d of a lease", ErrReply, n)
 		}
@@ -68,12 +68,3 @@ func DecodeLeases(reply []int64, at []int, prefix, policy string, charges []core
 
 // appendID appends the bytes of an id.
 func appendID(b []byte, id uint64) []byte { return binary.BigEndian.AppendUint64(b, id) }
-
-// idsOf returns the ids of the charges of rule r in decisions.
-func idsOf(decisions [][]core.Charge, r int) []byte {
-	b := make([]byte, 0, 8*len(decisions))
-	for _, charges := range decisions {
-		b = appendID(b, charges[r].ID)
-	}
-	return b
-}

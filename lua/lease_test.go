@@ -17,16 +17,16 @@ func leased(id uint64) []core.Charge {
 }
 
 func TestEncodeLeases(t *testing.T) {
-	batch := [][]core.Charge{leased(1), leased(1 << 63), leased(0x0102030405060708)}
-	_, args := NewRules("limit", "p", batch[0]).Encode("", 1, batch)
+	requests := batch(leased(1), leased(1<<63), leased(0x0102030405060708))
+	_, args := NewRules("limit", requests[0]).Encode("", 1, requests)
 	assert.Equal(t, []any{7, int64(5), int64(2_000_000), 1, []byte(
 		"\x00\x00\x00\x00\x00\x00\x00\x01\x80\x00\x00\x00\x00\x00\x00\x00\x01\x02\x03\x04\x05\x06\x07\x08")}, args[9:14])
 
-	keys, args, at := EncodeLeases("limit", "p", "", 1, true, leased(1)[1:])
+	keys, args, at := EncodeLeases("limit", "", 1, true, leased(1)[1:])
 	assert.Equal(t, []string{"limit:1:{p}:b:all"}, keys)
 	assert.Equal(t, []any{"", 1, 1, int64(2_000_000), []byte("\x00\x00\x00\x00\x00\x00\x00\x01")}, args)
 	assert.Equal(t, []int{0}, at)
-	_, args, _ = EncodeLeases("limit", "p", "123", 1, false, leased(1)[1:])
+	_, args, _ = EncodeLeases("limit", "123", 1, false, leased(1)[1:])
 	assert.Equal(t, []any{"123", 1, 0}, args[:3])
 
 	// Leases of a key are together, unless their windows differ.
@@ -38,27 +38,27 @@ func TestEncodeLeases(t *testing.T) {
 		}
 		mixed = append(mixed, c)
 	}
-	keys, args, at = EncodeLeases("limit", "p", "", 1, true, mixed)
+	keys, args, at = EncodeLeases("limit", "", 1, true, mixed)
 	assert.Equal(t, []string{"limit:1:{p}:b:k", "limit:1:{p}:b:l", "limit:1:{p}:b:k", "limit:1:{p}:b:k"}, keys)
 	assert.Equal(t, []any{int64(2_000_000), []byte("\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x03")}, args[3:5])
 	assert.Equal(t, []any{int64(1_000_000), []byte("\x00\x00\x00\x00\x00\x00\x00\x04")}, args[7:9])
 	assert.Equal(t, []int{0, 2, 1, 3, 4}, at)
-	held, err := DecodeLeases([]int64{1, 0, 1, 0, 1}, at, "limit", "p", mixed)
+	held, err := DecodeLeases([]int64{1, 0, 1, 0, 1}, at, "limit", mixed)
 	require.NoError(t, err)
 	assert.Equal(t, []bool{true, true, false, false, true}, held)
 }
 
 func TestDecodeLeases(t *testing.T) {
 	two := leased(1)
-	held, err := DecodeLeases([]int64{1, 0}, []int{0, 1}, "limit", "p", two)
+	held, err := DecodeLeases([]int64{1, 0}, []int{0, 1}, "limit", two)
 	require.NoError(t, err)
 	assert.Equal(t, []bool{true, false}, held)
-	held, err = DecodeLeases([]int64{1, -2}, []int{0, 1}, "limit", "p", two)
+	held, err = DecodeLeases([]int64{1, -2}, []int{0, 1}, "limit", two)
 	assert.ErrorIs(t, err, ErrValue)
 	assert.ErrorContains(t, err, "limit:1:{p}:b:all")
 	assert.Equal(t, []bool{true, false}, held)
 	for _, reply := range [][]int64{nil, {1}, {1, 0, 1}, {2, 0}, {-3, 0}} {
-		_, err := DecodeLeases(reply, []int{0, 1}, "limit", "p", two)
+		_, err := DecodeLeases(reply, []int{0, 1}, "limit", two)
 		assert.ErrorIs(t, err, ErrReply, "%v", reply)
 	}
 }

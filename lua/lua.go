@@ -11,6 +11,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,59 +19,96 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// Rules encodes the calls for one policy with one list of rules. It is safe for
-// concurrent use.
+// Rules encodes the calls for requests of one shape: with as many asks, and in these
+// charges on the same states with the same quotas. It is safe for concurrent use.
 type Rules struct {
 	Script *Script
 
-	rules    []core.Charge // without keys, costs and leases
-	prefixes []string      // of the keys of each rule
-	sizes    []int64       // weightOfSize of each rule
+	charges  []core.Charge // of a request, without keys, costs and leases
+	places   []place       // of each of them
+	rules    []rule        // different states and quotas
 	longest  int64         // µs that an admitted request may wait: 0 without a queue
-	extras   []byte        // an argument of the script, or nil: see extrasOf
+	reserves []byte        // an argument of the script, or nil: see reservesOf
+	shape    []byte        // likewise, with several asks: see shapeOf
 }
 
-// NewRules returns the encoder for decisions with the rules of charges. The
-// keys of Redis begin with prefix, and share a hash tag made of the policy.
-func NewRules(prefix, policy string, charges []core.Charge) *Rules {
-	l := &Rules{Script: takeScript(charges), extras: extrasOf(charges)}
-	for _, c := range charges {
-		l.rules = append(l.rules, core.Charge{Rule: strings.Clone(c.Rule), Quota: c.Quota, Alone: c.Alone, Reserve: c.Reserve})
-		l.sizes = append(l.sizes, weightOfSize(&c.Quota))
-		l.prefixes = append(l.prefixes, KeyPrefix(prefix, policy, c.Rule))
-		if c.Quota.Queues() && !c.Alone {
-			l.longest = maxSpan
+// A place is where in a request a charge is, and its rule.
+type place struct{ ask, charge, rule int }
+
+// A rule is a state with a quota, of one charge of a request or several.
+type rule struct {
+	core.Charge
+	prefix string // of its keys
+	size   int64  // weightOfSize
+	places []int
+}
+
+// NewRules returns the encoder for requests with the rules of asks. The keys of Redis
+// begin with prefix, and those of a policy share a hash tag made of it.
+func NewRules(prefix string, asks []core.Ask) *Rules {
+	l := &Rules{}
+	for i := range asks {
+		for j := range asks[i].Charges {
+			l.add(prefix, i, j, &asks[i].Charges[j])
 		}
 	}
+	l.reserves, l.shape = l.reservesOf(len(asks) > 1), l.shapeOf(asks)
+	s := newSelection(false)
+	s.extra, s.several = l.reserves != nil, l.shape != nil
+	s.addAlgorithms(len(l.rules), func(i int) *core.Quota { return &l.rules[i].Quota })
+	l.Script = s.join("take.lua")
 	return l
 }
+
+func (l *Rules) add(prefix string, ask, number int, from *core.Charge) {
+	c := core.Charge{Policy: strings.Clone(from.Policy), Rule: strings.Clone(from.Rule), Variant: strings.Clone(from.Variant),
+		Quota: from.Quota, Reserve: from.Reserve}
+	r := slices.IndexFunc(l.rules, func(r rule) bool { return r.SameState(&c) && r.Quota == c.Quota })
+	if r < 0 {
+		r = len(l.rules)
+		l.rules = append(l.rules, rule{Charge: c, prefix: KeyPrefix(prefix, &c), size: weightOfSize(&c.Quota)})
+	}
+	l.rules[r].places = append(l.rules[r].places, len(l.places))
+	l.charges = append(l.charges, c)
+	l.places = append(l.places, place{ask, number, r})
+	if c.Quota.Queues() {
+		l.longest = maxSpan
+	}
+}
+
+// at returns the charge at a place of a request.
+func at(p place, request []core.Ask) *core.Charge { return &request[p.ask].Charges[p.charge] }
 
 // maxSpan is longer than any time that a script answers, in µs.
 const maxSpan = 2 * core.MaxFill
 
-// Match reports whether charges have the rules of l, in the same order, and decide
-// alone and leave units to others as they do.
-func (l *Rules) Match(charges []core.Charge) bool {
-	if len(charges) != len(l.rules) {
-		return false
-	}
-	for i := range charges {
-		c, rule := &charges[i], &l.rules[i]
-		if c.Alone != rule.Alone || c.Reserve != rule.Reserve || c.Quota != rule.Quota || c.Rule != rule.Rule {
+// Match reports whether asks have the shape of l, in the same order.
+func (l *Rules) Match(asks []core.Ask) bool {
+	n := 0
+	for i := range asks {
+		charges := asks[i].Charges
+		if len(charges) > len(l.charges)-n {
 			return false
 		}
+		for j := range charges {
+			c, rule := &charges[j], &l.charges[n]
+			if l.places[n].ask != i || c.Reserve != rule.Reserve || c.Quota != rule.Quota || !c.SameState(rule) {
+				return false
+			}
+			n++
+		}
 	}
-	return true
+	return n == len(l.charges)
 }
 
-// Weight estimates for how many µs a decision makes a batch longer at worst, such as
-// when limits have changed. First is the first decision of the batch. A key that both
+// Weight estimates for how many µs a request makes a batch longer at worst, such as
+// when limits have changed. First is the first request of the batch. A key that both
 // charge is read and written once.
-func (l *Rules) Weight(charges, first []core.Charge) (us int64) {
-	for r := range l.rules {
+func (l *Rules) Weight(asks, first []core.Ask) (us int64) {
+	for _, p := range l.places {
 		us += weightOfCharge
-		if q := &l.rules[r].Quota; charges[r].Key != first[r].Key || q.Identified() {
-			us += q.Cells + l.sizes[r]
+		if q := &l.rules[p.rule].Quota; at(p, asks).Key != at(p, first).Key || q.Identified() {
+			us += q.Cells + l.rules[p.rule].size
 		}
 	}
 	return us
@@ -108,45 +146,69 @@ const (
 	argsARule  = 5
 )
 
-// Encode returns the keys and the arguments of a call that takes decisions,
-// each with the rules of l. Now is empty but in tests; grace is the
+// Encode returns the keys and the arguments of a call that decides requests of the shape
+// of l. Now is empty but in tests; grace is the
 // milliseconds that a key outlives its last unit. The caller may replace args[1], 0,
 // by the time of Redis after which the call does nothing.
-func (l *Rules) Encode(now string, grace int, decisions [][]core.Charge) (keys []string, args []any) {
-	size := len(l.rules) * chargeSize
-	blob := make([]byte, len(decisions)*size)
-	args = make([]any, 0, argsBefore+argsARule*len(l.rules)+3) // one for the caller
+func (l *Rules) Encode(now string, grace int, requests [][]core.Ask) (keys []string, args []any) {
+	size := len(l.places) * chargeSize
+	blob := make([]byte, len(requests)*size)
+	args = make([]any, 0, argsBefore+argsARule*len(l.rules)+4) // one for the caller
 	args = append(args, now, 0, grace, len(l.rules))
-	keys = make([]string, 0, len(decisions)*len(l.rules))
-	index := make(map[string]int, len(decisions))
+	keys = make([]string, 0, len(requests)*len(l.places))
+	index := make(map[string]int, len(requests))
 	for r := range l.rules {
+		rule := &l.rules[r]
 		clear(index)
 		first := len(keys)
-		for d, charges := range decisions {
-			c := &charges[r]
-			i, known := index[c.Key]
-			if !known {
-				keys = append(keys, l.prefixes[r]+escape(c.Key, &keyBytes))
-				i = len(keys)
-				index[c.Key] = i
+		for d, asks := range requests {
+			for _, p := range rule.places {
+				c := at(l.places[p], asks)
+				i, known := index[c.Key]
+				if !known {
+					keys = append(keys, rule.prefix+escape(c.Key, &keyBytes))
+					i = len(keys)
+					index[c.Key] = i
+				}
+				binary.BigEndian.PutUint64(blob[d*size+p*chargeSize:], uint64(i)<<48|uint64(c.Cost))
 			}
-			at := blob[d*size+r*chargeSize:]
-			binary.BigEndian.PutUint64(at, uint64(i)<<48|uint64(c.Cost))
 		}
-		q := l.rules[r].Quota
+		q := &rule.Quota
 		var params any
 		if q.Identified() {
-			params = idsOf(decisions, r)
+			params = l.idsOf(requests, rule)
 		} else {
-			params = parameters(&q, now)
+			params = parameters(q, now)
 		}
 		args = append(args, int(q.Algorithm), q.Limit, q.Window, len(keys)-first, params)
 	}
 	args = append(args, blob)
-	if l.extras != nil {
-		args = append(args, l.extras)
+	if l.reserves != nil {
+		args = append(args, l.reserves)
+	}
+	if l.shape != nil {
+		args = append(args, l.shape)
 	}
 	return keys, args
+}
+
+// idsOf returns the ids of a rule's charges in requests; with several asks, one for each
+// charge of a request.
+func (l *Rules) idsOf(requests [][]core.Ask, r *rule) []byte {
+	if l.shape == nil {
+		b := make([]byte, 0, 8*len(requests))
+		for _, asks := range requests {
+			b = appendID(b, at(l.places[r.places[0]], asks).ID)
+		}
+		return b
+	}
+	b := make([]byte, 8*len(requests)*len(l.places))
+	for d, asks := range requests {
+		for _, p := range r.places {
+			binary.BigEndian.PutUint64(b[8*(d*len(l.places)+p):], at(l.places[p], asks).ID)
+		}
+	}
+	return b
 }
 
 // parameters returns what the script gets of a quota beside its algorithm, limit
@@ -212,44 +274,55 @@ var (
 	ErrClock = errors.New("lua: the clocks of this process and of Redis differ by a calendar period")
 )
 
-// Decode fills in the decisions of a call from its reply, in the order of
-// Encode. For each it calls done with its number. An error of one decision
-// does not concern the others; an error that Decode returns concerns all.
-func (l *Rules) Decode(reply []int64, decisions [][]core.Charge, done func(int, core.Decision, error)) error {
-	size := 1 + 3*len(l.rules)
-	if len(reply) != 1+len(decisions)*size {
-		return fmt.Errorf("%w: %d numbers for %d decisions with %d rules", ErrReply, len(reply), len(decisions), len(l.rules))
+// Decode sets the decisions of requests from the reply to their call. For each request
+// it calls done with its number. An error of one request does not concern the others; an
+// error that Decode returns concerns all.
+func (l *Rules) Decode(reply []int64, requests [][]core.Ask, done func(int, error)) error {
+	asks := l.places[len(l.places)-1].ask + 1
+	size := asks + 3*len(l.places)
+	if len(reply) != 1+len(requests)*size {
+		return fmt.Errorf("%w: %d numbers for %d decisions with %d rules", ErrReply, len(reply), len(requests)*asks, len(l.rules))
 	}
 	now := reply[0]
 	if now < 0 || now > core.MaxTime {
 		return fmt.Errorf("%w: the time %d", ErrReply, now)
 	}
-	for d, charges := range decisions {
+	for d, asks := range requests {
 		part := reply[1+d*size:][:size]
-		switch verdict := part[0]; {
-		case 0 <= verdict && verdict <= 1+l.longest:
-			decision := core.NewDecision(now, len(l.rules))
-			decision.Allowed, decision.Delay = verdict > 0, max(0, verdict-1)
-			if err := l.outcomes(&decision, part[1:], charges); err != nil {
-				done(d, core.Decision{}, err)
-			} else {
-				done(d, decision, nil)
+		undecided, failed := false, error(nil)
+		for i := range asks {
+			ask := &asks[i]
+			n := 1 + 3*len(ask.Charges)
+			switch verdict := part[0]; {
+			case 0 <= verdict && verdict <= 1+l.longest:
+				ask.Decision = core.NewDecision(now, len(ask.Charges))
+				ask.Decision.Allowed, ask.Decision.Delay = verdict > 0, max(0, verdict-1)
+				if err := l.outcomes(ask, part[1:n]); failed == nil {
+					failed = err
+				}
+			case verdict == -1:
+				undecided = true
+			default:
+				return fmt.Errorf("%w: verdict %d", ErrReply, verdict)
 			}
-		case verdict == -1:
-			done(d, core.Decision{}, l.problem(part[1:], charges))
-		default:
-			return fmt.Errorf("%w: verdict %d", ErrReply, verdict)
+			part = part[n:]
 		}
+		if undecided {
+			failed = l.problem(reply[1+d*size:][:size], asks)
+		}
+		done(d, failed)
 	}
 	return nil
 }
 
-// outcomes reads the three numbers of each rule. Numbers that no rule can have are
+// outcomes reads the three numbers of each charge. Numbers that no rule can have are
 // from a state that no script wrote. They must not reach clients.
-func (l *Rules) outcomes(d *core.Decision, part []int64, charges []core.Charge) error {
-	for r := range charges {
-		c, o := &charges[r], &d.Outcomes()[r]
-		left, after, reset := part[3*r], part[3*r+1], part[3*r+2]
+func (l *Rules) outcomes(ask *core.Ask, part []int64) error {
+	d := &ask.Decision
+	outcomes := d.Outcomes()
+	for i := range ask.Charges {
+		c, o := &ask.Charges[i], &outcomes[i]
+		left, after, reset := part[3*i], part[3*i+1], part[3*i+2]
 		needs, shows := c.Cost, c.Quota.Algorithm == core.Distinct
 		if shows {
 			needs = 0 // or 1, and then it does not fit
@@ -257,18 +330,11 @@ func (l *Rules) outcomes(d *core.Decision, part []int64, charges []core.Charge) 
 		if left == -1 && !d.Allowed && (shows || c.Quota.Bars()) { // see take.lua
 			left, needs = 0, 1
 		}
-		fits := d.Allowed || needs == 0 || needs+c.Reserve <= left
-		if c.Alone {
-			d.SetAlone(r)
-			if fits = after >= 0; after < core.Never {
-				after = core.Never - after
-			}
-		}
-		if left < 0 || left > c.Quota.Capacity() || after < core.Never || after > maxSpan || reset < 0 || reset > maxSpan {
-			return fmt.Errorf("%w: %s makes no sense: %d", ErrValue, l.key(r, c), part[3*r:3*r+3])
+		if !plausible(c, left, after, reset) {
+			return fmt.Errorf("%w: %s makes no sense: %d", ErrValue, l.key(c), part[3*i:3*i+3])
 		}
 		o.Remaining, o.ResetAfter = left, reset
-		if fits {
+		if d.Allowed || needs == 0 || needs+c.Reserve <= left {
 			o.MoreAfter = after
 		} else {
 			o.RetryAfter = after
@@ -277,14 +343,26 @@ func (l *Rules) outcomes(d *core.Decision, part []int64, charges []core.Charge) 
 	return nil
 }
 
-func (l *Rules) key(r int, c *core.Charge) string { return l.prefixes[r] + escape(c.Key, &keyBytes) }
+// plausible reports whether a rule can have these numbers.
+func plausible(c *core.Charge, left, after, reset int64) bool {
+	return left >= 0 && left <= c.Quota.Capacity() && after >= core.Never && after <= maxSpan && reset >= 0 && reset <= maxSpan
+}
 
-// problem says which key of an undecided decision is at fault, and how.
-func (l *Rules) problem(part []int64, charges []core.Charge) error {
-	for r := range charges {
-		if part[3*r] != 0 {
-			return wrong(part[3*r], l.key(r, &charges[r]))
+// key returns the key of a charge of l.
+func (l *Rules) key(c *core.Charge) string {
+	r := slices.IndexFunc(l.rules, func(r rule) bool { return r.SameState(c) })
+	return l.rules[r].prefix + escape(c.Key, &keyBytes)
+}
+
+// problem says which key of a request that is undecided is at fault, and how.
+func (l *Rules) problem(part []int64, asks []core.Ask) error {
+	for i := range asks {
+		for j := range asks[i].Charges {
+			if what := part[1+3*j]; part[0] == -1 && what != 0 {
+				return wrong(what, l.key(&asks[i].Charges[j]))
+			}
 		}
+		part = part[1+3*len(asks[i].Charges):]
 	}
 	return fmt.Errorf("%w: undecided without a reason", ErrReply)
 }

@@ -17,7 +17,7 @@ func TestParts(t *testing.T) {
 	for _, policy := range []string{"", "POST /update", "p:1", "{}", strings.Repeat("x", 1000)} {
 		for _, of := range []int{1, 2, 3, 16, 100, MaxParts} {
 			for n := range of {
-				key := Key(Part("limit", n, of), policy, "r", "k")
+				key := Key(Part("limit", n, of), named(policy, "r", "k"))
 				tag, _, _ := strings.Cut(strings.TrimPrefix(key, "limit:1:{"), "}")
 				require.Equal(t, n, int(crc16(0, tag))%slots*of/slots, key)
 				name, ok := ParseKey("limit", key)
@@ -28,7 +28,7 @@ func TestParts(t *testing.T) {
 		}
 	}
 	// The tags are part of the stored form: keys must be found again.
-	assert.Equal(t, "limit:1:{p:3}:r:k", Key(Part("limit", 2, 3), "p", "r", "k"))
+	assert.Equal(t, "limit:1:{p:3}:r:k", Key(Part("limit", 2, 3), named("p", "r", "k")))
 }
 
 func BenchmarkPart(b *testing.B) {
@@ -36,7 +36,7 @@ func BenchmarkPart(b *testing.B) {
 		b.Run(fmt.Sprint(of), func(b *testing.B) {
 			prefix := Part("limit", of/2, of)
 			for i := range b.N {
-				Key(prefix, "POST /update", "per-ip-2s", fmt.Sprint(i))
+				Key(prefix, named("POST /update", "per-ip-2s", fmt.Sprint(i)))
 			}
 		})
 	}

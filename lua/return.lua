@@ -1,6 +1,7 @@
--- Gives units of admitted charges back, each for itself. Everything is read and
--- checked before the first write; if one key is wrong, nothing is written. A key
--- that is full again is deleted, and any other keeps at least the TTL that it had.
+-- Gives units of admitted charges back, each for itself and in order: several returns
+-- may be to one key. Everything is read and checked before the first write; if one key is
+-- wrong, nothing is written. A key that is full again is deleted, and any other keeps at
+-- least the TTL that it had. Then the script looks at all keys.
 --
 -- KEYS      for each return the key of its state and, for an algorithm with
 --           @returned, the key of what was given back before; in a cluster all in
@@ -12,7 +13,9 @@
 --           and the us until the quota was full
 -- reply     an integer for each return: units that were given back, or what is
 --           wrong with its key: -1 a value of another type, -2 a value that no
---           script wrote, -3 that the time of Redis is in none of the calendar periods sent
+--           script wrote, -3 that the time of Redis is in none of the calendar periods sent.
+--           If nothing is wrong, then for each return three of its key: remaining; us until
+--           remaining grows; us until the quota is full
 --
 -- give_back of an algorithm takes the value of a key, the return, now, and the
 -- value that remembers what was given back before. It returns the units given
@@ -26,9 +29,10 @@ if not now then
 end
 
 local out, writes, wrong = {}, {}, false
-local k = 0
+local k, rules, pending = 0, {}, {} -- by key, what is about to be written
 
 local function read(key)
+  if pending[key] then return pending[key] ~= '' and pending[key] end
   local value = redis.pcall('GET', key)
   if type(value) == 'table' then return nil, WRONG_TYPE end
   return value
@@ -38,8 +42,10 @@ for i = 3, #ARGV, 8 do
   local r = {limit = tonumber(ARGV[i + 1]), window = tonumber(ARGV[i + 2]), cost = tonumber(ARGV[i + 4]),
     at = tonumber(ARGV[i + 5]), remaining = tonumber(ARGV[i + 6]), reset = tonumber(ARGV[i + 7])}
   local as = algorithms[tonumber(ARGV[i])]
-  if as.prepare then as.prepare(r, ARGV[i + 3]) end
   k = k + 1
+  r.as, r.first, r.last, r.capacity, r.short = as, k, k, r.limit, r.window < 4294967296
+  if as.prepare then as.prepare(r, ARGV[i + 3]) end
+  rules[#rules + 1] = r
   local key, memory_key = keys[k], nil
   local value, problem = read(key)
   local remembered
@@ -60,8 +66,8 @@ for i = 3, #ARGV, 8 do
   else
     out[#out + 1] = given
     if given > 0 then
-      writes[#writes + 1] = {key, rest, life}
-      if memory then writes[#writes + 1] = {memory_key, memory, r.fills + 1} end
+      writes[#writes + 1], pending[key] = {key, rest, life}, rest
+      if memory then writes[#writes + 1], pending[memory_key] = {memory_key, memory, r.fills + 1}, memory end
     end
   end
 end
@@ -75,5 +81,15 @@ for i = 1, #writes do
     local ttl, left = ceil(life / 1000) + grace, call('PTTL', key)
     call('SET', key, value, 'PX', left > ttl and left or ttl)
   end
+end
+
+local stamp = be56(now)
+for i = 1, #rules do
+  local r = rules[i]
+  r.as.load(r, now)
+  k = r.first
+  if problem[k] then room[k], more[k], reset[k] = 0, -2, 0 end -- which makes no sense
+  out[#out + 1], out[#out + 2], out[#out + 3] = room[k] > 0 and room[k] or 0, more[k], reset[k]
+  r.as.save(r, now, stamp, grace)
 end
 return out

@@ -12,20 +12,21 @@ type Returns struct {
 	Keys   []string
 	Args   []any
 
-	first []int // of the keys of each return
+	returns []core.Return
+	first   []int // of the keys of each
 }
 
-// NewReturns encodes a call of return.lua for one policy. Prefix, now and grace
-// are as for [NewRules] and [Rules.Encode].
-func NewReturns(prefix, policy, now string, grace int, returns []core.Return) *Returns {
+// NewReturns encodes a call of return.lua. Prefix, now and grace are as for [NewRules]
+// and [Rules.Encode].
+func NewReturns(prefix, now string, grace int, returns []core.Return) *Returns {
 	files := newSelection(true)
-	l := &Returns{Args: []any{now, grace}}
+	l := &Returns{Args: []any{now, grace}, returns: returns}
 	for i := range returns {
 		r := &returns[i]
 		l.first = append(l.first, len(l.Keys))
-		l.Keys = append(l.Keys, Key(prefix, policy, r.Rule, r.Key))
+		l.Keys = append(l.Keys, Key(prefix, &r.Charge))
 		if remembersReturns(r.Quota.Algorithm) {
-			l.Keys = append(l.Keys, ReturnedKey(prefix, policy, r.Rule, r.Key))
+			l.Keys = append(l.Keys, ReturnedKey(prefix, &r.Charge))
 		}
 		params := parameters(&r.Quota, now)
 		if r.Quota.Identified() {
@@ -39,16 +40,38 @@ func NewReturns(prefix, policy, now string, grace int, returns []core.Return) *R
 	return l
 }
 
-// Decode returns how many units each return gave back, from the reply of the
-// call. With an error none gave any.
-func (l *Returns) Decode(reply []int64) ([]int64, error) {
-	if len(reply) != len(l.first) {
-		return nil, fmt.Errorf("%w: %d numbers for %d returns", ErrReply, len(reply), len(l.first))
+// WeightOfReturn estimates for how many µs a return makes a call longer at worst.
+func WeightOfReturn(q *core.Quota) int64 { return 4*weightOfCharge + q.Cells + weightOfSize(q) }
+
+// Decode returns what came of each return, from the reply to the call. With an error
+// none gave any units.
+func (l *Returns) Decode(reply []int64) ([]core.Returned, error) {
+	n := len(l.returns)
+	if len(reply) != n && len(reply) != 4*n {
+		return nil, fmt.Errorf("%w: %d numbers for %d returns", ErrReply, len(reply), n)
 	}
-	for i, given := range reply {
+	for i, given := range reply[:n] {
 		if given < 0 {
 			return nil, wrong(-given, l.Keys[l.first[i]])
 		}
 	}
-	return reply, nil
+	if len(reply) == n {
+		return nil, fmt.Errorf("%w: no outcomes of %d returns", ErrReply, n)
+	}
+	results := make([]core.Returned, n)
+	for i := range results {
+		c, o := &l.returns[i].Charge, &results[i].Outcome
+		results[i].Units = reply[i]
+		left, more, reset := reply[n+3*i], reply[n+3*i+1], reply[n+3*i+2]
+		if more < 0 || !plausible(c, left, more, reset) {
+			return nil, fmt.Errorf("%w: %s makes no sense: %d", ErrValue, l.Keys[l.first[i]], reply[n+3*i:n+3*i+3])
+		}
+		o.Remaining, o.ResetAfter = left, reset
+		if c.Quota.Bars() && left == 0 {
+			o.RetryAfter = more
+		} else {
+			o.MoreAfter = more
+		}
+	}
+	return results, nil
 }

@@ -8,21 +8,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/internal/fuzzloop"
 )
 
 func someReturns() []core.Return {
 	log := core.Quota{Limit: 5, Window: 1_000_000}
 	bucket := core.Quota{Algorithm: core.TokenBucket, Limit: 5, Window: 1_000_000, Burst: 9, Missing: 2}
 	return []core.Return{
-		{Charge: core.Charge{Rule: "a", Key: "x", Quota: log, Cost: 1}, At: 1_800_000_000_000_000, Remaining: 4, ResetAfter: 7},
-		{Charge: core.Charge{Rule: "b", Key: "y", Quota: bucket, Cost: core.MaxCost}, At: core.MaxTime, Remaining: 3, ResetAfter: 8},
-		{Charge: core.Charge{Rule: "c", Key: "", Quota: log}},
+		{Charge: core.Charge{Policy: "p", Rule: "a", Key: "x", Quota: log, Cost: 1}, At: 1_800_000_000_000_000, Remaining: 4, ResetAfter: 7},
+		{Charge: core.Charge{Policy: "p", Rule: "b", Key: "y", Quota: bucket, Cost: core.MaxCost}, At: core.MaxTime, Remaining: 3, ResetAfter: 8},
+		{Charge: core.Charge{Policy: "p", Rule: "c", Key: "", Quota: log}},
 	}
 }
 
 func TestNewReturns(t *testing.T) {
-	call := NewReturns("limit", "p", "", 1, someReturns())
+	call := NewReturns("limit", "", 1, someReturns())
 	assert.Equal(t, []string{"limit:1:{p}:a:x", "limit:1:{p}:b:y", "limit:1:returned:{p}:b:y", "limit:1:{p}:c:"}, call.Keys)
 	assert.Equal(t, []any{"", 1,
 		0, int64(5), int64(1_000_000), "", int64(1), int64(1_800_000_000_000_000), int64(4), int64(7),
@@ -32,20 +31,24 @@ func TestNewReturns(t *testing.T) {
 	assert.Contains(t, call.Script.Text, "function log.give_back(")
 	assert.Contains(t, call.Script.Text, "function token_bucket.give_back(")
 	assert.NotContains(t, call.Script.Text, "function cells.give_back(", "no rule needs it")
-	assert.NotContains(t, NewRules("limit", "p", charges("")).Script.Text, "log.give_back", "what takes does not give back")
+	assert.NotContains(t, NewRules("limit", one(charges(""))).Script.Text, "log.give_back", "what takes does not give back")
 }
 
 func TestDecodeReturns(t *testing.T) {
-	call := NewReturns("limit", "p", "", 1, someReturns())
-	given, err := call.Decode([]int64{1, 0, 2})
+	call := NewReturns("limit", "", 1, someReturns())
+	given, err := call.Decode([]int64{1, 0, 2, 5, 0, 0, 3, 60, 80, 0, 50, 50})
 	require.NoError(t, err)
-	assert.Equal(t, []int64{1, 0, 2}, given)
+	assert.Equal(t, []core.Returned{{Units: 1, Outcome: core.Outcome{Remaining: 5}},
+		{Outcome: core.Outcome{Remaining: 3, MoreAfter: 60, ResetAfter: 80}}, {Units: 2, Outcome: core.Outcome{MoreAfter: 50, ResetAfter: 50}}}, given)
 	for _, test := range []struct {
 		reply []int64
 		err   error
 		text  string
 	}{
 		{[]int64{1, 0}, ErrReply, "2 numbers for 3 returns"},
+		{[]int64{1, 0, 2}, ErrReply, "no outcomes of 3 returns"},
+		{[]int64{1, 0, 2, 6, 0, 0, 3, 60, 80, 0, 50, 50}, ErrValue, "limit:1:{p}:a:x makes no sense"},
+		{[]int64{1, 0, 2, 5, 0, 0, 3, 60, 80, 0, -1, 50}, ErrValue, "limit:1:{p}:c: makes no sense"},
 		{[]int64{1, -1, 0}, ErrValue, "limit:1:{p}:b:y is of another type"},
 		{[]int64{1, 0, -2}, ErrValue, "limit:1:{p}:c: was written by something else"},
 		{[]int64{-3, 0, 0}, ErrClock, "clocks"},
@@ -59,20 +62,19 @@ func TestDecodeReturns(t *testing.T) {
 }
 
 // FuzzDecodeReturns gives the decoder replies that no script made.
-func FuzzDecodeReturns(t *testing.F) {
-	f := fuzzloop.New(t)
+func FuzzDecodeReturns(f *testing.F) {
 	f.Add(true, []byte{})
-	f.Add(true, make([]byte, 3*8))
+	f.Add(true, make([]byte, 12*8))
 	f.Add(false, []byte("\xff\xff\xff\xff\xff\xff\xff\xff and others that are not quite"))
-	call := NewReturns("limit", "p", "", 1, someReturns())
+	call := NewReturns("limit", "", 1, someReturns())
 	f.Fuzz(func(t *testing.T, fits bool, data []byte) {
-		reply := replyOf(data, fits, 3)
+		reply := replyOf(data, fits, 12)
 		given, err := call.Decode(reply)
 		if (err == nil) != (len(given) == 3) {
 			t.Fatalf("%v, %v", given, err)
 		}
 		for _, n := range given {
-			if n < 0 {
+			if n.Units < 0 || n.Outcome.Remaining < 0 || n.Outcome.MoreAfter < 0 {
 				t.Fatalf("%v", given)
 			}
 		}
@@ -88,7 +90,7 @@ func TestReturnedKey(t *testing.T) {
 		for _, policy := range parts {
 			for _, rule := range parts {
 				for _, key := range parts {
-					state, returned := Key(prefix, policy, rule, key), ReturnedKey(prefix, policy, rule, key)
+					state, returned := Key(prefix, named(policy, rule, key)), ReturnedKey(prefix, named(policy, rule, key))
 					for _, name := range []string{state, returned} {
 						if seen[name] {
 							t.Fatalf("%s twice", name)

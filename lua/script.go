@@ -44,15 +44,15 @@ func Plain(sha string) (text string) {
 // know of a file:
 //
 //	-- @needs small.lua            this file goes before
-//	-- @needs ring.lua above 128   to take, this file goes behind if a limit is larger
+//	-- @needs ring.lua above 128   this file goes behind if a limit is larger
 //	-- @value h 26                 values that begin with this byte have 26 bytes,
 //	-- @value a 12 4               or 12, 16, 20 and so on
 //	-- @returned r 141             a second key remembers what was given back
 //	-- @return                     the rest is for return.lua only
 //	-- @rare                       see flatten, also for @inline and @each
 //
-// A line of code that ends in "-- @extra" is for charges with Alone or Reserve, and
-// left out where there are none.
+// A line of code that ends in "-- @extra" is for charges with Reserve, and left out where
+// there are none; one that ends in "-- @several" is for several asks.
 type file struct {
 	take, giveBack string // the text before @return and behind it
 	needs          []string
@@ -136,6 +136,7 @@ type selection struct {
 	names     []string
 	returning bool // whether the script gives back
 	extra     bool // whether the lines with @extra are left in
+	several   bool // whether those with @several are
 }
 
 // add adds a file behind those that it needs.
@@ -169,7 +170,7 @@ func (s *selection) addAlgorithms(n int, quota func(i int) *core.Quota) {
 			}
 			s.add(fileOf(a))
 			for _, t := range parsed()[fileOf(a)].above {
-				if q.Limit > t.limit && !s.returning {
+				if q.Limit > t.limit {
 					s.add(t.name)
 				}
 			}
@@ -195,7 +196,7 @@ var scripts sync.Map // of *Script
 // join returns the script of a driver and the files that it needs.
 func (s *selection) join(driver string) *Script {
 	s.names = append(s.names, driver)
-	id := fmt.Sprint(s.names, s.extra)
+	id := fmt.Sprint(s.names, s.extra, s.several)
 	if known, ok := scripts.Load(id); ok {
 		return known.(*Script)
 	}
@@ -211,6 +212,9 @@ func (s *selection) join(driver string) *Script {
 	if !s.extra {
 		text = extraLine.ReplaceAllString(text, "")
 	}
+	if !s.several {
+		text = severalLine.ReplaceAllString(text, "")
+	}
 	script := &Script{Text: flatten(text), plain: text}
 	sum := sha1.Sum([]byte(script.Text))
 	script.SHA = hex.EncodeToString(sum[:])
@@ -218,15 +222,10 @@ func (s *selection) join(driver string) *Script {
 	return known.(*Script)
 }
 
-var extraLine = regexp.MustCompile(`(?m)^.* -- @extra\n`)
-
-// takeScript returns the script that takes charges of the rules.
-func takeScript(rules []core.Charge) *Script {
-	s := newSelection(false)
-	s.extra = hasExtras(rules)
-	s.addAlgorithms(len(rules), func(i int) *core.Quota { return &rules[i].Quota })
-	return s.join("take.lua")
-}
+var (
+	extraLine   = regexp.MustCompile(`(?m)^.* -- @extra\n`)
+	severalLine = regexp.MustCompile(`(?m)^.* -- @several\n`)
+)
 
 // newSelection returns the files that every script has.
 func newSelection(returning bool) *selection {

@@ -10,14 +10,16 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
+func takeScript(rules ...core.Charge) *Script { return NewRules("limit", one(rules)).Script }
+
 // TestAlgorithms tests that every algorithm of package core has a file, which
 // registers it under its number, and that no script has files that it does not
 // need.
 func TestAlgorithms(t *testing.T) {
 	for _, a := range core.Algorithms() {
 		q := core.Quota{Algorithm: a, Limit: 1, Window: 1_000_000}
-		take := takeScript([]core.Charge{{Rule: "r", Quota: q}}).Text
-		returns := NewReturns("limit", "p", "", 1, []core.Return{{Charge: core.Charge{Rule: "r", Quota: q}}}).Script.Text
+		take := takeScript(core.Charge{Rule: "r", Quota: q}).Text
+		returns := NewReturns("limit", "", 1, []core.Return{{Charge: core.Charge{Rule: "r", Quota: q}}}).Script.Text
 		for _, other := range core.Algorithms() {
 			registers := fmt.Sprintf("\nalgorithms[%d] = ", other)
 			if other == a {
@@ -38,19 +40,19 @@ func TestAlgorithms(t *testing.T) {
 func TestSelection(t *testing.T) {
 	rules := func(quotas ...core.Quota) (list []core.Charge) {
 		for _, q := range quotas {
-			list = append(list, core.Charge{Quota: q})
+			list = append(list, core.Charge{Rule: fmt.Sprint(len(list)), Quota: q})
 		}
 		return list
 	}
 	small, large := core.Quota{Limit: 128}, core.Quota{Limit: 129}
 	queue, bucket := core.Quota{Algorithm: core.Queue}, core.Quota{Algorithm: core.TokenBucket}
-	assert.NotContains(t, takeScript(rules(small)).Text, "local ring")
-	assert.Contains(t, takeScript(rules(small, large)).Text, "local ring")
-	assert.Same(t, takeScript(rules(queue, bucket, large)), takeScript(rules(large, queue, bucket, queue)))
+	assert.NotContains(t, takeScript(rules(small)...).Text, "local ring")
+	assert.Contains(t, takeScript(rules(small, large)...).Text, "local ring")
+	assert.Same(t, takeScript(rules(queue, bucket, large)...), takeScript(rules(large, queue, bucket, queue)...))
 
 	files := newSelection(true)
 	files.addAlgorithms(3, func(i int) *core.Quota { return &[]core.Quota{queue, bucket, large}[i] })
-	assert.Equal(t, []string{"bytes.lua", "state.lua", "slidinglog.lua", "small.lua", "bucketreturn.lua", "tokenbucket.lua",
+	assert.Equal(t, []string{"bytes.lua", "state.lua", "slidinglog.lua", "ring.lua", "small.lua", "bucketreturn.lua", "tokenbucket.lua",
 		"schedule.lua", "queue.lua"}, files.names)
 }
 

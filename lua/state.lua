@@ -22,7 +22,7 @@ local WRONG_TYPE, WRONG_VALUE, WRONG_CLOCK = 1, 2, 3 -- what may be wrong with a
 --   load(rule, now)          reads the keys of a rule, rule.first to rule.last, and
 --                            fills in their rows
 --   take(rule, k, n, at)     takes n units that fit; at is where the blob goes on
---                            behind the decision
+--                            behind the ask, or behind the charge if there are several asks
 --   after(rule, k, n, now)   in how many us n units more fit
 --   need(rule, k, cost, at)  optional: fills in needs for a charge; at is where the
 --                            blob goes on behind it

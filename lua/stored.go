@@ -7,10 +7,13 @@ import (
 
 // A Name has the parts of a key of Redis: see [Key].
 type Name struct {
-	Version           string // of the stored form: digits
-	Policy, Rule, Key string // as the program gave them: of this version only
-	Part              int    // the number in the tag of a part, see [Part]; 0 if the policy is not in parts
-	Returned          bool   // whether it holds what was given back, see [ReturnedKey]
+	Version  string // of the stored form: digits
+	Policy   string // as the program gave it, like those below: of this version only
+	Rule     string
+	Variant  string
+	Key      string
+	Part     int  // the number in the tag of a part, see [Part]; 0 if the policy is not in parts
+	Returned bool // whether it holds what was given back, see [ReturnedKey]
 }
 
 // ParseKey reads a key of Redis that [Key] or [ReturnedKey] made with the prefix.
@@ -30,7 +33,8 @@ func ParseKey(prefix, key string) (Name, bool) {
 	rest, ok = strings.CutPrefix(rest, "{")
 	tag, rest, closed := strings.Cut(rest, "}:")
 	rule, rest, ended := strings.Cut(rest, ":")
-	if number != version || !ok || !closed || !ended {
+	rule, variant, varied := strings.Cut(rule, "@")
+	if number != version || !ok || !closed || !ended || varied && variant == "" {
 		return name, false
 	}
 	tag, digits, parted := strings.Cut(tag, ":")
@@ -38,11 +42,11 @@ func ParseKey(prefix, key string) (Name, bool) {
 	if parted && (err != nil || part < 1 || strconv.Itoa(part) != digits) {
 		return name, false
 	}
-	var parts [3]string
+	var parts [4]string
 	for i, part := range []struct {
 		text  string
 		plain *[256]bool
-	}{{tag, &partBytes}, {rule, &partBytes}, {rest, &keyBytes}} {
+	}{{tag, &partBytes}, {rule, &partBytes}, {variant, &partBytes}, {rest, &keyBytes}} {
 		if i == 0 && part.text == "%" {
 			continue // the empty policy
 		}
@@ -50,7 +54,7 @@ func ParseKey(prefix, key string) (Name, bool) {
 			return name, false
 		}
 	}
-	return Name{Version: number, Policy: parts[0], Rule: parts[1], Key: parts[2], Part: part, Returned: returned}, true
+	return Name{Version: number, Policy: parts[0], Rule: parts[1], Variant: parts[2], Key: parts[3], Part: part, Returned: returned}, true
 }
 
 // unescape undoes escape. It reports false for a string that escape never returns.

@@ -7,13 +7,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/routelimit/limit/internal/fuzzloop"
+	"github.com/routelimit/limit/core"
 )
 
 func TestParseKey(t *testing.T) {
 	for _, name := range []Name{
 		{Version: "1", Policy: "POST /update", Rule: "per-ip-2s", Key: "203.0.113.9"},
 		{Version: "1"},
+		{Version: "1", Policy: "p", Rule: "r@", Variant: "gold@~", Key: "k@"},
 		{Version: "1", Policy: "{}:", Rule: ":{", Key: "}:\x00\xff\x1b"},
 		{Version: "1", Policy: "%", Rule: "%41", Key: "%"},
 		{Version: "1", Policy: "", Rule: "r", Key: "k", Part: 1},
@@ -34,6 +35,8 @@ func TestParseKey(t *testing.T) {
 		"limit:1:p:r:k":         "1", // no tag
 		"limit:1:{}:r:k":        "1", // an empty tag is none
 		"limit:1:{p}:r":         "1",
+		"limit:1:{p}:r@:k":      "1", // no variant
+		"limit:1:{p}:r@v@w:k":   "1",
 		"limit:1:{p}:r:\x1b[2J": "1", // not escaped
 		"limit:1:{p}:r:%4":      "1",
 		"limit:1:{p}:r:%4g":     "1",
@@ -51,12 +54,11 @@ func TestParseKey(t *testing.T) {
 	}
 }
 
-func FuzzParseKey(t *testing.F) {
-	f := fuzzloop.New(t)
-	f.Add("POST /update", "per-ip-2s", "203.0.113.9", "limit:1:{%}:r:%7B")
-	f.Fuzz(func(t *testing.T, policy, rule, key, text string) {
-		got, ok := ParseKey("limit", Key("limit", policy, rule, key))
-		if !ok || got != (Name{Version: version, Policy: policy, Rule: rule, Key: key}) {
+func FuzzParseKey(f *testing.F) {
+	f.Add("POST /update", "per-ip-2s", "", "203.0.113.9", "limit:1:{%}:r:%7B")
+	f.Fuzz(func(t *testing.T, policy, rule, variant, key, text string) {
+		got, ok := ParseKey("limit", Key("limit", &core.Charge{Policy: policy, Rule: rule, Variant: variant, Key: key}))
+		if !ok || got != (Name{Version: version, Policy: policy, Rule: rule, Variant: variant, Key: key}) {
 			t.Fatalf("%q %q %q came back as %+v", policy, rule, key, got)
 		}
 		if n, ok := ParseKey("limit", text); ok && nameKey("limit", n) != text {
@@ -67,9 +69,10 @@ func FuzzParseKey(t *testing.F) {
 
 // nameKey returns the key that a name was read from.
 func nameKey(prefix string, n Name) string {
-	key := Key(prefix, n.Policy, n.Rule, n.Key)
+	c := core.Charge{Policy: n.Policy, Rule: n.Rule, Variant: n.Variant, Key: n.Key}
+	key := Key(prefix, &c)
 	if n.Returned {
-		key = ReturnedKey(prefix, n.Policy, n.Rule, n.Key)
+		key = ReturnedKey(prefix, &c)
 	}
 	if n.Part > 0 {
 		key = strings.Replace(key, "}:", fmt.Sprintf(":%d}:", n.Part), 1)

@@ -1,6 +1,6 @@
--- Takes a batch of decisions on one policy. Each is admitted only if every rule
--- has room, and otherwise changes nothing but rules that decide alone; they are
--- decided in order, on one clock reading, and see each other. Everything is read and checked before the
+-- Takes a batch of requests, of one ask each or several. An ask is admitted only if
+-- every rule of it has room, and otherwise changes nothing; they are decided in order,
+-- on one clock reading, and see each other. Everything is read and checked before the
 -- first write, and each key is read and written once.
 --
 -- KEYS      every key once, grouped by rule in the order of the rules; in a
@@ -11,27 +11,29 @@
 -- ARGV[4]   K, the number of rules, then for each of them:
 --           algorithm (its number in package core), limit, window in us, number
 --           of its keys, and its parameters (see the file of the algorithm)
--- ARGV[#]   the decisions, each K times: index in KEYS:2, cost:6, big-endian
--- ARGV[#]   for lines with @extra only, K times: 1 if the rule decides alone, or 0:1,
---           the units that it must leave to others:6
+-- ARGV[#]   the requests, for each charge of each: index in KEYS:2, cost:6, big-endian;
+--           of a single ask, the charges are those of the rules in their order
+-- ARGV[#]   for lines with @extra only, for each charge of a request: the units that it
+--           must leave to others:6
+-- ARGV[#]   for lines with @several only, for each ask of a request: the number of its
+--           charges:1, and of each the number of its rule:1
 -- ARGV[#]   the number of the call, if the reply is to have it
--- reply     integers: now in us, then for each decision its verdict
+-- reply     integers: now in us, then for each ask its verdict
 --           (0 refused, -1 undecided, otherwise admitted and one more than the
---           us that it must wait) and for each rule three:
+--           us that it must wait) and for each charge three:
 --             remaining; us until the cost fits if it does not (-1: never), or
 --             else until remaining grows; us until the quota is full.
 --           Where the cost does not say what a charge needs, the first is -1 for
 --           0 if the charge does not fit.
---           If a decision is undecided, the first of the three says what is wrong
+--           If an ask is undecided, the first of the three says what is wrong
 --           with the key: 0 nothing, 1 a value of another type, 2 a value that no
 --           script wrote, 3 that the time of Redis is in none of the calendar
---           periods sent. The second of a rule that decides alone and was not taken
---           is -1 less than that, if the cost can fit at all. The last integer is the
---           number of the call.
+--           periods sent. Then all asks of its request are undecided. The last
+--           integer is the number of the call.
 --           A call that comes after its deadline has the first and the last only.
 --
--- Lines that end in @extra are left out unless a rule decides alone or leaves units
--- to others.
+-- Lines that end in @extra are left out unless a charge leaves units to others, or
+-- there are several asks; those that end in @several unless there are.
 
 local now, deadline, grace, K = argv[1], argv[2] + 0, argv[3] + 0, argv[4] + 0 -- + 0 costs half of tonumber
 if now ~= '' then
@@ -51,14 +53,32 @@ for r = 1, K do
   }
   if rule.as.prepare then rule.as.prepare(rule, params) end -- @each
   rule.as.load(rule, now) -- @each
-  rule.alone, rule.reserve = byte(argv[5*K + 6], 7*r - 6) == 1, u48(argv[5*K + 6], 7*r - 5) -- @extra
+  rule.stride = 8 -- @several
   rules[r], last = rule, rule.last
 end
+local reserves, base = {}, 0 -- @extra
+for i = 1, #argv[5*K + 6], 6 do reserves[#reserves + 1] = u48(argv[5*K + 6], i) end -- @extra
+
+local all, asks, turn, broken = rules, {}, 0, false -- @several
+do -- @several
+  local shape, i = argv[5*K + 7], 1 -- @several
+  while i < #shape do -- @several
+    local ask = {} -- @several
+    for r = 1, byte(shape, i) do ask[r] = rules[byte(shape, i + r)] end -- @several
+    asks[#asks + 1], i = ask, i + 1 + #ask -- @several
+  end -- @several
+end -- @several
 
 local out, o = {now, nil, nil, nil, nil, nil, nil, nil, nil}, 1
 local blob, at = argv[5*K + 5], 1
-local mine, costs = {nil, nil, nil, nil}, {nil, nil, nil, nil} -- of a decision: the key of each rule, and the cost
+local mine, costs = {nil, nil, nil, nil}, {nil, nil, nil, nil} -- of an ask: the key of each rule, and the cost
 while at < #blob do
+  base, turn = base + #(asks[turn] or ''), turn % #asks + 1 -- @several
+  if turn == 1 then -- @several
+    base, broken = 0, false -- @several
+    for i = at, at + 8*#reserves - 1, 8 do broken = broken or problem[byte(blob, i)*256 + byte(blob, i + 1)] end -- @several
+  end -- @several
+  rules, K = asks[turn], #asks[turn] -- @several
   local verdict, barred = 1, false -- and whether a ban refuses
   for r = 1, K do
     local a, b, c, d, e, f, g, h = byte(blob, at, at + 7)
@@ -66,20 +86,19 @@ while at < #blob do
     mine[r], costs[r], at = k, cost, at + 8
     if rule.as.need then rule.as.need(rule, k, cost, at) end -- @each
     local need = needs[k] or cost
-    if need > 0 then need = need + rule.reserve end -- @extra
+    if need > 0 then need = need + reserves[base + r] end -- @extra
     if problem[k] then
       verdict = -1
-    elseif rule.alone then -- @extra
     elseif need > room[k] and verdict >= 0 and need > 0 then
       verdict, barred = 0, barred or rule.bars
     end
   end
+  if broken then verdict = -1 end -- @several
   o = o + 1
   local place = o
   for r = 1, K do
     local k, cost, rule = mine[r], costs[r], rules[r]
-    local others = verdict -- @extra
-    if rule.alone and verdict >= 0 then verdict = (cost == 0 or cost + rule.reserve <= room[k]) and 1 or 0 end -- @extra
+    local at = at - 8*(K - r) -- @several
     if verdict == -1 then
       out[o + 1], out[o + 2], out[o + 3] = problem[k] or 0, 0, 0
     else
@@ -89,7 +108,7 @@ while at < #blob do
       end
       local need = verdict == 0 and (needs[k] or cost) or 0
       if need > 0 then
-        need = need + rule.reserve -- @extra
+        need = need + reserves[base + r] -- @extra
         if rule.as.refuse then rule.as.refuse(rule, k, barred) end -- @each
       end
       local left, wait = room[k], more[k]
@@ -100,16 +119,15 @@ while at < #blob do
           wait = rule.as.after(rule, k, need - left, now) -- @each
         end
         if needs[k] and shown == 0 then shown = -1 end
-        if rule.alone and wait > 0 then wait = -1 - wait end -- @extra
       end
       out[o + 1], out[o + 2], out[o + 3] = shown, wait, reset[k]
     end
-    if rule.alone then verdict = others end -- @extra
     o = o + 3
   end
   out[place] = verdict
 end
 
+rules, K = all, #all -- @several
 local stamp = be56(now)
 for r = 1, K do
   local rule = rules[r]

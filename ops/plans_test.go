@@ -28,10 +28,10 @@ type accountKey struct{}
 func Example_plans() {
 	accountOf := func(r *http.Request) account { a, _ := r.Context().Value(accountKey{}).(account); return a }
 
-	limiter := limit.New(nil, &limit.Options{
+	limiter := limit.New(nil, &limit.Options{Caller: limit.Caller[*http.Request]{
 		User: func(r *http.Request) string { return accountOf(r).user },
 		Plan: func(r *http.Request) string { return accountOf(r).plan },
-	})
+	}})
 	mux := http.NewServeMux()
 	mux.Handle("GET /items", limiter.Limit(limit.MustParse("1/1m per user plan pro 2 plan enterprise 10k"))(http.HandlerFunc(ok)))
 
@@ -52,12 +52,12 @@ func Example_plans() {
 }
 
 func Example_classes() {
-	limiter := limit.New(nil, &limit.Options{Class: func(r *http.Request) string {
+	limiter := limit.New(nil, &limit.Options{Caller: limit.Caller[*http.Request]{Class: func(r *http.Request) string {
 		if r.URL.Path == "/checkout" {
 			return "critical"
 		}
 		return "" // default
-	}})
+	}}})
 	shop, err := limiter.Policy(limit.Named("shop", limit.MustParse("3/1m global reserve critical 1").Rules()...))
 	if err != nil {
 		panic(err)

@@ -25,7 +25,7 @@ func Example_rollOut() {
 
 	var counter agreement.Counter
 	limiter := limit.New(nil, &limit.Options{
-		User: user,
+		Caller: limit.Caller[*http.Request]{User: user},
 		Observe: func(_ *http.Request, d limit.Decision, _ error) {
 			counter.Observe(d)
 			if refused := d.Shadowed(); d.Allowed && refused != nil {

@@ -277,8 +277,8 @@ type byteStore struct {
 	bytes atomic.Int64
 }
 
-func (s *byteStore) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
-	d, err := s.Store.Take(ctx, policy, charges)
+func (s *byteStore) Take(ctx context.Context, asks []core.Ask) error {
+	d, err := s.Store.Take(ctx, asks)
 	if d.Allowed && strings.HasSuffix(charges[0].Rule, ".bytes") {
 		s.bytes.Add(charges[0].Cost)
 	}

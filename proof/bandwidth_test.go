@@ -42,9 +42,9 @@ type askedStore struct {
 	asked atomic.Int64
 }
 
-func (s *askedStore) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+func (s *askedStore) Take(ctx context.Context, asks []core.Ask) error {
 	s.asked.Add(1)
-	return s.Store.Take(ctx, policy, charges)
+	return s.Store.Take(ctx, asks)
 }
 
 // endless is a body without an end.
@@ -55,7 +55,7 @@ func (endless) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 // serveBytes serves until standard input ends.
 func serveBytes(client *redis.Client) error {
 	store := &askedStore{Store: redisstore.New(client, &patient)}
-	limiter := limit.New(store, &limit.Options{User: func(r *http.Request) string { return r.URL.Query().Get("user") }})
+	limiter := limit.New(store, &limit.Options{Caller: limit.Caller[*http.Request]{User: func(r *http.Request) string { return r.URL.Query().Get("user") }}})
 	endlessly := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.Copy(w, endless{}) })
 	mux := http.NewServeMux()
 	mux.Handle("/bulk", throttle.Limit(limiter, bulk, nil)(endlessly))

@@ -69,7 +69,7 @@ func TestUserOfFramework(t *testing.T) {
 		"gin": func(user bool) http.Handler {
 			rl, router := ginlimit.New(limit.New(nil, quiet)), gin.New()
 			if user {
-				rl.User = func(c *gin.Context) string { return c.GetString("user") }
+				rl.Caller.User = func(c *gin.Context) string { return c.GetString("user") }
 			}
 			router.Use(func(c *gin.Context) { c.Set("user", c.GetHeader("X-User")) })
 			router.GET("/a", rl.Limit(rules), func(*gin.Context) {})
@@ -78,7 +78,7 @@ func TestUserOfFramework(t *testing.T) {
 		"echo": func(user bool) http.Handler {
 			rl, server := echolimit.New(limit.New(nil, quiet)), echo.New()
 			if user {
-				rl.User = func(c echo.Context) string { return c.Get("user").(string) }
+				rl.Caller.User = func(c echo.Context) string { return c.Get("user").(string) }
 			}
 			server.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
 				return func(c echo.Context) error {

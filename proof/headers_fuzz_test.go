@@ -14,13 +14,11 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/internal/fuzzloop"
 )
 
 // FuzzHeaders parses the headers of decisions by rules of any kind with a parser of
 // RFC 9651: the members of both fields, and the Retry-After of refusals.
-func FuzzHeaders(t *testing.F) {
-	f := fuzzloop.New(t)
+func FuzzHeaders(f *testing.F) {
 	for a := range uint8(8) {
 		f.Add("login", a, int64(2), int64(1_500_000), int64(2), uint8(2))
 	}

@@ -83,7 +83,7 @@ func hold(url string) {
 }
 
 func tell(word string, at time.Time, id uint64) {
-	os.Stdout.WriteString(fmt.Sprintf("%s %d %d\n", word, at.UnixMicro(), id)) // one write, so that lines do not mix
+	fmt.Fprintf(os.Stdout, "%s %d %d\n", word, at.UnixMicro(), id) // one write, so that lines do not mix
 }
 
 type idKey struct{}
@@ -92,14 +92,14 @@ type idKey struct{}
 // takes.
 type telling struct{ core.Store }
 
-func (s telling) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+func (s telling) Take(ctx context.Context, asks []core.Ask) error {
 	*ctx.Value(idKey{}).(*uint64) = charges[0].ID
-	return s.Store.Take(ctx, policy, charges)
+	return s.Store.Take(ctx, asks)
 }
 
-func (s telling) Renew(ctx context.Context, policy string, charges []core.Charge) ([]bool, error) {
+func (s telling) Renew(ctx context.Context, charges []core.Charge) ([]bool, error) {
 	began := time.Now()
-	held, err := s.Store.Renew(ctx, policy, charges)
+	held, err := s.Store.Renew(ctx, charges)
 	for i := range held {
 		if held[i] {
 			tell("renewed", began, charges[i].ID)

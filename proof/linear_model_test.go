@@ -80,7 +80,7 @@ var allAlgorithms = porcupine.Model{
 		}
 		return false, w
 	},
-	Equal: func(a, b any) bool { return reflect.DeepEqual(a, b) },
+	Equal: reflect.DeepEqual,
 }
 
 // step applies a call to w, and reports whether the answer is the same.

@@ -111,7 +111,7 @@ func TestLinearizableCanFail(t *testing.T) {
 
 type checkThenAct struct{ core.Store }
 
-func (s *checkThenAct) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+func (s *checkThenAct) Take(ctx context.Context, asks []core.Ask) error {
 	look := slices.Clone(charges)
 	for i := range look {
 		look[i].Cost = 0
@@ -122,7 +122,7 @@ func (s *checkThenAct) Take(ctx context.Context, policy string, charges []core.C
 	}
 	runtime.Gosched()
 	if d.Allowed { // by what it read before
-		s.Store.Take(ctx, policy, charges)
+		s.Store.Take(ctx, asks)
 		for i := range d.Outcomes() {
 			d.Outcomes()[i].Remaining -= charges[i].Cost
 		}

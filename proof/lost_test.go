@@ -63,7 +63,7 @@ func (w *workplace) start() {
 	handler := w.limiter.Limit(working)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		w.entered <- struct{}{}
 		select {
-		case <-limit.Lost(r.Context()):
+		case <-limit.DecisionFrom(r.Context()).Lost():
 			w.lost <- time.Now()
 		case <-w.end:
 		}

@@ -90,11 +90,11 @@ func TestOutcomes(t *testing.T) {
 					},
 				})
 				server := httptest.NewServer(mount(l, "/item", limit.MustParse(row.rules+"; room: 5/1h global"), func(w http.ResponseWriter, r *http.Request) {
-					if limit.Degraded(r.Context()) {
+					if limit.DecisionFrom(r.Context()).Degraded() {
 						w.WriteHeader(http.StatusPartialContent)
 						return
 					}
-					assert.Equal(t, strings.Join(limit.Marked(r.Context()), ", "), w.Header().Get("RateLimit-Marked"))
+					assert.Equal(t, strings.Join(limit.DecisionFrom(r.Context()).Marked(), ", "), w.Header().Get("RateLimit-Marked"))
 					w.WriteHeader(http.StatusNoContent)
 				}))
 				defer server.Close()

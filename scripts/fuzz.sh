@@ -1,5 +1,6 @@
 #!/bin/sh
-# Runs each fuzz test of every module for a while: scripts/fuzz.sh 30s
+# Runs each fuzz test of every module for a while, or so many times: scripts/fuzz.sh 30s,
+# scripts/fuzz.sh 1000000x
 set -eu
 cd "$(dirname "$0")/.."
 

@@ -1,15 +1,20 @@
 #!/bin/sh
-# Releases a version of the tree to a module proxy in the file system, and uses
-# it as a new user would, outside of the repository: go get of every library and
-# a program that imports its packages, go install of every command.
+# Releases a version in a copy of the tree, and uses it as a new user would, outside
+# of the repository: go get of every library and a program that imports its packages,
+# go install of every command. Go fetches the modules from the tags of the copy.
 set -eu
 cd "$(dirname "$0")/.."
 
 tmp=$(mktemp -d)
 version=v0.0.0-test.$(date +%s).$$
 cache=$(go env GOMODCACHE)
+path=github.com/routelimit/limit
 # clean removes this version from the module cache, where files are read-only.
 clean() {
+	grep -ls ":https://$path\$" "$cache"/cache/vcs/*.info | while read -r info; do
+		chmod -R u+w "${info%.info}"
+		rm -rf "${info%.info}" "${info%.info}.lock" "$info"
+	done
 	for dir in "$cache/cache/download/github.com/routelimit" "$cache/github.com/routelimit"; do
 		[ -d "$dir" ] || continue
 		find "$dir" -depth -name "*$version*" -exec chmod -R u+w {} + -exec rm -rf {} +
@@ -23,26 +28,25 @@ clean() {
 trap clean EXIT
 trap 'exit 130' INT TERM
 
-scripts/release.sh -n "$tmp/proxy" "$version"
+scripts/release.sh -n "$tmp/copy" "$version" >/dev/null
+export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0="url.file://$tmp/copy.insteadOf" GIT_CONFIG_VALUE_0="https://$path"
 
 configured=$(go env GOPROXY)
-configured_sumdb=$(go env GOSUMDB)
-local="file://$tmp/proxy,file://$cache/cache/download"
+local="file://$cache/cache/download"
 GOFLAGS="$(go env GOFLAGS) -mod=mod"
-export GOFLAGS GOWORK=off GONOSUMDB=github.com/routelimit GOBIN="$tmp/bin"
+export GOFLAGS GOWORK=off GOPRIVATE=$path GOBIN="$tmp/bin"
 
-# fetch prints what a go command prints. It takes modules from the release and
-# from the module cache, and from the network only if they are not there.
+# fetch prints what a go command prints. It takes other modules from the module
+# cache, and from the network only if they are not there.
 fetch() {
-	GOPROXY=$local GOSUMDB=off "$@" 2>"$tmp/log" ||
-		GOPROXY=$local,$configured GOSUMDB=$configured_sumdb "$@" 2>"$tmp/log" || {
+	GOPROXY=$local GOSUMDB=off "$@" 2>"$tmp/log" || GOPROXY=$local,$configured "$@" 2>"$tmp/log" || {
 		cat "$tmp/log" >&2
 		exit 1
 	}
 }
 
-find "$tmp/proxy" -name '*.mod' | while read -r mod; do
-	module=$(awk '$1 == "module" { print $2 }' "$mod")
+git -C "$tmp/copy" tag | while read -r tag; do
+	module=$(dirname "$path/$tag")
 	printf '\n== %s\n' "$module@$version"
 	mkdir "$tmp/program"
 	cd "$tmp/program"

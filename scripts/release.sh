@@ -3,8 +3,7 @@
 #
 #	scripts/release.sh v0.1.0         commits the requirements of the modules on each other,
 #	                                  tags every module, and prints what to push
-#	scripts/release.sh -n DIR v0.1.0  does the same in a temporary copy of the tree, and writes a
-#	                                  module proxy of the result: GOPROXY=file://DIR
+#	scripts/release.sh -n DIR v0.1.0  does the same in DIR, a new repository with a copy of the tree
 #
 # The root module's tag is v0.1.0, that of the module in ops/ is
 # ops/v0.1.0.
@@ -19,10 +18,9 @@ fail() {
 	exit 1
 }
 
-proxy=
+copy=
 if [ "${1:-}" = -n ] && [ $# -ge 2 ]; then
-	mkdir -p "$2"
-	proxy=$(cd "$2" && pwd)
+	copy=$2
 	shift 2
 fi
 version=${1:-}
@@ -73,13 +71,10 @@ release() {
 	done
 }
 
-if [ -n "$proxy" ]; then
-	copy=$(mktemp -d)
-	trap 'rm -rf "$copy"' EXIT
-	trap 'exit 130' INT TERM
+if [ -n "$copy" ]; then
 	scripts/copy.sh "$copy"
-	(cd "$copy" && release)
-	cd tools && GOWORK=off go run ./fileproxy "$copy" "$proxy" >/dev/null
+	cd "$copy"
+	release
 	exit
 fi
 

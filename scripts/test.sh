@@ -120,15 +120,15 @@ patterns="$PWD/proof/... $PWD/stores/redisstore $(go list -m -f '{{.Dir}}/...')"
 go test -vet=off -p=4 $race $packages $patterns
 (cd tools && GOWORK=off go test -timeout=20m ./...) # outside of go.work: the files of ops/deploy, with the parser of Prometheus
 if [ -n "$race" ]; then
-	# What goes another way without the race detector, and the long runs of one
-	# goroutine, which are short with it.
+	# What goes another way without the race detector, counts memory, or is a long run
+	# of one goroutine: see internal/race.
 	# shellcheck disable=SC2086
 	go test -vet=off $packages . ./core
 	# shellcheck disable=SC2086
-	go test -vet=off $packages -run 'Schedules|Batches|Continuity|Flood' ./stores/guard ./stores/memstore ./stores/prefetch ./stores/redisstore
-	# The race detector adds allocations.
-	(cd benchmarks && go test -timeout=20m -run '^TestAllocations$' .)
-	(cd ops/livepage && go test -timeout=20m -run '^TestAllocations$' .)
+	go test -vet=off $packages -run 'Schedules|Batches|Continuity|Flood|Flattened|Forms|Guarded|Secret|Twins|Memory|NeverAbove|Allocations|Model|Choices|Bounds|Large' \
+		./stores/... ./benchmarks ./cmd/limitctl/replay/... ./ops/livepage ./ops/policyfile ./ops/topkeys
+	# shellcheck disable=SC2086
+	go test -vet=off $packages -run Linearizable ./proof
 fi
 scripts/systems.sh
 if has_redis; then

@@ -277,8 +277,7 @@ func TestThrottleErrors(t *testing.T) {
 	_, err = throttle.New(limiter, limit.Named("files", throttle.Bandwidth(limit.ByIP, time.Second, 1000)), nil)
 	assert.NoError(t, err, "the same rules by value")
 	assert.PanicsWithError(t, `limit: rule "per-user-1s.downloads: 1000/1s per user queue burst 11000": no user resolver: `+
-		"set ginlimit.Limiter.User, echolimit.Limiter.User or the User of your adapter to read what authentication put into its context, "+
-		"or limit.Options.User on net/http", func() {
+		"set Caller.User of limit.Options, or that of your adapter, such as rl.Caller.User", func() {
 		throttle.Limit(limiter, limit.Rules(throttle.Bandwidth(limit.ByUser, time.Second, 1000)), nil)(http.NotFoundHandler())
 	})
 

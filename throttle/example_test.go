@@ -14,7 +14,7 @@ import (
 // a burst, and all users a megabyte.
 func ExampleLimit() {
 	limiter := limit.New(nil, &limit.Options{
-		User: func(r *http.Request) string { return r.Header.Get("X-User") },
+		Caller: limit.Caller[*http.Request]{User: func(r *http.Request) string { return r.Header.Get("X-User") }},
 	})
 	user := throttle.Bandwidth(limit.ByUser, time.Second, 100_000)
 	user.Algorithm = limit.TokenBucket{Burst: 20_000}

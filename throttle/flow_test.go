@@ -105,17 +105,17 @@ type countingStore struct {
 	stall time.Duration // before it fails
 }
 
-func (s *countingStore) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+func (s *countingStore) Take(ctx context.Context, asks []core.Ask) error {
 	s.asked.Add(1)
 	if s.fails.Load() {
 		time.Sleep(s.stall)
-		return core.Decision{}, core.ErrUnavailable
+		return core.ErrUnavailable
 	}
-	return s.Store.Take(ctx, policy, charges)
+	return s.Store.Take(ctx, asks)
 }
 
 func byteLimiter(store core.Store) *limit.Limiter {
-	return limit.New(store, &limit.Options{User: func(r *http.Request) string { return r.Header.Get("X-User") }})
+	return limit.New(store, &limit.Options{Caller: limit.Caller[*http.Request]{User: func(r *http.Request) string { return r.Header.Get("X-User") }}})
 }
 
 // perUser is 100 kB a second for each user, and a tenth of that at once.

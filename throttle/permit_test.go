@@ -108,7 +108,7 @@ func TestThrottleStoreFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &countingStore{Store: memstore.New(nil)}
 		limiter := limit.New(store, &limit.Options{
-			User:    func(*http.Request) string { return "alice" },
+			Caller:  limit.Caller[*http.Request]{User: func(*http.Request) string { return "alice" }},
 			Observe: func(_ *http.Request, _ limit.Decision, err error) { t.Error(err) },
 		})
 		h := throttle.Limit(limiter, perUser, nil)(writes(t, 500_000, 32<<10))
@@ -155,7 +155,7 @@ func TestThrottleStoreNonsense(t *testing.T) {
 	nonsense := errors.New("nonsense")
 	var seen atomic.Int64
 	limiter := limit.New(guard.New(failing{err: nonsense}, nil), &limit.Options{
-		User: func(*http.Request) string { return "alice" },
+		Caller: limit.Caller[*http.Request]{User: func(*http.Request) string { return "alice" }},
 		Observe: func(_ *http.Request, d limit.Decision, err error) {
 			assert.ErrorIs(t, err, limit.ErrUndecided)
 			assert.ErrorIs(t, err, nonsense)
@@ -175,8 +175,8 @@ type failing struct {
 	err error
 }
 
-func (f failing) Take(context.Context, string, []core.Charge) (core.Decision, error) {
-	return core.Decision{}, f.err
+func (f failing) Take(context.Context, []core.Ask) error {
+	return f.err
 }
 
 // TestThrottleShares has one of many instances go on alone with a body whose
@@ -184,7 +184,7 @@ func (f failing) Take(context.Context, string, []core.Charge) (core.Decision, er
 func TestThrottleShares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter := limit.New(failing{err: core.ErrUnavailable}, &limit.Options{Instances: 100,
-			User: func(*http.Request) string { return "alice" }})
+			Caller: limit.Caller[*http.Request]{User: func(*http.Request) string { return "alice" }}})
 		f := newFlow()
 		f.download(t.Context(), throttle.Limit(limiter, limit.Rules(throttle.Bandwidth(limit.ByUser, time.Second, 3000)), nil)(writes(t, 1_000, 500)), "alice")
 		f.within(t, 3000/100*7, 3000/100)

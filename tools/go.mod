@@ -11,7 +11,6 @@ require (
 	github.com/routelimit/limit v0.1.0
 	github.com/routelimit/limit/ops/metrics v0.1.0
 	github.com/stretchr/testify v1.12.1
-	golang.org/x/mod v0.41.0
 	golang.org/x/tools v0.51.0
 )
 
@@ -36,6 +35,7 @@ require (
 	go.uber.org/atomic v1.12.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/exp/typeparams v0.0.0-20231108232855-2478ac86f678 // indirect
+	golang.org/x/mod v0.41.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.43.0 // indirect

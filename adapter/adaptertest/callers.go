@@ -18,9 +18,7 @@ type planKey struct{}
 // caller is not charged. Headers and documents show the limit of the caller.
 func (s suite) callers(t *testing.T) {
 	limiter := limit.New(nil, &limit.Options{
-		User:  func(r *http.Request) string { return r.Header.Get("X-User") },
-		Plan:  func(r *http.Request) string { plan, _ := r.Context().Value(planKey{}).(string); return plan },
-		Class: func(r *http.Request) string { return r.Header.Get("X-Class") },
+		Caller: limit.Caller[*http.Request]{User: func(r *http.Request) string { return r.Header.Get("X-User") }, Plan: func(r *http.Request) string { plan, _ := r.Context().Value(planKey{}).(string); return plan }, Class: func(r *http.Request) string { return r.Header.Get("X-Class") }},
 		Override: func(_, rule, key string) int64 {
 			if rule == "per-user-1m" && key == "dora" {
 				return 4

@@ -12,16 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
-	"github.com/routelimit/limit/internal/fuzzloop"
 )
 
 // Fuzz sends requests of any content, about half of them to a route, and checks that
 // the adapter neither panics nor fails.
-func Fuzz(t *testing.F, framework Framework) {
-	f := fuzzloop.New(t)
+func Fuzz(f *testing.F, framework Framework) {
 	router := framework(limit.New(nil, &limit.Options{
-		Log:  slog.New(slog.DiscardHandler),
-		User: func(r *http.Request) string { return r.Header.Get("X-User") },
+		Log:    slog.New(slog.DiscardHandler),
+		Caller: limit.Caller[*http.Request]{User: func(r *http.Request) string { return r.Header.Get("X-User") }},
 	}))
 	router.Use(limit.Named("all", limit.Global(time.Second, 20_000)))
 	router.Handle("GET", "/items/{id}", ok, keysOfAllKinds(time.Second)) // a short window, so that no rate is refused

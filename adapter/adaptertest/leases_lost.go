@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/stores/memstore"
 )
 
@@ -72,10 +73,10 @@ func (s suite) lostLeases(t *testing.T) {
 		router := s.framework(limiter)
 		work := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("How") == "lose" {
-				assert.NoError(t, store.Reset(r.Context(), "reports", "global-concurrency", ""))
+				assert.NoError(t, store.Reset(r.Context(), []core.Charge{{Policy: "reports", Rule: "global-concurrency"}}))
 			}
 			select {
-			case <-limit.Lost(r.Context()):
+			case <-limit.DecisionFrom(r.Context()).Lost():
 				assert.Empty(t, losses, "the request has not ended")
 				w.WriteHeader(http.StatusServiceUnavailable)
 			case <-time.After(time.Minute):

@@ -108,12 +108,12 @@ func (s suite) degradesToFallback(t *testing.T) {
 		router := s.framework(limiter)
 		ran := 0
 		router.Use(limit.Named("all", once("all", limit.Refusal{Degrade: true, Fallback: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			assert.True(t, limit.Degraded(r.Context()))
+			assert.True(t, limit.DecisionFrom(r.Context()).Degraded())
 			fallback.handler(w, r)
 		})})))
 		router.Handle("GET", "/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			ran++
-			assert.False(t, limit.Degraded(r.Context()))
+			assert.False(t, limit.DecisionFrom(r.Context()).Degraded())
 			ok(w, r)
 		}), rule("route", limit.Everyone, 9))
 		c := serve(t, router)
@@ -146,8 +146,8 @@ func (s suite) degradesTheHandler(t *testing.T) {
 	outer := limit.Named("outer", costly, slots)
 	router.Use(outer)
 	router.Handle("GET", "/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		assert.Nil(t, limit.Lost(r.Context()), "no lease")
-		w.WriteHeader(map[bool]int{true: http.StatusPartialContent, false: http.StatusNoContent}[limit.Degraded(r.Context())])
+		assert.Nil(t, limit.DecisionFrom(r.Context()).Lost(), "no lease")
+		w.WriteHeader(map[bool]int{true: http.StatusPartialContent, false: http.StatusNoContent}[limit.DecisionFrom(r.Context()).Degraded()])
 	}), limit.Rules(limit.Rule{Name: "inner", Key: limit.Everyone, Limit: 1, Window: time.Hour}))
 	policy, err := limiter.Policy(outer)
 	require.NoError(t, err)
@@ -173,7 +173,7 @@ func (s suite) watches(t *testing.T) {
 		limit.Rule{Name: "shadow", Key: limit.Everyone, Limit: 1, Window: time.Hour, Shadow: &limit.Shadow{}}))
 	var marked [][]string
 	router.Handle("GET", "/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		marked = append(marked, limit.Marked(r.Context()))
+		marked = append(marked, limit.DecisionFrom(r.Context()).Marked())
 		ok(w, r)
 	}), limit.Rules(once("inner", limit.Refusal{Mark: true})))
 	c := serve(t, router)

@@ -99,8 +99,8 @@ func (s suite) invalidRules(t *testing.T) {
 // The answer may be anything but a failure.
 func (s suite) hostileRequests(t *testing.T) {
 	router := s.framework(limit.New(nil, &limit.Options{
-		Log:  slog.New(slog.DiscardHandler),
-		User: func(r *http.Request) string { return r.Header.Get("X-User") },
+		Log:    slog.New(slog.DiscardHandler),
+		Caller: limit.Caller[*http.Request]{User: func(r *http.Request) string { return r.Header.Get("X-User") }},
 	}))
 	router.Use(limit.Named("before", limit.Per(limit.ByHeader("X-Before"), time.Hour, 100_000)))
 	router.Handle("GET", "/items/{id}", ok, keysOfAllKinds(time.Hour))

@@ -23,8 +23,8 @@ type failingStore struct {
 	err error
 }
 
-func (f failingStore) Take(context.Context, string, []core.Charge) (core.Decision, error) {
-	return core.Decision{}, f.err
+func (f failingStore) Take(context.Context, []core.Ask) error {
+	return f.err
 }
 
 var errBroken = errors.New("the disk is full")

@@ -1,6 +1,7 @@
 package echov5limit_test
 
 import (
+	"net/http"
 	"testing"
 
 	"github.com/labstack/echo/v5"
@@ -12,11 +13,11 @@ import (
 	"github.com/routelimit/limit/adapter/echov5limit"
 )
 
-func TestMountReportsEverything(t *testing.T) {
-	router := echo.New()
-	adaptertest.Mount(t, func(api any) error { return echov5limit.New(limit.New(nil, nil)).Mount(router, api) },
-		echo.HandlerFunc(ok), "/path/:id/*", "*")
-	assert.Empty(t, router.Router().Routes())
+func TestMount(t *testing.T) {
+	adaptertest.Mount(t, func() (http.Handler, func(any) error) {
+		router := echo.New()
+		return router, func(api any) error { return echov5limit.New(limit.New(nil, nil)).Mount(router, api) }
+	}, echo.HandlerFunc(ok), "/path/:id/*", "*")
 }
 
 // TestMountPathOfGroup checks that rules may name the path values of a group, though

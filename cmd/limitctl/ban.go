@@ -135,7 +135,7 @@ func (s *session) bansOf(ctx context.Context, key string) (matching []access.Ban
 	if prefix, err := netip.ParsePrefix(key); err == nil {
 		address = prefix.Addr()
 	}
-	limiter := limit.New(nil, &limit.Options{User: always(key), Log: quiet})
+	limiter := limit.New(nil, &limit.Options{Caller: limit.Caller[*http.Request]{User: always(key)}, Log: quiet})
 	client := limit.Client{Request: &http.Request{RemoteAddr: address.String()}, Limiter: limiter}
 	for _, b := range s.bans(ctx).List() {
 		if list, err := access.Parse(strings.NewReader(b.Entry), nil); err == nil && list.Matches(client) {

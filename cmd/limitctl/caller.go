@@ -77,7 +77,7 @@ func (c *caller) request(line string) (*http.Request, error) {
 
 // options returns those of the limiter.
 func (c *caller) options() (o *limit.Options, err error) {
-	o = &limit.Options{User: always(c.user), Plan: always(c.plan), Class: always(c.class), Classes: c.classes, Log: quiet,
+	o = &limit.Options{Caller: limit.Caller[*http.Request]{User: always(c.user), Plan: always(c.plan), Class: always(c.class)}, Classes: c.classes, Log: quiet,
 		Proxies: limit.Proxies{Hops: c.hops, Header: c.header}}
 	for _, text := range c.trusted {
 		prefix, err := netip.ParsePrefix(text)

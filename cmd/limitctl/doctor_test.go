@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
 )
@@ -81,7 +82,7 @@ func TestDoctor(t *testing.T) {
 	assert.Contains(t, out, "> redis-cli -h 127.0.0.1 -p ")
 	assert.Contains(t, out, "  - write appendonly yes in its configuration file as well, or run CONFIG REWRITE\n", "what is no command has no mark of one")
 
-	evil := lua.KeyPrefix("limit", "p", "r") + "\x1b[2J\u202e"
+	evil := lua.KeyPrefix("limit", &core.Charge{Policy: "p", Rule: "r"}) + "\x1b[2J\u202e"
 	require.NoError(t, client.Set(t.Context(), evil, "x", 0).Err())
 	code, out, _ = runDoctor(t, "--redis", url)
 	assert.Equal(t, 2, code)

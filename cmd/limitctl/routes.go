@@ -59,7 +59,7 @@ var algorithms = []struct {
 // neither ban nor override. Place says where the quotas are, and the token opens the live
 // page.
 func newDemo(ctx context.Context, shared *redis.Client, place, token string) http.Handler {
-	options := &limit.Options{User: demoUser}
+	options := &limit.Options{Caller: limit.Caller[*http.Request]{User: demoUser}}
 	live := &livepage.Options{Name: "demo", Token: token}
 	var store core.Store
 	if shared != nil {

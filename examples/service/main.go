@@ -31,7 +31,7 @@ type service struct {
 
 func (s *service) routes(limiter *limit.Limiter) http.Handler {
 	rl := ginlimit.New(limiter)
-	rl.User = func(c *gin.Context) string { return c.GetString("user") }
+	rl.Caller.User = func(c *gin.Context) string { return c.GetString("user") }
 	router := gin.New()
 	router.Use(rl.Limit(limit.Named("application", limit.PerIP(time.Minute, 100))))
 

@@ -7,14 +7,11 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/routelimit/limit/internal/fuzzloop"
 )
 
 // FuzzAddress checks that every spelling of an address has one key, and that two
 // addresses share a key only if they belong to one client.
-func FuzzAddress(t *testing.F) {
-	f := fuzzloop.New(t)
+func FuzzAddress(f *testing.F) {
 	for _, text := range []string{"203.0.113.9", "2001:db8::1", "::ffff:10.0.0.1", "64:ff9b::1.2.3.4", "::", "fe80::1", "255.255.255.255"} {
 		ip := netip.MustParseAddr(text)
 		f.Add(ip.AsSlice(), netip.MustParseAddr("2001:db8:0:1::").AsSlice(), uint8(64), uint16(80), "eth0")

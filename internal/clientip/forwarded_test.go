@@ -8,8 +8,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/routelimit/limit/internal/fuzzloop"
 )
 
 func TestChainOfForwarded(t *testing.T) {
@@ -115,8 +113,7 @@ func isKey(key string, bits int) bool {
 		prefix.Addr().Is6() && !prefix.Addr().Is4In6()
 }
 
-func FuzzClient(t *testing.F) {
-	f := fuzzloop.New(t)
+func FuzzClient(f *testing.F) {
 	for _, seed := range []string{
 		"203.0.113.9", "[2001:db8::1]:80, ::ffff:10.0.0.2", "unknown", ",,", "for=\"[2001:db8::1]:80\";by=_x, for=\"a,b\\\"c\"",
 		"for=1.1.1.1;for=2.2.2.2", "fe80::1%eth0%1", "64:ff9b::1.2.3.4", "[::1", "1.2.3.4:_x",
@@ -146,8 +143,7 @@ func FuzzClient(t *testing.F) {
 
 // FuzzClientAppended checks that no header of a client changes how an entry that
 // the proxy appends is read.
-func FuzzClientAppended(t *testing.F) {
-	f := fuzzloop.New(t)
+func FuzzClientAppended(f *testing.F) {
 	for _, seed := range []string{"", "1.1.1.1", "for=\"", "for=\"\\", "\\", ",\"", "for=1.1.1.1;", "for=\"a, for=\\\"", "\""} {
 		f.Add(seed)
 	}

@@ -24,6 +24,7 @@ import (
 // A Kind says what happens to a command or its reply.
 type Kind int
 
+// The faults of a command.
 const (
 	None           Kind = iota // it passes
 	LoseReply                  // the server runs it; then the connection ends without a reply

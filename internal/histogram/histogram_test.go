@@ -1,22 +1,46 @@
 package histogram
 
 import (
+	"math"
 	"testing"
-	"time"
 )
 
 func TestHistogram(t *testing.T) {
-	var h Histogram
-	for v := range time.Duration(100_000) {
-		h.Add(v)
-		if low := lowest(bucket(uint64(v))); low > v || float64(v-low) > float64(v)/32 {
-			t.Fatalf("%d is in the bucket of %d", v, low)
+	var h, odd Histogram
+	for v := range int64(100_000) {
+		if v%2 == 0 {
+			h.Add(v, 1)
+		} else {
+			odd.Add(v, 1)
 		}
 	}
-	for _, q := range []float64{0, 0.01, 0.5, 0.99, 0.999} {
+	h.Merge(&odd)
+	for _, q := range []float64{0, 0.001, 0.01, 0.5, 0.99, 0.999, 1} {
 		want := q * 100_000
-		if got := float64(h.Quantile(q)); got > want || got < want*0.968 {
+		if got := h.Quantile(q); math.Abs(got-want) > 1+want/64 {
 			t.Errorf("quantile %v: %v, want %v", q, got, want)
 		}
+	}
+	for above, want := range map[int64]float64{0: 99_999 * 50_000, 100: 99_899 * 49_950, 90_000: 9_999 * 5_000} {
+		if got := h.Above(above); math.Abs(got-want) > want/1000 {
+			t.Errorf("above %d: %v, want %v", above, got, want)
+		}
+	}
+	if n := h.Count(); n != 100_000 {
+		t.Errorf("%v are counted", n)
+	}
+}
+
+func TestBars(t *testing.T) {
+	last := -1
+	for v := range int64(100_000) {
+		if at := barOf(v); at != last && at != last+1 {
+			t.Fatalf("%d is in bar %d, after bar %d", v, at, last)
+		} else {
+			last = at
+		}
+	}
+	if at := barOf(math.MaxInt64); at >= 58<<fine {
+		t.Errorf("the largest number is in bar %d", at)
 	}
 }

@@ -12,38 +12,37 @@ import (
 
 // The codes never change their meaning. docs/diagnostics.md explains each.
 const (
-	SecondRoute       = "LIMIT-101" // an unnamed rule set met a second route
-	ChargedTwice      = "LIMIT-102" // one request charged a quota twice
-	NoRoute           = "LIMIT-103" // an unnamed rule set met a request without a route
-	LimiterPerRequest = "LIMIT-104" // New was called while a request was served
-	UntrustedProxy    = "LIMIT-105" // forwarding headers arrive, but no proxy is trusted
-	NoPathValue       = "LIMIT-106" // a rule is keyed by a path value that the route does not have
-	LateUser          = "LIMIT-107" // a rule by user was decided before authentication
-	SilentProxy       = "LIMIT-108" // a trusted proxy sent no client address
-	SharedPattern     = "LIMIT-109" // two sets are on one pattern without a method
-	DifferentRules    = "LIMIT-110" // two sets on one route have different rules of one name
-	NoUsers           = "LIMIT-111" // a rule by user has met no user
-	SeveralMemories   = "LIMIT-112" // quotas in memory, and probably several instances
-	BadOverride       = "LIMIT-113" // Options.Override returned a limit that the rule cannot have
-	Undeclared        = "LIMIT-114" // policies were changed that the program does not declare
-	UnknownClass      = "LIMIT-115" // a request has a class that is not declared
-	NoListedUsers     = "LIMIT-116" // Exempt or Bar asks for users, and no request has one
-	ExemptProxy       = "LIMIT-117" // an exempt list contains a trusted proxy
-	UnmetRoutes       = "LIMIT-118" // no request has met some routes of a policy file
-	Undecided         = "LIMIT-201" // a request could not be decided
-	Unsettled         = "LIMIT-202" // an admitted request could not be settled
-	LeaseLost         = "LIMIT-203" // a request lost a lease that it held
-	Overflow          = "LIMIT-204" // more keys than MaxKeys: new keys share quotas
-	Outage            = "LIMIT-205" // requests are decided without the store
-	InvalidPolicies   = "LIMIT-206" // a policy file, or one that was pushed, is not in force
-	PoliciesLifted    = "LIMIT-207" // a policy file lifts limits that were in force
-	Unreachable       = "LIMIT-301" // Redis does not answer, or not this user
-	RefusesWrites     = "LIMIT-302" // Redis cannot be written
-	NoPermission      = "LIMIT-303" // the Redis user may not run what a decision needs
-	Evicts            = "LIMIT-304" // Redis evicts keys when memory is full
-	NoInfo            = "LIMIT-305" // the Redis user may not run INFO
-	Clock             = "LIMIT-306" // the clock of Redis differs from that of this machine
-	NoConnection      = "LIMIT-307" // all connections of the client of Redis are in use
+	SecondRoute     = "LIMIT-101" // an unnamed rule set met a second route
+	ChargedTwice    = "LIMIT-102" // one request charged a quota twice
+	NoRoute         = "LIMIT-103" // an unnamed rule set met a request without a route
+	UntrustedProxy  = "LIMIT-105" // forwarding headers arrive, but no proxy is trusted
+	NoPathValue     = "LIMIT-106" // a rule is keyed by a path value that the route does not have
+	LateUser        = "LIMIT-107" // a rule by user was decided before authentication
+	SilentProxy     = "LIMIT-108" // a trusted proxy sent no client address
+	SharedPattern   = "LIMIT-109" // two sets are on one pattern without a method
+	DifferentRules  = "LIMIT-110" // two sets on one route have different rules of one name
+	NoUsers         = "LIMIT-111" // a rule by user has met no user
+	SeveralMemories = "LIMIT-112" // quotas in memory, in a program of several instances
+	BadOverride     = "LIMIT-113" // Options.Override returned a limit that the rule cannot have
+	Undeclared      = "LIMIT-114" // policies were changed that the program does not declare
+	UnknownClass    = "LIMIT-115" // a request has a class that is not declared
+	NoListedUsers   = "LIMIT-116" // Exempt or Bar asks for users, and no request has one
+	ExemptProxy     = "LIMIT-117" // an exempt list contains a trusted proxy
+	UnmetRoutes     = "LIMIT-118" // no request has met some routes of a policy file
+	Undecided       = "LIMIT-201" // a request could not be decided
+	Unsettled       = "LIMIT-202" // an admitted request could not be settled
+	LeaseLost       = "LIMIT-203" // a request lost a lease that it held
+	Overflow        = "LIMIT-204" // more keys than MaxKeys: new keys share quotas
+	Outage          = "LIMIT-205" // requests are decided without the store
+	InvalidPolicies = "LIMIT-206" // a policy file, or one that was pushed, is not in force
+	PoliciesLifted  = "LIMIT-207" // a policy file lifts limits that were in force
+	Unreachable     = "LIMIT-301" // Redis does not answer, or not this user
+	RefusesWrites   = "LIMIT-302" // Redis cannot be written
+	NoPermission    = "LIMIT-303" // the Redis user may not run what a decision needs
+	Evicts          = "LIMIT-304" // Redis evicts keys when memory is full
+	NoInfo          = "LIMIT-305" // the Redis user may not run INFO
+	Clock           = "LIMIT-306" // the clock of Redis differs from that of this machine
+	NoConnection    = "LIMIT-307" // all connections of the client of Redis are in use
 
 	ControlUnread    = "LIMIT-401" // the documents of a control cannot be read
 	ControlRights    = "LIMIT-402" // the Redis user may not run what package control needs
@@ -56,7 +55,7 @@ const (
 
 // Codes lists the codes that limit.Options.Silence takes. Those of packages control,
 // access and overrides (4xx) follow the Log of their own options.
-var Codes = []string{SecondRoute, ChargedTwice, NoRoute, LimiterPerRequest, UntrustedProxy, NoPathValue, LateUser, SilentProxy,
+var Codes = []string{SecondRoute, ChargedTwice, NoRoute, UntrustedProxy, NoPathValue, LateUser, SilentProxy,
 	SharedPattern, DifferentRules, NoUsers, SeveralMemories, BadOverride, Undeclared, UnknownClass,
 	NoListedUsers, ExemptProxy, UnmetRoutes, Undecided, Unsettled, LeaseLost, Overflow, Outage,
 	InvalidPolicies, PoliciesLifted, Unreachable, RefusesWrites, NoPermission, Evicts, NoInfo, Clock, NoConnection}

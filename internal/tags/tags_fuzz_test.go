@@ -8,13 +8,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/routelimit/limit/internal/fuzzloop"
 )
 
 // FuzzTags checks that any tag is a route, or an error with the name of the field.
-func FuzzTags(t *testing.F) {
-	f := fuzzloop.New(t)
+func FuzzTags(f *testing.F) {
 	f.Add("POST /update", "5/2s per ip; 1000/1m global", "login", `route:"GET /" limit:"-"`)
 	f.Add("GET /items/{id}", "login: 20/1h per user or ip", "a b", `limit:"5/2s" policy:"x"`)
 	f.Add("get items", "-", "", `route:"POST /a"limit:"5/1m per ip"`)

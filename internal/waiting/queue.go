@@ -10,11 +10,6 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// A quota is an ID without the limits.
-type quota struct{ policy, rule, key string }
-
-func (id *ID) quota() quota { return quota{id.Policy, id.Rule, id.Key} }
-
 // A queue is sorted by class and ticket. It exists while it has waiters.
 type queue struct {
 	id      ID
@@ -140,9 +135,6 @@ func (q *queue) newest(d *core.Decision) bool {
 // key, one waiter at a time may ask.
 func (next *Waiter) fits(w *Waiter, d *core.Decision, claimed *[core.MaxCharges]int64, front []*Waiter) bool {
 	for rule, o := range d.Outcomes() {
-		if d.Alone(rule) {
-			continue
-		}
 		key := next.ids[rule].Key
 		if key == w.ids[rule].Key {
 			if claimed[rule] += next.Cost; claimed[rule]+next.ids[rule].Reserve > o.Remaining {

@@ -53,17 +53,20 @@ type Queues struct {
 	queued  atomic.Int64  // waiters in a queue
 
 	mu       sync.Mutex
-	of       map[quota]*queue
+	of       map[Quota]*queue
 	requests int // waiters with Bounds in a queue
 	polled   int // queues for units that may come back at any time
 }
+
+// A Quota names what a rule keeps for a key. Without a Policy, it names nothing.
+type Quota struct{ Policy, Rule, Variant, Key string }
 
 // An ID names the quota that a queue waits for, and what the rule allows its waiters.
 // Callers with another limit, or that leave other units to higher classes, are in
 // another queue: they have room at other times, and must not wait for each other.
 type ID struct {
-	Policy, Rule, Key string
-	Limit, Reserve    int64
+	Quota
+	Limit, Reserve int64
 
 	// Rules is a number of the rules that decide the waiter. Decisions of other rules
 	// have other outcomes, so they say nothing about the waiters of this queue.
@@ -122,7 +125,7 @@ func (w *Waiter) Wake() <-chan struct{} { return w.wake }
 
 // queueOf returns the queue of an id, or nil.
 func (s *Queues) queueOf(id *ID) *queue {
-	q := s.of[id.quota()]
+	q := s.of[id.Quota]
 	for q != nil && q.id != *id {
 		q = q.next
 	}
@@ -132,13 +135,13 @@ func (s *Queues) queueOf(id *ID) *queue {
 // insert makes the queue of an id.
 func (s *Queues) insert(id ID, rule int) *queue {
 	if s.of == nil {
-		s.of = make(map[quota]*queue)
+		s.of = make(map[Quota]*queue)
 	}
 	if id.AnyTime {
 		s.polled++
 	}
-	q := &queue{id: id, rule: rule, next: s.of[id.quota()]}
-	s.of[id.quota()] = q
+	q := &queue{id: id, rule: rule, next: s.of[id.Quota]}
+	s.of[id.Quota] = q
 	return q
 }
 
@@ -147,7 +150,7 @@ func (s *Queues) drop(q *queue) {
 	if q.id.AnyTime {
 		s.polled--
 	}
-	name := q.id.quota()
+	name := q.id.Quota
 	first := s.of[name]
 	switch {
 	case first != q:
@@ -209,7 +212,7 @@ func (s *Queues) ahead(w *Waiter) *queue {
 func (s *Queues) Join(w *Waiter, d *core.Decision, certain, due time.Time) bool {
 	rule, longest := 0, int64(0)
 	for i, o := range d.Outcomes() {
-		if o.RetryAfter > longest && !d.Alone(i) {
+		if o.RetryAfter > longest {
 			rule, longest = i, o.RetryAfter
 		}
 	}
@@ -258,13 +261,13 @@ func (s *Queues) Leave(w *Waiter, d *core.Decision) {
 
 // Refilled has the first waiter of each queue of a quota ask the store now: units of
 // it were given back, earlier than any decision said.
-func (s *Queues) Refilled(policy, rule, key string) {
+func (s *Queues) Refilled(quota Quota) {
 	if s.Len() == 0 {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for q := s.of[quota{policy, rule, key}]; q != nil; q = q.next {
+	for q := s.of[quota]; q != nil; q = q.next {
 		q.head().due = time.Time{}
 		q.head().rouse()
 	}

@@ -25,7 +25,7 @@ func newWaiter(q *Queues, keys ...string) *Waiter {
 	q.Enter(w)
 	var ids []ID
 	for i, key := range keys {
-		ids = append(ids, ID{Policy: "p", Rule: string(rune('a' + i)), Key: key})
+		ids = append(ids, ID{Quota: Quota{Policy: "p", Rule: string(rune('a' + i)), Key: key}})
 	}
 	w.Name(ids)
 	return w
@@ -105,16 +105,6 @@ func TestBoundsOfClasses(t *testing.T) {
 	assert.Equal(t, 4, q.requests)
 }
 
-// TestAlone checks that no waiter queues for a charge that decides alone.
-func TestAlone(t *testing.T) {
-	var q Queues
-	w := newWaiter(&q, "alice", "a")
-	d := refusal(1, 5)
-	d.SetAlone(1)
-	q.Join(w, d, time.Now(), time.Now())
-	assert.Zero(t, w.Rule())
-}
-
 // TestQueueOfLongestRefusal has a waiter queue for the rule that refuses longest,
 // and move when that changes.
 func TestQueueOfLongestRefusal(t *testing.T) {
@@ -138,10 +128,10 @@ func TestRefilled(t *testing.T) {
 	first, second := newWaiter(&q, "alice"), newWaiter(&q, "alice")
 	q.Join(first, refusal(1), due, due)
 	q.Join(second, refusal(1), due, due)
-	q.Refilled("p", "a", "bob")
+	q.Refilled(Quota{Policy: "p", Rule: "a", Key: "bob"})
 	assert.Empty(t, first.Wake())
-	q.Refilled("p", "a", "alice")
-	q.Refilled("p", "a", "alice")
+	q.Refilled(Quota{Policy: "p", Rule: "a", Key: "alice"})
+	q.Refilled(Quota{Policy: "p", Rule: "a", Key: "alice"})
 	assert.Len(t, first.Wake(), 1)
 	assert.Empty(t, second.Wake())
 	now, mayAsk, _ := q.Next(first)
@@ -230,7 +220,7 @@ func TestLimitsApart(t *testing.T) {
 		q.Join(w, refusal(1), due, due)
 		all = append(all, w)
 	}
-	q.Refilled("p", "a", "alice")
+	q.Refilled(Quota{Policy: "p", Rule: "a", Key: "alice"})
 	for _, i := range []int{2, 4, 0, 3, 1} {
 		at, mayAsk, _ := q.Next(all[i])
 		assert.True(t, mayAsk && at.IsZero(), i)

@@ -33,9 +33,9 @@ type instance struct {
 	core.Store
 }
 
-func (i *instance) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+func (i *instance) Take(ctx context.Context, asks []core.Ask) error {
 	i.calls++
-	return i.Store.Take(ctx, policy, charges)
+	return i.Store.Take(ctx, asks)
 }
 
 func start(t testing.TB, addr string) *instance {
@@ -47,7 +47,7 @@ func start(t testing.TB, addr string) *instance {
 	options := &access.Options{Log: i.log.logger()}
 	i.bans = access.NewBans(ctx, control.New(i.client, &control.Options{Log: slog.New(slog.DiscardHandler)}), options)
 	list := mustParse(t, "198.51.100.1")
-	limiter := limit.New(i, &limit.Options{User: user, Log: slog.New(slog.DiscardHandler),
+	limiter := limit.New(i, &limit.Options{Caller: limit.Caller[*http.Request]{User: user}, Log: slog.New(slog.DiscardHandler),
 		Bar:    func(c limit.Client) time.Duration { return max(list.Bar(c), i.bans.Bar(c)) },
 		Exempt: mustParse(t, "header X-Operator s3cret").Matches,
 	})

@@ -31,7 +31,7 @@ func mustParse(t testing.TB, text string) *access.List {
 
 var quiet = slog.New(slog.DiscardHandler)
 
-var limiter = limit.New(nil, &limit.Options{User: user, Log: quiet})
+var limiter = limit.New(nil, &limit.Options{Caller: limit.Caller[*http.Request]{User: user}, Log: quiet})
 
 // client returns the client of a request of a test.
 func client(r *http.Request) limit.Client { return limit.Client{Request: r, Limiter: limiter} }
@@ -106,8 +106,8 @@ func TestIdentity(t *testing.T) {
 	limiter := limit.New(nil, &limit.Options{Log: quiet, Exempt: exempt.Matches, Bar: barred.Bar,
 		Proxies: limit.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.5/32")}}})
 	adapter := &limit.Adapter[string]{
-		Route: func(string) (method, pattern string) { return "GET", "/" },
-		User:  func(user string) string { return " " + user },
+		Route:  func(string) (method, pattern string) { return "GET", "/" },
+		Caller: limit.Caller[string]{User: func(user string) string { return " " + user }},
 	}
 	policy, err := adapter.Bind(limiter, "/", limit.Rules(limit.PerIP(time.Minute, 100), limit.PerUser(time.Minute, 100)))
 	require.NoError(t, err)

@@ -87,7 +87,7 @@ func (a *audience) await(t *testing.T, instance string) {
 }
 
 func newLimiter() *limit.Limiter {
-	return limit.New(nil, &limit.Options{User: func(r *http.Request) string { return r.Header.Get("X-User") }})
+	return limit.New(nil, &limit.Options{Caller: limit.Caller[*http.Request]{User: func(r *http.Request) string { return r.Header.Get("X-User") }}})
 }
 
 func publish(t *testing.T, client redis.UniversalClient, instance string, o feed.Options) *limit.Limiter {

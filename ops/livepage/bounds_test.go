@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/race"
 )
 
 // TestShared checks that viewers share a state, and that many different queries do not
@@ -146,6 +147,7 @@ var measured *collector
 // TestMemory measures what policies and rules take, and that keys take no more than the
 // bound of package topkeys.
 func TestMemory(t *testing.T) {
+	race.Skip(t)
 	if testing.Short() {
 		t.Skip("counts bytes")
 	}

@@ -114,7 +114,7 @@ func withRedis(ctx context.Context, client redis.UniversalClient, user func(*htt
 	documents := control.New(client, nil)
 	bans := access.NewBans(ctx, documents, nil)
 	more := overrides.New(ctx, documents, nil)
-	limiter := limit.New(redisstore.New(client, nil), &limit.Options{User: user, Bar: bans.Bar, Override: more.Limit})
+	limiter := limit.New(redisstore.New(client, nil), &limit.Options{Caller: limit.Caller[*http.Request]{User: user}, Bar: bans.Bar, Override: more.Limit})
 	return livepage.Handler(limiter, &livepage.Options{Bans: bans, Overrides: more})
 }
 

@@ -15,15 +15,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
-	"github.com/routelimit/limit/internal/fuzzloop"
 	"github.com/routelimit/limit/ops/livepage"
 )
 
 // FuzzRequests sends any request, and has a client choose any key. The page never panics,
 // answers with JSON where it does not serve a file, and a state is one line of JSON of at
 // most 64 kB.
-func FuzzRequests(t *testing.F) {
-	f := fuzzloop.New(t)
+func FuzzRequests(f *testing.F) {
 	f.Add("GET", "events", "q=api&sort=full&offset=3&limit=9&order=use&policy=api", "", "203.0.113.9")
 	f.Add("GET", "peek", "policy=api&rule=per-user-1h&key=ann&plan=gold", "", "\xff\x00<b>")
 	f.Add("POST", "reset", "", `{"policy":"api","rule":"per-user-1h","key":"ann"}`, "ann")

@@ -36,7 +36,7 @@ func serveOn(t *testing.T, addr string, hide bool) shared {
 	documents := control.New(client, &control.Options{Log: quiet})
 	bans := access.NewBans(ctx, documents, &access.Options{Log: quiet})
 	o := overrides.New(ctx, documents, &overrides.Options{Log: quiet})
-	limiter := limit.New(redisstore.New(client, nil), &limit.Options{User: user, Bar: bans.Bar, Override: o.Limit, Log: quiet})
+	limiter := limit.New(redisstore.New(client, nil), &limit.Options{Caller: limit.Caller[*http.Request]{User: user}, Bar: bans.Bar, Override: o.Limit, Log: quiet})
 	mux := http.NewServeMux()
 	mux.Handle("/limits/", livepage.Handler(limiter, &livepage.Options{Authorize: as, Bans: bans, Overrides: o, HideKeys: hide}))
 	mux.Handle("POST /login", limiter.Limit(limit.Rules(limit.PerIP(time.Minute, 100), limit.PerUser(time.Minute, 2),

@@ -30,13 +30,13 @@ type failing struct {
 	err  error
 }
 
-func (f *failing) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+func (f *failing) Take(ctx context.Context, asks []core.Ask) error {
 	if f.err != nil {
-		return core.Decision{}, f.err
+		return f.err
 	}
-	d, err := f.Store.Take(ctx, policy, charges)
-	d.Mode = f.mode
-	return d, err
+	err := f.Store.Take(ctx, asks)
+	asks[0].Decision.Mode = f.mode
+	return err
 }
 
 // pageOf returns the page of a limiter on a store.

@@ -18,7 +18,7 @@ import (
 // TestRefusals checks the words of refusals.
 func TestRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		limiter := limit.New(nil, &limit.Options{Log: quiet, User: func(r *http.Request) string { return r.URL.Query().Get("user") },
+		limiter := limit.New(nil, &limit.Options{Log: quiet, Caller: limit.Caller[*http.Request]{User: func(r *http.Request) string { return r.URL.Query().Get("user") }},
 			Bar: func(c limit.Client) time.Duration {
 				if c.User() == "mallory" {
 					return 90 * time.Second

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/ops/policyfile"
 )
 
@@ -109,6 +110,7 @@ func TestSecrets(t *testing.T) {
 
 // TestLarge checks files that are too large, and what a file of the allowed size costs.
 func TestLarge(t *testing.T) {
+	race.Skip(t)
 	_, err := policyfile.Parse("a.yaml", make([]byte, 100<<20))
 	assert.ErrorContains(t, err, "a.yaml:1:1: the file has more than 1 MiB")
 

@@ -3,6 +3,7 @@ package policyfile_test
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"testing"
@@ -30,8 +31,8 @@ func TestUnknownClass(t *testing.T) {
 		p, err := policyfile.Open(path, &policyfile.Options{Log: slog.New(slog.DiscardHandler)})
 		require.NoError(t, err)
 		class := always("")
-		assert.ErrorContains(t, p.Follow(t.Context(), limit.New(nil, &limit.Options{Class: class})), path+place+want)
-		require.NoError(t, p.Follow(t.Context(), limit.New(nil, &limit.Options{Class: class, Classes: []string{"vip", "default"}})))
+		assert.ErrorContains(t, p.Follow(t.Context(), limit.New(nil, &limit.Options{Caller: limit.Caller[*http.Request]{Class: class}})), path+place+want)
+		require.NoError(t, p.Follow(t.Context(), limit.New(nil, &limit.Options{Caller: limit.Caller[*http.Request]{Class: class}, Classes: []string{"vip", "default"}})))
 	}
 	synctest.Test(t, func(t *testing.T) {
 		p := start(t, path, login(5), nil)
@@ -60,7 +61,7 @@ func TestPlans(t *testing.T) {
 		require.NoError(t, err)
 		ctx, end := context.WithCancel(t.Context())
 		defer end()
-		require.NoError(t, p.Follow(ctx, limit.New(nil, &limit.Options{Plan: user})))
+		require.NoError(t, p.Follow(ctx, limit.New(nil, &limit.Options{Caller: limit.Caller[*http.Request]{Plan: user}})))
 		h := p.Handler(ok)
 		header := func(address, plan string) string {
 			r := httptest.NewRequest("POST", "/login", nil)

@@ -58,8 +58,8 @@ func TestPage(t *testing.T) {
 	require.NoError(t, err)
 	api := httptest.NewRequest("GET", "/api/x", nil)
 	api.RemoteAddr = r.RemoteAddr
-	pro := &limit.Options{User: always("alice"), Plan: always("pro"), Class: always("background")}
-	for _, want := range []string{f.Explain(r, &limit.Options{User: always("alice")}), plans.Explain(api, pro), strings.ReplaceAll(wrong.Error(), "\t", "    ") + "\n"} {
+	pro := &limit.Options{Caller: limit.Caller[*http.Request]{User: always("alice"), Plan: always("pro"), Class: always("background")}}
+	for _, want := range []string{f.Explain(r, &limit.Options{Caller: limit.Caller[*http.Request]{User: always("alice")}}), plans.Explain(api, pro), strings.ReplaceAll(wrong.Error(), "\t", "    ") + "\n"} {
 		assert.Contains(t, console, want)
 	}
 }
@@ -95,7 +95,7 @@ func serve(ctx context.Context, path string, mux http.Handler) (http.Handler, er
 	if err != nil {
 		return nil, err
 	}
-	limiter := limit.New(nil, &limit.Options{User: user, Exempt: policies.Exempt, Bar: policies.Bar})
+	limiter := limit.New(nil, &limit.Options{Caller: limit.Caller[*http.Request]{User: user}, Exempt: policies.Exempt, Bar: policies.Bar})
 	if err := policies.Follow(ctx, limiter); err != nil {
 		return nil, err
 	}
@@ -229,10 +229,10 @@ func behindAuthentication(ctx context.Context, path string, router http.Handler)
 	if err != nil {
 		return nil, err
 	}
-	limiter := limit.New(nil, &limit.Options{User: func(r *http.Request) string {
+	limiter := limit.New(nil, &limit.Options{Caller: limit.Caller[*http.Request]{User: func(r *http.Request) string {
 		name, _ := r.Context().Value(userKey{}).(string)
 		return name
-	}})
+	}}})
 	if err := policies.Follow(ctx, limiter); err != nil {
 		return nil, err
 	}
@@ -285,7 +285,7 @@ func withRedis(ctx context.Context, path, addr string, router http.Handler) (htt
 	bans := access.NewBans(ctx, shared, nil)
 	limiter := limit.New(redisstore.New(client, &redisstore.Options{Prefix: "shop"}), &limit.Options{
 		Instances: 3, // that share this Redis
-		User:      user,
+		Caller:    limit.Caller[*http.Request]{User: user},
 		Exempt:    policies.Exempt,
 		Bar:       func(c limit.Client) time.Duration { return max(policies.Bar(c), bans.Bar(c)) },
 	})

@@ -26,7 +26,7 @@ func (f *File) Explain(r *http.Request, options *limit.Options) string {
 	if options == nil {
 		options = new(limit.Options)
 	}
-	e := explanation{File: f, options: limit.Options{User: none(options.User), Plan: none(options.Plan), Class: none(options.Class),
+	e := explanation{File: f, options: limit.Options{Caller: limit.Caller[*http.Request]{User: none(options.Caller.User), Plan: none(options.Caller.Plan), Class: none(options.Caller.Class)},
 		Classes: options.Classes, Override: options.Override, Proxies: options.Proxies, OnRefusal: options.OnRefusal, Log: slog.New(slog.DiscardHandler)}}
 	if e.options.Classes == nil {
 		e.options.Classes = grammar.DefaultClasses
@@ -82,7 +82,7 @@ func (e *explanation) line(format string, args ...any) {
 // caller describes the request.
 func (e *explanation) caller(r *http.Request) {
 	e.address, e.user = e.client.IP(), e.client.User()
-	e.plan, e.class = e.options.Plan(r), e.options.Class(r)
+	e.plan, e.class = e.options.Caller.Plan(r), e.options.Caller.Class(r)
 	peer := new(limit.Proxies).ClientIP(r)
 	text := fmt.Sprintf("%s %s from %s", r.Method, r.URL.RequestURI(), e.address)
 	if e.address != peer {

@@ -36,10 +36,10 @@ func (e *explanation) rules(policy *policy, r *http.Request) {
 		}
 		key, _ := grammar.ParseKey(rule.Key.String())
 		e.line("    key:     %s", e.key(key, r))
-		if i < len(d.rules) && i < len(d.charges) {
+		if i < len(d.rules) {
 			e.line("    limit:   %s", e.limit(&rule, &d, i))
 			if len(rule.Reserve) > 0 {
-				e.line("    reserve: %s", e.reserve(&rule, d.charges[i].Reserve, d.rules[i].Capacity))
+				e.line("    reserve: %s", e.reserve(&rule, d.reserves[d.rules[i].Name], d.rules[i].Capacity))
 			}
 		}
 		e.line("    refused: %s", e.refused(&rule))
@@ -87,7 +87,7 @@ func (e *explanation) limit(rule *limit.Rule, d *decided, i int) string {
 		why = ": the rule has no limit for plan " + e.plan
 	}
 	text := fmt.Sprintf("%d%s", usual, why)
-	if applied := d.rules[i].Limit; e.options.Override != nil && e.options.Override(d.policy, d.rules[i].Name, d.charges[i].Key) != 0 {
+	if applied := d.rules[i].Limit; e.options.Override != nil && e.options.Override(d.policy, d.rules[i].Name, d.rules[i].Key) != 0 {
 		text = fmt.Sprintf("%d: an override of the key; without it %s", applied, text)
 	}
 	return text
@@ -132,8 +132,8 @@ func (e *explanation) key(k grammar.Key, r *http.Request) string {
 	if err != nil {
 		return err.Error()
 	}
-	if d := e.decide(limit.Named("key", set.Rules()...), r); len(d.charges) == 1 && d.charges[0].Key != "" {
-		return k.String() + " " + quoted(d.charges[0].Key)
+	if d := e.decide(limit.Named("key", set.Rules()...), r); len(d.rules) == 1 && d.rules[0].Key != "" {
+		return k.String() + " " + quoted(d.rules[0].Key)
 	}
 	return k.String() + noValue
 }
@@ -142,15 +142,15 @@ const noValue = ", which the request does not have: all such requests share one 
 
 // decided is how a set decides a request on a store without state.
 type decided struct {
-	policy  string
-	charges []core.Charge
-	rules   []limit.RuleDecision
-	err     error
+	policy   string
+	reserves map[string]int64 // that the request leaves to higher classes, by rule
+	rules    []limit.RuleDecision
+	err      error
 }
 
 // decide returns what a set charges for a request.
 func (e *explanation) decide(set limit.RuleSet, r *http.Request) (d decided) {
-	store := &recorder{Store: memstore.New(nil)}
+	store := &recorder{Store: memstore.New(nil), reserves: make(map[string]int64)}
 	policy, err := checker.Bind(limit.New(store, &e.options), "", set)
 	if err != nil {
 		return decided{err: err}
@@ -160,7 +160,7 @@ func (e *explanation) decide(set limit.RuleSet, r *http.Request) (d decided) {
 		return decided{err: err}
 	}
 	defer decision.Release()
-	return decided{decision.Policy(), store.charges, decision.Rules(), nil}
+	return decided{decision.Policy(), store.reserves, decision.Rules(), nil}
 }
 
 // checker decides requests to explain them.
@@ -169,15 +169,19 @@ var checker = &limit.Adapter[struct{}]{
 	Next:  func(struct{}, *http.Request) (status int, err error) { return http.StatusOK, nil },
 }
 
-// A recorder keeps the charges of a request.
+// A recorder keeps the reserves of a request.
 type recorder struct {
 	core.Store
-	charges []core.Charge
+	reserves map[string]int64
 }
 
-func (s *recorder) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
-	s.charges = append(s.charges[:0], charges...)
-	return s.Store.Take(ctx, policy, charges)
+func (s *recorder) Take(ctx context.Context, asks []core.Ask) error {
+	for i := range asks {
+		for _, c := range asks[i].Charges {
+			s.reserves[c.Rule] = c.Reserve
+		}
+	}
+	return s.Store.Take(ctx, asks)
 }
 
 // refused says what a request meets that a rule refuses.

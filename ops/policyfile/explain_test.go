@@ -73,7 +73,7 @@ policy: none of the routes of the file matches
 		r := httptest.NewRequest(test.method, test.path, nil)
 		r.RemoteAddr = net.JoinHostPort(test.ip, "80")
 		r.Header.Set("User-Agent", test.agent)
-		assert.Equal(t, test.want, f.Explain(r, &limit.Options{User: always(test.user)}))
+		assert.Equal(t, test.want, f.Explain(r, &limit.Options{Caller: limit.Caller[*http.Request]{User: always(test.user)}}))
 	}
 }
 
@@ -101,23 +101,23 @@ func TestExplainCallers(t *testing.T) {
 		header  string
 		want    string
 	}{
-		{limit.Options{User: always("alice"), Plan: always("pro"), Class: always("background")}, "203.0.113.7", "",
+		{limit.Options{Caller: limit.Caller[*http.Request]{User: always("alice"), Plan: always("pro"), Class: always("background")}}, "203.0.113.7", "",
 			"GET /api/x from 203.0.113.7, user alice, plan pro, class background\n" + head +
 				perUser + "    key:     user \"alice\"\n    limit:   1000: plan pro\n" + refused +
 				all + "    key:     all requests of the policy\n    limit:   1000: plan pro\n" +
 				"    reserve: 140 of 1000 units for critical and default: the request is of class background\n" + refused + ip},
-		{limit.Options{User: always("carol"), Plan: always("free"), Class: always("gold"), Override: override}, "203.0.113.7", "",
+		{limit.Options{Caller: limit.Caller[*http.Request]{User: always("carol"), Plan: always("free"), Class: always("gold")}, Override: override}, "203.0.113.7", "",
 			"GET /api/x from 203.0.113.7, user carol, plan free, class gold, which is none of critical, default, background and counts as default\n" + head +
 				perUser + "    key:     user \"carol\"\n    limit:   500: an override of the key; without it 100: the rule has no limit for plan free\n" + refused +
 				all + "    key:     all requests of the policy\n    limit:   500: the rule has no limit for plan free\n" +
 				"    reserve: 50 of 500 units for critical: the request is of class default\n" + refused + ip},
-		{limit.Options{Class: always("critical"), OnRefusal: limit.Refusal{Status: 503}}, "203.0.113.7", "",
+		{limit.Options{Caller: limit.Caller[*http.Request]{Class: always("critical")}, OnRefusal: limit.Refusal{Status: 503}}, "203.0.113.7", "",
 			"GET /api/x from 203.0.113.7, no user, class critical\n" + head +
 				perUser + "    key:     user, which the request does not have: all such requests share one quota\n    limit:   100: the request has no plan\n    refused: answered with 503\n    outage:  local\n" +
 				all + "    key:     all requests of the policy\n    limit:   500: the request has no plan\n" +
 				"    reserve: nothing is kept from class critical\n    refused: answered with 503\n    outage:  local\n" +
 				perIP + "    exempt:  by class critical: the rule neither charges nor refuses the request\n"},
-		{limit.Options{User: always("probe"), Plan: always("enterprise"), Classes: []string{"critical", "default", "low", "batch"}, Class: always("batch"), Proxies: trusted}, "192.0.2.8", "203.0.113.7",
+		{limit.Options{Caller: limit.Caller[*http.Request]{User: always("probe"), Plan: always("enterprise"), Class: always("batch")}, Classes: []string{"critical", "default", "low", "batch"}, Proxies: trusted}, "192.0.2.8", "203.0.113.7",
 			"GET /api/x from 203.0.113.7 through the proxy 192.0.2.8, user probe, plan enterprise, class batch\n" + head +
 				perUser + "    key:     user \"probe\"\n    limit:   10000: plan enterprise\n" + refused +
 				all + "    key:     all requests of the policy\n    limit:   500: the rule has no limit for plan enterprise\n" +
@@ -141,7 +141,7 @@ func TestExplainCallers(t *testing.T) {
 
 	// A request that every rule exempts.
 	r := httptest.NewRequest("POST", "/jobs", nil)
-	assert.Contains(t, f.Explain(r, &limit.Options{User: always("root")}), "\n  10/1h per user exempt user root exempt class critical (testdata/valid/plans.yaml:15:12)\n    exempt:  by user root: ")
+	assert.Contains(t, f.Explain(r, &limit.Options{Caller: limit.Caller[*http.Request]{User: always("root")}}), "\n  10/1h per user exempt user root exempt class critical (testdata/valid/plans.yaml:15:12)\n    exempt:  by user root: ")
 	assert.Contains(t, f.Explain(r, nil), "POST /jobs from 192.0.2.1, no user\n")
 	assert.Panics(t, func() { f.Explain(r, &limit.Options{Classes: []string{"gold"}}) }, "no class default")
 }

@@ -49,7 +49,7 @@ func start(t testing.TB, path, text string, declare func(*limit.Limiter)) *progr
 	var err error
 	p.policies, err = policyfile.Open(path, &policyfile.Options{Log: p.log.Log()})
 	require.NoError(t, err)
-	p.limiter = limit.New(nil, &limit.Options{User: user, Exempt: p.policies.Exempt, Bar: p.policies.Bar})
+	p.limiter = limit.New(nil, &limit.Options{Caller: limit.Caller[*http.Request]{User: user}, Exempt: p.policies.Exempt, Bar: p.policies.Bar})
 	if declare != nil {
 		declare(p.limiter)
 	}

@@ -25,7 +25,7 @@ func TestUserOfNobody(t *testing.T) {
 	require.NoError(t, err)
 	assert.ErrorContains(t, p.Follow(t.Context(), limit.New(nil, nil)), path+":3:27: no user resolver")
 	assert.Panics(t, func() { p.Handler(ok) })
-	require.NoError(t, p.Follow(t.Context(), limit.New(nil, &limit.Options{User: user})))
+	require.NoError(t, p.Follow(t.Context(), limit.New(nil, &limit.Options{Caller: limit.Caller[*http.Request]{User: user}})))
 	assert.ErrorContains(t, p.Follow(t.Context(), limit.New(nil, nil)), "Follow was called before")
 }
 

@@ -44,7 +44,7 @@ func TestIdentity(t *testing.T) {
 		write(t, path, "version: 1\n"+test.lists+"\npolicies:\n  login: {routes: [POST /login], rules: 3/1m per ip}\n")
 		p, err := policyfile.Open(path, nil)
 		require.NoError(t, err)
-		options := &limit.Options{User: user, Proxies: test.proxies, Exempt: p.Exempt, Bar: p.Bar}
+		options := &limit.Options{Caller: limit.Caller[*http.Request]{User: user}, Proxies: test.proxies, Exempt: p.Exempt, Bar: p.Bar}
 		require.NoError(t, p.Follow(t.Context(), limit.New(nil, options)))
 		h := p.Handler(ok)
 		r := httptest.NewRequest("POST", "/login", nil)

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
-	"github.com/routelimit/limit/internal/fuzzloop"
 	"github.com/routelimit/limit/ops/policyfile"
 )
 
@@ -43,8 +42,7 @@ func TestFormats(t *testing.T) {
 // FuzzParse checks that no text makes the decoder panic, that errors have a place
 // within the text, that a valid file means the same when it is read again, and that no
 // text takes seconds.
-func FuzzParse(t *testing.F) {
-	f := fuzzloop.New(t)
+func FuzzParse(f *testing.F) {
 	for _, file := range append(brokenFiles(f), "testdata/valid/service.yaml", "testdata/valid/service.json", "testdata/valid/service.toml", "testdata/valid/nested.yaml", "testdata/valid/plans.yaml") {
 		data, err := os.ReadFile(file)
 		require.NoError(f, err)
@@ -88,7 +86,7 @@ func TestContent(t *testing.T) {
 
 	exempt, barred := f.Lists()
 	assert.Nil(t, exempt)
-	limiter := limit.New(nil, &limit.Options{User: func(r *http.Request) string { return r.Host }})
+	limiter := limit.New(nil, &limit.Options{Caller: limit.Caller[*http.Request]{User: func(r *http.Request) string { return r.Host }}})
 	assert.True(t, barred.Matches(limit.Client{Request: &http.Request{Host: "eve"}, Limiter: limiter}))
 	assert.False(t, barred.Matches(limit.Client{Request: &http.Request{Host: "al"}, Limiter: limiter}))
 }

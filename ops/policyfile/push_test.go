@@ -50,7 +50,7 @@ func instances(t testing.TB, addr, text string, observe func(*http.Request, limi
 		require.NoError(t, err)
 		// There is no guard, which would fall back on local limits on a slow machine.
 		store := refusals.New(redisstore.New(i.client, &redisstore.Options{Timeout: patience}))
-		i.limiter = limit.New(store, &limit.Options{User: user, Log: i.log.Log(),
+		i.limiter = limit.New(store, &limit.Options{Caller: limit.Caller[*http.Request]{User: user}, Log: i.log.Log(),
 			Exempt: i.policies.Exempt, Bar: i.policies.Bar, Observe: observe})
 		ctx, cancel := context.WithCancel(context.Background())
 		t.Cleanup(cancel)

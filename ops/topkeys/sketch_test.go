@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
-	"github.com/routelimit/limit/internal/fuzzloop"
+	"github.com/routelimit/limit/internal/race"
 )
 
 // A sighting is a request of a key in a test.
@@ -132,6 +132,7 @@ func (x *truth) check(t *testing.T, r *rule, most int) {
 }
 
 func TestBounds(t *testing.T) {
+	race.Skip(t)
 	const n = 20_000
 	random := rand.New(rand.NewPCG(1, 2))
 	zipf := rand.NewZipf(random, 1.2, 1, 100_000)
@@ -199,8 +200,7 @@ func TestBoundsRandom(t *testing.T) {
 }
 
 // FuzzBounds compares streams that the fuzzer writes: two bytes a request.
-func FuzzBounds(t *testing.F) {
-	f := fuzzloop.New(t)
+func FuzzBounds(f *testing.F) {
 	f.Add(uint8(2), []byte("\x00\x10\x00\x31\x08\x31\x10\x31\x18\x31\x20\x31\x10\x31\x18\x33\x20\x39\x28\x3d\x30\x3f"))
 	f.Add(uint8(2), []byte("\x01\xf0\x02\x10\x03\xff\x81\x03\x01\x04"))
 	f.Fuzz(func(t *testing.T, most uint8, text []byte) {

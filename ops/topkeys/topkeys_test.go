@@ -222,7 +222,7 @@ func TestConcurrent(t *testing.T) {
 
 func TestHTTP(t *testing.T) {
 	c := topkeys.New(nil)
-	limiter := observed(c, &limit.Options{User: func(r *http.Request) string { return r.Header.Get("X-User") }})
+	limiter := observed(c, &limit.Options{Caller: limit.Caller[*http.Request]{User: func(r *http.Request) string { return r.Header.Get("X-User") }}})
 	h := limiter.Limit(limit.Rules(limit.PerUser(time.Hour, 1)))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	for range 3 {
 		r := httptest.NewRequest("GET", "/", nil)

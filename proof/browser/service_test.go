@@ -43,7 +43,7 @@ func serve(t testing.TB, client *redis.Client, options *livepage.Options) *servi
 	if options.Authorize == nil {
 		options.Token = rand.Text()
 	}
-	limits := &limit.Options{Log: quiet, User: user}
+	limits := &limit.Options{Log: quiet, Caller: limit.Caller[*http.Request]{User: user}}
 	var store core.Store
 	if client != nil {
 		store = redisstore.New(client, nil)

@@ -78,15 +78,15 @@ func TestPanicLeaves(t *testing.T) {
 	f.fail(errDown)
 	c := []core.Charge{charge("r", 10, core.Local)}
 	for range failuresToOpen {
-		_, err := s.Take(t.Context(), "p", c)
+		_, err := core.Take(t.Context(), s, of("p", c))
 		require.NoError(t, err)
 	}
 	now.Add(firstWait)
 	f.first = func() { panic("a bug") }
-	assert.Panics(t, func() { _, _ = s.Take(t.Context(), "p", c) })
+	assert.Panics(t, func() { _, _ = core.Take(t.Context(), s, of("p", c)) })
 	f.first = nil
 	f.fail(nil)
-	d, err := s.Take(t.Context(), "p", c)
+	d, err := core.Take(t.Context(), s, of("p", c))
 	require.NoError(t, err)
 	assert.Equal(t, core.ModeExact, d.Mode)
 }
@@ -99,15 +99,15 @@ func TestResetUsesTheBreaker(t *testing.T) {
 	f.fail(errDown)
 	for i := range 2 * failuresToOpen {
 		c := charge("r", 1, core.Local)
-		d, err := s.own.Take(t.Context(), "p", []core.Charge{c})
+		d, err := core.Take(t.Context(), s.own, of("p", []core.Charge{c}))
 		require.NoError(t, err)
 		require.True(t, d.Allowed, "the memory is reset all the same")
-		require.ErrorIs(t, s.Reset(t.Context(), "p", "r", "k"), core.ErrUnavailable)
+		require.ErrorIs(t, s.Reset(t.Context(), []core.Charge{{Policy: "p", Rule: "r", Key: "k"}}), core.ErrUnavailable)
 		require.EqualValues(t, min(i+1, failuresToOpen), f.resets.Load())
 	}
 	f.fail(nil)
 	now.Add(firstWait)
-	require.NoError(t, s.Reset(t.Context(), "p", "r", "k"))
+	require.NoError(t, s.Reset(t.Context(), []core.Charge{{Policy: "p", Rule: "r", Key: "k"}}))
 	assert.EqualValues(t, closed, s.breaker.until.Load(), "it was the probe")
 }
 
@@ -128,12 +128,12 @@ func TestRoomAfterTheLook(t *testing.T) {
 			left := func() int64 {
 				look := c
 				look.Cost = 0
-				d, err := own.Take(t.Context(), "p", []core.Charge{look})
+				d, err := core.Take(t.Context(), own, of("p", []core.Charge{look}))
 				require.NoError(t, err)
 				return d.Outcomes()[0].Remaining
 			}
 			take := func() core.Decision {
-				d, err := s.Take(t.Context(), "p", []core.Charge{c})
+				d, err := core.Take(t.Context(), s, of("p", []core.Charge{c}))
 				require.NoError(t, err)
 				return d
 			}
@@ -141,7 +141,7 @@ func TestRoomAfterTheLook(t *testing.T) {
 			require.True(t, take().Allowed)
 			f.fail(nil)
 			if !admits { // another process has taken it
-				_, err := f.Store.Take(t.Context(), "p", []core.Charge{c})
+				_, err := core.Take(t.Context(), f.Store, of("p", []core.Charge{c}))
 				require.NoError(t, err)
 			}
 
@@ -159,9 +159,9 @@ func TestRoomAfterTheLook(t *testing.T) {
 				return
 			}
 			assert.Zero(t, left())
-			given, err := s.Return(t.Context(), "p", []core.Return{d.Return(0, c)})
+			given, err := s.Return(t.Context(), []core.Return{d.Return(0, of("p", []core.Charge{c})[0])})
 			require.NoError(t, err)
-			assert.Equal(t, []int64{1}, given)
+			assert.EqualValues(t, 1, given[0].Units)
 			assert.EqualValues(t, 1, left())
 		})
 	}

@@ -28,7 +28,7 @@ func TestBanAcrossFailure(t *testing.T) {
 	f := newFleet(1, nil)
 	take := func(rule bool) core.Decision {
 		t.Helper()
-		d, err := f.guards[0].Take(t.Context(), "p", barring(1))
+		d, err := core.Take(t.Context(), f.guards[0], of("p", barring(1)))
 		require.NoError(t, err)
 		require.Equal(t, rule, d.Allowed)
 		return d
@@ -60,13 +60,13 @@ func TestBanAcrossFailure(t *testing.T) {
 func TestBanOfSeveral(t *testing.T) {
 	f := newFleet(3, nil)
 	for i := range 9 {
-		d, err := f.guards[0].Take(t.Context(), "p", barring(9))
+		d, err := core.Take(t.Context(), f.guards[0], of("p", barring(9)))
 		require.NoError(t, err)
 		require.True(t, d.Allowed, i)
 	}
 	f.now.Add(10 * sec)
 	f.cut[0].fail(errDown)
-	d, err := f.guards[0].Take(t.Context(), "p", barring(9))
+	d, err := core.Take(t.Context(), f.guards[0], of("p", barring(9)))
 	require.NoError(t, err)
 	require.True(t, d.Allowed, "nothing was refused")
 	assert.EqualValues(t, 3, d.Outcomes()[1].Remaining)
@@ -85,7 +85,7 @@ func TestOverflowBarsNoClient(t *testing.T) {
 		request := func(key string) core.Decision {
 			charges := barring(2)
 			charges[0].Key, charges[1].Key = key, key
-			d, err := s.Take(t.Context(), "p", charges)
+			d, err := core.Take(t.Context(), s, of("p", charges))
 			require.NoError(t, err)
 			return d
 		}
@@ -131,7 +131,7 @@ func TestNoOverflowKeysOfBans(t *testing.T) {
 				charges[i].Key, charges[i].Quota.Window = key, hour
 			}
 			charges[1].Quota.Bar = hour
-			d, err := s.Take(t.Context(), "p", charges)
+			d, err := core.Take(t.Context(), s, of("p", charges))
 			require.NoError(t, err)
 			return d
 		}
@@ -147,8 +147,8 @@ func TestNoOverflowKeysOfBans(t *testing.T) {
 			}
 		}
 		require.Greater(t, shared, 1000)
-		assert.NotEmpty(t, client.Keys(t.Context(), "*r"+overflowSuffix+"*").Val())
-		assert.Empty(t, client.Keys(t.Context(), "*ban"+overflowSuffix+"*").Val())
+		assert.NotEmpty(t, client.Keys(t.Context(), "*r@"+overflowVariant+"*").Val())
+		assert.Empty(t, client.Keys(t.Context(), "*ban@"+overflowVariant+"*").Val())
 		assert.False(t, request("early").Allowed)
 	}
 }
@@ -168,7 +168,7 @@ func TestBansAndValuesInCycles(t *testing.T) {
 				for i := range charges {
 					charges[i].Cost, charges[i].OnError = random.Int64N(3), choices[random.IntN(3)]
 				}
-				d, err := f.guards[instance].Take(t.Context(), "p", charges)
+				d, err := core.Take(t.Context(), f.guards[instance], of("p", charges))
 				require.NoError(t, err)
 				for i, o := range d.Outcomes() {
 					require.True(t, o.Fits() || !d.Allowed, fmt.Sprint(i, d))

@@ -24,7 +24,7 @@ func TestBlocked(t *testing.T) {
 	f.fail(blocked)
 	for range 100 {
 		for onError, want := range map[core.OnError]core.Mode{core.Local: core.ModeLocal, core.Allow: core.ModeAllowed, core.Refuse: core.ModeRefused} {
-			d, err := s.Take(t.Context(), "p", []core.Charge{charge("r", 1000, onError)})
+			d, err := core.Take(t.Context(), s, of("p", []core.Charge{charge("r", 1000, onError)}))
 			require.NoError(t, err)
 			require.Equal(t, want, d.Mode)
 			require.Equal(t, onError != core.Refuse, d.Allowed)
@@ -36,13 +36,13 @@ func TestBlocked(t *testing.T) {
 	assert.Equal(t, []string{`level=WARN msg="limit: the store works, but requests are decided without it" code=LIMIT-307 error="` +
 		blocked.Err.Error() + `"`}, book.Lines())
 	now.Add(60 * sec)
-	_, err := s.Take(t.Context(), "p", []core.Charge{charge("r", 1000, core.Local)})
+	_, err := core.Take(t.Context(), s, of("p", []core.Charge{charge("r", 1000, core.Local)}))
 	require.NoError(t, err)
 	assert.Equal(t, []string{`level=WARN msg="limit: the store works, but requests are decided without it" code=LIMIT-307 error="` +
 		blocked.Err.Error() + `" skipped=299`}, book.Lines())
 
 	f.fail(nil)
-	d, err := s.Take(t.Context(), "other", []core.Charge{charge("r", 1000, core.Local)})
+	d, err := core.Take(t.Context(), s, of("other", []core.Charge{charge("r", 1000, core.Local)}))
 	require.NoError(t, err)
 	assert.Equal(t, core.ModeExact, d.Mode)
 	assert.Empty(t, book.Lines(), "it was no outage")
@@ -50,13 +50,13 @@ func TestBlocked(t *testing.T) {
 	// Calls that are blocked neither hide failures nor close the breaker.
 	for i := range 2 * failuresToOpen {
 		f.fail([]error{blocked, errAway}[i%2])
-		_, err := s.Take(t.Context(), "p", []core.Charge{charge("r", 1000, core.Local)})
+		_, err := core.Take(t.Context(), s, of("p", []core.Charge{charge("r", 1000, core.Local)}))
 		require.NoError(t, err)
 	}
 	assert.True(t, s.Unavailable())
 	f.fail(blocked)
 	now.Add(firstWait)
-	_, err = s.Take(t.Context(), "p", []core.Charge{charge("r", 1000, core.Local)})
+	_, err = core.Take(t.Context(), s, of("p", []core.Charge{charge("r", 1000, core.Local)}))
 	require.NoError(t, err)
 	assert.True(t, s.Unavailable())
 }

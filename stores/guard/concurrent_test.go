@@ -21,11 +21,11 @@ type pause struct {
 	decided, answer chan struct{}
 }
 
-func (p *pause) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
-	d, err := p.Store.Take(ctx, policy, charges)
+func (p *pause) Take(ctx context.Context, asks []core.Ask) error {
+	err := p.Store.Take(ctx, asks)
 	p.decided <- struct{}{}
 	<-p.answer
-	return d, err
+	return err
 }
 
 // TestAnswerComesLate admits a request without the store while the store's answer to
@@ -37,7 +37,7 @@ func TestAnswerComesLate(t *testing.T) {
 		slow := &pause{f.Store, make(chan struct{}), make(chan struct{})}
 		f.Store = slow
 		take := func() core.Decision {
-			d, err := s.Take(t.Context(), "p", []core.Charge{charge("r", 1, core.Local)})
+			d, err := core.Take(t.Context(), s, of("p", []core.Charge{charge("r", 1, core.Local)}))
 			require.NoError(t, err)
 			return d
 		}
@@ -71,7 +71,7 @@ func TestConcurrentContinuity(t *testing.T) {
 	modes := make([]atomic.Int64, 5)
 	take := func() {
 		now.Add(ms)
-		d, err := s.Take(context.Background(), "p", []core.Charge{{Rule: "r", Quota: quota, Cost: 1}})
+		d, err := core.Take(context.Background(), s, of("p", []core.Charge{{Rule: "r", Quota: quota, Cost: 1}}))
 		if err != nil {
 			failures.Add(1)
 			return
@@ -135,10 +135,10 @@ type swap struct {
 
 func (s *swap) lose(now *atomic.Int64) { s.store.Store(at(now)) }
 
-func (s *swap) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
-	return s.store.Load().Take(ctx, policy, charges)
+func (s *swap) Take(ctx context.Context, asks []core.Ask) error {
+	return s.store.Load().Take(ctx, asks)
 }
 
-func (s *swap) Return(ctx context.Context, policy string, returns []core.Return) ([]int64, error) {
-	return s.store.Load().Return(ctx, policy, returns)
+func (s *swap) Return(ctx context.Context, returns []core.Return) ([]core.Returned, error) {
+	return s.store.Load().Return(ctx, returns)
 }

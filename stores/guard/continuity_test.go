@@ -142,7 +142,7 @@ func TestContinuityOfOne(t *testing.T) {
 					model = append(model, states[c.Rule+c.Key])
 				}
 				want := core.Decide(f.now.Load(), charges, model)
-				got, err := f.guards[0].Take(t.Context(), "p", charges)
+				got, err := core.Take(t.Context(), f.guards[0], of("p", charges))
 				require.NoError(t, err)
 				modes[got.Mode]++
 				require.Equal(t, want.Allowed, got.Allowed, "story %d, %v", story, got.Mode)
@@ -189,7 +189,7 @@ func TestContinuityOfThree(t *testing.T) {
 			var times []int64
 			for range cycles {
 				f.cycle(q.Window, func(instance int) {
-					d, err := f.guards[instance].Take(t.Context(), "p", []core.Charge{{Rule: "r", Quota: q, Cost: 1}})
+					d, err := core.Take(t.Context(), f.guards[instance], of("p", []core.Charge{{Rule: "r", Quota: q, Cost: 1}}))
 					require.NoError(t, err)
 					if d.Allowed {
 						times = append(times, f.now.Load())
@@ -214,7 +214,7 @@ func TestContinuityWorst(t *testing.T) {
 		admitted := int64(0)
 		all := func(instance int) {
 			for range 2 * limit {
-				d, err := f.guards[instance].Take(t.Context(), "p", c)
+				d, err := core.Take(t.Context(), f.guards[instance], of("p", c))
 				require.NoError(t, err)
 				if d.Allowed {
 					admitted++
@@ -247,7 +247,7 @@ func (f *fleet) admits(t *testing.T, key string, n int) (admitted int) {
 	c := charge("r", 9, core.Local)
 	c.Key = key
 	for range n {
-		d, err := f.guards[0].Take(t.Context(), "p", []core.Charge{c})
+		d, err := core.Take(t.Context(), f.guards[0], of("p", []core.Charge{c}))
 		require.NoError(t, err)
 		if d.Allowed {
 			admitted++
@@ -295,7 +295,7 @@ func TestBackToBack(t *testing.T) {
 	take := func(at int64, allowed bool, mode core.Mode) {
 		t.Helper()
 		f.now.Store(1_750_000_000*sec + at)
-		d, err := f.guards[0].Take(t.Context(), "p", c)
+		d, err := core.Take(t.Context(), f.guards[0], of("p", c))
 		require.NoError(t, err)
 		require.Equal(t, allowed, d.Allowed)
 		require.Equal(t, mode, d.Mode)
@@ -323,7 +323,7 @@ func TestWindowLong(t *testing.T) {
 	c := []core.Charge{charge("r", 1, core.Local)}
 	f.cut[0].fail(errDown)
 	for i, want := range []bool{true, false, true} {
-		d, err := f.guards[0].Take(t.Context(), "p", c)
+		d, err := core.Take(t.Context(), f.guards[0], of("p", c))
 		require.NoError(t, err)
 		require.Equal(t, want, d.Allowed)
 		f.cut[0].fail(nil)
@@ -344,7 +344,7 @@ func TestBeyondShare(t *testing.T) {
 		take := func(n int, allowed bool) {
 			t.Helper()
 			for range n {
-				d, err := f.guards[0].Take(t.Context(), "p", []core.Charge{{Rule: "r", Quota: q, Cost: 1}})
+				d, err := core.Take(t.Context(), f.guards[0], of("p", []core.Charge{{Rule: "r", Quota: q, Cost: 1}}))
 				require.NoError(t, err)
 				require.Equal(t, allowed, d.Allowed, q.Algorithm)
 			}

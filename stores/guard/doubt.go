@@ -31,12 +31,12 @@ func (d *doubts) begin(single bool) {
 
 // of returns the charges for which the store may not know what this process
 // admitted.
-func (d *doubts) of(policy string, charges []core.Charge, now int64) (doubtful set) {
+func (d *doubts) of(charges []core.Charge, now int64) (doubtful set) {
 	if d.all.time() == never && d.leased.time() == never && !d.any.Load() {
 		return 0
 	}
 	for i := range charges {
-		if d.doubt(policy, &charges[i], now) {
+		if d.doubt(&charges[i], now) {
 			doubtful.add(i)
 		}
 	}
@@ -46,8 +46,8 @@ func (d *doubts) of(policy string, charges []core.Charge, now int64) (doubtful s
 // doubt reports whether c is doubtful: this process decided it without the store
 // too recently, or holds leases that the store does not know. A rule with
 // [core.Allow] is not charged for requests admitted during an outage.
-func (d *doubts) doubt(policy string, c *core.Charge, now int64) bool {
-	last := d.last(policy, c)
+func (d *doubts) doubt(c *core.Charge, now int64) bool {
+	last := d.last(c)
 	if last == never || c.OnError == core.Allow {
 		return false
 	}
@@ -57,10 +57,10 @@ func (d *doubts) doubt(policy string, c *core.Charge, now int64) bool {
 }
 
 // last returns when c was last decided without the store.
-func (d *doubts) last(policy string, c *core.Charge) int64 {
+func (d *doubts) last(c *core.Charge) int64 {
 	last := d.all.time()
 	if d.any.Load() {
-		last = max(last, d.key(policy, c).time())
+		last = max(last, d.key(c).time())
 	}
 	if c.Quota.Leases() {
 		last = max(last, d.leased.time())
@@ -69,19 +69,19 @@ func (d *doubts) last(policy string, c *core.Charge) int64 {
 }
 
 // remaining returns how long the doubt about c lasts, with several instances.
-func (d *doubts) remaining(policy string, c *core.Charge, now int64) int64 {
-	return d.last(policy, c) + c.Quota.Span() + slack - now
+func (d *doubts) remaining(c *core.Charge, now int64) int64 {
+	return d.last(c) + c.Quota.Span() + slack - now
 }
 
 // decided notes that this process decides charges without the store. A single
 // instance knows as much as the store, so it can doubt all keys at no cost.
-func (d *doubts) decided(policy string, charges []core.Charge, now int64) {
+func (d *doubts) decided(charges []core.Charge, now int64) {
 	if d.single || !d.detects.Load() {
 		d.all.advance(now)
 		return
 	}
 	for i := range charges {
-		d.key(policy, &charges[i]).advance(now)
+		d.key(&charges[i]).advance(now)
 	}
 	d.any.Store(true)
 }
@@ -108,10 +108,10 @@ func (d *doubts) learn(err error, now int64) {
 
 // key returns the time for the key of c. Keys with the same hash are doubtful
 // together, which is safe.
-func (d *doubts) key(policy string, c *core.Charge) *moment {
+func (d *doubts) key(c *core.Charge) *moment {
 	var h maphash.Hash
 	h.SetSeed(d.seed)
-	for _, s := range []string{policy, c.Rule, c.Key} {
+	for _, s := range [...]string{c.Policy, c.Rule, c.Variant, c.Key} {
 		h.WriteString(s)
 		h.WriteByte(0)
 	}

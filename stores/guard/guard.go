@@ -175,32 +175,88 @@ func (s *Store) Unavailable() bool { return s.breaker.until.Load() != closed }
 func (s *Store) Blocked() int64 { return s.outage.blocked.Load() }
 
 // Take implements [core.Store]. It returns errors of the store that do not wrap
-// [core.ErrUnavailable], and the error of a ctx that is done. Neither admits.
-func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) (d core.Decision, err error) {
-	if err := core.ValidateCharges(charges); err != nil {
-		return core.Decision{}, err
+// [core.ErrUnavailable], and the error of a ctx that is done. Neither admits. Several
+// asks are one call of the store while it decides alone. Otherwise each is decided by
+// itself, in their order, and may be decided at another time.
+func (s *Store) Take(ctx context.Context, asks []core.Ask) error {
+	if err := core.ValidateAsks(asks); err != nil {
+		return err
 	}
 	if err := ctx.Err(); err != nil {
-		return core.Decision{}, err
+		return err
 	}
-	c := call{attempt: attempt{guard: s, ctx: ctx}, policy: policy, charges: charges}
-	c.findAlone()
-	if err = c.take(&d); unavailable(ctx, err) {
-		err = c.takeLocal(&d, err)
+	if len(asks) > 1 && s.decidesAlone(asks) {
+		return s.takeTogether(ctx, asks)
 	}
-	if err == nil && c.alone != 0 {
-		err = c.watch(&d)
+	for i := range asks {
+		c := call{attempt: attempt{guard: s, ctx: ctx}, of: asks[i : i+1], charges: asks[i].Charges}
+		if err := c.finish(c.take(&asks[i].Decision)); err != nil {
+			for j := range asks[:i] {
+				_ = core.Undo(ctx, s, asks[j].Charges, &asks[j].Decision) // otherwise it stays taken, which is safe
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// decidesAlone reports whether the store alone decides all asks, as far as can be known
+// before it is asked.
+func (s *Store) decidesAlone(asks []core.Ask) bool {
+	now := s.now()
+	for i := range asks {
+		if s.doubts.of(asks[i].Charges, now) != 0 {
+			return false
+		}
+	}
+	return !s.Unavailable() && !s.store.active(now)
+}
+
+// takeTogether asks the store for all asks at once, and counts in memory what each took.
+func (s *Store) takeTogether(ctx context.Context, asks []core.Ask) error {
+	a := attempt{guard: s, ctx: ctx}
+	err := errOpen
+	if a.enter() {
+		defer a.leave()
+		if err = s.store.Take(ctx, asks); err == nil {
+			a.ended(nil)
+			s.outage.answered(a.now)
+		} else {
+			a.ended(err)
+		}
+	}
+	var failed error
+	for i := range asks {
+		c := call{attempt: a, of: asks[i : i+1], charges: asks[i].Charges}
+		problem := err
+		if d := &asks[i].Decision; err != nil {
+			c.unanswered(err)
+		} else if d.Allowed {
+			problem = c.counted(d)
+		}
+		if problem = c.finish(problem); problem != nil && failed == nil {
+			failed = problem
+		}
+	}
+	return failed
+}
+
+// finish ends a call that the store has decided, or failed to decide with err.
+func (c *call) finish(err error) error {
+	d := &c.of[0].Decision
+	if unavailable(c.ctx, err) {
+		err = c.takeLocal(d, err)
 	}
 	switch admitted := err == nil && d.Allowed; {
 	case c.mayTake != 0:
 		c.forsake(admitted)
 	case admitted && !c.entered:
-		s.unreleased.own(charges)
+		c.guard.unreleased.own(c.charges)
 	}
 	if err != nil {
-		return core.Decision{}, err
+		*d = core.Decision{}
 	}
-	return d, nil
+	return err
 }
 
 // take walks the path of the plan, and sets d. An error that wraps

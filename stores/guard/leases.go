@@ -14,15 +14,15 @@ import (
 // it renews such a lease, and must admit other requests as long as the lease
 // lives. If several instances share the store, the others do not count that
 // lease; then it is renewed in memory, and Renew returns an error about it.
-func (s *Store) Renew(ctx context.Context, policy string, charges []core.Charge) ([]bool, error) {
-	own, err := s.own.Renew(context.Background(), policy, charges)
+func (s *Store) Renew(ctx context.Context, charges []core.Charge) ([]bool, error) {
+	own, err := s.own.Renew(context.Background(), charges)
 	if err != nil {
 		return nil, err
 	}
 	s.store.renewed(charges)
 	var held []bool
 	err = s.try(ctx, func() (err error) {
-		held, err = s.store.Renew(ctx, policy, charges)
+		held, err = s.store.Renew(ctx, charges)
 		return err
 	})
 	asked := err == nil
@@ -36,11 +36,11 @@ func (s *Store) Renew(ctx context.Context, policy string, charges []core.Charge)
 	for i := range held {
 		switch {
 		case held[i] || !own[i]:
-		case !asked || s.doubts.of(policy, charges[i:i+1], now).has(0):
+		case !asked || s.doubts.of(charges[i:i+1], now).has(0):
 			held[i], local = s.instances == 1, true
 			s.doubts.leased.advance(now)
 		default: // it has ended
-			_ = s.own.Release(context.Background(), policy, charges[i:i+1])
+			_ = s.own.Release(context.Background(), charges[i:i+1])
 		}
 	}
 	if local && s.instances > 1 {
@@ -51,15 +51,15 @@ func (s *Store) Renew(ctx context.Context, policy string, charges []core.Charge)
 
 // Release implements [core.Store]. If the store is unavailable, Release returns no error:
 // it is repeated when the store answers again, for as long as the lease can be held there.
-func (s *Store) Release(ctx context.Context, policy string, charges []core.Charge) error {
-	if err := s.own.Release(context.Background(), policy, charges); err != nil {
+func (s *Store) Release(ctx context.Context, charges []core.Charge) error {
+	if err := s.own.Release(context.Background(), charges); err != nil {
 		return err
 	}
 	began, until := s.now(), s.unreleased.until.time()
-	err := s.try(ctx, func() error { return s.store.Release(ctx, policy, charges) })
+	err := s.try(ctx, func() error { return s.store.Release(ctx, charges) })
 	failed := err != nil && (ctx.Err() != nil || errors.Is(err, core.ErrUnavailable))
 	if (failed || err == nil && began < until) && !s.unreleased.unknown(charges) {
-		s.releaseLater(policy, slices.Clone(charges), until)
+		s.releaseLater(slices.Clone(charges), until)
 	}
 	if unavailable(ctx, err) {
 		return nil

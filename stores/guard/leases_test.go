@@ -23,13 +23,13 @@ func TestLeasesAcrossFailure(t *testing.T) {
 	s := f.guards[0]
 	take := func(id uint64, want bool) {
 		t.Helper()
-		d, err := s.Take(t.Context(), "p", []core.Charge{leased(id)})
+		d, err := core.Take(t.Context(), s, of("p", []core.Charge{leased(id)}))
 		require.NoError(t, err)
 		require.Equal(t, want, d.Allowed)
 	}
 	renew := func(id uint64, want bool) {
 		t.Helper()
-		held, err := s.Renew(t.Context(), "p", []core.Charge{leased(id)})
+		held, err := s.Renew(t.Context(), of("p", []core.Charge{leased(id)}))
 		require.NoError(t, err)
 		require.Equal(t, []bool{want}, held)
 	}
@@ -48,11 +48,11 @@ func TestLeasesAcrossFailure(t *testing.T) {
 		renew(2, true)
 		take(3, false)
 	}
-	require.NoError(t, s.Release(t.Context(), "p", []core.Charge{leased(1)}))
+	require.NoError(t, s.Release(t.Context(), of("p", []core.Charge{leased(1)})))
 	renew(1, false)
 	take(3, true)
 	take(4, false)
-	require.NoError(t, s.Release(t.Context(), "p", []core.Charge{leased(2)}))
+	require.NoError(t, s.Release(t.Context(), of("p", []core.Charge{leased(2)})))
 	take(4, true)
 
 	// When the store knows all leases, the memory does not decide any more.
@@ -60,7 +60,7 @@ func TestLeasesAcrossFailure(t *testing.T) {
 	renew(3, true)
 	renew(4, true)
 	f.now.Add(9 * sec)
-	d, err := s.Take(t.Context(), "p", []core.Charge{leased(5)})
+	d, err := core.Take(t.Context(), s, of("p", []core.Charge{leased(5)}))
 	require.NoError(t, err)
 	assert.Equal(t, core.ModeExact, d.Mode)
 	assert.False(t, d.Allowed)
@@ -68,7 +68,7 @@ func TestLeasesAcrossFailure(t *testing.T) {
 	// Then the store is believed when it says that a lease has ended.
 	f.lose()
 	renew(3, false)
-	d, err = s.own.Take(t.Context(), "p", []core.Charge{leased(5)})
+	d, err = core.Take(t.Context(), s.own, of("p", []core.Charge{leased(5)}))
 	require.NoError(t, err)
 	assert.True(t, d.Allowed, "nor does the memory hold it")
 }
@@ -80,11 +80,11 @@ func TestLeasesOfOneOfMany(t *testing.T) {
 	s := f.guards[0]
 	take := func(id uint64) {
 		t.Helper()
-		d, err := s.Take(t.Context(), "p", []core.Charge{leased(id)})
+		d, err := core.Take(t.Context(), s, of("p", []core.Charge{leased(id)}))
 		require.NoError(t, err)
 		require.True(t, d.Allowed)
 	}
-	renew := func() ([]bool, error) { return s.Renew(t.Context(), "p", []core.Charge{leased(1)}) }
+	renew := func() ([]bool, error) { return s.Renew(t.Context(), of("p", []core.Charge{leased(1)})) }
 	heldAlone := func() {
 		t.Helper()
 		held, err := renew()
@@ -108,7 +108,7 @@ func TestLeasesOfOneOfMany(t *testing.T) {
 	}
 	f.cut[0].fail(nil)
 	heldAlone() // the store has said so
-	d, err := f.guards[1].Take(t.Context(), "p", []core.Charge{leased(3)})
+	d, err := core.Take(t.Context(), f.guards[1], of("p", []core.Charge{leased(3)}))
 	require.NoError(t, err)
 	require.True(t, d.Allowed)
 	f.now.Add(9 * sec)
@@ -125,10 +125,10 @@ func TestReleaseOutOfReach(t *testing.T) {
 	s, f := guarded(1, now)
 	f.fail(errDown)
 	for range 20 {
-		require.NoError(t, s.Release(t.Context(), "p", []core.Charge{leased(1)}))
+		require.NoError(t, s.Release(t.Context(), of("p", []core.Charge{leased(1)})))
 	}
 	assert.NotZero(t, s.breaker.until.Load(), "it counts as a failed call")
-	assert.ErrorIs(t, s.Release(t.Context(), "p", nil), core.ErrCharges)
+	assert.ErrorIs(t, s.Release(t.Context(), of("p", nil)), core.ErrCharges)
 }
 
 // TestReturnWhereItWasTaken returns to the store what it admitted, and to the memory what the
@@ -139,15 +139,15 @@ func TestReturnWhereItWasTaken(t *testing.T) {
 	s, f := guarded(1, now)
 	c := core.Charge{Rule: "r", Quota: core.Quota{Algorithm: core.FixedWindow, Limit: 3, Window: 10 * sec}, Cost: 1}
 	take := func() core.Return {
-		d, err := s.Take(t.Context(), "p", []core.Charge{c})
+		d, err := core.Take(t.Context(), s, of("p", []core.Charge{c}))
 		require.NoError(t, err)
 		require.True(t, d.Allowed)
-		return core.Return{Charge: c, At: d.At, Mode: d.Mode, Tag: d.Tag}
+		return core.Return{Charge: of("p", []core.Charge{c})[0], At: d.At, Mode: d.Mode, Tag: d.Tag}
 	}
 	left := func(s core.Store) int64 {
 		look := c
 		look.Cost = 0
-		d, err := s.Take(t.Context(), "p", []core.Charge{look})
+		d, err := core.Take(t.Context(), s, of("p", []core.Charge{look}))
 		require.NoError(t, err)
 		return d.Outcomes()[0].Remaining
 	}
@@ -156,18 +156,18 @@ func TestReturnWhereItWasTaken(t *testing.T) {
 	local := take()
 	require.Equal(t, core.ModeLocal, local.Mode)
 	f.fail(nil)
-	given, err := s.Return(t.Context(), "p", []core.Return{local})
+	given, err := s.Return(t.Context(), []core.Return{local})
 	require.NoError(t, err)
-	assert.Equal(t, []int64{1}, given)
+	assert.EqualValues(t, 1, given[0].Units)
 	assert.EqualValues(t, 2, left(f.Store), "it is not the store's to give")
-	given, err = s.Return(t.Context(), "p", []core.Return{exact})
+	given, err = s.Return(t.Context(), []core.Return{exact})
 	require.NoError(t, err)
-	assert.Equal(t, []int64{1}, given)
+	assert.EqualValues(t, 1, given[0].Units)
 	assert.EqualValues(t, 3, left(f.Store))
 	assert.EqualValues(t, 3, left(s.own))
 
 	take()
-	require.NoError(t, s.Reset(t.Context(), "p", "r", ""))
+	require.NoError(t, s.Reset(t.Context(), []core.Charge{{Policy: "p", Rule: "r", Key: ""}}))
 	assert.EqualValues(t, 3, left(f.Store))
 	assert.EqualValues(t, 3, left(s.own))
 }
@@ -195,26 +195,26 @@ func TestReturnOfCopies(t *testing.T) {
 				takes = 1
 				others := c
 				others.Cost = 4
-				_, err := f.Store.Take(t.Context(), "p", []core.Charge{others})
+				_, err := core.Take(t.Context(), f.Store, of("p", []core.Charge{others}))
 				require.NoError(t, err)
 			}
 			var list []core.Return
 			for range takes {
-				d, err := s.Take(t.Context(), "p", []core.Charge{c})
+				d, err := core.Take(t.Context(), s, of("p", []core.Charge{c}))
 				require.NoError(t, err)
 				require.True(t, d.Allowed)
 				require.Equal(t, core.ModeExact, d.Mode)
-				list = append(list, core.Return{Charge: c, At: d.At, Remaining: d.Outcomes()[0].Remaining, Mode: d.Mode, Tag: d.Tag})
+				list = append(list, core.Return{Charge: of("p", []core.Charge{c})[0], At: d.At, Remaining: d.Outcomes()[0].Remaining, Mode: d.Mode, Tag: d.Tag})
 				now.Add(1000)
 				other.Add(1000)
 			}
 			for i := range list {
-				_, err := s.Return(t.Context(), "p", list[i:i+1])
+				_, err := s.Return(t.Context(), list[i:i+1])
 				require.NoError(t, err)
 			}
 			look := c
 			look.Cost, look.Quota = 0, q.Share(s.instances)
-			d, err := s.own.Take(t.Context(), "p", []core.Charge{look})
+			d, err := core.Take(t.Context(), s.own, of("p", []core.Charge{look}))
 			require.NoError(t, err)
 			if instances == 1 || !q.Refills() {
 				assert.Equal(t, look.Quota.Capacity(), d.Outcomes()[0].Remaining, "%v of %d", q.Algorithm, instances)
@@ -234,13 +234,13 @@ func TestUndo(t *testing.T) {
 	f.Store = slow
 	first := make(chan core.Decision)
 	go func() {
-		d, err := s.Take(t.Context(), "p", charges)
+		d, err := core.Take(t.Context(), s, of("p", charges))
 		assert.NoError(t, err)
 		first <- d
 	}()
 	<-slow.decided
 	f.fail(errDown)
-	d, err := s.Take(t.Context(), "p", charges[:1])
+	d, err := core.Take(t.Context(), s, of("p", charges[:1]))
 	require.NoError(t, err)
 	require.True(t, d.Allowed)
 	f.fail(nil)
@@ -250,11 +250,11 @@ func TestUndo(t *testing.T) {
 		charges[i].Cost = 0
 	}
 	for _, store := range []core.Store{slow.Store, s.own} {
-		d, err := store.Take(t.Context(), "p", charges)
+		d, err := core.Take(t.Context(), store, of("p", charges))
 		require.NoError(t, err)
 		assert.EqualValues(t, 2, d.Outcomes()[1].Remaining, "no lease is held")
 	}
-	d, err = slow.Store.Take(t.Context(), "p", charges)
+	d, err = core.Take(t.Context(), slow.Store, of("p", charges))
 	require.NoError(t, err)
 	assert.EqualValues(t, 1, d.Outcomes()[0].Remaining)
 }
@@ -268,18 +268,18 @@ func TestUndoWhenRoomIsTaken(t *testing.T) {
 	charges := []core.Charge{charge("a", 1, core.Local), leased(1)}
 	s.doubts.failed(now.Load())
 	f.first = func() {
-		d, err := s.own.Take(t.Context(), "p", charges[:1])
+		d, err := core.Take(t.Context(), s.own, of("p", charges[:1]))
 		require.NoError(t, err)
 		require.True(t, d.Allowed)
 	}
-	d, err := s.Take(t.Context(), "p", charges)
+	d, err := core.Take(t.Context(), s, of("p", charges))
 	require.NoError(t, err)
 	assert.False(t, d.Allowed)
 	assert.Equal(t, core.ModeLocal, d.Mode)
 	assert.EqualValues(t, 10*sec, d.RetryAfter())
 	looks := []core.Charge{charges[0], charges[1]}
 	looks[0].Cost, looks[1].Cost = 0, 0
-	left, err := f.Store.Take(t.Context(), "p", looks)
+	left, err := core.Take(t.Context(), f.Store, of("p", looks))
 	require.NoError(t, err)
 	assert.EqualValues(t, 1, left.Outcomes()[0].Remaining)
 	assert.EqualValues(t, 2, left.Outcomes()[1].Remaining)
@@ -291,8 +291,8 @@ type partly struct {
 	failing uint64
 }
 
-func (p *partly) Renew(ctx context.Context, policy string, charges []core.Charge) ([]bool, error) {
-	held, err := p.Store.Renew(ctx, policy, charges)
+func (p *partly) Renew(ctx context.Context, charges []core.Charge) ([]bool, error) {
+	held, err := p.Store.Renew(ctx, charges)
 	for i := range charges {
 		if charges[i].ID == p.failing {
 			held[i], err = false, core.ErrUnavailable
@@ -314,11 +314,11 @@ func TestRenewedInOverflowInPart(t *testing.T) {
 		leases[i].Key = fmt.Sprint("k", i)
 	}
 	for _, c := range []core.Charge{leases[0], shared(leases[1]), leases[2]} {
-		d, err := store.Take(t.Context(), "p", []core.Charge{c})
+		d, err := core.Take(t.Context(), store, of("p", []core.Charge{c}))
 		require.NoError(t, err)
 		require.True(t, d.Allowed)
 	}
-	held, err := o.Renew(t.Context(), "p", leases)
+	held, err := o.Renew(t.Context(), of("p", leases))
 	require.ErrorIs(t, err, core.ErrUnavailable)
 	require.Equal(t, []bool{true, true, false}, held)
 }

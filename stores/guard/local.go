@@ -24,13 +24,13 @@ func (c *call) takeLocal(d *core.Decision, reason error) (err error) {
 func (c *call) takeShare() (core.Decision, error) {
 	// Note the doubts before the decision, since count relies on that, and after
 	// it, since its units matter from then on.
-	c.guard.doubts.decided(c.policy, c.charges, c.now)
-	defer func() { c.guard.doubts.decided(c.policy, c.charges, c.guard.now()) }()
+	c.guard.doubts.decided(c.charges, c.now)
+	defer func() { c.guard.doubts.decided(c.charges, c.guard.now()) }()
 	m := c.shares()
 	defer m.free()
 	mode := core.ModeLocal
 	for i := range c.charges {
-		if c.charges[i].OnError != core.Allow || c.alone.has(i) {
+		if c.charges[i].OnError != core.Allow {
 			continue
 		}
 		if c.charges[i].Cost > 0 {
@@ -57,7 +57,7 @@ func (c *call) takeShare() (core.Decision, error) {
 // unavailable.
 func (c *call) refuses() bool {
 	for i := range c.charges {
-		if c.charges[i].OnError == core.Refuse && needs(&c.charges[i]) && !c.alone.has(i) {
+		if c.charges[i].OnError == core.Refuse && needs(&c.charges[i]) {
 			return true
 		}
 	}

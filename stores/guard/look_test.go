@@ -23,11 +23,11 @@ func TestLookInAnOutage(t *testing.T) {
 	look := c
 	look.Cost = 0
 	for range 2 * failuresToOpen {
-		d, err := s.Take(t.Context(), "p", []core.Charge{c})
+		d, err := core.Take(t.Context(), s, of("p", []core.Charge{c}))
 		require.NoError(t, err)
 		require.True(t, d.Allowed)
 		require.Equal(t, core.Outcome{Remaining: 2}, d.Outcomes()[0])
-		d, err = s.Take(t.Context(), "p", []core.Charge{look})
+		d, err = core.Take(t.Context(), s, of("p", []core.Charge{look}))
 		require.NoError(t, err)
 		require.True(t, d.Allowed)
 		require.Equal(t, core.Outcome{Remaining: 2}, d.Outcomes()[0])
@@ -69,10 +69,10 @@ func TestLookIsTruthful(t *testing.T) {
 						}
 						looks := charges
 						looks[0].Cost, looks[1].Cost = 0, 0
-						look, err := f.guards[instance].Take(t.Context(), "p", looks[:])
+						look, err := core.Take(t.Context(), f.guards[instance], of("p", looks[:]))
 						require.NoError(t, err)
 						require.True(t, look.Allowed)
-						d, err := f.guards[instance].Take(t.Context(), "p", charges[:])
+						d, err := core.Take(t.Context(), f.guards[instance], of("p", charges[:]))
 						require.NoError(t, err)
 						fits := true
 						for i, o := range look.Outcomes() {
@@ -100,7 +100,7 @@ func TestRetryAfterOfALargeCost(t *testing.T) {
 	s, f := guarded(4, now)
 	large := core.Charge{Rule: "r", Cost: 8, Quota: core.Quota{Limit: 10, Window: 20 * sec}}
 	take := func() core.Decision {
-		d, err := s.Take(t.Context(), "p", []core.Charge{large})
+		d, err := core.Take(t.Context(), s, of("p", []core.Charge{large}))
 		require.NoError(t, err)
 		return d
 	}

@@ -9,12 +9,13 @@ import (
 
 // copies are the charges of a call as the memory decides them: each with the
 // share of this instance. The memory counts a charge that yields as well, but
-// never refuses it. Charges that decide alone cost nothing: see alone.go.
+// never refuses it.
 type copies struct {
 	charges []core.Charge // in all
 	yields  set
 	raised  set // yields, and needed a wider quota
 	all     [core.MaxCharges]core.Charge
+	ask     [1]core.Ask // of the memory: here, it allocates nothing
 }
 
 var pool = sync.Pool{New: func() any { return new(copies) }}
@@ -27,9 +28,6 @@ func (c *call) shares() *copies {
 	for i := range m.charges {
 		m.charges[i].Quota = c.charges[i].Quota.Share(c.guard.instances)
 		m.charges[i].Reserve = core.CeilDiv(c.charges[i].Reserve, c.guard.instances)
-		if c.alone.has(i) {
-			m.charges[i].Cost = 0
-		}
 	}
 	return m
 }
@@ -62,7 +60,7 @@ func (c *call) full(i int) core.Quota {
 
 func (m *copies) free() {
 	clear(m.charges)
-	m.charges, m.yields, m.raised = nil, 0, 0
+	m.charges, m.yields, m.raised, m.ask[0] = nil, 0, 0, core.Ask{}
 	pool.Put(m)
 }
 
@@ -84,8 +82,7 @@ func (c *call) takeCopies(m *copies) (core.Decision, error) {
 		}
 	}
 	for {
-		d, err := c.guard.own.Take(context.Background(), c.policy, m.charges)
-		c.noticed(m.charges, &d)
+		d, err := c.takeOwn(m, m.charges)
 		if err != nil || d.Allowed || m.refused(&d) {
 			return d, err
 		}
@@ -102,6 +99,18 @@ func (c *call) takeCopies(m *copies) (core.Decision, error) {
 	}
 }
 
+// takeOwn has the memory decide charges.
+func (c *call) takeOwn(m *copies, charges []core.Charge) (core.Decision, error) {
+	m.ask[0].Charges = charges
+	err := c.guard.own.Take(context.Background(), m.ask[:])
+	if err != nil {
+		return core.Decision{}, err
+	}
+	d := m.ask[0].Decision
+	c.noticed(charges, &d)
+	return d, nil
+}
+
 // refused reports whether a copy that does not yield has no room.
 func (m *copies) refused(d *core.Decision) bool {
 	for i, o := range d.Outcomes() {
@@ -114,7 +123,7 @@ func (m *copies) refused(d *core.Decision) bool {
 
 // undoCopies gives back what d took from the memory.
 func (c *call) undoCopies(m *copies, d *core.Decision) {
-	_ = core.Undo(context.Background(), c.guard.own, c.policy, m.charges, d)
+	_ = core.Undo(context.Background(), c.guard.own, m.charges, d)
 }
 
 // local marks d, of copies of the charges, as a decision without the store.
@@ -133,6 +142,6 @@ func (c *call) localOutcome(i int, o *core.Outcome) {
 	}
 	o.RetryAfter = max(o.ResetAfter, c.guard.breaker.probeIn(c.now))
 	if c.doubtful.has(i) { // the share decides until then, whatever the store says
-		o.RetryAfter = max(o.RetryAfter, c.guard.doubts.remaining(c.policy, &c.charges[i], c.now))
+		o.RetryAfter = max(o.RetryAfter, c.guard.doubts.remaining(&c.charges[i], c.now))
 	}
 }

@@ -23,7 +23,7 @@ func TestOutage(t *testing.T) {
 	s := newStore(f, &Options{Log: book.Log()}, at(now), now.Load)
 	take := func(onError core.OnError) {
 		t.Helper()
-		_, err := s.Take(t.Context(), "p", []core.Charge{charge("r", 10, onError)})
+		_, err := core.Take(t.Context(), s, of("p", []core.Charge{charge("r", 10, onError)}))
 		require.NoError(t, err)
 	}
 	take(core.Local)
@@ -81,7 +81,7 @@ func TestOutageOfManyCallers(t *testing.T) {
 		var group sync.WaitGroup
 		for range callers {
 			group.Go(func() {
-				_, err := s.Take(context.Background(), "p", []core.Charge{charge("r", 1000, core.Local)})
+				_, err := core.Take(context.Background(), s, of("p", []core.Charge{charge("r", 1000, core.Local)}))
 				assert.NoError(t, err)
 			})
 		}
@@ -95,7 +95,7 @@ func TestOutageOfManyCallers(t *testing.T) {
 	assert.Len(t, book.Lines(), 1)
 	f.fail(nil)
 	now.Add(sec)
-	_, err := s.Take(t.Context(), "p", []core.Charge{charge("r", 1000, core.Local)}) // the probe
+	_, err := core.Take(t.Context(), s, of("p", []core.Charge{charge("r", 1000, core.Local)})) // the probe
 	require.NoError(t, err)
 	now.Add(logQuiet)
 	many()
@@ -111,7 +111,7 @@ func TestOutageIsLoggedByDefault(t *testing.T) {
 	s := New(f, nil)
 	slog.SetDefault(book.Log())
 	defer slog.SetDefault(before)
-	_, err := s.Take(t.Context(), "p", []core.Charge{charge("r", 10, core.Local)})
+	_, err := core.Take(t.Context(), s, of("p", []core.Charge{charge("r", 10, core.Local)}))
 	require.NoError(t, err)
 	assert.Len(t, book.Lines(), 1)
 }

@@ -18,9 +18,9 @@ import (
 // this process admits, so it must admit too as long as they do.
 
 const (
-	// overflowSuffix marks the overflow quotas of a rule. The names of rules of
-	// package limit cannot have it.
-	overflowSuffix = "~overflow"
+	// overflowVariant marks the overflow quotas of a rule. The variants of package limit
+	// cannot have it.
+	overflowVariant = "~overflow"
 
 	// overflowQuotas is how many of them a rule has in the store.
 	overflowQuotas = 256
@@ -47,12 +47,12 @@ func (o *overflowStore) renewed(charges []core.Charge) {
 
 // Renew renews leases on the keys' own quotas, and on overflow quotas: also if the
 // store could not renew some of the first.
-func (o *overflowStore) Renew(ctx context.Context, policy string, charges []core.Charge) ([]bool, error) {
-	held, err := o.Store.Renew(ctx, policy, charges)
+func (o *overflowStore) Renew(ctx context.Context, charges []core.Charge) ([]bool, error) {
+	held, err := o.Store.Renew(ctx, charges)
 	if err != nil && len(held) != len(charges) || !o.active(o.now()) || !slices.Contains(held, false) {
 		return held, err
 	}
-	shared, other := o.Store.Renew(ctx, policy, allShared(charges))
+	shared, other := o.Store.Renew(ctx, allShared(charges))
 	for i := range shared {
 		held[i] = held[i] || shared[i]
 	}
@@ -60,36 +60,40 @@ func (o *overflowStore) Renew(ctx context.Context, policy string, charges []core
 }
 
 // Release releases leases on the keys' own quotas, and on overflow quotas.
-func (o *overflowStore) Release(ctx context.Context, policy string, charges []core.Charge) error {
-	err := o.Store.Release(ctx, policy, charges)
+func (o *overflowStore) Release(ctx context.Context, charges []core.Charge) error {
+	err := o.Store.Release(ctx, charges)
 	if err != nil || !o.active(o.now()) {
 		return err
 	}
-	return o.Store.Release(ctx, policy, allShared(charges))
+	return o.Store.Release(ctx, allShared(charges))
 }
 
 // Return returns units to the keys' own quotas. Of a decision in overflow, only
 // rules that all requests share certainly took from one.
-func (o *overflowStore) Return(ctx context.Context, policy string, returns []core.Return) ([]int64, error) {
-	if returns[0].Mode != core.ModeOverflow {
-		return o.Store.Return(ctx, policy, returns)
-	}
-	given := make([]int64, len(returns))
+func (o *overflowStore) Return(ctx context.Context, returns []core.Return) ([]core.Returned, error) {
+	return some(returns, func(r *core.Return) bool { return r.Mode != core.ModeOverflow || r.Key == "" },
+		func(own []core.Return) ([]core.Returned, error) { return o.Store.Return(ctx, own) })
+}
+
+// some returns what came of those returns that are for a store, and nothing for the
+// others.
+func some(returns []core.Return, of func(*core.Return) bool, store func([]core.Return) ([]core.Returned, error)) ([]core.Returned, error) {
 	var own []core.Return
-	for _, r := range returns {
-		if r.Key == "" {
-			own = append(own, r)
+	for i := range returns {
+		if of(&returns[i]) {
+			own = append(own, returns[i])
 		}
 	}
+	given := make([]core.Returned, len(returns))
 	if own == nil {
 		return given, nil
 	}
-	back, err := o.Store.Return(ctx, policy, own)
+	back, err := store(own)
 	if err != nil {
 		return nil, err
 	}
 	for i := range returns {
-		if returns[i].Key == "" {
+		if of(&returns[i]) {
 			given[i], back = back[0], back[1:]
 		}
 	}
@@ -125,8 +129,7 @@ func (c *call) findOverflow() {
 			m.charges[i].Quota = c.full(i)
 		}
 	}
-	d, err := c.guard.own.Take(context.Background(), c.policy, m.charges)
-	c.noticed(m.charges, &d)
+	d, err := c.takeOwn(m, m.charges)
 	for i := range m.charges {
 		if err != nil || c.charges[i].Key == "" {
 			continue
@@ -147,7 +150,7 @@ func (c *call) findOverflow() {
 // over its limit gets nothing from an overflow quota.
 func (c *call) askShared(d *core.Decision) (asked []core.Charge, err error) {
 	if c.shared == 0 {
-		return c.charges, c.askAll(c.charges, d)
+		return c.charges, c.ask(c.charges, d)
 	}
 	var looks []core.Charge
 	for i, look := range c.charges {
@@ -171,7 +174,7 @@ func (c *call) askShared(d *core.Decision) (asked []core.Charge, err error) {
 		}
 		found = found[1:]
 	}
-	return asked, c.askAll(asked, d)
+	return asked, c.ask(asked, d)
 }
 
 // moved reports whether the memory, which decided own, charged a key's own quota
@@ -179,7 +182,7 @@ func (c *call) askShared(d *core.Decision) (asked []core.Charge, err error) {
 // would not find in the store what it took.
 func (c *call) moved(asked []core.Charge, own *core.Decision) bool {
 	for i := range c.charges {
-		if asked[i].Rule != c.charges[i].Rule && c.charges[i].Cost > 0 && !c.alone.has(i) && own.Overflow(i) != core.SharedQuota {
+		if asked[i].Variant != c.charges[i].Variant && c.charges[i].Cost > 0 && own.Overflow(i) != core.SharedQuota {
 			return true
 		}
 	}
@@ -196,12 +199,8 @@ func shared(c core.Charge) core.Charge {
 	key, quota := fnv.New32a(), fnv.New64a()
 	key.Write([]byte(c.Key))
 	q := c.Quota.OverflowQuota()
-	if q.Calendar.Zone != nil {
-		quota.Write([]byte(q.Calendar.Zone.String()))
-		q.Calendar.Zone = nil // a pointer differs between processes
-	}
-	fmt.Fprint(quota, q)
-	c.Rule += overflowSuffix
+	quota.Write(q.Append(nil))
+	c.Variant += overflowVariant
 	c.Key = fmt.Sprintf("%d:%x", key.Sum32()%overflowQuotas, quota.Sum64())
 	return c
 }

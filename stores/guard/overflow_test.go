@@ -33,7 +33,7 @@ func small(instances int, now *atomic.Int64) (guards []*Store, store *memstore.S
 
 func once(t *testing.T, s *Store, key string, q core.Quota) core.Decision {
 	t.Helper()
-	d, err := s.Take(t.Context(), "p", []core.Charge{{Rule: "r", Key: key, Quota: q, Cost: 1}})
+	d, err := core.Take(t.Context(), s, of("p", []core.Charge{{Rule: "r", Key: key, Quota: q, Cost: 1}}))
 	require.NoError(t, err)
 	return d
 }
@@ -69,7 +69,7 @@ func TestFloodFillsNoRedis(t *testing.T) {
 		group.Go(func() {
 			random := rand.New(rand.NewPCG(7, uint64(caller)))
 			for i := range keys / callers {
-				d, err := s.Take(t.Context(), "p", []core.Charge{{Rule: "r", Key: fmt.Sprint(random.Uint64()), Quota: quota, Cost: 1}})
+				d, err := core.Take(t.Context(), s, of("p", []core.Charge{{Rule: "r", Key: fmt.Sprint(random.Uint64()), Quota: quota, Cost: 1}}))
 				if !assert.NoError(t, err) {
 					return
 				}
@@ -80,7 +80,7 @@ func TestFloodFillsNoRedis(t *testing.T) {
 					overflow.Add(1)
 				}
 				if i%1000 == 0 {
-					d, err = s.Take(t.Context(), "p", []core.Charge{{Rule: "r", Key: "limited", Quota: quota, Cost: 1}})
+					d, err = core.Take(t.Context(), s, of("p", []core.Charge{{Rule: "r", Key: "limited", Quota: quota, Cost: 1}}))
 					if err != nil || d.Allowed {
 						gained.Add(1)
 					}
@@ -105,7 +105,7 @@ func TestFloodFillsNoRedis(t *testing.T) {
 	names := client.Keys(t.Context(), "*").Val()
 	shared := 0
 	for _, name := range names {
-		if strings.Contains(name, "r"+overflowSuffix+":") {
+		if strings.Contains(name, "r@"+overflowVariant+":") {
 			shared++
 		}
 	}
@@ -151,7 +151,7 @@ func TestLeavingSharedKeys(t *testing.T) {
 						own++
 					}
 					if d.Allowed {
-						truth, err := exact.Take(t.Context(), "p", []core.Charge{{Rule: "r", Key: key, Quota: promised, Cost: 1}})
+						truth, err := core.Take(t.Context(), exact, of("p", []core.Charge{{Rule: "r", Key: key, Quota: promised, Cost: 1}}))
 						require.NoError(t, err)
 						require.True(t, truth.Allowed, "seed %d, request %d: %s gets more than its limit", seed, i, key)
 					}
@@ -194,7 +194,7 @@ func TestOverflowOfSeveral(t *testing.T) {
 	}
 	assert.Equal(t, 12, total, "as documented: a limit by itself, and one by the shared key")
 
-	look, err := store.Take(t.Context(), "p", []core.Charge{shared(core.Charge{Rule: "r", Key: "other", Quota: q})})
+	look, err := core.Take(t.Context(), store, of("p", []core.Charge{shared(core.Charge{Rule: "r", Key: "other", Quota: q})}))
 	require.NoError(t, err)
 	assert.Zero(t, look.Outcomes()[0].Remaining)
 }
@@ -209,8 +209,8 @@ func TestOverflowReturns(t *testing.T) {
 	q := core.Quota{Limit: 4, Window: hour}
 	flood(t, s, q)
 	fresh := core.Quota{Limit: 4, Window: 2 * hour}
-	charges := []core.Charge{{Rule: "all", Quota: q, Cost: 2}, {Rule: "r", Key: "new", Quota: fresh, Cost: 2}}
-	d, err := s.Take(t.Context(), "p", charges)
+	charges := of("p", []core.Charge{{Rule: "all", Quota: q, Cost: 2}, {Rule: "r", Key: "new", Quota: fresh, Cost: 2}})
+	d, err := core.Take(t.Context(), s, of("p", charges))
 	require.NoError(t, err)
 	require.True(t, d.Allowed)
 	require.Equal(t, core.ModeOverflow, d.Mode)
@@ -218,30 +218,30 @@ func TestOverflowReturns(t *testing.T) {
 	for i, o := range d.Outcomes() {
 		returns = append(returns, core.Return{Charge: charges[i], At: d.At, Remaining: o.Remaining, ResetAfter: o.ResetAfter, Mode: d.Mode})
 	}
-	given, err := s.Return(t.Context(), "p", returns)
+	given, err := s.Return(t.Context(), returns)
 	require.NoError(t, err)
-	assert.Equal(t, []int64{2, 0}, given)
+	assert.Equal(t, []int64{2, 0}, []int64{given[0].Units, given[1].Units})
 
 	lease := core.Charge{Rule: "l", Key: "new", Cost: 1, ID: 7, Quota: core.Quota{Algorithm: core.Concurrency, Limit: 1, Window: 60 * sec}}
 	take := func() bool {
-		d, err := s.Take(t.Context(), "p", []core.Charge{lease})
+		d, err := core.Take(t.Context(), s, of("p", []core.Charge{lease}))
 		require.NoError(t, err)
 		return d.Allowed
 	}
 	require.True(t, take())
 	for range 10 { // for longer than a lease lives that is not renewed
 		now.Add(20 * sec)
-		held, err := s.Renew(t.Context(), "p", []core.Charge{lease})
+		held, err := s.Renew(t.Context(), of("p", []core.Charge{lease}))
 		require.NoError(t, err)
 		require.Equal(t, []bool{true}, held)
-		there, err := store.Renew(t.Context(), "p", []core.Charge{shared(lease)})
+		there, err := store.Renew(t.Context(), of("p", []core.Charge{shared(lease)}))
 		require.NoError(t, err)
 		require.Equal(t, []bool{true}, there, "it is renewed where it was taken")
 		lease.ID++
 		require.False(t, take())
 		lease.ID--
 	}
-	require.NoError(t, s.Release(t.Context(), "p", []core.Charge{lease}))
+	require.NoError(t, s.Release(t.Context(), of("p", []core.Charge{lease})))
 	lease.ID = 9
 	assert.True(t, take())
 }
@@ -254,13 +254,13 @@ func TestRenewedInOverflow(t *testing.T) {
 	guards, store := small(1, now)
 	s := guards[0]
 	for i := range 12 * 256 { // without the guard, so it does not know
-		_, err := s.own.Take(t.Context(), "p", []core.Charge{{Rule: "r", Key: fmt.Sprint(i), Cost: 1, Quota: core.Quota{Limit: 4, Window: hour}}})
+		_, err := core.Take(t.Context(), s.own, of("p", []core.Charge{{Rule: "r", Key: fmt.Sprint(i), Cost: 1, Quota: core.Quota{Limit: 4, Window: hour}}}))
 		require.NoError(t, err)
 	}
 	lease := core.Charge{Rule: "l", Cost: 1, ID: 7, Quota: core.Quota{Algorithm: core.Concurrency, Limit: 1, Window: 60 * sec}}
 	take := func(key string) core.Decision {
 		lease.Key = key
-		d, err := s.Take(t.Context(), "p", []core.Charge{lease})
+		d, err := core.Take(t.Context(), s, of("p", []core.Charge{lease}))
 		require.NoError(t, err)
 		return d
 	}
@@ -274,10 +274,10 @@ func TestRenewedInOverflow(t *testing.T) {
 	}
 	for range 10 {
 		now.Add(20 * sec)
-		held, err := s.Renew(t.Context(), "p", []core.Charge{lease})
+		held, err := s.Renew(t.Context(), of("p", []core.Charge{lease}))
 		require.NoError(t, err)
 		require.Equal(t, []bool{true}, held)
-		held, err = store.Renew(t.Context(), "p", []core.Charge{shared(lease)})
+		held, err = store.Renew(t.Context(), of("p", []core.Charge{shared(lease)}))
 		require.NoError(t, err)
 		require.Equal(t, []bool{true}, held)
 	}
@@ -294,7 +294,7 @@ func TestRefusedTogether(t *testing.T) {
 	q := core.Quota{Limit: 4, Window: hour}
 	charges := []core.Charge{{Rule: "all", Quota: q, Cost: 4}, {Rule: "r", Key: "new", Quota: q, Cost: 1}}
 	for i := range 10 {
-		d, err := s.Take(t.Context(), "p", charges)
+		d, err := core.Take(t.Context(), s, of("p", charges))
 		require.NoError(t, err)
 		require.Equal(t, i == 0, d.Allowed)
 	}
@@ -316,12 +316,12 @@ func TestRoomInBetween(t *testing.T) {
 	f.first = func() {
 		if calls++; calls == 2 { // the look was the first
 			for i := range 12 * 256 {
-				require.NoError(t, s.own.Reset(t.Context(), "p", "r", fmt.Sprint("flood ", i)))
+				require.NoError(t, s.own.Reset(t.Context(), []core.Charge{{Policy: "p", Rule: "r", Key: fmt.Sprint("flood ", i)}}))
 			}
 		}
 	}
 	overflows := func() bool {
-		d, err := s.own.Take(t.Context(), "p", []core.Charge{{Rule: "r", Key: "new", Quota: q}})
+		d, err := core.Take(t.Context(), s.own, of("p", []core.Charge{{Rule: "r", Key: "new", Quota: q}}))
 		require.NoError(t, err)
 		return d.Overflow(0) == core.SharedQuota
 	}
@@ -349,7 +349,7 @@ func TestRoomBesideASharedQuota(t *testing.T) {
 	key := ""
 	for i := 0; key == ""; i++ { // one that shares with the other in memory
 		look := core.Charge{Rule: "r", Key: fmt.Sprint("new ", i), Quota: q}
-		d, err := s.own.Take(t.Context(), "p", []core.Charge{look})
+		d, err := core.Take(t.Context(), s.own, of("p", []core.Charge{look}))
 		require.NoError(t, err)
 		if d.Overflow(0) == core.SharedQuota && d.Outcomes()[0].Remaining == 3 {
 			key = look.Key
@@ -359,7 +359,7 @@ func TestRoomBesideASharedQuota(t *testing.T) {
 	f.first = func() {
 		if calls++; calls == 2 { // the look was the first
 			for i := range 12 * 256 {
-				require.NoError(t, s.own.Reset(t.Context(), "p", "r", fmt.Sprint("flood ", i)))
+				require.NoError(t, s.own.Reset(t.Context(), []core.Charge{{Policy: "p", Rule: "r", Key: fmt.Sprint("flood ", i)}}))
 			}
 		}
 	}

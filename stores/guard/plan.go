@@ -13,19 +13,16 @@ const (
 	open                 // the breaker is open, so the request is decided without the store: takeLocal
 )
 
-// A call is one call of [Store.Take].
+// A call is one ask of a call of [Store.Take].
 type call struct {
 	attempt
-	policy   string
-	charges  []core.Charge
-	doubtful set // the store may not know what this process admitted
-	overflow set // an overflow quota takes part in the decision of the memory
-	shared   set // the key has no other quota in memory
-	alone    set // decides alone, and costs something
+	of       []core.Ask    // the one that it decides
+	charges  []core.Charge // of it
+	doubtful set           // the store may not know what this process admitted
+	overflow set           // an overflow quota takes part in the decision of the memory
+	shared   set           // the key has no other quota in memory
 
 	mayTake int64 // until when a call to the store may take leases of this one; 0 if none may
-
-	watched *core.Decision // of the store on those that decide alone; nil if it has not decided them
 }
 
 // plan decides, once per call, what holds.
@@ -46,7 +43,7 @@ func (c *call) plan() plan {
 // classify finds the charges that the memory must admit too.
 func (c *call) classify() {
 	s := c.guard
-	c.doubtful, c.overflow, c.shared = s.doubts.of(c.policy, c.charges, c.now), 0, 0
+	c.doubtful, c.overflow, c.shared = s.doubts.of(c.charges, c.now), 0, 0
 	if s.store.active(c.now) {
 		c.findOverflow()
 	}

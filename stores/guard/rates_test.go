@@ -34,7 +34,7 @@ func TestContinuityOfRates(t *testing.T) {
 				var times []int64
 				for range cycles {
 					f.cycle(q.Window, func(instance int) {
-						d, err := f.guards[instance].Take(t.Context(), "p", []core.Charge{{Rule: "r", Quota: q, Cost: 1}})
+						d, err := core.Take(t.Context(), f.guards[instance], of("p", []core.Charge{{Rule: "r", Quota: q, Cost: 1}}))
 						require.NoError(t, err)
 						if d.Allowed {
 							times = append(times, f.now.Load())

@@ -23,7 +23,7 @@ func TestRedisKilled(t *testing.T) {
 	charges := []core.Charge{{Rule: "r", Quota: core.Quota{Limit: 300, Window: 3600_000_000}, Cost: 1}}
 	admitted := 0
 	take := func() core.Mode {
-		d, err := s.Take(t.Context(), "p", charges)
+		d, err := core.Take(t.Context(), s, of("p", charges))
 		require.NoError(t, err)
 		if d.Allowed {
 			admitted += int(charges[0].Cost)

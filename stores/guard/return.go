@@ -12,41 +12,51 @@ import (
 // that the memory has counted. If several instances share a rate, that copy
 // stays: what the store had left says nothing about it. If the store is
 // unavailable, Return returns an error.
-func (s *Store) Return(ctx context.Context, policy string, returns []core.Return) ([]int64, error) {
+func (s *Store) Return(ctx context.Context, returns []core.Return) ([]core.Returned, error) {
 	if err := core.ValidateReturns(returns); err != nil {
 		return nil, err
 	}
-	local := returns[0].Mode >= core.ModeLocal
 	copied := slices.Clone(returns)
 	for i := range copied {
 		r := &copied[i]
 		r.Quota = r.Quota.Share(s.instances)
-		if !local {
+		if !local(r) {
 			r.At = r.Tag // the memory has another clock
 			if s.instances > 1 && r.Quota.Refills() {
 				r.Cost = 0
 			}
 		}
 	}
-	given, err := s.own.Return(context.Background(), policy, copied)
-	if err != nil || local {
-		return given, err
+	own, err := s.own.Return(context.Background(), copied)
+	if err != nil {
+		return own, err
 	}
-	err = s.try(ctx, func() (err error) {
-		given, err = s.store.Return(ctx, policy, returns)
-		return err
+	given, err := some(returns, func(r *core.Return) bool { return !local(r) }, func(asked []core.Return) (given []core.Returned, err error) {
+		err = s.try(ctx, func() (err error) {
+			given, err = s.store.Return(ctx, asked)
+			return err
+		})
+		return given, err
 	})
 	if err != nil {
 		return nil, err
 	}
+	for i := range returns {
+		if local(&returns[i]) {
+			given[i] = own[i]
+		}
+	}
 	return given, nil
 }
 
-// Reset implements [core.Store]. It resets the key in the store and in the memory
+// local reports whether units were admitted without the store.
+func local(r *core.Return) bool { return r.Mode >= core.ModeLocal }
+
+// Reset implements [core.Store]. It resets the keys in the store and in the memory
 // of this process. If the store is unavailable, Reset returns an error.
-func (s *Store) Reset(ctx context.Context, policy, rule, key string) error {
-	if err := s.own.Reset(ctx, policy, rule, key); err != nil {
+func (s *Store) Reset(ctx context.Context, charges []core.Charge) error {
+	if err := s.own.Reset(ctx, charges); err != nil {
 		return err
 	}
-	return s.try(ctx, func() error { return s.store.Reset(ctx, policy, rule, key) })
+	return s.try(ctx, func() error { return s.store.Reset(ctx, charges) })
 }

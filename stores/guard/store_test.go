@@ -43,44 +43,44 @@ func (f *frail) fail(err error) {
 	f.err.Store(&err)
 }
 
-func (f *frail) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+func (f *frail) Take(ctx context.Context, asks []core.Ask) error {
 	f.asked.Add(1)
 	if f.first != nil {
 		f.first()
 	}
 	err := f.err.Load()
 	if err == nil && f.gone.Swap(false) {
-		return core.Decision{}, core.ErrForgotten
+		return core.ErrForgotten
 	}
 	if err == nil || f.lost.Load() {
-		d, storeErr := f.Store.Take(ctx, policy, charges)
+		storeErr := f.Store.Take(ctx, asks)
 		if err == nil {
-			return d, storeErr
+			return storeErr
 		}
 	}
-	return core.Decision{}, *err
+	return *err
 }
 
-func (f *frail) Renew(ctx context.Context, policy string, charges []core.Charge) ([]bool, error) {
+func (f *frail) Renew(ctx context.Context, charges []core.Charge) ([]bool, error) {
 	if err := f.err.Load(); err != nil {
 		return nil, *err
 	}
-	return f.Store.Renew(ctx, policy, charges)
+	return f.Store.Renew(ctx, charges)
 }
 
-func (f *frail) Release(ctx context.Context, policy string, charges []core.Charge) error {
+func (f *frail) Release(ctx context.Context, charges []core.Charge) error {
 	if err := f.err.Load(); err != nil {
 		return *err
 	}
-	return f.Store.Release(ctx, policy, charges)
+	return f.Store.Release(ctx, charges)
 }
 
-func (f *frail) Reset(ctx context.Context, policy, rule, key string) error {
+func (f *frail) Reset(ctx context.Context, charges []core.Charge) error {
 	f.resets.Add(1)
 	if err := f.err.Load(); err != nil {
 		return *err
 	}
-	return f.Store.Reset(ctx, policy, rule, key)
+	return f.Store.Reset(ctx, charges)
 }
 
 // nowhere is the log of guards in tests with many failures.
@@ -125,8 +125,8 @@ type alone struct {
 	t *testing.T
 }
 
-func (a *alone) Reset(ctx context.Context, policy, rule, key string) error {
-	err := a.Store.Reset(ctx, policy, rule, key)
+func (a *alone) Reset(ctx context.Context, charges []core.Charge) error {
+	err := a.Store.Reset(ctx, charges)
 	if ctx.Err() != nil {
 		return err
 	}
@@ -140,13 +140,13 @@ func TestRedisStore(t *testing.T) {
 	s := New(redisstore.New(client, &redisstore.Options{Timeout: time.Minute}), &Options{Slow: time.Minute}) // the machine may be loaded
 	c := core.Charge{Rule: "r", Key: "k", Quota: core.Quota{Limit: 2, Window: 3600_000_000}, Cost: 1}
 	for want := range int64(2) {
-		d, err := s.Take(t.Context(), "p", []core.Charge{c})
+		d, err := core.Take(t.Context(), s, of("p", []core.Charge{c}))
 		require.NoError(t, err)
 		assert.True(t, d.Allowed)
 		assert.Equal(t, core.ModeExact, d.Mode)
 		assert.Equal(t, 1-want, d.Outcomes()[0].Remaining)
 	}
-	d, err := s.Take(t.Context(), "p", []core.Charge{c})
+	d, err := core.Take(t.Context(), s, of("p", []core.Charge{c}))
 	require.NoError(t, err)
 	assert.False(t, d.Allowed)
 	assert.Equal(t, core.ModeExact, d.Mode)
@@ -154,7 +154,7 @@ func TestRedisStore(t *testing.T) {
 	// Data that Redis has lost is not admitted again after a failed call.
 	require.NoError(t, client.FlushDB(t.Context()).Err())
 	s.doubts.failed(s.now())
-	d, err = s.Take(t.Context(), "p", []core.Charge{c})
+	d, err = core.Take(t.Context(), s, of("p", []core.Charge{c}))
 	require.NoError(t, err)
 	assert.False(t, d.Allowed)
 	assert.Equal(t, core.ModeLocal, d.Mode)

@@ -1,7 +1,6 @@
 package guard
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -10,9 +9,14 @@ import (
 
 // takeHealthy lets the store decide, and counts what it admits.
 func (c *call) takeHealthy(d *core.Decision) error {
-	if err := c.askAll(c.charges, d); err != nil || !d.Allowed {
+	if err := c.ask(c.charges, d); err != nil || !d.Allowed {
 		return err
 	}
+	return c.counted(d)
+}
+
+// counted counts in memory what the store, which decides alone, has admitted.
+func (c *call) counted(d *core.Decision) error {
 	if at, fits := c.fitsShare(); fits {
 		d.Tag = at
 		return nil
@@ -27,10 +31,9 @@ func (c *call) takeBoth(d *core.Decision) error {
 		return err
 	}
 	if !ok {
-		if c.doubtful != 0 || c.probe || c.alone != 0 {
+		if c.doubtful != 0 || c.probe {
 			// Ask the store all the same. Otherwise this process may miss that the
-			// store fails and loses its data before it is trusted again, and charges
-			// that decide alone would not count.
+			// store fails and loses its data before it is trusted again.
 			err = c.lookUp()
 		}
 		*d = own
@@ -74,7 +77,17 @@ func (c *call) takeOverflow(d *core.Decision) error {
 
 // ask asks the store.
 func (c *call) ask(charges []core.Charge, d *core.Decision) (err error) {
-	*d, err = c.guard.store.Take(c.ctx, c.policy, charges)
+	asks := c.of
+	if &charges[0] != &c.charges[0] {
+		asks = []core.Ask{{Charges: charges}}
+	}
+	err = c.guard.store.Take(c.ctx, asks)
+	switch {
+	case err != nil:
+		*d = core.Decision{}
+	case d != &asks[0].Decision:
+		*d = asks[0].Decision
+	}
 	c.ended(err)
 	if err == nil {
 		c.guard.outage.answered(c.now)
@@ -84,31 +97,25 @@ func (c *call) ask(charges []core.Charge, d *core.Decision) (err error) {
 	return err
 }
 
-// lookUp asks the store, and takes nothing but charges that decide alone.
+// lookUp asks the store, and takes nothing.
 func (c *call) lookUp() error {
 	m := c.shares()
 	defer m.free()
 	m.look()
 	for i := range m.charges {
 		m.charges[i].Quota, m.charges[i].Reserve = c.charges[i].Quota, c.charges[i].Reserve
-		if !c.alone.has(i) {
-			continue
-		}
-		m.charges[i].Cost = c.charges[i].Cost
-		if c.shared.has(i) {
-			m.charges[i] = shared(m.charges[i])
-		}
 	}
 	var d core.Decision
-	return c.askAll(m.charges, &d)
+	return c.ask(m.charges, &d)
 }
 
 // fitsShare counts the charges in memory if they fit into the share of this
 // instance, and returns when it did.
 func (c *call) fitsShare() (at int64, fits bool) {
-	if c.guard.instances == 1 && c.alone == 0 {
-		own, err := c.guard.own.Take(context.Background(), c.policy, c.charges)
-		c.noticed(c.charges, &own)
+	if c.guard.instances == 1 {
+		m := pool.Get().(*copies)
+		defer m.free()
+		own, err := c.takeOwn(m, c.charges)
 		return own.At, err == nil && own.Allowed
 	}
 	m := c.shares()
@@ -150,7 +157,7 @@ func (c *call) look() (left core.Decision, ok bool, err error) {
 		// A look does not say whether a value is known: count does.
 		charge := &c.charges[i]
 		short := charge.Cost > 0 && charge.Cost+m.charges[i].Reserve > o.Remaining && charge.Quota.Algorithm != core.Distinct
-		if (short || !o.Fits()) && !charge.Alone && !m.yields.has(i) { // a barred key refuses a look
+		if (short || !o.Fits()) && !m.yields.has(i) { // a barred key refuses a look
 			return left, false, nil
 		}
 	}
@@ -200,7 +207,7 @@ func (c *call) count(asked []core.Charge, d *core.Decision) error {
 	// Read the doubts after the memory has counted. A decision without the store
 	// notes its doubts before it asks the memory. So either it finds this request
 	// counted, or this request finds the doubts.
-	late := c.guard.doubts.of(c.policy, c.charges, c.guard.now())&^c.doubtful != 0
+	late := c.guard.doubts.of(c.charges, c.guard.now())&^c.doubtful != 0
 	if moved || late {
 		c.undoCopies(m, &own)
 		c.undo(asked, d)
@@ -220,7 +227,7 @@ func (c *call) count(asked []core.Charge, d *core.Decision) error {
 // undo gives back to the store what d took. If that fails, it still counts
 // there, which is safe. Leases are released later.
 func (c *call) undo(asked []core.Charge, d *core.Decision) {
-	err := core.Undo(c.ctx, c.guard.store.Store, c.policy, asked, d)
+	err := core.Undo(c.ctx, c.guard.store.Store, asked, d)
 	c.ended(err)
 	if err != nil {
 		c.mayTake = max(c.mayTake, c.now)
@@ -232,7 +239,7 @@ func (c *call) undo(asked []core.Charge, d *core.Decision) {
 func (c *call) restrict(d, own *core.Decision) {
 	for i, o := range own.Outcomes() {
 		of := &d.Outcomes()[i]
-		if (c.doubtful | c.overflow).has(i) && !c.alone.has(i) && of.Fits() && o.Remaining < of.Remaining {
+		if (c.doubtful | c.overflow).has(i) && of.Fits() && o.Remaining < of.Remaining {
 			*of = o
 		}
 	}

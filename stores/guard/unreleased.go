@@ -57,21 +57,20 @@ func (u *unreleased) unknown(charges []core.Charge) bool {
 
 // Leases are those of one request.
 type leases struct {
-	policy  string
-	charges []core.Charge
-	due     int64 // when they can be released
-	wait    int64 // after a failure
-	ends    int64 // when they have ended by themselves
+	charges []core.Charge // of one policy
+	due     int64         // when they can be released
+	wait    int64         // after a failure
+	ends    int64         // when they have ended by themselves
 }
 
 // mayTakeUntil returns until when a call of Take that returned err may still take its
 // charges, in µs from now on: see [core.Store]. It is false for a call that took nothing.
 func mayTakeUntil(err error) (left int64, may bool) {
-	var unanswered interface{ MayTakeUntil() time.Time }
+	var unanswered *core.Unanswered
 	if !errors.As(err, &unanswered) {
 		return 0, false
 	}
-	return max(0, time.Until(unanswered.MayTakeUntil()).Microseconds()), true
+	return max(0, time.Until(unanswered.Until).Microseconds()), true
 }
 
 // leasesOf returns copies of the charges that hold leases.
@@ -100,13 +99,13 @@ func (c *call) forsake(admitted bool) {
 	case admitted:
 		u.until.advance(c.mayTake)
 	default:
-		c.guard.releaseLater(c.policy, held, c.mayTake)
+		c.guard.releaseLater(held, c.mayTake)
 	}
 }
 
 // releaseLater releases leases from a time on, as soon as the store answers.
-func (s *Store) releaseLater(policy string, charges []core.Charge, due int64) {
-	l := leases{policy: policy, charges: charges, due: due}
+func (s *Store) releaseLater(charges []core.Charge, due int64) {
+	l := leases{charges: charges, due: due}
 	for i := range charges {
 		l.ends = max(l.ends, max(due, s.now())+charges[i].Quota.Window+slack)
 	}
@@ -159,7 +158,7 @@ func (s *Store) releaseNext() (more bool) {
 	defer func() { _ = recover() }() // the store: a panic in this goroutine would end the program
 	entered := a.enter()
 	if entered {
-		err := a.try(func() error { return s.store.Release(a.ctx, batch[0].policy, charges) })
+		err := a.try(func() error { return s.store.Release(a.ctx, charges) })
 		if !errors.Is(err, core.ErrUnavailable) {
 			return true // released, or they cannot be
 		}
@@ -184,7 +183,7 @@ func (u *unreleased) next(now int64) (batch []leases, charges []core.Charge) {
 		if l.ends <= now {
 			return true
 		}
-		due := l.due <= now && (batch == nil || l.policy == batch[0].policy) && len(charges)+len(l.charges) <= core.MaxLeaseCharges
+		due := l.due <= now && (batch == nil || l.charges[0].Policy == charges[0].Policy) && len(charges)+len(l.charges) <= core.MaxLeaseCharges
 		if due {
 			batch, charges = append(batch, l), append(charges, l.charges...)
 		}

@@ -35,14 +35,6 @@ type far struct {
 	late    int             // calls of Take that did nothing
 }
 
-type unanswered struct {
-	error
-	until time.Time
-}
-
-func (u unanswered) MayTakeUntil() time.Time { return u.until }
-func (u unanswered) Unwrap() error           { return u.error }
-
 func (f *far) stall(d time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -101,39 +93,39 @@ func (f *far) call(ctx context.Context, end time.Time, run func()) error {
 		}()
 	}
 	if f.cut() {
-		return unanswered{errAway, end}
+		return &core.Unanswered{Err: errAway, Until: end}
 	}
 	select {
 	case <-done:
 		return nil
 	case <-ctx.Done():
-		return unanswered{ctx.Err(), end}
+		return &core.Unanswered{Err: ctx.Err(), Until: end}
 	case <-time.After(time.Until(end)):
-		return unanswered{errAway, end}
+		return &core.Unanswered{Err: errAway, Until: end}
 	}
 }
 
-func (f *far) Take(ctx context.Context, policy string, charges []core.Charge) (d core.Decision, err error) {
+func (f *far) Take(ctx context.Context, asks []core.Ask) error {
 	end := time.Now().Add(timeout)
-	charges = append([]core.Charge(nil), charges...)
-	var got core.Decision
+	asked := []core.Ask{{Charges: append([]core.Charge(nil), asks[0].Charges...)}}
 	var failed error
-	err = f.call(ctx, end, func() {
+	err := f.call(ctx, end, func() {
 		if time.Now().After(end) {
 			f.mu.Lock()
 			f.late++
 			f.mu.Unlock()
 			return
 		}
-		got, failed = f.Store.Take(context.Background(), policy, charges)
+		failed = f.Store.Take(context.Background(), asked)
 	})
 	if err != nil {
-		return d, err
+		return err
 	}
-	return got, failed
+	asks[0].Decision = asked[0].Decision
+	return failed
 }
 
-func (f *far) Release(ctx context.Context, policy string, charges []core.Charge) error {
+func (f *far) Release(ctx context.Context, charges []core.Charge) error {
 	charges = append([]core.Charge(nil), charges...)
 	err := f.call(ctx, time.Now().Add(timeout), func() {
 		f.mu.Lock()
@@ -141,7 +133,7 @@ func (f *far) Release(ctx context.Context, policy string, charges []core.Charge)
 			assert.False(f.t, f.held[c.ID], "a lease is released that a request holds")
 		}
 		f.mu.Unlock()
-		assert.NoError(f.t, f.Store.Release(context.Background(), policy, charges))
+		assert.NoError(f.t, f.Store.Release(context.Background(), charges))
 	})
 	if err != nil && ctx.Err() == nil {
 		return errAway
@@ -194,7 +186,7 @@ func TestStall(t *testing.T) {
 						ids++
 						c, work, again := slot(ids, 1), pause(1, 500), pause(1, 10)
 						mu.Unlock()
-						d, err := s.Take(t.Context(), "p", c)
+						d, err := core.Take(t.Context(), s, of("p", c))
 						assert.NoError(t, err)
 						if !d.Allowed {
 							time.Sleep(again)
@@ -213,7 +205,7 @@ func TestStall(t *testing.T) {
 						}
 						mu.Unlock()
 						f.holds(c[0].ID, false)
-						assert.NoError(t, s.Release(t.Context(), "p", c))
+						assert.NoError(t, s.Release(t.Context(), of("p", c)))
 					}
 				})
 			}
@@ -257,7 +249,7 @@ func TestNoLeaseIsLeft(t *testing.T) {
 							ctx, cancel = context.WithTimeout(ctx, time.Duration(mine.Int64N(int64(timeout))))
 							defer cancel()
 						}
-						d, err := s.Take(ctx, "p", c)
+						d, err := core.Take(ctx, s, of("p", c))
 						if err != nil || !d.Allowed {
 							time.Sleep(time.Duration(mine.Int64N(int64(30 * time.Millisecond))))
 							continue
@@ -266,7 +258,7 @@ func TestNoLeaseIsLeft(t *testing.T) {
 						f.holds(c[0].ID, d.Mode == core.ModeExact)
 						time.Sleep(time.Duration(mine.Int64N(int64(timeout))) >> (8 * mine.IntN(2)))
 						f.holds(c[0].ID, false)
-						if err := s.Release(ctx, "p", c); ctx.Err() == nil {
+						if err := s.Release(ctx, of("p", c)); ctx.Err() == nil {
 							assert.NoError(t, err)
 						}
 					}
@@ -279,7 +271,7 @@ func TestNoLeaseIsLeft(t *testing.T) {
 			time.Sleep(2*timeout + 2*longestWait*time.Microsecond)
 			look := slot(1_000_000, limit)
 			look[0].Cost = 0
-			d, err := f.Store.Take(t.Context(), "p", look)
+			d, err := core.Take(t.Context(), f.Store, of("p", look))
 			require.NoError(t, err)
 			require.Equal(t, limit, d.Outcomes()[0].Remaining, "seed %d", seed)
 			synctest.Wait()
@@ -299,7 +291,7 @@ func TestReleaseIsGivenUp(t *testing.T) {
 		s := New(f, &Options{Log: nowhere})
 		f.fail(errAway)
 		for id := range uint64(maxUnreleased + 10) {
-			require.NoError(t, s.Release(t.Context(), "p", slot(id+1, 1)))
+			require.NoError(t, s.Release(t.Context(), of("p", slot(id+1, 1))))
 		}
 		s.unreleased.mu.Lock()
 		assert.Len(t, s.unreleased.list, maxUnreleased)
@@ -322,7 +314,7 @@ func TestReleaseOfUnasked(t *testing.T) {
 		f := &frail{Store: store}
 		s := New(f, &Options{Log: nowhere})
 		take := func(id uint64) {
-			d, err := s.Take(t.Context(), "p", slot(id, 2))
+			d, err := core.Take(t.Context(), s, of("p", slot(id, 2)))
 			require.NoError(t, err)
 			require.True(t, d.Allowed)
 		}
@@ -330,19 +322,19 @@ func TestReleaseOfUnasked(t *testing.T) {
 		f.fail(errAway)
 		for id := uint64(10); !s.Unavailable(); id++ {
 			take(id)
-			require.NoError(t, s.Release(t.Context(), "p", slot(id, 2)))
+			require.NoError(t, s.Release(t.Context(), of("p", slot(id, 2))))
 		}
 		before := len(s.unreleased.list)
 		for id := range uint64(3 * maxUnreleased) {
 			take(id + 1000)
-			require.NoError(t, s.Release(t.Context(), "p", slot(id+1000, 2)))
+			require.NoError(t, s.Release(t.Context(), of("p", slot(id+1000, 2))))
 		}
 		require.Len(t, s.unreleased.list, before)
-		require.NoError(t, s.Release(t.Context(), "p", slot(1, 2)))
+		require.NoError(t, s.Release(t.Context(), of("p", slot(1, 2))))
 		f.fail(nil)
 		time.Sleep(time.Second)
 		synctest.Wait()
-		held, err := store.Renew(t.Context(), "p", slot(1, 2))
+		held, err := store.Renew(t.Context(), of("p", slot(1, 2)))
 		require.NoError(t, err)
 		assert.Equal(t, []bool{false}, held)
 	})
@@ -353,7 +345,7 @@ func TestReleasePanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &panicking{Store: memstore.New(nil)}
 		s := New(f, &Options{Log: nowhere})
-		require.NoError(t, s.Release(t.Context(), "p", slot(1, 1)))
+		require.NoError(t, s.Release(t.Context(), of("p", slot(1, 1))))
 		time.Sleep(time.Second)
 		s.unreleased.mu.Lock()
 		defer s.unreleased.mu.Unlock()
@@ -368,7 +360,7 @@ type panicking struct {
 	again atomic.Bool
 }
 
-func (p *panicking) Release(context.Context, string, []core.Charge) error {
+func (p *panicking) Release(context.Context, []core.Charge) error {
 	if p.again.Swap(true) {
 		panic("as a test wants")
 	}

@@ -14,8 +14,8 @@ import (
 // for all of them.
 func perKeyAndGlobal(key string, each, all core.Quota) []core.Charge {
 	return []core.Charge{
-		{Rule: "ip", Key: key, Quota: each, Cost: 1},
-		{Rule: "global", Quota: all, Cost: 1},
+		{Policy: "POST /update", Rule: "ip", Key: key, Quota: each, Cost: 1},
+		{Policy: "POST /update", Rule: "global", Quota: all, Cost: 1},
 	}
 }
 
@@ -31,21 +31,22 @@ func benchmarkTake(b *testing.B, s *Store, keys []string, each, all core.Quota, 
 	// The logs grow to their working size first.
 	for warm := time.Now(); time.Since(warm) < 20*time.Millisecond; {
 		for _, key := range keys {
-			_, _ = s.Take(context.Background(), "POST /update", perKeyAndGlobal(key, each, all))
+			_, _ = core.Take(context.Background(), s, perKeyAndGlobal(key, each, all))
 		}
 	}
 	b.ReportAllocs()
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
 		charges := perKeyAndGlobal("", each, all)
+		asks := []core.Ask{{Charges: charges}}
 		i := rand.IntN(len(keys))
 		for pb.Next() {
 			if i++; i >= len(keys) {
 				i = 0
 			}
 			charges[0].Key = keys[i]
-			d, err := s.Take(context.Background(), "POST /update", charges)
-			if err != nil || d.Allowed != allowed {
+			err := s.Take(context.Background(), asks)
+			if d := &asks[0].Decision; err != nil || d.Allowed != allowed {
 				b.Error(d.Allowed, err)
 				return
 			}
@@ -70,15 +71,16 @@ func BenchmarkAdmitByKeys(b *testing.B) {
 	q := core.Quota{Limit: 100_000, Window: 10_000}
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
-		charges := []core.Charge{{Rule: "ip", Quota: q, Cost: 1}, {Rule: "user", Quota: q, Cost: 1}}
+		charges := []core.Charge{{Policy: "POST /update", Rule: "ip", Quota: q, Cost: 1}, {Policy: "POST /update", Rule: "user", Quota: q, Cost: 1}}
+		asks := []core.Ask{{Charges: charges}}
 		i := rand.IntN(len(keys))
 		for pb.Next() {
 			if i++; i >= len(keys) {
 				i = 0
 			}
 			charges[0].Key, charges[1].Key = keys[i], keys[i]
-			if d, err := s.Take(context.Background(), "POST /update", charges); err != nil || !d.Allowed {
-				b.Error(d.Allowed, err)
+			if err := s.Take(context.Background(), asks); err != nil || !asks[0].Decision.Allowed {
+				b.Error(asks[0].Decision, err)
 				return
 			}
 		}
@@ -94,7 +96,7 @@ func BenchmarkRefuse(b *testing.B) {
 	b.Run("unknown", func(b *testing.B) {
 		s := New(nil)
 		full := core.Quota{Limit: 1, Window: 3600 * 1_000_000}
-		_, _ = s.Take(context.Background(), "POST /update", perKeyAndGlobal("", each, full)[1:])
+		_, _ = core.Take(context.Background(), s, perKeyAndGlobal("", each, full)[1:])
 		benchmarkTake(b, s, addresses(1_000), each, full, false)
 	})
 }
@@ -119,7 +121,7 @@ func BenchmarkFloor(b *testing.B) {
 	b.Run("hash", func(b *testing.B) {
 		var k target
 		for b.Loop() {
-			s.place(&k, "POST /update", &charge)
+			s.place(&k, &charge)
 		}
 	})
 }
@@ -127,12 +129,13 @@ func BenchmarkFloor(b *testing.B) {
 // BenchmarkArrive admits keys never seen before, most of which have expired.
 func BenchmarkArrive(b *testing.B) {
 	s := New(nil)
-	charge := []core.Charge{{Rule: "ip", Quota: core.Quota{Limit: 5, Window: 100_000}, Cost: 1}}
+	charge := []core.Charge{{Policy: "POST /update", Rule: "ip", Quota: core.Quota{Limit: 5, Window: 100_000}, Cost: 1}}
+	asks := []core.Ask{{Charges: charge}}
 	b.ReportAllocs()
 	for i := range b.N {
 		charge[0].Key = strconv.Itoa(i)
-		if d, err := s.Take(context.Background(), "POST /update", charge); err != nil || !d.Allowed {
-			b.Fatal(d, err)
+		if err := s.Take(context.Background(), asks); err != nil || !asks[0].Decision.Allowed {
+			b.Fatal(asks[0].Decision, err)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // TestClockBefore1970 has clocks that no machine should have.
@@ -15,13 +16,13 @@ func TestClockBefore1970(t *testing.T) {
 		s := New(&Options{Now: func() int64 { return now }})
 		cells := core.Charge{Rule: "r", Cost: 1, Quota: core.Quota{Algorithm: core.SlidingCells, Limit: 2, Window: 1_000_000, Cells: 10}}
 		lease := core.Charge{Rule: "l", Cost: 1, ID: 1, Quota: core.Quota{Algorithm: core.Concurrency, Limit: 2, Window: 1_000_000}}
-		d, err := s.Take(t.Context(), "p", []core.Charge{cells, lease})
+		d, err := storetest.Take(t.Context(), s, "p", []core.Charge{cells, lease})
 		require.NoError(t, err)
 		require.True(t, d.Allowed)
-		given, err := s.Return(t.Context(), "p", []core.Return{d.Return(0, cells)})
+		given, err := storetest.Return(t.Context(), s, "p", []core.Return{d.Return(0, cells)})
 		require.NoError(t, err)
 		require.Equal(t, []int64{1}, given)
-		held, err := s.Renew(t.Context(), "p", []core.Charge{lease})
+		held, err := storetest.Renew(t.Context(), s, "p", []core.Charge{lease})
 		require.NoError(t, err)
 		require.Equal(t, []bool{true}, held)
 	}

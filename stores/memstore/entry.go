@@ -9,9 +9,11 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// A rule names a rule. Rules are few and have many keys, so an entry holds a
-// handle in place of the two names.
-type rule struct{ policy, name string }
+// A rule names a rule, or a variant of it. They are few and have many keys, so an entry
+// holds a handle in place of the names.
+type rule struct{ policy, name, variant string }
+
+func ruleOf(c *core.Charge) rule { return rule{c.Policy, c.Rule, c.Variant} }
 
 // An entry is one key of one rule, or an overflow quota. It is the beginning of a
 // [logEntry] or a [stateEntry], which has its state.
@@ -104,16 +106,16 @@ func (e *entry) prolong() {
 
 // name makes e the entry of a charge. It copies the strings, which may be
 // slices of a whole request.
-func (e *entry) name(hash uint32, policy string, c *core.Charge) {
+func (e *entry) name(hash uint32, c *core.Charge) {
 	e.hash = hash
-	e.rule = unique.Make(rule{policy, c.Rule}) // copies
+	e.rule = unique.Make(ruleOf(c)) // copies
 	e.key = strings.Clone(c.Key)
 	e.stored = true
 }
 
 // is reports whether e is the entry of a charge. A rule of another algorithm
 // is another rule: neither could read the other's state.
-func (e *entry) is(hash uint32, policy string, c *core.Charge) bool {
+func (e *entry) is(hash uint32, c *core.Charge) bool {
 	return e.hash == hash && e.key == c.Key && e.algorithm == c.Quota.Algorithm &&
-		e.rule.Value() == rule{policy, c.Rule}
+		e.rule.Value() == ruleOf(c)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/race"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // TestFloods draws schedules of floods on stores with next to no room. For each key, a
@@ -219,7 +220,7 @@ func TestAnyWindowInAFlood(t *testing.T) {
 				if i%2 == 0 {
 					slices.Reverse(charges)
 				}
-				d, err := s.Take(context.Background(), "policy", charges)
+				d, err := storetest.Take(context.Background(), s, "policy", charges)
 				if err != nil {
 					t.Error(err)
 					return

@@ -8,9 +8,9 @@ import (
 
 // Renew implements [core.Store]. Its errors are those of [core.ValidateLeases]
 // and that of a context that was done before the call.
-func (s *Store) Renew(ctx context.Context, policy string, charges []core.Charge) ([]bool, error) {
+func (s *Store) Renew(ctx context.Context, charges []core.Charge) ([]bool, error) {
 	held := make([]bool, len(charges))
-	err := s.leases(ctx, policy, charges, func(i int, leases core.State, now int64) bool {
+	err := s.leases(ctx, charges, func(i int, leases core.State, now int64) bool {
 		renewed := leases.Renew(&charges[i].Quota, now, charges[i].ID)
 		held[i] = held[i] || renewed
 		return renewed
@@ -22,8 +22,8 @@ func (s *Store) Renew(ctx context.Context, policy string, charges []core.Charge)
 }
 
 // Release implements [core.Store]. Its errors are those of Renew.
-func (s *Store) Release(ctx context.Context, policy string, charges []core.Charge) error {
-	return s.leases(ctx, policy, charges, func(i int, leases core.State, now int64) bool {
+func (s *Store) Release(ctx context.Context, charges []core.Charge) error {
+	return s.leases(ctx, charges, func(i int, leases core.State, now int64) bool {
 		leases.Release(&charges[i].Quota, now, charges[i].ID)
 		return false
 	})
@@ -32,7 +32,7 @@ func (s *Store) Release(ctx context.Context, policy string, charges []core.Charg
 // leases calls f with the leases of the key of each charge, under the lock of its
 // shard. F reports whether it has renewed a lease. The charges do not depend on
 // each other, so each is locked alone.
-func (s *Store) leases(ctx context.Context, policy string, charges []core.Charge, f func(i int, leases core.State, now int64) bool) error {
+func (s *Store) leases(ctx context.Context, charges []core.Charge, f func(i int, leases core.State, now int64) bool) error {
 	if err := core.ValidateLeases(charges); err != nil {
 		return err
 	}
@@ -40,14 +40,14 @@ func (s *Store) leases(ctx context.Context, policy string, charges []core.Charge
 		return err
 	}
 	for i := range charges {
-		s.leasesOf(policy, &charges[i], func(leases core.State, now int64) bool { return f(i, leases, now) })
+		s.leasesOf(&charges[i], func(leases core.State, now int64) bool { return f(i, leases, now) })
 	}
 	return nil
 }
 
-func (s *Store) leasesOf(policy string, c *core.Charge, f func(leases core.State, now int64) bool) {
+func (s *Store) leasesOf(c *core.Charge, f func(leases core.State, now int64) bool) {
 	var k target
-	s.place(&k, policy, c)
+	s.place(&k, c)
 	now := s.now()
 	shard := &s.shards[k.shard]
 	shard.mu.Lock()
@@ -57,7 +57,7 @@ func (s *Store) leasesOf(policy string, c *core.Charge, f func(leases core.State
 	}
 	shard.last = now
 	// A lease may be held in an overflow quota, and if the key has an entry, in both.
-	own, shared := shard.keys.find(k.hash, policy, c), s.findOverflow(shard, policy, c)
+	own, shared := shard.keys.find(k.hash, c), s.findOverflow(shard, c)
 	if own != nil {
 		f(own.state(), now)
 		own.prolong()

@@ -140,46 +140,69 @@ func New(options *Options) *Store {
 	return s
 }
 
-// Take implements [core.Store]. Its errors are those of [core.ValidateCharges]
+// Take implements [core.Store]. Its errors are those of [core.ValidateAsks]
 // and that of a context that was done before the call. After either, nothing was
 // taken. Take waits only for the locks of its keys' shards, each held for one
-// decision.
-func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) (d core.Decision, err error) {
-	if err := core.ValidateCharges(charges); err != nil {
-		return d, err
+// call.
+func (s *Store) Take(ctx context.Context, asks []core.Ask) error {
+	if err := core.ValidateAsks(asks); err != nil {
+		return err
 	}
 	if err := ctx.Err(); err != nil {
-		return d, err
+		return err
+	}
+	n := 0
+	for i := range asks {
+		n += len(asks[i].Charges)
 	}
 	var few [4]target // most policies have few rules; these need no allocation
 	keys := few[:]
-	if len(charges) > len(few) {
-		keys = make([]target, len(charges))
+	if n > len(few) {
+		keys = make([]target, n)
 	}
-	keys = keys[:len(charges)]
-	for i := range charges {
-		s.place(&keys[i], policy, &charges[i])
+	keys = keys[:n]
+	n = 0
+	for i := range asks {
+		for j := range asks[i].Charges {
+			s.place(&keys[n], &asks[i].Charges[j])
+			n++
+		}
 	}
 	order := inOrder(keys)
-	now := s.lock(policy, charges, keys, &order)
+	now := s.lock(keys, &order)
 	defer s.unlock(keys, &order) // deferred, since a recovered panic must not leave a shard locked
-	var fewStates [len(few)]core.State
-	states := fewStates[:0]
+	n = 0
+	for i := range asks {
+		mine := keys[n:][:len(asks[i].Charges)]
+		if i > 0 {
+			s.find(mine) // an earlier ask may have added or dropped them
+		}
+		s.take(&asks[i], mine, now)
+		n += len(mine)
+	}
+	return nil
+}
+
+// take decides an ask on keys whose entries were found, under their locks.
+func (s *Store) take(ask *core.Ask, keys []target, now int64) {
+	var few [4]core.State
+	states := few[:0]
 	overflows := false
 	for i := range keys {
 		k := &keys[i]
 		if e := k.entry; e != nil && e.sharedUntil <= now {
 			states = append(states, e.state())
 		} else {
-			k.quotas = s.locate(keys, i, policy, &charges[i], now)
+			k.quotas = s.locate(keys, i, now)
 			overflows = overflows || k.quotas != core.OwnQuota
-			states = append(states, k.state(&charges[i].Quota))
+			states = append(states, k.state())
 		}
 	}
 	if overflows {
-		return s.takeOverflow(now, policy, charges, keys, states), nil
+		s.takeOverflow(ask, keys, states, now)
+		return
 	}
-	d.Decide(now, charges, states)
+	ask.Decision.Decide(now, ask.Charges, states)
 	stored := true
 	for i := range keys {
 		e := keys[i].entry
@@ -187,14 +210,13 @@ func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) 
 		stored = stored && e.stored
 	}
 	if !stored {
-		s.insertNew(now, policy, charges, keys)
+		s.insertNew(now, keys)
 	}
-	return d, nil
 }
 
 // insertNew stores the new entries that are partly used. All entries must be
 // prolonged before: an insertion drops entries that have expired.
-func (s *Store) insertNew(now int64, policy string, charges []core.Charge, keys []target) {
+func (s *Store) insertNew(now int64, keys []target) {
 	for i := range keys {
 		k := &keys[i]
 		switch {
@@ -202,11 +224,11 @@ func (s *Store) insertNew(now int64, policy string, charges []core.Charge, keys 
 		case k.entry.expires <= now:
 			spare[k.entry.algorithm].Put(k.entry)
 		case k.entry.kind == overflow:
-			shared := overflowOf(&charges[i])
-			k.entry.name(s.hashOverflow(policy, &shared), policy, &shared)
+			shared := overflowOf(k.charge)
+			k.entry.name(s.hashOverflow(&shared), &shared)
 			s.shards[k.shard].overflow.insert(k.entry, now)
 		default:
-			k.entry.name(k.hash, policy, &charges[i])
+			k.entry.name(k.hash, k.charge)
 			shard := &s.shards[k.shard]
 			shard.keys.insert(k.entry, now)
 			shard.overflow.sweep(now)
@@ -216,6 +238,7 @@ func (s *Store) insertNew(now int64, policy string, charges []core.Charge, keys 
 
 // A target is what a charge takes from.
 type target struct {
+	charge *core.Charge
 	hash   uint32 // see place
 	shard  int
 	entry  *entry        // of the key, or an overflow quota, or nil if there is no room for either
@@ -223,16 +246,16 @@ type target struct {
 }
 
 // An id identifies a key.
-type id struct{ policy, rule, key string }
+type id struct{ policy, rule, variant, key string }
 
-// place sets what a charge takes from: the low bits of a hash choose the shard,
-// the others the bucket.
+// place makes k the target of a charge, but for its entry: the low bits of a hash choose
+// the shard, the others the bucket.
 //
 // Rules that all requests share have an empty key, and shards of their own. Those
 // are locked last, and so for the shortest time.
-func (s *Store) place(k *target, policy string, c *core.Charge) {
-	hash := maphash.Comparable(s.seed, id{policy, c.Rule, c.Key})
-	k.hash, k.shard = uint32(hash>>shardBits), int(hash%keyShards)
+func (s *Store) place(k *target, c *core.Charge) {
+	hash := maphash.Comparable(s.seed, id{c.Policy, c.Rule, c.Variant, c.Key})
+	k.charge, k.hash, k.shard = c, uint32(hash>>shardBits), int(hash%keyShards)
 	if c.Key == "" {
 		k.shard = keyShards + int(hash%sharedShards)
 	}
@@ -255,7 +278,7 @@ func inOrder(keys []target) (order [core.MaxCharges]uint8) {
 //
 // Entries are found before the next shard is locked. With many keys, a search
 // waits for memory, and requests that share a rule must not wait for that.
-func (s *Store) lock(policy string, charges []core.Charge, keys []target, order *[core.MaxCharges]uint8) (now int64) {
+func (s *Store) lock(keys []target, order *[core.MaxCharges]uint8) (now int64) {
 	now = s.now() // before the locks, to hold them for less: see shard.last
 	last := -1
 	for _, i := range order[:len(keys)] {
@@ -268,12 +291,20 @@ func (s *Store) lock(policy string, charges []core.Charge, keys []target, order 
 				now = max(now, shard.last)
 			}
 		}
-		k.entry = shard.keys.find(k.hash, policy, &charges[i])
+		k.entry = shard.keys.find(k.hash, k.charge)
 	}
 	for i := range keys {
 		s.shards[keys[i].shard].last = now
 	}
 	return now
+}
+
+// find finds the entries of keys, under the locks of their shards.
+func (s *Store) find(keys []target) {
+	for i := range keys {
+		k := &keys[i]
+		k.entry = s.shards[k.shard].keys.find(k.hash, k.charge)
+	}
 }
 
 func (s *Store) unlock(keys []target, order *[core.MaxCharges]uint8) {

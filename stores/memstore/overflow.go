@@ -44,15 +44,16 @@ const (
 
 // locate finds what the i-th charge takes from, if its key has no entry or an
 // overflow quota counts for it. It returns by which quotas the charge is decided.
-func (s *Store) locate(keys []target, i int, policy string, c *core.Charge, now int64) core.Overflow {
+func (s *Store) locate(keys []target, i int, now int64) core.Overflow {
 	k := &keys[i]
+	c := k.charge
 	if k.entry != nil {
 		return core.BothQuotas
 	}
 	shard := &s.shards[k.shard]
 	var shared *entry
 	if shard.sharedUntil > now {
-		if shared = s.findOverflow(shard, policy, c); shared != nil && shared.sharedUntil <= now {
+		if shared = s.findOverflow(shard, c); shared != nil && shared.sharedUntil <= now {
 			shared = nil
 		}
 	}
@@ -73,7 +74,7 @@ func (s *Store) locate(keys []target, i int, policy string, c *core.Charge, now 
 	case c.Key == "" || c.Quota.Bars(): // all requests share it already; see noStrikes
 		return core.SharedQuota
 	}
-	k.entry = s.findOverflow(shard, policy, c) // it may exist although it is not shared now
+	k.entry = s.findOverflow(shard, c) // it may exist although it is not shared now
 	if k.entry == nil && hasRoom(&shard.overflow, overflowRoom, overflow, keys, i, now) {
 		k.entry = newEntry(c.Quota.Algorithm)
 		k.entry.kind = overflow
@@ -111,39 +112,40 @@ func pin(keys []target, pinned bool) {
 }
 
 // findOverflow returns the overflow quota of a charge, or nil.
-func (s *Store) findOverflow(shard *shard, policy string, c *core.Charge) *entry {
+func (s *Store) findOverflow(shard *shard, c *core.Charge) *entry {
 	shared := overflowOf(c)
-	return shard.overflow.find(s.hashOverflow(policy, &shared), policy, &shared)
+	return shard.overflow.find(s.hashOverflow(&shared), &shared)
 }
 
 // overflowOf returns a charge that names the overflow quota of c in its shard.
 func overflowOf(c *core.Charge) core.Charge {
-	return core.Charge{Rule: c.Rule, Quota: c.Quota.OverflowQuota()}
+	return core.Charge{Policy: c.Policy, Rule: c.Rule, Variant: c.Variant, Quota: c.Quota.OverflowQuota()}
 }
 
-func (s *Store) hashOverflow(policy string, shared *core.Charge) uint32 {
+func (s *Store) hashOverflow(shared *core.Charge) uint32 {
 	return uint32(maphash.Comparable(s.seed, struct {
-		policy, rule string
-		quota        core.Quota
-	}{policy, shared.Rule, shared.Quota}))
+		rule  rule
+		quota core.Quota
+	}{ruleOf(shared), shared.Quota}))
 }
 
-// takeOverflow makes a decision that overflow quotas take part in, and stores new
+// takeOverflow decides an ask that overflow quotas take part in, and stores new
 // entries.
-func (s *Store) takeOverflow(now int64, policy string, charges []core.Charge, keys []target, states []core.State) core.Decision {
+func (s *Store) takeOverflow(ask *core.Ask, keys []target, states []core.State, now int64) {
 	var all []*both
 	for i := range keys {
 		k := &keys[i]
 		if k.entry == nil || k.entry.kind != ofKey || k.entry.sharedUntil <= now {
 			continue
 		}
-		if shared := s.findOverflow(&s.shards[k.shard], policy, &charges[i]); shared != nil {
+		if shared := s.findOverflow(&s.shards[k.shard], k.charge); shared != nil {
 			b := &both{own: k.entry.state(), shared: shared}
 			states[i] = b
 			all = append(all, b)
 		}
 	}
-	d := core.Decide(now, charges, states)
+	d := &ask.Decision
+	d.Decide(now, ask.Charges, states)
 	for i := range keys {
 		d.SetOverflow(i, keys[i].quotas)
 	}
@@ -152,7 +154,7 @@ func (s *Store) takeOverflow(now int64, policy string, charges []core.Charge, ke
 	}
 	for i := range keys {
 		k := &keys[i]
-		takes := d.Took(i) && charges[i].Cost > 0
+		takes := d.Allowed && k.charge.Cost > 0
 		switch {
 		case k.entry == nil:
 			continue
@@ -170,12 +172,12 @@ func (s *Store) takeOverflow(now int64, policy string, charges []core.Charge, ke
 			k.entry.sharedUntil = k.entry.expires
 		}
 	}
-	s.insertNew(now, policy, charges, keys)
-	return d
+	s.insertNew(now, keys)
 }
 
 // state returns the state that decides the charge.
-func (k *target) state(q *core.Quota) core.State {
+func (k *target) state() core.State {
+	q := &k.charge.Quota
 	switch {
 	case k.entry != nil:
 		return k.entry.state()

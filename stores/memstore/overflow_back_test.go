@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // TestReturnsBeyondTheCap returns units of keys in overflow. The overflow quota gets nothing
@@ -16,7 +17,7 @@ func TestReturnsBeyondTheCap(t *testing.T) {
 	s, set := tiny(2)
 	keys := sameShard(s, "ip", core.Quota{Limit: 2, Window: 10 * sec}, 5)
 	giveBack := func(c core.Charge, at int64) int64 {
-		given, err := s.Return(t.Context(), "policy", []core.Return{{Charge: c, At: at}})
+		given, err := storetest.Return(t.Context(), s, "policy", []core.Return{{Charge: c, At: at}})
 		require.NoError(t, err)
 		return given[0]
 	}
@@ -29,8 +30,8 @@ func TestReturnsBeyondTheCap(t *testing.T) {
 	assert.Zero(t, giveBack(keys[2], 100*sec))
 	is(t, take(t, s, keys[4]), core.ModeOverflow, false, out(0, 10*sec, 0, 10*sec))
 
-	require.NoError(t, s.Reset(t.Context(), "policy", "ip", keys[0].Key))
-	require.NoError(t, s.Reset(t.Context(), "policy", "ip", keys[2].Key), "which leaves the overflow quota as it is")
+	require.NoError(t, storetest.Reset(t.Context(), s, "policy", "ip", keys[0].Key))
+	require.NoError(t, storetest.Reset(t.Context(), s, "policy", "ip", keys[2].Key), "which leaves the overflow quota as it is")
 	set(105 * sec)
 	is(t, take(t, s, keys[2]), core.ModeOverflow, false, out(0, 5*sec, 0, 5*sec)) // there is room, but the overflow quota counts
 	set(110*sec - 1)
@@ -53,11 +54,11 @@ func TestLeasesBeyondTheCap(t *testing.T) {
 		require.Equal(t, []any{mode, allowed}, []any{d.Mode, d.Allowed})
 	}
 	renew := func(c core.Charge) bool {
-		held, err := s.Renew(t.Context(), "policy", []core.Charge{c})
+		held, err := storetest.Renew(t.Context(), s, "policy", []core.Charge{c})
 		require.NoError(t, err)
 		return held[0]
 	}
-	release := func(c core.Charge) { require.NoError(t, s.Release(t.Context(), "policy", []core.Charge{c})) }
+	release := func(c core.Charge) { require.NoError(t, storetest.Release(t.Context(), s, "policy", []core.Charge{c})) }
 	set(100 * sec)
 	hold(keys[0], core.ModeExact, true)
 	hold(keys[1], core.ModeOverflow, true)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // tiny returns a store with room for so many keys in each shard, and a function that
@@ -23,9 +24,9 @@ func tiny(room int) (*Store, func(micros int64)) {
 // sameShard returns charges of one unit, of a rule, for n keys of shard 0.
 func sameShard(s *Store, rule string, q core.Quota, n int) (charges []core.Charge) {
 	for i := 0; len(charges) < n; i++ {
-		c := core.Charge{Rule: rule, Key: fmt.Sprint("key ", i), Quota: q, Cost: 1}
+		c := core.Charge{Policy: "policy", Rule: rule, Key: fmt.Sprint("key ", i), Quota: q, Cost: 1}
 		var k target
-		if s.place(&k, "policy", &c); k.shard == 0 {
+		if s.place(&k, &c); k.shard == 0 {
 			charges = append(charges, c)
 		}
 	}
@@ -265,16 +266,18 @@ func TestOverflowAllocates(t *testing.T) {
 	}
 	i := 0
 	charges := make([]core.Charge, 1)
+	asks := []core.Ask{{Charges: charges}}
 	assert.Zero(t, testing.AllocsPerRun(200, func() {
 		charges[0] = keys[i%len(keys)]
+		charges[0].Policy = "policy"
 		i++
-		_, _ = s.Take(context.Background(), "policy", charges)
+		_ = s.Take(context.Background(), asks)
 	}))
 }
 
-// TestAloneInOverflow has a charge that decides alone take from its key's entry and
-// from an overflow quota: from both or from none.
-func TestAloneInOverflow(t *testing.T) {
+// TestAskInOverflow has an ask beside another one take from its key's entry and from an
+// overflow quota: from both or from none.
+func TestAskInOverflow(t *testing.T) {
 	s, set := tiny(1)
 	q := core.Quota{Limit: 3, Window: 10 * sec}
 	keys := sameShard(s, "ip", q, 3)
@@ -284,21 +287,45 @@ func TestAloneInOverflow(t *testing.T) {
 	take(t, s, keys[1]) // shares an overflow quota
 	take(t, s, keys[2])
 	set(110 * sec) // there is room
-	c := keys[1]
-	c.Alone = true
-	d := take(t, s, c)
+	never := core.Charge{Rule: "never", Quota: q, Cost: 4}
+	beside := func() core.Decision {
+		asks := []core.Ask{{Charges: storetest.Of("policy", never)}, {Charges: storetest.Of("policy", keys[1])}}
+		require.NoError(t, s.Take(t.Context(), asks))
+		require.False(t, asks[0].Decision.Allowed)
+		return asks[1].Decision
+	}
+	d := beside()
 	require.Equal(t, core.BothQuotas, d.Overflow(0))
 	is(t, d, core.ModeOverflow, true, out(0, 0, 5*sec, 10*sec))
 	for range 3 {
-		d = take(t, s, c)
-		require.True(t, d.Allowed && !d.Took(0))
+		d = beside()
+		require.False(t, d.Allowed)
 		require.Equal(t, out(0, 5*sec, 0, 10*sec), d.Outcomes()[0])
 	}
 	set(115 * sec) // the overflow quota has lost its first two units
 	for remain := int64(1); remain >= 0; remain-- {
-		d = take(t, s, c)
-		require.True(t, d.Took(0))
+		d = beside()
+		require.True(t, d.Allowed)
 		require.Equal(t, remain, d.Outcomes()[0].Remaining)
+	}
+}
+
+// TestAsksOnNewKey has two asks on a key that the store has no entry for: the second sees
+// what the first took, also where both share an overflow quota.
+func TestAsksOnNewKey(t *testing.T) {
+	s, set := tiny(1)
+	keys := sameShard(s, "ip", core.Quota{Limit: 3, Window: 10 * sec}, 3)
+	set(100 * sec)
+	for i, c := range storetest.Of("policy", keys...) {
+		asks := []core.Ask{{Charges: []core.Charge{c}}, {Charges: []core.Charge{c}}}
+		require.NoError(t, s.Take(t.Context(), asks))
+		for j := range asks {
+			want := int64(2 - j)
+			if i == 2 {
+				want = max(0, want-2) // the overflow quota, of which the second key took two
+			}
+			require.Equal(t, want, asks[j].Decision.Outcomes()[0].Remaining, "key %d, ask %d", i, j)
+		}
 	}
 }
 

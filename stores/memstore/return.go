@@ -10,64 +10,107 @@ import (
 // [core.ValidateReturns] and that of a context that was done before the call.
 // After either, nothing was returned. A key that shares an overflow quota gets
 // nothing back: the units of the keys there cannot be told apart.
-func (s *Store) Return(ctx context.Context, policy string, returns []core.Return) ([]int64, error) {
+func (s *Store) Return(ctx context.Context, returns []core.Return) ([]core.Returned, error) {
 	if err := core.ValidateReturns(returns); err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	keys, charges := make([]target, len(returns)), make([]core.Charge, len(returns))
+	keys := make([]target, len(returns))
 	for i := range returns {
-		charges[i] = returns[i].Charge
-		s.place(&keys[i], policy, &charges[i])
+		s.place(&keys[i], &returns[i].Charge)
 	}
 	order := inOrder(keys)
-	now := s.lock(policy, charges, keys, &order)
+	now := s.lock(keys, &order)
 	defer s.unlock(keys, &order)
-	given := make([]int64, len(returns))
+	results := make([]core.Returned, len(returns))
 	for i := range returns {
-		e := keys[i].entry
-		if e == nil {
-			continue
-		}
-		given[i] = e.state().Return(&returns[i], now)
-		e.prolong()
-		if e.sharedUntil > now && e.kind != copied {
-			if shared := s.findOverflow(&s.shards[keys[i].shard], policy, &returns[i].Charge); shared != nil {
-				shared.state().Return(&returns[i], now)
-				shared.prolong()
-			}
-		}
+		results[i].Units = s.giveBack(&keys[i], &returns[i], now)
 	}
-	return given, nil
+	for i := range returns {
+		results[i].Outcome = s.look(&keys[i], now)
+	}
+	return results, nil
 }
 
-// Reset implements [core.Store]. Its only error is that of a context that was
-// done before the call. Reset does not change a key that shares an overflow quota,
-// or recently did: the units there may be those of other keys.
-func (s *Store) Reset(ctx context.Context, policy, rule, key string) error {
+// giveBack gives units back to the entry of a key.
+func (s *Store) giveBack(k *target, r *core.Return, now int64) (units int64) {
+	if k.entry == nil {
+		return 0
+	}
+	units = k.entry.state().Return(r, now)
+	if shared := s.sharedOf(k, now); shared != nil {
+		shared.state().Return(r, now)
+		shared.prolong()
+	}
+	k.entry.prolong()
+	return units
+}
+
+// look returns the outcome of a charge of cost 0 on a key.
+func (s *Store) look(k *target, now int64) core.Outcome {
+	shared := s.sharedOf(k, now)
+	var state core.State
+	switch {
+	case k.entry != nil && shared != nil:
+		state = &both{own: k.entry.state(), shared: shared}
+	case k.entry != nil:
+		state = k.entry.state()
+	case shared != nil:
+		state = shared.state()
+	default:
+		state = core.NewState(k.charge.Quota.Algorithm)
+	}
+	return core.Look(now, *k.charge, state)
+}
+
+// sharedOf returns the overflow quota that counts for a key, or nil.
+func (s *Store) sharedOf(k *target, now int64) *entry {
+	if e := k.entry; e != nil && (e.sharedUntil <= now || e.kind == copied) {
+		return nil
+	}
+	shared := s.findOverflow(&s.shards[k.shard], k.charge)
+	if shared != nil && k.entry == nil && shared.sharedUntil <= now {
+		return nil
+	}
+	return shared
+}
+
+// Reset implements [core.Store]. Its errors are those of [core.ValidateNames] and that
+// of a context that was done before the call. Reset does not change a key that shares an
+// overflow quota, or recently did: the units there may be those of other keys.
+func (s *Store) Reset(ctx context.Context, charges []core.Charge) error {
+	if err := core.ValidateNames(charges); err != nil {
+		return err
+	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	for i := range charges {
+		s.reset(&charges[i])
+	}
+	return nil
+}
+
+func (s *Store) reset(c *core.Charge) {
 	var k target
-	s.place(&k, policy, &core.Charge{Rule: rule, Key: key})
+	s.place(&k, c)
 	shard := &s.shards[k.shard]
 	now := s.now()
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
-	shard.keys.remove(k.hash, policy, rule, key, max(now, shard.last))
-	return nil
+	shard.keys.remove(k.hash, c, max(now, shard.last))
 }
 
 // remove drops the entries of a key of a rule, one for each algorithm that it had.
-func (t *table) remove(hash uint32, policy, name, key string, now int64) {
+func (t *table) remove(hash uint32, c *core.Charge, now int64) {
 	if t.len == 0 {
 		return
 	}
 	for at := t.bucket(hash); *at != nil; {
 		e := *at
-		if e.hash != hash || e.key != key || e.sharedUntil > now || e.rule.Value() != (rule{policy, name}) {
+		if e.hash != hash || e.key != c.Key || e.sharedUntil > now || e.rule.Value() != ruleOf(c) {
 			at = &e.next
 			continue
 		}

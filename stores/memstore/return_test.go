@@ -7,11 +7,12 @@ import (
 	"testing"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 func giveBack(t *testing.T, s *Store, r core.Return) int64 {
 	t.Helper()
-	given, err := s.Return(context.Background(), "policy", []core.Return{r})
+	given, err := storetest.Return(context.Background(), s, "policy", []core.Return{r})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +45,7 @@ func TestRemembersReturns(t *testing.T) {
 		for i := range 10_000 {
 			take(t, s, core.Charge{Rule: "yet another", Key: fmt.Sprint(i), Quota: core.Quota{Limit: 1, Window: 1_000}, Cost: 1})
 		}
-		if s.find("policy", &c) != nil {
+		if s.entryOf("policy", c) != nil {
 			t.Errorf("%v: remembered for ever", a)
 		}
 	}
@@ -56,10 +57,10 @@ func TestReturnWithDoneContext(t *testing.T) {
 	take(t, s, c)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := s.Return(ctx, "policy", []core.Return{{Charge: c, At: 1_000_000}}); !errors.Is(err, context.Canceled) {
+	if _, err := storetest.Return(ctx, s, "policy", []core.Return{{Charge: c, At: 1_000_000}}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	if err := s.Reset(ctx, "policy", "r", "k"); !errors.Is(err, context.Canceled) {
+	if err := storetest.Reset(ctx, s, "policy", "r", "k"); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	if take(t, s, c).Allowed {

@@ -75,7 +75,7 @@ func TestRoomWithinADecision(t *testing.T) {
 	assert.Equal(t, []any{core.ModeOverflow, true}, []any{d.Mode, d.Allowed})
 	shared := 0
 	for _, c := range charges {
-		if s.findOverflow(&s.shards[0], "policy", &c) != nil {
+		if s.findOverflow(&s.shards[0], &c) != nil {
 			shared++
 		}
 		assert.False(t, take(t, s, c).Allowed)

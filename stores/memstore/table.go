@@ -22,12 +22,12 @@ type table struct {
 const sweepSteps = 4
 
 // find returns the entry of a charge, or nil.
-func (t *table) find(hash uint32, policy string, c *core.Charge) *entry {
+func (t *table) find(hash uint32, c *core.Charge) *entry {
 	if t.len == 0 {
 		return nil
 	}
 	for e := *t.bucket(hash); e != nil; e = e.next {
-		if e.is(hash, policy, c) {
+		if e.is(hash, c) {
 			return e
 		}
 	}

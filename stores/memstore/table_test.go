@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // TestDropsExpired lets many keys come and go. Memory must follow the keys that are partly used.
@@ -130,7 +131,7 @@ func TestStoresNothing(t *testing.T) {
 		take(t, s, core.Charge{Rule: "ip", Key: key, Quota: one})
 		take(t, s, core.Charge{Rule: "ip", Key: key, Quota: one, Cost: 2})
 		take(t, s, core.Charge{Rule: "ip", Key: key, Quota: one, Cost: 1}, core.Charge{Rule: "global", Quota: one, Cost: 1})
-		_, _ = s.Take(context.Background(), "policy", []core.Charge{{Rule: "ip", Key: key, Quota: one, Cost: -1}})
+		_, _ = storetest.Take(context.Background(), s, "policy", []core.Charge{{Rule: "ip", Key: key, Quota: one, Cost: -1}})
 	}
 	if n := s.entries(); n != 1 {
 		t.Errorf("%d entries, want 1", n)
@@ -148,9 +149,9 @@ func TestTable(t *testing.T) {
 		now += int64(1 + i/20_000*30) // at last, most entries are dead
 		e := allocate(core.SlidingLog, nil)
 		e.expires = now + 1 + random.Int64N(6_000)
-		c := core.Charge{Rule: "rule", Key: fmt.Sprint(i)}
+		c := core.Charge{Policy: "policy", Rule: "rule", Key: fmt.Sprint(i)}
 		hash := random.Uint32N(40_000)
-		e.name(hash, "policy", &c)
+		e.name(hash, &c)
 		keys.insert(e, now)
 		known[c.Key] = e
 		if i%997 == 0 {
@@ -163,33 +164,29 @@ func TestTable(t *testing.T) {
 // algorithm.
 func TestSameHash(t *testing.T) {
 	var keys table
-	charge := func(rule, key string, a core.Algorithm) *core.Charge {
-		return &core.Charge{Rule: rule, Key: key, Quota: core.Quota{Algorithm: a}}
-	}
-	names := []struct {
-		policy string
-		charge *core.Charge
-	}{
-		{"policy", charge("rule", "key", 0)},
-		{"policy", charge("rule", "", 0)},
-		{"policy", charge("", "key", 0)},
-		{"", charge("rule", "key", 0)},
-		{"policy", charge("rule", "key", 1)},
-		{"polic", charge("yrule", "key", 0)},
-		{"policy", charge("rul", "ekey", 0)},
+	names := []core.Charge{
+		{Policy: "policy", Rule: "rule", Key: "key"},
+		{Policy: "policy", Rule: "rule"},
+		{Policy: "policy", Key: "key"},
+		{Rule: "rule", Key: "key"},
+		{Policy: "policy", Rule: "rule", Key: "key", Quota: core.Quota{Algorithm: core.FixedWindow}},
+		{Policy: "policy", Rule: "rule", Variant: "v", Key: "key"},
+		{Policy: "policy", Rule: "rulev", Key: "key"},
+		{Policy: "polic", Rule: "yrule", Key: "key"},
+		{Policy: "policy", Rule: "rul", Key: "ekey"},
 	}
 	for i, n := range names {
-		if e := keys.find(7, n.policy, n.charge); e != nil {
-			t.Errorf("%q %+v is taken for %q %q", n.policy, n.charge, e.rule.Value(), e.key)
+		if e := keys.find(7, &n); e != nil {
+			t.Errorf("%+v is taken for %q %q", n, e.rule.Value(), e.key)
 		}
-		e := allocate(n.charge.Quota.Algorithm, nil)
+		e := allocate(n.Quota.Algorithm, nil)
 		e.expires = int64(i + 1)
-		e.name(7, n.policy, n.charge)
+		e.name(7, &n)
 		keys.insert(e, 0)
 	}
 	for i, n := range names {
-		if e := keys.find(7, n.policy, n.charge); e == nil || e.expires != int64(i+1) {
-			t.Errorf("%q %+v: found %+v", n.policy, n.charge, e)
+		if e := keys.find(7, &n); e == nil || e.expires != int64(i+1) {
+			t.Errorf("%+v: found %+v", n, e)
 		}
 	}
 }
@@ -211,7 +208,7 @@ func TestSweepIsBounded(t *testing.T) {
 		e := allocate(core.SlidingLog, nil)
 		e.expires = now + 1
 		random := rand.New(rand.NewPCG(1, uint64(i)))
-		e.name(random.Uint32(), "policy", &core.Charge{Rule: "rule", Key: fmt.Sprint(i)})
+		e.name(random.Uint32(), &core.Charge{Policy: "policy", Rule: "rule", Key: fmt.Sprint(i)})
 		table.insert(e, now)
 	}
 	for i := range keys {
@@ -233,7 +230,7 @@ func checkTable(t *testing.T, keys *table, known map[string]*entry, now int64) {
 	t.Helper()
 	found := 0
 	for key, e := range known {
-		got := keys.find(e.hash, "policy", &core.Charge{Rule: "rule", Key: key})
+		got := keys.find(e.hash, &core.Charge{Policy: "policy", Rule: "rule", Key: key})
 		switch {
 		case got == e:
 			found++

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // TestAnyWindow lets many goroutines take as much as they can, by the clock of the machine,
@@ -30,7 +31,7 @@ func TestAnyWindow(t *testing.T) {
 		}
 		all.Go(func() {
 			for time.Now().Before(deadline) {
-				d, err := s.Take(context.Background(), "policy", charges)
+				d, err := storetest.Take(context.Background(), s, "policy", charges)
 				if err != nil {
 					t.Error(err)
 					return

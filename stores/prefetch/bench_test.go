@@ -15,9 +15,9 @@ func BenchmarkPermits(b *testing.B) {
 	quota := core.Quota{Algorithm: core.SlidingCells, Limit: core.MaxLimit, Window: 100_000_000, Cells: 10}
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
-		charges := []core.Charge{{Rule: "all", Quota: quota, Cost: 1}}
+		asks := []core.Ask{{Charges: []core.Charge{{Policy: "p", Rule: "all", Quota: quota, Cost: 1}}}}
 		for pb.Next() {
-			_, _ = store.Take(ctx, "p", charges)
+			_ = store.Take(ctx, asks)
 		}
 	})
 }

@@ -21,7 +21,8 @@ func Example() {
 
 	// 50,000 requests a second, of all instances together.
 	all := core.Quota{Limit: 50_000, Window: time.Second.Microseconds()}
-	decision, err := store.Take(context.Background(), "api", []core.Charge{{Rule: "all", Quota: all, Cost: 1}})
+	charges := []core.Charge{{Policy: "api", Rule: "all", Quota: all, Cost: 1}}
+	decision, err := core.Take(context.Background(), store, charges)
 	if err != nil || !decision.Allowed {
 		return
 	}

@@ -15,7 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/stores/memstore"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // The quotas that have permits. In each, limits and windows are such that requests
@@ -47,12 +49,15 @@ type slow struct {
 }
 
 // note notes the windows of a fixed window.
-func (s *slow) note(charges []core.Charge, d *core.Decision) {
+func (s *slow) note(asks []core.Ask) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i, o := range d.Outcomes() {
-		if end := d.At + o.ResetAfter; charges[i].Rule == "all" && d.Allowed && !slices.Contains(s.ends, end) {
-			s.ends = append(s.ends, end)
+	for j := range asks {
+		d := &asks[j].Decision
+		for i, o := range d.Outcomes() {
+			if end := d.At + o.ResetAfter; asks[j].Charges[i].Rule == "all" && d.Allowed && !slices.Contains(s.ends, end) {
+				s.ends = append(s.ends, end)
+			}
 		}
 	}
 }
@@ -72,31 +77,30 @@ func (s *slow) sleep(ctx context.Context, chunk bool) {
 	}
 }
 
-func (s *slow) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+func (s *slow) Take(ctx context.Context, asks []core.Ask) error {
 	if ctx.Value(request{}) != nil {
 		s.mu.Lock()
 		s.calls++
 		s.mu.Unlock()
-		d, err := s.Store.Take(ctx, policy, charges)
-		s.note(charges, &d)
-		return d, err
+		err := s.Store.Take(ctx, asks)
+		s.note(asks)
+		return err
 	}
-	charges = slices.Clone(charges)
 	s.sleep(ctx, true)
 	defer s.sleep(ctx, false)
 	if s.fails != nil {
 		if err := s.fails(); err != nil {
-			return core.Decision{}, err
+			return err
 		}
 	}
-	d, err := s.Store.Take(ctx, policy, charges)
-	s.note(charges, &d)
-	return d, err
+	err := s.Store.Take(ctx, asks)
+	s.note(asks)
+	return err
 }
 
-func (s *slow) Return(ctx context.Context, policy string, returns []core.Return) ([]int64, error) {
+func (s *slow) Return(ctx context.Context, returns []core.Return) ([]core.Returned, error) {
 	s.sleep(ctx, false)
-	return s.Store.Return(ctx, policy, returns)
+	return s.Store.Return(ctx, returns)
 }
 
 // A unit of a history: what was admitted, less what was returned.
@@ -155,7 +159,7 @@ func (f *fleet) client(store *Store, random *rand.Rand, lasts time.Duration) {
 			charges[0], charges[1], i = charges[1], charges[0], 1
 		}
 		calls := f.inner.count()
-		d, err := store.Take(ctx, "p", charges)
+		d, err := storetest.Take(ctx, store, "p", charges)
 		if err != nil {
 			f.t.Error(err)
 			return
@@ -181,7 +185,7 @@ func (f *fleet) client(store *Store, random *rand.Rand, lasts time.Duration) {
 			j := random.IntN(len(mine))
 			r := returns[j]
 			r.Cost = 1 + random.Int64N(r.Cost)
-			given, err := store.Return(ctx, "p", []core.Return{r})
+			given, err := storetest.Return(ctx, store, "p", []core.Return{r})
 			if err != nil {
 				f.t.Error(err)
 			}
@@ -261,6 +265,9 @@ func (f *fleet) within(q core.Quota) bool {
 // out. When all instances are closed, the store counts that and nothing else.
 func TestNeverAboveTheLimit(t *testing.T) {
 	seeds := uint64(9)
+	if race.Enabled {
+		seeds = 3
+	}
 	for _, q := range quotas {
 		t.Run(q.Algorithm.String(), func(t *testing.T) {
 			admissions, local, calls, chunks := 0, 0, 0, 0
@@ -282,7 +289,7 @@ func TestNeverAboveTheLimit(t *testing.T) {
 					require.True(t, ok, "seed %d", seed)
 					c := f.charge(0)
 					c.Quota = charged
-					d, err := f.own.Take(t.Context(), "p", []core.Charge{c})
+					d, err := storetest.Take(t.Context(), f.own, "p", []core.Charge{c})
 					require.NoError(t, err)
 					want := state.Advance(&charged, d.At)
 					if q.Refills() {

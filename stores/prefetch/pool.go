@@ -21,7 +21,6 @@ const (
 type pool struct {
 	store  *Store
 	rule   *rule
-	policy string
 	plan   *plan
 	charge core.Charge // of a chunk, without its cost
 
@@ -86,9 +85,9 @@ func (h *permits) outcome() core.Outcome {
 	return o
 }
 
-func newPool(s *Store, r *rule, plan *plan, policy string, c *core.Charge) *pool {
-	return &pool{store: s, rule: r, policy: policy, plan: plan, size: 1, ends: math.MaxInt64, arrived: make(chan struct{}), began: s.now(),
-		charge: core.Charge{Rule: c.Rule, Key: strings.Clone(c.Key), Quota: plan.charged, OnError: c.OnError}}
+func newPool(s *Store, r *rule, plan *plan, c *core.Charge) *pool {
+	return &pool{store: s, rule: r, plan: plan, size: 1, ends: math.MaxInt64, arrived: make(chan struct{}), began: s.now(),
+		charge: core.Charge{Policy: c.Policy, Rule: c.Rule, Key: strings.Clone(c.Key), Quota: plan.charged, OnError: c.OnError}}
 }
 
 // period is the time that a chunk should last.
@@ -129,7 +128,7 @@ func (p *pool) take(ctx context.Context, cost int64, alone bool) (got permits, d
 			d = &refused
 		}
 		if hot && now >= p.refusal.until && p.short(want) {
-			p.start(max(cost, p.size), want)
+			p.start(max(cost, p.size))
 		}
 		arrived, wait := p.arrived, hot && !dry && p.inFlight > 0
 		p.mu.Unlock()
@@ -245,22 +244,23 @@ func (p *pool) putBack(c *chunk, units, now int64) (back []core.Return) {
 	return nil
 }
 
-// restore makes returned units permits again, and reports whether it did. Otherwise
-// it prepares r for the store.
-func (p *pool) restore(r *core.Return) bool {
+// restore makes returned units permits again, and returns the outcome of the key after
+// that. It returns false if it cannot, and prepares r for the store.
+func (p *pool) restore(r *core.Return) (core.Outcome, bool) {
 	now := p.store.now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.refusal.until = 0 // there may be room again
 	c := p.find(r.At, r.Cost)
 	if c == nil {
-		return false
+		return core.Outcome{}, false
 	}
-	back := p.putBack(c, r.Cost, now)
-	if back != nil {
+	if back := p.putBack(c, r.Cost, now); back != nil {
 		*r = back[0]
+		return core.Outcome{}, false
 	}
-	return back == nil
+	h := permits{c, p.permits}
+	return h.outcome(), true
 }
 
 // find returns the chunk that was taken at a time and has given as many units.
@@ -288,6 +288,11 @@ func (p *pool) free() (n int64) {
 	return n
 }
 
+// addFree adds the permits to what the store has left.
+func (p *pool) addFree(o *core.Outcome) {
+	o.Remaining = min(o.Remaining+p.free(), p.plan.charged.Capacity())
+}
+
 // takeAll takes all permits out of the pool, to be given back.
 func (p *pool) takeAll() []core.Return {
 	p.mu.Lock()
@@ -312,8 +317,8 @@ func (p *pool) takeEnded() (back []core.Return) {
 
 // giveBack returns permits to the store.
 func (p *pool) giveBack(ctx context.Context, back []core.Return) (failed error) {
-	for _, r := range back { // a call returns one charge of a rule
-		if _, err := p.store.store.Return(ctx, p.policy, []core.Return{r}); err != nil {
+	for part := range slices.Chunk(back, core.MaxCharges) {
+		if _, err := p.store.store.Return(ctx, part); err != nil {
 			failed = err
 		}
 	}

@@ -61,9 +61,9 @@ const defaultChunk = 1_000
 //   - [core.FixedWindow], [core.SlidingCells], [core.SlidingCounter]: nothing
 //     changes. Permits are handed out in the window, or cell, that counts them.
 //
-// Rules of other algorithms, and buckets with Missing tokens, are not prefetched.
-// Requests with a charge that decides alone, has a reserve, or is a [core.Ban] get no
-// permits: the store decides them, by these quotas. Permits that instances hold count for them.
+// Rules of other algorithms, buckets with Missing tokens, and charges with a Variant are
+// not prefetched. Asks with a charge that has a reserve or is a [core.Ban] get no permits:
+// the store decides them, by these quotas. Permits that instances hold count for them.
 //
 // A request may be refused early. While an instance holds permits, the others can
 // not use them. It holds about as many as it needs in half a Hold, and gives back
@@ -72,8 +72,9 @@ const defaultChunk = 1_000
 // with the mode [core.ModeRemembered] and the RetryAfter of the chunk. Before an
 // instance refuses any other request, it gives back its own permits of the rule.
 //
-// A request is decided as one: its permits are set aside, the store decides the
-// other rules in one call, and if that refuses, the permits are kept.
+// An ask is decided as one: its permits are set aside, the store decides the other
+// rules, and if that refuses, the permits are kept. What the permits do not decide of all
+// asks of a call goes to the store in one call.
 //
 // After a Reset, other instances still hand out the permits that they hold, for at
 // most a Hold. While the store fails, and while it decides on overflow quotas, each
@@ -154,15 +155,23 @@ func newStore(store core.Store, options *Options) *Store {
 	return s
 }
 
+// rule returns the rule of a charge, or nil if it is not prefetched.
+func (s *Store) rule(c *core.Charge) *rule {
+	if c.Variant != "" {
+		return nil
+	}
+	return s.rules[Rule{c.Policy, c.Rule}]
+}
+
 // pool returns the pool of a charge, or nil if it has none: if there are too many,
 // or if the key was charged with another quota lately.
-func (s *Store) pool(r *rule, plan *plan, policy string, c *core.Charge) *pool {
+func (s *Store) pool(r *rule, plan *plan, c *core.Charge) *pool {
 	if plan.hold == 0 {
 		return nil
 	}
 	p := r.find(c.Key)
 	if p == nil {
-		p = s.addPool(r, plan, policy, c)
+		p = s.addPool(r, plan, c)
 	}
 	if p == nil || p.plan.quota != c.Quota {
 		return nil
@@ -170,14 +179,14 @@ func (s *Store) pool(r *rule, plan *plan, policy string, c *core.Charge) *pool {
 	return p
 }
 
-func (s *Store) addPool(r *rule, plan *plan, policy string, c *core.Charge) *pool {
+func (s *Store) addPool(r *rule, plan *plan, c *core.Charge) *pool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := r.pools[c.Key]
 	if p != nil || s.pools.Load() >= maxPools || s.closed.Load() {
 		return p
 	}
-	p = newPool(s, r, plan, policy, c)
+	p = newPool(s, r, plan, c)
 	r.pools[p.charge.Key] = p
 	s.pools.Add(1)
 	s.after(p.period(), p.check)
@@ -193,76 +202,91 @@ func (s *Store) Unavailable() bool { return core.Unavailable(s.store) }
 // Blocked returns what the wrapped store does: see [core.Blocked].
 func (s *Store) Blocked() int64 { return core.Blocked(s.store) }
 
-// Take implements [core.Store].
-func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+// Take implements [core.Store]. Where it needs a second call and that fails, it gives
+// back what the first one took.
+func (s *Store) Take(ctx context.Context, asks []core.Ask) error {
 	if err := ctx.Err(); err != nil {
-		return core.Decision{}, err
+		return err
 	}
-	if len(charges) > core.MaxCharges {
-		return s.store.Take(ctx, policy, charges) // which returns an error
+	n := 0
+	for i := range asks {
+		n += len(asks[i].Charges)
 	}
-	t := take{store: s, ctx: ctx, policy: policy, charges: charges}
+	if n > core.MaxCharges || len(asks) > core.MaxCharges {
+		return s.store.Take(ctx, asks) // which returns an error
+	}
+	t := take{store: s, ctx: ctx, asks: asks}
 	if !t.prefetched() {
-		return s.store.Take(ctx, policy, charges)
+		return s.store.Take(ctx, asks)
 	}
-	if err := core.ValidateCharges(charges); err != nil {
-		return core.Decision{}, err
+	if err := core.ValidateAsks(asks); err != nil {
+		return err
 	}
 	return t.decide()
 }
 
 // Renew implements [core.Store].
-func (s *Store) Renew(ctx context.Context, policy string, charges []core.Charge) ([]bool, error) {
-	return s.store.Renew(ctx, policy, charges)
+func (s *Store) Renew(ctx context.Context, charges []core.Charge) ([]bool, error) {
+	return s.store.Renew(ctx, charges)
 }
 
 // Release implements [core.Store].
-func (s *Store) Release(ctx context.Context, policy string, charges []core.Charge) error {
-	return s.store.Release(ctx, policy, charges)
+func (s *Store) Release(ctx context.Context, charges []core.Charge) error {
+	return s.store.Release(ctx, charges)
 }
 
-// Reset implements [core.Store]. Permits of the key that this instance holds are lost.
-func (s *Store) Reset(ctx context.Context, policy, name, key string) error {
-	if r := s.rules[Rule{policy, name}]; r != nil {
-		if p := r.find(key); p != nil {
-			p.drop()
-			defer p.drop() // what was taken while the store reset the key
+// Reset implements [core.Store]. Permits of the keys that this instance holds are lost.
+func (s *Store) Reset(ctx context.Context, charges []core.Charge) error {
+	for i := range charges {
+		if r := s.rule(&charges[i]); r != nil {
+			if p := r.find(charges[i].Key); p != nil {
+				p.drop()
+				defer p.drop() // what was taken while the store reset the key
+			}
 		}
 	}
-	return s.store.Reset(ctx, policy, name, key)
+	return s.store.Reset(ctx, charges)
 }
 
 // Return implements [core.Store]. Units of permits that are still held become
 // permits again, and others are returned to the store.
-func (s *Store) Return(ctx context.Context, policy string, returns []core.Return) ([]int64, error) {
+func (s *Store) Return(ctx context.Context, returns []core.Return) ([]core.Returned, error) {
 	if err := core.ValidateReturns(returns); err != nil {
 		return nil, err
 	}
-	given := make([]int64, len(returns))
+	results := make([]core.Returned, len(returns))
+	pools := make([]*pool, len(returns))
 	var rest []core.Return
 	var of []int
 	for i, r := range returns {
-		if rule := s.rules[Rule{policy, r.Rule}]; rule != nil {
+		if rule := s.rule(&r.Charge); rule != nil {
 			plan := rule.plan(&r.Quota, s.hold)
-			if p := rule.find(r.Key); p != nil && p.plan.quota == r.Quota && p.restore(&r) {
-				given[i] = r.Cost
-				continue
+			if p := rule.find(r.Key); p != nil && p.plan.quota == r.Quota {
+				outcome, ok := p.restore(&r)
+				if ok {
+					results[i] = core.Returned{Units: r.Cost, Outcome: outcome}
+					continue
+				}
+				pools[i] = p
 			}
 			r.Quota = plan.charged // also of units that were taken without permits
 		}
 		rest, of = append(rest, r), append(of, i)
 	}
 	if rest == nil {
-		return given, nil
+		return results, nil
 	}
-	back, err := s.store.Return(ctx, policy, rest)
+	back, err := s.store.Return(ctx, rest)
 	if err != nil {
 		return nil, err
 	}
-	for i, n := range back {
-		given[of[i]] = n
+	for i, result := range back {
+		if p := pools[of[i]]; p != nil {
+			p.addFree(&result.Outcome)
+		}
+		results[of[i]] = result
 	}
-	return given, nil
+	return results, nil
 }
 
 // Close gives all permits back to the store, and waits for calls that are under

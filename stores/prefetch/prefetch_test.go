@@ -3,7 +3,6 @@ package prefetch
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
 	"testing"
@@ -13,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/stores/guard"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/storetest"
 )
@@ -42,7 +40,7 @@ func newOne(t *testing.T, q core.Quota) *one {
 
 func (o *one) take(charges ...core.Charge) core.Decision {
 	o.t.Helper()
-	d, err := o.store.Take(o.ctx, "p", charges)
+	d, err := storetest.Take(o.ctx, o.store, "p", charges)
 	require.NoError(o.t, err)
 	return d
 }
@@ -73,7 +71,7 @@ func (o *one) held() int64 {
 func (o *one) left() int64 {
 	c := o.charge(0)
 	c.Quota = planOf(o.quota, hold.Microseconds()).charged
-	d, err := o.own.Take(o.ctx, "p", []core.Charge{c})
+	d, err := storetest.Take(o.ctx, o.own, "p", []core.Charge{c})
 	require.NoError(o.t, err)
 	return d.Outcomes()[0].Remaining
 }
@@ -169,7 +167,7 @@ func TestNothingLeft(t *testing.T) {
 		require.Greater(t, refused, 9_000)
 		require.Less(t, calls, 300)
 
-		_, err := o.store.Return(o.ctx, "p", []core.Return{last.Return(0, o.charge(1))})
+		_, err := storetest.Return(o.ctx, o.store, "p", []core.Return{last.Return(0, o.charge(1))})
 		require.NoError(t, err)
 		require.True(t, o.take(o.charge(1)).Allowed)
 		for range 50 {
@@ -228,7 +226,7 @@ func TestReturns(t *testing.T) {
 		d := o.take(o.charge(2))
 		r := d.Return(0, o.charge(2))
 		held := o.held()
-		given, err := o.store.Return(o.ctx, "p", []core.Return{r})
+		given, err := storetest.Return(o.ctx, o.store, "p", []core.Return{r})
 		require.NoError(t, err)
 		require.Equal(t, []int64{2}, given)
 		require.Equal(t, held+2, o.held())
@@ -237,13 +235,13 @@ func TestReturns(t *testing.T) {
 		time.Sleep(3 * hold)
 		require.Equal(t, 1000-used-2, o.left())
 		r = d.Return(0, o.charge(1))
-		given, err = o.store.Return(o.ctx, "p", []core.Return{r})
+		given, err = storetest.Return(o.ctx, o.store, "p", []core.Return{r})
 		require.NoError(t, err)
 		require.Equal(t, []int64{1}, given)
 		require.Zero(t, o.held())
 		require.Equal(t, 1000-used-1, o.left())
 
-		_, err = o.store.Return(o.ctx, "p", nil)
+		_, err = storetest.Return(o.ctx, o.store, "p", nil)
 		require.ErrorIs(t, err, core.ErrCharges)
 	})
 }
@@ -254,7 +252,7 @@ func TestReset(t *testing.T) {
 		o.warm()
 		p := o.store.rules[Rule{"p", "all"}].find("")
 		h, _ := p.take(o.ctx, 1, true)
-		require.NoError(t, o.store.Reset(o.ctx, "p", "all", ""))
+		require.NoError(t, storetest.Reset(o.ctx, o.store, "p", "all", ""))
 		p.put(h.chunk, 1) // of a request that another rule has refused
 		require.Zero(t, o.held())
 		require.EqualValues(t, 1000, o.left())
@@ -292,42 +290,16 @@ func TestSlowRequest(t *testing.T) {
 	})
 }
 
-// TestOutage holds that permits that are held are handed out while the store fails,
-// and that a guard below decides the other requests.
-func TestOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		o := newOne(t, perMinute)
-		var failed error
-		inner := &failing{Store: o.own, err: &failed}
-		o.store = New(guard.New(inner, &guard.Options{Log: slog.New(slog.DiscardHandler)}), &Options{Rules: []Rule{{"p", "all"}}, Hold: hold})
-		used := o.warm()
-		failed = core.ErrUnavailable
-		require.Equal(t, core.ModeExact, o.take(o.charge(1)).Mode)
-		used++
-		time.Sleep(2 * hold)
-		for used < 1000 {
-			d := o.take(o.charge(1))
-			require.True(t, d.Allowed, "%d", used)
-			require.Equal(t, core.ModeLocal, d.Mode)
-			used++
-			time.Sleep(100 * time.Microsecond)
-		}
-		require.False(t, o.take(o.charge(1)).Allowed)
-		require.Zero(t, o.held())
-		require.NoError(t, o.store.Close(o.ctx))
-	})
-}
-
 type failing struct {
 	core.Store
 	err *error
 }
 
-func (f *failing) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+func (f *failing) Take(ctx context.Context, asks []core.Ask) error {
 	if *f.err != nil {
-		return core.Decision{}, *f.err
+		return *f.err
 	}
-	return f.Store.Take(ctx, policy, charges)
+	return f.Store.Take(ctx, asks)
 }
 
 // TestErrors holds that what cannot be decided takes nothing.
@@ -335,23 +307,23 @@ func TestErrors(t *testing.T) {
 	in(t, perMinute, func(o *one) {
 		o.warm()
 		held := o.held()
-		_, err := o.store.Take(o.ctx, "p", []core.Charge{o.charge(-1)})
+		_, err := storetest.Take(o.ctx, o.store, "p", []core.Charge{o.charge(-1)})
 		require.ErrorIs(t, err, core.ErrCharges)
-		_, err = o.store.Take(o.ctx, "p", []core.Charge{o.charge(1), o.charge(1)})
+		_, err = storetest.Take(o.ctx, o.store, "p", []core.Charge{o.charge(1), o.charge(1)})
 		require.ErrorIs(t, err, core.ErrCharges)
-		_, err = o.store.Take(o.ctx, "p", make([]core.Charge, core.MaxCharges+1))
+		_, err = storetest.Take(o.ctx, o.store, "p", make([]core.Charge, core.MaxCharges+1))
 		require.ErrorIs(t, err, core.ErrCharges)
-		_, err = o.store.Take(o.ctx, "p", nil)
+		_, err = storetest.Take(o.ctx, o.store, "p", nil)
 		require.ErrorIs(t, err, core.ErrCharges)
 		ctx, cancel := context.WithCancel(o.ctx)
 		cancel()
-		_, err = o.store.Take(ctx, "p", []core.Charge{o.charge(1)})
+		_, err = storetest.Take(ctx, o.store, "p", []core.Charge{o.charge(1)})
 		require.ErrorIs(t, err, context.Canceled)
 		require.Equal(t, held, o.held())
 
 		o.store.store = &failing{Store: o.inner, err: &core.ErrUnavailable}
 		other := core.Charge{Rule: "key", Key: "k", Quota: perMinute, Cost: 1}
-		_, err = o.store.Take(o.ctx, "p", []core.Charge{o.charge(1), other})
+		_, err = storetest.Take(o.ctx, o.store, "p", []core.Charge{o.charge(1), other})
 		require.ErrorIs(t, err, core.ErrUnavailable)
 		require.Equal(t, held, o.held())
 		o.store.store = o.inner
@@ -390,7 +362,8 @@ func TestPlans(t *testing.T) {
 func TestAllocations(t *testing.T) {
 	store := New(memstore.New(nil), &Options{Rules: []Rule{{"p", "all"}}, Hold: time.Minute})
 	charges := []core.Charge{{Rule: "all", Quota: core.Quota{Limit: 100_000, Window: 3_600_000_000}, Cost: 1}}
-	take := func() { _, _ = store.Take(context.Background(), "p", charges) }
+	asks := []core.Ask{{Charges: storetest.Of("p", charges...)}}
+	take := func() { _ = store.Take(context.Background(), asks) }
 	for range 5_000 {
 		take()
 	}
@@ -405,7 +378,7 @@ func TestManyKeys(t *testing.T) {
 	for i := range 2 * maxPools {
 		c := core.Charge{Rule: "all", Key: fmt.Sprint(i), Quota: core.Quota{Limit: 1, Window: 60_000_000}, Cost: 1}
 		for want := range 2 {
-			d, err := store.Take(t.Context(), "p", []core.Charge{c})
+			d, err := storetest.Take(t.Context(), store, "p", []core.Charge{c})
 			require.NoError(t, err)
 			require.Equal(t, want == 0, d.Allowed)
 			require.Greater(t, d.Outcomes()[0].ResetAfter, int64(60_000_000), "in the wider window")
@@ -437,7 +410,7 @@ func concurrently(t *testing.T, stores []core.Store, q core.Quota) {
 				var mine []span
 				for time.Since(began) < time.Second {
 					from := time.Since(began)
-					d, err := store.Take(context.Background(), "p", []core.Charge{{Rule: "all", Quota: q, Cost: 1}})
+					d, err := storetest.Take(context.Background(), store, "p", []core.Charge{{Rule: "all", Quota: q, Cost: 1}})
 					if err != nil {
 						t.Error(err)
 						return
@@ -494,27 +467,5 @@ func TestStrikes(t *testing.T) {
 		require.Equal(t, held, o.held())
 		require.False(t, o.take(o.charge(held+1), ban).Allowed)
 		require.EqualValues(t, 2, strikes())
-	})
-}
-
-// TestAloneAndReserve holds that requests with a charge that decides alone or has a
-// reserve are decided once, by the store, and by the quota that leaves room for
-// permits.
-func TestAloneAndReserve(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		o := newOne(t, core.Quota{Limit: 1000, Window: 1_000_000})
-		admitted := o.warm()
-		held, left := o.held(), o.left()
-		require.EqualValues(t, 1000-admitted, left+held)
-		alone, reserve := o.charge(1), o.charge(1)
-		alone.Alone, reserve.Reserve = true, left
-		d := o.take(reserve)
-		require.False(t, d.Allowed, "it keeps off what the store has left")
-		require.Equal(t, left, d.Outcomes()[0].Remaining)
-		require.Equal(t, held, o.held())
-		d = o.take(alone)
-		require.True(t, d.Allowed)
-		require.True(t, d.Took(0))
-		require.Equal(t, left-1, o.left())
 	})
 }

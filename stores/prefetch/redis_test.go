@@ -11,6 +11,7 @@ import (
 	"github.com/routelimit/limit/stores/guard"
 	"github.com/routelimit/limit/stores/redisstore"
 	"github.com/routelimit/limit/stores/refusals"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // TestRedis has three instances, each with all that surrounds a store, on one Redis.
@@ -38,12 +39,12 @@ func TestRedisHandsBack(t *testing.T) {
 	q := core.Quota{Limit: 10_000, Window: 60_000_000}
 	store := New(redisstore.New(client, nil), &Options{Rules: []Rule{{"p", "all"}}})
 	for range 3_333 {
-		d, err := store.Take(t.Context(), "p", []core.Charge{{Rule: "all", Quota: q, Cost: 1}})
+		d, err := storetest.Take(t.Context(), store, "p", []core.Charge{{Rule: "all", Quota: q, Cost: 1}})
 		require.NoError(t, err)
 		require.True(t, d.Allowed)
 	}
 	require.NoError(t, store.Close(t.Context()))
-	d, err := store.Take(t.Context(), "p", []core.Charge{{Rule: "all", Quota: q, Cost: 0}})
+	d, err := storetest.Take(t.Context(), store, "p", []core.Charge{{Rule: "all", Quota: q, Cost: 0}})
 	require.NoError(t, err)
 	require.EqualValues(t, 10_000-3_333, d.Outcomes()[0].Remaining)
 }

@@ -7,20 +7,22 @@ import (
 )
 
 // start takes a chunk in the background. The caller holds the lock.
-func (p *pool) start(size, want int64) {
+func (p *pool) start(size int64) {
 	p.inFlight++
 	p.store.pending.Add(1)
 	p.store.spawn(func() {
 		defer p.store.pending.Done()
-		p.refill(size, want)
+		p.refill(size)
 	})
 }
 
 // refill takes a chunk. If the store refuses it, refill tries half of what is left,
 // so that other instances get some too.
-func (p *pool) refill(size, want int64) {
+func (p *pool) refill(size int64) {
 	ctx := context.Background() // of no single request; the store bounds its calls
 	charges := []core.Charge{p.charge}
+	asks := []core.Ask{{Charges: charges}}
+	d := &asks[0].Decision
 	var short refusal
 	for {
 		charges[0].Cost = size
@@ -28,14 +30,14 @@ func (p *pool) refill(size, want int64) {
 		resets := p.resets
 		p.mu.Unlock()
 		sent := p.store.now()
-		d, err := p.store.store.Take(ctx, p.policy, charges)
+		err := p.store.store.Take(ctx, asks)
 		decided := err == nil && (d.Mode == core.ModeExact || d.Mode == core.ModeRemembered)
 		switch o := d.Outcomes(); {
 		case !decided:
 			p.arrive(nil, func() { p.blocked = p.store.now() + pause })
-			if d.Allowed {
+			if err == nil && d.Allowed {
 				// By a guard, or on an overflow quota: it decides each request.
-				_ = core.Undo(ctx, p.store.store, p.policy, charges, &d)
+				_ = core.Undo(ctx, p.store.store, charges, d)
 			}
 			return
 		case d.Allowed:
@@ -46,7 +48,7 @@ func (p *pool) refill(size, want int64) {
 			return
 		default:
 			if short.units == 0 {
-				short = p.shortage(size, sent, &d)
+				short = p.shortage(size, sent, d)
 			}
 			if o[0].Remaining == 0 || size == 1 {
 				p.arrive(nil, func() { p.refusal = short })

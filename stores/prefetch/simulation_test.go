@@ -16,6 +16,7 @@ import (
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/refusals"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // A simulation is a fleet of instances with one hot rule, in time that passes as fast
@@ -56,27 +57,28 @@ const (
 	warm      = 500 * time.Millisecond
 )
 
-func (r remote) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
-	cost := charges[0].Cost
-	charges = append([]core.Charge(nil), charges...)
+func (r remote) Take(ctx context.Context, asks []core.Ask) error {
+	cost := asks[0].Charges[0].Cost
 	time.Sleep(roundTrip / 2)
-	d, err := r.Store.Take(ctx, policy, charges)
+	err := r.Store.Take(ctx, asks)
 	time.Sleep(roundTrip / 2)
 	if r.on.Load() {
 		r.calls.Add(1)
-		if d.Allowed {
+		if asks[0].Decision.Allowed {
 			r.taken.Add(cost)
 		}
 	}
-	return d, err
+	return err
 }
 
-func (r remote) Return(ctx context.Context, policy string, returns []core.Return) ([]int64, error) {
+func (r remote) Return(ctx context.Context, returns []core.Return) ([]core.Returned, error) {
 	time.Sleep(roundTrip)
-	given, err := r.Store.Return(ctx, policy, returns)
+	given, err := r.Store.Return(ctx, returns)
 	if err == nil && r.on.Load() {
 		r.calls.Add(1)
-		r.returned.Add(given[0])
+		for i := range given {
+			r.returned.Add(given[i].Units)
+		}
 	}
 	return given, err
 }
@@ -87,7 +89,7 @@ func (s simulation) run(t *testing.T) (result simulated) {
 		var calls, taken, returned, offered, admitted atomic.Int64
 		shared := remote{memstore.New(nil), &on, &calls, &taken, &returned}
 		quota := core.Quota{Algorithm: core.TokenBucket, Limit: int64(s.limit), Window: 1_000_000, Burst: int64(s.limit / 4)}
-		_, err := shared.Take(t.Context(), "p", []core.Charge{{Rule: "all", Quota: quota, Cost: quota.Burst}})
+		_, err := storetest.Take(t.Context(), shared, "p", []core.Charge{{Rule: "all", Quota: quota, Cost: quota.Burst}})
 		require.NoError(t, err) // the bucket begins empty, as it is under lasting load
 		var sum float64
 		for n := range s.instances {
@@ -109,7 +111,7 @@ func (s simulation) run(t *testing.T) (result simulated) {
 					due += rate / 1000 * random.ExpFloat64()
 					var sent, ok int64
 					for ; due >= 1; due-- {
-						d, err := store.Take(t.Context(), "p", charges)
+						d, err := storetest.Take(t.Context(), store, "p", charges)
 						if err != nil {
 							t.Error(err)
 						}

@@ -8,122 +8,171 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// A take is one decision.
+// A take is one call: a few asks, which it decides by permits as far as it can.
 type take struct {
-	store   *Store
-	ctx     context.Context
-	policy  string
-	charges []core.Charge
-	plans   [core.MaxCharges]*plan // of the charges, or nil
-	pools   [core.MaxCharges]*pool // of those, or nil
-	held    [core.MaxCharges]permits
+	store *Store
+	ctx   context.Context
+	asks  []core.Ask
+	first [core.MaxCharges]uint8 // the slot of the first charge of each ask
+	slots [core.MaxCharges]slot  // of the charges of all asks
 }
 
+// A slot is what stands behind a charge.
+type slot struct {
+	plan *plan // or nil
+	pool *pool // or nil
+	held permits
+}
+
+// of returns the slots of the charges of an ask.
+func (t *take) of(i int) []slot { return t.slots[t.first[i]:][:len(t.asks[i].Charges)] }
+
 // prefetched finds the plans and pools of the charges, and reports whether any has a
-// plan. Where a charge decides alone, has a reserve, or is a ban, which counts each
-// refusal, none has a pool: the store decides all of them, once.
+// plan. Where a charge of an ask has a reserve, or is a ban, which counts each refusal,
+// none of the ask has a pool: the store decides all of them, once.
 func (t *take) prefetched() (found bool) {
-	extra := slices.ContainsFunc(t.charges, func(c core.Charge) bool { return c.Alone || c.Reserve > 0 || c.Quota.Bars() })
-	for i := range t.charges {
-		c := &t.charges[i]
-		if r := t.store.rules[Rule{t.policy, c.Rule}]; r != nil {
-			t.plans[i] = r.plan(&c.Quota, t.store.hold)
-			found = true
-			if !extra {
-				t.pools[i] = t.store.pool(r, t.plans[i], t.policy, c)
+	at := 0
+	for i := range t.asks {
+		charges := t.asks[i].Charges
+		t.first[i] = uint8(at)
+		extra := slices.ContainsFunc(charges, func(c core.Charge) bool { return c.Reserve > 0 || c.Quota.Bars() })
+		for j := range charges {
+			c, s := &charges[j], &t.slots[at]
+			at++
+			if r := t.store.rule(c); r != nil {
+				s.plan = r.plan(&c.Quota, t.store.hold)
+				found = true
+				if !extra {
+					s.pool = t.store.pool(r, s.plan, c)
+				}
 			}
 		}
 	}
 	return found
 }
 
-// decide sets permits aside, and lets the store decide the charges that have none.
-func (t *take) decide() (core.Decision, error) {
-	rest := 0
-	for i := range t.charges {
-		if p, c := t.pools[i], &t.charges[i]; p != nil && c.Cost > 0 {
-			got, refused := p.take(t.ctx, c.Cost, len(t.charges) == 1)
+// decide decides the asks for which permits suffice, and lets the store decide the
+// charges of the others that have none.
+func (t *take) decide() error {
+	var goes, again [core.MaxCharges]bool // the asks that go to the store, and those that go twice
+	for i := range t.asks {
+		goes[i] = !t.local(i)
+	}
+	err := t.send(&goes)
+	for i := range t.asks {
+		again[i] = err == nil && goes[i] && !t.asks[i].Decision.Allowed && t.drain(i)
+	}
+	if err == nil {
+		if err = t.send(&again); err != nil {
+			t.undo(&goes, &again)
+		}
+	}
+	for i := range t.asks {
+		if err != nil || !t.asks[i].Decision.Allowed {
+			t.keep(i)
+		}
+		if err == nil && goes[i] {
+			t.merge(i)
+		}
+	}
+	return err
+}
+
+// local sets permits aside for an ask, and reports whether it could decide it by them.
+func (t *take) local(i int) bool {
+	ask, slots := &t.asks[i], t.of(i)
+	all := true
+	for j := range slots {
+		s, cost := &slots[j], ask.Charges[j].Cost
+		if s.pool != nil && cost > 0 {
+			got, refused := s.pool.take(t.ctx, cost, len(slots) == 1)
 			if refused != nil {
-				return *refused, nil
+				ask.Decision = *refused
+				return true
 			}
-			t.held[i] = got
+			s.held = got
 		}
-		if !t.held[i].ok() {
-			rest++
-		}
+		all = all && s.held.ok()
 	}
-	if rest == 0 {
-		return t.local(), nil
+	if !all {
+		return false
 	}
-	d, err := t.ask()
-	if err == nil && !d.Allowed && t.drain(&d) {
-		d, err = t.ask()
-	}
-	if err != nil || !d.Allowed {
-		t.keep()
-	}
-	if err != nil {
-		return core.Decision{}, err
-	}
-	return t.merge(d, rest), nil
-}
-
-// keep puts back the permits that were set aside.
-func (t *take) keep() {
-	for i := range t.charges {
-		if t.held[i].ok() {
-			t.pools[i].put(t.held[i].chunk, t.charges[i].Cost)
-		}
-	}
-}
-
-// local returns the admission of a request for which permits suffice.
-func (t *take) local() core.Decision {
-	first := &t.held[0].chunk.taken
-	d := core.NewDecision(first.At, len(t.charges))
+	first := &slots[0].held.chunk.taken
+	d := &ask.Decision
+	*d = core.NewDecision(first.At, len(slots))
 	d.Allowed, d.Tag = true, first.Tag
-	for i := range t.charges {
-		h := &t.held[i]
+	for j := range slots {
+		h := &slots[j].held
 		if at := h.chunk.taken.At; at != first.At {
-			d.SetTimeOf(i, at)
+			d.SetTimeOf(j, at)
 		}
-		d.Outcomes()[i] = h.outcome()
+		d.Outcomes()[j] = h.outcome()
 	}
-	return d
+	return true
 }
 
-var scratches = sync.Pool{New: func() any { return new([core.MaxCharges]core.Charge) }}
+// A scratch has the asks of a call of the store.
+type scratch struct {
+	asks    [core.MaxCharges]core.Ask
+	charges [core.MaxCharges]core.Charge
+}
 
-// ask lets the store decide the charges without permits.
-func (t *take) ask() (core.Decision, error) {
-	scratch := scratches.Get().(*[core.MaxCharges]core.Charge)
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
+// send lets the store decide the charges without permits of the asks that go to it, if
+// any do. Their decisions have no outcomes of the other charges: see merge.
+func (t *take) send(goes *[core.MaxCharges]bool) error {
+	if !slices.Contains(goes[:], true) {
+		return nil
+	}
+	s := scratches.Get().(*scratch)
+	asks, charges := s.asks[:0], s.charges[:0]
+	for i := range t.asks {
+		if goes[i] {
+			first := len(charges)
+			charges = t.rest(charges, i)
+			asks = append(asks, core.Ask{Charges: charges[first:]})
+		}
+	}
+	err := t.store.store.Take(t.ctx, asks)
 	n := 0
-	for i, c := range t.charges {
-		if t.held[i].ok() {
+	for i := range t.asks {
+		if goes[i] {
+			t.asks[i].Decision = asks[n].Decision
+			n++
+		}
+	}
+	clear(asks)
+	clear(charges)
+	scratches.Put(s)
+	return err
+}
+
+// rest appends the charges of an ask that have no permits, as the store is charged.
+func (t *take) rest(charges []core.Charge, i int) []core.Charge {
+	slots := t.of(i)
+	for j, c := range t.asks[i].Charges {
+		if slots[j].held.ok() {
 			continue
 		}
-		if p := t.plans[i]; p != nil {
+		if p := slots[j].plan; p != nil {
 			c.Quota = p.charged
 		}
-		scratch[n] = c
-		n++
+		charges = append(charges, c)
 	}
-	d, err := t.store.store.Take(t.ctx, t.policy, scratch[:n])
-	clear(scratch[:n])
-	scratches.Put(scratch)
-	return d, err
+	return charges
 }
 
 // drain gives back the permits of rules that the store has refused, and reports
-// whether there were any: then the store may admit the request.
-func (t *take) drain(d *core.Decision) bool {
-	drained, j := false, 0
-	for i := range t.charges {
-		if t.held[i].ok() {
+// whether there were any: then the store may admit the ask.
+func (t *take) drain(i int) bool {
+	drained, n, slots := false, 0, t.of(i)
+	for j := range slots {
+		if slots[j].held.ok() {
 			continue
 		}
-		o, p := d.Outcomes()[j], t.pools[i]
-		j++
+		o, p := t.asks[i].Decision.Outcomes()[n], slots[j].pool
+		n++
 		if p == nil || o.Fits() || o.RetryAfter == core.Never {
 			continue
 		}
@@ -135,42 +184,63 @@ func (t *take) drain(d *core.Decision) bool {
 	return drained
 }
 
-// merge returns the decision of the store with the outcomes of permits. After a
-// refusal they are kept, and would fit.
-func (t *take) merge(d core.Decision, rest int) core.Decision {
-	if rest == len(t.charges) {
-		t.addHeld(&d)
-		return d
-	}
-	m := core.NewDecision(d.At, len(t.charges))
-	m.Allowed, m.Mode, m.Delay, m.Tag = d.Allowed, d.Mode, d.Delay, d.Tag
-	j := 0
-	for i := range t.charges {
-		if h := &t.held[i]; h.ok() {
-			m.Outcomes()[i] = h.outcome()
-			if !d.Allowed {
-				m.Outcomes()[i].Remaining += t.charges[i].Cost
-			}
-			m.SetTimeOf(i, h.chunk.taken.At)
-			continue
+// undo gives back what asks took in the first call, since the second one has failed.
+func (t *take) undo(goes, again *[core.MaxCharges]bool) {
+	for i := range t.asks {
+		if d := &t.asks[i].Decision; goes[i] && !again[i] && d.Allowed {
+			_ = core.Undo(t.ctx, t.store.store, t.rest(nil, i), d) // otherwise the units expire
 		}
-		m.Outcomes()[i] = d.Outcomes()[j]
-		m.SetOverflow(i, d.Overflow(j))
-		if at := d.TimeOf(j); at != m.TimeOf(i) {
-			m.SetTimeOf(i, at)
-		}
-		j++
 	}
-	t.addHeld(&m)
-	return m
 }
 
-// addHeld adds to what the store has left what this instance holds.
-func (t *take) addHeld(d *core.Decision) {
-	for i := range t.charges {
-		p := t.pools[i]
-		if o := &d.Outcomes()[i]; p != nil && !t.held[i].ok() && o.Fits() {
-			o.Remaining = min(o.Remaining+p.free(), p.plan.charged.Capacity())
+// keep puts back the permits that were set aside for an ask.
+func (t *take) keep(i int) {
+	slots := t.of(i)
+	for j := range slots {
+		if s := &slots[j]; s.held.ok() {
+			s.pool.put(s.held.chunk, t.asks[i].Charges[j].Cost)
 		}
 	}
+}
+
+// merge adds the outcomes of permits to the decision of the store. After a refusal they
+// are kept, and would fit. To what the store has left, it adds what this instance holds.
+func (t *take) merge(i int) {
+	ask, slots := &t.asks[i], t.of(i)
+	d := &ask.Decision
+	if len(d.Outcomes()) < len(slots) {
+		*d = t.merged(i)
+	}
+	for j := range slots {
+		s, o := &slots[j], &d.Outcomes()[j]
+		if s.pool != nil && !s.held.ok() && o.Fits() {
+			s.pool.addFree(o)
+		}
+	}
+}
+
+// merged returns a decision with an outcome of each charge of an ask.
+func (t *take) merged(i int) core.Decision {
+	ask, slots := &t.asks[i], t.of(i)
+	d := &ask.Decision
+	m := core.NewDecision(d.At, len(slots))
+	m.Allowed, m.Mode, m.Delay, m.Tag = d.Allowed, d.Mode, d.Delay, d.Tag
+	n := 0
+	for j := range slots {
+		if h := &slots[j].held; h.ok() {
+			m.Outcomes()[j] = h.outcome()
+			if !d.Allowed {
+				m.Outcomes()[j].Remaining += ask.Charges[j].Cost
+			}
+			m.SetTimeOf(j, h.chunk.taken.At)
+			continue
+		}
+		m.Outcomes()[j] = d.Outcomes()[n]
+		m.SetOverflow(j, d.Overflow(n))
+		if at := d.TimeOf(n); at != m.TimeOf(j) {
+			m.SetTimeOf(j, at)
+		}
+		n++
+	}
+	return m
 }

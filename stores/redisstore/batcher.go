@@ -14,40 +14,42 @@ import (
 )
 
 const (
-	maxInFlight = 2     // calls of a policy at the same time
-	maxBatch    = 128   // decisions in a call; 128 keep Redis for about 0.6 ms
+	maxInFlight = 2     // calls of a batcher at the same time
+	maxBatch    = 128   // requests in a call; 128 keep Redis for about 0.6 ms
 	maxWeight   = 2_500 // µs that all but the first keep Redis at worst, by [lua.Rules.Weight]
 )
 
-// A batcher sends the decisions of one policy in batches. No timer collects them:
-// a decision goes at once, and alone, while fewer than maxInFlight calls are in
-// flight. Others wait, and go together in the next call. The scheme is group commit
-// (DeWitt and others, 1984).
+// A batcher sends requests in batches: those of one shape to decide, or the returns of one
+// policy. No timer collects them: a request goes at once, and alone, while fewer than
+// maxInFlight calls are in flight. Others wait, and go together in the next call. The
+// scheme is group commit (DeWitt and others, 1984).
 //
-// The goroutine of a lone decision makes the call itself: handing it to another one
+// The goroutine of a lone request makes the call itself: handing it to another one
 // would take half as long as the call. A batch has a goroutine of its own, so that
 // each of its callers can leave when its context ends.
 type batcher struct {
-	store  *Store
-	policy string
-	rules  *lua.Rules
-	used   atomic.Bool // since evict last looked
+	part  *part
+	store *Store
+	rules *lua.Rules  // nil for returns
+	used  atomic.Bool // since evict last looked
 
 	mu       sync.Mutex
 	inFlight int
 	queue    []*request // in order of arrival
 }
 
-// A request is one decision. The batcher's lock guards its state. Its result
-// belongs to the call until that has sent on done.
+// A request is the asks of a call of Take, or a call of Return. The batcher's lock guards
+// its state. Its result belongs to the call until that has sent on done.
 type request struct {
-	ctx      context.Context
-	charges  []core.Charge
-	state    state
-	done     chan struct{} // buffered: a call never waits for a caller
-	timer    *time.Timer
-	decision core.Decision
-	err      error
+	ctx     context.Context
+	charges []core.Charge // of all asks, copies
+	asks    []core.Ask
+	returns []core.Return
+	results []core.Returned
+	state   state
+	done    chan struct{} // buffered: a call never waits for a caller
+	timer   *time.Timer
+	err     error
 }
 
 type state uint8
@@ -64,19 +66,55 @@ var requests = sync.Pool{New: func() any {
 	return r
 }}
 
-func (b *batcher) take(ctx context.Context, charges []core.Charge) (core.Decision, error) {
+// take decides asks, which have the shape of b.rules.
+func (b *batcher) take(ctx context.Context, asks []core.Ask) error {
 	r := requests.Get().(*request)
-	r.charges = append(r.charges[:0], charges...) // a caller that gives up takes its slice away
-	b.store.hasher.replace(b.policy, r.charges)
-	r.ctx = ctx
+	for i := range asks { // a caller that gives up takes its slices away
+		r.charges = append(r.charges, asks[i].Charges...)
+	}
+	b.store.hasher.replace(r.charges)
+	n := 0
+	for i := range asks {
+		end := n + len(asks[i].Charges)
+		r.asks = append(r.asks, core.Ask{Charges: r.charges[n:end:end]})
+		n = end
+	}
+	err, finished := b.do(ctx, r)
+	if !finished {
+		return err
+	}
+	for i := range asks {
+		asks[i].Decision = r.asks[i].Decision
+	}
+	r.recycle()
+	return err
+}
 
+// giveBack returns units.
+func (b *batcher) giveBack(ctx context.Context, returns []core.Return) ([]core.Returned, error) {
+	r := requests.Get().(*request)
+	r.returns = append(r.returns, returns...)
+	b.store.hasher.replaceReturns(r.returns)
+	err, finished := b.do(ctx, r)
+	if !finished {
+		return nil, err
+	}
+	results := r.results
+	r.recycle()
+	return results, err
+}
+
+// do sends a request, at once or with others. If it has not finished, it belongs to the
+// call.
+func (b *batcher) do(ctx context.Context, r *request) (err error, finished bool) {
+	r.ctx = ctx
 	b.mu.Lock()
 	if b.inFlight < maxInFlight {
 		b.inFlight++
 		b.mu.Unlock()
 		defer b.sendQueued() // also if a hook of the client panics
-		b.decide(ctx, []*request{r})
-		return r.finish()
+		b.call(ctx, []*request{r})
+		return r.err, true
 	}
 	r.state = queued
 	b.queue = append(b.queue, r)
@@ -86,42 +124,45 @@ func (b *batcher) take(ctx context.Context, charges []core.Charge) (core.Decisio
 	defer r.timer.Stop()
 	select {
 	case <-r.done:
-		return r.finish()
+		return r.err, true
 	case <-ctx.Done():
-		return b.abandon(r, ctx.Err())
+		return b.abandon(r, ctx.Err()), false
 	case <-r.timer.C:
-		return b.abandon(r, b.late(r))
+		return b.abandon(r, b.late(r)), false
 	}
 }
 
-// finish returns the result of r, and recycles r.
-func (r *request) finish() (core.Decision, error) {
-	decision, err := r.decision, r.err
-	r.ctx, r.decision, r.err = nil, core.Decision{}, nil
+// recycle makes r available for another call.
+func (r *request) recycle() {
 	clear(r.charges)
+	clear(r.asks)
+	clear(r.returns)
+	r.charges, r.asks, r.returns = r.charges[:0], r.asks[:0], r.returns[:0]
+	r.ctx, r.results, r.err = nil, nil, nil
 	requests.Put(r)
-	return decision, err
 }
 
 // abandon returns err for a caller that leaves. A queued request takes nothing. One
 // that was sent may have taken its charges, and still belongs to the call.
-func (b *batcher) abandon(r *request, err error) (core.Decision, error) {
+func (b *batcher) abandon(r *request, err error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if r.state == queued {
 		r.state = abandoned // it is dropped when its turn comes
-		return core.Decision{}, err
+		return err
 	}
-	if !takesLeases(r.charges) {
-		return core.Decision{}, err
+	if !takesLeases(r.asks) {
+		return err
 	}
-	return core.Decision{}, unanswered(err, r.charges, time.Now().Add(b.store.timeout), b.store.uncertainty(b.keyOf(r)))
+	return unanswered(err, r.asks, time.Now().Add(b.store.timeout), b.store.uncertainty(b.keyOf(r)))
 }
 
-// keyOf returns the key of r that says which server decides r.
+// keyOf returns a key of r, which says which server gets r.
 func (b *batcher) keyOf(r *request) string {
-	keys, _ := b.rules.Encode("", 0, [][]core.Charge{r.charges})
-	return keys[0]
+	if b.rules == nil {
+		return lua.Key(b.part.prefix, &r.returns[0].Charge)
+	}
+	return lua.Key(b.part.prefix, &r.charges[0])
 }
 
 // late returns the error of r, which has no answer within the timeout.
@@ -154,7 +195,7 @@ func (b *batcher) nextBatch() []*request {
 			break
 		}
 		if batch != nil {
-			weight += b.rules.Weight(r.charges, batch[0].charges)
+			weight += b.weight(r, batch[0])
 		}
 		if weight > maxWeight {
 			break // the next call takes it
@@ -169,6 +210,17 @@ func (b *batcher) nextBatch() []*request {
 	return batch
 }
 
+// weight estimates for how many µs r makes a batch longer.
+func (b *batcher) weight(r, first *request) (us int64) {
+	if b.rules != nil {
+		return b.rules.Weight(r.asks, first.asks)
+	}
+	for i := range r.returns {
+		us += lua.WeightOfReturn(&r.returns[i].Quota)
+	}
+	return us
+}
+
 // drain sends one batch after the other until the queue is empty.
 func (b *batcher) drain(batch []*request) {
 	for batch != nil {
@@ -178,12 +230,12 @@ func (b *batcher) drain(batch []*request) {
 	}
 }
 
-// send decides a batch, and wakes its callers.
+// send makes the call for a batch, and wakes its callers.
 func (b *batcher) send(batch []*request) {
 	defer func() {
 		if problem := recover(); problem != nil { // a hook: a panic in this goroutine would end the program
 			for _, r := range batch {
-				r.decision, r.err = core.Decision{}, panicked(problem)
+				r.err = panicked(problem)
 			}
 		}
 		for _, r := range batch {
@@ -191,7 +243,7 @@ func (b *batcher) send(batch []*request) {
 		}
 	}()
 	// No caller may end the call of the others; its values are for hooks.
-	b.decide(context.WithoutCancel(batch[0].ctx), batch)
+	b.call(context.WithoutCancel(batch[0].ctx), batch)
 }
 
 var errPanicked = errors.New("redisstore: the client panicked")
@@ -212,33 +264,69 @@ func (b *batcher) next() *request {
 	return nil
 }
 
-// decide calls the script for a batch and fills in the results. If the script fails, or
-// may not use a client's key, each decision is sent alone, so that one of them cannot
+// call calls the script for a batch and fills in the results. If the script fails, or
+// may not use a client's key, each request is sent alone, so that one of them cannot
 // fail the others.
-func (b *batcher) decide(ctx context.Context, batch []*request) {
-	charges := make([][]core.Charge, len(batch))
-	for i, r := range batch {
-		charges[i] = r.charges
-	}
-	reply, err := b.store.call(ctx, b.rules, charges)
-	if err == nil {
-		err = b.rules.Decode(reply, charges, func(i int, d core.Decision, err error) {
-			batch[i].decision, batch[i].err = d, err
-		})
-		if err != nil {
-			err = fmt.Errorf("%w: %w", core.ErrUnavailable, err)
-		}
+func (b *batcher) call(ctx context.Context, batch []*request) {
+	var err error
+	if b.rules != nil {
+		err = b.decide(ctx, batch)
+	} else {
+		err = b.returnUnits(ctx, batch)
 	}
 	if err == nil {
 		return
 	}
-	if len(batch) > 1 && (isScriptError(err) || isRefusedKey(err)) {
+	if len(batch) > 1 && (isScriptError(err) || isRefusedKey(err) || errors.Is(err, lua.ErrValue)) {
 		for i := range batch {
-			b.decide(ctx, batch[i:i+1])
+			b.call(ctx, batch[i:i+1])
 		}
 		return
 	}
 	for _, r := range batch {
-		r.decision, r.err = core.Decision{}, err
+		r.err = err
 	}
+}
+
+// decide makes the decisions of a batch.
+func (b *batcher) decide(ctx context.Context, batch []*request) error {
+	asks := make([][]core.Ask, len(batch))
+	for i, r := range batch {
+		asks[i] = r.asks
+	}
+	reply, err := b.store.decide(ctx, b.rules, asks)
+	if err != nil {
+		return err
+	}
+	err = b.rules.Decode(reply, asks, func(i int, err error) { batch[i].err = err })
+	if err != nil {
+		return fmt.Errorf("%w: %w", core.ErrUnavailable, err)
+	}
+	return nil
+}
+
+// returnUnits makes the returns of a batch.
+func (b *batcher) returnUnits(ctx context.Context, batch []*request) error {
+	all := batch[0].returns
+	if len(batch) > 1 {
+		all = nil
+		for _, r := range batch {
+			all = append(all, r.returns...)
+		}
+	}
+	s := b.store
+	c := lua.NewReturns(b.part.prefix, s.now(), s.grace, all)
+	reply, err := s.run(ctx, &invocation{script: c.Script, keys: c.Keys, args: c.Args})
+	if err != nil {
+		return err
+	}
+	results, err := c.Decode(reply)
+	if err != nil {
+		return err
+	}
+	for _, r := range batch {
+		n := len(r.returns)
+		r.results, results = results[:n:n], results[n:]
+	}
+	return nil
 }

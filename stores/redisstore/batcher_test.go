@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // hold stops calls at the client until they are let go.
@@ -73,7 +73,7 @@ func TestBatching(t *testing.T) {
 	var done sync.WaitGroup
 	take := func() {
 		done.Go(func() {
-			d, err := store.Take(context.Background(), "p", charges)
+			d, err := storetest.Take(context.Background(), store, "p", charges)
 			assert.NoError(t, err)
 			assert.True(t, d.Allowed)
 		})
@@ -85,16 +85,16 @@ func TestBatching(t *testing.T) {
 	for range 100 {
 		take()
 	}
-	awaitQueued(store.batcher("p", charges), 100)
+	awaitQueued(store.batcher(ask(charges)), 100)
 	assert.Empty(t, calls.arrived, "no third call while two are under way")
 	close(calls.release)
 	done.Wait()
 	assert.LessOrEqual(t, len(calls.arrived), 4, "100 decisions in few calls (one more for a script that is not loaded)")
 
-	d, err := store.Take(t.Context(), "p", charges)
+	d, err := storetest.Take(t.Context(), store, "p", charges)
 	require.NoError(t, err)
 	assert.EqualValues(t, 1000-103, d.Outcomes()[0].Remaining)
-	b := store.batcher("p", charges)
+	b := store.batcher(ask(charges))
 	idle(t, b)
 	assert.Empty(t, b.queue)
 }
@@ -106,15 +106,16 @@ func TestGivingUp(t *testing.T) {
 	calls := holdCalls(client)
 	store := New(client, &Options{Timeout: time.Minute})
 	charges := []core.Charge{charge("r", "k", 1000, time.Minute)}
-	b := store.batcher("p", charges)
+	b := store.batcher(ask(charges))
 
 	var done sync.WaitGroup
 	var decided, gaveUp atomic.Int64
 	take := func(ctx context.Context) {
 		done.Go(func() {
-			mine := slices.Clone(charges)
-			_, err := store.Take(ctx, "p", mine)
-			clear(mine) // the slice is the caller's again
+			mine := ask(charges)
+			err := store.Take(ctx, mine)
+			clear(mine[0].Charges) // the slices are the caller's again
+			clear(mine)
 			switch {
 			case err == nil:
 				decided.Add(1)
@@ -144,7 +145,7 @@ func TestGivingUp(t *testing.T) {
 	done.Wait()
 	assert.EqualValues(t, 20, decided.Load())
 	assert.EqualValues(t, 22, gaveUp.Load())
-	d, err := store.Take(t.Context(), "p", charges)
+	d, err := storetest.Take(t.Context(), store, "p", charges)
 	require.NoError(t, err)
 	assert.EqualValues(t, 1000-21, d.Outcomes()[0].Remaining, "the request that left the queue was not charged")
 	idle(t, b)
@@ -155,12 +156,12 @@ func TestGivingUp(t *testing.T) {
 		some.Go(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Duration(i%50)*20*time.Microsecond)
 			defer cancel()
-			store.Take(ctx, "p", charges)
+			storetest.Take(ctx, store, "p", charges)
 		})
 	}
 	some.Wait()
 	idle(t, b)
-	_, err = store.Take(t.Context(), "p", charges)
+	_, err = storetest.Take(t.Context(), store, "p", charges)
 	assert.NoError(t, err)
 }
 
@@ -170,14 +171,14 @@ func TestBatchOutlivesItsFirst(t *testing.T) {
 	client := redistest.Client(t)
 	store := New(client, &Options{Timeout: time.Minute})
 	charges := []core.Charge{charge("r", "k", 1000, time.Minute)}
-	b := store.batcher("p", charges)
-	_, err := store.Take(t.Context(), "p", charges) // loads the script
+	b := store.batcher(ask(charges))
+	_, err := storetest.Take(t.Context(), store, "p", charges) // loads the script
 	require.NoError(t, err)
 	calls := holdCalls(client)
 	var done sync.WaitGroup
 	take := func(ctx context.Context, want error) {
 		done.Go(func() {
-			_, err := store.Take(ctx, "p", charges)
+			_, err := storetest.Take(ctx, store, "p", charges)
 			assert.ErrorIs(t, err, want)
 		})
 	}
@@ -204,7 +205,7 @@ func TestCallGivenUpCounts(t *testing.T) {
 	client := redistest.Real(t)
 	store := New(client, &Options{Timeout: time.Minute})
 	charges := []core.Charge{charge("r", "k", 1000, time.Minute)}
-	_, err := store.Take(t.Context(), "p", charges)
+	_, err := storetest.Take(t.Context(), store, "p", charges)
 	require.NoError(t, err)
 	var asked atomic.Int64
 	var leave context.CancelFunc
@@ -219,11 +220,11 @@ func TestCallGivenUpCounts(t *testing.T) {
 	}))
 	ctx, cancel := context.WithCancel(t.Context())
 	leave = cancel
-	_, err = store.Take(ctx, "p", charges)
+	_, err = storetest.Take(ctx, store, "p", charges)
 	require.ErrorIs(t, err, context.Canceled)
 	leave = nil
 	require.Zero(t, asked.Load())
-	_, err = store.Take(t.Context(), "p", charges)
+	_, err = storetest.Take(t.Context(), store, "p", charges)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, asked.Load())
 }
@@ -250,7 +251,7 @@ func TestErrorsOfACall(t *testing.T) {
 			client := redistest.Client(t)
 			store := New(client, &Options{Timeout: time.Minute})
 			charges := []core.Charge{charge("r", "k", 1000, time.Minute)}
-			_, err := store.Take(t.Context(), "p", charges) // loads the script
+			_, err := storetest.Take(t.Context(), store, "p", charges) // loads the script
 			require.NoError(t, err)
 			calls := holdCalls(client)
 			client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
@@ -267,7 +268,7 @@ func TestErrorsOfACall(t *testing.T) {
 			var failed atomic.Int64
 			take := func() {
 				done.Go(func() {
-					if _, err := store.Take(context.Background(), "p", charges); err != nil {
+					if _, err := storetest.Take(context.Background(), store, "p", charges); err != nil {
 						failed.Add(1)
 					}
 				})
@@ -279,7 +280,7 @@ func TestErrorsOfACall(t *testing.T) {
 			for range 30 {
 				take()
 			}
-			b := store.batcher("p", charges)
+			b := store.batcher(ask(charges))
 			awaitQueued(b, 30)
 			close(calls.release)
 			done.Wait()
@@ -309,9 +310,10 @@ func TestRefusedKeyInBatch(t *testing.T) {
 	store := New(client, &Options{Timeout: 10 * time.Second})
 	batch := make([]*request, 0, 3)
 	for _, key := range []string{"1", "k", "2"} {
-		batch = append(batch, &request{charges: []core.Charge{charge("r", key, 1000, time.Minute)}})
+		r := ask([]core.Charge{charge("r", key, 1000, time.Minute)})
+		batch = append(batch, &request{asks: r, charges: r[0].Charges})
 	}
-	store.batcher("p", batch[0].charges).decide(t.Context(), batch)
+	store.batcher(batch[0].asks).call(t.Context(), batch)
 	assert.NoError(t, batch[0].err)
 	assert.ErrorContains(t, batch[1].err, "NOPERM")
 	assert.NotErrorIs(t, batch[1].err, core.ErrUnavailable)

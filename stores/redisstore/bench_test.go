@@ -14,6 +14,7 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // BenchmarkTake has one and 64 callers decide on two rules, through a client
@@ -39,7 +40,7 @@ func benchmarkTake(b *testing.B, store *Store, callers int) {
 
 // benchmark makes decisions, the i-th on the charges of i.
 func benchmark(b *testing.B, store *Store, callers int, charges func(i int) []core.Charge) {
-	if _, err := store.Take(context.Background(), "p", charges(0)); err != nil {
+	if _, err := storetest.Take(context.Background(), store, "p", charges(0)); err != nil {
 		b.Fatal(err)
 	}
 	times := make([]time.Duration, b.N)
@@ -55,7 +56,7 @@ func benchmark(b *testing.B, store *Store, callers int, charges func(i int) []co
 		done.Go(func() {
 			for i := range next {
 				before := time.Now()
-				if _, err := store.Take(context.Background(), "p", charges(i)); err != nil {
+				if _, err := storetest.Take(context.Background(), store, "p", charges(i)); err != nil {
 					b.Error(err)
 				}
 				times[i] = time.Since(before)

@@ -18,6 +18,7 @@ import (
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/faultproxy"
 	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // many is how many requests a test of counts makes: LIMIT_REQUESTS, or few.
@@ -51,7 +52,7 @@ func TestLostReplies(t *testing.T) {
 				for range callers {
 					done.Go(func() {
 						for asked.Add(1) <= int64(many()) {
-							if _, err := store.Take(context.Background(), "p", charges); err == nil {
+							if _, err := storetest.Take(context.Background(), store, "p", charges); err == nil {
 								decided.Add(1)
 							} else if errors.Is(err, core.ErrUnavailable) {
 								failed.Add(1)
@@ -81,7 +82,7 @@ func TestCutAtEveryByte(t *testing.T) {
 	defer client.Close()
 	store := New(client, &Options{Timeout: 10 * time.Second})
 	charges, counted := counter(t, direct)
-	_, err := store.Take(t.Context(), "p", charges)
+	_, err := storetest.Take(t.Context(), store, "p", charges)
 	require.NoError(t, err)
 	for _, kind := range []faultproxy.Kind{faultproxy.CutRequest, faultproxy.CutReply} {
 		size, decided := 100, 0
@@ -98,7 +99,7 @@ func TestCutAtEveryByte(t *testing.T) {
 				return faultproxy.Fault{Kind: kind, At: at}
 			})
 			before := counted()
-			d, err := store.Take(t.Context(), "p", charges)
+			d, err := storetest.Take(t.Context(), store, "p", charges)
 			after := counted()
 			switch {
 			case err == nil:
@@ -127,7 +128,7 @@ func TestSwappedReplies(t *testing.T) {
 	stores := []*Store{New(client, &Options{Timeout: 10 * time.Second}), New(client, &Options{Timeout: 10 * time.Second})}
 	full, empty := charge("r", "k", 1_000, time.Hour), charge("r", "k", 1_000, time.Hour)
 	full.Cost, empty.Cost = 1, 1000
-	_, err := stores[0].Take(t.Context(), "empty", []core.Charge{empty})
+	_, err := storetest.Take(t.Context(), stores[0], "empty", []core.Charge{empty})
 	require.NoError(t, err)
 	empty.Cost, full.Cost = 1, 0
 	for _, kind := range []faultproxy.Kind{faultproxy.SwapReply, faultproxy.DuplicateReply} {
@@ -143,7 +144,7 @@ func TestSwappedReplies(t *testing.T) {
 			var done sync.WaitGroup
 			for i, c := range []core.Charge{full, empty} {
 				done.Go(func() {
-					d, err := stores[i].Take(context.Background(), []string{"full", "empty"}[i], []core.Charge{c})
+					d, err := storetest.Take(context.Background(), stores[i], []string{"full", "empty"}[i], []core.Charge{c})
 					switch {
 					case errors.Is(err, errWrongReply):
 						mixed.Add(1)
@@ -183,7 +184,7 @@ func TestFlushedAllTheTime(t *testing.T) {
 				default:
 				}
 				asked.Add(1)
-				_, err := store.Take(context.Background(), "p", charges)
+				_, err := storetest.Take(context.Background(), store, "p", charges)
 				assert.NoError(t, err)
 			}
 		})

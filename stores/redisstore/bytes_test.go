@@ -9,6 +9,7 @@ import (
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // TestBytes tests how much memory a full log takes on Redis for each unit. The key
@@ -20,15 +21,15 @@ func TestBytes(t *testing.T) {
 	for limit, most := range map[int64]float64{100: 5.5, 1000: 5.5, 10_000: 5} {
 		for range limit {
 			now++
-			d, err := store.Take(t.Context(), "p", []core.Charge{
+			d, err := storetest.Take(t.Context(), store, "p", []core.Charge{
 				{Rule: "r", Key: "k", Cost: 1, Quota: core.Quota{Limit: limit, Window: 3600_000_000}}})
 			require.NoError(t, err)
 			require.True(t, d.Allowed)
 		}
-		size, err := client.MemoryUsage(t.Context(), lua.Key("limit", "p", "r", "k"), 0).Result()
+		size, err := client.MemoryUsage(t.Context(), lua.Key("limit", named("p", "r", "k")), 0).Result()
 		require.NoError(t, err)
 		t.Logf("limit %d: %.2f bytes a unit", limit, float64(size)/float64(limit))
 		assert.LessOrEqual(t, float64(size)/float64(limit), most, limit)
-		require.NoError(t, store.Reset(t.Context(), "p", "r", "k"))
+		require.NoError(t, storetest.Reset(t.Context(), store, "p", "r", "k"))
 	}
 }

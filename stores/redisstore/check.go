@@ -32,7 +32,7 @@ const checkTimeout = 5 * time.Second
 func (s *Store) Check(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	key, began := lua.Key(s.prefix, "check", "check", ""), ticks()
+	key, began := lua.Key(s.prefix, &core.Charge{Policy: "check", Rule: "check"}), ticks()
 	defer time.AfterFunc(probeAfter, func() { _ = s.probe(bounded, key) }).Stop() // tells a full pool from a dead server
 	done := make(chan error, 1)
 	go func() { // since a client may ignore its context
@@ -127,7 +127,7 @@ func (s *Store) checkServer(ctx context.Context, client redis.UniversalClient, o
 // rights tries the commands of a decision on a key of the server.
 func (s *Store) rights(ctx context.Context, client redis.UniversalClient) (r redisfacts.Rights) {
 	for try := range 500 { // until the slot of a key is on this server
-		r = redisfacts.Ask(ctx, client, lua.Key(s.prefix, fmt.Sprint("check ", try), "check", "check"))
+		r = redisfacts.Ask(ctx, client, lua.Key(s.prefix, &core.Charge{Policy: fmt.Sprint("check ", try), Rule: "check", Key: "check"}))
 		if !redis.HasErrorPrefix(r.Err, "MOVED") {
 			break
 		}

@@ -85,29 +85,19 @@ func (c *clock) forget() {
 // took nothing.
 var errLate = fmt.Errorf("%w: Redis got to the call only after its deadline", core.ErrOutOfReach)
 
-// An unansweredError is the error of a call of Take without an answer. The script may have run,
-// and may still run, but not after a time: see [core.Store].
-type unansweredError struct {
-	error
-	until time.Time
-}
-
-func (e *unansweredError) Unwrap() error { return e.error }
-
-// MayTakeUntil returns when the call can no longer take anything.
-func (e *unansweredError) MayTakeUntil() time.Time { return e.until }
-
-// unanswered returns err, of a call for charges that is given up at a time, as an
-// unansweredError. The call may run for longer by the uncertainty, in µs. After a reply
+// unanswered returns err, of a call for asks that is given up at a time, as a
+// [core.Unanswered]. The call may run for longer by the uncertainty, in µs. After a reply
 // that is an error, nothing was taken. It matters only for leases, which can be released
 // by their ids.
-func unanswered(err error, charges []core.Charge, end time.Time, uncertainty int64) error {
-	if _, _, replied := replyOf(err); replied || !takesLeases(charges) || errors.Is(err, errLate) {
+func unanswered(err error, asks []core.Ask, end time.Time, uncertainty int64) error {
+	if _, _, replied := replyOf(err); replied || !takesLeases(asks) || errors.Is(err, errLate) {
 		return err
 	}
-	return &unansweredError{err, end.Add(time.Duration(uncertainty) * time.Microsecond)}
+	return &core.Unanswered{Err: err, Until: end.Add(time.Duration(uncertainty) * time.Microsecond)}
 }
 
-func takesLeases(charges []core.Charge) bool {
-	return slices.ContainsFunc(charges, func(c core.Charge) bool { return c.Quota.Leases() })
+func takesLeases(asks []core.Ask) bool {
+	return slices.ContainsFunc(asks, func(a core.Ask) bool {
+		return slices.ContainsFunc(a.Charges, func(c core.Charge) bool { return c.Quota.Leases() })
+	})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/faultproxy"
 	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // TestClock has a server with a clock that drifts and is set, and replies that take any
@@ -113,7 +114,7 @@ func TestLateCall(t *testing.T) {
 				{{Rule: "b", Cost: 1, Quota: core.Quota{Algorithm: core.TokenBucket, Limit: 1000, Window: 3600e6, Burst: 5}}},
 			} {
 				redistest.Await(t, 10*time.Second, "a decision", func() bool {
-					_, err := store.Take(t.Context(), "p", charges)
+					_, err := storetest.Take(t.Context(), store, "p", charges)
 					return err == nil
 				})
 				before, calls := dump(t, direct), evals(t, direct)
@@ -121,11 +122,11 @@ func TestLateCall(t *testing.T) {
 				for i := range uint64(3) {
 					charges[0].ID = 2 + i
 					began := time.Now()
-					_, err := store.Take(t.Context(), "p", charges)
+					_, err := storetest.Take(t.Context(), store, "p", charges)
 					require.ErrorIs(t, err, core.ErrOutOfReach)
-					var u *unansweredError
+					var u *core.Unanswered
 					if errors.As(err, &u) {
-						assert.WithinRange(t, u.MayTakeUntil(), began.Add(50*time.Millisecond), time.Now().Add(time.Second))
+						assert.WithinRange(t, u.Until, began.Add(50*time.Millisecond), time.Now().Add(time.Second))
 					}
 					assert.Equal(t, charges[0].Quota.Leases(), u != nil)
 				}
@@ -155,7 +156,7 @@ func TestServersClockIsSet(t *testing.T) {
 			store := New(client, &patient)
 			take := func() {
 				t.Helper()
-				d, err := store.Take(t.Context(), "p", lease(1, 10_000))
+				d, err := storetest.Take(t.Context(), store, "p", lease(1, 10_000))
 				require.NoError(t, err)
 				require.True(t, d.Allowed)
 			}
@@ -196,10 +197,10 @@ func TestRunawayClock(t *testing.T) {
 		return next(ctx, cmd)
 	}))
 	store := New(client, &patient)
-	_, err := store.Take(t.Context(), "p", lease(1, 10))
+	_, err := storetest.Take(t.Context(), store, "p", lease(1, 10))
 	require.ErrorIs(t, err, errLate)
 	require.ErrorIs(t, err, core.ErrOutOfReach)
-	var u *unansweredError
+	var u *core.Unanswered
 	require.False(t, errors.As(err, &u))
 	require.Empty(t, dump(t, client))
 }
@@ -224,7 +225,7 @@ func TestUnanswered(t *testing.T) {
 			defer client.Close()
 			store := New(client, &Options{Timeout: 200 * time.Millisecond})
 			redistest.Await(t, 10*time.Second, "a decision", func() bool {
-				_, err := store.Take(t.Context(), "p", lease(1, 100))
+				_, err := storetest.Take(t.Context(), store, "p", lease(1, 100))
 				return err == nil
 			})
 			proxy.Break(func(c faultproxy.Command) faultproxy.Fault {
@@ -235,12 +236,12 @@ func TestUnanswered(t *testing.T) {
 			})
 			defer proxy.Break(nil)
 			began := time.Now()
-			_, err := store.Take(t.Context(), "p", lease(2, 100))
+			_, err := storetest.Take(t.Context(), store, "p", lease(2, 100))
 			require.ErrorIs(t, err, core.ErrUnavailable)
-			var u *unansweredError
+			var u *core.Unanswered
 			require.Equal(t, test.want, errors.As(err, &u))
 			if test.want {
-				assert.GreaterOrEqual(t, u.MayTakeUntil().Sub(began), 200*time.Millisecond)
+				assert.GreaterOrEqual(t, u.Until.Sub(began), 200*time.Millisecond)
 			}
 		})
 	}
@@ -262,7 +263,7 @@ func TestFirstCall(t *testing.T) {
 			}))
 			store := New(client, &patient)
 			for range 2 {
-				d, err := store.Take(t.Context(), "p", lease(1, 10))
+				d, err := storetest.Take(t.Context(), store, "p", lease(1, 10))
 				require.NoError(t, err)
 				require.True(t, d.Allowed)
 			}
@@ -300,7 +301,7 @@ func TestUncertainServer(t *testing.T) {
 		return err
 	}))
 	store = New(client, &Options{Timeout: 10 * time.Second})
-	_, err := store.Take(t.Context(), "p", lease(1, 100))
+	_, err := storetest.Take(t.Context(), store, "p", lease(1, 100))
 	require.NoError(t, err)
 	own, _ = store.knownServerOf("k")
 	other := new(server)
@@ -312,10 +313,10 @@ func TestUncertainServer(t *testing.T) {
 	for _, idle := range []time.Duration{day, 0} {
 		own.clock.at -= idle.Microseconds()
 		began := time.Now()
-		_, err = store.Take(t.Context(), "p", lease(2, 100))
-		var u *unansweredError
+		_, err = storetest.Take(t.Context(), store, "p", lease(2, 100))
+		var u *core.Unanswered
 		require.ErrorAs(t, err, &u)
-		late := u.MayTakeUntil().Sub(began) - store.timeout
+		late := u.Until.Sub(began) - store.timeout
 		assert.InDelta(t, 2*idle/drift, late, float64(10*time.Second))
 	}
 	assert.Less(t, store.uncertainty("k"), time.Second.Microseconds())

@@ -13,6 +13,7 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // TestCluster decides on policies all over a real cluster, with keys of users
@@ -26,12 +27,12 @@ func TestCluster(t *testing.T) {
 		for _, key := range keys {
 			charges := []core.Charge{charge("key", key, 2, time.Minute), charge("all", "", 1000, time.Minute)}
 			for n := range 3 {
-				d, err := store.Take(t.Context(), policy, charges)
+				d, err := storetest.Take(t.Context(), store, policy, charges)
 				require.NoError(t, err)
 				assert.Equal(t, n < 2, d.Allowed)
 			}
 		}
-		d, err := store.Take(t.Context(), policy, []core.Charge{charge("all", "", 1000, time.Minute)})
+		d, err := storetest.Take(t.Context(), store, policy, []core.Charge{charge("all", "", 1000, time.Minute)})
 		require.NoError(t, err)
 		assert.EqualValues(t, 1000-2*len(keys)-1, d.Outcomes()[0].Remaining)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/notice"
 	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 func diagnosis(err error) (d *core.Diagnosis, ok bool) {
@@ -46,7 +47,7 @@ func TestDenied(t *testing.T) {
 			client := redis.NewClient(&redis.Options{Addr: admin.Options().Addr, Username: "app", Password: "secret"})
 			defer client.Close()
 			store := New(client, &Options{Timeout: 10 * time.Second})
-			_, err := store.Take(t.Context(), test.policy, []core.Charge{charge("r", test.key, 1000, time.Minute)})
+			_, err := storetest.Take(t.Context(), store, test.policy, []core.Charge{charge("r", test.key, 1000, time.Minute)})
 			assert.Equal(t, test.refused, err != nil, err)
 			assert.Equal(t, test.blocked, errors.Is(err, core.ErrBlocked), err)
 			assert.Equal(t, test.blocked, errors.Is(err, core.ErrUnavailable), err)

@@ -17,6 +17,7 @@ import (
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/faultproxy"
 	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // clusterOf returns a client of a Cluster, with go-redis's defaults, that takes
@@ -53,7 +54,7 @@ func counter(t testing.TB, direct redis.UniversalClient) (charges []core.Charge,
 	return charges, func() int64 {
 		peek := []core.Charge{charges[0]}
 		peek[0].Cost = 0
-		d, err := store.Take(context.Background(), "p", peek)
+		d, err := storetest.Take(context.Background(), store, "p", peek)
 		require.NoError(t, err)
 		return 1_000_000_000 - d.Outcomes()[0].Remaining
 	}
@@ -87,7 +88,7 @@ func TestEveryCallEndsInTime(t *testing.T) {
 					store := New(client, &Options{Timeout: timeout})
 					charges, _ := counter(t, server.Client())
 					redistest.Await(t, 10*time.Second, "a first decision", func() bool {
-						_, err := store.Take(t.Context(), "p", charges)
+						_, err := storetest.Take(t.Context(), store, "p", charges)
 						return err == nil
 					})
 					end := begin(t, proxy, server)
@@ -98,7 +99,7 @@ func TestEveryCallEndsInTime(t *testing.T) {
 						done.Go(func() {
 							for range 4 {
 								began := time.Now()
-								_, err := store.Take(context.Background(), "p", charges)
+								_, err := storetest.Take(context.Background(), store, "p", charges)
 								took := time.Since(began)
 								assert.ErrorIs(t, err, core.ErrUnavailable)
 								assert.NotErrorIs(t, err, context.DeadlineExceeded, "that of the caller has not passed")
@@ -115,7 +116,7 @@ func TestEveryCallEndsInTime(t *testing.T) {
 
 					end()
 					redistest.Await(t, 10*time.Second, "a decision after the fault", func() bool {
-						_, err := store.Take(t.Context(), "p", charges)
+						_, err := storetest.Take(t.Context(), store, "p", charges)
 						return err == nil
 					})
 				})
@@ -141,7 +142,7 @@ func TestLeavingEarly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			store := New(client, &Options{Timeout: time.Minute})
 			charges, _ := counter(t, store.client)
-			_, err := store.Take(t.Context(), "p", charges)
+			_, err := storetest.Take(t.Context(), store, "p", charges)
 			require.NoError(t, err)
 			answer := make(chan struct{})
 			proxy.Break(func(c faultproxy.Command) faultproxy.Fault {
@@ -155,15 +156,15 @@ func TestLeavingEarly(t *testing.T) {
 				done.Go(func() {
 					ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
 					defer cancel()
-					_, err := store.Take(ctx, "p", charges)
+					_, err := storetest.Take(ctx, store, "p", charges)
 					assert.Equal(t, context.DeadlineExceeded, err)
 				})
 			}
 			done.Wait()
 			close(answer)
 			proxy.Break(nil)
-			idle(t, store.batcher("p", charges))
-			_, err = store.Take(t.Context(), "p", charges)
+			idle(t, store.batcher(ask(charges)))
+			_, err = storetest.Take(t.Context(), store, "p", charges)
 			require.NoError(t, err)
 		})
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
 	"github.com/routelimit/limit/stores/storetest"
@@ -78,6 +79,7 @@ func (w *twin) compare(ctx context.Context, client *redis.Client, text string, a
 // TestFlattened runs the suite of all stores, and schedules of batches, on a store
 // with a twin.
 func TestFlattened(t *testing.T) {
+	race.Skip(t)
 	if os.Getenv("LIMIT_SCHEDULES") == "" {
 		t.Setenv("LIMIT_SCHEDULES", "8") // each call takes twice as long
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/internal/redistest"
 )
 
@@ -17,6 +18,7 @@ import (
 //
 // A form is its letter, in upper case for a string of more than 128 units, or "-".
 func TestForms(t *testing.T) {
+	race.Skip(t)
 	t.Setenv("LIMIT_ALGORITHM", core.SlidingLog.String())
 	t.Setenv("LIMIT_STEPS", "60")
 	client := redistest.Client(t)

@@ -18,6 +18,7 @@ import (
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/guard"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // asUser returns a client of a server for its user "app".
@@ -45,7 +46,7 @@ func TestRestartWithoutINFO(t *testing.T) {
 	charges := []core.Charge{charge("r", "k", 100_000, time.Hour)}
 	stores := []*Store{New(asUser(t, server.Addr), &patient), New(asUser(t, server.Addr), &patient)}
 	take := func(i int) error {
-		_, err := stores[i].Take(t.Context(), "p", charges)
+		_, err := storetest.Take(t.Context(), stores[i], "p", charges)
 		return err
 	}
 	require.NoError(t, take(0))
@@ -74,7 +75,7 @@ func TestSameServerWithoutINFO(t *testing.T) {
 	store := New(asUser(t, server.Addr), &patient)
 	charges := []core.Charge{charge("r", "k", 100_000, time.Hour)}
 	take := func() error {
-		_, err := store.Take(t.Context(), "p", charges)
+		_, err := storetest.Take(t.Context(), store, "p", charges)
 		return err
 	}
 	var group sync.WaitGroup
@@ -106,10 +107,10 @@ func TestINFOWithdrawn(t *testing.T) {
 		known, _, err := store.serverOf(t.Context(), "")
 		require.NoError(t, err)
 		store.failed(known)
-		_, err = store.Take(t.Context(), "p", []core.Charge{charge("r", "k", 50, time.Hour)})
+		_, err = storetest.Take(t.Context(), store, "p", []core.Charge{charge("r", "k", 50, time.Hour)})
 		require.ErrorIs(t, err, want)
 	}
-	_, err := store.Take(t.Context(), "p", []core.Charge{charge("r", "k", 50, time.Hour)})
+	_, err := storetest.Take(t.Context(), store, "p", []core.Charge{charge("r", "k", 50, time.Hour)})
 	require.NoError(t, err)
 	for _, rule := range []string{"-info", "+info"} {
 		take(nil)
@@ -124,17 +125,17 @@ func TestINFOWithdrawn(t *testing.T) {
 func TestNoIdentity(t *testing.T) {
 	server := redistest.Launch(t, user("info", "eval")...)
 	charges := []core.Charge{charge("r", "k", 50, time.Hour)}
-	_, err := New(server.Client(), &patient).Take(t.Context(), "p", charges) // loads the script
+	_, err := storetest.Take(t.Context(), New(server.Client(), &patient), "p", charges) // loads the script
 	require.NoError(t, err)
 	store := New(asUser(t, server.Addr), &patient)
 	for range 2 {
-		_, err = store.Take(t.Context(), "p", charges)
+		_, err = storetest.Take(t.Context(), store, "p", charges)
 		require.ErrorIs(t, err, core.ErrUnavailable)
 		require.NotErrorIs(t, err, core.ErrOutOfReach)
 		require.NotErrorIs(t, err, core.ErrForgotten)
 		require.ErrorContains(t, err, "the Redis user may run neither INFO nor EVAL, so a restart that loses data would go unnoticed: grant +info")
 	}
-	d, err := guard.New(store, &guard.Options{Log: slog.New(slog.DiscardHandler)}).Take(t.Context(), "p", charges)
+	d, err := storetest.Take(t.Context(), guard.New(store, &guard.Options{Log: slog.New(slog.DiscardHandler)}), "p", charges)
 	require.NoError(t, err)
 	require.Equal(t, core.ModeLocal, d.Mode)
 }
@@ -177,15 +178,15 @@ func TestWithheldRights(t *testing.T) {
 				case 1:
 					_ = server.Client().ScriptFlush(context.Background()).Err()
 				case 2:
-					_, _ = New(server.Client(), &patient).Take(t.Context(), "p", charges) // loads the script
+					_, _ = storetest.Take(t.Context(), New(server.Client(), &patient), "p", charges) // loads the script
 				}
-				d, err := guarded.Take(t.Context(), "p", charges)
+				d, err := storetest.Take(t.Context(), guarded, "p", charges)
 				if err == nil && d.Allowed {
 					admitted++
 				}
 				require.LessOrEqual(t, admitted, limit, failed)
 				i := random.IntN(2)
-				_, err = stores[i].Take(t.Context(), "q", charges)
+				_, err = storetest.Take(t.Context(), stores[i], "q", charges)
 				switch {
 				case errors.Is(err, core.ErrForgotten):
 					reported[i] = restarts
@@ -194,7 +195,7 @@ func TestWithheldRights(t *testing.T) {
 				case err == nil && reported[i] != restarts:
 					// It was decided over a new connection, while the identity was read.
 					redistest.Await(t, 10*time.Second, "a report of the restart: "+failed, func() bool {
-						_, err := stores[i].Take(t.Context(), "q", charges)
+						_, err := storetest.Take(t.Context(), stores[i], "q", charges)
 						return errors.Is(err, core.ErrForgotten)
 					})
 					reported[i] = restarts

@@ -25,7 +25,7 @@ const (
 // The hash is HMAC-SHA-256 (RFC 2104) of the policy, the rule and the key, cut to
 // 128 bits. The policy and the rule are included so that the names of two rules
 // do not show which keys belong to the same client. The empty key names no
-// client, and stays empty.
+// client, and stays empty. Variants of a rule have the same hashes.
 type keyHasher struct{ pool sync.Pool }
 
 // newKeyHasher returns nil for a nil secret. It panics on an empty one, which is
@@ -71,46 +71,46 @@ func (h *keyHasher) hash(policy, rule, key string) string {
 
 // id returns the ID of a charge, so hashed that it does not show which value is behind
 // it.
-func (h *keyHasher) id(policy string, c *core.Charge) uint64 {
+func (h *keyHasher) id(c *core.Charge) uint64 {
 	if c.ID == 0 || c.Quota.Algorithm != core.Distinct {
 		return c.ID
 	}
 	var sum [hashSize]byte
-	hash := h.hash(policy, c.Rule, string(binary.BigEndian.AppendUint64(nil, c.ID)))
+	hash := h.hash(c.Policy, c.Rule, string(binary.BigEndian.AppendUint64(nil, c.ID)))
 	_, _ = base64.RawURLEncoding.Decode(sum[:], []byte(hash))
 	return max(1, binary.BigEndian.Uint64(sum[:])) // 0 is no value
 }
 
 // replace replaces the keys and values of charges in place.
-func (h *keyHasher) replace(policy string, charges []core.Charge) {
+func (h *keyHasher) replace(charges []core.Charge) {
 	if h == nil {
 		return
 	}
 	for i := range charges {
-		charges[i].ID = h.id(policy, &charges[i])
-		charges[i].Key = h.hash(policy, charges[i].Rule, charges[i].Key)
+		h.replaceOne(&charges[i])
 	}
 }
 
+func (h *keyHasher) replaceOne(c *core.Charge) {
+	c.ID, c.Key = h.id(c), h.hash(c.Policy, c.Rule, c.Key)
+}
+
 // charges returns charges with their keys replaced.
-func (h *keyHasher) charges(policy string, charges []core.Charge) []core.Charge {
+func (h *keyHasher) charges(charges []core.Charge) []core.Charge {
 	if h == nil {
 		return charges
 	}
 	charges = slices.Clone(charges)
-	h.replace(policy, charges)
+	h.replace(charges)
 	return charges
 }
 
-// returns returns returns with their keys replaced.
-func (h *keyHasher) returns(policy string, returns []core.Return) []core.Return {
+// replaceReturns replaces the keys and values of returns in place.
+func (h *keyHasher) replaceReturns(returns []core.Return) {
 	if h == nil {
-		return returns
+		return
 	}
-	returns = slices.Clone(returns)
 	for i := range returns {
-		returns[i].ID = h.id(policy, &returns[i].Charge)
-		returns[i].Key = h.hash(policy, returns[i].Rule, returns[i].Key)
+		h.replaceOne(&returns[i].Charge)
 	}
-	return returns
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // TestLayoutRefresh holds that the store asks for the layout of a Cluster three times
@@ -31,7 +32,7 @@ func TestLayoutRefresh(t *testing.T) {
 			},
 		})
 		store := New(client, nil)
-		_, err := store.Take(t.Context(), "p", []core.Charge{charge("r", "k", 5, time.Hour)})
+		_, err := storetest.Take(t.Context(), store, "p", []core.Charge{charge("r", "k", 5, time.Hour)})
 		require.ErrorIs(t, err, core.ErrOutOfReach)
 		require.NoError(t, client.Close())
 		for i := range int64(refreshTimes) {

@@ -15,6 +15,7 @@ import (
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 func held(rule, key string, limit int64, life time.Duration, id uint64) core.Charge {
@@ -40,12 +41,12 @@ func TestLeasesAreOneCall(t *testing.T) {
 	store := New(client, &patient)
 	charges := []core.Charge{held("a", "k", 5, time.Minute, 1), held("b", "k", 5, time.Minute, 1), held("c", "", 5, time.Minute, 1)}
 	for range 3 {
-		_, err := store.Take(t.Context(), "p", charges)
+		_, err := storetest.Take(t.Context(), store, "p", charges)
 		require.NoError(t, err)
 	}
 	for round, want := range [][2]int{{2, 1}, {1, 0}} { // the first one loads the script
 		calls, questions = 0, 0
-		got, err := store.Renew(t.Context(), "p", charges)
+		got, err := storetest.Renew(t.Context(), store, "p", charges)
 		require.NoError(t, err)
 		assert.Equal(t, []bool{true, true, true}, got)
 		assert.Equal(t, want, [2]int{calls, questions}, "round %d", round)
@@ -54,7 +55,7 @@ func TestLeasesAreOneCall(t *testing.T) {
 	store = New(client, &patient)
 	for _, want := range [][2]int{{2, 1}, {1, 0}} {
 		calls, questions = 0, 0
-		require.NoError(t, store.Release(t.Context(), "p", charges))
+		require.NoError(t, storetest.Release(t.Context(), store, "p", charges))
 		assert.Equal(t, want, [2]int{calls, questions})
 	}
 	assert.Empty(t, client.Keys(t.Context(), "*").Val(), "nothing is left of what is released")
@@ -64,20 +65,20 @@ func TestLeasesExpire(t *testing.T) {
 	client := redistest.Client(t)
 	store := New(client, &patient)
 	lives := func(charge core.Charge) time.Duration {
-		return client.PTTL(t.Context(), lua.Key("limit", "p", charge.Rule, charge.Key)).Val()
+		return client.PTTL(t.Context(), lua.Key("limit", named("p", charge.Rule, charge.Key))).Val()
 	}
 	long, short := held("r", "k", 5, 10*time.Minute, 1), held("r", "k", 5, time.Minute, 2)
-	_, err := store.Take(t.Context(), "p", []core.Charge{long})
+	_, err := storetest.Take(t.Context(), store, "p", []core.Charge{long})
 	require.NoError(t, err)
 	assert.InDelta(t, 10*time.Minute, lives(long), float64(10*time.Second))
-	got, err := store.Renew(t.Context(), "p", []core.Charge{long})
+	got, err := storetest.Renew(t.Context(), store, "p", []core.Charge{long})
 	require.NoError(t, err)
 	assert.Equal(t, []bool{true}, got)
 	assert.InDelta(t, 10*time.Minute, lives(long), float64(10*time.Second))
-	_, err = store.Take(t.Context(), "p", []core.Charge{short}) // shortens the first as well
+	_, err = storetest.Take(t.Context(), store, "p", []core.Charge{short}) // shortens the first as well
 	require.NoError(t, err)
 	assert.InDelta(t, time.Minute, lives(long), float64(10*time.Second))
-	require.NoError(t, store.Release(t.Context(), "p", []core.Charge{long}))
+	require.NoError(t, storetest.Release(t.Context(), store, "p", []core.Charge{long}))
 	assert.InDelta(t, time.Minute, lives(long), float64(10*time.Second))
 }
 
@@ -95,30 +96,30 @@ func TestForeignLeases(t *testing.T) {
 		"j\x00\x00\x02" + ends("\xff") + "12345678\x00\x00\x01" + ends("\x00") + "12345679\x00\x00\x01"}
 	key := func(i int) string { return fmt.Sprint("bad", i) }
 	for i, value := range values {
-		require.NoError(t, client.Set(ctx, lua.Key("limit", "p", "r", key(i)), value, 0).Err())
+		require.NoError(t, client.Set(ctx, lua.Key("limit", named("p", "r", key(i))), value, 0).Err())
 	}
-	require.NoError(t, client.HSet(ctx, lua.Key("limit", "p", "r", key(len(values))), "f", "v").Err())
+	require.NoError(t, client.HSet(ctx, lua.Key("limit", named("p", "r", key(len(values)))), "f", "v").Err())
 	for i := range len(values) + 1 {
 		charges := []core.Charge{held("r", key(i), 5, time.Minute, 1), held("good", key(i), 5, time.Minute, 1)}
-		before := client.Dump(ctx, lua.Key("limit", "p", "r", key(i))).Val()
-		_, err := store.Take(ctx, "p", charges)
+		before := client.Dump(ctx, lua.Key("limit", named("p", "r", key(i)))).Val()
+		_, err := storetest.Take(ctx, store, "p", charges)
 		if err == nil { // bytes that happen to be leases are some
-			_, err = store.Renew(ctx, "p", charges)
+			_, err = storetest.Renew(ctx, store, "p", charges)
 			require.NoError(t, err)
-			require.NoError(t, store.Release(ctx, "p", charges))
+			require.NoError(t, storetest.Release(ctx, store, "p", charges))
 			continue
 		}
 		assert.ErrorIs(t, err, lua.ErrValue, "%d", i)
-		_, err = store.Take(ctx, "p", charges[1:])
+		_, err = storetest.Take(ctx, store, "p", charges[1:])
 		require.NoError(t, err)
-		got, err := store.Renew(ctx, "p", charges)
+		got, err := storetest.Renew(ctx, store, "p", charges)
 		assert.ErrorIs(t, err, lua.ErrValue)
 		assert.Equal(t, []bool{false, true}, got, "the other is renewed")
-		assert.ErrorIs(t, store.Release(ctx, "p", charges), lua.ErrValue)
-		got, err = store.Renew(ctx, "p", charges[1:])
+		assert.ErrorIs(t, storetest.Release(ctx, store, "p", charges), lua.ErrValue)
+		got, err = storetest.Renew(ctx, store, "p", charges[1:])
 		require.NoError(t, err)
 		assert.Equal(t, []bool{false}, got, "the other is released")
-		assert.Equal(t, before, client.Dump(ctx, lua.Key("limit", "p", "r", key(i))).Val())
+		assert.Equal(t, before, client.Dump(ctx, lua.Key("limit", named("p", "r", key(i)))).Val())
 	}
 }
 
@@ -138,16 +139,16 @@ func TestHiddenLeases(t *testing.T) {
 		"j\x00\x00\x01" + lease(soon, 2) + lease(soon, 1),
 		"j\x00\x00\x02" + lease(soon, 1),
 	} {
-		key := lua.Key("limit", "p", "r", "k")
+		key := lua.Key("limit", named("p", "r", "k"))
 		require.NoError(t, client.Set(ctx, key, value, time.Minute).Err())
-		require.ErrorIs(t, store.Release(ctx, "p", []core.Charge{held("r", "k", 5, time.Minute, 1)}), lua.ErrValue)
+		require.ErrorIs(t, storetest.Release(ctx, store, "p", []core.Charge{held("r", "k", 5, time.Minute, 1)}), lua.ErrValue)
 		require.Equal(t, value, client.Get(ctx, key).Val())
 	}
 	// More units than a list can have, of a lease that is renewed.
 	many := lease(soon, 1)[:15] + "\xcc\x00\x02"
-	key, value := lua.Key("limit", "p", "r", "k"), "j\x00\x00\x03"+many+many
+	key, value := lua.Key("limit", named("p", "r", "k")), "j\x00\x00\x03"+many+many
 	require.NoError(t, client.Set(ctx, key, value, time.Minute).Err())
-	_, err := store.Renew(ctx, "p", []core.Charge{held("r", "k", 5, time.Minute, 1)})
+	_, err := storetest.Renew(ctx, store, "p", []core.Charge{held("r", "k", 5, time.Minute, 1)})
 	require.ErrorIs(t, err, lua.ErrValue)
 	require.Equal(t, value, client.Get(ctx, key).Val())
 }

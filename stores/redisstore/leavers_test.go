@@ -10,6 +10,7 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // TestNewcomerAfterLeavers has 1,000 clients queue and leave in a random order. A
@@ -18,7 +19,7 @@ func TestNewcomerAfterLeavers(t *testing.T) {
 	store := New(redistest.Client(t), &Options{Timeout: time.Minute})
 	charges := []core.Charge{{Rule: "r", Key: "k", Cost: 1, Quota: core.Quota{Algorithm: core.Queue, Limit: 1, Window: time.Minute.Microseconds(), Burst: 1000}}}
 	take := func() core.Decision {
-		d, err := store.Take(t.Context(), "p", charges)
+		d, err := storetest.Take(t.Context(), store, "p", charges)
 		require.NoError(t, err)
 		require.True(t, d.Allowed)
 		return d
@@ -30,7 +31,7 @@ func TestNewcomerAfterLeavers(t *testing.T) {
 	}
 	began := time.Now()
 	for _, i := range rand.New(rand.NewPCG(1, 2)).Perm(1000) {
-		given, err := store.Return(t.Context(), "p", all[1+i:2+i])
+		given, err := storetest.Return(t.Context(), store, "p", all[1+i:2+i])
 		require.NoError(t, err)
 		require.Equal(t, []int64{1}, given)
 	}
@@ -45,22 +46,22 @@ func TestTurnInABatch(t *testing.T) {
 	charges := []core.Charge{{Rule: "r", Key: "k", Cost: 1, Quota: core.Quota{Algorithm: core.Queue, Limit: 1, Window: time.Hour.Microseconds(), Burst: 9}}}
 	var all []core.Decision
 	for range 4 {
-		d, err := store.Take(t.Context(), "p", charges)
+		d, err := storetest.Take(t.Context(), store, "p", charges)
 		require.NoError(t, err)
 		all = append(all, d)
 	}
-	given, err := store.Return(t.Context(), "p", []core.Return{all[2].Return(0, charges[0])})
+	given, err := storetest.Return(t.Context(), store, "p", []core.Return{all[2].Return(0, charges[0])})
 	require.NoError(t, err)
 	require.Equal(t, []int64{1}, given)
 	look := []core.Charge{charges[0]}
 	look[0].Cost = 0
-	batch := []*request{{charges: charges}, {charges: look}}
-	store.batcher("p", charges).decide(t.Context(), batch)
+	batch := []*request{{asks: ask(charges)}, {asks: ask(look)}}
+	store.batcher(ask(charges)).call(t.Context(), batch)
 	ends := func(d core.Decision) int64 { return d.At + d.Outcomes()[0].ResetAfter }
 	for _, r := range batch {
 		require.NoError(t, r.err)
 	}
-	assert.Equal(t, all[2].At+all[2].Delay, batch[0].decision.At+batch[0].decision.Delay)
-	assert.Equal(t, ends(all[2]), ends(batch[0].decision))
-	assert.Equal(t, ends(all[3]), ends(batch[1].decision))
+	assert.Equal(t, all[2].At+all[2].Delay, batch[0].asks[0].Decision.At+batch[0].asks[0].Decision.Delay)
+	assert.Equal(t, ends(all[2]), ends(batch[0].asks[0].Decision))
+	assert.Equal(t, ends(all[3]), ends(batch[1].asks[0].Decision))
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // longest is for how long a call of the tested inputs may hold Redis. Widening takes longer: a rule whose
@@ -92,11 +93,11 @@ func TestLongest(t *testing.T) {
 					}
 					return list
 				}
-				var batch [][]core.Charge
+				var batch [][]core.Ask
 				for d := range maxBatch {
-					batch = append(batch, charges(d, test.after, test.cost))
+					batch = append(batch, ask(charges(d, test.after, test.cost)))
 				}
-				rules := lua.NewRules(store.prefix, "p", batch[0])
+				rules := lua.NewRules(store.prefix, batch[0])
 				batch = batch[:fitting(store, rules, batch)]
 				lease := 1000
 				for _, units := range test.fill {
@@ -107,16 +108,16 @@ func TestLongest(t *testing.T) {
 							lease++
 							c[i].ID = uint64(lease) * 0x9e3779b97f4a7c15
 						}
-						_, err := store.Take(t.Context(), "p", c)
+						_, err := storetest.Take(t.Context(), store, "p", c)
 						require.NoError(t, err)
 					}
 				}
 				now += test.wait
 				decisions = len(batch)
-				_, err := store.call(t.Context(), lua.NewRules(store.prefix, "other", batch[0]), batch[:1]) // loads the script
+				_, err := store.decide(t.Context(), lua.NewRules("other", batch[0]), batch[:1]) // loads the script
 				require.NoError(t, err)
 				require.NoError(t, client.ConfigResetStat(t.Context()).Err())
-				_, err = store.call(t.Context(), rules, batch)
+				_, err = store.decide(t.Context(), rules, batch)
 				require.NoError(t, err)
 				times = append(times, scriptTime(t, client))
 			}
@@ -137,19 +138,19 @@ func TestLongest(t *testing.T) {
 				c := core.Charge{Rule: "r", Key: "k", Quota: large, Cost: 50_000}
 				for range 2 {
 					now++
-					_, err := store.Take(t.Context(), "p", []core.Charge{c})
+					_, err := storetest.Take(t.Context(), store, "p", []core.Charge{c})
 					require.NoError(t, err)
 				}
 				c.Cost = 1
 				one := []core.Return{{Charge: c, At: now}}
-				_, err := store.Return(t.Context(), "p", one) // loads the script
+				_, err := storetest.Return(t.Context(), store, "p", one) // loads the script
 				require.NoError(t, err)
-				require.NoError(t, store.Reset(t.Context(), "p", "r", "other"))
+				require.NoError(t, storetest.Reset(t.Context(), store, "p", "r", "other"))
 				require.NoError(t, client.ConfigResetStat(t.Context()).Err())
 				if form == "Return" {
-					_, err = store.Return(t.Context(), "p", one)
+					_, err = storetest.Return(t.Context(), store, "p", one)
 				} else {
-					err = store.Reset(t.Context(), "p", "r", "k")
+					err = storetest.Reset(t.Context(), store, "p", "r", "k")
 				}
 				require.NoError(t, err)
 				times = append(times, scriptTime(t, client))
@@ -178,24 +179,24 @@ func TestLongestWithGaps(t *testing.T) {
 				one := []core.Charge{{Rule: "r", Key: "k", Cost: 1, Quota: core.Quota{Algorithm: core.Queue, Limit: 1000, Window: 3600_000_000, Burst: 5000}}}
 				var all []core.Return
 				for range 2*core.MaxGaps + 2 {
-					d, err := store.Take(t.Context(), "p", one)
+					d, err := storetest.Take(t.Context(), store, "p", one)
 					require.NoError(t, err)
 					all = append(all, d.Return(0, one[0]))
 				}
 				for i := 1; i <= 2*core.MaxGaps; i += 2 {
-					given, err := store.Return(t.Context(), "p", all[i:i+1])
+					given, err := storetest.Return(t.Context(), store, "p", all[i:i+1])
 					require.NoError(t, err)
 					require.Equal(t, []int64{1}, given)
 				}
 				now += 1_000_000
 				charges := []core.Charge{one[0]}
 				charges[0].Cost = cost
-				rules := lua.NewRules(store.prefix, "p", charges)
-				batch := slices.Repeat([][]core.Charge{charges}, maxBatch)
+				rules := lua.NewRules(store.prefix, ask(charges))
+				batch := slices.Repeat([][]core.Ask{ask(charges)}, maxBatch)
 				batch = batch[:fitting(store, rules, batch)]
 				decisions = len(batch)
 				require.NoError(t, client.ConfigResetStat(t.Context()).Err())
-				_, err := store.call(t.Context(), rules, batch)
+				_, err := store.decide(t.Context(), rules, batch)
 				require.NoError(t, err)
 				times = append(times, scriptTime(t, client))
 			}
@@ -217,10 +218,10 @@ func scriptTime(t *testing.T, client *redis.Client) time.Duration {
 }
 
 // fitting returns how many decisions the store sends in one call.
-func fitting(store *Store, rules *lua.Rules, batch [][]core.Charge) int {
+func fitting(store *Store, rules *lua.Rules, batch [][]core.Ask) int {
 	b := &batcher{store: store, rules: rules}
-	for _, charges := range batch {
-		b.queue = append(b.queue, &request{charges: charges})
+	for _, asks := range batch {
+		b.queue = append(b.queue, &request{asks: asks})
 	}
 	return len(b.nextBatch())
 }

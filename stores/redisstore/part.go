@@ -17,8 +17,9 @@ type part struct {
 	most   int    // policies that have a batcher
 
 	mu       sync.RWMutex
-	policies map[string][]*batcher
-	batchers int // in policies
+	policies map[string][]*batcher // by the policy of the first charge
+	batchers int                   // in policies
+	returns  map[string]*batcher   // by policy, likewise
 }
 
 // Bounds on the number of batchers, for a program that invents policies as it
@@ -31,10 +32,11 @@ const (
 	maxPoliciesOfPart = 512 // in a store that spreads
 )
 
-// batcher returns the batcher for decisions with the rules of charges.
-func (p *part) batcher(policy string, charges []core.Charge) *batcher {
+// batcher returns the batcher for requests of the shape of asks.
+func (p *part) batcher(asks []core.Ask) *batcher {
+	policy := asks[0].Charges[0].Policy
 	p.mu.RLock()
-	b := find(p.policies[policy], charges)
+	b := find(p.policies[policy], asks)
 	p.mu.RUnlock()
 	if b != nil {
 		return b
@@ -42,7 +44,7 @@ func (p *part) batcher(policy string, charges []core.Charge) *batcher {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	variants := p.policies[policy]
-	if b = find(variants, charges); b != nil {
+	if b = find(variants, asks); b != nil {
 		return b
 	}
 	if len(p.policies) >= p.most || p.batchers >= usual*p.most {
@@ -54,9 +56,29 @@ func (p *part) batcher(policy string, charges []core.Charge) *batcher {
 		p.batchers--
 	}
 	policy = strings.Clone(policy)
-	b = &batcher{store: p.store, policy: policy, rules: lua.NewRules(p.prefix, policy, charges)}
+	b = &batcher{part: p, store: p.store, rules: lua.NewRules(p.prefix, asks)}
 	p.policies[policy] = append(slices.Clip(variants), b)
 	p.batchers++
+	return b
+}
+
+// returner returns the batcher for returns of a policy.
+func (p *part) returner(policy string) *batcher {
+	p.mu.RLock()
+	b := p.returns[policy]
+	p.mu.RUnlock()
+	if b != nil {
+		return b
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if b = p.returns[policy]; b == nil {
+		if len(p.returns) >= p.most {
+			clear(p.returns)
+		}
+		b = &batcher{part: p, store: p.store}
+		p.returns[strings.Clone(policy)] = b
+	}
 	return b
 }
 
@@ -71,9 +93,9 @@ func evict(variants []*batcher) []*batcher {
 	return variants[1:]
 }
 
-func find(variants []*batcher, charges []core.Charge) *batcher {
+func find(variants []*batcher, asks []core.Ask) *batcher {
 	for _, b := range variants {
-		if b.rules.Match(charges) {
+		if b.rules.Match(asks) {
 			if !b.used.Load() { // a write would take the cache line from other processors
 				b.used.Store(true)
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/faultproxy"
 	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // TestConnectionRefused holds that a call ends when its server refuses connections,
@@ -48,11 +49,11 @@ func TestConnectionRefused(t *testing.T) {
 			client := row.client(server.Addr)
 			defer client.Close()
 			store := New(client, &patient)
-			_, err := store.Take(t.Context(), "p", probing)
+			_, err := storetest.Take(t.Context(), store, "p", probing)
 			require.NoError(t, err)
 			server.Kill()
 			for range 3 {
-				_, err = store.Take(t.Context(), "p", probing)
+				_, err = storetest.Take(t.Context(), store, "p", probing)
 				require.ErrorIs(t, err, core.ErrUnavailable)
 			}
 			require.ErrorIs(t, err, syscall.ECONNREFUSED)
@@ -60,7 +61,7 @@ func TestConnectionRefused(t *testing.T) {
 			server.Restart()
 			if row.args == nil {
 				redistest.Await(t, 10*time.Second, "an answer", func() bool {
-					_, err := store.Take(t.Context(), "p", probing)
+					_, err := storetest.Take(t.Context(), store, "p", probing)
 					return err == nil
 				})
 			}
@@ -89,7 +90,7 @@ func TestProbesOfSlowServer(t *testing.T) {
 	proxy.Break(func(c faultproxy.Command) faultproxy.Fault { return faultproxy.Fault{Delay: 3 * probeAfter} })
 	start := time.Now()
 	for range 20 {
-		_, err := store.Take(t.Context(), "p", probing)
+		_, err := storetest.Take(t.Context(), store, "p", probing)
 		require.NoError(t, err)
 	}
 	seconds := int64(time.Since(start)/probeEvery) + 1
@@ -112,7 +113,7 @@ func TestSecondProbe(t *testing.T) {
 		},
 	})
 	defer client.Close()
-	_, err := New(client, &patient).Take(t.Context(), "p", probing)
+	_, err := storetest.Take(t.Context(), New(client, &patient), "p", probing)
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 	require.EqualValues(t, 3, dials.Load())
 }

@@ -131,6 +131,7 @@ type Store struct {
 
 	part                     // all keys, unless the store spreads
 	parts      []part        // if it does
+	slots      bool          // whether policies are in slots of a Cluster
 	unreturned atomic.Int64  // see Unreturned
 	now        func() string // empty except in tests: the server knows the time
 	grace      int           // ms that keys outlive their last unit
@@ -173,6 +174,7 @@ func New(client redis.UniversalClient, options *Options) *Store {
 	}
 	s.calls.Store(rand.Int64N(1 << 52)) // exact in Lua
 	s.client, s.deadlines = withDeadlines(client, o.Timeout)
+	_, s.slots = s.client.(*redis.ClusterClient)
 	return s
 }
 
@@ -185,28 +187,24 @@ func New(client redis.UniversalClient, options *Options) *Store {
 //
 // If ctx has ended, the error is that of ctx, or wraps it. Errors that do not depend on the
 // request wrap [core.ErrUnavailable].
-func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
-	if err := core.ValidateCharges(charges); err != nil {
-		return core.Decision{}, err
+func (s *Store) Take(ctx context.Context, asks []core.Ask) error {
+	if err := core.ValidateAsks(asks); err != nil {
+		return err
 	}
 	if err := ctx.Err(); err != nil {
-		return core.Decision{}, err
+		return err
 	}
 	if s.reported.Load() != s.restarts.Load() {
-		return core.Decision{}, s.report(errForgotten)
+		return s.report(errForgotten)
 	}
-	var d core.Decision
-	var err error
-	if s.parts != nil {
-		d, err = s.takeSpread(ctx, policy, charges)
-	} else {
-		d, err = s.batcher(policy, charges).take(ctx, charges)
+	if p := s.single(asks); p != nil {
+		return s.report(p.batcher(asks).take(ctx, asks))
 	}
-	return d, s.report(err)
+	return s.report(s.takeSpread(ctx, asks))
 }
 
-// call runs the script once for a batch of decisions.
-func (s *Store) call(ctx context.Context, rules *lua.Rules, batch [][]core.Charge) ([]int64, error) {
+// decide runs the script once for a batch of requests.
+func (s *Store) decide(ctx context.Context, rules *lua.Rules, batch [][]core.Ask) ([]int64, error) {
 	now := s.now()
 	keys, args := rules.Encode(now, s.grace, batch)
 	number := s.calls.Add(1)

@@ -19,6 +19,7 @@ import (
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 func charge(rule, key string, limit int64, window time.Duration) core.Charge {
@@ -52,7 +53,7 @@ func TestServerTimeDecides(t *testing.T) {
 		return next(ctx, cmd)
 	}))
 	before := client.Time(t.Context()).Val().UnixMicro()
-	d, err := New(client, &patient).Take(t.Context(), "p", []core.Charge{charge("r", "k", 5, time.Second)})
+	d, err := storetest.Take(t.Context(), New(client, &patient), "p", []core.Charge{charge("r", "k", 5, time.Second)})
 	require.NoError(t, err)
 	after := client.Time(t.Context()).Val().UnixMicro()
 	assert.True(t, before <= d.At && d.At <= after, "%d ≤ %d ≤ %d", before, d.At, after)
@@ -72,10 +73,10 @@ func TestOneRoundTrip(t *testing.T) {
 		for r := range rules {
 			charges = append(charges, charge(fmt.Sprint("r", r), "k", 100+int64(r)*10, time.Minute))
 		}
-		_, err := store.Take(t.Context(), "p", charges) // loads the script at first
+		_, err := storetest.Take(t.Context(), store, "p", charges) // loads the script at first
 		require.NoError(t, err)
 		calls.Store(0)
-		_, err = store.Take(t.Context(), "p", charges)
+		_, err = storetest.Take(t.Context(), store, "p", charges)
 		require.NoError(t, err)
 		assert.EqualValues(t, 1, calls.Load(), "%d rules", rules)
 	}
@@ -91,7 +92,7 @@ func TestEveryKeyExpires(t *testing.T) {
 			c.Cost = cost
 			charges = append(charges, c)
 		}
-		_, err := store.Take(t.Context(), "p", charges)
+		_, err := storetest.Take(t.Context(), store, "p", charges)
 		require.NoError(t, err)
 		keys := client.Keys(t.Context(), "*").Val()
 		for _, key := range keys {
@@ -112,12 +113,12 @@ func TestEveryKeyExpires(t *testing.T) {
 	var now = start
 	store = at(client, &now)
 	one := []core.Charge{charge("immortal", "k", 1000, time.Second)}
-	_, err := store.Take(t.Context(), "p", one)
+	_, err := storetest.Take(t.Context(), store, "p", one)
 	require.NoError(t, err)
-	key := lua.Key("limit", "p", "immortal", "k")
+	key := lua.Key("limit", named("p", "immortal", "k"))
 	require.True(t, client.Persist(t.Context(), key).Val())
 	now += 1_000_000
-	_, err = store.Take(t.Context(), "p", one)
+	_, err = storetest.Take(t.Context(), store, "p", one)
 	require.NoError(t, err)
 	assert.Positive(t, client.PTTL(t.Context(), key).Val())
 }
@@ -127,7 +128,7 @@ func TestScriptFlushed(t *testing.T) {
 	store := New(client, &patient)
 	charges := []core.Charge{charge("r", "k", 100, time.Minute)}
 	for i := range 10 {
-		d, err := store.Take(t.Context(), "p", charges)
+		d, err := storetest.Take(t.Context(), store, "p", charges)
 		require.NoError(t, err)
 		assert.EqualValues(t, 99-i, d.Outcomes()[0].Remaining, "each counts once")
 		require.NoError(t, client.ScriptFlush(t.Context()).Err())
@@ -140,7 +141,7 @@ func TestForeignValues(t *testing.T) {
 	client := redistest.Client(t)
 	ctx := t.Context()
 	for _, limit := range []int64{5, 1000} {
-		bad := func(i int) string { return lua.Key("limit", "p", "ip", fmt.Sprint("bad", i)) }
+		bad := func(i int) string { return lua.Key("limit", named("p", "ip", fmt.Sprint("bad", i))) }
 		values := []string{"", "x", "hello, world: 1234567890123456789012345678901234567890",
 			"a1234567", "a12345671234", "a1234567123", "b1234567123456", "c12345678901234567890123456789", "d" + strings.Repeat("\xff", 100),
 			"c" + strings.Repeat("\x00", 40), strings.Repeat("\x00", 40)}
@@ -152,18 +153,19 @@ func TestForeignValues(t *testing.T) {
 			require.NoError(t, client.Set(ctx, bad(wrongType+i), v, 0).Err())
 		}
 
-		encoder := lua.NewRules("limit", "p", []core.Charge{charge("ip", "", limit, time.Minute), charge("all", "", 1000, time.Minute)})
-		var batch [][]core.Charge
+		encoder := lua.NewRules("limit", ask([]core.Charge{charge("ip", "", limit, time.Minute), charge("all", "", 1000, time.Minute)}))
+		var batch [][]core.Ask
 		for i := range wrongType + len(values) {
 			batch = append(batch,
-				[]core.Charge{charge("ip", fmt.Sprint("bad", i), limit, time.Minute), charge("all", "", 1000, time.Minute)},
-				[]core.Charge{charge("ip", fmt.Sprint("good", i), limit, time.Minute), charge("all", "", 1000, time.Minute)})
+				ask([]core.Charge{charge("ip", fmt.Sprint("bad", i), limit, time.Minute), charge("all", "", 1000, time.Minute)}),
+				ask([]core.Charge{charge("ip", fmt.Sprint("good", i), limit, time.Minute), charge("all", "", 1000, time.Minute)}))
 		}
 		before := client.Dump(ctx, bad(0)).Val()
-		reply, err := New(client, &patient).call(ctx, encoder, batch)
+		reply, err := New(client, &patient).decide(ctx, encoder, batch)
 		require.NoError(t, err)
 		admitted := int64(0)
-		require.NoError(t, encoder.Decode(reply, batch, func(i int, d core.Decision, err error) {
+		require.NoError(t, encoder.Decode(reply, batch, func(i int, err error) {
+			d := &batch[i][0].Decision
 			if i%2 == 1 { // a neighbour
 				require.NoError(t, err)
 				assert.True(t, d.Allowed)
@@ -228,13 +230,13 @@ func TestNotRepeated(t *testing.T) {
 	var lose atomic.Int64
 	store := New(lossyClient(t, direct, &lose), &patient)
 	charges := []core.Charge{charge("r", "k", 100, time.Minute)}
-	_, err := store.Take(t.Context(), "p", charges) // loads the script
+	_, err := storetest.Take(t.Context(), store, "p", charges) // loads the script
 	require.NoError(t, err)
 
 	lose.Store(1)
-	_, err = store.Take(t.Context(), "p", charges)
+	_, err = storetest.Take(t.Context(), store, "p", charges)
 	require.Error(t, err)
-	d, err := New(direct, &patient).Take(t.Context(), "p", charges)
+	d, err := storetest.Take(t.Context(), New(direct, &patient), "p", charges)
 	require.NoError(t, err)
 	assert.EqualValues(t, 100-3, d.Outcomes()[0].Remaining, "one call, one charge")
 }
@@ -242,10 +244,10 @@ func TestNotRepeated(t *testing.T) {
 func TestPoliciesAreBounded(t *testing.T) {
 	store := New(redis.NewClient(&redis.Options{}), nil)
 	for i := range 3 * maxPolicies {
-		store.batcher(fmt.Sprint(i), []core.Charge{charge("r", "", 1, time.Second)})
+		store.batcher([]core.Ask{{Charges: storetest.Of(fmt.Sprint(i), charge("r", "", 1, time.Second))}})
 	}
 	for i := range 100 {
-		store.batcher("p", []core.Charge{charge("r", "", int64(i+1), time.Second)})
+		store.batcher(ask([]core.Charge{charge("r", "", int64(i+1), time.Second)}))
 	}
 	assert.LessOrEqual(t, len(store.policies), maxPolicies+1)
 	assert.LessOrEqual(t, len(store.policies["p"]), maxVariants)
@@ -255,7 +257,7 @@ func TestPoliciesAreBounded(t *testing.T) {
 func TestVariants(t *testing.T) {
 	store := New(redis.NewClient(&redis.Options{}), nil)
 	plan := func(i int) *batcher {
-		return store.batcher("p", []core.Charge{charge("r", "", int64(i+1), time.Second)})
+		return store.batcher(ask([]core.Charge{charge("r", "", int64(i+1), time.Second)}))
 	}
 	var used []*batcher
 	for i := range maxVariants / 2 {
@@ -271,7 +273,7 @@ func TestVariants(t *testing.T) {
 	assert.Equal(t, maxVariants, store.batchers)
 	for i := range maxPolicies * usual / maxVariants {
 		for j := range maxVariants {
-			store.batcher(fmt.Sprint(i), []core.Charge{charge("r", "", int64(j+1), time.Second)})
+			store.batcher([]core.Ask{{Charges: storetest.Of(fmt.Sprint(i), charge("r", "", int64(j+1), time.Second))}})
 			require.LessOrEqual(t, store.batchers, maxPolicies*usual)
 		}
 	}

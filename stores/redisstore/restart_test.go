@@ -14,6 +14,7 @@ import (
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/guard"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // TestRestarted restarts Redis without its data between two calls. The client redials
@@ -26,13 +27,13 @@ func TestRestarted(t *testing.T) {
 	charges := []core.Charge{charge("r", "k", 5, time.Hour)}
 	for range 3 {
 		for want := range int64(3) {
-			d, err := store.Take(t.Context(), "p", charges)
+			d, err := storetest.Take(t.Context(), store, "p", charges)
 			require.NoError(t, err)
 			require.Equal(t, 4-want, d.Outcomes()[0].Remaining)
 		}
 		server.Kill()
 		server.Start()
-		_, err := store.Take(t.Context(), "p", charges)
+		_, err := storetest.Take(t.Context(), store, "p", charges)
 		require.ErrorIs(t, err, core.ErrUnavailable)
 		require.ErrorIs(t, err, errForgotten)
 	}
@@ -49,7 +50,7 @@ func TestGuardKnowsOfRestarts(t *testing.T) {
 	admitted := 0
 	for range 4 {
 		for range 4 {
-			d, err := store.Take(t.Context(), "p", charges)
+			d, err := storetest.Take(t.Context(), store, "p", charges)
 			require.NoError(t, err)
 			if d.Allowed {
 				admitted++
@@ -78,13 +79,13 @@ func TestRestartedInFlight(t *testing.T) {
 	}))
 	store := New(unprobed{client}, &patient)
 	charges := []core.Charge{charge("r", "k", 5, time.Hour)}
-	_, err := store.Take(t.Context(), "p", charges)
+	_, err := storetest.Take(t.Context(), store, "p", charges)
 	require.NoError(t, err)
 	hold.Store(true)
 	var group sync.WaitGroup
 	for range 2 {
 		group.Go(func() {
-			_, err := store.Take(t.Context(), "p", charges)
+			_, err := storetest.Take(t.Context(), store, "p", charges)
 			assert.ErrorIs(t, err, errForgotten)
 		})
 	}
@@ -93,9 +94,9 @@ func TestRestartedInFlight(t *testing.T) {
 	server.Kill()
 	server.Start()
 	hold.Store(false)
-	_, err = store.Take(t.Context(), "q", charges)
+	_, err = storetest.Take(t.Context(), store, "q", charges)
 	require.ErrorIs(t, err, errForgotten)
-	_, err = store.Take(t.Context(), "q", charges) // brings the script
+	_, err = storetest.Take(t.Context(), store, "q", charges) // brings the script
 	require.NoError(t, err)
 	close(sent)
 	group.Wait()
@@ -107,7 +108,7 @@ func TestScriptFlushIsNoRestart(t *testing.T) {
 	store := New(client, &patient)
 	charges := []core.Charge{charge("r", "k", 5, time.Hour)}
 	for range 2 {
-		_, err := store.Take(t.Context(), "p", charges)
+		_, err := storetest.Take(t.Context(), store, "p", charges)
 		require.NoError(t, err)
 		require.NoError(t, client.ScriptFlush(t.Context()).Err())
 	}
@@ -126,7 +127,7 @@ func TestRestartBetweenCalls(t *testing.T) {
 		stores = append(stores, New(client, &patient))
 	}
 	take := func(i int) error {
-		_, err := stores[i].Take(t.Context(), "p", charges)
+		_, err := storetest.Take(t.Context(), stores[i], "p", charges)
 		return err
 	}
 	require.NoError(t, take(0))
@@ -162,7 +163,7 @@ func TestRestartWithoutCaller(t *testing.T) {
 	store := New(client, &patient)
 	charges := []core.Charge{charge("r", "k", 50, time.Hour)}
 	take := func(ctx context.Context) error {
-		_, err := store.Take(ctx, "p", charges)
+		_, err := storetest.Take(ctx, store, "p", charges)
 		return err
 	}
 	require.NoError(t, take(t.Context()))
@@ -173,7 +174,7 @@ func TestRestartWithoutCaller(t *testing.T) {
 			err, leave = take(ctx), nil
 			return err
 		},
-		"a Reset": func() error { return store.Reset(t.Context(), "p", "r", "other") },
+		"a Reset": func() error { return storetest.Reset(t.Context(), store, "p", "r", "other") },
 	} {
 		known, _, err := store.serverOf(t.Context(), "")
 		require.NoError(t, err)

@@ -7,60 +7,61 @@ import (
 	"github.com/routelimit/limit/lua"
 )
 
-// Return implements [core.Store] by one call of one script, or one for each part
-// if the store spreads. Each is sent once. If ctx ends during the call, the outcome
-// is unknown.
+// Return implements [core.Store]. Returns of one policy that arrive while a call is in
+// flight go together in the next call. Each is sent once. If ctx ends while it is queued,
+// nothing is returned; if it ends during the call, the outcome is unknown.
 //
 // A return to a bucket is recorded in a second key of 141 bytes, which lives until a
 // full burst has refilled.
-func (s *Store) Return(ctx context.Context, policy string, returns []core.Return) ([]int64, error) {
+func (s *Store) Return(ctx context.Context, returns []core.Return) ([]core.Returned, error) {
 	if err := core.ValidateReturns(returns); err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if s.parts == nil {
-		return s.part.Return(ctx, policy, returns)
-	}
 	charges := make([]core.Charge, len(returns))
 	for i := range returns {
 		charges[i] = returns[i].Charge
 	}
-	given := make([]int64, len(returns))
-	err := each(s.split(charges), func(_ int, g *group) error {
+	groups := s.split(charges)
+	if len(groups) == 1 {
+		return groups[0].Return(ctx, returns)
+	}
+	results := make([]core.Returned, len(returns))
+	err := each(groups, func(_ int, g *group) error {
 		mine := make([]core.Return, len(g.at))
 		for j, i := range g.at {
 			mine[j] = returns[i]
 		}
-		units, err := g.Return(ctx, policy, mine)
-		for j := range units {
-			given[g.at[j]] = units[j]
+		some, err := g.Return(ctx, mine)
+		for j := range some {
+			results[g.at[j]] = some[j]
 		}
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return given, nil
+	return results, nil
 }
 
-// Return returns units to keys of one part, in one call.
-func (p *part) Return(ctx context.Context, policy string, returns []core.Return) ([]int64, error) {
-	s := p.store
-	call := lua.NewReturns(p.prefix, policy, s.now(), s.grace, s.hasher.returns(policy, returns))
-	reply, err := s.run(ctx, &invocation{script: call.Script, keys: call.Keys, args: call.Args})
-	if err != nil {
-		return nil, err
-	}
-	return call.Decode(reply)
+// Return returns units to keys of one slot.
+func (p *part) Return(ctx context.Context, returns []core.Return) ([]core.Returned, error) {
+	return p.returner(returns[0].Policy).giveBack(ctx, returns)
 }
 
 // Reset implements [core.Store].
-func (s *Store) Reset(ctx context.Context, policy, rule, key string) error {
-	p := s.partOf(key)
-	key = s.hasher.hash(policy, rule, key)
-	keys := []string{lua.Key(p.prefix, policy, rule, key), lua.ReturnedKey(p.prefix, policy, rule, key)}
-	_, err := s.run(ctx, &invocation{script: lua.ResetScript(), keys: keys})
-	return err
+func (s *Store) Reset(ctx context.Context, charges []core.Charge) error {
+	if err := core.ValidateNames(charges); err != nil {
+		return err
+	}
+	return each(s.split(charges), func(_ int, g *group) error {
+		var keys []string
+		for _, c := range s.hasher.charges(g.charges) {
+			keys = append(keys, lua.Key(g.prefix, &c), lua.ReturnedKey(g.prefix, &c))
+		}
+		_, err := s.run(ctx, &invocation{script: lua.ResetScript(), keys: keys})
+		return err
+	})
 }

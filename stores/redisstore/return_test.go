@@ -14,6 +14,7 @@ import (
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // everyAlgorithm returns a charge of 3 units for a rule of each algorithm.
@@ -35,7 +36,7 @@ func everyAlgorithm(key string) []core.Charge {
 
 func admit(t *testing.T, store core.Store, policy string, charges []core.Charge) []core.Return {
 	t.Helper()
-	d, err := store.Take(t.Context(), policy, charges)
+	d, err := storetest.Take(t.Context(), store, policy, charges)
 	require.NoError(t, err)
 	require.True(t, d.Allowed)
 	var list []core.Return
@@ -61,7 +62,7 @@ func TestReturnByTheServersClock(t *testing.T) {
 	first := admit(t, store, "p", charges)
 	list := admit(t, store, "p", charges)
 	giveBack := func(list []core.Return) []int64 {
-		given, err := store.Return(t.Context(), "p", list)
+		given, err := storetest.Return(t.Context(), store, "p", list)
 		require.NoError(t, err)
 		ttls(t, client, 2*time.Hour+time.Second)
 		return given
@@ -79,7 +80,7 @@ func TestReturnByTheServersClock(t *testing.T) {
 	assert.EqualValues(t, 1, calls.Load(), "one call for all rules")
 	giveBack(first)
 
-	d, err := store.Take(t.Context(), "p", charges)
+	d, err := storetest.Take(t.Context(), store, "p", charges)
 	require.NoError(t, err)
 	assert.True(t, d.Allowed)
 	for i, o := range d.Outcomes() {
@@ -93,7 +94,7 @@ func TestReturnByTheServersClock(t *testing.T) {
 		assert.Equal(t, want, o.Remaining, "%+v", charges[i].Quota)
 	}
 	for _, c := range charges {
-		require.NoError(t, store.Reset(t.Context(), "p", c.Rule, c.Key))
+		require.NoError(t, storetest.Reset(t.Context(), store, "p", c.Rule, c.Key))
 	}
 	assert.Empty(t, client.Keys(t.Context(), "*").Val())
 }
@@ -113,20 +114,20 @@ func TestReturnKeepsTTL(t *testing.T) {
 	client := redistest.Client(t)
 	store := New(client, &patient)
 	for _, r := range admit(t, store, "p", everyAlgorithm("k")) {
-		key := lua.Key("limit", "p", r.Rule, r.Key)
+		key := lua.Key("limit", named("p", r.Rule, r.Key))
 		before := client.PTTL(t.Context(), key).Val()
 		r.Cost = 1
 		shorter := r
 		shorter.Quota.Window /= 2
-		_, err := store.Return(t.Context(), "p", []core.Return{shorter})
+		_, err := storetest.Return(t.Context(), store, "p", []core.Return{shorter})
 		require.NoError(t, err)
 		require.Greater(t, client.PTTL(t.Context(), key).Val(), before-10*time.Second, "%+v", shorter.Quota)
 	}
 	for _, r := range admit(t, store, "q", everyAlgorithm("k")) {
-		key := lua.Key("limit", "q", r.Rule, r.Key)
+		key := lua.Key("limit", named("q", r.Rule, r.Key))
 		r.Cost = 1
 		require.NoError(t, client.Persist(t.Context(), key).Err())
-		given, err := store.Return(t.Context(), "q", []core.Return{r})
+		given, err := storetest.Return(t.Context(), store, "q", []core.Return{r})
 		require.NoError(t, err)
 		require.EqualValues(t, 1, given[0], "%+v", r.Quota)
 		require.Positive(t, client.PTTL(t.Context(), key).Val(), "%+v", r.Quota)
@@ -139,34 +140,34 @@ func TestReturnToForeignValues(t *testing.T) {
 	charges := everyAlgorithm("k")
 	good := admit(t, store, "p", charges)
 	for i := range good {
-		key := lua.Key("limit", "p", good[i].Rule, good[i].Key)
+		key := lua.Key("limit", named("p", good[i].Rule, good[i].Key))
 		value := client.Get(t.Context(), key).Val()
 		for _, foreign := range []string{"", "x", "hello, world: 1234567890", value[:len(value)-1], "z" + value[1:]} {
 			require.NoError(t, client.Set(t.Context(), key, foreign, time.Hour).Err())
-			other := client.Get(t.Context(), lua.Key("limit", "p", good[(i+1)%len(good)].Rule, "k")).Val()
-			given, err := store.Return(t.Context(), "p", []core.Return{good[(i+1)%len(good)], good[i]})
+			other := client.Get(t.Context(), lua.Key("limit", named("p", good[(i+1)%len(good)].Rule, "k"))).Val()
+			given, err := storetest.Return(t.Context(), store, "p", []core.Return{good[(i+1)%len(good)], good[i]})
 			require.ErrorIs(t, err, lua.ErrValue, "%+v, %q", good[i].Quota, foreign)
 			require.ErrorContains(t, err, key)
 			require.Nil(t, given)
 			require.Equal(t, foreign, client.Get(t.Context(), key).Val())
-			require.Equal(t, other, client.Get(t.Context(), lua.Key("limit", "p", good[(i+1)%len(good)].Rule, "k")).Val(), "its neighbour")
+			require.Equal(t, other, client.Get(t.Context(), lua.Key("limit", named("p", good[(i+1)%len(good)].Rule, "k"))).Val(), "its neighbour")
 		}
 		require.NoError(t, client.Del(t.Context(), key).Err())
 		require.NoError(t, client.HSet(t.Context(), key, "f", "v").Err())
-		_, err := store.Return(t.Context(), "p", good[i:i+1])
+		_, err := storetest.Return(t.Context(), store, "p", good[i:i+1])
 		require.ErrorIs(t, err, lua.ErrValue)
 		require.Equal(t, "hash", client.Type(t.Context(), key).Val())
 		require.NoError(t, client.Del(t.Context(), key).Err())
 		require.NoError(t, client.Set(t.Context(), key, value, time.Hour).Err())
 	}
 	for _, i := range []int{7, 9} {
-		remembered := lua.ReturnedKey("limit", "p", good[i].Rule, "k")
+		remembered := lua.ReturnedKey("limit", named("p", good[i].Rule, "k"))
 		require.NoError(t, client.Set(t.Context(), remembered, "x", time.Hour).Err())
-		_, err := store.Return(t.Context(), "p", good[i:i+1])
+		_, err := storetest.Return(t.Context(), store, "p", good[i:i+1])
 		require.ErrorIs(t, err, lua.ErrValue)
 		require.NoError(t, client.Del(t.Context(), remembered).Err())
 		require.NoError(t, client.HSet(t.Context(), remembered, "f", "v").Err())
-		_, err = store.Return(t.Context(), "p", good[i:i+1])
+		_, err = storetest.Return(t.Context(), store, "p", good[i:i+1])
 		require.ErrorIs(t, err, lua.ErrValue)
 	}
 }
@@ -179,12 +180,12 @@ func TestReturnIsSentOnce(t *testing.T) {
 	store := New(client, &patient)
 	one := admit(t, store, "p", []core.Charge{{Rule: "r", Key: "k", Quota: core.Quota{Limit: 100, Window: 60_000_000}, Cost: 10}})
 	one[0].Cost = 1
-	_, err := store.Return(t.Context(), "p", one) // loads the script
+	_, err := storetest.Return(t.Context(), store, "p", one) // loads the script
 	require.NoError(t, err)
 	lose.Store(1)
-	_, err = store.Return(t.Context(), "p", one)
+	_, err = storetest.Return(t.Context(), store, "p", one)
 	require.Error(t, err)
-	d, err := New(direct, &patient).Take(t.Context(), "p", []core.Charge{{Rule: "r", Key: "k", Quota: one[0].Quota}})
+	d, err := storetest.Take(t.Context(), New(direct, &patient), "p", []core.Charge{{Rule: "r", Key: "k", Quota: one[0].Quota}})
 	require.NoError(t, err)
 	assert.EqualValues(t, 92, d.Outcomes()[0].Remaining)
 }
@@ -195,18 +196,18 @@ func TestReturnEnds(t *testing.T) {
 	list := admit(t, store, "p", everyAlgorithm("k"))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := store.Return(ctx, "p", list)
+	_, err := storetest.Return(ctx, store, "p", list)
 	require.ErrorIs(t, err, context.Canceled)
-	require.ErrorIs(t, store.Reset(ctx, "p", "r0", "k"), context.Canceled)
+	require.ErrorIs(t, storetest.Reset(ctx, store, "p", "r0", "k"), context.Canceled)
 	client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, _ redis.ProcessHook) error {
 		<-ctx.Done()
 		cmd.SetErr(ctx.Err())
 		return ctx.Err()
 	}))
 	hurried := New(client, &Options{Timeout: time.Millisecond})
-	_, err = hurried.Return(t.Context(), "p", list)
+	_, err = storetest.Return(t.Context(), hurried, "p", list)
 	require.ErrorIs(t, err, core.ErrUnavailable)
-	require.ErrorIs(t, hurried.Reset(t.Context(), "p", "r0", "k"), core.ErrUnavailable)
+	require.ErrorIs(t, storetest.Reset(t.Context(), hurried, "p", "r0", "k"), core.ErrUnavailable)
 }
 
 // TestReturnOnCluster gives back on policies all over a cluster.
@@ -217,11 +218,11 @@ func TestReturnOnCluster(t *testing.T) {
 		for _, key := range []string{"", "}", "{x}", "a}:b", "\x00\r\n"} {
 			charges := everyAlgorithm(key)
 			list := admit(t, store, policy, charges)
-			given, err := store.Return(t.Context(), policy, list)
+			given, err := storetest.Return(t.Context(), store, policy, list)
 			require.NoError(t, err)
 			assert.Equal(t, []int64{3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 2}, given)
 			for _, c := range charges {
-				require.NoError(t, store.Reset(t.Context(), policy, c.Rule, c.Key))
+				require.NoError(t, storetest.Reset(t.Context(), store, policy, c.Rule, c.Key))
 			}
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // start is a time that tests set; the store keeps keys for as long as a test
@@ -32,6 +33,15 @@ func at(client redis.UniversalClient, now *int64) *Store {
 	s.now = func() string { return strconv.FormatInt(*now, 10) }
 	s.grace = int(time.Hour / time.Millisecond)
 	return s
+}
+
+// ask returns a request of one ask on charges of policy p.
+func ask(charges []core.Charge) []core.Ask {
+	return []core.Ask{{Charges: storetest.Of("p", charges...)}}
+}
+
+func named(policy, rule, key string) *core.Charge {
+	return &core.Charge{Policy: policy, Rule: rule, Key: key}
 }
 
 // TestBatches compares the script, batch by batch, with core.Decide called for
@@ -71,29 +81,31 @@ func compareBatches(t *testing.T, store *Store, clock *int64, schedules int) {
 				}
 			}
 			batch := randomBatch(random, rules)
-			encoder := lua.NewRules(store.prefix, fmt.Sprint("p", schedule), rules)
-			reply, err := store.call(context.Background(), encoder, batch)
+			encoder := lua.NewRules(store.prefix, batch[0])
+			reply, err := store.decide(context.Background(), encoder, batch)
 			require.NoError(t, err)
-			err = encoder.Decode(reply, batch, func(i int, got core.Decision, err error) {
+			err = encoder.Decode(reply, batch, func(i int, err error) {
 				require.NoError(t, err)
-				var states []core.State
-				for _, c := range batch[i] {
-					id := c.Rule + "/" + c.Key
-					if model[id] == nil {
-						model[id] = core.NewState(c.Quota.Algorithm)
+				for _, ask := range batch[i] {
+					var states []core.State
+					for _, c := range ask.Charges {
+						id := c.Rule + "/" + c.Key
+						if model[id] == nil {
+							model[id] = core.NewState(c.Quota.Algorithm)
+						}
+						states = append(states, model[id])
 					}
-					states = append(states, model[id])
-				}
-				want := core.Decide(now, batch[i], states)
-				require.Equal(t, want, got, "schedule %d, step %d, decision %d of %d at %d: %+v",
-					schedule, step, i, len(batch), now-start, batch[i])
-				decisions++
-				if !got.Allowed {
-					refused++
+					want := core.Decide(now, ask.Charges, states)
+					require.Equal(t, want, ask.Decision, "schedule %d, step %d, request %d of %d at %d: %+v",
+						schedule, step, i, len(batch), now-start, batch[i])
+					decisions++
+					if !want.Allowed {
+						refused++
+					}
 				}
 			})
 			require.NoError(t, err)
-			compareLeases(t, store, random, fmt.Sprint("p", schedule), batch, model, now)
+			compareLeases(t, store, random, batch, model, now)
 		}
 	}
 	t.Logf("%d schedules, %d decisions, %d of them refused", schedules, decisions, refused)
@@ -101,9 +113,9 @@ func compareBatches(t *testing.T, store *Store, clock *int64, schedules int) {
 
 // compareLeases renews or releases leases of a batch, in which decisions took
 // under ids of their own.
-func compareLeases(t *testing.T, store *Store, random *rand.Rand, policy string, batch [][]core.Charge, model map[string]core.State, now int64) {
-	for _, charges := range batch {
-		charges = slices.DeleteFunc(slices.Clone(charges), func(c core.Charge) bool { return c.Quota.Algorithm != core.Concurrency })
+func compareLeases(t *testing.T, store *Store, random *rand.Rand, batch [][]core.Ask, model map[string]core.State, now int64) {
+	for _, asks := range batch {
+		charges := slices.DeleteFunc(slices.Clone(asks[0].Charges), func(c core.Charge) bool { return c.Quota.Algorithm != core.Concurrency })
 		if len(charges) == 0 || random.IntN(4) > 0 {
 			continue
 		}
@@ -118,10 +130,10 @@ func compareLeases(t *testing.T, store *Store, random *rand.Rand, policy string,
 			}
 		}
 		if !renew {
-			require.NoError(t, store.Release(t.Context(), policy, charges))
+			require.NoError(t, store.Release(t.Context(), charges))
 			continue
 		}
-		held, err := store.Renew(t.Context(), policy, charges)
+		held, err := store.Renew(t.Context(), charges)
 		require.NoError(t, err)
 		require.Equal(t, want, held, "at %d: %+v", now-start, charges)
 	}
@@ -130,12 +142,9 @@ func compareLeases(t *testing.T, store *Store, random *rand.Rand, policy string,
 func randomRules(random *rand.Rand, name string) []core.Charge {
 	rules := make([]core.Charge, 1+random.IntN(3))
 	for i := range rules {
-		rules[i].Rule = fmt.Sprint(name, "r", i)
+		rules[i].Policy, rules[i].Rule = name, fmt.Sprint(name, "r", i)
 		rules[i].Quota = randomQuota(random, randomWindow(random))
 		counts := !rules[i].Quota.Identified() && !rules[i].Quota.Bars()
-		if random.IntN(6) == 0 {
-			rules[i].Alone = counts
-		}
 		if (counts || rules[i].Quota.Leases()) && random.IntN(6) == 0 {
 			rules[i].Reserve = 1 + random.Int64N(4)
 		}
@@ -227,21 +236,39 @@ func randomStep(random *rand.Rand, rules []core.Charge) int64 {
 	}
 }
 
-func randomBatch(random *rand.Rand, rules []core.Charge) [][]core.Charge {
-	batch := make([][]core.Charge, 1+random.IntN(20))
+// randomBatch returns requests with an ask for all rules, and some with further asks for
+// a part of them.
+func randomBatch(random *rand.Rand, rules []core.Charge) [][]core.Ask {
+	shape := [][]core.Charge{rules}
+	for random.IntN(3) == 0 && len(shape) < 4 {
+		from := random.IntN(len(rules))
+		some := slices.Clone(rules[from : from+1+random.IntN(len(rules)-from)])
+		if random.IntN(2) == 0 {
+			some[0].Reserve = 0
+		}
+		shape = append(shape, some)
+	}
+	batch := make([][]core.Ask, 1+random.IntN(20))
 	for i := range batch {
-		for _, c := range rules {
-			c.Key = fmt.Sprint("k", random.IntN(3))
-			c.Cost = 1
-			if random.IntN(3) == 0 {
-				c.Cost = random.Int64N(c.Quota.Capacity() + 2)
-			}
-			c.ID = random.Uint64N(50)<<55 | 1 // different in bits that doubles hold
-			if c.Quota.Algorithm == core.Distinct && random.IntN(10) == 0 {
-				c.ID = 0
-			}
-			batch[i] = append(batch[i], c)
+		for _, rules := range shape {
+			batch[i] = append(batch[i], core.Ask{Charges: randomCharges(random, rules)})
 		}
 	}
 	return batch
+}
+
+func randomCharges(random *rand.Rand, rules []core.Charge) (charges []core.Charge) {
+	for _, c := range rules {
+		c.Key = fmt.Sprint("k", random.IntN(3))
+		c.Cost = 1
+		if random.IntN(3) == 0 {
+			c.Cost = random.Int64N(c.Quota.Capacity() + 2)
+		}
+		c.ID = random.Uint64N(50)<<55 | 1 // different in bits that doubles hold
+		if c.Quota.Algorithm == core.Distinct && random.IntN(10) == 0 {
+			c.ID = 0
+		}
+		charges = append(charges, c)
+	}
+	return charges
 }

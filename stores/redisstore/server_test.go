@@ -13,6 +13,7 @@ import (
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/faultproxy"
 	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // An unprobed client is of a type that the store does not probe for, so that calls
@@ -31,7 +32,7 @@ func TestServerAfterFailure(t *testing.T) {
 	each := func(want error) {
 		t.Helper()
 		for _, store := range stores {
-			_, err := store.Take(t.Context(), "p", charges)
+			_, err := storetest.Take(t.Context(), store, "p", charges)
 			require.ErrorIs(t, err, want)
 		}
 	}
@@ -64,20 +65,20 @@ func TestServerAnswersBesideAFailure(t *testing.T) {
 	}))
 	store := New(unprobed{client}, &patient)
 	charges := []core.Charge{charge("r", "k", 50, time.Hour)}
-	_, err := store.Take(t.Context(), "p", charges)
+	_, err := storetest.Take(t.Context(), store, "p", charges)
 	require.NoError(t, err)
 	hold.Store(true)
 	done := make(chan error)
 	go func() {
-		_, err := store.Take(t.Context(), "p", charges)
+		_, err := storetest.Take(t.Context(), store, "p", charges)
 		done <- err
 	}()
 	<-arrived
 	server.Kill()
-	_, err = store.Take(t.Context(), "q", charges)
+	_, err = storetest.Take(t.Context(), store, "q", charges)
 	require.ErrorIs(t, err, core.ErrOutOfReach)
 	server.Start()
-	_, err = New(other, &patient).Take(t.Context(), "p", charges)
+	_, err = storetest.Take(t.Context(), New(other, &patient), "p", charges)
 	require.NoError(t, err)
 	close(sent)
 	require.ErrorIs(t, <-done, core.ErrForgotten)
@@ -100,12 +101,12 @@ func TestServerIsTheSame(t *testing.T) {
 	charges := []core.Charge{charge("r", "k", 50, time.Hour)}
 	for i := range int64(3) {
 		for range 3 {
-			_, err := store.Take(t.Context(), "p", charges)
+			_, err := storetest.Take(t.Context(), store, "p", charges)
 			require.NoError(t, err)
 			require.Equal(t, i+1, asked.Load())
 		}
 		proxy.Break(func(faultproxy.Command) faultproxy.Fault { return faultproxy.Fault{Kind: faultproxy.CutReply} })
-		_, err := store.Take(t.Context(), "p", charges)
+		_, err := storetest.Take(t.Context(), store, "p", charges)
 		require.ErrorIs(t, err, core.ErrOutOfReach)
 		proxy.Break(nil)
 	}
@@ -120,7 +121,7 @@ func TestServerFarAway(t *testing.T) {
 	store := New(client, &Options{Timeout: time.Second})
 	charges := []core.Charge{charge("r", "k", 50, time.Hour)}
 	take := func() error {
-		_, err := store.Take(t.Context(), "p", charges)
+		_, err := storetest.Take(t.Context(), store, "p", charges)
 		return err
 	}
 	require.NoError(t, take())
@@ -144,9 +145,9 @@ func TestFirstCallAfterFailure(t *testing.T) {
 	store := New(redistest.Real(t), &patient)
 	store.failed(nil)
 	charges := []core.Charge{charge("r", "k", 50, time.Hour)}
-	_, err := store.Take(t.Context(), "p", charges)
+	_, err := storetest.Take(t.Context(), store, "p", charges)
 	require.ErrorIs(t, err, core.ErrForgotten)
-	_, err = store.Take(t.Context(), "p", charges)
+	_, err = storetest.Take(t.Context(), store, "p", charges)
 	require.NoError(t, err)
 }
 
@@ -167,7 +168,7 @@ func TestReconnect(t *testing.T) {
 	store := New(client, &patient)
 	charges := []core.Charge{charge("r", "k", 100_000, time.Hour)}
 	take := func() {
-		_, err := store.Take(t.Context(), "p", charges)
+		_, err := storetest.Take(t.Context(), store, "p", charges)
 		require.NoError(t, err)
 	}
 	take()

@@ -12,7 +12,7 @@ import (
 
 // setUp makes p the part of a store for keys with a prefix.
 func (p *part) setUp(s *Store, prefix string, most int) {
-	p.store, p.prefix, p.most, p.policies = s, prefix, most, make(map[string][]*batcher)
+	p.store, p.prefix, p.most, p.policies, p.returns = s, prefix, most, make(map[string][]*batcher), make(map[string]*batcher)
 }
 
 // spread divides the keys of every policy into parts.
@@ -26,7 +26,7 @@ func (s *Store) spread(parts int) {
 	}
 }
 
-// A group is the charges of a request that are in one part.
+// A group is the charges of an ask that are in one slot.
 type group struct {
 	*part
 	charges []core.Charge // copies
@@ -40,7 +40,7 @@ next:
 	for i, c := range charges {
 		p := s.partOf(c.Key)
 		for g := range groups {
-			if groups[g].part == p {
+			if groups[g].part == p && s.sameSlot(&groups[g].charges[0], &c) {
 				groups[g].charges, groups[g].at = append(groups[g].charges, c), append(groups[g].at, i)
 				continue next
 			}
@@ -75,10 +75,10 @@ func each(groups []group, f func(i int, g *group) error) error {
 // first. A client could have caused it, so it must not be answered by admitting. If a
 // part did not answer, the error says so too.
 func worst(errs []error) (worst error) {
-	var last *unansweredError
+	var last *core.Unanswered
 	for _, err := range errs {
-		var u *unansweredError
-		if errors.As(err, &u) && (last == nil || u.until.After(last.until)) {
+		var u *core.Unanswered
+		if errors.As(err, &u) && (last == nil || u.Until.After(last.Until)) {
 			last = u
 		}
 		if worst == nil || errors.Is(worst, core.ErrUnavailable) && err != nil && !errors.Is(err, core.ErrUnavailable) {
@@ -86,32 +86,58 @@ func worst(errs []error) (worst error) {
 		}
 	}
 	if last != nil {
-		return &unansweredError{worst, last.until}
+		return &core.Unanswered{Err: worst, Until: last.Until}
 	}
 	return worst
 }
 
-// single returns the part that all charges are in, or nil.
-func (s *Store) single(charges []core.Charge) *part {
-	p := s.partOf(charges[0].Key)
-	for i := 1; i < len(charges); i++ {
-		if s.partOf(charges[i].Key) != p {
-			return nil
+// sameSlot reports whether charges of one part share a slot of a Cluster.
+func (s *Store) sameSlot(a, b *core.Charge) bool { return !s.slots || a.Policy == b.Policy }
+
+// single returns the part of the only slot that all charges are in, or nil.
+func (s *Store) single(asks []core.Ask) *part {
+	if s.parts == nil && !s.slots {
+		return &s.part
+	}
+	first := &asks[0].Charges[0]
+	p := s.partOf(first.Key)
+	for i := range asks {
+		for j := range asks[i].Charges {
+			if c := &asks[i].Charges[j]; s.partOf(c.Key) != p || !s.sameSlot(first, c) {
+				return nil
+			}
 		}
 	}
 	return p
 }
 
-// takeSpread takes in all parts at the same time, and undoes that unless all admit.
-// Charges that decide alone stay taken. A part that fails may have taken its charges, as its error says.
-func (s *Store) takeSpread(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
-	if p := s.single(charges); p != nil {
-		return p.batcher(policy, charges).take(ctx, charges)
+// takeSpread decides asks that are not all in one slot, one after the other. After an
+// error, it undoes those that were admitted.
+func (s *Store) takeSpread(ctx context.Context, asks []core.Ask) error {
+	for i := range asks {
+		if err := s.takeAsk(ctx, &asks[i]); err != nil {
+			for j := range asks[:i] {
+				s.undoAsk(ctx, &asks[j])
+			}
+			return err
+		}
 	}
-	groups := s.split(charges)
+	return nil
+}
+
+// takeAsk takes in all slots at the same time, and undoes that unless all admit. A slot
+// that fails may have taken its charges, as its error says.
+func (s *Store) takeAsk(ctx context.Context, ask *core.Ask) error {
+	groups := s.split(ask.Charges)
+	if len(groups) == 1 {
+		one := []core.Ask{*ask}
+		err := groups[0].batcher(one).take(ctx, one)
+		*ask = one[0]
+		return err
+	}
 	decisions := make([]core.Decision, len(groups))
 	err := each(groups, func(i int, g *group) (err error) {
-		decisions[i], err = g.batcher(policy, g.charges).take(ctx, g.charges)
+		decisions[i], err = g.take(ctx, g.charges)
 		return err
 	})
 	allowed := err == nil
@@ -119,20 +145,34 @@ func (s *Store) takeSpread(ctx context.Context, policy string, charges []core.Ch
 		allowed = allowed && decisions[i].Allowed
 	}
 	if !allowed {
-		if ended := s.undo(ctx, policy, groups, decisions, err == nil); err == nil {
+		if ended := s.undo(ctx, groups, decisions, err == nil); err == nil {
 			err = ended
 		}
 	}
-	if err != nil {
-		return core.Decision{}, err
+	if err == nil {
+		ask.Decision = merge(groups, decisions, len(ask.Charges), allowed)
 	}
-	return merge(groups, decisions, len(charges), allowed), nil
+	return err
+}
+
+// take decides charges of one slot.
+func (p *part) take(ctx context.Context, charges []core.Charge) (core.Decision, error) {
+	asks := []core.Ask{{Charges: charges}}
+	err := p.batcher(asks).take(ctx, asks)
+	return asks[0].Decision, err
+}
+
+// undoAsk returns what an ask has taken.
+func (s *Store) undoAsk(ctx context.Context, ask *core.Ask) {
+	if ask.Decision.Allowed && core.Undo(context.WithoutCancel(ctx), s, ask.Charges, &ask.Decision) != nil {
+		s.unreturned.Add(1)
+	}
 }
 
 // undo returns what the groups of a refused request have taken. With refresh, it
 // replaces their decisions by those without the request. It goes on when ctx ends,
 // but does not keep the caller.
-func (s *Store) undo(ctx context.Context, policy string, groups []group, decisions []core.Decision, refresh bool) error {
+func (s *Store) undo(ctx context.Context, groups []group, decisions []core.Decision, refresh bool) error {
 	detached := context.WithoutCancel(ctx)
 	strikes := refresh && struck(groups, decisions)
 	done := make(chan struct{})
@@ -143,14 +183,13 @@ func (s *Store) undo(ctx context.Context, policy string, groups []group, decisio
 			if !d.Allowed { // after an error, d is the zero decision
 				return nil
 			}
-			if err := core.Undo(detached, g.part, policy, g.charges, d); err != nil {
+			if err := core.Undo(detached, g.part, g.charges, d); err != nil {
 				s.unreturned.Add(1)
 				return err
 			}
 			if refresh && (costs(g.charges) || strikes) {
 				// After an error the outcomes are a unit short.
-				if now, err := g.peek(detached, policy, strikes); err == nil {
-					keepAlone(&now, d)
+				if now, err := g.peek(detached, strikes); err == nil {
 					*d = now
 				}
 			}
@@ -168,7 +207,7 @@ func (s *Store) undo(ctx context.Context, policy string, groups []group, decisio
 // costs reports whether an admission has taken anything that a refusal gives back.
 func costs(charges []core.Charge) bool {
 	for i := range charges {
-		if charges[i].Cost > 0 && !charges[i].Alone {
+		if charges[i].Cost > 0 {
 			return true
 		}
 	}
@@ -193,7 +232,7 @@ func struck(groups []group, decisions []core.Decision) bool {
 }
 
 // peek decides on the charges of g at a cost of 0, but for a strike of each ban.
-func (g *group) peek(ctx context.Context, policy string, strikes bool) (core.Decision, error) {
+func (g *group) peek(ctx context.Context, strikes bool) (core.Decision, error) {
 	free := append([]core.Charge(nil), g.charges...)
 	for i := range free {
 		free[i].Cost = 0
@@ -201,7 +240,7 @@ func (g *group) peek(ctx context.Context, policy string, strikes bool) (core.Dec
 			free[i].Cost = 1
 		}
 	}
-	d, err := g.batcher(policy, free).take(ctx, free)
+	d, err := g.take(ctx, free)
 	for i, o := range d.Outcomes() {
 		if free[i].Quota.Bars() && o.Remaining == 0 && o.Fits() { // the strike has barred the key
 			o.RetryAfter, o.MoreAfter = o.MoreAfter, 0
@@ -209,17 +248,6 @@ func (g *group) peek(ctx context.Context, policy string, strikes bool) (core.Dec
 		}
 	}
 	return d, err
-}
-
-// keepAlone replaces the outcomes of charges that decide alone by those of an
-// earlier decision, which was final for them.
-func keepAlone(d, earlier *core.Decision) {
-	for i := range d.Outcomes() {
-		if d.Alone(i) {
-			d.Outcomes()[i] = earlier.Outcomes()[i]
-			d.SetTimeOf(i, earlier.At)
-		}
-	}
 }
 
 // merge joins the decisions of the groups into that of the request.
@@ -232,9 +260,6 @@ func merge(groups []group, decisions []core.Decision, n int, allowed bool) core.
 		for j, o := range part.Outcomes() {
 			outcomes[groups[i].at[j]] = o
 			d.SetTimeOf(groups[i].at[j], part.TimeOf(j))
-			if part.Alone(j) {
-				d.SetAlone(groups[i].at[j])
-			}
 		}
 		if allowed {
 			d.Delay = max(d.Delay, part.Delay)

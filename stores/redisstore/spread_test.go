@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -34,29 +35,36 @@ func (s apart) names(charges []core.Charge) []core.Charge {
 	return named
 }
 
-func (s apart) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
-	return s.Store.Take(ctx, policy, s.names(charges))
-}
-
-func (s apart) Renew(ctx context.Context, policy string, charges []core.Charge) ([]bool, error) {
-	return s.Store.Renew(ctx, policy, s.names(charges))
-}
-
-func (s apart) Release(ctx context.Context, policy string, charges []core.Charge) error {
-	return s.Store.Release(ctx, policy, s.names(charges))
-}
-
-func (s apart) Return(ctx context.Context, policy string, returns []core.Return) ([]int64, error) {
-	named := make([]core.Return, len(returns))
-	for i, r := range returns {
-		named[i] = r
-		named[i].Charge = s.name(r.Charge)
+func (s apart) Take(ctx context.Context, asks []core.Ask) error {
+	named := slices.Clone(asks)
+	for i := range named {
+		named[i].Charges = s.names(asks[i].Charges)
 	}
-	return s.Store.Return(ctx, policy, named)
+	err := s.Store.Take(ctx, named)
+	for i := range asks {
+		asks[i].Decision = named[i].Decision
+	}
+	return err
 }
 
-func (s apart) Reset(ctx context.Context, policy, rule, key string) error {
-	return s.Store.Reset(ctx, policy, rule, rule+"\x00"+key)
+func (s apart) Renew(ctx context.Context, charges []core.Charge) ([]bool, error) {
+	return s.Store.Renew(ctx, s.names(charges))
+}
+
+func (s apart) Release(ctx context.Context, charges []core.Charge) error {
+	return s.Store.Release(ctx, s.names(charges))
+}
+
+func (s apart) Return(ctx context.Context, returns []core.Return) ([]core.Returned, error) {
+	named := slices.Clone(returns)
+	for i := range named {
+		named[i].Charge = s.name(named[i].Charge)
+	}
+	return s.Store.Return(ctx, named)
+}
+
+func (s apart) Reset(ctx context.Context, charges []core.Charge) error {
+	return s.Store.Reset(ctx, s.names(charges))
 }
 
 // TestSpread runs the suite over a store that spreads, with every rule of a
@@ -85,21 +93,21 @@ func TestSpreadStrikes(t *testing.T) {
 	ban := core.Charge{Rule: "ban", Key: "a", Quota: core.Quota{Algorithm: core.Ban, Limit: 3, Window: 3600_000_000, Bar: 3600_000_000}}
 	charges := []core.Charge{ban, charge("narrow", "b", 1, time.Hour)}
 	for i, left := range []int64{3, 2, 1, 0, 0} {
-		d, err := store.Take(t.Context(), "p", charges)
+		d, err := storetest.Take(t.Context(), store, "p", charges)
 		require.NoError(t, err)
 		require.Equal(t, i == 0, d.Allowed)
 		o := d.Outcomes()[0]
 		require.Equal(t, left, o.Remaining, i)
 		require.Equal(t, left == 0, o.RetryAfter > 0, "%+v", o)
 	}
-	d, err := store.Take(t.Context(), "p", []core.Charge{ban})
+	d, err := storetest.Take(t.Context(), store, "p", []core.Charge{ban})
 	require.NoError(t, err)
 	require.False(t, d.Allowed)
 
 	other := ban // which the barred key does not strike
 	other.Rule, other.Key = "other", "b"
 	for range 5 {
-		d, err := store.Take(t.Context(), "p", []core.Charge{ban, other})
+		d, err := storetest.Take(t.Context(), store, "p", []core.Charge{ban, other})
 		require.NoError(t, err)
 		require.EqualValues(t, 3, d.Outcomes()[1].Remaining)
 	}

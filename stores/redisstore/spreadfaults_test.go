@@ -15,6 +15,7 @@ import (
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // spreading returns a store that spreads over 16 parts.
@@ -31,14 +32,14 @@ func twoParts() []core.Charge {
 func left(t *testing.T, store core.Store, c core.Charge) int64 {
 	t.Helper()
 	c.Cost = 0
-	d, err := store.Take(t.Context(), "p", []core.Charge{c})
+	d, err := storetest.Take(t.Context(), store, "p", []core.Charge{c})
 	require.NoError(t, err)
 	return d.Outcomes()[0].Remaining
 }
 
 func isReturn(cmd redis.Cmder) bool {
 	returns := []core.Return{{Charge: twoParts()[0]}}
-	return isTake(cmd) && cmd.Args()[1] == lua.NewReturns("", "", "", 0, returns).Script.SHA
+	return isTake(cmd) && cmd.Args()[1] == lua.NewReturns("", "", 0, returns).Script.SHA
 }
 
 func TestSpreadIsEven(t *testing.T) {
@@ -69,8 +70,8 @@ func TestSpreadCalls(t *testing.T) {
 		return next(ctx, cmd)
 	}))
 	store := spreading(client)
-	store.Take(t.Context(), "warm", twoParts())
-	store.Take(t.Context(), "warm", twoParts()) // loads the scripts
+	storetest.Take(t.Context(), store, "warm", twoParts())
+	storetest.Take(t.Context(), store, "warm", twoParts()) // loads the scripts
 	one := []core.Charge{charge("r", "k", 5, time.Hour), charge("s", "k", 5, time.Hour)}
 	for name, c := range map[string]struct {
 		charges []core.Charge
@@ -81,7 +82,7 @@ func TestSpreadCalls(t *testing.T) {
 	} {
 		for i, want := range c.want {
 			calls.Store(0)
-			_, err := store.Take(t.Context(), "p", c.charges)
+			_, err := storetest.Take(t.Context(), store, "p", c.charges)
 			require.NoError(t, err)
 			assert.Equal(t, want, calls.Load(), "%s: decision %d", name, i)
 		}
@@ -97,13 +98,13 @@ func TestSpreadTimes(t *testing.T) {
 	store.now = func() string { return strconv.FormatInt(now+clock.Add(1), 10) }
 	store.grace = int(time.Hour / time.Millisecond)
 	charges := twoParts()
-	d, err := store.Take(t.Context(), "p", charges)
+	d, err := storetest.Take(t.Context(), store, "p", charges)
 	require.NoError(t, err)
 	require.True(t, d.Allowed)
 	first, second := d.TimeOf(0), d.TimeOf(1)
 	require.NotEqual(t, first, second)
 	require.Equal(t, max(first, second), d.At)
-	given, err := store.Return(t.Context(), "p", []core.Return{{Charge: charges[1], At: second}, {Charge: charges[0], At: first}})
+	given, err := storetest.Return(t.Context(), store, "p", []core.Return{{Charge: charges[1], At: second}, {Charge: charges[0], At: first}})
 	require.NoError(t, err)
 	require.Equal(t, []int64{1, 1}, given)
 }
@@ -124,7 +125,7 @@ func TestSpreadErrors(t *testing.T) {
 	}))
 	store := spreading(broken)
 	charges := twoParts()
-	narrow := lua.Key(store.partOf("b").prefix, "p", "narrow", "b")
+	narrow := lua.Key(store.partOf("b").prefix, named("p", "narrow", "b"))
 	toNarrow := func(cmd redis.Cmder) bool { return isTake(cmd) && cmd.Args()[3] == narrow }
 	for name, c := range map[string]struct {
 		fault func(cmd redis.Cmder) error
@@ -160,7 +161,7 @@ func TestSpreadErrors(t *testing.T) {
 			require.NoError(t, client.FlushDB(t.Context()).Err())
 			fault = c.fault
 			for range 5 {
-				_, err := store.Take(t.Context(), "p", charges)
+				_, err := storetest.Take(t.Context(), store, "p", charges)
 				require.Error(t, err)
 				c.check(err)
 			}
@@ -177,7 +178,7 @@ func TestSpreadErrors(t *testing.T) {
 			return nil
 		}
 		for i := range 4 {
-			d, err := store.Take(t.Context(), "p", charges)
+			d, err := storetest.Take(t.Context(), store, "p", charges)
 			require.NoError(t, err)
 			assert.Equal(t, i == 0, d.Allowed)
 		}
@@ -200,9 +201,9 @@ func TestSpreadGone(t *testing.T) {
 	}))
 	store := spreading(client)
 	charges := twoParts()
-	_, err := store.Take(t.Context(), "p", charges)
+	_, err := storetest.Take(t.Context(), store, "p", charges)
 	require.NoError(t, err)
-	_, err = store.Take(ctx, "p", charges)
+	_, err = storetest.Take(ctx, store, "p", charges)
 	require.ErrorIs(t, err, context.Canceled)
 	clear(charges) // the caller takes its slice away
 	close(back)
@@ -220,7 +221,7 @@ func TestSpreadShardDown(t *testing.T) {
 	}
 	store := New(client, &Options{Timeout: 5 * time.Second, Spread: 64})
 	where := func(c core.Charge) *redistest.Server {
-		return nodes.Owner(t, lua.Key(store.partOf(c.Key).prefix, "p", c.Rule, c.Key))
+		return nodes.Owner(t, lua.Key(store.partOf(c.Key).prefix, named("p", c.Rule, c.Key)))
 	}
 	charges := []core.Charge{charge("wide", "a", 1000, time.Hour), held("narrow", "b", 1000, time.Hour, 7), charge("third", "c", 1000, time.Hour)}
 	dead := where(charges[0])
@@ -229,7 +230,7 @@ func TestSpreadShardDown(t *testing.T) {
 			charges[i].Key = fmt.Sprint(i, n)
 		}
 	}
-	d, err := store.Take(t.Context(), "p", charges)
+	d, err := storetest.Take(t.Context(), store, "p", charges)
 	require.NoError(t, err)
 	require.True(t, d.Allowed)
 
@@ -238,7 +239,7 @@ func TestSpreadShardDown(t *testing.T) {
 	for i := range 20 {
 		began := time.Now()
 		charges[1].ID = uint64(8 + i)
-		_, err = store.Take(t.Context(), "p", charges)
+		_, err = storetest.Take(t.Context(), store, "p", charges)
 		require.ErrorIs(t, err, core.ErrUnavailable)
 		require.Less(t, time.Since(began), 12*time.Second)
 	}
@@ -247,12 +248,12 @@ func TestSpreadShardDown(t *testing.T) {
 		assert.EqualValues(t, 999, left(t, store, c), "%s: only the first was admitted", c.Rule)
 	}
 	assert.Zero(t, store.Unreturned())
-	d, err = store.Take(t.Context(), "p", charges[2:])
+	d, err = storetest.Take(t.Context(), store, "p", charges[2:])
 	require.NoError(t, err, "the others go on")
 	require.True(t, d.Allowed)
-	heldNow, err := store.Renew(t.Context(), "p", charges[1:2])
+	heldNow, err := storetest.Renew(t.Context(), store, "p", charges[1:2])
 	require.NoError(t, err)
 	require.Equal(t, []bool{true}, heldNow)
-	_, err = store.Renew(t.Context(), "p", []core.Charge{charges[1], held("r", charges[0].Key, 1, time.Hour, 7)})
+	_, err = storetest.Renew(t.Context(), store, "p", []core.Charge{charges[1], held("r", charges[0].Key, 1, time.Hour, 7)})
 	require.ErrorIs(t, err, core.ErrUnavailable)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/notice"
 	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // TestTurns has 600 callers decide on 300 policies at once. Their calls leave
@@ -50,7 +51,7 @@ func TestTurns(t *testing.T) {
 	var done sync.WaitGroup
 	for i := range 600 {
 		done.Go(func() {
-			d, err := store.Take(context.Background(), fmt.Sprint("p", i%300), []core.Charge{charge("r", "k", 2, time.Hour)})
+			d, err := storetest.Take(context.Background(), store, fmt.Sprint("p", i%300), []core.Charge{charge("r", "k", 2, time.Hour)})
 			assert.NoError(t, err)
 			assert.True(t, d.Allowed)
 		})
@@ -94,18 +95,18 @@ func TestNoTurn(t *testing.T) {
 		var done sync.WaitGroup
 		for range 2 * maxInFlight { // those in the batcher's queue too
 			done.Go(func() {
-				_, err := store.Take(context.Background(), "p", probing)
+				_, err := storetest.Take(context.Background(), store, "p", probing)
 				assert.ErrorIs(t, err, core.ErrOutOfReach)
 				assert.Equal(t, alive, isBlocked(err), err)
 			})
 		}
 		done.Wait()
-		idle(t, store.batcher("p", probing))
+		idle(t, store.batcher(ask(probing)))
 		assert.Equal(t, !alive, server.failures.Load() > 0)
 	}
 	gone, leave := context.WithCancel(t.Context())
 	time.AfterFunc(time.Millisecond, leave)
-	_, err = store.Take(gone, "p", probing)
+	_, err = storetest.Take(gone, store, "p", probing)
 	assert.Equal(t, context.Canceled, err)
 }
 
@@ -169,11 +170,11 @@ func TestExhaustedPool(t *testing.T) {
 				held = append(held, conn)
 			}
 			redistest.Await(t, 10*time.Second, "a probe that is answered in time", func() bool {
-				_, err := store.Take(t.Context(), "p", probing)
+				_, err := storetest.Take(t.Context(), store, "p", probing)
 				require.ErrorIs(t, err, core.ErrOutOfReach)
 				return isBlocked(err)
 			})
-			_, err := store.Take(t.Context(), "p", probing)
+			_, err := storetest.Take(t.Context(), store, "p", probing)
 			assert.ErrorContains(t, err, "raise PoolSize in the options of the client, now 4")
 			at, _, err := store.serverOf(t.Context(), "")
 			require.NoError(t, err)
@@ -186,7 +187,7 @@ func TestExhaustedPool(t *testing.T) {
 
 			server.Pause()
 			redistest.Await(t, 10*time.Second, "an error that does not blame the pool", func() bool {
-				_, err := store.Take(t.Context(), "p", probing)
+				_, err := storetest.Take(t.Context(), store, "p", probing)
 				require.ErrorIs(t, err, core.ErrOutOfReach)
 				return !isBlocked(err)
 			})
@@ -195,7 +196,7 @@ func TestExhaustedPool(t *testing.T) {
 				conn.Close()
 			}
 			redistest.Await(t, 10*time.Second, "a decision", func() bool {
-				_, err := store.Take(t.Context(), "p", probing)
+				_, err := storetest.Take(t.Context(), store, "p", probing)
 				return err == nil
 			})
 			assert.Zero(t, at.exhausted.Load())
@@ -218,9 +219,9 @@ func TestTurnAfterPanic(t *testing.T) {
 		return next(ctx, cmd)
 	}))
 	store := New(client, &Options{Timeout: 10 * time.Second})
-	assert.Panics(t, func() { _, _ = store.Take(t.Context(), "p", probing) })
+	assert.Panics(t, func() { _, _ = storetest.Take(t.Context(), store, "p", probing) })
 	server, _ := store.knownServerOf("k")
 	require.Empty(t, server.turns)
-	_, err := store.Take(t.Context(), "p", probing)
+	_, err := storetest.Take(t.Context(), store, "p", probing)
 	assert.NoError(t, err)
 }

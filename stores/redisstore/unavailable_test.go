@@ -17,6 +17,7 @@ import (
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/faultproxy"
 	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // TestRepliesThatAreErrors forges error replies to the script. It expects them to be
@@ -84,7 +85,7 @@ func TestRepliesThatAreErrors(t *testing.T) {
 			calls++
 			return faultproxy.Fault{Kind: faultproxy.Forge, Reply: "-" + test.reply + "\r\n"}
 		})
-		_, err := store.Take(t.Context(), "p", charges)
+		_, err := storetest.Take(t.Context(), store, "p", charges)
 		require.Error(t, err, test.reply)
 		assert.Equal(t, test.unavailable, errors.Is(err, core.ErrUnavailable), test.reply)
 		assert.ErrorContains(t, err, test.reply)
@@ -103,10 +104,10 @@ func TestRepliesThatAreErrors(t *testing.T) {
 			}
 			return faultproxy.Fault{}
 		})
-		_, err := store.Take(t.Context(), "p", charges)
+		_, err := storetest.Take(t.Context(), store, "p", charges)
 		assert.ErrorIs(t, err, core.ErrUnavailable, "%q", reply)
 		proxy.Break(nil)
-		_, err = store.Take(t.Context(), "p", charges)
+		_, err = storetest.Take(t.Context(), store, "p", charges)
 		assert.NoError(t, err, "the next one, after %q", reply)
 	}
 }
@@ -123,16 +124,16 @@ func TestErrorsOfTheClient(t *testing.T) {
 		context.Canceled, redis.Nil, &net.OpError{Op: "dial", Err: errors.New("connection refused")}, &net.DNSError{IsTimeout: true},
 		fmt.Errorf("a hook: %w", redis.ErrPoolTimeout), errors.New("a circuit breaker is open"),
 	} {
-		_, err := New(client, nil).Take(t.Context(), "p", charges)
+		_, err := storetest.Take(t.Context(), New(client, nil), "p", charges)
 		assert.ErrorIs(t, err, core.ErrUnavailable, "%v", fault)
 	}
 
 	// What is not of the infrastructure.
 	gone, leave := context.WithCancel(t.Context())
 	leave()
-	_, err := New(client, nil).Take(gone, "p", charges)
+	_, err := storetest.Take(gone, New(client, nil), "p", charges)
 	assert.Equal(t, context.Canceled, err)
-	_, err = New(client, nil).Take(t.Context(), "p", []core.Charge{{Rule: "r", Cost: -1}})
+	_, err = storetest.Take(t.Context(), New(client, nil), "p", []core.Charge{{Rule: "r", Cost: -1}})
 	assert.NotErrorIs(t, err, core.ErrUnavailable)
 	assert.Error(t, err)
 }
@@ -145,13 +146,13 @@ func TestPanicsOfAHook(t *testing.T) {
 	defer client.Close()
 	client.AddHook(hook(func(context.Context, redis.Cmder, redis.ProcessHook) error { panic("a bug") }))
 	store := New(struct{ redis.UniversalClient }{client}, nil) // a type that the store knows nothing of
-	_, err := store.Take(t.Context(), "p", charges)
+	_, err := storetest.Take(t.Context(), store, "p", charges)
 	assert.ErrorIs(t, err, errPanicked)
 	assert.NotErrorIs(t, err, core.ErrUnavailable)
 
 	store = New(client, nil)
-	assert.PanicsWithValue(t, "a bug", func() { store.Take(t.Context(), "p", charges) })
-	b := store.batcher("p", charges)
+	assert.PanicsWithValue(t, "a bug", func() { storetest.Take(t.Context(), store, "p", charges) })
+	b := store.batcher(ask(charges))
 	idle(t, b)
 	r := &request{ctx: t.Context(), charges: charges, done: make(chan struct{}, 1)}
 	b.send([]*request{r})
@@ -208,13 +209,13 @@ func TestUnavailableStates(t *testing.T) {
 			store := New(client, &Options{Timeout: 10 * time.Second})
 			charges, counted := counter(t, direct)
 			if state.name != "MAXCLIENTS" && state.name != "NOAUTH" { // which concern only new connections
-				_, err := store.Take(t.Context(), "p", charges)
+				_, err := storetest.Take(t.Context(), store, "p", charges)
 				require.NoError(t, err)
 			}
 			before := counted()
 			state.begin(t, server, direct)
 			for range 3 {
-				_, err := store.Take(t.Context(), "p", charges)
+				_, err := storetest.Take(t.Context(), store, "p", charges)
 				require.ErrorIs(t, err, core.ErrUnavailable)
 				require.ErrorContains(t, err, state.want)
 			}
@@ -222,7 +223,7 @@ func TestUnavailableStates(t *testing.T) {
 			assert.Equal(t, before, counted(), "nothing was taken")
 			began := time.Now()
 			redistest.Await(t, 10*time.Second, "a decision", func() bool {
-				_, err := store.Take(t.Context(), "p", charges)
+				_, err := storetest.Take(t.Context(), store, "p", charges)
 				return err == nil
 			})
 			t.Logf("back after %v", time.Since(began))

@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/internal/fuzzloop"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // quotasOfAllForms are one for each form of a stored state.
@@ -36,9 +36,9 @@ var quotasOfAllForms = []core.Quota{
 const limitOfRings = 2000
 
 var (
-	valueKey    = lua.Key("limit", "p", "r", "k")
-	returnedKey = lua.ReturnedKey("limit", "p", "r", "k")
-	otherKey    = lua.Key("limit", "p", "r", "other")
+	valueKey    = lua.Key("limit", named("p", "r", "k"))
+	returnedKey = lua.ReturnedKey("limit", named("p", "r", "k"))
+	otherKey    = lua.Key("limit", named("p", "r", "other"))
 )
 
 // stored is what a key and that of what was given back hold.
@@ -65,16 +65,16 @@ func storedByTheStore(t testing.TB, client *redis.Client) (all []stored) {
 		if c.Quota.Limit == limitOfRings {
 			c.Cost += more
 		}
-		d, err := store.Take(ctx, "p", []core.Charge{c})
+		d, err := storetest.Take(ctx, store, "p", []core.Charge{c})
 		require.NoError(t, err)
 		require.True(t, d.Allowed)
 		s.at = d.At
-		last, err := store.Take(ctx, "p", []core.Charge{s.charge(1)})
+		last, err := storetest.Take(ctx, store, "p", []core.Charge{s.charge(1)})
 		require.NoError(t, err)
 		require.True(t, last.Allowed)
 		if c.Cost > more { // a short ring
 			c.Cost = more
-			given, err := store.Return(ctx, "p", []core.Return{{Charge: c, At: d.At}})
+			given, err := storetest.Return(ctx, store, "p", []core.Return{{Charge: c, At: d.At}})
 			require.NoError(t, err)
 			require.Equal(t, []int64{more}, given)
 			require.Contains(t, "cd", client.GetRange(ctx, valueKey, 0, 0).Val())
@@ -83,7 +83,7 @@ func storedByTheStore(t testing.TB, client *redis.Client) (all []stored) {
 		if c.Quota.Algorithm != core.Concurrency {
 			o := d.Outcomes()[0]
 			c.Cost = 1
-			_, err = store.Return(ctx, "p", []core.Return{{Charge: c, At: d.At, Remaining: o.Remaining, ResetAfter: o.ResetAfter}})
+			_, err = storetest.Return(ctx, store, "p", []core.Return{{Charge: c, At: d.At, Remaining: o.Remaining, ResetAfter: o.ResetAfter}})
 			require.NoError(t, err)
 			s.back = []byte(client.Get(ctx, returnedKey).Val())
 		}
@@ -120,17 +120,18 @@ type scriptCall struct {
 // everyCall returns all that can be asked about a charge.
 func everyCall(c core.Charge, at int64) []scriptCall {
 	const grace = 1
-	charges := []core.Charge{c}
-	rules := lua.NewRules("limit", "p", charges)
-	keys, args := rules.Encode("", grace, [][]core.Charge{charges})
+	c.Policy = "p"
+	batch := [][]core.Ask{ask([]core.Charge{c})}
+	rules := lua.NewRules("limit", batch[0])
+	keys, args := rules.Encode("", grace, batch)
 	calls := []scriptCall{{rules.Script, keys, args, func(reply []int64) (of error) {
-		if err := rules.Decode(reply, [][]core.Charge{charges}, func(_ int, _ core.Decision, err error) { of = err }); err != nil {
+		if err := rules.Decode(reply, batch, func(_ int, err error) { of = err }); err != nil {
 			return err
 		}
 		return of
 	}}}
 	if c.Quota.Algorithm != core.Concurrency {
-		r := lua.NewReturns("limit", "p", "", grace, []core.Return{{Charge: c, At: at, Remaining: 3, ResetAfter: 60_000_000}})
+		r := lua.NewReturns("limit", "", grace, []core.Return{{Charge: c, At: at, Remaining: 3, ResetAfter: 60_000_000}})
 		return append(calls, scriptCall{r.Script, r.Keys, r.Args, func(reply []int64) error {
 			_, err := r.Decode(reply)
 			return err
@@ -139,9 +140,9 @@ func everyCall(c core.Charge, at int64) []scriptCall {
 	leases := []core.Charge{c, c}
 	leases[1].ID++
 	for _, renew := range []bool{true, false} {
-		keys, args, order := lua.EncodeLeases("limit", "p", "", grace, renew, leases)
+		keys, args, order := lua.EncodeLeases("limit", "", grace, renew, leases)
 		calls = append(calls, scriptCall{lua.LeaseScript(), keys, args, func(reply []int64) error {
-			_, err := lua.DecodeLeases(reply, order, "limit", "p", leases)
+			_, err := lua.DecodeLeases(reply, order, "limit", leases)
 			return err
 		}})
 	}
@@ -209,9 +210,8 @@ func clientForValues(t testing.TB) (*redis.Client, []stored) {
 
 // FuzzValue puts bytes of any kind in the place of a stored state and of what
 // was given back. About half have the form that is expected there.
-func FuzzValue(t *testing.F) {
-	f := fuzzloop.New(t)
-	client, all := clientForValues(t)
+func FuzzValue(f *testing.F) {
+	client, all := clientForValues(f)
 	for _, s := range all {
 		f.Add(true, s.form, s.value, s.back, int64(1), s.at)
 		f.Add(false, s.form, s.value, s.back, int64(1), s.at)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // The sliding log as it is usually written, on sorted sets.
@@ -30,15 +31,15 @@ func TestAgreesWithZSET(t *testing.T) {
 		random := rand.New(rand.NewPCG(2, uint64(schedule)))
 		policy := fmt.Sprint("p", schedule)
 		rules := randomRules(random, policy)
-		for i := range rules { // it knows this algorithm alone, and neither Alone nor Reserve
-			rules[i].Alone, rules[i].Reserve = false, 0
+		for i := range rules { // it knows this algorithm alone, and no Reserve
+			rules[i].Reserve = 0
 			q := rules[i].Quota
 			rules[i].Quota = core.Quota{Limit: min(q.Limit, 700), Window: q.Window}
 		}
 		for step := range 60 {
 			now += max(0, randomStep(random, rules))
-			charges := randomBatch(random, rules)[0]
-			got, err := store.Take(t.Context(), policy, charges)
+			charges := randomCharges(random, rules)
+			got, err := storetest.Take(t.Context(), store, policy, charges)
 			require.NoError(t, err)
 
 			var keys []string

@@ -10,6 +10,7 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/stores/memstore"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // TestResetElsewhere holds that a quota which another process resets is refused no
@@ -19,13 +20,13 @@ func TestResetElsewhere(t *testing.T) {
 		w := newTwins()
 		charges := []core.Charge{charge("a", "k", core.Quota{Limit: 1, Window: row.window}, 1)}
 		take := func() core.Decision {
-			d, err := w.store.Take(t.Context(), "p", charges)
+			d, err := core.Take(t.Context(), w.store, charges)
 			require.NoError(t, err)
 			return d
 		}
 		w.inner.then = func() { w.time += 1000 } // on the way back
 		require.True(t, take().Allowed)
-		require.NoError(t, w.inner.Reset(t.Context(), "p", "a", "k")) // by another process
+		require.NoError(t, storetest.Reset(t.Context(), w.inner, "p", "a", "k")) // by another process
 		w.time += row.holds - 1001
 		d := take()
 		require.Equal(t, core.ModeRemembered, d.Mode)
@@ -41,18 +42,18 @@ func TestResetElsewhere(t *testing.T) {
 func TestReturnMeanwhile(t *testing.T) {
 	w := newTwins()
 	charges := []core.Charge{charge("a", "k", core.Quota{Limit: 1, Window: 5_000_000}, 1)}
-	first, err := w.store.Take(t.Context(), "p", charges)
+	first, err := core.Take(t.Context(), w.store, charges)
 	require.NoError(t, err)
 	w.time += longest
 	w.inner.then = func() {
 		w.inner.then = nil
-		_, err := w.store.Return(t.Context(), "p", []core.Return{first.Return(0, charges[0])})
+		_, err := w.store.Return(t.Context(), []core.Return{first.Return(0, charges[0])})
 		require.NoError(t, err)
 	}
-	d, err := w.store.Take(t.Context(), "p", charges)
+	d, err := core.Take(t.Context(), w.store, charges)
 	require.NoError(t, err)
 	require.False(t, d.Allowed)
-	d, err = w.store.Take(t.Context(), "p", charges)
+	d, err = core.Take(t.Context(), w.store, charges)
 	require.NoError(t, err)
 	require.True(t, d.Allowed)
 }
@@ -67,7 +68,7 @@ func TestNotRemembered(t *testing.T) {
 		return c
 	}
 	long := make([]byte, maxKey+1)
-	slot := core.Charge{Rule: "a", Key: "k", Cost: 1, ID: 1, Quota: core.Quota{Algorithm: core.Concurrency, Limit: 1, Window: 1_000_000}}
+	slot := core.Charge{Policy: "p", Rule: "a", Key: "k", Cost: 1, ID: 1, Quota: core.Quota{Algorithm: core.Concurrency, Limit: 1, Window: 1_000_000}}
 	other := slot
 	other.ID = 2
 	for name, row := range map[string]struct {
@@ -84,7 +85,7 @@ func TestNotRemembered(t *testing.T) {
 		"no blocked rule":  {full, full, full[1:], core.ModeExact},
 		"a look":           {full, full, change(func(c []core.Charge) { c[0].Cost, c[1].Cost = 0, 0 }), core.ModeExact},
 		"more than it has": {nil, change(func(c []core.Charge) { c[0].Cost = 2 }), nil, core.ModeExact},
-		"alone":            {full, full, change(func(c []core.Charge) { c[1].Alone = true }), core.ModeExact},
+		"another variant":  {full, full, change(func(c []core.Charge) { c[1].Variant = "v" }), core.ModeExact},
 		"a reserve":        {full, full, change(func(c []core.Charge) { c[0].Reserve = 1 }), core.ModeExact},
 		"with a reserve":   {change(func(c []core.Charge) { c[1].Reserve = 8 }), change(func(c []core.Charge) { c[1].Reserve = 8 }), full[1:], core.ModeExact},
 		"by a failure":     {full[:1], full[:1], nil, core.ModeLocal},
@@ -95,7 +96,7 @@ func TestNotRemembered(t *testing.T) {
 			w.inner.mode = row.mode
 			for _, charges := range [][]core.Charge{row.first, row.second} {
 				if charges != nil {
-					_, err := w.store.Take(t.Context(), "p", charges)
+					_, err := core.Take(t.Context(), w.store, charges)
 					require.NoError(t, err)
 				}
 			}
@@ -104,23 +105,23 @@ func TestNotRemembered(t *testing.T) {
 				third = row.second
 			}
 			asked := w.inner.asked
-			_, err := w.store.Take(t.Context(), "p", third)
+			_, err := core.Take(t.Context(), w.store, third)
 			require.NoError(t, err)
 			assert.Equal(t, asked+1, w.inner.asked)
 		})
 	}
 	w := newTwins()
 	for range 5 {
-		_, err := w.store.Take(t.Context(), "p", full)
+		_, err := core.Take(t.Context(), w.store, full)
 		require.NoError(t, err)
 	}
 	require.Equal(t, 1, w.inner.asked, "the same is remembered")
-	_, err := w.store.Take(t.Context(), "q", full)
+	_, err := storetest.Take(t.Context(), w.store, "q", full)
 	require.NoError(t, err)
 	require.Equal(t, 2, w.inner.asked, "another policy")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = w.store.Take(ctx, "p", full)
+	_, err = core.Take(ctx, w.store, full)
 	require.ErrorIs(t, err, context.Canceled)
 }
 
@@ -130,7 +131,7 @@ func TestCollisions(t *testing.T) {
 	for key := range 3 * MaxKeys {
 		charges := []core.Charge{charge("a", fmt.Sprint(key), perSecond(1), 1)}
 		for try := range 2 {
-			d, err := w.store.Take(t.Context(), "p", charges)
+			d, err := core.Take(t.Context(), w.store, charges)
 			require.NoError(t, err)
 			require.Equal(t, try == 0, d.Allowed, "key %d", key)
 		}
@@ -142,7 +143,7 @@ func TestCollisions(t *testing.T) {
 func TestLargerCost(t *testing.T) {
 	w := newTwins()
 	take := func(store core.Store, cost int64) core.Decision {
-		d, err := store.Take(t.Context(), "p", []core.Charge{charge("a", "k", core.Quota{Limit: 3, Window: 10_000_000}, cost)})
+		d, err := core.Take(t.Context(), store, []core.Charge{charge("a", "k", core.Quota{Limit: 3, Window: 10_000_000}, cost)})
 		require.NoError(t, err)
 		return d
 	}
@@ -150,7 +151,7 @@ func TestLargerCost(t *testing.T) {
 	require.Equal(t, core.ModeExact, take(w.store, 2).Mode)
 	require.Equal(t, core.ModeRemembered, take(w.store, 1).Mode)
 
-	require.NoError(t, w.store.Reset(t.Context(), "p", "a", "k"))
+	require.NoError(t, storetest.Reset(t.Context(), w.store, "p", "a", "k"))
 	w.time++
 	take(w.store, 1)
 	take(w.inner, 2) // by another process
@@ -165,17 +166,17 @@ func TestLargerCost(t *testing.T) {
 func TestDisplacedOutcome(t *testing.T) {
 	var s set
 	of := func(key string) *core.Charge { c := charge("a", key, perSecond(2), 1); return &c }
-	s.store(0, "p", of("first"), outcome{asked: 10, answered: 20})
+	s.store(0, of("first"), outcome{asked: 10, answered: 20})
 	for i := range int64(ways) {
-		s.store(0, "p", of(fmt.Sprint(i)), outcome{asked: 21 + i, answered: 30 + i})
+		s.store(0, of(fmt.Sprint(i)), outcome{asked: 21 + i, answered: 30 + i})
 	}
-	_, known := s.load(0, "p", of("first"), 40)
+	_, known := s.load(0, of("first"), 40)
 	require.Nil(t, known, "it was displaced")
-	s.store(0, "p", of("first"), outcome{asked: 15, answered: 40, remaining: 1})
-	_, known = s.load(0, "p", of("first"), 40)
+	s.store(0, of("first"), outcome{asked: 15, answered: 40, remaining: 1})
+	_, known = s.load(0, of("first"), 40)
 	require.Nil(t, known)
-	s.store(0, "p", of("first"), outcome{asked: 41, answered: 50})
-	_, known = s.load(0, "p", of("first"), 50)
+	s.store(0, of("first"), outcome{asked: 41, answered: 50})
+	_, known = s.load(0, of("first"), 50)
 	require.NotNil(t, known)
 }
 
@@ -186,11 +187,13 @@ func TestNilStore(t *testing.T) {
 func TestAllocations(t *testing.T) {
 	w := newTwins()
 	charges := []core.Charge{charge("a", "k", perSecond(1), 1), charge("b", "k", perSecond(9), 1)}
-	take := func() { _, _ = w.store.Take(t.Context(), "p", charges) }
-	take()
-	take()
+	watched := []core.Charge{charge("watched", "k", perSecond(1), 1)}
+	asks := []core.Ask{{Charges: charges}, {Charges: watched}}
 	ctx := t.Context()
-	require.Zero(t, testing.AllocsPerRun(100, func() { _, _ = w.store.Take(ctx, "p", charges) }))
+	take := func() { _ = w.store.Take(ctx, asks) }
+	take()
+	take()
+	require.Zero(t, testing.AllocsPerRun(100, take))
 	require.Equal(t, 1, w.inner.asked)
 }
 
@@ -200,8 +203,9 @@ func BenchmarkRemembered(b *testing.B) {
 	charges := []core.Charge{charge("a", "k", core.Quota{Limit: 1, Window: 1_000_000}, 1), charge("b", "k", perSecond(9), 1)}
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
+		asks := []core.Ask{{Charges: charges}}
 		for pb.Next() {
-			_, _ = store.Take(ctx, "p", charges)
+			_ = store.Take(ctx, asks)
 		}
 	})
 }
@@ -213,39 +217,40 @@ func BenchmarkAdmitted(b *testing.B) {
 	charges := []core.Charge{charge("a", "k", perSecond(1000), 1), charge("b", "k", perSecond(1000), 1)}
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
+		asks := []core.Ask{{Charges: charges}}
 		for pb.Next() {
-			_, _ = store.Take(ctx, "p", charges)
+			_ = store.Take(ctx, asks)
 		}
 	})
 }
 
 type admits struct{ core.Store }
 
-func (admits) Take(_ context.Context, _ string, charges []core.Charge) (core.Decision, error) {
-	d := core.NewDecision(1, len(charges))
+func (admits) Take(_ context.Context, asks []core.Ask) error {
+	d := &asks[0].Decision
+	*d = core.NewDecision(1, len(asks[0].Charges))
 	d.Allowed = true
 	for i := range d.Outcomes() {
 		d.Outcomes()[i] = core.Outcome{Remaining: 5, MoreAfter: 1, ResetAfter: 2}
 	}
-	return d, nil
+	return nil
 }
 
-// TestLearnsFromAlone holds that the outcome of a charge that decides alone, and of
-// one with a reserve that fits, is remembered for requests with others.
-func TestLearnsFromAlone(t *testing.T) {
+// TestLearnsFromReserve holds that the outcome of a charge with a reserve that fits is
+// remembered.
+func TestLearnsFromReserve(t *testing.T) {
 	w := newTwins()
 	c := charge("a", "k", perSecond(2), 1)
-	alone, reserve := c, c
-	alone.Alone, reserve.Reserve = true, 1
+	reserve := c
+	reserve.Reserve = 1
 	for i, row := range []struct {
 		charge  core.Charge
 		allowed bool
 		mode    core.Mode
 	}{
-		{reserve, true, core.ModeExact}, {reserve, false, core.ModeExact}, {c, true, core.ModeExact},
-		{c, false, core.ModeRemembered}, {alone, true, core.ModeExact}, {c, false, core.ModeRemembered},
+		{reserve, true, core.ModeExact}, {reserve, false, core.ModeExact}, {c, true, core.ModeExact}, {c, false, core.ModeRemembered},
 	} {
-		d, err := w.store.Take(t.Context(), "p", []core.Charge{row.charge})
+		d, err := core.Take(t.Context(), w.store, []core.Charge{row.charge})
 		require.NoError(t, err)
 		require.Equal(t, row.allowed, d.Allowed, "step %d", i)
 		require.Equal(t, row.mode, d.Mode, "step %d", i)

@@ -18,7 +18,7 @@ func TestOverlap(t *testing.T) {
 		return []core.Charge{charge("ip", ip, core.Quota{Limit: 1, Window: 5_000_000}, 1), charge("user", "u", core.Quota{Limit: 3, Window: 10_000_000}, 1)}
 	}
 	take := func(ip string) core.Decision {
-		d, err := w.store.Take(t.Context(), "p", request(ip))
+		d, err := core.Take(t.Context(), w.store, request(ip))
 		require.NoError(t, err)
 		return d
 	}
@@ -74,7 +74,7 @@ func TestOverlapAtRandom(t *testing.T) {
 				}
 			}
 			w.inner.before, w.inner.then = nested, nested
-			_, err := w.store.Take(t.Context(), "p", charges)
+			_, err := core.Take(t.Context(), w.store, charges)
 			require.NoError(t, err)
 		}
 		for step := range 100 {
@@ -85,14 +85,14 @@ func TestOverlapAtRandom(t *testing.T) {
 			charges := request()
 			peek := append([]core.Charge(nil), charges...)
 			peek[0].Cost, peek[1].Cost = 0, 0
-			truth, err := w.inner.Store.Take(t.Context(), "p", peek)
+			truth, err := core.Take(t.Context(), w.inner.Store, peek)
 			require.NoError(t, err)
-			got, ok := w.store.remembered("p", charges, w.hashes(charges), w.time)
-			if !ok {
+			ask := core.Ask{Charges: charges}
+			if !w.store.remembered(&ask, w.hashes(charges)[:len(charges)], w.time) {
 				continue
 			}
 			remembered++
-			for i, o := range got.Outcomes() {
+			for i, o := range ask.Decision.Outcomes() {
 				now := truth.Outcomes()[i]
 				require.Equal(t, now.Remaining > 0, o.Fits(), "seed %d, step %d", seed, step)
 				if !o.Fits() {

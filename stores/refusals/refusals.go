@@ -5,6 +5,7 @@ package refusals
 import (
 	"context"
 	"hash/maphash"
+	"slices"
 	"time"
 
 	"github.com/routelimit/limit/core"
@@ -34,13 +35,18 @@ const longest = 1_000_000
 //     once by the process that gave it back, and within a second by others. Until
 //     then they refuse what the store would admit.
 //
-// A request goes to the store in these cases: one of its charges decides alone, and so
-// must be counted; one of its keys is unknown or may have refilled; or the charge of a
-// key with nothing left has a cost above 1, has a reserve, is under [core.Distinct],
-// where it depends on the value, or under [core.Concurrency], whose slots are freed at
-// any time. While a [core.Ban] of the request bars none of its keys, each refusal is a
-// strike, which the store counts; a barred key is refused from memory. The memory holds
-// [MaxKeys] keys. Refusing from it takes no lock and allocates nothing.
+// An ask goes to the store in these cases:
+//
+//   - One of its keys is unknown or may have refilled.
+//   - The charge of a key with nothing left has a cost above 1, has a reserve, is under
+//     [core.Distinct], where it depends on the value, or under [core.Concurrency], whose
+//     slots are freed at any time.
+//   - A [core.Ban] of the ask bars none of its keys: then each refusal is a strike, which
+//     the store counts. A barred key is refused from memory.
+//   - An earlier ask of the call charges one of its keys and goes to the store.
+//
+// The asks of a call that go to the store do so in one call. The memory holds [MaxKeys]
+// keys. Refusing from it takes no lock and allocates nothing.
 type Store struct {
 	store core.Store
 	now   func() int64 // µs, of a clock that never steps back
@@ -75,65 +81,122 @@ func (s *Store) Unavailable() bool { return core.Unavailable(s.store) }
 func (s *Store) Blocked() int64 { return core.Blocked(s.store) }
 
 // Take implements [core.Store].
-func (s *Store) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+func (s *Store) Take(ctx context.Context, asks []core.Ask) error {
 	if err := ctx.Err(); err != nil {
-		return core.Decision{}, err
+		return err
 	}
-	if len(charges) > core.MaxCharges {
-		return s.store.Take(ctx, policy, charges) // which returns an error
+	n := 0
+	for i := range asks {
+		n += len(asks[i].Charges)
+	}
+	if n == 0 || n > core.MaxCharges || len(asks) > n {
+		return s.store.Take(ctx, asks) // which returns an error
 	}
 	var hashes [core.MaxCharges]uint64
-	ofPolicy := maphash.String(s.seed, policy)
-	for i := range charges {
-		hashes[i] = s.hash(ofPolicy, charges[i].Rule, charges[i].Key)
-	}
+	s.hashAll(asks, &hashes)
 	asked := s.now()
-	if d, ok := s.remembered(policy, charges, &hashes, asked); ok {
-		return d, nil
+	var goes [core.MaxCharges]bool // the asks that go to the store
+	count, at := 0, 0
+	for i := range asks {
+		of := hashes[at:][:len(asks[i].Charges)]
+		goes[i] = !s.remembered(&asks[i], of, asked) || charged(asks[:i], &goes, &hashes, of)
+		if goes[i] {
+			count++
+		}
+		at += len(of)
 	}
-	d, err := s.store.Take(ctx, policy, charges)
+	var err error
+	switch count {
+	case 0:
+		return nil
+	case len(asks):
+		err = s.store.Take(ctx, asks)
+	default:
+		err = s.takeSome(ctx, asks, &goes, count)
+	}
 	answered := s.now()
-	exact := err == nil && d.Mode == core.ModeExact
-	for i := range charges {
-		c := &charges[i]
-		set := s.keys.set(hashes[i])
-		if !exact {
-			set.forget(hashes[i], policy, c, answered) // the store did not decide, or it is unknown what was taken
-			continue
+	at = 0
+	for i := range asks {
+		of := hashes[at:][:len(asks[i].Charges)]
+		if goes[i] {
+			s.learn(&asks[i], of, asked, answered, err)
 		}
-		o := outcome{asked: asked, answered: answered, at: d.TimeOf(i)}
-		if o.read(c, d.Outcomes()[i]) {
-			set.store(hashes[i], policy, c, o)
-		} else if !set.agrees(hashes[i], policy, c, o.remaining) {
-			set.forget(hashes[i], policy, c, answered)
-		}
+		at += len(of)
 	}
-	return d, err
+	return err
 }
 
-// remembered returns a refusal that follows from the outcomes in memory, if there
-// is one.
-func (s *Store) remembered(
-	policy string, charges []core.Charge, hashes *[core.MaxCharges]uint64, now int64,
-) (d core.Decision, ok bool) {
+// charged reports whether asks that go to the store charge a key with one of the hashes.
+func charged(asks []core.Ask, goes *[core.MaxCharges]bool, all *[core.MaxCharges]uint64, hashes []uint64) bool {
+	at := 0
+	for i := range asks {
+		for _, hash := range all[at:][:len(asks[i].Charges)] {
+			if goes[i] && slices.Contains(hashes, hash) {
+				return true
+			}
+		}
+		at += len(asks[i].Charges)
+	}
+	return false
+}
+
+// takeSome lets the store decide the asks that go to it.
+func (s *Store) takeSome(ctx context.Context, asks []core.Ask, goes *[core.MaxCharges]bool, count int) error {
+	if err := core.ValidateAsks(asks); err != nil { // the store does not see all of them
+		return err
+	}
+	some := make([]core.Ask, 0, count)
+	for i := range asks {
+		if goes[i] {
+			some = append(some, core.Ask{Charges: asks[i].Charges})
+		}
+	}
+	err := s.store.Take(ctx, some)
+	for i := range asks {
+		if goes[i] {
+			asks[i].Decision, some = some[0].Decision, some[1:]
+		}
+	}
+	return err
+}
+
+// learn remembers what the store has decided on an ask.
+func (s *Store) learn(ask *core.Ask, hashes []uint64, asked, answered int64, err error) {
+	exact := err == nil && ask.Decision.Mode == core.ModeExact
+	for i, hash := range hashes {
+		c := &ask.Charges[i]
+		set := s.keys.set(hash)
+		if !exact {
+			set.forget(hash, c, answered) // the store did not decide, or it is unknown what was taken
+			continue
+		}
+		o := outcome{asked: asked, answered: answered, at: ask.Decision.TimeOf(i)}
+		if o.read(c, ask.Decision.Outcomes()[i]) {
+			set.store(hash, c, o)
+		} else if !set.agrees(hash, c, o.remaining) {
+			set.forget(hash, c, answered)
+		}
+	}
+}
+
+// remembered reports whether a refusal of an ask follows from the outcomes in memory.
+// Then it is the Decision of the ask.
+func (s *Store) remembered(ask *core.Ask, hashes []uint64, now int64) bool {
 	var found [core.MaxCharges]*key
 	refused, barred, strikes := false, false, false
-	for i := range charges {
-		c := &charges[i]
-		if c.Alone {
-			return d, false
-		}
-		o, k := s.keys.seen(hashes[i]).load(hashes[i], policy, c, now)
+	d := &ask.Decision
+	for i, hash := range hashes {
+		c := &ask.Charges[i]
+		o, k := s.keys.seen(hash).load(hash, c, now)
 		if found[i] = k; k == nil {
-			return d, false
+			return false
 		}
 		if i == 0 {
-			d = core.NewDecision(0, len(charges))
+			*d = core.NewDecision(0, len(hashes))
 		}
-		to := &d.Outcomes()[i]
-		fits, ok := o.write(c, now, to)
+		fits, ok := o.write(c, now, &d.Outcomes()[i])
 		if !ok {
-			return d, false
+			return false
 		}
 		refused = refused || !fits
 		if c.Quota.Bars() {
@@ -141,26 +204,48 @@ func (s *Store) remembered(
 		}
 		d.At = max(d.At, o.at+now-o.answered)
 	}
-	if strikes && !barred { // the store must count the refusal
-		return d, false
+	if !refused || strikes && !barred { // the store must count the strike
+		return false
 	}
 	d.Mode = core.ModeRemembered
-	if refused {
-		for _, k := range found[:len(charges)] {
-			k.mark()
+	for _, k := range found[:len(hashes)] {
+		k.mark()
+	}
+	return true
+}
+
+// forget drops what is known of the key of a charge, and what calls that are under way
+// will say.
+func (s *Store) forget(c *core.Charge) {
+	hash := s.hash(s.hashPolicy(c), c)
+	s.keys.set(hash).forget(hash, c, s.now()+1)
+}
+
+// hashAll hashes the keys of all charges. Most are of one policy, which it hashes once.
+func (s *Store) hashAll(asks []core.Ask, hashes *[core.MaxCharges]uint64) {
+	var last *core.Charge
+	var ofPolicy uint64
+	n := 0
+	for i := range asks {
+		for j := range asks[i].Charges {
+			c := &asks[i].Charges[j]
+			if last == nil || c.Policy != last.Policy {
+				last, ofPolicy = c, s.hashPolicy(c)
+			}
+			hashes[n] = s.hash(ofPolicy, c)
+			n++
 		}
 	}
-	return d, refused
 }
 
-// forget drops what is known of a key, and what calls that are under way will say.
-func (s *Store) forget(policy, rule, key string) {
-	hash := s.hash(maphash.String(s.seed, policy), rule, key)
-	s.keys.set(hash).forget(hash, policy, &core.Charge{Rule: rule, Key: key}, s.now()+1)
-}
+func (s *Store) hashPolicy(c *core.Charge) uint64 { return maphash.String(s.seed, c.Policy) }
 
-func (s *Store) hash(ofPolicy uint64, rule, key string) uint64 {
-	return mix(mix(ofPolicy, maphash.String(s.seed, rule)), maphash.String(s.seed, key))
+func (s *Store) hash(ofPolicy uint64, c *core.Charge) uint64 {
+	hash := mix(ofPolicy, maphash.String(s.seed, c.Rule))
+	if c.Variant != "" {
+		hash = mix(hash, maphash.String(s.seed, c.Variant))
+	}
+	return mix(hash, maphash.String(s.seed, c.Key))
 }
 
 // mix is a step of FNV-1a over words.
@@ -170,27 +255,31 @@ func mix(a, b uint64) uint64 {
 }
 
 // Renew implements [core.Store].
-func (s *Store) Renew(ctx context.Context, policy string, charges []core.Charge) ([]bool, error) {
-	return s.store.Renew(ctx, policy, charges)
+func (s *Store) Renew(ctx context.Context, charges []core.Charge) ([]bool, error) {
+	return s.store.Renew(ctx, charges)
 }
 
 // Release implements [core.Store].
-func (s *Store) Release(ctx context.Context, policy string, charges []core.Charge) error {
-	return s.store.Release(ctx, policy, charges)
+func (s *Store) Release(ctx context.Context, charges []core.Charge) error {
+	return s.store.Release(ctx, charges)
 }
 
 // Return implements [core.Store].
-func (s *Store) Return(ctx context.Context, policy string, returns []core.Return) ([]int64, error) {
+func (s *Store) Return(ctx context.Context, returns []core.Return) ([]core.Returned, error) {
 	defer func() { // also after an error: the units may have been given back
 		for i := range returns {
-			s.forget(policy, returns[i].Rule, returns[i].Key)
+			s.forget(&returns[i].Charge)
 		}
 	}()
-	return s.store.Return(ctx, policy, returns)
+	return s.store.Return(ctx, returns)
 }
 
 // Reset implements [core.Store].
-func (s *Store) Reset(ctx context.Context, policy, rule, key string) error {
-	defer s.forget(policy, rule, key)
-	return s.store.Reset(ctx, policy, rule, key)
+func (s *Store) Reset(ctx context.Context, charges []core.Charge) error {
+	defer func() {
+		for i := range charges {
+			s.forget(&charges[i])
+		}
+	}()
+	return s.store.Reset(ctx, charges)
 }

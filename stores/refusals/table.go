@@ -64,16 +64,17 @@ type slot struct {
 
 // A key is what an outcome is about. It does not change, except for its mark.
 type key struct {
-	policy string
-	rule   string
-	text   string
-	quota  core.Quota
+	policy  string
+	rule    string
+	variant string
+	text    string
+	quota   core.Quota
 
 	refused atomic.Bool // since vacate last looked, a request with the key was refused from memory
 }
 
-func (k *key) is(policy string, c *core.Charge) bool {
-	return k.text == c.Key && k.rule == c.Rule && k.policy == policy
+func (k *key) is(c *core.Charge) bool {
+	return k.text == c.Key && k.rule == c.Rule && k.variant == c.Variant && k.policy == c.Policy
 }
 
 // mark notes that the key is of use.
@@ -172,7 +173,7 @@ func (s *slot) write(k *key, o outcome) {
 
 // load returns the outcome of the key of a charge, and the key, or nil if it is
 // not known. A nil set knows none.
-func (s *set) load(hash uint64, policy string, c *core.Charge, now int64) (o outcome, k *key) {
+func (s *set) load(hash uint64, c *core.Charge, now int64) (o outcome, k *key) {
 	if s == nil {
 		return o, nil
 	}
@@ -190,7 +191,7 @@ func (s *set) load(hash uint64, policy string, c *core.Charge, now int64) (o out
 			o = slot.read()
 			s.mu.Unlock()
 		}
-		if k != nil && k.is(policy, c) {
+		if k != nil && k.is(c) {
 			if now-o.asked >= longest || k.quota != c.Quota {
 				return o, nil
 			}
@@ -201,9 +202,9 @@ func (s *set) load(hash uint64, policy string, c *core.Charge, now int64) (o out
 }
 
 // find returns the slot of the key of a charge, or nil. The caller holds the lock.
-func (s *set) find(hash uint64, policy string, c *core.Charge) *slot {
+func (s *set) find(hash uint64, c *core.Charge) *slot {
 	for i := range s.slots {
-		if k := s.slots[i].key.Load(); k != nil && s.hashes[i].Load() == hash && k.is(policy, c) {
+		if k := s.slots[i].key.Load(); k != nil && s.hashes[i].Load() == hash && k.is(c) {
 			return &s.slots[i]
 		}
 	}
@@ -211,10 +212,10 @@ func (s *set) find(hash uint64, policy string, c *core.Charge) *slot {
 }
 
 // agrees reports whether as many units remain as is known.
-func (s *set) agrees(hash uint64, policy string, c *core.Charge, remaining int64) bool {
+func (s *set) agrees(hash uint64, c *core.Charge, remaining int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	slot := s.find(hash, policy, c)
+	slot := s.find(hash, c)
 	return slot != nil && slot.key.Load().quota == c.Quota && slot.remaining.Load() == remaining
 }
 
@@ -224,10 +225,10 @@ func (s *set) agrees(hash uint64, policy string, c *core.Charge, remaining int64
 // Of two calls that overlap, either may have been decided first. Then the outcome
 // with less left counts: a key with nothing left stays so until its time has
 // passed, and what was taken meanwhile shows in a later call.
-func (s *set) store(hash uint64, policy string, c *core.Charge, o outcome) {
+func (s *set) store(hash uint64, c *core.Charge, o outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if slot := s.find(hash, policy, c); slot != nil {
+	if slot := s.find(hash, c); slot != nil {
 		k := slot.key.Load()
 		if k.quota == c.Quota {
 			if known := slot.read(); o.after(&known) {
@@ -244,7 +245,8 @@ func (s *set) store(hash uint64, policy string, c *core.Charge, o outcome) {
 	i := s.vacate(o.answered)
 	s.hashes[i].Store(hash)
 	// A copy of the key: the string may be part of a whole request.
-	s.slots[i].write(&key{policy: policy, rule: c.Rule, text: strings.Clone(c.Key), quota: c.Quota}, o)
+	k := &key{policy: c.Policy, rule: c.Rule, variant: c.Variant, text: strings.Clone(c.Key), quota: c.Quota}
+	s.slots[i].write(k, o)
 }
 
 // vacate frees a slot and returns its index. A key that requests were refused for
@@ -278,10 +280,10 @@ func (s *set) drop(slot *slot) {
 }
 
 // forget drops the outcome of a key, and those of calls that asked before a time.
-func (s *set) forget(hash uint64, policy string, c *core.Charge, before int64) {
+func (s *set) forget(hash uint64, c *core.Charge, before int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if slot := s.find(hash, policy, c); slot != nil {
+	if slot := s.find(hash, c); slot != nil {
 		s.drop(slot)
 	}
 	s.dropped = max(s.dropped, before)

@@ -18,7 +18,7 @@ func TestRefusedKeysStay(t *testing.T) {
 	names := w.collide("a", 40)
 	take := func(key string, q core.Quota) core.Decision {
 		w.time++
-		d, err := w.store.Take(t.Context(), "p", []core.Charge{charge("a", key, q, 1)})
+		d, err := core.Take(t.Context(), w.store, []core.Charge{charge("a", key, q, 1)})
 		require.NoError(t, err)
 		return d
 	}
@@ -52,10 +52,10 @@ func TestSecondChance(t *testing.T) {
 		charges := []core.Charge{charge("a", key, core.Quota{Limit: 1, Window: 3_600_000_000}, 1)}
 		for range 3 {
 			w.time++
-			_, err := w.store.Take(t.Context(), "p", charges)
+			_, err := core.Take(t.Context(), w.store, charges)
 			require.NoError(t, err)
 		}
-		d, err := w.store.Take(t.Context(), "p", charges)
+		d, err := core.Take(t.Context(), w.store, charges)
 		require.NoError(t, err)
 		require.Equal(t, core.ModeRemembered, d.Mode)
 	}
@@ -76,7 +76,7 @@ func TestReadersAndWriters(t *testing.T) {
 		wait.Go(func() {
 			for n := int64(0); !over.Load(); n++ {
 				i := n % keys
-				o, k := s.load(7, "p", &charges[i], 0) // one hash for all
+				o, k := s.load(7, &charges[i], 0) // one hash for all
 				if k == nil {
 					continue
 				}
@@ -94,9 +94,9 @@ func TestReadersAndWriters(t *testing.T) {
 			key = 0 // many outcomes of one key
 		}
 		at := n*keys + key
-		s.store(7, "p", &charges[key], outcome{at, at, at, at, at, at})
+		s.store(7, &charges[key], outcome{at, at, at, at, at, at})
 		if n%500 == 0 {
-			s.forget(7, "p", &charges[key], 0)
+			s.forget(7, &charges[key], 0)
 		}
 	}
 	over.Store(true)
@@ -108,5 +108,6 @@ func TestAdmittedAllocations(t *testing.T) {
 	store := New(admits{})
 	charges := []core.Charge{charge("a", "k", perSecond(1000), 1), charge("b", "k", perSecond(1000), 1)}
 	ctx := t.Context()
-	require.Zero(t, testing.AllocsPerRun(100, func() { _, _ = store.Take(ctx, "p", charges) }))
+	asks := []core.Ask{{Charges: charges}}
+	require.Zero(t, testing.AllocsPerRun(100, func() { _ = store.Take(ctx, asks) }))
 }

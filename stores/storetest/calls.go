@@ -34,8 +34,6 @@ func calls() []namedTest {
 		{"an enormous cost", []core.Charge{charge("r0", 1, good), charge("r1", core.MaxCost+1, good)}},
 		{"a negative reserve", []core.Charge{charge("r0", 1, good), {Rule: "r1", Quota: good, Cost: 1, Reserve: -1}}},
 		{"an enormous reserve", []core.Charge{charge("r0", 1, good), {Rule: "r1", Quota: good, Cost: 1, Reserve: core.MaxCost + 1}}},
-		{"a lease that decides alone", []core.Charge{charge("r0", 1, good), {Rule: "r1", Cost: 1, ID: 1, Alone: true,
-			Quota: core.Quota{Algorithm: core.Concurrency, Limit: 3, Window: sec}}}},
 		{"a rule twice", []core.Charge{charge("r0", 1, good), charge("r1", 1, good), charge("r0", 1, good)}},
 		{"no quota", []core.Charge{charge("r0", 1, good), charge("r1", 1, core.Quota{})}},
 		{"no limit", []core.Charge{charge("r0", 1, good), charge("r1", 1, core.Quota{Window: sec})}},
@@ -55,7 +53,7 @@ func calls() []namedTest {
 func undecided(t *testing.T, h Harness, invalid []core.Charge, look core.Charge) {
 	t.Helper()
 	h.SetTime(starts[0])
-	d, err := h.Store.Take(t.Context(), "policy", invalid)
+	d, err := Take(t.Context(), h.Store, "policy", invalid)
 	if !errors.Is(err, core.ErrCharges) {
 		t.Errorf("error is %v, want core.ErrCharges", err)
 	}
@@ -77,14 +75,16 @@ func leavesCharges(t *testing.T, h Harness) {
 	}
 	before := slices.Clone(charges)
 	for range 2 {
-		take(t, h, "policy", charges...)
+		if err := h.Store.Take(t.Context(), []core.Ask{{Charges: charges}}); err != nil {
+			t.Fatal(err)
+		}
 		if !slices.Equal(charges, before) {
 			t.Fatalf("charges became %+v, were %+v", charges, before)
 		}
 	}
 	// The caller may use its slice again.
 	clear(charges)
-	d := take(t, h, "policy", before...)
+	d := take(t, h, "", before...)
 	if d.Allowed || d.Outcomes()[0].Remaining != 1 || d.Outcomes()[1].Remaining != 0 {
 		t.Errorf("after the charges were cleared: %+v", d.Outcomes())
 	}

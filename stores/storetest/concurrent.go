@@ -54,7 +54,7 @@ func together(t *testing.T, f func(caller int)) {
 
 // tryTake is take for other goroutines than that of the test.
 func tryTake(t *testing.T, h Harness, charges ...core.Charge) core.Decision {
-	d, err := h.Store.Take(context.Background(), "policy", charges)
+	d, err := Take(context.Background(), h.Store, "policy", charges)
 	if err != nil {
 		t.Error(err)
 		return core.NewDecision(0, len(charges))

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -10,9 +11,10 @@ import (
 // A fault is a wrong way to decide, and the subtests that must find it.
 type fault struct {
 	found string
-	take  func(s *reference, policy string, charges []core.Charge) (core.Decision, error)
+	take  func(s *reference, charges []core.Charge) (core.Decision, error)
 
-	forgets func(q core.Quota) int64 // how much too early keys expire
+	asks    func(s *reference, asks []core.Ask) error // in place of take
+	forgets func(q core.Quota) int64                  // how much too early keys expire
 }
 
 // early returns how much too early a key expires.
@@ -45,31 +47,35 @@ var faults = map[string]fault{
 	"limit in the key": {found: "Changed/raised Changed/from_128_to_129 Schedules",
 		take: altered(func(c *core.Charge) { c.Rule += string(rune(c.Quota.Limit)) })},
 	"policies joined": {found: "Names/policies",
-		take: func(s *reference, _ string, charges []core.Charge) (core.Decision, error) { return s.take("", charges) }},
+		take: altered(func(c *core.Charge) { c.Policy = "" })},
+	"variants joined": {found: "Names/variants Schedules",
+		take: altered(func(c *core.Charge) { c.Variant = "" })},
+	"rules and variants joined": {found: "Names/borders",
+		take: altered(func(c *core.Charge) { c.Rule, c.Variant = c.Rule+"~"+c.Variant, "" })},
 
 	"takes what fits of a refusal": {found: "Rules/refused_by_the_last Rules/16_rules Concurrent/all_or_nothing Schedules",
-		take: func(s *reference, policy string, charges []core.Charge) (core.Decision, error) {
-			d, err := s.take(policy, charges)
+		take: func(s *reference, charges []core.Charge) (core.Decision, error) {
+			d, err := s.take(charges)
 			for i, o := range d.Outcomes() {
 				if !d.Allowed && o.Fits() {
-					s.statesOf(policy, charges)[i].Take(charges[i].Cost, charges[i].ID)
+					s.statesOf(charges)[i].Take(charges[i].Cost, charges[i].ID)
 				}
 			}
 			return d, err
 		}},
 	"refusals count": {found: "Window/refusals_do_not_prolong Schedules",
-		take: func(s *reference, policy string, charges []core.Charge) (core.Decision, error) {
-			d, err := s.take(policy, charges)
+		take: func(s *reference, charges []core.Charge) (core.Decision, error) {
+			d, err := s.take(charges)
 			for i, o := range d.Outcomes() {
 				if !o.Fits() && o.RetryAfter != core.Never {
-					s.statesOf(policy, charges)[i].Take(charges[i].Cost, charges[i].ID)
+					s.statesOf(charges)[i].Take(charges[i].Cost, charges[i].ID)
 				}
 			}
 			return d, err
 		}},
 	"the first refusal ends it": {found: "Rules/16_rules Schedules",
-		take: func(s *reference, policy string, charges []core.Charge) (core.Decision, error) {
-			d, err := s.take(policy, charges)
+		take: func(s *reference, charges []core.Charge) (core.Decision, error) {
+			d, err := s.take(charges)
 			first := slices.IndexFunc(d.Outcomes(), func(o core.Outcome) bool { return !o.Fits() })
 			for i := range d.Outcomes() {
 				if first >= 0 && i > first {
@@ -79,63 +85,143 @@ var faults = map[string]fault{
 			return d, err
 		}},
 	"retry too early": {found: "Window/half_open Schedules",
-		take: func(s *reference, policy string, charges []core.Charge) (core.Decision, error) {
-			d, err := s.take(policy, charges)
+		take: func(s *reference, charges []core.Charge) (core.Decision, error) {
+			d, err := s.take(charges)
 			for i := range d.Outcomes() {
 				d.Outcomes()[i].RetryAfter = max(0, d.Outcomes()[i].RetryAfter-1)
 			}
 			return d, err
 		}},
 	"another clock": {found: "Window/half_open Schedules",
-		take: func(s *reference, policy string, charges []core.Charge) (core.Decision, error) {
-			d, err := s.take(policy, charges)
+		take: func(s *reference, charges []core.Charge) (core.Decision, error) {
+			d, err := s.take(charges)
 			d.At++
 			return d, err
 		}},
 	"no validation": {found: "Calls/a_rule_twice Calls/too_many_charges Calls/a_negative_cost",
-		take: func(s *reference, policy string, charges []core.Charge) (core.Decision, error) {
-			return core.Decide(s.now, charges, s.statesOf(policy, charges)), nil
+		take: func(s *reference, charges []core.Charge) (core.Decision, error) {
+			return core.Decide(s.now, charges, s.statesOf(charges)), nil
 		}},
 	"validation comes late": {found: "Calls/a_rule_twice Calls/an_unknown_algorithm",
-		take: func(s *reference, policy string, charges []core.Charge) (core.Decision, error) {
-			if _, err := s.take(policy, charges[:min(1, len(charges))]); err != nil {
+		take: func(s *reference, charges []core.Charge) (core.Decision, error) {
+			if _, err := s.take(charges[:min(1, len(charges))]); err != nil {
 				return core.Decision{}, err
 			}
-			return s.take(policy, charges)
+			return s.take(charges)
 		}},
 	"sorts the caller's charges": {found: "Calls/charges_are_left_as_they_are",
-		take: func(s *reference, policy string, charges []core.Charge) (core.Decision, error) {
-			d, err := s.take(policy, charges)
+		take: func(s *reference, charges []core.Charge) (core.Decision, error) {
+			d, err := s.take(charges)
 			slices.SortFunc(charges, func(a, b core.Charge) int { return len(a.Key) - len(b.Key) - int(a.Cost-b.Cost) })
 			return d, err
 		}},
 
+	"a refusal refuses the asks behind it": {found: "Asks/a_refusal_concerns_no_other Schedules",
+		asks: func(s *reference, asks []core.Ask) error {
+			if err := core.ValidateAsks(asks); err != nil {
+				return err
+			}
+			for i := range asks {
+				if err := s.takeAll(asks[i : i+1]); err != nil || !asks[i].Decision.Allowed {
+					return err
+				}
+			}
+			return nil
+		}},
+	"takes a later ask that does not fit": {found: "Asks/all_or_nothing_of_a_later_ask Schedules",
+		asks: func(s *reference, asks []core.Ask) error {
+			if err := core.ValidateAsks(asks); err != nil {
+				return err
+			}
+			err := s.takeAll(asks)
+			for _, ask := range asks[1:] {
+				for i, state := range s.statesOf(ask.Charges) {
+					if o := ask.Decision.Outcomes()[i]; !ask.Decision.Allowed && o.RetryAfter != core.Never {
+						state.Take(ask.Charges[i].Cost, ask.Charges[i].ID)
+					}
+				}
+			}
+			return err
+		}},
+	"asks do not see each other": {found: "Asks/a_later_ask_sees_what_an_earlier_one_took Schedules",
+		asks: func(s *reference, asks []core.Ask) error {
+			if err := core.ValidateAsks(asks); err != nil {
+				return err
+			}
+			decisions := make([]core.Decision, len(asks))
+			for i := range asks {
+				states := maps.Clone(s.states)
+				for id, state := range states {
+					s.states[id] = state.Clone()
+				}
+				decisions[i], _ = s.take(asks[i].Charges)
+				s.states = states
+			}
+			err := s.takeAll(asks)
+			for i := range asks {
+				asks[i].Decision = decisions[i]
+			}
+			return err
+		}},
+	"asks in another order": {found: "Asks/a_later_ask_sees_what_an_earlier_one_took Schedules",
+		asks: func(s *reference, asks []core.Ask) error {
+			if err := core.ValidateAsks(asks); err != nil {
+				return err
+			}
+			for i := len(asks) - 1; i >= 0; i-- {
+				if err := s.takeAll(asks[i : i+1]); err != nil {
+					return err
+				}
+			}
+			return nil
+		}},
+	"asks are decided as one": {found: "Asks/a_refusal_concerns_no_other Asks/as_if_the_rule_were_by_itself",
+		asks: func(s *reference, asks []core.Ask) error {
+			if err := core.ValidateAsks(asks); err != nil {
+				return err
+			}
+			var all []core.Charge
+			for _, ask := range asks {
+				all = append(all, ask.Charges...)
+			}
+			d := core.Decide(s.now, all, s.statesOf(all))
+			n := 0
+			for i := range asks {
+				asks[i].Decision = core.NewDecision(s.now, len(asks[i].Charges))
+				asks[i].Decision.Allowed = d.Allowed
+				n += copy(asks[i].Decision.Outcomes(), d.Outcomes()[n:])
+			}
+			return nil
+		}},
+	"asks are validated one by one": {found: "Asks/invalid",
+		asks: func(s *reference, asks []core.Ask) error { return s.takeAll(asks) }},
+
 	"forgets when the clock steps back": {found: "Clock/back_behind_all_units Schedules",
-		take: func(s *reference, policy string, charges []core.Charge) (core.Decision, error) {
+		take: func(s *reference, charges []core.Charge) (core.Decision, error) {
 			if s.now < s.last {
 				clear(s.states)
 			}
 			s.last = s.now
-			return s.take(policy, charges)
+			return s.take(charges)
 		}},
 	"does not let the clock step back": {found: "Clock/back_by_an_hour Schedules",
-		take: func(s *reference, policy string, charges []core.Charge) (core.Decision, error) {
+		take: func(s *reference, charges []core.Charge) (core.Decision, error) {
 			now := s.now
 			s.last = max(s.last, now)
 			s.now = s.last
-			d, err := s.take(policy, charges)
+			d, err := s.take(charges)
 			s.now, d.At = now, now
 			return d, err
 		}},
 	"remembers only what it admitted": {found: "Clock/back,_noticed_by_a_refusal Clock/back,_noticed_by_a_look Schedules",
-		take: func(s *reference, policy string, charges []core.Charge) (core.Decision, error) {
+		take: func(s *reference, charges []core.Charge) (core.Decision, error) {
 			clear(s.states)
 			for _, m := range s.past {
-				core.Decide(m.at, m.charges, s.statesOf(m.policy, m.charges))
+				core.Decide(m.at, m.charges, s.statesOf(m.charges))
 			}
-			d, err := s.take(policy, charges)
+			d, err := s.take(charges)
 			if d.Allowed && slices.ContainsFunc(charges, func(c core.Charge) bool { return c.Cost > 0 }) {
-				s.past = append(s.past, moment{s.now, policy, slices.Clone(charges)})
+				s.past = append(s.past, moment{s.now, slices.Clone(charges)})
 			}
 			return d, err
 		}},
@@ -143,12 +229,12 @@ var faults = map[string]fault{
 		forgets: func(q core.Quota) int64 { return min(q.Missing, 1) * hour }},
 	"forgets a microsecond too early": {found: "Schedules", forgets: func(core.Quota) int64 { return 1 }},
 	"looks, and takes later": {found: "Concurrent/one_key Concurrent/all_or_nothing",
-		take: func(s *reference, policy string, charges []core.Charge) (core.Decision, error) {
+		take: func(s *reference, charges []core.Charge) (core.Decision, error) {
 			looks := slices.Clone(charges)
 			for i := range looks {
 				looks[i].Cost = 0
 			}
-			d, err := s.take(policy, looks)
+			d, err := s.take(looks)
 			for i, o := range d.Outcomes() {
 				d.Allowed = d.Allowed && o.Remaining >= charges[i].Cost
 			}
@@ -156,7 +242,7 @@ var faults = map[string]fault{
 			time.Sleep(time.Millisecond) // for all others to look meanwhile
 			s.mu.Lock()
 			if d.Allowed {
-				for i, state := range s.statesOf(policy, charges) {
+				for i, state := range s.statesOf(charges) {
 					state.Take(charges[i].Cost, charges[i].ID)
 				}
 			}
@@ -165,12 +251,12 @@ var faults = map[string]fault{
 }
 
 // altered is a fault that decides other charges than those asked for.
-func altered(alter func(*core.Charge)) func(*reference, string, []core.Charge) (core.Decision, error) {
-	return func(s *reference, policy string, charges []core.Charge) (core.Decision, error) {
+func altered(alter func(*core.Charge)) func(*reference, []core.Charge) (core.Decision, error) {
+	return func(s *reference, charges []core.Charge) (core.Decision, error) {
 		others := slices.Clone(charges)
 		for i := range others {
 			alter(&others[i])
 		}
-		return s.take(policy, others)
+		return s.take(others)
 	}
 }

@@ -53,7 +53,7 @@ func besideAnother(t *testing.T, h Harness) {
 			t.Errorf("request %d: allowed is %v", id, d.Allowed)
 		}
 	}
-	held, err := h.Store.Renew(t.Context(), "policy", []core.Charge{lease(quota, 1, 3)})
+	held, err := Renew(t.Context(), h.Store, "policy", []core.Charge{lease(quota, 1, 3)})
 	if err != nil || held[0] {
 		t.Errorf("a refused request holds a lease: %v, %v", held, err)
 	}
@@ -81,23 +81,23 @@ func severalLeases(t *testing.T, h Harness) {
 	take(t, h, "another", mine[0])
 
 	h.SetTime(starts[0] + ms)
-	held, err := h.Store.Renew(t.Context(), "policy", append(mine, one("never", "k", quota)))
+	held, err := Renew(t.Context(), h.Store, "policy", append(mine, one("never", "k", quota)))
 	if want := []bool{true, false, true, false}; err != nil || !slices.Equal(held, want) {
 		t.Errorf("held %v, %v; want %v", held, err, want)
 	}
-	if err := h.Store.Release(t.Context(), "policy", mine); err != nil {
+	if err := Release(t.Context(), h.Store, "policy", mine); err != nil {
 		t.Error(err)
 	}
-	held, err = h.Store.Renew(t.Context(), "policy", mine)
+	held, err = Renew(t.Context(), h.Store, "policy", mine)
 	if want := []bool{false, false, false}; err != nil || !slices.Equal(held, want) {
 		t.Errorf("after the release: held %v, %v", held, err)
 	}
 	for _, charges := range others {
-		if held, err := h.Store.Renew(t.Context(), "policy", charges); err != nil || !held[0] {
+		if held, err := Renew(t.Context(), h.Store, "policy", charges); err != nil || !held[0] {
 			t.Errorf("%+v: held %v, %v", charges, held, err)
 		}
 	}
-	if held, err := h.Store.Renew(t.Context(), "another", mine[:1]); err != nil || !held[0] {
+	if held, err := Renew(t.Context(), h.Store, "another", mine[:1]); err != nil || !held[0] {
 		t.Errorf("of the other policy: held %v, %v", held, err)
 	}
 }
@@ -113,7 +113,7 @@ func leasesOfAKey(t *testing.T, h Harness) {
 	renew := func(at int64, charges ...core.Charge) []bool {
 		t.Helper()
 		h.SetTime(starts[0] + at)
-		held, err := h.Store.Renew(t.Context(), "policy", charges)
+		held, err := Renew(t.Context(), h.Store, "policy", charges)
 		if err != nil || len(held) != len(charges) {
 			t.Fatalf("renewing %d after %d ms: %d, %v", len(charges), at/ms, len(held), err)
 		}
@@ -145,7 +145,7 @@ func leasesOfAKey(t *testing.T, h Harness) {
 	}
 	look(sec, "k", 32)
 	look(sec, "l", 64)
-	if err := h.Store.Release(t.Context(), "policy", append(charges[:32], charges[:5]...)); err != nil {
+	if err := Release(t.Context(), h.Store, "policy", append(charges[:32], charges[:5]...)); err != nil {
 		t.Fatal(err)
 	}
 	look(sec, "k", 16)
@@ -187,10 +187,10 @@ func invalidLeases(t *testing.T, h Harness) {
 	window := core.Charge{Rule: "w", Key: "k", Quota: core.Quota{Limit: 2, Window: sec}, Cost: 1, ID: 7}
 	tooMany := slices.Repeat([]core.Charge{good}, core.MaxLeaseCharges+1)
 	for _, charges := range [][]core.Charge{nil, {good, window}, {lease(quota, 1, 0)}, tooMany} {
-		if held, err := h.Store.Renew(t.Context(), "policy", charges); !errors.Is(err, core.ErrCharges) || held != nil {
+		if held, err := Renew(t.Context(), h.Store, "policy", charges); !errors.Is(err, core.ErrCharges) || held != nil {
 			t.Errorf("renewing %d: %v, %v", len(charges), held, err)
 		}
-		if err := h.Store.Release(t.Context(), "policy", charges); !errors.Is(err, core.ErrCharges) {
+		if err := Release(t.Context(), h.Store, "policy", charges); !errors.Is(err, core.ErrCharges) {
 			t.Errorf("releasing %d: %v", len(charges), err)
 		}
 	}

@@ -7,42 +7,42 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-func (s *reference) Renew(_ context.Context, policy string, charges []core.Charge) ([]bool, error) {
+func (s *reference) Renew(_ context.Context, charges []core.Charge) ([]bool, error) {
 	if err := core.ValidateLeases(charges); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.leaseFault.renew != nil {
-		return s.leaseFault.renew(s, policy, charges), nil
+		return s.leaseFault.renew(s, charges), nil
 	}
-	return s.renew(policy, charges), nil
+	return s.renew(charges), nil
 }
 
-func (s *reference) renew(policy string, charges []core.Charge) []bool {
+func (s *reference) renew(charges []core.Charge) []bool {
 	held := make([]bool, len(charges))
-	for i, state := range s.statesOf(policy, charges) {
+	for i, state := range s.statesOf(charges) {
 		held[i] = state.Renew(&charges[i].Quota, s.now, charges[i].ID)
 	}
 	return held
 }
 
-func (s *reference) Release(_ context.Context, policy string, charges []core.Charge) error {
+func (s *reference) Release(_ context.Context, charges []core.Charge) error {
 	if err := core.ValidateLeases(charges); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.leaseFault.release != nil {
-		s.leaseFault.release(s, policy, charges)
+		s.leaseFault.release(s, charges)
 		return nil
 	}
-	s.release(policy, charges)
+	s.release(charges)
 	return nil
 }
 
-func (s *reference) release(policy string, charges []core.Charge) {
-	for i, state := range s.statesOf(policy, charges) {
+func (s *reference) release(charges []core.Charge) {
+	for i, state := range s.statesOf(charges) {
 		state.Release(&charges[i].Quota, s.now, charges[i].ID)
 	}
 }
@@ -51,23 +51,23 @@ func (s *reference) release(policy string, charges []core.Charge) {
 // find it. Its names are not those of faults.
 type leaseFault struct {
 	found   string
-	renew   func(s *reference, policy string, charges []core.Charge) []bool
-	release func(s *reference, policy string, charges []core.Charge)
+	renew   func(s *reference, charges []core.Charge) []bool
+	release func(s *reference, charges []core.Charge)
 }
 
 var leaseFaults = map[string]leaseFault{
 	"renews for too short a time": {found: "Leases/renewed Schedules",
-		renew: func(s *reference, policy string, charges []core.Charge) []bool {
+		renew: func(s *reference, charges []core.Charge) []bool {
 			brief := slices.Clone(charges)
 			for i := range brief {
 				brief[i].Quota.Window = max(core.MinWindow, brief[i].Quota.Window-1)
 			}
-			return s.renew(policy, brief)
+			return s.renew(brief)
 		}},
 	"renews what has ended": {found: "Leases/renewed Schedules",
-		renew: func(s *reference, policy string, charges []core.Charge) []bool {
-			held := s.renew(policy, charges)
-			for i, state := range s.statesOf(policy, charges) {
+		renew: func(s *reference, charges []core.Charge) []bool {
+			held := s.renew(charges)
+			for i, state := range s.statesOf(charges) {
 				if !held[i] && state.Advance(&charges[i].Quota, s.now) > 0 {
 					core.Decide(s.now, charges[i:i+1], []core.State{state})
 					held[i] = true
@@ -76,8 +76,8 @@ var leaseFaults = map[string]leaseFault{
 			return held
 		}},
 	"renews all or none": {found: "Leases/several_at_once Schedules",
-		renew: func(s *reference, policy string, charges []core.Charge) []bool {
-			held := s.renew(policy, charges)
+		renew: func(s *reference, charges []core.Charge) []bool {
+			held := s.renew(charges)
 			all := true
 			for _, h := range held {
 				all = all && h
@@ -88,22 +88,22 @@ var leaseFaults = map[string]leaseFault{
 			return held
 		}},
 	"releases nothing": {found: "Leases/released Schedules",
-		release: func(*reference, string, []core.Charge) {}},
+		release: func(*reference, []core.Charge) {}},
 	"releases the first only": {found: "Leases/several_at_once Schedules",
-		release: func(s *reference, policy string, charges []core.Charge) { s.release(policy, charges[:1]) }},
+		release: func(s *reference, charges []core.Charge) { s.release(charges[:1]) }},
 	"releases another's": {found: "Leases/released Leases/wide_ids",
-		release: func(s *reference, policy string, charges []core.Charge) {
+		release: func(s *reference, charges []core.Charge) {
 			for id := charges[0].ID - 1; id <= charges[0].ID+1; id++ {
 				other := charges[0]
 				other.ID = id
-				s.release(policy, []core.Charge{other})
+				s.release([]core.Charge{other})
 			}
 		}},
 	"forgets ids above 53 bits": {found: "Leases/wide_ids",
-		release: func(s *reference, policy string, charges []core.Charge) {
-			s.release(policy, charges)
+		release: func(s *reference, charges []core.Charge) {
+			s.release(charges)
 			other := charges[0]
 			other.ID ^= 1
-			s.release(policy, []core.Charge{other})
+			s.release([]core.Charge{other})
 		}},
 }

@@ -170,7 +170,7 @@ func looks(at int64, quota core.Quota, want core.Outcome) leaseRow { return hold
 func renews(at int64, quota core.Quota, id uint64, want bool) leaseRow {
 	return func(t *testing.T, h Harness, where, policy string, start int64) {
 		h.SetTime(start + at)
-		held, err := h.Store.Renew(t.Context(), policy, []core.Charge{lease(quota, 1, id)})
+		held, err := Renew(t.Context(), h.Store, policy, []core.Charge{lease(quota, 1, id)})
 		if err != nil || !slices.Equal(held, []bool{want}) {
 			t.Errorf("%s: renew %d: held %v, %v; want %v", where, id, held, err, want)
 		}
@@ -180,7 +180,7 @@ func renews(at int64, quota core.Quota, id uint64, want bool) leaseRow {
 func releases(at int64, quota core.Quota, id uint64) leaseRow {
 	return func(t *testing.T, h Harness, where, policy string, start int64) {
 		h.SetTime(start + at)
-		if err := h.Store.Release(t.Context(), policy, []core.Charge{lease(quota, 1, id)}); err != nil {
+		if err := Release(t.Context(), h.Store, policy, []core.Charge{lease(quota, 1, id)}); err != nil {
 			t.Errorf("%s: release %d: %v", where, id, err)
 		}
 	}

@@ -25,8 +25,8 @@ func (s *schedule) name(charges []core.Charge) {
 
 // keep remembers the leases that were taken.
 func (s *schedule) keep(charges []core.Charge, d core.Decision) {
-	for i, c := range charges {
-		if d.Took(i) && c.Quota.Leases() && c.ID != 0 {
+	for _, c := range charges {
+		if d.Allowed && c.Quota.Leases() && c.ID != 0 {
 			s.leases = append(s.leases, c)
 		}
 	}
@@ -45,7 +45,7 @@ func (s *schedule) touch() {
 			c = pick(s.random, s.leases)
 		}
 		for i := range s.rules { // by the current quota
-			if s.rules[i].Rule == c.Rule {
+			if s.rules[i].SameState(&c) {
 				c.Quota = s.rules[i].Quota
 			}
 		}
@@ -74,7 +74,7 @@ func (s *schedule) touch() {
 
 // modelOf returns the state of a lease in the model.
 func (s *schedule) modelOf(c core.Charge) core.State {
-	id := c.Rule + c.Key
+	id := nameOf(c)
 	if s.states[id] == nil {
 		s.states[id] = core.NewState(core.Concurrency)
 	}
@@ -83,7 +83,7 @@ func (s *schedule) modelOf(c core.Charge) core.State {
 
 func (s *schedule) renew(charges []core.Charge) {
 	s.h.SetTime(s.now)
-	held, err := s.h.Store.Renew(s.t.Context(), s.policy, charges)
+	held, err := s.h.Store.Renew(s.t.Context(), charges)
 	want := make([]bool, len(charges))
 	for i, c := range charges {
 		want[i] = s.modelOf(c).Renew(&c.Quota, s.now, c.ID)
@@ -96,7 +96,7 @@ func (s *schedule) renew(charges []core.Charge) {
 
 func (s *schedule) release(charges []core.Charge) {
 	s.h.SetTime(s.now)
-	if err := s.h.Store.Release(s.t.Context(), s.policy, charges); err != nil {
+	if err := s.h.Store.Release(s.t.Context(), charges); err != nil {
 		s.fail("release: %v", err)
 	}
 	for _, c := range charges {

@@ -65,7 +65,7 @@ func (l loan) run(t *testing.T, h Harness, start int64) {
 				t.Errorf("step %d after %d: %d given back, want %d", i, start, given, step.given)
 			}
 		case resets:
-			if err := h.Store.Reset(t.Context(), policy, "r", "k"); err != nil {
+			if err := Reset(t.Context(), h.Store, policy, "r", "k"); err != nil {
 				t.Fatal(err)
 			}
 		}

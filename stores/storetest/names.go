@@ -7,22 +7,25 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// names tests that no two keys, rules or policies share a quota, whatever bytes are
+// names tests that no two keys, variants, rules or policies share a quota, whatever bytes are
 // in them.
 func names() []namedTest {
 	return []namedTest{
 		{"keys", func(t *testing.T, h Harness) {
-			apart(t, h, []string{"policy"}, []string{"rule"}, unusual)
+			apart(t, h, []string{"policy"}, []string{"rule"}, []string{""}, unusual)
 		}},
 		{"rules", func(t *testing.T, h Harness) {
-			apart(t, h, []string{"policy"}, unusual, []string{"", "key"})
+			apart(t, h, []string{"policy"}, unusual, []string{""}, []string{"", "key"})
+		}},
+		{"variants", func(t *testing.T, h Harness) {
+			apart(t, h, []string{"policy"}, []string{"rule"}, unusual, []string{"", "key"})
 		}},
 		{"policies", func(t *testing.T, h Harness) {
-			apart(t, h, unusual, []string{"rule"}, []string{"", "key"})
+			apart(t, h, unusual, []string{"rule"}, []string{""}, []string{"", "key"})
 		}},
 		{"borders", func(t *testing.T, h Harness) {
-			parts := []string{"", "a", "b", "ab", ":", "a:", ":b", "{a}", "{", "}", "\x00", "a\x00"}
-			apart(t, h, parts, parts, parts)
+			parts := []string{"", "a", "b", "ab", ":", "a:", ":b", "~", "a~", "~b", "{a}", "}", "\x00", "a\x00"}
+			apart(t, h, parts[:8], parts, parts, parts[:8])
 		}},
 		{"one key under two rules", func(t *testing.T, h Harness) {
 			h.SetTime(starts[0])
@@ -51,17 +54,19 @@ var unusual = []string{
 }
 
 // apart takes the only unit of each combination once, and then finds none.
-func apart(t *testing.T, h Harness, policies, rules, keys []string) {
+func apart(t *testing.T, h Harness, policies, rules, variants, keys []string) {
 	t.Helper()
 	one := core.Quota{Limit: 1, Window: hour}
 	each := func(time int64, allowed bool, complaint string) {
 		h.SetTime(time)
 		for _, policy := range policies {
 			for _, rule := range rules {
-				for _, key := range keys {
-					d := take(t, h, policy, core.Charge{Rule: rule, Key: key, Quota: one, Cost: 1})
-					if d.Allowed != allowed {
-						t.Errorf("policy %.20q, rule %.20q, key %.20q: %s", policy, rule, key, complaint)
+				for _, variant := range variants {
+					for _, key := range keys {
+						d := take(t, h, policy, core.Charge{Rule: rule, Variant: variant, Key: key, Quota: one, Cost: 1})
+						if d.Allowed != allowed {
+							t.Errorf("policy %.20q, rule %.20q, variant %.20q, key %.20q: %s", policy, rule, variant, key, complaint)
+						}
 					}
 				}
 			}

@@ -109,12 +109,12 @@ func (s *schedule) alternate() {
 	for i := range s.rules {
 		q := &s.rules[i].Quota
 		if s.usual == nil {
-			s.usual = make(map[string]core.Quota)
+			s.usual = make(map[name]core.Quota)
 		}
-		usual, known := s.usual[s.rules[i].Rule]
+		usual, known := s.usual[nameOf(s.rules[i])]
 		if !known {
 			usual = *q
-			s.usual[s.rules[i].Rule] = usual
+			s.usual[nameOf(s.rules[i])] = usual
 		}
 		other := usual
 		switch s.random.IntN(3) {
@@ -144,7 +144,7 @@ func (s *schedule) settle() {
 			if c.Quota.Algorithm == core.Distinct {
 				c.ID = 1
 			}
-			if state := s.states[c.Rule+c.Key]; state != nil && state.Expires() <= s.now {
+			if state := s.states[nameOf(c)]; state != nil && state.Expires() <= s.now {
 				s.take([]core.Charge{c})
 			}
 		}

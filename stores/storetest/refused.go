@@ -33,8 +33,8 @@ func (s *schedule) tryAgain(charges []core.Charge, refused core.Decision) {
 		return
 	}
 	newAgain := slices.ContainsFunc(charges, func(c core.Charge) bool {
-		later := s.states[c.Rule+c.Key].Clone()
-		return c.Quota.Missing > 0 && !c.Alone && !c.Fits(later.Advance(&c.Quota, s.now+retry))
+		later := s.states[nameOf(c)].Clone()
+		return c.Quota.Missing > 0 && !c.Fits(later.Advance(&c.Quota, s.now+retry))
 	})
 	s.pass(retry - 1)
 	if s.take(charges).Allowed {

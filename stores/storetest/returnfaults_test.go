@@ -10,19 +10,21 @@ import (
 // must find it.
 type returnFault struct {
 	found    string
-	giveBack func(s *reference, policy string, returns []core.Return) ([]int64, error)
+	giveBack func(s *reference, returns []core.Return) ([]core.Returned, error)
 	keeps    bool // what is to be reset
 }
 
 var returnFaults = map[string]returnFault{
 	"gives nothing back": {found: "Returns/token-bucket Returns/queue Schedules",
-		giveBack: func(_ *reference, _ string, returns []core.Return) ([]int64, error) {
-			return make([]int64, len(returns)), core.ValidateReturns(returns)
+		giveBack: func(_ *reference, returns []core.Return) ([]core.Returned, error) {
+			return make([]core.Returned, len(returns)), core.ValidateReturns(returns)
 		}},
 	"gives back, and says that it did not": {found: "Returns/cells Returns/at_once Schedules",
-		giveBack: func(s *reference, policy string, returns []core.Return) ([]int64, error) {
-			given, err := s.giveBack(policy, returns)
-			clear(given)
+		giveBack: func(s *reference, returns []core.Return) ([]core.Returned, error) {
+			given, err := s.giveBack(returns)
+			for i := range given {
+				given[i].Units = 0
+			}
 			return given, err
 		}},
 	"forgets when it was taken": {found: "Returns/cells Returns/sliding_log_of_5 Schedules",
@@ -34,26 +36,37 @@ var returnFaults = map[string]returnFault{
 	"gives back for others": {found: "Returns/of_nothing",
 		giveBack: other(func(_ *reference, r *core.Return) { r.Key, r.Rule = "k", "r" })},
 	"validates nothing": {found: "Returns/invalid",
-		giveBack: func(s *reference, policy string, returns []core.Return) ([]int64, error) {
+		giveBack: func(s *reference, returns []core.Return) ([]core.Returned, error) {
 			if len(returns) == 0 || len(returns) > core.MaxCharges {
-				return s.giveBack(policy, returns)
+				return s.giveBack(returns)
 			}
-			return make([]int64, len(returns)), nil
+			return make([]core.Returned, len(returns)), nil
+		}},
+	"looks before it gives back": {found: "Asks/several_policies Schedules",
+		giveBack: func(s *reference, returns []core.Return) ([]core.Returned, error) {
+			before, err := s.giveBack(returns)
+			if err != nil {
+				return nil, err
+			}
+			for i := range before {
+				before[i].Outcome.Remaining -= before[i].Units
+			}
+			return before, nil
 		}},
 	"resets nothing": {found: "Returns/sliding_log,_reset,_of_129 Schedules", keeps: true},
 }
 
 // other is a fault that gives back something else than it is asked to.
-func other(change func(*reference, *core.Return)) func(*reference, string, []core.Return) ([]int64, error) {
-	return func(s *reference, policy string, returns []core.Return) ([]int64, error) {
+func other(change func(*reference, *core.Return)) func(*reference, []core.Return) ([]core.Returned, error) {
+	return func(s *reference, returns []core.Return) ([]core.Returned, error) {
 		if err := core.ValidateReturns(returns); err != nil {
 			return nil, err
 		}
-		given := make([]int64, len(returns))
+		given := make([]core.Returned, len(returns))
 		others := slices.Clone(returns)
 		for i := range others {
 			change(s, &others[i])
-			one, err := s.giveBack(policy, others[i:i+1])
+			one, err := s.giveBack(others[i : i+1])
 			if err != nil {
 				return nil, err
 			}

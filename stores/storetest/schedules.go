@@ -46,13 +46,13 @@ type schedule struct {
 	returns   bool // whether units are given back, and keys reset
 
 	now     int64
-	retry   int64                 // of the last refusal
-	met     core.Outcome          // one of the last decision
-	states  map[string]core.State // by rule and key, as are those below
-	ledgers map[string]*ledger    // of exact windows
-	usual   map[string]core.Quota // of rules with plans
-	left    map[string]int64      // what remained
-	loans   [][]core.Return       // what admitted requests took
+	retry   int64               // of the last refusal
+	met     core.Outcome        // one of the last decision
+	states  map[name]core.State // by quota, as are those below
+	ledgers map[name]*ledger    // of exact windows
+	usual   map[name]core.Quota // of rules with plans, without a key
+	left    map[name]int64      // what remained
+	loans   [][]core.Return     // what admitted requests took
 	trace   []step
 	refused int
 	leases  []core.Charge // what was taken under each id, and may still be held
@@ -60,6 +60,11 @@ type schedule struct {
 
 	asked, given int // returns
 }
+
+// A name names a quota.
+type name struct{ policy, rule, variant, key string }
+
+func nameOf(c core.Charge) name { return name{c.Policy, c.Rule, c.Variant, c.Key} }
 
 // A step is a decision that was made, or something else that was done.
 type step struct {
@@ -85,9 +90,9 @@ func newSchedule(t *testing.T, h Harness, seed uint64, number int) *schedule {
 		returns:   random.IntN(2) == 0,
 		expires:   h.Elapse != nil && random.IntN(2) == 0,
 		now:       starts[random.IntN(len(starts))],
-		states:    make(map[string]core.State),
-		ledgers:   make(map[string]*ledger),
-		left:      make(map[string]int64),
+		states:    make(map[name]core.State),
+		ledgers:   make(map[name]*ledger),
+		left:      make(map[name]int64),
 	}
 	if s.expires {
 		// A store cannot know by which quota a key that it has forgotten would
@@ -98,12 +103,24 @@ func newSchedule(t *testing.T, h Harness, seed uint64, number int) *schedule {
 	}
 	s.plans = s.changes && random.IntN(3) == 0
 	for i := range 1 + random.IntN(5) {
-		s.rules = append(s.rules, core.Charge{Rule: fmt.Sprint("r", i), Quota: someQuota(t, random)})
+		s.rules = append(s.rules, s.rule(i))
 	}
 	if h.Spreads {
 		s.spread()
 	}
 	return s
+}
+
+// rule returns a rule: sometimes one of another policy, or a variant of the one before.
+func (s *schedule) rule(i int) core.Charge {
+	c := core.Charge{Policy: s.policy, Rule: fmt.Sprint("r", i), Quota: someQuota(s.t, s.random)}
+	if !s.h.OnePolicy && s.random.IntN(4) == 0 {
+		c.Policy += " too"
+	}
+	if i > 0 && s.random.IntN(4) == 0 {
+		c.Policy, c.Rule, c.Variant = s.rules[i-1].Policy, s.rules[i-1].Rule, fmt.Sprint("v", i)
+	}
+	return c
 }
 
 func pick[T any](random *rand.Rand, from []T) T { return from[random.IntN(len(from))] }
@@ -126,6 +143,10 @@ func (s *schedule) run() {
 			s.giveBack()
 		}
 		charges := s.draw()
+		if s.random.IntN(3) == 0 {
+			s.takeAll(s.several(charges))
+			continue
+		}
 		d := s.take(charges)
 		if d.Allowed {
 			continue
@@ -142,7 +163,7 @@ func (s *schedule) run() {
 	}
 	for id, l := range s.ledgers {
 		if at := l.excess(); at != 0 && !s.stepsBack && !s.changes {
-			s.fail("%s: more than %d in the window that begins at %d", id, l.quota.Limit, at)
+			s.fail("%v: more than %d in the window that begins at %d", id, l.quota.Limit, at)
 		}
 	}
 }
@@ -173,7 +194,7 @@ func (s *schedule) advance() {
 	case 8:
 		step = s.retry - 1
 	case 9, 10:
-		if l := s.ledgers[rule.Rule+s.key()]; l != nil && len(l.units) > 0 {
+		if l := s.ledgers[name{rule.Policy, rule.Rule, rule.Variant, s.key()}]; l != nil && len(l.units) > 0 {
 			step = pick(s.random, l.units).at + w - s.now
 		}
 		if s.random.IntN(2) == 0 {
@@ -237,16 +258,15 @@ func (s *schedule) draw() []core.Charge {
 			c.Cost = 1 + s.random.Int64N(limit)
 		case 6, 7: // what is left, or what was left
 			c.Cost = 1
-			if l := s.ledgers[c.Rule+c.Key]; l != nil {
+			if l := s.ledgers[nameOf(*c)]; l != nil {
 				c.Cost = max(0, limit-l.live(c.Quota.Window, s.now))
-			} else if left, known := s.left[c.Rule+c.Key]; known {
+			} else if left, known := s.left[nameOf(*c)]; known {
 				c.Cost = left
 			}
 		default:
 			c.Cost = 1
 		}
 		counts := !c.Quota.Identified() && !c.Quota.Bars()
-		c.Alone = counts && s.random.IntN(10) == 0
 		if (counts || c.Quota.Leases()) && s.random.IntN(10) == 0 {
 			c.Reserve = 1 + s.random.Int64N(min(4, limit))
 		}
@@ -254,23 +274,58 @@ func (s *schedule) draw() []core.Charge {
 	return charges
 }
 
-// take makes a decision and compares it with the models.
-func (s *schedule) take(charges []core.Charge) core.Decision {
-	charges = slices.Clone(charges)
-	s.name(charges)
-	s.h.SetTime(s.now)
-	got, err := s.h.Store.Take(s.t.Context(), s.policy, charges)
-	if err != nil {
-		s.fail("at %d, %+v: %v", s.now, charges, err)
+// several returns asks for one call: charges, and before or behind them others on some of
+// the same rules, with the same keys or others.
+func (s *schedule) several(charges []core.Charge) [][]core.Charge {
+	asks := [][]core.Charge{charges}
+	for range 1 + s.random.IntN(2) {
+		more := s.draw()
+		more = more[:1+s.random.IntN(min(len(more), 2))]
+		for i := range more {
+			for _, c := range charges {
+				if c.SameState(&more[i]) && s.random.IntN(2) == 0 {
+					more[i].Key = c.Key
+				}
+			}
+		}
+		asks = slices.Insert(asks, s.random.IntN(len(asks)+1), more)
 	}
-	s.trace = append(s.trace, step{at: s.now, charges: charges, Decision: got})
+	return asks
+}
+
+// take makes one decision and compares it with the models.
+func (s *schedule) take(charges []core.Charge) core.Decision {
+	return s.takeAll([][]core.Charge{charges})[0].Decision
+}
+
+// takeAll makes a call and compares its decisions with the models.
+func (s *schedule) takeAll(list [][]core.Charge) []core.Ask {
+	asks := make([]core.Ask, len(list))
+	for i, charges := range list {
+		asks[i].Charges = slices.Clone(charges)
+		s.name(asks[i].Charges)
+	}
+	s.h.SetTime(s.now)
+	if err := s.h.Store.Take(s.t.Context(), asks); err != nil {
+		s.fail("at %d, %+v: %v", s.now, asks, err)
+	}
+	for i := range asks {
+		s.trace = append(s.trace, step{at: s.now, charges: asks[i].Charges, Decision: asks[i].Decision})
+	}
+	for i := range asks {
+		s.compare(i, asks[i].Charges, asks[i].Decision)
+	}
+	return asks
+}
+
+// compare compares a decision, the i-th of a call, with the models.
+func (s *schedule) compare(i int, charges []core.Charge, got core.Decision) {
 	if !got.Allowed {
 		s.refused++
 	}
-
 	states := make([]core.State, len(charges))
 	for i, c := range charges {
-		id := c.Rule + c.Key
+		id := nameOf(c)
 		if s.states[id] == nil {
 			s.states[id] = core.NewState(c.Quota.Algorithm)
 			if c.Quota.Algorithm == core.SlidingLog {
@@ -282,15 +337,10 @@ func (s *schedule) take(charges []core.Charge) core.Decision {
 	want := core.Decide(s.now, charges, states)
 	if got.Allowed != want.Allowed || got.At != want.At || got.Delay != want.Delay || !slices.Equal(got.Outcomes(), want.Outcomes()) {
 		s.trace = append(s.trace, step{at: s.now, charges: charges, Decision: want})
-		s.fail("the last line is what package core decides")
+		s.fail("the last line is what package core decides, of ask %d", i)
 	}
 	for i, c := range charges {
-		s.left[c.Rule+c.Key] = got.Outcomes()[i].Remaining
-	}
-	for i := range charges {
-		if got.Alone(i) != want.Alone(i) || got.Took(i) != want.Took(i) {
-			s.fail("charge %d: took is %v", i, got.Took(i))
-		}
+		s.left[nameOf(c)] = got.Outcomes()[i].Remaining
 	}
 	if loan := loanOf(charges, got); len(loan) > 0 {
 		s.loans = append(s.loans, loan)
@@ -298,20 +348,19 @@ func (s *schedule) take(charges []core.Charge) core.Decision {
 	s.met = pick(s.random, got.Outcomes())
 	s.keep(charges, got)
 	s.check(charges, got)
-	return got
 }
 
 // check compares a decision with the definition of exact windows.
 func (s *schedule) check(charges []core.Charge, got core.Decision) {
 	for i, c := range charges {
-		l := s.ledgers[c.Rule+c.Key]
+		l := s.ledgers[nameOf(c)]
 		if l == nil {
 			continue
 		}
-		if fits := l.fits(c, s.now); got.Outcomes()[i].Fits() != fits || got.Took(i) && !fits {
+		if fits := l.fits(c, s.now); got.Outcomes()[i].Fits() != fits || got.Allowed && !fits {
 			s.fail("by definition, %s fits is %v", describe(c), fits)
 		}
-		if got.Took(i) {
+		if got.Allowed {
 			l.take(c, s.now)
 		}
 		if left, want := got.Outcomes()[i].Remaining, max(0, c.Quota.Limit-l.live(c.Quota.Window, s.now)); left != want {

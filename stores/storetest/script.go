@@ -23,12 +23,13 @@ type script struct {
 	rows []row
 }
 
-// A row is one decision. It must be admitted if and only if all of its charges fit
-// that do not decide alone.
+// A row is one call, of one ask or several. Each must be admitted if and only if all of
+// its charges fit.
 type row struct {
-	at    int64 // µs since the start of the script
-	mets  []met
-	delay int64 // in queues
+	at     int64 // µs since the start of the script
+	mets   []met // of the first ask
+	others [][]met
+	delay  int64 // of the first ask, in queues
 }
 
 // A met is a charge and the outcome that it must have.
@@ -38,6 +39,12 @@ type met struct {
 }
 
 func at(at int64, mets ...met) row { return row{at: at, mets: mets} }
+
+// then returns r with one more ask.
+func (r row) then(mets ...met) row {
+	r.others = append(r.others[:len(r.others):len(r.others)], mets)
+	return r
+}
 
 // delayed returns r with a delay.
 func (r row) delayed(delay int64) row { r.delay = delay; return r }
@@ -84,28 +91,53 @@ func (s script) run(t *testing.T, h Harness, start int64) {
 	t.Helper()
 	policy := fmt.Sprint(s.name, start)
 	for i, row := range s.rows {
-		charges := make([]core.Charge, len(row.mets))
-		allowed := true
-		for j, m := range row.mets {
-			charges[j] = m.charge
-			allowed = allowed && (m.outcome.Fits() || m.charge.Alone)
-		}
 		h.SetTime(start + row.at)
-		d := take(t, h, policy, charges...)
-		where := fmt.Sprintf("row %d, %v after %d", i, micros(row.at), start)
-		if d.Allowed != allowed {
-			t.Errorf("%s: allowed is %v, want %v", where, d.Allowed, allowed)
+		list := append([][]met{row.mets}, row.others...)
+		asks := make([]core.Ask, len(list))
+		for j := range list {
+			asks[j] = core.Ask{Charges: chargesOf(policy, list[j])}
 		}
-		if d.Delay != row.delay {
-			t.Errorf("%s: the delay is %d, want %d", where, d.Delay, row.delay)
+		if err := h.Store.Take(t.Context(), asks); err != nil {
+			t.Fatal(err)
 		}
-		if d.At != start+row.at {
-			t.Errorf("%s: decided at %d, want %d", where, d.At, start+row.at)
+		for j := range asks {
+			where := fmt.Sprintf("row %d, %v after %d, ask %d", i, micros(row.at), start, j)
+			checkAsk(t, where, &asks[j], list[j], start+row.at)
 		}
-		for j, got := range d.Outcomes() {
-			if want := row.mets[j].outcome; got != want {
-				t.Errorf("%s, %s:\ngot  %s\nwant %s", where, describe(charges[j]), outcome(got), outcome(want))
-			}
+		if got := asks[0].Decision.Delay; got != row.delay {
+			t.Errorf("row %d, %v after %d: the delay is %d, want %d", i, micros(row.at), start, got, row.delay)
+		}
+	}
+}
+
+func chargesOf(policy string, mets []met) []core.Charge {
+	charges := make([]core.Charge, len(mets))
+	for i, m := range mets {
+		charges[i] = m.charge
+		charges[i].Policy = policy
+	}
+	return charges
+}
+
+// checkAsk compares the decision of an ask with what its charges must have met.
+func checkAsk(t *testing.T, where string, ask *core.Ask, mets []met, now int64) {
+	t.Helper()
+	d, allowed := &ask.Decision, true
+	for _, m := range mets {
+		allowed = allowed && m.outcome.Fits()
+	}
+	if d.Allowed != allowed {
+		t.Errorf("%s: allowed is %v, want %v", where, d.Allowed, allowed)
+	}
+	if d.At != now {
+		t.Errorf("%s: decided at %d, want %d", where, d.At, now)
+	}
+	if len(d.Outcomes()) != len(mets) {
+		t.Fatalf("%s: %d outcomes for %d charges", where, len(d.Outcomes()), len(mets))
+	}
+	for j, got := range d.Outcomes() {
+		if want := mets[j].outcome; got != want {
+			t.Errorf("%s, %s:\ngot  %s\nwant %s", where, describe(ask.Charges[j]), outcome(got), outcome(want))
 		}
 	}
 }
@@ -113,12 +145,9 @@ func (s script) run(t *testing.T, h Harness, start int64) {
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 
 func describe(c core.Charge) string {
-	text := fmt.Sprintf("%s/%s %d of %d per %v, %v", c.Rule, c.Key, c.Cost, c.Quota.Limit, micros(c.Quota.Window), c.Quota.Algorithm)
+	text := fmt.Sprintf("%s%s/%s %d of %d per %v, %v", c.Rule, c.Variant, c.Key, c.Cost, c.Quota.Limit, micros(c.Quota.Window), c.Quota.Algorithm)
 	if c.Reserve > 0 {
 		text += fmt.Sprintf(", reserve %d", c.Reserve)
-	}
-	if c.Alone {
-		text += ", alone"
 	}
 	return text
 }

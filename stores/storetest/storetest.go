@@ -44,7 +44,7 @@ type Harness struct {
 	// stepped back if they are negative. Nil means that no key expires in a test.
 	Elapse func(micros int64)
 
-	// Spreads says that the store takes the charges of a request in several
+	// Spreads says that the store takes the charges of an ask in several
 	// places, and gives units back if one of them refuses. It may then refuse a
 	// request because of units that another request holds for a moment. The
 	// random schedules leave out what giving back does not restore exactly:
@@ -55,6 +55,10 @@ type Harness struct {
 	//   - bans and distinct values
 	// The rest must agree with package core to the unit and the microsecond.
 	Spreads bool
+
+	// OnePolicy says that the charges of a call must be of one policy. The tests of
+	// several are left out.
+	OnePolicy bool
 }
 
 // Run runs the suite. It calls with once for each subtest, and with must call
@@ -68,7 +72,7 @@ func Run(t *testing.T, with func(t *testing.T, test func(t *testing.T, h Harness
 		{"Clock", scripts(clocks())},
 		{"Cost", scripts(costs())},
 		{"Rules", scripts(stacks())},
-		{"Alone", alone()},
+		{"Asks", asks()},
 		{"Reserve", scripts(reserves())},
 		{"Changed", scripts(changes())},
 		{"Algorithms", algorithms()},
@@ -121,7 +125,7 @@ func environment(t *testing.T, name string, otherwise int) int {
 // take takes charges, which must be decided.
 func take(t *testing.T, h Harness, policy string, charges ...core.Charge) core.Decision {
 	t.Helper()
-	d, err := h.Store.Take(t.Context(), policy, charges)
+	d, err := Take(t.Context(), h.Store, policy, charges)
 	if err != nil {
 		t.Fatalf("policy %q, charges %+v: %v", policy, charges, err)
 	}

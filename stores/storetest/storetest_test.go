@@ -15,8 +15,8 @@ import (
 type reference struct {
 	mu      sync.Mutex
 	now     int64
-	states  map[[3]string]core.State
-	quotas  map[[3]string]core.Quota // by which they were charged last
+	states  map[name]core.State
+	quotas  map[name]core.Quota // by which they were charged last
 	fault   fault
 	returns returnFault
 	leaseFault
@@ -26,7 +26,6 @@ type reference struct {
 
 type moment struct {
 	at      int64
-	policy  string
 	charges []core.Charge
 }
 
@@ -47,26 +46,42 @@ func (s *reference) elapse(int64) {
 	}
 }
 
-func (s *reference) Take(_ context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+func (s *reference) Take(_ context.Context, asks []core.Ask) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.fault.take != nil {
-		return s.fault.take(s, policy, charges)
+	if s.fault.asks != nil {
+		return s.fault.asks(s, asks)
 	}
-	return s.take(policy, charges)
+	if err := core.ValidateAsks(asks); err != nil && (s.fault.take == nil || len(asks) != 1) {
+		return err
+	}
+	return s.takeAll(asks)
 }
 
-func (s *reference) take(policy string, charges []core.Charge) (core.Decision, error) {
+func (s *reference) takeAll(asks []core.Ask) (err error) {
+	take := s.fault.take
+	if take == nil {
+		take = (*reference).take
+	}
+	for i := range asks {
+		if asks[i].Decision, err = take(s, asks[i].Charges); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *reference) take(charges []core.Charge) (core.Decision, error) {
 	if err := core.ValidateCharges(charges); err != nil {
 		return core.Decision{}, err
 	}
-	return core.Decide(s.now, charges, s.statesOf(policy, charges)), nil
+	return core.Decide(s.now, charges, s.statesOf(charges)), nil
 }
 
-func (s *reference) statesOf(policy string, charges []core.Charge) []core.State {
+func (s *reference) statesOf(charges []core.Charge) []core.State {
 	states := make([]core.State, len(charges))
 	for i, c := range charges {
-		id := [3]string{policy, c.Rule, c.Key}
+		id := nameOf(c)
 		if s.states[id] == nil {
 			s.states[id] = core.NewState(c.Quota.Algorithm)
 		}
@@ -75,34 +90,42 @@ func (s *reference) statesOf(policy string, charges []core.Charge) []core.State 
 	return states
 }
 
-func (s *reference) Return(_ context.Context, policy string, returns []core.Return) ([]int64, error) {
+func (s *reference) Return(_ context.Context, returns []core.Return) ([]core.Returned, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.returns.giveBack != nil {
-		return s.returns.giveBack(s, policy, returns)
+		return s.returns.giveBack(s, returns)
 	}
-	return s.giveBack(policy, returns)
+	return s.giveBack(returns)
 }
 
-func (s *reference) giveBack(policy string, returns []core.Return) ([]int64, error) {
+func (s *reference) giveBack(returns []core.Return) ([]core.Returned, error) {
 	if err := core.ValidateReturns(returns); err != nil {
 		return nil, err
 	}
-	given := make([]int64, len(returns))
+	results := make([]core.Returned, len(returns))
 	for i := range returns {
-		r := &returns[i]
-		if state := s.states[[3]string{policy, r.Rule, r.Key}]; state != nil {
-			given[i] = state.Return(r, s.now)
+		if state := s.states[nameOf(returns[i].Charge)]; state != nil {
+			results[i].Units = state.Return(&returns[i], s.now)
 		}
 	}
-	return given, nil
+	for i := range returns {
+		state := s.states[nameOf(returns[i].Charge)]
+		if state == nil {
+			state = core.NewState(returns[i].Quota.Algorithm)
+		}
+		results[i].Outcome = core.Look(s.now, returns[i].Charge, state)
+	}
+	return results, nil
 }
 
-func (s *reference) Reset(_ context.Context, policy, rule, key string) error {
+func (s *reference) Reset(_ context.Context, charges []core.Charge) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.returns.keeps {
-		delete(s.states, [3]string{policy, rule, key})
+	for _, c := range charges {
+		if !s.returns.keeps {
+			delete(s.states, nameOf(c))
+		}
 	}
 	return nil
 }
@@ -112,7 +135,7 @@ func (s *reference) Reset(_ context.Context, policy, rule, key string) error {
 func TestReference(t *testing.T) {
 	Run(t, func(t *testing.T, test func(*testing.T, Harness)) {
 		fault := os.Getenv("STORETEST_FAULT")
-		s := &reference{states: make(map[[3]string]core.State), quotas: make(map[[3]string]core.Quota), fault: faults[fault], returns: returnFaults[fault],
+		s := &reference{states: make(map[name]core.State), quotas: make(map[name]core.Quota), fault: faults[fault], returns: returnFaults[fault],
 			leaseFault: leaseFaults[fault]}
 		test(t, Harness{Store: s, SetTime: s.setTime, Elapse: s.elapse})
 	})

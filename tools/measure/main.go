@@ -1,130 +1,165 @@
-// Command measure counts what makes the library easy or hard to read: exported
-// names, files and their length, and words that the style of the documents
-// avoids. With -v it also prints the counts of every file:
+// Command measure prints the size of a checkout of this repository, to compare it
+// before and after a change:
 //
-//	measure [-v] REPOSITORY
+//	measure DIR
 package main
 
 import (
-	"flag"
+	"bytes"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"log"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 )
 
+// long is the number of lines above which a function counts as long.
+const long = 60
+
+// sizes is what measure counts. Root is the package at the top, without its tests.
+type sizes struct {
+	identifiers, names, rootFiles, rootLines int
+	folders                                  map[string]bool
+	modules, lines, testLines, words         int
+	longFunctions, largest                   int
+	largestName                              string
+}
+
 func main() {
-	verbose := flag.Bool("v", false, "print the counts of every file")
-	flag.Parse()
-	if flag.NArg() != 1 {
-		fmt.Fprintln(os.Stderr, "usage: measure [-v] REPOSITORY")
-		os.Exit(2)
+	log.SetFlags(0)
+	if len(os.Args) != 2 {
+		log.Fatal("usage: measure DIR")
 	}
-	files, err := read(flag.Arg(0))
-	if err == nil {
-		err = measure(files, *verbose)
+	dir := os.Args[1]
+	s := sizes{folders: make(map[string]bool)}
+	for path := range strings.SplitSeq(run(dir, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate"), "\x00") {
+		text, err := os.ReadFile(filepath.Join(dir, path))
+		if path != "" && err == nil { // a deleted file is still listed
+			s.add(path, text)
+		}
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "measure:", err)
-		os.Exit(1)
+	doc := bytes.Count([]byte(run(dir, "go", "doc", "-all", ".")), []byte("\n"))
+	for _, row := range []struct {
+		what  string
+		value any
+	}{
+		{"root: exported functions, types and methods", s.names},
+		{"root: with constants, variables and fields", s.identifiers},
+		{"root: files", s.rootFiles},
+		{"root: lines", s.rootLines},
+		{"lines of go doc -all .", doc},
+		{"folders at the top", len(s.folders)},
+		{"modules", s.modules},
+		{"Go lines outside of tests", s.lines},
+		{"Go lines in tests", s.testLines},
+		{"words of Markdown without the changelog", s.words},
+		{fmt.Sprintf("functions above %d lines outside of tests", long), s.longFunctions},
+		{"lines of the largest, " + s.largestName, s.largest},
+	} {
+		fmt.Printf("| %s | %v |\n", row.what, row.value)
 	}
 }
 
-// A file of the repository. Its path is relative and has slashes.
-type file struct {
-	path, text string
-}
-
-func (f file) lines() int { return strings.Count(f.text, "\n") }
-
-// read returns the Go, Lua and Markdown files that are no tests, sorted by path.
-func read(repo string) ([]file, error) {
-	command := exec.Command("git", "-C", repo, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate", "*.go", "*.lua", "*.md")
-	command.Stderr = os.Stderr
+func run(dir, name string, args ...string) string {
+	command := exec.Command(name, args...)
+	command.Dir, command.Stderr = dir, os.Stderr
 	out, err := command.Output()
 	if err != nil {
-		return nil, err
+		log.Fatalf("measure: %s %s: %v", name, args[0], err)
 	}
-	var files []file
-	for name := range strings.SplitSeq(string(out), "\x00") {
-		if name == "" || strings.HasSuffix(name, "_test.go") || strings.Contains("/"+name, "/testdata/") {
-			continue
-		}
-		text, err := os.ReadFile(filepath.Join(repo, filepath.FromSlash(name)))
-		switch {
-		case os.IsNotExist(err): // deleted, and not committed yet
-		case err != nil:
-			return nil, err
-		default:
-			files = append(files, file{name, string(text)})
-		}
-	}
-	slices.SortFunc(files, func(a, b file) int { return strings.Compare(a.path, b.path) })
-	return files, nil
+	return string(out)
 }
 
-func measure(files []file, verbose bool) error {
-	if err := printExported(files); err != nil {
-		return err
+// add counts a file. Its path has slashes.
+func (s *sizes) add(path string, text []byte) {
+	top, _, below := strings.Cut(path, "/")
+	if below && !strings.HasPrefix(top, ".") {
+		s.folders[top] = true
 	}
-	printLengths(files, verbose)
-	printAdapters(files)
-	if err := printCharges(files, verbose); err != nil {
-		return err
-	}
-	printWords(files, verbose)
-	return nil
-}
-
-func printLengths(files []file, verbose bool) {
-	var all, root []file
-	for _, f := range files {
-		if strings.HasSuffix(f.path, ".go") {
-			all = append(all, f)
-			if !strings.Contains(f.path, "/") {
-				root = append(root, f)
+	lines := bytes.Count(text, []byte("\n"))
+	switch {
+	case strings.HasSuffix(path, "go.mod"):
+		s.modules++
+	case strings.HasSuffix(path, ".md") && path != "CHANGELOG.md":
+		s.words += len(bytes.Fields(text))
+	case strings.HasSuffix(path, "_test.go"):
+		s.testLines += lines
+	case strings.HasSuffix(path, ".go"):
+		s.lines += lines
+		set := token.NewFileSet()
+		file, err := parser.ParseFile(set, path, text, parser.SkipObjectResolution)
+		if err != nil {
+			log.Fatal("measure: ", err)
+		}
+		if !below {
+			s.rootFiles++
+			s.rootLines += lines
+		}
+		for _, decl := range file.Decls {
+			if f, ok := decl.(*ast.FuncDecl); ok {
+				s.addFunction(path, f.Name.Name, set.Position(f.End()).Line-set.Position(f.Pos()).Line+1)
+			}
+			if !below {
+				s.addExported(decl)
 			}
 		}
 	}
-	fmt.Printf("\nGo files without tests\n")
-	fmt.Printf("%5d  files in the root package\n", len(root))
-	for _, group := range []struct {
-		name  string
-		files []file
-	}{{"of the root package", root}, {"of the repository", all}} {
-		if len(group.files) == 0 {
-			continue
-		}
-		slices.SortStableFunc(group.files, func(a, b file) int { return a.lines() - b.lines() })
-		largest := group.files[len(group.files)-1]
-		fmt.Printf("%5d  lines in the median file %s\n", group.files[len(group.files)/2].lines(), group.name)
-		fmt.Printf("%5d  lines in the largest file %s, %s\n", largest.lines(), group.name, largest.path)
+}
+
+func (s *sizes) addFunction(path, name string, lines int) {
+	if lines > long {
+		s.longFunctions++
 	}
-	if verbose {
-		for _, f := range slices.Backward(all) {
-			fmt.Printf("\t%5d  %s\n", f.lines(), f.path)
-		}
+	if lines > s.largest {
+		s.largest, s.largestName = lines, path+" "+name
 	}
 }
 
-// printAdapters prints the lines of each adapter, whether or not it is there.
-func printAdapters(files []file) {
-	fmt.Printf("\nLines of each adapter\n")
-	for _, adapter := range []string{"handler.go", "ginlimit", "echolimit", "echov5limit", "grpclimit", "connectlimit"} {
-		lines, parts := 0, 0
-		for _, f := range files {
-			if f.path == adapter || path.Dir(f.path) == adapter && strings.HasSuffix(f.path, ".go") {
-				lines += f.lines()
-				parts++
+// addExported counts what a declaration exports.
+func (s *sizes) addExported(decl ast.Decl) {
+	names, others := 0, 0
+	count := func(of *int, names ...*ast.Ident) {
+		for _, name := range names {
+			if name.IsExported() {
+				*of++
 			}
 		}
-		if parts == 0 {
-			fmt.Printf("    -  %s\n", adapter)
-			continue
-		}
-		fmt.Printf("%5d  %s\n", lines, adapter)
 	}
+	switch decl := decl.(type) {
+	case *ast.FuncDecl:
+		if decl.Recv == nil || ast.IsExported(receiver(decl.Recv.List[0].Type)) {
+			count(&names, decl.Name)
+		}
+	case *ast.GenDecl:
+		for _, spec := range decl.Specs {
+			switch spec := spec.(type) {
+			case *ast.ValueSpec:
+				count(&others, spec.Names...)
+			case *ast.TypeSpec:
+				count(&names, spec.Name)
+				if fields, ok := spec.Type.(*ast.StructType); ok && spec.Name.IsExported() {
+					for _, field := range fields.Fields.List {
+						count(&others, field.Names...)
+					}
+				}
+			}
+		}
+	}
+	s.names += names
+	s.identifiers += names + others
+}
+
+// receiver returns the name of a method's type.
+func receiver(t ast.Expr) string {
+	switch t := t.(type) {
+	case *ast.StarExpr:
+		return receiver(t.X)
+	case *ast.IndexExpr:
+		return receiver(t.X)
+	}
+	return t.(*ast.Ident).Name
 }

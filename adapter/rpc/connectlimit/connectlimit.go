@@ -25,26 +25,27 @@
 //
 // A stream is one call: it is decided when it begins, and holds its leases until
 // the handler returns. Functions in limit.Rule.Settle get the HTTP status that
-// google/rpc/code.proto gives for the code of the answer: see [adapter.RPCStatus].
+// google/rpc/code.proto gives for the code of the answer: see adapter.RPCStatus.
 package connectlimit
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/routelimit/limit"
-	"github.com/routelimit/limit/adapter"
+	"github.com/routelimit/limit/adapter/rpc/internal/flow"
 )
 
 // A Limiter makes interceptors from rules. Make it with [New], and set its fields
 // before the first call of Limit.
 type Limiter struct {
-	// User returns the user of a call, for limit.ByUser: what authentication,
-	// which must run first, has put into the context. "" means that the call has
-	// no user. Nil means limit.Options.User.
-	User func(context.Context) string
+	// Caller says who makes a call: what authentication, which must run first, has put
+	// into the context. A function that is nil means that of limit.Options.Caller.
+	Caller limit.Caller[context.Context]
 
 	// Refuse returns the error of a refused call. Nil, or a nil error, means a
 	// [*connect.Error] with details that wraps a [*limit.RefusedError].
@@ -71,47 +72,11 @@ func New(limiter *limit.Limiter) *Limiter {
 // that rules admit. On a client it does nothing. Limit panics if the rules are
 // invalid, or made by limit.Rules.
 func (l *Limiter) Limit(rules limit.RuleSet) connect.Interceptor {
-	a := &limit.Adapter[call]{
-		RPC:   true,
-		Route: func(c call) (string, string) { return "", c.from.Spec().Procedure },
-		Next: func(c call, r *http.Request) (int, error) {
-			err := c.next(r.Context())
-			return adapter.RPCStatus(code(err)), err
-		},
-		Answer: answer,
-	}
-	if l.User != nil {
-		a.User = func(c call) string { return l.User(c.ctx) }
-	}
-	if l.Refuse != nil {
-		a.Refuse = func(c call, d limit.Decision) error { return l.Refuse(c.ctx, d) }
-	}
-	if l.Fail != nil {
-		a.Fail = func(c call, err error) error { return l.Fail(c.ctx, err) }
-	}
-	policy, err := a.Bind(l.limiter, "", rules)
-	if err != nil {
-		panic(err)
-	}
-	return interceptor(func(c call, header http.Header) error {
-		r := adapter.RPCRequest(c.ctx, c.from.Spec().Procedure, c.from.Peer().Addr, header)
-		return a.Serve(policy, adapter.HeaderWriter(c.header), r, c)
-	})
+	return interceptor(flow.Framework{Code: code, Error: newError, Caller: l.Caller, Refuse: l.Refuse, Fail: l.Fail}.Bind(l.limiter, rules))
 }
 
-// A call is a unary request or a stream.
-type call struct {
-	ctx  context.Context
-	from interface {
-		Spec() connect.Spec
-		Peer() connect.Peer
-	}
-	header http.Header // of the response
-	next   func(context.Context) error
-}
-
-// An interceptor serves calls with the headers of their requests.
-type interceptor func(c call, header http.Header) error
+// An interceptor serves calls.
+type interceptor func(*flow.Call) error
 
 // WrapUnary implements [connect.Interceptor].
 func (serve interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
@@ -119,10 +84,15 @@ func (serve interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		if request.Spec().IsClient {
 			return next(ctx, request)
 		}
-		err = serve(call{ctx, request, unaryHeader(ctx), func(ctx context.Context) (err error) {
-			response, err = next(ctx, request)
-			return err
-		}}, request.Header())
+		answer := make(http.Header) // called without a handler
+		if info, ok := connect.CallInfoForHandlerContext(ctx); ok {
+			answer = info.ResponseHeader() // goes out with a message and with an error
+		}
+		err = serve(&flow.Call{Context: ctx, Method: request.Spec().Procedure, Peer: request.Peer().Addr,
+			Header: request.Header(), Answer: answer, Next: func(ctx context.Context) (err error) {
+				response, err = next(ctx, request)
+				return err
+			}})
 		return response, err
 	}
 }
@@ -130,13 +100,39 @@ func (serve interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 // WrapStreamingHandler implements [connect.Interceptor].
 func (serve interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
-		return serve(call{ctx, conn, conn.ResponseHeader(), func(ctx context.Context) error {
-			return next(ctx, conn)
-		}}, conn.RequestHeader())
+		return serve(&flow.Call{Context: ctx, Method: conn.Spec().Procedure, Peer: conn.Peer().Addr,
+			Header: conn.RequestHeader(), Answer: conn.ResponseHeader(), Next: func(ctx context.Context) error {
+				return next(ctx, conn)
+			}})
 	}
 }
 
 // WrapStreamingClient implements [connect.Interceptor].
 func (interceptor) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return next
+}
+
+// code returns the code that Connect answers with if a handler returns err.
+func code(err error) uint32 {
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, new(*connect.Error)):
+		return uint32(connect.CodeOf(err))
+	case errors.Is(err, context.Canceled):
+		return uint32(connect.CodeCanceled)
+	case errors.Is(err, context.DeadlineExceeded):
+		return uint32(connect.CodeDeadlineExceeded)
+	}
+	return uint32(connect.CodeUnknown)
+}
+
+func newError(code uint32, details []proto.Message, err error) error {
+	answer := connect.NewError(connect.Code(code), err)
+	for _, message := range details {
+		if detail, err := connect.NewErrorDetail(message); err == nil {
+			answer.AddDetail(detail)
+		}
+	}
+	return answer
 }

@@ -20,7 +20,7 @@ func authenticate(ctx context.Context, message any, _ *grpc.UnaryServerInfo, han
 // One quota of each user for all methods, and at most 100 streams at once.
 func Example() {
 	rl := grpclimit.New(limit.New(nil, nil))
-	rl.User = func(ctx context.Context) string {
+	rl.Caller.User = func(ctx context.Context) string {
 		user, _ := ctx.Value(contextKey{}).(string)
 		return user
 	}

@@ -18,11 +18,12 @@
 // the seconds of Retry-After, and an [errdetails.QuotaFailure] with the rules that
 // had no room. A call of a barred client (limit.Options.Bar) fails with
 // codes.PermissionDenied, and a RetryInfo unless it is barred for good. A call that
-// could not be decided fails with codes.Unavailable and a RetryInfo. The header metadata has ratelimit, ratelimit-policy and retry-after.
+// could not be decided fails with codes.Unavailable and a RetryInfo. The header
+// metadata has ratelimit, ratelimit-policy and retry-after.
 //
 // A stream is one call: it is decided when it begins, and holds its leases until
 // the handler returns. Functions in limit.Rule.Settle get the HTTP status that
-// google/rpc/code.proto gives for the code of the answer: see [adapter.RPCStatus].
+// google/rpc/code.proto gives for the code of the answer: see adapter.RPCStatus.
 package grpclimit
 
 import (
@@ -30,23 +31,24 @@ import (
 	"net/http"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 
 	"github.com/routelimit/limit"
-	"github.com/routelimit/limit/adapter"
+	"github.com/routelimit/limit/adapter/rpc/internal/flow"
 )
 
 // A Limiter makes interceptors from rules. Make it with [New], and set its fields
 // before the first call of Unary or Stream.
 type Limiter struct {
-	// User returns the user of a call, for limit.ByUser: what the interceptor for
-	// authentication, which must run first, has put into the context. "" means
-	// that the call has no user. Nil means limit.Options.User.
-	User func(context.Context) string
+	// Caller says who makes a call: what authentication, which must run first, has put
+	// into the context. A function that is nil means that of limit.Options.Caller.
+	Caller limit.Caller[context.Context]
 
 	// Refuse returns the error of a refused call, made with package status. Nil,
 	// or a nil error, means codes.ResourceExhausted, or codes.PermissionDenied for
-	// a barred client, with details: an error that wraps a [*limit.RefusedError]. limit.Options.Refuse is not called, since it
-	// writes an HTTP response.
+	// a barred client, with details: an error that wraps a [*limit.RefusedError].
+	// limit.Options.Refuse is not called, since it writes an HTTP response.
 	Refuse func(context.Context, limit.Decision) error
 
 	// Fail returns the error of a call that could not be decided. Nil, or a nil
@@ -71,10 +73,10 @@ func New(limiter *limit.Limiter) *Limiter {
 func (l *Limiter) Unary(rules limit.RuleSet) grpc.UnaryServerInterceptor {
 	serve := l.bind(rules)
 	return func(ctx context.Context, message any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (reply any, err error) {
-		err = serve(&call{ctx: ctx, method: info.FullMethod, next: func(ctx context.Context) (err error) {
+		err = serve(call(ctx, info.FullMethod, func(ctx context.Context) (err error) {
 			reply, err = handler(ctx, message)
 			return err
-		}})
+		}))
 		return reply, err
 	}
 }
@@ -84,13 +86,11 @@ func (l *Limiter) Unary(rules limit.RuleSet) grpc.UnaryServerInterceptor {
 func (l *Limiter) Stream(rules limit.RuleSet) grpc.StreamServerInterceptor {
 	serve := l.bind(rules)
 	return func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-		method := info.FullMethod
-		if server == nil {
-			method = "" // of grpc.UnknownServiceHandler, where clients choose the methods
-		}
-		return serve(&call{ctx: stream.Context(), method: method, next: func(ctx context.Context) error {
+		c := call(stream.Context(), info.FullMethod, func(ctx context.Context) error {
 			return handler(server, &serverStream{stream, ctx})
-		}})
+		})
+		c.Unknown = server == nil // of grpc.UnknownServiceHandler, where clients choose the methods
+		return serve(c)
 	}
 }
 
@@ -102,41 +102,28 @@ type serverStream struct {
 
 func (s *serverStream) Context() context.Context { return s.ctx }
 
-// A call is a unary call or a stream. The method is "" if the server does not have it.
-type call struct {
-	ctx    context.Context
-	method string
-	header adapter.HeaderWriter // of the answer
-	next   func(context.Context) error
+func (l *Limiter) bind(rules limit.RuleSet) (serve func(*flow.Call) error) {
+	return flow.Framework{Code: code, Error: newError, Send: send, Caller: l.Caller, Refuse: l.Refuse, Fail: l.Fail}.Bind(l.limiter, rules)
 }
 
-func (l *Limiter) bind(rules limit.RuleSet) (serve func(*call) error) {
-	a := &limit.Adapter[*call]{
-		RPC:   true,
-		Route: func(c *call) (string, string) { return "", c.method },
-		Next: func(c *call, r *http.Request) (int, error) {
-			c.sendHeader()
-			err := c.next(r.Context())
-			return adapter.RPCStatus(uint32(code(err))), err
-		},
-		SetStatus: func(c *call, _ int) { c.sendHeader() },
-		Answer:    answer,
+// call returns a call as package flow sees it.
+func call(ctx context.Context, method string, next func(context.Context) error) *flow.Call {
+	md, _ := metadata.FromIncomingContext(ctx)
+	c := &flow.Call{Context: ctx, Method: method, Header: make(http.Header, len(md)), Answer: make(http.Header), Next: next}
+	for name, values := range md {
+		c.Header[http.CanonicalHeaderKey(name)] = values
 	}
-	if l.User != nil {
-		a.User = func(c *call) string { return l.User(c.ctx) }
+	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
+		c.Peer = p.Addr.String()
 	}
-	if l.Refuse != nil {
-		a.Refuse = func(c *call, d limit.Decision) error { return l.Refuse(c.ctx, d) }
+	return c
+}
+
+// send sends the header with the first message, or with the error.
+func send(c *flow.Call) {
+	md := make(metadata.MD, len(c.Answer))
+	for name, values := range c.Answer {
+		md.Append(name, values...)
 	}
-	if l.Fail != nil {
-		a.Fail = func(c *call, err error) error { return l.Fail(c.ctx, err) }
-	}
-	policy, err := a.Bind(l.limiter, "", rules)
-	if err != nil {
-		panic(err)
-	}
-	return func(c *call) error {
-		c.header = make(adapter.HeaderWriter)
-		return a.Serve(policy, c.header, request(c.ctx), c)
-	}
+	_ = grpc.SetHeader(c.Context, md) // fails if the call has ended
 }

@@ -30,7 +30,7 @@ func TestFitsCountsAllWindows(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	var h history
 	seen := map[bool]int{}
-	at, last := int64(start), int64(start)
+	at, last := start, start
 	for range 5_000 {
 		at += r.Int64N(window / 50)
 		times := append([]int64{}, h.times...)

@@ -11,11 +11,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"slices"
 	"time"
 
@@ -58,15 +56,12 @@ func main() {
 
 func run(rounds int, lasts time.Duration, svg string) error {
 	ctx := context.Background()
-	client, stop, err := redisserver.Start()
-	if errors.Is(err, exec.ErrNotFound) {
-		return errors.New("no redis-server is installed")
-	}
+	server, err := redisserver.Start()
 	if err != nil {
 		return err
 	}
-	defer stop()
-	all := growths(&redisCases{client: client, lasts: lasts}, lasts)
+	defer server.Stop()
+	all := growths(&redisCases{client: server.Client, lasts: lasts}, lasts)
 	for round := range rounds {
 		fmt.Fprintf(os.Stderr, "round %d of %d\n", round+1, rounds)
 		for _, g := range all {

@@ -35,11 +35,12 @@ var settings = []setting{
 
 // compareProcesses runs real processes on one Redis, and writes what came of it a second.
 func compareProcesses(rounds int) error {
-	client, stop, err := redisserver.Start()
+	server, err := redisserver.Start()
 	if err != nil {
 		return err
 	}
-	defer stop()
+	defer server.Stop()
+	client := server.Client
 	fmt.Printf("%d processes, %.0f requests/s, %d rounds of %v\n\n", processes, demand, rounds, measured)
 	fmt.Println("| limit / demand | Hold | offered/s | admitted/s | Redis calls/s | refused early % | unused % |\n|---|---|---|---|---|---|---|")
 	for _, s := range settings {

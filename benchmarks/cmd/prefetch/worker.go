@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/routelimit/limit/benchmarks/internal/redisserver"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/stores/guard"
 	"github.com/routelimit/limit/stores/prefetch"
@@ -55,9 +56,9 @@ type counted struct {
 	calls, taken, returned atomic.Int64
 }
 
-func (c *counted) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+func (c *counted) Take(ctx context.Context, asks []core.Ask) error {
 	cost := charges[0].Cost
-	d, err := c.Store.Take(ctx, policy, charges)
+	d, err := c.Store.Take(ctx, asks)
 	if c.on.Load() {
 		c.calls.Add(1)
 		if d.Allowed {
@@ -67,8 +68,8 @@ func (c *counted) Take(ctx context.Context, policy string, charges []core.Charge
 	return d, err
 }
 
-func (c *counted) Return(ctx context.Context, policy string, returns []core.Return) ([]int64, error) {
-	given, err := c.Store.Return(ctx, policy, returns)
+func (c *counted) Return(ctx context.Context, returns []core.Return) ([]core.Returned, error) {
+	given, err := c.Store.Return(ctx, returns)
 	if err == nil && c.on.Load() {
 		c.calls.Add(1)
 		c.returned.Add(given[0])
@@ -80,8 +81,8 @@ func (c *counted) Return(ctx context.Context, policy string, returns []core.Retu
 func (w worker) run(ctx context.Context) error {
 	client := redis.NewClient(&redis.Options{Addr: w.addr, ContextTimeoutEnabled: true})
 	defer client.Close()
-	inner := &counted{Store: redisstore.New(client, &redisstore.Options{Timeout: patience})}
-	var store core.Store = refusals.New(guard.New(inner, &guard.Options{Slow: patience, Log: slog.New(slog.DiscardHandler)}))
+	inner := &counted{Store: redisstore.New(client, &redisstore.Options{Timeout: redisserver.Patience})}
+	var store core.Store = refusals.New(guard.New(inner, &guard.Options{Slow: redisserver.Patience, Log: slog.New(slog.DiscardHandler)}))
 	if w.hold > 0 {
 		around := prefetch.New(store, &prefetch.Options{Rules: rules, Hold: w.hold})
 		defer around.Close(ctx)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/routelimit/limit/benchmarks/internal/redisserver"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/lua"
 	"github.com/routelimit/limit/stores/redisstore"
@@ -28,7 +29,7 @@ type logger struct {
 }
 
 func loggers(client *redis.Client, zset *redis.Script) []logger {
-	store := redisstore.New(client, &redisstore.Options{Timeout: patience})
+	store := redisstore.New(client, &redisstore.Options{Timeout: redisserver.Patience})
 	taking := logger{
 		name: "limit",
 		key:  func(name string) string { return lua.Key("limit", "bench", "ip", name) },
@@ -62,29 +63,29 @@ func loggers(client *redis.Client, zset *redis.Script) []logger {
 }
 
 // writeBytes writes how many bytes of Redis a logged request takes.
-func writeBytes(ctx context.Context, w io.Writer, s *server, zset *redis.Script) error {
+func writeBytes(ctx context.Context, w io.Writer, s *redisserver.Server, zset *redis.Script) error {
 	fmt.Fprintln(w, "\n| | limit | MEMORY USAGE of a full key | for each request | used_memory for each key | for each request |")
 	fmt.Fprintln(w, "|---|---|---|---|---|---|")
-	if err := zset.Load(ctx, s.client).Err(); err != nil {
+	if err := zset.Load(ctx, s.Client).Err(); err != nil {
 		return err
 	}
 	for _, limit := range []int64{100, 1000, 10_000} {
-		for _, l := range loggers(s.client, zset) {
-			if err := s.client.FlushAll(ctx).Err(); err != nil {
+		for _, l := range loggers(s.Client, zset) {
+			if err := s.Client.FlushAll(ctx).Err(); err != nil {
 				return err
 			}
-			before, err := s.memory(ctx)
+			before, err := memory(ctx, s)
 			if err != nil {
 				return err
 			}
 			if err := l.fillAll(ctx, limit); err != nil {
 				return fmt.Errorf("%s: %w", l.name, err)
 			}
-			after, err := s.memory(ctx)
+			after, err := memory(ctx, s)
 			if err != nil {
 				return err
 			}
-			one, err := s.client.MemoryUsage(ctx, l.key(logName(0)), 0).Result()
+			one, err := s.Client.MemoryUsage(ctx, l.key(logName(0)), 0).Result()
 			if err != nil {
 				return err
 			}
@@ -93,7 +94,17 @@ func writeBytes(ctx context.Context, w io.Writer, s *server, zset *redis.Script)
 				one, float64(one)/float64(limit), all, all/float64(limit))
 		}
 	}
-	return s.client.FlushAll(ctx).Err()
+	return s.Client.FlushAll(ctx).Err()
+}
+
+// memory returns how many bytes the server has allocated. It first closes all other
+// connections, since their buffers would count.
+func memory(ctx context.Context, s *redisserver.Server) (float64, error) {
+	if err := s.Client.ClientKillByFilter(ctx, "TYPE", "normal").Err(); err != nil {
+		return 0, err
+	}
+	time.Sleep(100 * time.Millisecond)
+	return s.Number(ctx, "memory", "used_memory")
 }
 
 // keysOf returns how many keys have a log.

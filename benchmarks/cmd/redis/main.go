@@ -2,9 +2,6 @@
 // redis-server and writes the tables of BENCHMARKS.md, in Markdown, to standard output:
 //
 //	cd benchmarks && go run ./cmd/redis -pin
-//
-// All contenders run in this process, one after the other in rounds, so that a slow phase
-// of the machine affects them all.
 package main
 
 import (
@@ -12,13 +9,18 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"os"
+	"os/exec"
 	"runtime"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/routelimit/limit/benchmarks/internal/contest"
+	"github.com/routelimit/limit/benchmarks/internal/redisserver"
 )
 
 func main() {
@@ -56,64 +58,63 @@ func (o options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	core := -1
+	var command []string
 	if o.pin {
-		core = 0
+		command = []string{"taskset", "-c", "0"}
 		runtime.GOMAXPROCS(1)
 		if err := pinClient(1); err != nil {
 			return err
 		}
 	}
-	s, err := startServer(core, 64)
+	server, err := redisserver.Start(command...)
 	if err != nil {
 		return err
 	}
-	defer s.stop()
-	version, err := s.field("server", "redis_version")
+	defer server.Stop()
+	version, err := server.Version(ctx)
 	if err != nil {
 		return err
 	}
 	fmt.Printf("Redis %s, %s, %d rounds of %v, pinned: %v\n", version, runtime.Version(), o.rounds, o.lasts, o.pin)
 	zset := redis.NewScript(string(text))
 	if o.speed {
-		if err := o.compare(s, zset, callers); err != nil {
+		if err := o.compare(ctx, server, zset, callers); err != nil {
 			return err
 		}
 	}
 	if o.bytes {
-		return writeBytes(ctx, os.Stdout, s, zset)
+		return writeBytes(ctx, os.Stdout, server, zset)
 	}
 	return nil
 }
 
-// compare runs all contenders, round by round.
-func (o options) compare(s *server, zset *redis.Script, callers []int) error {
-	all, err := contenders(s.client, zset)
-	if err != nil {
-		return err
-	}
+// compare runs all contenders, with each number of callers.
+func (o options) compare(ctx context.Context, server *redisserver.Server, zset *redis.Script, callers []int) error {
 	names := make([]string, keys)
 	for i := range names {
 		names[i] = "198.51." + strconv.Itoa(i/250) + "." + strconv.Itoa(i%250)
 	}
-	r := make(results)
-	for round := range o.rounds {
-		fmt.Fprintf(os.Stderr, "round %d of %d\n", round+1, o.rounds)
-		for _, g := range callers {
-			if r[g] == nil {
-				r[g] = make(map[string][]cell)
-			}
-			for _, c := range all {
-				cell, err := measure(s, c, g, names, o.lasts)
-				if err != nil {
-					return err
-				}
-				r[g][c.name] = append(r[g][c.name], cell)
-			}
+	all := make(map[int]contest.Results)
+	for _, g := range callers {
+		load := contest.Load{Callers: g, Warm: 2 * window, Lasts: o.lasts, Times: true, Key: func() string { return names[rand.IntN(len(names))] }}
+		results, err := contest.Run(ctx, server, contenders(zset), o.rounds, load)
+		if err != nil {
+			return err
 		}
+		fmt.Printf("\n%d goroutines\n\n", g)
+		results.Write(os.Stdout, contenders(zset), columns...)
+		all[g] = results
 	}
-	r.writeCells(os.Stdout, all, callers)
-	r.writeRatios(os.Stdout)
+	writeRatios(os.Stdout, all)
+	return nil
+}
+
+// pinClient moves this process, all its threads, to one core.
+func pinClient(core int) error {
+	out, err := exec.Command("taskset", "-a", "-c", "-p", strconv.Itoa(core), strconv.Itoa(os.Getpid())).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("taskset: %w: %s", err, out)
+	}
 	return nil
 }
 

@@ -6,35 +6,75 @@
 //
 // The first table is of 64 callers that decide as fast as they can. The second is of a fixed
 // rate, and shows how many calls Redis gets, and that a memory of refusals admits as many
-// requests as the store alone. All contenders run in this process, one after the other in
-// rounds.
+// requests as the store alone.
 package main
 
 import (
 	"context"
 	"flag"
 	"fmt"
+	"log/slog"
+	"math/rand/v2"
 	"os"
 	"runtime"
+	"strconv"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/go-redis/redis_rate/v10"
 
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/benchmarks/internal/contest"
 	"github.com/routelimit/limit/benchmarks/internal/redisserver"
-	"github.com/routelimit/limit/benchmarks/internal/stats"
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/stores/guard"
+	"github.com/routelimit/limit/stores/refusals"
 )
 
+// The rules: the first refuses abusive keys, the second never refuses.
+const (
+	window   = 2 * time.Second
+	perKey   = 5
+	together = 100_000
+)
+
+const abusive = 50 // keys that send nine of ten requests
+
+const (
+	rateOne = "redis_rate, 1 rule"
+	rateTwo = "redis_rate, 2 rules"
+)
+
+func contenders() []contest.Contender {
+	each := redis_rate.Limit{Rate: perKey, Burst: perKey, Period: window}
+	all := redis_rate.Limit{Rate: together, Burst: together, Period: window}
+	charges := []core.Charge{
+		{Rule: "key", Cost: 1, Quota: core.Quota{Limit: perKey, Window: window.Microseconds()}},
+		{Rule: "global", Cost: 1, Quota: core.Quota{Limit: together, Window: window.Microseconds()}},
+	}
+	rules := limit.Named("bench", limit.Rule{Key: limit.ByHeader("X-API-Key"), Limit: perKey, Window: window}, limit.Global(window, together))
+	quiet := slog.New(slog.DiscardHandler)
+	return []contest.Contender{
+		{Name: rateOne, New: contest.Rate(each)},
+		{Name: rateTwo, New: contest.Rate(each, all)},
+		{Name: "redisstore", New: contest.Store(func(s core.Store) core.Store { return s }, "bench", charges)},
+		{Name: "refusals, guard, redisstore", New: contest.Store(func(s core.Store) core.Store {
+			return refusals.New(guard.New(s, &guard.Options{Log: quiet}))
+		}, "bench", charges)},
+		{Name: "limit.Policy.Take, with all that", New: contest.Policy(rules, "header X-API-Key", &limit.Options{Log: quiet})},
+	}
+}
+
 type options struct {
-	rounds, callers, good, rate int
-	lasts                       time.Duration
-	closed, fixed               bool
+	rounds, good, rate int
+	load               contest.Load
+	closed, fixed      bool
 }
 
 func main() {
-	var o options
+	o := options{load: contest.Load{Warm: window}} // so that the windows fill
 	flag.IntVar(&o.rounds, "rounds", 5, "how often each contender runs")
-	flag.DurationVar(&o.lasts, "time", 2*time.Second, "how long each cell is measured")
-	flag.IntVar(&o.callers, "goroutines", 64, "concurrent callers")
+	flag.DurationVar(&o.load.Lasts, "time", 2*time.Second, "how long each cell is measured")
+	flag.IntVar(&o.load.Callers, "goroutines", 64, "concurrent callers")
 	flag.IntVar(&o.good, "good", 5_000, "good keys")
 	flag.IntVar(&o.rate, "rate", 20_000, "decisions a second of the second table")
 	flag.BoolVar(&o.closed, "closed", true, "write the table of callers that decide as fast as they can")
@@ -47,91 +87,60 @@ func main() {
 }
 
 func (o options) run(ctx context.Context) error {
-	client, stop, err := redisserver.Start()
+	server, err := redisserver.Start()
 	if err != nil {
 		return err
 	}
-	defer stop()
-	version, err := redisserver.Field(ctx, client, "server", "redis_version")
+	defer server.Stop()
+	version, err := server.Version(ctx)
 	if err != nil {
 		return err
 	}
 	fmt.Printf("Redis %s, %s, GOMAXPROCS %d, %d goroutines, %d abusive keys, %d good keys, %d rounds of %v\n",
-		version, runtime.Version(), runtime.GOMAXPROCS(0), o.callers, abusive, o.good, o.rounds, o.lasts)
+		version, runtime.Version(), runtime.GOMAXPROCS(0), o.load.Callers, abusive, o.good, o.rounds, o.load.Lasts)
+	o.load.Key = keys(o.good)
 	if o.closed {
-		cells, err := o.compare(ctx, client, 0)
+		results, err := contest.Run(ctx, server, contenders(), o.rounds, o.load)
 		if err != nil {
 			return err
 		}
-		o.writeClosed(cells)
+		fmt.Print("\nAs fast as they can\n\n")
+		results.Write(os.Stdout, contenders(),
+			contest.Column{Title: "1,000 decisions/s", Format: "%.0f", Value: contest.PerSecond},
+			contest.Column{Title: "× " + rateTwo, Format: "%.1f", Value: contest.PerSecond, To: rateTwo},
+			contest.Column{Title: "× " + rateOne, Format: "%.1f", Value: contest.PerSecond, To: rateOne},
+			contest.Column{Title: "Redis calls per decision", Format: "%.4f", Value: contest.Calls},
+			contest.Column{Title: "client CPU µs", Format: "%.2f", Value: contest.Client},
+			contest.Column{Title: "allocations", Format: "%.1f", Value: contest.Allocs})
 	}
 	if o.fixed {
-		cells, err := o.compare(ctx, client, o.rate)
+		o.load.Rate = o.rate
+		results, err := contest.Run(ctx, server, contenders(), o.rounds, o.load)
 		if err != nil {
 			return err
 		}
-		o.writeFixed(cells)
+		fmt.Printf("\n%d decisions a second\n\n", o.rate)
+		results.Write(os.Stdout, contenders(),
+			contest.Column{Title: "1,000 decisions/s", Format: "%.1f", Value: contest.PerSecond},
+			contest.Column{Title: "admitted per second", Format: "%.0f", Value: contest.Admitted},
+			contest.Column{Title: "Redis calls per decision", Format: "%.4f", Value: contest.Calls},
+			contest.Column{Title: "Redis CPU µs", Format: "%.2f", Value: contest.Redis},
+			contest.Column{Title: "client CPU µs", Format: "%.2f", Value: contest.Client})
 	}
 	return nil
 }
 
-// compare runs all contenders, round by round, and returns the cells of each.
-func (o options) compare(ctx context.Context, client *redis.Client, rate int) (map[string][]cell, error) {
-	cells := make(map[string][]cell)
-	for round := range o.rounds {
-		fmt.Fprintf(os.Stderr, "round %d of %d\n", round+1, o.rounds)
-		for _, c := range contenders {
-			if err := client.FlushAll(ctx).Err(); err != nil {
-				return nil, err
-			}
-			cell, err := o.measure(ctx, client, c, rate)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", c.name, err)
-			}
-			cells[c.name] = append(cells[c.name], cell)
+// keys returns a function that draws keys, a tenth of them good.
+func keys(good int) func() string {
+	names := make([]string, abusive+good)
+	for i := range names {
+		names[i] = "203.0." + strconv.Itoa(i/250) + "." + strconv.Itoa(i%250)
+	}
+	return func() string {
+		n := rand.Uint64()
+		if n&0xff < 26 { // a tenth
+			return names[abusive+n>>8%uint64(good)]
 		}
-	}
-	return cells, nil
-}
-
-func of(cells []cell, value func(cell) float64) []float64 {
-	var out []float64
-	for _, c := range cells {
-		out = append(out, value(c))
-	}
-	return out
-}
-
-func perSecond(c cell) float64   { return c.perSecond / 1000 }
-func calls(c cell) float64       { return c.calls }
-func admitted(c cell) float64    { return c.admitted }
-func redisCPU(c cell) float64    { return c.redis }
-func clientCPU(c cell) float64   { return c.client }
-func allocations(c cell) float64 { return c.allocs }
-
-func (o options) writeClosed(cells map[string][]cell) {
-	fmt.Println("\nAs fast as they can\n\n| | 1,000 decisions/s | × redis_rate, 2 rules | × redis_rate, 1 rule | Redis calls per decision | client CPU µs | allocations |")
-	fmt.Println("|---|---|---|---|---|---|---|")
-	for _, c := range contenders {
-		mine := of(cells[c.name], perSecond)
-		fmt.Printf("| %s | %s | %s | %s | %s | %s | %s |\n", c.name, stats.Spread("%.0f", mine),
-			stats.Spread("%.1f", stats.Ratios(mine, of(cells[rateTwo], perSecond))),
-			stats.Spread("%.1f", stats.Ratios(mine, of(cells[rateOne], perSecond))),
-			stats.Spread("%.4f", of(cells[c.name], calls)),
-			stats.Spread("%.2f", of(cells[c.name], clientCPU)),
-			stats.Median("%.1f", of(cells[c.name], allocations)))
-	}
-}
-
-func (o options) writeFixed(cells map[string][]cell) {
-	fmt.Printf("\n%d decisions a second\n\n| | 1,000 decisions/s | admitted per second | Redis calls per decision | Redis CPU µs | client CPU µs |\n", o.rate)
-	fmt.Println("|---|---|---|---|---|---|")
-	for _, c := range contenders {
-		fmt.Printf("| %s | %s | %s | %s | %s | %s |\n", c.name,
-			stats.Spread("%.1f", of(cells[c.name], perSecond)),
-			stats.Spread("%.0f", of(cells[c.name], admitted)),
-			stats.Spread("%.4f", of(cells[c.name], calls)),
-			stats.Spread("%.2f", of(cells[c.name], redisCPU)),
-			stats.Spread("%.2f", of(cells[c.name], clientCPU)))
+		return names[n>>8%abusive]
 	}
 }

@@ -13,11 +13,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"runtime"
 	"runtime/debug"
 	"strconv"
@@ -53,15 +51,12 @@ func run(lasts time.Duration, load float64) error {
 	if err := report("in memory, 1 caller", nil, 1, lasts, load); err != nil {
 		return err
 	}
-	client, stop, err := redisserver.Start()
-	if errors.Is(err, exec.ErrNotFound) {
-		return errors.New("no redis-server is installed")
-	}
+	server, err := redisserver.Start()
 	if err != nil {
 		return err
 	}
-	defer stop()
-	return report("on Redis, 64 callers", redisstore.New(client, nil), 64, lasts, load)
+	defer server.Stop()
+	return report("on Redis, 64 callers", redisstore.New(server.Client, nil), 64, lasts, load)
 }
 
 func report(name string, store core.Store, callers int, lasts time.Duration, load float64) error {
@@ -88,7 +83,7 @@ func report(name string, store core.Store, callers int, lasts time.Duration, loa
 	}
 	fmt.Printf("| %s | %.0f |", name, rate)
 	for _, q := range []float64{0.5, 0.99, 0.999, 0.9999, 1} {
-		fmt.Printf(" %v |", times.Quantile(q))
+		fmt.Printf(" %v |", time.Duration(times.Quantile(q)).Round(time.Microsecond/10))
 	}
 	fmt.Printf(" %d | %v |\n", after.NumGC-before.NumGC, pause)
 	return nil
@@ -115,7 +110,7 @@ func decide(policy *limit.Policy, callers int, lasts time.Duration, rate float64
 				}
 				user["user"] = strconv.Itoa((i*callers + c) * 7919 % keys)
 				_, errs[c] = policy.Take(context.Background(), limit.Request{Keys: user})
-				all[c].Add(time.Since(due))
+				all[c].Add(int64(time.Since(due)), 1)
 			}
 		})
 	}
@@ -129,7 +124,7 @@ func decide(policy *limit.Policy, callers int, lasts time.Duration, rate float64
 			all[0].Merge(&all[c])
 		}
 	}
-	return float64(all[0].Count()) / took.Seconds(), &all[0], nil
+	return all[0].Count() / took.Seconds(), &all[0], nil
 }
 
 // wait returns when a request is due: at its time, or when its caller awakes after it.

@@ -18,12 +18,14 @@ type Page struct {
 // A Chart has lines over one horizontal axis. Both axes are logarithmic, since costs
 // and sizes are compared by their ratios: a line that is flat does not grow.
 type Chart struct {
-	Title string
-	X, Y  string // what the axes show, with units
-	Lines []Line
+	Title  string
+	X, Y   string // what the axes show, with units
+	Linear bool   // the vertical axis is linear, and begins at 0
+	Lines  []Line
 }
 
-// A Line is the measurements of one thing, with X growing. Values are above 0.
+// A Line is the measurements of one thing, with X growing. Values are above 0, or 0 on
+// a linear axis.
 type Line struct {
 	Name   string
 	Points []Point
@@ -141,18 +143,31 @@ func (c Chart) longest() []Point {
 	return longest
 }
 
-// A span is the exponents of ten at the ends of an axis.
-type span struct{ low, high float64 }
+// A span is the ends of an axis: numbers, or exponents of ten.
+type span struct {
+	low, high float64
+	linear    bool
+}
+
+func (s *span) add(v float64) {
+	if !s.linear {
+		v = math.Log10(v)
+	}
+	s.low, s.high = min(s.low, v), max(s.high, v)
+}
 
 func (c Chart) span() (x, y span) {
-	x, y = span{math.Inf(1), math.Inf(-1)}, span{math.Inf(1), math.Inf(-1)}
+	x, y = span{low: math.Inf(1), high: math.Inf(-1)}, span{low: math.Inf(1), high: math.Inf(-1), linear: c.Linear}
 	for _, l := range c.Lines {
 		for _, p := range l.Points {
-			x = span{min(x.low, math.Log10(p.X)), max(x.high, math.Log10(p.X))}
-			y = span{min(y.low, math.Log10(p.Y)), max(y.high, math.Log10(p.Y))}
+			x.add(p.X)
+			y.add(p.Y)
 		}
 	}
-	y = span{math.Floor(y.low), math.Ceil(y.high)} // whole powers of ten
+	y.low, y.high = math.Floor(y.low), math.Ceil(y.high) // whole numbers, or whole powers of ten
+	if c.Linear {
+		y.low = 0
+	}
 	if y.low == y.high {
 		y.high++
 	}
@@ -163,11 +178,17 @@ func (s span) part(v float64) float64 {
 	if s.high == s.low {
 		return 0.5
 	}
-	return (math.Log10(v) - s.low) / (s.high - s.low)
+	if !s.linear {
+		v = math.Log10(v)
+	}
+	return (v - s.low) / (s.high - s.low)
 }
 
 // ticks are the powers of ten and, on a short axis, 2 and 5 times them.
 func (s span) ticks() (ticks []float64) {
+	if s.linear {
+		return []float64{0, s.high / 2, s.high}
+	}
 	for e := s.low; e <= s.high; e++ {
 		ticks = append(ticks, math.Pow(10, e))
 		if s.high-s.low <= 2 && e < s.high {

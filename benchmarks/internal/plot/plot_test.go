@@ -13,6 +13,7 @@ func TestSVG(t *testing.T) {
 	page := Page{Title: `a <b> & "c"`, Charts: []Chart{
 		{Title: "flat", X: "keys", Y: "ns", Lines: []Line{{"one", []Point{{1, 100}, {1e6, 100}}}, {"<two>", []Point{{1, 150}}}}},
 		{Title: "steep", X: "limit", Y: "bytes", Lines: []Line{{"one", []Point{{5, 1}, {100_000, 2.5e6}}}}},
+		{Title: "part", X: "hold", Y: "%", Linear: true, Lines: []Line{{"one", []Point{{1, 0}, {10, 1.5}}}}},
 		{Title: "alone", X: "x", Y: "y", Lines: []Line{{"one", []Point{{1, 1}}}}},
 	}}
 	text := page.SVG()

@@ -41,10 +41,10 @@ func writeLog(tb testing.TB, path string, size int64) (lines int) {
 		}
 		c, p := clients.Uint64(), paths.Uint64()
 		user, request := "-", fmt.Sprintf("GET /items/%d?page=%d", p, rnd.IntN(10))
-		switch {
-		case p%10 == 1:
+		switch p % 10 {
+		case 1:
 			request = "POST /login"
-		case p%10 == 2:
+		case 2:
 			request = fmt.Sprintf("GET /users/%d/posts", p)
 		}
 		if c%3 == 0 {

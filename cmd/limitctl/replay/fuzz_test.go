@@ -10,12 +10,10 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/cmd/limitctl/replay/accesslog"
-	"github.com/routelimit/limit/internal/fuzzloop"
 )
 
 // FuzzRun checks that no log makes a replay panic, and that every line is counted once.
-func FuzzRun(t *testing.F) {
-	f := fuzzloop.New(t)
+func FuzzRun(f *testing.F) {
 	for _, text := range []string{
 		"192.0.2.1 - al [01/May/2024:12:00:01 +0000] \"GET /u/7?q=x HTTP/1.1\" 200 12 \"-\" \"curl\"\n192.0.2.1 - - [01/May/2024:12:00:00 +0000] \"GET /u/%7 HTTP/1.1\" 200 12 \"-\" \"-\"",
 		"{\"time\":1,\"client_ip\":\"::1\",\"key\":\"k\",\"sid\":\"a b\",\"method\":\"CONNECT\",\"uri\":\"//x/../y\",\"host\":\"h:1\"}\n{\"time\":\"9999-01-01T00:00:00Z\",\"method\":\"GET\",\"uri\":\"*\"}",
@@ -26,7 +24,7 @@ func FuzzRun(t *testing.F) {
 		f.Add([]byte(text), false)
 	}
 	format, err := accesslog.ParseFormat("json header:x-key=key cookie:sid=sid")
-	require.NoError(t, err)
+	require.NoError(f, err)
 	policies := []Policy{
 		{Routes: []string{"GET /u/{id}", "example.com/"}, Rules: limit.MustParse("2/1s per ip or path id; 3/1m per query q and user")},
 		{Rules: limit.Named("all", limit.MustParse("2/1s per header X-Key; 1/1s per cookie sid queue burst 3; 2/1m per ip ban 1h; 3/1m per ip distinct query q").Rules()...)},

@@ -86,17 +86,6 @@ func TestBuckets(t *testing.T) {
 	assert.EqualValues(t, 10_000, refused)
 }
 
-func TestHistogram(t *testing.T) {
-	var h histogram
-	for i := range int64(1000) {
-		h.add(i, 1)
-	}
-	assert.InEpsilon(t, 500, h.quantile(0.5), 0.02)
-	assert.InEpsilon(t, 990, h.quantile(0.99), 0.02)
-	assert.EqualValues(t, 999*1000/2, h.above(0))
-	assert.InEpsilon(t, 899*900/2, h.above(100), 0.001)
-}
-
 func TestGuess(t *testing.T) {
 	for path, want := range map[string]string{
 		"/users/12":             "GET /users/{id}",

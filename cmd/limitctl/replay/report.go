@@ -37,7 +37,7 @@ func (r *run) report(log Source) *Result {
 	result.Stays.Count, result.Stays.Max = r.stayCount, r.longest
 	if r.stayCount > 0 {
 		micros := func(q float64) time.Duration {
-			return min(r.longest, time.Duration(r.stays.quantile(q))*time.Microsecond)
+			return min(r.longest, time.Duration(r.stays.Quantile(q))*time.Microsecond)
 		}
 		result.Stays.P50, result.Stays.P90, result.Stays.P99 = micros(0.5), micros(0.9), micros(0.99)
 	}

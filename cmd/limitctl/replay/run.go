@@ -11,6 +11,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/cmd/limitctl/replay/accesslog"
+	"github.com/routelimit/limit/internal/histogram"
 )
 
 // A Source is a log: an [*accesslog.Log] or an [*accesslog.Stream].
@@ -78,7 +79,7 @@ type run struct {
 	buckets     *buckets
 	newBuckets  *buckets
 	newly       *top[string]
-	stays       histogram
+	stays       histogram.Histogram
 	stayCount   int64
 	longest     time.Duration
 	addressless int64
@@ -281,7 +282,7 @@ func (r *run) endStay(c *client) {
 		return
 	}
 	stay := c.stayUntil - c.stayFrom
-	r.stays.add(stay, 1)
+	r.stays.Add(stay, 1)
 	r.stayCount++
 	c.longest = max(c.longest, stay)
 	r.longest = max(r.longest, time.Duration(stay)*time.Microsecond)

@@ -78,7 +78,7 @@ func newSide(policies []Policy, exempt func(limit.Client) bool, bar func(limit.C
 	s.adapter = limit.Adapter[*side]{
 		Route:     func(s *side) (method, pattern string) { return "", s.pattern },
 		PathValue: func(s *side, name string) string { return s.values[name] },
-		User:      func(s *side) string { return s.event.user.name },
+		Caller:    limit.Caller[*side]{User: func(s *side) string { return s.event.user.name }},
 		Next:      func(*side, *http.Request) (int, error) { return http.StatusOK, nil },
 	}
 	var errs []error
@@ -93,9 +93,9 @@ func newSide(policies []Policy, exempt func(limit.Client) bool, bar func(limit.C
 func (s *side) bind(p *Policy, o *Options, notes *notes) error {
 	rules, err := p.Rules.Derive("", func(r limit.Rule) limit.Rule {
 		if leases(r) {
-			return replayable(r, p, notes)
+			return replayable(r, notes)
 		}
-		return s.leaveOut(replayable(r, p, notes), s.present.bit(syntaxOf(r.Key)))
+		return s.leaveOut(replayable(r, notes), s.present.bit(syntaxOf(r.Key)))
 	})
 	if err != nil {
 		return err
@@ -136,7 +136,7 @@ func leases(r limit.Rule) bool { _, ok := r.Algorithm.(limit.Concurrency); retur
 func bans(r limit.Rule) bool   { _, ok := r.Algorithm.(limit.Ban); return ok }
 
 // replayable returns a rule that can be decided from a log alone.
-func replayable(r limit.Rule, p *Policy, notes *notes) limit.Rule {
+func replayable(r limit.Rule, notes *notes) limit.Rule {
 	if leases(r) {
 		notes.add("rule %q limits requests in flight, which a log does not show: it refuses nothing here", r.String())
 		return limit.Rule{Name: r.Name, Key: limit.Everyone, Limit: 1e12, Window: time.Second, Algorithm: limit.FixedWindow{}, Hidden: true}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/histogram"
 )
 
 // A Suggestion is what limits on a route, for one kind of key, would have cost.
@@ -96,7 +97,7 @@ type window struct {
 // A group is a route and a kind of key.
 type group struct {
 	requests int64
-	fixed    [len(observed)]histogram // of the requests of clients in windows of the clock
+	fixed    [len(observed)]histogram.Histogram // of the requests of clients in windows of the clock
 }
 
 func newSuggester(most int) *suggester {
@@ -165,7 +166,7 @@ func (s *suggester) makeRoom() {
 }
 
 // add counts a request in a cell. Cells do not go back.
-func (w *window) add(cell int64, fixed *histogram, weight float64) {
+func (w *window) add(cell int64, fixed *histogram.Histogram, weight float64) {
 	if cell != w.newest {
 		if cell/cells != w.newest/cells {
 			w.close(fixed, weight)
@@ -187,9 +188,9 @@ func (w *window) add(cell int64, fixed *histogram, weight float64) {
 }
 
 // close ends a window of the clock.
-func (w *window) close(fixed *histogram, weight float64) {
+func (w *window) close(fixed *histogram.Histogram, weight float64) {
 	if w.inFixed > 0 {
-		fixed.add(int64(w.inFixed), weight)
+		fixed.Add(int64(w.inFixed), weight)
 		w.inFixed = 0
 	}
 }
@@ -235,7 +236,7 @@ func (s *suggester) list(routes []string, shares []float64, finer bool) []Sugges
 	return list
 }
 
-func suggestWindow(length int64, peaks []int64, fixed *histogram, weight float64, key limit.KeyResolver, shares []float64) WindowSuggestion {
+func suggestWindow(length int64, peaks []int64, fixed *histogram.Histogram, weight float64, key limit.KeyResolver, shares []float64) WindowSuggestion {
 	slices.Sort(peaks)
 	n := len(peaks)
 	quantile := func(q float64) int64 { return peaks[max(0, int(math.Ceil(q*float64(n)))-1)] }
@@ -248,7 +249,7 @@ func suggestWindow(length int64, peaks []int64, fixed *histogram, weight float64
 		w.Choices = append(w.Choices, Choice{
 			Share: share, Limit: most, Rule: ruleText(key, w.Window, most),
 			RefusedClients:  clients,
-			RefusedRequests: max(clients, int64(math.Round(fixed.above(most)))), // a refused client has one at least
+			RefusedRequests: max(clients, int64(math.Round(fixed.Above(most)))), // a refused client has one at least
 		})
 	}
 	return w

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/race"
 )
 
 // TestSuggest checks suggestions by hand: 9 clients send 2 requests in a second, and one
@@ -45,6 +46,7 @@ func TestSuggest(t *testing.T) {
 // TestChoices replays the suggested limits: they refuse as many clients as they say, and
 // a sliding log refuses no more.
 func TestChoices(t *testing.T) {
+	race.Skip(t)
 	rnd := rand.New(rand.NewPCG(5, 6))
 	var hits []hit
 	now := 0.0

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,12 +33,12 @@ type store struct {
 	err error
 }
 
-func (s *store) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+func (s *store) Take(ctx context.Context, asks []core.Ask) error {
 	time.Sleep(time.Millisecond)
 	if s.err != nil {
-		return core.Decision{}, s.err
+		return s.err
 	}
-	return s.Store.Take(ctx, policy, charges)
+	return s.Store.Take(ctx, asks)
 }
 
 func meters() (*sdkmetric.MeterProvider, *sdkmetric.ManualReader) {
@@ -115,14 +113,14 @@ func TestObserve(t *testing.T) {
 		values := collect(t, reader)
 		for name, want := range map[string]int64{
 			"rate_limiting.requests{mode=exact,policy=GET /items/{id},result=admitted}":                      3,
-			"rate_limiting.requests{mode=exact,policy=GET /items/{id},result=refused}":                       1,
+			"rate_limiting.requests{mode=remembered,policy=GET /items/{id},result=refused}":                  1,
 			"rate_limiting.requests{mode=exact,policy=p,result=admitted}":                                    2,
 			"rate_limiting.rule_refusals{policy=GET /items/{id},rule=old}":                                   1,
 			"rate_limiting.shadow_refusals{policy=GET /items/{id},rule=new}":                                 3,
 			"rate_limiting.agreement{policy=GET /items/{id},replaces=old,rule=new,verdict=both_admit}":       1,
 			"rate_limiting.agreement{policy=GET /items/{id},replaces=old,rule=new,verdict=only_new_refuses}": 2,
 			"rate_limiting.rule.used_ratio{policy=GET /items/{id},rule=old}":                                 4,
-			"rate_limiting.decision.duration{mode=exact}":                                                    6,
+			"rate_limiting.decision.duration{mode=exact}":                                                    5,
 			"rate_limiting.wait.duration{policy=p,result=admitted}":                                          1,
 			"rate_limiting.errors{kind=undecided}":                                                           1,
 			"rate_limiting.errors{kind=unsettled}":                                                           0,
@@ -270,82 +268,4 @@ func TestErrors(t *testing.T) {
 	require.ErrorContains(t, err, "no histograms")
 	require.ErrorContains(t, otellimit.Watch(refusing{}, limit.New(nil, nil)), "no gauges")
 	assert.Panics(t, func() { _ = otellimit.Watch(noop.NewMeterProvider(), nil) })
-}
-
-// benchmarks has rules that admit each request, and rules that refuse it.
-var benchmarks = map[string][]limit.Rule{
-	"1-rule":          {{Key: limit.Everyone, Limit: core.MaxLimit, Window: time.Hour, Algorithm: limit.FixedWindow{}}},
-	"2-rules":         {{Key: limit.Everyone, Limit: core.MaxLimit, Window: time.Hour, Algorithm: limit.FixedWindow{}}, {Key: limit.ByIP, Limit: core.MaxLimit, Window: time.Minute, Algorithm: limit.FixedWindow{}}},
-	"2-rules-refused": {{Key: limit.Everyone, Limit: core.MaxLimit, Window: time.Hour, Algorithm: limit.FixedWindow{}}, {Key: limit.ByIP, Limit: 1, Window: time.Hour, Algorithm: limit.FixedWindow{}}},
-}
-
-// BenchmarkTake measures decisions in memory without metrics, with those of a provider
-// that drops them, and with those of the SDK.
-func BenchmarkTake(b *testing.B) {
-	sdk, _ := meters()
-	providers := map[string]metric.MeterProvider{"none": nil, "noop": noop.NewMeterProvider(), "sdk": sdk}
-	for _, name := range slices.Sorted(maps.Keys(benchmarks)) {
-		for _, provider := range slices.Sorted(maps.Keys(providers)) {
-			b.Run(fmt.Sprintf("%s/provider=%s", name, provider), func(b *testing.B) {
-				options := &limit.Options{}
-				if provider := providers[provider]; provider != nil {
-					observe, err := otellimit.Observe(provider)
-					require.NoError(b, err)
-					options.Observe = observe
-				}
-				policy, err := limit.New(nil, options).Policy(limit.Named("p", benchmarks[name]...))
-				require.NoError(b, err)
-				request := limit.Request{Keys: map[string]string{"ip": "203.0.113.9"}}
-				b.ReportAllocs()
-				for b.Loop() {
-					_, _ = policy.Take(b.Context(), request)
-				}
-			})
-		}
-	}
-}
-
-// BenchmarkObserve measures the function alone, in one goroutine and in several.
-func BenchmarkObserve(b *testing.B) {
-	provider, _ := meters()
-	observe, err := otellimit.Observe(provider)
-	require.NoError(b, err)
-	for _, name := range slices.Sorted(maps.Keys(benchmarks)) {
-		policy, err := limit.New(nil, nil).Policy(limit.Named("p", benchmarks[name]...))
-		require.NoError(b, err)
-		var d limit.Decision
-		for range 2 {
-			d, err = policy.Take(b.Context(), limit.Request{Keys: map[string]string{"ip": "203.0.113.9"}})
-			require.NoError(b, err)
-		}
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				observe(nil, d, nil)
-			}
-		})
-		b.Run(name+"/parallel", func(b *testing.B) {
-			b.ReportAllocs()
-			b.RunParallel(func(pb *testing.PB) {
-				for pb.Next() {
-					observe(nil, d, nil)
-				}
-			})
-		})
-	}
-}
-
-// TestAllocations checks that a decision costs no allocation, once its metrics exist.
-func TestAllocations(t *testing.T) {
-	provider, _ := meters()
-	observe, err := otellimit.Observe(provider)
-	require.NoError(t, err)
-	policy, err := limit.New(nil, nil).Policy(limit.Named("p", limit.Global(time.Hour, 1), limit.Global(time.Minute, 1000)))
-	require.NoError(t, err)
-	for range 2 {
-		d, err := policy.Take(t.Context(), limit.Request{})
-		require.NoError(t, err)
-		d.Latency = time.Millisecond
-		assert.Zero(t, testing.AllocsPerRun(1000, func() { observe(nil, d, nil) }))
-	}
 }

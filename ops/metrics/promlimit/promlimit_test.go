@@ -3,12 +3,9 @@ package promlimit_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"maps"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -32,11 +29,11 @@ type store struct {
 	err error
 }
 
-func (s *store) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+func (s *store) Take(ctx context.Context, asks []core.Ask) error {
 	if s.err != nil {
-		return core.Decision{}, s.err
+		return s.err
 	}
-	return s.Store.Take(ctx, policy, charges)
+	return s.Store.Take(ctx, asks)
 }
 
 // TestObserve counts the decisions of requests, whose paths must not become labels.
@@ -256,9 +253,9 @@ func TestRatiosInOutage(t *testing.T) {
 // A slow store takes a millisecond for each decision.
 type slow struct{ core.Store }
 
-func (s *slow) Take(ctx context.Context, policy string, charges []core.Charge) (core.Decision, error) {
+func (s *slow) Take(ctx context.Context, asks []core.Ask) error {
 	time.Sleep(time.Millisecond)
-	return s.Store.Take(ctx, policy, charges)
+	return s.Store.Take(ctx, asks)
 }
 
 // histogram returns the first histogram of a name.
@@ -319,74 +316,4 @@ rate_limiting_waiters 0
 	require.NoError(t, err)
 	assert.Empty(t, problems)
 	assert.Panics(t, func() { promlimit.Watch(registry, nil) })
-}
-
-// benchmarks has rules that admit each request, and rules that refuse it.
-var benchmarks = map[string][]limit.Rule{
-	"1-rule":          {{Key: limit.Everyone, Limit: core.MaxLimit, Window: time.Hour, Algorithm: limit.FixedWindow{}}},
-	"2-rules":         {{Key: limit.Everyone, Limit: core.MaxLimit, Window: time.Hour, Algorithm: limit.FixedWindow{}}, {Key: limit.ByIP, Limit: core.MaxLimit, Window: time.Minute, Algorithm: limit.FixedWindow{}}},
-	"2-rules-refused": {{Key: limit.Everyone, Limit: core.MaxLimit, Window: time.Hour, Algorithm: limit.FixedWindow{}}, {Key: limit.ByIP, Limit: 1, Window: time.Hour, Algorithm: limit.FixedWindow{}}},
-}
-
-// BenchmarkTake measures decisions in memory without metrics and with them: the
-// difference is what metrics cost.
-func BenchmarkTake(b *testing.B) {
-	for _, name := range slices.Sorted(maps.Keys(benchmarks)) {
-		for _, observed := range []bool{false, true} {
-			b.Run(fmt.Sprintf("%s/metrics=%v", name, observed), func(b *testing.B) {
-				options := &limit.Options{}
-				if observed {
-					options.Observe = promlimit.Observe(prometheus.NewPedanticRegistry())
-				}
-				policy, err := limit.New(nil, options).Policy(limit.Named("p", benchmarks[name]...))
-				require.NoError(b, err)
-				request := limit.Request{Keys: map[string]string{"ip": "203.0.113.9"}}
-				b.ReportAllocs()
-				for b.Loop() {
-					_, _ = policy.Take(b.Context(), request)
-				}
-			})
-		}
-	}
-}
-
-// BenchmarkObserve measures the function alone, in one goroutine and in several.
-func BenchmarkObserve(b *testing.B) {
-	observe := promlimit.Observe(prometheus.NewPedanticRegistry())
-	for _, name := range slices.Sorted(maps.Keys(benchmarks)) {
-		policy, err := limit.New(nil, nil).Policy(limit.Named("p", benchmarks[name]...))
-		require.NoError(b, err)
-		var d limit.Decision
-		for range 2 {
-			d, err = policy.Take(b.Context(), limit.Request{Keys: map[string]string{"ip": "203.0.113.9"}})
-			require.NoError(b, err)
-		}
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				observe(nil, d, nil)
-			}
-		})
-		b.Run(name+"/parallel", func(b *testing.B) {
-			b.ReportAllocs()
-			b.RunParallel(func(pb *testing.PB) {
-				for pb.Next() {
-					observe(nil, d, nil)
-				}
-			})
-		})
-	}
-}
-
-// TestAllocations checks that a decision costs no allocation, once its metrics exist.
-func TestAllocations(t *testing.T) {
-	observe := promlimit.Observe(prometheus.NewPedanticRegistry())
-	policy, err := limit.New(nil, nil).Policy(limit.Named("p", limit.Global(time.Hour, 1), limit.Global(time.Minute, 1000)))
-	require.NoError(t, err)
-	for range 2 {
-		d, err := policy.Take(t.Context(), limit.Request{})
-		require.NoError(t, err)
-		d.Latency = time.Millisecond
-		assert.Zero(t, testing.AllocsPerRun(1000, func() { observe(nil, d, nil) }))
-	}
 }

@@ -1,12 +1,11 @@
 //go:build unix
 
 // Command mutate tests the tests: it puts one fault at a time into a copy of a
-// source file, and expects the tests of that file to fail. It draws the faults
-// at random from all that package mutate makes, and prints each with its
-// verdict. A fault that survives is either equivalent or lacks a test. The tree
+// source file, Go or Lua, and expects the tests of that file to fail. It draws the
+// faults at random, and prints each with its verdict. A fault that survives is either equivalent or lacks a test. The tree
 // is not touched: go test reads the copy through -overlay.
 //
-//	mutate [-n 100] [-seed N] [-in core,memstore] [-min 0.8] ROOT
+//	mutate [-n 100] [-seed N] [-in core,stores/memstore] [-min 0.8] ROOT
 package main
 
 import (
@@ -19,14 +18,12 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
-
-	"github.com/routelimit/limit/proof/internal/mutate"
 )
 
 func main() {
 	number := flag.Int("n", 100, "how many mutants to test; 0 tests all")
 	seed := flag.Uint64("seed", uint64(time.Now().UnixNano()), "of the sample")
-	in := flag.String("in", "", "folders to mutate, such as core,memstore; empty means all")
+	in := flag.String("in", "", "folders to mutate, such as core,stores/memstore; empty means all")
 	least := flag.Float64("min", 0, "fail if a smaller share of the mutants is killed")
 	list := flag.Bool("list", false, "print the mutants and do not test them")
 	flag.Parse()
@@ -62,7 +59,7 @@ func main() {
 
 // A candidate is a mutant and the suite that must kill it.
 type candidate struct {
-	mutate.Mutant
+	Mutant
 	suite *suite
 }
 
@@ -93,7 +90,7 @@ func collect(module, in string) ([]candidate, error) {
 	return candidates, nil
 }
 
-func mutantsOf(module, path string) ([]mutate.Mutant, error) {
+func mutantsOf(module, path string) ([]Mutant, error) {
 	if !isSource(filepath.ToSlash(path)) {
 		return nil, nil
 	}
@@ -107,12 +104,12 @@ func mutantsOf(module, path string) ([]mutate.Mutant, error) {
 	}
 	name = filepath.ToSlash(name)
 	if filepath.Ext(path) == ".lua" {
-		return mutate.Lua(name, string(text)), nil
+		return luaMutants(name, string(text)), nil
 	}
-	return mutate.Go(name, string(text))
+	return goMutants(name, string(text))
 }
 
-func isEquivalent(folder string, m mutate.Mutant) bool {
+func isEquivalent(folder string, m Mutant) bool {
 	for _, e := range equivalent {
 		if e.folder == folder && e.function == m.Func && e.operator == m.Operator {
 			return true

@@ -10,8 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/routelimit/limit/proof/internal/mutate"
 )
 
 // A suite is a folder of source and the packages that test it.
@@ -35,11 +33,11 @@ var judges = map[string][]string{
 // only tests use, measurements and examples.
 var noProduct = []string{
 	"adapter/adaptertest", "benchmarks", "ops/deploy", "docs", "examples", "proof", "scripts", "stores/storetest", "tools",
-	"internal/faultproxy", "internal/fuzzloop", "internal/race", "internal/redistest", "internal/routetest",
+	"internal/faultproxy", "internal/race", "internal/redistest", "internal/routetest",
 }
 
 // suitesOf returns the suites of a tree, in the order of their folders: all folders of
-// the product that have source, or those in a list such as "core,memstore".
+// the product that have source, or those in a list such as "core,stores/memstore".
 func suitesOf(root, in string) ([]*suite, error) {
 	found := make(map[string]*suite)
 	err := filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
@@ -97,9 +95,9 @@ var equivalent = []struct {
 	folder, function, operator string
 	why                        string
 }{
-	{"core", "(*returns).until", mutate.Constant, "refunds are remembered for a microsecond longer"},
-	{"lua", "values_of", mutate.Boundary, "it looks for keys of another type although none is missing"},
-	{"stores/memstore", "(*table).join", mutate.Constant, "the table shrinks sooner or later"},
-	{"stores/memstore", "(*table).sweep", mutate.Constant, "the table shrinks sooner or later"},
-	{"stores/memstore", "hasRoom", mutate.Constant, "a full table looks at fewer expired keys"},
+	{"core", "(*returns).until", Constant, "refunds are remembered for a microsecond longer"},
+	{"lua", "values_of", Boundary, "it looks for keys of another type although none is missing"},
+	{"stores/memstore", "(*table).join", Constant, "the table shrinks sooner or later"},
+	{"stores/memstore", "(*table).sweep", Constant, "the table shrinks sooner or later"},
+	{"stores/memstore", "hasRoom", Constant, "a full table looks at fewer expired keys"},
 }

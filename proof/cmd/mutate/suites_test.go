@@ -28,7 +28,7 @@ func TestSuites(t *testing.T) {
 		}
 		assert.True(t, tested, "%s has no tests: name the packages that test it in judges", s.folder)
 	}
-	for _, folder := range []string{".", "access", "cmd/limitctl", "cmd/limitctl/internal/live", "core", "lua", "overrides", "policyfile", "throttle"} {
+	for _, folder := range []string{".", "cmd/limitctl", "cmd/limitctl/internal/live", "core", "lua", "ops/access", "ops/overrides", "ops/policyfile", "throttle"} {
 		assert.Contains(t, found, folder)
 	}
 	for folder := range judges {
@@ -42,10 +42,10 @@ func TestSuites(t *testing.T) {
 }
 
 func TestSuitesInFolders(t *testing.T) {
-	suites, err := suitesOf(root, "core,guard")
+	suites, err := suitesOf(root, "core,stores/guard")
 	require.NoError(t, err)
 	require.Len(t, suites, 2)
-	assert.Contains(t, suites[0].tests, "./guard")
+	assert.Contains(t, suites[0].tests, "./stores/guard")
 	for _, in := range []string{"cor", "core,", "proof", "core,nowhere", "./core"} {
 		_, err := suitesOf(root, in)
 		assert.ErrorContains(t, err, "nothing to mutate", in)

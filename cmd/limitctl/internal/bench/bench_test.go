@@ -106,8 +106,8 @@ func TestWords(t *testing.T) {
 	for n, want := range map[float64]string{1: "1 caller", 999: "999 callers", 1000: "1,000 callers", 1_234_567: "1,234,567 callers"} {
 		assert.Equal(t, want, count(n, "caller"))
 	}
-	assert.InDelta(t, 89_000, rounded(88_735, 2, math.Round), 1e-6)
-	assert.InDelta(t, 160_000, rounded(166_035, 2, math.Floor), 1e-6)
-	assert.InDelta(t, 4.3, rounded(4.32, 2, math.Round), 1e-6)
-	assert.Zero(t, rounded(0, 2, math.Floor))
+	assert.InDelta(t, 89_000, rounded(88_735, math.Round), 1e-6)
+	assert.InDelta(t, 160_000, rounded(166_035, math.Floor), 1e-6)
+	assert.InDelta(t, 4.3, rounded(4.32, math.Round), 1e-6)
+	assert.Zero(t, rounded(0, math.Floor))
 }

@@ -100,7 +100,7 @@ const probe = "probe"
 // try decides once, without the guard, to learn why Redis does not. Then it decides by each
 // policy, since the first decision loads a script.
 func (l *load) try(ctx context.Context) error {
-	_, err := l.store.Take(ctx, probe, []core.Charge{{Rule: probe, Cost: 1, Quota: core.Quota{Limit: 1, Window: 1e6}}})
+	err := l.store.Take(ctx, []core.Ask{{Charges: []core.Charge{{Policy: probe, Rule: probe, Cost: 1, Quota: core.Quota{Limit: 1, Window: 1e6}}}}})
 	for i := 0; i < len(l.policies) && err == nil; i++ {
 		var d limit.Decision
 		d, err = l.policies[i].Take(ctx, l.requests[i][0])
@@ -146,7 +146,7 @@ func (c *caller) run(ctx context.Context, l *load, phase *atomic.Int32) {
 			c.unanswered++
 			continue
 		}
-		c.times.Add(took)
+		c.times.Add(int64(took), 1)
 		c.longest = max(c.longest, took)
 		if !d.Allowed {
 			c.refused++
@@ -185,7 +185,7 @@ func (l *load) run(ctx context.Context, s *server, callers int, lasts time.Durat
 		run.Unanswered += all[i].unanswered
 		run.Latency.Max = max(run.Latency.Max, Micros(all[i].longest))
 	}
-	run.Decisions = times.Count()
+	run.Decisions = int64(times.Count())
 	run.PerSecond = float64(run.Decisions) / took.Seconds()
 	if run.Decisions == 0 {
 		return run, fmt.Errorf("%d callers: Redis decided nothing within %v: write a longer --time, or the --timeout of your programs", callers, lasts)

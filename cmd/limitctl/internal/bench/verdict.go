@@ -99,7 +99,6 @@ func (r *Result) grew() bool {
 
 // summary returns one sentence for a person.
 func (r *Result) summary(best *Run) string {
-	const digits = 2
 	least, shared, round := "about ", "", math.Round
 	switch r.Limit {
 	case ClientCPU, NotReached, RoundTrip:
@@ -107,7 +106,7 @@ func (r *Result) summary(best *Run) string {
 	case SharedCPU:
 		shared = " while it shares this machine with the benchmark"
 	}
-	text := fmt.Sprintf("This Redis decides %s%s a second with %s%s", least, count(rounded(best.PerSecond, digits, round), "request"), r.rules(), shared)
+	text := fmt.Sprintf("This Redis decides %s%s a second with %s%s", least, count(rounded(best.PerSecond, round), "request"), r.rules(), shared)
 	for i := range r.Runs {
 		if run := &r.Runs[i]; run.Callers == 1 && !run.Hot {
 			text += fmt.Sprintf("; a lone decision takes %s", short(run.Latency.P50))
@@ -135,12 +134,12 @@ func (r *Result) rules() string {
 	return fmt.Sprintf("%d rules", n)
 }
 
-// rounded returns a number with so many significant digits, by math.Round or math.Floor.
-func rounded(n float64, digits int, round func(float64) float64) float64 {
+// rounded returns a number with two significant digits, by math.Round or math.Floor.
+func rounded(n float64, round func(float64) float64) float64 {
 	if n <= 0 {
 		return 0
 	}
-	unit := math.Pow(10, math.Floor(math.Log10(n))-float64(digits-1))
+	unit := math.Pow(10, math.Floor(math.Log10(n))-1)
 	return round(n/unit) * unit
 }
 

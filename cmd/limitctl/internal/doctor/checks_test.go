@@ -50,7 +50,7 @@ func healthy() Facts {
 					"connected_clients": "10", "master_link_status": "up"},
 				Config: config(), Uncertainty: ms, Ping: calls,
 			}},
-			Keys:    Keys{Found: []Key{{Name: lua.Key("limit", "POST /", "per-ip-2s", "1"), Type: "string", TTL: time.Second, Size: 12, First: 'a'}}},
+			Keys:    Keys{Found: []Key{{Name: lua.Key("limit", &core.Charge{Policy: "POST /", Rule: "per-ip-2s", Key: "1"}), Type: "string", TTL: time.Second, Size: 12, First: 'a'}}},
 			Control: Control{Addr: "10.0.0.1:6379", User: "app", Rights: &redisfacts.ControlRights{Of: map[string]string{}}},
 		},
 		Web: &WebFacts{
@@ -214,7 +214,7 @@ var rows = []struct {
 	{"script-latency", func(_ *Facts, n *Node) { n.Script, n.ScriptErr = nil, "timeout" }, Skipped, "timeout", ""},
 
 	{"keys", func(f *Facts, _ *Node) {
-		add(f, Key{Name: lua.Key("limit", "\x1b]", "r", "k"), Type: "string", TTL: 1, Size: 5000, First: 'c'})
+		add(f, Key{Name: lua.Key("limit", &core.Charge{Policy: "\x1b]", Rule: "r", Key: "k"}), Type: "string", TTL: 1, Size: 5000, First: 'c'})
 		f.Redis.Keys.More = true
 	}, OK, `2 keys under "limit", and more that were not checked (--keys); by policy: "\x1b]" 1, "POST /" 1; the largest has 5.0 kB: "limit:1:{%1B%5D}:r:k"`, ""},
 	{"keys", noScan, Skipped, "NOPERM", ""},
@@ -347,9 +347,9 @@ func TestWhyOfOutages(t *testing.T) {
 	dead := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", DialerRetries: 1})
 	defer dead.Close()
 	store := guard.New(redisstore.New(dead, nil), &guard.Options{Log: slog.New(slog.DiscardHandler)})
-	charges := []core.Charge{{Rule: "r", Key: "k", Cost: 1, Quota: core.Quota{Limit: 3, Window: time.Hour.Microseconds()}}}
+	charges := []core.Charge{{Policy: "p", Rule: "r", Key: "k", Cost: 1, Quota: core.Quota{Limit: 3, Window: time.Hour.Microseconds()}}}
 	for i := range 4 {
-		d, err := store.Take(t.Context(), "p", charges)
+		d, err := core.Take(t.Context(), store, charges)
 		require.NoError(t, err)
 		assert.Equal(t, core.ModeLocal, d.Mode)
 		assert.Equal(t, i < 3, d.Allowed)

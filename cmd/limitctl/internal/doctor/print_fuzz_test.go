@@ -6,14 +6,11 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/routelimit/limit/internal/fuzzloop"
 )
 
 // FuzzPrint prints findings that a server has had a part in: nothing that a
 // terminal obeys comes out, and no line that is not the doctor's.
-func FuzzPrint(t *testing.F) {
-	f := fuzzloop.New(t)
+func FuzzPrint(f *testing.F) {
 	f.Add(hostile, "127.0.0.1:6379", "redis-cli CONFIG SET save ''")
 	f.Add("\x00\x9b\u2028\u202e", "\x1b]8;;http://x\x07", "\r\n\v\f")
 	f.Add("\uFFFD\xff", "\uFFFD", "\xef\xbf")

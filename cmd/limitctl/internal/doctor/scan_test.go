@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
 )
@@ -18,8 +19,8 @@ func TestRedisKeys(t *testing.T) {
 	client := redistest.Real(t)
 	ctx := t.Context()
 	state := "a" + strings.Repeat("\x00", 11)
-	immortal := lua.Key("limit", "p", "r", "immortal")
-	wrongType, wrongForm := lua.Key("limit", "p", "r", "list"), lua.Key("limit", "p", "r", "form")
+	immortal := lua.Key("limit", &core.Charge{Policy: "p", Rule: "r", Key: "immortal"})
+	wrongType, wrongForm := lua.Key("limit", &core.Charge{Policy: "p", Rule: "r", Key: "list"}), lua.Key("limit", &core.Charge{Policy: "p", Rule: "r", Key: "form"})
 	evil := "limit:1:{p}:r:" + hostile
 	old := "limit:0:{p}:r:k"
 	require.NoError(t, client.Set(ctx, immortal, state, 0).Err())
@@ -56,7 +57,7 @@ func TestRedisKeysBounded(t *testing.T) {
 	state := "a" + strings.Repeat("\x00", 11)
 	_, err := client.Pipelined(t.Context(), func(p redis.Pipeliner) error {
 		for i := range 2000 {
-			p.Set(t.Context(), lua.Key("limit", "p", "r", fmt.Sprint(i)), state, time.Hour)
+			p.Set(t.Context(), lua.Key("limit", &core.Charge{Policy: "p", Rule: "r", Key: fmt.Sprint(i)}), state, time.Hour)
 			p.Set(t.Context(), fmt.Sprint("other:", i), "", time.Hour)
 		}
 		return nil

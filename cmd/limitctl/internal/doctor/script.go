@@ -26,27 +26,24 @@ const (
 func askScript(ctx context.Context, client *redis.Client, prefix string, n *Node) {
 	// The default Timeout would end the slow calls that are to be measured.
 	store := redisstore.New(client, &redisstore.Options{Prefix: prefix, Timeout: client.Options().ReadTimeout})
-	charges := []core.Charge{{Rule: ownRule, Key: ownKey, Quota: core.Quota{Limit: 1, Window: time.Second.Microseconds()}}}
-	policy := ownPolicy
-	_, err := store.Take(ctx, policy, charges)
+	charges := []core.Charge{{Policy: ownPolicy, Rule: ownRule, Key: ownKey, Quota: core.Quota{Limit: 1, Window: time.Second.Microseconds()}}}
+	asks := []core.Ask{{Charges: charges}}
+	err := store.Take(ctx, asks)
 	for i := 1; redis.HasErrorPrefix(err, "MOVED"); i++ { // the slot is on another node
 		if i > 500 {
 			n.ScriptErr = "found no policy with a slot on this node"
 			n.RightsErr = n.ScriptErr
 			return
 		}
-		policy = fmt.Sprint(ownPolicy, " ", i)
-		_, err = store.Take(ctx, policy, charges)
+		charges[0].Policy = fmt.Sprint(ownPolicy, " ", i)
+		err = store.Take(ctx, asks)
 	}
 	if err != nil {
 		n.ScriptErr = err.Error()
 	} else {
-		n.Script, n.ScriptErr = measure(func() error {
-			_, err := store.Take(ctx, policy, charges)
-			return err
-		})
+		n.Script, n.ScriptErr = measure(func() error { return store.Take(ctx, asks) })
 	}
-	key := lua.Key(prefix, policy, ownRule, ownKey)
+	key := lua.Key(prefix, &charges[0])
 	askWrite(ctx, client, key, n)
 	askRights(ctx, client, key, n)
 }

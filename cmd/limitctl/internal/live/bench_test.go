@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redisfacts"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/redisstore"
@@ -27,9 +28,9 @@ func BenchmarkTop(b *testing.B) {
 	for part := range 100 {
 		takes.Go(func() {
 			for i := part; i < keys; i += 100 {
-				charge := chargesOf("5/1h per ip", fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255, i&255))
+				charge := chargesOf("p", "5/1h per ip", fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255, i&255))
 				for range 1 + i%5 {
-					if _, err := store.Take(b.Context(), "p", charge); err != nil {
+					if _, err := core.Take(b.Context(), store, charge); err != nil {
 						b.Error(err)
 					}
 				}

@@ -9,7 +9,7 @@ import (
 )
 
 // chargesOf returns the charges of a request on a rule.
-func chargesOf(text, key string) []core.Charge {
+func chargesOf(policy, text, key string) []core.Charge {
 	r := limit.MustParse(text).Rules()[0]
 	algorithm := core.SlidingLog
 	for _, word := range strings.Fields(text) {
@@ -17,5 +17,5 @@ func chargesOf(text, key string) []core.Charge {
 			algorithm = a
 		}
 	}
-	return []core.Charge{{Rule: r.Name, Key: key, Cost: 1, Quota: core.Quota{Algorithm: algorithm, Limit: r.Limit, Window: int64(r.Window / time.Microsecond)}}}
+	return []core.Charge{{Policy: policy, Rule: r.Name, Key: key, Cost: 1, Quota: core.Quota{Algorithm: algorithm, Limit: r.Limit, Window: int64(r.Window / time.Microsecond)}}}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/redisstore"
 )
@@ -209,7 +210,7 @@ func TestTopCounts(t *testing.T) {
 func TestRoutes(t *testing.T) {
 	client := redistest.Real(t)
 	for _, stored := range []string{"POST /update", "each GET /items/{id}"} {
-		_, err := redisstore.New(client, nil).Take(t.Context(), stored, chargesOf("5/1h per ip", "2001:db8:1:2::/64"))
+		_, err := core.Take(t.Context(), redisstore.New(client, nil), chargesOf(stored, "5/1h per ip", "2001:db8:1:2::/64"))
 		require.NoError(t, err)
 	}
 	var mu sync.Mutex

@@ -98,7 +98,7 @@ func New(client redis.UniversalClient, policies []Policy, o Options) (l *Limits,
 		Prefix: o.Prefix, Secret: o.Secret, Spread: o.Spread, Timeout: callTimeout,
 	}), aliases})
 	options := &limit.Options{
-		User: func(*http.Request) string { return "" }, Log: slog.New(slog.DiscardHandler), Proxies: limit.Proxies{IPv6Prefix: o.IPv6Prefix},
+		Caller: limit.Caller[*http.Request]{User: func(*http.Request) string { return "" }}, Log: slog.New(slog.DiscardHandler), Proxies: limit.Proxies{IPv6Prefix: o.IPv6Prefix},
 	}
 	if o.Override != nil {
 		options.Override = func(alias, rule, key string) int64 {
@@ -164,12 +164,28 @@ type renamed struct {
 	policies map[string]*policy // by their aliases
 }
 
-func (s renamed) Take(ctx context.Context, alias string, charges []core.Charge) (core.Decision, error) {
-	return s.Store.Take(ctx, s.policies[alias].stored(), charges)
+func (s renamed) Take(ctx context.Context, asks []core.Ask) error {
+	given := slices.Clone(asks)
+	for i := range given {
+		given[i].Charges = s.rename(given[i].Charges)
+	}
+	err := s.Store.Take(ctx, given)
+	for i := range given {
+		asks[i].Decision = given[i].Decision
+	}
+	return err
 }
 
-func (s renamed) Reset(ctx context.Context, alias, rule, key string) error {
-	return s.Store.Reset(ctx, s.policies[alias].stored(), rule, key)
+func (s renamed) Reset(ctx context.Context, charges []core.Charge) error {
+	return s.Store.Reset(ctx, s.rename(charges))
+}
+
+func (s renamed) rename(charges []core.Charge) []core.Charge {
+	charges = slices.Clone(charges)
+	for i := range charges {
+		charges[i].Policy = s.policies[charges[i].Policy].stored()
+	}
+	return charges
 }
 
 // Rules returns all rules, in the order of the policies.
@@ -211,19 +227,17 @@ func (l *Limits) Rule(policy, rule string) (found *Rule, err error) {
 
 // stateOf returns the rule that a state in Redis belongs to, and the plan if the state
 // is that of one plan.
-func (l *Limits) stateOf(policy, rule string) (r *Rule, plan string) {
+func (l *Limits) stateOf(policy, rule, variant string) (r *Rule, plan string) {
 	p := l.stored[policy]
 	if p == nil {
 		return nil, ""
 	}
-	name, plan, suffixed := strings.Cut(rule, "~")
 	for _, r := range p.rules {
-		if r.Name != name {
+		if r.Name != rule {
 			continue
 		}
-		_, known := r.Plans[plan]
-		if !suffixed || known && r.own {
-			return r, plan
+		if _, known := r.Plans[variant]; variant == "" || known && r.own {
+			return r, variant
 		}
 	}
 	return nil, ""

@@ -99,7 +99,7 @@ func (t *top) page(ctx context.Context, names []string) error {
 			t.foreign(n)
 			continue
 		}
-		r, plan := t.stateOf(n.Policy, n.Rule)
+		r, plan := t.stateOf(n.Policy, n.Rule, n.Variant)
 		if r == nil {
 			t.uncounted(Count{Policy: n.Policy, Rule: n.Rule})
 			continue

@@ -63,19 +63,20 @@ func (r *Report) MoreClients() int64 { return r.RefusedClients - int64(len(r.Ref
 // maxSuggestions is how many suggestions a page has: it is read on phones.
 const maxSuggestions = 50
 
-// ShownSuggestions and MoreSuggestions are the suggestions on the page, and how many
-// others there are.
+// ShownSuggestions are the suggestions on the page.
 func (r *Report) ShownSuggestions() []replay.Suggestion {
 	return r.Suggestions[:min(maxSuggestions, len(r.Suggestions))]
 }
 
+// MoreSuggestions is how many others there are.
 func (r *Report) MoreSuggestions() int64 { return int64(max(0, len(r.Suggestions)-maxSuggestions)) }
 
-// ShownRoutes and MoreRoutes are the routes on the page, and how many others there are.
+// ShownRoutes are the routes on the page.
 func (r *Report) ShownRoutes() []replay.RouteResult {
 	return r.Routes[:min(max(r.top(), maxSuggestions), len(r.Routes))]
 }
 
+// MoreRoutes is how many others there are.
 func (r *Report) MoreRoutes() int64 { return int64(len(r.Routes) - len(r.ShownRoutes())) }
 
 // shadows reports whether a rule would have refused a request as a shadow.

@@ -93,7 +93,7 @@ func (r *Record) end(rest []byte, err error) error {
 	case len(rest) > 0:
 		return errMore
 	}
-	r.finish(unescapeText)
+	r.finish()
 	return nil
 }
 

@@ -1,13 +1,9 @@
 package accesslog
 
-import (
-	"bytes"
-	"unicode/utf16"
-	"unicode/utf8"
-)
+import "bytes"
 
 // fill sets the fields of r from values.
-func (r *Record) fill(found *[maxTargets][]byte, unescape func([]byte) []byte) error {
+func (r *Record) fill(found *[maxTargets][]byte) error {
 	var ok bool
 	if len(found[tTime]) == 0 {
 		return errMissing
@@ -47,7 +43,7 @@ func (r *Record) fill(found *[maxTargets][]byte, unescape func([]byte) []byte) e
 	for i := range r.Fields {
 		r.Fields[i] = found[int(tField)+i]
 	}
-	r.finish(unescape)
+	r.finish()
 	return nil
 }
 
@@ -57,68 +53,4 @@ func unescapeSlash(b []byte) []byte {
 		return b[1:]
 	}
 	return b
-}
-
-// unescapeJSON undoes the escapes of a JSON string in place. What is no escape stays.
-func unescapeJSON(b []byte) []byte {
-	at := bytes.IndexByte(b, '\\')
-	if at < 0 {
-		return b
-	}
-	out := b[:at]
-	for i := at; i < len(b); i++ {
-		if b[i] != '\\' || i+1 == len(b) {
-			out = append(out, b[i])
-			continue
-		}
-		i++
-		switch c := b[i]; c {
-		case 'n':
-			out = append(out, '\n')
-		case 't':
-			out = append(out, '\t')
-		case 'r':
-			out = append(out, '\r')
-		case 'b':
-			out = append(out, '\b')
-		case 'f':
-			out = append(out, '\f')
-		case '"', '\\', '/':
-			out = append(out, c)
-		case 'u':
-			first, ok := hex4(b[i+1:])
-			if !ok {
-				out = append(out, '\\', c)
-				continue
-			}
-			i += 4
-			if utf16.IsSurrogate(first) && i+2 < len(b) && b[i+1] == '\\' && b[i+2] == 'u' {
-				if second, ok := hex4(b[i+3:]); ok {
-					if pair := utf16.DecodeRune(first, second); pair != utf8.RuneError {
-						out = utf8.AppendRune(out, pair)
-						i += 6
-						continue
-					}
-				}
-			}
-			out = utf8.AppendRune(out, first)
-		default:
-			out = append(out, '\\', c)
-		}
-	}
-	return out
-}
-
-func hex4(b []byte) (n rune, ok bool) {
-	if len(b) < 4 {
-		return 0, false
-	}
-	for _, c := range b[:4] {
-		digit, ok := hex(c)
-		if !ok {
-			return 0, false
-		}
-		n = n<<4 | rune(digit)
-	}
-	return n, true
 }

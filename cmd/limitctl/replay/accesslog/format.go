@@ -55,7 +55,7 @@ var formats = []*Format{
 	{name: "vhost_combined", parse: parseVhost},
 	{name: "traefik", parse: parseTraefik},
 	{name: "combined_more", parse: parseCombinedMore},
-	{name: "envoy", parse: parseEnvoy},
+	envoyFormat(),
 	{name: "haproxy", parse: parseHAProxy},
 	{name: "alb", parse: parseALB},
 	jsonFormat("caddy_json", caddyFields, tMethod, tTarget),

@@ -293,5 +293,5 @@ func parseJSON(f *Format, line []byte, r *Record) error {
 			return errMissing
 		}
 	}
-	return r.fill(&s.found, unescapeJSON)
+	return r.fill(&s.found)
 }

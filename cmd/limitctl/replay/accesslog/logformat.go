@@ -14,7 +14,6 @@ import (
 type template struct {
 	prefix    string
 	variables []variable
-	json      bool // escape=json
 }
 
 type variable struct {
@@ -45,7 +44,7 @@ var nginx = map[string]target{
 func LogFormat(text string) (*Format, error) {
 	given := text
 	t := &template{}
-	text, err := t.directive(text)
+	text, err := directive(text)
 	if err != nil {
 		return nil, err
 	}
@@ -90,20 +89,18 @@ func LogFormat(text string) (*Format, error) {
 
 // directive returns the text between the quotes of a directive, and a text without
 // them as it is.
-func (t *template) directive(text string) (string, error) {
+func directive(text string) (string, error) {
 	text = strings.TrimSpace(text)
 	rest, ok := strings.CutPrefix(text, "log_format ")
 	if !ok {
 		if n := len(text); n > 1 && (text[0] == '\'') && text[n-1] == '\'' {
 			text = text[1 : n-1]
 		}
-		t.json = strings.HasPrefix(strings.TrimSpace(text), "{")
 		return text, nil
 	}
 	_, rest, _ = strings.Cut(strings.TrimSpace(rest), " ") // its name
 	rest = strings.TrimSpace(rest)
 	if escape, after, ok := strings.Cut(rest, " "); ok && strings.HasPrefix(escape, "escape=") {
-		t.json = escape == "escape=json"
 		rest = strings.TrimSpace(after)
 	}
 	var out strings.Builder
@@ -195,10 +192,7 @@ func parseLogFormat(f *Format, line []byte, r *Record) error {
 	if len(b) > 0 {
 		return errMore
 	}
-	if t.json {
-		return r.fill(&found, unescapeJSON)
-	}
-	return r.fill(&found, unescapeText)
+	return r.fill(&found)
 }
 
 // indexString is bytes.Index of a string.

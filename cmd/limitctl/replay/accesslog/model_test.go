@@ -16,6 +16,7 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/cmd/limitctl/replay"
 	"github.com/routelimit/limit/cmd/limitctl/replay/accesslog"
+	"github.com/routelimit/limit/internal/race"
 )
 
 // A modelRule is a plain count of what was admitted in the last window.
@@ -80,6 +81,7 @@ func byAll(accesslog.TestLine) string      { return "" }
 // TestModel compares the replay with a plain sliding window, for each format, on random
 // logs whose lines are out of order.
 func TestModel(t *testing.T) {
+	race.Skip(t)
 	for i, name := range accesslog.WriterFormats() {
 		t.Run(strings.ReplaceAll(name, "|", " "), func(t *testing.T) {
 			format, err := accesslog.ParseFormat(name)

@@ -2,7 +2,7 @@ package accesslog
 
 import "bytes"
 
-// parseEnvoy reads the default format of Envoy:
+// envoyFormat is the default format of Envoy:
 //
 //	[%START_TIME%] "%REQ(:METHOD)% %REQ(X-ENVOY-ORIGINAL-PATH?:PATH)% %PROTOCOL%"
 //	%RESPONSE_CODE% %RESPONSE_FLAGS% %BYTES_RECEIVED% %BYTES_SENT% %DURATION%
@@ -10,52 +10,14 @@ import "bytes"
 //	"%REQ(X-REQUEST-ID)%" "%REQ(:AUTHORITY)%" "%UPSTREAM_HOST%"
 //
 // The client is the last address of X-Forwarded-For, which Envoy has added itself.
-func parseEnvoy(_ *Format, line []byte, r *Record) error {
-	i := bytes.IndexByte(line, ']')
-	if i < 2 || line[0] != '[' {
-		return errForm
+func envoyFormat() *Format {
+	f, err := LogFormat(`[$time_iso8601] "$request" $status $flags $received $bytes_sent $duration $upstream_time ` +
+		`"$http_x_forwarded_for" "$http_user_agent" "$id" "$http_host" "$upstream"`)
+	if err != nil {
+		panic(err)
 	}
-	var ok bool
-	if r.Time, ok = isoTime(line[1:i]); !ok {
-		return errTime
-	}
-	b, ok := space(line[i+1:])
-	if !ok {
-		return errForm
-	}
-	request, b, ok := cutQuoted(b)
-	if !ok {
-		return errForm
-	}
-	if b, ok = space(b); !ok {
-		return errForm
-	}
-	var numbers [6][]byte // the status, flags, bytes received and sent, and two durations
-	for i := range numbers {
-		if numbers[i], b, ok = cut(b); !ok {
-			return errMissing
-		}
-	}
-	if !r.setStatus(numbers[0]) {
-		return errStatus
-	}
-	if !r.setBytes(numbers[3]) {
-		return errBytes
-	}
-	var texts [5][]byte // X-Forwarded-For, user agent, id, host, upstream
-	for i := range texts {
-		if i > 0 {
-			if b, ok = space(b); !ok {
-				return errMissing
-			}
-		}
-		if texts[i], b, ok = cutQuoted(b); !ok {
-			return errMissing
-		}
-	}
-	r.setRequest(request)
-	r.Client, r.UserAgent, r.Host = blank(lastOf(texts[0])), texts[1], withoutPort(texts[3])
-	return r.end(b, nil)
+	f.name = "envoy"
+	return f
 }
 
 // parseHAProxy reads the HTTP format of HAProxy (option httplog), with or without what

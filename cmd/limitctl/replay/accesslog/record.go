@@ -38,7 +38,7 @@ func (r *Record) reset(f *Format) {
 
 // finish turns what a parser has cut from a line into values. A parser calls it last,
 // since it changes the line, which another format may have to read otherwise.
-func (r *Record) finish(unescape func([]byte) []byte) {
+func (r *Record) finish() {
 	for _, field := range [...]*[]byte{&r.User, &r.Path, &r.Query, &r.UserAgent, &r.Host} {
 		*field = unescape(*field)
 	}

@@ -1,6 +1,11 @@
 package accesslog
 
-import "bytes"
+import (
+	"bytes"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
 
 // cut returns b up to the first space, and what follows it.
 func cut(b []byte) (token, rest []byte, ok bool) {
@@ -148,52 +153,63 @@ func lastOf(b []byte) []byte {
 	return bytes.TrimSpace(b[bytes.LastIndexByte(b, ',')+1:])
 }
 
-// unescapeText undoes the escapes of nginx, Apache and HAProxy in place: \x22, \",
-// \\ and the letters of C.
-func unescapeText(b []byte) []byte {
+// letters are what stands after a backslash, and the bytes that it means.
+const letters, meant = `"\/ntrbfv`, "\"\\/\n\t\r\b\f\v"
+
+// unescape undoes in place the escapes of nginx, Apache and HAProxy (\x22, \", \\ and the
+// letters of C) and of JSON (\u0022). What is no escape stays. No writer leaves what a
+// client sent as it is if it looks like an escape.
+func unescape(b []byte) []byte {
 	at := bytes.IndexByte(b, '\\')
 	if at < 0 {
 		return b
 	}
 	out := b[:at]
 	for i := at; i < len(b); i++ {
-		c := b[i]
-		if c != '\\' || i+1 == len(b) {
-			out = append(out, c)
+		if b[i] != '\\' || i+1 == len(b) {
+			out = append(out, b[i])
 			continue
 		}
 		i++
-		switch c = b[i]; c {
-		case 'x', 'X':
-			if i+2 < len(b) {
-				high, ok1 := hex(b[i+1])
-				low, ok2 := hex(b[i+2])
-				if ok1 && ok2 {
-					out = append(out, high<<4|low)
-					i += 2
-					continue
+		if n, ok := hexes(b[i+1:], 2); ok && (b[i] == 'x' || b[i] == 'X') {
+			out = append(out, byte(n))
+			i += 2
+			continue
+		}
+		if first, ok := hexes(b[i+1:], 4); ok && b[i] == 'u' {
+			i += 4
+			if utf16.IsSurrogate(first) && bytes.HasPrefix(b[i+1:], []byte(`\u`)) {
+				second, _ := hexes(b[i+3:], 4)
+				if pair := utf16.DecodeRune(first, second); pair != utf8.RuneError {
+					first = pair
+					i += 6
 				}
 			}
-			out = append(out, '\\', c)
-		case '"', '\\', '/':
-			out = append(out, c)
-		case 'n':
-			out = append(out, '\n')
-		case 't':
-			out = append(out, '\t')
-		case 'r':
-			out = append(out, '\r')
-		case 'b':
-			out = append(out, '\b')
-		case 'f':
-			out = append(out, '\f')
-		case 'v':
-			out = append(out, '\v')
-		default:
-			out = append(out, '\\', c)
+			out = utf8.AppendRune(out, first)
+			continue
 		}
+		if letter := strings.IndexByte(letters, b[i]); letter >= 0 {
+			out = append(out, meant[letter])
+			continue
+		}
+		out = append(out, '\\', b[i])
 	}
 	return out
+}
+
+// hexes reads n hexadecimal digits.
+func hexes(b []byte, n int) (value rune, ok bool) {
+	if len(b) < n {
+		return 0, false
+	}
+	for _, c := range b[:n] {
+		digit, ok := hex(c)
+		if !ok {
+			return 0, false
+		}
+		value = value<<4 | rune(digit)
+	}
+	return value, true
 }
 
 func hex(c byte) (n byte, ok bool) {

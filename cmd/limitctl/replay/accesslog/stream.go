@@ -278,7 +278,6 @@ func (l *splitter) skip(b *batch) *batch {
 		n, err := l.from.Read(buffer)
 		if i := bytes.IndexByte(buffer[:n], '\n'); i >= 0 {
 			l.rest = append(l.rest, buffer[i+1:n]...)
-			n = 0
 			if err == nil {
 				break
 			}

@@ -12,8 +12,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/routelimit/limit/internal/fuzzloop"
 )
 
 // A writer writes a record as a format does.
@@ -75,7 +73,7 @@ func object(pairs ...any) string {
 		if raw, is := pairs[i+1].([]byte); is {
 			value, ok = string(raw), true
 		}
-		text := ""
+		var text string
 		if ok {
 			var b strings.Builder
 			for _, c := range []byte(value) {
@@ -240,8 +238,7 @@ func within(t *testing.T, line, field []byte) {
 
 // fuzz checks that a parser does not panic, that its fields are parts of the line, and
 // that a line that says the same is read alike.
-func fuzz(t *testing.F, w writer) {
-	f := fuzzloop.New(t)
+func fuzz(f *testing.F, w writer) {
 	format, err := ParseFormat(w.format)
 	require.NoError(f, err)
 	for _, e := range examples {
@@ -305,8 +302,7 @@ func FuzzJSON(f *testing.F)         { fuzz(f, writers[12]) }
 func FuzzLogFormat(f *testing.F)    { fuzz(f, writers[13]) }
 
 // FuzzFormatText checks that no text of a format makes ParseFormat or its parser panic.
-func FuzzFormatText(t *testing.F) {
-	f := fuzzloop.New(t)
+func FuzzFormatText(f *testing.F) {
 	for _, text := range []string{"combined", "$remote_addr [$time_local] \"$request\"", "json time=a.b client=a", "log_format x escape=json '$msec' ' $uri';", "${x", "$"} {
 		f.Add(text, []byte("line"))
 	}

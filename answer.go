@@ -1,0 +1,113 @@
+package limit
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/routelimit/limit/internal/response"
+)
+
+// A RefusedError is a refusal as an error.
+type RefusedError struct{ Decision Decision }
+
+func (e *RefusedError) Error() string {
+	text := "limit: refused by " + strings.Join(e.Decision.Refusing(), ", ")
+	switch barred := e.Decision.Mode == ModeBarred; {
+	case barred && e.Decision.RetryAfter == Never:
+		return "limit: the client is barred"
+	case barred:
+		text = "limit: the client is barred"
+	case e.Decision.RetryAfter == Never:
+		return text + ", which can never hold that cost"
+	}
+	return fmt.Sprintf("%s, retry after %v", text, e.Decision.RetryAfter)
+}
+
+// answerByOptions answers by the program's function for all frameworks, if it has one.
+func (l *Limiter) answerByOptions(w http.ResponseWriter, r *http.Request, status int, err error) bool {
+	switch refused, ok := err.(*RefusedError); {
+	case ok && l.options.Refuse != nil:
+		response.WithDefault(w, status, func(w http.ResponseWriter) { l.options.Refuse(w, r, refused.Decision) })
+		return true
+	case !ok && l.options.Fail != nil:
+		response.WithDefault(w, status, func(w http.ResponseWriter) { l.options.Fail(w, r, err) })
+		return true
+	}
+	return false
+}
+
+// statusOf returns the status of the answer to an error of a policy: 429 for a
+// refusal, unless its rules say 503, 403 if the client is barred, and 503 if the request
+// could not be decided, or if the store is unavailable and a rule wants [Refuse].
+func statusOf(err error) int {
+	refused, ok := err.(*RefusedError)
+	switch {
+	case !ok || refused.Decision.Mode == ModeRefused:
+		return http.StatusServiceUnavailable
+	case refused.Decision.Mode == ModeBarred:
+		return http.StatusForbidden
+	}
+	if r := refused.Decision.refusal(); r != nil && r.Status == http.StatusServiceUnavailable {
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusTooManyRequests
+}
+
+// writeDocument writes the answer to an error of a policy as a problem details
+// document. It is for refused requests, which an attacker sends as fast as it can: the
+// buffers are used again.
+func writeDocument(w http.ResponseWriter, status int, err error) {
+	h := w.Header()
+	values := &[2]string{"application/problem+json", "nosniff"} // one allocation for both
+	h["Content-Type"], h["X-Content-Type-Options"] = values[0:1:1], values[1:2:2]
+	w.WriteHeader(status)
+	buffer := buffers.Get().(*[]byte)
+	*buffer = appendDocument((*buffer)[:0], status, err)
+	w.Write(*buffer)
+	buffers.Put(buffer)
+}
+
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// documentSize is enough for the document of most policies.
+const documentSize = 320
+
+// appendDocument appends the problem details document (RFC 9457) of an error, with
+// the types and the member of draft-ietf-httpapi-ratelimit-headers-11. It does not
+// name the cause of a failure. Nothing in it needs an escape: see validName.
+func appendDocument(b []byte, status int, err error) []byte {
+	refused, _ := err.(*RefusedError)
+	byRules := refused != nil && refused.Decision.Mode != ModeRefused && refused.Decision.Mode != ModeBarred
+	switch {
+	case status == http.StatusTooManyRequests:
+		b = append(b, `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429`...)
+	case status == http.StatusForbidden: // a type of its own is not registered
+		b = append(b, `{"type":"about:blank","title":"Forbidden","status":403`...)
+	case byRules:
+		b = append(b, `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Temporarily reduced capacity","status":503`...)
+	default:
+		b = append(b, `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",`+
+			`"title":"The rate limiter is unavailable","status":503`...)
+	}
+	if refused != nil && refused.Decision.RetryAfter != Never {
+		b = append(b, `,"detail":"Try again in `...)
+		b = strconv.AppendInt(b, refused.Decision.retrySeconds(), 10)
+		b = append(b, ` s."`...)
+	}
+	if byRules {
+		b = append(b, `,"violated-policies":[`...)
+		separator := `"`
+		for i := range refused.Decision.of.Outcomes() {
+			if refused.Decision.of.Refuses(i) {
+				b = append(append(append(b, separator...), refused.Decision.policy.names[i]...), '"')
+				separator = `,"`
+			}
+		}
+		b = append(b, ']')
+		b = refused.Decision.appendLimits(b)
+	}
+	return append(b, "}\n"...)
+}

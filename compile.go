@@ -1,0 +1,202 @@
+package limit
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/engine"
+)
+
+// A version is the rules of a policy, and what follows from them. A request is decided
+// by one version from its beginning to its end. [Limiter.Change] gives a policy a new
+// one.
+type version struct {
+	*Policy
+	set      RuleSet
+	rules    []engine.Rule // without the policy of their charges
+	keyOf    []int         // for each rule, the index of the first rule with its resolver
+	names    []string      // for each rule
+	members  []string      // for each rule, how its member of RateLimit begins
+	refusals []Refusal     // for each rule what refused requests meet; nil if that is 429
+	hides    bool          // whether a rule does not appear in headers, for some keys at least
+
+	before  []func(*layer) bool               // what may decide a request without its rules
+	resolve []func(*layer, *engine.Run) error // what turns a request into charges
+
+	waits, settles bool // whether a refused request may wait, and whether the answer settles a rule
+	byPath, joins  bool // whether a rule is keyed by a path value, or by several resolvers
+
+	callers // how callers differ
+
+	named    *route   // of a named policy
+	patterns sync.Map // met by a named policy with path values
+
+	mu     sync.RWMutex
+	routes map[routeID]*route    // of the others
+	first  atomic.Pointer[route] // the first of them
+}
+
+func newVersion(policy *Policy, set RuleSet) *version {
+	p := &version{Policy: policy, set: set, routes: make(map[routeID]*route), refusals: policy.limiter.refusals(set)}
+	index := make(map[string]int)
+	var addresses, users, costs, shows bool
+	for i := range set.rules {
+		r := &set.rules[i]
+		text := r.Key.String()
+		first, known := index[text]
+		if !known || r.Key.uses(byFunc) {
+			first = i
+			index[text] = i
+		}
+		p.keyOf = append(p.keyOf, first)
+		p.names = append(p.names, r.name())
+		p.rules = append(p.rules, p.compile(i))
+		p.hides = p.hides || r.Hidden || r.Shadow != nil
+		p.waits = p.waits || p.rules[i].Wait > 0
+		p.settles = p.settles || p.rules[i].Settles
+		costs = costs || r.Cost != (Cost{}) || r.bars()
+		users = users || r.Key.kind == byUser // others have a key without a user too
+		for _, k := range []KeyResolver{r.Key, r.values()} {
+			addresses = addresses || k.uses(byIP)
+			shows = shows || k.kind != 0 && r.shows()
+			p.joins = p.joins || len(k.parts) > 0
+			p.byPath = p.byPath || k.uses(byPath)
+		}
+	}
+	p.members = rateLimitMembers(set.rules)
+	p.callers = newCallers(policy.limiter, set.rules, p.waits)
+
+	if addresses || p.exemptsIP {
+		p.before = append(p.before, (*layer).noticeProxies)
+	}
+	if o := &policy.limiter.options; o.Exempt != nil || o.Bar != nil {
+		p.before = append(p.before, (*layer).screen)
+	}
+	p.resolve = append(p.resolve, (*layer).keys)
+	if shows {
+		p.resolve = append(p.resolve, (*layer).values)
+	}
+	if costs {
+		p.resolve = append(p.resolve, (*layer).costs)
+	} else {
+		p.resolve = append(p.resolve, (*layer).usualCost)
+	}
+	if p.distinguishes {
+		p.resolve = append(p.resolve, (*layer).caller)
+	}
+	if users {
+		p.resolve = append(p.resolve, (*layer).noticeUsers)
+	}
+	if set.scope == scopeNamed {
+		p.named = p.newRoute(set.name)
+	}
+	return p
+}
+
+// compile returns what the engine knows of a rule.
+func (p *version) compile(i int) engine.Rule {
+	r := &p.set.rules[i]
+	compiled := engine.Rule{
+		Charge:  core.Charge{Rule: r.name(), Quota: r.quota(), OnError: r.OnStoreError},
+		Settles: r.Settle != (Settlement{}),
+		Spent:   !r.noQuota(),
+		Watches: r.Shadow != nil, Enforced: r.shadow().Enforced,
+	}
+	if p.refusals != nil {
+		refusal := &p.refusals[i]
+		compiled.Watches = compiled.Watches || refusal.Mark
+		compiled.Wait, compiled.Waiters = refusal.Wait, refusal.Waiters
+	}
+	return compiled
+}
+
+// terms are what the rules of a policy allow callers of one kind: those on a plan, or
+// those whose keys have an override. They do not change.
+type terms struct {
+	engine.Terms
+	limits  []int64  // for each rule
+	header  string   // the value of RateLimit-Policy
+	members []string // of it, for each rule
+}
+
+// termsOf returns the terms of callers for which the rules have other limits; 0 means
+// the usual one.
+func (l *Limiter) termsOf(rules []Rule, other []int64) *terms {
+	t := &terms{}
+	reserves := false
+	for i, r := range rules {
+		if other[i] != 0 {
+			r = r.withLimit(other[i])
+		}
+		q := r.quota()
+		t.limits = append(t.limits, r.Limit)
+		t.Quotas = append(t.Quotas, q)
+		t.Variants = append(t.Variants, "")
+		t.Capacities = append(t.Capacities, q.Capacity())
+		t.members = append(t.members, policyHeader(rules[i:i+1], t.limits[i:]))
+		reserves = reserves || len(r.Reserve) > 0
+	}
+	t.header = policyHeader(rules, t.limits)
+	if !reserves {
+		return t
+	}
+	for class := range l.options.Classes {
+		kept := make([]int64, len(rules))
+		for i := range rules {
+			usual := rules[i].quota()
+			kept[i] = keptFrom(l.options.Classes[:class], &rules[i], usual.Capacity(), t.Capacities[i])
+		}
+		t.Reserves = append(t.Reserves, kept)
+	}
+	return t
+}
+
+// keptFrom returns how many units of a rule a request leaves to the classes above its
+// own. The reserves are of the usual capacity, and count in proportion to that of the
+// caller. They leave room for one unit of it.
+func keptFrom(above []string, r *Rule, usual, capacity int64) int64 {
+	sum := int64(0)
+	for _, class := range above {
+		sum += r.Reserve[class]
+	}
+	whole, rest := core.MulDiv(sum, capacity, usual)
+	if rest > 0 {
+		whole++
+	}
+	return min(whole, capacity-1)
+}
+
+// plansOf returns the terms of callers on each plan that the rules name.
+func (l *Limiter) plansOf(rules []Rule) map[string]*terms {
+	var plans map[string]*terms
+	for i := range rules {
+		for name := range rules[i].Plans {
+			if plans[name] != nil {
+				continue
+			}
+			if plans == nil {
+				plans = make(map[string]*terms)
+			}
+			limits := make([]int64, len(rules))
+			for j := range rules {
+				limits[j] = rules[j].Plans[name]
+			}
+			plans[name] = l.termsOf(rules, limits)
+			plans[name].ownState(rules, name)
+		}
+	}
+	return plans
+}
+
+// ownState gives callers on a plan buckets and queues of their own. What a bucket or
+// queue lacks is worth other units at another rate: if callers on two plans shared one, a
+// few requests of the one would stop the other, or make it forget what it has spent. The
+// name is that of the plan, so that a bucket keeps its state when the limit changes.
+func (t *terms) ownState(rules []Rule, plan string) {
+	for i := range t.Quotas {
+		if _, named := rules[i].Plans[plan]; named && t.Quotas[i].Refills() {
+			t.Variants[i] = plan
+		}
+	}
+}

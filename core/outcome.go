@@ -1,0 +1,24 @@
+package core
+
+// Need makes o, the outcome of a charge of cost 0, that of a charge that needs so many
+// units, and reports whether they fit.
+func (o *Outcome) Need(units int64) bool {
+	if o.Fits() && o.Remaining < units {
+		o.RetryAfter, o.MoreAfter = max(1, o.MoreAfter), 0
+	}
+	return o.Fits()
+}
+
+// NotBefore makes o refuse for at least so long.
+func (o *Outcome) NotBefore(after int64) {
+	if o.RetryAfter != Never {
+		o.RetryAfter, o.MoreAfter = max(1, o.RetryAfter, after), 0
+	}
+}
+
+// Back makes o what it is once units are given back, at most to capacity.
+func (o *Outcome) Back(units, capacity int64) {
+	if o.Remaining = min(o.Remaining+units, capacity); o.Remaining == capacity {
+		o.MoreAfter, o.ResetAfter = 0, 0
+	}
+}

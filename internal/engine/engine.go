@@ -1,0 +1,60 @@
+// Package engine runs plans: it decides requests on a store, lets them wait, holds their
+// leases and settles what they really cost. It knows charges, keys and times. It knows no
+// HTTP, no header, and nothing of the declarations that a [Plan] was compiled from.
+//
+// A request is a [Run] of a plan. The caller fills in its keys, costs and terms, and
+// [Run.Decide] or [Run.Wait] makes a [Decision] of it, which outlives the run.
+package engine
+
+import (
+	"errors"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/waiting"
+)
+
+// The errors that package limit shows its users.
+var (
+	ErrUndecided = errors.New("limit: could not decide")
+	ErrSettled   = errors.New("limit: nothing is reserved, or it has been settled")
+	ErrLeaseLost = errors.New("limit: a lease was lost")
+)
+
+// An Engine runs plans on one store. It is safe for concurrent use once its fields are
+// set.
+type Engine struct {
+	Store    core.Store
+	InMemory bool // whether the store answers at once and cannot fail
+	Queues   waiting.Queues
+	Timed    atomic.Bool // whether decisions have a Latency
+
+	reserved, settled atomic.Int64
+	plans             atomic.Uint64 // made so far
+}
+
+// Reservations returns how many reservations were admitted, and how many of them were
+// settled or given back.
+func (e *Engine) Reservations() (reserved, settled int64) {
+	settled = e.settled.Load() // first, so that it is never above reserved
+	return e.reserved.Load(), settled
+}
+
+// Refilled has a caller that waits for a key ask the store at once.
+func (e *Engine) Refilled(c *core.Charge) {
+	e.Queues.Refilled(quotaOf(c))
+}
+
+// latencySample is how many decisions in memory there are for each whose time is taken:
+// reading the clock takes a quarter of their time.
+const latencySample = 16
+
+// epoch is a time to measure from: time.Since reads one clock, and time.Now two.
+var epoch = time.Now()
+
+// timed reports whether the next decision is measured.
+func (e *Engine) timed() bool {
+	return e.Timed.Load() && (!e.InMemory || rand.Uint32()%latencySample == 0)
+}

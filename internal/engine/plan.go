@@ -1,0 +1,123 @@
+package engine
+
+import (
+	"sync"
+	"time"
+
+	"github.com/routelimit/limit/core"
+)
+
+// A Rule is what a plan knows of one rule.
+type Rule struct {
+	Charge   core.Charge // of a request, without Key, Cost and ID
+	Capacity int64       // the most units that can remain
+
+	Watches  bool // whether the rule decides beside the others, for all keys but those of Enforced
+	Enforced int  // the percentage of keys for which a rule that watches refuses
+
+	Wait    time.Duration // how long a refused request waits; 0 for not at all
+	Waiters int           // how many requests may wait for one key
+
+	Settles bool // whether the answer to a request says what it really cost
+	Spent   bool // whether requests spend units of the rule: not of a ban or of distinct values
+}
+
+// A Plan is a rule set on one scope, compiled to the steps that its rules need. It does
+// not change, and is safe for concurrent use.
+type Plan struct {
+	engine *Engine
+	number uint64
+	rules  []Rule
+	usual  *Terms
+
+	prepare []func(*Run)       // before the store is asked
+	steps   []func(*Run) error // each time it is asked
+
+	waits    bool // whether a refused request may wait: Run.Wait is for it
+	renewals renewals
+	runs     sync.Pool
+}
+
+// Terms are what the rules of a plan allow callers of one kind. They do not change.
+type Terms struct {
+	Quotas     []core.Quota
+	Variants   []string  // of the rules' states
+	Capacities []int64   // the most units of each rule that can remain
+	Reserves   [][]int64 // for each class, what its requests leave to higher ones of each rule; nil if nothing
+}
+
+// A Caller is what a request's rules know of its sender.
+type Caller struct {
+	Terms  *Terms
+	Class  uint8  // 0 for the highest
+	Exempt uint16 // a bit for each rule that does not count the caller
+}
+
+// Exempts reports whether a rule does not count the caller.
+func (c *Caller) Exempts(rule int) bool { return c.Exempt>>rule&1 != 0 }
+
+// Reserve returns the units of a rule that the caller leaves to higher classes.
+func (c *Caller) Reserve(rule int) int64 {
+	if c.Terms == nil || c.Terms.Reserves == nil {
+		return 0
+	}
+	return c.Terms.Reserves[c.Class][rule]
+}
+
+// NewPlan compiles rules. Usual are the terms of a caller that nothing distinguishes;
+// distinguishes says whether other terms, or exemptions, occur.
+func (e *Engine) NewPlan(rules []Rule, usual *Terms, distinguishes bool) *Plan {
+	p := &Plan{engine: e, number: e.plans.Add(1), rules: rules, usual: usual}
+	arranged, leases, queues, settles := distinguishes, false, false, false
+	for i := range rules {
+		r := &rules[i]
+		arranged = arranged || r.Watches
+		leases = leases || r.Charge.Quota.Leases()
+		queues = queues || r.Charge.Quota.Queues()
+		settles = settles || r.Settles
+		p.waits = p.waits || r.Wait > 0
+	}
+	if arranged {
+		p.prepare = append(p.prepare, (*Run).agree, (*Run).divide)
+	}
+	if leases {
+		p.steps = append(p.steps, (*Run).identify)
+	}
+	p.steps = append(p.steps, (*Run).ask)
+	if arranged {
+		p.steps = append(p.steps, (*Run).collect)
+	}
+	if queues {
+		p.steps = append(p.steps, (*Run).schedule)
+	}
+	if leases {
+		p.steps = append(p.steps, (*Run).hold)
+	}
+	if queues || settles {
+		p.steps = append(p.steps, (*Run).keep)
+	}
+	p.renewals.setUp(e.Store, rules)
+	return p
+}
+
+// Waits reports whether a refused request may wait.
+func (p *Plan) Waits() bool { return p.waits }
+
+// Charge returns the charge of a rule for a key, under terms. It costs nothing.
+func (p *Plan) Charge(rule int, key string, terms *Terms) core.Charge {
+	c := p.rules[rule].Charge
+	c.Key, c.Quota, c.Variant = key, terms.Quotas[rule], variant(c.Variant, terms.Variants[rule])
+	return c
+}
+
+// variant returns the variant of a state that two things set apart: the rule, from another
+// one of its name on the route, and the terms of a caller. Neither has a "+".
+func variant(rule, terms string) string {
+	if rule == "" || terms == "" {
+		return rule + terms
+	}
+	return rule + "+" + terms
+}
+
+// Rules returns the rules of the plan. Do not change them.
+func (p *Plan) Rules() []Rule { return p.rules }

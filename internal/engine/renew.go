@@ -1,0 +1,171 @@
+package engine
+
+import (
+	lists "container/list"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/routelimit/limit/core"
+)
+
+// renewals renews the leases of a plan, as many as possible in one call. It has a
+// timer while there are leases, and a goroutine while a call is in flight. There is at
+// most one such call, so leases that were taken at the same time do not crowd out the
+// calls of requests.
+type renewals struct {
+	store core.Store
+	every time.Duration // a third of the shortest Window
+	timer *time.Timer
+
+	mu     sync.Mutex
+	leases lists.List // of *lease, by due
+	armed  bool       // whether the timer runs, or a call is in flight
+}
+
+// early is by which part of every a lease may be renewed before it is due. Leases that
+// are due within that time share a call. The call comes at a random moment of it, which
+// spreads the calls of this process and of others.
+const early = 4
+
+func (r *renewals) setUp(store core.Store, rules []Rule) {
+	r.store = store
+	for i := range rules {
+		if q := &rules[i].Charge.Quota; q.Leases() && (r.every == 0 || Micros(q.Window)/3 < r.every) {
+			r.every = Micros(q.Window) / 3
+		}
+	}
+}
+
+// add has a lease renewed from now on.
+func (r *renewals) add(l *lease) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l.due = l.renewed.Add(r.every)
+	r.insert(l)
+	if !r.armed {
+		r.arm()
+	}
+}
+
+// insert inserts l in order, which is at the end unless its renewal has failed.
+func (r *renewals) insert(l *lease) {
+	last := r.leases.Back()
+	for last != nil && last.Value.(*lease).due.After(l.due) {
+		last = last.Prev()
+	}
+	if last == nil {
+		l.place = r.leases.PushFront(l)
+	} else {
+		l.place = r.leases.InsertAfter(l, last)
+	}
+}
+
+// remove has a lease renewed no more. The timer goes on: usually there is a next lease.
+func (r *renewals) remove(l *lease) {
+	if l.place != nil {
+		r.leases.Remove(l.place)
+		l.place = nil
+	}
+}
+
+// soonest returns when a lease may be renewed. After a failure that is when it is due,
+// so that calls that fail at once do not follow each other.
+func (r *renewals) soonest(l *lease) time.Time {
+	if l.failed {
+		return l.due
+	}
+	return l.due.Add(-r.every / early)
+}
+
+// arm sets the timer for the first lease, if there is one.
+func (r *renewals) arm() {
+	first := r.leases.Front()
+	if r.armed = first != nil; !r.armed {
+		return
+	}
+	l := first.Value.(*lease)
+	wait := time.Until(r.soonest(l))
+	if !l.failed {
+		wait += rand.N(r.every / early)
+	}
+	if r.timer == nil {
+		r.timer = time.AfterFunc(wait, r.renew)
+	} else {
+		r.timer.Reset(wait)
+	}
+}
+
+// renew renews the first leases, as far as one call can. Those of a call that fails are
+// renewed again a third of the Window later: there are two calls within a Window.
+func (r *renewals) renew() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	defer r.arm()
+	began := time.Now()
+	batch, charges := r.batch(began)
+	if batch == nil {
+		return
+	}
+	until := began.Add(r.every)
+	if end := batch[0].end(); end.After(began) && end.Before(until) {
+		until = end // so that a loss is noticed in time
+	}
+	r.mu.Unlock()
+	held, err := r.ask(charges, until)
+	r.mu.Lock()
+
+	known := err == nil && len(held) == len(charges)
+	if len(held) != len(charges) {
+		held = make([]bool, len(charges))
+	}
+	for _, l := range batch {
+		mine := held[:len(l.charges)]
+		held = held[len(mine):]
+		if l.released {
+			continue
+		}
+		if known || !slices.Contains(mine, false) {
+			l.renewed, l.failed, l.due = began, false, began.Add(r.every)
+			l.keepHeld(mine)
+		} else {
+			l.checkOverdue(err)
+			l.failed, l.due = true, began.Add(r.every)
+			if end := l.end(); end.After(time.Now()) && end.Before(l.due) {
+				l.due = end
+			}
+		}
+		if len(l.charges) > 0 {
+			r.insert(l)
+		}
+	}
+}
+
+// ask asks the store to renew leases. A panic of it counts as a failure: in the goroutine
+// of a timer it would end the program.
+func (r *renewals) ask(charges []core.Charge, until time.Time) (held []bool, err error) {
+	defer func() {
+		if problem := recover(); problem != nil {
+			held, err = nil, fmt.Errorf("limit: the store panicked: %v", problem)
+		}
+	}()
+	ctx, cancel := context.WithDeadline(context.Background(), until)
+	defer cancel()
+	return r.store.Renew(ctx, charges)
+}
+
+// batch takes the leases out that one call renews at a time, with their charges.
+func (r *renewals) batch(now time.Time) (batch []*lease, charges []core.Charge) {
+	for first := r.leases.Front(); first != nil; first = r.leases.Front() {
+		l := first.Value.(*lease)
+		if r.soonest(l).After(now) || len(charges)+len(l.charges) > core.MaxLeaseCharges {
+			break
+		}
+		r.remove(l)
+		batch, charges = append(batch, l), append(charges, l.charges...)
+	}
+	return batch, charges
+}

@@ -1,0 +1,247 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/routelimit/limit/core"
+)
+
+// A Run is one request on a plan while it is decided. Take it from [Plan.Begin], fill in
+// the exported fields, and give it back with [Run.End].
+type Run struct {
+	Charges []core.Charge // of all rules, in their order: set Key and Cost, and ID for values
+	Caller  Caller
+
+	plan    *Plan
+	asks    []core.Ask    // the first decides the request, the others watch
+	some    []core.Charge // of asks[0], if those are not all charges
+	rules   []uint8       // for each charge of asks[0], its rule
+	watches []uint8       // for each other ask, its rule
+	agreed  Caller        // whose terms Charges have
+	asked   bool          // whether what watches has been asked
+
+	result  Decision
+	calling context.Context // of the calls of the store
+	began   time.Time       // the last call that takes leases
+	waiter  waiter
+}
+
+// Begin returns a run for a caller on the usual terms.
+func (p *Plan) Begin() *Run {
+	r, ok := p.runs.Get().(*Run)
+	if !ok {
+		r = &Run{plan: p, Charges: make([]core.Charge, len(p.rules)), rules: make([]uint8, len(p.rules)), asks: make([]core.Ask, 1)}
+		for i := range p.rules {
+			r.Charges[i] = p.rules[i].Charge
+			r.rules[i] = uint8(i)
+		}
+		r.asks[0].Charges = r.Charges
+		r.agreed.Terms = p.usual
+	}
+	r.Caller = Caller{Terms: p.usual}
+	return r
+}
+
+// End gives r back, without the strings of the request. After a panic of the program's
+// functions, leave it to the garbage collector instead.
+func (r *Run) End() {
+	for i := range r.Charges {
+		r.Charges[i].Key = ""
+	}
+	r.result, r.asked, r.calling, r.waiter.ctx = Decision{}, false, nil, nil
+	if r.waiter.place.Named() { // other goroutines may still have it
+		r.waiter = waiter{}
+	}
+	r.plan.runs.Put(r)
+}
+
+// Decide asks the store once. The call ends with one context; a slot in a queue that
+// comes after the deadline of the other is a refusal. After an error, which wraps
+// [ErrUndecided], d is the zero Decision.
+func (r *Run) Decide(ctx, calling context.Context, d *Decision) error {
+	r.calling = calling
+	r.arrange()
+	if err := r.attempt(); err != nil {
+		return err
+	}
+	*d = r.result
+	if d.Delay > 0 {
+		d.refuseLate(ctx)
+	}
+	return nil
+}
+
+// Look is Decide for a request that takes nothing: each charge costs 0.
+func (r *Run) Look(calling context.Context, d *Decision) error {
+	for i := range r.Charges {
+		r.Charges[i].Cost = 0
+	}
+	r.calling = calling
+	r.arrange()
+	err := r.attempt()
+	*d = r.result
+	return err
+}
+
+// arrange makes the asks of the charges.
+func (r *Run) arrange() {
+	for _, step := range r.plan.prepare {
+		step(r)
+	}
+}
+
+// attempt asks the store, and holds what an admission took.
+func (r *Run) attempt() error {
+	r.result = Decision{}
+	for _, step := range r.plan.steps {
+		if err := step(r); err != nil {
+			r.result = Decision{}
+			return fmt.Errorf("%w: %w", ErrUndecided, err)
+		}
+	}
+	return nil
+}
+
+// agree gives the charges the terms of the caller.
+func (r *Run) agree() {
+	c := &r.Caller
+	if r.agreed.Terms == c.Terms && r.agreed.Class == c.Class {
+		return
+	}
+	r.agreed = *c
+	for i := range r.Charges {
+		charge := &r.Charges[i]
+		charge.Quota, charge.Reserve = c.Terms.Quotas[i], c.Reserve(i)
+		charge.Variant = variant(r.plan.rules[i].Charge.Variant, c.Terms.Variants[i])
+	}
+}
+
+// divide leaves out the rules that exempt the caller, and has those that watch decide
+// beside the others.
+func (r *Run) divide() {
+	r.some, r.rules, r.watches, r.asks = r.some[:0], r.rules[:0], r.watches[:0], r.asks[:1]
+	for i := range r.Charges {
+		switch c := &r.Charges[i]; {
+		case r.Caller.Exempts(i):
+		case r.plan.rules[i].watches(c):
+			r.watches = append(r.watches, uint8(i))
+			r.asks = append(r.asks, core.Ask{Charges: r.Charges[i : i+1 : i+1]})
+		default:
+			r.rules = append(r.rules, uint8(i))
+			r.some = append(r.some, *c)
+		}
+	}
+	r.asks[0] = core.Ask{Charges: r.some}
+}
+
+// pending returns what the store is asked: what watches only the first time, since a
+// request counts there once, however often it asks.
+func (r *Run) pending() []core.Ask {
+	asks := r.asks
+	if r.asked {
+		asks = asks[:1]
+	}
+	r.asked = true
+	if len(asks[0].Charges) == 0 {
+		asks = asks[1:]
+	}
+	return asks
+}
+
+// ask asks the store.
+func (r *Run) ask() (err error) {
+	e, d := r.plan.engine, &r.result
+	asks := r.pending()
+	if len(asks) == 0 {
+		return nil
+	}
+	if e.timed() {
+		start := time.Since(epoch)
+		err = e.Store.Take(r.calling, asks)
+		d.Latency = time.Since(epoch) - start
+	} else {
+		err = e.Store.Take(r.calling, asks)
+	}
+	if err != nil {
+		return err
+	}
+	d.Decision, d.plan, d.Caller = r.asks[0].Decision, r.plan, r.Caller
+	d.keys.keep(r.Charges)
+	return nil
+}
+
+// collect makes d the outcome of all rules, in their order: of those that decided, of
+// those that watched, and of those that exempt the caller.
+func (r *Run) collect() error {
+	d, first := &r.result, &r.asks[0].Decision
+	if len(r.some) == 0 && len(r.asks) > 1 { // nothing refuses
+		first.At, first.Mode = r.asks[1].Decision.At, r.asks[1].Decision.Mode
+		first.Allowed = true
+	}
+	d.Decision = core.NewDecision(first.At, len(r.Charges))
+	d.Allowed, d.Mode, d.Delay = first.Allowed, first.Mode, first.Delay
+	outcomes := d.Outcomes()
+	for i, rule := range r.rules {
+		outcomes[rule] = first.Outcomes()[i]
+	}
+	d.Watched = 0
+	for i, rule := range r.watches {
+		outcomes[rule] = r.asks[1+i].Decision.Outcomes()[0]
+		d.Watched |= 1 << rule
+	}
+	for i := range outcomes {
+		if r.Caller.Exempts(i) {
+			outcomes[i] = core.Outcome{Remaining: r.Caller.Terms.Capacities[i]}
+		}
+	}
+	return nil
+}
+
+// schedule notes when the slot of an admitted request comes.
+func (r *Run) schedule() error {
+	if d := &r.result; d.Delay > 0 {
+		d.Slot = time.Now().Add(Micros(d.Delay))
+	}
+	return nil
+}
+
+// watches reports whether a rule decides beside the others for a charge.
+func (r *Rule) watches(c *core.Charge) bool {
+	return r.Watches && (r.Enforced == 0 || share(c.Policy, c.Rule, c.Key) >= r.Enforced)
+}
+
+// share returns a number from 0 to 99 for a key, the same in all processes: it must
+// never change. It is FNV-1a, mixed so that all bits count.
+func share(policy, rule, key string) int {
+	h := uint64(14695981039346656037)
+	for _, s := range [...]string{policy, rule, key} {
+		for i := range len(s) {
+			h = (h ^ uint64(s[i])) * 1099511628211
+		}
+		h = (h ^ 0xff) * 1099511628211 // in no text, so that "ab", "c" differs from "a", "bc"
+	}
+	h = (h ^ h>>33) * 0xff51afd7ed558ccd
+	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
+	return int((h ^ h>>33) % 100)
+}
+
+// LookAt asks the store about one rule, with a charge that costs 0. The outcomes of the
+// other rules are zero.
+func (r *Run) LookAt(ctx context.Context, rule int, d *Decision) error {
+	r.agree()
+	c := r.Charges[rule]
+	c.Cost, c.ID = 0, 1
+	asks := []core.Ask{{Charges: []core.Charge{c}}}
+	if err := r.plan.engine.Store.Take(ctx, asks); err != nil {
+		return fmt.Errorf("%w: %w", ErrUndecided, err)
+	}
+	of := &asks[0].Decision
+	d.Decision = core.NewDecision(of.At, len(r.Charges))
+	d.Allowed, d.Mode = of.Allowed, of.Mode
+	d.Outcomes()[rule] = of.Outcomes()[0]
+	d.plan, d.Caller = r.plan, r.Caller
+	d.keys.keep(r.Charges)
+	return nil
+}

@@ -1,0 +1,155 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/routelimit/limit/core"
+)
+
+// settleTimeout bounds what a request waits for after its response, or after its
+// client has disconnected.
+const settleTimeout = time.Second
+
+// taken is what an admitted request took and may give back. Copies of its decision share
+// it.
+type taken struct {
+	engine   *Engine
+	units    []unit
+	ended    atomic.Bool // settled or given back
+	reserved bool        // whether it is counted as a reservation
+}
+
+// A unit is what one rule took, other than leases.
+type unit struct {
+	rule    int
+	watches bool // whether the rule decided beside the others
+	core.Return
+}
+
+// keep remembers what an admitted request took.
+func (r *Run) keep() error {
+	if r.result.Allowed {
+		r.result.taken = r.newTaken()
+	}
+	return nil
+}
+
+func (r *Run) newTaken() *taken {
+	t := &taken{engine: r.plan.engine, units: make([]unit, 0, len(r.Charges))}
+	for i, c := range r.asks[0].Charges {
+		if !c.Quota.Leases() {
+			t.units = append(t.units, unit{int(r.rules[i]), false, r.asks[0].Decision.Return(i, c)})
+		}
+	}
+	for i := range r.asks[1:] {
+		if a := &r.asks[1+i]; a.Decision.Allowed {
+			t.units = append(t.units, unit{int(r.watches[i]), true, a.Decision.Return(0, a.Charges[0])})
+		}
+	}
+	return t
+}
+
+// Keep makes an admitted decision one that can be settled. A reservation is counted until
+// it is.
+func (r *Run) Keep(d *Decision, reservation bool) {
+	if !d.Allowed {
+		return
+	}
+	if d.taken == nil {
+		d.taken = r.newTaken()
+	}
+	if d.taken.reserved = reservation; reservation {
+		r.plan.engine.reserved.Add(1)
+	}
+}
+
+// Settles reports whether the request can still be settled.
+func (d *Decision) Settles() bool { return d.taken != nil && !d.taken.ended.Load() }
+
+// begin reports whether the caller is the one that may settle t.
+func (t *taken) begin() bool {
+	first := t.ended.CompareAndSwap(false, true)
+	if first && t.reserved {
+		t.engine.settled.Add(1)
+	}
+	return first
+}
+
+// Settle corrects what the request took to what cost returns for each rule and its
+// charge. A lower cost refunds the rest; a higher one takes what there is room for. It
+// returns [ErrSettled] if there is nothing to settle, or it has been settled. An error
+// that wraps [ErrUndecided] means that the store failed.
+func (d *Decision) Settle(ctx context.Context, cost func(rule int, charged int64) int64) error {
+	if d.taken == nil || !d.taken.begin() {
+		return ErrSettled
+	}
+	_, err := d.taken.settle(ctx, d.taken.units, cost)
+	return err
+}
+
+// settle returns the units that each rule got back.
+func (t *taken) settle(ctx context.Context, units []unit, cost func(rule int, charged int64) int64) (given [core.MaxCharges]int64, err error) {
+	var less []core.Return
+	var rules []int
+	var errs []error
+	for _, u := range units {
+		switch n := cost(u.rule, u.Cost); {
+		case n < u.Cost:
+			u.Cost -= n
+			less, rules = append(less, u.Return), append(rules, u.rule)
+		case n > u.Cost:
+			u.Cost = n - u.Cost
+			errs = append(errs, t.takeMore(ctx, u.Charge))
+		}
+	}
+	if len(less) > 0 {
+		back, err := t.engine.Store.Return(ctx, less)
+		for i := range back {
+			given[rules[i]] = back[i].Units
+			t.engine.Refilled(&less[i].Charge)
+		}
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return given, fmt.Errorf("%w: %w", ErrUndecided, err)
+	}
+	return given, nil
+}
+
+// takeMore takes as much of a charge as there is room for.
+func (t *taken) takeMore(ctx context.Context, c core.Charge) error {
+	for range mostTries {
+		asks := []core.Ask{{Charges: []core.Charge{c}}}
+		if err := t.engine.Store.Take(ctx, asks); err != nil || asks[0].Decision.Allowed {
+			return err
+		}
+		if c.Cost = min(c.Cost-1, asks[0].Decision.Outcomes()[0].Remaining-c.Reserve); c.Cost < 1 {
+			return nil
+		}
+	}
+	return nil
+}
+
+// giveBack gives back what was taken, whatever context has ended, and returns how much
+// that is for each rule. The request is refused after all, so what rules took that
+// watched stays taken.
+func (t *taken) giveBack() (given [core.MaxCharges]int64) {
+	if t == nil || !t.begin() {
+		return given
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
+	defer cancel()
+	units := t.units
+	for i := range units {
+		if units[i].watches {
+			units = units[:i] // they are last
+			break
+		}
+	}
+	given, _ = t.settle(ctx, units, func(int, int64) int64 { return 0 }) // otherwise it stays taken
+	return given
+}

@@ -1,0 +1,14 @@
+// Package race has long tests of one goroutine skipped or shortened under the race
+// detector, which finds nothing in them and takes ten times as long. scripts/test.sh
+// runs them without it, by their names.
+package race
+
+import "testing"
+
+// Skip skips a test under the race detector.
+func Skip(t testing.TB) {
+	t.Helper()
+	if Enabled {
+		t.Skip("one goroutine: runs without the race detector")
+	}
+}

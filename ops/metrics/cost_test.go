@@ -1,0 +1,113 @@
+// Package metrics_test measures what promlimit and otellimit cost.
+package metrics_test
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/metric/noop"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/ops/metrics/otellimit"
+	"github.com/routelimit/limit/ops/metrics/promlimit"
+)
+
+type observer = func(*http.Request, limit.Decision, error)
+
+// exporters have a provider of OpenTelemetry that drops metrics, and that of the SDK.
+var exporters = map[string]func(testing.TB) observer{
+	"promlimit":      func(testing.TB) observer { return promlimit.Observe(prometheus.NewPedanticRegistry()) },
+	"otellimit/noop": func(tb testing.TB) observer { return otel(tb, noop.NewMeterProvider()) },
+	"otellimit/sdk": func(tb testing.TB) observer {
+		return otel(tb, sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader())))
+	},
+}
+
+func otel(tb testing.TB, provider metric.MeterProvider) observer {
+	observe, err := otellimit.Observe(provider)
+	require.NoError(tb, err)
+	return observe
+}
+
+// benchmarks has rules that admit each request, and rules that refuse it.
+var benchmarks = map[string][]limit.Rule{
+	"1-rule":          {{Key: limit.Everyone, Limit: core.MaxLimit, Window: time.Hour, Algorithm: limit.FixedWindow{}}},
+	"2-rules":         {{Key: limit.Everyone, Limit: core.MaxLimit, Window: time.Hour, Algorithm: limit.FixedWindow{}}, {Key: limit.ByIP, Limit: core.MaxLimit, Window: time.Minute, Algorithm: limit.FixedWindow{}}},
+	"2-rules-refused": {{Key: limit.Everyone, Limit: core.MaxLimit, Window: time.Hour, Algorithm: limit.FixedWindow{}}, {Key: limit.ByIP, Limit: 1, Window: time.Hour, Algorithm: limit.FixedWindow{}}},
+}
+
+// BenchmarkTake measures decisions in memory without metrics and with them: the
+// difference is what metrics cost.
+func BenchmarkTake(b *testing.B) {
+	for _, name := range slices.Sorted(maps.Keys(benchmarks)) {
+		for _, exporter := range append([]string{"none"}, slices.Sorted(maps.Keys(exporters))...) {
+			b.Run(name+"/"+exporter, func(b *testing.B) {
+				options := &limit.Options{}
+				if make := exporters[exporter]; make != nil {
+					options.Observe = make(b)
+				}
+				policy, err := limit.New(nil, options).Policy(limit.Named("p", benchmarks[name]...))
+				require.NoError(b, err)
+				request := limit.Request{Keys: map[string]string{"ip": "203.0.113.9"}}
+				b.ReportAllocs()
+				for b.Loop() {
+					_, _ = policy.Take(b.Context(), request)
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkObserve measures the function alone, in one goroutine and in several.
+func BenchmarkObserve(b *testing.B) {
+	for _, name := range slices.Sorted(maps.Keys(benchmarks)) {
+		policy, err := limit.New(nil, nil).Policy(limit.Named("p", benchmarks[name]...))
+		require.NoError(b, err)
+		var d limit.Decision
+		for range 2 {
+			d, err = policy.Take(b.Context(), limit.Request{Keys: map[string]string{"ip": "203.0.113.9"}})
+			require.NoError(b, err)
+		}
+		for _, exporter := range slices.Sorted(maps.Keys(exporters)) {
+			observe := exporters[exporter](b)
+			b.Run(name+"/"+exporter, func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					observe(nil, d, nil)
+				}
+			})
+			b.Run(name+"/"+exporter+"/parallel", func(b *testing.B) {
+				b.ReportAllocs()
+				b.RunParallel(func(pb *testing.PB) {
+					for pb.Next() {
+						observe(nil, d, nil)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestAllocations checks that a decision costs no allocation, once its metrics exist.
+func TestAllocations(t *testing.T) {
+	for name, make := range exporters {
+		observe := make(t)
+		policy, err := limit.New(nil, nil).Policy(limit.Named("p", limit.Global(time.Hour, 1), limit.Global(time.Minute, 1000)))
+		require.NoError(t, err)
+		for range 2 {
+			d, err := policy.Take(t.Context(), limit.Request{})
+			require.NoError(t, err)
+			d.Latency = time.Millisecond
+			assert.Zero(t, testing.AllocsPerRun(1000, func() { observe(nil, d, nil) }), name)
+		}
+	}
+}

@@ -1,0 +1,309 @@
+package limit
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/engine"
+	"github.com/routelimit/limit/internal/notice"
+)
+
+// A layer is one rule set on one HTTP request. It is the context of what is behind the
+// rules, so that handlers and further sets find it: see [DecisionFrom].
+type layer struct {
+	context.Context // before the rules
+	decision        Decision
+
+	outer *layer // the set around this one, or nil
+	loss  *loss  // of the leases of all sets so far, or nil
+
+	version   *version
+	route     *route
+	request   *http.Request
+	framework framework
+	given     Request       // what a handler says of the request: see Policy.Serve
+	terms     *terms        // of the caller
+	known     [parts]string // of the caller
+	shared    bool          // whether something else knows of it, which may live longer
+	userless  bool          // whether a rule by user met no user, and no request had one so far
+	arrived   time.Time     // when the request did, if a set has let it wait
+}
+
+type layerKey struct{}
+
+// Value implements [context.Context].
+func (l *layer) Value(key any) any {
+	if key == (layerKey{}) {
+		return l
+	}
+	return l.Context.Value(key)
+}
+
+// layerOf returns the innermost layer of a request, or nil.
+func layerOf(ctx context.Context) *layer {
+	l, _ := ctx.Value(layerKey{}).(*layer)
+	return l
+}
+
+// layers are used again, unless what is behind the rules has seen them.
+var layers = sync.Pool{New: func() any { return new(layer) }}
+
+// leave ends l. After a panic, leave it to the garbage collector instead.
+func (l *layer) leave() {
+	if !l.shared {
+		*l = layer{}
+		layers.Put(l)
+	}
+}
+
+// enter makes the layer of a request on one more rule set.
+func (p *version) enter(r *http.Request, from framework) *layer {
+	ctx := r.Context()
+	l := layers.Get().(*layer)
+	*l = layer{Context: ctx, version: p, request: r, framework: from, outer: layerOf(ctx), route: p.route(from)}
+	if l.outer != nil {
+		l.loss, l.arrived = l.outer.loss, l.outer.arrived
+	}
+	return l
+}
+
+// decide decides the request of l. If it is served, it waits as its rules say; the error
+// may then be that of its context.
+func (l *layer) decide(served bool) error {
+	p, d := l.version, &l.decision
+	for _, step := range p.before {
+		if step(l) {
+			return nil
+		}
+	}
+	run := l.route.plan.Load().Begin() // not ended after a panic of the program's functions
+	defer run.End()
+	l.terms = p.usual
+	for _, step := range p.resolve {
+		if err := step(l, run); err != nil {
+			return err
+		}
+	}
+	if run.Caller.Exempt == p.all {
+		d.Allowed, d.Mode, d.At, d.route = true, ModeExempt, time.Now(), l.route
+		return nil
+	}
+	ctx := l.request.Context()
+	if err := run.Serve(ctx, p.limiter.detached(ctx), l.patience(served), &d.of); err != nil {
+		return err
+	}
+	d.describe(p, l.route, l.terms)
+	return nil
+}
+
+// patience returns how long the request may wait, or nil for not at all.
+func (l *layer) patience(served bool) *engine.Patience {
+	if !served || !l.version.waits {
+		return nil
+	}
+	now := time.Now()
+	return &engine.Patience{Began: now, Bound: l.waitBound(now)}
+}
+
+// waitBound returns the time at which the context of the request ends, or nine tenths of
+// the server's WriteTimeout have passed. The server counts from the header of the
+// request, a little earlier.
+func (l *layer) waitBound(began time.Time) time.Time {
+	ctx := l.request.Context()
+	bound, _ := ctx.Deadline()
+	server, ok := ctx.Value(http.ServerContextKey).(*http.Server)
+	if !ok || server.WriteTimeout <= 0 {
+		return bound
+	}
+	if !l.arrived.IsZero() {
+		began = l.arrived
+	}
+	if end := began.Add(server.WriteTimeout - server.WriteTimeout/10); bound.IsZero() || end.Before(bound) {
+		return end
+	}
+	return bound
+}
+
+// detached returns the context to call the store with for a caller that may go away.
+// A memory store answers at once, and asks the context for nothing.
+func (l *Limiter) detached(ctx context.Context) context.Context {
+	if l.engine.InMemory {
+		return context.Background()
+	}
+	return context.WithoutCancel(ctx)
+}
+
+// keys fills in the keys. Each resolver is asked once.
+func (l *layer) keys(run *engine.Run) error {
+	if len(run.Charges) == 0 {
+		return errNoRules
+	}
+	l.version.fillKeys(run, l.value)
+	return nil
+}
+
+// value returns the value of a key, or "" if there is none.
+func (l *layer) value(k *KeyResolver) string {
+	r := l.request
+	var v string
+	if l.given.Keys != nil {
+		if v, ok := l.version.limiter.valueOf(k, l.given.Keys); ok {
+			return v
+		}
+	}
+	switch k.kind {
+	case byIP:
+		return l.version.limiter.options.Proxies.key(r)
+	case byUser:
+		return l.who(userPart)
+	case byHeader:
+		v = r.Header.Get(k.name)
+	case byCookie:
+		if c, err := r.Cookie(k.name); err == nil {
+			v = c.Value
+		}
+	case byQuery:
+		if r.URL != nil && r.URL.RawQuery != "" {
+			v = r.URL.Query().Get(k.name)
+		}
+	case byPath:
+		v = l.framework.pathValue(r, k.name)
+	case byFunc:
+		v = (*k.fn)(r)
+	}
+	return strings.TrimSpace(v)
+}
+
+func (p *version) fillKeys(run *engine.Run, value func(*KeyResolver) string) {
+	for i := range run.Charges {
+		if first := p.keyOf[i]; first < i {
+			run.Charges[i].Key = run.Charges[first].Key
+		} else {
+			run.Charges[i].Key = p.set.rules[i].Key.resolve(value)
+		}
+	}
+}
+
+// values fills in what is counted by rules of distinct values.
+func (l *layer) values(run *engine.Run) error {
+	l.version.fillValues(run, l.value)
+	return nil
+}
+
+func (p *version) fillValues(run *engine.Run, value func(*KeyResolver) string) {
+	for i := range run.Charges {
+		if run.Charges[i].Quota.Algorithm == core.Distinct {
+			values := p.set.rules[i].values()
+			run.Charges[i].ID = valueID(values.resolve(value))
+		}
+	}
+}
+
+// valueID returns the id of a value, which is the same in all processes. Clients choose
+// values, so it is a part of a cryptographic hash: finding two values with one id takes
+// billions of tries, and gains a client one value. No value has the id 0.
+func valueID(value string) uint64 {
+	if value == "" {
+		return 0
+	}
+	sum := sha256.Sum256([]byte(value))
+	return max(1, binary.BigEndian.Uint64(sum[:]))
+}
+
+// usualCost fills in the costs of rules that ask no function for them.
+func (l *layer) usualCost(run *engine.Run) error {
+	if l.given.Cost != 0 || l.given.Costs != nil {
+		return l.costs(run)
+	}
+	for i := range run.Charges {
+		run.Charges[i].Cost = 1
+	}
+	return nil
+}
+
+// costs fills in the costs of rules of which some ask a function. A strike of a ban is a
+// cost of 1, so a request costs it nothing.
+func (l *layer) costs(run *engine.Run) (err error) {
+	for i := range run.Charges {
+		c, rule := &run.Charges[i], &l.version.set.rules[i]
+		n, given := l.given.Costs[l.version.names[i]]
+		switch {
+		case given:
+			c.Cost, err = validCost(n)
+		case rule.Cost.fn == nil && c.Quota.Bars():
+			c.Cost = 0
+		case l.given.Cost != 0:
+			c.Cost, err = validCost(l.given.Cost)
+		default:
+			c.Cost, err = validCost(rule.Cost.Units(l.request))
+		}
+		if err != nil {
+			return fmt.Errorf("%w: rule %q: %w", ErrUndecided, l.version.names[i], err)
+		}
+	}
+	return nil
+}
+
+// validCost returns n as a cost. A negative cost is an error, since it would give
+// back quota that was never taken. One above what any store counts is more than
+// any rule allows, and is capped.
+func validCost(n int64) (int64, error) {
+	if n < 0 {
+		return 0, fmt.Errorf("cost %d: write 0 or more", n)
+	}
+	return min(n, core.MaxCost), nil
+}
+
+// A Client is the sender of a request, for [Options].Exempt and [Options].Bar. It has the
+// address and the user that the rules are keyed by, so a function cannot take the client
+// for another one than the rules do. In tests, set the two fields.
+type Client struct {
+	Request *http.Request
+	Limiter *Limiter // that decides the request; nil means one without options
+
+	of *layer
+}
+
+// IP returns the address of the client: that of [Limiter.ClientIP].
+func (c Client) IP() netip.Addr {
+	if c.Limiter == nil {
+		return new(Proxies).ClientIP(c.Request)
+	}
+	return c.Limiter.ClientIP(c.Request)
+}
+
+// User returns the user that [ByUser] resolves: by the [Caller] of the adapter or
+// of [Options], without blanks around it. It is "" if the request has no user.
+func (c Client) User() string {
+	var user string
+	switch {
+	case c.of != nil:
+		user = c.of.who(userPart)
+	case c.Limiter != nil && c.Limiter.options.Caller.User != nil:
+		user = strings.TrimSpace(c.Limiter.options.Caller.User(c.Request))
+	}
+	if c.Limiter != nil && c.Limiter.notices.listedUsers.Load() < userlessAfter {
+		c.Limiter.noticeListedUsers(user)
+	}
+	return user
+}
+
+// noticeListedUsers warns once functions have asked for the users of so many requests,
+// and none had one: what lists say of users has no effect.
+func (l *Limiter) noticeListedUsers(user string) {
+	n := &l.notices.listedUsers
+	if user != "" {
+		n.Store(userlessAfter + 1)
+	} else if n.Add(1) == userlessAfter {
+		notice.Write(l.log(), notice.NoListedUsers, "limit: Exempt or Bar asks for users, and no request had one so far, so entries of users have no effect: "+
+			"set Caller.User of limit.Options or of your adapter, and put authentication before the rules", 0, "requests", userlessAfter)
+	}
+}

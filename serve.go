@@ -1,0 +1,265 @@
+package limit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/routelimit/limit/internal/response"
+)
+
+// DecisionFrom returns the decision of the innermost rule set on a request: the zero
+// Decision if no set has let the request through. The context is that of the request in
+// its handler. Degraded, Lost and Marked of the decision cover all sets on the request.
+//
+//	if limit.DecisionFrom(r.Context()).Degraded() {
+//		…
+//	}
+func DecisionFrom(ctx context.Context) Decision {
+	if l := layerOf(ctx); l != nil {
+		return l.decision
+	}
+	return Decision{}
+}
+
+// Outer returns the decision of the next set around the one of d, which is from
+// [DecisionFrom]. It is not ok if there is none.
+func (d Decision) Outer() (outer Decision, ok bool) {
+	if d.outer == nil {
+		return Decision{}, false
+	}
+	return d.outer.decision, true
+}
+
+// A framework is what the flow asks of a request, whatever its adapter.
+type framework interface {
+	route() (method, pattern string)
+	pathValue(r *http.Request, name string) string
+	caller(p part) (answer string, asked bool) // if not asked, Options is
+	next(r *http.Request) (status int, err error)
+	recorder() *response.Recorder
+	answer(w http.ResponseWriter, r *http.Request, err error) error
+}
+
+// serve is [Adapter.Serve] for every type of context.
+func (p *version) serve(w http.ResponseWriter, r *http.Request, from framework, given Request) error {
+	l := p.enter(r, from)
+	l.given = given
+	err := l.serve(w)
+	l.leave()
+	return err
+}
+
+func (l *layer) serve(w http.ResponseWriter) error {
+	p, d := l.version, &l.decision
+	if err := l.decide(true); err != nil {
+		return l.fail(w, err)
+	}
+	defer d.of.Release() // whatever panics before the handler's end is settled
+	if !d.Allowed {
+		return l.refuse(w)
+	}
+	if observers := p.limiter.observers.Load(); observers != nil {
+		notify(*observers, l.request, *d, nil)
+	}
+	if d.Mode != ModeExempt {
+		setHeaders(w.Header(), d)
+		if d.of.Watched != 0 {
+			d.setMarks(w.Header())
+		}
+	}
+	return l.admit(w)
+}
+
+// fail answers a request that could not be decided, or whose client has left.
+func (l *layer) fail(w http.ResponseWriter, err error) error {
+	if !errors.Is(err, ErrUndecided) {
+		w.WriteHeader(statusClientClosed)
+		return err
+	}
+	l.version.limiter.failed(undecidedRequest, l.request, Decision{}, err)
+	setUndecidedHeaders(w.Header())
+	return l.framework.answer(w, l.request, err)
+}
+
+// refuse answers a refused request as its rules say.
+func (l *layer) refuse(w http.ResponseWriter) error {
+	d := &l.decision
+	refusal := d.refusal()
+	if refusal != nil {
+		d.outcome = refusal.outcome()
+	}
+	if observers := l.version.limiter.observers.Load(); observers != nil {
+		notify(*observers, l.request, *d, nil)
+	}
+	if d.Mode == ModeBarred {
+		setBarredHeaders(w.Header(), d)
+	} else {
+		setHeaders(w.Header(), d)
+	}
+	switch {
+	case d.outcome == answered:
+		return l.framework.answer(w, l.request, &RefusedError{Decision: *d})
+	case d.outcome == redirected:
+		w.Header()["Location"] = []string{refusal.Redirect}
+		status := refusal.Status
+		if status == 0 {
+			status = http.StatusSeeOther
+		}
+		w.WriteHeader(status)
+		return &RefusedError{Decision: *d}
+	}
+	r := l.behind()
+	if refusal.Fallback == nil {
+		_, err := l.framework.next(r)
+		return err
+	}
+	response.WithDefault(w, http.StatusOK, func(w http.ResponseWriter) { refusal.Fallback.ServeHTTP(w, r) })
+	return &RefusedError{Decision: *d}
+}
+
+// admit calls the handler of an admitted request, once its slot has come, and settles it
+// when the handler has returned or panicked.
+func (l *layer) admit(w http.ResponseWriter) error {
+	d, status := &l.decision, 0 // until the handler returns
+	if d.Delay > 0 || d.of.Settles() || d.of.Holds() {
+		defer func() { l.done(status) }()
+		if err := d.Wait(l.request.Context()); err != nil {
+			status = statusClientClosed
+			w.WriteHeader(status)
+			return err
+		}
+	}
+	l.noticeTwice()
+	r := l.behind()
+	if l.userless {
+		defer l.noticeLateUser()
+	}
+	var err error
+	status, err = l.framework.next(r)
+	return err
+}
+
+// statusClientClosed is what logs show for a client that disconnected while it
+// waited. It is nginx's "client closed request"; no client reads it.
+const statusClientClosed = 499
+
+// behind returns the request for what is behind the rules.
+func (l *layer) behind() *http.Request {
+	d := &l.decision
+	d.outer, l.shared = l.outer, true
+	if d.Waited > 0 && l.arrived.IsZero() {
+		l.arrived = time.Now().Add(-d.Waited)
+	}
+	if d.of.Holds() {
+		if l.loss == nil {
+			l.loss = &loss{lost: make(chan struct{})}
+		}
+		d.of.OnLoss(l.loss.close, l.reportLoss)
+	}
+	d.loss = l.loss
+	return l.request.WithContext(l)
+}
+
+// A loss is closed with the first loss of a lease of all sets on a request.
+type loss struct {
+	lost chan struct{}
+	once sync.Once
+}
+
+func (l *loss) close() { l.once.Do(func() { close(l.lost) }) }
+
+// reportLoss reports a lost lease to Observe once the request is done: until then the
+// handler may use it, and it is not safe to read beside that.
+func (l *layer) reportLoss(err error) {
+	l.version.limiter.failed(lostLease, l.request, l.decision, err)
+}
+
+// done ends an admitted request when its handler has returned a status, or has panicked
+// with the status 0: it releases the leases, and settles by the answer, now or once there
+// is one. Without an answer the request stays charged.
+func (l *layer) done(status int) {
+	d := &l.decision
+	d.of.Release()
+	if !l.version.settles || !d.of.Settles() {
+		return
+	}
+	if recorder := l.framework.recorder(); recorder != nil {
+		if status = recorder.Status(); status == 0 {
+			recorder.Then(l.settle)
+		}
+	}
+	if status != 0 {
+		l.settle(status)
+	}
+}
+
+// settle settles the rules that have a [Rule].Settle by the status of the response. It
+// may wait up to a second for the store.
+func (l *layer) settle(status int) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.request.Context()), time.Second)
+	defer cancel()
+	rules, names := l.version.set.rules, l.version.names
+	var invalid error
+	err := l.decision.of.Settle(ctx, func(i int, charged int64) int64 {
+		settle := &rules[i].Settle
+		if *settle == (Settlement{}) {
+			return charged
+		}
+		n := settle.units(l.request, status)
+		switch {
+		case n == asCharged && rules[i].bars():
+			return max(1, charged) // a strike
+		case n == asCharged:
+			return charged
+		}
+		n, err := validCost(n)
+		if err != nil {
+			invalid = errors.Join(invalid, fmt.Errorf("%w: rule %q: settled: %w", ErrUndecided, names[i], err))
+			return charged
+		}
+		return n
+	})
+	if err := errors.Join(err, invalid); err != nil && !errors.Is(err, ErrSettled) {
+		l.version.limiter.failed(unsettledRequest, l.request, l.decision, err)
+	}
+}
+
+// asCharged stands for the true cost of a request that keeps its charge. A cost is
+// never negative.
+const asCharged = math.MinInt64
+
+// screen decides a request that no rule is asked about: it admits one that
+// [Options].Exempt exempts, and refuses one that [Options].Bar bars. It reports whether
+// it has decided.
+func (l *layer) screen() bool {
+	o, d := &l.version.limiter.options, &l.decision
+	c := Client{l.request, l.version.limiter, l}
+	switch {
+	case o.Exempt != nil && o.Exempt(c):
+		d.Allowed, d.Mode = true, ModeExempt
+	case o.Bar != nil:
+		if d.RetryAfter = max(0, o.Bar(c)); d.RetryAfter == 0 {
+			return false
+		}
+		d.Mode = ModeBarred
+	default:
+		return false
+	}
+	d.At = time.Now()
+	d.route = l.route // and no policy, since the decision has no rules
+	return true
+}
+
+// setBarredHeaders sets the headers of a barred request.
+func setBarredHeaders(h http.Header, d *Decision) {
+	h["Cache-Control"] = []string{"no-store"}
+	if d.RetryAfter != Never {
+		h["Retry-After"] = []string{strconv.FormatInt(d.retrySeconds(), 10)}
+	}
+}
