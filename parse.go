@@ -83,6 +83,9 @@ func (f Functions) Parse(text string) (RuleSet, error) {
 	return set, nil
 }
 
+// Parse is the function [Parse] for texts that name the functions of the options.
+func (l *Limiter) Parse(text string) (RuleSet, error) { return l.options.Functions.Parse(text) }
+
 // MustParse is [Parse], but panics instead of returning an error. Use it for
 // rules that are written in the program.
 func MustParse(text string) RuleSet {

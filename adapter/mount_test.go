@@ -47,7 +47,7 @@ func newSampleAPI() sampleAPI {
 func TestRoutes(t *testing.T) {
 	api := newSampleAPI()
 	for _, value := range []any{api, &api} {
-		routes, err := routesOf(value)
+		routes, err := routesOf(limit.New(nil, nil), value)
 		require.NoError(t, err)
 		for i := range routes {
 			assert.NotNil(t, routes[i].Handler)
@@ -64,7 +64,7 @@ func TestRoutes(t *testing.T) {
 		}, routes)
 	}
 
-	anonymous, err := routesOf(struct {
+	anonymous, err := routesOf(limit.New(nil, nil), struct {
 		Handler any `route:"TRACE /" limit:"1/s global"`
 	}{"any value"})
 	require.NoError(t, err)
@@ -144,13 +144,13 @@ func TestRoutesErrors(t *testing.T) {
 			"field C: limit: the handler is nil: set the field before mounting"},
 	}
 	for _, test := range tests {
-		routes, err := routesOf(test.api)
+		routes, err := routesOf(limit.New(nil, nil), test.api)
 		assert.Equal(t, strings.HasPrefix(test.want, "field "), len(routes) > 0, "routes are returned to be checked further")
 		if assert.Error(t, err, test.want) {
 			assert.True(t, strings.HasPrefix(err.Error(), test.want), "want %s\n got %s", test.want, err)
 		}
 	}
-	routes, err := routesOf(struct {
+	routes, err := routesOf(limit.New(nil, nil), struct {
 		H http.HandlerFunc `route:"GET /users/:id" limit:"5/2x per path id"`
 	}{})
 	require.Len(t, routes, 1)
