@@ -278,9 +278,11 @@ type byteStore struct {
 }
 
 func (s *byteStore) Take(ctx context.Context, asks []core.Ask) error {
-	d, err := s.Store.Take(ctx, asks)
-	if d.Allowed && strings.HasSuffix(charges[0].Rule, ".bytes") {
-		s.bytes.Add(charges[0].Cost)
+	err := s.Store.Take(ctx, asks)
+	for i := range asks {
+		if c := &asks[i].Charges[0]; err == nil && asks[i].Decision.Allowed && strings.HasSuffix(c.Rule, ".bytes") {
+			s.bytes.Add(c.Cost)
+		}
 	}
-	return d, err
+	return err
 }

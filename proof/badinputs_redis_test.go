@@ -71,12 +71,12 @@ func shared(rule limit.Rule) limit.RuleSet {
 }
 
 // stateKey returns the key of Redis that holds the state of a shared rule.
-func stateKey(rule limit.Rule) string { return lua.Key("limit", rule.Name, rule.Name, "") }
+func stateKey(rule limit.Rule) string { return redisKey("limit", rule.Name, rule.Name, "") }
 
 // takeAt takes all units of a shared rule at a time that it passes to the script.
 func (r *row) takeAt(client *redis.Client, rule limit.Rule, at time.Time) {
 	r.Helper()
-	charge := []core.Charge{{Rule: rule.Name, Cost: rule.Limit, Quota: core.Quota{Limit: rule.Limit, Window: rule.Window.Microseconds()}}}
+	charge := []core.Charge{{Policy: rule.Name, Rule: rule.Name, Cost: rule.Limit, Quota: core.Quota{Limit: rule.Limit, Window: rule.Window.Microseconds()}}}
 	switch q := &charge[0].Quota; a := rule.Algorithm.(type) {
 	case limit.FixedWindow:
 		q.Algorithm = core.FixedWindow
@@ -89,8 +89,9 @@ func (r *row) takeAt(client *redis.Client, rule limit.Rule, at time.Time) {
 	case limit.LeakyBucket:
 		q.Algorithm, q.Burst = core.LeakyBucket, a.Burst
 	}
-	script := lua.NewRules("limit", rule.Name, charge)
-	keys, args := script.Encode(fmt.Sprint(at.UnixMicro()), 1, [][]core.Charge{charge})
+	asks := []core.Ask{{Charges: charge}}
+	script := lua.NewRules("limit", asks)
+	keys, args := script.Encode(fmt.Sprint(at.UnixMicro()), 1, [][]core.Ask{asks})
 	reply, err := client.Eval(r.Context(), script.Script.Text, keys, append(args, 0)...).Int64Slice()
 	require.NoError(r, err)
 	require.EqualValues(r, 1, reply[1], "%s: admitted", rule.Name)
@@ -145,7 +146,7 @@ var badKeys = []badInput{
 					r.send(h, 2, http.StatusTooManyRequests, "X-Api-Key", v)
 				}
 				for _, key := range client.Keys(r.Context(), "*").Val() {
-					key = strings.TrimPrefix(key, lua.KeyPrefix("limit", "p", "per-header-x-api-key-1h"))
+					key = strings.TrimPrefix(key, lua.KeyPrefix("limit", &core.Charge{Policy: "p", Rule: "per-header-x-api-key-1h"}))
 					assert.LessOrEqual(r, len(key), 3*128)
 					assert.True(r, secret == nil || len(key) == 22, key)
 					assert.False(r, strings.ContainsFunc(key, func(c rune) bool { return c <= ' ' || c > '~' }), "%q", key)
@@ -174,7 +175,7 @@ var badKeys = []badInput{
 		client := redistest.Client(r)
 		allow := limit.Global(time.Hour, 5)
 		allow.OnStoreError = limit.Allow
-		foreign := lua.Key("limit", "p", "global-1h", "")
+		foreign := redisKey("limit", "p", "global-1h", "")
 		modes := r.onRedis(client, &patient, 5, func(h http.Handler) {
 			require.NoError(r, client.HSet(r.Context(), foreign, "field", "value").Err())
 			for range 8 {

@@ -1,6 +1,10 @@
 package proof
 
-import "github.com/routelimit/limit"
+import (
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/lua"
+)
 
 // bind binds rules to a limiter. It panics if they are invalid, so that
 // goroutines can call it too.
@@ -10,4 +14,19 @@ func bind(limiter *limit.Limiter, rules limit.RuleSet) *limit.Policy {
 		panic(err)
 	}
 	return policy
+}
+
+// of returns copies of charges that are of a policy.
+func of(policy string, charges []core.Charge) []core.Charge {
+	copied := make([]core.Charge, len(charges))
+	for i, c := range charges {
+		c.Policy = policy
+		copied[i] = c
+	}
+	return copied
+}
+
+// redisKey returns the key of Redis that holds the state of a quota.
+func redisKey(prefix, policy, rule, key string) string {
+	return lua.Key(prefix, &core.Charge{Policy: policy, Rule: rule, Key: key})
 }

@@ -64,8 +64,8 @@ func TestEviction(t *testing.T) {
 					admitted.Add(1)
 				}
 				// The same request to the store without the guard, with a key of its own.
-				direct, err := store.Take(t.Context(), "q", []core.Charge{{Rule: "r", Key: "alice", Cost: 1,
-					Quota: core.Quota{Limit: most, Window: rule.Window.Microseconds()}}})
+				direct, err := core.Take(t.Context(), store, of("q", []core.Charge{{Rule: "r", Key: "alice", Cost: 1,
+					Quota: core.Quota{Limit: most, Window: rule.Window.Microseconds()}}}))
 				if err == nil && direct.Allowed {
 					alone.Add(1)
 				}

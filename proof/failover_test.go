@@ -17,7 +17,6 @@ import (
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/faultproxy"
 	"github.com/routelimit/limit/internal/redistest"
-	"github.com/routelimit/limit/lua"
 	"github.com/routelimit/limit/stores/guard"
 	"github.com/routelimit/limit/stores/redisstore"
 )
@@ -63,7 +62,7 @@ func (l *load) take(store core.Store, policy string) {
 		case <-time.After(time.Millisecond):
 		}
 		began := time.Now()
-		d, err := store.Take(context.Background(), policy, unlimited)
+		d, err := core.Take(context.Background(), store, of(policy, unlimited))
 		now := time.Now()
 		l.mu.Lock()
 		l.longest = max(l.longest, now.Sub(began))
@@ -178,13 +177,13 @@ func lostUnderSentinel(t *testing.T, sentinel *redistest.Sentinel) {
 	store := redisstore.New(client, &redisstore.Options{Timeout: 10 * time.Second})
 	asked, decided := int64(1000), int64(0)
 	for range asked {
-		if _, err := store.Take(t.Context(), "lost", unlimited); err == nil {
+		if _, err := core.Take(t.Context(), store, of("lost", unlimited)); err == nil {
 			decided++
 		}
 	}
 	peek := []core.Charge{unlimited[0]}
 	peek[0].Cost = 0
-	d, err := redisstore.New(primary.Client(), &redisstore.Options{Timeout: time.Minute}).Take(t.Context(), "lost", peek)
+	d, err := core.Take(t.Context(), redisstore.New(primary.Client(), &redisstore.Options{Timeout: time.Minute}), of("lost", peek))
 	require.NoError(t, err)
 	counted := peek[0].Quota.Limit - d.Outcomes()[0].Remaining
 	t.Logf("under Sentinel, replies lost: asked %d, decided %d, counted %d", asked, decided, counted)
@@ -202,7 +201,7 @@ func TestClusterKills(t *testing.T) {
 	load.after(t, time.Now())
 	var outages, fromRole []time.Duration
 	for i := range failovers() {
-		owner := nodes.Owner(t, lua.Key("limit", "p", "r", "k"))
+		owner := nodes.Owner(t, redisKey("limit", "p", "r", "k"))
 		replica := nodes.Replica(t, owner)
 		killed := time.Now()
 		if i%2 == 1 { // a paused machine closes no connections

@@ -14,7 +14,6 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/faultproxy"
 	"github.com/routelimit/limit/internal/redistest"
-	"github.com/routelimit/limit/lua"
 )
 
 // faults can be produced on one machine. They are in the order of docs/faults.md.
@@ -169,7 +168,7 @@ func evict(b *setup) func() {
 	ctx := context.Background()
 	b.config("config", "set", "maxmemory-policy", "allkeys-random")
 	b.config("config", "set", "maxmemory", "2mb")
-	few := lua.Key("limit", "few", "global-1h", "")
+	few := redisKey("limit", "few", "global-1h", "")
 	for i := 0; i < 200_000 && b.admin.Exists(ctx, few).Val() > 0; i++ {
 		pipe := b.admin.Pipeline()
 		for range 100 {
@@ -221,7 +220,7 @@ func busy(b *setup) func() {
 // wrongType puts a list where the few are counted. A client could cause such an error
 // if a program let it choose keys, so that it must not lead to admission.
 func wrongType(b *setup) func() {
-	ctx, key := context.Background(), lua.Key("limit", "few", "global-1h", "")
+	ctx, key := context.Background(), redisKey("limit", "few", "global-1h", "")
 	kept, err := b.admin.Dump(ctx, key).Result()
 	require.NoError(b.t, err)
 	_, err = b.admin.TxPipelined(ctx, func(p redis.Pipeliner) error {

@@ -47,7 +47,7 @@ func TestFlood(t *testing.T) {
 func flood(t *testing.T, keys, most int, bound int64, window time.Duration) {
 	s := memstore.New(&memstore.Options{MaxKeys: most})
 	take := func(rule, key string, q core.Quota) core.Decision {
-		d, err := s.Take(t.Context(), "POST /login", []core.Charge{{Rule: rule, Key: key, Quota: q, Cost: 1}})
+		d, err := core.Take(t.Context(), s, of("POST /login", []core.Charge{{Rule: rule, Key: key, Quota: q, Cost: 1}}))
 		require.NoError(t, err)
 		return d
 	}

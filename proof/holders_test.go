@@ -20,7 +20,6 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
-	"github.com/routelimit/limit/lua"
 	"github.com/routelimit/limit/stores/redisstore"
 )
 
@@ -93,7 +92,7 @@ type idKey struct{}
 type telling struct{ core.Store }
 
 func (s telling) Take(ctx context.Context, asks []core.Ask) error {
-	*ctx.Value(idKey{}).(*uint64) = charges[0].ID
+	*ctx.Value(idKey{}).(*uint64) = asks[0].Charges[0].ID
 	return s.Store.Take(ctx, asks)
 }
 
@@ -150,7 +149,7 @@ func (o *observer) kill(p *process) (at time.Time, ids []uint64) {
 // the format in lua/concurrency.lua.
 func inRedis(t *testing.T, client *redis.Client, ids []uint64) (n int) {
 	now := client.Time(t.Context()).Val().UnixMicro()
-	value, err := client.Get(t.Context(), lua.Key("limit", "proof", "slots", "")).Result()
+	value, err := client.Get(t.Context(), redisKey("limit", "proof", "slots", "")).Result()
 	if err == redis.Nil {
 		return 0
 	}

@@ -100,9 +100,9 @@ func (s seen) Return(ctx context.Context, returns []core.Return) ([]core.Returne
 	return s.Store.Return(ctx, returns)
 }
 
-func (s seen) Reset(ctx context.Context, policy, rule, key string) error {
+func (s seen) Reset(ctx context.Context, charges []core.Charge) error {
 	s.begin(ctx)
-	return s.Store.Reset(ctx, policy, rule, key)
+	return s.Store.Reset(ctx, charges)
 }
 
 // telltime makes scripts add the time to answers that do not have it.
@@ -194,13 +194,15 @@ func (h *chaos) record(t *testing.T) []porcupine.Operation {
 			for i := range h.calls {
 				in := h.step(&admitted)
 				op := porcupine.Operation{ClientId: client, Input: in, Call: time.Since(began).Nanoseconds()}
-				out, err := in.call(store, h.policy)
+				out, err := in.call(store)
 				op.Output, op.Return = out, time.Since(began).Nanoseconds()
 				if err != nil {
 					t.Error(err)
 				}
-				if out.decision.Allowed {
-					admitted = append(admitted, admittance{in.charges, out.decision})
+				for i, d := range out.decisions {
+					if d.Allowed {
+						admitted = append(admitted, admittance{in.asks[i], d})
+					}
 				}
 				history[client*h.calls+i] = op
 			}
@@ -219,7 +221,7 @@ type admittance struct {
 // step draws the next call of a client that was admitted before.
 func (h *chaos) step(admitted *[]admittance) step {
 	key := strconv.Itoa(rand.IntN(2))
-	charges := slices.Clone(h.rules)
+	charges := of(h.policy, h.rules)
 	lease := 1 + rand.Uint64N(1<<63)
 	for i := range charges {
 		charges[i].Cost, charges[i].ID = rand.Int64N(3), lease
@@ -230,7 +232,6 @@ func (h *chaos) step(admitted *[]admittance) step {
 			charges[i].Key = key // the first is shared by all
 		}
 		if q := &charges[i].Quota; !q.Identified() && !q.Bars() {
-			charges[i].Alone = rand.IntN(8) == 0
 			charges[i].Reserve = max(0, rand.Int64N(10)-7)
 		}
 	}
@@ -242,20 +243,31 @@ func (h *chaos) step(admitted *[]admittance) step {
 		a := (*admitted)[i]
 		if c := slices.IndexFunc(a.charges, func(c core.Charge) bool { return c.Quota.Algorithm == core.Concurrency }); c >= 0 && rand.IntN(2) == 0 {
 			release := rand.IntN(2) == 0
-			return step{charges: a.charges[c : c+1], release: release, renew: !release}
+			return step{lease: &a.charges[c], release: release}
 		}
 		*admitted = slices.Delete(*admitted, i, i+1)
 		if returns := a.returns(); returns != nil {
 			return step{returns: returns}
 		}
 	}
-	return step{charges: charges}
+	var asks [][]core.Charge
+	together := slices.DeleteFunc(charges, func(c core.Charge) bool {
+		watched := !c.Quota.Identified() && !c.Quota.Bars() && rand.IntN(8) == 0
+		if watched { // decided alone, beside the others
+			asks = append(asks, []core.Charge{c})
+		}
+		return watched
+	})
+	if len(together) > 0 {
+		asks = slices.Insert(asks, rand.IntN(len(asks)+1), together)
+	}
+	return step{asks: asks}
 }
 
 // returns gives back some or all of what was taken.
 func (a *admittance) returns() (returns []core.Return) {
 	for i, c := range a.charges {
-		if c.Quota.Algorithm == core.Concurrency || c.Cost == 0 || !a.decision.Took(i) {
+		if c.Quota.Algorithm == core.Concurrency || c.Cost == 0 {
 			continue
 		}
 		o := a.decision.Outcomes()[i]
@@ -266,22 +278,30 @@ func (a *admittance) returns() (returns []core.Return) {
 	return returns
 }
 
-func (in *step) call(store core.Store, policy string) (out stepped, err error) {
+func (in *step) call(store core.Store) (out stepped, err error) {
 	ctx := context.WithValue(context.Background(), noteKey{}, &out.at)
 	switch {
 	case in.returns != nil:
-		out.given, err = store.Return(ctx, policy, in.returns)
+		out.returned, err = store.Return(ctx, in.returns)
 	case in.reset != nil:
-		err = store.Reset(ctx, policy, in.reset.Rule, in.reset.Key)
+		err = store.Reset(ctx, []core.Charge{*in.reset})
 	case in.release:
-		err = store.Release(ctx, policy, in.charges)
-	case in.renew:
+		err = store.Release(ctx, []core.Charge{*in.lease})
+	case in.lease != nil:
 		var held []bool
-		if held, err = store.Renew(ctx, policy, in.charges); err == nil {
+		if held, err = store.Renew(ctx, []core.Charge{*in.lease}); err == nil {
 			out.held = held[0]
 		}
 	default:
-		out.decision, err = store.Take(context.Background(), policy, in.charges)
+		asks := make([]core.Ask, len(in.asks))
+		for i := range asks {
+			asks[i].Charges = in.asks[i]
+		}
+		err = store.Take(context.Background(), asks)
+		for i := range asks {
+			out.decisions = append(out.decisions, asks[i].Decision)
+		}
+		out.at = asks[0].Decision.At
 	}
 	return out, err
 }
@@ -300,10 +320,7 @@ func linearizable(history []porcupine.Operation) porcupine.CheckResult {
 // byClock returns a history whose calls take no time, at the time of the store's clock. It
 // is nil if that contradicts the order of calls, or if a time is not known.
 func byClock(history []porcupine.Operation) []porcupine.Operation {
-	at := func(op porcupine.Operation) int64 {
-		out := op.Output.(stepped)
-		return max(out.at, out.decision.At)
-	}
+	at := func(op porcupine.Operation) int64 { return op.Output.(stepped).at }
 	ordered := slices.Clone(history)
 	for i, op := range history {
 		if at(op) == 0 {
@@ -366,16 +383,23 @@ func TestLinearizableAlgorithms(t *testing.T) {
 // tell formats a call and its answer.
 func (in *step) tell(out stepped) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s at %d delay %d held %v:", in.kind(out), max(out.at, out.decision.At), out.decision.Delay, out.held)
-	for i, c := range in.charges {
-		fmt.Fprintf(&b, " [%+v of %q cost %d id %d reserve %d alone %v", c.Quota, c.Key, c.Cost, c.ID, c.Reserve, c.Alone)
-		if i < len(out.decision.Outcomes()) {
-			fmt.Fprintf(&b, ": %+v", out.decision.Outcomes()[i])
+	fmt.Fprintf(&b, "%s at %d held %v:", in.kind(out), out.at, out.held)
+	for i, charges := range in.asks {
+		d := &out.decisions[i]
+		fmt.Fprintf(&b, " ask allowed %v delay %d", d.Allowed, d.Delay)
+		for j, c := range charges {
+			fmt.Fprintf(&b, " [%+v of %q cost %d id %d reserve %d", c.Quota, c.Key, c.Cost, c.ID, c.Reserve)
+			if j < len(d.Outcomes()) {
+				fmt.Fprintf(&b, ": %+v", d.Outcomes()[j])
+			}
+			b.WriteString("]")
 		}
-		b.WriteString("]")
+	}
+	if in.lease != nil {
+		fmt.Fprintf(&b, " [lease %d of %q]", in.lease.ID, in.lease.Key)
 	}
 	for i, r := range in.returns {
-		fmt.Fprintf(&b, " [%v of %q %d taken at %d, given %d]", r.Quota.Algorithm, r.Key, r.Cost, r.At, out.given[i])
+		fmt.Fprintf(&b, " [%v of %q %d taken at %d, returned %+v]", r.Quota.Algorithm, r.Key, r.Cost, r.At, out.returned[i])
 	}
 	if in.reset != nil {
 		fmt.Fprintf(&b, " [%v of %q]", in.reset.Rule, in.reset.Key)
@@ -391,9 +415,9 @@ func (in *step) kind(out stepped) string {
 		return "reset"
 	case in.release:
 		return "released"
-	case in.renew:
+	case in.lease != nil:
 		return "renewed"
-	case out.decision.Allowed:
+	case !slices.ContainsFunc(out.decisions, func(d core.Decision) bool { return !d.Allowed }):
 		return "admitted"
 	}
 	return "refused"
@@ -422,19 +446,20 @@ func TestLinearizableAlgorithmsCanFail(t *testing.T) {
 type looksFirst struct{ core.Store }
 
 func (s looksFirst) Take(ctx context.Context, asks []core.Ask) error {
-	look := slices.Clone(charges)
+	look := slices.Clone(asks)
 	for i := range look {
-		look[i].Cost = 0
+		look[i].Charges = costless(look[i].Charges)
 	}
-	seen, err := s.Store.Take(ctx, policy, look)
-	if err != nil {
-		return seen, err
+	if err := s.Store.Take(ctx, look); err != nil {
+		return err
 	}
-	d, err := s.Store.Take(ctx, asks)
-	fit := true
-	for i, o := range seen.Outcomes() {
-		fit = fit && (charges[i].Alone || charges[i].Fits(o.Remaining))
+	err := s.Store.Take(ctx, asks)
+	for i := range asks {
+		fit := true
+		for j, o := range look[i].Decision.Outcomes() {
+			fit = fit && asks[i].Charges[j].Fits(o.Remaining)
+		}
+		asks[i].Decision.Allowed = asks[i].Decision.Allowed || fit
 	}
-	d.Allowed = d.Allowed || fit
-	return d, err
+	return err
 }

@@ -14,18 +14,18 @@ import (
 // algorithms: a store must answer as its pure functions do, at the times at which the
 // store decided, in an order that is consistent with what the clients observed.
 type step struct {
-	charges []core.Charge // of Take, and with renew or release of one lease
-	renew   bool
+	asks    [][]core.Charge // of Take
+	lease   *core.Charge    // to renew, or to release
 	release bool
 	returns []core.Return
 	reset   *core.Charge
 }
 
 type stepped struct {
-	at       int64 // when the store decided
-	decision core.Decision
-	held     bool
-	given    []int64
+	at        int64 // when the store decided
+	decisions []core.Decision
+	held      bool
+	returned  []core.Returned
 }
 
 // A world is the state of a store.
@@ -62,7 +62,7 @@ var allAlgorithms = porcupine.Model{
 	Init: func() any { return world{} },
 	Step: func(before, input, output any) (bool, any) {
 		w, in, out := before.(world), input.(step), output.(stepped)
-		w.latest = max(w.latest, out.at, out.decision.At)
+		w.latest = max(w.latest, out.at)
 		ids := w.expired()
 		for forgotten := range 1 << len(ids) {
 			after := world{maps.Clone(w.states), w.latest}
@@ -89,7 +89,8 @@ func (w *world) step(in *step, out *stepped) bool {
 	case in.returns != nil:
 		for i := range in.returns {
 			r := &in.returns[i]
-			if w.state(&r.Charge).Return(r, out.at) != out.given[i] {
+			state, got := w.state(&r.Charge), out.returned[i]
+			if state.Return(r, out.at) != got.Units || core.Look(out.at, r.Charge, state.Clone()) != got.Outcome {
 				return false
 			}
 		}
@@ -97,8 +98,8 @@ func (w *world) step(in *step, out *stepped) bool {
 	case in.reset != nil:
 		delete(w.states, keyOfRule{in.reset.Rule, in.reset.Key})
 		return true
-	case in.renew, in.release:
-		c := &in.charges[0]
+	case in.lease != nil:
+		c := in.lease
 		leases := w.state(c)
 		if in.release {
 			leases.Release(&c.Quota, out.at, c.ID)
@@ -106,12 +107,17 @@ func (w *world) step(in *step, out *stepped) bool {
 		}
 		return leases.Renew(&c.Quota, out.at, c.ID) == out.held
 	}
-	states := make([]core.State, len(in.charges))
-	for i := range in.charges {
-		states[i] = w.state(&in.charges[i])
+	for i, charges := range in.asks {
+		states := make([]core.State, len(charges))
+		for j := range charges {
+			states[j] = w.state(&charges[j])
+		}
+		want, got := core.Decide(out.at, charges, states), &out.decisions[i]
+		if got.At != out.at || want.Allowed != got.Allowed || want.Delay != got.Delay || !slices.Equal(want.Outcomes(), got.Outcomes()) {
+			return false
+		}
 	}
-	want, got := core.Decide(out.decision.At, in.charges, states), out.decision
-	return want.Allowed == got.Allowed && want.Delay == got.Delay && slices.Equal(want.Outcomes(), got.Outcomes())
+	return true
 }
 
 // deepCopy copies a state, whose fields package core does not export.

@@ -57,10 +57,10 @@ func perturbed(store core.Store, policy string, in call) (answer, error) {
 	if rand.IntN(2) == 0 {
 		runtime.Gosched()
 	}
-	d, err := store.Take(context.Background(), policy, []core.Charge{
+	d, err := core.Take(context.Background(), store, of(policy, []core.Charge{
 		{Rule: "key", Key: strconv.Itoa(in.key), Cost: in.cost, Quota: core.Quota{Limit: limits[0], Window: core.MaxWindow}},
 		{Rule: "all", Cost: in.cost, Quota: core.Quota{Limit: limits[1], Window: core.MaxWindow}},
-	})
+	}))
 	if err != nil {
 		return answer{}, err
 	}
@@ -112,11 +112,8 @@ func TestLinearizableCanFail(t *testing.T) {
 type checkThenAct struct{ core.Store }
 
 func (s *checkThenAct) Take(ctx context.Context, asks []core.Ask) error {
-	look := slices.Clone(charges)
-	for i := range look {
-		look[i].Cost = 0
-	}
-	d, err := s.Store.Take(ctx, policy, look)
+	charges := asks[0].Charges
+	d, err := core.Take(ctx, s.Store, costless(charges))
 	for i, o := range d.Outcomes() {
 		d.Allowed = d.Allowed && o.Remaining >= charges[i].Cost
 	}
@@ -127,7 +124,17 @@ func (s *checkThenAct) Take(ctx context.Context, asks []core.Ask) error {
 			d.Outcomes()[i].Remaining -= charges[i].Cost
 		}
 	}
-	return d, err
+	asks[0].Decision = d
+	return err
+}
+
+// costless returns copies of charges that only look.
+func costless(charges []core.Charge) []core.Charge {
+	look := slices.Clone(charges)
+	for i := range look {
+		look[i].Cost = 0
+	}
+	return look
 }
 
 // record runs four clients at once, each with six decisions.

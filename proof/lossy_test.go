@@ -15,7 +15,6 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
-	"github.com/routelimit/limit/lua"
 	"github.com/routelimit/limit/stores/guard"
 	"github.com/routelimit/limit/stores/redisstore"
 )
@@ -99,7 +98,7 @@ func lossyCharge(key int, cost int64) []core.Charge {
 // take takes a unit of a key.
 func (f *lossyFleet) take(instance, key int) (core.Decision, error) {
 	began := time.Now()
-	d, err := f.stores[instance].Take(context.Background(), "p", lossyCharge(key, 1))
+	d, err := core.Take(context.Background(), f.stores[instance], of("p", lossyCharge(key, 1)))
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err == nil && d.Allowed {
@@ -182,7 +181,7 @@ func loseWrites(t *testing.T, round int, dial func() redis.UniversalClient, prim
 		f.start(t, fmt.Sprintf("lossy%d-%d", round, i), dial)
 		f.spend(t, lossyKept)
 		for _, s := range f.stores { // each has its connection
-			_, err := s.Take(t.Context(), "p", lossyCharge(0, 0))
+			_, err := core.Take(t.Context(), s, of("p", lossyCharge(0, 0)))
 			require.NoError(t, err)
 		}
 	}
@@ -254,7 +253,7 @@ func stateAt(t *testing.T, s *redistest.Server, prefix string) string {
 	conn := s.Client().Conn()
 	defer conn.Close()
 	_ = conn.ReadOnly(t.Context()).Err() // a replica in a Cluster redirects otherwise; other servers return an error
-	value, err := conn.Get(t.Context(), lua.Key(prefix, "p", "r", "0")).Result()
+	value, err := conn.Get(t.Context(), redisKey(prefix, "p", "r", "0")).Result()
 	require.NoError(t, err)
 	return value
 }
@@ -294,7 +293,7 @@ func TestLossyKills(t *testing.T) {
 	redis.SetLogger(quiet{})
 	nodes := redistest.StartCluster(t, time.Second)
 	for round := range failovers() {
-		owner := nodes.Owner(t, lua.Key("lossy", "p", "r", "0"))
+		owner := nodes.Owner(t, redisKey("lossy", "p", "r", "0"))
 		replica := nodes.Replica(t, owner)
 		loseWrites(t, round, func() redis.UniversalClient {
 			return redis.NewClusterClient(&redis.ClusterOptions{Addrs: nodes.Addrs()})

@@ -23,7 +23,6 @@ import (
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/faultproxy"
 	"github.com/routelimit/limit/internal/redistest"
-	"github.com/routelimit/limit/lua"
 	"github.com/routelimit/limit/stores/redisstore"
 )
 
@@ -109,7 +108,7 @@ func free(t *testing.T, limiter *limit.Limiter) bool {
 // it has counted its leases all the time, so that they are not lost.
 func TestLostLeases(t *testing.T) {
 	redis.SetLogger(quiet{})
-	key := lua.Key("limit", "work", "slots", "")
+	key := redisKey("limit", "work", "slots", "")
 	for _, fault := range []struct {
 		name      string
 		instances int

@@ -91,10 +91,10 @@ func hammer(store core.Store, goroutines int, length time.Duration) []admission 
 			var mine []admission
 			for i := g; time.Now().Before(end); i++ {
 				key := int64(i % keys)
-				d, err := store.Take(context.Background(), "proof", []core.Charge{
+				d, err := core.Take(context.Background(), store, of("proof", []core.Charge{
 					{Rule: "key", Key: strconv.FormatInt(key, 10), Quota: perKey, Cost: 1},
 					{Rule: "global", Quota: global, Cost: 1},
-				})
+				}))
 				if err != nil {
 					panic(err)
 				}

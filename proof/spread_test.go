@@ -27,7 +27,7 @@ func TestAnyWindowSpread(t *testing.T) {
 
 	var mu sync.Mutex
 	var all []int64
-	var of [keys][]int64
+	var perKeyAt [keys][]int64
 	var asked atomic.Int64
 	var done sync.WaitGroup
 	end := time.Now().Add(proofTime())
@@ -35,10 +35,10 @@ func TestAnyWindowSpread(t *testing.T) {
 		done.Go(func() {
 			for i := g; time.Now().Before(end); i++ {
 				key := i % keys
-				d, err := store.Take(context.Background(), "proof", []core.Charge{
+				d, err := core.Take(context.Background(), store, of("proof", []core.Charge{
 					{Rule: "key", Key: fmt.Sprint(key), Quota: perKey, Cost: 1},
 					{Rule: "global", Quota: global, Cost: 1},
-				})
+				}))
 				if err != nil {
 					t.Error(err)
 					return
@@ -48,7 +48,7 @@ func TestAnyWindowSpread(t *testing.T) {
 					continue
 				}
 				mu.Lock()
-				of[key] = append(of[key], d.TimeOf(0))
+				perKeyAt[key] = append(perKeyAt[key], d.TimeOf(0))
 				all = append(all, d.TimeOf(1))
 				mu.Unlock()
 			}
@@ -57,7 +57,7 @@ func TestAnyWindowSpread(t *testing.T) {
 	done.Wait()
 	slices.Sort(all)
 	inAll, inKey := mostIn(all, global.Window), 0
-	for _, times := range of {
+	for _, times := range perKeyAt {
 		slices.Sort(times)
 		inKey = max(inKey, mostIn(times, perKey.Window))
 	}
@@ -90,10 +90,10 @@ func TestSpuriousRefusals(t *testing.T) {
 func spurious(t *testing.T, store core.Store, spread int, room int64, others int) {
 	const hour = 3_600_000_000
 	policy := fmt.Sprint("spurious ", spread, room, others)
-	spent := core.Charge{Rule: "key", Key: "spent", Quota: core.Quota{Limit: 1, Window: hour}, Cost: 1}
-	fresh := core.Charge{Rule: "key", Key: "fresh", Quota: core.Quota{Algorithm: core.FixedWindow, Limit: 1_000_000, Window: hour}, Cost: 1}
-	shared := core.Charge{Rule: "shared", Quota: core.Quota{Limit: room, Window: hour}, Cost: 1}
-	_, err := store.Take(t.Context(), policy, []core.Charge{spent})
+	spent := core.Charge{Policy: policy, Rule: "key", Key: "spent", Quota: core.Quota{Limit: 1, Window: hour}, Cost: 1}
+	fresh := core.Charge{Policy: policy, Rule: "key", Key: "fresh", Quota: core.Quota{Algorithm: core.FixedWindow, Limit: 1_000_000, Window: hour}, Cost: 1}
+	shared := core.Charge{Policy: policy, Rule: "shared", Quota: core.Quota{Limit: room, Window: hour}, Cost: 1}
+	_, err := core.Take(t.Context(), store, []core.Charge{spent})
 	require.NoError(t, err)
 
 	var stop atomic.Bool
@@ -102,7 +102,7 @@ func spurious(t *testing.T, store core.Store, spread int, room int64, others int
 	for range others {
 		done.Go(func() {
 			for !stop.Load() {
-				d, err := store.Take(context.Background(), policy, []core.Charge{spent, shared})
+				d, err := core.Take(context.Background(), store, []core.Charge{spent, shared})
 				if err != nil || d.Allowed {
 					t.Error("admitted what a rule refuses", err)
 					return
@@ -114,7 +114,7 @@ func spurious(t *testing.T, store core.Store, spread int, room int64, others int
 	asked, spurious := 300, 0
 	for range asked {
 		charges := []core.Charge{fresh, shared}
-		d, err := store.Take(t.Context(), policy, charges)
+		d, err := core.Take(t.Context(), store, charges)
 		require.NoError(t, err)
 		if !d.Allowed {
 			spurious++
@@ -124,14 +124,14 @@ func spurious(t *testing.T, store core.Store, spread int, room int64, others int
 		for i, o := range d.Outcomes() {
 			returns = append(returns, core.Return{Charge: charges[i], At: d.TimeOf(i), Remaining: o.Remaining, ResetAfter: o.ResetAfter})
 		}
-		_, err = store.Return(t.Context(), policy, returns)
+		_, err = store.Return(t.Context(), returns)
 		require.NoError(t, err)
 	}
 	stop.Store(true)
 	done.Wait()
 	look := shared
 	look.Cost = 0
-	d, err := store.Take(t.Context(), policy, []core.Charge{look})
+	d, err := core.Take(t.Context(), store, []core.Charge{look})
 	require.NoError(t, err)
 	require.Equal(t, room, d.Outcomes()[0].Remaining, "all has been given back")
 	t.Logf("%2d parts, %2d units free, %2d callers that another rule refuses (%d times): %d of %d refused spuriously",

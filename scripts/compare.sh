@@ -27,7 +27,7 @@ for round in 1 2 3 4 5 6; do # in turns, since the machine is shared
 	for tree in "$tmp/old" .; do
 		out=$tmp/new.txt
 		[ "$tree" = . ] || out=$tmp/old.txt
-		(cd "$tree" && go test -run '^$' -bench . -benchmem -benchtime 0.2s . ./core ./stores/memstore) >>"$out"
+		(cd "$tree" && go test -run '^$' -bench . -benchmem -benchtime 0.2s . ./core ./stores/memstore) >>"$out" || true # one that fails is missing in the table
 	done
 done
 benchstat "old=$tmp/old.txt" "new=$tmp/new.txt"

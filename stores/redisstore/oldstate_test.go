@@ -74,12 +74,12 @@ func (s *oldState) decide(t *testing.T, client *redis.Client) {
 	now := start + q.Window/2
 	store := at(client, &now)
 	if s.Return != nil {
-		given, err := store.Return(t.Context(), "p", []core.Return{*s.Return})
+		given, err := store.Return(t.Context(), []core.Return{*s.Return})
 		require.NoError(t, err)
-		s.Given = given[0]
+		s.Given = given[0].Units
 	}
 	if q.Leases() {
-		held, err := store.Renew(t.Context(), "p", s.Charges)
+		held, err := store.Renew(t.Context(), s.Charges)
 		require.NoError(t, err)
 		s.Held = held[0]
 		s.Charges[0].ID++
@@ -87,7 +87,7 @@ func (s *oldState) decide(t *testing.T, client *redis.Client) {
 	}
 	s.Next = nil
 	for _, now = range []int64{start + q.Window/2, start + q.Window, start + q.Window + q.Window/4, start + 3*q.Window} {
-		d, err := store.Take(t.Context(), "p", s.Charges)
+		d, err := core.Take(t.Context(), store, s.Charges)
 		require.NoError(t, err)
 		s.Next = append(s.Next, oldDecision{d.At, d.Allowed, d.Delay, slices.Clone(d.Outcomes())})
 	}
@@ -98,9 +98,9 @@ func write(t *testing.T, client *redis.Client, name string) {
 	var text bytes.Buffer
 	for _, q := range quotasOfAllForms {
 		require.NoError(t, client.FlushDB(t.Context()).Err())
-		s := oldState{Charges: []core.Charge{{Rule: "r", Key: "k", Quota: q, Cost: 2, ID: 7}}, Values: make(map[string][]byte)}
+		s := oldState{Charges: []core.Charge{{Policy: "p", Rule: "r", Key: "k", Quota: q, Cost: 2, ID: 7}}, Values: make(map[string][]byte)}
 		if q.Bars() { // strikes are refusals by another rule
-			s.Charges = append(s.Charges, core.Charge{Rule: "other", Key: "k", Quota: core.Quota{Limit: 1, Window: q.Window}, Cost: 1})
+			s.Charges = append(s.Charges, core.Charge{Policy: "p", Rule: "other", Key: "k", Quota: core.Quota{Limit: 1, Window: q.Window}, Cost: 1})
 		}
 		if q.Limit > 1000 {
 			s.Charges[0].Cost = 140 // more than a string has
@@ -109,7 +109,7 @@ func write(t *testing.T, client *redis.Client, name string) {
 		store := at(client, &now)
 		for i := range int64(4) {
 			now = start + i*q.Window/16
-			d, err := store.Take(t.Context(), "p", s.Charges)
+			d, err := core.Take(t.Context(), store, s.Charges)
 			require.NoError(t, err)
 			if i == 0 && !q.Leases() {
 				require.True(t, d.Allowed)
@@ -119,11 +119,11 @@ func write(t *testing.T, client *redis.Client, name string) {
 			}
 		}
 		if s.Return != nil { // once before, so that what was given back is there too
-			_, err := store.Return(t.Context(), "p", []core.Return{*s.Return})
+			_, err := store.Return(t.Context(), []core.Return{*s.Return})
 			require.NoError(t, err)
 		}
 		for _, c := range s.Charges {
-			for _, key := range []string{lua.Key("limit", "p", c.Rule, c.Key), lua.ReturnedKey("limit", "p", c.Rule, c.Key)} {
+			for _, key := range []string{lua.Key("limit", &c), lua.ReturnedKey("limit", &c)} {
 				if value, err := client.Get(t.Context(), key).Bytes(); err == nil {
 					s.Values[key] = value
 				}
