@@ -32,7 +32,9 @@ func loggers(client *redis.Client, zset *redis.Script) []logger {
 	store := redisstore.New(client, &redisstore.Options{Timeout: redisserver.Patience})
 	taking := logger{
 		name: "limit",
-		key:  func(name string) string { return lua.Key("limit", &core.Charge{Policy: "bench", Rule: "ip", Key: name}) },
+		key: func(name string) string {
+			return lua.Key("limit", &core.Charge{Policy: "bench", Rule: "ip", Key: name})
+		},
 		fill: func(ctx context.Context, name string, limit int64) error {
 			charge := []core.Charge{{Policy: "bench", Rule: "ip", Key: name, Cost: 1, Quota: core.Quota{Limit: limit, Window: logWindow.Microseconds()}}}
 			for range limit {
