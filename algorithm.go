@@ -1,11 +1,10 @@
 package limit
 
 import (
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/engine"
 )
 
 // An Algorithm is how a rule counts: one of [SlidingLog], [FixedWindow],
@@ -151,7 +150,6 @@ func (r *Rule) declared() core.Quota {
 // algorithmOf returns the algorithm that the fields of q declare. The values are those
 // that a Distinct counts.
 func algorithmOf(q *core.Quota, values KeyResolver) Algorithm {
-	micros := func(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 	switch q.Algorithm {
 	case core.FixedWindow:
 		return FixedWindow{Aligned: q.Aligned, Calendar: q.Calendar}
@@ -164,11 +162,11 @@ func algorithmOf(q *core.Quota, values KeyResolver) Algorithm {
 	case core.LeakyBucket:
 		return LeakyBucket{Burst: q.Burst}
 	case core.Queue:
-		return Queue{Burst: q.Burst, MaxWait: micros(q.MaxWait)}
+		return Queue{Burst: q.Burst, MaxWait: engine.Micros(q.MaxWait)}
 	case core.Concurrency:
 		return Concurrency{}
 	case core.Ban:
-		return Ban{Bar: micros(q.Bar), MaxBar: micros(q.MaxBar)}
+		return Ban{Bar: engine.Micros(q.Bar), MaxBar: engine.Micros(q.MaxBar)}
 	case core.Distinct:
 		return Distinct{Values: values}
 	}
@@ -240,17 +238,34 @@ func (r *Rule) shows() bool  { return r.algorithm() == core.Distinct }
 // costs and settlements of a request in units are not for it.
 func (r *Rule) noQuota() bool { return r.bars() || r.shows() }
 
-// equal reports whether r and s are the same rule by value. Functions are the same if
+// empty reports whether a bucket begins empty.
+func (r *Rule) empty() bool {
+	bucket, _ := r.Algorithm.(TokenBucket)
+	return bucket.Missing != 0 && bucket.Missing == r.quota().Burst
+}
+
+// equal reports whether r and s are the same rule by value: their texts are the same,
+// with the defaults filled in, and so is what texts do not say. Functions are the same if
 // one call of By, CostBy or SettleBy made them.
 func (r Rule) equal(s Rule) bool {
-	a, b := r.quota(), s.quota()
-	zones := sameZone(a.Calendar.Zone, b.Calendar.Zone)
-	a.Calendar.Zone, b.Calendar.Zone = nil, nil
-	return zones && a == b && r.Cost == s.Cost && r.Settle == s.Settle &&
-		r.name() == s.name() && r.Key.equal(s.Key) && r.values().equal(s.values()) &&
-		r.OnStoreError == s.OnStoreError && r.OnRefusal.equal(&s.OnRefusal) &&
-		r.Message == s.Message && (r.Shadow == nil) == (s.Shadow == nil) && r.shadow() == s.shadow() && r.Hidden == s.Hidden &&
-		maps.Equal(r.Plans, s.Plans) && maps.Equal(r.Reserve, s.Reserve) && slices.Equal(r.Exempt, s.Exempt)
+	for _, a := range table() {
+		if a.same != nil {
+			if same, _ := a.same(&r, &s); !same {
+				return false
+			}
+		}
+	}
+	return r.explicit().String() == s.explicit().String()
+}
+
+// explicit returns r with its defaults filled in.
+func (r Rule) explicit() Rule {
+	q := r.quota()
+	r.Name = r.name()
+	if q.Algorithm != noAlgorithm {
+		r.Algorithm = algorithmOf(&q, r.values())
+	}
+	return r
 }
 
 // sameZone reports whether a and b are one time zone. A zone that was loaded twice

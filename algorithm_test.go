@@ -48,6 +48,16 @@ func TestCalendarNames(t *testing.T) {
 	}
 }
 
+// problemsOf returns what is wrong with a set.
+func problemsOf(set RuleSet) (list []string) {
+	for _, err := range errorsOf(set.Validate()) {
+		if err != nil {
+			list = append(list, err.(*RuleError).Problem)
+		}
+	}
+	return list
+}
+
 func TestAlgorithmProblems(t *testing.T) {
 	rule := func(a Algorithm) Rule { return Rule{Key: ByIP, Limit: 100, Window: time.Minute, Algorithm: a} }
 	with := func(a Algorithm, limit int64, window time.Duration) Rule {
@@ -99,7 +109,7 @@ func TestAlgorithmProblems(t *testing.T) {
 			"window 0s: write at least 1ms (the window comes first, then the limit)",
 			"1 cells: write 2 to 60"}},
 	} {
-		assert.ElementsMatch(t, test.want, test.rule.problems(), test.rule.String())
+		assert.ElementsMatch(t, test.want, problemsOf(Rules(test.rule)), test.rule.String())
 	}
 }
 

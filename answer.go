@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/routelimit/limit/internal/grammar"
 	"github.com/routelimit/limit/internal/response"
 )
 
@@ -77,7 +78,8 @@ const documentSize = 320
 
 // appendDocument appends the problem details document (RFC 9457) of an error, with
 // the types and the member of draft-ietf-httpapi-ratelimit-headers-11. It does not
-// name the cause of a failure. Nothing in it needs an escape: see validName.
+// name the cause of a failure. A message is printable, and nothing else in it needs an
+// escape: see validName.
 func appendDocument(b []byte, status int, err error) []byte {
 	refused, _ := err.(*RefusedError)
 	byRules := refused != nil && refused.Decision.Mode != ModeRefused && refused.Decision.Mode != ModeBarred
@@ -92,7 +94,15 @@ func appendDocument(b []byte, status int, err error) []byte {
 		b = append(b, `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",`+
 			`"title":"The rate limiter is unavailable","status":503`...)
 	}
-	if refused != nil && refused.Decision.RetryAfter != Never {
+	message := ""
+	if byRules {
+		message = refused.Decision.Message()
+	}
+	switch {
+	case message != "":
+		b = append(b, `,"detail":`...)
+		b = append(b, grammar.Quote(message)...) // JSON escapes as the text grammar does
+	case refused != nil && refused.Decision.RetryAfter != Never:
 		b = append(b, `,"detail":"Try again in `...)
 		b = strconv.AppendInt(b, refused.Decision.retrySeconds(), 10)
 		b = append(b, ` s."`...)

@@ -37,24 +37,11 @@ func (s RuleSet) Overridable() RuleSet {
 func (l *Limiter) Change(sets ...RuleSet) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	changes := make(map[string]RuleSet)
-	var errs []error
-	for _, set := range sets {
-		if set.scope != scopeNamed {
-			errs = append(errs, &RuleError{Problem: fmt.Sprintf("rules %s have no name: write limit.Named(\"…\", rules…)", set)})
-			continue
-		}
-		if _, twice := changes[set.name]; twice {
-			errs = append(errs, &RuleError{Problem: fmt.Sprintf("policy %q is changed twice: remove one of the two sets", set.name)})
-		}
-		set.overridable = false // by another set
-		changes[set.name] = set
-	}
-	next := make(map[string]RuleSet) // for each policy
-	for name, p := range l.named {
-		set, err := p.changed(changes)
-		next[name] = set
-		errs = append(errs, err)
+	changes, errs := byName(sets)
+	next := make(map[*Policy]RuleSet, len(l.named))
+	for _, p := range l.named {
+		set, err := p.under(changes)
+		next[p], errs = set, append(errs, err)
 	}
 	for name, set := range changes {
 		if l.named[name] == nil {
@@ -64,8 +51,8 @@ func (l *Limiter) Change(sets ...RuleSet) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	for name, p := range l.named {
-		if set := next[name]; !slices.EqualFunc(p.current.Load().set.rules, set.rules, Rule.equal) {
+	for p, set := range next {
+		if !set.sameRules(p.current.Load().set) {
 			p.current.Store(newVersion(p, set))
 		}
 	}
@@ -75,18 +62,37 @@ func (l *Limiter) Change(sets ...RuleSet) error {
 	return nil
 }
 
-// changed returns the rules of a named policy under changes.
-func (p *Policy) changed(changes map[string]RuleSet) (RuleSet, error) {
-	set, ok := changes[p.declared.name]
-	if !ok {
-		if len(p.declared.rules) == 0 {
-			return set, &RuleError{Problem: fmt.Sprintf("policy %q has no rules: it was declared without, so write a set of that name", p.declared.name)}
+// byName returns the sets of a change by their names.
+func byName(sets []RuleSet) (changes map[string]RuleSet, errs []error) {
+	changes = make(map[string]RuleSet, len(sets))
+	for _, set := range sets {
+		_, twice := changes[set.name]
+		switch {
+		case set.scope != scopeNamed:
+			errs = append(errs, set.Errorf(-1, "rules %s have no name: write limit.Named(\"…\", rules…)", set))
+			continue
+		case twice:
+			errs = append(errs, set.Errorf(-1, "is changed twice: remove one of the two sets"))
 		}
-		return p.declared, nil
+		set.overridable = false // by another set
+		changes[set.name] = set
 	}
-	if !p.declared.overridable && !slices.EqualFunc(set.rules, p.declared.rules, Rule.equal) {
-		return set, p.declared.unlike(set, fmt.Sprintf("policy %q has other rules in code", p.declared.name),
-			"declare them Overridable, or choose another name")
+	return changes, errs
+}
+
+// sameRules reports whether two sets have the same rules by value.
+func (s RuleSet) sameRules(t RuleSet) bool { return slices.EqualFunc(s.rules, t.rules, Rule.equal) }
+
+// under returns the rules of a named policy under changes.
+func (p *Policy) under(changes map[string]RuleSet) (RuleSet, error) {
+	set, ok := changes[p.declared.name]
+	switch {
+	case !ok && len(p.declared.rules) == 0:
+		return set, p.declared.Errorf(-1, "has no rules: it was declared without, so write a set of that name")
+	case !ok:
+		return p.declared, nil
+	case !p.declared.overridable && !set.sameRules(p.declared):
+		return set, p.declared.unlike(set, "has other rules in code", "declare them Overridable, or choose another name")
 	}
 	errs := set.lostFunctions(p.declared.rules)
 	set = set.withFunctions(p.declared.rules)
@@ -135,9 +141,11 @@ func (s RuleSet) lostFunctions(declared []Rule) (errs []error) {
 			continue
 		}
 		unnamed := d
-		unnamed.Name = ""
-		errs = append(errs, &RuleError{Rule: d.String(), Problem: fmt.Sprintf("this rule has functions (Cost, Settle or Fallback) in code, "+
-			"and no rule here has its name: write a rule %q to keep them", d.name()+": "+unnamed.String())})
+		unnamed.Name, unnamed.Cost, unnamed.Settle = "", Cost{}, Settlement{} // which stay those in code
+		lost := s.Errorf(-1, "this rule has functions (Cost, Settle or Fallback) in code, "+
+			"and no rule here has its name: write a rule %q to keep them", d.name()+": "+unnamed.String())
+		lost.Rule = d.String()
+		errs = append(errs, lost)
 	}
 	return errs
 }
@@ -147,7 +155,7 @@ func (l *Limiter) policy(set RuleSet, at *place) (*Policy, error) {
 	if set.scope != scopeNamed {
 		errs := []error{l.validate(set)}
 		if set.overridable {
-			errs = append(errs, &RuleError{Problem: fmt.Sprintf("rules %s have no name to be changed by: write limit.Named(\"…\", rules…)", set)})
+			errs = append(errs, set.Errorf(-1, "rules %s have no name to be changed by: write limit.Named(\"…\", rules…)", set))
 		}
 		if at != nil {
 			errs = append(errs, l.check(set, *at))
@@ -168,8 +176,8 @@ func (l *Limiter) policy(set RuleSet, at *place) (*Policy, error) {
 			}
 			return nil, err
 		}
-	} else if (len(set.rules) > 0 || !p.declared.overridable) && !slices.EqualFunc(p.declared.rules, set.rules, Rule.equal) {
-		return nil, p.declared.unlike(set, fmt.Sprintf("policy %q already has other rules", set.name),
+	} else if len(set.rules) > 0 && !set.sameRules(p.declared) {
+		return nil, p.declared.unlike(set, "already has other rules",
 			"declare the set once and share it, or choose another name")
 	}
 	if at != nil {
@@ -179,6 +187,20 @@ func (l *Limiter) policy(set RuleSet, at *place) (*Policy, error) {
 	}
 	l.named[set.name] = p
 	return p, nil
+}
+
+// Validate returns what is wrong with a set on this limiter, which [RuleSet.Validate] does
+// not know: classes, and functions of the options for callers that the rules distinguish,
+// as behind a ServeMux. It declares nothing.
+func (l *Limiter) Validate(set RuleSet) error {
+	return errors.Join(l.validate(set), l.check(set, place{}))
+}
+
+// Declared returns the names of the policies that the program has declared, sorted.
+func (l *Limiter) Declared() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Sorted(maps.Keys(l.named))
 }
 
 // declare returns a new policy of a named set, with the rules of Change if it has any.
@@ -192,7 +214,7 @@ func (l *Limiter) declare(set RuleSet) (*Policy, error) {
 	now := set
 	if changed {
 		var err error
-		if now, err = p.changed(l.changes); err != nil {
+		if now, err = p.under(l.changes); err != nil {
 			return nil, err
 		}
 	}
@@ -224,6 +246,7 @@ func (p *Policy) attachLocked(at place) error {
 
 // noticeUndeclared warns about changed policies that the program does not declare.
 func (l *Limiter) noticeUndeclared() {
+	declared := l.Declared()
 	l.mu.Lock()
 	var unknown []string
 	for name := range l.changes {
@@ -231,7 +254,6 @@ func (l *Limiter) noticeUndeclared() {
 			unknown = append(unknown, name)
 		}
 	}
-	declared := slices.Sorted(maps.Keys(l.named))
 	l.mu.Unlock()
 	if unknown == nil {
 		return

@@ -59,12 +59,12 @@ func TestChangeIsWhole(t *testing.T) {
 	good, only := Named("login", PerIP(time.Minute, 2)), Named("only", PerIP(time.Minute, 8))
 	for want, sets := range map[string][]RuleSet{
 		`rules 1/1m per ip have no name: write limit.Named("…", rules…)`: {good, only, Rules(PerIP(time.Minute, 1))},
-		`policy "login" is changed twice: remove one of the two sets`:    {good, only, good},
+		`policy "login": is changed twice: remove one of the two sets`:   {good, only, good},
 		`rule "0/1m per ip": `: {only, Named("login", PerIP(time.Minute, 0))},
-		`policy "fixed" has other rules in code (5/1m per ip, here 6/1m per ip): declare them Over`: {good, only, Named("fixed", PerIP(time.Minute, 6))},
-		`policy "only" has no rules: it was declared without, so write a set of that name`:          {good},
-		`rule "1/1m per user": no user resolver: set`:                                               {only, Named("login", PerUser(time.Minute, 1))},
-		`no rules: write at least one`:                                                              {good, only, Named("later")},
+		`policy "fixed": has other rules in code (5/1m per ip, here 6/1m per ip): declare them Over`: {good, only, Named("fixed", PerIP(time.Minute, 6))},
+		`policy "only": has no rules: it was declared without, so write a set of that name`:          {good},
+		`rule "1/1m per user": no user resolver: set`:                                                {only, Named("login", PerUser(time.Minute, 1))},
+		`no rules: write at least one`:                                                               {good, only, Named("later")},
 	} {
 		assert.ErrorContains(t, l.Change(sets...), want)
 		assert.Equal(t, `"per-ip-1m";q=100;w=60`, policyOf(t, login), want)
@@ -78,15 +78,15 @@ func TestChangeBeforeTheDeclaration(t *testing.T) {
 	require.NoError(t, l.Change(Named("login", PerIP(time.Minute, 2)), Named("only", PerUser(time.Minute, 3))))
 	assert.Equal(t, `"per-ip-1m";q=2;w=60`, policyOf(t, l.Limit(Named("login", PerIP(time.Minute, 5)).Overridable())(ok)))
 	_, err := l.Policy(Named("login", PerIP(time.Minute, 6)))
-	assert.ErrorContains(t, err, `policy "login" already has other rules (5/1m per ip, here 6/1m per ip)`)
+	assert.ErrorContains(t, err, `policy "login": already has other rules (5/1m per ip, here 6/1m per ip)`)
 	_, err = l.Policy(Named("unknown"))
 	assert.ErrorContains(t, err, "no rules: write at least one")
-	assert.PanicsWithError(t, `limit: rule "3/1m per user": no user resolver: set Caller.User of limit.Options, or that of your adapter, such as rl.Caller.User`, func() { l.Limit(Named("only")) })
+	assert.PanicsWithError(t, `limit: policy "only": rule "3/1m per user": no user resolver: set Caller.User of limit.Options, or that of your adapter, such as rl.Caller.User`, func() { l.Limit(Named("only")) })
 
 	l = New(nil, nil)
 	require.NoError(t, l.Change(Named("fixed", PerIP(time.Minute, 2))))
 	_, err = l.Policy(Named("fixed", PerIP(time.Minute, 5)))
-	assert.ErrorContains(t, err, `policy "fixed" has other rules in code (5/1m per ip, here 2/1m per ip)`)
+	assert.ErrorContains(t, err, `policy "fixed": has other rules in code (5/1m per ip, here 2/1m per ip)`)
 }
 
 // TestChangeKeepsFunctions changes rules that have functions by rules in text.
@@ -201,7 +201,7 @@ func TestChangeOfRefusal(t *testing.T) {
 
 	l.Limit(Named("fixed", Global(time.Hour, 1)))
 	assert.ErrorContains(t, l.Change(Named("fixed", Global(time.Hour, 1)).OnRefusal(Refusal{Mark: true})),
-		`policy "fixed" has other rules in code (1/1h global, here 1/1h global refuse mark)`)
+		`policy "fixed": has other rules in code (1/1h global, here 1/1h global refuse mark)`)
 }
 
 // TestNamedRefusal declares a policy again with another refusal, which is not that of
@@ -211,7 +211,7 @@ func TestNamedRefusal(t *testing.T) {
 	_, err := l.Policy(Named("p", Global(time.Hour, 1)).OnRefusal(Refusal{Mark: true}))
 	require.NoError(t, err)
 	_, err = l.Policy(Named("p", Global(time.Hour, 1)))
-	assert.ErrorContains(t, err, `policy "p" already has other rules (1/1h global refuse mark, here 1/1h global)`)
+	assert.ErrorContains(t, err, `policy "p": already has other rules (1/1h global refuse mark, here 1/1h global)`)
 }
 
 // TestChangeToFunctions changes rules by others that have functions.
@@ -237,7 +237,7 @@ func TestChangeLosesNoFunction(t *testing.T) {
 	other := Global(time.Hour, 100)
 	l.Limit(Named("p", costly, other).Overridable())(ok)
 	err := l.Change(Named("p", MustParse("10/2m per ip; 100/2h global").Rules()...))
-	assert.ErrorContains(t, err, `rule "10/1m per ip": this rule has functions (Cost, Settle or Fallback) in code, `+
+	assert.ErrorContains(t, err, `rule "10/1m per ip cost units": this rule has functions (Cost, Settle or Fallback) in code, `+
 		`and no rule here has its name: write a rule "per-ip-1m: 10/1m per ip" to keep them`)
 	var wrong *RuleError
 	require.ErrorAs(t, err, &wrong)
@@ -262,7 +262,7 @@ func TestChangeDefines(t *testing.T) {
 	_, err = p.Peek(t.Context(), Request{})
 	assert.ErrorIs(t, err, ErrUndecided)
 
-	assert.ErrorContains(t, l.Change(), `policy "login" has no rules`)
+	assert.ErrorContains(t, l.Change(), `policy "login": has no rules`)
 	assert.ErrorContains(t, l.Change(Named("login").Overridable()), "no rules: write at least one")
 	require.NoError(t, l.Change(Named("login", PerIP(time.Minute, 5))))
 	assert.Equal(t, `"per-ip-1m";q=5;w=60`, policyOf(t, h))

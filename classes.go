@@ -7,40 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/grammar"
 	"github.com/routelimit/limit/internal/notice"
 )
-
-// reserveProblems returns what is wrong with the reserve of r, whatever the classes.
-func (r *Rule) reserveProblems() (list []string) {
-	add := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
-	if len(r.Reserve) == 0 {
-		return nil
-	}
-	if r.noQuota() {
-		add("%v leaves no reserve: leave it out, or write another algorithm", r.algorithm())
-	}
-	if len(r.Reserve) > grammar.MaxCallers {
-		add("%d reserves: write at most %d", len(r.Reserve), grammar.MaxCallers)
-		return list
-	}
-	sum := int64(0)
-	for _, name := range slices.Sorted(maps.Keys(r.Reserve)) {
-		switch n := r.Reserve[name]; {
-		case !grammar.ValidName(name):
-			add("reserve %q: write 1 to %d letters, digits, '.', '_' or '-'", name, grammar.MaxName)
-		case n < 1 || n > core.MaxLimit:
-			add("reserve %s %d: write 1 or more units, or leave it out", name, n)
-		default:
-			sum += n // at most 64 times 10^12
-		}
-	}
-	if q := r.quota(); q.Validate() == nil && sum >= q.Capacity() {
-		add("reserves of %d units: the rule has %d: leave at least one for the lowest class", sum, q.Capacity())
-	}
-	return list
-}
 
 // maxClasses bounds [Options].Classes.
 const maxClasses = 16
@@ -77,23 +46,20 @@ func (l *Limiter) class(name string) uint8 {
 
 // validate returns what is wrong with a set on this limiter.
 func (l *Limiter) validate(set RuleSet) error {
-	errs := []error{set.validate()}
-	classes := l.options.Classes
-	for _, r := range set.rules {
-		wrong := func(format string, args ...any) {
-			errs = append(errs, &RuleError{Rule: r.String(), Problem: fmt.Sprintf(format, args...)})
-		}
+	errs, classes := []error{set.Validate()}, l.options.Classes
+	listed := strings.Join(classes, ", ")
+	for i, r := range set.rules {
 		for _, name := range slices.Sorted(maps.Keys(r.Reserve)) {
 			switch slices.Index(classes, name) {
 			case -1:
-				wrong("reserve %s: write one of the classes %s, or add it to limit.Options.Classes", name, strings.Join(classes, ", "))
+				errs = append(errs, set.Errorf(i, "reserve %s: write one of the classes %s, or add it to limit.Options.Classes", name, listed))
 			case len(classes) - 1:
-				wrong("reserve %s: no class is below it: write a higher one", name)
+				errs = append(errs, set.Errorf(i, "reserve %s: no class is below it: write a higher one", name))
 			}
 		}
 		for _, entry := range r.Exempt {
 			if kind, name := grammar.SplitExemption(entry); kind == "class" && !slices.Contains(classes, name) {
-				wrong("exempt %s: write one of the classes %s, or add it to limit.Options.Classes", entry, strings.Join(classes, ", "))
+				errs = append(errs, set.Errorf(i, "exempt %s: write one of the classes %s, or add it to limit.Options.Classes", entry, listed))
 			}
 		}
 	}

@@ -59,7 +59,7 @@ func newVersion(policy *Policy, set RuleSet) *version {
 		users = users || r.Key.kind == byUser // others have a key without a user too
 		for _, k := range []KeyResolver{r.Key, r.values()} {
 			addresses = addresses || k.uses(byIP)
-			shows = shows || k.kind != noKey && r.shows()
+			shows = shows || k.kind != 0 && r.shows()
 			p.joins = p.joins || len(k.parts) > 0
 			p.byPath = p.byPath || k.uses(byPath)
 		}

@@ -276,17 +276,33 @@ func (r *Refusal) strictness() int {
 
 // refusal returns what the request of a refused decision meets, or nil for 429.
 func (d *Decision) refusal() *Refusal {
-	if d.policy == nil || d.policy.refusals == nil || d.Mode == ModeRefused {
-		return nil
+	if i := d.strictest(); i >= 0 && d.policy.refusals != nil {
+		return &d.policy.refusals[i]
 	}
-	var strictest *Refusal
+	return nil
+}
+
+// strictest returns the refusing rule whose outcome the request meets, or -1.
+func (d *Decision) strictest() int {
+	if d.policy == nil || d.Mode == ModeRefused {
+		return -1
+	}
+	strictest := -1
 	for i := range d.of.Outcomes() {
-		r := &d.policy.refusals[i]
-		if d.of.Refuses(i) && (strictest == nil || r.strictness() > strictest.strictness()) {
-			strictest = r
+		if d.of.Refuses(i) && (strictest < 0 || d.policy.refusals != nil &&
+			d.policy.refusals[i].strictness() > d.policy.refusals[strictest].strictness()) {
+			strictest = i
 		}
 	}
 	return strictest
+}
+
+// Message returns the [Rule].Message that a refused client reads, or "".
+func (d Decision) Message() string {
+	if i := d.strictest(); i >= 0 {
+		return d.policy.set.rules[i].Message
+	}
+	return ""
 }
 
 // Outcome returns what the caller met: "admitted", "refused", "redirected",

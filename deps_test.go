@@ -72,6 +72,7 @@ var only = []struct {
 	{"internal/histogram", []string{std}, "numbers are counted whatever they are of"},
 	{"internal/notice", []string{std}, "a log line knows nothing of requests"},
 	{"internal/response", []string{std}, "a response writer knows nothing of limits"},
+	{"internal/engine", []string{std, "core", "internal/waiting"}, "the engine runs plans, and knows no requests"},
 	{"internal/waiting", []string{std, "core"}, "the order of waiters is about decisions, not requests"},
 	{"stores/memstore", []string{std, "core"}, "a store sees charges, not requests, and needs nobody's code"},
 	{"stores/refusals", []string{std, "core"}, "what stands around a store knows none"},
@@ -85,6 +86,7 @@ var only = []struct {
 var never = []struct{ from, to, because string }{
 	{"core", "net/http", "time and numbers know nothing of requests"},
 	{"lua", "net/http", "a script knows nothing of requests"},
+	{"internal/engine", "net/http", "a plan is run for jobs and requests alike"},
 	{"stores/memstore", "net/http", "a store sees charges, not requests"},
 	{"stores/guard", "net/http", "what stands around a store sees charges, not requests"},
 	{"stores/refusals", "net/http", "what stands around a store sees charges, not requests"},

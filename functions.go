@@ -1,14 +1,12 @@
 package limit
 
 import (
-	"cmp"
 	"fmt"
 	"net/http"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
-
-	"github.com/routelimit/limit/internal/grammar"
 )
 
 // A Cost says how many units a request costs: see [Rule].Cost. Make it with [CostBy].
@@ -57,16 +55,10 @@ func SettleBy(name string, fn func(r *http.Request, status int) int64) Settlemen
 
 // String returns s as code writes it, "OnStatus(401, 403)", or the name of SettleBy.
 func (s Settlement) String() string {
-	var list []string
-	for status := minStatus; status <= maxStatus; status++ {
-		if s.counts(status) {
-			list = append(list, fmt.Sprint(status))
-		}
-	}
-	if list == nil {
+	if s.fn != nil || s == (Settlement{}) {
 		return s.name
 	}
-	return "OnStatus(" + strings.Join(list, ", ") + ")"
+	return "OnStatus(" + strings.ReplaceAll(s.text(), ",", ", ") + ")"
 }
 
 func (s *Settlement) add(status int) {
@@ -88,17 +80,18 @@ func (s *Settlement) units(r *http.Request, status int) int64 {
 	return 0
 }
 
-// functionProblems returns what is wrong with the functions of r.
-func (r *Rule) functionProblems() (list []string) {
-	check := func(maker, name string, given, isNil bool) {
-		if given && (isNil || !grammar.IsWord(name)) {
-			list = append(list, fmt.Sprintf("limit.%s(%q, …): write a function that is not nil, and a name without "+
-				"spaces, semicolons and parentheses", maker, name))
+// text returns s as the text grammar writes it.
+func (s Settlement) text() string {
+	if s.fn != nil {
+		return s.name
+	}
+	var list []string
+	for status := minStatus; status <= maxStatus; status++ {
+		if s.counts(status) {
+			list = append(list, strconv.Itoa(status))
 		}
 	}
-	check("CostBy", r.Cost.name, r.Cost.fn != nil, r.Cost.fn != nil && *r.Cost.fn == nil)
-	check("SettleBy", r.Settle.name, r.Settle.fn != nil, r.Settle.fn != nil && *r.Settle.fn == nil)
-	return list
+	return strings.Join(list, ",")
 }
 
 // equal reports whether k and o are the same resolver by value.
@@ -129,41 +122,19 @@ func (s RuleSet) unlike(here RuleSet, text, advice string) error {
 			text += fmt.Sprintf(": rule %q has %s", s.rules[i].name(), difference)
 		}
 	}
-	return &RuleError{Problem: text + ": " + advice}
+	return s.Errorf(-1, "%s: %s", text, advice)
 }
 
 // otherFunction returns the first function of a rule that differs in another one, or "".
 func (r *Rule) otherFunction(here *Rule) string {
-	for _, f := range []struct {
-		field   string
-		was, is fmt.Stringer
-		equal   bool
-		maker   string
-	}{
-		{"key", r.Key, here.Key, r.Key.label != here.Key.label || r.Key.equal(here.Key), "By"},
-		{"values", r.values(), here.values(), r.values().label != here.values().label || r.values().equal(here.values()), "By"},
-		{"Cost", r.Cost, here.Cost, r.Cost == here.Cost, "CostBy"},
-		{"Settle", r.Settle, here.Settle, r.Settle == here.Settle, "SettleBy"},
-	} {
-		was, is := f.was.String(), f.is.String()
-		switch {
-		case f.equal:
-		case was == is:
-			return fmt.Sprintf("the %s %s, here another function of that name (call limit.%s once, and use what it returns in both sets)",
-				f.field, was, f.maker)
-		default:
-			return fmt.Sprintf("the %s %s, here %s", f.field, cmp.Or(was, "none"), cmp.Or(is, "none"))
+	for _, a := range table() {
+		if a.same != nil {
+			if _, difference := a.same(r, here); difference != "" {
+				return difference
+			}
 		}
 	}
-	switch was, is := r.OnRefusal.Fallback, here.OnRefusal.Fallback; {
-	case was == is:
-		return ""
-	case was == nil:
-		return "no Fallback, here one"
-	case is == nil:
-		return "a Fallback, here none"
-	}
-	return "a Fallback, here another"
+	return ""
 }
 
 // OnStatus returns a settlement for [Rule].Settle: only requests that are answered

@@ -187,11 +187,12 @@ func (l *Limiter) Mount(mux *http.ServeMux, api any) error {
 // mounted returns a handler that limits next by the rules of a field. It adds to
 // f what is wrong with the rules.
 func (l *Limiter) mounted(f *tags.Field, next http.Handler) http.Handler {
-	var rules RuleSet
-	if f.Named {
-		rules = Named(f.Policy)
+	rules, err := l.Parse(f.Limit)
+	if f.Named && err == nil {
+		rules = rules.Named(f.Policy)
+		err = rules.Validate()
 	}
-	if err := rules.UnmarshalText([]byte(f.Limit)); err != nil {
+	if err != nil {
 		f.Add(err)
 		return nil
 	}

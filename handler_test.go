@@ -173,7 +173,7 @@ func TestNamedTwice(t *testing.T) {
 	settled := limit.PerIP(time.Hour, 4)
 	settled.Settle = limit.OnStatus(http.StatusUnauthorized)
 	_, err := limiter.Policy(limit.Named("api", settled))
-	assert.ErrorContains(t, err, `policy "api" already has other rules`, "one settles, and one does not")
+	assert.ErrorContains(t, err, `policy "api": already has other rules`, "one settles, and one does not")
 
 	other := limit.Named("api", limit.PerIP(time.Hour, 5))
 	for name, declare := range map[string]func(){
@@ -181,7 +181,7 @@ func TestNamedTwice(t *testing.T) {
 		"gin":      func() { ginlimit.New(limiter).Limit(other) },
 		"echo":     func() { echolimit.New(limiter).Limit(other) },
 	} {
-		assert.PanicsWithError(t, `limit: policy "api" already has other rules (4/1h per ip, here 5/1h per ip): `+
+		assert.PanicsWithError(t, `limit: policy "api": already has other rules (4/1h per ip, here 5/1h per ip): `+
 			`declare the set once and share it, or choose another name`, declare, name)
 	}
 }
@@ -251,12 +251,14 @@ func TestScope(t *testing.T) {
 // TestBindPathValues checks that rules by path values name those of the route.
 func TestBindPathValues(t *testing.T) {
 	limiter := limit.New(nil, nil)
-	rules := limit.MustParse("5/1s per path id and ip; 9/1s per path org or ip")
+	const text = "5/1s per path id and ip; 9/1s per path org or ip"
+	const first, second = "\n\t" + text + "\n\t^", "\n\t" + text + "\n\t                         ^"
+	rules := limit.MustParse(text)
 	for pattern, want := range map[string]string{
 		"": "", "/:id/:org": "", "GET /{id}/{org...}": "", "/{id:[0-9]+}-{org}": "", "/x:id/*org": "",
-		"/users/:id/:item": `limit: rule "9/1s per path org or ip": key "path org": the path "/users/:id/:item" has no such value: write "path id" or "path item"`,
-		"GET /users/{$}": `limit: rule "5/1s per path id and ip": key "path id": the path "GET /users/{$}" has no values: add one, or write another key` + "\n" +
-			`limit: rule "9/1s per path org or ip": key "path org": the path "GET /users/{$}" has no values: add one, or write another key`,
+		"/users/:id/:item": `limit: rule "9/1s per path org or ip": key "path org": the path "/users/:id/:item" has no such value: write "path id" or "path item"` + second,
+		"GET /users/{$}": `limit: rule "5/1s per path id and ip": key "path id": the path "GET /users/{$}" has no values: add one, or write another key` + first + "\n" +
+			`limit: rule "9/1s per path org or ip": key "path org": the path "GET /users/{$}" has no values: add one, or write another key` + second,
 	} {
 		_, err := new(limit.Adapter[any]).Bind(limiter, pattern, rules)
 		if want == "" {

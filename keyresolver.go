@@ -23,27 +23,25 @@ import (
 // Keys are compared byte for byte. A key longer than 128 bytes is replaced by its
 // SHA-256.
 type KeyResolver struct {
-	kind  keyKind
+	kind  grammar.Kind
 	label string                      // in the text grammar
 	name  string                      // of the header, cookie, …
 	parts []KeyResolver               // of FirstOf and Joined
 	fn    *func(*http.Request) string // of By: the address tells functions apart
 }
 
-type keyKind uint8
-
+// The kinds of resolvers.
 const (
-	noKey keyKind = iota
-	everyone
-	byIP
-	byUser
-	byHeader
-	byCookie
-	byQuery
-	byPath
-	byFunc
-	firstOf
-	joined
+	everyone = grammar.Global
+	byIP     = grammar.IP
+	byUser   = grammar.User
+	byHeader = grammar.Header
+	byCookie = grammar.Cookie
+	byQuery  = grammar.Query
+	byPath   = grammar.Path
+	byFunc   = grammar.Func
+	firstOf  = grammar.Or
+	joined   = grammar.And
 )
 
 var (
@@ -114,7 +112,7 @@ func labeled(k KeyResolver) KeyResolver {
 // problems returns everything wrong with a resolver within so many others.
 func (k KeyResolver) problems(depth int) []string {
 	switch k.kind {
-	case noKey:
+	case 0:
 		return []string{"no key: write which requests share the quota, such as Key: limit.ByIP"}
 	case byHeader, byCookie:
 		if k.name == "Host" && k.kind == byHeader {
@@ -162,7 +160,7 @@ func validToken(s string) bool {
 }
 
 // uses reports whether k contains a resolver of the given kind.
-func (k KeyResolver) uses(kind keyKind) bool {
+func (k KeyResolver) uses(kind grammar.Kind) bool {
 	if k.kind == kind {
 		return true
 	}

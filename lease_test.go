@@ -279,7 +279,7 @@ func TestConcurrent(t *testing.T) {
 	rules, err := Parse(rule.String())
 	require.NoError(t, err)
 	assert.Equal(t, []Rule{rule}, rules.rules)
-	assert.NoError(t, Rules(rule, PerUser(30*time.Second, 5)).validate(), "their names differ")
+	assert.NoError(t, Rules(rule, PerUser(30*time.Second, 5)).Validate(), "their names differ")
 
 	w := httptest.NewRecorder()
 	New(nil, nil).Limit(Named("p", Concurrent(Everyone, 5)))(http.NotFoundHandler()).ServeHTTP(w, httptest.NewRequest("GET", "/", nil))

@@ -139,6 +139,10 @@ type Options struct {
 	// write.
 	OnRefusal Refusal
 
+	// Functions are those that rules in tags, and in texts that [Limiter.Parse] reads,
+	// can name.
+	Functions Functions
+
 	// Waiters is how many requests may wait at once, over all rules: see
 	// [Refusal].Wait. 0 means 10,000. Further requests are refused at once.
 	Waiters int

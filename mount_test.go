@@ -136,7 +136,7 @@ func TestMountErrors(t *testing.T) {
 		"field Text: limit: string is not a handler: write an http.Handler or a func(http.ResponseWriter, *http.Request)",
 		"field Func: limit: func(http.ResponseWriter) is not a handler: write",
 		`field User: limit: rule "1/1s per user": no user resolver`,
-		`field Login: limit: policy "login" already has other rules`,
+		`field Login: limit: policy "login": already has other rules`,
 		`field Brace: limit: route "GET /{": parsing`,
 		`field Second: limit: route "GET /{x}/a": pattern`,
 	}

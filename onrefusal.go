@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -81,11 +82,6 @@ func (r *Refusal) zero() bool {
 	return r.Wait == 0 && r.Waiters == 0 && r.Status == 0 && r.Redirect == "" && !r.Degrade && r.Fallback == nil && !r.Mark
 }
 
-// equal reports whether r and s, of rules of sets, are the same by value.
-func (r *Refusal) equal(s *Refusal) bool {
-	return r.syntax() == s.syntax() && r.Fallback == s.Fallback
-}
-
 // OnRefusal returns the set with r as the OnRefusal of each rule that has none of its
 // own.
 func (s RuleSet) OnRefusal(r Refusal) RuleSet {
@@ -111,15 +107,6 @@ func (r *Rule) inherits(from *Refusal) bool {
 		return !r.bars()
 	}
 	return true
-}
-
-// refusalProblems returns everything wrong with the OnRefusal of r.
-func (r *Rule) refusalProblems() []string {
-	list := r.OnRefusal.problems()
-	if r.bars() && r.OnRefusal.Degrade && r.OnRefusal.Fallback == nil {
-		list = append(list, "a ban that degrades lets barred clients reach the handler: write a Fallback, or refuse 429 in place of degrade")
-	}
-	return list
 }
 
 // problems returns everything wrong with r.
@@ -190,25 +177,93 @@ func locationProblem(location string) string {
 	return want
 }
 
-// noText returns why Parse cannot read the text of r, or "".
-func (r *Refusal) noText() string {
-	if r.Fallback != nil {
-		return "a handler has no text: leave out the Fallback"
-	}
-	if !grammar.HasText(r.Redirect) {
-		return `a redirect with ";", "(" or ")" has no text: percent-encode them as %3B, %28 and %29`
-	}
-	return ""
+const refuse = "refuse" // the word before each clause of a Refusal
+
+// maxWaiters is the largest number after waiters.
+const maxWaiters = 1_000_000
+
+// hasOutcome reports whether r says what the request meets besides a wait.
+func (r *Refusal) hasOutcome() bool { return r.Status != 0 || r.Redirect != "" || r.Degrade || r.Mark }
+
+// words returns the words of the clauses of r, each of which begins with refuse.
+func (r *Refusal) words() []string {
+	outcome := slices.Concat(words(r.Redirect != "", "redirect", r.Redirect), words(r.Degrade, "degrade"), words(r.Mark, "mark"),
+		words(r.Status != 0, strconv.Itoa(r.Status)))
+	return slices.Concat(words(r.Wait != 0, refuse, "wait", grammar.FormatWindow(r.Wait)),
+		words(r.Waiters != 0, "waiters", strconv.Itoa(r.Waiters)), words(outcome != nil, refuse), outcome)
 }
 
-func (r *Refusal) syntax() grammar.Refusal {
-	return grammar.Refusal{Wait: r.Wait, Waiters: int64(r.Waiters), Status: r.Status, Redirect: r.Redirect,
-		Degrade: r.Degrade, Mark: r.Mark}
+// read reads a clause after the word refuse.
+func (r *Refusal) read(text *grammar.Reader) (err error) {
+	word := text.Peek()
+	switch word {
+	case "429", "503", "redirect", "degrade", "mark":
+		if r.hasOutcome() {
+			return text.Errorf("one of 429, 503, redirect, degrade and mark")
+		}
+	case "wait":
+		if r.Wait != 0 {
+			return text.Errorf(`one "refuse wait"`)
+		}
+	default:
+		return text.Errorf("429, 503, redirect, degrade, mark or wait after refuse")
+	}
+	text.Next()
+	switch word {
+	case "429", "503":
+		r.Status, _ = strconv.Atoi(word)
+	case "redirect":
+		return r.readRedirect(text)
+	case "degrade":
+		r.Degrade = true
+	case "mark":
+		r.Mark = true
+	case "wait":
+		if r.Wait, err = text.Length("a wait", `after "refuse wait"`); err != nil || !text.Accept("waiters") {
+			return err
+		}
+		var waiters int64
+		waiters, err = text.Number(maxWaiters, "how many may wait for one key, such as 50")
+		r.Waiters = int(waiters)
+	}
+	return err
 }
 
-func refusalOf(s grammar.Refusal) Refusal {
-	return Refusal{Wait: s.Wait, Waiters: int(s.Waiters), Status: s.Status, Redirect: s.Redirect,
-		Degrade: s.Degrade, Mark: s.Mark}
+func (r *Refusal) readRedirect(text *grammar.Reader) (err error) {
+	r.Redirect, err = text.Word("a path such as /busy, or an http or https URL, after redirect")
+	if err != nil {
+		return err
+	}
+	switch word := text.Peek(); {
+	case text.Accept("302", "303", "307"):
+		r.Status, _ = strconv.Atoi(word)
+	case word != "" && '0' <= word[0] && word[0] <= '9':
+		return text.Errorf("302, 303 or 307 after the location")
+	}
+	return nil
+}
+
+// UnmarshalText reads the words after refuse: "wait 2s refuse redirect /busy". The error
+// joins one [*RuleError] for each thing wrong.
+func (r *Refusal) UnmarshalText(text []byte) error {
+	var read Refusal
+	set, reader := RuleSet{text: string(text)}, &grammar.Reader{Text: string(text)}
+	for first := true; first || reader.Accept(refuse); first = false {
+		if err := read.read(reader); err != nil {
+			return set.misread(err)
+		}
+	}
+	if reader.Peek() != "" {
+		return set.misread(reader.Errorf("the end, or refuse and 429, 503, redirect, degrade, mark or wait"))
+	}
+	var errs []error
+	for _, problem := range read.problems() {
+		errs = append(errs, &RuleError{Text: set.text, Problem: problem})
+	}
+	if errs == nil {
+		*r = read
+	}
+	return errors.Join(errs...)
 }
 
 // validate returns what is wrong with Options.OnRefusal, or nil.

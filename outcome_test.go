@@ -42,7 +42,7 @@ func TestBansDoNotDegrade(t *testing.T) {
 	rules[1].OnRefusal = with
 	assert.Equal(t, []int{204, 206, 307, 307}, statuses(New(nil, nil), Rules(rules...)))
 	rules[1].OnRefusal = degrade
-	assert.EqualError(t, Rules(rules...).validate(), `limit: rule "per-ip-ban: 2/1h per ip ban 15m refuse degrade": a ban that degrades lets barred clients `+
+	assert.EqualError(t, Rules(rules...).Validate(), `limit: rule "per-ip-ban: 2/1h per ip ban 15m refuse degrade": a ban that degrades lets barred clients `+
 		"reach the handler: write a Fallback, or refuse 429 in place of degrade")
 }
 
@@ -66,8 +66,8 @@ func TestInvalidRefusals(t *testing.T) {
 	} {
 		rule := PerIP(time.Second, 1)
 		rule.OnRefusal = test.refusal
-		assert.ErrorContains(t, Rules(rule).validate(), test.want)
-		assert.ErrorContains(t, Rules(PerIP(time.Second, 1)).OnRefusal(test.refusal).validate(), test.want)
+		assert.ErrorContains(t, Rules(rule).Validate(), test.want)
+		assert.ErrorContains(t, Rules(PerIP(time.Second, 1)).OnRefusal(test.refusal).Validate(), test.want)
 		assert.ErrorContains(t, (&Options{OnRefusal: test.refusal}).validate(), test.want)
 	}
 	assert.ErrorContains(t, (&Options{Waiters: -1}).validate(), "Waiters -1: write how many requests may wait at once, or 0 for 10000")
@@ -207,12 +207,12 @@ func TestInheritedByBans(t *testing.T) {
 		})
 	}
 	marked := MustParse(text).OnRefusal(Refusal{Mark: true})
-	assert.NoError(t, marked.validate())
+	assert.NoError(t, marked.Validate())
 	assert.Zero(t, marked.Rules()[1].OnRefusal)
 	for _, set := range []RuleSet{
 		MustParse(text).OnRefusal(Refusal{Wait: time.Second}),
 		Rules(MustParse("5/1m per ip refuse wait 1s").Rules()[0], MustParse(text).Rules()[1]),
 	} {
-		assert.ErrorContains(t, set.validate(), "each is a strike of the ban: leave out the wait or the ban")
+		assert.ErrorContains(t, set.Validate(), "each is a strike of the ban: leave out the wait or the ban")
 	}
 }

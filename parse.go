@@ -2,8 +2,12 @@ package limit
 
 import (
 	"encoding"
-	"fmt"
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/routelimit/limit/core"
@@ -20,11 +24,13 @@ import (
 //	window = a Go duration that also knows d, or one of s m h d alone,
 //	         which may be written second minute hour day
 //	key    = "ip" | "user" | "header" name | "cookie" name | "query" name |
-//	         "path" name | key "and" key | key "or" key | "(" key ")"
+//	         "path" name | function | key "and" key | key "or" key | "(" key ")"
 //	word   = algorithm | "ban" duration [ "to" duration ] | "distinct" key |
 //	         "aligned" | "zone" zone | "cells" digits |
 //	         "burst" count | "missing" count | "empty" | "wait" duration |
 //	         "on-error" ( "local" | "allow" | "refuse" ) | "refuse" refusal |
+//	         "cost" function | "settle" ( status *( "," status ) | function ) |
+//	         "message" quoted |
 //	         "shadow" | "enforced" digits | "replaces" name | "hidden" |
 //	         "plan" name count | "reserve" name count | "exempt" exemption
 //	refusal = "429" | "503" | "redirect" location [ "302" | "303" | "307" ] |
@@ -50,15 +56,35 @@ import (
 //
 //	100/1m per user plan pro 1000 plan enterprise 10k reserve critical 20 exempt ip 10.0.0.0/8
 //
-// The error shows the place in the text and what to write there, or joins one
-// [*RuleError] for each thing wrong with the rules.
-func Parse(text string) (RuleSet, error) {
+// A function is the name of one that the program gives: see [Functions]. Parse knows
+// none. The statuses after settle are those of [OnStatus].
+//
+//	5/1m per ip settle 401,403 message "Too many failed logins. Try again later."
+//
+// The error joins one [*RuleError] for each thing wrong with the rules, with the place in
+// the text and what to write there.
+func Parse(text string) (RuleSet, error) { return Functions{}.Parse(text) }
+
+// Functions are the functions of a program that rules in text can name: "per tenant",
+// "cost rows", "settle failed-logins". Their names are those that [By], [CostBy] and
+// [SettleBy] were given. A [Limiter] reads tags with those of [Options].
+type Functions struct {
+	Keys        []KeyResolver
+	Costs       []Cost
+	Settlements []Settlement
+}
+
+// Parse is the function [Parse] for texts that name functions.
+func (f Functions) Parse(text string) (RuleSet, error) {
 	var set RuleSet
-	if err := set.UnmarshalText([]byte(text)); err != nil {
+	if err := set.read(text, &f); err != nil {
 		return RuleSet{}, err
 	}
 	return set, nil
 }
+
+// Parse is the function [Parse] for texts that name the functions of the options.
+func (l *Limiter) Parse(text string) (RuleSet, error) { return l.options.Functions.Parse(text) }
 
 // MustParse is [Parse], but panics instead of returning an error. Use it for
 // rules that are written in the program.
@@ -70,78 +96,58 @@ func MustParse(text string) RuleSet {
 	return set
 }
 
-// String returns r in the text grammar: "5/2s per ip". Functions (Cost, Settle)
-// and a Fallback are not part of it.
-func (r Rule) String() string { return r.syntax().String() }
+// String returns r in the text grammar: "5/2s per ip". A Fallback is not part of it, and
+// of functions only their names are.
+func (r Rule) String() string {
+	q := r.declared()
+	h := grammar.Head{Name: r.Name, Limit: r.Limit, Window: r.Window, Unit: q.Calendar.Unit, Key: r.Key.syntax()}
+	list := []string{h.String()}
+	for _, a := range table() {
+		if write := a.write; write != nil {
+			list = append(list, write(&r, &q)...)
+		}
+	}
+	return strings.Join(list, " ")
+}
 
 // String returns s in the text grammar: "5/2s per ip; 1000/1m global". The
 // name given by [Named] is not part of it.
 func (s RuleSet) String() string {
-	rules := make([]grammar.Rule, len(s.rules))
+	texts := make([]string, len(s.rules))
 	for i, r := range s.rules {
-		rules[i] = r.syntax()
+		texts[i] = r.String()
 	}
-	return grammar.Format(rules)
+	return strings.Join(texts, "; ")
 }
 
 var (
 	_ encoding.TextMarshaler   = RuleSet{}
 	_ encoding.TextUnmarshaler = (*RuleSet)(nil)
+	_ encoding.TextUnmarshaler = (*Refusal)(nil)
 )
 
 // MarshalText implements [encoding.TextMarshaler], for JSON, YAML and flags. It
-// returns an error if [Parse] could not read the text back: for an invalid set,
-// for functions and a Fallback, and for a time zone that time.LoadLocation does not know.
+// returns an error if [Functions.Parse] could not read the text back: for an invalid set,
+// for a Fallback, and for a time zone that time.LoadLocation does not know.
 func (s RuleSet) MarshalText() ([]byte, error) {
-	if err := s.validate(); err != nil {
+	if err := s.Validate(); err != nil {
 		return nil, err
 	}
-	for _, r := range s.rules {
-		if problem := r.noText(); problem != "" {
-			return nil, &RuleError{Rule: r.String(), Problem: problem}
+	for i := range s.rules {
+		if problem := s.rules[i].noText(); problem != "" {
+			return nil, s.Errorf(i, "%s", problem)
 		}
 	}
 	return []byte(s.String()), nil
 }
 
-// UnmarshalText implements [encoding.TextUnmarshaler]. It replaces the rules of
-// s, and keeps the name given by [Named]. See [Parse].
-func (s *RuleSet) UnmarshalText(text []byte) error {
-	parsed, err := grammar.Parse(string(text))
-	if err != nil {
-		return err
-	}
-	set := *s
-	set.rules = make([]Rule, len(parsed))
-	for i, rule := range parsed {
-		set.rules[i] = ruleOf(rule)
-		if !rule.Shadow && rule.Enforced != 0 {
-			return &RuleError{Rule: set.rules[i].String(), Problem: fmt.Sprintf("enforced %d: it needs a Shadow: write shadow enforced %[1]d, or leave it out for all keys", rule.Enforced)}
-		}
-		if !rule.Shadow && rule.Replaces != "" {
-			return &RuleError{Rule: set.rules[i].String(), Problem: fmt.Sprintf("replaces %q: it needs a Shadow: remove the rule %[1]q, or write shadow", rule.Replaces)}
-		}
-	}
-	if err := set.validate(); err != nil {
-		return err
-	}
-	*s = set
-	return nil
-}
-
 // noText returns why Parse cannot read the text of r, or "".
-func (r Rule) noText() string {
-	if r.Key.uses(byFunc) || r.values().uses(byFunc) {
-		return "a function has no text: write a resolver other than limit.By"
+func (r *Rule) noText() string {
+	if r.OnRefusal.Fallback != nil {
+		return "a handler has no text: leave out the Fallback"
 	}
-	if r.Cost != (Cost{}) {
-		return "a function has no text: leave out the Cost"
-	}
-	if r.Settle != (Settlement{}) {
-		return "a function has no text: leave out the Settle"
-	}
-	if problem := r.OnRefusal.noText(); problem != "" {
-		return problem
+	if !grammar.HasText(r.OnRefusal.Redirect) {
+		return `a redirect with ";", "(" or ")" has no text: percent-encode them as %3B, %28 and %29`
 	}
 	if zone := r.calendar().Zone; zone != nil {
 		if loaded, err := time.LoadLocation(zone.String()); err != nil || !sameZone(loaded, zone) {
@@ -151,48 +157,252 @@ func (r Rule) noText() string {
 	return ""
 }
 
-// syntax returns r as the grammar writes it.
-func (r Rule) syntax() grammar.Rule {
-	q, micros := r.declared(), time.Microsecond
-	s := grammar.Rule{Name: r.Name, Limit: r.Limit, Window: r.Window, Key: r.Key.syntax(),
-		Algorithm: q.Algorithm, Aligned: q.Aligned, Calendar: q.Calendar, Cells: q.Cells,
-		Burst: q.Burst, Missing: q.Missing, MaxWait: time.Duration(q.MaxWait) * micros,
-		Bar: time.Duration(q.Bar) * micros, MaxBar: time.Duration(q.MaxBar) * micros, Values: r.values().syntax(),
-		OnError: r.OnStoreError, Refusal: r.OnRefusal.syntax(),
-		Shadow: r.Shadow != nil, Enforced: int64(r.shadow().Enforced), Replaces: r.shadow().Replaces, Hidden: r.Hidden,
-		Plans: r.Plans, Reserve: r.Reserve, Exempt: r.Exempt}
-	if q.Missing != 0 && q.Missing == r.quota().Burst {
-		s.Missing, s.Empty = 0, true
+// UnmarshalText implements [encoding.TextUnmarshaler]. It replaces the rules of
+// s, and keeps the name given by [Named]. See [Parse].
+func (s *RuleSet) UnmarshalText(text []byte) error { return s.read(string(text), &Functions{}) }
+
+// read reads the rules of a text, each for itself so that all mistakes are found.
+func (s *RuleSet) read(text string, f *Functions) error {
+	set := RuleSet{scope: s.scope, name: s.name, overridable: s.overridable, text: text}
+	r := &grammar.Reader{Text: text}
+	for _, k := range f.Keys {
+		r.Functions = append(r.Functions, k.label)
 	}
-	return s
+	var errs []error
+	for first := true; first || !r.Blank(); first = false {
+		r.Blank()
+		if len(set.at) == core.MaxCharges {
+			errs = append(errs, set.misread(r.Errorf("at most %d rules", core.MaxCharges)))
+			break
+		}
+		set.at = append(set.at, r.At)
+		rule, err := readRule(r, f)
+		set.rules = append(set.rules, rule)
+		if err != nil {
+			errs = append(errs, set.misread(err))
+			r.SkipRule()
+		}
+	}
+	if errs == nil {
+		errs = append(errs, set.Validate())
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	*s = set
+	return nil
 }
 
-// ruleOf returns the rule that s declares.
-func ruleOf(s grammar.Rule) Rule {
-	q := core.Quota{Algorithm: s.Algorithm, Aligned: s.Aligned, Calendar: s.Calendar, Cells: s.Cells, Burst: s.Burst, Missing: s.Missing,
-		MaxWait: s.MaxWait.Microseconds(), Bar: s.Bar.Microseconds(), MaxBar: s.MaxBar.Microseconds()}
-	r := Rule{Name: s.Name, Limit: s.Limit, Window: s.Window, Key: keyOf(s.Key),
-		Algorithm: algorithmOf(&q, keyOf(s.Values)), OnStoreError: s.OnError, OnRefusal: refusalOf(s.Refusal), Hidden: s.Hidden,
-		Plans: s.Plans, Reserve: s.Reserve, Exempt: s.Exempt}
-	if s.Shadow {
-		r.Shadow = &Shadow{Enforced: int(s.Enforced), Replaces: s.Replaces}
+// misread returns an error of the grammar as one of the text of s.
+func (s *RuleSet) misread(err error) error {
+	var e *grammar.Error
+	if !errors.As(err, &e) {
+		return err
 	}
-	if bucket, ok := r.Algorithm.(TokenBucket); ok && s.Empty {
-		bucket.Missing = r.quota().Burst
-		r.Algorithm = bucket
-	}
-	return r
+	return &RuleError{Policy: s.policy(), Text: s.text, Offset: e.Offset, Problem: e.Error(), misread: true}
 }
 
-// keyKinds are the kinds of the grammar for those of resolvers. Functions have
-// none.
-var keyKinds = [...]grammar.Kind{everyone: grammar.Global, byIP: grammar.IP, byUser: grammar.User,
-	byHeader: grammar.Header, byCookie: grammar.Cookie, byQuery: grammar.Query, byPath: grammar.Path,
-	byFunc: 0, firstOf: grammar.Or, joined: grammar.And}
+// A draft is a rule whose text is being read.
+type draft struct {
+	Rule
+	text      *grammar.Reader
+	functions *Functions
+
+	quota  core.Quota  // the fields of the algorithm
+	values KeyResolver // of Distinct
+	begins bool        // empty
+	shadow Shadow
+}
+
+// readRule reads a rule and the ";" or line break after it.
+func readRule(r *grammar.Reader, f *Functions) (Rule, error) {
+	h, err := r.Head()
+	if err != nil {
+		return Rule{}, err
+	}
+	d := &draft{text: r, functions: f}
+	d.Rule = Rule{Name: h.Name, Limit: h.Limit, Window: h.Window, Key: d.keyOf(h.Key)}
+	if err := d.attributes(&h); err != nil {
+		return Rule{}, err
+	}
+	return d.Rule, r.EndOfRule(wantWord())
+}
+
+// attributes reads the words after the key, in any order.
+func (d *draft) attributes(h *grammar.Head) error {
+	type place struct {
+		*attribute
+		at int
+	}
+	var read []place
+	seen := make(map[string]bool)
+	for {
+		a := attributeOf(d.text.Peek())
+		if a == nil {
+			break
+		}
+		kind := a.kindOf()
+		if seen[kind] && !a.again {
+			return d.text.Errorf("each word once, and one algorithm")
+		}
+		seen[kind] = true
+		read = append(read, place{a, d.text.At})
+		d.text.Next()
+		if err := a.read(d); err != nil {
+			return err
+		}
+	}
+	if err := d.calendar(h, seen[algorithm]); err != nil {
+		return err
+	}
+	d.Algorithm = algorithmOf(&d.quota, d.values)
+	for _, a := range read {
+		end := d.text.At
+		if d.text.At = a.at; a.beside != "" && !seen[a.beside] {
+			return d.text.Errorf("%s beside %s: write %s %[2]s, or leave it out", a.beside, a.word, a.beside)
+		}
+		if !d.quota.Algorithm.Fields().Has(a.fields) {
+			return d.misplaced(a.fields, seen[algorithm])
+		}
+		d.text.At = end
+	}
+	if bucket, ok := d.Algorithm.(TokenBucket); ok && d.begins {
+		bucket.Missing = d.Rule.quota().Burst
+		d.Algorithm = bucket
+	}
+	return nil
+}
+
+// misplaced returns the error of a word that the algorithm does not take.
+func (d *draft) misplaced(fields core.Fields, named bool) error {
+	var takers []string
+	for _, b := range core.Algorithms() {
+		if b.Fields().Has(fields) {
+			takers = append(takers, b.String())
+		}
+	}
+	is := d.quota.Algorithm.String()
+	switch {
+	case d.quota.Calendar.Zone != nil && !named:
+		is += ", because it has a zone"
+	case !named:
+		is += ", the default"
+	}
+	return d.text.Errorf("an algorithm that takes it: %s (this rule is %s)", grammar.OneOf(takers), is)
+}
+
+// calendar makes a rule with a zone one of a calendar. Its window is then the word for a
+// unit.
+func (d *draft) calendar(h *grammar.Head, named bool) error {
+	zone := d.quota.Calendar.Zone
+	switch {
+	case zone == nil && h.Window == 0:
+		return d.text.Errorf(`zone and the time zone of the %s, such as zone UTC, or a window of days such as 30d`, grammar.UnitWord(h.Unit))
+	case zone == nil:
+		return nil
+	case h.Unit == 0:
+		d.text.At = h.At
+		return d.text.Errorf("hour, day, week or month, because the rule has a zone")
+	}
+	d.quota.Calendar.Unit, d.Window = h.Unit, 0
+	if !named {
+		d.quota.Algorithm = core.FixedWindow
+	}
+	return nil
+}
+
+// attributeOf returns the attribute of a word, or nil.
+func attributeOf(word string) *attribute {
+	for i := range table() {
+		if a := &table()[i]; a.word == word && word != "" {
+			return a
+		}
+	}
+	return nil
+}
+
+func (a *attribute) kindOf() string {
+	if a.kind != "" {
+		return a.kind
+	}
+	return a.word
+}
+
+// wantWord returns what errors want after a key.
+func wantWord() string {
+	var words []string
+	for _, a := range table() {
+		if a.word != "" {
+			words = append(words, a.word)
+		}
+	}
+	return `"and" or "or" and another key, one of ` + strings.Join(words, ", ") + `, or ";" and another rule`
+}
+
+func readZone(d *draft) error {
+	name, err := d.text.Word("a time zone that this machine knows, such as UTC or Europe/Berlin")
+	if err != nil {
+		return err
+	}
+	zone, unknown := time.LoadLocation(name)
+	if unknown != nil {
+		d.text.At -= len(name)
+		return d.text.Errorf("a time zone that this machine knows, such as UTC or Europe/Berlin")
+	}
+	d.quota.Calendar.Zone = zone
+	return nil
+}
+
+// amount reads a name and a number into m.
+func (d *draft) amount(m *map[string]int64, of, number string) error {
+	name := d.text.Peek()
+	_, twice := (*m)[name]
+	switch {
+	case !grammar.ValidName(name):
+		return d.text.Errorf("the name of a %s: 1 to %d letters, digits, '.', '_' or '-'", of, grammar.MaxName)
+	case twice:
+		return d.text.Errorf("each %s once", of)
+	case len(*m) == grammar.MaxCallers:
+		return d.text.Errorf("at most %d of %s", grammar.MaxCallers, of)
+	}
+	d.text.Next()
+	n, err := d.text.Number(core.MaxLimit, "the "+number+" after the name of the "+of+", such as 100")
+	if err != nil {
+		return err
+	}
+	if *m == nil {
+		*m = make(map[string]int64)
+	}
+	(*m)[name] = n
+	return nil
+}
+
+// amounts returns the words of m.
+func amounts(word string, m map[string]int64) (list []string) {
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		list = append(list, word, name, strconv.FormatInt(m[name], 10))
+	}
+	return list
+}
+
+func readExempt(d *draft) error {
+	kind := d.text.Peek()
+	switch {
+	case !slices.Contains(grammar.ExemptKinds, kind):
+		return d.text.Errorf("%s after exempt", grammar.OneOf(grammar.ExemptKinds))
+	case len(d.Exempt) == grammar.MaxCallers:
+		return d.text.Errorf("at most %d exemptions: put more into a list of package access", grammar.MaxCallers)
+	}
+	d.text.Next()
+	value, err := d.text.Word(map[string]string{"ip": "an address or a prefix such as 10.0.0.0/8",
+		"user": "the name of a user", "plan": "the name of a plan", "class": "the name of a class"}[kind] + " after exempt " + kind)
+	d.Exempt = append(d.Exempt, kind+" "+value)
+	return err
+}
 
 // syntax returns k as the grammar writes it.
 func (k KeyResolver) syntax() grammar.Key {
-	s := grammar.Key{Kind: keyKinds[k.kind], Name: k.name}
+	s := grammar.Key{Kind: k.kind, Name: k.name}
 	for _, part := range k.parts {
 		s.Parts = append(s.Parts, part.syntax())
 	}
@@ -200,30 +410,51 @@ func (k KeyResolver) syntax() grammar.Key {
 }
 
 // keyOf returns the resolver that s names.
-func keyOf(s grammar.Key) KeyResolver {
-	parts := make([]KeyResolver, len(s.Parts))
-	for i, part := range s.Parts {
-		parts[i] = keyOf(part)
-	}
+func (d *draft) keyOf(s grammar.Key) KeyResolver {
 	switch s.Kind {
-	case grammar.Global:
-		return Everyone
-	case grammar.IP:
-		return ByIP
-	case grammar.User:
-		return ByUser
+	case grammar.Func:
+		i := slices.IndexFunc(d.functions.Keys, func(k KeyResolver) bool { return k.label == s.Name })
+		return d.functions.Keys[i]
 	case grammar.Header:
-		return ByHeader(s.Name)
-	case grammar.Cookie:
-		return ByCookie(s.Name)
-	case grammar.Query:
-		return ByQuery(s.Name)
-	case grammar.Path:
-		return ByPathValue(s.Name)
-	case grammar.And:
-		return Joined(parts...)
-	case grammar.Or:
-		return FirstOf(parts...)
+		s.Name = http.CanonicalHeaderKey(s.Name)
 	}
-	return KeyResolver{}
+	k := KeyResolver{kind: s.Kind, name: s.Name}
+	for _, part := range s.Parts {
+		k.parts = append(k.parts, d.keyOf(part))
+	}
+	return labeled(k)
+}
+
+// named reads the name of one of some functions.
+func named[F interface{ String() string }](d *draft, known []F, want string) (f F, err error) {
+	var names []string
+	for _, f := range known {
+		if f.String() == d.text.Peek() {
+			d.text.Next()
+			return f, nil
+		}
+		names = append(names, f.String())
+	}
+	if names != nil {
+		want = "one of " + strings.Join(names, ", ")
+	}
+	return f, d.text.Errorf("%s", want)
+}
+
+func readSettle(d *draft) (err error) {
+	if word := d.text.Peek(); word == "" || word[0] < '0' || word[0] > '9' {
+		d.Settle, err = named(d, d.functions.Settlements, "statuses such as 401,403, or a function of limit.Functions.Settlements")
+		return err
+	}
+	var statuses []int
+	for _, text := range strings.Split(d.text.Peek(), ",") {
+		status, err := strconv.Atoi(text)
+		if err != nil || status < minStatus || status > maxStatus {
+			return d.text.Errorf("statuses from %d to %d, such as 401,403", minStatus, maxStatus)
+		}
+		statuses = append(statuses, status)
+	}
+	d.text.Next()
+	d.Settle = OnStatus(statuses...)
+	return nil
 }

@@ -1,15 +1,11 @@
 package limit
 
 import (
-	"errors"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/routelimit/limit/internal/grammar"
 )
 
 func zone(t *testing.T, name string) *time.Location {
@@ -72,11 +68,11 @@ func TestParse(t *testing.T) {
 		}
 		got, err := Parse(test.text)
 		if assert.NoError(t, err, test.text) {
-			assert.Equal(t, test.want, got, test.text)
+			assert.Equal(t, test.want.rules, got.rules, test.text)
 			assert.Equal(t, test.form, got.String())
 		}
 	}
-	assert.Equal(t, tests[0].want, MustParse(tests[0].text))
+	assert.Equal(t, tests[0].want.rules, MustParse(tests[0].text).rules)
 }
 
 func TestParseAttributes(t *testing.T) {
@@ -146,7 +142,7 @@ func TestParseAttributes(t *testing.T) {
 		}
 		got, err := Parse(test.text)
 		if assert.NoError(t, err, test.text) {
-			assert.Equal(t, Rules(test.want), got, test.text)
+			assert.Equal(t, []Rule{test.want}, got.rules, test.text)
 			assert.Equal(t, test.form, got.String())
 			text, err := got.MarshalText()
 			assert.NoError(t, err)
@@ -168,9 +164,11 @@ func TestParseInvalidRules(t *testing.T) {
 	} {
 		assert.ErrorContains(t, err, want)
 	}
-	var invalid *RuleError
-	assert.ErrorAs(t, err, &invalid)
-	assert.False(t, errors.As(err, new(*grammar.ParseError)))
+	for _, err := range errorsOf(err) {
+		var invalid *RuleError
+		assert.ErrorAs(t, err, &invalid)
+		assert.NotEmpty(t, invalid.Rule)
+	}
 }
 
 func TestParseInvalidAttributes(t *testing.T) {
@@ -183,9 +181,9 @@ func TestParseInvalidAttributes(t *testing.T) {
 		"5/day per ip zone UTC; 6/day per ip zone Europe/Berlin": `the name "per-ip-day" is taken by "5/day per ip zone UTC"`,
 		"5/1s per ip refuse mark refuse wait 1s":                 "a rule that marks refuses nothing: leave out the Wait",
 		"5/1s per ip refuse redirect busy":                       `redirect to "busy": write a path such as "/busy"`,
-		"5/1s per ip enforced 10":                                "enforced 10: it needs a Shadow: write shadow enforced 10",
+		"5/1s per ip enforced 10":                                `found "enforced", want shadow beside enforced: write shadow enforced, or leave it out`,
 		"5/1s per ip shadow replaces old":                        `replaces "old": write the name of a rule of the same set`,
-		"5/1s per ip replaces b; b: 6/1s per ip":                 `replaces "b": it needs a Shadow`,
+		"5/1s per ip replaces b; b: 6/1s per ip":                 `found "replaces", want shadow beside replaces`,
 		"5/1s per ip plan pro 1M":                                "plan pro: limit 1000000 is too large for an exact window",
 		"5/1s per ip reserve critical 3 reserve default 2":       "reserves of 5 units: the rule has 5: leave at least one for the lowest class",
 		"5/1s per ip; 5/1s per ip ban 1m reserve critical 2":     "ban leaves no reserve",
@@ -218,7 +216,7 @@ func TestParseError(t *testing.T) {
 		assert.PanicsWithError(t, want, func() { MustParse(text) })
 	}
 	_, err := Parse("0/1m per user token-bucket empty")
-	assert.EqualError(t, err, "limit: rule \"0/1m per user token-bucket empty\": limit 0: write at least 1")
+	assert.EqualError(t, err, "limit: rule \"0/1m per user token-bucket empty\": limit 0: write at least 1\n\t0/1m per user token-bucket empty\n\t^")
 }
 
 // FuzzParse checks that the text of the rules in a text has the same rules.
@@ -241,15 +239,18 @@ func FuzzParse(f *testing.F) {
 		set, err := Parse(text)
 		if err != nil {
 			require.NotEmpty(t, err.Error())
-			var parse *grammar.ParseError
-			if errors.As(err, &parse) {
-				require.True(t, strings.HasPrefix(text[parse.Offset:], parse.Found), "%#v", parse)
+			for _, err := range errorsOf(err) {
+				var wrong *RuleError
+				require.ErrorAs(t, err, &wrong)
+				require.Equal(t, text, wrong.Text)
+				require.LessOrEqual(t, wrong.Offset, len(text), "%#v", wrong)
+				require.Contains(t, err.Error(), "^")
 			}
 			return
 		}
 		again, err := Parse(set.String())
 		require.NoError(t, err, "%q", set)
-		require.Equal(t, set, again)
+		require.Equal(t, set.rules, again.rules)
 		require.Equal(t, set.String(), again.String())
 	})
 }

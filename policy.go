@@ -2,7 +2,6 @@ package limit
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"sync/atomic"
 )
@@ -43,26 +42,24 @@ type place struct {
 // user, and a rule by a path value that the pattern does not have.
 func (l *Limiter) check(rules RuleSet, at place) error {
 	var errs []error
-	wrong := func(rule Rule, format string, args ...any) {
-		errs = append(errs, &RuleError{Rule: rule.String(), Problem: fmt.Sprintf(format, args...)})
-	}
+	wrong := func(rule int, format string, args ...any) { errs = append(errs, rules.Errorf(rule, format, args...)) }
 	if at.everywhere && rules.scope == scopeRoute {
-		errs = append(errs, &RuleError{Problem: fmt.Sprintf("rules %s cover many routes: write limit.Named(\"…\", rules…) for one "+
-			"quota of all, or limit.EachRoute(rules…) for a quota of each", rules)})
+		wrong(-1, "rules %s cover many routes: write limit.Named(\"…\", rules…) for one "+
+			"quota of all, or limit.EachRoute(rules…) for a quota of each", rules)
 	}
-	for _, rule := range rules.rules {
+	for i, rule := range rules.rules {
 		for _, problem := range l.callerProblems(&rule, at) {
-			wrong(rule, "%s", problem)
+			wrong(i, "%s", problem)
 		}
 		if refusal := l.refusal(&rule); at.everywhere && (refusal.Redirect != "" || refusal.Fallback != nil) {
-			wrong(rule, "a call cannot be redirected, nor sent to another handler: write refuse 429, or Degrade without a Fallback")
+			wrong(i, "a call cannot be redirected, nor sent to another handler: write refuse 429, or Degrade without a Fallback")
 		}
 		has := pathValues(at.pattern)
 		for _, name := range rule.missingPathValues(at.pattern) {
 			if len(has) == 0 {
-				wrong(rule, "key \"path %s\": the path %q has no values: add one, or write another key", name, at.pattern)
+				wrong(i, "key \"path %s\": the path %q has no values: add one, or write another key", name, at.pattern)
 			} else {
-				wrong(rule, "key \"path %s\": the path %q has no such value: write \"path %s\"",
+				wrong(i, "key \"path %s\": the path %q has no such value: write \"path %s\"",
 					name, at.pattern, strings.Join(has, `" or "path `))
 			}
 		}

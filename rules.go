@@ -152,6 +152,9 @@ type RuleSet struct {
 	rules []Rule
 
 	overridable bool // by Limiter.Change
+
+	text string // that the rules were read from, or ""
+	at   []int  // the offsets of the rules in the text
 }
 
 // A scope is which requests share the quotas of a set.
@@ -173,12 +176,19 @@ func Rules(rules ...Rule) RuleSet { return RuleSet{rules: cloned(rules)} }
 // frameworks and in all processes on one store, share them, and so do calls of
 // [Policy.Take]. The name follows the rules for the Name of a [Rule].
 //
-// Another set of the name on the same [Limiter] must have the same rules. Their
+// Another set of the name on the same [Limiter] must have the same rules, or none: then
+// it is the set that was declared before. Their
 // functions are the same if one call of [By], [CostBy] or [SettleBy] made them, so keep
 // what it returned in a variable. A Fallback is the same if the two handlers are equal
 // in Go. An http.HandlerFunc is equal to none, so share the set.
 func Named(policy string, rules ...Rule) RuleSet {
 	return RuleSet{scope: scopeNamed, name: policy, rules: cloned(rules)}
+}
+
+// Named returns the set, which was read from text, under a name: see the function [Named].
+func (s RuleSet) Named(policy string) RuleSet {
+	s.scope, s.name = scopeNamed, policy
+	return s
 }
 
 // EachRoute returns rules for several routes, such as all routes of a group. Each
@@ -191,7 +201,7 @@ func EachRoute(rules ...Rule) RuleSet {
 
 // Rules returns the rules, with the names that they go by:
 //
-//	limit.Named("exports", parsed.Rules()...)
+//	limit.EachRoute(parsed.Rules()...)
 func (s RuleSet) Rules() []Rule {
 	rules := cloned(s.rules)
 	for i := range rules {
@@ -217,7 +227,7 @@ func (s RuleSet) Derive(suffix string, f func(Rule) Rule) (RuleSet, error) {
 		}
 	}
 	derived.rules = cloned(derived.rules)
-	return derived, s.validate()
+	return derived, s.Validate()
 }
 
 // name returns the name that r goes by.

@@ -54,7 +54,7 @@ func TestRuleNames(t *testing.T) {
 		"per-cookie-a-b-1s":                  Per(ByCookie("a!b"), time.Second, 1),
 	} {
 		assert.Equal(t, want, rule.name())
-		assert.NoError(t, Rules(rule).validate(), want)
+		assert.NoError(t, Rules(rule).Validate(), want)
 		assert.Equal(t, want, Rules(rule).Rules()[0].Name)
 	}
 	assert.Equal(t, "per--0s", new(Rule).name(), "an invalid rule has a name for messages")
@@ -134,7 +134,7 @@ func TestRuleProblems(t *testing.T) {
 	}
 	for _, test := range tests {
 		test.rule.Name = nameFor(test.rule)
-		err := Rules(test.rule).validate()
+		err := Rules(test.rule).Validate()
 		if len(test.want) == 0 {
 			assert.NoError(t, err)
 		}
@@ -216,7 +216,7 @@ func TestValidate(t *testing.T) {
 			`limit: rule "0/0s global": window 0s: write`}},
 	}
 	for _, test := range tests {
-		err := test.set.validate()
+		err := test.set.Validate()
 		errs := list(err)
 		require.Len(t, errs, len(test.want), "%v", err)
 		for i, want := range test.want {

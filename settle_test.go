@@ -173,8 +173,12 @@ func TestSettleIsDeclared(t *testing.T) {
 	rule := Rule{Name: "login", Key: ByIP, Limit: 5, Window: time.Minute, Settle: settle}
 	_, err := mustPolicy(limiter, Named("login", rule)).Take(t.Context(), Request{Keys: map[string]string{"ip": "192.0.2.1"}})
 	assert.ErrorContains(t, err, "limit.Policy.Reserve")
-	_, err = Rules(rule).MarshalText()
-	assert.ErrorContains(t, err, "leave out the Settle")
+	text, err := Rules(rule).MarshalText()
+	assert.NoError(t, err)
+	assert.Equal(t, "login: 5/1m per ip settle 401", string(text))
+	again, err := Parse(string(text))
+	assert.NoError(t, err)
+	assert.Equal(t, settle, again.rules[0].Settle)
 	rule.Algorithm = Concurrency{}
 	_, err = limiter.Policy(Rules(rule))
 	assert.ErrorContains(t, err, "released")

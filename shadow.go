@@ -1,7 +1,6 @@
 package limit
 
 import (
-	"fmt"
 	"slices"
 )
 
@@ -23,31 +22,5 @@ func (d Decision) Comparisons() (list []Comparison) {
 			list = append(list, Comparison{Old: d.rule(old), New: d.rule(i)})
 		}
 	}
-	return list
-}
-
-// watchProblems returns what is wrong with the fields of a rule of s that make it
-// watch.
-func (s RuleSet) watchProblems(r *Rule) (list []string) {
-	add := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
-	shadow := r.shadow()
-	if shadow.Enforced < 0 || shadow.Enforced > 99 {
-		add("enforced %d: write the percentage of keys, 1 to 99; leave out shadow and enforced for all keys", shadow.Enforced)
-	}
-	if (r.leases() || r.noQuota()) && (r.Shadow != nil || r.OnRefusal.Mark) {
-		add("%v cannot watch: leave out shadow and mark, or write another algorithm", r.algorithm())
-	}
-	if r.Shadow != nil && r.OnRefusal.Mark {
-		add("shadow and mark: write one of them")
-	}
-	if shadow.Replaces == "" {
-		return list
-	}
-	for i := range s.rules {
-		if old := &s.rules[i]; old.name() == shadow.Replaces && old.Shadow == nil {
-			return list
-		}
-	}
-	add("replaces %q: write the name of a rule of the same set that is not a shadow", shadow.Replaces)
 	return list
 }

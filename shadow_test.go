@@ -31,11 +31,11 @@ func TestInvalidWatchers(t *testing.T) {
 		watcher := Rule{Name: "watcher", Key: ByIP, Limit: 1, Window: time.Minute}
 		test.change(&watcher)
 		old := Rule{Name: "old", Key: ByIP, Limit: 2, Window: time.Minute}
-		assert.ErrorContains(t, Rules(watcher, old).validate(), test.want)
+		assert.ErrorContains(t, Rules(watcher, old).Validate(), test.want)
 	}
 	derived, err := MustParse("old: 1/1m per ip; 2/1m per ip shadow replaces old").Derive(".x", func(r Rule) Rule { return r })
 	require.NoError(t, err)
-	assert.NoError(t, derived.validate())
+	assert.NoError(t, derived.Validate())
 	assert.Equal(t, "old.x", derived.Rules()[1].Shadow.Replaces)
 }
 

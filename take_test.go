@@ -145,7 +145,7 @@ func TestTakeN(t *testing.T) {
 
 	costly := Named("costly", Rule{Key: Everyone, Limit: 5, Window: time.Hour, Cost: otherCost})
 	_, err = mustPolicy(limiter, costly).Take(t.Context(), Request{})
-	assert.EqualError(t, err, `limit: rule "5/1h global": Cost is a function of an HTTP request: set limit.Request.Cost`)
+	assert.EqualError(t, err, `limit: rule "5/1h global cost units": Cost is a function of an HTTP request: set limit.Request.Cost`)
 	d, err := mustPolicy(limiter, costly).Take(t.Context(), Request{Cost: 4})
 	require.NoError(t, err)
 	assert.EqualValues(t, 1, d.Rules()[0].Remaining)

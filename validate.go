@@ -3,65 +3,129 @@ package limit
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"net/netip"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/excerpt"
 	"github.com/routelimit/limit/internal/grammar"
 )
 
 // A RuleError is one thing wrong with a rule, or with a set of rules if Rule
 // is empty.
 type RuleError struct {
-	Rule    string // the rule in the text grammar
+	Policy  string // the name of the set, or "" for one without a name
+	Rule    string // the rule in the text grammar, or "" if the set or its text is wrong
 	Problem string // what is wrong, and what to write instead
+
+	Text   string // the text that the rules were read from, or "" for rules in code
+	Offset int    // in bytes, of the rule in the text, or of the word that does not fit
+
+	misread bool // the text departs from the grammar
 }
 
+// Error returns the policy, the place and the problem, and below them the line of a text
+// with a caret.
 func (e *RuleError) Error() string {
-	if e.Rule == "" {
-		return "limit: " + e.Problem
+	where, mark := "", excerpt.At(e.Text, e.Offset)
+	if e.Policy != "" {
+		where = fmt.Sprintf("policy %q: ", e.Policy)
 	}
-	return fmt.Sprintf("limit: rule %q: %s", e.Rule, e.Problem)
+	if e.misread {
+		if strings.Contains(strings.TrimSpace(e.Text), "\n") {
+			where += fmt.Sprintf("line %d, ", mark.Line)
+		}
+		where += fmt.Sprintf("column %d of %q: ", mark.Column, mark.Shown())
+	}
+	if e.Rule != "" {
+		where += fmt.Sprintf("rule %q: ", e.Rule)
+	}
+	text := "limit: " + where + e.Problem
+	if e.misread || e.Text != "" {
+		text += mark.String()
+	}
+	return text
 }
 
-// validate returns an error that joins one [*RuleError] for each thing wrong
+// Errorf returns an error about a rule of s, or about s if the index is negative, with the
+// place in the text that the rules were read from. It is for packages that check more
+// than [RuleSet.Validate].
+func (s RuleSet) Errorf(rule int, format string, args ...any) *RuleError {
+	e := &RuleError{Policy: s.policy(), Problem: fmt.Sprintf(format, args...)}
+	if rule >= 0 {
+		e.Rule = s.rules[rule].String()
+	}
+	if len(s.at) == len(s.rules) && len(s.at) > 0 {
+		e.Text, e.Offset = s.text, s.at[max(0, rule)]
+	}
+	return e
+}
+
+// policy returns the name of s, or "".
+func (s *RuleSet) policy() string {
+	if s.scope != scopeNamed || !grammar.ValidName(s.name) {
+		return ""
+	}
+	return s.name
+}
+
+// problems are the mistakes in a rule of a set.
+type problems struct {
+	set  *RuleSet
+	rule int
+	errs []error
+}
+
+func (p *problems) addf(format string, args ...any) {
+	p.errs = append(p.errs, p.set.Errorf(p.rule, format, args...))
+}
+
+func (p *problems) add(list ...string) {
+	for _, problem := range list {
+		p.addf("%s", problem)
+	}
+}
+
+// function reports a function that is nil, or whose name has no text.
+func (p *problems) function(maker, name string, given, isNil bool) {
+	if given && (isNil || !grammar.IsWord(name) || maker == "SettleBy" && '0' <= name[0] && name[0] <= '9') {
+		p.addf("limit.%s(%q, …): write a function that is not nil, and a name without "+
+			"spaces, semicolons and parentheses", maker, name)
+	}
+}
+
+// Validate returns an error that joins one [*RuleError] for each thing wrong
 // with the set, or nil. Declaring a route with an invalid set panics with the
 // same error.
-func (s RuleSet) validate() error {
-	var errs []error
+func (s RuleSet) Validate() error {
+	p := &problems{set: &s, rule: -1}
 	if s.scope == scopeNamed && !grammar.ValidName(s.name) {
-		errs = append(errs, &RuleError{Problem: fmt.Sprintf(
-			"policy name %q: write 1 to %d letters, digits, '.', '_' or '-' (so that it cannot be a route)", s.name, grammar.MaxName)})
+		p.addf("policy name %q: write 1 to %d letters, digits, '.', '_' or '-' (so that it cannot be a route)", s.name, grammar.MaxName)
 	}
 	if len(s.rules) == 0 && !s.overridable {
-		errs = append(errs, &RuleError{Problem: "no rules: write at least one, such as limit.PerIP(time.Minute, 100)"})
+		p.addf("no rules: write at least one, such as limit.PerIP(time.Minute, 100)")
 	}
 	if len(s.rules) > core.MaxCharges {
-		errs = append(errs, &RuleError{Problem: fmt.Sprintf(
-			"%d rules: a request is decided by at most %d; split the policy over a group and its routes",
-			len(s.rules), core.MaxCharges)})
+		p.addf("%d rules: a request is decided by at most %d; split the policy over a group and its routes", len(s.rules), core.MaxCharges)
 	}
-	if unstruck := slices.IndexFunc(s.rules, func(r Rule) bool { return !r.bars() || r.Settle != (Settlement{}) || r.Cost != (Cost{}) }); unstruck < 0 && len(s.rules) > 0 {
-		errs = append(errs, &RuleError{Problem: fmt.Sprintf("rules %s: nothing can strike: "+
-			"write a rule whose refusals count, or a Settle such as limit.OnStatus(http.StatusUnauthorized)", s)})
+	strikes := func(r Rule) bool { return !r.bars() || r.Settle != (Settlement{}) || r.Cost != (Cost{}) }
+	if len(s.rules) > 0 && !slices.ContainsFunc(s.rules, strikes) {
+		p.addf("rules %s: nothing can strike: "+
+			"write a rule whose refusals count, or a Settle such as limit.OnStatus(http.StatusUnauthorized)", s)
 	}
-	seen, bars := make(map[string]Rule), s.bars()
-	for _, r := range s.rules {
-		if bars && r.OnRefusal.Wait > 0 {
-			errs = append(errs, &RuleError{Rule: r.String(), Problem: "a request that waits is refused more than once, and each is a " +
-				"strike of the ban: leave out the wait or the ban"})
+	for i := range s.rules {
+		p.rule = i
+		for _, a := range table() {
+			if a.check != nil {
+				a.check(&s.rules[i], p)
+			}
 		}
-		for _, problem := range slices.Concat(r.problems(), r.functionProblems(), r.refusalProblems(), s.watchProblems(&r), r.planProblems(), r.reserveProblems(), r.exemptProblems()) {
-			errs = append(errs, &RuleError{Rule: r.String(), Problem: problem})
-		}
-		name := r.name()
-		if first, twice := seen[name]; twice {
-			errs = append(errs, &RuleError{Rule: r.String(), Problem: fmt.Sprintf(
-				"the name %q is taken by %q: remove one of them, or give it another Name", name, first)})
-		}
-		seen[name] = r
 	}
-	return errors.Join(errs...)
+	return errors.Join(p.errs...)
 }
 
 // bars reports whether the set has a [Ban].
@@ -69,64 +133,152 @@ func (s RuleSet) bars() bool {
 	return slices.ContainsFunc(s.rules, func(r Rule) bool { return r.bars() })
 }
 
-// problems returns everything wrong with r alone.
-func (r *Rule) problems() []string {
-	var list []string
-	add := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
+func checkName(r *Rule, p *problems) {
+	name := r.name()
+	if !grammar.ValidName(name) {
+		p.addf("name %q: write 1 to %d letters, digits, '.', '_' or '-' as its Name", name, grammar.MaxName)
+	}
+	first := slices.IndexFunc(p.set.rules[:p.rule], func(other Rule) bool { return other.name() == name })
+	if first >= 0 {
+		p.addf("the name %q is taken by %q: remove one of them, or give it another Name", name, p.set.rules[first])
+	}
+}
 
-	list = append(list, r.Key.problems(0)...)
-	switch values := r.values(); {
-	case !r.shows():
-	case values.kind == noKey || values.kind == everyone:
-		add("no values: write what is counted, such as Values: limit.ByQuery(\"user\")")
-	default:
-		list = append(list, values.problems(0)...)
-	}
-	if !grammar.ValidName(r.name()) {
-		add("name %q: write 1 to %d letters, digits, '.', '_' or '-' as its Name", r.name(), grammar.MaxName)
-	}
+func checkQuota(r *Rule, p *problems) {
 	q := r.quota()
 	if q.Algorithm == noAlgorithm {
-		add("algorithm %T: write a value of package limit, such as limit.TokenBucket{Burst: 5}, and no pointer", r.Algorithm)
+		p.addf("algorithm %T: write a value of package limit, such as limit.TokenBucket{Burst: 5}, and no pointer", r.Algorithm)
 		q.Algorithm = core.FixedWindow // one mistake is reported once
 	}
-	q.Window = min(max(q.Window, core.MinWindow), core.MaxWindow) // reported below, in the units of this package
+	q.Window = min(max(q.Window, core.MinWindow), core.MaxWindow) // checkWindow reports it in the units of this package
 	if joined, ok := q.Validate().(interface{ Unwrap() []error }); ok {
 		for _, err := range joined.Unwrap() {
-			list = append(list, err.Error())
+			p.addf("%v", err)
 		}
 	}
-	windowOK := false
+}
+
+func checkWindow(r *Rule, p *problems) {
+	calendar := r.calendar().Unit != 0
 	switch micros := r.window().Microseconds(); {
-	case r.calendar().Unit != 0 && r.Window != 0 && r.Window != (&Rule{Algorithm: r.Algorithm}).window():
-		add("window %v: leave it out, since the calendar says it", r.Window)
-	case micros < core.MinWindow && r.calendar().Unit == 0:
-		add("window %v: write at least 1ms (the window comes first, then the limit)", r.Window)
+	case calendar && r.Window != 0 && r.Window != (&Rule{Algorithm: r.Algorithm}).window():
+		p.addf("window %v: leave it out, since the calendar says it", r.Window)
+	case micros < core.MinWindow && !calendar:
+		p.addf("window %v: write at least 1ms (the window comes first, then the limit)", r.Window)
 	case micros > core.MaxWindow:
-		add("window %v: write at most %dh (366 days)", r.Window, 366*24)
+		p.addf("window %v: write at most %dh (366 days)", r.Window, 366*24)
 	case r.Window%time.Microsecond != 0:
-		add("window %v: write a whole number of microseconds", r.Window)
-	default:
-		windowOK = micros > 0
+		p.addf("window %v: write a whole number of microseconds", r.Window)
+	case r.leases() && micros > 0 && r.Window < minLease:
+		p.addf("window %v: it is how long a lease lives that is not renewed: write at least %v", r.Window, minLease)
 	}
-	if r.OnStoreError > Refuse {
-		add("%v: write Local, Allow or Refuse", r.OnStoreError)
+}
+
+func checkRefusal(r *Rule, p *problems) {
+	p.add(r.OnRefusal.problems()...)
+	if r.bars() && r.OnRefusal.Degrade && r.OnRefusal.Fallback == nil {
+		p.addf("a ban that degrades lets barred clients reach the handler: write a Fallback, or refuse 429 in place of degrade")
 	}
-	switch a := r.Algorithm.(type) {
-	case Queue:
-		if a.MaxWait%time.Microsecond != 0 {
-			add("wait %v: write a whole number of microseconds", a.MaxWait)
+	if r.OnRefusal.Wait > 0 && p.set.bars() {
+		p.addf("a request that waits is refused more than once, and each is a strike of the ban: leave out the wait or the ban")
+	}
+}
+
+// maxMessage is the length in bytes of the longest Message.
+const maxMessage = 200
+
+func validMessage(text string) bool {
+	return len(text) <= maxMessage && !strings.ContainsFunc(text, func(c rune) bool { return c == unicode.ReplacementChar || !unicode.IsPrint(c) })
+}
+
+func checkPlans(r *Rule, p *problems) {
+	if len(r.Plans) > grammar.MaxCallers {
+		p.addf("%d plans: write at most %d; use limit.Options.Override for the limits of single keys", len(r.Plans), grammar.MaxCallers)
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Plans)) {
+		if !grammar.ValidName(name) {
+			p.addf("plan %q: write 1 to %d letters, digits, '.', '_' or '-'", name, grammar.MaxName)
+			continue
 		}
-	case Ban:
-		if a.Bar%time.Microsecond != 0 || a.MaxBar%time.Microsecond != 0 {
-			add("bars of %v to %v: write whole numbers of microseconds", a.Bar, a.MaxBar)
+		other := r.withLimit(r.Plans[name])
+		q, usual := other.quota(), r.quota()
+		if usual.Validate() != nil {
+			continue // one mistake is reported once
+		}
+		if err := q.Validate(); err != nil {
+			p.addf("plan %s: %v", name, err)
 		}
 	}
-	if q.Leases() && r.Settle != (Settlement{}) {
-		add("a Settle: a lease is released in full when the request is done: leave it out")
+}
+
+// checkReserve checks the reserve of r, whatever the classes.
+func checkReserve(r *Rule, p *problems) {
+	if len(r.Reserve) == 0 {
+		return
 	}
-	if q.Leases() && windowOK && r.Window < minLease {
-		add("window %v: it is how long a lease lives that is not renewed: write at least %v", r.Window, minLease)
+	if r.noQuota() {
+		p.addf("%v leaves no reserve: leave it out, or write another algorithm", r.algorithm())
 	}
-	return list
+	if len(r.Reserve) > grammar.MaxCallers {
+		p.addf("%d reserves: write at most %d", len(r.Reserve), grammar.MaxCallers)
+		return
+	}
+	sum := int64(0)
+	for _, name := range slices.Sorted(maps.Keys(r.Reserve)) {
+		switch n := r.Reserve[name]; {
+		case !grammar.ValidName(name):
+			p.addf("reserve %q: write 1 to %d letters, digits, '.', '_' or '-'", name, grammar.MaxName)
+		case n < 1 || n > core.MaxLimit:
+			p.addf("reserve %s %d: write 1 or more units, or leave it out", name, n)
+		default:
+			sum += n // at most 64 times 10^12
+		}
+	}
+	if q := r.quota(); q.Validate() == nil && sum >= q.Capacity() {
+		p.addf("reserves of %d units: the rule has %d: leave at least one for the lowest class", sum, q.Capacity())
+	}
+}
+
+func checkExempt(r *Rule, p *problems) {
+	if len(r.Exempt) > grammar.MaxCallers {
+		p.addf("%d exemptions: write at most %d, and put more into a list of package access", len(r.Exempt), grammar.MaxCallers)
+		return
+	}
+	for i, entry := range r.Exempt {
+		kind, value := grammar.SplitExemption(entry)
+		switch {
+		case value == "":
+			p.addf("exempt %q: write ip and a prefix, or user, plan or class and a name of one word", entry)
+		case slices.Contains(r.Exempt[:i], entry):
+			p.addf("exempt %s: it stands twice: remove one", entry)
+		case kind == "ip":
+			if _, problem := exemptPrefix(value); problem != "" {
+				p.addf("exempt %s: %s", entry, problem)
+			}
+		case kind != "user" && !grammar.ValidName(value):
+			p.addf("exempt %s: write a name of 1 to %d letters, digits, '.', '_' or '-'", entry, grammar.MaxName)
+		}
+	}
+}
+
+// exemptPrefix reads an address or a prefix.
+func exemptPrefix(text string) (p netip.Prefix, problem string) {
+	address, err := netip.ParseAddr(text)
+	if err == nil {
+		p = netip.PrefixFrom(address, address.BitLen())
+	} else if p, err = netip.ParsePrefix(text); err != nil {
+		return p, "write an address such as 203.0.113.9, or a prefix such as 10.0.0.0/8"
+	}
+	switch {
+	case address.Zone() != "":
+		return p, fmt.Sprintf("an address has no zone here: write %s", address.WithZone(""))
+	case p.Bits() == 0 || p.Addr().Is4In6() && p.Bits() == 96:
+		return p, "every client: remove the rule, or write the prefix of a network, such as 10.0.0.0/8"
+	case p.Addr().Is4In6() && p.Bits() > 96:
+		return p, fmt.Sprintf("clients with such addresses are IPv4: write %s", netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96))
+	case p != p.Masked():
+		return p, fmt.Sprintf("bits are set behind the prefix: write %s", p.Masked())
+	}
+	return p, ""
 }

@@ -19,9 +19,9 @@ import (
 // [limit.Adapter.Bind]. Add registers a route, with the middleware unless the route
 // has no limits. If anything is wrong with the struct, Mount returns an error that
 // lists everything that is wrong, and does not call add.
-func Mount[Handler, Middleware any](api any, bind func(path string, rules limit.RuleSet) (Middleware, error),
+func Mount[Handler, Middleware any](limiter *limit.Limiter, api any, bind func(path string, rules limit.RuleSet) (Middleware, error),
 	add func(method, path string, h Handler, m ...Middleware)) error {
-	routes, err := routesOf(api)
+	routes, err := routesOf(limiter, api)
 	errs := []error{err}
 	handlers := make([]Handler, len(routes))
 	limits := make([][]Middleware, len(routes))
@@ -65,7 +65,7 @@ type route struct {
 // If anything is wrong with the struct, the error joins one for each thing, and
 // routesOf returns the routes as well, so that Mount can check the rest. Limited is
 // false if the rules are invalid, and Handler is nil if there is none.
-func routesOf(api any) ([]route, error) {
+func routesOf(limiter *limit.Limiter, api any) ([]route, error) {
 	fields, err := tags.Read(api)
 	if err != nil {
 		return nil, err
@@ -77,14 +77,16 @@ func routesOf(api any) ([]route, error) {
 		if !f.Limited {
 			continue
 		}
-		if f.Named {
-			r.Rules = limit.Named(f.Policy)
+		rules, err := limiter.Parse(f.Limit)
+		if f.Named && err == nil {
+			rules = rules.Named(f.Policy)
+			err = rules.Validate()
 		}
-		if err := r.Rules.UnmarshalText([]byte(f.Limit)); err != nil {
+		if err != nil {
 			f.Add(err)
-			r.Rules = limit.RuleSet{}
 			continue
 		}
+		r.Rules = rules
 		r.Limited = true
 	}
 	return routes, tags.Join(fields)

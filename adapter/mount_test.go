@@ -4,13 +4,11 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
-	"github.com/routelimit/limit/internal/grammar"
 )
 
 func answer(status int) http.HandlerFunc {
@@ -49,7 +47,7 @@ func newSampleAPI() sampleAPI {
 func TestRoutes(t *testing.T) {
 	api := newSampleAPI()
 	for _, value := range []any{api, &api} {
-		routes, err := routesOf(value)
+		routes, err := routesOf(limit.New(nil, nil), value)
 		require.NoError(t, err)
 		for i := range routes {
 			assert.NotNil(t, routes[i].Handler)
@@ -57,16 +55,16 @@ func TestRoutes(t *testing.T) {
 		}
 		assert.Equal(t, []route{
 			{Method: "POST", Path: "/update", Field: "sampleAPI.Update", Limited: true,
-				Rules: limit.Rules(limit.PerIP(2*time.Second, 5), limit.Global(time.Minute, 1000))},
+				Rules: limit.MustParse("5/2s per ip; 1000/1m global")},
 			{Method: "DELETE", Path: "/items/{id}", Field: "sampleAPI.sampleAdmin.Drop", Limited: true,
-				Rules: limit.Rules(limit.Rule{Name: "login", Key: limit.ByUser, Limit: 5, Window: time.Minute})},
+				Rules: limit.MustParse("login: 5/1m per user")},
 			{Method: "POST", Path: "/login", Field: "sampleAPI.Login", Limited: true,
-				Rules: limit.Named("login", limit.PerIP(time.Minute, 5))},
+				Rules: limit.MustParse("5/1m per ip").Named("login")},
 			{Method: "GET", Path: "/health", Field: "sampleAPI.SampleHealth.Health"},
 		}, routes)
 	}
 
-	anonymous, err := routesOf(struct {
+	anonymous, err := routesOf(limit.New(nil, nil), struct {
 		Handler any `route:"TRACE /" limit:"1/s global"`
 	}{"any value"})
 	require.NoError(t, err)
@@ -105,7 +103,7 @@ func TestRoutesErrors(t *testing.T) {
 		}{h}, `field H: limit: column 1 of "": found the end`},
 		{struct {
 			H http.HandlerFunc `route:"GET /" limit:"0/2s per ip; 0/1s global"`
-		}{h}, "field H: limit: rule \"0/2s per ip\": limit 0: write at least 1\n" +
+		}{h}, "field H: limit: rule \"0/2s per ip\": limit 0: write at least 1\n\t0/2s per ip; 0/1s global\n\t^\n" +
 			"field H: limit: rule \"0/1s global\": limit 0: write at least 1"},
 		{struct {
 			H http.HandlerFunc `route:"GET /" limit:"1/s global" policy:""`
@@ -146,13 +144,13 @@ func TestRoutesErrors(t *testing.T) {
 			"field C: limit: the handler is nil: set the field before mounting"},
 	}
 	for _, test := range tests {
-		routes, err := routesOf(test.api)
+		routes, err := routesOf(limit.New(nil, nil), test.api)
 		assert.Equal(t, strings.HasPrefix(test.want, "field "), len(routes) > 0, "routes are returned to be checked further")
 		if assert.Error(t, err, test.want) {
 			assert.True(t, strings.HasPrefix(err.Error(), test.want), "want %s\n got %s", test.want, err)
 		}
 	}
-	routes, err := routesOf(struct {
+	routes, err := routesOf(limit.New(nil, nil), struct {
 		H http.HandlerFunc `route:"GET /users/:id" limit:"5/2x per path id"`
 	}{})
 	require.Len(t, routes, 1)
@@ -161,6 +159,8 @@ func TestRoutesErrors(t *testing.T) {
 	assert.Equal(t, limit.RuleSet{}, r.Rules)
 	assert.IsType(t, http.HandlerFunc(nil), r.Handler, "its type can be checked")
 	assert.Equal(t, "GET /users/:id", r.Method+" "+r.Path)
-	var parse *grammar.ParseError
-	assert.ErrorAs(t, err, &parse)
+	var wrong *limit.RuleError
+	assert.ErrorAs(t, err, &wrong)
+	assert.Equal(t, "5/2x per path id", wrong.Text)
+	assert.Equal(t, 3, wrong.Offset)
 }

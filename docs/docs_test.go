@@ -101,10 +101,15 @@ func TestReadme(t *testing.T) {
 // TestRules checks that the rules and keys in text can be read.
 func TestRules(t *testing.T) {
 	texts := pages(t)
+	functions := limit.Functions{ // that the pages name
+		Keys:        []limit.KeyResolver{limit.By("tenant", (*http.Request).UserAgent)},
+		Costs:       []limit.Cost{limit.CostBy("rows", func(*http.Request) int64 { return 1 })},
+		Settlements: []limit.Settlement{limit.SettleBy("failed-logins", func(*http.Request, int) int64 { return 0 })},
+	}
 	rules := 0
 	for page, text := range texts {
 		for _, rule := range regexp.MustCompile("(?m)^(?:\\| `|    )((?:[\\w.-]+: )?\\d+[kM]?/[^`\n]+)").FindAllStringSubmatch(text, -1) {
-			_, err := limit.Parse(rule[1])
+			_, err := functions.Parse(rule[1])
 			assert.NoError(t, err, "%s: %s", page, rule[1])
 			rules++
 		}

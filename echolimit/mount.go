@@ -23,7 +23,7 @@ type Router interface {
 // and registers nothing.
 func (l *Limiter) Mount(router Router, api any) error {
 	_, whole := router.(*echo.Echo) // a group has a prefix, which Echo does not export
-	return adapter.Mount(api, func(path string, rules limit.RuleSet) (echo.MiddlewareFunc, error) {
+	return adapter.Mount(l.limiter, api, func(path string, rules limit.RuleSet) (echo.MiddlewareFunc, error) {
 		if !whole {
 			path = ""
 		}

@@ -23,7 +23,7 @@ func (l *Limiter) Mount(router gin.IRouter, api any) error {
 	if group, ok := router.(interface{ BasePath() string }); ok {
 		prefix = strings.TrimSuffix(group.BasePath(), "/")
 	}
-	return adapter.Mount(api, func(path string, rules limit.RuleSet) (gin.HandlerFunc, error) {
+	return adapter.Mount(l.limiter, api, func(path string, rules limit.RuleSet) (gin.HandlerFunc, error) {
 		return l.handler(prefix+path, rules)
 	}, func(method, path string, h gin.HandlerFunc, limits ...gin.HandlerFunc) {
 		router.Handle(method, path, append(limits, h)...)

@@ -120,7 +120,7 @@ func TestSeveralAsks(t *testing.T) {
 	assert.Equal(t, []string{"limit:1:{p}:a:x", "limit:1:{p}:b:y", "limit:1:{p}:b:z", "limit:1:{p}:a:w"}, keys)
 	entries := "\x00\x01\x00\x00\x00\x00\x00\x01\x00\x02\x00\x00\x00\x00\x00\x01\x00\x03\x00\x00\x00\x00\x00\x01" +
 		"\x00\x04\x00\x00\x00\x00\x00\x01\x00\x02\x00\x00\x00\x00\x00\x01"
-	assert.Equal(t, []any{"", 1 - 1, 1, 3, 0, int64(5), int64(1_000_000), 1, "", 0, int64(5), int64(1_000_000), 2, "", 0, int64(6), int64(1_000_000), 1, "",
+	assert.Equal(t, []any{"", 0, 1, 3, 0, int64(5), int64(1_000_000), 1, "", 0, int64(5), int64(1_000_000), 2, "", 0, int64(6), int64(1_000_000), 1, "",
 		[]byte(entries + entries), []byte(strings.Repeat("\x00", 17) + "\x07" + strings.Repeat("\x00", 12)), []byte("\x02\x01\x02\x01\x02\x02\x03\x02")}, args)
 	assert.True(t, l.Match(request))
 	for _, other := range [][]core.Ask{

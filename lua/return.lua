@@ -90,6 +90,10 @@ for i = 1, #rules do
   k = r.first
   if problem[k] then room[k], more[k], reset[k] = 0, -2, 0 end -- which makes no sense
   out[#out + 1], out[#out + 2], out[#out + 3] = room[k] > 0 and room[k] or 0, more[k], reset[k]
-  r.as.save(r, now, stamp, grace)
+  if redated[k] then -- the clock stepped back, or the window is another
+    local left = call('PTTL', keys[k])
+    r.as.save(r, now, stamp, grace)
+    if left > call('PTTL', keys[k]) then call('PEXPIRE', keys[k], left) end
+  end
 end
 return out

@@ -15,7 +15,6 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/internal/grammar"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/redisstore"
@@ -46,12 +45,9 @@ func (r *row) invalidText(texts ...string) {
 		if !assert.Error(r, err, "%q", text) {
 			continue
 		}
-		var parse *grammar.ParseError
-		var rule *limit.RuleError
-		if errors.As(err, &parse) {
-			assert.True(r, 0 <= parse.Offset && parse.Offset <= len(text) && parse.Text == text, "%q: %v", text, err)
-		} else {
-			assert.True(r, errors.As(err, &rule), "%q: %v", text, err)
+		var wrong *limit.RuleError
+		if assert.True(r, errors.As(err, &wrong), "%q: %v", text, err) {
+			assert.True(r, 0 <= wrong.Offset && wrong.Offset <= len(text) && wrong.Text == text, "%q: %v", text, err)
 		}
 	}
 }

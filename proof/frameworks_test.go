@@ -104,7 +104,7 @@ func TestUserOfFramework(t *testing.T) {
 			return nil
 		}()
 		require.Error(t, problem.(error), name)
-		assert.ErrorContains(t, problem.(error), name+"limit.Limiter.User", "the error names where to write the function")
+		assert.ErrorContains(t, problem.(error), "rl.Caller.User", "the error names where to write the function")
 	}
 }
 

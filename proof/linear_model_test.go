@@ -90,7 +90,7 @@ func (w *world) step(in *step, out *stepped) bool {
 		for i := range in.returns {
 			r := &in.returns[i]
 			state, got := w.state(&r.Charge), out.returned[i]
-			if state.Return(r, out.at) != got.Units || core.Look(out.at, r.Charge, state.Clone()) != got.Outcome {
+			if state.Return(r, out.at) != got.Units || core.Look(out.at, r.Charge, state) != got.Outcome {
 				return false
 			}
 		}

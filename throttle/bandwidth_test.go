@@ -254,8 +254,8 @@ func TestThrottleErrors(t *testing.T) {
 	require.Error(t, err)
 	for _, want := range []string{
 		`limit: rule "100/1s per ip": not a token-bucket, by which bytes are counted: write throttle.Bandwidth(key, window, bytes)`,
-		`limit: rule "empty: 100/1s global token-bucket missing 5": 5 missing: a bucket of bytes begins full: leave it out`,
-		`limit: rule "empty: 100/1s global token-bucket missing 5": a Cost: the cost of a body is its bytes: leave it out`,
+		`limit: rule "empty: 100/1s global token-bucket missing 5 cost units": 5 missing: a bucket of bytes begins full: leave it out`,
+		`limit: rule "empty: 100/1s global token-bucket missing 5 cost units": a Cost: the cost of a body is its bytes: leave it out`,
 		`limit: rule "0/366d global token-bucket": limit 0: write at least 1`,
 		`limit: -1 bytes free: write 0 or more`,
 		`limit: bodies 7: write throttle.Downloads, throttle.Uploads or throttle.Both`,
@@ -273,7 +273,7 @@ func TestThrottleErrors(t *testing.T) {
 	_, err = throttle.New(limiter, named, nil)
 	require.NoError(t, err)
 	_, err = throttle.New(limiter, limit.Named("files", throttle.Bandwidth(limit.ByIP, time.Second, 2000)), nil)
-	assert.ErrorContains(t, err, `policy "files.downloads" already has other rules`)
+	assert.ErrorContains(t, err, `policy "files.downloads": already has other rules`)
 	_, err = throttle.New(limiter, limit.Named("files", throttle.Bandwidth(limit.ByIP, time.Second, 1000)), nil)
 	assert.NoError(t, err, "the same rules by value")
 	assert.PanicsWithError(t, `limit: rule "per-user-1s.downloads: 1000/1s per user queue burst 11000": no user resolver: `+

@@ -97,7 +97,7 @@ func New(limiter *limit.Limiter, rules limit.RuleSet, options *Options) (*Thrott
 	var invalid error
 	t.rules, invalid = rules.Derive(suffixes[t.options.Of], func(r limit.Rule) limit.Rule {
 		for _, problem := range problems(r) {
-			errs = append(errs, &limit.RuleError{Rule: r.String(), Problem: problem})
+			errs = append(errs, rules.Errorf(len(originals), "%s", problem))
 		}
 		originals = append(originals, r)
 		return queue(r)

@@ -5,7 +5,39 @@ package excerpt
 import (
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
+
+// A Mark is a place in a text, as errors show it.
+type Mark struct {
+	Line, Column int // from 1, in characters
+
+	shown string // of the line
+	caret int    // characters of it before the place
+}
+
+// At returns the mark of a byte of a text.
+func At(text string, offset int) Mark {
+	start := strings.LastIndexByte(text[:offset], '\n') + 1
+	after, _, _ := strings.Cut(text[offset:], "\n")
+	m := In(text[start:offset], after)
+	m.Line = strings.Count(text[:start], "\n") + 1
+	return m
+}
+
+// In returns the mark of a place in a line with some text before and after it.
+func In(before, after string) Mark {
+	column := utf8.RuneCountInString(before) + 1
+	before, after = Printable(End(before)), Printable(Start(after))
+	return Mark{Line: 1, Column: column, shown: before + after, caret: utf8.RuneCountInString(before)}
+}
+
+// Shown returns the line of the place, shortened.
+func (m Mark) Shown() string { return m.shown }
+
+// String returns the line of the place, and below it a caret, each behind a line break
+// and a tab.
+func (m Mark) String() string { return "\n\t" + m.shown + "\n\t" + strings.Repeat(" ", m.caret) + "^" }
 
 // Max is how many bytes of a text an error shows.
 const Max = 60

@@ -10,12 +10,11 @@ import (
 // A Key names a value of a request. Requests with the same value share a quota.
 type Key struct {
 	Kind  Kind
-	Name  string // of a header, cookie, query parameter or path value
+	Name  string // of a header, cookie, query parameter, path value or function
 	Parts []Key  // of And and Or, at least two
 }
 
-// A Kind is the kind of a Key. The zero Kind is a key that has no text, such as
-// a function; Key.String returns its Name.
+// A Kind is the kind of a Key. The zero Kind is no key.
 type Kind uint8
 
 // The kinds.
@@ -29,6 +28,7 @@ const (
 	Path
 	And
 	Or
+	Func // a function of the program
 )
 
 var kindWords = [...]string{Global: "global", IP: "ip", User: "user",
@@ -36,6 +36,9 @@ var kindWords = [...]string{Global: "global", IP: "ip", User: "user",
 
 // KeyWords returns the words that have a meaning in a key.
 func KeyWords() []string { return append(slices.Clone(kindWords[1:]), "per") }
+
+// Keys are the words that begin a key, for completion.
+var Keys = kindWords[IP:And]
 
 // MaxNesting is how many nested parentheses a key may have.
 const MaxNesting = 8
@@ -87,27 +90,42 @@ func IsWord(s string) bool {
 	})
 }
 
-// wholeKey reads a key that is in no other.
-func (p *parser) wholeKey() (Key, error) {
-	p.skip(blanks)
-	start := p.at
-	k, err := p.key(0)
+// ParseKey reads the text of a resolver, also "global". A word that is no other key is a
+// function.
+func ParseKey(text string) (Key, error) {
+	r := &Reader{Text: text, any: true}
+	if r.Accept("global") && r.Peek() == "" {
+		return Key{Kind: Global}, nil
+	}
+	r.At = 0
+	k, err := r.Key()
+	if err == nil && r.Peek() != "" {
+		err = r.Errorf(`"and" or "or" and another key, or the end`)
+	}
+	return k, err
+}
+
+// Key reads a key.
+func (r *Reader) Key() (Key, error) {
+	r.skip(blanks)
+	start := r.At
+	k, err := r.key(0)
 	if err == nil && k.nesting() > MaxNesting {
-		p.at = start
-		err = p.errorf(`a key with at most %d nested "and" and "or"`, MaxNesting)
+		r.At = start
+		err = r.Errorf(`a key with at most %d nested "and" and "or"`, MaxNesting)
 	}
 	return k, err
 }
 
 // key reads a key within depth parentheses.
-func (p *parser) key(depth int) (Key, error) {
-	return p.list(Or, func() (Key, error) {
-		return p.list(And, func() (Key, error) { return p.operand(depth) })
+func (r *Reader) key(depth int) (Key, error) {
+	return r.list(Or, func() (Key, error) {
+		return r.list(And, func() (Key, error) { return r.operand(depth) })
 	})
 }
 
 // list reads one part, or several with the word of a kind between them.
-func (p *parser) list(kind Kind, part func() (Key, error)) (Key, error) {
+func (r *Reader) list(kind Kind, part func() (Key, error)) (Key, error) {
 	var parts []Key
 	for {
 		k, err := part()
@@ -115,7 +133,7 @@ func (p *parser) list(kind Kind, part func() (Key, error)) (Key, error) {
 			return k, err
 		}
 		parts = append(parts, k)
-		if !p.accept(kindWords[kind]) {
+		if !r.Accept(kindWords[kind]) {
 			break
 		}
 	}
@@ -126,34 +144,34 @@ func (p *parser) list(kind Kind, part func() (Key, error)) (Key, error) {
 }
 
 // operand reads a key without "and" and "or", or any key in parentheses.
-func (p *parser) operand(depth int) (Key, error) {
-	word := p.peek()
+func (r *Reader) operand(depth int) (Key, error) {
+	word := r.Peek()
 	kind := Kind(max(0, slices.Index(kindWords[:], word)))
 	switch {
 	case word == "(" && depth == MaxNesting:
-		return Key{}, p.errorf("at most %d nested parentheses", MaxNesting)
+		return Key{}, r.Errorf("at most %d nested parentheses", MaxNesting)
 	case word == "(":
-		p.at++
-		k, err := p.key(depth + 1)
-		if err == nil && !p.accept(")") {
-			err = p.errorf(`"and" or "or" and another key, or ")"`)
+		r.Next()
+		k, err := r.key(depth + 1)
+		if err == nil && !r.Accept(")") {
+			err = r.Errorf(`"and" or "or" and another key, or ")"`)
 		}
 		return k, err
 	case kind == Global:
-		return Key{}, p.errorf(`a key such as ip or user, or "global" without "per"`)
+		return Key{}, r.Errorf(`a key such as ip or user, or "global" without "per"`)
 	case kind == IP || kind == User:
-		p.at += len(word)
+		r.Next()
 		return Key{Kind: kind}, nil
 	case kind == Header || kind == Cookie || kind == Query || kind == Path:
-		p.at += len(word)
-		p.skip(blanks)
-		name := p.word()
-		if name == "" {
-			return Key{}, p.errorf("the name of the %s", word)
-		}
-		p.at += len(name)
-		return Key{Kind: kind, Name: name}, nil
+		r.Next()
+		name, err := r.Word("the name of the " + word)
+		return Key{Kind: kind, Name: name}, err
+	case slices.Contains(r.Functions, word), r.any && kind == 0 && IsWord(word):
+		return Key{Kind: Func, Name: r.Next()}, nil
 	}
-	return Key{}, p.unexpected("a key: ip, user, header NAME, cookie NAME, query NAME, path NAME, " +
-		"or several of them with and, or and parentheses")
+	want := "a key: ip, user, header NAME, cookie NAME, query NAME, path NAME, "
+	for _, name := range r.Functions {
+		want += name + ", "
+	}
+	return Key{}, r.Unexpected(want + "or several of them with and, or and parentheses")
 }

@@ -64,41 +64,68 @@ func (u unit) times(number string) (d time.Duration, ok bool) {
 	return d, d >= 0
 }
 
-// length reads a length of time: numbers and units, or a unit alone.
-func (p *parser) length(what, where string) (time.Duration, error) {
-	start := p.at
+// Length reads a length of time: numbers and units, or a unit alone.
+func (r *Reader) Length(what, where string) (time.Duration, error) {
+	r.skip(blanks)
+	return r.length(what, where)
+}
+
+// Micros reads a length of time that is a whole number of microseconds, and returns that.
+func (r *Reader) Micros(what, where string) (int64, error) {
+	r.skip(blanks)
+	start := r.At
+	d, err := r.length(what, where)
+	if err == nil && d%time.Microsecond != 0 {
+		r.At = start
+		err = r.Errorf("%s of a whole number of microseconds", what)
+	}
+	return d.Microseconds(), err
+}
+
+func (r *Reader) length(what, where string) (time.Duration, error) {
+	start := r.At
 	var sum time.Duration
-	for rest := p.word(); ; {
+	for rest := r.rest(); ; {
 		number := leading(rest, func(c rune) bool { return isDigit(c) || c == '.' })
 		word := leading(rest[len(number):], unicode.IsLetter)
 		i := slices.IndexFunc(units, func(u unit) bool { return u.word == word })
 		switch {
 		case i < 0 && number == "":
-			return 0, p.errorf("%s such as 2s, 1m, 1h or 1d %s", what, where)
+			return 0, r.Errorf("%s such as 2s, 1m, 1h or 1d %s", what, where)
 		case i < 0:
-			p.at += len(number)
-			return 0, p.errorf("a unit such as s, m, h or d")
+			r.At += len(number)
+			return 0, r.Errorf("a unit such as s, m, h or d")
 		}
-		p.at += len(number) + len(word)
+		r.At += len(number) + len(word)
 		if number == "" {
 			number = "1"
 		}
 		d, ok := units[i].times(number)
 		if !ok || d > math.MaxInt64-sum {
-			p.at = start
-			return 0, p.errorf("%s of at most 366d, with numbers such as 2 or 1.5", what)
+			r.At = start
+			return 0, r.Errorf("%s of at most 366d, with numbers such as 2 or 1.5", what)
 		}
 		sum += d
-		rest = p.word()
+		rest = r.rest()
 		if leading(rest, isDigit) == "" {
 			break
 		}
 	}
 	if sum == 0 {
-		p.at = start
-		return 0, p.errorf("%s of at least 1ms", what)
+		r.At = start
+		return 0, r.Errorf("%s of at least 1ms", what)
 	}
 	return sum, nil
+}
+
+// Number reads a number from 1 to most.
+func (r *Reader) Number(most int64, want string) (int64, error) {
+	n, err := parseCount(r.Peek())
+	if err != nil || n < 1 || n > most {
+		return 0, r.Unexpected(want)
+	}
+	r.Next()
+	return n, nil
 }
 
 // parseCount returns the number in a word of digits, or of digits and k or M.
@@ -127,4 +154,9 @@ func UnitWord(u core.CalendarUnit) string {
 		return fmt.Sprint("unit-", uint8(u))
 	}
 	return calendarWords[u]
+}
+
+// ParseUnit returns the calendar unit of a word, or 0.
+func ParseUnit(word string) core.CalendarUnit {
+	return core.CalendarUnit(max(0, slices.Index(calendarWords[:], word)))
 }

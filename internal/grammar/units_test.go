@@ -32,8 +32,8 @@ func TestParseWindow(t *testing.T) {
 		"1ms250µs": 1250 * time.Microsecond, "1ms250μs": 1250 * time.Microsecond, "1250us": 1250 * time.Microsecond,
 		"1250000ns": 1250 * time.Microsecond, "0s2s": 2 * time.Second,
 	} {
-		rules, err := Parse("5/" + text + " per ip")
+		h, err := (&Reader{Text: "5/" + text + " per ip"}).Head()
 		require.NoError(t, err, text)
-		assert.Equal(t, want, rules[0].Window, text)
+		assert.Equal(t, want, h.Window, text)
 	}
 }

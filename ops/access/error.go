@@ -14,8 +14,7 @@ type ParseError struct {
 	Column  int    // in characters, from 1
 	Problem string // what is wrong, and what to write instead
 
-	excerpt string // the line up to the end of the wrong word, or ""
-	caret   int    // characters of the excerpt before the wrong word
+	mark *excerpt.Mark // in the line up to the end of the wrong word, or nil
 }
 
 // Error returns the place and the problem, and below them the line with a caret. It
@@ -26,8 +25,8 @@ func (e *ParseError) Error() string {
 		where = fmt.Sprintf("line %d, %s", e.Line, where)
 	}
 	text := fmt.Sprintf("access: %s: %s", where, e.Problem)
-	if e.excerpt != "" {
-		text += "\n\t" + e.excerpt + "\n\t" + strings.Repeat(" ", e.caret) + "^"
+	if e.mark != nil {
+		text += e.mark.String()
 	}
 	return text
 }
@@ -40,8 +39,8 @@ func errorAt(line string, w word, problem string) *ParseError {
 	if fields := strings.Fields(before); len(fields) > 0 && fields[0] == "header" {
 		before, found = "header ", "…"
 	}
-	before = excerpt.Printable(excerpt.End(before))
-	e.excerpt, e.caret = before+excerpt.Printable(found), utf8.RuneCountInString(before)
+	mark := excerpt.In(before, found)
+	e.mark = &mark
 	return e
 }
 

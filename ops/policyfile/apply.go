@@ -3,7 +3,6 @@ package policyfile
 import (
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -11,12 +10,6 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/notice"
 )
-
-// checker binds policies to see whether they can decide on a route.
-var checker = &limit.Adapter[struct{}]{
-	Route: func(struct{}) (method, pattern string) { return "", "" },
-	Next:  func(struct{}, *http.Request) (status int, err error) { return http.StatusOK, nil },
-}
 
 // apply puts a version in force, or changes nothing.
 func (p *Policies) apply(v version) error {
@@ -75,11 +68,11 @@ func listed(texts []string) string {
 
 // lookUp finds out which policies the program has declared, before they are changed.
 func (p *Policies) lookUp(v version) {
+	declared := p.limiter.Declared()
 	for i := range v.policies {
 		name := v.policies[i].name
 		if _, known := p.inCode[name]; !known {
-			_, err := p.limiter.Policy(limit.Named(name)) // an error unless it is declared
-			p.inCode[name] = err == nil
+			p.inCode[name] = slices.Contains(declared, name)
 		}
 	}
 }
@@ -102,21 +95,17 @@ func (p *Policies) with(f *File) []limit.RuleSet {
 
 // check returns an error if the policies cannot decide on their routes.
 func (p *Policies) check(v version) error {
-	d := decoder{source: v.source}
+	var errs []error
 	for i := range v.policies {
-		policy := &v.policies[i]
-		if len(policy.routes) == 0 {
-			continue
-		}
-		_, err := checker.Bind(p.limiter, "", limit.Rules(policy.set.Rules()...))
-		for _, err := range leaves(err) {
-			d.wrong(v.place(policy, err), problemOf(err))
+		if policy := &v.policies[i]; len(policy.routes) > 0 {
+			errs = append(errs, p.limiter.Validate(policy.set))
 		}
 	}
-	if e, listed := v.users(); listed && routed(v.policies) {
-		if _, err := checker.Bind(p.limiter, "", limit.Rules(limit.PerUser(time.Minute, 1))); err != nil {
-			d.wrong(v.source.inside(e.node, 0), "no user resolver: set limit.Options.User")
-		}
+	d := decoder{source: v.source}
+	v.misplaced(&d, errors.Join(errs...))
+	byUser := limit.Rules(limit.PerUser(time.Minute, 1))
+	if e, listed := v.users(); listed && routed(v.policies) && p.limiter.Validate(byUser) != nil {
+		d.wrong(v.source.inside(e.node, 0), "no user resolver: set limit.Options.User")
 	}
 	return d.err()
 }
@@ -136,11 +125,10 @@ func (p *Policies) attach(v version) (map[string]*limit.Policy, error) {
 			continue
 		}
 		b, err := p.limiter.Policy(limit.Named(policy.name))
-		if err != nil { // it has these rules in code, and is not Overridable
-			if b, err = p.limiter.Policy(policy.set); err != nil {
-				return nil, err
-			}
-		} else if _, ours := p.attached[policy.name]; !ours && !p.inCode[policy.name] {
+		if err != nil {
+			return nil, err
+		}
+		if !p.inCode[policy.name] {
 			p.attached[policy.name] = policy.set
 		}
 		bound[policy.name] = b
@@ -151,40 +139,28 @@ func (p *Policies) attach(v version) (map[string]*limit.Policy, error) {
 // placed returns errors of package limit with their places in the file.
 func (f *File) placed(err error) error {
 	d := decoder{source: f.source}
-	for _, err := range leaves(err) {
-		problem := problemOf(err)
-		at := 0
-		for i := range f.policies {
-			policy := &f.policies[i]
-			if strings.HasPrefix(problem, fmt.Sprintf("policy %q ", policy.name)) {
-				at = policy.at
-			} else if place := f.place(policy, err); at == 0 && place != policy.at {
-				at = place
-			}
-		}
-		d.wrong(at, problem)
-	}
+	f.misplaced(&d, err)
 	return d.err()
 }
 
-// place returns the place of the rule that an error of package limit is about, or of
-// its policy.
-func (f *File) place(policy *policy, err error) int {
-	var wrong *limit.RuleError
-	if errors.As(err, &wrong) && wrong.Rule != "" {
-		for _, r := range policy.rules {
-			if text := r.String(); text == wrong.Rule || strings.HasSuffix(wrong.Rule, ": "+text) {
-				return r.at
-			}
+// misplaced reports errors of package limit about the policies of the file.
+func (f *File) misplaced(d *decoder, err error) {
+	for _, err := range leaves(err) {
+		var wrong *limit.RuleError
+		if !errors.As(err, &wrong) {
+			d.wrong(0, err.Error())
+			continue
+		}
+		i := slices.IndexFunc(f.policies, func(p policy) bool { return p.name == wrong.Policy })
+		switch {
+		case i < 0 && wrong.Policy == "":
+			d.wrong(0, wrong.Problem)
+		case i < 0:
+			d.wrongf(0, "policy %q: %s", wrong.Policy, wrong.Problem)
+		case wrong.Rule == "" || wrong.Text != f.policies[i].rules.text:
+			d.wrongf(f.policies[i].at, "policy %q: %s", wrong.Policy, wrong.Problem)
+		default:
+			d.wrong(d.within(f.policies[i].rules, wrong.Offset), wrong.Problem)
 		}
 	}
-	return policy.at
-}
-
-func problemOf(err error) string {
-	var wrong *limit.RuleError
-	if errors.As(err, &wrong) {
-		return wrong.Problem
-	}
-	return err.Error()
 }

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/routelimit/limit"
 )
 
 // Bounds on a file.
@@ -23,6 +25,8 @@ const (
 // A decoder reads a file, and collects what is wrong with it.
 type decoder struct {
 	*source
+	functions limit.Functions // that rules can name
+
 	errs []*Error
 	more int // mistakes that are not in errs
 }

@@ -159,7 +159,7 @@ func TestWithoutRules(t *testing.T) {
 		return w.Code
 	}
 	assert.Equal(t, http.StatusServiceUnavailable, status())
-	assert.ErrorContains(t, policies.Follow(t.Context(), limiter), `policy "update" has no rules`)
+	assert.ErrorContains(t, policies.Follow(t.Context(), limiter), `policy "update": has no rules`)
 
 	write(t, path, "version: 1\npolicies: {update: {rules: 1/1m per ip}}\n")
 	policies, err = policyfile.Open(path, nil)

@@ -28,13 +28,14 @@ func (e *explanation) rules(policy *policy, r *http.Request) {
 		return
 	}
 	for i, rule := range policy.set.Rules() {
-		parsed := &policy.rules[i]
-		e.line("  %s (%s)", parsed.Rule, e.at(parsed.at))
+		place := policy.own.Errorf(i, "here")
+		e.line("  %s (%s)", place.Rule, e.at(e.source.within(policy.rules, place.Offset)))
 		if entry := e.exemption(&rule); entry != "" {
 			e.line("    exempt:  by %s: the rule neither charges nor refuses the request", entry)
 			continue
 		}
-		e.line("    key:     %s", e.key(parsed.Key, r))
+		key, _ := grammar.ParseKey(rule.Key.String())
+		e.line("    key:     %s", e.key(key, r))
 		if i < len(d.rules) {
 			e.line("    limit:   %s", e.limit(&rule, &d, i))
 			if len(rule.Reserve) > 0 {
@@ -111,6 +112,8 @@ func (e *explanation) key(k grammar.Key, r *http.Request) string {
 	switch k.Kind {
 	case grammar.Global:
 		return "all requests of the policy"
+	case grammar.Func:
+		return "the function " + k.Name + " of the program"
 	case grammar.And:
 		var parts []string
 		for _, part := range k.Parts {
@@ -158,6 +161,12 @@ func (e *explanation) decide(set limit.RuleSet, r *http.Request) (d decided) {
 	}
 	defer decision.Release()
 	return decided{decision.Policy(), store.reserves, decision.Rules(), nil}
+}
+
+// checker decides requests to explain them.
+var checker = &limit.Adapter[struct{}]{
+	Route: func(struct{}) (method, pattern string) { return "", "" },
+	Next:  func(struct{}, *http.Request) (status int, err error) { return http.StatusOK, nil },
 }
 
 // A recorder keeps the reserves of a request.

@@ -62,7 +62,8 @@ type policy struct {
 	name   string
 	at     int
 	set    limit.RuleSet
-	rules  []rule
+	own    limit.RuleSet // without the refuse of the policy
+	rules  *passage
 	routes []route
 }
 
@@ -73,8 +74,10 @@ var (
 
 // Parse reads a file. The name says the format, and begins each error. The error joins
 // one [*Error] for each mistake.
-func Parse(name string, data []byte) (*File, error) {
-	d := decoder{source: newSource(name, strings.TrimPrefix(string(data[:min(len(data), maxFile)]), "\ufeff"))}
+func Parse(name string, data []byte) (*File, error) { return parse(name, data, limit.Functions{}) }
+
+func parse(name string, data []byte, functions limit.Functions) (*File, error) {
+	d := decoder{functions: functions, source: newSource(name, strings.TrimPrefix(string(data[:min(len(data), maxFile)]), "\ufeff"))}
 	if len(data) > maxFile {
 		d.wrongf(0, "the file has more than %d MiB: shorten it, and put long lists of addresses into files of package access", maxFile>>20)
 		return nil, d.err()
@@ -111,9 +114,9 @@ func (d *decoder) guarded(parse func() *node) (root *node) {
 
 // Read reads a file from a path, which may be a symbolic link. The error is that of
 // [Parse], or says why the file cannot be read.
-func Read(path string) (*File, error) { return read(&filewatch.File{Path: path}) }
+func Read(path string) (*File, error) { return read(&filewatch.File{Path: path}, limit.Functions{}) }
 
-func read(watched *filewatch.File) (f *File, err error) {
+func read(watched *filewatch.File, functions limit.Functions) (f *File, err error) {
 	var invalid error
 	err = watched.Read(func(text io.Reader, size int64) error {
 		if size > maxFile {
@@ -124,7 +127,7 @@ func read(watched *filewatch.File) (f *File, err error) {
 		if err != nil {
 			return err
 		}
-		f, invalid = Parse(watched.Path, data)
+		f, invalid = parse(watched.Path, data, functions)
 		return invalid
 	})
 	switch {

@@ -260,7 +260,7 @@ func TestOverride(t *testing.T) {
 		p.limits(5)
 		write(t, path, "version: 1\npolicies:\n  login: {rules: 7/1m per ip}\n  fixed: {rules: 8/1m per ip}\n")
 		p.limits(5)
-		assert.ErrorContains(t, p.policies.Status().Err, path+":4:3: policy \"fixed\" has other rules in code")
+		assert.ErrorContains(t, p.policies.Status().Err, path+":4:3: policy \"fixed\": has other rules in code")
 		write(t, path, "version: 1\npolicies:\n  login: {rules: 7/1m per ip, routes: [POST /login]}\n")
 		p.limits(7)
 		p.handler = p.policies.Handler(ok)

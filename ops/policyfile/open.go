@@ -28,6 +28,9 @@ type Options struct {
 	// set different ones. "" means "policies".
 	Name string
 
+	// Functions are those of the program that rules in files can name.
+	Functions limit.Functions
+
 	// Log receives a line for each file that is put in force, and for each that is
 	// not, with the code LIMIT-206. It also receives LIMIT-117, 118 and 207: see
 	// docs/diagnostics.md. Nil means [slog.Default].
@@ -45,6 +48,7 @@ type Policies struct {
 	control *control.Control
 	name    string
 	file    filewatch.File
+	named   limit.Functions
 	state   atomic.Pointer[state]
 
 	mu       sync.Mutex
@@ -84,13 +88,13 @@ func Open(path string, options *Options) (*Policies, error) {
 		o = *options
 	}
 	p := &Policies{lines: notice.Log{To: o.Log, Silenced: o.Silence}, control: o.Control, name: cmp.Or(o.Name, defaultName), inForce: nothingYet, inCode: make(map[string]bool), attached: make(map[string]limit.RuleSet),
-		file: filewatch.File{Path: path}}
+		file: filewatch.File{Path: path}, named: o.Functions}
 	if path == "" && o.Control == nil {
 		return nil, errors.New("policyfile: no file and no Control: write the path of a file")
 	}
 	p.base = version{File: nothingYet, origin: "no file"}
 	if path != "" {
-		f, err := read(&p.file)
+		f, err := read(&p.file, p.named)
 		if err != nil {
 			return nil, err
 		}
@@ -231,7 +235,7 @@ func (p *Policies) look() {
 	changed, err := p.file.Changed()
 	var f *File
 	if changed {
-		f, err = read(&p.file)
+		f, err = read(&p.file, p.named)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

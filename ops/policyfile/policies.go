@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/routelimit/limit"
-	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/grammar"
 )
 
@@ -20,9 +19,6 @@ const (
 	// maxWait bounds how long a file lets requests wait: connections, proxies and
 	// clients give up before.
 	maxWait = 10 * time.Minute
-
-	// maxParts bounds how many rules of a text are read, valid or not.
-	maxParts = 100
 
 	// maxWaiting bounds how many requests may wait for one key.
 	maxWaiting = 10_000
@@ -80,8 +76,13 @@ func (d *decoder) policy(member field) policy {
 	}
 	before := len(d.errs)
 	p.rules = d.rules(rules.value)
+	if strings.TrimSpace(p.rules.text) != "" {
+		set, err := d.functions.Parse(p.rules.text)
+		d.misread(p.rules, err)
+		p.own, p.set = set, set.Named(p.name)
+	}
 	if len(d.errs) == before {
-		p.set = limit.Named(p.name, d.validated(p.rules)...)
+		d.absurd(&p)
 	}
 	if f, ok := fields["refuse"]; ok && f.value != nil {
 		d.refuse(&p, f.value, len(d.errs) == before)
@@ -89,85 +90,62 @@ func (d *decoder) policy(member field) policy {
 	return p
 }
 
-// A rule is one of a policy, and its place.
-type rule struct {
-	grammar.Rule
-	at int
+// A passage is the text of rules in one node, or in several, one in a line.
+type passage struct {
+	nodes []*node
+	text  string
 }
 
-// rules reads rules, each for itself so that all mistakes of form are found.
-func (d *decoder) rules(n *node) (rules []rule) {
-	for _, n := range d.texts(n, "rules", `"100/1m per ip"`, true) {
-		rules = append(rules, d.rulesOf(n)...)
+// within returns the place of byte i of a passage.
+func (s *source) within(p *passage, i int) int {
+	for _, n := range p.nodes {
+		if i <= len(n.text) {
+			return s.inside(n, i)
+		}
+		i -= len(n.text) + len("\n")
 	}
-	switch {
-	case n == nil || n.kind != list:
-	case len(n.items) == 0:
+	return 0
+}
+
+// rules reads the text of rules.
+func (d *decoder) rules(n *node) *passage {
+	p := &passage{nodes: d.texts(n, "rules", `"100/1m per ip"`, true)}
+	if n != nil && n.kind == list && len(n.items) == 0 {
 		d.wrong(n.at, "no rules: write at least one, such as \"100/1m per ip\"")
 	}
-	if len(rules) > core.MaxCharges {
-		d.wrongf(rules[core.MaxCharges].at, "more than %d rules: a request is decided by at most %d: split the policy", core.MaxCharges, core.MaxCharges)
+	texts := make([]string, len(p.nodes))
+	for i, n := range p.nodes {
+		if texts[i] = n.text; strings.TrimSpace(n.text) == "" {
+			d.wrong(d.inside(n, len(n.text)), `found no rule, want a count and a window, such as "5/2s"`)
+		}
 	}
-	return rules
+	p.text = strings.Join(texts, "\n")
+	return p
 }
 
-func (d *decoder) rulesOf(n *node) (rules []rule) {
-	for start, parts := 0, 0; start <= len(n.text); {
-		end := len(n.text)
-		if i := strings.IndexAny(n.text[start:], ";\n"); i >= 0 {
-			end = start + i
-		}
-		part := n.text[start:end]
-		first := start + len(part) - len(strings.TrimLeft(part, " \t\r"))
-		if first < end || end < len(n.text) && n.text[end] == ';' || n.text == "" {
-			if parts++; parts > maxParts { // finding the place of each takes the time of all before it
-				d.wrongf(n.at, "more than %d rules: a request is decided by at most %d: split the policy", maxParts, core.MaxCharges)
-				return rules
-			}
-			d.rule(n, start, part, func(r grammar.Rule) { rules = append(rules, rule{r, d.inside(n, first)}) })
-		}
-		start = end + 1
-	}
-	if len(rules) == 0 && strings.TrimSpace(n.text) == "" && n.text != "" {
-		d.rule(n, 0, "", nil)
-	}
-	return rules
-}
-
-// rule reads a rule that begins at byte start of a text.
-func (d *decoder) rule(n *node, start int, text string, add func(grammar.Rule)) {
-	parsed, err := grammar.Parse(text)
-	if err == nil {
-		d.absurd(n, start, &parsed[0])
-		add(parsed[0])
-		return
-	}
-	var wrong *grammar.ParseError
-	if !errors.As(err, &wrong) {
-		d.wrong(d.inside(n, start), err.Error())
-		return
-	}
-	found := quoted(wrong.Found)
-	if wrong.Found == "" {
-		if found = "the end of the rule"; strings.TrimSpace(text) == "" {
-			found = "no rule"
+// misread reports errors of package limit about a passage.
+func (d *decoder) misread(p *passage, err error) {
+	for _, err := range leaves(err) {
+		var wrong *limit.RuleError
+		if errors.As(err, &wrong) {
+			d.wrong(d.within(p, wrong.Offset), wrong.Problem)
 		}
 	}
-	d.wrongf(d.inside(n, start+wrong.Offset), "found %s, want %s", found, wrong.Want)
 }
 
 // absurd reports waits that no client lives to see the end of.
-func (d *decoder) absurd(n *node, start int, r *grammar.Rule) {
-	at := d.inside(n, start+len(n.text[start:])-len(strings.TrimLeft(n.text[start:], " \t\r")))
-	if r.MaxWait > maxWait {
-		d.wrongf(at, "the rule has requests wait for up to %s: write at most %s, since clients and proxies give up before", grammar.FormatWindow(r.MaxWait), grammar.FormatWindow(maxWait))
-	}
-	if problem := absurdRefusal(&r.Refusal); problem != "" {
-		d.wrong(at, problem)
+func (d *decoder) absurd(p *policy) {
+	for i, r := range p.set.Rules() {
+		if queue, ok := r.Algorithm.(limit.Queue); ok && queue.MaxWait > maxWait {
+			d.misread(p.rules, p.set.Errorf(i, "the rule has requests wait for up to %s: write at most %s, since clients and proxies give up before", grammar.FormatWindow(queue.MaxWait), grammar.FormatWindow(maxWait)))
+		}
+		if problem := absurdRefusal(&r.OnRefusal); problem != "" {
+			d.misread(p.rules, p.set.Errorf(i, "%s", problem))
+		}
 	}
 }
 
-func absurdRefusal(r *grammar.Refusal) string {
+func absurdRefusal(r *limit.Refusal) string {
 	switch {
 	case r.Wait > maxWait:
 		return fmt.Sprintf("refused requests wait for up to %s: write at most %s, since clients and proxies give up before", grammar.FormatWindow(r.Wait), grammar.FormatWindow(maxWait))
@@ -175,36 +153,6 @@ func absurdRefusal(r *grammar.Refusal) string {
 		return fmt.Sprintf("%d requests may wait for one key: write at most %d, since each holds a connection", r.Waiters, maxWaiting)
 	}
 	return ""
-}
-
-// validated returns rules of package limit, and reports what is wrong with them.
-func (d *decoder) validated(rules []rule) []limit.Rule {
-	if len(rules) == 0 {
-		return nil // reported
-	}
-	texts := make([]string, len(rules))
-	for i := range rules {
-		texts[i] = rules[i].String()
-	}
-	set, err := limit.Parse(strings.Join(texts, "; "))
-	for _, err := range leaves(err) {
-		at, problem := rules[0].at, err.Error()
-		var wrong *limit.RuleError
-		if errors.As(err, &wrong) {
-			problem = wrong.Problem
-			for i := range rules { // of equal rules the last one is wrong
-				if texts[i] == wrong.Rule {
-					at = rules[i].at
-				}
-			}
-		}
-		d.wrong(at, problem)
-	}
-	parsed := set.Rules()
-	for i := range parsed {
-		parsed[i].Name = rules[i].Name // and not the one that it goes by
-	}
-	return parsed
 }
 
 // leaves returns the errors that err joins.
@@ -228,35 +176,25 @@ func (d *decoder) refuse(p *policy, n *node, valid bool) {
 		d.wrongf(n.at, "refuse is a text, and not %s: write 429, 503, redirect, degrade, mark or wait", kinds[n.kind])
 		return
 	}
-	parsed, err := grammar.ParseRefusal(n.text)
+	var refusal limit.Refusal
+	alone := &passage{nodes: []*node{n}}
+	err := refusal.UnmarshalText([]byte(n.text))
+	d.misread(alone, err)
 	if err != nil {
-		var wrong *grammar.ParseError
-		if errors.As(err, &wrong) {
-			found := quoted(wrong.Found)
-			if wrong.Found == "" {
-				found = "the end"
-			}
-			d.wrongf(d.inside(n, wrong.Offset), "found %s, want %s", found, wrong.Want)
-		}
 		return
 	}
-	if problem := absurdRefusal(&parsed); problem != "" {
+	if problem := absurdRefusal(&refusal); problem != "" {
 		d.wrong(n.at, problem)
 		return
 	}
-	refusal := limit.Refusal{Wait: parsed.Wait, Waiters: int(parsed.Waiters), Status: parsed.Status,
-		Redirect: parsed.Redirect, Degrade: parsed.Degrade, Mark: parsed.Mark}
-	_, err = limit.Named("refuse", limit.Global(time.Minute, 1)).OnRefusal(refusal).MarshalText()
-	if err == nil && valid {
-		p.set = p.set.OnRefusal(refusal)
-		_, err = p.set.MarshalText()
+	if !valid {
+		return
 	}
-	for _, err := range leaves(err) {
-		problem := err.Error()
+	p.set = p.set.OnRefusal(refusal)
+	for _, err := range leaves(p.set.Validate()) {
 		var wrong *limit.RuleError
 		if errors.As(err, &wrong) {
-			problem = wrong.Problem
+			d.wrong(n.at, wrong.Problem)
 		}
-		d.wrong(n.at, problem)
 	}
 }

@@ -149,7 +149,7 @@ func TestPush(t *testing.T) {
 	_, err = policyfile.Withdraw(t.Context(), ctl, "policies", "bob")
 	require.NoError(t, err)
 	redistest.Await(t, patience, "the error", func() bool { return i.policies.Status().Err != nil })
-	assert.ErrorContains(t, i.policies.Status().Err, "policy \"fixed\" has other rules in code")
+	assert.ErrorContains(t, i.policies.Status().Err, "policy \"fixed\": has other rules in code")
 	assert.Equal(t, sum(login(7)), i.policies.Status().Sum)
 	write(t, i.path, login(5))
 	follow(t, all, login(5))

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/grammar"
 )
 
@@ -27,7 +28,7 @@ func (d *decoder) routes(f *File) {
 	owners := make(map[string]owner)
 	for i := range f.policies {
 		p := &f.policies[i]
-		values := pathValues(p.rules)
+		values := pathValues(p.set)
 		for j := range p.routes {
 			r := &p.routes[j]
 			if len(owners) == maxRoutes {
@@ -69,12 +70,19 @@ func (d *decoder) routes(f *File) {
 }
 
 // pathValues returns the path values that rules are keyed by.
-func pathValues(rules []rule) (names []string) {
-	for _, r := range rules {
-		for _, name := range append(r.Key.Names(grammar.Path), r.Values.Names(grammar.Path)...) {
+func pathValues(set limit.RuleSet) (names []string) {
+	of := func(k limit.KeyResolver) {
+		key, _ := grammar.ParseKey(k.String())
+		for _, name := range key.Names(grammar.Path) {
 			if !slices.Contains(names, name) {
 				names = append(names, name)
 			}
+		}
+	}
+	for _, r := range set.Rules() {
+		of(r.Key)
+		if distinct, ok := r.Algorithm.(limit.Distinct); ok {
+			of(distinct.Values)
 		}
 	}
 	return names

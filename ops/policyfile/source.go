@@ -19,14 +19,13 @@ type Error struct {
 	Line, Column int    // from 1, in characters
 	Problem      string // what is wrong, and what to write instead
 
-	excerpt string // of the line
-	caret   int    // characters of it before the mistake
+	mark excerpt.Mark
 }
 
 // Error returns the place and the problem, and below them the line with a caret. It
 // shows no secret of a header in a list.
 func (e *Error) Error() string {
-	return fmt.Sprintf("%s: %s\n\t%s\n\t%s^", e.place(), e.Problem, e.excerpt, strings.Repeat(" ", e.caret))
+	return e.place() + ": " + e.Problem + e.mark.String()
 }
 
 func (e *Error) place() string { return fmt.Sprintf("%s:%d:%d", e.File, e.Line, e.Column) }
@@ -93,9 +92,7 @@ func (s *source) error(at int, problem string) *Error {
 	e := &Error{File: s.name, Line: index + 1, Column: utf8.RuneCountInString(before) + 1, Problem: problem}
 	begin := max(0, len(before)-maxMasked)
 	shown := masked(line[begin:min(len(line), len(before)+excerpt.Max+utf8.UTFMax)])
-	before, after := shown[:len(before)-begin], shown[len(before)-begin:]
-	before, after = excerpt.End(before), excerpt.Start(after)
-	e.excerpt, e.caret = excerpt.Printable(before+after), utf8.RuneCountInString(before)
+	e.mark = excerpt.In(shown[:len(before)-begin], shown[len(before)-begin:])
 	return e
 }
 

@@ -202,6 +202,10 @@ func (s *Store) Unavailable() bool { return core.Unavailable(s.store) }
 // Blocked returns what the wrapped store does: see [core.Blocked].
 func (s *Store) Blocked() int64 { return core.Blocked(s.store) }
 
+// Guarded returns true: a guard belongs inside a Store of this package, so
+// [github.com/routelimit/limit.New] puts none around it.
+func (s *Store) Guarded() bool { return true }
+
 // Take implements [core.Store]. Where it needs a second call and that fails, it gives
 // back what the first one took.
 func (s *Store) Take(ctx context.Context, asks []core.Ask) error {

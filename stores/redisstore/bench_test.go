@@ -14,7 +14,6 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
-	"github.com/routelimit/limit/stores/storetest"
 )
 
 // BenchmarkTake has one and 64 callers decide on two rules, through a client
@@ -40,7 +39,7 @@ func benchmarkTake(b *testing.B, store *Store, callers int) {
 
 // benchmark makes decisions, the i-th on the charges of i.
 func benchmark(b *testing.B, store *Store, callers int, charges func(i int) []core.Charge) {
-	if _, err := storetest.Take(context.Background(), store, "p", charges(0)); err != nil {
+	if _, err := core.Take(context.Background(), store, charges(0)); err != nil {
 		b.Fatal(err)
 	}
 	times := make([]time.Duration, b.N)
@@ -54,9 +53,11 @@ func benchmark(b *testing.B, store *Store, callers int, charges func(i int) []co
 	var done sync.WaitGroup
 	for range callers {
 		done.Go(func() {
+			asks := make([]core.Ask, 1)
 			for i := range next {
 				before := time.Now()
-				if _, err := storetest.Take(context.Background(), store, "p", charges(i)); err != nil {
+				asks[0].Charges = charges(i)
+				if err := store.Take(context.Background(), asks); err != nil {
 					b.Error(err)
 				}
 				times[i] = time.Since(before)

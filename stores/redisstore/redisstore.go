@@ -178,7 +178,9 @@ func New(client redis.UniversalClient, options *Options) *Store {
 	return s
 }
 
-// Take implements [core.Store].
+// Take implements [core.Store]. On a Cluster, charges of different policies in one call
+// are in different slots: they are decided like the parts of [Options].Spread, with the
+// same limitations.
 //
 // If ctx ends while the decision is queued, nothing is taken; if it ends during the
 // call, the outcome is unknown. A lone decision ends at the deadline of ctx, but may

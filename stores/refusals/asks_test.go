@@ -3,6 +3,7 @@ package refusals
 import (
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -16,9 +17,10 @@ import (
 // asks go to the store.
 func TestStore(t *testing.T) {
 	storetest.Run(t, func(t *testing.T, test func(*testing.T, storetest.Harness)) {
-		var now, steps int64
+		var now int64
+		var steps atomic.Int64
 		own := memstore.New(&memstore.Options{Now: func() int64 { return now }})
-		store := newStore(own, func() int64 { steps += longest; return steps })
+		store := newStore(own, func() int64 { return steps.Add(longest) })
 		test(t, storetest.Harness{Store: store, SetTime: func(micros int64) { now = micros }})
 	})
 }

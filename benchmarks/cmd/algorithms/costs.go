@@ -32,11 +32,11 @@ func heapBytes(q core.Quota) (float64, error) {
 		names[i] = address(i)
 	}
 	before := heap()
-	charges := []core.Charge{{Rule: "ip", Quota: q, Cost: 1}}
+	charges := []core.Charge{{Policy: "bench", Rule: "ip", Quota: q, Cost: 1}}
 	for _, name := range names {
 		charges[0].Key = name
 		for range q.Capacity() {
-			if _, err := store.Take(ctx, "bench", charges); err != nil {
+			if _, err := core.Take(ctx, store, charges); err != nil {
 				return 0, err
 			}
 		}
@@ -58,9 +58,9 @@ func heap() float64 {
 // redisBytes returns the largest MEMORY USAGE of a key while twice its limit is requested
 // within a window.
 func redisBytes(ctx context.Context, client *redis.Client, q core.Quota) (int64, error) {
-	charges := []core.Charge{{Rule: "ip", Key: address(0), Quota: q, Cost: 1}}
-	rules := lua.NewRules("limit", "bench", charges)
-	name := lua.Key("limit", "bench", "ip", address(0))
+	asks := []core.Ask{{Charges: []core.Charge{{Policy: "bench", Rule: "ip", Key: address(0), Quota: q, Cost: 1}}}}
+	rules := lua.NewRules("limit", asks)
+	name := lua.Key("limit", &asks[0].Charges[0])
 	if err := client.Del(ctx, name).Err(); err != nil {
 		return 0, err
 	}
@@ -68,7 +68,7 @@ func redisBytes(ctx context.Context, client *redis.Client, q core.Quota) (int64,
 	at := time.Now().Truncate(time.Second).UnixMicro()
 	most := int64(0)
 	for range 2 * limit {
-		keys, args := rules.Encode(strconv.FormatInt(at, 10), grace, [][]core.Charge{charges})
+		keys, args := rules.Encode(strconv.FormatInt(at, 10), grace, [][]core.Ask{asks})
 		if err := client.Eval(ctx, rules.Script.Text, keys, args...).Err(); err != nil {
 			return 0, err
 		}

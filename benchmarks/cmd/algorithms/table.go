@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"strings"
 
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/lua"
 )
 
@@ -49,7 +50,7 @@ func table(rows []row) string {
 			"A unit of the queue counts at the time of its slot, and a wait does not count as wrong." + waits,
 		fmt.Sprintf("**Bytes in memory**: growth of the heap for each of %d,000 full keys in a memstore, including the 10 to 13 bytes of the key itself.", heapKeys/1000),
 		fmt.Sprintf("**Bytes in Redis**: the largest `MEMORY USAGE` of a key with a name of %d bytes, while twice its limit "+
-			"was requested within a second.", len(lua.Key("limit", "bench", "ip", address(0)))),
+			"was requested within a second.", len(lua.Key("limit", &core.Charge{Policy: "bench", Rule: "ip", Key: address(0)}))),
 		fmt.Sprintf("**ns a decision**: `core.Decide` at the times of the realistic schedule, the fastest of 10 rounds, on %s/%s with %s. "+
 			"A store adds its locks or its network.", runtime.GOOS, runtime.GOARCH, runtime.Version()),
 	}

@@ -67,7 +67,7 @@ const tick = 100
 func (s shape) charges() []core.Charge {
 	charges := make([]core.Charge, s.rules)
 	for i := range charges {
-		charges[i] = core.Charge{Rule: "rule-" + strconv.Itoa(i), Cost: 1, Quota: core.Quota{Limit: sharedLimit, Window: sharedLimit * tick / 2}}
+		charges[i] = core.Charge{Policy: "growth", Rule: "rule-" + strconv.Itoa(i), Cost: 1, Quota: core.Quota{Limit: sharedLimit, Window: sharedLimit * tick / 2}}
 	}
 	charges[0].Quota = core.Quota{Limit: s.limit, Window: max(1, s.limit/2) * s.keys * tick}
 	return charges
@@ -98,7 +98,7 @@ func newSimulation(ctx context.Context, s shape) (*simulation, error) {
 	charge[0].Cost = max(1, s.limit/2)
 	for _, name := range m.names {
 		charge[0].Key = name
-		if d, err := m.store.Take(ctx, "growth", charge); err != nil || !d.Allowed {
+		if d, err := core.Take(ctx, m.store, charge); err != nil || !d.Allowed {
 			return nil, fmt.Errorf("admitted %v: %w", d.Allowed, err)
 		}
 		m.ticks.Add(max(1, s.limit/2))
@@ -109,6 +109,7 @@ func newSimulation(ctx context.Context, s shape) (*simulation, error) {
 // decide decides for the keys in turn, as long as it is to go on, and returns how often.
 func (m *simulation) decide(ctx context.Context, caller, callers int, goOn func(decided int) bool) (decided int, err error) {
 	charges := m.charges()
+	asks := []core.Ask{{Charges: charges}}
 	next := len(m.names) / callers * caller
 	for goOn(decided) {
 		for range 256 {
@@ -117,7 +118,7 @@ func (m *simulation) decide(ctx context.Context, caller, callers int, goOn func(
 				next = 0
 			}
 			m.ticks.Add(1)
-			if _, err := m.store.Take(ctx, "growth", charges); err != nil {
+			if err := m.store.Take(ctx, asks); err != nil {
 				return 0, err
 			}
 			decided++

@@ -54,7 +54,7 @@ func (r *redisCases) fill(ctx context.Context, store *redisstore.Store, s shape,
 			for i := next.Add(1) - 1; i < int64(len(names)) && errs[c] == nil; i = next.Add(1) - 1 {
 				charge[0].Key = names[i]
 				for _, charge[0].Cost = range []int64{s.limit/2 - 1, 1} {
-					if _, errs[c] = store.Take(ctx, "growth", charge); errs[c] != nil {
+					if _, errs[c] = core.Take(ctx, store, charge); errs[c] != nil {
 						return
 					}
 				}
@@ -84,7 +84,7 @@ func (r *redisCases) time(ctx context.Context, s shape) (float64, error) {
 	charges := hourly(s)
 	for i := range lone {
 		charges[0].Key = names[i*(len(names)-1)/lone]
-		if d, err := store.Take(ctx, "growth", charges); err != nil || !d.Allowed {
+		if d, err := core.Take(ctx, store, charges); err != nil || !d.Allowed {
 			return 0, fmt.Errorf("admitted %v: %w", d.Allowed, err)
 		}
 	}
@@ -165,7 +165,7 @@ func worker(address string, lasts time.Duration) error {
 			charges[0].Quota.Limit = 1000 // more than a key gets, and small enough for batches
 			for i := c * 7919; ctx.Err() == nil; i++ {
 				charges[0].Key = names[i%len(names)]
-				if _, err := store.Take(ctx, "growth", charges); err != nil && ctx.Err() == nil {
+				if _, err := core.Take(ctx, store, charges); err != nil && ctx.Err() == nil {
 					failed.Store(&err)
 					return
 				}

@@ -156,15 +156,15 @@ func newStore(each quota, all *quota, keys int) caller {
 	s := memstore.New(&memstore.Options{MaxKeys: maxKeys(keys)})
 	ctx := context.Background()
 	return func() func(string) bool {
-		charges := []core.Charge{{Rule: "ip", Quota: each.core(), Cost: 1}}
+		charges := []core.Charge{{Policy: "POST /update", Rule: "ip", Quota: each.core(), Cost: 1}}
 		if all != nil {
-			charges = append(charges, core.Charge{Rule: "global", Quota: all.core(), Cost: 1})
+			charges = append(charges, core.Charge{Policy: "POST /update", Rule: "global", Quota: all.core(), Cost: 1})
 		}
+		asks := []core.Ask{{Charges: charges}}
 		return func(key string) bool {
 			charges[0].Key = key
-			d, err := s.Take(ctx, "POST /update", charges)
-			must(err)
-			return d.Allowed
+			must(s.Take(ctx, asks))
+			return asks[0].Decision.Allowed
 		}
 	}
 }

@@ -34,11 +34,11 @@ func writePauses(w io.Writer, rounds int) {
 	for range rounds {
 		now := int64(1)
 		s := memstore.New(&memstore.Options{MaxKeys: 2 * keys, Now: func() int64 { return now }})
-		charges := []core.Charge{{Rule: "ip", Quota: core.Quota{Limit: 5, Window: 1_000_000}, Cost: 1}}
+		charges := []core.Charge{{Policy: "POST /update", Rule: "ip", Quota: core.Quota{Limit: 5, Window: 1_000_000}, Cost: 1}}
+		asks := []core.Ask{{Charges: charges}}
 		take := func(key string) {
 			charges[0].Key = key
-			_, err := s.Take(context.Background(), "POST /update", charges)
-			must(err)
+			must(s.Take(context.Background(), asks))
 		}
 		_, longest := slowest(names[:keys], func(string) {})
 		idle = append(idle, longest)

@@ -50,8 +50,8 @@ func compareProcesses(rounds int) error {
 				return err
 			}
 			// The bucket begins empty, as it is under lasting load.
-			empty := []core.Charge{{Rule: rules[0].Name, Quota: bucket(s.units()), Cost: bucket(s.units()).Burst}}
-			if _, err := redisstore.New(client, nil).Take(context.Background(), rules[0].Policy, empty); err != nil {
+			empty := []core.Charge{{Policy: rules[0].Policy, Rule: rules[0].Name, Quota: bucket(s.units()), Cost: bucket(s.units()).Burst}}
+			if _, err := core.Take(context.Background(), redisstore.New(client, nil), empty); err != nil {
 				return err
 			}
 			all, err := s.run(client.Options().Addr)

@@ -37,7 +37,7 @@ var contenders = []contest.Contender{
 func around(s core.Store) core.Store { return refusals.New(guard.New(s, nil)) }
 
 func takes(name string, around func(core.Store) core.Store) contest.Contender {
-	return contest.Contender{Name: name, New: contest.Store(around, rules[0].Policy, []core.Charge{{Rule: rules[0].Name, Quota: hot, Cost: 1}})}
+	return contest.Contender{Name: name, New: contest.Store(around, []core.Charge{{Policy: rules[0].Policy, Rule: rules[0].Name, Quota: hot, Cost: 1}})}
 }
 
 func prefetched(name string, chunk int64) contest.Contender {

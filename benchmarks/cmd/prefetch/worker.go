@@ -57,24 +57,25 @@ type counted struct {
 }
 
 func (c *counted) Take(ctx context.Context, asks []core.Ask) error {
-	cost := charges[0].Cost
-	d, err := c.Store.Take(ctx, asks)
+	err := c.Store.Take(ctx, asks)
 	if c.on.Load() {
 		c.calls.Add(1)
-		if d.Allowed {
-			c.taken.Add(cost)
+		for i := range asks {
+			if err == nil && asks[i].Decision.Allowed {
+				c.taken.Add(asks[i].Charges[0].Cost)
+			}
 		}
 	}
-	return d, err
+	return err
 }
 
 func (c *counted) Return(ctx context.Context, returns []core.Return) ([]core.Returned, error) {
-	given, err := c.Store.Return(ctx, returns)
+	returned, err := c.Store.Return(ctx, returns)
 	if err == nil && c.on.Load() {
 		c.calls.Add(1)
-		c.returned.Add(given[0])
+		c.returned.Add(returned[0].Units)
 	}
-	return given, err
+	return returned, err
 }
 
 // run sends requests each ms, one after the other, and writes the counts.
@@ -88,7 +89,7 @@ func (w worker) run(ctx context.Context) error {
 		defer around.Close(ctx)
 		store = around
 	}
-	charges := []core.Charge{{Rule: rules[0].Name, Cost: 1, Quota: bucket(w.limit)}}
+	charges := []core.Charge{{Policy: rules[0].Policy, Rule: rules[0].Name, Cost: 1, Quota: bucket(w.limit)}}
 	next := time.UnixMicro(w.start)
 	begin, end := next.Add(time.Second), next.Add(time.Second+measured)
 	var c counts
@@ -97,7 +98,7 @@ func (w worker) run(ctx context.Context) error {
 		inner.on.Store(next.After(begin))
 		due += w.rate / 1000 * rand.ExpFloat64()
 		for ; due >= 1; due-- {
-			d, err := store.Take(ctx, rules[0].Policy, charges)
+			d, err := core.Take(ctx, store, charges)
 			if err != nil {
 				return err
 			}

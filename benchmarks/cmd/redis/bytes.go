@@ -32,11 +32,13 @@ func loggers(client *redis.Client, zset *redis.Script) []logger {
 	store := redisstore.New(client, &redisstore.Options{Timeout: redisserver.Patience})
 	taking := logger{
 		name: "limit",
-		key:  func(name string) string { return lua.Key("limit", "bench", "ip", name) },
+		key: func(name string) string {
+			return lua.Key("limit", &core.Charge{Policy: "bench", Rule: "ip", Key: name})
+		},
 		fill: func(ctx context.Context, name string, limit int64) error {
-			charge := []core.Charge{{Rule: "ip", Key: name, Cost: 1, Quota: core.Quota{Limit: limit, Window: logWindow.Microseconds()}}}
+			charge := []core.Charge{{Policy: "bench", Rule: "ip", Key: name, Cost: 1, Quota: core.Quota{Limit: limit, Window: logWindow.Microseconds()}}}
 			for range limit {
-				if d, err := store.Take(ctx, "bench", charge); err != nil || !d.Allowed {
+				if d, err := core.Take(ctx, store, charge); err != nil || !d.Allowed {
 					return fmt.Errorf("admitted %v: %w", d.Allowed, err)
 				}
 			}

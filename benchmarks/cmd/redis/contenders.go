@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -43,7 +44,7 @@ func contenders(zset *redis.Script) []contest.Contender {
 	all := redis_rate.Limit{Rate: together, Burst: together, Period: window}
 	return []contest.Contender{
 		{Name: nameLimit, New: contest.Policy(rules(), "ip", nil)},
-		{Name: nameStore, New: contest.Store(func(s core.Store) core.Store { return s }, "bench", charges())},
+		{Name: nameStore, New: contest.Store(func(s core.Store) core.Store { return s }, charges())},
 		{Name: namePlain, New: plainly},
 		{Name: nameTwice, New: contest.Rate(each, all)},
 		{Name: nameOnce, New: contest.Rate(each)},
@@ -62,32 +63,29 @@ func rules() limit.RuleSet {
 // charges returns the two rules for one request. The first still lacks its key.
 func charges() []core.Charge {
 	return []core.Charge{
-		{Rule: "ip", Cost: 1, Quota: core.Quota{Limit: int64(perKey), Window: window.Microseconds()}},
-		{Rule: "global", Cost: 1, Quota: core.Quota{Limit: together, Window: window.Microseconds()}},
+		{Policy: "bench", Rule: "ip", Cost: 1, Quota: core.Quota{Limit: int64(perKey), Window: window.Microseconds()}},
+		{Policy: "bench", Rule: "global", Cost: 1, Quota: core.Quota{Limit: together, Window: window.Microseconds()}},
 	}
 }
 
 // plainly calls the script of the store once for each decision, without batches: the lower
 // bound for a single caller.
 func plainly(client *redis.Client) (func() contest.Decide, func()) {
-	rules := lua.NewRules("plain", "bench", charges())
+	rules := lua.NewRules("plain", []core.Ask{{Charges: charges()}})
 	script := redis.NewScript(rules.Script.Text)
 	return func() contest.Decide {
-		one := [][]core.Charge{charges()}
+		asks := []core.Ask{{Charges: charges()}}
+		one := [][]core.Ask{asks}
 		return func(ctx context.Context, key string) (bool, error) {
-			one[0][0].Key = key
+			asks[0].Charges[0].Key = key
 			keys, args := rules.Encode("", 1, one)
 			reply, err := script.Run(ctx, client, keys, args...).Int64Slice()
 			if err != nil {
 				return false, err
 			}
-			var allowed bool
 			var failed error
-			err = rules.Decode(reply, one, func(_ int, d core.Decision, err error) { allowed, failed = d.Allowed, err })
-			if err == nil {
-				err = failed
-			}
-			return allowed, err
+			err = rules.Decode(reply, one, func(_ int, err error) { failed = err })
+			return asks[0].Decision.Allowed, errors.Join(err, failed)
 		}
 	}, nil
 }

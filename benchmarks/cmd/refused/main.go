@@ -48,18 +48,18 @@ func contenders() []contest.Contender {
 	each := redis_rate.Limit{Rate: perKey, Burst: perKey, Period: window}
 	all := redis_rate.Limit{Rate: together, Burst: together, Period: window}
 	charges := []core.Charge{
-		{Rule: "key", Cost: 1, Quota: core.Quota{Limit: perKey, Window: window.Microseconds()}},
-		{Rule: "global", Cost: 1, Quota: core.Quota{Limit: together, Window: window.Microseconds()}},
+		{Policy: "bench", Rule: "key", Cost: 1, Quota: core.Quota{Limit: perKey, Window: window.Microseconds()}},
+		{Policy: "bench", Rule: "global", Cost: 1, Quota: core.Quota{Limit: together, Window: window.Microseconds()}},
 	}
 	rules := limit.Named("bench", limit.Rule{Key: limit.ByHeader("X-API-Key"), Limit: perKey, Window: window}, limit.Global(window, together))
 	quiet := slog.New(slog.DiscardHandler)
 	return []contest.Contender{
 		{Name: rateOne, New: contest.Rate(each)},
 		{Name: rateTwo, New: contest.Rate(each, all)},
-		{Name: "redisstore", New: contest.Store(func(s core.Store) core.Store { return s }, "bench", charges)},
+		{Name: "redisstore", New: contest.Store(func(s core.Store) core.Store { return s }, charges)},
 		{Name: "refusals, guard, redisstore", New: contest.Store(func(s core.Store) core.Store {
 			return refusals.New(guard.New(s, &guard.Options{Log: quiet}))
-		}, "bench", charges)},
+		}, charges)},
 		{Name: "limit.Policy.Take, with all that", New: contest.Policy(rules, "header X-API-Key", &limit.Options{Log: quiet})},
 	}
 }

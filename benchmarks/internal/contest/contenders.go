@@ -49,7 +49,7 @@ var Nothing = Alike(func(client *redis.Client) Decide {
 
 // Store takes charges, of which the first has the key, from a redisstore with another
 // store around it.
-func Store(around func(core.Store) core.Store, policy string, charges []core.Charge) func(*redis.Client) (func() Decide, func()) {
+func Store(around func(core.Store) core.Store, charges []core.Charge) func(*redis.Client) (func() Decide, func()) {
 	return func(client *redis.Client) (func() Decide, func()) {
 		store := around(redisstore.New(client, &redisstore.Options{Timeout: redisserver.Patience}))
 		end := func() {
@@ -59,10 +59,11 @@ func Store(around func(core.Store) core.Store, policy string, charges []core.Cha
 		}
 		return func() Decide {
 			mine := slices.Clone(charges)
+			asks := []core.Ask{{Charges: mine}}
 			return func(ctx context.Context, key string) (bool, error) {
 				mine[0].Key = key
-				d, err := store.Take(ctx, policy, mine)
-				return d.Allowed, err
+				err := store.Take(ctx, asks)
+				return asks[0].Decision.Allowed, err
 			}
 		}, end
 	}

@@ -10,12 +10,11 @@ import (
 
 // syntaxOf returns a key as the text grammar has it. A function is the zero Key.
 func syntaxOf(k limit.KeyResolver) grammar.Key {
-	if parsed, err := grammar.Parse("1/1s per " + k.String()); err == nil {
-		return parsed[0].Key
-	} else if k.String() == limit.Everyone.String() {
-		return grammar.Key{Kind: grammar.Global}
+	key, err := grammar.ParseKey(k.String())
+	if err != nil || len(key.Names(grammar.Func)) > 0 {
+		return grammar.Key{}
 	}
-	return grammar.Key{}
+	return key
 }
 
 // keyOf returns the key of a request as results show it: "203.0.113.9", "alice", or
@@ -116,8 +115,7 @@ func needsOf(o *Options) (n needs) {
 			if d, ok := r.Algorithm.(limit.Distinct); ok {
 				text += " " + d.Values.String()
 			}
-			_, err := grammar.Parse("1/1s per " + r.Key.String())
-			if r.Cost != (limit.Cost{}) || err != nil && r.Key.String() != limit.Everyone.String() {
+			if r.Cost != (limit.Cost{}) || syntaxOf(r.Key).Kind == 0 {
 				n = needs{true, true, true} // a function may look at anything
 			}
 			n.query = n.query || strings.Contains(text, "query ")

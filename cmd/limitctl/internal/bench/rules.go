@@ -26,13 +26,20 @@ func NewPolicy(name string, rules []limit.Rule) (p Policy, err error) {
 	p = Policy{Name: name, rules: rules}
 	for _, r := range rules {
 		p.Texts = append(p.Texts, r.String())
-		parsed, err := grammar.Parse(r.String())
+		key, err := grammar.ParseKey(r.Key.String())
 		if err != nil {
 			return p, fmt.Errorf("policy %q: rule %q: %w", name, r, err)
 		}
-		of := keysOf(parsed[0].Key)
+		of := keysOf(key)
 		p.shared = append(p.shared, len(of) == 0)
-		p.keys = append(append(p.keys, of...), keysOf(parsed[0].Values)...)
+		p.keys = append(p.keys, of...)
+		if distinct, ok := r.Algorithm.(limit.Distinct); ok {
+			values, err := grammar.ParseKey(distinct.Values.String())
+			if err != nil {
+				return p, fmt.Errorf("policy %q: rule %q: %w", name, r, err)
+			}
+			p.keys = append(p.keys, keysOf(values)...)
+		}
 	}
 	slices.Sort(p.keys)
 	p.keys = slices.Compact(p.keys)
@@ -109,7 +116,7 @@ func wide(r *limit.Rule, burst int64) int64 {
 // keysOf returns the names of the values that a key is made of.
 func keysOf(k grammar.Key) (names []string) {
 	switch k.Kind {
-	case 0, grammar.Global:
+	case grammar.Global:
 	case grammar.And, grammar.Or:
 		for _, part := range k.Parts {
 			names = append(names, keysOf(part)...)

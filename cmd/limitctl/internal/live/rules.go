@@ -136,14 +136,11 @@ func (l *Limits) bind(p *policy) (err error) {
 		return err
 	}
 	for _, r := range rules {
-		parsed, err := grammar.Parse("1/1h per " + r.Key.String())
-		if r.Key.String() == limit.Everyone.String() {
-			parsed, err = grammar.Parse("1/1h " + r.Key.String())
-		}
+		key, err := grammar.ParseKey(r.Key.String())
 		if err != nil {
 			return err
 		}
-		rule := &Rule{Rule: r, Policy: p.Name, policy: p, key: parsed[0].Key}
+		rule := &Rule{Rule: r, Policy: p.Name, policy: p, key: key}
 		switch r.Algorithm.(type) {
 		case limit.TokenBucket, limit.LeakyBucket, limit.Queue:
 			rule.own = true

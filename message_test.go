@@ -1,0 +1,77 @@
+package limit
+
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestMessage refuses requests by rules with messages: the client reads that of the first
+// rule whose outcome it meets, and Retry-After stays.
+func TestMessage(t *testing.T) {
+	const text = `Too many "failed" logins \o/. Try again in 15 minutes.`
+	rule := func(name, message string, status int) Rule {
+		return Rule{Name: name, Key: Everyone, Limit: 1, Window: time.Minute, Message: message, OnRefusal: Refusal{Status: status}}
+	}
+	degrading := rule("a", "degraded", 0)
+	degrading.OnRefusal = Refusal{Degrade: true}
+	for want, rules := range map[string][]Rule{
+		text:                 {rule("a", text, 0), rule("b", "other", 0)},
+		"second":             {degrading, rule("b", "second", 503)},
+		"Try again in 60 s.": {rule("a", "", 0), rule("b", "other", 0)},
+	} {
+		h := New(nil, nil).Limit(Rules(rules...))(answer(204))
+		require.Equal(t, 204, serve(h, nil).Code)
+		w := serve(h, nil)
+		var document struct{ Detail string }
+		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &document), w.Body.String())
+		assert.Equal(t, want, document.Detail)
+		assert.Equal(t, "60", w.Header().Get("Retry-After"))
+	}
+	for _, bad := range []string{"a\nb", "\x00", "\xff", string(make([]byte, 201))} {
+		assert.ErrorContains(t, Rules(rule("a", bad, 0)).Validate(), "write at most 200 bytes of printable characters", "%q", bad)
+	}
+	set, err := Parse(`5/1m per ip message "Wait; (please) \"now\"."; 6/1h per ip`)
+	require.NoError(t, err)
+	assert.Equal(t, `Wait; (please) "now".`, set.rules[0].Message)
+	again, err := Parse(set.String())
+	require.NoError(t, err)
+	assert.Equal(t, set.rules, again.rules)
+}
+
+// TestFunctionsInText names functions of the program in text, tags and MarshalText.
+func TestFunctionsInText(t *testing.T) {
+	tenant := By("tenant", func(r *http.Request) string { return r.Header.Get("X-Tenant") })
+	rows := CostBy("rows", func(*http.Request) int64 { return 2 })
+	failed := SettleBy("failed-logins", func(*http.Request, int) int64 { return 1 })
+	f := Functions{Keys: []KeyResolver{tenant}, Costs: []Cost{rows}, Settlements: []Settlement{failed}}
+	const text = "4/1m per tenant or ip cost rows settle failed-logins"
+	l := New(nil, &Options{Functions: f})
+	set, err := l.Parse(text)
+	require.NoError(t, err)
+	assert.True(t, set.rules[0].equal(Rule{Key: FirstOf(tenant, ByIP), Limit: 4, Window: time.Minute, Cost: rows, Settle: failed}))
+	marshaled, err := set.MarshalText()
+	require.NoError(t, err)
+	assert.Equal(t, text, string(marshaled))
+	require.NoError(t, l.Mount(http.NewServeMux(), struct {
+		H http.Handler `route:"GET /" limit:"4/1m per tenant cost rows" policy:"x"`
+	}{answer(200)}))
+
+	for text, want := range map[string]string{
+		"4/1m per tenan":                  `found "tenan", want a key: ip, user, header NAME, cookie NAME, query NAME, path NAME, tenant, or`,
+		"4/1m per ip cost row":            `found "row", want one of rows`,
+		"4/1m per ip settle failed":       `found "failed", want one of failed-logins`,
+		"4/1m per ip settle 401,x":        `want statuses from 200 to 599, such as 401,403`,
+		"4/1m per ip settle 401,99":       `want statuses from 200 to 599`,
+		"4/1m per ip cost rows cost rows": "each word once",
+	} {
+		_, err := f.Parse(text)
+		assert.ErrorContains(t, err, want)
+	}
+	_, err = Parse("4/1m per tenant")
+	assert.ErrorContains(t, err, "path NAME, or several of them")
+}
