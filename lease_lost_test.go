@@ -219,7 +219,7 @@ func TestLostToHandler(t *testing.T) {
 type cut struct {
 	core.Store
 	down atomic.Bool
-	last time.Time // when leases were taken or renewed last
+	last atomic.Int64 // when leases were taken or renewed last
 }
 
 func (c *cut) check() error {
@@ -231,7 +231,7 @@ func (c *cut) check() error {
 
 func (c *cut) Take(ctx context.Context, asks []core.Ask) error {
 	_, err := try(c, func() (struct{}, error) {
-		c.last = time.Now()
+		c.last.Store(time.Now().UnixNano())
 		return struct{}{}, c.Store.Take(ctx, asks)
 	})
 	return err
@@ -239,7 +239,7 @@ func (c *cut) Take(ctx context.Context, asks []core.Ask) error {
 
 func (c *cut) Renew(ctx context.Context, charges []core.Charge) ([]bool, error) {
 	return try(c, func() ([]bool, error) {
-		c.last = time.Now()
+		c.last.Store(time.Now().UnixNano())
 		return c.Store.Renew(ctx, charges)
 	})
 }
@@ -271,7 +271,7 @@ func TestLostBehindGuards(t *testing.T) {
 			d := hold(t, limiter, one)
 			time.Sleep(1500 * time.Millisecond)
 			link.down.Store(true)
-			time.Sleep(time.Until(link.last.Add(3*time.Second)) - time.Microsecond)
+			time.Sleep(time.Until(time.Unix(0, link.last.Load()).Add(3*time.Second)) - time.Microsecond)
 			require.False(t, closed(d.Lost()))
 			if instances == 2 {
 				other := hold(t, instance(shared), one)

@@ -97,7 +97,10 @@ func unanswered(err error, asks []core.Ask, end time.Time, uncertainty int64) er
 }
 
 func takesLeases(asks []core.Ask) bool {
-	return slices.ContainsFunc(asks, func(a core.Ask) bool {
-		return slices.ContainsFunc(a.Charges, func(c core.Charge) bool { return c.Quota.Leases() })
-	})
+	for i := range asks { // by index: the call may be writing the decisions
+		if slices.ContainsFunc(asks[i].Charges, func(c core.Charge) bool { return c.Quota.Leases() }) {
+			return true
+		}
+	}
+	return false
 }

@@ -20,13 +20,17 @@ type suite struct {
 
 // judges names the packages that test a folder, if they are not just its own.
 var judges = map[string][]string{
-	".":                   {".", "./ginlimit", "./echolimit"},
-	"core":                {"./core", "./stores/memstore", "./stores/refusals", "./stores/guard"},
-	"lua":                 {"./lua", "./stores/redisstore"},
-	"stores/memstore":     {"./stores/memstore", "./stores/guard"},
-	"internal/filewatch":  {"./ops/access", "./ops/policyfile"},
-	"internal/logbook":    {".", "./stores/guard"},
-	"internal/redisfacts": {"./stores/redisstore", "./cmd/limitctl/internal/doctor"},
+	".":                         {".", "./ginlimit", "./echolimit"},
+	"core":                      {"./core", "./stores/memstore", "./stores/refusals", "./stores/guard"},
+	"lua":                       {"./lua", "./stores/redisstore"},
+	"stores/memstore":           {"./stores/memstore", "./stores/guard"},
+	"adapter/rpc/grpclimit":     {"./adapter/rpc"},
+	"adapter/rpc/connectlimit":  {"./adapter/rpc"},
+	"adapter/rpc/internal/flow": {"./adapter/rpc"},
+	"internal/echoflow":         {"./echolimit", "./adapter/echov5limit"},
+	"internal/filewatch":        {"./ops/access", "./ops/policyfile"},
+	"internal/logbook":          {".", "./stores/guard"},
+	"internal/redisfacts":       {"./stores/redisstore", "./cmd/limitctl/internal/doctor"},
 }
 
 // noProduct names folders that are not the product, with all below them: tests, what
