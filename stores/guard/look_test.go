@@ -38,7 +38,7 @@ func TestLookInAnOutage(t *testing.T) {
 func quotas() (list []core.Quota) {
 	for _, a := range core.Algorithms() {
 		for _, q := range []core.Quota{{Burst: 5}, {Cells: 5}, {}} {
-			q.Algorithm, q.Limit, q.Window = a, 5, 10*sec
+			q.Algorithm, q.Limit, q.Window = a, min(5, a.MaxLimit()), 10*sec
 			if q.Validate() == nil && a != core.Distinct {
 				list = append(list, q)
 				break

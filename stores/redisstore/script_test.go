@@ -74,7 +74,7 @@ func compareBatches(t *testing.T, store *Store, clock *int64, schedules int) {
 			*clock = now
 			if random.IntN(10) == 0 { // a limit is changed
 				if q := &rules[random.IntN(len(rules))].Quota; q.Algorithm == core.SlidingLog || q.Limit < 1000 {
-					q.Limit = randomLimit(random)
+					q.Limit = min(randomLimit(random), q.Algorithm.MaxLimit())
 					if q.Algorithm == core.SlidingLog && random.IntN(2) == 0 {
 						q.Window = randomWindow(random)
 					}
@@ -204,48 +204,43 @@ var berlin = func() *time.Location {
 	return zone
 }()
 
+// randomQuota returns a quota of any algorithm, with the fields and up to the limit that
+// its row in core has.
 func randomQuota(random *rand.Rand, window int64) core.Quota {
 	q := core.Quota{Limit: randomLimit(random), Window: window}
-	algorithm := core.Algorithm(max(0, random.IntN(len(core.Algorithms())+4)-4)) // logs more often
+	q.Algorithm = core.Algorithm(max(0, random.IntN(len(core.Algorithms())+4)-4)) // logs more often
 	if word := os.Getenv("LIMIT_ALGORITHM"); word != "" {
-		for algorithm = 0; algorithm.String() != word; algorithm++ {
+		q.Algorithm, _ = core.ParseAlgorithm(word)
+	}
+	if q.Algorithm != core.SlidingLog && random.IntN(10) == 0 { // odd rates, products above 2^53
+		q.Limit = pickOf(random, 7, 999_999_937, core.MaxLimit)
+	}
+	q.Limit = min(q.Limit, q.Algorithm.MaxLimit())
+	fields := q.Algorithm.Fields()
+	switch choice := random.IntN(3); {
+	case choice == 0 && fields.Has(core.FieldAligned):
+		q.Aligned = true
+	case choice == 1 && fields.Has(core.FieldCalendar):
+		q.Calendar = core.Calendar{Unit: core.CalendarUnit(1 + random.IntN(4)), Zone: berlin}
+	}
+	if fields.Has(core.FieldCells) {
+		q.Cells = pickOf(random, 2, 3, 10, core.MaxCells)
+	}
+	if fields.Has(core.FieldBurst) {
+		q.Burst = min(random.Int64N(2*q.Limit), core.MaxLimit)
+		if q.Validate() != nil {
+			q.Burst++
 		}
 	}
-	if algorithm == core.SlidingLog {
-		return q
+	if fields.Has(core.FieldMissing) && random.IntN(2) == 0 {
+		q.Missing = random.Int64N(q.Burst + 1)
 	}
-	if random.IntN(10) == 0 { // odd rates, products above 2^53
-		q.Limit = []int64{7, 999_999_937, core.MaxLimit}[random.IntN(3)]
+	if fields.Has(core.FieldMaxWait) && random.IntN(2) == 0 {
+		q.MaxWait = random.Int64N(2 * window)
 	}
-	switch q.Algorithm = algorithm; q.Algorithm {
-	case core.FixedWindow:
-		switch random.IntN(3) {
-		case 0:
-			q.Aligned = true
-		case 1:
-			q.Calendar = core.Calendar{Unit: core.CalendarUnit(1 + random.IntN(4)), Zone: berlin}
-		}
-	case core.SlidingCells:
-		q.Cells = []int64{2, 3, 10, 60}[random.IntN(4)]
-	case core.TokenBucket:
-		q.Burst = min(1+random.Int64N(2*q.Limit), core.MaxLimit)
-		if random.IntN(2) == 0 {
-			q.Missing = random.Int64N(q.Burst + 1)
-		}
-	case core.LeakyBucket:
-		q.Burst = min(1+random.Int64N(2*q.Limit), core.MaxLimit)
-	case core.Concurrency:
-		q.Limit = min(q.Limit, core.MaxLeases)
-	case core.Distinct:
-		q.Limit = min(q.Limit, core.MaxValues)
-	case core.Ban:
-		q.Limit, q.Bar = min(q.Limit, core.MaxStrikes), randomWindow(random)
-		q.MaxBar = []int64{0, q.Bar, 5 * q.Bar}[random.IntN(3)]
-	case core.Queue:
-		q.Burst = random.Int64N(q.Limit)
-		if random.IntN(2) == 0 {
-			q.MaxWait = random.Int64N(2 * window)
-		}
+	if fields.Has(core.FieldBar) {
+		q.Bar = randomWindow(random)
+		q.MaxBar = pickOf(random, 0, q.Bar, 5*q.Bar)
 	}
 	return q
 }

@@ -53,6 +53,13 @@ var faults = map[string]fault{
 	"rules and variants joined": {found: "Names/borders",
 		take: altered(func(c *core.Charge) { c.Rule, c.Variant = c.Rule+"~"+c.Variant, "" })},
 
+	"debts only as far as they fit": {found: "Debts/above_the_limit Debts/of_their_age Debts/of_leases Schedules",
+		take: altered(func(c *core.Charge) { c.Debt, c.Age = false, 0 })},
+	"debts of now": {found: "Debts/of_their_age Debts/of_leases Schedules",
+		take: altered(func(c *core.Charge) { c.Age = 0 })},
+	"debts a microsecond too young": {found: "Debts/of_their_age Schedules",
+		take: altered(func(c *core.Charge) { c.Age = max(0, c.Age-1) })},
+
 	"takes what fits of a refusal": {found: "Rules/refused_by_the_last Rules/16_rules Concurrent/all_or_nothing Schedules",
 		take: func(s *reference, charges []core.Charge) (core.Decision, error) {
 			d, err := s.take(charges)

@@ -43,7 +43,7 @@ func someQuota(t *testing.T, random *rand.Rand) core.Quota {
 			t.Fatalf("LIMIT_ALGORITHM=%q: write a word such as %v", word, core.SlidingLog)
 		}
 	}
-	q := plainQuota(a, pick(random, someLimits), pick(random, someWindows))
+	q := plainQuota(a, someLimit(random, a), pick(random, someWindows))
 	fields := a.Fields()
 	if fields.Has(core.FieldBurst) {
 		burst := q
@@ -78,7 +78,7 @@ func someQuota(t *testing.T, random *rand.Rand) core.Quota {
 // plainQuota returns a quota of any algorithm, with what it needs beside a limit
 // and a window.
 func plainQuota(a core.Algorithm, limit, window int64) core.Quota {
-	q := core.Quota{Algorithm: a, Limit: limit, Window: window}
+	q := core.Quota{Algorithm: a, Limit: min(limit, a.MaxLimit()), Window: window}
 	if a.Fields().Has(core.FieldCells) {
 		q.Cells = 10
 	}
@@ -99,7 +99,12 @@ func (s *schedule) change() {
 		q.Burst = max(q.Missing, pick(s.random, someLimits))
 		return
 	}
-	q.Limit = pick(s.random, someLimits)
+	q.Limit = someLimit(s.random, q.Algorithm)
+}
+
+// someLimit returns a limit that quotas of an algorithm may have.
+func someLimit(random *rand.Rand, a core.Algorithm) int64 {
+	return min(pick(random, someLimits), a.MaxLimit())
 }
 
 // alternate gives each rule the limit of another caller: the usual one, a tenth of it, or

@@ -73,6 +73,7 @@ func Run(t *testing.T, with func(t *testing.T, test func(t *testing.T, h Harness
 		{"Cost", scripts(costs())},
 		{"Rules", scripts(stacks())},
 		{"Asks", asks()},
+		{"Debts", debts()},
 		{"Reserve", scripts(reserves())},
 		{"Changed", scripts(changes())},
 		{"Algorithms", algorithms()},

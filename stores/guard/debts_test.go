@@ -1,0 +1,42 @@
+package guard
+
+import (
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/core"
+)
+
+// TestDebts owes with the store and without it. Both times the memory counts it, and no
+// OnError refuses it.
+func TestDebts(t *testing.T) {
+	for _, on := range []core.OnError{core.Local, core.Allow, core.Refuse} {
+		now := new(atomic.Int64)
+		now.Store(1_000 * sec)
+		s, f := guarded(1, now)
+		c := charge("r", 3, on)
+		c.Policy = "p"
+		owed := c
+		owed.Debt, owed.Cost, owed.Age = true, 2, sec
+		d, err := core.Take(t.Context(), s, []core.Charge{owed})
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+		assert.Equal(t, core.ModeExact, d.Mode)
+		assert.Equal(t, core.Outcome{Remaining: 1, MoreAfter: 9 * sec, ResetAfter: 9 * sec}, d.Outcomes()[0])
+
+		f.fail(errDown)
+		owed.Cost, owed.Age = 7, 0
+		d, err = core.Take(t.Context(), s, []core.Charge{owed})
+		require.NoError(t, err)
+		require.True(t, d.Allowed, "%v", on)
+		assert.GreaterOrEqual(t, d.Mode, core.ModeLocal)
+		if on == core.Local {
+			d, err = core.Take(t.Context(), s, []core.Charge{c})
+			require.NoError(t, err)
+			assert.False(t, d.Allowed, "the memory has counted both")
+		}
+	}
+}
