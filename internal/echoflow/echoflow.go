@@ -67,10 +67,11 @@ func (f *Flow[C]) Middleware(pattern string, rules limit.RuleSet) (func(next Han
 	return func(next Handler[C]) Handler[C] {
 		return func(c C) error {
 			err := a.Serve(policy, f.Writer(c), c.Request(), call[C]{c, next})
-			if err != nil && (errors.As(err, new(*limit.RefusedError)) || errors.Is(err, limit.ErrUndecided)) {
-				if response, ok := f.response(c); ok && *response.Committed {
-					return nil // it is answered
-				}
+			if err == nil {
+				return nil
+			}
+			if response, ok := f.response(c); ok && *response.Committed && (errors.As(err, new(*limit.RefusedError)) || errors.Is(err, limit.ErrUndecided)) {
+				return nil // it is answered
 			}
 			return err
 		}

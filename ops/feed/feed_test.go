@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/ops/feed"
 )
@@ -221,7 +222,9 @@ func TestNobodyListens(t *testing.T) {
 	began := time.Now()
 	request := limit.Request{Keys: map[string]string{"user": "alice"}}
 	allocations := testing.AllocsPerRun(1000, func() { p.Take(context.Background(), request) })
-	assert.Zero(t, allocations)
+	if !race.Enabled { // it takes records out of pools at random
+		assert.Zero(t, allocations)
+	}
 	redistest.Await(t, 5*time.Second, "two looks", func() bool { return calls(t, client, "get") >= 2 })
 	assert.LessOrEqual(t, calls(t, client, "get"), int(time.Since(began)/time.Second)+2)
 	assert.Zero(t, calls(t, client, "publish"))

@@ -321,11 +321,13 @@ func TestErrors(t *testing.T) {
 		require.ErrorIs(t, err, context.Canceled)
 		require.Equal(t, held, o.held())
 
+		synctest.Wait() // no chunk is on its way
 		o.store.store = &failing{Store: o.inner, err: &core.ErrUnavailable}
 		other := core.Charge{Rule: "key", Key: "k", Quota: perMinute, Cost: 1}
 		_, err = storetest.Take(o.ctx, o.store, "p", []core.Charge{o.charge(1), other})
 		require.ErrorIs(t, err, core.ErrUnavailable)
 		require.Equal(t, held, o.held())
+		synctest.Wait()
 		o.store.store = o.inner
 	})
 	require.Panics(t, func() { New(nil, nil) })
