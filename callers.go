@@ -135,7 +135,7 @@ func newExemption(l *Limiter, r *Rule) (e exemption) {
 	for _, entry := range r.Exempt {
 		switch kind, value := grammar.SplitExemption(entry); kind {
 		case "ip":
-			prefix, _ := exemptPrefix(value)
+			prefix, _ := grammar.ExemptPrefix(value)
 			e.prefixes = append(e.prefixes, prefix)
 		case "user":
 			e.users = append(e.users, value)
@@ -153,8 +153,8 @@ func (l *Limiter) callerProblems(r *Rule, at place) (list []string) {
 	exempts := func(kind string) bool {
 		return slices.ContainsFunc(r.Exempt, func(entry string) bool { return strings.HasPrefix(entry, kind+" ") })
 	}
-	values := r.values()
-	needs := [parts]bool{userPart: r.Key.uses(byUser) || values.uses(byUser) || exempts("user"),
+	values := r.Values()
+	needs := [parts]bool{userPart: r.Key.Uses(grammar.User) || values.Uses(grammar.User) || exempts("user"),
 		planPart: len(r.Plans) > 0 || exempts("plan"), classPart: len(r.Reserve) > 0 || exempts("class")}
 	has := at.caller | l.options.Caller.parts()
 	for p, needed := range needs {
@@ -248,10 +248,10 @@ func (p *version) override(run *engine.Run, route *route, usual *terms) *terms {
 		if said == 0 {
 			continue
 		}
-		rule := &p.set.rules[i]
+		rule := &p.list[i]
 		limit := min(said, run.Charges[i].Quota.Algorithm.MaxLimit())
-		given := rule.withLimit(limit)
-		quota := given.quota()
+		given := rule.WithLimit(limit)
+		quota := given.Quota()
 		if quota.Validate() != nil {
 			limit = 0
 		}
@@ -294,7 +294,7 @@ func (g *givenTerms) of(p *version, given *givenLimits) *terms {
 	for i := range limits {
 		limits[i] = cmp.Or(given.limits[i], limits[i])
 	}
-	t = p.limiter.termsOf(p.set.rules, limits)
+	t = p.limiter.termsOf(p.set.Rules(), limits)
 	t.Variants = given.terms.Variants // buckets keep what is spent
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -314,10 +314,10 @@ func (p *Policy) Key(rule string, keys map[string]string) (string, error) {
 	if i < 0 {
 		return "", &RuleError{Problem: "no rule has the name " + strconv.Quote(rule) + ": write one of " + strings.Join(v.names, ", ")}
 	}
-	if err := v.set.rules[i].Key.missing(keys); err != nil {
+	if err := v.list[i].Key.Missing(keys); err != nil {
 		return "", err[0]
 	}
-	return v.set.rules[i].Key.resolve(func(k *KeyResolver) string {
+	return v.list[i].Key.Resolve(func(k *KeyResolver) string {
 		value, _ := p.limiter.valueOf(k, keys)
 		return value
 	}), nil

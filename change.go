@@ -9,15 +9,8 @@ import (
 	"time"
 
 	"github.com/routelimit/limit/internal/notice"
+	"github.com/routelimit/limit/rules"
 )
-
-// Overridable returns the set as a default, whose rules [Limiter.Change] may replace.
-// The set must be [Named]. It may have no rules, for a policy that only Change defines:
-// until then, its requests are undecided and answered with 503.
-func (s RuleSet) Overridable() RuleSet {
-	s.overridable = true
-	return s
-}
 
 // Change replaces the rules of policies while the program runs, such as those of a
 // policy file. Each set must be [Named], and replaces the rules of the policy of that
@@ -52,7 +45,7 @@ func (l *Limiter) Change(sets ...RuleSet) error {
 		return err
 	}
 	for p, set := range next {
-		if !set.sameRules(p.current.Load().set) {
+		if !set.Equal(p.current.Load().set) {
 			p.current.Store(newVersion(p, set))
 		}
 	}
@@ -66,95 +59,45 @@ func (l *Limiter) Change(sets ...RuleSet) error {
 func byName(sets []RuleSet) (changes map[string]RuleSet, errs []error) {
 	changes = make(map[string]RuleSet, len(sets))
 	for _, set := range sets {
-		_, twice := changes[set.name]
+		_, twice := changes[set.Name()]
 		switch {
-		case set.scope != scopeNamed:
+		case set.Scope() != rules.ScopeNamed:
 			errs = append(errs, set.Errorf(-1, "rules %s have no name: write limit.Named(\"…\", rules…)", set))
 			continue
 		case twice:
 			errs = append(errs, set.Errorf(-1, "is changed twice: remove one of the two sets"))
+		case set.IsOverridable() && len(set.Declared()) == 0:
+			errs = append(errs, set.Errorf(-1, "no rules: write at least one, such as limit.PerIP(time.Minute, 100)"))
 		}
-		set.overridable = false // by another set
-		changes[set.name] = set
+		changes[set.Name()] = set
 	}
 	return changes, errs
 }
 
-// sameRules reports whether two sets have the same rules by value.
-func (s RuleSet) sameRules(t RuleSet) bool { return slices.EqualFunc(s.rules, t.rules, Rule.equal) }
-
 // under returns the rules of a named policy under changes.
 func (p *Policy) under(changes map[string]RuleSet) (RuleSet, error) {
-	set, ok := changes[p.declared.name]
+	set, ok := changes[p.declared.Name()]
 	switch {
-	case !ok && len(p.declared.rules) == 0:
+	case !ok && len(p.declared.Declared()) == 0:
 		return set, p.declared.Errorf(-1, "has no rules: it was declared without, so write a set of that name")
 	case !ok:
 		return p.declared, nil
-	case !p.declared.overridable && !set.sameRules(p.declared):
-		return set, p.declared.unlike(set, "has other rules in code", "declare them Overridable, or choose another name")
+	case !p.declared.IsOverridable() && !set.Equal(p.declared):
+		return set, p.declared.Unlike(set, "has other rules in code", "declare them Overridable, or choose another name")
 	}
-	errs := set.lostFunctions(p.declared.rules)
-	set = set.withFunctions(p.declared.rules)
-	errs = append(errs, p.limiter.validate(set))
+	set, err := set.Replacing(p.declared)
+	errs := []error{err, p.limiter.validate(set)}
 	for _, at := range p.places {
 		errs = append(errs, p.limiter.check(set, at))
 	}
 	return set, errors.Join(errs...)
 }
 
-// withFunctions returns s with the functions of the declared rules of the same names.
-func (s RuleSet) withFunctions(declared []Rule) RuleSet {
-	s.rules = slices.Clone(s.rules)
-	for i := range s.rules {
-		rule := &s.rules[i]
-		for j := range declared {
-			d := &declared[j]
-			if d.name() != rule.name() {
-				continue
-			}
-			if rule.Cost == (Cost{}) {
-				rule.Cost = d.Cost
-			}
-			if rule.Settle == (Settlement{}) {
-				rule.Settle = d.Settle
-			}
-			if rule.OnRefusal.Degrade && rule.OnRefusal.Fallback == nil {
-				rule.OnRefusal.Fallback = d.OnRefusal.Fallback
-			}
-		}
-	}
-	return s
-}
-
-// hasFunctions reports whether r has functions that withFunctions keeps.
-func (r *Rule) hasFunctions() bool {
-	return r.Cost != (Cost{}) || r.Settle != (Settlement{}) || r.OnRefusal.Fallback != nil
-}
-
-// lostFunctions returns an error for each declared rule with functions that has no
-// counterpart in s: a rule of its name. Without the functions, the rules could admit much
-// more.
-func (s RuleSet) lostFunctions(declared []Rule) (errs []error) {
-	for _, d := range declared {
-		if !d.hasFunctions() || slices.ContainsFunc(s.rules, func(r Rule) bool { return r.name() == d.name() }) {
-			continue
-		}
-		unnamed := d
-		unnamed.Name, unnamed.Cost, unnamed.Settle = "", Cost{}, Settlement{} // which stay those in code
-		lost := s.Errorf(-1, "this rule has functions (Cost, Settle or Fallback) in code, "+
-			"and no rule here has its name: write a rule %q to keep them", d.name()+": "+unnamed.String())
-		lost.Rule = d.String()
-		errs = append(errs, lost)
-	}
-	return errs
-}
-
 // policy is [Limiter.Policy] for a place, which is nil if it is not known.
 func (l *Limiter) policy(set RuleSet, at *place) (*Policy, error) {
-	if set.scope != scopeNamed {
+	if set.Scope() != rules.ScopeNamed {
 		errs := []error{l.validate(set)}
-		if set.overridable {
+		if set.IsOverridable() {
 			errs = append(errs, set.Errorf(-1, "rules %s have no name to be changed by: write limit.Named(\"…\", rules…)", set))
 		}
 		if at != nil {
@@ -167,7 +110,7 @@ func (l *Limiter) policy(set RuleSet, at *place) (*Policy, error) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p := l.named[set.name]
+	p := l.named[set.Name()]
 	if p == nil {
 		var err error
 		if p, err = l.declare(set); err != nil {
@@ -176,8 +119,8 @@ func (l *Limiter) policy(set RuleSet, at *place) (*Policy, error) {
 			}
 			return nil, err
 		}
-	} else if len(set.rules) > 0 && !set.sameRules(p.declared) {
-		return nil, p.declared.unlike(set, "already has other rules",
+	} else if len(set.Declared()) > 0 && !set.Equal(p.declared) {
+		return nil, p.declared.Unlike(set, "already has other rules",
 			"declare the set once and share it, or choose another name")
 	}
 	if at != nil {
@@ -185,7 +128,7 @@ func (l *Limiter) policy(set RuleSet, at *place) (*Policy, error) {
 			return nil, err
 		}
 	}
-	l.named[set.name] = p
+	l.named[set.Name()] = p
 	return p, nil
 }
 
@@ -205,12 +148,14 @@ func (l *Limiter) Declared() []string {
 
 // declare returns a new policy of a named set, with the rules of Change if it has any.
 func (l *Limiter) declare(set RuleSet) (*Policy, error) {
-	_, changed := l.changes[set.name]
-	set.overridable = set.overridable || changed && len(set.rules) == 0
+	_, changed := l.changes[set.Name()]
+	if changed && len(set.Declared()) == 0 {
+		set = set.Overridable()
+	}
 	if err := l.validate(set); err != nil {
 		return nil, err
 	}
-	p := &Policy{limiter: l, scope: set.scope, declared: set}
+	p := &Policy{limiter: l, scope: set.Scope(), declared: set}
 	now := set
 	if changed {
 		var err error

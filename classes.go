@@ -48,7 +48,7 @@ func (l *Limiter) class(name string) uint8 {
 func (l *Limiter) validate(set RuleSet) error {
 	errs, classes := []error{set.Validate()}, l.options.Classes
 	listed := strings.Join(classes, ", ")
-	for i, r := range set.rules {
+	for i, r := range set.Declared() {
 		for _, name := range slices.Sorted(maps.Keys(r.Reserve)) {
 			switch slices.Index(classes, name) {
 			case -1:

@@ -26,7 +26,7 @@ import (
 func TestReserve(t *testing.T) {
 	for _, words := range []string{"", "fixed-window", "sliding-cells", "sliding-counter", "token-bucket", "leaky-bucket", "queue burst 99", "concurrency"} {
 		limiter := New(nil, nil)
-		policy := mustPolicy(limiter, Named("p", MustParse("100/1h per user plan small 10 plan large 1000 plan one 1 reserve critical 20 reserve default 10 "+words).rules...))
+		policy := mustPolicy(limiter, Named("p", MustParse("100/1h per user plan small 10 plan large 1000 plan one 1 reserve critical 20 reserve default 10 "+words).Declared()...))
 		for _, row := range []struct {
 			plan                            string
 			background, byDefault, critical int64 // units that are left
@@ -87,7 +87,7 @@ func TestReserveHeaders(t *testing.T) {
 func TestReserveNeverAdmitsMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		random := rand.New(rand.NewPCG(3, 4))
-		policy := mustPolicy(New(nil, nil), Named("p", MustParse("10/1s global plan a 5 plan b 20 reserve critical 4 reserve default 3").rules...))
+		policy := mustPolicy(New(nil, nil), Named("p", MustParse("10/1s global plan a 5 plan b 20 reserve critical 4 reserve default 3").Declared()...))
 		var units []time.Time
 		limits := map[string]int64{"": 10, "a": 5, "b": 20}
 		kept := map[string]map[string]int64{"critical": {}, "": {"": 4, "a": 2, "b": 8}, "background": {"": 7, "a": 4, "b": 14}}
@@ -132,7 +132,7 @@ func (w *waits) ofClass(class string, n int64) *wait {
 // after each waiting.Overtakes.
 func TestWaitClasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWaits(t, nil, MustParse("1/1s per user").rules...)
+		w := newWaits(t, nil, MustParse("1/1s per user").Declared()...)
 		w.ofClass("", 1) // takes the first slot
 		low := []*wait{w.ofClass("background", 1), w.ofClass("background", 1)}
 		middle := []*wait{w.ofClass("", 1), w.ofClass("default", 1)}
@@ -158,7 +158,7 @@ func TestWaitClasses(t *testing.T) {
 func TestWaitNotStarved(t *testing.T) {
 	for _, rule := range []string{"1/1s per user", "10/1s per user token-bucket burst 1", "1/10s per user", "1/1s per user; 100/1h per user fixed-window"} {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWaits(t, nil, MustParse(rule).rules...)
+			w := newWaits(t, nil, MustParse(rule).Declared()...)
 			w.ofClass("critical", 1)
 			var all []*wait
 			for range 3 {
@@ -190,7 +190,7 @@ func TestWaitNotStarved(t *testing.T) {
 // reserved. It does not hold up the critical requests that come later.
 func TestWaitUnderReserve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWaits(t, nil, MustParse("10/10s per user fixed-window reserve critical 5").rules...)
+		w := newWaits(t, nil, MustParse("10/10s per user fixed-window reserve critical 5").Declared()...)
 		w.take("alice", 5)
 		low := w.ofClass("background", 1)
 		for i := range 5 {
@@ -212,7 +212,7 @@ func TestWaitUnderReserve(t *testing.T) {
 // and not behind the other.
 func TestWaitOfPlans(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		policy := mustPolicy(New(nil, nil), Named("p", MustParse("1/10s per ip plan pro 3").rules...))
+		policy := mustPolicy(New(nil, nil), Named("p", MustParse("1/10s per ip plan pro 3").Declared()...))
 		began := time.Now()
 		var done sync.WaitGroup
 		took := make([]time.Duration, 5)
@@ -236,7 +236,7 @@ func TestWaitOfPlans(t *testing.T) {
 func TestWaitOfRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter := New(nil, &Options{Caller: Caller[*http.Request]{Class: func(r *http.Request) string { return r.Header.Get("Class") }}})
-		policy := mustPolicy(limiter, Named("p", MustParse("1/1s global refuse wait 1m").rules...))
+		policy := mustPolicy(limiter, Named("p", MustParse("1/1s global refuse wait 1m").Declared()...))
 		var mu sync.Mutex
 		var order []string
 		h := policy.Middleware(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

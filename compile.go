@@ -1,11 +1,15 @@
 package limit
 
 import (
+	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/engine"
+	"github.com/routelimit/limit/internal/grammar"
+	"github.com/routelimit/limit/rules"
 )
 
 // A version is the rules of a policy, and what follows from them. A request is decided
@@ -14,6 +18,7 @@ import (
 type version struct {
 	*Policy
 	set      RuleSet
+	list     []Rule        // of the set
 	rules    []engine.Rule // without the policy of their charges
 	keyOf    []int         // for each rule, the index of the first rule with its resolver
 	names    []string      // for each rule
@@ -25,6 +30,7 @@ type version struct {
 	resolve []func(*layer, *engine.Run) error // what turns a request into charges
 
 	waits, settles bool // whether a refused request may wait, and whether the answer settles a rule
+	bars           bool // whether a rule is a Ban
 	byPath, joins  bool // whether a rule is keyed by a path value, or by several resolvers
 
 	callers // how callers differ
@@ -38,34 +44,36 @@ type version struct {
 }
 
 func newVersion(policy *Policy, set RuleSet) *version {
-	p := &version{Policy: policy, set: set, routes: make(map[routeID]*route), refusals: policy.limiter.refusals(set)}
+	p := &version{Policy: policy, set: set, list: set.Declared(), routes: make(map[routeID]*route), refusals: policy.limiter.refusals(set)}
 	index := make(map[string]int)
 	var addresses, users, costs, shows bool
-	for i := range set.rules {
-		r := &set.rules[i]
+	named := set.Rules()
+	for i := range named {
+		r := &named[i]
 		text := r.Key.String()
 		first, known := index[text]
-		if !known || r.Key.uses(byFunc) {
+		if !known || r.Key.Uses(grammar.Func) {
 			first = i
 			index[text] = i
 		}
 		p.keyOf = append(p.keyOf, first)
-		p.names = append(p.names, r.name())
-		p.rules = append(p.rules, p.compile(i))
+		p.names = append(p.names, r.Name)
+		p.rules = append(p.rules, p.compile(i, r))
 		p.hides = p.hides || r.Hidden || r.Shadow != nil
 		p.waits = p.waits || p.rules[i].Wait > 0
 		p.settles = p.settles || p.rules[i].Settles
-		costs = costs || r.Cost != (Cost{}) || r.bars()
-		users = users || r.Key.kind == byUser // others have a key without a user too
-		for _, k := range []KeyResolver{r.Key, r.values()} {
-			addresses = addresses || k.uses(byIP)
-			shows = shows || k.kind != 0 && r.shows()
-			p.joins = p.joins || len(k.parts) > 0
-			p.byPath = p.byPath || k.uses(byPath)
+		p.bars = p.bars || p.rules[i].Charge.Quota.Bars()
+		costs = costs || r.Cost != (rules.Cost{}) || p.rules[i].Charge.Quota.Bars()
+		users = users || r.Key.Kind() == grammar.User // others have a key without a user too
+		for _, k := range []KeyResolver{r.Key, r.Values()} {
+			addresses = addresses || k.Uses(grammar.IP)
+			shows = shows || k.Kind() != 0 && p.rules[i].Charge.Quota.Algorithm == core.Distinct
+			p.joins = p.joins || k.Joins()
+			p.byPath = p.byPath || k.Uses(grammar.Path)
 		}
 	}
-	p.members = rateLimitMembers(set.rules)
-	p.callers = newCallers(policy.limiter, set.rules, p.waits)
+	p.members = rateLimitMembers(p.rules)
+	p.callers = newCallers(policy.limiter, named, p.waits)
 
 	if addresses || p.exemptsIP {
 		p.before = append(p.before, (*layer).noticeProxies)
@@ -88,20 +96,23 @@ func newVersion(policy *Policy, set RuleSet) *version {
 	if users {
 		p.resolve = append(p.resolve, (*layer).noticeUsers)
 	}
-	if set.scope == scopeNamed {
-		p.named = p.newRoute(set.name)
+	if set.Scope() == rules.ScopeNamed {
+		p.named = p.newRoute(set.Name())
 	}
 	return p
 }
 
 // compile returns what the engine knows of a rule.
-func (p *version) compile(i int) engine.Rule {
-	r := &p.set.rules[i]
+func (p *version) compile(i int, r *Rule) engine.Rule {
+	q := r.Quota()
 	compiled := engine.Rule{
-		Charge:  core.Charge{Rule: r.name(), Quota: r.quota(), OnError: r.OnStoreError},
-		Settles: r.Settle != (Settlement{}),
-		Spent:   !r.noQuota(),
-		Watches: r.Shadow != nil, Enforced: r.shadow().Enforced,
+		Charge:  core.Charge{Rule: r.Name, Quota: q, OnError: r.OnStoreError},
+		Settles: r.Settle != (rules.Settlement{}),
+		Spent:   spends(&q),
+		Watches: r.Shadow != nil,
+	}
+	if r.Shadow != nil {
+		compiled.Enforced = r.Shadow.Enforced
 	}
 	if p.refusals != nil {
 		refusal := &p.refusals[i]
@@ -124,27 +135,29 @@ type terms struct {
 // the usual one.
 func (l *Limiter) termsOf(rules []Rule, other []int64) *terms {
 	t := &terms{}
+	var names []string
 	reserves := false
 	for i, r := range rules {
 		if other[i] != 0 {
-			r = r.withLimit(other[i])
+			r = r.WithLimit(other[i])
 		}
-		q := r.quota()
+		q := r.Quota()
 		t.limits = append(t.limits, r.Limit)
 		t.Quotas = append(t.Quotas, q)
 		t.Variants = append(t.Variants, "")
 		t.Capacities = append(t.Capacities, q.Capacity())
-		t.members = append(t.members, policyHeader(rules[i:i+1], t.limits[i:]))
+		names = append(names, r.Name)
+		t.members = append(t.members, policyHeader(names[i:], t.Quotas[i:], t.limits[i:]))
 		reserves = reserves || len(r.Reserve) > 0
 	}
-	t.header = policyHeader(rules, t.limits)
+	t.header = policyHeader(names, t.Quotas, t.limits)
 	if !reserves {
 		return t
 	}
 	for class := range l.options.Classes {
 		kept := make([]int64, len(rules))
 		for i := range rules {
-			usual := rules[i].quota()
+			usual := rules[i].Quota()
 			kept[i] = keptFrom(l.options.Classes[:class], &rules[i], usual.Capacity(), t.Capacities[i])
 		}
 		t.Reserves = append(t.Reserves, kept)
@@ -200,3 +213,29 @@ func (t *terms) ownState(rules []Rule, plan string) {
 		}
 	}
 }
+
+// refusals returns what requests meet that the rules of a set refuse, one for each
+// rule, or nil if that is 429 and nothing else for all of them.
+func (l *Limiter) refusals(set RuleSet) []Refusal {
+	declared := set.Declared()
+	list := make([]Refusal, len(declared))
+	special, strikes := false, slices.ContainsFunc(declared, bars)
+	for i := range declared {
+		list[i] = declared[i].Refusal(l.options.OnRefusal)
+		r := &list[i]
+		if strikes { // each refusal of a waiting request would be a strike
+			r.Wait, r.Waiters = 0, 0
+		}
+		special = special || r.Wait != 0 || r.Status == http.StatusServiceUnavailable || r.Redirect != "" || r.Degrade || r.Mark
+	}
+	if !special {
+		return nil
+	}
+	return list
+}
+
+// bars reports whether r is a [Ban].
+func bars(r Rule) bool { q := r.Quota(); return q.Bars() }
+
+// spends reports whether clients spend the units of a quota: strikes and values are none.
+func spends(q *core.Quota) bool { return !q.Bars() && q.Algorithm != core.Distinct }

@@ -92,7 +92,7 @@ func (d *Decision) describe(p *version, r *route, t *terms) {
 			d.jitter = rand.N(jitter + 1)
 		}
 	}
-	d.Delay = engine.Micros(d.of.Delay)
+	d.Delay = core.Duration(d.of.Delay)
 	p.limiter.noticeDecision(d)
 }
 
@@ -101,7 +101,7 @@ func retryAfter(n int64) time.Duration {
 	if n == core.Never {
 		return Never
 	}
-	return engine.Micros(n)
+	return core.Duration(n)
 }
 
 // Policy returns the name of the quotas: the route, or the name given by [Named].
@@ -149,19 +149,17 @@ func (d *Decision) rule(i int) (outcome RuleDecision) {
 
 // fill makes outcome that of rule i.
 func (d *Decision) fill(outcome *RuleDecision, i int) {
-	rule, o := &d.policy.set.rules[i], &d.of.Outcomes()[i]
+	rule, o := &d.policy.rules[i], &d.of.Outcomes()[i]
 	// Field by field: a literal would be copied.
 	outcome.Name = d.policy.names[i]
 	outcome.Key = d.of.Key(i)
 	outcome.Limit = d.terms.limits[i]
-	if outcome.Window = rule.Window; outcome.Window == 0 { // the method copies the rule
-		outcome.Window = rule.window()
-	}
+	outcome.Window = core.Duration(rule.Charge.Quota.Window)
 	outcome.Capacity = d.terms.Capacities[i]
 	outcome.Allowed = o.Fits()
 	outcome.Remaining = d.of.Remaining(i)
 	outcome.RetryAfter = retryAfter(o.RetryAfter)
-	outcome.ResetAfter = engine.Micros(o.ResetAfter)
+	outcome.ResetAfter = core.Duration(o.ResetAfter)
 	outcome.Shadow = d.shadows(i)
 	outcome.Marked = d.marks(i)
 	outcome.Exempt = d.of.Caller.Exempts(i)
@@ -180,16 +178,15 @@ func (d Decision) Refusing() []string {
 
 // shadows and marks report whether rule i watched without enforcing, and whether it
 // marked the request.
-func (d *Decision) shadows(i int) bool { return d.of.Watches(i) && d.policy.set.rules[i].Shadow != nil }
+func (d *Decision) shadows(i int) bool { return d.of.Watches(i) && d.policy.list[i].Shadow != nil }
 
 func (d *Decision) marks(i int) bool {
-	return d.of.Watches(i) && !d.of.Outcomes()[i].Fits() && d.policy.set.rules[i].Shadow == nil
+	return d.of.Watches(i) && !d.of.Outcomes()[i].Fits() && d.policy.list[i].Shadow == nil
 }
 
 // shown reports whether rule i appears in headers.
 func (d *Decision) shown(i int) bool {
-	rule := &d.policy.set.rules[i]
-	return !rule.Hidden && !rule.noQuota() && !d.shadows(i) && !d.of.Caller.Exempts(i)
+	return !d.policy.list[i].Hidden && d.policy.rules[i].Spent && !d.shadows(i) && !d.of.Caller.Exempts(i)
 }
 
 // Marked returns the names of the rules that marked the request: those that have a Mark,
@@ -251,7 +248,7 @@ const (
 
 var outcomes = [...]string{degraded: "degraded", redirected: "redirected"}
 
-func (r *Refusal) outcome() outcome {
+func outcomeOf(r *Refusal) outcome {
 	switch {
 	case r.Redirect != "":
 		return redirected
@@ -262,7 +259,7 @@ func (r *Refusal) outcome() outcome {
 }
 
 // strictness orders refusals by what a request meets.
-func (r *Refusal) strictness() int {
+func strictness(r *Refusal) int {
 	switch {
 	case r.Redirect != "":
 		return 2
@@ -290,7 +287,7 @@ func (d *Decision) strictest() int {
 	strictest := -1
 	for i := range d.of.Outcomes() {
 		if d.of.Refuses(i) && (strictest < 0 || d.policy.refusals != nil &&
-			d.policy.refusals[i].strictness() > d.policy.refusals[strictest].strictness()) {
+			strictness(&d.policy.refusals[i]) > strictness(&d.policy.refusals[strictest])) {
 			strictest = i
 		}
 	}
@@ -300,7 +297,7 @@ func (d *Decision) strictest() int {
 // Message returns the [Rule].Message that a refused client reads, or "".
 func (d Decision) Message() string {
 	if i := d.strictest(); i >= 0 {
-		return d.policy.set.rules[i].Message
+		return d.policy.list[i].Message
 	}
 	return ""
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/rules"
 )
 
 // otherFunctions gives the function-valued attributes of a rule values that do other
@@ -83,11 +84,13 @@ func TestEveryFunctionIsTold(t *testing.T) {
 		switch field.Type {
 		case reflect.TypeFor[Refusal]():
 			fields(field.Name+".", field.Type)
-		case reflect.TypeFor[Algorithm]():
-			for a := range core.Algorithms() {
-				if kind := reflect.TypeOf(algorithmOf(&core.Quota{Algorithm: core.Algorithm(a)}, KeyResolver{})); kind != nil {
-					fields(field.Name+"."+kind.Name()+".", kind)
-				}
+		case reflect.TypeFor[rules.Algorithm]():
+			algorithms := []rules.Algorithm{SlidingLog{}, FixedWindow{}, SlidingCells{}, SlidingCounter{}, TokenBucket{},
+				LeakyBucket{}, Queue{}, Concurrency{}, Ban{}, Distinct{}}
+			assert.Len(t, algorithms, len(core.Algorithms()))
+			for _, a := range algorithms {
+				kind := reflect.TypeOf(a)
+				fields(field.Name+"."+kind.Name()+".", kind)
 			}
 		default:
 			if hasFunction(field.Type, nil) {
@@ -126,7 +129,7 @@ func hasFunction(t reflect.Type, within []reflect.Type) bool {
 // TestSettlementsOfOneName declares two sets that settle by different statuses. The
 // second one's answers were given back: 20 of 20 passed a limit of 5.
 func TestSettlementsOfOneName(t *testing.T) {
-	failed := func(settle Settlement) RuleSet {
+	failed := func(settle rules.Settlement) RuleSet {
 		return Named("failed", Rule{Name: "failed", Key: ByIP, Limit: 5, Window: time.Hour, Settle: settle})
 	}
 	l := New(nil, nil)
@@ -135,7 +138,7 @@ func TestSettlementsOfOneName(t *testing.T) {
 	_, err = l.Policy(failed(OnStatus(http.StatusForbidden)))
 	assert.EqualError(t, err, `limit: policy "failed": already has other rules (failed: 5/1h per ip settle 401, here failed: 5/1h per ip settle 403): rule "failed" has the Settle OnStatus(401), here OnStatus(403): `+
 		"declare the set once and share it, or choose another name")
-	_, err = l.Policy(failed(Settlement{}))
+	_, err = l.Policy(failed(rules.Settlement{}))
 	assert.ErrorContains(t, err, "has the Settle OnStatus(401), here none:")
 	h := l.Limit(failed(OnStatus(http.StatusUnauthorized)))(answer(http.StatusUnauthorized))
 	passed := 0
@@ -147,16 +150,16 @@ func TestSettlementsOfOneName(t *testing.T) {
 	assert.Equal(t, 5, passed)
 
 	assert.Equal(t, OnStatus(403, 401, 403), OnStatus(401, 403))
-	assert.True(t, map[Settlement]bool{OnStatus(401): true}[OnStatus(401)], "comparable")
+	assert.True(t, map[rules.Settlement]bool{OnStatus(401): true}[OnStatus(401)], "comparable")
 	assert.NotEqual(t, OnStatus(401), OnStatus(403))
 	assert.Equal(t, "OnStatus(200, 264, 401, 599)", OnStatus(401, 599, 200, 264).String())
 	for status := -1; status < 1100; status++ {
 		settle := OnStatus(200, 263, 264, 401, 599)
 		want := int64(0)
 		if status == 200 || status == 263 || status == 264 || status == 401 || status == 599 {
-			want = asCharged
+			want = rules.AsCharged
 		}
-		assert.Equal(t, want, settle.units(nil, status), status)
+		assert.Equal(t, want, settle.Units(nil, status), status)
 	}
 }
 
@@ -216,6 +219,6 @@ func TestFunctionsAreDeclared(t *testing.T) {
 		assert.ErrorContains(t, err, ": "+text)
 		assert.ErrorContains(t, err, `rule "1/1h global `)
 	}
-	assert.EqualValues(t, 1, Cost{}.Units(nil))
+	assert.EqualValues(t, 1, rules.Cost{}.Units(nil))
 	assert.Equal(t, "units none", fmt.Sprint(CostBy("units", nil), " ", "none"))
 }

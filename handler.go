@@ -7,6 +7,7 @@ import (
 
 	"github.com/routelimit/limit/internal/response"
 	"github.com/routelimit/limit/internal/tags"
+	"github.com/routelimit/limit/rules"
 )
 
 // Handler returns a handler for one route, which calls next with the requests
@@ -29,7 +30,7 @@ import (
 // value there.
 func (p *Policy) Handler(next http.Handler) http.Handler {
 	p.mustAttach(next)
-	if p.scope == scopeRoute && p.attached.Swap(true) {
+	if p.scope == rules.ScopeRoute && p.attached.Swap(true) {
 		panic(&RuleError{Problem: "one set of rules covers two routes: write limit.Named(\"…\", rules…) for one quota of " +
 			"both, limit.EachRoute(rules…) for a quota of each, or bind the set once for each route"})
 	}
@@ -44,7 +45,7 @@ func (p *Policy) Handler(next http.Handler) http.Handler {
 // The route is not known where middleware runs, so the set must be [Named], and
 // all requests share its quotas. Middleware panics otherwise.
 func (p *Policy) Middleware(next http.Handler) http.Handler {
-	if p.scope != scopeNamed {
+	if p.scope != rules.ScopeNamed {
 		panic(&RuleError{Problem: "middleware covers many routes and knows none: write limit.Named(\"…\", rules…) for one quota " +
 			"of all, or put the rules on each route with Policy.Handler"})
 	}
@@ -59,7 +60,7 @@ func (p *Policy) mustAttach(next http.Handler) {
 	}
 	if _, router := next.(interface {
 		Handler(*http.Request) (http.Handler, string)
-	}); router && p.scope != scopeNamed {
+	}); router && p.scope != rules.ScopeNamed {
 		panic(&RuleError{Problem: "a ServeMux has many routes: write limit.Named(\"…\", rules…) for one quota of all, " +
 			"or put the rules on each route"})
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/engine"
 )
 
@@ -135,21 +136,22 @@ func (d *Decision) nearest() (nearest RuleDecision, ok bool) {
 // are a rate; a burst shows in the r of RateLimit. The window is left out if it is no
 // whole number of seconds, or a calendar period, since those differ. Concurrency has no
 // window, and a unit of its own.
-func policyHeader(rules []Rule, limits []int64) string {
+func policyHeader(names []string, quotas []core.Quota, limits []int64) string {
 	var b strings.Builder
-	for i, r := range rules {
-		if r.noQuota() {
+	for i := range quotas {
+		q := &quotas[i]
+		if !spends(q) {
 			continue
 		}
 		if b.Len() > 0 {
 			b.WriteString(", ")
 		}
-		b.WriteString(`"` + r.name() + `";q=` + strconv.FormatInt(limits[i], 10))
+		b.WriteString(`"` + names[i] + `";q=` + strconv.FormatInt(limits[i], 10))
 		switch {
-		case r.leases():
+		case q.Leases():
 			b.WriteString(`;qu="concurrent-requests"`)
-		case r.Window%time.Second == 0 && r.calendar().Unit == 0:
-			b.WriteString(";w=" + strconv.FormatInt(int64(r.Window/time.Second), 10))
+		case q.Window%1e6 == 0 && q.Calendar.Unit == 0:
+			b.WriteString(";w=" + strconv.FormatInt(q.Window/1e6, 10))
 		}
 	}
 	return b.String()
@@ -158,12 +160,12 @@ func policyHeader(rules []Rule, limits []int64) string {
 // rateLimitMembers returns what the RateLimit of a decision says of each rule before
 // the units that are left, or "" for a rule that has no member. Names need no
 // escapes: see validName.
-func rateLimitMembers(rules []Rule) []string {
+func rateLimitMembers(rules []engine.Rule) []string {
 	members := make([]string, len(rules))
 	separator := ""
 	for i := range rules {
-		if !rules[i].noQuota() {
-			members[i] = separator + `"` + rules[i].name() + `";r=`
+		if rules[i].Spent {
+			members[i] = separator + `"` + rules[i].Charge.Rule + `";r=`
 			separator = ", "
 		}
 	}
@@ -181,7 +183,7 @@ func appendRateLimit(b []byte, d *Decision) []byte {
 		b = strconv.AppendInt(b, d.of.Remaining(i), 10)
 		if t := max(o.MoreAfter, o.RetryAfter); t > 0 {
 			b = append(b, ";t="...)
-			b = strconv.AppendInt(b, seconds(engine.Micros(t)), 10)
+			b = strconv.AppendInt(b, seconds(core.Duration(t)), 10)
 		}
 	}
 	return b
@@ -200,7 +202,7 @@ func (d *Decision) shownFields() (policy, state string) {
 		policy += d.terms.members[i]
 		state += `"` + d.policy.names[i] + `";r=` + strconv.FormatInt(d.of.Remaining(i), 10)
 		if t := max(o.MoreAfter, o.RetryAfter); t > 0 {
-			state += ";t=" + strconv.FormatInt(seconds(engine.Micros(t)), 10)
+			state += ";t=" + strconv.FormatInt(seconds(core.Duration(t)), 10)
 		}
 	}
 	return policy, state
@@ -213,7 +215,7 @@ const headerMarked = "Ratelimit-Marked"
 func (d *Decision) setMarks(h http.Header) {
 	field := ""
 	for i := range d.of.Outcomes() {
-		if d.marks(i) && !d.policy.set.rules[i].Hidden {
+		if d.marks(i) && !d.policy.list[i].Hidden {
 			if field != "" {
 				field += ", "
 			}

@@ -2,21 +2,8 @@ package limit
 
 import (
 	"context"
-	"time"
 
 	"github.com/routelimit/limit/internal/engine"
-)
-
-// Concurrent returns a rule that admits n requests at the same time of all that
-// share a key. The lease of a process that dies ends after 30 seconds. To choose
-// another time, write a [Rule] with the Algorithm [Concurrency].
-func Concurrent(key KeyResolver, n int64) Rule {
-	return Rule{Key: key, Limit: n, Window: defaultLease, Algorithm: Concurrency{}}
-}
-
-const (
-	defaultLease = 30 * time.Second
-	minLease     = time.Second // below it, one slow call of the store loses a lease
 )
 
 // The errors of what a decision holds.

@@ -184,7 +184,7 @@ func TestLostToHandler(t *testing.T) {
 			outer := Named("outer", Rule{Name: "r", Key: Everyone, Limit: 1, Window: 3 * time.Second, Algorithm: Concurrency{}})
 			inner := Named("inner", Rule{Name: "r", Key: Everyone, Limit: 1, Window: 3 * time.Second, Algorithm: Concurrency{}})
 			reset := func(rules RuleSet) {
-				require.NoError(t, limiter.engine.Store.Reset(t.Context(), []core.Charge{{Policy: rules.name, Rule: "r"}}))
+				require.NoError(t, limiter.engine.Store.Reset(t.Context(), []core.Charge{{Policy: rules.Name(), Rule: "r"}}))
 			}
 			handler := limiter.Limit(inner)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				lost := DecisionFrom(r.Context()).Lost()

@@ -219,8 +219,8 @@ func TestLeaseBesideOtherRules(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, []string{"four"}, slices.DeleteFunc(refused.Refusing(), func(name string) bool { return name == "global-1h" })) // which has 2 left
 		nothing := map[string]int64{}
-		for _, r := range rules.rules {
-			nothing[r.name()] = 0
+		for _, r := range rules.Rules() {
+			nothing[r.Name] = 0
 		}
 		free, err := mustPolicy(limiter, rules).Take(t.Context(), Request{Costs: nothing})
 		require.NoError(t, err)
@@ -278,7 +278,7 @@ func TestConcurrent(t *testing.T) {
 	assert.Equal(t, "5/30s per user concurrency", rule.String())
 	rules, err := Parse(rule.String())
 	require.NoError(t, err)
-	assert.Equal(t, []Rule{rule}, rules.rules)
+	assert.Equal(t, []Rule{rule}, rules.Declared())
 	assert.NoError(t, Rules(rule, PerUser(30*time.Second, 5)).Validate(), "their names differ")
 
 	w := httptest.NewRecorder()

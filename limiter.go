@@ -44,6 +44,7 @@ import (
 	"github.com/routelimit/limit/internal/engine"
 	"github.com/routelimit/limit/internal/grammar"
 	"github.com/routelimit/limit/internal/notice"
+	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/guard"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/refusals"
@@ -141,7 +142,7 @@ type Options struct {
 
 	// Functions are those that rules in tags, and in texts that [Limiter.Parse] reads,
 	// can name.
-	Functions Functions
+	Functions rules.Functions
 
 	// Waiters is how many requests may wait at once, over all rules: see
 	// [Refusal].Wait. 0 means 10,000. Further requests are refused at once.
@@ -224,7 +225,7 @@ func New(store core.Store, options *Options) *Limiter {
 
 // validate returns an error that joins one for each invalid option.
 func (o *Options) validate() error {
-	errs := []error{o.Proxies.validate(), o.OnRefusal.validate(), validClasses(o.Classes)}
+	errs := []error{o.Proxies.validate(), o.OnRefusal.Validate(), validClasses(o.Classes)}
 	if o.Waiters < 0 {
 		errs = append(errs, fmt.Errorf("limit: Waiters %d: write how many requests may wait at once, or 0 for %d", o.Waiters, defaultTotalWaiters))
 	}
@@ -288,6 +289,9 @@ func decorated(store core.Store, o *Options) core.Store {
 // Bind a set once, where the program starts, and keep the policy. Sets of the
 // same name share their quotas, and must have the same rules: see [Named].
 func (l *Limiter) Policy(rules RuleSet) (*Policy, error) { return l.policy(rules, nil) }
+
+// Parse is the function [Parse] for texts that name the functions of the options.
+func (l *Limiter) Parse(text string) (RuleSet, error) { return l.options.Functions.Parse(text) }
 
 // Limit returns net/http middleware for one route:
 //

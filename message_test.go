@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/rules"
 )
 
 // TestMessage refuses requests by rules with messages: the client reads that of the first
@@ -37,10 +39,10 @@ func TestMessage(t *testing.T) {
 	}
 	set, err := Parse(`5/1m per ip message "Wait; (please) \"now\"."; 6/1h per ip`)
 	require.NoError(t, err)
-	assert.Equal(t, `Wait; (please) "now".`, set.rules[0].Message)
+	assert.Equal(t, `Wait; (please) "now".`, set.Declared()[0].Message)
 	again, err := Parse(set.String())
 	require.NoError(t, err)
-	assert.Equal(t, set.rules, again.rules)
+	assert.Equal(t, set.Rules(), again.Rules())
 }
 
 // TestFunctionsInText names functions of the program in text, tags and MarshalText.
@@ -48,12 +50,12 @@ func TestFunctionsInText(t *testing.T) {
 	tenant := By("tenant", func(r *http.Request) string { return r.Header.Get("X-Tenant") })
 	rows := CostBy("rows", func(*http.Request) int64 { return 2 })
 	failed := SettleBy("failed-logins", func(*http.Request, int) int64 { return 1 })
-	f := Functions{Keys: []KeyResolver{tenant}, Costs: []Cost{rows}, Settlements: []Settlement{failed}}
+	f := rules.Functions{Keys: []KeyResolver{tenant}, Costs: []rules.Cost{rows}, Settlements: []rules.Settlement{failed}}
 	const text = "4/1m per tenant or ip cost rows settle failed-logins"
 	l := New(nil, &Options{Functions: f})
 	set, err := l.Parse(text)
 	require.NoError(t, err)
-	assert.True(t, set.rules[0].equal(Rule{Key: FirstOf(tenant, ByIP), Limit: 4, Window: time.Minute, Cost: rows, Settle: failed}))
+	assert.True(t, set.Equal(Rules(Rule{Key: FirstOf(tenant, ByIP), Limit: 4, Window: time.Minute, Cost: rows, Settle: failed})))
 	marshaled, err := set.MarshalText()
 	require.NoError(t, err)
 	assert.Equal(t, text, string(marshaled))

@@ -102,7 +102,7 @@ func TestMountReportsEverything(t *testing.T) {
 		`field First: limit: route "GET /{": parsing`,
 		`field Second: limit: route "GET /{" is also declared by field First`,
 	}
-	lines := list(err)
+	lines := errorsOf(err)
 	require.Len(t, lines, len(wants), "%v", err)
 	for i, want := range wants {
 		assert.ErrorContains(t, lines[i], want)

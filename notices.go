@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/routelimit/limit/internal/engine"
+	"github.com/routelimit/limit/internal/grammar"
 	"github.com/routelimit/limit/internal/notice"
 )
 
@@ -96,8 +97,8 @@ func (n *notices) differentRules(log *notice.Log, route, rule string, first, sec
 }
 
 func (n *notices) noPathValue(log *notice.Log, p *version, pattern string) {
-	for _, rule := range p.set.rules {
-		for _, name := range rule.missingPathValues(pattern) {
+	for _, rule := range p.list {
+		for _, name := range missingPathValues(&rule, pattern) {
 			notice.Write(log, notice.NoPathValue, "limit: a rule is keyed by a path value that its route does not have: "+
 				"all requests of the route share one quota", 0, "rule", rule.String(), "route", pattern, "value", name)
 		}
@@ -147,7 +148,7 @@ func (l *layer) noticeUsers(run *engine.Run) error {
 		return nil
 	}
 	for i := range run.Charges {
-		if p.set.rules[i].Key.kind != byUser {
+		if p.list[i].Key.Kind() != grammar.User {
 			continue
 		}
 		if run.Charges[i].Key != "" {
@@ -158,7 +159,7 @@ func (l *layer) noticeUsers(run *engine.Run) error {
 		if p.userless.Add(1) == userlessAfter {
 			notice.Write(p.limiter.log(), notice.NoUsers, "limit: a rule by user has met no user so far, so all requests share its quota: "+
 				"put authentication before the rules, have the User function return its user, or write \"per user or ip\"", 0,
-				"rule", p.set.rules[i].String(), "requests", userlessAfter)
+				"rule", p.list[i].String(), "requests", userlessAfter)
 		}
 		return nil
 	}

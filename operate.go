@@ -84,7 +84,7 @@ func (l *Limiter) Reset(ctx context.Context, policy, rule, key string) error {
 	if err != nil {
 		return err
 	}
-	if r := &of.policy.set.rules[i]; r.leases() {
+	if r := &of.policy.list[i]; of.policy.rules[i].Charge.Quota.Leases() {
 		return &RuleError{Rule: r.String(), Problem: "requests in flight cannot be reset: their leases end with them"}
 	}
 	return l.reset(ctx, of.policy.states(of.route, i, key))

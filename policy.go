@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"sync/atomic"
+
+	"github.com/routelimit/limit/rules"
 )
 
 // A Policy is a [RuleSet] bound to a [Limiter]. It decides: HTTP requests by
@@ -12,7 +14,7 @@ import (
 // [Limiter.Policy]. It is safe for concurrent use.
 type Policy struct {
 	limiter *Limiter
-	scope   scope
+	scope   rules.Scope
 	current atomic.Pointer[version]
 
 	attached atomic.Bool  // whether Handler was called
@@ -25,7 +27,7 @@ type Policy struct {
 }
 
 func newPolicy(l *Limiter, set RuleSet) *Policy {
-	p := &Policy{limiter: l, scope: set.scope, declared: set}
+	p := &Policy{limiter: l, scope: set.Scope(), declared: set}
 	p.current.Store(newVersion(p, set))
 	return p
 }
@@ -40,22 +42,22 @@ type place struct {
 // check returns an error that joins one [*RuleError] for each rule that could
 // resolve no key at a place: a rule by user without a function for the
 // user, and a rule by a path value that the pattern does not have.
-func (l *Limiter) check(rules RuleSet, at place) error {
+func (l *Limiter) check(set RuleSet, at place) error {
 	var errs []error
-	wrong := func(rule int, format string, args ...any) { errs = append(errs, rules.Errorf(rule, format, args...)) }
-	if at.everywhere && rules.scope == scopeRoute {
+	wrong := func(rule int, format string, args ...any) { errs = append(errs, set.Errorf(rule, format, args...)) }
+	if at.everywhere && set.Scope() == rules.ScopeRoute {
 		wrong(-1, "rules %s cover many routes: write limit.Named(\"…\", rules…) for one "+
-			"quota of all, or limit.EachRoute(rules…) for a quota of each", rules)
+			"quota of all, or limit.EachRoute(rules…) for a quota of each", set)
 	}
-	for i, rule := range rules.rules {
+	for i, rule := range set.Declared() {
 		for _, problem := range l.callerProblems(&rule, at) {
 			wrong(i, "%s", problem)
 		}
-		if refusal := l.refusal(&rule); at.everywhere && (refusal.Redirect != "" || refusal.Fallback != nil) {
+		if refusal := rule.Refusal(l.options.OnRefusal); at.everywhere && (refusal.Redirect != "" || refusal.Fallback != nil) {
 			wrong(i, "a call cannot be redirected, nor sent to another handler: write refuse 429, or Degrade without a Fallback")
 		}
 		has := pathValues(at.pattern)
-		for _, name := range rule.missingPathValues(at.pattern) {
+		for _, name := range missingPathValues(&rule, at.pattern) {
 			if len(has) == 0 {
 				wrong(i, "key \"path %s\": the path %q has no values: add one, or write another key", name, at.pattern)
 			} else {

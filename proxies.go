@@ -7,6 +7,7 @@ import (
 	"net/netip"
 
 	"github.com/routelimit/limit/internal/clientip"
+	"github.com/routelimit/limit/internal/grammar"
 )
 
 // Proxies says which forwarding headers [ByIP] trusts. The zero Proxies trusts
@@ -72,7 +73,7 @@ func (p *Proxies) validate() error {
 	}
 	switch {
 	case p.Header == "":
-	case !validToken(p.Header):
+	case !grammar.ValidToken(p.Header):
 		add("Header %q: write the name of a header, such as X-Real-IP", p.Header)
 	case len(p.Trusted) == 0 && p.Hops == 0:
 		add("Header %q is never read, because no proxy is trusted: write the prefixes of your proxies in Trusted, "+

@@ -13,7 +13,9 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/engine"
+	"github.com/routelimit/limit/internal/grammar"
 	"github.com/routelimit/limit/internal/notice"
+	"github.com/routelimit/limit/rules"
 )
 
 // A layer is one rule set on one HTTP request. It is the context of what is behind the
@@ -159,25 +161,25 @@ func (l *layer) value(k *KeyResolver) string {
 			return v
 		}
 	}
-	switch k.kind {
-	case byIP:
+	switch k.Kind() {
+	case grammar.IP:
 		return l.version.limiter.options.Proxies.key(r)
-	case byUser:
+	case grammar.User:
 		return l.who(userPart)
-	case byHeader:
-		v = r.Header.Get(k.name)
-	case byCookie:
-		if c, err := r.Cookie(k.name); err == nil {
+	case grammar.Header:
+		v = r.Header.Get(k.Name())
+	case grammar.Cookie:
+		if c, err := r.Cookie(k.Name()); err == nil {
 			v = c.Value
 		}
-	case byQuery:
+	case grammar.Query:
 		if r.URL != nil && r.URL.RawQuery != "" {
-			v = r.URL.Query().Get(k.name)
+			v = r.URL.Query().Get(k.Name())
 		}
-	case byPath:
-		v = l.framework.pathValue(r, k.name)
-	case byFunc:
-		v = (*k.fn)(r)
+	case grammar.Path:
+		v = l.framework.pathValue(r, k.Name())
+	case grammar.Func:
+		v = k.Call(r)
 	}
 	return strings.TrimSpace(v)
 }
@@ -187,7 +189,7 @@ func (p *version) fillKeys(run *engine.Run, value func(*KeyResolver) string) {
 		if first := p.keyOf[i]; first < i {
 			run.Charges[i].Key = run.Charges[first].Key
 		} else {
-			run.Charges[i].Key = p.set.rules[i].Key.resolve(value)
+			run.Charges[i].Key = p.list[i].Key.Resolve(value)
 		}
 	}
 }
@@ -201,8 +203,8 @@ func (l *layer) values(run *engine.Run) error {
 func (p *version) fillValues(run *engine.Run, value func(*KeyResolver) string) {
 	for i := range run.Charges {
 		if run.Charges[i].Quota.Algorithm == core.Distinct {
-			values := p.set.rules[i].values()
-			run.Charges[i].ID = valueID(values.resolve(value))
+			values := p.list[i].Values()
+			run.Charges[i].ID = valueID(values.Resolve(value))
 		}
 	}
 }
@@ -233,12 +235,12 @@ func (l *layer) usualCost(run *engine.Run) error {
 // cost of 1, so a request costs it nothing.
 func (l *layer) costs(run *engine.Run) (err error) {
 	for i := range run.Charges {
-		c, rule := &run.Charges[i], &l.version.set.rules[i]
+		c, rule := &run.Charges[i], &l.version.list[i]
 		n, given := l.given.Costs[l.version.names[i]]
 		switch {
 		case given:
 			c.Cost, err = validCost(n)
-		case rule.Cost.fn == nil && c.Quota.Bars():
+		case rule.Cost == (rules.Cost{}) && c.Quota.Bars():
 			c.Cost = 0
 		case l.given.Cost != 0:
 			c.Cost, err = validCost(l.given.Cost)

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/routelimit/limit/internal/engine"
+	"github.com/routelimit/limit/rules"
 )
 
 // A route is a policy on one route, or under its name.
@@ -36,14 +37,14 @@ const unmatched = "<unmatched>"
 func (p *version) newRoute(name string) *route {
 	name = strings.Clone(name)
 	r := &route{name: name, stored: name, number: p.limiter.made.Add(1)}
-	if p.set.scope == scopeEach {
+	if p.set.Scope() == rules.ScopeEach {
 		r.stored = "each " + name // a set made by Rules may be on the same route
 	}
 	rules := slices.Clone(p.rules)
 	for i := range rules {
 		rules[i].Charge.Policy = r.stored
 		plans := ""
-		if of := p.set.rules[i].Plans; len(of) > 0 {
+		if of := p.list[i].Plans; len(of) > 0 {
 			plans = fmt.Sprint(of) // sorted
 		}
 		r.plans = append(r.plans, plans)
@@ -100,7 +101,7 @@ func (p *version) route(from framework) *route {
 	switch {
 	case id.pattern == "":
 		id, method = routeID{"", unmatched}, ""
-	case p.set.scope == scopeRoute:
+	case p.set.Scope() == rules.ScopeRoute:
 		id.method = "" // the methods of one declaration share its quotas
 	}
 	r := p.first.Load() // most policies are on one route
@@ -136,12 +137,12 @@ func (p *version) addRoute(id routeID, method, said string) *route {
 
 	n, log := &p.limiter.notices, p.limiter.log() // a log may be slow: not under the lock
 	switch {
-	case first != nil && p.set.scope == scopeRoute:
+	case first != nil && p.set.Scope() == rules.ScopeRoute:
 		if !p.warned.Swap(true) {
 			n.secondRoute(log, p, first.name, r.name)
 		}
 	case id.pattern == unmatched:
-		if first == nil && (said == "" || p.set.scope == scopeRoute) { // a framework knows its 404s
+		if first == nil && (said == "" || p.set.Scope() == rules.ScopeRoute) { // a framework knows its 404s
 			n.noRoute(log, p)
 		}
 	case said == "" && strings.HasSuffix(id.pattern, "/*"): // chi, in the Use of a router mounted there
@@ -172,7 +173,7 @@ func (l *Limiter) register(p *version, r *route) {
 		}
 	}
 	shared := len(others) > 0 && rule == "" && r.method == "" && !strings.Contains(r.name, " ") && r.name != unmatched
-	known := slices.ContainsFunc(others, func(o policyRoute) bool { return slices.EqualFunc(o.policy.set.rules, p.set.rules, Rule.equal) })
+	known := slices.ContainsFunc(others, func(o policyRoute) bool { return o.policy.set.Equal(p.set) })
 	if !known && len(others) < maxPoliciesOnRoute {
 		l.routes[r.stored] = append(others, policyRoute{p, r})
 	}
@@ -219,12 +220,12 @@ func knownMethod(method string) string {
 
 // missingPathValues returns the path values that r needs and a pattern does
 // not have. An empty pattern is one that is not known yet.
-func (r *Rule) missingPathValues(pattern string) (missing []string) {
+func missingPathValues(r *Rule, pattern string) (missing []string) {
 	if pattern == "" {
 		return nil
 	}
-	has, values := pathValues(pattern), r.values()
-	for _, name := range append(r.Key.pathValues(), values.pathValues()...) {
+	has, values := pathValues(pattern), r.Values()
+	for _, name := range append(r.Key.PathValues(), values.PathValues()...) {
 		if !slices.Contains(has, name) {
 			missing = append(missing, name)
 		}

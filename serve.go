@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"net/http"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/routelimit/limit/internal/response"
+	"github.com/routelimit/limit/rules"
 )
 
 // DecisionFrom returns the decision of the innermost rule set on a request: the zero
@@ -92,7 +92,7 @@ func (l *layer) refuse(w http.ResponseWriter) error {
 	d := &l.decision
 	refusal := d.refusal()
 	if refusal != nil {
-		d.outcome = refusal.outcome()
+		d.outcome = outcomeOf(refusal)
 	}
 	if observers := l.version.limiter.observers.Load(); observers != nil {
 		notify(*observers, l.request, *d, nil)
@@ -204,23 +204,23 @@ func (l *layer) done(status int) {
 func (l *layer) settle(status int) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.request.Context()), time.Second)
 	defer cancel()
-	rules, names := l.version.set.rules, l.version.names
+	p := l.version
 	var invalid error
 	err := l.decision.of.Settle(ctx, func(i int, charged int64) int64 {
-		settle := &rules[i].Settle
-		if *settle == (Settlement{}) {
+		settle := &p.list[i].Settle
+		if *settle == (rules.Settlement{}) {
 			return charged
 		}
-		n := settle.units(l.request, status)
+		n := settle.Units(l.request, status)
 		switch {
-		case n == asCharged && rules[i].bars():
+		case n == rules.AsCharged && p.rules[i].Charge.Quota.Bars():
 			return max(1, charged) // a strike
-		case n == asCharged:
+		case n == rules.AsCharged:
 			return charged
 		}
 		n, err := validCost(n)
 		if err != nil {
-			invalid = errors.Join(invalid, fmt.Errorf("%w: rule %q: settled: %w", ErrUndecided, names[i], err))
+			invalid = errors.Join(invalid, fmt.Errorf("%w: rule %q: settled: %w", ErrUndecided, p.names[i], err))
 			return charged
 		}
 		return n
@@ -229,10 +229,6 @@ func (l *layer) settle(status int) {
 		l.version.limiter.failed(unsettledRequest, l.request, l.decision, err)
 	}
 }
-
-// asCharged stands for the true cost of a request that keeps its charge. A cost is
-// never negative.
-const asCharged = math.MinInt64
 
 // screen decides a request that no rule is asked about: it admits one that
 // [Options].Exempt exempts, and refuses one that [Options].Bar bars. It reports whether

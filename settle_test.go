@@ -178,7 +178,7 @@ func TestSettleIsDeclared(t *testing.T) {
 	assert.Equal(t, "login: 5/1m per ip settle 401", string(text))
 	again, err := Parse(string(text))
 	assert.NoError(t, err)
-	assert.Equal(t, settle, again.rules[0].Settle)
+	assert.Equal(t, settle, again.Declared()[0].Settle)
 	rule.Algorithm = Concurrency{}
 	_, err = limiter.Policy(Rules(rule))
 	assert.ErrorContains(t, err, "released")

@@ -16,9 +16,12 @@ func (d Decision) Comparisons() (list []Comparison) {
 	if d.policy == nil || d.of.Watched == 0 {
 		return nil
 	}
-	for i := range d.policy.set.rules {
-		replaces := d.policy.set.rules[i].shadow().Replaces
-		if old := slices.Index(d.policy.names, replaces); old >= 0 && d.shadows(i) {
+	for i := range d.policy.list {
+		shadow := d.policy.list[i].Shadow
+		if shadow == nil || !d.shadows(i) {
+			continue
+		}
+		if old := slices.Index(d.policy.names, shadow.Replaces); old >= 0 {
 			list = append(list, Comparison{Old: d.rule(old), New: d.rule(i)})
 		}
 	}

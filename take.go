@@ -11,6 +11,8 @@ import (
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/clientip"
 	"github.com/routelimit/limit/internal/engine"
+	"github.com/routelimit/limit/internal/grammar"
+	"github.com/routelimit/limit/rules"
 )
 
 // A Request is what a policy decides outside HTTP: in a job, a consumer, an RPC.
@@ -161,7 +163,7 @@ func (p *version) wait(ctx context.Context, r *Request) (d Decision, err error) 
 	if r.UpTo {
 		return d, &RuleError{Problem: "Wait takes the full Cost: leave out UpTo, or call limit.Policy.Take"}
 	}
-	if p.set.bars() {
+	if p.bars {
 		return d, &RuleError{Problem: "Wait asks again after a refusal, and each is a strike of the ban: call limit.Policy.Take"}
 	}
 	if err := p.check(r, true); err != nil {
@@ -176,7 +178,7 @@ func (p *version) wait(ctx context.Context, r *Request) (d Decision, err error) 
 	for i := range run.Charges {
 		rule, cost, most := &p.rules[i], run.Charges[i].Cost, t.Capacities[i]-run.Caller.Reserve(i)
 		if cost > most && rule.Spent && !rule.Watches {
-			return d, &RuleError{Rule: p.set.rules[i].String(), Problem: fmt.Sprintf(
+			return d, &RuleError{Rule: p.list[i].String(), Problem: fmt.Sprintf(
 				"cost %d: the rule never has room for more than %d: write less", cost, most)}
 		}
 	}
@@ -258,9 +260,9 @@ func (p *version) reset(ctx context.Context, keys map[string]string) error {
 		return v
 	}
 	var charges []core.Charge
-	for i, rule := range p.set.rules {
-		if rule.Key.kind != everyone && !rule.leases() {
-			charges = append(charges, p.states(p.named, i, rule.Key.resolve(value))...)
+	for i, rule := range p.list {
+		if rule.Key.Kind() != grammar.Global && !p.rules[i].Charge.Quota.Leases() {
+			charges = append(charges, p.states(p.named, i, rule.Key.Resolve(value))...)
 		}
 	}
 	if charges == nil {
@@ -353,7 +355,7 @@ func (p *version) check(r *Request, taken bool) error {
 	switch {
 	case r.UpTo && r.Cost < 1:
 		return &RuleError{Problem: "UpTo needs a Cost: write how many units to take at most"}
-	case r.UpTo && p.set.bars():
+	case r.UpTo && p.bars:
 		return &RuleError{Problem: "UpTo asks again after a refusal, and each is a strike of the ban: leave out UpTo"}
 	case r.UpTo && len(r.Costs) > 0:
 		return &RuleError{Problem: "UpTo takes as many units of each rule: leave out Costs"}
@@ -397,9 +399,9 @@ func (p *version) validCosts(costs map[string]int64) error {
 // costless returns an error if a rule asks HTTP requests for their cost, and
 // costs does not say it.
 func (p *version) costless(costs map[string]int64) error {
-	for i := range p.set.rules {
-		r := &p.set.rules[i]
-		if _, said := costs[p.names[i]]; r.Cost != (Cost{}) && !said {
+	for i := range p.list {
+		r := &p.list[i]
+		if _, said := costs[p.names[i]]; r.Cost != (rules.Cost{}) && !said {
 			return &RuleError{Rule: r.String(), Problem: "Cost is a function of an HTTP request: set limit.Request.Cost"}
 		}
 	}
@@ -408,8 +410,8 @@ func (p *version) costless(costs map[string]int64) error {
 
 // settleless returns an error if a rule asks HTTP responses for their cost.
 func (p *version) settleless() error {
-	for i := range p.set.rules {
-		if r := &p.set.rules[i]; r.Settle != (Settlement{}) {
+	for i := range p.list {
+		if r := &p.list[i]; r.Settle != (rules.Settlement{}) {
 			return &RuleError{Rule: r.String(), Problem: "Settle is a function of an HTTP response: " +
 				"call limit.Policy.Reserve, and then limit.Decision.Settle"}
 		}
@@ -419,7 +421,7 @@ func (p *version) settleless() error {
 
 // keyed reports whether a rule has a resolver as its key.
 func (p *version) keyed(k *KeyResolver) bool {
-	return slices.ContainsFunc(p.set.rules, func(r Rule) bool { return r.Key.label == k.label })
+	return slices.ContainsFunc(p.list, func(r Rule) bool { return r.Key.String() == k.String() })
 }
 
 // missing returns an error that joins one for each key of the policy that keys
@@ -428,54 +430,21 @@ func (p *version) missing(keys map[string]string) error {
 	var errs []error
 	for i, first := range p.keyOf {
 		if first == i {
-			errs = append(errs, p.set.rules[i].Key.missing(keys)...)
+			errs = append(errs, p.list[i].Key.Missing(keys)...)
 		}
-		rule := &p.set.rules[i]
-		if values := rule.values(); rule.shows() && !p.keyed(&values) {
-			errs = append(errs, values.missing(keys)...)
+		rule := &p.list[i]
+		if values := rule.Values(); p.rules[i].Charge.Quota.Algorithm == core.Distinct && !p.keyed(&values) {
+			errs = append(errs, values.Missing(keys)...)
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (k *KeyResolver) missing(keys map[string]string) (errs []error) {
-	for i := range k.parts {
-		errs = append(errs, k.parts[i].missing(keys)...)
-	}
-	if k.kind == everyone || len(k.parts) > 0 {
-		return errs
-	}
-	v, ok := lookup(keys, k)
-	switch {
-	case !ok:
-		return []error{fmt.Errorf("limit: no key %q: write Keys: map[string]string{%[1]q: …}, with \"\" if there is none", k.label)}
-	case k.kind == byIP && v != "" && clientip.Key(v, 0) == "":
-		return []error{fmt.Errorf("limit: key \"ip\": %q is not an address: write one such as 203.0.113.9", v)}
-	}
-	return nil
-}
-
-// lookup returns the value of a key. A header is found by a name that differs in
-// case, unless two do.
-func lookup(keys map[string]string, key *KeyResolver) (value string, ok bool) {
-	if value, ok = keys[key.label]; ok || key.kind != byHeader {
-		return value, ok
-	}
-	found := 0
-	for label, v := range keys {
-		if strings.EqualFold(label, key.label) {
-			value = v
-			found++
-		}
-	}
-	return value, found == 1
-}
-
 // valueOf returns the value of a key from Request.Keys, and whether there is a valid
 // one: see missing. Addresses have as many bits as those of HTTP requests.
 func (l *Limiter) valueOf(key *KeyResolver, keys map[string]string) (value string, ok bool) {
-	v, ok := lookup(keys, key)
-	if key.kind == byIP {
+	v, ok := key.Lookup(keys)
+	if key.Kind() == grammar.IP {
 		address := clientip.Key(v, l.options.Proxies.IPv6Prefix)
 		return address, ok && (address != "" || v == "")
 	}

@@ -195,7 +195,7 @@ func TestPeek(t *testing.T) {
 		"3/1h per user token-bucket empty", "3/1h per user queue burst 5 wait 20m",
 	} {
 		limiter := New(nil, nil)
-		rules := Named("a", append(MustParse(text).rules, Global(time.Hour, 100))...)
+		rules := Named("a", append(MustParse(text).Declared(), Global(time.Hour, 100))...)
 		alice := map[string]string{"user": "alice"}
 		for range 6 {
 			var peeked Decision
@@ -246,3 +246,5 @@ func TestPeekTakesNothing(t *testing.T) {
 	require.NoError(t, err)
 	assert.Zero(t, store.units)
 }
+
+var otherCost = CostBy("units", func(*http.Request) int64 { return 2 })

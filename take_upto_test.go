@@ -27,7 +27,7 @@ func TestTakeUpTo(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			store := &calls{Store: memstore.New(nil)}
 			limiter := New(store, nil)
-			rules := Named("p", append(MustParse(text).rules, Global(time.Hour, 1000))...)
+			rules := Named("p", append(MustParse(text).Declared(), Global(time.Hour, 1000))...)
 			for _, step := range []struct{ n, taken, left, calls int64 }{
 				{3, 3, 7, 1},
 				{8, 7, 0, 2},
@@ -66,7 +66,7 @@ func takeUpTo(p *Policy, ctx context.Context, r Request) (d Decision, taken int6
 // TestTakeUpToEmpty asks a bucket that begins without tokens.
 func TestTakeUpToEmpty(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		limiter, rules := New(nil, nil), Named("p", MustParse("60/1m global token-bucket burst 10 empty").rules...)
+		limiter, rules := New(nil, nil), Named("p", MustParse("60/1m global token-bucket burst 10 empty").Declared()...)
 		for _, want := range []int64{0, 4, 4} {
 			_, taken, err := takeUpTo(mustPolicy(limiter, rules), t.Context(), Request{Cost: 6, UpTo: true})
 			require.NoError(t, err)
@@ -80,7 +80,7 @@ func TestTakeUpToEmpty(t *testing.T) {
 // places that are left are none as soon as the next turn is too late.
 func TestTakeUpToQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		limiter, rules := New(nil, nil), Named("p", MustParse("60/1m global queue burst 9 wait 2s").rules...)
+		limiter, rules := New(nil, nil), Named("p", MustParse("60/1m global queue burst 9 wait 2s").Declared()...)
 		take := func(ctx context.Context, n int64) (Decision, int64) {
 			t.Helper()
 			d, taken, err := takeUpTo(mustPolicy(limiter, rules), ctx, Request{Cost: n, UpTo: true})

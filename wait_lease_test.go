@@ -89,7 +89,7 @@ func TestWaitShorterThanLease(t *testing.T) {
 		"1/10s global concurrency; 1/1500ms global": {2 * time.Second, context.DeadlineExceeded},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			set := Named("short", MustParse(rules).rules...)
+			set := Named("short", MustParse(rules).Declared()...)
 			store := &asked{Store: memstore.New(nil)}
 			limiter := New(store, nil)
 			d := hold(t, limiter, set)

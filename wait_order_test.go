@@ -24,7 +24,7 @@ func TestLimiterWaitInOrder(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			store := &calls{Store: memstore.New(nil)}
-			w := newWaits(t, store, append(MustParse(text).rules, Global(time.Hour, 1000))...)
+			w := newWaits(t, store, append(MustParse(text).Declared(), Global(time.Hour, 1000))...)
 			var all []*wait
 			var at []time.Duration
 			for n := range 50 {

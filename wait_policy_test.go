@@ -162,7 +162,7 @@ func TestLimiterWaitDeadlineBehindLarge(t *testing.T) {
 
 func TestLimiterWaitQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWaits(t, nil, oneASecond.rules...)
+		w := newWaits(t, nil, oneASecond.Declared()...)
 		var all []*wait
 		var at []time.Duration
 		for i := range 8 {

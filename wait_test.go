@@ -162,7 +162,7 @@ func TestLate(t *testing.T) {
 func TestLateAmongOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter := New(nil, nil)
-		rules := Named("a", oneASecond.rules[0], Global(time.Hour, 2))
+		rules := Named("a", oneASecond.Declared()[0], Global(time.Hour, 2))
 		_, err := mustPolicy(limiter, rules).Take(t.Context(), Request{})
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)

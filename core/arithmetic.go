@@ -1,6 +1,10 @@
 package core
 
-import "math/bits"
+import (
+	"math"
+	"math/bits"
+	"time"
+)
 
 // huge is more than any number of units or microseconds that a state has.
 const huge = int64(1) << 62
@@ -30,3 +34,11 @@ func CeilDiv(a, b int64) int64 {
 
 // FloorDiv returns a/b rounded down. A may be negative; b must be positive.
 func FloorDiv(a, b int64) int64 { return -CeilDiv(-a, b) }
+
+// Duration returns a number of microseconds as a duration, at most the longest one.
+func Duration(n int64) time.Duration {
+	if n > math.MaxInt64/int64(time.Microsecond) {
+		return math.MaxInt64
+	}
+	return time.Duration(n) * time.Microsecond
+}

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/memstore"
 )
 
@@ -115,7 +116,7 @@ func TestBansInText(t *testing.T) {
 	text := limit.MustParse("failures: 10/15m per ip; accounts: 5/1h per ip distinct query user; ban: 20/1h per ip ban 15m to 24h").Rules()
 	assert.Contains(t, read(t, "bans.md"), "    failures: 10/15m per ip; accounts: 5/1h per ip distinct query user; ban: 20/1h per ip ban 15m to 24h\n")
 	for i, rule := range loginRules.Rules() {
-		rule.Settle = limit.Settlement{}
+		rule.Settle = rules.Settlement{}
 		if _, ok := rule.Algorithm.(limit.Distinct); ok {
 			rule.Algorithm = text[i].Algorithm
 		}

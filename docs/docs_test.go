@@ -23,6 +23,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/rules"
 )
 
 func TestMain(m *testing.M) {
@@ -101,10 +102,10 @@ func TestReadme(t *testing.T) {
 // TestRules checks that the rules and keys in text can be read.
 func TestRules(t *testing.T) {
 	texts := pages(t)
-	functions := limit.Functions{ // that the pages name
+	functions := rules.Functions{ // that the pages name
 		Keys:        []limit.KeyResolver{limit.By("tenant", (*http.Request).UserAgent)},
-		Costs:       []limit.Cost{limit.CostBy("rows", func(*http.Request) int64 { return 1 })},
-		Settlements: []limit.Settlement{limit.SettleBy("failed-logins", func(*http.Request, int) int64 { return 0 })},
+		Costs:       []rules.Cost{limit.CostBy("rows", func(*http.Request) int64 { return 1 })},
+		Settlements: []rules.Settlement{limit.SettleBy("failed-logins", func(*http.Request, int) int64 { return 0 })},
 	}
 	rules := 0
 	for page, text := range texts {

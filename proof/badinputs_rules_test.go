@@ -16,6 +16,7 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/redisstore"
 )
@@ -102,7 +103,7 @@ var badRules = []badInput{
 		r.invalid("366 days", limit.Rules(limit.PerIP(math.MaxInt64, 5)), limit.Rules(limit.PerIP(year+time.Microsecond, 5)))
 		// The largest allowed limit and window do not overflow.
 		limiter := limit.New(nil, nil)
-		for a, algorithm := range map[core.Algorithm]limit.Algorithm{core.FixedWindow: limit.FixedWindow{}, core.SlidingCells: limit.SlidingCells{},
+		for a, algorithm := range map[core.Algorithm]rules.Algorithm{core.FixedWindow: limit.FixedWindow{}, core.SlidingCells: limit.SlidingCells{},
 			core.SlidingCounter: limit.SlidingCounter{}, core.TokenBucket: limit.TokenBucket{}, core.LeakyBucket: limit.LeakyBucket{}} {
 			const most = 1_000_000_000_000
 			set := limit.Named(a.String(), limit.Rule{Key: limit.Everyone, Limit: most, Window: year, Algorithm: algorithm})

@@ -19,6 +19,7 @@ import (
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/faultproxy"
 	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/redisstore"
 )
 
@@ -120,7 +121,7 @@ func TestObedient(t *testing.T) {
 	const clients = 1000
 	for _, test := range []struct {
 		name      string
-		algorithm limit.Algorithm
+		algorithm rules.Algorithm
 		jitter    time.Duration
 	}{
 		{"sliding log", limit.SlidingLog{}, 0},

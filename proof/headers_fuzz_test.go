@@ -14,6 +14,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/rules"
 )
 
 // FuzzHeaders parses the headers of decisions by rules of any kind with a parser of
@@ -35,7 +36,7 @@ func FuzzHeaders(f *testing.F) {
 		rule.Limit = within(most, 1, largest)
 		rule.Window = time.Duration(within(window, shortest, core.MaxWindow)) * time.Microsecond
 		burst = within(burst, 1, min(10*rule.Limit, core.MaxLimit))
-		rule.Algorithm = []limit.Algorithm{core.SlidingLog: nil, core.FixedWindow: limit.FixedWindow{}, core.SlidingCells: limit.SlidingCells{},
+		rule.Algorithm = []rules.Algorithm{core.SlidingLog: nil, core.FixedWindow: limit.FixedWindow{}, core.SlidingCells: limit.SlidingCells{},
 			core.SlidingCounter: limit.SlidingCounter{}, core.TokenBucket: limit.TokenBucket{Burst: burst}, core.LeakyBucket: limit.LeakyBucket{Burst: burst},
 			core.Queue: limit.Queue{Burst: burst}, core.Concurrency: limit.Concurrency{}}[algorithm%8]
 		set := limit.Named("p", rule, limit.Global(time.Minute, 3))

@@ -29,6 +29,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/rules"
 )
 
 // Bandwidth returns a rule of bytes: all requests that share a key share this many
@@ -155,10 +156,10 @@ func problems(r limit.Rule) (list []string) {
 	if bucket.Missing != 0 {
 		list = append(list, fmt.Sprintf("%d missing: a bucket of bytes begins full: leave it out", bucket.Missing))
 	}
-	if r.Cost != (limit.Cost{}) {
+	if r.Cost != (rules.Cost{}) {
 		list = append(list, "a Cost: the cost of a body is its bytes: leave it out")
 	}
-	if r.Settle != (limit.Settlement{}) {
+	if r.Settle != (rules.Settlement{}) {
 		list = append(list, "a Settle: bytes are counted as they pass: leave it out")
 	}
 	if r.OnRefusal != (limit.Refusal{}) || r.Shadow != nil {

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"math"
 	"time"
 
 	"github.com/routelimit/limit/core"
@@ -76,14 +75,6 @@ func (k *keys) at(rule int) string {
 		return k.many[rule]
 	}
 	return k.few[rule]
-}
-
-// Micros returns a duration of package core, capped at the longest one.
-func Micros(n int64) time.Duration {
-	if n > math.MaxInt64/int64(time.Microsecond) {
-		return math.MaxInt64
-	}
-	return time.Duration(n) * time.Microsecond
 }
 
 // WaitForSlot waits until the slot of an admitted request comes. It reports whether d has

@@ -60,7 +60,7 @@ func (r *Run) hold() error {
 	for _, c := range r.asks[0].Charges {
 		if c.Quota.Leases() && c.Cost > 0 {
 			l.charges = append(l.charges, c)
-			if window := Micros(c.Quota.Window); l.window == 0 || window < l.window {
+			if window := core.Duration(c.Quota.Window); l.window == 0 || window < l.window {
 				l.window = window
 			}
 		}

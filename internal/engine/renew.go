@@ -34,8 +34,8 @@ const early = 4
 func (r *renewals) setUp(store core.Store, rules []Rule) {
 	r.store = store
 	for i := range rules {
-		if q := &rules[i].Charge.Quota; q.Leases() && (r.every == 0 || Micros(q.Window)/3 < r.every) {
-			r.every = Micros(q.Window) / 3
+		if q := &rules[i].Charge.Quota; q.Leases() && (r.every == 0 || core.Duration(q.Window)/3 < r.every) {
+			r.every = core.Duration(q.Window) / 3
 		}
 	}
 }

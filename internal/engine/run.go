@@ -202,7 +202,7 @@ func (r *Run) collect() error {
 // schedule notes when the slot of an admitted request comes.
 func (r *Run) schedule() error {
 	if d := &r.result; d.Delay > 0 {
-		d.Slot = time.Now().Add(Micros(d.Delay))
+		d.Slot = time.Now().Add(core.Duration(d.Delay))
 	}
 	return nil
 }

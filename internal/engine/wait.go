@@ -218,7 +218,7 @@ func (w *waiter) sleep(due time.Time, mayAsk bool) {
 func (r *Run) refusedUntil(d *Decision) (certain, due time.Time) {
 	now := time.Now()
 	if after := d.RetryAfter(); after != core.Never {
-		due = now.Add(Micros(after))
+		due = now.Add(core.Duration(after))
 	} else {
 		due = now.Add(math.MaxInt64)
 		return due, due
@@ -229,7 +229,7 @@ func (r *Run) refusedUntil(d *Decision) (certain, due time.Time) {
 			longest = max(longest, o.RetryAfter)
 		}
 	}
-	return now.Add(Micros(longest)), due
+	return now.Add(core.Duration(longest)), due
 }
 
 // mayWait reports whether each rule that refuses r lets it wait for as long as r is

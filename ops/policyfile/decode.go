@@ -10,7 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/rules"
 )
 
 // Bounds on a file.
@@ -25,7 +25,7 @@ const (
 // A decoder reads a file, and collects what is wrong with it.
 type decoder struct {
 	*source
-	functions limit.Functions // that rules can name
+	functions rules.Functions // that rules can name
 
 	errs []*Error
 	more int // mistakes that are not in errs

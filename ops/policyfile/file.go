@@ -42,6 +42,7 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/filewatch"
 	"github.com/routelimit/limit/ops/access"
+	"github.com/routelimit/limit/rules"
 )
 
 // formatVersion is that of the format that this package reads.
@@ -74,9 +75,9 @@ var (
 
 // Parse reads a file. The name says the format, and begins each error. The error joins
 // one [*Error] for each mistake.
-func Parse(name string, data []byte) (*File, error) { return parse(name, data, limit.Functions{}) }
+func Parse(name string, data []byte) (*File, error) { return parse(name, data, rules.Functions{}) }
 
-func parse(name string, data []byte, functions limit.Functions) (*File, error) {
+func parse(name string, data []byte, functions rules.Functions) (*File, error) {
 	d := decoder{functions: functions, source: newSource(name, strings.TrimPrefix(string(data[:min(len(data), maxFile)]), "\ufeff"))}
 	if len(data) > maxFile {
 		d.wrongf(0, "the file has more than %d MiB: shorten it, and put long lists of addresses into files of package access", maxFile>>20)
@@ -114,9 +115,9 @@ func (d *decoder) guarded(parse func() *node) (root *node) {
 
 // Read reads a file from a path, which may be a symbolic link. The error is that of
 // [Parse], or says why the file cannot be read.
-func Read(path string) (*File, error) { return read(&filewatch.File{Path: path}, limit.Functions{}) }
+func Read(path string) (*File, error) { return read(&filewatch.File{Path: path}, rules.Functions{}) }
 
-func read(watched *filewatch.File, functions limit.Functions) (f *File, err error) {
+func read(watched *filewatch.File, functions rules.Functions) (f *File, err error) {
 	var invalid error
 	err = watched.Read(func(text io.Reader, size int64) error {
 		if size > maxFile {

@@ -15,6 +15,7 @@ import (
 	"github.com/routelimit/limit/internal/notice"
 	"github.com/routelimit/limit/ops/access"
 	"github.com/routelimit/limit/ops/control"
+	"github.com/routelimit/limit/rules"
 )
 
 // Options configures [Open]. The zero Options is ready to use.
@@ -29,7 +30,7 @@ type Options struct {
 	Name string
 
 	// Functions are those of the program that rules in files can name.
-	Functions limit.Functions
+	Functions rules.Functions
 
 	// Log receives a line for each file that is put in force, and for each that is
 	// not, with the code LIMIT-206. It also receives LIMIT-117, 118 and 207: see
@@ -48,7 +49,7 @@ type Policies struct {
 	control *control.Control
 	name    string
 	file    filewatch.File
-	named   limit.Functions
+	named   rules.Functions
 	state   atomic.Pointer[state]
 
 	mu       sync.Mutex

@@ -6,6 +6,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/grammar"
+	"github.com/routelimit/limit/rules"
 )
 
 // syntaxOf returns a key as the text grammar has it. A function is the zero Key.
@@ -115,7 +116,7 @@ func needsOf(o *Options) (n needs) {
 			if d, ok := r.Algorithm.(limit.Distinct); ok {
 				text += " " + d.Values.String()
 			}
-			if r.Cost != (limit.Cost{}) || syntaxOf(r.Key).Kind == 0 {
+			if r.Cost != (rules.Cost{}) || syntaxOf(r.Key).Kind == 0 {
 				n = needs{true, true, true} // a function may look at anything
 			}
 			n.query = n.query || strings.Contains(text, "query ")

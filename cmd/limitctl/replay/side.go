@@ -14,6 +14,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/grammar"
+	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/memstore"
 )
 
@@ -141,9 +142,9 @@ func replayable(r limit.Rule, notes *notes) limit.Rule {
 		notes.add("rule %q limits requests in flight, which a log does not show: it refuses nothing here", r.String())
 		return limit.Rule{Name: r.Name, Key: limit.Everyone, Limit: 1e12, Window: time.Second, Algorithm: limit.FixedWindow{}, Hidden: true}
 	}
-	if r.Settle != (limit.Settlement{}) {
+	if r.Settle != (rules.Settlement{}) {
 		notes.add("rule %q settles what requests cost, which is not replayed: it keeps what it charges", r.String())
-		r.Settle = limit.Settlement{}
+		r.Settle = rules.Settlement{}
 	}
 	return withoutCallers(r, notes)
 }

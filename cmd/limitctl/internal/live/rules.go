@@ -18,6 +18,7 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/grammar"
+	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/redisstore"
 	"github.com/routelimit/limit/stores/refusals"
 )
@@ -124,18 +125,18 @@ func New(client redis.UniversalClient, policies []Policy, o Options) (l *Limits,
 // bind gives the limiter the rules of a policy, without what does not change the state
 // of a key: who is exempt, and what is left to higher classes.
 func (l *Limits) bind(p *policy) (err error) {
-	rules := p.Rules.Rules()
-	for i := range rules {
-		r := &rules[i]
+	list := p.Rules.Rules()
+	for i := range list {
+		r := &list[i]
 		r.Reserve, r.Exempt = nil, nil
-		if _, ban := r.Algorithm.(limit.Ban); ban && r.Settle == (limit.Settlement{}) {
+		if _, ban := r.Algorithm.(limit.Ban); ban && r.Settle == (rules.Settlement{}) {
 			r.Settle = limit.OnStatus(http.StatusUnauthorized) // a ban that only code strikes is valid
 		}
 	}
-	if p.bound, err = l.limiter.Policy(limit.Named(p.alias, rules...)); err != nil {
+	if p.bound, err = l.limiter.Policy(limit.Named(p.alias, list...)); err != nil {
 		return err
 	}
-	for _, r := range rules {
+	for _, r := range list {
 		key, err := grammar.ParseKey(r.Key.String())
 		if err != nil {
 			return err

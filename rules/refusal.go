@@ -1,4 +1,4 @@
-package limit
+package rules
 
 import (
 	"errors"
@@ -14,7 +14,7 @@ import (
 )
 
 // A Refusal says what happens to a request that a rule refuses. A rule with the zero
-// Refusal inherits the one of its set ([RuleSet.OnRefusal]), then the one of [Options],
+// Refusal inherits the one of its set ([Set.OnRefusal]), then the one of [Options],
 // and then means an answer with 429. Set at most one of Redirect, Degrade and Mark. Wait
 // combines with all but Mark.
 //
@@ -84,7 +84,7 @@ func (r *Refusal) zero() bool {
 
 // OnRefusal returns the set with r as the OnRefusal of each rule that has none of its
 // own.
-func (s RuleSet) OnRefusal(r Refusal) RuleSet {
+func (s Set) OnRefusal(r Refusal) Set {
 	r.Fallback = identified(r.Fallback)
 	s.rules = slices.Clone(s.rules)
 	for i := range s.rules {
@@ -244,10 +244,10 @@ func (r *Refusal) readRedirect(text *grammar.Reader) (err error) {
 }
 
 // UnmarshalText reads the words after refuse: "wait 2s refuse redirect /busy". The error
-// joins one [*RuleError] for each thing wrong.
+// joins one [*Error] for each thing wrong.
 func (r *Refusal) UnmarshalText(text []byte) error {
 	var read Refusal
-	set, reader := RuleSet{text: string(text)}, &grammar.Reader{Text: string(text)}
+	set, reader := Set{text: string(text)}, &grammar.Reader{Text: string(text)}
 	for first := true; first || reader.Accept(refuse); first = false {
 		if err := read.read(reader); err != nil {
 			return set.misread(err)
@@ -258,7 +258,7 @@ func (r *Refusal) UnmarshalText(text []byte) error {
 	}
 	var errs []error
 	for _, problem := range read.problems() {
-		errs = append(errs, &RuleError{Text: set.text, Problem: problem})
+		errs = append(errs, &Error{Text: set.text, Problem: problem})
 	}
 	if errs == nil {
 		*r = read
@@ -266,8 +266,8 @@ func (r *Refusal) UnmarshalText(text []byte) error {
 	return errors.Join(errs...)
 }
 
-// validate returns what is wrong with Options.OnRefusal, or nil.
-func (r *Refusal) validate() error {
+// Validate returns what is wrong with the Refusal of a program's options, or nil.
+func (r *Refusal) Validate() error {
 	var errs []error
 	for _, problem := range r.problems() {
 		errs = append(errs, errors.New("limit: OnRefusal: "+problem))
@@ -275,33 +275,14 @@ func (r *Refusal) validate() error {
 	return errors.Join(errs...)
 }
 
-// refusal returns what a request meets that a rule refuses.
-func (l *Limiter) refusal(rule *Rule) Refusal {
-	switch inherited := l.options.OnRefusal; {
-	case !rule.OnRefusal.zero():
-		return rule.OnRefusal
-	case !rule.inherits(&inherited):
+// Refusal returns what a request meets that r refuses, where the program's options have a
+// Refusal of their own.
+func (r *Rule) Refusal(options Refusal) Refusal {
+	switch {
+	case !r.OnRefusal.zero():
+		return r.OnRefusal
+	case !r.inherits(&options):
 		return Refusal{}
-	default:
-		return inherited
 	}
-}
-
-// refusals returns what requests meet that the rules of a set refuse, one for each
-// rule, or nil if that is 429 and nothing else for all of them.
-func (l *Limiter) refusals(set RuleSet) []Refusal {
-	list := make([]Refusal, len(set.rules))
-	special, bars := false, set.bars()
-	for i := range set.rules {
-		list[i] = l.refusal(&set.rules[i])
-		r := &list[i]
-		if bars { // each refusal of a waiting request would be a strike
-			r.Wait, r.Waiters = 0, 0
-		}
-		special = special || r.Wait != 0 || r.Status == http.StatusServiceUnavailable || r.Redirect != "" || r.Degrade || r.Mark
-	}
-	if !special {
-		return nil
-	}
-	return list
+	return options
 }

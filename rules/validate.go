@@ -1,10 +1,9 @@
-package limit
+package rules
 
 import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -15,9 +14,9 @@ import (
 	"github.com/routelimit/limit/internal/grammar"
 )
 
-// A RuleError is one thing wrong with a rule, or with a set of rules if Rule
+// A Error is one thing wrong with a rule, or with a set of rules if Rule
 // is empty.
-type RuleError struct {
+type Error struct {
 	Policy  string // the name of the set, or "" for one without a name
 	Rule    string // the rule in the text grammar, or "" if the set or its text is wrong
 	Problem string // what is wrong, and what to write instead
@@ -30,7 +29,7 @@ type RuleError struct {
 
 // Error returns the policy, the place and the problem, and below them the line of a text
 // with a caret.
-func (e *RuleError) Error() string {
+func (e *Error) Error() string {
 	where, mark := "", excerpt.At(e.Text, e.Offset)
 	if e.Policy != "" {
 		where = fmt.Sprintf("policy %q: ", e.Policy)
@@ -53,9 +52,9 @@ func (e *RuleError) Error() string {
 
 // Errorf returns an error about a rule of s, or about s if the index is negative, with the
 // place in the text that the rules were read from. It is for packages that check more
-// than [RuleSet.Validate].
-func (s RuleSet) Errorf(rule int, format string, args ...any) *RuleError {
-	e := &RuleError{Policy: s.policy(), Problem: fmt.Sprintf(format, args...)}
+// than [Set.Validate].
+func (s Set) Errorf(rule int, format string, args ...any) *Error {
+	e := &Error{Policy: s.policy(), Problem: fmt.Sprintf(format, args...)}
 	if rule >= 0 {
 		e.Rule = s.rules[rule].String()
 	}
@@ -66,8 +65,8 @@ func (s RuleSet) Errorf(rule int, format string, args ...any) *RuleError {
 }
 
 // policy returns the name of s, or "".
-func (s *RuleSet) policy() string {
-	if s.scope != scopeNamed || !grammar.ValidName(s.name) {
+func (s *Set) policy() string {
+	if s.scope != ScopeNamed || !grammar.ValidName(s.name) {
 		return ""
 	}
 	return s.name
@@ -75,7 +74,7 @@ func (s *RuleSet) policy() string {
 
 // problems are the mistakes in a rule of a set.
 type problems struct {
-	set  *RuleSet
+	set  *Set
 	rule int
 	errs []error
 }
@@ -98,12 +97,12 @@ func (p *problems) function(maker, name string, given, isNil bool) {
 	}
 }
 
-// Validate returns an error that joins one [*RuleError] for each thing wrong
+// Validate returns an error that joins one [*Error] for each thing wrong
 // with the set, or nil. Declaring a route with an invalid set panics with the
 // same error.
-func (s RuleSet) Validate() error {
+func (s Set) Validate() error {
 	p := &problems{set: &s, rule: -1}
-	if s.scope == scopeNamed && !grammar.ValidName(s.name) {
+	if s.scope == ScopeNamed && !grammar.ValidName(s.name) {
 		p.addf("policy name %q: write 1 to %d letters, digits, '.', '_' or '-' (so that it cannot be a route)", s.name, grammar.MaxName)
 	}
 	if len(s.rules) == 0 && !s.overridable {
@@ -129,7 +128,7 @@ func (s RuleSet) Validate() error {
 }
 
 // bars reports whether the set has a [Ban].
-func (s RuleSet) bars() bool {
+func (s Set) bars() bool {
 	return slices.ContainsFunc(s.rules, func(r Rule) bool { return r.bars() })
 }
 
@@ -145,9 +144,9 @@ func checkName(r *Rule, p *problems) {
 }
 
 func checkQuota(r *Rule, p *problems) {
-	q := r.quota()
+	q := r.Quota()
 	if q.Algorithm == noAlgorithm {
-		p.addf("algorithm %T: write a value of package limit, such as limit.TokenBucket{Burst: 5}, and no pointer", r.Algorithm)
+		p.addf("algorithm %s: write a value of package limit, such as limit.TokenBucket{Burst: 5}, and no pointer", strings.Replace(fmt.Sprintf("%T", r.Algorithm), "rules.", "limit.", 1))
 		q.Algorithm = core.FixedWindow // one mistake is reported once
 	}
 	q.Window = min(max(q.Window, core.MinWindow), core.MaxWindow) // checkWindow reports it in the units of this package
@@ -201,8 +200,8 @@ func checkPlans(r *Rule, p *problems) {
 			p.addf("plan %q: write 1 to %d letters, digits, '.', '_' or '-'", name, grammar.MaxName)
 			continue
 		}
-		other := r.withLimit(r.Plans[name])
-		q, usual := other.quota(), r.quota()
+		other := r.WithLimit(r.Plans[name])
+		q, usual := other.Quota(), r.Quota()
 		if usual.Validate() != nil {
 			continue // one mistake is reported once
 		}
@@ -235,7 +234,7 @@ func checkReserve(r *Rule, p *problems) {
 			sum += n // at most 64 times 10^12
 		}
 	}
-	if q := r.quota(); q.Validate() == nil && sum >= q.Capacity() {
+	if q := r.Quota(); q.Validate() == nil && sum >= q.Capacity() {
 		p.addf("reserves of %d units: the rule has %d: leave at least one for the lowest class", sum, q.Capacity())
 	}
 }
@@ -253,32 +252,11 @@ func checkExempt(r *Rule, p *problems) {
 		case slices.Contains(r.Exempt[:i], entry):
 			p.addf("exempt %s: it stands twice: remove one", entry)
 		case kind == "ip":
-			if _, problem := exemptPrefix(value); problem != "" {
+			if _, problem := grammar.ExemptPrefix(value); problem != "" {
 				p.addf("exempt %s: %s", entry, problem)
 			}
 		case kind != "user" && !grammar.ValidName(value):
 			p.addf("exempt %s: write a name of 1 to %d letters, digits, '.', '_' or '-'", entry, grammar.MaxName)
 		}
 	}
-}
-
-// exemptPrefix reads an address or a prefix.
-func exemptPrefix(text string) (p netip.Prefix, problem string) {
-	address, err := netip.ParseAddr(text)
-	if err == nil {
-		p = netip.PrefixFrom(address, address.BitLen())
-	} else if p, err = netip.ParsePrefix(text); err != nil {
-		return p, "write an address such as 203.0.113.9, or a prefix such as 10.0.0.0/8"
-	}
-	switch {
-	case address.Zone() != "":
-		return p, fmt.Sprintf("an address has no zone here: write %s", address.WithZone(""))
-	case p.Bits() == 0 || p.Addr().Is4In6() && p.Bits() == 96:
-		return p, "every client: remove the rule, or write the prefix of a network, such as 10.0.0.0/8"
-	case p.Addr().Is4In6() && p.Bits() > 96:
-		return p, fmt.Sprintf("clients with such addresses are IPv4: write %s", netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96))
-	case p != p.Masked():
-		return p, fmt.Sprintf("bits are set behind the prefix: write %s", p.Masked())
-	}
-	return p, ""
 }

@@ -1,4 +1,4 @@
-package limit
+package rules
 
 import (
 	"encoding/json"
@@ -19,7 +19,7 @@ import (
 
 func TestRuleSetAsText(t *testing.T) {
 	type config struct {
-		Rules RuleSet `json:"rules"`
+		Rules Set `json:"rules"`
 	}
 	want := config{Rules(PerIP(2*time.Second, 5), Global(time.Minute, 1000))}
 	text, err := json.Marshal(want)
@@ -43,13 +43,13 @@ func TestRuleSetAsText(t *testing.T) {
 	assert.Equal(t, Named("a b"), invalid)
 
 	flags := flag.NewFlagSet("", flag.ContinueOnError)
-	var set RuleSet
+	var set Set
 	flags.TextVar(&set, "limit", want.Rules, "rules")
 	assert.Equal(t, want.Rules.rules, set.rules)
 	require.NoError(t, flags.Parse([]string{"-limit", "1/1s global"}))
 	assert.Equal(t, "1/1s global", set.String())
 
-	_, err = RuleSet{}.MarshalText()
+	_, err = Set{}.MarshalText()
 	assert.ErrorContains(t, err, "no rules")
 }
 
@@ -106,7 +106,7 @@ func randomKey(r *rand.Rand, depth int) KeyResolver {
 // randomAttributes gives a rule a random algorithm with options that it takes.
 func randomAttributes(r *rand.Rand, rule *Rule, zones []*time.Location) {
 	some := func(n int64) int64 { return r.Int64N(2) * (1 + r.Int64N(n)) }
-	rule.OnStoreError = core.OnError(r.IntN(int(Refuse) + 1))
+	rule.OnStoreError = core.OnError(r.IntN(int(core.Refuse) + 1))
 	duration := func() time.Duration {
 		return time.Millisecond + time.Duration(r.Int64N(int64(day/time.Microsecond)))*time.Microsecond
 	}
@@ -134,7 +134,7 @@ func randomAttributes(r *rand.Rand, rule *Rule, zones []*time.Location) {
 	case core.TokenBucket:
 		bucket := TokenBucket{Burst: some(100)}
 		rule.Algorithm = bucket
-		bucket.Missing = min(some(100), rule.quota().Burst)
+		bucket.Missing = min(some(100), rule.Quota().Burst)
 		rule.Algorithm = bucket
 	case core.LeakyBucket:
 		rule.Algorithm = LeakyBucket{Burst: some(100)}
@@ -177,7 +177,7 @@ func randomCallers(r *rand.Rand, rule *Rule) {
 		}
 		rule.Plans[name()] = 1 + r.Int64N(1000)
 	}
-	q := rule.quota()
+	q := rule.Quota()
 	for left := q.Capacity() - 1; !rule.noQuota() && left > 0 && r.IntN(3) == 0; {
 		if rule.Reserve == nil {
 			rule.Reserve = make(map[string]int64)

@@ -1,4 +1,4 @@
-package limit
+package rules
 
 import (
 	"fmt"
@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/internal/engine"
 	"github.com/routelimit/limit/internal/grammar"
 )
 
@@ -102,10 +101,10 @@ func distinctWord() attribute {
 			return err
 		},
 		write: func(r *Rule, q *core.Quota) []string {
-			return words(q.Algorithm == core.Distinct, "distinct", r.values().String())
+			return words(q.Algorithm == core.Distinct, "distinct", r.Values().String())
 		},
 		check: func(r *Rule, p *problems) {
-			switch values := r.values(); {
+			switch values := r.Values(); {
 			case !r.shows():
 			case values.kind == 0 || values.kind == grammar.Global:
 				p.addf("no values: write what is counted, such as Values: limit.ByQuery(\"user\")")
@@ -113,7 +112,7 @@ func distinctWord() attribute {
 				p.add(values.problems(0)...)
 			}
 		},
-		same: sameFunction("values", "By", func(r *Rule) (string, any) { return r.values().label, r.values() }, sameKey),
+		same: sameFunction("values", "By", func(r *Rule) (string, any) { return r.Values().label, r.Values() }, sameKey),
 	}
 }
 
@@ -163,7 +162,7 @@ func functionWords() []attribute {
 	return []attribute{
 		{word: "cost", doc: "the function that says how many units a request costs",
 			read: func(d *draft) (err error) {
-				d.Cost, err = named(d, d.functions.Costs, "a function of limit.Functions.Costs")
+				d.Cost, err = named(d, d.functions.Costs, "a function of rules.Functions.Costs")
 				return err
 			},
 			write: func(r *Rule, _ *core.Quota) []string { return words(r.Cost.fn != nil, "cost", r.Cost.name) },
@@ -199,10 +198,10 @@ func refusalWords() []attribute {
 				return nil
 			},
 			write: func(r *Rule, _ *core.Quota) []string {
-				return words(r.OnStoreError != Local, "on-error", r.OnStoreError.String())
+				return words(r.OnStoreError != core.Local, "on-error", r.OnStoreError.String())
 			},
 			check: func(r *Rule, p *problems) {
-				if r.OnStoreError > Refuse {
+				if r.OnStoreError > core.Refuse {
 					p.addf("%v: write Local, Allow or Refuse", r.OnStoreError)
 				}
 			}},
@@ -228,7 +227,7 @@ func refusalWords() []attribute {
 	}
 }
 
-var onErrors = []string{Local.String(), Allow.String(), Refuse.String()}
+var onErrors = []string{core.Local.String(), core.Allow.String(), core.Refuse.String()}
 
 func watchWords() []attribute {
 	return []attribute{
@@ -330,7 +329,7 @@ func words(has bool, list ...string) []string {
 	return list
 }
 
-func length(n int64) string { return grammar.FormatWindow(engine.Micros(n)) }
+func length(n int64) string { return grammar.FormatWindow(core.Duration(n)) }
 
 // sameFunction compares a function, and says how two differ: a text has the name of a
 // function only.

@@ -1,4 +1,4 @@
-package limit
+package rules
 
 import (
 	"encoding"
@@ -61,9 +61,9 @@ import (
 //
 //	5/1m per ip settle 401,403 message "Too many failed logins. Try again later."
 //
-// The error joins one [*RuleError] for each thing wrong with the rules, with the place in
+// The error joins one [*Error] for each thing wrong with the rules, with the place in
 // the text and what to write there.
-func Parse(text string) (RuleSet, error) { return Functions{}.Parse(text) }
+func Parse(text string) (Set, error) { return Functions{}.Parse(text) }
 
 // Functions are the functions of a program that rules in text can name: "per tenant",
 // "cost rows", "settle failed-logins". Their names are those that [By], [CostBy] and
@@ -75,25 +75,12 @@ type Functions struct {
 }
 
 // Parse is the function [Parse] for texts that name functions.
-func (f Functions) Parse(text string) (RuleSet, error) {
-	var set RuleSet
+func (f Functions) Parse(text string) (Set, error) {
+	var set Set
 	if err := set.read(text, &f); err != nil {
-		return RuleSet{}, err
+		return Set{}, err
 	}
 	return set, nil
-}
-
-// Parse is the function [Parse] for texts that name the functions of the options.
-func (l *Limiter) Parse(text string) (RuleSet, error) { return l.options.Functions.Parse(text) }
-
-// MustParse is [Parse], but panics instead of returning an error. Use it for
-// rules that are written in the program.
-func MustParse(text string) RuleSet {
-	set, err := Parse(text)
-	if err != nil {
-		panic(err)
-	}
-	return set
 }
 
 // String returns r in the text grammar: "5/2s per ip". A Fallback is not part of it, and
@@ -112,7 +99,7 @@ func (r Rule) String() string {
 
 // String returns s in the text grammar: "5/2s per ip; 1000/1m global". The
 // name given by [Named] is not part of it.
-func (s RuleSet) String() string {
+func (s Set) String() string {
 	texts := make([]string, len(s.rules))
 	for i, r := range s.rules {
 		texts[i] = r.String()
@@ -121,15 +108,15 @@ func (s RuleSet) String() string {
 }
 
 var (
-	_ encoding.TextMarshaler   = RuleSet{}
-	_ encoding.TextUnmarshaler = (*RuleSet)(nil)
+	_ encoding.TextMarshaler   = Set{}
+	_ encoding.TextUnmarshaler = (*Set)(nil)
 	_ encoding.TextUnmarshaler = (*Refusal)(nil)
 )
 
 // MarshalText implements [encoding.TextMarshaler], for JSON, YAML and flags. It
 // returns an error if [Functions.Parse] could not read the text back: for an invalid set,
 // for a Fallback, and for a time zone that time.LoadLocation does not know.
-func (s RuleSet) MarshalText() ([]byte, error) {
+func (s Set) MarshalText() ([]byte, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
@@ -159,11 +146,11 @@ func (r *Rule) noText() string {
 
 // UnmarshalText implements [encoding.TextUnmarshaler]. It replaces the rules of
 // s, and keeps the name given by [Named]. See [Parse].
-func (s *RuleSet) UnmarshalText(text []byte) error { return s.read(string(text), &Functions{}) }
+func (s *Set) UnmarshalText(text []byte) error { return s.read(string(text), &Functions{}) }
 
 // read reads the rules of a text, each for itself so that all mistakes are found.
-func (s *RuleSet) read(text string, f *Functions) error {
-	set := RuleSet{scope: s.scope, name: s.name, overridable: s.overridable, text: text}
+func (s *Set) read(text string, f *Functions) error {
+	set := Set{scope: s.scope, name: s.name, overridable: s.overridable, text: text}
 	r := &grammar.Reader{Text: text}
 	for _, k := range f.Keys {
 		r.Functions = append(r.Functions, k.label)
@@ -194,12 +181,12 @@ func (s *RuleSet) read(text string, f *Functions) error {
 }
 
 // misread returns an error of the grammar as one of the text of s.
-func (s *RuleSet) misread(err error) error {
+func (s *Set) misread(err error) error {
 	var e *grammar.Error
 	if !errors.As(err, &e) {
 		return err
 	}
-	return &RuleError{Policy: s.policy(), Text: s.text, Offset: e.Offset, Problem: e.Error(), misread: true}
+	return &Error{Policy: s.policy(), Text: s.text, Offset: e.Offset, Problem: e.Error(), misread: true}
 }
 
 // A draft is a rule whose text is being read.
@@ -267,7 +254,7 @@ func (d *draft) attributes(h *grammar.Head) error {
 		d.text.At = end
 	}
 	if bucket, ok := d.Algorithm.(TokenBucket); ok && d.begins {
-		bucket.Missing = d.Rule.quota().Burst
+		bucket.Missing = d.Rule.Quota().Burst
 		d.Algorithm = bucket
 	}
 	return nil
@@ -443,7 +430,7 @@ func named[F interface{ String() string }](d *draft, known []F, want string) (f 
 
 func readSettle(d *draft) (err error) {
 	if word := d.text.Peek(); word == "" || word[0] < '0' || word[0] > '9' {
-		d.Settle, err = named(d, d.functions.Settlements, "statuses such as 401,403, or a function of limit.Functions.Settlements")
+		d.Settle, err = named(d, d.functions.Settlements, "statuses such as 401,403, or a function of rules.Functions.Settlements")
 		return err
 	}
 	var statuses []int

@@ -1,7 +1,8 @@
-package limit
+package rules
 
 import (
 	"fmt"
+	"math"
 	"net/http"
 	"reflect"
 	"slices"
@@ -70,12 +71,12 @@ func (s *Settlement) counts(status int) bool {
 }
 
 // units returns the true cost of a request that was answered with a status.
-func (s *Settlement) units(r *http.Request, status int) int64 {
+func (s *Settlement) Units(r *http.Request, status int) int64 {
 	switch {
 	case s.fn != nil:
 		return (*s.fn)(r, status)
 	case s.counts(status):
-		return asCharged
+		return AsCharged
 	}
 	return 0
 }
@@ -111,32 +112,6 @@ func identified(h http.Handler) http.Handler {
 	return &fallback{h}
 }
 
-// unlike returns the error of a set that is declared under the name of s with other
-// rules. The text says what is wrong, and the advice what to do about it.
-func (s RuleSet) unlike(here RuleSet, text, advice string) error {
-	if a, b := s.String(), here.String(); a != b {
-		text += fmt.Sprintf(" (%s, here %s)", a, b)
-	}
-	for i := range min(len(s.rules), len(here.rules)) {
-		if difference := s.rules[i].otherFunction(&here.rules[i]); difference != "" {
-			text += fmt.Sprintf(": rule %q has %s", s.rules[i].name(), difference)
-		}
-	}
-	return s.Errorf(-1, "%s: %s", text, advice)
-}
-
-// otherFunction returns the first function of a rule that differs in another one, or "".
-func (r *Rule) otherFunction(here *Rule) string {
-	for _, a := range table() {
-		if a.same != nil {
-			if _, difference := a.same(r, here); difference != "" {
-				return difference
-			}
-		}
-	}
-	return ""
-}
-
 // OnStatus returns a settlement for [Rule].Settle: only requests that are answered
 // with one of the statuses count, such as failed attempts to log in. They count what
 // they were charged. Until a request is answered it counts too, so that many attempts
@@ -156,3 +131,7 @@ func OnStatus(statuses ...int) (s Settlement) {
 	}
 	return s
 }
+
+// AsCharged is what [Settlement.Units] returns for a request that keeps its charge. A cost
+// is never negative.
+const AsCharged = math.MinInt64

@@ -1,4 +1,4 @@
-package limit
+package rules
 
 import (
 	"testing"
@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/core"
 )
 
 func zone(t *testing.T, name string) *time.Location {
@@ -18,7 +20,7 @@ func zone(t *testing.T, name string) *time.Location {
 func TestParse(t *testing.T) {
 	tests := []struct {
 		text string
-		want RuleSet
+		want Set
 		form string // the canonical one, if text is not
 	}{
 		{"5/2s per ip", Rules(PerIP(2*time.Second, 5)), ""},
@@ -107,8 +109,8 @@ func TestParseAttributes(t *testing.T) {
 		{"100/1m per ip queue burst 100 wait 2s", with(func(r *Rule) { r.Algorithm = Queue{Burst: 100, MaxWait: 2 * time.Second} }), ""},
 		{"100/1m per ip wait 1500ms\tqueue  burst 5", with(func(r *Rule) { r.Algorithm = Queue{Burst: 5, MaxWait: 1500 * time.Millisecond} }),
 			"100/1m per ip queue burst 5 wait 1s500ms"},
-		{"100/1m per ip on-error refuse", with(func(r *Rule) { r.OnStoreError = Refuse }), ""},
-		{"100/1m per ip on-error allow queue", with(func(r *Rule) { r.OnStoreError, r.Algorithm = Allow, Queue{} }),
+		{"100/1m per ip on-error refuse", with(func(r *Rule) { r.OnStoreError = core.Refuse }), ""},
+		{"100/1m per ip on-error allow queue", with(func(r *Rule) { r.OnStoreError, r.Algorithm = core.Allow, Queue{} }),
 			"100/1m per ip queue on-error allow"},
 		{"100/1m per ip on-error local", minute, "100/1m per ip"},
 		{"10/month per user zone Europe/Berlin",
@@ -165,7 +167,7 @@ func TestParseInvalidRules(t *testing.T) {
 		assert.ErrorContains(t, err, want)
 	}
 	for _, err := range errorsOf(err) {
-		var invalid *RuleError
+		var invalid *Error
 		assert.ErrorAs(t, err, &invalid)
 		assert.NotEmpty(t, invalid.Rule)
 	}
@@ -198,7 +200,7 @@ func TestParseInvalidAttributes(t *testing.T) {
 	} {
 		_, err := Parse(text)
 		assert.ErrorContains(t, err, want, text)
-		assert.ErrorAs(t, err, new(*RuleError), text)
+		assert.ErrorAs(t, err, new(*Error), text)
 	}
 }
 
@@ -240,7 +242,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			require.NotEmpty(t, err.Error())
 			for _, err := range errorsOf(err) {
-				var wrong *RuleError
+				var wrong *Error
 				require.ErrorAs(t, err, &wrong)
 				require.Equal(t, text, wrong.Text)
 				require.LessOrEqual(t, wrong.Offset, len(text), "%#v", wrong)

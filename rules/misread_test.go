@@ -1,4 +1,4 @@
-package limit
+package rules
 
 import (
 	"os"
@@ -139,10 +139,10 @@ func TestMisread(t *testing.T) {
 	}
 	for _, test := range tests {
 		_, err := Parse(test.text)
-		var wrong *RuleError
+		var wrong *Error
 		if assert.ErrorAs(t, errorsOf(err)[0], &wrong, "%.60q", test.text) {
 			want := &grammar.Error{Offset: test.offset, Found: test.found, Want: test.want}
-			assert.Equal(t, RuleError{Text: test.text, Offset: test.offset, Problem: want.Error(), misread: true}, *wrong, "%.60q", test.text)
+			assert.Equal(t, Error{Text: test.text, Offset: test.offset, Problem: want.Error(), misread: true}, *wrong, "%.60q", test.text)
 			assert.Less(t, len(wrong.Error()), 1000)
 		}
 	}
@@ -258,10 +258,10 @@ func TestMisreadAttributes(t *testing.T) {
 		{"5/month per ip zone UTC burst 5", 24, "burst", bursts + "(this rule is fixed-window, because it has a zone)"},
 	} {
 		_, err := Parse(test.text)
-		var wrong *RuleError
+		var wrong *Error
 		if assert.ErrorAs(t, errorsOf(err)[0], &wrong, "%.60q", test.text) {
 			want := &grammar.Error{Offset: test.offset, Found: test.found, Want: test.want}
-			assert.Equal(t, RuleError{Text: test.text, Offset: test.offset, Problem: want.Error(), misread: true}, *wrong, "%.60q", test.text)
+			assert.Equal(t, Error{Text: test.text, Offset: test.offset, Problem: want.Error(), misread: true}, *wrong, "%.60q", test.text)
 			assert.Less(t, len(wrong.Error()), 1000)
 		}
 	}
@@ -321,7 +321,7 @@ func TestNesting(t *testing.T) {
 // TestAttributesHaveAlgorithms checks that an algorithm takes each attribute, so
 // that messages can name one, and that each has a word and its documentation.
 func TestAttributesHaveAlgorithms(t *testing.T) {
-	text, err := os.ReadFile("docs/rules-as-text.md")
+	text, err := os.ReadFile("../docs/rules-as-text.md")
 	require.NoError(t, err)
 	for _, a := range table() {
 		assert.True(t, slices.ContainsFunc(core.Algorithms(), func(b core.Algorithm) bool { return b.Fields().Has(a.fields) }), a.word)
@@ -329,7 +329,7 @@ func TestAttributesHaveAlgorithms(t *testing.T) {
 			assert.NotEmpty(t, a.doc, a.word)
 			assert.NotNil(t, a.read, a.word)
 			assert.NotNil(t, a.write, a.word)
-			assert.Regexp(t, "`[^`]*\\b"+a.word+"\\b[^`]*`", string(text), "docs/rules-as-text.md explains each word")
+			assert.Regexp(t, "`[^`]*\\b"+a.word+"\\b[^`]*`", string(text), "../docs/rules-as-text.md explains each word")
 		}
 	}
 }
@@ -340,7 +340,7 @@ func TestRefusalText(t *testing.T) {
 	assert.Equal(t, Refusal{Wait: 2 * time.Second, Waiters: 5, Redirect: "/busy", Status: 302}, r)
 	for text, offset := range map[string]int{"": 0, "404": 0, "wait": 4, "503 shadow": 4, "503; 5/1m per ip": 3, "503 refuse": 10, "503 refuse mark": 11} {
 		kept := r
-		var wrong *RuleError
+		var wrong *Error
 		if assert.ErrorAs(t, r.UnmarshalText([]byte(text)), &wrong, text) {
 			assert.Equal(t, offset, wrong.Offset, text)
 		}

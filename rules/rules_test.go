@@ -1,4 +1,4 @@
-package limit
+package rules
 
 import (
 	"errors"
@@ -30,7 +30,7 @@ func TestConstructors(t *testing.T) {
 		assert.Equal(t, text, rule.String())
 	}
 	rule := PerIP(2*time.Second, 5)
-	assert.Equal(t, core.Quota{Limit: 5, Window: 2_000_000}, rule.quota())
+	assert.Equal(t, core.Quota{Limit: 5, Window: 2_000_000}, rule.Quota())
 }
 
 func TestRuleNames(t *testing.T) {
@@ -142,7 +142,7 @@ func TestRuleProblems(t *testing.T) {
 			assert.ErrorContains(t, err, want)
 		}
 		for _, err := range list(err) {
-			var problem *RuleError
+			var problem *Error
 			if assert.ErrorAs(t, err, &problem) {
 				assert.Equal(t, test.rule.String(), problem.Rule)
 			}
@@ -184,14 +184,14 @@ func TestValidate(t *testing.T) {
 	}
 	ip := PerIP(time.Second, 5)
 	tests := []struct {
-		set  RuleSet
+		set  Set
 		want []string
 	}{
 		{Rules(rules(16)...), nil},
 		{Rules(ip, Rule{Name: "burst", Key: ByIP, Limit: 1, Window: time.Second}), nil},
 		{Named("login", ip), nil},
 
-		{RuleSet{}, []string{"limit: no rules: write at least one, such as limit.PerIP(time.Minute, 100)"}},
+		{Set{}, []string{"limit: no rules: write at least one, such as limit.PerIP(time.Minute, 100)"}},
 		{Rules(), []string{"limit: no rules: write at least one, such as limit.PerIP(time.Minute, 100)"}},
 		{Rules(rules(17)...), []string{
 			"limit: 17 rules: a request is decided by at most 16; split the policy over a group and its routes"}},
@@ -221,7 +221,7 @@ func TestValidate(t *testing.T) {
 		require.Len(t, errs, len(test.want), "%v", err)
 		for i, want := range test.want {
 			assert.ErrorContains(t, errs[i], want)
-			assert.True(t, errors.As(errs[i], new(*RuleError)))
+			assert.True(t, errors.As(errs[i], new(*Error)))
 		}
 	}
 }
@@ -229,8 +229,8 @@ func TestValidate(t *testing.T) {
 // TestRuleSetIsImmutable checks that nobody can change a set, by the slice that
 // it was made of or by deriving another.
 func TestRuleSetIsImmutable(t *testing.T) {
-	for _, declare := range []func(...Rule) RuleSet{
-		Rules, EachRoute, func(rules ...Rule) RuleSet { return Named("a", rules...) },
+	for _, declare := range []func(...Rule) Set{
+		Rules, EachRoute, func(rules ...Rule) Set { return Named("a", rules...) },
 	} {
 		rules := []Rule{PerIP(time.Second, 1), Global(time.Second, 2)}
 		set := declare(rules...)

@@ -1,4 +1,4 @@
-package limit
+package rules
 
 import (
 	"maps"
@@ -20,13 +20,13 @@ func cloned(rules []Rule) []Rule {
 	return rules
 }
 
-// withLimit returns r for a caller with another limit. What follows the limit by
+// WithLimit returns r for a caller with another limit. What follows the limit by
 // default follows this one.
-func (r Rule) withLimit(limit int64) Rule {
+func (r Rule) WithLimit(limit int64) Rule {
 	bucket, ok := r.Algorithm.(TokenBucket)
 	empty := r.empty()
 	r.Limit = limit
-	if burst := r.quota().Burst; ok && (empty || bucket.Missing > burst) {
+	if burst := r.Quota().Burst; ok && (empty || bucket.Missing > burst) {
 		bucket.Missing = burst
 		r.Algorithm = bucket
 	}

@@ -1,10 +1,9 @@
-package limit
+package rules
 
 import (
 	"time"
 
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/internal/engine"
 )
 
 // An Algorithm is how a rule counts: one of [SlidingLog], [FixedWindow],
@@ -114,6 +113,9 @@ func (Concurrency) algorithm()    {}
 func (Ban) algorithm()            {}
 func (Distinct) algorithm()       {}
 
+// minLease is the shortest life of a lease: below it, one slow call of the store loses one.
+const minLease = time.Second
+
 // noAlgorithm is the number of a pointer, or of a type that is no algorithm.
 const noAlgorithm core.Algorithm = 255
 
@@ -162,11 +164,11 @@ func algorithmOf(q *core.Quota, values KeyResolver) Algorithm {
 	case core.LeakyBucket:
 		return LeakyBucket{Burst: q.Burst}
 	case core.Queue:
-		return Queue{Burst: q.Burst, MaxWait: engine.Micros(q.MaxWait)}
+		return Queue{Burst: q.Burst, MaxWait: core.Duration(q.MaxWait)}
 	case core.Concurrency:
 		return Concurrency{}
 	case core.Ban:
-		return Ban{Bar: engine.Micros(q.Bar), MaxBar: engine.Micros(q.MaxBar)}
+		return Ban{Bar: core.Duration(q.Bar), MaxBar: core.Duration(q.MaxBar)}
 	case core.Distinct:
 		return Distinct{Values: values}
 	}
@@ -176,8 +178,8 @@ func algorithmOf(q *core.Quota, values KeyResolver) Algorithm {
 // algorithm returns the number of the algorithm.
 func (r *Rule) algorithm() core.Algorithm { q := r.declared(); return q.Algorithm }
 
-// values returns what a Distinct counts, and the zero resolver for other rules.
-func (r *Rule) values() KeyResolver {
+// Values returns what a Distinct counts, and the zero resolver for other rules.
+func (r *Rule) Values() KeyResolver {
 	d, _ := r.Algorithm.(Distinct)
 	return d.Values
 }
@@ -215,9 +217,9 @@ func (r *Rule) window() time.Duration {
 	return r.Window
 }
 
-// quota returns what a valid rule allows, in the units of package core, with
+// Quota returns what a valid rule allows, in the units of package core, with
 // the defaults filled in.
-func (r *Rule) quota() core.Quota {
+func (r *Rule) Quota() core.Quota {
 	q := r.declared()
 	q.Window = r.window().Microseconds()
 	switch {
@@ -241,7 +243,7 @@ func (r *Rule) noQuota() bool { return r.bars() || r.shows() }
 // empty reports whether a bucket begins empty.
 func (r *Rule) empty() bool {
 	bucket, _ := r.Algorithm.(TokenBucket)
-	return bucket.Missing != 0 && bucket.Missing == r.quota().Burst
+	return bucket.Missing != 0 && bucket.Missing == r.Quota().Burst
 }
 
 // equal reports whether r and s are the same rule by value: their texts are the same,
@@ -260,10 +262,10 @@ func (r Rule) equal(s Rule) bool {
 
 // explicit returns r with its defaults filled in.
 func (r Rule) explicit() Rule {
-	q := r.quota()
+	q := r.Quota()
 	r.Name = r.name()
 	if q.Algorithm != noAlgorithm {
-		r.Algorithm = algorithmOf(&q, r.values())
+		r.Algorithm = algorithmOf(&q, r.Values())
 	}
 	return r
 }
@@ -288,33 +290,3 @@ func sameZone(a, b *time.Location) bool {
 	}
 	return true
 }
-
-// What a rule may do while the store is unavailable, with the words in the text
-// grammar. Errors that a request can cause do not count as that: they are answered
-// with 503, whatever rules say. If the rules on a request differ, one that refuses
-// refuses it. Local rules admit it together or not at all.
-const (
-	// Local ("on-error local") lets this process decide, by what it has admitted.
-	// See [Options].Instances.
-	Local = core.Local
-
-	// Allow ("on-error allow") admits every request to the rule, and charges
-	// none.
-	Allow = core.Allow
-
-	// Refuse ("on-error refuse") refuses every request with 503 and a Retry-After,
-	// until the store is asked the next time. It is for rules that protect a login.
-	Refuse = core.Refuse
-)
-
-// The modes: how a [Decision] was made.
-const (
-	ModeExact      = core.ModeExact      // by the store
-	ModeOverflow   = core.ModeOverflow   // by the store, on a quota that keys share beyond MaxKeys: never above the limit
-	ModeRemembered = core.ModeRemembered // refused by this process, which remembers a refusal of the store: see package refusals
-	ModeLocal      = core.ModeLocal      // by this process, without the store
-	ModeAllowed    = core.ModeAllowed    // admitted without the store, since a rule says Allow
-	ModeRefused    = core.ModeRefused    // refused without the store, since a rule says Refuse
-	ModeExempt     = core.ModeExempt     // admitted without asking any rule: see [Options].Exempt
-	ModeBarred     = core.ModeBarred     // refused without asking any rule: see [Options].Bar
-)

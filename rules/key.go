@@ -1,0 +1,218 @@
+package rules
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/routelimit/limit/internal/clientip"
+	"github.com/routelimit/limit/internal/grammar"
+)
+
+// A KeyResolver turns a request into a key: requests with the same key share a
+// quota. Use [ByIP], [ByUser], [Everyone], the functions that begin with By,
+// [FirstOf] and [Joined]. The zero KeyResolver is invalid.
+//
+// All requests without a key (no such header, no user) share one quota: a missing
+// key never means no limit. Where that is too strict, add another resolver with
+// [FirstOf]. White space counts as no value.
+//
+// Keys are compared byte for byte. A key longer than 128 bytes is replaced by its
+// SHA-256.
+type KeyResolver struct {
+	kind  grammar.Kind
+	label string                      // in the text grammar
+	name  string                      // of the header, cookie, …
+	parts []KeyResolver               // of FirstOf and Joined
+	fn    *func(*http.Request) string // of By: the address tells functions apart
+}
+
+// NewKey returns the resolver of a kind, of a name or of several resolvers, if the kind has
+// them. It is for package limit, whose functions and variables that begin with By make
+// resolvers.
+func NewKey(kind grammar.Kind, name string, parts ...KeyResolver) KeyResolver {
+	if kind == grammar.Header {
+		name = http.CanonicalHeaderKey(name)
+	}
+	return labeled(KeyResolver{kind: kind, name: name, parts: slices.Clone(parts)})
+}
+
+// KeyBy returns a resolver of what a function returns.
+func KeyBy(name string, fn func(*http.Request) string) KeyResolver {
+	return KeyResolver{kind: grammar.Func, label: name, name: name, fn: &fn}
+}
+
+// Kind returns the kind of k, or 0 for the zero KeyResolver.
+func (k *KeyResolver) Kind() grammar.Kind { return k.kind }
+
+// Name returns the name of the header, cookie, query parameter or path value, or of the
+// function.
+func (k *KeyResolver) Name() string { return k.name }
+
+// Call returns what the function returns that k resolves.
+func (k *KeyResolver) Call(r *http.Request) string { return (*k.fn)(r) }
+
+// Joins reports whether k has parts.
+func (k *KeyResolver) Joins() bool { return len(k.parts) > 0 }
+
+// String returns k in the text grammar: "ip", "header X-Api-Key", "user or ip".
+func (k KeyResolver) String() string { return k.label }
+
+// labeled returns k with its label.
+func labeled(k KeyResolver) KeyResolver {
+	k.label = k.syntax().String()
+	return k
+}
+
+// problems returns everything wrong with a resolver within so many others.
+func (k KeyResolver) problems(depth int) []string {
+	switch k.kind {
+	case 0:
+		return []string{"no key: write which requests share the quota, such as Key: limit.ByIP"}
+	case grammar.Header, grammar.Cookie:
+		if k.name == "Host" && k.kind == grammar.Header {
+			return []string{"key \"header Host\": net/http keeps it elsewhere: " +
+				"write limit.By with a function that returns Request.Host"}
+		}
+		if !grammar.ValidToken(k.name) {
+			return []string{fmt.Sprintf("key %q: write a name such as X-API-Key, "+
+				"without spaces and the signs that HTTP forbids in names", k)}
+		}
+	case grammar.Query, grammar.Path:
+		if !grammar.IsWord(k.name) {
+			return []string{fmt.Sprintf("key %q: write a name without spaces, semicolons and parentheses", k)}
+		}
+	case grammar.Func:
+		if *k.fn == nil || !grammar.IsWord(k.name) || slices.Contains(grammar.KeyWords(), k.name) {
+			return []string{fmt.Sprintf("limit.By(%q, …): write a function that is not nil, and a name without "+
+				"spaces, semicolons and parentheses that is not %s", k.name, strings.Join(grammar.KeyWords(), ", "))}
+		}
+	case grammar.Or, grammar.And:
+		if depth > grammar.MaxNesting {
+			return []string{fmt.Sprintf("a key nested more than %d deep: write a function with limit.By", grammar.MaxNesting)}
+		}
+		var list []string
+		if len(k.parts) < 2 {
+			list = append(list, fmt.Sprintf("key %q: write at least two resolvers in FirstOf or Joined", k))
+		}
+		for _, part := range k.parts {
+			if part.kind == grammar.Global {
+				list = append(list, fmt.Sprintf("key %q: limit.Everyone has no value: leave it out", k))
+				continue
+			}
+			list = append(list, part.problems(depth+1)...)
+		}
+		return list
+	}
+	return nil
+}
+
+// Uses reports whether k contains a resolver of the given kind.
+func (k KeyResolver) Uses(kind grammar.Kind) bool {
+	if k.kind == kind {
+		return true
+	}
+	for _, part := range k.parts {
+		if part.Uses(kind) {
+			return true
+		}
+	}
+	return false
+}
+
+// PathValues returns the names of the path values that k needs.
+func (k *KeyResolver) PathValues() (names []string) {
+	if k.kind == grammar.Path {
+		return []string{k.name}
+	}
+	for i := range k.parts {
+		names = append(names, k.parts[i].PathValues()...)
+	}
+	return names
+}
+
+// Resolve returns the key of a request: "" if it has none, and otherwise a
+// string that no other combination of values resolves to. The function returns the
+// value of a resolver that has no parts.
+func (k *KeyResolver) Resolve(value func(*KeyResolver) string) string {
+	switch k.kind {
+	case grammar.Global:
+		return ""
+	case grammar.Or:
+		for i := range k.parts {
+			if v := k.parts[i].Resolve(value); v != "" {
+				return bounded(strconv.Itoa(i) + "=" + v)
+			}
+		}
+		return ""
+	case grammar.And:
+		var b strings.Builder
+		absent := true
+		for i := range k.parts {
+			v := k.parts[i].Resolve(value)
+			absent = absent && v == ""
+			b.WriteString(strconv.Itoa(len(v)))
+			b.WriteByte(':')
+			b.WriteString(v)
+		}
+		if absent {
+			return ""
+		}
+		return bounded(b.String())
+	}
+	return bounded(value(k))
+}
+
+const (
+	maxKey     = 128
+	hashPrefix = "sha256:"
+)
+
+// bounded returns key, or its hash if it is long. A short key that looks like
+// a hash is hashed too, so that no client can write the hash of another key.
+func bounded(key string) string {
+	if len(key) <= maxKey && !strings.HasPrefix(key, hashPrefix) {
+		return key
+	}
+	sum := sha256.Sum256([]byte(key))
+	return hashPrefix + hex.EncodeToString(sum[:])
+}
+
+// Missing returns an error for each value that k needs and keys do not have, or that is no
+// address where one is needed.
+func (k *KeyResolver) Missing(keys map[string]string) (errs []error) {
+	for i := range k.parts {
+		errs = append(errs, k.parts[i].Missing(keys)...)
+	}
+	if k.kind == grammar.Global || len(k.parts) > 0 {
+		return errs
+	}
+	v, ok := k.Lookup(keys)
+	switch {
+	case !ok:
+		return []error{fmt.Errorf("limit: no key %q: write Keys: map[string]string{%[1]q: …}, with \"\" if there is none", k.label)}
+	case k.kind == grammar.IP && v != "" && clientip.Key(v, 0) == "":
+		return []error{fmt.Errorf("limit: key \"ip\": %q is not an address: write one such as 203.0.113.9", v)}
+	}
+	return nil
+}
+
+// Lookup returns the value of k in keys, which are named as in the text grammar. A header is found by a name that differs in
+// case, unless two do.
+func (k *KeyResolver) Lookup(keys map[string]string) (value string, ok bool) {
+	if value, ok = keys[k.label]; ok || k.kind != grammar.Header {
+		return value, ok
+	}
+	found := 0
+	for label, v := range keys {
+		if strings.EqualFold(label, k.label) {
+			value = v
+			found++
+		}
+	}
+	return value, found == 1
+}
