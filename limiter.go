@@ -1,29 +1,40 @@
 // Package limit limits the rate of requests by rules that are decided together:
 // either every rule admits a request, or none is charged.
 //
-// Rules are declared on a route:
-//
 //	limiter := limit.New(nil, nil)
 //	mux.Handle("POST /update", limiter.Limit(limit.Rules(
 //		limit.PerIP(2*time.Second, 5), limit.Global(time.Minute, 1000)))(update))
 //
-// or for a whole application, whatever its router:
+// # Rules
 //
-//	policy, err := limiter.Policy(limit.Named("all", limit.PerIP(time.Minute, 100)))
-//	…
-//	http.ListenAndServe(addr, policy.Middleware(app))
+// [PerIP], [PerUser], [Per] and [Global] make rules, and the functions that begin with By
+// make keys. A rule counts by an exact sliding window unless it names another algorithm,
+// such as TokenBucket{Burst: 5}. [Rules], [Named] and [EachRoute] say which requests share
+// the quotas. Package rules describes every field, and [Parse] reads rules from text.
 //
-// Packages ginlimit and echolimit do the same on Gin and Echo, and package
-// redisstore shares the quotas between processes. A [Policy] is a rule set bound to
-// a limiter. It resolves the keys of a request to charges, the store decides all of
-// them at once, and the [Decision] becomes headers and either the next handler or a
-// 429. Outside HTTP, a policy decides by [Policy.Take], which refuses, or
-// [Policy.Wait], which waits.
+// # Routes
 //
-// A rule counts by an exact sliding window unless it names another algorithm.
-// [Concurrency] limits requests in flight, and package throttle limits bandwidth.
+// [Limiter.Limit] and [Policy.Handler] put rules on a route of net/http, and
+// [Policy.Middleware] puts them before everything. Packages ginlimit and echolimit do the
+// same on Gin and Echo, and package adapter has what adapters for other frameworks need.
+// A refused request is answered with 429 and the headers of its quotas, unless
+// [Options] or a [Refusal] say otherwise. [DecisionFrom] tells a handler what was decided.
 //
-// The package does not authenticate: a key is only as trustworthy as its source.
+// # Jobs
+//
+// Outside HTTP, a [Policy] decides by [Policy.Take], which refuses, or [Policy.Wait],
+// which waits. [Policy.Reserve] takes what a request costs at most, and
+// [Decision.Settle] corrects it.
+//
+// # Stores
+//
+// Quotas are in memory, or in Redis for several processes: package redisstore. While
+// Redis is unavailable, each process decides by its share of the limits: package guard.
+//
+// # Security
+//
+// The package does not authenticate: a key is only as trustworthy as its source. Name
+// your proxies in [Options].Proxies, and put authentication before rules by user.
 package limit
 
 import (

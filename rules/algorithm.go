@@ -27,7 +27,7 @@ type (
 
 		// Calendar makes the windows the periods of a time zone. The rule then has
 		// no Window.
-		Calendar Calendar
+		Calendar core.Calendar
 	}
 
 	// SlidingCells ("sliding-cells") admits at most Limit in any window, and
@@ -59,7 +59,7 @@ type (
 	}
 
 	// Queue ("queue") admits up to Burst requests more than its rate lets
-	// through, and each of them waits for its slot: see [Decision].Delay.
+	// through, and each of them waits for its slot: see limit.Decision.Delay.
 	Queue struct {
 		// Burst is how many units may wait for their slot; 0 means none, so that a
 		// request that comes too early is refused.
@@ -73,7 +73,7 @@ type (
 
 	// Concurrency ("concurrency") admits a request while fewer than Limit are
 	// in flight, 1 to 10,000. Each holds a lease until its handler returns or
-	// [Decision.Release] is called. The lease is renewed meanwhile, and ends by
+	// limit.Decision.Release is called. The lease is renewed meanwhile, and ends by
 	// itself a Window after the process has died: at least a second.
 	Concurrency struct{}
 
@@ -185,25 +185,13 @@ func (r *Rule) Values() KeyResolver {
 }
 
 // calendar returns the calendar of r, which is zero for most rules.
-func (r *Rule) calendar() Calendar {
+func (r *Rule) calendar() core.Calendar {
 	f, _ := r.Algorithm.(FixedWindow)
 	return f.Calendar
 }
 
-// A Calendar makes the windows of a [FixedWindow] the hours, days, weeks (from
-// Monday) or months of a time zone. The zero Calendar is none.
-type Calendar = core.Calendar
-
-// The units of a [Calendar].
-const (
-	Hour  = core.Hour
-	Day   = core.Day
-	Week  = core.Week
-	Month = core.Month
-)
-
 // calendarUnits are the usual lengths of the units.
-var calendarUnits = [...]time.Duration{Hour: time.Hour, Day: day, Week: 7 * day, Month: 30 * day}
+var calendarUnits = [...]time.Duration{core.Hour: time.Hour, core.Day: day, core.Week: 7 * day, core.Month: 30 * day}
 
 const day = 24 * time.Hour
 

@@ -29,9 +29,9 @@ func TestQuota(t *testing.T) {
 		"100/1m per ip queue burst 9 wait 2s":           {Algorithm: core.Queue, Limit: 100, Window: minute, Burst: 9, MaxWait: 2_000_000},
 		"100/30s per ip concurrency":                    {Algorithm: core.Concurrency, Limit: 100, Window: minute / 2},
 		"100/month per ip zone UTC": {Algorithm: core.FixedWindow, Limit: 100, Window: 30 * 24 * 60 * minute,
-			Calendar: Calendar{Unit: Month, Zone: time.UTC}},
+			Calendar: core.Calendar{Unit: core.Month, Zone: time.UTC}},
 		"100/week per ip zone UTC": {Algorithm: core.FixedWindow, Limit: 100, Window: 7 * 24 * 60 * minute,
-			Calendar: Calendar{Unit: Week, Zone: time.UTC}},
+			Calendar: core.Calendar{Unit: core.Week, Zone: time.UTC}},
 	} {
 		assert.Equal(t, want, MustParse(text).rules[0].Quota(), text)
 	}
@@ -63,7 +63,7 @@ func TestAlgorithmProblems(t *testing.T) {
 	with := func(a Algorithm, limit int64, window time.Duration) Rule {
 		return Rule{Key: ByIP, Limit: limit, Window: window, Algorithm: a}
 	}
-	daily := Calendar{Unit: Day, Zone: time.UTC}
+	daily := core.Calendar{Unit: core.Day, Zone: time.UTC}
 	type foreign struct{ TokenBucket }
 	const value = ": write a value of package limit, such as limit.TokenBucket{Burst: 5}, and no pointer"
 	for _, test := range []struct {
@@ -96,9 +96,9 @@ func TestAlgorithmProblems(t *testing.T) {
 		{rule((*Distinct)(nil)), []string{"algorithm *limit.Distinct" + value}},
 		{rule(foreign{}), []string{"algorithm limit.foreign" + value}},
 		{rule(FixedWindow{Calendar: daily}), []string{"window 1m0s: leave it out, since the calendar says it"}},
-		{rule(FixedWindow{Calendar: Calendar{Unit: Day}}), []string{
+		{rule(FixedWindow{Calendar: core.Calendar{Unit: core.Day}}), []string{
 			"window 1m0s: leave it out, since the calendar says it", "calendar without a time zone: write one, such as time.UTC"}},
-		{with(FixedWindow{Calendar: Calendar{Unit: 5, Zone: time.UTC}}, 100, 0), []string{
+		{with(FixedWindow{Calendar: core.Calendar{Unit: 5, Zone: time.UTC}}, 100, 0), []string{
 			"calendar unit 5: write Hour, Day, Week or Month"}},
 		{with(FixedWindow{Aligned: true, Calendar: daily}, 100, 0), []string{
 			"aligned and calendar: write one of them"}},
@@ -146,8 +146,8 @@ func TestEqualAttributes(t *testing.T) {
 		func(r *Rule) { r.Algorithm = Queue{Burst: 9} },
 		func(r *Rule) { r.Algorithm = Queue{MaxWait: time.Second} },
 		func(r *Rule) { r.Algorithm = FixedWindow{Aligned: true} },
-		func(r *Rule) { r.Algorithm = FixedWindow{Calendar: Calendar{Unit: Day}} },
-		func(r *Rule) { r.Algorithm = FixedWindow{Calendar: Calendar{Zone: berlin}} },
+		func(r *Rule) { r.Algorithm = FixedWindow{Calendar: core.Calendar{Unit: core.Day}} },
+		func(r *Rule) { r.Algorithm = FixedWindow{Calendar: core.Calendar{Zone: berlin}} },
 		func(r *Rule) { r.OnStoreError = core.Allow },
 		func(r *Rule) { r.Algorithm = Ban{Bar: time.Hour} },
 		func(r *Rule) { r.Algorithm = Ban{MaxBar: time.Hour} },
@@ -198,7 +198,7 @@ func TestEqualAttributes(t *testing.T) {
 	}
 	calendar := func(zone *time.Location) func(*Rule) {
 		return func(r *Rule) {
-			r.Window, r.Algorithm = 0, FixedWindow{Calendar: Calendar{Unit: Month, Zone: zone}}
+			r.Window, r.Algorithm = 0, FixedWindow{Calendar: core.Calendar{Unit: core.Month, Zone: zone}}
 		}
 	}
 	for want, rules := range map[bool][][2]func(*Rule){

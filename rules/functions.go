@@ -18,7 +18,7 @@ type Cost struct {
 }
 
 // CostBy returns a cost that a function computes. The name is one word, which errors
-// show. Each call makes another Cost, as with [By].
+// show. Each call makes another Cost, as with limit.By.
 func CostBy(name string, fn func(*http.Request) int64) Cost { return Cost{name: name, fn: &fn} }
 
 // String returns the name of c.
@@ -49,7 +49,7 @@ const (
 
 // SettleBy returns a settlement by a function of a request and the status of its
 // response. The name is one word, which errors show. Each call makes another
-// Settlement, as with [By].
+// Settlement, as with limit.By.
 func SettleBy(name string, fn func(r *http.Request, status int) int64) Settlement {
 	return Settlement{name: name, fn: &fn}
 }

@@ -14,12 +14,12 @@ import (
 )
 
 // A KeyResolver turns a request into a key: requests with the same key share a
-// quota. Use [ByIP], [ByUser], [Everyone], the functions that begin with By,
-// [FirstOf] and [Joined]. The zero KeyResolver is invalid.
+// quota. Use limit.ByIP, limit.ByUser, limit.Everyone, the functions that begin with By,
+// limit.FirstOf and limit.Joined. The zero KeyResolver is invalid.
 //
 // All requests without a key (no such header, no user) share one quota: a missing
 // key never means no limit. Where that is too strict, add another resolver with
-// [FirstOf]. White space counts as no value.
+// limit.FirstOf. White space counts as no value.
 //
 // Keys are compared byte for byte. A key longer than 128 bytes is replaced by its
 // SHA-256.

@@ -36,13 +36,13 @@ import (
 //	refusal = "429" | "503" | "redirect" location [ "302" | "303" | "307" ] |
 //	         "degrade" | "mark" | "wait" duration [ "waiters" count ]
 //
-// "and" is [Joined] and binds tighter than "or", which is [FirstOf].
+// "and" is limit.Joined and binds tighter than "or", which is limit.FirstOf.
 //
 // The words are the attributes of a [Rule], in any order: the name of an
 // algorithm, and the options that it takes. "empty" sets Missing so that a
 // bucket begins empty. "refuse" is the [Refusal]. It may appear twice, once for a wait:
 // "refuse wait 2s refuse redirect /busy". A rule with a zone, which [time.LoadLocation]
-// reads, is a [FixedWindow] with a [Calendar]. Its window is hour, day, week or month:
+// reads, is a [FixedWindow] with a [core.Calendar]. Its window is hour, day, week or month:
 //
 //	100/1m per ip token-bucket burst 10; 10000/month per user zone Europe/Berlin
 //
@@ -66,8 +66,8 @@ import (
 func Parse(text string) (Set, error) { return Functions{}.Parse(text) }
 
 // Functions are the functions of a program that rules in text can name: "per tenant",
-// "cost rows", "settle failed-logins". Their names are those that [By], [CostBy] and
-// [SettleBy] were given. A [Limiter] reads tags with those of [Options].
+// "cost rows", "settle failed-logins". Their names are those that limit.By, [CostBy] and
+// [SettleBy] were given. A limit.Limiter reads tags with those of limit.Options.
 type Functions struct {
 	Keys        []KeyResolver
 	Costs       []Cost
@@ -98,7 +98,7 @@ func (r Rule) String() string {
 }
 
 // String returns s in the text grammar: "5/2s per ip; 1000/1m global". The
-// name given by [Named] is not part of it.
+// name given by limit.Named is not part of it.
 func (s Set) String() string {
 	texts := make([]string, len(s.rules))
 	for i, r := range s.rules {
@@ -145,7 +145,7 @@ func (r *Rule) noText() string {
 }
 
 // UnmarshalText implements [encoding.TextUnmarshaler]. It replaces the rules of
-// s, and keeps the name given by [Named]. See [Parse].
+// s, and keeps the name given by limit.Named. See [Parse].
 func (s *Set) UnmarshalText(text []byte) error { return s.read(string(text), &Functions{}) }
 
 // read reads the rules of a text, each for itself so that all mistakes are found.

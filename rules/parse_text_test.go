@@ -61,7 +61,7 @@ func TestNoText(t *testing.T) {
 	assert.ErrorContains(t, err, "a handler has no text: leave out the Fallback")
 
 	for _, zone := range []*time.Location{time.FixedZone("here", 3600), time.FixedZone("Europe/Berlin", 0), time.FixedZone("", 60)} {
-		r := Rule{Key: ByIP, Limit: 1, Algorithm: FixedWindow{Calendar: Calendar{Unit: Day, Zone: zone}}}
+		r := Rule{Key: ByIP, Limit: 1, Algorithm: FixedWindow{Calendar: core.Calendar{Unit: core.Day, Zone: zone}}}
 		require.NoError(t, Rules(r).Validate(), "it is good in a program")
 		_, err = Rules(r).MarshalText()
 		assert.ErrorContains(t, err, "has no text: write one that time.LoadLocation knows", zone)
@@ -123,7 +123,7 @@ func randomAttributes(r *rand.Rand, rule *Rule, zones []*time.Location) {
 		case 0:
 			rule.Algorithm = FixedWindow{Aligned: true}
 		case 1:
-			rule.Window, rule.Algorithm = 0, FixedWindow{Calendar: Calendar{Unit: Hour + core.CalendarUnit(r.IntN(4)), Zone: zones[r.IntN(len(zones))]}}
+			rule.Window, rule.Algorithm = 0, FixedWindow{Calendar: core.Calendar{Unit: core.Hour + core.CalendarUnit(r.IntN(4)), Zone: zones[r.IntN(len(zones))]}}
 		default:
 			rule.Algorithm = FixedWindow{}
 		}

@@ -14,7 +14,7 @@ import (
 )
 
 // A Refusal says what happens to a request that a rule refuses. A rule with the zero
-// Refusal inherits the one of its set ([Set.OnRefusal]), then the one of [Options],
+// Refusal inherits the one of its set ([Set.OnRefusal]), then the one of limit.Options,
 // and then means an answer with 429. Set at most one of Redirect, Degrade and Mark. Wait
 // combines with all but Mark.
 //
@@ -24,14 +24,14 @@ import (
 // the one of the rule declared first wins. A rule that marks refuses nothing, and so does
 // not count.
 //
-// Outcomes are for HTTP requests and RPC. [Policy.Take], [Policy.Wait],
-// [Policy.Reserve] and [Adapter.Decide] refuse, and leave the rest to their callers;
+// Outcomes are for HTTP requests and RPC. limit.Policy.Take, limit.Policy.Wait,
+// limit.Policy.Reserve and limit.Adapter.Decide refuse, and leave the rest to their callers;
 // only Mark applies to them too. A request that the store could not decide, or that
-// [Refuse] refuses during an outage, is answered with 503 whatever its rules say.
+// limit.Refuse refuses during an outage, is answered with 503 whatever its rules say.
 type Refusal struct {
 	// Wait is the longest time that a request waits for its rules to admit it. After
 	// that, the other fields say what happens to it. 0 means no wait. Requests and
-	// callers of [Policy.Wait] are served in the order in which they came.
+	// callers of limit.Policy.Wait are served in the order in which they came.
 	//
 	// A request is refused at once if its rules certainly will not admit it within the
 	// Wait, before the deadline of its context, or within nine tenths of the server's
@@ -47,7 +47,7 @@ type Refusal struct {
 	Wait time.Duration
 
 	// Waiters is how many requests may wait for one key of the rule at once; 0 means
-	// 100. Further requests are refused at once, as are those beyond [Options].Waiters.
+	// 100. Further requests are refused at once, as are those beyond limit.Options.Waiters.
 	// Only waiters with the same limit, and of the same or a higher class, count.
 	Waiters int
 
@@ -61,13 +61,13 @@ type Refusal struct {
 	Redirect string
 
 	// Degrade sends the request to Fallback or, without one, to its own handler, which
-	// calls [Degraded] and does less work. The request is charged nothing, holds no
+	// calls limit.Decision.Degraded and does less work. The request is charged nothing, holds no
 	// leases, and is not settled. A [Ban] does not inherit Degrade, and needs a Fallback:
 	// barred clients must not reach the handler.
 	Degrade  bool
 	Fallback http.Handler // an error on RPC
 
-	// Mark admits the request and marks it: see [Marked]. The response has the header
+	// Mark admits the request and marks it: see limit.Decision.Marked. The response has the header
 	// RateLimit-Marked. Such a rule never refuses. It charges the requests that it has
 	// room for, even if another rule refuses them, and a [Queue] delays none.
 	// [Concurrency], [Ban] and [Distinct] cannot mark. They, a Queue and a Shadow do not

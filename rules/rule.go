@@ -1,3 +1,14 @@
+// Package rules describes what a rule can say: its key, limit and window, the algorithm
+// that counts, what a refused request meets, and the text in which all of that can be
+// written.
+//
+// Programs write the names of package limit, which are the same types: limit.Rule,
+// limit.TokenBucket, limit.Parse. Its functions make the usual rules, keys and sets:
+// limit.PerIP, limit.ByHeader, limit.Named. This package has what they leave out, and
+// decides nothing.
+//
+// A new attribute of a rule is a field and a row in attributes.go. Text, checks, equality
+// and error messages follow from the row.
 package rules
 
 import (
@@ -10,9 +21,9 @@ import (
 
 // A Rule allows Limit units a Window to all requests that share a key: by
 // default, at most Limit requests in any window of that length. The zero Rule is
-// invalid: Key, Limit and, without a [Calendar], Window are required.
+// invalid: Key, Limit and, without a [core.Calendar], Window are required.
 //
-// [PerIP], [PerUser], [Per], [Global] and [Concurrent] make the usual rules.
+// limit.PerIP, limit.PerUser, limit.Per, limit.Global and limit.Concurrent make the usual rules.
 type Rule struct {
 	// Name appears in headers, logs and the key of the stored state: letters,
 	// digits, '.', '_' and '-', at most 64, unique among the rules of a policy. ""
@@ -32,7 +43,7 @@ type Rule struct {
 	Limit int64
 
 	// Window is a whole number of microseconds from 1 ms to 366 days. Leave it out
-	// with a [Calendar]. For Concurrency it is how long a lease lives that is not
+	// with a [core.Calendar]. For Concurrency it is how long a lease lives that is not
 	// renewed, from 1 s.
 	Window time.Duration
 
@@ -42,7 +53,7 @@ type Rule struct {
 	Algorithm Algorithm
 
 	// OnStoreError is what the rule does while the store is unavailable. The zero
-	// value means [Local].
+	// value means limit.Local.
 	OnStoreError core.OnError
 
 	// Cost says how many units a request costs: see [CostBy]. The zero value means 1,
@@ -56,7 +67,7 @@ type Rule struct {
 
 	// Settle says what a request really cost, once it has been answered with a status:
 	// see [SettleBy]. The zero value keeps the charge. A lower cost refunds the rest, and a
-	// higher one takes what there is room for: see [Decision.Settle], and [OnStatus]
+	// higher one takes what there is room for: see limit.Decision.Settle, and [OnStatus]
 	// for attempts that count only if they fail. The status is the one that was sent:
 	// by the handler, or later, by middleware around the rules that their adapter sees
 	// (docs/login.md). It is 200 if the handler wrote nothing, and 101 if it hijacked
@@ -82,22 +93,22 @@ type Rule struct {
 	Hidden bool
 
 	// Plans has the limits of callers on plans, at most 64, by the name of the plan: see
-	// [Options].Caller. Other callers have Limit. A Burst of 0 and a bucket that begins
+	// limit.Options.Caller. Other callers have Limit. A Burst of 0 and a bucket that begins
 	// empty follow the limit of the caller. Callers that share a key share what is
 	// spent, except that each plan has buckets and queues of its own. See docs/plans.md.
 	Plans map[string]int64
 
 	// Reserve has, for up to 64 classes, how many units of the limit are kept for the
-	// class and those above it: see [Caller]. The sum must leave at least one
+	// class and those above it: see limit.Caller. The sum must leave at least one
 	// unit. For a caller with another limit, Reserve is the same share of that limit,
 	// rounded up. [Ban] and [Distinct] have no reserves.
 	Reserve map[string]int64
 
 	// Exempt lists up to 64 callers that the rule neither charges nor refuses, such as
 	// "ip 10.0.0.0/8", "user root", "plan enterprise" or "class critical". Each value is
-	// one word. Addresses are those of [Limiter.ClientIP]. The headers of an exempt
+	// one word. Addresses are those of limit.Limiter.ClientIP. The headers of an exempt
 	// request leave out the rule. If all rules exempt an HTTP request, its decision has
-	// [ModeExempt], and the store is not called. Package access has longer lists.
+	// core.ModeExempt, and the store is not called. Package access has longer lists.
 	Exempt []string
 }
 
