@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/door"
 	"github.com/routelimit/limit/internal/engine"
 	"github.com/routelimit/limit/internal/notice"
+	"github.com/routelimit/limit/internal/response"
 )
 
 // A layer is one rule set on one HTTP request. It is the context of what is behind the
@@ -28,13 +30,15 @@ type layer struct {
 	version   *version
 	route     *route
 	request   *http.Request
-	framework framework
-	given     Request       // what a handler says of the request: see Policy.Serve
-	terms     *terms        // of the caller
-	known     [parts]string // of the caller
-	shared    bool          // whether something else knows of it, which may live longer
-	userless  bool          // whether a rule by user met no user, and no request had one so far
-	arrived   time.Time     // when the request did, if a set has let it wait
+	framework door.Framework
+	given     Request            // what a handler says of the request: see Policy.Serve
+	terms     *terms             // of the caller
+	known     [door.Parts]string // of the caller
+	shared    bool               // whether something else knows of it, which may live longer
+	userless  bool               // whether a rule by user met no user, and no request had one so far
+	arrived   time.Time          // when the request did, if a set has let it wait
+
+	recorder *response.Recorder // of the response, once the handler runs, if rules settle by its status
 }
 
 type layerKey struct{}
@@ -65,7 +69,7 @@ func (l *layer) leave() {
 }
 
 // enter makes the layer of a request on one more rule set.
-func (p *version) enter(r *http.Request, from framework) *layer {
+func (p *version) enter(r *http.Request, from door.Framework) *layer {
 	ctx := r.Context()
 	l := layers.Get().(*layer)
 	*l = layer{Context: ctx, version: p, request: r, framework: from, outer: layerOf(ctx), route: p.route(from)}
@@ -163,7 +167,7 @@ func (l *layer) value(k *KeyResolver) string {
 	case byIP:
 		return l.version.limiter.options.Proxies.key(r)
 	case byUser:
-		return l.who(userPart)
+		return l.who(door.User)
 	case byHeader:
 		v = r.Header.Get(k.name)
 	case byCookie:
@@ -175,7 +179,7 @@ func (l *layer) value(k *KeyResolver) string {
 			v = r.URL.Query().Get(k.name)
 		}
 	case byPath:
-		v = l.framework.pathValue(r, k.name)
+		v = l.framework.PathValue(r, k.name)
 	case byFunc:
 		v = (*k.fn)(r)
 	}
@@ -286,7 +290,7 @@ func (c Client) User() string {
 	var user string
 	switch {
 	case c.of != nil:
-		user = c.of.who(userPart)
+		user = c.of.who(door.User)
 	case c.Limiter != nil && c.Limiter.options.Caller.User != nil:
 		user = strings.TrimSpace(c.Limiter.options.Caller.User(c.Request))
 	}
