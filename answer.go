@@ -27,14 +27,26 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("%s, retry after %v", text, e.Decision.RetryAfter)
 }
 
+// answer answers a request that is refused or could not be decided: by a function of the
+// program, in the form of the framework, or with the problem details document.
+func (l *layer) answer(w http.ResponseWriter, err error) error {
+	status := statusOf(err)
+	if answered, err := l.framework.Answer(w, l.request, status, err); answered {
+		return err
+	}
+	writeDocument(w, status, err)
+	return err
+}
+
 // answerByOptions answers by the program's function for all frameworks, if it has one.
-func (l *Limiter) answerByOptions(w http.ResponseWriter, r *http.Request, status int, err error) bool {
+func (p *Policy) answerByOptions(w http.ResponseWriter, r *http.Request, status int, err error) (answered bool) {
+	o := &p.limiter.options
 	switch refused, ok := err.(*RefusedError); {
-	case ok && l.options.Refuse != nil:
-		response.WithDefault(w, status, func(w http.ResponseWriter) { l.options.Refuse(w, r, refused.Decision) })
+	case ok && o.Refuse != nil:
+		response.WithDefault(w, status, func(w http.ResponseWriter) { o.Refuse(w, r, refused.Decision) })
 		return true
-	case !ok && l.options.Fail != nil:
-		response.WithDefault(w, status, func(w http.ResponseWriter) { l.options.Fail(w, r, err) })
+	case !ok && o.Fail != nil:
+		response.WithDefault(w, status, func(w http.ResponseWriter) { o.Fail(w, r, err) })
 		return true
 	}
 	return false

@@ -3,6 +3,7 @@ package limit
 import (
 	"cmp"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/clientip"
+	"github.com/routelimit/limit/internal/door"
 	"github.com/routelimit/limit/internal/engine"
 	"github.com/routelimit/limit/internal/grammar"
 )
@@ -35,48 +37,22 @@ type Caller[C any] struct {
 	Class func(C) string
 }
 
-// A part is one of the functions of a Caller.
-type part uint8
-
-const (
-	userPart part = iota
-	planPart
-	classPart
-	parts
-)
-
-var partNames = [...]string{userPart: "user", planPart: "plan", classPart: "class"}
-
-func (c *Caller[C]) function(p part) func(C) string {
-	switch p {
-	case userPart:
-		return c.User
-	case planPart:
-		return c.Plan
-	}
-	return c.Class
-}
-
-// parts returns a bit for each part that c has a function for.
-func (c *Caller[C]) parts() (bits uint8) {
-	for p := range parts {
-		if c.function(p) != nil {
-			bits |= 1 << p
-		}
-	}
-	return bits
+// callerOf returns the function of Options for a part of the caller, or nil.
+func (l *Limiter) callerOf(p door.Part) func(*http.Request) string {
+	caller := &l.options.Caller
+	return [...]func(*http.Request) string{door.User: caller.User, door.Plan: caller.Plan, door.Class: caller.Class}[p]
 }
 
 // who returns a part of the caller, or "".
-func (l *layer) who(p part) string {
+func (l *layer) who(p door.Part) string {
 	limiter := l.version.limiter
 	for o := l; o != nil; o = o.outer {
 		if answer := o.known[p]; answer != "" && o.version.limiter == limiter {
 			return answer
 		}
 	}
-	answer, asked := l.framework.caller(p)
-	if ask := limiter.options.Caller.function(p); !asked && ask != nil {
+	answer, asked := l.framework.Caller(p)
+	if ask := limiter.callerOf(p); !asked && ask != nil {
 		answer = ask(l.request)
 	}
 	l.known[p] = strings.TrimSpace(answer)
@@ -149,17 +125,15 @@ func newExemption(l *Limiter, r *Rule) (e exemption) {
 }
 
 // callerProblems returns which functions of a Caller a rule needs and does not have.
-func (l *Limiter) callerProblems(r *Rule, at place) (list []string) {
+func (l *Limiter) callerProblems(r *Rule, at door.Place) (list []string) {
 	exempts := func(kind string) bool {
 		return slices.ContainsFunc(r.Exempt, func(entry string) bool { return strings.HasPrefix(entry, kind+" ") })
 	}
 	values := r.Values()
-	needs := [parts]bool{userPart: r.Key.Uses(grammar.User) || values.Uses(grammar.User) || exempts("user"),
-		planPart: len(r.Plans) > 0 || exempts("plan"), classPart: len(r.Reserve) > 0 || exempts("class")}
-	has := at.caller | l.options.Caller.parts()
-	for p, needed := range needs {
-		if needed && has>>p&1 == 0 {
-			name := partNames[p]
+	needs := [door.Parts]bool{door.User: r.Key.Uses(grammar.User) || values.Uses(grammar.User) || exempts("user"),
+		door.Plan: len(r.Plans) > 0 || exempts("plan"), door.Class: len(r.Reserve) > 0 || exempts("class")}
+	for p, name := range [...]string{door.User: "user", door.Plan: "plan", door.Class: "class"} {
+		if needs[p] && !at.Caller[p] && l.callerOf(door.Part(p)) == nil {
 			list = append(list, fmt.Sprintf("no %s resolver: set Caller.%s of limit.Options, or that of your adapter, such as rl.Caller.%[2]s",
 				name, strings.ToUpper(name[:1])+name[1:]))
 		}
@@ -179,16 +153,16 @@ func (l *layer) caller(run *engine.Run) error {
 	var from profile
 	p := l.version
 	if p.asksPlan {
-		from.plan = l.who(planPart)
+		from.plan = l.who(door.Plan)
 	}
 	if p.asksClass {
-		from.class = l.who(classPart)
+		from.class = l.who(door.Class)
 	}
 	if p.exemptsIP {
 		from.address = p.limiter.ClientIP(l.request)
 	}
 	if p.exemptsUser {
-		from.user = l.who(userPart)
+		from.user = l.who(door.User)
 	}
 	l.terms = p.distinguish(run, l.route, &from)
 	return nil

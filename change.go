@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/routelimit/limit/internal/door"
 	"github.com/routelimit/limit/internal/notice"
 	"github.com/routelimit/limit/rules"
 )
@@ -94,7 +95,7 @@ func (p *Policy) under(changes map[string]RuleSet) (RuleSet, error) {
 }
 
 // policy is [Limiter.Policy] for a place, which is nil if it is not known.
-func (l *Limiter) policy(set RuleSet, at *place) (*Policy, error) {
+func (l *Limiter) policy(set RuleSet, at *door.Place) (*Policy, error) {
 	if set.Scope() != rules.ScopeNamed {
 		errs := []error{l.validate(set)}
 		if set.IsOverridable() {
@@ -136,7 +137,7 @@ func (l *Limiter) policy(set RuleSet, at *place) (*Policy, error) {
 // not know: classes, and functions of the options for callers that the rules distinguish,
 // as behind a ServeMux. It declares nothing.
 func (l *Limiter) Validate(set RuleSet) error {
-	return errors.Join(l.validate(set), l.check(set, place{}))
+	return errors.Join(l.validate(set), l.check(set, door.Place{}))
 }
 
 // Declared returns the names of the policies that the program has declared, sorted.
@@ -173,13 +174,13 @@ var errNoRules = fmt.Errorf("%w: the policy has no rules yet: call Limiter.Chang
 
 // attach records a place where the policy decides. The error says which of its rules
 // could resolve no key there.
-func (p *Policy) attach(at place) error {
+func (p *Policy) attach(at door.Place) error {
 	p.limiter.mu.Lock()
 	defer p.limiter.mu.Unlock()
 	return p.attachLocked(at)
 }
 
-func (p *Policy) attachLocked(at place) error {
+func (p *Policy) attachLocked(at door.Place) error {
 	if err := p.limiter.check(p.current.Load().set, at); err != nil {
 		return err
 	}

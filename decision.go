@@ -303,8 +303,8 @@ func (d Decision) Message() string {
 }
 
 // Outcome returns what the caller met: "admitted", "refused", "redirected",
-// "degraded" or "marked"; "" for the zero Decision. A refused decision of [Policy.Take] or [Adapter.Decide] is
-// "refused", whatever the [Refusal] of its rules.
+// "degraded" or "marked"; "" for the zero Decision. A refused decision of [Policy.Take],
+// or of Decide of an adapter, is "refused", whatever the [Refusal] of its rules.
 func (d Decision) Outcome() string {
 	switch {
 	case d.route == nil:

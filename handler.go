@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"sync"
 
+	"github.com/routelimit/limit/internal/door"
 	"github.com/routelimit/limit/internal/response"
 	"github.com/routelimit/limit/internal/tags"
 	"github.com/routelimit/limit/rules"
@@ -34,7 +36,7 @@ func (p *Policy) Handler(next http.Handler) http.Handler {
 		panic(&RuleError{Problem: "one set of rules covers two routes: write limit.Named(\"…\", rules…) for one quota of " +
 			"both, limit.EachRoute(rules…) for a quota of each, or bind the set once for each route"})
 	}
-	return p.handler(next, onRoute)
+	return p.handler(next, true)
 }
 
 // Middleware returns a handler for everything behind next: a group of routes, a
@@ -50,7 +52,7 @@ func (p *Policy) Middleware(next http.Handler) http.Handler {
 			"of all, or put the rules on each route with Policy.Handler"})
 	}
 	p.mustAttach(next)
-	return p.handler(next, before)
+	return p.handler(next, false)
 }
 
 // mustAttach panics if the policy cannot decide requests to next.
@@ -64,34 +66,9 @@ func (p *Policy) mustAttach(next http.Handler) {
 		panic(&RuleError{Problem: "a ServeMux has many routes: write limit.Named(\"…\", rules…) for one quota of all, " +
 			"or put the rules on each route"})
 	}
-	if err := p.attach(place{}); err != nil {
+	if err := p.attach(door.Place{}); err != nil {
 		panic(err)
 	}
-}
-
-// An exchange is a request of net/http and its response.
-type exchange struct {
-	w        http.ResponseWriter
-	recorder *response.Recorder // around w, if this is the outermost set that settles by status
-	r        *http.Request
-	next     http.Handler
-}
-
-// The adapters of net/http: behind a router, and before it.
-var (
-	onRoute = &Adapter[exchange]{Route: exchange.route, Next: exchange.serve, Record: exchange.record}
-	before  = &Adapter[exchange]{Route: exchange.none, Next: exchange.serve, Record: exchange.record}
-)
-
-func (p *Policy) handler(next http.Handler, adapter *Adapter[exchange]) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		e, v := exchange{w: w, r: r, next: next}, p.current.Load()
-		if v.settles && response.RecorderOf(r.Context(), w) == nil {
-			e.recorder = response.Record(w)
-			e.w = e.recorder.Writer()
-		}
-		_ = adapter.serve(v, w, r, e, Request{}) // a ServeMux has no log of errors
-	})
 }
 
 // Serve serves a request like the handler of [Policy.Handler], for a handler that knows
@@ -109,26 +86,65 @@ func (p *Policy) Serve(w http.ResponseWriter, r *http.Request, given Request, ne
 	if err := v.checkGiven(&given); err != nil {
 		return err
 	}
-	e := exchange{w: w, r: r, next: next}
-	if v.settles && response.RecorderOf(r.Context(), w) == nil {
-		e.recorder = response.Record(w)
-		e.w = e.recorder.Writer()
-	}
-	_ = onRoute.serve(v, w, r, e, given)
+	v.exchange(w, r, next, true, given)
 	return nil
 }
 
-func (e exchange) route() (method, pattern string) { return "", e.r.Pattern }
+// An exchange is a request of net/http and its response. Exchanges are used again.
+type exchange struct {
+	policy *Policy
+	w      http.ResponseWriter // that the handler writes to
+	r      *http.Request
+	next   http.Handler
+	routed bool // by a router before the rules
+}
 
-func (e exchange) none() (method, pattern string) { return "", "" }
+var exchanges = sync.Pool{New: func() any { return new(exchange) }}
 
-func (e exchange) record() *response.Recorder { return e.recorder }
+func (p *Policy) handler(next http.Handler, routed bool) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.current.Load().exchange(w, r, next, routed, Request{})
+	})
+}
 
-// serve runs the handler. One that has written nothing is answered as net/http does it
+func (p *version) exchange(w http.ResponseWriter, r *http.Request, next http.Handler, routed bool, given Request) {
+	e := exchanges.Get().(*exchange)
+	*e = exchange{p.Policy, w, r, next, routed}
+	defer func() {
+		*e = exchange{}
+		exchanges.Put(e)
+	}()
+	_ = p.serve(w, r, e, given) // a ServeMux has no log of errors
+}
+
+func (e *exchange) Route() (method, pattern string) {
+	if e.routed {
+		pattern = e.r.Pattern
+	}
+	return "", pattern
+}
+
+func (e *exchange) PathValue(r *http.Request, name string) string { return r.PathValue(name) }
+
+func (e *exchange) Caller(door.Part) (answer string, asked bool) { return "", false }
+
+func (e *exchange) RPC() bool { return false }
+
+// Next runs the handler. One that has written nothing is answered as net/http does it
 // when the request ends, unless a framework around the rules writes an answer first.
-func (e exchange) serve(r *http.Request) (status int, err error) {
+func (e *exchange) Next(r *http.Request) (status int, err error) {
 	e.next.ServeHTTP(e.w, r)
 	return http.StatusOK, nil
+}
+
+func (e *exchange) Record() *response.Recorder {
+	recorder := response.Record(e.w)
+	e.w = recorder.Writer()
+	return recorder
+}
+
+func (e *exchange) Answer(w http.ResponseWriter, r *http.Request, status int, err error) (answered bool, _ error) {
+	return e.policy.answerByOptions(w, r, status, err), err
 }
 
 // Mount registers the handlers in the fields of a struct on mux, by their tags:
@@ -197,9 +213,9 @@ func (l *Limiter) mounted(f *tags.Field, next http.Handler) http.Handler {
 		f.Add(err)
 		return nil
 	}
-	var at place
+	var at door.Place
 	if f.Path != "" {
-		at.pattern = f.Method + " " + f.Path
+		at.Pattern = f.Method + " " + f.Path
 	}
 	p, err := l.policy(rules, &at)
 	f.Add(err)

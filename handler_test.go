@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/adapter"
 	"github.com/routelimit/limit/adapter/adaptertest"
 	"github.com/routelimit/limit/echolimit"
 	"github.com/routelimit/limit/ginlimit"
@@ -260,14 +261,14 @@ func TestBindPathValues(t *testing.T) {
 		"GET /users/{$}": `limit: rule "5/1s per path id and ip": key "path id": the path "GET /users/{$}" has no values: add one, or write another key` + first + "\n" +
 			`limit: rule "9/1s per path org or ip": key "path org": the path "GET /users/{$}" has no values: add one, or write another key` + second,
 	} {
-		_, err := new(limit.Adapter[any]).Bind(limiter, pattern, rules)
+		_, err := new(adapter.Adapter[any]).Bind(limiter, pattern, rules)
 		if want == "" {
 			assert.NoError(t, err, pattern)
 		} else {
 			assert.EqualError(t, err, want)
 		}
 	}
-	_, err := new(limit.Adapter[any]).Bind(limiter, "/files/*", limit.MustParse("5/1s per path *"))
+	_, err := new(adapter.Adapter[any]).Bind(limiter, "/files/*", limit.MustParse("5/1s per path *"))
 	assert.NoError(t, err, "Echo's name for the rest of a path")
 }
 
@@ -414,6 +415,6 @@ func TestInvalidRules(t *testing.T) {
 	assert.ErrorAs(t, err, &rule)
 	assert.NotContains(t, err.Error(), "%!", "a format that does not fit")
 
-	_, policyErr := new(limit.Adapter[any]).Bind(limiter, "", rules)
+	_, policyErr := new(adapter.Adapter[any]).Bind(limiter, "", rules)
 	assert.EqualError(t, policyErr, err.Error(), "the same as an error")
 }

@@ -20,7 +20,7 @@ var (
 
 // Release gives back what the decision holds under rules of [Concurrency], when
 // the request is done. Handlers and adapters release what they decided; callers
-// of [Policy.Take] and [Adapter.Decide] write
+// of [Policy.Take], and of Decide of an adapter, write
 //
 //	defer d.Release()
 //

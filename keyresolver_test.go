@@ -10,13 +10,26 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/routelimit/limit/internal/door"
 )
 
 // A seen is a request as a framework sees it.
 type seen struct {
-	Adapter[*http.Request]
-	request *http.Request
+	exchange
+	request   *http.Request
+	user      string                   // of the adapter, or "" if it asks for none
+	pathValue func(name string) string // of the adapter, or nil
 }
+
+func (s *seen) PathValue(r *http.Request, name string) string {
+	if s.pathValue != nil {
+		return s.pathValue(name)
+	}
+	return s.exchange.PathValue(r, name)
+}
+
+func (s *seen) Caller(door.Part) (answer string, asked bool) { return s.user, s.user != "" }
 
 // resolve returns the key of a request as a handler would.
 func resolve(k KeyResolver, s *seen, options Options) string {
@@ -25,7 +38,7 @@ func resolve(k KeyResolver, s *seen, options Options) string {
 
 func (s *seen) source(options Options) *layer {
 	l := &Limiter{options: options}
-	return &layer{version: &version{Policy: &Policy{limiter: l}}, request: s.request, framework: s.call(l, s.request)}
+	return &layer{version: &version{Policy: &Policy{limiter: l}}, request: s.request, framework: s}
 }
 
 // request returns one from 203.0.113.9, with headers as "Name: value".
@@ -60,9 +73,9 @@ func TestResolve(t *testing.T) {
 	withPath.request.SetPathValue("id", "42")
 	ginPath := request("/")
 	ginPath.request.SetPathValue("id", "42")
-	ginPath.PathValue = func(_ *http.Request, name string) string { return name + "=7" }
+	ginPath.pathValue = func(name string) string { return name + "=7" }
 	ginUser := request("/")
-	ginUser.Caller.User = func(*http.Request) string { return "bob" }
+	ginUser.user = "bob"
 	socket := request("/")
 	socket.request.RemoteAddr = "@"
 

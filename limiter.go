@@ -52,6 +52,7 @@ import (
 	"time"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/door"
 	"github.com/routelimit/limit/internal/engine"
 	"github.com/routelimit/limit/internal/grammar"
 	"github.com/routelimit/limit/internal/notice"
@@ -166,7 +167,7 @@ type Options struct {
 
 	// Observe is called once for each decision, before the request goes on. It must
 	// not block. The request is nil outside HTTP, for [Policy.Take], [Policy.Wait]
-	// and [Policy.Reserve]; Peek and [Adapter.Decide] are not observed. A non-nil
+	// and [Policy.Reserve]; Peek, and Decide of an adapter, are not observed. A non-nil
 	// error says why the request could not be decided; the decision is then the
 	// zero Decision. Observe is called again, with decision and error, at the end of
 	// an admitted request that could not be settled or that lost a lease: see
@@ -311,7 +312,7 @@ func (l *Limiter) Parse(text string) (RuleSet, error) { return l.options.Functio
 // It is [Policy.Handler] of the policy of rules, and panics if the rules are
 // invalid, as [http.ServeMux.Handle] does for an invalid pattern.
 func (l *Limiter) Limit(rules RuleSet) func(http.Handler) http.Handler {
-	p, err := l.policy(rules, &place{})
+	p, err := l.policy(rules, &door.Place{})
 	if err != nil {
 		panic(err)
 	}

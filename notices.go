@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/routelimit/limit/internal/door"
 	"github.com/routelimit/limit/internal/engine"
 	"github.com/routelimit/limit/internal/grammar"
 	"github.com/routelimit/limit/internal/notice"
@@ -170,7 +171,7 @@ func (l *layer) noticeUsers(run *engine.Run) error {
 // has returned: authentication ran after the rules.
 func (l *layer) noticeLateUser() {
 	limiter := l.version.limiter
-	if !limiter.notices.lateUser.Load() && l.who(userPart) != "" && !limiter.notices.lateUser.Swap(true) {
+	if !limiter.notices.lateUser.Load() && l.who(door.User) != "" && !limiter.notices.lateUser.Swap(true) {
 		l.version.userless.Store(userlessAfter + 1) // the same mistake
 		notice.Write(limiter.log(), notice.LateUser, "limit: a rule by user was decided before authentication, so all users share one quota: "+
 			"put authentication before the rules", 0, "policy", l.decision.Policy())

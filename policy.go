@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/routelimit/limit/internal/door"
 	"github.com/routelimit/limit/rules"
 )
 
@@ -22,8 +23,8 @@ type Policy struct {
 	userless atomic.Int32 // see noticeUsers
 
 	// Of a named policy, under Limiter.mu.
-	declared RuleSet // in code
-	places   []place // where it decides
+	declared RuleSet      // in code
+	places   []door.Place // where it decides
 }
 
 func newPolicy(l *Limiter, set RuleSet) *Policy {
@@ -32,20 +33,13 @@ func newPolicy(l *Limiter, set RuleSet) *Policy {
 	return p
 }
 
-// A place is where rules are declared.
-type place struct {
-	pattern    string // "" if it is not known yet
-	everywhere bool   // before every route of a server
-	caller     uint8  // a bit for each part of a caller that the adapter asks for
-}
-
 // check returns an error that joins one [*RuleError] for each rule that could
 // resolve no key at a place: a rule by user without a function for the
 // user, and a rule by a path value that the pattern does not have.
-func (l *Limiter) check(set RuleSet, at place) error {
+func (l *Limiter) check(set RuleSet, at door.Place) error {
 	var errs []error
 	wrong := func(rule int, format string, args ...any) { errs = append(errs, set.Errorf(rule, format, args...)) }
-	if at.everywhere && set.Scope() == rules.ScopeRoute {
+	if at.RPC && set.Scope() == rules.ScopeRoute {
 		wrong(-1, "rules %s cover many routes: write limit.Named(\"…\", rules…) for one "+
 			"quota of all, or limit.EachRoute(rules…) for a quota of each", set)
 	}
@@ -53,16 +47,16 @@ func (l *Limiter) check(set RuleSet, at place) error {
 		for _, problem := range l.callerProblems(&rule, at) {
 			wrong(i, "%s", problem)
 		}
-		if refusal := rule.Refusal(l.options.OnRefusal); at.everywhere && (refusal.Redirect != "" || refusal.Fallback != nil) {
+		if refusal := rule.Refusal(l.options.OnRefusal); at.RPC && (refusal.Redirect != "" || refusal.Fallback != nil) {
 			wrong(i, "a call cannot be redirected, nor sent to another handler: write refuse 429, or Degrade without a Fallback")
 		}
-		has := pathValues(at.pattern)
-		for _, name := range missingPathValues(&rule, at.pattern) {
+		has := pathValues(at.Pattern)
+		for _, name := range missingPathValues(&rule, at.Pattern) {
 			if len(has) == 0 {
-				wrong(i, "key \"path %s\": the path %q has no values: add one, or write another key", name, at.pattern)
+				wrong(i, "key \"path %s\": the path %q has no values: add one, or write another key", name, at.Pattern)
 			} else {
 				wrong(i, "key \"path %s\": the path %q has no such value: write \"path %s\"",
-					name, at.pattern, strings.Join(has, `" or "path `))
+					name, at.Pattern, strings.Join(has, `" or "path `))
 			}
 		}
 	}

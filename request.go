@@ -12,9 +12,11 @@ import (
 	"time"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/door"
 	"github.com/routelimit/limit/internal/engine"
 	"github.com/routelimit/limit/internal/grammar"
 	"github.com/routelimit/limit/internal/notice"
+	"github.com/routelimit/limit/internal/response"
 	"github.com/routelimit/limit/rules"
 )
 
@@ -30,13 +32,15 @@ type layer struct {
 	version   *version
 	route     *route
 	request   *http.Request
-	framework framework
-	given     Request       // what a handler says of the request: see Policy.Serve
-	terms     *terms        // of the caller
-	known     [parts]string // of the caller
-	shared    bool          // whether something else knows of it, which may live longer
-	userless  bool          // whether a rule by user met no user, and no request had one so far
-	arrived   time.Time     // when the request did, if a set has let it wait
+	framework door.Framework
+	given     Request            // what a handler says of the request: see Policy.Serve
+	terms     *terms             // of the caller
+	known     [door.Parts]string // of the caller
+	shared    bool               // whether something else knows of it, which may live longer
+	userless  bool               // whether a rule by user met no user, and no request had one so far
+	arrived   time.Time          // when the request did, if a set has let it wait
+
+	recorder *response.Recorder // of the response, once the handler runs, if rules settle by its status
 }
 
 type layerKey struct{}
@@ -67,7 +71,7 @@ func (l *layer) leave() {
 }
 
 // enter makes the layer of a request on one more rule set.
-func (p *version) enter(r *http.Request, from framework) *layer {
+func (p *version) enter(r *http.Request, from door.Framework) *layer {
 	ctx := r.Context()
 	l := layers.Get().(*layer)
 	*l = layer{Context: ctx, version: p, request: r, framework: from, outer: layerOf(ctx), route: p.route(from)}
@@ -165,7 +169,7 @@ func (l *layer) value(k *KeyResolver) string {
 	case grammar.IP:
 		return l.version.limiter.options.Proxies.key(r)
 	case grammar.User:
-		return l.who(userPart)
+		return l.who(door.User)
 	case grammar.Header:
 		v = r.Header.Get(k.Name())
 	case grammar.Cookie:
@@ -177,7 +181,7 @@ func (l *layer) value(k *KeyResolver) string {
 			v = r.URL.Query().Get(k.Name())
 		}
 	case grammar.Path:
-		v = l.framework.pathValue(r, k.Name())
+		v = l.framework.PathValue(r, k.Name())
 	case grammar.Func:
 		v = k.Call(r)
 	}
@@ -288,7 +292,7 @@ func (c Client) User() string {
 	var user string
 	switch {
 	case c.of != nil:
-		user = c.of.who(userPart)
+		user = c.of.who(door.User)
 	case c.Limiter != nil && c.Limiter.options.Caller.User != nil:
 		user = strings.TrimSpace(c.Limiter.options.Caller.User(c.Request))
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/routelimit/limit/internal/door"
 	"github.com/routelimit/limit/internal/engine"
 	"github.com/routelimit/limit/rules"
 )
@@ -84,11 +85,11 @@ func (r *route) setApart(p *version, i int) {
 
 // route returns the route of a request. The program's patterns bound how many
 // there are. Unknown methods count as one, so that clients cannot add routes.
-func (p *version) route(from framework) *route {
+func (p *version) route(from door.Framework) *route {
 	if p.named != nil && !p.byPath {
 		return p.named
 	}
-	method, pattern := from.route()
+	method, pattern := from.Route()
 	if p.named != nil {
 		if pattern != "" {
 			p.noticePathValues(pattern)

@@ -10,11 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/adapter"
 	"github.com/routelimit/limit/internal/race"
 )
 
 // deciding decides requests and does nothing else.
-var deciding = &limit.Adapter[*http.Request]{Route: func(r *http.Request) (method, pattern string) { return "", r.Pattern }}
+var deciding = &adapter.Adapter[*http.Request]{Route: func(r *http.Request) (method, pattern string) { return "", r.Pattern }}
 
 // TestScreenDecides checks that Adapter.Decide screens requests as Serve does, and
 // that a policy outside HTTP does not.
@@ -66,14 +67,14 @@ func TestClient(t *testing.T) {
 	limiter := limit.New(nil, &options)
 	r := httptest.NewRequest("GET", "/", nil)
 	r.Header.Set("X-Forwarded-For", "203.0.113.9")
-	for user, adapter := range map[string]*limit.Adapter[*http.Request]{
+	for user, a := range map[string]*adapter.Adapter[*http.Request]{
 		"of options": {Route: deciding.Route},
 		"of adapter": {Route: deciding.Route, Caller: limit.Caller[*http.Request]{User: func(*http.Request) string { return "of adapter" }}},
 	} {
 		seen = nil
-		policy, err := adapter.Bind(limiter, "", limit.Named("p", limit.PerIP(time.Hour, 10), limit.PerUser(time.Hour, 10)))
+		policy, err := a.Bind(limiter, "", limit.Named("p", limit.PerIP(time.Hour, 10), limit.PerUser(time.Hour, 10)))
 		require.NoError(t, err)
-		_, err = adapter.Decide(policy, r, r, 0)
+		_, err = a.Decide(policy, r, r, 0)
 		require.NoError(t, err)
 		assert.Equal(t, []string{"203.0.113.9", user}, seen)
 		d, err := policy.Peek(t.Context(), limit.Request{Keys: map[string]string{"ip": seen[0], "user": seen[1]}})

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/routelimit/limit/internal/door"
 	"github.com/routelimit/limit/internal/response"
 	"github.com/routelimit/limit/rules"
 )
@@ -36,18 +37,33 @@ func (d Decision) Outer() (outer Decision, ok bool) {
 	return d.outer.decision, true
 }
 
-// A framework is what the flow asks of a request, whatever its adapter.
-type framework interface {
-	route() (method, pattern string)
-	pathValue(r *http.Request, name string) string
-	caller(p part) (answer string, asked bool) // if not asked, Options is
-	next(r *http.Request) (status int, err error)
-	recorder() *response.Recorder
-	answer(w http.ResponseWriter, r *http.Request, err error) error
+// serve is Adapter.ServeRequest of package adapter.
+func (p *Policy) serve(w http.ResponseWriter, r *http.Request, from door.Framework, given Request) error {
+	v := p.current.Load()
+	if err := v.checkGiven(&given); err != nil {
+		return err
+	}
+	return v.serve(w, r, from, given)
 }
 
-// serve is [Adapter.Serve] for every type of context.
-func (p *version) serve(w http.ResponseWriter, r *http.Request, from framework, given Request) error {
+// decide is Adapter.Decide of package adapter.
+func (p *Policy) decide(r *http.Request, from door.Framework, cost int64) (d Decision, err error) {
+	l := p.current.Load().enter(r, from)
+	l.given.Cost = cost
+	if err = l.decide(false); err != nil {
+		p.limiter.failed(undecidedRequest, r, Decision{}, err)
+		return Decision{}, err
+	}
+	if d = l.decision; d.of.Holds() {
+		l.shared = true
+		d.of.OnLoss(nil, l.reportLoss)
+	}
+	l.leave()
+	return d, nil
+}
+
+// serve decides a request, and answers it or calls what is behind the rules.
+func (p *version) serve(w http.ResponseWriter, r *http.Request, from door.Framework, given Request) error {
 	l := p.enter(r, from)
 	l.given = given
 	err := l.serve(w)
@@ -84,7 +100,7 @@ func (l *layer) fail(w http.ResponseWriter, err error) error {
 	}
 	l.version.limiter.failed(undecidedRequest, l.request, Decision{}, err)
 	setUndecidedHeaders(w.Header())
-	return l.framework.answer(w, l.request, err)
+	return l.answer(w, err)
 }
 
 // refuse answers a refused request as its rules say.
@@ -104,7 +120,7 @@ func (l *layer) refuse(w http.ResponseWriter) error {
 	}
 	switch {
 	case d.outcome == answered:
-		return l.framework.answer(w, l.request, &RefusedError{Decision: *d})
+		return l.answer(w, &RefusedError{Decision: *d})
 	case d.outcome == redirected:
 		w.Header()["Location"] = []string{refusal.Redirect}
 		status := refusal.Status
@@ -116,7 +132,7 @@ func (l *layer) refuse(w http.ResponseWriter) error {
 	}
 	r := l.behind()
 	if refusal.Fallback == nil {
-		_, err := l.framework.next(r)
+		_, err := l.next(w, r)
 		return err
 	}
 	response.WithDefault(w, http.StatusOK, func(w http.ResponseWriter) { refusal.Fallback.ServeHTTP(w, r) })
@@ -141,8 +157,47 @@ func (l *layer) admit(w http.ResponseWriter) error {
 		defer l.noticeLateUser()
 	}
 	var err error
-	status, err = l.framework.next(r)
+	status, err = l.next(w, r)
 	return err
+}
+
+// What a request is answered with is known when its response begins, and that may be
+// after Next: frameworks answer the errors of handlers outside the rules. One Recorder
+// watches the response of a request for all sets that settle by its status.
+
+// next runs the handler, and finds the Recorder of the response: the one of a set around
+// this one, or a new one.
+func (l *layer) next(w http.ResponseWriter, r *http.Request) (status int, err error) {
+	from := l.framework
+	if !l.version.settles || from.RPC() {
+		return from.Next(r)
+	}
+	if l.recorder = response.RecorderOf(r.Context(), w); l.recorder != nil {
+		return from.Next(r)
+	}
+	if l.recorder = from.Record(); l.recorder == nil {
+		return from.Next(r)
+	}
+	status, err = from.Next(response.WithRecorder(r, l.recorder))
+	if status != 0 && l.recorder.Status() == 0 {
+		answeredAtEnd(r.Context(), l.recorder, status)
+	}
+	return status, err
+}
+
+// answeredAtEnd records the status of a response that nothing has written when its request
+// ends. The context of a server ends with the request, but two others say nothing about
+// that end, and then only what is written counts: one that has ended because the client
+// disconnected, and one with a deadline, which ends with the middleware that made it.
+// Contexts without a server, such as those of tests, do not end.
+func answeredAtEnd(ctx context.Context, recorder *response.Recorder, status int) {
+	if ctx.Value(http.ServerContextKey) == nil {
+		recorder.Answered(status)
+		return
+	}
+	if _, derived := ctx.Deadline(); !derived && ctx.Err() == nil {
+		context.AfterFunc(ctx, func() { recorder.Answered(status) })
+	}
 }
 
 // statusClientClosed is what logs show for a client that disconnected while it
@@ -189,9 +244,9 @@ func (l *layer) done(status int) {
 	if !l.version.settles || !d.of.Settles() {
 		return
 	}
-	if recorder := l.framework.recorder(); recorder != nil {
-		if status = recorder.Status(); status == 0 {
-			recorder.Then(l.settle)
+	if l.recorder != nil {
+		if status = l.recorder.Status(); status == 0 {
+			l.recorder.Then(l.settle)
 		}
 	}
 	if status != 0 {

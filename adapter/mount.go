@@ -16,7 +16,7 @@ import (
 // framework; a field may have any type that converts to Handler.
 //
 // Bind returns the middleware for the rules of a path, and the error of
-// [limit.Adapter.Bind]. Add registers a route, with the middleware unless the route
+// [Adapter.Bind]. Add registers a route, with the middleware unless the route
 // has no limits. If anything is wrong with the struct, Mount returns an error that
 // lists everything that is wrong, and does not call add.
 func Mount[Handler, Middleware any](limiter *limit.Limiter, api any, bind func(path string, rules limit.RuleSet) (Middleware, error),

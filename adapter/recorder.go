@@ -6,11 +6,11 @@ import (
 	"github.com/routelimit/limit/internal/response"
 )
 
-// A Recorder remembers the status of a response, for [limit.Adapter].Record: 101 means
+// A Recorder remembers the status of a response, for [Adapter].Record: 101 means
 // that the connection was hijacked. Handlers, or the framework, write to its Writer, which
 // has the optional methods of the writer below, such as Flush and Hijack, and no others.
 //
-// SetStatus is for [limit.Adapter].SetStatus: the status of a response that begins
+// SetStatus is for [Adapter].SetStatus: the status of a response that begins
 // without a call of WriteHeader. Call Begin when a function of the program has
 // returned, to send the header if it wrote nothing.
 type Recorder = response.Recorder

@@ -7,7 +7,7 @@ import (
 )
 
 // RPCRequest returns a call of a remote procedure as a request, for
-// [limit.Adapter.Serve]: a POST to the procedure, such as "/acme.v1.Books/Get". The
+// [Adapter.Serve]: a POST to the procedure, such as "/acme.v1.Books/Get". The
 // names in header are canonical, as net/http writes them. Peer is the address of
 // the client, "" if it has none.
 func RPCRequest(ctx context.Context, procedure, peer string, header http.Header) *http.Request {
@@ -58,7 +58,7 @@ var rpcStatuses = [...]int{
 }
 
 // RPCStatus returns the HTTP status of a code of gRPC or Connect, for
-// [limit.Adapter].Next and so for limit.Rule.Settle. The table is that of
+// [Adapter].Next and so for limit.Rule.Settle. The table is that of
 // google/rpc/code.proto: 401 for unauthenticated, 499 for canceled. Unknown codes
 // are 500.
 func RPCStatus(code uint32) int {

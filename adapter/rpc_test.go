@@ -23,7 +23,7 @@ func TestRPCStatus(t *testing.T) {
 // TestRPC decides calls of a procedure that have no server behind them.
 func TestRPC(t *testing.T) {
 	limiter := limit.New(nil, nil)
-	a := &limit.Adapter[string]{
+	a := &adapter.Adapter[string]{
 		RPC:   true,
 		Route: func(procedure string) (string, string) { return "", procedure },
 		Next:  func(string, *http.Request) (int, error) { return adapter.RPCStatus(0), nil },

@@ -16,6 +16,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/adapter"
 )
 
 // A Limiter makes Gin middleware from rules. Make it with [New], and set its
@@ -46,7 +47,7 @@ func New(limiter *limit.Limiter) *Limiter {
 }
 
 // Limit returns middleware that lets through the requests that rules admit, and
-// aborts the others with the error of [limit.Adapter.Serve] in c.Errors. It panics
+// aborts the others with the error of [adapter.Adapter.Serve] in c.Errors. It panics
 // if the rules are invalid.
 //
 // On a group or the engine, write limit.Named for one quota of all its routes, or
@@ -60,18 +61,18 @@ func (l *Limiter) Limit(rules limit.RuleSet) gin.HandlerFunc {
 }
 
 func (l *Limiter) handler(pattern string, rules limit.RuleSet) (gin.HandlerFunc, error) {
-	adapter := l.adapter()
-	policy, err := adapter.Bind(l.limiter, pattern, rules)
+	a := l.adapter()
+	policy, err := a.Bind(l.limiter, pattern, rules)
 	return func(c *gin.Context) {
-		if err := adapter.Serve(policy, c.Writer, c.Request, c); err != nil {
+		if err := a.Serve(policy, c.Writer, c.Request, c); err != nil {
 			_ = c.Error(err)
 			c.Abort()
 		}
 	}, err
 }
 
-func (l *Limiter) adapter() *limit.Adapter[*gin.Context] {
-	a := &limit.Adapter[*gin.Context]{
+func (l *Limiter) adapter() *adapter.Adapter[*gin.Context] {
+	a := &adapter.Adapter[*gin.Context]{
 		Route:     func(c *gin.Context) (string, string) { return c.Request.Method, c.FullPath() },
 		PathValue: (*gin.Context).Param,
 		Caller:    l.Caller,

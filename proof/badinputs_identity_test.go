@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/adapter"
 )
 
 const xff, realIP, forwarded = "X-Forwarded-For", "X-Real-Ip", "Forwarded"
@@ -261,4 +262,4 @@ var badIdentities = []badInput{
 }
 
 // login is an adapter of a framework that has one route.
-var login = &limit.Adapter[any]{Route: func(any) (method, pattern string) { return "", "/login" }}
+var login = &adapter.Adapter[any]{Route: func(any) (method, pattern string) { return "", "/login" }}

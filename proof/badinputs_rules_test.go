@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/adapter"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/rules"
@@ -26,7 +27,7 @@ import (
 func (r *row) invalid(want string, rules ...limit.RuleSet) {
 	r.Helper()
 	for _, set := range rules {
-		_, err := new(limit.Adapter[any]).Bind(limit.New(nil, nil), "", set)
+		_, err := new(adapter.Adapter[any]).Bind(limit.New(nil, nil), "", set)
 		if !assert.Error(r, err, "%v", set) {
 			continue
 		}

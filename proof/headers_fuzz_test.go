@@ -13,6 +13,7 @@ import (
 	"github.com/dunglas/httpsfv"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/adapter"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/rules"
 )
@@ -45,7 +46,7 @@ func FuzzHeaders(f *testing.F) {
 			limiter := limit.New(nil, &limit.Options{Observe: func(_ *http.Request, decided limit.Decision, _ error) { d = decided }})
 			policy := bind(limiter, set)
 			ctx, end := context.WithCancel(t.Context())
-			waits := &limit.Adapter[any]{
+			waits := &adapter.Adapter[any]{
 				Route: func(any) (method, pattern string) { return "", "/" },
 				Next: func(_ any, r *http.Request) (int, error) {
 					<-r.Context().Done()

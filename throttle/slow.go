@@ -8,11 +8,12 @@ import (
 	"strconv"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/adapter"
 	"github.com/routelimit/limit/internal/response"
 )
 
 // Bind is [New] for adapters of other frameworks, where a route is declared: see
-// [limit.Adapter.Bind]. The function that it returns gives a request to the handler:
+// [adapter.Adapter.Bind]. The function that it returns gives a request to the handler:
 // it returns a writer that waits before the bytes of the response pass, or a request
 // with a body that waits before the handler gets them, or both. It takes nothing
 // before the first byte, and needs no closing.
@@ -20,7 +21,7 @@ import (
 // The writer has the methods that handlers ask for. Hijack returns the connection as
 // it is, and nothing slows what it carries. It has no Unwrap, which would lead past
 // it: what an [http.ResponseController] sets, the writer sets.
-func Bind[C any](l *limit.Limiter, a *limit.Adapter[C], rules limit.RuleSet, options *Options) (
+func Bind[C any](l *limit.Limiter, a *adapter.Adapter[C], rules limit.RuleSet, options *Options) (
 	slow func(http.ResponseWriter, *http.Request, C) (http.ResponseWriter, *http.Request), err error) {
 	t, err := New(l, rules, options)
 	if err != nil {

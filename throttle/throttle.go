@@ -28,6 +28,7 @@ import (
 	"time"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/adapter"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/rules"
 )
@@ -145,7 +146,7 @@ func (t *Throttle) Handler(next http.Handler) http.Handler {
 	})
 }
 
-var behindMux = &limit.Adapter[*http.Request]{Route: func(r *http.Request) (method, pattern string) { return "", r.Pattern }}
+var behindMux = &adapter.Adapter[*http.Request]{Route: func(r *http.Request) (method, pattern string) { return "", r.Pattern }}
 
 // problems returns what is wrong with a valid rule as a rule of bytes.
 func problems(r limit.Rule) (list []string) {

@@ -51,7 +51,7 @@ func New(limiter *limit.Limiter) *Limiter {
 }
 
 // Limit returns middleware that lets through the requests that rules admit, and
-// returns the error of [limit.Adapter.Serve] for the others. It panics if the rules
+// returns the error of [adapter.Adapter.Serve] for the others. It panics if the rules
 // are invalid.
 //
 // On a group or the server, write limit.Named for one quota of all its routes, or

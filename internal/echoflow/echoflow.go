@@ -60,7 +60,7 @@ type call[C Context] struct {
 	next    Handler[C]
 }
 
-// Middleware returns middleware for rules, and the error of [limit.Adapter.Bind].
+// Middleware returns middleware for rules, and the error of [adapter.Adapter.Bind].
 func (f *Flow[C]) Middleware(pattern string, rules limit.RuleSet) (func(next Handler[C]) Handler[C], error) {
 	a := f.adapter()
 	policy, err := a.Bind(f.Limiter, pattern, rules)
@@ -99,8 +99,8 @@ func (f *Flow[C]) Throttle(rules limit.RuleSet, options *throttle.Options) func(
 	}
 }
 
-func (f *Flow[C]) adapter() *limit.Adapter[call[C]] {
-	a := &limit.Adapter[call[C]]{
+func (f *Flow[C]) adapter() *adapter.Adapter[call[C]] {
+	a := &adapter.Adapter[call[C]]{
 		Route:     func(c call[C]) (string, string) { return c.context.Request().Method, c.context.Path() },
 		PathValue: pathValue[C],
 		Next: func(c call[C], r *http.Request) (int, error) {

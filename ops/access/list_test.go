@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/adapter"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/ops/access"
 )
@@ -105,11 +106,11 @@ func TestIdentity(t *testing.T) {
 	exempt, barred := mustParse(t, "203.0.113.1\nuser root"), mustParse(t, "203.0.113.2\nuser mallory")
 	limiter := limit.New(nil, &limit.Options{Log: quiet, Exempt: exempt.Matches, Bar: barred.Bar,
 		Proxies: limit.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.5/32")}}})
-	adapter := &limit.Adapter[string]{
+	a := &adapter.Adapter[string]{
 		Route:  func(string) (method, pattern string) { return "GET", "/" },
 		Caller: limit.Caller[string]{User: func(user string) string { return " " + user }},
 	}
-	policy, err := adapter.Bind(limiter, "/", limit.Rules(limit.PerIP(time.Minute, 100), limit.PerUser(time.Minute, 100)))
+	policy, err := a.Bind(limiter, "/", limit.Rules(limit.PerIP(time.Minute, 100), limit.PerUser(time.Minute, 100)))
 	require.NoError(t, err)
 	for _, test := range []struct {
 		client, user string
@@ -122,7 +123,7 @@ func TestIdentity(t *testing.T) {
 		{"203.0.113.3", "", limit.ModeExact},
 		{"10.0.0.5", "", limit.ModeExact},
 	} {
-		d, err := adapter.Decide(policy, from("10.0.0.5:80", "X-Forwarded-For", test.client), test.user, 0)
+		d, err := a.Decide(policy, from("10.0.0.5:80", "X-Forwarded-For", test.client), test.user, 0)
 		require.NoError(t, err)
 		assert.Equal(t, test.want, d.Mode, test)
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/adapter"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/grammar"
 	"github.com/routelimit/limit/stores/memstore"
@@ -164,7 +165,7 @@ func (e *explanation) decide(set limit.RuleSet, r *http.Request) (d decided) {
 }
 
 // checker decides requests to explain them.
-var checker = &limit.Adapter[struct{}]{
+var checker = &adapter.Adapter[struct{}]{
 	Route: func(struct{}) (method, pattern string) { return "", "" },
 	Next:  func(struct{}, *http.Request) (status int, err error) { return http.StatusOK, nil },
 }

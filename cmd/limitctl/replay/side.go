@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/adapter"
 	"github.com/routelimit/limit/internal/grammar"
 	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/memstore"
@@ -21,7 +22,7 @@ import (
 // A side is one set of policies with quotas of its own.
 type side struct {
 	limiter *limit.Limiter
-	adapter limit.Adapter[*side]
+	adapter adapter.Adapter[*side]
 	now     int64 // the clock of the store
 	mux     *http.ServeMux
 	hosts   bool
@@ -76,7 +77,7 @@ func newSide(policies []Policy, exempt func(limit.Client) bool, bar func(limit.C
 	s.limiter = limit.New(memstore.New(&memstore.Options{MaxKeys: o.MaxKeys, Now: func() int64 { return s.now }}), &limit.Options{
 		Exempt: exempt, Bar: bar, Proxies: limit.Proxies{IPv6Prefix: o.IPv6Prefix}, Log: slog.New(slog.DiscardHandler),
 	})
-	s.adapter = limit.Adapter[*side]{
+	s.adapter = adapter.Adapter[*side]{
 		Route:     func(s *side) (method, pattern string) { return "", s.pattern },
 		PathValue: func(s *side, name string) string { return s.values[name] },
 		Caller:    limit.Caller[*side]{User: func(s *side) string { return s.event.user.name }},

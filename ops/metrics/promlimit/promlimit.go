@@ -40,7 +40,7 @@
 //
 // The metrics are of what [limit.Options].Observe observes: each HTTP request that
 // a handler, middleware or adapter decides, and [limit.Policy.Take], Wait and
-// Reserve. They do not count Peek. Of [limit.Adapter.Decide] they count only errors.
+// Reserve. They do not count Peek. Of [adapter.Adapter.Decide] they count only errors.
 // Bodies that package throttle slows count only if they fail.
 package promlimit
 

@@ -54,7 +54,7 @@ func (f Framework) Bind(l *limit.Limiter, rules limit.RuleSet) (serve func(*Call
 			f.Send(c)
 		}
 	}
-	a := &limit.Adapter[*Call]{
+	a := &adapter.Adapter[*Call]{
 		RPC: true,
 		Route: func(c *Call) (string, string) {
 			if c.Unknown {

@@ -1,0 +1,221 @@
+package adapter
+
+import (
+	"cmp"
+	"net/http"
+	"sync"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/door"
+)
+
+// An Adapter says how a framework sees a request. C is the framework's context, such
+// as a [*gin.Context], or a type of the adapter that has what its functions need: the
+// writer, the next handler, a path. Package adaptertest tests one, and CONTRIBUTING.md
+// has the steps. Make it once for each declaration, and do not copy it after its first
+// use. Route and Next are required.
+//
+// [*gin.Context]: https://pkg.go.dev/github.com/gin-gonic/gin#Context
+type Adapter[C any] struct {
+	// Route returns the method of the request and the pattern of its route: "POST"
+	// and "/update/:id". The pattern is "" if no route matched. The method is "" if
+	// it is part of the pattern, or if the route is for every method.
+	Route func(c C) (method, pattern string)
+
+	// PathValue returns a part of the path. Nil means [http.Request.PathValue].
+	PathValue func(c C, name string) string
+
+	// Caller says who sends a request. A function that is nil means that of
+	// [limit.Options].Caller.
+	Caller limit.Caller[C]
+
+	// Next runs the handler with a request. It returns the status that the handler
+	// answered with, and the error of the framework, which Serve returns. If the
+	// response has not begun, the status is the one that the framework sends then, or 0
+	// if something outside the rules will answer, such as an error handler.
+	Next func(c C, r *http.Request) (status int, err error)
+
+	// Record puts a Recorder around the writer that the framework writes to, for rules
+	// that settle by status: they settle by what it has sent, also what middleware
+	// outside the rules sends later. Serve calls it at most once for a request. Nil, or
+	// a nil Recorder, means that the status of Next counts.
+	Record func(c C) *Recorder
+
+	// SetStatus tells the framework the status of a refusal or failure before any
+	// function answers it: the one to send unless that function sends another. Nil
+	// means that the framework need not know.
+	SetStatus func(c C, status int)
+
+	// Refuse and Fail are the program's answers to a request that is refused, or
+	// could not be decided, in the form of the framework. Nil means
+	// [limit.Options].Refuse and [limit.Options].Fail. Serve returns their errors.
+	Refuse func(c C, d limit.Decision) error
+	Fail   func(c C, err error) error
+
+	// Answer is the framework's answer where the program has none. The document
+	// has the media type application/problem+json. The error is a
+	// [*limit.RefusedError], or wraps [limit.ErrUndecided]. Nil means that Serve writes
+	// the document.
+	Answer func(c C, status int, document []byte, err error) error
+
+	// RPC says that the adapter stands before every procedure of a server, and that
+	// its answers are errors. So a set made by [limit.Rules] is an error, Refuse and
+	// Fail of [limit.Options] are not called, and Answer answers where Refuse or Fail
+	// returns nil.
+	RPC bool
+
+	calls sync.Pool // of *call[C]
+}
+
+// Bind is [limit.Limiter.Policy] for adapters, where a route is declared. The error also
+// joins one [*limit.RuleError] for each rule that could resolve no key there: a rule by
+// user if neither Caller.User nor that of [limit.Options] is set, and a rule by a path
+// value that the pattern does not have. Write "" for a pattern that is not known yet; its
+// values are then not checked.
+func (a *Adapter[C]) Bind(l *limit.Limiter, pattern string, rules limit.RuleSet) (*limit.Policy, error) {
+	if a.RPC && pattern == "" {
+		pattern = "/package.Service/Method" // which has no values
+	}
+	at := &door.Place{Pattern: pattern, RPC: a.RPC}
+	for p := range door.Parts {
+		at.Caller[p] = a.caller(p) != nil
+	}
+	return bind(l, rules, at)
+}
+
+// Serve is the flow of every adapter. It decides a request, sets the headers,
+// waits for the slot of a [limit.Queue], and calls Next if the rules admit the request;
+// otherwise the request meets the [limit.Refusal] of its rules, which is an answer unless
+// they say otherwise. When Next returns or panics, it releases the leases of the
+// request, and settles what the request cost once it is answered: see [limit.Rule].Settle.
+//
+// The decision does not end with the request's context, so that a client that
+// disconnects cannot make a handler run uncounted. If the client disconnects before
+// its slot comes, or before its rules admit it, Next is not called, the status is 499,
+// and the error wraps that of the context.
+//
+// Serve returns the error of Next, Refuse, Fail or Answer. If Refuse or Fail returns
+// nil, or if [limit.Options] or Serve itself answered, it returns the
+// [*limit.RefusedError], or the error that wraps [limit.ErrUndecided]. A redirect and a
+// Fallback are answers of Serve. The error is for the log of the framework, and may be
+// dropped where there is none.
+func (a *Adapter[C]) Serve(p *limit.Policy, w http.ResponseWriter, r *http.Request, c C) error {
+	return a.ServeRequest(p, w, r, c, limit.Request{})
+}
+
+// ServeRequest is Serve for a handler that knows more than the request says, such as one
+// that has read the body: see [limit.Policy.Serve].
+func (a *Adapter[C]) ServeRequest(p *limit.Policy, w http.ResponseWriter, r *http.Request, c C, given limit.Request) error {
+	call := a.call(p, c)
+	defer a.done(call)
+	return serve(p, w, r, call, given)
+}
+
+// Decide decides a request and does nothing else, for programs that answer it
+// themselves: no headers, no waiting, and [limit.Options].Observe is called for errors
+// only. A cost of 0 is what [limit.Rule].Cost says. Call [limit.Decision.Wait] on an
+// admitted request if a rule is a [limit.Queue], and [limit.Decision.Release] when the
+// request is done. An error wraps [limit.ErrUndecided].
+func (a *Adapter[C]) Decide(p *limit.Policy, r *http.Request, c C, cost int64) (limit.Decision, error) {
+	call := a.call(p, c)
+	defer a.done(call)
+	return decide(p, r, call, cost)
+}
+
+// What package limit does for adapters.
+var (
+	bind            = door.Bind.(func(*limit.Limiter, limit.RuleSet, *door.Place) (*limit.Policy, error))
+	serve           = door.Serve.(func(*limit.Policy, http.ResponseWriter, *http.Request, door.Framework, limit.Request) error)
+	decide          = door.Decide.(func(*limit.Policy, *http.Request, door.Framework, int64) (limit.Decision, error))
+	answerByOptions = door.AnswerByOptions.(func(*limit.Policy, http.ResponseWriter, *http.Request, int, error) bool)
+)
+
+// A call is one request of an adapter, as a [door.Framework]. Calls are used again: one
+// for each request would cost it an allocation.
+type call[C any] struct {
+	adapter *Adapter[C]
+	policy  *limit.Policy
+	context C
+}
+
+func (a *Adapter[C]) call(p *limit.Policy, c C) *call[C] {
+	v, ok := a.calls.Get().(*call[C])
+	if !ok {
+		v = &call[C]{adapter: a}
+	}
+	v.policy, v.context = p, c
+	return v
+}
+
+func (a *Adapter[C]) done(v *call[C]) {
+	*v = call[C]{adapter: a}
+	a.calls.Put(v)
+}
+
+func (v *call[C]) Route() (method, pattern string) { return v.adapter.Route(v.context) }
+
+func (v *call[C]) PathValue(r *http.Request, name string) string {
+	if v.adapter.PathValue == nil {
+		return r.PathValue(name)
+	}
+	return v.adapter.PathValue(v.context, name)
+}
+
+func (v *call[C]) Caller(p door.Part) (answer string, asked bool) {
+	ask := v.adapter.caller(p)
+	if ask == nil {
+		return "", false
+	}
+	return ask(v.context), true
+}
+
+// caller returns the function for a part of the caller, or nil.
+func (a *Adapter[C]) caller(p door.Part) func(C) string {
+	switch p {
+	case door.User:
+		return a.Caller.User
+	case door.Plan:
+		return a.Caller.Plan
+	}
+	return a.Caller.Class
+}
+
+func (v *call[C]) RPC() bool { return v.adapter.RPC }
+
+func (v *call[C]) Next(r *http.Request) (status int, err error) { return v.adapter.Next(v.context, r) }
+
+func (v *call[C]) Record() *Recorder {
+	if v.adapter.Record == nil {
+		return nil
+	}
+	return v.adapter.Record(v.context)
+}
+
+// Answer answers by the function of the adapter, by that of limit.Options, or as the
+// framework does.
+func (v *call[C]) Answer(w http.ResponseWriter, r *http.Request, status int, err error) (answered bool, _ error) {
+	a := v.adapter
+	if a.SetStatus != nil {
+		a.SetStatus(v.context, status)
+	}
+	if answered, answer := v.answerByProgram(err); answer != nil || answered && !a.RPC {
+		return true, cmp.Or(answer, err)
+	}
+	switch {
+	case !a.RPC && answerByOptions(v.policy, w, r, status, err):
+		return true, err
+	case a.Answer != nil:
+		return true, a.Answer(v.context, status, door.Document(status, err), err)
+	}
+	return false, nil
+}
+
+func (v *call[C]) answerByProgram(err error) (answered bool, _ error) {
+	switch refused, ok := err.(*limit.RefusedError); {
+	case ok && v.adapter.Refuse != nil:
+		return true, v.adapter.Refuse(v.context, refused.Decision)
+	case !ok && v.adapter.Fail != nil:
+		return true, v.adapter.Fail(v.context, err)
+	}
+	return false, nil
+}

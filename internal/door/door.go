@@ -1,0 +1,67 @@
+// Package door leads into package limit, for the packages of this module that stand on it
+// and need what its users do not: package adapter, and package operate.
+package door
+
+import (
+	"net/http"
+
+	"github.com/routelimit/limit/internal/response"
+)
+
+// The functions behind the door. Package limit sets them before the packages that import
+// it are initialized. Those name the types of package limit, which this package cannot:
+// they assert each function to its type once, when the program starts.
+var (
+	// Of package adapter:
+	Bind            any // func(*limit.Limiter, limit.RuleSet, *Place) (*limit.Policy, error)
+	Serve           any // func(*limit.Policy, http.ResponseWriter, *http.Request, Framework, limit.Request) error
+	Decide          any // func(*limit.Policy, *http.Request, Framework, int64) (limit.Decision, error)
+	AnswerByOptions any // func(*limit.Policy, http.ResponseWriter, *http.Request, int, error) (answered bool)
+
+	// Document returns the problem details document of an error of a policy.
+	Document func(status int, err error) []byte
+)
+
+// A Framework is a request as the flow of package limit sees it, whatever the adapter.
+type Framework interface {
+	// Route returns the method and the pattern of the route, either of which may be "".
+	Route() (method, pattern string)
+
+	// PathValue returns a part of the path.
+	PathValue(r *http.Request, name string) string
+
+	// Caller returns a part of the caller. If it is not asked, limit.Options is.
+	Caller(p Part) (answer string, asked bool)
+
+	// RPC reports whether the request is a call of a procedure, which writes its response
+	// itself.
+	RPC() bool
+
+	// Next runs the handler with a request.
+	Next(r *http.Request) (status int, err error)
+
+	// Record returns a new Recorder around the writer of the framework, or nil.
+	Record() *response.Recorder
+
+	// Answer answers a request that is refused or could not be decided, or leaves it to
+	// the problem details document.
+	Answer(w http.ResponseWriter, r *http.Request, status int, err error) (answered bool, _ error)
+}
+
+// A Part is one of the functions of a limit.Caller.
+type Part uint8
+
+// The parts, and their number.
+const (
+	User Part = iota
+	Plan
+	Class
+	Parts
+)
+
+// A Place is where rules are declared. The zero Place is a route of net/http.
+type Place struct {
+	Pattern string      // "" if it is not known yet
+	RPC     bool        // before every procedure of a server
+	Caller  [Parts]bool // for each part of a caller, whether the adapter has a function
+}
