@@ -53,6 +53,7 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/door"
+	"github.com/routelimit/limit/internal/clientip"
 	"github.com/routelimit/limit/internal/engine"
 	"github.com/routelimit/limit/internal/grammar"
 	"github.com/routelimit/limit/internal/notice"
@@ -237,7 +238,7 @@ func New(store core.Store, options *Options) *Limiter {
 
 // validate returns an error that joins one for each invalid option.
 func (o *Options) validate() error {
-	errs := []error{o.Proxies.validate(), o.OnRefusal.Validate(), validClasses(o.Classes)}
+	errs := []error{(*clientip.Config)(&o.Proxies).Validate(), o.OnRefusal.Validate(), validClasses(o.Classes)}
 	if o.Waiters < 0 {
 		errs = append(errs, fmt.Errorf("limit: Waiters %d: write how many requests may wait at once, or 0 for %d", o.Waiters, defaultTotalWaiters))
 	}

@@ -99,7 +99,8 @@ func (n *notices) differentRules(log *notice.Log, route, rule string, first, sec
 
 func (n *notices) noPathValue(log *notice.Log, p *version, pattern string) {
 	for _, rule := range p.list {
-		for _, name := range missingPathValues(&rule, pattern) {
+		missing, _ := rule.PathValues(pattern)
+		for _, name := range missing {
 			notice.Write(log, notice.NoPathValue, "limit: a rule is keyed by a path value that its route does not have: "+
 				"all requests of the route share one quota", 0, "rule", rule.String(), "route", pattern, "value", name)
 		}

@@ -50,8 +50,8 @@ func (l *Limiter) check(set RuleSet, at door.Place) error {
 		if refusal := rule.Refusal(l.options.OnRefusal); at.RPC && (refusal.Redirect != "" || refusal.Fallback != nil) {
 			wrong(i, "a call cannot be redirected, nor sent to another handler: write refuse 429, or Degrade without a Fallback")
 		}
-		has := pathValues(at.Pattern)
-		for _, name := range missingPathValues(&rule, at.Pattern) {
+		missing, has := rule.PathValues(at.Pattern)
+		for _, name := range missing {
 			if len(has) == 0 {
 				wrong(i, "key \"path %s\": the path %q has no values: add one, or write another key", name, at.Pattern)
 			} else {

@@ -1,13 +1,10 @@
 package limit
 
 import (
-	"errors"
-	"fmt"
 	"net/http"
 	"net/netip"
 
 	"github.com/routelimit/limit/internal/clientip"
-	"github.com/routelimit/limit/internal/grammar"
 )
 
 // Proxies says which forwarding headers [ByIP] trusts. The zero Proxies trusts
@@ -46,40 +43,6 @@ type Proxies struct {
 	// 128; 0 means 64. Networks usually assign a /64 or a shorter prefix to each
 	// customer, and a customer can send from every address within it.
 	IPv6Prefix int
-}
-
-// validate returns an error that joins one for each thing wrong with p.
-func (p *Proxies) validate() error {
-	var errs []error
-	add := func(format string, args ...any) {
-		errs = append(errs, fmt.Errorf("limit: Proxies."+format, args...))
-	}
-	if p.Hops < 0 || p.Hops > clientip.MaxHops {
-		add("Hops %d: write the number of your proxies, 1 to %d, or 0 to use Trusted alone", p.Hops, clientip.MaxHops)
-	}
-	if p.IPv6Prefix != 0 && (p.IPv6Prefix < 32 || p.IPv6Prefix > 128) {
-		add("IPv6Prefix %d: write 32 to 128 bits, or 0 for %d", p.IPv6Prefix, clientip.DefaultIPv6Prefix)
-	}
-	for i, prefix := range p.Trusted {
-		switch {
-		case !prefix.IsValid():
-			add("Trusted[%d] is not a prefix: write one such as netip.MustParsePrefix(\"10.0.0.0/8\")", i)
-		case prefix.Addr().Is4In6():
-			add("Trusted[%d] %v matches no address: write it as an IPv4 prefix, such as 10.0.0.0/8", i, prefix)
-		case prefix.Bits() == 0 && p.Hops == 0:
-			add("Trusted[%d] %v trusts every client, so any client could forge an address: "+
-				"write the prefixes of your proxies, or their number in Hops", i, prefix)
-		}
-	}
-	switch {
-	case p.Header == "":
-	case !grammar.ValidToken(p.Header):
-		add("Header %q: write the name of a header, such as X-Real-IP", p.Header)
-	case len(p.Trusted) == 0 && p.Hops == 0:
-		add("Header %q is never read, because no proxy is trusted: write the prefixes of your proxies in Trusted, "+
-			"or their number in Hops if clients cannot connect directly", p.Header)
-	}
-	return errors.Join(errs...)
 }
 
 // ClientIP is [Limiter.ClientIP] for functions in the [Options] of a limiter, which is

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/internal/clientip"
 )
 
 func prefixes(texts ...string) []netip.Prefix {
@@ -27,7 +29,7 @@ func TestProxiesValidate(t *testing.T) {
 		{Trusted: prefixes("10.0.0.0/8", "2001:db8:ffff::/48"), Header: "cf-connecting-ip", IPv6Prefix: 48},
 		{Trusted: prefixes("10.0.0.0/8"), Header: "x-forwarded-for"}, {Trusted: prefixes("fe80::/10"), Header: "Forwarded"},
 	} {
-		assert.NoError(t, valid.validate(), "%+v", valid)
+		assert.NoError(t, (*clientip.Config)(&valid).Validate(), "%+v", valid)
 	}
 	for want, invalid := range map[string]Proxies{
 		"Hops -1: write the number of your proxies": {Hops: -1},
@@ -42,12 +44,12 @@ func TestProxiesValidate(t *testing.T) {
 		"Header \"X-Real-IP\" is never read, because no proxy is trusted: write the prefixes": {Header: "X-Real-IP"},
 		"Header \"X Real IP\": write the name of a header":                                    {Header: "X Real IP", Hops: 1},
 	} {
-		err := invalid.validate()
+		err := (*clientip.Config)(&invalid).Validate()
 		require.ErrorContains(t, err, want)
 		assert.True(t, strings.HasPrefix(err.Error(), "limit: Proxies."), err)
 	}
 	several := Proxies{Hops: -1, IPv6Prefix: 1, Trusted: make([]netip.Prefix, 2), Header: "?"}
-	assert.Len(t, strings.Split(several.validate().Error(), "\n"), 5)
+	assert.Len(t, strings.Split((*clientip.Config)(&several).Validate().Error(), "\n"), 5)
 }
 
 // TestProxiesKey checks that every field of Proxies is used.

@@ -78,7 +78,7 @@ func (k KeyResolver) problems(depth int) []string {
 			return []string{"key \"header Host\": net/http keeps it elsewhere: " +
 				"write limit.By with a function that returns Request.Host"}
 		}
-		if !grammar.ValidToken(k.name) {
+		if !clientip.ValidName(k.name) {
 			return []string{fmt.Sprintf("key %q: write a name such as X-API-Key, "+
 				"without spaces and the signs that HTTP forbids in names", k)}
 		}
@@ -124,13 +124,13 @@ func (k KeyResolver) Uses(kind grammar.Kind) bool {
 	return false
 }
 
-// PathValues returns the names of the path values that k needs.
-func (k *KeyResolver) PathValues() (names []string) {
+// pathValues returns the names of the path values that k needs.
+func (k *KeyResolver) pathValues() (names []string) {
 	if k.kind == grammar.Path {
 		return []string{k.name}
 	}
 	for i := range k.parts {
-		names = append(names, k.parts[i].PathValues()...)
+		names = append(names, k.parts[i].pathValues()...)
 	}
 	return names
 }

@@ -3,7 +3,6 @@ package grammar
 import (
 	"fmt"
 	"net/netip"
-	"strings"
 )
 
 // ExemptPrefix reads an address or a prefix.
@@ -25,11 +24,4 @@ func ExemptPrefix(text string) (p netip.Prefix, problem string) {
 		return p, fmt.Sprintf("bits are set behind the prefix: write %s", p.Masked())
 	}
 	return p, ""
-}
-
-// ValidToken reports whether s can be the name of a header or a cookie.
-func ValidToken(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(c rune) bool {
-		return c <= ' ' || c >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c)
-	})
 }

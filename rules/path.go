@@ -1,0 +1,48 @@
+package rules
+
+import (
+	"slices"
+	"strings"
+)
+
+// PathValues returns the path values that r needs and a pattern does not have, and those
+// that it has. An empty pattern is one that is not known yet.
+func (r *Rule) PathValues(pattern string) (missing, has []string) {
+	if pattern == "" {
+		return nil, nil
+	}
+	has = pathValues(pattern)
+	values := r.Values()
+	for _, name := range append(r.Key.pathValues(), values.pathValues()...) {
+		if !slices.Contains(has, name) {
+			missing = append(missing, name)
+		}
+	}
+	return missing, has
+}
+
+// pathValues returns the names in a pattern: "id" in "/users/:id",
+// "/users/{id}" and "/users/{id...}", and "path" in "/files/*path". A bare "*" is
+// Echo's name for the rest of a path.
+func pathValues(pattern string) (names []string) {
+	serveMux := strings.Contains(pattern, " ") // a method, and no colons
+	for segment := range strings.SplitSeq(pattern, "/") {
+		if serveMux || strings.Contains(segment, "{") {
+			for _, part := range strings.Split(segment, "{")[1:] {
+				name, _, _ := strings.Cut(part, "}")
+				name, _, _ = strings.Cut(name, ":") // chi: {id:[0-9]+}
+				if name != "$" {                    // a ServeMux's end of the path
+					names = append(names, strings.TrimSuffix(name, "..."))
+				}
+			}
+			continue
+		}
+		switch i := strings.IndexAny(segment, ":*"); {
+		case i >= 0 && segment[i:] == "*":
+			names = append(names, "*")
+		case i >= 0:
+			names = append(names, segment[i+1:])
+		}
+	}
+	return names
+}
