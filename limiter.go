@@ -79,17 +79,16 @@ type Limiter struct {
 	routes  map[string][]policyRoute // by the name in the store
 }
 
-// Options configures a [Limiter]. The zero Options is ready to use.
+// Options configures a [Limiter]. The zero Options is ready to use. Functions must be safe
+// for concurrent use, and must not block.
 type Options struct {
 	// Caller says who sends a request: its user, its plan and its class. A rule by user is
 	// an error at declaration if neither Caller.User nor that of the adapter is set.
 	Caller Caller[*http.Request]
 
-	// Override returns the limit of one key of a rule. It replaces the limit of the plan
-	// and that of the rule; 0 means no override. The policy and the rule are named as in
-	// a [Decision], and the key is what [Policy.Key] returns. Each rule of each decision
-	// calls Override, outside HTTP too, so it must answer from memory. Package overrides
-	// shares overrides between instances.
+	// Override returns the limit of one key of a rule, in place of that of the plan and of
+	// the rule; 0 means no override. The names and the key are those of a [Decision]. It
+	// is called for each rule of each decision. Package overrides has one.
 	Override func(policy, rule, key string) int64
 
 	// Classes lists the classes, from the highest to the lowest: at most 16, and
@@ -100,46 +99,34 @@ type Options struct {
 	// value believes none.
 	Proxies Proxies
 
-	// Instances is how many processes share the store; 0 means 1. While the
-	// store is unavailable, each process admits at most its share of a limit,
-	// rounded up. Package guard has more options. In memory, each process has
-	// quotas of its own: a number above 1 is logged as a mistake, and 1 tells
-	// [Limiter.Check] that no other instance runs.
+	// Instances is how many processes share the store; 0 means 1. While the store is
+	// unavailable, each process admits at most its share of a limit, rounded up. A number
+	// above 1 without a shared store is logged as a mistake.
 	Instances int
 
-	// MaxKeys is how many partly used keys this process tracks, over all rules;
-	// 0 means [memstore.DefaultMaxKeys]. Set it above the number of clients you
-	// expect in the longest window. Beyond it, new clients share an overflow
-	// quota, on Redis too, and may be refused early: their decisions have
-	// [ModeOverflow].
+	// MaxKeys is how many partly used keys this process tracks, over all rules; 0 means
+	// [memstore.DefaultMaxKeys]. Set it above the number of clients you expect in the
+	// longest window. Beyond it, new clients share an overflow quota, on Redis too, and
+	// may be refused early.
 	MaxKeys int
 
 	// Headers says which headers tell clients their quotas. The zero value means
 	// [Draft11].
 	Headers Headers
 
-	// Jitter adds a random time, up to Jitter, to the Retry-After of refused
-	// clients, so that clients refused together do not return together. At most
-	// 24 hours. [Decision].RetryAfter stays exact. Rules of a [Queue] need no
-	// jitter: they give each client its own time.
+	// Jitter adds a random time, up to Jitter and at most 24 hours, to the Retry-After of
+	// refused clients, so that they do not return together.
 	Jitter time.Duration
 
-	// Exempt reports whether a request passes without being charged: a health check, or
-	// a request from your own office. Its response has no quota headers, and its
-	// decision has [ModeExempt]. Bar is not called for it, so that no ban locks out the
-	// clients that you exempt. Nil exempts no request.
-	//
-	// Exempt and Bar are for HTTP requests and RPC calls: handlers, middleware and
-	// adapters call them; [Policy.Take], [Policy.Wait], [Policy.Reserve] and
-	// [Policy.Peek] do not. They are called once for each policy on a request, and once
-	// for each part of a body that package throttle slows. So they must be fast, have no
-	// side effects, and be safe for concurrent use. Package access has lists for both.
+	// Exempt reports whether a request passes without being charged, such as a health
+	// check. Its response has no quota headers, and Bar is not called for it. Nil exempts
+	// no request. Exempt and Bar are for HTTP requests and RPC calls, and are called once
+	// for each policy on a request. Package access has lists for both.
 	Exempt func(Client) bool
 
 	// Bar returns how much longer the client of a request is barred: 0 or less if it is
-	// not barred, and [Never] if it is barred for good. A barred request is refused with
-	// 403, charges no rule and does not call the store. Its decision has [ModeBarred],
-	// and the time as RetryAfter, without Jitter. Nil bars no client.
+	// not, and [Never] if it is barred for good. A barred request is refused with 403,
+	// charges no rule and does not call the store. Nil bars no client.
 	Bar func(Client) time.Duration
 
 	// Refuse answers a refused request, after the headers are set. A function
@@ -158,7 +145,7 @@ type Options struct {
 	Functions rules.Functions
 
 	// Waiters is how many requests may wait at once, over all rules: see
-	// [Refusal].Wait. 0 means 10,000. Further requests are refused at once.
+	// [rules.Refusal]. 0 means 10,000. Further requests are refused at once.
 	Waiters int
 
 	// Fail answers a request that could not be decided. The error wraps
@@ -166,27 +153,21 @@ type Options struct {
 	// Nil means 503 with a problem details document that does not name the cause.
 	Fail func(http.ResponseWriter, *http.Request, error)
 
-	// Observe is called once for each decision, before the request goes on. It must
-	// not block. The request is nil outside HTTP, for [Policy.Take], [Policy.Wait]
-	// and [Policy.Reserve]; Peek, and Decide of an adapter, are not observed. A non-nil
-	// error says why the request could not be decided; the decision is then the
-	// zero Decision. Observe is called again, with decision and error, at the end of
-	// an admitted request that could not be settled or that lost a lease: see
-	// [ErrLeaseLost].
+	// Observe is called once for each decision, before the request goes on. The request is
+	// nil outside HTTP. A non-nil error says why the request could not be decided, and the
+	// decision is then the zero Decision. Observe is called again, with decision and
+	// error, at the end of an admitted request that could not be settled or that lost a
+	// lease: see [ErrLeaseLost].
 	Observe func(*http.Request, Decision, error)
 
-	// Log receives warnings for operators: outages of the store, requests that
-	// could not be decided or settled, lost leases, more keys than MaxKeys,
-	// declarations that probably mean something else, and what [Limiter.Check]
-	// finds after the first decision. Each has a stable code and is logged at most
-	// once a minute, or once in all for declarations and Check. The lines
-	// contain no request data beyond the error text. Nil means [slog.Default];
-	// slog.New(slog.DiscardHandler) is silent.
+	// Log receives warnings for operators: outages, requests that could not be decided,
+	// and declarations that probably mean something else. Each has a stable code, and is
+	// logged at most once a minute. docs/diagnostics.md explains them. Nil means
+	// [slog.Default]; slog.New(slog.DiscardHandler) is silent.
 	Log *slog.Logger
 
 	// Silence lists codes of lines that are not written to Log, and of problems that
-	// [Limiter.Check] does not return, such as "LIMIT-112". docs/diagnostics.md
-	// explains each. An unknown code is an error.
+	// [Limiter.Check] does not return, such as "LIMIT-112". An unknown code is an error.
 	Silence []string
 }
 
@@ -206,12 +187,9 @@ var ErrUndecided = engine.ErrUndecided
 // New returns a Limiter that keeps its quotas in store. A nil store means a
 // memory store, which only this process uses. Nil options mean the zero Options.
 //
-// A store other than memory can fail, and costs a round trip. New puts a guard
-// and a memory of refusals around it, unless they are there already: see packages
-// guard and refusals. A store that has a guard inside says so by a method Guarded() bool,
-// as one of package prefetch does, and is used as it is.
-//
-// New panics if the options are invalid.
+// New puts a guard for outages and a memory of refusals around a store other than memory,
+// unless they are there already: see packages guard and refusals. A store that has a guard
+// inside says so by a method Guarded() bool. New panics if the options are invalid.
 func New(store core.Store, options *Options) *Limiter {
 	l := &Limiter{named: make(map[string]*Policy), routes: make(map[string][]policyRoute)}
 	if options != nil {
