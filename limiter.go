@@ -52,8 +52,8 @@ import (
 	"time"
 
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/internal/door"
 	"github.com/routelimit/limit/internal/clientip"
+	"github.com/routelimit/limit/internal/door"
 	"github.com/routelimit/limit/internal/engine"
 	"github.com/routelimit/limit/internal/grammar"
 	"github.com/routelimit/limit/internal/notice"
