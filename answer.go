@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/grammar"
 	"github.com/routelimit/limit/internal/response"
 )
@@ -16,7 +17,7 @@ type RefusedError struct{ Decision Decision }
 
 func (e *RefusedError) Error() string {
 	text := "limit: refused by " + strings.Join(e.Decision.Refusing(), ", ")
-	switch barred := e.Decision.Mode == ModeBarred; {
+	switch barred := e.Decision.Mode == core.ModeBarred; {
 	case barred && e.Decision.RetryAfter == Never:
 		return "limit: the client is barred"
 	case barred:
@@ -58,9 +59,9 @@ func (p *Policy) answerByOptions(w http.ResponseWriter, r *http.Request, status 
 func statusOf(err error) int {
 	refused, ok := err.(*RefusedError)
 	switch {
-	case !ok || refused.Decision.Mode == ModeRefused:
+	case !ok || refused.Decision.Mode == core.ModeRefused:
 		return http.StatusServiceUnavailable
-	case refused.Decision.Mode == ModeBarred:
+	case refused.Decision.Mode == core.ModeBarred:
 		return http.StatusForbidden
 	}
 	if r := refused.Decision.refusal(); r != nil && r.Status == http.StatusServiceUnavailable {
@@ -94,7 +95,7 @@ const documentSize = 320
 // escape: see validName.
 func appendDocument(b []byte, status int, err error) []byte {
 	refused, _ := err.(*RefusedError)
-	byRules := refused != nil && refused.Decision.Mode != ModeRefused && refused.Decision.Mode != ModeBarred
+	byRules := refused != nil && refused.Decision.Mode != core.ModeRefused && refused.Decision.Mode != core.ModeBarred
 	switch {
 	case status == http.StatusTooManyRequests:
 		b = append(b, `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429`...)

@@ -279,10 +279,8 @@ func (g *givenTerms) of(p *version, given *givenLimits) *terms {
 	return t
 }
 
-// Key returns the key that a rule has for values of [Request].Keys: the one that
-// [Options].Override receives. The rule is named as in a [Decision]. The error says which
-// rules there are, or which key is missing.
-func (p *Policy) Key(rule string, keys map[string]string) (string, error) {
+// key is Key of package operate.
+func (p *Policy) key(rule string, keys map[string]string) (string, error) {
 	v := p.current.Load()
 	i := slices.Index(v.names, rule)
 	if i < 0 {

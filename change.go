@@ -12,30 +12,16 @@ import (
 	"github.com/routelimit/limit/internal/notice"
 )
 
-// Overridable returns the set as a default, whose rules [Limiter.Change] may replace.
-// The set must be [Named]. It may have no rules, for a policy that only Change defines:
-// until then, its requests are undecided and answered with 503.
+// Overridable returns the set as a default, whose rules operate.Change may replace. The
+// set must be [Named]. It may have no rules, for a policy that only Change defines: until
+// then, its requests are undecided and answered with 503.
 func (s RuleSet) Overridable() RuleSet {
 	s.overridable = true
 	return s
 }
 
-// Change replaces the rules of policies while the program runs, such as those of a
-// policy file. Each set must be [Named], and replaces the rules of the policy of that
-// name. The program declares the policy, before or later, as [RuleSet.Overridable]. A
-// policy that this call does not name returns to its declared rules, so Change without
-// sets undoes all changes.
-//
-// All sets take effect, or none does. The error joins one [*RuleError] for each thing
-// wrong with them. Requests that have begun, waiting ones included, end under the rules
-// that they began with.
-//
-// A rule keeps the state of its keys if it keeps its algorithm and its name. A default
-// name follows the key and the window. docs/plans.md says what each algorithm keeps. A
-// rule without a Cost, Settle or Fallback gets that of the declared rule of the same name,
-// so that rules in text do not lose what only code can say. A set that leaves such a rule
-// out is an error.
-func (l *Limiter) Change(sets ...RuleSet) error {
+// change is Change of package operate.
+func (l *Limiter) change(sets ...RuleSet) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	changes, errs := byName(sets)
@@ -190,15 +176,8 @@ func (l *Limiter) policy(set RuleSet, at *door.Place) (*Policy, error) {
 	return p, nil
 }
 
-// Validate returns what is wrong with a set on this limiter, which [RuleSet.Validate] does
-// not know: classes, and functions of the options for callers that the rules distinguish,
-// as behind a ServeMux. It declares nothing.
-func (l *Limiter) Validate(set RuleSet) error {
-	return errors.Join(l.validate(set), l.check(set, door.Place{}))
-}
-
-// Declared returns the names of the policies that the program has declared, sorted.
-func (l *Limiter) Declared() []string {
+// declaredNames is Declared of package operate.
+func (l *Limiter) declaredNames() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Sorted(maps.Keys(l.named))
@@ -225,7 +204,7 @@ func (l *Limiter) declare(set RuleSet) (*Policy, error) {
 
 // errNoRules is the error of requests to a policy that only Change defines, before it
 // has.
-var errNoRules = fmt.Errorf("%w: the policy has no rules yet: call Limiter.Change, or follow a policy file, before the program serves", ErrUndecided)
+var errNoRules = fmt.Errorf("%w: the policy has no rules yet: call operate.Change, or follow a policy file, before the program serves", ErrUndecided)
 
 // attach records a place where the policy decides. The error says which of its rules
 // could resolve no key there.
@@ -247,7 +226,7 @@ func (p *Policy) attachLocked(at door.Place) error {
 
 // noticeUndeclared warns about changed policies that the program does not declare.
 func (l *Limiter) noticeUndeclared() {
-	declared := l.Declared()
+	declared := l.declaredNames()
 	l.mu.Lock()
 	var unknown []string
 	for name := range l.changes {

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/routelimit/limit/core"
@@ -20,13 +21,13 @@ type Decision struct {
 	Mode core.Mode
 
 	// At is when the decision was made: on the clock of Redis, or on that of this
-	// process for a memory store, [ModeExempt] and [ModeBarred].
+	// process for a memory store, [core.ModeExempt] and [core.ModeBarred].
 	At time.Time
 
 	// RetryAfter is how long until the same request would be admitted if no
 	// other request came: the longest of the rules' times. It is 0 if the request
 	// is admitted, and [Never] if it costs more than a rule can ever hold. For
-	// [ModeBarred] it is what [Options].Bar returned.
+	// [core.ModeBarred] it is what [Options].Bar returned.
 	RetryAfter time.Duration
 
 	// Delay is how long after the decision the slot of an admitted request comes,
@@ -43,9 +44,9 @@ type Decision struct {
 
 	// Latency is how long the store took to decide, on the clock of this process: the
 	// last call if there were several. It is measured while a function observes decisions
-	// (see [Limiter.Observe]), and 0 otherwise. Of decisions in memory, a random one in 16
+	// (see operate.Observe), and 0 otherwise. Of decisions in memory, a random one in 16
 	// is measured, since reading the clock takes a quarter of their time. It is 0 for
-	// [ModeExempt] and [ModeBarred].
+	// [core.ModeExempt] and [core.ModeBarred].
 	Latency time.Duration
 
 	outcome outcome // of a request that was refused
@@ -67,7 +68,7 @@ const Never time.Duration = math.MaxInt64
 // A RuleDecision is the outcome of one rule.
 type RuleDecision struct {
 	Name       string
-	Key        string        // whose quota it is, as Policy.Key returns it; "" for a Global rule and for requests without a key
+	Key        string        // whose quota it is, as operate.Key returns it; "" for a Global rule and for requests without a key
 	Limit      int64         // of this caller: see Rule.Plans
 	Window     time.Duration // for a calendar, the usual length of its unit; for Concurrency, the life of a lease
 	Capacity   int64         // the most units that can remain: Limit, or what the Burst allows
@@ -113,7 +114,7 @@ func (d Decision) Policy() string {
 }
 
 // Rules returns the outcome of each rule, in the order of declaration. It is nil for
-// [ModeExempt] and [ModeBarred].
+// [core.ModeExempt] and [core.ModeBarred].
 func (d Decision) Rules() []RuleDecision {
 	if d.policy == nil {
 		return nil
@@ -206,6 +207,21 @@ func (d Decision) Shadowed() []string {
 	return d.namesOf(func(d *Decision, i int) bool { return d.shadows(i) && !d.of.Outcomes()[i].Fits() })
 }
 
+// compared is for Comparisons of package operate: it returns the indexes of the rule that
+// a shadow may replace and of the shadow, for each that was not enforced.
+func (d Decision) compared() (pairs [][2]int) {
+	if d.policy == nil || d.of.Watched == 0 {
+		return nil
+	}
+	for i := range d.policy.set.rules {
+		replaces := d.policy.set.rules[i].shadow().Replaces
+		if old := slices.Index(d.policy.names, replaces); old >= 0 && d.shadows(i) {
+			pairs = append(pairs, [2]int{old, i})
+		}
+	}
+	return pairs
+}
+
 func (d *Decision) namesOf(rule func(*Decision, int) bool) (names []string) {
 	if d.policy == nil || d.of.Watched == 0 {
 		return nil
@@ -284,7 +300,7 @@ func (d *Decision) refusal() *Refusal {
 
 // strictest returns the refusing rule whose outcome the request meets, or -1.
 func (d *Decision) strictest() int {
-	if d.policy == nil || d.Mode == ModeRefused {
+	if d.policy == nil || d.Mode == core.ModeRefused {
 		return -1
 	}
 	strictest := -1

@@ -16,6 +16,7 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/operate"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/redisstore"
 )
@@ -106,8 +107,8 @@ func TestObserve(t *testing.T) {
 		_, err := policy.Take(t.Context(), limit.Request{Keys: map[string]string{"ip": "192.0.2.1"}})
 		require.NoError(t, err)
 	}
-	stop := limiter.Observe(note("first"))
-	stopSecond := limiter.Observe(note("second"))
+	stop := operate.Observe(limiter, note("first"))
+	stopSecond := operate.Observe(limiter, note("second"))
 	take()
 	assert.Equal(t, []string{"options p", "first p", "second p"}, order)
 	stop()
@@ -119,7 +120,7 @@ func TestObserve(t *testing.T) {
 	order = nil
 	take()
 	assert.Equal(t, []string{"options p"}, order)
-	assert.Panics(t, func() { limiter.Observe(nil) })
+	assert.Panics(t, func() { operate.Observe(limiter, nil) })
 }
 
 func TestPolicies(t *testing.T) {
@@ -128,21 +129,21 @@ func TestPolicies(t *testing.T) {
 	require.NoError(t, err)
 	handler := limiter.Limit(limit.Rules(limit.PerIP(time.Minute, 3)))(http.NotFoundHandler())
 	names := func() []string {
-		return slices.Sorted(maps.Keys(maps.Collect(limiter.Policies())))
+		return slices.Sorted(maps.Keys(maps.Collect(operate.Policies(limiter))))
 	}
 	assert.Equal(t, []string{"b"}, names())
 	r := httptest.NewRequest("GET", "/a", nil)
 	r.Pattern = "GET /a"
 	handler.ServeHTTP(httptest.NewRecorder(), r)
 	assert.Equal(t, []string{"GET /a", "b"}, names())
-	for name, rules := range limiter.Policies() {
+	for name, rules := range operate.Policies(limiter) {
 		if name == "GET /a" {
 			assert.Equal(t, "per-ip-1m", rules.Rules()[0].Name)
 		}
 	}
 }
 
-// TestPeekAndResetOfRules compares Limiter.Peek with Policy.Peek, for each kind of rule.
+// TestPeekAndResetOfRules compares operate.Peek with Policy.Peek, for each kind of rule.
 func TestPeekAndResetOfRules(t *testing.T) {
 	for name, store := range map[string]core.Store{"memory": memstore.New(nil), "redis": redisstore.New(redistest.Client(t), nil)} {
 		t.Run(name, func(t *testing.T) {
@@ -169,7 +170,7 @@ func TestPeekAndResetOfRules(t *testing.T) {
 				whole, err := policy.Peek(t.Context(), who)
 				require.NoError(t, err)
 				for _, want := range whole.Rules() {
-					got, err := limiter.Peek(t.Context(), "all", want.Name, want.Key, who.Plan)
+					got, err := operate.Peek(t.Context(), limiter, "all", want.Name, want.Key, who.Plan)
 					require.NoError(t, err)
 					assert.InDelta(t, want.ResetAfter, got.ResetAfter, float64(time.Minute), want.Name)
 					assert.InDelta(t, want.RetryAfter, got.RetryAfter, float64(time.Minute), want.Name)
@@ -177,25 +178,25 @@ func TestPeekAndResetOfRules(t *testing.T) {
 					assert.Equal(t, want, got, user)
 					assert.Less(t, got.Remaining, got.Capacity)
 					if want.Name == "flight" {
-						assert.ErrorContains(t, limiter.Reset(t.Context(), "all", want.Name, want.Key), "in flight")
+						assert.ErrorContains(t, operate.Reset(t.Context(), limiter, "all", want.Name, want.Key), "in flight")
 						continue
 					}
 					if want.Name != "everyone" {
-						require.NoError(t, limiter.Reset(t.Context(), "all", want.Name, want.Key))
-						got, err = limiter.Peek(t.Context(), "all", want.Name, want.Key, who.Plan)
+						require.NoError(t, operate.Reset(t.Context(), limiter, "all", want.Name, want.Key))
+						got, err = operate.Peek(t.Context(), limiter, "all", want.Name, want.Key, who.Plan)
 						require.NoError(t, err)
 						assert.Equal(t, got.Capacity, got.Remaining, want.Name)
 					}
 				}
 			}
-			require.NoError(t, limiter.Reset(t.Context(), "all", "everyone", ""))
-			got, err := limiter.Peek(t.Context(), "all", "everyone", "", "")
+			require.NoError(t, operate.Reset(t.Context(), limiter, "all", "everyone", ""))
+			got, err := operate.Peek(t.Context(), limiter, "all", "everyone", "", "")
 			require.NoError(t, err)
 			assert.Equal(t, int64(20), got.Remaining)
 
-			_, err = limiter.Peek(t.Context(), "al", "log", "alice", "")
+			_, err = operate.Peek(t.Context(), limiter, "al", "log", "alice", "")
 			assert.ErrorContains(t, err, `no policy "al", or its route has had no request: there are all`)
-			assert.ErrorContains(t, limiter.Reset(t.Context(), "all", "lo", "alice"), `has no rule "lo": write one of log, bucket`)
+			assert.ErrorContains(t, operate.Reset(t.Context(), limiter, "all", "lo", "alice"), `has no rule "lo": write one of log, bucket`)
 		})
 	}
 }
@@ -207,7 +208,7 @@ func TestPeekOfFullRule(t *testing.T) {
 	require.NoError(t, err)
 	_, err = policy.Take(t.Context(), limit.Request{Keys: map[string]string{"user": "alice"}})
 	require.NoError(t, err)
-	got, err := limiter.Peek(t.Context(), "p", "per-user-1h", "alice", "")
+	got, err := operate.Peek(t.Context(), limiter, "p", "per-user-1h", "alice", "")
 	require.NoError(t, err)
 	assert.False(t, got.Allowed)
 	assert.Positive(t, got.RetryAfter)
@@ -221,7 +222,7 @@ func TestPeekAmbiguous(t *testing.T) {
 	r := httptest.NewRequest("GET", "/a", nil)
 	r.Pattern = "GET /a"
 	handler.ServeHTTP(httptest.NewRecorder(), r)
-	_, err := limiter.Peek(t.Context(), "GET /a", "per-ip-1h", "192.0.2.1", "")
+	_, err := operate.Peek(t.Context(), limiter, "GET /a", "per-ip-1h", "192.0.2.1", "")
 	assert.ErrorContains(t, err, "two different rules")
 }
 
@@ -235,7 +236,7 @@ func TestPeekAmbiguousScopes(t *testing.T) {
 	r := httptest.NewRequest("GET", "/a", nil)
 	r.Pattern = "GET /a"
 	handler.ServeHTTP(httptest.NewRecorder(), r)
-	_, err = limiter.Peek(t.Context(), "GET /a", "per-ip-1h", "192.0.2.1", "")
+	_, err = operate.Peek(t.Context(), limiter, "GET /a", "per-ip-1h", "192.0.2.1", "")
 	assert.ErrorContains(t, err, "two different rules")
-	assert.ErrorContains(t, limiter.Reset(t.Context(), "GET /a", "per-ip-1h", "192.0.2.1"), "two different rules")
+	assert.ErrorContains(t, operate.Reset(t.Context(), limiter, "GET /a", "per-ip-1h", "192.0.2.1"), "two different rules")
 }

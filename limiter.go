@@ -74,7 +74,7 @@ type Options struct {
 
 	// Override returns the limit of one key of a rule. It replaces the limit of the plan
 	// and that of the rule; 0 means no override. The policy and the rule are named as in
-	// a [Decision], and the key is what [Policy.Key] returns. Each rule of each decision
+	// a [Decision], and the key is what operate.Key returns. Each rule of each decision
 	// calls Override, outside HTTP too, so it must answer from memory. Package overrides
 	// shares overrides between instances.
 	Override func(policy, rule, key string) int64
@@ -98,7 +98,7 @@ type Options struct {
 	// 0 means [memstore.DefaultMaxKeys]. Set it above the number of clients you
 	// expect in the longest window. Beyond it, new clients share an overflow
 	// quota, on Redis too, and may be refused early: their decisions have
-	// [ModeOverflow].
+	// [core.ModeOverflow].
 	MaxKeys int
 
 	// Headers says which headers tell clients their quotas. The zero value means
@@ -113,7 +113,7 @@ type Options struct {
 
 	// Exempt reports whether a request passes without being charged: a health check, or
 	// a request from your own office. Its response has no quota headers, and its
-	// decision has [ModeExempt]. Bar is not called for it, so that no ban locks out the
+	// decision has [core.ModeExempt]. Bar is not called for it, so that no ban locks out the
 	// clients that you exempt. Nil exempts no request.
 	//
 	// Exempt and Bar are for HTTP requests and RPC calls: handlers, middleware and
@@ -125,7 +125,7 @@ type Options struct {
 
 	// Bar returns how much longer the client of a request is barred: 0 or less if it is
 	// not barred, and [Never] if it is barred for good. A barred request is refused with
-	// 403, charges no rule and does not call the store. Its decision has [ModeBarred],
+	// 403, charges no rule and does not call the store. Its decision has [core.ModeBarred],
 	// and the time as RetryAfter, without Jitter. Nil bars no client.
 	Bar func(Client) time.Duration
 
@@ -213,7 +213,7 @@ func New(store core.Store, options *Options) *Limiter {
 	l.options.Classes, l.options.Proxies.Trusted = slices.Clone(l.options.Classes), slices.Clone(l.options.Proxies.Trusted)
 	l.lines = notice.Log{To: l.options.Log, Silenced: slices.Clone(l.options.Silence)}
 	if l.options.Observe != nil {
-		l.Observe(l.options.Observe)
+		l.observe(l.options.Observe)
 	}
 	l.engine.Queues.Requests = cmp.Or(l.options.Waiters, defaultTotalWaiters)
 	l.engine.Queues.Polls = min(mostPolls, allPolls/max(1, l.options.Instances))
@@ -311,6 +311,3 @@ func (l *Limiter) Limit(rules RuleSet) func(http.Handler) http.Handler {
 func (l *Limiter) ClientIP(r *http.Request) netip.Addr {
 	return l.options.Proxies.ClientIP(r)
 }
-
-// Proxies returns [Options].Proxies. Do not change its Trusted.
-func (l *Limiter) Proxies() Proxies { return l.options.Proxies }

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/door"
 	"github.com/routelimit/limit/internal/engine"
 	"github.com/routelimit/limit/internal/notice"
@@ -26,7 +27,7 @@ type notices struct {
 	listedUsers atomic.Int32
 
 	look    atomic.Uint32 // what to look at after the next decision: see lookOnce
-	changed atomic.Int64  // when Limiter.Change was called, in Unix nanoseconds
+	changed atomic.Int64  // when operate.Change was called, in Unix nanoseconds
 }
 
 // A failure is what can go wrong with a request beside a refusal.
@@ -179,7 +180,7 @@ func (l *layer) noticeLateUser() {
 
 // noticeDecision looks at how a decision was made.
 func (l *Limiter) noticeDecision(d *Decision) {
-	if d.Mode == ModeOverflow {
+	if d.Mode == core.ModeOverflow {
 		l.notices.overflowed(l, d.route.name)
 	}
 	if look := l.notices.look.Load(); look != 0 {

@@ -16,10 +16,8 @@ import (
 	"github.com/routelimit/limit/internal/notice"
 )
 
-// Policies returns the policies that decide now, by the name that [Decision.Policy]
-// returns, with their rules: those that are [Named], and each route that has had a
-// request. They are sorted by name. A name comes twice if two sets are on one route.
-func (l *Limiter) Policies() iter.Seq2[string, RuleSet] {
+// policies is Policies of package operate.
+func (l *Limiter) policies() iter.Seq2[string, RuleSet] {
 	return func(yield func(string, RuleSet) bool) {
 		for _, p := range l.policyRoutes() {
 			if !yield(p.route.name, p.policy.set) {
@@ -46,13 +44,8 @@ func (l *Limiter) policyRoutes() (list []policyRoute) {
 	return list
 }
 
-// Peek returns the state of one key of a rule, as a request of cost 1 would find it,
-// without taking anything: see [Policy.Peek], which asks all rules of a policy. The
-// policy, the rule and the key are named as in a [Decision], and plan is that of the
-// caller, if any. The limit is that of [Options].Override, if it returns one. For
-// operators; it calls the store. The error says what is wrong with a name, or wraps
-// [ErrUndecided].
-func (l *Limiter) Peek(ctx context.Context, policy, rule, key, plan string) (RuleDecision, error) {
+// peekKey is Peek of package operate.
+func (l *Limiter) peekKey(ctx context.Context, policy, rule, key, plan string) (RuleDecision, error) {
 	of, i, err := l.find(policy, rule)
 	if err != nil {
 		return RuleDecision{}, err
@@ -74,12 +67,8 @@ func (l *Limiter) Peek(ctx context.Context, policy, rule, key, plan string) (Rul
 	return d.rule(i), nil
 }
 
-// Reset makes the quota of one key of a rule full again: see [Policy.Reset], which resets
-// all rules of a policy. The names are those of Peek. It resets the keys of all plans,
-// global rules (whose key is "") too, and lifts a [Ban]. A rule of [Concurrency] cannot be
-// reset, since its leases live on. The error says what is wrong with a name, or wraps
-// [ErrUndecided].
-func (l *Limiter) Reset(ctx context.Context, policy, rule, key string) error {
+// resetKey is Reset of package operate.
+func (l *Limiter) resetKey(ctx context.Context, policy, rule, key string) error {
 	of, i, err := l.find(policy, rule)
 	if err != nil {
 		return err
@@ -129,54 +118,14 @@ func someOf(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
-// Stats is what a [Limiter] does at a moment, and what it has done since it was made.
-type Stats struct {
-	// Waiters is how many requests wait for room now, over all policies: calls of
-	// [Policy.Wait], and HTTP requests whose rules let them wait. Requests that have
-	// a slot in a [Queue] are not counted.
-	Waiters int64
-
-	// Unavailable reports whether the breaker of the store is open, so that requests
-	// are decided as [Rule].OnStoreError says. It is false for a memory store.
-	Unavailable bool
-
-	// Blocked is how many requests were decided as [Rule].OnStoreError says although the
-	// store works: all connections to it were in use, or its user lacks a right.
-	Blocked int64
-
-	// Reserved is how many requests [Policy.Reserve] has admitted, and Settled how many
-	// of them were settled or given back. The difference is in use or was never
-	// settled, and stays charged.
-	Reserved, Settled int64
-}
-
-// Stats returns the state of the limiter. It does not block, and is safe for concurrent
-// use. Its fields are read one after the other.
-func (l *Limiter) Stats() Stats {
-	reserved, settled := l.engine.Reservations()
-	return Stats{
-		Waiters:     l.engine.Queues.Len(),
-		Unavailable: core.Unavailable(l.engine.Store),
-		Blocked:     core.Blocked(l.engine.Store),
-		Reserved:    reserved,
-		Settled:     settled,
-	}
-}
-
 // An observer is a function that sees all decisions. It has a pointer, since functions
 // cannot be compared.
 type observer struct {
 	observe func(*http.Request, Decision, error)
 }
 
-// Observe has a function called with each decision from now on, as [Options].Observe is
-// and after it, until the program calls stop: for packages that are given a limiter. It is
-// safe for concurrent use, and stop may be called more than once. A decision that is being
-// made when stop is called may still be observed.
-func (l *Limiter) Observe(observe func(*http.Request, Decision, error)) (stop func()) {
-	if observe == nil {
-		panic("limit: Observe(nil): write a function")
-	}
+// observe is Observe of package operate.
+func (l *Limiter) observe(observe func(*http.Request, Decision, error)) (stop func()) {
 	o := &observer{observe}
 	l.setObservers(func(list []*observer) []*observer { return append(list, o) })
 	return sync.OnceFunc(func() {
@@ -209,10 +158,6 @@ func notify(observers []*observer, r *http.Request, d Decision, err error) {
 	}
 }
 
-// A Diagnosis is a problem that [Limiter.Check] has found, with the code that
-// docs/diagnostics.md explains. Find it with [errors.As].
-type Diagnosis = core.Diagnosis
-
 // Check returns what is wrong before the first request: a store that cannot be reached
 // or written, evicts keys, or withholds information that the store needs, and quotas in
 // memory although the program has several instances. Call it before the program serves:
@@ -221,7 +166,7 @@ type Diagnosis = core.Diagnosis
 //		log.Fatal(err)
 //	}
 //
-// The error joins one [*Diagnosis] for each problem that [Options].Silence does not
+// The error joins one [*core.Diagnosis] for each problem that [Options].Silence does not
 // name, or is the error of ctx if that was canceled. Check changes no quota, and waits
 // for the store until ctx ends, at most 5 s. It checks stores of package redisstore, and
 // others that have a Check method: see [core.Check].
@@ -234,7 +179,7 @@ func (l *Limiter) Check(ctx context.Context) error {
 	}
 	var found []error
 	for _, err := range append(errorsOf(core.Check(ctx, l.engine.Store)), l.checkMemory()) {
-		var d *Diagnosis
+		var d *core.Diagnosis
 		if err != nil && !(errors.As(err, &d) && l.lines.Silent(d.Code)) {
 			found = append(found, err)
 		}
@@ -256,7 +201,7 @@ func (l *Limiter) checkMemory() error {
 	if !l.engine.InMemory || l.options.Instances <= 1 {
 		return nil
 	}
-	return &Diagnosis{Code: notice.SeveralMemories, Err: fmt.Errorf("limit: the quotas are in memory, and limit.Options.Instances is %d: "+
+	return &core.Diagnosis{Code: notice.SeveralMemories, Err: fmt.Errorf("limit: the quotas are in memory, and limit.Options.Instances is %d: "+
 		"each instance admits the full limit; share the quotas with package redisstore, or leave out Instances", l.options.Instances)}
 }
 
@@ -293,7 +238,7 @@ func (l *Limiter) lookAtStore() {
 
 func (l *Limiter) logProblems(problems error) {
 	for _, err := range errorsOf(problems) {
-		var d *Diagnosis
+		var d *core.Diagnosis
 		if errors.As(err, &d) && d.Code != notice.Unreachable { // which the lines of the guard say
 			notice.Write(l.log(), d.Code, "limit: a check has found a problem", 0, "error", d.Err)
 		}

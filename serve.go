@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/door"
 	"github.com/routelimit/limit/internal/response"
 )
@@ -83,7 +84,7 @@ func (l *layer) serve(w http.ResponseWriter) error {
 	if observers := p.limiter.observers.Load(); observers != nil {
 		notify(*observers, l.request, *d, nil)
 	}
-	if d.Mode != ModeExempt {
+	if d.Mode != core.ModeExempt {
 		setHeaders(w.Header(), d)
 		if d.of.Watched != 0 {
 			d.setMarks(w.Header())
@@ -113,7 +114,7 @@ func (l *layer) refuse(w http.ResponseWriter) error {
 	if observers := l.version.limiter.observers.Load(); observers != nil {
 		notify(*observers, l.request, *d, nil)
 	}
-	if d.Mode == ModeBarred {
+	if d.Mode == core.ModeBarred {
 		setBarredHeaders(w.Header(), d)
 	} else {
 		setHeaders(w.Header(), d)
@@ -297,12 +298,12 @@ func (l *layer) screen() bool {
 	c := Client{l.request, l.version.limiter, l}
 	switch {
 	case o.Exempt != nil && o.Exempt(c):
-		d.Allowed, d.Mode = true, ModeExempt
+		d.Allowed, d.Mode = true, core.ModeExempt
 	case o.Bar != nil:
 		if d.RetryAfter = max(0, o.Bar(c)); d.RetryAfter == 0 {
 			return false
 		}
-		d.Mode = ModeBarred
+		d.Mode = core.ModeBarred
 	default:
 		return false
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/operate"
 	"github.com/routelimit/limit/stores/memstore"
 )
 
@@ -37,7 +38,7 @@ func TestStats(t *testing.T) {
 		store := &switched{Store: memstore.New(nil)}
 		limiter := limit.New(store, &limit.Options{Log: slog.New(slog.DiscardHandler)})
 		policy := mustPolicy(limiter, limit.Named("p", limit.Global(time.Minute, 2)))
-		assert.Equal(t, limit.Stats{}, limiter.Stats())
+		assert.Equal(t, operate.Stats{}, operate.ReadStats(limiter))
 
 		var reserved []limit.Decision
 		for range 3 {
@@ -45,27 +46,27 @@ func TestStats(t *testing.T) {
 			require.NoError(t, err)
 			reserved = append(reserved, d)
 		}
-		assert.Equal(t, limit.Stats{Reserved: 2}, limiter.Stats())
+		assert.Equal(t, operate.Stats{Reserved: 2}, operate.ReadStats(limiter))
 		go policy.Wait(t.Context(), limit.Request{})
 		synctest.Wait()
 		time.Sleep(10 * time.Millisecond)
 		synctest.Wait()
-		assert.Equal(t, limit.Stats{Reserved: 2, Waiters: 1}, limiter.Stats())
+		assert.Equal(t, operate.Stats{Reserved: 2, Waiters: 1}, operate.ReadStats(limiter))
 
 		require.NoError(t, reserved[0].Settle(t.Context(), 0))
 		require.ErrorIs(t, reserved[0].Settle(t.Context(), 0), limit.ErrSettled)
 		time.Sleep(10 * time.Millisecond)
 		synctest.Wait()
-		assert.Equal(t, limit.Stats{Reserved: 2, Settled: 1}, limiter.Stats())
+		assert.Equal(t, operate.Stats{Reserved: 2, Settled: 1}, operate.ReadStats(limiter))
 
 		store.err = core.ErrUnavailable
 		other := mustPolicy(limiter, limit.Named("other", limit.Global(time.Minute, 100)))
 		for range 5 {
-			assert.False(t, limiter.Stats().Unavailable)
+			assert.False(t, operate.ReadStats(limiter).Unavailable)
 			_, err := other.Take(t.Context(), limit.Request{})
 			require.NoError(t, err)
 		}
-		assert.True(t, limiter.Stats().Unavailable)
+		assert.True(t, operate.ReadStats(limiter).Unavailable)
 	})
 }
 

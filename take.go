@@ -133,7 +133,7 @@ func (p *version) observed(d *Decision, err error) {
 // Waits on one Limiter for one key are served by [Request].Class, as docs/plans.md says,
 // and within a class in the order in which they began, so that small costs do not
 // overtake a large one. Callers with different limits do not wait for each other, and
-// neither do those of different rules: before and after [Limiter.Change], for example.
+// neither do those of different rules: before and after operate.Change, for example.
 // When room appears, several waiters ask the store at once; if another caller takes the
 // room first, a later waiter may be admitted before an earlier one. Take, handlers whose
 // rules do not wait, and other processes do not queue, and may come first.
