@@ -28,6 +28,63 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("%s, retry after %v", text, e.Decision.RetryAfter)
 }
 
+// An outcome is what a caller meets, from the mildest to the strictest.
+type outcome uint8
+
+const (
+	answered outcome = iota // admitted, or refused with an answer
+	degraded
+	redirected
+)
+
+var outcomes = [...]string{degraded: "degraded", redirected: "redirected"}
+
+func (r *Refusal) outcome() outcome {
+	switch {
+	case r.Redirect != "":
+		return redirected
+	case r.Degrade:
+		return degraded
+	}
+	return answered
+}
+
+// strictness orders refusals by what a request meets.
+func (r *Refusal) strictness() int {
+	switch {
+	case r.Redirect != "":
+		return 2
+	case !r.Degrade:
+		return 3
+	case r.Fallback != nil:
+		return 1
+	}
+	return 0
+}
+
+// refusal returns what the request of a refused decision meets, or nil for 429.
+func (d *Decision) refusal() *Refusal {
+	if i := d.strictest(); i >= 0 && d.policy.refusals != nil {
+		return &d.policy.refusals[i]
+	}
+	return nil
+}
+
+// strictest returns the refusing rule whose outcome the request meets, or -1.
+func (d *Decision) strictest() int {
+	if d.policy == nil || d.Mode == core.ModeRefused {
+		return -1
+	}
+	strictest := -1
+	for i := range d.of.Outcomes() {
+		if d.of.Refuses(i) && (strictest < 0 || d.policy.refusals != nil &&
+			d.policy.refusals[i].strictness() > d.policy.refusals[strictest].strictness()) {
+			strictest = i
+		}
+	}
+	return strictest
+}
+
 // answer answers a request that is refused or could not be decided: by a function of the
 // program, in the form of the framework, or with the problem details document.
 func (l *layer) answer(w http.ResponseWriter, err error) error {

@@ -15,6 +15,7 @@ import (
 	"github.com/routelimit/limit/internal/door"
 	"github.com/routelimit/limit/internal/engine"
 	"github.com/routelimit/limit/internal/grammar"
+	"github.com/routelimit/limit/internal/notice"
 )
 
 // A Caller says who sends a request. C is the context of a framework: [*http.Request] for
@@ -57,6 +58,19 @@ func (l *layer) who(p door.Part) string {
 	}
 	l.known[p] = strings.TrimSpace(answer)
 	return l.known[p]
+}
+
+// class returns the index of a class.
+func (l *Limiter) class(name string) uint8 {
+	i := slices.Index(l.options.Classes, name)
+	if i < 0 {
+		i = slices.Index(l.options.Classes, grammar.DefaultClass)
+		if name != "" && !l.notices.unknownClass.Load() && !l.notices.unknownClass.Swap(true) {
+			notice.Write(l.log(), notice.UnknownClass, "limit: a request has a class that limit.Options.Classes does not list, and counts as default",
+				0, "class", strings.Clone(name[:min(len(name), grammar.MaxName)]), "classes", strings.Join(l.options.Classes, ", "))
+		}
+	}
+	return uint8(i)
 }
 
 // callers is how the rules of a policy distinguish callers.
@@ -277,22 +291,6 @@ func (g *givenTerms) of(p *version, given *givenLimits) *terms {
 	}
 	g.terms[*given] = t
 	return t
-}
-
-// key is Key of package operate.
-func (p *Policy) key(rule string, keys map[string]string) (string, error) {
-	v := p.current.Load()
-	i := slices.Index(v.names, rule)
-	if i < 0 {
-		return "", &RuleError{Problem: "no rule has the name " + strconv.Quote(rule) + ": write one of " + strings.Join(v.names, ", ")}
-	}
-	if err := v.set.rules[i].Key.missing(keys); err != nil {
-		return "", err[0]
-	}
-	return v.set.rules[i].Key.resolve(func(k *KeyResolver) string {
-		value, _ := p.limiter.valueOf(k, keys)
-		return value
-	}), nil
 }
 
 // appendLimits appends the limits of the rules that refuse a request to its document,

@@ -139,6 +139,18 @@ func PerUser(window time.Duration, limit int64) Rule { return Per(ByUser, window
 // Global returns a rule that all requests of the policy share.
 func Global(window time.Duration, limit int64) Rule { return Per(Everyone, window, limit) }
 
+// Concurrent returns a rule that admits n requests at the same time of all that
+// share a key. The lease of a process that dies ends after 30 seconds. To choose
+// another time, write a [Rule] with the Algorithm [Concurrency].
+func Concurrent(key KeyResolver, n int64) Rule {
+	return Rule{Key: key, Limit: n, Window: defaultLease, Algorithm: Concurrency{}}
+}
+
+const (
+	defaultLease = 30 * time.Second
+	minLease     = time.Second // below it, one slow call of the store loses a lease
+)
+
 // A RuleSet is rules that are decided together: a request is admitted only if
 // every rule has room, and is otherwise charged to none. A RuleSet is an immutable
 // value, and is used by binding it to a [Limiter] or an adapter.

@@ -38,31 +38,6 @@ func (d Decision) Outer() (outer Decision, ok bool) {
 	return d.outer.decision, true
 }
 
-// serve is Adapter.ServeRequest of package adapter.
-func (p *Policy) serve(w http.ResponseWriter, r *http.Request, from door.Framework, given Request) error {
-	v := p.current.Load()
-	if err := v.checkGiven(&given); err != nil {
-		return err
-	}
-	return v.serve(w, r, from, given)
-}
-
-// decide is Adapter.Decide of package adapter.
-func (p *Policy) decide(r *http.Request, from door.Framework, cost int64) (d Decision, err error) {
-	l := p.current.Load().enter(r, from)
-	l.given.Cost = cost
-	if err = l.decide(false); err != nil {
-		p.limiter.failed(undecidedRequest, r, Decision{}, err)
-		return Decision{}, err
-	}
-	if d = l.decision; d.of.Holds() {
-		l.shared = true
-		d.of.OnLoss(nil, l.reportLoss)
-	}
-	l.leave()
-	return d, nil
-}
-
 // serve decides a request, and answers it or calls what is behind the rules.
 func (p *version) serve(w http.ResponseWriter, r *http.Request, from door.Framework, given Request) error {
 	l := p.enter(r, from)
