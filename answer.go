@@ -191,3 +191,23 @@ func appendDocument(b []byte, status int, err error) []byte {
 	}
 	return append(b, "}\n"...)
 }
+
+// appendLimits appends the limits of the rules that refuse a request to its document,
+// where they depend on the caller.
+func (d *Decision) appendLimits(b []byte) []byte {
+	if d.policy == nil || d.policy.plans == nil && d.terms == d.policy.usual {
+		return b
+	}
+	separator := `,"limits":{"`
+	for i := range d.of.Outcomes() {
+		if d.of.Refuses(i) {
+			b = append(append(append(b, separator...), d.policy.names[i]...), `":`...)
+			b = strconv.AppendInt(b, d.terms.limits[i], 10)
+			separator = `,"`
+		}
+	}
+	if separator != `,"` {
+		return b // no rule refuses
+	}
+	return append(b, '}')
+}

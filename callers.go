@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -291,24 +290,4 @@ func (g *givenTerms) of(p *version, given *givenLimits) *terms {
 	}
 	g.terms[*given] = t
 	return t
-}
-
-// appendLimits appends the limits of the rules that refuse a request to its document,
-// where they depend on the caller.
-func (d *Decision) appendLimits(b []byte) []byte {
-	if d.policy == nil || d.policy.plans == nil && d.terms == d.policy.usual {
-		return b
-	}
-	separator := `,"limits":{"`
-	for i := range d.of.Outcomes() {
-		if d.of.Refuses(i) {
-			b = append(append(append(b, separator...), d.policy.names[i]...), `":`...)
-			b = strconv.AppendInt(b, d.terms.limits[i], 10)
-			separator = `,"`
-		}
-	}
-	if separator != `,"` {
-		return b // no rule refuses
-	}
-	return append(b, '}')
 }

@@ -242,8 +242,11 @@ func (l *Limiter) setObservers(change func([]*observer) []*observer) {
 	l.observers.Store(&list)
 }
 
-func notify(observers []*observer, r *http.Request, d Decision, err error) {
-	for _, o := range observers {
-		o.observe(r, d, err)
+// notify shows a decision to the observers.
+func (l *Limiter) notify(r *http.Request, d *Decision, err error) {
+	if observers := l.observers.Load(); observers != nil {
+		for _, o := range *observers {
+			o.observe(r, *d, err)
+		}
 	}
 }

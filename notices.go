@@ -50,9 +50,7 @@ func (l *Limiter) log() *notice.Log { return &l.lines }
 // failed logs the error of a request, and reports it to Observe.
 func (l *Limiter) failed(f failure, r *http.Request, d Decision, err error) {
 	l.notices.failures[f].Warn(l.log(), failures[f].code, failures[f].text, "error", err)
-	if observers := l.observers.Load(); observers != nil {
-		notify(*observers, r, d, err)
-	}
+	l.notify(r, &d, err)
 }
 
 func (n *notices) overflowed(l *Limiter, policy string) {

@@ -56,9 +56,7 @@ func (l *layer) serve(w http.ResponseWriter) error {
 	if !d.Allowed {
 		return l.refuse(w)
 	}
-	if observers := p.limiter.observers.Load(); observers != nil {
-		notify(*observers, l.request, *d, nil)
-	}
+	p.limiter.notify(l.request, d, nil)
 	if d.Mode != core.ModeExempt {
 		setHeaders(w.Header(), d)
 		if d.of.Watched != 0 {
@@ -86,9 +84,7 @@ func (l *layer) refuse(w http.ResponseWriter) error {
 	if refusal != nil {
 		d.outcome = refusal.outcome()
 	}
-	if observers := l.version.limiter.observers.Load(); observers != nil {
-		notify(*observers, l.request, *d, nil)
-	}
+	l.version.limiter.notify(l.request, d, nil)
 	if d.Mode == core.ModeBarred {
 		setBarredHeaders(w.Header(), d)
 	} else {

@@ -102,7 +102,6 @@ func (p *version) take(ctx context.Context, d *Decision, r *Request, reserve boo
 // observed reports a decision outside HTTP to Observe. It releases d if a function of the
 // program panics, since nothing else knows d then.
 func (p *version) observed(d *Decision, err error) {
-	observers := p.limiter.observers.Load()
 	switch {
 	case err != nil:
 		p.limiter.failed(undecidedRequest, nil, Decision{}, err)
@@ -111,7 +110,7 @@ func (p *version) observed(d *Decision, err error) {
 		of := *d
 		d.of.OnLoss(nil, func(loss error) { p.limiter.failed(lostLease, nil, of, loss) })
 	}
-	if observers == nil {
+	if p.limiter.observers.Load() == nil {
 		return
 	}
 	observed := false
@@ -120,7 +119,7 @@ func (p *version) observed(d *Decision, err error) {
 			d.Release()
 		}
 	}()
-	notify(*observers, nil, *d, nil)
+	p.limiter.notify(nil, d, nil)
 	observed = true
 }
 
