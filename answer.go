@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/grammar"
 	"github.com/routelimit/limit/internal/response"
 )
@@ -16,7 +17,7 @@ type RefusedError struct{ Decision Decision }
 
 func (e *RefusedError) Error() string {
 	text := "limit: refused by " + strings.Join(e.Decision.Refusing(), ", ")
-	switch barred := e.Decision.Mode == ModeBarred; {
+	switch barred := e.Decision.Mode == core.ModeBarred; {
 	case barred && e.Decision.RetryAfter == Never:
 		return "limit: the client is barred"
 	case barred:
@@ -25,6 +26,63 @@ func (e *RefusedError) Error() string {
 		return text + ", which can never hold that cost"
 	}
 	return fmt.Sprintf("%s, retry after %v", text, e.Decision.RetryAfter)
+}
+
+// An outcome is what a caller meets, from the mildest to the strictest.
+type outcome uint8
+
+const (
+	answered outcome = iota // admitted, or refused with an answer
+	degraded
+	redirected
+)
+
+var outcomes = [...]string{degraded: "degraded", redirected: "redirected"}
+
+func outcomeOf(r *Refusal) outcome {
+	switch {
+	case r.Redirect != "":
+		return redirected
+	case r.Degrade:
+		return degraded
+	}
+	return answered
+}
+
+// strictness orders refusals by what a request meets.
+func strictness(r *Refusal) int {
+	switch {
+	case r.Redirect != "":
+		return 2
+	case !r.Degrade:
+		return 3
+	case r.Fallback != nil:
+		return 1
+	}
+	return 0
+}
+
+// refusal returns what the request of a refused decision meets, or nil for 429.
+func (d *Decision) refusal() *Refusal {
+	if i := d.strictest(); i >= 0 && d.policy.refusals != nil {
+		return &d.policy.refusals[i]
+	}
+	return nil
+}
+
+// strictest returns the refusing rule whose outcome the request meets, or -1.
+func (d *Decision) strictest() int {
+	if d.policy == nil || d.Mode == core.ModeRefused {
+		return -1
+	}
+	strictest := -1
+	for i := range d.of.Outcomes() {
+		if d.of.Refuses(i) && (strictest < 0 || d.policy.refusals != nil &&
+			strictness(&d.policy.refusals[i]) > strictness(&d.policy.refusals[strictest])) {
+			strictest = i
+		}
+	}
+	return strictest
 }
 
 // answer answers a request that is refused or could not be decided: by a function of the
@@ -58,9 +116,9 @@ func (p *Policy) answerByOptions(w http.ResponseWriter, r *http.Request, status 
 func statusOf(err error) int {
 	refused, ok := err.(*RefusedError)
 	switch {
-	case !ok || refused.Decision.Mode == ModeRefused:
+	case !ok || refused.Decision.Mode == core.ModeRefused:
 		return http.StatusServiceUnavailable
-	case refused.Decision.Mode == ModeBarred:
+	case refused.Decision.Mode == core.ModeBarred:
 		return http.StatusForbidden
 	}
 	if r := refused.Decision.refusal(); r != nil && r.Status == http.StatusServiceUnavailable {
@@ -94,7 +152,7 @@ const documentSize = 320
 // escape: see validName.
 func appendDocument(b []byte, status int, err error) []byte {
 	refused, _ := err.(*RefusedError)
-	byRules := refused != nil && refused.Decision.Mode != ModeRefused && refused.Decision.Mode != ModeBarred
+	byRules := refused != nil && refused.Decision.Mode != core.ModeRefused && refused.Decision.Mode != core.ModeBarred
 	switch {
 	case status == http.StatusTooManyRequests:
 		b = append(b, `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429`...)
@@ -132,4 +190,24 @@ func appendDocument(b []byte, status int, err error) []byte {
 		b = refused.Decision.appendLimits(b)
 	}
 	return append(b, "}\n"...)
+}
+
+// appendLimits appends the limits of the rules that refuse a request to its document,
+// where they depend on the caller.
+func (d *Decision) appendLimits(b []byte) []byte {
+	if d.policy == nil || d.policy.plans == nil && d.terms == d.policy.usual {
+		return b
+	}
+	separator := `,"limits":{"`
+	for i := range d.of.Outcomes() {
+		if d.of.Refuses(i) {
+			b = append(append(append(b, separator...), d.policy.names[i]...), `":`...)
+			b = strconv.AppendInt(b, d.terms.limits[i], 10)
+			separator = `,"`
+		}
+	}
+	if separator != `,"` {
+		return b // no rule refuses
+	}
+	return append(b, '}')
 }

@@ -128,7 +128,7 @@ func spraying(t *testing.T, store core.Store) {
 	try := func(ip, user string, cost int64) limit.Decision {
 		d, err := policy.Take(t.Context(), limit.Request{Cost: cost, Keys: map[string]string{"ip": ip, "query user": user}})
 		require.NoError(t, err)
-		require.Equal(t, limit.ModeExact, d.Mode)
+		require.Equal(t, core.ModeExact, d.Mode)
 		return d
 	}
 	tried := 0

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/routelimit/limit/internal/door"
 	"github.com/routelimit/limit/internal/engine"
 	"github.com/routelimit/limit/internal/grammar"
+	"github.com/routelimit/limit/internal/notice"
 )
 
 // A Caller says who sends a request. C is the context of a framework: [*http.Request] for
@@ -57,6 +57,19 @@ func (l *layer) who(p door.Part) string {
 	}
 	l.known[p] = strings.TrimSpace(answer)
 	return l.known[p]
+}
+
+// class returns the index of a class.
+func (l *Limiter) class(name string) uint8 {
+	i := slices.Index(l.options.Classes, name)
+	if i < 0 {
+		i = slices.Index(l.options.Classes, grammar.DefaultClass)
+		if name != "" && !l.notices.unknownClass.Load() && !l.notices.unknownClass.Swap(true) {
+			notice.Write(l.log(), notice.UnknownClass, "limit: a request has a class that limit.Options.Classes does not list, and counts as default",
+				0, "class", strings.Clone(name[:min(len(name), grammar.MaxName)]), "classes", strings.Join(l.options.Classes, ", "))
+		}
+	}
+	return uint8(i)
 }
 
 // callers is how the rules of a policy distinguish callers.
@@ -277,42 +290,4 @@ func (g *givenTerms) of(p *version, given *givenLimits) *terms {
 	}
 	g.terms[*given] = t
 	return t
-}
-
-// Key returns the key that a rule has for values of [Request].Keys: the one that
-// [Options].Override receives. The rule is named as in a [Decision]. The error says which
-// rules there are, or which key is missing.
-func (p *Policy) Key(rule string, keys map[string]string) (string, error) {
-	v := p.current.Load()
-	i := slices.Index(v.names, rule)
-	if i < 0 {
-		return "", &RuleError{Problem: "no rule has the name " + strconv.Quote(rule) + ": write one of " + strings.Join(v.names, ", ")}
-	}
-	if err := v.list[i].Key.Missing(keys); err != nil {
-		return "", err[0]
-	}
-	return v.list[i].Key.Resolve(func(k *KeyResolver) string {
-		value, _ := p.limiter.valueOf(k, keys)
-		return value
-	}), nil
-}
-
-// appendLimits appends the limits of the rules that refuse a request to its document,
-// where they depend on the caller.
-func (d *Decision) appendLimits(b []byte) []byte {
-	if d.policy == nil || d.policy.plans == nil && d.terms == d.policy.usual {
-		return b
-	}
-	separator := `,"limits":{"`
-	for i := range d.of.Outcomes() {
-		if d.of.Refuses(i) {
-			b = append(append(append(b, separator...), d.policy.names[i]...), `":`...)
-			b = strconv.AppendInt(b, d.terms.limits[i], 10)
-			separator = `,"`
-		}
-	}
-	if separator != `,"` {
-		return b // no rule refuses
-	}
-	return append(b, '}')
 }

@@ -63,13 +63,13 @@ func TestChangeOfEverything(t *testing.T) {
 		})
 	}
 	for range 200 {
-		require.NoError(t, l.Change(Named("p", MustParse(texts[rand.IntN(len(texts))]).Rules()...)))
+		require.NoError(t, l.change(Named("p", MustParse(texts[rand.IntN(len(texts))]).Rules()...)))
 		time.Sleep(5 * time.Millisecond)
 	}
 	stop.Store(true)
 	done.Wait()
 	assert.Zero(t, l.engine.Queues.Len())
-	require.NoError(t, l.Change(Named("p", MustParse("c: 2/30s global concurrency").Rules()...)))
+	require.NoError(t, l.change(Named("p", MustParse("c: 2/30s global concurrency").Rules()...)))
 	d, err := mustPolicy(l, declared).Take(t.Context(), Request{Cost: 2})
 	require.NoError(t, err)
 	assert.True(t, d.Allowed, "no lease is left")

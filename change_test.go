@@ -33,14 +33,14 @@ func TestChange(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, `"per-ip-1m";q=5;w=60`, policyOf(t, before))
 
-	require.NoError(t, l.Change(Named("login", PerIP(time.Minute, 2), Global(time.Hour, 9))))
+	require.NoError(t, l.change(Named("login", PerIP(time.Minute, 2), Global(time.Hour, 9))))
 	changed := `"per-ip-1m";q=2;w=60, "global-1h";q=9;w=3600`
 	assert.Equal(t, changed, policyOf(t, before))
 	assert.Equal(t, changed, policyOf(t, again.Handler(ok)))
 	assert.Equal(t, http.StatusTooManyRequests, serve(before, t.Context()).Code, "one admitted before the change counts")
 	assert.Equal(t, changed, policyOf(t, l.Limit(declared)(ok)), "declared after the change")
 
-	require.NoError(t, l.Change())
+	require.NoError(t, l.change())
 	assert.Equal(t, `"per-ip-1m";q=5;w=60`, policyOf(t, before))
 }
 
@@ -50,7 +50,7 @@ func TestChangeIsWhole(t *testing.T) {
 	l := New(nil, nil)
 	login := l.Limit(Named("login", PerIP(time.Minute, 100)).Overridable())(ok)
 	l.Limit(Named("fixed", PerIP(time.Minute, 5)))
-	require.NoError(t, l.Change(Named("only", PerIP(time.Minute, 7))))
+	require.NoError(t, l.change(Named("only", PerIP(time.Minute, 7))))
 	l.Limit(Named("only"))
 	onPath, err := New(nil, nil).Policy(EachRoute(PerIP(time.Second, 1)).Overridable())
 	assert.Nil(t, onPath)
@@ -66,16 +66,16 @@ func TestChangeIsWhole(t *testing.T) {
 		`rule "1/1m per user": no user resolver: set`:                                                {only, Named("login", PerUser(time.Minute, 1))},
 		`no rules: write at least one`:                                                               {good, only, Named("later")},
 	} {
-		assert.ErrorContains(t, l.Change(sets...), want)
+		assert.ErrorContains(t, l.change(sets...), want)
 		assert.Equal(t, `"per-ip-1m";q=100;w=60`, policyOf(t, login), want)
 	}
-	require.NoError(t, l.Change(good, only, Named("fixed", PerIP(time.Minute, 5))), "the same rules are no change")
+	require.NoError(t, l.change(good, only, Named("fixed", PerIP(time.Minute, 5))), "the same rules are no change")
 	assert.Equal(t, `"per-ip-1m";q=2;w=60`, policyOf(t, login))
 }
 
 func TestChangeBeforeTheDeclaration(t *testing.T) {
 	l := New(nil, nil)
-	require.NoError(t, l.Change(Named("login", PerIP(time.Minute, 2)), Named("only", PerUser(time.Minute, 3))))
+	require.NoError(t, l.change(Named("login", PerIP(time.Minute, 2)), Named("only", PerUser(time.Minute, 3))))
 	assert.Equal(t, `"per-ip-1m";q=2;w=60`, policyOf(t, l.Limit(Named("login", PerIP(time.Minute, 5)).Overridable())(ok)))
 	_, err := l.Policy(Named("login", PerIP(time.Minute, 6)))
 	assert.ErrorContains(t, err, `policy "login": already has other rules (5/1m per ip, here 6/1m per ip)`)
@@ -84,7 +84,7 @@ func TestChangeBeforeTheDeclaration(t *testing.T) {
 	assert.PanicsWithError(t, `limit: policy "only": rule "3/1m per user": no user resolver: set Caller.User of limit.Options, or that of your adapter, such as rl.Caller.User`, func() { l.Limit(Named("only")) })
 
 	l = New(nil, nil)
-	require.NoError(t, l.Change(Named("fixed", PerIP(time.Minute, 2))))
+	require.NoError(t, l.change(Named("fixed", PerIP(time.Minute, 2))))
 	_, err = l.Policy(Named("fixed", PerIP(time.Minute, 5)))
 	assert.ErrorContains(t, err, `policy "fixed": has other rules in code (5/1m per ip, here 2/1m per ip)`)
 }
@@ -101,7 +101,7 @@ func TestChangeKeepsFunctions(t *testing.T) {
 
 	changed := Named("login", MustParse("failed: 1/1m per ip; cached: 3/1m global refuse degrade").Rules()...)
 	before := changed.Rules()
-	require.NoError(t, l.Change(changed))
+	require.NoError(t, l.change(changed))
 	assert.Equal(t, before, changed.Rules(), "Change writes nothing into a set")
 	for range 3 {
 		assert.Equal(t, http.StatusOK, serve(h, t.Context()).Code, "successes are given back")
@@ -125,7 +125,7 @@ func TestChangeWhileServed(t *testing.T) {
 			done.Go(func() { assert.Equal(t, http.StatusOK, serve(h, t.Context()).Code) })
 		}
 		synctest.Wait()
-		require.NoError(t, l.Change(Named("export", PerIP(time.Hour, 1))))
+		require.NoError(t, l.change(Named("export", PerIP(time.Hour, 1))))
 		d, err := p.Take(t.Context(), Request{Keys: map[string]string{"ip": "192.0.2.1"}})
 		require.NoError(t, err)
 		assert.True(t, d.Allowed, "under the new rule")
@@ -133,7 +133,7 @@ func TestChangeWhileServed(t *testing.T) {
 		inHandler <- struct{}{}
 		inHandler <- struct{}{}
 		done.Wait()
-		require.NoError(t, l.Change())
+		require.NoError(t, l.change())
 		d, err = p.Take(t.Context(), Request{Keys: map[string]string{"ip": "192.0.2.1"}})
 		require.NoError(t, err)
 		assert.True(t, d.Allowed, "all slots are free")
@@ -168,7 +168,7 @@ func TestChangeUnderLoad(t *testing.T) {
 		if i%3 == 0 {
 			sets = Named("p", Global(time.Hour, n))
 		}
-		require.NoError(t, l.Change(sets))
+		require.NoError(t, l.change(sets))
 	}
 	stop.Store(true)
 	done.Wait()
@@ -192,15 +192,15 @@ func TestChangeOfRefusal(t *testing.T) {
 	for range 3 {
 		assert.Equal(t, http.StatusOK, serve(h, t.Context()).Code)
 	}
-	require.NoError(t, l.Change(Named("p", MustParse("1/1h global refuse 503").Rules()...)))
+	require.NoError(t, l.change(Named("p", MustParse("1/1h global refuse 503").Rules()...)))
 	assert.Equal(t, http.StatusServiceUnavailable, serve(h, t.Context()).Code)
-	require.NoError(t, l.Change(Named("p", MustParse("1/1h global").Rules()...)))
+	require.NoError(t, l.change(Named("p", MustParse("1/1h global").Rules()...)))
 	assert.Equal(t, http.StatusTooManyRequests, serve(h, t.Context()).Code)
-	require.NoError(t, l.Change())
+	require.NoError(t, l.change())
 	assert.Equal(t, http.StatusOK, serve(h, t.Context()).Code)
 
 	l.Limit(Named("fixed", Global(time.Hour, 1)))
-	assert.ErrorContains(t, l.Change(Named("fixed", Global(time.Hour, 1)).OnRefusal(Refusal{Mark: true})),
+	assert.ErrorContains(t, l.change(Named("fixed", Global(time.Hour, 1)).OnRefusal(Refusal{Mark: true})),
 		`policy "fixed": has other rules in code (1/1h global, here 1/1h global refuse mark)`)
 }
 
@@ -224,7 +224,7 @@ func TestChangeToFunctions(t *testing.T) {
 	}
 	h := l.Limit(costing(1))(ok)
 	assert.Equal(t, http.StatusOK, serve(h, t.Context()).Code)
-	require.NoError(t, l.Change(costing(11)))
+	require.NoError(t, l.change(costing(11)))
 	assert.Equal(t, http.StatusTooManyRequests, serve(h, t.Context()).Code)
 }
 
@@ -236,13 +236,13 @@ func TestChangeLosesNoFunction(t *testing.T) {
 	costly.Cost = CostBy("units", func(*http.Request) int64 { return 10 })
 	other := Global(time.Hour, 100)
 	l.Limit(Named("p", costly, other).Overridable())(ok)
-	err := l.Change(Named("p", MustParse("10/2m per ip; 100/2h global").Rules()...))
+	err := l.change(Named("p", MustParse("10/2m per ip; 100/2h global").Rules()...))
 	assert.ErrorContains(t, err, `rule "10/1m per ip cost units": this rule has functions (Cost, Settle or Fallback) in code, `+
 		`and no rule here has its name: write a rule "per-ip-1m: 10/1m per ip" to keep them`)
 	var wrong *RuleError
 	require.ErrorAs(t, err, &wrong)
-	require.NoError(t, l.Change(Named("p", MustParse("per-ip-1m: 10/2m per ip; 100/2h global").Rules()...)))
-	assert.Error(t, l.Change(Named("p", MustParse("100/2h global").Rules()...)), "without the rule")
+	require.NoError(t, l.change(Named("p", MustParse("per-ip-1m: 10/2m per ip; 100/2h global").Rules()...)))
+	assert.Error(t, l.change(Named("p", MustParse("100/2h global").Rules()...)), "without the rule")
 }
 
 // TestChangeDefines declares a policy that only Change defines.
@@ -256,15 +256,15 @@ func TestChangeDefines(t *testing.T) {
 	assert.Equal(t, http.StatusServiceUnavailable, serve(h, t.Context()).Code)
 	_, err = p.Take(t.Context(), Request{})
 	assert.ErrorIs(t, err, ErrUndecided)
-	assert.ErrorContains(t, err, "the policy has no rules yet: call Limiter.Change")
+	assert.ErrorContains(t, err, "the policy has no rules yet: call operate.Change")
 	_, err = p.Wait(t.Context(), Request{})
 	assert.ErrorIs(t, err, ErrUndecided)
 	_, err = p.Peek(t.Context(), Request{})
 	assert.ErrorIs(t, err, ErrUndecided)
 
-	assert.ErrorContains(t, l.Change(), `policy "login": has no rules`)
-	assert.ErrorContains(t, l.Change(Named("login").Overridable()), "no rules: write at least one")
-	require.NoError(t, l.Change(Named("login", PerIP(time.Minute, 5))))
+	assert.ErrorContains(t, l.change(), `policy "login": has no rules`)
+	assert.ErrorContains(t, l.change(Named("login").Overridable()), "no rules: write at least one")
+	require.NoError(t, l.change(Named("login", PerIP(time.Minute, 5))))
 	assert.Equal(t, `"per-ip-1m";q=5;w=60`, policyOf(t, h))
 }
 
@@ -274,7 +274,7 @@ func TestNoticeOfUndeclaredPolicies(t *testing.T) {
 		var log bytes.Buffer
 		l := New(nil, &Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
 		h := l.Limit(Named("login", PerIP(time.Minute, 100)).Overridable())(ok)
-		require.NoError(t, l.Change(Named("logn", PerIP(time.Minute, 5)), Named("later", PerIP(time.Minute, 5))))
+		require.NoError(t, l.change(Named("logn", PerIP(time.Minute, 5)), Named("later", PerIP(time.Minute, 5))))
 		serve(h, t.Context())
 		assert.Empty(t, log.String(), "the program may still declare it")
 		l.Limit(Named("later"))
@@ -286,7 +286,7 @@ func TestNoticeOfUndeclaredPolicies(t *testing.T) {
 		assert.Contains(t, log.String(), `code=LIMIT-114 policies=logn declared="later, login"`)
 
 		log.Reset()
-		require.NoError(t, l.Change(Named("login", PerIP(time.Minute, 5)), Named("later", PerIP(time.Minute, 5))))
+		require.NoError(t, l.change(Named("login", PerIP(time.Minute, 5)), Named("later", PerIP(time.Minute, 5))))
 		time.Sleep(time.Second + 1)
 		serve(h, t.Context())
 		assert.Empty(t, log.String())

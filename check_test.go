@@ -42,7 +42,7 @@ func TestNoticeOfSeveralMemories(t *testing.T) {
 				assert.Empty(t, lines)
 				continue
 			}
-			var d *limit.Diagnosis
+			var d *core.Diagnosis
 			require.ErrorAs(t, err, &d)
 			assert.Equal(t, "LIMIT-112", d.Code)
 			assert.Contains(t, err.Error(), "limit.Options.Instances is 2")
@@ -187,7 +187,7 @@ func TestNoticeOfFailingRedis(t *testing.T) {
 		require.Len(t, lines, 1, code)
 		assert.Contains(t, lines[0], "code="+test.code)
 		assert.Contains(t, lines[0], test.want)
-		var d *limit.Diagnosis
+		var d *core.Diagnosis
 		require.ErrorAs(t, limiter.Check(t.Context()), &d)
 		assert.Equal(t, code, d.Code)
 		assert.NoError(t, limit.New(redisstore.New(test.client, nil), &limit.Options{Silence: []string{code}}).Check(t.Context()))

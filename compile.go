@@ -13,7 +13,7 @@ import (
 )
 
 // A version is the rules of a policy, and what follows from them. A request is decided
-// by one version from its beginning to its end. [Limiter.Change] gives a policy a new
+// by one version from its beginning to its end. operate.Change gives a policy a new
 // one.
 type version struct {
 	*Policy

@@ -1,6 +1,21 @@
 package limit
 
-import "github.com/routelimit/limit/internal/door"
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/routelimit/limit/internal/door"
+	"github.com/routelimit/limit/internal/engine"
+)
 
 // The packages adapter and operate reach these functions by package door, so that the
 // documentation of this package is for the programs that limit requests.
@@ -11,5 +26,229 @@ func init() {
 	door.AnswerByOptions = (*Policy).answerByOptions
 	door.Document = func(status int, err error) []byte {
 		return appendDocument(make([]byte, 0, documentSize), status, err)
+	}
+
+	door.Engine = func(l *Limiter) *engine.Engine { return &l.engine }
+	door.Proxies = func(l *Limiter) Proxies { return l.options.Proxies }
+	door.Policies = (*Limiter).policies
+	door.Declared = (*Limiter).declaredNames
+	door.Peek = (*Limiter).peekKey
+	door.Reset = (*Limiter).resetKey
+	door.Key = (*Policy).key
+	door.Observe = (*Limiter).observe
+	door.Compared = Decision.compared
+	door.Change = (*Limiter).change
+	door.Validate = func(l *Limiter, rules RuleSet) error {
+		return errors.Join(l.validate(rules), l.check(rules, door.Place{}))
+	}
+}
+
+// serve is Adapter.ServeRequest of package adapter.
+func (p *Policy) serve(w http.ResponseWriter, r *http.Request, from door.Framework, given Request) error {
+	v := p.current.Load()
+	if err := v.checkGiven(&given); err != nil {
+		return err
+	}
+	return v.serve(w, r, from, given)
+}
+
+// decide is Adapter.Decide of package adapter.
+func (p *Policy) decide(r *http.Request, from door.Framework, cost int64) (d Decision, err error) {
+	l := p.current.Load().enter(r, from)
+	l.given.Cost = cost
+	if err = l.decide(false); err != nil {
+		p.limiter.failed(undecidedRequest, r, Decision{}, err)
+		return Decision{}, err
+	}
+	if d = l.decision; d.of.Holds() {
+		l.shared = true
+		d.of.OnLoss(nil, l.reportLoss)
+	}
+	l.leave()
+	return d, nil
+}
+
+// policies is Policies of package operate.
+func (l *Limiter) policies() iter.Seq2[string, RuleSet] {
+	return func(yield func(string, RuleSet) bool) {
+		for _, p := range l.policyRoutes() {
+			if !yield(p.route.name, p.policy.set) {
+				return
+			}
+		}
+	}
+}
+
+// policyRoutes returns the routes of all policies, sorted by name.
+func (l *Limiter) policyRoutes() (list []policyRoute) {
+	l.mu.Lock()
+	for _, p := range l.named {
+		v := p.current.Load()
+		list = append(list, policyRoute{v, v.named})
+	}
+	for _, routes := range l.routes {
+		list = append(list, routes...)
+	}
+	l.mu.Unlock()
+	slices.SortStableFunc(list, func(a, b policyRoute) int {
+		return cmp.Or(strings.Compare(a.route.name, b.route.name), cmp.Compare(a.route.number, b.route.number))
+	})
+	return list
+}
+
+// peekKey is Peek of package operate.
+func (l *Limiter) peekKey(ctx context.Context, policy, rule, key, plan string) (RuleDecision, error) {
+	of, i, err := l.find(policy, rule)
+	if err != nil {
+		return RuleDecision{}, err
+	}
+	p := of.policy
+	run := of.route.plan.Load().Begin()
+	defer run.End()
+	for n := range run.Charges {
+		run.Charges[n].Key = key
+	}
+	terms := p.distinguish(run, of.route, &profile{plan: plan})
+	run.Caller.Exempt = 0
+	var d Decision
+	if err := run.LookAt(ctx, i, &d.of); err != nil {
+		return RuleDecision{}, err
+	}
+	d.of.Outcomes()[i].Need(1 + d.of.Caller.Reserve(i))
+	d.describe(p, of.route, terms)
+	return d.rule(i), nil
+}
+
+// resetKey is Reset of package operate.
+func (l *Limiter) resetKey(ctx context.Context, policy, rule, key string) error {
+	of, i, err := l.find(policy, rule)
+	if err != nil {
+		return err
+	}
+	if r := &of.policy.list[i]; of.policy.rules[i].Charge.Quota.Leases() {
+		return &RuleError{Rule: r.String(), Problem: "requests in flight cannot be reset: their leases end with them"}
+	}
+	return l.reset(ctx, of.policy.states(of.route, i, key))
+}
+
+// find returns the policy of a name on its route, and the index of its rule.
+func (l *Limiter) find(policy, rule string) (found policyRoute, index int, err error) {
+	var names, rules []string
+	for _, of := range l.policyRoutes() {
+		names = append(names, of.route.name)
+		if of.route.name != policy {
+			continue
+		}
+		rules = append(rules, of.policy.names...)
+		i := slices.Index(of.policy.names, rule)
+		switch {
+		case i < 0:
+		case found.route == nil:
+			found, index = of, i
+		case found.route.stored != of.route.stored || found.route.variant(index) != of.route.variant(i):
+			return found, 0, &RuleError{Problem: fmt.Sprintf("policy %q has two different rules %q: give one of them a Name", policy, rule)}
+		}
+	}
+	switch {
+	case found.route != nil:
+		return found, index, nil
+	case rules != nil:
+		return found, 0, &RuleError{Problem: fmt.Sprintf("policy %q has no rule %q: write one of %s", policy, rule, strings.Join(rules, ", "))}
+	case len(names) == 0:
+		return found, 0, &RuleError{Problem: fmt.Sprintf("no policy %q: no policy has a name, and no route has had a request", policy)}
+	}
+	return found, 0, &RuleError{Problem: fmt.Sprintf("no policy %q, or its route has had no request: there are %s", policy, someOf(names))}
+}
+
+// someOf lists names, and says how many it leaves out of a long list.
+func someOf(names []string) string {
+	const most = 20
+	names = slices.Compact(names)
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}
+
+// declaredNames is Declared of package operate.
+func (l *Limiter) declaredNames() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Sorted(maps.Keys(l.named))
+}
+
+// key is Key of package operate.
+func (p *Policy) key(rule string, keys map[string]string) (string, error) {
+	v := p.current.Load()
+	i := slices.Index(v.names, rule)
+	if i < 0 {
+		return "", &RuleError{Problem: "no rule has the name " + strconv.Quote(rule) + ": write one of " + strings.Join(v.names, ", ")}
+	}
+	if err := v.list[i].Key.Missing(keys); err != nil {
+		return "", err[0]
+	}
+	return v.list[i].Key.Resolve(func(k *KeyResolver) string {
+		value, _ := p.limiter.valueOf(k, keys)
+		return value
+	}), nil
+}
+
+// compared is for Comparisons of package operate: it returns the indexes of the rule that
+// a shadow may replace and of the shadow, for each that was not enforced.
+func (d Decision) compared() (pairs [][2]int) {
+	if d.policy == nil || d.of.Watched == 0 {
+		return nil
+	}
+	for i := range d.policy.list {
+		if !d.shadows(i) {
+			continue
+		}
+		if old := slices.Index(d.policy.names, d.policy.list[i].Shadow.Replaces); old >= 0 {
+			pairs = append(pairs, [2]int{old, i})
+		}
+	}
+	return pairs
+}
+
+// An observer is a function that sees all decisions. It has a pointer, since functions
+// cannot be compared.
+type observer struct {
+	observe func(*http.Request, Decision, error)
+}
+
+// observe is Observe of package operate.
+func (l *Limiter) observe(observe func(*http.Request, Decision, error)) (stop func()) {
+	o := &observer{observe}
+	l.setObservers(func(list []*observer) []*observer { return append(list, o) })
+	return sync.OnceFunc(func() {
+		l.setObservers(func(list []*observer) []*observer {
+			return slices.DeleteFunc(list, func(other *observer) bool { return other == o })
+		})
+	})
+}
+
+// setObservers replaces the observers by what change makes of a copy of them.
+func (l *Limiter) setObservers(change func([]*observer) []*observer) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var list []*observer
+	if now := l.observers.Load(); now != nil {
+		list = slices.Clone(*now)
+	}
+	list = change(list)
+	l.engine.Timed.Store(len(list) > 0)
+	if len(list) == 0 {
+		l.observers.Store(nil)
+		return
+	}
+	l.observers.Store(&list)
+}
+
+// notify shows a decision to the observers.
+func (l *Limiter) notify(r *http.Request, d *Decision, err error) {
+	if observers := l.observers.Load(); observers != nil {
+		for _, o := range *observers {
+			o.observe(r, *d, err)
+		}
 	}
 }

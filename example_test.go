@@ -1,14 +1,13 @@
 package limit_test
 
 import (
-	"errors"
-	"strconv"
-
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"strconv"
 	"time"
 
 	"github.com/gin-gonic/gin"

@@ -36,7 +36,7 @@ func TestExempt(t *testing.T) {
 		{name: "user of another case", address: "192.0.2.1", user: "Root", header: ip + ", " + all, admitted: 1},
 		{name: "plan", address: "192.0.2.1", plan: "enterprise", header: ip, admitted: 1},
 		{name: "class", address: "192.0.2.1", class: "critical", header: ip, admitted: 1},
-		{name: "both", address: "192.0.2.1", user: "root", class: "critical", admitted: 4, mode: limit.ModeExempt},
+		{name: "both", address: "192.0.2.1", user: "root", class: "critical", admitted: 4, mode: core.ModeExempt},
 	} {
 		store := &storeCalls{Store: memstore.New(nil)}
 		var last limit.Decision
@@ -61,7 +61,7 @@ func TestExempt(t *testing.T) {
 				admitted++
 				assert.Equal(t, row.mode, last.Mode, row.name)
 				assert.Equal(t, row.header, w.Header().Get("RateLimit-Policy"), row.name)
-				if row.mode == limit.ModeExempt {
+				if row.mode == core.ModeExempt {
 					assert.Nil(t, last.Rules(), row.name)
 				}
 			}
@@ -72,7 +72,7 @@ func TestExempt(t *testing.T) {
 			}
 		}
 		assert.Equal(t, row.admitted, admitted, row.name)
-		if row.mode == limit.ModeExempt {
+		if row.mode == core.ModeExempt {
 			assert.Zero(t, store.n, row.name)
 		}
 	}

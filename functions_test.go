@@ -55,14 +55,14 @@ func TestFunctionsOfOneName(t *testing.T) {
 			for _, same := range []RuleSet{first, Named("p", first.Rules()...)} {
 				_, err = l.Policy(same)
 				assert.NoError(t, err, field)
-				assert.NoError(t, l.Change(same), field)
+				assert.NoError(t, l.change(same), field)
 			}
 			_, err = l.Policy(other)
 			assert.EqualError(t, err, `limit: policy "p": already has other rules: `+wrong+"declare the set once and share it, or choose another name")
-			assert.EqualError(t, l.Change(other), `limit: policy "p": has other rules in code: `+wrong+"declare them Overridable, or choose another name")
+			assert.EqualError(t, l.change(other), `limit: policy "p": has other rules in code: `+wrong+"declare them Overridable, or choose another name")
 
 			l = New(nil, nil)
-			require.NoError(t, l.Change(first))
+			require.NoError(t, l.change(first))
 			_, err = l.Policy(other)
 			assert.ErrorContains(t, err, `policy "p": has other rules in code: rule "r" has`, field)
 		}

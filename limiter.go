@@ -19,6 +19,7 @@
 // same on Gin and Echo, and package adapter has what adapters for other frameworks need.
 // A refused request is answered with 429 and the headers of its quotas, unless
 // [Options] or a [Refusal] say otherwise. [DecisionFrom] tells a handler what was decided.
+// Package operate is for tools of operators.
 //
 // # Jobs
 //
@@ -39,25 +40,22 @@ package limit
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/netip"
 	"reflect"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/internal/clientip"
 	"github.com/routelimit/limit/internal/door"
 	"github.com/routelimit/limit/internal/engine"
 	"github.com/routelimit/limit/internal/grammar"
 	"github.com/routelimit/limit/internal/notice"
-	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/guard"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/refusals"
@@ -78,107 +76,6 @@ type Limiter struct {
 	changes map[string]RuleSet       // by Change
 	routes  map[string][]policyRoute // by the name in the store
 }
-
-// Options configures a [Limiter]. The zero Options is ready to use. Functions must be safe
-// for concurrent use, and must not block.
-type Options struct {
-	// Caller says who sends a request: its user, its plan and its class. A rule by user is
-	// an error at declaration if neither Caller.User nor that of the adapter is set.
-	Caller Caller[*http.Request]
-
-	// Override returns the limit of one key of a rule, in place of that of the plan and of
-	// the rule; 0 means no override. The names and the key are those of a [Decision]. It
-	// is called for each rule of each decision. Package overrides has one.
-	Override func(policy, rule, key string) int64
-
-	// Classes lists the classes, from the highest to the lowest: at most 16, and
-	// "default" must be one of them. Nil means critical, default and background.
-	Classes []string
-
-	// Proxies says which forwarding headers to believe for [ByIP]. The zero
-	// value believes none.
-	Proxies Proxies
-
-	// Instances is how many processes share the store; 0 means 1. While the store is
-	// unavailable, each process admits at most its share of a limit, rounded up. A number
-	// above 1 without a shared store is logged as a mistake.
-	Instances int
-
-	// MaxKeys is how many partly used keys this process tracks, over all rules; 0 means
-	// [memstore.DefaultMaxKeys]. Set it above the number of clients you expect in the
-	// longest window. Beyond it, new clients share an overflow quota, on Redis too, and
-	// may be refused early.
-	MaxKeys int
-
-	// Headers says which headers tell clients their quotas. The zero value means
-	// [Draft11].
-	Headers Headers
-
-	// Jitter adds a random time, up to Jitter and at most 24 hours, to the Retry-After of
-	// refused clients, so that they do not return together.
-	Jitter time.Duration
-
-	// Exempt reports whether a request passes without being charged, such as a health
-	// check. Its response has no quota headers, and Bar is not called for it. Nil exempts
-	// no request. Exempt and Bar are for HTTP requests and RPC calls, and are called once
-	// for each policy on a request. Package access has lists for both.
-	Exempt func(Client) bool
-
-	// Bar returns how much longer the client of a request is barred: 0 or less if it is
-	// not, and [Never] if it is barred for good. A barred request is refused with 403,
-	// charges no rule and does not call the store. Nil bars no client.
-	Bar func(Client) time.Duration
-
-	// Refuse answers a refused request, after the headers are set. A function
-	// that does not call WriteHeader answers with 429, or with 403 if the client
-	// is barred. Nil means that status with a problem details document (RFC 9457).
-	// Adapters have a Refuse of their own, in the form of their framework.
-	Refuse func(http.ResponseWriter, *http.Request, Decision)
-
-	// OnRefusal says what happens to a request that a rule refuses, if neither the rule
-	// nor its set says so. The zero value means an answer with 429, which Refuse can
-	// write.
-	OnRefusal Refusal
-
-	// Functions are those that rules in tags, and in texts that [Limiter.Parse] reads,
-	// can name.
-	Functions rules.Functions
-
-	// Waiters is how many requests may wait at once, over all rules: see
-	// [rules.Refusal]. 0 means 10,000. Further requests are refused at once.
-	Waiters int
-
-	// Fail answers a request that could not be decided. The error wraps
-	// [ErrUndecided]. A function that does not call WriteHeader answers with 503.
-	// Nil means 503 with a problem details document that does not name the cause.
-	Fail func(http.ResponseWriter, *http.Request, error)
-
-	// Observe is called once for each decision, before the request goes on. The request is
-	// nil outside HTTP. A non-nil error says why the request could not be decided, and the
-	// decision is then the zero Decision. Observe is called again, with decision and
-	// error, at the end of an admitted request that could not be settled or that lost a
-	// lease: see [ErrLeaseLost].
-	Observe func(*http.Request, Decision, error)
-
-	// Log receives warnings for operators: outages, requests that could not be decided,
-	// and declarations that probably mean something else. Each has a stable code, and is
-	// logged at most once a minute. docs/diagnostics.md explains them. Nil means
-	// [slog.Default]; slog.New(slog.DiscardHandler) is silent.
-	Log *slog.Logger
-
-	// Silence lists codes of lines that are not written to Log, and of problems that
-	// [Limiter.Check] does not return, such as "LIMIT-112". An unknown code is an error.
-	Silence []string
-}
-
-const (
-	maxJitter           = 24 * time.Hour
-	defaultTotalWaiters = 10_000
-
-	// How often in a second callers that wait for leases of other processes ask the
-	// store: those of this limiter, and those of all instances.
-	mostPolls, allPolls = 100, 10_000
-)
 
 // ErrUndecided is wrapped by the errors of requests that could not be decided:
 // the store failed, or a Cost was negative.
@@ -204,7 +101,7 @@ func New(store core.Store, options *Options) *Limiter {
 	l.options.Classes, l.options.Proxies.Trusted = slices.Clone(l.options.Classes), slices.Clone(l.options.Proxies.Trusted)
 	l.lines = notice.Log{To: l.options.Log, Silenced: slices.Clone(l.options.Silence)}
 	if l.options.Observe != nil {
-		l.Observe(l.options.Observe)
+		l.observe(l.options.Observe)
 	}
 	l.engine.Queues.Requests = cmp.Or(l.options.Waiters, defaultTotalWaiters)
 	l.engine.Queues.Polls = min(mostPolls, allPolls/max(1, l.options.Instances))
@@ -212,32 +109,6 @@ func New(store core.Store, options *Options) *Limiter {
 	_, l.engine.InMemory = l.engine.Store.(*memstore.Store)
 	l.notices.look.Store(lookAtStore)
 	return l
-}
-
-// validate returns an error that joins one for each invalid option.
-func (o *Options) validate() error {
-	errs := []error{(*clientip.Config)(&o.Proxies).Validate(), o.OnRefusal.Validate(), validClasses(o.Classes)}
-	if o.Waiters < 0 {
-		errs = append(errs, fmt.Errorf("limit: Waiters %d: write how many requests may wait at once, or 0 for %d", o.Waiters, defaultTotalWaiters))
-	}
-	if o.Instances < 0 {
-		errs = append(errs, fmt.Errorf("limit: Instances %d: write how many processes share the store, or 0 for one", o.Instances))
-	}
-	if o.MaxKeys < 0 {
-		errs = append(errs, fmt.Errorf("limit: MaxKeys %d: write how many keys to track, or 0 for %d", o.MaxKeys, memstore.DefaultMaxKeys))
-	}
-	if o.Jitter < 0 || o.Jitter > maxJitter {
-		errs = append(errs, fmt.Errorf("limit: Jitter %v: write 0 to %v", o.Jitter, maxJitter))
-	}
-	if o.Headers&NoHeaders != 0 && o.Headers != NoHeaders || o.Headers > NoHeaders || o.Headers&XRateLimit != 0 && o.Headers&XRateLimitUnix != 0 {
-		errs = append(errs, errors.New("limit: Headers: NoHeaders cannot be combined, and XRateLimit and XRateLimitUnix exclude each other"))
-	}
-	for _, code := range o.Silence {
-		if !slices.Contains(notice.Codes, code) {
-			errs = append(errs, fmt.Errorf("limit: Silence %q: write one of %s", code, strings.Join(notice.Codes, ", ")))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // decorated returns the store with the decorators that it needs and does not
@@ -306,5 +177,89 @@ func (l *Limiter) ClientIP(r *http.Request) netip.Addr {
 	return l.options.Proxies.ClientIP(r)
 }
 
-// Proxies returns [Options].Proxies. Do not change its Trusted.
-func (l *Limiter) Proxies() Proxies { return l.options.Proxies }
+// Check returns what is wrong before the first request: a store that cannot be reached
+// or written, evicts keys, or withholds information that the store needs, and quotas in
+// memory although the program has several instances. Call it before the program serves:
+//
+//	if err := limiter.Check(ctx); err != nil {
+//		log.Fatal(err)
+//	}
+//
+// The error joins one [*core.Diagnosis] for each problem that [Options].Silence does not
+// name, or is the error of ctx if that was canceled. Check changes no quota, and waits
+// for the store until ctx ends, at most 5 s. It checks stores of package redisstore, and
+// others that have a Check method: see [core.Check].
+//
+// If the program does not call Check, the same problems are logged: failures of the
+// store when they happen, and the rest after the first decision.
+func (l *Limiter) Check(ctx context.Context) error {
+	if err := ctx.Err(); errors.Is(err, context.Canceled) {
+		return err
+	}
+	var found []error
+	for _, err := range append(errorsOf(core.Check(ctx, l.engine.Store)), l.checkMemory()) {
+		var d *core.Diagnosis
+		if err != nil && !(errors.As(err, &d) && l.lines.Silent(d.Code)) {
+			found = append(found, err)
+		}
+	}
+	return errors.Join(found...)
+}
+
+// errorsOf returns the errors that errors.Join has joined.
+func errorsOf(err error) []error {
+	if all, ok := err.(interface{ Unwrap() []error }); ok {
+		return all.Unwrap()
+	}
+	return []error{err}
+}
+
+// checkMemory returns an error if quotas are in memory, and the program says that it has
+// several instances.
+func (l *Limiter) checkMemory() error {
+	if !l.engine.InMemory || l.options.Instances <= 1 {
+		return nil
+	}
+	return &core.Diagnosis{Code: notice.SeveralMemories, Err: fmt.Errorf("limit: the quotas are in memory, and limit.Options.Instances is %d: "+
+		"each instance admits the full limit; share the quotas with package redisstore, or leave out Instances", l.options.Instances)}
+}
+
+// What to look at after the next decision.
+const (
+	lookAtStore   uint32 = 1 << iota // if the store has made it
+	lookAtChanges                    // if the last change was a second ago
+)
+
+// lookOnce looks for problems after a decision, and logs them. A store that fails has its
+// own lines.
+func (l *Limiter) lookOnce(look uint32, mode core.Mode) {
+	n := &l.notices
+	if look&lookAtChanges != 0 && time.Now().UnixNano()-n.changed.Load() > int64(time.Second) && n.look.And(^lookAtChanges)&lookAtChanges != 0 {
+		l.noticeUndeclared()
+	}
+	if look&lookAtStore != 0 && mode == core.ModeExact && n.look.And(^lookAtStore)&lookAtStore != 0 {
+		l.lookAtStore()
+	}
+}
+
+func (l *Limiter) lookAtStore() {
+	if l.engine.InMemory {
+		l.logProblems(l.checkMemory())
+		return
+	}
+	go func() {
+		defer func() { _ = recover() }() // a store's: a panic in this goroutine would end the program
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		l.logProblems(core.Check(ctx, l.engine.Store))
+	}()
+}
+
+func (l *Limiter) logProblems(problems error) {
+	for _, err := range errorsOf(problems) {
+		var d *core.Diagnosis
+		if errors.As(err, &d) && d.Code != notice.Unreachable { // which the lines of the guard say
+			notice.Write(l.log(), d.Code, "limit: a check has found a problem", 0, "error", d.Err)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/door"
 	"github.com/routelimit/limit/internal/engine"
 	"github.com/routelimit/limit/internal/grammar"
@@ -27,7 +28,7 @@ type notices struct {
 	listedUsers atomic.Int32
 
 	look    atomic.Uint32 // what to look at after the next decision: see lookOnce
-	changed atomic.Int64  // when Limiter.Change was called, in Unix nanoseconds
+	changed atomic.Int64  // when operate.Change was called, in Unix nanoseconds
 }
 
 // A failure is what can go wrong with a request beside a refusal.
@@ -50,9 +51,7 @@ func (l *Limiter) log() *notice.Log { return &l.lines }
 // failed logs the error of a request, and reports it to Observe.
 func (l *Limiter) failed(f failure, r *http.Request, d Decision, err error) {
 	l.notices.failures[f].Warn(l.log(), failures[f].code, failures[f].text, "error", err)
-	if observers := l.observers.Load(); observers != nil {
-		notify(*observers, r, d, err)
-	}
+	l.notify(r, &d, err)
 }
 
 func (n *notices) overflowed(l *Limiter, policy string) {
@@ -181,7 +180,7 @@ func (l *layer) noticeLateUser() {
 
 // noticeDecision looks at how a decision was made.
 func (l *Limiter) noticeDecision(d *Decision) {
-	if d.Mode == ModeOverflow {
+	if d.Mode == core.ModeOverflow {
 		l.notices.overflowed(l, d.route.name)
 	}
 	if look := l.notices.look.Load(); look != 0 {

@@ -444,7 +444,7 @@ func TestNoticesCostNothing(t *testing.T) {
 			}
 		})
 	}
-	assert.Equal(t, allocations(memstore.New(nil), limit.ModeExact), allocations(full(t), limit.ModeOverflow))
+	assert.Equal(t, allocations(memstore.New(nil), core.ModeExact), allocations(full(t), core.ModeOverflow))
 }
 
 func TestDecisionLogValue(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/operate"
 	"github.com/routelimit/limit/stores/memstore"
 )
 
@@ -113,7 +114,7 @@ func TestPlanWithoutHTTP(t *testing.T) {
 	d, _ = take("", 1)
 	assert.False(t, d.Allowed)
 
-	key, err := policy.Key("per-user-and-ip-1h", keys)
+	key, err := operate.Key(policy, "per-user-and-ip-1h", keys)
 	require.NoError(t, err)
 	limits["api per-user-and-ip-1h "+key] = 20
 	d, left = take("", 1)
@@ -122,9 +123,9 @@ func TestPlanWithoutHTTP(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, int64(20), peeked.Rules()[0].Limit)
 
-	_, err = policy.Key("per-user-2h", keys)
+	_, err = operate.Key(policy, "per-user-2h", keys)
 	assert.EqualError(t, err, `limit: no rule has the name "per-user-2h": write one of per-user-and-ip-1h`)
-	_, err = policy.Key("per-user-and-ip-1h", map[string]string{"user": "alice"})
+	_, err = operate.Key(policy, "per-user-and-ip-1h", map[string]string{"user": "alice"})
 	assert.ErrorContains(t, err, `no key "ip"`)
 }
 
@@ -403,7 +404,7 @@ func TestBucketsOfPlansKeep(t *testing.T) {
 	assert.Zero(t, left(), "an override")
 	clear(over)
 	for _, n := range []string{"5", "2", "4"} {
-		require.NoError(t, limiter.Change(rules("a: 2/1h per user token-bucket burst 8 plan pro "+n+"; b: 100/1h per user")))
+		require.NoError(t, operate.Change(limiter, rules("a: 2/1h per user token-bucket burst 8 plan pro "+n+"; b: 100/1h per user")))
 		assert.Zero(t, left(), "plan pro %s", n)
 	}
 }

@@ -2,10 +2,14 @@ package limit
 
 import (
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync/atomic"
 
 	"github.com/routelimit/limit/internal/door"
+	"github.com/routelimit/limit/internal/grammar"
 	"github.com/routelimit/limit/rules"
 )
 
@@ -31,6 +35,110 @@ func newPolicy(l *Limiter, set RuleSet) *Policy {
 	p := &Policy{limiter: l, scope: set.Scope(), declared: set}
 	p.current.Store(newVersion(p, set))
 	return p
+}
+
+// policy is [Limiter.Policy] for a place, which is nil if it is not known.
+func (l *Limiter) policy(set RuleSet, at *door.Place) (*Policy, error) {
+	if set.Scope() != rules.ScopeNamed {
+		errs := []error{l.validate(set)}
+		if set.IsOverridable() {
+			errs = append(errs, set.Errorf(-1, "rules %s have no name to be changed by: write limit.Named(\"…\", rules…)", set))
+		}
+		if at != nil {
+			errs = append(errs, l.check(set, *at))
+		}
+		if err := errors.Join(errs...); err != nil {
+			return nil, err
+		}
+		return newPolicy(l, set), nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := l.named[set.Name()]
+	if p == nil {
+		var err error
+		if p, err = l.declare(set); err != nil {
+			if at != nil {
+				err = errors.Join(err, l.check(set, *at))
+			}
+			return nil, err
+		}
+	} else if len(set.Declared()) > 0 && !set.Equal(p.declared) {
+		return nil, p.declared.Unlike(set, "already has other rules",
+			"declare the set once and share it, or choose another name")
+	}
+	if at != nil {
+		if err := p.attachLocked(*at); err != nil {
+			return nil, err
+		}
+	}
+	l.named[set.Name()] = p
+	return p, nil
+}
+
+// declare returns a new policy of a named set, with the rules of Change if it has any.
+func (l *Limiter) declare(set RuleSet) (*Policy, error) {
+	_, changed := l.changes[set.Name()]
+	if changed && len(set.Declared()) == 0 {
+		set = set.Overridable()
+	}
+	if err := l.validate(set); err != nil {
+		return nil, err
+	}
+	p := &Policy{limiter: l, scope: set.Scope(), declared: set}
+	now := set
+	if changed {
+		var err error
+		if now, err = p.under(l.changes); err != nil {
+			return nil, err
+		}
+	}
+	p.current.Store(newVersion(p, now))
+	return p, nil
+}
+
+// errNoRules is the error of requests to a policy that only Change defines, before it
+// has.
+var errNoRules = fmt.Errorf("%w: the policy has no rules yet: call operate.Change, or follow a policy file, before the program serves", ErrUndecided)
+
+// attach records a place where the policy decides. The error says which of its rules
+// could resolve no key there.
+func (p *Policy) attach(at door.Place) error {
+	p.limiter.mu.Lock()
+	defer p.limiter.mu.Unlock()
+	return p.attachLocked(at)
+}
+
+func (p *Policy) attachLocked(at door.Place) error {
+	if err := p.limiter.check(p.current.Load().set, at); err != nil {
+		return err
+	}
+	if !slices.Contains(p.places, at) {
+		p.places = append(p.places, at)
+	}
+	return nil
+}
+
+// validate returns what is wrong with a set on this limiter.
+func (l *Limiter) validate(set RuleSet) error {
+	errs, classes := []error{set.Validate()}, l.options.Classes
+	listed := strings.Join(classes, ", ")
+	for i, r := range set.Declared() {
+		for _, name := range slices.Sorted(maps.Keys(r.Reserve)) {
+			switch slices.Index(classes, name) {
+			case -1:
+				errs = append(errs, set.Errorf(i, "reserve %s: write one of the classes %s, or add it to limit.Options.Classes", name, listed))
+			case len(classes) - 1:
+				errs = append(errs, set.Errorf(i, "reserve %s: no class is below it: write a higher one", name))
+			}
+		}
+		for _, entry := range r.Exempt {
+			if kind, name := grammar.SplitExemption(entry); kind == "class" && !slices.Contains(classes, name) {
+				errs = append(errs, set.Errorf(i, "exempt %s: write one of the classes %s, or add it to limit.Options.Classes", entry, listed))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // check returns an error that joins one [*RuleError] for each rule that could

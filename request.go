@@ -99,7 +99,7 @@ func (l *layer) decide(served bool) error {
 		}
 	}
 	if run.Caller.Exempt == p.all {
-		d.Allowed, d.Mode, d.At, d.route = true, ModeExempt, time.Now(), l.route
+		d.Allowed, d.Mode, d.At, d.route = true, core.ModeExempt, time.Now(), l.route
 		return nil
 	}
 	ctx := l.request.Context()

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/redisstore"
 )
@@ -38,7 +39,7 @@ func BenchmarkManyRoutes(b *testing.B) {
 				done.Go(func() {
 					for i := caller; taken.Add(1) <= int64(b.N); i += 7 {
 						d, err := policies[i%routes].Take(b.Context(), limit.Request{})
-						if err != nil || d.Mode != limit.ModeExact {
+						if err != nil || d.Mode != core.ModeExact {
 							local.Add(1)
 						}
 					}

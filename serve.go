@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/door"
 	"github.com/routelimit/limit/internal/response"
 	"github.com/routelimit/limit/rules"
@@ -37,31 +38,6 @@ func (d Decision) Outer() (outer Decision, ok bool) {
 	return d.outer.decision, true
 }
 
-// serve is Adapter.ServeRequest of package adapter.
-func (p *Policy) serve(w http.ResponseWriter, r *http.Request, from door.Framework, given Request) error {
-	v := p.current.Load()
-	if err := v.checkGiven(&given); err != nil {
-		return err
-	}
-	return v.serve(w, r, from, given)
-}
-
-// decide is Adapter.Decide of package adapter.
-func (p *Policy) decide(r *http.Request, from door.Framework, cost int64) (d Decision, err error) {
-	l := p.current.Load().enter(r, from)
-	l.given.Cost = cost
-	if err = l.decide(false); err != nil {
-		p.limiter.failed(undecidedRequest, r, Decision{}, err)
-		return Decision{}, err
-	}
-	if d = l.decision; d.of.Holds() {
-		l.shared = true
-		d.of.OnLoss(nil, l.reportLoss)
-	}
-	l.leave()
-	return d, nil
-}
-
 // serve decides a request, and answers it or calls what is behind the rules.
 func (p *version) serve(w http.ResponseWriter, r *http.Request, from door.Framework, given Request) error {
 	l := p.enter(r, from)
@@ -80,10 +56,8 @@ func (l *layer) serve(w http.ResponseWriter) error {
 	if !d.Allowed {
 		return l.refuse(w)
 	}
-	if observers := p.limiter.observers.Load(); observers != nil {
-		notify(*observers, l.request, *d, nil)
-	}
-	if d.Mode != ModeExempt {
+	p.limiter.notify(l.request, d, nil)
+	if d.Mode != core.ModeExempt {
 		setHeaders(w.Header(), d)
 		if d.of.Watched != 0 {
 			d.setMarks(w.Header())
@@ -110,10 +84,8 @@ func (l *layer) refuse(w http.ResponseWriter) error {
 	if refusal != nil {
 		d.outcome = outcomeOf(refusal)
 	}
-	if observers := l.version.limiter.observers.Load(); observers != nil {
-		notify(*observers, l.request, *d, nil)
-	}
-	if d.Mode == ModeBarred {
+	l.version.limiter.notify(l.request, d, nil)
+	if d.Mode == core.ModeBarred {
 		setBarredHeaders(w.Header(), d)
 	} else {
 		setHeaders(w.Header(), d)
@@ -293,12 +265,12 @@ func (l *layer) screen() bool {
 	c := Client{l.request, l.version.limiter, l}
 	switch {
 	case o.Exempt != nil && o.Exempt(c):
-		d.Allowed, d.Mode = true, ModeExempt
+		d.Allowed, d.Mode = true, core.ModeExempt
 	case o.Bar != nil:
 		if d.RetryAfter = max(0, o.Bar(c)); d.RetryAfter == 0 {
 			return false
 		}
-		d.Mode = ModeBarred
+		d.Mode = core.ModeBarred
 	default:
 		return false
 	}

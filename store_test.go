@@ -39,14 +39,14 @@ func TestStoreDown(t *testing.T) {
 		for range 2 {
 			d, err := mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: map[string]string{}})
 			require.NoError(t, err)
-			assert.Equal(t, limit.ModeExact, d.Mode)
+			assert.Equal(t, core.ModeExact, d.Mode)
 		}
 		store.down = true
 		admitted := 0
 		for range 10 {
 			d, err := mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: map[string]string{}})
 			require.NoError(t, err)
-			assert.Equal(t, limit.ModeLocal, d.Mode)
+			assert.Equal(t, core.ModeLocal, d.Mode)
 			if d.Allowed {
 				admitted++
 			}
@@ -114,7 +114,7 @@ func TestRefusalsAreRemembered(t *testing.T) {
 			require.NoError(t, err)
 			modes = append(modes, d.Mode)
 		}
-		assert.Equal(t, append(make([]core.Mode, 6), limit.ModeRemembered, limit.ModeRemembered, limit.ModeRemembered), modes, name)
+		assert.Equal(t, append(make([]core.Mode, 6), core.ModeRemembered, core.ModeRemembered, core.ModeRemembered), modes, name)
 	}
 }
 
@@ -138,7 +138,7 @@ func TestMaxKeys(t *testing.T) {
 			if d.Allowed {
 				admitted++
 			}
-			if d.Mode == limit.ModeOverflow {
+			if d.Mode == core.ModeOverflow {
 				overflows++
 			}
 		}

@@ -104,7 +104,6 @@ func (p *version) take(ctx context.Context, d *Decision, r *Request, reserve boo
 // observed reports a decision outside HTTP to Observe. It releases d if a function of the
 // program panics, since nothing else knows d then.
 func (p *version) observed(d *Decision, err error) {
-	observers := p.limiter.observers.Load()
 	switch {
 	case err != nil:
 		p.limiter.failed(undecidedRequest, nil, Decision{}, err)
@@ -113,7 +112,7 @@ func (p *version) observed(d *Decision, err error) {
 		of := *d
 		d.of.OnLoss(nil, func(loss error) { p.limiter.failed(lostLease, nil, of, loss) })
 	}
-	if observers == nil {
+	if p.limiter.observers.Load() == nil {
 		return
 	}
 	observed := false
@@ -122,7 +121,7 @@ func (p *version) observed(d *Decision, err error) {
 			d.Release()
 		}
 	}()
-	notify(*observers, nil, *d, nil)
+	p.limiter.notify(nil, d, nil)
 	observed = true
 }
 
@@ -135,7 +134,7 @@ func (p *version) observed(d *Decision, err error) {
 // Waits on one Limiter for one key are served by [Request].Class, as docs/plans.md says,
 // and within a class in the order in which they began, so that small costs do not
 // overtake a large one. Callers with different limits do not wait for each other, and
-// neither do those of different rules: before and after [Limiter.Change], for example.
+// neither do those of different rules: before and after operate.Change, for example.
 // When room appears, several waiters ask the store at once; if another caller takes the
 // room first, a later waiter may be admitted before an earlier one. Take, handlers whose
 // rules do not wait, and other processes do not queue, and may come first.

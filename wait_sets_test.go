@@ -24,7 +24,7 @@ func TestWaitAcrossChange(t *testing.T) {
 			var done sync.WaitGroup
 			for i := range 6 {
 				if i == 3 {
-					require.NoError(t, l.Change(Named("p", MustParse(change[1]).Rules()...)))
+					require.NoError(t, l.change(Named("p", MustParse(change[1]).Rules()...)))
 				}
 				done.Go(func() {
 					w, _ := patient(t.Context(), h, "")

@@ -13,9 +13,10 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/echolimit"
 	"github.com/routelimit/limit/ginlimit"
+	"github.com/routelimit/limit/operate"
 )
 
-// TestOverridableOnGin is the route of docs/policy-files.md on Gin. Limiter.Change stands
+// TestOverridableOnGin is the route of docs/policy-files.md on Gin. operate.Change stands
 // for the file.
 func TestOverridableOnGin(t *testing.T) {
 	limiter := limit.New(nil, nil)
@@ -28,7 +29,7 @@ func TestOverridableOnGin(t *testing.T) {
 	orders := limit.Named("orders", limit.PerUser(time.Minute, 5)).Overridable()
 	router.PUT("/orders/:id", authenticate, rl.Limit(orders), update)
 
-	require.NoError(t, limiter.Change(limit.Named("orders", limit.MustParse("1/1m per user and path id").Rules()...)))
+	require.NoError(t, operate.Change(limiter, limit.Named("orders", limit.MustParse("1/1m per user and path id").Rules()...)))
 	seesUserAndPath(t, router)
 }
 
@@ -40,7 +41,7 @@ func TestOverridableOnEcho(t *testing.T) {
 	router := echo.New()
 	orders := limit.Named("orders", limit.PerUser(time.Minute, 5)).Overridable()
 	router.PUT("/orders/:id", func(c echo.Context) error { return c.NoContent(http.StatusOK) }, rl.Limit(orders))
-	require.NoError(t, limiter.Change(limit.Named("orders", limit.MustParse("1/1m per user and path id").Rules()...)))
+	require.NoError(t, operate.Change(limiter, limit.Named("orders", limit.MustParse("1/1m per user and path id").Rules()...)))
 	seesUserAndPath(t, router)
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/operate"
 	"github.com/routelimit/limit/ops/topkeys"
 )
 
@@ -57,7 +58,7 @@ func Example_observing() {
 func Example_topKeys() {
 	top := topkeys.New(nil)
 	limiter := limit.New(nil, nil)
-	limiter.Observe(func(_ *http.Request, d limit.Decision, err error) {
+	operate.Observe(limiter, func(_ *http.Request, d limit.Decision, err error) {
 		if err == nil {
 			top.Observe(&d)
 		}

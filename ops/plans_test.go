@@ -16,6 +16,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/operate"
 	"github.com/routelimit/limit/ops/control"
 	"github.com/routelimit/limit/ops/overrides"
 	"github.com/routelimit/limit/stores/redisstore"
@@ -96,7 +97,7 @@ func TestReserves(t *testing.T) {
 
 // raise gives a user 500 requests an hour for a day.
 func raise(ctx context.Context, o *overrides.Overrides, api *limit.Policy, user string) error {
-	key, err := api.Key("per-user-1h", map[string]string{"user": user})
+	key, err := operate.Key(api, "per-user-1h", map[string]string{"user": user})
 	if err != nil {
 		return err
 	}
@@ -149,7 +150,7 @@ func TestOverridesOfPage(t *testing.T) {
 }
 
 func raiseWrong(ctx context.Context, _ *overrides.Overrides, api *limit.Policy) error {
-	_, err := api.Key("per-user-1d", map[string]string{"user": "alice"})
+	_, err := operate.Key(api, "per-user-1d", map[string]string{"user": "alice"})
 	return err
 }
 

@@ -106,7 +106,7 @@ func TestEviction(t *testing.T) {
 			assert.Zero(t, evicted)
 			assert.EqualValues(t, most, admitted.Load())
 			assert.LessOrEqual(t, alone.Load(), int64(most))
-			assert.Positive(t, modes[limit.ModeLocal], "new keys are decided by this process")
+			assert.Positive(t, modes[core.ModeLocal], "new keys are decided by this process")
 			assert.Contains(t, verdict, "ok eviction")
 			assert.Contains(t, string(said), "OOM")
 			continue

@@ -51,7 +51,7 @@ func startWorkload(limiter *limit.Limiter) *workload {
 				at := l.now()
 				d, err := policy.Take(context.Background(), limit.Request{Keys: keys})
 				l.of[caller] = append(l.of[caller], taken{at, l.now() - at, d.Mode, err != nil, i%8 == 0, d.Allowed})
-				if err == nil && d.Mode == limit.ModeExact {
+				if err == nil && d.Mode == core.ModeExact {
 					l.mu.Lock()
 					l.last = max(l.last, at)
 					l.mu.Unlock()
@@ -126,7 +126,7 @@ func summarize(requests []taken, began, ended time.Duration) measured {
 			m.admitted++
 		case !r.few:
 			m.asked++
-			if r.allowed && r.mode == limit.ModeExact {
+			if r.allowed && r.mode == core.ModeExact {
 				m.decided++
 			}
 		}

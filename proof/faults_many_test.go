@@ -53,7 +53,7 @@ func TestPartition(t *testing.T) {
 		}
 	}
 	t.Logf("one of three cut off: %d of 90 admitted, at most 120; modes %v", admitted, modes)
-	require.Equal(t, 200, modes[0][limit.ModeLocal])
+	require.Equal(t, 200, modes[0][core.ModeLocal])
 	require.GreaterOrEqual(t, admitted, 90)
 	require.LessOrEqual(t, admitted, 90+30, "the limit, and the share of one")
 }
@@ -79,9 +79,9 @@ func TestHotKey(t *testing.T) {
 						admitted.Add(1)
 					}
 					switch d.Mode {
-					case limit.ModeLocal:
+					case core.ModeLocal:
 						local.Add(1)
-					case limit.ModeRemembered:
+					case core.ModeRemembered:
 						remembered.Add(1)
 					}
 				}

@@ -170,7 +170,7 @@ func (f *fault) measure(t *testing.T) string {
 // check checks what must hold on any machine: no time.
 func (f *fault) check(t *testing.T, m measured) {
 	// A machine that is paused for longer than the timeout makes some decisions local.
-	others := m.during - m.failed - m.modes[limit.ModeExact] - m.modes[limit.ModeRemembered] - m.modes[limit.ModeLocal]
+	others := m.during - m.failed - m.modes[core.ModeExact] - m.modes[core.ModeRemembered] - m.modes[core.ModeLocal]
 	assert.LessOrEqual(t, others, 0, "a mode that no rule allows: %v", m.modes)
 	assert.Positive(t, m.modes[f.mode], "%v", m.modes)
 	if !f.failing {

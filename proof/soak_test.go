@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/faultproxy"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/redisstore"
@@ -67,7 +68,7 @@ type soak struct {
 	held    peak
 
 	asked, admitted, refused, cancelled, panics atomic.Int64
-	modes                                       [limit.ModeRefused + 1]atomic.Int64
+	modes                                       [core.ModeRefused + 1]atomic.Int64
 	faults                                      map[string]int
 }
 
@@ -132,7 +133,7 @@ func TestSoak(t *testing.T) {
 	t.Logf("held at the same time: at most %d of %d while the store answered, %d of %d at any time",
 		s.held.mostQuiet, soakSlots, s.held.mostAny, 2*soakSlots)
 	use.check(t)
-	require.Positive(t, s.modes[limit.ModeLocal].Load(), "Redis never failed")
+	require.Positive(t, s.modes[core.ModeLocal].Load(), "Redis never failed")
 }
 
 // comparedQuiet reports whether each tally has had a window while the store answered.
@@ -154,7 +155,7 @@ func (s *soak) tallies() (all []*tally) {
 func (s *soak) tell() string {
 	return fmt.Sprintf("%d asked, %d admitted, %d refused, %d exact, %d remembered, %d local, %d cancelled, %d panics",
 		s.asked.Load(), s.admitted.Load(), s.refused.Load(),
-		s.modes[limit.ModeExact].Load(), s.modes[limit.ModeRemembered].Load(), s.modes[limit.ModeLocal].Load(),
+		s.modes[core.ModeExact].Load(), s.modes[core.ModeRemembered].Load(), s.modes[core.ModeLocal].Load(),
 		s.cancelled.Load(), s.panics.Load())
 }
 
@@ -238,7 +239,7 @@ func (s *soak) take(ctx context.Context, p *limit.Policy, keys map[string]string
 		return d, false
 	}
 	s.modes[d.Mode].Add(1)
-	if d.Mode >= limit.ModeLocal {
+	if d.Mode >= core.ModeLocal {
 		now := time.Now()
 		s.trouble.mark(now, now)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/faultproxy"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/redisstore"
@@ -49,7 +50,7 @@ func TestSlotsOutliveOutages(t *testing.T) {
 				}
 				return faultproxy.Fault{}
 			})
-			require.Equal(t, limit.ModeRefused, take(mine).Mode)
+			require.Equal(t, core.ModeRefused, take(mine).Mode)
 			require.NoError(t, proxy.Refuse(true))
 		},
 	} {
@@ -66,7 +67,7 @@ func TestSlotsOutliveOutages(t *testing.T) {
 				d = take(other)
 				return d.Allowed
 			})
-			assert.Equal(t, limit.ModeExact, d.Mode)
+			assert.Equal(t, core.ModeExact, d.Mode)
 			d.Release()
 			t.Logf("the slot is free %v after the outage began", free.Sub(began))
 		})

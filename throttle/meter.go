@@ -95,7 +95,7 @@ func (m *meter) take(n int64) (int64, error) {
 		switch {
 		case d.Allowed:
 			return n, sleep(m.ctx, m.wait(&d))
-		case d.Mode == limit.ModeBarred:
+		case d.Mode == core.ModeBarred:
 			return 0, &limit.RefusedError{Decision: d}
 		}
 		// The queue is full for as long as queueTime. The random time keeps the
@@ -103,7 +103,7 @@ func (m *meter) take(n int64) (int64, error) {
 		if err := sleep(m.ctx, d.RetryAfter+rand.N(queueTime/2)); err != nil {
 			return 0, err
 		}
-		if d.Mode == limit.ModeLocal {
+		if d.Mode == core.ModeLocal {
 			n = max(1, n/2) // a process's share of the limit may be less than a permit
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/throttle"
 )
 
@@ -57,7 +58,7 @@ func (s suite) exempt(t *testing.T) {
 	require.Len(t, seen, 6)
 	for i, d := range seen {
 		assert.True(t, d.Allowed)
-		assert.Equal(t, limit.ModeExempt, d.Mode)
+		assert.Equal(t, core.ModeExempt, d.Mode)
 		assert.Equal(t, []string{"group", "item"}[i%2], d.Policy())
 		assert.Empty(t, d.Rules())
 		assert.WithinDuration(t, time.Now(), d.At, time.Minute)
@@ -93,7 +94,7 @@ func (s suite) barred(t *testing.T) {
 		}
 		require.Len(t, seen, 1, "the first policy answers")
 		d := seen[0]
-		assert.Equal(t, []any{false, limit.ModeBarred, "group", want.wait}, []any{d.Allowed, d.Mode, d.Policy(), d.RetryAfter})
+		assert.Equal(t, []any{false, core.ModeBarred, "group", want.wait}, []any{d.Allowed, d.Mode, d.Policy(), d.RetryAfter})
 		assert.Empty(t, d.Rules())
 		assert.Empty(t, d.Refusing())
 	}
@@ -117,7 +118,7 @@ func (s suite) barredHook(t *testing.T) {
 	for status, want := range map[int]int{0: http.StatusForbidden, http.StatusNotFound: http.StatusNotFound} {
 		router := s.framework(screening(limit.Options{
 			Refuse: func(w http.ResponseWriter, _ *http.Request, d limit.Decision) {
-				assert.Equal(t, limit.ModeBarred, d.Mode)
+				assert.Equal(t, core.ModeBarred, d.Mode)
 				if status != 0 {
 					w.WriteHeader(status)
 				}

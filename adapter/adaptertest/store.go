@@ -93,6 +93,6 @@ func (s suite) unavailable(t *testing.T) {
 	}
 	require.Len(t, modes, 9)
 	for i, mode := range modes {
-		assert.Equal(t, []core.Mode{limit.ModeLocal, limit.ModeAllowed, limit.ModeRefused}[i%3], mode, i)
+		assert.Equal(t, []core.Mode{core.ModeLocal, core.ModeAllowed, core.ModeRefused}[i%3], mode, i)
 	}
 }

@@ -18,8 +18,20 @@ var (
 	Decide          any // func(*limit.Policy, *http.Request, Framework, int64) (limit.Decision, error)
 	AnswerByOptions any // func(*limit.Policy, http.ResponseWriter, *http.Request, int, error) (answered bool)
 
-	// Document returns the problem details document of an error of a policy.
 	Document func(status int, err error) []byte
+
+	// Of package operate:
+	Engine   any // func(*limit.Limiter) *engine.Engine
+	Proxies  any // func(*limit.Limiter) limit.Proxies
+	Policies any // func(*limit.Limiter) iter.Seq2[string, limit.RuleSet]
+	Declared any // func(*limit.Limiter) []string
+	Peek     any // func(_ *limit.Limiter, _ context.Context, policy, rule, key, plan string) (limit.RuleDecision, error)
+	Reset    any // func(_ *limit.Limiter, _ context.Context, policy, rule, key string) error
+	Key      any // func(_ *limit.Policy, rule string, keys map[string]string) (string, error)
+	Observe  any // func(*limit.Limiter, func(*http.Request, limit.Decision, error)) (stop func())
+	Compared any // func(limit.Decision) [][2]int
+	Change   any // func(*limit.Limiter, ...limit.RuleSet) error
+	Validate any // func(*limit.Limiter, limit.RuleSet) error
 )
 
 // A Framework is a request as the flow of package limit sees it, whatever the adapter.

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/operate"
 )
 
 // Limiters is a set of limiters whose metrics are added up. The zero Limiters is empty
@@ -31,7 +32,7 @@ func (l *Limiters) Values() (values [5]int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, limiter := range l.list {
-		stats := limiter.Stats()
+		stats := operate.ReadStats(limiter)
 		values[0] += stats.Waiters
 		if stats.Unavailable {
 			values[1]++

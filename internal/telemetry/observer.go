@@ -7,6 +7,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/operate"
 )
 
 // A Counting counts. It is safe for concurrent use.
@@ -98,7 +99,7 @@ func (o *Observer) decided(d *limit.Decision) {
 		}
 	}
 	if watched {
-		for _, pair := range d.Comparisons() {
+		for _, pair := range operate.Comparisons(*d) {
 			o.to.Counter(Agreement, p.name, pair.New.Name, pair.Old.Name, verdict(&pair)).Inc()
 		}
 	}
@@ -141,7 +142,7 @@ func resultOf(d *limit.Decision, marked bool) int {
 	return 1
 }
 
-func verdict(pair *limit.Comparison) string {
+func verdict(pair *operate.Comparison) string {
 	switch {
 	case pair.Old.Allowed && pair.New.Allowed:
 		return "both_admit"

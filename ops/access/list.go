@@ -39,6 +39,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/notice"
+	"github.com/routelimit/limit/operate"
 )
 
 // Options configures a [List] or [Bans]. The zero Options is ready to use.
@@ -96,7 +97,7 @@ func (l *List) Bar(c limit.Client) time.Duration { return l.table.Load().remaini
 // checkProxies warns if an entry contains a trusted proxy, or is one.
 func (t *table) checkProxies(l *limit.Limiter, log *notice.Log) {
 	t.checked.Store(l)
-	for _, proxy := range l.Proxies().Trusted {
+	for _, proxy := range operate.Proxies(l).Trusted {
 		if t.prefixes.OverlapsPrefix(proxy) && !t.warned.Swap(true) {
 			notice.Write(log, notice.ExemptProxy, "access: a list exempts a trusted proxy, and so every client whose address the proxy does not send: "+
 				"write prefixes without the proxy", 0, "proxy", proxy)

@@ -116,12 +116,12 @@ func TestIdentity(t *testing.T) {
 		client, user string
 		want         core.Mode
 	}{
-		{"203.0.113.1", "", limit.ModeExempt},
-		{"203.0.113.2", "", limit.ModeBarred},
-		{"203.0.113.3", "root", limit.ModeExempt},
-		{"203.0.113.3", "mallory", limit.ModeBarred},
-		{"203.0.113.3", "", limit.ModeExact},
-		{"10.0.0.5", "", limit.ModeExact},
+		{"203.0.113.1", "", core.ModeExempt},
+		{"203.0.113.2", "", core.ModeBarred},
+		{"203.0.113.3", "root", core.ModeExempt},
+		{"203.0.113.3", "mallory", core.ModeBarred},
+		{"203.0.113.3", "", core.ModeExact},
+		{"10.0.0.5", "", core.ModeExact},
 	} {
 		d, err := a.Decide(policy, from("10.0.0.5:80", "X-Forwarded-For", test.client), test.user, 0)
 		require.NoError(t, err)

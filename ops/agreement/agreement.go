@@ -21,6 +21,7 @@ import (
 	"sync"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/operate"
 )
 
 // Counts are the decisions about a shadow rule (the new one) and the rule that it may
@@ -46,12 +47,12 @@ type id struct{ policy, new, old string }
 // nothing for other policies. Requests for which the shadow is enforced are not counted:
 // the two rules then charge each other's requests only if both admit.
 func (c *Counter) Observe(d limit.Decision) {
-	for _, pair := range d.Comparisons() {
+	for _, pair := range operate.Comparisons(d) {
 		c.count(id{d.Policy(), pair.New.Name, pair.Old.Name}, pair)
 	}
 }
 
-func (c *Counter) count(of id, pair limit.Comparison) {
+func (c *Counter) count(of id, pair operate.Comparison) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := c.counts[of]

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/operate"
 )
 
 const (
@@ -91,7 +92,7 @@ func (p *publisher) serve(ctx context.Context) {
 		k.slots.Store(k.burst())
 		k.missed.Store(0)
 	}
-	defer p.limiter.Observe(p.observe)()
+	defer operate.Observe(p.limiter, p.observe)()
 	timer := time.NewTicker(tick)
 	defer timer.Stop()
 	sent, looked := time.Now(), time.Now()

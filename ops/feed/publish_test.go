@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/operate"
 )
 
 // TestEncode checks that a message is bounded, that refused requests come first, and that
@@ -83,7 +84,7 @@ func BenchmarkDecision(b *testing.B) {
 			limiter := limit.New(nil, nil)
 			p := &publisher{limiter: limiter, options: &Options{}}
 			if name != "no subscriber" {
-				limiter.Observe(func(r *http.Request, d limit.Decision, err error) {
+				operate.Observe(limiter, func(r *http.Request, d limit.Decision, err error) {
 					p.observe(r, d, err)
 					if len(p.events) == 100 {
 						p.events = p.events[:0]

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/operate"
 	"github.com/routelimit/limit/ops/overrides"
 )
 
@@ -118,7 +119,7 @@ func (p *page) reset(ctx context.Context, _ viewer, a *action) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := p.limiter.Reset(ctx, a.Policy, a.Rule, key); err != nil {
+	if err := operate.Reset(ctx, p.limiter, a.Policy, a.Rule, key); err != nil {
 		return "", err
 	}
 	return fmt.Sprintf("Reset %s of %s. Its quota is full.", p.name(a, key), a.Rule), nil
@@ -165,7 +166,7 @@ func (p *page) entry(a *action) (entry, shown string, err error) {
 
 // kind says what the keys of a rule are.
 func (p *page) kind(policy, rule string) string {
-	for name, set := range p.limiter.Policies() {
+	for name, set := range operate.Policies(p.limiter) {
 		if name != policy {
 			continue
 		}

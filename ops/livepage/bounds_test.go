@@ -16,6 +16,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/race"
+	"github.com/routelimit/limit/operate"
 )
 
 // TestShared checks that viewers share a state, and that many different queries do not
@@ -123,7 +124,7 @@ func TestBounds(t *testing.T) {
 	c.policies.Store(maxPolicies - 1)
 	c.rules.Store(maxRules - 1)
 	limiter := limit.New(nil, &limit.Options{Log: quiet})
-	limiter.Observe(c.observe)
+	operate.Observe(limiter, c.observe)
 	for i := range 3 {
 		take(t, bind(t, limiter, limit.Named(fmt.Sprintf("api-%d", i), limit.PerUser(time.Hour, 1), limit.PerUser(time.Minute, 1))), "ann")
 	}

@@ -30,7 +30,7 @@ const (
 	shownHour    = 360 // slots
 	fullSeconds  = 5
 
-	undecided = int(limit.ModeBarred) + 1 // in the place of a mode: no decision was made
+	undecided = int(core.ModeBarred) + 1 // in the place of a mode: no decision was made
 	modes     = undecided + 1
 )
 
@@ -143,7 +143,7 @@ func at(since time.Duration) moment {
 // now is read from the monotonic clock, which takes half the time of the whole clock.
 func (c *collector) now() moment { return at(time.Since(c.start)) }
 
-// observe counts a decision. It is called by limit.Limiter.Observe.
+// observe counts a decision. It is called by operate.Observe.
 func (c *collector) observe(r *http.Request, d limit.Decision, err error) {
 	since := time.Since(c.start)
 	now := at(since)
@@ -175,7 +175,7 @@ func (c *collector) observe(r *http.Request, d limit.Decision, err error) {
 		var outcome limit.RuleDecision
 		for i := 0; d.Rule(i, &outcome); i++ {
 			c.countRule(p, i, now, &outcome, d.Mode)
-			if outcome.Key != "" && d.Mode != limit.ModeRefused {
+			if outcome.Key != "" && d.Mode != core.ModeRefused {
 				c.top.ObserveRule(name, i, &outcome, d.At)
 			}
 		}
@@ -183,7 +183,7 @@ func (c *collector) observe(r *http.Request, d limit.Decision, err error) {
 	s.mu.Unlock()
 	if !d.Allowed {
 		var banned netip.Addr // no rule of the decision has a key then
-		if r != nil && d.Mode == limit.ModeBarred {
+		if r != nil && d.Mode == core.ModeBarred {
 			banned = c.clientIP(r)
 		}
 		c.refusals.add(r, &d, name, since, banned)
@@ -205,7 +205,7 @@ func (c *collector) countRule(p *policy, i int, now moment, outcome *limit.RuleD
 		p.rules = append(p.rules, u)
 	}
 	u.counts.add(now.slot, outcome.Allowed)
-	if mode == limit.ModeAllowed || mode == limit.ModeRefused {
+	if mode == core.ModeAllowed || mode == core.ModeRefused {
 		return // no quota was asked
 	}
 	share := float32(1)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/operate"
 )
 
 // decisions returns n decisions with two rules, one for each of n keys, on p policies.
@@ -20,7 +21,7 @@ func decisions(t testing.TB, p, n int, allowed bool) (list []limit.Decision) {
 	t.Helper()
 	limits := &limit.Options{Log: slog.New(slog.DiscardHandler), MaxKeys: 20*n + 1000}
 	limiter := limit.New(nil, limits)
-	limiter.Observe(func(_ *http.Request, d limit.Decision, _ error) { list = append(list, d) })
+	operate.Observe(limiter, func(_ *http.Request, d limit.Decision, _ error) { list = append(list, d) })
 	for i := range p {
 		policy, err := limiter.Policy(limit.Named(fmt.Sprintf("policy-%d", i), limit.PerUser(time.Hour, 1), limit.Rule{Key: limit.Everyone, Limit: 1_000_000, Window: time.Hour, Algorithm: limit.SlidingCells{}}))
 		require.NoError(t, err)
@@ -83,7 +84,7 @@ func BenchmarkTake(b *testing.B) {
 						limit.Rule{Key: limit.Everyone, Limit: 10_000, Window: time.Hour, Algorithm: limit.LeakyBucket{Burst: 100_000_000}}))
 				}
 				if viewers == -1 {
-					limiter.Observe(func(*http.Request, limit.Decision, error) {})
+					operate.Observe(limiter, func(*http.Request, limit.Decision, error) {})
 				}
 				for i, keys := range keys { // so that the store has them
 					if _, err := policies[i%size.policies].Take(context.Background(), limit.Request{Keys: keys}); err != nil {

@@ -21,6 +21,7 @@ import (
 	"sync"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/operate"
 	"github.com/routelimit/limit/ops/access"
 	"github.com/routelimit/limit/ops/overrides"
 )
@@ -93,7 +94,7 @@ func Handler(limiter *limit.Limiter, options *Options) http.Handler {
 	}
 	p.token = newToken(&p.options)
 	p.collector.clientIP = limiter.ClientIP
-	limiter.Observe(p.collector.observe)
+	operate.Observe(limiter, p.collector.observe)
 	return p
 }
 

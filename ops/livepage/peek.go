@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/operate"
 )
 
 // peek answers with the state of a key of a rule.
@@ -22,13 +23,13 @@ func (p *page) peek(w http.ResponseWriter, r *http.Request, _ viewer) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), actionTimeout)
 	defer cancel()
-	d, err := p.limiter.Peek(ctx, a.Policy, a.Rule, key, v.Get("plan"))
+	d, err := operate.Peek(ctx, p.limiter, a.Policy, a.Rule, key, v.Get("plan"))
 	if err != nil {
 		p.failed(w, a, err)
 		return
 	}
 	words := peekWords(&d)
-	if p.limiter.Stats().Unavailable {
+	if operate.ReadStats(p.limiter).Unavailable {
 		words = "The store is unavailable, and this is what this instance alone decides. " + words
 	}
 	shown, id := p.showOf(a, key)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/operate"
 	"github.com/routelimit/limit/ops/topkeys"
 )
 
@@ -132,7 +133,7 @@ type total struct {
 func (p *page) total(now moment) *totals {
 	wall := time.Now()
 	start := p.collector.since(wall)
-	stats := p.limiter.Stats()
+	stats := operate.ReadStats(p.limiter)
 	t := &totals{now: now, start: start, sets: map[string][]limit.RuleSet{}, keys: map[keyQuery][]topkeys.Key{}, state: state{
 		At: wall.UnixMilli(), Instance: p.options.Name, Since: start.UnixMilli(), Unavailable: stats.Unavailable,
 		Waiters: stats.Waiters, Reserved: stats.Reserved, Settled: stats.Settled,
@@ -143,7 +144,7 @@ func (p *page) total(now moment) *totals {
 	for i := range t.rows {
 		counted[t.rows[i].name] = true
 	}
-	for name, set := range p.limiter.Policies() {
+	for name, set := range operate.Policies(p.limiter) {
 		if t.sets[name] = append(t.sets[name], set); !counted[name] {
 			counted[name] = true
 			t.rows = append(t.rows, total{name: name})

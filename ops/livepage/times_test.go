@@ -12,6 +12,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/operate"
 	"github.com/routelimit/limit/stores/memstore"
 )
 
@@ -154,7 +155,7 @@ func TestPeekInOutage(t *testing.T) {
 	take(t, policy, "ann")
 	assert.NotContains(t, look(), "unavailable")
 	store.err = fmt.Errorf("broken: %w", core.ErrUnavailable)
-	for !limiter.Stats().Unavailable {
+	for !operate.ReadStats(limiter).Unavailable {
 		take(t, policy, "bob") // until the breaker opens
 	}
 	assert.Contains(t, look(), "The store is unavailable, and this is what this instance alone decides. 3 of 4 left.")

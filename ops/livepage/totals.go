@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
 )
 
 // since returns when the collector was made, on the clock of now: that clock may have
@@ -76,8 +77,8 @@ func modeWord(mode int) string {
 
 // worst orders modes from the one that operators need least to see to the one that they
 // need most to see: quotas that count, then outages, from strict to open.
-var worst = []int{int(limit.ModeExempt), int(limit.ModeBarred), int(limit.ModeExact), int(limit.ModeRemembered), int(limit.ModeOverflow),
-	int(limit.ModeLocal), int(limit.ModeRefused), int(limit.ModeAllowed), undecided}
+var worst = []int{int(core.ModeExempt), int(core.ModeBarred), int(core.ModeExact), int(core.ModeRemembered), int(core.ModeOverflow),
+	int(core.ModeLocal), int(core.ModeRefused), int(core.ModeAllowed), undecided}
 
 // periods merges slots into periods of one mode, the worst of each slot. Slots without a
 // decision are in none. The first slot begins at from.

@@ -45,9 +45,9 @@ func (p *page) refusalRow(t *totals, r *refusal) refusalRow {
 		words = append(words, fmt.Sprintf("%d more rules refuse it.", more))
 	}
 	switch {
-	case r.mode == limit.ModeBarred.String():
+	case r.mode == core.ModeBarred.String():
 		words = []string{p.bannedClient(r.banned) + " is banned" + until(r.retryAfter) + "."}
-	case r.mode == limit.ModeRefused.String():
+	case r.mode == core.ModeRefused.String():
 		words = append(words, "The store is unavailable, and a rule says to refuse requests meanwhile.")
 	case len(words) == 0:
 		words = []string{"No rule refused it by itself."}

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
 )
 
 // TestRefusals checks the words of refusals.
@@ -93,7 +94,7 @@ func TestBannedClient(t *testing.T) {
 		limiter.Limit(limit.Rules(limit.PerIP(time.Second, 1)))(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), r)
 		s, _ := viewOf(t, p, "")
 		require.Len(t, s.Refusals.Rows, 1)
-		d := limit.Decision{Mode: limit.ModeBarred}
+		d := limit.Decision{Mode: core.ModeBarred}
 		p.collector.observe(r, d, nil)
 		p.collector.observe(nil, d, nil) // of a policy without a request
 		return s.Refusals.Rows[0]

@@ -11,6 +11,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/operate"
 	"github.com/routelimit/limit/ops/control"
 	"github.com/routelimit/limit/ops/overrides"
 )
@@ -36,13 +37,13 @@ func TestSetKeys(t *testing.T) {
 	}
 	keys := []string{"192.0.2.1", "2001:db8:1:2::7", "::ffff:192.0.2.2", "2001:DB8:0:0::1"}
 	for _, ip := range keys {
-		key, err := api.Key("per-ip-1m", map[string]string{"ip": ip})
+		key, err := operate.Key(api, "per-ip-1m", map[string]string{"ip": ip})
 		require.NoError(t, err)
 		assert.NoError(t, set("per-ip-1m", key), key)
 	}
 	assert.NoError(t, set("per-user-1h", "2001:db8::1"), "a user may have any name")
 	for _, key := range []string{"2001:db8:1:2::7", "::ffff:192.0.2.2", "2001:db8:1:2::7/64", "2001:DB8::/64", "192.0.2.0/24", "fe80::1%eth0"} {
-		assert.ErrorContains(t, set("per-ip-1m", key), "write the key that limit.Policy.Key returns", key)
+		assert.ErrorContains(t, set("per-ip-1m", key), "write the key that operate.Key returns", key)
 	}
 	assert.EqualError(t, set("per-user-1d", "alice"), `overrides: policy "api" has no rule "per-user-1d": write the names that limit.Decision shows`)
 	redistest.Await(t, time.Second, "the override", func() bool {

@@ -10,11 +10,11 @@
 //	limiter := limit.New(store, &limit.Options{Override: o.Limit})
 //	api, err := limiter.Policy(rules)
 //	…
-//	key, err := api.Key("per-user-1h", map[string]string{"user": "alice"})
+//	key, err := operate.Key(api, "per-user-1h", map[string]string{"user": "alice"})
 //	more := overrides.Override{Policy: "api", Rule: "per-user-1h", Key: key, Limit: 5000}
 //	err = o.Set(ctx, more, 24*time.Hour, "bob")
 //
-// Take the key from limit.Policy.Key: the key of an IPv6 client, for example, is its /64.
+// Take the key from operate.Key: the key of an IPv6 client, for example, is its /64.
 //
 // Decisions look up overrides in memory, so each decision is still one call to the
 // store. A change reaches each instance within a second. While Redis is unavailable, the
@@ -65,7 +65,7 @@ type Overrides struct {
 type Override struct {
 	Policy string // as limit.Decision.Policy names it: "api", or the route "POST /update"
 	Rule   string // the name of the rule
-	Key    string // as limit.Policy.Key returns it
+	Key    string // as operate.Key returns it
 	Limit  int64  // units a window, from 1
 
 	// Reason is why, in up to 1,000 bytes.
@@ -133,7 +133,7 @@ func (o *Overrides) Set(ctx context.Context, e Override, d time.Duration, by str
 		return fmt.Errorf("overrides: policy %q has no rule %q: write the names that limit.Decision shows", e.Policy, e.Rule)
 	case strings.HasPrefix(e.Rule, "per-ip-") && isOtherPrefix(e.Key):
 		return fmt.Errorf("overrides: key %q of rule %q: no client has it, since the key of an IPv6 client is a prefix such as 2001:db8:1:2::/64: "+
-			"write the key that limit.Policy.Key returns", e.Key, e.Rule)
+			"write the key that operate.Key returns", e.Key, e.Rule)
 	case e.Limit < 1 || e.Limit > core.MaxLimit:
 		return fmt.Errorf("overrides: limit %d: write 1 to %d", e.Limit, int64(core.MaxLimit))
 	case d <= 0:

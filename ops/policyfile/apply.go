@@ -9,6 +9,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/notice"
+	"github.com/routelimit/limit/operate"
 )
 
 // apply puts a version in force, or changes nothing.
@@ -17,7 +18,7 @@ func (p *Policies) apply(v version) error {
 		return err
 	}
 	p.lookUp(v)
-	if err := p.limiter.Change(p.with(v.File)...); err != nil {
+	if err := operate.Change(p.limiter, p.with(v.File)...); err != nil {
 		return v.placed(err)
 	}
 	next := prepare(v, p.state.Load().met)
@@ -27,7 +28,7 @@ func (p *Policies) apply(v version) error {
 		tables, err = p.tables(next)
 	}
 	if err != nil {
-		return errors.Join(v.placed(err), p.limiter.Change(p.with(p.inForce)...))
+		return errors.Join(v.placed(err), operate.Change(p.limiter, p.with(p.inForce)...))
 	}
 	lifted := v.Lifts(p.inForce)
 	p.inForce = v.File
@@ -50,7 +51,7 @@ func (p *Policies) apply(v version) error {
 		notice.Write(&p.lines, notice.PoliciesLifted, "policyfile: these limits are no longer in the file: those in code apply, if there are any", 0,
 			"source", status.Source, "by", status.By, "lifted", listed(lifted))
 	}
-	if entries := v.exemptProxies(p.limiter.Proxies()); len(entries) > 0 {
+	if entries := v.exemptProxies(operate.Proxies(p.limiter)); len(entries) > 0 {
 		notice.Write(&p.lines, notice.ExemptProxy, "policyfile: exempt contains a trusted proxy, and so every client whose address the proxy does not send: "+
 			"write prefixes without the proxy", 0, "entries", listed(entries))
 	}
@@ -68,7 +69,7 @@ func listed(texts []string) string {
 
 // lookUp finds out which policies the program has declared, before they are changed.
 func (p *Policies) lookUp(v version) {
-	declared := p.limiter.Declared()
+	declared := operate.Declared(p.limiter)
 	for i := range v.policies {
 		name := v.policies[i].name
 		if _, known := p.inCode[name]; !known {
@@ -98,13 +99,13 @@ func (p *Policies) check(v version) error {
 	var errs []error
 	for i := range v.policies {
 		if policy := &v.policies[i]; len(policy.routes) > 0 {
-			errs = append(errs, p.limiter.Validate(policy.set))
+			errs = append(errs, operate.Validate(p.limiter, policy.set))
 		}
 	}
 	d := decoder{source: v.source}
 	v.misplaced(&d, errors.Join(errs...))
 	byUser := limit.Rules(limit.PerUser(time.Minute, 1))
-	if e, listed := v.users(); listed && routed(v.policies) && p.limiter.Validate(byUser) != nil {
+	if e, listed := v.users(); listed && routed(v.policies) && operate.Validate(p.limiter, byUser) != nil {
 		d.wrong(v.source.inside(e.node, 0), "no user resolver: set limit.Options.User")
 	}
 	return d.err()

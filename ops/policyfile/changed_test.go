@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/operate"
 )
 
 // TestChangedLimits checks the table of the page: what is left to a key that has taken
@@ -40,7 +41,7 @@ func TestChangedLimits(t *testing.T) {
 				require.True(t, d.Allowed)
 				defer d.Release()
 			}
-			require.NoError(t, l.Change(text(test.limit)))
+			require.NoError(t, operate.Change(l, text(test.limit)))
 			d, err := p.Peek(t.Context(), limit.Request{})
 			require.NoError(t, err)
 			assert.Equal(t, test.wantLeft, d.Rules()[0].Remaining, "%s, from 10 to %d", test.words, test.limit)

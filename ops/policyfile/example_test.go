@@ -19,6 +19,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/operate"
 	"github.com/routelimit/limit/ops/access"
 	"github.com/routelimit/limit/ops/control"
 	"github.com/routelimit/limit/ops/policyfile"
@@ -110,7 +111,7 @@ func Example_code() {
 	h := limiter.Limit(limit.Named("update", limit.PerIP(time.Minute, 5)).Overridable())(update)
 
 	changed := limit.Named("update", limit.PerIP(time.Minute, 7))
-	if err := limiter.Change(changed); err != nil {
+	if err := operate.Change(limiter, changed); err != nil {
 		log.Fatal(err)
 	}
 	w := httptest.NewRecorder()
@@ -200,7 +201,7 @@ func TestFailedLogins(t *testing.T) {
 	assert.Equal(t, http.StatusUnauthorized, status(20, "/wrong"), "20 by the file")
 	assert.Equal(t, http.StatusTooManyRequests, status(1, "/wrong"))
 
-	err = limiter.Change(limit.Named("login", limit.MustParse("1000/1m global").Rules()...))
+	err = operate.Change(limiter, limit.Named("login", limit.MustParse("1000/1m global").Rules()...))
 	assert.ErrorContains(t, err, "no rule here has its name")
 }
 

@@ -140,7 +140,7 @@ func read(watched *filewatch.File, functions rules.Functions) (f *File, err erro
 	return nil, fmt.Errorf("policyfile: %w", err)
 }
 
-// Sets returns the policies of the file, for [limit.Limiter.Change]: those of a file that
+// Sets returns the policies of the file, for [operate.Change]: those of a file that
 // is embedded in the program, for example.
 func (f *File) Sets() []limit.RuleSet {
 	sets := make([]limit.RuleSet, len(f.policies))

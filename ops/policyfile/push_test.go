@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/ops/control"
 	"github.com/routelimit/limit/ops/policyfile"
@@ -185,7 +186,7 @@ func TestChangesUnderLoad(t *testing.T) {
 			failed.Add(1)
 			return
 		}
-		if d.Mode != limit.ModeExact && d.Mode != limit.ModeRemembered {
+		if d.Mode != core.ModeExact && d.Mode != core.ModeRemembered {
 			local.Add(1)
 		}
 		if d.Allowed {

@@ -2,7 +2,7 @@
 // their limit: the addresses and users behind the figures of a dashboard.
 //
 //	top := topkeys.New(nil)
-//	limiter.Observe(func(_ *http.Request, d limit.Decision, err error) {
+//	operate.Observe(limiter, func(_ *http.Request, d limit.Decision, err error) {
 //		if err == nil {
 //			top.Observe(&d)
 //		}
@@ -30,6 +30,7 @@ import (
 	"time"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
 )
 
 // Window is the mean age of what counts: the steady rate of a key times Window is its
@@ -124,13 +125,13 @@ func New(options *Options) *Counter {
 }
 
 // Observe counts a decision: once for each of its rules. Call it from
-// [limit.Limiter.Observe], for decisions without an error. Requests that a rule exempts
-// do not count for it, nor do those refused because the store failed (limit.ModeRefused).
+// [operate.Observe], for decisions without an error. Requests that a rule exempts
+// do not count for it, nor do those refused because the store failed (core.ModeRefused).
 // A refusal by a shadow rule, or by one that only marks the request, is none.
 //
 // Observe does not allocate for keys that are tracked, and d may be changed afterwards.
 func (c *Counter) Observe(d *limit.Decision) {
-	if d.Mode == limit.ModeRefused {
+	if d.Mode == core.ModeRefused {
 		return
 	}
 	var outcome limit.RuleDecision

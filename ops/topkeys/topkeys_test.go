@@ -16,13 +16,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/operate"
 	"github.com/routelimit/limit/ops/topkeys"
 )
 
 // observed returns a limiter whose decisions c counts.
 func observed(c *topkeys.Counter, options *limit.Options) *limit.Limiter {
 	limiter := limit.New(nil, options)
-	limiter.Observe(func(_ *http.Request, d limit.Decision, err error) {
+	operate.Observe(limiter, func(_ *http.Request, d limit.Decision, err error) {
 		if err == nil {
 			c.Observe(&d)
 		}
@@ -152,7 +154,7 @@ func TestRefusals(t *testing.T) {
 // TestOutage checks that a request that is refused because Redis is away is not blamed on its key.
 func TestOutage(t *testing.T) {
 	c := topkeys.New(nil)
-	c.Observe(&limit.Decision{Mode: limit.ModeRefused})
+	c.Observe(&limit.Decision{Mode: core.ModeRefused})
 	c.Observe(&limit.Decision{})
 	assert.Empty(t, c.Top(topkeys.ByUse, 10))
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/adapter"
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/grammar"
 	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/memstore"
@@ -265,13 +266,13 @@ func (s *side) decide(e *event, m *match, r *http.Request) (o outcome) {
 			return outcome{undecided: true}
 		}
 		switch d.Mode {
-		case limit.ModeExempt:
+		case core.ModeExempt:
 			o.exempt = true
 			continue
-		case limit.ModeBarred:
+		case core.ModeBarred:
 			b.refused++
 			return outcome{refused: true, barred: true, retryAfter: d.RetryAfter}
-		case limit.ModeOverflow:
+		case core.ModeOverflow:
 			s.overflowed++
 		}
 		if d.Allowed && d.Delay > 0 {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/adapter"
+	"github.com/routelimit/limit/core"
 )
 
 // A Call is a unary call or a stream.
@@ -106,7 +107,7 @@ func (u undecided) Unwrap() error { return u.cause }
 // answer returns what is in the error of a call that was not admitted.
 func answer(c *Call, status int, cause error) (code uint32, details []proto.Message, err error) {
 	code, err = unavailable, undecided{cause}
-	if refused, ok := cause.(*limit.RefusedError); ok && refused.Decision.Mode != limit.ModeRefused {
+	if refused, ok := cause.(*limit.RefusedError); ok && refused.Decision.Mode != core.ModeRefused {
 		err = refused
 		switch status {
 		case http.StatusForbidden:

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/routelimit/limit/internal/grammar"
+	"github.com/routelimit/limit/operate"
 )
 
 // Keys returns the keys of a rule that a text may stand for: the key that requests with
@@ -43,7 +44,7 @@ func (l *Limits) resolved(r *Rule, text string) (keys []string) {
 		values := make(map[string]string)
 		blank(r.key, values)
 		values[part.String()] = text
-		if key, err := r.policy.bound.Key(r.Name, values); err == nil && key != "" {
+		if key, err := operate.Key(r.policy.bound, r.Name, values); err == nil && key != "" {
 			keys = append(keys, key)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/operate"
 )
 
 // A State is the quota of one key of a rule at a moment.
@@ -99,7 +100,7 @@ func (l *Limits) state(ctx context.Context, r *Rule, key, plan string, guess boo
 }
 
 func (l *Limits) peek(ctx context.Context, r *Rule, key, plan string) (limit.RuleDecision, error) {
-	d, err := l.limiter.Peek(ctx, r.policy.alias, r.Name, key, plan)
+	d, err := operate.Peek(ctx, l.limiter, r.policy.alias, r.Name, key, plan)
 	return d, plain(err)
 }
 
@@ -124,5 +125,5 @@ func (r *Rule) Resettable() bool {
 
 // Reset makes the quota of a key full again, for all plans.
 func (l *Limits) Reset(ctx context.Context, r *Rule, key string) error {
-	return plain(l.limiter.Reset(ctx, r.policy.alias, r.Name, key))
+	return plain(operate.Reset(ctx, l.limiter, r.policy.alias, r.Name, key))
 }

@@ -1,13 +1,14 @@
-package limit_test
+package operate_test
 
 import (
 	"context"
-	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -16,80 +17,10 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/operate"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/redisstore"
 )
-
-// keysOf returns the keys of a decision by rule.
-func keysOf(d limit.Decision) map[string]string {
-	keys := make(map[string]string)
-	for _, r := range d.Rules() {
-		keys[r.Name] = r.Key
-	}
-	return keys
-}
-
-// TestKeysOfDecisions checks that a decision has the keys that it charged, also after
-// other requests were decided.
-func TestKeysOfDecisions(t *testing.T) {
-	var seen []limit.Decision
-	limiter := limit.New(nil, &limit.Options{Observe: func(_ *http.Request, d limit.Decision, _ error) { seen = append(seen, d) }})
-	handler := limiter.Limit(limit.MustParse("1/1h per ip; 5/1h per header X-Key; 9/1h global"))(http.NotFoundHandler())
-	for i := range 4 {
-		r := httptest.NewRequest("GET", "/", nil)
-		r.Pattern = "GET /{$}"
-		r.RemoteAddr = fmt.Sprintf("192.0.2.%d:1", i%2)
-		r.Header.Set("X-Key", fmt.Sprint("k", i))
-		handler.ServeHTTP(httptest.NewRecorder(), r)
-	}
-	require.Len(t, seen, 4)
-	for i, d := range seen {
-		assert.Equal(t, i < 2, d.Allowed)
-		assert.Equal(t, map[string]string{"per-ip-1h": fmt.Sprintf("192.0.2.%d", i%2), "per-header-x-key-1h": fmt.Sprint("k", i), "global-1h": ""}, keysOf(d))
-	}
-
-	for n := 1; n <= 16; n++ {
-		var rules []limit.Rule
-		want := make(map[string]string)
-		for i := range n {
-			rules = append(rules, limit.Rule{Name: fmt.Sprint("r", i), Key: limit.ByHeader(fmt.Sprint("K", i)), Limit: 1, Window: time.Hour})
-			want[fmt.Sprint("r", i)] = fmt.Sprint("of ", i)
-		}
-		policy, err := limiter.Policy(limit.Named(fmt.Sprint("p", n), rules...))
-		require.NoError(t, err)
-		request := limit.Request{Keys: make(map[string]string)}
-		for i := range n {
-			request.Keys[fmt.Sprint("header K", i)] = fmt.Sprint("of ", i)
-		}
-		ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(time.Minute))
-		defer cancel()
-		peeked, err := policy.Peek(ctx, request)
-		require.NoError(t, err)
-		taken, err := policy.Take(ctx, request)
-		require.NoError(t, err)
-		_, err = policy.Wait(ctx, request)
-		var refused *limit.RefusedError
-		require.ErrorAs(t, err, &refused)
-		for _, d := range []limit.Decision{peeked, taken, refused.Decision} {
-			assert.Equal(t, want, keysOf(d))
-		}
-	}
-}
-
-// TestKeyOfLateSlot checks a refusal that was an admission whose slot comes too late.
-func TestKeyOfLateSlot(t *testing.T) {
-	policy, err := limit.New(nil, nil).Policy(limit.Named("jobs", limit.Rule{Name: "q", Key: limit.ByUser, Limit: 1, Window: time.Hour, Algorithm: limit.Queue{}}))
-	require.NoError(t, err)
-	request := limit.Request{Keys: map[string]string{"user": "alice"}}
-	_, err = policy.Take(t.Context(), request)
-	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	d, err := policy.Take(ctx, request)
-	require.NoError(t, err)
-	assert.False(t, d.Allowed)
-	assert.Equal(t, map[string]string{"q": "alice"}, keysOf(d))
-}
 
 func TestObserve(t *testing.T) {
 	var order []string
@@ -106,8 +37,8 @@ func TestObserve(t *testing.T) {
 		_, err := policy.Take(t.Context(), limit.Request{Keys: map[string]string{"ip": "192.0.2.1"}})
 		require.NoError(t, err)
 	}
-	stop := limiter.Observe(note("first"))
-	stopSecond := limiter.Observe(note("second"))
+	stop := operate.Observe(limiter, note("first"))
+	stopSecond := operate.Observe(limiter, note("second"))
 	take()
 	assert.Equal(t, []string{"options p", "first p", "second p"}, order)
 	stop()
@@ -119,7 +50,7 @@ func TestObserve(t *testing.T) {
 	order = nil
 	take()
 	assert.Equal(t, []string{"options p"}, order)
-	assert.Panics(t, func() { limiter.Observe(nil) })
+	assert.Panics(t, func() { operate.Observe(limiter, nil) })
 }
 
 func TestPolicies(t *testing.T) {
@@ -128,21 +59,21 @@ func TestPolicies(t *testing.T) {
 	require.NoError(t, err)
 	handler := limiter.Limit(limit.Rules(limit.PerIP(time.Minute, 3)))(http.NotFoundHandler())
 	names := func() []string {
-		return slices.Sorted(maps.Keys(maps.Collect(limiter.Policies())))
+		return slices.Sorted(maps.Keys(maps.Collect(operate.Policies(limiter))))
 	}
 	assert.Equal(t, []string{"b"}, names())
 	r := httptest.NewRequest("GET", "/a", nil)
 	r.Pattern = "GET /a"
 	handler.ServeHTTP(httptest.NewRecorder(), r)
 	assert.Equal(t, []string{"GET /a", "b"}, names())
-	for name, rules := range limiter.Policies() {
+	for name, rules := range operate.Policies(limiter) {
 		if name == "GET /a" {
 			assert.Equal(t, "per-ip-1m", rules.Rules()[0].Name)
 		}
 	}
 }
 
-// TestPeekAndResetOfRules compares Limiter.Peek with Policy.Peek, for each kind of rule.
+// TestPeekAndResetOfRules compares operate.Peek with Policy.Peek, for each kind of rule.
 func TestPeekAndResetOfRules(t *testing.T) {
 	for name, store := range map[string]core.Store{"memory": memstore.New(nil), "redis": redisstore.New(redistest.Client(t), nil)} {
 		t.Run(name, func(t *testing.T) {
@@ -169,7 +100,7 @@ func TestPeekAndResetOfRules(t *testing.T) {
 				whole, err := policy.Peek(t.Context(), who)
 				require.NoError(t, err)
 				for _, want := range whole.Rules() {
-					got, err := limiter.Peek(t.Context(), "all", want.Name, want.Key, who.Plan)
+					got, err := operate.Peek(t.Context(), limiter, "all", want.Name, want.Key, who.Plan)
 					require.NoError(t, err)
 					assert.InDelta(t, want.ResetAfter, got.ResetAfter, float64(time.Minute), want.Name)
 					assert.InDelta(t, want.RetryAfter, got.RetryAfter, float64(time.Minute), want.Name)
@@ -177,25 +108,25 @@ func TestPeekAndResetOfRules(t *testing.T) {
 					assert.Equal(t, want, got, user)
 					assert.Less(t, got.Remaining, got.Capacity)
 					if want.Name == "flight" {
-						assert.ErrorContains(t, limiter.Reset(t.Context(), "all", want.Name, want.Key), "in flight")
+						assert.ErrorContains(t, operate.Reset(t.Context(), limiter, "all", want.Name, want.Key), "in flight")
 						continue
 					}
 					if want.Name != "everyone" {
-						require.NoError(t, limiter.Reset(t.Context(), "all", want.Name, want.Key))
-						got, err = limiter.Peek(t.Context(), "all", want.Name, want.Key, who.Plan)
+						require.NoError(t, operate.Reset(t.Context(), limiter, "all", want.Name, want.Key))
+						got, err = operate.Peek(t.Context(), limiter, "all", want.Name, want.Key, who.Plan)
 						require.NoError(t, err)
 						assert.Equal(t, got.Capacity, got.Remaining, want.Name)
 					}
 				}
 			}
-			require.NoError(t, limiter.Reset(t.Context(), "all", "everyone", ""))
-			got, err := limiter.Peek(t.Context(), "all", "everyone", "", "")
+			require.NoError(t, operate.Reset(t.Context(), limiter, "all", "everyone", ""))
+			got, err := operate.Peek(t.Context(), limiter, "all", "everyone", "", "")
 			require.NoError(t, err)
 			assert.Equal(t, int64(20), got.Remaining)
 
-			_, err = limiter.Peek(t.Context(), "al", "log", "alice", "")
+			_, err = operate.Peek(t.Context(), limiter, "al", "log", "alice", "")
 			assert.ErrorContains(t, err, `no policy "al", or its route has had no request: there are all`)
-			assert.ErrorContains(t, limiter.Reset(t.Context(), "all", "lo", "alice"), `has no rule "lo": write one of log, bucket`)
+			assert.ErrorContains(t, operate.Reset(t.Context(), limiter, "all", "lo", "alice"), `has no rule "lo": write one of log, bucket`)
 		})
 	}
 }
@@ -207,7 +138,7 @@ func TestPeekOfFullRule(t *testing.T) {
 	require.NoError(t, err)
 	_, err = policy.Take(t.Context(), limit.Request{Keys: map[string]string{"user": "alice"}})
 	require.NoError(t, err)
-	got, err := limiter.Peek(t.Context(), "p", "per-user-1h", "alice", "")
+	got, err := operate.Peek(t.Context(), limiter, "p", "per-user-1h", "alice", "")
 	require.NoError(t, err)
 	assert.False(t, got.Allowed)
 	assert.Positive(t, got.RetryAfter)
@@ -221,7 +152,7 @@ func TestPeekAmbiguous(t *testing.T) {
 	r := httptest.NewRequest("GET", "/a", nil)
 	r.Pattern = "GET /a"
 	handler.ServeHTTP(httptest.NewRecorder(), r)
-	_, err := limiter.Peek(t.Context(), "GET /a", "per-ip-1h", "192.0.2.1", "")
+	_, err := operate.Peek(t.Context(), limiter, "GET /a", "per-ip-1h", "192.0.2.1", "")
 	assert.ErrorContains(t, err, "two different rules")
 }
 
@@ -235,7 +166,61 @@ func TestPeekAmbiguousScopes(t *testing.T) {
 	r := httptest.NewRequest("GET", "/a", nil)
 	r.Pattern = "GET /a"
 	handler.ServeHTTP(httptest.NewRecorder(), r)
-	_, err = limiter.Peek(t.Context(), "GET /a", "per-ip-1h", "192.0.2.1", "")
+	_, err = operate.Peek(t.Context(), limiter, "GET /a", "per-ip-1h", "192.0.2.1", "")
 	assert.ErrorContains(t, err, "two different rules")
-	assert.ErrorContains(t, limiter.Reset(t.Context(), "GET /a", "per-ip-1h", "192.0.2.1"), "two different rules")
+	assert.ErrorContains(t, operate.Reset(t.Context(), limiter, "GET /a", "per-ip-1h", "192.0.2.1"), "two different rules")
+}
+
+// A switched store takes a millisecond to decide, and fails while err is set.
+type switched struct {
+	core.Store
+	err error
+}
+
+func (s *switched) Take(ctx context.Context, asks []core.Ask) error {
+	time.Sleep(time.Millisecond)
+	if s.err != nil {
+		return s.err
+	}
+	return s.Store.Take(ctx, asks)
+}
+
+// TestStats counts waiters, reservations and an outage.
+func TestStats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &switched{Store: memstore.New(nil)}
+		limiter := limit.New(store, &limit.Options{Log: slog.New(slog.DiscardHandler)})
+		policy, err := limiter.Policy(limit.Named("p", limit.Global(time.Minute, 2)))
+		require.NoError(t, err)
+		assert.Equal(t, operate.Stats{}, operate.ReadStats(limiter))
+
+		var reserved []limit.Decision
+		for range 3 {
+			d, err := policy.Reserve(t.Context(), limit.Request{})
+			require.NoError(t, err)
+			reserved = append(reserved, d)
+		}
+		assert.Equal(t, operate.Stats{Reserved: 2}, operate.ReadStats(limiter))
+		go policy.Wait(t.Context(), limit.Request{})
+		synctest.Wait()
+		time.Sleep(10 * time.Millisecond)
+		synctest.Wait()
+		assert.Equal(t, operate.Stats{Reserved: 2, Waiters: 1}, operate.ReadStats(limiter))
+
+		require.NoError(t, reserved[0].Settle(t.Context(), 0))
+		require.ErrorIs(t, reserved[0].Settle(t.Context(), 0), limit.ErrSettled)
+		time.Sleep(10 * time.Millisecond)
+		synctest.Wait()
+		assert.Equal(t, operate.Stats{Reserved: 2, Settled: 1}, operate.ReadStats(limiter))
+
+		store.err = core.ErrUnavailable
+		other, err := limiter.Policy(limit.Named("other", limit.Global(time.Minute, 100)))
+		require.NoError(t, err)
+		for range 5 {
+			assert.False(t, operate.ReadStats(limiter).Unavailable)
+			_, err := other.Take(t.Context(), limit.Request{})
+			require.NoError(t, err)
+		}
+		assert.True(t, operate.ReadStats(limiter).Unavailable)
+	})
 }

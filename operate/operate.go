@@ -1,0 +1,153 @@
+// Package operate is what the tools of operators ask of a limiter: which policies it has,
+// the state of one key, a function that sees all decisions, and new rules while the
+// program runs. The packages in ops are built on it. All functions are safe for concurrent
+// use.
+package operate
+
+import (
+	"context"
+	"iter"
+	"net/http"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/door"
+	"github.com/routelimit/limit/internal/engine"
+)
+
+// What package limit does for this one.
+var (
+	engineOf  = door.Engine.(func(*limit.Limiter) *engine.Engine)
+	proxies   = door.Proxies.(func(*limit.Limiter) limit.Proxies)
+	policies  = door.Policies.(func(*limit.Limiter) iter.Seq2[string, limit.RuleSet])
+	declared  = door.Declared.(func(*limit.Limiter) []string)
+	peek      = door.Peek.(func(_ *limit.Limiter, _ context.Context, policy, rule, key, plan string) (limit.RuleDecision, error))
+	reset     = door.Reset.(func(_ *limit.Limiter, _ context.Context, policy, rule, key string) error)
+	keyOf     = door.Key.(func(_ *limit.Policy, rule string, keys map[string]string) (string, error))
+	observing = door.Observe.(func(*limit.Limiter, func(*http.Request, limit.Decision, error)) func())
+	compared  = door.Compared.(func(limit.Decision) [][2]int)
+	change    = door.Change.(func(*limit.Limiter, ...limit.RuleSet) error)
+	validate  = door.Validate.(func(*limit.Limiter, limit.RuleSet) error)
+)
+
+// Policies returns the policies that decide now, by the name that [limit.Decision.Policy]
+// returns, with their rules: those that are [limit.Named], and each route that has had a
+// request. They are sorted by name. A name comes twice if two sets are on one route.
+func Policies(l *limit.Limiter) iter.Seq2[string, limit.RuleSet] { return policies(l) }
+
+// Peek returns the state of one key of a rule, as a request of cost 1 would find it,
+// without taking anything: see [limit.Policy.Peek], which asks all rules of a policy. The
+// policy, the rule and the key are named as in a [limit.Decision], and plan is that of the
+// caller, if any. The limit is that of Override of [limit.Options], if it returns one. Peek
+// calls the store. The error says what is wrong with a name, or wraps
+// [limit.ErrUndecided].
+func Peek(ctx context.Context, l *limit.Limiter, policy, rule, key, plan string) (limit.RuleDecision, error) {
+	return peek(l, ctx, policy, rule, key, plan)
+}
+
+// Reset makes the quota of one key of a rule full again: see [limit.Policy.Reset], which
+// resets all rules of a policy. The names are those of Peek. It resets the keys of all
+// plans, global rules (whose key is "") too, and lifts a [limit.Ban]. A rule of
+// [limit.Concurrency] cannot be reset, since its leases live on. The error says what is
+// wrong with a name, or wraps [limit.ErrUndecided].
+func Reset(ctx context.Context, l *limit.Limiter, policy, rule, key string) error {
+	return reset(l, ctx, policy, rule, key)
+}
+
+// Key returns the key that a rule has for values of [limit.Request].Keys: the one that
+// Override of [limit.Options] receives. The rule is named as in a [limit.Decision]. The
+// error says which rules there are, or which key is missing.
+func Key(p *limit.Policy, rule string, keys map[string]string) (string, error) {
+	return keyOf(p, rule, keys)
+}
+
+// Stats is what a limiter does at a moment, and what it has done since it was made.
+type Stats struct {
+	// Waiters is how many requests wait for room now, over all policies: calls of
+	// [limit.Policy.Wait], and HTTP requests whose rules let them wait. Requests that have
+	// a slot in a [limit.Queue] are not counted.
+	Waiters int64
+
+	// Unavailable reports whether the breaker of the store is open, so that requests
+	// are decided as OnStoreError of a [limit.Rule] says. It is false for a memory store.
+	Unavailable bool
+
+	// Blocked is how many requests were decided as OnStoreError says although the store
+	// works: all connections to it were in use, or its user lacks a right.
+	Blocked int64
+
+	// Reserved is how many requests [limit.Policy.Reserve] has admitted, and Settled how
+	// many of them were settled or given back. The difference is in use or was never
+	// settled, and stays charged.
+	Reserved, Settled int64
+}
+
+// ReadStats returns the state of a limiter. It does not block. The fields are read one
+// after the other.
+func ReadStats(l *limit.Limiter) Stats {
+	e := engineOf(l)
+	reserved, settled := e.Reservations()
+	return Stats{
+		Waiters:     e.Queues.Len(),
+		Unavailable: core.Unavailable(e.Store),
+		Blocked:     core.Blocked(e.Store),
+		Reserved:    reserved,
+		Settled:     settled,
+	}
+}
+
+// Observe has a function called with each decision from now on, as Observe of
+// [limit.Options] is and after it, until the program calls stop. Stop may be called more
+// than once. A decision that is being made when stop is called may still be observed.
+func Observe(l *limit.Limiter, observe func(*http.Request, limit.Decision, error)) (stop func()) {
+	if observe == nil {
+		panic("operate: Observe with nil: write a function")
+	}
+	return observing(l, observe)
+}
+
+// A Comparison is what a shadow (New) and the rule that it may replace (Old) say about
+// one request. New decides as if it were the only rule. A request that a third rule
+// refuses charges only New, so New then refuses more requests than it would in place of
+// Old.
+type Comparison struct{ Old, New limit.RuleDecision }
+
+// Comparisons returns one Comparison for each Replaces of a [limit.Shadow] that was not
+// enforced for the request. Package agreement counts them.
+func Comparisons(d limit.Decision) (list []Comparison) {
+	for _, pair := range compared(d) {
+		var c Comparison
+		d.Rule(pair[0], &c.Old)
+		d.Rule(pair[1], &c.New)
+		list = append(list, c)
+	}
+	return list
+}
+
+// Declared returns the names of the policies that the program has declared, sorted.
+func Declared(l *limit.Limiter) []string { return declared(l) }
+
+// Proxies returns the Proxies of [limit.Options]. Do not change its Trusted.
+func Proxies(l *limit.Limiter) limit.Proxies { return proxies(l) }
+
+// Validate returns what is wrong with a set on a limiter, which [limit.RuleSet.Validate]
+// does not know: classes, and functions of the options for callers that the rules
+// distinguish, as behind a ServeMux. It declares nothing.
+func Validate(l *limit.Limiter, rules limit.RuleSet) error { return validate(l, rules) }
+
+// Change replaces the rules of policies while the program runs, such as those of a
+// policy file. Each set must be [limit.Named], and replaces the rules of the policy of that
+// name. The program declares the policy, before or later, as [limit.RuleSet.Overridable].
+// A policy that this call does not name returns to its declared rules, so Change without
+// sets undoes all changes.
+//
+// All sets take effect, or none does. The error joins one [*limit.RuleError] for each
+// thing wrong with them. Requests that have begun, waiting ones included, end under the
+// rules that they began with.
+//
+// A rule keeps the state of its keys if it keeps its algorithm and its name. A default
+// name follows the key and the window. docs/plans.md says what each algorithm keeps. A
+// rule without a Cost, Settle or Fallback gets that of the declared rule of the same name,
+// so that rules in text do not lose what only code can say. A set that leaves such a rule
+// out is an error.
+func Change(l *limit.Limiter, sets ...limit.RuleSet) error { return change(l, sets...) }
