@@ -42,11 +42,9 @@ type Decision struct {
 	// refused: see [Refusal].Wait and [Policy.Wait]. The time to a slot is Delay.
 	Waited time.Duration
 
-	// Latency is how long the store took to decide, on the clock of this process: the
-	// last call if there were several. It is measured while a function observes decisions
-	// (see operate.Observe), and 0 otherwise. Of decisions in memory, a random one in 16
-	// is measured, since reading the clock takes a quarter of their time. It is 0 for
-	// [core.ModeExempt] and [core.ModeBarred].
+	// Latency is how long the store took to decide, on the clock of this process. It is
+	// measured while a function observes decisions, in memory of one decision in 16, and
+	// is otherwise 0.
 	Latency time.Duration
 
 	outcome outcome // of a request that was refused
@@ -282,47 +280,25 @@ var (
 	ErrSettled = engine.ErrSettled
 )
 
-// Release gives back what the decision holds under rules of [Concurrency], when
-// the request is done. Handlers and adapters release what they decided; callers
-// of [Policy.Take], and of Decide of an adapter, write
+// Release gives back what the decision holds under rules of [Concurrency], when the
+// request is done. Handlers and adapters release what they decided; callers of
+// [Policy.Take] write
 //
 //	defer d.Release()
 //
-// Until then the lease is renewed, at least every third of its Window, for as long as
-// the process lives. Release does nothing on a Decision that holds nothing or was
-// released, a copy included. It waits up to a second for the store, whatever the
-// context of the request. If the store is unavailable, the lease is released when it
-// answers again, and ends by itself after its Window. It is safe for concurrent use.
+// Until then the lease is renewed for as long as the process lives. Release may be
+// repeated, and waits up to a second for the store. If the store is unavailable, the lease
+// is released when it answers again.
 func (d Decision) Release() { d.of.Release() }
 
-// Lost returns a channel that is closed when a lease that the decision holds
-// under a rule of [Concurrency] is known to be lost: the request goes on, but no
-// longer counts, and another request may have its slot. The channel is nil if the
-// decision holds nothing.
+// Lost returns a channel that is closed when a lease that the decision holds under a rule
+// of [Concurrency] is known to be lost: the request goes on, but no longer counts, and
+// another request may have its slot. The channel is nil if the decision holds nothing. From
+// [DecisionFrom], it covers the leases of all sets on the request.
 //
-// A lease is lost when a renewal finds that the store no longer holds it (after a
-// Reset, an eviction, or a pause of this process for longer than the Window), or
-// when no renewal has succeeded for the shortest Window. An unavailable store
-// alone is no loss: this process counts its leases meanwhile. That does not bind
-// other [Options].Instances.
-//
-// A loss is noticed late, by up to a third of the shortest Window and the length
-// of a call; a paused process notices it when it resumes. So the channel says when
-// to stop, but protects nothing else (it is no fencing token). Release does not
-// close it, unless it finds that no renewal has succeeded for the shortest Window.
-//
-// From [DecisionFrom], the channel covers the leases of all sets on the request. To end
-// work that goes by a context:
-//
-//	ctx, cancel := context.WithCancelCause(r.Context())
-//	defer cancel(nil)
-//	go func() {
-//		select {
-//		case <-limit.DecisionFrom(ctx).Lost():
-//			cancel(limit.ErrLeaseLost)
-//		case <-ctx.Done():
-//		}
-//	}()
+// A lease is lost when the store no longer holds it, or when no renewal has succeeded for
+// the shortest Window. An unavailable store alone is no loss. A loss is noticed late, by up
+// to a third of the Window: the channel says when to stop, and is no fencing token.
 func (d Decision) Lost() <-chan struct{} {
 	if d.loss != nil {
 		return d.loss.lost
@@ -330,14 +306,11 @@ func (d Decision) Lost() <-chan struct{} {
 	return d.of.Lost()
 }
 
-// Wait waits for the slot of an admitted request: until Delay has passed since
-// the decision. Without a Delay it returns nil at once.
-//
-// It returns the error of ctx if that ends first, and a [*RefusedError] if the
-// request is refused, or at once if its slot would come after the deadline of
-// ctx. With either error the request must not go on; Wait then gives back what
-// the request took. A later request then gets the slot, even before requests that came
-// earlier: no slot moves. Leases stay held until [Decision.Release].
+// Wait waits for the slot of an admitted request: until Delay has passed since the
+// decision. It returns the error of ctx if that ends first, and a [*RefusedError] if the
+// request is refused, or at once if its slot would come after the deadline of ctx. With
+// either error the request must not go on, and what it took is given back. Leases stay held
+// until [Decision.Release].
 func (d Decision) Wait(ctx context.Context) error {
 	if !d.Allowed {
 		return &RefusedError{Decision: d}
@@ -353,18 +326,13 @@ func (d Decision) Wait(ctx context.Context) error {
 }
 
 // Settle corrects what [Policy.Reserve] or [Policy.Wait] took to n units of each rule,
-// the true cost of the request; 0 cancels the reservation. Other numbers leave strikes
-// of a [Ban] and values of [Distinct] as they are. Settle can be called once. A second
-// call, also on a copy of the decision, returns [ErrSettled].
+// the true cost of the request; 0 cancels the reservation. Strikes of a [Ban] and values of
+// [Distinct] stay, unless n is 0. A second call, also on a copy, returns [ErrSettled].
 //
 // If the cost is lower, the rest is refunded, as far as its time has not passed:
-// never beyond a full quota, and never into another window. If it is higher,
-// Settle takes what the rules have room for, and no more: so reserve the most that
-// a request may cost. docs/algorithms.md says what each algorithm refunds.
-//
-// A negative n is an error and settles nothing. An error that wraps
-// [ErrUndecided] means that the store failed: then the reservation may stay taken,
-// and cannot be settled again.
+// docs/algorithms.md says what each algorithm refunds. If it is higher, Settle takes what
+// the rules have room for, and no more: so reserve the most that a request may cost. After
+// an error that wraps [ErrUndecided] the reservation may stay taken.
 func (d Decision) Settle(ctx context.Context, n int64) error {
 	n, err := validCost(n)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/routelimit/limit/internal/door"
 	"github.com/routelimit/limit/internal/engine"
+	"github.com/routelimit/limit/rules"
 )
 
 // The packages adapter and operate reach these functions by package door, so that the
@@ -24,6 +25,7 @@ func init() {
 	door.Serve = (*Policy).serve
 	door.Decide = (*Policy).decide
 	door.AnswerByOptions = (*Policy).answerByOptions
+	door.Functions = func(l *Limiter) rules.Functions { return l.options.Functions }
 	door.Document = func(status int, err error) []byte {
 		return appendDocument(make([]byte, 0, documentSize), status, err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/echolimit"
 	"github.com/routelimit/limit/ginlimit"
 	"github.com/routelimit/limit/stores/memstore"
@@ -288,7 +289,7 @@ func ExampleRule_tokenBucket() {
 func ExampleCalendar() {
 	plan := limit.Rule{
 		Key: limit.ByUser, Limit: 10_000,
-		Algorithm: limit.FixedWindow{Calendar: limit.Calendar{Unit: limit.Month, Zone: time.UTC}},
+		Algorithm: limit.FixedWindow{Calendar: core.Calendar{Unit: core.Month, Zone: time.UTC}},
 	}
 	fmt.Println(plan)
 	fmt.Println(limit.Rules(plan).Rules()[0].Name)

@@ -17,19 +17,12 @@ import (
 //
 //	mux.Handle("POST /update", policy.Handler(update))
 //
-// Unless the set is [Named], the pattern of the route names its quotas. Handler
-// panics if a rule by user has no [Options].Caller, and if one set made by [Rules]
-// would cover several routes: if next is a ServeMux, or at the second call. It
-// calls next after the wait of a [Queue], and releases what the request holds when
-// next returns or panics.
+// Unless the set is [Named], the pattern of the route names its quotas. Handler panics if a
+// rule by user has no [Options].Caller, and if one set made by [Rules] would cover several
+// routes. It calls next after the wait of a [Queue], and releases what the request holds
+// when next returns or panics. Rules that settle do so by what next has answered.
 //
-// Rules that settle do so by what next has answered. Handler does not see what
-// middleware around it answers when next has returned: put such middleware behind the
-// rules, or put another set that settles around it. A handler that panics before it
-// answers stays charged.
-//
-// Around a router the path has not been parsed yet, and [ByPathValue] finds no
-// value there.
+// Around a router the path has not been parsed yet, and [ByPathValue] finds no value there.
 func (p *Policy) Handler(next http.Handler) http.Handler {
 	p.mustAttach(next)
 	if p.scope == rules.ScopeRoute && p.attached.Swap(true) {
@@ -204,20 +197,15 @@ func (l *Limiter) Mount(mux *http.ServeMux, api any) error {
 // mounted returns a handler that limits next by the rules of a field. It adds to
 // f what is wrong with the rules.
 func (l *Limiter) mounted(f *tags.Field, next http.Handler) http.Handler {
-	rules, err := l.Parse(f.Limit)
-	if f.Named && err == nil {
-		rules = rules.Named(f.Policy)
-		err = rules.Validate()
-	}
-	if err != nil {
-		f.Add(err)
+	set, ok := f.Rules(l.options.Functions)
+	if !ok {
 		return nil
 	}
 	var at door.Place
 	if f.Path != "" {
 		at.Pattern = f.Method + " " + f.Path
 	}
-	p, err := l.policy(rules, &at)
+	p, err := l.policy(set, &at)
 	f.Add(err)
 	if err != nil || next == nil {
 		return nil

@@ -152,9 +152,6 @@ func decorated(store core.Store, o *Options) core.Store {
 // same name share their quotas, and must have the same rules: see [Named].
 func (l *Limiter) Policy(rules RuleSet) (*Policy, error) { return l.policy(rules, nil) }
 
-// Parse is the function [Parse] for texts that name the functions of the options.
-func (l *Limiter) Parse(text string) (RuleSet, error) { return l.options.Functions.Parse(text) }
-
 // Limit returns net/http middleware for one route:
 //
 //	mux.Handle("POST /update", limiter.Limit(rules)(update))
@@ -174,7 +171,7 @@ func (l *Limiter) Limit(rules RuleSet) func(http.Handler) http.Handler {
 // addresses are IPv4, and the zone is removed. It is the zero Addr if the peer has
 // no address, as on a Unix socket.
 func (l *Limiter) ClientIP(r *http.Request) netip.Addr {
-	return l.options.Proxies.ClientIP(r)
+	return l.options.Proxies.address(r)
 }
 
 // Check returns what is wrong before the first request: a store that cannot be reached

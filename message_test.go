@@ -53,7 +53,7 @@ func TestFunctionsInText(t *testing.T) {
 	f := rules.Functions{Keys: []KeyResolver{tenant}, Costs: []rules.Cost{rows}, Settlements: []rules.Settlement{failed}}
 	const text = "4/1m per tenant or ip cost rows settle failed-logins"
 	l := New(nil, &Options{Functions: f})
-	set, err := l.Parse(text)
+	set, err := f.Parse(text)
 	require.NoError(t, err)
 	assert.True(t, set.Equal(Rules(Rule{Key: FirstOf(tenant, ByIP), Limit: 4, Window: time.Minute, Cost: rows, Settle: failed})))
 	marshaled, err := set.MarshalText()

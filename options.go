@@ -78,8 +78,7 @@ type Options struct {
 	// write.
 	OnRefusal Refusal
 
-	// Functions are those that rules in tags, and in texts that [Limiter.Parse] reads,
-	// can name.
+	// Functions are those that rules in tags can name.
 	Functions rules.Functions
 
 	// Waiters is how many requests may wait at once, over all rules: see
@@ -167,27 +166,19 @@ func validClasses(classes []string) error {
 // Proxies says which forwarding headers [ByIP] trusts. The zero Proxies trusts
 // none: the client is the peer of the connection.
 //
-// Each proxy appends the address of its own peer to the header. Clients can send
-// any header, so only the entries at the right end, which your proxies append,
-// can be trusted. The header is therefore read from the right, and only if the
-// peer of the connection is a proxy: an address within Trusted or, if only Hops
-// is set, any peer. Reading stops at an entry that is not an address. The client
-// is then the last address before it, so a client cannot choose its own key.
+// Each proxy appends the address of its own peer to the header, which is therefore read
+// from the right, and only if the peer of the connection is a proxy: an address within
+// Trusted or, if only Hops is set, any peer. Reading stops at an entry that is not an
+// address. docs/proxies.md has examples.
 type Proxies struct {
-	// Trusted lists the addresses of the proxies. The client is the first
-	// address from the right that is outside Trusted, or the leftmost address
-	// if all are within it. A peer without an address (a unix socket) is never
-	// within Trusted.
+	// Trusted lists the addresses of the proxies. The client is the first address from the
+	// right that is outside Trusted, or the leftmost address if all are within it.
 	Trusted []netip.Prefix
 
-	// Hops is the number of proxies that a request passes, at most 64. The
-	// client is the address that many entries from the right; the peer of the
-	// connection wrote entry 1. A request with fewer entries bypassed a proxy,
-	// and its client is the peer.
-	//
-	// Set Hops without Trusted only if clients cannot connect except through
-	// the proxies. With both, reading stops at the first address outside
-	// Trusted and after Hops entries, whichever comes first.
+	// Hops is the number of proxies that a request passes, at most 64. The client is the
+	// address that many entries from the right, or the peer if there are fewer. Set Hops
+	// without Trusted only if clients cannot connect except through the proxies. With
+	// both, the first limit that is reached counts.
 	Hops int
 
 	// Header is the header that the proxies write: "X-Forwarded-For", which ""
@@ -202,9 +193,8 @@ type Proxies struct {
 	IPv6Prefix int
 }
 
-// ClientIP is [Limiter.ClientIP] for functions in the [Options] of a limiter, which is
-// made after them. [New] checks the Proxies that it gets.
-func (p *Proxies) ClientIP(r *http.Request) netip.Addr {
+// address returns the address of the client of a request.
+func (p *Proxies) address(r *http.Request) netip.Addr {
 	return (*clientip.Config)(p).Addr(r.RemoteAddr, r.Header)
 }
 

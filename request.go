@@ -281,7 +281,7 @@ type Client struct {
 // IP returns the address of the client: that of [Limiter.ClientIP].
 func (c Client) IP() netip.Addr {
 	if c.Limiter == nil {
-		return new(Proxies).ClientIP(c.Request)
+		return new(Proxies).address(c.Request)
 	}
 	return c.Limiter.ClientIP(c.Request)
 }

@@ -37,18 +37,6 @@ type (
 	Shadow = rules.Shadow
 )
 
-// A Calendar makes the windows of a [FixedWindow] the hours, days, weeks (from
-// Monday) or months of a time zone. The zero Calendar is none.
-type Calendar = core.Calendar
-
-// The units of a [Calendar].
-const (
-	Hour  = core.Hour
-	Day   = core.Day
-	Week  = core.Week
-	Month = core.Month
-)
-
 // The algorithms: how a rule counts. Write one as a value, such as
 // TokenBucket{Burst: 5}. A rule without an algorithm is a SlidingLog. docs/algorithms.md
 // compares them.

@@ -125,35 +125,20 @@ func (p *version) observed(d *Decision, err error) {
 	observed = true
 }
 
-// Wait takes a request like [Policy.Take], but waits until the rules admit it. A
-// caller that waits holds nothing: each try takes from every rule or from none,
-// and a wait that ends without an admission has taken nothing. Behind a [Queue]
-// it waits for the slot too; a slot that it took and does not wait for stays
-// taken, as in [Decision.Wait].
+// Wait takes a request like [Policy.Take], but waits until the rules admit it, and for the
+// slot of a [Queue]. A caller that waits holds nothing: each try takes from every rule or
+// from none.
 //
-// Waits on one Limiter for one key are served by [Request].Class, as docs/plans.md says,
-// and within a class in the order in which they began, so that small costs do not
-// overtake a large one. Callers with different limits do not wait for each other, and
-// neither do those of different rules: before and after operate.Change, for example.
-// When room appears, several waiters ask the store at once; if another caller takes the
-// room first, a later waiter may be admitted before an earlier one. Take, handlers whose
-// rules do not wait, and other processes do not queue, and may come first.
+// Waits on one Limiter for one key are served by [Request].Class, and within a class in the
+// order in which they began. Callers of other limits or other rules do not wait for each
+// other; Take and other processes do not queue, and may come first. Units that this process
+// gives back wake the first waiter at once, and a slot of [Concurrency] that another
+// process releases is noticed within about 100 ms. docs/waiting.md says more.
 //
-// Units that this process gives back (by Settle, Release or Reset) wake the first
-// waiter at once. It notices a slot of [Concurrency] that another process releases
-// within about 100 ms. Otherwise it asks again at the time that the store said. A
-// decision of Wait can be settled, like one of [Policy.Reserve].
-//
-// A decision without an error is admitted. The error is that of ctx if it ends
-// first. It is a [*RefusedError] at once when the rules will certainly not admit
-// the request before the deadline of ctx; its RetryAfter does not count the
-// callers in line. Rules of [Concurrency] are never certain, since leases are released
-// at any time. Otherwise the error says what is wrong with the request (a
-// cost that can never fit, for example), or wraps [ErrUndecided]. A ctx that ends
-// while the store decides does not end that: Wait then returns the decision, since
-// an admission has been paid for.
-//
-// Wait starts no goroutine, and the Limiter remembers only the callers that wait.
+// A decision without an error is admitted, and can be settled like one of [Policy.Reserve].
+// The error is that of ctx if it ends first, and a [*RefusedError] at once if the rules
+// will certainly not admit the request before the deadline of ctx. Otherwise it says what
+// is wrong with the request, or wraps [ErrUndecided].
 func (p *Policy) Wait(ctx context.Context, r Request) (Decision, error) {
 	return p.current.Load().wait(ctx, &r)
 }
@@ -238,14 +223,11 @@ func (p *version) peek(ctx context.Context, r *Request) (d Decision, err error) 
 	return d, nil
 }
 
-// Reset makes the quotas of keys full again, such as those of a user that was
-// locked out and has proved its identity. Global rules stay as they are, and so do
-// rules of [Concurrency], whose leases live on.
-//
-// Do not settle a reservation that was made before the reset: its units would
-// come back twice. Reset may be repeated. A policy without rules to reset is an
-// error. An error that wraps [ErrUndecided] means that the store failed, and that
-// some of the rules may be reset already.
+// Reset makes the quotas of keys full again, such as those of a user that was locked out
+// and has proved its identity. Global rules and rules of [Concurrency] stay as they are; a
+// policy without others is an error. Do not settle a reservation that was made before: its
+// units would come back twice. After an error that wraps [ErrUndecided], some of the rules
+// may be reset; Reset may be repeated.
 func (p *Policy) Reset(ctx context.Context, keys map[string]string) error {
 	return p.current.Load().reset(ctx, keys)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/door"
+	"github.com/routelimit/limit/rules"
 )
 
 // An Adapter says how a framework sees a request. C is the framework's context, such
@@ -126,6 +127,7 @@ func (a *Adapter[C]) Decide(p *limit.Policy, r *http.Request, c C, cost int64) (
 var (
 	bind            = door.Bind.(func(*limit.Limiter, limit.RuleSet, *door.Place) (*limit.Policy, error))
 	serve           = door.Serve.(func(*limit.Policy, http.ResponseWriter, *http.Request, door.Framework, limit.Request) error)
+	functions       = door.Functions.(func(*limit.Limiter) rules.Functions)
 	decide          = door.Decide.(func(*limit.Policy, *http.Request, door.Framework, int64) (limit.Decision, error))
 	answerByOptions = door.AnswerByOptions.(func(*limit.Policy, http.ResponseWriter, *http.Request, int, error) bool)
 )

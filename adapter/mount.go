@@ -74,20 +74,9 @@ func routesOf(limiter *limit.Limiter, api any) ([]route, error) {
 	for i, f := range fields {
 		r := &routes[i]
 		*r = route{Field: f.Name, Method: f.Method, Path: f.Path, Handler: f.Handler}
-		if !f.Limited {
-			continue
+		if f.Limited {
+			r.Rules, r.Limited = f.Rules(functions(limiter))
 		}
-		rules, err := limiter.Parse(f.Limit)
-		if f.Named && err == nil {
-			rules = rules.Named(f.Policy)
-			err = rules.Validate()
-		}
-		if err != nil {
-			f.Add(err)
-			continue
-		}
-		r.Rules = rules
-		r.Limited = true
 	}
 	return routes, tags.Join(fields)
 }

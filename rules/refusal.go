@@ -25,7 +25,7 @@ import (
 // not count.
 //
 // Outcomes are for HTTP requests and RPC. limit.Policy.Take, limit.Policy.Wait,
-// limit.Policy.Reserve and limit.Adapter.Decide refuse, and leave the rest to their callers;
+// limit.Policy.Reserve and Decide of an adapter refuse, and leave the rest to their callers;
 // only Mark applies to them too. A request that the store could not decide, or that
 // limit.Refuse refuses during an outage, is answered with 503 whatever its rules say.
 type Refusal struct {

@@ -6,7 +6,7 @@
 //		Health http.HandlerFunc `route:"GET /health" limit:"-"`
 //	}
 //
-// The caller parses the rules, checks the handlers, and mounts the routes.
+// The caller checks the handlers, and mounts the routes.
 package tags
 
 import (
@@ -16,6 +16,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/routelimit/limit/rules"
 )
 
 // A Field is a field of a struct with a route or a limit tag. A part that is
@@ -58,6 +60,18 @@ func Read(api any) ([]*Field, error) {
 func (f *Field) Add(err error) { f.errs = append(f.errs, Prefix(f.Name, err)...) }
 
 func (f *Field) addf(format string, args ...any) { f.Add(fmt.Errorf("limit: "+format, args...)) }
+
+// Rules returns the rules of a limited field, which may name functions. If they are wrong,
+// it adds what is wrong to f, and returns false.
+func (f *Field) Rules(functions rules.Functions) (set rules.Set, ok bool) {
+	set, err := functions.Parse(f.Limit)
+	if err == nil && f.Named {
+		set = set.Named(f.Policy)
+		err = set.Validate()
+	}
+	f.Add(err)
+	return set, err == nil
+}
 
 // Join returns an error that joins the errors of all fields, or nil.
 func Join(fields []*Field) error {
