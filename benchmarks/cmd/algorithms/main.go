@@ -45,10 +45,10 @@ func run(ctx context.Context, requests int, out string) error {
 	if err := flag.Set("test.benchtime", "100ms"); err != nil {
 		return err
 	}
-	server, err := redisserver.Start()
+	client, stop, err := redisserver.Start(ctx)
 	switch {
 	case err == nil:
-		defer server.Stop()
+		defer stop()
 	case !errors.Is(err, exec.ErrNotFound):
 		return err
 	}
@@ -62,8 +62,8 @@ func run(ctx context.Context, requests int, out string) error {
 		if r.heap, err = heapBytes(a.quota); err != nil {
 			return err
 		}
-		if server != nil {
-			if r.redis, err = redisBytes(ctx, server.Client, a.quota); err != nil {
+		if client != nil {
+			if r.redis, err = redisBytes(ctx, client, a.quota); err != nil {
 				return err
 			}
 		}

@@ -3,17 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
-	"strconv"
-	"sync"
+	"os"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
 
-	"github.com/routelimit/limit/benchmarks/internal/redisserver"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/lua"
-	"github.com/routelimit/limit/stores/redisstore"
 )
 
 const (
@@ -28,15 +25,16 @@ type logger struct {
 	fill func(ctx context.Context, name string, limit int64) error
 }
 
-func loggers(client *redis.Client, zset *redis.Script) []logger {
-	store := redisstore.New(client, &redisstore.Options{Timeout: redisserver.Patience})
+func (t contest) loggers(script *redis.Script) []logger {
+	store := onRedis(t.client)
 	taking := logger{
 		name: "limit",
 		key: func(name string) string {
 			return lua.Key("limit", &core.Charge{Policy: "bench", Rule: "ip", Key: name})
 		},
 		fill: func(ctx context.Context, name string, limit int64) error {
-			charge := []core.Charge{{Policy: "bench", Rule: "ip", Key: name, Cost: 1, Quota: core.Quota{Limit: limit, Window: logWindow.Microseconds()}}}
+			charge := twoRules{window: logWindow, each: limit}.charges()[:1]
+			charge[0].Key = name
 			for range limit {
 				if d, err := core.Take(ctx, store, charge); err != nil || !d.Allowed {
 					return fmt.Errorf("admitted %v: %w", d.Allowed, err)
@@ -48,9 +46,9 @@ func loggers(client *redis.Client, zset *redis.Script) []logger {
 	key := func(name string) string { return "limit:1:{bench}:ip:" + name } // as long as keys of limit
 	adding := func(name string, unique func(i int64) string) logger {
 		return logger{name: name, key: key, fill: func(ctx context.Context, name string, limit int64) error {
-			_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {
+			_, err := t.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 				for i := range limit {
-					zset.EvalSha(ctx, p, []string{key(name)}, "", 1, unique(i), 1, limit, logWindow.Microseconds())
+					script.EvalSha(ctx, p, []string{key(name)}, "", 1, unique(i), 1, limit, logWindow.Microseconds())
 				}
 				return nil
 			})
@@ -64,72 +62,57 @@ func loggers(client *redis.Client, zset *redis.Script) []logger {
 	}
 }
 
-// writeBytes writes how many bytes of Redis a logged request takes.
-func writeBytes(ctx context.Context, w io.Writer, s *redisserver.Server, zset *redis.Script) error {
-	fmt.Fprintln(w, "\n| | limit | MEMORY USAGE of a full key | for each request | used_memory for each key | for each request |")
-	fmt.Fprintln(w, "|---|---|---|---|---|---|")
-	if err := zset.Load(ctx, s.Client).Err(); err != nil {
+// bytes shows how many bytes of Redis a logged request takes.
+func (t contest) bytes(ctx context.Context) error {
+	script, err := zsetScript()
+	if err != nil {
 		return err
 	}
+	if err := script.Load(ctx, t.client).Err(); err != nil {
+		return err
+	}
+	writeHead(os.Stdout, "", "limit", "MEMORY USAGE of a full key", "for each request", "used_memory for each key", "for each request")
 	for _, limit := range []int64{100, 1000, 10_000} {
-		for _, l := range loggers(s.Client, zset) {
-			if err := s.Client.FlushAll(ctx).Err(); err != nil {
+		names := addresses(int(min(2_000, logUnits/limit)))
+		for _, l := range t.loggers(script) {
+			if err := t.client.FlushAll(ctx).Err(); err != nil {
 				return err
 			}
-			before, err := memory(ctx, s)
+			before, err := t.memory(ctx)
 			if err != nil {
 				return err
 			}
-			if err := l.fillAll(ctx, limit); err != nil {
+			var group errgroup.Group
+			group.SetLimit(64)
+			for _, name := range names {
+				group.Go(func() error { return l.fill(ctx, name, limit) })
+			}
+			if err := group.Wait(); err != nil {
 				return fmt.Errorf("%s: %w", l.name, err)
 			}
-			after, err := memory(ctx, s)
+			after, err := t.memory(ctx)
 			if err != nil {
 				return err
 			}
-			one, err := s.Client.MemoryUsage(ctx, l.key(logName(0)), 0).Result()
+			one, err := t.client.MemoryUsage(ctx, l.key(names[0]), 0).Result()
 			if err != nil {
 				return err
 			}
-			all := (after - before) / float64(keysOf(limit))
-			fmt.Fprintf(w, "| %s | %d | %d | %.1f | %.0f | %.1f |\n", l.name, limit,
+			all := (after - before) / float64(len(names))
+			fmt.Printf("| %s | %d | %d | %.1f | %.0f | %.1f |\n", l.name, limit,
 				one, float64(one)/float64(limit), all, all/float64(limit))
 		}
 	}
-	return s.Client.FlushAll(ctx).Err()
+	return nil
 }
 
 // memory returns how many bytes the server has allocated. It first closes all other
 // connections, since their buffers would count.
-func memory(ctx context.Context, s *redisserver.Server) (float64, error) {
-	if err := s.Client.ClientKillByFilter(ctx, "TYPE", "normal").Err(); err != nil {
+func (t contest) memory(ctx context.Context) (float64, error) {
+	if err := t.client.ClientKillByFilter(ctx, "TYPE", "normal").Err(); err != nil {
 		return 0, err
 	}
 	time.Sleep(100 * time.Millisecond)
-	return s.Number(ctx, "memory", "used_memory")
-}
-
-// keysOf returns how many keys have a log.
-func keysOf(limit int64) int { return int(min(2_000, logUnits/limit)) }
-
-func logName(i int) string { return "198.51." + strconv.Itoa(i/250) + "." + strconv.Itoa(i%250) }
-
-// fillAll fills all keys from 64 goroutines.
-func (l logger) fillAll(ctx context.Context, limit int64) error {
-	const callers = 64
-	var done sync.WaitGroup
-	problems := make(chan error, callers)
-	for g := range callers {
-		done.Go(func() {
-			for i := g; i < keysOf(limit); i += callers {
-				if err := l.fill(ctx, logName(i), limit); err != nil {
-					problems <- err
-					return
-				}
-			}
-		})
-	}
-	done.Wait()
-	close(problems)
-	return <-problems
+	info := t.client.InfoMap(ctx, "memory")
+	return number(info.Item("Memory", "used_memory")), info.Err()
 }
