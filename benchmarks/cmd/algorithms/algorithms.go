@@ -9,9 +9,9 @@ const (
 	window = second
 )
 
-// An algorithm is a row of the table and a strip of the picture.
+// An algorithm is a row of the table.
 type algorithm struct {
-	name  string
+	Name  string
 	quota core.Quota
 }
 

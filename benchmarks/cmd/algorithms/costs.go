@@ -101,8 +101,8 @@ func decisionTimes(rows []row, rounds int) {
 	for range rounds {
 		for i := range rows {
 			ns := decisionTime(rows[i].quota, times, lap)
-			if rows[i].ns == 0 || ns < rows[i].ns {
-				rows[i].ns = ns
+			if best := &rows[i].Nanoseconds; *best == 0 || ns < *best {
+				*best = ns
 			}
 		}
 	}

@@ -71,7 +71,8 @@ func (t contest) bytes(ctx context.Context) error {
 	if err := script.Load(ctx, t.client).Err(); err != nil {
 		return err
 	}
-	writeHead(os.Stdout, "", "limit", "MEMORY USAGE of a full key", "for each request", "used_memory for each key", "for each request")
+	writeHead(os.Stdout, "", "limit", "MEMORY USAGE of a full key", "for each request",
+		"used_memory for each key", "for each request")
 	for _, limit := range []int64{100, 1000, 10_000} {
 		names := addresses(int(min(2_000, logUnits/limit)))
 		for _, l := range t.loggers(script) {

@@ -19,9 +19,8 @@ func (t contest) hot(ctx context.Context) error {
 	shared := []core.Charge{{Policy: "bench", Rule: "global", Cost: 1, Quota: core.Quota{
 		Algorithm: core.SlidingCells, Limit: 100_000_000, Window: 1_000_000, Cells: 10}}} // it admits everything
 	chunks := func(chunk int64) func(core.Store) core.Store {
-		return func(s core.Store) core.Store {
-			return prefetch.New(guarded(s), &prefetch.Options{Rules: []prefetch.Rule{{Policy: "bench", Name: "global"}}, Chunk: chunk})
-		}
+		options := &prefetch.Options{Rules: []prefetch.Rule{{Policy: "bench", Name: "global"}}, Chunk: chunk}
+		return func(s core.Store) core.Store { return prefetch.New(guarded(s), options) }
 	}
 	contenders := []contender{
 		redisRate(rate, redis_rate.Limit{Rate: 100_000_000, Burst: 100_000_000, Period: time.Second}),

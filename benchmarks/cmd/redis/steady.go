@@ -52,6 +52,6 @@ func (t contest) steady(ctx context.Context) error {
 		column{title: "p99.9 ms", format: "%.1f", value: ms(0.999)},
 		column{title: "p99.99 ms", format: "%.1f", value: ms(0.9999)},
 		column{title: "longest ms", format: "%.1f", value: ms(1)},
-		column{title: "longest pause of the garbage collector, at most ms", format: "%.2f", value: func(c cell) float64 { return c.pause }})
+		column{title: "longest pause of the garbage collector, at most ms", format: "%.2f", value: pause})
 	return nil
 }

@@ -39,6 +39,7 @@ func redisCPU(c cell) float64  { return c.redis }
 func clientCPU(c cell) float64 { return c.client }
 func calls(c cell) float64     { return c.calls }
 func allocs(c cell) float64    { return c.allocs }
+func pause(c cell) float64     { return c.pause }
 
 // writeHead writes the head of a table in Markdown.
 func writeHead(w io.Writer, titles ...string) {

@@ -30,7 +30,8 @@ func Start(ctx context.Context) (client *redis.Client, stop func(), err error) {
 	if err := server.Start(); err != nil {
 		return nil, nil, err
 	}
-	client = redis.NewClient(&redis.Options{Addr: addr.String(), PoolSize: 64, ReadTimeout: Patience, ContextTimeoutEnabled: true})
+	client = redis.NewClient(&redis.Options{Addr: addr.String(), PoolSize: 64,
+		ReadTimeout: Patience, ContextTimeoutEnabled: true})
 	stop = func() {
 		client.Close()
 		server.Process.Kill()

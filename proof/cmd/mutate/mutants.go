@@ -93,7 +93,8 @@ func collect(root, in string) (mutants []mutant, err error) {
 			return err
 		}
 		if entry.IsDir() {
-			if hidden := name != "." && strings.HasPrefix(entry.Name(), "."); hidden || entry.Name() == "testdata" || slices.Contains(noProduct, name) {
+			hidden := name != "." && strings.HasPrefix(entry.Name(), ".")
+			if hidden || entry.Name() == "testdata" || slices.Contains(noProduct, name) {
 				return fs.SkipDir
 			}
 			return nil
@@ -119,7 +120,7 @@ func collect(root, in string) (mutants []mutant, err error) {
 	})
 	for folder, found := range wanted {
 		if !found {
-			return nil, fmt.Errorf("there is nothing to mutate in %q: write folders of the product, such as core,stores/memstore", folder)
+			return nil, fmt.Errorf("nothing to mutate in %q: write folders with source, such as core,stores/memstore", folder)
 		}
 	}
 	return slices.DeleteFunc(mutants, func(m mutant) bool {

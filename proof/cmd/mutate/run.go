@@ -75,7 +75,8 @@ func (r runner) mutate(ctx context.Context, m mutant, timeout time.Duration) (ve
 		return "", err
 	}
 	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{original: mutated}})
-	if err = errors.Join(err, os.WriteFile(mutated, []byte(m.apply(string(text))), 0o600), os.WriteFile(overlay, replace, 0o600)); err != nil {
+	err = errors.Join(err, os.WriteFile(mutated, []byte(m.apply(string(text))), 0o600), os.WriteFile(overlay, replace, 0o600))
+	if err != nil {
 		return "", err
 	}
 	v, _ := r.run(ctx, path.Dir(m.file), timeout, "-overlay="+overlay)
