@@ -12,7 +12,6 @@ require (
 	github.com/sethvargo/go-limiter v0.7.1
 	github.com/stretchr/testify v1.12.1
 	github.com/ulule/limiter/v3 v3.11.2
-	golang.org/x/sync v0.22.0
 	golang.org/x/time v0.15.0
 )
 
