@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/routelimit/limit/benchmarks/internal/stats"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/lua"
 	"github.com/routelimit/limit/stores/memstore"
@@ -31,7 +32,7 @@ func heapBytes(q core.Quota) (float64, error) {
 	for i := range names {
 		names[i] = address(i)
 	}
-	before := heap()
+	before := stats.Heap()
 	charges := []core.Charge{{Policy: "bench", Rule: "ip", Quota: q, Cost: 1}}
 	for _, name := range names {
 		charges[0].Key = name
@@ -41,18 +42,10 @@ func heapBytes(q core.Quota) (float64, error) {
 			}
 		}
 	}
-	grown := heap() - before
+	grown := stats.Heap() - before
 	runtime.KeepAlive(store)
 	runtime.KeepAlive(names)
 	return grown / heapKeys, nil
-}
-
-func heap() float64 {
-	runtime.GC()
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return float64(m.HeapAlloc)
 }
 
 // redisBytes returns the largest MEMORY USAGE of a key while twice its limit is requested

@@ -75,13 +75,13 @@ func (l load) measure(rows []row, at, rounds int, lasts time.Duration) {
 		if c.hot && l.keys > 1 {
 			continue
 		}
-		rows[i].bytes = growth(func() {
-			decides[i] = c.new(l)
-			decide := decides[i]()
-			for _, key := range stored {
-				decide(strings.Clone(key)) // a server has a string of its own for each request
-			}
-		}) / float64(l.keys)
+		before := stats.Heap()
+		decides[i] = c.new(l)
+		decide := decides[i]()
+		for _, key := range stored {
+			decide(strings.Clone(key)) // a server has a string of its own for each request
+		}
+		rows[i].bytes = (stats.Heap() - before) / float64(l.keys)
 	}
 	for round := range rounds {
 		fmt.Fprintf(os.Stderr, "%s: round %d of %d\n", l.name, round+1, rounds)
@@ -95,17 +95,6 @@ func (l load) measure(rows []row, at, rounds int, lasts time.Duration) {
 			}
 		}
 	}
-}
-
-// growth returns by how many bytes f makes the heap grow.
-func growth(f func()) float64 {
-	var before, after runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&before)
-	f()
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	return float64(after.HeapAlloc) - float64(before.HeapAlloc)
 }
 
 // cell lets all callers decide for a while, and returns the time of a decision in ns and

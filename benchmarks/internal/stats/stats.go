@@ -3,6 +3,7 @@ package stats
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 )
 
@@ -27,4 +28,13 @@ func Ratios(a, b []float64) []float64 {
 		out[i] = a[i] / b[i]
 	}
 	return out
+}
+
+// Heap returns how many bytes of the heap are in use.
+func Heap() float64 {
+	runtime.GC()
+	runtime.GC() // frees what the first has only found
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc)
 }

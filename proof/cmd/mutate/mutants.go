@@ -48,16 +48,7 @@ func (m mutant) apply(text string) string {
 }
 
 func (m mutant) String() string {
-	return fmt.Sprintf("%s:%d %s: %s: %s for %s", m.file, m.line, m.function, m.operator, short(m.to), short(m.from))
-}
-
-// short returns the text in one line of at most 60 bytes.
-func short(text string) string {
-	text = strings.Join(strings.Fields(text), " ")
-	if len(text) > 60 {
-		text = text[:57] + "..."
-	}
-	return "`" + text + "`"
+	return fmt.Sprintf("%s:%d %s: %s: %.60q for %.60q", m.file, m.line, m.function, m.operator, m.to, m.from)
 }
 
 // noProduct names folders that are not the product, with all below them: tests, what
