@@ -28,14 +28,10 @@ func heapBytes(q core.Quota) (float64, error) {
 	ctx := context.Background()
 	q.Window = 24 * 3600 * second
 	store := memstore.New(nil)
-	names := make([]string, heapKeys)
-	for i := range names {
-		names[i] = address(i)
-	}
 	before := stats.Heap()
 	charges := []core.Charge{{Policy: "bench", Rule: "ip", Quota: q, Cost: 1}}
-	for _, name := range names {
-		charges[0].Key = name
+	for i := range heapKeys {
+		charges[0].Key = address(i)
 		for range q.Capacity() {
 			if _, err := core.Take(ctx, store, charges); err != nil {
 				return 0, err
@@ -44,7 +40,6 @@ func heapBytes(q core.Quota) (float64, error) {
 	}
 	grown := stats.Heap() - before
 	runtime.KeepAlive(store)
-	runtime.KeepAlive(names)
 	return grown / heapKeys, nil
 }
 

@@ -2,10 +2,9 @@ package main
 
 import (
 	"context"
-	"encoding/binary"
+	"crypto/rand"
 	"encoding/hex"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"time"
 
@@ -52,13 +51,13 @@ func (t contest) admitted(ctx context.Context) error {
 		fmt.Printf("\n%d callers\n", callers)
 		r.write(os.Stdout, contenders,
 			column{title: "1,000 decisions/s", format: "%.1f", value: perSecond},
-			column{title: "p50 µs", format: "%.0f", value: quantile(0.5)},
-			column{title: "p99 µs", format: "%.0f", value: quantile(0.99)},
+			column{title: "p50 µs", format: "%.0f", value: quantile(0.5, time.Microsecond)},
+			column{title: "p99 µs", format: "%.0f", value: quantile(0.99, time.Microsecond)},
 			column{title: "Redis CPU µs", format: "%.1f", value: redisCPU},
 			column{title: "client CPU µs", format: "%.1f", value: clientCPU},
 			column{title: "allocations", format: "%.1f", value: allocs},
 			column{title: "decisions per call", format: "%.1f", value: func(c cell) float64 { return 1 / c.calls }},
-			column{title: "admitted %", format: "%.2f", value: func(c cell) float64 { return 100 * c.admitted / c.perSecond }})
+			column{title: "admitted %", format: "%.2f", value: admittedShare})
 	}
 	writeHead(os.Stdout, "limit, as a ratio", "to", "callers", "median (least–most)")
 	for _, x := range []struct {
@@ -71,8 +70,8 @@ func (t contest) admitted(ctx context.Context) error {
 		{"decisions/s", perSecond, once, []int{64, 256}},
 		{"decisions/s", perSecond, nothing.name, []int{256}},
 		{"decisions/s", perSecond, storeOnly, []int{64}},
-		{"p50", quantile(0.5), zset, []int{1}},
-		{"p99", quantile(0.99), twice, []int{256}},
+		{"p50", quantile(0.5, time.Microsecond), zset, []int{1}},
+		{"p99", quantile(0.99, time.Microsecond), twice, []int{256}},
 		{"Redis CPU", redisCPU, twice, []int{64, 256}},
 		{"Redis CPU", redisCPU, zset, []int{1, 64, 256}},
 	} {
@@ -103,8 +102,6 @@ func zsetOf(script *redis.Script, rules twoRules) contender {
 // member returns 36 random characters, the length of a UUID.
 func member() string {
 	var raw [18]byte
-	binary.BigEndian.PutUint64(raw[0:], rand.Uint64())
-	binary.BigEndian.PutUint64(raw[8:], rand.Uint64())
-	binary.BigEndian.PutUint16(raw[16:], uint16(rand.Uint32()))
+	_, _ = rand.Read(raw[:]) // it never fails
 	return hex.EncodeToString(raw[:])
 }

@@ -16,8 +16,7 @@ func (t contest) bytes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	const window = time.Hour
-	const address = "198.51.0.0"
+	const window, address = time.Hour, "198.51.0.0"
 	store := onRedis(t.client)
 	zset := "limit:1:{bench}:ip:" + address // as long as a key of limit
 	adding := func(unique func(i int64) string) func(i, limit int64) error {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -58,9 +59,9 @@ type cell struct {
 	times     histogram.Histogram
 }
 
-// quantile returns the time in µs that a part q of the decisions did not exceed.
-func quantile(q float64) func(cell) float64 {
-	return func(c cell) float64 { return c.times.Quantile(q) / 1e3 }
+// quantile returns the time that a part q of the decisions did not exceed.
+func quantile(q float64, unit time.Duration) func(cell) float64 {
+	return func(c cell) float64 { return c.times.Quantile(q) / float64(unit) }
 }
 
 // run runs all contenders, round by round, on an empty Redis each.
@@ -161,14 +162,11 @@ func (t contest) measure(ctx context.Context, c contender, l load) (cell, error)
 	time.Sleep(l.warm)
 	before, err := t.usage(ctx, callers)
 	phase.Store(measuring)
-	var after usage
-	if err == nil {
-		time.Sleep(t.lasts)
-		after, err = t.usage(ctx, callers)
-	}
+	time.Sleep(t.lasts)
+	after, failed := t.usage(ctx, callers)
 	phase.Store(over)
 	done.Wait()
-	if err != nil {
+	if err := errors.Join(err, failed); err != nil {
 		return cell{}, err
 	}
 	decided, seconds := after.decided-before.decided, after.at.Sub(before.at).Seconds()

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"time"
 
@@ -35,16 +34,10 @@ func (t contest) hot(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for name, cells := range r {
-		for _, c := range cells {
-			if c.admitted < 0.99*c.perSecond {
-				return fmt.Errorf("%s: %.0f of %.0f decisions a second are admitted, want all", name, c.admitted, c.perSecond)
-			}
-		}
-	}
 	r.write(os.Stdout, contenders,
 		column{title: "1,000 decisions/s", format: "%.0f", value: perSecond},
 		column{title: "× " + rate, format: "%.1f", value: perSecond, to: rate},
-		column{title: "× " + store, format: "%.1f", value: perSecond, to: store})
+		column{title: "× " + store, format: "%.1f", value: perSecond, to: store},
+		column{title: "admitted %", format: "%.2f", value: admittedShare})
 	return nil
 }

@@ -42,16 +42,13 @@ func (t contest) steady(ctx context.Context) error {
 		}
 		all[name] = r[name]
 	}
-	ms := func(q float64) func(cell) float64 {
-		return func(c cell) float64 { return quantile(q)(c) / 1e3 }
-	}
 	all.write(os.Stdout, contenders,
 		column{title: "1,000 decisions/s", format: "%.1f", value: perSecond},
-		column{title: "p50 µs", format: "%.2f", value: quantile(0.5)},
-		column{title: "p99 ms", format: "%.1f", value: ms(0.99)},
-		column{title: "p99.9 ms", format: "%.1f", value: ms(0.999)},
-		column{title: "p99.99 ms", format: "%.1f", value: ms(0.9999)},
-		column{title: "longest ms", format: "%.1f", value: ms(1)},
+		column{title: "p50 µs", format: "%.2f", value: quantile(0.5, time.Microsecond)},
+		column{title: "p99 ms", format: "%.1f", value: quantile(0.99, time.Millisecond)},
+		column{title: "p99.9 ms", format: "%.1f", value: quantile(0.999, time.Millisecond)},
+		column{title: "p99.99 ms", format: "%.1f", value: quantile(0.9999, time.Millisecond)},
+		column{title: "longest ms", format: "%.1f", value: quantile(1, time.Millisecond)},
 		column{title: "longest pause of the garbage collector, at most ms", format: "%.2f", value: pause})
 	return nil
 }

@@ -34,12 +34,13 @@ type column struct {
 }
 
 // The values of several tables.
-func perSecond(c cell) float64 { return c.perSecond / 1000 }
-func redisCPU(c cell) float64  { return c.redis }
-func clientCPU(c cell) float64 { return c.client }
-func calls(c cell) float64     { return c.calls }
-func allocs(c cell) float64    { return c.allocs }
-func pause(c cell) float64     { return c.pause }
+func perSecond(c cell) float64     { return c.perSecond / 1000 }
+func redisCPU(c cell) float64      { return c.redis }
+func clientCPU(c cell) float64     { return c.client }
+func calls(c cell) float64         { return c.calls }
+func allocs(c cell) float64        { return c.allocs }
+func pause(c cell) float64         { return c.pause }
+func admittedShare(c cell) float64 { return 100 * c.admitted / c.perSecond }
 
 // writeHead writes the head of a table in Markdown.
 func writeHead(w io.Writer, titles ...string) {

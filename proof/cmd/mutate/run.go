@@ -17,7 +17,7 @@ import (
 
 // limitMemory runs a test binary with at most 8 GiB of address space, since a mutant may
 // append in an endless loop.
-const limitMemory = "#!/bin/sh\nulimit -v 8388608\nexec \"$@\"\n"
+const limitMemory = `sh -c 'ulimit -v 8388608; exec "$@"' sh`
 
 // judges names the packages that test a folder, if they are not just its own.
 var judges = map[string][]string{
@@ -56,13 +56,10 @@ type runner struct {
 }
 
 func newRunner(root string) (r runner, err error) {
-	if r.root, err = filepath.Abs(root); err != nil {
-		return r, err
+	if r.root, err = filepath.Abs(root); err == nil {
+		r.scratch, err = os.MkdirTemp("", "mutate")
 	}
-	if r.scratch, err = os.MkdirTemp("", "mutate"); err != nil {
-		return r, err
-	}
-	return r, os.WriteFile(filepath.Join(r.scratch, "limited"), []byte(limitMemory), 0o700)
+	return r, err
 }
 
 // mutate runs the tests of one mutant.
@@ -86,7 +83,7 @@ func (r runner) mutate(ctx context.Context, m mutant, timeout time.Duration) (ve
 // run runs the tests of a folder, and returns what they print too.
 func (r runner) run(ctx context.Context, folder string, timeout time.Duration, flags ...string) (verdict, string) {
 	args := []string{"test", "-vet=off", "-failfast", "-short", "-count=1",
-		"-timeout=" + timeout.String(), "-exec=" + filepath.Join(r.scratch, "limited")}
+		"-timeout=" + timeout.String(), "-exec=" + limitMemory}
 	command := exec.CommandContext(ctx, "go", append(append(args, flags...), judgesOf(folder)...)...)
 	command.Dir = r.root
 	command.Env = append(os.Environ(), "LIMIT_REQUIRE_REDIS=1") // a skipped test kills nothing
