@@ -209,9 +209,10 @@ func (t contest) usage(ctx context.Context, callers []caller) (u usage, err erro
 	}
 	u.redis = number(info.Item("CPU", "used_cpu_sys")) + number(info.Item("CPU", "used_cpu_user"))
 	u.calls = number(strings.TrimPrefix(info.Item("Commandstats", "cmdstat_evalsha"), "calls="))
-	runs := []metrics.Sample{{Name: "/gc/heap/allocs:objects"}, {Name: "/sched/pauses/total/gc:seconds"}}
+	runs := []metrics.Sample{{Name: "/gc/heap/allocs:objects"}, {Name: "/gc/heap/tiny/allocs:objects"},
+		{Name: "/sched/pauses/total/gc:seconds"}}
 	metrics.Read(runs)
-	u.allocs, u.pauses = float64(runs[0].Value.Uint64()), runs[1].Value.Float64Histogram()
+	u.allocs, u.pauses = float64(runs[0].Value.Uint64()+runs[1].Value.Uint64()), runs[2].Value.Float64Histogram()
 	for i := range callers {
 		u.decided += float64(callers[i].decided.Load())
 		u.admitted += float64(callers[i].admitted.Load())
