@@ -190,11 +190,4 @@ func TestSimulation(t *testing.T) {
 			run(t, simulation{instances: 1000, demand: 10e6, limit: 12e6, hold: 20 * ms, chunk: chunk, seconds: 1})
 		}
 	})
-	t.Run("processes", func(t *testing.T) { // as go run ./cmd/prefetch -processes in benchmarks
-		for _, limit := range []float64{1.2, 0.7} {
-			for _, hold := range []time.Duration{10 * ms, 100 * ms} {
-				run(t, simulation{instances: 8, demand: 40_000, limit: limit * 40_000, hold: hold, chunk: defaultChunk, seconds: 4})
-			}
-		}
-	})
 }

@@ -10,6 +10,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"log"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,18 +19,13 @@ import (
 )
 
 func main() {
+	log.SetFlags(0)
 	if len(os.Args) < 3 {
-		fmt.Fprintln(os.Stderr, "usage: crosscheck SYSTEM/ARCHITECTURE,... PATTERN...")
-		os.Exit(2)
+		log.Fatal("usage: crosscheck SYSTEM/ARCHITECTURE,... PATTERN...")
 	}
 	wrong := 0
-	for _, target := range strings.Split(os.Args[1], ",") {
-		found, err := check(target, os.Args[2:])
-		if err != nil {
-			fmt.Fprintf(os.Stderr, "crosscheck: %s: %v\n", target, err)
-			os.Exit(1)
-		}
-		wrong += found
+	for target := range strings.SplitSeq(os.Args[1], ",") {
+		wrong += check(target, os.Args[2:])
 	}
 	if wrong > 0 {
 		os.Exit(1)
@@ -37,14 +33,11 @@ func main() {
 }
 
 // check prints the errors of the packages on a system, and returns their number.
-func check(target string, patterns []string) (wrong int, err error) {
-	system, architecture, ok := strings.Cut(target, "/")
-	if !ok {
-		return 0, fmt.Errorf("not of the form linux/386")
-	}
+func check(target string, patterns []string) (wrong int) {
+	system, architecture, _ := strings.Cut(target, "/")
 	here, err := filepath.Abs(".")
 	if err != nil {
-		return 0, err
+		log.Fatal("crosscheck: ", err)
 	}
 	all, err := packages.Load(&packages.Config{
 		Mode: packages.NeedName | packages.NeedFiles | packages.NeedCompiledGoFiles | packages.NeedImports |
@@ -60,7 +53,7 @@ func check(target string, patterns []string) (wrong int, err error) {
 		},
 	}, patterns...)
 	if err != nil {
-		return 0, err
+		log.Fatalf("crosscheck: %s: %v", target, err)
 	}
 	seen := make(map[string]bool) // a package is loaded again for its tests
 	for _, p := range all {
@@ -70,13 +63,13 @@ func check(target string, patterns []string) (wrong int, err error) {
 		for _, e := range p.Errors {
 			if text := e.Error(); !seen[text] {
 				seen[text] = true
-				fmt.Fprintf(os.Stderr, "%s: %s\n", target, text)
+				log.Printf("%s: %s", target, text)
 				wrong++
 			}
 		}
 	}
 	fmt.Printf("%s: %d packages\n", target, len(all))
-	return wrong, nil
+	return wrong
 }
 
 // strip removes the bodies of the functions of a file. Their types remain.

@@ -8,25 +8,23 @@ import (
 	"bytes"
 	"fmt"
 	"go/ast"
+	"go/doc"
 	"go/parser"
 	"go/token"
 	"log"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
 // long is the number of lines above which a function counts as long.
 const long = 60
 
-// sizes is what measure counts. Root is the package at the top, without its tests.
-type sizes struct {
-	identifiers, names, rootFiles, rootLines int
-	folders                                  map[string]bool
-	modules, lines, testLines, words         int
-	longFunctions, largest                   int
-	largestName                              string
+type row struct {
+	what  string
+	value int
 }
 
 func main() {
@@ -34,34 +32,73 @@ func main() {
 	if len(os.Args) != 2 {
 		log.Fatal("usage: measure DIR")
 	}
-	dir := os.Args[1]
-	s := sizes{folders: make(map[string]bool)}
-	for path := range strings.SplitSeq(run(dir, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate"), "\x00") {
-		text, err := os.ReadFile(filepath.Join(dir, path))
-		if path != "" && err == nil { // a deleted file is still listed
-			s.add(path, text)
+	var modules, lines, testLines, words, rootLines, longFunctions int
+	var largest function
+	folders := make(map[string]bool)
+	set := token.NewFileSet()
+	var root []*ast.File // the package at the top, without its tests
+	for path, text := range files(os.Args[1]) {
+		top, _, below := strings.Cut(path, "/")
+		if below && !strings.HasPrefix(top, ".") {
+			folders[top] = true
+		}
+		count := bytes.Count(text, []byte("\n"))
+		switch {
+		case strings.HasSuffix(path, "go.mod"):
+			modules++
+		case strings.HasSuffix(path, ".md") && path != "CHANGELOG.md":
+			words += len(bytes.Fields(text))
+		case strings.HasSuffix(path, "_test.go"):
+			testLines += count
+		case strings.HasSuffix(path, ".go"):
+			lines += count
+			file, err := parser.ParseFile(set, path, text, parser.ParseComments)
+			if err != nil {
+				log.Fatal("measure: ", err)
+			}
+			if !below {
+				root, rootLines = append(root, file), rootLines+count
+			}
+			for _, f := range functions(set, file) {
+				if f.lines > long {
+					longFunctions++
+				}
+				if f.lines > largest.lines {
+					largest = function{path + " " + f.name, f.lines}
+				}
+			}
 		}
 	}
-	doc := bytes.Count([]byte(run(dir, "go", "doc", "-all", ".")), []byte("\n"))
-	for _, row := range []struct {
-		what  string
-		value any
-	}{
-		{"root: exported functions, types and methods", s.names},
-		{"root: with constants, variables and fields", s.identifiers},
-		{"root: files", s.rootFiles},
-		{"root: lines", s.rootLines},
-		{"lines of go doc -all .", doc},
-		{"folders at the top", len(s.folders)},
-		{"modules", s.modules},
-		{"Go lines outside of tests", s.lines},
-		{"Go lines in tests", s.testLines},
-		{"words of Markdown without the changelog", s.words},
-		{fmt.Sprintf("functions above %d lines outside of tests", long), s.longFunctions},
-		{"lines of the largest, " + s.largestName, s.largest},
+	names, values := exported(set, root)
+	for _, row := range []row{
+		{"root: exported functions, types and methods", names},
+		{"root: with constants, variables and fields", names + values},
+		{"root: files", len(root)},
+		{"root: lines", rootLines},
+		{"lines of go doc -all .", strings.Count(run(os.Args[1], "go", "doc", "-all", "."), "\n")},
+		{"folders at the top", len(folders)},
+		{"modules", modules},
+		{"Go lines outside of tests", lines},
+		{"Go lines in tests", testLines},
+		{"words of Markdown without the changelog", words},
+		{fmt.Sprintf("functions above %d lines outside of tests", long), longFunctions},
+		{"lines of the largest, " + largest.name, largest.lines},
 	} {
-		fmt.Printf("| %s | %v |\n", row.what, row.value)
+		fmt.Printf("| %s | %d |\n", row.what, row.value)
 	}
+}
+
+// files returns the paths in a checkout, with slashes, and their texts.
+func files(dir string) map[string][]byte {
+	all := make(map[string][]byte)
+	listed := run(dir, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate")
+	for path := range strings.SplitSeq(strings.TrimSuffix(listed, "\x00"), "\x00") {
+		text, err := os.ReadFile(filepath.Join(dir, path))
+		if err == nil { // a deleted file is still listed
+			all[path] = text
+		}
+	}
+	return all
 }
 
 func run(dir, name string, args ...string) string {
@@ -74,92 +111,44 @@ func run(dir, name string, args ...string) string {
 	return string(out)
 }
 
-// add counts a file. Its path has slashes.
-func (s *sizes) add(path string, text []byte) {
-	top, _, below := strings.Cut(path, "/")
-	if below && !strings.HasPrefix(top, ".") {
-		s.folders[top] = true
-	}
-	lines := bytes.Count(text, []byte("\n"))
-	switch {
-	case strings.HasSuffix(path, "go.mod"):
-		s.modules++
-	case strings.HasSuffix(path, ".md") && path != "CHANGELOG.md":
-		s.words += len(bytes.Fields(text))
-	case strings.HasSuffix(path, "_test.go"):
-		s.testLines += lines
-	case strings.HasSuffix(path, ".go"):
-		s.lines += lines
-		set := token.NewFileSet()
-		file, err := parser.ParseFile(set, path, text, parser.SkipObjectResolution)
-		if err != nil {
-			log.Fatal("measure: ", err)
-		}
-		if !below {
-			s.rootFiles++
-			s.rootLines += lines
-		}
-		for _, decl := range file.Decls {
-			if f, ok := decl.(*ast.FuncDecl); ok {
-				s.addFunction(path, f.Name.Name, set.Position(f.End()).Line-set.Position(f.Pos()).Line+1)
-			}
-			if !below {
-				s.addExported(decl)
-			}
-		}
-	}
+type function struct {
+	name  string
+	lines int
 }
 
-func (s *sizes) addFunction(path, name string, lines int) {
-	if lines > long {
-		s.longFunctions++
+func functions(set *token.FileSet, file *ast.File) (all []function) {
+	for _, decl := range file.Decls {
+		if f, ok := decl.(*ast.FuncDecl); ok {
+			all = append(all, function{f.Name.Name, set.Position(f.End()).Line - set.Position(f.Pos()).Line + 1})
+		}
 	}
-	if lines > s.largest {
-		s.largest, s.largestName = lines, path+" "+name
-	}
+	return all
 }
 
-// addExported counts what a declaration exports.
-func (s *sizes) addExported(decl ast.Decl) {
-	names, others := 0, 0
-	count := func(of *int, names ...*ast.Ident) {
-		for _, name := range names {
-			if name.IsExported() {
-				*of++
+// exported counts what a package exports: functions, types and methods, and constants,
+// variables and fields.
+func exported(set *token.FileSet, files []*ast.File) (names, values int) {
+	p, err := doc.NewFromFiles(set, files, "limit")
+	if err != nil {
+		log.Fatal("measure: ", err)
+	}
+	names = len(p.Funcs)
+	groups := slices.Concat(p.Consts, p.Vars)
+	for _, t := range p.Types {
+		names += 1 + len(t.Funcs) + len(t.Methods)
+		groups = slices.Concat(groups, t.Consts, t.Vars)
+		if fields, ok := t.Decl.Specs[0].(*ast.TypeSpec).Type.(*ast.StructType); ok {
+			for _, field := range fields.Fields.List {
+				values += len(field.Names)
 			}
 		}
 	}
-	switch decl := decl.(type) {
-	case *ast.FuncDecl:
-		if decl.Recv == nil || ast.IsExported(receiver(decl.Recv.List[0].Type)) {
-			count(&names, decl.Name)
-		}
-	case *ast.GenDecl:
-		for _, spec := range decl.Specs {
-			switch spec := spec.(type) {
-			case *ast.ValueSpec:
-				count(&others, spec.Names...)
-			case *ast.TypeSpec:
-				count(&names, spec.Name)
-				if fields, ok := spec.Type.(*ast.StructType); ok && spec.Name.IsExported() {
-					for _, field := range fields.Fields.List {
-						count(&others, field.Names...)
-					}
-				}
+	for _, group := range groups {
+		for _, name := range group.Names {
+			if ast.IsExported(name) {
+				values++
 			}
 		}
 	}
-	s.names += names
-	s.identifiers += names + others
-}
-
-// receiver returns the name of a method's type.
-func receiver(t ast.Expr) string {
-	switch t := t.(type) {
-	case *ast.StarExpr:
-		return receiver(t.X)
-	case *ast.IndexExpr:
-		return receiver(t.X)
-	}
-	return t.(*ast.Ident).Name
+	return names, values
 }

@@ -9,38 +9,29 @@ const (
 	window = second
 )
 
-// An algorithm is a row of the table and a strip of the picture.
+// An algorithm is a row of the table.
 type algorithm struct {
-	name  string
+	Name  string
 	quota core.Quota
 }
 
 func algorithms() []algorithm {
-	of := func(a core.Algorithm) core.Quota { return core.Quota{Algorithm: a, Limit: limit, Window: window} }
-	cells := func(n int64) core.Quota {
-		q := of(core.SlidingCells)
-		q.Cells = n
-		return q
+	all := []algorithm{
+		{"sliding-log", core.Quota{Algorithm: core.SlidingLog}},
+		{"fixed-window", core.Quota{Algorithm: core.FixedWindow}},
+		{"fixed-window, aligned", core.Quota{Algorithm: core.FixedWindow, Aligned: true}},
+		{"sliding-cells, 10 cells", core.Quota{Algorithm: core.SlidingCells, Cells: 10}},
+		{"sliding-cells, 60 cells", core.Quota{Algorithm: core.SlidingCells, Cells: 60}},
+		{"sliding-counter", core.Quota{Algorithm: core.SlidingCounter}},
+		{"token-bucket, burst 100", core.Quota{Algorithm: core.TokenBucket, Burst: 100}},
+		{"token-bucket, burst 10", core.Quota{Algorithm: core.TokenBucket, Burst: 10}},
+		{"leaky-bucket, burst 100", core.Quota{Algorithm: core.LeakyBucket, Burst: 100}},
+		{"queue of 100", core.Quota{Algorithm: core.Queue, Burst: 100}},
 	}
-	burst := func(a core.Algorithm, n int64) core.Quota {
-		q := of(a)
-		q.Burst = n
-		return q
+	for i := range all {
+		all[i].quota.Limit, all[i].quota.Window = limit, window
 	}
-	aligned := of(core.FixedWindow)
-	aligned.Aligned = true
-	return []algorithm{
-		{"sliding-log", of(core.SlidingLog)},
-		{"fixed-window", of(core.FixedWindow)},
-		{"fixed-window, aligned", aligned},
-		{"sliding-cells, 10 cells", cells(10)},
-		{"sliding-cells, 60 cells", cells(60)},
-		{"sliding-counter", of(core.SlidingCounter)},
-		{"token-bucket, burst 100", burst(core.TokenBucket, limit)},
-		{"token-bucket, burst 10", burst(core.TokenBucket, limit/10)},
-		{"leaky-bucket, burst 100", burst(core.LeakyBucket, limit)},
-		{"queue of 100", burst(core.Queue, limit)},
-	}
+	return all
 }
 
 // A key is one key under an algorithm, decided at explicit times.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/routelimit/limit/benchmarks/internal/stats"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/lua"
 	"github.com/routelimit/limit/stores/memstore"
@@ -27,32 +28,19 @@ func heapBytes(q core.Quota) (float64, error) {
 	ctx := context.Background()
 	q.Window = 24 * 3600 * second
 	store := memstore.New(nil)
-	names := make([]string, heapKeys)
-	for i := range names {
-		names[i] = address(i)
-	}
-	before := heap()
+	before := stats.Heap()
 	charges := []core.Charge{{Policy: "bench", Rule: "ip", Quota: q, Cost: 1}}
-	for _, name := range names {
-		charges[0].Key = name
+	for i := range heapKeys {
+		charges[0].Key = address(i)
 		for range q.Capacity() {
 			if _, err := core.Take(ctx, store, charges); err != nil {
 				return 0, err
 			}
 		}
 	}
-	grown := heap() - before
+	grown := stats.Heap() - before
 	runtime.KeepAlive(store)
-	runtime.KeepAlive(names)
 	return grown / heapKeys, nil
-}
-
-func heap() float64 {
-	runtime.GC()
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return float64(m.HeapAlloc)
 }
 
 // redisBytes returns the largest MEMORY USAGE of a key while twice its limit is requested
@@ -101,8 +89,8 @@ func decisionTimes(rows []row, rounds int) {
 	for range rounds {
 		for i := range rows {
 			ns := decisionTime(rows[i].quota, times, lap)
-			if rows[i].ns == 0 || ns < rows[i].ns {
-				rows[i].ns = ns
+			if best := &rows[i].Nanoseconds; *best == 0 || ns < *best {
+				*best = ns
 			}
 		}
 	}

@@ -1,32 +1,31 @@
-// Command algorithms compares the algorithms of package core: how exact they
-// are, and what they cost. It writes docs/algorithms-table.md and
-// docs/algorithms.svg:
+// Command algorithms compares the algorithms of package core: how exact they are, and what
+// they cost. It writes docs/algorithms-table.md, and starts its own redis-server:
 //
-//	go run ./benchmarks/cmd/algorithms
+//	go run ./benchmarks/cmd/algorithms > docs/algorithms-table.md
 //
-// It starts a redis-server to measure bytes in Redis; without one that column is empty. All
-// results but the times are the same on every run.
+// All results but the times are the same on every run.
 package main
 
 import (
 	"context"
-	"errors"
+	_ "embed"
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
+	"runtime"
 	"testing"
+	"text/template"
 
 	"github.com/routelimit/limit/benchmarks/internal/redisserver"
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/lua"
 )
 
 func main() {
 	testing.Init() // for the flags of testing.Benchmark
 	requests := flag.Int("requests", 1_000_000, "how many requests each algorithm decides, half of them adversarial")
-	out := flag.String("out", "docs", "the directory to write to")
 	flag.Parse()
-	if err := run(context.Background(), *requests, *out); err != nil {
+	if err := run(context.Background(), *requests); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -35,46 +34,61 @@ func main() {
 // A row has the measurements of one algorithm.
 type row struct {
 	algorithm
-	hostile, usual accuracy
-	heap           float64
-	redis          int64 // 0 if there was no server
-	ns             float64
+	Hostile, Usual accuracy
+	Heap           float64
+	Redis          int64
+	Nanoseconds    float64
 }
 
-func run(ctx context.Context, requests int, out string) error {
+//go:embed table.md.tmpl
+var text string
+
+var table = template.Must(template.New("").Funcs(template.FuncMap{"percent": percent}).Parse(text))
+
+func run(ctx context.Context, requests int) error {
 	if err := flag.Set("test.benchtime", "100ms"); err != nil {
 		return err
 	}
-	server, err := redisserver.Start()
-	switch {
-	case err == nil:
-		defer server.Stop()
-	case !errors.Is(err, exec.ErrNotFound):
+	client, stop, err := redisserver.Start(ctx)
+	if err != nil {
 		return err
 	}
+	defer stop()
 	var rows []row
+	var hostile, usual int
+	var wait float64 // ms, of the queue
 	for _, a := range algorithms() {
+		fmt.Fprintln(os.Stderr, a.Name)
 		r := row{
 			algorithm: a,
-			hostile:   measureAll(a.quota, adversarial, requests/2),
-			usual:     measureAll(a.quota, []schedule{realistic}, requests/2),
+			Hostile:   measure(a.quota, adversarial, requests/2),
+			Usual:     measure(a.quota, []round{traffic}, requests/2),
 		}
-		if r.heap, err = heapBytes(a.quota); err != nil {
+		if r.Heap, err = heapBytes(a.quota); err != nil {
 			return err
 		}
-		if server != nil {
-			if r.redis, err = redisBytes(ctx, server.Client, a.quota); err != nil {
-				return err
-			}
+		if r.Redis, err = redisBytes(ctx, client, a.quota); err != nil {
+			return err
 		}
 		rows = append(rows, r)
-		fmt.Fprintf(os.Stderr, "%s: at most %d in a window (%s)\n", a.name, r.hostile.most, r.hostile.worst)
+		hostile, usual = hostile+r.Hostile.Asked, usual+r.Usual.Asked
+		wait = max(wait, float64(r.Usual.delay)/float64(r.Usual.admitted)/1000)
 	}
 	decisionTimes(rows, 10)
-	text := table(rows)
-	fmt.Print(text)
-	if err := os.WriteFile(filepath.Join(out, "algorithms-table.md"), []byte(text), 0o644); err != nil {
-		return err
+	return table.Execute(os.Stdout, map[string]any{
+		"Rows": rows, "Hostile": float64(hostile) / 1e6, "Usual": float64(usual) / 1e6, "Wait": wait,
+		"Name":   len(lua.Key("limit", &core.Charge{Policy: "bench", Rule: "ip", Key: address(0)})),
+		"System": runtime.GOOS + "/" + runtime.GOARCH, "Go": runtime.Version(),
+	})
+}
+
+func percent(n, of int) string {
+	if n == 0 {
+		return "0"
 	}
-	return os.WriteFile(filepath.Join(out, "algorithms.svg"), []byte(picture()), 0o644)
+	share := 100 * float64(n) / float64(of)
+	if share < 0.01 {
+		return "<0.01 %"
+	}
+	return fmt.Sprintf("%.2f %%", share)
 }

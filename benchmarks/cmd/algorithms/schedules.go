@@ -12,27 +12,12 @@ import (
 // the epoch.
 const start int64 = 1_767_225_600 * second
 
-// A round makes a few hundred requests, none before at, and returns when the next round
-// begins. Its requests may depend on the decisions.
+// A round of a schedule makes a few hundred requests, none before at, and returns when the
+// next round begins. Its requests may depend on the decisions.
 type round func(r *rand.Rand, at int64, ask func(at int64) core.Decision) (end int64)
 
-// A schedule is a sequence of rounds.
-type schedule struct {
-	name  string
-	round round
-}
-
 // adversarial lists schedules that are each the worst case of some algorithm.
-var adversarial = []schedule{
-	{"edges", edges},
-	{"retries", retries},
-	{"floods", floods},
-	{"late bursts", lateBursts},
-	{"early bursts", earlyBursts},
-}
-
-// realistic is the traffic of a service near its limit.
-var realistic = schedule{"realistic", traffic}
+var adversarial = []round{edges, retries, floods, lateBursts, earlyBursts}
 
 // edge returns the start of a clock window after a pause in which every quota becomes
 // full.

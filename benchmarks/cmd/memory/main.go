@@ -1,60 +1,170 @@
-// Command memory compares limit in memory with the usual alternatives, and writes
-// tables in Markdown to standard output:
+// Command memory compares limit in memory with the usual alternatives, and writes the
+// table of BENCHMARKS.md, in Markdown, to standard output:
 //
 //	cd benchmarks && go run ./cmd/memory
 //
 // All contenders run in this process, one after the other in rounds, so that a slow
-// phase of the machine affects them all.
+// phase of the machine affects them all. Two callers decide at the same time.
 package main
 
 import (
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"os"
-	"regexp"
 	"runtime"
+	"strconv"
+	"strings"
+	"sync"
 	"time"
+
+	"github.com/routelimit/limit/benchmarks/internal/stats"
 )
 
+const callers = 2
+
+// A load is what the callers ask for. A second rule, which all keys share, refuses nothing.
+type load struct {
+	name string
+	keys int
+	each quota
+}
+
+// ample is more than two cores can use up, and spent is used up at once.
+var (
+	ample = quota{20_000, time.Millisecond}
+	spent = quota{1, time.Hour}
+)
+
+var loads = []load{
+	{"hot key", 1, ample},
+	{"hot key, refused", 1, spent},
+	{"1,000 keys", 1_000, ample},
+	{"1,000 keys, refused", 1_000, spent},
+	{"a million keys", 1_000_000, quota{100, time.Minute}},
+}
+
+// A row is what one contender did: the time of a decision in ns for each load and round.
+// With several callers it is wall time, so each decision takes that many times as long.
+type row struct {
+	ns    [][]float64
+	bytes float64 // of a key of the last load
+}
+
 func main() {
-	var o options
-	flag.IntVar(&o.rounds, "rounds", 5, "how often each contender runs")
-	flag.DurationVar(&o.lasts, "time", 200*time.Millisecond, "how long each cell is measured")
-	flag.IntVar(&o.callers, "goroutines", 2, "how many callers decide at the same time")
-	cases := flag.String("cases", ".", "which cases, as a regular expression")
-	only := flag.String("contenders", ".", "which contenders, as a regular expression")
+	rounds := flag.Int("rounds", 5, "how often each contender runs")
+	lasts := flag.Duration("time", 200*time.Millisecond, "how long each cell is measured")
 	flag.Parse()
-	if err := o.run(*cases, *only); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+	fmt.Printf("%s, %s/%s, GOMAXPROCS %d, %d rounds of %v\n\n",
+		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0), *rounds, *lasts)
+	rows := make([]row, len(contenders))
+	for i := range rows {
+		rows[i].ns = make([][]float64, len(loads))
 	}
+	for i, l := range loads {
+		l.measure(rows, i, *rounds, *lasts)
+	}
+	write(rows)
 }
 
-type options struct {
-	rounds  int
-	lasts   time.Duration
-	callers int
-}
-
-func (o options) run(which, only string) error {
-	wanted, err := regexp.Compile(which)
-	if err != nil {
-		return err
-	}
-	named, err := regexp.Compile(only)
-	if err != nil {
-		return err
-	}
-	fmt.Printf("%s, %s/%s, GOMAXPROCS %d, %d callers, %d rounds of %v\n",
-		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0), o.callers, o.rounds, o.lasts)
-	for _, c := range cases {
-		if !wanted.MatchString(c.name) {
+// measure adds the cells of the column at to the rows.
+func (l load) measure(rows []row, at, rounds int, lasts time.Duration) {
+	stored, asked := addresses(l.keys), addresses(l.keys)
+	decides := make([]caller, len(contenders))
+	for i, c := range contenders {
+		if c.hot && l.keys > 1 {
 			continue
 		}
-		c.write(os.Stdout, o.measure(c, named))
+		before := stats.Heap()
+		decides[i] = c.new(l)
+		decide := decides[i]()
+		for _, key := range stored {
+			decide(strings.Clone(key)) // a server has a string of its own for each request
+		}
+		rows[i].bytes = (stats.Heap() - before) / float64(l.keys)
 	}
-	if wanted.MatchString("pauses") {
-		writePauses(os.Stdout, o.rounds)
+	for round := range rounds {
+		fmt.Fprintf(os.Stderr, "%s: round %d of %d\n", l.name, round+1, rounds)
+		for i, decide := range decides {
+			if decide == nil {
+				continue
+			}
+			ns, admitted := cell(decide, asked, lasts)
+			if admitted > 0.99 || l.each == spent { // the time of refusals says nothing about that of admissions
+				rows[i].ns[at] = append(rows[i].ns[at], ns)
+			}
+		}
 	}
-	return nil
+}
+
+// cell lets all callers decide for a while, and returns the time of a decision in ns and
+// the part that was admitted. Each goes through the keys in turn, from a random one on.
+func cell(start caller, keys []string, lasts time.Duration) (ns, admitted float64) {
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	decisions, passed := 0, 0
+	began := time.Now()
+	for range callers {
+		all.Go(func() {
+			decide := start()
+			n, ok, at := 0, 0, rand.IntN(len(keys))
+			for ; time.Since(began) < lasts; n += 256 {
+				for range 256 { // so that the clock costs nothing
+					if decide(keys[at]) {
+						ok++
+					}
+					if at++; at == len(keys) {
+						at = 0
+					}
+				}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			decisions, passed = decisions+n, passed+ok
+		})
+	}
+	all.Wait()
+	took := float64(time.Since(began).Nanoseconds())
+	return took / float64(decisions), float64(passed) / float64(decisions)
+}
+
+// addresses returns n different keys in an order in which neighbors have nothing in
+// common, so that no contender profits from the order in which keys were stored.
+func addresses(n int) []string {
+	keys := make([]string, n)
+	for i, a := range rand.New(rand.NewPCG(1, 1)).Perm(n) {
+		keys[i] = "10." + strconv.Itoa(a>>16) + "." + strconv.Itoa(a>>8&255) + "." + strconv.Itoa(a&255)
+	}
+	return keys
+}
+
+// write writes the table, and the ratios of memstore to one limiter on one key.
+func write(rows []row) {
+	fmt.Print("| ns a decision | rules |")
+	for _, l := range loads {
+		fmt.Printf(" %s |", l.name)
+	}
+	fmt.Printf(" bytes a key |\n|%s\n", strings.Repeat("---|", len(loads)+3))
+	var base row
+	for i, c := range contenders {
+		fmt.Printf("| %s | %d |", c.name, c.rules)
+		for _, ns := range rows[i].ns {
+			fmt.Printf(" %s |", stats.Spread("%.0f", ns))
+		}
+		if c.hot {
+			base = rows[i]
+			fmt.Println(" – |")
+		} else {
+			fmt.Printf(" %.0f |\n", rows[i].bytes)
+		}
+	}
+	fmt.Println()
+	for i, c := range contenders {
+		if c.name == memory {
+			for load := range 2 {
+				fmt.Printf("%s with %d of the rules, to one rate.Limiter, %s: %s\n", c.name, c.rules, loads[load].name,
+					stats.Spread("%.2f", stats.Ratios(rows[i].ns[load], base.ns[load])))
+			}
+		}
+	}
 }

@@ -3,53 +3,66 @@ package main
 import (
 	"fmt"
 	"io"
+	"strings"
 
-	"github.com/routelimit/limit/benchmarks/internal/contest"
 	"github.com/routelimit/limit/benchmarks/internal/stats"
 )
 
-// columns are those of the tables of decisions.
-var columns = []contest.Column{
-	{Title: "1,000 decisions/s", Format: "%.1f", Value: contest.PerSecond},
-	{Title: "p50 µs", Format: "%.0f", Value: contest.P50},
-	{Title: "p99 µs", Format: "%.0f", Value: contest.P99},
-	{Title: "Redis CPU µs", Format: "%.1f", Value: contest.Redis},
-	{Title: "client CPU µs", Format: "%.1f", Value: contest.Client},
-	{Title: "allocations", Format: "%.1f", Value: contest.Allocs},
-	{Title: "decisions per call", Format: "%.1f", Value: func(c contest.Cell) float64 { return 1 / c.Calls }},
-	{Title: "admitted %", Format: "%.2f", Value: func(c contest.Cell) float64 { return 100 * c.Admitted / c.PerSecond }},
+// results are the cells of all rounds, by contender.
+type results map[string][]cell
+
+// of returns a value of each round.
+func (r results) of(contender string, value func(cell) float64) []float64 {
+	var out []float64
+	for _, c := range r[contender] {
+		out = append(out, value(c))
+	}
+	return out
 }
 
-// A ratio compares limit with another contender.
-type ratio struct {
-	name    string
-	callers int
-	other   string
-	value   func(contest.Cell) float64
+// ratios returns the ratios of a value of two contenders in each round.
+func (r results) ratios(one, other string, value func(cell) float64) []float64 {
+	return stats.Ratios(r.of(one, value), r.of(other, value))
 }
 
-var ratios = []ratio{
-	{"decisions/s, limit to redis_rate with two calls", 64, nameTwice, contest.PerSecond},
-	{"decisions/s, limit to redis_rate with two calls", 256, nameTwice, contest.PerSecond},
-	{"decisions/s, limit to redis_rate with one rule", 64, nameOnce, contest.PerSecond},
-	{"decisions/s, limit to redis_rate with one rule", 256, nameOnce, contest.PerSecond},
-	{"decisions/s, limit to EVALSHA `return 1`", 256, nameReturn1, contest.PerSecond},
-	{"p50, limit to the ZSET script", 1, nameZSet, contest.P50},
-	{"Redis CPU, limit to the ZSET script", 1, nameZSet, contest.Redis},
-	{"decisions/s, limit to redisstore alone", 64, nameStore, contest.PerSecond},
-	{"p99, limit to redis_rate with two calls", 256, nameTwice, contest.P99},
-	{"Redis CPU, limit to redis_rate with two calls", 64, nameTwice, contest.Redis},
-	{"Redis CPU, limit to redis_rate with two calls", 256, nameTwice, contest.Redis},
-	{"Redis CPU, limit to the ZSET script", 64, nameZSet, contest.Redis},
-	{"Redis CPU, limit to the ZSET script", 256, nameZSet, contest.Redis},
+// A column of a table has a value, or the ratio of it to that of another contender. The
+// format is for one number.
+type column struct {
+	title, format string
+	value         func(cell) float64
+	to            string // the other contender
 }
 
-// writeRatios writes the ratios of each round.
-func writeRatios(w io.Writer, results map[int]contest.Results) {
-	fmt.Fprintln(w, "\n| ratio | goroutines | median (min–max) |\n|---|---|---|")
-	for _, x := range ratios {
-		if r := results[x.callers]; r != nil {
-			fmt.Fprintf(w, "| %s | %d | %s |\n", x.name, x.callers, stats.Spread("%.2f", r.Ratios(nameLimit, x.other, x.value)))
+// The values of several tables.
+func perSecond(c cell) float64     { return c.perSecond / 1000 }
+func redisCPU(c cell) float64      { return c.redis }
+func clientCPU(c cell) float64     { return c.client }
+func calls(c cell) float64         { return c.calls }
+func allocs(c cell) float64        { return c.allocs }
+func pause(c cell) float64         { return c.pause }
+func admittedShare(c cell) float64 { return 100 * c.admitted / c.perSecond }
+
+// writeHead writes the head of a table in Markdown.
+func writeHead(w io.Writer, titles ...string) {
+	fmt.Fprintf(w, "\n| %s |\n|%s\n", strings.Join(titles, " | "), strings.Repeat("---|", len(titles)))
+}
+
+// write writes a table in Markdown with a row for each contender.
+func (r results) write(w io.Writer, contenders []contender, columns ...column) {
+	titles := []string{""}
+	for _, c := range columns {
+		titles = append(titles, c.title)
+	}
+	writeHead(w, titles...)
+	for _, row := range contenders {
+		fmt.Fprintf(w, "| %s |", row.name)
+		for _, c := range columns {
+			values := r.of(row.name, c.value)
+			if c.to != "" {
+				values = r.ratios(row.name, c.to, c.value)
+			}
+			fmt.Fprintf(w, " %s |", stats.Spread(c.format, values))
 		}
+		fmt.Fprintln(w)
 	}
 }

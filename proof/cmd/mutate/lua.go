@@ -17,8 +17,7 @@ var (
 )
 
 // luaMutants returns every mutant of a Lua file.
-func luaMutants(file, text string) []Mutant {
-	var mutants []Mutant
+func luaMutants(file, text string) (mutants []mutant, err error) {
 	line, function, offset := 0, "", 0
 	for row := range strings.Lines(text) {
 		line++
@@ -28,10 +27,9 @@ func luaMutants(file, text string) []Mutant {
 			function = ""
 		}
 		add := func(operator string, at int, from, to string) {
-			mutants = append(mutants, Mutant{File: file, Line: line, Func: function, Operator: operator,
-				From: from, To: to, offset: offset + at})
+			mutants = append(mutants, mutant{file, line, function, operator, offset + at, from, to})
 		}
-		for at := 0; at < len(row); {
+		for at := 0; ; {
 			found := luaToken.FindStringIndex(row[at:])
 			if found == nil {
 				break
@@ -39,24 +37,17 @@ func luaMutants(file, text string) []Mutant {
 			start := at + found[0]
 			token := row[start : at+found[1]]
 			at += found[1]
-			switch {
-			case strings.HasPrefix(token, "--"):
-			case luaIf.MatchString(token):
-				condition := luaIf.FindStringSubmatchIndex(token)[2:4]
-				from := token[condition[0]:condition[1]]
-				add(Negate, start+condition[0], from, "not ("+from+")")
-				at = start + condition[0] // look inside the condition too
-			case token[0] >= '0' && token[0] <= '9':
-				if value, err := strconv.ParseInt(token, 10, 64); err == nil {
-					add(Constant, start, token, strconv.FormatInt(value+1, 10))
-				}
-			default:
-				if swap, ok := swaps[token]; ok {
-					add(swap.operator, start, token, strings.Replace(swap.to, "!=", "~=", 1))
-				}
+			if condition := luaIf.FindStringSubmatchIndex(token); condition != nil {
+				at = start + condition[2] // look inside the condition too
+				from := token[condition[2]:condition[3]]
+				add(negate, at, from, "not ("+from+")")
+			} else if value, err := strconv.ParseInt(token, 10, 64); err == nil {
+				add(constant, start, token, strconv.FormatInt(value+1, 10))
+			} else if swap, ok := swaps[token]; ok { // which has no comment and no string
+				add(swap.operator, start, token, strings.Replace(swap.to, "!=", "~=", 1))
 			}
 		}
 		offset += len(row)
 	}
-	return mutants
+	return mutants, nil
 }

@@ -1,9 +1,9 @@
 //go:build unix
 
-// Command mutate tests the tests: it puts one fault at a time into a copy of a
-// source file, Go or Lua, and expects the tests of that file to fail. It draws the
-// faults at random, and prints each with its verdict. A fault that survives is either equivalent or lacks a test. The tree
-// is not touched: go test reads the copy through -overlay.
+// Command mutate tests the tests: it puts one fault at a time into a copy of a source file,
+// Go or Lua, and expects the tests of that file to fail. It draws the faults at random, and
+// prints each with its verdict. A fault that survives is either equivalent or lacks a test.
+// The tree is not touched: go test reads the copy through -overlay.
 //
 //	mutate [-n 100] [-seed N] [-in core,stores/memstore] [-min 0.8] ROOT
 package main
@@ -15,7 +15,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/signal"
-	"path/filepath"
+	"path"
 	"syscall"
 	"time"
 )
@@ -25,7 +25,6 @@ func main() {
 	seed := flag.Uint64("seed", uint64(time.Now().UnixNano()), "of the sample")
 	in := flag.String("in", "", "folders to mutate, such as core,stores/memstore; empty means all")
 	least := flag.Float64("min", 0, "fail if a smaller share of the mutants is killed")
-	list := flag.Bool("list", false, "print the mutants and do not test them")
 	flag.Parse()
 	if flag.NArg() != 1 {
 		flag.Usage()
@@ -33,23 +32,12 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-
-	candidates, err := collect(flag.Arg(0), *in)
-	if err == nil && *list {
-		for _, c := range candidates {
-			fmt.Println(c.Mutant)
-		}
-		return
-	}
-	var share float64
+	mutants, err := collect(flag.Arg(0), *in)
 	if err == nil {
-		fmt.Printf("seed %d, %d possible mutants\n", *seed, len(candidates))
+		fmt.Printf("seed %d, %d possible mutants\n", *seed, len(mutants))
 		random := rand.New(rand.NewPCG(*seed, 0))
-		random.Shuffle(len(candidates), func(i, j int) { candidates[i], candidates[j] = candidates[j], candidates[i] })
-		share, err = test(ctx, flag.Arg(0), candidates, *number)
-	}
-	if err == nil && share < *least {
-		err = fmt.Errorf("less than %g of the mutants were killed", *least)
+		random.Shuffle(len(mutants), func(i, j int) { mutants[i], mutants[j] = mutants[j], mutants[i] })
+		err = test(ctx, flag.Arg(0), mutants, *number, *least)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
@@ -57,63 +45,53 @@ func main() {
 	}
 }
 
-// A candidate is a mutant and the suite that must kill it.
-type candidate struct {
-	Mutant
-	suite *suite
-}
-
-// collect returns the mutants of the given folders, but for the equivalent ones.
-func collect(module, in string) ([]candidate, error) {
-	suites, err := suitesOf(module, in)
+// test tests the mutants in order until it has a verdict on number of them, or on all if
+// number is 0. It fails if a smaller share than least was killed. Mutants that do not
+// compile do not count.
+func test(ctx context.Context, root string, mutants []mutant, number int, least float64) error {
+	r, err := newRunner(root)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var candidates []candidate
-	for _, s := range suites {
-		paths, err := filepath.Glob(filepath.Join(module, s.folder, "*"))
+	defer os.RemoveAll(r.scratch)
+	timeouts := map[string]time.Duration{} // by folder
+	tested, killed := 0, 0
+	for _, m := range mutants {
+		if number > 0 && tested == number {
+			break
+		}
+		folder := path.Dir(m.file)
+		if timeouts[folder] == 0 {
+			began := time.Now()
+			if v, out := r.run(ctx, folder, 10*time.Minute); ctx.Err() == nil && v != survived {
+				return fmt.Errorf("the tests of %s fail without a fault:\n%s", folder, out)
+			}
+			timeouts[folder] = 2*time.Since(began) + 20*time.Second
+		}
+		began := time.Now()
+		v, err := r.mutate(ctx, m, timeouts[folder])
 		if err != nil {
-			return nil, err
+			return err
 		}
-		for _, path := range paths {
-			mutants, err := mutantsOf(module, path)
-			if err != nil {
-				return nil, err
-			}
-			for _, m := range mutants {
-				if !isEquivalent(s.folder, m) {
-					candidates = append(candidates, candidate{m, s})
-				}
-			}
+		if ctx.Err() != nil {
+			break
 		}
-	}
-	return candidates, nil
-}
-
-func mutantsOf(module, path string) ([]Mutant, error) {
-	if !isSource(filepath.ToSlash(path)) {
-		return nil, nil
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	name, err := filepath.Rel(module, path)
-	if err != nil {
-		return nil, err
-	}
-	name = filepath.ToSlash(name)
-	if filepath.Ext(path) == ".lua" {
-		return luaMutants(name, string(text)), nil
-	}
-	return goMutants(name, string(text))
-}
-
-func isEquivalent(folder string, m Mutant) bool {
-	for _, e := range equivalent {
-		if e.folder == folder && e.function == m.Func && e.operator == m.Operator {
-			return true
+		if v == invalid {
+			continue
 		}
+		tested++
+		if v == caught {
+			killed++
+		}
+		fmt.Printf("%-8s %5.1fs  %s\n", v, time.Since(began).Seconds(), m)
 	}
-	return false
+	share := float64(killed) / float64(max(1, tested))
+	fmt.Printf("%d of %d mutants killed: %.0f %%\n", killed, tested, 100*share)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if tested == 0 || share < least {
+		return fmt.Errorf("less than %g of the mutants were killed", least)
+	}
+	return nil
 }

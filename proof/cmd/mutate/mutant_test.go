@@ -3,6 +3,9 @@
 package main
 
 import (
+	"os"
+	"path"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -32,21 +35,21 @@ func (s *store) take(n int64) (int64, bool) {
 		got = append(got, m.String())
 	}
 	assert.Equal(t, []string{
-		"p/p.go:3 : constant: `9` for `8`",
-		"p/p.go:6 (*store).take: negate: `!(n <= most && s.open)` for `n <= most && s.open`",
-		"p/p.go:6 (*store).take: logic: `||` for `&&`",
-		"p/p.go:6 (*store).take: boundary: `<` for `<=`",
-		"p/p.go:7 (*store).take: arithmetic: `-=` for `+=`",
-		"p/p.go:7 (*store).take: remove: nothing for `s.used += n`",
-		"p/p.go:8 (*store).take: remove: nothing for `s.save()`",
-		"p/p.go:10 (*store).take: zero: `*new(error)` for `s.err`",
+		`p/p.go:3 : constant: "9" for "8"`,
+		`p/p.go:6 (*store).take: negate: "!(n <= most && s.open)" for "n <= most && s.open"`,
+		`p/p.go:6 (*store).take: logic: "||" for "&&"`,
+		`p/p.go:6 (*store).take: boundary: "<" for "<="`,
+		`p/p.go:7 (*store).take: arithmetic: "-=" for "+="`,
+		`p/p.go:7 (*store).take: remove: "" for "s.used += n"`,
+		`p/p.go:8 (*store).take: remove: "" for "s.save()"`,
+		`p/p.go:10 (*store).take: zero: "*new(error)" for "s.err"`,
 	}, got)
 
 	for _, m := range mutants {
-		_, err := goMutants("p/p.go", m.Apply(text))
+		_, err := goMutants("p/p.go", m.apply(text))
 		assert.NoError(t, err, "%s is not Go", m)
 	}
-	assert.Contains(t, mutants[2].Apply(text), "\tif n <= most || s.open {\n")
+	assert.Contains(t, mutants[2].apply(text), "\tif n <= most || s.open {\n")
 }
 
 func TestLua(t *testing.T) {
@@ -57,23 +60,71 @@ local function take(n) -- not 4
 end
 call(9)
 `
-	mutants := luaMutants("take.lua", text)
+	mutants, err := luaMutants("take.lua", text)
+	require.NoError(t, err)
 	var got []string
 	for _, m := range mutants {
 		got = append(got, m.String())
 	}
 	assert.Equal(t, []string{
-		"take.lua:3 take: negate: `not (n <= 5 and n ~= 'a < 6')` for `n <= 5 and n ~= 'a < 6'`",
-		"take.lua:3 take: boundary: `<` for `<=`",
-		"take.lua:3 take: constant: `6` for `5`",
-		"take.lua:3 take: logic: `or` for `and`",
-		"take.lua:3 take: boundary: `==` for `~=`",
-		"take.lua:3 take: arithmetic: `-` for `+`",
-		"take.lua:3 take: constant: `2` for `1`",
-		"take.lua:4 take: arithmetic: `+` for `-`",
-		"take.lua:4 take: constant: `2` for `1`",
-		"take.lua:6 : constant: `10` for `9`",
+		`take.lua:3 take: negate: "not (n <= 5 and n ~= 'a < 6')" for "n <= 5 and n ~= 'a < 6'"`,
+		`take.lua:3 take: boundary: "<" for "<="`,
+		`take.lua:3 take: constant: "6" for "5"`,
+		`take.lua:3 take: logic: "or" for "and"`,
+		`take.lua:3 take: boundary: "==" for "~="`,
+		`take.lua:3 take: arithmetic: "-" for "+"`,
+		`take.lua:3 take: constant: "2" for "1"`,
+		`take.lua:4 take: arithmetic: "+" for "-"`,
+		`take.lua:4 take: constant: "2" for "1"`,
+		`take.lua:6 : constant: "10" for "9"`,
 	}, got)
-	at := slices.IndexFunc(mutants, func(m Mutant) bool { return m.Operator == Arithmetic })
-	assert.Contains(t, mutants[at].Apply(text), "return n - 1 end\n")
+	at := slices.IndexFunc(mutants, func(m mutant) bool { return m.operator == arithmetic })
+	assert.Contains(t, mutants[at].apply(text), "return n - 1 end\n")
+}
+
+const root = "../../.."
+
+// TestCollect holds that every folder of the product has packages that test it.
+func TestCollect(t *testing.T) {
+	mutants, err := collect(root, "")
+	require.NoError(t, err)
+	found := make(map[string]bool)
+	for _, m := range mutants {
+		found[path.Dir(m.file)] = true
+	}
+	for folder := range found {
+		tested := false
+		for _, judge := range judgesOf(folder) {
+			tests, err := filepath.Glob(filepath.Join(root, judge, "*_test.go"))
+			require.NoError(t, err)
+			tested = tested || len(tests) > 0
+		}
+		assert.True(t, tested, "%s has no tests: name the packages that test it in judges", folder)
+	}
+	for _, folder := range []string{".", "cmd/limitctl", "cmd/limitctl/internal/live", "core", "lua", "ops/access", "ops/overrides", "ops/policyfile", "throttle"} {
+		assert.Contains(t, found, folder)
+	}
+	for folder := range judges {
+		assert.Contains(t, found, folder)
+	}
+	for _, folder := range noProduct {
+		assert.NotContains(t, found, folder)
+		_, err := os.Stat(filepath.Join(root, folder))
+		assert.NoError(t, err)
+	}
+}
+
+func TestCollectInFolders(t *testing.T) {
+	mutants, err := collect(root, "core,stores/guard")
+	require.NoError(t, err)
+	folders := make(map[string]bool)
+	for _, m := range mutants {
+		folders[path.Dir(m.file)] = true
+	}
+	assert.Equal(t, map[string]bool{"core": true, "stores/guard": true}, folders)
+	assert.Contains(t, judgesOf("core"), "./stores/guard")
+	for _, in := range []string{"cor", "core,", "proof", "core,nowhere", "./core"} {
+		_, err := collect(root, in)
+		assert.ErrorContains(t, err, "nothing to mutate", in)
+	}
 }
