@@ -65,8 +65,7 @@ func (l *Limiter) class(name string) uint8 {
 	if i < 0 {
 		i = slices.Index(l.options.Classes, grammar.DefaultClass)
 		if name != "" && !l.notices.unknownClass.Load() && !l.notices.unknownClass.Swap(true) {
-			notice.Write(l.log(), notice.UnknownClass, "limit: a request has a class that limit.Options.Classes does not list, and counts as default",
-				0, "class", strings.Clone(name[:min(len(name), grammar.MaxName)]), "classes", strings.Join(l.options.Classes, ", "))
+			l.lines.Say(notice.UnknownClass, "class", strings.Clone(name[:min(len(name), grammar.MaxName)]), "classes", strings.Join(l.options.Classes, ", "))
 		}
 	}
 	return uint8(i)
@@ -243,7 +242,8 @@ func (p *version) override(run *engine.Run, route *route, usual *terms) *terms {
 			limit = 0
 		}
 		if limit != said {
-			p.limiter.notices.badOverride(p.limiter.log(), route.name, p.names[i], said, cmp.Or(limit, usual.limits[i]))
+			p.limiter.notices.override.Say(&p.limiter.lines, notice.BadOverride, "policy", route.name, "rule", p.names[i],
+				"limit", said, "instead", cmp.Or(limit, usual.limits[i]))
 		}
 		of.limits[i] = limit
 	}

@@ -91,6 +91,5 @@ func (l *Limiter) noticeUndeclared() {
 		return
 	}
 	slices.Sort(unknown)
-	notice.Write(l.log(), notice.Undeclared, "limit: policies were changed that the program does not declare, so their rules apply to no request: "+
-		"correct their names, or declare them", 0, "policies", someOf(unknown), "declared", someOf(declared))
+	l.lines.Say(notice.Undeclared, "policies", someOf(unknown), "declared", someOf(declared))
 }

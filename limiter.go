@@ -256,7 +256,7 @@ func (l *Limiter) logProblems(problems error) {
 	for _, err := range errorsOf(problems) {
 		var d *core.Diagnosis
 		if errors.As(err, &d) && d.Code != notice.Unreachable { // which the lines of the guard say
-			notice.Write(l.log(), d.Code, "limit: a check has found a problem", 0, "error", d.Err)
+			notice.Write(&l.lines, d.Code, "limit: a check has found a problem", 0, "error", d.Err)
 		}
 	}
 }

@@ -309,7 +309,6 @@ func (l *Limiter) noticeListedUsers(user string) {
 	if user != "" {
 		n.Store(userlessAfter + 1)
 	} else if n.Add(1) == userlessAfter {
-		notice.Write(l.log(), notice.NoListedUsers, "limit: Exempt or Bar asks for users, and no request had one so far, so entries of users have no effect: "+
-			"set Caller.User of limit.Options or of your adapter, and put authentication before the rules", 0, "requests", userlessAfter)
+		l.lines.Say(notice.NoListedUsers, "requests", userlessAfter)
 	}
 }

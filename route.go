@@ -12,6 +12,7 @@ import (
 
 	"github.com/routelimit/limit/internal/door"
 	"github.com/routelimit/limit/internal/engine"
+	"github.com/routelimit/limit/internal/notice"
 	"github.com/routelimit/limit/rules"
 )
 
@@ -115,7 +116,7 @@ func (p *version) route(from door.Framework) *route {
 		}
 	}
 	if r.method != method && !p.warned.Swap(true) {
-		p.limiter.notices.secondRoute(p.limiter.log(), p, r.name, routeName(method, pattern))
+		p.limiter.lines.Say(notice.SecondRoute, "rules", p.set.String(), "first", r.name, "second", routeName(method, pattern))
 	}
 	return r
 }
@@ -136,20 +137,20 @@ func (p *version) addRoute(id routeID, method, said string) *route {
 	}
 	p.mu.Unlock()
 
-	n, log := &p.limiter.notices, p.limiter.log() // a log may be slow: not under the lock
+	log := &p.limiter.lines // may be slow: not under the lock
 	switch {
 	case first != nil && p.set.Scope() == rules.ScopeRoute:
 		if !p.warned.Swap(true) {
-			n.secondRoute(log, p, first.name, r.name)
+			log.Say(notice.SecondRoute, "rules", p.set.String(), "first", first.name, "second", r.name)
 		}
 	case id.pattern == unmatched:
 		if first == nil && (said == "" || p.set.Scope() == rules.ScopeRoute) { // a framework knows its 404s
-			n.noRoute(log, p)
+			log.Say(notice.NoRoute, "rules", p.set.String())
 		}
 	case said == "" && strings.HasSuffix(id.pattern, "/*"): // chi, in the Use of a router mounted there
-		n.noRoute(log, p)
+		log.Say(notice.NoRoute, "rules", p.set.String())
 	default:
-		n.noPathValue(log, p, id.pattern)
+		p.noticePathValue(id.pattern)
 	}
 	p.limiter.register(p, r)
 	return r
@@ -181,9 +182,9 @@ func (l *Limiter) register(p *version, r *route) {
 	l.mu.Unlock()
 	switch {
 	case rule != "":
-		l.notices.differentRules(l.log(), r.name, rule, other.policy, p)
+		l.lines.Say(notice.DifferentRules, "route", r.name, "rule", rule, "first", other.policy.set.String(), "second", p.set.String())
 	case shared:
-		l.notices.sharedPattern(l.log(), r.name, others[0].policy, p)
+		l.lines.Say(notice.SharedPattern, "pattern", r.name, "first", others[0].policy.set.String(), "second", p.set.String())
 	}
 }
 
@@ -203,7 +204,7 @@ func (p *version) noticePathValues(pattern string) {
 		return
 	}
 	if _, seen := p.patterns.LoadOrStore(strings.Clone(pattern), true); !seen {
-		p.limiter.notices.noPathValue(p.limiter.log(), p, pattern)
+		p.noticePathValue(pattern)
 	}
 }
 
