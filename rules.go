@@ -112,7 +112,7 @@ type Shadow struct {
 	Enforced int
 
 	// Replaces is the name of the enforced rule of the same set that the shadow may
-	// replace. Metrics compare the two: see package agreement.
+	// replace. Metrics compare the two: see [Decision.Comparisons].
 	Replaces string
 }
 

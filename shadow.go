@@ -11,7 +11,7 @@ import (
 type Comparison struct{ Old, New RuleDecision }
 
 // Comparisons returns one Comparison for each [Shadow].Replaces whose shadow was not
-// enforced for the request. Package agreement counts them.
+// enforced for the request. Packages promlimit and otellimit count them.
 func (d Decision) Comparisons() (list []Comparison) {
 	if d.policy == nil || d.of.Watched == 0 {
 		return nil
