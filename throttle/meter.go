@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/routelimit/limit"
-	"github.com/routelimit/limit/core"
 )
 
 // A meter lets the bytes of one body pass, by permits that it takes ahead of them.
@@ -119,8 +118,7 @@ func (m *meter) wait(d *limit.Decision) time.Duration {
 		// ResetAfter is when the last byte taken has passed at the rate.
 		early := t.bursts[i] - rule.ResetAfter
 		wait = max(wait, -early)
-		half, _ := core.MulDiv(max(0, early.Microseconds()), t.rates[i].limit, 2*t.rates[i].window)
-		chunk = min(chunk, half)
+		chunk = min(chunk, bytesIn(t.buckets[i], max(0, early))/2)
 	}
 	m.chunk = max(t.chunk, chunk)
 	return wait
