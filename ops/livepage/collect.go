@@ -176,7 +176,7 @@ func (c *collector) observe(r *http.Request, d limit.Decision, err error) {
 		for i := 0; d.Rule(i, &outcome); i++ {
 			c.countRule(p, i, now, &outcome, d.Mode)
 			if outcome.Key != "" && d.Mode != limit.ModeRefused {
-				c.top.ObserveRule(name, i, &outcome, d.At)
+				c.top.ObserveRule(name, &outcome, d.At)
 			}
 		}
 	}

@@ -254,7 +254,7 @@ func TestOtherClock(t *testing.T) {
 			c := topkeys.New(nil)
 			refusal := limit.RuleDecision{Name: "r", Key: "alice", Limit: 1, Capacity: 1, RetryAfter: time.Minute, ResetAfter: time.Minute}
 			for range 10 {
-				c.ObserveRule("p", 0, &refusal, time.Now().Add(off))
+				c.ObserveRule("p", &refusal, time.Now().Add(off))
 			}
 			time.Sleep(59 * time.Second)
 			top := c.Top(topkeys.ByRefusals, 1)
