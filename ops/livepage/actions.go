@@ -106,7 +106,7 @@ func (p *page) key(a *action) (string, error) {
 	if a.Key != "" {
 		return "", problemf(http.StatusBadRequest, "both key and id: send one of them")
 	}
-	key, ok := p.find(a)
+	key, ok := p.keyIDs.find(a.ID)
 	if !ok {
 		return "", problemf(http.StatusNotFound, "id %q is not tracked any more: choose a key of the list", excerpt(a.ID, 40))
 	}
@@ -184,11 +184,8 @@ func (p *page) unban(ctx context.Context, v viewer, a *action) (string, error) {
 	}
 	entry, shown := a.Entry, a.Entry
 	if a.ID != "" {
-		for _, b := range p.options.Bans.List() {
-			if p.hash.id("ban", b.Entry) == a.ID {
-				entry, shown = b.Entry, a.ID
-			}
-		}
+		entry, _ = p.banIDs.find(a.ID)
+		shown = a.ID
 	}
 	if entry == "" {
 		return "", problemf(http.StatusBadRequest, "no such entry: send one of the list of bans")

@@ -83,9 +83,11 @@ func TestSize(t *testing.T) {
 
 	// After an hour in which the mode changed every 10 seconds, some rows are on the next page.
 	p.collector.start = p.collector.start.Add(-7 * 24 * time.Hour)
-	hour, slot := &p.collector.shards[0].hour, p.collector.now().slot
+	modes, slot := &p.collector.shards[0].modes, p.collector.now().slot
 	for i := range uint32(shownHour) {
-		hour[(slot-i)%keptHour] = modeMask{slot - i, 1 << (2 + i%2)}
+		m := modeCount{at: slot - i}
+		m.counts[2+i%2] = 1
+		modes[m.at%keptHour] = m
 	}
 	for i := range p.collector.shards {
 		for _, policy := range p.collector.shards[i].policies {
@@ -218,7 +220,6 @@ func TestRace(t *testing.T) {
 	for i := range 100 {
 		p.states.second = 0 // so that each state is new
 		p.view(query{limit: 50, offset: i % 3, order: "use"})
-		p.find(&action{ID: "none"})
 	}
 	close(stop)
 	all.Wait()

@@ -56,8 +56,7 @@ type shard struct {
 	last     *policy // of the last decision: the lookup takes a tenth of an observation
 	unlisted counts  // of policies beyond maxPolicies
 	seconds  [keptSeconds]count
-	modes    [keptSlots]modeCount
-	hour     [keptHour]modeMask
+	modes    [keptHour]modeCount
 	_        [64]byte // the lock of the next one is on another cache line
 }
 
@@ -65,7 +64,9 @@ type shard struct {
 // number is at.
 type count struct{ at, admitted, refused uint32 }
 
-func (c *count) add(at uint32, admitted bool) {
+// add counts a request in the ring of counts.
+func add(ring []count, at uint32, admitted bool) {
+	c := &ring[at%uint32(len(ring))]
 	if c.at != at {
 		*c = count{at: at}
 	}
@@ -79,8 +80,6 @@ func (c *count) add(at uint32, admitted bool) {
 // counts are those of the last slots.
 type counts [keptSlots]count
 
-func (c *counts) add(slot uint32, admitted bool) { c[slot%keptSlots].add(slot, admitted) }
-
 // sum returns the counts of the last shownSlots.
 func (c *counts) sum(now uint32) (admitted, refused int64) {
 	for i := range c {
@@ -92,15 +91,10 @@ func (c *counts) sum(now uint32) (admitted, refused int64) {
 	return admitted, refused
 }
 
+// A modeCount is how many decisions each mode had in a slot.
 type modeCount struct {
 	at     uint32
 	counts [modes]uint32
-}
-
-// A modeMask has a bit for each mode of a slot.
-type modeMask struct {
-	at   uint32
-	mask uint16
 }
 
 // A policy has the counts of one policy and its rules.
@@ -159,7 +153,7 @@ func (c *collector) observe(r *http.Request, d limit.Decision, err error) {
 	name := d.Policy()
 	s := c.shardOf(name)
 	s.mu.Lock()
-	s.seconds[now.second%keptSeconds].add(now.second, d.Allowed)
+	add(s.seconds[:], now.second, d.Allowed)
 	s.mode(now, int(d.Mode))
 	p := s.last
 	if p == nil || p.name != name {
@@ -169,12 +163,12 @@ func (c *collector) observe(r *http.Request, d limit.Decision, err error) {
 		s.last = p
 	}
 	if p == nil {
-		s.unlisted.add(now.slot, d.Allowed)
+		add(s.unlisted[:], now.slot, d.Allowed)
 	} else {
-		p.counts.add(now.slot, d.Allowed)
+		add(p.counts[:], now.slot, d.Allowed)
 		var outcome limit.RuleDecision
 		for i := 0; d.Rule(i, &outcome); i++ {
-			c.countRule(p, i, now, &outcome, d.Mode)
+			c.countRule(p, now, &outcome, d.Mode)
 			if outcome.Key != "" && d.Mode != limit.ModeRefused {
 				c.top.ObserveRule(name, &outcome, d.At)
 			}
@@ -194,8 +188,8 @@ func (c *collector) shardOf(policy string) *shard {
 	return &c.shards[maphash.String(c.seed, policy)%shardCount]
 }
 
-func (c *collector) countRule(p *policy, i int, now moment, outcome *limit.RuleDecision, mode core.Mode) {
-	u := p.rule(i, outcome.Name)
+func (c *collector) countRule(p *policy, now moment, outcome *limit.RuleDecision, mode core.Mode) {
+	u := p.rule(outcome.Name)
 	if u == nil {
 		if c.rules.Add(1) > maxRules {
 			c.rules.Add(-1)
@@ -204,7 +198,7 @@ func (c *collector) countRule(p *policy, i int, now moment, outcome *limit.RuleD
 		u = &rule{name: outcome.Name}
 		p.rules = append(p.rules, u)
 	}
-	u.counts.add(now.slot, outcome.Allowed)
+	add(u.counts[:], now.slot, outcome.Allowed)
 	if mode == limit.ModeAllowed || mode == limit.ModeRefused {
 		return // no quota was asked
 	}
@@ -219,11 +213,8 @@ func (c *collector) countRule(p *policy, i int, now moment, outcome *limit.RuleD
 	f.share = max(f.share, share)
 }
 
-// rule returns the rule of a name, which is usually that of the index.
-func (p *policy) rule(i int, name string) *rule {
-	if i < len(p.rules) && p.rules[i].name == name {
-		return p.rules[i]
-	}
+// rule returns the rule of a name, or nil.
+func (p *policy) rule(name string) *rule {
 	for _, u := range p.rules {
 		if u.name == name {
 			return u
@@ -248,19 +239,14 @@ func (s *shard) mode(now moment, mode int) {
 	if mode >= modes {
 		return
 	}
-	m := &s.modes[now.slot%keptSlots]
+	m := &s.modes[now.slot%keptHour]
 	if m.at != now.slot {
 		*m = modeCount{at: now.slot}
 	}
 	m.counts[mode]++
-	h := &s.hour[now.slot%keptHour]
-	if h.at != now.slot {
-		*h = modeMask{at: now.slot}
-	}
-	h.mask |= 1 << mode
 }
 
-// of returns the highest used share of the last fullSeconds to twice as many.
+// fullest returns the highest used share of the last fullSeconds to twice as many.
 func (u *rule) fullest(now moment) (share float32) {
 	for _, f := range u.full {
 		if f.at != 0 && f.at+2 > now.full {

@@ -18,7 +18,6 @@ import (
 	"os"
 	"path"
 	"strings"
-	"sync"
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/ops/access"
@@ -84,7 +83,7 @@ func Handler(limiter *limit.Limiter, options *Options) http.Handler {
 	if limiter == nil {
 		panic("livepage: the limiter is nil: write livepage.Handler(limiter, nil)")
 	}
-	p := &page{limiter: limiter, collector: newCollector(), hash: newHash()}
+	p := &page{limiter: limiter, collector: newCollector(), keyIDs: newIDs(), banIDs: newIDs()}
 	if options != nil {
 		p.options = *options
 	}
@@ -112,11 +111,11 @@ type page struct {
 	options   Options
 	token     string // "" with Authorize
 	collector *collector
-	hash      *hash
+	keyIDs    *ids // of keys that are hidden or no text
+	banIDs    *ids // of entries of bans that are hidden
 	states    states
 	viewers   viewers
 	servers   servers
-	finding   sync.Mutex
 }
 
 // A method and the last segment of the path say what a request is for.

@@ -30,15 +30,17 @@ func (c *collector) total(t *totals) {
 			}
 		}
 		for _, m := range shard.modes {
-			if m.at != 0 && m.at+shownSlots > now.slot {
-				for mode, n := range m.counts {
+			back := now.slot - m.at
+			if m.at == 0 || back >= shownHour {
+				continue
+			}
+			for mode, n := range m.counts {
+				if n > 0 {
+					hour[shownHour-1-back] |= 1 << mode
+				}
+				if back < shownSlots {
 					counts[mode] += int64(n)
 				}
-			}
-		}
-		for _, m := range shard.hour {
-			if back := now.slot - m.at; m.at != 0 && back < shownHour {
-				hour[shownHour-1-back] |= m.mask
 			}
 		}
 		for _, p := range shard.policies {
@@ -104,7 +106,7 @@ func periods(slots *[shownHour]uint16, from int64) []period {
 }
 
 // row returns a policy with its rules, in the order of declaration.
-func (c *collector) row(t *totals, of total) policyRow {
+func (c *collector) row(t *totals, of *total) policyRow {
 	row := policyRow{Name: of.name, Admitted: of.admitted, Refused: of.refused, Full: round(of.full),
 		Spark: make([][2]uint32, shownSlots), Rules: []ruleRow{}}
 	for _, set := range t.sets[of.name] {
@@ -126,7 +128,7 @@ func (c *collector) row(t *totals, of total) policyRow {
 		}
 	}
 	for i := range row.Rules {
-		if u := p.rule(i, row.Rules[i].Name); u != nil {
+		if u := p.rule(row.Rules[i].Name); u != nil {
 			row.Rules[i].Admitted, row.Rules[i].Refused = u.counts.sum(t.now.slot)
 			row.Rules[i].Full = round(u.fullest(t.now))
 		}

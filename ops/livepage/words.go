@@ -11,6 +11,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/grammar"
 )
 
 func limitMode(mode int) core.Mode { return core.Mode(mode) }
@@ -18,16 +19,7 @@ func limitMode(mode int) core.Mode { return core.Mode(mode) }
 // refusalList returns the last refusals in words.
 func (p *page) refusalList(t *totals) refusalList {
 	newest, last := p.collector.refusals.newest()
-	list := refusalList{Last: last, Rows: []refusalRow{}}
-	size := budget(refusedBytes)
-	for i := range newest {
-		row := p.refusalRow(t, &newest[i])
-		if !size.fits(row) {
-			break
-		}
-		list.Rows = append(list.Rows, row)
-	}
-	return list
+	return refusalList{last, rows(newest, keptRefusals, refusedBytes, func(r *refusal) refusalRow { return p.refusalRow(t, r) })}
 }
 
 func (p *page) refusalRow(t *totals, r *refusal) refusalRow {
@@ -105,33 +97,19 @@ func until(d time.Duration) string {
 	return " for another " + inWords(d)
 }
 
-// inWords returns a duration as people read it, rounded up: "1 min 5 s", "2 d 1 h".
+// inWords returns a duration as rules write it, rounded up: "1m5s", "2d1h".
 func inWords(d time.Duration) string {
-	if d <= 999*time.Millisecond {
-		return fmt.Sprintf("%d ms", (d+time.Millisecond-1)/time.Millisecond)
+	unit := time.Millisecond
+	switch {
+	case d > 24*time.Hour:
+		unit = time.Hour
+	case d > time.Hour:
+		unit = time.Minute
+	case d > 999*time.Millisecond:
+		unit = time.Second
 	}
-	if d > math.MaxInt64-24*time.Hour {
-		return "centuries"
-	}
-	up := func(unit time.Duration) { d = (d + unit - 1) / unit * unit }
-	up(time.Second)
-	if d > time.Hour {
-		up(time.Minute)
-	}
-	if d > 24*time.Hour {
-		up(time.Hour)
-	}
-	days, hours, minutes, seconds := d/(24*time.Hour), d/time.Hour%24, d/time.Minute%60, d/time.Second%60
-	var words []string
-	for _, part := range []struct {
-		n    time.Duration
-		unit string
-	}{{days, "d"}, {hours, "h"}, {minutes, "min"}, {seconds, "s"}} {
-		if part.n > 0 {
-			words = append(words, fmt.Sprintf("%d %s", part.n, part.unit))
-		}
-	}
-	return strings.Join(words, " ")
+	d = min(d, math.MaxInt64-unit)
+	return grammar.FormatWindow((d + unit - 1) / unit * unit)
 }
 
 // millis returns milliseconds, rounded up, or -1 for Never.
