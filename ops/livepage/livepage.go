@@ -138,10 +138,10 @@ func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		name = ""
 	}
 	read := r.Method == http.MethodGet || r.Method == http.MethodHead
-	change := p.changes()[name]
+	_, change := p.changes()[name]
 	switch {
-	case change != nil:
-		p.change(w, r, v, change)
+	case change:
+		p.change(w, r, v, name)
 	case !read:
 		w.Header().Set("Allow", "GET, HEAD")
 		fail(w, http.StatusMethodNotAllowed, "method %s: use GET", r.Method)
