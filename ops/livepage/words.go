@@ -10,11 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/routelimit/limit"
-	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/grammar"
 )
-
-func limitMode(mode int) core.Mode { return core.Mode(mode) }
 
 // refusalList returns the last refusals in words.
 func (p *page) refusalList(t *totals) refusalList {
