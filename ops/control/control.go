@@ -21,7 +21,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -75,15 +74,7 @@ type Control struct {
 // New returns a Control on a client. A nil options means the zero Options. New panics
 // on a nil client, and on a Prefix with braces.
 func New(client redis.UniversalClient, options *Options) *Control {
-	if v := reflect.ValueOf(client); client == nil || v.Kind() == reflect.Pointer && v.IsNil() {
-		panic("control: the client is nil: write control.New(redis.NewClient(&redis.Options{Addr: \"localhost:6379\"}), nil)")
-	}
-	c := &Control{client: client, poller: client, prefix: "limit"}
-	if single, ok := client.(*redis.Client); ok {
-		copied := single.WithTimeout(pollTimeout) // with options of its own
-		copied.Options().ContextTimeoutEnabled = true
-		c.poller = copied
-	}
+	c := &Control{client: client, poller: redisfacts.Bounded(client, pollTimeout, "control"), prefix: "limit"}
 	if options != nil {
 		c.log.To = options.Log
 		if options.Prefix != "" {

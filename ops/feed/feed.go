@@ -18,7 +18,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"reflect"
 	"strings"
 	"time"
 
@@ -93,7 +92,7 @@ func Publish(limiter *limit.Limiter, client redis.UniversalClient, options *Opti
 	if limiter == nil {
 		panic("feed: the limiter is nil: make it with limit.New")
 	}
-	mustClient(client)
+	client = redisfacts.Bounded(client, callTime, "feed")
 	var o Options
 	if options != nil {
 		o = *options
@@ -120,23 +119,6 @@ func instance() string {
 		host = fmt.Sprintf("%.50s/%d", host, pid)
 	}
 	return host[:min(len(host), maxInstance)]
-}
-
-func mustClient(client redis.UniversalClient) {
-	if v := reflect.ValueOf(client); client == nil || v.Kind() == reflect.Pointer && v.IsNil() {
-		panic("feed: the client is nil: write redis.NewClient(&redis.Options{Addr: \"localhost:6379\"})")
-	}
-}
-
-// bounded returns a client whose calls end with their context, where it can be one.
-// Otherwise they end after the timeouts and retries of the client.
-func bounded(client redis.UniversalClient) redis.UniversalClient {
-	if single, ok := client.(*redis.Client); ok {
-		copied := single.WithTimeout(callTime) // with options of its own
-		copied.Options().ContextTimeoutEnabled = true
-		return copied
-	}
-	return client
 }
 
 // names returns the channel, and the key that exists while there is a subscriber. PUBLISH

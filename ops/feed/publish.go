@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,7 +50,7 @@ const (
 )
 
 func start(limiter *limit.Limiter, client redis.UniversalClient, o *Options) (stop func()) {
-	p := &publisher{limiter: limiter, client: bounded(client), options: o}
+	p := &publisher{limiter: limiter, client: client, options: o}
 	p.channel, p.watched = names(o.Prefix)
 	p.kinds[refused].each = maxRefused
 	p.kinds[admitted].each = int64(max(0, o.Admitted))
@@ -126,10 +125,7 @@ func (p *publisher) observe(r *http.Request, d limit.Decision, err error) {
 	if err != nil {
 		return
 	}
-	k := &p.kinds[refused]
-	if d.Allowed {
-		k = &p.kinds[admitted]
-	}
+	k := &p.kinds[kindOf(d.Allowed)]
 	// Most calls of a busy program end here, so they only read the slots.
 	if k.slots.Load() <= 0 || k.slots.Add(-1) < 0 {
 		k.missed.Add(1)
@@ -180,7 +176,7 @@ func (p *publisher) send(ctx context.Context, events []Event) bool {
 // encode writes a [Batch]. Refused requests come before admitted ones where not all fit,
 // and those that do not are added to the lost ones.
 func encode(instance string, events []Event, lost [2]int64) []byte {
-	texts := make([][]byte, len(events))
+	texts := make([]json.RawMessage, len(events))
 	size := 0
 	for _, allowed := range []bool{false, true} {
 		for i := range events {
@@ -196,24 +192,13 @@ func encode(instance string, events []Event, lost [2]int64) []byte {
 			size += len(text) + 1
 		}
 	}
-	// The fields of Batch, since its events are text already.
-	name, _ := json.Marshal(instance)
-	b := make([]byte, 0, size+1024)
-	b = append(append(b, `{"instance":`...), name...)
-	b = append(b, `,"events":[`...)
-	first := true
-	for _, text := range texts {
-		if text == nil {
-			continue
-		}
-		if !first {
-			b = append(b, ',')
-		}
-		b, first = append(b, text...), false
-	}
-	b = strconv.AppendInt(append(b, `],"admitted_not_shown":`...), lost[admitted], 10)
-	b = strconv.AppendInt(append(b, `,"refused_not_shown":`...), lost[refused], 10)
-	return append(b, '}')
+	text, _ := json.Marshal(struct { // the fields of Batch, since its events are text already
+		Instance string            `json:"instance"`
+		Events   []json.RawMessage `json:"events"`
+		Admitted int64             `json:"admitted_not_shown"`
+		Refused  int64             `json:"refused_not_shown"`
+	}{instance, slices.DeleteFunc(texts, func(text json.RawMessage) bool { return text == nil }), lost[admitted], lost[refused]})
+	return text
 }
 
 func kindOf(allowed bool) int {
