@@ -50,14 +50,17 @@ type watcher struct {
 	failing   bool
 }
 
+// run reads again and again, for at most half of a processor.
 func (w *watcher) run(ctx context.Context) {
-	for {
+	for took := time.Duration(0); ; {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(w.next()):
-			w.read(ctx)
+		case <-time.After(max(w.next(), took)):
 		}
+		began := time.Now()
+		w.read(ctx)
+		took = time.Since(began)
 	}
 }
 
