@@ -1,9 +1,7 @@
 package livepage
 
 import (
-	"cmp"
 	"math"
-	"slices"
 
 	"github.com/routelimit/limit/ops/access"
 	"github.com/routelimit/limit/ops/overrides"
@@ -18,7 +16,7 @@ func (p *page) keys(t *totals, q query) keys {
 	of := keyQuery{q.policy, q.order}
 	top, ok := t.keys[of]
 	if !ok {
-		top = p.top(t, of)
+		top = p.top(of)
 		t.keys[of] = top
 	}
 	return keys{q.order, rows(top, shownKeys, keysBytes, func(k *topkeys.Key) keyRow {
@@ -31,7 +29,7 @@ func (p *page) keys(t *totals, q query) keys {
 }
 
 // top returns the first keys of all policies, or of one.
-func (p *page) top(t *totals, of keyQuery) []topkeys.Key {
+func (p *page) top(of keyQuery) []topkeys.Key {
 	order := topkeys.ByRefusals
 	if of.order == "use" {
 		order = topkeys.ByUse
@@ -39,19 +37,7 @@ func (p *page) top(t *totals, of keyQuery) []topkeys.Key {
 	if of.policy == "" {
 		return p.collector.top.Top(order, shownKeys)
 	}
-	var list []topkeys.Key
-	for _, set := range t.sets[of.policy] {
-		for _, r := range set.Rules() {
-			list = append(list, p.collector.top.TopOf(of.policy, r.Name, order, shownKeys)...)
-		}
-	}
-	slices.SortStableFunc(list, func(a, b topkeys.Key) int {
-		if order == topkeys.ByUse {
-			return cmp.Or(cmp.Compare(b.Used, a.Used), cmp.Compare(b.Requests, a.Requests))
-		}
-		return cmp.Compare(b.Refused, a.Refused)
-	})
-	return list[:min(shownKeys, len(list))]
+	return p.collector.top.TopOf(of.policy, order, shownKeys)
 }
 
 // lists adds the bans and overrides.

@@ -40,15 +40,10 @@ type refusal struct {
 
 // A refusing is a rule that refused a request.
 type refusing struct {
-	name       string
-	key        [keptKey]byte
-	keyLength  int
-	limit      int64
-	window     time.Duration
-	retryAfter time.Duration
+	limit.RuleDecision // without its Key
+	key                [keptKey]byte
+	keyLength          int
 }
-
-func (r *refusing) keyText() string { return string(r.key[:r.keyLength]) }
 
 // methods are those that a refusal is shown with. A client can write any other one, of
 // any length.
@@ -78,8 +73,8 @@ func (l *refusals) add(r *http.Request, d *limit.Decision, policy string, since 
 		}
 		if e.count < keptRules {
 			to := &e.rules[e.count]
-			to.name, to.limit, to.window, to.retryAfter = rule.Name, rule.Limit, rule.Window, rule.RetryAfter
 			to.keyLength = copy(to.key[:], rule.Key)
+			to.RuleDecision, to.Key = rule, ""
 		}
 		e.count++
 	}

@@ -25,10 +25,10 @@ func (p *page) refusalRow(t *totals, r *refusal) refusalRow {
 	var words []string
 	for i := range r.rules[:min(r.count, keptRules)] {
 		rule := &r.rules[i]
-		key := refusedKey{Name: rule.name}
-		key.Key, key.ID = p.show(rule.keyText())
+		key := refusedKey{Name: rule.Name}
+		key.Key, key.ID = p.show(string(rule.key[:rule.keyLength]))
 		row.Rules = append(row.Rules, key)
-		words = append(words, rule.words(t.rule(r.policy, rule.name), cmp.Or(key.Key, key.ID)))
+		words = append(words, rule.words(t.rule(r.policy, rule.Name), cmp.Or(key.Key, key.ID)))
 	}
 	if more := r.count - keptRules; more > 0 {
 		words = append(words, fmt.Sprintf("%d more rules refuse it.", more))
@@ -72,19 +72,19 @@ func (r *refusing) words(declared limit.Rule, key string) string {
 	if key != "" {
 		who = " for " + excerpt(key, 64)
 	}
-	again := ", and has room again in " + inWords(r.retryAfter) + "."
-	if r.retryAfter == limit.Never {
+	again := ", and has room again in " + inWords(r.RetryAfter) + "."
+	if r.RetryAfter == limit.Never {
 		again = ", and can never have room for the request."
 	}
 	switch declared.Algorithm.(type) {
 	case limit.Concurrency:
-		return fmt.Sprintf("%s allows %d at once%s%s", r.name, r.limit, who, again)
+		return fmt.Sprintf("%s allows %d at once%s%s", r.Name, r.Limit, who, again)
 	case limit.Distinct:
-		return fmt.Sprintf("%s allows %d different values in %s%s%s", r.name, r.limit, inWords(r.window), who, again)
+		return fmt.Sprintf("%s allows %d different values in %s%s%s", r.Name, r.Limit, inWords(r.Window), who, again)
 	case limit.Ban:
-		return fmt.Sprintf("%s bans %s%s.", r.name, cmp.Or(excerpt(key, 64), "all requests"), until(r.retryAfter))
+		return fmt.Sprintf("%s bans %s%s.", r.Name, cmp.Or(excerpt(key, 64), "all requests"), until(r.RetryAfter))
 	}
-	return fmt.Sprintf("%s allows %d in %s%s%s", r.name, r.limit, inWords(r.window), who, again)
+	return fmt.Sprintf("%s allows %d in %s%s%s", r.Name, r.Limit, inWords(r.Window), who, again)
 }
 
 func until(d time.Duration) string {

@@ -224,7 +224,7 @@ func TestAging(t *testing.T) {
 		r.observe(&limit.RuleDecision{Key: key, Limit: 5, Capacity: 5, ResetAfter: time.Minute}, now)
 	}
 	refusals := func(key string) float64 {
-		for _, k := range c.TopOf("policy", "rule", ByRefusals, 10) {
+		for _, k := range c.TopOf("policy", ByRefusals, 10) {
 			if k.Key == key {
 				return k.Refused
 			}
@@ -247,7 +247,7 @@ func TestAging(t *testing.T) {
 	assert.Len(t, c.Top(ByRefusals, 10), 2)
 	now = now.Add(time.Hour)
 	assert.Empty(t, c.Top(ByRefusals, 10), "less than 0.05")
-	assert.Empty(t, c.TopOf("policy", "other", ByRefusals, 10))
+	assert.Empty(t, c.TopOf("other", ByRefusals, 10))
 
 	// A clock that steps back neither ages counts nor lets new ones weigh nothing.
 	now = now.Add(24 * time.Hour)

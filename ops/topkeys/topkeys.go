@@ -193,15 +193,14 @@ func (c *Counter) Top(order Order, n int) []Key {
 	c.mu.Lock()
 	rules := slices.Clone(c.rules)
 	c.mu.Unlock()
-	return c.first(order, n, rules...)
+	return c.first(order, n, rules)
 }
 
-// TopOf returns the first n keys of an order of one rule, as [Counter.Top] does. It is
-// nil if the rule has had no decision.
-func (c *Counter) TopOf(policy, rule string, order Order, n int) []Key {
-	r := c.rule(policy, rule)
-	if r == nil {
-		return nil
-	}
-	return c.first(order, n, r)
+// TopOf returns the first n keys of an order of the rules of one policy, as [Counter.Top]
+// does.
+func (c *Counter) TopOf(policy string, order Order, n int) []Key {
+	c.mu.Lock()
+	rules := slices.Clone(c.rules)
+	c.mu.Unlock()
+	return c.first(order, n, slices.DeleteFunc(rules, func(r *rule) bool { return r.policy != policy }))
 }
