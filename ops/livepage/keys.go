@@ -13,7 +13,7 @@ const shownKeys = 20
 // keys returns who is limited: the keys with the most refusals, or those at or near their
 // limits.
 func (p *page) keys(t *totals, q query) keys {
-	of := keyQuery{q.policy, q.order}
+	of := query{policy: q.policy, order: q.order}
 	top, ok := t.keys[of]
 	if !ok {
 		top = p.top(of)
@@ -29,7 +29,7 @@ func (p *page) keys(t *totals, q query) keys {
 }
 
 // top returns the first keys of all policies, or of one.
-func (p *page) top(of keyQuery) []topkeys.Key {
+func (p *page) top(of query) []topkeys.Key {
 	order := topkeys.ByRefusals
 	if of.order == "use" {
 		order = topkeys.ByUse

@@ -115,16 +115,12 @@ type totals struct {
 	sets  map[string][]limit.RuleSet
 	now   moment
 	start time.Time // of the collector, on the wall clock of now
-	keys  map[keyQuery][]topkeys.Key
+	keys  map[query][]topkeys.Key // by policy and order
 }
-
-// A keyQuery says which keys are listed.
-type keyQuery struct{ policy, order string }
 
 // A total is the counts of a policy, by which policies are sorted.
 type total struct {
 	name              string
-	lower             string
 	admitted, refused int64
 	full              float32
 }
@@ -133,25 +129,15 @@ func (p *page) total(now moment) *totals {
 	wall := time.Now()
 	start := p.collector.since(wall)
 	stats := p.limiter.Stats()
-	t := &totals{now: now, start: start, sets: map[string][]limit.RuleSet{}, keys: map[keyQuery][]topkeys.Key{}, state: state{
+	t := &totals{now: now, start: start, sets: map[string][]limit.RuleSet{}, keys: map[query][]topkeys.Key{}, state: state{
 		At: wall.UnixMilli(), Instance: p.options.Name, Since: start.UnixMilli(), Unavailable: stats.Unavailable,
 		Waiters: stats.Waiters, Reserved: stats.Reserved, Settled: stats.Settled,
 		Viewers: int64(p.viewers.count()), HideKeys: p.options.HideKeys,
 	}}
-	p.collector.total(t)
-	counted := make(map[string]bool, len(t.rows))
-	for i := range t.rows {
-		counted[t.rows[i].name] = true
-	}
 	for name, set := range p.limiter.Policies() {
-		if t.sets[name] = append(t.sets[name], set); !counted[name] {
-			counted[name] = true
-			t.rows = append(t.rows, total{name: name})
-		}
+		t.sets[name] = append(t.sets[name], set)
 	}
-	for i := range t.rows {
-		t.rows[i].lower = strings.ToLower(t.rows[i].name)
-	}
+	p.collector.total(t)
 	t.state.Refusals = p.refusalList(t)
 	p.lists(&t.state)
 	return t
@@ -162,7 +148,7 @@ func (p *page) state(t *totals, q query) *state {
 	s := t.state
 	var matching []total
 	for _, row := range t.rows {
-		if strings.Contains(row.lower, q.text) {
+		if strings.Contains(strings.ToLower(row.name), q.text) {
 			matching = append(matching, row)
 		}
 	}

@@ -14,7 +14,7 @@ func (c *collector) since(wall time.Time) time.Time {
 	return wall.Round(0).Add(-time.Since(c.start))
 }
 
-// total adds the counts to t.
+// total adds the counts to t, which has the sets of policies already.
 func (c *collector) total(t *totals) {
 	now, first := t.now, t.start.Unix()-1 // the time of second 0 of a ring
 	s := &t.state
@@ -47,6 +47,11 @@ func (c *collector) total(t *totals) {
 		row := total{name: name}
 		row.admitted, row.refused, row.full = p.counts.sum(now.slot)
 		t.rows = append(t.rows, row)
+	}
+	for name := range t.sets {
+		if c.policies[name] == nil {
+			t.rows = append(t.rows, total{name: name})
+		}
 	}
 	admitted, refused, _ := c.unlisted.sum(now.slot)
 	s.Policies.Unlisted = admitted + refused
