@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -29,19 +28,17 @@ type publisher struct {
 	options          *Options
 	channel, watched string
 
-	kinds [2]kind // refused, admitted
-
 	mu     sync.Mutex
+	kinds  [2]kind // refused, admitted
 	events []Event
 }
 
 // A kind of decisions.
 type kind struct {
-	each   int64        // to publish in a second
-	credit int64        // tenths of one
-	slots  atomic.Int64 // how many more may be noted before the next tick
-	missed atomic.Int64 // left out since the last batch
-	_      [32]byte     // a cache line of its own
+	each   int64 // to publish in a second
+	credit int64 // tenths of one
+	slots  int64 // how many more may be noted before the next tick
+	missed int64 // left out since the last tick
 }
 
 const (
@@ -85,16 +82,11 @@ func (p *publisher) isWatched(ctx context.Context) bool {
 // serve observes decisions and sends them, until there is no subscriber or Redis fails.
 func (p *publisher) serve(ctx context.Context) {
 	p.take() // what was noted as the last subscriber left
-	for i := range p.kinds {
-		k := &p.kinds[i]
-		k.slots.Store(k.burst())
-		k.missed.Store(0)
-	}
 	defer p.limiter.Observe(p.observe)()
 	timer := time.NewTicker(tick)
 	defer timer.Stop()
 	sent, looked := time.Now(), time.Now()
-	if !p.send(ctx, nil) { // which tells the subscriber that there is an instance
+	if !p.send(ctx, nil, [2]int64{}) { // which tells the subscriber that there is an instance
 		return
 	}
 	for {
@@ -104,9 +96,9 @@ func (p *publisher) serve(ctx context.Context) {
 		case <-timer.C:
 		}
 		now := time.Now()
-		events := p.take()
-		if len(events) > 0 || p.missed() || now.Sub(sent) >= time.Second-tick/2 {
-			if !p.send(ctx, events) {
+		events, missed := p.take()
+		if len(events) > 0 || missed != [2]int64{} || now.Sub(sent) >= time.Second-tick/2 {
+			if !p.send(ctx, events, missed) {
 				return
 			}
 			sent = now
@@ -125,52 +117,51 @@ func (p *publisher) observe(r *http.Request, d limit.Decision, err error) {
 	if err != nil {
 		return
 	}
-	k := &p.kinds[kindOf(d.Allowed)]
-	// Most calls of a busy program end here, so they only read the slots.
-	if k.slots.Load() <= 0 || k.slots.Add(-1) < 0 {
-		k.missed.Add(1)
-		return
-	}
-	e := p.options.event(r, &d)
 	p.mu.Lock()
-	p.events = append(p.events, e)
+	k := &p.kinds[kindOf(d.Allowed)]
+	noted := k.slots > 0
+	if noted {
+		k.slots--
+	} else {
+		k.missed++
+	}
 	p.mu.Unlock()
+	if noted {
+		e := p.options.event(r, &d)
+		p.mu.Lock()
+		p.events = append(p.events, e)
+		p.mu.Unlock()
+	}
 }
 
-// burst returns how many decisions one tick may have.
-func (k *kind) burst() int64 { return (k.each + ticks - 1) / ticks }
-
-// refill adds the slots of a tick.
+// refill adds the slots of a tick, and saves none up.
 func (k *kind) refill() {
 	k.credit += k.each
-	k.slots.Store(min(max(0, k.slots.Load())+k.credit/ticks, k.burst()))
+	k.slots = min(k.slots+k.credit/ticks, (k.each+ticks-1)/ticks)
 	k.credit %= ticks
 }
 
-func (p *publisher) missed() bool {
-	return p.kinds[refused].missed.Load() > 0 || p.kinds[admitted].missed.Load() > 0
-}
-
-// take returns the events of a tick, the oldest first, and begins the next one.
-func (p *publisher) take() []Event {
+// take returns the events of a tick, the oldest first, and how many were left out, and
+// begins the next one.
+func (p *publisher) take() (events []Event, missed [2]int64) {
 	p.mu.Lock()
-	events := p.events
-	p.events = nil
-	p.mu.Unlock()
+	events, p.events = p.events, nil
 	for i := range p.kinds {
-		p.kinds[i].refill()
+		k := &p.kinds[i]
+		missed[i], k.missed = k.missed, 0
+		k.refill()
 	}
+	p.mu.Unlock()
 	slices.SortStableFunc(events, func(a, b Event) int { return a.At.Compare(b.At) })
-	return events
+	return events, missed
 }
 
 // send publishes events, with the number of those that were left out, and reports
 // whether Redis has them.
-func (p *publisher) send(ctx context.Context, events []Event) bool {
-	lost := [2]int64{p.kinds[refused].missed.Swap(0), p.kinds[admitted].missed.Swap(0)}
+func (p *publisher) send(ctx context.Context, events []Event, missed [2]int64) bool {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	return p.client.Publish(ctx, p.channel, encode(p.options.Instance, events, lost)).Err() == nil
+	return p.client.Publish(ctx, p.channel, encode(p.options.Instance, events, missed)).Err() == nil
 }
 
 // encode writes a [Batch]. Refused requests come before admitted ones where not all fit,

@@ -114,7 +114,7 @@ type totals struct {
 	rows  []total
 	sets  map[string][]limit.RuleSet
 	now   moment
-	start time.Time // of the collector, on the wall clock of now
+	start time.Time               // of the collector, on the wall clock of now
 	keys  map[query][]topkeys.Key // by policy and order
 }
 
