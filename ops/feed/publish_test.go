@@ -61,16 +61,6 @@ func TestSlots(t *testing.T) {
 	}
 }
 
-func TestMethod(t *testing.T) {
-	assert.Equal(t, "GET", method(""))
-	assert.Equal(t, "POST", method("POST"))
-	assert.Equal(t, "OTHER", method(strings.Repeat("X", 100_000)))
-	assert.Equal(t, int64(-1), milliseconds(limit.Never))
-	assert.Equal(t, int64(2), milliseconds(time.Millisecond+1))
-	assert.LessOrEqual(t, len(instance()), maxInstance)
-	assert.NotEmpty(t, instance())
-}
-
 // BenchmarkDecision shows what the feed adds to a decision in memory: without a
 // subscriber; with one, of a decision that is left out, as almost all are if there are
 // many; and of one that is published.

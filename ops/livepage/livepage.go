@@ -11,15 +11,14 @@ package livepage
 
 import (
 	"embed"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
-	"os"
 	"path"
 	"strings"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/shown"
 	"github.com/routelimit/limit/ops/access"
 	"github.com/routelimit/limit/ops/overrides"
 )
@@ -53,7 +52,7 @@ type Options struct {
 	Log *slog.Logger
 
 	// Name is the name of this instance on the page. "" means the name of the host and
-	// the number of the process.
+	// the process id, such as "web-3/4711".
 	Name string
 
 	// HideKeys shows each key as a hash, which is another one after a restart. Operators
@@ -88,21 +87,12 @@ func Handler(limiter *limit.Limiter, options *Options) http.Handler {
 		p.options = *options
 	}
 	if p.options.Name == "" {
-		p.options.Name = instance()
+		p.options.Name = shown.Instance()
 	}
 	p.token = newToken(&p.options)
 	p.collector.clientIP = limiter.ClientIP
 	limiter.Observe(p.collector.observe)
 	return p
-}
-
-// instance returns a name for this process.
-func instance() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown host"
-	}
-	return fmt.Sprintf("%s:%d", host, os.Getpid())
 }
 
 // A page is a Handler.

@@ -3,11 +3,11 @@ package livepage
 import (
 	"net/http"
 	"net/netip"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/shown"
 )
 
 const (
@@ -45,26 +45,12 @@ type refusing struct {
 	keyLength          int
 }
 
-// methods are those that a refusal is shown with. A client can write any other one, of
-// any length.
-var methods = []string{"GET", "POST", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE"}
-
-func methodOf(r *http.Request) string {
-	if r == nil {
-		return ""
-	}
-	if i := slices.Index(methods, r.Method); i >= 0 {
-		return methods[i]
-	}
-	return "other"
-}
-
 func (l *refusals) add(r *http.Request, d *limit.Decision, policy string, since time.Duration, banned netip.Addr) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.last++
 	e := &l.entries[l.last%keptRefusals]
-	e.number, e.since, e.policy, e.method = l.last, since, policy, methodOf(r)
+	e.number, e.since, e.policy, e.method = l.last, since, policy, shown.Method(r)
 	e.outcome, e.mode, e.retryAfter, e.banned, e.count = d.Outcome(), d.Mode.String(), d.RetryAfter, banned, 0
 	var rule limit.RuleDecision
 	for i := 0; d.Rule(i, &rule); i++ {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/grammar"
+	"github.com/routelimit/limit/internal/shown"
 )
 
 // refusalList returns the last refusals in words.
@@ -21,7 +22,7 @@ func (p *page) refusalList(t *totals) refusalList {
 
 func (p *page) refusalRow(t *totals, r *refusal) refusalRow {
 	row := refusalRow{Number: r.number, At: t.start.Add(r.since).UnixMilli(), Policy: r.policy, Method: r.method, Outcome: r.outcome, Mode: r.mode,
-		Rules: []refusedKey{}, RetryAfter: millis(r.retryAfter)}
+		Rules: []refusedKey{}, RetryAfter: shown.Milliseconds(r.retryAfter)}
 	var words []string
 	for i := range r.rules[:min(r.count, keptRules)] {
 		rule := &r.rules[i]
@@ -107,14 +108,6 @@ func inWords(d time.Duration) string {
 	}
 	d = min(d, math.MaxInt64-unit)
 	return grammar.FormatWindow((d + unit - 1) / unit * unit)
-}
-
-// millis returns milliseconds, rounded up, or -1 for Never.
-func millis(d time.Duration) int64 {
-	if d == limit.Never {
-		return -1
-	}
-	return int64((d + time.Millisecond - 1) / time.Millisecond)
 }
 
 // excerpt cuts a text from a client to at most so many bytes.

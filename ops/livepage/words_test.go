@@ -53,7 +53,7 @@ func TestRefusals(t *testing.T) {
 		assert.Equal(t, int64(3_600_000), row.RetryAfter)
 		row = words(strings.Repeat("LONG", 1000), "/any?user=ann")
 		assert.Equal(t, "global-1m30s allows 1 in 1m30s, and has room again in 1m30s.", row.Words)
-		assert.Equal(t, "other", row.Method)
+		assert.Equal(t, "OTHER", row.Method)
 		row = words("GET", "/shadowed?user=ann")
 		assert.Equal(t, "e allows 1 in 1m for ann, and has room again in 1m.", row.Words)
 		row = words("GET", "/login?user=mallory")
