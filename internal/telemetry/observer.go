@@ -3,6 +3,7 @@ package telemetry
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
@@ -21,24 +22,36 @@ type Exporter interface {
 	Histogram(m *Metric, values ...string) Measuring
 }
 
-// An Observer adds decisions to metrics. Make it with [NewObserver]. It keeps what the
-// Exporter made, since finding that by its labels takes longer there.
+const modeCount = int(core.ModeBarred) + 1
+
+// An Observer adds decisions to metrics. Make it with [NewObserver]. It looks each
+// metric up once, since finding one by its labels takes longer than counting.
 type Observer struct {
-	to   Exporter
-	made sync.Map // of Counting or Measuring, by series
+	to       Exporter
+	problems [3]Counting // by the index in Values["kind"]
+	latency  [modeCount]atomic.Pointer[Measuring]
+	policies sync.Map // of *policy by name
+	rules    sync.Map // of *rule by ruleID
 }
 
-// A series is a metric with the values of its labels.
-type series struct {
-	metric *Metric
-	values [4]string
+// A policy has the metrics of one policy.
+type policy struct {
+	requests [5][modeCount]atomic.Pointer[Counting] // by the index of the result
+}
+
+type ruleID struct{ policy, name string }
+
+// A rule has the metrics of one rule of a policy.
+type rule struct {
+	used                     Measuring
+	refusals, marks, shadows atomic.Pointer[Counting]
 }
 
 // NewObserver returns an Observer. Errors have metrics at once: 0 differs from unknown.
 func NewObserver(to Exporter) *Observer {
 	o := &Observer{to: to}
-	for _, kind := range Values["kind"] {
-		o.find(series{Errors, [4]string{kind}})
+	for i, kind := range Values["kind"] {
+		o.problems[i] = to.Counter(Errors, kind)
 	}
 	return o
 }
@@ -49,54 +62,79 @@ func (o *Observer) Observe(d *limit.Decision, err error) {
 	case err == nil:
 		o.decided(d)
 	case errors.Is(err, limit.ErrLeaseLost):
-		o.inc(Errors, LeaseLost)
+		o.problems[2].Inc()
 	case d.Allowed:
-		o.inc(Errors, Unsettled)
+		o.problems[1].Inc()
 	default:
-		o.inc(Errors, Undecided)
+		o.problems[0].Inc()
 	}
 }
 
 func (o *Observer) decided(d *limit.Decision) {
-	policy, mode := d.Policy(), d.Mode.String()
+	name := d.Policy()
 	marked, watched := false, false
 	asked := d.Mode != core.ModeAllowed && d.Mode != core.ModeRefused // otherwise no quota was
 	var outcome limit.RuleDecision
 	for i := 0; d.Rule(i, &outcome); i++ {
+		r := o.rule(ruleID{name, outcome.Name})
 		if asked && outcome.Capacity > 0 && !outcome.Exempt {
-			o.observe(1-float64(outcome.Remaining)/float64(outcome.Capacity), Used, policy, outcome.Name)
+			r.used.Observe(1 - float64(outcome.Remaining)/float64(outcome.Capacity))
 		}
 		watched = watched || outcome.Shadow
 		switch {
 		case outcome.Allowed:
 		case outcome.Shadow:
-			o.inc(Shadows, policy, outcome.Name)
+			o.inc(&r.shadows, Shadows, name, outcome.Name, "")
 		case outcome.Marked:
 			marked = true
-			o.inc(Marks, policy, outcome.Name)
+			o.inc(&r.marks, Marks, name, outcome.Name, "")
 		default:
-			o.inc(Refusals, policy, outcome.Name)
+			o.inc(&r.refusals, Refusals, name, outcome.Name, "")
 		}
 	}
 	if watched {
 		for _, pair := range d.Comparisons() {
-			o.inc(Agreement, policy, pair.New.Name, pair.Old.Name, verdict(&pair))
+			o.to.Counter(Agreement, name, pair.New.Name, pair.Old.Name, verdict(&pair)).Inc()
 		}
 	}
-	result := "admitted"
-	switch {
-	case d.Allowed && marked:
-		result = "marked"
-	case !d.Allowed:
-		result = d.Outcome()
+	result := resultOf(d, marked)
+	mode := min(int(d.Mode), modeCount-1)
+	p := o.policy(name)
+	if c := p.requests[result][mode].Load(); c != nil {
+		(*c).Inc()
+	} else { // the words of the labels cost time too
+		o.inc(&p.requests[result][mode], Requests, name, Values["result"][result], core.Mode(mode).String())
 	}
-	o.inc(Requests, policy, result, mode)
 	if d.Latency > 0 { // it was measured
-		o.observe(d.Latency.Seconds(), Latency, mode)
+		to := o.latency[mode].Load()
+		if to == nil {
+			made := o.to.Histogram(Latency, core.Mode(mode).String())
+			to = &made
+			o.latency[mode].Store(to)
+		}
+		(*to).Observe(d.Latency.Seconds())
 	}
 	if d.Waited > 0 {
-		o.observe(d.Waited.Seconds(), Waits, policy, result)
+		o.to.Histogram(Waits, name, Values["result"][result]).Observe(d.Waited.Seconds())
 	}
+}
+
+// resultOf returns what the caller met, as an index of Values["result"]. It spares
+// decisions that were admitted the copy of a Decision that a method costs.
+func resultOf(d *limit.Decision, marked bool) int {
+	switch {
+	case d.Allowed && marked:
+		return 4
+	case d.Allowed:
+		return 0
+	}
+	switch d.Outcome() {
+	case "redirected":
+		return 2
+	case "degraded":
+		return 3
+	}
+	return 1
 }
 
 func verdict(pair *limit.Comparison) string {
@@ -111,36 +149,36 @@ func verdict(pair *limit.Comparison) string {
 	return "both_refuse"
 }
 
-func (o *Observer) inc(m *Metric, values ...string) { o.find(seriesOf(m, values)).(Counting).Inc() }
-
-func (o *Observer) observe(value float64, m *Metric, values ...string) {
-	o.find(seriesOf(m, values)).(Measuring).Observe(value)
-}
-
-func seriesOf(m *Metric, values []string) series {
-	s := series{metric: m}
-	copy(s.values[:], values)
-	return s
-}
-
-// find returns a Counting or a Measuring, which is made at the first event: a rule that
-// never refuses has no counter of refusals.
-func (o *Observer) find(s series) any {
-	if known, ok := o.made.Load(s); ok {
-		return known
+// inc counts, and makes the counter at the first event: a rule that never refuses has
+// no counter of refusals.
+func (o *Observer) inc(at *atomic.Pointer[Counting], m *Metric, policy, label, mode string) {
+	c := at.Load()
+	if c == nil {
+		c = o.first(at, m, policy, label, mode)
 	}
-	return o.first(s)
+	(*c).Inc()
 }
 
 // first is a function of its own, since the slice of values escapes.
-func (o *Observer) first(s series) any {
-	values := s.values[:len(s.metric.Labels)]
-	var made any
-	if s.metric.Kind == Counter {
-		made = o.to.Counter(s.metric, values...)
-	} else {
-		made = o.to.Histogram(s.metric, values...)
+func (o *Observer) first(at *atomic.Pointer[Counting], m *Metric, policy, label, mode string) *Counting {
+	values := []string{policy, label, mode}
+	c := o.to.Counter(m, values[:len(m.Labels)]...)
+	at.Store(&c)
+	return &c
+}
+
+func (o *Observer) policy(name string) *policy {
+	known, ok := o.policies.Load(name)
+	if !ok {
+		known, _ = o.policies.LoadOrStore(name, new(policy))
 	}
-	known, _ := o.made.LoadOrStore(s, made)
-	return known
+	return known.(*policy)
+}
+
+func (o *Observer) rule(id ruleID) *rule {
+	known, ok := o.rules.Load(id)
+	if !ok {
+		known, _ = o.rules.LoadOrStore(id, &rule{used: o.to.Histogram(Used, id.policy, id.name)})
+	}
+	return known.(*rule)
 }
