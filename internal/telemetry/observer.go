@@ -20,6 +20,7 @@ type Measuring interface{ Observe(float64) }
 type Exporter interface {
 	Counter(m *Metric, values ...string) Counting
 	Histogram(m *Metric, values ...string) Measuring
+	Buckets(m *Metric, values ...string) *Buckets // of Used
 }
 
 const modeCount = int(core.ModeBarred) + 1
@@ -30,26 +31,30 @@ type Observer struct {
 	to       Exporter
 	problems [3]Counting // by the index in Values["kind"]
 	latency  [modeCount]atomic.Pointer[Measuring]
-	policies sync.Map // of *policy by name
-	rules    sync.Map // of *rule by ruleID
+
+	policies atomic.Pointer[map[string]*policy] // replaced under mu
+	mu       sync.Mutex
 }
 
 // A policy has the metrics of one policy.
 type policy struct {
+	name     string
 	requests [5][modeCount]atomic.Pointer[Counting] // by the index of the result
+	rules    atomic.Pointer[[]*rule]                // by the index of the rule, as last seen
+	others   sync.Map                               // of *rule by name
 }
-
-type ruleID struct{ policy, name string }
 
 // A rule has the metrics of one rule of a policy.
 type rule struct {
-	used                     Measuring
+	name                     string
+	used                     *Buckets
 	refusals, marks, shadows atomic.Pointer[Counting]
 }
 
 // NewObserver returns an Observer. Errors have metrics at once: 0 differs from unknown.
 func NewObserver(to Exporter) *Observer {
 	o := &Observer{to: to}
+	o.policies.Store(new(map[string]*policy))
 	for i, kind := range Values["kind"] {
 		o.problems[i] = to.Counter(Errors, kind)
 	}
@@ -71,12 +76,12 @@ func (o *Observer) Observe(d *limit.Decision, err error) {
 }
 
 func (o *Observer) decided(d *limit.Decision) {
-	name := d.Policy()
+	p := o.policy(d.Policy())
 	marked, watched := false, false
 	asked := d.Mode != core.ModeAllowed && d.Mode != core.ModeRefused // otherwise no quota was
 	var outcome limit.RuleDecision
 	for i := 0; d.Rule(i, &outcome); i++ {
-		r := o.rule(ruleID{name, outcome.Name})
+		r := p.rule(o, i, outcome.Name)
 		if asked && outcome.Capacity > 0 && !outcome.Exempt {
 			r.used.Observe(1 - float64(outcome.Remaining)/float64(outcome.Capacity))
 		}
@@ -84,26 +89,25 @@ func (o *Observer) decided(d *limit.Decision) {
 		switch {
 		case outcome.Allowed:
 		case outcome.Shadow:
-			o.inc(&r.shadows, Shadows, name, outcome.Name, "")
+			o.inc(&r.shadows, Shadows, p.name, r.name, "")
 		case outcome.Marked:
 			marked = true
-			o.inc(&r.marks, Marks, name, outcome.Name, "")
+			o.inc(&r.marks, Marks, p.name, r.name, "")
 		default:
-			o.inc(&r.refusals, Refusals, name, outcome.Name, "")
+			o.inc(&r.refusals, Refusals, p.name, r.name, "")
 		}
 	}
 	if watched {
 		for _, pair := range d.Comparisons() {
-			o.to.Counter(Agreement, name, pair.New.Name, pair.Old.Name, verdict(&pair)).Inc()
+			o.to.Counter(Agreement, p.name, pair.New.Name, pair.Old.Name, verdict(&pair)).Inc()
 		}
 	}
 	result := resultOf(d, marked)
 	mode := min(int(d.Mode), modeCount-1)
-	p := o.policy(name)
 	if c := p.requests[result][mode].Load(); c != nil {
 		(*c).Inc()
 	} else { // the words of the labels cost time too
-		o.inc(&p.requests[result][mode], Requests, name, Values["result"][result], core.Mode(mode).String())
+		o.inc(&p.requests[result][mode], Requests, p.name, Values["result"][result], core.Mode(mode).String())
 	}
 	if d.Latency > 0 { // it was measured
 		to := o.latency[mode].Load()
@@ -115,7 +119,7 @@ func (o *Observer) decided(d *limit.Decision) {
 		(*to).Observe(d.Latency.Seconds())
 	}
 	if d.Waited > 0 {
-		o.to.Histogram(Waits, name, Values["result"][result]).Observe(d.Waited.Seconds())
+		o.to.Histogram(Waits, p.name, Values["result"][result]).Observe(d.Waited.Seconds())
 	}
 }
 
@@ -168,17 +172,41 @@ func (o *Observer) first(at *atomic.Pointer[Counting], m *Metric, policy, label,
 }
 
 func (o *Observer) policy(name string) *policy {
-	known, ok := o.policies.Load(name)
-	if !ok {
-		known, _ = o.policies.LoadOrStore(name, new(policy))
+	if p := (*o.policies.Load())[name]; p != nil {
+		return p
 	}
-	return known.(*policy)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	known := *o.policies.Load()
+	if p := known[name]; p != nil {
+		return p
+	}
+	next := make(map[string]*policy, len(known)+1)
+	for name, p := range known {
+		next[name] = p
+	}
+	p := &policy{name: name}
+	p.rules.Store(new([]*rule))
+	next[name] = p
+	o.policies.Store(&next)
+	return p
 }
 
-func (o *Observer) rule(id ruleID) *rule {
-	known, ok := o.rules.Load(id)
-	if !ok {
-		known, _ = o.rules.LoadOrStore(id, &rule{used: o.to.Histogram(Used, id.policy, id.name)})
+// rule returns the metrics of a rule. Rules of one policy change their index when the
+// program changes the policy.
+func (p *policy) rule(o *Observer, i int, name string) *rule {
+	seen := *p.rules.Load()
+	if i < len(seen) && seen[i].name == name {
+		return seen[i]
 	}
-	return known.(*rule)
+	found, ok := p.others.Load(name)
+	if !ok {
+		found, _ = p.others.LoadOrStore(name, &rule{name: name, used: o.to.Buckets(Used, p.name, name)})
+	}
+	r := found.(*rule)
+	if i == len(seen) {
+		next := append(seen[:i:i], r)
+		p.rules.Store(&next)
+	}
+	return r
 }

@@ -27,12 +27,6 @@ type recordingMeter struct {
 	of *recording
 }
 
-func (m recordingMeter) Int64Counter(name string, options ...metric.Int64CounterOption) (metric.Int64Counter, error) {
-	config := metric.NewInt64CounterConfig(options...)
-	m.of.instruments[name] = "counter, " + config.Unit()
-	return m.Meter.Int64Counter(name, options...)
-}
-
 func (m recordingMeter) Int64ObservableCounter(name string, options ...metric.Int64ObservableCounterOption) (metric.Int64ObservableCounter, error) {
 	config := metric.NewInt64ObservableCounterConfig(options...)
 	m.of.instruments[name] = "counter, " + config.Unit()

@@ -64,6 +64,10 @@ func Observe(registerer prometheus.Registerer) func(*http.Request, limit.Decisio
 		case telemetry.Counter:
 			to.counters[m] = register(registerer, prometheus.NewCounterVec(prometheus.CounterOpts{Name: m.Prom, Help: m.Help}, m.Labels))
 		case telemetry.Histogram:
+			if m == telemetry.Used {
+				to.used = register(registerer, newRatios(m))
+				continue
+			}
 			to.histograms[m] = register(registerer, prometheus.NewHistogramVec(
 				prometheus.HistogramOpts{Name: m.Prom, Help: m.Help, Buckets: m.Bounds}, m.Labels))
 		}
@@ -76,6 +80,7 @@ func Observe(registerer prometheus.Registerer) func(*http.Request, limit.Decisio
 type exporter struct {
 	counters   map[*telemetry.Metric]*prometheus.CounterVec
 	histograms map[*telemetry.Metric]*prometheus.HistogramVec
+	used       *ratios
 }
 
 func (e *exporter) Counter(m *telemetry.Metric, values ...string) telemetry.Counting {
@@ -84,6 +89,10 @@ func (e *exporter) Counter(m *telemetry.Metric, values ...string) telemetry.Coun
 
 func (e *exporter) Histogram(m *telemetry.Metric, values ...string) telemetry.Measuring {
 	return e.histograms[m].WithLabelValues(values...)
+}
+
+func (e *exporter) Buckets(_ *telemetry.Metric, values ...string) *telemetry.Buckets {
+	return e.used.with([2]string(values))
 }
 
 // Watch exports what [limit.Limiter.Stats] returns when Prometheus asks. The metrics of
