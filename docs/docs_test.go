@@ -237,7 +237,7 @@ func TestIdentifiers(t *testing.T) {
 	names := make(map[string]bool)
 	types := make(map[string]bool)
 	for _, dir := range []string{"", "rules", "core", "stores/memstore", "stores/redisstore", "stores/guard", "stores/refusals", "stores/storetest",
-		"operate", "throttle", "adapter", "adapter/adaptertest", "ginlimit", "echolimit", "ops/access", "ops/agreement", "ops/control", "ops/feed", "ops/livepage",
+		"operate", "throttle", "adapter", "adapter/adaptertest", "ginlimit", "echolimit", "ops/access", "ops/control", "ops/feed", "ops/livepage",
 		"ops/metrics/otellimit", "ops/metrics/promlimit", "ops/overrides", "ops/policyfile", "ops/topkeys", "cmd/limitctl/replay", "cmd/limitctl/replay/accesslog"} {
 		declare(t, filepath.Join("..", dir), path.Base(path.Join("limit", dir)), names, types)
 	}

@@ -7,7 +7,6 @@ import (
 	"os"
 
 	"github.com/routelimit/limit"
-	"github.com/routelimit/limit/ops/agreement"
 )
 
 func Example_rollOut() {
@@ -23,11 +22,14 @@ func Example_rollOut() {
 		old: 100/1m per user
 		new: 30/1m per user shadow replaces old`)
 
-	var counter agreement.Counter
 	limiter := limit.New(nil, &limit.Options{
 		Caller: limit.Caller[*http.Request]{User: user},
 		Observe: func(_ *http.Request, d limit.Decision, _ error) {
-			counter.Observe(d)
+			for _, pair := range d.Comparisons() {
+				if pair.Old.Allowed != pair.New.Allowed {
+					logger.Info("the rules differ", "old admits", pair.Old.Allowed, "new admits", pair.New.Allowed)
+				}
+			}
 			if refused := d.Shadowed(); d.Allowed && refused != nil {
 				logger.Info("would be refused", "rules", refused)
 			}
@@ -51,16 +53,12 @@ func Example_rollOut() {
 	fmt.Println("shadow", status(shadow, 31))
 	fmt.Println("some keys", status(some, 1))
 	fmt.Println("replaced", status(done, 1))
-
-	for _, n := range counter.Counts() {
-		logger.Info("agreement", "policy", n.Policy, "both admit", n.BothAdmit, "both refuse", n.BothRefuse,
-			"only new refuses", n.OnlyNewRefuses, "only old refuses", n.OnlyOldRefuses)
-	}
 	// Output:
+	// level=INFO msg="the rules differ" "old admits"=true "new admits"=false
 	// level=INFO msg="would be refused" rules=[new]
 	// shadow 200
+	// level=INFO msg="the rules differ" "old admits"=true "new admits"=false
 	// level=INFO msg="would be refused" rules=[new]
 	// some keys 200
 	// replaced 429
-	// level=INFO msg=agreement policy="GET /items" "both admit"=30 "both refuse"=0 "only new refuses"=2 "only old refuses"=0
 }

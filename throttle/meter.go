@@ -119,8 +119,7 @@ func (m *meter) wait(d *limit.Decision) time.Duration {
 		// ResetAfter is when the last byte taken has passed at the rate.
 		early := t.bursts[i] - rule.ResetAfter
 		wait = max(wait, -early)
-		half, _ := core.MulDiv(max(0, early.Microseconds()), t.rates[i].limit, 2*t.rates[i].window)
-		chunk = min(chunk, half)
+		chunk = min(chunk, bytesIn(t.buckets[i], max(0, early))/2)
 	}
 	m.chunk = max(t.chunk, chunk)
 	return wait
@@ -131,10 +130,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 	case <-ctx.Done():
 	}
 	return ctx.Err() // both may have come at once

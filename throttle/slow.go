@@ -3,7 +3,6 @@ package throttle
 import (
 	"context"
 	"io"
-	"math"
 	"net/http"
 	"strconv"
 
@@ -71,16 +70,7 @@ var (
 
 // Write writes p in parts, each at its slot. It returns the error of the request's
 // context if that ends before the slot of a part.
-func (w *slowWriter) Write(p []byte) (int, error) {
-	return slowly(w, p, w.ResponseWriter.Write)
-}
-
-// WriteString is Write for a string.
-func (w *slowWriter) WriteString(s string) (int, error) {
-	return slowly(w, s, func(part string) (int, error) { return io.WriteString(w.ResponseWriter, part) })
-}
-
-func slowly[B []byte | string](w *slowWriter, p B, write func(B) (int, error)) (written int, err error) {
+func (w *slowWriter) Write(p []byte) (written int, err error) {
 	w.readLength()
 	for {
 		allowed, err := w.meter.next(int64(len(p) - written))
@@ -88,7 +78,7 @@ func slowly[B []byte | string](w *slowWriter, p B, write func(B) (int, error)) (
 			return written, err
 		}
 		part := p[written : written+int(allowed)]
-		n, err := write(part)
+		n, err := w.ResponseWriter.Write(part)
 		w.meter.pass(int64(n))
 		written += n
 		if err == nil && n < len(part) {
@@ -98,6 +88,16 @@ func slowly[B []byte | string](w *slowWriter, p B, write func(B) (int, error)) (
 			return written, err
 		}
 	}
+}
+
+// WriteString is Write for a string.
+func (w *slowWriter) WriteString(s string) (int, error) { return w.Write([]byte(s)) }
+
+// ReadFrom copies r by Write, with a small buffer: 4 to 32 KiB, and no more than a permit.
+func (w *slowWriter) ReadFrom(r io.Reader) (int64, error) {
+	chunk := w.meter.throttle.chunk
+	buffer := make([]byte, min(chunk, max(4<<10, chunk/4), 32<<10))
+	return io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{r}, buffer)
 }
 
 // CloseNotify implements http.CloseNotifier, which Gin's Context.Stream needs.
@@ -118,49 +118,6 @@ func (w *slowWriter) readLength() {
 			w.meter.length = n
 		}
 	}
-}
-
-// ReadFrom copies r in parts, each at its slot. A file goes by sendfile, as without
-// the limit, if the response has a Content-Length.
-func (w *slowWriter) ReadFrom(r io.Reader) (int64, error) {
-	w.readLength()
-	// Only one io.LimitedReader may stand before a file for sendfile to see it.
-	all, ok := r.(*io.LimitedReader)
-	if !ok {
-		all = &io.LimitedReader{R: r, N: math.MaxInt64}
-	}
-	var copied int64
-	if to, ok := w.ResponseWriter.(io.ReaderFrom); ok {
-		// Not beyond the Content-Length: net/http would send that, too.
-		for left := w.meter.length - w.meter.passed; left > 0 && all.N > 0; {
-			allowed, err := w.meter.next(min(left, all.N))
-			if err != nil {
-				return copied, err
-			}
-			part := io.LimitedReader{R: all.R, N: allowed}
-			n, err := to.ReadFrom(&part)
-			w.meter.pass(n)
-			copied += n
-			left -= n
-			all.N -= allowed - part.N
-			if err != nil || n < allowed {
-				return copied, err
-			}
-		}
-	}
-	n, err := copySlowly(w, all)
-	return copied + n, err
-}
-
-// copySlowly copies by Write, with a small buffer: 4 to 32 KiB, and no more than a
-// permit.
-func copySlowly(w *slowWriter, r *io.LimitedReader) (int64, error) {
-	if r.N <= 0 {
-		return 0, nil
-	}
-	chunk := w.meter.throttle.chunk
-	buffer := make([]byte, min(chunk, max(4<<10, chunk/4), 32<<10))
-	return io.CopyBuffer(struct{ io.Writer }{w}, r, buffer)
 }
 
 // A slowBody is the body of a request that waits before bytes pass.

@@ -72,11 +72,8 @@ type Throttle struct {
 	options Options
 	chunk   int64           // bytes: the usual permit
 	bursts  []time.Duration // for each rule, the time that its burst takes
-	rates   []rate          // for each rule
+	buckets []limit.Rule    // the rules that were given
 }
-
-// A rate is the Limit of a rule, and its Window in microseconds.
-type rate struct{ limit, window int64 }
 
 // New binds rules to a limiter. Each is a token bucket of bytes, as [Bandwidth]
 // makes it, without Missing, Cost and Settle. Options may be nil. The error joins
@@ -95,13 +92,12 @@ func New(limiter *limit.Limiter, rules limit.RuleSet, options *Options) (*Thrott
 			"bodies %d: write throttle.Downloads, throttle.Uploads or throttle.Both", t.options.Of)})
 		t.options.Of = Downloads
 	}
-	var originals []limit.Rule
 	var invalid error
 	t.rules, invalid = rules.Derive(suffixes[t.options.Of], func(r limit.Rule) limit.Rule {
 		for _, problem := range problems(r) {
-			errs = append(errs, rules.Errorf(len(originals), "%s", problem))
+			errs = append(errs, rules.Errorf(len(t.buckets), "%s", problem))
 		}
-		originals = append(originals, r)
+		t.buckets = append(t.buckets, r)
 		return queue(r)
 	})
 	if err := errors.Join(invalid, errors.Join(errs...)); err != nil {
@@ -111,9 +107,8 @@ func New(limiter *limit.Limiter, rules limit.RuleSet, options *Options) (*Thrott
 	if t.policy, err = limiter.Policy(t.rules); err != nil {
 		return nil, err
 	}
-	for _, r := range originals {
+	for _, r := range t.buckets {
 		t.chunk = min(t.chunk, chunk(r))
-		t.rates = append(t.rates, rate{r.Limit, r.Window.Microseconds()})
 		full, _ := core.MulDiv(max(burst(r), chunk(r)), r.Window.Microseconds(), r.Limit)
 		t.bursts = append(t.bursts, time.Duration(min(full, math.MaxInt64/1000))*time.Microsecond)
 	}

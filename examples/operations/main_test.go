@@ -61,5 +61,5 @@ func TestOperations(t *testing.T) {
 		first = append(first, part[:n]...)
 	}
 	assert.Contains(t, string(first), `"can":{"reset":true,"ban":true,"override":true`)
-	assert.Contains(t, string(first), "per-ip-1m allows 5 in 1 min for 127.0.0.1")
+	assert.Contains(t, string(first), "per-ip-1m allows 5 in 1m for 127.0.0.1")
 }

@@ -18,7 +18,7 @@ var (
 	Decide          any // func(*limit.Policy, *http.Request, Framework, int64) (limit.Decision, error)
 	AnswerByOptions any // func(*limit.Policy, http.ResponseWriter, *http.Request, int, error) (answered bool)
 
-	Functions       any // func(*limit.Limiter) rules.Functions
+	Functions any // func(*limit.Limiter) rules.Functions
 
 	Document func(status int, err error) []byte
 

@@ -100,7 +100,7 @@ func TestBansOfPage(t *testing.T) {
 	for range 2 {
 		var limiter *limit.Limiter
 		limiter, bans = withBans(t.Context(), addr, bad)
-		instances = append(instances, &instance{handler: limiter.Limit(limit.Rules(limit.Global(time.Minute, 100)))(update)})
+		instances = append(instances, &instance{handler: limiter.Limit(limit.Rules(limit.Global(time.Minute, 100_000)))(update)})
 	}
 	require.NoError(t, barScanner(t.Context(), bans))
 	answer(t, time.Second, http.StatusForbidden, from("203.0.113.9:80"), instances)

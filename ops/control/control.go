@@ -4,7 +4,7 @@
 // A document has a kind, a name, a value of up to 1 MiB, a time after which it ends,
 // and who wrote it. Every change is one script, which writes the document, the version
 // of its kind and the history together. [Control.Watch] follows a kind: an instance
-// has each change within a second, and usually within milliseconds.
+// has each change within a second, and usually within half of one.
 //
 // While Redis is unavailable, the documents that an instance knows stay in force until
 // they end. If Redis then has lost changes, after a failover or a restart, the instances
@@ -21,7 +21,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -52,7 +51,7 @@ var ErrFull = errors.New("control: the kind is full")
 
 // Options configures a [Control]. The zero Options is ready to use.
 type Options struct {
-	// Prefix begins every key, and the names of the channels; empty means "limit".
+	// Prefix begins every key; empty means "limit".
 	// Set different ones for programs that share a Redis but not their documents.
 	// Braces are not allowed.
 	Prefix string
@@ -75,15 +74,7 @@ type Control struct {
 // New returns a Control on a client. A nil options means the zero Options. New panics
 // on a nil client, and on a Prefix with braces.
 func New(client redis.UniversalClient, options *Options) *Control {
-	if v := reflect.ValueOf(client); client == nil || v.Kind() == reflect.Pointer && v.IsNil() {
-		panic("control: the client is nil: write control.New(redis.NewClient(&redis.Options{Addr: \"localhost:6379\"}), nil)")
-	}
-	c := &Control{client: client, poller: client, prefix: "limit"}
-	if single, ok := client.(*redis.Client); ok {
-		copied := single.WithTimeout(pollTimeout) // with options of its own
-		copied.Options().ContextTimeoutEnabled = true
-		c.poller = copied
-	}
+	c := &Control{client: client, poller: redisfacts.Bounded(client, pollTimeout, "control"), prefix: "limit"}
 	if options != nil {
 		c.log.To = options.Log
 		if options.Prefix != "" {
@@ -122,8 +113,7 @@ type Change struct {
 // Names and by are of 1 to 512 bytes of text, and a kind is of a to z, 0 to 9 and "-".
 // An error that wraps [ErrFull] changed nothing. After another error of Redis, the
 // document may have been written. Put may be repeated. If the user of Redis lacks a
-// right, the error names it and the command that grants it. A user without a right to
-// the channel can write: instances then have the change within a second.
+// right, the error names it and the command that grants it.
 //
 // The note, of up to 200 bytes of text, is about this change, and [Control.History]
 // returns it.
@@ -162,7 +152,7 @@ func (c *Control) Delete(ctx context.Context, kind, name, by string) (bool, erro
 var errAbsent = errors.New("control: no such document")
 
 func (c *Control) change(ctx context.Context, kind, what, name, by string, value []byte, ms int64, note string) error {
-	reply, err := changeScript.Run(ctx, c.client, c.keys(kind), rand.Text(), c.channel(kind), what, name, by, value, ms,
+	reply, err := changeScript.Run(ctx, c.client, c.keys(kind), rand.Text(), what, name, by, value, ms,
 		MaxDocuments, MaxBytes, MaxHistory, note).Text()
 	if err != nil {
 		return fmt.Errorf("control: %s %s %q: %w", what, kind, name, c.explain(ctx, err))
@@ -215,8 +205,6 @@ func (c *Control) keys(kind string) []string {
 	}
 	return keys
 }
-
-func (c *Control) channel(kind string) string { return c.prefix + ":control:" + kind }
 
 func valid(kind, name, by string) error {
 	return errors.Join(validKind(kind), validText("name", name), validText("by", by))

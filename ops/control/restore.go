@@ -48,7 +48,7 @@ func (w *watcher) reconcile(ctx context.Context, version string, now int64, loca
 // version: until then, each instance that knows lost documents writes them back itself.
 func (w *watcher) restore(ctx context.Context, names []string) (version string, err error) {
 	for len(names) > 0 {
-		args := []any{rand.Text(), w.channel(w.kind), number(w.version), MaxHistory, 0}
+		args := []any{rand.Text(), number(w.version), MaxHistory, 0}
 		n, bytes := 0, 0
 		for ; n < min(len(names), batchDocuments); n++ {
 			d := w.documents[names[n]]
@@ -59,7 +59,7 @@ func (w *watcher) restore(ctx context.Context, names []string) (version string, 
 			args = append(args, names[n], text)
 		}
 		if names = names[n:]; len(names) == 0 {
-			args[4] = 1
+			args[3] = 1
 		}
 		if version, err = restoreScript.Run(ctx, w.client, w.names, args...).Text(); err != nil {
 			return "", err

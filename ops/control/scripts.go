@@ -12,9 +12,6 @@ import (
 // The keys of each script are those of Control.keys. A version is a number, which
 // grows by one with each change, and a random text: two changes never have the same
 // version, even after a failover that lost changes.
-//
-// A message only makes a change known sooner, so a change does not fail for the lack of
-// the right to publish it.
 
 const begin = `
 local now = redis.call('TIME')
@@ -36,7 +33,7 @@ end
 // changeScript writes or deletes a document. Before that it removes up to 100
 // documents that have ended, more than it adds.
 var changeScript = redis.NewScript(begin + `
-local token, channel, what, name, by, value, ms, documents, bytes, history, note = unpack(ARGV)
+local token, what, name, by, value, ms, documents, bytes, history, note = unpack(ARGV)
 local size = tonumber(redis.call('GET', KEYS[5]) or 0)
 for _, ended in ipairs(redis.call('ZRANGEBYSCORE', KEYS[4], '-inf', text(now), 'LIMIT', 0, 100)) do
 	size = size - redis.call('HSTRLEN', KEYS[2], ended)
@@ -69,7 +66,6 @@ redis.call('SET', KEYS[5], text(size))
 if refused then return refused end
 redis.call('SET', KEYS[1], version)
 log(version, entry, tonumber(history))
-redis.pcall('PUBLISH', channel, version)
 return version
 `)
 
@@ -106,14 +102,14 @@ return {version, text(now), #lines < tonumber(history) and -1 or 0}
 // change in Redis or its history. With the last ones it gives the kind a version above
 // all known ones.
 var restoreScript = redis.NewScript(begin + `
-local token, channel, known, history, last = unpack(ARGV, 1, 5)
+local token, known, history, last = unpack(ARGV, 1, 4)
 local newest = {}
 for _, line in ipairs(redis.call('LRANGE', KEYS[3], 0, -1)) do
 	local entry = cjson.decode(line)
 	newest[entry.name] = newest[entry.name] or entry
 end
 local size = tonumber(redis.call('GET', KEYS[5]) or 0)
-for i = 6, #ARGV, 2 do
+for i = 5, #ARGV, 2 do
 	local name, document = ARGV[i], ARGV[i + 1]
 	local expires, at = string.match(document, '^(%d+) (%d+)')
 	expires, at = tonumber(expires), tonumber(at)
@@ -131,7 +127,6 @@ if last ~= '1' then return '' end
 local version = text(math.max(number(redis.call('GET', KEYS[1])), tonumber(known)) + 1) .. ' ' .. token
 redis.call('SET', KEYS[1], version)
 log(version, {name = '', by = 'a restore'}, tonumber(history))
-redis.pcall('PUBLISH', channel, version)
 return version
 `)
 

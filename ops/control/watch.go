@@ -16,21 +16,14 @@ import (
 )
 
 const (
-	// pollEvery is how often the version is read, since messages can be lost.
-	pollEvery = 500 * time.Millisecond
-
-	// pollTimeout bounds a read of it.
-	pollTimeout = 300 * time.Millisecond
-
-	// settle is the least time between two calls of a function, so that many changes
-	// at once are one call.
-	settle = 50 * time.Millisecond
+	pollEvery   = 500 * time.Millisecond // how often the version is read
+	pollTimeout = 300 * time.Millisecond // of a read of it
 )
 
 // Watch follows the documents of a kind until ctx ends. It calls f with all of them, by
 // their names: before it returns, unless Redis cannot be read, and after each change
-// and each end of a document. Changes within 50 ms, or within the time of a call, may
-// share a call. f must neither keep nor change the map. It is not called concurrently
+// and each end of a document. Changes within half a second, or within the time of a call,
+// may share a call. f must neither keep nor change the map. It is not called concurrently
 // with itself.
 //
 // The error is about the kind. Failures of Redis are logged, once each time, and so are
@@ -41,9 +34,7 @@ func (c *Control) Watch(ctx context.Context, kind string, f func(map[string]Docu
 	}
 	w := &watcher{Control: c, kind: kind, names: c.keys(kind), f: f, documents: make(map[string]Document)}
 	w.read(ctx)
-	wake := make(chan struct{}, 1)
-	go w.listen(ctx, wake)
-	go w.run(ctx, wake)
+	go w.run(ctx)
 	return nil
 }
 
@@ -59,50 +50,17 @@ type watcher struct {
 	failing   bool
 }
 
-// listen wakes run up for each message. It subscribes again when the connection is
-// lost, and logs once that the user has no right to the channel.
-func (w *watcher) listen(ctx context.Context, wake chan<- struct{}) {
-	refused := false
-	for ctx.Err() == nil {
-		s := w.client.Subscribe(ctx, w.channel(w.kind))
-		stop := context.AfterFunc(ctx, func() { s.Close() }) // which ends a call of Receive
-		for {
-			_, err := s.Receive(ctx) // a message, or the confirmation
-			if err != nil {
-				if !refused && redisfacts.NoRight(err.Error()) {
-					refused = true
-					notice.Write(&w.log, notice.ControlRights, "control: changes are seen after half a second, since no messages can be received", 0,
-						"kind", w.kind, "error", w.explain(ctx, err))
-				}
-				break
-			}
-			refused = false
-			select {
-			case wake <- struct{}{}:
-			default:
-			}
-		}
-		stop()
-		s.Close()
-		sleep(ctx, pollEvery)
-	}
-}
-
-func (w *watcher) run(ctx context.Context, wake <-chan struct{}) {
-	timer := time.NewTimer(pollEvery)
-	defer timer.Stop()
-	for {
+// run reads again and again, for at most half of a processor.
+func (w *watcher) run(ctx context.Context) {
+	for took := time.Duration(0); ; {
 		select {
 		case <-ctx.Done():
 			return
-		case <-wake:
-		case <-timer.C:
+		case <-time.After(max(w.next(), took)):
 		}
 		began := time.Now()
-		if w.read(ctx) {
-			sleep(ctx, max(settle, time.Since(began))) // at most half of a processor
-		}
-		timer.Reset(w.next())
+		w.read(ctx)
+		took = time.Since(began)
 	}
 }
 
@@ -118,11 +76,11 @@ func (w *watcher) next() time.Duration {
 }
 
 // read reads what has changed, drops the documents that have ended, and calls f if
-// there is something new. It reports whether it did.
-func (w *watcher) read(ctx context.Context) bool {
+// there is something new.
+func (w *watcher) read(ctx context.Context) {
 	changed, err := w.fetch(ctx)
 	if ctx.Err() != nil {
-		return false
+		return
 	}
 	if failing := err != nil; failing != w.failing {
 		w.failing = failing
@@ -146,9 +104,7 @@ func (w *watcher) read(ctx context.Context) bool {
 	if changed || err == nil && !w.called {
 		w.called = true
 		w.f(w.documents)
-		return true
 	}
-	return false
 }
 
 // fetch brings the documents up to date, as far as it can.
@@ -258,14 +214,5 @@ func (w *watcher) warn(invalid []string) {
 	if len(invalid) > 0 {
 		notice.Write(&w.log, notice.ControlInvalid, "control: invalid documents have no effect: write them again, or delete them", 0, "kind", w.kind,
 			"documents", len(invalid), "first", invalid[0][:min(len(invalid[0]), maxName)])
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }

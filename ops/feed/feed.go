@@ -17,8 +17,6 @@ import (
 	"cmp"
 	"fmt"
 	"net/http"
-	"os"
-	"reflect"
 	"strings"
 	"time"
 
@@ -26,6 +24,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/redisfacts"
+	"github.com/routelimit/limit/internal/shown"
 )
 
 // Options configures [Publish]. The zero Options is ready to use.
@@ -93,50 +92,21 @@ func Publish(limiter *limit.Limiter, client redis.UniversalClient, options *Opti
 	if limiter == nil {
 		panic("feed: the limiter is nil: make it with limit.New")
 	}
-	mustClient(client)
+	client = redisfacts.Bounded(client, callTime, "feed")
 	var o Options
 	if options != nil {
 		o = *options
 	}
 	const most = 1000
 	switch {
-	case len(o.Instance) > maxInstance:
-		panic(fmt.Sprintf("feed: Instance %q: write at most %d bytes", o.Instance, maxInstance))
+	case len(o.Instance) > shown.MaxInstance:
+		panic(fmt.Sprintf("feed: Instance %q: write at most %d bytes", o.Instance, shown.MaxInstance))
 	case o.Admitted > most:
 		panic(fmt.Sprintf("feed: Admitted %d: write at most %d, 0 for 100, or -1 for none", o.Admitted, most))
 	}
-	o.Instance = cmp.Or(o.Instance, instance())
+	o.Instance = cmp.Or(o.Instance, shown.Instance())
 	o.Admitted = cmp.Or(o.Admitted, 100)
 	return start(limiter, client, &o)
-}
-
-const maxInstance = 64
-
-// instance names this process.
-func instance() string {
-	host, _ := os.Hostname()
-	host = cmp.Or(host, "unknown")
-	if pid := os.Getpid(); pid != 1 {
-		host = fmt.Sprintf("%.50s/%d", host, pid)
-	}
-	return host[:min(len(host), maxInstance)]
-}
-
-func mustClient(client redis.UniversalClient) {
-	if v := reflect.ValueOf(client); client == nil || v.Kind() == reflect.Pointer && v.IsNil() {
-		panic("feed: the client is nil: write redis.NewClient(&redis.Options{Addr: \"localhost:6379\"})")
-	}
-}
-
-// bounded returns a client whose calls end with their context, where it can be one.
-// Otherwise they end after the timeouts and retries of the client.
-func bounded(client redis.UniversalClient) redis.UniversalClient {
-	if single, ok := client.(*redis.Client); ok {
-		copied := single.WithTimeout(callTime) // with options of its own
-		copied.Options().ContextTimeoutEnabled = true
-		return copied
-	}
-	return client
 }
 
 // names returns the channel, and the key that exists while there is a subscriber. PUBLISH
@@ -152,11 +122,8 @@ func names(prefix string) (channel, watched string) {
 // event describes a decision.
 func (o *Options) event(r *http.Request, d *limit.Decision) Event {
 	e := Event{
-		At: d.At.UTC().Truncate(time.Millisecond), Policy: d.Policy(), Allowed: d.Allowed, Outcome: d.Outcome(),
-		Mode: d.Mode.String(), RetryAfterMS: milliseconds(d.RetryAfter),
-	}
-	if r != nil {
-		e.Method = method(r.Method)
+		At: d.At.UTC().Truncate(time.Millisecond), Policy: d.Policy(), Method: shown.Method(r), Allowed: d.Allowed, Outcome: d.Outcome(),
+		Mode: d.Mode.String(), RetryAfterMS: shown.Milliseconds(d.RetryAfter),
 	}
 	var rule limit.RuleDecision
 	for i := 0; d.Rule(i, &rule); i++ {
@@ -167,29 +134,9 @@ func (o *Options) event(r *http.Request, d *limit.Decision) Event {
 			rule.Key = o.Name(rule.Key)
 		}
 		e.Rules = append(e.Rules, Rule{
-			Name: rule.Name, Key: rule.Key, Limit: rule.Limit, WindowMS: milliseconds(rule.Window),
-			Remaining: rule.Remaining, RetryAfterMS: milliseconds(rule.RetryAfter),
+			Name: rule.Name, Key: rule.Key, Limit: rule.Limit, WindowMS: shown.Milliseconds(rule.Window),
+			Remaining: rule.Remaining, RetryAfterMS: shown.Milliseconds(rule.RetryAfter),
 		})
 	}
 	return e
-}
-
-// milliseconds rounds up, so that a client that waits so long is not early.
-func milliseconds(d time.Duration) int64 {
-	if d == limit.Never {
-		return -1
-	}
-	return int64((d + time.Millisecond - 1) / time.Millisecond)
-}
-
-// method returns the method of a request. Clients choose it, of any length.
-func method(name string) string {
-	switch name {
-	case "":
-		return http.MethodGet
-	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
-		http.MethodConnect, http.MethodOptions, http.MethodTrace:
-		return name
-	}
-	return "OTHER"
 }

@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
-	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -31,19 +29,17 @@ type publisher struct {
 	options          *Options
 	channel, watched string
 
-	kinds [2]kind // refused, admitted
-
 	mu     sync.Mutex
+	kinds  [2]kind // refused, admitted
 	events []Event
 }
 
 // A kind of decisions.
 type kind struct {
-	each   int64        // to publish in a second
-	credit int64        // tenths of one
-	slots  atomic.Int64 // how many more may be noted before the next tick
-	missed atomic.Int64 // left out since the last batch
-	_      [32]byte     // a cache line of its own
+	each   int64 // to publish in a second
+	credit int64 // tenths of one
+	slots  int64 // how many more may be noted before the next tick
+	missed int64 // left out since the last tick
 }
 
 const (
@@ -52,7 +48,7 @@ const (
 )
 
 func start(limiter *limit.Limiter, client redis.UniversalClient, o *Options) (stop func()) {
-	p := &publisher{limiter: limiter, client: bounded(client), options: o}
+	p := &publisher{limiter: limiter, client: client, options: o}
 	p.channel, p.watched = names(o.Prefix)
 	p.kinds[refused].each = maxRefused
 	p.kinds[admitted].each = int64(max(0, o.Admitted))
@@ -87,16 +83,11 @@ func (p *publisher) isWatched(ctx context.Context) bool {
 // serve observes decisions and sends them, until there is no subscriber or Redis fails.
 func (p *publisher) serve(ctx context.Context) {
 	p.take() // what was noted as the last subscriber left
-	for i := range p.kinds {
-		k := &p.kinds[i]
-		k.slots.Store(k.burst())
-		k.missed.Store(0)
-	}
 	defer operate.Observe(p.limiter, p.observe)()
 	timer := time.NewTicker(tick)
 	defer timer.Stop()
 	sent, looked := time.Now(), time.Now()
-	if !p.send(ctx, nil) { // which tells the subscriber that there is an instance
+	if !p.send(ctx, nil, [2]int64{}) { // which tells the subscriber that there is an instance
 		return
 	}
 	for {
@@ -106,9 +97,9 @@ func (p *publisher) serve(ctx context.Context) {
 		case <-timer.C:
 		}
 		now := time.Now()
-		events := p.take()
-		if len(events) > 0 || p.missed() || now.Sub(sent) >= time.Second-tick/2 {
-			if !p.send(ctx, events) {
+		events, missed := p.take()
+		if len(events) > 0 || missed != [2]int64{} || now.Sub(sent) >= time.Second-tick/2 {
+			if !p.send(ctx, events, missed) {
 				return
 			}
 			sent = now
@@ -127,61 +118,57 @@ func (p *publisher) observe(r *http.Request, d limit.Decision, err error) {
 	if err != nil {
 		return
 	}
-	k := &p.kinds[refused]
-	if d.Allowed {
-		k = &p.kinds[admitted]
-	}
-	// Most calls of a busy program end here, so they only read the slots.
-	if k.slots.Load() <= 0 || k.slots.Add(-1) < 0 {
-		k.missed.Add(1)
-		return
-	}
-	e := p.options.event(r, &d)
 	p.mu.Lock()
-	p.events = append(p.events, e)
+	k := &p.kinds[kindOf(d.Allowed)]
+	noted := k.slots > 0
+	if noted {
+		k.slots--
+	} else {
+		k.missed++
+	}
 	p.mu.Unlock()
+	if noted {
+		e := p.options.event(r, &d)
+		p.mu.Lock()
+		p.events = append(p.events, e)
+		p.mu.Unlock()
+	}
 }
 
-// burst returns how many decisions one tick may have.
-func (k *kind) burst() int64 { return (k.each + ticks - 1) / ticks }
-
-// refill adds the slots of a tick.
+// refill adds the slots of a tick, and saves none up.
 func (k *kind) refill() {
 	k.credit += k.each
-	k.slots.Store(min(max(0, k.slots.Load())+k.credit/ticks, k.burst()))
+	k.slots = min(k.slots+k.credit/ticks, (k.each+ticks-1)/ticks)
 	k.credit %= ticks
 }
 
-func (p *publisher) missed() bool {
-	return p.kinds[refused].missed.Load() > 0 || p.kinds[admitted].missed.Load() > 0
-}
-
-// take returns the events of a tick, the oldest first, and begins the next one.
-func (p *publisher) take() []Event {
+// take returns the events of a tick, the oldest first, and how many were left out, and
+// begins the next one.
+func (p *publisher) take() (events []Event, missed [2]int64) {
 	p.mu.Lock()
-	events := p.events
-	p.events = nil
-	p.mu.Unlock()
+	events, p.events = p.events, nil
 	for i := range p.kinds {
-		p.kinds[i].refill()
+		k := &p.kinds[i]
+		missed[i], k.missed = k.missed, 0
+		k.refill()
 	}
+	p.mu.Unlock()
 	slices.SortStableFunc(events, func(a, b Event) int { return a.At.Compare(b.At) })
-	return events
+	return events, missed
 }
 
 // send publishes events, with the number of those that were left out, and reports
 // whether Redis has them.
-func (p *publisher) send(ctx context.Context, events []Event) bool {
-	lost := [2]int64{p.kinds[refused].missed.Swap(0), p.kinds[admitted].missed.Swap(0)}
+func (p *publisher) send(ctx context.Context, events []Event, missed [2]int64) bool {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	return p.client.Publish(ctx, p.channel, encode(p.options.Instance, events, lost)).Err() == nil
+	return p.client.Publish(ctx, p.channel, encode(p.options.Instance, events, missed)).Err() == nil
 }
 
 // encode writes a [Batch]. Refused requests come before admitted ones where not all fit,
 // and those that do not are added to the lost ones.
 func encode(instance string, events []Event, lost [2]int64) []byte {
-	texts := make([][]byte, len(events))
+	texts := make([]json.RawMessage, len(events))
 	size := 0
 	for _, allowed := range []bool{false, true} {
 		for i := range events {
@@ -197,24 +184,13 @@ func encode(instance string, events []Event, lost [2]int64) []byte {
 			size += len(text) + 1
 		}
 	}
-	// The fields of Batch, since its events are text already.
-	name, _ := json.Marshal(instance)
-	b := make([]byte, 0, size+1024)
-	b = append(append(b, `{"instance":`...), name...)
-	b = append(b, `,"events":[`...)
-	first := true
-	for _, text := range texts {
-		if text == nil {
-			continue
-		}
-		if !first {
-			b = append(b, ',')
-		}
-		b, first = append(b, text...), false
-	}
-	b = strconv.AppendInt(append(b, `],"admitted_not_shown":`...), lost[admitted], 10)
-	b = strconv.AppendInt(append(b, `,"refused_not_shown":`...), lost[refused], 10)
-	return append(b, '}')
+	text, _ := json.Marshal(struct { // the fields of Batch, since its events are text already
+		Instance string            `json:"instance"`
+		Events   []json.RawMessage `json:"events"`
+		Admitted int64             `json:"admitted_not_shown"`
+		Refused  int64             `json:"refused_not_shown"`
+	}{instance, slices.DeleteFunc(texts, func(text json.RawMessage) bool { return text == nil }), lost[admitted], lost[refused]})
+	return text
 }
 
 func kindOf(allowed bool) int {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/routelimit/limit/internal/redisfacts"
 )
 
 // watchedFor is how long instances publish after a subscriber has gone.
@@ -21,14 +23,18 @@ const watchedFor = 5 * time.Second
 // is invalid. Errors that repeat are returned once. The loop goes on after an error, and
 // returns batches again as soon as there are some. Batches that are published meanwhile,
 // or while the loop takes too long for the next one, are lost. Subscribe panics if the
-// client is nil or the prefix has braces, and needs the client's rights to SET a key and to SUBSCRIBE: see docs/watching.md.
+// client is nil or the prefix has braces, and needs the client's rights to SET a key and to
+// SUBSCRIBE: see docs/watching.md.
 func Subscribe(ctx context.Context, client redis.UniversalClient, prefix string) iter.Seq2[Batch, error] {
-	mustClient(client)
+	caller := redisfacts.Bounded(client, callTime, "feed")
 	channel, watched := names(prefix)
 	return func(yield func(Batch, error) bool) {
-		s := subscription{client: client, caller: bounded(client), channel: channel, watched: watched, yield: yield}
+		s := subscription{client: client, caller: caller, channel: channel, watched: watched, yield: yield}
 		for ctx.Err() == nil && s.read(ctx) {
-			wait(ctx, time.Second)
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Second):
+			}
 		}
 	}
 }
@@ -101,13 +107,4 @@ func (s *subscription) failed(ctx context.Context, err error) bool {
 	}
 	s.failure = err.Error()
 	return s.yield(Batch{}, err)
-}
-
-func wait(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }

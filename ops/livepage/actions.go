@@ -1,11 +1,11 @@
 package livepage
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"mime"
 	"net/http"
 	"strconv"
@@ -54,7 +54,7 @@ func (p *page) changes() map[string]func(context.Context, viewer, *action) (said
 
 // change runs an action for an operator. A form of another site cannot send it: its body
 // is JSON, and its origin is checked.
-func (p *page) change(w http.ResponseWriter, r *http.Request, v viewer, do func(context.Context, viewer, *action) (string, error)) {
+func (p *page) change(w http.ResponseWriter, r *http.Request, v viewer, name string) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
 		fail(w, http.StatusMethodNotAllowed, "method %s: use POST", r.Method)
@@ -63,8 +63,9 @@ func (p *page) change(w http.ResponseWriter, r *http.Request, v viewer, do func(
 	if !sameOrigin(w, r) {
 		return
 	}
+	can := p.me(v).Can
 	if v.role < Operator {
-		fail(w, http.StatusForbidden, "viewers cannot change anything: livepage.Options.Authorize makes operators")
+		fail(w, http.StatusForbidden, "%s", can.Why["reset"])
 		return
 	}
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
@@ -75,22 +76,21 @@ func (p *page) change(w http.ResponseWriter, r *http.Request, v viewer, do func(
 	body := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
 	body.DisallowUnknownFields()
 	err := body.Decode(&a)
-	if err == nil {
-		_, err = body.Token()
-		if errors.Is(err, io.EOF) {
-			err = nil
-		} else if err == nil {
-			err = errors.New("more than one object")
-		}
+	if err == nil && body.More() {
+		err = errors.New("more than one object")
 	}
 	if err != nil {
 		fail(w, http.StatusBadRequest, "the body is not an object of the page: %s", excerpt(err.Error(), 200))
 		return
 	}
+	if why, cannot := can.Why[strings.TrimPrefix(name, "un")]; cannot {
+		fail(w, http.StatusConflict, "%s", why)
+		return
+	}
 	// The change is not given up if the operator disconnects: half of it may be done.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), actionTimeout)
 	defer cancel()
-	said, err := do(ctx, v, &a)
+	said, err := p.changes()[name](ctx, v, &a)
 	p.states.outdated()
 	if err != nil {
 		p.failed(w, &a, err)
@@ -107,7 +107,7 @@ func (p *page) key(a *action) (string, error) {
 	if a.Key != "" {
 		return "", problemf(http.StatusBadRequest, "both key and id: send one of them")
 	}
-	key, ok := p.find(a)
+	key, ok := p.keyIDs.find(a.ID)
 	if !ok {
 		return "", problemf(http.StatusNotFound, "id %q is not tracked any more: choose a key of the list", excerpt(a.ID, 40))
 	}
@@ -126,9 +126,6 @@ func (p *page) reset(ctx context.Context, _ viewer, a *action) (string, error) {
 }
 
 func (p *page) ban(ctx context.Context, v viewer, a *action) (string, error) {
-	if p.options.Bans == nil {
-		return "", problemf(http.StatusConflict, "this page cannot ban: set livepage.Options.Bans")
-	}
 	entry, shown, err := p.entry(a)
 	if err != nil {
 		return "", err
@@ -180,16 +177,10 @@ func (p *page) kind(policy, rule string) string {
 }
 
 func (p *page) unban(ctx context.Context, v viewer, a *action) (string, error) {
-	if p.options.Bans == nil {
-		return "", problemf(http.StatusConflict, "this page cannot lift bans: set livepage.Options.Bans")
-	}
 	entry, shown := a.Entry, a.Entry
 	if a.ID != "" {
-		for _, b := range p.options.Bans.List() {
-			if p.hash.id("ban", b.Entry) == a.ID {
-				entry, shown = b.Entry, a.ID
-			}
-		}
+		entry, _ = p.banIDs.find(a.ID)
+		shown = a.ID
 	}
 	if entry == "" {
 		return "", problemf(http.StatusBadRequest, "no such entry: send one of the list of bans")
@@ -205,9 +196,6 @@ func (p *page) unban(ctx context.Context, v viewer, a *action) (string, error) {
 }
 
 func (p *page) override(ctx context.Context, v viewer, a *action) (string, error) {
-	if p.options.Overrides == nil {
-		return "", problemf(http.StatusConflict, "this page cannot override limits: set livepage.Options.Overrides")
-	}
 	key, err := p.key(a)
 	if err != nil {
 		return "", err
@@ -227,9 +215,6 @@ func (p *page) override(ctx context.Context, v viewer, a *action) (string, error
 }
 
 func (p *page) unoverride(ctx context.Context, v viewer, a *action) (string, error) {
-	if p.options.Overrides == nil {
-		return "", problemf(http.StatusConflict, "this page cannot change overrides: set livepage.Options.Overrides")
-	}
 	key, err := p.key(a)
 	if err != nil {
 		return "", err
@@ -267,12 +252,7 @@ func (p *page) name(a *action, key string) string {
 }
 
 // by returns the name that bans and overrides are kept with.
-func by(v viewer) string {
-	if name := excerpt(strings.TrimSpace(v.who), 200); name != "" {
-		return name
-	}
-	return "unknown"
-}
+func by(v viewer) string { return cmp.Or(excerpt(strings.TrimSpace(v.who), 200), "unknown") }
 
 func duration(seconds int64) (time.Duration, error) {
 	const most = 10 * 366 * 24 * 3600

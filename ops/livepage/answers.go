@@ -35,7 +35,7 @@ func (p *page) failed(w http.ResponseWriter, a *action, err error) {
 // store have names of Redis, in which the key is written in another way.
 func (p *page) cause(a *action, err error, ofStore bool, most int) string {
 	if p.options.HideKeys && a.ID != "" {
-		key, ok := p.find(a)
+		key, ok := p.keyIDs.find(a.ID)
 		quoted := strconv.Quote(key)
 		if ofStore || !ok || strings.Contains(err.Error(), key) || strings.Contains(err.Error(), quoted[1:len(quoted)-1]) {
 			return "the cause is not shown, since it may name the hidden key"

@@ -1,11 +1,9 @@
 package livepage
 
 import (
-	"hash/maphash"
 	"net/http"
 	"net/netip"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/routelimit/limit"
@@ -17,8 +15,7 @@ import (
 const (
 	maxPolicies  = 10_000 // with counts of their own
 	maxRules     = 20_000 // of all policies
-	shardCount   = 16
-	trackedKeys  = 64 // of each rule and order: see package topkeys
+	trackedKeys  = 64     // of each rule and order: see package topkeys
 	trackedRules = 1000
 	keptSeconds  = 128 // at least shownSeconds and the second that is going on
 	keptSlots    = 32  // at least shownSlots
@@ -28,44 +25,38 @@ const (
 	shownSeconds = 120
 	shownSlots   = 30  // 5 minutes
 	shownHour    = 360 // slots
-	fullSeconds  = 5
 
 	undecided = int(core.ModeBarred) + 1 // in the place of a mode: no decision was made
 	modes     = undecided + 1
 )
 
-// A collector counts decisions by the second and by slots of 10 seconds. A decision is
-// counted in the shard of its policy, under one lock that is held for some tens of
-// nanoseconds.
+// A collector counts decisions by the second and by slots of 10 seconds, under one lock
+// that is held for some tens of nanoseconds. Each entry of a ring names the time that it is
+// for, so that old ones need no cleaning.
 type collector struct {
 	clientIP func(*http.Request) netip.Addr // of the limiter
 	start    time.Time
-	seed     maphash.Seed
-	policies atomic.Int64
-	rules    atomic.Int64
-	shards   [shardCount]shard
 	refusals refusals
 	top      *topkeys.Counter
-}
 
-// A shard has the counts of the policies that fall to it by the hash of their names.
-// Each entry of a ring names the time that it is for, so that old ones need no cleaning.
-type shard struct {
 	mu       sync.Mutex
 	policies map[string]*policy
-	last     *policy // of the last decision: the lookup takes a tenth of an observation
-	unlisted counts  // of policies beyond maxPolicies
+	rules    int    // of all policies
+	unlisted counts // of policies beyond maxPolicies
 	seconds  [keptSeconds]count
-	modes    [keptSlots]modeCount
-	hour     [keptHour]modeMask
-	_        [64]byte // the lock of the next one is on another cache line
+	modes    [keptHour]modeCount
 }
 
-// A count is how many requests were admitted and refused in a second or slot, whose
-// number is at.
-type count struct{ at, admitted, refused uint32 }
+// A count is how many requests were admitted and refused in a second or slot, whose number
+// is at, and the highest used share of any key.
+type count struct {
+	at, admitted, refused uint32
+	full                  float32
+}
 
-func (c *count) add(at uint32, admitted bool) {
+// add counts a request in a ring.
+func add(ring []count, at uint32, admitted bool) *count {
+	c := &ring[at%uint32(len(ring))]
 	if c.at != at {
 		*c = count{at: at}
 	}
@@ -74,38 +65,34 @@ func (c *count) add(at uint32, admitted bool) {
 	} else {
 		c.refused++
 	}
+	return c
 }
 
 // counts are those of the last slots.
 type counts [keptSlots]count
 
-func (c *counts) add(slot uint32, admitted bool) { c[slot%keptSlots].add(slot, admitted) }
-
-// sum returns the counts of the last shownSlots.
-func (c *counts) sum(now uint32) (admitted, refused int64) {
+// sum returns the counts of the last shownSlots, and the highest share of the last two.
+func (c *counts) sum(now uint32) (admitted, refused int64, full float32) {
 	for i := range c {
 		if c[i].at != 0 && c[i].at+shownSlots > now {
 			admitted += int64(c[i].admitted)
 			refused += int64(c[i].refused)
+			if c[i].at+2 > now {
+				full = max(full, c[i].full)
+			}
 		}
 	}
-	return admitted, refused
+	return admitted, refused, full
 }
 
+// A modeCount is how many decisions each mode had in a slot.
 type modeCount struct {
 	at     uint32
 	counts [modes]uint32
 }
 
-// A modeMask has a bit for each mode of a slot.
-type modeMask struct {
-	at   uint32
-	mask uint16
-}
-
 // A policy has the counts of one policy and its rules.
 type policy struct {
-	name   string
 	counts counts
 	rules  []*rule
 }
@@ -114,30 +101,20 @@ type policy struct {
 type rule struct {
 	name   string
 	counts counts
-	full   [2]fullest
-}
-
-// A fullest is the highest used share of any key in a time of fullSeconds.
-type fullest struct {
-	at    uint32
-	share float32
 }
 
 func newCollector() *collector {
-	c := &collector{start: time.Now(), seed: maphash.MakeSeed(), top: topkeys.New(&topkeys.Options{Keys: trackedKeys, Rules: trackedRules})}
-	for i := range c.shards {
-		c.shards[i].policies = map[string]*policy{}
-	}
-	return c
+	return &collector{start: time.Now(), policies: map[string]*policy{},
+		top: topkeys.New(&topkeys.Options{Keys: trackedKeys, Rules: trackedRules})}
 }
 
 // A moment is a time of a collector. Its numbers begin with 1, since an empty entry of a
 // ring has 0.
-type moment struct{ second, slot, full uint32 }
+type moment struct{ second, slot uint32 }
 
 func at(since time.Duration) moment {
 	second := uint32(since / time.Second)
-	return moment{second + 1, second/slotSeconds + 1, second/fullSeconds + 1}
+	return moment{second + 1, second/slotSeconds + 1}
 }
 
 // now is read from the monotonic clock, which takes half the time of the whole clock.
@@ -149,38 +126,28 @@ func (c *collector) observe(r *http.Request, d limit.Decision, err error) {
 	now := at(since)
 	if err != nil {
 		if d.At.IsZero() { // otherwise the decision has been counted, and its end failed
-			s := &c.shards[0]
-			s.mu.Lock()
-			s.mode(now, undecided)
-			s.mu.Unlock()
+			c.mu.Lock()
+			c.mode(now, undecided)
+			c.mu.Unlock()
 		}
 		return
 	}
 	name := d.Policy()
-	s := c.shardOf(name)
-	s.mu.Lock()
-	s.seconds[now.second%keptSeconds].add(now.second, d.Allowed)
-	s.mode(now, int(d.Mode))
-	p := s.last
-	if p == nil || p.name != name {
-		if p = s.policies[name]; p == nil {
-			p = c.newPolicy(s, name)
-		}
-		s.last = p
-	}
-	if p == nil {
-		s.unlisted.add(now.slot, d.Allowed)
+	c.mu.Lock()
+	add(c.seconds[:], now.second, d.Allowed)
+	c.mode(now, int(d.Mode))
+	if p := c.policy(name); p == nil {
+		add(c.unlisted[:], now.slot, d.Allowed)
 	} else {
-		p.counts.add(now.slot, d.Allowed)
-		var outcome limit.RuleDecision
-		for i := 0; d.Rule(i, &outcome); i++ {
-			c.countRule(p, i, now, &outcome, d.Mode)
-			if outcome.Key != "" && d.Mode != core.ModeRefused {
-				c.top.ObserveRule(name, i, &outcome, d.At)
-			}
+		c.count(p, now, &d)
+	}
+	c.mu.Unlock()
+	var outcome limit.RuleDecision
+	for i := 0; d.Mode != core.ModeRefused && d.Rule(i, &outcome); i++ {
+		if outcome.Key != "" {
+			c.top.ObserveRule(name, &outcome, d.At)
 		}
 	}
-	s.mu.Unlock()
 	if !d.Allowed {
 		var banned netip.Addr // no rule of the decision has a key then
 		if r != nil && d.Mode == core.ModeBarred {
@@ -190,40 +157,45 @@ func (c *collector) observe(r *http.Request, d limit.Decision, err error) {
 	}
 }
 
-func (c *collector) shardOf(policy string) *shard {
-	return &c.shards[maphash.String(c.seed, policy)%shardCount]
+// policy returns the policy of a name, or nil beyond maxPolicies.
+func (c *collector) policy(name string) *policy {
+	p := c.policies[name]
+	if p == nil && len(c.policies) < maxPolicies {
+		p = &policy{}
+		c.policies[name] = p
+	}
+	return p
 }
 
-func (c *collector) countRule(p *policy, i int, now moment, outcome *limit.RuleDecision, mode core.Mode) {
-	u := p.rule(i, outcome.Name)
-	if u == nil {
-		if c.rules.Add(1) > maxRules {
-			c.rules.Add(-1)
-			return
+// count counts a decision for its policy and rules.
+func (c *collector) count(p *policy, now moment, d *limit.Decision) {
+	total := add(p.counts[:], now.slot, d.Allowed)
+	asked := d.Mode != core.ModeAllowed && d.Mode != core.ModeRefused // otherwise no quota was
+	var outcome limit.RuleDecision
+	for i := 0; d.Rule(i, &outcome); i++ {
+		u := p.rule(outcome.Name)
+		if u == nil {
+			if c.rules == maxRules {
+				continue
+			}
+			c.rules++
+			u = &rule{name: outcome.Name}
+			p.rules = append(p.rules, u)
 		}
-		u = &rule{name: outcome.Name}
-		p.rules = append(p.rules, u)
+		of := add(u.counts[:], now.slot, outcome.Allowed)
+		if !asked {
+			continue
+		}
+		share := float32(1)
+		if outcome.Allowed && outcome.Capacity > 0 {
+			share = 1 - float32(outcome.Remaining)/float32(outcome.Capacity)
+		}
+		of.full, total.full = max(of.full, share), max(total.full, share)
 	}
-	u.counts.add(now.slot, outcome.Allowed)
-	if mode == core.ModeAllowed || mode == core.ModeRefused {
-		return // no quota was asked
-	}
-	share := float32(1)
-	if outcome.Allowed && outcome.Capacity > 0 {
-		share = 1 - float32(outcome.Remaining)/float32(outcome.Capacity)
-	}
-	f := &u.full[now.full%2]
-	if f.at != now.full {
-		*f = fullest{at: now.full}
-	}
-	f.share = max(f.share, share)
 }
 
-// rule returns the rule of a name, which is usually that of the index.
-func (p *policy) rule(i int, name string) *rule {
-	if i < len(p.rules) && p.rules[i].name == name {
-		return p.rules[i]
-	}
+// rule returns the rule of a name, or nil.
+func (p *policy) rule(name string) *rule {
 	for _, u := range p.rules {
 		if u.name == name {
 			return u
@@ -232,40 +204,14 @@ func (p *policy) rule(i int, name string) *rule {
 	return nil
 }
 
-// newPolicy returns a policy that is counted from now on, or nil beyond maxPolicies.
-func (c *collector) newPolicy(s *shard, name string) *policy {
-	if c.policies.Add(1) > maxPolicies {
-		c.policies.Add(-1)
-		return nil
-	}
-	p := &policy{name: name}
-	s.policies[name] = p
-	return p
-}
-
 // mode counts a decision of a mode.
-func (s *shard) mode(now moment, mode int) {
+func (c *collector) mode(now moment, mode int) {
 	if mode >= modes {
 		return
 	}
-	m := &s.modes[now.slot%keptSlots]
+	m := &c.modes[now.slot%keptHour]
 	if m.at != now.slot {
 		*m = modeCount{at: now.slot}
 	}
 	m.counts[mode]++
-	h := &s.hour[now.slot%keptHour]
-	if h.at != now.slot {
-		*h = modeMask{at: now.slot}
-	}
-	h.mask |= 1 << mode
-}
-
-// of returns the highest used share of the last fullSeconds to twice as many.
-func (u *rule) fullest(now moment) (share float32) {
-	for _, f := range u.full {
-		if f.at != 0 && f.at+2 > now.full {
-			share = max(share, f.share)
-		}
-	}
-	return share
 }

@@ -11,16 +11,14 @@ package livepage
 
 import (
 	"embed"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
-	"os"
 	"path"
 	"strings"
-	"sync"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/shown"
 	"github.com/routelimit/limit/operate"
 	"github.com/routelimit/limit/ops/access"
 	"github.com/routelimit/limit/ops/overrides"
@@ -55,7 +53,7 @@ type Options struct {
 	Log *slog.Logger
 
 	// Name is the name of this instance on the page. "" means the name of the host and
-	// the number of the process.
+	// the process id, such as "web-3/4711".
 	Name string
 
 	// HideKeys shows each key as a hash, which is another one after a restart. Operators
@@ -85,26 +83,17 @@ func Handler(limiter *limit.Limiter, options *Options) http.Handler {
 	if limiter == nil {
 		panic("livepage: the limiter is nil: write livepage.Handler(limiter, nil)")
 	}
-	p := &page{limiter: limiter, collector: newCollector(), hash: newHash()}
+	p := &page{limiter: limiter, collector: newCollector(), keyIDs: newIDs(), banIDs: newIDs()}
 	if options != nil {
 		p.options = *options
 	}
 	if p.options.Name == "" {
-		p.options.Name = instance()
+		p.options.Name = shown.Instance()
 	}
 	p.token = newToken(&p.options)
 	p.collector.clientIP = limiter.ClientIP
 	operate.Observe(limiter, p.collector.observe)
 	return p
-}
-
-// instance returns a name for this process.
-func instance() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown host"
-	}
-	return fmt.Sprintf("%s:%d", host, os.Getpid())
 }
 
 // A page is a Handler.
@@ -113,11 +102,11 @@ type page struct {
 	options   Options
 	token     string // "" with Authorize
 	collector *collector
-	hash      *hash
+	keyIDs    *ids // of keys that are hidden or no text
+	banIDs    *ids // of entries of bans that are hidden
 	states    states
 	viewers   viewers
 	servers   servers
-	finding   sync.Mutex
 }
 
 // A method and the last segment of the path say what a request is for.
@@ -140,10 +129,10 @@ func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		name = ""
 	}
 	read := r.Method == http.MethodGet || r.Method == http.MethodHead
-	change := p.changes()[name]
+	_, change := p.changes()[name]
 	switch {
-	case change != nil:
-		p.change(w, r, v, change)
+	case change:
+		p.change(w, r, v, name)
 	case !read:
 		w.Header().Set("Allow", "GET, HEAD")
 		fail(w, http.StatusMethodNotAllowed, "method %s: use GET", r.Method)

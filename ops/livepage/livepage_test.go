@@ -171,7 +171,7 @@ func TestState(t *testing.T) {
 	assert.Equal(t, 2.0, at(t, refusal, "n"))
 	assert.Equal(t, "POST /login", at(t, refusal, "policy"))
 	assert.Equal(t, "127.0.0.1", at(t, refusal, "rules", 0, "key"))
-	assert.Regexp(t, `^per-ip-1m allows 5 in 1 min for 127\.0\.0\.1, and has room again in (1 min|\d+ s)\.$`, at(t, refusal, "words"))
+	assert.Regexp(t, `^per-ip-1m allows 5 in 1m for 127\.0\.0\.1, and has room again in (1m|\d+s)\.$`, at(t, refusal, "words"))
 }
 
 // TestPeekAndReset looks at a key, and makes its quota full again.

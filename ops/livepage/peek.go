@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/shown"
 	"github.com/routelimit/limit/operate"
 )
 
@@ -32,14 +33,14 @@ func (p *page) peek(w http.ResponseWriter, r *http.Request, _ viewer) {
 	if operate.ReadStats(p.limiter).Unavailable {
 		words = "The store is unavailable, and this is what this instance alone decides. " + words
 	}
-	shown, id := p.showOf(a, key)
+	name, id := p.showOf(a, key)
 	used := float32(1)
 	if d.Capacity > 0 {
 		used = 1 - float32(d.Remaining)/float32(d.Capacity)
 	}
-	answer(w, http.StatusOK, peeked{Policy: a.Policy, Rule: a.Rule, Key: shown, ID: id, Plan: v.Get("plan"),
-		Limit: d.Limit, Window: millis(d.Window), Capacity: d.Capacity, Remaining: d.Remaining, Used: round(used), Allowed: d.Allowed,
-		RetryAfter: millis(d.RetryAfter), ResetAfter: millis(d.ResetAfter), Exempt: d.Exempt, Words: words})
+	answer(w, http.StatusOK, peeked{Policy: a.Policy, Rule: a.Rule, Key: name, ID: id, Plan: v.Get("plan"),
+		Limit: d.Limit, Window: shown.Milliseconds(d.Window), Capacity: d.Capacity, Remaining: d.Remaining, Used: round(used), Allowed: d.Allowed,
+		RetryAfter: shown.Milliseconds(d.RetryAfter), ResetAfter: shown.Milliseconds(d.ResetAfter), Exempt: d.Exempt, Words: words})
 }
 
 // peeked is the answer of peek.

@@ -82,7 +82,7 @@ func TestBansAndOverrides(t *testing.T) {
 
 			status, body := one.change(t, "override", `{`+key+`,"limit":4,"seconds":3600,"reason":"a good customer"}`)
 			require.Equal(t, 200, status, body)
-			assert.Equal(t, `{"done":"The limit of `+shown+` in per-user-1m is 4 for 1 h."}`+"\n", body)
+			assert.Equal(t, `{"done":"The limit of `+shown+` in per-user-1m is 4 for 1h."}`+"\n", body)
 			soon(func() bool { return other.login(t, name) == 200 })
 			list := func(s shared, name string) (state map[string]any) { // each state is for a second
 				soon(func() bool { state, _ = s.stateAs(t, "bob"); return len(state[name].([]any)) > 0 })

@@ -3,11 +3,11 @@ package livepage
 import (
 	"net/http"
 	"net/netip"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/shown"
 )
 
 const (
@@ -40,28 +40,9 @@ type refusal struct {
 
 // A refusing is a rule that refused a request.
 type refusing struct {
-	name       string
-	key        [keptKey]byte
-	keyLength  int
-	limit      int64
-	window     time.Duration
-	retryAfter time.Duration
-}
-
-func (r *refusing) keyText() string { return string(r.key[:r.keyLength]) }
-
-// methods are those that a refusal is shown with. A client can write any other one, of
-// any length.
-var methods = []string{"GET", "POST", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE"}
-
-func methodOf(r *http.Request) string {
-	if r == nil {
-		return ""
-	}
-	if i := slices.Index(methods, r.Method); i >= 0 {
-		return methods[i]
-	}
-	return "other"
+	limit.RuleDecision // without its Key
+	key                [keptKey]byte
+	keyLength          int
 }
 
 func (l *refusals) add(r *http.Request, d *limit.Decision, policy string, since time.Duration, banned netip.Addr) {
@@ -69,7 +50,7 @@ func (l *refusals) add(r *http.Request, d *limit.Decision, policy string, since 
 	defer l.mu.Unlock()
 	l.last++
 	e := &l.entries[l.last%keptRefusals]
-	e.number, e.since, e.policy, e.method = l.last, since, policy, methodOf(r)
+	e.number, e.since, e.policy, e.method = l.last, since, policy, shown.Method(r)
 	e.outcome, e.mode, e.retryAfter, e.banned, e.count = d.Outcome(), d.Mode.String(), d.RetryAfter, banned, 0
 	var rule limit.RuleDecision
 	for i := 0; d.Rule(i, &rule); i++ {
@@ -78,8 +59,8 @@ func (l *refusals) add(r *http.Request, d *limit.Decision, policy string, since 
 		}
 		if e.count < keptRules {
 			to := &e.rules[e.count]
-			to.name, to.limit, to.window, to.retryAfter = rule.Name, rule.Limit, rule.Window, rule.RetryAfter
 			to.keyLength = copy(to.key[:], rule.Key)
+			to.RuleDecision, to.Key = rule, ""
 		}
 		e.count++
 	}

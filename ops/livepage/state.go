@@ -115,17 +115,13 @@ type totals struct {
 	rows  []total
 	sets  map[string][]limit.RuleSet
 	now   moment
-	start time.Time // of the collector, on the wall clock of now
-	keys  map[keyQuery][]topkeys.Key
+	start time.Time               // of the collector, on the wall clock of now
+	keys  map[query][]topkeys.Key // by policy and order
 }
-
-// A keyQuery says which keys are listed.
-type keyQuery struct{ policy, order string }
 
 // A total is the counts of a policy, by which policies are sorted.
 type total struct {
 	name              string
-	lower             string
 	admitted, refused int64
 	full              float32
 }
@@ -134,25 +130,15 @@ func (p *page) total(now moment) *totals {
 	wall := time.Now()
 	start := p.collector.since(wall)
 	stats := operate.ReadStats(p.limiter)
-	t := &totals{now: now, start: start, sets: map[string][]limit.RuleSet{}, keys: map[keyQuery][]topkeys.Key{}, state: state{
+	t := &totals{now: now, start: start, sets: map[string][]limit.RuleSet{}, keys: map[query][]topkeys.Key{}, state: state{
 		At: wall.UnixMilli(), Instance: p.options.Name, Since: start.UnixMilli(), Unavailable: stats.Unavailable,
 		Waiters: stats.Waiters, Reserved: stats.Reserved, Settled: stats.Settled,
 		Viewers: int64(p.viewers.count()), HideKeys: p.options.HideKeys,
 	}}
-	p.collector.total(t)
-	counted := make(map[string]bool, len(t.rows))
-	for i := range t.rows {
-		counted[t.rows[i].name] = true
-	}
 	for name, set := range operate.Policies(p.limiter) {
-		if t.sets[name] = append(t.sets[name], set); !counted[name] {
-			counted[name] = true
-			t.rows = append(t.rows, total{name: name})
-		}
+		t.sets[name] = append(t.sets[name], set)
 	}
-	for i := range t.rows {
-		t.rows[i].lower = strings.ToLower(t.rows[i].name)
-	}
+	p.collector.total(t)
 	t.state.Refusals = p.refusalList(t)
 	p.lists(&t.state)
 	return t
@@ -161,13 +147,13 @@ func (p *page) total(now moment) *totals {
 // state returns what a query asks for.
 func (p *page) state(t *totals, q query) *state {
 	s := t.state
-	var rows []total
+	var matching []total
 	for _, row := range t.rows {
-		if strings.Contains(row.lower, q.text) {
-			rows = append(rows, row)
+		if strings.Contains(strings.ToLower(row.name), q.text) {
+			matching = append(matching, row)
 		}
 	}
-	slices.SortFunc(rows, func(a, b total) int {
+	slices.SortFunc(matching, func(a, b total) int {
 		var by int
 		switch q.sort {
 		case "refused":
@@ -179,34 +165,35 @@ func (p *page) state(t *totals, q query) *state {
 		}
 		return cmp.Or(by, strings.Compare(a.name, b.name))
 	})
-	s.Policies.Total, s.Policies.Matching = len(t.rows), len(rows)
-	s.Policies.Offset = min(q.offset, len(rows))
-	rows = rows[s.Policies.Offset:]
-	s.Policies.Rows = make([]policyRow, 0, q.limit)
-	size := budget(rowsBytes - periodBytes*max(0, len(s.Modes)-fewPeriods))
-	for _, row := range rows[:min(q.limit, len(rows))] {
-		r := p.collector.row(t, row)
-		if !size.fits(r) && len(s.Policies.Rows) > 0 {
-			break
-		}
-		s.Policies.Rows = append(s.Policies.Rows, r)
+	s.Policies.Total, s.Policies.Matching = len(t.rows), len(matching)
+	s.Policies.Offset = min(q.offset, len(matching))
+	matching = matching[s.Policies.Offset:]
+	row := func(of *total) policyRow { return p.collector.row(t, of) }
+	s.Policies.Rows = rows(matching, q.limit, rowsBytes-periodBytes*max(0, len(s.Modes)-fewPeriods), row)
+	if len(s.Policies.Rows) == 0 && len(matching) > 0 {
+		s.Policies.Rows = []policyRow{row(&matching[0])} // the next page begins after it
 	}
-	if len(s.Policies.Rows) < len(rows) {
+	if len(s.Policies.Rows) < len(matching) {
 		s.Policies.Next = s.Policies.Offset + len(s.Policies.Rows)
 	}
 	s.Keys = p.keys(t, q)
 	return &s
 }
 
-// A budget is how many bytes of JSON are left for a list, so that no state is larger
-// than stateBytes, whatever names and keys are like.
-type budget int
-
-func (b *budget) fits(row any) bool {
-	text, err := json.Marshal(row)
-	if err != nil {
-		panic(err) // the types have no value that JSON lacks
+// rows returns what row makes of a list: at most so many rows, and so many bytes of JSON. So
+// no state is larger than stateBytes, whatever names and keys are like.
+func rows[E, R any](list []E, most, bytes int, row func(*E) R) []R {
+	made := []R{}
+	for i := range list[:min(most, len(list))] {
+		r := row(&list[i])
+		text, err := json.Marshal(r)
+		if err != nil {
+			panic(err) // the types have no value that JSON lacks
+		}
+		if bytes -= len(text) + 1; bytes < 0 {
+			break
+		}
+		made = append(made, r)
 	}
-	*b -= budget(len(text) + 1)
-	return *b >= 0
+	return made
 }

@@ -130,7 +130,7 @@ func TestHideKeys(t *testing.T) {
 	s, _ := viewOf(t, p, "")
 	assert.NotContains(t, string(p.view(query{limit: 50, sort: "refused", order: "refusals"})), "secret-ann")
 	id := s.Keys.Rows[0].ID
-	assert.Regexp(t, "^[a-z2-7]{16}$", id)
+	assert.Regexp(t, "^[A-Z2-7]{12}$", id)
 	assert.Equal(t, id, s.Refusals.Rows[0].Rules[0].ID)
 	assert.Contains(t, s.Refusals.Rows[0].Words, id)
 
@@ -188,7 +188,7 @@ func TestStrangeKeys(t *testing.T) {
 	}
 	s, _ := viewOf(t, p, "")
 	assert.Equal(t, "\uFFFD", s.Keys.Rows[0].Key)
-	key, ok := p.find(&action{ID: s.Keys.Rows[0].ID, Policy: "other"})
+	key, ok := p.keyIDs.find(s.Keys.Rows[0].ID)
 	assert.True(t, ok)
 	assert.Equal(t, "\xff\xfe", key)
 }

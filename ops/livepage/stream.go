@@ -30,30 +30,18 @@ type can struct {
 }
 
 func (p *page) me(v viewer) me {
-	m := me{Who: excerpt(v.who, 200), Role: "viewer", Can: can{Why: map[string]string{}}}
-	deny := func(action string, may *bool, missing string) {
-		switch {
-		case v.role < Operator:
-			m.Can.Why[action] = "Viewers cannot change anything: livepage.Options.Authorize makes operators."
-		case missing != "":
-			m.Can.Why[action] = missing
-		default:
-			*may = true
-		}
+	may, bans, overrides := v.role == Operator, p.options.Bans != nil, p.options.Overrides != nil
+	m := me{excerpt(v.who, 200), "operator", can{may, may && bans, may && overrides, map[string]string{}}}
+	if !bans {
+		m.Can.Why["ban"] = "Bans need Redis: set livepage.Options.Bans (limitctl demo: --redis URL)."
 	}
-	if v.role == Operator {
-		m.Role = "operator"
+	if !overrides {
+		m.Can.Why["override"] = "Overrides need Redis: set livepage.Options.Overrides (limitctl demo: --redis URL)."
 	}
-	needsBans, needsOverrides := "", ""
-	if p.options.Bans == nil {
-		needsBans = "Bans need Redis: set livepage.Options.Bans (limitctl demo: --redis URL)."
+	if !may {
+		const why = "Viewers cannot change anything: livepage.Options.Authorize makes operators."
+		m.Role, m.Can.Why = "viewer", map[string]string{"reset": why, "ban": why, "override": why}
 	}
-	if p.options.Overrides == nil {
-		needsOverrides = "Overrides need Redis: set livepage.Options.Overrides (limitctl demo: --redis URL)."
-	}
-	deny("reset", &m.Can.Reset, "")
-	deny("ban", &m.Can.Ban, needsBans)
-	deny("override", &m.Can.Override, needsOverrides)
 	return m
 }
 
@@ -108,18 +96,14 @@ func (p *page) events(w http.ResponseWriter, r *http.Request, v viewer) {
 		if send("state", text, p.view(q)[1:]) != nil {
 			return
 		}
-		next := time.NewTimer(p.collector.untilNext())
 		select {
-		case <-next.C:
+		case <-time.After(p.collector.untilNext()):
 		case <-r.Context().Done():
-			next.Stop()
 			return
 		case <-replaced:
-			next.Stop()
 			_ = send("replaced", []byte(`{}`)) // it closes in any case
 			return
 		case <-shutdown:
-			next.Stop()
 			_ = send("error", []byte(`{"error":"the server is shutting down"}`)) // it closes in any case
 			return
 		}
@@ -140,16 +124,9 @@ func (c *collector) untilNext() time.Duration {
 	return time.Second - time.Since(c.start)%time.Second
 }
 
-// servers are those that the page is on. A server that shuts down waits for its requests,
-// so it must end the streams.
-type servers struct {
-	mu   sync.Mutex
-	down map[*http.Server]chan struct{}
-}
-
-// maxServers is more than a program has. Streams of further ones end with the grace
-// period of the server.
-const maxServers = 16
+// servers are those that the page is on, of *http.Server, each with a channel. A server
+// that shuts down waits for its requests, so it must end the streams.
+type servers struct{ sync.Map }
 
 // shutdown returns a channel that is closed when the server of a request shuts down, or
 // nil if that is unknown.
@@ -158,16 +135,13 @@ func (s *servers) shutdown(r *http.Request) <-chan struct{} {
 	if !ok {
 		return nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	down, ok := s.down[server]
-	if !ok && len(s.down) < maxServers {
-		if s.down == nil {
-			s.down = map[*http.Server]chan struct{}{}
-		}
-		down = make(chan struct{})
-		s.down[server] = down
-		server.RegisterOnShutdown(sync.OnceFunc(func() { close(down) }))
+	made := make(chan struct{})
+	down, known := s.LoadOrStore(server, made)
+	if !known {
+		server.RegisterOnShutdown(sync.OnceFunc(func() {
+			close(made)
+			s.Delete(server)
+		}))
 	}
-	return down
+	return down.(chan struct{})
 }

@@ -42,13 +42,14 @@ func TestTimes(t *testing.T) {
 		assert.Equal(t, [2]uint32{4, 2}, row.Spark[29])
 		assert.Len(t, row.Spark, 30)
 
-		time.Sleep(8 * time.Second) // the share is of 5 to 10 seconds
+		time.Sleep(8 * time.Second)
 		s, _ = viewOf(t, p, "")
-		assert.Zero(t, s.Policies.Rows[0].Full)
+		assert.EqualValues(t, 1, s.Policies.Rows[0].Full, "the share is of 10 to 20 seconds")
 		assert.Zero(t, s.Now)
 		assert.Equal(t, [2]uint32{4, 2}, s.Policies.Rows[0].Spark[28])
 		time.Sleep(111 * time.Second)
 		s, _ = viewOf(t, p, "")
+		assert.Zero(t, s.Policies.Rows[0].Full)
 		assert.Equal(t, uint64(1), s.Seconds.Admitted[0])
 		time.Sleep(time.Second)
 		s, _ = viewOf(t, p, "")

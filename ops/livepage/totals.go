@@ -14,46 +14,47 @@ func (c *collector) since(wall time.Time) time.Time {
 	return wall.Round(0).Add(-time.Since(c.start))
 }
 
-// total adds the counts of all shards to t.
+// total adds the counts to t, which has the sets of policies already.
 func (c *collector) total(t *totals) {
 	now, first := t.now, t.start.Unix()-1 // the time of second 0 of a ring
 	s := &t.state
 	s.Seconds = seconds{first + int64(now.second) - shownSeconds, make([]uint64, shownSeconds), make([]uint64, shownSeconds)}
 	counts := [modes]int64{}
-	hour := [shownHour]uint16{} // the last is the slot that is going on
-	for i := range c.shards {
-		shard := &c.shards[i]
-		shard.mu.Lock()
-		for _, second := range shard.seconds {
-			if back := now.second - second.at; second.at != 0 && back >= 1 && back <= shownSeconds {
-				s.Seconds.Admitted[shownSeconds-back] += uint64(second.admitted)
-				s.Seconds.Refused[shownSeconds-back] += uint64(second.refused)
-			}
+	hour := [shownHour]int{} // the worst mode of each slot, by its index in worst from 1; the last slot is going on
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, second := range c.seconds {
+		if back := now.second - second.at; second.at != 0 && back >= 1 && back <= shownSeconds {
+			s.Seconds.Admitted[shownSeconds-back] = uint64(second.admitted)
+			s.Seconds.Refused[shownSeconds-back] = uint64(second.refused)
 		}
-		for _, m := range shard.modes {
-			if m.at != 0 && m.at+shownSlots > now.slot {
-				for mode, n := range m.counts {
-					counts[mode] += int64(n)
-				}
-			}
-		}
-		for _, m := range shard.hour {
-			if back := now.slot - m.at; m.at != 0 && back < shownHour {
-				hour[shownHour-1-back] |= m.mask
-			}
-		}
-		for _, p := range shard.policies {
-			row := total{name: p.name}
-			row.admitted, row.refused = p.counts.sum(now.slot)
-			for _, u := range p.rules {
-				row.full = max(row.full, u.fullest(now))
-			}
-			t.rows = append(t.rows, row)
-		}
-		admitted, refused := shard.unlisted.sum(now.slot)
-		s.Policies.Unlisted += admitted + refused
-		shard.mu.Unlock()
 	}
+	for _, m := range c.modes {
+		back := now.slot - m.at
+		if m.at == 0 || back >= shownHour {
+			continue
+		}
+		for i, mode := range worst {
+			if m.counts[mode] > 0 {
+				hour[shownHour-1-back] = i + 1
+			}
+			if back < shownSlots {
+				counts[mode] += int64(m.counts[mode])
+			}
+		}
+	}
+	for name, p := range c.policies {
+		row := total{name: name}
+		row.admitted, row.refused, row.full = p.counts.sum(now.slot)
+		t.rows = append(t.rows, row)
+	}
+	for name := range t.sets {
+		if c.policies[name] == nil {
+			t.rows = append(t.rows, total{name: name})
+		}
+	}
+	admitted, refused, _ := c.unlisted.sum(now.slot)
+	s.Policies.Unlisted = admitted + refused
 	const last = 5 // seconds of the rates
 	for i := shownSeconds - last; i < shownSeconds; i++ {
 		s.Now.Admitted += float64(s.Seconds.Admitted[i]) / last
@@ -72,7 +73,7 @@ func modeWord(mode int) string {
 	if mode == undecided {
 		return "undecided"
 	}
-	return limit.Decision{Mode: limitMode(mode)}.Mode.String()
+	return core.Mode(mode).String()
 }
 
 // worst orders modes from the one that operators need least to see to the one that they
@@ -80,32 +81,26 @@ func modeWord(mode int) string {
 var worst = []int{int(core.ModeExempt), int(core.ModeBarred), int(core.ModeExact), int(core.ModeRemembered), int(core.ModeOverflow),
 	int(core.ModeLocal), int(core.ModeRefused), int(core.ModeAllowed), undecided}
 
-// periods merges slots into periods of one mode, the worst of each slot. Slots without a
-// decision are in none. The first slot begins at from.
-func periods(slots *[shownHour]uint16, from int64) []period {
+// periods merges slots into periods of one mode. Slots without a decision are in none. The
+// first slot begins at from.
+func periods(slots *[shownHour]int, from int64) []period {
 	list := []period{}
-	for i, mask := range slots {
-		mode := -1
-		for _, m := range worst {
-			if mask&(1<<m) != 0 {
-				mode = m
-			}
-		}
-		if mode < 0 {
+	for i, mode := range slots {
+		if mode == 0 {
 			continue
 		}
-		begin := from + int64(i)*slotSeconds
-		if n := len(list); n > 0 && list[n-1].To == begin && list[n-1].Mode == modeWord(mode) {
+		begin, word := from+int64(i)*slotSeconds, modeWord(worst[mode-1])
+		if n := len(list); n > 0 && list[n-1].To == begin && list[n-1].Mode == word {
 			list[n-1].To = begin + slotSeconds
 			continue
 		}
-		list = append(list, period{modeWord(mode), begin, begin + slotSeconds})
+		list = append(list, period{word, begin, begin + slotSeconds})
 	}
 	return list
 }
 
 // row returns a policy with its rules, in the order of declaration.
-func (c *collector) row(t *totals, of total) policyRow {
+func (c *collector) row(t *totals, of *total) policyRow {
 	row := policyRow{Name: of.name, Admitted: of.admitted, Refused: of.refused, Full: round(of.full),
 		Spark: make([][2]uint32, shownSlots), Rules: []ruleRow{}}
 	for _, set := range t.sets[of.name] {
@@ -114,10 +109,9 @@ func (c *collector) row(t *totals, of total) policyRow {
 				Keyed: r.Key.String() != limit.Everyone.String(), Kind: kindOf(r)})
 		}
 	}
-	s := c.shardOf(of.name)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p := s.policies[of.name]
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.policies[of.name]
 	if p == nil {
 		return row
 	}
@@ -127,9 +121,10 @@ func (c *collector) row(t *totals, of total) policyRow {
 		}
 	}
 	for i := range row.Rules {
-		if u := p.rule(i, row.Rules[i].Name); u != nil {
-			row.Rules[i].Admitted, row.Rules[i].Refused = u.counts.sum(t.now.slot)
-			row.Rules[i].Full = round(u.fullest(t.now))
+		if u := p.rule(row.Rules[i].Name); u != nil {
+			var full float32
+			row.Rules[i].Admitted, row.Rules[i].Refused, full = u.counts.sum(t.now.slot)
+			row.Rules[i].Full = round(full)
 		}
 	}
 	return row

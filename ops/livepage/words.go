@@ -11,35 +11,26 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/grammar"
+	"github.com/routelimit/limit/internal/shown"
 )
-
-func limitMode(mode int) core.Mode { return core.Mode(mode) }
 
 // refusalList returns the last refusals in words.
 func (p *page) refusalList(t *totals) refusalList {
 	newest, last := p.collector.refusals.newest()
-	list := refusalList{Last: last, Rows: []refusalRow{}}
-	size := budget(refusedBytes)
-	for i := range newest {
-		row := p.refusalRow(t, &newest[i])
-		if !size.fits(row) {
-			break
-		}
-		list.Rows = append(list.Rows, row)
-	}
-	return list
+	return refusalList{last, rows(newest, keptRefusals, refusedBytes, func(r *refusal) refusalRow { return p.refusalRow(t, r) })}
 }
 
 func (p *page) refusalRow(t *totals, r *refusal) refusalRow {
 	row := refusalRow{Number: r.number, At: t.start.Add(r.since).UnixMilli(), Policy: r.policy, Method: r.method, Outcome: r.outcome, Mode: r.mode,
-		Rules: []refusedKey{}, RetryAfter: millis(r.retryAfter)}
+		Rules: []refusedKey{}, RetryAfter: shown.Milliseconds(r.retryAfter)}
 	var words []string
 	for i := range r.rules[:min(r.count, keptRules)] {
 		rule := &r.rules[i]
-		key := refusedKey{Name: rule.name}
-		key.Key, key.ID = p.show(rule.keyText())
+		key := refusedKey{Name: rule.Name}
+		key.Key, key.ID = p.show(string(rule.key[:rule.keyLength]))
 		row.Rules = append(row.Rules, key)
-		words = append(words, rule.words(t.rule(r.policy, rule.name), cmp.Or(key.Key, key.ID)))
+		words = append(words, rule.words(t.rule(r.policy, rule.Name), cmp.Or(key.Key, key.ID)))
 	}
 	if more := r.count - keptRules; more > 0 {
 		words = append(words, fmt.Sprintf("%d more rules refuse it.", more))
@@ -83,19 +74,19 @@ func (r *refusing) words(declared limit.Rule, key string) string {
 	if key != "" {
 		who = " for " + excerpt(key, 64)
 	}
-	again := ", and has room again in " + inWords(r.retryAfter) + "."
-	if r.retryAfter == limit.Never {
+	again := ", and has room again in " + inWords(r.RetryAfter) + "."
+	if r.RetryAfter == limit.Never {
 		again = ", and can never have room for the request."
 	}
 	switch declared.Algorithm.(type) {
 	case limit.Concurrency:
-		return fmt.Sprintf("%s allows %d at once%s%s", r.name, r.limit, who, again)
+		return fmt.Sprintf("%s allows %d at once%s%s", r.Name, r.Limit, who, again)
 	case limit.Distinct:
-		return fmt.Sprintf("%s allows %d different values in %s%s%s", r.name, r.limit, inWords(r.window), who, again)
+		return fmt.Sprintf("%s allows %d different values in %s%s%s", r.Name, r.Limit, inWords(r.Window), who, again)
 	case limit.Ban:
-		return fmt.Sprintf("%s bans %s%s.", r.name, cmp.Or(excerpt(key, 64), "all requests"), until(r.retryAfter))
+		return fmt.Sprintf("%s bans %s%s.", r.Name, cmp.Or(excerpt(key, 64), "all requests"), until(r.RetryAfter))
 	}
-	return fmt.Sprintf("%s allows %d in %s%s%s", r.name, r.limit, inWords(r.window), who, again)
+	return fmt.Sprintf("%s allows %d in %s%s%s", r.Name, r.Limit, inWords(r.Window), who, again)
 }
 
 func until(d time.Duration) string {
@@ -105,41 +96,19 @@ func until(d time.Duration) string {
 	return " for another " + inWords(d)
 }
 
-// inWords returns a duration as people read it, rounded up: "1 min 5 s", "2 d 1 h".
+// inWords returns a duration as rules write it, rounded up: "1m5s", "2d1h".
 func inWords(d time.Duration) string {
-	if d <= 999*time.Millisecond {
-		return fmt.Sprintf("%d ms", (d+time.Millisecond-1)/time.Millisecond)
+	unit := time.Millisecond
+	switch {
+	case d > 24*time.Hour:
+		unit = time.Hour
+	case d > time.Hour:
+		unit = time.Minute
+	case d > 999*time.Millisecond:
+		unit = time.Second
 	}
-	if d > math.MaxInt64-24*time.Hour {
-		return "centuries"
-	}
-	up := func(unit time.Duration) { d = (d + unit - 1) / unit * unit }
-	up(time.Second)
-	if d > time.Hour {
-		up(time.Minute)
-	}
-	if d > 24*time.Hour {
-		up(time.Hour)
-	}
-	days, hours, minutes, seconds := d/(24*time.Hour), d/time.Hour%24, d/time.Minute%60, d/time.Second%60
-	var words []string
-	for _, part := range []struct {
-		n    time.Duration
-		unit string
-	}{{days, "d"}, {hours, "h"}, {minutes, "min"}, {seconds, "s"}} {
-		if part.n > 0 {
-			words = append(words, fmt.Sprintf("%d %s", part.n, part.unit))
-		}
-	}
-	return strings.Join(words, " ")
-}
-
-// millis returns milliseconds, rounded up, or -1 for Never.
-func millis(d time.Duration) int64 {
-	if d == limit.Never {
-		return -1
-	}
-	return int64((d + time.Millisecond - 1) / time.Millisecond)
+	d = min(d, math.MaxInt64-unit)
+	return grammar.FormatWindow((d + unit - 1) / unit * unit)
 }
 
 // excerpt cuts a text from a client to at most so many bytes.

@@ -1,6 +1,7 @@
 package topkeys
 
 import (
+	containers "container/heap"
 	"strings"
 	"sync"
 	"time"
@@ -89,8 +90,10 @@ func (r *rule) advance(now int64) {
 			e.err[order] *= factor
 		}
 	}
-	for order := range r.heaps {
-		r.heaps[order].scale(factor)
+	for _, h := range r.heaps {
+		for i := range h {
+			h[i].count *= factor
+		}
 	}
 }
 
@@ -118,9 +121,9 @@ func (r *rule) add(order Order, i int32, weight float64) {
 	switch {
 	case e.in[order]:
 		e.count[order] += weight
-	case h.len() < r.most:
+	case len(*h) < r.most:
 		e.in[order], e.count[order] = true, weight
-		h.push(weight, i)
+		containers.Push(h, slot{weight, i})
 	default:
 		lowest := &r.entries[h.lowest(r.entries, order)]
 		lost := lowest.count[order]

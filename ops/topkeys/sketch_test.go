@@ -95,13 +95,13 @@ func (x *truth) check(t *testing.T, r *rule, most int) {
 	factor := r.aging.factor(r.aging.now)
 	for order := range x.counts {
 		bound := x.sums[order] / float64(most)
-		h := &r.heaps[order]
-		require.LessOrEqual(t, len(h.at), most)
-		for i, at := range h.at {
-			e := &r.entries[at]
+		h := r.heaps[order]
+		require.LessOrEqual(t, len(h), most)
+		for i, slot := range h {
+			e := &r.entries[slot.entry]
 			require.True(t, e.in[order])
-			require.LessOrEqual(t, h.counts[i], e.count[order])
-			require.True(t, i == 0 || h.counts[(i-1)/2] <= h.counts[i], "heap")
+			require.LessOrEqual(t, slot.count, e.count[order])
+			require.True(t, i == 0 || h[(i-1)/2].count <= slot.count, "heap")
 			count, err := e.count[order]*factor, e.err[order]*factor
 			require.LessOrEqual(t, err, bound*(1+1e-9)+1e-300, "error")
 			require.LessOrEqual(t, x.counts[order][e.key], count+close(x.sums[order]), "never too low")
@@ -224,7 +224,7 @@ func TestAging(t *testing.T) {
 		r.observe(&limit.RuleDecision{Key: key, Limit: 5, Capacity: 5, ResetAfter: time.Minute}, now)
 	}
 	refusals := func(key string) float64 {
-		for _, k := range c.TopOf("policy", "rule", ByRefusals, 10) {
+		for _, k := range c.TopOf("policy", ByRefusals, 10) {
 			if k.Key == key {
 				return k.Refused
 			}
@@ -247,7 +247,7 @@ func TestAging(t *testing.T) {
 	assert.Len(t, c.Top(ByRefusals, 10), 2)
 	now = now.Add(time.Hour)
 	assert.Empty(t, c.Top(ByRefusals, 10), "less than 0.05")
-	assert.Empty(t, c.TopOf("policy", "other", ByRefusals, 10))
+	assert.Empty(t, c.TopOf("other", ByRefusals, 10))
 
 	// A clock that steps back neither ages counts nor lets new ones weigh nothing.
 	now = now.Add(24 * time.Hour)

@@ -15,7 +15,7 @@ import (
 const least = 0.05
 
 // first returns the first n keys of some rules.
-func (c *Counter) first(order Order, n int, rules ...*rule) []Key {
+func (c *Counter) first(order Order, n int, rules []*rule) []Key {
 	if n <= 0 {
 		return nil
 	}

@@ -90,17 +90,16 @@ type Key struct {
 // A Counter counts the requests of keys. Make it with [New]. It is safe for concurrent
 // use.
 type Counter struct {
-	options  Options
-	now      func() time.Time
-	policies atomic.Pointer[map[string]*policy] // replaced under mu
-	full     atomic.Bool                        // whether there are Options.Rules rules
+	options Options
+	now     func() time.Time
+	index   sync.Map    // of *rule by ruleID
+	full    atomic.Bool // whether there are Options.Rules rules
 
 	mu    sync.Mutex
 	rules []*rule // in the order of their first decisions
 }
 
-// A policy has the rules of one policy, mostly in the order of declaration.
-type policy struct{ rules atomic.Pointer[[]*rule] }
+type ruleID struct{ policy, name string }
 
 // New returns a Counter. Nil options mean the zero Options. New panics if the options are
 // invalid.
@@ -120,7 +119,6 @@ func New(options *Options) *Counter {
 	}
 	bound("Keys", &c.options.Keys, 256)
 	bound("Rules", &c.options.Rules, 1000)
-	c.policies.Store(new(map[string]*policy))
 	return c
 }
 
@@ -136,17 +134,17 @@ func (c *Counter) Observe(d *limit.Decision) {
 	}
 	var outcome limit.RuleDecision
 	for i := 0; d.Rule(i, &outcome); i++ {
-		c.ObserveRule(d.Policy(), i, &outcome, d.At)
+		c.ObserveRule(d.Policy(), &outcome, d.At)
 	}
 }
 
-// ObserveRule counts rule i of a decision on a policy, made at a time. It is Observe for
+// ObserveRule counts one rule of a decision on a policy, made at a time. It is Observe for
 // programs that look at the rules of decisions anyway, or that count only some of them.
-func (c *Counter) ObserveRule(policy string, i int, outcome *limit.RuleDecision, at time.Time) {
+func (c *Counter) ObserveRule(policy string, outcome *limit.RuleDecision, at time.Time) {
 	if outcome.Exempt {
 		return
 	}
-	r := (*c.policies.Load())[policy].rule(i, outcome.Name)
+	r := c.rule(policy, outcome.Name)
 	if r == nil {
 		if r = c.add(policy, outcome.Name); r == nil {
 			return
@@ -155,54 +153,30 @@ func (c *Counter) ObserveRule(policy string, i int, outcome *limit.RuleDecision,
 	r.observe(outcome, at)
 }
 
-// rule returns the rule of a name, which is probably at index i, or nil.
-func (p *policy) rule(i int, name string) *rule {
-	if p == nil {
-		return nil
-	}
-	rules := *p.rules.Load()
-	if i < len(rules) && rules[i].name == name {
-		return rules[i]
-	}
-	for _, r := range rules {
-		if r.name == name {
-			return r
-		}
-	}
-	return nil
+// rule returns the rule of a name, or nil.
+func (c *Counter) rule(policy, name string) *rule {
+	known, _ := c.index.Load(ruleID{policy, name})
+	r, _ := known.(*rule)
+	return r
 }
 
 // add returns the rule of a policy, new if need be, or nil if there are too many.
-func (c *Counter) add(policyName, name string) *rule {
+func (c *Counter) add(policy, name string) *rule {
 	if c.full.Load() {
 		return nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	policies := *c.policies.Load()
-	p := policies[policyName]
-	if r := p.rule(0, name); r != nil {
+	if r := c.rule(policy, name); r != nil {
 		return r
 	}
 	if len(c.rules) >= c.options.Rules {
 		c.full.Store(true)
 		return nil
 	}
-	r := &rule{policy: policyName, name: name, most: c.options.Keys, clock: func() time.Time { return c.now() }, index: make(map[string]int32)}
+	r := &rule{policy: policy, name: name, most: c.options.Keys, clock: func() time.Time { return c.now() }, index: make(map[string]int32)}
 	c.rules = append(c.rules, r)
-	if p != nil {
-		rules := append(slices.Clone(*p.rules.Load()), r)
-		p.rules.Store(&rules)
-		return r
-	}
-	p = new(policy)
-	p.rules.Store(&[]*rule{r})
-	more := make(map[string]*policy, len(policies)+1)
-	for name, p := range policies {
-		more[name] = p
-	}
-	more[policyName] = p
-	c.policies.Store(&more)
+	c.index.Store(ruleID{policy, name}, r)
 	return r
 }
 
@@ -220,15 +194,14 @@ func (c *Counter) Top(order Order, n int) []Key {
 	c.mu.Lock()
 	rules := slices.Clone(c.rules)
 	c.mu.Unlock()
-	return c.first(order, n, rules...)
+	return c.first(order, n, rules)
 }
 
-// TopOf returns the first n keys of an order of one rule, as [Counter.Top] does. It is
-// nil if the rule has had no decision.
-func (c *Counter) TopOf(policy, rule string, order Order, n int) []Key {
-	r := (*c.policies.Load())[policy].rule(0, rule)
-	if r == nil {
-		return nil
-	}
-	return c.first(order, n, r)
+// TopOf returns the first n keys of an order of the rules of one policy, as [Counter.Top]
+// does.
+func (c *Counter) TopOf(policy string, order Order, n int) []Key {
+	c.mu.Lock()
+	rules := slices.Clone(c.rules)
+	c.mu.Unlock()
+	return c.first(order, n, slices.DeleteFunc(rules, func(r *rule) bool { return r.policy != policy }))
 }

@@ -45,7 +45,7 @@ func TestCredentialsInURL(t *testing.T) {
 	b.awaitText(soon, "#inspector-status", "The limit of 203.0.113.9")
 	b.clickText("#peek", "Ban…")
 	b.clickText("#confirm", "Ban the client")
-	b.awaitText(soon, "#inspector-status", "203.0.113.9 for 1 h.")
+	b.awaitText(soon, "#inspector-status", "203.0.113.9 for 1h.")
 	b.noErrors()
 }
 

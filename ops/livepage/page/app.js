@@ -165,7 +165,7 @@ function showPolicies(s) {
   none.hidden = p.rows.length > 0;
   set(none, p.total === 0 ? 'No policy yet. A named policy appears at once, a route after its first request.' : `None of ${counted(p.total, 'policy', 'policies')} has “${visible(view.q)}” in its name.`);
   const more = p.offset + p.rows.length < p.matching, pager = byId('pager');
-  set(byId('policies-about'), `Figures are of the last 5 minutes. A bar shows the fullest key of 10 seconds.${p.unlisted ? ` ${counted(p.unlisted, 'request')} of further policies not listed.` : ''}`);
+  set(byId('policies-about'), `Figures are of the last 5 minutes. A bar shows the fullest key of the last 20 seconds.${p.unlisted ? ` ${counted(p.unlisted, 'request')} of further policies not listed.` : ''}`);
   pager.hidden = p.matching <= p.rows.length && p.offset === 0;
   set(byId('range'), `${exactly(Math.min(p.offset + 1, p.matching))}–${exactly(p.offset + p.rows.length)} of ${exactly(p.matching)}`);
   byId('previous').disabled = p.offset === 0;

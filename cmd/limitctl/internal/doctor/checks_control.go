@@ -52,17 +52,10 @@ func controlPermissions(f *RedisFacts) result {
 			name = c.User
 		}
 	}
-	refused := c.Rights.Refused()
-	if len(refused) == 0 {
+	if len(c.Rights.Refused()) == 0 {
 		return ok("%s may run all that bans, overrides and pushed policies need", user)
 	}
-	verdict, means := Warn, "changes reach other instances after up to half a second"
-	for _, command := range refused {
-		if command != "PUBLISH" && command != "SUBSCRIBE" {
-			verdict, means = Fail, "bans, overrides and pushed policies do not work"
-		}
-	}
-	r := verdict.because("%s may not run %s: %s", user, strings.Join(c.Rights.Explain(), ", "), means).
+	r := Fail.because("%s may not run %s: bans, overrides and pushed policies do not work", user, strings.Join(c.Rights.Explain(), ", ")).
 		change(complete(f, redisfacts.GrantControl(name, f.Prefix), c.Addr))
 	if f.Cluster {
 		r = r.change("grant it on every node of the Cluster")

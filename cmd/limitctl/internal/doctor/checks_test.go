@@ -247,9 +247,9 @@ var rows = []struct {
 		f.Redis.Control.Kinds = []ControlKind{{Name: "bans", Wrong: []string{"limit:x"}}}
 	}, Fail, `another type: "limit:x"`, "find out"},
 	{"control", func(f *Facts, _ *Node) { f.Redis.Control.Err = "NOPERM" }, Skipped, "NOPERM", ""},
-	{"control-permissions", refusedControl("PUBLISH"), Warn, `user "app" may not run PUBLISH (NOPERM): changes reach other instances after up to half a second`, "redis-cli -h 10.0.0.1"},
-	{"control-permissions", refusedControl("PUBLISH", "HSET"), Fail, `may not run HSET (NOPERM), PUBLISH (NOPERM): bans, overrides and pushed policies do not work`,
-		"ACL SETUSER app '~limit:control:*' '&limit:control:*' +evalsha +eval +time"},
+	{"control-permissions", refusedControl("HSET"), Fail, `user "app" may not run HSET (NOPERM)`, "redis-cli -h 10.0.0.1"},
+	{"control-permissions", refusedControl("LTRIM", "HSET"), Fail, `may not run HSET (NOPERM), LTRIM (NOPERM): bans, overrides and pushed policies do not work`,
+		"ACL SETUSER app '~limit:control:*' +evalsha +eval +time"},
 	{"control-permissions", func(f *Facts, _ *Node) { f.Redis.Control.Rights.Err = errors.New("READONLY") }, Skipped, "EVAL: READONLY", ""},
 
 	{"proxies", probes(answer(200, 4), answer(200, 3), answer(200, 4)), Fail, `"per-ip-2s" was 4, 3, 4`, "limit.Options.Proxies"},

@@ -1,0 +1,51 @@
+// Package shown has what the live page and the feed show of decisions in the same way.
+package shown
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/routelimit/limit"
+)
+
+// MaxInstance is how many bytes an instance's name has at most.
+const MaxInstance = 64
+
+// Instance returns a name for this process: that of the host, with the process id if that
+// is not 1, such as "web-3/4711".
+func Instance() string {
+	host, _ := os.Hostname()
+	host = cmp.Or(host, "unknown")
+	if pid := os.Getpid(); pid != 1 {
+		host = fmt.Sprintf("%.50s/%d", host, pid)
+	}
+	return host[:min(len(host), MaxInstance)]
+}
+
+// Method returns the method of a request: "" outside HTTP, and OTHER for one that is not
+// standard, since clients choose it, of any length.
+func Method(r *http.Request) string {
+	if r == nil {
+		return ""
+	}
+	switch r.Method {
+	case "":
+		return http.MethodGet
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+		http.MethodConnect, http.MethodOptions, http.MethodTrace:
+		return r.Method
+	}
+	return "OTHER"
+}
+
+// Milliseconds rounds up, so that a client that waits so long is not early. It returns -1
+// for [limit.Never].
+func Milliseconds(d time.Duration) int64 {
+	if d == limit.Never {
+		return -1
+	}
+	return int64((d + time.Millisecond - 1) / time.Millisecond)
+}
