@@ -196,7 +196,7 @@ func TestBanErrors(t *testing.T) {
 	require.NoError(t, c.Put(t.Context(), "bans", "10.0.0.1", []byte("no JSON"), 0, "ann"))
 	answer(t, time.Second, http.StatusForbidden, from("10.0.0.1:80"), []*instance{i})
 	answer(t, 0, http.StatusOK, from("10.0.0.2:80"), []*instance{i})
-	assert.Contains(t, i.log.lines()[0], "bans that are not entries have no effect\" code=LIMIT-406 ")
+	assert.Contains(t, i.log.lines()[0], "bans that are not entries, and agents beyond the first 1,000, have no effect\" code=LIMIT-406 ")
 }
 
 // TestBanWithoutUsers checks that a program that knows no users says so, once, if users

@@ -32,6 +32,7 @@
 package access
 
 import (
+	"errors"
 	"io"
 	"log/slog"
 	"sync/atomic"
@@ -61,6 +62,18 @@ func (o *Options) log() *notice.Log {
 type List struct {
 	log   *notice.Log
 	table atomic.Pointer[table]
+}
+
+// NewList returns a list of entries: at most 1,000 agents and 100 headers.
+func NewList(entries []Entry, options *Options) (*List, error) {
+	l, t := &List{log: options.log()}, newTable()
+	for _, e := range entries {
+		if problem := t.add(e); problem != "" {
+			return nil, errors.New("access: " + problem)
+		}
+	}
+	l.table.Store(t)
+	return l, nil
 }
 
 // Parse reads a list of at most 8 MiB, in the form that the package describes. The

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"crypto/subtle"
+	"fmt"
 	"net/http"
-	"net/netip"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -33,29 +33,11 @@ type secret struct {
 	until  time.Time
 }
 
-// An entry is one of a list.
-type entry struct {
-	kind   kind
-	prefix netip.Prefix
-	text   string // the user, the part of a User-Agent in lower case, the name of a header
-	secret string // of a header
-	until  time.Time
-}
-
-type kind uint8
-
-const (
-	byPrefix kind = iota
-	byUser
-	byAgent
-	byHeader
-)
-
 func newTable() *table { return &table{users: make(map[string]time.Time)} }
 
-// add adds an entry. Of prefixes within others, the wider one is added first. The
+// add adds an entry, or returns why there cannot be another one of its kind. Of prefixes within others, the wider one is added first. The
 // other one then holds at least as long, so that the longest match alone says how long.
-func (t *table) add(e entry) {
+func (t *table) add(e Entry) (problem string) {
 	switch e.kind {
 	case byPrefix:
 		if around, within := t.prefixes.LookupPrefix(e.prefix); within {
@@ -68,11 +50,18 @@ func (t *table) add(e entry) {
 		}
 		t.users[e.text] = e.until
 	case byAgent:
+		if len(t.agents.sorted) == maxAgents {
+			return fmt.Sprintf("more than %d agents: write parts that several have in common", maxAgents)
+		}
 		t.agents.add(e.text, e.until)
 	case byHeader:
+		if len(t.secrets) == maxSecrets {
+			return fmt.Sprintf("more than %d headers: remove those that are not in use", maxSecrets)
+		}
 		at, _ := slices.BinarySearchFunc(t.secrets, e.text, func(s secret, name string) int { return cmp.Compare(s.header, name) })
 		t.secrets = slices.Insert(t.secrets, at, secret{e.text, sha256.Sum256([]byte(e.secret)), e.until})
 	}
+	return ""
 }
 
 // later returns the later of two times. The zero Time is later than all others.

@@ -1,11 +1,10 @@
 package access
 
 import (
+	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 
 	"github.com/routelimit/limit/internal/filewatch"
@@ -22,58 +21,33 @@ import (
 // Since a file may be seen while it is written, one that is empty, or that does not end
 // with a line feed, counts as half written. For an empty list, write a comment.
 func Watch(ctx context.Context, path string, options *Options) (*List, error) {
-	l := &List{log: options.log()}
-	w := watcher{list: l, file: filewatch.File{Path: path}}
-	if err := w.load(); err != nil {
+	l, file := &List{log: options.log()}, filewatch.File{Path: path, Most: maxText}
+	text, err := file.Read()
+	if err := l.load(path, text, err); err != nil {
 		return nil, err
 	}
-	go filewatch.Poll(ctx, w.look)
+	logged := "" // since the last valid file
+	go file.Follow(ctx, func(text []byte, err error) {
+		if err = l.load(path, text, err); err == nil {
+			logged = ""
+			cmp.Or(l.log.To, slog.Default()).Info("access: a list has changed", "path", path)
+		} else if err.Error() != logged {
+			logged = err.Error()
+			notice.Write(l.log, notice.ListUnread, "access: a list could not be read: the one read before stays in force", 0, "path", path, "error", logged)
+		}
+	})
 	return l, nil
 }
 
-type watcher struct {
-	list   *List
-	file   filewatch.File
-	failed string // what was logged last
-}
-
-// look reads the file if it has changed, but not since the last look.
-func (w *watcher) look() {
-	changed, err := w.file.Changed()
-	if changed {
-		err = w.load()
-	}
-	switch {
-	case err != nil:
-		w.report(err)
-	case changed:
-		w.failed = ""
-		cmp.Or(w.list.log.To, slog.Default()).Info("access: a list has changed", "path", w.file.Path)
-	}
-}
-
-// report logs why the file could not be read, unless the last line was the same.
-func (w *watcher) report(err error) {
-	if text := err.Error(); text != w.failed {
-		w.failed = text
-		notice.Write(w.list.log, notice.ListUnread, "access: a list could not be read: the one read before stays in force", 0, "path", w.file.Path, "error", text)
-	}
-}
-
-// load reads the file.
-func (w *watcher) load() error {
-	var t *table
-	var invalid error
-	err := w.file.Read(func(text io.Reader, _ int64) error {
-		t, invalid = parse(text, true)
-		return invalid
-	})
-	switch {
-	case invalid != nil && !errors.Is(err, filewatch.ErrWritten):
-		return fmt.Errorf("%s: %w", w.file.Path, invalid)
-	case err != nil:
+// load replaces the entries by those of a file, unless it could not be read.
+func (l *List) load(path string, text []byte, err error) error {
+	if err != nil {
 		return fmt.Errorf("access: %w", err)
 	}
-	w.list.table.Store(t)
+	t, err := parse(bytes.NewReader(text), true)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	l.table.Store(t)
 	return nil
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/excerpt"
 	"github.com/routelimit/limit/internal/grammar"
-	"github.com/routelimit/limit/ops/access"
 )
 
 // Explain returns in words what applies to a request, and why: the entry that exempts or
@@ -116,24 +115,18 @@ func (e *explanation) caller(r *http.Request) {
 
 // entry returns the first entry that matches a request, and its place.
 func (e *explanation) entry(entries []entry) (string, bool) {
-	for _, entry := range entries {
-		l, err := access.Parse(strings.NewReader(entry.text), unlogged)
-		if err != nil || !l.Matches(e.client) {
+	for i, entry := range entries {
+		if l, err := build(entries[i : i+1]); err != nil || !l.Matches(e.client) {
 			continue
 		}
-		text := entry.text
-		if words := strings.Fields(text); words[0] == "header" {
-			text = "header " + words[1] // and not the secret
-		}
+		text := entry.String()
 		if entry.list != "" {
 			text += ", in list " + entry.list
 		}
-		return fmt.Sprintf("%s (%s)", text, e.at(e.source.inside(entry.node, 0))), true
+		return fmt.Sprintf("%s (%s)", text, e.source.at(entry.node, 0)), true
 	}
 	return "", false
 }
-
-func (f *File) at(at int) string { return f.source.error(at, "").place() }
 
 // policy explains the policy of a request.
 func (e *explanation) policy(r *http.Request) {
@@ -142,9 +135,8 @@ func (e *explanation) policy(r *http.Request) {
 		policy := &e.policies[i]
 		for _, route := range policy.routes {
 			if route.pattern == m.pattern {
-				e.line("policy %s, by its route %s (%s)", policy.name, route.pattern, e.at(e.source.inside(route.node, 0)))
-				m.values = route.values
-				e.rules(policy, m.withValues(e.mux, r))
+				e.line("policy %s, by its route %s (%s)", policy.name, route.pattern, e.source.at(route.node, 0))
+				e.rules(policy, m.withValues(e.mux, r, route.values))
 				return
 			}
 		}
@@ -160,7 +152,7 @@ func (e *explanation) policy(r *http.Request) {
 	}
 	for i := range e.policies {
 		if policy := &e.policies[i]; len(policy.routes) == 0 {
-			e.line("  policy %s has no routes: the program may attach it by its name (%s)", policy.name, e.at(policy.at))
+			e.line("  policy %s has no routes: the program may attach it by its name (%s)", policy.name, e.source.error(policy.at, "").place())
 		}
 	}
 }

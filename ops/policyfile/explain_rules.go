@@ -29,7 +29,7 @@ func (e *explanation) rules(policy *policy, r *http.Request) {
 	}
 	for i, rule := range policy.set.Rules() {
 		place := policy.own.Errorf(i, "here")
-		e.line("  %s (%s)", place.Rule, e.at(e.source.within(policy.rules, place.Offset)))
+		e.line("  %s (%s)", place.Rule, e.source.at(policy.rules.at(place.Offset)))
 		if entry := e.exemption(&rule); entry != "" {
 			e.line("    exempt:  by %s: the rule neither charges nor refuses the request", entry)
 			continue

@@ -60,7 +60,7 @@ exempt by user root, in list office (testdata/valid/service.yaml:4:27): no rule 
 `},
 		{"POST", "/login", "192.0.2.1", "", "a badbot/1", `POST /login from 192.0.2.1, no user
 exempt: no entry matches
-barred by agent BadBot, in list scanners (testdata/valid/service.yaml:5:31): answered with 403
+barred by agent badbot, in list scanners (testdata/valid/service.yaml:5:31): answered with 403
 `},
 		{"POST", "/items/7", "192.0.2.1", "", "", `POST /items/7 from 192.0.2.1, no user
 exempt: no entry matches

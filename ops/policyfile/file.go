@@ -18,7 +18,7 @@
 //
 // # Format
 //
-// A file is YAML, JSON or TOML, as the end of its name says. It has at most 1 MiB.
+// A file is YAML or JSON, as the end of its name says. It has at most 1 MiB.
 //
 //	version   1
 //	lists     names of lists of entries, in the words of package access
@@ -33,11 +33,11 @@
 package policyfile
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
+
+	"go.yaml.in/yaml/v4"
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/filewatch"
@@ -50,7 +50,6 @@ const formatVersion = 1
 // A File is the content of a valid policy file. It does not change.
 type File struct {
 	source   *source
-	lists    map[string]*named
 	exempt   []entry
 	barred   []entry
 	policies []policy
@@ -60,10 +59,10 @@ type File struct {
 // A policy is one of a file.
 type policy struct {
 	name   string
-	at     int
+	at     place
 	set    limit.RuleSet
 	own    limit.RuleSet // without the refuse of the policy
-	rules  *passage
+	rules  passage
 	routes []route
 }
 
@@ -79,7 +78,7 @@ func Parse(name string, data []byte) (*File, error) { return parse(name, data, l
 func parse(name string, data []byte, functions limit.Functions) (*File, error) {
 	d := decoder{functions: functions, source: newSource(name, strings.TrimPrefix(string(data[:min(len(data), maxFile)]), "\ufeff"))}
 	if len(data) > maxFile {
-		d.wrongf(0, "the file has more than %d MiB: shorten it, and put long lists of addresses into files of package access", maxFile>>20)
+		d.wrong(place{}, "the file has more than %d MiB: shorten it, and put long lists of addresses into files of package access", maxFile>>20)
 		return nil, d.err()
 	}
 	root := d.guarded(d.tree)
@@ -88,11 +87,11 @@ func parse(name string, data []byte, functions limit.Functions) (*File, error) {
 	}
 	f := &File{source: d.source}
 	fields := d.object(root, "the file", fileFields...)
-	if d.version(root, fields) {
-		f.lists = d.lists(fields["lists"].value)
-		f.exempt = d.entries(fields["exempt"].value, "exempt", f.lists)
-		f.barred = d.entries(fields["barred"].value, "barred", f.lists)
-		d.policies(f, root, fields)
+	if d.version(root, fields["version"]) {
+		lists := d.lists(fields["lists"])
+		f.exempt = d.entries(fields["exempt"], "exempt", lists)
+		f.barred = d.entries(fields["barred"], "barred", lists)
+		d.policies(f, root, fields["policies"])
 	}
 	if err := d.err(); err != nil {
 		return nil, err
@@ -100,13 +99,13 @@ func parse(name string, data []byte, functions limit.Functions) (*File, error) {
 	return f, nil
 }
 
-// guarded reads a file by the parsers of other libraries. A panic there must not end a
+// guarded reads a file by the parser of another library. A panic there must not end a
 // program that follows a file while it serves.
-func (d *decoder) guarded(parse func() *node) (root *node) {
+func (d *decoder) guarded(parse func() *yaml.Node) (root *yaml.Node) {
 	defer func() {
 		if problem := recover(); problem != nil {
 			root = nil
-			d.wrongf(0, "the file cannot be parsed (%v): simplify it", problem)
+			d.wrong(place{}, "the file cannot be parsed (%v): simplify it", problem)
 		}
 	}()
 	return parse()
@@ -114,29 +113,18 @@ func (d *decoder) guarded(parse func() *node) (root *node) {
 
 // Read reads a file from a path, which may be a symbolic link. The error is that of
 // [Parse], or says why the file cannot be read.
-func Read(path string) (*File, error) { return read(&filewatch.File{Path: path}, limit.Functions{}) }
+func Read(path string) (*File, error) {
+	watched := filewatch.File{Path: path, Most: maxFile}
+	text, err := watched.Read()
+	return fromDisk(path, text, err, limit.Functions{})
+}
 
-func read(watched *filewatch.File, functions limit.Functions) (f *File, err error) {
-	var invalid error
-	err = watched.Read(func(text io.Reader, size int64) error {
-		if size > maxFile {
-			invalid = fmt.Errorf("%s:1:1: the file has %d bytes: write at most %d MiB", watched.Path, size, maxFile>>20)
-			return invalid
-		}
-		data, err := io.ReadAll(io.LimitReader(text, maxFile+1))
-		if err != nil {
-			return err
-		}
-		f, invalid = parse(watched.Path, data, functions)
-		return invalid
-	})
-	switch {
-	case err == nil:
-		return f, nil
-	case invalid != nil && !errors.Is(err, filewatch.ErrWritten):
-		return nil, invalid
+// fromDisk parses what was read from a path.
+func fromDisk(path string, text []byte, err error, functions limit.Functions) (*File, error) {
+	if err != nil {
+		return nil, fmt.Errorf("policyfile: %w", err)
 	}
-	return nil, fmt.Errorf("policyfile: %w", err)
+	return parse(path, text, functions)
 }
 
 // Sets returns the policies of the file, for [limit.Limiter.Change]: those of a file that
@@ -170,12 +158,11 @@ func (f *File) Policies() []Policy {
 
 // Lists returns exempt and barred, each nil if it has no entries.
 func (f *File) Lists() (exempt, barred *access.List) {
-	d := decoder{source: f.source} // the entries are valid
 	if len(f.exempt) > 0 {
-		exempt = d.build(f.exempt)
+		exempt, _ = build(f.exempt) // they are valid
 	}
 	if len(f.barred) > 0 {
-		barred = d.build(f.barred)
+		barred, _ = build(f.barred)
 	}
 	return exempt, barred
 }

@@ -37,7 +37,7 @@ func unmatchable(pattern string) (offset int, problem string) {
 func validPattern(pattern string) bool {
 	c := &patternCheck{text: pattern}
 	c.check()
-	return c.problem == "" && handle(http.NewServeMux(), pattern, "").why == ""
+	return c.problem == "" && handle(http.NewServeMux(), pattern).why == ""
 }
 
 // A patternCheck finds the first problem of a pattern, and writes a pattern without any.

@@ -36,7 +36,7 @@ func TestReachable(t *testing.T) {
 			continue
 		}
 		f := &File{mux: http.NewServeMux()}
-		if handle(f.mux, pattern, "").why == "" {
+		if handle(f.mux, pattern).why == "" {
 			valid++
 			assert.True(t, f.covers(pattern), "%q matches no request", pattern)
 		}
@@ -52,7 +52,7 @@ func TestLegitimate(t *testing.T) {
 		"/a;b=c", "/@user", "/$metadata", "/a,b", "/~user/", "/.well-known/acme-challenge/{token}", "/a...", "/file.tar.gz", "GET\t/x", "GET   /x"} {
 		assert.True(t, validPattern(pattern), pattern)
 		f := &File{mux: http.NewServeMux()}
-		assert.Empty(t, handle(f.mux, pattern, "").why)
+		assert.Empty(t, handle(f.mux, pattern).why)
 		assert.True(t, f.covers(pattern), pattern)
 	}
 }

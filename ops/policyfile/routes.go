@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"go.yaml.in/yaml/v4"
+
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/grammar"
 )
@@ -14,59 +16,62 @@ import (
 // A route is a pattern of a policy.
 type route struct {
 	pattern string
-	node    *node
+	node    *yaml.Node
 	values  []string // the path values that the rules need
 }
 
 // routes checks the patterns of all policies, and makes a ServeMux of them.
 func (d *decoder) routes(f *File) {
 	f.mux = http.NewServeMux()
-	type owner struct {
-		policy string
-		at     int
-	}
 	owners := make(map[string]owner)
 	for i := range f.policies {
 		p := &f.policies[i]
 		values := pathValues(p.set)
 		for j := range p.routes {
 			r := &p.routes[j]
+			r.values = values
 			if len(owners) == maxRoutes {
-				d.wrongf(r.node.at, "more than %d routes: write patterns that match several, such as /api/", maxRoutes)
+				d.wrong(placeOf(r.node), "more than %d routes: write patterns that match several, such as /api/", maxRoutes)
 				return
 			}
-			at := d.inside(r.node, 0)
-			if offset, problem := unmatchable(r.pattern); problem != "" {
-				d.wrongf(d.inside(r.node, offset), "route %s: %s", quoted(r.pattern), problem)
-				continue
-			}
-			problem := handle(f.mux, r.pattern, p.name)
-			switch first, known := owners[r.pattern]; {
-			case known && first.policy == p.name:
-				d.wrongf(at, "route %s stands twice in the policy: remove one of them", quoted(r.pattern))
-				continue
-			case known:
-				line, _ := d.line(first.at)
-				d.wrongf(at, "route %s is one of policy %q in line %d: a route has one policy: remove it here or there, or join the rules", quoted(r.pattern), first.policy, line+1)
-				continue
-			case problem.conflict != "":
-				first := owners[problem.conflict]
-				line, _ := d.line(first.at)
-				d.wrongf(at, "route %s conflicts with %s of policy %q in line %d: %s: write one that is more specific", quoted(r.pattern), quoted(problem.conflict), first.policy, line+1, problem.why)
-				continue
-			case problem.why != "":
-				d.wrongf(d.inside(r.node, problem.offset), "route %s: %s: write a pattern of net/http, such as POST /login or GET /items/{id}", quoted(r.pattern), problem.why)
-				continue
-			}
-			owners[r.pattern] = owner{p.name, at}
-			r.values = values
-			for _, value := range values {
-				if !slices.Contains(wildcards(r.pattern), value) {
-					d.wrongf(at, "route %s has no {%s}, by which a rule of the policy is keyed (path %s): add it, or key the rule by something else", quoted(r.pattern), value, value)
-				}
+			if offset, problem := d.route(f.mux, p.name, r, owners); problem != "" {
+				d.wrongIn(r.node, offset, "route %s%s", quoted(r.pattern), problem)
 			}
 		}
 	}
+}
+
+// An owner is the policy of a pattern.
+type owner struct {
+	policy string
+	line   int
+}
+
+// route adds a pattern to a ServeMux, or returns what is wrong with it, and where.
+func (d *decoder) route(mux *http.ServeMux, policy string, r *route, owners map[string]owner) (offset int, problem string) {
+	if offset, problem := unmatchable(r.pattern); problem != "" {
+		return offset, ": " + problem
+	}
+	refused := handle(mux, r.pattern)
+	switch first, known := owners[r.pattern]; {
+	case known && first.policy == policy:
+		return 0, " stands twice in the policy: remove one of them"
+	case known:
+		return 0, fmt.Sprintf(" is one of policy %q in line %d: a route has one policy: remove it here or there, or join the rules", first.policy, first.line)
+	case refused.conflict != "":
+		first := owners[refused.conflict]
+		return 0, fmt.Sprintf(" conflicts with %s of policy %q in line %d: %s: write one that is more specific",
+			quoted(refused.conflict), first.policy, first.line, refused.why)
+	case refused.why != "":
+		return refused.offset, ": " + refused.why + ": write a pattern of net/http, such as POST /login or GET /items/{id}"
+	}
+	owners[r.pattern] = owner{policy, r.node.Line}
+	for _, value := range r.values {
+		if !slices.Contains(wildcards(r.pattern), value) {
+			return 0, fmt.Sprintf(" has no {%s}, by which a rule of the policy is keyed (path %s): add it, or key the rule by something else", value, value)
+		}
+	}
+	return 0, ""
 }
 
 // pathValues returns the path values that rules are keyed by.
@@ -110,14 +115,14 @@ var (
 	conflicting    = regexp.MustCompile(`(?s)^pattern ".*" \(registered at .*\) conflicts with pattern (".*") \(registered at [^)]*\):\n(.*)$`)
 )
 
-// A matched is the handler of a pattern, which names its policy.
-type matched string
+// A matched is the handler of each pattern.
+type matched struct{}
 
-// ServeHTTP does nothing: it is asked for, and not called.
+// ServeHTTP does nothing: it is asked for, and called for the path values.
 func (matched) ServeHTTP(http.ResponseWriter, *http.Request) {}
 
 // handle adds a pattern to a ServeMux, which panics if it does not take it.
-func handle(mux *http.ServeMux, pattern, policy string) (problem patternProblem) {
+func handle(mux *http.ServeMux, pattern string) (problem patternProblem) {
 	defer func() {
 		err := recover()
 		if err == nil {
@@ -135,6 +140,6 @@ func handle(mux *http.ServeMux, pattern, policy string) (problem patternProblem)
 		}
 		problem.why = strings.TrimPrefix(text, "http: ")
 	}()
-	mux.Handle(pattern, matched(policy))
+	mux.Handle(pattern, matched{})
 	return patternProblem{}
 }
