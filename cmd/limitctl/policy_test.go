@@ -224,7 +224,7 @@ func TestExplainCaller(t *testing.T) {
 	assert.Contains(t, out, "GET / from 203.0.113.9 through the proxy 10.0.0.2, no user, plan pro\n")
 	assert.Contains(t, out, "    key:     ip \"203.0.113.9\"\n    limit:   20: plan pro\n    reserve: 5 of 20 units for vip: the request is of class default\n")
 	_, out, _ = run(t, append(args, "--user", "root", "--class", "vip")...)
-	assert.Contains(t, out, "exempt:  by user root")
+	assert.Contains(t, out, "exempt:  the rule neither charges nor refuses")
 	code, _, problem = run(t, append(args, "--trusted", "x")...)
 	assert.Equal(t, 3, code)
 	assert.Contains(t, problem, `--trusted "x"`)

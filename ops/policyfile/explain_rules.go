@@ -5,21 +5,22 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/internal/grammar"
 	"github.com/routelimit/limit/stores/memstore"
 )
 
-// rules explains each rule of a policy.
-func (e *explanation) rules(policy *policy, r *http.Request) {
-	d := e.decide(policy.set, r)
-	if d.err != nil {
-		for _, err := range leaves(e.placed(d.err)) {
+// rules explains each rule of a policy, by what a limiter on an empty store decides.
+func (e *explanation) rules(p *policy, r *http.Request) {
+	store := &recorder{Store: memstore.New(nil), reserves: make(map[string]int64)}
+	var decided []limit.RuleDecision
+	e.options.Observe = func(_ *http.Request, d limit.Decision, _ error) { decided = d.Rules() }
+	bound, err := limit.New(store, &e.options).Policy(p.set)
+	if err != nil {
+		for _, err := range leaves(e.placed(err)) {
 			if wrong := new(Error); errors.As(err, &wrong) {
 				err = errors.New(wrong.place() + ": " + wrong.Problem)
 			}
@@ -27,55 +28,41 @@ func (e *explanation) rules(policy *policy, r *http.Request) {
 		}
 		return
 	}
-	for i, rule := range policy.set.Rules() {
-		place := policy.own.Errorf(i, "here")
-		e.line("  %s (%s)", place.Rule, e.source.at(policy.rules.at(place.Offset)))
-		if entry := e.exemption(&rule); entry != "" {
-			e.line("    exempt:  by %s: the rule neither charges nor refuses the request", entry)
-			continue
+	_ = bound.Serve(unsent{}, r, limit.Request{}, http.NotFoundHandler()) // which gives nothing that could be wrong
+	for i, rule := range p.set.Rules() {
+		place := p.own.Errorf(i, "here")
+		e.line("  %s (%s)", place.Rule, e.source.at(p.rules.at(place.Offset)))
+		d := &limit.RuleDecision{Exempt: true} // as all are that are not decided
+		if i < len(decided) {
+			d = &decided[i]
 		}
-		key, _ := grammar.ParseKey(rule.Key.String())
-		e.line("    key:     %s", e.key(key, r))
-		if i < len(d.rules) {
-			e.line("    limit:   %s", e.limit(&rule, &d, i))
-			if len(rule.Reserve) > 0 {
-				e.line("    reserve: %s", e.reserve(&rule, d.reserves[d.rules[i].Name], d.rules[i].Capacity))
-			}
-		}
-		e.line("    refused: %s", e.refused(&rule))
-		e.line("    outage:  %s", rule.OnStoreError)
+		e.rule(p.name, &rule, d, store.reserves)
 	}
 }
 
-// exemption returns the entry of a rule that exempts the request, or "".
-func (e *explanation) exemption(rule *limit.Rule) string {
-	for _, entry := range rule.Exempt {
-		kind, value := grammar.SplitExemption(entry)
-		matches := false
-		switch kind {
-		case "ip":
-			prefix, err := netip.ParsePrefix(value)
-			if err != nil {
-				address, _ := netip.ParseAddr(value)
-				prefix = netip.PrefixFrom(address, address.BitLen())
-			}
-			matches = prefix.Contains(e.address)
-		case "user":
-			matches = value == e.user
-		case "plan":
-			matches = value == e.plan
-		case "class":
-			matches = value == e.class
-		}
-		if matches {
-			return entry
-		}
+func (e *explanation) rule(policy string, rule *limit.Rule, d *limit.RuleDecision, reserves map[string]int64) {
+	if d.Exempt {
+		e.line("    exempt:  the rule neither charges nor refuses the request")
+		return
 	}
-	return ""
+	switch {
+	case rule.Key.String() == "global":
+		e.line("    key:     all requests of the policy")
+	case d.Key == "":
+		e.line("    key:     %s, which the request does not have: all such requests share one quota", rule.Key)
+	default:
+		e.line("    key:     %s %s", rule.Key, quoted(d.Key))
+	}
+	e.line("    limit:   %s", e.limit(policy, rule, d))
+	if len(rule.Reserve) > 0 {
+		e.line("    reserve: %s", e.reserve(rule, reserves[d.Name], d.Capacity))
+	}
+	e.line("    refused: %s", e.refused(rule))
+	e.line("    outage:  %s", rule.OnStoreError)
 }
 
 // limit says which limit of a rule applies, and why.
-func (e *explanation) limit(rule *limit.Rule, d *decided, i int) string {
+func (e *explanation) limit(policy string, rule *limit.Rule, r *limit.RuleDecision) string {
 	usual, why := rule.Limit, ""
 	switch n, ok := rule.Plans[e.plan]; {
 	case len(rule.Plans) == 0:
@@ -87,8 +74,8 @@ func (e *explanation) limit(rule *limit.Rule, d *decided, i int) string {
 		why = ": the rule has no limit for plan " + e.plan
 	}
 	text := fmt.Sprintf("%d%s", usual, why)
-	if applied := d.rules[i].Limit; e.options.Override != nil && e.options.Override(d.policy, d.rules[i].Name, d.rules[i].Key) != 0 {
-		text = fmt.Sprintf("%d: an override of the key; without it %s", applied, text)
+	if e.options.Override != nil && e.options.Override(policy, r.Name, r.Key) != 0 {
+		text = fmt.Sprintf("%d: an override of the key; without it %s", r.Limit, text)
 	}
 	return text
 }
@@ -107,69 +94,7 @@ func (e *explanation) reserve(rule *limit.Rule, units, capacity int64) string {
 	return fmt.Sprintf("%d of %d units for %s: the request is of class %s", units, capacity, strings.Join(above, " and "), e.class)
 }
 
-// key describes the key that requests share a quota by.
-func (e *explanation) key(k grammar.Key, r *http.Request) string {
-	switch k.Kind {
-	case grammar.Global:
-		return "all requests of the policy"
-	case grammar.Func:
-		return "the function " + k.Name + " of the program"
-	case grammar.And:
-		var parts []string
-		for _, part := range k.Parts {
-			parts = append(parts, e.key(part, r))
-		}
-		return strings.Join(parts, " and ")
-	case grammar.Or:
-		for _, part := range k.Parts {
-			if text := e.key(part, r); !strings.HasSuffix(text, noValue) {
-				return text
-			}
-		}
-		return k.String() + noValue
-	}
-	set, err := limit.Parse("1/1m per " + k.String())
-	if err != nil {
-		return err.Error()
-	}
-	if d := e.decide(limit.Named("key", set.Rules()...), r); len(d.rules) == 1 && d.rules[0].Key != "" {
-		return k.String() + " " + quoted(d.rules[0].Key)
-	}
-	return k.String() + noValue
-}
-
-const noValue = ", which the request does not have: all such requests share one quota"
-
-// decided is how a set decides a request on a store without state.
-type decided struct {
-	policy   string
-	reserves map[string]int64 // that the request leaves to higher classes, by rule
-	rules    []limit.RuleDecision
-	err      error
-}
-
-// decide returns what a set charges for a request.
-func (e *explanation) decide(set limit.RuleSet, r *http.Request) (d decided) {
-	store := &recorder{Store: memstore.New(nil), reserves: make(map[string]int64)}
-	policy, err := checker.Bind(limit.New(store, &e.options), "", set)
-	if err != nil {
-		return decided{err: err}
-	}
-	decision, err := checker.Decide(policy, r, struct{}{}, 0)
-	if err != nil {
-		return decided{err: err}
-	}
-	defer decision.Release()
-	return decided{decision.Policy(), store.reserves, decision.Rules(), nil}
-}
-
-// checker decides requests to explain them.
-var checker = &limit.Adapter[struct{}]{
-	Route: func(struct{}) (method, pattern string) { return "", "" },
-	Next:  func(struct{}, *http.Request) (status int, err error) { return http.StatusOK, nil },
-}
-
-// A recorder keeps the reserves of a request.
+// A recorder keeps the units that a request leaves to higher classes, by rule.
 type recorder struct {
 	core.Store
 	reserves map[string]int64
@@ -183,6 +108,13 @@ func (s *recorder) Take(ctx context.Context, asks []core.Ask) error {
 	}
 	return s.Store.Take(ctx, asks)
 }
+
+// unsent is a response that nobody reads.
+type unsent struct{}
+
+func (unsent) Header() http.Header         { return http.Header{} }
+func (unsent) Write(b []byte) (int, error) { return len(b), nil }
+func (unsent) WriteHeader(int)             {}
 
 // refused says what a request meets that a rule refuses.
 func (e *explanation) refused(rule *limit.Rule) string {
