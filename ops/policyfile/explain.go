@@ -16,7 +16,7 @@ import (
 // Explain returns in words what applies to a request, and why: the entry that exempts or
 // bars it, the policy and the route that matches it, and for each rule the key, the limit
 // of this caller, what is reserved for higher classes, what a refused request meets, or
-// the entry that exempts it. It charges nothing.
+// that the rule exempts the request. It charges nothing.
 //
 // The options are those of the limiter. Explain uses User, Plan, Class, Classes, Override,
 // Proxies and OnRefusal. It panics if they are invalid, as [limit.New] does. Nil

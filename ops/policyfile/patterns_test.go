@@ -10,12 +10,11 @@ import (
 )
 
 // TestReachable writes patterns of random parts, valid ones and ones of other routers. A
-// pattern that a file may have matches the requests that it describes, and one that an
-// error proposes is valid.
+// pattern that a file may have matches the requests that it describes.
 func TestReachable(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	pick := func(of ...string) string { return of[random.IntN(len(of))] }
-	valid, proposed := 0, 0
+	valid, refused := 0, 0
 	for range 20_000 {
 		var b strings.Builder
 		b.WriteString(pick("", "", "", "GET ", "POST  ", "DELETE\t", "get ", "Put ", "GTE ", "ANY ", " ", "QUERY ", "M-SEARCH ", "GET,PUT "))
@@ -26,13 +25,8 @@ func TestReachable(t *testing.T) {
 		}
 		b.WriteString(pick("", "", "/", "/{$}", "/{rest...}", "/{rest...}/b", "{$}", "?a=b", " "))
 		pattern := b.String()
-		_, problem := unmatchable(pattern)
-		if problem != "" {
-			if _, other, found := strings.Cut(problem, `: write "`); found {
-				proposed++
-				other = strings.ReplaceAll(strings.TrimSuffix(other, `"`), `\\`, `\`)
-				assert.True(t, validPattern(other), "%q: %s", pattern, problem)
-			}
+		if _, problem := unmatchable(pattern); problem != "" {
+			refused++
 			continue
 		}
 		f := &File{mux: http.NewServeMux()}
@@ -42,7 +36,7 @@ func TestReachable(t *testing.T) {
 		}
 	}
 	assert.Greater(t, valid, 1000)
-	assert.Greater(t, proposed, 1000)
+	assert.Greater(t, refused, 1000)
 }
 
 // TestLegitimate checks patterns that look unusual, and match requests.
@@ -50,7 +44,8 @@ func TestLegitimate(t *testing.T) {
 	for _, pattern := range []string{"/", "/{$}", "/{rest...}", "GET /v1/projects:search", "/v1/{id}/items:batch", "/a%2Fb", "/%2A", "/%3Aid", "/%7B",
 		"PURGE /", "PROPFIND /dav/", "M-SEARCH /", "CONNECT /", "localhost/", "192.0.2.1/", "[::1]/", "a.example.com/x", "xn--bcher-kva.example/", "/wiki/C_(language)",
 		"/a;b=c", "/@user", "/$metadata", "/a,b", "/~user/", "/.well-known/acme-challenge/{token}", "/a...", "/file.tar.gz", "GET\t/x", "GET   /x"} {
-		assert.True(t, validPattern(pattern), pattern)
+		_, problem := unmatchable(pattern)
+		assert.Empty(t, problem, pattern)
 		f := &File{mux: http.NewServeMux()}
 		assert.Empty(t, handle(f.mux, pattern).why)
 		assert.True(t, f.covers(pattern), pattern)
