@@ -33,8 +33,10 @@
 package policyfile
 
 import (
+	_ "embed"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
@@ -166,3 +168,36 @@ func (f *File) Lists() (exempt, barred *access.List) {
 	}
 	return exempt, barred
 }
+
+// Lifts describes the limits of an earlier file that this one does not have: its policies
+// and its routes, whatever policy they have now. Policies with other rules are not
+// described.
+func (f *File) Lifts(earlier *File) (lifted []string) {
+	kept := make(map[string]bool) // names and patterns
+	for i := range f.policies {
+		kept["policy "+f.policies[i].name] = true
+		for _, r := range f.policies[i].routes {
+			kept["route "+r.pattern] = true
+		}
+	}
+	for i := range earlier.policies {
+		policy := &earlier.policies[i]
+		if !kept["policy "+policy.name] {
+			lifted = append(lifted, fmt.Sprintf("policy %s (%s)", policy.name, policy.set))
+			continue
+		}
+		for _, r := range policy.routes {
+			if !kept["route "+r.pattern] {
+				lifted = append(lifted, fmt.Sprintf("route %s of policy %s", r.pattern, policy.name))
+			}
+		}
+	}
+	return lifted
+}
+
+//go:embed schema.json
+var schema []byte
+
+// Schema returns the JSON Schema of policy files, for editors and other programs. It
+// admits all valid files, and some invalid ones: see [Parse].
+func Schema() []byte { return slices.Clone(schema) }

@@ -29,13 +29,8 @@ var entryWords = []string{"user", "agent", "header"}
 // unlogged is for lists that Policies or Explain check against the proxies themselves.
 var unlogged = &access.Options{Log: slog.New(slog.DiscardHandler)}
 
-// lists are the lists of a file, by name.
-type lists map[string]*list
-
-type list struct {
-	items []item
-	state uint8 // see cycles
-}
+// lists are the lists of a file, by name. They may be in each other.
+type lists map[string][]item
 
 // An item of a list is an entry, or the name of another list.
 type item struct {
@@ -50,13 +45,10 @@ func (d *decoder) lists(n *yaml.Node) lists {
 		if !listName.MatchString(f.name) || slices.Contains(entryWords, f.name) {
 			d.wrong(f.at, "%s cannot name a list: write a letter, and then letters, digits, - and _, and not user, agent or header", quoted(f.name))
 		}
-		all[f.name] = new(list)
+		all[f.name] = nil // so that lists before it may name it
 	}
 	for _, f := range members {
-		all[f.name].items = d.items(f.value, "a list of clients", f.name, all)
-	}
-	for _, f := range members {
-		d.cycles(f.name, all)
+		all[f.name] = d.items(f.value, "a list of clients", f.name, all)
 	}
 	return all
 }
@@ -65,8 +57,8 @@ func (d *decoder) lists(n *yaml.Node) lists {
 func (d *decoder) items(n *yaml.Node, what, in string, all lists) (items []item) {
 	for _, n := range d.texts(n, what, `"10.0.0.0/8"`) {
 		text := n.Value
-		switch {
-		case all[text] != nil:
+		switch _, named := all[text]; {
+		case named:
 			items = append(items, item{entry{list: in, node: n}, text})
 			continue
 		case listName.MatchString(text) && !slices.Contains(entryWords, text):
@@ -89,30 +81,6 @@ func (d *decoder) items(n *yaml.Node, what, in string, all lists) (items []item)
 	return items
 }
 
-const (
-	visiting = 1 + iota
-	visited
-)
-
-// cycles follows the names in a list, and reports those that lead back.
-func (d *decoder) cycles(name string, all lists) {
-	l := all[name]
-	if l.state == visited {
-		return
-	}
-	l.state = visiting
-	for _, item := range l.items {
-		switch next := all[item.name]; {
-		case next == nil:
-		case next.state == visiting:
-			d.wrong(placeOf(item.node), "list %s is within itself: remove it here, or what leads from it to list %s", quoted(item.name), quoted(name))
-		default:
-			d.cycles(item.name, all)
-		}
-	}
-	l.state = visited
-}
-
 // entries returns the entries of exempt or barred with those of lists, each list once.
 func (d *decoder) entries(n *yaml.Node, what string, all lists) (entries []entry) {
 	seen := make(map[string]bool)
@@ -124,7 +92,7 @@ func (d *decoder) entries(n *yaml.Node, what string, all lists) (entries []entry
 				entries = append(entries, item.entry)
 			case !seen[item.name]:
 				seen[item.name] = true
-				add(all[item.name].items)
+				add(all[item.name])
 			}
 		}
 	}

@@ -52,18 +52,14 @@ func (d *decoder) route(mux *http.ServeMux, policy string, r *route, owners map[
 	if offset, problem := unmatchable(r.pattern); problem != "" {
 		return offset, ": " + problem
 	}
-	refused := handle(mux, r.pattern)
+	offset, problem = handle(mux, r.pattern)
 	switch first, known := owners[r.pattern]; {
 	case known && first.policy == policy:
 		return 0, " stands twice in the policy: remove one of them"
 	case known:
 		return 0, fmt.Sprintf(" is one of policy %q in line %d: a route has one policy: remove it here or there, or join the rules", first.policy, first.line)
-	case refused.conflict != "":
-		first := owners[refused.conflict]
-		return 0, fmt.Sprintf(" conflicts with %s of policy %q in line %d: %s: write one that is more specific",
-			quoted(refused.conflict), first.policy, first.line, refused.why)
-	case refused.why != "":
-		return refused.offset, ": " + refused.why + ": write a pattern of net/http, such as POST /login or GET /items/{id}"
+	case problem != "":
+		return offset, ": " + problem
 	}
 	owners[r.pattern] = owner{policy, r.node.Line}
 	for _, value := range r.values {
@@ -103,43 +99,29 @@ func wildcards(pattern string) (names []string) {
 	return names
 }
 
-// A patternProblem is why a ServeMux does not take a pattern.
-type patternProblem struct {
-	why      string // "" if it takes it
-	conflict string // the other pattern, if they conflict
-	offset   int    // in the pattern
-}
-
-var (
-	invalidPattern = regexp.MustCompile(`(?s)^parsing ".*": at offset (\d+): (.*)$`)
-	conflicting    = regexp.MustCompile(`(?s)^pattern ".*" \(registered at .*\) conflicts with pattern (".*") \(registered at [^)]*\):\n(.*)$`)
-)
-
 // A matched is the handler of each pattern.
 type matched struct{}
 
 // ServeHTTP does nothing: it is asked for, and called for the path values.
 func (matched) ServeHTTP(http.ResponseWriter, *http.Request) {}
 
-// handle adds a pattern to a ServeMux, which panics if it does not take it.
-func handle(mux *http.ServeMux, pattern string) (problem patternProblem) {
+// handle adds a pattern to a ServeMux, or returns why it panics at that, and at which
+// byte of the pattern.
+func handle(mux *http.ServeMux, pattern string) (offset int, problem string) {
 	defer func() {
-		err := recover()
-		if err == nil {
-			return
+		if err := recover(); err != nil {
+			problem = strings.TrimPrefix(fmt.Sprint(err), "http: ")
+			if _, why, conflict := strings.Cut(problem, "\n"); conflict { // the first line names lines of this program
+				problem = strings.Join(strings.Fields(strings.TrimSuffix(why, ".")), " ") + ": write one that is more specific"
+				return
+			}
+			if _, why, found := strings.Cut(problem, `": at offset `); found { // behind the pattern
+				_, problem, _ = strings.Cut(why, ": ")
+				fmt.Sscan(why, &offset)
+			}
+			problem += ": write a pattern of net/http, such as POST /login or GET /items/{id}"
 		}
-		text := fmt.Sprint(err)
-		if found := conflicting.FindStringSubmatch(text); found != nil {
-			fmt.Sscanf(found[1], "%q", &problem.conflict)
-			problem.why = strings.Join(strings.Fields(strings.TrimSuffix(found[2], ".")), " ")
-			return
-		}
-		if found := invalidPattern.FindStringSubmatch(text); found != nil {
-			fmt.Sscan(found[1], &problem.offset)
-			text = found[2]
-		}
-		problem.why = strings.TrimPrefix(text, "http: ")
 	}()
 	mux.Handle(pattern, matched{})
-	return patternProblem{}
+	return 0, ""
 }

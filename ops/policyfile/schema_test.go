@@ -101,8 +101,6 @@ var beyondSchema = []string{
 	"duplicate-policy.json",
 	"endless-wait.yaml",
 	"half-written.yaml",
-	"list-cycle.yaml",
-	"list-itself.yaml",
 	"list-unknown.yaml",
 	"merge.yaml",
 	"refuse-host.yaml",
