@@ -1,12 +1,9 @@
 package access
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"crypto/subtle"
 	"fmt"
-	"net/http"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -21,22 +18,25 @@ type table struct {
 	prefixes bart.Table[time.Time]
 	users    map[string]time.Time
 	agents   agents
-	secrets  []secret // sorted by header
+	secrets  map[string][]secret // by header, canonical
+	headers  int                 // secrets of all headers
 
 	checked atomic.Pointer[limit.Limiter] // the last one that checkProxies has seen
 	warned  atomic.Bool                   // by checkProxies
 }
 
 type secret struct {
-	header string // canonical
-	sum    [sha256.Size]byte
-	until  time.Time
+	sum   [sha256.Size]byte
+	until time.Time
 }
 
-func newTable() *table { return &table{users: make(map[string]time.Time)} }
+func newTable() *table {
+	return &table{users: make(map[string]time.Time), secrets: make(map[string][]secret)}
+}
 
-// add adds an entry, or returns why there cannot be another one of its kind. Of prefixes within others, the wider one is added first. The
-// other one then holds at least as long, so that the longest match alone says how long.
+// add adds an entry, or returns why there cannot be another one of its kind. Of prefixes
+// within others, the wider one is added first. The other one then holds at least as long,
+// so that the longest match alone says how long.
 func (t *table) add(e Entry) (problem string) {
 	switch e.kind {
 	case byPrefix:
@@ -50,16 +50,16 @@ func (t *table) add(e Entry) (problem string) {
 		}
 		t.users[e.text] = e.until
 	case byAgent:
-		if len(t.agents.sorted) == maxAgents {
+		if len(t.agents.until) == maxAgents {
 			return fmt.Sprintf("more than %d agents: write parts that several have in common", maxAgents)
 		}
 		t.agents.add(e.text, e.until)
 	case byHeader:
-		if len(t.secrets) == maxSecrets {
+		if t.headers == maxSecrets {
 			return fmt.Sprintf("more than %d headers: remove those that are not in use", maxSecrets)
 		}
-		at, _ := slices.BinarySearchFunc(t.secrets, e.text, func(s secret, name string) int { return cmp.Compare(s.header, name) })
-		t.secrets = slices.Insert(t.secrets, at, secret{e.text, sha256.Sum256([]byte(e.secret)), e.until})
+		t.headers++
+		t.secrets[e.text] = append(t.secrets[e.text], secret{sha256.Sum256([]byte(e.secret)), e.until})
 	}
 	return ""
 }
@@ -97,34 +97,22 @@ func (t *table) remaining(c limit.Client) time.Duration {
 			}
 		}
 	}
-	if len(t.agents.sorted) > 0 && longest != limit.Never {
+	if len(t.agents.until) > 0 && longest != limit.Never {
 		t.agents.each(c.Request.UserAgent(), hold)
 	}
-	if len(t.secrets) > 0 && longest != limit.Never {
-		t.eachSecret(c.Request.Header, hold)
-	}
-	return longest
-}
-
-// eachSecret calls hold for each secret that the header has. How long it takes does
-// not depend on how much of a secret is right: the sums of all secrets of a header are
-// compared to their end.
-func (t *table) eachSecret(header http.Header, hold func(time.Time)) {
-	var name string
-	var sum [sha256.Size]byte
-	sent := false
-	for i := range t.secrets {
-		s := &t.secrets[i]
-		if s.header != name {
-			name = s.header
-			var room [maxSecret]byte
-			value := header[name]
-			if sent = len(value) > 0 && len(value[0]) <= maxSecret; sent {
-				sum = sha256.Sum256(append(room[:0], value[0]...))
+	for name, secrets := range t.secrets {
+		// How long this takes does not depend on how much of a secret is right.
+		value := c.Request.Header[name]
+		if len(value) == 0 || len(value[0]) > maxSecret {
+			continue
+		}
+		var room [maxSecret]byte
+		sum := sha256.Sum256(append(room[:0], value[0]...))
+		for _, s := range secrets {
+			if subtle.ConstantTimeCompare(sum[:], s.sum[:]) == 1 {
+				hold(s.until)
 			}
 		}
-		if sent && subtle.ConstantTimeCompare(sum[:], s.sum[:]) == 1 {
-			hold(s.until)
-		}
 	}
+	return longest
 }
