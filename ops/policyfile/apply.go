@@ -126,12 +126,7 @@ func (f *File) placed(err error) error {
 
 // misplaced reports errors of package limit about the policies of the file.
 func (f *File) misplaced(d *decoder, err error) {
-	for _, err := range leaves(err) {
-		var wrong *limit.RuleError
-		if !errors.As(err, &wrong) {
-			d.wrong(place{}, "%v", err)
-			continue
-		}
+	for _, wrong := range ruleErrors(err) {
 		i := slices.IndexFunc(f.policies, func(p policy) bool { return p.name == wrong.Policy })
 		switch {
 		case i < 0 && wrong.Policy == "":

@@ -6,9 +6,44 @@ import (
 	"path"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/ops/access"
 )
+
+// A state is what is in force. It does not change.
+type state struct {
+	version
+	since          time.Time
+	exempt, barred *access.List
+	targets        map[string]*target // by pattern
+	served         atomic.Bool        // whether a handler has had a request
+}
+
+// A target is what a route leads to.
+type target struct {
+	policy *limit.Policy
+	values []string     // path values that its rules need
+	met    *atomic.Bool // whether a request has matched, also of an earlier state
+}
+
+// prepare returns the state of a version, without the policies of its routes.
+func prepare(v version, before *state) *state {
+	s := &state{version: v, since: time.Now(), targets: make(map[string]*target)}
+	s.exempt, _ = build(v.exempt) // they are valid
+	s.barred, _ = build(v.barred)
+	for i := range v.policies {
+		for _, r := range v.policies[i].routes {
+			t := &target{values: r.values, met: new(atomic.Bool)}
+			if before != nil && before.targets[r.pattern] != nil {
+				t.met = before.targets[r.pattern].met
+			}
+			s.targets[r.pattern] = t
+		}
+	}
+	return s
+}
 
 // Handler returns a handler that limits the routes of the policies, before next: a
 // ServeMux, any other router, or a whole server. A request is decided by the policy of

@@ -104,6 +104,55 @@ func (p *Policies) Exempt(c limit.Client) bool { return p.state.Load().exempt.Ma
 // otherwise. It is for [limit.Options].Bar.
 func (p *Policies) Bar(c limit.Client) time.Duration { return p.state.Load().barred.Bar(c) }
 
+// A Status says what is in force in this process.
+type Status struct {
+	Source string    // the path of the file, or the name of the pushed one
+	Sum    string    // the first 12 hexadecimal digits of the SHA-256 of its text
+	By     string    // who pushed it; "" for a file
+	Since  time.Time // when it was put in force
+
+	// Unmet lists the routes that no request has matched so far, in this process: new
+	// ones, rare ones, and those with a mistake.
+	Unmet []string
+
+	// Err says why the file, or what was pushed last, is not in force. It is nil if
+	// there is nothing wrong.
+	Err error
+}
+
+// Status returns what is in force.
+func (p *Policies) Status() Status {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.state.Load()
+	return Status{Source: s.origin, Sum: s.source.sum(), By: s.by, Since: s.since, Unmet: s.unmet(), Err: errors.Join(p.problems[:]...)}
+}
+
+// unmet returns the routes that no request has matched, in the order of the file.
+func (s *state) unmet() (patterns []string) {
+	for i := range s.policies {
+		for _, r := range s.policies[i].routes {
+			if !s.targets[r.pattern].met.Load() {
+				patterns = append(patterns, r.pattern)
+			}
+		}
+	}
+	return patterns
+}
+
+// unmetAfter is how long routes may meet no request before a line says so.
+const unmetAfter = time.Hour
+
+// noticeUnmet warns about the routes of a state that no request has met, if it is still
+// in force and there were requests, or no handler that could have any.
+func (p *Policies) noticeUnmet(s *state) {
+	if patterns := s.unmet(); p.state.Load() == s && len(patterns) > 0 && (s.served.Load() || !p.handles.Load()) {
+		notice.Write(&p.lines, notice.UnmetRoutes, "policyfile: no request has matched some routes so far, so their policies limit nothing: "+
+			"compare them with the paths of requests, and put Policies.Handler before your router", 0,
+			"source", s.origin, "routes", listed(patterns), "after", unmetAfter)
+	}
+}
+
 // Follow puts the policies in force on a limiter, and follows the file and what is
 // pushed until ctx ends. The limiter should have [Policies.Exempt] and [Policies.Bar] in
 // its Options; lists compare the user and the address that its rules use. Call Follow

@@ -2,10 +2,8 @@ package policyfile
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"go.yaml.in/yaml/v4"
 
@@ -13,18 +11,9 @@ import (
 	"github.com/routelimit/limit/internal/grammar"
 )
 
-const (
-	// noPolicies is the value of policies in a file that has none: a word, so that no
-	// accident lifts all limits.
-	noPolicies = "none"
-
-	// maxWait bounds how long a file lets requests wait: connections, proxies and
-	// clients give up before.
-	maxWait = 10 * time.Minute
-
-	// maxWaiting bounds how many requests may wait for one key.
-	maxWaiting = 10_000
-)
+// noPolicies is the value of policies in a file that has none: a word, so that no
+// accident lifts all limits.
+const noPolicies = "none"
 
 // policies reads the policies of a file.
 func (d *decoder) policies(f *File, root, n *yaml.Node) {
@@ -74,12 +63,8 @@ func (d *decoder) policy(member field) policy {
 		d.misread(p.rules, err)
 		p.own, p.set = set, set.Named(p.name)
 	}
-	valid := len(d.errs) == before
-	if valid {
-		d.absurd(&p)
-	}
 	if n := fields["refuse"]; n != nil {
-		d.refuse(&p, n, valid && len(d.errs) == before)
+		d.refuse(&p, n, len(d.errs) == before)
 	}
 	return p
 }
@@ -124,55 +109,28 @@ func (d *decoder) rules(n *yaml.Node) passage {
 
 // misread reports errors of package limit about a passage.
 func (d *decoder) misread(p passage, err error) {
-	for _, err := range leaves(err) {
-		var wrong *limit.RuleError
-		if errors.As(err, &wrong) {
-			n, i := p.at(wrong.Offset)
-			d.wrongIn(n, i, "%s", wrong.Problem)
-		}
+	for _, wrong := range ruleErrors(err) {
+		n, i := p.at(wrong.Offset)
+		d.wrongIn(n, i, "%s", wrong.Problem)
 	}
 }
 
-// absurd reports waits that no client lives to see the end of.
-func (d *decoder) absurd(p *policy) {
-	for i, r := range p.set.Rules() {
-		if queue, ok := r.Algorithm.(limit.Queue); ok && queue.MaxWait > maxWait {
-			d.misread(p.rules, p.set.Errorf(i, "the rule has requests %s", tooLong(queue.MaxWait)))
-		}
-		if problem := absurdRefusal(&r.OnRefusal); problem != "" {
-			d.misread(p.rules, p.set.Errorf(i, "%s", problem))
-		}
-	}
-}
-
-func absurdRefusal(r *limit.Refusal) string {
-	switch {
-	case r.Wait > maxWait:
-		return "refused requests " + tooLong(r.Wait)
-	case r.Waiters > maxWaiting:
-		return fmt.Sprintf("%d requests may wait for one key: write at most %d, since each holds a connection", r.Waiters, maxWaiting)
-	}
-	return ""
-}
-
-func tooLong(wait time.Duration) string {
-	return fmt.Sprintf("wait for up to %s: write at most %s, since clients and proxies give up before",
-		grammar.FormatWindow(wait), grammar.FormatWindow(maxWait))
-}
-
-// leaves returns the errors that err joins.
-func leaves(err error) []error {
+// ruleErrors returns the errors of package limit that err joins.
+func ruleErrors(err error) (all []*limit.RuleError) {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		var all []error
 		for _, err := range joined.Unwrap() {
-			all = append(all, leaves(err)...)
+			all = append(all, ruleErrors(err)...)
 		}
 		return all
 	}
-	if err == nil {
-		return nil
+	var wrong *limit.RuleError
+	if err != nil && !errors.As(err, &wrong) {
+		wrong = &limit.RuleError{Problem: err.Error()}
 	}
-	return []error{err}
+	if wrong != nil {
+		all = append(all, wrong)
+	}
+	return all
 }
 
 // refuse reads what refused requests meet, and applies it if the rules are valid.
@@ -184,18 +142,11 @@ func (d *decoder) refuse(p *policy, n *yaml.Node, valid bool) {
 	var refusal limit.Refusal
 	err := refusal.UnmarshalText([]byte(n.Value))
 	d.misread(passage{n}, err)
-	if problem := absurdRefusal(&refusal); err == nil && problem != "" {
-		d.wrong(placeOf(n), "%s", problem)
-		return
-	}
 	if err != nil || !valid {
 		return
 	}
 	p.set = p.set.OnRefusal(refusal)
-	for _, err := range leaves(p.set.Validate()) {
-		var wrong *limit.RuleError
-		if errors.As(err, &wrong) {
-			d.wrong(placeOf(n), "%s", wrong.Problem)
-		}
+	for _, wrong := range ruleErrors(p.set.Validate()) {
+		d.wrong(placeOf(n), "%s", wrong.Problem)
 	}
 }

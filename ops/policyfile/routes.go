@@ -3,6 +3,7 @@ package policyfile
 import (
 	"fmt"
 	"net/http"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -124,4 +125,109 @@ func handle(mux *http.ServeMux, pattern string) (offset int, problem string) {
 	}()
 	mux.Handle(pattern, matched{})
 	return 0, ""
+}
+
+// methods are those that are registered, except ones that no service has, and some that
+// caches and UPnP use. A route for another one is more likely a mistake: a pattern without
+// a method matches it too.
+var methods = strings.Fields("GET HEAD POST PUT PATCH DELETE OPTIONS CONNECT TRACE QUERY PURGE BAN REFRESH " +
+	"ACL BASELINE-CONTROL BIND CHECKIN CHECKOUT COPY LABEL LINK LOCK MERGE MKACTIVITY MKCALENDAR MKCOL MKREDIRECTREF MKWORKSPACE MOVE " +
+	"NOTIFY ORDERPATCH PROPFIND PROPPATCH REBIND REPORT SEARCH M-SEARCH SUBSCRIBE UNBIND UNCHECKOUT UNLINK UNLOCK UNSUBSCRIBE UPDATE UPDATEREDIRECTREF VERSION-CONTROL")
+
+var (
+	patternParts = regexp.MustCompile(`^(?:([^ \t]+)[ \t]+)?([^/]*)(.*)$`) // method, host and path
+	hostPort     = regexp.MustCompile(`^([^:]*):\d*$`)
+	validHost    = regexp.MustCompile(`^[a-z0-9_-]+(\.[a-z0-9_-]+)*$`)
+)
+
+// foreign are the parts of paths that a ServeMux takes as literal text, although no
+// client sends such a path: those of other routers, for example. The first group of an
+// expression is the part, which the problem may name.
+var foreign = []struct {
+	path    *regexp.Regexp
+	problem string
+}{
+	{regexp.MustCompile(`^(?:[^{?#]|\{[^}]*\})*([?#])`), "a route matches paths, without a query: write the path alone"},
+	{regexp.MustCompile(`(%)(?:[^0-9A-Fa-f]|$|[0-9A-Fa-f](?:[^0-9A-Fa-f]|$))`), "%s begins no byte such as %%20: write %%25 for a percent sign"},
+	{regexp.MustCompile(`(?i)/((?:\.|%2e){1,2})(?:/|$)`), "paths are matched without . and ..: remove them"},
+	{regexp.MustCompile(`/()/`), "paths are matched without empty parts: remove them"},
+	{regexp.MustCompile(`/[^/{ \t]*([ \t])[^/{]*(?:/|$)`), "a path has no blank: write %20 for a blank"},
+	{regexp.MustCompile(`/([^/]*[\\^][^/]*)`), "%s is literal text, and no regular expression: write a whole part, or {name} for any"},
+	{regexp.MustCompile(`/[^/{*]*(\*)[^/{]*(?:/|$)`), "%s is literal text, and no wildcard: write {name} for one part of the path, {name...} for the rest, or %%2A for a star"},
+	{regexp.MustCompile(`/(:[^/]+)`), "%s is literal text, and no wildcard: write {name}, or %%3A for a colon"},
+	{regexp.MustCompile(`/([<\[][^/<>\[\]]+[>\]])(?:/|$)`), "%s is literal text, and no wildcard: write {name}"},
+	{regexp.MustCompile(`/[^/{}]*(\})[^/{]*(?:/|$)`), "%s without {: write {name}, or %%7D for a brace"},
+}
+
+// unmatchable returns why hardly any request can match a pattern, although a ServeMux
+// takes it as it takes any literal text, and what to write instead. The problem is "" if
+// there is none.
+func unmatchable(pattern string) (offset int, problem string) {
+	trimmed := strings.TrimRight(pattern, " \t")
+	switch {
+	case trimmed == "":
+		return 0, "" // the ServeMux says it
+	case strings.TrimLeft(pattern, " \t") != pattern:
+		return 0, "a blank before the pattern is read as a part of it: remove it"
+	case trimmed != pattern:
+		return len(trimmed), "a blank behind the pattern is read as a part of it: remove it"
+	}
+	parts := patternParts.FindStringSubmatchIndex(pattern)
+	if parts == nil {
+		return 0, "" // the ServeMux says it
+	}
+	hostAt, pathAt := parts[4], parts[6]
+	host, path := pattern[hostAt:pathAt], pattern[pathAt:]
+	if parts[2] >= 0 {
+		if problem := unknownMethod(pattern[:parts[3]]); problem != "" {
+			return 0, problem
+		}
+	}
+	switch {
+	case path == "":
+		return hostAt, "a path begins with a slash: begin the path with /"
+	case strings.HasSuffix(host, ":") && strings.HasPrefix(path, "//"):
+		return hostAt, "a pattern has no scheme: write the host and the path"
+	}
+	if problem := unknownHost(host); problem != "" {
+		return hostAt, problem
+	}
+	for _, f := range foreign {
+		if found := f.path.FindStringSubmatchIndex(path); found != nil {
+			if problem = f.problem; strings.Contains(problem, "%s") {
+				problem = fmt.Sprintf(problem, quoted(path[found[2]:found[3]]))
+			}
+			return pathAt + found[2], problem
+		}
+	}
+	return 0, ""
+}
+
+func unknownMethod(method string) string {
+	upper := strings.ToUpper(method)
+	switch {
+	case upper == "ANY" || upper == "ALL" || upper == "*":
+		return "a pattern for all methods has none: leave the method out"
+	case !slices.Contains(methods, upper):
+		return quoted(method) + " is no method of requests: write one method such as GET, or the path alone for all methods"
+	case method != upper:
+		return "no request has the method " + quoted(method) + ": write " + upper
+	}
+	return ""
+}
+
+func unknownHost(host string) string {
+	name := strings.TrimSuffix(hostPort.ReplaceAllString(strings.ToLower(host), "$1"), ".")
+	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	switch {
+	case host == "" || err == nil:
+		return ""
+	case name != host:
+		return "a host has no capitals, no port, and no dot at its end here: write " + quoted(name)
+	case !validHost.MatchString(host):
+		return quoted(host) + " is no host: write a whole host such as api.example.com, in ASCII, or the path alone"
+	case !strings.Contains(host, ".") && host != "localhost":
+		return "without a slash before it, " + quoted(host) + " is read as a host: begin with /"
+	}
+	return ""
 }

@@ -91,9 +91,6 @@ func TestSchema(t *testing.T) {
 
 // beyondSchema are broken files that a schema cannot see to be so.
 var beyondSchema = []string{
-	"absurd-queue.yaml",
-	"absurd-wait.yaml",
-	"absurd-waiters.yaml",
 	"anchor.yaml",
 	"bad-prefix.yaml",
 	"default-route-in-list.json",
