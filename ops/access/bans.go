@@ -121,21 +121,9 @@ func (b *Bans) History(ctx context.Context) ([]control.Change, error) {
 // [limit.Options].Bar.
 func (b *Bans) Bar(c limit.Client) time.Duration { return b.state.Load().table.remaining(c) }
 
-// What to write to [Bans.Ban] instead of a text that is no entry. A list can have a
-// header too.
-const (
-	likeBan = "write a prefix such as 10.0.0.0/8, an address, user and a name, or agent and a part of the User-Agent"
-	notBan  = "not an entry: " + likeBan
-)
-
-var errNoEntry = errors.New("access: no entry: " + likeBan)
-
 // banOf reads an entry that can be banned.
 func banOf(text string) (Entry, error) {
 	e, err := ParseEntry(text)
-	if wrong := new(ParseError); errors.As(err, &wrong) && wrong.Problem == notEntry {
-		wrong.Problem = notBan
-	}
 	if err == nil && e.kind == byHeader {
 		err = errors.New("access: a header cannot be banned, since its secret would be in Redis: put it into a list")
 	}

@@ -1,6 +1,7 @@
 package access
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -40,7 +41,7 @@ func ParseEntry(text string) (Entry, error) {
 	case wrong != nil:
 		return Entry{}, wrong
 	case !found:
-		return Entry{}, errNoEntry
+		return Entry{}, errors.New("access: no entry: write a prefix such as 10.0.0.0/8, an address, user, agent or header")
 	}
 	return e, nil
 }
@@ -138,8 +139,6 @@ func parseEntry(line string) (e Entry, found bool, _ *ParseError) {
 	return e, true, nil
 }
 
-const notEntry = "not an entry: write a prefix such as 10.0.0.0/8, an address, or user, agent or header"
-
 // parsePrefix reads a prefix or an address, or returns what is wrong with it.
 func parsePrefix(text string) (p netip.Prefix, problem string) {
 	p, err := netip.ParsePrefix(text)
@@ -149,7 +148,7 @@ func parsePrefix(text string) (p netip.Prefix, problem string) {
 		case err != nil && strings.ContainsAny(text, ".:") && strings.Contains(text, "/"):
 			return p, "not a prefix: write one such as 10.0.0.0/8 or 2001:db8:1:2::/64"
 		case err != nil:
-			return p, notEntry
+			return p, "not an entry: write a prefix such as 10.0.0.0/8, an address, or user, agent or header"
 		case ip.Zone() != "":
 			return p, "an address has no zone here: write " + ip.WithZone("").String()
 		}

@@ -60,9 +60,10 @@ func listed(texts []string) string {
 // attached and the file does not have. No route leads to those, but a policy must have
 // rules.
 func (p *Policies) with(f *File) []limit.RuleSet {
-	sets, names := f.Sets(), make(map[string]bool)
+	var sets []limit.RuleSet
+	names := make(map[string]bool)
 	for _, policy := range f.policies {
-		names[policy.name] = true
+		sets, names[policy.name] = append(sets, policy.set), true
 	}
 	for name, set := range p.attached {
 		if !names[name] {

@@ -129,16 +129,6 @@ func fromDisk(path string, text []byte, err error, functions limit.Functions) (*
 	return parse(path, text, functions)
 }
 
-// Sets returns the policies of the file, for [limit.Limiter.Change]: those of a file that
-// is embedded in the program, for example.
-func (f *File) Sets() []limit.RuleSet {
-	sets := make([]limit.RuleSet, len(f.policies))
-	for i, p := range f.policies {
-		sets[i] = p.set
-	}
-	return sets
-}
-
 // A Policy is one of a file.
 type Policy struct {
 	Name   string
@@ -146,7 +136,8 @@ type Policy struct {
 	Rules  limit.RuleSet
 }
 
-// Policies returns the policies of the file, in its order.
+// Policies returns the policies of the file, in its order. To put those of an embedded
+// file in force, give their Rules to [limit.Limiter.Change].
 func (f *File) Policies() []Policy {
 	policies := make([]Policy, len(f.policies))
 	for i, p := range f.policies {

@@ -16,8 +16,8 @@ import (
 
 // texts returns the policies of a file in the text grammar.
 func texts(f *policyfile.File) (list []string) {
-	for _, set := range f.Sets() {
-		list = append(list, set.String())
+	for _, policy := range f.Policies() {
+		list = append(list, policy.Rules.String())
 	}
 	return list
 }
@@ -57,8 +57,8 @@ func FuzzParse(f *testing.F) {
 				again, err := policyfile.Parse(name, []byte(text))
 				require.NoError(t, err)
 				require.Equal(t, texts(file), texts(again))
-				for _, set := range file.Sets() {
-					_, err := set.MarshalText()
+				for _, policy := range file.Policies() {
+					_, err := policy.Rules.MarshalText()
 					require.NoError(t, err)
 				}
 				continue
@@ -82,7 +82,7 @@ func TestContent(t *testing.T) {
 	policies := f.Policies()
 	require.Len(t, policies, 2)
 	assert.Equal(t, []any{"b", []string(nil), "a", []string{"/x", "GET /y"}}, []any{policies[0].Name, policies[0].Routes, policies[1].Name, policies[1].Routes})
-	assert.Equal(t, f.Sets()[1].String(), policies[1].Rules.String())
+	assert.Equal(t, "5/1m per ip", policies[1].Rules.String())
 
 	exempt, barred := f.Lists()
 	assert.Nil(t, exempt)
