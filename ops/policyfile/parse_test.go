@@ -48,6 +48,7 @@ func FuzzParse(f *testing.F) {
 		require.NoError(f, err)
 		f.Add(string(data))
 	}
+	f.Add("version: 1\npolicies: # \u2028\u2028\u2028\n  \"a\": {rules: \"5/1x\", routes: [\"\u2028\"]}\nx: 1\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, name := range []string{"a.yaml", "a.json"} {
 			begin := time.Now()
@@ -77,7 +78,7 @@ func FuzzParse(f *testing.F) {
 }
 
 func TestContent(t *testing.T) {
-	f, err := policyfile.Parse("p.yaml", []byte("version: 1\nbarred: [user eve]\npolicies:\n  b: {rules: 1/1s global}\n  a: {routes: [/x, GET /y], rules: 5/1m per ip}\n"))
+	f, err := policyfile.Parse("p.yaml", []byte("version: 1\nlists: {a: [b, 10.0.0.1], b: [a, user eve]}\nbarred: [a]\npolicies:\n  b: {rules: 1/1s global}\n  a: {routes: [/x, GET /y], rules: 5/1m per ip}\n"))
 	require.NoError(t, err)
 	policies := f.Policies()
 	require.Len(t, policies, 2)

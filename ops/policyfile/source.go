@@ -67,8 +67,10 @@ func (s *source) line(line int) string {
 	return strings.TrimSuffix(text, "\r")
 }
 
-// offset returns the byte of a place, or of the end of its line.
+// offset returns the byte of a place, or of the end of its line. The YAML library may know
+// more lines, since it also breaks them at U+2028.
 func (s *source) offset(at place) int {
+	at.line = min(at.line, len(s.starts))
 	rest := s.line(at.line)
 	begin := len(rest)
 	for ; at.column > 1 && rest != ""; at.column-- {
@@ -94,11 +96,12 @@ var pieces = map[yaml.Style]*regexp.Regexp{
 
 // inside returns the place of byte i of a text.
 func (s *source) inside(n *yaml.Node, i int) place {
+	i = min(i, len(n.Value))
 	quotes := n.Style & (yaml.DoubleQuotedStyle | yaml.SingleQuotedStyle)
 	at, read := s.offset(placeOf(n)), 0
 	switch {
 	case quotes != 0:
-		at++
+		at = min(at+1, len(s.text))
 	case n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0:
 		at = s.starts[min(n.Line, len(s.starts)-1)] // a block begins in the next line
 		at += len(s.text[at:]) - len(strings.TrimLeft(s.text[at:], " \n"))
