@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/operate"
 )
 
 func Example_rollOut() {
@@ -25,7 +26,7 @@ func Example_rollOut() {
 	limiter := limit.New(nil, &limit.Options{
 		Caller: limit.Caller[*http.Request]{User: user},
 		Observe: func(_ *http.Request, d limit.Decision, _ error) {
-			for _, pair := range d.Comparisons() {
+			for _, pair := range operate.Comparisons(d) {
 				if pair.Old.Allowed != pair.New.Allowed {
 					logger.Info("the rules differ", "old admits", pair.Old.Allowed, "new admits", pair.New.Allowed)
 				}

@@ -117,8 +117,8 @@ func (c *caller) check(path string) (text string, warnings []byte, err error) {
 	if err := policies.Follow(ended, limit.New(nil, options)); err != nil {
 		return "", nil, err
 	}
-	text = fmt.Sprintf("%s: valid, sha256 %s, policies %d", path, policies.Status().Sum, len(f.Sets()))
-	if len(f.Sets()) == 0 {
+	text = fmt.Sprintf("%s: valid, sha256 %s, policies %d", path, policies.Status().Sum, len(f.Policies()))
+	if len(f.Policies()) == 0 {
 		text += ": programs limit nothing by it"
 	}
 	return text, lines.Bytes(), nil

@@ -8,15 +8,26 @@ package filewatch
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"time"
 )
 
-// Poll calls look, which asks [File.Changed], every 500 ms until ctx ends.
-func Poll(ctx context.Context, look func()) {
+// A File is a path and what was read from it last. Path and Most are required. It is not
+// safe for concurrent use.
+type File struct {
+	Path string
+	Most int64 // bytes to read: of a longer file, Read returns one more
+
+	loaded os.FileInfo // what was read last, whether it was valid or not
+	seen   os.FileInfo // a file that differs from it
+}
+
+// Follow calls changed with the text of the file, or with why it cannot be read, each
+// time that it looks, until ctx ends: every 500 ms, unless the file is as it was. A file
+// that has changed since the last look is left alone, since it may be half written.
+func (f *File) Follow(ctx context.Context, changed func(text []byte, err error)) {
 	ticker := time.NewTicker(500 * time.Millisecond)
 	defer ticker.Stop()
 	for {
@@ -24,64 +35,50 @@ func Poll(ctx context.Context, look func()) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			look()
+			f.look(changed)
 		}
 	}
 }
 
-// A File is a path and what was read from it last. Path is required. It is not safe for
-// concurrent use.
-type File struct {
-	Path string
-
-	loaded os.FileInfo // what was read last, whether it was valid or not
-	seen   os.FileInfo // a file that differs from it
-}
-
-// Changed reports whether the file differs from the one that was read last, and has not
-// changed since the call before: a file that is being written is left alone.
-func (f *File) Changed() (bool, error) {
+func (f *File) look(changed func(text []byte, err error)) {
 	info, err := os.Stat(f.Path)
+	before := f.seen
+	f.seen = nil
 	switch {
 	case err != nil:
-		f.seen = nil
-		return false, err
+		changed(nil, err)
 	case same(info, f.loaded):
-		f.seen = nil
-		return false, nil
-	case !same(info, f.seen):
+	case same(info, before):
+		changed(f.Read())
+	default:
 		f.seen = info
-		return false, nil
 	}
-	f.seen = nil
-	return true, nil
 }
 
-// ErrWritten is returned by [File.Read] for a file that changed while it was read. It is
-// still Changed.
-var ErrWritten = errors.New("the file was written while it was read")
-
-// Read reads the file by a function, which gets its size too. It returns the error of
-// the function, or why there is no regular file to read.
-func (f *File) Read(read func(text io.Reader, size int64) error) error {
+// Read returns the text of the file. It must be a regular one, and must not be written
+// meanwhile.
+func (f *File) Read() ([]byte, error) {
 	if info, err := os.Stat(f.Path); err == nil && !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is not a regular file", f.Path) // opening a pipe would wait
+		return nil, fmt.Errorf("%s is not a regular file", f.Path) // opening a pipe would wait
 	}
 	file, err := os.Open(f.Path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer file.Close()
 	before, err := file.Stat()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	err = read(file, before.Size())
-	if after, stat := file.Stat(); stat != nil || !same(before, after) {
-		return fmt.Errorf("%s: %w", f.Path, ErrWritten)
+	text, err := io.ReadAll(io.LimitReader(file, f.Most+1))
+	if err != nil {
+		return nil, err
+	}
+	if after, err := file.Stat(); err != nil || !same(before, after) {
+		return nil, fmt.Errorf("%s was written while it was read", f.Path)
 	}
 	f.loaded = before
-	return err
+	return text, nil
 }
 
 func same(a, b os.FileInfo) bool {

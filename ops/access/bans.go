@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
@@ -29,7 +27,7 @@ type Bans struct {
 	log     *notice.Log
 	control *control.Control
 	state   atomic.Pointer[banned]
-	warned  [2]int // what was logged last
+	ignored int // bans that have no effect, when they were read last
 }
 
 // banned is what is known of the bans. It does not change.
@@ -73,7 +71,7 @@ func NewBans(ctx context.Context, c *control.Control, options *Options) *Bans {
 // An error is about the arguments, or about Redis; then the client may be barred.
 // Ban may be repeated.
 func (b *Bans) Ban(ctx context.Context, entry string, d time.Duration, by, reason string) error {
-	name, _, err := banOf(entry)
+	e, err := banOf(entry)
 	switch {
 	case err != nil:
 		return err
@@ -88,7 +86,7 @@ func (b *Bans) Ban(ctx context.Context, entry string, d time.Duration, by, reaso
 	if err != nil {
 		return err
 	}
-	return b.control.Put(ctx, kindOfBans, name, value, d, by)
+	return b.control.Put(ctx, kindOfBans, e.String(), value, d, by)
 }
 
 // banValue is the value of a document.
@@ -99,11 +97,11 @@ type banValue struct {
 // Unban ends the ban of an entry. It returns whether there was one. Bans of other
 // entries stay, such as that of a prefix around an address.
 func (b *Bans) Unban(ctx context.Context, entry, by string) (bool, error) {
-	name, _, err := banOf(entry)
+	e, err := banOf(entry)
 	if err != nil {
 		return false, err
 	}
-	return b.control.Delete(ctx, kindOfBans, name, by)
+	return b.control.Delete(ctx, kindOfBans, e.String(), by)
 }
 
 // List returns the bans that this instance knows, sorted by entry.
@@ -123,60 +121,26 @@ func (b *Bans) History(ctx context.Context) ([]control.Change, error) {
 // [limit.Options].Bar.
 func (b *Bans) Bar(c limit.Client) time.Duration { return b.state.Load().table.remaining(c) }
 
-// What to write to [Bans.Ban] instead of a text that is no entry. A list can have a
-// header too.
-const (
-	likeBan = "write a prefix such as 10.0.0.0/8, an address, user and a name, or agent and a part of the User-Agent"
-	notBan  = "not an entry: " + likeBan
-)
-
-// banOf reads an entry. It returns it with its name, which all spellings share.
-func banOf(text string) (name string, e entry, err error) {
-	e, found, wrong := parseEntry(text)
-	switch {
-	case wrong != nil && wrong.Problem == notEntry:
-		wrong.Problem = notBan
-		return "", e, wrong
-	case wrong != nil:
-		return "", e, wrong
-	case !found:
-		return "", e, errors.New("access: no entry: " + likeBan)
-	case e.kind == byHeader:
-		return "", e, fmt.Errorf("access: a header cannot be banned, since its secret would be in Redis: put it into a list")
-	case e.kind == byUser:
-		return "user " + quoted(e.text), e, nil
-	case e.kind == byAgent:
-		return "agent " + quoted(e.text), e, nil
-	case e.prefix.IsSingleIP():
-		return e.prefix.Addr().String(), e, nil
+// banOf reads an entry that can be banned.
+func banOf(text string) (Entry, error) {
+	e, err := ParseEntry(text)
+	if err == nil && e.kind == byHeader {
+		err = errors.New("access: a header cannot be banned, since its secret would be in Redis: put it into a list")
 	}
-	return e.prefix.String(), e, nil
-}
-
-// quoted returns a text as a list has it.
-func quoted(text string) string {
-	if q := strconv.Quote(text); q != `"`+text+`"` || strings.ContainsAny(text, blanks+"#") {
-		return q
-	}
-	return text
+	return e, err
 }
 
 // apply puts the bans of a Control in force.
 func (b *Bans) apply(documents map[string]control.Document) {
 	next := &banned{table: newTable(), bans: make([]Ban, 0, len(documents))}
-	entries := make([]entry, 0, len(documents))
-	agents, invalid := 0, 0
+	entries := make([]Entry, 0, len(documents))
+	ignored := 0
 	for _, name := range slices.Sorted(maps.Keys(documents)) { // in the same order on all instances
 		d := documents[name]
-		_, e, err := banOf(name)
+		e, err := banOf(name)
 		if err != nil {
-			invalid++
+			ignored++
 			continue
-		}
-		if e.kind == byAgent {
-			if agents++; agents > maxAgents {
-				continue
-			}
 		}
 		var value banValue
 		_ = json.Unmarshal(d.Value, &value) // a ban without its reason is still one
@@ -184,25 +148,15 @@ func (b *Bans) apply(documents map[string]control.Document) {
 		entries = append(entries, e)
 		next.bans = append(next.bans, Ban{Entry: name, Until: d.Expires, By: d.By, At: d.At, Reason: value.Reason})
 	}
-	slices.SortFunc(entries, func(x, y entry) int { return cmp.Compare(x.prefix.Bits(), y.prefix.Bits()) })
+	slices.SortStableFunc(entries, func(x, y Entry) int { return cmp.Compare(x.prefix.Bits(), y.prefix.Bits()) })
 	for _, e := range entries {
-		next.table.add(e)
+		if next.table.add(e) != "" {
+			ignored++
+		}
 	}
 	b.state.Store(next)
-	b.warn(invalid, agents)
-}
-
-// warn logs bans that are not in force here.
-func (b *Bans) warn(invalid, agents int) {
-	counts := [...]int{invalid, agents}
-	if counts == b.warned {
-		return
+	if ignored > 0 && ignored != b.ignored {
+		notice.Write(b.log, notice.BanIgnored, "access: bans that are not entries, and agents beyond the first 1,000, have no effect", 0, "bans", ignored)
 	}
-	b.warned = counts
-	if invalid > 0 {
-		notice.Write(b.log, notice.BanIgnored, "access: bans that are not entries have no effect", 0, "bans", invalid)
-	}
-	if agents > maxAgents {
-		notice.Write(b.log, notice.BanIgnored, "access: more agents are banned than are searched for: ban parts that several have in common", 0, "bans", agents, "most", maxAgents)
-	}
+	b.ignored = ignored
 }

@@ -179,7 +179,7 @@ func TestBanErrors(t *testing.T) {
 		"10.0.0.1\n":        "access: column 9: byte 0x0a is not text",
 		"user":              "access: column 5: a user is missing",
 		"10.0.0.1 10.0.0.2": "access: column 10: more than one entry",
-		"bob":               "access: column 1: not an entry: write a prefix such as 10.0.0.0/8, an address, user and a name, or agent and a part of the User-Agent\n",
+		"bob":               "access: column 1: not an entry: write a prefix such as 10.0.0.0/8, an address, or user, agent or header\n",
 	} {
 		assert.ErrorContains(t, i.bans.Ban(t.Context(), entry, time.Hour, "ann", ""), want)
 		_, err := i.bans.Unban(t.Context(), entry, "ann")
@@ -196,7 +196,7 @@ func TestBanErrors(t *testing.T) {
 	require.NoError(t, c.Put(t.Context(), "bans", "10.0.0.1", []byte("no JSON"), 0, "ann"))
 	answer(t, time.Second, http.StatusForbidden, from("10.0.0.1:80"), []*instance{i})
 	answer(t, 0, http.StatusOK, from("10.0.0.2:80"), []*instance{i})
-	assert.Contains(t, i.log.lines()[0], "bans that are not entries have no effect\" code=LIMIT-406 ")
+	assert.Contains(t, i.log.lines()[0], "bans that are not entries, and agents beyond the first 1,000, have no effect\" code=LIMIT-406 ")
 }
 
 // TestBanWithoutUsers checks that a program that knows no users says so, once, if users

@@ -32,14 +32,37 @@
 package access
 
 import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/filewatch"
 	"github.com/routelimit/limit/internal/notice"
 	"github.com/routelimit/limit/operate"
+)
+
+// Bounds on a list. The length of a text bounds the number of its prefixes and users.
+const (
+	maxText    = 8 << 20
+	maxLine    = 4096
+	maxAgents  = 1000 // each is searched for in each request
+	maxSecrets = 100
+	maxSecret  = 256
+	minAgent   = 3
+	maxErrors  = 10
+
+	// No organization has more addresses than a prefix of so many bits.
+	minBits4 = 8
+	minBits6 = 16
 )
 
 // Options configures a [List] or [Bans]. The zero Options is ready to use.
@@ -64,17 +87,121 @@ type List struct {
 	table atomic.Pointer[table]
 }
 
+// NewList returns a list of entries: at most 1,000 agents and 100 headers.
+func NewList(entries []Entry, options *Options) (*List, error) {
+	l, t := &List{log: options.log()}, newTable()
+	for _, e := range entries {
+		if problem := t.add(e); problem != "" {
+			return nil, errors.New("access: " + problem)
+		}
+	}
+	l.table.Store(t)
+	return l, nil
+}
+
 // Parse reads a list of at most 8 MiB, in the form that the package describes. The
 // error names the line and column of up to 10 mistakes, and says what to write
 // instead. It is a mistake to list all addresses (0.0.0.0/0).
 func Parse(text io.Reader, options *Options) (*List, error) {
-	l := &List{log: options.log()}
-	t, err := parse(text, false)
+	t, err := parse(text)
 	if err != nil {
 		return nil, err
 	}
+	l := &List{log: options.log()}
 	l.table.Store(t)
 	return l, nil
+}
+
+func parse(text io.Reader) (*table, error) {
+	limited := &io.LimitedReader{R: text, N: maxText + 1}
+	lines := bufio.NewScanner(limited)
+	lines.Buffer(nil, maxLine+len("\r\n")+1)
+	t, number, errs := newTable(), 0, []error(nil)
+	for len(errs) < maxErrors && lines.Scan() {
+		number++
+		line := lines.Text()
+		if number == 1 {
+			line = strings.TrimPrefix(line, "\ufeff") // as some editors write it
+		}
+		if err := t.addLine(line); err != nil {
+			err.Line = number
+			errs = append(errs, err)
+		}
+	}
+	switch {
+	case len(errs) == maxErrors:
+		errs = append(errs, errors.New("access: the rest was not read"))
+	case limited.N <= 0:
+		errs = append(errs, fmt.Errorf("access: the list is longer than %d MiB: shorten it, or join its prefixes to wider ones", maxText>>20))
+	case lines.Err() == bufio.ErrTooLong:
+		errs = append(errs, &ParseError{Line: number + 1, Column: maxLine + 1, Problem: fmt.Sprintf("the line is longer than %d bytes: write one entry a line", maxLine)})
+	case lines.Err() != nil:
+		errs = append(errs, fmt.Errorf("access: line %d cannot be read: %w", number+1, lines.Err()))
+	}
+	return t, errors.Join(errs...)
+}
+
+// addLine adds the entry of a line, if it has one.
+func (t *table) addLine(line string) *ParseError {
+	e, found, err := parseEntry(line)
+	if err != nil || !found {
+		return err
+	}
+	if problem := t.add(e); problem != "" {
+		first := strings.Fields(line)[0]
+		at := strings.Index(line, first)
+		return errorAt(line, word{first, at, at + len(first)}, problem)
+	}
+	return nil
+}
+
+// Watch reads a list from a file, and reads it again whenever the file changes, until
+// ctx ends: when it is written, when another file is renamed to its name, and when a
+// symbolic link on its path leads elsewhere, as in a mounted ConfigMap. A change is in
+// force about a second after the last write to the file.
+//
+// The error is about the file as it is now, and has all that [Parse] reports. Later, a
+// file that is missing, invalid or half written changes nothing, and is logged once.
+// Since a file may be seen while it is written, one that is empty, or that does not end
+// with a line feed, counts as half written. For an empty list, write a comment.
+func Watch(ctx context.Context, path string, options *Options) (*List, error) {
+	l, file := &List{log: options.log()}, filewatch.File{Path: path, Most: maxText}
+	text, err := file.Read()
+	if err := l.load(path, text, err); err != nil {
+		return nil, err
+	}
+	logged := "" // since the last valid file
+	go file.Follow(ctx, func(text []byte, err error) {
+		if err = l.load(path, text, err); err == nil {
+			logged = ""
+			cmp.Or(l.log.To, slog.Default()).Info("access: a list has changed", "path", path)
+		} else if err.Error() != logged {
+			logged = err.Error()
+			notice.Write(l.log, notice.ListUnread, "access: a list could not be read: the one read before stays in force", 0, "path", path, "error", logged)
+		}
+	})
+	return l, nil
+}
+
+// load replaces the entries by those of a file, unless it could not be read.
+func (l *List) load(path string, text []byte, err error) error {
+	if err != nil {
+		return fmt.Errorf("access: %w", err)
+	}
+	var t *table
+	switch {
+	case len(text) == 0:
+		err = errors.New("access: the file is empty, and may be half written: for an empty list, write a comment")
+	case text[len(text)-1] != '\n':
+		err = fmt.Errorf("access: line %d has no line feed, so the file may be half written: end the last line with one", bytes.Count(text, []byte("\n"))+1)
+	default:
+		t, err = parse(bytes.NewReader(text))
+	}
+	if err == nil {
+		l.table.Store(t)
+		return nil
+	}
+	return fmt.Errorf("%s: %w", path, err)
 }
 
 // Matches reports whether the client of a request matches an entry. It is for

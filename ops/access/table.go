@@ -1,11 +1,9 @@
 package access
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"crypto/subtle"
-	"net/http"
-	"net/netip"
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -21,41 +19,26 @@ type table struct {
 	prefixes bart.Table[time.Time]
 	users    map[string]time.Time
 	agents   agents
-	secrets  []secret // sorted by header
+	secrets  map[string][]secret // by header, canonical
+	headers  int                 // secrets of all headers
 
 	checked atomic.Pointer[limit.Limiter] // the last one that checkProxies has seen
 	warned  atomic.Bool                   // by checkProxies
 }
 
 type secret struct {
-	header string // canonical
-	sum    [sha256.Size]byte
-	until  time.Time
+	sum   [sha256.Size]byte
+	until time.Time
 }
 
-// An entry is one of a list.
-type entry struct {
-	kind   kind
-	prefix netip.Prefix
-	text   string // the user, the part of a User-Agent in lower case, the name of a header
-	secret string // of a header
-	until  time.Time
+func newTable() *table {
+	return &table{users: make(map[string]time.Time), secrets: make(map[string][]secret)}
 }
 
-type kind uint8
-
-const (
-	byPrefix kind = iota
-	byUser
-	byAgent
-	byHeader
-)
-
-func newTable() *table { return &table{users: make(map[string]time.Time)} }
-
-// add adds an entry. Of prefixes within others, the wider one is added first. The
-// other one then holds at least as long, so that the longest match alone says how long.
-func (t *table) add(e entry) {
+// add adds an entry, or returns why there cannot be another one of its kind. Of prefixes
+// within others, the wider one is added first. The other one then holds at least as long,
+// so that the longest match alone says how long.
+func (t *table) add(e Entry) (problem string) {
 	switch e.kind {
 	case byPrefix:
 		if around, within := t.prefixes.LookupPrefix(e.prefix); within {
@@ -68,11 +51,18 @@ func (t *table) add(e entry) {
 		}
 		t.users[e.text] = e.until
 	case byAgent:
+		if len(t.agents.until) == maxAgents {
+			return fmt.Sprintf("more than %d agents: write parts that several have in common", maxAgents)
+		}
 		t.agents.add(e.text, e.until)
 	case byHeader:
-		at, _ := slices.BinarySearchFunc(t.secrets, e.text, func(s secret, name string) int { return cmp.Compare(s.header, name) })
-		t.secrets = slices.Insert(t.secrets, at, secret{e.text, sha256.Sum256([]byte(e.secret)), e.until})
+		if t.headers == maxSecrets {
+			return fmt.Sprintf("more than %d headers: remove those that are not in use", maxSecrets)
+		}
+		t.headers++
+		t.secrets[e.text] = append(t.secrets[e.text], secret{sha256.Sum256([]byte(e.secret)), e.until})
 	}
+	return ""
 }
 
 // later returns the later of two times. The zero Time is later than all others.
@@ -108,34 +98,84 @@ func (t *table) remaining(c limit.Client) time.Duration {
 			}
 		}
 	}
-	if len(t.agents.sorted) > 0 && longest != limit.Never {
+	if len(t.agents.until) > 0 && longest != limit.Never {
 		t.agents.each(c.Request.UserAgent(), hold)
 	}
-	if len(t.secrets) > 0 && longest != limit.Never {
-		t.eachSecret(c.Request.Header, hold)
+	for name, secrets := range t.secrets {
+		// How long this takes does not depend on how much of a secret is right.
+		value := c.Request.Header[name]
+		if len(value) == 0 || len(value[0]) > maxSecret {
+			continue
+		}
+		var room [maxSecret]byte
+		sum := sha256.Sum256(append(room[:0], value[0]...))
+		for _, s := range secrets {
+			if subtle.ConstantTimeCompare(sum[:], s.sum[:]) == 1 {
+				hold(s.until)
+			}
+		}
 	}
 	return longest
 }
 
-// eachSecret calls hold for each secret that the header has. How long it takes does
-// not depend on how much of a secret is right: the sums of all secrets of a header are
-// compared to their end.
-func (t *table) eachSecret(header http.Header, hold func(time.Time)) {
-	var name string
-	var sum [sha256.Size]byte
-	sent := false
-	for i := range t.secrets {
-		s := &t.secrets[i]
-		if s.header != name {
-			name = s.header
-			var room [maxSecret]byte
-			value := header[name]
-			if sent = len(value) > 0 && len(value[0]) <= maxSecret; sent {
-				sum = sha256.Sum256(append(room[:0], value[0]...))
+// agents are parts of a User-Agent to find. What it costs to look for them depends on
+// the length of the text, and hardly on how many there are: a client chooses the text.
+// The zero value is ready to use.
+type agents struct {
+	until   map[string]time.Time // by part, in lower case, of at least minAgent bytes
+	lengths map[string][]int     // of the parts, by their first minAgent bytes
+	begins  [1 << 16 / 64]uint64 // has a bit for the first two bytes of each, to skip most look-ups
+}
+
+// begin returns the bit of a part in agents.begins.
+func begin[T string | []byte](part T) (word int, bit uint64) {
+	first := int(part[0])<<8 | int(part[1])
+	return first / 64, 1 << (first % 64)
+}
+
+func (a *agents) add(part string, until time.Time) {
+	if a.until == nil {
+		a.until, a.lengths = make(map[string]time.Time), make(map[string][]int)
+	}
+	if listed, twice := a.until[part]; twice {
+		until = later(listed, until)
+	}
+	a.until[part] = until
+	word, bit := begin(part)
+	a.begins[word] |= bit
+	if begin := part[:minAgent]; !slices.Contains(a.lengths[begin], len(part)) {
+		a.lengths[begin] = append(a.lengths[begin], len(part))
+	}
+}
+
+// each calls hold for each agent that is in a User-Agent.
+func (a *agents) each(userAgent string, hold func(time.Time)) {
+	var room [maxUserAgent]byte
+	for text := lower(room[:0], userAgent); len(text) >= minAgent; text = text[1:] {
+		if word, bit := begin(text); a.begins[word]&bit == 0 {
+			continue
+		}
+		for _, n := range a.lengths[string(text[:minAgent])] {
+			if n > len(text) {
+				continue
+			}
+			if until, listed := a.until[string(text[:n])]; listed {
+				hold(until)
 			}
 		}
-		if sent && subtle.ConstantTimeCompare(sum[:], s.sum[:]) == 1 {
-			hold(s.until)
+	}
+}
+
+// maxUserAgent bounds what a long User-Agent costs.
+const maxUserAgent = 1024
+
+// lower appends the beginning of a text to b, with the letters A to Z in lower case.
+func lower(b []byte, text string) []byte {
+	b = append(b, text[:min(len(text), cap(b)-len(b))]...)
+	for i, c := range b {
+		if 'A' <= c && c <= 'Z' {
+			b[i] = c + 'a' - 'A'
 		}
 	}
+	return b
 }

@@ -22,6 +22,7 @@
 package overrides
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -57,7 +58,7 @@ type Options struct {
 type Overrides struct {
 	options Options
 	control *control.Control
-	state   atomic.Pointer[state]
+	known   atomic.Pointer[map[name]*Override]
 	invalid int // overrides that could not be read, when they were read last
 }
 
@@ -77,18 +78,8 @@ type Override struct {
 	At    time.Time // when, by the clock of Redis
 }
 
-// state is what is known. It does not change.
-type state struct {
-	limits map[name]limit
-	list   []Override // sorted by policy, rule and key
-}
-
+// A name is what an override is for.
 type name struct{ policy, rule, key string }
-
-type limit struct {
-	units int64
-	until time.Time
-}
 
 const (
 	kind      = "overrides"
@@ -104,7 +95,7 @@ func New(ctx context.Context, c *control.Control, options *Options) *Overrides {
 	if options != nil {
 		o.options = *options
 	}
-	o.state.Store(&state{})
+	o.known.Store(new(map[name]*Override))
 	if err := c.Watch(ctx, kind, o.apply); err != nil {
 		panic(err) // the kind is valid
 	}
@@ -183,10 +174,19 @@ func (o *Overrides) Remove(ctx context.Context, policy, rule, key, by string) er
 }
 
 // List returns the overrides that this instance knows, sorted by policy, rule and key.
-func (o *Overrides) List() []Override {
-	now := time.Now()
-	return slices.DeleteFunc(slices.Clone(o.state.Load().list), func(e Override) bool { return !e.Until.IsZero() && !now.Before(e.Until) })
+func (o *Overrides) List() (list []Override) {
+	for _, e := range *o.known.Load() {
+		if !e.ended() {
+			list = append(list, *e)
+		}
+	}
+	slices.SortFunc(list, func(a, b Override) int {
+		return cmp.Or(cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Key, b.Key))
+	})
+	return list
 }
+
+func (e *Override) ended() bool { return !e.Until.IsZero() && !time.Now().Before(e.Until) }
 
 // History returns the last changes, the newest first. The Name of a change has the
 // policy, the rule and the key, quoted.
@@ -197,15 +197,14 @@ func (o *Overrides) History(ctx context.Context) ([]control.Change, error) {
 // Limit returns the limit of a key, or 0 if it has no override. It is for
 // limit.Options.Override.
 func (o *Overrides) Limit(policy, rule, key string) int64 {
-	s := o.state.Load()
-	if len(s.limits) == 0 {
+	known := *o.known.Load()
+	if len(known) == 0 {
 		return 0
 	}
-	l, ok := s.limits[name{policy, rule, key}]
-	if !ok || !l.until.IsZero() && !time.Now().Before(l.until) {
-		return 0
+	if e, ok := known[name{policy, rule, key}]; ok && !e.ended() {
+		return e.Limit
 	}
-	return l.units
+	return 0
 }
 
 // documentOf returns the name of the document of an override.
@@ -222,25 +221,14 @@ func documentOf(policy, rule, key string) (string, error) {
 
 // nameOf reads the name of a document.
 func nameOf(document string) (n name, ok bool) {
-	var parts [3]string
-	rest := document
-	for i := range parts {
-		quoted, err := strconv.QuotedPrefix(rest)
-		if err != nil {
-			return n, false
-		}
-		parts[i], _ = strconv.Unquote(quoted)
-		rest = strings.TrimPrefix(rest[len(quoted):], " ")
-	}
-	n = name{parts[0], parts[1], parts[2]}
-	again, err := documentOf(n.policy, n.rule, n.key)
-	return n, err == nil && again == document
+	_, err := fmt.Sscanf(document, "%q %q %q", &n.policy, &n.rule, &n.key)
+	again, problem := documentOf(n.policy, n.rule, n.key)
+	return n, err == nil && problem == nil && again == document
 }
 
 // apply puts the overrides of a Control in force.
 func (o *Overrides) apply(documents map[string]control.Document) {
-	next := &state{limits: make(map[name]limit, len(documents)), list: make([]Override, 0, len(documents))}
-	invalid := 0
+	known, invalid := make(map[name]*Override, len(documents)), 0
 	for document, d := range documents {
 		var v value
 		n, ok := nameOf(document)
@@ -248,14 +236,9 @@ func (o *Overrides) apply(documents map[string]control.Document) {
 			invalid++
 			continue
 		}
-		next.limits[n] = limit{v.Limit, d.Expires}
-		next.list = append(next.list, Override{Policy: n.policy, Rule: n.rule, Key: n.key, Limit: v.Limit, Reason: v.Reason,
-			Until: d.Expires, By: d.By, At: d.At})
+		known[n] = &Override{Policy: n.policy, Rule: n.rule, Key: n.key, Limit: v.Limit, Reason: v.Reason, Until: d.Expires, By: d.By, At: d.At}
 	}
-	slices.SortFunc(next.list, func(a, b Override) int {
-		return slices.Compare([]string{a.Policy, a.Rule, a.Key}, []string{b.Policy, b.Rule, b.Key})
-	})
-	o.state.Store(next)
+	o.known.Store(&known)
 	if invalid != o.invalid && invalid > 0 {
 		notice.Write(&notice.Log{To: o.options.Log}, notice.OverridesInvalid, "overrides: documents that are no overrides have no effect", 0, "documents", invalid)
 	}

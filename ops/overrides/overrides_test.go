@@ -181,11 +181,11 @@ func BenchmarkLimit(b *testing.B) {
 }
 
 func withOverrides(n int) *Overrides {
-	s := &state{limits: make(map[name]limit)}
+	known := make(map[name]*Override)
 	for i := range n {
-		s.limits[name{"api", "r", fmt.Sprint(i)}] = limit{1, time.Now().Add(time.Hour)}
+		known[name{"api", "r", fmt.Sprint(i)}] = &Override{Limit: 1, Until: time.Now().Add(time.Hour)}
 	}
 	var o Overrides
-	o.state.Store(s)
+	o.known.Store(&known)
 	return &o
 }

@@ -120,12 +120,12 @@ func TestLarge(t *testing.T) {
 	require.NoError(t, f.Truncate(100<<20)) // zeros, and none on the disk
 	require.NoError(t, f.Close())
 	_, err = policyfile.Read(path)
-	assert.EqualError(t, err, path+":1:1: the file has 104857600 bytes: write at most 1 MiB")
+	assert.ErrorContains(t, err, path+":1:1: the file has more than 1 MiB")
 	for name, text := range map[string]string{
 		"brackets": strings.Repeat("[", 1<<20), "sequences": strings.Repeat("- ", 1<<19), "anchors": strings.Repeat("&a ", 1<<20/3),
 		"keys": strings.Repeat("a: b\n", 1<<20/5), "zeros": strings.Repeat("\x00", 1<<20), "aliases": "a: &a [x]\nb: [" + strings.Repeat("*a,", 300_000) + "]\n",
 	} {
-		for _, format := range []string{"a.yaml", "a.json", "a.toml"} {
+		for _, format := range []string{"a.yaml", "a.json"} {
 			_, err := policyfile.Parse(format, []byte(text))
 			assert.Error(t, err, name+format)
 			assert.Less(t, len(err.Error()), 200_000)
@@ -145,16 +145,8 @@ func TestLarge(t *testing.T) {
 		"rules.yaml":   "version: 1\npolicies:\n  a: {rules: \"" + strings.Repeat(";", 1_000_000) + "\"}\n",
 		"lines.yaml":   "version: 1\npolicies:\n  a:\n    rules: |\n" + strings.Repeat("      x\n", 130_000),
 		"blank.json":   `{"version": 1, "policies": {"a": {"rules": "` + strings.Repeat(`\n`, 500_000) + `"}}}`,
-		"chain.yaml":   head + "lists:\n" + many(40_000, func(i int) string { return fmt.Sprintf("  l%d: [l%d]\n", i, (i+1)%40_000) }),
+		"chain.yaml":   head + "lists:\n" + many(40_000, func(i int) string { return fmt.Sprintf("  l%d: [l%d]\n", i, i+1) }),
 		"lists.json":   `{"version": 1, "policies": "none", "lists": {"a": ["a"` + strings.Repeat(`,"b"`, 200_000) + `]}}`,
-		"tables.toml":  "version = 1\n" + many(50_000, func(i int) string { return fmt.Sprintf("[policies.p%d]\n", i) }),
-		"keys.toml":    "version = 1\n" + many(60_000, func(i int) string { return fmt.Sprintf("a.k%d = 1\n", i) }),
-		"allowed.toml": "version = 1\n" + many(9_999, func(i int) string { return fmt.Sprintf("k%d = \"%s\"\n", i, strings.Repeat("x", 80)) }),
-		"parts.toml":   "version = 1\n" + strings.Repeat("a.", 500_000) + "b = 1\n",
-		"array.toml":   "version = 1\n" + strings.Repeat("[[a]]\n", 170_000),
-		"inline.toml":  "a = [" + strings.Repeat("{},", 300_000) + "]\n" + many(9_000, func(i int) string { return fmt.Sprintf("k%d = 1\n", i) }),
-		"values.toml":  "a = [" + strings.Repeat("[],", 280_000) + "]\n" + many(9_000, func(i int) string { return fmt.Sprintf("k%d = 1\n", i) }),
-		"deep.toml":    "a = " + strings.Repeat("[", 1<<20-10) + "\n",
 		"routes.yaml":  "version: 1\npolicies:\n  a:\n    rules: 5/1m per ip\n    routes:\n" + many(40_000, func(i int) string { return fmt.Sprintf("    - /{a}/%d/{b}\n", i) }),
 		"pattern.yaml": "version: 1\npolicies:\n  a:\n    rules: 5/1m per ip\n    routes: [\"/" + strings.Repeat("{", 1_000_000) + "\"]\n",
 		"entries.yaml": head + "barred: [" + strings.Repeat("10.0.0.0/33, ", 75_000) + "]\n",
@@ -164,9 +156,6 @@ func TestLarge(t *testing.T) {
 		require.Error(t, err, name)
 		assert.Less(t, len(err.Error()), 200_000, name)
 		t.Logf("%s: %d bytes, %v", name, len(text), time.Since(begin))
-		if many := map[string]string{"keys.toml": "5001:3", "tables.toml": "5001:11", "array.toml": "10001:3", "parts.toml": "2:19999"}[name]; many != "" {
-			assert.ErrorContains(t, err, name+":"+many+": more than 10000 keys and lists: ")
-		}
 	}
 }
 

@@ -4,11 +4,14 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"go.yaml.in/yaml/v4"
 
 	"github.com/routelimit/limit/rules"
 )
@@ -31,19 +34,25 @@ type decoder struct {
 	more int // mistakes that are not in errs
 }
 
-func (d *decoder) wrong(at int, problem string) {
+func (d *decoder) wrong(at place, format string, args ...any) {
 	if len(d.errs) == maxErrors {
 		d.more++
 		return
 	}
+	problem := fmt.Sprintf(format, args...)
 	if len(problem) > maxProblem {
 		problem = strings.ToValidUTF8(problem[:maxProblem], "") + "…"
 	}
 	d.errs = append(d.errs, d.error(at, problem))
 }
 
-func (d *decoder) wrongf(at int, format string, args ...any) {
-	d.wrong(at, fmt.Sprintf(format, args...))
+// wrongIn reports a mistake at byte i of a text.
+func (d *decoder) wrongIn(n *yaml.Node, i int, format string, args ...any) {
+	if len(d.errs) == maxErrors {
+		d.more++ // without a search for the place
+		return
+	}
+	d.wrong(d.inside(n, i), format, args...)
 }
 
 // err joins the errors in the order of their places.
@@ -62,41 +71,51 @@ func (d *decoder) err() error {
 	return errors.Join(errs...)
 }
 
-// tree reads the text in the format that the name of the file says. It returns nil if
-// it has reported that there is none.
-func (d *decoder) tree() *node {
+// tree reads the text. It returns nil if it has reported that there is no tree of the
+// values that JSON has: YAML also has anchors, aliases, tags and merged mappings.
+func (d *decoder) tree() (root *yaml.Node) {
 	if at := badByte(d.text); at >= 0 {
-		d.wrongf(at, "byte %#02x is not text: write UTF-8 without control characters", d.text[at])
+		d.wrong(d.place(at), "byte %#02x is not text: write UTF-8 without control characters", d.text[at])
 		return nil
 	}
 	switch strings.ToLower(path.Ext(d.name)) {
 	case ".yaml", ".yml":
-		if d.halfWritten() {
+		if d.text != "" && !strings.HasSuffix(d.text, "\n") {
+			d.wrong(d.place(len(d.text)), "the last line has no line feed, so the file may be half written: end the line")
 			return nil
 		}
-		return d.parseYAML()
-	case ".json":
-		return d.parseJSON()
-	case ".toml":
-		if d.halfWritten() {
-			return nil
-		}
-		return d.parseTOML()
+	case ".json": // which is YAML, and ends with a bracket
+	default:
+		d.wrong(place{}, "the name of the file does not say its format: end it with .yaml or .json")
+		return nil
 	}
-	d.wrong(0, "the name of the file does not say its format: end it with .yaml, .json or .toml")
-	return nil
+	loader, err := yaml.NewLoader(strings.NewReader(d.text))
+	var document, second yaml.Node
+	if err == nil {
+		err = loader.Load(&document)
+	}
+	if errors.Is(err, io.EOF) {
+		d.wrong(place{}, "the file is empty, or half written: begin with version: 1")
+		return nil
+	}
+	if err == nil {
+		err = loader.Load(&second)
+	}
+	switch {
+	case err != nil && !errors.Is(err, io.EOF):
+		d.syntax(err)
+	case second.Kind != 0:
+		d.wrong(placeOf(&second), "a second document: write one document, without a line of ---")
+	default:
+		d.plain(document.Content[0])
+	}
+	if len(d.errs) > 0 {
+		return nil
+	}
+	return document.Content[0]
 }
 
-// halfWritten reports a last line without an end. JSON has another sign.
-func (d *decoder) halfWritten() bool {
-	if d.text == "" || strings.HasSuffix(d.text, "\n") {
-		return false
-	}
-	d.wrong(len(d.text), "the last line has no line feed, so the file may be half written: end the line")
-	return true
-}
-
-// badByte returns the place of a byte that is not text, or -1.
+// badByte returns the offset of a byte that is not text, or -1.
 func badByte(text string) int {
 	for at, c := range text {
 		switch {
@@ -109,87 +128,142 @@ func badByte(text string) int {
 	return -1
 }
 
-// object returns the fields of a mapping with known names.
-func (d *decoder) object(n *node, what string, known ...string) map[string]field {
-	fields := make(map[string]field)
-	for _, f := range d.members(n, what) {
-		if !slices.Contains(known, f.name) {
-			d.wrongf(f.at, "unknown field %s of %s: write one of %s", quoted(f.name), what, strings.Join(known, ", "))
+// syntax reports an error of the YAML library.
+func (d *decoder) syntax(err error) {
+	var load *yaml.LoadError
+	end := len(strings.TrimRight(d.text, " \t\r\n"))
+	if path.Ext(d.name) == ".json" && end > 0 && d.text[end-1] != '}' {
+		d.wrong(d.place(end), "the document ends too early, or is half written: close all quotes and brackets")
+		return
+	}
+	if !errors.As(err, &load) || load.Mark.Line == 0 {
+		d.wrong(place{}, "not YAML: %v", err)
+		return
+	}
+	problem, mark := load.Message, load.Mark
+	if load.ContextMsg != "" && load.ContextMark.Line > 0 {
+		problem += ", " + load.ContextMsg
+		if strings.Contains(load.Message, "end of stream") {
+			mark = load.ContextMark // where it began says more than where the file ends
+		}
+	}
+	d.wrong(place{mark.Line, mark.Column}, "not YAML: %s: close quotes and brackets, indent with spaces, and put a text with : or # in quotes", problem)
+}
+
+// plain reports what JSON does not have.
+func (d *decoder) plain(n *yaml.Node) {
+	switch {
+	case n.Anchor != "":
+		d.wrong(placeOf(n), "an anchor: write the value where it is needed, and name addresses in lists")
+	case n.Kind == yaml.AliasNode:
+		d.wrong(placeOf(n), "an alias: write the value out, and name addresses in lists")
+	case n.Style&yaml.TaggedStyle != 0:
+		d.wrong(placeOf(n), "a tag: leave it out, and put a text in quotes")
+	}
+	for i, child := range n.Content {
+		if key := n.Kind == yaml.MappingNode && i%2 == 0; key && (child.Kind != yaml.ScalarNode || child.Tag == "!!merge") {
+			d.wrong(placeOf(child), "not the name of a field: write one word")
 			continue
 		}
-		fields[f.name] = f
+		d.plain(child)
+	}
+}
+
+const (
+	tagText    = "!!str"
+	tagNumber  = "!!int"
+	tagList    = "!!seq"
+	tagMapping = "!!map"
+)
+
+// kind describes a value.
+func kind(n *yaml.Node) string {
+	names := map[string]string{tagText: "a text", tagNumber: "a number", tagList: "a list", tagMapping: "a mapping",
+		"!!null": "nothing", "!!bool": "true or false"}
+	return cmp.Or(names[n.Tag], "a value of another kind")
+}
+
+// A field is a part of a mapping.
+type field struct {
+	name  string
+	at    place // of the name
+	value *yaml.Node
+}
+
+// object returns the fields of a mapping with known names. Those that are missing are
+// nil.
+func (d *decoder) object(n *yaml.Node, what string, known ...string) map[string]*yaml.Node {
+	fields := make(map[string]*yaml.Node)
+	for _, f := range d.members(n, what) {
+		if !slices.Contains(known, f.name) {
+			d.wrong(f.at, "unknown field %s of %s: write one of %s", quoted(f.name), what, strings.Join(known, ", "))
+			continue
+		}
+		fields[f.name] = f.value
 	}
 	return fields
 }
 
 // members returns the fields of a mapping without those that have a name twice.
-func (d *decoder) members(n *node, what string) []field {
+func (d *decoder) members(n *yaml.Node, what string) (fields []field) {
 	if n == nil {
-		return nil // reported
+		return nil
 	}
-	if n.kind != mapping {
-		d.wrongf(n.at, "%s is a mapping of names to values, and not %s", what, kinds[n.kind])
+	if n.Tag != tagMapping {
+		d.wrong(placeOf(n), "%s is a mapping of names to values, and not %s", what, kind(n))
 		return nil
 	}
 	first := make(map[string]int)
-	var fields []field
-	for _, f := range n.fields {
-		if at, twice := first[f.name]; twice {
-			line, _ := d.line(at)
-			d.wrongf(f.at, "%s has %s twice, first in line %d: remove one of them", what, quoted(f.name), line+1)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		f := field{n.Content[i].Value, placeOf(n.Content[i]), n.Content[i+1]}
+		if line, twice := first[f.name]; twice {
+			d.wrong(f.at, "%s has %s twice, first in line %d: remove one of them", what, quoted(f.name), line)
 			continue
 		}
-		first[f.name] = f.at
+		first[f.name] = f.at.line
 		fields = append(fields, f)
 	}
 	return fields
 }
 
-// texts returns the texts of a list. If one is set, a text alone is a list of one.
-func (d *decoder) texts(n *node, what, example string, one bool) []*node {
-	switch {
-	case n == nil:
-		return nil
-	case one && n.kind == text:
-		return []*node{n}
-	case n.kind != list:
-		d.wrongf(n.at, "%s is a list of texts, and not %s: write [%s]", what, kinds[n.kind], example)
+// texts returns the texts of a list, or none of nil.
+func (d *decoder) texts(n *yaml.Node, what, example string) (texts []*yaml.Node) {
+	if n == nil {
 		return nil
 	}
-	var texts []*node
-	for _, item := range n.items {
-		switch {
-		case item == nil:
-		case item.kind != text:
-			d.wrongf(item.at, "%s is a list of texts, and this is %s: write %s", what, kinds[item.kind], example)
-		default:
-			texts = append(texts, item)
+	if n.Tag != tagList {
+		d.wrong(placeOf(n), "%s is a list of texts, and not %s: write [%s]", what, kind(n), example)
+		return nil
+	}
+	for _, item := range n.Content {
+		if item.Tag != tagText {
+			d.wrong(placeOf(item), "%s is a list of texts, and this is %s: write %s", what, kind(item), example)
+			continue
 		}
+		texts = append(texts, item)
 	}
 	return texts
 }
 
 // version reports whether this program knows the version of the file.
-func (d *decoder) version(root *node, fields map[string]field) bool {
-	f, ok := fields["version"]
+func (d *decoder) version(root, version *yaml.Node) bool {
 	switch {
-	case !ok:
-		if root.kind == mapping {
-			d.wrong(root.at, "no version: write version: 1, so that later programs know how to read the file")
+	case version == nil:
+		if root.Tag == tagMapping {
+			d.wrong(placeOf(root), "no version: write version: 1, so that later programs know how to read the file")
 		}
-		return true
-	case f.value == nil:
-	case f.value.kind != integer:
-		d.wrongf(f.value.at, "the version is a number, and not %s: write 1", kinds[f.value.kind])
+	case version.Tag != tagNumber:
+		d.wrong(placeOf(version), "the version is a number, and not %s: write 1", kind(version))
 	default:
-		n, err := strconv.Atoi(f.value.text)
+		n, err := strconv.Atoi(version.Value)
 		if err == nil && n > formatVersion {
 			d.errs, d.more = nil, 0
-			d.wrongf(f.value.at, "the file has version %d, and this program knows %d: update the program, or write a file of version %d", n, formatVersion, formatVersion)
+			d.wrong(placeOf(version), "the file has version %d, and this program knows %d: update the program, or write a file of version %d",
+				n, formatVersion, formatVersion)
 			return false
 		}
 		if n != formatVersion {
-			d.wrongf(f.value.at, "no version of this format: write %d", formatVersion)
+			d.wrong(placeOf(version), "no version of this format: write %d", formatVersion)
 		}
 	}
 	return true

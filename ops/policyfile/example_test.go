@@ -139,7 +139,7 @@ func TestPatterns(t *testing.T) {
 	assert.Equal(t, http.StatusOK, status(one, "/items/1/"))
 	colon := "version: 1\npolicies: {items: {routes: ['GET /items/:id'], rules: 1/1m per ip}}\n"
 	_, err := policyfile.Parse("colon.yaml", []byte(colon))
-	assert.ErrorContains(t, err, `write "GET /items/{id}"`)
+	assert.ErrorContains(t, err, `write {name}, or %3A for a colon`)
 	_, err = policyfile.Parse("bare.yaml", []byte("version: 1\npolicies:\n  items:\n    routes: [GET /items/{id}]\n    rules: 1/1m per ip\n"))
 	assert.ErrorContains(t, err, "quotes")
 }

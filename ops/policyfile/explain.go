@@ -1,6 +1,7 @@
 package policyfile
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -9,15 +10,16 @@ import (
 	"strings"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/excerpt"
 	"github.com/routelimit/limit/internal/grammar"
-	"github.com/routelimit/limit/ops/access"
+	"github.com/routelimit/limit/stores/memstore"
 )
 
 // Explain returns in words what applies to a request, and why: the entry that exempts or
 // bars it, the policy and the route that matches it, and for each rule the key, the limit
 // of this caller, what is reserved for higher classes, what a refused request meets, or
-// the entry that exempts it. It charges nothing.
+// that the rule exempts the request. It charges nothing.
 //
 // The options are those of the limiter. Explain uses User, Plan, Class, Classes, Override,
 // Proxies and OnRefusal. It panics if they are invalid, as [limit.New] does. Nil
@@ -26,8 +28,13 @@ func (f *File) Explain(r *http.Request, options *limit.Options) string {
 	if options == nil {
 		options = new(limit.Options)
 	}
-	e := explanation{File: f, options: limit.Options{Caller: limit.Caller[*http.Request]{User: none(options.Caller.User), Plan: none(options.Caller.Plan), Class: none(options.Caller.Class)},
-		Classes: options.Classes, Override: options.Override, Proxies: options.Proxies, OnRefusal: options.OnRefusal, Log: slog.New(slog.DiscardHandler)}}
+	e := explanation{File: f, options: limit.Options{Caller: options.Caller, Classes: options.Classes, Override: options.Override,
+		Proxies: options.Proxies, OnRefusal: options.OnRefusal, Log: slog.New(slog.DiscardHandler)}}
+	for _, f := range []*func(*http.Request) string{&e.options.Caller.User, &e.options.Caller.Plan, &e.options.Caller.Class} {
+		if *f == nil {
+			*f = func(*http.Request) string { return "" }
+		}
+	}
 	if e.options.Classes == nil {
 		e.options.Classes = grammar.DefaultClasses
 	}
@@ -54,14 +61,6 @@ func (f *File) Explain(r *http.Request, options *limit.Options) string {
 	return e.String()
 }
 
-// none returns f, or a function that returns "".
-func none(f func(*http.Request) string) func(*http.Request) string {
-	if f == nil {
-		return func(*http.Request) string { return "" }
-	}
-	return f
-}
-
 type explanation struct {
 	*File
 	strings.Builder
@@ -83,7 +82,7 @@ func (e *explanation) line(format string, args ...any) {
 func (e *explanation) caller(r *http.Request) {
 	e.address, e.user = e.client.IP(), e.client.User()
 	e.plan, e.class = e.options.Caller.Plan(r), e.options.Caller.Class(r)
-	peer := new(limit.Proxies).ClientIP(r)
+	peer := limit.Client{Request: r}.IP() // without the proxies
 	text := fmt.Sprintf("%s %s from %s", r.Method, r.URL.RequestURI(), e.address)
 	if e.address != peer {
 		text += fmt.Sprintf(" through the proxy %s", peer)
@@ -116,24 +115,18 @@ func (e *explanation) caller(r *http.Request) {
 
 // entry returns the first entry that matches a request, and its place.
 func (e *explanation) entry(entries []entry) (string, bool) {
-	for _, entry := range entries {
-		l, err := access.Parse(strings.NewReader(entry.text), unlogged)
-		if err != nil || !l.Matches(e.client) {
+	for i, entry := range entries {
+		if l, err := build(entries[i : i+1]); err != nil || !l.Matches(e.client) {
 			continue
 		}
-		text := entry.text
-		if words := strings.Fields(text); words[0] == "header" {
-			text = "header " + words[1] // and not the secret
-		}
+		text := entry.String()
 		if entry.list != "" {
 			text += ", in list " + entry.list
 		}
-		return fmt.Sprintf("%s (%s)", text, e.at(e.source.inside(entry.node, 0))), true
+		return fmt.Sprintf("%s (%s)", text, e.source.at(entry.node, 0)), true
 	}
 	return "", false
 }
-
-func (f *File) at(at int) string { return f.source.error(at, "").place() }
 
 // policy explains the policy of a request.
 func (e *explanation) policy(r *http.Request) {
@@ -142,9 +135,8 @@ func (e *explanation) policy(r *http.Request) {
 		policy := &e.policies[i]
 		for _, route := range policy.routes {
 			if route.pattern == m.pattern {
-				e.line("policy %s, by its route %s (%s)", policy.name, route.pattern, e.at(e.source.inside(route.node, 0)))
-				m.values = route.values
-				e.rules(policy, m.withValues(e.mux, r))
+				e.line("policy %s, by its route %s (%s)", policy.name, route.pattern, e.source.at(route.node, 0))
+				e.rules(policy, m.withValues(e.mux, r, route.values))
 				return
 			}
 		}
@@ -160,7 +152,138 @@ func (e *explanation) policy(r *http.Request) {
 	}
 	for i := range e.policies {
 		if policy := &e.policies[i]; len(policy.routes) == 0 {
-			e.line("  policy %s has no routes: the program may attach it by its name (%s)", policy.name, e.at(policy.at))
+			e.line("  policy %s has no routes: the program may attach it by its name (%s)", policy.name, e.source.error(policy.at, "").place())
 		}
 	}
+}
+
+// rules explains each rule of a policy, by what a limiter on an empty store decides.
+func (e *explanation) rules(p *policy, r *http.Request) {
+	store := &recorder{Store: memstore.New(nil), reserves: make(map[string]int64)}
+	var decided []limit.RuleDecision
+	e.options.Observe = func(_ *http.Request, d limit.Decision, _ error) { decided = d.Rules() }
+	bound, err := limit.New(store, &e.options).Policy(p.set)
+	if err != nil {
+		d := decoder{source: e.source}
+		e.misplaced(&d, err)
+		_ = d.err() // which sorts them
+		for _, wrong := range d.errs {
+			e.line("  not valid with these options: %s: %s", wrong.place(), wrong.Problem)
+		}
+		return
+	}
+	_ = bound.Serve(unsent{}, r, limit.Request{}, http.NotFoundHandler()) // which gives nothing that could be wrong
+	for i, rule := range p.set.Rules() {
+		place := p.own.Errorf(i, "here")
+		e.line("  %s (%s)", place.Rule, e.source.at(p.rules.at(place.Offset)))
+		d := &limit.RuleDecision{Exempt: true} // as all are that are not decided
+		if i < len(decided) {
+			d = &decided[i]
+		}
+		e.rule(p.name, &rule, d, store.reserves)
+	}
+}
+
+func (e *explanation) rule(policy string, rule *limit.Rule, d *limit.RuleDecision, reserves map[string]int64) {
+	if d.Exempt {
+		e.line("    exempt:  the rule neither charges nor refuses the request")
+		return
+	}
+	switch {
+	case rule.Key.String() == "global":
+		e.line("    key:     all requests of the policy")
+	case d.Key == "":
+		e.line("    key:     %s, which the request does not have: all such requests share one quota", rule.Key)
+	default:
+		e.line("    key:     %s %s", rule.Key, quoted(d.Key))
+	}
+	e.line("    limit:   %s", e.limit(policy, rule, d))
+	if len(rule.Reserve) > 0 {
+		e.line("    reserve: %s", e.reserve(rule, reserves[d.Name], d.Capacity))
+	}
+	e.line("    refused: %s", e.refused(rule))
+	e.line("    outage:  %s", rule.OnStoreError)
+}
+
+// limit says which limit of a rule applies, and why.
+func (e *explanation) limit(policy string, rule *limit.Rule, r *limit.RuleDecision) string {
+	usual, why := rule.Limit, ""
+	switch n, ok := rule.Plans[e.plan]; {
+	case len(rule.Plans) == 0:
+	case ok:
+		usual, why = n, ": plan "+e.plan
+	case e.plan == "":
+		why = ": the request has no plan"
+	default:
+		why = ": the rule has no limit for plan " + e.plan
+	}
+	text := fmt.Sprintf("%d%s", usual, why)
+	if e.options.Override != nil && e.options.Override(policy, r.Name, r.Key) != 0 {
+		text = fmt.Sprintf("%d: an override of the key; without it %s", r.Limit, text)
+	}
+	return text
+}
+
+// reserve says which units of a rule are kept from the class of the request.
+func (e *explanation) reserve(rule *limit.Rule, units, capacity int64) string {
+	var above []string
+	for _, class := range e.options.Classes[:slices.Index(e.options.Classes, e.class)] {
+		if rule.Reserve[class] > 0 {
+			above = append(above, class)
+		}
+	}
+	if len(above) == 0 {
+		return "nothing is kept from class " + e.class
+	}
+	return fmt.Sprintf("%d of %d units for %s: the request is of class %s", units, capacity, strings.Join(above, " and "), e.class)
+}
+
+// A recorder keeps the units that a request leaves to higher classes, by rule.
+type recorder struct {
+	core.Store
+	reserves map[string]int64
+}
+
+func (s *recorder) Take(ctx context.Context, asks []core.Ask) error {
+	for i := range asks {
+		for _, c := range asks[i].Charges {
+			s.reserves[c.Rule] = c.Reserve
+		}
+	}
+	return s.Store.Take(ctx, asks)
+}
+
+// unsent is a response that nobody reads.
+type unsent struct{}
+
+func (unsent) Header() http.Header         { return http.Header{} }
+func (unsent) Write(b []byte) (int, error) { return len(b), nil }
+func (unsent) WriteHeader(int)             {}
+
+// refused says what a request meets that a rule refuses.
+func (e *explanation) refused(rule *limit.Rule) string {
+	r := rule.OnRefusal
+	if r.Status == 0 && r.Wait == 0 && r.Redirect == "" && !r.Degrade && !r.Mark {
+		r = e.options.OnRefusal
+	}
+	text := "answered with 429"
+	switch {
+	case rule.Shadow != nil && rule.Shadow.Enforced == 0:
+		return "nothing, since the rule only watches"
+	case r.Mark:
+		return "admitted, and marked"
+	case r.Redirect != "":
+		text = "redirected to " + r.Redirect
+	case r.Degrade:
+		text = "answered by a degraded response"
+	case r.Status != 0:
+		text = fmt.Sprintf("answered with %d", r.Status)
+	}
+	if r.Wait > 0 {
+		text = fmt.Sprintf("waits up to %v, and is then %s", r.Wait, text)
+	}
+	if rule.Shadow != nil {
+		text += fmt.Sprintf(", for %d%% of the keys; the rule watches the others", rule.Shadow.Enforced)
+	}
+	return text
 }

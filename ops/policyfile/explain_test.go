@@ -42,7 +42,7 @@ exempt: no entry matches
 barred: no entry matches
 policy items, by its route GET /items/{id} (testdata/valid/service.yaml:14:15)
   one: 30/1m per ip and path id (testdata/valid/service.yaml:16:10)
-    key:     ip "2001:db8::/64" and path id "7"
+    key:     ip and path id "13:2001:db8::/641:7"
     limit:   30
     refused: answered with 503
     outage:  local
@@ -60,7 +60,7 @@ exempt by user root, in list office (testdata/valid/service.yaml:4:27): no rule 
 `},
 		{"POST", "/login", "192.0.2.1", "", "a badbot/1", `POST /login from 192.0.2.1, no user
 exempt: no entry matches
-barred by agent BadBot, in list scanners (testdata/valid/service.yaml:5:31): answered with 403
+barred by agent badbot, in list scanners (testdata/valid/service.yaml:5:31): answered with 403
 `},
 		{"POST", "/items/7", "192.0.2.1", "", "", `POST /items/7 from 192.0.2.1, no user
 exempt: no entry matches
@@ -116,13 +116,13 @@ func TestExplainCallers(t *testing.T) {
 				perUser + "    key:     user, which the request does not have: all such requests share one quota\n    limit:   100: the request has no plan\n    refused: answered with 503\n    outage:  local\n" +
 				all + "    key:     all requests of the policy\n    limit:   500: the request has no plan\n" +
 				"    reserve: nothing is kept from class critical\n    refused: answered with 503\n    outage:  local\n" +
-				perIP + "    exempt:  by class critical: the rule neither charges nor refuses the request\n"},
+				perIP + "    exempt:  the rule neither charges nor refuses the request\n"},
 		{limit.Options{Caller: limit.Caller[*http.Request]{User: always("probe"), Plan: always("enterprise"), Class: always("batch")}, Classes: []string{"critical", "default", "low", "batch"}, Proxies: trusted}, "192.0.2.8", "203.0.113.7",
 			"GET /api/x from 203.0.113.7 through the proxy 192.0.2.8, user probe, plan enterprise, class batch\n" + head +
 				perUser + "    key:     user \"probe\"\n    limit:   10000: plan enterprise\n" + refused +
 				all + "    key:     all requests of the policy\n    limit:   500: the rule has no limit for plan enterprise\n" +
 				"    reserve: 70 of 500 units for critical and default: the request is of class batch\n" + refused +
-				perIP + "    exempt:  by user probe: the rule neither charges nor refuses the request\n"},
+				perIP + "    exempt:  the rule neither charges nor refuses the request\n"},
 		{limit.Options{Classes: []string{"gold", "default"}}, "192.0.2.8", "203.0.113.7",
 			"GET /api/x from 192.0.2.8, no user\nX-Forwarded-For does not name the client: 192.0.2.8 is no trusted proxy, or the header no address\n" + head +
 				"  not valid with these options: testdata/valid/plans.yaml:11:10: reserve critical: write one of the classes gold, default, or add it to limit.Options.Classes\n" +
@@ -141,7 +141,7 @@ func TestExplainCallers(t *testing.T) {
 
 	// A request that every rule exempts.
 	r := httptest.NewRequest("POST", "/jobs", nil)
-	assert.Contains(t, f.Explain(r, &limit.Options{Caller: limit.Caller[*http.Request]{User: always("root")}}), "\n  10/1h per user exempt user root exempt class critical (testdata/valid/plans.yaml:15:12)\n    exempt:  by user root: ")
+	assert.Contains(t, f.Explain(r, &limit.Options{Caller: limit.Caller[*http.Request]{User: always("root")}}), "\n  10/1h per user exempt user root exempt class critical (testdata/valid/plans.yaml:15:12)\n    exempt:  the rule neither charges nor refuses the request\n")
 	assert.Contains(t, f.Explain(r, nil), "POST /jobs from 192.0.2.1, no user\n")
 	assert.Panics(t, func() { f.Explain(r, &limit.Options{Classes: []string{"gold"}}) }, "no class default")
 }

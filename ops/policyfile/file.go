@@ -18,7 +18,7 @@
 //
 // # Format
 //
-// A file is YAML, JSON or TOML, as the end of its name says. It has at most 1 MiB.
+// A file is YAML or JSON, as the end of its name says. It has at most 1 MiB.
 //
 //	version   1
 //	lists     names of lists of entries, in the words of package access
@@ -33,11 +33,13 @@
 package policyfile
 
 import (
-	"errors"
+	_ "embed"
 	"fmt"
-	"io"
 	"net/http"
+	"slices"
 	"strings"
+
+	"go.yaml.in/yaml/v4"
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/filewatch"
@@ -51,7 +53,6 @@ const formatVersion = 1
 // A File is the content of a valid policy file. It does not change.
 type File struct {
 	source   *source
-	lists    map[string]*named
 	exempt   []entry
 	barred   []entry
 	policies []policy
@@ -61,10 +62,10 @@ type File struct {
 // A policy is one of a file.
 type policy struct {
 	name   string
-	at     int
+	at     place
 	set    limit.RuleSet
 	own    limit.RuleSet // without the refuse of the policy
-	rules  *passage
+	rules  passage
 	routes []route
 }
 
@@ -80,7 +81,7 @@ func Parse(name string, data []byte) (*File, error) { return parse(name, data, r
 func parse(name string, data []byte, functions rules.Functions) (*File, error) {
 	d := decoder{functions: functions, source: newSource(name, strings.TrimPrefix(string(data[:min(len(data), maxFile)]), "\ufeff"))}
 	if len(data) > maxFile {
-		d.wrongf(0, "the file has more than %d MiB: shorten it, and put long lists of addresses into files of package access", maxFile>>20)
+		d.wrong(place{}, "the file has more than %d MiB: shorten it, and put long lists of addresses into files of package access", maxFile>>20)
 		return nil, d.err()
 	}
 	root := d.guarded(d.tree)
@@ -89,11 +90,11 @@ func parse(name string, data []byte, functions rules.Functions) (*File, error) {
 	}
 	f := &File{source: d.source}
 	fields := d.object(root, "the file", fileFields...)
-	if d.version(root, fields) {
-		f.lists = d.lists(fields["lists"].value)
-		f.exempt = d.entries(fields["exempt"].value, "exempt", f.lists)
-		f.barred = d.entries(fields["barred"].value, "barred", f.lists)
-		d.policies(f, root, fields)
+	if d.version(root, fields["version"]) {
+		lists := d.lists(fields["lists"])
+		f.exempt = d.entries(fields["exempt"], "exempt", lists)
+		f.barred = d.entries(fields["barred"], "barred", lists)
+		d.policies(f, root, fields["policies"])
 	}
 	if err := d.err(); err != nil {
 		return nil, err
@@ -101,13 +102,13 @@ func parse(name string, data []byte, functions rules.Functions) (*File, error) {
 	return f, nil
 }
 
-// guarded reads a file by the parsers of other libraries. A panic there must not end a
+// guarded reads a file by the parser of another library. A panic there must not end a
 // program that follows a file while it serves.
-func (d *decoder) guarded(parse func() *node) (root *node) {
+func (d *decoder) guarded(parse func() *yaml.Node) (root *yaml.Node) {
 	defer func() {
 		if problem := recover(); problem != nil {
 			root = nil
-			d.wrongf(0, "the file cannot be parsed (%v): simplify it", problem)
+			d.wrong(place{}, "the file cannot be parsed (%v): simplify it", problem)
 		}
 	}()
 	return parse()
@@ -115,39 +116,18 @@ func (d *decoder) guarded(parse func() *node) (root *node) {
 
 // Read reads a file from a path, which may be a symbolic link. The error is that of
 // [Parse], or says why the file cannot be read.
-func Read(path string) (*File, error) { return read(&filewatch.File{Path: path}, rules.Functions{}) }
-
-func read(watched *filewatch.File, functions rules.Functions) (f *File, err error) {
-	var invalid error
-	err = watched.Read(func(text io.Reader, size int64) error {
-		if size > maxFile {
-			invalid = fmt.Errorf("%s:1:1: the file has %d bytes: write at most %d MiB", watched.Path, size, maxFile>>20)
-			return invalid
-		}
-		data, err := io.ReadAll(io.LimitReader(text, maxFile+1))
-		if err != nil {
-			return err
-		}
-		f, invalid = parse(watched.Path, data, functions)
-		return invalid
-	})
-	switch {
-	case err == nil:
-		return f, nil
-	case invalid != nil && !errors.Is(err, filewatch.ErrWritten):
-		return nil, invalid
-	}
-	return nil, fmt.Errorf("policyfile: %w", err)
+func Read(path string) (*File, error) {
+	watched := filewatch.File{Path: path, Most: maxFile}
+	text, err := watched.Read()
+	return fromDisk(path, text, err, rules.Functions{})
 }
 
-// Sets returns the policies of the file, for [operate.Change]: those of a file that
-// is embedded in the program, for example.
-func (f *File) Sets() []limit.RuleSet {
-	sets := make([]limit.RuleSet, len(f.policies))
-	for i, p := range f.policies {
-		sets[i] = p.set
+// fromDisk parses what was read from a path.
+func fromDisk(path string, text []byte, err error, functions rules.Functions) (*File, error) {
+	if err != nil {
+		return nil, fmt.Errorf("policyfile: %w", err)
 	}
-	return sets
+	return parse(path, text, functions)
 }
 
 // A Policy is one of a file.
@@ -157,7 +137,8 @@ type Policy struct {
 	Rules  limit.RuleSet
 }
 
-// Policies returns the policies of the file, in its order.
+// Policies returns the policies of the file, in its order. To put those of an embedded
+// file in force, give their Rules to [limit.Limiter.Change].
 func (f *File) Policies() []Policy {
 	policies := make([]Policy, len(f.policies))
 	for i, p := range f.policies {
@@ -171,12 +152,44 @@ func (f *File) Policies() []Policy {
 
 // Lists returns exempt and barred, each nil if it has no entries.
 func (f *File) Lists() (exempt, barred *access.List) {
-	d := decoder{source: f.source} // the entries are valid
 	if len(f.exempt) > 0 {
-		exempt = d.build(f.exempt)
+		exempt, _ = build(f.exempt) // they are valid
 	}
 	if len(f.barred) > 0 {
-		barred = d.build(f.barred)
+		barred, _ = build(f.barred)
 	}
 	return exempt, barred
 }
+
+// Lifts describes the limits of an earlier file that this one does not have: its policies
+// and its routes, whatever policy they have now. Policies with other rules are not
+// described.
+func (f *File) Lifts(earlier *File) (lifted []string) {
+	kept := make(map[string]bool) // names and patterns
+	for i := range f.policies {
+		kept["policy "+f.policies[i].name] = true
+		for _, r := range f.policies[i].routes {
+			kept["route "+r.pattern] = true
+		}
+	}
+	for i := range earlier.policies {
+		policy := &earlier.policies[i]
+		if !kept["policy "+policy.name] {
+			lifted = append(lifted, fmt.Sprintf("policy %s (%s)", policy.name, policy.set))
+			continue
+		}
+		for _, r := range policy.routes {
+			if !kept["route "+r.pattern] {
+				lifted = append(lifted, fmt.Sprintf("route %s of policy %s", r.pattern, policy.name))
+			}
+		}
+	}
+	return lifted
+}
+
+//go:embed schema.json
+var schema []byte
+
+// Schema returns the JSON Schema of policy files, for editors and other programs. It
+// admits all valid files, and some invalid ones: see [Parse].
+func Schema() []byte { return slices.Clone(schema) }

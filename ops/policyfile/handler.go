@@ -1,15 +1,49 @@
 package policyfile
 
 import (
-	"context"
-	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"path"
 	"strings"
 	"sync/atomic"
+	"time"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/ops/access"
 )
+
+// A state is what is in force. It does not change.
+type state struct {
+	version
+	since          time.Time
+	exempt, barred *access.List
+	targets        map[string]*target // by pattern
+	served         atomic.Bool        // whether a handler has had a request
+}
+
+// A target is what a route leads to.
+type target struct {
+	policy *limit.Policy
+	values []string     // path values that its rules need
+	met    *atomic.Bool // whether a request has matched, also of an earlier state
+}
+
+// prepare returns the state of a version, without the policies of its routes.
+func prepare(v version, before *state) *state {
+	s := &state{version: v, since: time.Now(), targets: make(map[string]*target)}
+	s.exempt, _ = build(v.exempt) // they are valid
+	s.barred, _ = build(v.barred)
+	for i := range v.policies {
+		for _, r := range v.policies[i].routes {
+			t := &target{values: r.values, met: new(atomic.Bool)}
+			if before != nil && before.targets[r.pattern] != nil {
+				t.met = before.targets[r.pattern].met
+			}
+			s.targets[r.pattern] = t
+		}
+	}
+	return s
+}
 
 // Handler returns a handler that limits the routes of the policies, before next: a
 // ServeMux, any other router, or a whole server. A request is decided by the policy of
@@ -26,71 +60,19 @@ func (p *Policies) Handler(next http.Handler) http.Handler {
 	if p.limiter == nil {
 		panic("policyfile: Handler was called before Follow, which says what limiter decides")
 	}
-	h := &handler{next: next}
-	t, err := h.tableOf(p.state.Load())
-	if err != nil {
-		panic(err)
-	}
-	h.table.Store(t)
-	p.handlers = append(p.handlers, h)
-	return h
+	p.handles.Store(true)
+	return &handler{p, next}
 }
 
 type handler struct {
-	next  http.Handler
-	table atomic.Pointer[table]
-}
-
-// A table leads from patterns to policies. It does not change.
-type table struct {
-	mux     *http.ServeMux
-	served  *atomic.Bool      // whether there was a request
-	targets map[string]target // by pattern
-}
-
-type target struct {
-	policy http.Handler // before the next handler
-	first  http.Handler // before another policy: see handler.then
-	values []string     // path values that its rules need
-	met    *atomic.Bool // whether a request has matched
-}
-
-func (p *Policies) tables(s *state) (tables []*table, err error) {
-	for _, h := range p.handlers {
-		t, err := h.tableOf(s)
-		if err != nil {
-			return nil, err
-		}
-		tables = append(tables, t)
-	}
-	return tables, nil
-}
-
-func (h *handler) tableOf(s *state) (t *table, err error) {
-	defer func() {
-		if problem := recover(); problem != nil { // of Policy.Handler
-			err = fmt.Errorf("%v", problem)
-		}
-	}()
-	t = &table{mux: s.mux, served: &s.served, targets: make(map[string]target)}
-	for i := range s.policies {
-		policy := &s.policies[i]
-		if len(policy.routes) == 0 {
-			continue
-		}
-		bound := s.bound[policy.name]
-		limited, first := bound.Handler(h.next), bound.Handler(http.HandlerFunc(then))
-		for _, r := range policy.routes {
-			t.targets[r.pattern] = target{limited, first, r.values, s.met[r.pattern]}
-		}
-	}
-	return t, nil
+	policies *Policies
+	next     http.Handler
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	t := h.table.Load()
-	once(t.served)
-	m, ok := t.match(lookedUp(r))
+	s, next := h.policies.state.Load(), h.next
+	once(&s.served)
+	first := s.match(lookedUp(r))
 	if r.URL.RawPath != "" {
 		// Routers behind may read an encoded slash as one of a value, as a ServeMux does,
 		// or as one between values. What is not limited by one reading is by the other.
@@ -98,30 +80,20 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		decoded.RawPath = ""
 		other := lookedUp(r).WithContext(r.Context())
 		other.URL = &decoded
-		switch second, also := t.match(other); {
-		case !also || ok && second.pattern == m.pattern:
-		case !ok:
-			m, ok = second, true
-		default:
-			next := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				second.policy.ServeHTTP(w, second.withValues(t.mux, r))
-			}))
-			r = r.WithContext(context.WithValue(r.Context(), thenKey{}, next))
-			m.policy = m.first
+		if second := s.match(other); second.pattern != first.pattern {
+			next = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { second.serve(s, w, r, h.next) })
 		}
 	}
-	if !ok {
-		h.next.ServeHTTP(w, r)
-		return
-	}
-	m.policy.ServeHTTP(w, m.withValues(t.mux, r))
+	first.serve(s, w, r, next)
 }
 
-type thenKey struct{}
-
-// then calls the second of two policies that decide a request.
-func then(w http.ResponseWriter, r *http.Request) {
-	r.Context().Value(thenKey{}).(http.Handler).ServeHTTP(w, r)
+// serve serves a request by the policy of a match, if there is one.
+func (m *match) serve(s *state, w http.ResponseWriter, r *http.Request, next http.Handler) {
+	if m.target == nil {
+		next.ServeHTTP(w, r)
+		return
+	}
+	_ = m.policy.Serve(w, m.withValues(s.mux, r, m.values), limit.Request{}, next) // which gives nothing that could be wrong
 }
 
 // lookedUp returns r or, if its host has capitals or a dot at its end, a copy with the
@@ -136,20 +108,20 @@ func lookedUp(r *http.Request) *http.Request {
 	return with
 }
 
-// A match is what a table has for a request.
+// A match is what a ServeMux has for a request.
 type match struct {
-	target
-	pattern string
+	*target
+	pattern string        // "" if none matches
 	of      *http.Request // what was looked up
 	clean   bool          // whether its path is as a ServeMux wants it
 }
 
-func (t *table) match(r *http.Request) (m match, ok bool) {
-	m = matchOf(t.mux, r)
-	if m.target, ok = t.targets[m.pattern]; ok {
+func (s *state) match(r *http.Request) match {
+	m := matchOf(s.mux, r)
+	if m.target = s.targets[m.pattern]; m.target != nil {
 		once(m.met)
 	}
-	return m, ok
+	return m
 }
 
 // once sets a flag. A flag that is set is not written, since all processors read it.
@@ -168,19 +140,21 @@ func matchOf(mux *http.ServeMux, r *http.Request) match {
 
 // withValues returns r with the path values that the rules need, which a router behind
 // does not see.
-func (m *match) withValues(mux *http.ServeMux, r *http.Request) *http.Request {
-	if len(m.values) == 0 {
+func (m *match) withValues(mux *http.ServeMux, r *http.Request, values []string) *http.Request {
+	if len(values) == 0 {
 		return r
 	}
 	u := *m.of.URL
 	if !m.clean {
 		u = url.URL{Path: cleanPath(u.Path)}
 	}
-	probe := &http.Request{Method: r.Method, Host: m.of.Host, URL: &u, Header: http.Header{}}
-	mux.ServeHTTP(discard{}, probe)
+	probe := &http.Request{Method: r.Method, Host: m.of.Host, URL: &u}
+	if found := matchOf(mux, probe); found.clean {
+		mux.ServeHTTP(nil, probe) // by matched, which writes nothing
+	}
 	with := r.WithContext(r.Context()) // a copy
 	with.Pattern = m.pattern
-	for _, name := range m.values {
+	for _, name := range values {
 		with.SetPathValue(name, probe.PathValue(name))
 	}
 	return with
@@ -194,10 +168,3 @@ func cleanPath(p string) string {
 	}
 	return cleaned
 }
-
-// discard is a response that is not sent.
-type discard struct{}
-
-func (discard) Header() http.Header         { return http.Header{} }
-func (discard) Write(b []byte) (int, error) { return io.Discard.Write(b) }
-func (discard) WriteHeader(int)             {}

@@ -108,10 +108,10 @@ func TestLifted(t *testing.T) {
 		{head + api, head + "  api: {routes: [/api/], rules: 5/1m per ip}\n", `"route POST /login of policy api"`},
 		{head + api, head + "  api: {rules: 5/1m per ip}\n", `"route /api/ of policy api; route POST /login of policy api"`},
 		{head + api, head + "  api: {routes: [GET /api/, POST /login], rules: 5/1m per ip}\n", `"route /api/ of policy api"`},
-		{head + api, head + "  api: {routes: [/api/, \"/{page}\"], rules: 500/1m per ip}\n", ""},
-		{head + api, head + "  api: {routes: [/], rules: 5/1m per ip shadow}\n", ""},
+		{head + api, head + "  api: {routes: [/api/, \"/{page}\"], rules: 500/1m per ip}\n", `"route POST /login of policy api"`},
+		{head + api, head + "  api: {routes: [/], rules: 5/1m per ip shadow}\n", `"route /api/ of policy api; route POST /login of policy api"`},
 		{head + api, head + "  api: {routes: [/api/], rules: 5/1m per ip}\n  login: {routes: [POST /login], rules: 5/1m per ip}\n", ""},
-		{head + "  api: {routes: [\"/a/{x}/{$}\"], rules: 5/1m per ip}\n", head + "  api: {routes: [\"/a/{y}/\"], rules: 5/1m per ip}\n", ""},
+		{head + "  api: {routes: [\"/a/{x}/{$}\"], rules: 5/1m per ip}\n", head + "  api: {routes: [\"/a/{y}/\"], rules: 5/1m per ip}\n", `"route /a/{x}/{$} of policy api"`},
 		{head + "  api: {routes: [\"/a/{x...}\"], rules: 5/1m per ip}\n", head + "  api: {routes: [\"/a/{y}\"], rules: 5/1m per ip}\n", `"route /a/{x...} of policy api"`},
 		{"version: 1\npolicies: none\n", head + api, ""},
 	} {

@@ -13,7 +13,6 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/filewatch"
 	"github.com/routelimit/limit/internal/notice"
-	"github.com/routelimit/limit/ops/access"
 	"github.com/routelimit/limit/ops/control"
 	"github.com/routelimit/limit/rules"
 )
@@ -51,17 +50,16 @@ type Policies struct {
 	file    filewatch.File
 	named   rules.Functions
 	state   atomic.Pointer[state]
+	handles atomic.Bool // whether there is a handler
 
 	mu       sync.Mutex
 	limiter  *limit.Limiter
 	base     version // of the file
 	pushed   version
 	inForce  *File
-	inCode   map[string]bool          // policies, and whether the program had declared them when they came
-	attached map[string]limit.RuleSet // of the others those that Handler attaches, and their last rules
-	handlers []*handler
-	problems [2]error    // of the file, and of the pushed one
-	unmet    *time.Timer // for noticeUnmet
+	attached map[string]limit.RuleSet // of the policies that only routes attach, the last rules
+	problems [2]error                 // of the file, and of the pushed one
+	unmet    *time.Timer              // for noticeUnmet
 }
 
 // A version is a file, and where it comes from.
@@ -70,15 +68,8 @@ type version struct {
 	origin, by string
 }
 
-// A state is what is in force. It does not change.
-type state struct {
-	version
-	since          time.Time
-	exempt, barred *access.List
-	bound          map[string]*limit.Policy // that have routes
-	met            map[string]*atomic.Bool  // by pattern, whether a request has matched it
-	served         atomic.Bool              // whether a handler has had a request
-}
+// nothingYet is a file without policies.
+var nothingYet = &File{source: newSource("none.yaml", ""), mux: http.NewServeMux()}
 
 // Open reads a file, whose lists [Policies.Exempt] and [Policies.Bar] then use. The
 // error is that of [Read]. An empty path means that there is no file, only what is
@@ -88,14 +79,15 @@ func Open(path string, options *Options) (*Policies, error) {
 	if options != nil {
 		o = *options
 	}
-	p := &Policies{lines: notice.Log{To: o.Log, Silenced: o.Silence}, control: o.Control, name: cmp.Or(o.Name, defaultName), inForce: nothingYet, inCode: make(map[string]bool), attached: make(map[string]limit.RuleSet),
-		file: filewatch.File{Path: path}, named: o.Functions}
 	if path == "" && o.Control == nil {
 		return nil, errors.New("policyfile: no file and no Control: write the path of a file")
 	}
-	p.base = version{File: nothingYet, origin: "no file"}
+	p := &Policies{lines: notice.Log{To: o.Log, Silenced: o.Silence}, control: o.Control, name: cmp.Or(o.Name, defaultName),
+		inForce: nothingYet, attached: make(map[string]limit.RuleSet), named: o.Functions,
+		file: filewatch.File{Path: path, Most: maxFile}, base: version{File: nothingYet, origin: "no file"}}
 	if path != "" {
-		f, err := read(&p.file, p.named)
+		text, err := p.file.Read()
+		f, err := fromDisk(path, text, err, p.named)
 		if err != nil {
 			return nil, err
 		}
@@ -103,24 +95,6 @@ func Open(path string, options *Options) (*Policies, error) {
 	}
 	p.state.Store(prepare(p.base, nil))
 	return p, nil
-}
-
-// nothingYet is a file without policies.
-var nothingYet = &File{source: newSource("none.yaml", ""), mux: http.NewServeMux()}
-
-// prepare returns the state of a version, without the policies of routes. What has met
-// routes before has.
-func prepare(v version, met map[string]*atomic.Bool) *state {
-	d := decoder{source: v.source} // the entries are valid
-	s := &state{version: v, since: time.Now(), exempt: d.build(v.exempt), barred: d.build(v.barred), met: make(map[string]*atomic.Bool)}
-	for i := range v.policies {
-		for _, r := range v.policies[i].routes {
-			if s.met[r.pattern] = met[r.pattern]; s.met[r.pattern] == nil {
-				s.met[r.pattern] = new(atomic.Bool)
-			}
-		}
-	}
-	return s
 }
 
 // Exempt reports whether an entry of exempt matches the client of a request. It is for
@@ -151,10 +125,6 @@ type Status struct {
 func (p *Policies) Status() Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.status()
-}
-
-func (p *Policies) status() Status {
 	s := p.state.Load()
 	return Status{Source: s.origin, Sum: s.source.sum(), By: s.by, Since: s.since, Unmet: s.unmet(), Err: errors.Join(p.problems[:]...)}
 }
@@ -163,7 +133,7 @@ func (p *Policies) status() Status {
 func (s *state) unmet() (patterns []string) {
 	for i := range s.policies {
 		for _, r := range s.policies[i].routes {
-			if !s.met[r.pattern].Load() {
+			if !s.targets[r.pattern].met.Load() {
 				patterns = append(patterns, r.pattern)
 			}
 		}
@@ -177,10 +147,7 @@ const unmetAfter = time.Hour
 // noticeUnmet warns about the routes of a state that no request has met, if it is still
 // in force and there were requests, or no handler that could have any.
 func (p *Policies) noticeUnmet(s *state) {
-	p.mu.Lock()
-	handlers := len(p.handlers)
-	p.mu.Unlock()
-	if patterns := s.unmet(); p.state.Load() == s && len(patterns) > 0 && (s.served.Load() || handlers == 0) {
+	if patterns := s.unmet(); p.state.Load() == s && len(patterns) > 0 && (s.served.Load() || !p.handles.Load()) {
 		notice.Write(&p.lines, notice.UnmetRoutes, "policyfile: no request has matched some routes so far, so their policies limit nothing: "+
 			"compare them with the paths of requests, and put Policies.Handler before your router", 0,
 			"source", s.origin, "routes", listed(patterns), "after", unmetAfter)
@@ -226,21 +193,17 @@ func (p *Policies) Follow(ctx context.Context, limiter *limit.Limiter) error {
 		}
 	}
 	if p.file.Path != "" {
-		go filewatch.Poll(ctx, p.look)
+		go p.file.Follow(ctx, p.look)
 	}
 	return nil
 }
 
-// look reads the file if it has changed.
-func (p *Policies) look() {
-	changed, err := p.file.Changed()
-	var f *File
-	if changed {
-		f, err = read(&p.file, p.named)
-	}
+// look puts the file in force, which has changed or cannot be read.
+func (p *Policies) look(text []byte, err error) {
+	f, err := fromDisk(p.file.Path, text, err, p.named)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err == nil && changed {
+	if err == nil {
 		next := version{File: f, origin: p.file.Path}
 		if p.pushed.File == nil {
 			err = p.apply(next)
@@ -251,9 +214,7 @@ func (p *Policies) look() {
 			p.base = next
 		}
 	}
-	if err != nil || changed {
-		p.report(0, err, p.file.Path, "")
-	}
+	p.report(0, err, p.file.Path, "")
 }
 
 // report keeps an error, or that there is none, and logs it unless the last line was

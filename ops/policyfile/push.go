@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/routelimit/limit/ops/control"
@@ -56,36 +57,25 @@ func Pushed(ctx context.Context, c *control.Control) (map[string]*File, error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	found := make(chan map[string][]byte, 1)
-	err := c.Watch(ctx, kindOfPolicies, func(documents map[string]control.Document) {
-		values := make(map[string][]byte, len(documents))
-		for name, d := range documents {
-			values[name] = d.Value
-		}
-		select {
-		case found <- values:
-		default: // only the first ones count
-		}
-	})
-	if err != nil {
-		return nil, err
-	}
 	files, errs := make(map[string]*File), []error(nil)
-	select {
-	case values := <-found:
-		for _, name := range slices.Sorted(maps.Keys(values)) {
-			origin, text, _ := strings.Cut(string(values[name]), "\n")
-			f, err := Parse(origin, []byte(text))
-			if err != nil {
-				errs = append(errs, fmt.Errorf("policyfile: the file that is pushed as %q: %w", name, err))
-				continue
+	var read sync.Once
+	err := c.Watch(ctx, kindOfPolicies, func(documents map[string]control.Document) {
+		read.Do(func() {
+			for _, name := range slices.Sorted(maps.Keys(documents)) {
+				origin, text, _ := strings.Cut(string(documents[name].Value), "\n")
+				f, err := Parse(origin, []byte(text))
+				if err != nil {
+					errs = append(errs, fmt.Errorf("policyfile: the file that is pushed as %q: %w", name, err))
+					continue
+				}
+				files[name] = f
 			}
-			files[name] = f
-		}
-	default:
-		errs = append(errs, errors.New("policyfile: Redis did not return the pushed files: try again"))
-	}
-	return files, errors.Join(errs...)
+		})
+	})
+	read.Do(func() {
+		err = errors.Join(err, errors.New("policyfile: Redis did not return the pushed files: try again"))
+	})
+	return files, errors.Join(append(errs, err)...)
 }
 
 // receive puts what is pushed in force.

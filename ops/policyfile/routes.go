@@ -3,9 +3,12 @@ package policyfile
 import (
 	"fmt"
 	"net/http"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
+
+	"go.yaml.in/yaml/v4"
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/grammar"
@@ -14,59 +17,58 @@ import (
 // A route is a pattern of a policy.
 type route struct {
 	pattern string
-	node    *node
+	node    *yaml.Node
 	values  []string // the path values that the rules need
 }
 
 // routes checks the patterns of all policies, and makes a ServeMux of them.
 func (d *decoder) routes(f *File) {
 	f.mux = http.NewServeMux()
-	type owner struct {
-		policy string
-		at     int
-	}
 	owners := make(map[string]owner)
 	for i := range f.policies {
 		p := &f.policies[i]
 		values := pathValues(p.set)
 		for j := range p.routes {
 			r := &p.routes[j]
+			r.values = values
 			if len(owners) == maxRoutes {
-				d.wrongf(r.node.at, "more than %d routes: write patterns that match several, such as /api/", maxRoutes)
+				d.wrong(placeOf(r.node), "more than %d routes: write patterns that match several, such as /api/", maxRoutes)
 				return
 			}
-			at := d.inside(r.node, 0)
-			if offset, problem := unmatchable(r.pattern); problem != "" {
-				d.wrongf(d.inside(r.node, offset), "route %s: %s", quoted(r.pattern), problem)
-				continue
-			}
-			problem := handle(f.mux, r.pattern, p.name)
-			switch first, known := owners[r.pattern]; {
-			case known && first.policy == p.name:
-				d.wrongf(at, "route %s stands twice in the policy: remove one of them", quoted(r.pattern))
-				continue
-			case known:
-				line, _ := d.line(first.at)
-				d.wrongf(at, "route %s is one of policy %q in line %d: a route has one policy: remove it here or there, or join the rules", quoted(r.pattern), first.policy, line+1)
-				continue
-			case problem.conflict != "":
-				first := owners[problem.conflict]
-				line, _ := d.line(first.at)
-				d.wrongf(at, "route %s conflicts with %s of policy %q in line %d: %s: write one that is more specific", quoted(r.pattern), quoted(problem.conflict), first.policy, line+1, problem.why)
-				continue
-			case problem.why != "":
-				d.wrongf(d.inside(r.node, problem.offset), "route %s: %s: write a pattern of net/http, such as POST /login or GET /items/{id}", quoted(r.pattern), problem.why)
-				continue
-			}
-			owners[r.pattern] = owner{p.name, at}
-			r.values = values
-			for _, value := range values {
-				if !slices.Contains(wildcards(r.pattern), value) {
-					d.wrongf(at, "route %s has no {%s}, by which a rule of the policy is keyed (path %s): add it, or key the rule by something else", quoted(r.pattern), value, value)
-				}
+			if offset, problem := d.route(f.mux, p.name, r, owners); problem != "" {
+				d.wrongIn(r.node, offset, "route %s%s", quoted(r.pattern), problem)
 			}
 		}
 	}
+}
+
+// An owner is the policy of a pattern.
+type owner struct {
+	policy string
+	line   int
+}
+
+// route adds a pattern to a ServeMux, or returns what is wrong with it, and where.
+func (d *decoder) route(mux *http.ServeMux, policy string, r *route, owners map[string]owner) (offset int, problem string) {
+	if offset, problem := unmatchable(r.pattern); problem != "" {
+		return offset, ": " + problem
+	}
+	offset, problem = handle(mux, r.pattern)
+	switch first, known := owners[r.pattern]; {
+	case known && first.policy == policy:
+		return 0, " stands twice in the policy: remove one of them"
+	case known:
+		return 0, fmt.Sprintf(" is one of policy %q in line %d: a route has one policy: remove it here or there, or join the rules", first.policy, first.line)
+	case problem != "":
+		return offset, ": " + problem
+	}
+	owners[r.pattern] = owner{policy, r.node.Line}
+	for _, value := range r.values {
+		if !slices.Contains(wildcards(r.pattern), value) {
+			return 0, fmt.Sprintf(" has no {%s}, by which a rule of the policy is keyed (path %s): add it, or key the rule by something else", value, value)
+		}
+	}
+	return 0, ""
 }
 
 // pathValues returns the path values that rules are keyed by.
@@ -98,43 +100,134 @@ func wildcards(pattern string) (names []string) {
 	return names
 }
 
-// A patternProblem is why a ServeMux does not take a pattern.
-type patternProblem struct {
-	why      string // "" if it takes it
-	conflict string // the other pattern, if they conflict
-	offset   int    // in the pattern
-}
+// A matched is the handler of each pattern.
+type matched struct{}
 
-var (
-	invalidPattern = regexp.MustCompile(`(?s)^parsing ".*": at offset (\d+): (.*)$`)
-	conflicting    = regexp.MustCompile(`(?s)^pattern ".*" \(registered at .*\) conflicts with pattern (".*") \(registered at [^)]*\):\n(.*)$`)
-)
-
-// A matched is the handler of a pattern, which names its policy.
-type matched string
-
-// ServeHTTP does nothing: it is asked for, and not called.
+// ServeHTTP does nothing: it is asked for, and called for the path values.
 func (matched) ServeHTTP(http.ResponseWriter, *http.Request) {}
 
-// handle adds a pattern to a ServeMux, which panics if it does not take it.
-func handle(mux *http.ServeMux, pattern, policy string) (problem patternProblem) {
+// handle adds a pattern to a ServeMux, or returns why it panics at that, and at which
+// byte of the pattern.
+func handle(mux *http.ServeMux, pattern string) (offset int, problem string) {
 	defer func() {
-		err := recover()
-		if err == nil {
-			return
+		if err := recover(); err != nil {
+			problem = strings.TrimPrefix(fmt.Sprint(err), "http: ")
+			if _, why, conflict := strings.Cut(problem, "\n"); conflict { // the first line names lines of this program
+				problem = strings.Join(strings.Fields(strings.TrimSuffix(why, ".")), " ") + ": write one that is more specific"
+				return
+			}
+			if _, why, found := strings.Cut(problem, `": at offset `); found { // behind the pattern
+				_, problem, _ = strings.Cut(why, ": ")
+				fmt.Sscan(why, &offset)
+			}
+			problem += ": write a pattern of net/http, such as POST /login or GET /items/{id}"
 		}
-		text := fmt.Sprint(err)
-		if found := conflicting.FindStringSubmatch(text); found != nil {
-			fmt.Sscanf(found[1], "%q", &problem.conflict)
-			problem.why = strings.Join(strings.Fields(strings.TrimSuffix(found[2], ".")), " ")
-			return
-		}
-		if found := invalidPattern.FindStringSubmatch(text); found != nil {
-			fmt.Sscan(found[1], &problem.offset)
-			text = found[2]
-		}
-		problem.why = strings.TrimPrefix(text, "http: ")
 	}()
-	mux.Handle(pattern, matched(policy))
-	return patternProblem{}
+	mux.Handle(pattern, matched{})
+	return 0, ""
+}
+
+// methods are those that are registered, except ones that no service has, and some that
+// caches and UPnP use. A route for another one is more likely a mistake: a pattern without
+// a method matches it too.
+var methods = strings.Fields("GET HEAD POST PUT PATCH DELETE OPTIONS CONNECT TRACE QUERY PURGE BAN REFRESH " +
+	"ACL BASELINE-CONTROL BIND CHECKIN CHECKOUT COPY LABEL LINK LOCK MERGE MKACTIVITY MKCALENDAR MKCOL MKREDIRECTREF MKWORKSPACE MOVE " +
+	"NOTIFY ORDERPATCH PROPFIND PROPPATCH REBIND REPORT SEARCH M-SEARCH SUBSCRIBE UNBIND UNCHECKOUT UNLINK UNLOCK UNSUBSCRIBE UPDATE UPDATEREDIRECTREF VERSION-CONTROL")
+
+var (
+	patternParts = regexp.MustCompile(`^(?:([^ \t]+)[ \t]+)?([^/]*)(.*)$`) // method, host and path
+	hostPort     = regexp.MustCompile(`^([^:]*):\d*$`)
+	validHost    = regexp.MustCompile(`^[a-z0-9_-]+(\.[a-z0-9_-]+)*$`)
+)
+
+// foreign are the parts of paths that a ServeMux takes as literal text, although no
+// client sends such a path: those of other routers, for example. The first group of an
+// expression is the part, which the problem may name.
+var foreign = []struct {
+	path    *regexp.Regexp
+	problem string
+}{
+	{regexp.MustCompile(`^(?:[^{?#]|\{[^}]*\})*([?#])`), "a route matches paths, without a query: write the path alone"},
+	{regexp.MustCompile(`(%)(?:[^0-9A-Fa-f]|$|[0-9A-Fa-f](?:[^0-9A-Fa-f]|$))`), "%s begins no byte such as %%20: write %%25 for a percent sign"},
+	{regexp.MustCompile(`(?i)/((?:\.|%2e){1,2})(?:/|$)`), "paths are matched without . and ..: remove them"},
+	{regexp.MustCompile(`/()/`), "paths are matched without empty parts: remove them"},
+	{regexp.MustCompile(`/[^/{ \t]*([ \t])[^/{]*(?:/|$)`), "a path has no blank: write %20 for a blank"},
+	{regexp.MustCompile(`/([^/]*[\\^][^/]*)`), "%s is literal text, and no regular expression: write a whole part, or {name} for any"},
+	{regexp.MustCompile(`/[^/{*]*(\*)[^/{]*(?:/|$)`), "%s is literal text, and no wildcard: write {name} for one part of the path, {name...} for the rest, or %%2A for a star"},
+	{regexp.MustCompile(`/(:[^/]+)`), "%s is literal text, and no wildcard: write {name}, or %%3A for a colon"},
+	{regexp.MustCompile(`/([<\[][^/<>\[\]]+[>\]])(?:/|$)`), "%s is literal text, and no wildcard: write {name}"},
+	{regexp.MustCompile(`/[^/{}]*(\})[^/{]*(?:/|$)`), "%s without {: write {name}, or %%7D for a brace"},
+}
+
+// unmatchable returns why hardly any request can match a pattern, although a ServeMux
+// takes it as it takes any literal text, and what to write instead. The problem is "" if
+// there is none.
+func unmatchable(pattern string) (offset int, problem string) {
+	trimmed := strings.TrimRight(pattern, " \t")
+	switch {
+	case trimmed == "":
+		return 0, "" // the ServeMux says it
+	case strings.TrimLeft(pattern, " \t") != pattern:
+		return 0, "a blank before the pattern is read as a part of it: remove it"
+	case trimmed != pattern:
+		return len(trimmed), "a blank behind the pattern is read as a part of it: remove it"
+	}
+	parts := patternParts.FindStringSubmatchIndex(pattern)
+	if parts == nil {
+		return 0, "" // the ServeMux says it
+	}
+	hostAt, pathAt := parts[4], parts[6]
+	host, path := pattern[hostAt:pathAt], pattern[pathAt:]
+	if parts[2] >= 0 {
+		if problem := unknownMethod(pattern[:parts[3]]); problem != "" {
+			return 0, problem
+		}
+	}
+	switch {
+	case path == "":
+		return hostAt, "a path begins with a slash: begin the path with /"
+	case strings.HasSuffix(host, ":") && strings.HasPrefix(path, "//"):
+		return hostAt, "a pattern has no scheme: write the host and the path"
+	}
+	if problem := unknownHost(host); problem != "" {
+		return hostAt, problem
+	}
+	for _, f := range foreign {
+		if found := f.path.FindStringSubmatchIndex(path); found != nil {
+			if problem = f.problem; strings.Contains(problem, "%s") {
+				problem = fmt.Sprintf(problem, quoted(path[found[2]:found[3]]))
+			}
+			return pathAt + found[2], problem
+		}
+	}
+	return 0, ""
+}
+
+func unknownMethod(method string) string {
+	upper := strings.ToUpper(method)
+	switch {
+	case upper == "ANY" || upper == "ALL" || upper == "*":
+		return "a pattern for all methods has none: leave the method out"
+	case !slices.Contains(methods, upper):
+		return quoted(method) + " is no method of requests: write one method such as GET, or the path alone for all methods"
+	case method != upper:
+		return "no request has the method " + quoted(method) + ": write " + upper
+	}
+	return ""
+}
+
+func unknownHost(host string) string {
+	name := strings.TrimSuffix(hostPort.ReplaceAllString(strings.ToLower(host), "$1"), ".")
+	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	switch {
+	case host == "" || err == nil:
+		return ""
+	case name != host:
+		return "a host has no capitals, no port, and no dot at its end here: write " + quoted(name)
+	case !validHost.MatchString(host):
+		return quoted(host) + " is no host: write a whole host such as api.example.com, in ASCII, or the path alone"
+	case !strings.Contains(host, ".") && host != "localhost":
+		return "without a slash before it, " + quoted(host) + " is read as a host: begin with /"
+	}
+	return ""
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"go.yaml.in/yaml/v4"
+
 	"github.com/routelimit/limit/internal/excerpt"
 )
 
@@ -30,21 +32,18 @@ func (e *Error) Error() string {
 
 func (e *Error) place() string { return fmt.Sprintf("%s:%d:%d", e.File, e.Line, e.Column) }
 
-// A source is the text of a file. Places are offsets in bytes.
+// A source is the text of a file.
 type source struct {
 	name   string
 	text   string
-	starts []int // of the lines
-
-	// The last answer of offset: files of one long line have all places there.
-	lastLine, lastColumn, lastAt int
+	starts []int // offsets of the lines
 }
 
-// sum returns the first 12 hexadecimal digits of the SHA-256 of the text.
-func (s *source) sum() string {
-	sum := sha256.Sum256([]byte(s.text))
-	return hex.EncodeToString(sum[:6])
-}
+// A place is a line and a column in a source. Both count from 1, and columns count
+// characters, as in the YAML library.
+type place struct{ line, column int }
+
+func placeOf(n *yaml.Node) place { return place{n.Line, n.Column} }
 
 func newSource(name, text string) *source {
 	s := &source{name: name, text: text, starts: []int{0}}
@@ -56,45 +55,97 @@ func newSource(name, text string) *source {
 	return s
 }
 
-// line returns the index and the text of the line of a place.
-func (s *source) line(at int) (index int, text string) {
-	index, found := slices.BinarySearch(s.starts, at)
-	if !found {
-		index--
-	}
-	end := len(s.text)
-	if index+1 < len(s.starts) {
-		end = s.starts[index+1] - 1
-	}
-	return index, strings.TrimSuffix(s.text[s.starts[index]:end], "\r")
+// sum returns the first 12 hexadecimal digits of the SHA-256 of the text.
+func (s *source) sum() string {
+	sum := sha256.Sum256([]byte(s.text))
+	return hex.EncodeToString(sum[:6])
 }
 
-// offset returns the place of a line and a column, which count from 1, in characters.
-func (s *source) offset(line, column int) int {
-	line = min(max(line, 1), len(s.starts))
-	at, from := s.starts[line-1], 1
-	if line == s.lastLine && column >= s.lastColumn {
-		at, from = s.lastAt, s.lastColumn
+// line returns the text of a line.
+func (s *source) line(line int) string {
+	text, _, _ := strings.Cut(s.text[s.starts[line-1]:], "\n")
+	return strings.TrimSuffix(text, "\r")
+}
+
+// offset returns the byte of a place, or of the end of its line. The YAML library may know
+// more lines, since it also breaks them at U+2028.
+func (s *source) offset(at place) int {
+	at.line = min(at.line, len(s.starts))
+	rest := s.line(at.line)
+	begin := len(rest)
+	for ; at.column > 1 && rest != ""; at.column-- {
+		_, size := utf8.DecodeRuneInString(rest)
+		rest = rest[size:]
 	}
-	for ; column > from && at < len(s.text) && s.text[at] != '\n'; from++ {
-		_, size := utf8.DecodeRuneInString(s.text[at:])
-		at += size
+	return s.starts[at.line-1] + begin - len(rest)
+}
+
+// place returns the place of a byte.
+func (s *source) place(offset int) place {
+	line, _ := slices.BinarySearch(s.starts, offset+1)
+	return place{line, utf8.RuneCountInString(s.text[s.starts[line-1]:offset]) + 1}
+}
+
+// pieces match, by the quotes around a text, what stands for a word, for blanks, or for
+// another character of it. Blanks are one piece, since lines are folded and indented.
+var pieces = map[yaml.Style]*regexp.Regexp{
+	yaml.DoubleQuotedStyle: regexp.MustCompile(`^(?:[^\s\\"]+|(?:\s|\\[\snrt])+|\\(?:x..|u....|U........|.))`),
+	yaml.SingleQuotedStyle: regexp.MustCompile(`^(?:[^\s']+|\s+|'')`),
+	0:                      regexp.MustCompile(`^(?:\S+|\s+)`),
+}
+
+// inside returns the place of byte i of a text.
+func (s *source) inside(n *yaml.Node, i int) place {
+	i = min(i, len(n.Value))
+	quotes := n.Style & (yaml.DoubleQuotedStyle | yaml.SingleQuotedStyle)
+	at, read := s.offset(placeOf(n)), 0
+	switch {
+	case quotes != 0:
+		at = min(at+1, len(s.text))
+	case n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0:
+		at = s.starts[min(n.Line, len(s.starts)-1)] // a block begins in the next line
+		at += len(s.text[at:]) - len(strings.TrimLeft(s.text[at:], " \n"))
+		read = len(n.Value) - len(strings.TrimLeft(n.Value, " \n"))
 	}
-	s.lastLine, s.lastColumn, s.lastAt = line, column, at
-	return at
+	if strings.HasPrefix(s.text[at:], n.Value[read:max(read, i)]) {
+		return s.place(at + max(0, i-read))
+	}
+	for read < i {
+		piece, rest := pieces[quotes].FindString(s.text[at:]), n.Value[read:]
+		blanks := len(rest) - len(strings.TrimLeft(rest, " \t\r\n"))
+		switch {
+		case piece == "":
+			return s.place(at)
+		case blanks > 0 || strings.TrimSpace(piece) == "":
+			read += blanks
+		case piece[0] == '\\' && quotes == yaml.DoubleQuotedStyle, piece == "''" && quotes != 0:
+			_, size := utf8.DecodeRuneInString(rest)
+			read += size
+		case read+len(piece) > i:
+			return s.place(at + i - read)
+		default:
+			read += len(piece)
+		}
+		at += len(piece)
+	}
+	return s.place(at)
 }
 
 // error returns an error about a place.
-func (s *source) error(at int, problem string) *Error {
-	at = min(max(at, 0), len(s.text))
-	index, line := s.line(at)
-	before := line[:min(at-s.starts[index], len(line))]
-	e := &Error{File: s.name, Line: index + 1, Column: utf8.RuneCountInString(before) + 1, Problem: problem}
+func (s *source) error(at place, problem string) *Error {
+	at.line = min(max(at.line, 1), len(s.starts))
+	at.column = max(at.column, 1)
+	line := s.line(at.line)
+	before := line[:s.offset(at)-s.starts[at.line-1]]
+	e := &Error{File: s.name, Line: at.line, Column: utf8.RuneCountInString(before) + 1, Problem: problem}
 	begin := max(0, len(before)-maxMasked)
 	shown := masked(line[begin:min(len(line), len(before)+excerpt.Max+utf8.UTFMax)])
 	e.mark = excerpt.In(shown[:len(before)-begin], shown[len(before)-begin:])
 	return e
 }
+
+// at returns the place of byte i of a text as messages name it.
+func (s *source) at(n *yaml.Node, i int) string { return s.error(s.inside(n, i), "").place() }
 
 // maxMasked is how many bytes before a place an entry with a secret may begin.
 const maxMasked = 2000

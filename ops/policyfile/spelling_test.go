@@ -38,7 +38,7 @@ func TestHosts(t *testing.T) {
 		assert.Equal(t, http.StatusNoContent, send(host), host)
 	}
 	_, err = Parse("p.yaml", []byte("version: 1\npolicies:\n  login:\n    routes: [\"POST API.example.com/login\"]\n    rules: 1/1h global\n"))
-	assert.ErrorContains(t, err, `p.yaml:4:20: route "POST API.example.com/login": a host has no capitals, no port, and no dot at its end here: write "POST api.example.com/login"`)
+	assert.ErrorContains(t, err, `p.yaml:4:20: route "POST API.example.com/login": a host has no capitals, no port, and no dot at its end here: write "api.example.com"`)
 }
 
 // TestEncodedSlash sends paths with encoded slashes before a router that decodes them,

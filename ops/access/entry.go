@@ -1,126 +1,96 @@
 package access
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/netip"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/excerpt"
 )
 
-// Bounds on a list. The length of a text bounds the number of its prefixes and users.
+// An Entry is one of a [List]. Make it with [ParseEntry].
+type Entry struct {
+	kind   kind
+	prefix netip.Prefix
+	text   string    // the user, the part of a User-Agent in lower case, the name of a header
+	secret string    // of a header
+	until  time.Time // the zero Time is for good
+}
+
+type kind uint8
+
 const (
-	maxText    = 8 << 20
-	maxLine    = 4096
-	maxAgents  = 1000 // each is searched for in each request
-	maxSecrets = 100
-	maxSecret  = 256
-	minAgent   = 3
-	maxErrors  = 10
-
-	// No organization has more addresses than a prefix of so many bits.
-	minBits4 = 8
-	minBits6 = 16
+	byPrefix kind = iota
+	byUser
+	byAgent
+	byHeader
 )
+
+// ParseEntry reads an entry in the form of a line of a list. The error is a [*ParseError],
+// or says that there is only a comment.
+func ParseEntry(text string) (Entry, error) {
+	e, found, wrong := parseEntry(text)
+	switch {
+	case wrong != nil:
+		return Entry{}, wrong
+	case !found:
+		return Entry{}, errors.New("access: no entry: write a prefix such as 10.0.0.0/8, an address, user, agent or header")
+	}
+	return e, nil
+}
+
+// String returns the entry in the form of a line of a list, which all its spellings
+// share, but without the secret of a header.
+func (e Entry) String() string {
+	switch e.kind {
+	case byUser:
+		return "user " + quoted(e.text)
+	case byAgent:
+		return "agent " + quoted(e.text)
+	case byHeader:
+		return "header " + e.text
+	}
+	if e.prefix.IsSingleIP() {
+		return e.prefix.Addr().String()
+	}
+	return e.prefix.String()
+}
+
+// quoted returns a text as a list has it.
+func quoted(text string) string {
+	if q := strconv.Quote(text); q != `"`+text+`"` || strings.ContainsAny(text, blanks+"#") {
+		return q
+	}
+	return text
+}
+
+// IsUser reports whether the entry is of a user, which only a limiter that knows users
+// can match.
+func (e Entry) IsUser() bool { return e.kind == byUser }
+
+// Proxy returns the first trusted proxy that is among the clients of the entry, or the
+// zero Prefix. To exempt it exempts every client whose address it does not send.
+func (e Entry) Proxy(proxies limit.Proxies) netip.Prefix {
+	for _, proxy := range proxies.Trusted {
+		if e.prefix.Overlaps(proxy) {
+			return proxy
+		}
+	}
+	return netip.Prefix{}
+}
 
 // private are the IPv6 prefixes that every site may use as it likes.
 var private = [...]netip.Prefix{netip.MustParsePrefix("fc00::/7"), netip.MustParsePrefix("fe80::/10")}
 
-// parse reads a list. If whole is set, a text that looks half written is an error.
-func parse(text io.Reader, whole bool) (*table, error) {
-	p := parser{table: newTable()}
-	in := bufio.NewReaderSize(io.LimitReader(text, maxText+1), maxLine+1)
-	read, ended := 0, true
-	for number := 1; len(p.errs) < maxErrors; number++ {
-		line, err := in.ReadSlice('\n')
-		read += len(line)
-		switch {
-		case read > maxText:
-			return nil, p.fail(fmt.Errorf("access: the list is longer than %d MiB: shorten it, or join its prefixes to wider ones", maxText>>20))
-		case err == bufio.ErrBufferFull:
-			return nil, p.fail(&ParseError{Line: number, Column: maxLine + 1, Problem: fmt.Sprintf("the line is longer than %d bytes: write one entry a line", maxLine)})
-		case err != nil && err != io.EOF:
-			return nil, p.fail(fmt.Errorf("access: line %d cannot be read: %w", number, err))
-		}
-		if len(line) > 0 {
-			ended = line[len(line)-1] == '\n'
-			if number == 1 {
-				line = bytes.TrimPrefix(line, []byte("\ufeff")) // as some editors write it
-			}
-			p.line(number, string(bytes.TrimRight(line, "\r\n")))
-		}
-		if err == io.EOF {
-			switch {
-			case !whole:
-			case read == 0:
-				p.errs = append(p.errs, errors.New("access: the file is empty, and may be half written: for an empty list, write a comment"))
-			case !ended:
-				p.errs = append(p.errs, fmt.Errorf("access: line %d has no line feed, so the file may be half written: end the last line with one", number))
-			}
-			break
-		}
-	}
-	if err := p.fail(nil); err != nil {
-		return nil, err
-	}
-	return p.table, nil
-}
-
-type parser struct {
-	table           *table
-	agents, secrets int
-	errs            []error
-}
-
-// fail returns the errors so far with another one.
-func (p *parser) fail(err error) error {
-	err = errors.Join(append(p.errs, err)...)
-	if len(p.errs) == maxErrors {
-		return fmt.Errorf("%w\naccess: the rest was not read", err)
-	}
-	return err
-}
-
-func (p *parser) line(number int, text string) {
-	e, found, err := parseEntry(text)
-	if err == nil && found {
-		err = p.add(e, text)
-	}
-	if err != nil {
-		err.Line = number
-		p.errs = append(p.errs, err)
-	}
-}
-
-// add adds an entry, unless the list cannot have it.
-func (p *parser) add(e entry, text string) *ParseError {
-	refuse := func(format string, args ...any) *ParseError {
-		first := strings.Fields(text)[0]
-		at := strings.Index(text, first)
-		return errorAt(text, word{first, at, at + len(first)}, fmt.Sprintf(format, args...))
-	}
-	switch e.kind {
-	case byAgent:
-		if p.agents++; p.agents > maxAgents {
-			return refuse("more than %d agents: write parts that several have in common", maxAgents)
-		}
-	case byHeader:
-		if p.secrets++; p.secrets > maxSecrets {
-			return refuse("more than %d headers: remove those that are not in use", maxSecrets)
-		}
-	}
-	p.table.add(e)
-	return nil
-}
-
 // parseEntry reads a line. It reports whether there is an entry.
-func parseEntry(line string) (e entry, found bool, _ *ParseError) {
+func parseEntry(line string) (e Entry, found bool, _ *ParseError) {
 	words, err := split(line)
 	if err != nil || len(words) == 0 {
 		return e, false, err
@@ -132,23 +102,23 @@ func parseEntry(line string) (e entry, found bool, _ *ParseError) {
 		}
 		return end
 	}
-	wrong := func(w word, format string, args ...any) (entry, bool, *ParseError) {
-		return entry{}, false, errorAt(line, w, fmt.Sprintf(format, args...))
+	wrong := func(w word, format string, args ...any) (Entry, bool, *ParseError) {
+		return Entry{}, false, errorAt(line, w, fmt.Sprintf(format, args...))
 	}
 	last := 1
 	switch first := words[0]; line[first.at:first.end] {
 	case "user":
-		e = entry{kind: byUser, text: arg(1).text}
+		e = Entry{kind: byUser, text: arg(1).text}
 		if e.text == "" {
 			return wrong(arg(1), "a user is missing: write one, such as user alice")
 		}
 	case "agent":
-		e = entry{kind: byAgent, text: string(lower(make([]byte, 0, maxLine), arg(1).text))}
+		e = Entry{kind: byAgent, text: string(lower(make([]byte, 0, maxLine), arg(1).text))}
 		if len(e.text) < minAgent {
 			return wrong(arg(1), "an agent of less than %d characters is in the User-Agent of too many clients: write more of it, such as agent \"BadBot\"", minAgent)
 		}
 	case "header":
-		e = entry{kind: byHeader, text: http.CanonicalHeaderKey(arg(1).text), secret: arg(2).text}
+		e = Entry{kind: byHeader, text: http.CanonicalHeaderKey(arg(1).text), secret: arg(2).text}
 		switch {
 		case !validToken(e.text) || e.text == "Host":
 			return wrong(arg(1), "not the name of a header: write header X-Internal-Token and the secret")
@@ -161,15 +131,13 @@ func parseEntry(line string) (e entry, found bool, _ *ParseError) {
 		if problem != "" {
 			return wrong(first, "%s", problem)
 		}
-		e, last = entry{kind: byPrefix, prefix: prefix}, 0
+		e, last = Entry{kind: byPrefix, prefix: prefix}, 0
 	}
 	if len(words) > last+1 {
 		return wrong(words[last+1], "more than one entry: write each on a line of its own, a text with blanks in quotes, and # before a comment")
 	}
 	return e, true, nil
 }
-
-const notEntry = "not an entry: write a prefix such as 10.0.0.0/8, an address, or user, agent or header"
 
 // parsePrefix reads a prefix or an address, or returns what is wrong with it.
 func parsePrefix(text string) (p netip.Prefix, problem string) {
@@ -180,7 +148,7 @@ func parsePrefix(text string) (p netip.Prefix, problem string) {
 		case err != nil && strings.ContainsAny(text, ".:") && strings.Contains(text, "/"):
 			return p, "not a prefix: write one such as 10.0.0.0/8 or 2001:db8:1:2::/64"
 		case err != nil:
-			return p, notEntry
+			return p, "not an entry: write a prefix such as 10.0.0.0/8, an address, or user, agent or header"
 		case ip.Zone() != "":
 			return p, "an address has no zone here: write " + ip.WithZone("").String()
 		}
@@ -271,3 +239,41 @@ func validToken(s string) bool {
 	}
 	return s != ""
 }
+
+// A ParseError says where a list, or an entry of [Bans.Ban], is wrong.
+type ParseError struct {
+	Line    int    // from 1; 0 for an entry of Ban
+	Column  int    // in characters, from 1
+	Problem string // what is wrong, and what to write instead
+
+	mark *excerpt.Mark // in the line up to the end of the wrong word, or nil
+}
+
+// Error returns the place and the problem, and below them the line with a caret. It
+// shows no secret of a header.
+func (e *ParseError) Error() string {
+	where := fmt.Sprintf("column %d", e.Column)
+	if e.Line > 0 {
+		where = fmt.Sprintf("line %d, %s", e.Line, where)
+	}
+	text := fmt.Sprintf("access: %s: %s", where, e.Problem)
+	if e.mark != nil {
+		text += e.mark.String()
+	}
+	return text
+}
+
+// errorAt returns an error about a word of a line. Of a line about a header it shows
+// only the first word, since the others may be a secret, and errors are logged.
+func errorAt(line string, w word, problem string) *ParseError {
+	e := &ParseError{Column: column(line, w.at), Problem: problem}
+	before, found := line[:w.at], excerpt.Start(line[w.at:w.end])
+	if fields := strings.Fields(before); len(fields) > 0 && fields[0] == "header" {
+		before, found = "header ", "…"
+	}
+	mark := excerpt.In(before, found)
+	e.mark = &mark
+	return e
+}
+
+func column(line string, at int) int { return utf8.RuneCountInString(line[:at]) + 1 }
