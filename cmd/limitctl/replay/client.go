@@ -66,11 +66,11 @@ func newRegistry(o *Options) *registry {
 		users: make(map[string]*user), agents: make(map[string]*agent)}
 }
 
-func (g *registry) client(address []byte) *client {
-	if c := g.clients[string(address)]; c != nil {
+func (g *registry) client(address string) *client {
+	if c := g.clients[address]; c != nil {
 		return c
 	}
-	text := string(address)
+	text := strings.Clone(address)
 	c := &client{address: text, key: clientip.Key(text, g.ipv6Prefix)}
 	c.hash = hash(c.key)
 	if len(g.clients) < g.maxClients && len(text) <= maxText {
@@ -80,14 +80,14 @@ func (g *registry) client(address []byte) *client {
 	return c
 }
 
-func (g *registry) user(name []byte) *user {
-	if len(name) == 0 {
+func (g *registry) user(name string) *user {
+	if name == "" {
 		return noUser
 	}
-	if u := g.users[string(name)]; u != nil {
+	if u := g.users[name]; u != nil {
 		return u
 	}
-	u := &user{name: string(name)}
+	u := &user{name: strings.Clone(name)}
 	u.hash = hash(u.name)
 	if len(g.users) < g.maxClients && len(name) <= maxText {
 		g.users[u.name] = u
@@ -95,14 +95,14 @@ func (g *registry) user(name []byte) *user {
 	return u
 }
 
-func (g *registry) agent(text []byte) *agent {
+func (g *registry) agent(text string) *agent {
 	if len(text) > maxText {
 		text = text[:maxText]
 	}
-	if a := g.agents[string(text)]; a != nil {
+	if a := g.agents[text]; a != nil {
 		return a
 	}
-	a := &agent{text: string(text)}
+	a := &agent{text: strings.Clone(text)}
 	lower := strings.ToLower(a.text)
 	a.bot, a.script = containsAny(lower, botWords), lower == "" || containsAny(lower, scriptWords)
 	if len(g.agents) < maxAgents {

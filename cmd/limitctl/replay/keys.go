@@ -70,8 +70,10 @@ func valueOf(k *grammar.Key, e *event) (v string) {
 		v = e.client.key
 	case grammar.User:
 		v = e.user.name
-	case grammar.Header, grammar.Cookie:
-		v = e.field(k.String())
+	case grammar.Header:
+		v = e.fields["header "+http.CanonicalHeaderKey(k.Name)]
+	case grammar.Cookie:
+		v = e.fields["cookie "+k.Name]
 	case grammar.Query:
 		if e.place.url != nil {
 			u := *e.place.url
@@ -92,16 +94,6 @@ func valueOf(k *grammar.Key, e *event) (v string) {
 
 // noKey stands for the quota that all requests without a key share.
 const noKey = "(none)"
-
-// field returns a value of Record.Fields by its name.
-func (e *event) field(name string) string {
-	for i := 0; i+1 < len(e.fields); i += 2 {
-		if strings.EqualFold(e.fields[i], name) {
-			return e.fields[i+1]
-		}
-	}
-	return ""
-}
 
 // needs says which parts of a request policies look at, so that others need not be kept.
 type needs struct{ query, headers, fields bool }
@@ -140,15 +132,15 @@ func (n needs) request(r *http.Request, e *event) *http.Request {
 		if n.headers && e.agent.text != "" {
 			r.Header.Set("User-Agent", e.agent.text)
 		}
-		for i := 0; i+1 < len(e.fields); i += 2 {
-			if e.fields[i+1] == "" {
+		for field, value := range e.fields {
+			if value == "" {
 				continue
 			}
-			kind, name, _ := strings.Cut(e.fields[i], " ")
+			kind, name, _ := strings.Cut(field, " ")
 			if kind == "header" {
-				r.Header.Set(name, e.fields[i+1])
+				r.Header.Set(name, value)
 			} else {
-				r.AddCookie(&http.Cookie{Name: name, Value: e.fields[i+1], Quoted: strings.ContainsAny(e.fields[i+1], " ,")})
+				r.AddCookie(&http.Cookie{Name: name, Value: value, Quoted: strings.ContainsAny(value, " ,")})
 			}
 		}
 	}

@@ -99,11 +99,11 @@ func TestGuess(t *testing.T) {
 			want = strings.Replace(want, "/users/{id}/", "/users/alice/", 1)
 		}
 		p := newPlaces(nil)
-		at := p.of(&accesslog.Record{Method: []byte("GET"), Path: []byte(path), Status: 200})
+		at := p.of(&accesslog.Record{Method: "GET", Path: path, Status: 200})
 		assert.Equal(t, want, p.routes[at.route], path)
 	}
 	p := newPlaces(nil)
-	missing := &accesslog.Record{Method: []byte("GET"), Path: []byte("/x"), Status: 404}
+	missing := &accesslog.Record{Method: "GET", Path: "/x", Status: 404}
 	assert.Equal(t, otherRoutes, p.routes[p.of(missing).route], "attackers try many paths")
 	missing.Status = 200
 	assert.Equal(t, "GET /x", p.routes[p.of(missing).route])

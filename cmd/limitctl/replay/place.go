@@ -93,8 +93,8 @@ func (p *places) of(r *accesslog.Record) *place {
 }
 
 func (p *places) make(r *accesslog.Record) *place {
-	path := string(r.Path)
-	at := &place{method: string(r.Method), host: string(r.Host), hash: hash(path)}
+	path := strings.Clone(r.Path)
+	at := &place{method: strings.Clone(r.Method), host: strings.Clone(r.Host), hash: hash(path)}
 	at.read = at.method == http.MethodGet || at.method == http.MethodHead
 	at.robots = path == "/robots.txt"
 	at.probe = containsAny(strings.ToLower(path), probeWords)
@@ -126,7 +126,7 @@ func (p *places) make(r *accesslog.Record) *place {
 // paths that have none. Failed logins are answered with 401, and a server with limits
 // answers with 429.
 func (p *places) guesses(r *accesslog.Record) bool {
-	login := r.Status == http.StatusUnauthorized && string(r.Method) != http.MethodGet && string(r.Method) != http.MethodHead
+	login := r.Status == http.StatusUnauthorized && r.Method != http.MethodGet && r.Method != http.MethodHead
 	return (r.Status < 400 || login || r.Status == http.StatusTooManyRequests) && len(r.Path) <= maxPath
 }
 

@@ -10,7 +10,7 @@ type event struct {
 	route  int // of place, as it was known then
 	agent  *agent
 	query  string
-	fields []string // of Record.Fields, in the order of keyed.fields
+	fields map[string]string // see Record.Fields
 	status int
 	seen   uint64 // the keys of rules that a record read before the decision had: see presence
 }

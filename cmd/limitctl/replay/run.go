@@ -67,8 +67,6 @@ type run struct {
 	sides    []*side       // the old policies, and the new ones if there are any
 	sorted   *stage[event] // which decides
 	suggest  *suggester
-	format   *accesslog.Format // of the last record, and its fields
-	fields   []string
 	finer    bool // whether a time has a fraction of a second
 	result   Result
 
@@ -166,16 +164,11 @@ func (r *run) fill(e *event, from *accesslog.Record) {
 	e.client = r.registry.client(from.Client)
 	e.user = r.registry.user(from.User)
 	e.agent = r.registry.agent(from.UserAgent)
-	if r.needs.query && len(from.Query) > 0 {
-		e.query = string(from.Query)
+	if r.needs.query {
+		e.query = from.Query
 	}
 	if r.needs.fields {
-		if r.format != from.Format {
-			r.format, r.fields = from.Format, from.Format.Fields()
-		}
-		for i, name := range r.fields {
-			e.fields = append(e.fields, name, string(from.Fields[i]))
-		}
+		e.fields = from.Fields
 	}
 }
 

@@ -1,7 +1,6 @@
 package accesslog
 
 import (
-	"bufio"
 	"cmp"
 	"errors"
 	"fmt"
@@ -34,8 +33,8 @@ type file struct {
 	path   string
 	size   int64
 	pipe   bool  // whether its size is not known
-	start  int64 // the time of its first records
-	closer io.Closer
+	start  int64 // the time of its first records; 0 for a pipe, which cannot be read twice
+	in     io.ReadCloser
 	stream *Stream
 	err    error
 
@@ -48,37 +47,27 @@ type file struct {
 // that cannot be read or whose format is unknown is reported by [Log.Files], unless no
 // file can be read: then that is an error, as is a pattern without a file.
 func Open(patterns []string, options *Options) (*Log, error) {
-	l := &Log{options: options.withDefaults()}
+	l := &Log{}
+	if options != nil {
+		l.options = *options
+	}
 	paths, err := expand(patterns)
 	if err != nil {
 		return nil, err
 	}
-	var errs []error
 	for _, path := range paths {
-		f := &file{path: path}
-		if path == "-" {
-			if l.options.Stdin == nil {
-				return nil, errors.New("open log: \"-\" stands for the standard input, which is not available here: write the name of a file")
-			}
-			f.pipe = true
-			f.begin(l.options.Stdin, &l.options)
-			if f.start = f.key; f.head == nil {
-				f.err = f.stream.Err()
-			}
-		} else {
-			f.start, f.size, f.err = glance(path, &l.options)
-			f.pipe = f.err == nil && !regular(path)
-		}
-		if f.err != nil {
-			f.err = fmt.Errorf("%s: %w", path, f.err)
-			errs = append(errs, f.err)
+		f := &file{path: path, pipe: path == "-"}
+		if !f.pipe {
+			f.fail(f.glance(&l.options))
+		} else if l.options.Stdin == nil {
+			return nil, errors.New("open log: \"-\" stands for the standard input, which is not available here: write the name of a file")
 		}
 		l.files = append(l.files, f)
 	}
-	if len(errs) == len(paths) {
-		return nil, errors.Join(errs...)
-	}
 	slices.SortStableFunc(l.files, func(a, b *file) int { return cmp.Compare(a.start, b.start) })
+	if err := l.Err(); err != nil {
+		return nil, err
+	}
 	return l, nil
 }
 
@@ -106,73 +95,62 @@ func expand(patterns []string) (paths []string, err error) {
 	return paths, nil
 }
 
-func regular(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular()
-}
-
-// glanceSize is how much of a file is read to find when it begins.
-const glanceSize = 1 << 18
-
-// glance returns the time of a file's first records, and its size. Times that are more
+// glance finds the size of a file and the time of its first records. Times that are more
 // than a day before the median of some records are wrong, and do not matter.
-func glance(path string, options *Options) (start, size int64, err error) {
-	info, err := os.Stat(path)
+func (f *file) glance(options *Options) error {
+	info, err := os.Stat(f.path)
 	switch {
 	case err != nil:
-		return 0, 0, errors.Unwrap(err)
+		return errors.Unwrap(err)
 	case info.IsDir():
-		return 0, 0, errors.New("is a folder: write the names of files in it, such as folder/*.log")
+		return errors.New("is a folder: write the names of files in it, such as folder/*.log")
 	case !info.Mode().IsRegular():
-		return 0, 0, nil // a pipe cannot be read twice
+		f.pipe = true
+		return nil
 	}
-	in, err := os.Open(path)
+	f.size = info.Size()
+	in, err := os.Open(f.path)
 	if err != nil {
-		return 0, 0, errors.Unwrap(err)
+		return errors.Unwrap(err)
 	}
 	defer in.Close()
-	text, release, err := decompress(in)
-	if err != nil {
-		return 0, 0, err
-	}
-	defer release()
-	head := make([]byte, glanceSize)
-	n, err := io.ReadFull(bufio.NewReader(text), head)
-	if n == 0 && err != io.EOF {
-		return 0, 0, err
-	}
-	lines := firstLines(head[:n], detectLines)
-	if n == glanceSize && len(lines) > 1 && len(lines) < detectLines {
-		lines = lines[:len(lines)-1] // the last one may be a part
-	}
-	if len(lines) == 0 || n == glanceSize && len(lines) == 1 {
-		return 0, info.Size(), nil
-	}
-	f := options.Format
-	if f == nil {
-		if f, err = Detect(lines); err != nil {
-			return 0, 0, err
-		}
-	}
+	s := NewStream(in, options)
+	defer s.Close()
 	var times []int64
-	var r Record
-	for _, line := range lines {
-		if f.Parse(line, &r) == nil {
-			times = append(times, r.Time)
-		}
+	for r := s.Next(); r != nil && len(times) < detectLines; r = s.Next() {
+		times = append(times, r.Time)
 	}
 	if len(times) == 0 {
-		return 0, info.Size(), nil
+		return s.Err()
 	}
 	slices.Sort(times)
-	median := times[len(times)/2]
-	first, _ := slices.BinarySearch(times, median-oddJump)
-	return times[first], info.Size(), nil
+	first, _ := slices.BinarySearch(times, times[len(times)/2]-oddJump)
+	f.start = times[first]
+	return nil
 }
 
-// begin opens the stream of a file, and reads its first record.
-func (f *file) begin(r io.Reader, options *Options) {
-	f.stream = NewStream(r, options)
+// fail notes why a file cannot be read.
+func (f *file) fail(err error) {
+	if err != nil {
+		f.err, f.size = fmt.Errorf("%s: %w", f.path, err), 0
+	}
+}
+
+// begin opens a file, and reads its first record.
+func (f *file) begin(options *Options) {
+	if f.err != nil {
+		return
+	}
+	from := options.Stdin
+	if f.path != "-" {
+		in, err := os.Open(f.path)
+		if err != nil {
+			f.fail(errors.Unwrap(err))
+			return
+		}
+		f.in, from = in, in
+	}
+	f.stream = NewStream(from, options)
 	f.key = f.start
 	f.advance()
 }
@@ -183,9 +161,7 @@ func (f *file) advance() {
 		f.follow(f.head.Time)
 		return
 	}
-	if err := f.stream.Err(); err != nil {
-		f.err = fmt.Errorf("%s: %w", f.path, err)
-	}
+	f.fail(f.stream.Err())
 	f.end()
 }
 
@@ -194,9 +170,8 @@ func (f *file) end() {
 	if f.stream != nil {
 		f.stream.Close()
 	}
-	if f.closer != nil {
-		f.closer.Close()
-		f.closer = nil
+	if f.in != nil {
+		f.in.Close()
 	}
 }
 
@@ -216,7 +191,7 @@ func (f *file) follow(t int64) {
 	f.key, f.odd = t, 0
 }
 
-// Next returns the next record, or nil at the end. It is valid until the next call.
+// Next returns the next record, or nil at the end.
 func (l *Log) Next() *Record {
 	if l.last != nil {
 		l.last.advance()
@@ -232,36 +207,32 @@ func (l *Log) Next() *Record {
 				least = f
 			}
 		}
-		if l.begun == len(l.files) || least != nil && least.key < l.files[l.begun].start {
-			if least == nil {
-				return nil
+		if l.begun < len(l.files) && (least == nil || least.key >= l.files[l.begun].start) {
+			f := l.files[l.begun]
+			l.begun++
+			if f.begin(&l.options); f.head != nil {
+				l.open = append(l.open, f)
 			}
-			l.last = least
-			return least.head
+			continue
 		}
-		l.beginNext()
+		if least == nil {
+			return nil
+		}
+		l.last = least
+		return least.head
 	}
 }
 
-// beginNext opens the file whose turn has come.
-func (l *Log) beginNext() {
-	f := l.files[l.begun]
-	l.begun++
-	switch {
-	case f.err != nil:
-		return
-	case f.stream == nil:
-		in, err := os.Open(f.path)
-		if err != nil {
-			f.err = fmt.Errorf("%s: %w", f.path, errors.Unwrap(err))
-			return
+// Err returns why no file could be read; nil if one was read.
+func (l *Log) Err() error {
+	var errs []error
+	for _, f := range l.files {
+		if f.err == nil {
+			return nil
 		}
-		f.closer = in
-		f.begin(in, &l.options)
+		errs = append(errs, f.err)
 	}
-	if f.head != nil {
-		l.open = append(l.open, f)
-	}
+	return errors.Join(errs...)
 }
 
 // Files returns what was read of each file until now, in the order of their times.
@@ -283,11 +254,8 @@ func (l *Log) Files() []File {
 // some.
 func (l *Log) Stats() Stats {
 	var sum Stats
-	for _, f := range l.files {
-		if f.stream != nil {
-			stats := f.stream.Stats()
-			sum.add(&stats)
-		}
+	for _, f := range l.Files() {
+		sum.add(&f.Stats)
 	}
 	return sum
 }

@@ -1,57 +1,231 @@
 package accesslog
 
-// A Record is one request of an access log. Its fields are parts of the line that it
-// was read from, and so are valid only as long as that line: see [Stream.Next]. A field
-// that the line does not have, or has as "-", is empty.
+import (
+	"strconv"
+	"strings"
+)
+
+// A Record is one request of an access log. A field that the line does not have, or has
+// as "-", is empty. Fields are parts of the line: to keep one for long, clone it.
 type Record struct {
 	Time   int64 // microseconds since the Unix epoch; years 0 to 9999
 	Status int   // of the response; 0 if the line has none
 	Bytes  int64 // of the response; 0 if the line has none
 
-	Client    []byte // an address without its port, or a host name
-	User      []byte
-	Method    []byte // empty if the client sent no HTTP, such as TLS to a plain port
-	Path      []byte // as sent, without the query
-	Query     []byte // as sent, without the question mark
-	UserAgent []byte
-	Host      []byte
+	Client    string // an address without its port, or a host name
+	User      string
+	Method    string // empty if the client sent no HTTP, such as TLS to a plain port
+	Path      string // as sent, without the query
+	Query     string // as sent, without the question mark
+	UserAgent string
+	Host      string
 
-	// Fields has the values of [Format.Fields], in their order.
-	Fields [][]byte
-
-	// Format is the format that the line was read by.
-	Format *Format
+	// Fields has the headers and cookies of the format by their names in the text grammar
+	// of package limit, such as "header X-Api-Key". It is nil if the format has none.
+	Fields map[string]string
 }
 
-// reset empties r for the next line.
-func (r *Record) reset(f *Format) {
-	fields := r.Fields
-	*r = Record{Format: f}
-	if n := len(f.fields); n > 0 {
-		if cap(fields) < n {
-			fields = make([][]byte, n)
+// A problem is what is wrong with a line.
+type problem string
+
+func (p problem) Error() string { return string(p) }
+
+const (
+	errForm    problem = "does not have the form of the format"
+	errTime    problem = "the time is not one of the format"
+	errStatus  problem = "the status is not a number"
+	errBytes   problem = "the size is not a number"
+	errMore    problem = "more text follows the last field"
+	errJSON    problem = "not a JSON object"
+	errMissing problem = "there is no time"
+)
+
+// A target is what a value in a line is for.
+type target int
+
+const (
+	toTime target = iota
+	toClient
+	toPeer      // a client with its port, after other words
+	toForwarded // X-Forwarded-For, whose last entry is the client: the proxy itself has written it
+	toUser
+	toMethod
+	toPath // maybe with its query, or a URL
+	toQuery
+	toStatus
+	toBytes
+	toAgent
+	toHost
+	toRequest // a whole request line
+	toField   // and those after it: Record.Fields
+)
+
+const (
+	maxFields  = 8 // headers and cookies of a format
+	maxTargets = int(toField) + maxFields
+)
+
+// values are the parts of a line by their targets. They may be used again for the next
+// line, which often has the same time.
+type values struct {
+	text [maxTargets]string
+	rank [maxTargets]uint8 // of the name; 0 where nothing was found
+
+	timeText string
+	time     int64
+}
+
+// set keeps a value, unless one of a better name is known.
+func (v *values) set(n name, text string) {
+	if text != "" && text != "-" && (v.rank[n.target] == 0 || n.rank < v.rank[n.target]) {
+		v.text[n.target], v.rank[n.target] = text, n.rank
+	}
+}
+
+// record turns values into a record.
+func (v *values) record(r *Record, fields []string) error {
+	*r = Record{User: v.text[toUser], UserAgent: v.text[toAgent]}
+	if v.text[toTime] == "" {
+		return errMissing
+	}
+	if text := v.text[toTime]; text != v.timeText {
+		t, ok := parseTime(text)
+		if !ok {
+			return errTime
 		}
-		clear(fields[:n])
-		r.Fields = fields[:n]
+		v.timeText, v.time = text, t
 	}
+	r.Time = v.time
+	status, ok := number(v.text[toStatus])
+	if r.Status = int(status); !ok || status > 999 {
+		return errStatus
+	}
+	if r.Bytes, ok = number(v.text[toBytes]); !ok {
+		return errBytes
+	}
+	r.setRequest(v.text[toRequest])
+	if v.text[toMethod] != "" {
+		r.Method = v.text[toMethod]
+	}
+	if v.text[toPath] != "" {
+		r.setTarget(v.text[toPath])
+	}
+	if r.Query == "" {
+		r.Query = strings.TrimPrefix(v.text[toQuery], "?")
+	}
+	if v.text[toHost] != "" {
+		r.Host = v.text[toHost]
+	}
+	r.Host = withoutPort(r.Host)
+	if err := r.setClient(v); err != nil {
+		return err
+	}
+	if len(fields) > 0 {
+		r.Fields = make(map[string]string, len(fields))
+		for i, name := range fields {
+			r.Fields[name] = v.text[int(toField)+i]
+		}
+	}
+	return nil
 }
 
-// finish turns what a parser has cut from a line into values. A parser calls it last,
-// since it changes the line, which another format may have to read otherwise.
-func (r *Record) finish() {
-	for _, field := range [...]*[]byte{&r.User, &r.Path, &r.Query, &r.UserAgent, &r.Host} {
-		*field = unescape(*field)
+func (r *Record) setClient(v *values) error {
+	switch {
+	case v.text[toClient] != "":
+		r.Client = withoutPort(v.text[toClient])
+	case v.text[toPeer] != "":
+		peer := v.text[toPeer][strings.LastIndexByte(v.text[toPeer], ' ')+1:]
+		port := strings.LastIndexByte(peer, ':')
+		if port <= 0 {
+			return errForm
+		}
+		r.Client = strings.Trim(peer[:port], "[]")
+	default:
+		list := v.text[toForwarded]
+		r.Client = withoutPort(strings.TrimSpace(list[strings.LastIndexByte(list, ',')+1:]))
 	}
-	for i := range r.Fields {
-		r.Fields[i] = blank(unescape(r.Fields[i]))
+	if strings.Contains(r.Client, " ") {
+		return errForm
 	}
-	r.User, r.UserAgent, r.Host = blank(r.User), blank(r.UserAgent), blank(r.Host)
+	return nil
 }
 
-// blank returns nil for a value that logs write where there is none.
-func blank(b []byte) []byte {
-	if len(b) == 1 && b[0] == '-' {
-		return nil
+// number reads digits. "" is 0, and so is the status of an HAProxy request without a
+// response. HAProxy writes sizes of responses that go on with a plus.
+func number(s string) (n int64, ok bool) {
+	if s == "" || s == "-1" {
+		return 0, true
 	}
-	return b
+	unsigned, err := strconv.ParseUint(strings.TrimPrefix(s, "+"), 10, 63)
+	return int64(unsigned), err == nil
+}
+
+// setRequest reads a request line. Clients also send what is no request, and servers
+// log it: then method and path stay empty.
+func (r *Record) setRequest(line string) {
+	method, rest, ok := strings.Cut(line, " ")
+	if !ok || len(method) > 32 || !isMethod(method) {
+		return
+	}
+	if i := strings.LastIndexByte(rest, ' '); i >= 0 && strings.HasPrefix(rest[i+1:], "HTTP/") {
+		rest = rest[:i]
+	}
+	r.Method = method
+	r.setTarget(rest)
+}
+
+// isMethod reports whether s is a method: servers log methods of other letters too,
+// but those are not routed.
+func isMethod(s string) bool {
+	return s != "" && s[0] != '-' && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-_") == ""
+}
+
+// setTarget reads the target of a request: a path with a query, or a URL.
+func (r *Record) setTarget(s string) {
+	if scheme, rest, ok := strings.Cut(s, "://"); ok && 0 < len(scheme) && len(scheme) < 8 && s[0] != '/' {
+		end := strings.IndexAny(rest, "/?")
+		if end < 0 {
+			end = len(rest)
+		}
+		r.Host, s = rest[:end], rest[end:]
+	}
+	r.Path, r.Query, _ = strings.Cut(s, "?")
+}
+
+// withoutPort returns an address or a host without its port and brackets.
+func withoutPort(s string) string {
+	if inside, ok := strings.CutPrefix(s, "["); ok {
+		if address, _, ok := strings.Cut(inside, "]"); ok && address != "" {
+			return address
+		}
+		return s
+	}
+	if host, port, ok := strings.Cut(s, ":"); ok && !strings.Contains(port, ":") { // or it is an IPv6 address
+		return host
+	}
+	return s
+}
+
+// unescape undoes the escapes of nginx and Apache: \x22, \", \\, \u0022 and the letters
+// of C. What is no escape stays.
+func unescape(s string) string {
+	before, rest, found := strings.Cut(s, `\`)
+	if !found {
+		return s
+	}
+	var out []byte
+	for found {
+		out = append(out, before...)
+		c, multibyte, after, err := strconv.UnquoteChar(`\`+rest, '"')
+		switch {
+		case err != nil:
+			out, after = append(out, '\\'), rest
+		case multibyte:
+			out = append(out, string(c)...)
+		default:
+			out = append(out, byte(c))
+		}
+		before, rest, found = strings.Cut(after, `\`)
+	}
+	return string(append(out, before...))
 }
