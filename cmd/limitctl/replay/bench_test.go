@@ -79,6 +79,8 @@ type flood struct {
 
 func (f *flood) Stats() accesslog.Stats { return accesslog.Stats{Lines: int64(f.at)} }
 
+func (f *flood) Err() error { return nil }
+
 func (f *flood) Next() *accesslog.Record {
 	if f.at == f.n {
 		return nil

@@ -26,7 +26,8 @@ type client struct {
 	paths               [2]uint64 // which of 128 hashes of paths have occurred
 	second              int64
 	inSecond, most      int32 // requests in the second, and in the busiest one
-	firstRefused, last  int64 // times of refusals
+	firstRefused        int64 // times of refusals
+	lastRefused         int64
 	stayFrom, stayUntil int64 // of the current stay; 0 if there is none
 	longest             int64
 	agent               *agent
@@ -41,17 +42,35 @@ type user struct {
 // An agent is a user agent of the log.
 type agent struct {
 	text        string
+	header      []string // of requests
 	bot, script bool
 }
 
-// A registry keeps one value for each address, user and agent, as far as its bounds
-// allow.
+// A known keeps one value for each text of the log, as far as its bound allows.
+type known[T any] struct {
+	most   int
+	values map[string]*T
+	make   func(text string, kept bool) *T
+}
+
+func (k *known[T]) get(text string) *T {
+	if v := k.values[text]; v != nil {
+		return v
+	}
+	text = strings.Clone(text)
+	kept := len(k.values) < k.most && len(text) <= maxText
+	v := k.make(text, kept)
+	if kept {
+		k.values[text] = v
+	}
+	return v
+}
+
+// A registry has the addresses, users and agents of the log.
 type registry struct {
-	maxClients int
-	ipv6Prefix int
-	clients    map[string]*client
-	users      map[string]*user
-	agents     map[string]*agent
+	clients known[client]
+	users   known[user]
+	agents  known[agent]
 }
 
 const (
@@ -62,53 +81,19 @@ const (
 var noUser = &user{}
 
 func newRegistry(o *Options) *registry {
-	return &registry{maxClients: o.MaxClients, ipv6Prefix: o.IPv6Prefix, clients: make(map[string]*client),
-		users: make(map[string]*user), agents: make(map[string]*agent)}
-}
-
-func (g *registry) client(address string) *client {
-	if c := g.clients[address]; c != nil {
-		return c
+	return &registry{
+		known[client]{o.maxClients, make(map[string]*client), func(text string, kept bool) *client {
+			key := clientip.Key(text, o.IPv6Prefix)
+			return &client{address: text, key: key, hash: hash(key), tracked: kept}
+		}},
+		known[user]{o.maxClients, make(map[string]*user), func(text string, _ bool) *user {
+			return &user{name: text, hash: hash(text)}
+		}},
+		known[agent]{maxAgents, make(map[string]*agent), func(text string, _ bool) *agent {
+			lower := strings.ToLower(text)
+			return &agent{text, []string{text}, containsAny(lower, botWords), lower == "" || containsAny(lower, scriptWords)}
+		}},
 	}
-	text := strings.Clone(address)
-	c := &client{address: text, key: clientip.Key(text, g.ipv6Prefix)}
-	c.hash = hash(c.key)
-	if len(g.clients) < g.maxClients && len(text) <= maxText {
-		c.tracked = true
-		g.clients[text] = c
-	}
-	return c
-}
-
-func (g *registry) user(name string) *user {
-	if name == "" {
-		return noUser
-	}
-	if u := g.users[name]; u != nil {
-		return u
-	}
-	u := &user{name: strings.Clone(name)}
-	u.hash = hash(u.name)
-	if len(g.users) < g.maxClients && len(name) <= maxText {
-		g.users[u.name] = u
-	}
-	return u
-}
-
-func (g *registry) agent(text string) *agent {
-	if len(text) > maxText {
-		text = text[:maxText]
-	}
-	if a := g.agents[text]; a != nil {
-		return a
-	}
-	a := &agent{text: strings.Clone(text)}
-	lower := strings.ToLower(a.text)
-	a.bot, a.script = containsAny(lower, botWords), lower == "" || containsAny(lower, scriptWords)
-	if len(g.agents) < maxAgents {
-		g.agents[a.text] = a
-	}
-	return a
 }
 
 // hash is the same in each run, so that results can be repeated.
@@ -122,7 +107,7 @@ func hash(s string) uint64 {
 }
 
 // note counts a request.
-func (c *client) note(e *event, now int64) {
+func (c *client) note(e *event) {
 	c.requests++
 	p := e.place
 	if p.read {
@@ -148,7 +133,7 @@ func (c *client) note(e *event, now int64) {
 		c.denied++
 	}
 	c.paths[p.hash>>6&1] |= 1 << (p.hash & 63)
-	if s := now / second; s != c.second {
+	if s := e.time / second; s != c.second {
 		c.second, c.inSecond = s, 0
 	}
 	c.inSecond++

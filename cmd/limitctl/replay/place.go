@@ -21,6 +21,11 @@ type place struct {
 	read, probe, robots bool
 }
 
+// request returns a request for a path of the place, to match patterns with.
+func (at *place) request(path *url.URL) *http.Request {
+	return &http.Request{Method: at.method, URL: path, Host: at.host, RequestURI: path.RequestURI()}
+}
+
 // A match is what the patterns of a set of policies say about a place.
 type match struct {
 	pattern string

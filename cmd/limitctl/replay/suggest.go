@@ -56,31 +56,25 @@ const (
 	keeps = cells + 1
 )
 
-// A suggester counts what each client sends on each route, in a goroutine of its own.
+// A suggester counts what each client sends on each route.
 type suggester struct {
-	*stage[sighting]
-
-	// Of the goroutine.
 	most   int
 	from   uint64 // clients with a lower hash are left out
 	weight float64
 	series map[seriesID]*series
-	groups [2][]*group // by route: of addresses, and of users
+	groups map[groupID]*group
 }
 
-// A sighting is a request of a client on a route.
-type sighting struct {
-	time  int64
-	hash  uint64 // of the client
-	route int32
+// A groupID is a route and a kind of key.
+type groupID struct {
+	route int
 	user  bool
 }
 
 // A seriesID identifies a client by its hash. Two clients of one hash count as one.
 type seriesID struct {
-	hash  uint64
-	route int32
-	user  bool
+	hash uint64
+	groupID
 }
 
 // A series is the requests of one client on one route.
@@ -94,61 +88,46 @@ type window struct {
 	inFixed uint32 // requests in the window of the clock that newest is in
 }
 
-// A group is a route and a kind of key.
+// A group is the requests of all clients on a route.
 type group struct {
 	requests int64
 	fixed    [len(observed)]histogram.Histogram // of the requests of clients in windows of the clock
+	peaks    [len(observed)][]int64             // of all clients, at the end
 }
 
 func newSuggester(most int) *suggester {
-	s := &suggester{most: most, weight: 1, series: make(map[seriesID]*series)}
-	s.stage = newStage(s.countAll)
-	return s
+	return &suggester{most: most, weight: 1, series: make(map[seriesID]*series), groups: make(map[groupID]*group)}
 }
 
-// see notes a request.
-func (s *suggester) see(e *event, now int64) {
-	s.add(sighting{now, e.client.hash, int32(e.route), false})
+// count counts a request for its client, and for its user.
+func (s *suggester) count(e *event) {
+	s.add(e.time, e.client.hash, groupID{e.route, false})
 	if e.user != noUser {
-		s.add(sighting{now, e.user.hash, int32(e.route), true})
+		s.add(e.time, e.user.hash, groupID{e.route, true})
 	}
 }
 
-// group returns the group of a route.
-func (s *suggester) group(route int32, user bool) *group {
-	kind := &s.groups[0]
-	if user {
-		kind = &s.groups[1]
+func (s *suggester) add(t int64, hash uint64, of groupID) {
+	g := s.groups[of]
+	if g == nil {
+		g = new(group)
+		s.groups[of] = g
 	}
-	for int(route) >= len(*kind) {
-		*kind = append(*kind, new(group))
-	}
-	return (*kind)[route]
-}
-
-func (s *suggester) countAll(batch []sighting) {
-	for i := range batch {
-		s.count(&batch[i])
-	}
-}
-
-func (s *suggester) count(seen *sighting) {
-	g := s.group(seen.route, seen.user)
 	g.requests++
-	if seen.hash < s.from {
+	id := seriesID{hash, of}
+	sent := s.series[id]
+	if sent == nil && hash >= s.from {
+		s.makeRoom()
+	}
+	if hash < s.from {
 		return
 	}
-	id := seriesID{seen.hash, seen.route, seen.user}
-	of := s.series[id]
-	if of == nil {
-		if s.makeRoom(); seen.hash < s.from {
-			return
-		}
-		of = new(series)
-		s.series[id] = of
+	if sent == nil {
+		sent = new(series)
+		s.series[id] = sent
 	}
-	for i := range of {
-		of[i].add(seen.time/(observed[i]/cells), &g.fixed[i], s.weight)
+	for i := range sent {
+		sent[i].add(t/(observed[i]/cells), &g.fixed[i], s.weight)
 	}
 }
 
@@ -195,38 +174,31 @@ func (w *window) close(fixed *histogram.Histogram, weight float64) {
 	}
 }
 
-// list makes the suggestions after close: the routes with the most requests first. Times
-// in whole seconds say nothing about windows of one second.
+// list makes the suggestions: the routes with the most requests first. Times in whole
+// seconds say nothing about windows of one second.
 func (s *suggester) list(routes []string, shares []float64, finer bool) []Suggestion {
-	type groupID struct {
-		route int32
-		user  bool
-	}
-	peaks := make(map[groupID]*[len(observed)][]int64)
-	for id, of := range s.series {
-		g, at := s.group(id.route, id.user), groupID{id.route, id.user}
-		if peaks[at] == nil {
-			peaks[at] = new([len(observed)][]int64)
-		}
-		for i := range of {
-			of[i].close(&g.fixed[i], s.weight)
-			peaks[at][i] = append(peaks[at][i], int64(of[i].peak))
+	for id, sent := range s.series {
+		g := s.groups[id.groupID]
+		for i := range sent {
+			sent[i].close(&g.fixed[i], s.weight)
+			g.peaks[i] = append(g.peaks[i], int64(sent[i].peak))
 		}
 	}
 	list := []Suggestion{}
-	for id, of := range peaks {
-		g := s.group(id.route, id.user)
+	for id, g := range s.groups {
+		if len(g.peaks[0]) == 0 { // all clients were left out
+			continue
+		}
 		key, name := limit.ByIP, "ip"
 		if id.user {
 			key, name = limit.ByUser, "user"
 		}
 		suggestion := Suggestion{Route: routes[id.route], Key: name, Requests: g.requests,
-			Clients: int64(float64(len(of[0])) * s.weight), Sampled: 1 / s.weight}
+			Clients: int64(float64(len(g.peaks[0])) * s.weight), Sampled: 1 / s.weight}
 		for i, length := range observed {
-			if length == second && !finer {
-				continue
+			if length > second || finer {
+				suggestion.Windows = append(suggestion.Windows, suggestWindow(length, g.peaks[i], &g.fixed[i], s.weight, key, shares))
 			}
-			suggestion.Windows = append(suggestion.Windows, suggestWindow(length, of[i], &g.fixed[i], s.weight, key, shares))
 		}
 		list = append(list, suggestion)
 	}
