@@ -1,7 +1,8 @@
 package replay
 
 import (
-	"hash/fnv"
+	"crypto/sha256"
+	"encoding/binary"
 	"math"
 	"math/bits"
 	"strings"
@@ -98,12 +99,8 @@ func newRegistry(o *Options) *registry {
 
 // hash is the same in each run, so that results can be repeated.
 func hash(s string) uint64 {
-	h := fnv.New64a()
-	h.Write([]byte(s))
-	n := h.Sum64() // whose high bits hardly depend on the last bytes
-	n = (n ^ n>>33) * 0xff51afd7ed558ccd
-	n = (n ^ n>>33) * 0xc4ceb9fe1a85ec53
-	return n ^ n>>33
+	sum := sha256.Sum256([]byte(s))
+	return binary.BigEndian.Uint64(sum[:])
 }
 
 // note counts a request.

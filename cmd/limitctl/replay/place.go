@@ -39,7 +39,6 @@ type places struct {
 	known  map[string]*place
 	buffer []byte
 	sides  []*side
-	hosts  bool // whether a pattern has a host
 	routes []string
 	index  map[string]int
 }
@@ -49,15 +48,10 @@ const (
 	maxPath     = 512 // bytes of a path that is remembered
 	maxGuessed  = 200
 	otherRoutes = "(other routes)"
-	unmatched   = "(no route)"
 )
 
 func newPlaces(sides []*side) *places {
 	p := &places{known: make(map[string]*place), sides: sides, index: make(map[string]int)}
-	for _, s := range sides {
-		p.hosts = p.hosts || s.hosts
-	}
-	p.routeOf(unmatched)
 	p.routeOf(otherRoutes)
 	return p
 }
@@ -76,13 +70,11 @@ func (p *places) routeOf(label string) int {
 func (p *places) of(r *accesslog.Record) *place {
 	key := append(p.buffer[:0], r.Method...)
 	key = append(key, ' ')
-	if p.hosts {
-		key = append(append(key, r.Host...), ' ')
-	}
+	key = append(key, r.Host...)
 	key = append(key, r.Path...)
 	p.buffer = key[:0]
 	if found := p.known[string(key)]; found != nil {
-		if found.route == 1 && p.guesses(r) { // it was first seen with an error
+		if found.route == 0 && p.guesses(r) { // it was first seen with an error
 			found.route = p.guess(found)
 		}
 		return found
@@ -121,8 +113,6 @@ func (p *places) make(r *accesslog.Record) *place {
 		at.route = p.routeOf(at.matched[1].pattern)
 	case p.guesses(r):
 		at.route = p.guess(at)
-	default:
-		at.route = 1
 	}
 	return at
 }
@@ -146,23 +136,19 @@ func (p *places) guess(at *place) int {
 	}
 	label := at.method + " " + strings.Join(segments, "/")
 	if _, known := p.index[label]; !known && len(p.routes) >= maxGuessed {
-		return 1
+		return 0
 	}
 	return p.routeOf(label)
 }
 
 // isID reports whether a segment of a path is a number, a UUID, a hash, or a long name.
 func isID(s string) bool {
-	digits, hexes := 0, 0
-	for _, c := range []byte(s) {
-		switch {
-		case '0' <= c && c <= '9':
+	digits := 0
+	for _, c := range s {
+		if '0' <= c && c <= '9' {
 			digits++
-			hexes++
-		case 'a' <= c && c <= 'f', 'A' <= c && c <= 'F', c == '-':
-			hexes++
 		}
 	}
-	n := len(s)
-	return n > 0 && (digits == n || n >= 8 && hexes == n && digits > 0 || n > 40 || n >= 12 && digits*3 >= n)
+	n, hex := len(s), strings.Trim(s, "0123456789abcdefABCDEF-") == ""
+	return n > 0 && (digits == n || n >= 8 && hex && digits > 0 || n > 40 || n >= 12 && digits*3 >= n)
 }

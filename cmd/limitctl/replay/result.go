@@ -97,7 +97,7 @@ type KeyCount struct {
 }
 
 // A RouteResult is the requests of a route: a pattern of a policy, a path with {id} for
-// what looks like an identifier, "(no route)" or "(other routes)".
+// what looks like an identifier, or "(other routes)".
 type RouteResult struct {
 	Route    string `json:"route"`
 	Requests int64  `json:"requests"`

@@ -1,14 +1,11 @@
 package replay
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -40,19 +37,6 @@ func Run(ctx context.Context, log Source, options *Options) (*Result, error) {
 		return nil, err
 	}
 	return r.report(log), stopped
-}
-
-// An event is a request of the log, without the line that it was read from.
-type event struct {
-	time   int64 // microseconds
-	client *client
-	user   *user
-	agent  *agent
-	place  *place
-	route  int // of place, as it was known then
-	query  string
-	fields map[string]string // see Record.Fields
-	status int
 }
 
 // A run is a replay while it goes on. Each record goes through read, which sorts events by
@@ -139,31 +123,6 @@ func (r *run) read(ctx context.Context, log Source) error {
 	}
 	return ctx.Err()
 }
-
-// A queue sorts events by time, as long as no event is more than late lines behind one
-// of a later time. It holds twice as many events, and decides the first half once it is full.
-type queue struct {
-	late   int
-	events []event
-	decide func(*event)
-}
-
-func (q *queue) add(e event) {
-	if q.events = append(q.events, e); len(q.events) >= 2*q.late {
-		q.first(max(1, q.late))
-	}
-}
-
-// first decides the first n events.
-func (q *queue) first(n int) {
-	slices.SortStableFunc(q.events, func(a, b event) int { return cmp.Compare(a.time, b.time) })
-	for i := range q.events[:n] {
-		q.decide(&q.events[i])
-	}
-	q.events = slices.Delete(q.events, 0, n)
-}
-
-func (q *queue) end() { q.first(len(q.events)) }
 
 // decide decides a request by each set of policies, and counts it.
 func (r *run) decide(e *event) {
@@ -302,27 +261,4 @@ func (r *run) compare(e *event, route *RouteResult, old, added bool) {
 		c.BothAdmit++
 	}
 	r.sides[1].buckets.add(r.now, added)
-}
-
-// Notes are sentences, each once. Numbers in them are of type int64.
-type notes struct{ list []string }
-
-func (n *notes) add(format string, args ...any) {
-	for i, arg := range args {
-		if number, ok := arg.(int64); ok {
-			args[i] = commas(number)
-		}
-	}
-	if text := fmt.Sprintf(format, args...); !slices.Contains(n.list, text) {
-		n.list = append(n.list, text)
-	}
-}
-
-// commas writes 1234567 as 1,234,567.
-func commas(n int64) string {
-	digits := strconv.FormatInt(n, 10)
-	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return digits
 }

@@ -23,7 +23,6 @@ type side struct {
 	adapter  limit.Adapter[*side]
 	now      int64 // the clock of the store
 	mux      *http.ServeMux
-	hosts    bool     // whether a pattern has a host
 	always   []*bound // policies without routes
 	bound    []*bound // all, in their order
 	buckets  *buckets
@@ -161,11 +160,6 @@ func (s *side) handle(pattern string, b *bound) (err error) {
 			err = fmt.Errorf("route %q: %s: write a pattern of net/http once, such as POST /login or GET /items/{id}", pattern, text)
 		}
 	}()
-	path := pattern
-	if _, after, ok := strings.Cut(pattern, " "); ok {
-		path = strings.TrimLeft(after, " \t")
-	}
-	s.hosts = s.hosts || !strings.HasPrefix(path, "/")
 	s.mux.HandleFunc(pattern, func(_ http.ResponseWriter, r *http.Request) {
 		s.found = match{pattern: r.Pattern, bound: []*bound{b}}
 		for _, name := range b.values {

@@ -9,9 +9,8 @@ import (
 // A Format reads the lines of one kind of access log. Use [ParseFormat]. It is safe for
 // concurrent use.
 type Format struct {
-	name   string
-	fields []string // the names of Record.Fields
-	cut    func(line string, v *values) error
+	name string
+	cut  func(line string, v *values) error
 }
 
 // String returns the name of the format, or the text that it was made from.
@@ -20,11 +19,11 @@ func (f *Format) String() string { return f.name }
 // parse reads a line without its line break into r, and uses v on the way. The error says
 // what is wrong with the line, without quoting it.
 func (f *Format) parse(line string, v *values, r *Record) error {
-	v.text, v.rank = [maxTargets]string{}, [maxTargets]uint8{}
+	v.text, v.rank, v.fields = [targets]string{}, [targets]uint8{}, nil
 	if err := f.cut(line, v); err != nil {
 		return err
 	}
-	return v.record(r, f.fields)
+	return v.record(r)
 }
 
 const (

@@ -1,7 +1,6 @@
 package accesslog
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -19,40 +18,36 @@ type fieldNames map[target][]string
 // of Cloudflare (EdgeStartTimestamp, ClientRequestURI), of Istio and Envoy Gateway
 // (start_time, authority), of Elastic Common Schema (url.path), and what programs use.
 var usualNames = fieldNames{
-	toTime: {"StartUTC", "StartLocal", "EdgeStartTimestamp", "EdgeEndTimestamp", "start_time", "time", "ts", "timestamp", "@timestamp",
-		"time_iso8601", "timestamp_iso8601", "time_local", "msec", "date", "datetime"},
-	toClient: {"request.client_ip", "request.remote_ip", "request.remote_addr", "ClientHost", "ClientAddr", "ClientIP",
-		"client_ip", "clientip", "clientIP", "remote_addr", "remote_ip", "remoteAddr", "remote_address", "remoteAddress",
-		"client", "ip", "clientAddress", "client_addr", "source.ip", "client.ip", "client.address", "remote"},
+	toTime: {"StartUTC", "StartLocal", "EdgeStartTimestamp", "EdgeEndTimestamp", "start_time", "time", "ts",
+		"timestamp", "@timestamp", "time_iso8601", "timestamp_iso8601", "time_local", "msec", "date", "datetime"},
+	toClient: {"request.client_ip", "request.remote_ip", "request.remote_addr", "ClientHost", "ClientAddr",
+		"ClientIP", "client_ip", "clientip", "clientIP", "remote_addr", "remote_ip", "remoteAddr", "remote_address",
+		"remoteAddress", "client", "ip", "clientAddress", "client_addr", "source.ip", "client.ip", "client.address",
+		"remote"},
 	toPeer:      {"client:port"},
 	toForwarded: {"x_forwarded_for", "x-forwarded-for", "http_x_forwarded_for", "proxy_add_x_forwarded_for"},
-	toUser:      {"ClientUsername", "user", "remote_user", "user_id", "userId", "username", "user.name", "user.id", "auth"},
-	toMethod: {"request.method", "RequestMethod", "ClientRequestMethod", "method", ":method", "request_method", "verb", "http_method",
-		"http.request.method", "requestMethod", "request_type"},
-	toPath: {"request.uri", "RequestPath", "ClientRequestURI", "ClientRequestPath", "x-envoy-origin-path", "x-envoy-original-path",
-		"request_uri", "requestUri", "uri", "document_uri", "url", "target", "request_url", "path", ":path", "url.original", "url.path"},
+	toUser: {"ClientUsername", "user", "remote_user", "user_id", "userId", "username", "user.name", "user.id",
+		"auth"},
+	toMethod: {"request.method", "RequestMethod", "ClientRequestMethod", "method", ":method", "request_method",
+		"verb", "http_method", "http.request.method", "requestMethod", "request_type"},
+	toPath: {"request.uri", "RequestPath", "ClientRequestURI", "ClientRequestPath", "x-envoy-origin-path",
+		"x-envoy-original-path", "request_uri", "requestUri", "uri", "document_uri", "url", "target", "request_url",
+		"path", ":path", "url.original", "url.path"},
 	toQuery: {"query", "args", "query_string", "url.query"},
-	toStatus: {"DownstreamStatus", "OriginStatus", "EdgeResponseStatus", "status", "status_code", "statusCode", "response_code",
-		"http.response.status_code", "code"},
-	toBytes: {"DownstreamContentSize", "OriginContentSize", "EdgeResponseBytes", "bytes", "size", "body_bytes_sent", "bytes_sent",
-		"response_size", "responseSize", "bytes_out", "http.response.body.bytes"},
-	toAgent: {"request.headers.User-Agent", "request_User-Agent", "ClientRequestUserAgent", "user_agent", "user-agent",
-		"http_user_agent", "userAgent", "agent", "user_agent.original", "useragent"},
-	toHost: {"request.host", "RequestHost", "RequestAddr", "ClientRequestHost", "authority", ":authority",
-		"host", "http_host", "server_name", "vhost", "url.domain"},
+	toStatus: {"DownstreamStatus", "OriginStatus", "EdgeResponseStatus", "status", "status_code", "statusCode",
+		"response_code", "http.response.status_code", "code"},
+	toBytes: {"DownstreamContentSize", "OriginContentSize", "EdgeResponseBytes", "bytes", "size", "body_bytes_sent",
+		"bytes_sent", "response_size", "responseSize", "bytes_out", "http.response.body.bytes"},
+	toAgent: {"request.headers.User-Agent", "request_User-Agent", "ClientRequestUserAgent", "user_agent",
+		"user-agent", "http_user_agent", "userAgent", "agent", "user_agent.original", "useragent"},
+	toHost: {"request.host", "RequestHost", "RequestAddr", "ClientRequestHost", "authority", ":authority", "host",
+		"http_host", "server_name", "vhost", "url.domain"},
 	toRequest: {"request", "request_line"},
 }
 
-// targets are the names of fields in the text of a format.
-var targets = map[string]target{"time": toTime, "client": toClient, "user": toUser, "method": toMethod, "path": toPath,
+// fieldTargets are the names of fields in the text of a format.
+var fieldTargets = map[string]target{"time": toTime, "client": toClient, "user": toUser, "method": toMethod, "path": toPath,
 	"query": toQuery, "status": toStatus, "bytes": toBytes, "agent": toAgent, "host": toHost, "request": toRequest}
-
-// A name says what its value is for. Of several names for one target, the one with the
-// lowest rank counts.
-type name struct {
-	target target
-	rank   uint8 // from 1
-}
 
 // A schema is the names of fields, and of the objects around them.
 type schema struct {
@@ -62,58 +57,50 @@ type schema struct {
 
 func newSchema(fields fieldNames) *schema {
 	s := &schema{names: make(map[string]name), objects: make(map[string]bool)}
-	s.add(fields)
+	for to, names := range fields {
+		for i, path := range names {
+			s.add(path, name{target: to, rank: uint8(i + 1)})
+		}
+	}
 	return s
 }
 
-func (s *schema) add(fields fieldNames) {
-	for to, names := range fields {
-		for i, path := range names {
-			s.names[path] = name{to, uint8(i + 1)}
-			for at, c := range path {
-				if c == '.' {
-					s.objects[path[:at]] = true
-				}
-			}
+func (s *schema) add(path string, n name) {
+	s.names[path] = n
+	for at, c := range path {
+		if c == '.' {
+			s.objects[path[:at]] = true
 		}
 	}
 }
 
 // jsonFormat returns the format of JSON lines with some names given as FIELD=NAME.
 func jsonFormat(text string, pairs []string) (*Format, error) {
-	names, given, f := maps.Clone(usualNames), make(fieldNames), &Format{name: text}
-	var errs []error
+	usual, given := maps.Clone(usualNames), make(map[string]name)
 	for _, pair := range pairs {
-		field, path, ok := strings.Cut(pair, "=")
-		if !ok || path == "" {
-			errs = append(errs, fmt.Errorf("log format: %q: field %q has no name: write FIELD=NAME, such as time=ts", pair, field))
-			continue
-		}
-		to, known := targets[field]
+		field, path, _ := strings.Cut(pair, "=")
+		to, known := fieldTargets[field]
 		kind, header, _ := strings.Cut(field, ":")
 		switch {
+		case path == "":
+			return nil, fmt.Errorf("log format: %q: field %q has no name: write FIELD=NAME, such as time=ts", pair, field)
 		case known:
-		case kind != "header" && kind != "cookie" || header == "":
-			errs = append(errs, fmt.Errorf("log format: field %q is unknown: write time, client, user, method, path, query, status, "+
-				"bytes, agent, host, request, header:NAME or cookie:NAME", field))
-			continue
-		case len(f.fields) == maxFields:
-			errs = append(errs, fmt.Errorf("log format: more than %d headers and cookies: remove %q", maxFields, field))
-			continue
+			delete(usual, to)
+			given[path] = name{target: to, rank: 1}
+		case kind == "header" && header != "":
+			given[path] = name{toField, 1, "header " + http.CanonicalHeaderKey(header)}
+		case kind == "cookie" && header != "":
+			given[path] = name{toField, 1, "cookie " + header}
 		default:
-			if kind == "header" {
-				header = http.CanonicalHeaderKey(header)
-			}
-			to = toField + target(len(f.fields))
-			f.fields = append(f.fields, kind+" "+header)
+			return nil, fmt.Errorf("log format: field %q is unknown: write time, client, user, method, path, query, status, "+
+				"bytes, agent, host, request, header:NAME or cookie:NAME", field)
 		}
-		delete(names, to)
-		given[to] = []string{path}
 	}
-	s := newSchema(names)
-	s.add(given)
-	f.cut = s.cut
-	return f, errors.Join(errs...)
+	s := newSchema(usual)
+	for path, n := range given {
+		s.add(path, n)
+	}
+	return &Format{name: text, cut: s.cut}, nil
 }
 
 // cut finds the values in a line of JSON.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
-	"slices"
 	"strings"
 )
 
@@ -17,8 +16,7 @@ type template struct {
 }
 
 type variable struct {
-	name  name
-	kept  bool // whether a field is made of it
+	name  name // of rank 0 if no field is made of it
 	after string
 }
 
@@ -40,7 +38,7 @@ func logFormat(text string) (*Format, error) {
 			return nil, fmt.Errorf("log_format: %q: write the text in single quotes", directive)
 		}
 	}
-	t, f := &template{}, &Format{name: text}
+	t := &template{}
 	found := variablePattern.FindAllStringSubmatchIndex(body, -1)
 	if len(found) == 0 {
 		return nil, fmt.Errorf("log_format %q has no variables: write one with $time_local and $request", text)
@@ -61,8 +59,8 @@ func logFormat(text string) (*Format, error) {
 		case strings.Contains(v.after, "$"):
 			return nil, fmt.Errorf("log_format: %q: write the name of a variable after $", v.after)
 		}
-		v.name, v.kept = f.variable(label)
-		seen[v.name.target] = seen[v.name.target] || v.kept
+		v.name = variableName(label)
+		seen[v.name.target] = seen[v.name.target] || v.name.rank > 0
 		t.variables = append(t.variables, v)
 	}
 	if !seen[toTime] {
@@ -71,27 +69,21 @@ func logFormat(text string) (*Format, error) {
 	if !seen[toRequest] && !seen[toPath] {
 		return nil, errors.New("log_format: no path: add $request, $request_uri or $uri")
 	}
-	f.cut = t.cut
-	return f, nil
+	return &Format{name: text, cut: t.cut}, nil
 }
 
-// variable returns what a variable is for, and adds it to the fields of f if it is a
-// header or a cookie.
-func (f *Format) variable(label string) (n name, kept bool) {
-	if n, kept = logFormatNames[label]; kept {
-		return n, true
+// variableName returns what a variable is for.
+func variableName(label string) name {
+	if n, known := logFormatNames[label]; known || label == "http_referer" {
+		return n
 	}
-	field := ""
 	if header, ok := strings.CutPrefix(label, "http_"); ok {
-		field = "header " + http.CanonicalHeaderKey(strings.ReplaceAll(header, "_", "-"))
-	} else if cookie, ok := strings.CutPrefix(label, "cookie_"); ok {
-		field = "cookie " + cookie
+		return name{toField, 1, "header " + http.CanonicalHeaderKey(strings.ReplaceAll(header, "_", "-"))}
 	}
-	if field == "" || label == "http_referer" || len(f.fields) == maxFields || slices.Contains(f.fields, field) {
-		return name{}, false
+	if cookie, ok := strings.CutPrefix(label, "cookie_"); ok {
+		return name{toField, 1, "cookie " + cookie}
 	}
-	f.fields = append(f.fields, field)
-	return name{toField + target(len(f.fields)-1), 1}, true
+	return name{}
 }
 
 // cut cuts a line into values. A value ends where the text that follows its variable
@@ -107,7 +99,7 @@ func (t *template) cut(line string, v *values) error {
 		if end < 0 || !strings.HasPrefix(rest[end:], of.after) {
 			return errForm
 		}
-		if of.kept {
+		if of.name.rank > 0 {
 			v.set(of.name, unescape(rest[:end]))
 		}
 		rest = rest[end+len(of.after):]

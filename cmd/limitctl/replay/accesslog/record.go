@@ -1,6 +1,7 @@
 package accesslog
 
 import (
+	"errors"
 	"strconv"
 	"strings"
 )
@@ -20,24 +21,20 @@ type Record struct {
 	UserAgent string
 	Host      string
 
-	// Fields has the headers and cookies of the format by their names in the text grammar
-	// of package limit, such as "header X-Api-Key". It is nil if the format has none.
+	// Fields has the headers and cookies of the line by their names in the text grammar of
+	// package limit, such as "header X-Api-Key".
 	Fields map[string]string
 }
 
-// A problem is what is wrong with a line.
-type problem string
-
-func (p problem) Error() string { return string(p) }
-
-const (
-	errForm    problem = "does not have the form of the format"
-	errTime    problem = "the time is not one of the format"
-	errStatus  problem = "the status is not a number"
-	errBytes   problem = "the size is not a number"
-	errMore    problem = "more text follows the last field"
-	errJSON    problem = "not a JSON object"
-	errMissing problem = "there is no time"
+// What is wrong with a line.
+var (
+	errForm   = errors.New("does not have the form of the format")
+	errNoTime = errors.New("there is no time")
+	errTime   = errors.New("the time is not one of the format")
+	errStatus = errors.New("the status is not a number")
+	errBytes  = errors.New("the size is not a number")
+	errMore   = errors.New("more text follows the last field")
+	errJSON   = errors.New("not a JSON object")
 )
 
 // A target is what a value in a line is for.
@@ -57,19 +54,23 @@ const (
 	toAgent
 	toHost
 	toRequest // a whole request line
-	toField   // and those after it: Record.Fields
+	toField   // of Record.Fields
+	targets
 )
 
-const (
-	maxFields  = 8 // headers and cookies of a format
-	maxTargets = int(toField) + maxFields
-)
+// A name says what its value is for.
+type name struct {
+	target target
+	rank   uint8  // from 1; of several names for one target, the one with the lowest rank counts
+	field  string // in Record.Fields, for toField
+}
 
 // values are the parts of a line by their targets. They may be used again for the next
 // line, which often has the same time.
 type values struct {
-	text [maxTargets]string
-	rank [maxTargets]uint8 // of the name; 0 where nothing was found
+	text   [targets]string
+	rank   [targets]uint8 // of the name; 0 where nothing was found
+	fields map[string]string
 
 	timeText string
 	time     int64
@@ -77,16 +78,23 @@ type values struct {
 
 // set keeps a value, unless one of a better name is known.
 func (v *values) set(n name, text string) {
-	if text != "" && text != "-" && (v.rank[n.target] == 0 || n.rank < v.rank[n.target]) {
+	switch {
+	case text == "" || text == "-":
+	case n.target == toField:
+		if v.fields == nil {
+			v.fields = make(map[string]string)
+		}
+		v.fields[n.field] = text
+	case v.rank[n.target] == 0 || n.rank < v.rank[n.target]:
 		v.text[n.target], v.rank[n.target] = text, n.rank
 	}
 }
 
 // record turns values into a record.
-func (v *values) record(r *Record, fields []string) error {
-	*r = Record{User: v.text[toUser], UserAgent: v.text[toAgent]}
+func (v *values) record(r *Record) error {
+	*r = Record{User: v.text[toUser], UserAgent: v.text[toAgent], Fields: v.fields}
 	if v.text[toTime] == "" {
-		return errMissing
+		return errNoTime
 	}
 	if text := v.text[toTime]; text != v.timeText {
 		t, ok := parseTime(text)
@@ -117,16 +125,7 @@ func (v *values) record(r *Record, fields []string) error {
 		r.Host = v.text[toHost]
 	}
 	r.Host = withoutPort(r.Host)
-	if err := r.setClient(v); err != nil {
-		return err
-	}
-	if len(fields) > 0 {
-		r.Fields = make(map[string]string, len(fields))
-		for i, name := range fields {
-			r.Fields[name] = v.text[int(toField)+i]
-		}
-	}
-	return nil
+	return r.setClient(v)
 }
 
 func (r *Record) setClient(v *values) error {
