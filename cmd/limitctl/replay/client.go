@@ -13,25 +13,19 @@ import (
 // A client is an address of the log, and what it did. Addresses with one key, such as
 // those of an IPv6 /64, are different clients that share quotas.
 type client struct {
-	address string
+	Client
 	key     string // as limit.ByIP resolves it; "" if the log has no address
 	hash    uint64
 	tracked bool // whether results may list it
+	agent   *agent
 
-	requests, refused   int64
-	reads               int64 // GET and HEAD
 	missing, denied     int64 // answered with 400 or 404, and with 401 or 403
 	probes, robots      int64
 	scripts             int64     // by an agent that is a library, or none
 	bots                int64     // by an agent that says so
 	paths               [2]uint64 // which of 128 hashes of paths have occurred
-	second              int64
-	inSecond, most      int32 // requests in the second, and in the busiest one
-	firstRefused        int64 // times of refusals
-	lastRefused         int64
-	stayFrom, stayUntil int64 // of the current stay; 0 if there is none
-	longest             int64
-	agent               *agent
+	second, inSecond    int64     // the second of the last request, and the requests in it
+	stayFrom, stayUntil int64     // of the current stay; 0 if there is none
 }
 
 // A user is a user name of the log.
@@ -85,14 +79,15 @@ func newRegistry(o *Options) *registry {
 	return &registry{
 		known[client]{o.maxClients, make(map[string]*client), func(text string, kept bool) *client {
 			key := clientip.Key(text, o.IPv6Prefix)
-			return &client{address: text, key: key, hash: hash(key), tracked: kept}
+			return &client{Client: Client{Address: text}, key: key, hash: hash(key), tracked: kept}
 		}},
 		known[user]{o.maxClients, make(map[string]*user), func(text string, _ bool) *user {
 			return &user{name: text, hash: hash(text)}
 		}},
 		known[agent]{maxAgents, make(map[string]*agent), func(text string, _ bool) *agent {
 			lower := strings.ToLower(text)
-			return &agent{text, []string{text}, containsAny(lower, botWords), lower == "" || containsAny(lower, scriptWords)}
+			script := text == "" || containsAny(lower, scriptWords)
+			return &agent{text, []string{text}, containsAny(lower, botWords), script}
 		}},
 	}
 }
@@ -105,11 +100,8 @@ func hash(s string) uint64 {
 
 // note counts a request.
 func (c *client) note(e *event) {
-	c.requests++
+	c.Requests++
 	p := e.place
-	if p.read {
-		c.reads++
-	}
 	if p.probe {
 		c.probes++
 	}
@@ -134,7 +126,7 @@ func (c *client) note(e *event) {
 		c.second, c.inSecond = s, 0
 	}
 	c.inSecond++
-	c.most = max(c.most, c.inSecond)
+	c.Busiest = max(c.Busiest, c.inSecond)
 }
 
 // distinctPaths estimates how many paths a client has requested, by linear counting.

@@ -20,6 +20,13 @@ func (n *notes) add(format string, args ...any) {
 	}
 }
 
+// count adds a note that begins with a number, unless that is 0.
+func (n *notes) count(number int64, format string, args ...any) {
+	if number > 0 {
+		n.add("%v "+format, append([]any{number}, args...)...)
+	}
+}
+
 // commas writes 1234567 as 1,234,567.
 func commas(n int64) string {
 	digits := strconv.FormatInt(n, 10)

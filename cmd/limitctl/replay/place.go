@@ -18,7 +18,7 @@ type place struct {
 
 	matched [2]match // by each set of policies
 
-	read, probe, robots bool
+	probe, robots bool
 }
 
 // request returns a request for a path of the place, to match patterns with.
@@ -92,7 +92,6 @@ func (p *places) of(r *accesslog.Record) *place {
 func (p *places) make(r *accesslog.Record) *place {
 	path := strings.Clone(r.Path)
 	at := &place{method: strings.Clone(r.Method), host: strings.Clone(r.Host), hash: hash(path)}
-	at.read = at.method == http.MethodGet || at.method == http.MethodHead
 	at.robots = path == "/robots.txt"
 	at.probe = containsAny(strings.ToLower(path), probeWords)
 	if at.method == "" {

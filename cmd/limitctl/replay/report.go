@@ -22,7 +22,7 @@ func (r *run) report(log Source) *Result {
 	if r.decided {
 		result.From, result.To = timeOf(r.begun), timeOf(r.now)
 	}
-	result.Refusals, result.Looks = []Client{}, []Look{} // not null in JSON
+	result.Refusals = []Client{} // not null in JSON
 	result.Clients = int64(len(r.registry.clients.values))
 	result.Policies = policyResults(r.sides[0].bound, r.options.Top)
 	r.listClients()
@@ -33,7 +33,8 @@ func (r *run) report(log Source) *Result {
 		}
 	}
 	slices.SortStableFunc(result.Routes, func(a, b RouteResult) int {
-		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(b.Requests, a.Requests), strings.Compare(a.Route, b.Route))
+		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(b.Requests, a.Requests),
+			strings.Compare(a.Route, b.Route))
 	})
 	result.Width, result.Buckets = r.sides[0].buckets.list()
 	if stays := &result.Stays; stays.Count > 0 {
@@ -73,35 +74,31 @@ func (r *run) listClients() {
 	var refused []*client
 	for _, c := range r.registry.clients.values {
 		r.endStay(c)
-		if c.refused > 0 {
+		if c.Refused > 0 {
 			refused = append(refused, c)
 		}
 	}
 	slices.SortFunc(refused, func(a, b *client) int {
-		return cmp.Or(cmp.Compare(b.refused, a.refused), strings.Compare(a.address, b.address))
+		return cmp.Or(cmp.Compare(b.Refused, a.Refused), strings.Compare(a.Address, b.Address))
 	})
-	counts := make(map[string]*Look)
+	counts := make(map[string]Look)
 	for i, c := range refused {
-		looks := c.looks()
+		c.Looks = c.looks()
 		if i < r.options.Top {
-			r.result.Refusals = append(r.result.Refusals, Client{Address: c.address, Agent: c.agent.text, Requests: c.requests, Refused: c.refused,
-				First: timeOf(c.firstRefused), Last: timeOf(c.lastRefused), Longest: time.Duration(c.longest) * time.Microsecond, Looks: looks, Busiest: int64(c.most)})
+			c.Agent = c.agent.text
+			r.result.Refusals = append(r.result.Refusals, c.Client)
 		}
-		if len(looks) == 0 {
-			looks = []string{"none"}
+		if len(c.Looks) == 0 {
+			c.Looks = []string{"none"}
 		}
-		for _, name := range looks {
-			if counts[name] == nil {
-				counts[name] = &Look{Name: name}
-			}
-			counts[name].Clients++
-			counts[name].Refused += c.refused
+		for _, name := range c.Looks {
+			counts[name] = Look{name, counts[name].Clients + 1, counts[name].Refused + c.Refused}
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(counts)) {
-		r.result.Looks = append(r.result.Looks, *counts[name])
-	}
-	slices.SortStableFunc(r.result.Looks, func(a, b Look) int { return cmp.Compare(b.Refused, a.Refused) })
+	r.result.Looks = slices.AppendSeq([]Look{}, maps.Values(counts)) // not null in JSON
+	slices.SortFunc(r.result.Looks, func(a, b Look) int {
+		return cmp.Or(cmp.Compare(b.Refused, a.Refused), strings.Compare(a.Name, b.Name))
+	})
 }
 
 // explain adds notes on what a reader might not expect.
@@ -114,7 +111,8 @@ func (r *run) explain() {
 				r.explainKey(b.Requests, c)
 			}
 			if b.Requests == 0 && result.Requests > 0 {
-				r.notes.add("%spolicy %q matches no request of the log: its routes are %s", []string{"", "new "}[i], b.Name, strings.Join(b.Routes, ", "))
+				r.notes.add("%spolicy %q matches no request of the log: its routes are %s",
+					[]string{"", "new "}[i], b.Name, strings.Join(b.Routes, ", "))
 			}
 		}
 	}
@@ -126,23 +124,15 @@ func (r *run) explain() {
 			r.notes.add("%s ends early after %v lines: %s", f.Path, f.Lines, f.Truncated)
 		}
 	}
-	if len(r.sides[0].bound) > 0 && result.NoRoute > 0 {
-		r.notes.add("%v of %v requests are on routes without a policy", result.NoRoute, result.Requests)
+	if len(r.sides[0].bound) > 0 {
+		r.notes.count(result.NoRoute, "of %v requests are on routes without a policy", result.Requests)
 	}
-	if r.addressless > 0 {
-		r.notes.add("%v requests have no address of a client; rules per ip count them as one client", r.addressless)
-	}
-	if result.Late > 0 {
-		r.notes.add("%v requests came more than %v lines late, and were decided at a later time", result.Late, int64(r.queue.late))
-	}
-	if result.BadTimes > 0 {
-		r.notes.add("%v lines have a time before 1970 or after 2255, and were left out", result.BadTimes)
-	}
-	if result.Overflow > 0 {
-		r.notes.add("%v decisions shared a quota because there were more than %v keys at once: raise MaxKeys", result.Overflow, int64(r.options.MaxKeys))
-	}
-	if result.Untracked > 0 {
-		r.notes.add("%v requests came from clients beyond the first %v: they are decided, but not listed", result.Untracked, int64(r.options.maxClients))
-	}
+	r.notes.count(r.addressless, "requests have no address of a client; rules per ip count them as one client")
+	r.notes.count(result.Late, "requests came more than %v lines late, and were decided at a later time", int64(r.queue.late))
+	r.notes.count(result.BadTimes, "lines have a time before 1970 or after 2255, and were left out")
+	r.notes.count(result.Overflow, "decisions shared a quota because there were more than %v keys at once: raise MaxKeys",
+		int64(r.options.MaxKeys))
+	r.notes.count(result.Untracked, "requests came from clients beyond the first %v: they are decided, but not listed",
+		int64(r.options.maxClients))
 	result.Notes = r.notes.list
 }

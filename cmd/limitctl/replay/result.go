@@ -122,8 +122,8 @@ type Client struct {
 // A Look counts refused clients that look alike. A client may have several looks:
 //
 //   - declared bot: the user agent says so, or the client has read /robots.txt
-//   - crawler: 100 requests or more, 9 of 10 of them reads, for at least 100 paths and
-//     half as many paths as requests
+//   - crawler: 100 requests or more, for at least 100 paths and half as many paths as
+//     requests
 //   - scanner: 3 requests for files that only attackers look for, or 20 requests of which
 //     half were answered with 400 or 404
 //   - password guessing: 20 answers of 401 or 403, half of all

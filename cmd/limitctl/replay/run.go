@@ -68,7 +68,8 @@ func newRun(given *Options) (*run, error) {
 	if o.Reorder < -1 || o.MaxKeys < 0 || o.Top < 0 {
 		return nil, errors.New("replay: a negative number in Options: write 0 for the default")
 	}
-	r := &run{options: o, registry: newRegistry(&o), newly: newTop(o.Top), presence: make(presence), request: &http.Request{Header: make(http.Header)}}
+	r := &run{options: o, registry: newRegistry(&o), newly: newTop(o.Top), presence: make(presence),
+		request: &http.Request{Header: make(http.Header)}}
 	r.queue = queue{late: max(0, o.Reorder), decide: r.decide}
 	old, err := newSide(o.Policies, o.Exempt, o.Bar, r)
 	r.sides = []*side{old}
@@ -106,7 +107,8 @@ func (r *run) read(ctx context.Context, log Source) error {
 			r.result.BadTimes++
 			continue
 		}
-		e := event{time: record.Time, status: record.Status, query: strings.Clone(record.Query), fields: record.Fields, place: r.places.of(record)}
+		e := event{time: record.Time, status: record.Status, place: r.places.of(record),
+			query: strings.Clone(record.Query), fields: record.Fields}
 		if e.place.url == nil {
 			r.result.NotHTTP++
 			continue
@@ -150,7 +152,7 @@ func (r *run) makeRequest(e *event) {
 	r.url = *e.place.url
 	r.url.RawQuery = e.query
 	r.request.Method, r.request.Host, r.request.URL = e.place.method, e.place.host, &r.url
-	r.request.RemoteAddr = e.client.address
+	r.request.RemoteAddr = e.client.Address
 	clear(r.request.Header)
 	if e.agent.text != "" {
 		r.request.Header["User-Agent"] = e.agent.header
@@ -210,14 +212,14 @@ func (r *run) refused(c *client, o *outcome) {
 	if o.barred {
 		r.result.Barred++
 	}
-	if c.refused == 0 {
-		c.firstRefused = r.now
+	if c.Refused == 0 {
+		c.First = timeOf(r.now)
 		if c.tracked {
 			r.result.RefusedClients++
 		}
 	}
-	c.refused++
-	c.lastRefused = r.now
+	c.Refused++
+	c.Last = timeOf(r.now)
 	if o.retryAfter == limit.Never {
 		r.result.Stays.Never++
 		return
@@ -237,11 +239,11 @@ func (r *run) endStay(c *client) {
 	if c.stayUntil == 0 {
 		return
 	}
-	stay := c.stayUntil - c.stayFrom
-	r.stays.Add(stay, 1)
+	stay := time.Duration(c.stayUntil-c.stayFrom) * time.Microsecond
+	r.stays.Add(stay.Microseconds(), 1)
 	r.result.Stays.Count++
-	c.longest = max(c.longest, stay)
-	r.result.Stays.Max = max(r.result.Stays.Max, time.Duration(stay)*time.Microsecond)
+	c.Longest = max(c.Longest, stay)
+	r.result.Stays.Max = max(r.result.Stays.Max, stay)
 	c.stayFrom, c.stayUntil = 0, 0
 }
 
@@ -256,7 +258,7 @@ func (r *run) compare(e *event, route *RouteResult, old, added bool) {
 	case added:
 		c.OnlyNew++
 		route.OnlyNew++
-		r.newly.add(e.client.address)
+		r.newly.add(e.client.Address)
 	default:
 		c.BothAdmit++
 	}

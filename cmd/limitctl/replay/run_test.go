@@ -325,9 +325,9 @@ func TestLooks(t *testing.T) {
 	for _, c := range result.Refusals {
 		looks[c.Address] = c.Looks
 	}
-	assert.Equal(t, map[string][]string{"10.0.0.1": {looksBot}, "10.0.0.2": {looksCrawler}, "10.0.0.3": {looksScanner}, "10.0.0.4": {looksGuessing},
-		"10.0.0.5": {looksFlood}, "10.0.0.6": {looksScript}, "10.0.0.7": nil, "10.0.0.8": {looksBot}}, looks)
-	assert.Contains(t, result.Looks, Look{Name: looksBot, Clients: 2, Refused: 238})
+	assert.Equal(t, map[string][]string{"10.0.0.1": {"declared bot"}, "10.0.0.2": {"crawler"}, "10.0.0.3": {"scanner"}, "10.0.0.4": {"password guessing"},
+		"10.0.0.5": {"flood"}, "10.0.0.6": {"script"}, "10.0.0.7": nil, "10.0.0.8": {"declared bot"}}, looks)
+	assert.Contains(t, result.Looks, Look{Name: "declared bot", Clients: 2, Refused: 238})
 	assert.Contains(t, result.Looks, Look{Name: "none", Clients: 1, Refused: 119})
 }
 

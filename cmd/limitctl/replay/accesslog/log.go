@@ -30,13 +30,10 @@ type File struct {
 }
 
 type file struct {
-	path   string
-	size   int64
-	pipe   bool  // whether its size is not known
+	File
 	start  int64 // the time of its first records; 0 for a pipe, which cannot be read twice
 	in     io.ReadCloser
 	stream *Stream
-	err    error
 
 	head *Record
 	key  int64 // by which head is merged: see [file.follow]
@@ -56,11 +53,12 @@ func Open(patterns []string, options *Options) (*Log, error) {
 		return nil, err
 	}
 	for _, path := range paths {
-		f := &file{path: path, pipe: path == "-"}
-		if !f.pipe {
+		f := &file{File: File{Path: path}}
+		if path != "-" {
 			f.fail(f.glance(&l.options))
 		} else if l.options.Stdin == nil {
-			return nil, errors.New("open log: \"-\" stands for the standard input, which is not available here: write the name of a file")
+			return nil, errors.New(`open log: "-" stands for the standard input, which is not available here: ` +
+				"write the name of a file")
 		}
 		l.files = append(l.files, f)
 	}
@@ -98,18 +96,17 @@ func expand(patterns []string) (paths []string, err error) {
 // glance finds the size of a file and the time of its first records. Times that are more
 // than a day before the median of some records are wrong, and do not matter.
 func (f *file) glance(options *Options) error {
-	info, err := os.Stat(f.path)
+	info, err := os.Stat(f.Path)
 	switch {
 	case err != nil:
 		return errors.Unwrap(err)
 	case info.IsDir():
 		return errors.New("is a folder: write the names of files in it, such as folder/*.log")
 	case !info.Mode().IsRegular():
-		f.pipe = true
 		return nil
 	}
-	f.size = info.Size()
-	in, err := os.Open(f.path)
+	f.Size = info.Size()
+	in, err := os.Open(f.Path)
 	if err != nil {
 		return errors.Unwrap(err)
 	}
@@ -132,18 +129,18 @@ func (f *file) glance(options *Options) error {
 // fail notes why a file cannot be read.
 func (f *file) fail(err error) {
 	if err != nil {
-		f.err, f.size = fmt.Errorf("%s: %w", f.path, err), 0
+		f.Error, f.Size = fmt.Sprintf("%s: %v", f.Path, err), 0
 	}
 }
 
 // begin opens a file, and reads its first record.
 func (f *file) begin(options *Options) {
-	if f.err != nil {
+	if f.Error != "" {
 		return
 	}
 	from := options.Stdin
-	if f.path != "-" {
-		in, err := os.Open(f.path)
+	if f.Path != "-" {
+		in, err := os.Open(f.Path)
 		if err != nil {
 			f.fail(errors.Unwrap(err))
 			return
@@ -227,10 +224,10 @@ func (l *Log) Next() *Record {
 func (l *Log) Err() error {
 	var errs []error
 	for _, f := range l.files {
-		if f.err == nil {
+		if f.Error == "" {
 			return nil
 		}
-		errs = append(errs, f.err)
+		errs = append(errs, errors.New(f.Error))
 	}
 	return errors.Join(errs...)
 }
@@ -239,13 +236,10 @@ func (l *Log) Err() error {
 func (l *Log) Files() []File {
 	files := make([]File, len(l.files))
 	for i, f := range l.files {
-		files[i] = File{Path: f.path, Size: f.size}
 		if f.stream != nil {
-			files[i].Stats = f.stream.Stats()
+			f.Stats = f.stream.Stats()
 		}
-		if f.err != nil {
-			files[i].Error = f.err.Error()
-		}
+		files[i] = f.File
 	}
 	return files
 }
@@ -260,15 +254,11 @@ func (l *Log) Stats() Stats {
 	return sum
 }
 
-// Size returns the sum of the sizes of all files in bytes, to which Stats.Bytes grows;
-// 0 if one is not known.
-func (l *Log) Size() int64 {
-	sum := int64(0)
+// Size returns the sum of the sizes of all files in bytes, to which Stats.Bytes grows. It
+// leaves out pipes.
+func (l *Log) Size() (sum int64) {
 	for _, f := range l.files {
-		if f.pipe {
-			return 0
-		}
-		sum += f.size
+		sum += f.Size
 	}
 	return sum
 }

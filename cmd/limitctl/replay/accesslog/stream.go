@@ -152,12 +152,11 @@ func (s *Stream) Close() { s.close.Do(func() { close(s.quit) }) }
 // split cuts the log into batches, and parses each in a goroutine.
 func (s *Stream) split(r io.Reader) {
 	defer close(s.batches)
-	text, release, err := decompress(r)
+	text, err := decompress(r)
 	if err != nil {
 		s.err = fmt.Errorf("read log: %w", err)
 		return
 	}
-	defer release()
 	in := bufio.NewReaderSize(text, maxLine)
 	for number := int64(1); err == nil; {
 		b := &batch{first: number, done: make(chan struct{})}
@@ -185,24 +184,19 @@ func (s *Stream) split(r io.Reader) {
 }
 
 // decompress returns the text of a log that may be compressed, which its first bytes
-// say. The function releases what the decompressor holds.
-func decompress(r io.Reader) (text io.Reader, release func(), err error) {
+// say. The decompressors start no goroutines, so nothing needs to be closed.
+func decompress(r io.Reader) (io.Reader, error) {
 	in := bufio.NewReaderSize(r, 1<<16)
 	magic, err := in.Peek(4)
 	switch {
 	case bytes.HasPrefix(magic, []byte{0x1f, 0x8b}):
-		text, err = gzip.NewReader(in)
-		return text, func() {}, err
+		return gzip.NewReader(in)
 	case bytes.Equal(magic, []byte{0x28, 0xb5, 0x2f, 0xfd}):
-		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxZstdWindow))
-		if err != nil {
-			return nil, nil, err
-		}
-		return z, z.Close, nil
+		return zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxZstdWindow))
 	case err != nil && err != io.EOF:
-		return nil, nil, err
+		return nil, err
 	}
-	return in, func() {}, nil
+	return in, nil
 }
 
 // A batch is some lines of a log and the records made of them.
@@ -283,6 +277,7 @@ func (b *batch) parse(current *Format, others []*Format) {
 func (b *batch) bad(i int, problem string) {
 	b.stats.BadLines++
 	if len(b.stats.Samples) < maxSamples {
-		b.stats.Samples = append(b.stats.Samples, BadLine{Line: b.first + int64(i), Problem: problem, Text: show(b.lines[i])})
+		sample := BadLine{Line: b.first + int64(i), Problem: problem, Text: show(b.lines[i])}
+		b.stats.Samples = append(b.stats.Samples, sample)
 	}
 }
