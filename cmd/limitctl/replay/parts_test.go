@@ -115,7 +115,7 @@ func TestFlood(t *testing.T) {
 	require.NoError(t, run.read(t.Context(), log))
 	assert.Len(t, run.registry.clients.values, 100)
 	assert.Len(t, run.registry.users.values, 100)
-	assert.LessOrEqual(t, len(run.suggest.series), 256)
+	assert.LessOrEqual(t, run.suggest.size, 256)
 	assert.Len(t, run.places.routes, maxGuessed)
 	result := run.report(log)
 	assert.EqualValues(t, 3000, result.Requests)

@@ -36,12 +36,13 @@ type match struct {
 // places finds routes. It remembers the last ones: a request's path is the client's
 // choice, so it remembers a bounded number of them.
 type places struct {
-	known  map[string]*place
-	buffer []byte
+	known  map[placeKey]*place
 	sides  []*side
 	routes []string
 	index  map[string]int
 }
+
+type placeKey struct{ method, host, path string }
 
 const (
 	maxPlaces   = 1 << 16
@@ -51,7 +52,7 @@ const (
 )
 
 func newPlaces(sides []*side) *places {
-	p := &places{known: make(map[string]*place), sides: sides, index: make(map[string]int)}
+	p := &places{known: make(map[placeKey]*place), sides: sides, index: make(map[string]int)}
 	p.routeOf(otherRoutes)
 	return p
 }
@@ -68,36 +69,31 @@ func (p *places) routeOf(label string) int {
 
 // of returns the place of a record.
 func (p *places) of(r *accesslog.Record) *place {
-	key := append(p.buffer[:0], r.Method...)
-	key = append(key, ' ')
-	key = append(key, r.Host...)
-	key = append(key, r.Path...)
-	p.buffer = key[:0]
-	if found := p.known[string(key)]; found != nil {
+	if found := p.known[placeKey{r.Method, r.Host, r.Path}]; found != nil {
 		if found.route == 0 && p.guesses(r) { // it was first seen with an error
 			found.route = p.guess(found)
 		}
 		return found
 	}
-	made := p.make(r)
-	if len(key) <= maxPath {
+	key := placeKey{strings.Clone(r.Method), strings.Clone(r.Host), strings.Clone(r.Path)}
+	made := p.make(key, r)
+	if len(key.host)+len(key.path) <= maxPath {
 		if len(p.known) >= maxPlaces {
 			clear(p.known)
 		}
-		p.known[string(key)] = made
+		p.known[key] = made
 	}
 	return made
 }
 
-func (p *places) make(r *accesslog.Record) *place {
-	path := strings.Clone(r.Path)
-	at := &place{method: strings.Clone(r.Method), host: strings.Clone(r.Host), hash: hash(path)}
-	at.robots = path == "/robots.txt"
-	at.probe = containsAny(strings.ToLower(path), probeWords)
+func (p *places) make(key placeKey, r *accesslog.Record) *place {
+	at := &place{method: key.method, host: key.host, hash: hash(key.path)}
+	at.robots = key.path == "/robots.txt"
+	at.probe = containsAny(strings.ToLower(key.path), probeWords)
 	if at.method == "" {
 		return at
 	}
-	u, err := url.ParseRequestURI(path)
+	u, err := url.ParseRequestURI(key.path)
 	if err != nil {
 		return at // as net/http does, which answers 400
 	}

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -58,10 +59,10 @@ const (
 
 // A suggester counts what each client sends on each route.
 type suggester struct {
-	most   int
+	most   int    // series
+	size   int    // series now
 	from   uint64 // clients with a lower hash are left out
 	weight float64
-	series map[seriesID]*series
 	groups map[groupID]*group
 }
 
@@ -71,10 +72,11 @@ type groupID struct {
 	user  bool
 }
 
-// A seriesID identifies a client by its hash. Two clients of one hash count as one.
-type seriesID struct {
-	hash uint64
-	groupID
+// A group is the requests on a route. It identifies clients by their hashes.
+type group struct {
+	requests int64
+	series   map[uint64]*series
+	fixed    [len(observed)]histogram.Histogram // of the requests of clients in windows of the clock
 }
 
 // A series is the requests of one client on one route.
@@ -88,15 +90,8 @@ type window struct {
 	inFixed uint32 // requests in the window of the clock that newest is in
 }
 
-// A group is the requests of all clients on a route.
-type group struct {
-	requests int64
-	fixed    [len(observed)]histogram.Histogram // of the requests of clients in windows of the clock
-	peaks    [len(observed)][]int64             // of all clients, at the end
-}
-
 func newSuggester(most int) *suggester {
-	return &suggester{most: most, weight: 1, series: make(map[seriesID]*series), groups: make(map[groupID]*group)}
+	return &suggester{most: most, weight: 1, groups: make(map[groupID]*group)}
 }
 
 // count counts a request for its client, and for its user.
@@ -110,12 +105,11 @@ func (s *suggester) count(e *event) {
 func (s *suggester) add(t int64, hash uint64, of groupID) {
 	g := s.groups[of]
 	if g == nil {
-		g = new(group)
+		g = &group{series: make(map[uint64]*series)}
 		s.groups[of] = g
 	}
 	g.requests++
-	id := seriesID{hash, of}
-	sent := s.series[id]
+	sent := g.series[hash]
 	if sent == nil && hash >= s.from {
 		s.makeRoom()
 	}
@@ -124,7 +118,8 @@ func (s *suggester) add(t int64, hash uint64, of groupID) {
 	}
 	if sent == nil {
 		sent = new(series)
-		s.series[id] = sent
+		g.series[hash] = sent
+		s.size++
 	}
 	for i := range sent {
 		sent[i].add(t/(observed[i]/cells), &g.fixed[i], s.weight)
@@ -133,13 +128,13 @@ func (s *suggester) add(t int64, hash uint64, of groupID) {
 
 // makeRoom leaves out half of the clients while there are too many series.
 func (s *suggester) makeRoom() {
-	for len(s.series) >= s.most && s.weight < 1<<40 {
+	for s.size >= s.most && s.weight < 1<<40 {
 		s.from += (math.MaxUint64 - s.from) / 2
 		s.weight *= 2
-		for id := range s.series {
-			if id.hash < s.from {
-				delete(s.series, id)
-			}
+		s.size = 0
+		for _, g := range s.groups {
+			maps.DeleteFunc(g.series, func(hash uint64, _ *series) bool { return hash < s.from })
+			s.size += len(g.series)
 		}
 	}
 }
@@ -177,16 +172,9 @@ func (w *window) close(fixed *histogram.Histogram, weight float64) {
 // list makes the suggestions: the routes with the most requests first. Times in whole
 // seconds say nothing about windows of one second.
 func (s *suggester) list(routes []string, shares []float64, finer bool) []Suggestion {
-	for id, sent := range s.series {
-		g := s.groups[id.groupID]
-		for i := range sent {
-			sent[i].close(&g.fixed[i], s.weight)
-			g.peaks[i] = append(g.peaks[i], int64(sent[i].peak))
-		}
-	}
 	list := []Suggestion{}
 	for id, g := range s.groups {
-		if len(g.peaks[0]) == 0 { // all clients were left out
+		if len(g.series) == 0 { // all clients were left out
 			continue
 		}
 		key, name := limit.ByIP, "ip"
@@ -194,34 +182,42 @@ func (s *suggester) list(routes []string, shares []float64, finer bool) []Sugges
 			key, name = limit.ByUser, "user"
 		}
 		suggestion := Suggestion{Route: routes[id.route], Key: name, Requests: g.requests,
-			Clients: int64(float64(len(g.peaks[0])) * s.weight), Sampled: 1 / s.weight}
+			Clients: int64(float64(len(g.series)) * s.weight), Sampled: 1 / s.weight}
 		for i, length := range observed {
 			if length > second || finer {
-				suggestion.Windows = append(suggestion.Windows, suggestWindow(length, g.peaks[i], &g.fixed[i], s.weight, key, shares))
+				suggestion.Windows = append(suggestion.Windows, s.window(g, i, key, shares))
 			}
 		}
 		list = append(list, suggestion)
 	}
 	slices.SortFunc(list, func(a, b Suggestion) int {
-		return cmp.Or(cmp.Compare(b.Requests, a.Requests), strings.Compare(a.Route, b.Route), strings.Compare(a.Key, b.Key))
+		return cmp.Or(cmp.Compare(b.Requests, a.Requests), strings.Compare(a.Route, b.Route),
+			strings.Compare(a.Key, b.Key))
 	})
 	return list
 }
 
-func suggestWindow(length int64, peaks []int64, fixed *histogram.Histogram, weight float64, key limit.KeyResolver, shares []float64) WindowSuggestion {
+// window makes the suggestions for the window of a number in observed.
+func (s *suggester) window(g *group, i int, key limit.KeyResolver, shares []float64) WindowSuggestion {
+	var peaks []int64
+	for _, sent := range g.series {
+		sent[i].close(&g.fixed[i], s.weight)
+		peaks = append(peaks, int64(sent[i].peak))
+	}
 	slices.Sort(peaks)
 	n := len(peaks)
 	quantile := func(q float64) int64 { return peaks[max(0, int(math.Ceil(q*float64(n)))-1)] }
-	w := WindowSuggestion{Window: time.Duration(length) * time.Microsecond, P50: quantile(0.5), P90: quantile(0.9), P99: quantile(0.99), Max: peaks[n-1]}
+	w := WindowSuggestion{Window: time.Duration(observed[i]) * time.Microsecond,
+		P50: quantile(0.5), P90: quantile(0.9), P99: quantile(0.99), Max: peaks[n-1]}
 	for _, share := range shares {
 		may := min(n-1, int(math.Floor(share*float64(n)+1e-9))) // clients that the limit may refuse
 		most := peaks[n-1-max(0, may)]
 		above, _ := slices.BinarySearch(peaks, most+1)
-		clients := int64(math.Round(float64(n-above) * weight))
+		clients := int64(math.Round(float64(n-above) * s.weight))
 		w.Choices = append(w.Choices, Choice{
 			Share: share, Limit: most, Rule: ruleText(key, w.Window, most),
 			RefusedClients:  clients,
-			RefusedRequests: max(clients, int64(math.Round(fixed.Above(most)))), // a refused client has one at least
+			RefusedRequests: max(clients, int64(math.Round(g.fixed[i].Above(most)))), // a refused client has one at least
 		})
 	}
 	return w
