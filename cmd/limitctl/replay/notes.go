@@ -3,7 +3,8 @@ package replay
 import (
 	"fmt"
 	"slices"
-	"strconv"
+
+	"github.com/routelimit/limit/cmd/limitctl/internal/figures"
 )
 
 // Notes are sentences, each once. Numbers in them are of type int64.
@@ -12,7 +13,7 @@ type notes struct{ list []string }
 func (n *notes) add(format string, args ...any) {
 	for i, arg := range args {
 		if number, ok := arg.(int64); ok {
-			args[i] = commas(number)
+			args[i] = figures.Number(number)
 		}
 	}
 	if text := fmt.Sprintf(format, args...); !slices.Contains(n.list, text) {
@@ -25,13 +26,4 @@ func (n *notes) count(number int64, format string, args ...any) {
 	if number > 0 {
 		n.add("%v "+format, append([]any{number}, args...)...)
 	}
-}
-
-// commas writes 1234567 as 1,234,567.
-func commas(n int64) string {
-	digits := strconv.FormatInt(n, 10)
-	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return digits
 }

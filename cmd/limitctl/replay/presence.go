@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/cmd/limitctl/internal/figures"
 	"github.com/routelimit/limit/internal/grammar"
 )
 
@@ -77,7 +78,7 @@ func (r *run) explainKey(requests int64, c *ruleCount) {
 	}
 	name := nameOf(&c.key)
 	_, noun, _ := strings.Cut(name, " ") // without its article
-	some := fmt.Sprintf("%s of %s requests have no %s and share one quota", percent(c.NoKey, requests), commas(requests), noun)
+	some := fmt.Sprintf("%s of %s requests have no %s and share one quota", figures.Percent(c.NoKey, requests), figures.Number(requests), noun)
 	switch {
 	case c.LeftOut == requests:
 		r.notes.add("rule %q: none of %v requests has %s in this log, so the rule is left out, and its figures say nothing; "+
@@ -128,18 +129,4 @@ func remedy(k *grammar.Key) string {
 		return ": give the rule a route with {" + k.Name + "}"
 	}
 	return ""
-}
-
-// percent writes a part of all requests. Only all is 100%.
-func percent(part, whole int64) string {
-	p := 100 * float64(part) / float64(whole)
-	switch {
-	case part == whole:
-		return "100%"
-	case p < 0.1:
-		return "<0.1%"
-	case p > 99.9:
-		return ">99.9%"
-	}
-	return fmt.Sprintf("%.1f%%", p)
 }

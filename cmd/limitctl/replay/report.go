@@ -19,7 +19,7 @@ func (r *run) report(log Source) *Result {
 	if many, ok := log.(interface{ Files() []accesslog.File }); ok {
 		result.Files = many.Files()
 	}
-	if r.decided {
+	if r.begun >= 0 {
 		result.From, result.To = timeOf(r.begun), timeOf(r.now)
 	}
 	result.Refusals = []Client{} // not null in JSON

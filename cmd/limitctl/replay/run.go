@@ -55,8 +55,8 @@ type run struct {
 	finer    bool // whether a time has a fraction of a second
 	result   Result
 
-	now, begun  int64
-	decided     bool
+	now         int64
+	begun       int64         // -1 before the first request
 	routes      []RouteResult // by place.route
 	newly       *top
 	stays       histogram.Histogram
@@ -68,7 +68,7 @@ func newRun(given *Options) (*run, error) {
 	if o.Reorder < -1 || o.MaxKeys < 0 || o.Top < 0 {
 		return nil, errors.New("replay: a negative number in Options: write 0 for the default")
 	}
-	r := &run{options: o, registry: newRegistry(&o), newly: newTop(o.Top), presence: make(presence),
+	r := &run{options: o, registry: newRegistry(&o), newly: newTop(o.Top), presence: make(presence), begun: -1,
 		request: &http.Request{Header: make(http.Header)}}
 	r.queue = queue{late: max(0, o.Reorder), decide: r.decide}
 	old, err := newSide(o.Policies, o.Exempt, o.Bar, r)
@@ -128,12 +128,12 @@ func (r *run) read(ctx context.Context, log Source) error {
 
 // decide decides a request by each set of policies, and counts it.
 func (r *run) decide(e *event) {
-	if r.decided && e.time < r.now {
+	if e.time < r.now {
 		r.result.Late++
 		e.time = r.now
 	}
-	if r.now = e.time; !r.decided {
-		r.decided, r.begun = true, r.now
+	if r.now = e.time; r.begun < 0 {
+		r.begun = r.now
 	}
 	r.makeRequest(e)
 	var outcomes [2]outcome

@@ -74,9 +74,11 @@ func newSide(policies []Policy, exempt func(limit.Client) bool, bar func(limit.C
 }
 
 func (s *side) bind(p *Policy, r *run) error {
-	b := &bound{}
-	b.Routes = p.Routes
-	b.Name = cmp.Or(p.Name, strings.Join(p.Routes[:min(1, len(p.Routes))], ""), p.Rules.String())
+	pattern := ""
+	if len(p.Routes) > 0 {
+		pattern = p.Routes[0]
+	}
+	b := &bound{PolicyResult: PolicyResult{Name: cmp.Or(p.Name, pattern, p.Rules.String()), Routes: p.Routes}}
 	texts := strings.Split(p.Rules.String(), "; ")
 	for i, rule := range p.Rules.Rules() {
 		c := &ruleCount{keys: newTop(r.options.Top), key: syntaxOf(rule.Key), leaves: !bans(rule)}
@@ -95,10 +97,6 @@ func (s *side) bind(p *Policy, r *run) error {
 	})
 	if err != nil {
 		return err
-	}
-	pattern := ""
-	if len(p.Routes) > 0 {
-		pattern = p.Routes[0]
 	}
 	if b.policy, err = s.adapter.Bind(s.limiter, pattern, rules); err != nil {
 		return fmt.Errorf("policy %q: %w", b.Name, err)
