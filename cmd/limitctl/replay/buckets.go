@@ -24,8 +24,8 @@ const (
 )
 
 // widths are the lengths of buckets. Each divides the next.
-var widths = []int64{second, 2 * second, 10 * second, 30 * second, minute, 5 * minute, 10 * minute, 30 * minute, hour, 3 * hour, 6 * hour,
-	12 * hour, day, 7 * day, 28 * day, 364 * day, 3640 * day, 364_000 * day}
+var widths = []int64{second, 2 * second, 10 * second, 30 * second, minute, 5 * minute, 10 * minute, 30 * minute,
+	hour, 3 * hour, 6 * hour, 12 * hour, day, 7 * day, 28 * day, 364 * day, 3640 * day, 364_000 * day}
 
 // buckets counts requests by time. Only spans with requests are kept, so a single wrong
 // time does not make the others coarser. As they grow too many, they become longer.
@@ -37,11 +37,7 @@ type buckets struct {
 func newBuckets() *buckets { return &buckets{spans: make(map[int64]*Bucket)} }
 
 func (b *buckets) add(t int64, refused bool) {
-	one := Bucket{Requests: 1}
-	if refused {
-		one.Refused = 1
-	}
-	b.join(core.FloorDiv(t, widths[b.width]), &one)
+	b.join(core.FloorDiv(t, widths[b.width]), &Bucket{Requests: 1, Refused: one(refused)})
 	for len(b.spans) > maxBuckets && b.width+1 < len(widths) {
 		b.widen()
 	}

@@ -102,25 +102,13 @@ func hash(s string) uint64 {
 func (c *client) note(e *event) {
 	c.Requests++
 	p := e.place
-	if p.probe {
-		c.probes++
-	}
-	if p.robots {
-		c.robots++
-	}
-	if e.agent.bot {
-		c.bots++
-	}
-	if e.agent.script {
-		c.scripts++
-	}
+	c.probes += one(p.probe)
+	c.robots += one(p.robots)
+	c.bots += one(e.agent.bot)
+	c.scripts += one(e.agent.script)
+	c.missing += one(e.status == 400 || e.status == 404)
+	c.denied += one(e.status == 401 || e.status == 403)
 	c.agent = e.agent
-	switch e.status {
-	case 400, 404:
-		c.missing++
-	case 401, 403:
-		c.denied++
-	}
 	c.paths[p.hash>>6&1] |= 1 << (p.hash & 63)
 	if s := e.time / second; s != c.second {
 		c.second, c.inSecond = s, 0

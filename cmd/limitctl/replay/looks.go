@@ -24,10 +24,10 @@ var looks = []struct {
 
 var (
 	botWords    = strings.Fields("bot crawl spider slurp archiver facebookexternalhit preview monitor")
-	scriptWords = strings.Fields("curl/ wget/ python go-http-client java/ okhttp libwww httpclient axios node-fetch ruby php " +
-		"scrapy aiohttp httpx")
-	probeWords = strings.Fields("/.env /.git /.aws /wp-login /wp-admin /xmlrpc.php /phpmyadmin /cgi-bin/ /etc/passwd ../ " +
-		"/actuator /vendor/phpunit /.ssh /id_rsa /config.json /server-status /boaform /shell")
+	scriptWords = strings.Fields("curl/ wget/ python go-http-client java/ okhttp libwww httpclient axios node-fetch " +
+		"ruby php scrapy aiohttp httpx")
+	probeWords = strings.Fields("/.env /.git /.aws /wp-login /wp-admin /xmlrpc.php /phpmyadmin /cgi-bin/ /etc/passwd " +
+		"../ /actuator /vendor/phpunit /.ssh /id_rsa /config.json /server-status /boaform /shell")
 )
 
 func containsAny(s string, words []string) bool {

@@ -23,8 +23,7 @@ type sought struct {
 
 // seek returns the entry of a key, or nil if its absence says nothing.
 func (p presence) seek(k grammar.Key) *sought {
-	switch k.Kind {
-	case 0, grammar.Global: // 0 is a function, which decides what the value is
+	if k.Kind == 0 || k.Kind == grammar.Global { // 0 is a function, which decides what the value is
 		return nil
 	}
 	for _, part := range k.Parts {
@@ -78,16 +77,19 @@ func (r *run) explainKey(requests int64, c *ruleCount) {
 	}
 	name := nameOf(&c.key)
 	_, noun, _ := strings.Cut(name, " ") // without its article
-	some := fmt.Sprintf("%s of %s requests have no %s and share one quota", figures.Percent(c.NoKey, requests), figures.Number(requests), noun)
+	some := fmt.Sprintf("%s of %s requests have no %s and share one quota",
+		figures.Percent(c.NoKey, requests), figures.Number(requests), noun)
 	switch {
 	case c.LeftOut == requests:
-		r.notes.add("rule %q: none of %v requests has %s in this log, so the rule is left out, and its figures say nothing; "+
-			"on a server, all requests without %s share one quota%s", c.Rule, requests, name, name, remedy(&c.key))
+		r.notes.add("rule %q: none of %v requests has %s in this log, so the rule is left out, and its figures say "+
+			"nothing; on a server, all requests without %s share one quota%s", c.Rule, requests, name, name, remedy(&c.key))
 		return
 	case c.NoKey == requests && !c.leaves:
-		r.notes.add("rule %q: none of %v requests has %s in this log, so all of them share one ban%s", c.Rule, requests, name, remedy(&c.key))
+		r.notes.add("rule %q: none of %v requests has %s in this log, so all of them share one ban%s",
+			c.Rule, requests, name, remedy(&c.key))
 	case c.LeftOut > 0:
-		r.notes.add("rule %q: %s; the rule is left out for the first %v of them, before the first request with a key", c.Rule, some, c.LeftOut)
+		r.notes.add("rule %q: %s; the rule is left out for the first %v of them, before the first request with a key",
+			c.Rule, some, c.LeftOut)
 	case c.NoKey > 0:
 		r.notes.add("rule %q: %s", c.Rule, some)
 	}
@@ -99,7 +101,8 @@ func (r *run) explainParts(k *grammar.Key, c *ruleCount) {
 	for i := range k.Parts {
 		part := &k.Parts[i]
 		if s := r.presence.seek(*part); s != nil && !s.seen && len(part.Parts) == 0 {
-			r.notes.add("rule %q: no request has %s in this log, so the rule counts by the rest of its key%s", c.Rule, nameOf(part), remedy(part))
+			r.notes.add("rule %q: no request has %s in this log, so the rule counts by the rest of its key%s",
+				c.Rule, nameOf(part), remedy(part))
 		}
 		r.explainParts(part, c)
 	}

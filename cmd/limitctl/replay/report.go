@@ -128,10 +128,11 @@ func (r *run) explain() {
 		r.notes.count(result.NoRoute, "of %v requests are on routes without a policy", result.Requests)
 	}
 	r.notes.count(r.addressless, "requests have no address of a client; rules per ip count them as one client")
-	r.notes.count(result.Late, "requests came more than %v lines late, and were decided at a later time", int64(r.queue.late))
+	r.notes.count(result.Late, "requests came more than %v lines late, and were decided at a later time",
+		int64(r.queue.late))
 	r.notes.count(result.BadTimes, "lines have a time before 1970 or after 2255, and were left out")
-	r.notes.count(result.Overflow, "decisions shared a quota because there were more than %v keys at once: raise MaxKeys",
-		int64(r.options.MaxKeys))
+	r.notes.count(result.Overflow, "decisions shared a quota because there were more than %v keys at once: "+
+		"raise MaxKeys", int64(r.options.MaxKeys))
 	r.notes.count(result.Untracked, "requests came from clients beyond the first %v: they are decided, but not listed",
 		int64(r.options.maxClients))
 	result.Notes = r.notes.list

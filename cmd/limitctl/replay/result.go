@@ -85,7 +85,7 @@ type RuleResult struct {
 	Shadowed int64      `json:"shadowed"` // requests that a shadow would have refused
 	Marked   int64      `json:"marked"`
 	NoKey    int64      `json:"no_key"`         // requests without the rule's key; they share one quota
-	LeftOut  int64      `json:"left_out"`       // of them, those that the rule did not decide, since no request had its key until then
+	LeftOut  int64      `json:"left_out"`       // of them, those before the first request with the key, not decided by the rule
 	Keys     []KeyCount `json:"keys,omitempty"` // those refused most often
 }
 

@@ -178,18 +178,10 @@ func (r *run) count(e *event, old, added *outcome) {
 	r.result.Requests++
 	route.Requests++
 	c.note(e)
-	if !c.tracked {
-		r.result.Untracked++
-	}
-	if c.key == "" {
-		r.addressless++
-	}
-	switch {
-	case old.exempt:
-		r.result.Exempt++
-	case len(e.place.matched[0].bound) == 0:
-		r.result.NoRoute++
-	}
+	r.result.Untracked += one(!c.tracked)
+	r.addressless += one(c.key == "")
+	r.result.Exempt += one(old.exempt)
+	r.result.NoRoute += one(len(e.place.matched[0].bound) == 0)
 	if old.refused {
 		r.result.Refused++
 		route.Refused++
@@ -204,19 +196,21 @@ func (r *run) count(e *event, old, added *outcome) {
 	}
 }
 
+// one counts what is true.
+func one(counted bool) int64 {
+	if counted {
+		return 1
+	}
+	return 0
+}
+
 // refused notes when a client was refused, and for how long.
 func (r *run) refused(c *client, o *outcome) {
-	if o.keyless {
-		r.result.RefusedNoKey++
-	}
-	if o.barred {
-		r.result.Barred++
-	}
+	r.result.RefusedNoKey += one(o.keyless)
+	r.result.Barred += one(o.barred)
 	if c.Refused == 0 {
 		c.First = timeOf(r.now)
-		if c.tracked {
-			r.result.RefusedClients++
-		}
+		r.result.RefusedClients += one(c.tracked)
 	}
 	c.Refused++
 	c.Last = timeOf(r.now)

@@ -54,11 +54,13 @@ type ruleCount struct {
 }
 
 // newSide binds policies. The error joins one for each thing wrong with them.
-func newSide(policies []Policy, exempt func(limit.Client) bool, bar func(limit.Client) time.Duration, r *run) (*side, error) {
+func newSide(policies []Policy, exempt func(limit.Client) bool, bar func(limit.Client) time.Duration, r *run) (
+	*side, error) {
 	s := &side{mux: http.NewServeMux(), buckets: newBuckets()}
 	store := memstore.New(&memstore.Options{MaxKeys: r.options.MaxKeys, Now: func() int64 { return s.now }})
 	s.limiter = limit.New(store, &limit.Options{
-		Exempt: exempt, Bar: bar, Proxies: limit.Proxies{IPv6Prefix: r.options.IPv6Prefix}, Log: slog.New(slog.DiscardHandler),
+		Exempt: exempt, Bar: bar, Log: slog.New(slog.DiscardHandler),
+		Proxies: limit.Proxies{IPv6Prefix: r.options.IPv6Prefix},
 	})
 	s.adapter = limit.Adapter[*side]{
 		Route:     func(s *side) (method, pattern string) { return "", s.pattern },
@@ -89,12 +91,7 @@ func (s *side) bind(p *Policy, r *run) error {
 		b.values = append(b.values, c.key.Names(grammar.Path)...)
 		b.rules = append(b.rules, c)
 	}
-	rules, err := p.Rules.Derive("", func(rule limit.Rule) limit.Rule {
-		if leases(rule) {
-			return replayable(rule, &r.notes)
-		}
-		return leaveOut(replayable(rule, &r.notes), r.presence.seek(syntaxOf(rule.Key)))
-	})
+	rules, err := p.Rules.Derive("", func(rule limit.Rule) limit.Rule { return replayable(rule, r) })
 	if err != nil {
 		return err
 	}
@@ -118,32 +115,33 @@ func leases(r limit.Rule) bool { _, ok := r.Algorithm.(limit.Concurrency); retur
 func bans(r limit.Rule) bool   { _, ok := r.Algorithm.(limit.Ban); return ok }
 
 // replayable returns a rule that can be decided from a log alone.
-func replayable(r limit.Rule, notes *notes) limit.Rule {
-	text := r.String()
-	if leases(r) {
-		notes.add("rule %q limits requests in flight, which a log does not show: it refuses nothing here", text)
-		return limit.Rule{Name: r.Name, Key: limit.Everyone, Limit: 1e12, Window: time.Second, Algorithm: limit.FixedWindow{}, Hidden: true}
+func replayable(rule limit.Rule, r *run) limit.Rule {
+	text := rule.String()
+	if leases(rule) {
+		r.notes.add("rule %q limits requests in flight, which a log does not show: it refuses nothing here", text)
+		return limit.Rule{Name: rule.Name, Key: limit.Everyone, Limit: 1e12, Window: time.Second,
+			Algorithm: limit.FixedWindow{}, Hidden: true}
 	}
-	if r.Settle != (limit.Settlement{}) {
-		notes.add("rule %q settles what requests cost, which is not replayed: it keeps what it charges", text)
-		r.Settle = limit.Settlement{}
+	if rule.Settle != (limit.Settlement{}) {
+		r.notes.add("rule %q settles what requests cost, which is not replayed: it keeps what it charges", text)
+		rule.Settle = limit.Settlement{}
 	}
-	if len(r.Plans) > 0 {
-		notes.add("rule %q has limits for plans, which a log does not show: its own limit applies to all requests", text)
-		r.Plans = nil
+	if len(rule.Plans) > 0 {
+		r.notes.add("rule %q has limits for plans, which a log does not show: its own limit applies to all requests", text)
+		rule.Plans = nil
 	}
-	if len(r.Reserve) > 0 {
-		notes.add("rule %q reserves units for classes, which a log does not show: nothing is reserved", text)
-		r.Reserve = nil
+	if len(rule.Reserve) > 0 {
+		r.notes.add("rule %q reserves units for classes, which a log does not show: nothing is reserved", text)
+		rule.Reserve = nil
 	}
-	exempt := slices.DeleteFunc(slices.Clone(r.Exempt), func(entry string) bool {
+	exempt := slices.DeleteFunc(slices.Clone(rule.Exempt), func(entry string) bool {
 		return strings.HasPrefix(entry, "plan ") || strings.HasPrefix(entry, "class ")
 	})
-	if len(exempt) < len(r.Exempt) {
-		notes.add("rule %q exempts plans or classes, which a log does not show: it exempts none of them", text)
+	if len(exempt) < len(rule.Exempt) {
+		r.notes.add("rule %q exempts plans or classes, which a log does not show: it exempts none of them", text)
 	}
-	r.Exempt = exempt
-	return r
+	rule.Exempt = exempt
+	return leaveOut(rule, r.presence.seek(syntaxOf(rule.Key)))
 }
 
 // registered is a place in this file, which says nothing to users.
@@ -155,7 +153,8 @@ func (s *side) handle(pattern string, b *bound) (err error) {
 		if problem := recover(); problem != nil {
 			text, _, _ := strings.Cut(fmt.Sprint(problem), "\n")
 			text = registered.ReplaceAllString(text, "")
-			err = fmt.Errorf("route %q: %s: write a pattern of net/http once, such as POST /login or GET /items/{id}", pattern, text)
+			err = fmt.Errorf("route %q: %s: write a pattern of net/http once, such as POST /login or GET /items/{id}",
+				pattern, text)
 		}
 	}()
 	s.mux.HandleFunc(pattern, func(_ http.ResponseWriter, r *http.Request) {
@@ -187,7 +186,8 @@ func (s *side) match(at *place) match {
 	s.found = match{}
 	answer := nowhere{make(http.Header)}
 	s.mux.ServeHTTP(answer, at.request(at.url))
-	if clean, err := url.Parse(answer.header.Get("Location")); err == nil && len(s.found.bound) == 0 && clean.Path != "" {
+	clean, err := url.Parse(answer.header.Get("Location"))
+	if err == nil && len(s.found.bound) == 0 && clean.Path != "" {
 		s.mux.ServeHTTP(answer, at.request(clean))
 	}
 	m := s.found
@@ -222,12 +222,8 @@ func (s *side) decide(e *event, m *match, r *http.Request) (o outcome) {
 			return outcome{undecided: true}
 		}
 		o.exempt = o.exempt || d.Mode == limit.ModeExempt
-		if d.Mode == limit.ModeOverflow {
-			s.overflow++
-		}
-		if d.Allowed && d.Delay > 0 {
-			b.Delayed++
-		}
+		s.overflow += one(d.Mode == limit.ModeOverflow)
+		b.Delayed += one(d.Allowed && d.Delay > 0)
 		for _, c := range b.named(d.Shadowed()) {
 			c.Shadowed++
 			c.keys.add(keyOf(&c.key, e))
@@ -236,7 +232,8 @@ func (s *side) decide(e *event, m *match, r *http.Request) (o outcome) {
 			c.Marked++
 		}
 		if !d.Allowed {
-			return outcome{refused: true, barred: d.Mode == limit.ModeBarred, keyless: b.refuse(&d, e), retryAfter: d.RetryAfter}
+			barred := d.Mode == limit.ModeBarred
+			return outcome{refused: true, barred: barred, keyless: b.refuse(&d, e), retryAfter: d.RetryAfter}
 		}
 	}
 	return o
@@ -249,9 +246,7 @@ func (b *bound) refuse(d *limit.Decision, e *event) (keyless bool) {
 	refusing := b.named(d.Refusing())
 	for _, c := range refusing {
 		c.Refused++
-		if len(refusing) == 1 {
-			c.Alone++
-		}
+		c.Alone += one(len(refusing) == 1)
 		c.keys.add(keyOf(&c.key, e))
 		keyless = keyless || c.sought != nil && !has(&c.key, e)
 	}

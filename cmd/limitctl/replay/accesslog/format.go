@@ -116,8 +116,8 @@ func detect(lines []string) (*Format, error) {
 		}
 	}
 	if best == nil {
-		return nil, fmt.Errorf("no known log format reads this log: tried %s; name the format, or write an nginx log_format "+
-			"or the fields of JSON lines; the first line is %s", formatNames(), show(lines[0]))
+		return nil, fmt.Errorf("no known log format reads this log: tried %s; name the format, or write an nginx "+
+			"log_format or the fields of JSON lines; the first line is %s", formatNames(), show(lines[0]))
 	}
 	return best, nil
 }

@@ -46,8 +46,9 @@ var usualNames = fieldNames{
 }
 
 // fieldTargets are the names of fields in the text of a format.
-var fieldTargets = map[string]target{"time": toTime, "client": toClient, "user": toUser, "method": toMethod, "path": toPath,
-	"query": toQuery, "status": toStatus, "bytes": toBytes, "agent": toAgent, "host": toHost, "request": toRequest}
+var fieldTargets = map[string]target{"time": toTime, "client": toClient, "user": toUser, "method": toMethod,
+	"path": toPath, "query": toQuery, "status": toStatus, "bytes": toBytes, "agent": toAgent, "host": toHost,
+	"request": toRequest}
 
 // A schema is the names of fields, and of the objects around them.
 type schema struct {
@@ -83,7 +84,7 @@ func jsonFormat(text string, pairs []string) (*Format, error) {
 		kind, header, _ := strings.Cut(field, ":")
 		switch {
 		case path == "":
-			return nil, fmt.Errorf("log format: %q: field %q has no name: write FIELD=NAME, such as time=ts", pair, field)
+			return nil, fmt.Errorf("log format: field %q has no name: write FIELD=NAME, such as time=ts", field)
 		case known:
 			delete(usual, to)
 			given[path] = name{target: to, rank: 1}
@@ -92,8 +93,8 @@ func jsonFormat(text string, pairs []string) (*Format, error) {
 		case kind == "cookie" && header != "":
 			given[path] = name{toField, 1, "cookie " + header}
 		default:
-			return nil, fmt.Errorf("log format: field %q is unknown: write time, client, user, method, path, query, status, "+
-				"bytes, agent, host, request, header:NAME or cookie:NAME", field)
+			return nil, fmt.Errorf("log format: field %q is unknown: write time, client, user, method, path, query, "+
+				"status, bytes, agent, host, request, header:NAME or cookie:NAME", field)
 		}
 	}
 	s := newSchema(usual)

@@ -75,14 +75,15 @@ func expand(patterns []string) (paths []string, err error) {
 		return nil, errors.New("open log: no file: write the names of log files, or - for the standard input")
 	}
 	for _, pattern := range patterns {
-		found := []string{pattern}
-		if _, err := os.Stat(pattern); err != nil && pattern != "-" {
-			if found, err = filepath.Glob(pattern); err != nil {
-				return nil, fmt.Errorf("open log: %q: %w", pattern, err)
-			}
-			if len(found) == 0 {
-				return nil, fmt.Errorf("open log: %q matches no file", pattern)
-			}
+		found, err := filepath.Glob(pattern)
+		if _, missing := os.Stat(pattern); missing == nil || pattern == "-" {
+			found, err = []string{pattern}, nil
+		}
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("open log: %q: %w", pattern, err)
+		case len(found) == 0:
+			return nil, fmt.Errorf("open log: %q matches no file", pattern)
 		}
 		for _, path := range found {
 			if !slices.Contains(paths, path) {
@@ -191,20 +192,18 @@ func (f *file) follow(t int64) {
 // Next returns the next record, or nil at the end.
 func (l *Log) Next() *Record {
 	if l.last != nil {
-		l.last.advance()
-		if l.last.head == nil {
+		if l.last.advance(); l.last.head == nil {
 			l.open = slices.DeleteFunc(l.open, func(f *file) bool { return f == l.last })
 		}
-		l.last = nil
 	}
 	for {
-		var least *file
+		l.last = nil
 		for _, f := range l.open {
-			if least == nil || f.key < least.key {
-				least = f
+			if l.last == nil || f.key < l.last.key {
+				l.last = f
 			}
 		}
-		if l.begun < len(l.files) && (least == nil || least.key >= l.files[l.begun].start) {
+		if l.begun < len(l.files) && (l.last == nil || l.last.key >= l.files[l.begun].start) {
 			f := l.files[l.begun]
 			l.begun++
 			if f.begin(&l.options); f.head != nil {
@@ -212,11 +211,10 @@ func (l *Log) Next() *Record {
 			}
 			continue
 		}
-		if least == nil {
+		if l.last == nil {
 			return nil
 		}
-		l.last = least
-		return least.head
+		return l.last.head
 	}
 }
 

@@ -2,6 +2,7 @@ package accesslog
 
 import (
 	"errors"
+	"net"
 	"strconv"
 	"strings"
 )
@@ -193,16 +194,13 @@ func (r *Record) setTarget(s string) {
 
 // withoutPort returns an address or a host without its port and brackets.
 func withoutPort(s string) string {
-	if inside, ok := strings.CutPrefix(s, "["); ok {
-		if address, _, ok := strings.Cut(inside, "]"); ok && address != "" {
-			return address
-		}
+	if !strings.Contains(s, ":") {
 		return s
 	}
-	if host, port, ok := strings.Cut(s, ":"); ok && !strings.Contains(port, ":") { // or it is an IPv6 address
+	if host, _, err := net.SplitHostPort(s); err == nil {
 		return host
 	}
-	return s
+	return strings.Trim(s, "[]")
 }
 
 // unescape undoes the escapes of nginx and Apache: \x22, \", \\, \u0022 and the letters

@@ -34,10 +34,9 @@ const (
 
 // Stats counts what was read.
 type Stats struct {
-	Lines     int64 `json:"lines"`      // without empty ones
-	BadLines  int64 `json:"bad_lines"`  // that no format reads, and too long ones
-	LongLines int64 `json:"long_lines"` // of the bad ones, those of 1 MiB or more
-	Bytes     int64 `json:"bytes"`      // as read from the files, compressed or not
+	Lines    int64 `json:"lines"`     // without empty ones
+	BadLines int64 `json:"bad_lines"` // that no format reads, and those of 1 MiB or more
+	Bytes    int64 `json:"bytes"`     // as read from the files, compressed or not
 
 	// Formats counts the lines that each format has read.
 	Formats map[string]int64 `json:"formats"`
@@ -61,7 +60,6 @@ type BadLine struct {
 func (s *Stats) add(o *Stats) {
 	s.Lines += o.Lines
 	s.BadLines += o.BadLines
-	s.LongLines += o.LongLines
 	s.Bytes += o.Bytes
 	for name, n := range o.Formats {
 		if s.Formats == nil {
@@ -252,7 +250,6 @@ func (b *batch) parse(current *Format, others []*Format) {
 		}
 		b.stats.Lines++
 		if len(line) >= maxLine {
-			b.stats.LongLines++
 			b.bad(i, "the line is too long")
 			continue
 		}

@@ -103,12 +103,14 @@ func TestBadLines(t *testing.T) {
 		stats := s.Stats()
 		assert.EqualValues(t, 7, stats.Lines)
 		assert.EqualValues(t, 4, stats.BadLines)
-		assert.EqualValues(t, 2, stats.LongLines)
 		assert.Equal(t, map[string]int64{"combined": 2, "json": 1}, stats.Formats)
 		require.Len(t, stats.Samples, 4)
 		assert.Equal(t, BadLine{Line: 2, Problem: errForm.Error(), Text: `"\x1b[2Jbad <script>\xff\xfe"`}, stats.Samples[0])
 		assert.Equal(t, int64(4), stats.Samples[1].Line)
 		assert.Less(t, len(stats.Samples[1].Text), 300)
+		for _, i := range []int{1, 2} {
+			assert.Equal(t, "the line is too long", stats.Samples[i].Problem)
+		}
 		assert.Equal(t, []int64{7, 8}, []int64{stats.Samples[2].Line, stats.Samples[3].Line})
 	}
 }
