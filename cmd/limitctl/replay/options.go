@@ -68,14 +68,9 @@ type Options struct {
 	// of [Run], so that it may ask the log for its Stats. Nil means that it is not.
 	Progress func(records int64)
 
-	// maxClients is how many addresses and how many users are told apart in results. All are
-	// decided. A client takes about 300 bytes.
-	maxClients int
-
-	// maxSeries is how many pairs of a route and a client are observed for suggestions. In a
-	// log with more, half of the clients are left out, chosen by a hash, as often as needed.
-	// A pair takes about 450 bytes.
-	maxSeries int
+	// Tests lower these bounds: see Memory.
+	maxClients int // addresses, and users; each takes about 400 bytes
+	maxSeries  int // pairs of a route and a client; each takes about 450 bytes
 }
 
 func (o *Options) withDefaults() Options {

@@ -28,7 +28,7 @@ type Result struct {
 
 	NoRoute   int64 `json:"no_route"`  // requests that no policy decided
 	Overflow  int64 `json:"overflow"`  // decisions on a quota that keys share: see Options.MaxKeys
-	Untracked int64 `json:"untracked"` // requests of clients beyond Options.MaxClients
+	Untracked int64 `json:"untracked"` // requests of clients that are not told apart: see Memory
 
 	From time.Time `json:"from,omitzero"` // of the first and last request; zero if there is none
 	To   time.Time `json:"to,omitzero"`

@@ -19,7 +19,7 @@ type Suggestion struct {
 	Key      string  `json:"key"` // "ip" or "user"
 	Requests int64   `json:"requests"`
 	Clients  int64   `json:"clients"` // with at least one request; estimated if Sampled is below 1
-	Sampled  float64 `json:"sampled"` // the part of the clients that the suggestion is made from: see Options.MaxSeries
+	Sampled  float64 `json:"sampled"` // the part of the clients that the suggestion is made from: see Memory
 
 	// Windows are 1s, 10s, 1m and 1h. If all times of the log are whole seconds, 1s is
 	// left out: such a log does not say what fell within one second.
