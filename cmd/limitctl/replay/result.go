@@ -93,7 +93,7 @@ type RuleResult struct {
 type KeyCount struct {
 	Key     string `json:"key"`
 	Refused int64  `json:"refused"`         // at most Error too high, and never too low
-	Error   int64  `json:"error,omitempty"` // 0 unless a rule has refused more than 1,000 keys
+	Error   int64  `json:"error,omitempty"` // 0 unless a rule has refused more than 2,000 keys
 }
 
 // A RouteResult is the requests of a route: a pattern of a policy, a path with {id} for
