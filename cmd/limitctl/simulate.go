@@ -142,7 +142,7 @@ func (s *simulation) verdict(result *replay.Result, stopped error) error {
 
 // options returns the options of a replay, and notes about its policies.
 func (s *simulation) options() (o *replay.Options, notes []string, err error) {
-	o = &replay.Options{Top: s.top, IPv6Prefix: s.ipv6Prefix, MaxKeys: s.maxKeys, NoSuggestions: !s.suggest, CleanPaths: true, Shares: []float64{s.share / 100}}
+	o = &replay.Options{Top: s.top, IPv6Prefix: s.ipv6Prefix, MaxKeys: s.maxKeys, NoSuggestions: !s.suggest, Shares: []float64{s.share / 100}}
 	for _, share := range []float64{0.1, 0.01, 0.001, 0} {
 		if share != o.Shares[0] {
 			o.Shares = append(o.Shares, share)
@@ -163,9 +163,6 @@ func (s *simulation) options() (o *replay.Options, notes []string, err error) {
 	if s.compare != "" {
 		if o.Compare, o.CompareExempt, o.CompareBar, err = readPolicy(s.compare, &notes); err != nil {
 			return nil, nil, err
-		}
-		if o.CompareExempt == nil { // or the lists of Policies would stand for it
-			o.CompareExempt = func(limit.Client) bool { return false }
 		}
 	}
 	return o, notes, nil

@@ -194,10 +194,10 @@ func TestSimulateBadInput(t *testing.T) {
 	assert.Contains(t, problem, "no known log format reads this log: tried common, combined, ")
 	assert.Contains(t, problem, `the first line is "\x1b[2Jhello"`)
 
-	code, out, problem = run("--format", "caddy_json", handMade)
+	code, out, problem = run("--format", "json", handMade)
 	assert.Equal(t, 1, code)
 	assert.Contains(t, out, "50 lines in testdata/simulate/access.log, 50 of them unreadable.\nThere is no request to decide.\n")
-	assert.Contains(t, problem, `no line of the log has the format "caddy_json"`)
+	assert.Contains(t, problem, `no line of the log has the format "json"`)
 
 	code, _, problem = run("no\x1bwhere.log")
 	assert.Equal(t, 1, code)

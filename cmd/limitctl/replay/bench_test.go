@@ -75,10 +75,11 @@ func peak() float64 {
 type flood struct {
 	n, at  int
 	record accesslog.Record
-	format *accesslog.Format
 }
 
 func (f *flood) Stats() accesslog.Stats { return accesslog.Stats{Lines: int64(f.at)} }
+
+func (f *flood) Err() error { return nil }
 
 func (f *flood) Next() *accesslog.Record {
 	if f.at == f.n {
@@ -87,11 +88,11 @@ func (f *flood) Next() *accesslog.Record {
 	f.at++
 	i := f.at
 	r := &f.record
-	r.Time, r.Status, r.Method, r.Format = 1_700_000_000_000_000+int64(i)*100, 200, []byte("GET"), f.format
-	r.Client = fmt.Appendf(r.Client[:0], "%d.%d.%d.%d", 1+i>>24, i>>16&255, i>>8&255, i&255)
-	r.User = fmt.Appendf(r.User[:0], "a-user-with-a-long-name-%d", i)
-	r.Path = fmt.Appendf(r.Path[:0], "/%0200d", i)
-	r.UserAgent = fmt.Appendf(r.UserAgent[:0], "%0100d", i)
+	r.Time, r.Status, r.Method = 1_700_000_000_000_000+int64(i)*100, 200, "GET"
+	r.Client = fmt.Sprintf("%d.%d.%d.%d", 1+i>>24, i>>16&255, i>>8&255, i&255)
+	r.User = fmt.Sprintf("a-user-with-a-long-name-%d", i)
+	r.Path = fmt.Sprintf("/%0200d", i)
+	r.UserAgent = fmt.Sprintf("%0100d", i)
 	return r
 }
 

@@ -1,7 +1,8 @@
 package replay
 
 import (
-	"hash/fnv"
+	"crypto/sha256"
+	"encoding/binary"
 	"math"
 	"math/bits"
 	"strings"
@@ -12,24 +13,19 @@ import (
 // A client is an address of the log, and what it did. Addresses with one key, such as
 // those of an IPv6 /64, are different clients that share quotas.
 type client struct {
-	address string
+	Client
 	key     string // as limit.ByIP resolves it; "" if the log has no address
 	hash    uint64
 	tracked bool // whether results may list it
+	agent   *agent
 
-	requests, refused   int64
-	reads               int64 // GET and HEAD
 	missing, denied     int64 // answered with 400 or 404, and with 401 or 403
 	probes, robots      int64
 	scripts             int64     // by an agent that is a library, or none
 	bots                int64     // by an agent that says so
 	paths               [2]uint64 // which of 128 hashes of paths have occurred
-	second              int64
-	inSecond, most      int32 // requests in the second, and in the busiest one
-	firstRefused, last  int64 // times of refusals
-	stayFrom, stayUntil int64 // of the current stay; 0 if there is none
-	longest             int64
-	agent               *agent
+	second, inSecond    int64     // the second of the last request, and the requests in it
+	stayFrom, stayUntil int64     // of the current stay; 0 if there is none
 }
 
 // A user is a user name of the log.
@@ -41,17 +37,35 @@ type user struct {
 // An agent is a user agent of the log.
 type agent struct {
 	text        string
+	header      []string // of requests
 	bot, script bool
 }
 
-// A registry keeps one value for each address, user and agent, as far as its bounds
-// allow.
+// A known keeps one value for each text of the log, as far as its bound allows.
+type known[T any] struct {
+	most   int
+	values map[string]*T
+	make   func(text string, kept bool) *T
+}
+
+func (k *known[T]) get(text string) *T {
+	if v := k.values[text]; v != nil {
+		return v
+	}
+	text = strings.Clone(text)
+	kept := len(k.values) < k.most && len(text) <= maxText
+	v := k.make(text, kept)
+	if kept {
+		k.values[text] = v
+	}
+	return v
+}
+
+// A registry has the addresses, users and agents of the log.
 type registry struct {
-	maxClients int
-	ipv6Prefix int
-	clients    map[string]*client
-	users      map[string]*user
-	agents     map[string]*agent
+	clients known[client]
+	users   known[user]
+	agents  known[agent]
 }
 
 const (
@@ -62,97 +76,45 @@ const (
 var noUser = &user{}
 
 func newRegistry(o *Options) *registry {
-	return &registry{maxClients: o.MaxClients, ipv6Prefix: o.IPv6Prefix, clients: make(map[string]*client),
-		users: make(map[string]*user), agents: make(map[string]*agent)}
-}
-
-func (g *registry) client(address []byte) *client {
-	if c := g.clients[string(address)]; c != nil {
-		return c
+	return &registry{
+		known[client]{o.maxClients, make(map[string]*client), func(text string, kept bool) *client {
+			key := clientip.Key(text, o.IPv6Prefix)
+			return &client{Client: Client{Address: text}, key: key, hash: hash(key), tracked: kept}
+		}},
+		known[user]{o.maxClients, make(map[string]*user), func(text string, _ bool) *user {
+			return &user{name: text, hash: hash(text)}
+		}},
+		known[agent]{maxAgents, make(map[string]*agent), func(text string, _ bool) *agent {
+			lower := strings.ToLower(text)
+			script := text == "" || containsAny(lower, scriptWords)
+			return &agent{text, []string{text}, containsAny(lower, botWords), script}
+		}},
 	}
-	text := string(address)
-	c := &client{address: text, key: clientip.Key(text, g.ipv6Prefix)}
-	c.hash = hash(c.key)
-	if len(g.clients) < g.maxClients && len(text) <= maxText {
-		c.tracked = true
-		g.clients[text] = c
-	}
-	return c
-}
-
-func (g *registry) user(name []byte) *user {
-	if len(name) == 0 {
-		return noUser
-	}
-	if u := g.users[string(name)]; u != nil {
-		return u
-	}
-	u := &user{name: string(name)}
-	u.hash = hash(u.name)
-	if len(g.users) < g.maxClients && len(name) <= maxText {
-		g.users[u.name] = u
-	}
-	return u
-}
-
-func (g *registry) agent(text []byte) *agent {
-	if len(text) > maxText {
-		text = text[:maxText]
-	}
-	if a := g.agents[string(text)]; a != nil {
-		return a
-	}
-	a := &agent{text: string(text)}
-	lower := strings.ToLower(a.text)
-	a.bot, a.script = containsAny(lower, botWords), lower == "" || containsAny(lower, scriptWords)
-	if len(g.agents) < maxAgents {
-		g.agents[a.text] = a
-	}
-	return a
 }
 
 // hash is the same in each run, so that results can be repeated.
 func hash(s string) uint64 {
-	h := fnv.New64a()
-	h.Write([]byte(s))
-	n := h.Sum64() // whose high bits hardly depend on the last bytes
-	n = (n ^ n>>33) * 0xff51afd7ed558ccd
-	n = (n ^ n>>33) * 0xc4ceb9fe1a85ec53
-	return n ^ n>>33
+	sum := sha256.Sum256([]byte(s))
+	return binary.BigEndian.Uint64(sum[:])
 }
 
 // note counts a request.
-func (c *client) note(e *event, now int64) {
-	c.requests++
+func (c *client) note(e *event) {
+	c.Requests++
 	p := e.place
-	if p.read {
-		c.reads++
-	}
-	if p.probe {
-		c.probes++
-	}
-	if p.robots {
-		c.robots++
-	}
-	if e.agent.bot {
-		c.bots++
-	}
-	if e.agent.script {
-		c.scripts++
-	}
+	c.probes += one(p.probe)
+	c.robots += one(p.robots)
+	c.bots += one(e.agent.bot)
+	c.scripts += one(e.agent.script)
+	c.missing += one(e.status == 400 || e.status == 404)
+	c.denied += one(e.status == 401 || e.status == 403)
 	c.agent = e.agent
-	switch e.status {
-	case 400, 404:
-		c.missing++
-	case 401, 403:
-		c.denied++
-	}
 	c.paths[p.hash>>6&1] |= 1 << (p.hash & 63)
-	if s := now / second; s != c.second {
+	if s := e.time / second; s != c.second {
 		c.second, c.inSecond = s, 0
 	}
 	c.inSecond++
-	c.most = max(c.most, c.inSecond)
+	c.Busiest = max(c.Busiest, c.inSecond)
 }
 
 // distinctPaths estimates how many paths a client has requested, by linear counting.

@@ -30,13 +30,13 @@ func FuzzRun(f *testing.F) {
 		{Rules: limit.Named("all", limit.MustParse("2/1s per header X-Key; 1/1s per cookie sid queue burst 3; 2/1m per ip ban 1h; 3/1m per ip distinct query q").Rules()...)},
 	}
 	f.Fuzz(func(t *testing.T, text []byte, named bool) {
-		o := &accesslog.Options{Workers: 1, MaxLine: 1000}
+		o := &accesslog.Options{}
 		if named {
 			o.Format = format
 		}
 		log := accesslog.NewStream(bytes.NewReader(text), o)
 		defer log.Close()
-		r, err := Run(t.Context(), log, &Options{Policies: policies, Compare: policies[:1], Reorder: 1, MaxKeys: 256, MaxClients: 2, MaxSeries: 2})
+		r, err := Run(t.Context(), log, &Options{Policies: policies, Compare: policies[:1], Reorder: 1, MaxKeys: 256, maxClients: 2, maxSeries: 2})
 		if err != nil {
 			return
 		}

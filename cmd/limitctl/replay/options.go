@@ -33,41 +33,26 @@ type Options struct {
 
 	// Exempt and Bar are those of [limit.Options]. The request has its method, URL, host,
 	// address, user agent, and the headers and cookies of the log's format, and the client
-	// has the user that the log names. They, and functions in rules, are called by several
-	// goroutines.
+	// has the user that the log names.
 	Exempt func(limit.Client) bool
 	Bar    func(limit.Client) time.Duration
 
-	// CompareExempt and CompareBar are Exempt and Bar for Compare. If both are nil, those
-	// of Policies stand for them.
+	// CompareExempt and CompareBar are Exempt and Bar for Compare.
 	CompareExempt func(limit.Client) bool
 	CompareBar    func(limit.Client) time.Duration
-
-	// CleanPaths has a path that a ServeMux would redirect count as its target, such as
-	// "//login" as "/login". The handlers of package policyfile, and proxies that clean
-	// paths, do so.
-	CleanPaths bool
 
 	// IPv6Prefix is that of [limit.Proxies]; 0 means 64.
 	IPv6Prefix int
 
-	// Reorder is how many lines are held back to sort them by time; 0 means 100,000,
-	// and -1 none. A line later than that is decided at the time of the latest line
-	// before it, and counted in [Result].Late. A line takes 150 bytes.
+	// Reorder is how many lines late a line may be to be sorted by its time; 0 means
+	// 100,000, and -1 none. A line later than that is decided at the time of the latest line
+	// before it, and counted in [Result].Late. Twice as many lines are held back, each of
+	// which takes 120 bytes.
 	Reorder int
 
 	// MaxKeys is [memstore.Options].MaxKeys, for each set of policies; 0 means
 	// 1,048,576. A key takes about 220 bytes.
 	MaxKeys int
-
-	// MaxClients is how many addresses and how many users are told apart in results; 0
-	// means 262,144. All are decided. A client takes about 300 bytes.
-	MaxClients int
-
-	// MaxSeries is how many pairs of a route and a client are observed for suggestions; 0
-	// means 131,072. In a log with more, half of the clients are left out, chosen by a
-	// hash, as often as needed. A pair takes about 450 bytes.
-	MaxSeries int
 
 	// Top is how many keys and clients results list; 0 means 20.
 	Top int
@@ -82,6 +67,10 @@ type Options struct {
 	// Progress is called now and then with the number of records read, by the goroutine
 	// of [Run], so that it may ask the log for its Stats. Nil means that it is not.
 	Progress func(records int64)
+
+	// Tests lower these bounds: see Memory.
+	maxClients int // addresses, and users; each takes about 400 bytes
+	maxSeries  int // pairs of a route and a client; each takes about 450 bytes
 }
 
 func (o *Options) withDefaults() Options {
@@ -91,8 +80,8 @@ func (o *Options) withDefaults() Options {
 	}
 	given.Reorder = cmp.Or(given.Reorder, 100_000)
 	given.MaxKeys = cmp.Or(given.MaxKeys, 1<<20)
-	given.MaxClients = cmp.Or(given.MaxClients, 1<<18)
-	given.MaxSeries = cmp.Or(given.MaxSeries, 1<<17)
+	given.maxClients = cmp.Or(given.maxClients, 1<<18)
+	given.maxSeries = cmp.Or(given.maxSeries, 1<<17)
 	given.Top = cmp.Or(given.Top, 20)
 	if given.Shares == nil {
 		given.Shares = []float64{0.1, 0.01, 0.001, 0}

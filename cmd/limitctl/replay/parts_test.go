@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -15,41 +16,32 @@ import (
 )
 
 // TestQueue checks that a queue sorts like a stable sort, as long as no event is later
-// than its size.
+// than its bound.
 func TestQueue(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
-		size := 1 + rnd.IntN(50)
-		q := newQueue(size)
-		var times, got []int64
-		push := func(at int64) {
-			if q.full() {
-				got = append(got, q.pop().time)
-			}
-			q.next().time = at
-			q.push()
-		}
+		late := 1 + rnd.IntN(50)
+		var sent, got []event
+		q := queue{late: late, decide: func(e *event) { got = append(got, *e) }}
 		for i := range 500 {
-			at := int64(i * 10)
+			e := event{time: int64(i * 10), status: i}
 			if rnd.IntN(3) == 0 {
-				at -= rnd.Int64N(int64(size) * 10)
+				e.time -= rnd.Int64N(int64(late)) * 10
 			}
-			times = append(times, at)
-			push(at)
+			sent = append(sent, e)
+			q.add(e)
 		}
-		for e := q.pop(); e != nil; e = q.pop() {
-			got = append(got, e.time)
-		}
-		slices.Sort(times)
-		require.Equal(t, times, got)
-		assert.Len(t, q.free, size+1)
+		q.end()
+		slices.SortStableFunc(sent, func(a, b event) int { return cmp.Compare(a.time, b.time) })
+		require.Equal(t, sent, got)
 	}
 }
 
-// TestTop checks the bounds of space-saving.
+// TestTop checks the bounds of the counts.
 func TestTop(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
-	top, exact := newTop[string](50), make(map[string]int64)
+	top, exact := newTop(5), make(map[string]int64)
+	top.size = 50
 	for range 20_000 {
 		key := fmt.Sprint(int(rnd.ExpFloat64() * 4))
 		if rnd.IntN(3) == 0 {
@@ -58,12 +50,13 @@ func TestTop(t *testing.T) {
 		top.add(key)
 		exact[key]++
 	}
-	assert.Len(t, top.heap, 50)
-	for _, k := range top.list(10, strings.Compare) {
-		assert.LessOrEqual(t, exact[k.key], k.count)
-		assert.GreaterOrEqual(t, exact[k.key], k.count-k.err)
+	assert.LessOrEqual(t, len(top.counts), 100)
+	assert.LessOrEqual(t, top.floor, int64(20_000/50))
+	for _, k := range top.list(10) {
+		assert.LessOrEqual(t, exact[k.Key], k.Refused)
+		assert.GreaterOrEqual(t, exact[k.Key], k.Refused-k.Error)
 	}
-	assert.Equal(t, "0", top.list(1, strings.Compare)[0].key)
+	assert.Equal(t, "0", top.list(1)[0].Key)
 }
 
 // TestBuckets checks that buckets keep every request as they become longer.
@@ -99,11 +92,11 @@ func TestGuess(t *testing.T) {
 			want = strings.Replace(want, "/users/{id}/", "/users/alice/", 1)
 		}
 		p := newPlaces(nil)
-		at := p.of(&accesslog.Record{Method: []byte("GET"), Path: []byte(path), Status: 200})
+		at := p.of(&accesslog.Record{Method: "GET", Path: path, Status: 200})
 		assert.Equal(t, want, p.routes[at.route], path)
 	}
 	p := newPlaces(nil)
-	missing := &accesslog.Record{Method: []byte("GET"), Path: []byte("/x"), Status: 404}
+	missing := &accesslog.Record{Method: "GET", Path: "/x", Status: 404}
 	assert.Equal(t, otherRoutes, p.routes[p.of(missing).route], "attackers try many paths")
 	missing.Status = 200
 	assert.Equal(t, "GET /x", p.routes[p.of(missing).route])
@@ -116,14 +109,13 @@ func TestFlood(t *testing.T) {
 		hits = append(hits, hit{at: float64(i) / 100, ip: fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255, i&255), user: fmt.Sprint("user", i),
 			request: fmt.Sprintf("GET /p%dx/y", i), agent: fmt.Sprint("agent ", i)})
 	}
-	run, err := newRun(&Options{MaxClients: 100, MaxSeries: 256, MaxKeys: 256, Reorder: 50, Policies: []Policy{{Rules: limit.MustParse("1/1m per ip; 1/1m per user")}}})
+	run, err := newRun(&Options{maxClients: 100, maxSeries: 256, MaxKeys: 256, Reorder: 50, Policies: []Policy{{Rules: limit.MustParse("1/1m per ip; 1/1m per user")}}})
 	require.NoError(t, err)
 	log := logOf(hits)
 	require.NoError(t, run.read(t.Context(), log))
-	run.end()
-	assert.Len(t, run.registry.clients, 100)
-	assert.Len(t, run.registry.users, 100)
-	assert.LessOrEqual(t, len(run.suggest.series), 256)
+	assert.Len(t, run.registry.clients.values, 100)
+	assert.Len(t, run.registry.users.values, 100)
+	assert.LessOrEqual(t, run.suggest.size, 256)
 	assert.Len(t, run.places.routes, maxGuessed)
 	result := run.report(log)
 	assert.EqualValues(t, 3000, result.Requests)

@@ -18,7 +18,12 @@ type place struct {
 
 	matched [2]match // by each set of policies
 
-	read, probe, robots bool
+	probe, robots bool
+}
+
+// request returns a request for a path of the place, to match patterns with.
+func (at *place) request(path *url.URL) *http.Request {
+	return &http.Request{Method: at.method, URL: path, Host: at.host, RequestURI: path.RequestURI()}
 }
 
 // A match is what the patterns of a set of policies say about a place.
@@ -31,28 +36,23 @@ type match struct {
 // places finds routes. It remembers the last ones: a request's path is the client's
 // choice, so it remembers a bounded number of them.
 type places struct {
-	known  map[string]*place
-	buffer []byte
+	known  map[placeKey]*place
 	sides  []*side
-	hosts  bool // whether a pattern has a host
 	routes []string
 	index  map[string]int
 }
+
+type placeKey struct{ method, host, path string }
 
 const (
 	maxPlaces   = 1 << 16
 	maxPath     = 512 // bytes of a path that is remembered
 	maxGuessed  = 200
 	otherRoutes = "(other routes)"
-	unmatched   = "(no route)"
 )
 
 func newPlaces(sides []*side) *places {
-	p := &places{known: make(map[string]*place), sides: sides, index: make(map[string]int)}
-	for _, s := range sides {
-		p.hosts = p.hosts || s.hosts
-	}
-	p.routeOf(unmatched)
+	p := &places{known: make(map[placeKey]*place), sides: sides, index: make(map[string]int)}
 	p.routeOf(otherRoutes)
 	return p
 }
@@ -69,39 +69,31 @@ func (p *places) routeOf(label string) int {
 
 // of returns the place of a record.
 func (p *places) of(r *accesslog.Record) *place {
-	key := append(p.buffer[:0], r.Method...)
-	key = append(key, ' ')
-	if p.hosts {
-		key = append(append(key, r.Host...), ' ')
-	}
-	key = append(key, r.Path...)
-	p.buffer = key[:0]
-	if found := p.known[string(key)]; found != nil {
-		if found.route == 1 && p.guesses(r) { // it was first seen with an error
+	if found := p.known[placeKey{r.Method, r.Host, r.Path}]; found != nil {
+		if found.route == 0 && p.guesses(r) { // it was first seen with an error
 			found.route = p.guess(found)
 		}
 		return found
 	}
-	made := p.make(r)
-	if len(key) <= maxPath {
+	key := placeKey{strings.Clone(r.Method), strings.Clone(r.Host), strings.Clone(r.Path)}
+	made := p.make(key, r)
+	if len(key.host)+len(key.path) <= maxPath {
 		if len(p.known) >= maxPlaces {
 			clear(p.known)
 		}
-		p.known[string(key)] = made
+		p.known[key] = made
 	}
 	return made
 }
 
-func (p *places) make(r *accesslog.Record) *place {
-	path := string(r.Path)
-	at := &place{method: string(r.Method), host: string(r.Host), hash: hash(path)}
-	at.read = at.method == http.MethodGet || at.method == http.MethodHead
-	at.robots = path == "/robots.txt"
-	at.probe = containsAny(strings.ToLower(path), probeWords)
+func (p *places) make(key placeKey, r *accesslog.Record) *place {
+	at := &place{method: key.method, host: key.host, hash: hash(key.path)}
+	at.robots = key.path == "/robots.txt"
+	at.probe = containsAny(strings.ToLower(key.path), probeWords)
 	if at.method == "" {
 		return at
 	}
-	u, err := url.ParseRequestURI(path)
+	u, err := url.ParseRequestURI(key.path)
 	if err != nil {
 		return at // as net/http does, which answers 400
 	}
@@ -116,8 +108,6 @@ func (p *places) make(r *accesslog.Record) *place {
 		at.route = p.routeOf(at.matched[1].pattern)
 	case p.guesses(r):
 		at.route = p.guess(at)
-	default:
-		at.route = 1
 	}
 	return at
 }
@@ -126,7 +116,7 @@ func (p *places) make(r *accesslog.Record) *place {
 // paths that have none. Failed logins are answered with 401, and a server with limits
 // answers with 429.
 func (p *places) guesses(r *accesslog.Record) bool {
-	login := r.Status == http.StatusUnauthorized && string(r.Method) != http.MethodGet && string(r.Method) != http.MethodHead
+	login := r.Status == http.StatusUnauthorized && r.Method != http.MethodGet && r.Method != http.MethodHead
 	return (r.Status < 400 || login || r.Status == http.StatusTooManyRequests) && len(r.Path) <= maxPath
 }
 
@@ -141,23 +131,19 @@ func (p *places) guess(at *place) int {
 	}
 	label := at.method + " " + strings.Join(segments, "/")
 	if _, known := p.index[label]; !known && len(p.routes) >= maxGuessed {
-		return 1
+		return 0
 	}
 	return p.routeOf(label)
 }
 
 // isID reports whether a segment of a path is a number, a UUID, a hash, or a long name.
 func isID(s string) bool {
-	digits, hexes := 0, 0
-	for _, c := range []byte(s) {
-		switch {
-		case '0' <= c && c <= '9':
+	digits := 0
+	for _, c := range s {
+		if '0' <= c && c <= '9' {
 			digits++
-			hexes++
-		case 'a' <= c && c <= 'f', 'A' <= c && c <= 'F', c == '-':
-			hexes++
 		}
 	}
-	n := len(s)
-	return n > 0 && (digits == n || n >= 8 && hexes == n && digits > 0 || n > 40 || n >= 12 && digits*3 >= n)
+	n, hex := len(s), strings.Trim(s, "0123456789abcdefABCDEF-") == ""
+	return n > 0 && (digits == n || n >= 8 && hex && digits > 0 || n > 40 || n >= 12 && digits*3 >= n)
 }

@@ -6,64 +6,52 @@ import (
 	"strings"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/cmd/limitctl/internal/figures"
 	"github.com/routelimit/limit/internal/grammar"
 )
 
 // A presence says which keys of rules the requests of a log have. A log that never has a
 // user does not say that all requests come without one: it may just not record users. So
 // a rule is left out until a request has its key: see docs/design/replay.md.
-type presence struct {
-	keys []grammar.Key  // of rules, and the parts of joined ones
-	bits map[string]int // the index in keys, by the text of a key
-	seen uint64         // the keys that a record had until now
+type presence map[string]*sought // by the text of the key
+
+// A sought is a key of a rule, or a part of a joined one.
+type sought struct {
+	key  grammar.Key
+	seen bool // whether a record that was read has the key
 }
 
-// maxPresence is how many keys have a bit. Rules by further keys are never left out.
-const maxPresence = 64
-
-// bit returns the bit of a key, or 0 if its absence says nothing.
-func (p *presence) bit(k grammar.Key) uint64 {
-	switch k.Kind {
-	case 0, grammar.Global: // 0 is a function, which decides what the value is
-		return 0
+// seek returns the entry of a key, or nil if its absence says nothing.
+func (p presence) seek(k grammar.Key) *sought {
+	if k.Kind == 0 || k.Kind == grammar.Global { // 0 is a function, which decides what the value is
+		return nil
 	}
 	for _, part := range k.Parts {
-		p.bit(part)
+		p.seek(part)
 	}
 	text := k.String()
-	i, known := p.bits[text]
-	if !known {
-		if len(p.keys) == maxPresence {
-			return 0
-		}
-		if p.bits == nil {
-			p.bits = make(map[string]int)
-		}
-		i = len(p.keys)
-		p.bits[text] = i
-		p.keys = append(p.keys, k)
+	if p[text] == nil {
+		p[text] = &sought{key: k}
 	}
-	return 1 << i
+	return p[text]
 }
 
 // read notes the keys of a record.
-func (p *presence) read(e *event) {
-	for i := range p.keys {
-		if p.seen&(1<<i) == 0 && has(&p.keys[i], e) {
-			p.seen |= 1 << i
-		}
+func (p presence) read(e *event) {
+	for _, s := range p {
+		s.seen = s.seen || has(&s.key, e)
 	}
 }
 
 // leaveOut makes a rule cost nothing for the requests until which no record had its key.
 // A ban costs nothing anyway, and stays.
-func (s *side) leaveOut(r limit.Rule, bit uint64) limit.Rule {
-	if bit == 0 || bans(r) {
+func leaveOut(r limit.Rule, key *sought) limit.Rule {
+	if key == nil || bans(r) {
 		return r
 	}
 	cost := r.Cost
 	r.Cost = limit.CostBy("units", func(request *http.Request) int64 {
-		if s.event.seen&bit == 0 {
+		if !key.seen {
 			return 0
 		}
 		return cost.Units(request)
@@ -73,63 +61,51 @@ func (s *side) leaveOut(r limit.Rule, bit uint64) limit.Rule {
 
 // noteKey counts a request without the key of a rule.
 func (c *ruleCount) noteKey(e *event) {
-	if c.bit == 0 || has(&c.key, e) {
+	if c.sought == nil || has(&c.key, e) {
 		return
 	}
-	c.keyless++
-	if c.leaves && e.seen&c.bit == 0 {
-		c.leftOut++
+	c.NoKey++
+	if c.leaves && !c.sought.seen {
+		c.LeftOut++
 	}
 }
 
-// explainKeys adds notes on rules whose keys requests do not have.
-func (r *run) explainKeys() {
-	for _, s := range r.sides {
-		for _, b := range s.bound {
-			for _, c := range b.rules {
-				if c.bit != 0 && b.requests > 0 {
-					r.explainKey(b, c)
-				}
-			}
-		}
+// explainKey adds notes on a rule whose key requests do not have.
+func (r *run) explainKey(requests int64, c *ruleCount) {
+	if c.sought == nil || requests == 0 {
+		return
 	}
-}
-
-func (r *run) explainKey(b *bound, c *ruleCount) {
 	name := nameOf(&c.key)
 	_, noun, _ := strings.Cut(name, " ") // without its article
+	some := fmt.Sprintf("%s of %s requests have no %s and share one quota",
+		figures.Percent(c.NoKey, requests), figures.Number(requests), noun)
 	switch {
-	case c.leftOut == b.requests:
-		r.notes.add("rule %q: none of %v requests has %s in this log, so the rule is left out, and its figures say nothing; "+
-			"on a server, all requests without %s share one quota%s", c.text, b.requests, name, name, remedy(&c.key))
-	case c.keyless == b.requests && !c.leaves:
-		r.notes.add("rule %q: none of %v requests has %s in this log, so all of them share one ban%s", c.text, b.requests, name, remedy(&c.key))
-	case c.leftOut > 0:
-		r.notes.add("rule %q: %s of %v requests have no %s and share one quota; the rule is left out for the first %v of them, before the first request with a key",
-			c.text, percent(c.keyless, b.requests), b.requests, noun, c.leftOut)
-	case c.keyless > 0:
-		r.notes.add("rule %q: %s of %v requests have no %s and share one quota",
-			c.text, percent(c.keyless, b.requests), b.requests, noun)
-	}
-	if c.leftOut == b.requests {
+	case c.LeftOut == requests:
+		r.notes.add("rule %q: none of %v requests has %s in this log, so the rule is left out, and its figures say "+
+			"nothing; on a server, all requests without %s share one quota%s", c.Rule, requests, name, name, remedy(&c.key))
 		return
+	case c.NoKey == requests && !c.leaves:
+		r.notes.add("rule %q: none of %v requests has %s in this log, so all of them share one ban%s",
+			c.Rule, requests, name, remedy(&c.key))
+	case c.LeftOut > 0:
+		r.notes.add("rule %q: %s; the rule is left out for the first %v of them, before the first request with a key",
+			c.Rule, some, c.LeftOut)
+	case c.NoKey > 0:
+		r.notes.add("rule %q: %s", c.Rule, some)
 	}
-	for _, part := range leaves(&c.key) {
-		if bit := r.presence.bit(*part); len(c.key.Parts) > 0 && r.presence.seen&bit == 0 && bit != 0 {
-			r.notes.add("rule %q: no request has %s in this log, so the rule counts by the rest of its key%s", c.text, nameOf(part), remedy(part))
-		}
-	}
+	r.explainParts(&c.key, c)
 }
 
-// leaves returns the keys in k that have no parts.
-func leaves(k *grammar.Key) (list []*grammar.Key) {
-	if len(k.Parts) == 0 {
-		return []*grammar.Key{k}
-	}
+// explainParts adds notes on the parts of a joined key that no request has.
+func (r *run) explainParts(k *grammar.Key, c *ruleCount) {
 	for i := range k.Parts {
-		list = append(list, leaves(&k.Parts[i])...)
+		part := &k.Parts[i]
+		if s := r.presence.seek(*part); s != nil && !s.seen && len(part.Parts) == 0 {
+			r.notes.add("rule %q: no request has %s in this log, so the rule counts by the rest of its key%s",
+				c.Rule, nameOf(part), remedy(part))
+		}
+		r.explainParts(part, c)
 	}
-	return list
 }
 
 // nameOf returns a key as notes name it: "a user", "the header X-Api-Key".
@@ -156,18 +132,4 @@ func remedy(k *grammar.Key) string {
 		return ": give the rule a route with {" + k.Name + "}"
 	}
 	return ""
-}
-
-// percent writes a part of all requests. Only nothing is 0%, and only all is 100%.
-func percent(part, whole int64) string {
-	p := 100 * float64(part) / float64(whole)
-	switch {
-	case part == whole:
-		return "100%"
-	case p < 0.1:
-		return "<0.1%"
-	case p > 99.9:
-		return ">99.9%"
-	}
-	return fmt.Sprintf("%.1f%%", p)
 }

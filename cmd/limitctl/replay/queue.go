@@ -1,107 +1,44 @@
 package replay
 
+import (
+	"cmp"
+	"slices"
+)
+
 // An event is a request of the log, without the line that it was read from.
 type event struct {
 	time   int64 // microseconds
-	seq    uint64
 	client *client
 	user   *user
+	agent  *agent
 	place  *place
 	route  int // of place, as it was known then
-	agent  *agent
 	query  string
-	fields []string // of Record.Fields, in the order of keyed.fields
+	fields map[string]string // see Record.Fields
 	status int
-	seen   uint64 // the keys of rules that a record read before the decision had: see presence
 }
 
-// A queue sorts events by time, as far as its size allows. Most lines of a log are in
-// order: they form the run. The others are in a heap.
+// A queue sorts events by time, as long as no event is more than late lines behind one
+// of a later time. It holds twice as many events, and decides the first half once it is full.
 type queue struct {
-	slab []event
-	free []int32
-	run  []int32 // a ring
-	from int     // of the first in the run
-	n    int     // in the run
-	heap []int32
-	seq  uint64
+	late   int
+	events []event
+	decide func(*event)
 }
 
-func newQueue(size int) *queue {
-	q := &queue{slab: make([]event, size+1), run: make([]int32, size+1)}
-	for i := size; i >= 0; i-- {
-		q.free = append(q.free, int32(i))
-	}
-	return q
-}
-
-func (q *queue) before(a, b int32) bool {
-	x, y := &q.slab[a], &q.slab[b]
-	return x.time < y.time || x.time == y.time && x.seq < y.seq
-}
-
-// next returns an event to fill, which push then adds. The caller pops before, if the
-// queue is full.
-func (q *queue) next() *event { return &q.slab[q.free[len(q.free)-1]] }
-
-func (q *queue) full() bool { return len(q.free) == 0 }
-
-func (q *queue) push() {
-	i := q.free[len(q.free)-1]
-	q.free = q.free[:len(q.free)-1]
-	q.seq++
-	q.slab[i].seq = q.seq
-	if q.n == 0 || !q.before(i, q.run[(q.from+q.n-1)%len(q.run)]) {
-		q.run[(q.from+q.n)%len(q.run)] = i
-		q.n++
-		return
-	}
-	q.heap = append(q.heap, i)
-	for at := len(q.heap) - 1; at > 0; {
-		parent := (at - 1) / 2
-		if !q.before(q.heap[at], q.heap[parent]) {
-			return
-		}
-		q.heap[at], q.heap[parent] = q.heap[parent], q.heap[at]
-		at = parent
+func (q *queue) add(e event) {
+	if q.events = append(q.events, e); len(q.events) >= 2*q.late {
+		q.first(max(1, q.late))
 	}
 }
 
-// pop returns the earliest event, or nil. It is valid until the next push.
-func (q *queue) pop() *event {
-	var i int32
-	switch {
-	case len(q.heap) > 0 && (q.n == 0 || q.before(q.heap[0], q.run[q.from])):
-		i = q.heap[0]
-		last := len(q.heap) - 1
-		q.heap[0] = q.heap[last]
-		q.heap = q.heap[:last]
-		q.sink()
-	case q.n > 0:
-		i = q.run[q.from]
-		if q.from++; q.from == len(q.run) {
-			q.from = 0
-		}
-		q.n--
-	default:
-		return nil
+// first decides the first n events.
+func (q *queue) first(n int) {
+	slices.SortStableFunc(q.events, func(a, b event) int { return cmp.Compare(a.time, b.time) })
+	for i := range q.events[:n] {
+		q.decide(&q.events[i])
 	}
-	q.free = append(q.free, i)
-	return &q.slab[i]
+	q.events = slices.Delete(q.events, 0, n)
 }
 
-func (q *queue) sink() {
-	for at := 0; ; {
-		least := at
-		for child := 2*at + 1; child <= 2*at+2 && child < len(q.heap); child++ {
-			if q.before(q.heap[child], q.heap[least]) {
-				least = child
-			}
-		}
-		if least == at {
-			return
-		}
-		q.heap[at], q.heap[least] = q.heap[least], q.heap[at]
-		at = least
-	}
-}
+func (q *queue) end() { q.first(len(q.events)) }

@@ -19,36 +19,34 @@ func (r *run) report(log Source) *Result {
 	if many, ok := log.(interface{ Files() []accesslog.File }); ok {
 		result.Files = many.Files()
 	}
-	if r.decided {
+	if r.begun >= 0 {
 		result.From, result.To = timeOf(r.begun), timeOf(r.now)
 	}
-	result.Refusals, result.Looks = []Client{}, []Look{} // not null in JSON
-	result.Clients = int64(len(r.registry.clients))
+	result.Refusals = []Client{} // not null in JSON
+	result.Clients = int64(len(r.registry.clients.values))
 	result.Policies = policyResults(r.sides[0].bound, r.options.Top)
 	r.listClients()
-	for i := range r.routes {
-		r.routes[i].Route = r.places.routes[i]
+	result.Routes = []RouteResult{}
+	for i, route := range r.routes {
+		if route.Route = r.places.routes[i]; route.Requests > 0 {
+			result.Routes = append(result.Routes, route)
+		}
 	}
-	result.Routes = slices.DeleteFunc(append([]RouteResult{}, r.routes...), func(r RouteResult) bool { return r.Requests == 0 })
 	slices.SortStableFunc(result.Routes, func(a, b RouteResult) int {
-		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(b.Requests, a.Requests), strings.Compare(a.Route, b.Route))
+		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(b.Requests, a.Requests),
+			strings.Compare(a.Route, b.Route))
 	})
-	result.Width, result.Buckets = r.buckets.list()
-	result.Stays.Count, result.Stays.Max = r.stayCount, r.longest
-	if r.stayCount > 0 {
+	result.Width, result.Buckets = r.sides[0].buckets.list()
+	if stays := &result.Stays; stays.Count > 0 {
 		micros := func(q float64) time.Duration {
-			return min(r.longest, time.Duration(r.stays.Quantile(q))*time.Microsecond)
+			return min(stays.Max, time.Duration(r.stays.Quantile(q))*time.Microsecond)
 		}
-		result.Stays.P50, result.Stays.P90, result.Stays.P99 = micros(0.5), micros(0.9), micros(0.99)
+		stays.P50, stays.P90, stays.P99 = micros(0.5), micros(0.9), micros(0.99)
 	}
-	if len(r.sides) > 1 {
-		if result.Comparison == nil {
-			result.Comparison = new(Comparison)
-		}
-		c := result.Comparison
+	if c := result.Comparison; c != nil {
 		c.Policies = policyResults(r.sides[1].bound, r.options.Top)
-		_, c.Buckets = r.newBuckets.list()
-		c.NewlyRefused = keyCounts(r.newly, r.options.Top)
+		_, c.Buckets = r.sides[1].buckets.list()
+		c.NewlyRefused = r.newly.list(r.options.Top)
 	}
 	if r.suggest != nil {
 		result.Suggestions = r.suggest.list(r.places.routes, r.options.Shares, r.finer)
@@ -62,72 +60,59 @@ func timeOf(micros int64) time.Time { return time.UnixMicro(micros).UTC() }
 func policyResults(all []*bound, most int) []PolicyResult {
 	results := make([]PolicyResult, 0, len(all))
 	for _, b := range all {
-		p := PolicyResult{Name: b.name, Routes: b.routes, Requests: b.requests, Refused: b.refused, Delayed: b.delayed}
 		for _, c := range b.rules {
-			p.Rules = append(p.Rules, RuleResult{Name: c.name, Rule: c.text, Refused: c.refused, Alone: c.alone,
-				Shadowed: c.shadowed, Marked: c.marked, NoKey: c.keyless, LeftOut: c.leftOut, Keys: keyCounts(c.keys, most)})
+			c.Keys = c.keys.list(most)
+			b.Rules = append(b.Rules, c.RuleResult)
 		}
-		results = append(results, p)
+		results = append(results, b.PolicyResult)
 	}
 	return results
-}
-
-func keyCounts(t *top[string], most int) (list []KeyCount) {
-	for _, k := range t.list(most, strings.Compare) {
-		list = append(list, KeyCount{k.key, k.count, k.err})
-	}
-	return list
 }
 
 // listClients lists the clients with the most refusals, and counts what they look like.
 func (r *run) listClients() {
 	var refused []*client
-	for _, c := range r.registry.clients {
+	for _, c := range r.registry.clients.values {
 		r.endStay(c)
-		if c.refused > 0 {
+		if c.Refused > 0 {
 			refused = append(refused, c)
 		}
 	}
 	slices.SortFunc(refused, func(a, b *client) int {
-		return cmp.Or(cmp.Compare(b.refused, a.refused), strings.Compare(a.address, b.address))
+		return cmp.Or(cmp.Compare(b.Refused, a.Refused), strings.Compare(a.Address, b.Address))
 	})
-	counts := make(map[string]*Look)
+	counts := make(map[string]Look)
 	for i, c := range refused {
-		looks := c.looks()
+		c.Looks = c.looks()
 		if i < r.options.Top {
-			r.result.Refusals = append(r.result.Refusals, Client{Address: c.address, Agent: c.agent.text, Requests: c.requests, Refused: c.refused,
-				First: timeOf(c.firstRefused), Last: timeOf(c.last), Longest: time.Duration(c.longest) * time.Microsecond, Looks: looks, Busiest: int64(c.most)})
+			c.Agent = c.agent.text
+			r.result.Refusals = append(r.result.Refusals, c.Client)
 		}
-		if len(looks) == 0 {
-			looks = []string{"none"}
+		if len(c.Looks) == 0 {
+			c.Looks = []string{"none"}
 		}
-		for _, name := range looks {
-			if counts[name] == nil {
-				counts[name] = &Look{Name: name}
-			}
-			counts[name].Clients++
-			counts[name].Refused += c.refused
+		for _, name := range c.Looks {
+			counts[name] = Look{name, counts[name].Clients + 1, counts[name].Refused + c.Refused}
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(counts)) {
-		r.result.Looks = append(r.result.Looks, *counts[name])
-	}
-	slices.SortStableFunc(r.result.Looks, func(a, b Look) int { return cmp.Compare(b.Refused, a.Refused) })
+	r.result.Looks = slices.AppendSeq([]Look{}, maps.Values(counts)) // not null in JSON
+	slices.SortFunc(r.result.Looks, func(a, b Look) int {
+		return cmp.Or(cmp.Compare(b.Refused, a.Refused), strings.Compare(a.Name, b.Name))
+	})
 }
 
 // explain adds notes on what a reader might not expect.
 func (r *run) explain() {
 	result := &r.result
-	r.explainKeys()
 	for i, s := range r.sides {
-		result.Overflow += s.overflowed
+		result.Overflow += s.overflow
 		for _, b := range s.bound {
-			if b.requests == 0 && result.Requests > 0 {
-				kind := ""
-				if i == 1 {
-					kind = "new "
-				}
-				r.notes.add("%spolicy %q matches no request of the log: its routes are %s", kind, b.name, strings.Join(b.routes, ", "))
+			for _, c := range b.rules {
+				r.explainKey(b.Requests, c)
+			}
+			if b.Requests == 0 && result.Requests > 0 {
+				r.notes.add("%spolicy %q matches no request of the log: its routes are %s",
+					[]string{"", "new "}[i], b.Name, strings.Join(b.Routes, ", "))
 			}
 		}
 	}
@@ -139,23 +124,16 @@ func (r *run) explain() {
 			r.notes.add("%s ends early after %v lines: %s", f.Path, f.Lines, f.Truncated)
 		}
 	}
-	if len(r.sides[0].bound) > 0 && result.NoRoute > 0 {
-		r.notes.add("%v of %v requests are on routes without a policy", result.NoRoute, result.Requests)
+	if len(r.sides[0].bound) > 0 {
+		r.notes.count(result.NoRoute, "of %v requests are on routes without a policy", result.Requests)
 	}
-	if r.addressless > 0 {
-		r.notes.add("%v requests have no address of a client; rules per ip count them as one client", r.addressless)
-	}
-	if result.Late > 0 {
-		r.notes.add("%v requests came more than %v lines late, and were decided at a later time", result.Late, int64(max(0, r.options.Reorder)))
-	}
-	if result.BadTimes > 0 {
-		r.notes.add("%v lines have a time before 1970 or after 2255, and were left out", result.BadTimes)
-	}
-	if result.Overflow > 0 {
-		r.notes.add("%v decisions shared a quota because there were more than %v keys at once: raise MaxKeys", result.Overflow, int64(r.options.MaxKeys))
-	}
-	if result.Untracked > 0 {
-		r.notes.add("%v requests came from clients beyond the first %v: they are decided, but not listed", result.Untracked, int64(r.options.MaxClients))
-	}
+	r.notes.count(r.addressless, "requests have no address of a client; rules per ip count them as one client")
+	r.notes.count(result.Late, "requests came more than %v lines late, and were decided at a later time",
+		int64(r.queue.late))
+	r.notes.count(result.BadTimes, "lines have a time before 1970 or after 2255, and were left out")
+	r.notes.count(result.Overflow, "decisions shared a quota because there were more than %v keys at once: "+
+		"raise MaxKeys", int64(r.options.MaxKeys))
+	r.notes.count(result.Untracked, "requests came from clients beyond the first %v: they are decided, but not listed",
+		int64(r.options.maxClients))
 	result.Notes = r.notes.list
 }

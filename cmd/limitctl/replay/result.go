@@ -28,7 +28,7 @@ type Result struct {
 
 	NoRoute   int64 `json:"no_route"`  // requests that no policy decided
 	Overflow  int64 `json:"overflow"`  // decisions on a quota that keys share: see Options.MaxKeys
-	Untracked int64 `json:"untracked"` // requests of clients beyond Options.MaxClients
+	Untracked int64 `json:"untracked"` // requests of clients that are not told apart: see Memory
 
 	From time.Time `json:"from,omitzero"` // of the first and last request; zero if there is none
 	To   time.Time `json:"to,omitzero"`
@@ -85,7 +85,7 @@ type RuleResult struct {
 	Shadowed int64      `json:"shadowed"` // requests that a shadow would have refused
 	Marked   int64      `json:"marked"`
 	NoKey    int64      `json:"no_key"`         // requests without the rule's key; they share one quota
-	LeftOut  int64      `json:"left_out"`       // of them, those that the rule did not decide, since no request had its key until then
+	LeftOut  int64      `json:"left_out"`       // of them, those before the first request with the key, not decided by the rule
 	Keys     []KeyCount `json:"keys,omitempty"` // those refused most often
 }
 
@@ -93,11 +93,11 @@ type RuleResult struct {
 type KeyCount struct {
 	Key     string `json:"key"`
 	Refused int64  `json:"refused"`         // at most Error too high, and never too low
-	Error   int64  `json:"error,omitempty"` // 0 unless a rule has refused more than 1,000 keys
+	Error   int64  `json:"error,omitempty"` // 0 unless a rule has refused more than 2,000 keys
 }
 
 // A RouteResult is the requests of a route: a pattern of a policy, a path with {id} for
-// what looks like an identifier, "(no route)" or "(other routes)".
+// what looks like an identifier, or "(other routes)".
 type RouteResult struct {
 	Route    string `json:"route"`
 	Requests int64  `json:"requests"`
@@ -122,8 +122,8 @@ type Client struct {
 // A Look counts refused clients that look alike. A client may have several looks:
 //
 //   - declared bot: the user agent says so, or the client has read /robots.txt
-//   - crawler: 100 requests or more, 9 of 10 of them reads, for at least 100 paths and
-//     half as many paths as requests
+//   - crawler: 100 requests or more, for at least 100 paths and half as many paths as
+//     requests
 //   - scanner: 3 requests for files that only attackers look for, or 20 requests of which
 //     half were answered with 400 or 404
 //   - password guessing: 20 answers of 401 or 403, half of all

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
-	"sync"
+	"net/http"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/routelimit/limit"
@@ -18,6 +18,7 @@ import (
 type Source interface {
 	Next() *accesslog.Record
 	Stats() accesslog.Stats
+	Err() error
 }
 
 // latest is the latest time that is replayed: stores count to the year 2255.
@@ -32,84 +33,58 @@ func Run(ctx context.Context, log Source, options *Options) (*Result, error) {
 		return nil, err
 	}
 	stopped := r.read(ctx, log)
-	defer r.end()
-	if failed, ok := log.(interface{ Err() error }); ok && stopped == nil && failed.Err() != nil {
-		return nil, failed.Err()
+	if err := log.Err(); err != nil && stopped == nil {
+		return nil, err
 	}
-	r.end()
 	return r.report(log), stopped
 }
 
-// end decides what is left, and ends the goroutines.
-func (r *run) end() {
-	if r.ended {
-		return
-	}
-	r.ended = true
-	for e := r.queue.pop(); e != nil; e = r.queue.pop() {
-		r.hand(e)
-	}
-	r.sorted.close()
-	if r.suggest != nil {
-		r.suggest.close()
-	}
-}
-
-// A run is a replay while it goes on.
+// A run is a replay while it goes on. Each record goes through read, which sorts events by
+// time, decide and count.
 type run struct {
 	options  Options
-	needs    needs
 	notes    notes
 	presence presence
 	registry *registry
 	places   *places
-	queue    *queue
-	sides    []*side       // the old policies, and the new ones if there are any
-	sorted   *stage[event] // which decides
+	queue    queue
+	sides    []*side // the old policies, and the new ones if there are any
 	suggest  *suggester
-	format   *accesslog.Format // of the last record, and its fields
-	fields   []string
+	request  *http.Request // of the current event
+	url      url.URL
 	finer    bool // whether a time has a fraction of a second
 	result   Result
 
-	now, begun  int64
-	decided     bool
-	ended       bool
+	now         int64
+	begun       int64         // -1 before the first request
 	routes      []RouteResult // by place.route
-	buckets     *buckets
-	newBuckets  *buckets
-	newly       *top[string]
+	newly       *top
 	stays       histogram.Histogram
-	stayCount   int64
-	longest     time.Duration
 	addressless int64
 }
 
 func newRun(given *Options) (*run, error) {
 	o := given.withDefaults()
-	if o.Reorder < -1 || o.MaxKeys < 0 || o.MaxClients < 0 || o.MaxSeries < 0 || o.Top < 0 {
+	if o.Reorder < -1 || o.MaxKeys < 0 || o.Top < 0 {
 		return nil, errors.New("replay: a negative number in Options: write 0 for the default")
 	}
-	r := &run{options: o, needs: needsOf(&o), registry: newRegistry(&o), queue: newQueue(max(1, o.Reorder)),
-		buckets: newBuckets(), newBuckets: newBuckets(), newly: newTop[string](max(1000, 10*o.Top))}
-	old, err := newSide(o.Policies, o.Exempt, o.Bar, &o, &r.presence, &r.notes)
+	r := &run{options: o, registry: newRegistry(&o), newly: newTop(o.Top), presence: make(presence), begun: -1,
+		request: &http.Request{Header: make(http.Header)}}
+	r.queue = queue{late: max(0, o.Reorder), decide: r.decide}
+	old, err := newSide(o.Policies, o.Exempt, o.Bar, r)
 	r.sides = []*side{old}
 	if o.Compare != nil {
-		exempt, bar := o.CompareExempt, o.CompareBar
-		if exempt == nil && bar == nil {
-			exempt, bar = o.Exempt, o.Bar
-		}
-		added, err2 := newSide(o.Compare, exempt, bar, &o, &r.presence, &r.notes)
+		added, err2 := newSide(o.Compare, o.CompareExempt, o.CompareBar, r)
 		r.sides, err = append(r.sides, added), errors.Join(err, err2)
+		r.result.Comparison = new(Comparison)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
 	}
 	r.places = newPlaces(r.sides)
 	if !o.NoSuggestions {
-		r.suggest = newSuggester(o.MaxSeries)
+		r.suggest = newSuggester(o.maxSeries)
 	}
-	r.sorted = newStage(r.decide)
 	return r, nil
 }
 
@@ -117,6 +92,7 @@ func newRun(given *Options) (*run, error) {
 const progressEvery = 1 << 14
 
 func (r *run) read(ctx context.Context, log Source) error {
+	defer r.queue.end()
 	n := int64(0)
 	for record := log.Next(); record != nil; record = log.Next() {
 		if n++; n%progressEvery == 0 {
@@ -131,146 +107,122 @@ func (r *run) read(ctx context.Context, log Source) error {
 			r.result.BadTimes++
 			continue
 		}
-		if r.queue.full() {
-			r.hand(r.queue.pop())
-		}
-		e := r.queue.next()
-		r.fill(e, record)
+		e := event{time: record.Time, status: record.Status, place: r.places.of(record),
+			query: strings.Clone(record.Query), fields: record.Fields}
 		if e.place.url == nil {
 			r.result.NotHTTP++
 			continue
 		}
-		r.finer = r.finer || e.time%second != 0
-		r.presence.read(e)
-		r.queue.push()
-		if r.options.Reorder < 0 {
-			r.hand(r.queue.pop())
+		e.route = e.place.route
+		e.client = r.registry.clients.get(record.Client)
+		e.agent = r.registry.agents.get(record.UserAgent[:min(maxText, len(record.UserAgent))])
+		if e.user = noUser; record.User != "" {
+			e.user = r.registry.users.get(record.User)
 		}
+		r.finer = r.finer || e.time%second != 0
+		r.presence.read(&e)
+		r.queue.add(e)
 	}
 	return ctx.Err()
 }
 
-// hand hands a request on to be decided.
-func (r *run) hand(e *event) {
-	e.seen = r.presence.seen
-	r.sorted.add(*e)
-}
-
-// fill copies what is needed of a record.
-func (r *run) fill(e *event, from *accesslog.Record) {
-	*e = event{time: from.Time, status: from.Status, place: r.places.of(from)}
-	e.route = e.place.route
-	if e.place.url == nil {
+// decide decides a request by each set of policies, and counts it.
+func (r *run) decide(e *event) {
+	if e.time < r.now {
+		r.result.Late++
+		e.time = r.now
+	}
+	if r.now = e.time; r.begun < 0 {
+		r.begun = r.now
+	}
+	r.makeRequest(e)
+	var outcomes [2]outcome
+	for i, s := range r.sides {
+		outcomes[i] = s.decide(e, &e.place.matched[i], r.request)
+	}
+	if outcomes[0].undecided || outcomes[1].undecided {
+		r.result.Undecided++
 		return
 	}
-	e.client = r.registry.client(from.Client)
-	e.user = r.registry.user(from.User)
-	e.agent = r.registry.agent(from.UserAgent)
-	if r.needs.query && len(from.Query) > 0 {
-		e.query = string(from.Query)
+	r.count(e, &outcomes[0], &outcomes[1])
+}
+
+// makeRequest makes the request of an event. It is used again for the next one.
+func (r *run) makeRequest(e *event) {
+	r.url = *e.place.url
+	r.url.RawQuery = e.query
+	r.request.Method, r.request.Host, r.request.URL = e.place.method, e.place.host, &r.url
+	r.request.RemoteAddr = e.client.Address
+	clear(r.request.Header)
+	if e.agent.text != "" {
+		r.request.Header["User-Agent"] = e.agent.header
 	}
-	if r.needs.fields {
-		if r.format != from.Format {
-			r.format, r.fields = from.Format, from.Format.Fields()
-		}
-		for i, name := range r.fields {
-			e.fields = append(e.fields, name, string(from.Fields[i]))
+	for field, value := range e.fields {
+		kind, name, _ := strings.Cut(field, " ")
+		switch {
+		case value == "":
+		case kind == "header":
+			r.request.Header.Set(name, value)
+		default:
+			r.request.AddCookie(&http.Cookie{Name: name, Value: value, Quoted: strings.ContainsAny(value, " ,")})
 		}
 	}
 }
 
-// decide decides requests, each side in a goroutine, and counts them.
-func (r *run) decide(batch []event) {
-	for i := range batch {
-		e := &batch[i]
-		if r.decided && e.time < r.now {
-			r.result.Late++
-			e.time = r.now
-		}
-		if r.now = e.time; !r.decided {
-			r.decided, r.begun = true, r.now
-		}
-	}
-	var others sync.WaitGroup
-	for i, s := range r.sides[1:] {
-		others.Go(func() { s.decideAll(batch, i+1, r.needs) })
-	}
-	r.sides[0].decideAll(batch, 0, r.needs)
-	others.Wait()
-	for i := range batch {
-		r.count(&batch[i], i)
-	}
-}
-
-// count counts a request that both sides have decided.
-func (r *run) count(e *event, i int) {
-	r.now = e.time
+// count counts a request by what the old policies and the new ones decide.
+func (r *run) count(e *event, old, added *outcome) {
 	for len(r.routes) <= e.route {
 		r.routes = append(r.routes, RouteResult{})
 	}
 	c, route := e.client, &r.routes[e.route]
-	for _, s := range r.sides {
-		if s.outcomes[i].undecided {
-			r.result.Undecided++
-			return
-		}
-	}
-	old := &r.sides[0].outcomes[i]
 	r.result.Requests++
 	route.Requests++
-	c.note(e, r.now)
-	if !c.tracked {
-		r.result.Untracked++
-	}
-	if c.key == "" {
-		r.addressless++
-	}
-	switch {
-	case old.exempt:
-		r.result.Exempt++
-	case len(e.place.matched[0].bound) == 0:
-		r.result.NoRoute++
-	}
+	c.note(e)
+	r.result.Untracked += one(!c.tracked)
+	r.addressless += one(c.key == "")
+	r.result.Exempt += one(old.exempt)
+	r.result.NoRoute += one(len(e.place.matched[0].bound) == 0)
 	if old.refused {
 		r.result.Refused++
 		route.Refused++
-		if old.keyless {
-			r.result.RefusedNoKey++
-		}
 		r.refused(c, old)
 	}
-	r.buckets.add(r.now, old.refused)
+	r.sides[0].buckets.add(r.now, old.refused)
 	if len(r.sides) > 1 {
-		r.compare(e, route, old.refused, r.sides[1].outcomes[i].refused)
+		r.compare(e, route, old.refused, added.refused)
 	}
 	if r.suggest != nil {
-		r.suggest.see(e, r.now)
+		r.suggest.count(e)
 	}
+}
+
+// one counts what is true.
+func one(counted bool) int64 {
+	if counted {
+		return 1
+	}
+	return 0
 }
 
 // refused notes when a client was refused, and for how long.
 func (r *run) refused(c *client, o *outcome) {
-	if o.barred {
-		r.result.Barred++
+	r.result.RefusedNoKey += one(o.keyless)
+	r.result.Barred += one(o.barred)
+	if c.Refused == 0 {
+		c.First = timeOf(r.now)
+		r.result.RefusedClients += one(c.tracked)
 	}
-	if c.refused == 0 {
-		c.firstRefused = r.now
-		if c.tracked {
-			r.result.RefusedClients++
-		}
-	}
-	c.refused++
-	c.last = r.now
+	c.Refused++
+	c.Last = timeOf(r.now)
 	if o.retryAfter == limit.Never {
 		r.result.Stays.Never++
 		return
 	}
-	until := r.now + o.retryAfter.Microseconds()
-	if c.stayUntil == 0 || r.now > c.stayUntil {
+	if r.now > c.stayUntil {
 		r.endStay(c)
 		c.stayFrom = r.now
 	}
-	c.stayUntil = max(c.stayUntil, until)
+	c.stayUntil = max(c.stayUntil, r.now+o.retryAfter.Microseconds())
 	if !c.tracked {
 		r.endStay(c)
 	}
@@ -281,18 +233,15 @@ func (r *run) endStay(c *client) {
 	if c.stayUntil == 0 {
 		return
 	}
-	stay := c.stayUntil - c.stayFrom
-	r.stays.Add(stay, 1)
-	r.stayCount++
-	c.longest = max(c.longest, stay)
-	r.longest = max(r.longest, time.Duration(stay)*time.Microsecond)
+	stay := time.Duration(c.stayUntil-c.stayFrom) * time.Microsecond
+	r.stays.Add(stay.Microseconds(), 1)
+	r.result.Stays.Count++
+	c.Longest = max(c.Longest, stay)
+	r.result.Stays.Max = max(r.result.Stays.Max, stay)
 	c.stayFrom, c.stayUntil = 0, 0
 }
 
 func (r *run) compare(e *event, route *RouteResult, old, added bool) {
-	if r.result.Comparison == nil {
-		r.result.Comparison = new(Comparison)
-	}
 	c := r.result.Comparison
 	switch {
 	case old && added:
@@ -303,32 +252,9 @@ func (r *run) compare(e *event, route *RouteResult, old, added bool) {
 	case added:
 		c.OnlyNew++
 		route.OnlyNew++
-		r.newly.add(e.client.address)
+		r.newly.add(e.client.Address)
 	default:
 		c.BothAdmit++
 	}
-	r.newBuckets.add(r.now, added)
-}
-
-// Notes are sentences, each once. Numbers in them are of type int64.
-type notes struct{ list []string }
-
-func (n *notes) add(format string, args ...any) {
-	for i, arg := range args {
-		if number, ok := arg.(int64); ok {
-			args[i] = commas(number)
-		}
-	}
-	if text := fmt.Sprintf(format, args...); !slices.Contains(n.list, text) {
-		n.list = append(n.list, text)
-	}
-}
-
-// commas writes 1234567 as 1,234,567.
-func commas(n int64) string {
-	digits := strconv.FormatInt(n, 10)
-	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return digits
+	r.sides[1].buckets.add(r.now, added)
 }

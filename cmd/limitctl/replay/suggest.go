@@ -2,6 +2,7 @@ package replay
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -18,7 +19,7 @@ type Suggestion struct {
 	Key      string  `json:"key"` // "ip" or "user"
 	Requests int64   `json:"requests"`
 	Clients  int64   `json:"clients"` // with at least one request; estimated if Sampled is below 1
-	Sampled  float64 `json:"sampled"` // the part of the clients that the suggestion is made from: see Options.MaxSeries
+	Sampled  float64 `json:"sampled"` // the part of the clients that the suggestion is made from: see Memory
 
 	// Windows are 1s, 10s, 1m and 1h. If all times of the log are whole seconds, 1s is
 	// left out: such a log does not say what fell within one second.
@@ -56,31 +57,26 @@ const (
 	keeps = cells + 1
 )
 
-// A suggester counts what each client sends on each route, in a goroutine of its own.
+// A suggester counts what each client sends on each route.
 type suggester struct {
-	*stage[sighting]
-
-	// Of the goroutine.
-	most   int
+	most   int    // series
+	size   int    // series now
 	from   uint64 // clients with a lower hash are left out
 	weight float64
-	series map[seriesID]*series
-	groups [2][]*group // by route: of addresses, and of users
+	groups map[groupID]*group
 }
 
-// A sighting is a request of a client on a route.
-type sighting struct {
-	time  int64
-	hash  uint64 // of the client
-	route int32
+// A groupID is a route and a kind of key.
+type groupID struct {
+	route int
 	user  bool
 }
 
-// A seriesID identifies a client by its hash. Two clients of one hash count as one.
-type seriesID struct {
-	hash  uint64
-	route int32
-	user  bool
+// A group is the requests on a route. It identifies clients by their hashes.
+type group struct {
+	requests int64
+	series   map[uint64]*series
+	fixed    [len(observed)]histogram.Histogram // of the requests of clients in windows of the clock
 }
 
 // A series is the requests of one client on one route.
@@ -94,73 +90,51 @@ type window struct {
 	inFixed uint32 // requests in the window of the clock that newest is in
 }
 
-// A group is a route and a kind of key.
-type group struct {
-	requests int64
-	fixed    [len(observed)]histogram.Histogram // of the requests of clients in windows of the clock
-}
-
 func newSuggester(most int) *suggester {
-	s := &suggester{most: most, weight: 1, series: make(map[seriesID]*series)}
-	s.stage = newStage(s.countAll)
-	return s
+	return &suggester{most: most, weight: 1, groups: make(map[groupID]*group)}
 }
 
-// see notes a request.
-func (s *suggester) see(e *event, now int64) {
-	s.add(sighting{now, e.client.hash, int32(e.route), false})
+// count counts a request for its client, and for its user.
+func (s *suggester) count(e *event) {
+	s.add(e.time, e.client.hash, groupID{e.route, false})
 	if e.user != noUser {
-		s.add(sighting{now, e.user.hash, int32(e.route), true})
+		s.add(e.time, e.user.hash, groupID{e.route, true})
 	}
 }
 
-// group returns the group of a route.
-func (s *suggester) group(route int32, user bool) *group {
-	kind := &s.groups[0]
-	if user {
-		kind = &s.groups[1]
+func (s *suggester) add(t int64, hash uint64, of groupID) {
+	g := s.groups[of]
+	if g == nil {
+		g = &group{series: make(map[uint64]*series)}
+		s.groups[of] = g
 	}
-	for int(route) >= len(*kind) {
-		*kind = append(*kind, new(group))
-	}
-	return (*kind)[route]
-}
-
-func (s *suggester) countAll(batch []sighting) {
-	for i := range batch {
-		s.count(&batch[i])
-	}
-}
-
-func (s *suggester) count(seen *sighting) {
-	g := s.group(seen.route, seen.user)
 	g.requests++
-	if seen.hash < s.from {
+	sent := g.series[hash]
+	if sent == nil && hash >= s.from {
+		s.makeRoom()
+	}
+	if hash < s.from {
 		return
 	}
-	id := seriesID{seen.hash, seen.route, seen.user}
-	of := s.series[id]
-	if of == nil {
-		if s.makeRoom(); seen.hash < s.from {
-			return
-		}
-		of = new(series)
-		s.series[id] = of
+	if sent == nil {
+		sent = new(series)
+		g.series[hash] = sent
+		s.size++
 	}
-	for i := range of {
-		of[i].add(seen.time/(observed[i]/cells), &g.fixed[i], s.weight)
+	for i := range sent {
+		sent[i].add(t/(observed[i]/cells), &g.fixed[i], s.weight)
 	}
 }
 
 // makeRoom leaves out half of the clients while there are too many series.
 func (s *suggester) makeRoom() {
-	for len(s.series) >= s.most && s.weight < 1<<40 {
+	for s.size >= s.most && s.weight < 1<<40 {
 		s.from += (math.MaxUint64 - s.from) / 2
 		s.weight *= 2
-		for id := range s.series {
-			if id.hash < s.from {
-				delete(s.series, id)
-			}
+		s.size = 0
+		for _, g := range s.groups {
+			maps.DeleteFunc(g.series, func(hash uint64, _ *series) bool { return hash < s.from })
+			s.size += len(g.series)
 		}
 	}
 }
@@ -195,61 +169,55 @@ func (w *window) close(fixed *histogram.Histogram, weight float64) {
 	}
 }
 
-// list makes the suggestions after close: the routes with the most requests first. Times
-// in whole seconds say nothing about windows of one second.
+// list makes the suggestions: the routes with the most requests first. Times in whole
+// seconds say nothing about windows of one second.
 func (s *suggester) list(routes []string, shares []float64, finer bool) []Suggestion {
-	type groupID struct {
-		route int32
-		user  bool
-	}
-	peaks := make(map[groupID]*[len(observed)][]int64)
-	for id, of := range s.series {
-		g, at := s.group(id.route, id.user), groupID{id.route, id.user}
-		if peaks[at] == nil {
-			peaks[at] = new([len(observed)][]int64)
-		}
-		for i := range of {
-			of[i].close(&g.fixed[i], s.weight)
-			peaks[at][i] = append(peaks[at][i], int64(of[i].peak))
-		}
-	}
 	list := []Suggestion{}
-	for id, of := range peaks {
-		g := s.group(id.route, id.user)
+	for id, g := range s.groups {
+		if len(g.series) == 0 { // all clients were left out
+			continue
+		}
 		key, name := limit.ByIP, "ip"
 		if id.user {
 			key, name = limit.ByUser, "user"
 		}
 		suggestion := Suggestion{Route: routes[id.route], Key: name, Requests: g.requests,
-			Clients: int64(float64(len(of[0])) * s.weight), Sampled: 1 / s.weight}
+			Clients: int64(float64(len(g.series)) * s.weight), Sampled: 1 / s.weight}
 		for i, length := range observed {
-			if length == second && !finer {
-				continue
+			if length > second || finer {
+				suggestion.Windows = append(suggestion.Windows, s.window(g, i, key, shares))
 			}
-			suggestion.Windows = append(suggestion.Windows, suggestWindow(length, of[i], &g.fixed[i], s.weight, key, shares))
 		}
 		list = append(list, suggestion)
 	}
 	slices.SortFunc(list, func(a, b Suggestion) int {
-		return cmp.Or(cmp.Compare(b.Requests, a.Requests), strings.Compare(a.Route, b.Route), strings.Compare(a.Key, b.Key))
+		return cmp.Or(cmp.Compare(b.Requests, a.Requests), strings.Compare(a.Route, b.Route),
+			strings.Compare(a.Key, b.Key))
 	})
 	return list
 }
 
-func suggestWindow(length int64, peaks []int64, fixed *histogram.Histogram, weight float64, key limit.KeyResolver, shares []float64) WindowSuggestion {
+// window makes the suggestions for the window of a number in observed.
+func (s *suggester) window(g *group, i int, key limit.KeyResolver, shares []float64) WindowSuggestion {
+	var peaks []int64
+	for _, sent := range g.series {
+		sent[i].close(&g.fixed[i], s.weight)
+		peaks = append(peaks, int64(sent[i].peak))
+	}
 	slices.Sort(peaks)
 	n := len(peaks)
 	quantile := func(q float64) int64 { return peaks[max(0, int(math.Ceil(q*float64(n)))-1)] }
-	w := WindowSuggestion{Window: time.Duration(length) * time.Microsecond, P50: quantile(0.5), P90: quantile(0.9), P99: quantile(0.99), Max: peaks[n-1]}
+	w := WindowSuggestion{Window: time.Duration(observed[i]) * time.Microsecond,
+		P50: quantile(0.5), P90: quantile(0.9), P99: quantile(0.99), Max: peaks[n-1]}
 	for _, share := range shares {
 		may := min(n-1, int(math.Floor(share*float64(n)+1e-9))) // clients that the limit may refuse
 		most := peaks[n-1-max(0, may)]
 		above, _ := slices.BinarySearch(peaks, most+1)
-		clients := int64(math.Round(float64(n-above) * weight))
+		clients := int64(math.Round(float64(n-above) * s.weight))
 		w.Choices = append(w.Choices, Choice{
 			Share: share, Limit: most, Rule: ruleText(key, w.Window, most),
 			RefusedClients:  clients,
-			RefusedRequests: max(clients, int64(math.Round(fixed.Above(most)))), // a refused client has one at least
+			RefusedRequests: max(clients, int64(math.Round(g.fixed[i].Above(most)))), // a refused client has one at least
 		})
 	}
 	return w

@@ -14,7 +14,7 @@
 //     and rule: requests that a rule marked, and those that a shadow would have refused.
 //   - rate_limiting_agreement_total by policy, rule, replaces and verdict (both_admit,
 //     both_refuse, only_new_refuses, only_old_refuses): what a shadow and the rule that
-//     it may replace said about each request. See [limit.Decision.Comparisons].
+//     it may replace said about each request. See operate.Comparisons.
 //   - rate_limiting_errors_total by kind: undecided (answered with 503), unsettled
 //     and lease_lost.
 //   - rate_limiting_decision_duration_seconds by mode, a histogram: the time that the

@@ -7,6 +7,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/routelimit/limit/cmd/limitctl/internal/figures"
 )
 
 // Printable returns a text that moves no cursor, changes no color and turns no text
@@ -48,39 +50,14 @@ func shorten(s string, n int) string {
 	return string([]rune(s)[:n-1]) + "…"
 }
 
-// number writes 1234567 as 1,234,567.
-func number(n int64) string {
-	digits := strconv.FormatInt(n, 10)
-	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return digits
-}
+// Short names, for templates too.
+var number, percent = figures.Number, figures.Percent
 
 func count(n int64, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
 	return number(n) + " " + what + "s"
-}
-
-// percent writes a part of a whole. Only nothing is 0 %, and only all is 100 %.
-func percent(part, whole int64) string {
-	if whole == 0 {
-		return "–"
-	}
-	p := 100 * float64(part) / float64(whole)
-	switch {
-	case part == 0:
-		return "0%"
-	case part == whole:
-		return "100%"
-	case p < 0.1:
-		return "<0.1%"
-	case p > 99.9:
-		return ">99.9%"
-	}
-	return strconv.FormatFloat(p, 'f', 1, 64) + "%"
 }
 
 // moment writes a time to the second, in UTC.

@@ -10,10 +10,11 @@
 //	stats := log.Stats()
 //
 // It reads the common, combined and vhost_combined formats of Apache and nginx, any
-// nginx log_format, the text and JSON formats of Traefik and Envoy, the JSON of Caddy
-// and Cloudflare Logpush, the HTTP format of HAProxy, the access logs of AWS Application
-// Load Balancers, and JSON lines with any names. Files may be compressed with gzip or
-// zstd. The format of each file is found from its first lines: see [Detect].
+// nginx log_format, the text formats of Traefik and Envoy, the HTTP format of HAProxy,
+// the access logs of AWS Application Load Balancers, and JSON lines such as those of
+// Caddy, Traefik, Envoy and Cloudflare Logpush, or with any names: see [ParseFormat].
+// Files may be compressed with gzip or zstd. The format of each file is found from its
+// first lines.
 //
 // Bad lines are counted, and the first few are kept to show: see [Stats]. They are
 // never an error.

@@ -17,10 +17,7 @@ func WriterFormats() (names []string) {
 // users are few, and times are near the given one, which is in microseconds.
 func WriteTestLine(format int, rnd *rand.Rand, micros int64, client, user, method, path string) TestLine {
 	r := random(rnd)
-	r.Time, r.Client, r.User, r.Method, r.Path = micros, []byte(client), []byte(user), []byte(method), []byte(path)
-	if user == "" {
-		r.User = nil
-	}
+	r.Time, r.Client, r.User, r.Method, r.Path = micros, client, user, method, path
 	want := plainOf(r)
 	if loses := writers[format].loses; loses != nil {
 		loses(&want)

@@ -2,71 +2,64 @@ package accesslog
 
 import (
 	"fmt"
-	"slices"
+	"strconv"
 	"strings"
 )
 
-// A Format reads the lines of one kind of access log. Use [ParseFormat], [LogFormat],
-// [JSON] or [Formats]. It is safe for concurrent use.
+// A Format reads the lines of one kind of access log. Use [ParseFormat]. It is safe for
+// concurrent use.
 type Format struct {
-	name   string
-	parse  func(f *Format, line []byte, r *Record) error
-	fields []string
-	text   *template // of LogFormat
-	tree   *tree     // of JSON
+	name string
+	cut  func(line string, v *values) error
 }
 
 // String returns the name of the format, or the text that it was made from.
 func (f *Format) String() string { return f.name }
 
-// Fields returns the names of [Record].Fields, as the text grammar of package limit
-// writes keys: "header X-Api-Key", "cookie session".
-func (f *Format) Fields() []string { return slices.Clone(f.fields) }
-
-// Parse reads a line without its line break into r, and sets all of r. The line is
-// changed where it has escaped characters, unless Parse returns an error. The error
-// says what is wrong with the line, without quoting it. Parse allocates nothing once
-// r has room for its Fields.
-func (f *Format) Parse(line []byte, r *Record) error {
-	r.reset(f)
-	return f.parse(f, line, r)
+// parse reads a line without its line break into r, and uses v on the way. The error says
+// what is wrong with the line, without quoting it.
+func (f *Format) parse(line string, v *values, r *Record) error {
+	v.text, v.rank, v.fields = [targets]string{}, [targets]uint8{}, nil
+	if err := f.cut(line, v); err != nil {
+		return err
+	}
+	return v.record(r)
 }
-
-// A problem is what is wrong with a line.
-type problem string
-
-func (p problem) Error() string { return string(p) }
 
 const (
-	errForm    problem = "does not have the form of the format"
-	errTime    problem = "the time is not one of the format"
-	errStatus  problem = "the status is not a number"
-	errBytes   problem = "the size is not a number"
-	errMore    problem = "more text follows the last field"
-	errJSON    problem = "not a JSON object"
-	errMissing problem = "a field of the format is missing"
+	common   = `$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent`
+	combined = common + ` "$http_referer" "$http_user_agent"`
 )
 
-// formats lists the formats in the order in which Detect prefers them: a format that
+// formats lists the formats in the order in which detect prefers them: a format that
 // accepts less comes before one that accepts the same lines and more.
 var formats = []*Format{
-	{name: "common", parse: parseCommon},
-	{name: "combined", parse: parseCombined},
-	{name: "vhost_combined", parse: parseVhost},
-	{name: "traefik", parse: parseTraefik},
-	{name: "combined_more", parse: parseCombinedMore},
-	envoyFormat(),
-	{name: "haproxy", parse: parseHAProxy},
-	{name: "alb", parse: parseALB},
-	jsonFormat("caddy_json", caddyFields, tMethod, tTarget),
-	jsonFormat("traefik_json", traefikFields, tClient, tMethod),
-	jsonFormat("envoy_json", envoyFields, tMethod, tStatus),
-	jsonFormat("cloudflare", cloudflareFields, tClient, tMethod),
-	jsonFormat("json", genericFields),
+	named("common", common),
+	named("combined", combined),
+	// Of Apache on Debian: the server's name and port come first.
+	named("vhost_combined", "$host "+combined),
+	named("traefik", combined+` $number "$router" "$server" ${duration}ms`),
+	// With more fields, such as format "main" of the configuration that comes with nginx.
+	named("combined_more", combined+` $more`),
+	named("envoy", `[$time_iso8601] "$request" $status $flags $received $bytes_sent $duration $upstream_time `+
+		`"$http_x_forwarded_for" "$http_user_agent" "$id" "$http_host" "$upstream"`),
+	// With or without what syslog writes before the client, and with captured headers.
+	named("haproxy", `${client:port} [$time_local] $frontend $backend $timers $status $bytes_sent `+
+		`$cookie $cookie $state $connections $queues $captured"$request"`),
+	// AWS adds fields at the end.
+	named("alb", `$type $time_iso8601 $elb ${client:port} $target_port $times $times $times $status $target_status `+
+		`$received $bytes_sent "$request" "$http_user_agent" $more`),
+	{name: "json", cut: newSchema(usualNames).cut},
 }
 
-// Formats returns the formats that [Detect] tries.
-func Formats() []*Format { return slices.Clone(formats) }
+func named(name, text string) *Format {
+	f, err := logFormat(text)
+	if err != nil {
+		panic(err)
+	}
+	f.name = name
+	return f
+}
 
 func formatNames() string {
 	names := make([]string, len(formats))
@@ -76,9 +69,17 @@ func formatNames() string {
 	return strings.Join(names, ", ")
 }
 
-// ParseFormat returns the format that a text names: that of one of [Formats], an nginx
-// log_format, or "json" with names of fields, as in
-// "json time=ts client=remote.addr path=req.url": see [JSON].
+// ParseFormat returns the format that a text names:
+//
+//   - common, combined, vhost_combined, combined_more, traefik, envoy, haproxy, alb or json;
+//   - an nginx log_format, alone or as it stands in nginx.conf. Variables of request
+//     headers and cookies ($http_x_api_key, $cookie_session) become [Record].Fields.
+//     $remote_addr is the client; without it, the last address of $http_x_forwarded_for;
+//   - "json" with the names of fields in the objects, such as
+//     "json time=ts client=remote.addr path=req.url header:X-Api-Key=key". A dot is for
+//     nested objects. The fields are time, client, user, method, path, query, status, bytes,
+//     agent, host, request (a whole request line), header:NAME and cookie:NAME. Fields that
+//     are not given are found under their usual names.
 func ParseFormat(text string) (*Format, error) {
 	text = strings.TrimSpace(text)
 	for _, f := range formats {
@@ -87,20 +88,48 @@ func ParseFormat(text string) (*Format, error) {
 		}
 	}
 	if strings.Contains(text, "$") {
-		return LogFormat(text)
+		return logFormat(text)
 	}
-	if rest, ok := strings.CutPrefix(text, "json "); ok {
-		fields := make(map[string]string)
-		for _, pair := range strings.Fields(rest) {
-			// Headers and cookies have a space in their names: "header:X-Api-Key=key".
-			name, path, ok := strings.Cut(pair, "=")
-			if !ok {
-				return nil, fmt.Errorf("log format: %q: write FIELD=NAME, such as time=ts", pair)
+	if fields, ok := strings.CutPrefix(text, "json "); ok {
+		return jsonFormat(text, strings.Fields(fields))
+	}
+	return nil, fmt.Errorf("log format: %q is unknown: write %s, json FIELD=NAME…, or an nginx log_format "+
+		"such as '$remote_addr [$time_local] \"$request\" $status'", text, formatNames())
+}
+
+// detect returns the format that reads the most of lines; of several, the first of
+// formats.
+func detect(lines []string) (*Format, error) {
+	var best *Format
+	most := 0
+	var v values
+	var r Record
+	for _, f := range formats {
+		read := 0
+		for _, line := range lines {
+			if f.parse(line, &v, &r) == nil {
+				read++
 			}
-			fields[strings.Replace(name, ":", " ", 1)] = path
 		}
-		return JSON(fields)
+		if read > most {
+			best, most = f, read
+		}
 	}
-	return nil, fmt.Errorf("log format: %q is unknown: write %s, json FIELD=NAME…, or an nginx log_format such as '$remote_addr [$time_local] \"$request\" $status'",
-		text, formatNames())
+	if best == nil {
+		return nil, fmt.Errorf("no known log format reads this log: tried %s; name the format, or write an nginx "+
+			"log_format or the fields of JSON lines; the first line is %s", formatNames(), show(lines[0]))
+	}
+	return best, nil
+}
+
+// maxShown is how many bytes of a line are shown.
+const maxShown = 200
+
+// show returns a line that is safe to print: quoted, with escapes for all but
+// printable ASCII, and not too long.
+func show(line string) string {
+	if len(line) > maxShown {
+		return strconv.QuoteToASCII(line[:maxShown]) + "…"
+	}
+	return strconv.QuoteToASCII(line)
 }

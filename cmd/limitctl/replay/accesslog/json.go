@@ -1,297 +1,143 @@
 package accesslog
 
 import (
-	"slices"
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+
+	"github.com/tidwall/gjson"
 )
 
-// A target says which field of a [Record] a value is for.
-type target uint8
+// fieldNames are the names of fields in JSON lines, with dots for nested objects, and of
+// the variables of a log_format. Of several names in a line, the first one counts.
+type fieldNames map[target][]string
 
-const (
-	tTime target = iota
-	tClient
-	tUser
-	tMethod
-	tTarget // a path, maybe with its query, or a URL
-	tQuery
-	tStatus
-	tBytes
-	tAgent
-	tHost
-	tRequest   // a whole request line
-	tForwarded // X-Forwarded-For, whose last entry is the client
-	tField     // and those after it: Record.Fields
-)
-
-const (
-	maxFields  = 8
-	maxTargets = int(tField) + maxFields
-)
-
-// A tree says what the names in a JSON object mean.
-type tree struct {
-	root     branch
-	required []target
+// usualNames are those of nginx, of Caddy's logger http.log.access (request.…), of
+// Traefik's format json (StartUTC, RequestMethod), of the Logpush data set http_requests
+// of Cloudflare (EdgeStartTimestamp, ClientRequestURI), of Istio and Envoy Gateway
+// (start_time, authority), of Elastic Common Schema (url.path), and what programs use.
+var usualNames = fieldNames{
+	toTime: {"StartUTC", "StartLocal", "EdgeStartTimestamp", "EdgeEndTimestamp", "start_time", "time", "ts",
+		"timestamp", "@timestamp", "time_iso8601", "timestamp_iso8601", "time_local", "msec", "date", "datetime"},
+	toClient: {"request.client_ip", "request.remote_ip", "request.remote_addr", "ClientHost", "ClientAddr",
+		"ClientIP", "client_ip", "clientip", "clientIP", "remote_addr", "remote_ip", "remoteAddr", "remote_address",
+		"remoteAddress", "client", "ip", "clientAddress", "client_addr", "source.ip", "client.ip", "client.address",
+		"remote"},
+	toPeer:      {"client:port"},
+	toForwarded: {"x_forwarded_for", "x-forwarded-for", "http_x_forwarded_for", "proxy_add_x_forwarded_for"},
+	toUser: {"ClientUsername", "user", "remote_user", "user_id", "userId", "username", "user.name", "user.id",
+		"auth"},
+	toMethod: {"request.method", "RequestMethod", "ClientRequestMethod", "method", ":method", "request_method",
+		"verb", "http_method", "http.request.method", "requestMethod", "request_type"},
+	toPath: {"request.uri", "RequestPath", "ClientRequestURI", "ClientRequestPath", "x-envoy-origin-path",
+		"x-envoy-original-path", "request_uri", "requestUri", "uri", "document_uri", "url", "target", "request_url",
+		"path", ":path", "url.original", "url.path"},
+	toQuery: {"query", "args", "query_string", "url.query"},
+	toStatus: {"DownstreamStatus", "OriginStatus", "EdgeResponseStatus", "status", "status_code", "statusCode",
+		"response_code", "http.response.status_code", "code"},
+	toBytes: {"DownstreamContentSize", "OriginContentSize", "EdgeResponseBytes", "bytes", "size", "body_bytes_sent",
+		"bytes_sent", "response_size", "responseSize", "bytes_out", "http.response.body.bytes"},
+	toAgent: {"request.headers.User-Agent", "request_User-Agent", "ClientRequestUserAgent", "user_agent",
+		"user-agent", "http_user_agent", "userAgent", "agent", "user_agent.original", "useragent"},
+	toHost: {"request.host", "RequestHost", "RequestAddr", "ClientRequestHost", "authority", ":authority", "host",
+		"http_host", "server_name", "vhost", "url.domain"},
+	toRequest: {"request", "request_line"},
 }
 
-// A branch is a JSON object. Most names in a log are of no interest, so they are
-// searched by their lengths: names[from[n]:from[n+1]] have n bytes.
-type branch struct {
-	names []name
-	from  [maxName + 2]uint8
+// fieldTargets are the names of fields in the text of a format.
+var fieldTargets = map[string]target{"time": toTime, "client": toClient, "user": toUser, "method": toMethod,
+	"path": toPath, "query": toQuery, "status": toStatus, "bytes": toBytes, "agent": toAgent, "host": toHost,
+	"request": toRequest}
+
+// A schema is the names of fields, and of the objects around them.
+type schema struct {
+	names   map[string]name
+	objects map[string]bool
 }
 
-// maxName is the length of the longest name that a format may search.
-const maxName = 64
-
-type name struct {
-	text   string
-	inside *branch // of an object
-	target target  // otherwise
-	rank   uint8   // of several names for one target, the lowest one that has a value counts
-}
-
-// add gives a target to a name, with dots between the names of nested objects. A name
-// may also contain the dots itself.
-func (t *tree) add(path string, to target, rank uint8) {
-	at := &t.root
-	at.set(name{text: path, target: to, rank: rank})
-	for {
-		before, after, nested := cutName(path)
-		if !nested {
-			return
-		}
-		next := at.inside(before)
-		next.set(name{text: after, target: to, rank: rank})
-		at, path = next, after
-	}
-}
-
-func cutName(path string) (before, after string, ok bool) {
-	for i := 1; i+1 < len(path); i++ {
-		if path[i] == '.' {
-			return path[:i], path[i+1:], true
+func newSchema(fields fieldNames) *schema {
+	s := &schema{names: make(map[string]name), objects: make(map[string]bool)}
+	for to, names := range fields {
+		for i, path := range names {
+			s.add(path, name{target: to, rank: uint8(i + 1)})
 		}
 	}
-	return path, "", false
+	return s
 }
 
-func (b *branch) set(n name) {
-	for i := range b.names {
-		if b.names[i].text == n.text && b.names[i].inside == nil {
-			b.names[i] = n
-			return
+func (s *schema) add(path string, n name) {
+	s.names[path] = n
+	for at, c := range path {
+		if c == '.' {
+			s.objects[path[:at]] = true
 		}
 	}
-	b.names = append(b.names, n)
 }
 
-func (b *branch) inside(text string) *branch {
-	for i := range b.names {
-		if b.names[i].text == text && b.names[i].inside != nil {
-			return b.names[i].inside
-		}
-	}
-	n := name{text: text, inside: new(branch)}
-	b.names = append(b.names, n)
-	return n.inside
-}
-
-// A scanner reads one line of JSON. It allocates nothing: values are parts of the line.
-type scanner struct {
-	b     []byte
-	at    int
-	found [maxTargets][]byte
-	ranks [maxTargets]uint8 // 0 where nothing was found, otherwise the rank and 1
-}
-
-// maxDepth bounds how deep objects and lists are nested.
-const maxDepth = 64
-
-func (s *scanner) blanks() {
-	for s.at < len(s.b) {
-		switch s.b[s.at] {
-		case ' ', '\t', '\r', '\n':
-			s.at++
+// jsonFormat returns the format of JSON lines with some names given as FIELD=NAME.
+func jsonFormat(text string, pairs []string) (*Format, error) {
+	usual, given := maps.Clone(usualNames), make(map[string]name)
+	for _, pair := range pairs {
+		field, path, _ := strings.Cut(pair, "=")
+		to, known := fieldTargets[field]
+		kind, header, _ := strings.Cut(field, ":")
+		switch {
+		case path == "":
+			return nil, fmt.Errorf("log format: field %q has no name: write FIELD=NAME, such as time=ts", field)
+		case known:
+			delete(usual, to)
+			given[path] = name{target: to, rank: 1}
+		case kind == "header" && header != "":
+			given[path] = name{toField, 1, "header " + http.CanonicalHeaderKey(header)}
+		case kind == "cookie" && header != "":
+			given[path] = name{toField, 1, "cookie " + header}
 		default:
-			return
+			return nil, fmt.Errorf("log format: field %q is unknown: write time, client, user, method, path, query, "+
+				"status, bytes, agent, host, request, header:NAME or cookie:NAME", field)
 		}
 	}
+	s := newSchema(usual)
+	for path, n := range given {
+		s.add(path, n)
+	}
+	return &Format{name: text, cut: s.cut}, nil
 }
 
-// accept skips blanks and a byte that must be next.
-func (s *scanner) accept(c byte) bool {
-	s.blanks()
-	if s.at < len(s.b) && s.b[s.at] == c {
-		s.at++
-		return true
-	}
-	return false
-}
-
-// text reads a string, and returns what is between its quotes.
-func (s *scanner) text() ([]byte, bool) {
-	if !s.accept('"') {
-		return nil, false
-	}
-	n := quote(s.b[s.at:])
-	if n < 0 {
-		return nil, false
-	}
-	v := s.b[s.at : s.at+n]
-	s.at += n + 1
-	return v, true
-}
-
-// object reads an object. A nil branch has no name of interest.
-func (s *scanner) object(in *branch, depth int) bool {
-	if depth > maxDepth || !s.accept('{') {
-		return false
-	}
-	if s.accept('}') {
-		return true
-	}
-	for {
-		key, ok := s.text()
-		if !ok || !s.accept(':') {
-			return false
-		}
-		var target *name
-		var inside *branch
-		if in != nil {
-			target, inside = in.find(key)
-		}
-		if !s.value(target, inside, depth+1) {
-			return false
-		}
-		if s.accept('}') {
-			return true
-		}
-		if !s.accept(',') {
-			return false
-		}
-	}
-}
-
-// index prepares find, when all names have been added.
-func (b *branch) index() {
-	slices.SortStableFunc(b.names, func(x, y name) int { return len(x.text) - len(y.text) })
-	for length := range b.from {
-		i := slices.IndexFunc(b.names, func(n name) bool { return len(n.text) >= length })
-		if i < 0 {
-			i = len(b.names)
-		}
-		b.from[length] = uint8(i)
-	}
-	for i := range b.names {
-		if inside := b.names[i].inside; inside != nil {
-			inside.index()
-		}
-	}
-}
-
-// find returns what a name means. It may be a value in one log and an object in another.
-func (b *branch) find(key []byte) (target *name, inside *branch) {
-	if len(key) > maxName {
-		return nil, nil
-	}
-	for i := b.from[len(key)]; i < b.from[len(key)+1]; i++ {
-		if n := &b.names[i]; n.text == string(key) {
-			if n.inside != nil {
-				inside = n.inside
-			} else {
-				target = n
-			}
-		}
-	}
-	return target, inside
-}
-
-// value reads a value, and keeps it if it has a target: of a list, the first one.
-func (s *scanner) value(to *name, inside *branch, depth int) bool {
-	s.blanks()
-	if s.at == len(s.b) || depth > maxDepth {
-		return false
-	}
-	var v []byte
-	switch c := s.b[s.at]; c {
-	case '{':
-		return s.object(inside, depth)
-	case '[':
-		s.at++
-		if s.accept(']') {
-			return true
-		}
-		for {
-			if !s.value(to, nil, depth+1) {
-				return false
-			}
-			to = nil
-			if s.accept(']') {
-				return true
-			}
-			if !s.accept(',') {
-				return false
-			}
-		}
-	case '"':
-		var ok bool
-		if v, ok = s.text(); !ok {
-			return false
-		}
-	default:
-		start := s.at
-		for s.at < len(s.b) && !delimiter(s.b[s.at]) {
-			s.at++
-		}
-		v = s.b[start:s.at]
-		if !scalar(v) {
-			return false
-		}
-		if v[0] == 'n' { // null
-			return true
-		}
-	}
-	if to == nil || len(v) == 0 || len(v) == 1 && v[0] == '-' {
-		return true
-	}
-	if t := to.target; s.ranks[t] == 0 || to.rank+1 < s.ranks[t] {
-		s.found[t], s.ranks[t] = v, to.rank+1
-	}
-	return true
-}
-
-func delimiter(c byte) bool {
-	switch c {
-	case ',', '}', ']', ' ', '\t', '\r', '\n', ':', '"', '{', '[':
-		return true
-	}
-	return false
-}
-
-func scalar(v []byte) bool {
-	switch {
-	case len(v) == 0:
-		return false
-	case v[0] == '-' || '0' <= v[0] && v[0] <= '9':
-		return true
-	}
-	return string(v) == "true" || string(v) == "false" || string(v) == "null"
-}
-
-// parseJSON reads a line of JSON by the tree of its format.
-func parseJSON(f *Format, line []byte, r *Record) error {
-	s := scanner{b: line}
-	if !s.object(&f.tree.root, 0) {
+// cut finds the values in a line of JSON.
+func (s *schema) cut(line string, v *values) error {
+	if !strings.HasPrefix(strings.TrimSpace(line), "{") || !gjson.Valid(line) {
 		return errJSON
 	}
-	if s.blanks(); s.at < len(line) {
-		return errMore
-	}
-	for _, t := range f.tree.required {
-		if s.ranks[t] == 0 {
-			return errMissing
+	s.find("", gjson.Parse(line), v)
+	return nil
+}
+
+// find finds the values in an object. Names may also contain the dots themselves. Of a list,
+// the first value counts.
+func (s *schema) find(prefix string, object gjson.Result, v *values) {
+	object.ForEach(func(key, value gjson.Result) bool {
+		path := key.Str
+		if prefix != "" {
+			path = prefix + "." + path
 		}
-	}
-	return r.fill(&s.found)
+		if value.IsObject() {
+			if s.objects[path] {
+				s.find(path, value, v)
+			}
+			return true
+		}
+		if n, ok := s.names[path]; ok {
+			if value.IsArray() {
+				value = value.Get("0")
+			}
+			switch value.Type {
+			case gjson.String:
+				v.set(n, value.Str)
+			case gjson.Number, gjson.True, gjson.False:
+				v.set(n, value.Raw)
+			}
+		}
+		return true
+	})
 }

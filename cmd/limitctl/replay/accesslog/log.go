@@ -1,7 +1,6 @@
 package accesslog
 
 import (
-	"bufio"
 	"cmp"
 	"errors"
 	"fmt"
@@ -31,13 +30,10 @@ type File struct {
 }
 
 type file struct {
-	path   string
-	size   int64
-	pipe   bool  // whether its size is not known
-	start  int64 // the time of its first records
-	closer io.Closer
+	File
+	start  int64 // the time of its first records; 0 for a pipe, which cannot be read twice
+	in     io.ReadCloser
 	stream *Stream
-	err    error
 
 	head *Record
 	key  int64 // by which head is merged: see [file.follow]
@@ -48,37 +44,28 @@ type file struct {
 // that cannot be read or whose format is unknown is reported by [Log.Files], unless no
 // file can be read: then that is an error, as is a pattern without a file.
 func Open(patterns []string, options *Options) (*Log, error) {
-	l := &Log{options: options.withDefaults()}
+	l := &Log{}
+	if options != nil {
+		l.options = *options
+	}
 	paths, err := expand(patterns)
 	if err != nil {
 		return nil, err
 	}
-	var errs []error
 	for _, path := range paths {
-		f := &file{path: path}
-		if path == "-" {
-			if l.options.Stdin == nil {
-				return nil, errors.New("open log: \"-\" stands for the standard input, which is not available here: write the name of a file")
-			}
-			f.pipe = true
-			f.begin(l.options.Stdin, &l.options)
-			if f.start = f.key; f.head == nil {
-				f.err = f.stream.Err()
-			}
-		} else {
-			f.start, f.size, f.err = glance(path, &l.options)
-			f.pipe = f.err == nil && !regular(path)
-		}
-		if f.err != nil {
-			f.err = fmt.Errorf("%s: %w", path, f.err)
-			errs = append(errs, f.err)
+		f := &file{File: File{Path: path}}
+		if path != "-" {
+			f.fail(f.glance(&l.options))
+		} else if l.options.Stdin == nil {
+			return nil, errors.New(`open log: "-" stands for the standard input, which is not available here: ` +
+				"write the name of a file")
 		}
 		l.files = append(l.files, f)
 	}
-	if len(errs) == len(paths) {
-		return nil, errors.Join(errs...)
-	}
 	slices.SortStableFunc(l.files, func(a, b *file) int { return cmp.Compare(a.start, b.start) })
+	if err := l.Err(); err != nil {
+		return nil, err
+	}
 	return l, nil
 }
 
@@ -88,14 +75,15 @@ func expand(patterns []string) (paths []string, err error) {
 		return nil, errors.New("open log: no file: write the names of log files, or - for the standard input")
 	}
 	for _, pattern := range patterns {
-		found := []string{pattern}
-		if _, err := os.Stat(pattern); err != nil && pattern != "-" {
-			if found, err = filepath.Glob(pattern); err != nil {
-				return nil, fmt.Errorf("open log: %q: %w", pattern, err)
-			}
-			if len(found) == 0 {
-				return nil, fmt.Errorf("open log: %q matches no file", pattern)
-			}
+		found, err := filepath.Glob(pattern)
+		if _, missing := os.Stat(pattern); missing == nil || pattern == "-" {
+			found, err = []string{pattern}, nil
+		}
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("open log: %q: %w", pattern, err)
+		case len(found) == 0:
+			return nil, fmt.Errorf("open log: %q matches no file", pattern)
 		}
 		for _, path := range found {
 			if !slices.Contains(paths, path) {
@@ -106,73 +94,61 @@ func expand(patterns []string) (paths []string, err error) {
 	return paths, nil
 }
 
-func regular(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular()
-}
-
-// glanceSize is how much of a file is read to find when it begins.
-const glanceSize = 1 << 18
-
-// glance returns the time of a file's first records, and its size. Times that are more
+// glance finds the size of a file and the time of its first records. Times that are more
 // than a day before the median of some records are wrong, and do not matter.
-func glance(path string, options *Options) (start, size int64, err error) {
-	info, err := os.Stat(path)
+func (f *file) glance(options *Options) error {
+	info, err := os.Stat(f.Path)
 	switch {
 	case err != nil:
-		return 0, 0, errors.Unwrap(err)
+		return errors.Unwrap(err)
 	case info.IsDir():
-		return 0, 0, errors.New("is a folder: write the names of files in it, such as folder/*.log")
+		return errors.New("is a folder: write the names of files in it, such as folder/*.log")
 	case !info.Mode().IsRegular():
-		return 0, 0, nil // a pipe cannot be read twice
+		return nil
 	}
-	in, err := os.Open(path)
+	f.Size = info.Size()
+	in, err := os.Open(f.Path)
 	if err != nil {
-		return 0, 0, errors.Unwrap(err)
+		return errors.Unwrap(err)
 	}
 	defer in.Close()
-	text, release, err := decompress(in)
-	if err != nil {
-		return 0, 0, err
-	}
-	defer release()
-	head := make([]byte, glanceSize)
-	n, err := io.ReadFull(bufio.NewReader(text), head)
-	if n == 0 && err != io.EOF {
-		return 0, 0, err
-	}
-	lines := firstLines(head[:n], detectLines)
-	if n == glanceSize && len(lines) > 1 && len(lines) < detectLines {
-		lines = lines[:len(lines)-1] // the last one may be a part
-	}
-	if len(lines) == 0 || n == glanceSize && len(lines) == 1 {
-		return 0, info.Size(), nil
-	}
-	f := options.Format
-	if f == nil {
-		if f, err = Detect(lines); err != nil {
-			return 0, 0, err
-		}
-	}
+	s := NewStream(in, options)
+	defer s.Close()
 	var times []int64
-	var r Record
-	for _, line := range lines {
-		if f.Parse(line, &r) == nil {
-			times = append(times, r.Time)
-		}
+	for r := s.Next(); r != nil && len(times) < detectLines; r = s.Next() {
+		times = append(times, r.Time)
 	}
 	if len(times) == 0 {
-		return 0, info.Size(), nil
+		return s.Err()
 	}
 	slices.Sort(times)
-	median := times[len(times)/2]
-	first, _ := slices.BinarySearch(times, median-oddJump)
-	return times[first], info.Size(), nil
+	first, _ := slices.BinarySearch(times, times[len(times)/2]-oddJump)
+	f.start = times[first]
+	return nil
 }
 
-// begin opens the stream of a file, and reads its first record.
-func (f *file) begin(r io.Reader, options *Options) {
-	f.stream = NewStream(r, options)
+// fail notes why a file cannot be read.
+func (f *file) fail(err error) {
+	if err != nil {
+		f.Error, f.Size = fmt.Sprintf("%s: %v", f.Path, err), 0
+	}
+}
+
+// begin opens a file, and reads its first record.
+func (f *file) begin(options *Options) {
+	if f.Error != "" {
+		return
+	}
+	from := options.Stdin
+	if f.Path != "-" {
+		in, err := os.Open(f.Path)
+		if err != nil {
+			f.fail(errors.Unwrap(err))
+			return
+		}
+		f.in, from = in, in
+	}
+	f.stream = NewStream(from, options)
 	f.key = f.start
 	f.advance()
 }
@@ -183,9 +159,7 @@ func (f *file) advance() {
 		f.follow(f.head.Time)
 		return
 	}
-	if err := f.stream.Err(); err != nil {
-		f.err = fmt.Errorf("%s: %w", f.path, err)
-	}
+	f.fail(f.stream.Err())
 	f.end()
 }
 
@@ -194,9 +168,8 @@ func (f *file) end() {
 	if f.stream != nil {
 		f.stream.Close()
 	}
-	if f.closer != nil {
-		f.closer.Close()
-		f.closer = nil
+	if f.in != nil {
+		f.in.Close()
 	}
 }
 
@@ -216,65 +189,55 @@ func (f *file) follow(t int64) {
 	f.key, f.odd = t, 0
 }
 
-// Next returns the next record, or nil at the end. It is valid until the next call.
+// Next returns the next record, or nil at the end.
 func (l *Log) Next() *Record {
 	if l.last != nil {
-		l.last.advance()
-		if l.last.head == nil {
+		if l.last.advance(); l.last.head == nil {
 			l.open = slices.DeleteFunc(l.open, func(f *file) bool { return f == l.last })
 		}
-		l.last = nil
 	}
 	for {
-		var least *file
+		l.last = nil
 		for _, f := range l.open {
-			if least == nil || f.key < least.key {
-				least = f
+			if l.last == nil || f.key < l.last.key {
+				l.last = f
 			}
 		}
-		if l.begun == len(l.files) || least != nil && least.key < l.files[l.begun].start {
-			if least == nil {
-				return nil
+		if l.begun < len(l.files) && (l.last == nil || l.last.key >= l.files[l.begun].start) {
+			f := l.files[l.begun]
+			l.begun++
+			if f.begin(&l.options); f.head != nil {
+				l.open = append(l.open, f)
 			}
-			l.last = least
-			return least.head
+			continue
 		}
-		l.beginNext()
+		if l.last == nil {
+			return nil
+		}
+		return l.last.head
 	}
 }
 
-// beginNext opens the file whose turn has come.
-func (l *Log) beginNext() {
-	f := l.files[l.begun]
-	l.begun++
-	switch {
-	case f.err != nil:
-		return
-	case f.stream == nil:
-		in, err := os.Open(f.path)
-		if err != nil {
-			f.err = fmt.Errorf("%s: %w", f.path, errors.Unwrap(err))
-			return
+// Err returns why no file could be read; nil if one was read.
+func (l *Log) Err() error {
+	var errs []error
+	for _, f := range l.files {
+		if f.Error == "" {
+			return nil
 		}
-		f.closer = in
-		f.begin(in, &l.options)
+		errs = append(errs, errors.New(f.Error))
 	}
-	if f.head != nil {
-		l.open = append(l.open, f)
-	}
+	return errors.Join(errs...)
 }
 
 // Files returns what was read of each file until now, in the order of their times.
 func (l *Log) Files() []File {
 	files := make([]File, len(l.files))
 	for i, f := range l.files {
-		files[i] = File{Path: f.path, Size: f.size}
 		if f.stream != nil {
-			files[i].Stats = f.stream.Stats()
+			f.Stats = f.stream.Stats()
 		}
-		if f.err != nil {
-			files[i].Error = f.err.Error()
-		}
+		files[i] = f.File
 	}
 	return files
 }
@@ -283,24 +246,17 @@ func (l *Log) Files() []File {
 // some.
 func (l *Log) Stats() Stats {
 	var sum Stats
-	for _, f := range l.files {
-		if f.stream != nil {
-			stats := f.stream.Stats()
-			sum.add(&stats)
-		}
+	for _, f := range l.Files() {
+		sum.add(&f.Stats)
 	}
 	return sum
 }
 
-// Size returns the sum of the sizes of all files in bytes, to which Stats.Bytes grows;
-// 0 if one is not known.
-func (l *Log) Size() int64 {
-	sum := int64(0)
+// Size returns the sum of the sizes of all files in bytes, to which Stats.Bytes grows. It
+// leaves out pipes.
+func (l *Log) Size() (sum int64) {
 	for _, f := range l.files {
-		if f.pipe {
-			return 0
-		}
-		sum += f.size
+		sum += f.Size
 	}
 	return sum
 }

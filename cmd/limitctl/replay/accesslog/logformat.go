@@ -1,11 +1,10 @@
 package accesslog
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
+	"regexp"
 	"strings"
 )
 
@@ -17,195 +16,127 @@ type template struct {
 }
 
 type variable struct {
-	target target
-	kept   bool // whether a field is made of it
-	after  string
+	name  name // of rank 0 if no field is made of it
+	after string
 }
 
-// nginx lists the variables that become fields. Others are skipped.
-var nginx = map[string]target{
-	"time_local": tTime, "time_iso8601": tTime, "msec": tTime,
-	"remote_addr": tClient, "http_x_forwarded_for": tForwarded, "proxy_add_x_forwarded_for": tForwarded,
-	"remote_user": tUser, "request_method": tMethod,
-	"request_uri": tTarget, "uri": tTarget, "document_uri": tTarget, "args": tQuery, "query_string": tQuery,
-	"status": tStatus, "body_bytes_sent": tBytes, "bytes_sent": tBytes,
-	"http_user_agent": tAgent, "host": tHost, "http_host": tHost, "server_name": tHost, "request": tRequest,
-}
+var (
+	variablePattern = regexp.MustCompile(`\$(?:(\w+)|\{([^}]+)\})`)
+	quotedPattern   = regexp.MustCompile(`'([^']*)'|"([^"]*)"`)
+	logFormatNames  = newSchema(usualNames).names
+)
 
-// LogFormat returns a format for the lines that an nginx log_format writes. The text is
-// that of the directive, alone or as it stands in nginx.conf:
-//
-//	log_format main '$remote_addr - $remote_user [$time_local] "$request" '
-//	                '$status $body_bytes_sent "$http_user_agent"';
-//
-// Variables of requested headers and cookies ($http_x_api_key, $cookie_session) become
-// [Record].Fields. $remote_addr is the client; without it, the last address of
-// $http_x_forwarded_for.
-func LogFormat(text string) (*Format, error) {
-	given := text
+// logFormat returns the format of a log_format.
+func logFormat(text string) (*Format, error) {
+	body := strings.Trim(text, "'")
+	if directive, ok := strings.CutPrefix(text, "log_format "); ok {
+		body = ""
+		for _, quoted := range quotedPattern.FindAllStringSubmatch(directive, -1) {
+			body += quoted[1] + quoted[2]
+		}
+		if body == "" {
+			return nil, fmt.Errorf("log_format: %q: write the text in single quotes", directive)
+		}
+	}
 	t := &template{}
-	text, err := directive(text)
-	if err != nil {
-		return nil, err
+	found := variablePattern.FindAllStringSubmatchIndex(body, -1)
+	if len(found) == 0 {
+		return nil, fmt.Errorf("log_format %q has no variables: write one with $time_local and $request", text)
 	}
-	f := &Format{name: "log_format " + text, parse: parseLogFormat, text: t}
-	i := strings.IndexByte(text, '$')
-	if i < 0 {
-		return nil, fmt.Errorf("log_format %q has no variables: write one with $time_local and $request", given)
-	}
-	t.prefix = text[:i]
+	t.prefix = body[:found[0][0]]
 	seen := make(map[target]bool)
-	for text = text[i:]; text != ""; {
-		name, after, err := nextVariable(text)
-		if err != nil {
-			return nil, err
+	for i, at := range found {
+		end := len(body)
+		if i+1 < len(found) {
+			end = found[i+1][0]
 		}
-		literal := after
-		if next := strings.IndexByte(after, '$'); next >= 0 {
-			literal, after = after[:next], after[next:]
-			if literal == "" {
-				return nil, fmt.Errorf("log_format: no text between $%s and what follows it, so they cannot be told apart: write a space or a quote there", name)
-			}
-		} else {
-			after = ""
+		label := strings.Trim(body[at[0]:at[1]], "${}")
+		v := variable{after: body[at[1]:end]}
+		switch {
+		case v.after == "" && end < len(body):
+			return nil, fmt.Errorf("log_format: no text between $%s and what follows it, so they cannot be told apart: "+
+				"write a space or a quote there", label)
+		case strings.Contains(v.after, "$"):
+			return nil, fmt.Errorf("log_format: %q: write the name of a variable after $", v.after)
 		}
-		v := variable{after: literal}
-		v.target, v.kept = f.variable(name)
-		if v.kept && seen[v.target] && v.target < tField {
-			v.kept = false // the first of several, such as $time_local and $msec
-		}
-		seen[v.target] = seen[v.target] || v.kept
+		v.name = variableName(label)
+		seen[v.name.target] = seen[v.name.target] || v.name.rank > 0
 		t.variables = append(t.variables, v)
-		text = after
 	}
-	if !seen[tTime] {
+	if !seen[toTime] {
 		return nil, errors.New("log_format: no time: add $time_local, $time_iso8601 or $msec")
 	}
-	if !seen[tRequest] && !seen[tTarget] {
+	if !seen[toRequest] && !seen[toPath] {
 		return nil, errors.New("log_format: no path: add $request, $request_uri or $uri")
 	}
-	return f, nil
+	return &Format{name: text, cut: t.cut}, nil
 }
 
-// directive returns the text between the quotes of a directive, and a text without
-// them as it is.
-func directive(text string) (string, error) {
-	text = strings.TrimSpace(text)
-	rest, ok := strings.CutPrefix(text, "log_format ")
+// variableName returns what a variable is for.
+func variableName(label string) name {
+	if n, known := logFormatNames[label]; known || label == "http_referer" {
+		return n
+	}
+	if header, ok := strings.CutPrefix(label, "http_"); ok {
+		return name{toField, 1, "header " + http.CanonicalHeaderKey(strings.ReplaceAll(header, "_", "-"))}
+	}
+	if cookie, ok := strings.CutPrefix(label, "cookie_"); ok {
+		return name{toField, 1, "cookie " + cookie}
+	}
+	return name{}
+}
+
+// cut cuts a line into values. A value ends where the text that follows its variable
+// begins.
+func (t *template) cut(line string, v *values) error {
+	rest, ok := strings.CutPrefix(line, t.prefix)
 	if !ok {
-		if n := len(text); n > 1 && (text[0] == '\'') && text[n-1] == '\'' {
-			text = text[1 : n-1]
-		}
-		return text, nil
-	}
-	_, rest, _ = strings.Cut(strings.TrimSpace(rest), " ") // its name
-	rest = strings.TrimSpace(rest)
-	if escape, after, ok := strings.Cut(rest, " "); ok && strings.HasPrefix(escape, "escape=") {
-		rest = strings.TrimSpace(after)
-	}
-	var out strings.Builder
-	for rest = strings.TrimSuffix(rest, ";"); ; {
-		rest = strings.TrimSpace(rest)
-		if rest == "" {
-			return out.String(), nil
-		}
-		mark := rest[0]
-		end := -1
-		if mark == '\'' || mark == '"' {
-			end = strings.IndexByte(rest[1:], mark)
-		}
-		if end < 0 {
-			return "", fmt.Errorf("log_format: %q: write the text in single quotes", rest)
-		}
-		out.WriteString(rest[1 : 1+end])
-		rest = rest[2+end:]
-	}
-}
-
-// nextVariable cuts a variable from the text that begins with its $.
-func nextVariable(text string) (name, after string, err error) {
-	body := text[1:]
-	if strings.HasPrefix(body, "{") {
-		end := strings.IndexByte(body, '}')
-		if end < 2 {
-			return "", "", fmt.Errorf("log_format: %q: write ${name}", text)
-		}
-		return body[1:end], body[end+1:], nil
-	}
-	end := 0
-	for end < len(body) && (body[end] == '_' || 'a' <= body[end] && body[end] <= 'z' || 'A' <= body[end] && body[end] <= 'Z' || '0' <= body[end] && body[end] <= '9') {
-		end++
-	}
-	if end == 0 {
-		return "", "", fmt.Errorf("log_format: %q: write the name of a variable after $", text)
-	}
-	return body[:end], body[end:], nil
-}
-
-// variable returns what a variable is for, and adds it to Fields if it is a header or
-// a cookie.
-func (f *Format) variable(name string) (to target, kept bool) {
-	if to, kept = nginx[name]; kept {
-		return to, true
-	}
-	var label string
-	if header, ok := strings.CutPrefix(name, "http_"); ok {
-		label = "header " + http.CanonicalHeaderKey(strings.ReplaceAll(header, "_", "-"))
-	} else if cookie, ok := strings.CutPrefix(name, "cookie_"); ok {
-		label = "cookie " + cookie
-	}
-	if label == "" || name == "http_referer" || len(f.fields) == maxFields || slices.Contains(f.fields, label) {
-		return 0, false
-	}
-	f.fields = append(f.fields, label)
-	return tField + target(len(f.fields)-1), true
-}
-
-// parseLogFormat reads a line by a template. A value ends where the text that follows
-// its variable begins. nginx escapes quotes in values, so the first quote that is not
-// escaped ends one.
-func parseLogFormat(f *Format, line []byte, r *Record) error {
-	t := f.text
-	if len(line) < len(t.prefix) || string(line[:len(t.prefix)]) != t.prefix {
 		return errForm
 	}
-	var found [maxTargets][]byte
-	b := line[len(t.prefix):]
 	for i := range t.variables {
-		v := &t.variables[i]
-		end := len(b)
-		switch {
-		case v.after == "":
-		case v.after[0] == '"':
-			end = quote(b)
-		default:
-			end = indexString(b, v.after)
+		of := &t.variables[i]
+		end := of.end(rest)
+		if end < 0 || !strings.HasPrefix(rest[end:], of.after) {
+			return errForm
 		}
-		if end < 0 || len(b)-end < len(v.after) || string(b[end:end+len(v.after)]) != v.after {
-			return errMissing
+		if of.name.rank > 0 {
+			v.set(of.name, unescape(rest[:end]))
 		}
-		if v.kept && len(blank(b[:end])) > 0 {
-			found[v.target] = b[:end]
-		}
-		b = b[end+len(v.after):]
+		rest = rest[end+len(of.after):]
 	}
-	if len(b) > 0 {
+	if rest != "" {
 		return errMore
 	}
-	return r.fill(&found)
+	return nil
 }
 
-// indexString is bytes.Index of a string.
-func indexString(b []byte, s string) int {
-	from := 0
-	for {
-		i := bytes.IndexByte(b[from:], s[0])
-		if i < 0 || from+i+len(s) > len(b) {
-			return -1
-		}
-		if from += i; string(b[from:from+len(s)]) == s {
-			return from
-		}
-		from++
+// end returns where the value of a variable ends, or -1. Servers escape quotes in values, so
+// the first quote that is not escaped ends one. Users choose their names, which may contain
+// spaces and brackets: the time after a name is in the last brackets before a quote.
+func (v *variable) end(rest string) int {
+	switch {
+	case v.after == "":
+		return len(rest)
+	case v.after[0] == '"':
+		return quote(rest)
+	case v.name.target == toUser && v.after == " [":
+		return strings.LastIndex(rest[:max(0, strings.IndexByte(rest, '"'))], v.after)
 	}
+	return strings.Index(rest, v.after)
+}
+
+// quote returns the index of the first quote that is not escaped, or -1.
+func quote(s string) int {
+	if i := strings.IndexByte(s, '"'); i < 0 || strings.IndexByte(s[:i], '\\') < 0 {
+		return i
+	}
+	for i := 0; i < len(s); i++ {
+		switch s[i] {
+		case '"':
+			return i
+		case '\\':
+			i++
+		}
+	}
+	return -1
 }

@@ -1,57 +1,228 @@
 package accesslog
 
-// A Record is one request of an access log. Its fields are parts of the line that it
-// was read from, and so are valid only as long as that line: see [Stream.Next]. A field
-// that the line does not have, or has as "-", is empty.
+import (
+	"errors"
+	"net"
+	"strconv"
+	"strings"
+)
+
+// A Record is one request of an access log. A field that the line does not have, or has
+// as "-", is empty. Fields are parts of the line: to keep one for long, clone it.
 type Record struct {
 	Time   int64 // microseconds since the Unix epoch; years 0 to 9999
 	Status int   // of the response; 0 if the line has none
 	Bytes  int64 // of the response; 0 if the line has none
 
-	Client    []byte // an address without its port, or a host name
-	User      []byte
-	Method    []byte // empty if the client sent no HTTP, such as TLS to a plain port
-	Path      []byte // as sent, without the query
-	Query     []byte // as sent, without the question mark
-	UserAgent []byte
-	Host      []byte
+	Client    string // an address without its port, or a host name
+	User      string
+	Method    string // empty if the client sent no HTTP, such as TLS to a plain port
+	Path      string // as sent, without the query
+	Query     string // as sent, without the question mark
+	UserAgent string
+	Host      string
 
-	// Fields has the values of [Format.Fields], in their order.
-	Fields [][]byte
-
-	// Format is the format that the line was read by.
-	Format *Format
+	// Fields has the headers and cookies of the line by their names in the text grammar of
+	// package limit, such as "header X-Api-Key".
+	Fields map[string]string
 }
 
-// reset empties r for the next line.
-func (r *Record) reset(f *Format) {
-	fields := r.Fields
-	*r = Record{Format: f}
-	if n := len(f.fields); n > 0 {
-		if cap(fields) < n {
-			fields = make([][]byte, n)
+// What is wrong with a line.
+var (
+	errForm   = errors.New("does not have the form of the format")
+	errNoTime = errors.New("there is no time")
+	errTime   = errors.New("the time is not one of the format")
+	errStatus = errors.New("the status is not a number")
+	errBytes  = errors.New("the size is not a number")
+	errMore   = errors.New("more text follows the last field")
+	errJSON   = errors.New("not a JSON object")
+)
+
+// A target is what a value in a line is for.
+type target int
+
+const (
+	toTime target = iota
+	toClient
+	toPeer      // a client with its port, after other words
+	toForwarded // X-Forwarded-For, whose last entry is the client: the proxy itself has written it
+	toUser
+	toMethod
+	toPath // maybe with its query, or a URL
+	toQuery
+	toStatus
+	toBytes
+	toAgent
+	toHost
+	toRequest // a whole request line
+	toField   // of Record.Fields
+	targets
+)
+
+// A name says what its value is for.
+type name struct {
+	target target
+	rank   uint8  // from 1; of several names for one target, the one with the lowest rank counts
+	field  string // in Record.Fields, for toField
+}
+
+// values are the parts of a line by their targets. They may be used again for the next
+// line, which often has the same time.
+type values struct {
+	text   [targets]string
+	rank   [targets]uint8 // of the name; 0 where nothing was found
+	fields map[string]string
+
+	timeText string
+	time     int64
+}
+
+// set keeps a value, unless one of a better name is known.
+func (v *values) set(n name, text string) {
+	switch {
+	case text == "" || text == "-":
+	case n.target == toField:
+		if v.fields == nil {
+			v.fields = make(map[string]string)
 		}
-		clear(fields[:n])
-		r.Fields = fields[:n]
+		v.fields[n.field] = text
+	case v.rank[n.target] == 0 || n.rank < v.rank[n.target]:
+		v.text[n.target], v.rank[n.target] = text, n.rank
 	}
 }
 
-// finish turns what a parser has cut from a line into values. A parser calls it last,
-// since it changes the line, which another format may have to read otherwise.
-func (r *Record) finish() {
-	for _, field := range [...]*[]byte{&r.User, &r.Path, &r.Query, &r.UserAgent, &r.Host} {
-		*field = unescape(*field)
+// record turns values into a record.
+func (v *values) record(r *Record) error {
+	*r = Record{User: v.text[toUser], UserAgent: v.text[toAgent], Fields: v.fields}
+	if v.text[toTime] == "" {
+		return errNoTime
 	}
-	for i := range r.Fields {
-		r.Fields[i] = blank(unescape(r.Fields[i]))
+	if text := v.text[toTime]; text != v.timeText {
+		t, ok := parseTime(text)
+		if !ok {
+			return errTime
+		}
+		v.timeText, v.time = text, t
 	}
-	r.User, r.UserAgent, r.Host = blank(r.User), blank(r.UserAgent), blank(r.Host)
+	r.Time = v.time
+	status, ok := number(v.text[toStatus])
+	if r.Status = int(status); !ok || status > 999 {
+		return errStatus
+	}
+	if r.Bytes, ok = number(v.text[toBytes]); !ok {
+		return errBytes
+	}
+	r.setRequest(v.text[toRequest])
+	if v.text[toMethod] != "" {
+		r.Method = v.text[toMethod]
+	}
+	if v.text[toPath] != "" {
+		r.setTarget(v.text[toPath])
+	}
+	if r.Query == "" {
+		r.Query = strings.TrimPrefix(v.text[toQuery], "?")
+	}
+	if v.text[toHost] != "" {
+		r.Host = v.text[toHost]
+	}
+	r.Host = withoutPort(r.Host)
+	return r.setClient(v)
 }
 
-// blank returns nil for a value that logs write where there is none.
-func blank(b []byte) []byte {
-	if len(b) == 1 && b[0] == '-' {
-		return nil
+func (r *Record) setClient(v *values) error {
+	switch {
+	case v.text[toClient] != "":
+		r.Client = withoutPort(v.text[toClient])
+	case v.text[toPeer] != "":
+		peer := v.text[toPeer][strings.LastIndexByte(v.text[toPeer], ' ')+1:]
+		port := strings.LastIndexByte(peer, ':')
+		if port <= 0 {
+			return errForm
+		}
+		r.Client = strings.Trim(peer[:port], "[]")
+	default:
+		list := v.text[toForwarded]
+		r.Client = withoutPort(strings.TrimSpace(list[strings.LastIndexByte(list, ',')+1:]))
 	}
-	return b
+	if strings.Contains(r.Client, " ") {
+		return errForm
+	}
+	return nil
+}
+
+// number reads digits. "" is 0, and so is the status of an HAProxy request without a
+// response. HAProxy writes sizes of responses that go on with a plus.
+func number(s string) (n int64, ok bool) {
+	if s == "" || s == "-1" {
+		return 0, true
+	}
+	unsigned, err := strconv.ParseUint(strings.TrimPrefix(s, "+"), 10, 63)
+	return int64(unsigned), err == nil
+}
+
+// setRequest reads a request line. Clients also send what is no request, and servers
+// log it: then method and path stay empty.
+func (r *Record) setRequest(line string) {
+	method, rest, ok := strings.Cut(line, " ")
+	if !ok || len(method) > 32 || !isMethod(method) {
+		return
+	}
+	if i := strings.LastIndexByte(rest, ' '); i >= 0 && strings.HasPrefix(rest[i+1:], "HTTP/") {
+		rest = rest[:i]
+	}
+	r.Method = method
+	r.setTarget(rest)
+}
+
+// isMethod reports whether s is a method: servers log methods of other letters too,
+// but those are not routed.
+func isMethod(s string) bool {
+	return s != "" && s[0] != '-' && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-_") == ""
+}
+
+// setTarget reads the target of a request: a path with a query, or a URL.
+func (r *Record) setTarget(s string) {
+	if scheme, rest, ok := strings.Cut(s, "://"); ok && 0 < len(scheme) && len(scheme) < 8 && s[0] != '/' {
+		end := strings.IndexAny(rest, "/?")
+		if end < 0 {
+			end = len(rest)
+		}
+		r.Host, s = rest[:end], rest[end:]
+	}
+	r.Path, r.Query, _ = strings.Cut(s, "?")
+}
+
+// withoutPort returns an address or a host without its port and brackets.
+func withoutPort(s string) string {
+	if !strings.Contains(s, ":") {
+		return s
+	}
+	if host, _, err := net.SplitHostPort(s); err == nil {
+		return host
+	}
+	return strings.Trim(s, "[]")
+}
+
+// unescape undoes the escapes of nginx and Apache: \x22, \", \\, \u0022 and the letters
+// of C. What is no escape stays.
+func unescape(s string) string {
+	before, rest, found := strings.Cut(s, `\`)
+	if !found {
+		return s
+	}
+	var out []byte
+	for found {
+		out = append(out, before...)
+		c, multibyte, after, err := strconv.UnquoteChar(`\`+rest, '"')
+		switch {
+		case err != nil:
+			out, after = append(out, '\\'), rest
+		case multibyte:
+			out = append(out, string(c)...)
+		default:
+			out = append(out, byte(c))
+		}
+		before, rest, found = strings.Cut(after, `\`)
+	}
+	return string(append(out, before...))
 }

@@ -1,6 +1,7 @@
 package accesslog
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -8,6 +9,9 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
 )
 
 // Options configures how a log is read. Nil and the zero Options are ready to use.
@@ -16,64 +20,83 @@ type Options struct {
 	// first lines, and that other formats are tried for lines that it does not read.
 	Format *Format
 
-	// MaxLine is the length in bytes of the longest line that is read; 0 means 1 MiB.
-	// Longer lines are counted as bad.
-	MaxLine int
-
-	// Workers is how many goroutines parse a file; 0 means GOMAXPROCS.
-	Workers int
-
 	// Stdin is read for the path "-". Nil means that "-" is an error.
 	Stdin io.Reader
 }
 
 const (
-	defaultMaxLine = 1 << 20
-	batchSize      = 1 << 18
-	detectLines    = 50
+	maxLine       = 1 << 20 // bytes; longer lines are bad
+	batchSize     = 1 << 18
+	detectLines   = 50
+	maxSamples    = 10        // bad lines that are kept
+	maxZstdWindow = 128 << 20 // of zstd --ultra and --long: bounds the memory that a log may ask for
 )
 
-func (o *Options) withDefaults() Options {
-	var given Options
-	if o != nil {
-		given = *o
+// Stats counts what was read.
+type Stats struct {
+	Lines    int64 `json:"lines"`     // without empty ones
+	BadLines int64 `json:"bad_lines"` // that no format reads, and those of 1 MiB or more
+	Bytes    int64 `json:"bytes"`     // as read from the files, compressed or not
+
+	// Formats counts the lines that each format has read.
+	Formats map[string]int64 `json:"formats"`
+
+	// Samples are the first bad lines.
+	Samples []BadLine `json:"samples"`
+
+	// Truncated says why the log ended early, such as a compressed file without its
+	// end; "" if it did not.
+	Truncated string `json:"truncated,omitempty"`
+}
+
+// A BadLine is a line that no format reads.
+type BadLine struct {
+	Line    int64  `json:"line"`    // from 1, empty lines included
+	Problem string `json:"problem"` // by the format of the log
+	Text    string `json:"text"`    // quoted and shortened, with escapes for all but printable ASCII
+}
+
+// add adds the counts of a batch, or of a file.
+func (s *Stats) add(o *Stats) {
+	s.Lines += o.Lines
+	s.BadLines += o.BadLines
+	s.Bytes += o.Bytes
+	for name, n := range o.Formats {
+		if s.Formats == nil {
+			s.Formats = make(map[string]int64)
+		}
+		s.Formats[name] += n
 	}
-	if given.MaxLine <= 0 {
-		given.MaxLine = defaultMaxLine
-	}
-	if given.Workers <= 0 {
-		given.Workers = runtime.GOMAXPROCS(0)
-	}
-	return given
+	s.Samples = append(s.Samples, o.Samples[:min(maxSamples-len(s.Samples), len(o.Samples))]...)
 }
 
 // A Stream is the records of one log, in the order of its lines. Several goroutines
 // parse ahead of the caller. They hold a few batches of 256 KiB of text and end with
 // the log, or at Close. A Stream is for one goroutine.
 type Stream struct {
-	options Options
+	format  *Format      // nil until it is found
+	others  []*Format    // to try for lines that format does not read
 	read    atomic.Int64 // bytes, before decompression
-	order   chan *batch  // in the order of the log
-	free    chan *batch
+	batches chan *batch
 	quit    chan struct{}
 	close   sync.Once
 
-	current *batch
-	at      int
+	records []Record // of the current batch, from the next one on
 	stats   Stats
 
-	// Set before order is closed.
+	// Set before batches is closed.
 	err       error
 	truncated string
 }
 
 // NewStream returns the records of r, which may be compressed with gzip or zstd.
 func NewStream(r io.Reader, options *Options) *Stream {
-	s := &Stream{options: options.withDefaults(), quit: make(chan struct{})}
-	batches := s.options.Workers + 3
-	s.order, s.free = make(chan *batch, batches), make(chan *batch, batches)
-	for range batches {
-		s.free <- nil // made when it is needed
+	s := &Stream{batches: make(chan *batch, runtime.GOMAXPROCS(0)), quit: make(chan struct{})}
+	if options != nil {
+		s.format = options.Format
+	}
+	if s.format == nil {
+		s.others = formats
 	}
 	go s.split(&counter{r, &s.read})
 	return s
@@ -91,25 +114,21 @@ func (c *counter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Next returns the next record, or nil at the end. The record and its fields are valid
-// until the next call.
+// Next returns the next record, or nil at the end.
 func (s *Stream) Next() *Record {
-	for s.current == nil || s.at == len(s.current.records) {
-		if s.current != nil {
-			s.free <- s.current // has room for all batches
-			s.current = nil
-		}
-		b, ok := <-s.order
+	for len(s.records) == 0 {
+		b, ok := <-s.batches
 		if !ok {
 			s.stats.Truncated = s.truncated
 			return nil
 		}
 		<-b.done
 		s.stats.add(&b.stats)
-		s.current, s.at = b, 0
+		s.records = b.records
 	}
-	s.at++
-	return &s.current.records[s.at-1]
+	r := &s.records[0]
+	s.records = s.records[1:]
+	return r
 }
 
 // Stats returns what was read until now. After the end it is complete.
@@ -119,174 +138,143 @@ func (s *Stream) Stats() Stats {
 	return stats
 }
 
-// Err returns why the log could not be read, once Next has returned nil: a
-// [*FormatError], or an error of the reader before the first line. A log that ends
-// early is not an error: see [Stats].Truncated.
+// Err returns why the log could not be read, once Next has returned nil: an unknown
+// format, or an error of the reader before the first line. A log that ends early is not an
+// error: see [Stats].Truncated.
 func (s *Stream) Err() error { return s.err }
 
 // Close ends the goroutines of the stream, the one that reads after a Read that has
 // begun. It does not close the reader.
 func (s *Stream) Close() { s.close.Do(func() { close(s.quit) }) }
 
-// split cuts the log into batches of whole lines and hands them to the workers.
+// split cuts the log into batches, and parses each in a goroutine.
 func (s *Stream) split(r io.Reader) {
-	jobs := make(chan *batch, cap(s.free))
-	defer close(jobs)
-	defer close(s.order)
-	text, release, err := decompress(r)
+	defer close(s.batches)
+	text, err := decompress(r)
 	if err != nil {
 		s.err = fmt.Errorf("read log: %w", err)
 		return
 	}
-	defer release()
-	lines := &splitter{stream: s, from: text, line: 1}
-	for started := false; ; {
-		b := lines.next()
-		if b == nil {
-			return
-		}
-		if !started {
-			started = true
-			if err := s.start(b, jobs); err != nil {
-				s.err = err
+	in := bufio.NewReaderSize(text, maxLine)
+	for number := int64(1); err == nil; {
+		b := &batch{first: number, done: make(chan struct{})}
+		err = b.read(in)
+		number += int64(len(b.lines))
+		if sample := b.sample(); s.format == nil && len(sample) > 0 {
+			if s.format, s.err = detect(sample); s.err != nil {
 				return
 			}
 		}
 		select {
-		case s.order <- b:
+		case s.batches <- b:
+			go b.parse(s.format, s.others)
 		case <-s.quit:
 			return
 		}
-		jobs <- b // has room for all batches
+		switch {
+		case err == nil, errors.Is(err, io.EOF):
+		case number == 1:
+			s.err = fmt.Errorf("read log: %w", err)
+		default:
+			s.truncated = err.Error()
+		}
 	}
 }
 
-// start finds the format from the first batch, and starts the workers.
-func (s *Stream) start(first *batch, jobs <-chan *batch) error {
-	f, others := s.options.Format, []*Format(nil)
-	if f == nil {
-		f, others = formats[0], formats
-		if lines := firstLines(first.text, detectLines); len(lines) > 0 && !first.long {
-			var err error
-			if f, err = Detect(lines); err != nil {
-				return err
-			}
-		}
+// decompress returns the text of a log that may be compressed, which its first bytes
+// say. The decompressors start no goroutines, so nothing needs to be closed.
+func decompress(r io.Reader) (io.Reader, error) {
+	in := bufio.NewReaderSize(r, 1<<16)
+	magic, err := in.Peek(4)
+	switch {
+	case bytes.HasPrefix(magic, []byte{0x1f, 0x8b}):
+		return gzip.NewReader(in)
+	case bytes.Equal(magic, []byte{0x28, 0xb5, 0x2f, 0xfd}):
+		return zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxZstdWindow))
+	case err != nil && err != io.EOF:
+		return nil, err
 	}
-	for range s.options.Workers {
-		go func() {
-			for b := range jobs {
-				b.parse(f, others, s.options.MaxLine)
-				b.done <- struct{}{}
-			}
-		}()
+	return in, nil
+}
+
+// A batch is some lines of a log and the records made of them.
+type batch struct {
+	first   int64    // the number of the first line
+	lines   []string // without line breaks; longer ones are cut to maxLine bytes
+	records []Record
+	stats   Stats
+	done    chan struct{} // closed when the records are ready
+}
+
+// read reads the lines of the batch. The error is that of the reader.
+func (b *batch) read(in *bufio.Reader) error {
+	for size := 0; size < batchSize; {
+		text, err := in.ReadSlice('\n')
+		if len(text) == 0 && err != nil {
+			return err
+		}
+		line := string(bytes.TrimRight(text, "\r\n"))
+		for errors.Is(err, bufio.ErrBufferFull) {
+			_, err = in.ReadSlice('\n')
+		}
+		b.lines = append(b.lines, line)
+		size += len(line) + 1
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// firstLines returns at most n lines that are not empty.
-func firstLines(text []byte, n int) (lines [][]byte) {
-	for line := range bytes.Lines(text) {
-		if line = bytes.TrimRight(line, "\r\n"); len(line) > 0 {
+// sample returns the first lines that may be parsed.
+func (b *batch) sample() (lines []string) {
+	for _, line := range b.lines {
+		if line != "" && len(line) < maxLine && len(lines) < detectLines {
 			lines = append(lines, line)
-		}
-		if len(lines) == n {
-			break
 		}
 	}
 	return lines
 }
 
-// A splitter cuts a text after line breaks.
-type splitter struct {
-	stream *Stream
-	from   io.Reader
-	rest   []byte // the beginning of a line that the next batch continues
-	line   int64  // the number of the next line
-	ended  bool
-}
-
-// next returns the next batch, or nil at the end.
-func (l *splitter) next() *batch {
-	if l.ended {
-		return nil
-	}
-	var b *batch
-	select {
-	case b = <-l.stream.free:
-	case <-l.stream.quit:
-		return nil
-	}
-	if b == nil {
-		b = newBatch(batchSize)
-	}
-	b.text = append(b.text[:0], l.rest...)
-	b.first, b.long = l.line, false
-	l.rest = l.rest[:0]
-	for scanned := 0; ; {
-		if len(b.text) == cap(b.text) {
-			b.text = append(b.text, 0)[:len(b.text)] // for a long line
+// parse makes the records. The formats in others are tried for lines that the current
+// one does not read: logs that were joined, or whose format was changed.
+func (b *batch) parse(current *Format, others []*Format) {
+	defer close(b.done)
+	b.records = make([]Record, 0, len(b.lines))
+	b.stats.Formats = make(map[string]int64)
+	var v values
+	var r Record
+	for i, line := range b.lines {
+		if line == "" {
+			continue
 		}
-		n, err := l.from.Read(b.text[len(b.text):cap(b.text)])
-		b.text = b.text[:len(b.text)+n]
-		if err != nil {
-			return l.end(b, err)
+		b.stats.Lines++
+		if len(line) >= maxLine {
+			b.bad(i, "the line is too long")
+			continue
 		}
-		if i := bytes.LastIndexByte(b.text[scanned:], '\n'); i >= 0 && len(b.text) > batchSize/2 {
-			return l.cut(b, scanned+i+1)
-		} else if i < 0 {
-			scanned = len(b.text)
-		}
-		if scanned > l.stream.options.MaxLine {
-			return l.skip(b)
-		}
-	}
-}
-
-// cut leaves what follows the last line break to the next batch.
-func (l *splitter) cut(b *batch, end int) *batch {
-	l.rest = append(l.rest, b.text[end:]...)
-	b.text = b.text[:end]
-	l.line += int64(bytes.Count(b.text, []byte{'\n'}))
-	return b
-}
-
-// end is the last batch: err is io.EOF, or why the log ends early.
-func (l *splitter) end(b *batch, err error) *batch {
-	l.ended = true
-	nothing := len(b.text) == 0
-	switch {
-	case errors.Is(err, io.EOF):
-	case nothing && l.line == 1:
-		l.stream.err = fmt.Errorf("read log: %w", err)
-	default:
-		l.stream.truncated = err.Error()
-	}
-	if nothing {
-		return nil
-	}
-	return b
-}
-
-// skip reads on to the end of a line that is too long, of which b has the beginning.
-func (l *splitter) skip(b *batch) *batch {
-	b.long = true
-	l.line++
-	keep := min(len(b.text), 4*maxShown)
-	buffer := b.text[keep:cap(b.text)]
-	for {
-		n, err := l.from.Read(buffer)
-		if i := bytes.IndexByte(buffer[:n], '\n'); i >= 0 {
-			l.rest = append(l.rest, buffer[i+1:n]...)
+		err := current.parse(line, &v, &r)
+		for _, other := range others {
 			if err == nil {
 				break
 			}
+			if other.parse(line, &v, &r) == nil {
+				current, err = other, nil
+			}
 		}
 		if err != nil {
-			l.end(b, err)
-			break
+			b.bad(i, err.Error())
+			continue
 		}
+		b.stats.Formats[current.name]++
+		b.records = append(b.records, r)
 	}
-	b.text = b.text[:keep]
-	return b
+}
+
+func (b *batch) bad(i int, problem string) {
+	b.stats.BadLines++
+	if len(b.stats.Samples) < maxSamples {
+		sample := BadLine{Line: b.first + int64(i), Problem: problem, Text: show(b.lines[i])}
+		b.stats.Samples = append(b.stats.Samples, sample)
+	}
 }

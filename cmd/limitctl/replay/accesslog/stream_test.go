@@ -25,7 +25,7 @@ func lineAt(second int, path string) string {
 // pathsOf reads a stream to its end.
 func pathsOf(next func() *Record) (paths []string) {
 	for r := next(); r != nil; r = next() {
-		paths = append(paths, string(r.Path))
+		paths = append(paths, r.Path)
 	}
 	return paths
 }
@@ -68,7 +68,7 @@ func TestOrder(t *testing.T) {
 		"zstd":        bytes.NewReader(zstded(t, text)),
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := NewStream(r, &Options{Workers: 3})
+			s := NewStream(r, nil)
 			defer s.Close()
 			require.Equal(t, want, pathsOf(s.Next))
 			require.NoError(t, s.Err())
@@ -95,20 +95,22 @@ func TestBadLines(t *testing.T) {
 	long := strings.Repeat("x", 10<<20)
 	text := lineAt(1, "/a") + "\n\x1b[2Jbad <script>\xff\xfe\n\n" + long + "\n" + lineAt(2, "/b") + "\n" +
 		`{"time":"2000-10-10T00:00:03Z","client_ip":"192.0.2.1","uri":"/c","method":"GET"}` + "\n" +
-		lineAt(4, "/"+strings.Repeat("y", 2000)) + "\n" + lineAt(5, "/d")[:60]
+		lineAt(4, "/"+strings.Repeat("y", maxLine)) + "\n" + lineAt(5, "/d")[:60]
 	for _, reader := range []io.Reader{strings.NewReader(text), iotest.HalfReader(strings.NewReader(text))} {
-		s := NewStream(reader, &Options{MaxLine: 1500})
+		s := NewStream(reader, nil)
 		assert.Equal(t, []string{"/a", "/b", "/c"}, pathsOf(s.Next))
 		require.NoError(t, s.Err())
 		stats := s.Stats()
 		assert.EqualValues(t, 7, stats.Lines)
 		assert.EqualValues(t, 4, stats.BadLines)
-		assert.EqualValues(t, 2, stats.LongLines)
 		assert.Equal(t, map[string]int64{"combined": 2, "json": 1}, stats.Formats)
 		require.Len(t, stats.Samples, 4)
-		assert.Equal(t, BadLine{Line: 2, Problem: string(errForm), Text: `"\x1b[2Jbad <script>\xff\xfe"`}, stats.Samples[0])
+		assert.Equal(t, BadLine{Line: 2, Problem: errForm.Error(), Text: `"\x1b[2Jbad <script>\xff\xfe"`}, stats.Samples[0])
 		assert.Equal(t, int64(4), stats.Samples[1].Line)
 		assert.Less(t, len(stats.Samples[1].Text), 300)
+		for _, i := range []int{1, 2} {
+			assert.Equal(t, "the line is too long", stats.Samples[i].Problem)
+		}
 		assert.Equal(t, []int64{7, 8}, []int64{stats.Samples[2].Line, stats.Samples[3].Line})
 	}
 }
@@ -135,9 +137,8 @@ func TestCut(t *testing.T) {
 func TestUnknownFormat(t *testing.T) {
 	s := NewStream(strings.NewReader("hello\nworld\n"), nil)
 	assert.Nil(t, s.Next())
-	var unknown *FormatError
-	require.ErrorAs(t, s.Err(), &unknown)
-	assert.Equal(t, `"hello"`, unknown.Line)
+	assert.ErrorContains(t, s.Err(), `no known log format reads this log: tried common, combined`)
+	assert.ErrorContains(t, s.Err(), `the first line is "hello"`)
 }
 
 // TestClose checks that a stream can be left in the middle.
@@ -206,4 +207,13 @@ func TestStdin(t *testing.T) {
 	defer log.Close()
 	assert.Equal(t, []string{"/a", "/b"}, pathsOf(log.Next))
 	assert.EqualValues(t, 2, log.Stats().Lines)
+}
+
+// TestWrongTime checks that a line without a valid time does not change the time of others.
+func TestWrongTime(t *testing.T) {
+	text := lineAt(5, "/a") + "\n" + strings.Replace(lineAt(5, "/b"), "/Oct/", "/Foo/", 1) + "\n" + lineAt(5, "/c") + "\n"
+	s := NewStream(strings.NewReader(text), nil)
+	first, second := s.Next(), s.Next()
+	assert.Equal(t, []any{"/c", first.Time}, []any{second.Path, second.Time})
+	assert.EqualValues(t, 1, s.Stats().BadLines)
 }

@@ -1,14 +1,12 @@
 package accesslog
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -21,17 +19,17 @@ type writer struct {
 	loses  func(p *plain) // what the format does not have
 }
 
-func or(b []byte) string {
-	if len(b) == 0 {
+func or(s string) string {
+	if s == "" {
 		return "-"
 	}
-	return escape(b)
+	return escape(s)
 }
 
 // escape escapes as nginx does, and spaces too.
-func escape(b []byte) string {
+func escape(s string) string {
 	var out strings.Builder
-	for _, c := range b {
+	for _, c := range []byte(s) {
 		if c <= ' ' || c > '~' || c == '"' || c == '\\' || c == '|' {
 			fmt.Fprintf(&out, `\x%02X`, c)
 		} else {
@@ -42,17 +40,17 @@ func escape(b []byte) string {
 }
 
 func targetOf(r *Record) string {
-	if r.Query != nil {
-		return string(r.Path) + "?" + string(r.Query)
+	if r.Query != "" {
+		return r.Path + "?" + r.Query
 	}
-	return string(r.Path)
+	return r.Path
 }
 
 func requestOf(r *Record) string {
-	if r.Method == nil {
+	if r.Method == "" {
 		return "-"
 	}
-	return string(r.Method) + " " + escape([]byte(targetOf(r))) + " HTTP/1.1"
+	return r.Method + " " + escape(targetOf(r)) + " HTTP/1.1"
 }
 
 func at(r *Record, layout string) string { return time.UnixMicro(r.Time).UTC().Format(layout) }
@@ -70,9 +68,6 @@ func object(pairs ...any) string {
 	var out strings.Builder
 	for i := 0; i < len(pairs); i += 2 {
 		value, ok := pairs[i+1].(string)
-		if raw, is := pairs[i+1].([]byte); is {
-			value, ok = string(raw), true
-		}
 		var text string
 		if ok {
 			var b strings.Builder
@@ -130,8 +125,8 @@ var writers = []writer{
 	}, func(p *plain) { toMillis(p); p.User, p.Agent, p.Host = "", "", "" }},
 	{"alb", func(r *Record) string {
 		request := "- http://h:80- -"
-		if r.Method != nil {
-			request = fmt.Sprintf("%s https://%s:443%s HTTP/1.1", r.Method, escape(r.Host), escape([]byte(targetOf(r))))
+		if r.Method != "" {
+			request = fmt.Sprintf("%s https://%s:443%s HTTP/1.1", r.Method, escape(r.Host), escape(targetOf(r)))
 		}
 		return fmt.Sprintf(`h2 %s app/x/1 %s:99 10.0.0.1:80 0.1 0.2 0.3 %d %d 5 %d "%s" "%s" - - arn "t" "d"`, at(r, micros), r.Client, r.Status, r.Status, r.Bytes, request, or(r.UserAgent))
 	}, func(p *plain) {
@@ -139,20 +134,20 @@ var writers = []writer{
 			p.Host = ""
 		}
 	}},
-	{"caddy_json", func(r *Record) string {
+	{"json", func(r *Record) string {
 		return object("ts", fmt.Sprintf("%d.%06d", r.Time/1e6, r.Time%1e6), "request", json.RawMessage(object("client_ip", r.Client, "remote_ip", "9.9.9.9",
 			"method", r.Method, "uri", targetOf(r), "host", r.Host, "headers", json.RawMessage(`{"User-Agent":[`+strings.TrimSuffix(strings.TrimPrefix(object("", r.UserAgent), `{"":`), "}")+`]}`))),
 			"user_id", r.User, "size", r.Bytes, "status", r.Status)
 	}, nil},
-	{"traefik_json", func(r *Record) string {
+	{"json", func(r *Record) string {
 		return object("ClientHost", r.Client, "ClientUsername", r.User, "DownstreamStatus", r.Status, "DownstreamContentSize", r.Bytes,
 			"RequestMethod", r.Method, "RequestPath", targetOf(r), "RequestHost", r.Host, "StartUTC", at(r, micros), "request_User-Agent", r.UserAgent)
 	}, nil},
-	{"envoy_json", func(r *Record) string {
+	{"json", func(r *Record) string {
 		return object("start_time", at(r, micros), "method", r.Method, "path", targetOf(r), "response_code", r.Status, "bytes_sent", r.Bytes,
-			"user_agent", r.UserAgent, "authority", r.Host, "x_forwarded_for", "6.6.6.6,"+string(r.Client))
+			"user_agent", r.UserAgent, "authority", r.Host, "x_forwarded_for", "6.6.6.6,"+r.Client)
 	}, func(p *plain) { p.User = "" }},
-	{"cloudflare", func(r *Record) string {
+	{"json", func(r *Record) string {
 		return object("EdgeStartTimestamp", at(r, micros), "ClientIP", r.Client, "ClientRequestMethod", r.Method, "ClientRequestURI", targetOf(r),
 			"EdgeResponseStatus", r.Status, "EdgeResponseBytes", r.Bytes, "ClientRequestUserAgent", r.UserAgent, "ClientRequestHost", r.Host)
 	}, func(p *plain) { p.User = "" }},
@@ -168,7 +163,7 @@ var writers = []writer{
 // random returns a record with any bytes in the fields that clients choose. Some fields
 // need a value in some formats: the fields that identify JSON.
 func random(rnd *rand.Rand) *Record {
-	text := func(not string) []byte {
+	text := func(not string) string {
 		b := make([]byte, 1+rnd.IntN(12))
 		for i := range b {
 			for {
@@ -182,17 +177,17 @@ func random(rnd *rand.Rand) *Record {
 			}
 		}
 		if string(b) == "-" {
-			return []byte("x")
+			return "x"
 		}
-		return b
+		return string(b)
 	}
 	r := &Record{
-		Time:   rnd.Int64N(90_000_000_000) * second, // later seconds look like milliseconds
+		Time:   rnd.Int64N(9_000_000_000) * second, // to the year 2255, as far as a replay decides
 		Status: 100 + rnd.IntN(500), Bytes: rnd.Int64N(1e12),
-		Client: fmt.Appendf(nil, "%d.%d.%d.%d", rnd.IntN(256), rnd.IntN(256), rnd.IntN(256), rnd.IntN(256)),
-		Method: []byte([]string{"GET", "POST", "M-SEARCH", "DELETE"}[rnd.IntN(4)]),
-		Path:   append([]byte("/"), text("?")...),
-		Host:   []byte("www.example.com"),
+		Client: fmt.Sprintf("%d.%d.%d.%d", rnd.IntN(256), rnd.IntN(256), rnd.IntN(256), rnd.IntN(256)),
+		Method: []string{"GET", "POST", "M-SEARCH", "DELETE"}[rnd.IntN(4)],
+		Path:   "/" + text("?"),
+		Host:   "www.example.com",
 	}
 	r.Time += rnd.Int64N(second)
 	if rnd.IntN(2) == 0 {
@@ -217,7 +212,7 @@ func TestRoundTrip(t *testing.T) {
 			r := random(rnd)
 			line := w.write(r)
 			var got Record
-			require.NoError(t, f.Parse([]byte(line), &got), "%s: %s", w.format, line)
+			require.NoError(t, f.parse(line, new(values), &got), "%s: %s", w.format, line)
 			want := plainOf(r)
 			if w.loses != nil {
 				w.loses(&want)
@@ -227,39 +222,24 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// within checks that a field is a part of the line.
-func within(t *testing.T, line, field []byte) {
-	if len(field) == 0 {
-		return
-	}
-	from, to := uintptr(unsafe.Pointer(unsafe.SliceData(line))), uintptr(unsafe.Pointer(unsafe.SliceData(field)))
-	assert.True(t, to >= from && to+uintptr(len(field)) <= from+uintptr(len(line)), "%q is not in %q", field, line)
-}
-
-// fuzz checks that a parser does not panic, that its fields are parts of the line, and
-// that a line that says the same is read alike.
+// fuzz checks that a parser does not panic, and that a line that says the same is read
+// alike.
 func fuzz(f *testing.F, w writer) {
 	format, err := ParseFormat(w.format)
 	require.NoError(f, err)
 	for _, e := range examples {
-		f.Add([]byte(e.line))
+		f.Add(e.line)
 	}
 	rnd := rand.New(rand.NewPCG(3, 4))
 	for range 20 {
-		f.Add([]byte(w.write(random(rnd))))
+		f.Add(w.write(random(rnd)))
 	}
-	f.Fuzz(func(t *testing.T, line []byte) {
-		line = bytes.Clone(line) // Parse changes it
-		given := string(line)
+	f.Fuzz(func(t *testing.T, line string) {
 		var r Record
-		if format.Parse(line, &r) != nil {
-			assert.Equal(t, given, string(line), "a line that is not read must stay as it is")
+		if format.parse(line, new(values), &r) != nil {
 			return
 		}
 		assert.True(t, r.Time >= minTime && r.Time < maxTime && r.Status >= 0 && r.Bytes >= 0, "%+v", r)
-		for _, field := range [][]byte{r.Client, r.User, r.Method, r.Path, r.Query, r.UserAgent, r.Host} {
-			within(t, line, field)
-		}
 		if !rewritable(&r) {
 			return
 		}
@@ -269,7 +249,7 @@ func fuzz(f *testing.F, w writer) {
 		}
 		again := w.write(&r)
 		var got Record
-		require.NoError(t, format.Parse([]byte(again), &got), "%s", again)
+		require.NoError(t, format.parse(again, new(values), &got), "%s", again)
 		require.Equal(t, want, plainOf(&got), "%s", again)
 	})
 }
@@ -278,12 +258,12 @@ func fuzz(f *testing.F, w writer) {
 // any bytes: they escape what clients choose, but no addresses, and write no sizes of
 // other forms.
 func rewritable(r *Record) bool {
-	simple := func(b []byte) bool {
-		return len(b) > 0 && strings.Trim(string(b), "abcdefghijklmnopqrstuvwxyz0123456789.") == ""
+	simple := func(s string) bool {
+		return s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789.") == ""
 	}
-	clean := func(b []byte) bool { return string(b) != "-" && strings.TrimSpace(string(b)) == string(b) }
+	clean := func(s string) bool { return s != "-" && strings.TrimSpace(s) == s }
 	return simple(r.Client) && simple(r.Host) && len(r.Method) > 0 && isMethod(r.Method) && len(r.Method) <= 32 && len(r.Path) > 0 && r.Path[0] == '/' &&
-		strings.IndexByte(string(r.Path), '?') < 0 && clean(r.User) && clean(r.UserAgent) && r.Time > 0 && r.Time < 9e10*second
+		!strings.Contains(r.Path, "?") && clean(r.User) && clean(r.UserAgent) && r.Time > 0 && r.Time < 9e9*second
 }
 
 func FuzzCommon(f *testing.F)       { fuzz(f, writers[0]) }
@@ -304,18 +284,11 @@ func FuzzLogFormat(f *testing.F)    { fuzz(f, writers[13]) }
 // FuzzFormatText checks that no text of a format makes ParseFormat or its parser panic.
 func FuzzFormatText(f *testing.F) {
 	for _, text := range []string{"combined", "$remote_addr [$time_local] \"$request\"", "json time=a.b client=a", "log_format x escape=json '$msec' ' $uri';", "${x", "$"} {
-		f.Add(text, []byte("line"))
+		f.Add(text, "line")
 	}
-	f.Fuzz(func(t *testing.T, text string, line []byte) {
-		format, err := ParseFormat(text)
-		if err != nil {
-			return
-		}
-		var r Record
-		if line = bytes.Clone(line); format.Parse(line, &r) == nil {
-			for _, field := range r.Fields {
-				within(t, line, field)
-			}
+	f.Fuzz(func(t *testing.T, text, line string) {
+		if format, err := ParseFormat(text); err == nil {
+			format.parse(line, new(values), new(Record))
 		}
 	})
 }
