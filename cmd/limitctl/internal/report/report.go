@@ -17,16 +17,9 @@ type Report struct {
 
 	Policy  string  // the file or the rules that decided; "" if nothing did
 	Compare string  // the file that is compared; "" if there is none
-	Top     int     // how many entries a list shows; 0 means 10
+	Top     int     // how many entries a list shows
 	Share   float64 // of clients, that the rules suggested in the terminal may refuse
 	Stopped string  // why the log was not read to its end; "" if it was
-}
-
-func (r *Report) top() int {
-	if r.Top == 0 {
-		return 10
-	}
-	return r.Top
 }
 
 // Summary returns the answer in sentences.
