@@ -35,7 +35,7 @@ wrong arguments.`,
   limitctl inspect login per-ip-1m 2001:db8::1 --redis redis://127.0.0.1:6379
   limitctl inspect "POST /update" per-ip-2s 203.0.113.9 --redis redis://127.0.0.1:6379 \
     --rules "5/2s per ip" --on "POST /update"`,
-		ValidArgsFunction: d.completeKey,
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := d.withRules(cmd, args)
 			if err != nil {

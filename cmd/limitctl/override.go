@@ -33,7 +33,7 @@ was not confirmed, and 3 for wrong arguments.`,
 		Example: `  limitctl override api per-user-1h alice 5000 --for 24h --reason launch --by ann --redis redis://127.0.0.1:6379
   limitctl override --list --redis redis://127.0.0.1:6379
   limitctl override --remove api per-user-1h alice --redis redis://127.0.0.1:6379`,
-		ValidArgsFunction: d.completeOverride,
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case list && (remove || len(args) > 0):

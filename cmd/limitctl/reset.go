@@ -30,7 +30,7 @@ It shows what it will reset, and asks. Without a terminal, write --yes. The exit
 change was not confirmed, and 3 for wrong arguments.`,
 		Example: `  limitctl reset alice --redis redis://127.0.0.1:6379 --policy policy.yaml
   limitctl reset login per-ip-1m 203.0.113.9 --redis redis://127.0.0.1:6379 --yes`,
-		ValidArgsFunction: d.completeKey,
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := d.withRules(cmd, args)
 			if err != nil {

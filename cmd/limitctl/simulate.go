@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -100,7 +101,10 @@ func (s *simulation) run(cmd *cobra.Command, logs []string) error {
 	if err != nil {
 		return usageError{err}
 	}
-	reading := &accesslog.Options{Stdin: &interruptible{ctx: cmd.Context(), from: cmd.InOrStdin()}}
+	reading := new(accesslog.Options)
+	if slices.Contains(logs, "-") {
+		reading.Stdin = interruptible(cmd.Context(), cmd.InOrStdin())
+	}
 	if s.format != "" {
 		if reading.Format, err = accesslog.ParseFormat(s.format); err != nil {
 			return usageError{err}

@@ -18,16 +18,12 @@ var checks = []check{
 	{id: "memory", why: "When memory is full, Redis refuses or evicts keys: their policies fall back to local limits, or lose quotas.", node: memory},
 	{id: "persistence", why: "A restart resets the quotas that Redis has not saved.", node: persistence},
 	{id: "replicas", why: "Redis does not wait for its replicas: a failover resets what they had not received.", node: replicas},
-	{id: "replication-lag", why: "A failover resets what a lagging replica had not received.", node: replicationLag},
 
 	{id: "clock", why: "All times are those of Redis: calendar periods begin by its clock.", node: clock},
 	{id: "clock-between", why: "After a failover another clock counts: one that is ahead frees quotas early, one that is behind frees them late.", redis: clockBetween},
 
 	{id: "connections", why: "Beyond maxclients, Redis refuses connections, and the decisions on them fall back to local limits.", node: connections},
 	{id: "idle-timeout", why: "A decision is sent once: on a connection that the server has just closed, it fails.", node: idleTimeout},
-	{id: "keepalive", why: "Without keepalive, connections of vanished clients stay open and count against maxclients.", node: keepalive},
-	{id: "busy-threshold", why: "While a script runs longer than this, Redis answers BUSY to every client.", node: busyThreshold},
-	{id: "slowlog", why: "Redis runs one command at a time: all decisions wait behind a slow one.", node: slowlog},
 	{id: "ping-latency", why: "Every decision takes a round trip to Redis.", node: pingLatency},
 	{id: "script-latency", why: "Each request waits this long for its decision. After redisstore.Options.Timeout (100 ms by default) it falls back to local limits.", node: scriptLatency},
 

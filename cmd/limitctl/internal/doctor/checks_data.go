@@ -145,50 +145,6 @@ func replicas(f *RedisFacts, n *Node) result {
 			"write the same in its configuration file as well (the trade-off: without a replica, decisions fall back to local limits)")
 }
 
-// How far a replica may be behind.
-const (
-	maxLag    = 3         // s since its last report; it reports each second
-	maxBehind = 1_000_000 // bytes of the replication stream
-)
-
-func replicationLag(f *RedisFacts, n *Node) result {
-	if n.replica() {
-		switch n.Info["master_link_status"] {
-		case "":
-			return n.noInfo("master_link_status")
-		case "up":
-			return ok("linked to its primary")
-		}
-		return Fail.because("the link to its primary is down").
-			change("check its log, and the network to " + n.Info["master_host"] + ":" + n.Info["master_port"])
-	}
-	end, known := n.info("master_repl_offset")
-	if !known {
-		return n.noInfo("master_repl_offset")
-	}
-	var behind []string
-	count := 0
-	for name, text := range n.Info {
-		if number, ok := strings.CutPrefix(name, "slave"); !ok || number == "" || strings.Trim(number, "0123456789") != "" {
-			continue
-		}
-		count++
-		r := fields(text)
-		at, _ := strconv.ParseInt(r["offset"], 10, 64)
-		lag, _ := strconv.ParseInt(r["lag"], 10, 64)
-		if r["state"] != "online" || lag >= maxLag || end-at > maxBehind {
-			behind = append(behind, fmt.Sprintf("%s:%s is %s, %d s and %s behind", r["ip"], r["port"], r["state"], lag, size(end-at)))
-		}
-	}
-	switch {
-	case behind != nil:
-		return Warn.because("%s", strings.Join(behind, "; ")).change("check the load of the replica, and the network to it")
-	case count == 0:
-		return result{} // see the check replicas
-	}
-	return ok("%s, less than %d s behind", plural(count, "replica"), maxLag)
-}
-
 // fields reads "a=1,b=2".
 func fields(text string) map[string]string {
 	m := make(map[string]string)

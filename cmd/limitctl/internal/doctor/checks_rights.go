@@ -60,7 +60,7 @@ func permissions(f *RedisFacts, n *Node) result {
 	fix := redisfacts.Grant(name, f.Prefix)
 	switch {
 	case refused == nil:
-		found := user + " may run all that a decision needs (by " + n.RightsBy + ")"
+		found := user + " may run all that a decision needs"
 		if untried != nil {
 			found += "; not tried: " + strings.Join(untried, ", ")
 		}

@@ -48,30 +48,18 @@ type Node struct {
 	Migrating   int // slots that migrate from or to it
 
 	// Offset is how far its clock is ahead of that of this machine, give or take
-	// Uncertainty. Time is its clock.
+	// Uncertainty.
 	Offset, Uncertainty time.Duration
-	Time                time.Time
 	TimeErr             string
 
 	Ping, Script       []time.Duration // of calls, in order of size
 	PingErr, ScriptErr string
 
-	Slow    []Slow // entries of SLOWLOG, of the last day
-	SlowErr string
-
 	User      string            // empty if unknown
 	Rights    map[string]string // for each command that was tried: why it is refused, or ""
-	RightsBy  string            // how they were tried
 	RightsErr string
 	Writable  bool   // a command that writes was run, and accepted
 	WriteErr  string // why the server refuses writes, such as READONLY …
-}
-
-// A Slow is an entry of the slow log.
-type Slow struct {
-	Command  string        // in lower case
-	Ours     bool          // a script on keys with the prefix
-	Duration time.Duration // of the command
 }
 
 // Keys are the keys that begin with the prefix, or some of them.

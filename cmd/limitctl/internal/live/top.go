@@ -16,11 +16,10 @@ import (
 
 // A Question is what Top looks for.
 type Question struct {
-	At    float64 // percent of the quota that a key has used at least
-	N     int     // how many keys to list
-	Scan  int     // how many keys to look at, at most
-	Pace  int     // how many keys to look at in a second, at most
-	Doing func(looked int)
+	At   float64 // percent of the quota that a key has used at least
+	N    int     // how many keys to list
+	Scan int     // how many keys to look at, at most
+	Pace int     // how many keys to look at in a second, at most
 }
 
 // An Answer is the keys that are at or near a limit.
@@ -129,9 +128,6 @@ func (t *top) page(ctx context.Context, names []string) error {
 		default:
 			t.add(&states[i])
 		}
-	}
-	if t.question.Doing != nil {
-		t.question.Doing(t.answer.Looked)
 	}
 	return nil
 }
