@@ -1,9 +1,9 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,7 +11,6 @@ import (
 	"github.com/routelimit/limit/cmd/limitctl/internal/live"
 	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
 	"github.com/routelimit/limit/cmd/limitctl/internal/report"
-	"github.com/routelimit/limit/ops/access"
 	"github.com/routelimit/limit/ops/overrides"
 )
 
@@ -152,13 +151,9 @@ func (s *session) overridesOf(f *finding, rules []*live.Rule) []shownOverride {
 			keys[key] = true
 		}
 	}
-	list := []shownOverride{}
-	for _, o := range s.overrides.List() {
-		if keys[o.Key] && (len(rules) > 1 || o.Policy == rules[0].Policy && o.Rule == rules[0].Name) {
-			list = append(list, overrideOf(o))
-		}
-	}
-	return list
+	return shownOverrides(slices.DeleteFunc(s.overrides.List(), func(o overrides.Override) bool {
+		return !keys[o.Key] || len(rules) == 1 && (o.Policy != rules[0].Policy || o.Rule != rules[0].Name)
+	}))
 }
 
 // who says who has used quotas.
@@ -186,19 +181,4 @@ func (f *finding) print(out io.Writer, s *session) error {
 		fmt.Fprintf(out, "not looked at, since their keys have several values: %s\n", report.Printable(strings.Join(f.Composite, ", ")))
 	}
 	return nil
-}
-
-// errNothing says that a change had nothing to do.
-var errNothing = errors.New("there is nothing to change")
-
-func shownBans(bans []access.Ban) []shownBan {
-	list := []shownBan{}
-	for _, b := range bans {
-		list = append(list, banOf(b))
-	}
-	return list
-}
-
-func overrideOf(o overrides.Override) shownOverride {
-	return shownOverride{o.Policy, o.Rule, o.Key, o.Limit, endOf(o.Until), o.By, o.Reason, o.At}
 }

@@ -83,7 +83,7 @@ func TestOverride(t *testing.T) {
 	assert.Equal(t, "override: policy login, rule per-ip-1m, key 2001:db8:1:2::/64 has the limit 50 for 2h0m0s\n", out)
 	code, out, problem = s.run(t, "override", "login", "per-ip-1m", "2001:db8:1:2::9", "60", "--for", "0", "--by", "ann")
 	assert.Equal(t, []any{2, ""}, []any{code, out})
-	assert.Contains(t, problem, "This gives key 2001:db8:1:2::/64 of policy login, rule per-ip-1m the limit 60 in place of the override of 50 on all instances until it is removed.\n")
+	assert.Contains(t, problem, "This gives policy login, rule per-ip-1m, key 2001:db8:1:2::/64 the limit 60 in place of the override of 50 on all instances until it is removed.\n")
 	code, out, _ = s.run(t, "override", "--list", "--json")
 	assert.Equal(t, 0, code)
 	assert.Equal(t, `{
