@@ -32,7 +32,6 @@ var checks = []check{
 	{id: "keys-type", why: "Requests that need a key of another type cannot be decided and get a 503.", redis: keysType},
 	{id: "keys-form", why: "Requests that need a key with an unknown value cannot be decided and get a 503.", redis: keysForm},
 	{id: "keys-version", why: "Keys in the format of another version are not read. They only take memory.", redis: keysVersion},
-	{id: "control", why: "Bans, overrides and pushed policies are in keys that do not expire. A document ends by itself, or by Unban, Remove or push --withdraw.", redis: controlDocuments},
 	{id: "control-permissions", why: "A change of bans, overrides or policies is one script. Instances read changes, and are told of them by a channel.", redis: controlPermissions},
 
 	{id: "application", why: "An application that does not answer cannot be checked.", web: application},

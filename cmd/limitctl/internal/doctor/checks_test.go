@@ -215,15 +215,6 @@ var rows = []struct {
 	}, Warn, `4 keys: "limit:0:a", "limit:0:b", "limit:0:c", …`, "expire"},
 	{"keys-version", noScan, Skipped, "NOPERM", ""},
 
-	{"control", func(f *Facts, _ *Node) {
-		f.Redis.Control.Kinds = []ControlKind{{Name: "bans", Version: "7", Documents: 1, Size: 40}, {Name: "policy", Version: "\x1b", Documents: 2, Size: 4000}}
-		f.Redis.Control.Unknown = []string{"limit:control:{\x1b"}
-	}, OK, `bans: 1 document, 40 B, version "7"; policy (pushed policies): 2 documents, 4.0 kB, version "\x1b"; 1 key that this limitctl does not know, such as "limit:control:{\x1b". Do not delete`, ""},
-	{"control", func(f *Facts, _ *Node) {}, OK, `no bans, overrides or pushed policies under "limit"`, ""},
-	{"control", func(f *Facts, _ *Node) {
-		f.Redis.Control.Kinds = []ControlKind{{Name: "bans", Wrong: []string{"limit:x"}}}
-	}, Fail, `another type: "limit:x"`, "find out"},
-	{"control", func(f *Facts, _ *Node) { f.Redis.Control.Err = "NOPERM" }, Skipped, "NOPERM", ""},
 	{"control-permissions", refusedControl("PUBLISH"), Warn, `user "app" may not run PUBLISH (NOPERM): changes reach other instances after up to half a second`, "redis-cli -h 10.0.0.1"},
 	{"control-permissions", refusedControl("PUBLISH", "HSET"), Fail, `may not run HSET (NOPERM), PUBLISH (NOPERM): bans, overrides and pushed policies do not work`,
 		"ACL SETUSER app '~limit:control:*' '&limit:control:*' +evalsha +eval +time"},

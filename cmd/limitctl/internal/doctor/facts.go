@@ -67,6 +67,8 @@ type Keys struct {
 	Err   string
 	More  bool // there may be more
 	Found []Key
+
+	prefix string
 }
 
 // A Key is a key of Redis.
@@ -78,24 +80,12 @@ type Key struct {
 	First byte          // of the value
 }
 
-// Control is what package control has stored under the prefix: bans, overrides and
-// pushed policies.
+// Control is what the user may do with the bans, overrides and pushed policies of package
+// control.
 type Control struct {
-	Err     string // why the kinds could not be read
-	Kinds   []ControlKind
-	Unknown []string                  // other keys, or some of them
-	Addr    string                    // of the node that has them
-	User    string                    // empty if unknown
-	Rights  *redisfacts.ControlRights // nil if they were not asked for
-}
-
-// A ControlKind is a kind of documents.
-type ControlKind struct {
-	Name      string
-	Version   string   // the number of changes
-	Documents int64    // with those that have ended and are not yet removed
-	Size      int64    // bytes of the documents
-	Wrong     []string // keys of another type
+	Addr   string                    // of the node that has them
+	User   string                    // empty if unknown
+	Rights *redisfacts.ControlRights // nil if they were not asked for
 }
 
 // WebFacts describe an application.

@@ -52,10 +52,10 @@ func Redis(ctx context.Context, o RedisOptions) (*RedisFacts, error) {
 		clients = append(clients, client)
 		examine(ctx, client, o.Prefix, &facts.Nodes[i])
 	}
-	facts.Keys = scan(ctx, clients, facts.Nodes, o, &facts.Control)
+	facts.Keys = scan(ctx, clients, facts.Nodes, o)
 	short, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	askControl(short, clients, facts.Nodes, o.Prefix, o.Control, &facts.Control)
+	facts.Control = askControl(short, clients, facts.Nodes, o.Prefix, o.Control)
 	return facts, nil
 }
 

@@ -155,7 +155,7 @@ func TestRedisCluster(t *testing.T) {
 		found = see(t, RedisOptions{URL: node, Cluster: true, Control: true})
 		return len(found["version"].Nodes) == 6 && found["replicas"].Verdict != Skipped
 	}, 20*time.Second, 200*time.Millisecond)
-	for _, check := range []string{"connect", "role", "cluster", "writable", "permissions", "eviction", "keys-ttl", "keys-type", "keys-form", "keys-version", "control", "control-permissions"} {
+	for _, check := range []string{"connect", "role", "cluster", "writable", "permissions", "eviction", "keys-ttl", "keys-type", "keys-form", "keys-version", "control-permissions"} {
 		assert.Equal(t, OK, found[check].Verdict, "%s: %s", check, found[check].Found)
 	}
 	assert.Len(t, found["cluster"].Nodes, 6)
