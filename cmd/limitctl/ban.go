@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/routelimit/limit"
-	"github.com/routelimit/limit/cmd/limitctl/internal/report"
+	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 	"github.com/routelimit/limit/internal/clientip"
 	"github.com/routelimit/limit/ops/access"
 )
@@ -53,7 +53,7 @@ confirmed, and 3 for wrong arguments.`,
 				return err
 			}
 			defer s.end()
-			bans, name := s.bans(cmd.Context()), report.Printable(entry)
+			bans, name := s.bans(cmd.Context()), words.Printable(entry)
 			if c.list {
 				return printList(cmd, "bans", shownBans(bans.List()), c.json)
 			}
@@ -109,7 +109,7 @@ type shownBan struct {
 	terms
 }
 
-func (b shownBan) String() string { return report.Printable(b.Entry) + b.terms.String() }
+func (b shownBan) String() string { return words.Printable(b.Entry) + b.terms.String() }
 
 func shownBans(bans []access.Ban) []shownBan {
 	list := []shownBan{}

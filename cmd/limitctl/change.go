@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
-	"github.com/routelimit/limit/cmd/limitctl/internal/report"
+	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 )
 
 // A change is the flags of a command that changes something for one client on all
@@ -98,7 +98,7 @@ func (t terms) String() string {
 	}
 	text += ", by " + shown(t.By)
 	if t.Reason != "" {
-		text += ": " + report.Printable(t.Reason)
+		text += ": " + words.Printable(t.Reason)
 	}
 	return text
 }
@@ -106,7 +106,7 @@ func (t terms) String() string {
 // printList prints a list, or JSON with it.
 func printList[T fmt.Stringer](cmd *cobra.Command, name string, list []T, asJSON bool) error {
 	if asJSON {
-		return report.WriteJSON(cmd.OutOrStdout(), map[string][]T{name: list}, true)
+		return words.WriteJSON(cmd.OutOrStdout(), map[string][]T{name: list}, true)
 	}
 	for _, item := range list {
 		fmt.Fprintln(cmd.OutOrStdout(), item)

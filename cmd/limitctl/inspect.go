@@ -10,7 +10,7 @@ import (
 
 	"github.com/routelimit/limit/cmd/limitctl/internal/live"
 	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
-	"github.com/routelimit/limit/cmd/limitctl/internal/report"
+	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 	"github.com/routelimit/limit/ops/overrides"
 )
 
@@ -46,7 +46,7 @@ wrong arguments.`,
 				return err
 			}
 			if d.json {
-				return report.WriteJSON(cmd.OutOrStdout(), f, true)
+				return words.WriteJSON(cmd.OutOrStdout(), f, true)
 			}
 			return f.print(cmd.OutOrStdout(), s)
 		},
@@ -166,7 +166,7 @@ func (f *finding) who() string {
 
 func (f *finding) print(out io.Writer, s *session) error {
 	if len(f.States) == 0 {
-		fmt.Fprintf(out, "%s used nothing of the rules of %s.\n", f.who(), report.Printable(s.source))
+		fmt.Fprintf(out, "%s used nothing of the rules of %s.\n", f.who(), words.Printable(s.source))
 		fmt.Fprintln(out, "If the programs set redisstore.Options.Secret, write --secret-env.")
 	} else if err := s.table(out, f.States); err != nil {
 		return err
@@ -178,7 +178,7 @@ func (f *finding) print(out io.Writer, s *session) error {
 		fmt.Fprintf(out, "banned: %s\n", b)
 	}
 	if len(f.Composite) > 0 {
-		fmt.Fprintf(out, "not looked at, since their keys have several values: %s\n", report.Printable(strings.Join(f.Composite, ", ")))
+		fmt.Fprintf(out, "not looked at, since their keys have several values: %s\n", words.Printable(strings.Join(f.Composite, ", ")))
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mattn/go-isatty"
 
+	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 	"github.com/routelimit/limit/cmd/limitctl/replay/accesslog"
 )
 
@@ -48,12 +49,12 @@ func (p *progress) show(int64) {
 	}
 	p.last = now
 	stats := p.log.Stats()
-	text := fmt.Sprintf("%s read, %d lines, %.0f a second", byteCount(stats.Bytes), stats.Lines, float64(stats.Lines)/max(0.001, now.Sub(p.begun).Seconds()))
+	text := fmt.Sprintf("%s read, %d lines, %.0f a second", words.Size(stats.Bytes), stats.Lines, float64(stats.Lines)/max(0.001, now.Sub(p.begun).Seconds()))
 	if p.size > 0 {
 		part := min(1, float64(stats.Bytes)/float64(p.size))
 		full := int(part * progressWidth)
 		text = fmt.Sprintf("[%s%s] %3.0f%% of %s, %d lines, %.0f a second", strings.Repeat("#", full), strings.Repeat("-", progressWidth-full),
-			100*part, byteCount(p.size), stats.Lines, float64(stats.Lines)/max(0.001, now.Sub(p.begun).Seconds()))
+			100*part, words.Size(p.size), stats.Lines, float64(stats.Lines)/max(0.001, now.Sub(p.begun).Seconds()))
 	}
 	p.write(text)
 }
@@ -70,16 +71,4 @@ func (p *progress) end() {
 func (p *progress) write(text string) {
 	fmt.Fprintf(p.out, "\r%s%s", text, strings.Repeat(" ", max(0, p.width-len(text))))
 	p.width = len(text)
-}
-
-func byteCount(n int64) string {
-	const units = "kMGTPE"
-	if n < 1000 {
-		return fmt.Sprintf("%d B", n)
-	}
-	size, unit := float64(n)/1000, 0
-	for size >= 999.95 && unit < len(units)-1 {
-		size, unit = size/1000, unit+1
-	}
-	return fmt.Sprintf("%.1f %cB", size, units[unit])
 }

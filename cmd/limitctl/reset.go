@@ -7,7 +7,7 @@ import (
 
 	"github.com/routelimit/limit/cmd/limitctl/internal/live"
 	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
-	"github.com/routelimit/limit/cmd/limitctl/internal/report"
+	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 )
 
 func newResetCommand() *cobra.Command {
@@ -98,7 +98,7 @@ func (s *session) reset(cmd *cobra.Command, f *finding, yes, asJSON bool) error 
 		}
 	}
 	if asJSON {
-		return report.WriteJSON(cmd.OutOrStdout(), map[string]any{"reset": done}, true)
+		return words.WriteJSON(cmd.OutOrStdout(), map[string]any{"reset": done}, true)
 	}
 	fmt.Fprintln(cmd.OutOrStdout(), `Running instances that reach Redis admit the key within a second.
 Requests that already wait are not woken. An instance that could not reach Redis

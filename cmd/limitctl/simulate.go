@@ -13,6 +13,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/cmd/limitctl/internal/report"
+	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 	"github.com/routelimit/limit/cmd/limitctl/replay"
 	"github.com/routelimit/limit/cmd/limitctl/replay/accesslog"
 	"github.com/routelimit/limit/ops/policyfile"
@@ -258,7 +259,7 @@ func (s *simulation) write(cmd *cobra.Command, result *replay.Result, stopped er
 		return err
 	}
 	if err = errors.Join(r.HTML(f), f.Close()); err == nil && !s.json {
-		_, err = fmt.Fprintf(out, "\nThe page is in %s.\n", report.Printable(s.html))
+		_, err = fmt.Fprintf(out, "\nThe page is in %s.\n", words.Printable(s.html))
 	}
 	return err
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/routelimit/limit/cmd/limitctl/internal/live"
 	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
-	"github.com/routelimit/limit/cmd/limitctl/internal/report"
+	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 )
 
 func newTopCommand() *cobra.Command {
@@ -56,7 +56,7 @@ wrong arguments.`,
 				return printable(redisclient.Explain(err))
 			}
 			if d.json {
-				return report.WriteJSON(cmd.OutOrStdout(), struct {
+				return words.WriteJSON(cmd.OutOrStdout(), struct {
 					Rules string `json:"rules"`
 					*live.Answer
 				}{s.source, answer}, true)
@@ -78,7 +78,7 @@ func (s *session) print(out io.Writer, a *live.Answer, q live.Question) error {
 	if s.source == "" {
 		fmt.Fprintln(out, "No rules are known: name them by --policy, or by --rules and --on.")
 	} else {
-		fmt.Fprintf(out, "%s  rules of %s\n", a.At.UTC().Format(time.RFC3339), report.Printable(s.source))
+		fmt.Fprintf(out, "%s  rules of %s\n", a.At.UTC().Format(time.RFC3339), words.Printable(s.source))
 	}
 	fmt.Fprintf(out, "looked at %d keys in %.1fs: %d of these rules", a.Looked, a.Took, a.Known)
 	if a.Partial {

@@ -8,7 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/routelimit/limit/cmd/limitctl/internal/report"
+	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 	"github.com/routelimit/limit/ops/feed"
 )
 
@@ -16,14 +16,14 @@ import (
 type watchJSON struct{ to io.Writer }
 
 func (j *watchJSON) event(instance string, e *feed.Event) error {
-	return report.WriteJSON(j.to, struct {
+	return words.WriteJSON(j.to, struct {
 		Instance string `json:"instance"`
 		*feed.Event
 	}{instance, e}, false)
 }
 
 func (j *watchJSON) missed(instance string, _ time.Time, admitted, refused int64) error {
-	return report.WriteJSON(j.to, struct {
+	return words.WriteJSON(j.to, struct {
 		Instance string `json:"instance"`
 		Admitted int64  `json:"admitted_not_shown"`
 		Refused  int64  `json:"refused_not_shown"`
@@ -72,7 +72,7 @@ func (l *watchLines) missed(instance string, at time.Time, admitted, refused int
 		what string
 	}{{refused, "refused"}, {admitted, "admitted"}} {
 		if part.n > 0 {
-			parts = append(parts, grouped(part.n)+" "+part.what)
+			parts = append(parts, words.Number(part.n)+" "+part.what)
 		}
 	}
 	_, err := fmt.Fprintln(l.to, l.head(instance, at)+"  "+l.paint(faint, strings.Join(parts, " and ")+" not shown, of all policies"))
@@ -109,9 +109,9 @@ func details(e *feed.Event) string {
 		if r.Key != "" {
 			text += " " + watchKey(r.Key)
 		}
-		text += fmt.Sprintf("  %s in %s", grouped(r.Limit), lapse(r.WindowMS))
+		text += fmt.Sprintf("  %s in %s", words.Number(r.Limit), lapse(r.WindowMS))
 		if r.Remaining > 0 {
-			text += ", " + grouped(r.Remaining) + " left"
+			text += ", " + words.Number(r.Remaining) + " left"
 		}
 		parts = append(parts, text+again(r.RetryAfterMS))
 	}
@@ -152,22 +152,13 @@ func lapse(ms int64) string {
 	return s
 }
 
-// grouped writes 1234567 as 1,234,567.
-func grouped(n int64) string {
-	s := strconv.FormatInt(n, 10)
-	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
-
 // watchText makes a text harmless for a terminal.
 func watchText(s string) string {
 	const most = 300
 	if len(s) > most {
 		s = s[:most] + "…"
 	}
-	return report.Printable(s)
+	return words.Printable(s)
 }
 
 // watchKey is watchText for a key, in quotes if it could be taken for other text.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 	"github.com/routelimit/limit/internal/redisfacts"
 )
 
@@ -56,11 +57,11 @@ func memory(f *RedisFacts, n *Node) result {
 	if most <= 0 {
 		of = "the machine's memory, since maxmemory is not set"
 		if most, known = n.info("total_system_memory"); !known || most <= 0 {
-			return ok("%s used, maxmemory is not set", size(used))
+			return ok("%s used, maxmemory is not set", words.Size(used))
 		}
 	}
 	share := used * 100 / most
-	found := fmt.Sprintf("%d %% used: %s of %s, %s", share, size(used), size(most), of)
+	found := fmt.Sprintf("%d %% used: %s of %s, %s", share, words.Size(used), words.Size(most), of)
 	fix := n.set("maxmemory", strconv.FormatInt(most+most/2, 10))
 	if of != "maxmemory" {
 		fix = []string{"give the machine more memory, or Redis fewer keys"}
@@ -130,7 +131,7 @@ func replicas(f *RedisFacts, n *Node) result {
 	}
 	least, reason := n.setting("min-replicas-to-write", "")
 	if least == "" {
-		return skipped("%s, %s", plural(int(count), "replica"), reason)
+		return skipped("%s, %s", words.Count(count, "replica"), reason)
 	}
 	lag := n.Config["min-replicas-max-lag"]
 	if want, _ := strconv.ParseInt(least, 10, 64); want > 0 && lag != "0" {
@@ -138,9 +139,9 @@ func replicas(f *RedisFacts, n *Node) result {
 			return Fail.because("%d of the %d replicas that min-replicas-to-write requires are in sync: decisions fail with NOREPLICAS", good, want).
 				change("bring the replicas back, or lower min-replicas-to-write")
 		}
-		return ok("%s; a primary without %s within %s s refuses writes", plural(int(count), "replica"), least, lag)
+		return ok("%s; a primary without %s within %s s refuses writes", words.Count(count, "replica"), least, lag)
 	}
-	return Warn.because("%s; a primary that is cut off from them goes on deciding, and a failover loses that", plural(int(count), "replica")).
+	return Warn.because("%s; a primary that is cut off from them goes on deciding, and a failover loses that", words.Count(count, "replica")).
 		change("redis-cli CONFIG SET min-replicas-to-write 1", "redis-cli CONFIG SET min-replicas-max-lag 10",
 			"write the same in its configuration file as well (the trade-off: without a replica, decisions fall back to local limits)")
 }

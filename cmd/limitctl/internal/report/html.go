@@ -11,29 +11,30 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 	"github.com/routelimit/limit/cmd/limitctl/replay"
 )
 
 //go:embed page.html
 var page string
 
-var pageTemplate = template.Must(template.New("page").Funcs(words).Parse(page))
+var pageTemplate = template.Must(template.New("page").Funcs(functions).Parse(page))
 
-// words are the functions of both templates. They make texts of clients printable before
+// functions are those of both templates. They make texts of clients printable before
 // a page escapes them: browsers obey characters that turn text around.
-var words = template.FuncMap{
-	"cut":      func(n int, s string) string { return shorten(s, n) },
-	"text":     func(s string) string { return shorten(s, 300) },
-	"short":    func(s string) string { return shorten(s, 80) },
+var functions = template.FuncMap{
+	"cut":      func(n int, s string) string { return words.Cut(s, n) },
+	"text":     func(s string) string { return words.Cut(s, 300) },
+	"short":    func(s string) string { return words.Cut(s, 80) },
 	"join":     strings.Join,
 	"first":    first,
 	"more":     func(n int, list any) int64 { return int64(max(0, reflect.ValueOf(list).Len()-n)) },
-	"number":   number,
-	"count":    count,
+	"number":   words.Number,
+	"count":    words.Count,
 	"percent":  percent,
 	"share":    func(share float64) string { return fmt.Sprintf("%g%%", 100*share) },
 	"moment":   moment,
-	"duration": duration,
+	"duration": words.Duration,
 	"look":     lookName,
 	"longest":  longest,
 	"key":      keyName,
@@ -68,6 +69,9 @@ func keyName(key string) string {
 	return "client"
 }
 
+// JSON writes the result as an object.
+func (r *Report) JSON(w io.Writer) error { return words.WriteJSON(w, r.Result, true) }
+
 // HTML writes the report as one page that needs no other file, and runs no script.
 func (r *Report) HTML(w io.Writer) error {
 	var b bytes.Buffer
@@ -83,7 +87,7 @@ func (r *Report) Title() string {
 	if r.Policy == "" {
 		return "Limits for " + r.files()
 	}
-	return shorten(r.Policy, 60) + " on " + r.files()
+	return words.Cut(r.Policy, 60) + " on " + r.files()
 }
 
 // MoreClients is how many refused clients are not listed.

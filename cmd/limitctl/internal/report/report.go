@@ -4,9 +4,11 @@ package report
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 	"github.com/routelimit/limit/cmd/limitctl/replay"
 )
 
@@ -33,18 +35,18 @@ func (r *Report) Summary() (sentences []string) {
 		add("The log is empty: there are no lines in %s.", r.files())
 		return sentences
 	case r.BadLines > 0:
-		add("%s in %s, %s of them unreadable.", count(r.Lines, "line"), r.files(), number(r.BadLines))
+		add("%s in %s, %s of them unreadable.", words.Count(r.Lines, "line"), r.files(), words.Number(r.BadLines))
 	default:
-		add("%s in %s.", count(r.Lines, "line"), r.files())
+		add("%s in %s.", words.Count(r.Lines, "line"), r.files())
 	}
 	if r.NotHTTP > 0 {
-		add("Skipped %s with an invalid request line.", count(r.NotHTTP, "line"))
+		add("Skipped %s with an invalid request line.", words.Count(r.NotHTTP, "line"))
 	}
 	if r.Requests == 0 {
 		add("There is no request to decide.")
 		return sentences
 	}
-	add("%s of %s, from %s to %s UTC (%s).", count(r.Requests, "request"), count(r.Clients, "client"), moment(r.From), moment(r.To), duration(r.To.Sub(r.From)))
+	add("%s of %s, from %s to %s UTC (%s).", words.Count(r.Requests, "request"), words.Count(r.Clients, "client"), moment(r.From), moment(r.To), words.Duration(r.To.Sub(r.From)))
 	decided := int64(0)
 	for _, p := range r.Policies {
 		decided += p.Requests
@@ -54,31 +56,31 @@ func (r *Report) Summary() (sentences []string) {
 	case r.Policy == "":
 		add("No policy was given, so nothing is refused.")
 	case decided == 0:
-		add("%s matches no request of the log, so nothing is refused.", Printable(r.Policy))
+		add("%s matches no request of the log, so nothing is refused.", words.Printable(r.Policy))
 	case all:
-		add("This log cannot say what %s would have refused: no request has the key of %s.", Printable(r.Policy), ruleNames(absent))
+		add("This log cannot say what %s would have refused: no request has the key of %s.", words.Printable(r.Policy), ruleNames(absent))
 		absent = nil
 	case r.Refused == 0:
-		add("%s would have refused nothing.", Printable(r.Policy))
+		add("%s would have refused nothing.", words.Printable(r.Policy))
 	default:
-		add("%s would have refused %s (%s), of %s (%s).", Printable(r.Policy), count(r.Refused, "request"), percent(r.Refused, r.Requests),
-			count(r.RefusedClients, "client"), percent(r.RefusedClients, r.Clients))
+		add("%s would have refused %s (%s), of %s (%s).", words.Printable(r.Policy), words.Count(r.Refused, "request"), percent(r.Refused, r.Requests),
+			words.Count(r.RefusedClients, "client"), percent(r.RefusedClients, r.Clients))
 	}
 	if len(absent) > 0 {
 		add("That is without %s: no request of this log has the key. See the notes.", ruleNames(absent))
 	}
 	if r.RefusedNoKey > 0 {
 		add("%s of the refused requests (%s) came without the key of a rule that refused them. All requests without the key share one quota: see the notes.",
-			number(r.RefusedNoKey), percent(r.RefusedNoKey, r.Refused))
+			words.Number(r.RefusedNoKey), percent(r.RefusedNoKey, r.Refused))
 	}
 	if r.Barred > 0 {
-		add("Of them, %s would have met a list of barred clients.", count(r.Barred, "request"))
+		add("Of them, %s would have met a list of barred clients.", words.Count(r.Barred, "request"))
 	}
 	if r.Exempt > 0 {
-		add("%s would have been exempt from the rules.", count(r.Exempt, "request"))
+		add("%s would have been exempt from the rules.", words.Count(r.Exempt, "request"))
 	}
 	if c := r.Comparison; c != nil {
-		add("%s would refuse %s more, and admit %s that %s refuses.", Printable(r.Compare), count(c.OnlyNew, "request"), number(c.OnlyOld), Printable(r.Policy))
+		add("%s would refuse %s more, and admit %s that %s refuses.", words.Printable(r.Compare), words.Count(c.OnlyNew, "request"), words.Number(c.OnlyOld), words.Printable(r.Policy))
 		if absent, _ := withoutKey(c.Policies); len(absent) > 0 {
 			add("That is without %s of the new policy: no request of this log has the key. See the notes.", ruleNames(absent))
 		}
@@ -113,11 +115,11 @@ func leftOut(p replay.PolicyResult, r replay.RuleResult) bool {
 func ruleNames(rules []string) string {
 	names := make([]string, 0, 3)
 	for _, rule := range rules[:min(3, len(rules))] {
-		names = append(names, fmt.Sprintf("%q", shorten(rule, 60)))
+		names = append(names, fmt.Sprintf("%q", words.Cut(rule, 60)))
 	}
 	text := strings.Join(names, ", ")
 	if rest := len(rules) - len(names); rest > 0 {
-		text += fmt.Sprintf(" and %s", count(int64(rest), "more rule"))
+		text += fmt.Sprintf(" and %s", words.Count(int64(rest), "more rule"))
 	}
 	return text
 }
@@ -133,7 +135,7 @@ func (r *Report) files() string {
 		if name == "-" {
 			name = "the standard input"
 		}
-		names = append(names, shorten(name, 60))
+		names = append(names, words.Cut(name, 60))
 	}
 	if len(names) == 0 {
 		return "the log"
@@ -150,10 +152,10 @@ func (r *Report) Stay() string {
 	text := ""
 	if s.Count > 0 {
 		text = fmt.Sprintf("Time refused: median %s, 90%% at most %s, 99%% at most %s, longest %s (%s).",
-			duration(s.P50), duration(s.P90), duration(s.P99), duration(s.Max), count(s.Count, "time"))
+			words.Duration(s.P50), words.Duration(s.P90), words.Duration(s.P99), words.Duration(s.Max), words.Count(s.Count, "time"))
 	}
 	if s.Never > 0 {
-		text += fmt.Sprintf(" %s would be refused however long the client waits.", count(s.Never, "request"))
+		text += fmt.Sprintf(" %s would be refused however long the client waits.", words.Count(s.Never, "request"))
 	}
 	return strings.TrimSpace(text)
 }
@@ -163,7 +165,7 @@ func longest(c replay.Client) string {
 	if c.Longest == 0 { // each refusal is one that no wait ends
 		return "for good"
 	}
-	return duration(c.Longest)
+	return words.Duration(c.Longest)
 }
 
 // busiest returns the span of time with the most refused requests, or "" if there is
@@ -178,7 +180,7 @@ func busiest(columns []column) string {
 	if most.Refused == 0 {
 		return ""
 	}
-	return fmt.Sprintf("The worst %s, from %s UTC on: %s of %s refused.", duration(most.Width), moment(most.Start), number(most.Refused), count(most.Requests, "request"))
+	return fmt.Sprintf("The worst %s, from %s UTC on: %s of %s refused.", words.Duration(most.Width), moment(most.Start), words.Number(most.Refused), words.Count(most.Requests, "request"))
 }
 
 // A column is a span of time in a plot.
@@ -240,3 +242,33 @@ func outcomes(c *replay.Comparison) []outcome {
 		{"admitted by both", c.BothAdmit},
 	}
 }
+
+// percent writes a part of a whole. Only nothing is 0 %, and only all is 100 %.
+func percent(part, whole int64) string {
+	if whole == 0 {
+		return "–"
+	}
+	p := 100 * float64(part) / float64(whole)
+	switch {
+	case part == 0:
+		return "0%"
+	case part == whole:
+		return "100%"
+	case p < 0.1:
+		return "<0.1%"
+	case p > 99.9:
+		return ">99.9%"
+	}
+	return strconv.FormatFloat(p, 'f', 1, 64) + "%"
+}
+
+// moment writes a time to the second, in UTC.
+func moment(t time.Time) string {
+	if t.IsZero() {
+		return "–"
+	}
+	return t.UTC().Format(time.DateTime)
+}
+
+// minute writes a time to the minute, in UTC.
+func minute(t time.Time) string { return t.UTC().Format("2006-01-02 15:04") }

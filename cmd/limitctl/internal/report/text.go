@@ -12,7 +12,7 @@ import (
 //go:embed page.txt
 var textPage string
 
-var textTemplate = template.Must(template.New("text").Funcs(words).Parse(strings.ReplaceAll(textPage, "¦", "\t")))
+var textTemplate = template.Must(template.New("text").Funcs(functions).Parse(strings.ReplaceAll(textPage, "¦", "\t")))
 
 // Text writes the report for a terminal.
 func (r *Report) Text(w io.Writer) error {
