@@ -32,50 +32,30 @@ func (j *watchJSON) missed(instance string, _ time.Time, admitted, refused int64
 
 // watchLines prints lines in words. Their columns grow as wide as what was printed.
 type watchLines struct {
-	to    io.Writer
-	color bool
-	zone  *time.Location
-	wide  [2]int // instance, policy
+	to   io.Writer
+	zone *time.Location
+	wide [2]int // instance, policy
 }
-
-const (
-	red    = "31"
-	green  = "32"
-	yellow = "33"
-	faint  = "2"
-)
 
 func (l *watchLines) event(instance string, e *feed.Event) error {
 	policy := e.Policy
 	if e.Method != "" && !strings.HasPrefix(policy, e.Method+" ") {
 		policy += " (" + e.Method + ")"
 	}
-	outcome, color := fmt.Sprintf("%-8s", watchText(e.Outcome)), yellow
-	switch e.Outcome {
-	case "admitted":
-		color = green
-	case "refused":
-		color = red
-	}
-	line := l.head(instance, e.At) + "  " + l.column(1, policy) + "  " + l.paint(color, outcome)
-	if details := details(e); details != "" {
-		line += "  " + details
-	}
+	line := fmt.Sprintf("%s  %s  %-8s  %s", l.head(instance, e.At), l.column(1, policy), watchText(e.Outcome), details(e))
 	_, err := fmt.Fprintln(l.to, strings.TrimRight(line, " "))
 	return err
 }
 
 func (l *watchLines) missed(instance string, at time.Time, admitted, refused int64) error {
 	var parts []string
-	for _, part := range []struct {
-		n    int64
-		what string
-	}{{refused, "refused"}, {admitted, "admitted"}} {
-		if part.n > 0 {
-			parts = append(parts, words.Number(part.n)+" "+part.what)
-		}
+	if refused > 0 {
+		parts = append(parts, words.Number(refused)+" refused")
 	}
-	_, err := fmt.Fprintln(l.to, l.head(instance, at)+"  "+l.paint(faint, strings.Join(parts, " and ")+" not shown, of all policies"))
+	if admitted > 0 {
+		parts = append(parts, words.Number(admitted)+" admitted")
+	}
+	_, err := fmt.Fprintf(l.to, "%s  %s not shown, of all policies\n", l.head(instance, at), strings.Join(parts, " and "))
 	return err
 }
 
@@ -90,13 +70,6 @@ func (l *watchLines) column(i int, text string) string {
 	n := utf8.RuneCountInString(text)
 	l.wide[i] = max(l.wide[i], min(n, most))
 	return text + strings.Repeat(" ", max(0, l.wide[i]-n))
-}
-
-func (l *watchLines) paint(color, text string) string {
-	if !l.color {
-		return text
-	}
-	return "\x1b[" + color + "m" + text + "\x1b[0m"
 }
 
 // details says which rules refused or marked a request, and how it was decided if not by
