@@ -20,7 +20,6 @@ var checks = []check{
 	{id: "replicas", why: "Redis does not wait for its replicas: a failover resets what they had not received.", node: replicas},
 
 	{id: "clock", why: "All times are those of Redis: calendar periods begin by its clock.", node: clock},
-	{id: "clock-between", why: "After a failover another clock counts: one that is ahead frees quotas early, one that is behind frees them late.", redis: clockBetween},
 
 	{id: "connections", why: "Beyond maxclients, Redis refuses connections, and the decisions on them fall back to local limits.", node: connections},
 	{id: "idle-timeout", why: "A decision is sent once: on a connection that the server has just closed, it fails.", node: idleTimeout},

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 	"github.com/routelimit/limit/internal/redisfacts"
@@ -66,6 +65,11 @@ func memory(f *RedisFacts, n *Node) result {
 	if of != "maxmemory" {
 		fix = []string{"give the machine more memory, or Redis fewer keys"}
 	}
+	return judgeShare(share, found, fix)
+}
+
+// judgeShare judges a share in use, in percent.
+func judgeShare(share int64, found string, fix []string) result {
 	switch {
 	case share >= least:
 		return Fail.because("%s", found).change(fix...)
@@ -156,12 +160,6 @@ func fields(text string) map[string]string {
 	return m
 }
 
-// How far clocks may differ.
-const (
-	maxOffset  = redisfacts.MaxOffset   // from this machine
-	maxBetween = 100 * time.Millisecond // from each other
-)
-
 func clock(f *RedisFacts, n *Node) result {
 	if n.TimeErr != "" {
 		return skipped("TIME: %s", n.TimeErr)
@@ -172,45 +170,8 @@ func clock(f *RedisFacts, n *Node) result {
 		word, off = "behind", -off
 	}
 	found := fmt.Sprintf("%s %s this machine, ±%s", span(off), word, span(n.Uncertainty))
-	if off-n.Uncertainty > maxOffset {
+	if off-n.Uncertainty > redisfacts.MaxOffset {
 		return Warn.because("%s", found).change("start NTP on the server (timedatectl set-ntp true), and check the clock of this machine")
 	}
-	return ok("within %s of this machine's", span(maxOffset)).with(found)
-}
-
-// with appends a measurement to what was found.
-func (r result) with(measured string) result {
-	r.found += ": " + measured
-	return r
-}
-
-func clockBetween(f *RedisFacts) result {
-	var low, high *Node
-	known, blind := 0, time.Duration(0)
-	for i := range f.Nodes {
-		n := &f.Nodes[i]
-		if n.Err != "" || n.TimeErr != "" {
-			continue
-		}
-		known++
-		blind = max(blind, n.Uncertainty)
-		if low == nil || n.Offset < low.Offset {
-			low = n
-		}
-		if high == nil || n.Offset > high.Offset {
-			high = n
-		}
-	}
-	if known < 2 {
-		return result{}
-	}
-	apart, unsure := high.Offset-low.Offset, high.Uncertainty+low.Uncertainty
-	switch {
-	case apart-unsure > maxBetween:
-		return Warn.because("%s is %s ahead of %s, ±%s", high.Addr, span(apart), low.Addr, span(unsure)).
-			change("start NTP on both (timedatectl set-ntp true)")
-	case 2*blind > maxBetween:
-		return skipped("round trips take too long to compare: clocks are known to ±%s", span(blind))
-	}
-	return ok("%d clocks within %s, ±%s", known, span(apart), span(unsure))
+	return ok("within %s of this machine's: %s", span(redisfacts.MaxOffset), found)
 }

@@ -21,13 +21,7 @@ func connections(f *RedisFacts, n *Node) result {
 	}
 	found := fmt.Sprintf("%d of %d connections", used, most)
 	fix := append([]string{"lower PoolSize in redis.Options: the pools of all instances must fit"}, n.set("maxclients", strconv.FormatInt(2*most, 10))...)
-	switch share := used * 100 / most; {
-	case share >= least:
-		return Fail.because("%s", found).change(fix...)
-	case share >= little:
-		return Warn.because("%s", found).change(fix...)
-	}
-	return ok("%s", found)
+	return judgeShare(used*100/most, found, fix)
 }
 
 // poolIdle is how long go-redis keeps an idle connection by default.

@@ -170,11 +170,6 @@ var rows = []struct {
 	{"clock", func(_ *Facts, n *Node) { n.Offset, n.Uncertainty = 1500*ms, 500*ms }, OK, "±500ms", ""},
 	{"clock", func(_ *Facts, n *Node) { n.TimeErr = "NOPERM" }, Skipped, "NOPERM", ""},
 
-	{"clock-between", func(_ *Facts, n *Node) { n.Offset = 103 * ms }, Warn, "10.0.0.1:6379 is 103ms ahead of 10.0.0.2:6379, ±2ms", "NTP"},
-	{"clock-between", func(_ *Facts, n *Node) { n.Offset = -103 * ms }, Warn, "10.0.0.2:6379 is 103ms ahead", "NTP"},
-	{"clock-between", func(_ *Facts, n *Node) { n.Offset = 102 * ms }, OK, "2 clocks within 102ms", ""},
-	{"clock-between", func(_ *Facts, n *Node) { n.Uncertainty = 51 * ms }, Skipped, "±51ms", ""},
-
 	{"connections", func(_ *Facts, n *Node) { n.Info["connected_clients"] = "800" }, Warn, "800 of 1000", "CONFIG SET maxclients 2000"},
 	{"connections", func(_ *Facts, n *Node) { n.Info["connected_clients"] = "950" }, Fail, "950", "PoolSize"},
 	{"connections", noConfig, Skipped, "NOPERM", ""},
