@@ -8,22 +8,17 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/routelimit/limit"
-	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
-	"github.com/routelimit/limit/cmd/limitctl/internal/report"
+	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 	"github.com/routelimit/limit/internal/clientip"
 	"github.com/routelimit/limit/ops/access"
 )
 
 func newBanCommand() *cobra.Command {
-	var d deployment
-	var length time.Duration
-	var reason string
-	var yes, list, lift bool
+	var c change
 	cmd := &cobra.Command{
 		Use:   "ban ENTRY | --list | --lift ENTRY",
 		Short: "Bar a client on all instances, list the bans, or lift one",
@@ -43,43 +38,41 @@ confirmed, and 3 for wrong arguments.`,
   limitctl ban --lift 203.0.113.9 --redis redis://127.0.0.1:6379`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := c.check(cmd, args); err != nil {
+				return err
+			}
 			entry := entryOf(args)
-			switch {
-			case list && (lift || len(args) > 0) || !list && entry == "":
+			if !c.list && entry == "" {
 				return usageError{errors.New(`name one client as an address, a prefix, user NAME or agent PART, such as limitctl ban user mallory --for 1h; or write --list alone`)}
-			case !list && d.by == "":
-				return usageError{errors.New(`--by "": write who makes the change`)}
-			case !list && !lift && !cmd.Flags().Changed("for"):
-				return usageError{errors.New("--for: write how long the client is barred, such as --for 1h, or --for 0 until the ban is lifted")}
-			case !list && !lift && length < 0:
-				return usageError{fmt.Errorf("--for %v: write a time from 0 up, such as --for 1h, or --for 0 until the ban is lifted", length)}
 			}
 			if _, err := access.Parse(strings.NewReader(entry), nil); err != nil {
 				return usageError{printable(fmt.Errorf("%s: %w", shown(entry), err))}
 			}
-			s, err := d.connect(cmd.Context())
+			s, err := c.connect(cmd.Context())
 			if err != nil {
 				return err
 			}
 			defer s.end()
-			bans := s.bans(cmd.Context())
-			switch {
-			case list:
-				return printList(cmd, "bans", shownBans(bans.List()), d.json)
-			case lift:
-				return liftBan(cmd, bans, entry, d.by, yes)
+			bans, name := s.bans(cmd.Context()), words.Printable(entry)
+			if c.list {
+				return printList(cmd, "bans", shownBans(bans.List()), c.json)
 			}
-			return ban(cmd, bans, entry, length, d.by, reason, yes)
+			if c.ends {
+				return c.make(cmd, "This lifts the ban of "+name+" on all instances.", func() error {
+					was, err := bans.Unban(cmd.Context(), entry, c.by)
+					if err == nil && !was {
+						err = fmt.Errorf("%w: no ban of %s: limitctl ban --list lists them", errNothing, name)
+					}
+					return err
+				}, "lifted: "+name)
+			}
+			length, words := c.lasting()
+			return c.make(cmd, fmt.Sprintf("This bars %s on all instances %s.", name, words), func() error {
+				return bans.Ban(cmd.Context(), entry, length, c.by, c.reason)
+			}, fmt.Sprintf("banned: %s %s, by %s", name, words, shown(c.by)))
 		},
 	}
-	f := cmd.Flags()
-	d.flags(cmd, false)
-	d.changes(cmd)
-	yesFlag(cmd, &yes)
-	f.DurationVar(&length, "for", 0, "how long the client is barred; 0 until the ban is lifted")
-	f.StringVar(&reason, "reason", "", "why, for those who read the list")
-	f.BoolVar(&list, "list", false, "list the bans in force")
-	f.BoolVar(&lift, "lift", false, "end the ban of ENTRY")
+	c.flags(cmd, false, "ban", "lift")
 	return cmd
 }
 
@@ -93,41 +86,6 @@ func entryOf(args []string) string {
 	}
 	return ""
 }
-
-func ban(cmd *cobra.Command, bans *access.Bans, entry string, length time.Duration, by, reason string, yes bool) error {
-	end := "until it is lifted"
-	if length > 0 {
-		end = "for " + length.String()
-	}
-	if err := confirm(cmd, yes, "This bars %s on all instances %s.\n", shownEntry(entry), end); err != nil {
-		return err
-	}
-	if length == 0 {
-		length = forGood
-	}
-	if err := bans.Ban(cmd.Context(), entry, length, by, reason); err != nil {
-		return printable(redisclient.Explain(err))
-	}
-	fmt.Fprintf(cmd.OutOrStdout(), "banned: %s %s, by %s\n", shownEntry(entry), end, shown(by))
-	return nil
-}
-
-func liftBan(cmd *cobra.Command, bans *access.Bans, entry, by string, yes bool) error {
-	if err := confirm(cmd, yes, "This lifts the ban of %s on all instances.\n", shownEntry(entry)); err != nil {
-		return err
-	}
-	was, err := bans.Unban(cmd.Context(), entry, by)
-	if err == nil && !was {
-		err = fmt.Errorf("%w: no ban of %s: limitctl ban --list lists them", errNothing, shownEntry(entry))
-	}
-	if err != nil {
-		return printable(redisclient.Explain(err))
-	}
-	fmt.Fprintf(cmd.OutOrStdout(), "lifted: %s\n", shownEntry(entry))
-	return nil
-}
-
-func shownEntry(entry string) string { return report.Printable(entry) }
 
 // bansOf returns the bans that match a key: an address, a prefix or a user.
 func (s *session) bansOf(ctx context.Context, key string) (matching []access.Ban) {
@@ -147,48 +105,16 @@ func (s *session) bansOf(ctx context.Context, key string) (matching []access.Ban
 
 // A shownBan is a ban as commands print it.
 type shownBan struct {
-	Entry  string     `json:"entry"`
-	Until  *time.Time `json:"until,omitempty"` // none if it is for good
-	By     string     `json:"by"`
-	Reason string     `json:"reason,omitempty"`
-	At     time.Time  `json:"at"`
+	Entry string `json:"entry"`
+	terms
 }
 
-func banOf(b access.Ban) shownBan { return shownBan{b.Entry, endOf(b.Until), b.By, b.Reason, b.At} }
+func (b shownBan) String() string { return words.Printable(b.Entry) + b.terms.String() }
 
-func (b shownBan) String() string { return shownEntry(b.Entry) + terms(b.Until, b.By, b.Reason) }
-
-func endOf(at time.Time) *time.Time {
-	if at.IsZero() {
-		return nil
+func shownBans(bans []access.Ban) []shownBan {
+	list := []shownBan{}
+	for _, b := range bans {
+		list = append(list, shownBan{b.Entry, termsOf(b.Until, b.By, b.Reason, b.At)})
 	}
-	at = at.UTC()
-	return &at
-}
-
-// terms describes how long a change lasts, who made it, and why.
-func terms(until *time.Time, by, reason string) string {
-	text := ", until it is removed"
-	if until != nil {
-		text = ", until " + until.UTC().Format(time.RFC3339)
-	}
-	text += ", by " + shown(by)
-	if reason != "" {
-		text += ": " + report.Printable(reason)
-	}
-	return text
-}
-
-// printList prints a list, or JSON with it.
-func printList[T fmt.Stringer](cmd *cobra.Command, name string, list []T, asJSON bool) error {
-	if asJSON {
-		return report.WriteJSON(cmd.OutOrStdout(), map[string][]T{name: list}, true)
-	}
-	for _, item := range list {
-		fmt.Fprintln(cmd.OutOrStdout(), item)
-	}
-	if len(list) == 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "There are no %s.\n", name)
-	}
-	return nil
+	return list
 }

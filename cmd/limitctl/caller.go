@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/routelimit/limit"
-	"github.com/routelimit/limit/cmd/limitctl/internal/report"
+	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 	"github.com/routelimit/limit/ops/policyfile"
 )
 
@@ -135,7 +135,7 @@ func withoutTime(groups []string, a slog.Attr) slog.Attr {
 // lifts writes a warning for each limit of a file that is not in force with another one.
 func lifts(w io.Writer, f, earlier *policyfile.File) {
 	for _, text := range f.Lifts(earlier) {
-		fmt.Fprintf(w, "LIMIT-207: lifts %s\n", report.Printable(text))
+		fmt.Fprintf(w, "LIMIT-207: lifts %s\n", words.Printable(text))
 	}
 }
 

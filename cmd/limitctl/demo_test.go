@@ -192,12 +192,12 @@ func TestDemoPage(t *testing.T) {
 
 	text := send(t, "GET", base)
 	assert.Equal(t, "text/plain; charset=utf-8", text.Header.Get("Content-Type"))
-	assert.Contains(t, text.body, "POST /echo/update  5/2s per ip; 1000/1m global\n")
-	assert.Contains(t, text.body, "GET  /http/test    2/10s per user; 50/10s global; 100/1m global\n")
+	assert.Contains(t, text.body, "\nPOST /echo/update                5/2s per ip; 1000/1m global\n")
+	assert.Contains(t, text.body, "\nGET  /http/test                  2/10s per user; 50/10s global; 100/1m global\n")
 	assert.Contains(t, text.body, "curl -i -X POST '"+base+"/gin/update?[1-6]'\n")
 
 	assert.Contains(t, text.body, "GET  /algorithms/token-bucket    10/10s per ip token-bucket burst 5\n")
-	assert.Contains(t, text.body, "GET  /http/download 100000/1s per user token-bucket burst 50000\n")
+	assert.Contains(t, text.body, "\nGET  /http/download              100000/1s per user token-bucket burst 50000\n")
 	assert.Contains(t, text.body, "GET  /algorithms/calendar        100/day per ip zone UTC\n")
 
 	page := send(t, "GET", base, "Accept", "text/html,application/xhtml+xml,*/*;q=0.8")

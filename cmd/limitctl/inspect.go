@@ -1,17 +1,16 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/routelimit/limit/cmd/limitctl/internal/live"
 	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
-	"github.com/routelimit/limit/cmd/limitctl/internal/report"
-	"github.com/routelimit/limit/ops/access"
+	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 	"github.com/routelimit/limit/ops/overrides"
 )
 
@@ -35,7 +34,7 @@ wrong arguments.`,
   limitctl inspect login per-ip-1m 2001:db8::1 --redis redis://127.0.0.1:6379
   limitctl inspect "POST /update" per-ip-2s 203.0.113.9 --redis redis://127.0.0.1:6379 \
     --rules "5/2s per ip" --on "POST /update"`,
-		ValidArgsFunction: d.completeKey,
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := d.withRules(cmd, args)
 			if err != nil {
@@ -47,7 +46,7 @@ wrong arguments.`,
 				return err
 			}
 			if d.json {
-				return report.WriteJSON(cmd.OutOrStdout(), f, true)
+				return words.WriteJSON(cmd.OutOrStdout(), f, true)
 			}
 			return f.print(cmd.OutOrStdout(), s)
 		},
@@ -152,13 +151,9 @@ func (s *session) overridesOf(f *finding, rules []*live.Rule) []shownOverride {
 			keys[key] = true
 		}
 	}
-	list := []shownOverride{}
-	for _, o := range s.overrides.List() {
-		if keys[o.Key] && (len(rules) > 1 || o.Policy == rules[0].Policy && o.Rule == rules[0].Name) {
-			list = append(list, overrideOf(o))
-		}
-	}
-	return list
+	return shownOverrides(slices.DeleteFunc(s.overrides.List(), func(o overrides.Override) bool {
+		return !keys[o.Key] || len(rules) == 1 && (o.Policy != rules[0].Policy || o.Rule != rules[0].Name)
+	}))
 }
 
 // who says who has used quotas.
@@ -171,7 +166,7 @@ func (f *finding) who() string {
 
 func (f *finding) print(out io.Writer, s *session) error {
 	if len(f.States) == 0 {
-		fmt.Fprintf(out, "%s used nothing of the rules of %s.\n", f.who(), report.Printable(s.source))
+		fmt.Fprintf(out, "%s used nothing of the rules of %s.\n", f.who(), words.Printable(s.source))
 		fmt.Fprintln(out, "If the programs set redisstore.Options.Secret, write --secret-env.")
 	} else if err := s.table(out, f.States); err != nil {
 		return err
@@ -183,22 +178,7 @@ func (f *finding) print(out io.Writer, s *session) error {
 		fmt.Fprintf(out, "banned: %s\n", b)
 	}
 	if len(f.Composite) > 0 {
-		fmt.Fprintf(out, "not looked at, since their keys have several values: %s\n", report.Printable(strings.Join(f.Composite, ", ")))
+		fmt.Fprintf(out, "not looked at, since their keys have several values: %s\n", words.Printable(strings.Join(f.Composite, ", ")))
 	}
 	return nil
-}
-
-// errNothing says that a change had nothing to do.
-var errNothing = errors.New("there is nothing to change")
-
-func shownBans(bans []access.Ban) []shownBan {
-	list := []shownBan{}
-	for _, b := range bans {
-		list = append(list, banOf(b))
-	}
-	return list
-}
-
-func overrideOf(o overrides.Override) shownOverride {
-	return shownOverride{o.Policy, o.Rule, o.Key, o.Limit, endOf(o.Until), o.By, o.Reason, o.At}
 }

@@ -6,8 +6,7 @@
 // change policies through Redis. "limitctl simulate" says what a policy would have done
 // to the requests of access logs. "limitctl top" and "limitctl inspect" look at the quotas
 // in Redis, and "limitctl reset", "limitctl ban" and "limitctl override" change them.
-// "limitctl watch" prints decisions as they happen, and "limitctl bench" measures how many
-// a Redis makes.
+// "limitctl watch" prints decisions as they happen.
 //
 // It is not called limit because zsh and csh have a builtin of that name.
 package main
@@ -46,7 +45,7 @@ func newCommand() *cobra.Command {
 		SilenceErrors: true, // main prints it
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(newDemoCommand(), newDoctorCommand(), newBenchCommand())
+	root.AddCommand(newDemoCommand(), newDoctorCommand())
 	root.AddCommand(newPolicyCommands()...)
 	root.AddCommand(newSimulateCommand())
 	root.AddCommand(newTopCommand(), newInspectCommand(), newResetCommand(), newBanCommand(), newOverrideCommand(), newWatchCommand(), newExitCodesTopic())

@@ -81,7 +81,7 @@ func TestOperatingFields(t *testing.T) {
 	page, err := os.ReadFile(operating)
 	require.NoError(t, err)
 	fields := 0
-	for _, file := range []string{"internal/live/state.go", "internal/live/top.go", "inspect.go", "ban.go", "override.go", "top.go", "reset.go"} {
+	for _, file := range []string{"internal/live/state.go", "internal/live/top.go", "inspect.go", "change.go", "ban.go", "override.go", "top.go", "reset.go"} {
 		code, err := os.ReadFile(file)
 		require.NoError(t, err)
 		for _, found := range regexp.MustCompile("`json:\"([a-z_]+)").FindAllStringSubmatch(string(code), -1) {

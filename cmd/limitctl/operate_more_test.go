@@ -83,7 +83,7 @@ func TestOverride(t *testing.T) {
 	assert.Equal(t, "override: policy login, rule per-ip-1m, key 2001:db8:1:2::/64 has the limit 50 for 2h0m0s\n", out)
 	code, out, problem = s.run(t, "override", "login", "per-ip-1m", "2001:db8:1:2::9", "60", "--for", "0", "--by", "ann")
 	assert.Equal(t, []any{2, ""}, []any{code, out})
-	assert.Contains(t, problem, "This gives key 2001:db8:1:2::/64 of policy login, rule per-ip-1m the limit 60 in place of the override of 50 on all instances until it is removed.\n")
+	assert.Contains(t, problem, "This gives policy login, rule per-ip-1m, key 2001:db8:1:2::/64 the limit 60 in place of the override of 50 on all instances until it is removed.\n")
 	code, out, _ = s.run(t, "override", "--list", "--json")
 	assert.Equal(t, 0, code)
 	assert.Equal(t, `{
@@ -248,7 +248,7 @@ func TestOperateWrongly(t *testing.T) {
 	for _, c := range []struct{ args, problem string }{
 		{"top", "name the Redis of the programs"}, {"top --redis redis://u:secret@h:port", "write --redis as"},
 		{"top --redis R --at 101", "--at 101: write a percentage"}, {"top --redis R --at NaN", "--at NaN"}, {"top --redis R --n 0", "--n 0: "},
-		{"top --redis R --scan 0", "--scan 0: "}, {"top --redis R --pace 1", "--pace 1: "}, {"top --redis R --every 1ms", "--every 1ms: "},
+		{"top --redis R --scan 0", "--scan 0: "}, {"top --redis R --pace 1", "--pace 1: "},
 		{"top --redis R --rules 5/1m", "--rules"}, {"top --redis R --rules 5/1x --on a", "--rules: "}, {"top --redis R x", "unknown command"},
 		{"top --redis R --prefix {a}", "write it without them"}, {"top --redis R --control-prefix {a}", "--control-prefix"}, {"top --nonsense", "unknown flag"},
 	} {
@@ -273,24 +273,9 @@ func TestOperateWrongly(t *testing.T) {
 }
 
 func TestCompletion(t *testing.T) {
-	path := file(t, operated)
-	for _, c := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"inspect", "--policy", path, ""}, "login\napi\n:4\n"},
-		{[]string{"inspect", "--policy", path, "login", ""}, "per-ip-1m\t5/1m per ip\nper-user-1h\t20/1h per user\n:4\n"},
-		{[]string{"reset", "--policy", path, "login", "per-ip-1m", ""}, ":4\n"},
-		{[]string{"override", "--rules", "5/2s per ip", "--on", "POST /update", "POST /update", ""}, "per-ip-2s\t5/2s per ip\n:4\n"},
-		{[]string{"reset", "--rules", "5/2s per ip", "--on", "POST /update", ""}, "POST /update\n:4\n"},
-		{[]string{"reset", "--rules", "5/2s per ip", "--on", "a", "--rules", "9/1h per user", "--on", "each a", ""}, "a\n:4\n"},
-		{[]string{"reset", "--rules", "5/2s per ip", "--on", "a", "--rules", "9/1h per user", "--on", "each a", "a", ""}, "per-ip-2s\t5/2s per ip\nper-user-1h\t9/1h per user\n:4\n"},
-		{[]string{"override", "--policy", path, "login", "per-ip-1m", "x", ""}, ":4\n"},
-		{[]string{"inspect", ""}, ":4\n"},
-		{[]string{"ban", ""}, ":4\n"},
-	} {
-		code, out, _ := run(t, append([]string{"__complete"}, c.args...)...)
-		assert.Equal(t, []any{0, c.want}, []any{code, out}, c.args)
+	for _, command := range []string{"inspect", "reset", "override", "ban"} {
+		code, out, _ := run(t, "__complete", command, "")
+		assert.Equal(t, []any{0, ":4\n"}, []any{code, out}, "no names of files")
 	}
 	for shell, word := range map[string]string{"bash": "__start_limitctl", "zsh": "#compdef limitctl", "fish": "complete -c limitctl"} {
 		code, out, _ := run(t, "completion", shell)

@@ -4,19 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
 	"github.com/routelimit/limit/ops/overrides"
 )
 
 func newOverrideCommand() *cobra.Command {
-	var d deployment
-	var length time.Duration
-	var reason string
-	var yes, list, remove bool
+	var c change
 	cmd := &cobra.Command{
 		Use:   "override POLICY RULE KEY LIMIT | --list | --remove POLICY RULE KEY",
 		Short: "Give one key another limit, list such overrides, or remove one",
@@ -33,61 +28,45 @@ was not confirmed, and 3 for wrong arguments.`,
 		Example: `  limitctl override api per-user-1h alice 5000 --for 24h --reason launch --by ann --redis redis://127.0.0.1:6379
   limitctl override --list --redis redis://127.0.0.1:6379
   limitctl override --remove api per-user-1h alice --redis redis://127.0.0.1:6379`,
-		ValidArgsFunction: d.completeOverride,
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
-			case list && (remove || len(args) > 0):
-				return usageError{errors.New("--list: write it alone")}
-			case remove && len(args) != 3:
+			case c.ends && !c.list && len(args) != 3:
 				return usageError{errors.New("name a policy, a rule and a key: limitctl override --remove api per-user-1h alice")}
-			case !list && !remove && len(args) != 4:
+			case !c.ends && !c.list && len(args) != 4:
 				return usageError{errors.New("name a policy, a rule, a key and its limit: limitctl override api per-user-1h alice 5000 --for 24h")}
-			case !list && d.by == "":
-				return usageError{errors.New(`--by "": write who makes the change`)}
-			case !list && !remove && !cmd.Flags().Changed("for"):
-				return usageError{errors.New("--for: write how long the limit lasts, such as --for 24h, or --for 0 until it is removed")}
-			case !list && !remove && length < 0:
-				return usageError{fmt.Errorf("--for %v: write a time from 0 up, such as --for 24h, or --for 0 until it is removed", length)}
 			}
-			if list {
-				s, err := d.connect(cmd.Context())
+			if err := c.check(cmd, args); err != nil {
+				return err
+			}
+			if c.list {
+				s, err := c.connect(cmd.Context())
 				if err != nil {
 					return err
 				}
 				defer s.end()
-				all := []shownOverride{}
-				for _, o := range s.overrides.List() {
-					all = append(all, overrideOf(o))
-				}
-				return printList(cmd, "overrides", all, d.json)
+				return printList(cmd, "overrides", shownOverrides(s.overrides.List()), c.json)
 			}
-			s, err := d.open(cmd, false)
+			s, err := c.open(cmd, false)
 			if err != nil {
 				return err
 			}
 			defer s.end()
-			key, err := s.overrideKey(cmd, args, remove)
+			key, err := s.overrideKey(cmd, args, c.ends)
 			if err != nil {
 				return err
 			}
-			if remove {
-				return s.removeOverride(cmd, args[0], args[1], key, d.by, yes)
+			o := overrides.Override{Policy: args[0], Rule: args[1], Key: key, Reason: c.reason}
+			if c.ends {
+				return s.removeOverride(cmd, &c, o)
 			}
-			o := overrides.Override{Policy: args[0], Rule: args[1], Key: key, Reason: reason}
 			if o.Limit, err = strconv.ParseInt(args[3], 10, 64); err != nil || o.Limit < 1 {
 				return usageError{fmt.Errorf("limit %s: write a number from 1 up; to refuse all requests, see limitctl ban", shown(args[3]))}
 			}
-			return s.setOverride(cmd, o, length, d.by, yes)
+			return s.setOverride(cmd, &c, o)
 		},
 	}
-	f := cmd.Flags()
-	d.flags(cmd, true)
-	d.changes(cmd)
-	yesFlag(cmd, &yes)
-	f.DurationVar(&length, "for", 0, "how long the limit lasts; 0 until it is removed")
-	f.StringVar(&reason, "reason", "", "why, for those who read the list")
-	f.BoolVar(&list, "list", false, "list the overrides in force")
-	f.BoolVar(&remove, "remove", false, "end the override of KEY")
+	c.flags(cmd, true, "override", "remove")
 	return cmd
 }
 
@@ -118,56 +97,49 @@ func (s *session) overrideKey(cmd *cobra.Command, args []string, remove bool) (s
 	return key, nil
 }
 
-func (s *session) setOverride(cmd *cobra.Command, o overrides.Override, length time.Duration, by string, yes bool) error {
-	end := "until it is removed"
-	if length > 0 {
-		end = "for " + length.String()
-	}
+func (s *session) setOverride(cmd *cobra.Command, c *change, o overrides.Override) error {
 	was := ""
 	if now := s.overrides.Limit(o.Policy, o.Rule, o.Key); now > 0 {
 		was = fmt.Sprintf(" in place of the override of %d", now)
 	}
-	if err := confirm(cmd, yes, "This gives key %s of policy %s, rule %s the limit %d%s on all instances %s.\n",
-		shown(o.Key), shown(o.Policy), shown(o.Rule), o.Limit, was, end); err != nil {
-		return err
-	}
-	if length == 0 {
-		length = forGood
-	}
-	if err := s.overrides.Set(cmd.Context(), o, length, by); err != nil {
-		return printable(redisclient.Explain(err))
-	}
-	fmt.Fprintf(cmd.OutOrStdout(), "override: policy %s, rule %s, key %s has the limit %d %s\n", shown(o.Policy), shown(o.Rule), shown(o.Key), o.Limit, end)
-	return nil
+	length, words := c.lasting()
+	return c.make(cmd, fmt.Sprintf("This gives %s the limit %d%s on all instances %s.", keyOf(o), o.Limit, was, words),
+		func() error { return s.overrides.Set(cmd.Context(), o, length, c.by) },
+		fmt.Sprintf("override: %s has the limit %d %s", keyOf(o), o.Limit, words))
 }
 
-func (s *session) removeOverride(cmd *cobra.Command, policy, rule, key, by string, yes bool) error {
-	if err := confirm(cmd, yes, "This removes the override of key %s of policy %s, rule %s on all instances.\n", shown(key), shown(policy), shown(rule)); err != nil {
+func (s *session) removeOverride(cmd *cobra.Command, c *change, o overrides.Override) error {
+	return c.make(cmd, fmt.Sprintf("This removes the override of %s on all instances.", keyOf(o)), func() error {
+		err := s.overrides.Remove(cmd.Context(), o.Policy, o.Rule, o.Key, c.by)
+		if errors.Is(err, overrides.ErrNone) {
+			err = fmt.Errorf("%w: %s has no override: limitctl override --list lists them", errNothing, keyOf(o))
+		}
 		return err
-	}
-	err := s.overrides.Remove(cmd.Context(), policy, rule, key, by)
-	if errors.Is(err, overrides.ErrNone) {
-		return fmt.Errorf("%w: policy %s, rule %s, key %s has no override: limitctl override --list lists them", errNothing, shown(policy), shown(rule), shown(key))
-	}
-	if err != nil {
-		return printable(redisclient.Explain(err))
-	}
-	fmt.Fprintf(cmd.OutOrStdout(), "removed: the override of policy %s, rule %s, key %s\n", shown(policy), shown(rule), shown(key))
-	return nil
+	}, "removed: the override of "+keyOf(o))
+}
+
+func keyOf(o overrides.Override) string {
+	return fmt.Sprintf("policy %s, rule %s, key %s", shown(o.Policy), shown(o.Rule), shown(o.Key))
 }
 
 // A shownOverride is an override as commands print it.
 type shownOverride struct {
-	Policy string     `json:"policy"`
-	Rule   string     `json:"rule"`
-	Key    string     `json:"key"`
-	Limit  int64      `json:"limit"`
-	Until  *time.Time `json:"until,omitempty"` // none if it does not end
-	By     string     `json:"by"`
-	Reason string     `json:"reason,omitempty"`
-	At     time.Time  `json:"at"`
+	Policy string `json:"policy"`
+	Rule   string `json:"rule"`
+	Key    string `json:"key"`
+	Limit  int64  `json:"limit"`
+	terms
 }
 
 func (o shownOverride) String() string {
-	return fmt.Sprintf("policy %s, rule %s, key %s: limit %d%s", shown(o.Policy), shown(o.Rule), shown(o.Key), o.Limit, terms(o.Until, o.By, o.Reason))
+	key := keyOf(overrides.Override{Policy: o.Policy, Rule: o.Rule, Key: o.Key})
+	return fmt.Sprintf("%s: limit %d%s", key, o.Limit, o.terms)
+}
+
+func shownOverrides(all []overrides.Override) []shownOverride {
+	list := []shownOverride{}
+	for _, o := range all {
+		list = append(list, shownOverride{o.Policy, o.Rule, o.Key, o.Limit, termsOf(o.Until, o.By, o.Reason, o.At)})
+	}
+	return list
 }

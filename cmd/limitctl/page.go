@@ -34,7 +34,8 @@ type rule struct {
 	FullAfter  int64  // ms until an unused quota is full
 }
 
-func (l listing) curl(base string) string {
+// Curl returns a command that sends a request to the route.
+func (l listing) Curl(base string) string {
 	curl := "curl -i "
 	if l.Method != http.MethodGet {
 		curl += "-X " + l.Method + " "
@@ -45,29 +46,32 @@ func (l listing) curl(base string) string {
 	return curl + base + l.Path
 }
 
-// listings returns the routes of the three frameworks.
-func listings() []listing {
-	var list []listing
+// A section is a part of the page.
+type section struct {
+	Class, Title, Text string
+	Routes             []listing
+}
+
+// sections returns the routes of the three frameworks, of the algorithms and of the
+// download.
+func sections() []section {
+	frameworks := section{"frameworks", "Frameworks", "The same rules on Gin, Echo and net/http.", nil}
 	for _, framework := range []string{"gin", "echo", "http"} {
-		list = append(list,
-			listing{http.MethodPost, "/" + framework + "/update", rulesOf(updateRules), updateRules.String(), false},
-			listing{http.MethodGet, "/" + framework + "/test", rulesOf(testRules), testRules.String(), true})
+		frameworks.Routes = append(frameworks.Routes,
+			newListing(http.MethodPost, "/"+framework+"/update", updateRules, false),
+			newListing(http.MethodGet, "/"+framework+"/test", testRules, true))
 	}
-	return list
-}
-
-// algorithmListings returns the routes of the algorithms.
-func algorithmListings() []listing {
-	var list []listing
+	each := section{"algorithms", "Algorithms", "One rule each, on net/http. The queue delays requests until their slots come. A request of concurrency takes a second.", nil}
 	for _, a := range algorithms {
-		list = append(list, listing{http.MethodGet, "/algorithms/" + a.name, rulesOf(a.rules), a.rules.String(), false})
+		each.Routes = append(each.Routes, newListing(http.MethodGet, "/algorithms/"+a.name, a.rules, false))
 	}
-	return list
+	return []section{frameworks, each, {"bandwidth", "Bandwidth",
+		"A megabyte, slowed to 100 kB/s for each user over all connections. Nothing is refused. The first 50 kB come at once.",
+		[]listing{newListing(http.MethodGet, "/http/download", downloadRules, true)}}}
 }
 
-// downloadListing returns the route whose bytes are limited.
-func downloadListing() listing {
-	return listing{http.MethodGet, "/http/download", rulesOf(downloadRules), downloadRules.String(), true}
+func newListing(method, path string, rules limit.RuleSet, user bool) listing {
+	return listing{method, path, rulesOf(rules), rules.String(), user}
 }
 
 func rulesOf(set limit.RuleSet) []rule {
@@ -144,16 +148,14 @@ func page(place string) http.Handler {
 		if !strings.Contains(r.Header.Get("Accept"), "text/html") {
 			h.Set("Content-Type", "text/plain; charset=utf-8")
 			fmt.Fprintf(w, "Rules are decided together: either every rule admits a request, or none is charged.\nThe quotas are %s.\n\n", place)
-			for _, l := range listings() {
-				fmt.Fprintf(w, "%-4s %-13s %s\n", l.Method, l.Path, l.Text)
+			for _, section := range sections() {
+				fmt.Fprintf(w, "%s: %s\n", section.Title, section.Text)
+				for _, l := range section.Routes {
+					fmt.Fprintf(w, "%-4s %-27s %s\n", l.Method, l.Path, l.Text)
+				}
+				fmt.Fprintln(w)
 			}
-			fmt.Fprintln(w, "\nOne algorithm each:")
-			for _, l := range algorithmListings() {
-				fmt.Fprintf(w, "%-4s %-27s %s\n", l.Method, l.Path, l.Text)
-			}
-			l := downloadListing()
-			fmt.Fprintf(w, "\nBandwidth, slowed and not refused:\n%-4s %-13s %s\n", l.Method, l.Path, l.Text)
-			fmt.Fprintf(w, "\n%s", whatToTry(base))
+			fmt.Fprint(w, whatToTry(base))
 			return
 		}
 		nonce := rand.Text()
@@ -161,28 +163,7 @@ func page(place string) http.Handler {
 		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'nonce-"+nonce+"'; script-src 'nonce-"+nonce+
 			"'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
 		h.Set("Referrer-Policy", "no-referrer")
-		type entry struct {
-			listing
-			Curl string
-		}
-		entries := func(listings []listing) (list []entry) {
-			for _, l := range listings {
-				list = append(list, entry{l, l.curl(base)})
-			}
-			return list
-		}
-		type section struct {
-			Class, Title, Text string
-			Routes             []entry
-		}
-		sections := []section{
-			{"frameworks", "Frameworks", "The same rules on Gin, Echo and net/http.", entries(listings())},
-			{"algorithms", "Algorithms", "One rule each, on net/http. The queue delays requests until their slots come. A request of concurrency takes a second.",
-				entries(algorithmListings())},
-			{"bandwidth", "Bandwidth", "A megabyte, slowed to 100 kB/s for each user over all connections. Nothing is refused. The first 50 kB come at once.",
-				entries([]listing{downloadListing()})},
-		}
 		// An error means that the client disconnected.
-		_ = pageTemplate.Execute(w, map[string]any{"Nonce": nonce, "Place": place, "Sections": sections})
+		_ = pageTemplate.Execute(w, map[string]any{"Nonce": nonce, "Place": place, "Base": base, "Sections": sections()})
 	})
 }

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/mattn/go-isatty"
 
+	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 	"github.com/routelimit/limit/cmd/limitctl/replay/accesslog"
 )
 
@@ -17,69 +17,38 @@ type progress struct {
 	out   io.Writer // nil shows nothing
 	log   interface{ Stats() accesslog.Stats }
 	size  int64 // bytes; 0 if it is not known
-	now   func() time.Time
-	begun time.Time
-	last  time.Time
-	width int // of the line that is shown
+	shown time.Time
 }
 
 // progress returns a line on out, or none unless that is a terminal.
 func (s *simulation) progress(out io.Writer, log *accesslog.Log) *progress {
-	p := &progress{log: log, size: log.Size(), now: time.Now, begun: time.Now()}
+	p := &progress{log: log, size: log.Size()}
 	if f, ok := out.(*os.File); ok && !s.json && isatty.IsTerminal(f.Fd()) {
 		p.out = out
 	}
 	return p
 }
 
-const (
-	progressEvery = 100 * time.Millisecond
-	progressWidth = 30
-)
+// eraseLine moves a terminal to the beginning of its line, and erases it.
+const eraseLine = "\r\x1b[K"
 
 // show writes the line anew, at most ten times a second.
 func (p *progress) show(int64) {
-	if p.out == nil {
+	if p.out == nil || time.Since(p.shown) < 100*time.Millisecond {
 		return
 	}
-	now := p.now()
-	if now.Sub(p.last) < progressEvery {
-		return
-	}
-	p.last = now
+	p.shown = time.Now()
 	stats := p.log.Stats()
-	text := fmt.Sprintf("%s read, %d lines, %.0f a second", byteCount(stats.Bytes), stats.Lines, float64(stats.Lines)/max(0.001, now.Sub(p.begun).Seconds()))
+	of := ""
 	if p.size > 0 {
-		part := min(1, float64(stats.Bytes)/float64(p.size))
-		full := int(part * progressWidth)
-		text = fmt.Sprintf("[%s%s] %3.0f%% of %s, %d lines, %.0f a second", strings.Repeat("#", full), strings.Repeat("-", progressWidth-full),
-			100*part, byteCount(p.size), stats.Lines, float64(stats.Lines)/max(0.001, now.Sub(p.begun).Seconds()))
+		of = fmt.Sprintf(" of %s (%.0f%%)", words.Size(p.size), min(100, 100*float64(stats.Bytes)/float64(p.size)))
 	}
-	p.write(text)
+	fmt.Fprintf(p.out, "%s%s%s read, %s lines", eraseLine, words.Size(stats.Bytes), of, words.Number(stats.Lines))
 }
 
 // end removes the line.
 func (p *progress) end() {
-	if p.out != nil && p.width > 0 {
-		p.write("")
-		fmt.Fprint(p.out, "\r")
+	if p.out != nil {
+		fmt.Fprint(p.out, eraseLine)
 	}
-}
-
-// write shows a text in place of the last one.
-func (p *progress) write(text string) {
-	fmt.Fprintf(p.out, "\r%s%s", text, strings.Repeat(" ", max(0, p.width-len(text))))
-	p.width = len(text)
-}
-
-func byteCount(n int64) string {
-	const units = "kMGTPE"
-	if n < 1000 {
-		return fmt.Sprintf("%d B", n)
-	}
-	size, unit := float64(n)/1000, 0
-	for size >= 999.95 && unit < len(units)-1 {
-		size, unit = size/1000, unit+1
-	}
-	return fmt.Sprintf("%.1f %cB", size, units[unit])
 }

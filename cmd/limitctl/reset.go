@@ -7,7 +7,7 @@ import (
 
 	"github.com/routelimit/limit/cmd/limitctl/internal/live"
 	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
-	"github.com/routelimit/limit/cmd/limitctl/internal/report"
+	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 )
 
 func newResetCommand() *cobra.Command {
@@ -30,7 +30,7 @@ It shows what it will reset, and asks. Without a terminal, write --yes. The exit
 change was not confirmed, and 3 for wrong arguments.`,
 		Example: `  limitctl reset alice --redis redis://127.0.0.1:6379 --policy policy.yaml
   limitctl reset login per-ip-1m 203.0.113.9 --redis redis://127.0.0.1:6379 --yes`,
-		ValidArgsFunction: d.completeKey,
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := d.withRules(cmd, args)
 			if err != nil {
@@ -98,7 +98,7 @@ func (s *session) reset(cmd *cobra.Command, f *finding, yes, asJSON bool) error 
 		}
 	}
 	if asJSON {
-		return report.WriteJSON(cmd.OutOrStdout(), map[string]any{"reset": done}, true)
+		return words.WriteJSON(cmd.OutOrStdout(), map[string]any{"reset": done}, true)
 	}
 	fmt.Fprintln(cmd.OutOrStdout(), `Running instances that reach Redis admit the key within a second.
 Requests that already wait are not woken. An instance that could not reach Redis

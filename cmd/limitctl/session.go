@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"math"
 	"os"
 	"slices"
 	"strings"
@@ -53,11 +52,6 @@ func (d *deployment) flags(cmd *cobra.Command, rules bool) {
 	f.IntVar(&d.ipv6, "ipv6-prefix", 0, "limit.Proxies.IPv6Prefix of the programs, in `bits`")
 	_ = cmd.RegisterFlagCompletionFunc("on", cobra.NoFileCompletions)
 	_ = cmd.RegisterFlagCompletionFunc("rules", cobra.NoFileCompletions)
-}
-
-// changes adds the flags of commands that change something.
-func (d *deployment) changes(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&d.by, "by", os.Getenv("USER"), "who makes the change, for the history")
 }
 
 // A session is a deployment that has been found.
@@ -185,6 +179,3 @@ var errNoRules = errors.New("no rules are known, since no file is pushed: write 
 func (s *session) bans(ctx context.Context) *access.Bans {
 	return access.NewBans(ctx, s.control, &access.Options{Log: quiet})
 }
-
-// forGood is the time of a change without an end.
-const forGood = math.MaxInt64

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/routelimit/limit/cmd/limitctl/internal/live"
-	"github.com/routelimit/limit/cmd/limitctl/internal/report"
+	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 )
 
 const wide = 60 // characters of a key in a table
@@ -77,7 +77,7 @@ func in(now time.Time, at *time.Time) string {
 	if at == nil {
 		return "-"
 	}
-	return report.Duration(at.Sub(now))
+	return words.Duration(at.Sub(now))
 }
 
 func refusedFor(now time.Time, s *live.State) string {

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/cmd/limitctl/internal/report"
+	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 	"github.com/routelimit/limit/cmd/limitctl/replay"
 	"github.com/routelimit/limit/cmd/limitctl/replay/accesslog"
 	"github.com/routelimit/limit/ops/policyfile"
@@ -100,7 +102,10 @@ func (s *simulation) run(cmd *cobra.Command, logs []string) error {
 	if err != nil {
 		return usageError{err}
 	}
-	reading := &accesslog.Options{Stdin: &interruptible{ctx: cmd.Context(), from: cmd.InOrStdin()}}
+	reading := new(accesslog.Options)
+	if slices.Contains(logs, "-") {
+		reading.Stdin = interruptible(cmd.Context(), cmd.InOrStdin())
+	}
 	if s.format != "" {
 		if reading.Format, err = accesslog.ParseFormat(s.format); err != nil {
 			return usageError{err}
@@ -251,7 +256,7 @@ func (s *simulation) write(cmd *cobra.Command, result *replay.Result, stopped er
 		return err
 	}
 	if err = errors.Join(r.HTML(f), f.Close()); err == nil && !s.json {
-		_, err = fmt.Fprintf(out, "\nThe page is in %s.\n", report.Printable(s.html))
+		_, err = fmt.Fprintf(out, "\nThe page is in %s.\n", words.Printable(s.html))
 	}
 	return err
 }

@@ -1,25 +1,21 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
-	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 
 	"github.com/routelimit/limit/cmd/limitctl/internal/live"
 	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
-	"github.com/routelimit/limit/cmd/limitctl/internal/report"
+	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 )
 
 func newTopCommand() *cobra.Command {
 	var d deployment
 	var q live.Question
-	var every time.Duration
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "List the keys in Redis that are at or near a limit",
@@ -34,7 +30,6 @@ It counts states of rules that it does not know by their policy and rule.
 The exit code is 0 whatever it finds, 1 if Redis or a file cannot be read, and 3 for
 wrong arguments.`,
 		Example: `  limitctl top --redis redis://127.0.0.1:6379 --policy policy.yaml
-  limitctl top --redis redis://127.0.0.1:6379 --every 2s
   limitctl top --redis redis://127.0.0.1:7000 --cluster --at 50 --n 100 --json
   limitctl top --redis redis://127.0.0.1:6379 --rules "5/2s per ip" --on "POST /update"`,
 		Args: noArgs,
@@ -48,8 +43,6 @@ wrong arguments.`,
 				return usageError{fmt.Errorf("--scan %d: write how many keys to look at, from 1 to 10000000", q.Scan)}
 			case q.Pace < 100 || q.Pace > 1_000_000:
 				return usageError{fmt.Errorf("--pace %d: write how many keys to look at in a second, from 100 to 1000000", q.Pace)}
-			case every != 0 && every < 500*time.Millisecond:
-				return usageError{fmt.Errorf("--every %v: write 500ms or more", every)}
 			case d.secret != "" && d.spread > 0:
 				return usageError{errors.New("--secret-env and --spread: top cannot find the part of a hashed key: look at single keys with limitctl inspect")}
 			}
@@ -58,7 +51,17 @@ wrong arguments.`,
 				return err
 			}
 			defer s.end()
-			return s.top(cmd, q, every, d.json)
+			answer, err := s.limits.Top(cmd.Context(), s.client, q)
+			if err != nil {
+				return printable(redisclient.Explain(err))
+			}
+			if d.json {
+				return words.WriteJSON(cmd.OutOrStdout(), struct {
+					Rules string `json:"rules"`
+					*live.Answer
+				}{s.source, answer}, true)
+			}
+			return s.print(cmd.OutOrStdout(), answer, q)
 		},
 	}
 	f := cmd.Flags()
@@ -67,65 +70,15 @@ wrong arguments.`,
 	f.IntVar(&q.N, "n", 20, "how many keys to list")
 	f.IntVar(&q.Scan, "scan", 100_000, "how many keys to look at, at most")
 	f.IntVar(&q.Pace, "pace", 20_000, "how many keys to look at in a second, at most")
-	f.DurationVar(&every, "every", 0, "look again after this `time`, until interrupted")
 	return cmd
 }
 
-// top looks once, or again and again.
-func (s *session) top(cmd *cobra.Command, q live.Question, every time.Duration, asJSON bool) error {
-	ctx, out := cmd.Context(), cmd.OutOrStdout()
-	terminal := false
-	if f, ok := out.(*os.File); ok && !asJSON {
-		terminal = every > 0 && isatty.IsTerminal(f.Fd())
-	}
-	for first := true; ; first = false {
-		begun := time.Now()
-		answer, err := s.limits.Top(ctx, s.client, q)
-		switch {
-		case ctx.Err() != nil && every > 0:
-			return nil // which ends it
-		case err != nil:
-			return printable(redisclient.Explain(err))
-		}
-		switch {
-		case terminal:
-			fmt.Fprint(out, "\x1b[H\x1b[2J")
-		case !first && !asJSON:
-			fmt.Fprintln(out)
-		}
-		if err := s.print(out, answer, q, asJSON, every > 0); err != nil || every == 0 {
-			return err
-		}
-		if !pause(ctx, time.Until(begun.Add(every))) {
-			return nil
-		}
-	}
-}
-
-// pause returns false if ctx ended meanwhile.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// print prints an answer. Each is a line of JSON if there are several.
-func (s *session) print(out io.Writer, a *live.Answer, q live.Question, asJSON, several bool) error {
-	if asJSON {
-		return report.WriteJSON(out, struct {
-			Rules string `json:"rules"`
-			*live.Answer
-		}{s.source, a}, !several)
-	}
+// print prints an answer for a terminal.
+func (s *session) print(out io.Writer, a *live.Answer, q live.Question) error {
 	if s.source == "" {
 		fmt.Fprintln(out, "No rules are known: name them by --policy, or by --rules and --on.")
 	} else {
-		fmt.Fprintf(out, "%s  rules of %s\n", a.At.UTC().Format(time.RFC3339), report.Printable(s.source))
+		fmt.Fprintf(out, "%s  rules of %s\n", a.At.UTC().Format(time.RFC3339), words.Printable(s.source))
 	}
 	fmt.Fprintf(out, "looked at %d keys in %.1fs: %d of these rules", a.Looked, a.Took, a.Known)
 	if a.Partial {

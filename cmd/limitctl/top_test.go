@@ -1,10 +1,7 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"regexp"
 	"testing"
 	"time"
@@ -109,28 +106,6 @@ func TestTopCounts(t *testing.T) {
 	assert.Contains(t, out, "other keys under the prefix, without a quota: 1 (")
 	_, out, _ = s.run(t, "top", "--prefix", "shop")
 	assert.Contains(t, out, "no quota is in use under the prefix shop: check --prefix")
-}
-
-// TestTopEvery checks that top looks again until it is interrupted.
-func TestTopEvery(t *testing.T) {
-	s := newServer(t)
-	s.try(t, "203.0.113.9", "alice")
-	cmd := newCommand()
-	read, write := io.Pipe()
-	cmd.SetArgs(append([]string{"top", "--every", "500ms", "--json"}, s.flags...))
-	cmd.SetOut(write)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.ExecuteContext(ctx); write.Close() }()
-	decoder := json.NewDecoder(read)
-	for range 2 {
-		var answer struct{ Known int }
-		require.NoError(t, decoder.Decode(&answer))
-		assert.Equal(t, 2, answer.Known)
-	}
-	cancel()
-	go io.Copy(io.Discard, read)
-	assert.NoError(t, <-ended, "the exit code is 0")
 }
 
 // TestTopOfOthers checks that top shows the other keys if one has no state.

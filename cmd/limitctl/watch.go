@@ -3,11 +3,9 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"sync"
 	"time"
 
-	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 
 	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
@@ -45,7 +43,7 @@ wrong arguments.`,
 			if asJSON {
 				w.to = &watchJSON{to: cmd.OutOrStdout()}
 			} else {
-				w.to = &watchLines{to: cmd.OutOrStdout(), color: colored(cmd.OutOrStdout()), zone: time.Local}
+				w.to = &watchLines{to: cmd.OutOrStdout(), zone: time.Local}
 			}
 			return w.run(feed.Subscribe(cmd.Context(), client, at.prefix))
 		},
@@ -55,12 +53,6 @@ wrong arguments.`,
 	cmd.Flags().BoolVar(&w.refused, "refused", false, "print no admitted requests")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print each decision as a line of JSON")
 	return cmd
-}
-
-// colored reports whether to write colors: on a terminal, unless the user wants none.
-func colored(out io.Writer) bool {
-	f, ok := out.(*os.File)
-	return ok && isatty.IsTerminal(f.Fd()) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
 // A watch prints what a subscriber receives.

@@ -8,7 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/routelimit/limit/cmd/limitctl/internal/report"
+	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 	"github.com/routelimit/limit/ops/feed"
 )
 
@@ -16,14 +16,14 @@ import (
 type watchJSON struct{ to io.Writer }
 
 func (j *watchJSON) event(instance string, e *feed.Event) error {
-	return report.WriteJSON(j.to, struct {
+	return words.WriteJSON(j.to, struct {
 		Instance string `json:"instance"`
 		*feed.Event
 	}{instance, e}, false)
 }
 
 func (j *watchJSON) missed(instance string, _ time.Time, admitted, refused int64) error {
-	return report.WriteJSON(j.to, struct {
+	return words.WriteJSON(j.to, struct {
 		Instance string `json:"instance"`
 		Admitted int64  `json:"admitted_not_shown"`
 		Refused  int64  `json:"refused_not_shown"`
@@ -32,50 +32,30 @@ func (j *watchJSON) missed(instance string, _ time.Time, admitted, refused int64
 
 // watchLines prints lines in words. Their columns grow as wide as what was printed.
 type watchLines struct {
-	to    io.Writer
-	color bool
-	zone  *time.Location
-	wide  [2]int // instance, policy
+	to   io.Writer
+	zone *time.Location
+	wide [2]int // instance, policy
 }
-
-const (
-	red    = "31"
-	green  = "32"
-	yellow = "33"
-	faint  = "2"
-)
 
 func (l *watchLines) event(instance string, e *feed.Event) error {
 	policy := e.Policy
 	if e.Method != "" && !strings.HasPrefix(policy, e.Method+" ") {
 		policy += " (" + e.Method + ")"
 	}
-	outcome, color := fmt.Sprintf("%-8s", watchText(e.Outcome)), yellow
-	switch e.Outcome {
-	case "admitted":
-		color = green
-	case "refused":
-		color = red
-	}
-	line := l.head(instance, e.At) + "  " + l.column(1, policy) + "  " + l.paint(color, outcome)
-	if details := details(e); details != "" {
-		line += "  " + details
-	}
+	line := fmt.Sprintf("%s  %s  %-8s  %s", l.head(instance, e.At), l.column(1, policy), watchText(e.Outcome), details(e))
 	_, err := fmt.Fprintln(l.to, strings.TrimRight(line, " "))
 	return err
 }
 
 func (l *watchLines) missed(instance string, at time.Time, admitted, refused int64) error {
 	var parts []string
-	for _, part := range []struct {
-		n    int64
-		what string
-	}{{refused, "refused"}, {admitted, "admitted"}} {
-		if part.n > 0 {
-			parts = append(parts, grouped(part.n)+" "+part.what)
-		}
+	if refused > 0 {
+		parts = append(parts, words.Number(refused)+" refused")
 	}
-	_, err := fmt.Fprintln(l.to, l.head(instance, at)+"  "+l.paint(faint, strings.Join(parts, " and ")+" not shown, of all policies"))
+	if admitted > 0 {
+		parts = append(parts, words.Number(admitted)+" admitted")
+	}
+	_, err := fmt.Fprintf(l.to, "%s  %s not shown, of all policies\n", l.head(instance, at), strings.Join(parts, " and "))
 	return err
 }
 
@@ -92,13 +72,6 @@ func (l *watchLines) column(i int, text string) string {
 	return text + strings.Repeat(" ", max(0, l.wide[i]-n))
 }
 
-func (l *watchLines) paint(color, text string) string {
-	if !l.color {
-		return text
-	}
-	return "\x1b[" + color + "m" + text + "\x1b[0m"
-}
-
 // details says which rules refused or marked a request, and how it was decided if not by
 // the store.
 func details(e *feed.Event) string {
@@ -109,9 +82,9 @@ func details(e *feed.Event) string {
 		if r.Key != "" {
 			text += " " + watchKey(r.Key)
 		}
-		text += fmt.Sprintf("  %s in %s", grouped(r.Limit), lapse(r.WindowMS))
+		text += fmt.Sprintf("  %s in %s", words.Number(r.Limit), lapse(r.WindowMS))
 		if r.Remaining > 0 {
-			text += ", " + grouped(r.Remaining) + " left"
+			text += ", " + words.Number(r.Remaining) + " left"
 		}
 		parts = append(parts, text+again(r.RetryAfterMS))
 	}
@@ -152,22 +125,13 @@ func lapse(ms int64) string {
 	return s
 }
 
-// grouped writes 1234567 as 1,234,567.
-func grouped(n int64) string {
-	s := strconv.FormatInt(n, 10)
-	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
-
 // watchText makes a text harmless for a terminal.
 func watchText(s string) string {
 	const most = 300
 	if len(s) > most {
 		s = s[:most] + "…"
 	}
-	return report.Printable(s)
+	return words.Printable(s)
 }
 
 // watchKey is watchText for a key, in quotes if it could be taken for other text.

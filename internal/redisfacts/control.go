@@ -25,23 +25,6 @@ func ControlKey(prefix, kind, part string) string {
 	return prefix + ":control:{" + prefix + "}:" + kind + ":" + part
 }
 
-// ParseControlKey reads a key of package control.
-func ParseControlKey(prefix, key string) (kind, part string, ok bool) {
-	rest, ok := strings.CutPrefix(key, prefix+":control:{"+prefix+"}:")
-	if !ok {
-		return "", "", false
-	}
-	kind, part, ok = strings.Cut(rest, ":")
-	ok = ok && kind != "" && len(kind) <= 64 && strings.Trim(kind, "abcdefghijklmnopqrstuvwxyz0123456789-") == "" && ControlType(part) != ""
-	return kind, part, ok
-}
-
-// ControlType returns the type of a part of a kind, or "" if there is no such part. The
-// kind feed has no documents, but a part of its own: see package feed.
-func ControlType(part string) string {
-	return map[string]string{"version": "string", "documents": "hash", "history": "list", "expiries": "zset", "bytes": "string", "watched": "string"}[part]
-}
-
 // ControlRights are what a server lets its user do with documents.
 type ControlRights struct {
 	Of  map[string]string // for each command that was tried: why it is refused, or ""

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/routelimit/limit/cmd/limitctl/internal/figures"
+	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 )
 
 // Notes are sentences, each once. Numbers in them are of type int64.
@@ -13,7 +13,7 @@ type notes struct{ list []string }
 func (n *notes) add(format string, args ...any) {
 	for i, arg := range args {
 		if number, ok := arg.(int64); ok {
-			args[i] = figures.Number(number)
+			args[i] = words.Number(number)
 		}
 	}
 	if text := fmt.Sprintf(format, args...); !slices.Contains(n.list, text) {

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/routelimit/limit"
-	"github.com/routelimit/limit/cmd/limitctl/internal/figures"
+	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 	"github.com/routelimit/limit/internal/grammar"
 )
 
@@ -78,7 +78,7 @@ func (r *run) explainKey(requests int64, c *ruleCount) {
 	name := nameOf(&c.key)
 	_, noun, _ := strings.Cut(name, " ") // without its article
 	some := fmt.Sprintf("%s of %s requests have no %s and share one quota",
-		figures.Percent(c.NoKey, requests), figures.Number(requests), noun)
+		words.Percent(c.NoKey, requests), words.Number(requests), noun)
 	switch {
 	case c.LeftOut == requests:
 		r.notes.add("rule %q: none of %v requests has %s in this log, so the rule is left out, and its figures say "+

@@ -18,16 +18,11 @@ var checks = []check{
 	{id: "memory", why: "When memory is full, Redis refuses or evicts keys: their policies fall back to local limits, or lose quotas.", node: memory},
 	{id: "persistence", why: "A restart resets the quotas that Redis has not saved.", node: persistence},
 	{id: "replicas", why: "Redis does not wait for its replicas: a failover resets what they had not received.", node: replicas},
-	{id: "replication-lag", why: "A failover resets what a lagging replica had not received.", node: replicationLag},
 
 	{id: "clock", why: "All times are those of Redis: calendar periods begin by its clock.", node: clock},
-	{id: "clock-between", why: "After a failover another clock counts: one that is ahead frees quotas early, one that is behind frees them late.", redis: clockBetween},
 
 	{id: "connections", why: "Beyond maxclients, Redis refuses connections, and the decisions on them fall back to local limits.", node: connections},
 	{id: "idle-timeout", why: "A decision is sent once: on a connection that the server has just closed, it fails.", node: idleTimeout},
-	{id: "keepalive", why: "Without keepalive, connections of vanished clients stay open and count against maxclients.", node: keepalive},
-	{id: "busy-threshold", why: "While a script runs longer than this, Redis answers BUSY to every client.", node: busyThreshold},
-	{id: "slowlog", why: "Redis runs one command at a time: all decisions wait behind a slow one.", node: slowlog},
 	{id: "ping-latency", why: "Every decision takes a round trip to Redis.", node: pingLatency},
 	{id: "script-latency", why: "Each request waits this long for its decision. After redisstore.Options.Timeout (100 ms by default) it falls back to local limits.", node: scriptLatency},
 
@@ -36,7 +31,6 @@ var checks = []check{
 	{id: "keys-type", why: "Requests that need a key of another type cannot be decided and get a 503.", redis: keysType},
 	{id: "keys-form", why: "Requests that need a key with an unknown value cannot be decided and get a 503.", redis: keysForm},
 	{id: "keys-version", why: "Keys in the format of another version are not read. They only take memory.", redis: keysVersion},
-	{id: "control", why: "Bans, overrides and pushed policies are in keys that do not expire. A document ends by itself, or by Unban, Remove or push --withdraw.", redis: controlDocuments},
 	{id: "control-permissions", why: "A change of bans, overrides or policies is one script, and instances read the changes.", redis: controlPermissions},
 
 	{id: "application", why: "An application that does not answer cannot be checked.", web: application},

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
+	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 	"github.com/routelimit/limit/internal/redisfacts"
 )
 
@@ -56,15 +56,20 @@ func memory(f *RedisFacts, n *Node) result {
 	if most <= 0 {
 		of = "the machine's memory, since maxmemory is not set"
 		if most, known = n.info("total_system_memory"); !known || most <= 0 {
-			return ok("%s used, maxmemory is not set", size(used))
+			return ok("%s used, maxmemory is not set", words.Size(used))
 		}
 	}
 	share := used * 100 / most
-	found := fmt.Sprintf("%d %% used: %s of %s, %s", share, size(used), size(most), of)
+	found := fmt.Sprintf("%d %% used: %s of %s, %s", share, words.Size(used), words.Size(most), of)
 	fix := n.set("maxmemory", strconv.FormatInt(most+most/2, 10))
 	if of != "maxmemory" {
 		fix = []string{"give the machine more memory, or Redis fewer keys"}
 	}
+	return judgeShare(share, found, fix)
+}
+
+// judgeShare judges a share in use, in percent.
+func judgeShare(share int64, found string, fix []string) result {
 	switch {
 	case share >= least:
 		return Fail.because("%s", found).change(fix...)
@@ -130,7 +135,7 @@ func replicas(f *RedisFacts, n *Node) result {
 	}
 	least, reason := n.setting("min-replicas-to-write", "")
 	if least == "" {
-		return skipped("%s, %s", plural(int(count), "replica"), reason)
+		return skipped("%s, %s", words.Count(count, "replica"), reason)
 	}
 	lag := n.Config["min-replicas-max-lag"]
 	if want, _ := strconv.ParseInt(least, 10, 64); want > 0 && lag != "0" {
@@ -138,55 +143,11 @@ func replicas(f *RedisFacts, n *Node) result {
 			return Fail.because("%d of the %d replicas that min-replicas-to-write requires are in sync: decisions fail with NOREPLICAS", good, want).
 				change("bring the replicas back, or lower min-replicas-to-write")
 		}
-		return ok("%s; a primary without %s within %s s refuses writes", plural(int(count), "replica"), least, lag)
+		return ok("%s; a primary without %s within %s s refuses writes", words.Count(count, "replica"), least, lag)
 	}
-	return Warn.because("%s; a primary that is cut off from them goes on deciding, and a failover loses that", plural(int(count), "replica")).
+	return Warn.because("%s; a primary that is cut off from them goes on deciding, and a failover loses that", words.Count(count, "replica")).
 		change("redis-cli CONFIG SET min-replicas-to-write 1", "redis-cli CONFIG SET min-replicas-max-lag 10",
 			"write the same in its configuration file as well (the trade-off: without a replica, decisions fall back to local limits)")
-}
-
-// How far a replica may be behind.
-const (
-	maxLag    = 3         // s since its last report; it reports each second
-	maxBehind = 1_000_000 // bytes of the replication stream
-)
-
-func replicationLag(f *RedisFacts, n *Node) result {
-	if n.replica() {
-		switch n.Info["master_link_status"] {
-		case "":
-			return n.noInfo("master_link_status")
-		case "up":
-			return ok("linked to its primary")
-		}
-		return Fail.because("the link to its primary is down").
-			change("check its log, and the network to " + n.Info["master_host"] + ":" + n.Info["master_port"])
-	}
-	end, known := n.info("master_repl_offset")
-	if !known {
-		return n.noInfo("master_repl_offset")
-	}
-	var behind []string
-	count := 0
-	for name, text := range n.Info {
-		if number, ok := strings.CutPrefix(name, "slave"); !ok || number == "" || strings.Trim(number, "0123456789") != "" {
-			continue
-		}
-		count++
-		r := fields(text)
-		at, _ := strconv.ParseInt(r["offset"], 10, 64)
-		lag, _ := strconv.ParseInt(r["lag"], 10, 64)
-		if r["state"] != "online" || lag >= maxLag || end-at > maxBehind {
-			behind = append(behind, fmt.Sprintf("%s:%s is %s, %d s and %s behind", r["ip"], r["port"], r["state"], lag, size(end-at)))
-		}
-	}
-	switch {
-	case behind != nil:
-		return Warn.because("%s", strings.Join(behind, "; ")).change("check the load of the replica, and the network to it")
-	case count == 0:
-		return result{} // see the check replicas
-	}
-	return ok("%s, less than %d s behind", plural(count, "replica"), maxLag)
 }
 
 // fields reads "a=1,b=2".
@@ -199,12 +160,6 @@ func fields(text string) map[string]string {
 	return m
 }
 
-// How far clocks may differ.
-const (
-	maxOffset  = redisfacts.MaxOffset   // from this machine
-	maxBetween = 100 * time.Millisecond // from each other
-)
-
 func clock(f *RedisFacts, n *Node) result {
 	if n.TimeErr != "" {
 		return skipped("TIME: %s", n.TimeErr)
@@ -215,45 +170,8 @@ func clock(f *RedisFacts, n *Node) result {
 		word, off = "behind", -off
 	}
 	found := fmt.Sprintf("%s %s this machine, ±%s", span(off), word, span(n.Uncertainty))
-	if off-n.Uncertainty > maxOffset {
+	if off-n.Uncertainty > redisfacts.MaxOffset {
 		return Warn.because("%s", found).change("start NTP on the server (timedatectl set-ntp true), and check the clock of this machine")
 	}
-	return ok("within %s of this machine's", span(maxOffset)).with(found)
-}
-
-// with appends a measurement to what was found.
-func (r result) with(measured string) result {
-	r.found += ": " + measured
-	return r
-}
-
-func clockBetween(f *RedisFacts) result {
-	var low, high *Node
-	known, blind := 0, time.Duration(0)
-	for i := range f.Nodes {
-		n := &f.Nodes[i]
-		if n.Err != "" || n.TimeErr != "" {
-			continue
-		}
-		known++
-		blind = max(blind, n.Uncertainty)
-		if low == nil || n.Offset < low.Offset {
-			low = n
-		}
-		if high == nil || n.Offset > high.Offset {
-			high = n
-		}
-	}
-	if known < 2 {
-		return result{}
-	}
-	apart, unsure := high.Offset-low.Offset, high.Uncertainty+low.Uncertainty
-	switch {
-	case apart-unsure > maxBetween:
-		return Warn.because("%s is %s ahead of %s, ±%s", high.Addr, span(apart), low.Addr, span(unsure)).
-			change("start NTP on both (timedatectl set-ntp true)")
-	case 2*blind > maxBetween:
-		return skipped("round trips take too long to compare: clocks are known to ±%s", span(blind))
-	}
-	return ok("%d clocks within %s, ±%s", known, span(apart), span(unsure))
+	return ok("within %s of this machine's: %s", span(redisfacts.MaxOffset), found)
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 	"github.com/routelimit/limit/lua"
 )
 
@@ -37,13 +38,13 @@ func (f *RedisFacts) keyCheck(bad func(Key) bool, verdict Verdict, good, fix str
 		}
 	}
 	if count == 0 {
-		return ok("%s (%s checked)", good, plural(len(f.Keys.Found), "key"))
+		return ok("%s (%s checked)", good, words.Count(int64(len(f.Keys.Found)), "key"))
 	}
 	list := strings.Join(names, ", ")
 	if count > shown {
 		list += ", …"
 	}
-	return verdict.because("%s: %s", plural(count, "key"), list).change(fix).change(commands...)
+	return verdict.because("%s: %s", words.Count(int64(count), "key"), list).change(fix).change(commands...)
 }
 
 // plainName reports whether a shell takes a name literally, and the library may have made it.
@@ -76,7 +77,7 @@ func keysFound(f *RedisFacts) result {
 			largest = k
 		}
 	}
-	found := plural(len(f.Keys.Found), "key") + " under " + quote(f.Prefix)
+	found := words.Count(int64(len(f.Keys.Found)), "key") + " under " + quote(f.Prefix)
 	if f.Keys.More {
 		found += ", and more that were not checked (--keys)"
 	}
@@ -94,7 +95,7 @@ func keysFound(f *RedisFacts) result {
 		found += "; by policy: " + strings.Join(parts, ", ")
 	}
 	if largest.Size > 0 {
-		found += fmt.Sprintf("; the largest has %s: %s", size(largest.Size), quote(largest.Name))
+		found += fmt.Sprintf("; the largest has %s: %s", words.Size(largest.Size), quote(largest.Name))
 	}
 	return ok("%s", found)
 }

@@ -50,17 +50,11 @@ func permissions(f *RedisFacts, n *Node) result {
 			refused = append(refused, command+" ("+reason+")")
 		}
 	}
-	user, name := "this user", "<user>"
-	if n.User != "" {
-		user = "user " + quote(n.User)
-		if plainName(n.User) {
-			name = n.User
-		}
-	}
+	user, name := userNames(n.User)
 	fix := redisfacts.Grant(name, f.Prefix)
 	switch {
 	case refused == nil:
-		found := user + " may run all that a decision needs (by " + n.RightsBy + ")"
+		found := user + " may run all that a decision needs"
 		if untried != nil {
 			found += "; not tried: " + strings.Join(untried, ", ")
 		}
@@ -70,4 +64,35 @@ func permissions(f *RedisFacts, n *Node) result {
 			change(fix)
 	}
 	return Fail.because("%s may not run %s", user, strings.Join(refused, ", ")).change(fix)
+}
+
+// userNames returns the name of a user in a sentence and in a command.
+func userNames(name string) (sentence, command string) {
+	switch {
+	case name == "":
+		return "this user", "<user>"
+	case !plainName(name):
+		return "user " + quote(name), "<user>"
+	}
+	return "user " + quote(name), name
+}
+
+func controlPermissions(f *RedisFacts) result {
+	c := &f.Control
+	switch {
+	case c.Rights == nil:
+		return result{}
+	case c.Rights.Err != nil:
+		return skipped("EVAL: %s", c.Rights.Err.Error())
+	}
+	user, name := userNames(c.User)
+	if len(c.Rights.Refused()) == 0 {
+		return ok("%s may run all that bans, overrides and pushed policies need", user)
+	}
+	r := Fail.because("%s may not run %s: bans, overrides and pushed policies do not work", user, strings.Join(c.Rights.Explain(), ", ")).
+		change(complete(f, redisfacts.GrantControl(name, f.Prefix), c.Addr))
+	if f.Cluster {
+		r = r.change("grant it on every node of the Cluster")
+	}
+	return r
 }

@@ -29,7 +29,7 @@ func healthy() Facts {
 	config := func() map[string]string {
 		return map[string]string{"maxmemory-policy": "noeviction", "maxmemory": "1000000", "save": "", "appendonly": "yes",
 			"appendfsync": "everysec", "min-replicas-to-write": "1", "min-replicas-max-lag": "10", "maxclients": "1000",
-			"timeout": "0", "tcp-keepalive": "300", "busy-reply-threshold": "5000", "slowlog-log-slower-than": "10000"}
+			"timeout": "0"}
 	}
 	rights := make(map[string]string)
 	for _, command := range redisfacts.Needed {
@@ -43,7 +43,7 @@ func healthy() Facts {
 					"aof_enabled": "1", "aof_last_write_status": "ok", "rdb_last_bgsave_status": "ok", "connected_clients": "10",
 					"connected_slaves": "1", "min_slaves_good_slaves": "1", "master_repl_offset": "5000000",
 					"slave0": "ip=10.0.0.2,port=6379,state=online,offset=4999999,lag=1", "evicted_keys": "0"},
-				Config: config(), Rights: rights, RightsBy: "ACL DRYRUN", User: "app", Writable: true, Uncertainty: ms, Ping: calls, Script: calls,
+				Config: config(), Rights: rights, User: "app", Writable: true, Uncertainty: ms, Ping: calls, Script: calls,
 			}, {
 				Addr: "10.0.0.2:6379", Replica: true,
 				Info: map[string]string{"redis_version": "7.2.5", "role": "slave", "cluster_enabled": "0", "used_memory": "500000",
@@ -165,21 +165,10 @@ var rows = []struct {
 	{"replicas", noConfig, Skipped, "NOPERM", ""},
 	{"replicas", noInfo, Skipped, "NOPERM", ""},
 
-	{"replication-lag", slave("state=online,offset=4999999,lag=3"), Warn, "10.0.0.2:6379 is online, 3 s", "load"},
-	{"replication-lag", slave("state=online,offset=1,lag=0"), Warn, "5.0 MB behind", "load"},
-	{"replication-lag", slave("state=wait_bgsave,offset=5000000,lag=0"), Warn, "wait_bgsave", "load"},
-	{"replication-lag", func(f *Facts, _ *Node) { f.Redis.Nodes[1].Info["master_link_status"] = "down" }, Fail, "down", "log"},
-	{"replication-lag", noInfo, Skipped, "NOPERM", ""},
-
 	{"clock", func(_ *Facts, n *Node) { n.Offset = 1002 * ms }, Warn, "1s ahead of this machine, ±1ms", "NTP"},
 	{"clock", func(_ *Facts, n *Node) { n.Offset = -1002 * ms }, Warn, "1s behind this machine", "NTP"},
 	{"clock", func(_ *Facts, n *Node) { n.Offset, n.Uncertainty = 1500*ms, 500*ms }, OK, "±500ms", ""},
 	{"clock", func(_ *Facts, n *Node) { n.TimeErr = "NOPERM" }, Skipped, "NOPERM", ""},
-
-	{"clock-between", func(_ *Facts, n *Node) { n.Offset = 103 * ms }, Warn, "10.0.0.1:6379 is 103ms ahead of 10.0.0.2:6379, ±2ms", "NTP"},
-	{"clock-between", func(_ *Facts, n *Node) { n.Offset = -103 * ms }, Warn, "10.0.0.2:6379 is 103ms ahead", "NTP"},
-	{"clock-between", func(_ *Facts, n *Node) { n.Offset = 102 * ms }, OK, "2 clocks within 102ms", ""},
-	{"clock-between", func(_ *Facts, n *Node) { n.Uncertainty = 51 * ms }, Skipped, "±51ms", ""},
 
 	{"connections", func(_ *Facts, n *Node) { n.Info["connected_clients"] = "800" }, Warn, "800 of 1000", "CONFIG SET maxclients 2000"},
 	{"connections", func(_ *Facts, n *Node) { n.Info["connected_clients"] = "950" }, Fail, "950", "PoolSize"},
@@ -189,28 +178,11 @@ var rows = []struct {
 	{"idle-timeout", config("timeout", "60"), Warn, "timeout 60", "ConnMaxIdleTime: 30s"},
 	{"idle-timeout", config("timeout", "1801"), OK, "longer", ""},
 	{"idle-timeout", noConfig, Skipped, "NOPERM", ""},
-	{"keepalive", config("tcp-keepalive", "0"), Warn, "0", "CONFIG SET tcp-keepalive 300"},
-	{"keepalive", noConfig, Skipped, "NOPERM", ""},
-	{"busy-threshold", config("busy-reply-threshold", "99"), Warn, "99 ms", "CONFIG SET busy-reply-threshold 5000"},
-	{"busy-threshold", config("busy-reply-threshold", "0"), OK, "never", ""},
-	{"busy-threshold", func(_ *Facts, n *Node) {
-		delete(n.Config, "busy-reply-threshold")
-		n.Config["lua-time-limit"] = "50"
-	}, Warn, "lua-time-limit 50", "CONFIG SET lua-time-limit 5000"},
-	{"busy-threshold", noConfig, Skipped, "NOPERM", ""},
-
-	{"slowlog", func(_ *Facts, n *Node) {
-		n.Slow = []Slow{{"evalsha", true, 11 * ms}, {"keys", false, 90 * ms}, {"evalsha", true, 12 * ms}}
-	}, Warn, "2 scripts of the library took 10ms or more within a day, the longest 12ms", "sliding-cells"},
-	{"slowlog", func(_ *Facts, n *Node) { n.Slow = []Slow{{"keys\x1b", false, 90 * ms}} }, Warn, `90ms: "keys\x1b"`, "SLOWLOG GET"},
-	{"slowlog", func(_ *Facts, n *Node) { n.Slow = []Slow{{"evalsha", true, 9 * ms}} }, OK, "nothing", ""},
-	{"slowlog", config("slowlog-log-slower-than", "-1"), Skipped, "-1", ""},
-	{"slowlog", func(_ *Facts, n *Node) { n.SlowErr = "NOPERM" }, Skipped, "NOPERM", ""},
 
 	{"ping-latency", func(_ *Facts, n *Node) { n.Ping = append(n.Ping[:samples-1:samples-1], 100*ms) }, Warn, "p50 1ms, p99 100ms, of 50 calls", "run limitctl doctor where the program runs"},
 	{"ping-latency", func(_ *Facts, n *Node) { n.Ping = []time.Duration{5 * ms} }, Warn, "of 1 calls", "--latency"},
 	{"ping-latency", func(_ *Facts, n *Node) { n.Ping, n.PingErr = nil, "timeout" }, Skipped, "timeout", ""},
-	{"script-latency", func(_ *Facts, n *Node) { n.Script = append(n.Script[:samples-1:samples-1], time.Second) }, Fail, "p99 1s", "slowlog"},
+	{"script-latency", func(_ *Facts, n *Node) { n.Script = append(n.Script[:samples-1:samples-1], time.Second) }, Fail, "p99 1s", "SLOWLOG"},
 	{"script-latency", func(_ *Facts, n *Node) { n.Script, n.ScriptErr = nil, "timeout" }, Skipped, "timeout", ""},
 
 	{"keys", func(f *Facts, _ *Node) {
@@ -238,15 +210,6 @@ var rows = []struct {
 	}, Warn, `4 keys: "limit:0:a", "limit:0:b", "limit:0:c", …`, "expire"},
 	{"keys-version", noScan, Skipped, "NOPERM", ""},
 
-	{"control", func(f *Facts, _ *Node) {
-		f.Redis.Control.Kinds = []ControlKind{{Name: "bans", Version: "7", Documents: 1, Size: 40}, {Name: "policy", Version: "\x1b", Documents: 2, Size: 4000}}
-		f.Redis.Control.Unknown = []string{"limit:control:{\x1b"}
-	}, OK, `bans: 1 document, 40 B, version "7"; policy (pushed policies): 2 documents, 4.0 kB, version "\x1b"; 1 key that this limitctl does not know, such as "limit:control:{\x1b". Do not delete`, ""},
-	{"control", func(f *Facts, _ *Node) {}, OK, `no bans, overrides or pushed policies under "limit"`, ""},
-	{"control", func(f *Facts, _ *Node) {
-		f.Redis.Control.Kinds = []ControlKind{{Name: "bans", Wrong: []string{"limit:x"}}}
-	}, Fail, `another type: "limit:x"`, "find out"},
-	{"control", func(f *Facts, _ *Node) { f.Redis.Control.Err = "NOPERM" }, Skipped, "NOPERM", ""},
 	{"control-permissions", refusedControl("HSET"), Fail, `user "app" may not run HSET (NOPERM)`, "redis-cli -h 10.0.0.1"},
 	{"control-permissions", refusedControl("LTRIM", "HSET"), Fail, `may not run HSET (NOPERM), LTRIM (NOPERM): bans, overrides and pushed policies do not work`,
 		"ACL SETUSER app '~limit:control:*' +evalsha +eval +time"},
@@ -286,10 +249,6 @@ func config(name, value string) func(*Facts, *Node) {
 }
 
 func policy(name string) func(*Facts, *Node) { return config("maxmemory-policy", name) }
-
-func slave(text string) func(*Facts, *Node) {
-	return func(_ *Facts, n *Node) { n.Info["slave0"] = "ip=10.0.0.2,port=6379," + text }
-}
 
 func inCluster(state, slots string, migrating int) func(*Facts, *Node) {
 	return func(f *Facts, n *Node) {
@@ -363,15 +322,15 @@ func TestWhyOfOutages(t *testing.T) {
 func TestExamineJoinsNodes(t *testing.T) {
 	facts := healthy()
 	for i := range facts.Redis.Nodes {
-		facts.Redis.Nodes[i].Config["tcp-keepalive"] = "0"
+		facts.Redis.Nodes[i].Config["timeout"] = "60"
 	}
 	facts.Redis.TLS = true
 	for _, f := range Examine(facts) {
-		if f.Check == "keepalive" {
+		if f.Check == "idle-timeout" {
 			assert.Equal(t, []string{"10.0.0.1:6379", "10.0.0.2:6379"}, f.Nodes)
-			require.Len(t, f.Fix, 3)
-			assert.Equal(t, "redis-cli -h 10.0.0.1 --tls -p 6379 CONFIG SET tcp-keepalive 300", f.Fix[0])
-			assert.Equal(t, "redis-cli -h 10.0.0.2 --tls -p 6379 CONFIG SET tcp-keepalive 300", f.Fix[1])
+			require.Len(t, f.Fix, 4)
+			assert.Equal(t, "redis-cli -h 10.0.0.1 --tls -p 6379 CONFIG SET timeout 0", f.Fix[0])
+			assert.Equal(t, "redis-cli -h 10.0.0.2 --tls -p 6379 CONFIG SET timeout 0", f.Fix[1])
 			assert.Contains(t, f.Fix[2], "configuration file")
 		}
 	}

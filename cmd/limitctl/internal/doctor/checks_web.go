@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 )
 
 // What an application shows from outside.
@@ -112,5 +114,5 @@ func routes(f *WebFacts) result {
 	case failed != nil:
 		return skipped("no response from %s", strings.Join(failed, ", "))
 	}
-	return ok("RateLimit headers on %s", plural(len(f.Routes), "route"))
+	return ok("RateLimit headers on %s", words.Count(int64(len(f.Routes)), "route"))
 }

@@ -48,30 +48,18 @@ type Node struct {
 	Migrating   int // slots that migrate from or to it
 
 	// Offset is how far its clock is ahead of that of this machine, give or take
-	// Uncertainty. Time is its clock.
+	// Uncertainty.
 	Offset, Uncertainty time.Duration
-	Time                time.Time
 	TimeErr             string
 
 	Ping, Script       []time.Duration // of calls, in order of size
 	PingErr, ScriptErr string
 
-	Slow    []Slow // entries of SLOWLOG, of the last day
-	SlowErr string
-
 	User      string            // empty if unknown
 	Rights    map[string]string // for each command that was tried: why it is refused, or ""
-	RightsBy  string            // how they were tried
 	RightsErr string
 	Writable  bool   // a command that writes was run, and accepted
 	WriteErr  string // why the server refuses writes, such as READONLY …
-}
-
-// A Slow is an entry of the slow log.
-type Slow struct {
-	Command  string        // in lower case
-	Ours     bool          // a script on keys with the prefix
-	Duration time.Duration // of the command
 }
 
 // Keys are the keys that begin with the prefix, or some of them.
@@ -79,6 +67,8 @@ type Keys struct {
 	Err   string
 	More  bool // there may be more
 	Found []Key
+
+	prefix string
 }
 
 // A Key is a key of Redis.
@@ -90,24 +80,12 @@ type Key struct {
 	First byte          // of the value
 }
 
-// Control is what package control has stored under the prefix: bans, overrides and
-// pushed policies.
+// Control is what the user may do with the bans, overrides and pushed policies of package
+// control.
 type Control struct {
-	Err     string // why the kinds could not be read
-	Kinds   []ControlKind
-	Unknown []string                  // other keys, or some of them
-	Addr    string                    // of the node that has them
-	User    string                    // empty if unknown
-	Rights  *redisfacts.ControlRights // nil if they were not asked for
-}
-
-// A ControlKind is a kind of documents.
-type ControlKind struct {
-	Name      string
-	Version   string   // the number of changes
-	Documents int64    // with those that have ended and are not yet removed
-	Size      int64    // bytes of the documents
-	Wrong     []string // keys of another type
+	Addr   string                    // of the node that has them
+	User   string                    // empty if unknown
+	Rights *redisfacts.ControlRights // nil if they were not asked for
 }
 
 // WebFacts describe an application.

@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -32,31 +31,7 @@ func measure(call func() error) (took []time.Duration, problem string) {
 // askTime compares clocks.
 func askTime(ctx context.Context, client *redis.Client, n *Node) {
 	var err error
-	if n.Time, n.Offset, n.Uncertainty, err = redisfacts.Clock(ctx, client); err != nil {
+	if _, n.Offset, n.Uncertainty, err = redisfacts.Clock(ctx, client); err != nil {
 		n.TimeErr = err.Error()
-	}
-}
-
-// askSlowlog reads the entries of the last day, by the clock of the node.
-func askSlowlog(ctx context.Context, client *redis.Client, prefix string, n *Node) {
-	entries, err := client.SlowLogGet(ctx, 128).Result()
-	if err != nil {
-		n.SlowErr = err.Error()
-		return
-	}
-	now := n.Time
-	if now.IsZero() {
-		now = time.Now()
-	}
-	for _, e := range entries {
-		if len(e.Args) == 0 || now.Sub(e.Time) > 24*time.Hour {
-			continue
-		}
-		command := strings.ToLower(e.Args[0])
-		n.Slow = append(n.Slow, Slow{
-			Command:  command,
-			Ours:     strings.HasPrefix(command, "eval") && len(e.Args) > 3 && strings.HasPrefix(e.Args[3], prefix+":"),
-			Duration: e.Duration,
-		})
 	}
 }

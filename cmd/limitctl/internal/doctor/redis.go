@@ -52,10 +52,10 @@ func Redis(ctx context.Context, o RedisOptions) (*RedisFacts, error) {
 		clients = append(clients, client)
 		examine(ctx, client, o.Prefix, &facts.Nodes[i])
 	}
-	facts.Keys = scan(ctx, clients, facts.Nodes, o, &facts.Control)
+	facts.Keys = scan(ctx, clients, facts.Nodes, o)
 	short, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	askControl(short, clients, facts.Nodes, o.Prefix, o.Control, &facts.Control)
+	facts.Control = askControl(short, clients, facts.Nodes, o.Prefix, o.Control)
 	return facts, nil
 }
 
@@ -96,7 +96,6 @@ func examine(ctx context.Context, client *redis.Client, prefix string, n *Node) 
 		}
 	}
 	askTime(ctx, client, n)
-	askSlowlog(ctx, client, prefix, n)
 	n.Ping, n.PingErr = measure(func() error { return client.Ping(ctx).Err() })
 	if !n.replica() {
 		askScript(ctx, client, prefix, n)
@@ -106,8 +105,7 @@ func examine(ctx context.Context, client *redis.Client, prefix string, n *Node) 
 // settings lists the settings that checks use. Others are not read, since some are
 // passwords.
 var settings = []string{"maxmemory", "maxmemory-policy", "save", "appendonly", "appendfsync", "stop-writes-on-bgsave-error",
-	"min-replicas-to-write", "min-replicas-max-lag", "maxclients", "timeout", "tcp-keepalive", "busy-reply-threshold",
-	"lua-time-limit", "slowlog-log-slower-than"}
+	"min-replicas-to-write", "min-replicas-max-lag", "maxclients", "timeout"}
 
 func askConfig(ctx context.Context, client *redis.Client, n *Node) {
 	replies := make([]*redis.MapStringStringCmd, len(settings))

@@ -73,7 +73,7 @@ func TestRedisInOrder(t *testing.T) {
 
 	found := see(t, RedisOptions{URL: addr(client)})
 	for _, f := range found {
-		if f.Check != "slowlog" && !strings.HasSuffix(f.Check, "-latency") { // a busy machine may be slow
+		if !strings.HasSuffix(f.Check, "-latency") { // a busy machine may be slow
 			assert.Equal(t, OK, f.Verdict, "%s: %s", f.Check, f.Found)
 		}
 	}
@@ -106,8 +106,8 @@ func TestRedisEviction(t *testing.T) {
 func TestRedisConfigRenamed(t *testing.T) {
 	client := redistest.Real(t, "--rename-command", "CONFIG", "")
 	found := see(t, RedisOptions{URL: addr(client)})
-	assert.Equal(t, Skipped, found["keepalive"].Verdict)
-	assert.Contains(t, found["keepalive"].Found, "unknown command")
+	assert.Equal(t, Skipped, found["idle-timeout"].Verdict)
+	assert.Contains(t, found["idle-timeout"].Found, "unknown command")
 	assert.Equal(t, OK, found["eviction"].Verdict)
 }
 
@@ -120,10 +120,9 @@ func TestRedisReplica(t *testing.T) {
 	var found map[string]Finding
 	require.Eventually(t, func() bool {
 		found = see(t, RedisOptions{URL: addr(primary)})
-		return len(found["connect"].Nodes) == 2 && found["replication-lag"].Verdict == OK
+		return len(found["connect"].Nodes) == 2 && strings.Contains(primary.Info(t.Context(), "replication").Val(), "state=online")
 	}, 20*time.Second, 100*time.Millisecond)
 	assert.Equal(t, Warn, found["replicas"].Verdict)
-	assert.Contains(t, found["clock-between"].Found, "2 clocks within")
 
 	require.NoError(t, primary.ConfigSet(t.Context(), "min-replicas-to-write", "1").Err())
 	assert.Equal(t, OK, see(t, RedisOptions{URL: addr(primary)})["replicas"].Verdict)
@@ -153,14 +152,13 @@ func TestRedisCluster(t *testing.T) {
 	var found map[string]Finding
 	require.Eventually(t, func() bool {
 		found = see(t, RedisOptions{URL: node, Cluster: true, Control: true})
-		return found["replication-lag"].Verdict == OK && len(found["version"].Nodes) == 6
+		return len(found["version"].Nodes) == 6 && found["replicas"].Verdict != Skipped
 	}, 20*time.Second, 200*time.Millisecond)
-	for _, check := range []string{"connect", "role", "cluster", "writable", "permissions", "eviction", "keys-ttl", "keys-type", "keys-form", "keys-version", "control", "control-permissions"} {
+	for _, check := range []string{"connect", "role", "cluster", "writable", "permissions", "eviction", "keys-ttl", "keys-type", "keys-form", "keys-version", "control-permissions"} {
 		assert.Equal(t, OK, found[check].Verdict, "%s: %s", check, found[check].Found)
 	}
 	assert.Len(t, found["cluster"].Nodes, 6)
 	assert.Len(t, found["writable"].Nodes, 3)
-	assert.Contains(t, found["clock-between"].Found, "6 clocks")
 	assert.Contains(t, found["keys"].Found, "12 keys")
 	assert.NotEqual(t, Skipped, found["script-latency"].Verdict, found["script-latency"].Found)
 

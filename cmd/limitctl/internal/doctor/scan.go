@@ -2,22 +2,22 @@ package doctor
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/routelimit/limit/cmd/limitctl/internal/keyscan"
 )
 
-const (
-	scanCount  = 200              // keys in one call of SCAN
-	scanFutile = 100              // keys scanned for each key to check: most may belong to other programs
-	scanTime   = 30 * time.Second // for all nodes
-)
+const scanTime = 30 * time.Second // for all nodes
 
-// scan reads up to o.Keys of the library's keys on the primaries.
-// Those of package control are noted instead.
-func scan(ctx context.Context, clients []*redis.Client, nodes []Node, o RedisOptions, documents *Control) Keys {
+// scan reads up to o.Keys of the library's keys on the primaries. It leaves out those of
+// package control.
+func scan(ctx context.Context, clients []*redis.Client, nodes []Node, o RedisOptions) (all Keys) {
+	all.prefix = o.Prefix
 	if o.Keys == 0 {
 		return Keys{Err: "--keys 0"}
 	}
@@ -32,14 +32,12 @@ func scan(ctx context.Context, clients []*redis.Client, nodes []Node, o RedisOpt
 	if len(primaries) == 0 {
 		return Keys{Err: "no primary answers"}
 	}
-	var all Keys
-	each := (o.Keys + len(primaries) - 1) / len(primaries)
 	for _, i := range primaries {
-		keys := scanNode(ctx, clients[i], o.Prefix, each, documents)
-		all.Found = append(all.Found, keys.Found...)
-		all.More = all.More || keys.More
-		if keys.Err != "" {
-			all.Err = keys.Err + " (" + nodes[i].Addr + ")"
+		s := &keyscan.Scan{Prefix: o.Prefix, Most: (o.Keys + len(primaries) - 1) / len(primaries), Page: all.look}
+		more, err := s.Run(ctx, clients[i])
+		all.More = all.More || more
+		if err != nil {
+			all.Err = fmt.Sprintf("SCAN: %v (%s)", err, nodes[i].Addr)
 			return all
 		}
 	}
@@ -47,50 +45,11 @@ func scan(ctx context.Context, clients []*redis.Client, nodes []Node, o RedisOpt
 	return all
 }
 
-// scanNode reads up to most keys of a node.
-func scanNode(ctx context.Context, client *redis.Client, prefix string, most int, documents *Control) Keys {
-	var keys Keys
-	seen := make(map[string]bool)
-	cursor, looked := uint64(0), 0
-	for {
-		names, next, err := client.Scan(ctx, cursor, literal(prefix)+":*", scanCount).Result()
-		if err != nil {
-			keys.Err = "SCAN: " + err.Error()
-			return keys
-		}
-		looked += scanCount
-		cursor = next
-		names = slices.DeleteFunc(names, func(name string) bool {
-			again := seen[name] // SCAN may repeat a key
-			seen[name] = true
-			if !again && isControl(prefix, name) {
-				documents.note(prefix, name)
-				return true
-			}
-			return again
-		})
-		if room := most - len(keys.Found); len(names) > room {
-			names, keys.More = names[:room], true
-		}
-		if keys.Err = look(ctx, client, names, &keys); keys.Err != "" || cursor == 0 {
-			return keys
-		}
-		if len(keys.Found) >= most || looked >= max(scanCount, most*scanFutile) {
-			keys.More = true
-			return keys
-		}
-	}
-}
-
-// literal escapes the characters of a SCAN pattern.
-func literal(s string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(s)
-}
-
 // look reads the facts of keys in one round trip, and adds them.
-func look(ctx context.Context, client *redis.Client, names []string, keys *Keys) (problem string) {
+func (k *Keys) look(ctx context.Context, client redis.Cmdable, names []string) error {
+	names = slices.DeleteFunc(names, func(name string) bool { return isControl(k.prefix, name) })
 	if len(names) == 0 {
-		return ""
+		return nil
 	}
 	type asked struct {
 		kind  *redis.StatusCmd
@@ -113,7 +72,7 @@ func look(ctx context.Context, client *redis.Client, names []string, keys *Keys)
 			case err == nil, redis.HasErrorPrefix(err, "WRONGTYPE"):
 			case redis.HasErrorPrefix(err, "MOVED"), redis.HasErrorPrefix(err, "ASK"): // it has migrated
 			default:
-				return err.Error()
+				return err
 			}
 		}
 		if r.kind.Err() != nil || r.ttl.Err() != nil || r.kind.Val() == "none" || r.ttl.Val() == -2 {
@@ -125,7 +84,7 @@ func look(ctx context.Context, client *redis.Client, names []string, keys *Keys)
 		} else if key.Type == "string" && key.Size > 0 {
 			continue // it expired in between
 		}
-		keys.Found = append(keys.Found, key)
+		k.Found = append(k.Found, key)
 	}
-	return ""
+	return nil
 }

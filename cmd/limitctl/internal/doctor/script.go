@@ -3,7 +3,6 @@ package doctor
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -43,15 +42,14 @@ func askScript(ctx context.Context, client *redis.Client, prefix string, n *Node
 	} else {
 		n.Script, n.ScriptErr = measure(func() error { return store.Take(ctx, asks) })
 	}
-	key := lua.Key(prefix, &charges[0])
-	askWrite(ctx, client, key, n)
-	askRights(ctx, client, key, n)
+	askRights(ctx, client, lua.Key(prefix, &charges[0]), n)
 }
 
-// askWrite asks what the user may do by running the commands of a decision.
-func askWrite(ctx context.Context, client *redis.Client, key string, n *Node) {
+// askRights asks what the user may do by running the commands of a decision.
+func askRights(ctx context.Context, client *redis.Client, key string, n *Node) {
+	n.User, _ = client.Do(ctx, "ACL", "WHOAMI").Text() // which may be refused
 	rights := redisfacts.Ask(ctx, client, key)
-	n.Rights, n.RightsBy = rights.Of, "a script that writes nothing"
+	n.Rights = rights.Of
 	switch {
 	case n.InfoErr == "":
 		n.Rights["INFO"] = ""
@@ -62,41 +60,4 @@ func askWrite(ctx context.Context, client *redis.Client, key string, n *Node) {
 	if rights.Err != nil {
 		n.RightsErr = "EVAL: " + rights.Err.Error()
 	}
-}
-
-// askRights asks what the user may do by ACL DRYRUN, which Redis 7 has. Without it,
-// the results of askWrite stay.
-func askRights(ctx context.Context, client *redis.Client, key string, n *Node) {
-	user, err := client.Do(ctx, "ACL", "WHOAMI").Text()
-	if err != nil {
-		return
-	}
-	n.User = user
-	rights := make(map[string]string)
-	for _, command := range redisfacts.Needed {
-		args := map[string][]any{
-			"EVALSHA":  {strings.Repeat("0", 40), "1", key},
-			"EVAL":     {"", "1", key},
-			"INFO":     {"server"},
-			"TIME":     {},
-			"GETRANGE": {key, "0", "1"},
-			"SET":      {key, "", "PX", "1"},
-			"PSETEX":   {key, "1", ""},
-			"SETRANGE": {key, "0", ""},
-			"PEXPIRE":  {key, "1"},
-		}[command]
-		if args == nil {
-			args = []any{key}
-		}
-		reply, err := client.ACLDryRun(ctx, user, append([]any{command}, args...)...).Result()
-		if err != nil {
-			return
-		}
-		if reply != "OK" {
-			rights[command] = reply
-		} else {
-			rights[command] = ""
-		}
-	}
-	n.Rights, n.RightsBy, n.RightsErr = rights, "ACL DRYRUN", ""
 }

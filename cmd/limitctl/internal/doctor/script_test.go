@@ -37,7 +37,6 @@ func TestRedisRights(t *testing.T) {
 	t.Run("what a decision needs", func(t *testing.T) {
 		found := see(t, RedisOptions{URL: user(t, commands...)})
 		assert.Equal(t, OK, found["permissions"].Verdict, found["permissions"].Found)
-		assert.Contains(t, found["permissions"].Found, "by a script that writes nothing)")
 		assert.NotContains(t, found["permissions"].Found, "not tried")
 		assert.Equal(t, OK, found["script-latency"].Verdict, found["script-latency"].Found)
 		for _, f := range found {
@@ -45,7 +44,7 @@ func TestRedisRights(t *testing.T) {
 				assert.Contains(t, []Verdict{OK, Skipped}, f.Verdict, "%s: %s", f.Check, f.Found)
 			}
 		}
-		for _, check := range []string{"idle-timeout", "keepalive", "busy-threshold", "slowlog", "keys-ttl"} {
+		for _, check := range []string{"idle-timeout", "keys-ttl"} {
 			assert.Equal(t, Skipped, found[check].Verdict, check)
 			assert.Contains(t, found[check].Found, "NOPERM", check)
 		}
@@ -65,7 +64,7 @@ func TestRedisRights(t *testing.T) {
 		assert.Equal(t, OK, found["writable"].Verdict, found["writable"].Found)
 		assert.Equal(t, OK, found["script-latency"].Verdict, found["script-latency"].Found)
 		for _, check := range []string{"version", "role", "eviction", "memory", "persistence", "replicas", "connections",
-			"idle-timeout", "keepalive", "busy-threshold", "slowlog", "keys-ttl"} {
+			"idle-timeout", "keys-ttl"} {
 			assert.Equal(t, Skipped, found[check].Verdict, check)
 			assert.Contains(t, found[check].Found, "NOPERM", check)
 		}
@@ -78,11 +77,10 @@ func TestRedisRights(t *testing.T) {
 	t.Run("all but CONFIG", func(t *testing.T) {
 		found := see(t, RedisOptions{URL: user(t, "+@all", "-config")})
 		assert.Equal(t, OK, found["eviction"].Verdict, "INFO says it too")
-		assert.Equal(t, Skipped, found["keepalive"].Verdict)
+		assert.Equal(t, Skipped, found["idle-timeout"].Verdict)
 		assert.Equal(t, OK, found["permissions"].Verdict)
-		assert.Contains(t, found["permissions"].Found, "ACL DRYRUN")
 	})
-	for _, asks := range []string{"+acl", "-acl"} { // DRYRUN, or the script
+	for _, asks := range []string{"+acl", "-acl"} { // with the name of the user, or without
 		for _, without := range []string{"evalsha", "eval", "setrange", "set", "psetex", "mget"} {
 			t.Run(asks+" -"+without, func(t *testing.T) {
 				f := see(t, RedisOptions{URL: user(t, "+@all", asks, "-"+without)})["permissions"]

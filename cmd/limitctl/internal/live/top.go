@@ -11,16 +11,16 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/routelimit/limit/cmd/limitctl/internal/keyscan"
 	"github.com/routelimit/limit/lua"
 )
 
 // A Question is what Top looks for.
 type Question struct {
-	At    float64 // percent of the quota that a key has used at least
-	N     int     // how many keys to list
-	Scan  int     // how many keys to look at, at most
-	Pace  int     // how many keys to look at in a second, at most
-	Doing func(looked int)
+	At   float64 // percent of the quota that a key has used at least
+	N    int     // how many keys to list
+	Scan int     // how many keys to look at, at most
+	Pace int     // how many keys to look at in a second, at most
 }
 
 // An Answer is the keys that are at or near a limit.
@@ -55,13 +55,13 @@ const (
 // Secret: the names in Redis are hashes already.
 func (l *Limits) Top(ctx context.Context, client redis.UniversalClient, q Question) (*Answer, error) {
 	t := &top{Limits: l, question: q, answer: &Answer{At: time.Now(), Keys: []State{}}, unknown: make(map[Count]int)}
-	s := &scan{prefix: l.options.Prefix, most: q.Scan, pace: pace{perSecond: q.Pace}, page: func(names []string) error { return t.page(ctx, names) }}
-	if err := s.run(ctx, client); err != nil {
+	a := t.answer
+	s := &keyscan.Scan{Prefix: l.options.Prefix, Most: q.Scan, Pace: q.Pace, Page: t.page}
+	var err error
+	if a.Partial, err = s.Run(ctx, client); err != nil {
 		return nil, err
 	}
 	t.trim()
-	a := t.answer
-	a.Partial = s.more
 	a.Took = time.Since(a.At).Seconds()
 	for rule, n := range t.unknown {
 		rule.Keys = n
@@ -87,15 +87,15 @@ type sight struct {
 }
 
 // page looks at a page of keys.
-func (t *top) page(ctx context.Context, names []string) error {
+func (t *top) page(ctx context.Context, _ redis.Cmdable, names []string) error {
 	var known []sight
 	for _, name := range names {
 		if strings.HasPrefix(name, t.options.Prefix+":control:") {
 			continue // bans, overrides, pushed policies and the feed
 		}
 		t.answer.Looked++
-		n, ok := t.stateName(name)
-		if !ok {
+		n, ok := lua.ParseKey(t.options.Prefix, name)
+		if !ok || n.Returned || (n.Part > 0) != (t.options.Spread > 0) {
 			t.foreign(n)
 			continue
 		}
@@ -129,9 +129,6 @@ func (t *top) page(ctx context.Context, names []string) error {
 		default:
 			t.add(&states[i])
 		}
-	}
-	if t.question.Doing != nil {
-		t.question.Doing(t.answer.Looked)
 	}
 	return nil
 }

@@ -70,20 +70,20 @@ var Quiet = sync.OnceFunc(logging.Disable)
 // Open returns a client. It does not connect yet.
 func Open(text string, cluster bool) (redis.UniversalClient, error) {
 	Quiet()
-	if cluster {
-		options, err := redis.ParseClusterURL(text)
+	if !cluster {
+		options, err := Parse(text, false)
 		if err != nil {
-			return nil, badURL(text, err)
+			return nil, err
 		}
 		options.DialTimeout, options.ContextTimeoutEnabled = dialTimeout, true
-		return redis.NewClusterClient(options), nil
+		return redis.NewClient(options), nil
 	}
-	options, err := redis.ParseURL(text)
+	options, err := redis.ParseClusterURL(text)
 	if err != nil {
 		return nil, badURL(text, err)
 	}
 	options.DialTimeout, options.ContextTimeoutEnabled = dialTimeout, true
-	return redis.NewClient(options), nil
+	return redis.NewClusterClient(options), nil
 }
 
 // unreachable returns the error of a server that was not connected to.

@@ -4,27 +4,37 @@ import (
 	"bytes"
 	"cmp"
 	_ "embed"
+	"fmt"
 	"html/template"
 	"io"
+	"reflect"
 	"slices"
+	"strings"
 
+	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 	"github.com/routelimit/limit/cmd/limitctl/replay"
 )
 
 //go:embed page.html
 var page string
 
-// pageTemplate makes texts of clients printable before it escapes them: browsers obey
-// characters that turn text around.
-var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-	"text":     func(s string) string { return shorten(s, 300) },
-	"short":    func(s string) string { return shorten(s, 80) },
-	"number":   number,
-	"count":    count,
-	"percent":  percent,
-	"share":    shareText,
+var pageTemplate = template.Must(template.New("page").Funcs(functions).Parse(page))
+
+// functions are those of both templates. They make texts of clients printable before
+// a page escapes them: browsers obey characters that turn text around.
+var functions = template.FuncMap{
+	"cut":      func(n int, s string) string { return words.Cut(s, n) },
+	"text":     func(s string) string { return words.Cut(s, 300) },
+	"short":    func(s string) string { return words.Cut(s, 80) },
+	"join":     strings.Join,
+	"first":    first,
+	"more":     func(n int, list any) int64 { return int64(max(0, reflect.ValueOf(list).Len()-n)) },
+	"number":   words.Number,
+	"count":    words.Count,
+	"percent":  words.Percent,
+	"share":    func(share float64) string { return fmt.Sprintf("%g%%", 100*share) },
 	"moment":   moment,
-	"duration": duration,
+	"duration": words.Duration,
 	"look":     lookName,
 	"longest":  longest,
 	"key":      keyName,
@@ -37,7 +47,30 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"policies": func(caption string, list []replay.PolicyResult) map[string]any {
 		return map[string]any{"Caption": caption, "List": list}
 	},
-}).Parse(page))
+}
+
+// first returns the first n entries of a slice.
+func first(n int, list any) any {
+	v := reflect.ValueOf(list)
+	return v.Slice(0, min(n, v.Len())).Interface()
+}
+
+func lookName(name string) string {
+	if name == "none" {
+		return "nothing special"
+	}
+	return name
+}
+
+func keyName(key string) string {
+	if key == "user" {
+		return "user"
+	}
+	return "client"
+}
+
+// JSON writes the result as an object.
+func (r *Report) JSON(w io.Writer) error { return words.WriteJSON(w, r.Result, true) }
 
 // HTML writes the report as one page that needs no other file, and runs no script.
 func (r *Report) HTML(w io.Writer) error {
@@ -54,30 +87,14 @@ func (r *Report) Title() string {
 	if r.Policy == "" {
 		return "Limits for " + r.files()
 	}
-	return shorten(r.Policy, 60) + " on " + r.files()
+	return words.Cut(r.Policy, 60) + " on " + r.files()
 }
 
-// MoreClients is how many refused clients the page does not list.
+// MoreClients is how many refused clients are not listed.
 func (r *Report) MoreClients() int64 { return r.RefusedClients - int64(len(r.Refusals)) }
 
-// maxSuggestions is how many suggestions a page has: it is read on phones.
-const maxSuggestions = 50
-
-// ShownSuggestions are the suggestions on the page.
-func (r *Report) ShownSuggestions() []replay.Suggestion {
-	return r.Suggestions[:min(maxSuggestions, len(r.Suggestions))]
-}
-
-// MoreSuggestions is how many others there are.
-func (r *Report) MoreSuggestions() int64 { return int64(max(0, len(r.Suggestions)-maxSuggestions)) }
-
-// ShownRoutes are the routes on the page.
-func (r *Report) ShownRoutes() []replay.RouteResult {
-	return r.Routes[:min(max(r.top(), maxSuggestions), len(r.Routes))]
-}
-
-// MoreRoutes is how many others there are.
-func (r *Report) MoreRoutes() int64 { return int64(len(r.Routes) - len(r.ShownRoutes())) }
+// ShownRoutes is how many routes and suggestions a page has at most: it is read on phones.
+func (r *Report) ShownRoutes() int { return max(r.Top, 50) }
 
 // shadows reports whether a rule would have refused a request as a shadow.
 func shadows(list []replay.PolicyResult) bool {

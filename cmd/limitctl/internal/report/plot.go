@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 	"github.com/routelimit/limit/cmd/limitctl/replay"
 )
 
@@ -51,7 +52,7 @@ func (r *Report) Traffic() *Plot {
 			fmt.Fprintf(&b, `<rect class="refused" x="%d" y="%.1f" width="1" height="%.1f"/>`, i, plotHeight-refused, refused)
 		}
 	}
-	p := &Plot{Max: number(most), Busiest: busiest(list), Data: list}
+	p := &Plot{Max: words.Number(most), Busiest: busiest(list), Data: list}
 	p.frame(r, list, gaps, b.String(), "Requests over time, admitted and refused; at most "+p.Max+" a column. "+p.Busiest)
 	return p
 }
@@ -66,7 +67,7 @@ func (p *Plot) frame(r *Report, list []column, gaps bool, inside, label string) 
 	if !gaps {
 		p.Mid = minute(r.From.Add(r.To.Sub(r.From) / 2))
 	}
-	p.Columns = "A column is " + duration(list[0].Width) + "."
+	p.Columns = "A column is " + words.Duration(list[0].Width) + "."
 	if gaps {
 		p.Columns += " Time without requests is left out."
 	}
@@ -87,8 +88,8 @@ func (r *Report) Changes() *Plot {
 		most = max(most, old[i].Refused, added[i].Refused)
 	}
 	inside := steps(old, most, "old") + steps(added, most, "new")
-	p := &Plot{Max: number(most), Old: r.Policy, New: r.Compare}
-	p.frame(r, old, gaps, inside, fmt.Sprintf("Refused requests over time: %s by the old policy, %s by the new one.", number(r.Refused), number(r.Comparison.BothRefuse+r.Comparison.OnlyNew)))
+	p := &Plot{Max: words.Number(most), Old: r.Policy, New: r.Compare}
+	p.frame(r, old, gaps, inside, fmt.Sprintf("Refused requests over time: %s by the old policy, %s by the new one.", words.Number(r.Refused), words.Number(r.Comparison.BothRefuse+r.Comparison.OnlyNew)))
 	return p
 }
 

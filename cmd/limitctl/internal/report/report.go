@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 	"github.com/routelimit/limit/cmd/limitctl/replay"
 )
 
@@ -17,16 +18,9 @@ type Report struct {
 
 	Policy  string  // the file or the rules that decided; "" if nothing did
 	Compare string  // the file that is compared; "" if there is none
-	Top     int     // how many entries a list shows; 0 means 10
+	Top     int     // how many entries a list shows
 	Share   float64 // of clients, that the rules suggested in the terminal may refuse
 	Stopped string  // why the log was not read to its end; "" if it was
-}
-
-func (r *Report) top() int {
-	if r.Top == 0 {
-		return 10
-	}
-	return r.Top
 }
 
 // Summary returns the answer in sentences.
@@ -40,18 +34,18 @@ func (r *Report) Summary() (sentences []string) {
 		add("The log is empty: there are no lines in %s.", r.files())
 		return sentences
 	case r.BadLines > 0:
-		add("%s in %s, %s of them unreadable.", count(r.Lines, "line"), r.files(), number(r.BadLines))
+		add("%s in %s, %s of them unreadable.", words.Count(r.Lines, "line"), r.files(), words.Number(r.BadLines))
 	default:
-		add("%s in %s.", count(r.Lines, "line"), r.files())
+		add("%s in %s.", words.Count(r.Lines, "line"), r.files())
 	}
 	if r.NotHTTP > 0 {
-		add("Skipped %s with an invalid request line.", count(r.NotHTTP, "line"))
+		add("Skipped %s with an invalid request line.", words.Count(r.NotHTTP, "line"))
 	}
 	if r.Requests == 0 {
 		add("There is no request to decide.")
 		return sentences
 	}
-	add("%s of %s, from %s to %s UTC (%s).", count(r.Requests, "request"), count(r.Clients, "client"), moment(r.From), moment(r.To), duration(r.To.Sub(r.From)))
+	add("%s of %s, from %s to %s UTC (%s).", words.Count(r.Requests, "request"), words.Count(r.Clients, "client"), moment(r.From), moment(r.To), words.Duration(r.To.Sub(r.From)))
 	decided := int64(0)
 	for _, p := range r.Policies {
 		decided += p.Requests
@@ -61,31 +55,31 @@ func (r *Report) Summary() (sentences []string) {
 	case r.Policy == "":
 		add("No policy was given, so nothing is refused.")
 	case decided == 0:
-		add("%s matches no request of the log, so nothing is refused.", Printable(r.Policy))
+		add("%s matches no request of the log, so nothing is refused.", words.Printable(r.Policy))
 	case all:
-		add("This log cannot say what %s would have refused: no request has the key of %s.", Printable(r.Policy), ruleNames(absent))
+		add("This log cannot say what %s would have refused: no request has the key of %s.", words.Printable(r.Policy), ruleNames(absent))
 		absent = nil
 	case r.Refused == 0:
-		add("%s would have refused nothing.", Printable(r.Policy))
+		add("%s would have refused nothing.", words.Printable(r.Policy))
 	default:
-		add("%s would have refused %s (%s), of %s (%s).", Printable(r.Policy), count(r.Refused, "request"), percent(r.Refused, r.Requests),
-			count(r.RefusedClients, "client"), percent(r.RefusedClients, r.Clients))
+		add("%s would have refused %s (%s), of %s (%s).", words.Printable(r.Policy), words.Count(r.Refused, "request"), words.Percent(r.Refused, r.Requests),
+			words.Count(r.RefusedClients, "client"), words.Percent(r.RefusedClients, r.Clients))
 	}
 	if len(absent) > 0 {
 		add("That is without %s: no request of this log has the key. See the notes.", ruleNames(absent))
 	}
 	if r.RefusedNoKey > 0 {
 		add("%s of the refused requests (%s) came without the key of a rule that refused them. All requests without the key share one quota: see the notes.",
-			number(r.RefusedNoKey), percent(r.RefusedNoKey, r.Refused))
+			words.Number(r.RefusedNoKey), words.Percent(r.RefusedNoKey, r.Refused))
 	}
 	if r.Barred > 0 {
-		add("Of them, %s would have met a list of barred clients.", count(r.Barred, "request"))
+		add("Of them, %s would have met a list of barred clients.", words.Count(r.Barred, "request"))
 	}
 	if r.Exempt > 0 {
-		add("%s would have been exempt from the rules.", count(r.Exempt, "request"))
+		add("%s would have been exempt from the rules.", words.Count(r.Exempt, "request"))
 	}
 	if c := r.Comparison; c != nil {
-		add("%s would refuse %s more, and admit %s that %s refuses.", Printable(r.Compare), count(c.OnlyNew, "request"), number(c.OnlyOld), Printable(r.Policy))
+		add("%s would refuse %s more, and admit %s that %s refuses.", words.Printable(r.Compare), words.Count(c.OnlyNew, "request"), words.Number(c.OnlyOld), words.Printable(r.Policy))
 		if absent, _ := withoutKey(c.Policies); len(absent) > 0 {
 			add("That is without %s of the new policy: no request of this log has the key. See the notes.", ruleNames(absent))
 		}
@@ -120,11 +114,11 @@ func leftOut(p replay.PolicyResult, r replay.RuleResult) bool {
 func ruleNames(rules []string) string {
 	names := make([]string, 0, 3)
 	for _, rule := range rules[:min(3, len(rules))] {
-		names = append(names, fmt.Sprintf("%q", shorten(rule, 60)))
+		names = append(names, fmt.Sprintf("%q", words.Cut(rule, 60)))
 	}
 	text := strings.Join(names, ", ")
 	if rest := len(rules) - len(names); rest > 0 {
-		text += fmt.Sprintf(" and %s", count(int64(rest), "more rule"))
+		text += fmt.Sprintf(" and %s", words.Count(int64(rest), "more rule"))
 	}
 	return text
 }
@@ -140,7 +134,7 @@ func (r *Report) files() string {
 		if name == "-" {
 			name = "the standard input"
 		}
-		names = append(names, shorten(name, 60))
+		names = append(names, words.Cut(name, 60))
 	}
 	if len(names) == 0 {
 		return "the log"
@@ -157,10 +151,10 @@ func (r *Report) Stay() string {
 	text := ""
 	if s.Count > 0 {
 		text = fmt.Sprintf("Time refused: median %s, 90%% at most %s, 99%% at most %s, longest %s (%s).",
-			duration(s.P50), duration(s.P90), duration(s.P99), duration(s.Max), count(s.Count, "time"))
+			words.Duration(s.P50), words.Duration(s.P90), words.Duration(s.P99), words.Duration(s.Max), words.Count(s.Count, "time"))
 	}
 	if s.Never > 0 {
-		text += fmt.Sprintf(" %s would be refused however long the client waits.", count(s.Never, "request"))
+		text += fmt.Sprintf(" %s would be refused however long the client waits.", words.Count(s.Never, "request"))
 	}
 	return strings.TrimSpace(text)
 }
@@ -170,7 +164,7 @@ func longest(c replay.Client) string {
 	if c.Longest == 0 { // each refusal is one that no wait ends
 		return "for good"
 	}
-	return duration(c.Longest)
+	return words.Duration(c.Longest)
 }
 
 // busiest returns the span of time with the most refused requests, or "" if there is
@@ -185,7 +179,7 @@ func busiest(columns []column) string {
 	if most.Refused == 0 {
 		return ""
 	}
-	return fmt.Sprintf("The worst %s, from %s UTC on: %s of %s refused.", duration(most.Width), moment(most.Start), number(most.Refused), count(most.Requests, "request"))
+	return fmt.Sprintf("The worst %s, from %s UTC on: %s of %s refused.", words.Duration(most.Width), moment(most.Start), words.Number(most.Refused), words.Count(most.Requests, "request"))
 }
 
 // A column is a span of time in a plot.
@@ -247,3 +241,14 @@ func outcomes(c *replay.Comparison) []outcome {
 		{"admitted by both", c.BothAdmit},
 	}
 }
+
+// moment writes a time to the second, in UTC.
+func moment(t time.Time) string {
+	if t.IsZero() {
+		return "–"
+	}
+	return t.UTC().Format(time.DateTime)
+}
+
+// minute writes a time to the minute, in UTC.
+func minute(t time.Time) string { return t.UTC().Format("2006-01-02 15:04") }

@@ -1,4 +1,4 @@
-package report
+package words
 
 import (
 	"bytes"
@@ -9,13 +9,8 @@ import (
 	"unicode/utf16"
 )
 
-// JSON writes the result as an object. Characters that a terminal would obey are
-// written as escapes, which decode to the same texts.
-func (r *Report) JSON(w io.Writer) error {
-	return WriteJSON(w, r.Result, true)
-}
-
-// WriteJSON writes a value as Report.JSON does, indented or as a line.
+// WriteJSON writes a value as JSON, indented or as a line. Characters that a terminal would
+// obey are written as escapes, which decode to the same texts.
 func WriteJSON(w io.Writer, value any, indented bool) error {
 	data, err := json.Marshal(value)
 	if indented {

@@ -1,4 +1,6 @@
-package report
+// Package words writes numbers, times and foreign texts for a terminal: whatever a text
+// has, it moves no cursor and imitates no other text.
+package words
 
 import (
 	"fmt"
@@ -7,8 +9,6 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
-
-	"github.com/routelimit/limit/cmd/limitctl/internal/figures"
 )
 
 // Printable returns a text that moves no cursor, changes no color and turns no text
@@ -38,8 +38,8 @@ func Printable(s string) string {
 	return b.String()
 }
 
-// shorten returns a printable text of at most n characters.
-func shorten(s string, n int) string {
+// Cut returns a printable text of at most n characters.
+func Cut(s string, n int) string {
 	if len(s) > 8*n { // whatever the characters are
 		s = s[:8*n]
 	}
@@ -50,29 +50,25 @@ func shorten(s string, n int) string {
 	return string([]rune(s)[:n-1]) + "…"
 }
 
-// Short names, for templates too.
-var number, percent = figures.Number, figures.Percent
+// Number writes 1234567 as 1,234,567.
+func Number(n int64) string {
+	digits := strconv.FormatInt(n, 10)
+	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}
 
-func count(n int64, what string) string {
+// Count writes a number of things: "1 key", "1,000 keys".
+func Count(n int64, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
-	return number(n) + " " + what + "s"
+	return Number(n) + " " + what + "s"
 }
 
-// moment writes a time to the second, in UTC.
-func moment(t time.Time) string {
-	if t.IsZero() {
-		return "–"
-	}
-	return t.UTC().Format(time.DateTime)
-}
-
-// minute writes a time to the minute, in UTC.
-func minute(t time.Time) string { return t.UTC().Format("2006-01-02 15:04") }
-
-// duration writes a span of time in two units at most.
-func duration(d time.Duration) string {
+// Duration writes a span of time in two units at most.
+func Duration(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
 	case d <= 0:
@@ -99,6 +95,19 @@ func units(d, large time.Duration, name string, small time.Duration, smallName s
 	return text
 }
 
+// Size writes a number of bytes.
+func Size(n int64) string {
+	const units = "kMGTPE"
+	if n < 1000 {
+		return fmt.Sprintf("%d B", n)
+	}
+	size, unit := float64(n)/1000, 0
+	for size >= 999.95 && unit < len(units)-1 {
+		size, unit = size/1000, unit+1
+	}
+	return fmt.Sprintf("%.1f %cB", size, units[unit])
+}
+
 // Lines is Printable for a text of several lines. It keeps the tab before a line of an
 // excerpt, which is never the first.
 func Lines(s string) string {
@@ -113,5 +122,21 @@ func Lines(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// Duration writes a span of time as reports do.
-func Duration(d time.Duration) string { return duration(d) }
+// Percent writes a part of a whole. Only nothing is 0 %, and only all is 100 %.
+func Percent(part, whole int64) string {
+	if whole == 0 {
+		return "–"
+	}
+	p := 100 * float64(part) / float64(whole)
+	switch {
+	case part == 0:
+		return "0%"
+	case part == whole:
+		return "100%"
+	case p < 0.1:
+		return "<0.1%"
+	case p > 99.9:
+		return ">99.9%"
+	}
+	return strconv.FormatFloat(p, 'f', 1, 64) + "%"
+}

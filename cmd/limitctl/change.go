@@ -1,0 +1,118 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
+	"github.com/routelimit/limit/cmd/limitctl/internal/words"
+)
+
+// A change is the flags of a command that changes something for one client on all
+// instances, lists such changes, or ends one.
+type change struct {
+	deployment
+	length          time.Duration
+	reason          string
+	yes, list, ends bool
+}
+
+// flags adds them. The name of the flag that ends a change is ending.
+func (c *change) flags(cmd *cobra.Command, rules bool, what, ending string) {
+	c.deployment.flags(cmd, rules)
+	f := cmd.Flags()
+	f.StringVar(&c.by, "by", os.Getenv("USER"), "who makes the change, for the history")
+	f.DurationVar(&c.length, "for", 0, "how long it lasts; 0 until it is ended by --"+ending)
+	f.StringVar(&c.reason, "reason", "", "why, for those who read the list")
+	f.BoolVar(&c.list, "list", false, "list the "+what+"s in force")
+	f.BoolVar(&c.ends, ending, false, "end a "+what)
+	yesFlag(cmd, &c.yes)
+}
+
+// check returns an error for flags that do not fit.
+func (c *change) check(cmd *cobra.Command, args []string) error {
+	switch {
+	case c.list && (c.ends || len(args) > 0):
+		return usageError{errors.New("--list: write it alone")}
+	case c.list:
+		return nil
+	case c.by == "":
+		return usageError{errors.New(`--by "": write who makes the change`)}
+	case !c.ends && !cmd.Flags().Changed("for"):
+		return usageError{errors.New("--for: write how long it lasts, such as --for 24h, or --for 0 for a change without an end")}
+	case c.length < 0:
+		return usageError{fmt.Errorf("--for %v: write a time from 0 up, such as --for 24h, or --for 0 for a change without an end", c.length)}
+	}
+	return nil
+}
+
+// lasting returns how long the change lasts, and the words for it.
+func (c *change) lasting() (time.Duration, string) {
+	if c.length == 0 {
+		return math.MaxInt64, "until it is removed"
+	}
+	return c.length, "for " + c.length.String()
+}
+
+// make asks, changes something, and says that it is done.
+func (c *change) make(cmd *cobra.Command, question string, apply func() error, done string) error {
+	if err := confirm(cmd, c.yes, "%s\n", question); err != nil {
+		return err
+	}
+	if err := apply(); err != nil {
+		return printable(redisclient.Explain(err))
+	}
+	fmt.Fprintln(cmd.OutOrStdout(), done)
+	return nil
+}
+
+// errNothing says that a change had nothing to do.
+var errNothing = errors.New("there is nothing to change")
+
+// terms are how long a change lasts, who made it, why and when.
+type terms struct {
+	Until  *time.Time `json:"until,omitempty"` // none if it does not end
+	By     string     `json:"by"`
+	Reason string     `json:"reason,omitempty"`
+	At     time.Time  `json:"at"`
+}
+
+func termsOf(until time.Time, by, reason string, at time.Time) terms {
+	t := terms{By: by, Reason: reason, At: at}
+	if !until.IsZero() {
+		until = until.UTC()
+		t.Until = &until
+	}
+	return t
+}
+
+func (t terms) String() string {
+	text := ", until it is removed"
+	if t.Until != nil {
+		text = ", until " + t.Until.Format(time.RFC3339)
+	}
+	text += ", by " + shown(t.By)
+	if t.Reason != "" {
+		text += ": " + words.Printable(t.Reason)
+	}
+	return text
+}
+
+// printList prints a list, or JSON with it.
+func printList[T fmt.Stringer](cmd *cobra.Command, name string, list []T, asJSON bool) error {
+	if asJSON {
+		return words.WriteJSON(cmd.OutOrStdout(), map[string][]T{name: list}, true)
+	}
+	for _, item := range list {
+		fmt.Fprintln(cmd.OutOrStdout(), item)
+	}
+	if len(list) == 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "There are no %s.\n", name)
+	}
+	return nil
+}
