@@ -80,9 +80,6 @@ func reservesOfAsks(t *testing.T, h Harness) {
 
 // severalPolicies has charges of several policies in one ask, and in several.
 func severalPolicies(t *testing.T, h Harness) {
-	if h.OnePolicy {
-		t.Skip("a call has charges of one policy")
-	}
 	h.SetTime(starts[0])
 	of := func(policy string, limit, cost int64) core.Charge {
 		return core.Charge{Policy: policy, Rule: "r", Key: "k", Quota: core.Quota{Limit: limit, Window: sec}, Cost: cost}
@@ -186,8 +183,8 @@ func watchedAlone(t *testing.T, h Harness) {
 	refused, taken := 0, 0
 	for number := range 20 {
 		random := rand.New(rand.NewPCG(9, uint64(number)))
-		a := core.Charge{Rule: "a", Quota: someQuota(t, random)}
-		b := core.Charge{Rule: "b", Quota: someQuota(t, random)}
+		a := core.Charge{Rule: "a", Quota: someQuota(t, random, someAlgorithm(random))}
+		b := core.Charge{Rule: "b", Quota: someQuota(t, random, someAlgorithm(random))}
 		now := starts[number%len(starts)]
 		for range 60 {
 			now += random.Int64N(1 + pick(random, []core.Quota{a.Quota, b.Quota}).Window/4)

@@ -162,3 +162,17 @@ func allOrNothing(t *testing.T, h Harness) {
 		t.Errorf("%d admitted, but %d spent of the rule that has room", admitted.Load(), spent)
 	}
 }
+
+// noneLost tests that every rule has got back the units of refused requests.
+func noneLost(t *testing.T, h Harness, rules int, quota core.Quota, admitted int64) {
+	t.Helper()
+	if admitted == 0 || admitted > quota.Limit {
+		t.Errorf("%d admitted of %d", admitted, quota.Limit)
+	}
+	for i := range rules {
+		d := take(t, h, "policy", core.Charge{Rule: fmt.Sprint(i), Quota: quota})
+		if spent := quota.Limit - d.Outcomes()[0].Remaining; spent != admitted {
+			t.Errorf("%d admitted, but %d spent of rule %d", admitted, spent, i)
+		}
+	}
+}

@@ -14,7 +14,7 @@ func (s *schedule) name(charges []core.Charge) {
 		if !c.Quota.Leases() || c.Cost == 0 || c.ID != 0 {
 			continue
 		}
-		if s.random.IntN(20) == 0 && len(s.leases) > 0 && !s.h.Spreads {
+		if s.random.IntN(20) == 0 && len(s.leases) > 0 && !s.apart {
 			c.ID = pick(s.random, s.leases).ID
 			continue
 		}

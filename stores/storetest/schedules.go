@@ -30,7 +30,7 @@ func Schedules(t *testing.T, h Harness, seed uint64, n int) {
 }
 
 // A schedule is a policy of one to five rules with a few keys each, charged at
-// random times.
+// random times. Every second one has a single rule.
 type schedule struct {
 	t      *testing.T
 	h      Harness
@@ -39,6 +39,7 @@ type schedule struct {
 	rules  []core.Charge // rules and their quotas
 	keys   int
 
+	apart     bool // whether the rules of a decision are in several places: see [Harness].Spreads
 	stepsBack bool // whether the clock may step back
 	changes   bool // whether limits may change
 	plans     bool // whether callers of one key have different limits
@@ -102,8 +103,13 @@ func newSchedule(t *testing.T, h Harness, seed uint64, number int) *schedule {
 		s.stepsBack = s.stepsBack && !s.returns
 	}
 	s.plans = s.changes && random.IntN(3) == 0
+	if number%2 == 1 { // one rule, of each algorithm in turn
+		turn := core.Algorithms()[number/2%len(core.Algorithms())]
+		s.rules = []core.Charge{s.rule(0, turn)}
+		return s
+	}
 	for i := range 1 + random.IntN(5) {
-		s.rules = append(s.rules, s.rule(i))
+		s.rules = append(s.rules, s.rule(i, someAlgorithm(random)))
 	}
 	if h.Spreads {
 		s.spread()
@@ -112,15 +118,29 @@ func newSchedule(t *testing.T, h Harness, seed uint64, number int) *schedule {
 }
 
 // rule returns a rule: sometimes one of another policy, or a variant of the one before.
-func (s *schedule) rule(i int) core.Charge {
-	c := core.Charge{Policy: s.policy, Rule: fmt.Sprint("r", i), Quota: someQuota(s.t, s.random)}
-	if !s.h.OnePolicy && s.random.IntN(4) == 0 {
+func (s *schedule) rule(i int, a core.Algorithm) core.Charge {
+	c := core.Charge{Policy: s.policy, Rule: fmt.Sprint("r", i), Quota: someQuota(s.t, s.random, a)}
+	if s.random.IntN(4) == 0 {
 		c.Policy += " too"
 	}
 	if i > 0 && s.random.IntN(4) == 0 {
 		c.Policy, c.Rule, c.Variant = s.rules[i-1].Policy, s.rules[i-1].Rule, fmt.Sprint("v", i)
 	}
 	return c
+}
+
+// spread leaves out of a schedule what giving back does not restore exactly: see
+// [Harness].Spreads.
+func (s *schedule) spread() {
+	s.apart = true
+	s.stepsBack = false // taking removes what has left the window
+	for i := range s.rules {
+		q := &s.rules[i].Quota
+		for q.Queues() || q.Bars() || q.Algorithm == core.Distinct || (s.returns || s.changes) && q.Refills() {
+			*q = someQuota(s.t, s.random, someAlgorithm(s.random))
+		}
+		q.Missing = 0 // taking and giving back changes when the bucket is new again
+	}
 }
 
 func pick[T any](random *rand.Rand, from []T) T { return from[random.IntN(len(from))] }
@@ -255,7 +275,7 @@ func (s *schedule) draw() []core.Charge {
 		case 2:
 			c.Cost = limit
 		case 3:
-			c.Cost = limit + 1
+			c.Cost = pick(s.random, []int64{limit + 1, core.MaxCost})
 		case 4:
 			c.Cost = 1 + limit/2
 		case 5:
@@ -272,7 +292,7 @@ func (s *schedule) draw() []core.Charge {
 		}
 		counts := !c.Quota.Identified() && !c.Quota.Bars()
 		if (counts || c.Quota.Leases()) && s.random.IntN(10) == 0 {
-			c.Reserve = 1 + s.random.Int64N(min(4, limit))
+			c.Reserve = pick(s.random, []int64{1, min(2, limit), min(4, limit), limit, core.MaxCost})
 		}
 	}
 	return charges
@@ -305,11 +325,14 @@ func (s *schedule) owe() {
 		charges = charges[:1+s.random.IntN(len(charges))]
 		for i := range charges {
 			c := &charges[i]
+			if s.expires && s.stepsBack && c.Quota.Bars() {
+				return // a debt does not end the last bar, which a store may have forgotten
+			}
 			c.Debt, c.Reserve = true, 0
 			if s.random.IntN(8) == 0 {
 				c.Cost = pick(s.random, []int64{3 * c.Quota.Capacity(), core.MaxCost, core.MaxCost - s.random.Int64N(1<<40)})
 			}
-			if s.expires && (c.Quota.Refills() || c.Quota.Bars()) {
+			if s.expires && (c.Quota.Refills() || c.Quota.Bars()) || s.stepsBack && c.Quota.Bars() {
 				continue // a store may have forgotten what the key took since
 			}
 			c.Age = pick(s.random, []int64{0, 1, s.random.Int64N(c.Quota.Window), c.Quota.Window - 1, c.Quota.Window, 3 * c.Quota.Window, core.MaxTime})
