@@ -11,20 +11,12 @@ import (
 
 // returns tests which units can be given back.
 func returns() []namedTest {
-	tests := []namedTest{
+	return []namedTest{
 		{"several at once", returnsSeveral},
 		{"of nothing", returnsNothing},
 		{"invalid", returnsInvalid},
 		{"at once", returnsAtOnce},
 	}
-	for _, l := range loans() {
-		tests = append(tests, namedTest{l.name, func(t *testing.T, h Harness) {
-			for _, start := range starts {
-				l.run(t, h, start-start%sec)
-			}
-		}})
-	}
-	return tests
 }
 
 // returnsOf returns the returns of all that an admission took.

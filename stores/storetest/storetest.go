@@ -67,11 +67,9 @@ func Run(t *testing.T, with func(t *testing.T, test func(t *testing.T, h Harness
 	}{
 		{"Window", scripts(windows())},
 		{"Clock", scripts(clocks())},
-		{"Cost", scripts(costs())},
 		{"Rules", scripts(stacks())},
 		{"Asks", asks()},
 		{"Debts", debts()},
-		{"Reserve", scripts(reserves())},
 		{"Changed", scripts(changes())},
 		{"Algorithms", algorithms()},
 		{"Edges", edges()},
