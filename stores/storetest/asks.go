@@ -3,7 +3,6 @@ package storetest
 import (
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"testing"
 
 	"github.com/routelimit/limit/core"
@@ -15,7 +14,6 @@ func asks() []namedTest {
 		{"with reserves of their own", reservesOfAsks},
 		{"invalid", invalidAsks},
 		{"many rules", manyAsks},
-		{"at once", asksAtOnce},
 	}
 }
 
@@ -75,42 +73,6 @@ func manyAsks(t *testing.T, h Harness) {
 	for i, ask := range takeAll(t, h, list...) {
 		if ask.Decision.Allowed != (i%2 == 0) || len(ask.Decision.Outcomes()) != 1 {
 			t.Errorf("ask %d: %+v", i, ask.Decision)
-		}
-	}
-}
-
-// asksAtOnce makes calls of two asks from many goroutines, which name the same keys in
-// different orders.
-func asksAtOnce(t *testing.T, h Harness) {
-	h.SetTime(starts[0])
-	of := func(rule string, limit int64) core.Charge {
-		return core.Charge{Rule: rule, Quota: core.Quota{Limit: limit, Window: sec}, Cost: 1}
-	}
-	var small, large atomic.Int64
-	together(t, func(caller int) {
-		for range 8 {
-			list := []core.Ask{askFor(of("small", 100)), askFor(of("large", 300), of("each", 300))}
-			at := caller % 2
-			list[0], list[at] = list[at], list[0]
-			if err := h.Store.Take(t.Context(), list); err != nil {
-				t.Error(err)
-				return
-			}
-			for i, count := range [2]*atomic.Int64{&small, &large} {
-				if list[(i+at)%2].Decision.Allowed {
-					count.Add(1)
-				}
-			}
-		}
-	})
-	if small.Load() != 100 || large.Load() != 300 && !h.Spreads {
-		t.Errorf("%d and %d admitted, want 100 and 300", small.Load(), large.Load())
-	}
-	for rule, want := range map[string]int64{"large": 300 - large.Load(), "each": 300 - large.Load()} {
-		c := of(rule, 300)
-		c.Cost = 0
-		if got := takeAll(t, h, askFor(c))[0].Decision.Outcomes()[0].Remaining; got != want {
-			t.Errorf("%d remain of %s, want %d", got, rule, want)
 		}
 	}
 }

@@ -36,7 +36,7 @@ var faults = map[string]fault{
 		take: altered(func(c *core.Charge) { c.Quota.Limit++ })},
 	"looks take": {found: "Window/2_per_10.001ms Schedules",
 		take: altered(func(c *core.Charge) { c.Cost = max(c.Cost, 1) })},
-	"each charge is one": {found: "Window/2_per_10.001ms Concurrent/several_units Schedules",
+	"each charge is one": {found: "Window/2_per_10.001ms Concurrent/several_asks,_some_given_back Schedules",
 		take: altered(func(c *core.Charge) { c.Cost = min(c.Cost, 1) })},
 	"keys cut": {found: "Names/keys",
 		take: altered(func(c *core.Charge) { c.Key = c.Key[:min(64, len(c.Key))] })},
@@ -79,7 +79,7 @@ var faults = map[string]fault{
 	"debts a microsecond too young": {found: "Schedules",
 		take: altered(func(c *core.Charge) { c.Age = max(0, c.Age-1) })},
 
-	"takes what fits of a refusal": {found: "Rules/2_rules Rules/16_rules Concurrent/all_or_nothing Schedules",
+	"takes what fits of a refusal": {found: "Rules/2_rules Rules/16_rules Concurrent/several_asks,_some_given_back Schedules",
 		take: func(s *reference, charges []core.Charge) (core.Decision, error) {
 			d, err := s.take(charges)
 			for i, o := range d.Outcomes() {
@@ -215,7 +215,7 @@ var faults = map[string]fault{
 			}
 			return nil
 		}},
-	"asks are decided as one": {found: "Asks/many_rules Asks/at_once Schedules",
+	"asks are decided as one": {found: "Asks/many_rules Schedules",
 		asks: func(s *reference, asks []core.Ask) error {
 			if err := core.ValidateAsks(asks); err != nil {
 				return err
@@ -268,7 +268,7 @@ var faults = map[string]fault{
 	"forgets that a bucket has begun": {found: "Schedules",
 		forgets: func(q core.Quota) int64 { return min(q.Missing, 1) * hour }},
 	"forgets a microsecond too early": {found: "Schedules", forgets: func(core.Quota) int64 { return 1 }},
-	"looks, and takes later": {found: "Concurrent/one_key Concurrent/all_or_nothing",
+	"looks, and takes later": {found: "Concurrent/one_key Concurrent/rules_in_any_order",
 		take: func(s *reference, charges []core.Charge) (core.Decision, error) {
 			looks := slices.Clone(charges)
 			for i := range looks {

@@ -19,7 +19,7 @@ var returnFaults = map[string]returnFault{
 		giveBack: func(_ *reference, returns []core.Return) ([]core.Returned, error) {
 			return make([]core.Returned, len(returns)), core.ValidateReturns(returns)
 		}},
-	"gives back, and says that it did not": {found: "Returns/at_once Schedules",
+	"gives back, and says that it did not": {found: "Concurrent/several_asks,_some_given_back Schedules",
 		giveBack: func(s *reference, returns []core.Return) ([]core.Returned, error) {
 			given, err := s.giveBack(returns)
 			for i := range given {
