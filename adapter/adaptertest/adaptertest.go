@@ -189,6 +189,14 @@ type suite struct{ framework Framework }
 // ok answers with a status that frameworks do not answer with by themselves.
 var ok = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 
+// counting answers as ok does, and counts the requests that it gets.
+func counting(n *int) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		*n++
+		ok(w, r)
+	})
+}
+
 // A client sends requests to one server. Its connections are its own: the end of any
 // httptest.Server closes those of http.DefaultClient.
 type client struct {
@@ -202,6 +210,15 @@ func serve(t *testing.T, h http.Handler) client {
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
 	return client{t, server.URL, server.Client()}
+}
+
+// expect sends a request once for each status, and requires these statuses.
+func (c client) expect(method, path string, statuses ...int) {
+	c.t.Helper()
+	for i, status := range statuses {
+		a := c.send(method, path)
+		require.Equal(c.t, status, a.StatusCode, "%s %s, request %d: %s", method, path, i+1, a.body)
+	}
 }
 
 // An answer is a response with its body read.

@@ -62,13 +62,7 @@ func (w *slotRoute) work(rw http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (w *slotRoute) left() int64 {
-	policy, err := w.limiter.Policy(w.rules)
-	require.NoError(w.t, err)
-	d, err := policy.Peek(w.t.Context(), limit.Request{})
-	require.NoError(w.t, err)
-	return d.Rules()[0].Remaining
-}
+func (w *slotRoute) left() int64 { return left(w.t, w.limiter, w.rules) }
 
 // allFree waits until every slot is free, as it is when no handler runs.
 func (w *slotRoute) allFree(how string) {

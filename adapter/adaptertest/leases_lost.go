@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/routetest"
 	"github.com/routelimit/limit/stores/memstore"
 )
 
@@ -24,17 +24,10 @@ func (s suite) leasesOfWaiting(t *testing.T) {
 		limiter := limit.New(nil, nil)
 		rules := limit.Named("both", limit.Concurrent(limit.Everyone, 2),
 			limit.Rule{Name: "queue", Key: limit.Everyone, Limit: 1, Window: time.Minute, Algorithm: limit.Queue{Burst: 9}})
-		policy, err := limiter.Policy(rules)
-		require.NoError(t, err)
-		left := func() int64 {
-			d, err := policy.Peek(t.Context(), limit.Request{})
-			require.NoError(t, err)
-			return d.Rules()[0].Remaining
-		}
 		router := s.framework(limiter)
 		router.Handle("GET", "/", ok, rules)
 		require.Equal(t, http.StatusNoContent, do(t.Context(), router).Code)
-		require.EqualValues(t, 2, left())
+		require.EqualValues(t, 2, left(t, limiter, rules))
 
 		ctx, cancel := context.WithCancel(t.Context())
 		answered := make(chan int)
@@ -42,18 +35,18 @@ func (s suite) leasesOfWaiting(t *testing.T) {
 			go func() { answered <- do(ctx, router).Code }()
 		}
 		synctest.Wait()
-		require.Zero(t, left(), "a request that waits holds a lease")
+		require.Zero(t, left(t, limiter, rules), "a request that waits holds a lease")
 		require.Equal(t, http.StatusTooManyRequests, do(t.Context(), router).Code)
 		cancel()
 		assert.Equal(t, []int{499, 499}, []int{<-answered, <-answered})
-		assert.EqualValues(t, 2, left())
+		assert.EqualValues(t, 2, left(t, limiter, rules))
 
 		hurried, stop := context.WithTimeout(t.Context(), time.Second)
 		defer stop()
 		late := do(hurried, router)
 		assert.Equal(t, http.StatusTooManyRequests, late.Code)
 		assert.Contains(t, late.Body.String(), `"violated-policies":["queue"]`)
-		assert.EqualValues(t, 2, left())
+		assert.EqualValues(t, 2, left(t, limiter, rules))
 	})
 }
 
@@ -85,13 +78,7 @@ func (s suite) lostLeases(t *testing.T) {
 		})
 		router.Handle("GET", "/report", work, limit.Named("reports", limit.Concurrent(limit.Everyone, 1)))
 		router.Handle("GET", "/list", work, limit.Named("lists", limit.Global(time.Hour, 10)))
-		get := func(path, how string) int {
-			w := httptest.NewRecorder()
-			r := httptest.NewRequest("GET", path, nil)
-			r.Header.Set("How", how)
-			router.ServeHTTP(w, r)
-			return w.Code
-		}
+		get := func(path, how string) int { return routetest.Do(router, "GET", path, "How", how).Code }
 		assert.Equal(t, http.StatusNoContent, get("/report", "hold"))
 		assert.Empty(t, losses)
 		assert.Equal(t, http.StatusServiceUnavailable, get("/report", "lose"))

@@ -49,10 +49,7 @@ func (s suite) leavesWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		router := s.framework(limit.New(nil, nil))
 		ran := 0
-		router.Handle("GET", "/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			ran++
-			ok(w, r)
-		}), limit.Rules(limit.Global(10*time.Second, 2)).OnRefusal(limit.Refusal{Wait: time.Minute}))
+		router.Handle("GET", "/", counting(&ran), limit.Rules(limit.Global(10*time.Second, 2)).OnRefusal(limit.Refusal{Wait: time.Minute}))
 		for range 2 {
 			require.Equal(t, http.StatusNoContent, do(t.Context(), router).Code)
 		}

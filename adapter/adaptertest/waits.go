@@ -57,10 +57,7 @@ func (s suite) disconnects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start, ran := time.Now(), 0
 		router := s.framework(limit.New(nil, nil))
-		router.Handle("GET", "/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			ran++
-			ok(w, r)
-		}), queue)
+		router.Handle("GET", "/", counting(&ran), queue)
 		require.Equal(t, http.StatusNoContent, do(t.Context(), router).Code)
 
 		ctx, cancel := context.WithCancel(t.Context())
