@@ -30,17 +30,13 @@ func concurrent() []namedTest {
 // together calls f from many goroutines at once, and fails if they do not return.
 func together(t *testing.T, f func(caller int)) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
 	var all sync.WaitGroup
 	begin, done := make(chan struct{}), make(chan struct{})
 	for caller := range callers {
-		all.Add(1)
-		go func() {
-			defer all.Done()
+		all.Go(func() {
 			<-begin
 			f(caller)
-		}()
+		})
 	}
 	close(begin)
 	go func() {
@@ -49,7 +45,7 @@ func together(t *testing.T, f func(caller int)) {
 	}()
 	select {
 	case <-done:
-	case <-ctx.Done():
+	case <-time.After(20 * time.Second):
 		t.Fatal("deadlock: the callers have not returned after 20 s")
 	}
 }

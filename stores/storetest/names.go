@@ -28,17 +28,6 @@ func names() []namedTest {
 			parts := []string{"", "a", "b", "ab", ":", "a:", ":b", "~", "a~", "~b", "{a}", "}", "\x00", "a\x00"}
 			apart(t, h, parts[:8], parts, parts, parts[:8])
 		}},
-		{"one key under two rules", func(t *testing.T, h Harness) {
-			h.SetTime(starts[0])
-			one := core.Quota{Limit: 1, Window: sec}
-			charges := []core.Charge{
-				{Rule: "a", Key: "k", Quota: one, Cost: 1},
-				{Rule: "b", Key: "k", Quota: one, Cost: 1},
-			}
-			if d := take(t, h, "policy", charges...); !d.Allowed {
-				t.Error("two rules with the same key share a quota")
-			}
-		}},
 	}
 }
 
