@@ -63,6 +63,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -118,7 +119,7 @@ func Run(t *testing.T, framework Framework) {
 		run  func(*testing.T)
 	}{
 		{"refusal", s.refusal},
-		{"retry after", s.retryAfter},
+		{"retry after", bubble(s.retryAfter)},
 		{"all or nothing", s.allOrNothing},
 		{"header styles", s.headerStyles},
 		{"head", s.head},
@@ -157,21 +158,21 @@ func Run(t *testing.T, framework Framework) {
 		{"settles streams and hijacked connections", s.settlesStreams},
 		{"settles what a client has reset", s.settlesReset},
 		{"settles and releases", s.settlesAndReleases},
-		{"queue", s.waits},
-		{"client disconnects in a queue", s.disconnects},
-		{"slot after the deadline", s.late},
+		{"queue", bubble(s.waits)},
+		{"client disconnects in a queue", bubble(s.disconnects)},
+		{"slot after the deadline", bubble(s.late)},
 		{"leases", s.leases},
 		{"leases of broken requests", s.leasesOfBrokenRequests},
 		{"leases of closed connections", s.leasesOfClosedConnections},
-		{"leases in a queue", s.leasesOfWaiting},
-		{"lost leases", s.lostLeases},
+		{"leases in a queue", bubble(s.leasesOfWaiting)},
+		{"lost leases", bubble(s.lostLeases)},
 		{"busy", s.busy},
 		{"redirects", s.redirects},
 		{"degrades to a fallback", s.degradesToFallback},
 		{"degrades the handler", s.degradesTheHandler},
 		{"watches", s.watches},
-		{"waits for room", s.waitsForRoom},
-		{"client leaves while its request waits", s.leavesWhileWaiting},
+		{"waits for room", bubble(s.waitsForRoom)},
+		{"client leaves while its request waits", bubble(s.leavesWhileWaiting)},
 		{"throttle rate", s.throttleRate},
 		{"throttled bodies", s.throttledBodies},
 		{"invalid rules", s.invalidRules},
@@ -185,6 +186,11 @@ func Run(t *testing.T, framework Framework) {
 }
 
 type suite struct{ framework Framework }
+
+// bubble returns a test on a clock of its own.
+func bubble(test func(*testing.T)) func(*testing.T) {
+	return func(t *testing.T) { synctest.Test(t, test) }
+}
 
 // ok answers with a status that frameworks do not answer with by themselves.
 var ok = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
