@@ -213,9 +213,24 @@ type client struct {
 
 func serve(t *testing.T, h http.Handler) client {
 	t.Helper()
-	server := httptest.NewServer(h)
-	t.Cleanup(server.Close)
+	return clientOf(t, start(t, h, false))
+}
+
+func clientOf(t *testing.T, server *httptest.Server) client {
 	return client{t, server.URL, server.Client()}
+}
+
+// start starts a server of HTTP/1.1, or of HTTP/2.
+func start(t *testing.T, h http.Handler, http2 bool) *httptest.Server {
+	server := httptest.NewUnstartedServer(h)
+	if http2 {
+		server.EnableHTTP2 = true
+		server.StartTLS()
+	} else {
+		server.Start()
+	}
+	t.Cleanup(server.Close)
+	return server
 }
 
 // expect sends a request once for each status, and requires these statuses.
@@ -241,6 +256,11 @@ func (c client) send(method, path string, headers ...string) answer {
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Add(headers[i], headers[i+1])
 	}
+	return c.do(r)
+}
+
+func (c client) do(r *http.Request) answer {
+	c.t.Helper()
 	response, err := c.http.Do(r)
 	require.NoError(c.t, err)
 	defer response.Body.Close()

@@ -166,9 +166,7 @@ func (s suite) settlesReset(t *testing.T) {
 	}))
 	running := make(chan bool)
 	router.Handle("GET", "/login", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { running <- true }), inner)
-	server := httptest.NewUnstartedServer(router)
-	server.EnableHTTP2 = true
-	server.StartTLS()
+	server := start(t, router, true)
 	for range 5 {
 		done.Add(1)
 		ctx, cancel := context.WithCancel(t.Context())
