@@ -63,6 +63,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -118,7 +119,7 @@ func Run(t *testing.T, framework Framework) {
 		run  func(*testing.T)
 	}{
 		{"refusal", s.refusal},
-		{"retry after", s.retryAfter},
+		{"retry after", bubble(s.retryAfter)},
 		{"all or nothing", s.allOrNothing},
 		{"header styles", s.headerStyles},
 		{"head", s.head},
@@ -157,21 +158,21 @@ func Run(t *testing.T, framework Framework) {
 		{"settles streams and hijacked connections", s.settlesStreams},
 		{"settles what a client has reset", s.settlesReset},
 		{"settles and releases", s.settlesAndReleases},
-		{"queue", s.waits},
-		{"client disconnects in a queue", s.disconnects},
-		{"slot after the deadline", s.late},
+		{"queue", bubble(s.waits)},
+		{"client disconnects in a queue", bubble(s.disconnects)},
+		{"slot after the deadline", bubble(s.late)},
 		{"leases", s.leases},
 		{"leases of broken requests", s.leasesOfBrokenRequests},
 		{"leases of closed connections", s.leasesOfClosedConnections},
-		{"leases in a queue", s.leasesOfWaiting},
-		{"lost leases", s.lostLeases},
+		{"leases in a queue", bubble(s.leasesOfWaiting)},
+		{"lost leases", bubble(s.lostLeases)},
 		{"busy", s.busy},
 		{"redirects", s.redirects},
 		{"degrades to a fallback", s.degradesToFallback},
 		{"degrades the handler", s.degradesTheHandler},
 		{"watches", s.watches},
-		{"waits for room", s.waitsForRoom},
-		{"client leaves while its request waits", s.leavesWhileWaiting},
+		{"waits for room", bubble(s.waitsForRoom)},
+		{"client leaves while its request waits", bubble(s.leavesWhileWaiting)},
 		{"throttle rate", s.throttleRate},
 		{"throttled bodies", s.throttledBodies},
 		{"invalid rules", s.invalidRules},
@@ -186,8 +187,21 @@ func Run(t *testing.T, framework Framework) {
 
 type suite struct{ framework Framework }
 
+// bubble returns a test on a clock of its own.
+func bubble(test func(*testing.T)) func(*testing.T) {
+	return func(t *testing.T) { synctest.Test(t, test) }
+}
+
 // ok answers with a status that frameworks do not answer with by themselves.
 var ok = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+
+// counting answers as ok does, and counts the requests that it gets.
+func counting(n *int) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		*n++
+		ok(w, r)
+	})
+}
 
 // A client sends requests to one server. Its connections are its own: the end of any
 // httptest.Server closes those of http.DefaultClient.
@@ -199,9 +213,33 @@ type client struct {
 
 func serve(t *testing.T, h http.Handler) client {
 	t.Helper()
-	server := httptest.NewServer(h)
-	t.Cleanup(server.Close)
+	return clientOf(t, start(t, h, false))
+}
+
+func clientOf(t *testing.T, server *httptest.Server) client {
 	return client{t, server.URL, server.Client()}
+}
+
+// start starts a server of HTTP/1.1, or of HTTP/2.
+func start(t *testing.T, h http.Handler, http2 bool) *httptest.Server {
+	server := httptest.NewUnstartedServer(h)
+	if http2 {
+		server.EnableHTTP2 = true
+		server.StartTLS()
+	} else {
+		server.Start()
+	}
+	t.Cleanup(server.Close)
+	return server
+}
+
+// expect sends a request once for each status, and requires these statuses.
+func (c client) expect(method, path string, statuses ...int) {
+	c.t.Helper()
+	for i, status := range statuses {
+		a := c.send(method, path)
+		require.Equal(c.t, status, a.StatusCode, "%s %s, request %d: %s", method, path, i+1, a.body)
+	}
 }
 
 // An answer is a response with its body read.
@@ -218,6 +256,11 @@ func (c client) send(method, path string, headers ...string) answer {
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Add(headers[i], headers[i+1])
 	}
+	return c.do(r)
+}
+
+func (c client) do(r *http.Request) answer {
+	c.t.Helper()
 	response, err := c.http.Do(r)
 	require.NoError(c.t, err)
 	defer response.Body.Close()

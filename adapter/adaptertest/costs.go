@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/routetest"
 )
 
 // costs checks that a request is charged its cost, and that a negative cost neither
@@ -85,11 +86,7 @@ func (s suite) settles(t *testing.T) {
 		Cost:   limit.CostBy("units", func(*http.Request) int64 { return 10 }),
 		Settle: limit.SettleBy("units", func(_ *http.Request, status int) int64 { return int64(status) - 210 })}))
 	get := func(path string, status int) *httptest.ResponseRecorder {
-		r := httptest.NewRequest("GET", path, nil)
-		r.Header.Set("X-Status", strconv.Itoa(status))
-		w := httptest.NewRecorder()
-		router.ServeHTTP(w, r)
-		return w
+		return routetest.Do(router, "GET", path, "X-Status", strconv.Itoa(status))
 	}
 	for _, status := range []int{0, 1, 200, 204, 403, 500, 0, 1, 200} {
 		require.NotEqual(t, http.StatusTooManyRequests, get("/login", status).Code, "only 401 counts")
@@ -118,11 +115,9 @@ func (s suite) settles(t *testing.T) {
 // handler panics, as answered with the status that was sent. If none was, it stays
 // charged: nothing tells what recovery middleware outside answers.
 func (s suite) settlesBroken(t *testing.T) {
-	statuses := make(chan int, 1)
 	router := s.framework(limit.New(nil, nil))
 	running, end := make(chan bool), make(chan bool)
-	rules := limit.Rules(limit.Rule{Name: "failed", Key: limit.Everyone, Limit: 2, Window: time.Hour,
-		Settle: limit.SettleBy("statuses", func(_ *http.Request, status int) int64 { statuses <- status; return 0 })})
+	rules, statuses := settled(2)
 	router.Handle("GET", "/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.Header.Get("X-Panic") {
 		case "late":
@@ -137,11 +132,7 @@ func (s suite) settlesBroken(t *testing.T) {
 	}), rules)
 	get := func(panics string) (code int, panicked any) {
 		defer func() { panicked = recover() }()
-		r := httptest.NewRequest("GET", "/", nil)
-		r.Header.Set("X-Panic", panics)
-		w := httptest.NewRecorder()
-		router.ServeHTTP(w, r)
-		return w.Code, nil
+		return routetest.Do(router, "GET", "/", "X-Panic", panics).Code, nil
 	}
 	for range 3 {
 		_, panicked := get("late")

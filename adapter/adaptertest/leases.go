@@ -3,10 +3,8 @@ package adaptertest
 import (
 	"context"
 	"io"
-	"log"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -62,13 +60,7 @@ func (w *slotRoute) work(rw http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (w *slotRoute) left() int64 {
-	policy, err := w.limiter.Policy(w.rules)
-	require.NoError(w.t, err)
-	d, err := policy.Peek(w.t.Context(), limit.Request{})
-	require.NoError(w.t, err)
-	return d.Rules()[0].Remaining
-}
+func (w *slotRoute) left() int64 { return left(w.t, w.limiter, w.rules) }
 
 // allFree waits until every slot is free, as it is when no handler runs.
 func (w *slotRoute) allFree(how string) {
@@ -83,24 +75,11 @@ func (w *slotRoute) allFree(how string) {
 	}
 }
 
-func (w *slotRoute) serve(http2 bool) *httptest.Server {
-	server := httptest.NewUnstartedServer(w.router)
-	server.Config.ErrorLog = log.New(io.Discard, "", 0) // of panics
-	if http2 {
-		server.EnableHTTP2 = true
-		server.StartTLS()
-	} else {
-		server.Start()
-	}
-	w.t.Cleanup(server.Close)
-	return server
-}
-
 // leases checks that a request holds its slot while its handler runs, and no longer.
 func (s suite) leases(t *testing.T) {
 	w := s.newSlotRoute(t)
-	server := w.serve(false)
-	c := client{t, server.URL, server.Client()}
+	server := start(t, w.router, false)
+	c := clientOf(t, server)
 	for range 2 * slots {
 		a := c.send("GET", "/work")
 		require.Equal(t, http.StatusNoContent, a.StatusCode)
@@ -151,7 +130,7 @@ func (s suite) leasesOfBrokenRequests(t *testing.T) {
 		{"HTTP/2", true, []string{"panic", "panic late", "wait", "write"}}, // canceling resets the stream
 	} {
 		w := s.newSlotRoute(t)
-		server := w.serve(protocol.http2)
+		server := start(t, w.router, protocol.http2)
 		for _, how := range protocol.hows {
 			for range 2 * slots {
 				ctx, cancel := context.WithCancel(t.Context())
@@ -175,7 +154,7 @@ func (s suite) leasesOfBrokenRequests(t *testing.T) {
 // of a request.
 func (s suite) leasesOfClosedConnections(t *testing.T) {
 	w := s.newSlotRoute(t)
-	server := w.serve(false)
+	server := start(t, w.router, false)
 	for i := range 2 * slots {
 		conn, err := net.Dial("tcp", server.Listener.Addr().String())
 		require.NoError(t, err)

@@ -61,10 +61,7 @@ func (s suite) redirects(t *testing.T) {
 	group := router.Group("/api", limit.Named("group", limit.Rule{Name: "group", Key: limit.Everyone, Limit: 2, Window: time.Hour,
 		OnRefusal: at("https://example.com/group", 302)}))
 	ran := 0
-	group.Handle("POST", "/item", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ran++
-		ok(w, r)
-	}), limit.Rules(once("route", at("/route?a=b", 0))))
+	group.Handle("POST", "/item", counting(&ran), limit.Rules(once("route", at("/route?a=b", 0))))
 	c := serve(t, router)
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/routetest"
 )
 
 // passwords admits five requests that are answered with 401.
@@ -62,9 +63,7 @@ func (s suite) settlesLater(t *testing.T) {
 			router.Handle("GET", "/login", test.handler, inner)
 			got := make(map[int]int)
 			for range 20 {
-				w := httptest.NewRecorder()
-				router.ServeHTTP(w, httptest.NewRequest("GET", "/login", nil))
-				got[w.Code]++
+				got[routetest.Do(router, "GET", "/login").Code]++
 			}
 			assert.Equal(t, test.statuses, got, "%s, %s", name, of)
 			assert.EqualValues(t, 1000, left(t, limiter, all), "%s, %s", name, of)
@@ -88,14 +87,8 @@ func (s suite) settlesRecovered(t *testing.T) {
 	policy, err := limiter.Policy(outer)
 	require.NoError(t, err)
 	server := policy.Middleware(recovering)
-	for i := range 8 {
-		w := httptest.NewRecorder()
-		server.ServeHTTP(w, httptest.NewRequest("GET", "/login", nil))
-		if i < 5 {
-			assert.Equal(t, http.StatusUnauthorized, w.Code)
-		} else {
-			assert.Equal(t, http.StatusTooManyRequests, w.Code)
-		}
+	for _, want := range []int{401, 401, 401, 401, 401, 429, 429, 429} {
+		assert.Equal(t, want, routetest.Do(server, "GET", "/login").Code)
 	}
 	assert.Zero(t, left(t, limiter, outer))
 	assert.Zero(t, left(t, limiter, inner))
@@ -116,18 +109,16 @@ func (s suite) settlesRequestsOfHandlers(t *testing.T) {
 			statuses = append(statuses, w.Code)
 		}
 	}), batch)
-	w := httptest.NewRecorder()
-	router.ServeHTTP(w, httptest.NewRequest("GET", "/batch", nil))
-	assert.Equal(t, http.StatusOK, w.Code)
+	assert.Equal(t, http.StatusOK, routetest.Do(router, "GET", "/batch").Code)
 	assert.Equal(t, []int{401, 401, 401, 401, 401, 429, 429, 429, 429, 429}, statuses)
 	assert.EqualValues(t, 5, left(t, limiter, batch))
 	assert.Zero(t, left(t, limiter, login), "not settled by the answer of the batch")
 }
 
 // settled returns a set whose requests are settled by a status that the channel gets.
-func settled() (limit.RuleSet, chan int) {
+func settled(n int64) (limit.RuleSet, chan int) {
 	statuses := make(chan int, 100)
-	return limit.Rules(limit.Rule{Name: "answers", Key: limit.Everyone, Limit: 100, Window: time.Hour,
+	return limit.Rules(limit.Rule{Name: "answers", Key: limit.Everyone, Limit: n, Window: time.Hour,
 		Settle: limit.SettleBy("statuses", func(_ *http.Request, status int) int64 { statuses <- status; return 0 })}), statuses
 }
 
@@ -135,7 +126,7 @@ func settled() (limit.RuleSet, chan int) {
 // connection as 101.
 func (s suite) settlesStreams(t *testing.T) {
 	router := s.framework(limit.New(nil, nil))
-	rules, statuses := settled()
+	rules, statuses := settled(100)
 	router.Handle("GET", "/stream", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		for range 3 {
 			_, err := io.WriteString(w, "part\n")
@@ -144,7 +135,7 @@ func (s suite) settlesStreams(t *testing.T) {
 			assert.Empty(t, statuses, "the handler still runs")
 		}
 	}), rules)
-	hijacked, hijacks := settled()
+	hijacked, hijacks := settled(100)
 	router.Handle("GET", "/hijack", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		conn, rw, err := http.NewResponseController(w).Hijack()
 		if assert.NoError(t, err) {
@@ -175,9 +166,7 @@ func (s suite) settlesReset(t *testing.T) {
 	}))
 	running := make(chan bool)
 	router.Handle("GET", "/login", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { running <- true }), inner)
-	server := httptest.NewUnstartedServer(router)
-	server.EnableHTTP2 = true
-	server.StartTLS()
+	server := start(t, router, true)
 	for range 5 {
 		done.Add(1)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -215,7 +204,5 @@ func (s suite) settlesAndReleases(t *testing.T) {
 	router.Handle("GET", "/", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		assert.Zero(t, left(t, limiter, inner))
 	}), inner)
-	w := httptest.NewRecorder()
-	router.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
-	assert.Equal(t, http.StatusUnauthorized, w.Code)
+	assert.Equal(t, http.StatusUnauthorized, routetest.Do(router, "GET", "/").Code)
 }

@@ -89,35 +89,22 @@ func (s suite) throttledBodies(t *testing.T) {
 			rw.Flush()
 		}
 	})
-	for _, proto := range []string{"HTTP/1.1", "HTTP/2.0"} {
-		server := httptest.NewUnstartedServer(router)
-		server.EnableHTTP2 = proto == "HTTP/2.0"
-		server.StartTLS()
-		t.Cleanup(server.Close)
-		post := func(path string, body io.Reader) (*http.Response, string) {
-			r, err := http.NewRequest("POST", server.URL+path, body)
+	for _, http2 := range []bool{false, true} {
+		c := clientOf(t, start(t, router, http2))
+		post := func(path, body string) answer {
+			r, err := http.NewRequest("POST", c.base+path, strings.NewReader(body))
 			require.NoError(t, err)
-			response, err := server.Client().Do(r)
-			require.NoError(t, err)
-			defer response.Body.Close()
-			assert.Equal(t, proto, response.Proto)
-			all, err := io.ReadAll(response.Body)
-			require.NoError(t, err)
-			return response, string(all)
+			a := c.do(r)
+			assert.Equal(t, http2, a.ProtoMajor == 2)
+			return a
 		}
-		response, body := post("/content", nil)
-		assert.EqualValues(t, len(content), response.ContentLength)
-		assert.Equal(t, string(content), body)
-
-		_, body = post("/parts", strings.NewReader("one two three"))
-		assert.Equal(t, "one two three", body)
-
-		response, _ = post("/deadline", nil)
-		assert.Equal(t, http.StatusAccepted, response.StatusCode)
-
-		if proto == "HTTP/1.1" {
-			_, body = post("/hijack", nil)
-			assert.Equal(t, "mine!", body)
+		a := post("/content", "")
+		assert.EqualValues(t, len(content), a.ContentLength)
+		assert.Equal(t, string(content), a.body)
+		assert.Equal(t, "one two three", post("/parts", "one two three").body)
+		assert.Equal(t, http.StatusAccepted, post("/deadline", "").StatusCode)
+		if !http2 {
+			assert.Equal(t, "mine!", post("/hijack", "").body)
 		}
 	}
 }

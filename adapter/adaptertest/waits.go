@@ -27,87 +27,78 @@ func do(ctx context.Context, h http.Handler) *httptest.ResponseRecorder {
 
 // waits sends four requests at once to a queue: three run, each at its slot.
 func (s suite) waits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		slots := make(chan time.Duration, 3)
-		router := s.framework(limit.New(nil, nil))
-		router.Handle("GET", "/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			slots <- time.Since(start)
-			ok(w, r)
-		}), queue)
+	start := time.Now()
+	slots := make(chan time.Duration, 3)
+	router := s.framework(limit.New(nil, nil))
+	router.Handle("GET", "/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		slots <- time.Since(start)
+		ok(w, r)
+	}), queue)
 
-		answers := make(chan *httptest.ResponseRecorder, 3)
-		for range 3 {
-			go func() { answers <- do(t.Context(), router) }()
-		}
-		synctest.Wait()
-		refused := do(t.Context(), router)
-		assert.Equal(t, http.StatusTooManyRequests, refused.Code)
-		assert.Equal(t, "1", refused.Header().Get("Retry-After"))
-		for i := range 3 {
-			assert.Equal(t, time.Duration(i)*time.Second, <-slots)
-			assert.Equal(t, http.StatusNoContent, (<-answers).Code)
-		}
-	})
+	answers := make(chan *httptest.ResponseRecorder, 3)
+	for range 3 {
+		go func() { answers <- do(t.Context(), router) }()
+	}
+	synctest.Wait()
+	refused := do(t.Context(), router)
+	assert.Equal(t, http.StatusTooManyRequests, refused.Code)
+	assert.Equal(t, "1", refused.Header().Get("Retry-After"))
+	for i := range 3 {
+		assert.Equal(t, time.Duration(i)*time.Second, <-slots)
+		assert.Equal(t, http.StatusNoContent, (<-answers).Code)
+	}
 }
 
 // disconnects checks that the handler does not run for a client that disconnects
 // before its slot, and that the next client gets the slot.
 func (s suite) disconnects(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		start, ran := time.Now(), 0
-		router := s.framework(limit.New(nil, nil))
-		router.Handle("GET", "/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			ran++
-			ok(w, r)
-		}), queue)
-		require.Equal(t, http.StatusNoContent, do(t.Context(), router).Code)
+	start, ran := time.Now(), 0
+	router := s.framework(limit.New(nil, nil))
+	router.Handle("GET", "/", counting(&ran), queue)
+	require.Equal(t, http.StatusNoContent, do(t.Context(), router).Code)
 
-		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(time.Second/2, cancel)
-		w := do(ctx, router)
-		assert.Equal(t, 499, w.Code)
-		assert.Empty(t, w.Header().Get("Retry-After"))
-		assert.Equal(t, time.Second/2, time.Since(start))
-		assert.Equal(t, 1, ran)
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(time.Second/2, cancel)
+	w := do(ctx, router)
+	assert.Equal(t, 499, w.Code)
+	assert.Empty(t, w.Header().Get("Retry-After"))
+	assert.Equal(t, time.Second/2, time.Since(start))
+	assert.Equal(t, 1, ran)
 
-		assert.Equal(t, http.StatusNoContent, do(t.Context(), router).Code)
-		assert.Equal(t, time.Second, time.Since(start))
-		assert.Equal(t, 2, ran)
-	})
+	assert.Equal(t, http.StatusNoContent, do(t.Context(), router).Code)
+	assert.Equal(t, time.Second, time.Since(start))
+	assert.Equal(t, 2, ran)
 }
 
 // late checks that a request is refused at once if its slot is after its deadline,
 // with the time after which it would be admitted.
 func (s suite) late(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		start, seen := time.Now(), 0
-		router := s.framework(limit.New(nil, &limit.Options{
-			Observe: func(_ *http.Request, d limit.Decision, err error) {
-				assert.NoError(t, err)
-				if seen++; seen == 2 {
-					assert.False(t, d.Allowed, "Observe sees the answer")
-				}
-			},
-		}))
-		router.Handle("GET", "/", ok, queue)
-		require.Equal(t, http.StatusNoContent, do(t.Context(), router).Code)
+	start, seen := time.Now(), 0
+	router := s.framework(limit.New(nil, &limit.Options{
+		Observe: func(_ *http.Request, d limit.Decision, err error) {
+			assert.NoError(t, err)
+			if seen++; seen == 2 {
+				assert.False(t, d.Allowed, "Observe sees the answer")
+			}
+		},
+	}))
+	router.Handle("GET", "/", ok, queue)
+	require.Equal(t, http.StatusNoContent, do(t.Context(), router).Code)
 
-		hurried := func() *httptest.ResponseRecorder {
-			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-			defer cancel()
-			return do(ctx, router)
-		}
-		w := hurried()
-		assert.Equal(t, http.StatusTooManyRequests, w.Code)
-		assert.Contains(t, w.Body.String(), `"violated-policies":["global-1m"]`)
-		assert.Equal(t, []string{`"global-1m";r=2;t=1`}, w.Header()["Ratelimit"])
-		assert.Zero(t, time.Since(start))
-		wait, err := strconv.Atoi(w.Header().Get("Retry-After"))
-		require.NoError(t, err)
-		require.Equal(t, 1, wait)
+	hurried := func() *httptest.ResponseRecorder {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		return do(ctx, router)
+	}
+	w := hurried()
+	assert.Equal(t, http.StatusTooManyRequests, w.Code)
+	assert.Contains(t, w.Body.String(), `"violated-policies":["global-1m"]`)
+	assert.Equal(t, []string{`"global-1m";r=2;t=1`}, w.Header()["Ratelimit"])
+	assert.Zero(t, time.Since(start))
+	wait, err := strconv.Atoi(w.Header().Get("Retry-After"))
+	require.NoError(t, err)
+	require.Equal(t, 1, wait)
 
-		time.Sleep(time.Duration(wait) * time.Second)
-		assert.Equal(t, http.StatusNoContent, hurried().Code)
-	})
+	time.Sleep(time.Duration(wait) * time.Second)
+	assert.Equal(t, http.StatusNoContent, hurried().Code)
 }

@@ -28,9 +28,6 @@ type Nodes []*Server
 // where there is no redis-server or no redis-cli.
 func StartCluster(t testing.TB, nodeTimeout time.Duration) Nodes {
 	t.Helper()
-	if !Installed(t) {
-		t.Skip("no redis-server is installed")
-	}
 	if _, err := exec.LookPath("redis-cli"); err != nil {
 		t.Skip(err)
 	}
@@ -105,9 +102,7 @@ func (s *Server) serves(t testing.TB, key string) bool {
 // Replica returns the replica of a node.
 func (n Nodes) Replica(t testing.TB, of *Server) *Server {
 	t.Helper()
-	client := of.dial()
-	defer client.Close()
-	info := client.Info(t.Context(), "replication").Val()
+	info := of.replication(t)
 	for _, node := range n {
 		ip, port, _ := strings.Cut(node.Addr, ":")
 		if strings.Contains(info, fmt.Sprintf("ip=%s,port=%s,state=online", ip, port)) {
@@ -121,9 +116,5 @@ func (n Nodes) Replica(t testing.TB, of *Server) *Server {
 // Promoted waits until a replica has taken over.
 func (n Nodes) Promoted(t testing.TB, replica *Server) time.Time {
 	t.Helper()
-	client := replica.dial()
-	defer client.Close()
-	return Await(t, 30*time.Second, "a promotion", func() bool {
-		return strings.Contains(client.Info(t.Context(), "replication").Val(), "role:master")
-	})
+	return Await(t, 30*time.Second, "a promotion", func() bool { return strings.Contains(replica.replication(t), "role:master") })
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -39,7 +40,7 @@ func Client(t testing.TB, args ...string) *redis.Client {
 		// Packages are tested at the same time: each has a database of its own.
 		options.DB = 1 + int(crc32.ChecksumIEEE([]byte(filepath.Base(os.Args[0])))%15)
 	case Installed(t):
-		options.Addr = Start(t, args...)
+		options.Addr = Launch(t, args...).Addr
 	default:
 		t.Skipf("no redis-server is installed, and %s is not set", AddrVar)
 	}
@@ -74,12 +75,6 @@ func Installed(t testing.TB) bool {
 	return err == nil
 }
 
-// Start starts a redis-server as [Launch] does and returns its address.
-func Start(t testing.TB, args ...string) string {
-	t.Helper()
-	return Launch(t, args...).Addr
-}
-
 // ready waits until the server at addr answers.
 func ready(addr string) error {
 	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1})
@@ -99,12 +94,12 @@ func ready(addr string) error {
 	}
 }
 
-func freePort(t testing.TB) int {
+func freePort(t testing.TB) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port
+	return strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
 }

@@ -25,9 +25,6 @@ type Sentinel struct {
 // redis-server.
 func StartSentinel(t testing.TB) *Sentinel {
 	t.Helper()
-	if !Installed(t) {
-		t.Skip("no redis-server is installed")
-	}
 	s := &Sentinel{Name: "primary"}
 	s.Nodes = append(s.Nodes, Launch(t, "--repl-diskless-sync-delay", "0"))
 	for range 2 {
@@ -38,9 +35,7 @@ func StartSentinel(t testing.TB) *Sentinel {
 		s.Addrs = append(s.Addrs, s.watch(t))
 	}
 	for _, addr := range s.Addrs {
-		sentinel := redis.NewSentinelClient(&redis.Options{Addr: addr})
-		defer sentinel.Close()
-		Await(t, time.Minute, "the sentinels know each other and the replicas", func() bool {
+		s.await(t, addr, "the sentinels know each other and the replicas", func(sentinel *redis.SentinelClient) bool {
 			others, err := sentinel.Sentinels(t.Context(), s.Name).Result()
 			replicas, problem := sentinel.Replicas(t.Context(), s.Name).Result()
 			return err == nil && problem == nil && len(others) == 2 && len(replicas) == 2
@@ -54,9 +49,8 @@ func spaced(addr string) string { return strings.Replace(addr, ":", " ", 1) }
 // watch starts one of the sentinels.
 func (s *Sentinel) watch(t testing.TB) string {
 	t.Helper()
-	addr := fmt.Sprintf("127.0.0.1:%d", freePort(t))
-	_, port, _ := net.SplitHostPort(addr)
-	dir := t.TempDir()
+	port, dir := freePort(t), t.TempDir()
+	addr := net.JoinHostPort("127.0.0.1", port)
 	config := filepath.Join(dir, "sentinel.conf")
 	text := fmt.Sprintf(`port %s
 bind 127.0.0.1
@@ -106,10 +100,7 @@ func (s *Sentinel) AwaitReplicas(t testing.TB) (primary *Server) {
 		if primary = s.Primary(t); primary == nil {
 			return false
 		}
-		client := primary.dial()
-		defer client.Close()
-		info := client.Info(t.Context(), "replication").Val()
-		return strings.Count(info, "state=online") == 2
+		return strings.Count(primary.replication(t), "state=online") == 2
 	})
 	return primary
 }
@@ -130,23 +121,15 @@ func (s *Sentinel) Failover(t testing.TB) (dead, primary *Server, at time.Time) 
 	return dead, primary, at
 }
 
-// Rejoin restarts a dead node as a replica of the primary, and waits until all
-// is as it was.
+// Rejoin restarts a dead node as a replica of the primary, and waits until every
+// sentinel is done with the last failover.
 func (s *Sentinel) Rejoin(t testing.TB, dead, primary *Server) {
 	t.Helper()
 	dead.Restart("--replicaof", spaced(primary.Addr))
 	s.AwaitReplicas(t)
-	s.awaitKnown(t)
-}
-
-// awaitKnown waits until every sentinel is done with the last failover.
-func (s *Sentinel) awaitKnown(t testing.TB) {
-	t.Helper()
 	for _, addr := range s.Addrs {
-		client := redis.NewSentinelClient(&redis.Options{Addr: addr})
-		defer client.Close()
-		Await(t, time.Minute, "a sentinel that knows two live replicas", func() bool {
-			replicas, err := client.Replicas(t.Context(), s.Name).Result()
+		s.await(t, addr, "a sentinel that knows two live replicas", func(sentinel *redis.SentinelClient) bool {
+			replicas, err := sentinel.Replicas(t.Context(), s.Name).Result()
 			live := 0
 			for _, replica := range replicas {
 				if replica["flags"] == "slave" && replica["master-link-status"] == "ok" {
@@ -156,4 +139,12 @@ func (s *Sentinel) awaitKnown(t testing.TB) {
 			return err == nil && live == 2
 		})
 	}
+}
+
+// await polls one of the sentinels.
+func (s *Sentinel) await(t testing.TB, addr, what string, condition func(*redis.SentinelClient) bool) {
+	t.Helper()
+	client := redis.NewSentinelClient(&redis.Options{Addr: addr})
+	defer client.Close()
+	Await(t, time.Minute, what, func() bool { return condition(client) })
 }

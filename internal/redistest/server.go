@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"os/exec"
-	"strconv"
 	"testing"
 	"time"
 
@@ -32,9 +31,9 @@ func Launch(t testing.TB, args ...string) *Server {
 	var problem error
 	for range 5 { // another process may take the port in between
 		port := freePort(t)
-		s := &Server{t: t, Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
+		s := &Server{t: t, Addr: net.JoinHostPort("127.0.0.1", port)}
 		s.args = append([]string{
-			"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir,
+			"--port", port, "--bind", "127.0.0.1", "--dir", dir,
 			"--save", "", "--appendonly", "no", "--loglevel", "warning",
 		}, args...)
 		if problem = s.start(); problem == nil {
@@ -102,6 +101,13 @@ func (s *Server) dial() *redis.Client {
 	return redis.NewClient(&redis.Options{
 		Addr: s.Addr, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, ReadTimeout: time.Minute,
 	})
+}
+
+// replication returns what the server says of itself and its replicas.
+func (s *Server) replication(t testing.TB) string {
+	client := s.dial()
+	defer client.Close()
+	return client.Info(t.Context(), "replication").Val()
 }
 
 // role returns "master" or "slave", or "" if the server does not say at once.

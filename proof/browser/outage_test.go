@@ -33,7 +33,7 @@ func TestReconnect(t *testing.T) {
 // An outage of Redis shows within seconds, with how requests are decided meanwhile, and so
 // does its end.
 func TestOutage(t *testing.T) {
-	server := redistest.NewMortal(t)
+	server := redistest.Launch(t)
 	shared := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
 	t.Cleanup(func() { shared.Close() })
 	s := serve(t, shared, nil)
@@ -62,7 +62,7 @@ func TestOutage(t *testing.T) {
 	b.clickText("#inspector", "Close")
 	figure := eval[string](b, `banner.textContent`)
 	b.await(soon, fmt.Sprintf(`banner.textContent !== %q`, figure))
-	server.Start()
+	server.Restart()
 	b.awaitText(long, "#banner", "The store is available again")
 	require.Equal(t, 1, eval[int](b, `said.filter((s) => s.startsWith('The store is unavailable.')).length`), "the figures of the banner are not read aloud")
 	for _, l := range looks {

@@ -37,7 +37,7 @@ func TestScreenshots(t *testing.T) {
 		t.Skip(screenshotsVar + " is not set")
 	}
 	require.NoError(t, os.MkdirAll(dir, 0o755))
-	server := redistest.NewMortal(t)
+	server := redistest.Launch(t)
 	shared := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
 	t.Cleanup(func() { shared.Close() })
 	s := serve(t, shared, nil)
@@ -66,7 +66,7 @@ func TestScreenshots(t *testing.T) {
 	b.awaitText(long, "#banner", "The store is unavailable")
 	b.picture(filepath.Join(dir, "live-page-outage.png"), look{1280, 300, false})
 	time.Sleep(4 * time.Second)
-	server.Start()
+	server.Restart()
 	time.Sleep(60 * time.Second)
 	for name, l := range map[string]look{"": {1280, 900, false}, "-dark": {1280, 900, true}, "-phone": {360, 760, false}, "-phone-dark": {360, 760, true}} {
 		b.picture(filepath.Join(dir, "live-page"+name+".png"), l)

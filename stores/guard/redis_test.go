@@ -16,7 +16,7 @@ import (
 // TestRedisKilled kills Redis and starts it again without its data. No caller gets an
 // error, and the limit holds throughout.
 func TestRedisKilled(t *testing.T) {
-	server := redistest.NewMortal(t)
+	server := redistest.Launch(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr})
 	defer client.Close()
 	s := New(redisstore.New(client, nil), nil)
@@ -45,7 +45,7 @@ func TestRedisKilled(t *testing.T) {
 		for range 20 {
 			assert.Equal(t, core.ModeLocal, take())
 		}
-		server.Start()
+		server.Restart()
 		charges[0].Cost = 0
 		until(core.ModeExact)
 		charges[0].Cost = 1

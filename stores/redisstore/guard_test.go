@@ -12,6 +12,7 @@ import (
 // TestGuarded runs the suite through a guard. Its memory goes by another clock
 // than the store, years away, which must not show while the store works.
 func TestGuarded(t *testing.T) {
+	fewSchedules(t)
 	client := redistest.Client(t)
 	storetest.Run(t, func(t *testing.T, test func(*testing.T, storetest.Harness)) {
 		if err := client.FlushDB(t.Context()).Err(); err != nil {

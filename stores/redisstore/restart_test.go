@@ -20,7 +20,7 @@ import (
 // TestRestarted restarts Redis without its data between two calls. The client redials
 // without an error, and the store reports each restart once.
 func TestRestarted(t *testing.T) {
-	server := redistest.NewMortal(t)
+	server := redistest.Launch(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
 	defer client.Close()
 	store := New(client, &patient)
@@ -32,7 +32,7 @@ func TestRestarted(t *testing.T) {
 			require.Equal(t, 4-want, d.Outcomes()[0].Remaining)
 		}
 		server.Kill()
-		server.Start()
+		server.Restart()
 		_, err := storetest.Take(t.Context(), store, "p", charges)
 		require.ErrorIs(t, err, core.ErrUnavailable)
 		require.ErrorIs(t, err, errForgotten)
@@ -42,7 +42,7 @@ func TestRestarted(t *testing.T) {
 // TestGuardKnowsOfRestarts holds that with a guard, one process admits no more
 // than its limit, however often Redis loses its data between two calls.
 func TestGuardKnowsOfRestarts(t *testing.T) {
-	server := redistest.NewMortal(t)
+	server := redistest.Launch(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
 	defer client.Close()
 	store := guard.New(New(client, &patient), nil)
@@ -57,7 +57,7 @@ func TestGuardKnowsOfRestarts(t *testing.T) {
 			}
 		}
 		server.Kill()
-		server.Start()
+		server.Restart()
 	}
 	assert.Equal(t, 10, admitted)
 }
@@ -65,7 +65,7 @@ func TestGuardKnowsOfRestarts(t *testing.T) {
 // TestRestartedInFlight has calls in flight when a restart is noticed: none of
 // them is answered by the new server.
 func TestRestartedInFlight(t *testing.T) {
-	server := redistest.NewMortal(t)
+	server := redistest.Launch(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
 	defer client.Close()
 	arrived, sent := make(chan struct{}, 2), make(chan struct{})
@@ -92,7 +92,7 @@ func TestRestartedInFlight(t *testing.T) {
 	<-arrived
 	<-arrived
 	server.Kill()
-	server.Start()
+	server.Restart()
 	hold.Store(false)
 	_, err = storetest.Take(t.Context(), store, "q", charges)
 	require.ErrorIs(t, err, errForgotten)
@@ -118,7 +118,7 @@ func TestScriptFlushIsNoRestart(t *testing.T) {
 // neither calls it. One finds the script gone, and loads it; the other one can
 // notice the restart only by its new connection.
 func TestRestartBetweenCalls(t *testing.T) {
-	server := redistest.NewMortal(t)
+	server := redistest.Launch(t)
 	charges := []core.Charge{charge("r", "k", 100_000, time.Hour)}
 	var stores []*Store
 	for range 2 {
@@ -134,7 +134,7 @@ func TestRestartBetweenCalls(t *testing.T) {
 	require.NoError(t, take(1))
 	for range 3 {
 		server.Kill()
-		server.Start()
+		server.Restart()
 		require.ErrorIs(t, take(0), core.ErrForgotten)
 		require.NoError(t, take(0))
 		redistest.Await(t, 10*time.Second, "a report of the restart", func() bool {

@@ -24,7 +24,7 @@ type unprobed struct{ redis.UniversalClient }
 // calls of both fail. One of them loads the script again; the other one must notice
 // the restart all the same.
 func TestServerAfterFailure(t *testing.T) {
-	server := redistest.NewMortal(t)
+	server := redistest.Launch(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
 	defer client.Close()
 	charges := []core.Charge{charge("r", "k", 50, time.Hour)}
@@ -40,7 +40,7 @@ func TestServerAfterFailure(t *testing.T) {
 	for range 3 {
 		server.Kill()
 		each(core.ErrOutOfReach)
-		server.Start()
+		server.Restart()
 		each(core.ErrForgotten)
 		each(nil)
 	}
@@ -49,7 +49,7 @@ func TestServerAfterFailure(t *testing.T) {
 // TestServerAnswersBesideAFailure has a call in flight when another one fails. It
 // arrives at a restarted server that knows the script already.
 func TestServerAnswersBesideAFailure(t *testing.T) {
-	server := redistest.NewMortal(t)
+	server := redistest.Launch(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
 	other := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
 	defer client.Close()
@@ -77,7 +77,7 @@ func TestServerAnswersBesideAFailure(t *testing.T) {
 	server.Kill()
 	_, err = storetest.Take(t.Context(), store, "q", charges)
 	require.ErrorIs(t, err, core.ErrOutOfReach)
-	server.Start()
+	server.Restart()
 	_, err = storetest.Take(t.Context(), New(other, &patient), "p", charges)
 	require.NoError(t, err)
 	close(sent)

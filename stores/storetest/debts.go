@@ -11,10 +11,7 @@ import (
 func debts() []namedTest {
 	return []namedTest{
 		{"above the limit", debtsAbove},
-		{"of their age", debtsOfAge},
 		{"beside other charges", debtsBeside},
-		{"of leases", debtsOfLeases},
-		{"several in a call", debtsTogether},
 	}
 }
 
@@ -59,34 +56,6 @@ func debtsAbove(t *testing.T, h Harness) {
 	}
 }
 
-// debtsOfAge owes units that count from the time of their use on.
-func debtsOfAge(t *testing.T, h Harness) {
-	h.SetTime(starts[0])
-	q := core.Quota{Limit: 3, Window: sec}
-	for _, step := range []struct{ cost, age, remaining, more, reset int64 }{
-		{1, 400 * ms, 2, 600 * ms, 600 * ms},
-		{5, sec, 2, 600 * ms, 600 * ms}, // they have left the window
-		{5, core.MaxTime, 2, 600 * ms, 600 * ms},
-		{1, 700 * ms, 1, 300 * ms, 600 * ms},
-		{0, 100 * ms, 1, 300 * ms, 600 * ms},
-		{2, 100 * ms, 0, 600 * ms, 900 * ms}, // the oldest is above the limit
-	} {
-		o := first(take(t, h, "policy", debt(q, step.cost, step.age)))
-		if want := (core.Outcome{Remaining: step.remaining, MoreAfter: step.more, ResetAfter: step.reset}); o != want {
-			t.Errorf("%+v: %+v, want %+v", step, o, want)
-		}
-	}
-	bucket := core.Quota{Algorithm: core.TokenBucket, Limit: 10, Window: sec, Burst: 5}
-	for _, step := range [][3]int64{{4, 300 * ms, 4}, {8, 200 * ms, -4}, {1, 0, -5}} { // 100 ms a token
-		c := debt(bucket, step[0], step[1])
-		c.Key = "bucket"
-		o := first(take(t, h, "policy", c))
-		if o.Remaining != max(0, step[2]) || o.ResetAfter != (5-step[2])*100*ms {
-			t.Errorf("%v: %+v", step, o)
-		}
-	}
-}
-
 // debtsBeside has debts and other charges in a call.
 func debtsBeside(t *testing.T, h Harness) {
 	h.SetTime(starts[0])
@@ -104,52 +73,5 @@ func debtsBeside(t *testing.T, h Harness) {
 	}
 	if o := first(take(t, h, "", owed)); o.Remaining != 2 {
 		t.Errorf("%+v", o)
-	}
-}
-
-// debtsOfLeases adopts leases, above the limit too, and one of them twice.
-func debtsOfLeases(t *testing.T, h Harness) {
-	h.SetTime(starts[0])
-	q := core.Quota{Algorithm: core.Concurrency, Limit: 2, Window: sec}
-	var charges []core.Charge
-	for _, id := range []uint64{1, 2, 3, 3} {
-		c := debt(q, 1, 200*ms)
-		c.Policy, c.ID = "policy", id
-		take(t, h, "policy", c)
-		charges = append(charges, c)
-	}
-	c := charges[0]
-	c.Debt, c.Age, c.ID = false, 0, 9
-	if o := first(take(t, h, "policy", c)); o.RetryAfter != 800*ms {
-		t.Errorf("%+v, want RetryAfter 800ms", o)
-	}
-	held, err := h.Store.Renew(t.Context(), charges)
-	if err != nil || !held[0] || !held[1] || !held[2] {
-		t.Errorf("held %v, %v", held, err)
-	}
-	if err := h.Store.Release(t.Context(), charges[:2]); err != nil {
-		t.Error(err)
-	}
-	if o := first(take(t, h, "policy", c)); !o.Fits() || o.Remaining != 0 {
-		t.Errorf("%+v, want one unit", o)
-	}
-}
-
-// debtsTogether owes on one key twice, and on others, in a call.
-func debtsTogether(t *testing.T, h Harness) {
-	h.SetTime(starts[0])
-	q := core.Quota{Limit: 9, Window: sec}
-	one, two := debt(q, 2, 0), debt(q, 3, 500*ms)
-	two.Rule = "s"
-	got := takeAll(t, h, askFor(one, two), askFor(two), askFor(one))
-	for i, want := range [][]int64{{7, 6}, {3}, {5}} {
-		if !got[i].Decision.Allowed || len(got[i].Decision.Outcomes()) != len(want) {
-			t.Fatalf("ask %d: %+v", i, got[i].Decision)
-		}
-		for j, o := range got[i].Decision.Outcomes() {
-			if o.Remaining != want[j] {
-				t.Errorf("ask %d: %+v, want %d", i, o, want[j])
-			}
-		}
 	}
 }

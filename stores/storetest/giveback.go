@@ -33,7 +33,7 @@ func (s *schedule) giveBack() {
 		case 1:
 			r.Cost = (r.Cost + 1) / 2
 		case 2: // more than it took
-			r.Cost += s.random.Int64N(3)
+			r.Cost = min(core.MaxCost, r.Cost+s.random.Int64N(3))
 		case 3: // by the current quota
 			for _, rule := range s.rules {
 				if rule.SameState(&r.Charge) {

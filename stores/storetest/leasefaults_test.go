@@ -56,7 +56,7 @@ type leaseFault struct {
 }
 
 var leaseFaults = map[string]leaseFault{
-	"renews for too short a time": {found: "Leases/renewed Schedules",
+	"renews for too short a time": {found: "Schedules",
 		renew: func(s *reference, charges []core.Charge) []bool {
 			brief := slices.Clone(charges)
 			for i := range brief {
@@ -64,7 +64,7 @@ var leaseFaults = map[string]leaseFault{
 			}
 			return s.renew(brief)
 		}},
-	"renews what has ended": {found: "Leases/renewed Schedules",
+	"renews what has ended": {found: "Schedules",
 		renew: func(s *reference, charges []core.Charge) []bool {
 			held := s.renew(charges)
 			for i, state := range s.statesOf(charges) {
@@ -75,7 +75,7 @@ var leaseFaults = map[string]leaseFault{
 			}
 			return held
 		}},
-	"renews all or none": {found: "Leases/several_at_once Schedules",
+	"renews all or none": {found: "Leases/several_of_a_key Schedules",
 		renew: func(s *reference, charges []core.Charge) []bool {
 			held := s.renew(charges)
 			all := true
@@ -87,11 +87,11 @@ var leaseFaults = map[string]leaseFault{
 			}
 			return held
 		}},
-	"releases nothing": {found: "Leases/released Schedules",
+	"releases nothing": {found: "Leases/wide_ids Schedules",
 		release: func(*reference, []core.Charge) {}},
-	"releases the first only": {found: "Leases/several_at_once Schedules",
+	"releases the first only": {found: "Leases/several_of_a_key Schedules",
 		release: func(s *reference, charges []core.Charge) { s.release(charges[:1]) }},
-	"releases another's": {found: "Leases/released Leases/wide_ids",
+	"releases another's": {found: "Leases/wide_ids",
 		release: func(s *reference, charges []core.Charge) {
 			for id := charges[0].ID - 1; id <= charges[0].ID+1; id++ {
 				other := charges[0]

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -8,180 +9,179 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// leases tests units that are held for a time.
+// leases tests units that are held for a time: many at once, and what random schedules
+// leave out.
 func leases() []namedTest {
-	two := core.Quota{Algorithm: core.Concurrency, Limit: 2, Window: 10 * ms}
-	three, one, brief := two, two, two
-	three.Limit, one.Limit, brief.Window = 3, 1, 2*ms
-	tests := []namedTest{
-		{"end by themselves", leaseScript(
-			holds(0, two, 1, fits(1, 10*ms, 10*ms)),
-			holds(4*ms, two, 2, fits(0, 6*ms, 10*ms)),
-			holds(10*ms-1, two, 3, short(0, 1, 4*ms+1)),
-			holds(10*ms, two, 3, fits(0, 4*ms, 10*ms)),
-			looks(20*ms-1, two, fits(1, 1, 1)),
-			looks(20*ms, two, fits(2, 0, 0)),
-		)},
-		{"renewed", leaseScript(
-			holds(0, two, 1, fits(1, 10*ms, 10*ms)),
-			holds(1*ms, two, 2, fits(0, 9*ms, 10*ms)),
-			renews(9*ms, two, 1, true),
-			looks(9*ms, two, fits(0, 2*ms, 10*ms)), // the other is the next to end
-			renews(11*ms, two, 2, false),           // at its end
-			looks(11*ms, two, fits(1, 8*ms, 8*ms)),
-			renews(19*ms-1, two, 1, true),
-			renews(19*ms-1, two, 1, true), // twice is as good as once
-			looks(19*ms-1, two, fits(1, 10*ms, 10*ms)),
-			renews(29*ms-1, two, 1, false), // a lease that has ended cannot be renewed
-			looks(29*ms-1, two, fits(2, 0, 0)),
-			renews(29*ms, two, 9, false), // it was never held
-			looks(29*ms, two, fits(2, 0, 0)),
-		)},
-		{"released", leaseScript(
-			holds(0, two, 1, fits(1, 10*ms, 10*ms)),
-			holds(1*ms, two, 2, fits(0, 9*ms, 10*ms)),
-			releases(2*ms, two, 9), // it was never held
-			looks(2*ms, two, fits(0, 8*ms, 9*ms)),
-			releases(2*ms, two, 1),
-			looks(2*ms, two, fits(1, 9*ms, 9*ms)),
-			releases(2*ms, two, 1), // twice ends no other lease
-			looks(2*ms, two, fits(1, 9*ms, 9*ms)),
-			renews(3*ms, two, 1, false),
-			holds(3*ms, two, 3, fits(0, 8*ms, 10*ms)),
-			releases(3*ms, two, 2), // the lease that ends first
-			releases(3*ms, two, 3),
-			looks(3*ms, two, fits(2, 0, 0)),
-			holds(4*ms, two, 4, fits(1, 10*ms, 10*ms)),
-			releases(14*ms, two, 4), // too late
-			looks(14*ms, two, fits(2, 0, 0)),
-		)},
-		{"of several units", leaseScript(
-			takes(0, three, 1, 2, fits(1, 10*ms, 10*ms)),
-			takes(1*ms, three, 2, 2, short(1, 9*ms, 9*ms)),
-			takes(1*ms, three, 2, 4, never(1, 9*ms)),
-			takes(1*ms, three, 2, 1, fits(0, 9*ms, 10*ms)),
-			takes(2*ms, three, 3, 2, short(0, 8*ms, 9*ms)),
-			takes(2*ms, three, 3, 3, short(0, 9*ms, 9*ms)),
-			renews(3*ms, three, 1, true),
-			takes(3*ms, three, 3, 2, short(0, 10*ms, 10*ms)), // one unit is free earlier
-			releases(3*ms, three, 1),
-			takes(3*ms, three, 3, 2, fits(0, 8*ms, 10*ms)),
-		)},
-		{"taken twice", leaseScript(
-			holds(0, three, 1, fits(2, 10*ms, 10*ms)),
-			holds(5*ms, three, 1, fits(1, 5*ms, 10*ms)),
-			holds(5*ms, three, 2, fits(0, 5*ms, 10*ms)),
-			renews(6*ms, three, 1, true),
-			looks(6*ms, three, fits(0, 9*ms, 10*ms)),
-			releases(6*ms, three, 1),
-			looks(6*ms, three, fits(2, 9*ms, 9*ms)),
-			holds(7*ms, three, 3, fits(1, 8*ms, 10*ms)),
-			holds(16*ms, three, 3, fits(1, 1*ms, 10*ms)),
-			renews(17*ms, three, 3, true), // the half that has not ended
-			looks(17*ms, three, fits(2, 10*ms, 10*ms)),
-		)},
-		{"looks and refusals leave no trace", leaseScript(
-			holds(0, one, 1, fits(0, 10*ms, 10*ms)),
-			holds(12*ms, two, 0, fits(2, 0, 0)),
-			takes(12*ms, two, 2, 3, never(2, 0)),
-			holds(12*ms, one, 3, fits(0, 10*ms, 10*ms)),
-			holds(13*ms, one, 4, short(0, 9*ms, 9*ms)),
-			renews(13*ms, one, 4, false),
-			releases(13*ms, one, 4),
-			looks(13*ms, one, fits(0, 9*ms, 9*ms)),
-		)},
-		{"a changed limit", leaseScript(
-			holds(0, three, 1, fits(2, 10*ms, 10*ms)),
-			holds(1*ms, three, 2, fits(1, 9*ms, 10*ms)),
-			holds(2*ms, three, 3, fits(0, 8*ms, 10*ms)),
-			holds(3*ms, one, 4, short(0, 9*ms, 9*ms)), // the last must end
-			looks(3*ms, one, fits(0, 9*ms, 9*ms)),
-			renews(3*ms, one, 1, true), // held is held
-			releases(3*ms, one, 2),
-			holds(3*ms, three, 4, fits(0, 9*ms, 10*ms)),
-		)},
-		{"a shortened life", leaseScript(
-			holds(0, three, 1, fits(2, 10*ms, 10*ms)),
-			holds(5*ms, three, 2, fits(1, 5*ms, 10*ms)),
-			looks(9*ms, brief, fits(0, 1*ms, 2*ms)),
-			looks(11*ms-1, three, fits(2, 1, 1)), // also if it is made longer again
-		)},
-		{"a clock that steps back", leaseScript(
-			holds(100*ms, three, 1, fits(2, 10*ms, 10*ms)),
-			holds(105*ms, three, 2, fits(1, 5*ms, 10*ms)),
-			holds(103*ms, three, 3, fits(0, 7*ms, 10*ms)), // the second ends with it
-			looks(103*ms, three, fits(0, 7*ms, 10*ms)),
-			holds(50*ms, three, 4, short(0, 10*ms, 10*ms)),
-			renews(55*ms, three, 1, true),
-			releases(55*ms, three, 2),
-			looks(55*ms, three, fits(1, 5*ms, 10*ms)),
-			renews(20*ms, three, 9, false), // noticed by a call that finds nothing
-			looks(30*ms-1, three, fits(1, 1, 1)),
-			looks(30*ms, three, fits(3, 0, 0)),
-		)},
-	}
+	var tests []namedTest
 	for _, n := range []int64{100, core.MaxLeases} {
 		tests = append(tests, namedTest{fmt.Sprint(n, " units"), func(t *testing.T, h Harness) { manyLeases(t, h, n) }})
 	}
 	return append(tests,
-		namedTest{"beside another rule", besideAnother},
-		namedTest{"several at once", severalLeases},
+		namedTest{"of a shortened life", shorterLives},
 		namedTest{"several of a key", leasesOfAKey},
 		namedTest{"wide ids", wideIDs},
 		namedTest{"invalid", invalidLeases},
 	)
 }
 
-// A leaseRow does one thing with a lease.
-type leaseRow func(t *testing.T, h Harness, where, policy string, start int64)
-
-func leaseScript(rows ...leaseRow) func(*testing.T, Harness) {
-	return func(t *testing.T, h Harness) {
-		for _, start := range starts {
-			for i, row := range rows {
-				row(t, h, fmt.Sprintf("row %d after %d", i, start), fmt.Sprint("leases", start), start)
-			}
-		}
-	}
-}
-
 func lease(quota core.Quota, cost int64, id uint64) core.Charge {
 	return core.Charge{Rule: "r", Key: "k", Quota: quota, Cost: cost, ID: id}
 }
 
-// takes takes a lease of some units under an id.
-func takes(at int64, quota core.Quota, id uint64, cost int64, want core.Outcome) leaseRow {
-	return func(t *testing.T, h Harness, where, policy string, start int64) {
-		h.SetTime(start + at)
-		d := take(t, h, policy, lease(quota, cost, id))
-		if got := d.Outcomes()[0]; got != want || d.Allowed != want.Fits() {
-			t.Errorf("%s: take %d:\ngot  %s\nwant %s", where, id, outcome(got), outcome(want))
+// renew renews leases in one call, of which some must be held.
+func renew(t *testing.T, h Harness, want []bool, charges ...core.Charge) {
+	t.Helper()
+	held, err := Renew(t.Context(), h.Store, "policy", charges)
+	if err != nil || !slices.Equal(held, want) {
+		t.Errorf("renewed %+v: held %v, %v; want %v", charges, held, err, want)
+	}
+}
+
+func release(t *testing.T, h Harness, charges ...core.Charge) {
+	t.Helper()
+	if err := Release(t.Context(), h.Store, "policy", charges); err != nil {
+		t.Errorf("released %+v: %v", charges, err)
+	}
+}
+
+// shorterLives looks at leases by a quota of a shorter Window: they end with it, also if
+// it is made longer again.
+func shorterLives(t *testing.T, h Harness) {
+	long := core.Quota{Algorithm: core.Concurrency, Limit: 3, Window: 10 * ms}
+	brief := long
+	brief.Window = 2 * ms
+	for _, step := range []struct {
+		at        int64
+		lease     core.Charge
+		remaining int64
+		more      int64
+	}{
+		{0, lease(long, 1, 1), 2, 10 * ms},
+		{5 * ms, lease(long, 1, 2), 1, 5 * ms},
+		{9 * ms, lease(brief, 0, 0), 1, 1 * ms},
+		{10 * ms, lease(long, 0, 0), 2, 1 * ms},
+		{11*ms - 1, lease(long, 0, 0), 2, 1},
+	} {
+		h.SetTime(starts[0] + step.at)
+		if o := first(take(t, h, "policy", step.lease)); o.Remaining != step.remaining || o.MoreAfter != step.more {
+			t.Errorf("%d µs: %s, want %d remaining and %d µs", step.at, outcome(o), step.remaining, step.more)
 		}
 	}
 }
 
-// holds takes a lease of one unit; under no id it looks.
-func holds(at int64, quota core.Quota, id uint64, want core.Outcome) leaseRow {
-	return takes(at, quota, id, int64(min(1, id)), want)
+// manyLeases holds all units in a hundred leases, and releases some in the middle.
+func manyLeases(t *testing.T, h Harness, n int64) {
+	quota := core.Quota{Algorithm: core.Concurrency, Limit: n, Window: sec}
+	const ids = 100
+	look := func(at, want int64) {
+		t.Helper()
+		h.SetTime(starts[0] + at)
+		d := take(t, h, "policy", lease(quota, 0, 0))
+		if got := d.Outcomes()[0].Remaining; got != want {
+			t.Fatalf("%d remain after %d, want %d", got, at, want)
+		}
+	}
+	for id := range int64(ids) {
+		h.SetTime(starts[0] + id)
+		if !take(t, h, "policy", lease(quota, n/ids, uint64(id)+1)).Allowed {
+			t.Fatalf("lease %d is refused", id)
+		}
+	}
+	if take(t, h, "policy", lease(quota, 1, 999)).Allowed {
+		t.Fatal("one more than all is admitted")
+	}
+	h.SetTime(starts[0] + ids)
+	for id := int64(10); id < 20; id++ {
+		release(t, h, lease(quota, 1, uint64(id)+1))
+	}
+	renew(t, h, []bool{true}, lease(quota, 1, 1))
+	look(ids, n/10)
+	look(sec+9, n/10*2-n/ids) // the ten before those in the middle have ended, but for the renewed
+	look(sec+ids-1, n-n/ids)  // all but the renewed
+	h.SetTime(starts[0] + sec + 50)
+	renew(t, h, []bool{false}, lease(quota, 1, 51))
+	look(sec+ids, n)
 }
 
-func looks(at int64, quota core.Quota, want core.Outcome) leaseRow { return holds(at, quota, 0, want) }
+// leasesOfAKey renews and releases many leases of two keys in one call.
+func leasesOfAKey(t *testing.T, h Harness) {
+	quota := core.Quota{Algorithm: core.Concurrency, Limit: 100, Window: sec}
+	of := func(key string, id uint64) core.Charge {
+		c := lease(quota, 1, id)
+		c.Key = key
+		return c
+	}
+	look := func(at int64, key string, want int64) {
+		t.Helper()
+		h.SetTime(starts[0] + at)
+		c := of(key, 0)
+		c.Cost = 0
+		d := take(t, h, "policy", c)
+		if got := quota.Limit - d.Outcomes()[0].Remaining; got != want {
+			t.Errorf("%d leases of %s are held after %d ms, want %d", got, key, at/ms, want)
+		}
+	}
+	h.SetTime(starts[0])
+	for id := range uint64(64) {
+		take(t, h, "policy", of("k", id+1))
+		take(t, h, "policy", of("l", id+1))
+	}
+	var charges []core.Charge
+	for id := range uint64(64) { // of k the second half, and as many that were never taken
+		charges = append(charges, of("k", id+33), of("l", id+1))
+	}
+	held := make([]bool, len(charges))
+	for i, c := range charges {
+		held[i] = c.ID <= 64
+	}
+	h.SetTime(starts[0] + 500*ms)
+	renew(t, h, append(held, held...), append(charges, charges...)...)
+	look(sec, "k", 32)
+	look(sec, "l", 64)
+	release(t, h, append(charges[:32], charges[:5]...)...)
+	look(sec, "k", 16)
+	look(sec, "l", 48)
 
-func renews(at int64, quota core.Quota, id uint64, want bool) leaseRow {
-	return func(t *testing.T, h Harness, where, policy string, start int64) {
-		h.SetTime(start + at)
-		held, err := Renew(t.Context(), h.Store, policy, []core.Charge{lease(quota, 1, id)})
-		if err != nil || !slices.Equal(held, []bool{want}) {
-			t.Errorf("%s: renew %d: held %v, %v; want %v", where, id, held, err, want)
+	// A shorter window ends all leases of its key with it but those renewed later.
+	brief := of("k", 50)
+	brief.Quota.Window = 100 * ms
+	renew(t, h, []bool{true, true, true, true, false}, of("k", 49), brief, of("l", 17), of("k", 51), of("k", 33))
+	look(sec+100*ms, "k", 1)
+	look(sec+100*ms, "l", 48)
+}
+
+// wideIDs holds leases with ids that differ only in bits that a double loses, or
+// that look like the bytes between them.
+func wideIDs(t *testing.T, h Harness) {
+	h.SetTime(starts[0])
+	quota := core.Quota{Algorithm: core.Concurrency, Limit: 100, Window: sec}
+	ids := []uint64{1<<63 + 1, 1 << 63, 1<<63 + 2, 1<<64 - 1, 1, 1 << 8, 1 << 16, 1 << 24, 1 << 32, 1 << 40, 1 << 48, 1 << 56, 257}
+	for _, id := range ids {
+		take(t, h, "policy", lease(quota, 1, id))
+	}
+	for i, id := range ids {
+		release(t, h, lease(quota, 1, id))
+		for j, other := range ids {
+			renew(t, h, []bool{j > i}, lease(quota, 1, other))
 		}
 	}
 }
 
-func releases(at int64, quota core.Quota, id uint64) leaseRow {
-	return func(t *testing.T, h Harness, where, policy string, start int64) {
-		h.SetTime(start + at)
-		if err := Release(t.Context(), h.Store, policy, []core.Charge{lease(quota, 1, id)}); err != nil {
-			t.Errorf("%s: release %d: %v", where, id, err)
+func invalidLeases(t *testing.T, h Harness) {
+	h.SetTime(starts[0])
+	quota := core.Quota{Algorithm: core.Concurrency, Limit: 2, Window: sec}
+	undecided(t, h, []core.Charge{lease(quota, 1, 0)}, lease(quota, 0, 0))
+	good := lease(quota, 1, 7)
+	take(t, h, "policy", good)
+	window := core.Charge{Rule: "w", Key: "k", Quota: core.Quota{Limit: 2, Window: sec}, Cost: 1, ID: 7}
+	tooMany := slices.Repeat([]core.Charge{good}, core.MaxLeaseCharges+1)
+	for _, charges := range [][]core.Charge{nil, {good, window}, {lease(quota, 1, 0)}, tooMany} {
+		if held, err := Renew(t.Context(), h.Store, "policy", charges); !errors.Is(err, core.ErrCharges) || held != nil {
+			t.Errorf("renewing %d: %v, %v", len(charges), held, err)
+		}
+		if err := Release(t.Context(), h.Store, "policy", charges); !errors.Is(err, core.ErrCharges) {
+			t.Errorf("releasing %d: %v", len(charges), err)
 		}
 	}
+	renew(t, h, []bool{true}, good)
 }

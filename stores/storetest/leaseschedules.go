@@ -14,7 +14,7 @@ func (s *schedule) name(charges []core.Charge) {
 		if !c.Quota.Leases() || c.Cost == 0 || c.ID != 0 {
 			continue
 		}
-		if s.random.IntN(20) == 0 && len(s.leases) > 0 && !s.h.Spreads {
+		if s.random.IntN(20) == 0 && len(s.leases) > 0 && !s.apart {
 			c.ID = pick(s.random, s.leases).ID
 			continue
 		}
@@ -72,21 +72,12 @@ func (s *schedule) touch() {
 	}
 }
 
-// modelOf returns the state of a lease in the model.
-func (s *schedule) modelOf(c core.Charge) core.State {
-	id := nameOf(c)
-	if s.states[id] == nil {
-		s.states[id] = core.NewState(core.Concurrency)
-	}
-	return s.states[id]
-}
-
 func (s *schedule) renew(charges []core.Charge) {
 	s.h.SetTime(s.now)
 	held, err := s.h.Store.Renew(s.t.Context(), charges)
 	want := make([]bool, len(charges))
 	for i, c := range charges {
-		want[i] = s.modelOf(c).Renew(&c.Quota, s.now, c.ID)
+		want[i] = s.stateOf(c).Renew(&c.Quota, s.now, c.ID)
 		s.trace = append(s.trace, step{at: s.now, other: fmt.Sprintf("renew %s, lease %x: held=%v", describe(c), c.ID, want[i])})
 	}
 	if err != nil || !slices.Equal(held, want) {
@@ -100,7 +91,7 @@ func (s *schedule) release(charges []core.Charge) {
 		s.fail("release: %v", err)
 	}
 	for _, c := range charges {
-		s.modelOf(c).Release(&c.Quota, s.now, c.ID)
+		s.stateOf(c).Release(&c.Quota, s.now, c.ID)
 		s.trace = append(s.trace, step{at: s.now, other: fmt.Sprintf("release %s, lease %x", describe(c), c.ID)})
 	}
 }

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,17 +28,6 @@ func names() []namedTest {
 			parts := []string{"", "a", "b", "ab", ":", "a:", ":b", "~", "a~", "~b", "{a}", "}", "\x00", "a\x00"}
 			apart(t, h, parts[:8], parts, parts, parts[:8])
 		}},
-		{"one key under two rules", func(t *testing.T, h Harness) {
-			h.SetTime(starts[0])
-			one := core.Quota{Limit: 1, Window: sec}
-			charges := []core.Charge{
-				{Rule: "a", Key: "k", Quota: one, Cost: 1},
-				{Rule: "b", Key: "k", Quota: one, Cost: 1},
-			}
-			if d := take(t, h, "policy", charges...); !d.Allowed {
-				t.Error("two rules with the same key share a quota")
-			}
-		}},
 	}
 }
 
@@ -56,18 +46,23 @@ var unusual = []string{
 // apart takes the only unit of each combination once, and then finds none.
 func apart(t *testing.T, h Harness, policies, rules, variants, keys []string) {
 	t.Helper()
-	one := core.Quota{Limit: 1, Window: hour}
+	var all []core.Ask
+	for _, policy := range policies {
+		for _, rule := range rules {
+			for _, variant := range variants {
+				for _, key := range keys {
+					all = append(all, askFor(core.Charge{Policy: policy, Rule: rule, Variant: variant, Key: key,
+						Quota: core.Quota{Limit: 1, Window: hour}, Cost: 1}))
+				}
+			}
+		}
+	}
 	each := func(time int64, allowed bool, complaint string) {
 		h.SetTime(time)
-		for _, policy := range policies {
-			for _, rule := range rules {
-				for _, variant := range variants {
-					for _, key := range keys {
-						d := take(t, h, policy, core.Charge{Rule: rule, Variant: variant, Key: key, Quota: one, Cost: 1})
-						if d.Allowed != allowed {
-							t.Errorf("policy %.20q, rule %.20q, variant %.20q, key %.20q: %s", policy, rule, variant, key, complaint)
-						}
-					}
+		for asks := range slices.Chunk(all, core.MaxCharges) {
+			for _, ask := range takeAll(t, h, asks...) {
+				if c := ask.Charges[0]; ask.Decision.Allowed != allowed {
+					t.Errorf("policy %.20q, rule %.20q, variant %.20q, key %.20q: %s", c.Policy, c.Rule, c.Variant, c.Key, complaint)
 				}
 			}
 		}

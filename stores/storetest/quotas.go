@@ -34,9 +34,8 @@ func someAlgorithm(random *rand.Rand) core.Algorithm {
 	return pick(random, others)
 }
 
-// someQuota returns a quota, of the algorithm in LIMIT_ALGORITHM or of any.
-func someQuota(t *testing.T, random *rand.Rand) core.Quota {
-	a := someAlgorithm(random)
+// someQuota returns a quota of an algorithm, or of that in LIMIT_ALGORITHM.
+func someQuota(t *testing.T, random *rand.Rand, a core.Algorithm) core.Quota {
 	if word := os.Getenv("LIMIT_ALGORITHM"); word != "" {
 		var ok bool
 		if a, ok = core.ParseAlgorithm(word); !ok {

@@ -23,8 +23,9 @@ func (s *schedule) lookAgain(charges []core.Charge, refused core.Decision) {
 }
 
 // tryAgain waits for RetryAfter and must then be admitted, but not earlier. The
-// exceptions are a bucket that is new again by then, a value that has left a window
-// whose limit was lowered, and a ban, for which trying earlier is a strike.
+// exceptions are a bucket that is new again by then, a queue with a gap that has passed
+// by then, a value that has left a window whose limit was lowered, and a ban, for which
+// trying earlier is a strike.
 func (s *schedule) tryAgain(charges []core.Charge, refused core.Decision) {
 	retry := refused.RetryAfter()
 	if retry == core.Never || slices.ContainsFunc(charges, func(c core.Charge) bool {
@@ -32,16 +33,19 @@ func (s *schedule) tryAgain(charges []core.Charge, refused core.Decision) {
 	}) {
 		return
 	}
-	newAgain := slices.ContainsFunc(charges, func(c core.Charge) bool {
-		later := s.states[nameOf(c)].Clone()
-		return c.Quota.Missing > 0 && !c.Fits(later.Advance(&c.Quota, s.now+retry))
-	})
+	fewer := false
+	for i, c := range charges {
+		if c.Quota.Missing > 0 || c.Quota.Queues() && refused.Outcomes()[i].Fits() {
+			later := s.states[nameOf(c)].Clone()
+			fewer = fewer || !c.Fits(later.Advance(&c.Quota, s.now+retry))
+		}
+	}
 	s.pass(retry - 1)
 	if s.take(charges).Allowed {
 		s.fail("admitted before RetryAfter")
 	}
 	s.pass(1)
-	if !s.take(charges).Allowed && !newAgain {
+	if !s.take(charges).Allowed && !fewer {
 		s.fail("refused after RetryAfter")
 	}
 }

@@ -15,11 +15,11 @@ type returnFault struct {
 }
 
 var returnFaults = map[string]returnFault{
-	"gives nothing back": {found: "Returns/token-bucket Returns/queue Schedules",
+	"gives nothing back": {found: "Returns/several_at_once Schedules",
 		giveBack: func(_ *reference, returns []core.Return) ([]core.Returned, error) {
 			return make([]core.Returned, len(returns)), core.ValidateReturns(returns)
 		}},
-	"gives back, and says that it did not": {found: "Returns/cells Returns/at_once Schedules",
+	"gives back, and says that it did not": {found: "Concurrent/several_asks,_some_given_back Schedules",
 		giveBack: func(s *reference, returns []core.Return) ([]core.Returned, error) {
 			given, err := s.giveBack(returns)
 			for i := range given {
@@ -27,9 +27,9 @@ var returnFaults = map[string]returnFault{
 			}
 			return given, err
 		}},
-	"forgets when it was taken": {found: "Returns/cells Returns/sliding_log_of_5 Schedules",
+	"forgets when it was taken": {found: "Schedules",
 		giveBack: other(func(s *reference, r *core.Return) { r.At = s.now })},
-	"forgets what remained": {found: "Returns/leaky-bucket,_after_it_was_full Schedules",
+	"forgets what remained": {found: "Schedules",
 		giveBack: other(func(_ *reference, r *core.Return) { r.Remaining = 0 })},
 	"gives back all that was taken": {found: "Returns/several_at_once Schedules",
 		giveBack: other(func(_ *reference, r *core.Return) { r.Cost *= 2 })},
@@ -42,7 +42,7 @@ var returnFaults = map[string]returnFault{
 			}
 			return make([]core.Returned, len(returns)), nil
 		}},
-	"looks before it gives back": {found: "Asks/several_policies Schedules",
+	"looks before it gives back": {found: "Schedules",
 		giveBack: func(s *reference, returns []core.Return) ([]core.Returned, error) {
 			before, err := s.giveBack(returns)
 			if err != nil {
@@ -53,7 +53,7 @@ var returnFaults = map[string]returnFault{
 			}
 			return before, nil
 		}},
-	"resets nothing": {found: "Returns/sliding_log,_reset,_of_129 Schedules", keeps: true},
+	"resets nothing": {found: "Schedules", keeps: true},
 }
 
 // other is a fault that gives back something else than it is asked to.

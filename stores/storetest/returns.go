@@ -3,7 +3,6 @@ package storetest
 import (
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"testing"
 
 	"github.com/routelimit/limit/core"
@@ -11,20 +10,11 @@ import (
 
 // returns tests which units can be given back.
 func returns() []namedTest {
-	tests := []namedTest{
+	return []namedTest{
 		{"several at once", returnsSeveral},
 		{"of nothing", returnsNothing},
 		{"invalid", returnsInvalid},
-		{"at once", returnsAtOnce},
 	}
-	for _, l := range loans() {
-		tests = append(tests, namedTest{l.name, func(t *testing.T, h Harness) {
-			for _, start := range starts {
-				l.run(t, h, start-start%sec)
-			}
-		}})
-	}
-	return tests
 }
 
 // returnsOf returns the returns of all that an admission took.
@@ -140,36 +130,5 @@ func returnsInvalid(t *testing.T, h Harness) {
 	d := take(t, h, "policy", charge)
 	if got := d.Outcomes()[0].Remaining; got != 1 {
 		t.Errorf("%d remain, want 1", got)
-	}
-}
-
-// returnsAtOnce takes and gives back from many goroutines.
-func returnsAtOnce(t *testing.T, h Harness) {
-	h.SetTime(starts[0])
-	quota := core.Quota{Limit: 1_000, Window: sec}
-	var kept atomic.Int64
-	together(t, func(caller int) {
-		for i := range 8 {
-			charges := []core.Charge{{Rule: "a", Quota: quota, Cost: 3}, {Rule: "b", Key: fmt.Sprint(caller % 5), Quota: quota, Cost: 3}}
-			d := tryTake(t, h, charges...)
-			if !d.Allowed {
-				continue
-			}
-			list := returnsOf(charges, d)
-			list[0].Cost, list[1].Cost = int64(i%4), int64(i%4)
-			if caller%2 == 0 {
-				list[0], list[1] = list[1], list[0]
-			}
-			given, err := Return(t.Context(), h.Store, "policy", list)
-			if err != nil || len(given) != 2 || given[0] != given[1] {
-				t.Errorf("given %v, error %v", given, err)
-				continue
-			}
-			kept.Add(3 - given[0])
-		}
-	})
-	d := take(t, h, "policy", core.Charge{Rule: "a", Quota: quota})
-	if spent := quota.Limit - d.Outcomes()[0].Remaining; spent != kept.Load() {
-		t.Errorf("%d spent, want %d", spent, kept.Load())
 	}
 }

@@ -6,80 +6,8 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// costs tests charges of several units and of none.
-func costs() []script {
-	five, other := on("a", 5, 10*ms), on("b", 2, 10*ms)
-	return []script{
-		{"several units", []row{
-			at(0, five(3, fits(2, 10*ms, 10*ms))),
-			at(1*ms, five(3, short(2, 9*ms, 9*ms))),
-			at(1*ms, five(2, fits(0, 9*ms, 10*ms))),
-			at(10*ms, five(4, short(3, 1*ms, 1*ms))),
-			at(10*ms, five(3, fits(0, 1*ms, 10*ms))),
-		}},
-		{"all units", []row{
-			at(0, five(5, fits(0, 10*ms, 10*ms))),
-			at(10*ms-1, five(5, short(0, 1, 1))),
-			at(10*ms, five(5, fits(0, 10*ms, 10*ms))),
-		}},
-		{"more than all units", []row{
-			at(0, five(6, never(5, 0))),
-			at(0, five(core.MaxCost, never(5, 0))),
-			at(0, five(2, fits(3, 10*ms, 10*ms))),
-			at(1*ms, five(6, never(3, 9*ms))),
-			at(1*ms, five(0, fits(3, 9*ms, 9*ms))),
-		}},
-		{"more than all units of one rule", []row{
-			at(0, five(3, fits(5, 0, 0)), other(3, never(2, 0))),
-			at(0, other(3, never(2, 0)), five(3, fits(5, 0, 0))),
-			at(0, five(0, fits(5, 0, 0)), other(0, fits(2, 0, 0))),
-		}},
-		{"none is a look", []row{
-			at(0, five(0, fits(5, 0, 0))),
-			at(0, five(5, fits(0, 10*ms, 10*ms))),
-			at(1*ms, five(0, fits(0, 9*ms, 9*ms))),
-			at(2*ms, five(0, fits(0, 8*ms, 8*ms))),
-			at(10*ms-1, five(0, fits(0, 1, 1))),
-			at(10*ms, five(0, fits(5, 0, 0))),
-			at(10*ms, five(5, fits(0, 10*ms, 10*ms))),
-		}},
-		{"a look beside a charge", []row{
-			at(0, five(5, fits(0, 10*ms, 10*ms))),
-			at(1*ms, five(0, fits(0, 9*ms, 9*ms)), other(1, fits(1, 10*ms, 10*ms))),
-			at(2*ms, other(0, fits(1, 9*ms, 9*ms)), five(1, short(0, 8*ms, 8*ms))),
-		}},
-	}
-}
-
 // stacks tests that several rules are decided together.
-func stacks() []script {
-	a, b := on("a", 1, 30*ms), on("b", 3, 10*ms)
-	all := []script{
-		{"all or nothing", []row{
-			at(0, a(1, fits(0, 30*ms, 30*ms)), b(1, fits(2, 10*ms, 10*ms))),
-			at(1*ms, a(1, short(0, 29*ms, 29*ms)), b(1, fits(2, 9*ms, 9*ms))),
-			at(2*ms, b(1, fits(2, 8*ms, 8*ms)), a(1, short(0, 28*ms, 28*ms))),
-			at(3*ms, b(2, fits(0, 7*ms, 10*ms))),
-			at(4*ms, b(1, short(0, 6*ms, 9*ms)), a(1, short(0, 26*ms, 26*ms))),
-			at(30*ms-1, b(3, fits(3, 0, 0)), a(1, short(0, 1, 1))),
-			at(30*ms, b(3, fits(0, 10*ms, 10*ms)), a(1, fits(0, 30*ms, 30*ms))),
-		}},
-		{"refused by the first", []row{
-			at(0, a(1, fits(0, 30*ms, 30*ms))),
-			at(0, a(1, short(0, 30*ms, 30*ms)), b(3, fits(3, 0, 0))),
-			at(0, b(3, fits(0, 10*ms, 10*ms))),
-		}},
-		{"refused by the last", []row{
-			at(0, a(1, fits(0, 30*ms, 30*ms))),
-			at(0, b(3, fits(3, 0, 0)), a(1, short(0, 30*ms, 30*ms))),
-			at(0, b(3, fits(0, 10*ms, 10*ms))),
-		}},
-		{"one rule at a time", []row{
-			at(0, a(1, fits(0, 30*ms, 30*ms))),
-			at(1*ms, b(2, fits(1, 10*ms, 10*ms))),
-			at(2*ms, b(1, fits(0, 9*ms, 10*ms)), a(0, fits(0, 28*ms, 28*ms))),
-		}},
-	}
+func stacks() (all []script) {
 	for _, n := range []int{2, 4, 5, core.MaxCharges} {
 		all = append(all, stack(n))
 	}
@@ -123,36 +51,7 @@ func stack(n int) script {
 }
 
 // changes tests that a rule keeps what has been spent when its limit is changed.
-func changes() []script {
-	two, five := on("a", 2, 10*ms), on("a", 5, 10*ms)
-	all := []script{
-		{"raised", []row{
-			at(0, two(2, fits(0, 10*ms, 10*ms))),
-			at(1*ms, two(1, short(0, 9*ms, 9*ms))),
-			at(1*ms, five(1, fits(2, 9*ms, 10*ms))),
-			at(2*ms, five(2, fits(0, 8*ms, 10*ms))),
-			at(10*ms, five(2, fits(0, 1*ms, 10*ms))),
-		}},
-		{"lowered", []row{
-			at(0, five(3, fits(2, 10*ms, 10*ms))),
-			at(1*ms, five(1, fits(1, 9*ms, 10*ms))),
-			at(2*ms, two(1, short(0, 8*ms, 9*ms))),
-			at(2*ms, two(2, short(0, 9*ms, 9*ms))),
-			at(2*ms, two(0, fits(0, 8*ms, 9*ms))),
-			at(3*ms, five(1, fits(0, 7*ms, 10*ms))),
-			at(11*ms-1, two(1, short(0, 1, 2*ms+1))),
-			at(11*ms, two(1, fits(0, 2*ms, 10*ms))),
-		}},
-		{"lowered, and a look says when more can be had", []row{
-			at(0, five(1, fits(4, 10*ms, 10*ms))),
-			at(1*ms, five(1, fits(3, 9*ms, 10*ms))),
-			at(2*ms, five(1, fits(2, 8*ms, 10*ms))),
-			at(3*ms, five(1, fits(1, 7*ms, 10*ms))),
-			at(4*ms, two(0, fits(0, 8*ms, 9*ms))),
-			at(12*ms-1, two(0, fits(0, 1, 1*ms+1))),
-			at(12*ms, two(0, fits(1, 1*ms, 1*ms))),
-		}},
-	}
+func changes() (all []script) {
 	// 128 is where a store may change from one form to another.
 	sizes := []int64{2, 127, 128, 129, 130, 300}
 	for _, from := range sizes {

@@ -23,13 +23,11 @@ type script struct {
 	rows []row
 }
 
-// A row is one call, of one ask or several. Each must be admitted if and only if all of
-// its charges fit.
+// A row is one decision. It must be admitted if and only if all of its charges fit.
 type row struct {
-	at     int64 // µs since the start of the script
-	mets   []met // of the first ask
-	others [][]met
-	delay  int64 // of the first ask, in queues
+	at    int64 // µs since the start of the script
+	mets  []met
+	delay int64 // in queues
 }
 
 // A met is a charge and the outcome that it must have.
@@ -39,12 +37,6 @@ type met struct {
 }
 
 func at(at int64, mets ...met) row { return row{at: at, mets: mets} }
-
-// then returns r with one more ask.
-func (r row) then(mets ...met) row {
-	r.others = append(r.others[:len(r.others):len(r.others)], mets)
-	return r
-}
 
 // delayed returns r with a delay.
 func (r row) delayed(delay int64) row { r.delay = delay; return r }
@@ -91,53 +83,21 @@ func (s script) run(t *testing.T, h Harness, start int64) {
 	t.Helper()
 	policy := fmt.Sprint(s.name, start)
 	for i, row := range s.rows {
+		where := fmt.Sprintf("row %d, %v after %d", i, micros(row.at), start)
+		charges, allowed := make([]core.Charge, len(row.mets)), true
+		for j, m := range row.mets {
+			charges[j] = m.charge
+			allowed = allowed && m.outcome.Fits()
+		}
 		h.SetTime(start + row.at)
-		list := append([][]met{row.mets}, row.others...)
-		asks := make([]core.Ask, len(list))
-		for j := range list {
-			asks[j] = core.Ask{Charges: chargesOf(policy, list[j])}
+		d := take(t, h, policy, charges...)
+		if d.Allowed != allowed || d.At != start+row.at || d.Delay != row.delay {
+			t.Errorf("%s: allowed is %v at %d, with a delay of %d; want %v, %d, %d", where, d.Allowed, d.At, d.Delay, allowed, start+row.at, row.delay)
 		}
-		if err := h.Store.Take(t.Context(), asks); err != nil {
-			t.Fatal(err)
-		}
-		for j := range asks {
-			where := fmt.Sprintf("row %d, %v after %d, ask %d", i, micros(row.at), start, j)
-			checkAsk(t, where, &asks[j], list[j], start+row.at)
-		}
-		if got := asks[0].Decision.Delay; got != row.delay {
-			t.Errorf("row %d, %v after %d: the delay is %d, want %d", i, micros(row.at), start, got, row.delay)
-		}
-	}
-}
-
-func chargesOf(policy string, mets []met) []core.Charge {
-	charges := make([]core.Charge, len(mets))
-	for i, m := range mets {
-		charges[i] = m.charge
-		charges[i].Policy = policy
-	}
-	return charges
-}
-
-// checkAsk compares the decision of an ask with what its charges must have met.
-func checkAsk(t *testing.T, where string, ask *core.Ask, mets []met, now int64) {
-	t.Helper()
-	d, allowed := &ask.Decision, true
-	for _, m := range mets {
-		allowed = allowed && m.outcome.Fits()
-	}
-	if d.Allowed != allowed {
-		t.Errorf("%s: allowed is %v, want %v", where, d.Allowed, allowed)
-	}
-	if d.At != now {
-		t.Errorf("%s: decided at %d, want %d", where, d.At, now)
-	}
-	if len(d.Outcomes()) != len(mets) {
-		t.Fatalf("%s: %d outcomes for %d charges", where, len(d.Outcomes()), len(mets))
-	}
-	for j, got := range d.Outcomes() {
-		if want := mets[j].outcome; got != want {
-			t.Errorf("%s, %s:\ngot  %s\nwant %s", where, describe(ask.Charges[j]), outcome(got), outcome(want))
+		for j, got := range d.Outcomes() {
+			if want := row.mets[j].outcome; got != want {
+				t.Errorf("%s, %s:\ngot  %s\nwant %s", where, describe(charges[j]), outcome(got), outcome(want))
+			}
 		}
 	}
 }

@@ -47,7 +47,8 @@ type Harness struct {
 	// Spreads says that the store takes the charges of an ask in several
 	// places, and gives units back if one of them refuses. It may then refuse a
 	// request because of units that another request holds for a moment. The
-	// random schedules leave out what giving back does not restore exactly:
+	// random schedules of several rules leave out what giving back does not restore
+	// exactly:
 	//   - clocks that step back
 	//   - queues
 	//   - buckets with returns or changed quotas, or that begin with tokens missing
@@ -55,10 +56,6 @@ type Harness struct {
 	//   - bans and distinct values
 	// The rest must agree with package core to the unit and the microsecond.
 	Spreads bool
-
-	// OnePolicy says that the charges of a call must be of one policy. The tests of
-	// several are left out.
-	OnePolicy bool
 }
 
 // Run runs the suite. It calls with once for each subtest, and with must call
@@ -70,11 +67,9 @@ func Run(t *testing.T, with func(t *testing.T, test func(t *testing.T, h Harness
 	}{
 		{"Window", scripts(windows())},
 		{"Clock", scripts(clocks())},
-		{"Cost", scripts(costs())},
 		{"Rules", scripts(stacks())},
 		{"Asks", asks()},
 		{"Debts", debts()},
-		{"Reserve", scripts(reserves())},
 		{"Changed", scripts(changes())},
 		{"Algorithms", algorithms()},
 		{"Edges", edges()},

@@ -115,7 +115,7 @@ func TestRedisReplica(t *testing.T) {
 	primary := redistest.Real(t)
 	host, port, err := net.SplitHostPort(addr(primary))
 	require.NoError(t, err)
-	replica := redistest.Start(t, "--replicaof", host+" "+port)
+	replica := redistest.Launch(t, "--replicaof", host+" "+port).Addr
 
 	var found map[string]Finding
 	require.Eventually(t, func() bool {
