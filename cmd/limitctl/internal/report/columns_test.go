@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 	"github.com/routelimit/limit/cmd/limitctl/replay"
 )
 
