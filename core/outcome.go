@@ -16,6 +16,16 @@ func (o *Outcome) NotBefore(after int64) {
 	}
 }
 
+// Pass makes o what it is so many microseconds later, if nothing happens meanwhile: its
+// times are that much shorter, but none is over.
+func (o *Outcome) Pass(micros int64) {
+	for _, after := range []*int64{&o.RetryAfter, &o.MoreAfter, &o.ResetAfter} {
+		if *after > 0 {
+			*after = max(1, *after-micros)
+		}
+	}
+}
+
 // Back makes o what it is once units are given back, at most to capacity.
 func (o *Outcome) Back(units, capacity int64) {
 	if o.Remaining = min(o.Remaining+units, capacity); o.Remaining == capacity {

@@ -29,17 +29,12 @@ func (d *Decision) SetTimeOf(i int, at int64) {
 	d.At = max(d.At, at)
 }
 
-// Later returns a refusal as it is the given microseconds after At, if nothing has
-// happened since. Its times are that much shorter, but not over.
+// Later returns a refusal as it is the given microseconds after At: see [Outcome.Pass].
 func (d *Decision) Later(by int64) Decision {
 	later := NewDecision(d.At+by, int(d.n))
 	later.Mode = d.Mode
 	for i, o := range d.Outcomes() {
-		for _, time := range []*int64{&o.RetryAfter, &o.MoreAfter, &o.ResetAfter} {
-			if *time > 0 {
-				*time = max(1, *time-by)
-			}
-		}
+		o.Pass(by)
 		later.Outcomes()[i] = o
 	}
 	return later

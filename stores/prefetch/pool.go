@@ -289,9 +289,7 @@ func (p *pool) free() (n int64) {
 }
 
 // addFree adds the permits to what the store has left.
-func (p *pool) addFree(o *core.Outcome) {
-	o.Remaining = min(o.Remaining+p.free(), p.plan.charged.Capacity())
-}
+func (p *pool) addFree(o *core.Outcome) { o.Back(p.free(), p.plan.charged.Capacity()) }
 
 // takeAll takes all permits out of the pool, to be given back.
 func (p *pool) takeAll() []core.Return {

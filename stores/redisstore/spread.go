@@ -241,10 +241,9 @@ func (g *group) peek(ctx context.Context, strikes bool) (core.Decision, error) {
 		}
 	}
 	d, err := g.take(ctx, free)
-	for i, o := range d.Outcomes() {
-		if free[i].Quota.Bars() && o.Remaining == 0 && o.Fits() { // the strike has barred the key
-			o.RetryAfter, o.MoreAfter = o.MoreAfter, 0
-			d.Outcomes()[i] = o
+	for i := range d.Outcomes() {
+		if free[i].Quota.Bars() {
+			d.Outcomes()[i].Need(1) // the strike may have barred the key
 		}
 	}
 	return d, err

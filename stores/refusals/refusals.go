@@ -226,41 +226,28 @@ func (s *Store) remembered(ask *core.Ask, hashes []uint64, now int64) bool {
 // forget drops what is known of the key of a charge, and what calls that are under way
 // will say.
 func (s *Store) forget(c *core.Charge) {
-	hash := s.hash(s.hashPolicy(c), c)
+	hash := s.hash(c)
 	s.keys.set(hash).forget(hash, c, s.now()+1)
 }
 
-// hashAll hashes the keys of all charges. Most are of one policy, which it hashes once.
+// hashAll hashes the keys of all charges.
 func (s *Store) hashAll(asks []core.Ask, hashes *[core.MaxCharges]uint64) {
-	var last *core.Charge
-	var ofPolicy uint64
 	n := 0
 	for i := range asks {
 		for j := range asks[i].Charges {
-			c := &asks[i].Charges[j]
-			if last == nil || c.Policy != last.Policy {
-				last, ofPolicy = c, s.hashPolicy(c)
-			}
-			hashes[n] = s.hash(ofPolicy, c)
+			hashes[n] = s.hash(&asks[i].Charges[j])
 			n++
 		}
 	}
 }
 
-func (s *Store) hashPolicy(c *core.Charge) uint64 { return maphash.String(s.seed, c.Policy) }
-
-func (s *Store) hash(ofPolicy uint64, c *core.Charge) uint64 {
-	hash := mix(ofPolicy, maphash.String(s.seed, c.Rule))
+// hash hashes the names of a charge, each by itself: that is faster than all at once.
+func (s *Store) hash(c *core.Charge) uint64 {
+	hash := maphash.String(s.seed, c.Policy) + 3*maphash.String(s.seed, c.Rule) + 5*maphash.String(s.seed, c.Key)
 	if c.Variant != "" {
-		hash = mix(hash, maphash.String(s.seed, c.Variant))
+		hash += 7 * maphash.String(s.seed, c.Variant)
 	}
-	return mix(hash, maphash.String(s.seed, c.Key))
-}
-
-// mix is a step of FNV-1a over words.
-func mix(a, b uint64) uint64 {
-	a = (a ^ b) * 1099511628211
-	return a ^ a>>32
+	return hash
 }
 
 // Renew implements [core.Store].
