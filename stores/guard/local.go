@@ -64,8 +64,9 @@ func (c *call) refuses() bool {
 	return false
 }
 
-// needs reports whether a charge is more than a look. For a ban, every charge is.
-func needs(c *core.Charge) bool { return c.Cost > 0 || c.Quota.Bars() }
+// needs reports whether a charge can be refused: whether it is more than a look, which it
+// always is for a ban, and no debt.
+func needs(c *core.Charge) bool { return !c.Debt && (c.Cost > 0 || c.Quota.Bars()) }
 
 // refuse refuses because a rule wants that. For rules with Local, it reports what
 // the share has left.
