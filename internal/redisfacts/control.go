@@ -2,8 +2,7 @@ package redisfacts
 
 import (
 	"context"
-	"fmt"
-	"slices"
+	"errors"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -42,17 +41,6 @@ func ControlType(part string) string {
 	return map[string]string{"version": "string", "documents": "hash", "history": "list", "expiries": "zset", "bytes": "string", "watched": "string"}[part]
 }
 
-// ControlRights are what a server lets its user do with documents.
-type ControlRights struct {
-	Of  map[string]string // for each command that was tried: why it is refused, or ""
-	Err error             // why nothing was tried
-}
-
-// Refused returns the commands that are refused, in the order of [NeededByControl].
-func (r ControlRights) Refused() []string {
-	return slices.DeleteFunc(slices.Clone(NeededByControl), func(command string) bool { return r.Of[command] == "" })
-}
-
 // controlDryRun runs commands that change nothing, since the key does not exist: HSET
 // has a field without a value, which is an error after those about rights, and ZADD has
 // XX. LPUSH would make a list, so it is run on a string, if there is one.
@@ -79,46 +67,24 @@ return out`
 
 // AskControl runs the commands of package control in a form that changes nothing, and
 // sends a message to a channel that nothing reads.
-func AskControl(ctx context.Context, client redis.UniversalClient, prefix string) ControlRights {
-	r := ControlRights{Of: make(map[string]string)}
+func AskControl(ctx context.Context, client redis.UniversalClient, prefix string) (r Rights) {
 	const own = "limit-check" // a kind of its own
 	channel := prefix + ":control:" + own
 	keys := []string{ControlKey(prefix, own, "documents")}
 	for _, kind := range []string{"bans", "overrides", "policy"} {
 		keys = append(keys, ControlKey(prefix, kind, "version"))
 	}
-	said := func(err error) string {
-		if err != nil && NoRight(err.Error()) {
-			return err.Error()
-		}
-		return ""
-	}
-	replies, err := client.Eval(ctx, controlDryRun, keys, channel).StringSlice()
-	if err != nil && said(err) == "" {
+	replies, err := r.try(ctx, client, controlDryRun, keys, channel)
+	if err != nil {
 		r.Err = err
 		return r
 	}
-	r.Of["EVAL"] = said(err)
 	for i := 0; i+1 < len(replies); i += 2 {
-		if problem := replies[i+1]; NoRight(problem) {
-			r.Of[replies[i]] = problem
-		} else {
-			r.Of[replies[i]] = ""
-		}
+		r.Of[replies[i]] = refusal(errors.New(replies[i+1]))
 	}
-	err = client.EvalSha(ctx, strings.Repeat("0", 40), keys, channel).Err()
-	r.Of["EVALSHA"] = said(err)
 	s := client.Subscribe(ctx, channel)
 	_, err = s.Receive(ctx)
 	s.Close()
-	r.Of["SUBSCRIBE"] = said(err)
+	r.Of["SUBSCRIBE"] = refusal(err)
 	return r
-}
-
-// Explain returns the refused commands with the reason of each.
-func (r ControlRights) Explain() (list []string) {
-	for _, command := range r.Refused() {
-		list = append(list, fmt.Sprintf("%s (%s)", command, r.Of[command]))
-	}
-	return list
 }

@@ -98,7 +98,7 @@ type Control struct {
 	Unknown []string                  // other keys, or some of them
 	Addr    string                    // of the node that has them
 	User    string                    // empty if unknown
-	Rights  *redisfacts.ControlRights // nil if they were not asked for
+	Rights  *redisfacts.Rights // nil if they were not asked for
 }
 
 // A ControlKind is a kind of documents.
