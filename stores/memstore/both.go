@@ -40,6 +40,12 @@ func (b *both) Refuse(barred bool) bool {
 	return own || shared
 }
 
+// Owe implements [core.State].
+func (b *both) Owe(q *core.Quota, n, at int64, id uint64) {
+	b.own.Owe(q, n, at, id)
+	b.shared.state().Owe(q, n, at, id)
+}
+
 // Used implements [core.State].
 func (b *both) Used() int64 { return max(b.own.Used(), b.shared.state().Used()) }
 
