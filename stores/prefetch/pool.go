@@ -276,16 +276,12 @@ func (p *pool) find(at, units int64) *chunk {
 }
 
 // free returns how many permits there are.
-func (p *pool) free() (n int64) {
+func (p *pool) free() int64 {
 	now := p.store.now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, c := range p.live {
-		if now < c.until {
-			n += c.free
-		}
-	}
-	return n
+	p.expire(now)
+	return p.permits
 }
 
 // addFree adds the permits to what the store has left.
