@@ -19,6 +19,9 @@ func (d *Decision) TimeOf(i int) int64 {
 // SetTimeOf sets what TimeOf returns, and brings At up to the latest. Copies of d
 // that were made after the first call share it.
 func (d *Decision) SetTimeOf(i int, at int64) {
+	if at == d.TimeOf(i) {
+		return
+	}
 	if d.times == nil {
 		d.times = new([MaxCharges]int64)
 		for j := range d.times {

@@ -94,7 +94,9 @@ func (b *batcher) take(ctx context.Context, asks []core.Ask) error {
 func (b *batcher) giveBack(ctx context.Context, returns []core.Return) ([]core.Returned, error) {
 	r := requests.Get().(*request)
 	r.returns = append(r.returns, returns...)
-	b.store.hasher.replaceReturns(r.returns)
+	for i := range r.returns {
+		b.store.hasher.replaceOne(&r.returns[i].Charge)
+	}
 	err, finished := b.do(ctx, r)
 	if !finished {
 		return nil, err

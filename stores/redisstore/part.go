@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"hash/fnv"
 	"slices"
 	"strings"
 	"sync"
@@ -110,9 +111,8 @@ func (s *Store) partOf(key string) *part {
 	if s.parts == nil {
 		return &s.part
 	}
-	hash := uint64(14695981039346656037) // FNV-1a: all processes and versions must find the same part
-	for i := range len(key) {
-		hash = (hash ^ uint64(key[i])) * 1099511628211
-	}
+	h := fnv.New64a() // all processes and versions must find the same part
+	h.Write([]byte(key))
+	hash := h.Sum64()
 	return &s.parts[(hash^hash>>32)%uint64(len(s.parts))]
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/routelimit/limit/core"
@@ -130,9 +131,8 @@ func (s *Store) takeSpread(ctx context.Context, asks []core.Ask) error {
 func (s *Store) takeAsk(ctx context.Context, ask *core.Ask) error {
 	groups := s.split(ask.Charges)
 	if len(groups) == 1 {
-		one := []core.Ask{*ask}
-		err := groups[0].batcher(one).take(ctx, one)
-		*ask = one[0]
+		var err error
+		ask.Decision, err = groups[0].take(ctx, ask.Charges)
 		return err
 	}
 	decisions := make([]core.Decision, len(groups))
@@ -206,12 +206,7 @@ func (s *Store) undo(ctx context.Context, groups []group, decisions []core.Decis
 
 // costs reports whether an admission has taken anything that a refusal gives back.
 func costs(charges []core.Charge) bool {
-	for i := range charges {
-		if charges[i].Cost > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(charges, func(c core.Charge) bool { return c.Cost > 0 })
 }
 
 // struck reports whether a request that was refused counts as a strike in the parts
@@ -233,7 +228,7 @@ func struck(groups []group, decisions []core.Decision) bool {
 
 // peek decides on the charges of g at a cost of 0, but for a strike of each ban.
 func (g *group) peek(ctx context.Context, strikes bool) (core.Decision, error) {
-	free := append([]core.Charge(nil), g.charges...)
+	free := slices.Clone(g.charges)
 	for i := range free {
 		free[i].Cost = 0
 		if strikes && free[i].Quota.Bars() {
@@ -253,12 +248,10 @@ func (g *group) peek(ctx context.Context, strikes bool) (core.Decision, error) {
 func merge(groups []group, decisions []core.Decision, n int, allowed bool) core.Decision {
 	d := core.NewDecision(decisions[0].At, n)
 	d.Allowed = allowed
-	outcomes := d.Outcomes()
 	for i := range groups {
 		part := &decisions[i]
-		for j, o := range part.Outcomes() {
-			outcomes[groups[i].at[j]] = o
-			d.SetTimeOf(groups[i].at[j], part.TimeOf(j))
+		for j, to := range groups[i].at {
+			d.Set(to, part, j)
 		}
 		if allowed {
 			d.Delay = max(d.Delay, part.Delay)
