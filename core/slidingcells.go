@@ -33,11 +33,8 @@ func (c *cellsState) Advance(q *Quota, now int64) int64 {
 	length := q.cellLength()
 	c.now, c.limit, c.keep = now, q.Limit, q.Cells+1
 	c.cell = now / length
-	if c.length != length || int64(len(c.counts)) != c.keep {
+	if c.length != length || int64(len(c.counts)) != c.keep || c.newest > c.cell {
 		c.relay(length)
-	}
-	if c.newest > c.cell {
-		c.redate()
 	}
 	c.used = 0
 	for i := range c.keep {
@@ -54,8 +51,9 @@ func (c *cellsState) at(cell int64) int64 {
 	return c.counts[cell%c.keep]
 }
 
-// relay lays the cells anew for another length or number of them. A cell that
-// spans several of the new ones counts in the last, or in that of now.
+// relay lays the cells anew, for another length or number of them, or since the clock has
+// stepped back. A cell that spans several of the new ones counts in the last, and one
+// ahead of now in that of now.
 func (c *cellsState) relay(length int64) {
 	old, n := c.counts, int64(len(c.counts))
 	newest, oldLength := c.newest, c.length
@@ -66,20 +64,6 @@ func (c *cellsState) relay(length int64) {
 			c.counts[cell%c.keep] += old[(newest-i)%n]
 		}
 	}
-}
-
-// redate adds what lies ahead of the cell of now to it.
-func (c *cellsState) redate() {
-	moved := make([]int64, c.keep)
-	for i := range c.keep {
-		if cell := c.newest - i; cell >= 0 {
-			to := min(cell, c.cell)
-			if to > c.cell-c.keep {
-				moved[to%c.keep] += c.counts[cell%c.keep]
-			}
-		}
-	}
-	c.counts, c.newest = moved, c.cell
 }
 
 // Take implements [State].
