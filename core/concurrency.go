@@ -71,7 +71,6 @@ func (l *leasesState) drop() {
 	l.over = 0
 }
 
-// Take implements [State].
 func (l *leasesState) Take(n int64, id uint64) (room, delay int64) {
 	l.drop()
 	l.add(id, n)
@@ -117,7 +116,6 @@ func (l *leasesState) add(id uint64, units int64) {
 	l.used += units
 }
 
-// Renew implements [State].
 func (l *leasesState) Renew(q *Quota, now int64, id uint64) (held bool) {
 	l.Advance(q, now)
 	var units int64
@@ -134,7 +132,6 @@ func (l *leasesState) Renew(q *Quota, now int64, id uint64) (held bool) {
 	return true
 }
 
-// Release implements [State].
 func (l *leasesState) Release(q *Quota, now int64, id uint64) {
 	l.Advance(q, now)
 	for _, h := range l.held {
@@ -159,7 +156,6 @@ func (l *leasesState) remove(id uint64) {
 	l.held = others
 }
 
-// Used implements [State].
 func (l *leasesState) Used() int64 { return l.used }
 
 // After implements [State]: the next leases to end must end.
@@ -174,7 +170,6 @@ func (l *leasesState) After(n int64) int64 {
 	return l.held[i].ends - l.now
 }
 
-// Expires implements [State].
 func (l *leasesState) Expires() int64 {
 	if len(l.held) == 0 {
 		return 0
@@ -185,7 +180,6 @@ func (l *leasesState) Expires() int64 {
 // Return implements [State] and gives nothing back: leases are released.
 func (l *leasesState) Return(*Return, int64) int64 { return 0 }
 
-// Clone implements [State].
 func (l *leasesState) Clone() State {
 	copied := *l
 	copied.held = slices.Clone(l.held)

@@ -28,7 +28,6 @@ type cellsState struct {
 // cellLength returns how long a cell of q is, rounded up.
 func (q *Quota) cellLength() int64 { return CeilDiv(q.Window, q.Cells) }
 
-// Advance implements [State].
 func (c *cellsState) Advance(q *Quota, now int64) int64 {
 	length := q.cellLength()
 	c.now, c.limit, c.keep = now, q.Limit, q.Cells+1
@@ -66,7 +65,6 @@ func (c *cellsState) relay(length int64) {
 	}
 }
 
-// Take implements [State].
 func (c *cellsState) Take(n int64, _ uint64) (room, delay int64) {
 	c.add(c.cell, n)
 	return c.limit - c.used, 0
@@ -89,7 +87,6 @@ func (c *cellsState) add(cell, n int64) {
 	c.used += n
 }
 
-// Used implements [State].
 func (c *cellsState) Used() int64 { return c.used }
 
 // After implements [State]: the oldest cells must leave.
@@ -102,7 +99,6 @@ func (c *cellsState) After(n int64) int64 {
 	return 0 // n is more than Used
 }
 
-// Expires implements [State].
 func (c *cellsState) Expires() int64 {
 	for i := range int64(len(c.counts)) {
 		if c.at(c.newest-i) > 0 {
@@ -126,7 +122,6 @@ func (c *cellsState) Return(r *Return, now int64) int64 {
 	return given
 }
 
-// Clone implements [State].
 func (c *cellsState) Clone() State {
 	copied := *c
 	copied.counts = slices.Clone(c.counts)
