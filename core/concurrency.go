@@ -96,18 +96,13 @@ func (l *leasesState) Owe(q *Quota, n, at int64, id uint64) {
 		units = min(n, q.Limit)
 	}
 	l.remove(id)
-	l.insert(lease{id, ends, units})
+	i := sort.Search(len(l.held), func(i int) bool { return l.held[i].ends > ends })
+	l.held = slices.Insert(l.held, i, lease{id, ends, units})
+	l.used += units
 	for l.used > 2*MaxLeases {
 		l.used -= l.held[0].units
 		l.held = l.held[1:]
 	}
-}
-
-// insert adds a lease behind those that end no later.
-func (l *leasesState) insert(one lease) {
-	i := sort.Search(len(l.held), func(i int) bool { return l.held[i].ends > one.ends })
-	l.held = slices.Insert(l.held, i, one)
-	l.used += one.units
 }
 
 // add adds a lease. It ends last, since Advance leaves none that ends later.

@@ -77,21 +77,17 @@ func (s *script) read(text string) {
 			}
 			return text[m[2*i]:m[2*i+1]]
 		}
-		s.addText(text[at:m[0]])
+		if n := len(s.functions); n == 0 {
+			s.first = text[:m[0]]
+		} else {
+			s.functions[n-1].behind = text[at:m[0]]
+		}
 		f := &function{rare: part(1) != "", local: part(2) != "", name: part(3), params: part(4), body: part(5) + part(6)}
 		f.returns = slices.Contains(words(f.body), "return")
 		s.functions = append(s.functions, f)
 		at = m[1]
 	}
 	s.main = text[at:]
-}
-
-func (s *script) addText(text string) {
-	if len(s.functions) == 0 {
-		s.first = text
-	} else {
-		s.functions[len(s.functions)-1].behind = text
-	}
 }
 
 func (s *script) String() string {

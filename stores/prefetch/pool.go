@@ -128,7 +128,9 @@ func (p *pool) take(ctx context.Context, cost int64, alone bool) (got permits, d
 			d = &refused
 		}
 		if hot && now >= p.refusal.until && p.short(want) {
-			p.start(max(cost, p.size))
+			p.inFlight++
+			size := max(cost, p.size)
+			p.store.pending.Go(func() { p.refill(size) })
 		}
 		arrived, wait := p.arrived, hot && !dry && p.inFlight > 0
 		p.mu.Unlock()

@@ -7,12 +7,6 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// start takes a chunk in the background. The caller holds the lock.
-func (p *pool) start(size int64) {
-	p.inFlight++
-	p.store.pending.Go(func() { p.refill(size) })
-}
-
 // refill takes a chunk. If the store refuses it, refill tries half of what is left,
 // so that other instances get some too.
 func (p *pool) refill(size int64) {

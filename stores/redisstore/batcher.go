@@ -114,7 +114,11 @@ func (b *batcher) do(ctx context.Context, r *request) (err error, finished bool)
 	if b.inFlight < maxInFlight {
 		b.inFlight++
 		b.mu.Unlock()
-		defer b.sendQueued() // also if a hook of the client panics
+		defer func() { // also if a hook of the client panics
+			if batch := b.nextBatch(); batch != nil {
+				go b.drain(batch)
+			}
+		}()
 		b.call(ctx, []*request{r})
 		return r.err, true
 	}
@@ -174,14 +178,6 @@ func (b *batcher) late(r *request) error {
 		return blocked
 	}
 	return b.store.errTimeout
-}
-
-// sendQueued follows the call of a lone decision with those that have queued
-// meanwhile.
-func (b *batcher) sendQueued() {
-	if batch := b.nextBatch(); batch != nil {
-		go b.drain(batch)
-	}
 }
 
 // nextBatch takes a batch from the queue. It returns nil if the queue is empty: then

@@ -118,7 +118,10 @@ func (s *Store) takeSpread(ctx context.Context, asks []core.Ask) error {
 	for i := range asks {
 		if err := s.takeAsk(ctx, &asks[i]); err != nil {
 			for j := range asks[:i] {
-				s.undoAsk(ctx, &asks[j])
+				d := &asks[j].Decision
+				if d.Allowed && core.Undo(context.WithoutCancel(ctx), s, asks[j].Charges, d) != nil {
+					s.unreturned.Add(1)
+				}
 			}
 			return err
 		}
@@ -162,13 +165,6 @@ func (p *part) take(ctx context.Context, charges []core.Charge) (core.Decision, 
 	return asks[0].Decision, err
 }
 
-// undoAsk returns what an ask has taken.
-func (s *Store) undoAsk(ctx context.Context, ask *core.Ask) {
-	if ask.Decision.Allowed && core.Undo(context.WithoutCancel(ctx), s, ask.Charges, &ask.Decision) != nil {
-		s.unreturned.Add(1)
-	}
-}
-
 // undo returns what the groups of a refused request have taken. With refresh, it
 // replaces their decisions by those without the request. It goes on when ctx ends,
 // but does not keep the caller.
@@ -187,7 +183,8 @@ func (s *Store) undo(ctx context.Context, groups []group, decisions []core.Decis
 				s.unreturned.Add(1)
 				return err
 			}
-			if refresh && (costs(g.charges) || strikes) {
+			taken := slices.ContainsFunc(g.charges, func(c core.Charge) bool { return c.Cost > 0 })
+			if refresh && (taken || strikes) {
 				// After an error the outcomes are a unit short.
 				if now, err := g.peek(detached, strikes); err == nil {
 					*d = now
@@ -202,11 +199,6 @@ func (s *Store) undo(ctx context.Context, groups []group, decisions []core.Decis
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// costs reports whether an admission has taken anything that a refusal gives back.
-func costs(charges []core.Charge) bool {
-	return slices.ContainsFunc(charges, func(c core.Charge) bool { return c.Cost > 0 })
 }
 
 // struck reports whether a request that was refused counts as a strike in the parts
