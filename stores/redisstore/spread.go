@@ -13,7 +13,7 @@ import (
 
 // setUp makes p the part of a store for keys with a prefix.
 func (p *part) setUp(s *Store, prefix string, most int) {
-	p.store, p.prefix, p.most, p.policies, p.returns = s, prefix, most, make(map[string][]*batcher), make(map[string]*batcher)
+	p.store, p.prefix, p.most, p.policies = s, prefix, most, make(map[string][]*batcher)
 }
 
 // spread divides the keys of every policy into parts.
