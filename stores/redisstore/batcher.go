@@ -230,24 +230,17 @@ func (b *batcher) drain(batch []*request) {
 
 // send makes the call for a batch, and wakes its callers.
 func (b *batcher) send(batch []*request) {
-	defer func() {
-		if problem := recover(); problem != nil { // a hook: a panic in this goroutine would end the program
-			for _, r := range batch {
-				r.err = panicked(problem)
-			}
+	err := guarded(func() error {
+		// No caller may end the call of the others; its values are for hooks.
+		b.call(context.WithoutCancel(batch[0].ctx), batch)
+		return nil
+	})
+	for _, r := range batch {
+		if err != nil {
+			r.err = err
 		}
-		for _, r := range batch {
-			r.done <- struct{}{}
-		}
-	}()
-	// No caller may end the call of the others; its values are for hooks.
-	b.call(context.WithoutCancel(batch[0].ctx), batch)
-}
-
-var errPanicked = errors.New("redisstore: the client panicked")
-
-func panicked(problem any) error {
-	return fmt.Errorf("%w: %v", errPanicked, problem)
+		r.done <- struct{}{}
+	}
 }
 
 // next returns the first request of the queue that was not abandoned, and drops

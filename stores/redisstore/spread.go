@@ -55,13 +55,8 @@ next:
 // returns the worst error.
 func each(groups []group, f func(i int, g *group) error) error {
 	errs := make([]error, len(groups))
-	call := func(i int) {
-		defer func() {
-			if problem := recover(); problem != nil { // a hook: it would end the program, or keep others from being undone
-				errs[i] = panicked(problem)
-			}
-		}()
-		errs[i] = f(i, &groups[i])
+	call := func(i int) { // a panic would keep others from being undone
+		errs[i] = guarded(func() error { return f(i, &groups[i]) })
 	}
 	var others sync.WaitGroup
 	for i := 1; i < len(groups); i++ {
