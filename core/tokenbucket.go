@@ -196,6 +196,9 @@ func (b *bucketState) Return(r *Return, now int64) int64 {
 
 func (b *bucketState) Clone() State {
 	copied := *b
-	copied.returns = b.returns.clone()
+	if b.returns != nil {
+		returns := *b.returns
+		copied.returns = &returns
+	}
 	return &copied
 }

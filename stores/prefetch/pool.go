@@ -267,11 +267,9 @@ func (p *pool) restore(r *core.Return) (core.Outcome, bool) {
 
 // find returns the chunk that was taken at a time and has given as many units.
 func (p *pool) find(at, units int64) *chunk {
-	for _, list := range [][]*chunk{p.live, p.old} {
-		for _, c := range list {
-			if c.taken.At == at && c.given >= units {
-				return c
-			}
+	for _, c := range slices.Concat(p.live, p.old) {
+		if c.taken.At == at && c.given >= units {
+			return c
 		}
 	}
 	return nil
