@@ -164,36 +164,30 @@ func (p *part) take(ctx context.Context, charges []core.Charge) (core.Decision, 
 // replaces their decisions by those without the request. It goes on when ctx ends,
 // but does not keep the caller.
 func (s *Store) undo(ctx context.Context, groups []group, decisions []core.Decision, refresh bool) error {
-	detached := context.WithoutCancel(ctx)
+	unending := context.WithoutCancel(ctx)
 	strikes := refresh && struck(groups, decisions)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = each(groups, func(i int, g *group) error {
-			d := &decisions[i]
-			if !d.Allowed { // after an error, d is the zero decision
-				return nil
-			}
-			if err := core.Undo(detached, g.part, g.charges, d); err != nil {
-				s.unreturned.Add(1)
-				return err
-			}
-			taken := slices.ContainsFunc(g.charges, func(c core.Charge) bool { return c.Cost > 0 })
-			if refresh && (taken || strikes) {
-				// After an error the outcomes are a unit short.
-				if now, err := g.peek(detached, strikes); err == nil {
-					*d = now
-				}
-			}
+	undo := func(i int, g *group) error {
+		d := &decisions[i]
+		if !d.Allowed { // after an error, d is the zero decision
 			return nil
-		})
-	}()
-	select {
-	case <-done:
+		}
+		if err := core.Undo(unending, g.part, g.charges, d); err != nil {
+			s.unreturned.Add(1)
+			return nil
+		}
+		taken := slices.ContainsFunc(g.charges, func(c core.Charge) bool { return c.Cost > 0 })
+		if refresh && (taken || strikes) {
+			// After an error the outcomes are a unit short.
+			if now, err := g.peek(unending, strikes); err == nil {
+				*d = now
+			}
+		}
 		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
+	return detached(ctx, func() error {
+		_ = each(groups, undo) // a panic of a hook: what was taken still counts
+		return nil
+	})
 }
 
 // struck reports whether a request that was refused counts as a strike in the parts
