@@ -44,26 +44,19 @@ func ControlType(part string) string {
 // controlDryRun runs commands that change nothing, since the key does not exist: HSET
 // has a field without a value, which is an error after those about rights, and ZADD has
 // XX. LPUSH would make a list, so it is run on a string, if there is one.
-const controlDryRun = `
-local out = {}
-local commands = {
+var controlDryRun = tryEach(`
   {'TIME'}, {'GET', KEYS[1]}, {'SET', KEYS[1], '', 'XX'}, {'HGET', KEYS[1], 'f'}, {'HSET', KEYS[1], 'f', 'v', 'g'},
   {'HDEL', KEYS[1], 'f'}, {'HLEN', KEYS[1]}, {'HSTRLEN', KEYS[1], 'f'}, {'HSCAN', KEYS[1], '0'}, {'ZADD', KEYS[1], 'XX', '0', 'm'},
   {'ZREM', KEYS[1], 'm'}, {'ZRANGEBYSCORE', KEYS[1], '-inf', '0', 'LIMIT', '0', '1'}, {'LTRIM', KEYS[1], '0', '0'},
   {'LRANGE', KEYS[1], '0', '0'}, {'PUBLISH', ARGV[1], ''},
-}
+`, `
 for i = 2, #KEYS do
   if type(redis.pcall('GET', KEYS[i])) == 'string' then
     commands[#commands + 1] = {'LPUSH', KEYS[i], ''}
     break
   end
 end
-for _, command in ipairs(commands) do
-  local reply = redis.pcall(unpack(command))
-  out[#out + 1] = command[1]
-  out[#out + 1] = type(reply) == 'table' and reply.err or ''
-end
-return out`
+`)
 
 // AskControl runs the commands of package control in a form that changes nothing, and
 // sends a message to a channel that nothing reads.

@@ -70,18 +70,25 @@ func refusal(err error) string {
 // dryRun runs commands that change nothing, since the key does not exist: SET has XX,
 // SETRANGE writes no bytes, and PSETEX has an invalid time, which is an error after
 // those about rights.
-const dryRun = `
-local out = {}
-for _, command in ipairs({
+var dryRun = tryEach(`
   {'TIME'}, {'MGET', KEYS[1]}, {'EXISTS', KEYS[1]}, {'GET', KEYS[1]}, {'GETRANGE', KEYS[1], '0', '1'},
   {'SET', KEYS[1], '', 'XX', 'PX', '1'}, {'PSETEX', KEYS[1], '0', ''}, {'SETRANGE', KEYS[1], '0', ''},
   {'PEXPIRE', KEYS[1], '1'}, {'PTTL', KEYS[1]}, {'DEL', KEYS[1]},
-}) do
+`, "")
+
+// tryEach returns a script that runs commands, and those that more adds to them, and
+// returns the name of each and its error, or "".
+func tryEach(commands, more string) string {
+	return `
+local out = {}
+local commands = {` + commands + `}
+` + more + `for _, command in ipairs(commands) do
   local reply = redis.pcall(unpack(command))
   out[#out + 1] = command[1]
   out[#out + 1] = type(reply) == 'table' and reply.err or ''
 end
 return out`
+}
 
 // Ask runs the commands of a decision, except INFO, in a form that changes nothing.
 // Errors that are not about rights are about the state of the server. In a Cluster, the
