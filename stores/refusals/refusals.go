@@ -179,24 +179,28 @@ func (s *Store) remembered(ask *core.Ask, hashes []uint64, now int64) bool {
 // forget drops what is known of the key of a charge, and what calls that are under way
 // will say.
 func (s *Store) forget(c *core.Charge) {
-	hash := s.hash(c)
+	hash := s.hash(maphash.String(s.seed, c.Policy), c)
 	s.keys.set(hash).forget(hash, c, s.now()+1)
 }
 
-// hashAll hashes the keys of all charges.
+// hashAll hashes the keys of all charges. Most are of one policy, which it hashes once.
 func (s *Store) hashAll(asks []core.Ask, hashes *[core.MaxCharges]uint64) {
-	n := 0
+	n, policy, ofPolicy := 0, "", maphash.String(s.seed, "")
 	for i := range asks {
 		for j := range asks[i].Charges {
-			hashes[n] = s.hash(&asks[i].Charges[j])
+			c := &asks[i].Charges[j]
+			if c.Policy != policy {
+				policy, ofPolicy = c.Policy, maphash.String(s.seed, c.Policy)
+			}
+			hashes[n] = s.hash(ofPolicy, c)
 			n++
 		}
 	}
 }
 
 // hash hashes the names of a charge, each by itself: that is faster than all at once.
-func (s *Store) hash(c *core.Charge) uint64 {
-	hash := maphash.String(s.seed, c.Policy) + 3*maphash.String(s.seed, c.Rule) + 5*maphash.String(s.seed, c.Key)
+func (s *Store) hash(ofPolicy uint64, c *core.Charge) uint64 {
+	hash := ofPolicy + 3*maphash.String(s.seed, c.Rule) + 5*maphash.String(s.seed, c.Key)
 	if c.Variant != "" {
 		hash += 7 * maphash.String(s.seed, c.Variant)
 	}

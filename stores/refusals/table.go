@@ -116,10 +116,11 @@ func (o *outcome) write(c *core.Charge, now int64, to *core.Outcome) (fits, ok b
 	}
 	*to = core.Outcome{Remaining: o.remaining, MoreAfter: o.more, ResetAfter: o.reset}
 	to.Pass(now - o.answered)
-	if needs(c) == 0 || to.Need(needs(c)+c.Reserve) {
+	units := needs(c)
+	if units == 0 || to.Need(units+c.Reserve) {
 		return true, true
 	}
-	return false, needs(c) == 1 && c.Reserve == 0 && !c.Quota.Identified() && now-o.asked < o.more
+	return false, units == 1 && c.Reserve == 0 && !c.Quota.Identified() && now-o.asked < o.more
 }
 
 // needs returns for how many units c needs room: a barred key refuses even a cost of 0.
