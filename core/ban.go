@@ -54,7 +54,6 @@ func (b *banState) length() int64 {
 
 func (b *banState) barred() bool { return b.level > 0 && b.ends > b.now }
 
-// Advance implements [State].
 func (b *banState) Advance(q *Quota, now int64) int64 {
 	b.limit, b.window, b.bar, b.longest, b.now = q.Limit, q.Window, q.Bar, q.longestBar(), now
 	redated := false
@@ -85,7 +84,6 @@ func (b *banState) until(at int64) int {
 // Needs implements [State]: a barred key refuses even what costs nothing.
 func (b *banState) Needs(c *Charge) int64 { return max(1, c.Cost) }
 
-// Take implements [State].
 func (b *banState) Take(n int64, _ uint64) (room, delay int64) {
 	if b.now-b.ends >= b.longest {
 		b.level, b.ends = 0, 0
@@ -132,7 +130,6 @@ func (b *banState) Owe(_ *Quota, n, at int64, _ uint64) {
 	b.strikes = b.strikes[b.until(at-b.window):]
 }
 
-// Refuse implements [State].
 func (b *banState) Refuse(barred bool) bool {
 	if barred {
 		return false
@@ -141,7 +138,6 @@ func (b *banState) Refuse(barred bool) bool {
 	return true
 }
 
-// Used implements [State].
 func (b *banState) Used() int64 {
 	if b.barred() {
 		return b.limit
@@ -157,7 +153,6 @@ func (b *banState) After(n int64) int64 {
 	return b.strikes[b.first+int(n)-1] + b.window - b.now
 }
 
-// Expires implements [State].
 func (b *banState) Expires() (at int64) {
 	if b.level > 0 {
 		at = b.ends + b.longest
@@ -180,7 +175,6 @@ func (b *banState) Return(r *Return, now int64) int64 {
 	return given
 }
 
-// Clone implements [State].
 func (b *banState) Clone() State {
 	copied := *b
 	copied.strikes = slices.Clone(b.strikes)

@@ -62,14 +62,6 @@ const returnCells = 8
 
 func (q *Quota) returnCell(at int64) int64 { return at / (q.fills()/(returnCells-1) + 1) }
 
-func (m *returns) clone() *returns {
-	if m == nil {
-		return nil
-	}
-	copied := *m
-	return &copied
-}
-
 // until returns the time from which m is of no use.
 func (m *returns) until() int64 {
 	if m == nil {
@@ -104,10 +96,8 @@ func (m *returns) advance(q *Quota, now int64, lacks level) (n returns) {
 }
 
 // cells returns the cells from that of a time to that of the last return.
-func (m *returns) cells(q *Quota, from int64) []*level {
-	var cells [returnCells]*level
+func (m *returns) cells(q *Quota, from int64) (list []*level) {
 	first, last := q.returnCell(from), q.returnCell(m.at)
-	list := cells[:0]
 	for i := max(first, last-returnCells+1); i <= last; i++ {
 		list = append(list, &m.lows[i%returnCells])
 	}
@@ -146,9 +136,9 @@ func give(m **returns, r *Return, now int64, lacks level) (level, int64) {
 			most = most.least(*low)
 		}
 	}
-	given := level{units: r.Cost}
-	if most.below(given) {
-		given, next.cut = most, now
+	given := most.least(level{units: r.Cost})
+	if given.units < r.Cost {
+		next.cut = now
 	}
 	if given.units < 0 || given == (level{}) {
 		return lacks, 0

@@ -71,7 +71,6 @@ func (l *leasesState) drop() {
 	l.over = 0
 }
 
-// Take implements [State].
 func (l *leasesState) Take(n int64, id uint64) (room, delay int64) {
 	l.drop()
 	l.add(id, n)
@@ -97,18 +96,13 @@ func (l *leasesState) Owe(q *Quota, n, at int64, id uint64) {
 		units = min(n, q.Limit)
 	}
 	l.remove(id)
-	l.insert(lease{id, ends, units})
+	i := sort.Search(len(l.held), func(i int) bool { return l.held[i].ends > ends })
+	l.held = slices.Insert(l.held, i, lease{id, ends, units})
+	l.used += units
 	for l.used > 2*MaxLeases {
 		l.used -= l.held[0].units
 		l.held = l.held[1:]
 	}
-}
-
-// insert adds a lease behind those that end no later.
-func (l *leasesState) insert(one lease) {
-	i := sort.Search(len(l.held), func(i int) bool { return l.held[i].ends > one.ends })
-	l.held = slices.Insert(l.held, i, one)
-	l.used += one.units
 }
 
 // add adds a lease. It ends last, since Advance leaves none that ends later.
@@ -117,7 +111,6 @@ func (l *leasesState) add(id uint64, units int64) {
 	l.used += units
 }
 
-// Renew implements [State].
 func (l *leasesState) Renew(q *Quota, now int64, id uint64) (held bool) {
 	l.Advance(q, now)
 	var units int64
@@ -134,7 +127,6 @@ func (l *leasesState) Renew(q *Quota, now int64, id uint64) (held bool) {
 	return true
 }
 
-// Release implements [State].
 func (l *leasesState) Release(q *Quota, now int64, id uint64) {
 	l.Advance(q, now)
 	for _, h := range l.held {
@@ -159,7 +151,6 @@ func (l *leasesState) remove(id uint64) {
 	l.held = others
 }
 
-// Used implements [State].
 func (l *leasesState) Used() int64 { return l.used }
 
 // After implements [State]: the next leases to end must end.
@@ -174,7 +165,6 @@ func (l *leasesState) After(n int64) int64 {
 	return l.held[i].ends - l.now
 }
 
-// Expires implements [State].
 func (l *leasesState) Expires() int64 {
 	if len(l.held) == 0 {
 		return 0
@@ -185,7 +175,6 @@ func (l *leasesState) Expires() int64 {
 // Return implements [State] and gives nothing back: leases are released.
 func (l *leasesState) Return(*Return, int64) int64 { return 0 }
 
-// Clone implements [State].
 func (l *leasesState) Clone() State {
 	copied := *l
 	copied.held = slices.Clone(l.held)

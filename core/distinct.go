@@ -68,7 +68,6 @@ func (d *distinctState) find(id uint64) int {
 	return -1
 }
 
-// Needs implements [State].
 func (d *distinctState) Needs(c *Charge) int64 {
 	if c.Cost == 0 || c.ID == 0 || d.find(c.ID) >= 0 {
 		return 0
@@ -76,7 +75,6 @@ func (d *distinctState) Needs(c *Charge) int64 {
 	return 1
 }
 
-// Take implements [State].
 func (d *distinctState) Take(_ int64, id uint64) (room, delay int64) {
 	if id != 0 {
 		shown := value{id: id, at: d.now}
@@ -106,7 +104,6 @@ func (d *distinctState) Owe(q *Quota, _, at int64, id uint64) {
 	d.values = d.values[max(0, len(d.values)-int(q.Limit)):]
 }
 
-// Used implements [State].
 func (d *distinctState) Used() int64 { return int64(len(d.values) - d.left) }
 
 // After implements [State]: the n oldest values must leave.
@@ -114,7 +111,6 @@ func (d *distinctState) After(n int64) int64 {
 	return d.values[d.left+int(n)-1].at + d.window - d.now
 }
 
-// Expires implements [State].
 func (d *distinctState) Expires() int64 {
 	if len(d.values) == 0 {
 		return 0
@@ -139,7 +135,6 @@ func (d *distinctState) Return(r *Return, now int64) int64 {
 	return 1
 }
 
-// Clone implements [State].
 func (d *distinctState) Clone() State {
 	copied := *d
 	copied.values = slices.Clone(d.values)

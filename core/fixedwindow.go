@@ -23,7 +23,6 @@ type windowState struct {
 	limit, now, from, until, used int64
 }
 
-// Advance implements [State].
 func (w *windowState) Advance(q *Quota, now int64) int64 {
 	w.limit, w.now, w.used = q.Limit, now, 0
 	w.from, w.until = q.period(now)
@@ -41,7 +40,6 @@ func (w *windowState) Advance(q *Quota, now int64) int64 {
 	return w.limit - w.used
 }
 
-// Take implements [State].
 func (w *windowState) Take(n int64, _ uint64) (room, delay int64) {
 	w.used += n
 	w.start, w.count = w.from, w.used
@@ -61,13 +59,11 @@ func (w *windowState) Owe(q *Quota, n, at int64, _ uint64) {
 	w.start, w.count = w.from, w.used+min(n, MaxCost-w.used)
 }
 
-// Used implements [State].
 func (w *windowState) Used() int64 { return w.used }
 
 // After implements [State]: all units come back together.
 func (w *windowState) After(int64) int64 { return w.until - w.now }
 
-// Expires implements [State].
 func (w *windowState) Expires() int64 {
 	if w.used == 0 { // or its window has passed
 		return 0
@@ -89,7 +85,6 @@ func (w *windowState) Return(r *Return, now int64) int64 {
 	return given
 }
 
-// Clone implements [State].
 func (w *windowState) Clone() State {
 	copied := *w
 	return &copied

@@ -1,6 +1,9 @@
 package core
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // Gaps are the turns in a queue that were given back before later ones. A request that
 // fits into one has its turn there; none of the later turns moves. They are dropped
@@ -75,7 +78,7 @@ func (s *schedule) cut(n int64) {
 
 // add returns gaps with one more, which overlaps none of them.
 func (g gaps) add(more gap) []gap {
-	i, _ := slices.BinarySearchFunc(g.list, more.from, func(g gap, from int64) int { return int(min(max(g.from-from, -1), 1)) })
+	i, _ := slices.BinarySearchFunc(g.list, more.from, func(g gap, from int64) int { return cmp.Compare(g.from, from) })
 	list := slices.Insert(slices.Clone(g.list), i, more)
 	if i+1 < len(list) && list[i].end() == list[i+1].from {
 		list[i].units += list[i+1].units

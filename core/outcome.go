@@ -16,6 +16,20 @@ func (o *Outcome) NotBefore(after int64) {
 	}
 }
 
+// Pass makes o what it is so many microseconds later, if nothing happens meanwhile: its
+// times are that much shorter, but none is over.
+func (o *Outcome) Pass(micros int64) {
+	o.RetryAfter, o.MoreAfter, o.ResetAfter = later(o.RetryAfter, micros), later(o.MoreAfter, micros), later(o.ResetAfter, micros)
+}
+
+// later returns what is left of a time, and of none or [Never] the same.
+func later(after, by int64) int64 {
+	if after <= 0 {
+		return after
+	}
+	return max(1, after-by)
+}
+
 // Back makes o what it is once units are given back, at most to capacity.
 func (o *Outcome) Back(units, capacity int64) {
 	if o.Remaining = min(o.Remaining+units, capacity); o.Remaining == capacity {

@@ -23,6 +23,14 @@ func (d *Decision) SetOverflow(i int, o Overflow) {
 	}
 }
 
+// Set makes the outcome of charge i that of charge j of another decision, with its time and
+// its overflow.
+func (d *Decision) Set(i int, from *Decision, j int) {
+	d.Outcomes()[i] = from.Outcomes()[j]
+	d.SetTimeOf(i, from.TimeOf(j))
+	d.SetOverflow(i, from.Overflow(j))
+}
+
 var _ [32 - 2*MaxCharges]struct{} // Decision.overflow has two bits for each charge
 
 // OverflowQuota returns what the quotas of two keys of a rule must have in

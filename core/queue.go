@@ -30,7 +30,6 @@ type queueState struct {
 	known                   int64 // until when an end that has passed matters to debts
 }
 
-// Advance implements [State].
 func (u *queueState) Advance(q *Quota, now int64) int64 {
 	u.capacity, u.maxWait, u.turn = q.Burst+1, q.MaxWait, 0
 	s := &u.schedule
@@ -57,7 +56,6 @@ func (u *queueState) count() int64 {
 	return u.room
 }
 
-// Take implements [State].
 func (u *queueState) Take(n int64, _ uint64) (room, delay int64) {
 	if i := u.fits(n); i >= 0 {
 		var left gap
@@ -95,7 +93,6 @@ func (u *queueState) Owe(q *Quota, n, at int64, _ uint64) {
 	u.known = now + debtMemory
 }
 
-// Used implements [State].
 func (u *queueState) Used() int64 { return u.capacity - u.room }
 
 // After implements [State]. After a request took its turn in a gap, that turn is what
@@ -159,10 +156,8 @@ func (u *queueState) Return(r *Return, now int64) int64 {
 	return more.units
 }
 
-// Expires implements [State].
 func (u *queueState) Expires() int64 { return max(u.schedule.Expires(), u.known) }
 
-// Clone implements [State].
 func (u *queueState) Clone() State {
 	copied := *u
 	copied.list = slices.Clone(u.list)

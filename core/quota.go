@@ -83,7 +83,7 @@ func (q *Quota) Share(instances int64) Quota {
 		part.Burst -= q.Capacity() - CeilDiv(q.Capacity(), instances)
 		part.Missing = CeilDiv(q.Missing, instances)
 	}
-	if part.faults() != 0 {
+	if !part.valid() {
 		return *q
 	}
 	return part

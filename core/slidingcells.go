@@ -28,16 +28,12 @@ type cellsState struct {
 // cellLength returns how long a cell of q is, rounded up.
 func (q *Quota) cellLength() int64 { return CeilDiv(q.Window, q.Cells) }
 
-// Advance implements [State].
 func (c *cellsState) Advance(q *Quota, now int64) int64 {
 	length := q.cellLength()
 	c.now, c.limit, c.keep = now, q.Limit, q.Cells+1
 	c.cell = now / length
-	if c.length != length || int64(len(c.counts)) != c.keep {
+	if c.length != length || int64(len(c.counts)) != c.keep || c.newest > c.cell {
 		c.relay(length)
-	}
-	if c.newest > c.cell {
-		c.redate()
 	}
 	c.used = 0
 	for i := range c.keep {
@@ -54,8 +50,9 @@ func (c *cellsState) at(cell int64) int64 {
 	return c.counts[cell%c.keep]
 }
 
-// relay lays the cells anew for another length or number of them. A cell that
-// spans several of the new ones counts in the last, or in that of now.
+// relay lays the cells anew, for another length or number of them, or since the clock has
+// stepped back. A cell that spans several of the new ones counts in the last, and one
+// ahead of now in that of now.
 func (c *cellsState) relay(length int64) {
 	old, n := c.counts, int64(len(c.counts))
 	newest, oldLength := c.newest, c.length
@@ -68,21 +65,6 @@ func (c *cellsState) relay(length int64) {
 	}
 }
 
-// redate adds what lies ahead of the cell of now to it.
-func (c *cellsState) redate() {
-	moved := make([]int64, c.keep)
-	for i := range c.keep {
-		if cell := c.newest - i; cell >= 0 {
-			to := min(cell, c.cell)
-			if to > c.cell-c.keep {
-				moved[to%c.keep] += c.counts[cell%c.keep]
-			}
-		}
-	}
-	c.counts, c.newest = moved, c.cell
-}
-
-// Take implements [State].
 func (c *cellsState) Take(n int64, _ uint64) (room, delay int64) {
 	c.add(c.cell, n)
 	return c.limit - c.used, 0
@@ -105,7 +87,6 @@ func (c *cellsState) add(cell, n int64) {
 	c.used += n
 }
 
-// Used implements [State].
 func (c *cellsState) Used() int64 { return c.used }
 
 // After implements [State]: the oldest cells must leave.
@@ -118,7 +99,6 @@ func (c *cellsState) After(n int64) int64 {
 	return 0 // n is more than Used
 }
 
-// Expires implements [State].
 func (c *cellsState) Expires() int64 {
 	for i := range int64(len(c.counts)) {
 		if c.at(c.newest-i) > 0 {
@@ -142,7 +122,6 @@ func (c *cellsState) Return(r *Return, now int64) int64 {
 	return given
 }
 
-// Clone implements [State].
 func (c *cellsState) Clone() State {
 	copied := *c
 	copied.counts = slices.Clone(c.counts)

@@ -27,7 +27,6 @@ type counterState struct {
 	limit, now, at, cur, prev, left int64 // left: µs of the current window
 }
 
-// Advance implements [State].
 func (c *counterState) Advance(q *Quota, now int64) int64 {
 	if c.window != q.Window {
 		// Another grid: all that was spent counts in the window of now.
@@ -64,7 +63,6 @@ func (c *counterState) weighted(count, left int64) int64 {
 	return q
 }
 
-// Take implements [State].
 func (c *counterState) Take(n int64, _ uint64) (room, delay int64) {
 	c.cur += n
 	c.index, c.current, c.previous = c.at, c.cur, c.prev
@@ -86,7 +84,6 @@ func (c *counterState) Owe(q *Quota, n, at int64, _ uint64) {
 	c.index, c.current, c.previous = c.at, c.cur, c.prev
 }
 
-// Used implements [State].
 func (c *counterState) Used() int64 { return c.cur + c.weighted(c.prev, c.left) }
 
 // After implements [State]. The weight of the previous window fades, and then
@@ -106,7 +103,6 @@ func (c *counterState) until(count, want int64) int64 {
 	return q
 }
 
-// Expires implements [State].
 func (c *counterState) Expires() int64 {
 	if c.current+c.previous == 0 {
 		return 0
@@ -134,7 +130,6 @@ func (c *counterState) Return(r *Return, now int64) int64 {
 	return given
 }
 
-// Clone implements [State].
 func (c *counterState) Clone() State {
 	copied := *c
 	return &copied

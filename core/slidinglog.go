@@ -1,6 +1,9 @@
 package core
 
-import "slices"
+import (
+	"slices"
+	"sort"
+)
 
 // SlidingLog admits at most Limit units in any window, exactly: a unit admitted
 // at t counts at every time before t + Window and no longer. Refusals cost
@@ -119,15 +122,12 @@ func (l *Log) Owe(q *Quota, n, at int64, _ uint64) {
 		return
 	}
 	l.drop()
-	n = min(n, q.Limit)
-	times := make([]int64, 0, int64(l.size)+n)
+	times := make([]int64, l.size)
 	for i := range l.size {
-		if t := l.at(i); t > at && n > 0 {
-			times, n = append(times, slices.Repeat([]int64{at}, int(n))...), 0
-		}
-		times = append(times, l.at(i))
+		times[i] = l.at(i)
 	}
-	times = append(times, slices.Repeat([]int64{at}, int(n))...)
+	later := sort.Search(len(times), func(i int) bool { return times[i] > at })
+	times = slices.Insert(times, later, slices.Repeat([]int64{at}, int(min(n, q.Limit)))...)
 	times = times[max(0, len(times)-int(q.Limit)):]
 	l.ring, l.head, l.size, l.newest = &times, 0, int32(len(times)), times[len(times)-1]
 }

@@ -19,6 +19,9 @@ func (d *Decision) TimeOf(i int) int64 {
 // SetTimeOf sets what TimeOf returns, and brings At up to the latest. Copies of d
 // that were made after the first call share it.
 func (d *Decision) SetTimeOf(i int, at int64) {
+	if at == d.TimeOf(i) {
+		return
+	}
 	if d.times == nil {
 		d.times = new([MaxCharges]int64)
 		for j := range d.times {
@@ -29,17 +32,12 @@ func (d *Decision) SetTimeOf(i int, at int64) {
 	d.At = max(d.At, at)
 }
 
-// Later returns a refusal as it is the given microseconds after At, if nothing has
-// happened since. Its times are that much shorter, but not over.
+// Later returns a refusal as it is the given microseconds after At: see [Outcome.Pass].
 func (d *Decision) Later(by int64) Decision {
 	later := NewDecision(d.At+by, int(d.n))
 	later.Mode = d.Mode
 	for i, o := range d.Outcomes() {
-		for _, time := range []*int64{&o.RetryAfter, &o.MoreAfter, &o.ResetAfter} {
-			if *time > 0 {
-				*time = max(1, *time-by)
-			}
-		}
+		o.Pass(by)
 		later.Outcomes()[i] = o
 	}
 	return later

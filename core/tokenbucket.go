@@ -53,7 +53,6 @@ type bucketState struct {
 	debt int64 // tokens that it lacks for a larger burst; 0 if it lacked no more than this one
 }
 
-// Advance implements [State].
 func (b *bucketState) Advance(q *Quota, now int64) int64 {
 	b.limit, b.burst, b.initial, b.most, b.now = q.Limit, q.Burst, q.Missing, q.mostOwed(), now
 	if b.window != q.Window {
@@ -101,7 +100,6 @@ func (b *bucketState) refill() {
 // fullAt returns when the bucket is full if nothing more is taken.
 func (b *bucketState) fullAt() int64 { return b.last + b.regain(b.lacked()) }
 
-// Take implements [State].
 func (b *bucketState) Take(n int64, _ uint64) (room, delay int64) {
 	b.short += n
 	if b.debt > 0 {
@@ -146,10 +144,8 @@ func (b *bucketState) Refuse(bool) bool {
 	return false
 }
 
-// Used implements [State].
 func (b *bucketState) Used() int64 { return b.short }
 
-// After implements [State].
 func (b *bucketState) After(n int64) int64 { return b.regain(n, b.back) }
 
 // regain returns how long n tokens take to refill, if back Windowths of the first
@@ -198,9 +194,11 @@ func (b *bucketState) Return(r *Return, now int64) int64 {
 	return given
 }
 
-// Clone implements [State].
 func (b *bucketState) Clone() State {
 	copied := *b
-	copied.returns = b.returns.clone()
+	if b.returns != nil {
+		returns := *b.returns
+		copied.returns = &returns
+	}
 	return &copied
 }

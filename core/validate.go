@@ -81,7 +81,7 @@ func (c *Charge) validate() error {
 		return fmt.Errorf("%w: rule %q: cost %d: write 0 to %d", ErrCharges, c.Rule, c.Cost, MaxCost)
 	case uint64(c.Reserve) > uint64(MaxCost):
 		return fmt.Errorf("%w: rule %q: reserve %d: write 0 to %d", ErrCharges, c.Rule, c.Reserve, MaxCost)
-	case c.Quota.faults() != 0:
+	case !c.Quota.valid():
 		return fmt.Errorf("%w: rule %q: %w", ErrCharges, c.Rule, c.Quota.Validate())
 	case c.Quota.Leases() && c.Cost > 0 && c.ID == 0:
 		return fmt.Errorf("%w: rule %q: a lease without an id: write a random one that is not 0", ErrCharges, c.Rule)

@@ -73,135 +73,86 @@ func (q *Quota) set() (f Fields) {
 	return f
 }
 
-// faults are the things wrong with a Quota, as bits in the order in which
-// [Quota.Validate] lists them.
-type faults uint16
-
-const (
-	faultLimit faults = 1 << iota
-	faultAlignment
-	faultCalendar
-	faultCells
-	faultBurst
-	faultMissing
-	faultFill
-	faultMaxWait
-	faultBar
-	faultMaxBar
-	faultAlgorithm
-	faultWindow
-	faultField
-
-	lastFault = faultField
-)
-
-// faults returns what is wrong with q. It is the only check of a quota, and
-// cheap enough for every charge; fault.describe finds the words.
-func (q *Quota) faults() (f faults) {
-	row := q.Algorithm.row()
-	if row == &unknown {
-		f |= faultAlgorithm
-	}
-	if q.Limit < 1 || q.Limit > row.maxLimit {
-		f |= faultLimit
-	}
-	if q.Window < MinWindow || q.Window > MaxWindow {
-		f |= faultWindow
-	}
-	if q.set()&^row.fields != 0 {
-		f |= faultField
-	}
-	if row.fields == 0 || row == &unknown {
-		return f
-	}
-	if q.Aligned && q.Calendar.Unit != 0 {
-		f |= faultAlignment
-	}
-	if q.Calendar.validate() != nil {
-		f |= faultCalendar
-	}
-	if row.fields.Has(FieldCells) && (q.Cells < 2 || q.Cells > MaxCells) {
-		f |= faultCells
-	}
-	if row.fields.Has(FieldBurst) {
-		if q.Burst < row.minBurst || q.Burst > MaxLimit {
-			f |= faultBurst
-		}
-		if q.fills() > MaxFill {
-			f |= faultFill
-		}
-	}
-	if row.fields.Has(FieldMissing) && (q.Missing < 0 || q.Missing > q.Burst) {
-		f |= faultMissing
-	}
-	if row.fields.Has(FieldMaxWait) && (q.MaxWait < 0 || q.MaxWait > MaxWindow) {
-		f |= faultMaxWait
-	}
-	if row.fields.Has(FieldBar) && (q.Bar < MinWindow || q.Bar > MaxWindow) {
-		f |= faultBar
-	}
-	if row.fields.Has(FieldMaxBar) && q.MaxBar != 0 && (q.MaxBar < q.Bar || q.MaxBar > MaxWindow) {
-		f |= faultMaxBar
-	}
-	return f
-}
-
 // Validate returns an error that lists everything wrong with q and what to
 // write instead, or nil.
 func (q Quota) Validate() error {
 	var errs []error
-	found := q.faults()
-	for f := faultLimit; f <= lastFault; f <<= 1 {
-		if found&f != 0 {
-			errs = append(errs, f.describe(&q))
-		}
-	}
+	q.check(&errs)
 	return errors.Join(errs...)
 }
 
-// describe says what one fault of q is and what to write instead.
-func (f faults) describe(q *Quota) error {
-	row := q.Algorithm.row()
-	switch f {
-	case faultLimit:
-		switch {
-		case q.Limit < 1:
-			return fmt.Errorf("limit %d: write at least 1", q.Limit)
-		case row.tooLarge != "":
-			return fmt.Errorf("limit %d "+row.tooLarge, q.Limit, row.maxLimit)
+// valid reports whether Validate returns nil. It is cheap enough for every charge.
+func (q *Quota) valid() bool { return q.check(nil) }
+
+// check reports whether q is valid. It adds an error to errs, unless that is nil, for
+// everything that is wrong.
+func (q *Quota) check(errs *[]error) (valid bool) {
+	valid = true
+	fault := func(format string, args ...any) {
+		if valid = false; errs != nil {
+			*errs = append(*errs, fmt.Errorf(format, args...))
 		}
-		return fmt.Errorf("limit %d: write at most %d", q.Limit, row.maxLimit)
-	case faultAlignment:
-		return errors.New("aligned and calendar: write one of them")
-	case faultCalendar:
-		return q.Calendar.validate()
-	case faultCells:
-		return fmt.Errorf("%d cells: write 2 to %d", q.Cells, MaxCells)
-	case faultBurst:
-		if row.queues {
-			return fmt.Errorf("burst %d: write how many may wait, 0 to %d", q.Burst, int64(MaxLimit))
-		}
-		return fmt.Errorf("burst %d: write %d to %d", q.Burst, row.minBurst, int64(MaxLimit))
-	case faultMissing:
-		return fmt.Errorf("%d missing: write 0 for a full bucket to %d for an empty one", q.Missing, q.Burst)
-	case faultFill:
-		if row.queues {
-			return fmt.Errorf("burst %d takes more than 10 years to pass: write a smaller one", q.Burst)
-		}
-		return fmt.Errorf("burst %d takes more than 10 years to come back: write a smaller one", q.Burst)
-	case faultMaxWait:
-		return fmt.Errorf("wait of %v: write 0 for any, or at most 366 days", micros(q.MaxWait))
-	case faultBar:
-		return fmt.Errorf("bar of %v: write how long a key is barred, 1ms to 366 days", micros(q.Bar))
-	case faultMaxBar:
-		return fmt.Errorf("longest bar of %v: write at least the bar of %v, at most 366 days, or 0 for bars of one length",
-			micros(q.MaxBar), micros(q.Bar))
-	case faultAlgorithm:
-		return fmt.Errorf("unknown algorithm %d: write one of the constants, such as TokenBucket", q.Algorithm)
-	case faultWindow:
-		return fmt.Errorf("window of %d µs: write between 1ms and 366 days", q.Window)
 	}
-	return q.misplaced()
+	row := q.Algorithm.row()
+	switch {
+	case q.Limit < 1:
+		fault("limit %d: write at least 1", q.Limit)
+	case q.Limit > row.maxLimit && row.tooLarge != "":
+		fault("limit %d "+row.tooLarge, q.Limit, row.maxLimit)
+	case q.Limit > row.maxLimit:
+		fault("limit %d: write at most %d", q.Limit, row.maxLimit)
+	}
+	if row.fields != 0 && row != &unknown {
+		q.checkFields(row, fault)
+	}
+	if row == &unknown {
+		fault("unknown algorithm %d: write one of the constants, such as TokenBucket", q.Algorithm)
+	}
+	if q.Window < MinWindow || q.Window > MaxWindow {
+		fault("window of %d µs: write between 1ms and 366 days", q.Window)
+	}
+	if q.set()&^row.fields != 0 {
+		fault("%w", q.misplaced())
+	}
+	return valid
+}
+
+// checkFields calls fault for what is wrong with the fields that the algorithm uses.
+func (q *Quota) checkFields(row *row, fault func(format string, args ...any)) {
+	if q.Aligned && q.Calendar.Unit != 0 {
+		fault("aligned and calendar: write one of them")
+	}
+	if err := q.Calendar.validate(); err != nil {
+		fault("%w", err)
+	}
+	if row.fields.Has(FieldCells) && (q.Cells < 2 || q.Cells > MaxCells) {
+		fault("%d cells: write 2 to %d", q.Cells, MaxCells)
+	}
+	if row.fields.Has(FieldBurst) {
+		meaning, back := "", "come back"
+		if row.queues {
+			meaning, back = "how many may wait, ", "pass"
+		}
+		if q.Burst < row.minBurst || q.Burst > MaxLimit {
+			fault("burst %d: write %s%d to %d", q.Burst, meaning, row.minBurst, int64(MaxLimit))
+		}
+		if q.fills() > MaxFill {
+			fault("burst %d takes more than 10 years to %s: write a smaller one", q.Burst, back)
+		}
+	}
+	if row.fields.Has(FieldMissing) && (q.Missing < 0 || q.Missing > q.Burst) {
+		fault("%d missing: write 0 for a full bucket to %d for an empty one", q.Missing, q.Burst)
+	}
+	if row.fields.Has(FieldMaxWait) && (q.MaxWait < 0 || q.MaxWait > MaxWindow) {
+		fault("wait of %v: write 0 for any, or at most 366 days", micros(q.MaxWait))
+	}
+	if row.fields.Has(FieldBar) && (q.Bar < MinWindow || q.Bar > MaxWindow) {
+		fault("bar of %v: write how long a key is barred, 1ms to 366 days", micros(q.Bar))
+	}
+	if row.fields.Has(FieldMaxBar) && q.MaxBar != 0 && (q.MaxBar < q.Bar || q.MaxBar > MaxWindow) {
+		fault("longest bar of %v: write at least the bar of %v, at most 366 days, or 0 for bars of one length",
+			micros(q.MaxBar), micros(q.Bar))
+	}
 }
 
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

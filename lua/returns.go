@@ -66,11 +66,9 @@ func (l *Returns) Decode(reply []int64) ([]core.Returned, error) {
 		if more < 0 || !plausible(c, left, more, reset) {
 			return nil, fmt.Errorf("%w: %s makes no sense: %d", ErrValue, l.Keys[l.first[i]], reply[n+3*i:n+3*i+3])
 		}
-		o.Remaining, o.ResetAfter = left, reset
-		if c.Quota.Bars() && left == 0 {
-			o.RetryAfter = more
-		} else {
-			o.MoreAfter = more
+		*o = core.Outcome{Remaining: left, MoreAfter: more, ResetAfter: reset}
+		if c.Quota.Bars() {
+			o.Need(1)
 		}
 	}
 	return results, nil

@@ -216,14 +216,10 @@ func (s *selection) join(driver string) *Script {
 		}
 	}
 	text := b.String()
-	if !s.extra {
-		text = extraLine.ReplaceAllString(text, "")
-	}
-	if !s.several {
-		text = severalLine.ReplaceAllString(text, "")
-	}
-	if s.purpose != owing {
-		text = debtLine.ReplaceAllString(text, "")
+	for mark, wanted := range map[string]bool{"extra": s.extra, "several": s.several, "debt": s.purpose == owing} {
+		if !wanted {
+			text = regexp.MustCompile(`(?m)^.* -- @`+mark+`\n`).ReplaceAllString(text, "")
+		}
 	}
 	script := &Script{Text: flatten(text), plain: text}
 	sum := sha1.Sum([]byte(script.Text))
@@ -231,12 +227,6 @@ func (s *selection) join(driver string) *Script {
 	known, _ := scripts.LoadOrStore(id, script)
 	return known.(*Script)
 }
-
-var (
-	extraLine   = regexp.MustCompile(`(?m)^.* -- @extra\n`)
-	severalLine = regexp.MustCompile(`(?m)^.* -- @several\n`)
-	debtLine    = regexp.MustCompile(`(?m)^.* -- @debt\n`)
-)
 
 // newSelection returns the files that every script has.
 func newSelection(purpose int) *selection {

@@ -2,9 +2,9 @@ package redisfacts
 
 import (
 	"context"
-	"crypto/sha1"
-	"encoding/hex"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -26,56 +26,79 @@ type Rights struct {
 	Err      error             // why nothing was tried
 }
 
-// Refused returns the commands that the user may not run, in the order of [Needed].
-func (r *Rights) Refused() (refused []string) {
-	for _, command := range Needed {
-		if r.Of[command] != "" {
+// Refused returns the commands that the user may not run, in the order of [Needed] and
+// [NeededByControl].
+func (r Rights) Refused() (refused []string) {
+	for _, command := range slices.Concat(Needed, NeededByControl) {
+		if r.Of[command] != "" && !slices.Contains(refused, command) {
 			refused = append(refused, command)
 		}
 	}
 	return refused
 }
 
+// Explain returns the refused commands with the reason of each.
+func (r Rights) Explain() (list []string) {
+	for _, command := range r.Refused() {
+		list = append(list, fmt.Sprintf("%s (%s)", command, r.Of[command]))
+	}
+	return list
+}
+
+// try runs a script that tries commands, and returns each command with its error, or "".
+// An error means that nothing was tried.
+func (r *Rights) try(ctx context.Context, client redis.UniversalClient, script string, keys []string, args ...any) ([]string, error) {
+	replies, err := client.Eval(ctx, script, keys, args...).StringSlice()
+	if err != nil && !NoRight(err.Error()) {
+		return nil, err
+	}
+	r.Of = map[string]string{
+		"EVAL":    refusal(err),
+		"EVALSHA": refusal(client.EvalSha(ctx, strings.Repeat("0", 40), keys, args...).Err()),
+	}
+	return replies, nil
+}
+
+// refusal returns an error as a text if it is about the rights of the user, or else "".
+func refusal(err error) string {
+	if err != nil && NoRight(err.Error()) {
+		return err.Error()
+	}
+	return ""
+}
+
 // dryRun runs commands that change nothing, since the key does not exist: SET has XX,
 // SETRANGE writes no bytes, and PSETEX has an invalid time, which is an error after
 // those about rights.
-const dryRun = `
-local out = {}
-for _, command in ipairs({
+var dryRun = tryEach(`
   {'TIME'}, {'MGET', KEYS[1]}, {'EXISTS', KEYS[1]}, {'GET', KEYS[1]}, {'GETRANGE', KEYS[1], '0', '1'},
   {'SET', KEYS[1], '', 'XX', 'PX', '1'}, {'PSETEX', KEYS[1], '0', ''}, {'SETRANGE', KEYS[1], '0', ''},
   {'PEXPIRE', KEYS[1], '1'}, {'PTTL', KEYS[1]}, {'DEL', KEYS[1]},
-}) do
+`, "")
+
+// tryEach returns a script that runs commands, and those that more adds to them, and
+// returns the name of each and its error, or "".
+func tryEach(commands, more string) string {
+	return `
+local out = {}
+local commands = {` + commands + `}
+` + more + `for _, command in ipairs(commands) do
   local reply = redis.pcall(unpack(command))
   out[#out + 1] = command[1]
   out[#out + 1] = type(reply) == 'table' and reply.err or ''
 end
 return out`
+}
 
 // Ask runs the commands of a decision, except INFO, in a form that changes nothing.
 // Errors that are not about rights are about the state of the server. In a Cluster, the
 // error is MOVED if the slot of the key is on another server.
-func Ask(ctx context.Context, client redis.UniversalClient, key string) Rights {
-	r := Rights{Of: make(map[string]string)}
-	replies, err := client.Eval(ctx, dryRun, []string{key}).StringSlice()
-	switch {
-	case err == nil:
-		r.Of["EVAL"] = ""
-	case NoRight(err.Error()):
-		r.Of["EVAL"] = err.Error()
-	case isReply(err) && !redis.HasErrorPrefix(err, "MOVED"):
+func Ask(ctx context.Context, client redis.UniversalClient, key string) (r Rights) {
+	replies, err := r.try(ctx, client, dryRun, []string{key})
+	if isReply(err) && !redis.HasErrorPrefix(err, "MOVED") {
 		r.WriteErr = err.Error() // such as READONLY, instead of running the script
-		return r
-	default:
+	} else {
 		r.Err = err
-		return r
-	}
-	sum := sha1.Sum([]byte(dryRun))
-	switch err := client.EvalSha(ctx, hex.EncodeToString(sum[:]), []string{key}).Err(); {
-	case err == nil, redis.HasErrorPrefix(err, "NOSCRIPT"):
-		r.Of["EVALSHA"] = ""
-	case NoRight(err.Error()):
-		r.Of["EVALSHA"] = err.Error()
 	}
 	for i := 0; i+1 < len(replies); i += 2 {
 		command, problem := replies[i], plain(replies[i+1])

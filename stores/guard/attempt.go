@@ -44,6 +44,16 @@ func (a *attempt) ended(err error) {
 	a.result = max(a.result, a.judge(a.now-began, err))
 }
 
+// ask makes a request for decisions.
+func (a *attempt) ask(asks []core.Ask) error {
+	err := a.guard.store.Take(a.ctx, asks)
+	a.ended(err)
+	if err == nil {
+		a.guard.outage.answered(a.now)
+	}
+	return err
+}
+
 // judge returns what a request that took so long says about the store.
 func (a *attempt) judge(took int64, err error) result {
 	switch {

@@ -8,6 +8,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -185,10 +186,7 @@ func (s *Store) Take(ctx context.Context, asks []core.Ask) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if asks[0].Owes() {
-		return s.owe(ctx, asks)
-	}
-	if len(asks) > 1 && s.decidesAlone(asks) {
+	if asks[0].Owes() || len(asks) > 1 && s.decidesAlone(asks) {
 		return s.takeTogether(ctx, asks)
 	}
 	for i := range asks {
@@ -216,19 +214,13 @@ func (s *Store) decidesAlone(asks []core.Ask) bool {
 }
 
 // takeTogether asks the store for all asks at once, and counts in memory what each took.
-func (s *Store) takeTogether(ctx context.Context, asks []core.Ask) error {
+func (s *Store) takeTogether(ctx context.Context, asks []core.Ask) (failed error) {
 	a := attempt{guard: s, ctx: ctx}
 	err := errOpen
 	if a.enter() {
 		defer a.leave()
-		if err = s.store.Take(ctx, asks); err == nil {
-			a.ended(nil)
-			s.outage.answered(a.now)
-		} else {
-			a.ended(err)
-		}
+		err = a.ask(asks)
 	}
-	var failed error
 	for i := range asks {
 		c := call{attempt: a, of: asks[i : i+1], charges: asks[i].Charges}
 		problem := err
@@ -237,9 +229,7 @@ func (s *Store) takeTogether(ctx context.Context, asks []core.Ask) error {
 		} else if d.Allowed {
 			problem = c.counted(d)
 		}
-		if problem = c.finish(problem); problem != nil && failed == nil {
-			failed = problem
-		}
+		failed = cmp.Or(failed, c.finish(problem))
 	}
 	return failed
 }
@@ -260,21 +250,6 @@ func (c *call) finish(err error) error {
 		*d = core.Decision{}
 	}
 	return err
-}
-
-// take walks the path of the plan, and sets d. An error that wraps
-// [core.ErrUnavailable] means that the request must be decided without the store.
-func (c *call) take(d *core.Decision) error { // a pointer, since a copy costs as much as a hash
-	defer c.leave()
-	switch c.plan() {
-	case healthy:
-		return c.takeHealthy(d)
-	case doubtful:
-		return c.takeBoth(d)
-	case overflow:
-		return c.takeOverflow(d)
-	}
-	return errOpen
 }
 
 // unavailable reports whether err, of a call with ctx, means that the store is

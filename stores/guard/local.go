@@ -1,11 +1,15 @@
 package guard
 
-import "github.com/routelimit/limit/core"
+import (
+	"slices"
+
+	"github.com/routelimit/limit/core"
+)
 
 // takeLocal decides without the store, as the OnError of each rule says, and logs
 // the reason.
 func (c *call) takeLocal(d *core.Decision, reason error) (err error) {
-	if c.refuses() {
+	if slices.ContainsFunc(c.charges, func(c core.Charge) bool { return c.OnError == core.Refuse && needs(&c) }) {
 		*d, err = c.refuse()
 	} else {
 		*d, err = c.takeShare()
@@ -53,19 +57,9 @@ func (c *call) takeShare() (core.Decision, error) {
 	return d, nil
 }
 
-// refuses reports whether a rule refuses the request because the store is
-// unavailable.
-func (c *call) refuses() bool {
-	for i := range c.charges {
-		if c.charges[i].OnError == core.Refuse && needs(&c.charges[i]) {
-			return true
-		}
-	}
-	return false
-}
-
-// needs reports whether a charge is more than a look. For a ban, every charge is.
-func needs(c *core.Charge) bool { return c.Cost > 0 || c.Quota.Bars() }
+// needs reports whether a charge can be refused: whether it is more than a look, which it
+// always is for a ban, and no debt.
+func needs(c *core.Charge) bool { return !c.Debt && (c.Cost > 0 || c.Quota.Bars()) }
 
 // refuse refuses because a rule wants that. For rules with Local, it reports what
 // the share has left.

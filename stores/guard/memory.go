@@ -126,22 +126,18 @@ func (c *call) undoCopies(m *copies, d *core.Decision) {
 	_ = core.Undo(context.Background(), c.guard.own, m.charges, d)
 }
 
-// local marks d, of copies of the charges, as a decision without the store.
+// local marks d, of copies of the charges, as a decision without the store. What is more
+// than a share may be admitted when the store is asked again.
 func (c *call) local(d *core.Decision) {
 	d.Mode = core.ModeLocal
 	for i := range d.Outcomes() {
-		c.localOutcome(i, &d.Outcomes()[i])
-	}
-}
-
-// localOutcome makes o, of the share of the i-th charge, say when the store may admit
-// what is more than a share.
-func (c *call) localOutcome(i int, o *core.Outcome) {
-	if o.RetryAfter != core.Never || c.charges[i].Cost+c.charges[i].Reserve > c.charges[i].Quota.Capacity() {
-		return
-	}
-	o.RetryAfter = max(o.ResetAfter, c.guard.breaker.probeIn(c.now))
-	if c.doubtful.has(i) { // the share decides until then, whatever the store says
-		o.RetryAfter = max(o.RetryAfter, c.guard.doubts.remaining(&c.charges[i], c.now))
+		of, o := &c.charges[i], &d.Outcomes()[i]
+		if o.RetryAfter != core.Never || of.Cost+of.Reserve > of.Quota.Capacity() {
+			continue
+		}
+		o.RetryAfter = max(o.ResetAfter, c.guard.breaker.probeIn(c.now))
+		if c.doubtful.has(i) { // the share decides until then, whatever the store says
+			o.RetryAfter = max(o.RetryAfter, c.guard.doubts.remaining(of, c.now))
+		}
 	}
 }

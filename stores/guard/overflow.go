@@ -68,38 +68,6 @@ func (o *overflowStore) Release(ctx context.Context, charges []core.Charge) erro
 	return o.Store.Release(ctx, allShared(charges))
 }
 
-// Return returns units to the keys' own quotas. Of a decision in overflow, only
-// rules that all requests share certainly took from one.
-func (o *overflowStore) Return(ctx context.Context, returns []core.Return) ([]core.Returned, error) {
-	return some(returns, func(r *core.Return) bool { return r.Mode != core.ModeOverflow || r.Key == "" },
-		func(own []core.Return) ([]core.Returned, error) { return o.Store.Return(ctx, own) })
-}
-
-// some returns what came of those returns that are for a store, and nothing for the
-// others.
-func some(returns []core.Return, of func(*core.Return) bool, store func([]core.Return) ([]core.Returned, error)) ([]core.Returned, error) {
-	var own []core.Return
-	for i := range returns {
-		if of(&returns[i]) {
-			own = append(own, returns[i])
-		}
-	}
-	given := make([]core.Returned, len(returns))
-	if own == nil {
-		return given, nil
-	}
-	back, err := store(own)
-	if err != nil {
-		return nil, err
-	}
-	for i := range returns {
-		if of(&returns[i]) {
-			given[i], back = back[0], back[1:]
-		}
-	}
-	return given, nil
-}
-
 // noticed notes a decision of the memory by overflow quotas. What was taken there
 // counts for at most twice the span of the quota. A ban takes nothing there.
 func (c *call) noticed(charges []core.Charge, d *core.Decision) {

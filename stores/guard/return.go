@@ -27,24 +27,34 @@ func (s *Store) Return(ctx context.Context, returns []core.Return) ([]core.Retur
 			}
 		}
 	}
-	own, err := s.own.Return(context.Background(), copied)
-	if err != nil {
-		return own, err
-	}
-	given, err := some(returns, func(r *core.Return) bool { return !local(r) }, func(asked []core.Return) (given []core.Returned, err error) {
-		err = s.try(ctx, func() (err error) {
-			given, err = s.store.Return(ctx, asked)
-			return err
-		})
-		return given, err
-	})
+	given, err := s.own.Return(context.Background(), copied)
 	if err != nil {
 		return nil, err
 	}
+	var asked []core.Return
+	var at []int
 	for i := range returns {
-		if local(&returns[i]) {
-			given[i] = own[i]
+		r := &returns[i]
+		if local(r) {
+			continue
 		}
+		given[i] = core.Returned{}
+		if r.Mode != core.ModeOverflow || r.Key == "" { // others may have taken from an overflow quota
+			asked, at = append(asked, *r), append(at, i)
+		}
+	}
+	if asked == nil {
+		return given, nil
+	}
+	err = s.try(ctx, func() error {
+		back, err := s.store.Return(ctx, asked)
+		for i := range back {
+			given[at[i]] = back[i]
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
 	return given, nil
 }

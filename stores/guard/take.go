@@ -3,17 +3,10 @@ package guard
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/routelimit/limit/core"
 )
-
-// takeHealthy lets the store decide, and counts what it admits.
-func (c *call) takeHealthy(d *core.Decision) error {
-	if err := c.ask(c.charges, d); err != nil || !d.Allowed {
-		return err
-	}
-	return c.counted(d)
-}
 
 // counted counts in memory what the store, which decides alone, has admitted.
 func (c *call) counted(d *core.Decision) error {
@@ -76,37 +69,30 @@ func (c *call) takeOverflow(d *core.Decision) error {
 }
 
 // ask asks the store.
-func (c *call) ask(charges []core.Charge, d *core.Decision) (err error) {
+func (c *call) ask(charges []core.Charge, d *core.Decision) error {
 	asks := c.of
 	if &charges[0] != &c.charges[0] {
 		asks = []core.Ask{{Charges: charges}}
 	}
-	err = c.guard.store.Take(c.ctx, asks)
+	err := c.attempt.ask(asks)
 	switch {
 	case err != nil:
 		*d = core.Decision{}
+		c.unanswered(err)
 	case d != &asks[0].Decision:
 		*d = asks[0].Decision
-	}
-	c.ended(err)
-	if err == nil {
-		c.guard.outage.answered(c.now)
-	} else {
-		c.unanswered(err)
 	}
 	return err
 }
 
 // lookUp asks the store, and takes nothing.
 func (c *call) lookUp() error {
-	m := c.shares()
-	defer m.free()
-	m.look()
-	for i := range m.charges {
-		m.charges[i].Quota, m.charges[i].Reserve = c.charges[i].Quota, c.charges[i].Reserve
+	looks := slices.Clone(c.charges)
+	for i := range looks {
+		looks[i].Cost = 0
 	}
 	var d core.Decision
-	return c.ask(m.charges, &d)
+	return c.ask(looks, &d)
 }
 
 // fitsShare counts the charges in memory if they fit into the share of this

@@ -47,12 +47,7 @@ func (u *unreleased) own(charges []core.Charge) {
 
 // unknown reports whether the store was never asked for any of the leases.
 func (u *unreleased) unknown(charges []core.Charge) bool {
-	for i := range charges {
-		if id := charges[i].ID; u.unasked[id%uint64(len(u.unasked))].Load() != id {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(charges, func(c core.Charge) bool { return u.unasked[c.ID%uint64(len(u.unasked))].Load() != c.ID })
 }
 
 // Leases are those of one request.
@@ -63,41 +58,22 @@ type leases struct {
 	ends    int64         // when they have ended by themselves
 }
 
-// mayTakeUntil returns until when a call of Take that returned err may still take its
-// charges, in µs from now on: see [core.Store]. It is false for a call that took nothing.
-func mayTakeUntil(err error) (left int64, may bool) {
-	var unanswered *core.Unanswered
-	if !errors.As(err, &unanswered) {
-		return 0, false
-	}
-	return max(0, time.Until(unanswered.Until).Microseconds()), true
-}
-
-// leasesOf returns copies of the charges that hold leases.
-func leasesOf(charges []core.Charge) (held []core.Charge) {
-	for i := range charges {
-		if charges[i].Quota.Leases() && charges[i].Cost > 0 {
-			held = append(held, charges[i])
-		}
-	}
-	return held
-}
-
-// unanswered notes a call to the store that may have taken leases, or may yet.
+// unanswered notes a call to the store that may have taken leases, or may take them until
+// a time: see [core.Store].
 func (c *call) unanswered(err error) {
-	if left, may := mayTakeUntil(err); may {
-		c.mayTake = max(c.mayTake, c.now+left)
+	if u := (*core.Unanswered)(nil); errors.As(err, &u) {
+		c.mayTake = max(c.mayTake, c.now+max(0, time.Until(u.Until).Microseconds()))
 	}
 }
 
 // forsake releases, at the end of Take, the leases that calls without an answer may have
 // taken or may still take, unless the request is admitted: then Release does.
 func (c *call) forsake(admitted bool) {
-	held := leasesOf(c.charges)
-	switch u := &c.guard.unreleased; {
-	case held == nil:
+	held := slices.DeleteFunc(slices.Clone(c.charges), func(c core.Charge) bool { return !c.Quota.Leases() || c.Cost == 0 })
+	switch {
+	case len(held) == 0:
 	case admitted:
-		u.until.advance(c.mayTake)
+		c.guard.unreleased.until.advance(c.mayTake)
 	default:
 		c.guard.releaseLater(held, c.mayTake)
 	}

@@ -13,7 +13,6 @@ type both struct {
 	room, ownRoom, sharedRoom int64
 }
 
-// Advance implements [core.State].
 func (b *both) Advance(q *core.Quota, now int64) int64 {
 	return b.rooms(b.own.Advance(q, now), b.shared.state().Advance(q, now))
 }
@@ -27,20 +26,22 @@ func (b *both) rooms(own, shared int64) int64 {
 // of both.
 func (b *both) Needs(c *core.Charge) int64 { return max(b.own.Needs(c), b.shared.state().Needs(c)) }
 
-// Take implements [core.State].
 func (b *both) Take(n int64, lease uint64) (room, delay int64) {
 	own, ownDelay := b.own.Take(n, lease)
 	shared, sharedDelay := b.shared.state().Take(n, lease)
 	return b.rooms(own, shared), max(ownDelay, sharedDelay)
 }
 
-// Refuse implements [core.State].
 func (b *both) Refuse(barred bool) bool {
 	own, shared := b.own.Refuse(barred), b.shared.state().Refuse(barred)
 	return own || shared
 }
 
-// Used implements [core.State].
+func (b *both) Owe(q *core.Quota, n, at int64, id uint64) {
+	b.own.Owe(q, n, at, id)
+	b.shared.state().Owe(q, n, at, id)
+}
+
 func (b *both) Used() int64 { return max(b.own.Used(), b.shared.state().Used()) }
 
 // After implements [core.State]: both must have room for n units more than the

@@ -46,18 +46,14 @@ func (s *Store) leases(ctx context.Context, charges []core.Charge, f func(i int,
 }
 
 func (s *Store) leasesOf(c *core.Charge, f func(leases core.State, now int64) bool) {
-	var k target
-	s.place(&k, c)
-	now := s.now()
-	shard := &s.shards[k.shard]
-	shard.mu.Lock()
-	defer shard.mu.Unlock()
-	if s.monotonic {
-		now = max(now, shard.last)
-	}
-	shard.last = now
+	var keys [1]target
+	s.place(&keys[0], c)
+	order := inOrder(keys[:])
+	now := s.lock(keys[:], &order)
+	defer s.unlock(keys[:], &order)
+	shard := &s.shards[keys[0].shard]
 	// A lease may be held in an overflow quota, and if the key has an entry, in both.
-	own, shared := shard.keys.find(k.hash, c), s.findOverflow(shard, c)
+	own, shared := keys[0].entry, s.findOverflow(shard, c)
 	if own != nil {
 		f(own.state(), now)
 		own.prolong()

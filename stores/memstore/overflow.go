@@ -26,7 +26,7 @@ import (
 // a log would let one request use the memory of a full limit.
 //
 // Bans have no overflow quotas. A shared one would bar clients for the strikes of
-// others, and for longer than the flood: see noStrikes.
+// others, and for longer than the flood: see unkept.
 
 const (
 	// overflowRoom is how many overflow quotas a shard may have, beside s.room
@@ -71,7 +71,7 @@ func (s *Store) locate(keys []target, i int, now int64) core.Overflow {
 			k.entry.sharedUntil = shared.sharedUntil
 		}
 		return core.BothQuotas
-	case c.Key == "" || c.Quota.Bars(): // all requests share it already; see noStrikes
+	case c.Key == "" || c.Quota.Bars(): // all requests share it already; see unkept
 		return core.SharedQuota
 	}
 	k.entry = s.findOverflow(shard, c) // it may exist although it is not shared now
@@ -177,46 +177,27 @@ func (s *Store) takeOverflow(ask *core.Ask, keys []target, states []core.State, 
 
 // state returns the state that decides the charge.
 func (k *target) state() core.State {
-	q := &k.charge.Quota
 	switch {
 	case k.entry != nil:
 		return k.entry.state()
-	case q.Bars():
-		return (*noStrikes)(q)
+	case k.charge.Quota.Bars():
+		return unkept{room: k.charge.Quota.Limit} // as if the ban had not struck the key; the other rules still refuse its requests
 	}
-	return noRoom{}
+	return unkept{}
 }
 
-// noStrikes is the state of a ban's key for which there is no memory: the ban has
-// not struck the key, and never will. The other rules still refuse the key's requests.
-type noStrikes core.Quota
+// unkept is the state of a key for which there is no memory: whatever is taken, there is
+// as much room as before. Where that is none, it cannot know when there will be memory.
+type unkept struct {
+	core.Base
+	room int64
+}
 
-// Advance implements [core.State].
-func (n *noStrikes) Advance(*core.Quota, int64) int64 { return n.Limit }
-
-// Needs implements [core.State]. Only a cost above the limit does not fit.
-func (n *noStrikes) Needs(c *core.Charge) int64 { return c.Cost }
-
-// Take implements [core.State].
-func (n *noStrikes) Take(int64, uint64) (room, delay int64) { return n.Limit, 0 }
-
-func (*noStrikes) Refuse(bool) bool                      { return false }
-func (*noStrikes) Renew(*core.Quota, int64, uint64) bool { return false }
-func (*noStrikes) Release(*core.Quota, int64, uint64)    {}
-func (*noStrikes) Used() int64                           { return 0 }
-func (*noStrikes) After(int64) int64                     { return 0 }
-func (*noStrikes) Expires() int64                        { return 0 }
-func (*noStrikes) Return(*core.Return, int64) int64      { return 0 }
-func (n *noStrikes) Clone() core.State                   { return n }
-
-// noRoom is the state of a key for which there is no memory. It refuses, and
-// cannot know when there will be memory.
-type noRoom struct{ core.Base }
-
-func (noRoom) Advance(*core.Quota, int64) int64  { return 0 }
-func (noRoom) Take(int64, uint64) (int64, int64) { return 0, 0 }
-func (noRoom) Used() int64                       { return 1 }
-func (noRoom) After(int64) int64                 { return noRoomRetry }
-func (noRoom) Expires() int64                    { return 0 }
-func (noRoom) Return(*core.Return, int64) int64  { return 0 }
-func (n noRoom) Clone() core.State               { return n }
+func (u unkept) Advance(*core.Quota, int64) int64    { return u.room }
+func (u unkept) Take(int64, uint64) (_, _ int64)     { return u.room, 0 }
+func (unkept) Owe(*core.Quota, int64, int64, uint64) {}
+func (u unkept) Used() int64                         { return max(0, 1-u.room) }
+func (unkept) After(int64) int64                     { return noRoomRetry }
+func (unkept) Expires() int64                        { return 0 }
+func (unkept) Return(*core.Return, int64) (n int64)  { return 0 }
+func (u unkept) Clone() core.State                   { return u }

@@ -88,19 +88,15 @@ func (s *Store) Reset(ctx context.Context, charges []core.Charge) error {
 		return err
 	}
 	for i := range charges {
-		s.reset(&charges[i])
+		var k target
+		s.place(&k, &charges[i])
+		shard := &s.shards[k.shard]
+		now := s.now()
+		shard.mu.Lock()
+		shard.keys.remove(k.hash, k.charge, max(now, shard.last))
+		shard.mu.Unlock()
 	}
 	return nil
-}
-
-func (s *Store) reset(c *core.Charge) {
-	var k target
-	s.place(&k, c)
-	shard := &s.shards[k.shard]
-	now := s.now()
-	shard.mu.Lock()
-	defer shard.mu.Unlock()
-	shard.keys.remove(k.hash, c, max(now, shard.last))
 }
 
 // remove drops the entries of a key of a rule, one for each algorithm that it had.

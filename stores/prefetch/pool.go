@@ -128,7 +128,9 @@ func (p *pool) take(ctx context.Context, cost int64, alone bool) (got permits, d
 			d = &refused
 		}
 		if hot && now >= p.refusal.until && p.short(want) {
-			p.start(max(cost, p.size))
+			p.inFlight++
+			size := max(cost, p.size)
+			p.store.pending.Go(func() { p.refill(size) })
 		}
 		arrived, wait := p.arrived, hot && !dry && p.inFlight > 0
 		p.mu.Unlock()
@@ -265,33 +267,25 @@ func (p *pool) restore(r *core.Return) (core.Outcome, bool) {
 
 // find returns the chunk that was taken at a time and has given as many units.
 func (p *pool) find(at, units int64) *chunk {
-	for _, list := range [][]*chunk{p.live, p.old} {
-		for _, c := range list {
-			if c.taken.At == at && c.given >= units {
-				return c
-			}
+	for _, c := range slices.Concat(p.live, p.old) {
+		if c.taken.At == at && c.given >= units {
+			return c
 		}
 	}
 	return nil
 }
 
 // free returns how many permits there are.
-func (p *pool) free() (n int64) {
+func (p *pool) free() int64 {
 	now := p.store.now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, c := range p.live {
-		if now < c.until {
-			n += c.free
-		}
-	}
-	return n
+	p.expire(now)
+	return p.permits
 }
 
 // addFree adds the permits to what the store has left.
-func (p *pool) addFree(o *core.Outcome) {
-	o.Remaining = min(o.Remaining+p.free(), p.plan.charged.Capacity())
-}
+func (p *pool) addFree(o *core.Outcome) { o.Back(p.free(), p.plan.charged.Capacity()) }
 
 // takeAll takes all permits out of the pool, to be given back.
 func (p *pool) takeAll() []core.Return {

@@ -7,8 +7,11 @@
 package prefetch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -87,10 +90,8 @@ const defaultChunk = 1_000
 type Store struct {
 	store   core.Store
 	chunk   int64
-	hold    int64               // µs; 0 means a part of the window
-	now     func() int64        // µs, of a clock that never steps back
-	spawn   func(func())        // runs a function in the background
-	after   func(int64, func()) // runs a function after some µs
+	hold    int64 // µs; 0 means a part of the window
+	base    time.Time
 	rules   map[Rule]*rule
 	pools   atomic.Int64
 	closed  atomic.Bool
@@ -130,30 +131,22 @@ func (r *rule) find(key string) *pool {
 // New returns a store that prefetches the rules that options name. It panics if
 // they name none, or if a number is negative.
 func New(store core.Store, options *Options) *Store {
-	base := time.Now()
-	s := newStore(store, options)
-	s.now = func() int64 { return time.Since(base).Microseconds() }
-	s.spawn = func(f func()) { go f() }
-	s.after = func(micros int64, f func()) { time.AfterFunc(time.Duration(micros)*time.Microsecond, f) }
-	return s
-}
-
-func newStore(store core.Store, options *Options) *Store {
 	if store == nil || options == nil || len(options.Rules) == 0 {
 		panic("prefetch: no store or no rules: write prefetch.New(store, &prefetch.Options{Rules: []prefetch.Rule{{Policy: …, Name: …}}})")
 	}
 	if options.Chunk < 0 || options.Hold < 0 {
 		panic(fmt.Sprintf("prefetch: Chunk is %d and Hold is %v: write at least 1 and 1ms, or 0 for the defaults", options.Chunk, options.Hold))
 	}
-	s := &Store{store: store, chunk: options.Chunk, hold: options.Hold.Microseconds(), rules: make(map[Rule]*rule)}
-	if s.chunk == 0 {
-		s.chunk = defaultChunk
-	}
+	s := &Store{store: store, chunk: cmp.Or(options.Chunk, defaultChunk), hold: options.Hold.Microseconds(),
+		base: time.Now(), rules: make(map[Rule]*rule)}
 	for _, r := range options.Rules {
 		s.rules[r] = &rule{pools: make(map[string]*pool)}
 	}
 	return s
 }
+
+// now returns the µs since New, by a clock that never steps back.
+func (s *Store) now() int64 { return time.Since(s.base).Microseconds() }
 
 // rule returns the rule of a charge, or nil if it is not prefetched.
 func (s *Store) rule(c *core.Charge) *rule {
@@ -189,7 +182,7 @@ func (s *Store) addPool(r *rule, plan *plan, c *core.Charge) *pool {
 	p = newPool(s, r, plan, c)
 	r.pools[p.charge.Key] = p
 	s.pools.Add(1)
-	s.after(p.period(), p.check)
+	p.checkLater()
 	return p
 }
 
@@ -301,10 +294,7 @@ func (s *Store) Close(ctx context.Context) error {
 	var failed error
 	for _, r := range s.rules {
 		r.mu.RLock()
-		pools := make([]*pool, 0, len(r.pools))
-		for _, p := range r.pools {
-			pools = append(pools, p)
-		}
+		pools := slices.Collect(maps.Values(r.pools))
 		r.mu.RUnlock()
 		for _, p := range pools {
 			if err := p.giveBack(ctx, p.takeAll()); err != nil {

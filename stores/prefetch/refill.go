@@ -2,19 +2,10 @@ package prefetch
 
 import (
 	"context"
+	"time"
 
 	"github.com/routelimit/limit/core"
 )
-
-// start takes a chunk in the background. The caller holds the lock.
-func (p *pool) start(size int64) {
-	p.inFlight++
-	p.store.pending.Add(1)
-	p.store.spawn(func() {
-		defer p.store.pending.Done()
-		p.refill(size)
-	})
-}
 
 // refill takes a chunk. If the store refuses it, refill tries half of what is left,
 // so that other instances get some too.
@@ -107,9 +98,11 @@ func (p *pool) check() {
 	p.mu.Unlock()
 	_ = p.giveBack(context.Background(), back) // otherwise the units expire
 	if !p.remove() {
-		p.store.after(p.period(), p.check)
+		p.checkLater()
 	}
 }
+
+func (p *pool) checkLater() { time.AfterFunc(time.Duration(p.period())*time.Microsecond, p.check) }
 
 // remove removes a pool that is idle.
 func (p *pool) remove() bool {

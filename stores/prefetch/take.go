@@ -103,9 +103,7 @@ func (t *take) local(i int) bool {
 	d.Allowed, d.Tag = true, first.Tag
 	for j := range slots {
 		h := &slots[j].held
-		if at := h.chunk.taken.At; at != first.At {
-			d.SetTimeOf(j, at)
-		}
+		d.SetTimeOf(j, h.chunk.taken.At)
 		d.Outcomes()[j] = h.outcome()
 	}
 	return true
@@ -235,11 +233,7 @@ func (t *take) merged(i int) core.Decision {
 			m.SetTimeOf(j, h.chunk.taken.At)
 			continue
 		}
-		m.Outcomes()[j] = d.Outcomes()[n]
-		m.SetOverflow(j, d.Overflow(n))
-		if at := d.TimeOf(n); at != m.TimeOf(j) {
-			m.SetTimeOf(j, at)
-		}
+		m.Set(j, d, n)
 		n++
 	}
 	return m

@@ -94,7 +94,9 @@ func (b *batcher) take(ctx context.Context, asks []core.Ask) error {
 func (b *batcher) giveBack(ctx context.Context, returns []core.Return) ([]core.Returned, error) {
 	r := requests.Get().(*request)
 	r.returns = append(r.returns, returns...)
-	b.store.hasher.replaceReturns(r.returns)
+	for i := range r.returns {
+		b.store.hasher.replaceOne(&r.returns[i].Charge)
+	}
 	err, finished := b.do(ctx, r)
 	if !finished {
 		return nil, err
@@ -112,7 +114,11 @@ func (b *batcher) do(ctx context.Context, r *request) (err error, finished bool)
 	if b.inFlight < maxInFlight {
 		b.inFlight++
 		b.mu.Unlock()
-		defer b.sendQueued() // also if a hook of the client panics
+		defer func() { // also if a hook of the client panics
+			if batch := b.nextBatch(); batch != nil {
+				go b.drain(batch)
+			}
+		}()
 		b.call(ctx, []*request{r})
 		return r.err, true
 	}
@@ -174,14 +180,6 @@ func (b *batcher) late(r *request) error {
 	return b.store.errTimeout
 }
 
-// sendQueued follows the call of a lone decision with those that have queued
-// meanwhile.
-func (b *batcher) sendQueued() {
-	if batch := b.nextBatch(); batch != nil {
-		go b.drain(batch)
-	}
-}
-
 // nextBatch takes a batch from the queue. It returns nil if the queue is empty: then
 // there is a call less in flight.
 func (b *batcher) nextBatch() []*request {
@@ -232,24 +230,17 @@ func (b *batcher) drain(batch []*request) {
 
 // send makes the call for a batch, and wakes its callers.
 func (b *batcher) send(batch []*request) {
-	defer func() {
-		if problem := recover(); problem != nil { // a hook: a panic in this goroutine would end the program
-			for _, r := range batch {
-				r.err = panicked(problem)
-			}
+	err := guarded(func() error {
+		// No caller may end the call of the others; its values are for hooks.
+		b.call(context.WithoutCancel(batch[0].ctx), batch)
+		return nil
+	})
+	for _, r := range batch {
+		if err != nil {
+			r.err = err
 		}
-		for _, r := range batch {
-			r.done <- struct{}{}
-		}
-	}()
-	// No caller may end the call of the others; its values are for hooks.
-	b.call(context.WithoutCancel(batch[0].ctx), batch)
-}
-
-var errPanicked = errors.New("redisstore: the client panicked")
-
-func panicked(problem any) error {
-	return fmt.Errorf("%w: %v", errPanicked, problem)
+		r.done <- struct{}{}
+	}
 }
 
 // next returns the first request of the queue that was not abandoned, and drops

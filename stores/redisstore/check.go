@@ -34,21 +34,8 @@ func (s *Store) Check(ctx context.Context) error {
 	defer cancel()
 	key, began := lua.Key(s.prefix, &core.Charge{Policy: "check", Rule: "check"}), ticks()
 	defer time.AfterFunc(probeAfter, func() { _ = s.probe(bounded, key) }).Stop() // tells a full pool from a dead server
-	done := make(chan error, 1)
-	go func() { // since a client may ignore its context
-		err := errPanicked
-		defer func() {
-			if problem := recover(); problem != nil { // a hook
-				err = panicked(problem)
-			}
-			done <- err
-		}()
-		err = s.check(bounded)
-	}()
-	var err error
-	select {
-	case err = <-done:
-	case <-bounded.Done():
+	err := detached(bounded, func() error { return s.check(bounded) })            // since a client may ignore its context
+	if err != nil && err == bounded.Err() {
 		err = &core.Diagnosis{Code: notice.Unreachable, Err: fmt.Errorf("redisstore: %w: Redis did not answer a check in time: %w",
 			core.ErrUnavailable, bounded.Err())}
 	}

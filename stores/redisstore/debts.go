@@ -14,34 +14,29 @@ func (s *Store) owe(ctx context.Context, asks []core.Ask) error {
 		charges = append(charges, asks[i].Charges...)
 	}
 	groups := s.split(charges)
-	if len(asks) == 1 && len(groups) == 1 {
-		return groups[0].owe(ctx, charges, &asks[0].Decision)
-	}
 	decisions := make([]core.Decision, len(groups))
 	if err := each(groups, func(i int, g *group) error { return g.part.owe(ctx, g.charges, &decisions[i]) }); err != nil {
 		return err
 	}
-	all, at := merge(groups, decisions, len(charges), true), 0
+	all, n := merge(groups, decisions, len(charges), true), 0
 	for i := range asks {
 		d := core.NewDecision(all.At, len(asks[i].Charges))
 		d.Allowed = true
 		for j := range d.Outcomes() {
-			d.Outcomes()[j] = all.Outcomes()[at]
-			if time := all.TimeOf(at); time != d.At {
-				d.SetTimeOf(j, time)
-			}
-			at++
+			d.Set(j, &all, n)
+			n++
 		}
 		asks[i].Decision = d
 	}
 	return nil
 }
 
-// owe takes charges that are debts, on keys of one slot.
+// owe takes charges that are debts, on keys of one slot. The charges are copies.
 func (p *part) owe(ctx context.Context, charges []core.Charge, d *core.Decision) error {
 	s := p.store
 	now := s.now()
-	call := lua.NewDebts(p.prefix, now, s.grace, s.hasher.charges(charges))
+	s.hasher.replace(charges)
+	call := lua.NewDebts(p.prefix, now, s.grace, charges)
 	c := &invocation{script: call.Script, keys: call.Keys, args: call.Args, timed: now == ""}
 	reply, err := s.numbered(ctx, c, []core.Ask{{Charges: charges}})
 	if err == nil {

@@ -74,10 +74,9 @@ func (s *Store) unchanged(a *attempt) error {
 // distant server has no time for a second question. The next Take reports what it finds.
 func (s *Store) identifyInBackground(a attempt) {
 	defer a.checking.Store(false)
-	defer func() { _ = recover() }() // a hook: a panic in this goroutine would end the program
 	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
 	defer cancel()
-	_ = s.identify(ctx, &a) // after an error the next call asks again
+	_ = guarded(func() error { return s.identify(ctx, &a) }) // after an error the next call asks again
 }
 
 // report remembers that a caller of Take receives err. The call that notices a

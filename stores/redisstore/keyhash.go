@@ -83,34 +83,13 @@ func (h *keyHasher) id(c *core.Charge) uint64 {
 
 // replace replaces the keys and values of charges in place.
 func (h *keyHasher) replace(charges []core.Charge) {
-	if h == nil {
-		return
-	}
 	for i := range charges {
 		h.replaceOne(&charges[i])
 	}
 }
 
 func (h *keyHasher) replaceOne(c *core.Charge) {
-	c.ID, c.Key = h.id(c), h.hash(c.Policy, c.Rule, c.Key)
-}
-
-// charges returns charges with their keys replaced.
-func (h *keyHasher) charges(charges []core.Charge) []core.Charge {
-	if h == nil {
-		return charges
-	}
-	charges = slices.Clone(charges)
-	h.replace(charges)
-	return charges
-}
-
-// replaceReturns replaces the keys and values of returns in place.
-func (h *keyHasher) replaceReturns(returns []core.Return) {
-	if h == nil {
-		return
-	}
-	for i := range returns {
-		h.replaceOne(&returns[i].Charge)
+	if h != nil {
+		c.ID, c.Key = h.id(c), h.hash(c.Policy, c.Rule, c.Key)
 	}
 }

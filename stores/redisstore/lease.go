@@ -25,7 +25,7 @@ func (s *Store) touch(ctx context.Context, charges []core.Charge, renew bool) ([
 	}
 	groups := s.split(charges)
 	if len(groups) == 1 {
-		return groups[0].leases(ctx, charges, renew)
+		return groups[0].leases(ctx, groups[0].charges, renew)
 	}
 	held := make([]bool, len(charges))
 	err := each(groups, func(_ int, g *group) error {
@@ -38,16 +38,16 @@ func (s *Store) touch(ctx context.Context, charges []core.Charge, renew bool) ([
 	return held, err
 }
 
-// Release releases leases of one slot in one call.
+// Release releases leases of one slot in one call. The charges are copies.
 func (p *part) Release(ctx context.Context, charges []core.Charge) error {
 	_, err := p.leases(ctx, charges, false)
 	return err
 }
 
-// leases renews or releases leases of one slot in one call.
+// leases renews or releases leases of one slot in one call. The charges are copies.
 func (p *part) leases(ctx context.Context, charges []core.Charge, renew bool) ([]bool, error) {
 	s := p.store
-	charges = s.hasher.charges(charges)
+	s.hasher.replace(charges)
 	keys, args, at := lua.EncodeLeases(p.prefix, s.now(), s.grace, renew, charges)
 	reply, err := s.run(ctx, &invocation{script: lua.LeaseScript(), keys: keys, args: args})
 	if err != nil {

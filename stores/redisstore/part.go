@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"hash/fnv"
 	"slices"
 	"strings"
 	"sync"
@@ -19,7 +20,6 @@ type part struct {
 	mu       sync.RWMutex
 	policies map[string][]*batcher // by the policy of the first charge
 	batchers int                   // in policies
-	returns  map[string]*batcher   // by policy, likewise
 }
 
 // Bounds on the number of batchers, for a program that invents policies as it
@@ -33,8 +33,12 @@ const (
 )
 
 // batcher returns the batcher for requests of the shape of asks.
-func (p *part) batcher(asks []core.Ask) *batcher {
-	policy := asks[0].Charges[0].Policy
+func (p *part) batcher(asks []core.Ask) *batcher { return p.batcherOf(asks[0].Charges[0].Policy, asks) }
+
+// returner returns the batcher for returns of a policy.
+func (p *part) returner(policy string) *batcher { return p.batcherOf(policy, nil) }
+
+func (p *part) batcherOf(policy string, asks []core.Ask) *batcher {
 	p.mu.RLock()
 	b := find(p.policies[policy], asks)
 	p.mu.RUnlock()
@@ -55,30 +59,12 @@ func (p *part) batcher(asks []core.Ask) *batcher {
 		variants = evict(variants)
 		p.batchers--
 	}
-	policy = strings.Clone(policy)
-	b = &batcher{part: p, store: p.store, rules: lua.NewRules(p.prefix, asks)}
-	p.policies[policy] = append(slices.Clip(variants), b)
+	b = &batcher{part: p, store: p.store}
+	if asks != nil {
+		b.rules = lua.NewRules(p.prefix, asks)
+	}
+	p.policies[strings.Clone(policy)] = append(slices.Clip(variants), b)
 	p.batchers++
-	return b
-}
-
-// returner returns the batcher for returns of a policy.
-func (p *part) returner(policy string) *batcher {
-	p.mu.RLock()
-	b := p.returns[policy]
-	p.mu.RUnlock()
-	if b != nil {
-		return b
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if b = p.returns[policy]; b == nil {
-		if len(p.returns) >= p.most {
-			clear(p.returns)
-		}
-		b = &batcher{part: p, store: p.store}
-		p.returns[strings.Clone(policy)] = b
-	}
 	return b
 }
 
@@ -95,7 +81,7 @@ func evict(variants []*batcher) []*batcher {
 
 func find(variants []*batcher, asks []core.Ask) *batcher {
 	for _, b := range variants {
-		if b.rules.Match(asks) {
+		if b.rules == nil && asks == nil || b.rules != nil && b.rules.Match(asks) {
 			if !b.used.Load() { // a write would take the cache line from other processors
 				b.used.Store(true)
 			}
@@ -110,9 +96,8 @@ func (s *Store) partOf(key string) *part {
 	if s.parts == nil {
 		return &s.part
 	}
-	hash := uint64(14695981039346656037) // FNV-1a: all processes and versions must find the same part
-	for i := range len(key) {
-		hash = (hash ^ uint64(key[i])) * 1099511628211
-	}
+	h := fnv.New64a() // all processes and versions must find the same part
+	h.Write([]byte(key))
+	hash := h.Sum64()
 	return &s.parts[(hash^hash>>32)%uint64(len(s.parts))]
 }

@@ -25,9 +25,6 @@ func (s *Store) Return(ctx context.Context, returns []core.Return) ([]core.Retur
 		charges[i] = returns[i].Charge
 	}
 	groups := s.split(charges)
-	if len(groups) == 1 {
-		return groups[0].Return(ctx, returns)
-	}
 	results := make([]core.Returned, len(returns))
 	err := each(groups, func(_ int, g *group) error {
 		mine := make([]core.Return, len(g.at))
@@ -58,8 +55,9 @@ func (s *Store) Reset(ctx context.Context, charges []core.Charge) error {
 	}
 	return each(s.split(charges), func(_ int, g *group) error {
 		var keys []string
-		for _, c := range s.hasher.charges(g.charges) {
-			keys = append(keys, lua.Key(g.prefix, &c), lua.ReturnedKey(g.prefix, &c))
+		s.hasher.replace(g.charges)
+		for i := range g.charges {
+			keys = append(keys, lua.Key(g.prefix, &g.charges[i]), lua.ReturnedKey(g.prefix, &g.charges[i]))
 		}
 		_, err := s.run(ctx, &invocation{script: lua.ResetScript(), keys: keys})
 		return err

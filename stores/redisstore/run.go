@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"sync/atomic"
 	"time"
@@ -75,27 +76,40 @@ func (s *Store) run(ctx context.Context, c *invocation) ([]int64, error) {
 // call that is given up goes on until the client's own timeout. It holds one of the
 // client's connections, and their number bounds these calls.
 func (s *Store) evalDetached(ctx context.Context, c *invocation) ([]int64, error) {
-	type result struct {
-		reply []int64
-		err   error
+	var reply []int64
+	err := detached(ctx, func() (err error) {
+		reply, err = s.eval(ctx, c)
+		return err
+	})
+	if err != nil {
+		return nil, err // a call that was given up may still write reply
 	}
-	done := make(chan result, 1)
-	go func() {
-		var r result
-		defer func() {
-			if problem := recover(); problem != nil { // a hook: a panic in this goroutine would end the program
-				r.err = panicked(problem)
-			}
-			done <- r
-		}()
-		r.reply, r.err = s.eval(ctx, c)
-	}()
+	return reply, nil
+}
+
+// detached calls f in a goroutine of its own, and does not wait for it when ctx ends.
+func detached(ctx context.Context, f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- guarded(f) }()
 	select {
-	case r := <-done:
-		return r.reply, r.err
+	case err := <-done:
+		return err
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return ctx.Err()
 	}
+}
+
+var errPanicked = errors.New("redisstore: the client panicked")
+
+// guarded calls f, which may run hooks of the client, and returns a panic as an error: in
+// a goroutine of the store it would end the program.
+func guarded(f func() error) (err error) {
+	defer func() {
+		if problem := recover(); problem != nil {
+			err = fmt.Errorf("%w: %v", errPanicked, problem)
+		}
+	}()
+	return f()
 }
 
 // eval sends the hash of the script, and its text only to a server that replies

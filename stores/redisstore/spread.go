@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/routelimit/limit/core"
@@ -12,7 +13,7 @@ import (
 
 // setUp makes p the part of a store for keys with a prefix.
 func (p *part) setUp(s *Store, prefix string, most int) {
-	p.store, p.prefix, p.most, p.policies, p.returns = s, prefix, most, make(map[string][]*batcher), make(map[string]*batcher)
+	p.store, p.prefix, p.most, p.policies = s, prefix, most, make(map[string][]*batcher)
 }
 
 // spread divides the keys of every policy into parts.
@@ -54,13 +55,8 @@ next:
 // returns the worst error.
 func each(groups []group, f func(i int, g *group) error) error {
 	errs := make([]error, len(groups))
-	call := func(i int) {
-		defer func() {
-			if problem := recover(); problem != nil { // a hook: it would end the program, or keep others from being undone
-				errs[i] = panicked(problem)
-			}
-		}()
-		errs[i] = f(i, &groups[i])
+	call := func(i int) { // a panic would keep others from being undone
+		errs[i] = guarded(func() error { return f(i, &groups[i]) })
 	}
 	var others sync.WaitGroup
 	for i := 1; i < len(groups); i++ {
@@ -117,7 +113,10 @@ func (s *Store) takeSpread(ctx context.Context, asks []core.Ask) error {
 	for i := range asks {
 		if err := s.takeAsk(ctx, &asks[i]); err != nil {
 			for j := range asks[:i] {
-				s.undoAsk(ctx, &asks[j])
+				d := &asks[j].Decision
+				if d.Allowed && core.Undo(context.WithoutCancel(ctx), s, asks[j].Charges, d) != nil {
+					s.unreturned.Add(1)
+				}
 			}
 			return err
 		}
@@ -130,9 +129,8 @@ func (s *Store) takeSpread(ctx context.Context, asks []core.Ask) error {
 func (s *Store) takeAsk(ctx context.Context, ask *core.Ask) error {
 	groups := s.split(ask.Charges)
 	if len(groups) == 1 {
-		one := []core.Ask{*ask}
-		err := groups[0].batcher(one).take(ctx, one)
-		*ask = one[0]
+		var err error
+		ask.Decision, err = groups[0].take(ctx, ask.Charges)
 		return err
 	}
 	decisions := make([]core.Decision, len(groups))
@@ -162,56 +160,34 @@ func (p *part) take(ctx context.Context, charges []core.Charge) (core.Decision, 
 	return asks[0].Decision, err
 }
 
-// undoAsk returns what an ask has taken.
-func (s *Store) undoAsk(ctx context.Context, ask *core.Ask) {
-	if ask.Decision.Allowed && core.Undo(context.WithoutCancel(ctx), s, ask.Charges, &ask.Decision) != nil {
-		s.unreturned.Add(1)
-	}
-}
-
 // undo returns what the groups of a refused request have taken. With refresh, it
 // replaces their decisions by those without the request. It goes on when ctx ends,
 // but does not keep the caller.
 func (s *Store) undo(ctx context.Context, groups []group, decisions []core.Decision, refresh bool) error {
-	detached := context.WithoutCancel(ctx)
+	unending := context.WithoutCancel(ctx)
 	strikes := refresh && struck(groups, decisions)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = each(groups, func(i int, g *group) error {
-			d := &decisions[i]
-			if !d.Allowed { // after an error, d is the zero decision
-				return nil
-			}
-			if err := core.Undo(detached, g.part, g.charges, d); err != nil {
-				s.unreturned.Add(1)
-				return err
-			}
-			if refresh && (costs(g.charges) || strikes) {
-				// After an error the outcomes are a unit short.
-				if now, err := g.peek(detached, strikes); err == nil {
-					*d = now
-				}
-			}
+	undo := func(i int, g *group) error {
+		d := &decisions[i]
+		if !d.Allowed { // after an error, d is the zero decision
 			return nil
-		})
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// costs reports whether an admission has taken anything that a refusal gives back.
-func costs(charges []core.Charge) bool {
-	for i := range charges {
-		if charges[i].Cost > 0 {
-			return true
 		}
+		if err := core.Undo(unending, g.part, g.charges, d); err != nil {
+			s.unreturned.Add(1)
+			return nil
+		}
+		taken := slices.ContainsFunc(g.charges, func(c core.Charge) bool { return c.Cost > 0 })
+		if refresh && (taken || strikes) {
+			// After an error the outcomes are a unit short.
+			if now, err := g.peek(unending, strikes); err == nil {
+				*d = now
+			}
+		}
+		return nil
 	}
-	return false
+	return detached(ctx, func() error {
+		_ = each(groups, undo) // a panic of a hook: what was taken still counts
+		return nil
+	})
 }
 
 // struck reports whether a request that was refused counts as a strike in the parts
@@ -233,7 +209,7 @@ func struck(groups []group, decisions []core.Decision) bool {
 
 // peek decides on the charges of g at a cost of 0, but for a strike of each ban.
 func (g *group) peek(ctx context.Context, strikes bool) (core.Decision, error) {
-	free := append([]core.Charge(nil), g.charges...)
+	free := slices.Clone(g.charges)
 	for i := range free {
 		free[i].Cost = 0
 		if strikes && free[i].Quota.Bars() {
@@ -241,10 +217,9 @@ func (g *group) peek(ctx context.Context, strikes bool) (core.Decision, error) {
 		}
 	}
 	d, err := g.take(ctx, free)
-	for i, o := range d.Outcomes() {
-		if free[i].Quota.Bars() && o.Remaining == 0 && o.Fits() { // the strike has barred the key
-			o.RetryAfter, o.MoreAfter = o.MoreAfter, 0
-			d.Outcomes()[i] = o
+	for i := range d.Outcomes() {
+		if free[i].Quota.Bars() {
+			d.Outcomes()[i].Need(1) // the strike may have barred the key
 		}
 	}
 	return d, err
@@ -254,12 +229,10 @@ func (g *group) peek(ctx context.Context, strikes bool) (core.Decision, error) {
 func merge(groups []group, decisions []core.Decision, n int, allowed bool) core.Decision {
 	d := core.NewDecision(decisions[0].At, n)
 	d.Allowed = allowed
-	outcomes := d.Outcomes()
 	for i := range groups {
 		part := &decisions[i]
-		for j, o := range part.Outcomes() {
-			outcomes[groups[i].at[j]] = o
-			d.SetTimeOf(groups[i].at[j], part.TimeOf(j))
+		for j, to := range groups[i].at {
+			d.Set(to, part, j)
 		}
 		if allowed {
 			d.Delay = max(d.Delay, part.Delay)

@@ -25,8 +25,8 @@ func TestStore(t *testing.T) {
 	})
 }
 
-// TestWatching has a watching ask beside a deciding one: each is refused from memory by
-// itself, and what is not goes to the store in one call.
+// TestWatching has watching asks beside a deciding one: they go to the store in one call
+// until memory refuses all of them.
 func TestWatching(t *testing.T) {
 	w := newTwins()
 	asks := []core.Ask{
@@ -40,8 +40,8 @@ func TestWatching(t *testing.T) {
 		modes, allowed row
 	}{
 		{1, row{core.ModeExact, core.ModeExact, core.ModeExact}, row{true, true, true}},
-		{1, row{core.ModeRemembered, core.ModeExact, core.ModeExact}, row{false, true, true}},
-		{1, row{core.ModeRemembered, core.ModeRemembered, core.ModeExact}, row{false, false, true}},
+		{1, row{core.ModeExact, core.ModeExact, core.ModeExact}, row{false, true, true}},
+		{1, row{core.ModeExact, core.ModeExact, core.ModeExact}, row{false, false, true}},
 		{0, row{core.ModeRemembered, core.ModeRemembered, core.ModeRemembered}, row{false, false, false}},
 	} {
 		asked := w.inner.asked

@@ -111,20 +111,16 @@ func (o *outcome) read(c *core.Charge, from core.Outcome) bool {
 // write fills in the outcome of a charge at a time from o, and reports whether
 // the charge fits. It returns false if the store has to be asked.
 func (o *outcome) write(c *core.Charge, now int64, to *core.Outcome) (fits, ok bool) {
-	to.Remaining = o.remaining
-	to.ResetAfter = later(o.reset, now-o.answered)
-	more := later(o.more, now-o.answered)
-	switch {
-	case c.Cost < 0 || c.Reserve < 0:
-		return false, false
-	case needs(c) == 0 || needs(c)+c.Reserve <= o.remaining:
-		to.MoreAfter = more
-		return true, true
-	case needs(c) != 1 || c.Reserve > 0 || c.Quota.Identified() || now-o.asked >= o.more:
+	if c.Cost < 0 || c.Reserve < 0 {
 		return false, false
 	}
-	to.RetryAfter = more
-	return false, true
+	*to = core.Outcome{Remaining: o.remaining, MoreAfter: o.more, ResetAfter: o.reset}
+	to.Pass(now - o.answered)
+	units := needs(c)
+	if units == 0 || to.Need(units+c.Reserve) {
+		return true, true
+	}
+	return false, units == 1 && c.Reserve == 0 && !c.Quota.Identified() && now-o.asked < o.more
 }
 
 // needs returns for how many units c needs room: a barred key refuses even a cost of 0.
@@ -133,15 +129,6 @@ func needs(c *core.Charge) int64 {
 		return max(1, c.Cost)
 	}
 	return c.Cost
-}
-
-// later returns what is left of a duration, and never 0 unless it was 0: whether
-// it is over depends on the time that the answer took.
-func later(duration, by int64) int64 {
-	if duration == 0 {
-		return 0
-	}
-	return max(1, duration-by)
 }
 
 // after reports whether o replaces what is known.

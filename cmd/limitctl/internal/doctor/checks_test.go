@@ -51,7 +51,7 @@ func healthy() Facts {
 				Config: config(), Uncertainty: ms, Ping: calls,
 			}},
 			Keys:    Keys{Found: []Key{{Name: lua.Key("limit", &core.Charge{Policy: "POST /", Rule: "per-ip-2s", Key: "1"}), Type: "string", TTL: time.Second, Size: 12, First: 'a'}}},
-			Control: Control{Addr: "10.0.0.1:6379", User: "app", Rights: &redisfacts.ControlRights{Of: map[string]string{}}},
+			Control: Control{Addr: "10.0.0.1:6379", User: "app", Rights: &redisfacts.Rights{Of: map[string]string{}}},
 		},
 		Web: &WebFacts{
 			Proxies: []Probe{answer(200, 4), answer(200, 3), answer(200, 2)},

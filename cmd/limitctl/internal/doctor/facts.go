@@ -83,9 +83,9 @@ type Key struct {
 // Control is what the user may do with the bans, overrides and pushed policies of package
 // control.
 type Control struct {
-	Addr   string                    // of the node that has them
-	User   string                    // empty if unknown
-	Rights *redisfacts.ControlRights // nil if they were not asked for
+	Addr   string             // of the node that has them
+	User   string             // empty if unknown
+	Rights *redisfacts.Rights // nil if they were not asked for
 }
 
 // WebFacts describe an application.

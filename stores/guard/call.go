@@ -2,17 +2,6 @@ package guard
 
 import "github.com/routelimit/limit/core"
 
-// A plan is what holds for a call of Take, and names the path that the call
-// takes.
-type plan uint8
-
-const (
-	healthy  plan = iota // the store decides, and the memory counts: takeHealthy
-	doubtful             // the store may not know units of a key, so the memory must admit too: takeBoth
-	overflow             // the memory has no quota for a key, so it shares one here and in the store: takeOverflow
-	open                 // the breaker is open, so the request is decided without the store: takeLocal
-)
-
 // A call is one ask of a call of [Store.Take].
 type call struct {
 	attempt
@@ -25,19 +14,24 @@ type call struct {
 	mayTake int64 // until when a call to the store may take leases of this one; 0 if none may
 }
 
-// plan decides, once per call, what holds.
-func (c *call) plan() plan {
+// take decides by the store, or by the store and the memory, and sets d. An error that
+// wraps [core.ErrUnavailable] means that the request must be decided without the store.
+func (c *call) take(d *core.Decision) error { // a pointer, since a copy costs as much as a hash
+	defer c.leave()
 	if !c.enter() {
-		return open
+		return errOpen
 	}
 	c.classify()
 	switch {
-	case c.overflow != 0:
-		return overflow
-	case c.doubtful != 0:
-		return doubtful
+	case c.overflow != 0: // the memory has no quota for a key, so it shares one here and in the store
+		return c.takeOverflow(d)
+	case c.doubtful != 0: // the store may not know units of a key, so the memory must admit too
+		return c.takeBoth(d)
 	}
-	return healthy
+	if err := c.ask(c.charges, d); err != nil || !d.Allowed {
+		return err
+	}
+	return c.counted(d)
 }
 
 // classify finds the charges that the memory must admit too.
