@@ -115,7 +115,6 @@ func TestAlgorithmProblems(t *testing.T) {
 
 var (
 	freeCost  = CostBy("units", func(*http.Request) int64 { return 0 })
-	otherCost = CostBy("units", func(*http.Request) int64 { return 2 })
 )
 
 // TestEqualAttributes checks that no attribute is forgotten where one policy is

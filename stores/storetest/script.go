@@ -61,8 +61,6 @@ func short(remaining, retry, reset int64) core.Outcome {
 	return core.Outcome{Remaining: remaining, RetryAfter: retry, ResetAfter: reset}
 }
 
-func never(remaining, reset int64) core.Outcome { return short(remaining, core.Never, reset) }
-
 // Where scripts start: on some day, and so that the low 32 bits of the time
 // overflow within the first milliseconds, since stores may keep no more.
 var starts = []int64{1_750_000_000_000_000, 407_000<<32 - 5*ms}
