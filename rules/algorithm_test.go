@@ -114,7 +114,7 @@ func TestAlgorithmProblems(t *testing.T) {
 }
 
 var (
-	freeCost  = CostBy("units", func(*http.Request) int64 { return 0 })
+	freeCost = CostBy("units", func(*http.Request) int64 { return 0 })
 )
 
 // TestEqualAttributes checks that no attribute is forgotten where one policy is
