@@ -8,6 +8,7 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/engine"
+	"github.com/routelimit/limit/internal/fields"
 	"github.com/routelimit/limit/internal/grammar"
 	"github.com/routelimit/limit/rules"
 )
@@ -59,6 +60,7 @@ func newVersion(policy *Policy, set RuleSet) *version {
 		p.keyOf = append(p.keyOf, first)
 		p.names = append(p.names, r.Name)
 		p.rules = append(p.rules, p.compile(i, r))
+		p.members = append(p.members, fields.State(r.Name, &p.rules[i].Charge.Quota))
 		p.hides = p.hides || r.Hidden || r.Shadow != nil
 		p.waits = p.waits || p.rules[i].Wait > 0
 		p.settles = p.settles || p.rules[i].Settles
@@ -72,7 +74,6 @@ func newVersion(policy *Policy, set RuleSet) *version {
 			p.byPath = p.byPath || k.Uses(grammar.Path)
 		}
 	}
-	p.members = rateLimitMembers(p.rules)
 	p.callers = newCallers(policy.limiter, named, p.waits)
 
 	if addresses || p.exemptsIP {
@@ -108,7 +109,7 @@ func (p *version) compile(i int, r *Rule) engine.Rule {
 	compiled := engine.Rule{
 		Charge:  core.Charge{Rule: r.Name, Quota: q, OnError: r.OnStoreError},
 		Settles: r.Settle != (rules.Settlement{}),
-		Spent:   spends(&q),
+		Spent:   q.Spends(),
 		Watches: r.Shadow != nil,
 	}
 	if r.Shadow != nil {
@@ -135,7 +136,6 @@ type terms struct {
 // the usual one.
 func (l *Limiter) termsOf(rules []Rule, other []int64) *terms {
 	t := &terms{}
-	var names []string
 	reserves := false
 	for i, r := range rules {
 		if other[i] != 0 {
@@ -146,11 +146,10 @@ func (l *Limiter) termsOf(rules []Rule, other []int64) *terms {
 		t.Quotas = append(t.Quotas, q)
 		t.Variants = append(t.Variants, "")
 		t.Capacities = append(t.Capacities, q.Capacity())
-		names = append(names, r.Name)
-		t.members = append(t.members, policyHeader(names[i:], t.Quotas[i:], t.limits[i:]))
+		t.members = append(t.members, fields.Policy(r.Name, &q, r.Limit))
+		t.header = fields.Join(t.header, t.members[i])
 		reserves = reserves || len(r.Reserve) > 0
 	}
-	t.header = policyHeader(names, t.Quotas, t.limits)
 	if !reserves {
 		return t
 	}
@@ -236,6 +235,3 @@ func (l *Limiter) refusals(set RuleSet) []Refusal {
 
 // bars reports whether r is a [Ban].
 func bars(r Rule) bool { q := r.Quota(); return q.Bars() }
-
-// spends reports whether clients spend the units of a quota: strikes and values are none.
-func spends(q *core.Quota) bool { return !q.Bars() && q.Algorithm != core.Distinct }

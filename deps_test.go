@@ -64,6 +64,7 @@ var only = []struct {
 }{
 	{"core", []string{std}, "algorithms are arithmetic: whoever writes a store or a check of one can read them alone"},
 	{"lua", []string{std, "core"}, "the codec serves any Redis client"},
+	{"internal/fields", []string{std, "core"}, "headers are written from numbers"},
 	{"internal/clientip", []string{std}, "addresses are found in headers alone"},
 	{"internal/excerpt", []string{std}, "an excerpt is of any text"},
 	{"internal/grammar", []string{std, "core", "internal/excerpt"}, "the grammar is about text; package rules gives it a meaning"},

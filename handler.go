@@ -1,7 +1,6 @@
 package limit
 
 import (
-	"fmt"
 	"net/http"
 	"reflect"
 	"sync"
@@ -159,40 +158,7 @@ func (e *exchange) Answer(w http.ResponseWriter, r *http.Request, status int, er
 // If anything is wrong with the struct, Mount returns an error that lists
 // everything that is wrong, and registers nothing. It panics if a route conflicts
 // with one that mux already has, as [http.ServeMux.Handle] does.
-func (l *Limiter) Mount(mux *http.ServeMux, api any) error {
-	fields, err := tags.Read(api)
-	if err != nil {
-		return err
-	}
-	trial := http.NewServeMux()
-	tried := make(map[string]bool)
-	handlers := make([]http.Handler, len(fields))
-	for i, f := range fields {
-		switch h := f.Handler.(type) {
-		case nil: // an error of tags
-		case http.Handler:
-			handlers[i] = h
-		case func(http.ResponseWriter, *http.Request):
-			handlers[i] = http.HandlerFunc(h)
-		default:
-			f.Add(fmt.Errorf("limit: %T is not a handler: write an http.Handler or a func(http.ResponseWriter, *http.Request)", h))
-		}
-		if f.Limited {
-			handlers[i] = l.mounted(f, handlers[i])
-		}
-		if pattern := f.Method + " " + f.Path; f.Path != "" && !tried[pattern] {
-			tried[pattern] = true
-			f.Add(register(trial, pattern))
-		}
-	}
-	if err := tags.Join(fields); err != nil {
-		return err
-	}
-	for i, f := range fields {
-		mux.Handle(f.Method+" "+f.Path, handlers[i])
-	}
-	return nil
-}
+func (l *Limiter) Mount(mux *http.ServeMux, api any) error { return tags.Mount(mux, api, l.mounted) }
 
 // mounted returns a handler that limits next by the rules of a field. It adds to
 // f what is wrong with the rules.
@@ -201,25 +167,10 @@ func (l *Limiter) mounted(f *tags.Field, next http.Handler) http.Handler {
 	if !ok {
 		return nil
 	}
-	var at door.Place
-	if f.Path != "" {
-		at.Pattern = f.Method + " " + f.Path
-	}
-	p, err := l.policy(set, &at)
+	p, err := l.policy(set, &door.Place{Pattern: f.Pattern()})
 	f.Add(err)
 	if err != nil || next == nil {
 		return nil
 	}
 	return p.Handler(next)
-}
-
-// register registers a pattern, and returns the panic of mux as an error.
-func register(mux *http.ServeMux, pattern string) (err error) {
-	defer func() {
-		if problem := recover(); problem != nil {
-			err = fmt.Errorf("limit: route %q: %v", pattern, problem)
-		}
-	}()
-	mux.Handle(pattern, http.NotFoundHandler())
-	return nil
 }

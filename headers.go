@@ -3,11 +3,9 @@ package limit
 import (
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
-	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/internal/engine"
+	"github.com/routelimit/limit/internal/fields"
 )
 
 // Headers says which headers tell clients of their quotas. Values combine:
@@ -97,7 +95,7 @@ func setHeaders(h http.Header, d *Decision) {
 		}
 		h.Set("X-RateLimit-Limit", strconv.FormatInt(r.Capacity, 10))
 		h.Set("X-RateLimit-Remaining", strconv.FormatInt(r.Remaining, 10))
-		h.Set("X-RateLimit-Reset", strconv.FormatInt(seconds(reset), 10))
+		h.Set("X-RateLimit-Reset", strconv.FormatInt(fields.Seconds(reset), 10))
 	}
 }
 
@@ -130,60 +128,15 @@ func (d *Decision) nearest() (nearest RuleDecision, ok bool) {
 	return nearest, ok
 }
 
-// policyHeader returns the RateLimit-Policy of rules: name, quota and window. Bans and
-// distinct values are no quotas that clients spend, and have no members. The limits are
-// those of a caller. The quota is what a window admits in the long run, so that q and w
-// are a rate; a burst shows in the r of RateLimit. The window is left out if it is no
-// whole number of seconds, or a calendar period, since those differ. Concurrency has no
-// window, and a unit of its own.
-func policyHeader(names []string, quotas []core.Quota, limits []int64) string {
-	var b strings.Builder
-	for i := range quotas {
-		q := &quotas[i]
-		if !spends(q) {
-			continue
-		}
-		if b.Len() > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString(`"` + names[i] + `";q=` + strconv.FormatInt(limits[i], 10))
-		switch {
-		case q.Leases():
-			b.WriteString(`;qu="concurrent-requests"`)
-		case q.Window%1e6 == 0 && q.Calendar.Unit == 0:
-			b.WriteString(";w=" + strconv.FormatInt(q.Window/1e6, 10))
-		}
-	}
-	return b.String()
-}
-
-// rateLimitMembers returns what the RateLimit of a decision says of each rule before
-// the units that are left, or "" for a rule that has no member. Names need no
-// escapes: see validName.
-func rateLimitMembers(rules []engine.Rule) []string {
-	members := make([]string, len(rules))
-	separator := ""
-	for i := range rules {
-		if rules[i].Spent {
-			members[i] = separator + `"` + rules[i].Charge.Rule + `";r=`
-			separator = ", "
-		}
-	}
-	return members
-}
-
 // appendRateLimit appends the RateLimit of a decision: for each rule what is left,
 // and the seconds until there is more.
 func appendRateLimit(b []byte, d *Decision) []byte {
+	separator := ""
 	for i, o := range d.of.Outcomes() {
-		if d.policy.members[i] == "" {
-			continue
-		}
-		b = append(b, d.policy.members[i]...)
-		b = strconv.AppendInt(b, d.of.Remaining(i), 10)
-		if t := max(o.MoreAfter, o.RetryAfter); t > 0 {
-			b = append(b, ";t="...)
-			b = strconv.AppendInt(b, seconds(core.Duration(t)), 10)
+		if d.policy.members[i] != "" {
+			b = append(append(b, separator...), d.policy.members[i]...)
+			b = fields.Append(b, d.of.Remaining(i), max(o.MoreAfter, o.RetryAfter))
+			separator = ", "
 		}
 	}
 	return b
@@ -193,16 +146,9 @@ func appendRateLimit(b []byte, d *Decision) []byte {
 // or "".
 func (d *Decision) shownFields() (policy, state string) {
 	for i, o := range d.of.Outcomes() {
-		if !d.shown(i) {
-			continue
-		}
-		if policy != "" {
-			policy, state = policy+", ", state+", "
-		}
-		policy += d.terms.members[i]
-		state += `"` + d.policy.names[i] + `";r=` + strconv.FormatInt(d.of.Remaining(i), 10)
-		if t := max(o.MoreAfter, o.RetryAfter); t > 0 {
-			state += ";t=" + strconv.FormatInt(seconds(core.Duration(t)), 10)
+		if d.shown(i) {
+			policy = fields.Join(policy, d.terms.members[i])
+			state = fields.Join(state, string(fields.Append([]byte(d.policy.members[i]), d.of.Remaining(i), max(o.MoreAfter, o.RetryAfter))))
 		}
 	}
 	return policy, state
@@ -230,15 +176,5 @@ func (d *Decision) setMarks(h http.Header) {
 // retrySeconds returns the Retry-After of a refusal, which is the same each time it
 // is asked.
 func (d *Decision) retrySeconds() int64 {
-	wait := d.RetryAfter
-	return seconds(wait + d.jitter)
-}
-
-// seconds rounds up, so that a client that waits as long is not too early.
-func seconds(d time.Duration) int64 {
-	whole := d / time.Second
-	if d%time.Second > 0 {
-		whole++
-	}
-	return int64(whole)
+	return fields.Seconds(d.RetryAfter + d.jitter)
 }

@@ -33,6 +33,10 @@ func (q *Quota) Leases() bool { return q.Algorithm.row().leases }
 // Bars reports whether refusals by other rules count, and may bar a key: see [Ban].
 func (q *Quota) Bars() bool { return q.Algorithm.row().bars }
 
+// Spends reports whether clients spend the units of the quota, so that headers show them:
+// the strikes of a [Ban] and the values of a [Distinct] are none.
+func (q *Quota) Spends() bool { return !q.Bars() && q.Algorithm != Distinct }
+
 // Identified reports whether charges carry an ID.
 func (q *Quota) Identified() bool { return q.Algorithm.row().identified }
 

@@ -1,0 +1,67 @@
+// Package fields writes the structured fields RateLimit and RateLimit-Policy of
+// draft-ietf-httpapi-ratelimit-headers-11: a member for each rule whose units clients
+// spend.
+package fields
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/routelimit/limit/core"
+)
+
+// Policy returns the member of a rule in RateLimit-Policy: name, quota and window. The
+// limit is that of a caller. The quota is what a window admits in the long run, so that q
+// and w are a rate; a burst shows in the r of RateLimit. The window is left out if it is no
+// whole number of seconds, or a calendar period, since those differ. Concurrency has no
+// window, and a unit of its own. Names need no escapes: they have letters, digits, '.', '_'
+// and '-'.
+func Policy(name string, q *core.Quota, limit int64) string {
+	if !q.Spends() {
+		return ""
+	}
+	member := `"` + name + `";q=` + strconv.FormatInt(limit, 10)
+	switch {
+	case q.Leases():
+		member += `;qu="concurrent-requests"`
+	case q.Window%1e6 == 0 && q.Calendar.Unit == 0:
+		member += ";w=" + strconv.FormatInt(q.Window/1e6, 10)
+	}
+	return member
+}
+
+// State returns the beginning of a rule's member in RateLimit.
+func State(name string, q *core.Quota) string {
+	if !q.Spends() {
+		return ""
+	}
+	return `"` + name + `";r=`
+}
+
+// Append appends the rest of that member: the units that are left and, unless none come,
+// the seconds until there are more.
+func Append(b []byte, left, more int64) []byte {
+	b = strconv.AppendInt(b, left, 10)
+	if more > 0 {
+		b = append(b, ";t="...)
+		b = strconv.AppendInt(b, Seconds(core.Duration(more)), 10)
+	}
+	return b
+}
+
+// Join joins two lists of members, either of which may be empty.
+func Join(list, more string) string {
+	if list == "" || more == "" {
+		return list + more
+	}
+	return list + ", " + more
+}
+
+// Seconds rounds up, so that a client that waits as long is not too early.
+func Seconds(d time.Duration) int64 {
+	whole := d / time.Second
+	if d%time.Second > 0 {
+		whole++
+	}
+	return int64(whole)
+}
