@@ -18,11 +18,11 @@ import (
 )
 
 // A Caller says who sends a request. C is the context of a framework: [*http.Request] for
-// [Options].Caller, and *gin.Context for the Caller of ginlimit. A function that is nil
-// there means that of Options. Each is called only if a rule asks for what it returns. An
-// answer is kept for the request and all sets of a limiter on it; "" is asked again by the
-// next set, since authentication may stand between the two. The answers must come from a verified source:
-// a client that can choose its plan or class chooses its limit.
+// [Options].Caller, and *gin.Context for ginlimit. A function that is nil there means that
+// of Options. Each is called only if a rule asks for its answer, which is kept for the
+// request; "" is asked again by the next set, since authentication may stand between. The
+// answers must come from a verified source: a client that can choose its plan or class
+// chooses its limit.
 type Caller[C any] struct {
 	// User returns the user, for [ByUser]: from a context value, a verified token or a
 	// session. "" means that the request has no user.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/routelimit/limit/internal/excerpt"
 	"github.com/routelimit/limit/internal/notice"
 	"github.com/routelimit/limit/rules"
 )
@@ -91,5 +92,5 @@ func (l *Limiter) noticeUndeclared() {
 		return
 	}
 	slices.Sort(unknown)
-	l.lines.Say(notice.Undeclared, "policies", someOf(unknown), "declared", someOf(declared))
+	l.lines.Say(notice.Undeclared, "policies", excerpt.Some(unknown), "declared", excerpt.Some(declared))
 }

@@ -24,10 +24,9 @@ type Decision struct {
 	// process for a memory store, [core.ModeExempt] and [core.ModeBarred].
 	At time.Time
 
-	// RetryAfter is how long until the same request would be admitted if no
-	// other request came: the longest of the rules' times. It is 0 if the request
-	// is admitted, and [Never] if it costs more than a rule can ever hold. For
-	// [core.ModeBarred] it is what [Options].Bar returned.
+	// RetryAfter is how long until the same request would be admitted if no other request
+	// came. It is 0 if the request is admitted, [Never] if it costs more than a rule can
+	// ever hold, and for a barred client what [Options].Bar returned.
 	RetryAfter time.Duration
 
 	// Delay is how long after the decision the slot of an admitted request comes,
@@ -38,8 +37,8 @@ type Decision struct {
 	// its Cost, or fewer with UpTo.
 	Taken int64
 
-	// Waited is how long a request waited until its rules admitted it, or before it was
-	// refused: see [Refusal].Wait and [Policy.Wait]. The time to a slot is Delay.
+	// Waited is how long a request waited for its rules: see [Policy.Wait]. The time to a
+	// slot is Delay.
 	Waited time.Duration
 
 	// Latency is how long the store took to decide, on the clock of this process. It is
@@ -124,14 +123,8 @@ func (d Decision) Rules() []RuleDecision {
 	return rules
 }
 
-// Rule writes the outcome of rule i, in the order of declaration, to rule. It returns
-// false, and writes nothing, if there is no such rule. It is [Decision.Rules] without an
-// allocation:
-//
-//	var rule limit.RuleDecision
-//	for i := 0; d.Rule(i, &rule); i++ {
-//		…
-//	}
+// Rule writes the outcome of rule i to rule, or returns false if there is no such rule. It
+// is [Decision.Rules] without an allocation: for i := 0; d.Rule(i, &rule); i++ { … }
 func (d *Decision) Rule(i int, rule *RuleDecision) bool {
 	if d.policy == nil || uint(i) >= uint(len(d.policy.names)) {
 		return false
@@ -326,13 +319,11 @@ func (d Decision) Wait(ctx context.Context) error {
 }
 
 // Settle corrects what [Policy.Reserve] or [Policy.Wait] took to n units of each rule,
-// the true cost of the request; 0 cancels the reservation. Strikes of a [Ban] and values of
-// [Distinct] stay, unless n is 0. A second call, also on a copy, returns [ErrSettled].
-//
-// If the cost is lower, the rest is refunded, as far as its time has not passed:
-// docs/algorithms.md says what each algorithm refunds. If it is higher, Settle takes what
-// the rules have room for, and no more: so reserve the most that a request may cost. After
-// an error that wraps [ErrUndecided] the reservation may stay taken.
+// the true cost of the request; 0 cancels the reservation. A second call, also on a copy,
+// returns [ErrSettled]. If the cost is lower, the rest is refunded, as far as its time has
+// not passed; docs/algorithms.md has the details. If it is higher, Settle takes what the
+// rules have room for, and no more: so reserve the most that a request may cost. After an
+// error that wraps [ErrUndecided] the reservation may stay taken.
 func (d Decision) Settle(ctx context.Context, n int64) error {
 	n, err := validCost(n)
 	if err != nil {

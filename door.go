@@ -15,6 +15,7 @@ import (
 
 	"github.com/routelimit/limit/internal/door"
 	"github.com/routelimit/limit/internal/engine"
+	"github.com/routelimit/limit/internal/excerpt"
 	"github.com/routelimit/limit/rules"
 )
 
@@ -159,17 +160,7 @@ func (l *Limiter) find(policy, rule string) (found policyRoute, index int, err e
 	case len(names) == 0:
 		return found, 0, &RuleError{Problem: fmt.Sprintf("no policy %q: no policy has a name, and no route has had a request", policy)}
 	}
-	return found, 0, &RuleError{Problem: fmt.Sprintf("no policy %q, or its route has had no request: there are %s", policy, someOf(names))}
-}
-
-// someOf lists names, and says how many it leaves out of a long list.
-func someOf(names []string) string {
-	const most = 20
-	names = slices.Compact(names)
-	if len(names) <= most {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	return found, 0, &RuleError{Problem: fmt.Sprintf("no policy %q, or its route has had no request: there are %s", policy, excerpt.Some(names))}
 }
 
 // declaredNames is Declared of package operate.

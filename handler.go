@@ -20,8 +20,7 @@ import (
 // rule by user has no [Options].Caller, and if one set made by [Rules] would cover several
 // routes. It calls next after the wait of a [Queue], and releases what the request holds
 // when next returns or panics. Rules that settle do so by what next has answered.
-//
-// Around a router the path has not been parsed yet, and [ByPathValue] finds no value there.
+// Around a router, [ByPathValue] finds no value yet.
 func (p *Policy) Handler(next http.Handler) http.Handler {
 	p.mustAttach(next)
 	if p.scope == rules.ScopeRoute && p.attached.Swap(true) {
@@ -69,10 +68,8 @@ func (p *Policy) mustAttach(next http.Handler) {
 //	policy.Serve(w, r, limit.Request{Cost: tokens, Keys: map[string]string{"model": m}}, next)
 //
 // Keys, Cost and Costs of the given request come before what the rules would take from the
-// HTTP request; Plan, Class and UpTo are not for it. Next is called if the rules admit the
-// request, and otherwise the request is answered: headers, waits, leases and settlements
-// are those of the handler. The error says what is wrong with the given request; then
-// nothing has been done.
+// HTTP request. Next is called if the rules admit the request, and otherwise the request is
+// answered, as by the handler. The error says what is wrong with the given request.
 func (p *Policy) Serve(w http.ResponseWriter, r *http.Request, given Request, next http.Handler) error {
 	v := p.current.Load()
 	if err := v.checkGiven(&given); err != nil {
@@ -148,16 +145,13 @@ func (e *exchange) Answer(w http.ResponseWriter, r *http.Request, status int, er
 //		Health http.HandlerFunc `route:"GET /health" limit:"-"`
 //	}
 //
-// The route tag is a method and a path, as mux writes it. The limit tag has rules
-// in the text grammar of [Parse], or "-" for a route without limits. It is
-// required, so that a forgotten tag does not leave a route without limits. The
-// policy tag is the name of a [Named] set. A handler is an [http.Handler] or a
-// func(http.ResponseWriter, *http.Request). Fields of embedded structs count too.
-// Mount ignores fields that have neither a route nor a limit tag.
+// The route tag is a method and a path, as mux writes it. The limit tag has rules in the
+// text grammar of [Parse], or "-" for a route without limits, so that a forgotten tag does
+// not leave a route without limits. The policy tag is the name of a [Named] set. A handler
+// is an [http.Handler] or a func(http.ResponseWriter, *http.Request).
 //
-// If anything is wrong with the struct, Mount returns an error that lists
-// everything that is wrong, and registers nothing. It panics if a route conflicts
-// with one that mux already has, as [http.ServeMux.Handle] does.
+// If anything is wrong with the struct, Mount returns an error that lists all of it, and
+// registers nothing. It panics if a route conflicts with one that mux already has.
 func (l *Limiter) Mount(mux *http.ServeMux, api any) error { return tags.Mount(mux, api, l.mounted) }
 
 // mounted returns a handler that limits next by the rules of a field. It adds to

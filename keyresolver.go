@@ -11,12 +11,9 @@ import (
 // quota. Use [ByIP], [ByUser], [Everyone], the functions that begin with By,
 // [FirstOf] and [Joined]. The zero KeyResolver is invalid.
 //
-// All requests without a key (no such header, no user) share one quota: a missing
-// key never means no limit. Where that is too strict, add another resolver with
-// [FirstOf]. White space counts as no value.
-//
-// Keys are compared byte for byte. A key longer than 128 bytes is replaced by its
-// SHA-256.
+// All requests without a key (no such header, no user) share one quota: a missing key never
+// means no limit. White space counts as no value. Keys are compared byte for byte, and one
+// longer than 128 bytes is replaced by its SHA-256.
 type KeyResolver = rules.KeyResolver
 
 var (
@@ -47,15 +44,12 @@ func ByQuery(name string) KeyResolver { return rules.NewKey(grammar.Query, name)
 // and for "/users/{id}" on a ServeMux. The route must have it.
 func ByPathValue(name string) KeyResolver { return rules.NewKey(grammar.Path, name) }
 
-// By resolves what fn returns; "" means that the request has no such key. The
-// function must not read the body. For a value that other middleware has found, read
-// it from the request's context. The name appears in the names of rules. It is one
-// word, and none of the words of the text grammar.
+// By resolves what fn returns; "" means that the request has no such key. The function must
+// not read the body: see [Policy.Serve]. The name is one word, and appears in the names of
+// rules.
 //
-// Each call of By makes another resolver, even with the same name and function: Go
-// cannot tell whether two functions do the same. Two sets of one name ([Named]) that
-// took the key for the same could limit clients by a key that they choose. Keep the
-// resolver in a variable, and use that in both sets.
+// Each call of By makes another resolver, even with the same name and function, since Go
+// cannot tell whether two functions do the same. Keep it in a variable for several sets.
 func By(name string, fn func(*http.Request) string) KeyResolver { return rules.KeyBy(name, fn) }
 
 // FirstOf resolves the first of several keys that the request has, such as

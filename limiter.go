@@ -174,21 +174,14 @@ func (l *Limiter) ClientIP(r *http.Request) netip.Addr {
 	return l.options.Proxies.address(r)
 }
 
-// Check returns what is wrong before the first request: a store that cannot be reached
-// or written, evicts keys, or withholds information that the store needs, and quotas in
-// memory although the program has several instances. Call it before the program serves:
+// Check returns what is wrong before the first request: a store that cannot be reached or
+// written, evicts keys, or withholds information, and quotas in memory although there are
+// several [Options].Instances. Call it before the program serves. It changes no quota, and
+// waits for the store until ctx ends, at most 5 s.
 //
-//	if err := limiter.Check(ctx); err != nil {
-//		log.Fatal(err)
-//	}
-//
-// The error joins one [*core.Diagnosis] for each problem that [Options].Silence does not
-// name, or is the error of ctx if that was canceled. Check changes no quota, and waits
-// for the store until ctx ends, at most 5 s. It checks stores of package redisstore, and
-// others that have a Check method: see [core.Check].
-//
-// If the program does not call Check, the same problems are logged: failures of the
-// store when they happen, and the rest after the first decision.
+// The error joins one [*core.Diagnosis], with a code that docs/diagnostics.md explains, for
+// each problem that [Options].Silence does not name. Without a call of Check, the same
+// problems are logged when they happen or after the first decision.
 func (l *Limiter) Check(ctx context.Context) error {
 	if err := ctx.Err(); errors.Is(err, context.Canceled) {
 		return err

@@ -176,9 +176,8 @@ type Proxies struct {
 	Trusted []netip.Prefix
 
 	// Hops is the number of proxies that a request passes, at most 64. The client is the
-	// address that many entries from the right, or the peer if there are fewer. Set Hops
-	// without Trusted only if clients cannot connect except through the proxies. With
-	// both, the first limit that is reached counts.
+	// address that many entries from the right, or the peer if there are fewer. Without
+	// Trusted, clients must not be able to connect directly.
 	Hops int
 
 	// Header is the header that the proxies write: "X-Forwarded-For", which ""

@@ -37,11 +37,10 @@ type (
 	Shadow = rules.Shadow
 )
 
-// The algorithms: how a rule counts. Write one as a value, such as
-// TokenBucket{Burst: 5}. A rule without an algorithm is a SlidingLog. docs/algorithms.md
-// compares them.
+// The algorithms are values, such as TokenBucket{Burst: 5}. docs/algorithms.md compares them.
+
 type (
-	SlidingLog     = rules.SlidingLog     // at most Limit in any window, exactly
+	SlidingLog     = rules.SlidingLog     // the default: at most Limit in any window, exactly
 	FixedWindow    = rules.FixedWindow    // at most Limit in each of its windows: of a length, or of a calendar
 	SlidingCells   = rules.SlidingCells   // at most Limit in any window, for large limits
 	SlidingCounter = rules.SlidingCounter // about Limit in a window, in little memory
@@ -53,10 +52,8 @@ type (
 	Distinct       = rules.Distinct       // so many different values of another key
 )
 
-// What a rule may do while the store is unavailable, with the words in the text
-// grammar. Errors that a request can cause do not count as that: they are answered
-// with 503, whatever rules say. If the rules on a request differ, one that refuses
-// refuses it. Local rules admit it together or not at all.
+// What a rule does while the store is unavailable. If the rules on a request differ, one
+// that refuses refuses it. Errors that a request can cause do not count.
 const (
 	// Local ("on-error local") lets this process decide, by what it has admitted.
 	// See [Options].Instances.
@@ -103,11 +100,9 @@ func Rules(list ...Rule) RuleSet { return rules.New(rules.ScopeRoute, "", list) 
 // frameworks and in all processes on one store, share them, and so do calls of
 // [Policy.Take]. The name follows the rules for the Name of a [Rule].
 //
-// Another set of the name on the same [Limiter] must have the same rules, or none: then
-// it is the set that was declared before. Their functions are the same if one call of
-// [By], [CostBy] or [SettleBy] made them, so keep what it returned in a variable. A
-// Fallback is the same if the two handlers are equal in Go. An http.HandlerFunc is equal
-// to none, so share the set.
+// Another set of the name on the same [Limiter] must have the same rules, and functions
+// made by the same calls of [By], [CostBy] and [SettleBy], or no rules: then it is the set
+// that was declared before.
 func Named(policy string, list ...Rule) RuleSet { return rules.New(rules.ScopeNamed, policy, list) }
 
 // EachRoute returns rules for several routes, such as all routes of a group. Each

@@ -18,10 +18,6 @@ import (
 // DecisionFrom returns the decision of the innermost rule set on a request: the zero
 // Decision if no set has let the request through. The context is that of the request in
 // its handler. Degraded, Lost and Marked of the decision cover all sets on the request.
-//
-//	if limit.DecisionFrom(r.Context()).Degraded() {
-//		…
-//	}
 func DecisionFrom(ctx context.Context) Decision {
 	if l := layerOf(ctx); l != nil {
 		return l.decision

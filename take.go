@@ -17,13 +17,9 @@ import (
 
 // A Request is what a policy decides outside HTTP: in a job, a consumer, an RPC.
 type Request struct {
-	// Keys has a value for each key that the rules name, as the text grammar
-	// writes it:
-	//
-	//	map[string]string{"ip": "203.0.113.9", "user": "alice", "header X-API-Key": "k1"}
-	//
-	// An address may have a port, and the name of a header any case. "" means that
-	// the request has no such key; all requests without it share one quota.
+	// Keys has a value for each key that the rules name, as the text grammar writes it:
+	// {"ip": "203.0.113.9", "header X-API-Key": "k1"}. An address may have a port. ""
+	// means that the request has no such key.
 	Keys map[string]string
 
 	// Cost is what the request costs of each rule. 0 means 1.
@@ -37,23 +33,18 @@ type Request struct {
 	// for an HTTP request.
 	Plan, Class string
 
-	// UpTo takes fewer units than Cost if there are fewer, but at least one, and
-	// as many of each rule. [Decision].Taken says how many. It does not go
-	// together with Costs, and is for [Policy.Take] and [Policy.Reserve].
+	// UpTo takes fewer units than Cost if there are fewer, but at least one, and as many
+	// of each rule: see [Decision].Taken. It is for [Policy.Take] and [Policy.Reserve].
 	UpTo bool
 }
 
 // Take decides a request, and takes what it costs from every rule or nothing
 // from any. The policy must be [Named].
 //
-// A refusal is a Decision, not an error. A slot in a [Queue] that would come
-// after the deadline of ctx is a refusal too. If a rule is a Queue, call
-// [Decision.Wait] on an admission; if one is of [Concurrency], call
-// [Decision.Release] when the work is done. An error says what is wrong with the
-// request, or wraps [ErrUndecided].
-//
-// With UpTo, Take asks the store at most four times: for Cost, and after each
-// refusal for what was left then.
+// A refusal is a Decision, not an error. If a rule is a [Queue], call [Decision.Wait] on an
+// admission; if one is of [Concurrency], call [Decision.Release] when the work is done. An
+// error says what is wrong with the request, or wraps [ErrUndecided]. With UpTo, Take asks
+// the store at most four times.
 func (p *Policy) Take(ctx context.Context, r Request) (d Decision, err error) {
 	err = p.current.Load().take(ctx, &d, &r, false)
 	return d, err
@@ -67,8 +58,8 @@ func (p *Policy) Take(ctx context.Context, r Request) (d Decision, err error) {
 //	…
 //	err = d.Settle(ctx, used)
 //
-// A reservation that is never settled stays taken, so that a process that dies
-// gives nothing away. Rules of [Concurrency] are released, not settled.
+// A reservation that is never settled stays taken. Rules of [Concurrency] are released, not
+// settled.
 func (p *Policy) Reserve(ctx context.Context, r Request) (d Decision, err error) {
 	err = p.current.Load().take(ctx, &d, &r, true)
 	return d, err
@@ -127,13 +118,10 @@ func (p *version) observed(d *Decision, err error) {
 
 // Wait takes a request like [Policy.Take], but waits until the rules admit it, and for the
 // slot of a [Queue]. A caller that waits holds nothing: each try takes from every rule or
-// from none.
-//
-// Waits on one Limiter for one key are served by [Request].Class, and within a class in the
-// order in which they began. Callers of other limits or other rules do not wait for each
-// other; Take and other processes do not queue, and may come first. Units that this process
-// gives back wake the first waiter at once, and a slot of [Concurrency] that another
-// process releases is noticed within about 100 ms. docs/waiting.md says more.
+// from none. Waits on one Limiter for one key are served by [Request].Class, and within a
+// class in their order, among callers of the same limits and rules. Take and other processes
+// do not queue, and may come first. Units that this process gives back wake the first waiter
+// at once, and a slot of [Concurrency] elsewhere is noticed within about 100 ms.
 //
 // A decision without an error is admitted, and can be settled like one of [Policy.Reserve].
 // The error is that of ctx if it ends first, and a [*RefusedError] at once if the rules
@@ -325,10 +313,8 @@ func (p *version) check(r *Request, taken bool) error {
 	if p.named == nil {
 		return &RuleError{Problem: "outside HTTP a policy needs a name: write limit.Named(\"…\", rules…)"}
 	}
-	if r.Cost == 0 {
-		if err := p.costless(r.Costs); err != nil {
-			return err
-		}
+	if err := p.functions(r, taken); err != nil {
+		return err
 	}
 	if _, err := validCost(r.Cost); err != nil {
 		return &RuleError{Problem: err.Error()}
@@ -341,15 +327,7 @@ func (p *version) check(r *Request, taken bool) error {
 	case r.UpTo && len(r.Costs) > 0:
 		return &RuleError{Problem: "UpTo takes as many units of each rule: leave out Costs"}
 	}
-	if len(r.Costs) > 0 {
-		if err := p.validCosts(r.Costs); err != nil {
-			return err
-		}
-	}
-	if taken && p.settles {
-		return p.settleless()
-	}
-	return nil
+	return p.validCosts(r.Costs)
 }
 
 // checkGiven returns what is wrong with what a handler says of an HTTP request.
@@ -377,23 +355,16 @@ func (p *version) validCosts(costs map[string]int64) error {
 	return errors.Join(errs...)
 }
 
-// costless returns an error if a rule asks HTTP requests for their cost, and
-// costs does not say it.
-func (p *version) costless(costs map[string]int64) error {
+// functions returns an error if a rule asks HTTP requests for their cost, and the request
+// does not say it, or, unless it is reserved, if one asks responses.
+func (p *version) functions(r *Request, taken bool) error {
 	for i := range p.list {
-		r := &p.list[i]
-		if _, said := costs[p.names[i]]; r.Cost != (rules.Cost{}) && !said {
-			return &RuleError{Rule: r.String(), Problem: "Cost is a function of an HTTP request: set limit.Request.Cost"}
+		rule := &p.list[i]
+		if _, said := r.Costs[p.names[i]]; rule.Cost != (rules.Cost{}) && r.Cost == 0 && !said {
+			return &RuleError{Rule: rule.String(), Problem: "Cost is a function of an HTTP request: set limit.Request.Cost"}
 		}
-	}
-	return nil
-}
-
-// settleless returns an error if a rule asks HTTP responses for their cost.
-func (p *version) settleless() error {
-	for i := range p.list {
-		if r := &p.list[i]; r.Settle != (rules.Settlement{}) {
-			return &RuleError{Rule: r.String(), Problem: "Settle is a function of an HTTP response: " +
+		if taken && rule.Settle != (rules.Settlement{}) {
+			return &RuleError{Rule: rule.String(), Problem: "Settle is a function of an HTTP response: " +
 				"call limit.Policy.Reserve, and then limit.Decision.Settle"}
 		}
 	}

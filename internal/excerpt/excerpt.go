@@ -3,6 +3,8 @@
 package excerpt
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -67,4 +69,14 @@ func Printable(s string) string {
 		}
 		return ' '
 	}, s)
+}
+
+// Some lists names, and says how many it leaves out of a long list.
+func Some(names []string) string {
+	const most = 20
+	names = slices.Compact(names)
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
