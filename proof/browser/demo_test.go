@@ -74,7 +74,7 @@ func TestDemo(t *testing.T) {
 			b.audited("a refusal")
 
 			b.do(chromedp.Navigate(eval[string](b, `document.querySelector("header a").href`)))
-			b.awaitText(long, "#refusals", "per-ip-2s allows 5 in 2 s for 127.0.0.1")
+			b.awaitText(long, "#refusals", "per-ip-2s allows 5 in 2s for 127.0.0.1")
 			b.awaitText(soon, "#bans-empty", "limitctl demo: --redis URL")
 			b.noErrorsBut("429")
 		})
