@@ -25,8 +25,8 @@ func TestChangedLimits(t *testing.T) {
 		{"sliding-counter", 5, 1}, {"sliding-counter", 20, 16},
 		{"token-bucket burst 10", 20, 6}, {"token-bucket burst 10", 2, 6},
 		{"concurrency", 5, 1}, {"concurrency", 3, 0},
-		{"leaky-bucket burst 10", 20, 2}, // four units of the old rate are eight of the new one
-		{"leaky-bucket burst 10", 5, 8},
+		{"leaky-bucket burst 10", 20, 6},
+		{"leaky-bucket burst 10", 5, 6},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			l := limit.New(nil, nil)
