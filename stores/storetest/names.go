@@ -26,7 +26,11 @@ func names() []namedTest {
 		}},
 		{"borders", func(t *testing.T, h Harness) {
 			parts := []string{"", "a", "b", "ab", ":", "a:", ":b", "~", "a~", "~b", "{a}", "}", "\x00", "a\x00"}
-			apart(t, h, parts[:8], parts, parts, parts[:8])
+			ends := parts[:8]
+			if testing.Short() { // as on miniredis, which takes minutes for all
+				parts, ends = parts[:9], parts[:4]
+			}
+			apart(t, h, ends, parts, parts, ends)
 		}},
 	}
 }
