@@ -23,9 +23,8 @@
 //
 // # Jobs
 //
-// Outside HTTP, a [Policy] decides by [Policy.Take], which refuses, or [Policy.Wait],
-// which waits. [Policy.Reserve] takes what a request costs at most, and
-// [Decision.Settle] corrects it.
+// Outside HTTP, [Policy.Take] refuses and [Policy.Wait] waits. [Policy.Reserve] takes what
+// a request costs at most, and [Decision.Settle] corrects it.
 //
 // # Stores
 //

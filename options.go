@@ -74,8 +74,7 @@ type Options struct {
 	Refuse func(http.ResponseWriter, *http.Request, Decision)
 
 	// OnRefusal says what happens to a request that a rule refuses, if neither the rule
-	// nor its set says so. The zero value means an answer with 429, which Refuse can
-	// write.
+	// nor its set says so. The zero value means an answer with 429.
 	OnRefusal Refusal
 
 	// Functions are those that rules in tags can name.

@@ -8,8 +8,7 @@ import (
 	"github.com/routelimit/limit/rules"
 )
 
-// What a rule says has a package of its own: each field of a [Rule] and of a [Refusal],
-// the algorithms, and the text grammar are described there.
+// Package rules describes the fields of these types, the algorithms and the text grammar.
 type (
 	// A Rule allows Limit units a Window to all requests that share a key: by default,
 	// at most Limit requests in any window of that length. [PerIP], [PerUser], [Per],
