@@ -34,9 +34,6 @@ func (p *page) top(of query) []topkeys.Key {
 	if of.order == "use" {
 		order = topkeys.ByUse
 	}
-	if of.policy == "" {
-		return p.collector.top.Top(order, shownKeys)
-	}
 	return p.collector.top.TopOf(of.policy, order, shownKeys)
 }
 
