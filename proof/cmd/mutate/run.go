@@ -21,17 +21,19 @@ const limitMemory = `sh -c 'ulimit -v 8388608; exec "$@"' sh`
 
 // judges names the packages that test a folder, if they are not just its own.
 var judges = map[string][]string{
-	".":                         {".", "./ginlimit", "./echolimit"},
-	"core":                      {"./core", "./stores/memstore", "./stores/refusals", "./stores/guard"},
-	"lua":                       {"./lua", "./stores/redisstore"},
-	"stores/memstore":           {"./stores/memstore", "./stores/guard"},
-	"adapter/rpc/grpclimit":     {"./adapter/rpc"},
-	"adapter/rpc/connectlimit":  {"./adapter/rpc"},
-	"adapter/rpc/internal/flow": {"./adapter/rpc"},
-	"internal/echoflow":         {"./echolimit", "./adapter/echov5limit"},
-	"internal/filewatch":        {"./ops/access", "./ops/policyfile"},
-	"internal/logbook":          {".", "./stores/guard"},
-	"internal/redisfacts":       {"./stores/redisstore", "./cmd/limitctl/internal/doctor"},
+	".":                             {".", "./ginlimit", "./echolimit"},
+	"core":                          {"./core", "./stores/memstore", "./stores/refusals", "./stores/guard"},
+	"lua":                           {"./lua", "./stores/redisstore"},
+	"stores/memstore":               {"./stores/memstore", "./stores/guard"},
+	"adapter/rpc/grpclimit":         {"./adapter/rpc"},
+	"adapter/rpc/connectlimit":      {"./adapter/rpc"},
+	"adapter/rpc/internal/flow":     {"./adapter/rpc"},
+	"cmd/limitctl/internal/keyscan": {"./cmd/limitctl/internal/doctor", "./cmd/limitctl/internal/live"},
+	"internal/fields":               {"."},
+	"internal/echoflow":             {"./echolimit", "./adapter/echov5limit"},
+	"internal/filewatch":            {"./ops/access", "./ops/policyfile"},
+	"internal/logbook":              {".", "./stores/guard"},
+	"internal/redisfacts":           {"./stores/redisstore", "./cmd/limitctl/internal/doctor"},
 }
 
 func judgesOf(folder string) []string {
