@@ -63,9 +63,9 @@ func (p *page) change(w http.ResponseWriter, r *http.Request, v viewer, name str
 	if !sameOrigin(w, r) {
 		return
 	}
-	can := p.me(v).Can
+	cannot := p.me(v).Cannot
 	if v.role < Operator {
-		fail(w, http.StatusForbidden, "%s", can.Why["reset"])
+		fail(w, http.StatusForbidden, "%s", cannot["reset"])
 		return
 	}
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
@@ -83,7 +83,7 @@ func (p *page) change(w http.ResponseWriter, r *http.Request, v viewer, name str
 		fail(w, http.StatusBadRequest, "the body is not an object of the page: %s", excerpt(err.Error(), 200))
 		return
 	}
-	if why, cannot := can.Why[strings.TrimPrefix(name, "un")]; cannot {
+	if why := cannot[strings.TrimPrefix(name, "un")]; why != "" {
 		fail(w, http.StatusConflict, "%s", why)
 		return
 	}
