@@ -20,13 +20,17 @@ func (p *Policies) apply(v version) error {
 	if err := operate.Change(p.limiter, p.with(v.File)...); err != nil {
 		return v.placed(err)
 	}
-	next := prepare(v)
+	next := prepare(v, p.state.Load())
 	if err := p.attach(next); err != nil {
 		return errors.Join(v.placed(err), operate.Change(p.limiter, p.with(p.inForce)...))
 	}
 	earlier := p.inForce
 	p.inForce = v.File
 	p.state.Store(next)
+	if p.unmet != nil {
+		p.unmet.Stop()
+	}
+	p.unmet = time.AfterFunc(unmetAfter, func() { p.noticeUnmet(next) })
 	p.announce(v, earlier)
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"path"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/routelimit/limit"
@@ -17,22 +18,28 @@ type state struct {
 	since          time.Time
 	exempt, barred *access.List
 	targets        map[string]*target // by pattern
+	served         atomic.Bool        // whether a handler has had a request
 }
 
 // A target is what a route leads to.
 type target struct {
 	policy *limit.Policy
-	values []string // path values that its rules need
+	values []string     // path values that its rules need
+	met    *atomic.Bool // whether a request has matched, also of an earlier state
 }
 
 // prepare returns the state of a version, without the policies of its routes.
-func prepare(v version) *state {
+func prepare(v version, before *state) *state {
 	s := &state{version: v, since: time.Now(), targets: make(map[string]*target)}
 	s.exempt, _ = build(v.exempt) // they are valid
 	s.barred, _ = build(v.barred)
 	for i := range v.policies {
 		for _, r := range v.policies[i].routes {
-			s.targets[r.pattern] = &target{values: r.values}
+			t := &target{values: r.values, met: new(atomic.Bool)}
+			if before != nil && before.targets[r.pattern] != nil {
+				t.met = before.targets[r.pattern].met
+			}
+			s.targets[r.pattern] = t
 		}
 	}
 	return s
@@ -53,6 +60,7 @@ func (p *Policies) Handler(next http.Handler) http.Handler {
 	if p.limiter == nil {
 		panic("policyfile: Handler was called before Follow, which says what limiter decides")
 	}
+	p.handles.Store(true)
 	return &handler{p, next}
 }
 
@@ -63,6 +71,7 @@ type handler struct {
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s, next := h.policies.state.Load(), h.next
+	once(&s.served)
 	first := s.match(lookedUp(r))
 	if r.URL.RawPath != "" {
 		// Routers behind may read an encoded slash as one of a value, as a ServeMux does,
@@ -109,8 +118,17 @@ type match struct {
 
 func (s *state) match(r *http.Request) match {
 	m := matchOf(s.mux, r)
-	m.target = s.targets[m.pattern]
+	if m.target = s.targets[m.pattern]; m.target != nil {
+		once(m.met)
+	}
 	return m
+}
+
+// once sets a flag. A flag that is set is not written, since all processors read it.
+func once(flag *atomic.Bool) {
+	if !flag.Load() {
+		flag.Store(true)
+	}
 }
 
 // matchOf returns a match without its target.

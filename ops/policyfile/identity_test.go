@@ -142,3 +142,41 @@ func TestLifted(t *testing.T) {
 		})
 	}
 }
+
+// TestUnmet checks that routes that no request has matched are in the status, and in the
+// log after an hour.
+func TestUnmet(t *testing.T) {
+	dir := t.TempDir()
+	const text = "version: 1\npolicies:\n  api: {routes: [GET /api/x, /rare, POST /login], rules: 5/1m per ip}\n"
+	synctest.Test(t, func(t *testing.T) {
+		p := start(t, filepath.Join(dir, "policy.yaml"), text, nil)
+		assert.Equal(t, []string{"GET /api/x", "/rare", "POST /login"}, p.policies.Status().Unmet)
+		p.log.Lines() // are read
+		time.Sleep(59 * time.Minute)
+		p.send("POST", "/login", "192.0.2.1")
+		p.send("POST", "/api/x", "192.0.2.1")
+		write(t, p.path, text+"  new: {routes: [/new], rules: 5/1m per ip}\n")
+		time.Sleep(2 * time.Minute)
+		assert.Equal(t, []string{"GET /api/x", "/rare", "/new"}, p.policies.Status().Unmet, "what a route met counts for the next file")
+		assert.NotContains(t, strings.Join(p.log.Lines(), "\n"), "LIMIT-118", "an hour after the last change")
+		p.send("HEAD", "/api/x", "192.0.2.1")
+		time.Sleep(3 * time.Hour)
+		assert.Equal(t, 1, strings.Count(strings.Join(p.log.Lines(), "\n"), "code=LIMIT-118 source="+p.path+` routes="/rare; /new" after=1h0m0s`))
+		p.send("GET", "/rare", "192.0.2.1")
+		p.send("GET", "/new", "192.0.2.1")
+		assert.Empty(t, p.policies.Status().Unmet)
+	})
+	for name, called := range map[string]bool{"no requests": true, "no handler": false} {
+		synctest.Test(t, func(t *testing.T) {
+			var log logbook.Book
+			p, err := policyfile.Open(filepath.Join(dir, "policy.yaml"), &policyfile.Options{Log: log.Log()})
+			require.NoError(t, err)
+			require.NoError(t, p.Follow(t.Context(), limit.New(nil, nil)))
+			if called {
+				p.Handler(ok)
+			}
+			time.Sleep(2 * time.Hour)
+			assert.Equal(t, !called, strings.Contains(strings.Join(log.Lines(), "\n"), "LIMIT-118"), name)
+		})
+	}
+}

@@ -32,7 +32,7 @@ type Options struct {
 	Functions rules.Functions
 
 	// Log receives a line for each file that is put in force, and for each that is
-	// not, with the code LIMIT-206. It also receives LIMIT-117 and 207: see
+	// not, with the code LIMIT-206. It also receives LIMIT-117, 118 and 207: see
 	// docs/diagnostics.md. Nil means [slog.Default].
 	Log *slog.Logger
 
@@ -50,6 +50,7 @@ type Policies struct {
 	file    filewatch.File
 	named   rules.Functions
 	state   atomic.Pointer[state]
+	handles atomic.Bool // whether there is a handler
 
 	mu       sync.Mutex
 	limiter  *limit.Limiter
@@ -58,6 +59,7 @@ type Policies struct {
 	inForce  *File
 	attached map[string]limit.RuleSet // of the policies that only routes attach, the last rules
 	problems [2]error                 // of the file, and of the pushed one
+	unmet    *time.Timer              // for noticeUnmet
 }
 
 // A version is a file, and where it comes from.
@@ -91,7 +93,7 @@ func Open(path string, options *Options) (*Policies, error) {
 		}
 		p.base = version{File: f, origin: path}
 	}
-	p.state.Store(prepare(p.base))
+	p.state.Store(prepare(p.base, nil))
 	return p, nil
 }
 
@@ -110,6 +112,10 @@ type Status struct {
 	By     string    // who pushed it; "" for a file
 	Since  time.Time // when it was put in force
 
+	// Unmet lists the routes that no request has matched so far, in this process: new
+	// ones, rare ones, and those with a mistake.
+	Unmet []string
+
 	// Err says why the file, or what was pushed last, is not in force. It is nil if
 	// there is nothing wrong.
 	Err error
@@ -120,7 +126,32 @@ func (p *Policies) Status() Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.state.Load()
-	return Status{Source: s.origin, Sum: s.source.sum(), By: s.by, Since: s.since, Err: errors.Join(p.problems[:]...)}
+	return Status{Source: s.origin, Sum: s.source.sum(), By: s.by, Since: s.since, Unmet: s.unmet(), Err: errors.Join(p.problems[:]...)}
+}
+
+// unmet returns the routes that no request has matched, in the order of the file.
+func (s *state) unmet() (patterns []string) {
+	for i := range s.policies {
+		for _, r := range s.policies[i].routes {
+			if !s.targets[r.pattern].met.Load() {
+				patterns = append(patterns, r.pattern)
+			}
+		}
+	}
+	return patterns
+}
+
+// unmetAfter is how long routes may meet no request before a line says so.
+const unmetAfter = time.Hour
+
+// noticeUnmet warns about the routes of a state that no request has met, if it is still
+// in force and there were requests, or no handler that could have any.
+func (p *Policies) noticeUnmet(s *state) {
+	if patterns := s.unmet(); p.state.Load() == s && len(patterns) > 0 && (s.served.Load() || !p.handles.Load()) {
+		notice.Write(&p.lines, notice.UnmetRoutes, "policyfile: no request has matched some routes so far, so their policies limit nothing: "+
+			"compare them with the paths of requests, and put Policies.Handler before your router", 0,
+			"source", s.origin, "routes", listed(patterns), "after", unmetAfter)
+	}
 }
 
 // Follow puts the policies in force on a limiter, and follows the file and what is
@@ -151,6 +182,11 @@ func (p *Policies) Follow(ctx context.Context, limiter *limit.Limiter) error {
 	if err != nil {
 		return err
 	}
+	context.AfterFunc(ctx, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.unmet.Stop()
+	})
 	if p.control != nil {
 		if err := p.control.Watch(ctx, kindOfPolicies, p.receive); err != nil {
 			return err
