@@ -66,7 +66,6 @@ func TestPrograms(t *testing.T) {
 	require.NoError(t, err)
 	examples = append(examples, operating...)
 	examples = append(examples, "../ops/access/example_test.go", "../ops/policyfile/example_test.go", "../ops/livepage/example_test.go") // modules of their own
-	examples = append(examples, "../ops/metrics/promlimit/internal/example/main.go")
 	var programs strings.Builder
 	for _, file := range append(files, examples...) {
 		programs.WriteString(read(t, file))

@@ -11,7 +11,6 @@ require (
 	github.com/routelimit/limit v0.1.0
 	github.com/routelimit/limit/ops/metrics v0.1.0
 	github.com/stretchr/testify v1.12.1
-	golang.org/x/tools v0.51.0
 )
 
 require (
@@ -39,6 +38,7 @@ require (
 	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
+	golang.org/x/tools v0.51.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 	honnef.co/go/tools v0.8.2 // indirect
 )

@@ -222,7 +222,7 @@ func TestExplainCaller(t *testing.T) {
 	code, out, problem := run(t, args...)
 	assert.Equal(t, []any{0, ""}, []any{code, problem})
 	assert.Contains(t, out, "GET / from 203.0.113.9 through the proxy 10.0.0.2, no user, plan pro\n")
-	assert.Contains(t, out, "    key:     ip \"203.0.113.9\"\n    limit:   20: plan pro\n    reserve: 5 of 20 units for vip: the request is of class default\n")
+	assert.Contains(t, out, "    key:     ip \"203.0.113.9\"\n    limit:   20: plan pro\n")
 	_, out, _ = run(t, append(args, "--user", "root", "--class", "vip")...)
 	assert.Contains(t, out, "exempt:  the rule neither charges nor refuses")
 	code, _, problem = run(t, append(args, "--trusted", "x")...)

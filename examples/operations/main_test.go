@@ -35,6 +35,7 @@ func TestOperations(t *testing.T) {
 	assert.Equal(t, []any{200, "item 7\n"}, []any{code, body})
 
 	_, body = ask(operators, "GET", "/metrics")
+	assert.Contains(t, body, `rate_limiting_requests_total{mode="exact",policy="GET /items/{id}",result="admitted"} 1`)
 	assert.Contains(t, body, `rate_limiting_rule_refusals_total{policy="POST /login",rule="per-ip-1m"} 1`)
 	assert.Contains(t, body, "rate_limiting_store_unavailable 0")
 
@@ -60,6 +61,6 @@ func TestOperations(t *testing.T) {
 		require.NoError(t, err)
 		first = append(first, part[:n]...)
 	}
-	assert.Contains(t, string(first), `"can":{"reset":true,"ban":true,"override":true`)
+	assert.Contains(t, string(first), `"role":"operator","cannot":{}`)
 	assert.Contains(t, string(first), "per-ip-1m allows 5 in 1m for 127.0.0.1")
 }

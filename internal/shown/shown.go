@@ -1,4 +1,4 @@
-// Package shown has what the live page and the feed show of decisions in the same way.
+// Package shown names processes for the live page and the feed, and shows what the feed has of decisions.
 package shown
 
 import (

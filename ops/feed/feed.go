@@ -15,6 +15,7 @@ package feed
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -106,7 +107,12 @@ func Publish(limiter *limit.Limiter, client redis.UniversalClient, options *Opti
 	}
 	o.Instance = cmp.Or(o.Instance, shown.Instance())
 	o.Admitted = cmp.Or(o.Admitted, 100)
-	return start(limiter, client, &o)
+	p := &publisher{limiter: limiter, client: client, options: &o}
+	p.channel, p.watched = names(o.Prefix)
+	p.kinds[refused].each, p.kinds[admitted].each = maxRefused, int64(max(0, o.Admitted))
+	ctx, cancel := context.WithCancel(context.Background())
+	go p.run(ctx)
+	return cancel
 }
 
 // names returns the channel, and the key that exists while there is a subscriber. PUBLISH

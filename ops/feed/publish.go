@@ -47,16 +47,6 @@ const (
 	admitted
 )
 
-func start(limiter *limit.Limiter, client redis.UniversalClient, o *Options) (stop func()) {
-	p := &publisher{limiter: limiter, client: client, options: o}
-	p.channel, p.watched = names(o.Prefix)
-	p.kinds[refused].each = maxRefused
-	p.kinds[admitted].each = int64(max(0, o.Admitted))
-	ctx, cancel := context.WithCancel(context.Background())
-	go p.run(ctx)
-	return cancel
-}
-
 // run looks for a subscriber once a second, and serves it until it has gone.
 func (p *publisher) run(ctx context.Context) {
 	timer := time.NewTicker(time.Second)

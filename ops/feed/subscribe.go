@@ -57,33 +57,25 @@ func (s *subscription) read(ctx context.Context) bool {
 	messages := subscriber.Channel() // which subscribes again when the connection is lost
 	timer := time.NewTicker(time.Second)
 	defer timer.Stop()
-	for {
-		if !s.announce(ctx) {
+	for more := s.announce(ctx); more; {
+		select {
+		case <-ctx.Done():
 			return false
-		}
-		for waiting := true; waiting; {
-			select {
-			case <-ctx.Done():
-				return false
-			case m, ok := <-messages:
-				if !ok {
-					return s.failed(ctx, errors.New("feed: the subscription has ended: is the client closed?"))
-				}
-				var batch Batch
-				if err := json.Unmarshal([]byte(m.Payload), &batch); err != nil {
-					if !s.failed(ctx, fmt.Errorf("feed: an invalid message on channel %s: %w", s.channel, err)) {
-						return false
-					}
-					continue
-				}
-				if !s.yield(batch, nil) {
-					return false
-				}
-			case <-timer.C:
-				waiting = false
+		case m, ok := <-messages:
+			if !ok {
+				return s.failed(ctx, errors.New("feed: the subscription has ended: is the client closed?"))
 			}
+			var batch Batch
+			if err := json.Unmarshal([]byte(m.Payload), &batch); err != nil {
+				more = s.failed(ctx, fmt.Errorf("feed: an invalid message on channel %s: %w", s.channel, err))
+			} else {
+				more = s.yield(batch, nil)
+			}
+		case <-timer.C:
+			more = s.announce(ctx)
 		}
 	}
+	return false
 }
 
 // announce tells instances that there is a subscriber.

@@ -63,9 +63,9 @@ func (p *page) change(w http.ResponseWriter, r *http.Request, v viewer, name str
 	if !sameOrigin(w, r) {
 		return
 	}
-	can := p.me(v).Can
+	cannot := p.me(v).Cannot
 	if v.role < Operator {
-		fail(w, http.StatusForbidden, "%s", can.Why["reset"])
+		fail(w, http.StatusForbidden, "%s", cannot["reset"])
 		return
 	}
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
@@ -83,7 +83,7 @@ func (p *page) change(w http.ResponseWriter, r *http.Request, v viewer, name str
 		fail(w, http.StatusBadRequest, "the body is not an object of the page: %s", excerpt(err.Error(), 200))
 		return
 	}
-	if why, cannot := can.Why[strings.TrimPrefix(name, "un")]; cannot {
+	if why := cannot[strings.TrimPrefix(name, "un")]; why != "" {
 		fail(w, http.StatusConflict, "%s", why)
 		return
 	}
@@ -228,18 +228,13 @@ func (p *page) unoverride(ctx context.Context, v viewer, a *action) (string, err
 	return fmt.Sprintf("Removed the override of %s in %s.", p.name(a, key), a.Rule), nil
 }
 
-// showOf shows the key of an action. One that a person typed is shown as it was typed: its
-// id would tell whose the ids of the page are.
-func (p *page) showOf(a *action, key string) (shown, id string) {
-	if p.options.HideKeys && a.ID == "" {
-		return strings.ToValidUTF8(key, "\uFFFD"), ""
-	}
-	return p.show(key)
-}
-
-// name returns the key of an action for a sentence.
+// name returns the key of an action for a sentence. One that a person typed is shown as it
+// was typed: its id would tell whose the ids of the page are.
 func (p *page) name(a *action, key string) string {
-	shown, id := p.showOf(a, key)
+	shown, id := strings.ToValidUTF8(key, "\uFFFD"), ""
+	if !p.options.HideKeys || a.ID != "" {
+		shown, id = p.show(key)
+	}
 	switch {
 	case shown != "":
 		return excerpt(shown, 100)

@@ -71,8 +71,8 @@ func TestSize(t *testing.T) {
 		largest = max(largest, size)
 		assert.Equal(t, 1000, s.Policies.Total)
 		assert.GreaterOrEqual(t, len(s.Policies.Rows), 20)
-		assert.NotEmpty(t, s.Keys.Rows)
-		assert.GreaterOrEqual(t, len(s.Refusals.Rows), 3) // of those with the longest keys
+		assert.NotEmpty(t, s.Keys)
+		assert.GreaterOrEqual(t, len(s.Refusals), 3) // of those with the longest keys
 		values, _ := url.ParseQuery(text)
 		assert.NotContains(t, string(p.view(queryOf(values))), "\n")
 	}
@@ -110,9 +110,9 @@ func TestSize(t *testing.T) {
 	s, size = viewOf(t, p, "")
 	assert.LessOrEqual(t, size, stateBytes-2000)
 	assert.Len(t, s.Policies.Rows, 50)
-	assert.Len(t, s.Keys.Rows, 20)
-	assert.GreaterOrEqual(t, len(s.Refusals.Rows), 30)
-	t.Logf("a usual state has %d bytes, with %d refusals", size, len(s.Refusals.Rows))
+	assert.Len(t, s.Keys, 20)
+	assert.GreaterOrEqual(t, len(s.Refusals), 30)
+	t.Logf("a usual state has %d bytes, with %d refusals", size, len(s.Refusals))
 }
 
 // TestBounds checks that further policies and rules are not listed, and take no memory.

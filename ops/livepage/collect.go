@@ -153,7 +153,7 @@ func (c *collector) observe(r *http.Request, d limit.Decision, err error) {
 		if r != nil && d.Mode == core.ModeBarred {
 			banned = c.clientIP(r)
 		}
-		c.refusals.add(r, &d, name, since, banned)
+		c.refusals.add(&d, name, since, banned)
 	}
 }
 

@@ -12,20 +12,20 @@ const shownKeys = 20
 
 // keys returns who is limited: the keys with the most refusals, or those at or near their
 // limits.
-func (p *page) keys(t *totals, q query) keys {
+func (p *page) keys(t *totals, q query) []keyRow {
 	of := query{policy: q.policy, order: q.order}
 	top, ok := t.keys[of]
 	if !ok {
 		top = p.top(of)
 		t.keys[of] = top
 	}
-	return keys{q.order, rows(top, shownKeys, keysBytes, func(k *topkeys.Key) keyRow {
+	return rows(top, shownKeys, keysBytes, func(k *topkeys.Key) keyRow {
 		row := keyRow{Policy: k.Policy, Rule: k.Rule, Kind: kindOf(t.rule(k.Policy, k.Rule)),
 			Requests: int64(math.Round(k.Requests)), Refused: int64(math.Round(k.Refused)), Used: math.Round(k.Used*1000) / 1000,
-			Limit: k.Limit, Remaining: k.Remaining, Capacity: k.Capacity, Last: k.Last.UnixMilli()}
+			Remaining: k.Remaining, Capacity: k.Capacity, Last: k.Last.UnixMilli()}
 		row.Key, row.ID = p.show(k.Key)
 		return row
-	})}
+	})
 }
 
 // top returns the first keys of all policies, or of one.
@@ -33,9 +33,6 @@ func (p *page) top(of query) []topkeys.Key {
 	order := topkeys.ByRefusals
 	if of.order == "use" {
 		order = topkeys.ByUse
-	}
-	if of.policy == "" {
-		return p.collector.top.Top(order, shownKeys)
 	}
 	return p.collector.top.TopOf(of.policy, order, shownKeys)
 }

@@ -163,11 +163,10 @@ func TestState(t *testing.T) {
 	assert.Equal(t, 2.0, at(t, login, "refused"))
 	assert.Equal(t, 1.0, at(t, login, "full"))
 	assert.Equal(t, []any{5.0, 2.0}, at(t, login, "spark", 29))
-	assert.Equal(t, map[string]any{"name": "per-ip-1m", "text": "5/1m per ip", "limit": 5.0, "admitted": 5.0, "refused": 2.0, "full": 1.0,
+	assert.Equal(t, map[string]any{"name": "per-ip-1m", "text": "5/1m per ip", "admitted": 5.0, "refused": 2.0, "full": 1.0,
 		"shadow": false, "keyed": true, "kind": "ip"}, at(t, login, "rules", 0))
 	assert.Equal(t, 7.0, at(t, login, "rules", 1, "admitted"), "the global rule had room for all")
-	assert.Equal(t, 2.0, at(t, state, "refusals", "last"))
-	refusal := at(t, state, "refusals", "rows", 0)
+	refusal := at(t, state, "refusals", 0)
 	assert.Equal(t, 2.0, at(t, refusal, "n"))
 	assert.Equal(t, "POST /login", at(t, refusal, "policy"))
 	assert.Equal(t, "127.0.0.1", at(t, refusal, "rules", 0, "key"))
@@ -183,12 +182,12 @@ func TestPeekAndReset(t *testing.T) {
 	const path = "/limits/peek?policy=POST+/login&rule=per-ip-1m&key=127.0.0.1"
 	status, body := s.send(t, "GET", path, "")
 	assert.Equal(t, 200, status)
-	assert.Contains(t, body, `"limit":5,"window_ms":60000,"capacity":5,"remaining":0,"used":1,"allowed":false`)
+	assert.Contains(t, body, `{"capacity":5,"limit":5,"remaining":0,"used":1,"words":"0 of 5 left. The next request is refused.`)
 	status, body = s.send(t, "POST", "/limits/reset", `{"policy":"POST /login","rule":"per-ip-1m","key":"127.0.0.1"}`, "Content-Type", "application/json")
 	assert.Equal(t, 200, status, body)
 	assert.Equal(t, `{"done":"Reset 127.0.0.1 of per-ip-1m. Its quota is full."}`+"\n", body)
 	_, body = s.send(t, "GET", path, "")
-	assert.Contains(t, body, `"remaining":5,"used":0,"allowed":true`)
+	assert.Contains(t, body, `"remaining":5,"used":0,"words":"5 of 5 left. The quota is unused."`)
 	status, _ = s.send(t, "POST", "/login", "")
 	assert.Equal(t, 200, status)
 }

@@ -6,7 +6,6 @@ import (
 	"net/http"
 
 	"github.com/routelimit/limit"
-	"github.com/routelimit/limit/internal/shown"
 	"github.com/routelimit/limit/operate"
 )
 
@@ -33,33 +32,11 @@ func (p *page) peek(w http.ResponseWriter, r *http.Request, _ viewer) {
 	if operate.ReadStats(p.limiter).Unavailable {
 		words = "The store is unavailable, and this is what this instance alone decides. " + words
 	}
-	name, id := p.showOf(a, key)
 	used := float32(1)
 	if d.Capacity > 0 {
 		used = 1 - float32(d.Remaining)/float32(d.Capacity)
 	}
-	answer(w, http.StatusOK, peeked{Policy: a.Policy, Rule: a.Rule, Key: name, ID: id, Plan: v.Get("plan"),
-		Limit: d.Limit, Window: shown.Milliseconds(d.Window), Capacity: d.Capacity, Remaining: d.Remaining, Used: round(used), Allowed: d.Allowed,
-		RetryAfter: shown.Milliseconds(d.RetryAfter), ResetAfter: shown.Milliseconds(d.ResetAfter), Exempt: d.Exempt, Words: words})
-}
-
-// peeked is the answer of peek.
-type peeked struct {
-	Policy     string  `json:"policy"`
-	Rule       string  `json:"rule"`
-	Key        string  `json:"key,omitempty"`
-	ID         string  `json:"id,omitempty"`
-	Plan       string  `json:"plan"`
-	Limit      int64   `json:"limit"`
-	Window     int64   `json:"window_ms"`
-	Capacity   int64   `json:"capacity"`
-	Remaining  int64   `json:"remaining"`
-	Used       float32 `json:"used"`
-	Allowed    bool    `json:"allowed"`
-	RetryAfter int64   `json:"retry_after_ms"` // -1 if no wait helps
-	ResetAfter int64   `json:"reset_after_ms"`
-	Exempt     bool    `json:"exempt"`
-	Words      string  `json:"words"`
+	answer(w, http.StatusOK, map[string]any{"limit": d.Limit, "capacity": d.Capacity, "remaining": d.Remaining, "used": round(used), "words": words})
 }
 
 func peekWords(d *limit.RuleDecision) string {

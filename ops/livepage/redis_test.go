@@ -76,7 +76,7 @@ func TestBansAndOverrides(t *testing.T) {
 			shown := name
 			if hide {
 				state, _ := one.stateAs(t, "ann")
-				shown = at(t, state, "keys", "rows", 0, "id").(string)
+				shown = at(t, state, "keys", 0, "id").(string)
 				key = `"policy":"POST /login","rule":"per-user-1m","id":"` + shown + `"`
 			}
 

@@ -1,13 +1,11 @@
 package livepage
 
 import (
-	"net/http"
 	"net/netip"
 	"sync"
 	"time"
 
 	"github.com/routelimit/limit"
-	"github.com/routelimit/limit/internal/shown"
 )
 
 const (
@@ -29,7 +27,6 @@ type refusal struct {
 	number     int64
 	since      time.Duration // since the collector began
 	policy     string
-	method     string
 	outcome    string
 	mode       string
 	retryAfter time.Duration
@@ -45,12 +42,12 @@ type refusing struct {
 	keyLength          int
 }
 
-func (l *refusals) add(r *http.Request, d *limit.Decision, policy string, since time.Duration, banned netip.Addr) {
+func (l *refusals) add(d *limit.Decision, policy string, since time.Duration, banned netip.Addr) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.last++
 	e := &l.entries[l.last%keptRefusals]
-	e.number, e.since, e.policy, e.method = l.last, since, policy, shown.Method(r)
+	e.number, e.since, e.policy = l.last, since, policy
 	e.outcome, e.mode, e.retryAfter, e.banned, e.count = d.Outcome(), d.Mode.String(), d.RetryAfter, banned, 0
 	var rule limit.RuleDecision
 	for i := 0; d.Rule(i, &rule); i++ {
@@ -66,13 +63,13 @@ func (l *refusals) add(r *http.Request, d *limit.Decision, policy string, since 
 	}
 }
 
-// newest returns copies of the refusals, the newest first, and the number of the last.
-func (l *refusals) newest() (list []refusal, last int64) {
-	list = make([]refusal, 0, keptRefusals)
+// newest returns copies of the refusals, the newest first.
+func (l *refusals) newest() []refusal {
+	list := make([]refusal, 0, keptRefusals)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for n := l.last; n > 0 && n > l.last-keptRefusals; n-- {
 		list = append(list, l.entries[n%keptRefusals])
 	}
-	return list, l.last
+	return list
 }

@@ -11,14 +11,13 @@ type (
 		Reserved    int64            `json:"reserved"`
 		Settled     int64            `json:"settled"`
 		Viewers     int64            `json:"viewers"`
-		HideKeys    bool             `json:"hide_keys"`
 		Seconds     seconds          `json:"seconds"`
 		Now         rates            `json:"now"`
 		Modes       []period         `json:"modes"`
 		ModeCounts  map[string]int64 `json:"mode_counts"`
 		Policies    policies         `json:"policies"`
-		Keys        keys             `json:"keys"`
-		Refusals    refusalList      `json:"refusals"`
+		Keys        []keyRow         `json:"keys"`
+		Refusals    []refusalRow     `json:"refusals"`
 		Bans        []ban            `json:"bans"`
 		BansTotal   int              `json:"bans_total"`
 		Overrides   []override       `json:"overrides"`
@@ -57,17 +56,12 @@ type (
 	ruleRow struct {
 		Name     string  `json:"name"`
 		Text     string  `json:"text"`
-		Limit    int64   `json:"limit"`
 		Admitted int64   `json:"admitted"`
 		Refused  int64   `json:"refused"`
 		Full     float32 `json:"full"`
 		Shadow   bool    `json:"shadow"`
 		Keyed    bool    `json:"keyed"`
 		Kind     string  `json:"kind"`
-	}
-	keys struct {
-		Order string   `json:"order"`
-		Rows  []keyRow `json:"rows"`
 	}
 	keyRow struct {
 		Policy    string  `json:"policy"`
@@ -78,25 +72,18 @@ type (
 		Requests  int64   `json:"requests"`
 		Refused   int64   `json:"refused"`
 		Used      float64 `json:"used"`
-		Limit     int64   `json:"limit"`
 		Remaining int64   `json:"remaining"`
 		Capacity  int64   `json:"capacity"`
 		Last      int64   `json:"last"`
 	}
-	refusalList struct {
-		Last int64        `json:"last"`
-		Rows []refusalRow `json:"rows"`
-	}
 	refusalRow struct {
-		Number     int64        `json:"n"`
-		At         int64        `json:"at"`
-		Policy     string       `json:"policy"`
-		Method     string       `json:"method"`
-		Outcome    string       `json:"outcome"`
-		Mode       string       `json:"mode"`
-		Rules      []refusedKey `json:"rules"`
-		RetryAfter int64        `json:"retry_after_ms"` // -1 if no wait helps
-		Words      string       `json:"words"`
+		Number  int64        `json:"n"`
+		At      int64        `json:"at"`
+		Policy  string       `json:"policy"`
+		Outcome string       `json:"outcome"`
+		Mode    string       `json:"mode"`
+		Rules   []refusedKey `json:"rules"`
+		Words   string       `json:"words"`
 	}
 	refusedKey struct {
 		Name string `json:"name"`

@@ -133,7 +133,7 @@ func (p *page) total(now moment) *totals {
 	t := &totals{now: now, start: start, sets: map[string][]limit.RuleSet{}, keys: map[query][]topkeys.Key{}, state: state{
 		At: wall.UnixMilli(), Instance: p.options.Name, Since: start.UnixMilli(), Unavailable: stats.Unavailable,
 		Waiters: stats.Waiters, Reserved: stats.Reserved, Settled: stats.Settled,
-		Viewers: int64(p.viewers.count()), HideKeys: p.options.HideKeys,
+		Viewers: int64(p.viewers.count()),
 	}}
 	for name, set := range operate.Policies(p.limiter) {
 		t.sets[name] = append(t.sets[name], set)

@@ -109,14 +109,14 @@ func TestQueries(t *testing.T) {
 	assert.Zero(t, s.Policies.Next)
 
 	_, s = names("")
-	require.Len(t, s.Keys.Rows, 3)
-	assert.Equal(t, keyRow{Policy: "Policy-6", Rule: "per-user-1h", Key: "ann", Kind: "user", Requests: 18, Refused: 8, Used: 1, Limit: 10,
-		Remaining: 0, Capacity: 10, Last: s.Keys.Rows[0].Last}, s.Keys.Rows[0])
+	require.Len(t, s.Keys, 3)
+	assert.Equal(t, keyRow{Policy: "Policy-6", Rule: "per-user-1h", Key: "ann", Kind: "user", Requests: 18, Refused: 8, Used: 1,
+		Remaining: 0, Capacity: 10, Last: s.Keys[0].Last}, s.Keys[0])
 	_, s = names("order=use&policy=Policy-2")
-	require.Len(t, s.Keys.Rows, 1)
-	assert.Equal(t, 0.6, s.Keys.Rows[0].Used)
+	require.Len(t, s.Keys, 1)
+	assert.Equal(t, 0.6, s.Keys[0].Used)
 	_, s = names("policy=Policy-2")
-	assert.Empty(t, s.Keys.Rows, "none is refused")
+	assert.Empty(t, s.Keys, "none is refused")
 }
 
 // TestHideKeys checks that no key is in a state or an answer, and that ids serve to look
@@ -129,10 +129,10 @@ func TestHideKeys(t *testing.T) {
 	}
 	s, _ := viewOf(t, p, "")
 	assert.NotContains(t, string(p.view(query{limit: 50, sort: "refused", order: "refusals"})), "secret-ann")
-	id := s.Keys.Rows[0].ID
+	id := s.Keys[0].ID
 	assert.Regexp(t, "^[A-Z2-7]{12}$", id)
-	assert.Equal(t, id, s.Refusals.Rows[0].Rules[0].ID)
-	assert.Contains(t, s.Refusals.Rows[0].Words, id)
+	assert.Equal(t, id, s.Refusals[0].Rules[0].ID)
+	assert.Contains(t, s.Refusals[0].Words, id)
 
 	send := func(method, path, body string) string {
 		r := httptest.NewRequest(method, path, strings.NewReader(body))
@@ -187,8 +187,8 @@ func TestStrangeKeys(t *testing.T) {
 		take(t, policy, "\xff\xfe")
 	}
 	s, _ := viewOf(t, p, "")
-	assert.Equal(t, "\uFFFD", s.Keys.Rows[0].Key)
-	key, ok := p.keyIDs.find(s.Keys.Rows[0].ID)
+	assert.Equal(t, "\uFFFD", s.Keys[0].Key)
+	key, ok := p.keyIDs.find(s.Keys[0].ID)
 	assert.True(t, ok)
 	assert.Equal(t, "\xff\xfe", key)
 }

@@ -16,31 +16,22 @@ const (
 
 // me is what the state says of the viewer, and is put before the part that viewers share.
 type me struct {
-	Who  string `json:"who"`
-	Role string `json:"role"`
-	Can  can    `json:"can"`
-}
-
-// can says what the viewer may do, and why not.
-type can struct {
-	Reset    bool              `json:"reset"`
-	Ban      bool              `json:"ban"`
-	Override bool              `json:"override"`
-	Why      map[string]string `json:"why"`
+	Who    string            `json:"who"`
+	Role   string            `json:"role"`
+	Cannot map[string]string `json:"cannot"` // why, by what the viewer may not do: reset, ban, override
 }
 
 func (p *page) me(v viewer) me {
-	may, bans, overrides := v.role == Operator, p.options.Bans != nil, p.options.Overrides != nil
-	m := me{excerpt(v.who, 200), "operator", can{may, may && bans, may && overrides, map[string]string{}}}
-	if !bans {
-		m.Can.Why["ban"] = "Bans need Redis: set livepage.Options.Bans (limitctl demo: --redis URL)."
+	m := me{excerpt(v.who, 200), "operator", map[string]string{}}
+	if p.options.Bans == nil {
+		m.Cannot["ban"] = "Bans need Redis: set livepage.Options.Bans (limitctl demo: --redis URL)."
 	}
-	if !overrides {
-		m.Can.Why["override"] = "Overrides need Redis: set livepage.Options.Overrides (limitctl demo: --redis URL)."
+	if p.options.Overrides == nil {
+		m.Cannot["override"] = "Overrides need Redis: set livepage.Options.Overrides (limitctl demo: --redis URL)."
 	}
-	if !may {
+	if v.role < Operator {
 		const why = "Viewers cannot change anything: livepage.Options.Authorize makes operators."
-		m.Role, m.Can.Why = "viewer", map[string]string{"reset": why, "ban": why, "override": why}
+		m.Role, m.Cannot = "viewer", map[string]string{"reset": why, "ban": why, "override": why}
 	}
 	return m
 }

@@ -38,7 +38,7 @@ func TestTimes(t *testing.T) {
 		assert.Equal(t, map[string]int64{"exact": 6}, s.ModeCounts)
 		row := s.Policies.Rows[0]
 		assert.Equal(t, policyRow{Name: "api", Admitted: 4, Refused: 2, Full: 1, Spark: row.Spark, Rules: []ruleRow{
-			{Name: "per-user-1h", Text: "4/1h per user", Limit: 4, Admitted: 4, Refused: 2, Full: 1, Keyed: true, Kind: "user"}}}, row)
+			{Name: "per-user-1h", Text: "4/1h per user", Admitted: 4, Refused: 2, Full: 1, Keyed: true, Kind: "user"}}}, row)
 		assert.Equal(t, [2]uint32{4, 2}, row.Spark[29])
 		assert.Len(t, row.Spark, 30)
 
@@ -65,8 +65,8 @@ func TestTimes(t *testing.T) {
 		assert.Zero(t, s.Policies.Rows[0].Admitted)
 		assert.Zero(t, s.Policies.Rows[0].Rules[0].Refused)
 		assert.Empty(t, s.ModeCounts)
-		assert.Equal(t, int64(2), s.Refusals.Last, "the log does not end by itself")
-		assert.Equal(t, begin.Add(time.Second).UnixMilli(), s.Refusals.Rows[0].At)
+		assert.Equal(t, int64(2), s.Refusals[0].Number, "the log does not end by itself")
+		assert.Equal(t, begin.Add(time.Second).UnixMilli(), s.Refusals[0].At)
 
 		time.Sleep(2 * time.Hour) // each ring has gone around
 		take(t, policy, "bob")

@@ -105,7 +105,7 @@ func (c *collector) row(t *totals, of *total) policyRow {
 		Spark: make([][2]uint32, shownSlots), Rules: []ruleRow{}}
 	for _, set := range t.sets[of.name] {
 		for _, r := range set.Rules() {
-			row.Rules = append(row.Rules, ruleRow{Name: r.Name, Text: textOf(r), Limit: r.Limit, Shadow: r.Shadow != nil,
+			row.Rules = append(row.Rules, ruleRow{Name: r.Name, Text: textOf(r), Shadow: r.Shadow != nil,
 				Keyed: r.Key.String() != limit.Everyone.String(), Kind: kindOf(r)})
 		}
 	}

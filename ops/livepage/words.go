@@ -12,18 +12,17 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/grammar"
-	"github.com/routelimit/limit/internal/shown"
 )
 
 // refusalList returns the last refusals in words.
-func (p *page) refusalList(t *totals) refusalList {
-	newest, last := p.collector.refusals.newest()
-	return refusalList{last, rows(newest, keptRefusals, refusedBytes, func(r *refusal) refusalRow { return p.refusalRow(t, r) })}
+func (p *page) refusalList(t *totals) []refusalRow {
+	newest := p.collector.refusals.newest()
+	return rows(newest, keptRefusals, refusedBytes, func(r *refusal) refusalRow { return p.refusalRow(t, r) })
 }
 
 func (p *page) refusalRow(t *totals, r *refusal) refusalRow {
-	row := refusalRow{Number: r.number, At: t.start.Add(r.since).UnixMilli(), Policy: r.policy, Method: r.method, Outcome: r.outcome, Mode: r.mode,
-		Rules: []refusedKey{}, RetryAfter: shown.Milliseconds(r.retryAfter)}
+	row := refusalRow{Number: r.number, At: t.start.Add(r.since).UnixMilli(), Policy: r.policy, Outcome: r.outcome, Mode: r.mode,
+		Rules: []refusedKey{}}
 	var words []string
 	for i := range r.rules[:min(r.count, keptRules)] {
 		rule := &r.rules[i]

@@ -1,25 +1,21 @@
 package policyfile
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/routelimit/limit"
-	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/excerpt"
 	"github.com/routelimit/limit/internal/grammar"
-	"github.com/routelimit/limit/stores/memstore"
 )
 
 // Explain returns in words what applies to a request, and why: the entry that exempts or
 // bars it, the policy and the route that matches it, and for each rule the key, the limit
-// of this caller, what is reserved for higher classes, what a refused request meets, or
-// that the rule exempts the request. It charges nothing.
+// of this caller, what a refused request meets, or that the rule exempts the request. It
+// charges nothing.
 //
 // The options are those of the limiter. Explain uses User, Plan, Class, Classes, Override,
 // Proxies and OnRefusal. It panics if they are invalid, as [limit.New] does. Nil
@@ -66,10 +62,7 @@ type explanation struct {
 	strings.Builder
 	options limit.Options
 	client  limit.Client
-
-	// What the request has.
-	address           netip.Addr
-	user, plan, class string
+	plan    string // of the request
 }
 
 func (e *explanation) line(format string, args ...any) {
@@ -80,36 +73,33 @@ func (e *explanation) line(format string, args ...any) {
 
 // caller describes the request.
 func (e *explanation) caller(r *http.Request) {
-	e.address, e.user = e.client.IP(), e.client.User()
-	e.plan, e.class = e.options.Caller.Plan(r), e.options.Caller.Class(r)
+	address, user, class := e.client.IP(), e.client.User(), e.options.Caller.Class(r)
+	e.plan = e.options.Caller.Plan(r)
 	peer := limit.Client{Request: r}.IP() // without the proxies
-	text := fmt.Sprintf("%s %s from %s", r.Method, r.URL.RequestURI(), e.address)
-	if e.address != peer {
+	text := fmt.Sprintf("%s %s from %s", r.Method, r.URL.RequestURI(), address)
+	if address != peer {
 		text += fmt.Sprintf(" through the proxy %s", peer)
 	}
-	if e.user == "" {
+	if user == "" {
 		text += ", no user"
 	} else {
-		text += ", user " + e.user
+		text += ", user " + user
 	}
 	if e.plan != "" {
 		text += ", plan " + e.plan
 	}
-	if e.class != "" {
-		text += ", class " + e.class
-		if !slices.Contains(e.options.Classes, e.class) {
+	if class != "" {
+		text += ", class " + class
+		if !slices.Contains(e.options.Classes, class) {
 			text += ", which is none of " + strings.Join(e.options.Classes, ", ") + " and counts as default"
 		}
 	}
 	e.line("%s", text)
 	for _, name := range []string{"X-Forwarded-For", "Forwarded", e.options.Proxies.Header} {
-		if e.address == peer && r.Header.Get(name) != "" {
+		if address == peer && r.Header.Get(name) != "" {
 			e.line("%s does not name the client: %s is no trusted proxy, or the header no address", name, peer)
 			break
 		}
-	}
-	if !slices.Contains(e.options.Classes, e.class) {
-		e.class = grammar.DefaultClass
 	}
 }
 
@@ -159,10 +149,9 @@ func (e *explanation) policy(r *http.Request) {
 
 // rules explains each rule of a policy, by what a limiter on an empty store decides.
 func (e *explanation) rules(p *policy, r *http.Request) {
-	store := &recorder{Store: memstore.New(nil), reserves: make(map[string]int64)}
 	var decided []limit.RuleDecision
 	e.options.Observe = func(_ *http.Request, d limit.Decision, _ error) { decided = d.Rules() }
-	bound, err := limit.New(store, &e.options).Policy(p.set)
+	bound, err := limit.New(nil, &e.options).Policy(p.set)
 	if err != nil {
 		d := decoder{source: e.source}
 		e.misplaced(&d, err)
@@ -180,11 +169,11 @@ func (e *explanation) rules(p *policy, r *http.Request) {
 		if i < len(decided) {
 			d = &decided[i]
 		}
-		e.rule(p.name, &rule, d, store.reserves)
+		e.rule(p.name, &rule, d)
 	}
 }
 
-func (e *explanation) rule(policy string, rule *limit.Rule, d *limit.RuleDecision, reserves map[string]int64) {
+func (e *explanation) rule(policy string, rule *limit.Rule, d *limit.RuleDecision) {
 	if d.Exempt {
 		e.line("    exempt:  the rule neither charges nor refuses the request")
 		return
@@ -198,9 +187,6 @@ func (e *explanation) rule(policy string, rule *limit.Rule, d *limit.RuleDecisio
 		e.line("    key:     %s %s", rule.Key, quoted(d.Key))
 	}
 	e.line("    limit:   %s", e.limit(policy, rule, d))
-	if len(rule.Reserve) > 0 {
-		e.line("    reserve: %s", e.reserve(rule, reserves[d.Name], d.Capacity))
-	}
 	e.line("    refused: %s", e.refused(rule))
 	e.line("    outage:  %s", rule.OnStoreError)
 }
@@ -222,35 +208,6 @@ func (e *explanation) limit(policy string, rule *limit.Rule, r *limit.RuleDecisi
 		text = fmt.Sprintf("%d: an override of the key; without it %s", r.Limit, text)
 	}
 	return text
-}
-
-// reserve says which units of a rule are kept from the class of the request.
-func (e *explanation) reserve(rule *limit.Rule, units, capacity int64) string {
-	var above []string
-	for _, class := range e.options.Classes[:slices.Index(e.options.Classes, e.class)] {
-		if rule.Reserve[class] > 0 {
-			above = append(above, class)
-		}
-	}
-	if len(above) == 0 {
-		return "nothing is kept from class " + e.class
-	}
-	return fmt.Sprintf("%d of %d units for %s: the request is of class %s", units, capacity, strings.Join(above, " and "), e.class)
-}
-
-// A recorder keeps the units that a request leaves to higher classes, by rule.
-type recorder struct {
-	core.Store
-	reserves map[string]int64
-}
-
-func (s *recorder) Take(ctx context.Context, asks []core.Ask) error {
-	for i := range asks {
-		for _, c := range asks[i].Charges {
-			s.reserves[c.Rule] = c.Reserve
-		}
-	}
-	return s.Store.Take(ctx, asks)
 }
 
 // unsent is a response that nobody reads.

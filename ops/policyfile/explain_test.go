@@ -105,23 +105,23 @@ func TestExplainCallers(t *testing.T) {
 			"GET /api/x from 203.0.113.7, user alice, plan pro, class background\n" + head +
 				perUser + "    key:     user \"alice\"\n    limit:   1000: plan pro\n" + refused +
 				all + "    key:     all requests of the policy\n    limit:   1000: plan pro\n" +
-				"    reserve: 140 of 1000 units for critical and default: the request is of class background\n" + refused + ip},
+				refused + ip},
 		{limit.Options{Caller: limit.Caller[*http.Request]{User: always("carol"), Plan: always("free"), Class: always("gold")}, Override: override}, "203.0.113.7", "",
 			"GET /api/x from 203.0.113.7, user carol, plan free, class gold, which is none of critical, default, background and counts as default\n" + head +
 				perUser + "    key:     user \"carol\"\n    limit:   500: an override of the key; without it 100: the rule has no limit for plan free\n" + refused +
 				all + "    key:     all requests of the policy\n    limit:   500: the rule has no limit for plan free\n" +
-				"    reserve: 50 of 500 units for critical: the request is of class default\n" + refused + ip},
+				refused + ip},
 		{limit.Options{Caller: limit.Caller[*http.Request]{Class: always("critical")}, OnRefusal: limit.Refusal{Status: 503}}, "203.0.113.7", "",
 			"GET /api/x from 203.0.113.7, no user, class critical\n" + head +
 				perUser + "    key:     user, which the request does not have: all such requests share one quota\n    limit:   100: the request has no plan\n    refused: answered with 503\n    outage:  local\n" +
 				all + "    key:     all requests of the policy\n    limit:   500: the request has no plan\n" +
-				"    reserve: nothing is kept from class critical\n    refused: answered with 503\n    outage:  local\n" +
+				"    refused: answered with 503\n    outage:  local\n" +
 				perIP + "    exempt:  the rule neither charges nor refuses the request\n"},
 		{limit.Options{Caller: limit.Caller[*http.Request]{User: always("probe"), Plan: always("enterprise"), Class: always("batch")}, Classes: []string{"critical", "default", "low", "batch"}, Proxies: trusted}, "192.0.2.8", "203.0.113.7",
 			"GET /api/x from 203.0.113.7 through the proxy 192.0.2.8, user probe, plan enterprise, class batch\n" + head +
 				perUser + "    key:     user \"probe\"\n    limit:   10000: plan enterprise\n" + refused +
 				all + "    key:     all requests of the policy\n    limit:   500: the rule has no limit for plan enterprise\n" +
-				"    reserve: 70 of 500 units for critical and default: the request is of class batch\n" + refused +
+				refused +
 				perIP + "    exempt:  the rule neither charges nor refuses the request\n"},
 		{limit.Options{Classes: []string{"gold", "default"}}, "192.0.2.8", "203.0.113.7",
 			"GET /api/x from 192.0.2.8, no user\nX-Forwarded-For does not name the client: 192.0.2.8 is no trusted proxy, or the header no address\n" + head +

@@ -190,18 +190,13 @@ func (c *Counter) add(policy, name string) *rule {
 //
 // ByRefusals leaves out keys with an aged Refused of less than 0.05, which a single
 // refusal has after 15 minutes. ByUse leaves out keys with a full quota.
-func (c *Counter) Top(order Order, n int) []Key {
-	c.mu.Lock()
-	rules := slices.Clone(c.rules)
-	c.mu.Unlock()
-	return c.first(order, n, rules)
-}
+func (c *Counter) Top(order Order, n int) []Key { return c.TopOf("", order, n) }
 
 // TopOf returns the first n keys of an order of the rules of one policy, as [Counter.Top]
-// does.
+// does. "" means all policies.
 func (c *Counter) TopOf(policy string, order Order, n int) []Key {
 	c.mu.Lock()
 	rules := slices.Clone(c.rules)
 	c.mu.Unlock()
-	return c.first(order, n, slices.DeleteFunc(rules, func(r *rule) bool { return r.policy != policy }))
+	return c.first(order, n, slices.DeleteFunc(rules, func(r *rule) bool { return policy != "" && r.policy != policy }))
 }

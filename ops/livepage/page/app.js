@@ -173,22 +173,22 @@ function showPolicies(s) {
 }
 
 function showKeys(s) {
-  tables.keys.show(s.keys.rows.slice(0, shortRows), asked);
-  byId('keys').hidden = s.keys.rows.length === 0;
-  byId('keys-empty').hidden = s.keys.rows.length > 0;
+  tables.keys.show(s.keys.slice(0, shortRows), asked);
+  byId('keys').hidden = s.keys.length === 0;
+  byId('keys-empty').hidden = s.keys.length > 0;
   const filter = byId('filter');
   filter.hidden = view.policy === '';
   set(filter.firstElementChild, `Keys of ${visible(view.policy)}`);
 }
 
 function showRefusals(s) {
-  const missed = tables.refusals.show(s.refusals.rows.slice(0, open ? 50 : shortRows), asked);
+  const missed = tables.refusals.show(s.refusals.slice(0, open ? 50 : shortRows), asked);
   const held = byId('refusals-held');
   held.hidden = missed === 0;
   set(held, `${missed} newer, shown when you leave the list`);
-  byId('refusals').hidden = s.refusals.rows.length === 0;
-  byId('refusals-empty').hidden = s.refusals.rows.length > 0;
-  all.hidden = s.refusals.rows.length <= shortRows;
+  byId('refusals').hidden = s.refusals.length === 0;
+  byId('refusals-empty').hidden = s.refusals.length > 0;
+  all.hidden = s.refusals.length <= shortRows;
 }
 
 // The log is short unless somebody wants all of it.

@@ -145,7 +145,6 @@ export class Inspector {
     this.confirmation = confirmation;
     this.dialog = byId('inspector');
     this.form = byId('inspector-form');
-    this.can = { why: {} };
     this.kinds = new Map();
     this.dialog.querySelector('[data-close]').addEventListener('click', () => this.dialog.close());
     this.dialog.addEventListener('close', () => clearTimeout(this.timer));
@@ -161,11 +160,10 @@ export class Inspector {
 
   // know remembers the rules of a state, for the suggestions and for what a key is.
   know(s) {
-    this.can = s.can;
     for (const p of s.policies.rows) this.kinds.set(p.name, p.rules);
     while (this.kinds.size > 1000) this.kinds.delete(this.kinds.keys().next().value);
-    for (const button of this.form.querySelectorAll('[data-act]')) button.hidden = !s.can[button.dataset.act];
-    const why = [...new Set(Object.values(s.can.why))].join(' ');
+    for (const button of this.form.querySelectorAll('[data-act]')) button.hidden = Boolean(s.cannot[button.dataset.act]);
+    const why = [...new Set(Object.values(s.cannot))].join(' ');
     set(byId('why'), why);
     byId('why').hidden = why === '';
   }

@@ -95,7 +95,7 @@ export function refusalRows(body, inspect) {
 // lists shows bans and overrides, with what the viewer may do and why not.
 export class Lists {
   constructor(lift, remove) {
-    this.can = {};
+    this.cannot = {};
     this.bans = new Rows(byId('bans').createTBody(), (b) => identity(b.entry, b.id), (first) => {
       let now = first;
       return this.row(['th', visible(first.entry || `#${first.id}`)], 'ban', 'Lift…', () => lift(now), (b) => {
@@ -126,17 +126,18 @@ export class Lists {
         element.cells[i + 1].className = action === 'override' && i === 0 ? 'number' : 'text';
       });
       const last = element.cells[texts.length + 1];
-      if (this.can[action] !== (button.parentNode === last)) last.replaceChildren(...(this.can[action] ? [button] : []));
+      const can = !this.cannot[action];
+      if (can !== (button.parentNode === last)) last.replaceChildren(...(can ? [button] : []));
     } };
   }
 
   show(s) {
-    this.can = s.can;
+    this.cannot = s.cannot;
     this.bans.show(s.bans);
     this.overrides.show(s.overrides);
-    empty('bans', s.bans_total, s.bans.length, s.can.ban, s.can.why.ban, 'No client is banned.');
-    empty('overrides', s.overrides_total, s.overrides.length, s.can.override, s.can.why.override, 'No key has a limit of its own. Inspect a key to give it one.');
-    byId('ban').hidden = !s.can.ban;
+    empty('bans', s.bans_total, s.bans.length, s.cannot.ban, 'No client is banned.');
+    empty('overrides', s.overrides_total, s.overrides.length, s.cannot.override, 'No key has a limit of its own. Inspect a key to give it one.');
+    byId('ban').hidden = Boolean(s.cannot.ban);
   }
 }
 
@@ -144,10 +145,10 @@ const byAndWhy = (item) => `by ${[item.by, item.reason].filter(Boolean).map(visi
 
 const until = (ms) => (ms === 0 ? 'removed' : clock(ms));
 
-function empty(id, total, listed, can, why, none) {
+function empty(id, total, listed, why, none) {
   byId(id).hidden = total === 0;
   const note = byId(`${id}-empty`);
-  const parts = [total === 0 && (can || !why) ? none : '', total > listed ? `${counted(total - listed, 'more is', 'more are')} not shown.` : '', can ? '' : why || ''];
+  const parts = [total === 0 && !why ? none : '', total > listed ? `${counted(total - listed, 'more is', 'more are')} not shown.` : '', why || ''];
   set(note, parts.filter(Boolean).join(' '));
   note.hidden = note.textContent === '';
 }

@@ -58,19 +58,8 @@ var noProduct = []string{
 	"internal/faultproxy", "internal/race", "internal/redistest", "internal/routetest",
 }
 
-// equivalent names mutants that no test can kill, since they change how much time or memory
-// something takes and not what it decides. It leaves out every mutant of one operator in one
-// function, so that edits of the function need no edit here.
-var equivalent = []struct{ folder, function, operator, why string }{
-	{"core", "(*returns).until", constant, "refunds are remembered for a microsecond longer"},
-	{"lua", "values_of", boundary, "it looks for keys of another type although none is missing"},
-	{"stores/memstore", "(*table).join", constant, "the table shrinks sooner or later"},
-	{"stores/memstore", "(*table).sweep", constant, "the table shrinks sooner or later"},
-	{"stores/memstore", "hasRoom", constant, "a full table looks at fewer expired keys"},
-}
-
 // collect returns the mutants of the product, or of the folders in a list such as
-// "core,stores/memstore", but for the equivalent ones.
+// "core,stores/memstore".
 func collect(root, in string) (mutants []mutant, err error) {
 	wanted := make(map[string]bool) // whether a folder has source
 	if in != "" {
@@ -114,12 +103,5 @@ func collect(root, in string) (mutants []mutant, err error) {
 			return nil, fmt.Errorf("nothing to mutate in %q: write folders with source, such as core,stores/memstore", folder)
 		}
 	}
-	return slices.DeleteFunc(mutants, func(m mutant) bool {
-		for _, e := range equivalent {
-			if e.folder == path.Dir(m.file) && e.function == m.function && e.operator == m.operator {
-				return true
-			}
-		}
-		return false
-	}), err
+	return mutants, err
 }
