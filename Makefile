@@ -2,7 +2,7 @@
 # make test    everything that a change must pass, in every module
 # make lint    formatting, go vet, staticcheck
 # make tidy    go.mod, go.sum and go.work.sum of every module
-# make measure the size of the repository: exported names, files, lines, folders, modules; TREE=dir
+# make measure the size of the repository: exported names, files, lines, folders, modules, functions; TREE=dir
 #              measures another checkout
 # make bench   benchmarks
 # make fuzz    each fuzz test for FUZZTIME (10s), or so many times (1000000x)
@@ -45,7 +45,7 @@ tidy:
 	scripts/tidy.sh
 
 measure:
-	@scripts/measure.sh $(TREE)
+	@cd tools && GOWORK=off go run ./measure $(abspath $(TREE))
 
 bench:
 	scripts/each.sh go test -run '^$$' -bench . -benchmem ./...
