@@ -41,8 +41,8 @@ func (p *Proxy) serve(client net.Conn) {
 // connection.
 func (p *Proxy) requests(client *bufio.Reader, server net.Conn, pending chan<- Fault) {
 	for {
-		raw, words, err := readCommand(client)
-		if err != nil {
+		raw, words, err := read(client)
+		if err != nil || len(words) == 0 {
 			return
 		}
 		fault := p.choose(raw, words)
@@ -66,11 +66,11 @@ func (p *Proxy) requests(client *bufio.Reader, server net.Conn, pending chan<- F
 // replies passes the replies of the server on.
 func (p *Proxy) replies(client net.Conn, server *bufio.Reader, pending <-chan Fault, gone <-chan struct{}) {
 	for {
-		reply, push, err := readReply(server)
+		reply, _, err := read(server)
 		if err != nil {
 			return
 		}
-		if push {
+		if reply[0] == '>' { // a push message, which no command asked for
 			if _, err := client.Write(reply); err != nil {
 				return
 			}
@@ -84,8 +84,6 @@ func (p *Proxy) replies(client net.Conn, server *bufio.Reader, pending <-chan Fa
 			select {
 			case <-time.After(fault.Delay):
 			case <-gone:
-				return
-			case <-p.done:
 				return
 			}
 		}
@@ -128,7 +126,6 @@ func (p *Proxy) swap(reply []byte, gone <-chan struct{}) []byte {
 	case other := <-mine:
 		return other
 	case <-gone:
-	case <-p.done:
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

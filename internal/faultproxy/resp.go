@@ -8,87 +8,45 @@ import (
 	"strconv"
 )
 
-// readCommand reads one command: its bytes, and its words.
-func readCommand(r *bufio.Reader) (raw []byte, words []string, err error) {
-	line, err := r.ReadBytes('\n')
+// read reads one value of RESP2 or RESP3, a command or a reply: its bytes, and the bulk
+// strings in it, which are the words of a command. Push messages begin with '>'.
+func read(r *bufio.Reader) (raw []byte, words []string, err error) {
+	raw, err = r.ReadBytes('\n')
 	if err != nil {
 		return nil, nil, err
 	}
-	n, err := number(line, '*')
-	if err != nil || n < 1 {
-		return nil, nil, fmt.Errorf("not a command: %q", line)
+	kind := raw[0]
+	if bytes.IndexByte([]byte("+-:_#,("), kind) >= 0 {
+		return raw, nil, nil
 	}
-	raw = line
+	n, err := strconv.Atoi(string(bytes.TrimSuffix(raw[1:], []byte("\r\n"))))
+	if err != nil {
+		return nil, nil, fmt.Errorf("not a header: %q", raw)
+	}
+	switch kind {
+	case '$', '=', '!':
+		if n < 0 {
+			return raw, nil, nil
+		}
+		text := make([]byte, n+2)
+		if _, err := io.ReadFull(r, text); err != nil {
+			return nil, nil, err
+		}
+		return append(raw, text...), []string{string(text[:n])}, nil
+	case '*', '~', '>':
+	case '%':
+		n *= 2
+	case '|': // attributes, and then the reply that they belong to
+		n = 2*n + 1
+	default:
+		return nil, nil, fmt.Errorf("not RESP: %q", raw)
+	}
 	for range n {
-		line, err := r.ReadBytes('\n')
+		part, more, err := read(r)
 		if err != nil {
 			return nil, nil, err
 		}
-		size, err := number(line, '$')
-		if err != nil {
-			return nil, nil, err
-		}
-		word := make([]byte, size+2)
-		if _, err := io.ReadFull(r, word); err != nil {
-			return nil, nil, err
-		}
-		raw = append(append(raw, line...), word...)
-		words = append(words, string(word[:size]))
+		raw, words = append(raw, part...), append(words, more...)
 	}
 	return raw, words, nil
-}
-
-// readReply reads one reply of RESP2 or RESP3, and reports whether it is a push
-// message.
-func readReply(r *bufio.Reader) (raw []byte, push bool, err error) {
-	line, err := r.ReadBytes('\n')
-	if err != nil {
-		return nil, false, err
-	}
-	parts := 0
-	switch line[0] {
-	case '+', '-', ':', '_', '#', ',', '(':
-	case '$', '=', '!':
-		size, err := number(line, line[0])
-		if err != nil {
-			return nil, false, err
-		}
-		if size >= 0 {
-			text := make([]byte, size+2)
-			if _, err := io.ReadFull(r, text); err != nil {
-				return nil, false, err
-			}
-			line = append(line, text...)
-		}
-	case '*', '~', '>', '%', '|':
-		if parts, err = number(line, line[0]); err != nil {
-			return nil, false, err
-		}
-		push = line[0] == '>'
-		switch line[0] {
-		case '%':
-			parts *= 2
-		case '|': // attributes, and then the reply that they belong to
-			parts = 2*parts + 1
-		}
-	default:
-		return nil, false, fmt.Errorf("not a reply: %q", line)
-	}
-	raw = line
-	for range parts {
-		part, _, err := readReply(r)
-		if err != nil {
-			return nil, false, err
-		}
-		raw = append(raw, part...)
-	}
-	return raw, push, nil
-}
-
-// number reads the number of a line that begins with kind.
-func number(line []byte, kind byte) (int, error) {
-	if len(line) < 4 || line[0] != kind || !bytes.HasSuffix(line, []byte("\r\n")) {
-		return 0, fmt.Errorf("not a header: %q", line)
-	}
-	return strconv.Atoi(string(line[1 : len(line)-2]))
 }

@@ -2,9 +2,9 @@ package redistest
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -103,24 +103,19 @@ func (s *Server) dial() *redis.Client {
 	})
 }
 
-// replication returns what the server says of itself and its replicas.
+// replication returns what the server says of itself and its replicas, or "" if it does
+// not say that at once.
 func (s *Server) replication(t testing.TB) string {
 	client := s.dial()
 	defer client.Close()
-	return client.Info(t.Context(), "replication").Val()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	return client.Info(ctx, "replication").Val()
 }
 
-// role returns "master" or "slave", or "" if the server does not say at once.
-func (s *Server) role(t testing.TB) string {
-	client := s.dial()
-	defer client.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-	defer cancel()
-	reply, err := client.Do(ctx, "role").Slice()
-	if err != nil || len(reply) == 0 {
-		return ""
-	}
-	return fmt.Sprint(reply[0])
+// leads reports whether the server is a primary.
+func (s *Server) leads(t testing.TB) bool {
+	return strings.Contains(s.replication(t), "role:master")
 }
 
 // Await polls until a condition holds, and fails the test after a time.
