@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/routelimit/limit/core"
 )
 
@@ -51,9 +53,7 @@ func patient(t *testing.T, h Harness) {
 		for request := range 8 {
 			h.SetTime(now)
 			d := take(t, h, "patient", charge)
-			if d.Allowed != (request > 0) {
-				t.Errorf("%s every %v, request %d: allowed is %v", describe(charge), micros(c.every), request, d.Allowed)
-			}
+			assert.Equal(t, request > 0, d.Allowed, "%s every %v, request %d", describe(charge), micros(c.every), request)
 			wait := max(c.every, d.RetryAfter(), d.Outcomes()[0].MoreAfter)
 			if now += wait; h.Elapse != nil {
 				h.SetTime(now)

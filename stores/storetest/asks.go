@@ -1,9 +1,11 @@
 package storetest
 
 import (
-	"errors"
 	"fmt"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
 )
@@ -19,9 +21,7 @@ func asks() []namedTest {
 
 func takeAll(t *testing.T, h Harness, asks ...core.Ask) []core.Ask {
 	t.Helper()
-	if err := h.Store.Take(t.Context(), asks); err != nil {
-		t.Fatalf("asks %+v: %v", asks, err)
-	}
+	require.NoError(t, h.Store.Take(t.Context(), asks), "asks %+v", asks)
 	return asks
 }
 
@@ -34,9 +34,7 @@ func reservesOfAsks(t *testing.T, h Harness) {
 		return askFor(core.Charge{Rule: "r", Key: "k", Quota: core.Quota{Limit: 3, Window: sec}, Cost: 1, Reserve: reserve})
 	}
 	for i, ask := range takeAll(t, h, with(2), with(2), with(1), with(1), with(0), with(0)) {
-		if ask.Decision.Allowed != (i%2 == 0) {
-			t.Errorf("ask %d: allowed is %v", i, ask.Decision.Allowed)
-		}
+		assert.Equal(t, i%2 == 0, ask.Decision.Allowed, "ask %d", i)
 	}
 }
 
@@ -54,13 +52,9 @@ func invalidAsks(t *testing.T, h Harness) {
 		"none": nil, "no charges": {askFor(good), askFor()}, "too many": many, "a negative cost": {askFor(good), askFor(bad)},
 		"two quotas": {askFor(good), askFor(other)}, "a rule twice": {askFor(good), askFor(good, good)},
 	} {
-		if err := h.Store.Take(t.Context(), asks); !errors.Is(err, core.ErrCharges) {
-			t.Errorf("%s: error is %v, want core.ErrCharges", name, err)
-		}
+		assert.ErrorIs(t, h.Store.Take(t.Context(), asks), core.ErrCharges, name)
 	}
-	if got := takeAll(t, h, askFor(good))[0].Decision.Outcomes()[0].Remaining; got != 2 {
-		t.Errorf("%d remain after invalid calls, want 2", got)
-	}
+	assert.EqualValues(t, 2, first(takeAll(t, h, askFor(good))[0].Decision).Remaining, "after invalid calls")
 }
 
 // manyAsks has as many asks as there can be.
@@ -71,8 +65,7 @@ func manyAsks(t *testing.T, h Harness) {
 		list = append(list, askFor(core.Charge{Rule: fmt.Sprint("r", i/2), Key: fmt.Sprint(i / 4), Quota: core.Quota{Limit: 1, Window: sec}, Cost: 1}))
 	}
 	for i, ask := range takeAll(t, h, list...) {
-		if ask.Decision.Allowed != (i%2 == 0) || len(ask.Decision.Outcomes()) != 1 {
-			t.Errorf("ask %d: %+v", i, ask.Decision)
-		}
+		assert.Equal(t, i%2 == 0, ask.Decision.Allowed, "ask %d", i)
+		assert.Len(t, ask.Decision.Outcomes(), 1, "ask %d", i)
 	}
 }

@@ -3,6 +3,8 @@ package storetest
 import (
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/routelimit/limit/core"
 )
 
@@ -11,11 +13,14 @@ import (
 // that is true to the microsecond, and a full quota after ten years.
 func edges() (tests []namedTest) {
 	const month, billion = 30 * 24 * 3600 * sec, 1_000_000_000
+	add := func(name string, q core.Quota) {
+		tests = append(tests, namedTest{name, func(t *testing.T, h Harness) { edge(t, h, q) }})
+	}
 	for _, a := range core.Algorithms() {
 		if q := plainQuota(a, 1, month); !q.Identified() {
-			tests = append(tests, namedTest{a.String() + ", one in a month", func(t *testing.T, h Harness) { edge(t, h, q) }})
+			add(a.String()+", one in a month", q)
 			q.Window = ms
-			tests = append(tests, namedTest{a.String() + ", one in a millisecond", func(t *testing.T, h Harness) { edge(t, h, q) }})
+			add(a.String()+", one in a millisecond", q)
 		}
 	}
 	for name, q := range map[string]core.Quota{
@@ -39,7 +44,7 @@ func edges() (tests []namedTest) {
 		"queue, one in a nanosecond":        {Algorithm: core.Queue, Limit: 1_000_000, Window: ms, Burst: 1},
 		"queue, the most":                   {Algorithm: core.Queue, Limit: core.MaxLimit, Window: ms, Burst: core.MaxLimit},
 	} {
-		tests = append(tests, namedTest{name, func(t *testing.T, h Harness) { edge(t, h, q) }})
+		add(name, q)
 	}
 	return tests
 }
@@ -53,45 +58,34 @@ func edge(t *testing.T, h Harness, q core.Quota) {
 	}
 	admit := func(cost int64) {
 		t.Helper()
-		if d := ask(cost); !d.Allowed {
-			t.Fatalf("%d of %d refused: %+v", cost, capacity, d.Outcomes()[0])
-		}
+		d := ask(cost)
+		require.True(t, d.Allowed, "%d of %d refused: %+v", cost, capacity, first(d))
 	}
 	refuse := func(cost int64) (retry int64) {
 		t.Helper()
 		d := ask(cost)
-		if d.Allowed {
-			t.Fatalf("%d of %d admitted", cost, capacity)
-		}
+		require.False(t, d.Allowed, "%d of %d admitted", cost, capacity)
 		return d.RetryAfter()
 	}
-
-	if capacity < core.MaxCost {
-		if retry := refuse(capacity + 1); retry != core.Never {
-			t.Fatalf("more than there can ever be fits after %d", retry)
+	refuseMore := func() {
+		t.Helper()
+		if capacity < core.MaxCost {
+			require.Equal(t, core.Never, refuse(capacity+1), "more than there can ever be")
 		}
 	}
+
+	refuseMore()
 	admit(capacity)
-	if d := ask(0); d.Outcomes()[0].Remaining != 0 {
-		t.Fatalf("%d remain of nothing", d.Outcomes()[0].Remaining)
-	}
+	require.Zero(t, first(ask(0)).Remaining)
 	for _, cost := range []int64{1, capacity} {
 		retry := refuse(cost)
-		if retry <= 0 {
-			t.Fatalf("cost %d: retry after %d", cost, retry)
-		}
+		require.Positive(t, retry, "cost %d", cost)
 		now += retry - 1
-		if again := refuse(cost); again != 1 {
-			t.Fatalf("cost %d: a microsecond before the retry it fits after %d", cost, again)
-		}
+		require.EqualValues(t, 1, refuse(cost), "cost %d, a microsecond before the retry", cost)
 		now++
 		admit(cost)
 	}
 	now += 10 * 366 * 24 * 3600 * sec
 	admit(capacity)
-	if capacity < core.MaxCost {
-		if retry := refuse(capacity + 1); retry != core.Never {
-			t.Fatalf("more than there can ever be fits after %d", retry)
-		}
-	}
+	refuseMore()
 }

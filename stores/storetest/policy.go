@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"slices"
 
 	"github.com/routelimit/limit/core"
 )
@@ -10,7 +11,7 @@ import (
 
 // Of returns the charges as those of a policy.
 func Of(policy string, charges ...core.Charge) []core.Charge {
-	list := append([]core.Charge(nil), charges...)
+	list := slices.Clone(charges)
 	for i := range list {
 		list[i].Policy = policy
 	}
@@ -34,7 +35,7 @@ func Release(ctx context.Context, store core.Store, policy string, charges []cor
 
 // Return gives units of a policy back, and returns how many of each return.
 func Return(ctx context.Context, store core.Store, policy string, returns []core.Return) ([]int64, error) {
-	list := append([]core.Return(nil), returns...)
+	list := slices.Clone(returns)
 	for i := range list {
 		list[i].Policy = policy
 	}

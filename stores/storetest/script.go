@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/routelimit/limit/core"
 )
 
@@ -89,13 +91,11 @@ func (s script) run(t *testing.T, h Harness, start int64) {
 		}
 		h.SetTime(start + row.at)
 		d := take(t, h, policy, charges...)
-		if d.Allowed != allowed || d.At != start+row.at || d.Delay != row.delay {
-			t.Errorf("%s: allowed is %v at %d, with a delay of %d; want %v, %d, %d", where, d.Allowed, d.At, d.Delay, allowed, start+row.at, row.delay)
-		}
+		assert.Equal(t, allowed, d.Allowed, where)
+		assert.Equal(t, start+row.at, d.At, where)
+		assert.Equal(t, row.delay, d.Delay, where)
 		for j, got := range d.Outcomes() {
-			if want := row.mets[j].outcome; got != want {
-				t.Errorf("%s, %s:\ngot  %s\nwant %s", where, describe(charges[j]), outcome(got), outcome(want))
-			}
+			assert.Equal(t, row.mets[j].outcome, got, "%s, %s", where, describe(charges[j]))
 		}
 	}
 }

@@ -25,6 +25,8 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/race"
 )
@@ -112,9 +114,7 @@ func environment(t *testing.T, name string, otherwise int) int {
 		return otherwise
 	}
 	n, err := strconv.Atoi(text)
-	if err != nil || n < 0 {
-		t.Fatalf("%s=%q: write a number", name, text)
-	}
+	require.True(t, err == nil && n >= 0, "%s=%q: write a number", name, text)
 	return n
 }
 
@@ -122,11 +122,16 @@ func environment(t *testing.T, name string, otherwise int) int {
 func take(t *testing.T, h Harness, policy string, charges ...core.Charge) core.Decision {
 	t.Helper()
 	d, err := Take(t.Context(), h.Store, policy, charges)
-	if err != nil {
-		t.Fatalf("policy %q, charges %+v: %v", policy, charges, err)
-	}
-	if n := len(d.Outcomes()); n != len(charges) {
-		t.Fatalf("%d outcomes for %d charges", n, len(charges))
-	}
+	require.NoError(t, err, "policy %q, charges %+v", policy, charges)
+	require.Len(t, d.Outcomes(), len(charges))
 	return d
+}
+
+func first(d core.Decision) core.Outcome { return d.Outcomes()[0] }
+
+// remaining returns what remains of the quota of a charge.
+func remaining(t *testing.T, h Harness, c core.Charge) int64 {
+	t.Helper()
+	c.Cost, c.ID = 0, 0
+	return first(take(t, h, "policy", c)).Remaining
 }
