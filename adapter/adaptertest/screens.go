@@ -110,27 +110,6 @@ func (s suite) notBarred(t *testing.T) {
 	c.expect("GET", "/", 204, 429)
 }
 
-// barredHook replaces the answer to barred requests by Options.Refuse, which answers
-// with 403 unless it calls WriteHeader.
-func (s suite) barredHook(t *testing.T) {
-	for status, want := range map[int]int{0: http.StatusForbidden, http.StatusNotFound: http.StatusNotFound} {
-		router := s.framework(screening(limit.Options{
-			Refuse: func(w http.ResponseWriter, _ *http.Request, d limit.Decision) {
-				assert.Equal(t, core.ModeBarred, d.Mode)
-				if status != 0 {
-					w.WriteHeader(status)
-				}
-				w.Write([]byte("no"))
-			},
-		}))
-		router.Handle("GET", "/", mustNotRun(t), limit.Rules(limit.PerIP(time.Minute, 1)))
-		a := serve(t, router).send("GET", "/", "X-Bar", "a while")
-		assert.Equal(t, want, a.StatusCode)
-		assert.Equal(t, "no", a.body)
-		assert.Equal(t, "91", a.Header.Get("Retry-After"))
-	}
-}
-
 // screenedBodies checks that the bodies of exempt requests are not slowed, and those
 // of barred ones end with an error.
 func (s suite) screenedBodies(t *testing.T) {

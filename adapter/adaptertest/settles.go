@@ -167,14 +167,13 @@ func (s suite) settlesReset(t *testing.T) {
 	running := make(chan bool)
 	router.Handle("GET", "/login", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { running <- true }), inner)
 	server := start(t, router, true)
+	c := clientOf(t, server)
 	for range 5 {
 		done.Add(1)
 		ctx, cancel := context.WithCancel(t.Context())
-		r, err := http.NewRequestWithContext(ctx, "GET", server.URL+"/login", nil)
-		require.NoError(t, err)
 		answered := make(chan error)
 		go func() {
-			_, err := server.Client().Do(r)
+			_, err := c.try(ctx, "GET", "/login", nil)
 			answered <- err
 		}()
 		<-running

@@ -92,9 +92,8 @@ func (s suite) throttledBodies(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		c := clientOf(t, start(t, router, http2))
 		post := func(path, body string) answer {
-			r, err := http.NewRequest("POST", c.base+path, strings.NewReader(body))
+			a, err := c.try(t.Context(), "POST", path, strings.NewReader(body))
 			require.NoError(t, err)
-			a := c.do(r)
 			assert.Equal(t, http2, a.ProtoMajor == 2)
 			return a
 		}
