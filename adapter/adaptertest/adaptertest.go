@@ -139,7 +139,6 @@ func Run(t *testing.T, framework Framework) {
 		{"path value", s.pathValue},
 		{"routes", s.routes},
 		{"named", s.named},
-		{"each route", s.eachRoute},
 		{"many routes", s.manyRoutes},
 		{"stacked", s.stacked},
 		{"charged twice", s.chargedTwice},

@@ -140,6 +140,17 @@ func mustNotRun(t *testing.T) http.Handler {
 	return http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the handler runs uncounted") })
 }
 
+// requireUndecided requires the answer to a request that was not decided.
+func requireUndecided(t *testing.T, a answer) {
+	t.Helper()
+	p := requireProblem(t, a, http.StatusServiceUnavailable)
+	assert.Equal(t, "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity", p.Type)
+	assert.Equal(t, "1", a.Header.Get("Retry-After"))
+	for _, cause := range []string{"disk", "dial"} {
+		assert.NotContains(t, a.body, cause, "clients do not learn why")
+	}
+}
+
 // storeFails checks the answer to a request that the store could not decide.
 func (s suite) storeFails(t *testing.T) {
 	var observed atomic.Int32
@@ -160,12 +171,9 @@ func (s suite) storeFails(t *testing.T) {
 	c := serve(t, router)
 
 	a := c.send("GET", "/")
-	p := requireProblem(t, a, http.StatusServiceUnavailable)
-	assert.Equal(t, "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity", p.Type)
-	assert.Equal(t, "1", a.Header.Get("Retry-After"))
+	requireUndecided(t, a)
 	assert.Empty(t, a.Header.Get("RateLimit"))
 	assert.Empty(t, a.Header.Get("X-RateLimit-Limit"))
-	assert.NotContains(t, a.body, "disk", "clients do not learn why")
 	assert.EqualValues(t, 1, observed.Load())
 }
 
@@ -191,11 +199,7 @@ func (s suite) unavailable(t *testing.T) {
 	for _, want := range []int{http.StatusNoContent, http.StatusNoContent, http.StatusTooManyRequests} {
 		require.Equal(t, want, c.send("GET", "/local").StatusCode)
 		require.Equal(t, http.StatusNoContent, c.send("GET", "/allow").StatusCode)
-		a := c.send("GET", "/refuse")
-		p := requireProblem(t, a, http.StatusServiceUnavailable)
-		assert.Equal(t, "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity", p.Type)
-		assert.Equal(t, "1", a.Header.Get("Retry-After"))
-		assert.NotContains(t, a.body, "dial", "clients do not learn why")
+		requireUndecided(t, c.send("GET", "/refuse"))
 	}
 	require.Len(t, modes, 9)
 	for i, mode := range modes {

@@ -40,11 +40,9 @@ func (s suite) forgedAddress(t *testing.T) {
 
 // trustedProxy takes the client from the header of a proxy that is trusted.
 func (s suite) trustedProxy(t *testing.T) {
-	router := s.framework(limit.New(nil, &limit.Options{
-		Proxies: limit.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}},
-	}))
-	router.Handle("GET", "/", ok, limit.Rules(limit.PerIP(time.Hour, 1)))
-	c := serve(t, router)
+	trusted := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+	limiter := limit.New(nil, &limit.Options{Proxies: limit.Proxies{Trusted: trusted}})
+	c := serve(t, s.one(limiter, ok, limit.Rules(limit.PerIP(time.Hour, 1))))
 
 	require.Equal(t, http.StatusNoContent, c.send("GET", "/", "X-Forwarded-For", "203.0.113.1").StatusCode)
 	require.Equal(t, http.StatusNoContent, c.send("GET", "/", "X-Forwarded-For", "203.0.113.2").StatusCode)
@@ -73,7 +71,11 @@ type planKey struct{}
 // caller is not charged. Headers and documents show the limit of the caller.
 func (s suite) callers(t *testing.T) {
 	limiter := limit.New(nil, &limit.Options{
-		Caller: limit.Caller[*http.Request]{User: func(r *http.Request) string { return r.Header.Get("X-User") }, Plan: func(r *http.Request) string { plan, _ := r.Context().Value(planKey{}).(string); return plan }, Class: func(r *http.Request) string { return r.Header.Get("X-Class") }},
+		Caller: limit.Caller[*http.Request]{
+			User:  func(r *http.Request) string { return r.Header.Get("X-User") },
+			Plan:  func(r *http.Request) string { plan, _ := r.Context().Value(planKey{}).(string); return plan },
+			Class: func(r *http.Request) string { return r.Header.Get("X-Class") },
+		},
 		Override: func(_, rule, key string) int64 {
 			if rule == "per-user-1m" && key == "dora" {
 				return 4

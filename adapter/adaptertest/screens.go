@@ -34,19 +34,24 @@ func screening(options limit.Options) *limit.Limiter {
 // screened are the headers that rules, and refusals, set.
 var screened = []string{"RateLimit", "RateLimit-Policy", "X-RateLimit-Limit", "Retry-After", "Cache-Control"}
 
-// exempt checks that no rule is charged for an exempt request, whether it is barred
-// or not, by a policy of its group or of its route.
-func (s suite) exempt(t *testing.T) {
+// screenedGroup returns a client of a server that screens, with policies on a group and on
+// its route, GET /api/item, and what Observe sees.
+func (s suite) screenedGroup(t *testing.T, handler http.Handler) (client, *[]limit.Decision) {
 	var seen []limit.Decision
-	router := s.framework(screening(limit.Options{Headers: limit.Draft11 | limit.XRateLimit,
+	router := s.framework(screening(limit.Options{Headers: limit.Draft11 | limit.XRateLimit, Jitter: time.Hour,
 		Observe: func(_ *http.Request, d limit.Decision, err error) {
 			assert.NoError(t, err)
 			seen = append(seen, d)
 		}}))
 	group := router.Group("/api", limit.Named("group", limit.Concurrent(limit.Everyone, 1)))
-	group.Handle("GET", "/item", ok, limit.Named("item", limit.PerIP(time.Minute, 1)))
-	c := serve(t, router)
+	group.Handle("GET", "/item", handler, limit.Named("item", limit.PerIP(time.Minute, 1)))
+	return serve(t, router), &seen
+}
 
+// exempt checks that no rule is charged for an exempt request, whether it is barred
+// or not, by a policy of its group or of its route.
+func (s suite) exempt(t *testing.T) {
+	c, seen := s.screenedGroup(t, ok)
 	for range 3 {
 		a := c.send("GET", "/api/item", "X-Exempt", "yes", "X-Bar", "for good")
 		require.Equal(t, http.StatusNoContent, a.StatusCode, a.body)
@@ -54,8 +59,8 @@ func (s suite) exempt(t *testing.T) {
 			assert.Empty(t, a.Header.Get(name), name)
 		}
 	}
-	require.Len(t, seen, 6)
-	for i, d := range seen {
+	require.Len(t, *seen, 6)
+	for i, d := range *seen {
 		assert.True(t, d.Allowed)
 		assert.Equal(t, core.ModeExempt, d.Mode)
 		assert.Equal(t, []string{"group", "item"}[i%2], d.Policy())
@@ -66,16 +71,7 @@ func (s suite) exempt(t *testing.T) {
 
 // barred checks the answer to a barred request, which comes without a call of the store.
 func (s suite) barred(t *testing.T) {
-	var seen []limit.Decision
-	router := s.framework(screening(limit.Options{Headers: limit.Draft11 | limit.XRateLimit, Jitter: time.Hour,
-		Observe: func(_ *http.Request, d limit.Decision, err error) {
-			assert.NoError(t, err)
-			seen = append(seen, d)
-		}}))
-	group := router.Group("/api", limit.Named("group", limit.Concurrent(limit.Everyone, 1)))
-	group.Handle("GET", "/item", mustNotRun(t), limit.Named("item", limit.PerIP(time.Minute, 1)))
-	c := serve(t, router)
-
+	c, seen := s.screenedGroup(t, mustNotRun(t))
 	for bar, want := range map[string]struct {
 		detail, after string
 		wait          time.Duration
@@ -83,7 +79,7 @@ func (s suite) barred(t *testing.T) {
 		"a while":  {"Try again in 91 s.", "91", 90*time.Second + time.Millisecond},
 		"for good": {"", "", limit.Never},
 	} {
-		seen = nil
+		*seen = nil
 		a := c.send("GET", "/api/item", "X-Bar", bar)
 		assert.Equal(t, problem{Type: "about:blank", Title: "Forbidden", Status: 403, Detail: want.detail},
 			requireProblem(t, a, http.StatusForbidden))
@@ -91,8 +87,8 @@ func (s suite) barred(t *testing.T) {
 		for _, name := range screened[:3] {
 			assert.Empty(t, a.Header.Get(name), name)
 		}
-		require.Len(t, seen, 1, "the first policy answers")
-		d := seen[0]
+		require.Len(t, *seen, 1, "the first policy answers")
+		d := (*seen)[0]
 		assert.Equal(t, []any{false, core.ModeBarred, "group", want.wait}, []any{d.Allowed, d.Mode, d.Policy(), d.RetryAfter})
 		assert.Empty(t, d.Rules())
 		assert.Empty(t, d.Refusing())
@@ -101,13 +97,11 @@ func (s suite) barred(t *testing.T) {
 
 // notBarred checks that other requests are decided by the rules.
 func (s suite) notBarred(t *testing.T) {
-	router := s.framework(limit.New(nil, &limit.Options{
+	limiter := limit.New(nil, &limit.Options{
 		Exempt: func(limit.Client) bool { return false },
 		Bar:    func(limit.Client) time.Duration { return -1 },
-	}))
-	router.Handle("GET", "/", ok, limit.Rules(limit.PerIP(time.Minute, 1)))
-	c := serve(t, router)
-	c.expect("GET", "/", 204, 429)
+	})
+	serve(t, s.one(limiter, ok, limit.Rules(limit.PerIP(time.Minute, 1)))).expect("GET", "/", 204, 429)
 }
 
 // screenedBodies checks that the bodies of exempt requests are not slowed, and those
