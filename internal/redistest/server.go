@@ -2,8 +2,11 @@ package redistest
 
 import (
 	"context"
+	"fmt"
 	"net"
+	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -88,6 +91,31 @@ func (s *Server) Pause() {
 func (s *Server) Resume() {
 	s.t.Helper()
 	Resume(s.t, s.process.Process)
+}
+
+// Pause stops a process, as when a machine is paused: connections stay open, and
+// nothing is answered until Resume. It skips the test on Windows.
+func Pause(t testing.TB, process *os.Process) {
+	t.Helper()
+	if runtime.GOOS == "windows" {
+		t.Skip("needs a Unix, where a process can be paused")
+	}
+	send(t, process, "STOP")
+}
+
+// Resume lets a paused process go on.
+func Resume(t testing.TB, process *os.Process) {
+	t.Helper()
+	send(t, process, "CONT")
+}
+
+// send sends a signal. A shell knows these on each Unix, and package syscall does not
+// have them on other systems.
+func send(t testing.TB, process *os.Process, signal string) {
+	t.Helper()
+	if out, err := exec.Command("sh", "-c", fmt.Sprintf("kill -%s %d", signal, process.Pid)).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", signal, err, out)
+	}
 }
 
 // Client returns a client of this server alone.
