@@ -51,13 +51,6 @@ func (s suite) costs(t *testing.T) {
 	}
 }
 
-// failedLogins counts the requests that are answered with 401.
-func failedLogins(n int64) limit.RuleSet {
-	return limit.Rules(
-		limit.Rule{Name: "failed", Key: limit.Everyone, Limit: n, Window: time.Hour, Settle: limit.OnStatus(http.StatusUnauthorized)},
-		limit.Global(time.Hour, 1000))
-}
-
 // settles checks that the status of the answer settles the cost of a request, and
 // that the other rules of the set stay as they are.
 func (s suite) settles(t *testing.T) {
@@ -79,7 +72,8 @@ func (s suite) settles(t *testing.T) {
 			w.WriteHeader(status)
 		}
 	})
-	router.Handle("GET", "/login", answer, failedLogins(3))
+	failed := limit.Rule{Name: "failed", Key: limit.Everyone, Limit: 3, Window: time.Hour, Settle: limit.OnStatus(http.StatusUnauthorized)}
+	router.Handle("GET", "/login", answer, limit.Rules(failed, limit.Global(time.Hour, 1000)))
 	router.Handle("GET", "/costs", answer, limit.Rules(limit.Rule{Name: "units", Key: limit.Everyone, Limit: 100, Window: time.Hour,
 		Cost:   limit.CostBy("units", func(*http.Request) int64 { return 10 }),
 		Settle: limit.SettleBy("units", func(_ *http.Request, status int) int64 { return int64(status) - 210 })}))

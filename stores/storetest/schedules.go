@@ -52,7 +52,7 @@ type schedule struct {
 	met     core.Outcome        // one of the last decision
 	states  map[name]core.State // by quota, as are those below
 	ledgers map[name]*ledger    // of exact windows
-	usual   map[name]core.Quota // of rules with plans, without a key
+	usual   []core.Quota        // of rules with plans
 	left    map[name]int64      // what remained
 	loans   [][]core.Return     // what admitted requests took
 	trace   []step
