@@ -66,6 +66,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
@@ -206,6 +207,18 @@ func counting(n *int) http.Handler {
 		*n++
 		ok(w, r)
 	})
+}
+
+// hijacking answers on the connection of its request.
+func hijacking(t *testing.T, answer string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		conn, rw, err := http.NewResponseController(w).Hijack()
+		if assert.NoError(t, err) {
+			defer conn.Close()
+			rw.WriteString(answer)
+			rw.Flush()
+		}
+	}
 }
 
 // A client sends requests to one server. Its connections are its own: the end of any

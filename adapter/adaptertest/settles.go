@@ -136,14 +136,7 @@ func (s suite) settlesStreams(t *testing.T) {
 		}
 	}), rules)
 	hijacked, hijacks := settled(100)
-	router.Handle("GET", "/hijack", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		conn, rw, err := http.NewResponseController(w).Hijack()
-		if assert.NoError(t, err) {
-			_, _ = io.WriteString(rw, "HTTP/1.1 204 No Content\r\n\r\n")
-			rw.Flush()
-			conn.Close()
-		}
-	}), hijacked)
+	router.Handle("GET", "/hijack", hijacking(t, "HTTP/1.1 204 No Content\r\n\r\n"), hijacked)
 	c := serve(t, router)
 	assert.Equal(t, "part\npart\npart\n", c.send("GET", "/stream").body)
 	assert.Equal(t, http.StatusOK, <-statuses)

@@ -81,14 +81,7 @@ func (s suite) throttledBodies(t *testing.T) {
 		assert.NoError(t, control.SetWriteDeadline(time.Now().Add(time.Hour)))
 		w.WriteHeader(http.StatusAccepted)
 	})
-	handle("/hijack", func(w http.ResponseWriter, r *http.Request) {
-		conn, rw, err := http.NewResponseController(w).Hijack()
-		if assert.NoError(t, err) {
-			defer conn.Close()
-			rw.WriteString("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nmine!")
-			rw.Flush()
-		}
-	})
+	handle("/hijack", hijacking(t, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nmine!"))
 	for _, http2 := range []bool{false, true} {
 		c := clientOf(t, start(t, router, http2))
 		post := func(path, body string) answer {
