@@ -70,13 +70,8 @@ func (w *slotRoute) left() int64 { return left(w.t, w.limiter, w.rules) }
 // allFree waits until every slot is free, as it is when no handler runs.
 func (w *slotRoute) allFree(how string) {
 	w.t.Helper()
-	deadline := time.After(10 * time.Second)
-	for w.left() < slots {
-		select {
-		case <-deadline:
-			w.t.Fatalf("%s: %d of %d slots are free", how, w.left(), slots)
-		case <-time.After(time.Millisecond):
-		}
+	for end := time.Now().Add(10 * time.Second); w.left() < slots; time.Sleep(time.Millisecond) {
+		require.True(w.t, time.Now().Before(end), "%s: %d of %d slots are free", how, w.left(), slots)
 	}
 }
 
