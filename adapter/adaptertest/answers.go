@@ -67,8 +67,7 @@ func (s suite) refusal(t *testing.T) {
 
 // retryAfter waits for as long as Retry-After says, and is admitted.
 func (s suite) retryAfter(t *testing.T) {
-	router := s.framework(limit.New(nil, nil))
-	router.Handle("GET", "/", ok, limit.Rules(limit.PerIP(500*time.Millisecond, 1)))
+	router := s.one(limit.New(nil, nil), ok, limit.Rules(limit.PerIP(500*time.Millisecond, 1)))
 
 	require.Equal(t, http.StatusNoContent, do(t.Context(), router).Code)
 	w := do(t.Context(), router)
@@ -84,9 +83,7 @@ func (s suite) retryAfter(t *testing.T) {
 func (s suite) allOrNothing(t *testing.T) {
 	strict, loose := limit.Per(limit.ByHeader("X-Key"), time.Hour, 1), limit.Global(time.Hour, 3)
 	for _, rules := range []limit.RuleSet{limit.Rules(strict, loose), limit.Rules(loose, strict)} {
-		router := s.framework(limit.New(nil, nil))
-		router.Handle("GET", "/", ok, rules)
-		c := serve(t, router)
+		c := serve(t, s.one(limit.New(nil, nil), ok, rules))
 
 		require.Equal(t, http.StatusNoContent, c.send("GET", "/", "X-Key", "a").StatusCode)
 		for range 10 {
@@ -118,11 +115,9 @@ func (s suite) headerStyles(t *testing.T) {
 		{"NoHeaders", limit.NoHeaders, make([]string, 5)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			router := s.framework(limit.New(nil, &limit.Options{Headers: test.style}))
-			router.Handle("GET", "/", ok, limit.Rules(
+			c := serve(t, s.one(limit.New(nil, &limit.Options{Headers: test.style}), ok, limit.Rules(
 				limit.Rule{Name: "ip", Key: limit.ByIP, Limit: 2, Window: time.Minute},
-				limit.Rule{Name: "all", Key: limit.Everyone, Limit: 10, Window: time.Hour}))
-			c := serve(t, router)
+				limit.Rule{Name: "all", Key: limit.Everyone, Limit: 10, Window: time.Hour})))
 
 			a := c.send("GET", "/")
 			for i, field := range fields {

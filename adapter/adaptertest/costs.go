@@ -20,16 +20,14 @@ import (
 // costs checks that a request is charged its cost, and that a negative cost neither
 // runs the handler nor charges anything.
 func (s suite) costs(t *testing.T) {
-	router := s.framework(limit.New(nil, &limit.Options{Log: slog.New(slog.DiscardHandler)}))
-	router.Handle("GET", "/", ok, limit.Rules(limit.Global(time.Hour, 100), limit.Rule{
+	limiter := limit.New(nil, &limit.Options{Log: slog.New(slog.DiscardHandler)})
+	c := serve(t, s.one(limiter, ok, limit.Rules(limit.Global(time.Hour, 100), limit.Rule{
 		Name: "units", Key: limit.Everyone, Limit: 10, Window: time.Hour,
 		Cost: limit.CostBy("units", func(r *http.Request) int64 {
 			n, _ := strconv.ParseInt(r.Header.Get("X-Cost"), 10, 64)
 			return n
 		}),
-	}))
-	c := serve(t, router)
-
+	})))
 	for _, test := range []struct {
 		cost       string
 		status     int
@@ -53,25 +51,18 @@ func (s suite) costs(t *testing.T) {
 	}
 }
 
-// failedLogins counts the requests that are answered with 401.
-func failedLogins(n int64) limit.RuleSet {
-	return limit.Rules(
-		limit.Rule{Name: "failed", Key: limit.Everyone, Limit: n, Window: time.Hour, Settle: limit.OnStatus(http.StatusUnauthorized)},
-		limit.Global(time.Hour, 1000))
-}
-
 // settles checks that the status of the answer settles the cost of a request, and
 // that the other rules of the set stay as they are.
 func (s suite) settles(t *testing.T) {
-	var mu sync.Mutex
 	var undecided []error
-	router := s.framework(limit.New(nil, &limit.Options{Log: slog.New(slog.DiscardHandler), Observe: func(_ *http.Request, _ limit.Decision, err error) {
-		mu.Lock()
-		defer mu.Unlock()
-		if err != nil {
-			undecided = append(undecided, err)
-		}
-	}}))
+	router := s.framework(limit.New(nil, &limit.Options{
+		Log: slog.New(slog.DiscardHandler),
+		Observe: func(_ *http.Request, _ limit.Decision, err error) {
+			if err != nil {
+				undecided = append(undecided, err)
+			}
+		},
+	}))
 	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch status, _ := strconv.Atoi(r.Header.Get("X-Status")); status {
 		case 0: // a handler that writes nothing
@@ -81,7 +72,8 @@ func (s suite) settles(t *testing.T) {
 			w.WriteHeader(status)
 		}
 	})
-	router.Handle("GET", "/login", answer, failedLogins(3))
+	failed := limit.Rule{Name: "failed", Key: limit.Everyone, Limit: 3, Window: time.Hour, Settle: limit.OnStatus(http.StatusUnauthorized)}
+	router.Handle("GET", "/login", answer, limit.Rules(failed, limit.Global(time.Hour, 1000)))
 	router.Handle("GET", "/costs", answer, limit.Rules(limit.Rule{Name: "units", Key: limit.Everyone, Limit: 100, Window: time.Hour,
 		Cost:   limit.CostBy("units", func(*http.Request) int64 { return 10 }),
 		Settle: limit.SettleBy("units", func(_ *http.Request, status int) int64 { return int64(status) - 210 })}))

@@ -1,6 +1,10 @@
 package adaptertest
 
 import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"sync/atomic"
@@ -11,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
 )
 
 // refuseHook replaces the answer to refused requests by Options.Refuse.
@@ -38,53 +43,58 @@ func (s suite) refuseHook(t *testing.T) {
 	assert.Equal(t, "60", a.Request.Response.Header.Get("Retry-After"), "set before the function is called")
 }
 
-// refuseStatus checks that a function in Options.Refuse that does not call
-// WriteHeader answers with 429.
-func (s suite) refuseStatus(t *testing.T) {
-	for _, body := range []string{"", "later"} {
-		router := s.framework(limit.New(nil, &limit.Options{
-			Refuse: func(w http.ResponseWriter, _ *http.Request, _ limit.Decision) {
+// hooks replaces the answers to requests that are not admitted. A function that does not
+// call WriteHeader answers with the status of the answer that it replaces.
+func (s suite) hooks(t *testing.T) {
+	for _, test := range []struct {
+		name       string
+		limiter    func(limit.Options) *limit.Limiter
+		status     int
+		retryAfter string
+		admitted   int
+	}{
+		{"refused", func(o limit.Options) *limit.Limiter { return limit.New(nil, &o) }, http.StatusTooManyRequests, "60", 1},
+		{"barred", screening, http.StatusForbidden, "91", 0},
+		{"undecided", func(o limit.Options) *limit.Limiter { return limit.New(failingStore{err: errBroken}, &o) },
+			http.StatusServiceUnavailable, "1", 0},
+	} {
+		for _, set := range []struct {
+			status int
+			body   string
+		}{{0, ""}, {0, "later"}, {http.StatusBadGateway, "later"}, {http.StatusNotFound, "no"}} {
+			ran, replaced := 0, ""
+			answer := func(w http.ResponseWriter) {
 				w.Header().Set("Content-Type", "text/plain")
-				if body != "" {
-					w.Write([]byte(body))
+				if set.status != 0 {
+					w.WriteHeader(set.status)
 				}
-			},
-		}))
-		router.Handle("GET", "/", ok, limit.Rules(limit.Global(time.Minute, 1)))
-		c := serve(t, router)
-
-		require.Equal(t, http.StatusNoContent, c.send("GET", "/").StatusCode)
-		a := c.send("GET", "/")
-		assert.Equal(t, http.StatusTooManyRequests, a.StatusCode)
-		assert.Equal(t, body, a.body)
-		assert.Equal(t, "text/plain", a.Header.Get("Content-Type"))
-		assert.Equal(t, "60", a.Header.Get("Retry-After"))
-	}
-}
-
-// failHook replaces the answer to requests that could not be decided by
-// Options.Fail, which answers with 503 unless it calls WriteHeader.
-func (s suite) failHook(t *testing.T) {
-	for status, want := range map[int]int{0: http.StatusServiceUnavailable, http.StatusBadGateway: http.StatusBadGateway} {
-		router := s.framework(limit.New(failingStore{err: errBroken}, &limit.Options{
-			Log: slog.New(slog.DiscardHandler),
-			Fail: func(w http.ResponseWriter, _ *http.Request, err error) {
-				assert.ErrorIs(t, err, limit.ErrUndecided)
-				assert.ErrorIs(t, err, errBroken)
-				w.Header().Set("Content-Type", "text/plain")
-				if status != 0 {
-					w.WriteHeader(status)
+				if set.body != "" {
+					w.Write([]byte(set.body))
 				}
-				w.Write([]byte("no limiter"))
-			},
-		}))
-		router.Handle("GET", "/", mustNotRun(t), limit.Rules(limit.PerIP(time.Minute, 5)))
+			}
+			c := serve(t, s.one(test.limiter(limit.Options{
+				Log: slog.New(slog.DiscardHandler),
+				Refuse: func(w http.ResponseWriter, _ *http.Request, d limit.Decision) {
+					replaced = map[bool]string{true: "barred", false: "refused"}[d.Mode == core.ModeBarred]
+					answer(w)
+				},
+				Fail: func(w http.ResponseWriter, _ *http.Request, err error) {
+					assert.ErrorIs(t, err, limit.ErrUndecided)
+					assert.ErrorIs(t, err, errBroken)
+					replaced = "undecided"
+					answer(w)
+				},
+			}), counting(&ran), limit.Rules(limit.Global(time.Minute, 1))))
 
-		a := serve(t, router).send("GET", "/")
-		assert.Equal(t, want, a.StatusCode)
-		assert.Equal(t, "no limiter", a.body)
-		assert.Equal(t, "text/plain", a.Header.Get("Content-Type"))
-		assert.Equal(t, "1", a.Header.Get("Retry-After"))
+			c.send("GET", "/", "X-Bar", "a while") // the first of two is admitted, if any is
+			a := c.send("GET", "/", "X-Bar", "a while")
+			assert.Equal(t, test.name, replaced)
+			assert.Equal(t, test.admitted, ran)
+			assert.Equal(t, cmp.Or(set.status, test.status), a.StatusCode, test.name)
+			assert.Equal(t, set.body, a.body, test.name)
+			assert.Equal(t, "text/plain", a.Header.Get("Content-Type"), test.name)
+			assert.Equal(t, test.retryAfter, a.Header.Get("Retry-After"), test.name)
+		}
 	}
 }
 
@@ -111,4 +121,88 @@ func (s suite) observe(t *testing.T) {
 	require.Len(t, events, 2, "once for each decision")
 	assert.Equal(t, event{"/seen", "seen", true}, <-events)
 	assert.Equal(t, event{"/seen", "seen", false}, <-events)
+}
+
+// failingStore is a store that fails with an error.
+type failingStore struct {
+	core.Store
+	err error
+}
+
+func (f failingStore) Take(context.Context, []core.Ask) error {
+	return f.err
+}
+
+var errBroken = errors.New("the disk is full")
+
+// mustNotRun returns a handler that requests do not reach.
+func mustNotRun(t *testing.T) http.Handler {
+	return http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the handler runs uncounted") })
+}
+
+// requireUndecided requires the answer to a request that was not decided.
+func requireUndecided(t *testing.T, a answer) {
+	t.Helper()
+	p := requireProblem(t, a, http.StatusServiceUnavailable)
+	assert.Equal(t, "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity", p.Type)
+	assert.Equal(t, "1", a.Header.Get("Retry-After"))
+	for _, cause := range []string{"disk", "dial"} {
+		assert.NotContains(t, a.body, cause, "clients do not learn why")
+	}
+}
+
+// storeFails checks the answer to a request that the store could not decide.
+func (s suite) storeFails(t *testing.T) {
+	var observed atomic.Int32
+	router := s.framework(limit.New(failingStore{err: errBroken}, &limit.Options{
+		Log:     slog.New(slog.DiscardHandler),
+		Headers: limit.Draft11 | limit.XRateLimit,
+		Refuse: func(http.ResponseWriter, *http.Request, limit.Decision) {
+			t.Error("a request that could not be decided is not a refused one")
+		},
+		Observe: func(_ *http.Request, d limit.Decision, err error) {
+			observed.Add(1)
+			assert.ErrorIs(t, err, limit.ErrUndecided)
+			assert.ErrorIs(t, err, errBroken)
+			assert.False(t, d.Allowed)
+		},
+	}))
+	router.Handle("GET", "/", mustNotRun(t), limit.Rules(limit.PerIP(time.Minute, 5)))
+	c := serve(t, router)
+
+	a := c.send("GET", "/")
+	requireUndecided(t, a)
+	assert.Empty(t, a.Header.Get("RateLimit"))
+	assert.Empty(t, a.Header.Get("X-RateLimit-Limit"))
+	assert.EqualValues(t, 1, observed.Load())
+}
+
+// unavailable checks what each choice in Rule.OnStoreError means to clients while
+// the store is unavailable.
+func (s suite) unavailable(t *testing.T) {
+	var modes []core.Mode
+	router := s.framework(limit.New(failingStore{err: fmt.Errorf("dial tcp: i/o timeout: %w", core.ErrUnavailable)}, &limit.Options{
+		Log: slog.New(slog.DiscardHandler),
+		Observe: func(_ *http.Request, d limit.Decision, err error) {
+			assert.NoError(t, err)
+			modes = append(modes, d.Mode)
+		},
+	}))
+	rule := func(on core.OnError) limit.RuleSet {
+		return limit.Rules(limit.Rule{Key: limit.ByIP, Limit: 2, Window: time.Hour, OnStoreError: on})
+	}
+	router.Handle("GET", "/local", ok, rule(limit.Local))
+	router.Handle("GET", "/allow", ok, rule(limit.Allow))
+	router.Handle("GET", "/refuse", mustNotRun(t), rule(limit.Refuse))
+	c := serve(t, router)
+
+	for _, want := range []int{http.StatusNoContent, http.StatusNoContent, http.StatusTooManyRequests} {
+		require.Equal(t, want, c.send("GET", "/local").StatusCode)
+		require.Equal(t, http.StatusNoContent, c.send("GET", "/allow").StatusCode)
+		requireUndecided(t, c.send("GET", "/refuse"))
+	}
+	require.Len(t, modes, 9)
+	for i, mode := range modes {
+		assert.Equal(t, []core.Mode{core.ModeLocal, core.ModeAllowed, core.ModeRefused}[i%3], mode, i)
+	}
 }

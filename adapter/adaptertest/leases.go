@@ -3,15 +3,20 @@ package adaptertest
 import (
 	"context"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/routetest"
+	"github.com/routelimit/limit/stores/memstore"
 )
 
 // A slotRoute is a route with slots, GET /work. The header How says what its handler
@@ -65,21 +70,15 @@ func (w *slotRoute) left() int64 { return left(w.t, w.limiter, w.rules) }
 // allFree waits until every slot is free, as it is when no handler runs.
 func (w *slotRoute) allFree(how string) {
 	w.t.Helper()
-	deadline := time.After(10 * time.Second)
-	for w.left() < slots {
-		select {
-		case <-deadline:
-			w.t.Fatalf("%s: %d of %d slots are free", how, w.left(), slots)
-		case <-time.After(time.Millisecond):
-		}
+	for end := time.Now().Add(10 * time.Second); w.left() < slots; time.Sleep(time.Millisecond) {
+		require.True(w.t, time.Now().Before(end), "%s: %d of %d slots are free", how, w.left(), slots)
 	}
 }
 
 // leases checks that a request holds its slot while its handler runs, and no longer.
 func (s suite) leases(t *testing.T) {
 	w := s.newSlotRoute(t)
-	server := start(t, w.router, false)
-	c := clientOf(t, server)
+	c := serve(t, w.router)
 	for range 2 * slots {
 		a := c.send("GET", "/work")
 		require.Equal(t, http.StatusNoContent, a.StatusCode)
@@ -90,7 +89,7 @@ func (s suite) leases(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	for range slots {
-		go get(ctx, server.Client(), server.URL, "wait")
+		go c.try(ctx, "GET", "/work", nil, "How", "wait")
 		<-w.entered
 	}
 	require.Zero(t, w.left())
@@ -101,21 +100,6 @@ func (s suite) leases(t *testing.T) {
 	cancel()
 	w.allFree("clients that disconnect")
 	assert.Equal(t, http.StatusNoContent, c.send("GET", "/work").StatusCode)
-}
-
-func get(ctx context.Context, client *http.Client, url, how string) error {
-	r, err := http.NewRequestWithContext(ctx, "GET", url+"/work", nil)
-	if err != nil {
-		return err
-	}
-	r.Header.Set("How", how)
-	response, err := client.Do(r)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	_, err = io.Copy(io.Discard, response.Body)
-	return err
 }
 
 // leasesOfBrokenRequests ends requests in every way that HTTP/1 and HTTP/2 know,
@@ -130,12 +114,15 @@ func (s suite) leasesOfBrokenRequests(t *testing.T) {
 		{"HTTP/2", true, []string{"panic", "panic late", "wait", "write"}}, // canceling resets the stream
 	} {
 		w := s.newSlotRoute(t)
-		server := start(t, w.router, protocol.http2)
+		c := clientOf(t, start(t, w.router, protocol.http2))
 		for _, how := range protocol.hows {
 			for range 2 * slots {
 				ctx, cancel := context.WithCancel(t.Context())
 				done := make(chan error, 1)
-				go func() { done <- get(ctx, server.Client(), server.URL, how) }()
+				go func() {
+					_, err := c.try(ctx, "GET", "/work", nil, "How", how)
+					done <- err
+				}()
 				r := <-w.entered
 				require.Equal(t, protocol.http2, r.ProtoMajor == 2)
 				if how == "wait" || how == "write" {
@@ -146,7 +133,7 @@ func (s suite) leasesOfBrokenRequests(t *testing.T) {
 				w.allFree(protocol.name + ", " + how)
 			}
 		}
-		require.NoError(t, get(t.Context(), server.Client(), server.URL, ""))
+		c.send("GET", "/work")
 	}
 }
 
@@ -172,4 +159,72 @@ func (s suite) leasesOfClosedConnections(t *testing.T) {
 		conn.Close()
 		w.allFree("a connection that is reset")
 	}
+}
+
+// leasesOfWaiting has clients disconnect while they wait in a queue, or be refused by
+// it: they hold a lease while they wait, and none afterwards.
+func (s suite) leasesOfWaiting(t *testing.T) {
+	limiter := limit.New(nil, nil)
+	rules := limit.Named("both", limit.Concurrent(limit.Everyone, 2),
+		limit.Rule{Name: "queue", Key: limit.Everyone, Limit: 1, Window: time.Minute, Algorithm: limit.Queue{Burst: 9}})
+	router := s.one(limiter, ok, rules)
+	require.Equal(t, http.StatusNoContent, do(t.Context(), router).Code)
+	require.EqualValues(t, 2, left(t, limiter, rules))
+
+	ctx, cancel := context.WithCancel(t.Context())
+	answered := make(chan int)
+	for range 2 {
+		go func() { answered <- do(ctx, router).Code }()
+	}
+	synctest.Wait()
+	require.Zero(t, left(t, limiter, rules), "a request that waits holds a lease")
+	require.Equal(t, http.StatusTooManyRequests, do(t.Context(), router).Code)
+	cancel()
+	assert.Equal(t, []int{499, 499}, []int{<-answered, <-answered})
+	assert.EqualValues(t, 2, left(t, limiter, rules))
+
+	hurried, stop := context.WithTimeout(t.Context(), time.Second)
+	defer stop()
+	late := do(hurried, router)
+	assert.Equal(t, http.StatusTooManyRequests, late.Code)
+	assert.Contains(t, late.Body.String(), `"violated-policies":["queue"]`)
+	assert.EqualValues(t, 2, left(t, limiter, rules))
+}
+
+// lostLeases checks that a handler learns that its lease is lost, and Observe after
+// the handler has returned.
+func (s suite) lostLeases(t *testing.T) {
+	store := memstore.New(nil)
+	var losses []error
+	limiter := limit.New(store, &limit.Options{Log: slog.New(slog.DiscardHandler), Observe: func(r *http.Request, d limit.Decision, err error) {
+		if err != nil {
+			assert.Equal(t, "/report", r.URL.Path)
+			assert.True(t, d.Allowed)
+			losses = append(losses, err)
+		}
+	}})
+	router := s.framework(limiter)
+	work := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("How") == "lose" {
+			assert.NoError(t, store.Reset(r.Context(), []core.Charge{{Policy: "reports", Rule: "global-concurrency"}}))
+		}
+		select {
+		case <-limit.DecisionFrom(r.Context()).Lost():
+			assert.Empty(t, losses, "the request has not ended")
+			w.WriteHeader(http.StatusServiceUnavailable)
+		case <-time.After(time.Minute):
+			w.WriteHeader(http.StatusNoContent)
+		}
+	})
+	router.Handle("GET", "/report", work, limit.Named("reports", limit.Concurrent(limit.Everyone, 1)))
+	router.Handle("GET", "/list", work, limit.Named("lists", limit.Global(time.Hour, 10)))
+	get := func(path, how string) int { return routetest.Do(router, "GET", path, "How", how).Code }
+	assert.Equal(t, http.StatusNoContent, get("/report", "hold"))
+	assert.Empty(t, losses)
+	assert.Equal(t, http.StatusServiceUnavailable, get("/report", "lose"))
+	require.Len(t, losses, 1)
+	assert.ErrorIs(t, losses[0], limit.ErrLeaseLost)
+	assert.Equal(t, http.StatusNoContent, get("/report", "hold"), "the next request holds a lease again")
+	assert.Equal(t, http.StatusNoContent, get("/list", "lose"), "a request without leases loses none")
+	assert.Len(t, losses, 1)
 }

@@ -30,9 +30,7 @@ func observed(t *testing.T) (*limit.Limiter, *[]string) {
 // busy answers with 503 because the rule says so.
 func (s suite) busy(t *testing.T) {
 	limiter, outcomes := observed(t)
-	router := s.framework(limiter)
-	router.Handle("GET", "/", ok, limit.Rules(once("capacity", limit.Refusal{Status: http.StatusServiceUnavailable})))
-	c := serve(t, router)
+	c := serve(t, s.one(limiter, ok, limit.Rules(once("capacity", limit.Refusal{Status: http.StatusServiceUnavailable}))))
 
 	require.Equal(t, http.StatusNoContent, c.send("GET", "/").StatusCode)
 	a := c.send("GET", "/")

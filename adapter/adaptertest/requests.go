@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -25,20 +26,16 @@ import (
 // canceled checks that a client that has disconnected before the decision counts.
 // Otherwise clients could run handlers for free by disconnecting.
 func (s suite) canceled(t *testing.T) {
-	router := s.framework(limit.New(nil, nil))
-	var ran int
-	router.Handle("GET", "/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	ran := 0
+	router := s.one(limit.New(nil, nil), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ran++
 		assert.Error(t, r.Context().Err(), "the handler sees that its client has disconnected")
-		w.WriteHeader(http.StatusNoContent)
+		ok(w, r)
 	}), limit.Rules(limit.PerIP(time.Hour, 2)))
-
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, want := range []int{http.StatusNoContent, http.StatusNoContent, http.StatusTooManyRequests} {
-		w := httptest.NewRecorder()
-		router.ServeHTTP(w, httptest.NewRequest("GET", "/", nil).WithContext(ctx))
-		assert.Equal(t, want, w.Code)
+		assert.Equal(t, want, do(ctx, router).Code)
 	}
 	assert.Equal(t, 2, ran)
 }
@@ -49,34 +46,30 @@ func (s suite) concurrent(t *testing.T) {
 	const workers, each = 16, 20
 	router := s.framework(limit.New(nil, nil))
 	var ran atomic.Int64
-	handler := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { ran.Add(1) })
-	rules := limit.Rules(limit.PerIP(time.Hour, 50), limit.Global(time.Hour, 1000))
-	router.Handle("GET", "/{id}", handler, rules)
+	router.Handle("GET", "/{id}", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { ran.Add(1) }),
+		limit.Rules(limit.PerIP(time.Hour, 50), limit.Global(time.Hour, 1000)))
 	c := serve(t, router)
 
-	var wg sync.WaitGroup
-	var admitted, refused atomic.Int64
+	var done sync.WaitGroup
+	answers := make(chan answer, workers*each)
 	for range workers {
-		wg.Go(func() {
+		done.Go(func() {
 			for i := range each {
-				response, err := c.http.Get(fmt.Sprintf("%s/%d", c.base, i))
-				if !assert.NoError(t, err) {
-					return
-				}
-				response.Body.Close()
-				switch response.StatusCode {
-				case http.StatusOK:
-					admitted.Add(1)
-				case http.StatusTooManyRequests:
-					refused.Add(1)
+				a, err := c.try(t.Context(), "GET", fmt.Sprint("/", i), nil)
+				if assert.NoError(t, err) {
+					answers <- a
 				}
 			}
 		})
 	}
-	wg.Wait()
-	assert.EqualValues(t, 50, admitted.Load())
+	done.Wait()
+	close(answers)
+	statuses := make(map[int]int)
+	for a := range answers {
+		statuses[a.StatusCode]++
+	}
+	assert.Equal(t, map[int]int{http.StatusOK: 50, http.StatusTooManyRequests: workers*each - 50}, statuses)
 	assert.EqualValues(t, 50, ran.Load())
-	assert.EqualValues(t, workers*each-50, refused.Load())
 }
 
 // invalidRules checks that declaring a route with invalid rules panics.
@@ -170,4 +163,40 @@ func keysOfAllKinds(window time.Duration) limit.RuleSet {
 		limit.Per(limit.ByPathValue("id"), window, plenty),
 		limit.Per(limit.Joined(limit.ByPathValue("id"), limit.FirstOf(limit.ByUser, limit.ByHeader("X-Key"))), window, plenty),
 	)
+}
+
+// Fuzz sends requests of any content, about half of them to a route, and checks that
+// the adapter neither panics nor fails.
+func Fuzz(f *testing.F, framework Framework) {
+	router := framework(limit.New(nil, &limit.Options{
+		Log:    slog.New(slog.DiscardHandler),
+		Caller: limit.Caller[*http.Request]{User: func(r *http.Request) string { return r.Header.Get("X-User") }},
+	}))
+	router.Use(limit.Named("all", limit.Global(time.Second, 20_000)))
+	router.Handle("GET", "/items/{id}", ok, keysOfAllKinds(time.Second)) // a short window, so that no rate is refused
+
+	f.Add(true, "GET", "1", "page=1", "alice", "192.0.2.1:1234")
+	f.Add(true, "GET", "%00", "page=%zz&&", "\xff\x00", "@")
+	f.Add(false, "GET", "items/1", "page=1", "alice", "192.0.2.1:1234")
+	f.Add(false, "BREW", "/items/", ";", " ", "[fe80::1%eth0]:80")
+	f.Fuzz(func(t *testing.T, routed bool, method, path, query, value, peer string) {
+		if routed {
+			method, path = "GET", "items/"+path
+		}
+		plain, err := url.PathUnescape(path)
+		if err != nil {
+			plain = path
+		}
+		r := &http.Request{
+			Method:     method,
+			URL:        &url.URL{Path: "/" + plain, RawPath: "/" + path, RawQuery: query},
+			Header:     http.Header{"X-Key": {value}, "X-User": {value}, "Cookie": {"session=" + value}, "X-Forwarded-For": {value}},
+			Host:       "localhost",
+			RemoteAddr: peer,
+		}
+		w := httptest.NewRecorder()
+		router.ServeHTTP(w, r.WithContext(t.Context()))
+		require.Less(t, w.Code, 500)
+		assert.NotContains(t, w.Body.String(), "unavailable")
+	})
 }

@@ -136,14 +136,7 @@ func (s suite) settlesStreams(t *testing.T) {
 		}
 	}), rules)
 	hijacked, hijacks := settled(100)
-	router.Handle("GET", "/hijack", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		conn, rw, err := http.NewResponseController(w).Hijack()
-		if assert.NoError(t, err) {
-			_, _ = io.WriteString(rw, "HTTP/1.1 204 No Content\r\n\r\n")
-			rw.Flush()
-			conn.Close()
-		}
-	}), hijacked)
+	router.Handle("GET", "/hijack", hijacking(t, "HTTP/1.1 204 No Content\r\n\r\n"), hijacked)
 	c := serve(t, router)
 	assert.Equal(t, "part\npart\npart\n", c.send("GET", "/stream").body)
 	assert.Equal(t, http.StatusOK, <-statuses)
@@ -167,14 +160,13 @@ func (s suite) settlesReset(t *testing.T) {
 	running := make(chan bool)
 	router.Handle("GET", "/login", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { running <- true }), inner)
 	server := start(t, router, true)
+	c := clientOf(t, server)
 	for range 5 {
 		done.Add(1)
 		ctx, cancel := context.WithCancel(t.Context())
-		r, err := http.NewRequestWithContext(ctx, "GET", server.URL+"/login", nil)
-		require.NoError(t, err)
 		answered := make(chan error)
 		go func() {
-			_, err := server.Client().Do(r)
+			_, err := c.try(ctx, "GET", "/login", nil)
 			answered <- err
 		}()
 		<-running

@@ -81,20 +81,12 @@ func (s suite) throttledBodies(t *testing.T) {
 		assert.NoError(t, control.SetWriteDeadline(time.Now().Add(time.Hour)))
 		w.WriteHeader(http.StatusAccepted)
 	})
-	handle("/hijack", func(w http.ResponseWriter, r *http.Request) {
-		conn, rw, err := http.NewResponseController(w).Hijack()
-		if assert.NoError(t, err) {
-			defer conn.Close()
-			rw.WriteString("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nmine!")
-			rw.Flush()
-		}
-	})
+	handle("/hijack", hijacking(t, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nmine!"))
 	for _, http2 := range []bool{false, true} {
 		c := clientOf(t, start(t, router, http2))
 		post := func(path, body string) answer {
-			r, err := http.NewRequest("POST", c.base+path, strings.NewReader(body))
+			a, err := c.try(t.Context(), "POST", path, strings.NewReader(body))
 			require.NoError(t, err)
-			a := c.do(r)
 			assert.Equal(t, http2, a.ProtoMajor == 2)
 			return a
 		}

@@ -58,7 +58,6 @@ type Command struct {
 type Proxy struct {
 	server   string
 	addr     string
-	done     chan struct{}
 	running  sync.WaitGroup
 	mu       sync.Mutex
 	listener net.Listener               // nil while refusing
@@ -74,7 +73,7 @@ type Proxy struct {
 // the server at an address. It ends with the test, and leaves no goroutine behind.
 func Start(t testing.TB, server string) *Proxy {
 	t.Helper()
-	p := &Proxy{server: server, done: make(chan struct{}), conns: make(map[net.Conn]chan struct{}), seen: make(map[string]int)}
+	p := &Proxy{server: server, conns: make(map[net.Conn]chan struct{}), seen: make(map[string]int)}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -140,7 +139,6 @@ func (p *Proxy) Cut() {
 }
 
 func (p *Proxy) close() {
-	close(p.done)
 	p.Refuse(true)
 	p.running.Wait()
 }

@@ -20,13 +20,12 @@ func TestReplies(t *testing.T) {
 	}
 	r := bufio.NewReader(strings.NewReader(strings.Join(whole, "")))
 	for _, want := range whole {
-		got, push, err := readReply(r)
+		got, _, err := read(r)
 		require.NoError(t, err)
 		assert.Equal(t, want, string(got))
-		assert.Equal(t, want[0] == '>', push)
 	}
 	for _, bad := range []string{"", "\r\n", "?\r\n", "$x\r\n", "$5\r\nab", "*1\r\n"} {
-		_, _, err := readReply(bufio.NewReader(strings.NewReader(bad)))
+		_, _, err := read(bufio.NewReader(strings.NewReader(bad)))
 		assert.Error(t, err, "%q", bad)
 	}
 }

@@ -2,7 +2,11 @@ package faultproxy
 
 import (
 	"bufio"
+	"bytes"
+	"fmt"
+	"io"
 	"net"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -41,8 +45,8 @@ func (p *Proxy) serve(client net.Conn) {
 // connection.
 func (p *Proxy) requests(client *bufio.Reader, server net.Conn, pending chan<- Fault) {
 	for {
-		raw, words, err := readCommand(client)
-		if err != nil {
+		raw, words, err := read(client)
+		if err != nil || len(words) == 0 {
 			return
 		}
 		fault := p.choose(raw, words)
@@ -66,11 +70,11 @@ func (p *Proxy) requests(client *bufio.Reader, server net.Conn, pending chan<- F
 // replies passes the replies of the server on.
 func (p *Proxy) replies(client net.Conn, server *bufio.Reader, pending <-chan Fault, gone <-chan struct{}) {
 	for {
-		reply, push, err := readReply(server)
+		reply, _, err := read(server)
 		if err != nil {
 			return
 		}
-		if push {
+		if reply[0] == '>' { // a push message, which no command asked for
 			if _, err := client.Write(reply); err != nil {
 				return
 			}
@@ -84,8 +88,6 @@ func (p *Proxy) replies(client net.Conn, server *bufio.Reader, pending <-chan Fa
 			select {
 			case <-time.After(fault.Delay):
 			case <-gone:
-				return
-			case <-p.done:
 				return
 			}
 		}
@@ -128,7 +130,6 @@ func (p *Proxy) swap(reply []byte, gone <-chan struct{}) []byte {
 	case other := <-mine:
 		return other
 	case <-gone:
-	case <-p.done:
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -136,4 +137,47 @@ func (p *Proxy) swap(reply []byte, gone <-chan struct{}) []byte {
 		p.partner, p.swapped = nil, nil
 	}
 	return nil
+}
+
+// read reads one value of RESP2 or RESP3, a command or a reply: its bytes, and the bulk
+// strings in it, which are the words of a command. Push messages begin with '>'.
+func read(r *bufio.Reader) (raw []byte, words []string, err error) {
+	raw, err = r.ReadBytes('\n')
+	if err != nil {
+		return nil, nil, err
+	}
+	kind := raw[0]
+	if bytes.IndexByte([]byte("+-:_#,("), kind) >= 0 {
+		return raw, nil, nil
+	}
+	n, err := strconv.Atoi(string(bytes.TrimSuffix(raw[1:], []byte("\r\n"))))
+	if err != nil {
+		return nil, nil, fmt.Errorf("not a header: %q", raw)
+	}
+	switch kind {
+	case '$', '=', '!':
+		if n < 0 {
+			return raw, nil, nil
+		}
+		text := make([]byte, n+2)
+		if _, err := io.ReadFull(r, text); err != nil {
+			return nil, nil, err
+		}
+		return append(raw, text...), []string{string(text[:n])}, nil
+	case '*', '~', '>':
+	case '%':
+		n *= 2
+	case '|': // attributes, and then the reply that they belong to
+		n = 2*n + 1
+	default:
+		return nil, nil, fmt.Errorf("not RESP: %q", raw)
+	}
+	for range n {
+		part, more, err := read(r)
+		if err != nil {
+			return nil, nil, err
+		}
+		raw, words = append(raw, part...), append(words, more...)
+	}
+	return raw, words, nil
 }

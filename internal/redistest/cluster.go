@@ -116,5 +116,5 @@ func (n Nodes) Replica(t testing.TB, of *Server) *Server {
 // Promoted waits until a replica has taken over.
 func (n Nodes) Promoted(t testing.TB, replica *Server) time.Time {
 	t.Helper()
-	return Await(t, 30*time.Second, "a promotion", func() bool { return strings.Contains(replica.replication(t), "role:master") })
+	return Await(t, 30*time.Second, "a promotion", func() bool { return replica.leads(t) })
 }

@@ -81,15 +81,13 @@ func ready(addr string) error {
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	for {
+	for ; ; time.Sleep(5 * time.Millisecond) {
 		err := client.Ping(ctx).Err()
 		if err == nil {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if ctx.Err() != nil {
 			return fmt.Errorf("%s does not answer: %w", addr, err)
-		case <-time.After(5 * time.Millisecond):
 		}
 	}
 }

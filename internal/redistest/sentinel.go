@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -62,17 +61,11 @@ sentinel failover-timeout %[3]s 1000
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	process := exec.Command("redis-server", config, "--sentinel")
-	if err := process.Start(); err != nil {
+	sentinel := &Server{t: t, Addr: addr, args: []string{config, "--sentinel"}}
+	if err := sentinel.start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		process.Process.Kill()
-		process.Wait()
-	})
-	if err := ready(addr); err != nil {
-		t.Fatal(err)
-	}
+	t.Cleanup(sentinel.Kill)
 	return addr
 }
 
@@ -81,7 +74,7 @@ sentinel failover-timeout %[3]s 1000
 func (s *Sentinel) Primary(t testing.TB) *Server {
 	var primary *Server
 	for _, node := range s.Nodes {
-		if node.process == nil || node.role(t) != "master" {
+		if node.process == nil || !node.leads(t) {
 			continue
 		}
 		if primary != nil {

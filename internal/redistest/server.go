@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -90,6 +93,31 @@ func (s *Server) Resume() {
 	Resume(s.t, s.process.Process)
 }
 
+// Pause stops a process, as when a machine is paused: connections stay open, and
+// nothing is answered until Resume. It skips the test on Windows.
+func Pause(t testing.TB, process *os.Process) {
+	t.Helper()
+	if runtime.GOOS == "windows" {
+		t.Skip("needs a Unix, where a process can be paused")
+	}
+	send(t, process, "STOP")
+}
+
+// Resume lets a paused process go on.
+func Resume(t testing.TB, process *os.Process) {
+	t.Helper()
+	send(t, process, "CONT")
+}
+
+// send sends a signal. A shell knows these on each Unix, and package syscall does not
+// have them on other systems.
+func send(t testing.TB, process *os.Process, signal string) {
+	t.Helper()
+	if out, err := exec.Command("sh", "-c", fmt.Sprintf("kill -%s %d", signal, process.Pid)).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", signal, err, out)
+	}
+}
+
 // Client returns a client of this server alone.
 func (s *Server) Client() *redis.Client {
 	client := s.dial()
@@ -103,24 +131,19 @@ func (s *Server) dial() *redis.Client {
 	})
 }
 
-// replication returns what the server says of itself and its replicas.
+// replication returns what the server says of itself and its replicas, or "" if it does
+// not say that at once.
 func (s *Server) replication(t testing.TB) string {
 	client := s.dial()
 	defer client.Close()
-	return client.Info(t.Context(), "replication").Val()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	return client.Info(ctx, "replication").Val()
 }
 
-// role returns "master" or "slave", or "" if the server does not say at once.
-func (s *Server) role(t testing.TB) string {
-	client := s.dial()
-	defer client.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-	defer cancel()
-	reply, err := client.Do(ctx, "role").Slice()
-	if err != nil || len(reply) == 0 {
-		return ""
-	}
-	return fmt.Sprint(reply[0])
+// leads reports whether the server is a primary.
+func (s *Server) leads(t testing.TB) bool {
+	return strings.Contains(s.replication(t), "role:master")
 }
 
 // Await polls until a condition holds, and fails the test after a time.

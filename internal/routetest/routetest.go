@@ -3,6 +3,7 @@
 package routetest
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -15,13 +16,43 @@ import (
 // Do sends a request to a handler, without a server, with headers given as name,
 // value, name, value.
 func Do(h http.Handler, method, path string, headers ...string) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(method, path, nil)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, request(method, path, headers))
+	return w
+}
+
+func request(method, target string, headers []string) *http.Request {
+	r := httptest.NewRequest(method, target, nil)
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Add(headers[i], headers[i+1])
 	}
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	return w
+	return r
+}
+
+// Statuses sends n requests to a path, one after the other, and counts the statuses
+// of their answers: with a server in front of the handler, or without one.
+func Statuses(t *testing.T, h http.Handler, served bool, n int, path string, headers ...string) map[int]int {
+	t.Helper()
+	counts := make(map[int]int)
+	if !served {
+		for range n {
+			counts[Do(h, "GET", path, headers...).Code]++
+		}
+		return counts
+	}
+	server := httptest.NewServer(h)
+	defer server.Close()
+	for range n {
+		r := request("GET", server.URL+path, headers)
+		r.RequestURI = "" // of servers only
+		response, err := server.Client().Do(r)
+		require.NoError(t, err)
+		_, err = io.Copy(io.Discard, response.Body)
+		require.NoError(t, err)
+		response.Body.Close()
+		counts[response.StatusCode]++
+	}
+	return counts
 }
 
 // FiveInTwoSeconds checks a new route with the rules of the documentation: five

@@ -1,10 +1,12 @@
 package storetest
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
 )
@@ -24,23 +26,25 @@ func calls() []namedTest {
 	for i := range many {
 		many[i] = charge(fmt.Sprint("r", i), 1, good)
 	}
+	behind := func(bad core.Charge) []core.Charge { return []core.Charge{charge("r0", 1, good), bad} }
+	reserve := func(n int64) core.Charge { return core.Charge{Rule: "r1", Quota: good, Cost: 1, Reserve: n} }
 	for _, invalid := range []struct {
 		name    string
 		charges []core.Charge
 	}{
 		{"no charges", nil},
 		{"too many charges", many},
-		{"a negative cost", []core.Charge{charge("r0", 1, good), charge("r1", -1, good)}},
-		{"an enormous cost", []core.Charge{charge("r0", 1, good), charge("r1", core.MaxCost+1, good)}},
-		{"a negative reserve", []core.Charge{charge("r0", 1, good), {Rule: "r1", Quota: good, Cost: 1, Reserve: -1}}},
-		{"an enormous reserve", []core.Charge{charge("r0", 1, good), {Rule: "r1", Quota: good, Cost: 1, Reserve: core.MaxCost + 1}}},
+		{"a negative cost", behind(charge("r1", -1, good))},
+		{"an enormous cost", behind(charge("r1", core.MaxCost+1, good))},
+		{"a negative reserve", behind(reserve(-1))},
+		{"an enormous reserve", behind(reserve(core.MaxCost + 1))},
 		{"a rule twice", []core.Charge{charge("r0", 1, good), charge("r1", 1, good), charge("r0", 1, good)}},
-		{"no quota", []core.Charge{charge("r0", 1, good), charge("r1", 1, core.Quota{})}},
-		{"no limit", []core.Charge{charge("r0", 1, good), charge("r1", 1, core.Quota{Window: sec})}},
-		{"an enormous limit", []core.Charge{charge("r0", 1, good), charge("r1", 1, core.Quota{Limit: core.MaxLog + 1, Window: sec})}},
-		{"a short window", []core.Charge{charge("r0", 1, good), charge("r1", 1, core.Quota{Limit: 1, Window: core.MinWindow - 1})}},
-		{"a long window", []core.Charge{charge("r0", 1, good), charge("r1", 1, core.Quota{Limit: 1, Window: core.MaxWindow + 1})}},
-		{"an unknown algorithm", []core.Charge{charge("r0", 1, good), charge("r1", 1, core.Quota{Algorithm: 255, Limit: 1, Window: sec})}},
+		{"no quota", behind(charge("r1", 1, core.Quota{}))},
+		{"no limit", behind(charge("r1", 1, core.Quota{Window: sec}))},
+		{"an enormous limit", behind(charge("r1", 1, core.Quota{Limit: core.MaxLog + 1, Window: sec}))},
+		{"a short window", behind(charge("r1", 1, core.Quota{Limit: 1, Window: core.MinWindow - 1}))},
+		{"a long window", behind(charge("r1", 1, core.Quota{Limit: 1, Window: core.MaxWindow + 1}))},
+		{"an unknown algorithm", behind(charge("r1", 1, core.Quota{Algorithm: 255, Limit: 1, Window: sec}))},
 	} {
 		tests = append(tests, namedTest{invalid.name, func(t *testing.T, h Harness) {
 			undecided(t, h, invalid.charges, charge("r0", 0, good))
@@ -54,16 +58,9 @@ func undecided(t *testing.T, h Harness, invalid []core.Charge, look core.Charge)
 	t.Helper()
 	h.SetTime(starts[0])
 	d, err := Take(t.Context(), h.Store, "policy", invalid)
-	if !errors.Is(err, core.ErrCharges) {
-		t.Errorf("error is %v, want core.ErrCharges", err)
-	}
-	if d.Allowed {
-		t.Error("allowed")
-	}
-	d = take(t, h, "policy", look)
-	if got := d.Outcomes()[0].Remaining; got != look.Quota.Limit {
-		t.Errorf("remaining is %d after an invalid call, want %d", got, look.Quota.Limit)
-	}
+	assert.ErrorIs(t, err, core.ErrCharges)
+	assert.False(t, d.Allowed)
+	assert.Equal(t, look.Quota.Limit, remaining(t, h, look), "remaining after an invalid call")
 }
 
 func leavesCharges(t *testing.T, h Harness) {
@@ -75,19 +72,14 @@ func leavesCharges(t *testing.T, h Harness) {
 	}
 	before := slices.Clone(charges)
 	for range 2 {
-		if err := h.Store.Take(t.Context(), []core.Ask{{Charges: charges}}); err != nil {
-			t.Fatal(err)
-		}
-		if !slices.Equal(charges, before) {
-			t.Fatalf("charges became %+v, were %+v", charges, before)
-		}
+		require.NoError(t, h.Store.Take(t.Context(), []core.Ask{{Charges: charges}}))
+		require.Equal(t, before, charges)
 	}
-	// The caller may use its slice again.
-	clear(charges)
+	clear(charges) // the caller may use its slice again
 	d := take(t, h, "", before...)
-	if d.Allowed || d.Outcomes()[0].Remaining != 1 || d.Outcomes()[1].Remaining != 0 {
-		t.Errorf("after the charges were cleared: %+v", d.Outcomes())
-	}
+	assert.False(t, d.Allowed)
+	assert.EqualValues(t, 1, d.Outcomes()[0].Remaining)
+	assert.Zero(t, d.Outcomes()[1].Remaining)
 }
 
 func leavesDecisions(t *testing.T, h Harness) {
@@ -100,7 +92,65 @@ func leavesDecisions(t *testing.T, h Harness) {
 	first := take(t, h, "policy", charges...)
 	before := slices.Clone(first.Outcomes())
 	take(t, h, "policy", charges...)
-	if !slices.Equal(first.Outcomes(), before) {
-		t.Error("a later decision has changed an earlier one")
+	assert.Equal(t, before, first.Outcomes(), "a later decision has changed an earlier one")
+}
+
+// asks tests several asks in one call.
+func asks() []namedTest {
+	return []namedTest{
+		{"with reserves of their own", reservesOfAsks},
+		{"invalid", invalidAsks},
+		{"many rules", manyAsks},
+	}
+}
+
+func takeAll(t *testing.T, h Harness, asks ...core.Ask) []core.Ask {
+	t.Helper()
+	require.NoError(t, h.Store.Take(t.Context(), asks), "asks %+v", asks)
+	return asks
+}
+
+func askFor(charges ...core.Charge) core.Ask { return core.Ask{Charges: charges} }
+
+// reservesOfAsks has asks on one key that leave different numbers of units to others.
+func reservesOfAsks(t *testing.T, h Harness) {
+	h.SetTime(starts[0])
+	with := func(reserve int64) core.Ask {
+		return askFor(core.Charge{Rule: "r", Key: "k", Quota: core.Quota{Limit: 3, Window: sec}, Cost: 1, Reserve: reserve})
+	}
+	for i, ask := range takeAll(t, h, with(2), with(2), with(1), with(1), with(0), with(0)) {
+		assert.Equal(t, i%2 == 0, ask.Decision.Allowed, "ask %d", i)
+	}
+}
+
+// invalidAsks makes calls that a store must refuse, and checks that nothing was taken.
+func invalidAsks(t *testing.T, h Harness) {
+	h.SetTime(starts[0])
+	good := core.Charge{Rule: "r", Key: "k", Quota: core.Quota{Limit: 3, Window: sec}, Cost: 1}
+	other, bad := good, good
+	other.Quota.Limit, bad.Cost = 4, -1
+	many := make([]core.Ask, core.MaxCharges+1)
+	for i := range many {
+		many[i] = askFor(good)
+	}
+	for name, asks := range map[string][]core.Ask{
+		"none": nil, "no charges": {askFor(good), askFor()}, "too many": many, "a negative cost": {askFor(good), askFor(bad)},
+		"two quotas": {askFor(good), askFor(other)}, "a rule twice": {askFor(good), askFor(good, good)},
+	} {
+		assert.ErrorIs(t, h.Store.Take(t.Context(), asks), core.ErrCharges, name)
+	}
+	assert.EqualValues(t, 2, first(takeAll(t, h, askFor(good))[0].Decision).Remaining, "after invalid calls")
+}
+
+// manyAsks has as many asks as there can be.
+func manyAsks(t *testing.T, h Harness) {
+	h.SetTime(starts[0])
+	var list []core.Ask
+	for i := range core.MaxCharges {
+		list = append(list, askFor(core.Charge{Rule: fmt.Sprint("r", i/2), Key: fmt.Sprint(i / 4), Quota: core.Quota{Limit: 1, Window: sec}, Cost: 1}))
+	}
+	for i, ask := range takeAll(t, h, list...) {
+		assert.Equal(t, i%2 == 0, ask.Decision.Allowed, "ask %d", i)
+		assert.Len(t, ask.Decision.Outcomes(), 1, "ask %d", i)
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/routelimit/limit/core"
 )
 
@@ -27,11 +29,12 @@ func concurrent() []namedTest {
 	}
 }
 
-// together calls f from many goroutines at once, and fails if they do not return.
+// together calls f from many goroutines at once. If they do not return, it panics, which
+// shows where they wait.
 func together(t *testing.T, f func(caller int)) {
 	t.Helper()
 	var all sync.WaitGroup
-	begin, done := make(chan struct{}), make(chan struct{})
+	begin := make(chan struct{})
 	for caller := range callers {
 		all.Go(func() {
 			<-begin
@@ -39,15 +42,9 @@ func together(t *testing.T, f func(caller int)) {
 		})
 	}
 	close(begin)
-	go func() {
-		all.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-	case <-time.After(20 * time.Second):
-		t.Fatal("deadlock: the callers have not returned after 20 s")
-	}
+	deadlock := time.AfterFunc(20*time.Second, func() { panic("deadlock: the callers have not returned after 20 s") })
+	defer deadlock.Stop()
+	all.Wait()
 }
 
 // sharedKeys asks for twice the limit of some keys, by rules in different orders. A
@@ -70,22 +67,22 @@ func sharedKeys(t *testing.T, h Harness, keys, rules int, limit int64) {
 				slices.Reverse(charges)
 			}
 			d, err := Take(context.Background(), h.Store, "policy", charges)
-			if err != nil {
-				t.Error(err)
-			} else if d.Allowed {
+			assert.NoError(t, err)
+			if d.Allowed {
 				admitted[key].Add(1)
 			}
 		}
 	})
 	for key := range admitted {
 		got := admitted[key].Load()
-		if got != limit && (rules == 1 || !h.Spreads || got == 0 || got > limit) {
-			t.Errorf("key %d: %d admitted at once, want %d", key, got, limit)
+		if rules > 1 && h.Spreads {
+			assert.Positive(t, got, "key %d", key)
+			assert.LessOrEqual(t, got, limit, "key %d", key)
+		} else {
+			assert.Equal(t, limit, got, "key %d: admitted at once", key)
 		}
 		for rule := range rules {
-			if left := first(take(t, h, "policy", charge(rule, key, 0))).Remaining; got+left != limit {
-				t.Errorf("key %d: %d admitted, and %d remain of rule %d", key, got, left, rule)
-			}
+			assert.Equal(t, limit-got, remaining(t, h, charge(rule, key, 0)), "key %d, rule %d", key, rule)
 		}
 	}
 }
@@ -112,8 +109,7 @@ func mixed(t *testing.T, h Harness) {
 					asks[i].Charges = append(asks[i].Charges, charge(rules[j], random.Int64N(5)))
 				}
 			}
-			if err := h.Store.Take(context.Background(), asks); err != nil {
-				t.Error(err)
+			if !assert.NoError(t, h.Store.Take(context.Background(), asks)) {
 				return
 			}
 			for _, ask := range asks {
@@ -128,8 +124,7 @@ func mixed(t *testing.T, h Harness) {
 				}
 				list := returnsOf(ask.Charges, ask.Decision)
 				given, err := h.Store.Return(context.Background(), list)
-				if err != nil {
-					t.Error(err)
+				if !assert.NoError(t, err) {
 					return
 				}
 				for i, r := range list {
@@ -139,9 +134,8 @@ func mixed(t *testing.T, h Harness) {
 		}
 	})
 	for _, rule := range rules {
-		left, spent := first(take(t, h, "policy", charge(rule, 0))).Remaining, spent[rule].Load()
-		if spent+left != limits[rule] || spent == 0 {
-			t.Errorf("rule %s: %d spent and %d left of %d", rule, spent, left, limits[rule])
-		}
+		spent := spent[rule].Load()
+		assert.Positive(t, spent, "rule %s", rule)
+		assert.Equal(t, limits[rule]-spent, remaining(t, h, charge(rule, 0)), "rule %s", rule)
 	}
 }

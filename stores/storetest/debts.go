@@ -1,8 +1,10 @@
 package storetest
 
 import (
-	"errors"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
 )
@@ -14,8 +16,6 @@ func debts() []namedTest {
 		{"beside other charges", debtsBeside},
 	}
 }
-
-func first(d core.Decision) core.Outcome { return d.Outcomes()[0] }
 
 func debt(q core.Quota, cost, age int64) core.Charge {
 	return core.Charge{Rule: "r", Key: "k", Quota: q, Cost: cost, Debt: true, Age: age, ID: 1}
@@ -31,27 +31,23 @@ func debtsAbove(t *testing.T, h Harness) {
 			owed.Key = a.String() + string(rune('a'+cost%26))
 			h.SetTime(starts[0])
 			d := take(t, h, "policy", owed)
-			o := d.Outcomes()[0]
-			if !d.Allowed || !o.Fits() || d.Delay != 0 || a != core.Distinct && (o.Remaining > q.Capacity()-min(cost, q.Capacity()) || o.MoreAfter <= 0) {
-				t.Fatalf("%v: a debt of %d: %+v", a, cost, d)
+			o := first(d)
+			require.True(t, d.Allowed && o.Fits() && d.Delay == 0, "%v: a debt of %d: %+v", a, cost, d)
+			if a != core.Distinct {
+				require.LessOrEqual(t, o.Remaining, max(0, q.Capacity()-cost), "%v: a debt of %d", a, cost)
+				require.Positive(t, o.MoreAfter, "%v: a debt of %d", a, cost)
 			}
 			later := owed
 			later.Debt, later.Cost, later.ID = false, max(1, q.Capacity()), 2
 			refused := first(take(t, h, "policy", later))
-			if refused.Fits() || refused.RetryAfter <= 0 {
-				if a == core.Distinct && q.Limit > 1 {
-					continue // one value
-				}
-				t.Fatalf("%v: after a debt of %d: %+v", a, cost, refused)
+			if a == core.Distinct && q.Limit > 1 && refused.Fits() {
+				continue // one value
 			}
+			require.Positive(t, refused.RetryAfter, "%v: after a debt of %d: %+v", a, cost, refused)
 			h.SetTime(starts[0] + refused.RetryAfter - 1)
-			if early := take(t, h, "policy", later); early.Allowed {
-				t.Errorf("%v: %+v is admitted before RetryAfter", a, refused)
-			}
+			assert.False(t, take(t, h, "policy", later).Allowed, "%v: %+v is admitted before RetryAfter", a, refused)
 			h.SetTime(starts[0] + refused.RetryAfter)
-			if now := take(t, h, "policy", later); !now.Allowed {
-				t.Errorf("%v: %+v is refused after RetryAfter: %+v", a, refused, now)
-			}
+			assert.True(t, take(t, h, "policy", later).Allowed, "%v: %+v is refused after RetryAfter", a, refused)
 		}
 	}
 }
@@ -67,11 +63,7 @@ func debtsBeside(t *testing.T, h Harness) {
 	for name, asks := range map[string][]core.Ask{
 		"an ask": {askFor(owed, other)}, "two asks": {askFor(owed), askFor(other)}, "an age": {askFor(old)}, "a reserve": {askFor(reserved)},
 	} {
-		if err := h.Store.Take(t.Context(), asks); !errors.Is(err, core.ErrCharges) {
-			t.Errorf("%s: error is %v, want core.ErrCharges", name, err)
-		}
+		assert.ErrorIs(t, h.Store.Take(t.Context(), asks), core.ErrCharges, name)
 	}
-	if o := first(take(t, h, "", owed)); o.Remaining != 2 {
-		t.Errorf("%+v", o)
-	}
+	assert.EqualValues(t, 2, first(take(t, h, "", owed)).Remaining)
 }

@@ -1,10 +1,12 @@
 package storetest
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
 )
@@ -16,8 +18,17 @@ func leases() []namedTest {
 	for _, n := range []int64{100, core.MaxLeases} {
 		tests = append(tests, namedTest{fmt.Sprint(n, " units"), func(t *testing.T, h Harness) { manyLeases(t, h, n) }})
 	}
-	return append(tests,
-		namedTest{"of a shortened life", shorterLives},
+	// Leases end with a shorter Window, also if it is made longer again.
+	long := core.Quota{Algorithm: core.Concurrency, Limit: 3, Window: 10 * ms}
+	brief := core.Quota{Algorithm: core.Concurrency, Limit: 3, Window: 2 * ms}
+	shortened := script{"of a shortened life", []row{
+		at(0, met{lease(long, 1, 1), fits(2, 10*ms, 10*ms)}),
+		at(5*ms, met{lease(long, 1, 2), fits(1, 5*ms, 10*ms)}),
+		at(9*ms, met{lease(brief, 0, 0), fits(1, 1*ms, 2*ms)}),
+		at(10*ms, met{lease(long, 0, 0), fits(2, 1*ms, 1*ms)}),
+		at(11*ms-1, met{lease(long, 0, 0), fits(2, 1, 1)}),
+	}}
+	return append(append(tests, scripts([]script{shortened})...),
 		namedTest{"several of a key", leasesOfAKey},
 		namedTest{"wide ids", wideIDs},
 		namedTest{"invalid", invalidLeases},
@@ -32,41 +43,13 @@ func lease(quota core.Quota, cost int64, id uint64) core.Charge {
 func renew(t *testing.T, h Harness, want []bool, charges ...core.Charge) {
 	t.Helper()
 	held, err := Renew(t.Context(), h.Store, "policy", charges)
-	if err != nil || !slices.Equal(held, want) {
-		t.Errorf("renewed %+v: held %v, %v; want %v", charges, held, err, want)
-	}
+	assert.NoError(t, err)
+	assert.Equal(t, want, held, "renewed %+v", charges)
 }
 
 func release(t *testing.T, h Harness, charges ...core.Charge) {
 	t.Helper()
-	if err := Release(t.Context(), h.Store, "policy", charges); err != nil {
-		t.Errorf("released %+v: %v", charges, err)
-	}
-}
-
-// shorterLives looks at leases by a quota of a shorter Window: they end with it, also if
-// it is made longer again.
-func shorterLives(t *testing.T, h Harness) {
-	long := core.Quota{Algorithm: core.Concurrency, Limit: 3, Window: 10 * ms}
-	brief := long
-	brief.Window = 2 * ms
-	for _, step := range []struct {
-		at        int64
-		lease     core.Charge
-		remaining int64
-		more      int64
-	}{
-		{0, lease(long, 1, 1), 2, 10 * ms},
-		{5 * ms, lease(long, 1, 2), 1, 5 * ms},
-		{9 * ms, lease(brief, 0, 0), 1, 1 * ms},
-		{10 * ms, lease(long, 0, 0), 2, 1 * ms},
-		{11*ms - 1, lease(long, 0, 0), 2, 1},
-	} {
-		h.SetTime(starts[0] + step.at)
-		if o := first(take(t, h, "policy", step.lease)); o.Remaining != step.remaining || o.MoreAfter != step.more {
-			t.Errorf("%d µs: %s, want %d remaining and %d µs", step.at, outcome(o), step.remaining, step.more)
-		}
-	}
+	assert.NoError(t, Release(t.Context(), h.Store, "policy", charges), "released %+v", charges)
 }
 
 // manyLeases holds all units in a hundred leases, and releases some in the middle.
@@ -76,20 +59,13 @@ func manyLeases(t *testing.T, h Harness, n int64) {
 	look := func(at, want int64) {
 		t.Helper()
 		h.SetTime(starts[0] + at)
-		d := take(t, h, "policy", lease(quota, 0, 0))
-		if got := d.Outcomes()[0].Remaining; got != want {
-			t.Fatalf("%d remain after %d, want %d", got, at, want)
-		}
+		require.Equal(t, want, remaining(t, h, lease(quota, 0, 0)), "remaining after %d µs", at)
 	}
 	for id := range int64(ids) {
 		h.SetTime(starts[0] + id)
-		if !take(t, h, "policy", lease(quota, n/ids, uint64(id)+1)).Allowed {
-			t.Fatalf("lease %d is refused", id)
-		}
+		require.True(t, take(t, h, "policy", lease(quota, n/ids, uint64(id)+1)).Allowed, "lease %d", id)
 	}
-	if take(t, h, "policy", lease(quota, 1, 999)).Allowed {
-		t.Fatal("one more than all is admitted")
-	}
+	require.False(t, take(t, h, "policy", lease(quota, 1, 999)).Allowed, "one more than all")
 	h.SetTime(starts[0] + ids)
 	for id := int64(10); id < 20; id++ {
 		release(t, h, lease(quota, 1, uint64(id)+1))
@@ -114,12 +90,7 @@ func leasesOfAKey(t *testing.T, h Harness) {
 	look := func(at int64, key string, want int64) {
 		t.Helper()
 		h.SetTime(starts[0] + at)
-		c := of(key, 0)
-		c.Cost = 0
-		d := take(t, h, "policy", c)
-		if got := quota.Limit - d.Outcomes()[0].Remaining; got != want {
-			t.Errorf("%d leases of %s are held after %d ms, want %d", got, key, at/ms, want)
-		}
+		assert.Equal(t, want, quota.Limit-remaining(t, h, of(key, 0)), "leases of %s that are held after %d ms", key, at/ms)
 	}
 	h.SetTime(starts[0])
 	for id := range uint64(64) {
@@ -176,12 +147,10 @@ func invalidLeases(t *testing.T, h Harness) {
 	window := core.Charge{Rule: "w", Key: "k", Quota: core.Quota{Limit: 2, Window: sec}, Cost: 1, ID: 7}
 	tooMany := slices.Repeat([]core.Charge{good}, core.MaxLeaseCharges+1)
 	for _, charges := range [][]core.Charge{nil, {good, window}, {lease(quota, 1, 0)}, tooMany} {
-		if held, err := Renew(t.Context(), h.Store, "policy", charges); !errors.Is(err, core.ErrCharges) || held != nil {
-			t.Errorf("renewing %d: %v, %v", len(charges), held, err)
-		}
-		if err := Release(t.Context(), h.Store, "policy", charges); !errors.Is(err, core.ErrCharges) {
-			t.Errorf("releasing %d: %v", len(charges), err)
-		}
+		held, err := Renew(t.Context(), h.Store, "policy", charges)
+		assert.ErrorIs(t, err, core.ErrCharges, "renewing %d", len(charges))
+		assert.Nil(t, held)
+		assert.ErrorIs(t, Release(t.Context(), h.Store, "policy", charges), core.ErrCharges, "releasing %d", len(charges))
 	}
 	renew(t, h, []bool{true}, good)
 }

@@ -92,13 +92,7 @@ func (l *ledger) giveBack(at, n int64) int64 {
 }
 
 func (l *ledger) forget(window, now int64) {
-	var live []unit
-	for _, u := range l.units {
-		if now-u.at < window {
-			live = append(live, u)
-		}
-	}
-	l.units = live
+	l.units = slices.DeleteFunc(l.units, func(u unit) bool { return now-u.at >= window })
 }
 
 // excess looks for a window that has more units than the limit, and returns the

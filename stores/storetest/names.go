@@ -5,34 +5,30 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/routelimit/limit/core"
 )
 
 // names tests that no two keys, variants, rules or policies share a quota, whatever bytes are
 // in them.
-func names() []namedTest {
-	return []namedTest{
-		{"keys", func(t *testing.T, h Harness) {
-			apart(t, h, []string{"policy"}, []string{"rule"}, []string{""}, unusual)
-		}},
-		{"rules", func(t *testing.T, h Harness) {
-			apart(t, h, []string{"policy"}, unusual, []string{""}, []string{"", "key"})
-		}},
-		{"variants", func(t *testing.T, h Harness) {
-			apart(t, h, []string{"policy"}, []string{"rule"}, unusual, []string{"", "key"})
-		}},
-		{"policies", func(t *testing.T, h Harness) {
-			apart(t, h, unusual, []string{"rule"}, []string{""}, []string{"", "key"})
-		}},
-		{"borders", func(t *testing.T, h Harness) {
-			parts := []string{"", "a", "b", "ab", ":", "a:", ":b", "~", "a~", "~b", "{a}", "}", "\x00", "a\x00"}
-			ends := parts[:8]
-			if testing.Short() { // as on miniredis, which takes minutes for all
-				parts, ends = parts[:9], parts[:4]
-			}
-			apart(t, h, ends, parts, parts, ends)
-		}},
+func names() (tests []namedTest) {
+	policy, rule, plain, keys := []string{"policy"}, []string{"rule"}, []string{""}, []string{"", "key"}
+	parts := []string{"", "a", "b", "ab", ":", "a:", ":b", "~", "a~", "~b", "{a}", "}", "\x00", "a\x00"}
+	ends := parts[:8]
+	if testing.Short() { // as on miniredis, which takes minutes for all
+		parts, ends = parts[:9], parts[:4]
 	}
+	for name, of := range map[string]struct{ policies, rules, variants, keys []string }{
+		"keys":     {policy, rule, plain, unusual},
+		"rules":    {policy, unusual, plain, keys},
+		"variants": {policy, rule, unusual, keys},
+		"policies": {unusual, rule, plain, keys},
+		"borders":  {ends, parts, parts, ends},
+	} {
+		tests = append(tests, namedTest{name, func(t *testing.T, h Harness) { apart(t, h, of.policies, of.rules, of.variants, of.keys) }})
+	}
+	return tests
 }
 
 // unusual strings. Many are prefixes of each other, or are the same to a store
@@ -65,9 +61,9 @@ func apart(t *testing.T, h Harness, policies, rules, variants, keys []string) {
 		h.SetTime(time)
 		for asks := range slices.Chunk(all, core.MaxCharges) {
 			for _, ask := range takeAll(t, h, asks...) {
-				if c := ask.Charges[0]; ask.Decision.Allowed != allowed {
-					t.Errorf("policy %.20q, rule %.20q, variant %.20q, key %.20q: %s", c.Policy, c.Rule, c.Variant, c.Key, complaint)
-				}
+				c := ask.Charges[0]
+				assert.Equal(t, allowed, ask.Decision.Allowed, "policy %.20q, rule %.20q, variant %.20q, key %.20q: %s",
+					c.Policy, c.Rule, c.Variant, c.Key, complaint)
 			}
 		}
 	}

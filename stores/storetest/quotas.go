@@ -45,12 +45,9 @@ func someQuota(t *testing.T, random *rand.Rand, a core.Algorithm) core.Quota {
 	q := plainQuota(a, someLimit(random, a), pick(random, someWindows))
 	fields := a.Fields()
 	if fields.Has(core.FieldBurst) {
-		burst := q
-		burst.Burst = pick(random, someLimits) - 1
-		if burst.Validate() != nil {
-			burst.Burst++
+		if q.Burst = pick(random, someLimits) - 1; q.Validate() != nil {
+			q.Burst++
 		}
-		q = burst
 	}
 	if fields.Has(core.FieldMissing) {
 		q.Missing = pick(random, []int64{0, 0, 1, q.Burst})
@@ -110,16 +107,12 @@ func someLimit(random *rand.Rand, a core.Algorithm) int64 {
 // ten times as much. What follows the limit by default follows this one.
 func (s *schedule) alternate() {
 	s.settle()
-	for i := range s.rules {
-		q := &s.rules[i].Quota
-		if s.usual == nil {
-			s.usual = make(map[name]core.Quota)
+	if s.usual == nil {
+		for _, rule := range s.rules {
+			s.usual = append(s.usual, rule.Quota)
 		}
-		usual, known := s.usual[nameOf(s.rules[i])]
-		if !known {
-			usual = *q
-			s.usual[nameOf(s.rules[i])] = usual
-		}
+	}
+	for i, usual := range s.usual {
 		other := usual
 		switch s.random.IntN(3) {
 		case 0:
@@ -132,7 +125,7 @@ func (s *schedule) alternate() {
 			other.Missing = min(other.Missing, other.Burst)
 		}
 		if other.Validate() == nil {
-			*q = other
+			s.rules[i].Quota = other
 		}
 	}
 }

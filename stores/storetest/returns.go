@@ -1,9 +1,11 @@
 package storetest
 
 import (
-	"errors"
 	"fmt"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
 )
@@ -29,12 +31,8 @@ func returnsOf(charges []core.Charge, d core.Decision) []core.Return {
 func giveBack(t *testing.T, h Harness, policy string, returns ...core.Return) []int64 {
 	t.Helper()
 	given, err := Return(t.Context(), h.Store, policy, returns)
-	if err != nil {
-		t.Fatalf("policy %q, returns %+v: %v", policy, returns, err)
-	}
-	if len(given) != len(returns) {
-		t.Fatalf("%d answers to %d returns", len(given), len(returns))
-	}
+	require.NoError(t, err, "policy %q, returns %+v", policy, returns)
+	require.Len(t, given, len(returns))
 	return given
 }
 
@@ -57,16 +55,8 @@ func returnsSeveral(t *testing.T, h Harness) {
 		list[i].Cost = int64(i)
 	}
 	for i, given := range giveBack(t, h, "policy", list...) {
-		if given != int64(i) {
-			t.Errorf("%v: %d given back, want %d", charges[i].Quota.Algorithm, given, i)
-		}
-		charges[i].Cost = 0
-	}
-	d := take(t, h, "policy", charges...)
-	for i, o := range d.Outcomes() {
-		if o.Remaining != 19 {
-			t.Errorf("%v: %d remain, want 19", charges[i].Quota.Algorithm, o.Remaining)
-		}
+		assert.EqualValues(t, i, given, charges[i].Quota.Algorithm)
+		assert.EqualValues(t, 19, remaining(t, h, charges[i]), charges[i].Quota.Algorithm)
 	}
 }
 
@@ -75,27 +65,16 @@ func returnsSeveral(t *testing.T, h Harness) {
 func returnsNothing(t *testing.T, h Harness) {
 	h.SetTime(starts[0])
 	charge := core.Charge{Rule: "r", Key: "k", Quota: core.Quota{Limit: 3, Window: sec}, Cost: 2}
-	r := returnsOf([]core.Charge{charge}, take(t, h, "policy", charge))[0]
-	for name, change := range map[string]func(r *core.Return) string{
-		"another key":    func(r *core.Return) string { r.Key = "other"; return "policy" },
-		"another rule":   func(r *core.Return) string { r.Rule = "other"; return "policy" },
-		"another policy": func(*core.Return) string { return "other" },
-		"another time":   func(r *core.Return) string { r.At--; return "policy" },
-		"no units":       func(r *core.Return) string { r.Cost = 0; return "policy" },
-	} {
-		other := r
-		if given := giveBack(t, h, change(&other), other); given[0] != 0 {
-			t.Errorf("%s: %d given back", name, given[0])
-		}
+	taken := returnsOf([]core.Charge{charge}, take(t, h, "policy", charge))[0]
+	otherKey, otherRule, earlier, nothing := taken, taken, taken, taken
+	otherKey.Key, otherRule.Rule, nothing.Cost = "other", "other", 0
+	earlier.At--
+	for _, r := range []core.Return{otherKey, otherRule, earlier, nothing} {
+		assert.Zero(t, giveBack(t, h, "policy", r)[0], "%+v", r)
 	}
-	if err := Reset(t.Context(), h.Store, "policy", "r", "other"); err != nil {
-		t.Error(err)
-	}
-	charge.Cost = 0
-	d := take(t, h, "policy", charge)
-	if got := d.Outcomes()[0].Remaining; got != 1 {
-		t.Errorf("%d remain, want 1", got)
-	}
+	assert.Zero(t, giveBack(t, h, "another policy", taken)[0])
+	assert.NoError(t, Reset(t.Context(), h.Store, "policy", "r", "other"))
+	assert.EqualValues(t, 1, remaining(t, h, charge))
 }
 
 // returnsInvalid makes calls that every store must refuse, and checks that nothing
@@ -122,13 +101,9 @@ func returnsInvalid(t *testing.T, h Harness) {
 		"too many":             make([]core.Return, core.MaxCharges+1),
 		"an unknown algorithm": with(func(r *core.Return) { r.Quota.Algorithm = 255 }),
 	} {
-		if given, err := Return(t.Context(), h.Store, "policy", list); !errors.Is(err, core.ErrCharges) || given != nil {
-			t.Errorf("%s: given %v, error is %v, want core.ErrCharges", name, given, err)
-		}
+		given, err := Return(t.Context(), h.Store, "policy", list)
+		assert.ErrorIs(t, err, core.ErrCharges, name)
+		assert.Nil(t, given, name)
 	}
-	charge.Cost = 0
-	d := take(t, h, "policy", charge)
-	if got := d.Outcomes()[0].Remaining; got != 1 {
-		t.Errorf("%d remain, want 1", got)
-	}
+	assert.EqualValues(t, 1, remaining(t, h, charge))
 }

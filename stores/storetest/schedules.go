@@ -52,7 +52,7 @@ type schedule struct {
 	met     core.Outcome        // one of the last decision
 	states  map[name]core.State // by quota, as are those below
 	ledgers map[name]*ledger    // of exact windows
-	usual   map[name]core.Quota // of rules with plans, without a key
+	usual   []core.Quota        // of rules with plans
 	left    map[name]int64      // what remained
 	loans   [][]core.Return     // what admitted requests took
 	trace   []step
@@ -168,70 +168,6 @@ func (s *schedule) run() {
 		if at := l.excess(); at != 0 && !s.stepsBack && !s.changes && !(l.owed && s.returns) {
 			s.fail("%v: more than %d in the window that begins at %d", id, l.quota.Limit, at)
 		}
-	}
-}
-
-// advance moves the clock by a step that is likely to find a fault.
-func (s *schedule) advance() {
-	rule := pick(s.random, s.rules)
-	w := rule.Quota.Window
-	var step int64
-	choice := s.random.IntN(16)
-	if s.expires && s.random.IntN(6) == 0 {
-		choice = idle
-	}
-	switch choice {
-	case idle:
-		step = pick(s.random, []int64{2 * w, 2*w + hour, 20 * w, hour - 1, hour, 2 * hour, 40 * day})
-	case 0, 1, 2:
-	case 3:
-		step = 1
-	case 4:
-		step = w - 1
-	case 5:
-		step = w
-	case 6:
-		step = s.random.Int64N(4 * w)
-	case 7:
-		step = s.retry
-	case 8:
-		step = s.retry - 1
-	case 9, 10:
-		if l := s.ledgers[name{rule.Policy, rule.Rule, rule.Variant, s.key()}]; l != nil && len(l.units) > 0 {
-			step = pick(s.random, l.units).at + w - s.now
-		}
-		if s.random.IntN(2) == 0 {
-			step = s.met.MoreAfter
-		}
-	case 11:
-		step = -s.random.Int64N(3 * w)
-	case 12:
-		step = -s.random.Int64N(1 + w/10)
-	case 13:
-		if s.random.IntN(4) == 0 {
-			step = -hour
-		}
-	default:
-		step = s.random.Int64N(1 + w/5)
-	}
-	if step < 0 {
-		if !s.stepsBack || s.now+step < starts[0]/2 {
-			return
-		}
-		s.settle()
-	}
-	s.pass(step)
-}
-
-// idle is the choice of a time in which nothing happens, far beyond a window.
-const idle = -1
-
-// pass moves the clock.
-func (s *schedule) pass(micros int64) {
-	s.now += micros
-	if s.expires {
-		s.h.SetTime(s.now)
-		s.h.Elapse(micros)
 	}
 }
 

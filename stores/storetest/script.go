@@ -2,8 +2,11 @@ package storetest
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
 
 	"github.com/routelimit/limit/core"
 )
@@ -89,13 +92,11 @@ func (s script) run(t *testing.T, h Harness, start int64) {
 		}
 		h.SetTime(start + row.at)
 		d := take(t, h, policy, charges...)
-		if d.Allowed != allowed || d.At != start+row.at || d.Delay != row.delay {
-			t.Errorf("%s: allowed is %v at %d, with a delay of %d; want %v, %d, %d", where, d.Allowed, d.At, d.Delay, allowed, start+row.at, row.delay)
-		}
+		assert.Equal(t, allowed, d.Allowed, where)
+		assert.Equal(t, start+row.at, d.At, where)
+		assert.Equal(t, row.delay, d.Delay, where)
 		for j, got := range d.Outcomes() {
-			if want := row.mets[j].outcome; got != want {
-				t.Errorf("%s, %s:\ngot  %s\nwant %s", where, describe(charges[j]), outcome(got), outcome(want))
-			}
+			assert.Equal(t, row.mets[j].outcome, got, "%s, %s", where, describe(charges[j]))
 		}
 	}
 }
@@ -113,4 +114,166 @@ func describe(c core.Charge) string {
 func outcome(o core.Outcome) string {
 	return fmt.Sprintf("fits=%v remaining=%d retry=%d more=%d reset=%d",
 		o.Fits(), o.Remaining, o.RetryAfter, o.MoreAfter, o.ResetAfter)
+}
+
+// windows tests how long units count: from the time they are taken until before the
+// end of their window. A refusal does not prolong that.
+func windows() (all []script) {
+	for _, w := range []int64{
+		core.MinWindow, 10*ms + 1, 1_900 * ms, 2 * sec, hour, core.MaxWindow,
+		1<<31 - 1, 1 << 31, 1<<32 - 1, 1 << 32, 1<<32 + 1, 72 * 60 * sec, // 32 bits of µs end at 71.6 minutes
+	} {
+		for _, limit := range []int64{2, 128, 129} {
+			all = append(all, halves(limit, w))
+		}
+	}
+	return all
+}
+
+// halves takes the halves of a limit half a window apart.
+func halves(limit, w int64) script {
+	a := on("a", limit, w)
+	first := limit / 2
+	second, half := limit-first, w/2
+	return script{fmt.Sprintf("%d per %v", limit, micros(w)), []row{
+		at(0, a(first, fits(second, w, w))),
+		at(half, a(second, fits(0, w-half, w))),
+		at(half+1, a(1, short(0, w-half-1, w-1))),
+		at(half+1, a(limit, short(0, w-1, w-1))),
+		at(w-1, a(1, short(0, 1, half+1))),
+		at(w, a(first, fits(0, half, w))),
+		at(w+half-1, a(1, short(0, 1, w-half+1))),
+		at(w+half-1, a(second, short(0, 1, w-half+1))),
+		at(w+half, a(second, fits(0, w-half, w))),
+		at(2*w+half-1, a(limit, short(first, 1, 1))),
+		at(2*w+half, a(limit, fits(0, w, w))),
+		at(4*w, a(0, fits(limit, 0, 0))),
+	}}
+}
+
+// clocks tests clocks that step back. Units ahead of now are dated now, whatever
+// the decision; the others stay.
+//
+// A store may forget a key that was full again when it was last charged, so no
+// script goes back to before that.
+func clocks() []script {
+	one, two, three, other := on("a", 1, 10*ms), on("a", 2, 10*ms), on("a", 3, 10*ms), on("b", 2, 10*ms)
+	all := []script{
+		{"back behind all units", []row{
+			at(hour, two(1, fits(1, 10*ms, 10*ms))),
+			at(hour+5*ms, two(1, fits(0, 5*ms, 10*ms))),
+			at(5*ms, two(1, short(0, 10*ms, 10*ms))),
+			at(15*ms-1, two(1, short(0, 1, 1))),
+			at(15*ms, two(2, fits(0, 10*ms, 10*ms))),
+		}},
+		{"back behind some units", []row{
+			at(20*ms, three(1, fits(2, 10*ms, 10*ms))),
+			at(25*ms, three(1, fits(1, 5*ms, 10*ms))),
+			at(23*ms, three(1, fits(0, 7*ms, 10*ms))),
+			at(30*ms, three(1, fits(0, 3*ms, 10*ms))),
+			at(33*ms, three(2, fits(0, 7*ms, 10*ms))),
+		}},
+		{"back, noticed by the refusal of another rule", []row{
+			at(20*ms, one(1, fits(0, 10*ms, 10*ms)), other(1, fits(1, 10*ms, 10*ms))),
+			at(5*ms, one(1, short(0, 10*ms, 10*ms)), other(1, fits(1, 10*ms, 10*ms))),
+			at(14*ms, one(1, short(0, 1*ms, 1*ms)), other(1, fits(1, 1*ms, 1*ms))),
+			at(15*ms, one(1, fits(0, 10*ms, 10*ms)), other(1, fits(1, 10*ms, 10*ms))),
+		}},
+	}
+	for _, limit := range []int64{128, 129} {
+		a := on("a", limit, 2*sec)
+		all = append(all, script{fmt.Sprintf("back, %d units", limit), []row{
+			at(3*sec, a(limit-1, fits(1, 2*sec, 2*sec))),
+			at(4*sec, a(1, fits(0, 1*sec, 2*sec))),
+			at(3500*ms, a(1, short(0, 1500*ms, 2*sec))),
+			at(1*sec, a(1, short(0, 2*sec, 2*sec))),
+			at(3*sec-1, a(1, short(0, 1, 1))),
+			at(3*sec, a(limit, fits(0, 2*sec, 2*sec))),
+		}})
+	}
+	return all
+}
+
+// stacks tests that several rules are decided together.
+func stacks() (all []script) {
+	for _, n := range []int{2, 4, 5, core.MaxCharges} {
+		all = append(all, stack(n))
+	}
+	return all
+}
+
+// stack charges n rules. One of them has less room than the others: first the first
+// rule, then the second, and so on.
+func stack(n int) script {
+	const w = 10 * ms
+	s := script{name: fmt.Sprintf("%d rules", n)}
+	for least := range n {
+		meet := func(after int64, open, shut core.Outcome) row {
+			r := at(int64(least)*w + after)
+			for i := range n {
+				name := fmt.Sprint("r", i)
+				if i == least {
+					r.mets = append(r.mets, on(name, 1, w)(1, shut))
+				} else {
+					r.mets = append(r.mets, on(name, 3, w)(1, open))
+				}
+			}
+			return r
+		}
+		reversed := meet(2, fits(2, w-2, w-2), short(0, w-2, w-2))
+		slices.Reverse(reversed.mets)
+		s.rows = append(s.rows,
+			meet(0, fits(2, w, w), fits(0, w, w)),
+			meet(1, fits(2, w-1, w-1), short(0, w-1, w-1)),
+			reversed,
+			meet(w-1, fits(2, 1, 1), short(0, 1, 1)))
+	}
+	return s
+}
+
+// changes tests that a rule keeps what has been spent when its limit is changed.
+func changes() (all []script) {
+	// 128 is where a store may change from one form to another.
+	sizes := []int64{2, 127, 128, 129, 130, 300}
+	for _, from := range sizes {
+		for _, to := range sizes {
+			if from != to {
+				all = append(all, changed(from, to))
+			}
+		}
+	}
+	return all
+}
+
+// changed spends a limit to the last unit, and continues under another one.
+func changed(from, to int64) script {
+	const w = 10 * ms
+	old, now := on("a", from, w), on("a", to, w)
+	if from < to {
+		return script{fmt.Sprintf("from %d to %d", from, to), []row{
+			at(0, old(from-1, fits(1, w, w))),
+			at(1, now(1, fits(to-from, w-1, w))),
+			at(2, old(1, short(0, w-2, w-1))),
+			at(3, now(to-from, fits(0, w-3, w))),
+			at(4, now(1, short(0, w-4, w-1))),
+			at(w, now(from, short(from-1, 1, 3))),
+			at(w, now(from-1, fits(0, 1, w))),
+			at(w+3, now(to-from+1, fits(0, w-3, w))),
+		}}
+	}
+	last := int64(w - 2) // until from-to units have left, in the last row
+	if from-to > to-1 {
+		last = w - 1
+	}
+	return script{fmt.Sprintf("from %d to %d", from, to), []row{
+		at(0, old(from-1, fits(1, w, w))),
+		at(1, old(1, fits(0, w-1, w))),
+		at(2, now(1, short(0, w-2, w-1))),
+		at(2, now(to, short(0, w-1, w-1))),
+		at(w-1, now(1, short(0, 1, 2))),
+		at(w, now(to, short(to-1, 1, 1))),
+		at(w, now(to-1, fits(0, 1, w))),
+		at(w+1, old(from-to, fits(1, w-1, w))),
+		at(w+2, now(1, short(0, last, w-1))),
+	}}
 }

@@ -21,9 +21,13 @@
 package storetest
 
 import (
+	"context"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/race"
@@ -112,9 +116,7 @@ func environment(t *testing.T, name string, otherwise int) int {
 		return otherwise
 	}
 	n, err := strconv.Atoi(text)
-	if err != nil || n < 0 {
-		t.Fatalf("%s=%q: write a number", name, text)
-	}
+	require.True(t, err == nil && n >= 0, "%s=%q: write a number", name, text)
 	return n
 }
 
@@ -122,11 +124,64 @@ func environment(t *testing.T, name string, otherwise int) int {
 func take(t *testing.T, h Harness, policy string, charges ...core.Charge) core.Decision {
 	t.Helper()
 	d, err := Take(t.Context(), h.Store, policy, charges)
-	if err != nil {
-		t.Fatalf("policy %q, charges %+v: %v", policy, charges, err)
-	}
-	if n := len(d.Outcomes()); n != len(charges) {
-		t.Fatalf("%d outcomes for %d charges", n, len(charges))
-	}
+	require.NoError(t, err, "policy %q, charges %+v", policy, charges)
+	require.Len(t, d.Outcomes(), len(charges))
 	return d
+}
+
+func first(d core.Decision) core.Outcome { return d.Outcomes()[0] }
+
+// remaining returns what remains of the quota of a charge.
+func remaining(t *testing.T, h Harness, c core.Charge) int64 {
+	t.Helper()
+	c.Cost, c.ID = 0, 0
+	return first(take(t, h, "policy", c)).Remaining
+}
+
+// The functions below are for tests whose charges are of one policy.
+
+// Of returns the charges as those of a policy.
+func Of(policy string, charges ...core.Charge) []core.Charge {
+	list := slices.Clone(charges)
+	for i := range list {
+		list[i].Policy = policy
+	}
+	return list
+}
+
+// Take makes one decision on charges of a policy.
+func Take(ctx context.Context, store core.Store, policy string, charges []core.Charge) (core.Decision, error) {
+	return core.Take(ctx, store, Of(policy, charges...))
+}
+
+// Renew renews leases of a policy.
+func Renew(ctx context.Context, store core.Store, policy string, charges []core.Charge) ([]bool, error) {
+	return store.Renew(ctx, Of(policy, charges...))
+}
+
+// Release releases leases of a policy.
+func Release(ctx context.Context, store core.Store, policy string, charges []core.Charge) error {
+	return store.Release(ctx, Of(policy, charges...))
+}
+
+// Return gives units of a policy back, and returns how many of each return.
+func Return(ctx context.Context, store core.Store, policy string, returns []core.Return) ([]int64, error) {
+	list := slices.Clone(returns)
+	for i := range list {
+		list[i].Policy = policy
+	}
+	results, err := store.Return(ctx, list)
+	if err != nil {
+		return nil, err
+	}
+	units := make([]int64, len(results))
+	for i := range results {
+		units[i] = results[i].Units
+	}
+	return units, nil
+}
+
+// Reset resets a key of a rule of a policy.
+func Reset(ctx context.Context, store core.Store, policy, rule, key string) error {
+	return store.Reset(ctx, []core.Charge{{Policy: policy, Rule: rule, Key: key}})
 }
