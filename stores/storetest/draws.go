@@ -113,7 +113,7 @@ func (s *schedule) owe() {
 				}
 				c.Cost = pick(s.random, large)
 			}
-			if s.expires && (c.Quota.Refills() || c.Quota.Bars()) || s.stepsBack && c.Quota.Bars() {
+			if s.forgets && (c.Quota.Refills() || c.Quota.Bars()) || s.stepsBack && c.Quota.Bars() {
 				continue // a store may have forgotten what the key took since
 			}
 			c.Age = pick(s.random, []int64{0, 1, s.random.Int64N(c.Quota.Window), c.Quota.Window - 1, c.Quota.Window, 3 * c.Quota.Window, core.MaxTime})

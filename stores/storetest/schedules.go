@@ -44,6 +44,7 @@ type schedule struct {
 	smallDebts bool // whether debts are a few times the capacity at most
 	changes    bool // whether limits may change
 	plans      bool // whether callers of one key have different limits
+	forgets    bool // whether the store may forget keys that are as good as new, at any time
 	expires    bool // whether keys expire, with long times in which nothing happens
 	returns    bool // whether units are given back, and keys reset
 
@@ -90,6 +91,7 @@ func newSchedule(t *testing.T, h Harness, seed uint64, number int) *schedule {
 		stepsBack: random.IntN(2) == 0,
 		changes:   random.IntN(2) == 0,
 		returns:   random.IntN(2) == 0,
+		forgets:   h.Elapse != nil,
 		expires:   h.Elapse != nil && random.IntN(2) == 0,
 		now:       starts[random.IntN(len(starts))],
 		states:    make(map[name]core.State),
