@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
 	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 )
 
@@ -65,7 +64,7 @@ func (c *change) make(cmd *cobra.Command, question string, apply func() error, d
 		return err
 	}
 	if err := apply(); err != nil {
-		return printable(redisclient.Explain(err))
+		return err
 	}
 	fmt.Fprintln(cmd.OutOrStdout(), done)
 	return nil

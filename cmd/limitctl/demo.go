@@ -92,7 +92,7 @@ func connect(ctx context.Context, redisURL string) (client *redis.Client, place 
 	defer cancel()
 	if err := client.Ping(ctx).Err(); err != nil {
 		client.Close()
-		return nil, "", fmt.Errorf("no Redis at %s: %w", options.Addr, err)
+		return nil, "", err
 	}
 	return client, "in Redis at " + options.Addr, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/routelimit/limit/cmd/limitctl/internal/doctor"
 	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
+	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 )
 
 // A findings error is the exit code of findings that have been printed.
@@ -21,19 +22,20 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// exitCode returns the code of an error, and whether it is to be printed.
-func exitCode(err error) (code int, print bool) {
+// exitCode returns the code of an error, and the text to print. Parts of an error may be
+// from elsewhere, such as the name of a file: nothing in the text moves a cursor.
+func exitCode(err error) (code int, text string) {
 	var found findings
 	var wrong usageError
 	switch {
 	case err == nil:
-		return 0, false
+		return 0, ""
 	case errors.As(err, &found):
-		return int(found), false
+		return int(found), ""
 	case errors.As(err, &wrong), strings.HasPrefix(err.Error(), "unknown command "): // of cobra, which has no type for it
-		return 3, true
+		return 3, words.Lines(err.Error())
 	}
-	return 1, true
+	return 1, words.Lines(redisclient.Explain(err).Error())
 }
 
 func newDoctorCommand() *cobra.Command {

@@ -29,9 +29,9 @@ func main() {
 	context.AfterFunc(ctx, stop)
 
 	err := newCommand().ExecuteContext(ctx)
-	code, print := exitCode(err)
-	if print {
-		fmt.Fprintln(os.Stderr, "limitctl:", err)
+	code, text := exitCode(err)
+	if text != "" {
+		fmt.Fprintln(os.Stderr, "limitctl:", text)
 	}
 	os.Exit(code)
 }

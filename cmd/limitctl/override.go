@@ -92,7 +92,7 @@ func (s *session) overrideKey(cmd *cobra.Command, args []string, remove bool) (s
 	}
 	key, err = s.limits.Key(r, key)
 	if err != nil {
-		return "", usageError{printable(err)}
+		return "", usageError{err}
 	}
 	return key, nil
 }

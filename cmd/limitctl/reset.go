@@ -6,7 +6,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/routelimit/limit/cmd/limitctl/internal/live"
-	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
 	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 )
 
@@ -90,7 +89,7 @@ func (s *session) reset(cmd *cobra.Command, f *finding, yes, asJSON bool) error 
 	for _, state := range states {
 		r := state.Of()
 		if err := s.limits.Reset(cmd.Context(), r, state.Key); err != nil {
-			return printable(fmt.Errorf("after %d resets: %w", len(done), redisclient.Explain(err)))
+			return fmt.Errorf("after %d resets: %w", len(done), err)
 		}
 		done = append(done, reset{state.Policy, state.Rule, state.Key})
 		if !asJSON {

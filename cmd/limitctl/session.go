@@ -83,7 +83,7 @@ func (d *deployment) connect(ctx context.Context) (*session, error) {
 	s.overrides = overrides.New(ctx, s.control, &overrides.Options{Log: quiet})
 	if _, err := s.overrides.History(ctx); err != nil { // New does not say that Redis cannot be read
 		s.end()
-		return nil, printable(redisclient.Explain(err))
+		return nil, err
 	}
 	return s, nil
 }
@@ -126,8 +126,7 @@ func (d *deployment) read(cmd *cobra.Command) (policies []live.Policy, source st
 	if d.policy != "" {
 		f, err := policyfile.Read(d.policy)
 		if err != nil {
-			fmt.Fprintln(cmd.ErrOrStderr(), printable(err))
-			return nil, "", findings(1)
+			return nil, "", err
 		}
 		policies, sources = append([]live.Policy{}, policiesOf(f)...), append(sources, d.policy)
 	}
@@ -164,7 +163,7 @@ func (d *deployment) pushed(ctx context.Context, c *control.Control) ([]live.Pol
 	case f != nil:
 		return policiesOf(f), fmt.Sprintf("the pushed file %q", d.name), nil
 	case err != nil:
-		return nil, "", printable(redisclient.Explain(err))
+		return nil, "", err
 	case len(files) > 0:
 		return nil, "", usageError{fmt.Errorf("nothing is pushed as %q: write --name %s, or name the rules by --policy or --rules",
 			d.name, strings.Join(slices.Sorted(maps.Keys(files)), " or --name "))}

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"time"
 
+	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 
 	"github.com/routelimit/limit"
@@ -117,18 +119,21 @@ func (s *simulation) run(cmd *cobra.Command, logs []string) error {
 	}
 	log, err := accesslog.Open(logs, reading)
 	if err != nil {
-		return printable(err)
+		return err
 	}
 	defer log.Close()
 	if err := s.checkTarget(log); err != nil {
 		return usageError{err}
 	}
-	bar := s.progress(cmd.ErrOrStderr(), log)
-	options.Progress = bar.show
+	bar := io.Discard
+	if out, ok := cmd.ErrOrStderr().(*os.File); ok && !s.json && isatty.IsTerminal(out.Fd()) {
+		bar = out
+	}
+	options.Progress = func(lines int64) { fmt.Fprintf(bar, "\r%s lines read", words.Number(lines)) }
 	result, err := replay.Run(cmd.Context(), log, options)
-	bar.end()
+	fmt.Fprint(bar, "\r\x1b[K") // erases the line
 	if result == nil {
-		return printable(err)
+		return err
 	}
 	result.Notes = append(notes, result.Notes...)
 	return errors.Join(s.write(cmd, result, err), s.verdict(result, err))

@@ -95,7 +95,7 @@ func (w *watch) run(batches func(func(feed.Batch, error) bool)) (failure error) 
 		w.mu.Unlock()
 		if err != nil {
 			if !began {
-				failure = printable(redisclient.Explain(err))
+				failure = err
 			}
 			return began
 		}

@@ -64,8 +64,8 @@ type Options struct {
 	// NoSuggestions saves their time and memory.
 	NoSuggestions bool
 
-	// Progress is called now and then with the number of records read, by the goroutine
-	// of [Run], so that it may ask the log for its Stats. Nil means that it is not.
+	// Progress is called now and then with the number of records read. Nil means that it
+	// is not.
 	Progress func(records int64)
 
 	// Tests lower these bounds: see Memory.
