@@ -114,7 +114,7 @@ func (b shownBan) String() string { return words.Printable(b.Entry) + b.terms.St
 func shownBans(bans []access.Ban) []shownBan {
 	list := []shownBan{}
 	for _, b := range bans {
-		list = append(list, shownBan{b.Entry, termsOf(b.Until, b.By, b.Reason, b.At)})
+		list = append(list, shownBan{b.Entry, terms{b.Until.UTC(), b.By, b.Reason, b.At}})
 	}
 	return list
 }

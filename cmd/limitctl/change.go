@@ -75,24 +75,15 @@ var errNothing = errors.New("there is nothing to change")
 
 // terms are how long a change lasts, who made it, why and when.
 type terms struct {
-	Until  *time.Time `json:"until,omitempty"` // none if it does not end
-	By     string     `json:"by"`
-	Reason string     `json:"reason,omitempty"`
-	At     time.Time  `json:"at"`
-}
-
-func termsOf(until time.Time, by, reason string, at time.Time) terms {
-	t := terms{By: by, Reason: reason, At: at}
-	if !until.IsZero() {
-		until = until.UTC()
-		t.Until = &until
-	}
-	return t
+	Until  time.Time `json:"until,omitzero"` // zero if it does not end
+	By     string    `json:"by"`
+	Reason string    `json:"reason,omitempty"`
+	At     time.Time `json:"at"`
 }
 
 func (t terms) String() string {
 	text := ", until it is removed"
-	if t.Until != nil {
+	if !t.Until.IsZero() {
 		text = ", until " + t.Until.Format(time.RFC3339)
 	}
 	text += ", by " + shown(t.By)

@@ -173,7 +173,7 @@ func fuller(a, b State) int {
 		switch {
 		case !s.Refused:
 			return 0
-		case s.Until == nil: // for good
+		case s.Until.IsZero(): // for good
 			return 1<<63 - 1
 		}
 		return s.Until.UnixMilli()
