@@ -152,8 +152,8 @@ func TestDemoAlgorithms(t *testing.T) {
 		assert.Equal(t, 200, first.StatusCode, a.name)
 		assert.Contains(t, first.body, `"ok":true`)
 		name := a.rules.Rules()[0].Name
-		most := most(a.rules.Rules()[0])
-		assert.Contains(t, first.Header.Get("RateLimit"), fmt.Sprintf(`"%s";r=%d;t=`, name, most-1), a.name)
+		quota := a.rules.Rules()[0].Quota()
+		assert.Contains(t, first.Header.Get("RateLimit"), fmt.Sprintf(`"%s";r=%d;t=`, name, quota.Capacity()-1), a.name)
 		if a.name == "queue" {
 			assert.Equal(t, 200, send(t, "GET", url).StatusCode)
 			assert.GreaterOrEqual(t, time.Since(start), time.Second, "the second request waits for its slot")

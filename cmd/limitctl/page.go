@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"crypto/rand"
 	_ "embed"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
 )
 
 //go:embed page.html
@@ -79,8 +79,9 @@ func rulesOf(set limit.RuleSet) []rule {
 	for _, r := range set.Rules() {
 		text, name := r, r.Name
 		text.Name = "" // it follows from the key and the window
-		how, fullAfter := refill(r)
-		rules = append(rules, rule{name, text.String(), most(r), how, fullAfter.Milliseconds()})
+		quota := r.Quota()
+		how, fullAfter := refill(r, &quota)
+		rules = append(rules, rule{name, text.String(), quota.Capacity(), how, fullAfter.Milliseconds()})
 	}
 	return rules
 }
@@ -89,34 +90,16 @@ func rulesOf(set limit.RuleSet) []rule {
 // at once after a "window", one unit after the other in a "sliding" window, or at the
 // "release" of the requests in flight. It also returns how long a quota takes to
 // become full.
-func refill(r limit.Rule) (how string, fullAfter time.Duration) {
-	switch a := r.Algorithm.(type) {
+func refill(r limit.Rule, quota *core.Quota) (how string, fullAfter time.Duration) {
+	switch r.Algorithm.(type) {
 	case limit.TokenBucket, limit.LeakyBucket, limit.Queue:
-		return "steady", time.Duration(most(r)) * r.Window / time.Duration(r.Limit)
+		return "steady", time.Duration(quota.Capacity()) * r.Window / time.Duration(r.Limit)
 	case limit.FixedWindow:
 		return "window", r.Window
-	case limit.SlidingCells:
-		return "sliding", r.Window + r.Window/time.Duration(cmp.Or(a.Cells, 10))
-	case limit.SlidingCounter:
-		return "sliding", 2 * r.Window
 	case limit.Concurrency:
 		return "release", r.Window
 	}
-	return "sliding", r.Window
-}
-
-// most returns the most units that can be left of a rule: the size of its bucket or
-// queue, or its limit.
-func most(r limit.Rule) int64 {
-	switch a := r.Algorithm.(type) {
-	case limit.Queue:
-		return a.Burst + 1
-	case limit.TokenBucket:
-		return cmp.Or(a.Burst, r.Limit)
-	case limit.LeakyBucket:
-		return cmp.Or(a.Burst, r.Limit)
-	}
-	return r.Limit
+	return "sliding", time.Duration(quota.Span()) * time.Microsecond
 }
 
 // whatToTry returns four commands for a terminal.

@@ -169,9 +169,9 @@ func clock(f *RedisFacts, n *Node) result {
 	if off < 0 {
 		word, off = "behind", -off
 	}
-	found := fmt.Sprintf("%s %s this machine, ±%s", span(off), word, span(n.Uncertainty))
+	found := fmt.Sprintf("%s %s this machine, ±%s", words.Duration(off), word, words.Duration(n.Uncertainty))
 	if off-n.Uncertainty > redisfacts.MaxOffset {
 		return Warn.because("%s", found).change("start NTP on the server (timedatectl set-ntp true), and check the clock of this machine")
 	}
-	return ok("within %s of this machine's: %s", span(redisfacts.MaxOffset), found)
+	return ok("within %s of this machine's: %s", words.Duration(redisfacts.MaxOffset), found)
 }

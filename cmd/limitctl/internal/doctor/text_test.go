@@ -61,12 +61,6 @@ func TestPrintIsHarmless(t *testing.T) {
 	assert.Equal(t, findings[1], f)
 }
 
-func TestUnits(t *testing.T) {
-	for d, text := range map[time.Duration]string{1234 * time.Nanosecond: "1µs", 1234 * time.Microsecond: "1.23ms", -90 * time.Second: "-1m30s"} {
-		assert.Equal(t, text, span(d))
-	}
-}
-
 func TestPercentile(t *testing.T) {
 	assert.Equal(t, time.Duration(1), percentile([]time.Duration{1}, 99))
 	d := make([]time.Duration, 50)
