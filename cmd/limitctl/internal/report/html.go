@@ -27,6 +27,7 @@ var functions = template.FuncMap{
 	"text":     func(s string) string { return words.Cut(s, 300) },
 	"short":    func(s string) string { return words.Cut(s, 80) },
 	"join":     strings.Join,
+	"right":    func(s string) string { return fmt.Sprintf("%9s", s) },
 	"first":    first,
 	"more":     func(n int, list any) int64 { return int64(max(0, reflect.ValueOf(list).Len()-n)) },
 	"number":   words.Number,
