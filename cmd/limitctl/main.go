@@ -48,24 +48,8 @@ func newCommand() *cobra.Command {
 	root.AddCommand(newDemoCommand(), newDoctorCommand())
 	root.AddCommand(newPolicyCommands()...)
 	root.AddCommand(newSimulateCommand())
-	root.AddCommand(newTopCommand(), newInspectCommand(), newResetCommand(), newBanCommand(), newOverrideCommand(), newWatchCommand(), newExitCodesTopic())
+	root.AddCommand(newTopCommand(), newInspectCommand(), newResetCommand(), newBanCommand(), newOverrideCommand(), newWatchCommand())
 	return root
-}
-
-// newExitCodesTopic returns a topic of help, which runs nothing.
-func newExitCodesTopic() *cobra.Command {
-	return &cobra.Command{
-		Use:   "exit-codes",
-		Short: "The exit codes of the commands",
-		Long: `The exit codes of the commands:
-
-  0  done, and nothing was found that must be changed
-  1  it failed: Redis, a file, or something that was named and is not there;
-     limitctl doctor: there are warnings
-  2  reset, ban, override: the change was not confirmed, and was not made;
-     limitctl doctor: there is a failure
-  3  wrong arguments: nothing was done`,
-	}
 }
 
 func noArgs(cmd *cobra.Command, args []string) error {
