@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
@@ -166,43 +165,43 @@ func (s *simulation) options() (o *replay.Options, notes []string, err error) {
 		o.Policies = []replay.Policy{{Name: "all routes", Rules: rules}}
 	}
 	if s.policy != "" {
-		if o.Policies, o.Exempt, o.Bar, err = readPolicy(s.policy, &notes); err != nil {
+		if err := readPolicy(s.policy, o, &notes); err != nil {
 			return nil, nil, err
 		}
 	}
 	if s.compare != "" {
-		if o.Compare, o.CompareExempt, o.CompareBar, err = readPolicy(s.compare, &notes); err != nil {
+		o.Compare = new(replay.Options)
+		if err := readPolicy(s.compare, o.Compare, &notes); err != nil {
 			return nil, nil, err
 		}
 	}
 	return o, notes, nil
 }
 
-// readPolicy returns the policies of a file that have routes, and its lists.
-func readPolicy(path string, notes *[]string) (policies []replay.Policy, exempt func(limit.Client) bool, bar func(limit.Client) time.Duration, err error) {
+// readPolicy sets the policies of a file that have routes, and its lists.
+func readPolicy(path string, o *replay.Options, notes *[]string) error {
 	f, err := policyfile.Read(path)
 	if err != nil {
-		return nil, nil, nil, err
+		return err
 	}
-	policies = []replay.Policy{}
 	for _, p := range f.Policies() {
 		if len(p.Routes) == 0 {
 			*notes = append(*notes, fmt.Sprintf("policy %q of %s has no routes, since code attaches it: it is not replayed; to see what it would do, write its routes into a copy of the file", p.Name, path))
 			continue
 		}
-		policies = append(policies, replay.Policy{Name: p.Name, Routes: p.Routes, Rules: p.Rules})
+		o.Policies = append(o.Policies, replay.Policy{Name: p.Name, Routes: p.Routes, Rules: p.Rules})
 	}
-	if len(policies) == 0 {
+	if len(o.Policies) == 0 {
 		*notes = append(*notes, fmt.Sprintf("%s has no policy with routes, and so refuses nothing", path))
 	}
 	exempted, barred := f.Lists()
 	if exempted != nil {
-		exempt = exempted.Matches
+		o.Exempt = exempted.Matches
 	}
 	if barred != nil {
-		bar = barred.Bar
+		o.Bar = barred.Bar
 	}
-	return policies, exempt, bar, nil
+	return nil
 }
 
 // checkTarget returns an error if the page would not have a place, or would overwrite
