@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 	"github.com/routelimit/limit/internal/redisfacts"
 )
 
@@ -69,9 +70,9 @@ func userNames(name string) (sentence, command string) {
 	case name == "":
 		return "this user", "<user>"
 	case !plainName(name):
-		return "user " + quote(name), "<user>"
+		return "user " + words.Quote(name), "<user>"
 	}
-	return "user " + quote(name), name
+	return "user " + words.Quote(name), name
 }
 
 func controlPermissions(f *RedisFacts) result {

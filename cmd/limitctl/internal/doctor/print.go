@@ -3,7 +3,6 @@ package doctor
 import (
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 
 	"github.com/routelimit/limit/cmd/limitctl/internal/words"
@@ -57,14 +56,4 @@ func PrintJSON(w io.Writer, findings []Finding) error {
 		}
 	}
 	return nil
-}
-
-// quote returns foreign text in quotes and printable ASCII, so that it cannot control
-// a terminal or imitate other text. Long text is cut.
-func quote(s string) string {
-	const most = 120
-	if len(s) <= most {
-		return strconv.QuoteToASCII(s)
-	}
-	return fmt.Sprintf("%s… (%d bytes)", strconv.QuoteToASCII(s[:most]), len(s))
 }

@@ -205,14 +205,13 @@ func clusterNodes(text string, self *Node) []Node {
 				migrating++
 			}
 		}
-		mine := strings.HasPrefix(flags, "myself,")
-		if mine {
-			self.Flags, self.Migrating = strings.TrimPrefix(flags, "myself,"), migrating
-			self.Replica = strings.Contains(flags, "slave")
+		node := Node{Addr: address(strings.Trim(at[:i], "[]"), at[i+1:]), Flags: flags,
+			Replica: strings.Contains(flags, "slave"), Migrating: migrating}
+		if rest, mine := strings.CutPrefix(flags, "myself,"); mine {
+			self.Flags, self.Replica, self.Migrating = rest, node.Replica, migrating
 			continue
 		}
-		found = append(found, Node{Addr: address(strings.Trim(at[:i], "[]"), at[i+1:]), Flags: flags,
-			Replica: strings.Contains(flags, "slave"), Migrating: migrating})
+		found = append(found, node)
 	}
 	slices.SortFunc(found, byAddr)
 	return found

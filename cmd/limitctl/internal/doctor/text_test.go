@@ -36,8 +36,8 @@ func TestClean(t *testing.T) {
 }
 
 func TestQuote(t *testing.T) {
-	assert.Equal(t, `"limit:1:{p}:r:\x1b[2J\u202e\u00e9\""`, quote("limit:1:{p}:r:\x1b[2J\u202eé\""))
-	assert.Equal(t, `"`+strings.Repeat("a", 120)+`"… (1000 bytes)`, quote(strings.Repeat("a", 1000)))
+	assert.Equal(t, `"limit:1:{p}:r:\x1b[2J\u202e\u00e9\""`, words.Quote("limit:1:{p}:r:\x1b[2J\u202eé\""))
+	assert.Equal(t, `"`+strings.Repeat("a", 120)+`"… (1000 bytes)`, words.Quote(strings.Repeat("a", 1000)))
 }
 
 func TestPrintIsHarmless(t *testing.T) {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 )
 
 // Options configures how a log is read. Nil and the zero Options are ready to use.
@@ -254,7 +256,7 @@ func (b *batch) parse(current *Format, others []*Format) {
 func (b *batch) bad(i int, problem string) {
 	b.stats.BadLines++
 	if len(b.stats.Samples) < maxSamples {
-		sample := BadLine{Line: b.first + int64(i), Problem: problem, Text: show(b.lines[i])}
+		sample := BadLine{Line: b.first + int64(i), Problem: problem, Text: words.Quote(b.lines[i])}
 		b.stats.Samples = append(b.stats.Samples, sample)
 	}
 }
