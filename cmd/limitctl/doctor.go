@@ -39,6 +39,7 @@ func exitCode(err error) (code int, text string) {
 }
 
 func newDoctorCommand() *cobra.Command {
+	var at connection
 	var redis doctor.RedisOptions
 	var web doctor.WebOptions
 	var asJSON bool
@@ -56,10 +57,9 @@ failure, and 3 for wrong arguments. Skipped checks do not count.`,
 		Example: `  limitctl doctor --redis redis://127.0.0.1:6379
   limitctl doctor --redis redis://127.0.0.1:7000 --cluster --json
   limitctl doctor --url https://api.example.com --route /items --route "HEAD /login"`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usageError{fmt.Errorf("doctor takes no arguments, only flags: see limitctl doctor --help")}
-			}
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			redis.URL, redis.Cluster, redis.Prefix = at.url, at.cluster, at.prefix
 			if redis.URL == "" && web.URL == "" {
 				return usageError{errors.New("name what to check: --redis redis://127.0.0.1:6379, --url http://127.0.0.1:8080, or both")}
 			}
@@ -97,9 +97,7 @@ failure, and 3 for wrong arguments. Skipped checks do not count.`,
 		},
 	}
 	flags := cmd.Flags()
-	redisFlag(cmd, &redis.URL, "the Redis")
-	flags.BoolVar(&redis.Cluster, "cluster", false, "the Redis is a Cluster, and the URL is one of its nodes")
-	prefixFlag(cmd, &redis.Prefix, "`prefix` of the keys, as in redisstore.Options")
+	at.flags(cmd, "`prefix` of the keys, as in redisstore.Options")
 	flags.BoolVar(&redis.Control, "control", false, "check the permissions for bans, overrides and pushed policies even if there are none yet")
 	flags.IntVar(&redis.Keys, "keys", 10_000, "the largest `number` of keys to check")
 	flags.StringVar(&web.URL, "url", "", "`URL` of an application, which gets a few requests")
