@@ -45,10 +45,9 @@ func newCommand() *cobra.Command {
 		SilenceErrors: true, // main prints it
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(newDemoCommand(), newDoctorCommand())
-	root.AddCommand(newPolicyCommands()...)
-	root.AddCommand(newSimulateCommand())
-	root.AddCommand(newTopCommand(), newInspectCommand(), newResetCommand(), newBanCommand(), newOverrideCommand(), newWatchCommand())
+	root.AddCommand(newDemoCommand(), newDoctorCommand(), newSimulateCommand(),
+		newCheckCommand(), newExplainCommand(), newSchemaCommand(), newPushCommand(), newHistoryCommand(),
+		newTopCommand(), newInspectCommand(), newResetCommand(), newBanCommand(), newOverrideCommand(), newWatchCommand())
 	return root
 }
 

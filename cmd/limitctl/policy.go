@@ -6,14 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/routelimit/limit/ops/overrides"
 	"github.com/routelimit/limit/ops/policyfile"
 )
-
-// newPolicyCommands returns the commands about policy files.
-func newPolicyCommands() []*cobra.Command {
-	return []*cobra.Command{newCheckCommand(), newExplainCommand(), newSchemaCommand(), newPushCommand(), newHistoryCommand()}
-}
 
 func newCheckCommand() *cobra.Command {
 	var caller caller
@@ -102,8 +96,8 @@ cannot be read, and 3 for wrong arguments.`,
 					return err
 				}
 				defer done()
-				o := overrides.New(cmd.Context(), control, &overrides.Options{Log: quiet})
-				if _, err := o.History(cmd.Context()); err != nil { // New does not say that Redis is unavailable
+				o, err := overridesOf(cmd.Context(), control)
+				if err != nil {
 					return err
 				}
 				options.Override = o.Limit

@@ -48,13 +48,6 @@ change was not confirmed, and 3 for wrong arguments.`,
 	return cmd
 }
 
-func quotas(n int) string {
-	if n == 1 {
-		return "1 quota"
-	}
-	return fmt.Sprintf("%d quotas", n)
-}
-
 // reset resets what was found.
 func (s *session) reset(cmd *cobra.Command, f *finding, yes, asJSON bool) error {
 	var states []live.State
@@ -77,7 +70,7 @@ func (s *session) reset(cmd *cobra.Command, f *finding, yes, asJSON bool) error 
 			return err
 		}
 	}
-	if err := confirm(cmd, yes, "This resets %s.\n", quotas(len(states))); err != nil {
+	if err := confirm(cmd, yes, "This resets %s.\n", words.Count(int64(len(states)), "quota")); err != nil {
 		return err
 	}
 	type reset struct {

@@ -80,12 +80,18 @@ func (d *deployment) connect(ctx context.Context) (*session, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &session{client: client, prefix: cmp.Or(d.prefix, "limit"), end: func() { cancel(); client.Close() }}
 	s.control = control.New(client, &control.Options{Prefix: cmp.Or(d.controlPrefix, d.prefix), Log: quiet})
-	s.overrides = overrides.New(ctx, s.control, &overrides.Options{Log: quiet})
-	if _, err := s.overrides.History(ctx); err != nil { // New does not say that Redis cannot be read
+	if s.overrides, err = overridesOf(ctx, s.control); err != nil {
 		s.end()
 		return nil, err
 	}
 	return s, nil
+}
+
+// overridesOf returns the overrides of a Redis that can be read, which New does not say.
+func overridesOf(ctx context.Context, c *control.Control) (*overrides.Overrides, error) {
+	o := overrides.New(ctx, c, &overrides.Options{Log: quiet})
+	_, err := o.History(ctx)
+	return o, err
 }
 
 // open opens the Redis, and finds the rules. hashed says that keys are the names in
