@@ -46,7 +46,7 @@ confirmed, and 3 for wrong arguments.`,
 				return usageError{errors.New(`name one client as an address, a prefix, user NAME or agent PART, such as limitctl ban user mallory --for 1h; or write --list alone`)}
 			}
 			if _, err := access.Parse(strings.NewReader(entry), nil); err != nil {
-				return usageError{printable(fmt.Errorf("%s: %w", shown(entry), err))}
+				return usageError{fmt.Errorf("%s: %w", shown(entry), err)}
 			}
 			s, err := c.connect(cmd.Context())
 			if err != nil {
@@ -114,7 +114,7 @@ func (b shownBan) String() string { return words.Printable(b.Entry) + b.terms.St
 func shownBans(bans []access.Ban) []shownBan {
 	list := []shownBan{}
 	for _, b := range bans {
-		list = append(list, shownBan{b.Entry, termsOf(b.Until, b.By, b.Reason, b.At)})
+		list = append(list, shownBan{b.Entry, terms{b.Until.UTC(), b.By, b.Reason, b.At}})
 	}
 	return list
 }

@@ -95,33 +95,36 @@ func (c *caller) options() (o *limit.Options, err error) {
 	return o, nil
 }
 
-// check returns what a file is, with a line for each warning, or what is wrong with it on
-// a limiter with these options.
-func (c *caller) check(path string) (text string, warnings []byte, err error) {
+// check says what a file is, with a line for each warning and for each limit of an earlier
+// file that it lifts. The error is what is wrong with the file on a limiter with these options.
+func (c *caller) check(cmd *cobra.Command, path string, earlier *policyfile.File) error {
 	options, err := c.options()
 	if err != nil {
-		return "", nil, err
+		return err
 	}
-	var lines bytes.Buffer
-	log := slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: withoutTime}))
+	var warnings bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&warnings, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: withoutTime}))
 	policies, err := policyfile.Open(path, &policyfile.Options{Log: log})
 	if err != nil {
-		return "", nil, err
+		return err
 	}
 	f, err := policyfile.Read(path)
 	if err != nil {
-		return "", nil, err
+		return err
 	}
 	ended, end := context.WithCancel(context.Background())
 	end() // the file is not followed
 	if err := policies.Follow(ended, limit.New(nil, options)); err != nil {
-		return "", nil, err
+		return err
 	}
-	text = fmt.Sprintf("%s: valid, sha256 %s, policies %d", path, policies.Status().Sum, len(f.Policies()))
+	fmt.Fprintf(cmd.OutOrStdout(), "%s: valid, sha256 %s, policies %d", path, policies.Status().Sum, len(f.Policies()))
 	if len(f.Policies()) == 0 {
-		text += ": programs limit nothing by it"
+		fmt.Fprint(cmd.OutOrStdout(), ": programs limit nothing by it")
 	}
-	return text, lines.Bytes(), nil
+	fmt.Fprintln(cmd.OutOrStdout())
+	warnings.WriteTo(cmd.ErrOrStderr())
+	lifts(cmd.ErrOrStderr(), f, earlier)
+	return nil
 }
 
 // withoutTime leaves the time and the level out of lines that are not in a log.
@@ -132,8 +135,12 @@ func withoutTime(groups []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// lifts writes a warning for each limit of a file that is not in force with another one.
+// lifts writes a warning for each limit of an earlier file, if there is one, that is not in
+// force with another one.
 func lifts(w io.Writer, f, earlier *policyfile.File) {
+	if earlier == nil {
+		return
+	}
 	for _, text := range f.Lifts(earlier) {
 		fmt.Fprintf(w, "LIMIT-207: lifts %s\n", words.Printable(text))
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
 	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 )
 
@@ -65,7 +64,7 @@ func (c *change) make(cmd *cobra.Command, question string, apply func() error, d
 		return err
 	}
 	if err := apply(); err != nil {
-		return printable(redisclient.Explain(err))
+		return err
 	}
 	fmt.Fprintln(cmd.OutOrStdout(), done)
 	return nil
@@ -76,24 +75,15 @@ var errNothing = errors.New("there is nothing to change")
 
 // terms are how long a change lasts, who made it, why and when.
 type terms struct {
-	Until  *time.Time `json:"until,omitempty"` // none if it does not end
-	By     string     `json:"by"`
-	Reason string     `json:"reason,omitempty"`
-	At     time.Time  `json:"at"`
-}
-
-func termsOf(until time.Time, by, reason string, at time.Time) terms {
-	t := terms{By: by, Reason: reason, At: at}
-	if !until.IsZero() {
-		until = until.UTC()
-		t.Until = &until
-	}
-	return t
+	Until  time.Time `json:"until,omitzero"` // zero if it does not end
+	By     string    `json:"by"`
+	Reason string    `json:"reason,omitempty"`
+	At     time.Time `json:"at"`
 }
 
 func (t terms) String() string {
 	text := ", until it is removed"
-	if t.Until != nil {
+	if !t.Until.IsZero() {
 		text = ", until " + t.Until.Format(time.RFC3339)
 	}
 	text += ", by " + shown(t.By)

@@ -15,34 +15,20 @@ type connection struct {
 	cluster     bool
 }
 
+// flags adds them. A flag that is not written has the value of a variable of the
+// environment. That is not its default, since --help would show a password.
 func (c *connection) flags(cmd *cobra.Command, prefix string) {
-	redisFlag(cmd, &c.url, "the Redis of the programs")
-	cmd.Flags().BoolVar(&c.cluster, "cluster", false, "the Redis is a Cluster, and the URL is one of its nodes")
-	prefixFlag(cmd, &c.prefix, prefix)
-}
-
-// redisFlag adds --redis.
-func redisFlag(cmd *cobra.Command, url *string, of string) {
-	cmd.Flags().StringVar(url, "redis", "", "`URL` of "+of+", such as redis://user:password@127.0.0.1:6379/0; without it, LIMITCTL_REDIS of the environment")
-	fromEnvironment(cmd, "redis", redisclient.URLVariable, url)
-}
-
-// prefixFlag adds --prefix.
-func prefixFlag(cmd *cobra.Command, prefix *string, usage string) {
-	cmd.Flags().StringVar(prefix, "prefix", "limit", usage+"; without it, LIMITCTL_PREFIX of the environment")
-	fromEnvironment(cmd, "prefix", "LIMITCTL_PREFIX", prefix)
-}
-
-// fromEnvironment takes the value of a flag that is not written from a variable. The
-// variable is not the default of the flag, since --help would show its password.
-func fromEnvironment(cmd *cobra.Command, flag, variable string, value *string) {
-	before := cmd.PreRun
-	cmd.PreRun = func(cmd *cobra.Command, args []string) {
-		if before != nil {
-			before(cmd, args)
+	f := cmd.Flags()
+	f.StringVar(&c.url, "redis", "", "`URL` of the Redis of the programs, such as redis://user:password@127.0.0.1:6379/0; "+
+		"without it, LIMITCTL_REDIS of the environment")
+	f.BoolVar(&c.cluster, "cluster", false, "the Redis is a Cluster, and the URL is one of its nodes")
+	f.StringVar(&c.prefix, "prefix", "limit", prefix+"; without it, LIMITCTL_PREFIX of the environment")
+	cmd.PreRun = func(*cobra.Command, []string) {
+		if text := os.Getenv(redisclient.URLVariable); text != "" && !f.Changed("redis") {
+			c.url = text
 		}
-		if text := os.Getenv(variable); text != "" && !cmd.Flags().Changed(flag) {
-			*value = text
+		if text := os.Getenv("LIMITCTL_PREFIX"); text != "" && !f.Changed("prefix") {
+			c.prefix = text
 		}
 	}
 }

@@ -52,7 +52,10 @@ func runDemo(ctx context.Context, out io.Writer, addr, redisURL string) error {
 	base := "http://" + listener.Addr().String()
 	token := rand.Text()
 	fmt.Fprintf(out, "Serving on %[1]s, with the quotas %[2]s, until interrupted.\n\nIn a browser: %[1]s/?token=%[3]s\n"+
-		"Live page: %[1]s/limits/?token=%[3]s\n%[4]s\n", base, place, token, whatToTry(base))
+		"Live page: %[1]s/limits/?token=%[3]s\n", base, place, token)
+	if err := textTemplate.ExecuteTemplate(out, "try", base); err != nil {
+		return err
+	}
 
 	server := &http.Server{
 		Handler:           newDemo(ctx, shared, place, token),
@@ -92,7 +95,7 @@ func connect(ctx context.Context, redisURL string) (client *redis.Client, place 
 	defer cancel()
 	if err := client.Ping(ctx).Err(); err != nil {
 		client.Close()
-		return nil, "", fmt.Errorf("no Redis at %s: %w", options.Addr, err)
+		return nil, "", err
 	}
 	return client, "in Redis at " + options.Addr, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/routelimit/limit/cmd/limitctl/internal/doctor"
 	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
+	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 )
 
 // A findings error is the exit code of findings that have been printed.
@@ -21,22 +22,24 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// exitCode returns the code of an error, and whether it is to be printed.
-func exitCode(err error) (code int, print bool) {
+// exitCode returns the code of an error, and the text to print. Parts of an error may be
+// from elsewhere, such as the name of a file: nothing in the text moves a cursor.
+func exitCode(err error) (code int, text string) {
 	var found findings
 	var wrong usageError
 	switch {
 	case err == nil:
-		return 0, false
+		return 0, ""
 	case errors.As(err, &found):
-		return int(found), false
+		return int(found), ""
 	case errors.As(err, &wrong), strings.HasPrefix(err.Error(), "unknown command "): // of cobra, which has no type for it
-		return 3, true
+		return 3, words.Lines(err.Error())
 	}
-	return 1, true
+	return 1, words.Lines(redisclient.Explain(err).Error())
 }
 
 func newDoctorCommand() *cobra.Command {
+	var at connection
 	var redis doctor.RedisOptions
 	var web doctor.WebOptions
 	var asJSON bool
@@ -54,10 +57,9 @@ failure, and 3 for wrong arguments. Skipped checks do not count.`,
 		Example: `  limitctl doctor --redis redis://127.0.0.1:6379
   limitctl doctor --redis redis://127.0.0.1:7000 --cluster --json
   limitctl doctor --url https://api.example.com --route /items --route "HEAD /login"`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usageError{fmt.Errorf("doctor takes no arguments, only flags: see limitctl doctor --help")}
-			}
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			redis.URL, redis.Cluster, redis.Prefix = at.url, at.cluster, at.prefix
 			if redis.URL == "" && web.URL == "" {
 				return usageError{errors.New("name what to check: --redis redis://127.0.0.1:6379, --url http://127.0.0.1:8080, or both")}
 			}
@@ -95,9 +97,7 @@ failure, and 3 for wrong arguments. Skipped checks do not count.`,
 		},
 	}
 	flags := cmd.Flags()
-	redisFlag(cmd, &redis.URL, "the Redis")
-	flags.BoolVar(&redis.Cluster, "cluster", false, "the Redis is a Cluster, and the URL is one of its nodes")
-	prefixFlag(cmd, &redis.Prefix, "`prefix` of the keys, as in redisstore.Options")
+	at.flags(cmd, "`prefix` of the keys, as in redisstore.Options")
 	flags.BoolVar(&redis.Control, "control", false, "check the permissions for bans, overrides and pushed policies even if there are none yet")
 	flags.IntVar(&redis.Keys, "keys", 10_000, "the largest `number` of keys to check")
 	flags.StringVar(&web.URL, "url", "", "`URL` of an application, which gets a few requests")

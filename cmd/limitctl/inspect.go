@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/routelimit/limit/cmd/limitctl/internal/live"
-	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
 	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 	"github.com/routelimit/limit/ops/overrides"
 )
@@ -105,7 +104,7 @@ func (s *session) find(cmd *cobra.Command, args []string) (*finding, error) {
 			f.Composite = append(f.Composite, r.Policy+" "+r.Name)
 		}
 		if err := s.look(cmd, f, r, len(args) > 1); err != nil {
-			return nil, printable(redisclient.Explain(err))
+			return nil, err
 		}
 	}
 	f.Overrides = s.overridesOf(f, rules)

@@ -29,9 +29,9 @@ func main() {
 	context.AfterFunc(ctx, stop)
 
 	err := newCommand().ExecuteContext(ctx)
-	code, print := exitCode(err)
-	if print {
-		fmt.Fprintln(os.Stderr, "limitctl:", err)
+	code, text := exitCode(err)
+	if text != "" {
+		fmt.Fprintln(os.Stderr, "limitctl:", text)
 	}
 	os.Exit(code)
 }
@@ -45,27 +45,10 @@ func newCommand() *cobra.Command {
 		SilenceErrors: true, // main prints it
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(newDemoCommand(), newDoctorCommand())
-	root.AddCommand(newPolicyCommands()...)
-	root.AddCommand(newSimulateCommand())
-	root.AddCommand(newTopCommand(), newInspectCommand(), newResetCommand(), newBanCommand(), newOverrideCommand(), newWatchCommand(), newExitCodesTopic())
+	root.AddCommand(newDemoCommand(), newDoctorCommand(), newSimulateCommand(),
+		newCheckCommand(), newExplainCommand(), newSchemaCommand(), newPushCommand(), newHistoryCommand(),
+		newTopCommand(), newInspectCommand(), newResetCommand(), newBanCommand(), newOverrideCommand(), newWatchCommand())
 	return root
-}
-
-// newExitCodesTopic returns a topic of help, which runs nothing.
-func newExitCodesTopic() *cobra.Command {
-	return &cobra.Command{
-		Use:   "exit-codes",
-		Short: "The exit codes of the commands",
-		Long: `The exit codes of the commands:
-
-  0  done, and nothing was found that must be changed
-  1  it failed: Redis, a file, or something that was named and is not there;
-     limitctl doctor: there are warnings
-  2  reset, ban, override: the change was not confirmed, and was not made;
-     limitctl doctor: there is a failure
-  3  wrong arguments: nothing was done`,
-	}
 }
 
 func noArgs(cmd *cobra.Command, args []string) error {

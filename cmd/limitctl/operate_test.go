@@ -141,8 +141,8 @@ $`, out)
 	assert.Equal(t, 0, code)
 	assert.Contains(t, out, "key carol has used nothing of the rules of "+s.policy+".\n")
 	for _, c := range []struct{ args, problem string }{
-		{"login per-ip-1m", "name the key after the rule"}, {"api global-1m x", "leave out the key"}, {"login x y", "write one of per-ip-1m, per-user-1h"},
-		{"x y z", "write one of login, api"}, {"", "limitctl inspect 203.0.113.9"}, {"a b c d", "limitctl inspect 203.0.113.9"},
+		{"login per-ip-1m", "name the key after the rule"}, {"api global-1m x", "leave out the key"}, {"login x y", `write one of "login" per-ip-1m`},
+		{"x y z", `write one of "login" per-ip-1m`}, {"", "limitctl inspect 203.0.113.9"}, {"a b c d", "limitctl inspect 203.0.113.9"},
 	} {
 		code, _, problem := s.run(t, append([]string{"inspect"}, strings.Fields(c.args)...)...)
 		assert.Equal(t, 3, code, c.args)

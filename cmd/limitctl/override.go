@@ -92,7 +92,7 @@ func (s *session) overrideKey(cmd *cobra.Command, args []string, remove bool) (s
 	}
 	key, err = s.limits.Key(r, key)
 	if err != nil {
-		return "", usageError{printable(err)}
+		return "", usageError{err}
 	}
 	return key, nil
 }
@@ -139,7 +139,7 @@ func (o shownOverride) String() string {
 func shownOverrides(all []overrides.Override) []shownOverride {
 	list := []shownOverride{}
 	for _, o := range all {
-		list = append(list, shownOverride{o.Policy, o.Rule, o.Key, o.Limit, termsOf(o.Until, o.By, o.Reason, o.At)})
+		list = append(list, shownOverride{o.Policy, o.Rule, o.Key, o.Limit, terms{o.Until.UTC(), o.By, o.Reason, o.At}})
 	}
 	return list
 }

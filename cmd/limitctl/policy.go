@@ -2,20 +2,12 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 
-	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
-	"github.com/routelimit/limit/ops/overrides"
 	"github.com/routelimit/limit/ops/policyfile"
 )
-
-// newPolicyCommands returns the commands about policy files.
-func newPolicyCommands() []*cobra.Command {
-	return []*cobra.Command{newCheckCommand(), newExplainCommand(), newSchemaCommand(), newPushCommand(), newHistoryCommand()}
-}
 
 func newCheckCommand() *cobra.Command {
 	var caller caller
@@ -39,32 +31,18 @@ The exit code is 0 if all files are valid, 1 if one is not, and 3 for wrong argu
 			if _, err := caller.options(); err != nil {
 				return usageError{err}
 			}
-			wrong, problems := false, cmd.ErrOrStderr()
 			var earlier *policyfile.File
 			if replaces != "" {
 				var err error
 				if earlier, err = policyfile.Read(replaces); err != nil {
-					fmt.Fprintln(problems, err)
-					return findings(1)
+					return err
 				}
 			}
+			var errs []error
 			for _, path := range args {
-				text, warnings, err := caller.check(path)
-				if err != nil {
-					fmt.Fprintln(problems, err)
-					wrong = true
-					continue
-				}
-				fmt.Fprintln(cmd.OutOrStdout(), text)
-				problems.Write(warnings)
-				if f, err := policyfile.Read(path); err == nil && earlier != nil {
-					lifts(problems, f, earlier)
-				}
+				errs = append(errs, caller.check(cmd, path, earlier))
 			}
-			if wrong {
-				return findings(1)
-			}
-			return nil
+			return errors.Join(errs...)
 		},
 	}
 	classesFlag(cmd, &caller.classes)
@@ -110,8 +88,7 @@ cannot be read, and 3 for wrong arguments.`,
 			}
 			f, err := policyfile.Read(args[0])
 			if err != nil {
-				fmt.Fprintln(cmd.ErrOrStderr(), err)
-				return findings(1)
+				return err
 			}
 			if s.url != "" {
 				control, done, err := s.open()
@@ -119,9 +96,9 @@ cannot be read, and 3 for wrong arguments.`,
 					return err
 				}
 				defer done()
-				o := overrides.New(cmd.Context(), control, &overrides.Options{Log: quiet})
-				if _, err := o.History(cmd.Context()); err != nil { // New does not say that Redis is unavailable
-					return printable(redisclient.Explain(err))
+				o, err := overridesOf(cmd.Context(), control)
+				if err != nil {
+					return err
 				}
 				options.Override = o.Limit
 			}

@@ -10,10 +10,8 @@ import (
 // TestPrintable checks that an excerpt of the library keeps its form, and that text from
 // elsewhere is escaped.
 func TestPrintable(t *testing.T) {
-	assert.Equal(t, "\\ta\\tb\n\tc\\td\n\t^\\x1b[2J\\u202e", printable(errors.New("\ta\tb\n\tc\td\n\t^\x1b[2J\u202e")).Error())
-	assert.NoError(t, printable(nil))
-	cause := errors.New("x")
-	assert.ErrorIs(t, printable(cause), cause)
+	_, text := exitCode(errors.New("\ta\tb\n\tc\td\n\t^\x1b[2J\u202e"))
+	assert.Equal(t, "\\ta\\tb\n\tc\\td\n\t^\\x1b[2J\\u202e", text)
 
 	code, _, problem := run(t, "ban", "0.0.0.0/1", "--for", "1m", "--by", "ann", "--yes")
 	assert.Equal(t, 3, code)

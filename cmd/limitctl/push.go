@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
 	"github.com/routelimit/limit/ops/control"
 	"github.com/routelimit/limit/ops/policyfile"
 )
@@ -72,27 +71,25 @@ arguments.`,
 			defer done()
 			if withdraw {
 				was, err := policyfile.Withdraw(cmd.Context(), c, s.name, s.by)
-				if err == nil && !was {
-					err = fmt.Errorf("nothing is pushed as %q", s.name)
+				switch {
+				case err != nil:
+					return err
+				case !was:
+					return fmt.Errorf("nothing is pushed as %q", s.name)
 				}
-				if err == nil {
-					fmt.Fprintf(cmd.OutOrStdout(), "withdrawn: %q\n", s.name)
-				}
-				return printable(redisclient.Explain(err))
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "withdrawn: %q\n", s.name)
+				return err
 			}
 			f, err := policyfile.Read(args[0])
 			if err != nil {
-				fmt.Fprintln(cmd.ErrOrStderr(), err)
-				return findings(1)
+				return err
 			}
 			earlier, _ := policyfile.Pushed(cmd.Context(), c) // which may be refused though the push is not
 			if err := policyfile.Push(cmd.Context(), c, s.name, f, expires, s.by); err != nil {
-				return printable(redisclient.Explain(err))
+				return err
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "pushed: %q%s\n", s.name, pushed(cmd.Context(), c, &s))
-			if earlier[s.name] != nil {
-				lifts(cmd.ErrOrStderr(), f, earlier[s.name])
-			}
+			lifts(cmd.ErrOrStderr(), f, earlier[s.name])
 			return nil
 		},
 	}
@@ -139,7 +136,7 @@ The exit code is 0, 1 if Redis cannot be read, and 3 for wrong arguments.`,
 			defer done()
 			changes, err := policyfile.History(cmd.Context(), c)
 			if err != nil {
-				return printable(redisclient.Explain(err))
+				return err
 			}
 			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 			for _, change := range changes {

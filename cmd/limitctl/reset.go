@@ -6,7 +6,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/routelimit/limit/cmd/limitctl/internal/live"
-	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
 	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 )
 
@@ -49,13 +48,6 @@ change was not confirmed, and 3 for wrong arguments.`,
 	return cmd
 }
 
-func quotas(n int) string {
-	if n == 1 {
-		return "1 quota"
-	}
-	return fmt.Sprintf("%d quotas", n)
-}
-
 // reset resets what was found.
 func (s *session) reset(cmd *cobra.Command, f *finding, yes, asJSON bool) error {
 	var states []live.State
@@ -78,7 +70,7 @@ func (s *session) reset(cmd *cobra.Command, f *finding, yes, asJSON bool) error 
 			return err
 		}
 	}
-	if err := confirm(cmd, yes, "This resets %s.\n", quotas(len(states))); err != nil {
+	if err := confirm(cmd, yes, "This resets %s.\n", words.Count(int64(len(states)), "quota")); err != nil {
 		return err
 	}
 	type reset struct {
@@ -90,7 +82,7 @@ func (s *session) reset(cmd *cobra.Command, f *finding, yes, asJSON bool) error 
 	for _, state := range states {
 		r := state.Of()
 		if err := s.limits.Reset(cmd.Context(), r, state.Key); err != nil {
-			return printable(fmt.Errorf("after %d resets: %w", len(done), redisclient.Explain(err)))
+			return fmt.Errorf("after %d resets: %w", len(done), err)
 		}
 		done = append(done, reset{state.Policy, state.Rule, state.Key})
 		if !asJSON {

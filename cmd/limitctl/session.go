@@ -80,12 +80,18 @@ func (d *deployment) connect(ctx context.Context) (*session, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &session{client: client, prefix: cmp.Or(d.prefix, "limit"), end: func() { cancel(); client.Close() }}
 	s.control = control.New(client, &control.Options{Prefix: cmp.Or(d.controlPrefix, d.prefix), Log: quiet})
-	s.overrides = overrides.New(ctx, s.control, &overrides.Options{Log: quiet})
-	if _, err := s.overrides.History(ctx); err != nil { // New does not say that Redis cannot be read
+	if s.overrides, err = overridesOf(ctx, s.control); err != nil {
 		s.end()
-		return nil, printable(redisclient.Explain(err))
+		return nil, err
 	}
 	return s, nil
+}
+
+// overridesOf returns the overrides of a Redis that can be read, which New does not say.
+func overridesOf(ctx context.Context, c *control.Control) (*overrides.Overrides, error) {
+	o := overrides.New(ctx, c, &overrides.Options{Log: quiet})
+	_, err := o.History(ctx)
+	return o, err
 }
 
 // open opens the Redis, and finds the rules. hashed says that keys are the names in
@@ -126,8 +132,7 @@ func (d *deployment) read(cmd *cobra.Command) (policies []live.Policy, source st
 	if d.policy != "" {
 		f, err := policyfile.Read(d.policy)
 		if err != nil {
-			fmt.Fprintln(cmd.ErrOrStderr(), printable(err))
-			return nil, "", findings(1)
+			return nil, "", err
 		}
 		policies, sources = append([]live.Policy{}, policiesOf(f)...), append(sources, d.policy)
 	}
@@ -164,7 +169,7 @@ func (d *deployment) pushed(ctx context.Context, c *control.Control) ([]live.Pol
 	case f != nil:
 		return policiesOf(f), fmt.Sprintf("the pushed file %q", d.name), nil
 	case err != nil:
-		return nil, "", printable(redisclient.Explain(err))
+		return nil, "", err
 	case len(files) > 0:
 		return nil, "", usageError{fmt.Errorf("nothing is pushed as %q: write --name %s, or name the rules by --policy or --rules",
 			d.name, strings.Join(slices.Sorted(maps.Keys(files)), " or --name "))}

@@ -73,15 +73,15 @@ func whose(s *live.State) string {
 }
 
 // in returns how long it is until a time.
-func in(now time.Time, at *time.Time) string {
-	if at == nil {
+func in(now, at time.Time) string {
+	if at.IsZero() {
 		return "-"
 	}
 	return words.Duration(at.Sub(now))
 }
 
 func refusedFor(now time.Time, s *live.State) string {
-	if s.Refused && s.Until == nil {
+	if s.Refused && s.Until.IsZero() {
 		return "ever"
 	}
 	return in(now, s.Until)

@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
+	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 
 	"github.com/routelimit/limit"
@@ -117,18 +118,21 @@ func (s *simulation) run(cmd *cobra.Command, logs []string) error {
 	}
 	log, err := accesslog.Open(logs, reading)
 	if err != nil {
-		return printable(err)
+		return err
 	}
 	defer log.Close()
 	if err := s.checkTarget(log); err != nil {
 		return usageError{err}
 	}
-	bar := s.progress(cmd.ErrOrStderr(), log)
-	options.Progress = bar.show
+	bar := io.Discard
+	if out, ok := cmd.ErrOrStderr().(*os.File); ok && !s.json && isatty.IsTerminal(out.Fd()) {
+		bar = out
+	}
+	options.Progress = func(lines int64) { fmt.Fprintf(bar, "\r%s lines read", words.Number(lines)) }
 	result, err := replay.Run(cmd.Context(), log, options)
-	bar.end()
+	fmt.Fprint(bar, "\r\x1b[K") // erases the line
 	if result == nil {
-		return printable(err)
+		return err
 	}
 	result.Notes = append(notes, result.Notes...)
 	return errors.Join(s.write(cmd, result, err), s.verdict(result, err))
@@ -161,43 +165,43 @@ func (s *simulation) options() (o *replay.Options, notes []string, err error) {
 		o.Policies = []replay.Policy{{Name: "all routes", Rules: rules}}
 	}
 	if s.policy != "" {
-		if o.Policies, o.Exempt, o.Bar, err = readPolicy(s.policy, &notes); err != nil {
+		if err := readPolicy(s.policy, o, &notes); err != nil {
 			return nil, nil, err
 		}
 	}
 	if s.compare != "" {
-		if o.Compare, o.CompareExempt, o.CompareBar, err = readPolicy(s.compare, &notes); err != nil {
+		o.Compare = new(replay.Options)
+		if err := readPolicy(s.compare, o.Compare, &notes); err != nil {
 			return nil, nil, err
 		}
 	}
 	return o, notes, nil
 }
 
-// readPolicy returns the policies of a file that have routes, and its lists.
-func readPolicy(path string, notes *[]string) (policies []replay.Policy, exempt func(limit.Client) bool, bar func(limit.Client) time.Duration, err error) {
+// readPolicy sets the policies of a file that have routes, and its lists.
+func readPolicy(path string, o *replay.Options, notes *[]string) error {
 	f, err := policyfile.Read(path)
 	if err != nil {
-		return nil, nil, nil, err
+		return err
 	}
-	policies = []replay.Policy{}
 	for _, p := range f.Policies() {
 		if len(p.Routes) == 0 {
 			*notes = append(*notes, fmt.Sprintf("policy %q of %s has no routes, since code attaches it: it is not replayed; to see what it would do, write its routes into a copy of the file", p.Name, path))
 			continue
 		}
-		policies = append(policies, replay.Policy{Name: p.Name, Routes: p.Routes, Rules: p.Rules})
+		o.Policies = append(o.Policies, replay.Policy{Name: p.Name, Routes: p.Routes, Rules: p.Rules})
 	}
-	if len(policies) == 0 {
+	if len(o.Policies) == 0 {
 		*notes = append(*notes, fmt.Sprintf("%s has no policy with routes, and so refuses nothing", path))
 	}
 	exempted, barred := f.Lists()
 	if exempted != nil {
-		exempt = exempted.Matches
+		o.Exempt = exempted.Matches
 	}
 	if barred != nil {
-		bar = barred.Bar
+		o.Bar = barred.Bar
 	}
-	return policies, exempt, bar, nil
+	return nil
 }
 
 // checkTarget returns an error if the page would not have a place, or would overwrite

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/routelimit/limit/cmd/limitctl/internal/live"
-	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
 	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 )
 
@@ -53,7 +52,7 @@ wrong arguments.`,
 			defer s.end()
 			answer, err := s.limits.Top(cmd.Context(), s.client, q)
 			if err != nil {
-				return printable(redisclient.Explain(err))
+				return err
 			}
 			if d.json {
 				return words.WriteJSON(cmd.OutOrStdout(), struct {

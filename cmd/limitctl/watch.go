@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
+	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 	"github.com/routelimit/limit/ops/feed"
 )
 
@@ -90,12 +91,12 @@ func (w *watch) run(batches func(func(feed.Batch, error) bool)) (failure error) 
 		w.mu.Lock()
 		w.failed = err != nil
 		if err != nil && began {
-			fmt.Fprintln(w.problems, "limitctl:", watchText(redisclient.Explain(err).Error()))
+			fmt.Fprintln(w.problems, "limitctl:", words.Cut(redisclient.Explain(err).Error(), 300))
 		}
 		w.mu.Unlock()
 		if err != nil {
 			if !began {
-				failure = printable(redisclient.Explain(err))
+				failure = err
 			}
 			return began
 		}

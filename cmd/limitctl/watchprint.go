@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -42,7 +41,7 @@ func (l *watchLines) event(instance string, e *feed.Event) error {
 	if e.Method != "" && !strings.HasPrefix(policy, e.Method+" ") {
 		policy += " (" + e.Method + ")"
 	}
-	line := fmt.Sprintf("%s  %s  %-8s  %s", l.head(instance, e.At), l.column(1, policy), watchText(e.Outcome), details(e))
+	line := fmt.Sprintf("%s  %s  %-8s  %s", l.head(instance, e.At), l.column(1, policy), words.Cut(e.Outcome, wide), details(e))
 	_, err := fmt.Fprintln(l.to, strings.TrimRight(line, " "))
 	return err
 }
@@ -66,7 +65,7 @@ func (l *watchLines) head(instance string, at time.Time) string {
 // column pads a text to the width of its column.
 func (l *watchLines) column(i int, text string) string {
 	const most = 40
-	text = watchText(text)
+	text = words.Cut(text, 300)
 	n := utf8.RuneCountInString(text)
 	l.wide[i] = max(l.wide[i], min(n, most))
 	return text + strings.Repeat(" ", max(0, l.wide[i]-n))
@@ -78,11 +77,11 @@ func details(e *feed.Event) string {
 	var parts []string
 	for i := range e.Rules {
 		r := &e.Rules[i]
-		text := watchText(r.Name)
+		text := words.Cut(r.Name, wide)
 		if r.Key != "" {
-			text += " " + watchKey(r.Key)
+			text += " " + shortened(r.Key)
 		}
-		text += fmt.Sprintf("  %s in %s", words.Number(r.Limit), lapse(r.WindowMS))
+		text += fmt.Sprintf("  %s in %s", words.Number(r.Limit), words.Duration(time.Duration(r.WindowMS)*time.Millisecond))
 		if r.Remaining > 0 {
 			text += ", " + words.Number(r.Remaining) + " left"
 		}
@@ -94,7 +93,7 @@ func details(e *feed.Event) string {
 	switch e.Mode {
 	case "exact", "remembered": // the store decided
 	default:
-		parts = append(parts, "mode "+watchText(e.Mode))
+		parts = append(parts, "mode "+words.Cut(e.Mode, wide))
 	}
 	return strings.Join(parts, "; ")
 }
@@ -106,38 +105,5 @@ func again(ms int64) string {
 	case ms == 0:
 		return ""
 	}
-	return ", again in " + lapse(ms)
-}
-
-// lapse writes a time, rounded up to seconds if it is longer than one.
-func lapse(ms int64) string {
-	if ms < 1000 {
-		return strconv.FormatInt(ms, 10) + "ms"
-	}
-	seconds := (min(ms, int64(time.Duration(1<<63-1)/time.Millisecond)-1000) + 999) / 1000
-	s := (time.Duration(seconds) * time.Second).String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
-}
-
-// watchText makes a text harmless for a terminal.
-func watchText(s string) string {
-	const most = 300
-	if len(s) > most {
-		s = s[:most] + "…"
-	}
-	return words.Printable(s)
-}
-
-// watchKey is watchText for a key, in quotes if it could be taken for other text.
-func watchKey(key string) string {
-	if plain(key, "/._-:@=+~") { // a comma may follow
-		return watchText(key)
-	}
-	return watchText(strconv.QuoteToASCII(key))
+	return ", again in " + words.Duration(time.Duration(ms)*time.Millisecond)
 }

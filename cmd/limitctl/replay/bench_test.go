@@ -105,7 +105,7 @@ func BenchmarkFlood(b *testing.B) {
 		options *Options
 	}{
 		{"one_set", &Options{Policies: []Policy{{Rules: rules}}}},
-		{"two_sets", &Options{Policies: []Policy{{Rules: rules}}, Compare: []Policy{{Rules: rules}}}},
+		{"two_sets", &Options{Policies: []Policy{{Rules: rules}}, Compare: &Options{Policies: []Policy{{Rules: rules}}}}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			const n = 2_000_000
@@ -146,7 +146,7 @@ func BenchmarkLog(b *testing.B) {
 		{"decide", &Options{Policies: policies, NoSuggestions: true}},
 		{"suggest", &Options{}},
 		{"decide_and_suggest", &Options{Policies: policies}},
-		{"compare", &Options{Policies: policies, Compare: compared, NoSuggestions: true}},
+		{"compare", &Options{Policies: policies, Compare: &Options{Policies: compared}, NoSuggestions: true}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			var refused int64

@@ -36,7 +36,7 @@ func FuzzRun(f *testing.F) {
 		}
 		log := accesslog.NewStream(bytes.NewReader(text), o)
 		defer log.Close()
-		r, err := Run(t.Context(), log, &Options{Policies: policies, Compare: policies[:1], Reorder: 1, MaxKeys: 256, maxClients: 2, maxSeries: 2})
+		r, err := Run(t.Context(), log, &Options{Policies: policies, Compare: &Options{Policies: policies[:1]}, Reorder: 1, MaxKeys: 256, maxClients: 2, maxSeries: 2})
 		if err != nil {
 			return
 		}

@@ -27,19 +27,15 @@ type Options struct {
 	// Policies decide each request.
 	Policies []Policy
 
-	// Compare decides each request too, with quotas of its own: see
-	// [Result].Comparison. Nil compares nothing.
-	Compare []Policy
+	// Compare decides each request too, with quotas of its own: see [Result].Comparison.
+	// Of its fields, Policies, Exempt and Bar count. Nil compares nothing.
+	Compare *Options
 
 	// Exempt and Bar are those of [limit.Options]. The request has its method, URL, host,
 	// address, user agent, and the headers and cookies of the log's format, and the client
 	// has the user that the log names.
 	Exempt func(limit.Client) bool
 	Bar    func(limit.Client) time.Duration
-
-	// CompareExempt and CompareBar are Exempt and Bar for Compare.
-	CompareExempt func(limit.Client) bool
-	CompareBar    func(limit.Client) time.Duration
 
 	// IPv6Prefix is that of [limit.Proxies]; 0 means 64.
 	IPv6Prefix int
@@ -64,8 +60,8 @@ type Options struct {
 	// NoSuggestions saves their time and memory.
 	NoSuggestions bool
 
-	// Progress is called now and then with the number of records read, by the goroutine
-	// of [Run], so that it may ask the log for its Stats. Nil means that it is not.
+	// Progress is called now and then with the number of records read. Nil means that it
+	// is not.
 	Progress func(records int64)
 
 	// Tests lower these bounds: see Memory.

@@ -71,10 +71,10 @@ func newRun(given *Options) (*run, error) {
 	r := &run{options: o, registry: newRegistry(&o), newly: newTop(o.Top), presence: make(presence), begun: -1,
 		request: &http.Request{Header: make(http.Header)}}
 	r.queue = queue{late: max(0, o.Reorder), decide: r.decide}
-	old, err := newSide(o.Policies, o.Exempt, o.Bar, r)
+	old, err := newSide(&o, r)
 	r.sides = []*side{old}
 	if o.Compare != nil {
-		added, err2 := newSide(o.Compare, o.CompareExempt, o.CompareBar, r)
+		added, err2 := newSide(o.Compare, r)
 		r.sides, err = append(r.sides, added), errors.Join(err, err2)
 		r.result.Comparison = new(Comparison)
 	}

@@ -171,7 +171,7 @@ func TestFarTimes(t *testing.T) {
 // TestCompare checks two sets of policies on one log.
 func TestCompare(t *testing.T) {
 	hits := []hit{{at: 0, ip: "1.1.1.1"}, {at: 1, ip: "1.1.1.1"}, {at: 2, ip: "1.1.1.1"}, {at: 3, ip: "2.2.2.2", user: "al"}, {at: 4, ip: "3.3.3.3", user: "al"}}
-	result := replayed(t, hits, &Options{Policies: []Policy{{Rules: limit.MustParse("1/1m per ip")}}, Compare: []Policy{{Rules: limit.MustParse("2/1m per user")}}})
+	result := replayed(t, hits, &Options{Policies: []Policy{{Rules: limit.MustParse("1/1m per ip")}}, Compare: &Options{Policies: []Policy{{Rules: limit.MustParse("2/1m per user")}}}})
 	// The old ones refuse the requests at 1 and 2. The new ones let two without a user
 	// through, and refuse that at 2.
 	c := result.Comparison
@@ -180,7 +180,7 @@ func TestCompare(t *testing.T) {
 	assert.EqualValues(t, 1, c.Policies[0].Refused)
 	assert.Equal(t, "(none)", c.Policies[0].Rules[0].Keys[0].Key)
 
-	result = replayed(t, hits, &Options{Compare: []Policy{{Rules: limit.MustParse("1/1m per user")}}})
+	result = replayed(t, hits, &Options{Compare: &Options{Policies: []Policy{{Rules: limit.MustParse("1/1m per user")}}}})
 	assert.EqualValues(t, 3, result.Comparison.OnlyNew)
 	assert.Equal(t, []KeyCount{{Key: "1.1.1.1", Refused: 2}, {Key: "3.3.3.3", Refused: 1}}, result.Comparison.NewlyRefused)
 	assert.EqualValues(t, 3, result.Routes[0].OnlyNew)
@@ -366,11 +366,11 @@ func TestCompareLists(t *testing.T) {
 	hits := []hit{{at: 1, ip: "192.0.2.1", user: "al"}, {at: 2, ip: "192.0.2.2", user: "eve"}, {at: 3, ip: "192.0.2.1", user: "al"}}
 	one := []Policy{{Rules: limit.MustParse("1/1m per ip")}}
 	al := func(c limit.Client) bool { return c.User() == "al" }
-	o := &Options{Policies: one, Compare: one, Exempt: al, CompareExempt: al}
+	o := &Options{Policies: one, Compare: &Options{Policies: one, Exempt: al}, Exempt: al}
 	result := replayed(t, hits, o)
 	assert.Equal(t, []int64{2, 0, 0}, []int64{result.Exempt, result.Refused, result.Comparison.OnlyNew})
-	o.CompareExempt = nil
-	o.CompareBar = func(c limit.Client) time.Duration {
+	o.Compare.Exempt = nil
+	o.Compare.Bar = func(c limit.Client) time.Duration {
 		if c.User() == "eve" {
 			return limit.Never
 		}

@@ -56,13 +56,12 @@ type ruleCount struct {
 	leaves bool // whether the rule is left out as long as no request has its key
 }
 
-// newSide binds policies. The error joins one for each thing wrong with them.
-func newSide(policies []Policy, exempt func(limit.Client) bool, bar func(limit.Client) time.Duration, r *run) (
-	*side, error) {
+// newSide binds the policies of options. The error joins one for each thing wrong with them.
+func newSide(o *Options, r *run) (*side, error) {
 	s := &side{mux: http.NewServeMux(), buckets: newBuckets()}
 	store := memstore.New(&memstore.Options{MaxKeys: r.options.MaxKeys, Now: func() int64 { return s.now }})
 	s.limiter = limit.New(store, &limit.Options{
-		Exempt: exempt, Bar: bar, Log: slog.New(slog.DiscardHandler),
+		Exempt: o.Exempt, Bar: o.Bar, Log: slog.New(slog.DiscardHandler),
 		Proxies: limit.Proxies{IPv6Prefix: r.options.IPv6Prefix},
 	})
 	s.adapter = adapter.Adapter[*side]{
@@ -72,8 +71,8 @@ func newSide(policies []Policy, exempt func(limit.Client) bool, bar func(limit.C
 		Next:      func(*side, *http.Request) (int, error) { return http.StatusOK, nil },
 	}
 	var errs []error
-	for i := range policies {
-		errs = append(errs, s.bind(&policies[i], r))
+	for i := range o.Policies {
+		errs = append(errs, s.bind(&o.Policies[i], r))
 	}
 	return s, errors.Join(errs...)
 }

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 )
@@ -98,14 +99,11 @@ func version(f *RedisFacts, n *Node) result {
 		return ok("Valkey %s", v)
 	}
 	v := n.Info["redis_version"]
-	major, rest, _ := strings.Cut(v, ".")
-	minor, _, _ := strings.Cut(rest, ".")
-	a, err := strconv.Atoi(major)
-	b, err2 := strconv.Atoi(minor)
-	switch {
-	case v == "" || err != nil || err2 != nil:
+	var major, minor int
+	switch _, err := fmt.Sscanf(v, "%d.%d", &major, &minor); {
+	case err != nil:
 		return n.noInfo("redis_version")
-	case a < 6 || a == 6 && b < 2:
+	case major < 6 || major == 6 && minor < 2:
 		return Fail.because("Redis %s", v).change("upgrade to Redis 6.2 or later, or to Valkey")
 	}
 	return ok("Redis %s", v)

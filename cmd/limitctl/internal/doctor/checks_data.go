@@ -83,15 +83,18 @@ func persistence(f *RedisFacts, n *Node) result {
 	if n.replica() {
 		return result{}
 	}
-	if n.Info["aof_enabled"] == "1" && n.Info["aof_last_write_status"] == "err" {
-		return Fail.because("the last write to the append-only file failed: writes are refused").
+	failed := ""
+	switch {
+	case n.Info["aof_enabled"] == "1" && n.Info["aof_last_write_status"] == "err":
+		failed = "write to the append-only file"
+	case n.Info["rdb_last_bgsave_status"] == "err" && n.Config["save"] != "" && n.Config["stop-writes-on-bgsave-error"] != "no":
+		failed = "snapshot"
+	}
+	if failed != "" {
+		return Fail.because("the last %s failed: writes are refused", failed).
 			change("check the disk of the server: free space, and rights on its directory")
 	}
-	if stop := n.Config["stop-writes-on-bgsave-error"]; n.Info["rdb_last_bgsave_status"] == "err" && n.Config["save"] != "" && stop != "no" {
-		return Fail.because("the last snapshot failed: writes are refused").
-			change("check the disk of the server: free space, and rights on its directory")
-	}
-	aof, reason := n.Config["appendonly"], "CONFIG GET: "+n.ConfigErr
+	aof := n.Config["appendonly"]
 	switch n.Info["aof_enabled"] {
 	case "1":
 		aof = "yes"
@@ -101,8 +104,7 @@ func persistence(f *RedisFacts, n *Node) result {
 	save, known := n.Config["save"]
 	switch {
 	case aof == "yes":
-		sync := n.Config["appendfsync"]
-		switch sync {
+		switch n.Config["appendfsync"] {
 		case "always":
 			return ok("append-only file, appendfsync always: a crash loses nothing")
 		case "no":
@@ -110,7 +112,7 @@ func persistence(f *RedisFacts, n *Node) result {
 		}
 		return ok("append-only file: a crash loses about a second")
 	case aof == "" || !known:
-		return skipped("%s", reason)
+		return skipped("CONFIG GET: %s", n.ConfigErr)
 	case save != "":
 		return ok("snapshots (save %s): a crash loses what was taken since the last one", save)
 	}
@@ -169,9 +171,9 @@ func clock(f *RedisFacts, n *Node) result {
 	if off < 0 {
 		word, off = "behind", -off
 	}
-	found := fmt.Sprintf("%s %s this machine, ±%s", span(off), word, span(n.Uncertainty))
+	found := fmt.Sprintf("%s %s this machine, ±%s", words.Duration(off), word, words.Duration(n.Uncertainty))
 	if off-n.Uncertainty > redisfacts.MaxOffset {
 		return Warn.because("%s", found).change("start NTP on the server (timedatectl set-ntp true), and check the clock of this machine")
 	}
-	return ok("within %s of this machine's: %s", span(redisfacts.MaxOffset), found)
+	return ok("within %s of this machine's: %s", words.Duration(redisfacts.MaxOffset), found)
 }

@@ -32,7 +32,7 @@ func (f *RedisFacts) keyCheck(bad func(Key) bool, verdict Verdict, good, fix str
 		if count++; count > shown {
 			continue
 		}
-		names = append(names, quote(k.Name))
+		names = append(names, words.Quote(k.Name))
 		if verdict == Fail && plainName(k.Name) {
 			commands = append(commands, f.unlink(k.Name))
 		}
@@ -77,7 +77,7 @@ func keysFound(f *RedisFacts) result {
 			largest = k
 		}
 	}
-	found := words.Count(int64(len(f.Keys.Found)), "key") + " under " + quote(f.Prefix)
+	found := words.Count(int64(len(f.Keys.Found)), "key") + " under " + words.Quote(f.Prefix)
 	if f.Keys.More {
 		found += ", and more that were not checked (--keys)"
 	}
@@ -87,7 +87,7 @@ func keysFound(f *RedisFacts) result {
 		})
 		var parts []string
 		for _, name := range names[:min(5, len(names))] {
-			parts = append(parts, fmt.Sprintf("%s %d", quote(name), policies[name]))
+			parts = append(parts, fmt.Sprintf("%s %d", words.Quote(name), policies[name]))
 		}
 		if len(names) > 5 {
 			parts = append(parts, fmt.Sprintf("%d others", len(names)-5))
@@ -95,7 +95,7 @@ func keysFound(f *RedisFacts) result {
 		found += "; by policy: " + strings.Join(parts, ", ")
 	}
 	if largest.Size > 0 {
-		found += fmt.Sprintf("; the largest has %s: %s", words.Size(largest.Size), quote(largest.Name))
+		found += fmt.Sprintf("; the largest has %s: %s", words.Size(largest.Size), words.Quote(largest.Name))
 	}
 	return ok("%s", found)
 }

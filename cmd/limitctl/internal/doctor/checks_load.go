@@ -2,9 +2,10 @@ package doctor
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
+
+	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 )
 
 // Whether the server has room and time for decisions.
@@ -61,7 +62,7 @@ func latency(calls []time.Duration, problem string) result {
 		return skipped("%s", problem)
 	}
 	p50, p99 := percentile(calls, 50), percentile(calls, 99)
-	found := fmt.Sprintf("p50 %s, p99 %s, of %d calls from this machine", span(p50), span(p99), len(calls))
+	found := fmt.Sprintf("p50 %s, p99 %s, of %d calls from this machine", words.Duration(p50), words.Duration(p99), len(calls))
 	r := ok("%s", found)
 	switch {
 	case p99 >= hopeless:
@@ -83,10 +84,4 @@ func scriptLatency(f *RedisFacts, n *Node) result {
 		return result{}
 	}
 	return latency(n.Script, n.ScriptErr)
-}
-
-// sorted sorts durations.
-func sorted(d []time.Duration) []time.Duration {
-	slices.Sort(d)
-	return d
 }

@@ -1,26 +1,29 @@
 package doctor
 
 import (
+	"slices"
 	"strings"
 
+	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 	"github.com/routelimit/limit/internal/redisfacts"
 )
 
 // What the user of the program may do, and whether the server accepts it.
 
 func writable(f *RedisFacts, n *Node) result {
-	switch {
+	switch rights := &n.Rights; {
 	case n.replica():
 		return result{}
-	case n.WriteErr == "" && n.RightsErr != "":
-		return skipped("%s", n.RightsErr)
-	case n.WriteErr == "" && !n.Writable:
+	case rights.WriteErr != "":
+	case rights.Err != nil:
+		return skipped("EVAL: %v", rights.Err)
+	case !rights.Writable:
 		return skipped("this user may not run a command that shows it; see the check permissions")
-	case n.WriteErr == "":
+	default:
 		return ok("it accepts writes")
 	}
-	r := Fail.because("%s", n.WriteErr)
-	switch word, _, _ := strings.Cut(n.WriteErr, " "); word {
+	r := Fail.because("%s", n.Rights.WriteErr)
+	switch word, _, _ := strings.Cut(n.Rights.WriteErr, " "); word {
 	case "READONLY":
 		return r.change("point the program at the primary")
 	case "OOM":
@@ -37,29 +40,24 @@ func permissions(f *RedisFacts, n *Node) result {
 	if n.replica() {
 		return result{}
 	}
-	if n.RightsErr != "" {
-		return skipped("%s", n.RightsErr)
+	if n.Rights.Err != nil {
+		return skipped("EVAL: %v", n.Rights.Err)
 	}
-	var refused, untried []string
-	for _, command := range redisfacts.Needed {
-		reason, tried := n.Rights[command]
-		switch {
-		case !tried:
-			untried = append(untried, command)
-		case reason != "":
-			refused = append(refused, command+" ("+reason+")")
-		}
-	}
+	refused := n.Rights.Explain()
+	untried := slices.DeleteFunc(slices.Clone(redisfacts.Needed), func(command string) bool {
+		_, tried := n.Rights.Of[command]
+		return tried
+	})
 	user, name := userNames(n.User)
 	fix := redisfacts.Grant(name, f.Prefix)
 	switch {
 	case refused == nil:
 		found := user + " may run all that a decision needs"
-		if untried != nil {
+		if len(untried) > 0 {
 			found += "; not tried: " + strings.Join(untried, ", ")
 		}
 		return ok("%s", found)
-	case len(refused) == 1 && n.Rights["INFO"] != "":
+	case len(refused) == 1 && n.Rights.Of["INFO"] != "":
 		return Warn.because("%s may not run %s: restarts are noticed by a script, and failovers on Redis 6.2 are not noticed", user, refused[0]).
 			change(fix)
 	}
@@ -72,9 +70,9 @@ func userNames(name string) (sentence, command string) {
 	case name == "":
 		return "this user", "<user>"
 	case !plainName(name):
-		return "user " + quote(name), "<user>"
+		return "user " + words.Quote(name), "<user>"
 	}
-	return "user " + quote(name), name
+	return "user " + words.Quote(name), name
 }
 
 func controlPermissions(f *RedisFacts) result {

@@ -25,7 +25,7 @@ const ms = time.Millisecond
 // healthy returns the facts of a primary and a replica that pass every check. The
 // rows change the primary.
 func healthy() Facts {
-	calls := slices.Repeat([]time.Duration{ms}, samples)
+	calls := slices.Repeat([]time.Duration{ms}, 50)
 	config := func() map[string]string {
 		return map[string]string{"maxmemory-policy": "noeviction", "maxmemory": "1000000", "save": "", "appendonly": "yes",
 			"appendfsync": "everysec", "min-replicas-to-write": "1", "min-replicas-max-lag": "10", "maxclients": "1000",
@@ -43,7 +43,7 @@ func healthy() Facts {
 					"aof_enabled": "1", "aof_last_write_status": "ok", "rdb_last_bgsave_status": "ok", "connected_clients": "10",
 					"connected_slaves": "1", "min_slaves_good_slaves": "1", "master_repl_offset": "5000000",
 					"slave0": "ip=10.0.0.2,port=6379,state=online,offset=4999999,lag=1", "evicted_keys": "0"},
-				Config: config(), Rights: rights, User: "app", Writable: true, Uncertainty: ms, Ping: calls, Script: calls,
+				Config: config(), Rights: redisfacts.Rights{Of: rights, Writable: true}, User: "app", Uncertainty: ms, Ping: calls, Script: calls,
 			}, {
 				Addr: "10.0.0.2:6379", Replica: true,
 				Info: map[string]string{"redis_version": "7.2.5", "role": "slave", "cluster_enabled": "0", "used_memory": "500000",
@@ -118,18 +118,18 @@ var rows = []struct {
 	}, Skipped, "NOPERM", ""},
 	{"cluster", noInfo, Skipped, "NOPERM", ""},
 
-	{"writable", func(_ *Facts, n *Node) { n.WriteErr = "READONLY no" }, Fail, "READONLY", "primary"},
-	{"writable", func(_ *Facts, n *Node) { n.WriteErr = "OOM no" }, Fail, "OOM", "maxmemory"},
-	{"writable", func(_ *Facts, n *Node) { n.WriteErr = "MISCONF no" }, Fail, "MISCONF", "persistence"},
-	{"writable", func(_ *Facts, n *Node) { n.WriteErr = "NOREPLICAS no" }, Fail, "NOREPLICAS", "replicas"},
-	{"writable", func(_ *Facts, n *Node) { n.RightsErr = "EVAL: i/o timeout" }, Skipped, "timeout", ""},
-	{"writable", func(_ *Facts, n *Node) { n.Writable = false }, Skipped, "this user may not", ""},
+	{"writable", func(_ *Facts, n *Node) { n.Rights.WriteErr = "READONLY no" }, Fail, "READONLY", "primary"},
+	{"writable", func(_ *Facts, n *Node) { n.Rights.WriteErr = "OOM no" }, Fail, "OOM", "maxmemory"},
+	{"writable", func(_ *Facts, n *Node) { n.Rights.WriteErr = "MISCONF no" }, Fail, "MISCONF", "persistence"},
+	{"writable", func(_ *Facts, n *Node) { n.Rights.WriteErr = "NOREPLICAS no" }, Fail, "NOREPLICAS", "replicas"},
+	{"writable", func(_ *Facts, n *Node) { n.Rights.Err = errors.New("i/o timeout") }, Skipped, "timeout", ""},
+	{"writable", func(_ *Facts, n *Node) { n.Rights.Writable = false }, Skipped, "this user may not", ""},
 
-	{"permissions", func(_ *Facts, n *Node) { n.Rights["PSETEX"] = "NOPERM psetex" }, Fail, `"app" may not run PSETEX (NOPERM psetex)`, "redis-cli -h 10.0.0.1 -p 6379 ACL SETUSER app '~limit:*' +evalsha +eval +info"},
-	{"permissions", func(_ *Facts, n *Node) { n.Rights["INFO"] = "NOPERM info" }, Warn, `"app" may not run INFO (NOPERM info)`, "+info"},
-	{"permissions", func(_ *Facts, n *Node) { n.Rights["INFO"], n.Rights["EVAL"] = "NOPERM", "NOPERM" }, Fail, "EVAL (NOPERM), INFO (NOPERM)", "+info"},
-	{"permissions", func(_ *Facts, n *Node) { delete(n.Rights, "PSETEX") }, OK, "not tried: PSETEX", ""},
-	{"permissions", func(_ *Facts, n *Node) { n.RightsErr = "EVAL: i/o timeout" }, Skipped, "timeout", ""},
+	{"permissions", func(_ *Facts, n *Node) { n.Rights.Of["PSETEX"] = "NOPERM psetex" }, Fail, `"app" may not run PSETEX (NOPERM psetex)`, "redis-cli -h 10.0.0.1 -p 6379 ACL SETUSER app '~limit:*' +evalsha +eval +info"},
+	{"permissions", func(_ *Facts, n *Node) { n.Rights.Of["INFO"] = "NOPERM info" }, Warn, `"app" may not run INFO (NOPERM info)`, "+info"},
+	{"permissions", func(_ *Facts, n *Node) { n.Rights.Of["INFO"], n.Rights.Of["EVAL"] = "NOPERM", "NOPERM" }, Fail, "EVAL (NOPERM), INFO (NOPERM)", "+info"},
+	{"permissions", func(_ *Facts, n *Node) { delete(n.Rights.Of, "PSETEX") }, OK, "not tried: PSETEX", ""},
+	{"permissions", func(_ *Facts, n *Node) { n.Rights.Err = errors.New("i/o timeout") }, Skipped, "timeout", ""},
 
 	{"eviction", policy("allkeys-lru"), Fail, "allkeys-lru", "redis-cli -h 10.0.0.1 -p 6379 CONFIG SET maxmemory-policy noeviction"},
 	{"eviction", policy("volatile-ttl"), Fail, "since all expire", "noeviction"},
@@ -179,10 +179,10 @@ var rows = []struct {
 	{"idle-timeout", config("timeout", "1801"), OK, "longer", ""},
 	{"idle-timeout", noConfig, Skipped, "NOPERM", ""},
 
-	{"ping-latency", func(_ *Facts, n *Node) { n.Ping = append(n.Ping[:samples-1:samples-1], 100*ms) }, Warn, "p50 1ms, p99 100ms, of 50 calls", "run limitctl doctor where the program runs"},
+	{"ping-latency", func(_ *Facts, n *Node) { n.Ping = append(n.Ping[:50-1:50-1], 100*ms) }, Warn, "p50 1ms, p99 100ms, of 50 calls", "run limitctl doctor where the program runs"},
 	{"ping-latency", func(_ *Facts, n *Node) { n.Ping = []time.Duration{5 * ms} }, Warn, "of 1 calls", "--latency"},
 	{"ping-latency", func(_ *Facts, n *Node) { n.Ping, n.PingErr = nil, "timeout" }, Skipped, "timeout", ""},
-	{"script-latency", func(_ *Facts, n *Node) { n.Script = append(n.Script[:samples-1:samples-1], time.Second) }, Fail, "p99 1s", "SLOWLOG"},
+	{"script-latency", func(_ *Facts, n *Node) { n.Script = append(n.Script[:50-1:50-1], time.Second) }, Fail, "p99 1s", "SLOWLOG"},
 	{"script-latency", func(_ *Facts, n *Node) { n.Script, n.ScriptErr = nil, "timeout" }, Skipped, "timeout", ""},
 
 	{"keys", func(f *Facts, _ *Node) {

@@ -87,7 +87,7 @@ func proxies(f *WebFacts) result {
 // pick keeps the first rule by name, so that findings do not depend on the
 // order of a map.
 func pick(old, rule string, remaining ...int64) string {
-	text := quote(rule) + " was " + strings.Trim(strings.ReplaceAll(fmt.Sprint(remaining), " ", ", "), "[]")
+	text := words.Quote(rule) + " was " + strings.Trim(strings.ReplaceAll(fmt.Sprint(remaining), " ", ", "), "[]")
 	if old == "" || text < old {
 		return text
 	}
@@ -102,9 +102,9 @@ func routes(f *WebFacts) result {
 	for _, p := range f.Routes {
 		switch {
 		case p.Err != "":
-			failed = append(failed, quote(p.Route)+" ("+p.Err+")")
+			failed = append(failed, words.Quote(p.Route)+" ("+p.Err+")")
 		case len(p.Remaining) == 0:
-			bare = append(bare, fmt.Sprintf("%s (%d)", quote(p.Route), p.Status))
+			bare = append(bare, fmt.Sprintf("%s (%d)", words.Quote(p.Route), p.Status))
 		}
 	}
 	switch {

@@ -55,11 +55,8 @@ type Node struct {
 	Ping, Script       []time.Duration // of calls, in order of size
 	PingErr, ScriptErr string
 
-	User      string            // empty if unknown
-	Rights    map[string]string // for each command that was tried: why it is refused, or ""
-	RightsErr string
-	Writable  bool   // a command that writes was run, and accepted
-	WriteErr  string // why the server refuses writes, such as READONLY …
+	User   string // empty if unknown
+	Rights redisfacts.Rights
 }
 
 // Keys are the keys that begin with the prefix, or some of them.

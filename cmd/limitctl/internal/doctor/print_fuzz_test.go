@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 )
 
 // FuzzPrint prints findings that a server has had a part in: nothing that a
@@ -17,7 +19,7 @@ func FuzzPrint(f *testing.F) {
 	f.Fuzz(func(t *testing.T, found, node, fix string) {
 		findings := []Finding{
 			{Check: "keys", Verdict: Fail, Nodes: []string{node, "b:1"}, Found: found, Why: "why", Fix: []string{fix}},
-			{Check: "role", Verdict: OK, Nodes: []string{"b:1"}, Found: quote(found)},
+			{Check: "role", Verdict: OK, Nodes: []string{"b:1"}, Found: words.Quote(found)},
 		}
 		var text bytes.Buffer
 		require.NoError(t, Print(&text, findings))

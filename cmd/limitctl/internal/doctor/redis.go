@@ -95,11 +95,30 @@ func examine(ctx context.Context, client *redis.Client, prefix string, n *Node) 
 			n.ClusterInfo = redisfacts.Lines(text)
 		}
 	}
-	askTime(ctx, client, n)
+	if _, offset, uncertainty, err := redisfacts.Clock(ctx, client); err != nil {
+		n.TimeErr = err.Error()
+	} else {
+		n.Offset, n.Uncertainty = offset, uncertainty
+	}
 	n.Ping, n.PingErr = measure(func() error { return client.Ping(ctx).Err() })
 	if !n.replica() {
 		askScript(ctx, client, prefix, n)
 	}
+}
+
+// measure returns how long 50 calls take, sorted. It stops after five seconds, and at the
+// first error.
+func measure(call func() error) (took []time.Duration, problem string) {
+	begin := time.Now()
+	for len(took) < 50 && time.Since(begin) < 5*time.Second {
+		start := time.Now()
+		if err := call(); err != nil {
+			return nil, err.Error()
+		}
+		took = append(took, time.Since(start))
+	}
+	slices.Sort(took)
+	return took, ""
 }
 
 // settings lists the settings that checks use. Others are not read, since some are
@@ -186,14 +205,13 @@ func clusterNodes(text string, self *Node) []Node {
 				migrating++
 			}
 		}
-		mine := strings.HasPrefix(flags, "myself,")
-		if mine {
-			self.Flags, self.Migrating = strings.TrimPrefix(flags, "myself,"), migrating
-			self.Replica = strings.Contains(flags, "slave")
+		node := Node{Addr: address(strings.Trim(at[:i], "[]"), at[i+1:]), Flags: flags,
+			Replica: strings.Contains(flags, "slave"), Migrating: migrating}
+		if rest, mine := strings.CutPrefix(flags, "myself,"); mine {
+			self.Flags, self.Replica, self.Migrating = rest, node.Replica, migrating
 			continue
 		}
-		found = append(found, Node{Addr: address(strings.Trim(at[:i], "[]"), at[i+1:]), Flags: flags,
-			Replica: strings.Contains(flags, "slave"), Migrating: migrating})
+		found = append(found, node)
 	}
 	slices.SortFunc(found, byAddr)
 	return found

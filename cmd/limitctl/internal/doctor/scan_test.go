@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
@@ -33,13 +34,13 @@ func TestRedisKeys(t *testing.T) {
 
 	found := see(t, RedisOptions{URL: addr(client)})
 	assert.Equal(t, Fail, found["keys-ttl"].Verdict)
-	assert.Contains(t, found["keys-ttl"].Found, "1 key: "+quote(immortal))
+	assert.Contains(t, found["keys-ttl"].Found, "1 key: "+words.Quote(immortal))
 	assert.Equal(t, Fail, found["keys-type"].Verdict)
-	assert.Contains(t, found["keys-type"].Found, "1 key: "+quote(wrongType))
+	assert.Contains(t, found["keys-type"].Found, "1 key: "+words.Quote(wrongType))
 	assert.Equal(t, Fail, found["keys-form"].Verdict)
-	assert.Contains(t, found["keys-form"].Found, "1 key: "+quote(wrongForm))
+	assert.Contains(t, found["keys-form"].Found, "1 key: "+words.Quote(wrongForm))
 	assert.Equal(t, Warn, found["keys-version"].Verdict)
-	assert.Contains(t, found["keys-version"].Found, "2 keys: "+quote(old)+", ")
+	assert.Contains(t, found["keys-version"].Found, "2 keys: "+words.Quote(old)+", ")
 	assertHarmless(t, found["keys-version"].Found)
 
 	// What it says to do helps.

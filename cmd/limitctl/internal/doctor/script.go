@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -31,7 +32,7 @@ func askScript(ctx context.Context, client *redis.Client, prefix string, n *Node
 	for i := 1; redis.HasErrorPrefix(err, "MOVED"); i++ { // the slot is on another node
 		if i > 500 {
 			n.ScriptErr = "found no policy with a slot on this node"
-			n.RightsErr = n.ScriptErr
+			n.Rights.Err = errors.New(n.ScriptErr)
 			return
 		}
 		charges[0].Policy = fmt.Sprint(ownPolicy, " ", i)
@@ -42,22 +43,9 @@ func askScript(ctx context.Context, client *redis.Client, prefix string, n *Node
 	} else {
 		n.Script, n.ScriptErr = measure(func() error { return store.Take(ctx, asks) })
 	}
-	askRights(ctx, client, lua.Key(prefix, &charges[0]), n)
-}
-
-// askRights asks what the user may do by running the commands of a decision.
-func askRights(ctx context.Context, client *redis.Client, key string, n *Node) {
 	n.User, _ = client.Do(ctx, "ACL", "WHOAMI").Text() // which may be refused
-	rights := redisfacts.Ask(ctx, client, key)
-	n.Rights = rights.Of
-	switch {
-	case n.InfoErr == "":
-		n.Rights["INFO"] = ""
-	case redisfacts.NoRight(n.InfoErr):
-		n.Rights["INFO"] = n.InfoErr
-	}
-	n.Writable, n.WriteErr = rights.Writable, rights.WriteErr
-	if rights.Err != nil {
-		n.RightsErr = "EVAL: " + rights.Err.Error()
+	n.Rights = redisfacts.Ask(ctx, client, lua.Key(prefix, &charges[0]))
+	if n.Rights.Of != nil && (n.InfoErr == "" || redisfacts.NoRight(n.InfoErr)) {
+		n.Rights.Of["INFO"] = n.InfoErr
 	}
 }

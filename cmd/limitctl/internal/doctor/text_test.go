@@ -36,8 +36,8 @@ func TestClean(t *testing.T) {
 }
 
 func TestQuote(t *testing.T) {
-	assert.Equal(t, `"limit:1:{p}:r:\x1b[2J\u202e\u00e9\""`, quote("limit:1:{p}:r:\x1b[2J\u202eé\""))
-	assert.Equal(t, `"`+strings.Repeat("a", 120)+`"… (1000 bytes)`, quote(strings.Repeat("a", 1000)))
+	assert.Equal(t, `"limit:1:{p}:r:\x1b[2J\u202e\u00e9\""`, words.Quote("limit:1:{p}:r:\x1b[2J\u202eé\""))
+	assert.Equal(t, `"`+strings.Repeat("a", 120)+`"… (1000 bytes)`, words.Quote(strings.Repeat("a", 1000)))
 }
 
 func TestPrintIsHarmless(t *testing.T) {
@@ -59,12 +59,6 @@ func TestPrintIsHarmless(t *testing.T) {
 	var f Finding
 	require.NoError(t, json.Unmarshal([]byte(lines[1]), &f))
 	assert.Equal(t, findings[1], f)
-}
-
-func TestUnits(t *testing.T) {
-	for d, text := range map[time.Duration]string{1234 * time.Nanosecond: "1µs", 1234 * time.Microsecond: "1.23ms", -90 * time.Second: "-1m30s"} {
-		assert.Equal(t, text, span(d))
-	}
 }
 
 func TestPercentile(t *testing.T) {

@@ -5,8 +5,10 @@ import (
 	"crypto/rand"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,6 +23,9 @@ type WebOptions struct {
 	Routes []string // paths, or "HEAD /path"; without any, the URL alone is asked
 }
 
+// A target is a request to a route.
+type target struct{ route, method, url string }
+
 // Web sends requests to an application: one to each route (or to the URL), and two
 // more to the first route with a rule by address, the last one with a forged address.
 // Requests are GET or HEAD, follow no redirect, and use the quotas of this machine. An
@@ -33,8 +38,8 @@ func Web(ctx context.Context, o WebOptions) (*WebFacts, error) {
 	if len(o.Routes) > MaxRoutes {
 		return nil, fmt.Errorf("--route: %d routes: name at most %d", len(o.Routes), MaxRoutes)
 	}
-	type target struct{ route, method, url string }
 	var targets []target
+	var probes []Probe
 	for _, route := range o.Routes {
 		method, path, spaced := strings.Cut(route, " ")
 		if !spaced {
@@ -61,44 +66,35 @@ func Web(ctx context.Context, o WebOptions) (*WebFacts, error) {
 	}
 	defer client.CloseIdleConnections()
 	facts := &WebFacts{}
-	chosen := -1 // index of the route that shows whether a forged address counts
-	for i, t := range targets {
+	for _, t := range targets {
 		p := probe(ctx, client, t.method, t.url, "")
 		p.Route = t.route
-		if i == 0 {
-			facts.Err = p.Err
-		}
-		if len(o.Routes) > 0 {
-			facts.Routes = append(facts.Routes, p)
-		}
-		if chosen >= 0 && (hasAddressRule(facts.Proxies[0]) || !hasAddressRule(p)) {
-			continue
-		}
-		chosen, facts.Proxies = i, []Probe{p}
-		if hasAddressRule(p) {
-			forge(ctx, client, t.method, t.url, facts)
+		probes = append(probes, p)
+		if facts.Proxies == nil && p.byAddress() {
+			facts.Proxies = forge(ctx, client, t, p)
 		}
 	}
-	if p := facts.Proxies[0]; len(facts.Proxies) == 1 && p.Err == "" && len(p.Remaining) > 0 {
-		forge(ctx, client, targets[chosen].method, targets[chosen].url, facts)
+	facts.Err = probes[0].Err
+	if len(o.Routes) > 0 {
+		facts.Routes = probes
+	}
+	if facts.Proxies == nil { // no rule is by address
+		facts.Proxies = forge(ctx, client, targets[0], probes[0])
 	}
 	return facts, nil
 }
 
-func hasAddressRule(p Probe) bool {
-	for rule := range p.Remaining {
-		if byAddress(rule) {
-			return true
-		}
-	}
-	return false
+// byAddress reports whether the response names a rule by address.
+func (p Probe) byAddress() bool {
+	return slices.ContainsFunc(slices.Collect(maps.Keys(p.Remaining)), byAddress)
 }
 
-// forge repeats the first of facts.Proxies, without and with a forged address.
-func forge(ctx context.Context, client *http.Client, method, url string, facts *WebFacts) {
-	for _, forged := range []string{"", forgedAddress()} {
-		facts.Proxies = append(facts.Proxies, probe(ctx, client, method, url, forged))
+// forge repeats a request whose response shows quotas, without and with a forged address.
+func forge(ctx context.Context, client *http.Client, t target, first Probe) []Probe {
+	if len(first.Remaining) == 0 {
+		return []Probe{first}
 	}
+	return []Probe{first, probe(ctx, client, t.method, t.url, ""), probe(ctx, client, t.method, t.url, forgedAddress())}
 }
 
 // forgedAddress returns a random address in 198.18.0.0/15, which is reserved for

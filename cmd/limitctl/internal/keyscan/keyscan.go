@@ -50,13 +50,11 @@ func (s *Scan) Run(ctx context.Context, client redis.UniversalClient) (more bool
 
 // server scans one server. Servers take turns, page by page.
 func (s *Scan) server(ctx context.Context, server redis.Cmdable) error {
-	for cursor, first := uint64(0), true; first || cursor != 0; first = false {
-		var err error
-		if cursor, err = s.step(ctx, server, cursor); err != nil {
-			return err
-		}
+	cursor, err := s.step(ctx, server, 0)
+	for err == nil && cursor != 0 {
+		cursor, err = s.step(ctx, server, cursor)
 	}
-	return nil
+	return err
 }
 
 // step reads a page. It returns 0 after the last one.

@@ -5,7 +5,6 @@ package live
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -198,32 +197,23 @@ func (l *Limits) Rules() (rules []*Rule) {
 }
 
 // Rule returns a rule. The error says what to write instead.
-func (l *Limits) Rule(policy, rule string) (found *Rule, err error) {
-	var policies, rules []string
-	for _, p := range l.policies {
-		policies = append(policies, p.Name)
-		if p.Name != policy {
-			continue
+func (l *Limits) Rule(policy, rule string) (*Rule, error) {
+	var found []*Rule
+	var known []string
+	for _, r := range l.Rules() {
+		if r.Policy == policy && r.Name == rule {
+			found = append(found, r)
 		}
-		for _, r := range p.rules {
-			if r.Name == rule && found != nil {
-				return nil, fmt.Errorf("policy %q has two rules %q, of limit.EachRoute and of the route: write --rules and --on for one of them", policy, rule)
-			}
-			if r.Name == rule {
-				found = r
-			}
-			rules = append(rules, r.Name)
-		}
+		known = append(known, fmt.Sprintf("%q %s", r.Policy, r.Name))
 	}
-	switch {
-	case found != nil:
-		return found, nil
-	case rules != nil:
-		return nil, fmt.Errorf("policy %q has no rule %q: write one of %s", policy, rule, strings.Join(rules, ", "))
-	case policies != nil:
-		return nil, fmt.Errorf("no policy %q: write one of %s", policy, strings.Join(policies, ", "))
+	switch len(found) {
+	case 0:
+		return nil, fmt.Errorf("no policy %q with a rule %q: write one of %s", policy, rule, strings.Join(known, ", "))
+	case 1:
+		return found[0], nil
 	}
-	return nil, errors.New("no policies are known")
+	return nil, fmt.Errorf("policy %q has two rules %q, of limit.EachRoute and of the route: "+
+		"write --rules and --on for one of them", policy, rule)
 }
 
 // stateOf returns the rule that a state in Redis belongs to, and the plan if the state

@@ -16,20 +16,20 @@ import (
 
 // A State is the quota of one key of a rule at a moment.
 type State struct {
-	Policy   string     `json:"policy"`
-	Rule     string     `json:"rule"`
-	Key      string     `json:"key"`
-	Quoted   string     `json:"key_quoted,omitempty"`    // in the syntax of Go, if it is not UTF-8
-	Plan     string     `json:"plan,omitempty"`          // whose limit it is, if not the usual one
-	Limit    int64      `json:"limit"`                   // of this key: a plan or an override may change it
-	Override bool       `json:"override,omitempty"`      // whether an override of the key sets the limit
-	Capacity int64      `json:"capacity"`                // the most units that can be left
-	Used     int64      `json:"used"`                    // of Capacity
-	Percent  float64    `json:"used_percent"`            // of Capacity
-	Refused  bool       `json:"refused"`                 // whether a request of cost 1 would be
-	Until    *time.Time `json:"refused_until,omitempty"` // by the clock of this machine
-	FullAt   *time.Time `json:"full_at,omitempty"`       // when nothing is used any more
-	Shadow   bool       `json:"shadow,omitempty"`        // whether the rule only watches
+	Policy   string    `json:"policy"`
+	Rule     string    `json:"rule"`
+	Key      string    `json:"key"`
+	Quoted   string    `json:"key_quoted,omitempty"`   // in the syntax of Go, if it is not UTF-8
+	Plan     string    `json:"plan,omitempty"`         // whose limit it is, if not the usual one
+	Limit    int64     `json:"limit"`                  // of this key: a plan or an override may change it
+	Override bool      `json:"override,omitempty"`     // whether an override of the key sets the limit
+	Capacity int64     `json:"capacity"`               // the most units that can be left
+	Used     int64     `json:"used"`                   // of Capacity
+	Percent  float64   `json:"used_percent"`           // of Capacity
+	Refused  bool      `json:"refused"`                // whether a request of cost 1 would be
+	Until    time.Time `json:"refused_until,omitzero"` // by the clock of this machine
+	FullAt   time.Time `json:"full_at,omitzero"`       // when nothing is used any more
+	Shadow   bool      `json:"shadow,omitempty"`       // whether the rule only watches
 
 	rule *Rule
 }
@@ -38,24 +38,18 @@ type State struct {
 func (s *State) Of() *Rule { return s.rule }
 
 // Any reports whether the key has used anything.
-func (s *State) Any() bool { return s.Used > 0 || s.Refused || s.FullAt != nil }
-
-// State returns the state of a key of a rule. If the rule has plans, Redis does not say
-// which plan the key is on: it is the first one that the use fits, from the usual limit
-// up.
-func (l *Limits) State(ctx context.Context, r *Rule, key string) (State, error) {
-	return l.state(ctx, r, key, "", !r.own)
-}
+func (s *State) Any() bool { return s.Used > 0 || s.Refused || !s.FullAt.IsZero() }
 
 // States returns the states that a key of a rule has: more than one if plans have states
-// of their own.
+// of their own. If they have not, Redis does not say which plan the key is on: it is the
+// first one that the use fits, from the usual limit up.
 func (l *Limits) States(ctx context.Context, r *Rule, key string) (states []State, err error) {
 	plans := []string{""}
 	if r.own {
 		plans = append(plans, slices.Sorted(maps.Keys(r.Plans))...)
 	}
 	for _, plan := range plans {
-		s, err := l.state(ctx, r, key, plan, !r.own)
+		s, err := l.state(ctx, r, key, plan)
 		if err != nil {
 			return nil, err
 		}
@@ -66,14 +60,14 @@ func (l *Limits) States(ctx context.Context, r *Rule, key string) (states []Stat
 	return states, nil
 }
 
-func (l *Limits) state(ctx context.Context, r *Rule, key, plan string, guess bool) (State, error) {
+func (l *Limits) state(ctx context.Context, r *Rule, key, plan string) (State, error) {
 	d, err := l.peek(ctx, r, key, plan)
 	if err != nil {
 		return State{}, err
 	}
 	override := l.options.Override != nil && l.options.Override(r.Policy, r.Name, key) > 0
 	for _, larger := range r.larger {
-		if !guess || d.Remaining > 0 || override {
+		if r.own || d.Remaining > 0 || override {
 			break
 		}
 		plan = larger.name
@@ -89,12 +83,10 @@ func (l *Limits) state(ctx context.Context, r *Rule, key, plan string, guess boo
 	}
 	s.Percent = 100 * float64(s.Used) / float64(max(1, s.Capacity))
 	if d.ResetAfter > 0 {
-		at := now.Add(d.ResetAfter)
-		s.FullAt = &at
+		s.FullAt = now.Add(d.ResetAfter)
 	}
 	if s.Refused && d.RetryAfter < limit.Never {
-		at := now.Add(d.RetryAfter)
-		s.Until = &at
+		s.Until = now.Add(d.RetryAfter)
 	}
 	return s, nil
 }

@@ -114,7 +114,7 @@ func (t *top) page(ctx context.Context, _ redis.Cmdable, names []string) error {
 	for i, k := range known {
 		slots <- struct{}{}
 		peeks.Go(func() {
-			states[i], errs[i] = t.state(ctx, k.rule, k.key, k.plan, !k.rule.own)
+			states[i], errs[i] = t.state(ctx, k.rule, k.key, k.plan)
 			<-slots
 		})
 	}
@@ -173,7 +173,7 @@ func fuller(a, b State) int {
 		switch {
 		case !s.Refused:
 			return 0
-		case s.Until == nil: // for good
+		case s.Until.IsZero(): // for good
 			return 1<<63 - 1
 		}
 		return s.Until.UnixMilli()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 	"github.com/routelimit/limit/cmd/limitctl/replay"
+	"github.com/routelimit/limit/cmd/limitctl/replay/accesslog"
 )
 
 // A Report is a result and what it is about. All texts of the result may come from
@@ -112,34 +113,33 @@ func leftOut(p replay.PolicyResult, r replay.RuleResult) bool {
 
 // ruleNames lists rules, at most three of them.
 func ruleNames(rules []string) string {
-	names := make([]string, 0, 3)
-	for _, rule := range rules[:min(3, len(rules))] {
-		names = append(names, fmt.Sprintf("%q", words.Cut(rule, 60)))
-	}
-	text := strings.Join(names, ", ")
-	if rest := len(rules) - len(names); rest > 0 {
-		text += fmt.Sprintf(" and %s", words.Count(int64(rest), "more rule"))
-	}
-	return text
+	return few(rules, "more rule", func(rule string) string { return fmt.Sprintf("%q", words.Cut(rule, 60)) })
 }
 
 // files names the files of the log.
 func (r *Report) files() string {
-	names := make([]string, 0, 3)
-	for _, f := range r.Files {
-		if len(names) == 3 {
-			return fmt.Sprintf("%s and %d more files", strings.Join(names, ", "), len(r.Files)-3)
-		}
-		name := f.Path
-		if name == "-" {
-			name = "the standard input"
-		}
-		names = append(names, words.Cut(name, 60))
-	}
-	if len(names) == 0 {
+	if len(r.Files) == 0 {
 		return "the log"
 	}
-	return strings.Join(names, ", ")
+	return few(r.Files, "more file", func(f accesslog.File) string {
+		if f.Path == "-" {
+			return "the standard input"
+		}
+		return words.Cut(f.Path, 60)
+	})
+}
+
+// few lists at most three things.
+func few[T any](all []T, more string, name func(T) string) string {
+	var names []string
+	for _, thing := range all[:min(3, len(all))] {
+		names = append(names, name(thing))
+	}
+	text := strings.Join(names, ", ")
+	if rest := len(all) - len(names); rest > 0 {
+		text += " and " + words.Count(int64(rest), more)
+	}
+	return text
 }
 
 // Stay says how long clients would have stayed refused.

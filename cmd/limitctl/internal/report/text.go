@@ -1,26 +1,29 @@
 package report
 
 import (
+	"bytes"
 	_ "embed"
 	"io"
 	"strings"
+	"text/tabwriter"
 	"text/template"
 	"time"
-	"unicode/utf8"
 )
 
 //go:embed page.txt
 var textPage string
 
-var textTemplate = template.Must(template.New("text").Funcs(functions).Parse(strings.ReplaceAll(textPage, "¦", "\t")))
+var textTemplate = template.Must(template.New("text").Funcs(functions).Parse(strings.ReplaceAll(textPage, " ¦ ", "\t")))
 
 // Text writes the report for a terminal.
 func (r *Report) Text(w io.Writer) error {
-	var b strings.Builder
-	if err := textTemplate.Execute(&b, r); err != nil {
+	var b bytes.Buffer
+	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	if err := textTemplate.Execute(table, r); err != nil {
 		return err
 	}
-	_, err := io.WriteString(w, align(b.String()))
+	table.Flush()
+	_, err := b.WriteTo(w)
 	return err
 }
 
@@ -49,44 +52,4 @@ func (r *Report) Spark() *spark {
 		plot[i] = bars[(c.Refused*int64(len(bars)-1)+most-1)/most]
 	}
 	return &spark{busiest(list), string(plot), list[0].Width, gaps}
-}
-
-// align makes columns of the lines that have tabs. The first line of a table names the
-// columns; a name that ends in > aligns its column to the right.
-func align(text string) string {
-	var b strings.Builder
-	var rows [][]string
-	for line := range strings.Lines(text) {
-		if cells := strings.Split(strings.TrimSuffix(line, "\n"), "\t"); len(cells) > 1 {
-			rows = append(rows, cells)
-			continue
-		}
-		writeTable(&b, rows)
-		rows = nil
-		b.WriteString(line)
-	}
-	writeTable(&b, rows)
-	return b.String()
-}
-
-func writeTable(b *strings.Builder, rows [][]string) {
-	widths, right := make(map[int]int), make(map[int]bool)
-	for n, row := range rows {
-		for i, cell := range row {
-			row[i] = strings.TrimSpace(cell)
-			if n == 0 {
-				row[i], right[i] = strings.CutSuffix(row[i], ">")
-			}
-			widths[i] = max(widths[i], utf8.RuneCountInString(row[i]))
-		}
-	}
-	for _, row := range rows {
-		for i, cell := range row {
-			space := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
-			if row[i] = cell + space; right[i] {
-				row[i] = space + cell
-			}
-		}
-		b.WriteString(strings.TrimRight(strings.Join(row, "  "), " ") + "\n")
-	}
 }

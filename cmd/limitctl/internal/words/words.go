@@ -50,6 +50,16 @@ func Cut(s string, n int) string {
 	return string([]rune(s)[:n-1]) + "…"
 }
 
+// Quote returns a text in quotes and printable ASCII, cut to 120 bytes: it cannot imitate
+// other text.
+func Quote(s string) string {
+	const most = 120
+	if len(s) <= most {
+		return strconv.QuoteToASCII(s)
+	}
+	return fmt.Sprintf("%s… (%d bytes)", strconv.QuoteToASCII(s[:most]), len(s))
+}
+
 // Number writes 1234567 as 1,234,567.
 func Number(n int64) string {
 	digits := strconv.FormatInt(n, 10)

@@ -2,8 +2,9 @@ package accesslog
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
+
+	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 )
 
 // A Format reads the lines of one kind of access log. Use [ParseFormat]. It is safe for
@@ -117,19 +118,7 @@ func detect(lines []string) (*Format, error) {
 	}
 	if best == nil {
 		return nil, fmt.Errorf("no known log format reads this log: tried %s; name the format, or write an nginx "+
-			"log_format or the fields of JSON lines; the first line is %s", formatNames(), show(lines[0]))
+			"log_format or the fields of JSON lines; the first line is %s", formatNames(), words.Quote(lines[0]))
 	}
 	return best, nil
-}
-
-// maxShown is how many bytes of a line are shown.
-const maxShown = 200
-
-// show returns a line that is safe to print: quoted, with escapes for all but
-// printable ASCII, and not too long.
-func show(line string) string {
-	if len(line) > maxShown {
-		return strconv.QuoteToASCII(line[:maxShown]) + "…"
-	}
-	return strconv.QuoteToASCII(line)
 }

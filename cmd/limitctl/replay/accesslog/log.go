@@ -24,7 +24,6 @@ type Log struct {
 // A File is what was read of one file.
 type File struct {
 	Path  string `json:"path"`
-	Size  int64  `json:"size"`            // bytes; 0 if it is not known
 	Error string `json:"error,omitempty"` // why it could not be read
 	Stats
 }
@@ -94,7 +93,7 @@ func expand(patterns []string) (paths []string, err error) {
 	return paths, nil
 }
 
-// glance finds the size of a file and the time of its first records. Times that are more
+// glance finds the time of the first records of a file. Times that are more
 // than a day before the median of some records are wrong, and do not matter.
 func (f *file) glance(options *Options) error {
 	info, err := os.Stat(f.Path)
@@ -106,7 +105,6 @@ func (f *file) glance(options *Options) error {
 	case !info.Mode().IsRegular():
 		return nil
 	}
-	f.Size = info.Size()
 	in, err := os.Open(f.Path)
 	if err != nil {
 		return errors.Unwrap(err)
@@ -130,7 +128,7 @@ func (f *file) glance(options *Options) error {
 // fail notes why a file cannot be read.
 func (f *file) fail(err error) {
 	if err != nil {
-		f.Error, f.Size = fmt.Sprintf("%s: %v", f.Path, err), 0
+		f.Error = fmt.Sprintf("%s: %v", f.Path, err)
 	}
 }
 
@@ -248,15 +246,6 @@ func (l *Log) Stats() Stats {
 	var sum Stats
 	for _, f := range l.Files() {
 		sum.add(&f.Stats)
-	}
-	return sum
-}
-
-// Size returns the sum of the sizes of all files in bytes, to which Stats.Bytes grows. It
-// leaves out pipes.
-func (l *Log) Size() (sum int64) {
-	for _, f := range l.files {
-		sum += f.Size
 	}
 	return sum
 }

@@ -8,10 +8,11 @@ import (
 	"io"
 	"runtime"
 	"sync"
-	"sync/atomic"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 )
 
 // Options configures how a log is read. Nil and the zero Options are ready to use.
@@ -36,7 +37,6 @@ const (
 type Stats struct {
 	Lines    int64 `json:"lines"`     // without empty ones
 	BadLines int64 `json:"bad_lines"` // that no format reads, and those of 1 MiB or more
-	Bytes    int64 `json:"bytes"`     // as read from the files, compressed or not
 
 	// Formats counts the lines that each format has read.
 	Formats map[string]int64 `json:"formats"`
@@ -60,7 +60,6 @@ type BadLine struct {
 func (s *Stats) add(o *Stats) {
 	s.Lines += o.Lines
 	s.BadLines += o.BadLines
-	s.Bytes += o.Bytes
 	for name, n := range o.Formats {
 		if s.Formats == nil {
 			s.Formats = make(map[string]int64)
@@ -74,9 +73,8 @@ func (s *Stats) add(o *Stats) {
 // parse ahead of the caller. They hold a few batches of 256 KiB of text and end with
 // the log, or at Close. A Stream is for one goroutine.
 type Stream struct {
-	format  *Format      // nil until it is found
-	others  []*Format    // to try for lines that format does not read
-	read    atomic.Int64 // bytes, before decompression
+	format  *Format   // nil until it is found
+	others  []*Format // to try for lines that format does not read
 	batches chan *batch
 	quit    chan struct{}
 	close   sync.Once
@@ -98,20 +96,8 @@ func NewStream(r io.Reader, options *Options) *Stream {
 	if s.format == nil {
 		s.others = formats
 	}
-	go s.split(&counter{r, &s.read})
+	go s.split(r)
 	return s
-}
-
-// A counter counts what is read.
-type counter struct {
-	io.Reader
-	n *atomic.Int64
-}
-
-func (c *counter) Read(p []byte) (int, error) {
-	n, err := c.Reader.Read(p)
-	c.n.Add(int64(n))
-	return n, err
 }
 
 // Next returns the next record, or nil at the end.
@@ -132,11 +118,7 @@ func (s *Stream) Next() *Record {
 }
 
 // Stats returns what was read until now. After the end it is complete.
-func (s *Stream) Stats() Stats {
-	stats := s.stats
-	stats.Bytes = s.read.Load()
-	return stats
-}
+func (s *Stream) Stats() Stats { return s.stats }
 
 // Err returns why the log could not be read, once Next has returned nil: an unknown
 // format, or an error of the reader before the first line. A log that ends early is not an
@@ -274,7 +256,7 @@ func (b *batch) parse(current *Format, others []*Format) {
 func (b *batch) bad(i int, problem string) {
 	b.stats.BadLines++
 	if len(b.stats.Samples) < maxSamples {
-		sample := BadLine{Line: b.first + int64(i), Problem: problem, Text: show(b.lines[i])}
+		sample := BadLine{Line: b.first + int64(i), Problem: problem, Text: words.Quote(b.lines[i])}
 		b.stats.Samples = append(b.stats.Samples, sample)
 	}
 }
