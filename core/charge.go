@@ -20,9 +20,9 @@ type Charge struct {
 	// Debt makes the charge one for units that were used already, Age µs before the
 	// decision: what a process admitted while the store was away, or what something
 	// turned out to cost. It is taken whatever is left, and even above the limit, as if it
-	// had been taken then. It never refuses, and a [Queue] does not delay it. Where that
-	// cannot be told exactly there is never more room than that, but for what [State].Owe
-	// documents. All charges of a call are debts, or none.
+	// had been taken then. It never refuses, and a [Queue] does not delay it. Where an
+	// algorithm cannot know the exact state, it leaves less room, not more; its Owe
+	// method has the exceptions. All charges of a call are debts, or none.
 	Debt bool
 	Age  int64 // 0 to [MaxTime]; only with Debt
 

@@ -73,8 +73,7 @@ func (Base) Release(*Quota, int64, uint64) {}
 
 // Decide is the decision that every store must make: at time now, given the
 // states of the charges' keys, it takes all charges or none, and debts whatever the
-// room. A time outside 0 to [MaxTime] is taken for the nearest one
-// inside.
+// room. A time outside 0 to [MaxTime] is taken for the nearest one inside.
 func Decide(now int64, charges []Charge, states []State) (d Decision) {
 	d.Decide(now, charges, states)
 	return d

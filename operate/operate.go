@@ -113,7 +113,7 @@ func Observe(l *limit.Limiter, observe func(*http.Request, limit.Decision, error
 type Comparison struct{ Old, New limit.RuleDecision }
 
 // Comparisons returns one Comparison for each Replaces of a [limit.Shadow] that was not
-// enforced for the request. Package agreement counts them.
+// enforced for the request. Packages promlimit and otellimit count them.
 func Comparisons(d limit.Decision) (list []Comparison) {
 	for _, pair := range compared(d) {
 		var c Comparison
@@ -130,15 +130,15 @@ func Declared(l *limit.Limiter) []string { return declared(l) }
 // Proxies returns the Proxies of [limit.Options]. Do not change its Trusted.
 func Proxies(l *limit.Limiter) limit.Proxies { return proxies(l) }
 
-// Validate returns what is wrong with a set on a limiter, which [limit.RuleSet.Validate]
-// does not know: classes, and functions of the options for callers that the rules
-// distinguish, as behind a ServeMux. It declares nothing.
+// Validate returns what is wrong with a set on a limiter, which Validate of
+// [limit.RuleSet] does not know: classes, and functions of the options for callers that
+// the rules distinguish, as behind a ServeMux. It declares nothing.
 func Validate(l *limit.Limiter, rules limit.RuleSet) error { return validate(l, rules) }
 
 // Change replaces the rules of policies while the program runs, such as those of a
 // policy file. Each set must be [limit.Named], and replaces the rules of the policy of that
-// name. The program declares the policy, before or later, as [limit.RuleSet.Overridable].
-// A policy that this call does not name returns to its declared rules, so Change without
+// name. The program declares the policy, before or later, as a [limit.RuleSet] that is
+// Overridable. A policy that this call does not name returns to its declared rules, so Change without
 // sets undoes all changes.
 //
 // All sets take effect, or none does. The error joins one [*limit.RuleError] for each

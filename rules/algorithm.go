@@ -52,8 +52,8 @@ type (
 		Missing int64
 	}
 
-	// LeakyBucket ("leaky-bucket") admits what a TokenBucket does. It remembers
-	// one number for each key, and always starts with a full Burst.
+	// LeakyBucket ("leaky-bucket") is a TokenBucket that always starts with a full
+	// Burst, by the name under which other limiters have it.
 	LeakyBucket struct {
 		Burst int64 // units that may come at once: 1 to 10^12; 0 means Limit
 	}

@@ -64,7 +64,7 @@ func algorithmWords() []attribute {
 		algorithmWord(core.SlidingCells, "at most the limit in any window, for large limits"),
 		algorithmWord(core.SlidingCounter, "about the limit in a window, in little memory"),
 		algorithmWord(core.TokenBucket, "a burst at once, then the rate"),
-		algorithmWord(core.LeakyBucket, "a burst at once, then the rate, in less memory"),
+		algorithmWord(core.LeakyBucket, "a burst at once, then the rate: another name for a token bucket"),
 		algorithmWord(core.Queue, "the rate, and requests wait for their slots"),
 		algorithmWord(core.Concurrency, "so many requests at once"),
 		banWord(),

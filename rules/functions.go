@@ -70,7 +70,7 @@ func (s *Settlement) counts(status int) bool {
 	return minStatus <= status && status <= maxStatus && s.statuses[(status-minStatus)/64]>>((status-minStatus)%64)&1 != 0
 }
 
-// units returns the true cost of a request that was answered with a status.
+// Units returns the true cost of a request that was answered with a status, or [AsCharged].
 func (s *Settlement) Units(r *http.Request, status int) int64 {
 	switch {
 	case s.fn != nil:

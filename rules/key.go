@@ -182,8 +182,8 @@ func bounded(key string) string {
 	return hashPrefix + hex.EncodeToString(sum[:])
 }
 
-// Missing returns an error for each value that k needs and keys do not have, or that is no
-// address where one is needed.
+// Missing returns an error for each value that k needs and keys do not have, and for each
+// that must be an address and is none.
 func (k *KeyResolver) Missing(keys map[string]string) (errs []error) {
 	for i := range k.parts {
 		errs = append(errs, k.parts[i].Missing(keys)...)
@@ -201,8 +201,8 @@ func (k *KeyResolver) Missing(keys map[string]string) (errs []error) {
 	return nil
 }
 
-// Lookup returns the value of k in keys, which are named as in the text grammar. A header is found by a name that differs in
-// case, unless two do.
+// Lookup returns the value of k in keys, which are named as in the text grammar. A header
+// is found by a name that differs in case, unless two do.
 func (k *KeyResolver) Lookup(keys map[string]string) (value string, ok bool) {
 	if value, ok = keys[k.label]; ok || k.kind != grammar.Header {
 		return value, ok

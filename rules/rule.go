@@ -57,9 +57,9 @@ type Rule struct {
 	OnStoreError core.OnError
 
 	// Cost says how many units a request costs: see [CostBy]. The zero value means 1,
-	// and 0 for a [Ban], where each unit is a strike. A request of cost 0 takes nothing and passes the
-	// rule, unless a ban bars its key. For [Distinct], any other cost means 1. A cost
-	// above what the rule can ever hold is refused without a Retry-After. A negative
+	// and 0 for a [Ban], where each unit is a strike. A request of cost 0 takes nothing
+	// and passes the rule, unless a ban bars its key. For [Distinct], any other cost
+	// means 1. A cost above what the rule can ever hold is refused without a Retry-After. A negative
 	// cost is a mistake of the function: the request is answered as undecided, with
 	// 503, and is charged nothing. A panic passes on to the server, before anything is
 	// charged. The function must not read the body.
@@ -123,7 +123,7 @@ type Shadow struct {
 	Enforced int
 
 	// Replaces is the name of the enforced rule of the same set that the shadow may
-	// replace. Metrics compare the two: see package agreement.
+	// replace. Metrics compare the two: see docs/roll-out.md.
 	Replaces string
 }
 

@@ -14,8 +14,7 @@ import (
 	"github.com/routelimit/limit/internal/grammar"
 )
 
-// A Error is one thing wrong with a rule, or with a set of rules if Rule
-// is empty.
+// An Error is one thing wrong with a rule, or with a set of rules if Rule is empty.
 type Error struct {
 	Policy  string // the name of the set, or "" for one without a name
 	Rule    string // the rule in the text grammar, or "" if the set or its text is wrong

@@ -1,5 +1,5 @@
-// Package door leads into package limit, for the packages of this module that stand on it
-// and need what its users do not: package adapter, and package operate.
+// Package door gives packages adapter and operate access to what package limit does not
+// export, since its users do not need it.
 package door
 
 import (

@@ -8,8 +8,8 @@ import (
 )
 
 // Bounded returns a client whose calls end with their context, and after a timeout if that
-// is earlier, where it can be one. Otherwise they end after the timeouts and retries of the
-// client. It panics if the client is nil: the text begins with the package that was given it.
+// is earlier. Only a [redis.Client] can be bounded: calls of others end after their own
+// timeouts and retries. Bounded panics if the client is nil, and the text begins with of.
 func Bounded(client redis.UniversalClient, timeout time.Duration, of string) redis.UniversalClient {
 	if v := reflect.ValueOf(client); client == nil || v.Kind() == reflect.Pointer && v.IsNil() {
 		panic(of + ": the client is nil: write redis.NewClient(&redis.Options{Addr: \"localhost:6379\"})")

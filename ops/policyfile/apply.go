@@ -90,7 +90,7 @@ func (p *Policies) check(v version) error {
 	entries := slices.Concat(v.exempt, v.barred)
 	i := slices.IndexFunc(entries, func(e entry) bool { return e.IsUser() })
 	if routed && i >= 0 && operate.Validate(p.limiter, limit.Rules(limit.PerUser(time.Minute, 1))) != nil {
-		d.wrongIn(entries[i].node, 0, "no user resolver: set limit.Options.User")
+		d.wrongIn(entries[i].node, 0, "no user resolver: set Caller.User of limit.Options")
 	}
 	return d.err()
 }

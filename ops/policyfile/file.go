@@ -138,7 +138,7 @@ type Policy struct {
 }
 
 // Policies returns the policies of the file, in its order. To put those of an embedded
-// file in force, give their Rules to [limit.Limiter.Change].
+// file in force, give their Rules to [operate.Change].
 func (f *File) Policies() []Policy {
 	policies := make([]Policy, len(f.policies))
 	for i, p := range f.policies {

@@ -19,7 +19,7 @@ func TestUserOfNobody(t *testing.T) {
 	write(t, path, "version: 1\nexempt: [user root]\npolicies: {a: {rules: 5/1m per ip, routes: [/]}}\n")
 	p, err := policyfile.Open(path, nil)
 	require.NoError(t, err)
-	assert.ErrorContains(t, p.Follow(t.Context(), limit.New(nil, nil)), path+":2:10: no user resolver: set limit.Options.User")
+	assert.ErrorContains(t, p.Follow(t.Context(), limit.New(nil, nil)), path+":2:10: no user resolver: set Caller.User of limit.Options")
 	write(t, path, "version: 1\npolicies:\n  a: {rules: 5/1m per ip; 5/1m per user, routes: [POST /a]}\n")
 	p, err = policyfile.Open(path, nil)
 	require.NoError(t, err)

@@ -158,7 +158,7 @@ func (p *Policies) noticeUnmet(s *state) {
 // pushed until ctx ends. The limiter should have [Policies.Exempt] and [Policies.Bar] in
 // its Options; lists compare the user and the address that its rules use. Call Follow
 // once, after the program has declared the policies that the file may override: see
-// [limit.RuleSet.Overridable].
+// Overridable of [limit.RuleSet].
 //
 // The error is about the file: it may change only policies that the program has not
 // declared, or has declared Overridable, and a rule by user needs the User of the

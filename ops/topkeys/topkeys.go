@@ -123,7 +123,7 @@ func New(options *Options) *Counter {
 }
 
 // Observe counts a decision: once for each of its rules. Call it from
-// [operate.Observe], for decisions without an error. Requests that a rule exempts
+// operate.Observe, for decisions without an error. Requests that a rule exempts
 // do not count for it, nor do those refused because the store failed (core.ModeRefused).
 // A refusal by a shadow rule, or by one that only marks the request, is none.
 //

@@ -222,7 +222,7 @@ func (s *Store) insertNew(now int64, keys []target) {
 		switch {
 		case k.entry == nil || k.entry.stored:
 		case k.entry.expires <= now:
-			if !k.charge.Debt { // which may have left what is over: a bar that another quota would remember
+			if !k.charge.Debt { // a debt may leave a bar that has ended, which would count for another key
 				spare[k.entry.algorithm].Put(k.entry)
 			}
 		case k.entry.kind == overflow:

@@ -177,26 +177,33 @@ func (s *Store) takeOverflow(ask *core.Ask, keys []target, states []core.State, 
 
 // state returns the state that decides the charge.
 func (k *target) state() core.State {
-	switch {
-	case k.entry != nil:
+	if k.entry != nil {
 		return k.entry.state()
-	case k.charge.Quota.Bars():
-		return unkept{room: k.charge.Quota.Limit} // as if the ban had not struck the key; the other rules still refuse its requests
 	}
-	return unkept{}
+	return unkept{k.charge}
 }
 
 // unkept is the state of a key for which there is no memory: whatever is taken, there is
-// as much room as before. Where that is none, it cannot know when there will be memory.
-type unkept struct {
-	core.Base
-	room int64
+// as much room as before. A ban has not struck the key, and the other rules still refuse
+// its requests. Other rules have none, and cannot know when there will be memory. It is a
+// pointer alone, so that a flood of new keys allocates nothing.
+type unkept struct{ charge *core.Charge }
+
+func (u unkept) room() int64 {
+	if u.charge.Quota.Bars() {
+		return u.charge.Quota.Limit
+	}
+	return 0
 }
 
-func (u unkept) Advance(*core.Quota, int64) int64    { return u.room }
-func (u unkept) Take(int64, uint64) (_, _ int64)     { return u.room, 0 }
+func (unkept) Needs(c *core.Charge) int64            { return c.Cost }
+func (u unkept) Advance(*core.Quota, int64) int64    { return u.room() }
+func (u unkept) Take(int64, uint64) (_, _ int64)     { return u.room(), 0 }
+func (unkept) Refuse(bool) bool                      { return false }
 func (unkept) Owe(*core.Quota, int64, int64, uint64) {}
-func (u unkept) Used() int64                         { return max(0, 1-u.room) }
+func (unkept) Renew(*core.Quota, int64, uint64) bool { return false }
+func (unkept) Release(*core.Quota, int64, uint64)    {}
+func (u unkept) Used() int64                         { return max(0, 1-u.room()) }
 func (unkept) After(int64) int64                     { return noRoomRetry }
 func (unkept) Expires() int64                        { return 0 }
 func (unkept) Return(*core.Return, int64) (n int64)  { return 0 }

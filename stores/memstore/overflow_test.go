@@ -258,21 +258,24 @@ func TestTurnsInOverflow(t *testing.T) {
 }
 
 func TestOverflowAllocates(t *testing.T) {
-	s, set := tiny(1)
-	keys := sameShard(s, "ip", core.Quota{Limit: 1, Window: 10 * sec}, 10)
-	set(sec)
-	for _, c := range keys {
-		take(t, s, c)
+	for _, q := range []core.Quota{{Limit: 1, Window: 10 * sec}, {Algorithm: core.Ban, Limit: 1000, Window: 10 * sec, Bar: sec}} {
+		s, set := tiny(1)
+		keys := sameShard(s, "ip", q, 10)
+		set(sec)
+		for _, c := range keys {
+			take(t, s, c)
+		}
+		keys = keys[1:] // the first has an entry
+		i := 0
+		charges := make([]core.Charge, 1)
+		asks := []core.Ask{{Charges: charges}}
+		assert.Zero(t, testing.AllocsPerRun(200, func() {
+			charges[0] = keys[i%len(keys)]
+			charges[0].Policy = "policy"
+			i++
+			_ = s.Take(context.Background(), asks)
+		}), q.Algorithm)
 	}
-	i := 0
-	charges := make([]core.Charge, 1)
-	asks := []core.Ask{{Charges: charges}}
-	assert.Zero(t, testing.AllocsPerRun(200, func() {
-		charges[0] = keys[i%len(keys)]
-		charges[0].Policy = "policy"
-		i++
-		_ = s.Take(context.Background(), asks)
-	}))
 }
 
 // TestAskInOverflow has an ask beside another one take from its key's entry and from an

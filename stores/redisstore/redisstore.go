@@ -216,7 +216,7 @@ func (s *Store) decide(ctx context.Context, rules *lua.Rules, batch [][]core.Ask
 }
 
 // numbered runs a script whose call and reply end with the number of the call, and returns
-// the reply without it. Of are asks that it decides.
+// the reply without it. The error of a call without an answer is about some asks of it.
 func (s *Store) numbered(ctx context.Context, c *invocation, of []core.Ask) ([]int64, error) {
 	number := s.calls.Add(1)
 	c.args = append(c.args, number)

@@ -100,6 +100,10 @@ func TestGuess(t *testing.T) {
 	assert.Equal(t, otherRoutes, p.routes[p.of(missing).route], "attackers try many paths")
 	missing.Status = 200
 	assert.Equal(t, "GET /x", p.routes[p.of(missing).route])
+	for range 2 {
+		invalid := &accesslog.Record{Method: "GET", Path: "/100%", Status: 200}
+		assert.Equal(t, otherRoutes, p.routes[p.of(invalid).route], "no server routes it")
+	}
 }
 
 // TestFlood checks that every bound holds against a log in which everything is new.

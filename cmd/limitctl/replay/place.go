@@ -70,7 +70,7 @@ func (p *places) routeOf(label string) int {
 // of returns the place of a record.
 func (p *places) of(r *accesslog.Record) *place {
 	if found := p.known[placeKey{r.Method, r.Host, r.Path}]; found != nil {
-		if found.route == 0 && p.guesses(r) { // it was first seen with an error
+		if found.route == 0 && found.url != nil && p.guesses(r) { // it was first seen with an error
 			found.route = p.guess(found)
 		}
 		return found

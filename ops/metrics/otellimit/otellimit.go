@@ -191,7 +191,7 @@ type histogram struct {
 // Observe implements [telemetry.Measuring].
 func (h *histogram) Observe(value float64) { h.of.Record(context.Background(), value, h.options...) }
 
-// Watch exports what [operate.ReadStats] returns when the provider asks, for all the
+// Watch exports what operate.ReadStats returns when the provider asks, for all the
 // limiters together. Call Watch once for a provider. The error is that of the provider.
 func Watch(provider metric.MeterProvider, limiters ...*limit.Limiter) error {
 	all := new(telemetry.Limiters)

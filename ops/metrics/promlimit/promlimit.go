@@ -27,7 +27,7 @@
 //
 // Watch exports rate_limiting_waiters and rate_limiting_store_unavailable as gauges, and
 // rate_limiting_reservations_total and rate_limiting_settlements_total: see
-// [operate.Stats].
+// operate.Stats.
 //
 // This expression is above 0 while requests are admitted without the store:
 //
@@ -40,7 +40,7 @@
 //
 // The metrics are of what [limit.Options].Observe observes: each HTTP request that
 // a handler, middleware or adapter decides, and [limit.Policy.Take], Wait and
-// Reserve. They do not count Peek. Of [adapter.Adapter.Decide] they count only errors.
+// Reserve. They do not count Peek. Of Decide of an adapter they count only errors.
 // Bodies that package throttle slows count only if they fail.
 package promlimit
 
@@ -95,7 +95,7 @@ func (e *exporter) Buckets(_ *telemetry.Metric, values ...string) *telemetry.Buc
 	return e.used.with([2]string(values))
 }
 
-// Watch exports what [operate.ReadStats] returns when Prometheus asks. The metrics of
+// Watch exports what operate.ReadStats returns when Prometheus asks. The metrics of
 // limiters that share a registerer are added up; a limiter counts once. Watch panics if
 // a metric cannot be registered, as [prometheus.MustRegister] does.
 func Watch(registerer prometheus.Registerer, limiter *limit.Limiter) {
