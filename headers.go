@@ -178,3 +178,11 @@ func (d *Decision) setMarks(h http.Header) {
 func (d *Decision) retrySeconds() int64 {
 	return fields.Seconds(d.RetryAfter + d.jitter)
 }
+
+// setBarredHeaders sets the headers of a barred request.
+func setBarredHeaders(h http.Header, d *Decision) {
+	h["Cache-Control"] = []string{"no-store"}
+	if d.RetryAfter != Never {
+		h["Retry-After"] = []string{strconv.FormatInt(d.retrySeconds(), 10)}
+	}
+}

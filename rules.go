@@ -12,7 +12,7 @@ import (
 type (
 	// A Rule allows Limit units a Window to all requests that share a key: by default,
 	// at most Limit requests in any window of that length. [PerIP], [PerUser], [Per],
-	// [Global] and [Concurrent] make the usual rules.
+	// [Global] and [Concurrent] make the usual rules. Fields: go doc limit/rules.Rule.
 	Rule = rules.Rule
 
 	// A RuleSet is rules that are decided together: a request is admitted only if every

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"sync"
 	"time"
 
@@ -273,12 +272,4 @@ func (l *layer) screen() bool {
 	d.At = time.Now()
 	d.route = l.route // and no policy, since the decision has no rules
 	return true
-}
-
-// setBarredHeaders sets the headers of a barred request.
-func setBarredHeaders(h http.Header, d *Decision) {
-	h["Cache-Control"] = []string{"no-store"}
-	if d.RetryAfter != Never {
-		h["Retry-After"] = []string{strconv.FormatInt(d.retrySeconds(), 10)}
-	}
 }

@@ -1,6 +1,7 @@
 package docs_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -14,8 +15,7 @@ func Example_headers() {
 		Headers: limit.Draft11 | limit.XRateLimit,
 		Refuse: func(w http.ResponseWriter, _ *http.Request, d limit.Decision) {
 			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(http.StatusTooManyRequests)
-			fmt.Fprintf(w, "{\"error\":\"too many requests\",\"rules\":%q}\n", d.Refusing())
+			json.NewEncoder(w).Encode(map[string]any{"error": "too many requests", "rules": d.Refusing()})
 		},
 	})
 

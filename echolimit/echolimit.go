@@ -9,6 +9,8 @@
 // A refused request is an error, which Echo's HTTPErrorHandler answers. The
 // package does not use c.RealIP, which by default believes what clients write in
 // X-Forwarded-For: see limit.Options.Proxies.
+//
+// In a handler, limit.DecisionFrom(c.Request().Context()) returns the decision.
 package echolimit
 
 import (

@@ -8,6 +8,8 @@
 //
 // The package does not use c.ClientIP, which by default believes what clients
 // write in X-Forwarded-For: see limit.Options.Proxies.
+//
+// In a handler, limit.DecisionFrom(c.Request.Context()) returns the decision.
 package ginlimit
 
 import (
