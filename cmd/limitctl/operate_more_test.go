@@ -289,3 +289,11 @@ func TestCompletion(t *testing.T) {
 		assert.Regexp(t, `(?i)exit code\s+is\s+0`, help)
 	}
 }
+
+// TestCompletesRules completes the words of rules, which come from the table of their
+// attributes.
+func TestCompletesRules(t *testing.T) {
+	code, out, _ := run(t, "__complete", "top", "--rules", "5/2s per ip tok")
+	assert.Zero(t, code)
+	assert.Contains(t, out, "5/2s per ip token-bucket\n")
+}

@@ -21,6 +21,7 @@ import (
 	"github.com/routelimit/limit/ops/control"
 	"github.com/routelimit/limit/ops/overrides"
 	"github.com/routelimit/limit/ops/policyfile"
+	"github.com/routelimit/limit/rules"
 )
 
 // deployment is the flags that say which programs an operator means: their Redis, and
@@ -35,12 +36,12 @@ type deployment struct {
 }
 
 // flags adds those of the Redis and, for commands that need them, of the rules.
-func (d *deployment) flags(cmd *cobra.Command, rules bool) {
+func (d *deployment) flags(cmd *cobra.Command, ofRules bool) {
 	f := cmd.Flags()
 	d.connection.flags(cmd, "`prefix` of keys: redisstore.Options.Prefix and control.Options.Prefix of the programs")
 	f.StringVar(&d.controlPrefix, "control-prefix", "", "control.Options.Prefix of the programs, if it is another `prefix`")
 	f.BoolVar(&d.json, "json", false, "print JSON")
-	if !rules {
+	if !ofRules {
 		return
 	}
 	f.StringVar(&d.policy, "policy", "", "the policy `file` of the programs; without it and --rules, the pushed file")
@@ -51,7 +52,9 @@ func (d *deployment) flags(cmd *cobra.Command, rules bool) {
 	f.IntVar(&d.spread, "spread", 0, "redisstore.Options.Spread of the programs")
 	f.IntVar(&d.ipv6, "ipv6-prefix", 0, "limit.Proxies.IPv6Prefix of the programs, in `bits`")
 	_ = cmd.RegisterFlagCompletionFunc("on", cobra.NoFileCompletions)
-	_ = cmd.RegisterFlagCompletionFunc("rules", cobra.NoFileCompletions)
+	_ = cmd.RegisterFlagCompletionFunc("rules", func(_ *cobra.Command, _ []string, text string) ([]string, cobra.ShellCompDirective) {
+		return rules.Complete(text), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	})
 }
 
 // A session is a deployment that has been found.

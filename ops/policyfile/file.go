@@ -33,10 +33,11 @@
 package policyfile
 
 import (
+	"bytes"
 	_ "embed"
+	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
@@ -192,4 +193,7 @@ var schema []byte
 
 // Schema returns the JSON Schema of policy files, for editors and other programs. It
 // admits all valid files, and some invalid ones: see [Parse].
-func Schema() []byte { return slices.Clone(schema) }
+func Schema() []byte {
+	words, _ := json.Marshal("The words after the key:\n" + rules.Words())
+	return bytes.Replace(schema, []byte(`"WORDS"`), words, 1)
+}
