@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -51,9 +52,13 @@ func runDemo(ctx context.Context, out io.Writer, addr, redisURL string) error {
 	}
 	base := "http://" + listener.Addr().String()
 	token := rand.Text()
-	fmt.Fprintf(out, "Serving on %[1]s, with the quotas %[2]s, until interrupted.\n\nIn a browser: %[1]s/?token=%[3]s\n"+
+	var text bytes.Buffer // written at once, so that who sees the address sees all of it
+	fmt.Fprintf(&text, "Serving on %[1]s, with the quotas %[2]s, until interrupted.\n\nIn a browser: %[1]s/?token=%[3]s\n"+
 		"Live page: %[1]s/limits/?token=%[3]s\n", base, place, token)
-	if err := textTemplate.ExecuteTemplate(out, "try", base); err != nil {
+	if err := textTemplate.ExecuteTemplate(&text, "try", base); err != nil {
+		return err
+	}
+	if _, err := text.WriteTo(out); err != nil {
 		return err
 	}
 
