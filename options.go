@@ -67,9 +67,9 @@ type Options struct {
 	// charges no rule and does not call the store. Nil bars no client.
 	Bar func(Client) time.Duration
 
-	// Refuse answers a refused request, after the headers are set. A function
-	// that does not call WriteHeader answers with 429, with 403 if the client is
-	// barred, or with 503 during an outage. Nil means that status with a problem details document (RFC 9457).
+	// Refuse answers a refused request, after the headers are set. A function that does
+	// not call WriteHeader answers with 429, with 403 if the client is barred, or with 503
+	// during an outage. Nil means that status with a problem details document (RFC 9457).
 	// Adapters have a Refuse of their own, in the form of their framework.
 	Refuse func(http.ResponseWriter, *http.Request, Decision)
 
