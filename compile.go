@@ -109,7 +109,6 @@ func (p *version) compile(i int, r *Rule) engine.Rule {
 	compiled := engine.Rule{
 		Charge:  core.Charge{Rule: r.Name, Quota: q, OnError: r.OnStoreError},
 		Settles: r.Settle != (rules.Settlement{}),
-		Spent:   q.Spends(),
 		Watches: r.Shadow != nil,
 	}
 	if r.Shadow != nil {

@@ -178,7 +178,7 @@ func (d *Decision) marks(i int) bool {
 
 // shown reports whether rule i appears in headers.
 func (d *Decision) shown(i int) bool {
-	return !d.policy.list[i].Hidden && d.policy.rules[i].Spent && !d.shadows(i) && !d.of.Caller.Exempts(i)
+	return !d.policy.list[i].Hidden && d.policy.rules[i].Charge.Quota.Spends() && !d.shadows(i) && !d.of.Caller.Exempts(i)
 }
 
 // Marked returns the names of the rules that marked the request: those that have a Mark,
@@ -330,7 +330,7 @@ func (d Decision) Settle(ctx context.Context, n int64) error {
 		return &RuleError{Problem: err.Error()}
 	}
 	return d.of.Settle(ctx, func(rule int, charged int64) int64 {
-		if n > 0 && !d.policy.rules[rule].Spent {
+		if n > 0 && !d.policy.rules[rule].Charge.Quota.Spends() {
 			return charged
 		}
 		return n

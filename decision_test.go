@@ -90,24 +90,18 @@ func TestKeyOfLateSlot(t *testing.T) {
 	assert.Equal(t, map[string]string{"q": "alice"}, keysOf(d))
 }
 
-// A switched store takes a millisecond to decide, and fails while err is set.
-type switched struct {
-	core.Store
-	err error
-}
+// A slow store takes a millisecond to decide.
+type slow struct{ core.Store }
 
-func (s *switched) Take(ctx context.Context, asks []core.Ask) error {
+func (s slow) Take(ctx context.Context, asks []core.Ask) error {
 	time.Sleep(time.Millisecond)
-	if s.err != nil {
-		return s.err
-	}
 	return s.Store.Take(ctx, asks)
 }
 
 // TestLatency measures the store for Observe alone, and waits of Wait.
 func TestLatency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &switched{Store: memstore.New(nil)}
+		store := slow{memstore.New(nil)}
 		var seen limit.Decision
 		limiter := limit.New(store, &limit.Options{Log: slog.New(slog.DiscardHandler),
 			Observe: func(_ *http.Request, d limit.Decision, _ error) { seen = d }})

@@ -3,8 +3,8 @@ package limit
 import (
 	"net/http"
 	"strconv"
-	"time"
 
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/fields"
 )
 
@@ -91,7 +91,7 @@ func setHeaders(h http.Header, d *Decision) {
 		}
 		reset := r.ResetAfter
 		if style&XRateLimitUnix != 0 {
-			reset += time.Duration(d.of.At) * time.Microsecond
+			reset += core.Duration(d.of.At)
 		}
 		h.Set("X-RateLimit-Limit", strconv.FormatInt(r.Capacity, 10))
 		h.Set("X-RateLimit-Remaining", strconv.FormatInt(r.Remaining, 10))

@@ -149,7 +149,7 @@ func (p *version) wait(ctx context.Context, r *Request) (d Decision, err error) 
 	}
 	for i := range run.Charges {
 		rule, cost, most := &p.rules[i], run.Charges[i].Cost, t.Capacities[i]-run.Caller.Reserve(i)
-		if cost > most && rule.Spent && !rule.Watches {
+		if cost > most && rule.Charge.Quota.Spends() && !rule.Watches {
 			return d, &RuleError{Rule: p.list[i].String(), Problem: fmt.Sprintf(
 				"cost %d: the rule never has room for more than %d: write less", cost, most)}
 		}
@@ -360,8 +360,10 @@ func (p *version) validCosts(costs map[string]int64) error {
 func (p *version) functions(r *Request, taken bool) error {
 	for i := range p.list {
 		rule := &p.list[i]
-		if _, said := r.Costs[p.names[i]]; rule.Cost != (rules.Cost{}) && r.Cost == 0 && !said {
-			return &RuleError{Rule: rule.String(), Problem: "Cost is a function of an HTTP request: set limit.Request.Cost"}
+		if rule.Cost != (rules.Cost{}) && r.Cost == 0 {
+			if _, said := r.Costs[p.names[i]]; !said {
+				return &RuleError{Rule: rule.String(), Problem: "Cost is a function of an HTTP request: set limit.Request.Cost"}
+			}
 		}
 		if taken && rule.Settle != (rules.Settlement{}) {
 			return &RuleError{Rule: rule.String(), Problem: "Settle is a function of an HTTP response: " +

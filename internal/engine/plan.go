@@ -19,7 +19,6 @@ type Rule struct {
 	Waiters int           // how many requests may wait for one key
 
 	Settles bool // whether the answer to a request says what it really cost
-	Spent   bool // whether requests spend units of the rule: not of a ban or of distinct values
 }
 
 // A Plan is a rule set on one scope, compiled to the steps that its rules need. It does

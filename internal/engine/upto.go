@@ -17,7 +17,7 @@ func (r *Run) DecideUpTo(ctx, calling context.Context, cost int64, d *Decision) 
 	r.arrange()
 	charges := r.asks[0].Charges
 	for i := range charges {
-		if c := &charges[i]; r.plan.rules[r.rules[i]].Spent {
+		if c := &charges[i]; c.Quota.Spends() {
 			cost = min(cost, max(1, c.Quota.Capacity()-c.Reserve))
 		}
 	}
@@ -41,7 +41,7 @@ func (r *Run) DecideUpTo(ctx, calling context.Context, cost int64, d *Decision) 
 		}
 		left := cost - 1 // strictly fewer, whatever the store says
 		for i := range charges {
-			if c := &charges[i]; r.plan.rules[r.rules[i]].Spent {
+			if c := &charges[i]; c.Quota.Spends() {
 				left = min(left, r.asks[0].Decision.Outcomes()[i].Remaining-c.Reserve)
 			}
 		}

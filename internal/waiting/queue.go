@@ -2,7 +2,6 @@ package waiting
 
 import (
 	"cmp"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -165,17 +164,9 @@ func (w *Waiter) dueOf(next *Waiter, rule int, d *core.Decision) time.Time {
 	switch {
 	case next.Cost+next.ids[rule].Reserve <= o.Remaining:
 	case o.Fits():
-		return time.Now().Add(micros(o.MoreAfter))
+		return time.Now().Add(core.Duration(o.MoreAfter))
 	case next.Cost >= w.Cost:
-		return time.Now().Add(micros(o.RetryAfter))
+		return time.Now().Add(core.Duration(o.RetryAfter))
 	}
 	return time.Time{}
-}
-
-// micros returns a duration of package core, capped at the longest one.
-func micros(n int64) time.Duration {
-	if n > math.MaxInt64/int64(time.Microsecond) {
-		return math.MaxInt64
-	}
-	return time.Duration(n) * time.Microsecond
 }

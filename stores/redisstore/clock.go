@@ -93,7 +93,7 @@ func unanswered(err error, asks []core.Ask, end time.Time, uncertainty int64) er
 	if _, _, replied := replyOf(err); replied || !takesLeases(asks) || errors.Is(err, errLate) {
 		return err
 	}
-	return &core.Unanswered{Err: err, Until: end.Add(time.Duration(uncertainty) * time.Microsecond)}
+	return &core.Unanswered{Err: err, Until: end.Add(core.Duration(uncertainty))}
 }
 
 func takesLeases(asks []core.Ask) bool {

@@ -54,7 +54,7 @@ func patient(t *testing.T, h Harness) {
 		for request := range 8 {
 			h.SetTime(now)
 			d := take(t, h, "patient", charge)
-			assert.Equal(t, request > 0, d.Allowed, "%s every %v, request %d", describe(charge), micros(c.every), request)
+			assert.Equal(t, request > 0, d.Allowed, "%s every %v, request %d", describe(charge), core.Duration(c.every), request)
 			wait := max(c.every, d.RetryAfter(), d.Outcomes()[0].MoreAfter)
 			if now += wait; h.Elapse != nil {
 				h.SetTime(now)

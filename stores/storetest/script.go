@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 
@@ -84,7 +83,7 @@ func (s script) run(t *testing.T, h Harness, start int64) {
 	t.Helper()
 	policy := fmt.Sprint(s.name, start)
 	for i, row := range s.rows {
-		where := fmt.Sprintf("row %d, %v after %d", i, micros(row.at), start)
+		where := fmt.Sprintf("row %d, %v after %d", i, core.Duration(row.at), start)
 		charges, allowed := make([]core.Charge, len(row.mets)), true
 		for j, m := range row.mets {
 			charges[j] = m.charge
@@ -101,10 +100,8 @@ func (s script) run(t *testing.T, h Harness, start int64) {
 	}
 }
 
-func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
-
 func describe(c core.Charge) string {
-	text := fmt.Sprintf("%s%s/%s %d of %d per %v, %v", c.Rule, c.Variant, c.Key, c.Cost, c.Quota.Limit, micros(c.Quota.Window), c.Quota.Algorithm)
+	text := fmt.Sprintf("%s%s/%s %d of %d per %v, %v", c.Rule, c.Variant, c.Key, c.Cost, c.Quota.Limit, core.Duration(c.Quota.Window), c.Quota.Algorithm)
 	if c.Reserve > 0 {
 		text += fmt.Sprintf(", reserve %d", c.Reserve)
 	}
@@ -135,7 +132,7 @@ func halves(limit, w int64) script {
 	a := on("a", limit, w)
 	first := limit / 2
 	second, half := limit-first, w/2
-	return script{fmt.Sprintf("%d per %v", limit, micros(w)), []row{
+	return script{fmt.Sprintf("%d per %v", limit, core.Duration(w)), []row{
 		at(0, a(first, fits(second, w, w))),
 		at(half, a(second, fits(0, w-half, w))),
 		at(half+1, a(1, short(0, w-half-1, w-1))),
