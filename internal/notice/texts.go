@@ -32,6 +32,8 @@ var texts = map[string]string{
 	NoListedUsers: "limit: Exempt or Bar asks for users, and no request had one so far, so entries of users have no " +
 		"effect: set Caller.User of limit.Options or of your adapter, and put authentication before the " +
 		"rules",
+	MoreInstances: "limit: more processes share the store than Instances says, so that during an outage all of them " +
+		"together admit more than the limits: set limit.Options.Instances to their number",
 	Undecided: "limit: a request could not be decided",
 	Unsettled: "limit: an admitted request could not be settled",
 	LeaseLost: "limit: a request lost a lease that it held",

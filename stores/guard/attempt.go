@@ -50,6 +50,7 @@ func (a *attempt) ask(asks []core.Ask) error {
 	a.ended(err)
 	if err == nil {
 		a.guard.outage.answered(a.now)
+		a.guard.census.look(a.guard, a.now)
 	}
 	return err
 }

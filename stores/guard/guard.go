@@ -43,8 +43,8 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// A Store guards another one. It is safe for concurrent use, runs no goroutine
-// while there is nothing to release, and needs no closing. The Mode of a decision says how it was made.
+// A Store guards another one. It is safe for concurrent use, runs no goroutine for longer
+// than a call unless there is something to release, and needs no closing. The Mode of a decision says how it was made.
 //
 // # Outages
 //
@@ -123,6 +123,7 @@ type Store struct {
 	breaker   breaker
 	doubts    doubts
 	outage    outage
+	census    census
 
 	unreleased unreleased
 }
@@ -160,6 +161,7 @@ func newStore(store core.Store, options *Options, own *memstore.Store, now func(
 		s.outage.log = options.Log
 	}
 	s.doubts.begin(s.instances == 1)
+	s.census.due.Store(now() + censusEvery) // a program that runs for less does not count
 	return s
 }
 
