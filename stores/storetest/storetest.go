@@ -102,6 +102,15 @@ func Run(t *testing.T, with func(t *testing.T, test func(t *testing.T, h Harness
 			Schedules(t, h, uint64(environment(t, "LIMIT_SEED", 1)), environment(t, "LIMIT_SCHEDULES", n))
 		})
 	})
+	t.Run("Versions", func(t *testing.T) {
+		n := 500
+		if testing.Short() || race.Enabled {
+			n = 50
+		}
+		with(t, func(t *testing.T, h Harness) {
+			Versions(t, h, uint64(environment(t, "LIMIT_SEED", 1)), environment(t, "LIMIT_SCHEDULES", n))
+		})
+	})
 }
 
 type namedTest struct {

@@ -1,0 +1,322 @@
+package storetest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/routelimit/limit/core"
+)
+
+// Versions draws n random schedules in which two to four versions of a rule charge one key:
+// quotas of one algorithm with other limits, windows, bursts, cells, waits, calendars. A
+// balancer decides which version a request meets, and versions come and go. The clock runs
+// forward. Two promises are checked, by plain counts of what was admitted:
+//
+//   - each version holds its own bound on what all versions have admitted, and
+//   - all together admit at least what the tightest version alone would, but for a constant.
+//
+// [core.Ban] is left out: it refuses no units.
+func Versions(t *testing.T, h Harness, seed uint64, n int) {
+	t.Helper()
+	admitted, refused := 0, 0
+	for i := range n {
+		v := newVersions(t, h, seed, i)
+		v.run()
+		admitted, refused = admitted+len(v.taken), refused+v.refused
+	}
+	t.Logf("seed %d: %d schedules, %d requests admitted and %d refused", seed, n, admitted, refused)
+}
+
+// versions is one schedule.
+type versions struct {
+	t      *testing.T
+	h      Harness
+	random *rand.Rand
+	name   string
+	quotas []core.Quota
+	turn   func() int // the version of the next request
+
+	now     int64
+	taken   []taken
+	refused int
+	alone   []*lone // each version, if it met all requests
+	units   int64   // admitted by all versions together
+}
+
+// taken is what was admitted at a time.
+type taken struct {
+	at, n   int64
+	version int
+	id      uint64
+}
+
+// A lone is one version that meets all requests.
+type lone struct {
+	state core.State
+	units int64
+}
+
+func newVersions(t *testing.T, h Harness, seed uint64, number int) *versions {
+	random := rand.New(rand.NewPCG(seed, uint64(number)))
+	v := &versions{
+		t: t, h: h, random: random,
+		name: fmt.Sprintf("versions %d of seed %d", number, seed),
+		now:  pick(random, starts) / sec * sec,
+	}
+	all := core.Algorithms()
+	a := all[number%len(all)]
+	for a == core.Ban {
+		a = pick(random, all)
+	}
+	base := someQuota(t, random, a)
+	base.Limit = min(base.Limit, pick(random, []int64{2, 5, 10, 150}), a.MaxLimit())
+	base.Missing = 0 // is about new keys
+	base.Burst = min(base.Burst, 3*base.Limit)
+	base.Window = min(max(base.Window, base.Limit), day)
+	v.quotas = append(v.quotas, base)
+	for range 1 + random.IntN(3) {
+		v.quotas = append(v.quotas, v.another(base))
+	}
+	for _, q := range v.quotas {
+		if err := q.Validate(); err != nil {
+			t.Fatalf("%s: %+v: %v", v.name, q, err)
+		}
+		v.alone = append(v.alone, &lone{state: core.NewState(base.Algorithm)})
+	}
+	v.turn = v.balancer()
+	return v
+}
+
+// another returns a version of a quota in which some fields differ.
+func (v *versions) another(q core.Quota) core.Quota {
+	other := q
+	for other == q {
+		fields, factor := q.Algorithm.Fields(), pick(v.random, []int64{2, 3, 10})
+		if v.random.IntN(2) == 0 {
+			other.Limit = pick(v.random, []int64{max(1, q.Limit/factor), min(q.Limit*factor, q.Algorithm.MaxLimit())})
+		}
+		if v.random.IntN(3) == 0 && q.Calendar.Unit == 0 {
+			other.Window = pick(v.random, []int64{max(q.Window/factor, ms), min(q.Window*factor, day)})
+		}
+		if fields.Has(core.FieldBurst) && v.random.IntN(2) == 0 {
+			other.Burst = pick(v.random, []int64{max(1, q.Burst/factor), q.Burst * factor})
+		}
+		if fields.Has(core.FieldCells) && v.random.IntN(3) == 0 {
+			other.Cells = pick(v.random, []int64{2, 3, 10, core.MaxCells})
+		}
+		if fields.Has(core.FieldMaxWait) && v.random.IntN(4) == 0 {
+			other.MaxWait = pick(v.random, []int64{0, q.Window / 2, 3 * q.Window})
+		}
+		if fields.Has(core.FieldAligned) && v.random.IntN(4) == 0 {
+			other.Aligned, other.Calendar = !q.Aligned, core.Calendar{}
+		}
+		if other.Validate() != nil {
+			other = q
+		}
+	}
+	return other
+}
+
+// balancer returns a function that says which version the next request meets.
+func (v *versions) balancer() func() int {
+	n, calls, first := len(v.quotas), 0, v.random.IntN(len(v.quotas))
+	switch v.random.IntN(4) {
+	case 0: // each in turn
+		return func() int { calls++; return calls % n }
+	case 1: // one after the other, as in a deploy, and back
+		for_ := 1 + v.random.IntN(60)
+		return func() int { calls++; return (first + calls/for_) % n }
+	case 2: // mostly one
+		return func() int {
+			if v.random.IntN(20) == 0 {
+				return v.random.IntN(n)
+			}
+			return first
+		}
+	}
+	return func() int { return v.random.IntN(n) }
+}
+
+func (v *versions) run() {
+	v.pass(2 * core.MaxFill) // and with it what other schedules have left
+	v.now -= 2 * core.MaxFill
+	smallest := slices.MinFunc(v.quotas, func(a, b core.Quota) int { return int(a.Window/a.Limit - b.Window/b.Limit) })
+	interval := max(1, smallest.Window/smallest.Limit)
+	for range 200 + v.random.IntN(200) {
+		switch v.random.IntN(60) {
+		case 0:
+			v.pass(v.random.Int64N(2 * pick(v.random, v.quotas).Window))
+		case 1, 2, 3: // at once
+		default:
+			v.pass(v.random.Int64N(1 + interval))
+		}
+		v.request()
+	}
+	v.enough()
+}
+
+// pass moves the clock.
+func (v *versions) pass(micros int64) {
+	v.now += micros
+	v.h.SetTime(v.now)
+	if v.h.Elapse != nil {
+		v.h.Elapse(micros)
+	}
+}
+
+// request makes one request, by the version whose turn it is.
+func (v *versions) request() {
+	version := v.turn()
+	c := core.Charge{Policy: v.name, Rule: "r", Key: "k", Cost: 1, Quota: v.quotas[version]}
+	if c.Quota.Identified() {
+		c.ID = v.random.Uint64() | 1
+	}
+	if c.Quota.Algorithm == core.Distinct {
+		c.ID = v.random.Uint64N(uint64(3*c.Quota.Limit)) + 1
+	}
+	d := take(v.t, v.h, v.name, c)
+	for i, q := range v.quotas {
+		one := c
+		one.Quota = q
+		if core.Decide(v.now, []core.Charge{one}, []core.State{v.alone[i].state}).Allowed {
+			v.alone[i].units++
+		}
+	}
+	if !d.Allowed {
+		v.refused++
+		return
+	}
+	v.units++
+	v.taken = append(v.taken, taken{v.now, 1, version, c.ID})
+	if used, limit := v.used(&c.Quota), c.Quota.Limit; used > limit {
+		v.fail("%d of %d by version %d", used, limit, version)
+	}
+	if level, most := v.level(), v.capacity(); level > most {
+		v.fail("%d of %d together", level, most)
+	}
+}
+
+// used returns how many units of all versions count for a quota, or 0 where units come
+// back one by one.
+func (v *versions) used(q *core.Quota) (n int64) {
+	within := func(from int64) (n int64) {
+		for _, one := range v.taken {
+			if one.at >= from {
+				n += one.n
+			}
+		}
+		return n
+	}
+	switch q.Algorithm {
+	case core.SlidingLog, core.SlidingCells:
+		return within(v.now - q.Window + 1)
+	case core.Concurrency: // nothing is renewed
+		for _, one := range v.taken {
+			if v.now < one.at+v.quotas[one.version].Window {
+				n += one.n
+			}
+		}
+		return n
+	case core.SlidingCounter:
+		return within(v.now - v.now%q.Window)
+	case core.FixedWindow:
+		switch {
+		case q.Calendar.Unit != 0:
+			from, _ := q.Calendar.Period(v.now)
+			return within(from)
+		case q.Aligned:
+			return within(v.now - v.now%q.Window)
+		}
+		return (within(v.now-q.Window+1) + 1) / 2 // windows of the key may begin anywhere
+	case core.Distinct:
+		return v.values(q)
+	}
+	return 0
+}
+
+// values returns how many values were shown in the window, or 0 if the last one was in it
+// before: that takes nothing.
+func (v *versions) values(q *core.Quota) int64 {
+	seen, last := make(map[uint64]bool), len(v.taken)-1
+	for _, one := range v.taken[:last] {
+		if one.at > v.now-q.Window {
+			seen[one.id] = true
+		}
+	}
+	if seen[v.taken[last].id] {
+		return 0
+	}
+	return int64(len(seen)) + 1
+}
+
+// capacity returns the most that a bucket or queue of any version holds, one unit more for
+// parts that were rounded.
+func (v *versions) capacity() (most int64) {
+	for _, q := range v.quotas {
+		most = max(most, q.Capacity()+1)
+	}
+	return most
+}
+
+// level returns how many units would be missing in a bucket with the highest rate of the
+// versions, or 0 where they do not come back one by one.
+func (v *versions) level() int64 {
+	if !v.quotas[0].Refills() {
+		return 0
+	}
+	fastest := slices.MaxFunc(v.quotas, func(a, b core.Quota) int {
+		return compareProducts(a.Limit, b.Window, b.Limit, a.Window)
+	})
+	last := v.taken[0].at
+	var missing, part int64 // part: windowths of a unit
+	for _, one := range v.taken {
+		came, rest := core.MulDiv(one.at-last, fastest.Limit, fastest.Window)
+		if part -= rest; part < 0 {
+			came, part = came+1, part+fastest.Window
+		}
+		if missing -= came; missing < 0 {
+			missing, part = 0, 0
+		}
+		missing, last = missing+one.n, one.at
+	}
+	return missing
+}
+
+// compareProducts compares a·b and c·d.
+func compareProducts(a, b, c, d int64) int {
+	whole, rest := core.MulDiv(a, b, d)
+	switch {
+	case whole != c:
+		return int(min(1, max(-1, whole-c)))
+	case rest > 0:
+		return 1
+	}
+	return 0
+}
+
+// enough checks that the versions together admitted what the tightest of them would have.
+func (v *versions) enough() {
+	tightest := slices.MinFunc(v.alone, func(a, b *lone) int { return int(a.units - b.units) })
+	var constant int64
+	for _, q := range v.quotas {
+		constant = max(constant, q.Capacity()+2)
+	}
+	if v.units < tightest.units-constant {
+		v.fail("%d were admitted; the tightest version alone admits %d", v.units, tightest.units)
+	}
+}
+
+func (v *versions) fail(format string, args ...any) {
+	v.t.Helper()
+	var trace strings.Builder
+	for i, q := range v.quotas {
+		fmt.Fprintf(&trace, "version %d, alone %d: %+v\n", i, v.alone[i].units, q)
+	}
+	for _, one := range v.taken[max(0, len(v.taken)-60):] {
+		fmt.Fprintf(&trace, "%d: %d by version %d\n", one.at, one.n, one.version)
+	}
+	v.t.Fatalf("%s:\n%s%s", v.name, trace.String(), fmt.Sprintf(format, args...))
+}
