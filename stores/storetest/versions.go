@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -36,14 +37,18 @@ type versions struct {
 	h      Harness
 	random *rand.Rand
 	name   string
+	ctx    context.Context
+	ask    [1]core.Ask
 	quotas []core.Quota
 	turn   func() int // the version of the next request
 
 	now     int64
+	expired int64 // until when keys have expired
 	taken   []taken
 	refused int
 	alone   []*lone // each version, if it met all requests
 	units   int64   // admitted by all versions together
+	meter   meter
 }
 
 // taken is what was admitted at a time.
@@ -55,8 +60,17 @@ type taken struct {
 
 // A lone is one version that meets all requests.
 type lone struct {
+	quota core.Quota
 	state core.State
 	units int64
+}
+
+func (l *lone) take(c *core.Charge, now int64) {
+	if room := l.state.Advance(&l.quota, now); l.state.Needs(c) > room {
+		return
+	}
+	l.state.Take(c.Cost, c.ID)
+	l.units++
 }
 
 func newVersions(t *testing.T, h Harness, seed uint64, number int) *versions {
@@ -64,6 +78,7 @@ func newVersions(t *testing.T, h Harness, seed uint64, number int) *versions {
 	v := &versions{
 		t: t, h: h, random: random,
 		name: fmt.Sprintf("versions %d of seed %d", number, seed),
+		ctx:  t.Context(),
 		now:  pick(random, starts) / sec * sec,
 	}
 	all := core.Algorithms()
@@ -84,9 +99,9 @@ func newVersions(t *testing.T, h Harness, seed uint64, number int) *versions {
 		if err := q.Validate(); err != nil {
 			t.Fatalf("%s: %+v: %v", v.name, q, err)
 		}
-		v.alone = append(v.alone, &lone{state: core.NewState(base.Algorithm)})
+		v.alone = append(v.alone, &lone{quota: q, state: core.NewState(base.Algorithm)})
 	}
-	v.turn = v.balancer()
+	v.turn, v.meter = v.balancer(), newMeter(v.quotas, v.now)
 	return v
 }
 
@@ -141,14 +156,15 @@ func (v *versions) balancer() func() int {
 }
 
 func (v *versions) run() {
-	v.pass(2 * core.MaxFill) // and with it what other schedules have left
-	v.now -= 2 * core.MaxFill
+	v.pass(0)
+	v.expire(2 * core.MaxFill) // and with it what other schedules have left
 	smallest := slices.MinFunc(v.quotas, func(a, b core.Quota) int { return int(a.Window/a.Limit - b.Window/b.Limit) })
 	interval := max(1, smallest.Window/smallest.Limit)
 	for range 200 + v.random.IntN(200) {
 		switch v.random.IntN(60) {
 		case 0:
 			v.pass(v.random.Int64N(2 * pick(v.random, v.quotas).Window))
+			v.expire(v.now - v.expired)
 		case 1, 2, 3: // at once
 		default:
 			v.pass(v.random.Int64N(1 + interval))
@@ -162,6 +178,11 @@ func (v *versions) run() {
 func (v *versions) pass(micros int64) {
 	v.now += micros
 	v.h.SetTime(v.now)
+}
+
+// expire deletes the keys that have expired.
+func (v *versions) expire(micros int64) {
+	v.expired = v.now
 	if v.h.Elapse != nil {
 		v.h.Elapse(micros)
 	}
@@ -177,15 +198,14 @@ func (v *versions) request() {
 	if c.Quota.Algorithm == core.Distinct {
 		c.ID = v.random.Uint64N(uint64(3*c.Quota.Limit)) + 1
 	}
-	d := take(v.t, v.h, v.name, c)
-	for i, q := range v.quotas {
-		one := c
-		one.Quota = q
-		if core.Decide(v.now, []core.Charge{one}, []core.State{v.alone[i].state}).Allowed {
-			v.alone[i].units++
-		}
+	v.ask[0].Charges = append(v.ask[0].Charges[:0], c)
+	if err := v.h.Store.Take(v.ctx, v.ask[:]); err != nil {
+		v.fail("%+v: %v", c, err)
 	}
-	if !d.Allowed {
+	for i := range v.alone {
+		v.alone[i].take(&c, v.now)
+	}
+	if !v.ask[0].Decision.Allowed {
 		v.refused++
 		return
 	}
@@ -194,7 +214,7 @@ func (v *versions) request() {
 	if used, limit := v.used(&c.Quota), c.Quota.Limit; used > limit {
 		v.fail("%d of %d by version %d", used, limit, version)
 	}
-	if level, most := v.level(), v.capacity(); level > most {
+	if level, most := v.meter.add(1, v.now), v.capacity(); level > most {
 		v.fail("%d of %d together", level, most)
 	}
 }
@@ -203,10 +223,8 @@ func (v *versions) request() {
 // back one by one.
 func (v *versions) used(q *core.Quota) (n int64) {
 	within := func(from int64) (n int64) {
-		for _, one := range v.taken {
-			if one.at >= from {
-				n += one.n
-			}
+		for i := len(v.taken) - 1; i >= 0 && v.taken[i].at >= from; i-- {
+			n += v.taken[i].n
 		}
 		return n
 	}
@@ -261,28 +279,36 @@ func (v *versions) capacity() (most int64) {
 	return most
 }
 
-// level returns how many units would be missing in a bucket with the highest rate of the
-// versions, or 0 where they do not come back one by one.
-func (v *versions) level() int64 {
-	if !v.quotas[0].Refills() {
+// A meter is a bucket without an end, at the highest rate of the versions.
+type meter struct {
+	rate                core.Quota
+	missing, part, last int64 // part: windowths of a unit
+}
+
+// newMeter returns a meter, whose rate is 0 where units do not come back one by one.
+func newMeter(quotas []core.Quota, now int64) meter {
+	if !quotas[0].Refills() {
+		return meter{}
+	}
+	return meter{last: now, rate: slices.MaxFunc(quotas, func(a, b core.Quota) int {
+		return compareProducts(a.Limit, b.Window, b.Limit, a.Window)
+	})}
+}
+
+// add takes n units, and returns how many are missing.
+func (m *meter) add(n, now int64) int64 {
+	if m.rate.Window == 0 {
 		return 0
 	}
-	fastest := slices.MaxFunc(v.quotas, func(a, b core.Quota) int {
-		return compareProducts(a.Limit, b.Window, b.Limit, a.Window)
-	})
-	last := v.taken[0].at
-	var missing, part int64 // part: windowths of a unit
-	for _, one := range v.taken {
-		came, rest := core.MulDiv(one.at-last, fastest.Limit, fastest.Window)
-		if part -= rest; part < 0 {
-			came, part = came+1, part+fastest.Window
-		}
-		if missing -= came; missing < 0 {
-			missing, part = 0, 0
-		}
-		missing, last = missing+one.n, one.at
+	came, rest := core.MulDiv(now-m.last, m.rate.Limit, m.rate.Window)
+	if m.part -= rest; m.part < 0 {
+		came, m.part = came+1, m.part+m.rate.Window
 	}
-	return missing
+	if m.missing -= came; m.missing < 0 {
+		m.missing, m.part = 0, 0
+	}
+	m.missing, m.last = m.missing+n, now
+	return m.missing
 }
 
 // compareProducts compares a·b and c·d.
