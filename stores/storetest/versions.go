@@ -43,7 +43,7 @@ type versions struct {
 	turn   func() int // the version of the next request
 
 	now     int64
-	expired int64 // until when keys have expired
+	expires bool // whether keys expire between calls, which takes the test longer
 	taken   []taken
 	refused int
 	alone   []*lone // each version, if it met all requests
@@ -77,9 +77,10 @@ func newVersions(t *testing.T, h Harness, seed uint64, number int) *versions {
 	random := rand.New(rand.NewPCG(seed, uint64(number)))
 	v := &versions{
 		t: t, h: h, random: random,
-		name: fmt.Sprintf("versions %d of seed %d", number, seed),
-		ctx:  t.Context(),
-		now:  pick(random, starts) / sec * sec,
+		name:    fmt.Sprintf("versions %d of seed %d", number, seed),
+		ctx:     t.Context(),
+		expires: h.Elapse != nil && random.IntN(8) == 0,
+		now:     pick(random, starts) / sec * sec,
 	}
 	all := core.Algorithms()
 	a := all[number%len(all)]
@@ -156,15 +157,16 @@ func (v *versions) balancer() func() int {
 }
 
 func (v *versions) run() {
-	v.pass(0)
-	v.expire(2 * core.MaxFill) // and with it what other schedules have left
+	if v.h.Elapse != nil {
+		v.h.SetTime(v.now)
+		v.h.Elapse(2 * core.MaxFill) // and with it what other schedules have left
+	}
 	smallest := slices.MinFunc(v.quotas, func(a, b core.Quota) int { return int(a.Window/a.Limit - b.Window/b.Limit) })
 	interval := max(1, smallest.Window/smallest.Limit)
 	for range 200 + v.random.IntN(200) {
 		switch v.random.IntN(60) {
 		case 0:
 			v.pass(v.random.Int64N(2 * pick(v.random, v.quotas).Window))
-			v.expire(v.now - v.expired)
 		case 1, 2, 3: // at once
 		default:
 			v.pass(v.random.Int64N(1 + interval))
@@ -178,12 +180,7 @@ func (v *versions) run() {
 func (v *versions) pass(micros int64) {
 	v.now += micros
 	v.h.SetTime(v.now)
-}
-
-// expire deletes the keys that have expired.
-func (v *versions) expire(micros int64) {
-	v.expired = v.now
-	if v.h.Elapse != nil {
+	if v.expires {
 		v.h.Elapse(micros)
 	}
 }
