@@ -167,9 +167,6 @@ func (l *life) change() {
 			l.fail("%d were used of the old limit, %d of the new one", used, l.q.Limit-roomAfter)
 		}
 	case bursts:
-		if b, ok := old.(*bucketState); ok && b.isNew {
-			return // full for an hour under the smaller burst, and not under the larger one
-		}
 		if roomAfter > max(0, roomBefore)+max(0, grown) {
 			l.fail("room for %d became room for %d as the burst grew by %d", roomBefore, roomAfter, grown)
 		}

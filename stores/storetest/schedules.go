@@ -109,7 +109,7 @@ func newSchedule(t *testing.T, h Harness, seed uint64, number int) *schedule {
 	if number%2 == 1 { // one rule, of each algorithm in turn
 		turn := core.Algorithms()[number/2%len(core.Algorithms())]
 		s.rules = []core.Charge{s.rule(0, turn)}
-		if q := s.rules[0].Quota; q.Refills() && s.returns {
+		if q := s.rules[0].Quota; q.Queues() && s.returns {
 			// Otherwise stores and package core may disagree on what has been refilled since.
 			s.stepsBack, s.changes, s.plans, s.smallDebts = false, false, false, true
 		}
