@@ -27,8 +27,13 @@ func (l *life) run(n int) {
 		cost := l.cost()
 		l.decide(cost)
 		begun = begun || cost > 0 && (l.last.Allowed || l.q.Missing > 0)
-		if reset := l.last.Outcomes()[0].ResetAfter; reset > l.longest() {
-			l.fail("whole after %d, and never later than %d", reset, l.longest())
+		longest := l.longest()
+		if l.q.Queues() { // which keeps its end
+			l.ever = max(l.ever, longest)
+			longest = l.ever
+		}
+		if reset := l.last.Outcomes()[0].ResetAfter; reset > longest {
+			l.fail("whole after %d, and never later than %d", reset, longest)
 		}
 		if !l.changed {
 			l.checkRate()
@@ -167,9 +172,6 @@ func (l *life) change() {
 			l.fail("%d were used of the old limit, %d of the new one", used, l.q.Limit-roomAfter)
 		}
 	case bursts:
-		if b, ok := old.(*bucketState); ok && b.isNew {
-			return // full for an hour under the smaller burst, and not under the larger one
-		}
 		if roomAfter > max(0, roomBefore)+max(0, grown) {
 			l.fail("room for %d became room for %d as the burst grew by %d", roomBefore, roomAfter, grown)
 		}

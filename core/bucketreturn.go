@@ -11,6 +11,14 @@ func levelOf(units, back, window int64) level {
 	return level{units, 0}
 }
 
+// missing returns how many units that are, and how many windowths of the last are refilled.
+func (l level) missing(window int64) (units, back int64) {
+	if l.part > 0 {
+		return l.units + 1, window - l.part
+	}
+	return l.units, 0
+}
+
 func (l level) below(other level) bool {
 	return l.units < other.units || l.units == other.units && l.part < other.part
 }
@@ -106,16 +114,17 @@ func (m *returns) cells(q *Quota, from int64) (list []*level) {
 
 // give gives back what it can of r, and remembers it. It returns the level after
 // that, and how many units were given back. A part of a unit counts as one.
-func give(m **returns, r *Return, now int64, lacks level) (level, int64) {
-	if *m != nil && now < (*m).at {
+func give(memory **returns, r *Return, now int64, lacks level) (level, int64) {
+	m := *memory
+	if m != nil && now < m.at {
 		return lacks, 0 // the clock has stepped back
 	}
-	if (*m).until() <= now {
-		*m = nil // so that a store may forget it then
+	if m.until() <= now {
+		m = nil // a store may have forgotten it
 	}
 	q := &r.Quota
-	next := (*m).advance(q, now, lacks)
-	since := *m != nil && r.At <= (*m).at       // something may have been given back since
+	next := m.advance(q, now, lacks)
+	since := m != nil && r.At <= m.at           // something may have been given back since
 	before := since && r.At < now               // and time has passed
 	exact := !before || r.At > next.cut         // all levels since are whole units away from now's
 	most := level{units: q.Burst - r.Remaining} // Remaining is rounded down
@@ -155,9 +164,6 @@ func give(m **returns, r *Return, now int64, lacks level) (level, int64) {
 	}
 	lacks = lacks.minus(given, q.Window)
 	next.left = lacks
-	if *m == nil {
-		*m = new(returns)
-	}
-	**m = next
+	*memory = &next
 	return lacks, units
 }

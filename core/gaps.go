@@ -6,9 +6,8 @@ import (
 )
 
 // Gaps are the turns in a queue that were given back before later ones. A request that
-// fits into one has its turn there; none of the later turns moves. They are dropped
-// when the limit or the window changes, or the clock steps back so far that the queue
-// is shortened.
+// fits into one has its turn there; none of the later turns moves. They are dropped when a
+// version with another limit or window admits something at the end.
 type gaps struct {
 	window int64 // of the queue
 	total  int64 // the number of the next unit at the end
@@ -23,32 +22,44 @@ func (g *gap) end() int64 { return g.from + g.units }
 // MaxGaps is how many gaps a [Queue] remembers.
 const MaxGaps = 512
 
+// turns returns the gaps, if they count by the quota of the last Advance.
+func (u *queueState) turns() []gap {
+	if u.gaps == nil || u.gaps.window != u.window || u.scale != u.limit {
+		return nil
+	}
+	return u.gaps.list
+}
+
 // open returns what is left of a gap now, and how long until its turn.
 func (u *queueState) open(g gap) (left gap, delay int64) {
-	whole, rest := MulDiv(u.ahead, u.schedule.limit, u.schedule.window)
-	next := u.total - whole - FloorDiv(rest+u.aheadPart, u.schedule.window) // the first whose turn has not begun
+	whole, rest := MulDiv(u.ahead, u.limit, u.window)
+	next := u.gaps.total - whole - FloorDiv(rest+u.aheadPart, u.window) // the first whose turn has not begun
 	left.from = max(g.from, next)
 	left.units = g.end() - left.from
-	return left, u.until(u.total - left.from)
+	return left, u.until(u.gaps.total - left.from)
 }
 
 // fits returns the index of the first gap with room for n units, or -1.
 func (u *queueState) fits(n int64) int {
-	return slices.IndexFunc(u.list, func(g gap) bool {
+	return slices.IndexFunc(u.turns(), func(g gap) bool {
 		left, delay := u.open(g)
 		return left.units >= n && (u.maxWait == 0 || delay <= u.maxWait)
 	})
 }
 
-// trim drops what has passed.
+// trim drops what has passed, and all if it counts by another quota.
 func (u *queueState) trim() {
 	var list []gap
-	for _, g := range u.list {
+	for _, g := range u.turns() {
 		if left, _ := u.open(g); left.units > 0 {
 			list = append(list, left)
 		}
 	}
-	u.list = list
+	if list == nil {
+		u.gaps = nil
+		return
+	}
+	u.gaps.list = list
 }
 
 // behind returns how many units are behind a turn that ends at a time, and whether there
@@ -77,7 +88,7 @@ func (s *schedule) cut(n int64) {
 }
 
 // add returns gaps with one more, which overlaps none of them.
-func (g gaps) add(more gap) []gap {
+func (g *gaps) add(more gap) []gap {
 	i, _ := slices.BinarySearchFunc(g.list, more.from, func(g gap, from int64) int { return cmp.Compare(g.from, from) })
 	list := slices.Insert(slices.Clone(g.list), i, more)
 	if i+1 < len(list) && list[i].end() == list[i+1].from {

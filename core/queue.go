@@ -13,7 +13,15 @@ import "slices"
 // away passes unused, unless it is returned. A later request may then have that turn,
 // before requests that came earlier.
 //
-// When the clock steps back, the queue is at most as long as it can be.
+// When the clock steps back, the queue is as long as when a request last joined or left it.
+//
+// Versions of a quota share the time at which the last unit has passed. Each adds its
+// units there, if there is room by its own Burst and MaxWait, at its own rate; one whose
+// queue is shorter is full until then. In any time t, units pass at most as fast as the
+// fastest version lets them, and at least as fast as the slowest. Where the rates are the
+// same, at most the largest Burst + 1 + t·Limit/Window units are admitted. Where they
+// differ, units of a fast version take little time of the queue of a slow one: then the
+// other versions' Burst + 1 may be admitted beside that.
 //
 // The method is the leaky bucket of Turner (1986), in which nginx's limit_req and
 // uber-go/ratelimit reserve turns.
@@ -23,7 +31,7 @@ const Queue Algorithm = 6
 type queueState struct {
 	Base
 	schedule
-	gaps
+	gaps *gaps // nil if there are none
 
 	capacity, room, maxWait int64 // of the last Advance
 	turn                    int64 // how long until the end of a turn that was taken in a gap
@@ -32,12 +40,7 @@ type queueState struct {
 
 func (u *queueState) Advance(q *Quota, now int64) int64 {
 	u.capacity, u.maxWait, u.turn = q.Burst+1, q.MaxWait, 0
-	s := &u.schedule
-	end, part, same := s.end, s.part, s.limit == q.Limit && u.gaps.window == q.Window
-	s.advance(q, now, u.capacity)
-	if u.list != nil && s.end >= now && (!same || s.end != end || s.part != part) {
-		u.gaps = gaps{}
-	}
+	u.schedule.advance(q, now)
 	return u.count()
 }
 
@@ -48,66 +51,75 @@ func (u *queueState) count() int64 {
 	if u.maxWait > 0 && u.until(0) > u.maxWait {
 		u.room = min(u.room, 0)
 	}
-	for _, g := range u.list {
+	for _, g := range u.turns() {
 		if left, delay := u.open(g); u.maxWait == 0 || delay <= u.maxWait {
-			u.room = max(u.room, left.units)
+			u.room = max(u.room, min(left.units, u.capacity-1)) // of a version with a longer queue, maybe
 		}
 	}
 	return u.room
 }
 
 func (u *queueState) Take(n int64, _ uint64) (room, delay int64) {
+	end, part := u.now+u.ahead, u.aheadPart
 	if i := u.fits(n); i >= 0 {
 		var left gap
-		left, delay = u.open(u.list[i])
-		u.turn = u.until(u.total - left.from - n)
-		u.list[i] = gap{left.from + n, left.units - n}
+		left, delay = u.open(u.gaps.list[i])
+		u.turn = u.until(u.gaps.total - left.from - n)
+		u.gaps.list[i] = gap{left.from + n, left.units - n}
 		u.trim()
+		u.write(end, part)
 		return u.count(), delay
 	}
 	u.trim()
 	delay = u.until(0)
-	u.owed, u.known = 0, 0 // or it would not fit
-	u.schedule.add(n)
-	u.total += n
+	u.known = 0
+	u.write(u.after(n, end, part))
+	if u.gaps != nil {
+		u.gaps.total += n
+	}
 	return u.count(), delay
 }
 
 // Owe implements [State]: it moves the end as far back as units that come at that time
 // do, which is exact if no turn since then began later than it could. Gaps stay.
 func (u *queueState) Owe(q *Quota, n, at int64, _ uint64) {
-	s, now := &u.schedule, u.schedule.now
 	n = min(n, q.mostOwed())
-	s.owed += n
-	s.advance(q, min(now, max(at, s.end)), u.capacity)
-	s.add(n)
-	if end := s.end; end > now {
-		if s.advance(q, now, u.capacity); s.end != end {
-			u.gaps = gaps{} // numbers end
-		}
+	longest, most := u.after(q.mostOwed(), 0, 0)
+	if u.ahead > longest || u.ahead == longest && u.aheadPart > most {
+		longest, most = u.ahead, u.aheadPart
 	}
-	s.advance(q, now, u.capacity)
-	s.owed = max(0, s.units()-u.capacity)
-	u.total += n
+	end, part := u.stop()
+	if end < at {
+		end, part = at, 0
+	}
+	if end, part = u.after(n, end, part); end-u.now > longest || end-u.now == longest && part > most {
+		end, part, u.gaps = u.now+longest, most, nil // numbers end
+	}
 	u.trim()
-	u.known = now + debtMemory
+	u.write(end, part)
+	if u.gaps != nil {
+		u.gaps.total += n
+		u.trim()
+	}
+	u.known = u.now + debtMemory
 }
 
 func (u *queueState) Used() int64 { return u.capacity - u.room }
 
 // After implements [State]. After a request took its turn in a gap, that turn is what
-// it waits for: its end names it for a [Return].
+// it waits for, the first time that it asks: its end names it for a [Return].
 func (u *queueState) After(n int64) int64 {
-	if u.turn > 0 && n == u.Used() {
-		return u.turn
+	if turn := u.turn; turn > 0 && n == u.Used() {
+		u.turn = 0
+		return turn
 	}
 	after := u.until(u.Used() - n)
 	if u.maxWait == 0 {
 		return max(0, after)
 	}
 	after = max(after, u.until(0)-u.maxWait)
-	for _, g := range u.list {
-		if left, delay := u.open(g); left.units >= u.room+n {
+	for _, g := range u.turns() {
+		if left, delay := u.open(g); min(left.units, u.capacity-1) >= u.room+n {
 			after = min(after, delay-u.maxWait)
 		}
 	}
@@ -120,18 +132,18 @@ func (u *queueState) After(n int64) int64 {
 // turn passes unused. If the rate is above one unit a microsecond, turns cannot be told
 // apart and nothing is given back.
 func (u *queueState) Return(r *Return, now int64) int64 {
-	s := &u.schedule
-	if s.limit != r.Quota.Limit || s.limit > r.Quota.Window || r.At > now || s.end < now || u.list != nil && u.gaps.window != r.Quota.Window {
+	s, q := &u.schedule, &r.Quota
+	if s.scale != q.Limit || q.Limit > q.Window || r.At > now || s.last > now || s.end < now || u.gaps != nil && u.gaps.window != q.Window {
 		return 0
 	}
-	s.now, s.window, s.ahead, s.aheadPart = now, r.Quota.Window, s.end-now, s.part
+	s.advance(q, now)
 	behind, ok := s.behind(r.At + r.ResetAfter)
 	if !ok {
 		return 0
 	}
-	all := gaps{window: r.Quota.Window, total: s.units()} // numbered from the one that is passing
-	for _, g := range u.list {
-		g.from -= u.total - all.total
+	all := &gaps{window: q.Window, total: s.units()} // numbered from the one that is passing
+	for _, g := range u.turns() {
+		g.from -= u.gaps.total - all.total
 		if from := max(g.from, 1); from < g.end() {
 			all.list = append(all.list, gap{from, g.end() - from})
 		}
@@ -149,9 +161,8 @@ func (u *queueState) Return(r *Return, now int64) int64 {
 	if len(all.list) > MaxGaps {
 		return 0
 	}
-	u.gaps = all
-	if len(all.list) == 0 {
-		u.gaps = gaps{}
+	if u.gaps = all; len(all.list) == 0 {
+		u.gaps = nil
 	}
 	return more.units
 }
@@ -160,6 +171,10 @@ func (u *queueState) Expires() int64 { return max(u.schedule.Expires(), u.known)
 
 func (u *queueState) Clone() State {
 	copied := *u
-	copied.list = slices.Clone(u.list)
+	if u.gaps != nil {
+		gaps := *u.gaps
+		gaps.list = slices.Clone(gaps.list)
+		copied.gaps = &gaps
+	}
 	return &copied
 }

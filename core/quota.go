@@ -113,9 +113,11 @@ func (q *Quota) Wider(instances, times int64) Quota {
 
 // mostOwed returns how many units a bucket or a queue may lack, debts included: what
 // comes back in [MaxFill].
-func (q *Quota) mostOwed() int64 {
-	most, _ := MulDiv(MaxFill, q.Limit, q.Window)
-	return max(min(most, MaxCost), q.Capacity())
+func (q *Quota) mostOwed() int64 { return mostOwed(q.Limit, q.Window, q.Capacity()) }
+
+func mostOwed(limit, window, capacity int64) int64 {
+	most, _ := MulDiv(MaxFill, limit, window)
+	return max(min(most, MaxCost), capacity)
 }
 
 // fills returns how long a burst takes at the rate of q.

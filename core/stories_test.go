@@ -39,6 +39,7 @@ type life struct {
 	moved   int64   // how far the clock went forward since the first unit
 	before  int64   // Used, at the decision before
 	changed bool
+	ever    int64 // the longest that a queue of any of its quotas may be
 }
 
 var zones = []string{"UTC", "Europe/Berlin", "Asia/Kathmandu"}

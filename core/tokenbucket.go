@@ -17,11 +17,15 @@ package core
 //
 // Trade-off: a burst and a window's refill fit into one window.
 //
-// When the clock steps back, the last refill is dated now: no time is credited
-// twice. A changed rate applies since the last unit was taken. When the burst is
-// lowered, the bucket lacks no more than all of it. It remembers what else it lacked
-// until it is full, for a burst that is raised again; until then it gathers no tokens
-// beside those that are taken.
+// When the clock steps back, the last refill is dated now: no time is credited twice.
+//
+// Versions of a quota, with other bursts, rates or windows, count what all of them
+// admitted. Together they admit at most the largest burst and what the fastest refills,
+// and at least what the smallest burst and the slowest rate admit. A version with a
+// smaller burst never lacks more than that when the bucket was last taken from, so that
+// it refills from then on; it keeps what others lack. Between two charges that are
+// admitted, the bucket refills at the rate of the second. Each time that the window is
+// another, up to a windowth of a token is lost.
 //
 // The method is the token bucket of Turner, "New directions in communications
 // (or which way to the information age?)" (1986), refilled lazily.
@@ -34,112 +38,152 @@ const debtMemory = 60 * 1_000_000
 // newAgain is how long a full bucket that did not begin full is remembered.
 const newAgain = 3600 * 1_000_000
 
-// A bucketState holds how many tokens a bucket lacks, and since when.
+// A bucketState holds how many tokens a bucket lacks, and since when. It is the truth for
+// all versions of the quota, each of which reads it in its own way: see lacked.
 type bucketState struct {
 	Base
 	missing int64    // tokens, when last taken from
-	part    int64    // Windowths of the last of them that were refilled
-	last    int64    // when that was
+	part    int64    // windowths of the last of them that were refilled
 	window  int64    // what part counts in
-	begun   bool     // whether the bucket has been charged
-	owes    bool     // whether debts took more than the burst, all of which is missing
-	known   int64    // until when a full bucket matters to debts
+	last    int64    // when that was
+	owed    int64    // of the missing, what debts took above the burst
+	until   int64    // when all of it is refilled, or does not matter any more
+	again   int64    // when the bucket was last found new again, unless it was charged since
+	begun   bool     // whether it has been charged
 	isNew   bool     // whether it is new at the last Advance
 	returns *returns // nil until something is given back
 
 	// of the last Advance
-	limit, burst, initial, most, now, short, back int64
-
-	debt int64 // tokens that it lacks for a larger burst; 0 if it lacked no more than this one
+	limit, span, burst, initial, now int64 // span is the window
+	short, back                      int64 // what the version lacks; as missing and part
 }
 
 func (b *bucketState) Advance(q *Quota, now int64) int64 {
-	b.limit, b.burst, b.initial, b.most, b.now = q.Limit, q.Burst, q.Missing, q.mostOwed(), now
-	if b.window != q.Window {
-		b.part, b.window = 0, q.Window
+	b.read(q, now)
+	if b.last > now {
+		b.last = now
+		b.keep(b.missing, b.counted())
 	}
-	b.last = min(b.last, now)
-	b.refill()
-	if b.initial > 0 && b.short == 0 && b.fullAt()+newAgain <= now {
-		b.begun = false // and stays so if the clock steps back
+	missing, part := b.lacked()
+	b.short, b.back = b.refilled(missing, part, now-b.last)
+	b.isNew = !b.begun
+	if b.begun && b.initial > 0 {
+		b.isNew = b.again > now // it was, before the clock stepped back
+		if b.short == 0 && b.last+b.regain(b.missing, b.counted())+newAgain <= now {
+			b.isNew = true
+			if b.until <= now { // so that a store may have forgotten it
+				b.again = max(b.again, now)
+			}
+		}
 	}
-	if b.isNew = !b.begun; b.isNew {
+	if b.isNew && b.short <= b.initial {
 		b.short, b.back = b.initial, 0
 	}
 	return b.burst - b.short
 }
 
-// lacked returns how much the bucket lacked when it was last taken from, which is
-// at most its burst of now, unless it owes more.
+// read notes by which quota the state is read.
+func (b *bucketState) read(q *Quota, now int64) {
+	b.limit, b.span, b.burst, b.initial, b.now = q.Limit, q.Window, q.Burst, q.Missing, now
+}
+
+// counted returns part in windowths of the last Advance, rounded so that less is refilled.
+func (b *bucketState) counted() int64 {
+	if b.part == 0 || b.window == b.span {
+		return b.part
+	}
+	part, _ := MulDiv(b.part, b.span, b.window)
+	return part
+}
+
+// lacked returns how much the version lacked when the bucket was last taken from: at most
+// its burst and what is owed.
 func (b *bucketState) lacked() (missing, part int64) {
 	most := b.burst
-	if b.owes {
-		most = b.most
+	if b.owed > 0 {
+		most = min(most+b.owed, mostOwed(b.limit, b.span, most))
 	}
 	if b.missing > most {
 		return most, 0
 	}
-	return b.missing, b.part
+	return b.missing, b.counted()
 }
 
-// refill finds what the bucket lacks now.
-func (b *bucketState) refill() {
-	missing, part := b.lacked()
-	came, rest := MulDiv(b.now-b.last, b.limit, b.window)
-	if rest += part; rest >= b.window {
-		came, rest = came+1, rest-b.window
+// refilled returns what is left of missing tokens after some time.
+func (b *bucketState) refilled(missing, back, micros int64) (left, rest int64) {
+	came, rest := MulDiv(micros, b.limit, b.span)
+	if rest += back; rest >= b.span {
+		came, rest = came+1, rest-b.span
 	}
-	b.debt = 0
-	if b.short, b.back = missing-came, rest; b.short <= 0 {
-		b.short, b.back = 0, 0
-	} else if b.missing > b.burst && !b.owes {
-		b.debt = b.missing - came
+	if missing <= came {
+		return 0, 0
 	}
+	return missing - came, rest
 }
 
-// fullAt returns when the bucket is full if nothing more is taken.
-func (b *bucketState) fullAt() int64 { return b.last + b.regain(b.lacked()) }
+// truth returns what the bucket lacks now for a burst that is large enough.
+func (b *bucketState) truth() (missing, back int64) {
+	if b.missing <= b.burst {
+		return b.short, b.back
+	}
+	missing, back = b.refilled(b.missing, b.counted(), b.now-b.last)
+	if b.isNew && missing <= b.initial {
+		return b.initial, 0
+	}
+	return missing, back
+}
+
+// write notes what the bucket lacks from a time on.
+func (b *bucketState) write(missing, back, at int64) {
+	b.missing, b.part, b.window, b.last, b.begun, b.owed, b.again = missing, back, b.span, at, true, 0, 0
+	b.keep(missing, back)
+}
+
+// keep notes until when the bucket matters that lacks so much at last.
+func (b *bucketState) keep(missing, back int64) {
+	b.until = b.last + min(b.regain(missing, back), MaxFill)
+	if b.initial > 0 {
+		b.until += newAgain
+	}
+}
 
 func (b *bucketState) Take(n int64, _ uint64) (room, delay int64) {
-	b.short += n
-	if b.debt > 0 {
-		b.debt += n
-		b.short = b.debt
-	}
-	if b.short > b.burst {
-		b.back = 0
-	}
-	b.missing, b.part, b.last, b.begun, b.owes, b.known = b.short, b.back, b.now, true, false, 0
-	b.short = min(b.short, b.burst)
+	missing, back := b.truth()
+	b.write(missing+n, back, b.now)
+	b.short, b.back = b.lacked()
 	return b.burst - b.short, 0
 }
 
 // Owe implements [State]: the tokens are missing from that time on, or from the last
 // charge on if that is later. This is exact if the bucket was not full since, but for
-// the last charge. A bucket that is new begins then, at most an hour ago. What it
-// lacked for a larger burst is forgotten.
-func (b *bucketState) Owe(_ *Quota, n, at int64, _ uint64) {
-	if now := b.now; b.isNew {
-		if b.missing, b.part, b.last = b.initial, 0, at; b.initial > 0 {
-			b.last = max(at, now-newAgain)
-		}
-		b.short, b.back = b.initial, 0
-	} else {
-		b.now = max(at, b.last)
-		b.refill()
-		b.last, b.now = b.now, now
+// the last charge. A bucket that is new begins then, at most an hour ago.
+//
+// The version pays for all of it that is above its burst before it admits anything. One
+// with a smaller burst does not pay for what others have admitted above that.
+func (b *bucketState) Owe(q *Quota, n, at int64, _ uint64) {
+	if at = max(at, b.last); b.isNew && b.initial > 0 {
+		at = max(at, b.now-newAgain)
 	}
-	if b.missing, b.part = b.short+min(n, b.most), b.back; b.missing > b.most {
-		b.missing, b.part = b.most, 0
+	missing, back := b.refilled(b.missing, b.counted(), at-b.last)
+	admitted := max(b.burst, min(missing, b.missing-b.owed))
+	if b.isNew && missing <= b.initial {
+		missing, back = b.initial, 0
 	}
-	b.begun, b.owes, b.known = true, b.missing > b.burst, b.now+debtMemory
+	most := max(q.mostOwed(), missing)
+	if missing += min(n, q.mostOwed()); missing > most {
+		missing, back = most, 0
+	}
+	b.write(missing, back, at)
+	b.owed = max(0, missing-admitted)
+	b.until = max(b.until, b.now+debtMemory)
 }
 
 // Refuse implements [State]: a bucket that does not begin full refills from its
 // first charge on.
 func (b *bucketState) Refuse(bool) bool {
 	if b.isNew && b.initial > 0 {
-		b.missing, b.part, b.last, b.begun, b.owes = b.initial, 0, b.now, true, false
+		missing, back := b.truth()
+		b.write(missing, back, b.now)
 	}
 	return false
 }
@@ -148,48 +192,44 @@ func (b *bucketState) Used() int64 { return b.short }
 
 func (b *bucketState) After(n int64) int64 { return b.regain(n, b.back) }
 
-// regain returns how long n tokens take to refill, if back Windowths of the first
+// regain returns how long n tokens take to refill, if back windowths of the first
 // are there.
 func (b *bucketState) regain(n, back int64) int64 {
-	whole, rest := MulDiv(n, b.window, b.limit)
+	whole, rest := MulDiv(n, b.span, b.limit)
 	return whole + CeilDiv(rest-back, b.limit)
 }
 
 // Expires implements [State]. What was given back is remembered for as long as it
 // matters.
-func (b *bucketState) Expires() int64 {
-	if !b.begun {
-		return b.returns.until()
-	}
-	at := b.fullAt()
-	if b.initial > 0 {
-		at += newAgain
-	}
-	return max(at, b.known, b.returns.until())
-}
+func (b *bucketState) Expires() int64 { return max(b.until, b.returns.until()) }
 
 // Return implements [State]: it gives back as much of r as the bucket would still
 // lack if no other request had come. What has been refilled is not given back.
 func (b *bucketState) Return(r *Return, now int64) int64 {
 	q := &r.Quota
-	if !b.begun || b.window != q.Window || b.missing > q.Burst && !b.owes || b.last > now || r.At > now {
+	if !b.begun || b.window != q.Window || b.last > now || r.At > now {
 		return 0
 	}
-	b.Advance(q, now)
-	if b.isNew {
-		b.begun = true // the quota of the next charge may refill more slowly
+	b.read(q, now)
+	missing, back := b.refilled(b.missing, b.part, now-b.last)
+	if missing == 0 {
 		return 0
 	}
-	lacks, given := give(&b.returns, r, now, levelOf(b.short, b.back, q.Window))
-	if given > 0 {
-		b.missing, b.part = lacks.units, 0
-		if lacks.part > 0 {
-			b.missing, b.part = lacks.units+1, q.Window-lacks.part
-		}
-		b.last, b.owes = now, b.missing > q.Burst
-		if b.missing+b.initial == 0 {
-			b.last, b.known = 0, 0 // as new, for debts too
-		}
+	lacks := levelOf(missing, back, q.Window)
+	left, given := give(&b.returns, r, now, lacks)
+	switch {
+	case given == 0:
+	case left == level{} && q.Missing == 0:
+		*b = bucketState{returns: b.returns} // as new, for debts too
+	default:
+		// It lacks less since it was last taken from, so that what a small burst has
+		// refilled since stays.
+		was := levelOf(b.missing, b.part, q.Window).minus(lacks.minus(left, q.Window), q.Window)
+		b.missing, b.part = was.missing(q.Window)
+		b.owed = min(b.owed, max(0, b.missing-q.Burst))
+		until := b.until
+		b.keep(b.missing, b.part)
+		b.until = max(b.until, until)
 	}
 	return given
 }

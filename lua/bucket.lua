@@ -1,16 +1,21 @@
 -- The token bucket and the leaky bucket: `burst` tokens, refilled at `limit` a window.
 -- The twin of core/tokenbucket.go.
 --
--- value    form:1  missing:6  part:6  last:7  window:6
--- form     'h', or 'o' if debts took more than the burst, all of which is missing
--- missing  tokens, when last taken from
+-- value    form:1  missing:6  part:6  last:7  window:6  owed:6
+-- form     'h', without owed, or 'm' if debts took more than the burst
+-- missing  tokens, when last taken from, for a burst that is large enough
 -- part     windowths of the last of them that were refilled
 -- last     when that was, us
+-- window   what part counts in, us
+-- owed     of the missing, what debts took above the burst
 -- params   the burst, and the tokens that a new bucket lacks, if any
+--
+-- The value is the truth for all versions of a rule. A version with a smaller burst never
+-- lacks more than that, and what is owed, when the bucket was last taken from.
 --
 -- @needs small.lua
 -- @value h 26
--- @value o 26
+-- @value m 32
 
 local NEW_AGAIN = 3600000000 -- how long a full bucket that did not begin full is remembered, us
 
@@ -31,51 +36,56 @@ local function bucket_outlook(s)
   end
 end
 
+-- what is left of missing tokens after some us
+local function refilled(rule, missing, back, us)
+  local came, rest = muldiv(us, rule.limit, rule.window)
+  rest = rest + back
+  if rest >= rule.window then came, rest = came + 1, rest - rule.window end
+  if missing <= came then return 0, 0 end
+  return missing - came, rest
+end
+
 local function take_bucket(s, n)
-  s.used, s.taken, s.kept, s.owes = s.used + n, true, nil, nil
-  if s.debt then
-    s.debt = s.debt + n
-    s.used = s.debt
-    if s.used > s.rule.burst then s.used, s.back = s.rule.burst, 0 end
-  end
+  s.lacks, s.taken, s.kept, s.owed = s.lacks + n, true, nil, 0
+  s.used, s.back = s.lacks, s.rest
+  if s.used > s.rule.burst then s.used, s.back = s.rule.burst, 0 end
   bucket_outlook(s)
 end
 
 local function encode_bucket(s)
-  local missing, part, last = s.debt or s.used, s.back, s.now
-  if s.kept then missing, part, last = s.kept[1], s.kept[2], s.kept[3] end
-  return (s.owes and 'o' or 'h') .. be48(missing) .. be48(part) .. be56(last) .. be48(s.rule.window),
-    regain(s.rule, s.used, s.back) + (s.rule.missing > 0 and NEW_AGAIN or 0)
+  local missing, part, last, window = s.lacks, s.rest, s.now, s.rule.window
+  if s.kept then missing, part, last, window = s.kept[1], s.kept[2], s.kept[3], s.kept[4] end
+  local owed, life = s.owed > 0 and be48(s.owed) or '', regain(s.rule, s.lacks, s.rest)
+  if life > 316224000000000 then life = 316224000000000 end -- ten years
+  return (owed == '' and 'h' or 'm') .. be48(missing) .. be48(part) .. be56(last) .. be48(window) .. owed,
+    life + (s.rule.missing > 0 and NEW_AGAIN or 0)
 end
 
+-- whether a script wrote a value
+local function is_bucket(form, size) return form == 104 and size == 26 or form == 109 and size == 32 end
+
 local function decode_bucket(value, rule, now)
-  local s = {rule = rule, now = now, used = rule.missing, back = 0}
+  local s = {rule = rule, now = now, used = rule.missing, back = 0, owed = 0}
   if value then
     local form, most = byte(value, 1), rule.burst
-    if #value ~= 26 or form ~= 104 and form ~= 111 then return nil end
+    if not is_bucket(form, #value) then return nil end
     local missing, part, last, window = u48(value, 2), u48(value, 8), u56(value, 14), u48(value, 21)
     if part >= window then return nil end
-    if form == 111 then s.owes, most = true, owed_most(rule, most) end
-    if window ~= rule.window then part, s.redated = 0, true end
-    if last > now then last, s.redated = now, true end
-    if s.redated then s.kept = {missing, part, last} end
-    local lacked = missing
-    if missing > most then missing, part = most, 0 end
+    if form == 109 then
+      s.owed = u48(value, 27)
+      most = math.min(most + s.owed, owed_most(rule, most))
+    end
+    if last > now then last, s.redated, s.kept = now, true, {missing, part, now, window} end
+    if window ~= rule.window then part = muldiv(part, rule.window, window) end
     s.missing, s.part, s.last = missing, part, last -- @debt
-    local came, rest = muldiv(now - last, rule.limit, rule.window)
-    rest = rest + part
-    if rest >= rule.window then came, rest = came + 1, rest - rule.window end
-    s.used, s.back = missing - came, rest
-    if s.used <= 0 then
-      s.used, s.back = 0, 0
-      if rule.missing > 0 and now >= last + regain(rule, missing, part) + NEW_AGAIN then
-        s.used, s.new = rule.missing, true -- as if the key had expired
-      end
-    elseif lacked > rule.burst and not s.owes then
-      s.debt = lacked - came -- for a burst that is raised again
+    s.used, s.back = refilled(rule, missing, part, now - last)
+    s.lacks, s.rest = s.used, s.back
+    if missing > most then s.used, s.back = refilled(rule, most, 0, now - last) end
+    if rule.missing > 0 and s.lacks == 0 and now >= last + regain(rule, missing, part) + NEW_AGAIN then
+      s.used, s.lacks, s.new = rule.missing, rule.missing, true -- as if the key had expired
     end
   else
-    s.new = rule.missing > 0
+    s.lacks, s.rest, s.new = s.used, 0, rule.missing > 0
   end
   bucket_outlook(s)
   return s
@@ -92,33 +102,28 @@ end
 -- a bucket that does not begin full refills from its first charge on
 function bucket.refuse(rule, k)
   local s = states[k]
-  if s.new then s.kept, s.owes, redated[k] = nil, nil, true end
+  if s.new then s.kept, s.owed, redated[k] = nil, 0, true end
 end
 
 -- @debt
 bucket.remembered = 60000000 -- us for which a bucket that debts left full is remembered, for others to add to
 
 -- Takes tokens from the time of their use on, or from the last charge on if that is later.
+-- What is above the burst is owed, and also what others admitted above it before.
 function bucket.owe(s, n, at)
-  local rule, most, back = s.rule, owed_most(s.rule, s.rule.burst), 0
-  local function lacks(missing, part, us)
-    local came, rest = muldiv(us, rule.limit, rule.window)
-    rest = rest + part
-    if rest >= rule.window then came, rest = came + 1, rest - rule.window end
-    if missing <= came then return 0, 0 end
-    return missing - came, rest
-  end
-  local missing, last = rule.missing, at
+  local rule, most, missing, back, admitted = s.rule, owed_most(s.rule, s.rule.burst), s.rule.missing, 0, s.rule.burst
+  if s.last and at < s.last then at = s.last end
+  if s.new and at < s.now - NEW_AGAIN then at = s.now - NEW_AGAIN end
   if s.last and not s.new then
-    if s.last > last then last = s.last end
-    missing, back = lacks(s.missing, s.part, last - s.last)
-  elseif missing > 0 and last < s.now - NEW_AGAIN then
-    last = s.now - NEW_AGAIN
+    missing, back = refilled(rule, s.missing, s.part, at - s.last)
+    admitted = math.max(admitted, math.min(missing, s.missing - s.owed))
   end
-  missing = missing + (n < most and n or most)
+  if n > most then n = most end
+  if missing > most then most = missing end
+  missing = missing + n
   if missing > most then missing, back = most, 0 end
-  s.kept, s.owes, s.debt = {missing, back, last}, missing > rule.burst, nil
-  s.used, s.back = lacks(missing, back, s.now - last)
+  s.kept, s.owed = {missing, back, at, rule.window}, math.max(0, missing - admitted)
+  s.lacks, s.rest = refilled(rule, missing, back, s.now - at)
   return true
 end
 
@@ -127,22 +132,23 @@ end
 bucket.returned = true
 
 function bucket.give_back(value, r, now, remembered)
-  local owes = byte(value, 1) == 111
-  if #value ~= 26 or byte(value, 1) ~= 104 and not owes or not remembers(remembered) then return nil, WRONG_VALUE end
+  local form = byte(value, 1)
+  if not is_bucket(form, #value) or not remembers(remembered) then return nil, WRONG_VALUE end
   local missing, part, last, window = u48(value, 2), u48(value, 8), u56(value, 14), u48(value, 21)
   if part >= window then return nil, WRONG_VALUE end
-  if window ~= r.window or missing > r.burst and not owes or last > now or r.at > now then return 0 end
-  local came, rest = muldiv(now - last, r.limit, window)
-  rest = rest + part
-  if rest >= window then came, rest = came + 1, rest - window end
-  local lacks = {missing - came, 0}
-  if lacks[1] <= 0 then return 0 end
-  if rest > 0 then lacks = {lacks[1] - 1, window - rest} end
+  if window ~= r.window or last > now or r.at > now then return 0 end
+  local units, back = refilled(r, missing, part, now - last)
+  if units == 0 then return 0 end
+  local lacks = level_of(units, back, window)
   local left, given, memory = give(r, now, lacks, remembered)
   if given == 0 then return 0 end
+  units = left[2] > 0 and left[1] + 1 or left[1]
+  local life = regain(r, units, left[2] > 0 and window - left[2] or 0)
+  if units + r.missing == 0 then return given, '', 0, memory end
+  left = minus(level_of(missing, part, window), minus(lacks, left, window), window)
   missing, part = left[1], 0
   if left[2] > 0 then missing, part = missing + 1, window - left[2] end
-  if missing + r.missing == 0 then return given, '', 0, memory end
-  return given, (missing > r.burst and 'o' or 'h') .. be48(missing) .. be48(part) .. be56(now) .. be48(window),
-    regain(r, missing, part) + (r.missing > 0 and NEW_AGAIN or 0), memory
+  local owed = form == 109 and math.min(u48(value, 27), missing - r.burst) or 0
+  return given, (owed > 0 and 'm' or 'h') .. be48(missing) .. be48(part) .. be56(last) .. be48(window) .. (owed > 0 and be48(owed) or ''),
+    math.min(life, 316224000000000) + (r.missing > 0 and NEW_AGAIN or 0), memory
 end

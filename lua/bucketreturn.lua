@@ -16,6 +16,11 @@
 
 local CELLS = 8
 
+local function level_of(missing, back, window)
+  if back > 0 then return {missing - 1, window - back} end
+  return {missing, 0}
+end
+
 local function below(a, b) return a[1] < b[1] or a[1] == b[1] and a[2] < b[2] end
 local function lower(a, b) return below(b, a) and b or a end
 

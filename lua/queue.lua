@@ -1,26 +1,28 @@
 -- The queue: admitted units wait for their turn. The twin of core/queue.go.
 --
 -- params   the units that may wait, and the longest wait in us or 0
--- value    a schedule, which is the time at which the last of the units has passed:
---          'i':1  end:7  part:6  limit:6
---          or with debts 'p' and owed:6 behind these, or with gaps, the turns that
---          were given back, 'q' and owed:6  window:6  total:6  behind these, and for
---          each gap its first unit:6, how many:6
+-- value    a schedule, which is the time at which the last of the units has passed, for
+--          all versions of a rule:
+--          'n':1  end:7  part:6  limit:6  last:7
+--          or with gaps, the turns that were given back, 's' and window:6  total:6 behind
+--          these, and for each gap its first unit:6, how many:6
 -- end      us, rounded down;  part: limit-ths of a us that it is later
--- owed     units by which debts may make it longer than it can be otherwise
--- total    the number of the next unit at the end
+-- last     when it was written, us
+-- total    the number of the next unit at the end; gaps count by limit and window
 --
 -- There is no room for a unit that would wait for longer than rule.wait.
 --
 -- @needs small.lua
--- @value i 20
--- @value p 26
--- @value q 50 12
+-- @value n 27
+-- @value s 51 12
+
+local MOST = 1125899906842624 -- units: more than any capacity, and as many as can be counted exactly
 
 -- units that have not passed, one that is passing included
 local function units(s)
   local whole, rest = muldiv(s.ahead, s.rule.limit, s.rule.window)
-  return whole + ceildiv(rest + s.part, s.rule.window)
+  whole = whole + ceildiv(rest + s.part, s.rule.window)
+  return whole < MOST and whole or MOST
 end
 
 local function append(s, n)
@@ -57,7 +59,7 @@ local function queue_after(s, n)
     for i = 1, #s.gaps, 2 do
       if s.gaps[i + 1] >= s.room + n then
         local from, count = open(s, i)
-        local soon = count >= s.room + n and passed(s, s.total - from) - wait
+        local soon = count >= s.room + n and s.room + n <= s.rule.burst and passed(s, s.total - from) - wait
         if soon and soon < after then after = soon end
       end
     end
@@ -74,6 +76,7 @@ local function queue_outlook(s)
   for i = 1, #s.gaps, 2 do
     if s.gaps[i + 1] > room then
       local from, count = open(s, i)
+      if count > s.rule.burst then count = s.rule.burst end -- of a version with a longer queue
       if count > room and (wait == 0 or passed(s, s.total - from) <= wait) then room = count end
     end
   end
@@ -94,7 +97,7 @@ local function trim(s)
 end
 
 local function take_queue(s, n)
-  s.taken = true
+  s.taken, s.kept = true, nil
   for i = 1, #s.gaps, 2 do
     local from, count, delay
     if s.gaps[i + 1] >= n then
@@ -115,51 +118,40 @@ local function take_queue(s, n)
     end
   end
   trim(s)
-  s.delay_taken, s.owed = s.delay, 0
+  s.delay_taken = s.delay
   append(s, n)
   s.total = s.total + n
   queue_outlook(s)
 end
 
 -- whether a script wrote a value
-local function is_queue(form, size)
-  return form == 105 and size == 20 or form == 112 and size == 26 or form == 113 and size >= 50 and (size - 38) % 12 == 0
-end
+local function is_queue(form, size) return form == 110 and size == 27 or form == 115 and size >= 51 and (size - 39) % 12 == 0 end
 
 local function decode_queue(value, rule, now)
-  local s = {rule = rule, now = now, ahead = 0, part = 0, owed = 0, gaps = {}, total = 0}
+  local s = {rule = rule, now = now, ahead = 0, part = 0, gaps = {}, total = 0}
   if value then
-    local form, most = byte(value, 1), rule.burst + 1
+    local form = byte(value, 1)
     if not is_queue(form, #value) then return nil end
-    local stop, part, limit = u56(value, 2), u48(value, 9), u48(value, 15)
+    local stop, part, limit, last = u56(value, 2), u48(value, 9), u48(value, 15), u56(value, 21)
     if part >= limit then return nil end
-    if form ~= 105 then
-      s.owed = u48(value, 21)
-      most = math.min(most + s.owed, owed_most(rule, most))
-    end
-    if limit ~= rule.limit then
-      if part > 0 then stop, part = stop + 1, 0 end
-      s.redated = true
-    end
-    if stop > now then -- never longer than it can be: the clock has stepped back, or most has changed
-      local longest, rest = muldiv(most, rule.window, rule.limit)
-      if stop - now > longest or stop - now == longest and part > rest then
-        stop, part, s.redated = now + longest, rest, true
+    if last > now then -- the clock has stepped back: the queue is as long as it was
+      stop = stop > last - now and stop - last + now or 0
+      if stop >= now then
+        s.redated, s.kept = true, sub(value, 1, 1) .. be56(stop) .. sub(value, 9, 20) .. be56(now) .. sub(value, 28)
       end
+    end
+    if limit ~= rule.limit and part > 0 then -- in its own parts, rounded up
+      local whole, rest = muldiv(part, rule.limit, limit)
+      part = rest > 0 and whole + 1 or whole
+      if part == rule.limit then stop, part = stop + 1, 0 end
     end
     s.stop, s.rest = stop, part -- @debt
     if stop >= now then
       s.ahead, s.part = stop - now, part
-      if form == 113 then
-        if s.redated or u48(value, 27) ~= rule.window then
-          s.redated = true -- without gaps, which count in other units
-        else
-          s.total = u48(value, 33)
-          for i = 39, #value, 6 do s.gaps[#s.gaps + 1] = u48(value, i) end
-        end
+      if form == 115 and limit == rule.limit and u48(value, 28) == rule.window then -- or they count in other units
+        s.total = u48(value, 34)
+        for i = 40, #value, 6 do s.gaps[#s.gaps + 1] = u48(value, i) end
       end
-    else
-      s.redated = nil
     end
   end
   queue_outlook(s)
@@ -167,13 +159,12 @@ local function decode_queue(value, rule, now)
 end
 
 local function encode_queue(s)
-  local value, life = be56(s.now + s.ahead) .. be48(s.part) .. be48(s.rule.limit), s.ahead + 1
-  if #s.gaps == 0 then
-    if s.owed == 0 then return 'i' .. value, life end
-    return 'p' .. value .. be48(s.owed), life
-  end
-  local out = {'q', value, be48(s.owed), be48(s.rule.window), be48(s.total)}
-  for i = 1, #s.gaps do out[i + 5] = be48(s.gaps[i]) end
+  local life = s.ahead + 1
+  if s.kept then return s.kept, life end
+  local value = be56(s.now + s.ahead) .. be48(s.part) .. be48(s.rule.limit) .. be56(s.now)
+  if #s.gaps == 0 then return 'n' .. value, life end
+  local out = {'s', value, be48(s.rule.window), be48(s.total)}
+  for i = 1, #s.gaps do out[i + 4] = be48(s.gaps[i]) end
   return table.concat(out), life
 end
 
@@ -196,20 +187,18 @@ queue.remembered = 60000000 -- us for which a queue that debts left empty is rem
 
 -- Moves the end as far back as units that come at a time do.
 function queue.owe(s, n, at)
-  local rule, now = s.rule, s.now
-  local capacity, stop = rule.burst + 1, s.stop or 0
-  local most = owed_most(rule, capacity)
-  n = math.min(n, most)
-  s.now = math.min(now, math.max(at, stop))
-  s.ahead, s.part = 0, 0
-  if stop >= s.now then s.ahead, s.part = stop - s.now, s.rest or 0 end
+  local rule, now, stop, part = s.rule, s.now, s.stop or 0, s.rest or 0
+  local most = owed_most(rule, rule.burst + 1)
+  if n > most then n = most end
+  local longest, rest = muldiv(most, rule.window, rule.limit)
+  rest = rest % rule.limit
+  if s.ahead > longest or s.ahead == longest and s.part > rest then longest, rest = s.ahead, s.part end
+  if stop < at then stop, part = at, 0 end
+  s.ahead, s.part, s.kept = stop - now, part, nil
   append(s, n)
-  s.ahead, s.now = s.now + s.ahead - now, now
-  local longest, rest = muldiv(math.min(capacity + s.owed + n, most), rule.window, rule.limit)
   if s.ahead > longest or s.ahead == longest and s.part > rest then
     s.ahead, s.part, s.gaps = longest, rest, {}
   end
-  s.owed = s.ahead > 0 and math.max(0, units(s) - capacity) or 0
   s.total = s.total + n
   begin(s)
   trim(s)
@@ -224,23 +213,23 @@ end
 function queue.give_back(value, r, now)
   local form = byte(value, 1)
   if not is_queue(form, #value) then return nil, WRONG_VALUE end
-  local stop, part, limit = u56(value, 2), u48(value, 9), u48(value, 15)
-  if limit ~= r.limit or limit > r.window or r.at > now or stop < now then return 0 end
+  local stop, part, limit, last = u56(value, 2), u48(value, 9), u48(value, 15), u56(value, 21)
+  if limit ~= r.limit or limit > r.window or r.at > now or last > now or stop < now then return 0 end
   local s = {rule = r, ahead = stop - now, part = part}
 
-  local ends, last = r.at + r.reset, part > 0 and stop + 1 or stop
-  if last < ends then return 0 end
-  local behind = muldiv(last - ends, limit, r.window)
+  local ends, done = r.at + r.reset, part > 0 and stop + 1 or stop
+  if done < ends then return 0 end
+  local behind = muldiv(done - ends, limit, r.window)
   if now + passed(s, behind) ~= ends then -- times are rounded up
     behind = behind + 1
     if now + passed(s, behind) ~= ends then return 0 end
   end
 
-  local waiting, total, gaps, owed = units(s), 0, '', form == 105 and be48(0) or sub(value, 21, 26)
-  total = waiting
-  if form == 113 then
-    if u48(value, 27) ~= r.window then return 0 end
-    total, gaps = u48(value, 33), sub(value, 39)
+  local waiting = units(s)
+  local total, gaps = waiting, ''
+  if form == 115 then
+    if u48(value, 28) ~= r.window then return 0 end
+    total, gaps = u48(value, 34), sub(value, 40)
   end
   local first = total - waiting + 1 -- behind the one that is passing
   local from, to = total - behind - r.cost, total - behind
@@ -279,12 +268,16 @@ function queue.give_back(value, r, now)
   gaps = before .. after
   while gaps ~= '' do -- drop those that have passed
     local g, h = gap(0)
-    if h > first then break end
     gaps = sub(gaps, 13)
+    if h > first then
+      if g < first then g = first end
+      gaps = be48(g) .. be48(h - g) .. gaps
+      break
+    end
   end
   if #gaps > 6144 then return 0 end -- core.MaxGaps
-  value = be56(stop) .. be48(part) .. be48(limit)
-  if gaps == '' then return given, form == 105 and 'i' .. value or 'p' .. value .. owed, stop - now + 1 end
+  value = be56(stop) .. be48(part) .. be48(limit) .. be56(last)
+  if gaps == '' then return given, 'n' .. value, stop - now + 1 end
   if total > 140737488355328 then return 0 end -- numbers end at twice that
-  return given, 'q' .. value .. owed .. be48(r.window) .. be48(total) .. gaps, stop - now + 1
+  return given, 's' .. value .. be48(r.window) .. be48(total) .. gaps, stop - now + 1
 end

@@ -108,9 +108,6 @@ func (s *schedule) owe() {
 			c.Debt, c.Reserve = true, 0
 			if s.random.IntN(8) == 0 {
 				large := []int64{3 * c.Quota.Capacity(), core.MaxCost, core.MaxCost - s.random.Int64N(1<<40)}
-				if s.smallDebts {
-					large = large[:1]
-				}
 				c.Cost = pick(s.random, large)
 			}
 			if s.forgets && (c.Quota.Refills() || c.Quota.Bars()) || s.stepsBack && c.Quota.Bars() {

@@ -39,14 +39,13 @@ type schedule struct {
 	rules  []core.Charge // rules and their quotas
 	keys   int
 
-	apart      bool // whether the rules of a decision are in several places: see [Harness].Spreads
-	stepsBack  bool // whether the clock may step back
-	smallDebts bool // whether debts are a few times the capacity at most
-	changes    bool // whether limits may change
-	plans      bool // whether callers of one key have different limits
-	forgets    bool // whether the store may forget keys that are as good as new, at any time
-	expires    bool // whether keys expire, with long times in which nothing happens
-	returns    bool // whether units are given back, and keys reset
+	apart     bool // whether the rules of a decision are in several places: see [Harness].Spreads
+	stepsBack bool // whether the clock may step back
+	changes   bool // whether limits may change
+	plans     bool // whether callers of one key have different limits
+	forgets   bool // whether the store may forget keys that are as good as new, at any time
+	expires   bool // whether keys expire, with long times in which nothing happens
+	returns   bool // whether units are given back, and keys reset
 
 	now     int64
 	retry   int64               // of the last refusal
@@ -109,10 +108,6 @@ func newSchedule(t *testing.T, h Harness, seed uint64, number int) *schedule {
 	if number%2 == 1 { // one rule, of each algorithm in turn
 		turn := core.Algorithms()[number/2%len(core.Algorithms())]
 		s.rules = []core.Charge{s.rule(0, turn)}
-		if q := s.rules[0].Quota; q.Refills() && s.returns {
-			// Otherwise stores and package core may disagree on what has been refilled since.
-			s.stepsBack, s.changes, s.plans, s.smallDebts = false, false, false, true
-		}
 		return s
 	}
 	for i := range 1 + random.IntN(5) {
