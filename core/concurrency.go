@@ -20,7 +20,8 @@ import (
 // for each lease, and so takes limits up to [MaxLeases].
 //
 // When the clock steps back, leases that would end more than a Window from now
-// end after a Window. The same happens when the Window is shortened.
+// end after a Window. Quotas with different limits and windows may charge one key in turn:
+// a lease lives for the Window of the quota that took or renewed it.
 //
 // The method is the counting semaphore of Dijkstra (1965), with the leases of
 // Gray and Cheriton, "Leases: an efficient fault-tolerant mechanism for
@@ -30,9 +31,10 @@ const Concurrency Algorithm = 7
 // A leasesState holds the leases of one key.
 type leasesState struct {
 	Base
-	held []lease // in the order in which they end
-	over int     // how many of the first of them had ended at now
-	used int64   // units of the others
+	held    []lease // in the order in which they end
+	longest int64   // how long they live at most
+	over    int     // how many of the first of them had ended at now
+	used    int64   // units of the others
 
 	limit, length, now int64 // of the last Advance
 }
@@ -48,8 +50,8 @@ type lease struct {
 func (l *leasesState) Advance(q *Quota, now int64) int64 {
 	l.limit, l.length, l.now = q.Limit, q.Window, now
 	redated := false
-	for i := len(l.held) - 1; i >= 0 && l.held[i].ends > now+l.length; i-- {
-		l.held[i].ends, redated = now+l.length, true
+	for i := len(l.held) - 1; i >= 0 && l.held[i].ends > now+l.longest; i-- {
+		l.held[i].ends, redated = now+l.longest, true
 	}
 	for l.over > 0 && l.held[l.over-1].ends > now {
 		l.over--
@@ -72,8 +74,9 @@ func (l *leasesState) drop() {
 }
 
 func (l *leasesState) Take(n int64, id uint64) (room, delay int64) {
+	l.keep()
 	l.drop()
-	l.add(id, n)
+	l.add(lease{id, l.now + l.length, n})
 	return l.limit - l.used, 0
 }
 
@@ -95,20 +98,28 @@ func (l *leasesState) Owe(q *Quota, n, at int64, id uint64) {
 	if units == 0 {
 		units = min(n, q.Limit)
 	}
+	l.keep()
 	l.remove(id)
-	i := sort.Search(len(l.held), func(i int) bool { return l.held[i].ends > ends })
-	l.held = slices.Insert(l.held, i, lease{id, ends, units})
-	l.used += units
+	l.add(lease{id, ends, units})
 	for l.used > 2*MaxLeases {
 		l.used -= l.held[0].units
 		l.held = l.held[1:]
 	}
 }
 
-// add adds a lease. It ends last, since Advance leaves none that ends later.
-func (l *leasesState) add(id uint64, units int64) {
-	l.held = append(l.held, lease{id, l.now + l.length, units})
-	l.used += units
+// keep remembers how long leases live.
+func (l *leasesState) keep() {
+	if l.used == 0 {
+		l.longest = 0
+	}
+	l.longest = max(l.longest, l.length)
+}
+
+// add adds a lease.
+func (l *leasesState) add(one lease) {
+	i := sort.Search(len(l.held), func(i int) bool { return l.held[i].ends > one.ends })
+	l.held = slices.Insert(l.held, i, one)
+	l.used += one.units
 }
 
 func (l *leasesState) Renew(q *Quota, now int64, id uint64) (held bool) {
@@ -122,8 +133,9 @@ func (l *leasesState) Renew(q *Quota, now int64, id uint64) (held bool) {
 	if units == 0 {
 		return false
 	}
+	l.keep()
 	l.remove(id)
-	l.add(id, units)
+	l.add(lease{id, now + l.length, units})
 	return true
 }
 

@@ -14,19 +14,30 @@ import (
 
 // plainLeases is the definition of leases: a list that is gone through anew for
 // each question.
-type plainLeases struct{ list []lease }
+type plainLeases struct {
+	list    []lease
+	longest int64 // how long they live at most
+}
 
 // advance dates what lives for too long, and says whether there was any.
-func (p *plainLeases) advance(q Quota, now int64) {
+func (p *plainLeases) advance(now int64) {
 	redated := false
 	for i := range p.list {
-		if p.list[i].ends > now+q.Window {
-			p.list[i].ends, redated = now+q.Window, true
+		if p.list[i].ends > now+p.longest {
+			p.list[i].ends, redated = now+p.longest, true
 		}
 	}
 	if redated {
 		p.forget(now)
 	}
+}
+
+// keep remembers how long leases live.
+func (p *plainLeases) keep(q Quota, now int64) {
+	if p.used(now) == 0 {
+		p.longest = 0
+	}
+	p.longest = max(p.longest, q.Window)
 }
 
 func (p *plainLeases) forget(now int64) {
@@ -62,11 +73,12 @@ func (p *plainLeases) until(now int64, holds func(at int64) bool) int64 {
 
 func (p *plainLeases) decide(c Charge, now int64) Outcome {
 	q := c.Quota
-	p.advance(q, now)
+	p.advance(now)
 	var o Outcome
 	o.RetryAfter = p.until(now, func(at int64) bool { return c.Cost == 0 || p.used(at)+c.Cost <= q.Limit })
 	fits := o.Fits()
 	if fits && c.Cost > 0 {
+		p.keep(q, now)
 		p.forget(now)
 		p.list = append(p.list, lease{c.ID, now + q.Window, c.Cost})
 	}
@@ -80,10 +92,11 @@ func (p *plainLeases) decide(c Charge, now int64) Outcome {
 }
 
 func (p *plainLeases) renew(q Quota, now int64, id uint64) bool {
-	p.advance(q, now)
+	p.advance(now)
 	held := false
 	for i := range p.list {
 		if l := &p.list[i]; l.id == id && l.ends > now {
+			p.keep(q, now)
 			l.ends, held = now+q.Window, true
 		}
 	}
@@ -94,7 +107,7 @@ func (p *plainLeases) renew(q Quota, now int64, id uint64) bool {
 }
 
 func (p *plainLeases) release(q Quota, now int64, id uint64) {
-	p.advance(q, now)
+	p.advance(now)
 	n := len(p.list)
 	p.list = slices.DeleteFunc(p.list, func(l lease) bool { return l.id == id })
 	if len(p.list) < n {

@@ -12,10 +12,21 @@ import (
 
 // A definition is the sliding window as it is defined: a list of the times of
 // all units, gone through anew for each question. [Log] must agree with it.
-type definition struct{ units []int64 }
+type definition struct {
+	units []int64
+	kept  Quota // the longest window and the largest limit of those that took units
+}
+
+// isNew reports whether the key is new again at a time.
+func (d *definition) isNew(at int64) bool {
+	return len(d.units) == 0 || at-slices.Max(d.units) >= d.kept.Window
+}
 
 // count returns how many units count at a time.
 func (d *definition) count(q Quota, at int64) int64 {
+	if d.isNew(at) {
+		return 0
+	}
 	var n int64
 	for _, t := range d.units {
 		if at-t < q.Window {
@@ -25,9 +36,13 @@ func (d *definition) count(q Quota, at int64) int64 {
 	return n
 }
 
-// forget drops the units that do not count.
+// forget drops the units that count for no quota.
 func (d *definition) forget(q Quota, now int64) {
-	d.units = slices.DeleteFunc(d.units, func(t int64) bool { return now-t >= q.Window })
+	if d.isNew(now) {
+		*d = definition{}
+	}
+	d.kept.Window, d.kept.Limit = max(d.kept.Window, q.Window), max(d.kept.Limit, q.Limit)
+	d.units = slices.DeleteFunc(d.units, func(t int64) bool { return now-t >= d.kept.Window })
 }
 
 // redate dates units ahead of now now.
@@ -47,6 +62,9 @@ func (d *definition) redate(q Quota, now int64) {
 // leaves the window.
 func (d *definition) until(q Quota, now int64, holds func(at int64) bool) int64 {
 	waits := []int64{0}
+	if len(d.units) > 0 && !d.isNew(now) {
+		waits = append(waits, slices.Max(d.units)+d.kept.Window-now)
+	}
 	for _, t := range d.units {
 		if wait := t + q.Window - now; wait > 0 {
 			waits = append(waits, wait)
@@ -71,6 +89,7 @@ func (d *definition) decide(q Quota, cost, reserve, now int64) Outcome {
 		for range cost {
 			d.units = append(d.units, now)
 		}
+		d.units = d.units[max(0, len(d.units)-int(d.kept.Limit)):]
 	}
 	remaining := func(at int64) int64 { return max(0, q.Limit-d.count(q, at)) }
 	whole := func(at int64) bool { return d.count(q, at) == 0 }

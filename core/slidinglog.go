@@ -16,14 +16,17 @@ import (
 // whole window from there. The step neither admits more nor locks a client out
 // for longer than a window.
 //
+// Quotas with different limits and windows may charge one key in turn. Each counts what
+// all of them admitted within its own window, since it first charged the key.
+//
 // The method is the sliding window log, as in "An alternative approach to rate
 // limiting" (Figma, 2017) and, on a Redis sorted set, in "Better rate limiting
 // with Redis sorted sets" (ClassDojo, 2015), but refusals leave no entry.
 const SlidingLog Algorithm = 0
 
 // A Log is the [State] of a [SlidingLog]: the times of the units admitted within
-// the last window, oldest first. It is exported for stores that embed it. The
-// zero Log is that of a new key.
+// the longest window of its versions, oldest first. It is exported for stores that embed
+// it. The zero Log is that of a new key.
 //
 // Many keys are seldom used, so a Log is kept small: a key that has one time
 // has no ring, and the ring is a pointer to a slice.
@@ -31,12 +34,15 @@ type Log struct {
 	Base
 	ring   *[]int64 // times; (*ring)[(head+i) % len(*ring)] is the i-th oldest; nil until there are two
 	newest int64    // of the times, if there are any
-	window int64
-	now    int64
+	kept   versions // which times are kept, if there are any
 	head   int32
 	size   int32 // times in the log
-	left   int32 // how many of the oldest of them had left the window at now
-	limit  int32 // of the last Advance
+
+	// of the last Advance
+	left   int32 // how many of the oldest times had left the window at now
+	limit  int32
+	window int64
+	now    int64
 }
 
 // slot returns the i-th oldest time, which is newest if there is no ring.
@@ -57,6 +63,9 @@ func (l *Log) at(i int32) int64 { return *l.slot(i) }
 // Advance implements [State]. It drops nothing as long as the clock goes
 // forward, so that a decision that takes nothing leaves the state as it was.
 func (l *Log) Advance(q *Quota, now int64) int64 {
+	if l.window != q.Window && l.size > 0 {
+		l.left = int32(sort.Search(int(l.size), func(i int) bool { return now-l.at(int32(i)) < q.Window }))
+	}
 	l.limit, l.window, l.now = int32(q.Limit), q.Window, now
 	if l.size > 0 {
 		l.age(now)
@@ -73,7 +82,7 @@ func (l *Log) age(now int64) {
 			*l.slot(i) = now
 		}
 	}
-	if now-l.newest >= l.window {
+	if now-l.newest >= min(l.window, l.kept.window()) {
 		l.left = l.size
 		return
 	}
@@ -84,20 +93,33 @@ func (l *Log) age(now int64) {
 		l.left++
 	}
 	if redated {
-		l.drop()
+		l.keep(0)
 	}
 }
 
-// drop removes the times that have left the window.
-func (l *Log) drop() {
-	l.size -= l.left
-	if l.ring != nil && l.left > 0 {
-		l.head += l.left
+// keep drops the times that no version counts any more, with room for n more.
+func (l *Log) keep(n int32) {
+	if l.size == 0 || l.now-l.newest >= l.kept.window() {
+		l.left, l.size, l.kept = 0, 0, 0
+	}
+	l.kept = l.kept.and(int64(l.limit), l.window)
+	gone := l.left
+	if longest := l.kept.window(); longest > l.window {
+		gone = int32(sort.Search(int(gone), func(i int) bool { return l.now-l.at(int32(i)) < longest }))
+	}
+	l.drop(max(gone, l.size+n-int32(l.kept.limit())))
+}
+
+// drop removes the oldest times.
+func (l *Log) drop(n int32) {
+	l.size -= n
+	if l.ring != nil && n > 0 {
+		l.head += n
 		if n := int32(len(*l.ring)); l.head >= n {
 			l.head -= n
 		}
 	}
-	l.left = 0
+	l.left = max(0, l.left-n)
 }
 
 // Used implements [State].
@@ -105,35 +127,40 @@ func (l *Log) Used() int64 { return int64(l.size - l.left) }
 
 // Take implements [State].
 func (l *Log) Take(n int64, _ uint64) (room, delay int64) {
-	l.drop()
+	l.keep(int32(n))
 	size := l.size + int32(n)
 	l.grow(size)
 	for i := l.size; i < size; i++ {
 		*l.slot(i) = l.now
 	}
 	l.newest, l.size = l.now, size
-	return int64(l.limit - size), 0
+	return int64(l.limit) - l.Used(), 0
 }
 
-// Owe implements [State]: the units leave the window a Window after that time. Only the
-// newest Limit times are kept: the others change nothing until the limit is raised.
+// Owe implements [State]: the units leave the window a Window after that time. Only as
+// many of the newest times are kept as the largest limit: the others change nothing until
+// that is raised.
 func (l *Log) Owe(q *Quota, n, at int64, _ uint64) {
-	if l.now-at >= q.Window {
+	longest := q.Window
+	if l.size > 0 && l.now-l.newest < l.kept.window() {
+		longest = max(longest, l.kept.window())
+	}
+	if l.now-at >= longest {
 		return
 	}
-	l.drop()
+	l.keep(0)
 	times := make([]int64, l.size)
 	for i := range l.size {
 		times[i] = l.at(i)
 	}
 	later := sort.Search(len(times), func(i int) bool { return times[i] > at })
-	times = slices.Insert(times, later, slices.Repeat([]int64{at}, int(min(n, q.Limit)))...)
-	times = times[max(0, len(times)-int(q.Limit)):]
-	l.ring, l.head, l.size, l.newest = &times, 0, int32(len(times)), times[len(times)-1]
+	times = slices.Insert(times, later, slices.Repeat([]int64{at}, int(min(n, int64(l.kept.limit()))))...)
+	times = times[max(0, len(times)-l.kept.limit()):]
+	l.ring, l.head, l.size, l.left, l.newest = &times, 0, int32(len(times)), 0, times[len(times)-1]
 }
 
 // grow makes room for n times. It doubles, so that a key that is seldom used
-// stays small, but never beyond the limit.
+// stays small, but never beyond the largest limit.
 func (l *Log) grow(n int32) {
 	room := int32(1)
 	if l.ring != nil {
@@ -142,7 +169,7 @@ func (l *Log) grow(n int32) {
 	if n <= room {
 		return
 	}
-	ring := make([]int64, max(n, min(2*room, l.limit)))
+	ring := make([]int64, max(n, min(2*room, int32(l.kept.limit()))))
 	for i := range l.size {
 		ring[i] = l.at(i)
 	}
@@ -152,9 +179,10 @@ func (l *Log) grow(n int32) {
 	*l.ring, l.head = ring, 0
 }
 
-// After implements [State]: the n oldest units must leave.
+// After implements [State]: the n oldest units must leave, or the key must be new again,
+// which a quota that has not yet taken from it does not put off.
 func (l *Log) After(n int64) int64 {
-	return l.at(l.left+int32(n)-1) + l.window - l.now
+	return min(l.at(l.left+int32(n)-1)+l.window, l.Expires()) - l.now
 }
 
 // Expires implements [State].
@@ -162,14 +190,14 @@ func (l *Log) Expires() int64 {
 	if l.size == 0 {
 		return 0
 	}
-	return l.newest + l.window
+	return l.newest + l.kept.window()
 }
 
 // Return implements [State]: units dated exactly At leave the log. Units of one
 // time cannot be told apart. Units that were dated anew when the clock stepped
 // back are not found.
 func (l *Log) Return(r *Return, now int64) int64 {
-	if r.At > now || now-r.At >= r.Quota.Window {
+	if r.At > now || now-r.At >= l.kept.window() {
 		return 0
 	}
 	var given int64

@@ -53,11 +53,29 @@ func TestLogEdges(t *testing.T) {
 			{13*ms - 1, five, 1, no(0, 1, 1)},
 			{13 * ms, five, 5, ok(0, 10*ms, 10*ms)},
 		},
-		"a unit is forgotten if it has left the window when others are dated anew": {
+		"a unit is forgotten if it has left the longest window when others are dated anew": {
 			{0, five, 1, ok(4, 10*ms, 10*ms)},
 			{8 * ms, five, 1, ok(3, 2*ms, 10*ms)},
 			{7 * ms, brief, 0, ok(4, 2*ms, 2*ms)},
-			{8 * ms, five, 0, ok(4, 9*ms, 9*ms)},
+			{8 * ms, five, 0, ok(3, 2*ms, 9*ms)},
+			{12 * ms, five, 1, ok(3, 5*ms, 10*ms)},
+			{11 * ms, brief, 0, ok(4, 2*ms, 2*ms)},
+			{9 * ms, five, 0, ok(3, 8*ms, 10*ms)},
+		},
+		"two versions in turn": {
+			{0, five, 1, ok(4, 10*ms, 10*ms)},
+			{1 * ms, brief, 4, ok(0, 1*ms, 2*ms)},
+			{3 * ms, brief, 4, ok(1, 2*ms, 2*ms)},
+			{3 * ms, five, 1, no(0, 8*ms, 10*ms)},
+			{10 * ms, five, 1, no(0, 1*ms, 3*ms)},
+			{11 * ms, two, 1, no(0, 2*ms, 2*ms)},
+		},
+		"a longer window counts what is left": {
+			{0, brief, 2, ok(3, 2*ms, 2*ms)},
+			{1 * ms, five, 4, no(3, 1*ms, 1*ms)},
+			{1 * ms, five, 1, ok(2, 9*ms, 10*ms)},
+			{10 * ms, brief, 5, ok(0, 2*ms, 2*ms)},
+			{10 * ms, five, 1, no(0, 10*ms, 10*ms)},
 		},
 		"what has left the window comes back with the clock, if nothing was taken": {
 			{0, two, 1, ok(1, 10*ms, 10*ms)},

@@ -1,13 +1,14 @@
 -- Concurrency: leases of units, at most `limit` of them at the same time. The
 -- twin of core/concurrency.go.
 --
--- value    'j':1  units:3  lease …    units of all leases, in the order in which they end
+-- value    'J':1  units:3  longest:6  lease …    units of all leases, in the order in which they end
+-- longest  how long a lease lives at most, us: versions of a rule may differ in that
 -- lease    ends:7  id:8  units:3      18 bytes; an id is bytes, since doubles hold 53 bits
--- params   the ids of the requests, in their order; if these have several asks, the ids of
+-- params   longest:6 of this version, and the ids of the requests, in their order; if these have several asks, the ids of
 --          all their charges
 --
 -- @needs small.lua
--- @value j 22 18
+-- @value J 28 18
 
 local LEASE = 18
 
@@ -36,18 +37,35 @@ local function leases_outlook(s)
   end
 end
 
-local function add_lease(s, id, n)
-  s.leases = s.leases .. be56(s.now + s.rule.window) .. id .. be24(n)
+-- @rare
+-- how many bytes of leases end at a time or before
+local function leases_until(list, ends)
+  local i = #list
+  while i > 0 and u56(list, i - LEASE + 1) > ends do i = i - LEASE end
+  return i
+end
+
+-- adds leases that end at a time, from the list of their ids and units
+local function add_leases(s, ends, list, n)
+  local last = #s.leases
+  if last == 0 or u56(s.leases, last - LEASE + 1) <= ends then
+    s.leases = s.leases .. list
+  else
+    last = leases_until(s.leases, ends)
+    s.leases = sub(s.leases, 1, last) .. list .. sub(s.leases, last + 1)
+  end
   s.used = s.used + n
+  if s.rule.window > s.longest then s.longest, s.head = s.rule.window, s.rule.head end
 end
 
 local function take_leases(s, n)
-  add_lease(s, s.id, n)
+  local ends = s.now + s.rule.window
+  add_leases(s, ends, be56(ends) .. s.id .. be24(n), n)
   leases_outlook(s)
 end
 
 local function encode_leases(s)
-  return 'j' .. be24(s.used) .. s.leases, u56(s.leases, #s.leases - LEASE + 1) - s.now
+  return 'J' .. be24(s.used) .. s.head .. s.leases, u56(s.leases, #s.leases - LEASE + 1) - s.now
 end
 
 -- whether the units are those of the leases and the last of these is to end, as
@@ -58,16 +76,18 @@ local function adds_up(s)
 end
 
 local function decode_leases(value, rule, now)
-  local s = {rule = rule, now = now, used = 0, ended = '', leases = ''}
+  local s = {rule = rule, now = now, used = 0, longest = 0, head = rule.head, ended = '', leases = ''}
   if value then
-    if #value < 4 or (#value - 4) % LEASE ~= 0 or byte(value, 1) ~= 106 then return nil end
-    local used, i, last = u24(value, 2), 5, now + rule.window
+    if #value < 10 or (#value - 10) % LEASE ~= 0 or byte(value, 1) ~= 74 then return nil end
+    local used, i, head, longest = u24(value, 2), 11, sub(value, 5, 10), rule.window
+    if head ~= rule.head then longest = u48(head, 1) end
     while i < #value and u56(value, i) <= now do
       used, i = used - u24(value, i + 15), i + LEASE
     end
-    s.used, s.ended, s.leases = used, sub(value, 5, i - 1), sub(value, i)
+    s.used, s.ended, s.leases = used, sub(value, 11, i - 1), sub(value, i)
     if not adds_up(s) then return nil end
-    local j = #s.leases + 1
+    if used > 0 then s.longest, s.head = longest, head end
+    local j, last = #s.leases + 1, now + longest
     while j > 1 and u56(s.leases, j - LEASE) > last do j = j - LEASE end
     if j <= #s.leases then
       s.leases, s.ended, s.redated = sub(s.leases, 1, j - 1) .. leases_ending(s.leases, j, last), '', true
@@ -80,7 +100,7 @@ end
 local leases = small{decode = decode_leases, step = take_leases, later = leases_after, encode = encode_leases}
 algorithms[7] = leases
 
-function leases.prepare(rule, params) rule.ids = params end
+function leases.prepare(rule, params) rule.head, rule.ids = sub(params, 1, 6), sub(params, 7) end
 
 -- at is where the blob goes on behind what the stride says: a request, or a charge
 function leases.take(rule, k, n, at)
@@ -90,7 +110,6 @@ function leases.take(rule, k, n, at)
 end
 
 -- @debt
--- @needs records.lua
 -- Adopts a lease that began or was last renewed at a time: see core/concurrency.go.
 function leases.owe(s, n, at, id)
   local ends, units, i = at + s.rule.window, 0, 0
@@ -103,10 +122,9 @@ function leases.owe(s, n, at, id)
     end
   until not i
   if ends <= s.now then return false end
-  s.used = s.used - units
+  s.leases, s.used = list, s.used - units
   if units == 0 then units = math.min(n, s.rule.limit) end
-  local behind = records_until(list, LEASE, ends) * LEASE
-  s.leases, s.used = sub(list, 1, behind) .. be56(ends) .. id .. be24(units) .. sub(list, behind + 1), s.used + units
+  add_leases(s, ends, be56(ends) .. id .. be24(units), units)
   local first = 1
   while s.used > 20000 do -- twice core.MaxLeases
     s.used, first = s.used - u24(s.leases, first + 15), first + LEASE

@@ -20,10 +20,7 @@ func NewDebts(prefix, now string, grace int, charges []core.Charge) *Debts {
 	l := &Debts{Args: []any{now, 0, grace}}
 	for i := range charges {
 		c := &charges[i]
-		params := ""
-		if !c.Quota.Identified() {
-			params = parameters(&c.Quota, now)
-		}
+		params := parameters(&c.Quota, now)
 		l.Keys = append(l.Keys, Key(prefix, c))
 		l.Args = append(l.Args, int(c.Quota.Algorithm), c.Quota.Limit, c.Quota.Window, params, c.Cost, c.Age, string(appendID(nil, c.ID)))
 	}

@@ -7,7 +7,7 @@
 -- ARGV[2]   the time of Redis after which the call does nothing, or 0
 -- ARGV[3]   ms that each key outlives its last unit
 -- ARGV[4…]  for each debt: algorithm (its number in package core), limit, window in us,
---           parameters (as in take.lua, but '' for ids); its units; the us for which they
+--           parameters (as in take.lua, without ids); its units; the us for which they
 --           have been used; its id, 8 bytes
 -- ARGV[#]   the number of the call
 -- reply     integers: now in us, then for each debt three: what remains, at least 0; us

@@ -1,17 +1,19 @@
 -- Distinct values: at most `limit` different ones in any window. The twin of
 -- core/distinct.go.
 --
--- value    'l':1  at:7 …  again:1 id:8 …     in the order in which they were last shown
+-- value    'L':1  limit:2  window:6  at:7 …  again:1 id:8 …     in the order in which they were last shown
+-- limit, window   the largest and the longest of the versions of the rule, us: of the values
+--          within that window, as many of the newest are kept
 -- at       when each value was last shown, us
--- again    1 if it was in the window already
+-- again    1 if it was in the longest window already
 -- id       8 bytes, since doubles hold 53 bits
--- params   the ids of the requests, in their order; if these have several asks, the ids of
+-- params   limit:2 and window:6 of this version, and the ids of the requests, in their order; if these have several asks, the ids of
 --          all their charges
 --
 -- Nothing loops over the values: string.find finds an id, and times are bisected.
 --
 -- @needs records.lua
--- @value l 17 16
+-- @value L 25 16
 
 local NO_VALUE = rep('\0', 8)
 
@@ -30,61 +32,102 @@ local function without(times, ids, i)
   return sub(times, 1, at) .. sub(times, at + 8), sub(ids, 1, i - 2) .. sub(ids, i + 8)
 end
 
--- the n oldest values must leave
+-- the n oldest values must leave, or the key must be new again
 local function values_after(s, n)
-  return u56(s.times, (s.left + n - 1)*7 + 1) + s.rule.window - s.now
+  local rule = s.rule
+  local at = u56(s.times, (s.left + n - 1)*7 + 1) + rule.window
+  if s.window < rule.window then at = math.min(at, u56(s.times, #s.times - 6) + s.window) end
+  return at - s.now
 end
 
+-- finds what has left the window, and what that leaves
 local function values_outlook(s)
-  s.used = #s.times / 7 - s.left
+  local times, window = s.times, s.rule.window
+  s.left = times ~= '' and u56(times, 1) <= s.now - window and records_until(times, 7, s.now - window) or 0
+  s.used = #times / 7 - s.left
   s.room, s.more, s.reset = s.rule.limit - s.used, 0, 0
   if s.used > 0 then s.more, s.reset = values_after(s, s.room < 0 and 1 - s.room or 1), values_after(s, s.used) end
 end
 
-local function drop_left(s)
-  if s.left > 0 then s.times, s.ids, s.left = sub(s.times, s.left*7 + 1), sub(s.ids, s.left*9 + 1), 0 end
+local function drop_values(s, n)
+  if n > 0 then s.times, s.ids = sub(s.times, n*7 + 1), sub(s.ids, n*9 + 1) end
+end
+
+-- @rare
+local function widen_values(s)
+  s.limit, s.window = math.max(s.limit, s.rule.limit), math.max(s.window, s.rule.window)
+  s.head = sub(be24(s.limit), 2) .. be48(s.window)
+end
+
+-- remembers the version, and drops the values that none counts any more
+local function keep_values(s)
+  local rule = s.rule
+  if s.head ~= rule.head then widen_values(s) end
+  drop_values(s, s.window == rule.window and s.left or records_until(s.times, 7, s.now - s.window))
+end
+
+-- shows a value at a time
+local function put_value(s, id, at)
+  keep_values(s)
+  local i, again = find_id(s.ids, id, 0), '\0'
+  if i then
+    local before = u56(s.times, (i - 2) / 9 * 7 + 1)
+    again, at = '\1', before > at and before or at
+    s.times, s.ids = without(s.times, s.ids, i)
+  end
+  if at == s.now then
+    s.times, s.ids = s.times .. be56(at), s.ids .. again .. id
+  else
+    local behind = records_until(s.times, 7, at)
+    s.times = sub(s.times, 1, 7*behind) .. be56(at) .. sub(s.times, 7*behind + 1)
+    s.ids = sub(s.ids, 1, 9*behind) .. again .. id .. sub(s.ids, 9*behind + 1)
+  end
+  drop_values(s, #s.times / 7 - s.limit)
 end
 
 local function show_value(s)
-  drop_left(s)
-  local i, again = find_id(s.ids, s.id, 0), '\0'
-  if i then
-    again = '\1'
-    s.times, s.ids = without(s.times, s.ids, i)
-  end
-  s.times, s.ids = s.times .. be56(s.now), s.ids .. again .. s.id
+  put_value(s, s.id, s.now)
   values_outlook(s)
 end
 
 local function encode_values(s)
-  return 'l' .. s.times .. s.ids, u56(s.times, #s.times - 6) + s.rule.window - s.now
+  return 'L' .. s.head .. s.times .. s.ids, u56(s.times, #s.times - 6) + s.window - s.now
 end
 
 -- the times and the ids of a value, or nil if no script wrote it
 local function columns(value)
-  local size = #value - 1
-  if size < 16 or size % 16 ~= 0 or byte(value, 1) ~= 108 then return nil end
-  return sub(value, 2, 1 + size / 16 * 7), sub(value, 2 + size / 16 * 7)
+  local size = #value - 9
+  if size < 16 or size % 16 ~= 0 or byte(value, 1) ~= 76 then return nil end
+  return sub(value, 10, 9 + size / 16 * 7), sub(value, 10 + size / 16 * 7)
 end
 
 local function decode_values(value, rule, now)
-  local s = {rule = rule, now = now, times = '', ids = '', left = 0}
+  local s = {rule = rule, now = now, times = '', ids = '', limit = 0, window = 0, head = ''}
   if value then
-    s.times, s.ids = columns(value)
-    if not s.times then return nil end
-    local size, upto = #s.times / 7, records_until(s.times, 7, now)
-    if upto < size then s.times, s.redated = sub(s.times, 1, upto*7) .. rep_many(be56(now), size - upto), true end
-    s.left = records_until(s.times, 7, now - rule.window)
-    if s.redated then drop_left(s) end
+    local times, ids = columns(value)
+    if not times then return nil end
+    local newest, limit, window, head = u56(times, #times - 6), rule.limit, rule.window, sub(value, 2, 9)
+    if head ~= rule.head then limit, window = byte(head, 1)*256 + byte(head, 2), u48(head, 3) end
+    if newest > now then
+      local upto = records_until(times, 7, now)
+      times, newest, s.redated = sub(times, 1, upto*7) .. rep_many(be56(now), #times / 7 - upto), now, true
+    end
+    if newest + window > now then -- or the key is new again
+      s.times, s.ids, s.limit, s.window, s.head = times, ids, limit, window, head
+    end
   end
   values_outlook(s)
+  if s.redated then
+    keep_values(s)
+    values_outlook(s)
+  end
   return s
 end
 
 local distinct = small{decode = decode_values, step = show_value, later = values_after, encode = encode_values}
 algorithms[9] = distinct
 
-function distinct.prepare(rule, params) rule.ids = params end
+function distinct.prepare(rule, params) rule.head, rule.ids = sub(params, 1, 8), sub(params, 9) end
 
 function distinct.need(rule, k, cost, at)
   local s, i = states[k], (at - 2 - (at - 2) % rule.stride) / rule.stride * 8
@@ -100,20 +143,10 @@ function distinct.take(rule, k, n, at)
 end
 
 -- @debt
--- Shows a value at a time, and keeps the newest `limit` values.
+-- Shows a value at a time, unless no version counts it any more.
 function distinct.owe(s, n, at, id)
-  if id == NO_VALUE or s.now - at >= s.rule.window then return false end
-  drop_left(s)
-  local i, again = find_id(s.ids, id, 0), '\0'
-  if i then
-    at, again = math.max(at, u56(s.times, (i - 2) / 9 * 7 + 1)), '\1'
-    s.times, s.ids = without(s.times, s.ids, i)
-  end
-  local behind = records_until(s.times, 7, at)
-  s.times = sub(s.times, 1, 7*behind) .. be56(at) .. sub(s.times, 7*behind + 1)
-  s.ids = sub(s.ids, 1, 9*behind) .. again .. id .. sub(s.ids, 9*behind + 1)
-  s.left = math.max(0, #s.times / 7 - s.rule.limit)
-  drop_left(s)
+  if id == NO_VALUE or s.now - at >= math.max(s.rule.window, s.window) then return false end
+  put_value(s, id, at)
   return true
 end
 
@@ -123,10 +156,11 @@ end
 function distinct.give_back(value, r, now)
   local times, ids = columns(value)
   if not times then return nil, WRONG_VALUE end
-  if r.cost == 0 or r.at > now or now - r.at >= r.window then return 0 end
+  local window = u48(value, 4)
+  if r.cost == 0 or r.at > now or now - r.at >= window then return 0 end
   local i = find_id(ids, r.ids, 0)
   if not i or u56(times, (i - 2) / 9 * 7 + 1) ~= r.at or byte(ids, i - 1) ~= 0 then return 0 end
   times, ids = without(times, ids, i)
   if times == '' then return 1, '' end
-  return 1, 'l' .. times .. ids, u56(times, #times - 6) + r.window - now
+  return 1, sub(value, 1, 9) .. times .. ids, u56(times, #times - 6) + window - now
 end

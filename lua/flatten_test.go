@@ -66,7 +66,7 @@ func TestFlattenAll(t *testing.T) {
 		for _, b := range core.Algorithms() {
 			rules := []core.Charge{{Quota: core.Quota{Algorithm: a, Limit: 5}}, {Rule: "b", Quota: core.Quota{Algorithm: b, Limit: 500}}}
 			script := takeScript(rules...)
-			assert.Less(t, len(script.Text), len(Plain(script.SHA)))
+			assert.Less(t, len(script.Text), len(Plain(script.SHA))*5/4) // rare functions are written where they are called
 			if a == b && a == core.SlidingLog {
 				assert.NotContains(t, script.Text, "rule.as.")
 			}
@@ -111,7 +111,7 @@ func TestSeveralAsks(t *testing.T) {
 	assert.Equal(t, []string{"limit:1:{p}:a:x", "limit:1:{p}:b:y", "limit:1:{p}:b:z", "limit:1:{p}:a:w"}, keys)
 	entries := "\x00\x01\x00\x00\x00\x00\x00\x01\x00\x02\x00\x00\x00\x00\x00\x01\x00\x03\x00\x00\x00\x00\x00\x01" +
 		"\x00\x04\x00\x00\x00\x00\x00\x01\x00\x02\x00\x00\x00\x00\x00\x01"
-	assert.Equal(t, []any{"", 0, 1, 3, 0, int64(5), int64(1_000_000), 1, "", 0, int64(5), int64(1_000_000), 2, "", 0, int64(6), int64(1_000_000), 1, "",
+	assert.Equal(t, []any{"", 0, 1, 3, 0, int64(5), int64(1_000_000), 1, "A\x05\x00\x03\xe8", 0, int64(5), int64(1_000_000), 2, "A\x05\x00\x03\xe8", 0, int64(6), int64(1_000_000), 1, "A\x06\x00\x03\xe8",
 		[]byte(entries + entries), []byte(strings.Repeat("\x00", 17) + "\x07" + strings.Repeat("\x00", 12)), []byte("\x02\x01\x02\x01\x02\x02\x03\x02")}, args)
 	assert.True(t, l.Match(request))
 	for _, other := range [][]core.Ask{

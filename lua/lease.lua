@@ -43,7 +43,8 @@ end
 local function touch(k, s, ids)
   local units, held, changed = {}, {}, false
   for i = 1, #ids, 8 do units[sub(ids, i, i + 7)] = 0 end
-  local list, ends = {cut(s.leases, units)}, be56(now + s.rule.window)
+  s.leases = cut(s.leases, units)
+  local list, all, ends = {}, 0, now + s.rule.window
   for i = 1, #ids, 8 do
     local id = sub(ids, i, i + 7)
     local n = units[id]
@@ -51,18 +52,19 @@ local function touch(k, s, ids)
     if n > 0 then
       changed, units[id] = true, -1 -- once, if an id comes again
       s.used = s.used - n
-      if renews and s.used >= 0 then -- or they do not add up
-        list[#list + 1], s.used = ends .. id .. be24(n), s.used + n
+      if renews and s.used + all >= 0 then -- or they do not add up
+        list[#list + 1], all = be56(ends) .. id .. be24(n), all + n
       end
     end
   end
-  s.leases = table.concat(list)
+  if all > 0 then add_leases(s, ends, table.concat(list), all) end
   taken[k] = (changed or not renews and #cut(s.ended, units) < #s.ended) and 1 or 0
   return held
 end
 
 for k = 1, #keys do
   local rule = {first = k, last = k, limit = 0, window = tonumber(ARGV[2*k + 2]), as = leases}
+  rule.head = be48(rule.window)
   local ids = ARGV[2*k + 3]
   leases.load(rule, now)
   if problem[k] then

@@ -176,7 +176,7 @@ func (l *Rules) Encode(now string, grace int, requests [][]core.Ask) (keys []str
 		q := &rule.Quota
 		var params any
 		if q.Identified() {
-			params = l.idsOf(requests, rule)
+			params = l.idsOf([]byte(parameters(q, now)), requests, rule)
 		} else {
 			params = parameters(q, now)
 		}
@@ -192,23 +192,23 @@ func (l *Rules) Encode(now string, grace int, requests [][]core.Ask) (keys []str
 	return keys, args
 }
 
-// idsOf returns the ids of a rule's charges in requests; with several asks, one for each
+// idsOf appends the ids of a rule's charges in requests; with several asks, one for each
 // charge of a request.
-func (l *Rules) idsOf(requests [][]core.Ask, r *rule) []byte {
+func (l *Rules) idsOf(b []byte, requests [][]core.Ask, r *rule) []byte {
 	if l.shape == nil {
-		b := make([]byte, 0, 8*len(requests))
+		b = slices.Grow(b, 8*len(requests))
 		for _, asks := range requests {
 			b = appendID(b, at(l.places[r.places[0]], asks).ID)
 		}
 		return b
 	}
-	b := make([]byte, 8*len(requests)*len(l.places))
+	ids := make([]byte, 8*len(requests)*len(l.places))
 	for d, asks := range requests {
 		for _, p := range r.places {
-			binary.BigEndian.PutUint64(b[8*(d*len(l.places)+p):], at(l.places[p], asks).ID)
+			binary.BigEndian.PutUint64(ids[8*(d*len(l.places)+p):], at(l.places[p], asks).ID)
 		}
 	}
-	return b
+	return append(b, ids...)
 }
 
 // parameters returns what the script gets of a quota beside its algorithm, limit
@@ -216,6 +216,14 @@ func (l *Rules) idsOf(requests [][]core.Ask, r *rule) []byte {
 func parameters(q *core.Quota, now string) string {
 	fields := q.Algorithm.Fields()
 	switch {
+	case q.Algorithm == core.SlidingLog:
+		return logHead(q)
+	case q.Leases():
+		return number(q.Window, 6)
+	case q.Algorithm == core.Distinct:
+		return number(q.Limit, 2) + number(q.Window, 6)
+	case q.Bars():
+		return number(q.Limit, 2) + number(q.Window, 6) + number(q.Bar, 6) + number(max(q.Bar, q.MaxBar), 6)
 	case q.Calendar.Unit != 0:
 		return periods(q.Calendar, now)
 	case q.Aligned:
@@ -227,7 +235,6 @@ func parameters(q *core.Quota, now string) string {
 		n     int64
 	}{
 		{core.FieldBurst, q.Burst}, {core.FieldCells, q.Cells}, {core.FieldMissing, q.Missing}, {core.FieldMaxWait, q.MaxWait},
-		{core.FieldBar, q.Bar}, {core.FieldMaxBar, q.MaxBar},
 	} {
 		if fields.Has(p.field) {
 			if b != nil {
@@ -238,6 +245,24 @@ func parameters(q *core.Quota, now string) string {
 	}
 	return string(b)
 }
+
+// logHead returns how the string of a log begins that only this quota charges: see
+// logforms.lua.
+func logHead(q *core.Quota) string {
+	long := q.Window >= 1<<32
+	switch large := q.Limit > 255 || q.Window%1000 != 0; {
+	case large && long:
+		return "N" + number(q.Limit, 3) + number(q.Window, 6)
+	case large:
+		return "M" + number(q.Limit, 3) + number(q.Window, 6)
+	case long:
+		return "B" + number(q.Limit, 1) + number(q.Window/1000, 5)
+	}
+	return "A" + number(q.Limit, 1) + number(q.Window/1000, 3)
+}
+
+// number returns the low bytes of n, big-endian.
+func number(n int64, bytes int) string { return string(appendID(nil, uint64(n))[8-bytes:]) }
 
 // periods returns the beginnings of four calendar periods. The second is that of
 // the clock of this process. The script takes the one that the clock of Redis is

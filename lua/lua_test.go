@@ -47,7 +47,8 @@ func TestEncode(t *testing.T) {
 		0, 2, 0, 0, 0, 0, 0, 1, 0, 3, 0, 0, 0, 0, 0, 2,
 		0, 1, 0, 0, 0, 0, 0, 1, 0, 3, 0, 0, 0, 0, 0, 2,
 	}
-	assert.Equal(t, []any{"", 0, 1, 2, 0, int64(5), int64(1_000_000), 2, "", 0, int64(5), int64(1_000_000), 1, "", blob}, args)
+	head := "A\x05\x00\x03\xe8"
+	assert.Equal(t, []any{"", 0, 1, 2, 0, int64(5), int64(1_000_000), 2, head, 0, int64(5), int64(1_000_000), 1, head, blob}, args)
 }
 
 func TestMatch(t *testing.T) {

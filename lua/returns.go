@@ -30,7 +30,7 @@ func NewReturns(prefix, now string, grace int, returns []core.Return) *Returns {
 		}
 		params := parameters(&r.Quota, now)
 		if r.Quota.Identified() {
-			params = string(appendID(nil, r.ID))
+			params += string(appendID(nil, r.ID))
 		}
 		l.Args = append(l.Args, int(r.Quota.Algorithm), r.Quota.Limit, r.Quota.Window, params,
 			r.Cost, r.At, r.Remaining, r.ResetAfter)

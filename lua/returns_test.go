@@ -24,9 +24,9 @@ func TestNewReturns(t *testing.T) {
 	call := NewReturns("limit", "", 1, someReturns())
 	assert.Equal(t, []string{"limit:1:{p}:a:x", "limit:1:{p}:b:y", "limit:1:returned:{p}:b:y", "limit:1:{p}:c:"}, call.Keys)
 	assert.Equal(t, []any{"", 1,
-		0, int64(5), int64(1_000_000), "", int64(1), int64(1_800_000_000_000_000), int64(4), int64(7),
+		0, int64(5), int64(1_000_000), "A\x05\x00\x03\xe8", int64(1), int64(1_800_000_000_000_000), int64(4), int64(7),
 		4, int64(5), int64(1_000_000), "9,2", core.MaxCost, core.MaxTime, int64(3), int64(8),
-		0, int64(5), int64(1_000_000), "", int64(0), int64(0), int64(0), int64(0),
+		0, int64(5), int64(1_000_000), "A\x05\x00\x03\xe8", int64(0), int64(0), int64(0), int64(0),
 	}, call.Args)
 	assert.Contains(t, call.Script.Text, "function log.give_back(")
 	assert.Contains(t, call.Script.Text, "function bucket.give_back(")

@@ -52,7 +52,7 @@ func TestSelection(t *testing.T) {
 
 	files := newSelection(returning)
 	files.addAlgorithms(3, func(i int) *core.Quota { return &[]core.Quota{queue, bucket, large}[i] })
-	assert.Equal(t, []string{"bytes.lua", "state.lua", "slidinglog.lua", "ring.lua", "small.lua", "bucketreturn.lua", "bucket.lua",
+	assert.Equal(t, []string{"bytes.lua", "state.lua", "logforms.lua", "slidinglog.lua", "ring.lua", "small.lua", "bucketreturn.lua", "bucket.lua",
 		"tokenbucket.lua", "queue.lua"}, files.names)
 }
 
@@ -77,11 +77,12 @@ func TestIsState(t *testing.T) {
 		sizes []int64 // that are possible
 		not   []int64
 	}{
-		{'a', []int64{12, 16}, []int64{8, 13}}, {'b', []int64{14, 20}, []int64{8, 15}},
+		{'A', []int64{12, 16}, []int64{8, 13}}, {'B', []int64{14, 20}, []int64{8, 15}}, {'a', nil, []int64{12}},
+		{'M', []int64{17, 21}, []int64{13, 18}}, {'N', []int64{17, 23}, []int64{11, 18}},
 		{'c', []int64{34, 38}, []int64{30}}, {'d', []int64{36, 42}, []int64{30}},
 		{'e', []int64{14}, []int64{13, 28}}, {'f', []int64{21, 27}, []int64{15}}, {'g', []int64{26}, []int64{27}},
-		{'h', []int64{26}, []int64{25}}, {'m', []int64{32}, []int64{26}}, {'n', []int64{27}, []int64{20, 54}}, {'j', []int64{22, 40}, []int64{4}},
-		{'s', []int64{51, 63}, []int64{27, 39, 52}}, {'k', []int64{9, 16}, []int64{8, 10}}, {'l', []int64{17, 33}, []int64{1, 16}}, {'r', []int64{141}, []int64{140}}, {'z', nil, []int64{1}},
+		{'h', []int64{26}, []int64{25}}, {'m', []int64{32}, []int64{26}}, {'n', []int64{27}, []int64{20, 54}}, {'J', []int64{28, 46}, []int64{10}},
+		{'s', []int64{51, 63}, []int64{27, 39, 52}}, {'K', []int64{29, 36}, []int64{9, 30}}, {'L', []int64{25, 41}, []int64{9, 17}}, {'r', []int64{141}, []int64{140}}, {'z', nil, []int64{1}},
 	} {
 		for _, size := range test.sizes {
 			assert.True(t, IsState(test.first, size), "%c %d", test.first, size)

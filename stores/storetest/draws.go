@@ -102,15 +102,12 @@ func (s *schedule) owe() {
 		charges = charges[:1+s.random.IntN(len(charges))]
 		for i := range charges {
 			c := &charges[i]
-			if s.expires && s.stepsBack && c.Quota.Bars() {
-				return // a debt does not end the last bar, which a store may have forgotten
-			}
 			c.Debt, c.Reserve = true, 0
 			if s.random.IntN(8) == 0 {
 				large := []int64{3 * c.Quota.Capacity(), core.MaxCost, core.MaxCost - s.random.Int64N(1<<40)}
 				c.Cost = pick(s.random, large)
 			}
-			if s.forgets && (c.Quota.Refills() || c.Quota.Bars()) || s.stepsBack && c.Quota.Bars() {
+			if s.forgets && (c.Quota.Refills() || c.Quota.Bars()) {
 				continue // a store may have forgotten what the key took since
 			}
 			c.Age = pick(s.random, []int64{0, 1, s.random.Int64N(c.Quota.Window), c.Quota.Window - 1, c.Quota.Window, 3 * c.Quota.Window, core.MaxTime})

@@ -24,9 +24,10 @@ func leases() []namedTest {
 	shortened := script{"of a shortened life", []row{
 		at(0, met{lease(long, 1, 1), fits(2, 10*ms, 10*ms)}),
 		at(5*ms, met{lease(long, 1, 2), fits(1, 5*ms, 10*ms)}),
-		at(9*ms, met{lease(brief, 0, 0), fits(1, 1*ms, 2*ms)}),
-		at(10*ms, met{lease(long, 0, 0), fits(2, 1*ms, 1*ms)}),
-		at(11*ms-1, met{lease(long, 0, 0), fits(2, 1, 1)}),
+		at(9*ms, met{lease(brief, 0, 0), fits(1, 1*ms, 6*ms)}),
+		at(10*ms, met{lease(brief, 1, 3), fits(1, 2*ms, 5*ms)}),
+		at(12*ms, met{lease(long, 0, 0), fits(2, 3*ms, 3*ms)}),
+		at(1*ms, met{lease(brief, 0, 0), fits(1, 10*ms, 10*ms)}), // the clock steps back
 	}}
 	return append(append(tests, scripts([]script{shortened})...),
 		namedTest{"several of a key", leasesOfAKey},
@@ -113,11 +114,11 @@ func leasesOfAKey(t *testing.T, h Harness) {
 	look(sec, "k", 16)
 	look(sec, "l", 48)
 
-	// A shorter window ends all leases of its key with it but those renewed later.
+	// A shorter window is that of the leases that it renews, and of no others.
 	brief := of("k", 50)
 	brief.Quota.Window = 100 * ms
 	renew(t, h, []bool{true, true, true, true, false}, of("k", 49), brief, of("l", 17), of("k", 51), of("k", 33))
-	look(sec+100*ms, "k", 1)
+	look(sec+100*ms, "k", 15)
 	look(sec+100*ms, "l", 48)
 }
 
