@@ -103,18 +103,19 @@ func (w *windowState) add(n int64) {
 // ago count in it even if it began later.
 func (w *windowState) Owe(q *Quota, n, at int64, _ uint64) { owe(w, q, w.now, n, at) }
 
-func (w *windowState) owes(q *Quota, at int64) bool {
+func (w *windowState) owes(q *Quota, at, now int64) bool {
+	length := w.mark.longest()
 	switch kind := w.mark.kind(); {
 	case q != nil && kind != ownWindows:
-		from, _ := q.period(w.now)
+		from, _ := q.period(now)
 		return at >= from
 	case kind == alignedWindows:
-		return at >= w.until-w.mark.longest()
+		return at >= now-now%length
 	}
-	return w.now-at < w.mark.longest()
+	return now-at < length
 }
 
-func (w *windowState) owe(_ *Quota, n, at int64) {
+func (w *windowState) owe(n, at int64) {
 	if w.mark.kind() == ownWindows && !w.live {
 		w.until = at + w.mark.longest()
 	}

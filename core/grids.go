@@ -30,10 +30,10 @@ type grid interface {
 	span() int64               // how long a unit counts, at most
 	holds() int64              // by which the grid that holds most is chosen
 
-	// owes reports whether units used at a time count, and owe takes them. Q is nil
-	// for a grid that is not that of the decision, as it is for giveBack.
-	owes(q *Quota, at int64) bool
-	owe(q *Quota, n, at int64)
+	// owes reports whether units used at a time count, and owe takes them, after enter. Q
+	// is nil for a grid that is not that of the decision, as it is for giveBack.
+	owes(q *Quota, at, now int64) bool
+	owe(n, at int64)
 	giveBack(q *Quota, n, at, now int64) (given int64)
 
 	empty() grid
@@ -138,11 +138,9 @@ func charge(g grid, now, n, at int64) {
 	all.list[all.own].used = now
 	all.drop(now)
 	for i := range all.list {
-		if other := all.list[i].grid; other != nil {
+		if other := all.list[i].grid; other != nil && other.owes(nil, at, now) {
 			other.enter(now)
-			if other.owes(nil, at) {
-				other.owe(nil, n, at)
-			}
+			other.owe(n, at)
 		}
 	}
 	if len(all.list) == 1 {
@@ -177,13 +175,11 @@ func (a *grids) remove(i int) {
 
 // owe takes a debt from all grids of a key, g among them, in which it counts.
 func owe(g grid, q *Quota, now, n, at int64) {
-	counts, all := g.owes(q, at), *g.others()
+	counts, all := g.owes(q, at, now), *g.others()
 	if all != nil && !all.fresh(g, now) {
 		for i := range all.list {
-			if other := all.list[i].grid; other != nil {
-				other.enter(now)
-				counts = counts || other.owes(nil, at)
-			}
+			other := all.list[i].grid
+			counts = counts || other != nil && other.owes(nil, at, now)
 		}
 	}
 	if !counts {
@@ -192,8 +188,8 @@ func owe(g grid, q *Quota, now, n, at int64) {
 	if all != nil {
 		charge(g, now, n, at)
 	}
-	if g.owes(q, at) {
-		g.owe(q, n, at)
+	if g.owes(q, at, now) {
+		g.owe(n, at)
 	}
 }
 
@@ -202,21 +198,18 @@ func owe(g grid, q *Quota, now, n, at int64) {
 func giveBack(g grid, r *Return, now int64) (given int64) {
 	all := *g.others()
 	if all == nil {
-		if g.cuts(&r.Quota) {
-			given = g.giveBack(&r.Quota, r.Cost, r.At, now)
-		}
-		return given
+		all = &grids{list: []gridOf{{}}}
 	}
 	for i := range all.list {
 		v := &all.list[i]
-		if v.came > r.At {
-			continue
+		one := v.of(g)
+		switch mine := one.cuts(&r.Quota); {
+		case v.came > r.At:
+		case mine:
+			given = max(given, one.giveBack(&r.Quota, r.Cost, r.At, now))
+		case len(all.list) > 1: // or it may not have been charged
+			given = max(given, one.giveBack(nil, r.Cost, r.At, now))
 		}
-		one, q := v.of(g), (*Quota)(nil)
-		if one.cuts(&r.Quota) {
-			q = &r.Quota
-		}
-		given = max(given, one.giveBack(q, r.Cost, r.At, now))
 	}
 	return given
 }

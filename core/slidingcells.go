@@ -98,9 +98,9 @@ func (c *cellsState) Take(n int64, _ uint64) (room, delay int64) {
 // Owe implements [State]: the units count in the cell of that time.
 func (c *cellsState) Owe(q *Quota, n, at int64, _ uint64) { owe(c, q, c.now, n, at) }
 
-func (c *cellsState) owes(_ *Quota, at int64) bool { return at/c.length > c.cell-c.keep() }
+func (c *cellsState) owes(_ *Quota, at, now int64) bool { return at/c.length > now/c.length-c.keep() }
 
-func (c *cellsState) owe(_ *Quota, n, at int64) { c.add(at/c.length, min(n, MaxCost-c.used)) }
+func (c *cellsState) owe(n, at int64) { c.add(at/c.length, min(n, MaxCost-c.used)) }
 
 // add adds units to a cell that is in the window.
 func (c *cellsState) add(cell, n int64) {

@@ -103,9 +103,9 @@ func (c *counterState) Take(n int64, _ uint64) (room, delay int64) {
 // current or the previous one.
 func (c *counterState) Owe(q *Quota, n, at int64, _ uint64) { owe(c, q, c.now, n, at) }
 
-func (c *counterState) owes(_ *Quota, at int64) bool { return c.at-at/c.window <= 1 }
+func (c *counterState) owes(_ *Quota, at, now int64) bool { return now/c.window-at/c.window <= 1 }
 
-func (c *counterState) owe(_ *Quota, n, at int64) {
+func (c *counterState) owe(n, at int64) {
 	c.last, c.current, c.previous = c.now, c.cur, c.prev
 	c.add(c.now, at, min(n, MaxCost-c.cur-c.prev))
 	c.cur, c.prev = c.current, c.previous

@@ -215,11 +215,15 @@ func (l *Rules) idsOf(requests [][]core.Ask, r *rule) []byte {
 // and window: the numbers that the algorithm uses, in the order of the fields.
 func parameters(q *core.Quota, now string) string {
 	fields := q.Algorithm.Fields()
-	switch {
-	case q.Calendar.Unit != 0:
-		return periods(q.Calendar, now)
-	case q.Aligned:
-		return "="
+	if q.Algorithm == core.FixedWindow {
+		mark := q.WindowMark()
+		switch {
+		case q.Calendar.Unit != 0:
+			return string(mark[:]) + periods(q.Calendar, now)
+		case q.Aligned:
+			return string(mark[:]) + "="
+		}
+		return string(mark[:])
 	}
 	var b []byte
 	for _, p := range []struct {
