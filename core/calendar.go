@@ -1,6 +1,7 @@
 package core
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
@@ -128,6 +129,49 @@ func (c Calendar) midnight(year int, month time.Month, day int) int64 {
 		}
 		t = end
 	}
+}
+
+// A WindowMark says how the windows of a [FixedWindow] cut time, in 6 bytes that stores
+// keep: by their length, or by the unit and the name of the zone of a calendar.
+type WindowMark [6]byte
+
+// The last two bits of a mark, as a big-endian number. Behind them is the length, or for a
+// calendar the unit in two bits, and a hash of the name of the zone.
+const (
+	ownWindows = iota // windows begin with a key's first unit
+	alignedWindows
+	calendarPeriods
+)
+
+// WindowMark returns the mark of a valid quota.
+func (q *Quota) WindowMark() (m WindowMark) {
+	n := uint64(q.Window) << 2
+	switch {
+	case q.Calendar.Unit != 0:
+		n = uint64(q.Calendar.Unit-Hour)<<2 | calendarPeriods
+		hash := uint64(14695981039346656037) // FNV-1a
+		for _, c := range []byte(q.Calendar.Zone.String()) {
+			hash = (hash ^ uint64(c)) * 1099511628211
+		}
+		n |= hash >> 20 << 4
+	case q.Aligned:
+		n |= alignedWindows
+	}
+	binary.BigEndian.PutUint16(m[:], uint16(n>>32))
+	binary.BigEndian.PutUint32(m[2:], uint32(n))
+	return m
+}
+
+func (m WindowMark) kind() byte { return m[5] & 3 }
+
+// longest returns how long a window may be. Days in which clocks are set back are longer.
+func (m WindowMark) longest() int64 {
+	n := int64(binary.BigEndian.Uint16(m[:]))<<32 | int64(binary.BigEndian.Uint32(m[2:]))
+	if m.kind() == calendarPeriods {
+		const hour = 3600 * 1_000_000
+		return [...]int64{hour, 26 * hour, 170 * hour, 746 * hour}[n>>2&3]
+	}
+	return n >> 2
 }
 
 // anchored reports whether the windows of q begin with a key's first unit.

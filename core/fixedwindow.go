@@ -14,78 +14,170 @@ package core
 // has been spent in it.
 const FixedWindow Algorithm = 1
 
-// A windowState is a count and the time at which its window began.
+// A windowState is a count of units, in the window of the last of them.
 type windowState struct {
 	Base
-	start, count int64 // of the window that was last taken from
+	grids *grids // if there are several
+	mark  WindowMark
+	live  bool  // whether the window of the last Advance is that of the count
+	end   int64 // of that window
+	count int64
+	last  int64 // when a unit was taken
 
-	// of the last Advance
-	limit, now, from, until, used int64
+	now, until, room int64 // of the last Advance
 }
 
 func (w *windowState) Advance(q *Quota, now int64) int64 {
-	w.limit, w.now, w.used = q.Limit, now, 0
-	w.from, w.until = q.period(now)
-	if w.count > 0 {
-		if q.anchored() && w.start <= now && now < w.start+q.Window {
-			w.from, w.until = w.start, w.start+q.Window
-		}
-		if w.start > w.from { // the clock has stepped back
-			w.start = w.from
-		}
-		if w.start == w.from {
-			w.used = w.count
-		}
+	if w.grids != nil || !w.cuts(q) {
+		turnTo(w, q, now)
 	}
-	return w.limit - w.used
+	from, until := q.period(now)
+	w.open(now, from, until)
+	if w.room = q.Limit; w.live {
+		w.room -= w.count
+	}
+	return w.room
+}
+
+func (w *windowState) cuts(q *Quota) bool { return w.mark == q.WindowMark() }
+
+func (w *windowState) lay(q *Quota) { w.mark, w.end, w.count, w.last = q.WindowMark(), 0, 0, 0 }
+
+// fill implements [grid]: a window of the key's own began with the last unit.
+func (w *windowState) fill(other grid, at int64) {
+	w.count, w.last, w.end = other.(*windowState).count, at, at+w.mark.longest()
+}
+
+// enter implements [grid]. The calendar is not known here: a period that follows a known
+// one is taken to begin now, and to be as long as it can be.
+func (w *windowState) enter(now int64) {
+	length := w.mark.longest()
+	switch from := now; {
+	case w.mark.kind() == alignedWindows:
+		from -= now % length
+		w.open(now, from, from+length)
+	case w.mark.kind() == calendarPeriods && now < w.end:
+		w.open(now, 0, w.end)
+	default:
+		w.open(now, now, now+length)
+	}
+}
+
+// open sets the window of now. That of the key's own may have begun before.
+func (w *windowState) open(now, from, until int64) {
+	w.now, w.until = now, until
+	if w.live = w.count > 0; !w.live {
+		return
+	}
+	if w.mark.kind() == ownWindows {
+		if w.end > until { // the clock has stepped back
+			w.end, w.last = until, now
+		}
+		if w.live = now < w.end; w.live {
+			w.until = w.end
+		}
+		return
+	}
+	if w.last >= until { // the clock has stepped back
+		w.end, w.last = until, now
+	}
+	w.live = w.last >= from
 }
 
 func (w *windowState) Take(n int64, _ uint64) (room, delay int64) {
-	w.used += n
-	w.start, w.count = w.from, w.used
-	return w.limit - w.used, 0
+	if w.grids != nil {
+		charge(w, w.now, n, w.now)
+	}
+	w.add(n)
+	return w.room, 0
+}
+
+func (w *windowState) add(n int64) {
+	w.count = w.Used() + n
+	w.end, w.last, w.live = w.until, w.now, true
+	w.room -= n
 }
 
 // Owe implements [State]: the units count if that time is in the window of now. A window
 // of the key's own begins then, unless it began already: units from less than a Window
 // ago count in it even if it began later.
-func (w *windowState) Owe(q *Quota, n, at int64, _ uint64) {
-	if q.anchored() && w.used == 0 {
-		w.from, w.until = at, at+q.Window
+func (w *windowState) Owe(q *Quota, n, at int64, _ uint64) { owe(w, q, w.now, n, at) }
+
+func (w *windowState) owes(q *Quota, at, now int64) bool {
+	length := w.mark.longest()
+	switch kind := w.mark.kind(); {
+	case q != nil && kind != ownWindows:
+		from, _ := q.period(now)
+		return at >= from
+	case kind == alignedWindows:
+		return at >= now-now%length
 	}
-	if w.now >= w.until || at < w.from && (!q.anchored() || w.now-at >= q.Window) {
-		return
-	}
-	w.start, w.count = w.from, w.used+min(n, MaxCost-w.used)
+	return now-at < length
 }
 
-func (w *windowState) Used() int64 { return w.used }
+func (w *windowState) owe(n, at int64) {
+	if w.mark.kind() == ownWindows && !w.live {
+		w.until = at + w.mark.longest()
+	}
+	w.add(min(n, MaxCost-w.Used()))
+}
+
+func (w *windowState) Used() int64 {
+	if w.live {
+		return w.count
+	}
+	return 0
+}
 
 // After implements [State]: all units come back together.
-func (w *windowState) After(int64) int64 { return w.until - w.now }
+func (w *windowState) After(int64) int64 { return sooner(w, w.now, w.until-w.now) }
 
-func (w *windowState) Expires() int64 {
-	if w.used == 0 { // or its window has passed
+func (w *windowState) Expires() int64 { return expires(w) }
+
+func (w *windowState) ends() int64 {
+	if w.count == 0 {
 		return 0
 	}
-	return w.until
+	return w.end
 }
 
+func (w *windowState) taken() int64 { return w.last }
+
+func (w *windowState) span() int64 { return w.mark.longest() }
+
+func (w *windowState) holds() int64 { return w.count }
+
 // Return implements [State], while the window is that of At.
-func (w *windowState) Return(r *Return, now int64) int64 {
-	from, until := w.start, w.start+r.Quota.Window
-	if !r.Quota.anchored() {
-		from, until = r.Quota.period(now)
+func (w *windowState) Return(r *Return, now int64) int64 { return giveBack(w, r, now) }
+
+func (w *windowState) giveBack(q *Quota, n, at, now int64) int64 {
+	from, until := w.end-w.mark.longest(), w.end
+	if w.mark.kind() == calendarPeriods {
+		if q == nil {
+			return 0 // it may have been in another period
+		}
+		from, until = q.period(now)
 	}
-	if w.start != from || r.At < from || r.At > now || now >= until {
+	if at < from || at > now || now >= until || w.last < from || w.last >= until {
 		return 0
 	}
-	given := min(r.Cost, w.count)
+	given := min(n, w.count)
 	w.count -= given
 	return given
 }
 
+func (w *windowState) empty() grid { return &windowState{} }
+
+func (w *windowState) others() **grids { return &w.grids }
+
+func (w *windowState) swap(other grid) {
+	o := other.(*windowState)
+	w.grids, o.grids = o.grids, w.grids // which stay
+	*w, *o = *o, *w
+}
+
 func (w *windowState) Clone() State {
 	copied := *w
+	copied.grids = w.grids.clone()
 	return &copied
 }

@@ -143,8 +143,8 @@ func TestCellsRelaid(t *testing.T) {
 		t.Errorf("expires at %d", got)
 	}
 	take(1_010*second, brief, 0, 8) // the first cell has left
-	take(1_016*second-1, brief, 0, 8)
-	take(1_016*second, brief, 0, 10)
+	take(1_011*second-1, brief, 0, 8)
+	take(1_011*second, brief, 0, 10)
 }
 
 // TestBucketBurstLowered tests that nobody waits for more than a whole bucket.

@@ -14,76 +14,102 @@ import "slices"
 // cell of now.
 const SlidingCells Algorithm = 2
 
-// A cellsState holds how many units were taken in each of the last cells.
+// A cellsState holds how many units were taken in each of the last cells. Its grid is
+// the length and the number of the cells.
 type cellsState struct {
 	Base
-	counts []int64 // of the cells newest-len+1 … newest
-	newest int64   // the number of the last cell that was taken from
+	grids  *grids  // if there are several
+	counts []int64 // of the cells up to that of last
 	length int64   // of a cell, µs
+	last   int64   // when a unit was taken
 
 	now, cell, limit, used int64 // of the last Advance
-	keep                   int64 // cells that count
 }
 
 // cellLength returns how long a cell of q is, rounded up.
 func (q *Quota) cellLength() int64 { return CeilDiv(q.Window, q.Cells) }
 
 func (c *cellsState) Advance(q *Quota, now int64) int64 {
-	length := q.cellLength()
-	c.now, c.limit, c.keep = now, q.Limit, q.Cells+1
-	c.cell = now / length
-	if c.length != length || int64(len(c.counts)) != c.keep || c.newest > c.cell {
-		c.relay(length)
+	if c.grids != nil || !c.cuts(q) {
+		turnTo(c, q, now)
 	}
-	c.used = 0
-	for i := range c.keep {
-		c.used += c.at(c.cell - i)
-	}
+	c.limit = q.Limit
+	c.enter(now)
 	return c.limit - c.used
 }
 
-// at returns the count of a cell.
-func (c *cellsState) at(cell int64) int64 {
-	if cell > c.newest || cell <= c.newest-c.keep || cell < 0 {
-		return 0
-	}
-	return c.counts[cell%c.keep]
+// cuts compares the length of a cell without a division.
+func (c *cellsState) cuts(q *Quota) bool {
+	return c.keep() == q.Cells+1 && c.length*q.Cells >= q.Window && (c.length-1)*q.Cells < q.Window
 }
 
-// relay lays the cells anew, for another length or number of them, or since the clock has
-// stepped back. A cell that spans several of the new ones counts in the last, and one
-// ahead of now in that of now.
-func (c *cellsState) relay(length int64) {
-	old, n := c.counts, int64(len(c.counts))
-	newest, oldLength := c.newest, c.length
-	c.counts, c.length, c.newest = make([]int64, c.keep), length, c.cell
-	for i := range n {
-		cell := min(((newest-i+1)*oldLength-1)/length, c.cell)
-		if newest-i >= 0 && cell > c.cell-c.keep {
-			c.counts[cell%c.keep] += old[(newest-i)%n]
+func (c *cellsState) lay(q *Quota) {
+	c.counts, c.length, c.last = make([]int64, q.Cells+1), q.cellLength(), 0
+}
+
+// fill implements [grid]: a cell that spans several of the new ones counts in the last.
+func (c *cellsState) fill(other grid, at int64) {
+	o := other.(*cellsState)
+	c.last = at
+	newest, keep := o.last/o.length, c.keep()
+	for cell := max(0, newest-o.keep()+1); cell <= newest; cell++ {
+		if to := min((cell+1)*o.length-1, at) / c.length; to > at/c.length-keep {
+			c.counts[to%keep] += o.counts[cell%o.keep()]
 		}
 	}
 }
 
+func (c *cellsState) enter(now int64) {
+	c.now, c.cell, c.used = now, now/c.length, 0
+	newest, keep := c.last/c.length, c.keep()
+	if newest > c.cell { // the clock has stepped back
+		c.redate(newest)
+		newest = c.cell
+	}
+	i := newest % keep
+	for range keep - min(c.cell-newest, keep) {
+		c.used += c.counts[i]
+		if i--; i < 0 {
+			i = keep - 1
+		}
+	}
+}
+
+// keep returns how many cells count.
+func (c *cellsState) keep() int64 { return int64(len(c.counts)) }
+
+// redate adds the counts of the cells ahead of now to that of now.
+func (c *cellsState) redate(newest int64) {
+	old, keep := c.counts, c.keep()
+	c.counts, c.last = make([]int64, keep), c.now
+	for cell := max(0, newest-keep+1, c.cell-keep+1); cell <= newest; cell++ {
+		c.counts[min(cell, c.cell)%keep] += old[cell%keep]
+	}
+}
+
 func (c *cellsState) Take(n int64, _ uint64) (room, delay int64) {
+	if c.grids != nil {
+		charge(c, c.now, n, c.now)
+	}
 	c.add(c.cell, n)
 	return c.limit - c.used, 0
 }
 
 // Owe implements [State]: the units count in the cell of that time.
-func (c *cellsState) Owe(_ *Quota, n, at int64, _ uint64) {
-	if cell := at / c.length; cell > c.cell-c.keep {
-		c.add(cell, min(n, MaxCost-c.used))
-	}
-}
+func (c *cellsState) Owe(q *Quota, n, at int64, _ uint64) { owe(c, q, c.now, n, at) }
+
+func (c *cellsState) owes(_ *Quota, at, now int64) bool { return at/c.length > now/c.length-c.keep() }
+
+func (c *cellsState) owe(n, at int64) { c.add(at/c.length, min(n, MaxCost-c.used)) }
 
 // add adds units to a cell that is in the window.
 func (c *cellsState) add(cell, n int64) {
-	for cell := max(c.newest+1, c.cell-c.keep+1); cell <= c.cell; cell++ {
-		c.counts[cell%c.keep] = 0
+	keep := c.keep()
+	for cell := max(c.last/c.length+1, c.cell-keep+1); cell <= c.cell; cell++ {
+		c.counts[cell%keep] = 0
 	}
-	c.newest = c.cell
-	c.counts[cell%c.keep] += n
+	c.last = c.now
+	c.counts[cell%keep] += n
 	c.used += n
 }
 
@@ -91,39 +117,62 @@ func (c *cellsState) Used() int64 { return c.used }
 
 // After implements [State]: the oldest cells must leave.
 func (c *cellsState) After(n int64) int64 {
-	for i := c.keep - 1; i >= 0; i-- {
-		if n -= c.at(c.cell - i); n <= 0 {
-			return (c.cell-i+c.keep)*c.length - c.now
+	newest, keep := c.last/c.length, c.keep()
+	for cell := max(0, c.cell-keep+1); cell <= newest; cell++ {
+		if n -= c.counts[cell%keep]; n <= 0 {
+			return sooner(c, c.now, (cell+keep)*c.length-c.now)
 		}
 	}
 	return 0 // n is more than Used
 }
 
-func (c *cellsState) Expires() int64 {
-	for i := range int64(len(c.counts)) {
-		if c.at(c.newest-i) > 0 {
-			return (c.newest - i + c.keep) * c.length
+func (c *cellsState) Expires() int64 { return expires(c) }
+
+func (c *cellsState) ends() int64 {
+	keep := c.keep()
+	if keep == 0 {
+		return 0
+	}
+	newest := c.last / c.length
+	for cell := newest; cell > max(-1, newest-keep); cell-- {
+		if c.counts[cell%keep] > 0 {
+			return (cell + keep) * c.length
 		}
 	}
 	return 0
 }
 
-// Return implements [State], while the cell of At is in the window. Cells that
-// another quota has laid give nothing back.
-func (c *cellsState) Return(r *Return, now int64) int64 {
-	keep, length := r.Quota.Cells+1, r.Quota.cellLength()
-	cell := r.At / length
-	if c.length != length || int64(len(c.counts)) != keep || r.At > now || cell <= now/length-keep ||
-		cell > c.newest || cell <= c.newest-keep {
+func (c *cellsState) taken() int64 { return c.last }
+
+func (c *cellsState) span() int64 { return c.keep() * c.length }
+
+func (c *cellsState) holds() int64 { return c.span() }
+
+// Return implements [State], while the cell of At is in the window.
+func (c *cellsState) Return(r *Return, now int64) int64 { return giveBack(c, r, now) }
+
+func (c *cellsState) giveBack(_ *Quota, n, at, now int64) int64 {
+	cell, newest, keep := at/c.length, c.last/c.length, c.keep()
+	if at > now || cell <= now/c.length-keep || cell > newest || cell <= newest-keep {
 		return 0
 	}
-	given := min(r.Cost, c.counts[cell%keep])
+	given := min(n, c.counts[cell%keep])
 	c.counts[cell%keep] -= given
 	return given
 }
 
+func (c *cellsState) empty() grid { return &cellsState{} }
+
+func (c *cellsState) others() **grids { return &c.grids }
+
+func (c *cellsState) swap(other grid) {
+	o := other.(*cellsState)
+	c.grids, o.grids = o.grids, c.grids // which stay
+	*c, *o = *o, *c
+}
+
 func (c *cellsState) Clone() State {
 	copied := *c
-	copied.counts = slices.Clone(c.counts)
+	copied.counts, copied.grids = slices.Clone(c.counts), c.grids.clone()
 	return &copied
 }

@@ -16,33 +16,58 @@ package core
 // millions of domains" (2017).
 const SlidingCounter Algorithm = 3
 
-// A counterState holds the counts of two windows.
+// A counterState holds the counts of two windows. Its grid is the length of a window.
 type counterState struct {
 	Base
-	index             int64 // the number of the current window
+	grids             *grids // if there are several
+	last              int64  // when a unit was taken: in the current window
 	current, previous int64
 	window            int64
 
 	// of the last Advance
-	limit, now, at, cur, prev, left int64 // left: µs of the current window
+	limit, now, at, cur, prev int64
 }
 
 func (c *counterState) Advance(q *Quota, now int64) int64 {
-	if c.window != q.Window {
-		// Another grid: all that was spent counts in the window of now.
-		if c.current+c.previous > 0 && now < (c.index+2)*c.window {
-			c.index, c.current, c.previous = now/q.Window, c.current+c.previous, 0
-		} else {
-			c.index, c.current, c.previous = 0, 0, 0
-		}
-		c.window = q.Window
+	if c.grids != nil || !c.cuts(q) {
+		turnTo(c, q, now)
 	}
-	c.limit, c.now, c.at = q.Limit, now, now/q.Window
-	c.left = (c.at+1)*q.Window - now
-	if c.index > c.at { // the clock has stepped back
-		c.index, c.current, c.previous = c.at, c.current+c.previous, 0
+	c.limit = q.Limit
+	c.enter(now)
+	return c.limit - c.Used()
+}
+
+func (c *counterState) cuts(q *Quota) bool { return c.window == q.Window }
+
+func (c *counterState) lay(q *Quota) { c.window, c.last, c.current, c.previous = q.Window, 0, 0, 0 }
+
+// fill implements [grid]: the units of a window count at its end.
+func (c *counterState) fill(other grid, at int64) {
+	o := other.(*counterState)
+	c.last = at
+	c.add(at, at, o.current)
+	if begins := o.last / o.window * o.window; begins > 0 {
+		c.add(at, min(begins-1, at), o.previous)
 	}
-	switch c.at - c.index {
+}
+
+// add adds units to the window that a time is in, if that is the current or the previous one.
+func (c *counterState) add(now, at, n int64) {
+	switch at / c.window {
+	case now / c.window:
+		c.current += n
+	case now/c.window - 1:
+		c.previous += n
+	}
+}
+
+func (c *counterState) enter(now int64) {
+	c.now, c.at = now, now/c.window
+	index := c.last / c.window
+	if index > c.at { // the clock has stepped back
+		index, c.last, c.current, c.previous = c.at, now, c.current+c.previous, 0
+	}
+	switch c.at - index {
 	case 0:
 		c.cur, c.prev = c.current, c.previous
 	case 1:
@@ -50,8 +75,10 @@ func (c *counterState) Advance(q *Quota, now int64) int64 {
 	default:
 		c.cur, c.prev = 0, 0
 	}
-	return c.limit - c.Used()
 }
+
+// left returns how many µs of the current window are left.
+func (c *counterState) left() int64 { return (c.at+1)*c.window - c.now }
 
 // weighted returns what count units of the previous window count while left µs
 // of the current one are left.
@@ -64,36 +91,37 @@ func (c *counterState) weighted(count, left int64) int64 {
 }
 
 func (c *counterState) Take(n int64, _ uint64) (room, delay int64) {
+	if c.grids != nil {
+		charge(c, c.now, n, c.now)
+	}
 	c.cur += n
-	c.index, c.current, c.previous = c.at, c.cur, c.prev
+	c.last, c.current, c.previous = c.now, c.cur, c.prev
 	return c.limit - c.Used(), 0
 }
 
 // Owe implements [State]: the units count in the window of that time, if it is the
 // current or the previous one.
-func (c *counterState) Owe(q *Quota, n, at int64, _ uint64) {
-	n = min(n, MaxCost-c.cur-c.prev)
-	switch at / q.Window {
-	case c.at:
-		c.cur += n
-	case c.at - 1:
-		c.prev += n
-	default:
-		return
-	}
-	c.index, c.current, c.previous = c.at, c.cur, c.prev
+func (c *counterState) Owe(q *Quota, n, at int64, _ uint64) { owe(c, q, c.now, n, at) }
+
+func (c *counterState) owes(_ *Quota, at, now int64) bool { return now/c.window-at/c.window <= 1 }
+
+func (c *counterState) owe(n, at int64) {
+	c.last, c.current, c.previous = c.now, c.cur, c.prev
+	c.add(c.now, at, min(n, MaxCost-c.cur-c.prev))
+	c.cur, c.prev = c.current, c.previous
 }
 
-func (c *counterState) Used() int64 { return c.cur + c.weighted(c.prev, c.left) }
+func (c *counterState) Used() int64 { return c.cur + c.weighted(c.prev, c.left()) }
 
 // After implements [State]. The weight of the previous window fades, and then
 // that of the current one.
 func (c *counterState) After(n int64) int64 {
-	fading := c.weighted(c.prev, c.left)
+	left := c.left()
+	fading := c.weighted(c.prev, left)
 	if n <= fading {
-		return c.left - c.until(c.prev, fading-n)
+		return sooner(c, c.now, left-c.until(c.prev, fading-n))
 	}
-	return c.left + c.window - c.until(c.cur, c.cur-(n-fading))
+	return sooner(c, c.now, left+c.window-c.until(c.cur, c.cur-(n-fading)))
 }
 
 // until returns the most µs that may be left of a window for count units of the
@@ -103,34 +131,53 @@ func (c *counterState) until(count, want int64) int64 {
 	return q
 }
 
-func (c *counterState) Expires() int64 {
+func (c *counterState) Expires() int64 { return expires(c) }
+
+func (c *counterState) ends() int64 {
 	if c.current+c.previous == 0 {
 		return 0
 	}
-	return (c.index + 2) * c.window
+	return (c.last/c.window + 2) * c.window
 }
+
+func (c *counterState) taken() int64 { return c.last }
+
+func (c *counterState) span() int64 { return 2 * c.window }
+
+func (c *counterState) holds() int64 { return c.window }
 
 // Return implements [State], while the window of At is the current or the
 // previous one.
-func (c *counterState) Return(r *Return, now int64) int64 {
-	window := r.Quota.Window
-	index := r.At / window
-	if c.window != window || r.At > now || now/window-index > 1 {
+func (c *counterState) Return(r *Return, now int64) int64 { return giveBack(c, r, now) }
+
+func (c *counterState) giveBack(_ *Quota, n, at, now int64) (given int64) {
+	index := at / c.window
+	if at > now || now/c.window-index > 1 {
 		return 0
 	}
-	var given int64
 	switch index {
-	case c.index:
-		given = min(r.Cost, c.current)
+	case c.last / c.window:
+		given = min(n, c.current)
 		c.current -= given
-	case c.index - 1:
-		given = min(r.Cost, c.previous)
+	case c.last/c.window - 1:
+		given = min(n, c.previous)
 		c.previous -= given
 	}
 	return given
 }
 
+func (c *counterState) empty() grid { return &counterState{} }
+
+func (c *counterState) others() **grids { return &c.grids }
+
+func (c *counterState) swap(other grid) {
+	o := other.(*counterState)
+	c.grids, o.grids = o.grids, c.grids // which stay
+	*c, *o = *o, *c
+}
+
 func (c *counterState) Clone() State {
 	copied := *c
+	copied.grids = c.grids.clone()
 	return &copied
 }

@@ -224,10 +224,15 @@ func parameters(q *core.Quota, now string) string {
 		return number(q.Limit, 2) + number(q.Window, 6)
 	case q.Bars():
 		return number(q.Limit, 2) + number(q.Window, 6) + number(q.Bar, 6) + number(max(q.Bar, q.MaxBar), 6)
-	case q.Calendar.Unit != 0:
-		return periods(q.Calendar, now)
-	case q.Aligned:
-		return "="
+	case q.Algorithm == core.FixedWindow:
+		mark := q.WindowMark()
+		switch {
+		case q.Calendar.Unit != 0:
+			return string(mark[:]) + periods(q.Calendar, now)
+		case q.Aligned:
+			return string(mark[:]) + "="
+		}
+		return string(mark[:])
 	}
 	var b []byte
 	for _, p := range []struct {

@@ -1,19 +1,22 @@
 -- The sliding window in cells: the units of each of the last cells, into which
 -- the window is cut. The twin of core/slidingcells.go.
 --
--- value    'f':1  newest:7  length:7  count:6 …     newest cell first
--- newest   the number of the last cell that was taken from, since the epoch
+-- value    'v':1  last:7  length:7  count:6 …     newest cell first, that of last
+-- last     when a unit was taken, us
 -- length   of a cell, us
 -- params   how many cells the window has
 --
--- @needs small.lua
--- @value f 21 6
+-- @needs grids.lua
+-- @value v 33 6
 
 -- the oldest cells must leave
 local function cells_after(s, n)
   for i = s.keep, 1, -1 do
     n = n - s.counts[i]
-    if n <= 0 then return (s.cell - i + 1 + s.keep)*s.length - s.now end
+    if n <= 0 then
+      local us = (s.cell - i + 1 + s.keep)*s.length - s.now
+      return s.ends and sooner(s, us) or us
+    end
   end
 end
 
@@ -27,15 +30,85 @@ local function cells_outlook(s)
 end
 
 local function take_cells(s, n)
-  s.used, s.taken = s.used + n, true
+  s.used, s.taken = s.used + n, (s.taken or 0) + n
   s.counts[1] = s.counts[1] + n
   cells_outlook(s)
 end
 
 local function encode_cells(s)
-  local out = {'f', be56(s.cell), be56(s.length)}
+  local out = {'v', be56(s.now), be56(s.length)}
   for i = 1, s.keep do out[#out + 1] = be48(s.counts[i]) end
+  if s.list then return encode_grids(s, table.concat(out), (s.cell + s.keep)*s.length - s.now) end
   return table.concat(out), (s.cell + s.keep)*s.length - s.now
+end
+
+-- @rare
+-- what grids.lua needs
+local function cells_grids()
+  local as = {}
+
+  function as.grid(value)
+    local n = (#value - 15) / 6
+    if n < 3 or n % 1 ~= 0 or byte(value, 1) ~= 118 then return nil end
+    local length = u56(value, 9)
+    local sum = 0
+    for i = 16, #value, 6 do sum = sum + u48(value, i) end
+    if length < 1 or length > 31622400000000 or sum >= 281474976710656 then return nil end
+    return {cells = n - 1, window = length*(n - 1)}
+  end
+
+  function as.cuts(value, rule)
+    return #value == 21 + 6*rule.cells and u56(value, 9) == ceildiv(rule.window, rule.cells)
+  end
+
+  -- A cell that spans several of the new ones counts in the last.
+  function as.fill(value, rule, at)
+    local keep, length, old, counts = rule.cells + 1, ceildiv(rule.window, rule.cells), u56(value, 9), {}
+    local newest, cell = floordiv(u56(value, 2), old), floordiv(at, length)
+    for i = 1, keep do counts[i] = 0 end
+    for i = 0, (#value - 15)/6 - 1 do
+      local to = floordiv(math.min((newest - i + 1)*old - 1, at), length)
+      if newest - i >= 0 and to > cell - keep then
+        counts[cell - to + 1] = counts[cell - to + 1] + u48(value, 16 + 6*i)
+      end
+    end
+    for i = 1, keep do counts[i] = be48(math.min(counts[i], 281474976710655)) end
+    return 'v' .. be56(at) .. be56(length) .. table.concat(counts)
+  end
+
+  function as.add(s, n, at)
+    local i = s.cell - floordiv(at, s.length) + 1
+    s.counts[i] = s.counts[i] + math.min(n, 281474976710655 - s.used)
+  end
+
+  function as.last(value) return u56(value, 2) end
+
+  function as.ends(value)
+    local length = u56(value, 9)
+    local newest, n = floordiv(u56(value, 2), length), (#value - 15) / 6
+    for i = 0, n - 1 do
+      if newest - i >= 0 and sub(value, 16 + 6*i, 21 + 6*i) ~= '\0\0\0\0\0\0' then return (newest - i + n)*length end
+    end
+    return 0
+  end
+
+  function as.span(value) return u56(value, 9) * (#value - 15) / 6 end
+  as.holds = as.span
+
+  function as.owes(s, at) return floordiv(at, s.length) > s.cell - s.keep end
+
+  -- Gives back to the cell that the units were taken in, while it counts.
+  function as.give(value, r, now)
+    local length, keep = u56(value, 9), (#value - 15) / 6
+    local cell, newest = floordiv(r.at, length), floordiv(u56(value, 2), length)
+    if r.at > now or cell <= floordiv(now, length) - keep or cell > newest or cell <= newest - keep then return 0 end
+    local place = 16 + 6*(newest - cell)
+    local count = u48(value, place)
+    local given = math.min(r.cost, count)
+    return given, sub(value, 1, place - 1) .. be48(count - given) .. sub(value, place + 6)
+  end
+
+  return as
 end
 
 local function decode_cells(value, rule, now)
@@ -44,23 +117,21 @@ local function decode_cells(value, rule, now)
   local s = {rule = rule, now = now, cell = cell, length = length, keep = keep, used = 0, counts = {}}
   for i = 1, keep do s.counts[i] = 0 end -- counts[i]: of cell - i + 1
   if value then
-    local n = (#value - 15) / 6
-    if n < 1 or n % 1 ~= 0 or byte(value, 1) ~= 102 then return nil end
-    local newest, old = u56(value, 2), u56(value, 9)
-    if old < 1 then return nil end
-    local relaid = old ~= length or n ~= keep
-    if relaid or newest > cell then
+    if #value ~= 15 + 6*keep or byte(value, 1) ~= 118 or u56(value, 9) ~= length then
+      return decode_grids(cells_grids(), value, rule, now)
+    end
+    local newest = floordiv(u56(value, 2), length)
+    if newest > cell then
       s.redated = true
-      for i = 0, n - 1 do
+      for i = 0, keep - 1 do
         local at = newest - i
-        if relaid then at = floordiv((at + 1)*old - 1, length) end
         if at > cell then at = cell end -- ahead of now is now
         if newest - i >= 0 and at > cell - keep then
           s.counts[cell - at + 1] = s.counts[cell - at + 1] + u48(value, 16 + 6*i)
         end
       end
     else
-      for i = 0, n - 1 do
+      for i = 0, keep - 1 do
         local j = cell - newest + i + 1
         if j > keep then break end
         s.counts[j] = u48(value, 16 + 6*i)
@@ -73,34 +144,13 @@ local function decode_cells(value, rule, now)
   return s
 end
 
-local cells = small{decode = decode_cells, step = take_cells, later = cells_after, encode = encode_cells}
+local cells = small{decode = decode_cells, step = take_cells, later = cells_after, encode = encode_cells, outlook = cells_outlook}
 algorithms[2] = cells
 
 function cells.prepare(rule, params) rule.cells = tonumber(params) end
 
 -- @debt
--- Takes units in the cell in which they were used, while it counts.
-function cells.owe(s, n, at)
-  local i = s.cell - floordiv(at, s.length) + 1
-  if i > s.keep then return false end
-  s.counts[i] = s.counts[i] + math.min(n, 281474976710655 - s.used)
-  return true
-end
+function cells.owe(s, n, at) return owe_grids(cells_grids(), s, n, at) end
 
 -- @return
--- Gives back to the cell that the units were taken in, while it counts. Cells of
--- another length give nothing back.
-function cells.give_back(value, r, now)
-  local n = (#value - 15) / 6
-  if n < 1 or n % 1 ~= 0 or byte(value, 1) ~= 102 then return nil, WRONG_VALUE end
-  local newest, length, keep = u56(value, 2), u56(value, 9), r.cells + 1
-  if length ~= ceildiv(r.window, r.cells) or n ~= keep then return 0 end
-  local cell = floordiv(r.at, length)
-  if r.at > now or cell <= floordiv(now, length) - keep or cell > newest or cell <= newest - keep then return 0 end
-  local place = 16 + 6*(newest - cell)
-  local count = u48(value, place)
-  local given = math.min(r.cost, count)
-  local rest = sub(value, 1, place - 1) .. be48(count - given) .. sub(value, place + 6)
-  if sub(rest, 16) == rep('\0', 6*keep) then return given, '' end
-  return given, rest, (newest + keep)*length - now
-end
+function cells.give_back(value, r, now) return give_back_grids(cells_grids(), value, r, now) end

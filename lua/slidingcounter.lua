@@ -2,11 +2,11 @@
 -- window of the clock, the latter weighted by how much of it a window that ends
 -- now still covers. The twin of core/slidingcounter.go.
 --
--- value    'g':1  index:7  current:6  previous:6  window:6
--- index    the number of the current window since the epoch
+-- value    'w':1  last:7  current:6  previous:6  window:6
+-- last     when a unit was taken, in the current window, us
 --
--- @needs small.lua
--- @value g 26
+-- @needs grids.lua
+-- @value w 26
 
 local function weighted(s, count, left)
   local whole, rest = muldiv(count, left, s.rule.window)
@@ -15,9 +15,10 @@ end
 
 -- the weight of the previous window fades, and then that of the current one
 local function counter_after(s, n)
-  local window = s.rule.window
-  if n <= s.fading then return s.left - (muldiv(s.fading - n, window, s.previous)) end
-  return s.left + window - (muldiv(s.used - n, window, s.current))
+  local window, us = s.rule.window, 0
+  if n <= s.fading then us = s.left - (muldiv(s.fading - n, window, s.previous))
+  else us = s.left + window - (muldiv(s.used - n, window, s.current)) end
+  return s.ends and sooner(s, us) or us
 end
 
 local function counter_outlook(s)
@@ -31,12 +32,77 @@ local function counter_outlook(s)
 end
 
 local function take_counter(s, n)
-  s.current, s.taken = s.current + n, true
+  s.current, s.taken = s.current + n, (s.taken or 0) + n
   counter_outlook(s)
 end
 
 local function encode_counter(s)
-  return 'g' .. be56(s.at) .. be48(s.current) .. be48(s.previous) .. be48(s.rule.window), s.left + s.rule.window
+  local value = 'w' .. be56(s.now) .. be48(s.current) .. be48(s.previous) .. be48(s.rule.window)
+  if s.list then return encode_grids(s, value, s.left + s.rule.window) end
+  return value, s.left + s.rule.window
+end
+
+-- @rare
+-- what grids.lua needs
+local function counter_grids()
+  local as = {}
+
+  function as.grid(value)
+    if #value ~= 26 or byte(value, 1) ~= 119 then return nil end
+    local window = u48(value, 21)
+    if window < 1 or window > 31622400000000 or u48(value, 9) + u48(value, 15) >= 281474976710656 then return nil end
+    return {window = window}
+  end
+
+  function as.cuts(value, rule) return u48(value, 21) == rule.window end
+
+  -- The units of a window count at its end.
+  function as.fill(value, rule, at)
+    local old, counts = u48(value, 21), {0, 0}
+    local begins = u56(value, 2) - u56(value, 2) % old
+    local function add(when, n)
+      local i = floordiv(at, rule.window) - floordiv(when, rule.window) + 1
+      if i <= 2 then counts[i] = counts[i] + n end
+    end
+    add(at, u48(value, 9))
+    if begins > 0 then add(math.min(begins - 1, at), u48(value, 15)) end
+    return 'w' .. be56(at) .. be48(counts[1]) .. be48(counts[2]) .. be48(rule.window)
+  end
+
+  function as.add(s, n, at)
+    n = math.min(n, 281474976710655 - s.current - s.previous)
+    if floordiv(at, s.rule.window) == s.at then s.current = s.current + n else s.previous = s.previous + n end
+  end
+
+  function as.last(value) return u56(value, 2) end
+
+  function as.ends(value)
+    local window = u48(value, 21)
+    return u48(value, 9) + u48(value, 15) > 0 and (floordiv(u56(value, 2), window) + 2)*window or 0
+  end
+
+  function as.span(value) return 2*u48(value, 21) end
+  as.holds = as.span
+
+  function as.owes(s, at) return s.at - floordiv(at, s.rule.window) <= 1 end
+
+  -- Gives back to the window that the units were taken in, if it is the current or
+  -- the previous one.
+  function as.give(value, r, now)
+    local window, current, previous = u48(value, 21), u48(value, 9), u48(value, 15)
+    local index, mine, given = floordiv(u56(value, 2), window), floordiv(r.at, window), 0
+    if r.at > now or floordiv(now, window) - mine > 1 then return 0 end
+    if mine == index then
+      given = math.min(r.cost, current)
+      current = current - given
+    elseif mine == index - 1 then
+      given = math.min(r.cost, previous)
+      previous = previous - given
+    end
+    return given, sub(value, 1, 8) .. be48(current) .. be48(previous) .. sub(value, 21)
+  end
+
+  return as
 end
 
 local function decode_counter(value, rule, now)
@@ -44,14 +110,9 @@ local function decode_counter(value, rule, now)
   local at = floordiv(now, window)
   local s = {rule = rule, now = now, at = at, current = 0, previous = 0, left = (at + 1)*window - now}
   if value then
-    if #value ~= 26 or byte(value, 1) ~= 103 then return nil end
-    local index, current, previous, old = u56(value, 2), u48(value, 9), u48(value, 15), u48(value, 21)
+    if #value ~= 26 or byte(value, 1) ~= 119 or u48(value, 21) ~= window then return decode_grids(counter_grids(), value, rule, now) end
+    local index, current, previous = floordiv(u56(value, 2), window), u48(value, 9), u48(value, 15)
     if current + previous >= 281474976710656 then return nil end -- no limit is as large
-    if old ~= window then -- another grid: all that was spent counts in the window of now
-      if now < (index + 2)*old then index, current, previous = at, current + previous, 0
-      else index, current, previous = 0, 0, 0 end
-      s.redated = true
-    end
     if index > at then index, current, previous, s.redated = at, current + previous, 0, true end
     if index == at then s.current, s.previous = current, previous
     elseif index == at - 1 then s.previous = current end
@@ -61,35 +122,12 @@ local function decode_counter(value, rule, now)
   return s
 end
 
-local counter = small{decode = decode_counter, step = take_counter, later = counter_after, encode = encode_counter}
+local counter = small{decode = decode_counter, step = take_counter, later = counter_after, encode = encode_counter,
+  outlook = counter_outlook}
 algorithms[3] = counter
 
 -- @debt
--- Takes units in the window in which they were used, if it is the current or the previous one.
-function counter.owe(s, n, at)
-  local mine = floordiv(at, s.rule.window)
-  n = math.min(n, 281474976710655 - s.current - s.previous)
-  if mine == s.at then s.current = s.current + n
-  elseif mine == s.at - 1 then s.previous = s.previous + n
-  else return false end
-  return true
-end
+function counter.owe(s, n, at) return owe_grids(counter_grids(), s, n, at) end
 
 -- @return
--- Gives back to the window that the units were taken in, if it is the current or
--- the previous one.
-function counter.give_back(value, r, now)
-  if #value ~= 26 or byte(value, 1) ~= 103 then return nil, WRONG_VALUE end
-  local index, current, previous = u56(value, 2), u48(value, 9), u48(value, 15)
-  local mine, given = floordiv(r.at, r.window), 0
-  if u48(value, 21) ~= r.window or r.at > now or floordiv(now, r.window) - mine > 1 then return 0 end
-  if mine == index then
-    given = math.min(r.cost, current)
-    current = current - given
-  elseif mine == index - 1 then
-    given = math.min(r.cost, previous)
-    previous = previous - given
-  end
-  if current + previous == 0 then return given, '' end
-  return given, sub(value, 1, 8) .. be48(current) .. be48(previous) .. sub(value, 21), (index + 2)*r.window - now
-end
+function counter.give_back(value, r, now) return give_back_grids(counter_grids(), value, r, now) end

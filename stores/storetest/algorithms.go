@@ -20,9 +20,9 @@ func algorithms() []namedTest {
 	changed := script{"cells of a changed window", []row{
 		at(sec-1, long(3, fits(7, 10*sec+1, 10*sec+1))), // the end of a cell
 		at(sec, long(2, fits(5, 10*sec, 11*sec))),       // the beginning of the next
-		at(1_050*ms, brief(0, fits(5, 50*ms, 110*ms))),
-		at(1_100*ms, brief(0, fits(8, 60*ms, 60*ms))),
-		at(1_160*ms, brief(10, fits(0, 110*ms, 110*ms))),
+		at(1_050*ms, brief(0, fits(5, 50*ms, 60*ms))),
+		at(1_100*ms, brief(0, fits(8, 10*ms, 10*ms))),
+		at(1_110*ms, brief(10, fits(0, 110*ms, 110*ms))),
 	}}
 	return append(scripts([]script{
 		{"two queues", []row{

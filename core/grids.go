@@ -1,0 +1,253 @@
+package core
+
+import "slices"
+
+// A grid is how an algorithm that counts in periods cuts time, with its counts: the
+// cells of [SlidingCells], the windows of [SlidingCounter] and [FixedWindow]. Quotas
+// that differ in their limit only have one grid. It is the state of a key that one
+// version of a rule charges.
+//
+// A key that several versions charge has a grid for each. Whatever is admitted is
+// charged to all of them, and a version decides by its own. So each decides as if it
+// had admitted all that any of them did since its grid came.
+//
+//   - A grid comes with the first unit that its version takes. It begins with what the
+//     longest of the others holds, of fixed windows the fullest: each count is taken to be
+//     as late as it can be.
+//   - A grid goes when its version has taken nothing for an hour and two of its spans,
+//     and all but one go when all are as good as new.
+//   - At most [maxGrids] are kept. For one more, that goes whose version has taken
+//     nothing for longest.
+type grid interface {
+	State
+
+	cuts(q *Quota) bool        // whether q has this grid
+	lay(q *Quota)              // makes it an empty one of q
+	fill(other grid, at int64) // counts what another one counts, in an empty one
+	enter(now int64)           // is Advance without a quota
+	taken() int64              // when the last unit was taken
+	ends() int64               // until when its counts matter; 0 if it has none
+	span() int64               // how long a unit counts, at most
+	holds() int64              // by which the grid that holds most is chosen
+
+	// owes reports whether units used at a time count, and owe takes them, after enter. Q
+	// is nil for a grid that is not that of the decision, as it is for giveBack.
+	owes(q *Quota, at, now int64) bool
+	owe(n, at int64)
+	giveBack(q *Quota, n, at, now int64) (given int64)
+
+	empty() grid
+	swap(other grid) // exchanges the counts
+	others() **grids
+}
+
+const (
+	maxGrids = 4
+	idleGrid = 3600 * 1_000_000 // µs, beside two spans
+)
+
+// grids are those of a key that has several, in the order in which they came.
+type grids struct {
+	list []gridOf
+	own  int // the one that the state itself is, or the length of list if its version has taken nothing yet
+}
+
+// A gridOf is a grid and its version's times.
+type gridOf struct {
+	grid grid  // nil for the state itself
+	came int64 // when it was charged first; 0 for the first grid of a key
+	used int64 // when its version last took units
+}
+
+// turnTo makes g, the state of a key, its grid of q.
+func turnTo(g grid, q *Quota, now int64) {
+	held := g.others()
+	if *held == nil {
+		if g.ends() == 0 {
+			g.lay(q)
+			return
+		}
+		*held = &grids{list: []gridOf{{used: g.taken()}}}
+	}
+	all := *held
+	cuts := func(v gridOf) bool { return v.of(g).cuts(q) }
+	i := slices.IndexFunc(all.list, cuts)
+	switch {
+	case i < 0:
+		all.leave(g)
+		all.own = len(all.list)
+		g.swap(all.begin(q, now))
+	case i != all.own:
+		all.leave(g)
+		g.swap(all.list[i].grid)
+		all.list[i].grid, all.own = nil, i
+		if len(all.list) == 1 {
+			*held = nil
+		}
+	}
+}
+
+func (v *gridOf) of(g grid) grid {
+	if v.grid != nil {
+		return v.grid
+	}
+	return g
+}
+
+// leave puts the counts of g into the list, unless its version has taken nothing.
+func (a *grids) leave(g grid) {
+	if a.own < len(a.list) {
+		mine := g.empty()
+		g.swap(mine)
+		a.list[a.own].grid = mine
+	}
+}
+
+// begin returns a grid for a version that comes.
+func (a *grids) begin(q *Quota, now int64) grid {
+	most := a.list[0].grid
+	for i := range a.list {
+		if other := a.list[i].grid; other.holds() > most.holds() {
+			most = other
+		}
+	}
+	g := most.empty()
+	g.lay(q)
+	if !a.fresh(nil, now) {
+		g.fill(most, min(most.taken(), now))
+	}
+	return g
+}
+
+// fresh reports whether all grids are as good as new.
+func (a *grids) fresh(g grid, now int64) bool {
+	return !slices.ContainsFunc(a.list, func(v gridOf) bool { return v.of(g).ends() > now })
+}
+
+// charge takes units that were used at a time from all grids of a key but g, its state.
+func charge(g grid, now, n, at int64) {
+	held := g.others()
+	all := *held
+	if all.fresh(g, now) {
+		*held = nil
+		return
+	}
+	if all.own == len(all.list) {
+		all.list = append(all.list, gridOf{came: now})
+	}
+	all.list[all.own].used = now
+	all.drop(now)
+	for i := range all.list {
+		if other := all.list[i].grid; other != nil && other.owes(nil, at, now) {
+			other.enter(now)
+			other.owe(n, at)
+		}
+	}
+	if len(all.list) == 1 {
+		*held = nil
+	}
+}
+
+// drop drops the grids that have gone out of use, and those that are too many.
+func (a *grids) drop(now int64) {
+	for i := len(a.list) - 1; i >= 0; i-- {
+		if v := &a.list[i]; v.grid != nil && v.used+idleGrid+2*v.grid.span() <= now {
+			a.remove(i)
+		}
+	}
+	for len(a.list) > maxGrids {
+		longest := -1
+		for i := range a.list {
+			if i != a.own && (longest < 0 || a.list[i].used < a.list[longest].used) {
+				longest = i
+			}
+		}
+		a.remove(longest)
+	}
+}
+
+func (a *grids) remove(i int) {
+	a.list = slices.Delete(a.list, i, i+1)
+	if i < a.own {
+		a.own--
+	}
+}
+
+// owe takes a debt from all grids of a key, g among them, in which it counts.
+func owe(g grid, q *Quota, now, n, at int64) {
+	counts, all := g.owes(q, at, now), *g.others()
+	if all != nil && !all.fresh(g, now) {
+		for i := range all.list {
+			other := all.list[i].grid
+			counts = counts || other != nil && other.owes(nil, at, now)
+		}
+	}
+	if !counts {
+		return
+	}
+	if all != nil {
+		charge(g, now, n, at)
+	}
+	if g.owes(q, at, now) {
+		g.owe(n, at)
+	}
+}
+
+// giveBack gives units back to the grids of a key that were charged for them, and returns
+// the most that one of them got.
+func giveBack(g grid, r *Return, now int64) (given int64) {
+	all := *g.others()
+	if all == nil {
+		all = &grids{list: []gridOf{{}}}
+	}
+	for i := range all.list {
+		v := &all.list[i]
+		one := v.of(g)
+		switch mine := one.cuts(&r.Quota); {
+		case v.came > r.At:
+		case mine:
+			given = max(given, one.giveBack(&r.Quota, r.Cost, r.At, now))
+		case len(all.list) > 1: // or it may not have been charged
+			given = max(given, one.giveBack(nil, r.Cost, r.At, now))
+		}
+	}
+	return given
+}
+
+// expires returns when the last grid of a key is as good as new.
+func expires(g grid) int64 {
+	ends := g.ends()
+	if all := *g.others(); all != nil {
+		for i := range all.list {
+			ends = max(ends, all.list[i].of(g).ends())
+		}
+	}
+	return ends
+}
+
+// sooner returns when something comes about at g that would in so many µs: it does at the
+// latest when all grids are as good as new.
+func sooner(g grid, now, after int64) int64 {
+	if all := *g.others(); all != nil && all.own == len(all.list) {
+		ends := now
+		for i := range all.list {
+			ends = max(ends, all.list[i].grid.ends())
+		}
+		return min(after, ends-now)
+	}
+	return after
+}
+
+// clone returns a copy of the grids of a key but the state itself.
+func (a *grids) clone() *grids {
+	if a == nil {
+		return nil
+	}
+	list := slices.Clone(a.list)
+	for i := range list {
+		if list[i].grid != nil {
+			list[i].grid = list[i].grid.Clone().(grid)
+		}
+	}
+	return &grids{list, a.own}
+}
