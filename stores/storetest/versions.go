@@ -63,6 +63,9 @@ type lone struct {
 	quota core.Quota
 	state core.State
 	units int64
+
+	met  int64 // when it last admitted a request of all
+	from int   // of what all have taken: the first that counts for it
 }
 
 func (l *lone) take(c *core.Charge, now int64) {
@@ -207,8 +210,9 @@ func (v *versions) request() {
 		return
 	}
 	v.units++
+	v.meet(version)
 	v.taken = append(v.taken, taken{v.now, 1, version, c.ID})
-	if used, limit := v.used(&c.Quota), c.Quota.Limit; used > limit {
+	if used, limit := v.used(&c.Quota, v.taken[v.alone[version].from:]), c.Quota.Limit; used > limit {
 		v.fail("%d of %d by version %d", used, limit, version)
 	}
 	if level, most := v.meter.add(1, v.now), v.capacity(); level > most {
@@ -216,12 +220,29 @@ func (v *versions) request() {
 	}
 }
 
+// meet notes that a version admits a request. A key does not know a version before that, and
+// may forget it after a window without requests, or when the version has admitted nothing for
+// an hour. What was admitted before does not count for it then.
+func (v *versions) meet(version int) {
+	n := len(v.taken)
+	for i, l := range v.alone {
+		if n > 0 && v.now-v.taken[n-1].at >= v.quotas[i].Window {
+			l.met = 0
+		}
+	}
+	l := v.alone[version]
+	if l.met == 0 || v.now-l.met >= hour {
+		l.from = n
+	}
+	l.met = v.now
+}
+
 // used returns how many units of all versions count for a quota, or 0 where units come
 // back one by one.
-func (v *versions) used(q *core.Quota) (n int64) {
+func (v *versions) used(q *core.Quota, list []taken) (n int64) {
 	within := func(from int64) (n int64) {
-		for i := len(v.taken) - 1; i >= 0 && v.taken[i].at >= from; i-- {
-			n += v.taken[i].n
+		for i := len(list) - 1; i >= 0 && list[i].at >= from; i-- {
+			n += list[i].n
 		}
 		return n
 	}
@@ -229,7 +250,7 @@ func (v *versions) used(q *core.Quota) (n int64) {
 	case core.SlidingLog, core.SlidingCells:
 		return within(v.now - q.Window + 1)
 	case core.Concurrency: // nothing is renewed
-		for _, one := range v.taken {
+		for _, one := range list {
 			if v.now < one.at+v.quotas[one.version].Window {
 				n += one.n
 			}
@@ -245,24 +266,30 @@ func (v *versions) used(q *core.Quota) (n int64) {
 		case q.Aligned:
 			return within(v.now - v.now%q.Window)
 		}
-		return (within(v.now-q.Window+1) + 1) / 2 // windows of the key may begin anywhere
+		for _, one := range list { // windows of the key may begin anywhere
+			if one.at > v.now-q.Window && v.quotas[one.version] == *q {
+				n += one.n
+			}
+		}
+		return (n + 1) / 2
 	case core.Distinct:
-		return v.values(q)
+		return v.values(q, list)
 	}
 	return 0
 }
 
 // values returns how many values were shown in the window, or 0 if the last one was in it
 // before: that takes nothing.
-func (v *versions) values(q *core.Quota) int64 {
-	seen, last := make(map[uint64]bool), len(v.taken)-1
-	for _, one := range v.taken[:last] {
-		if one.at > v.now-q.Window {
+func (v *versions) values(q *core.Quota, list []taken) int64 {
+	seen, last := make(map[uint64]bool), v.taken[len(v.taken)-1]
+	for i, one := range v.taken[:len(v.taken)-1] {
+		switch {
+		case one.at <= v.now-q.Window:
+		case one.id == last.id:
+			return 0
+		case i >= len(v.taken)-len(list):
 			seen[one.id] = true
 		}
-	}
-	if seen[v.taken[last].id] {
-		return 0
 	}
 	return int64(len(seen)) + 1
 }
@@ -320,8 +347,12 @@ func compareProducts(a, b, c, d int64) int {
 	return 0
 }
 
-// enough checks that the versions together admitted what the tightest of them would have.
+// enough checks that the versions together admitted what the tightest of them would have. How
+// often leases and known values are admitted says nothing.
 func (v *versions) enough() {
+	if v.quotas[0].Identified() {
+		return
+	}
 	tightest := slices.MinFunc(v.alone, func(a, b *lone) int { return int(a.units - b.units) })
 	var constant int64
 	for _, q := range v.quotas {
