@@ -294,13 +294,18 @@ func (v *versions) values(q *core.Quota, list []taken) int64 {
 	return int64(len(seen)) + 1
 }
 
-// capacity returns the most that a bucket or queue of any version holds, one unit more for
-// parts that were rounded.
+// capacity returns the most units that may be missing at the highest rate, one more for
+// parts that were rounded. Units of a fast queue take little time of the queue of a slow
+// version, so that of each may be full beside the others.
 func (v *versions) capacity() (most int64) {
 	for _, q := range v.quotas {
-		most = max(most, q.Capacity()+1)
+		if q.Queues() {
+			most += q.Capacity()
+		} else {
+			most = max(most, q.Capacity())
+		}
 	}
-	return most
+	return most + 1
 }
 
 // A meter is a bucket without an end, at the highest rate of the versions.
