@@ -105,6 +105,9 @@ func newVersions(t *testing.T, h Harness, seed uint64, number int) *versions {
 		}
 		v.alone = append(v.alone, &lone{quota: q, state: core.NewState(base.Algorithm)})
 	}
+	if base.Queues() {
+		v.alone = append(v.alone, &lone{quota: slowest(v.quotas), state: core.NewState(base.Algorithm)})
+	}
 	v.turn, v.meter = v.balancer(), newMeter(v.quotas, v.now)
 	return v
 }
@@ -220,12 +223,25 @@ func (v *versions) request() {
 	}
 }
 
+// slowest returns the slowest and shortest of queues. Each of the versions may admit more
+// requests that come now and then, the one since it is fast, the other since it is long.
+func slowest(quotas []core.Quota) core.Quota {
+	slow := slices.MinFunc(quotas, func(a, b core.Quota) int { return compareProducts(a.Limit, b.Window, b.Limit, a.Window) })
+	for _, q := range quotas {
+		slow.Burst = min(slow.Burst, q.Burst)
+		if q.MaxWait > 0 && (slow.MaxWait == 0 || q.MaxWait < slow.MaxWait) {
+			slow.MaxWait = q.MaxWait
+		}
+	}
+	return slow
+}
+
 // meet notes that a version admits a request. A key does not know a version before that, and
 // may forget it after a window without requests, or when the version has admitted nothing for
 // an hour. What was admitted before does not count for it then.
 func (v *versions) meet(version int) {
 	n := len(v.taken)
-	for i, l := range v.alone {
+	for i, l := range v.alone[:len(v.quotas)] {
 		if n > 0 && v.now-v.taken[n-1].at >= v.quotas[i].Window {
 			l.met = 0
 		}
@@ -358,7 +374,11 @@ func (v *versions) enough() {
 	if v.quotas[0].Identified() {
 		return
 	}
-	tightest := slices.MinFunc(v.alone, func(a, b *lone) int { return int(a.units - b.units) })
+	alone := v.alone
+	if v.quotas[0].Queues() {
+		alone = alone[len(v.quotas):]
+	}
+	tightest := slices.MinFunc(alone, func(a, b *lone) int { return int(a.units - b.units) })
 	var constant int64
 	for _, q := range v.quotas {
 		constant = max(constant, q.Capacity()+2)
