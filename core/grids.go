@@ -74,14 +74,20 @@ func turnTo(g grid, q *Quota, now int64) {
 	i := slices.IndexFunc(all.list, cuts)
 	switch {
 	case i < 0:
-		all.leave(g)
+		if all.own < len(all.list) { // or it has not been charged
+			mine := g.empty()
+			g.swap(mine)
+			all.list[all.own].grid = mine
+		}
 		all.own = len(all.list)
 		g.swap(all.begin(q, now))
 	case i != all.own:
-		all.leave(g)
-		g.swap(all.list[i].grid)
-		all.list[i].grid, all.own = nil, i
-		if len(all.list) == 1 {
+		mine := all.list[i].grid
+		g.swap(mine)
+		if all.own < len(all.list) {
+			all.list[all.own].grid = mine
+		}
+		if all.list[i].grid, all.own = nil, i; len(all.list) == 1 {
 			*held = nil
 		}
 	}
@@ -92,15 +98,6 @@ func (v *gridOf) of(g grid) grid {
 		return v.grid
 	}
 	return g
-}
-
-// leave puts the counts of g into the list, unless its version has taken nothing.
-func (a *grids) leave(g grid) {
-	if a.own < len(a.list) {
-		mine := g.empty()
-		g.swap(mine)
-		a.list[a.own].grid = mine
-	}
 }
 
 // begin returns a grid for a version that comes.

@@ -217,13 +217,11 @@ func parameters(q *core.Quota, now string) string {
 	fields := q.Algorithm.Fields()
 	if q.Algorithm == core.FixedWindow {
 		mark := q.WindowMark()
-		switch {
-		case q.Calendar.Unit != 0:
-			return string(mark[:]) + periods(q.Calendar, now)
-		case q.Aligned:
-			return string(mark[:]) + "="
+		form := "u" + string(mark[:])
+		if q.Calendar.Unit != 0 {
+			form += periods(q.Calendar, now)
 		}
-		return string(mark[:])
+		return form
 	}
 	var b []byte
 	for _, p := range []struct {
