@@ -36,11 +36,6 @@ local function window_after(s)
   return s.ends and sooner(s, s.to - s.now) or s.to - s.now
 end
 
-local function window_outlook(s)
-  s.more = window_after(s)
-  s.reset = s.more
-end
-
 local function take_window(s, n)
   s.room, s.used, s.taken = s.room - n, s.used + n, (s.taken or 0) + n
   s.more = s.to - s.now
@@ -66,6 +61,11 @@ local function window_grids()
     local kind = n % 4
     if kind > ALIGNED then return ({3600000000, 93600000000, 612000000000, 2685600000000})[(n - kind)/4 % 4 + 1], kind end
     return (n - kind) / 4, kind
+  end
+
+  function as.outlook(s)
+    s.more = window_after(s)
+    s.reset = s.more
   end
 
   function as.grid(value, rule)
@@ -135,8 +135,7 @@ local function decode_window(value, rule, now)
   return s
 end
 
-fixed_window = small{decode = decode_window, step = take_window, later = window_after, encode = encode_window,
-  outlook = window_outlook}
+fixed_window = small{decode = decode_window, step = take_window, later = window_after, encode = encode_window}
 algorithms[1] = fixed_window
 
 function fixed_window.prepare(rule, params)

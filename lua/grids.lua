@@ -7,10 +7,10 @@
 -- came     when it was charged first, us; 0 for the first grid of a key
 -- used     when its version last took units, us
 --
--- Beside the functions in small.lua, an algorithm has the function outlook(s), which brings
--- room, more and reset up to date, and one that returns a table of these, which is called
--- only where there are other grids:
+-- Beside the functions in small.lua, an algorithm has one that returns a table of these. It
+-- is called only where there are other grids:
 --
+--   outlook(s)            brings room, more and reset up to date
 --   grid(value, rule)     nil if it is not the value of one grid, or a table: value; rule, one
 --                         of its grid; mine, whether it is that of the rule given; last, when
 --                         a unit was taken; ends, until when it matters, or 0; span, how
@@ -64,7 +64,7 @@ local function decode_grids(kind, value, rule, now)
   local s, wrong = rule.as.decode(own, rule, now)
   if not s then return nil, wrong end
   s.kind, s.list, s.mine, s.ends, s.own = kind, list, mine, ends, own
-  if not mine and s.used > 0 then rule.as.outlook(s) end
+  if not mine and s.used > 0 then kind.outlook(s) end
   return s
 end
 

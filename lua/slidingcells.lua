@@ -49,6 +49,8 @@ local cells
 local function cells_grids()
   local as = {}
 
+  as.outlook = cells_outlook
+
   function as.grid(value, rule)
     local n = (#value - 15) / 6
     if n < 3 or n % 1 ~= 0 or byte(value, 1) ~= 118 then return nil end
@@ -112,7 +114,8 @@ local function decode_cells(value, rule, now)
     if #value ~= 15 + 6*keep or byte(value, 1) ~= 118 or u56(value, 9) ~= length then
       return decode_grids(cells_grids(), value, rule, now)
     end
-    local newest = floordiv(u56(value, 2), length)
+    local newest = u56(value, 2)
+    newest = (newest - newest % length) / length
     if newest > cell then
       s.redated = true
       for i = 0, keep - 1 do
@@ -136,7 +139,7 @@ local function decode_cells(value, rule, now)
   return s
 end
 
-cells = small{decode = decode_cells, step = take_cells, later = cells_after, encode = encode_cells, outlook = cells_outlook}
+cells = small{decode = decode_cells, step = take_cells, later = cells_after, encode = encode_cells}
 algorithms[2] = cells
 
 function cells.prepare(rule, params) rule.cells = tonumber(params) end

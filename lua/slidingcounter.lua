@@ -49,6 +49,8 @@ local counter
 local function counter_grids()
   local as = {}
 
+  as.outlook = counter_outlook
+
   function as.grid(value, rule)
     if #value ~= 26 or byte(value, 1) ~= 119 then return nil end
     local last, window, sum = u56(value, 2), u48(value, 21), u48(value, 9) + u48(value, 15)
@@ -115,8 +117,7 @@ local function decode_counter(value, rule, now)
   return s
 end
 
-counter = small{decode = decode_counter, step = take_counter, later = counter_after, encode = encode_counter,
-  outlook = counter_outlook}
+counter = small{decode = decode_counter, step = take_counter, later = counter_after, encode = encode_counter}
 algorithms[3] = counter
 
 -- @debt
