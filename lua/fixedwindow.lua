@@ -31,13 +31,26 @@ local function period(rule, now)
   end
 end
 
--- all units come back together
-local function window_after(s)
-  return s.ends and sooner(s, s.to - s.now) or s.to - s.now
+-- @rare
+-- All units come back together, but for those above the limit that other versions took.
+local function after_windows(s, n)
+  if not s.mine and not s.taken then return sooner(s, s.to - s.now) end
+  if s.ends <= s.now then return s.to - s.now end
+  local limit, above = s.rule.limit, 0
+  if not s.taken then limit = s.mine.limit end
+  if s.used == 0 then return u56(s.mine.value, 8) + s.span - s.now end
+  above = s.kind.above(s.extra or 0, s.used, limit)
+  return s.to - s.now + (n > s.used + (s.extra or 0) - above and s.span or 0)
+end
+
+local function window_after(s, n)
+  if s.list then return after_windows(s, n) end
+  return s.to - s.now
 end
 
 local function take_window(s, n)
   s.room, s.used, s.taken = s.room - n, s.used + n, (s.taken or 0) + n
+  if s.list then return s.kind.outlook(s) end
   s.more = s.to - s.now
   s.reset = s.more
 end
@@ -64,8 +77,17 @@ local function window_grids()
   end
 
   function as.outlook(s)
-    s.more = window_after(s)
-    s.reset = s.more
+    local used = s.used + (s.extra or 0)
+    s.more, s.reset, s.span = 0, 0, window_of(s.rule.form)
+    if used > 0 then
+      s.more = window_after(s, s.room < 0 and 1 - s.room or 1)
+      s.reset = window_after(s, used)
+    end
+  end
+
+  function as.above(extra, count, limit)
+    if limit == 0 then return 0 end
+    return math.min(math.max(0, extra + count - limit), limit)
   end
 
   function as.grid(value, rule)

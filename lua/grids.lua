@@ -3,9 +3,11 @@
 -- which says when grids come and go.
 --
 -- value    'x':1, and for each grid in the order in which they came: came:7  used:7
---          size:2  value:size, as if it were the only one
+--          limit:6  extra:6  size:2  value:size, as if it were the only one
 -- came     when it was charged first, us; 0 for the first grid of a key
 -- used     when its version last took units, us
+-- limit    of its version then, or 0 if that is not known
+-- extra    units above it in the period before, of a fixed window
 --
 -- Beside the functions in small.lua, an algorithm has one that returns a table of these. It
 -- is called only where there are other grids:
@@ -20,11 +22,12 @@
 --   add(s, n, at)         takes n units that were used at a time, up to what a value can have
 --   owes(s, at)           whether units that were used at a time count
 --   give(g, r, now)       gives back: the units, and the value
+--   above(extra, count, limit)  units above the limit of a period; nil if none are carried
 --
 -- The rule of a grid has the limit 0, and its state no outlook.
 --
 -- @needs small.lua
--- @value x 85 1
+-- @value x 109 1
 
 local MAX_GRIDS, IDLE_GRID = 4, 3600000000
 
@@ -35,17 +38,32 @@ local function grids_of(kind, value, rule)
   if byte(value, 1) ~= 120 then
     list[1], at = kind.grid(value, rule), #value + 1
     if not list[1] then return nil end
-    list[1].came, list[1].used = 0, list[1].last
+    list[1].came, list[1].used, list[1].limit, list[1].extra = 0, list[1].last, 0, 0
   end
   while at <= #value do
-    if #value < at + 15 then return nil end
-    local size = byte(value, at + 14)*256 + byte(value, at + 15)
-    local g = kind.grid(sub(value, at + 16, at + 15 + size), rule)
+    if #value < at + 27 then return nil end
+    local size = byte(value, at + 26)*256 + byte(value, at + 27)
+    local g = kind.grid(sub(value, at + 28, at + 27 + size), rule)
     if not g or #g.value < size then return nil end
-    g.came, g.used = u56(value, at), u56(value, at + 7)
-    list[#list + 1], at = g, at + 16 + size
+    g.came, g.used, g.limit, g.extra = u56(value, at), u56(value, at + 7), u48(value, at + 14), u48(value, at + 20)
+    list[#list + 1], at = g, at + 28 + size
   end
   return list
+end
+
+-- @rare
+-- until when a grid matters, or 0: a period more if something is above the limit
+local function ends_of(kind, g)
+  if kind.above and g.ends > 0 and kind.above(g.extra, g.holds, g.limit) > 0 then return g.ends + g.span end
+  return g.ends
+end
+
+-- @rare
+-- how many units of the period before count now
+local function carried(kind, g, open, now)
+  if not kind.above then return 0 end
+  if open then return g.extra end
+  return now < g.ends + g.span and kind.above(g.extra, g.holds, g.limit) or 0
 end
 
 -- @rare
@@ -57,14 +75,18 @@ local function decode_grids(kind, value, rule, now)
     local g = list[i]
     if g.mine then mine = g end
     if not most or g.holds > most.holds then most = g end
-    if g.ends > ends then ends = g.ends end
+    ends = math.max(ends, ends_of(kind, g))
   end
   local own = mine and mine.value
   if not mine and ends > now then own = kind.fill(most, rule, math.min(most.last, now)) end
   local s, wrong = rule.as.decode(own, rule, now)
   if not s then return nil, wrong end
   s.kind, s.list, s.mine, s.ends, s.own = kind, list, mine, ends, own
-  if not mine and s.used > 0 then kind.outlook(s) end
+  if mine and kind.above then
+    s.extra = carried(kind, mine, s.used > 0, now)
+    s.room = s.room - s.extra
+  end
+  kind.outlook(s)
   return s
 end
 
@@ -81,7 +103,7 @@ local function value_of(list)
   local out = {'x'}
   for i = 1, #list do
     local g = list[i]
-    out[i + 1] = be56(g.came) .. be56(g.used) .. char((#g.value - #g.value % 256) / 256, #g.value % 256) .. g.value
+    out[i + 1] = be56(g.came) .. be56(g.used) .. be48(g.limit) .. be48(g.extra) .. char((#g.value - #g.value % 256) / 256, #g.value % 256) .. g.value
   end
   return table.concat(out)
 end
@@ -96,7 +118,7 @@ local function encode_grids(s, value, life)
       mine = {came = now}
       list[#list + 1] = mine
     end
-    mine.used = now
+    mine.used, mine.limit, mine.extra = now, s.rule.limit, s.extra or 0
     for i = #list, 1, -1 do
       local g = list[i]
       if g ~= mine and g.used + IDLE_GRID + 2*g.span <= now then table.remove(list, i) end
@@ -113,19 +135,24 @@ local function encode_grids(s, value, life)
       if g ~= mine then
         local other = as.decode(g.value, g.rule, now)
         if not s.owed or kind.owes(other, s.owed) then
-          local matters
+          g.extra = carried(kind, g, other.used > 0, now)
           kind.add(other, s.taken, s.owed or now)
-          g.value, matters = as.encode(other)
-          g.ends = now + matters
+          g.value = as.encode(other)
+          if kind.above then g.holds = other.used end
+          g.ends = kind.grid(g.value, s.rule).ends
         end
       end
     end
   end
   mine.value = s.kept or value
-  if #list == 1 then return mine.value, life end
+  if #list == 1 and mine.extra == 0 then return mine.value, life end
+  if kind.above then
+    local g = kind.grid(mine.value, s.rule)
+    mine.ends, mine.holds, mine.span = g.ends, g.holds, g.span
+  end
   for i = 1, #list do
     local g = list[i]
-    if g ~= mine and g.ends - now > life then life = g.ends - now end
+    if g ~= mine or kind.above then life = math.max(life, ends_of(kind, g) - now) end
   end
   return value_of(list), life
 end
@@ -157,11 +184,14 @@ local function give_back_grids(kind, value, r, now)
     if g.came <= r.at and (g.mine or #list > 1) then -- it was charged
       local n, rest = kind.give(g, r, now)
       if not n then return nil, rest end
-      if n > 0 then g.value, g.ends = rest, kind.grid(rest, r).ends end
+      if n > 0 then
+        local after = kind.grid(rest, r)
+        g.value, g.ends, g.holds = rest, after.ends, after.holds
+      end
       given = math.max(given, n)
     end
-    ends = math.max(ends, g.ends)
+    ends = math.max(ends, ends_of(kind, g))
   end
   if ends == 0 then return given, '' end
-  return given, #list == 1 and list[1].value or value_of(list), ends - now
+  return given, #list == 1 and list[1].extra == 0 and list[1].value or value_of(list), ends - now
 end
