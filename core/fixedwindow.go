@@ -32,9 +32,12 @@ func (w *windowState) Advance(q *Quota, now int64) int64 {
 		turnTo(w, q, now)
 	}
 	from, until := q.period(now)
-	w.open(now, from, until)
+	w.place(now, from, until)
 	if w.room = q.Limit; w.live {
 		w.room -= w.count
+	}
+	if w.grids != nil {
+		w.room -= w.grids.advance(w, q, now)
 	}
 	return w.room
 }
@@ -55,16 +58,16 @@ func (w *windowState) enter(now int64) {
 	switch from := now; {
 	case w.mark.kind() == alignedWindows:
 		from -= now % length
-		w.open(now, from, from+length)
+		w.place(now, from, from+length)
 	case w.mark.kind() == calendarPeriods && now < w.end:
-		w.open(now, 0, w.end)
+		w.place(now, 0, w.end)
 	default:
-		w.open(now, now, now+length)
+		w.place(now, now, now+length)
 	}
 }
 
-// open sets the window of now. That of the key's own may have begun before.
-func (w *windowState) open(now, from, until int64) {
+// place sets the window of now. That of the key's own may have begun before.
+func (w *windowState) place(now, from, until int64) {
 	w.now, w.until = now, until
 	if w.live = w.count > 0; !w.live {
 		return
@@ -93,7 +96,7 @@ func (w *windowState) Take(n int64, _ uint64) (room, delay int64) {
 }
 
 func (w *windowState) add(n int64) {
-	w.count = w.Used() + n
+	w.count = w.counted() + n
 	w.end, w.last, w.live = w.until, w.now, true
 	w.room -= n
 }
@@ -119,18 +122,51 @@ func (w *windowState) owe(n, at int64) {
 	if w.mark.kind() == ownWindows && !w.live {
 		w.until = at + w.mark.longest()
 	}
-	w.add(min(n, MaxCost-w.Used()))
+	w.add(min(n, MaxCost-w.counted()))
 }
 
 func (w *windowState) Used() int64 {
+	if w.grids != nil {
+		return w.counted() + w.grids.extra
+	}
+	return w.counted()
+}
+
+// counted returns how many units are in the window of now.
+func (w *windowState) counted() int64 {
 	if w.live {
 		return w.count
 	}
 	return 0
 }
 
-// After implements [State]: all units come back together.
-func (w *windowState) After(int64) int64 { return sooner(w, w.now, w.until-w.now) }
+// After implements [State]: all units come back together, but for those above the limit
+// that other versions took: see [grid].
+func (w *windowState) After(n int64) int64 {
+	if w.grids == nil {
+		return w.until - w.now
+	}
+	if w.grids.own == len(w.grids.list) {
+		return sooner(w, w.now, w.until-w.now)
+	}
+	if !w.live {
+		return w.end + w.mark.longest() - w.now
+	}
+	limit, after := w.grids.list[w.grids.own].limit, w.until-w.now
+	if n > w.Used()-w.above(w.grids.extra, limit) {
+		after += w.mark.longest()
+	}
+	return after
+}
+
+func (w *windowState) above(extra, limit int64) int64 {
+	if limit == 0 {
+		return 0
+	}
+	return min(max(0, extra+w.count-limit), limit)
+}
+
+func (w *windowState) open() bool { return w.live }
 
 func (w *windowState) Expires() int64 { return expires(w) }
 

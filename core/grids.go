@@ -16,19 +16,24 @@ import "slices"
 //     as late as it can be.
 //   - A grid goes when its version has taken nothing for an hour and two of its spans,
 //     and all but one go when all are as good as new.
+//   - What a period of a [FixedWindow] has above the limit, since other versions took it,
+//     counts in the next period too, up to one limit. Otherwise windows that begin at
+//     other times would add up.
 //   - At most [maxGrids] are kept. For one more, that goes whose version has taken
 //     nothing for longest.
 type grid interface {
 	State
 
-	cuts(q *Quota) bool        // whether q has this grid
-	lay(q *Quota)              // makes it an empty one of q
-	fill(other grid, at int64) // counts what another one counts, in an empty one
-	enter(now int64)           // is Advance without a quota
-	taken() int64              // when the last unit was taken
-	ends() int64               // until when its counts matter; 0 if it has none
-	span() int64               // how long a unit counts, at most
-	holds() int64              // by which the grid that holds most is chosen
+	cuts(q *Quota) bool             // whether q has this grid
+	lay(q *Quota)                   // makes it an empty one of q
+	fill(other grid, at int64)      // counts what another one counts, in an empty one
+	enter(now int64)                // is Advance without a quota
+	taken() int64                   // when the last unit was taken
+	ends() int64                    // until when its counts matter; 0 if it has none
+	span() int64                    // how long a unit counts, at most
+	holds() int64                   // by which the grid that holds most is chosen
+	above(extra, limit int64) int64 // see gridOf: what is above the limit of a period that has passed
+	open() bool                     // whether the period of the units goes on, after enter
 
 	// owes reports whether units used at a time count, and owe takes them, after enter. Q
 	// is nil for a grid that is not that of the decision, as it is for giveBack.
@@ -50,6 +55,9 @@ const (
 type grids struct {
 	list []gridOf
 	own  int // the one that the state itself is, or the length of list if its version has taken nothing yet
+
+	// of the state itself, and of the last Advance
+	limit, extra int64
 }
 
 // A gridOf is a grid and its version's times.
@@ -57,6 +65,9 @@ type gridOf struct {
 	grid grid  // nil for the state itself
 	came int64 // when it was charged first; 0 for the first grid of a key
 	used int64 // when its version last took units
+
+	limit int64 // of its version then; 0 if that is not known
+	extra int64 // units above it in the period before
 }
 
 // turnTo makes g, the state of a key, its grid of q.
@@ -74,14 +85,20 @@ func turnTo(g grid, q *Quota, now int64) {
 	i := slices.IndexFunc(all.list, cuts)
 	switch {
 	case i < 0:
-		all.leave(g)
+		if all.own < len(all.list) { // or it has not been charged
+			mine := g.empty()
+			g.swap(mine)
+			all.list[all.own].grid = mine
+		}
 		all.own = len(all.list)
 		g.swap(all.begin(q, now))
 	case i != all.own:
-		all.leave(g)
-		g.swap(all.list[i].grid)
-		all.list[i].grid, all.own = nil, i
-		if len(all.list) == 1 {
+		mine := all.list[i].grid
+		g.swap(mine)
+		if all.own < len(all.list) {
+			all.list[all.own].grid = mine
+		}
+		if all.list[i].grid, all.own = nil, i; len(all.list) == 1 && all.list[0].extra == 0 {
 			*held = nil
 		}
 	}
@@ -94,13 +111,34 @@ func (v *gridOf) of(g grid) grid {
 	return g
 }
 
-// leave puts the counts of g into the list, unless its version has taken nothing.
-func (a *grids) leave(g grid) {
-	if a.own < len(a.list) {
-		mine := g.empty()
-		g.swap(mine)
-		a.list[a.own].grid = mine
+// ends is that of the grid, and a period more if something is above the limit.
+func (v *gridOf) ends(g grid) int64 {
+	one := v.of(g)
+	ends := one.ends()
+	if ends > 0 && one.above(v.extra, v.limit) > 0 {
+		ends += one.span()
 	}
+	return ends
+}
+
+// carry brings extra to now, and returns it. It follows an enter.
+func (v *gridOf) carry(g grid, now int64) int64 {
+	one := v.of(g)
+	switch {
+	case one.open():
+		return v.extra
+	case now < one.ends()+one.span():
+		return one.above(v.extra, v.limit)
+	}
+	return 0
+}
+
+// advance returns how many units of the period before count in that of g, the state.
+func (a *grids) advance(g grid, q *Quota, now int64) int64 {
+	if a.limit, a.extra = q.Limit, 0; a.own < len(a.list) {
+		a.extra = a.list[a.own].carry(g, now)
+	}
+	return a.extra
 }
 
 // begin returns a grid for a version that comes.
@@ -121,7 +159,7 @@ func (a *grids) begin(q *Quota, now int64) grid {
 
 // fresh reports whether all grids are as good as new.
 func (a *grids) fresh(g grid, now int64) bool {
-	return !slices.ContainsFunc(a.list, func(v gridOf) bool { return v.of(g).ends() > now })
+	return !slices.ContainsFunc(a.list, func(v gridOf) bool { return v.ends(g) > now })
 }
 
 // charge takes units that were used at a time from all grids of a key but g, its state.
@@ -135,15 +173,18 @@ func charge(g grid, now, n, at int64) {
 	if all.own == len(all.list) {
 		all.list = append(all.list, gridOf{came: now})
 	}
-	all.list[all.own].used = now
+	mine := &all.list[all.own]
+	mine.used, mine.limit, mine.extra = now, all.limit, all.extra
 	all.drop(now)
 	for i := range all.list {
-		if other := all.list[i].grid; other != nil && other.owes(nil, at, now) {
-			other.enter(now)
-			other.owe(n, at)
+		v := &all.list[i]
+		if v.grid != nil && v.grid.owes(nil, at, now) {
+			v.grid.enter(now)
+			v.extra = v.carry(nil, now)
+			v.grid.owe(n, at)
 		}
 	}
-	if len(all.list) == 1 {
+	if len(all.list) == 1 && all.extra == 0 {
 		*held = nil
 	}
 }
@@ -219,7 +260,7 @@ func expires(g grid) int64 {
 	ends := g.ends()
 	if all := *g.others(); all != nil {
 		for i := range all.list {
-			ends = max(ends, all.list[i].of(g).ends())
+			ends = max(ends, all.list[i].ends(g))
 		}
 	}
 	return ends
@@ -231,7 +272,7 @@ func sooner(g grid, now, after int64) int64 {
 	if all := *g.others(); all != nil && all.own == len(all.list) {
 		ends := now
 		for i := range all.list {
-			ends = max(ends, all.list[i].grid.ends())
+			ends = max(ends, all.list[i].ends(nil))
 		}
 		return min(after, ends-now)
 	}
@@ -249,5 +290,5 @@ func (a *grids) clone() *grids {
 			list[i].grid = list[i].grid.Clone().(grid)
 		}
 	}
-	return &grids{list, a.own}
+	return &grids{list, a.own, a.limit, a.extra}
 }

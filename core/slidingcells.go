@@ -148,6 +148,10 @@ func (c *cellsState) span() int64 { return c.keep() * c.length }
 
 func (c *cellsState) holds() int64 { return c.span() }
 
+func (c *cellsState) above(int64, int64) int64 { return 0 }
+
+func (c *cellsState) open() bool { return true }
+
 // Return implements [State], while the cell of At is in the window.
 func (c *cellsState) Return(r *Return, now int64) int64 { return giveBack(c, r, now) }
 

@@ -146,6 +146,10 @@ func (c *counterState) span() int64 { return 2 * c.window }
 
 func (c *counterState) holds() int64 { return c.window }
 
+func (c *counterState) above(int64, int64) int64 { return 0 }
+
+func (c *counterState) open() bool { return true }
+
 // Return implements [State], while the window of At is the current or the
 // previous one.
 func (c *counterState) Return(r *Return, now int64) int64 { return giveBack(c, r, now) }

@@ -5,112 +5,127 @@
 -- mark     how the windows cut time: see WindowMark in core/calendar.go
 -- ends     when the window ends that was last taken from, us
 -- last     when a unit was taken, us
--- params   mark:6, and behind it '' for windows that begin with a key's first unit, '=' for
---          multiples of the window since the epoch, or else the beginnings of
---          consecutive calendar periods, 7 bytes each, with now within them
+-- params   'u':1  mark:6, and behind them for a calendar the beginnings of consecutive
+--          periods, 7 bytes each, with now within them
 --
 -- @needs grids.lua
 -- @value u 27
 
+local OWN, ALIGNED = 0, 1 -- kinds of a mark: windows that begin with a key's first unit; or with multiples of their length
+
 -- the window that now is in
 local function period(rule, now)
-  local periods = rule.periods
-  if periods == '' then return now, now + rule.window end
-  if periods == '=' then
+  if rule.kind == OWN then return now, now + rule.window end
+  if rule.kind == ALIGNED then
     local from = now - now % rule.window
     return from, from + rule.window
   end
-  if periods == '?' then -- a calendar of another version: a period that follows a known one begins now
+  local periods = rule.periods
+  if not periods then -- a calendar of another version: a period that follows a known one begins now
     if now < rule.ends then return 0, rule.ends end
     return now, now + rule.window
   end
-  for i = 1, #periods - 13, 7 do
+  for i = 8, #periods - 13, 7 do
     local from, to = u56(periods, i), u56(periods, i + 7)
     if from <= now and now < to then return from, to end
   end
 end
 
--- all units come back together
-local function window_after(s)
-  return s.ends and sooner(s, s.to - s.now) or s.to - s.now
+-- @rare
+-- All units come back together, but for those above the limit that other versions took.
+local function after_windows(s, n)
+  if not s.mine and not s.taken then return sooner(s, s.to - s.now) end
+  if s.ends <= s.now then return s.to - s.now end
+  local limit, above = s.rule.limit, 0
+  if not s.taken then limit = s.mine.limit end
+  if s.used == 0 then return u56(s.mine.value, 8) + s.span - s.now end
+  above = s.kind.above(s.extra or 0, s.used, limit)
+  return s.to - s.now + (n > s.used + (s.extra or 0) - above and s.span or 0)
 end
 
-local function window_outlook(s)
-  s.room, s.more, s.reset = s.rule.limit - s.used, 0, 0
-  if s.used > 0 then
-    s.more = window_after(s)
-    s.reset = s.more
-  end
+local function window_after(s, n)
+  if s.list then return after_windows(s, n) end
+  return s.to - s.now
 end
 
 local function take_window(s, n)
-  s.used, s.taken = s.used + n, (s.taken or 0) + n
-  window_outlook(s)
+  s.room, s.used, s.taken = s.room - n, s.used + n, (s.taken or 0) + n
+  if s.list then return s.kind.outlook(s) end
+  s.more = s.to - s.now
+  s.reset = s.more
 end
 
-local function encode_window(s)
-  local value = s.rule.form .. be56(s.to) .. be48(s.used) .. be56(s.now)
+local function encode_window(s, stamp)
+  local value = s.rule.form .. be56(s.to) .. be48(s.used) .. (stamp or be56(s.now))
   if s.list then return encode_grids(s, value, s.to - s.now) end
   return value, s.to - s.now
 end
+
+local fixed_window
 
 -- @rare
 -- what grids.lua needs
 local function window_grids()
   local as = {}
 
-  -- how long a window with a mark may be, and '' or '=' or '?' as in period
-  local function window_of(mark)
-    local n = u48(mark, 1)
+  -- how long a window with a mark may be, and its kind
+  local function window_of(value)
+    local n = u48(value, 2)
     local kind = n % 4
-    if kind > 1 then return ({3600000000, 93600000000, 612000000000, 2685600000000})[(n - kind)/4 % 4 + 1], '?' end
-    return (n - kind) / 4, kind == 1 and '=' or ''
+    if kind > ALIGNED then return ({3600000000, 93600000000, 612000000000, 2685600000000})[(n - kind)/4 % 4 + 1], kind end
+    return (n - kind) / 4, kind
   end
 
-  function as.grid(value)
+  function as.outlook(s)
+    local used = s.used + (s.extra or 0)
+    s.more, s.reset, s.span = 0, 0, window_of(s.rule.form)
+    if used > 0 then
+      s.more = window_after(s, s.room < 0 and 1 - s.room or 1)
+      s.reset = window_after(s, used)
+    end
+  end
+
+  function as.above(extra, count, limit)
+    if limit == 0 then return 0 end
+    return math.min(math.max(0, extra + count - limit), limit)
+  end
+
+  function as.grid(value, rule)
     if #value ~= 27 or byte(value, 1) ~= 117 then return nil end
-    local window, periods = window_of(sub(value, 2, 7))
+    local window, kind = window_of(value)
     if window < 1 or window > 31622400000000 then return nil end
-    return {window = window, periods = periods, ends = u56(value, 8), form = sub(value, 1, 7)}
+    local form, ends, count = sub(value, 1, 7), u56(value, 8), u48(value, 15)
+    return {value = value, rule = {as = fixed_window, limit = 0, window = window, kind = kind, ends = ends, form = form},
+      mine = form == rule.form, last = u56(value, 21), ends = count > 0 and ends or 0, span = window, holds = count}
   end
-
-  function as.cuts(value, rule) return sub(value, 1, 7) == rule.form end
 
   -- A window of the key's own began with the last unit.
-  function as.fill(value, rule, at)
-    return rule.form .. be56(at + window_of(sub(rule.form, 2))) .. sub(value, 15, 20) .. be56(at)
+  function as.fill(g, rule, at)
+    return rule.form .. be56(at + window_of(rule.form)) .. sub(g.value, 15, 20) .. be56(at)
   end
 
   function as.add(s, n, at)
-    if s.rule.periods == '' and s.used == 0 then s.to = at + s.rule.window end
+    if s.rule.kind == OWN and s.used == 0 then s.to = at + s.rule.window end
     s.used = math.min(s.used + n, 281474976710655)
   end
 
-  function as.last(value) return u56(value, 21) end
-
-  function as.ends(value) return u48(value, 15) > 0 and u56(value, 8) or 0 end
-
-  function as.span(value) return (window_of(sub(value, 2, 7))) end
-
-  function as.holds(value) return u48(value, 15) end
-
   function as.owes(s, at)
-    local periods = s.rule.periods
-    if periods == '' or periods == '?' then return s.now - at < s.rule.window end
-    return at >= s.from
+    local rule = s.rule
+    if rule.kind == OWN or rule.kind > ALIGNED and not rule.periods then return s.now - at < rule.window end
+    return at >= period(rule, s.now)
   end
 
   -- Gives back to the window that the units were taken in, while it lasts.
-  function as.give(value, r, now, own)
-    local window, periods = window_of(sub(value, 2, 7))
-    local ends, count, last = u56(value, 8), u48(value, 15), u56(value, 21)
-    local from, to = ends - window, ends
-    if periods == '?' then
-      if not own then return 0 end -- it may have been in another period
+  function as.give(g, r, now)
+    local value, count = g.value, u48(g.value, 15)
+    local to = u56(value, 8)
+    local from = to - g.rule.window
+    if g.rule.kind > ALIGNED then
+      if not g.mine then return 0 end -- it may have been in another period
       from, to = period(r, now)
       if not from then return nil, WRONG_CLOCK end
     end
-    if r.at < from or r.at > now or now >= to or last < from or last >= to then return 0 end
+    if r.at < from or r.at > now or now >= to or g.last < from or g.last >= to then return 0 end
     local given = math.min(r.cost, count)
     return given, sub(value, 1, 14) .. be48(count - given) .. sub(value, 21)
   end
@@ -119,29 +134,36 @@ local function window_grids()
 end
 
 local function decode_window(value, rule, now)
-  local s = {rule = rule, now = now, used = 0}
-  s.from, s.to = period(rule, now)
-  if not s.from then return nil, WRONG_CLOCK end
+  local from, to = period(rule, now)
+  if not from then return nil, WRONG_CLOCK end
+  local s = {rule = rule, now = now, to = to, used = 0, room = rule.limit, more = 0, reset = 0, taken = nil}
   if value then
     if #value ~= 27 or sub(value, 1, 7) ~= rule.form then return decode_grids(window_grids(), value, rule, now) end
-    local ends, count, last = u56(value, 8), u48(value, 15), u56(value, 21)
-    if rule.periods == '' then
-      if ends > s.to and count > 0 then ends, s.redated = s.to, true end -- the clock has stepped back
-      if now < ends and count > 0 then s.used, s.to = count, ends end
+    local count = u48(value, 15)
+    if count > 0 and rule.kind == OWN then
+      local ends = u56(value, 8)
+      if ends > to then ends, s.redated = to, true end -- the clock has stepped back
+      if now < ends then s.to, s.used = ends, count end
     elseif count > 0 then
-      if last >= s.to then last, s.redated = now, true end
-      if last >= s.from then s.used = count end
+      local last = u56(value, 21)
+      if last >= to then last, s.redated = now, true end
+      if last >= from then s.used = count end
+    end
+    if s.used > 0 then
+      s.room, s.more = rule.limit - count, s.to - now
+      s.reset = s.more
     end
   end
-  window_outlook(s)
   return s
 end
 
-local fixed_window = small{decode = decode_window, step = take_window, later = window_after, encode = encode_window,
-  outlook = window_outlook}
+fixed_window = small{decode = decode_window, step = take_window, later = window_after, encode = encode_window}
 algorithms[1] = fixed_window
 
-function fixed_window.prepare(rule, params) rule.form, rule.periods = 'u' .. sub(params, 1, 6), sub(params, 7) end
+function fixed_window.prepare(rule, params)
+  rule.kind = byte(params, 7) % 4
+  if rule.kind > ALIGNED then rule.form, rule.periods = sub(params, 1, 7), params else rule.form = params end
+end
 
 -- @debt
 function fixed_window.owe(s, n, at) return owe_grids(window_grids(), s, n, at) end

@@ -3,76 +3,90 @@
 -- which says when grids come and go.
 --
 -- value    'x':1, and for each grid in the order in which they came: came:7  used:7
---          size:2  value:size, as if it were the only one
+--          limit:6  extra:6  size:2  value:size, as if it were the only one
 -- came     when it was charged first, us; 0 for the first grid of a key
 -- used     when its version last took units, us
+-- limit    of its version then, or 0 if that is not known
+-- extra    units above it in the period before, of a fixed window
 --
--- Beside the functions in small.lua, an algorithm has the function outlook(s), which brings
--- room, more and reset up to date, and one that returns a table of these, which is called
--- where there are other grids only. A value is that of one grid, for which grid has
--- returned a rule.
+-- Beside the functions in small.lua, an algorithm has one that returns a table of these. It
+-- is called only where there are other grids:
 --
---   grid(value)           a rule of the grid, whatever its limit; nil for any other value
---   cuts(value, rule)     whether the grid is that of a rule
---   fill(value, rule, at) the value of the grid of a rule that counts what another one does
+--   outlook(s)            brings room, more and reset up to date
+--   grid(value, rule)     nil if it is not the value of one grid, or a table: value; rule, one
+--                         of its grid; mine, whether it is that of the rule given; last, when
+--                         a unit was taken; ends, until when it matters, or 0; span, how
+--                         long a unit counts at most; holds, by which that which holds most
+--                         is chosen
+--   fill(g, rule, at)     the value of the grid of a rule that counts what g does
 --   add(s, n, at)         takes n units that were used at a time, up to what a value can have
 --   owes(s, at)           whether units that were used at a time count
---   ends(value)           until when a value matters, us, or 0 if it counts nothing
---   last(value)           when a unit was taken, us
---   span(value)           how long a unit counts, at most
---   holds(value)          by which the grid that holds most is chosen
---   give(value, r, now, own)   gives back: the units, and the value. Own says whether the
---                              grid is that of the return
+--   give(g, r, now)       gives back: the units, and the value
+--   above(extra, count, limit)  units above the limit of a period; nil if none are carried
+--
+-- The rule of a grid has the limit 0, and its state no outlook.
 --
 -- @needs small.lua
--- @value x 85 1
+-- @value x 109 1
 
 local MAX_GRIDS, IDLE_GRID = 4, 3600000000
 
 -- @rare
 -- the grids of a value, or nil if no script wrote it
-local function grids_of(kind, as, value)
+local function grids_of(kind, value, rule)
   local list, at = {}, 2
-  if byte(value, 1) ~= 120 then list[1], at = {came = 0, value = value}, #value + 1 end
-  while at <= #value do
-    if #value < at + 15 then return nil end
-    local size = byte(value, at + 14)*256 + byte(value, at + 15)
-    local one = sub(value, at + 16, at + 15 + size)
-    if #one < size then return nil end
-    list[#list + 1] = {came = u56(value, at), used = u56(value, at + 7), value = one}
-    at = at + 16 + size
+  if byte(value, 1) ~= 120 then
+    list[1], at = kind.grid(value, rule), #value + 1
+    if not list[1] then return nil end
+    list[1].came, list[1].used, list[1].limit, list[1].extra = 0, list[1].last, 0, 0
   end
-  for i = 1, #list do
-    local g = list[i]
-    g.rule = kind.grid(g.value)
-    if not g.rule then return nil end
-    g.rule.as, g.rule.limit, g.used = as, 0, g.used or kind.last(g.value)
+  while at <= #value do
+    if #value < at + 27 then return nil end
+    local size = byte(value, at + 26)*256 + byte(value, at + 27)
+    local g = kind.grid(sub(value, at + 28, at + 27 + size), rule)
+    if not g or #g.value < size then return nil end
+    g.came, g.used, g.limit, g.extra = u56(value, at), u56(value, at + 7), u48(value, at + 14), u48(value, at + 20)
+    list[#list + 1], at = g, at + 28 + size
   end
   return list
 end
 
 -- @rare
+-- until when a grid matters, or 0: a period more if something is above the limit
+local function ends_of(kind, g)
+  if kind.above and g.ends > 0 and kind.above(g.extra, g.holds, g.limit) > 0 then return g.ends + g.span end
+  return g.ends
+end
+
+-- @rare
+-- how many units of the period before count now
+local function carried(kind, g, open, now)
+  if not kind.above then return 0 end
+  if open then return g.extra end
+  return now < g.ends + g.span and kind.above(g.extra, g.holds, g.limit) or 0
+end
+
+-- @rare
 -- the state of a key whose value is not that of the only grid, the one of the rule
 local function decode_grids(kind, value, rule, now)
-  local as, place, most, ends = rule.as, nil, nil, 0
-  local list = grids_of(kind, as, value)
+  local list, mine, most, ends = grids_of(kind, value, rule), nil, nil, 0
   if not list then return nil end
   for i = 1, #list do
-    local one = list[i].value
-    if kind.cuts(one, rule) then place = i end
-    if not most or kind.holds(one) > kind.holds(most) then most = one end
-    ends = math.max(ends, kind.ends(one))
+    local g = list[i]
+    if g.mine then mine = g end
+    if not most or g.holds > most.holds then most = g end
+    ends = math.max(ends, ends_of(kind, g))
   end
-  local mine = false
-  if place then
-    mine = list[place].value
-  elseif ends > now then
-    mine = kind.fill(most, rule, math.min(kind.last(most), now))
-  end
-  local s, wrong = as.decode(mine, rule, now)
+  local own = mine and mine.value
+  if not mine and ends > now then own = kind.fill(most, rule, math.min(most.last, now)) end
+  local s, wrong = rule.as.decode(own, rule, now)
   if not s then return nil, wrong end
-  s.kind, s.list, s.place, s.ends, s.mine = kind, list, place, ends, mine
-  if not place and s.used > 0 then as.outlook(s) end
+  s.kind, s.list, s.mine, s.ends, s.own = kind, list, mine, ends, own
+  if mine and kind.above then
+    s.extra = carried(kind, mine, s.used > 0, now)
+    s.room = s.room - s.extra
+  end
+  kind.outlook(s)
   return s
 end
 
@@ -80,7 +94,7 @@ end
 -- when something comes about that would in so many us: at the latest, when all grids are
 -- as good as new
 local function sooner(s, us)
-  if not s.place and not s.taken and s.ends - s.now < us then return s.ends - s.now end
+  if not s.mine and not s.taken and s.ends - s.now < us then return s.ends - s.now end
   return us
 end
 
@@ -89,7 +103,7 @@ local function value_of(list)
   local out = {'x'}
   for i = 1, #list do
     local g = list[i]
-    out[i + 1] = be56(g.came) .. be56(g.used) .. char((#g.value - #g.value % 256) / 256, #g.value % 256) .. g.value
+    out[i + 1] = be56(g.came) .. be56(g.used) .. be48(g.limit) .. be48(g.extra) .. char((#g.value - #g.value % 256) / 256, #g.value % 256) .. g.value
   end
   return table.concat(out)
 end
@@ -97,18 +111,17 @@ end
 -- @rare
 -- the value of all grids of a key, given that of the rule, and the us that it matters
 local function encode_grids(s, value, life)
-  local as, kind, list, place, now = s.rule.as, s.kind, s.list, s.place, s.now
-  value = s.kept or value
+  local as, kind, list, mine, now = s.rule.as, s.kind, s.list, s.mine, s.now
   if s.taken then
     if s.ends <= now then return value, life end
-    if not place then
-      place = #list + 1
-      list[place] = {came = now}
+    if not mine then
+      mine = {came = now}
+      list[#list + 1] = mine
     end
-    local mine = list[place]
-    mine.used = now
+    mine.used, mine.limit, mine.extra = now, s.rule.limit, s.extra or 0
     for i = #list, 1, -1 do
-      if list[i] ~= mine and list[i].used + IDLE_GRID + 2*kind.span(list[i].value) <= now then table.remove(list, i) end
+      local g = list[i]
+      if g ~= mine and g.used + IDLE_GRID + 2*g.span <= now then table.remove(list, i) end
     end
     while #list > MAX_GRIDS do
       local longest
@@ -122,33 +135,41 @@ local function encode_grids(s, value, life)
       if g ~= mine then
         local other = as.decode(g.value, g.rule, now)
         if not s.owed or kind.owes(other, s.owed) then
+          g.extra = carried(kind, g, other.used > 0, now)
           kind.add(other, s.taken, s.owed or now)
           g.value = as.encode(other)
+          if kind.above then g.holds = other.used end
+          g.ends = kind.grid(g.value, s.rule).ends
         end
       end
     end
-    for i = 1, #list do
-      if list[i] == mine then place = i end
-    end
   end
-  list[place].value = value
-  if #list == 1 then return value, life end
-  for i = 1, #list do life = math.max(life, kind.ends(list[i].value) - now) end
+  mine.value = s.kept or value
+  if #list == 1 and mine.extra == 0 then return mine.value, life end
+  if kind.above then
+    local g = kind.grid(mine.value, s.rule)
+    mine.ends, mine.holds, mine.span = g.ends, g.holds, g.span
+  end
+  for i = 1, #list do
+    local g = list[i]
+    if g ~= mine or kind.above then life = math.max(life, ends_of(kind, g) - now) end
+  end
   return value_of(list), life
 end
 
 -- @debt
 -- Takes units from all grids in which they count.
 local function owe_grids(kind, s, n, at)
-  local as, list, counts = s.rule.as, s.list, false
-  local mine = kind.owes(s, at)
+  local list, mine = s.list, kind.owes(s, at)
+  local counts = mine
   if list and s.ends > s.now then
     for i = 1, #list do
-      if i ~= s.place then counts = counts or kind.owes(as.decode(list[i].value, list[i].rule, s.now), at) end
+      local g = list[i]
+      if g ~= s.mine then counts = counts or kind.owes(s.rule.as.decode(g.value, g.rule, s.now), at) end
     end
   end
-  if not mine and not counts then return false end
-  if mine then kind.add(s, n, at) elseif not s.redated then s.kept = s.mine end
+  if not counts then return false end
+  if mine then kind.add(s, n, at) elseif not s.redated then s.kept = s.own end
   s.taken, s.owed = n, at
   return true
 end
@@ -156,20 +177,21 @@ end
 -- @return
 -- Gives back to each grid that was charged for the units.
 local function give_back_grids(kind, value, r, now)
-  local given, ends = 0, 0
-  local list = grids_of(kind, r.as, value)
+  local list, given, ends = grids_of(kind, value, r), 0, 0
   if not list then return nil, WRONG_VALUE end
   for i = 1, #list do
     local g = list[i]
-    local own = kind.cuts(g.value, r)
-    if g.came <= r.at and (own or #list > 1) then
-      local n, rest = kind.give(g.value, r, now, own)
+    if g.came <= r.at and (g.mine or #list > 1) then -- it was charged
+      local n, rest = kind.give(g, r, now)
       if not n then return nil, rest end
-      if n > 0 then g.value = rest end
+      if n > 0 then
+        local after = kind.grid(rest, r)
+        g.value, g.ends, g.holds = rest, after.ends, after.holds
+      end
       given = math.max(given, n)
     end
-    ends = math.max(ends, kind.ends(g.value))
+    ends = math.max(ends, ends_of(kind, g))
   end
   if ends == 0 then return given, '' end
-  return given, #list == 1 and list[1].value or value_of(list), ends - now
+  return given, #list == 1 and list[1].extra == 0 and list[1].value or value_of(list), ends - now
 end

@@ -226,13 +226,11 @@ func parameters(q *core.Quota, now string) string {
 		return number(q.Limit, 2) + number(q.Window, 6) + number(q.Bar, 6) + number(max(q.Bar, q.MaxBar), 6)
 	case q.Algorithm == core.FixedWindow:
 		mark := q.WindowMark()
-		switch {
-		case q.Calendar.Unit != 0:
-			return string(mark[:]) + periods(q.Calendar, now)
-		case q.Aligned:
-			return string(mark[:]) + "="
+		form := "u" + string(mark[:])
+		if q.Calendar.Unit != 0 {
+			form += periods(q.Calendar, now)
 		}
-		return string(mark[:])
+		return form
 	}
 	var b []byte
 	for _, p := range []struct {

@@ -35,36 +35,43 @@ local function take_cells(s, n)
   cells_outlook(s)
 end
 
-local function encode_cells(s)
-  local out = {'v', be56(s.now), be56(s.length)}
+local function encode_cells(s, stamp)
+  local out = {'v', stamp or be56(s.now), be56(s.length)}
   for i = 1, s.keep do out[#out + 1] = be48(s.counts[i]) end
   if s.list then return encode_grids(s, table.concat(out), (s.cell + s.keep)*s.length - s.now) end
   return table.concat(out), (s.cell + s.keep)*s.length - s.now
 end
+
+local cells
 
 -- @rare
 -- what grids.lua needs
 local function cells_grids()
   local as = {}
 
-  function as.grid(value)
+  as.outlook = cells_outlook
+
+  function as.grid(value, rule)
     local n = (#value - 15) / 6
     if n < 3 or n % 1 ~= 0 or byte(value, 1) ~= 118 then return nil end
-    local length = u56(value, 9)
-    local sum = 0
-    for i = 16, #value, 6 do sum = sum + u48(value, i) end
-    if length < 1 or length > 31622400000000 or sum >= 281474976710656 then return nil end
-    return {cells = n - 1, window = length*(n - 1)}
-  end
-
-  function as.cuts(value, rule)
-    return #value == 21 + 6*rule.cells and u56(value, 9) == ceildiv(rule.window, rule.cells)
+    local last, length, sum, ends = u56(value, 2), u56(value, 9), 0, 0
+    if length < 1 or length > 31622400000000 then return nil end
+    local newest = floordiv(last, length)
+    for i = 0, n - 1 do
+      local count = u48(value, 16 + 6*i)
+      sum = sum + count
+      if count > 0 and ends == 0 and newest >= i then ends = (newest - i + n)*length end
+    end
+    if sum >= 281474976710656 then return nil end
+    return {value = value, rule = {as = cells, limit = 0, cells = n - 1, window = length*(n - 1)}, last = last, ends = ends,
+      span = n*length, holds = n*length, mine = n == rule.cells + 1 and length == ceildiv(rule.window, rule.cells)}
   end
 
   -- A cell that spans several of the new ones counts in the last.
-  function as.fill(value, rule, at)
-    local keep, length, old, counts = rule.cells + 1, ceildiv(rule.window, rule.cells), u56(value, 9), {}
-    local newest, cell = floordiv(u56(value, 2), old), floordiv(at, length)
+  function as.fill(g, rule, at)
+    local value, keep, length, counts = g.value, rule.cells + 1, ceildiv(rule.window, rule.cells), {}
+    local old = u56(value, 9)
+    local newest, cell = floordiv(g.last, old), floordiv(at, length)
     for i = 1, keep do counts[i] = 0 end
     for i = 0, (#value - 15)/6 - 1 do
       local to = floordiv(math.min((newest - i + 1)*old - 1, at), length)
@@ -81,26 +88,12 @@ local function cells_grids()
     s.counts[i] = s.counts[i] + math.min(n, 281474976710655 - s.used)
   end
 
-  function as.last(value) return u56(value, 2) end
-
-  function as.ends(value)
-    local length = u56(value, 9)
-    local newest, n = floordiv(u56(value, 2), length), (#value - 15) / 6
-    for i = 0, n - 1 do
-      if newest - i >= 0 and sub(value, 16 + 6*i, 21 + 6*i) ~= '\0\0\0\0\0\0' then return (newest - i + n)*length end
-    end
-    return 0
-  end
-
-  function as.span(value) return u56(value, 9) * (#value - 15) / 6 end
-  as.holds = as.span
-
   function as.owes(s, at) return floordiv(at, s.length) > s.cell - s.keep end
 
   -- Gives back to the cell that the units were taken in, while it counts.
-  function as.give(value, r, now)
-    local length, keep = u56(value, 9), (#value - 15) / 6
-    local cell, newest = floordiv(r.at, length), floordiv(u56(value, 2), length)
+  function as.give(g, r, now)
+    local value, length, keep = g.value, u56(g.value, 9), g.rule.cells + 1
+    local cell, newest = floordiv(r.at, length), floordiv(g.last, length)
     if r.at > now or cell <= floordiv(now, length) - keep or cell > newest or cell <= newest - keep then return 0 end
     local place = 16 + 6*(newest - cell)
     local count = u48(value, place)
@@ -114,13 +107,15 @@ end
 local function decode_cells(value, rule, now)
   local keep, length = rule.cells + 1, ceildiv(rule.window, rule.cells)
   local cell = floordiv(now, length)
-  local s = {rule = rule, now = now, cell = cell, length = length, keep = keep, used = 0, counts = {}}
+  local s = {rule = rule, now = now, cell = cell, length = length, keep = keep, used = 0, counts = {},
+    room = 0, more = 0, reset = 0}
   for i = 1, keep do s.counts[i] = 0 end -- counts[i]: of cell - i + 1
   if value then
     if #value ~= 15 + 6*keep or byte(value, 1) ~= 118 or u56(value, 9) ~= length then
       return decode_grids(cells_grids(), value, rule, now)
     end
-    local newest = floordiv(u56(value, 2), length)
+    local newest = u56(value, 2)
+    newest = (newest - newest % length) / length
     if newest > cell then
       s.redated = true
       for i = 0, keep - 1 do
@@ -140,11 +135,11 @@ local function decode_cells(value, rule, now)
     for i = 1, keep do s.used = s.used + s.counts[i] end
     if s.used >= 281474976710656 then return nil end -- no limit is as large
   end
-  cells_outlook(s)
+  if rule.limit > 0 then cells_outlook(s) end
   return s
 end
 
-local cells = small{decode = decode_cells, step = take_cells, later = cells_after, encode = encode_cells, outlook = cells_outlook}
+cells = small{decode = decode_cells, step = take_cells, later = cells_after, encode = encode_cells}
 algorithms[2] = cells
 
 function cells.prepare(rule, params) rule.cells = tonumber(params) end

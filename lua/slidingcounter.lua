@@ -36,30 +36,32 @@ local function take_counter(s, n)
   counter_outlook(s)
 end
 
-local function encode_counter(s)
-  local value = 'w' .. be56(s.now) .. be48(s.current) .. be48(s.previous) .. be48(s.rule.window)
+local function encode_counter(s, stamp)
+  local value = 'w' .. (stamp or be56(s.now)) .. be48(s.current) .. be48(s.previous) .. be48(s.rule.window)
   if s.list then return encode_grids(s, value, s.left + s.rule.window) end
   return value, s.left + s.rule.window
 end
+
+local counter
 
 -- @rare
 -- what grids.lua needs
 local function counter_grids()
   local as = {}
 
-  function as.grid(value)
+  as.outlook = counter_outlook
+
+  function as.grid(value, rule)
     if #value ~= 26 or byte(value, 1) ~= 119 then return nil end
-    local window = u48(value, 21)
-    if window < 1 or window > 31622400000000 or u48(value, 9) + u48(value, 15) >= 281474976710656 then return nil end
-    return {window = window}
+    local last, window, sum = u56(value, 2), u48(value, 21), u48(value, 9) + u48(value, 15)
+    if window < 1 or window > 31622400000000 or sum >= 281474976710656 then return nil end
+    return {value = value, rule = {as = counter, limit = 0, window = window}, mine = window == rule.window, last = last,
+      ends = sum > 0 and (floordiv(last, window) + 2)*window or 0, span = 2*window, holds = window}
   end
 
-  function as.cuts(value, rule) return u48(value, 21) == rule.window end
-
   -- The units of a window count at its end.
-  function as.fill(value, rule, at)
-    local old, counts = u48(value, 21), {0, 0}
-    local begins = u56(value, 2) - u56(value, 2) % old
+  function as.fill(g, rule, at)
+    local value, counts, begins = g.value, {0, 0}, g.last - g.last % g.rule.window
     local function add(when, n)
       local i = floordiv(at, rule.window) - floordiv(when, rule.window) + 1
       if i <= 2 then counts[i] = counts[i] + n end
@@ -74,23 +76,13 @@ local function counter_grids()
     if floordiv(at, s.rule.window) == s.at then s.current = s.current + n else s.previous = s.previous + n end
   end
 
-  function as.last(value) return u56(value, 2) end
-
-  function as.ends(value)
-    local window = u48(value, 21)
-    return u48(value, 9) + u48(value, 15) > 0 and (floordiv(u56(value, 2), window) + 2)*window or 0
-  end
-
-  function as.span(value) return 2*u48(value, 21) end
-  as.holds = as.span
-
   function as.owes(s, at) return s.at - floordiv(at, s.rule.window) <= 1 end
 
   -- Gives back to the window that the units were taken in, if it is the current or
   -- the previous one.
-  function as.give(value, r, now)
-    local window, current, previous = u48(value, 21), u48(value, 9), u48(value, 15)
-    local index, mine, given = floordiv(u56(value, 2), window), floordiv(r.at, window), 0
+  function as.give(g, r, now)
+    local value, window, current, previous = g.value, g.rule.window, u48(g.value, 9), u48(g.value, 15)
+    local index, mine, given = floordiv(g.last, window), floordiv(r.at, window), 0
     if r.at > now or floordiv(now, window) - mine > 1 then return 0 end
     if mine == index then
       given = math.min(r.cost, current)
@@ -108,7 +100,8 @@ end
 local function decode_counter(value, rule, now)
   local window = rule.window
   local at = floordiv(now, window)
-  local s = {rule = rule, now = now, at = at, current = 0, previous = 0, left = (at + 1)*window - now}
+  local s = {rule = rule, now = now, at = at, current = 0, previous = 0, left = (at + 1)*window - now,
+    used = 0, fading = 0, room = 0, more = 0, reset = 0}
   if value then
     if #value ~= 26 or byte(value, 1) ~= 119 or u48(value, 21) ~= window then return decode_grids(counter_grids(), value, rule, now) end
     local index, current, previous = floordiv(u56(value, 2), window), u48(value, 9), u48(value, 15)
@@ -117,13 +110,14 @@ local function decode_counter(value, rule, now)
     if index == at then s.current, s.previous = current, previous
     elseif index == at - 1 then s.previous = current end
   end
-  s.fading = weighted(s, s.previous, s.left)
-  counter_outlook(s)
+  if rule.limit > 0 then
+    s.fading = weighted(s, s.previous, s.left)
+    counter_outlook(s)
+  end
   return s
 end
 
-local counter = small{decode = decode_counter, step = take_counter, later = counter_after, encode = encode_counter,
-  outlook = counter_outlook}
+counter = small{decode = decode_counter, step = take_counter, later = counter_after, encode = encode_counter}
 algorithms[3] = counter
 
 -- @debt

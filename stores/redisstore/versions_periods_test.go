@@ -1,8 +1,13 @@
 package redisstore
 
 import (
+	"fmt"
+	"strconv"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/storetest"
@@ -13,4 +18,37 @@ import (
 func TestPeriods(t *testing.T) {
 	race.Skip(t)
 	storetest.Periods(t, harness(redistest.Client(t)), 1, 400)
+}
+
+// BenchmarkPeriods has one version of a rule charge a key, and two in turn.
+func BenchmarkPeriods(b *testing.B) {
+	client := redistest.Real(b)
+	quota := func(a core.Algorithm, window int64) core.Quota {
+		q := core.Quota{Algorithm: a, Limit: 1_000_000_000, Window: window}
+		if a == core.SlidingCells {
+			q.Cells = 10
+		}
+		return q
+	}
+	for _, a := range []core.Algorithm{core.SlidingCells, core.SlidingCounter, core.FixedWindow} {
+		for _, versions := range []int{1, 2} {
+			b.Run(fmt.Sprint(a, "/versions=", versions), func(b *testing.B) {
+				store := New(client, &Options{Timeout: time.Minute, Prefix: fmt.Sprint(a, versions)})
+				var charges [][]core.Charge
+				for i := range versions {
+					q := quota(a, []int64{10_000_000, 1_000_000}[i])
+					charges = append(charges, []core.Charge{{Policy: "p", Rule: "r", Key: "k", Cost: 1, Quota: q}})
+				}
+				if err := client.ConfigResetStat(b.Context()).Err(); err != nil {
+					b.Fatal(err)
+				}
+				benchmark(b, store, 1, func(i int) []core.Charge { return charges[i%versions] })
+				stats := client.InfoMap(b.Context(), "commandstats").Val()["Commandstats"]["cmdstat_evalsha"]
+				_, rest, _ := strings.Cut(stats, "usec_per_call=")
+				rest, _, _ = strings.Cut(rest, ",")
+				us, _ := strconv.ParseFloat(rest, 64)
+				b.ReportMetric(us, "redis-µs")
+			})
+		}
+	}
 }
