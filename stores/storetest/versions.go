@@ -163,8 +163,8 @@ func (v *versions) balancer() func() int {
 }
 
 func (v *versions) run() {
+	v.h.SetTime(v.now)
 	if v.h.Elapse != nil {
-		v.h.SetTime(v.now)
 		v.h.Elapse(2 * core.MaxFill) // and with it what other schedules have left
 	}
 	smallest := slices.MinFunc(v.quotas, func(a, b core.Quota) int { return int(a.Window/a.Limit - b.Window/b.Limit) })
