@@ -149,7 +149,7 @@ func ExampleParse() {
 func ExampleRule() {
 	login := limit.Rule{
 		Name:   "login",
-		Key:    limit.Joined(limit.ByIP, limit.ByPathValue("tenant")),
+		Key:    limit.ByIP.And(limit.ByPathValue("tenant")),
 		Limit:  20,
 		Window: time.Hour,
 	}

@@ -8,8 +8,9 @@ import (
 )
 
 // A KeyResolver turns a request into a key: requests with the same key share a
-// quota. Use [ByIP], [ByUser], [Everyone], the functions that begin with By,
-// [FirstOf] and [Joined]. The zero KeyResolver is invalid.
+// quota. Use [ByIP], [ByUser], [Everyone] and the functions that begin with By. ByUser.Or(ByIP)
+// is the first that the request has, and ByIP.And(ByUser) is both: see
+// [rules.KeyResolver.Or] and [rules.KeyResolver.And]. The zero KeyResolver is invalid.
 //
 // All requests without a key (no such header, no user) share one quota: a missing key never
 // means no limit. White space counts as no value. Keys are compared byte for byte, and one
@@ -51,12 +52,3 @@ func ByPathValue(name string) KeyResolver { return rules.NewKey(grammar.Path, na
 // Each call of By makes another resolver, even with the same name and function, since Go
 // cannot tell whether two functions do the same. Keep it in a variable for several sets.
 func By(name string, fn func(*http.Request) string) KeyResolver { return rules.KeyBy(name, fn) }
-
-// FirstOf resolves the first of several keys that the request has, such as
-// FirstOf(ByUser, ByIP). Equal values of different resolvers are different keys.
-func FirstOf(keys ...KeyResolver) KeyResolver { return rules.NewKey(grammar.Or, "", keys...) }
-
-// Joined resolves several keys together: each combination of values has its own
-// quota. An absent value counts as a value, but a request without any of them has
-// no key.
-func Joined(keys ...KeyResolver) KeyResolver { return rules.NewKey(grammar.And, "", keys...) }
