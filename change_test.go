@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -129,7 +130,7 @@ func TestChangeWhileServed(t *testing.T) {
 		d, err := p.Take(t.Context(), Request{Keys: map[string]string{"ip": "192.0.2.1"}})
 		require.NoError(t, err)
 		assert.True(t, d.Allowed, "under the new rule")
-		assert.Equal(t, "per-ip-1h", d.Rules()[0].Name)
+		assert.Equal(t, "per-ip-1h", slices.Collect(d.Rules())[0].Name)
 		inHandler <- struct{}{}
 		inHandler <- struct{}{}
 		done.Wait()

@@ -2,6 +2,7 @@ package limit
 
 import (
 	"context"
+	"iter"
 	"log/slog"
 	"math"
 	"math/rand/v2"
@@ -110,27 +111,19 @@ func (d Decision) Policy() string {
 	return d.route.name
 }
 
-// Rules returns the outcome of each rule, in the order of declaration. It is nil for
-// [core.ModeExempt] and [core.ModeBarred].
-func (d Decision) Rules() []RuleDecision {
-	if d.policy == nil {
-		return nil
+// Rules ranges over the outcomes of the rules, in the order of declaration. There are none
+// for [core.ModeExempt] and [core.ModeBarred].
+func (d *Decision) Rules() iter.Seq[RuleDecision] {
+	return func(yield func(RuleDecision) bool) {
+		if d.policy == nil {
+			return
+		}
+		for i := range d.policy.names {
+			if !yield(d.rule(i)) {
+				return
+			}
+		}
 	}
-	rules := make([]RuleDecision, len(d.policy.names))
-	for i := range rules {
-		rules[i] = d.rule(i)
-	}
-	return rules
-}
-
-// Rule writes the outcome of rule i to rule, or returns false if there is no such rule. It
-// is [Decision.Rules] without an allocation: for i := 0; d.Rule(i, &rule); i++ { … }
-func (d *Decision) Rule(i int, rule *RuleDecision) bool {
-	if d.policy == nil || uint(i) >= uint(len(d.policy.names)) {
-		return false
-	}
-	d.fill(rule, i)
-	return true
 }
 
 // rule returns the outcome of rule i.

@@ -186,9 +186,9 @@ func (p *Policy) key(rule string, keys map[string]string) (string, error) {
 	}), nil
 }
 
-// compared is for Comparisons of package operate: it returns the indexes of the rule that
-// a shadow may replace and of the shadow, for each that was not enforced.
-func (d Decision) compared() (pairs [][2]int) {
+// compared is for Comparisons of package operate: it returns the outcomes of the rule
+// that a shadow may replace and of the shadow, for each that was not enforced.
+func (d Decision) compared() (pairs [][2]RuleDecision) {
 	if d.policy == nil || d.of.Watched == 0 {
 		return nil
 	}
@@ -197,7 +197,7 @@ func (d Decision) compared() (pairs [][2]int) {
 			continue
 		}
 		if old := slices.Index(d.policy.names, d.policy.list[i].Shadow.Replaces); old >= 0 {
-			pairs = append(pairs, [2]int{old, i})
+			pairs = append(pairs, [2]RuleDecision{d.rule(old), d.rule(i)})
 		}
 	}
 	return pairs

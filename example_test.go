@@ -337,7 +337,9 @@ func ExamplePolicy_Take_cost() {
 		if err != nil {
 			panic(err)
 		}
-		fmt.Println(d.Allowed, d.Rules()[0].Remaining)
+		for rule := range d.Rules() {
+			fmt.Println(d.Allowed, rule.Remaining)
+		}
 	}
 	// Output:
 	// true 20
@@ -411,7 +413,9 @@ func ExamplePolicy_Peek() {
 		if err != nil {
 			panic(err)
 		}
-		fmt.Println(d.Allowed, d.Rules()[0].Remaining)
+		for rule := range d.Rules() {
+			fmt.Println(d.Allowed, rule.Remaining)
+		}
 		if _, err := policy.Take(context.Background(), limit.Request{Keys: alice}); err != nil {
 			panic(err)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -28,7 +29,7 @@ var tokens = Named("tokens",
 func remaining(t *testing.T, l *Limiter) (list [3]int64) {
 	t.Helper()
 	d := look(t, l, tokens, map[string]string{"user": "a"})
-	for i, r := range d.Rules() {
+	for i, r := range slices.Collect(d.Rules()) {
 		list[i] = r.Remaining
 	}
 	return list
@@ -129,7 +130,7 @@ func TestSettleLeases(t *testing.T) {
 	require.NoError(t, d.Settle(t.Context(), 0))
 	left := func() []RuleDecision {
 		looked := look(t, limiter, rules, nil)
-		return looked.Rules()
+		return slices.Collect(looked.Rules())
 	}
 	assert.EqualValues(t, 0, left()[0].Remaining)
 	assert.EqualValues(t, 10, left()[1].Remaining)
@@ -198,6 +199,7 @@ func TestOnStatusKeepsTheCost(t *testing.T) {
 	}{{http.StatusUnauthorized, 13}, {http.StatusOK, 13}, {http.StatusUnauthorized, 6}} {
 		answer = step.answer
 		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/login", nil))
-		assert.Equal(t, step.left, look(t, limiter, rules, nil).Rules()[0].Remaining)
+		looked := look(t, limiter, rules, nil)
+		assert.Equal(t, step.left, slices.Collect(looked.Rules())[0].Remaining)
 	}
 }

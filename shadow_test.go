@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -64,7 +65,7 @@ func TestEnforcedKeys(t *testing.T) {
 			for range 4 {
 				d, err := p.Take(t.Context(), Request{Keys: map[string]string{"user": key}})
 				require.NoError(t, err)
-				r := d.Rules()[0]
+				r := slices.Collect(d.Rules())[0]
 				assert.Equal(t, d.Allowed, r.Shadow || r.Allowed)
 				if !d.Allowed {
 					refused++
@@ -153,9 +154,9 @@ func TestMarks(t *testing.T) {
 		assert.Equal(t, "marked", last[0].Outcome())
 		assert.Equal(t, []string{"a", "h"}, last[0].Marked())
 		assert.Equal(t, []string{"s"}, last[0].Shadowed())
-		assert.True(t, last[0].Rules()[0].Marked)
-		assert.False(t, last[0].Rules()[2].Marked)
-		assert.True(t, last[0].Rules()[2].Shadow)
+		assert.True(t, slices.Collect(last[0].Rules())[0].Marked)
+		assert.False(t, slices.Collect(last[0].Rules())[2].Marked)
+		assert.True(t, slices.Collect(last[0].Rules())[2].Shadow)
 
 		w = send()
 		assert.Equal(t, 429, w.Code)
@@ -187,7 +188,7 @@ func TestWatchersCountARequestOnce(t *testing.T) {
 		left := func() (n []int64) {
 			d, err := p.Peek(t.Context(), Request{})
 			require.NoError(t, err)
-			for _, r := range d.Rules() {
+			for r := range d.Rules() {
 				n = append(n, r.Remaining)
 			}
 			return n
@@ -215,7 +216,7 @@ func TestWatchersAreSettledOnce(t *testing.T) {
 	left := func(p *Policy) (n []int64) {
 		d, err := p.Peek(t.Context(), Request{})
 		require.NoError(t, err)
-		for _, r := range d.Rules()[1:] {
+		for _, r := range slices.Collect(d.Rules())[1:] {
 			n = append(n, r.Remaining)
 		}
 		return n

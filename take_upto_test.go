@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -40,8 +41,8 @@ func TestTakeUpTo(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, step.taken, taken, "%s: %d", text, step.n)
 				assert.Equal(t, taken > 0, d.Allowed, text)
-				assert.Equal(t, step.left, d.Rules()[0].Remaining, text)
-				assert.Equal(t, 990+step.left, d.Rules()[1].Remaining, text)
+				assert.Equal(t, step.left, slices.Collect(d.Rules())[0].Remaining, text)
+				assert.Equal(t, 990+step.left, slices.Collect(d.Rules())[1].Remaining, text)
 				assert.Equal(t, step.calls, store.n.Load(), text)
 				assert.Equal(t, d.Allowed, d.RetryAfter == 0, text)
 			}

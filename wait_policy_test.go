@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,7 +26,7 @@ func TestLimiterWaitAllOrNothing(t *testing.T) {
 		left := func() int64 {
 			d, err := mustPolicy(w.limiter, w.rules).Peek(t.Context(), Request{Keys: map[string]string{"user": "bob"}})
 			require.NoError(t, err)
-			return d.Rules()[1].Remaining
+			return slices.Collect(d.Rules())[1].Remaining
 		}
 		assert.EqualValues(t, 9, left(), "who waits holds nothing")
 		time.Sleep(90 * time.Second)
@@ -95,7 +96,7 @@ func TestLimiterWaitDeadline(t *testing.T) {
 			assert.False(t, refused.Decision.Allowed)
 			assert.Equal(t, time.Second, refused.Decision.RetryAfter)
 			assert.Equal(t, []string{"per-user-1s"}, refused.Decision.Refusing())
-			assert.EqualValues(t, 99, refused.Decision.Rules()[1].Remaining)
+			assert.EqualValues(t, 99, slices.Collect(refused.Decision.Rules())[1].Remaining)
 			assert.EqualError(t, got.err, "limit: refused by per-user-1s, retry after 1s")
 		}
 		tooEarly(within(999 * time.Millisecond))
@@ -124,7 +125,7 @@ func TestLimiterWaitDeadlineBehindOthers(t *testing.T) {
 		require.ErrorAs(t, w.within(ctx, "alice", 4).err, &refused)
 		assert.Equal(t, []string{"per-user-1s", "global-1m"}, refused.Decision.Refusing())
 		assert.Equal(t, time.Minute, refused.Decision.RetryAfter)
-		assert.EqualValues(t, 95, refused.Decision.Rules()[2].Remaining)
+		assert.EqualValues(t, 95, slices.Collect(refused.Decision.Rules())[2].Remaining)
 		w.end()
 		admitted(t, []time.Duration{time.Second}, first)
 	})
@@ -213,7 +214,7 @@ func TestLimiterWaitMistakes(t *testing.T) {
 	assert.Equal(t, context.Canceled, err)
 	d, err := mustPolicy(limiter, rules).Wait(t.Context(), Request{Keys: alice, Cost: 5})
 	require.NoError(t, err)
-	assert.EqualValues(t, 95, d.Rules()[1].Remaining, "the wait that had ended took nothing")
+	assert.EqualValues(t, 95, slices.Collect(d.Rules())[1].Remaining, "the wait that had ended took nothing")
 	d, err = mustPolicy(limiter, rules).Wait(t.Context(), Request{Keys: alice, Costs: map[string]int64{"per-user-1h": 0, "global-1h": 0}})
 	require.NoError(t, err)
 	assert.True(t, d.Allowed, "a cost of 0 takes nothing, and is admitted")

@@ -59,7 +59,7 @@ func TestLimiterProperties(t *testing.T) {
 						id += keys["user"] + "/" + keys["ip"]
 					}
 					live := slices.DeleteFunc(slices.Clone(admitted[id]), func(at time.Time) bool { return now.Sub(at) >= rule.Window })
-					got := d.Rules()[i]
+					got := slices.Collect(d.Rules())[i]
 					left := rule.Limit - int64(len(live))
 					if left < 1 {
 						fits = false

@@ -142,10 +142,11 @@ func (c *collector) observe(r *http.Request, d limit.Decision, err error) {
 		c.count(p, now, &d)
 	}
 	c.mu.Unlock()
-	var outcome limit.RuleDecision
-	for i := 0; d.Mode != core.ModeRefused && d.Rule(i, &outcome); i++ {
-		if outcome.Key != "" {
-			c.top.ObserveRule(name, &outcome, d.At)
+	if d.Mode != core.ModeRefused {
+		for outcome := range d.Rules() {
+			if outcome.Key != "" {
+				c.top.ObserveRule(name, &outcome, d.At)
+			}
 		}
 	}
 	if !d.Allowed {
@@ -171,8 +172,7 @@ func (c *collector) policy(name string) *policy {
 func (c *collector) count(p *policy, now moment, d *limit.Decision) {
 	total := add(p.counts[:], now.slot, d.Allowed)
 	asked := d.Mode != core.ModeAllowed && d.Mode != core.ModeRefused // otherwise no quota was
-	var outcome limit.RuleDecision
-	for i := 0; d.Rule(i, &outcome); i++ {
+	for outcome := range d.Rules() {
 		u := p.rule(outcome.Name)
 		if u == nil {
 			if c.rules == maxRules {
