@@ -180,20 +180,16 @@ func (d Decision) Marked() (names []string) {
 	if d.outer != nil {
 		names = d.outer.decision.Marked()
 	}
-	return append(names, d.namesOf((*Decision).marks)...)
+	return append(names, d.marking()...)
 }
 
-// Shadowed returns the names of the shadow rules that would have refused the request.
-func (d Decision) Shadowed() []string {
-	return d.namesOf(func(d *Decision, i int) bool { return d.shadows(i) && !d.of.Outcomes()[i].Fits() })
-}
-
-func (d *Decision) namesOf(rule func(*Decision, int) bool) (names []string) {
+// marking returns the names of the rules of this set that marked the request.
+func (d *Decision) marking() (names []string) {
 	if d.policy == nil || d.of.Watched == 0 {
 		return nil
 	}
 	for i := range d.of.Outcomes() {
-		if rule(d, i) {
+		if d.marks(i) {
 			names = append(names, d.policy.names[i])
 		}
 	}
@@ -237,7 +233,7 @@ func (d Decision) Outcome() string {
 	switch {
 	case d.route == nil:
 		return ""
-	case d.Allowed && d.namesOf((*Decision).marks) != nil:
+	case d.Allowed && d.marking() != nil:
 		return "marked"
 	case d.Allowed:
 		return "admitted"
