@@ -16,6 +16,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/rules"
 )
 
 // policyOf returns the RateLimit-Policy of a request to h.
@@ -240,7 +242,7 @@ func TestChangeLosesNoFunction(t *testing.T) {
 	err := l.change(Named("p", MustParse("10/2m per ip; 100/2h global").Rules()...))
 	assert.ErrorContains(t, err, `rule "10/1m per ip cost units": this rule has functions (Cost, Settle or Fallback) in code, `+
 		`and no rule here has its name: write a rule "per-ip-1m: 10/1m per ip" to keep them`)
-	var wrong *RuleError
+	var wrong *rules.Error
 	require.ErrorAs(t, err, &wrong)
 	require.NoError(t, l.change(Named("p", MustParse("per-ip-1m: 10/2m per ip; 100/2h global").Rules()...)))
 	assert.Error(t, l.change(Named("p", MustParse("100/2h global").Rules()...)), "without the rule")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/engine"
+	"github.com/routelimit/limit/rules"
 )
 
 // A Decision is the outcome of a policy for one request.
@@ -316,7 +317,7 @@ func (d Decision) Wait(ctx context.Context) error {
 func (d Decision) Settle(ctx context.Context, n int64) error {
 	n, err := validCost(n)
 	if err != nil {
-		return &RuleError{Problem: err.Error()}
+		return &rules.Error{Problem: err.Error()}
 	}
 	return d.of.Settle(ctx, func(rule int, charged int64) int64 {
 		if n > 0 && !d.policy.rules[rule].Charge.Quota.Spends() {

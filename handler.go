@@ -24,7 +24,7 @@ import (
 func (p *Policy) Handler(next http.Handler) http.Handler {
 	p.mustAttach(next)
 	if p.scope == rules.ScopeRoute && p.attached.Swap(true) {
-		panic(&RuleError{Problem: "one set of rules covers two routes: write limit.Named(\"…\", rules…) for one quota of " +
+		panic(&rules.Error{Problem: "one set of rules covers two routes: write limit.Named(\"…\", rules…) for one quota of " +
 			"both, limit.EachRoute(rules…) for a quota of each, or bind the set once for each route"})
 	}
 	return p.handler(next, true)
@@ -39,7 +39,7 @@ func (p *Policy) Handler(next http.Handler) http.Handler {
 // all requests share its quotas. Middleware panics otherwise.
 func (p *Policy) Middleware(next http.Handler) http.Handler {
 	if p.scope != rules.ScopeNamed {
-		panic(&RuleError{Problem: "middleware covers many routes and knows none: write limit.Named(\"…\", rules…) for one quota " +
+		panic(&rules.Error{Problem: "middleware covers many routes and knows none: write limit.Named(\"…\", rules…) for one quota " +
 			"of all, or put the rules on each route with Policy.Handler"})
 	}
 	p.mustAttach(next)
@@ -49,12 +49,12 @@ func (p *Policy) Middleware(next http.Handler) http.Handler {
 // mustAttach panics if the policy cannot decide requests to next.
 func (p *Policy) mustAttach(next http.Handler) {
 	if v := reflect.ValueOf(next); next == nil || v.Kind() == reflect.Func && v.IsNil() || v.Kind() == reflect.Pointer && v.IsNil() {
-		panic(&RuleError{Problem: "the handler behind the rules is nil"})
+		panic(&rules.Error{Problem: "the handler behind the rules is nil"})
 	}
 	if _, router := next.(interface {
 		Handler(*http.Request) (http.Handler, string)
 	}); router && p.scope != rules.ScopeNamed {
-		panic(&RuleError{Problem: "a ServeMux has many routes: write limit.Named(\"…\", rules…) for one quota of all, " +
+		panic(&rules.Error{Problem: "a ServeMux has many routes: write limit.Named(\"…\", rules…) for one quota of all, " +
 			"or put the rules on each route"})
 	}
 	if err := p.attach(door.Place{}); err != nil {

@@ -24,6 +24,7 @@ import (
 	"github.com/routelimit/limit/echolimit"
 	"github.com/routelimit/limit/ginlimit"
 	"github.com/routelimit/limit/internal/routetest"
+	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/throttle"
 )
 
@@ -392,7 +393,7 @@ func TestObserveOutsideHTTP(t *testing.T) {
 // TestInvalidRules checks that a declaration reports everything wrong with it.
 func TestInvalidRules(t *testing.T) {
 	limiter := limit.New(nil, nil)
-	rules := limit.Rules(
+	set := limit.Rules(
 		limit.PerIP(5, 2), // the arguments are swapped
 		limit.PerUser(time.Minute, 0),
 		limit.Rule{Name: "no key", Limit: 1, Window: time.Minute},
@@ -400,7 +401,7 @@ func TestInvalidRules(t *testing.T) {
 	var err error
 	func() {
 		defer func() { err, _ = recover().(error) }()
-		limiter.Limit(rules)(status(204))
+		limiter.Limit(set)(status(204))
 	}()
 	require.Error(t, err)
 	for _, problem := range []string{
@@ -412,10 +413,10 @@ func TestInvalidRules(t *testing.T) {
 	} {
 		assert.ErrorContains(t, err, problem)
 	}
-	var rule *limit.RuleError
+	var rule *rules.Error
 	assert.ErrorAs(t, err, &rule)
 	assert.NotContains(t, err.Error(), "%!", "a format that does not fit")
 
-	_, policyErr := new(adapter.Adapter[any]).Bind(limiter, "", rules)
+	_, policyErr := new(adapter.Adapter[any]).Bind(limiter, "", set)
 	assert.EqualError(t, policyErr, err.Error(), "the same as an error")
 }

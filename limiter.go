@@ -144,7 +144,7 @@ func decorated(store core.Store, o *Options) core.Store {
 	return refusals.New(store)
 }
 
-// Policy binds rules to the limiter. The error joins one [*RuleError] for each
+// Policy binds rules to the limiter. The error joins one [*rules.Error] for each
 // thing wrong with the rules.
 //
 // Bind a set once, where the program starts, and keep the policy. Sets of the

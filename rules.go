@@ -23,10 +23,6 @@ type (
 	// it.
 	RuleSet = rules.Set
 
-	// A RuleError is one thing wrong with a rule, or with a set of rules, and says what
-	// to write instead. Find it with [errors.As].
-	RuleError = rules.Error
-
 	// A Refusal says what happens to a request that a rule refuses: an answer with 429
 	// or 503, a wait, a redirect, a degraded response, or a mark. The zero Refusal means
 	// the one of the set, then that of [Options], then 429.
@@ -114,7 +110,7 @@ func EachRoute(list ...Rule) RuleSet { return rules.New(rules.ScopeEach, "", lis
 //
 //	5/2s per ip; 1000/1m global; login: 20/1h per user or ip
 //
-// The error joins one [*RuleError] for each thing wrong with the rules, with the place in
+// The error joins one [*rules.Error] for each thing wrong with the rules, with the place in
 // the text and what to write there. [rules.Functions] reads texts that name functions.
 func Parse(text string) (RuleSet, error) { return rules.Parse(text) }
 

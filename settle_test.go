@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/memstore"
 )
 
@@ -82,7 +83,7 @@ func TestSettleNothing(t *testing.T) {
 	assert.Error(t, err)
 	d, err := mustPolicy(limiter, tokens).Reserve(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: 30})
 	require.NoError(t, err)
-	assert.ErrorAs(t, d.Settle(t.Context(), -1), new(*RuleError))
+	assert.ErrorAs(t, d.Settle(t.Context(), -1), new(*rules.Error))
 	assert.InDelta(t, 10, remaining(t, limiter)[0], 1)
 	assert.NoError(t, d.Settle(t.Context(), 0), "the mistake has settled nothing")
 	assert.EqualValues(t, 40, remaining(t, limiter)[1])

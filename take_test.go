@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/memstore"
 )
 
@@ -182,7 +183,7 @@ func TestCosts(t *testing.T) {
 	} {
 		_, err := p.Take(t.Context(), request)
 		assert.EqualError(t, err, want)
-		assert.ErrorAs(t, err, new(*RuleError))
+		assert.ErrorAs(t, err, new(*rules.Error))
 	}
 	_, err := p.Peek(t.Context(), Request{Keys: alice, Cost: 2})
 	assert.ErrorContains(t, err, "Peek reports the outcome of a request of cost 1")

@@ -138,7 +138,7 @@ func Validate(l *limit.Limiter, rules limit.RuleSet) error { return validate(l, 
 // Overridable. A policy that this call does not name returns to its declared rules, so Change without
 // sets undoes all changes.
 //
-// All sets take effect, or none does. The error joins one [*limit.RuleError] for each
+// All sets take effect, or none does. The error joins one *rules.Error for each
 // thing wrong with them. Requests that have begun, waiting ones included, end under the
 // rules that they began with.
 //
