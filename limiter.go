@@ -43,7 +43,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"reflect"
 	"slices"
 	"sync"
@@ -163,14 +162,6 @@ func (l *Limiter) Limit(rules RuleSet) func(http.Handler) http.Handler {
 		panic(err)
 	}
 	return p.Handler
-}
-
-// ClientIP returns the address of the client that sent r, as [ByIP] resolves it:
-// the peer, or the client that trusted proxies name in their headers. IPv4-mapped
-// addresses are IPv4, and the zone is removed. It is the zero Addr if the peer has
-// no address, as on a Unix socket.
-func (l *Limiter) ClientIP(r *http.Request) netip.Addr {
-	return l.options.Proxies.address(r)
 }
 
 // Check returns what is wrong before the first request: a store that cannot be reached or

@@ -34,7 +34,7 @@ const (
 // that is held for some tens of nanoseconds. Each entry of a ring names the time that it is
 // for, so that old ones need no cleaning.
 type collector struct {
-	clientIP func(*http.Request) netip.Addr // of the limiter
+	limiter  *limit.Limiter // that decides
 	start    time.Time
 	refusals refusals
 	top      *topkeys.Counter
@@ -152,7 +152,7 @@ func (c *collector) observe(r *http.Request, d limit.Decision, err error) {
 	if !d.Allowed {
 		var banned netip.Addr // no rule of the decision has a key then
 		if r != nil && d.Mode == core.ModeBarred {
-			banned = c.clientIP(r)
+			banned = limit.Client{Request: r, Limiter: c.limiter}.IP()
 		}
 		c.refusals.add(&d, name, since, banned)
 	}
