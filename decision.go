@@ -15,37 +15,27 @@ import (
 
 // A Decision is the outcome of a policy for one request.
 type Decision struct {
-	// Allowed reports whether the request is admitted. If it is not, no rule
-	// was charged.
-	Allowed bool
-
-	// Mode says how the decision was made: by the store, or without it.
-	Mode core.Mode
+	Allowed bool      // whether the request is admitted; if it is not, no rule was charged
+	Mode    core.Mode // how the decision was made: by the store, or without it
 
 	// At is when the decision was made: on the clock of Redis, or on that of this
 	// process for a memory store, [core.ModeExempt] and [core.ModeBarred].
 	At time.Time
 
 	// RetryAfter is how long until the same request would be admitted if no other request
-	// came. It is 0 if the request is admitted, [Never] if it costs more than a rule can
-	// ever hold, and for a barred client what [Options].Bar returned.
+	// came: 0 if the request is admitted, [Never] if no wait helps, and for a barred client
+	// what [Options].Bar returned.
 	RetryAfter time.Duration
 
-	// Delay is how long after the decision the slot of an admitted request comes,
-	// if a rule is a [Queue]: see [Decision.Wait]. Otherwise it is 0.
-	Delay time.Duration
+	Waited time.Duration // how long the request waited until its rules decided: see Policy.Wait
+	Delay  time.Duration // from the decision to the slot of a Queue, if the request is admitted: see Decision.Wait
 
 	// Taken is how many units of each rule an admitted [Request] without Costs took:
 	// its Cost, or fewer with UpTo.
 	Taken int64
 
-	// Waited is how long a request waited for its rules: see [Policy.Wait]. The time to a
-	// slot is Delay.
-	Waited time.Duration
-
-	// Latency is how long the store took to decide, on the clock of this process. It is
-	// measured while a function observes decisions, in memory of one decision in 16, and
-	// is otherwise 0.
+	// Latency is how long the store took to decide. It is measured while a function observes
+	// decisions, in memory of one decision in 16, and is otherwise 0.
 	Latency time.Duration
 
 	outcome outcome // of a request that was refused
@@ -75,7 +65,7 @@ type RuleDecision struct {
 	Remaining  int64         // units left for this caller after the decision
 	RetryAfter time.Duration // until this rule has room; 0 if it had, Never if it cannot have
 	ResetAfter time.Duration // until the quota is full again; 0 if it is
-	Shadow     bool          // whether this decision of the rule was not enforced: see Rule.Shadow
+	Shadow     bool          // whether the rule only watched; it would have refused if it is not Allowed: see Rule.Shadow
 	Marked     bool          // whether the rule marked the request: see Refusal.Mark
 	Exempt     bool          // whether the rule exempts the request: see Rule.Exempt
 }
@@ -176,7 +166,7 @@ func (d *Decision) shown(i int) bool {
 }
 
 // Marked returns the names of the rules that marked the request: those that have a Mark,
-// and had no room for it. From [DecisionFrom], it covers the sets around this one too.
+// and had no room for it.
 func (d Decision) Marked() (names []string) {
 	if d.outer != nil {
 		names = d.outer.decision.Marked()
@@ -245,8 +235,7 @@ func (d Decision) Outcome() string {
 }
 
 // Degraded reports whether the Degrade of a [Refusal] let the request reach its handler,
-// which should then do less work. From [DecisionFrom], it covers the sets around this one
-// too.
+// which should then do less work.
 func (d Decision) Degraded() bool {
 	return d.outcome == degraded || d.outer != nil && d.outer.decision.Degraded()
 }
@@ -265,20 +254,14 @@ var (
 
 // Release gives back what the decision holds under rules of [Concurrency], when the
 // request is done. Handlers and adapters release what they decided; callers of
-// [Policy.Take] write
-//
-//	defer d.Release()
-//
-// Until then the lease is renewed for as long as the process lives. Release may be
-// repeated, and waits up to a second for the store. If the store is unavailable, the lease
-// is released when it answers again.
+// [Policy.Take] defer Release. Until then the lease is renewed for as long as the process
+// lives. Release may be repeated, and waits up to a second for the store. If the store is
+// unavailable, the lease is released when it answers again.
 func (d Decision) Release() { d.of.Release() }
 
 // Lost returns a channel that is closed when a lease that the decision holds under a rule
 // of [Concurrency] is known to be lost: the request goes on, but no longer counts, and
-// another request may have its slot. The channel is nil if the decision holds nothing. From
-// [DecisionFrom], it covers the leases of all sets on the request.
-//
+// another request may have its slot. The channel is nil if the decision holds nothing.
 // A lease is lost when the store no longer holds it, or when no renewal has succeeded for
 // the shortest Window. An unavailable store alone is no loss. A loss is noticed late, by up
 // to a third of the Window: the channel says when to stop, and is no fencing token.

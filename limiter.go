@@ -83,8 +83,8 @@ var ErrUndecided = engine.ErrUndecided
 // memory store, which only this process uses. Nil options mean the zero Options.
 //
 // New puts a guard for outages and a memory of refusals around a store other than memory,
-// unless they are there already: see packages guard and refusals. A store that has a guard
-// inside says so by a method Guarded() bool. New panics if the options are invalid.
+// unless they are there already: see packages guard and refusals. New panics if the options
+// are invalid.
 func New(store core.Store, options *Options) *Limiter {
 	l := &Limiter{named: make(map[string]*Policy), routes: make(map[string][]policyRoute)}
 	if options != nil {
@@ -143,19 +143,13 @@ func decorated(store core.Store, o *Options) core.Store {
 	return refusals.New(store)
 }
 
-// Policy binds rules to the limiter. The error joins one [*rules.Error] for each
-// thing wrong with the rules.
-//
-// Bind a set once, where the program starts, and keep the policy. Sets of the
-// same name share their quotas, and must have the same rules: see [Named].
+// Policy binds rules to the limiter. Bind a set once, where the program starts, and keep
+// the policy. The error joins one [*rules.Error] for each thing wrong with the rules.
 func (l *Limiter) Policy(rules RuleSet) (*Policy, error) { return l.policy(rules, nil) }
 
-// Limit returns net/http middleware for one route:
-//
-//	mux.Handle("POST /update", limiter.Limit(rules)(update))
-//
-// It is [Policy.Handler] of the policy of rules, and panics if the rules are
-// invalid, as [http.ServeMux.Handle] does for an invalid pattern.
+// Limit returns net/http middleware for one route. It is [Policy.Handler] of the policy of
+// rules, and panics if they are invalid, as [http.ServeMux.Handle] does for an invalid
+// pattern.
 func (l *Limiter) Limit(rules RuleSet) func(http.Handler) http.Handler {
 	p, err := l.policy(rules, &door.Place{})
 	if err != nil {

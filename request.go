@@ -271,9 +271,7 @@ func validCost(n int64) (int64, error) {
 // A Client is the sender of a request, for [Options].Exempt and [Options].Bar. It has the
 // address and the user that the rules are keyed by, so a function cannot take the client
 // for another one than the rules do. Elsewhere, such as in logs and tests, set the two
-// fields:
-//
-//	ip := limit.Client{Request: r, Limiter: limiter}.IP()
+// fields: limit.Client{Request: r, Limiter: limiter}.IP().
 type Client struct {
 	Request *http.Request
 	Limiter *Limiter // that decides the request; nil means one without options
@@ -281,9 +279,9 @@ type Client struct {
 	of *layer
 }
 
-// IP returns the address that [ByIP] resolves: that of the peer, or of the client that
-// [Proxies] name. IPv4-mapped addresses are IPv4, and the zone is removed. It is the zero
-// Addr if the peer has no address, as on a Unix socket.
+// IP returns the address that [ByIP] resolves, with all bits of an IPv6 address. IPv4-mapped
+// addresses are IPv4, and the zone is removed. It is the zero Addr if the peer has no
+// address, as on a Unix socket.
 func (c Client) IP() netip.Addr {
 	if c.Limiter == nil {
 		return new(Proxies).address(c.Request)

@@ -22,16 +22,10 @@ type Request struct {
 	// means that the request has no such key.
 	Keys map[string]string
 
-	// Cost is what the request costs of each rule. 0 means 1.
-	Cost int64
+	Cost  int64            // of each rule; 0 means 1
+	Costs map[string]int64 // of rules by name, in place of Cost; 0 passes its rule and takes nothing
 
-	// Costs is what the request costs of single rules, by their names, where
-	// that differs from Cost. A cost of 0 passes its rule and takes nothing.
-	Costs map[string]int64
-
-	// Plan and Class are those of the caller, as Plan and Class of [Options] return them
-	// for an HTTP request.
-	Plan, Class string
+	Plan, Class string // of the caller, as Plan and Class of a Caller return them
 
 	// UpTo takes fewer units than Cost if there are fewer, but at least one, and as many
 	// of each rule: see [Decision].Taken. It is for [Policy.Take] and [Policy.Reserve].
@@ -50,9 +44,9 @@ func (p *Policy) Take(ctx context.Context, r Request) (d Decision, err error) {
 	return d, err
 }
 
-// Reserve takes a request like [Policy.Take], for work whose true cost is known
-// only afterwards: bytes, tokens of a language model, rows of a query. Cost is
-// the most that it may be, and [Decision.Settle] corrects it:
+// Reserve takes a request like [Policy.Take], for work whose true cost is known only
+// afterwards: bytes, tokens, rows. Cost is the most that it may be, and [Decision.Settle]
+// corrects it:
 //
 //	d, err := policy.Reserve(ctx, limit.Request{Keys: keys, Cost: 4_000})
 //	…
@@ -120,8 +114,7 @@ func (p *version) observed(d *Decision, err error) {
 // slot of a [Queue]. A caller that waits holds nothing: each try takes from every rule or
 // from none. Waits on one Limiter for one key are served by [Request].Class, and within a
 // class in their order, among callers of the same limits and rules. Take and other processes
-// do not queue, and may come first. Units that this process gives back wake the first waiter
-// at once, and a slot of [Concurrency] elsewhere is noticed within about 100 ms.
+// do not queue, and may come first.
 //
 // A decision without an error is admitted, and can be settled like one of [Policy.Reserve].
 // The error is that of ctx if it ends first, and a [*RefusedError] at once if the rules
