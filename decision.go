@@ -104,7 +104,7 @@ func (d Decision) Policy() string {
 
 // Rules ranges over the outcomes of the rules, in the order of declaration. There are none
 // for [core.ModeExempt] and [core.ModeBarred].
-func (d *Decision) Rules() iter.Seq[RuleDecision] {
+func (d Decision) Rules() iter.Seq[RuleDecision] {
 	return func(yield func(RuleDecision) bool) {
 		if d.policy == nil {
 			return
