@@ -119,16 +119,14 @@ func TestWatchNothing(t *testing.T) {
 	assert.Empty(t, out.String())
 
 	server.Kill()
-	code, _, problem := run(t, "watch", "--redis", "redis://"+server.Addr)
-	assert.Equal(t, 1, code)
+	_, problem := exits(t, 1, "watch", "--redis", "redis://"+server.Addr)
 	assert.Contains(t, problem, "connection refused")
 }
 
 func TestWatchArguments(t *testing.T) {
 	for _, args := range [][]string{{}, {"--redis", "http://:geheim@[x"}, {"--redis", "redis://127.0.0.1:1", "more"}, {"--redis", "://geheim", "--cluster"},
 		{"--redis", "redis://127.0.0.1:1", "--prefix", "{a}"}, {"--redis", "redis://u:geheim@h:port"}} {
-		code, out, problem := run(t, append([]string{"watch"}, args...)...)
-		assert.Equal(t, 3, code, args)
+		out, problem := exits(t, 3, append([]string{"watch"}, args...)...)
 		assert.Empty(t, out)
 		assert.NotEmpty(t, problem)
 		assert.NotContains(t, problem, "geheim")
