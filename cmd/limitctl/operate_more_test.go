@@ -23,7 +23,7 @@ func TestBan(t *testing.T) {
 	for _, args := range [][]string{
 		{"203.0.113.0/24", "--for", "1h", "--by", "ann", "--reason", "scans\x1b[2J"}, {"agent", "Bad \x1b Bot", "--for", "0", "--by", "bob"},
 	} {
-		_, problem = s.exits(t, 0, append([]string{"ban", "--yes"}, args...)...)
+		s.exits(t, 0, append([]string{"ban", "--yes"}, args...)...)
 	}
 	out, _ = s.exits(t, 0, "ban", "--list")
 	assert.Regexp(t, `^203\.0\.113\.0/24, until 20\S+Z, by ann: scans\\x1b\[2J\nagent "bad \\x1b bot", until it is removed, by bob\n$`, out)
@@ -208,7 +208,7 @@ func TestOperateCluster(t *testing.T) {
 	_, problem := exits(t, 1, append([]string{"top"}, flags...)...)
 	assert.Contains(t, problem, "the Redis is a Cluster: write --cluster")
 	flags = append(flags, "--cluster")
-	out, problem := exits(t, 0, append([]string{"top"}, flags...)...)
+	out, _ := exits(t, 0, append([]string{"top"}, flags...)...)
 	assert.Contains(t, out, "looked at 6 keys")
 	assert.Equal(t, 6, strings.Count(out, "100%"))
 	for _, args := range [][]string{
@@ -216,7 +216,7 @@ func TestOperateCluster(t *testing.T) {
 	} {
 		exits(t, 0, append(args, flags...)...)
 	}
-	_, problem = exits(t, 0, "ban", "203.0.113.9", "--for", "1h", "--by", "ann", "--yes", "--cluster", flags[0], flags[1])
+	exits(t, 0, "ban", "203.0.113.9", "--for", "1h", "--by", "ann", "--yes", "--cluster", flags[0], flags[1])
 	single := redistest.Real(t)
 	_, problem = exits(t, 1, "ban", "--list", "--cluster", "--redis", "redis://"+single.Options().Addr)
 	assert.Contains(t, problem, "the Redis is no Cluster: leave out --cluster")

@@ -179,7 +179,7 @@ func TestReset(t *testing.T) {
 	assert.Contains(t, problem, "there is nothing to change: key alice has used nothing of these rules")
 	code, _, problem = s.run(t, "reset", "api", "global-1m", "--yes")
 	assert.Equal(t, []any{1, "there is nothing to change: requests have used nothing of these rules that can be reset"}, []any{code, problem})
-	out, problem = exits(t, 0, "inspect", "alice", s.flags[0], s.flags[1], "--rules", "5/1m per user", "--on", "a")
+	out, _ = exits(t, 0, "inspect", "alice", s.flags[0], s.flags[1], "--rules", "5/1m per user", "--on", "a")
 	assert.Contains(t, out, "key alice has used nothing of the rules of the command line.\n")
 	code, _, problem = run(t, "reset", "alice", s.flags[0], s.flags[1])
 	assert.Equal(t, []any{3, errNoRules.Error()}, []any{code, problem})

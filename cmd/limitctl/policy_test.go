@@ -139,9 +139,9 @@ func TestSchema(t *testing.T) {
 func TestPush(t *testing.T) {
 	url := "redis://" + redistest.Real(t).Options().Addr
 	note := "sha256 " + sum(valid) + ", policies 1"
-	out, problem := exits(t, 0, "push", file(t, valid), "--redis", url, "--by", "ann", "--for", "2h")
+	out, _ := exits(t, 0, "push", file(t, valid), "--redis", url, "--by", "ann", "--for", "2h")
 	assert.Regexp(t, `^pushed: "policies", `+note+`, until \S+Z\n$`, out)
-	out, problem = exits(t, 0, "push", file(t, valid), "--redis", url, "--by", "ann")
+	out, _ = exits(t, 0, "push", file(t, valid), "--redis", url, "--by", "ann")
 	assert.Equal(t, "pushed: \"policies\", "+note+", until it is withdrawn\n", out)
 	fewer := file(t, "version: 1\npolicies:\n  other: {routes: [/], rules: 5/1m per ip}\n")
 	code, _, problem := run(t, "push", fewer, "--redis", url, "--by", "ann", "--name", "shop")
@@ -150,7 +150,7 @@ func TestPush(t *testing.T) {
 	assert.Contains(t, problem, "policies: none")
 	code, _, problem = run(t, "push", file(t, valid), "--redis", url, "--by", "ann", "--name", "shop")
 	assert.Equal(t, []any{0, "LIMIT-207: lifts policy other (5/1m per ip)\n"}, []any{code, problem})
-	out, problem = exits(t, 0, "push", "--withdraw", "--redis", url, "--by", "bob")
+	out, _ = exits(t, 0, "push", "--withdraw", "--redis", url, "--by", "bob")
 	assert.Equal(t, "withdrawn: \"policies\"\n", out)
 	_, problem = exits(t, 1, "push", "--withdraw", "--redis", url, "--by", "bob")
 	assert.Contains(t, problem, `nothing is pushed as "policies"`)
@@ -161,7 +161,7 @@ func TestPush(t *testing.T) {
 	}
 	code, _, problem = run(t, "push", file(t, valid), "--redis", url, "--by", "")
 	assert.Equal(t, []any{3, `--by "": write who changes the policies`}, []any{code, problem})
-	out, problem = exits(t, 0, "history", "--redis", url)
+	out, _ = exits(t, 0, "history", "--redis", url)
 	assert.Regexp(t, `^\S+Z  "policies"  by "bob"  withdrawn\n(\S+Z  "shop" .*\n)+\S+Z  "policies"  by "ann"  pushed until it is withdrawn +`+note+
 		`\n\S+Z  "policies"  by "ann"  pushed until \S+Z +`+note+`\n$`, out)
 }
@@ -186,7 +186,7 @@ func TestCheckClasses(t *testing.T) {
 	path := file(t, "version: 1\npolicies:\n  a: {rules: 9/1m global reserve vip 2}\n")
 	_, problem := exits(t, 1, "check", path)
 	assert.Contains(t, problem, path+":3:14: reserve vip: write one of the classes critical, default, background, or add it to limit.Options.Classes\n")
-	_, problem = exits(t, 0, "check", path, "--classes", "vip,default")
+	exits(t, 0, "check", path, "--classes", "vip,default")
 	_, problem = exits(t, 3, "check", path, "--classes", "vip")
 	assert.Contains(t, problem, `with "default" for requests without a class`)
 	for _, command := range []string{"check", "explain", "schema", "push", "history"} {
@@ -214,7 +214,7 @@ func TestExplainCaller(t *testing.T) {
 	client := redistest.Real(t)
 	o := overrides.New(t.Context(), control.New(client, nil), nil)
 	require.NoError(t, o.Set(t.Context(), overrides.Override{Policy: "api", Rule: "per-ip-1m", Key: "203.0.113.9", Limit: 50}, time.Hour, "bob"))
-	out, problem = exits(t, 0, append(args, "--redis", "redis://"+client.Options().Addr)...)
+	out, _ = exits(t, 0, append(args, "--redis", "redis://"+client.Options().Addr)...)
 	assert.Contains(t, out, "    limit:   50: an override of the key; without it 20: plan pro\n")
 	exits(t, 1, append(args, "--redis", "redis://127.0.0.1:1")...)
 }
