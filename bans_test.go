@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -141,7 +142,7 @@ func spraying(t *testing.T, store core.Store) {
 	for range 100 {
 		d := try("203.0.113.10", "bob", 1)
 		require.True(t, d.Allowed)
-		require.EqualValues(t, 9, d.Rules()[0].Remaining)
+		require.EqualValues(t, 9, slices.Collect(d.Rules())[0].Remaining)
 	}
 	for name, user := range map[string]string{"known": "user3", "no value": ""} {
 		assert.True(t, try("203.0.113.9", user, 7).Allowed, name)
@@ -156,7 +157,7 @@ func TestBansOutsideHTTP(t *testing.T) {
 	policy := mustPolicy(limiter, limit.Named("jobs", limit.MustParse("9/1m per user; 3/1h per user ban 15m; 5/1h per user distinct header X").Rules()...))
 	request := limit.Request{Cost: 9, Keys: map[string]string{"user": "a", "header X": "x"}}
 	left := func(d limit.Decision) (list []int64) {
-		for _, r := range d.Rules() {
+		for r := range d.Rules() {
 			list = append(list, r.Remaining)
 		}
 		return list

@@ -171,7 +171,7 @@ func (l *layer) caller(run *engine.Run) error {
 		from.class = l.who(door.Class)
 	}
 	if p.exemptsIP {
-		from.address = p.limiter.ClientIP(l.request)
+		from.address = p.limiter.options.Proxies.address(l.request)
 	}
 	if p.exemptsUser {
 		from.user = l.who(door.User)

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,6 +16,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/rules"
 )
 
 // policyOf returns the RateLimit-Policy of a request to h.
@@ -129,7 +132,7 @@ func TestChangeWhileServed(t *testing.T) {
 		d, err := p.Take(t.Context(), Request{Keys: map[string]string{"ip": "192.0.2.1"}})
 		require.NoError(t, err)
 		assert.True(t, d.Allowed, "under the new rule")
-		assert.Equal(t, "per-ip-1h", d.Rules()[0].Name)
+		assert.Equal(t, "per-ip-1h", slices.Collect(d.Rules())[0].Name)
 		inHandler <- struct{}{}
 		inHandler <- struct{}{}
 		done.Wait()
@@ -239,7 +242,7 @@ func TestChangeLosesNoFunction(t *testing.T) {
 	err := l.change(Named("p", MustParse("10/2m per ip; 100/2h global").Rules()...))
 	assert.ErrorContains(t, err, `rule "10/1m per ip cost units": this rule has functions (Cost, Settle or Fallback) in code, `+
 		`and no rule here has its name: write a rule "per-ip-1m: 10/1m per ip" to keep them`)
-	var wrong *RuleError
+	var wrong *rules.Error
 	require.ErrorAs(t, err, &wrong)
 	require.NoError(t, l.change(Named("p", MustParse("per-ip-1m: 10/2m per ip; 100/2h global").Rules()...)))
 	assert.Error(t, l.change(Named("p", MustParse("100/2h global").Rules()...)), "without the rule")

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -44,7 +45,7 @@ func TestReserve(t *testing.T) {
 				request.Class = take.class
 				peeked, err := policy.Peek(t.Context(), Request{Keys: request.Keys, Plan: row.plan, Class: take.class})
 				require.NoError(t, err)
-				assert.Equal(t, []any{take.want > 0, take.want}, []any{peeked.Allowed, peeked.Rules()[0].Remaining}, "%s, plan %q, class %q", words, row.plan, take.class)
+				assert.Equal(t, []any{take.want > 0, take.want}, []any{peeked.Allowed, slices.Collect(peeked.Rules())[0].Remaining}, "%s, plan %q, class %q", words, row.plan, take.class)
 				d, err := policy.Take(t.Context(), request)
 				require.NoError(t, err)
 				assert.Equal(t, take.want, d.Taken, "%s, plan %q, class %q", words, row.plan, take.class)

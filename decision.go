@@ -2,6 +2,7 @@ package limit
 
 import (
 	"context"
+	"iter"
 	"log/slog"
 	"math"
 	"math/rand/v2"
@@ -9,41 +10,32 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/engine"
+	"github.com/routelimit/limit/rules"
 )
 
 // A Decision is the outcome of a policy for one request.
 type Decision struct {
-	// Allowed reports whether the request is admitted. If it is not, no rule
-	// was charged.
-	Allowed bool
-
-	// Mode says how the decision was made: by the store, or without it.
-	Mode core.Mode
+	Allowed bool      // whether the request is admitted; if it is not, no rule was charged
+	Mode    core.Mode // how the decision was made: by the store, or without it
 
 	// At is when the decision was made: on the clock of Redis, or on that of this
 	// process for a memory store, [core.ModeExempt] and [core.ModeBarred].
 	At time.Time
 
 	// RetryAfter is how long until the same request would be admitted if no other request
-	// came. It is 0 if the request is admitted, [Never] if it costs more than a rule can
-	// ever hold, and for a barred client what [Options].Bar returned.
+	// came: 0 if the request is admitted, [Never] if no wait helps, and for a barred client
+	// what [Options].Bar returned.
 	RetryAfter time.Duration
 
-	// Delay is how long after the decision the slot of an admitted request comes,
-	// if a rule is a [Queue]: see [Decision.Wait]. Otherwise it is 0.
-	Delay time.Duration
+	Waited time.Duration // how long the request waited until its rules decided: see Policy.Wait
+	Delay  time.Duration // from the decision to the slot of a Queue, if the request is admitted: see Decision.Wait
 
 	// Taken is how many units of each rule an admitted [Request] without Costs took:
 	// its Cost, or fewer with UpTo.
 	Taken int64
 
-	// Waited is how long a request waited for its rules: see [Policy.Wait]. The time to a
-	// slot is Delay.
-	Waited time.Duration
-
-	// Latency is how long the store took to decide, on the clock of this process. It is
-	// measured while a function observes decisions, in memory of one decision in 16, and
-	// is otherwise 0.
+	// Latency is how long the store took to decide. It is measured while a function observes
+	// decisions, in memory of one decision in 16, and is otherwise 0.
 	Latency time.Duration
 
 	outcome outcome // of a request that was refused
@@ -73,7 +65,7 @@ type RuleDecision struct {
 	Remaining  int64         // units left for this caller after the decision
 	RetryAfter time.Duration // until this rule has room; 0 if it had, Never if it cannot have
 	ResetAfter time.Duration // until the quota is full again; 0 if it is
-	Shadow     bool          // whether this decision of the rule was not enforced: see Rule.Shadow
+	Shadow     bool          // whether the rule only watched; it would have refused if it is not Allowed: see Rule.Shadow
 	Marked     bool          // whether the rule marked the request: see Refusal.Mark
 	Exempt     bool          // whether the rule exempts the request: see Rule.Exempt
 }
@@ -110,27 +102,19 @@ func (d Decision) Policy() string {
 	return d.route.name
 }
 
-// Rules returns the outcome of each rule, in the order of declaration. It is nil for
-// [core.ModeExempt] and [core.ModeBarred].
-func (d Decision) Rules() []RuleDecision {
-	if d.policy == nil {
-		return nil
+// Rules ranges over the outcomes of the rules, in the order of declaration. There are none
+// for [core.ModeExempt] and [core.ModeBarred].
+func (d Decision) Rules() iter.Seq[RuleDecision] {
+	return func(yield func(RuleDecision) bool) {
+		if d.policy == nil {
+			return
+		}
+		for i := range d.policy.names {
+			if !yield(d.rule(i)) {
+				return
+			}
+		}
 	}
-	rules := make([]RuleDecision, len(d.policy.names))
-	for i := range rules {
-		rules[i] = d.rule(i)
-	}
-	return rules
-}
-
-// Rule writes the outcome of rule i to rule, or returns false if there is no such rule. It
-// is [Decision.Rules] without an allocation: for i := 0; d.Rule(i, &rule); i++ { … }
-func (d *Decision) Rule(i int, rule *RuleDecision) bool {
-	if d.policy == nil || uint(i) >= uint(len(d.policy.names)) {
-		return false
-	}
-	d.fill(rule, i)
-	return true
 }
 
 // rule returns the outcome of rule i.
@@ -182,25 +166,21 @@ func (d *Decision) shown(i int) bool {
 }
 
 // Marked returns the names of the rules that marked the request: those that have a Mark,
-// and had no room for it. From [DecisionFrom], it covers the sets around this one too.
+// and had no room for it.
 func (d Decision) Marked() (names []string) {
 	if d.outer != nil {
 		names = d.outer.decision.Marked()
 	}
-	return append(names, d.namesOf((*Decision).marks)...)
+	return append(names, d.marking()...)
 }
 
-// Shadowed returns the names of the shadow rules that would have refused the request.
-func (d Decision) Shadowed() []string {
-	return d.namesOf(func(d *Decision, i int) bool { return d.shadows(i) && !d.of.Outcomes()[i].Fits() })
-}
-
-func (d *Decision) namesOf(rule func(*Decision, int) bool) (names []string) {
+// marking returns the names of the rules of this set that marked the request.
+func (d *Decision) marking() (names []string) {
 	if d.policy == nil || d.of.Watched == 0 {
 		return nil
 	}
 	for i := range d.of.Outcomes() {
-		if rule(d, i) {
+		if d.marks(i) {
 			names = append(names, d.policy.names[i])
 		}
 	}
@@ -244,7 +224,7 @@ func (d Decision) Outcome() string {
 	switch {
 	case d.route == nil:
 		return ""
-	case d.Allowed && d.namesOf((*Decision).marks) != nil:
+	case d.Allowed && d.marking() != nil:
 		return "marked"
 	case d.Allowed:
 		return "admitted"
@@ -255,8 +235,7 @@ func (d Decision) Outcome() string {
 }
 
 // Degraded reports whether the Degrade of a [Refusal] let the request reach its handler,
-// which should then do less work. From [DecisionFrom], it covers the sets around this one
-// too.
+// which should then do less work.
 func (d Decision) Degraded() bool {
 	return d.outcome == degraded || d.outer != nil && d.outer.decision.Degraded()
 }
@@ -275,20 +254,14 @@ var (
 
 // Release gives back what the decision holds under rules of [Concurrency], when the
 // request is done. Handlers and adapters release what they decided; callers of
-// [Policy.Take] write
-//
-//	defer d.Release()
-//
-// Until then the lease is renewed for as long as the process lives. Release may be
-// repeated, and waits up to a second for the store. If the store is unavailable, the lease
-// is released when it answers again.
+// [Policy.Take] defer Release. Until then the lease is renewed for as long as the process
+// lives. Release may be repeated, and waits up to a second for the store. If the store is
+// unavailable, the lease is released when it answers again.
 func (d Decision) Release() { d.of.Release() }
 
 // Lost returns a channel that is closed when a lease that the decision holds under a rule
 // of [Concurrency] is known to be lost: the request goes on, but no longer counts, and
-// another request may have its slot. The channel is nil if the decision holds nothing. From
-// [DecisionFrom], it covers the leases of all sets on the request.
-//
+// another request may have its slot. The channel is nil if the decision holds nothing.
 // A lease is lost when the store no longer holds it, or when no renewal has succeeded for
 // the shortest Window. An unavailable store alone is no loss. A loss is noticed late, by up
 // to a third of the Window: the channel says when to stop, and is no fencing token.
@@ -327,7 +300,7 @@ func (d Decision) Wait(ctx context.Context) error {
 func (d Decision) Settle(ctx context.Context, n int64) error {
 	n, err := validCost(n)
 	if err != nil {
-		return &RuleError{Problem: err.Error()}
+		return &rules.Error{Problem: err.Error()}
 	}
 	return d.of.Settle(ctx, func(rule int, charged int64) int64 {
 		if n > 0 && !d.policy.rules[rule].Charge.Quota.Spends() {

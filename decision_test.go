@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,7 +23,7 @@ import (
 // keysOf returns the keys of a decision by rule.
 func keysOf(d limit.Decision) map[string]string {
 	keys := make(map[string]string)
-	for _, r := range d.Rules() {
+	for r := range d.Rules() {
 		keys[r.Name] = r.Key
 	}
 	return keys
@@ -128,19 +129,25 @@ func TestLatency(t *testing.T) {
 	})
 }
 
-// TestDecisionRule has the outcomes of Rules, without an allocation.
-func TestDecisionRule(t *testing.T) {
+// TestDecisionRules ranges over the outcomes without an allocation.
+func TestDecisionRules(t *testing.T) {
 	policy := mustPolicy(limit.New(nil, nil), limit.Named("p", limit.Global(time.Hour, 5), limit.PerIP(time.Minute, 3)))
 	d, err := policy.Take(t.Context(), limit.Request{Keys: map[string]string{"ip": "203.0.113.9"}})
 	require.NoError(t, err)
-	var rules []limit.RuleDecision
-	var rule limit.RuleDecision
-	for i := 0; d.Rule(i, &rule); i++ {
-		rules = append(rules, rule)
-	}
-	assert.Equal(t, d.Rules(), rules)
+	rules := slices.Collect(d.Rules())
+	require.Len(t, rules, 2)
 	assert.EqualValues(t, 4, rules[0].Remaining)
-	assert.False(t, d.Rule(-1, &rule))
-	assert.False(t, new(limit.Decision).Rule(0, &rule))
-	assert.Zero(t, testing.AllocsPerRun(100, func() { d.Rule(1, &rule) }))
+	assert.EqualValues(t, 2, rules[1].Remaining)
+	assert.Empty(t, slices.Collect(new(limit.Decision).Rules()))
+	for rule := range d.Rules() {
+		assert.Equal(t, rules[0], rule)
+		break
+	}
+	left := int64(0)
+	assert.Zero(t, testing.AllocsPerRun(100, func() {
+		for rule := range d.Rules() {
+			left += rule.Remaining
+		}
+	}))
+	assert.EqualValues(t, 101*(4+2), left)
 }

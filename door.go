@@ -129,38 +129,38 @@ func (l *Limiter) resetKey(ctx context.Context, policy, rule, key string) error 
 		return err
 	}
 	if r := &of.policy.list[i]; of.policy.rules[i].Charge.Quota.Leases() {
-		return &RuleError{Rule: r.String(), Problem: "requests in flight cannot be reset: their leases end with them"}
+		return &rules.Error{Rule: r.String(), Problem: "requests in flight cannot be reset: their leases end with them"}
 	}
 	return l.reset(ctx, of.policy.states(of.route, i, key))
 }
 
 // find returns the policy of a name on its route, and the index of its rule.
 func (l *Limiter) find(policy, rule string) (found policyRoute, index int, err error) {
-	var names, rules []string
+	var names, known []string
 	for _, of := range l.policyRoutes() {
 		names = append(names, of.route.name)
 		if of.route.name != policy {
 			continue
 		}
-		rules = append(rules, of.policy.names...)
+		known = append(known, of.policy.names...)
 		i := slices.Index(of.policy.names, rule)
 		switch {
 		case i < 0:
 		case found.route == nil:
 			found, index = of, i
 		case found.route.stored != of.route.stored || found.route.variant(index) != of.route.variant(i):
-			return found, 0, &RuleError{Problem: fmt.Sprintf("policy %q has two different rules %q: give one of them a Name", policy, rule)}
+			return found, 0, &rules.Error{Problem: fmt.Sprintf("policy %q has two different rules %q: give one of them a Name", policy, rule)}
 		}
 	}
 	switch {
 	case found.route != nil:
 		return found, index, nil
-	case rules != nil:
-		return found, 0, &RuleError{Problem: fmt.Sprintf("policy %q has no rule %q: write one of %s", policy, rule, strings.Join(rules, ", "))}
+	case known != nil:
+		return found, 0, &rules.Error{Problem: fmt.Sprintf("policy %q has no rule %q: write one of %s", policy, rule, strings.Join(known, ", "))}
 	case len(names) == 0:
-		return found, 0, &RuleError{Problem: fmt.Sprintf("no policy %q: no policy has a name, and no route has had a request", policy)}
+		return found, 0, &rules.Error{Problem: fmt.Sprintf("no policy %q: no policy has a name, and no route has had a request", policy)}
 	}
-	return found, 0, &RuleError{Problem: fmt.Sprintf("no policy %q, or its route has had no request: there are %s", policy, excerpt.Some(names))}
+	return found, 0, &rules.Error{Problem: fmt.Sprintf("no policy %q, or its route has had no request: there are %s", policy, excerpt.Some(names))}
 }
 
 // declaredNames is Declared of package operate.
@@ -175,7 +175,7 @@ func (p *Policy) key(rule string, keys map[string]string) (string, error) {
 	v := p.current.Load()
 	i := slices.Index(v.names, rule)
 	if i < 0 {
-		return "", &RuleError{Problem: "no rule has the name " + strconv.Quote(rule) + ": write one of " + strings.Join(v.names, ", ")}
+		return "", &rules.Error{Problem: "no rule has the name " + strconv.Quote(rule) + ": write one of " + strings.Join(v.names, ", ")}
 	}
 	if err := v.list[i].Key.Missing(keys); err != nil {
 		return "", err[0]
@@ -186,9 +186,9 @@ func (p *Policy) key(rule string, keys map[string]string) (string, error) {
 	}), nil
 }
 
-// compared is for Comparisons of package operate: it returns the indexes of the rule that
-// a shadow may replace and of the shadow, for each that was not enforced.
-func (d Decision) compared() (pairs [][2]int) {
+// compared is for Comparisons of package operate: it returns the outcomes of the rule
+// that a shadow may replace and of the shadow, for each that was not enforced.
+func (d Decision) compared() (pairs [][2]RuleDecision) {
 	if d.policy == nil || d.of.Watched == 0 {
 		return nil
 	}
@@ -197,7 +197,7 @@ func (d Decision) compared() (pairs [][2]int) {
 			continue
 		}
 		if old := slices.Index(d.policy.names, d.policy.list[i].Shadow.Replaces); old >= 0 {
-			pairs = append(pairs, [2]int{old, i})
+			pairs = append(pairs, [2]RuleDecision{d.rule(old), d.rule(i)})
 		}
 	}
 	return pairs

@@ -149,7 +149,7 @@ func ExampleParse() {
 func ExampleRule() {
 	login := limit.Rule{
 		Name:   "login",
-		Key:    limit.Joined(limit.ByIP, limit.ByPathValue("tenant")),
+		Key:    limit.ByIP.And(limit.ByPathValue("tenant")),
 		Limit:  20,
 		Window: time.Hour,
 	}
@@ -337,7 +337,9 @@ func ExamplePolicy_Take_cost() {
 		if err != nil {
 			panic(err)
 		}
-		fmt.Println(d.Allowed, d.Rules()[0].Remaining)
+		for rule := range d.Rules() {
+			fmt.Println(d.Allowed, rule.Remaining)
+		}
 	}
 	// Output:
 	// true 20
@@ -411,7 +413,9 @@ func ExamplePolicy_Peek() {
 		if err != nil {
 			panic(err)
 		}
-		fmt.Println(d.Allowed, d.Rules()[0].Remaining)
+		for rule := range d.Rules() {
+			fmt.Println(d.Allowed, rule.Remaining)
+		}
 		if _, err := policy.Take(context.Background(), limit.Request{Keys: alice}); err != nil {
 			panic(err)
 		}

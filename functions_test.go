@@ -20,7 +20,7 @@ var otherFunctions = map[string]struct {
 	set  func(*Rule, int) // the same number is another value, unless Go can compare it
 	text string
 }{
-	"Key": {func(r *Rule, n int) { r.Key = FirstOf(By("tenant", word(n)), ByIP) },
+	"Key": {func(r *Rule, n int) { r.Key = By("tenant", word(n)).Or(ByIP) },
 		"the key tenant or ip, here another function of that name (call limit.By once, and use what it returns in both sets)"},
 	"Algorithm.Distinct.Values": {func(r *Rule, n int) { r.Algorithm = Distinct{Values: By("name", word(n))} },
 		"the values name, here another function of that name (call limit.By once, and use what it returns in both sets)"},

@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -16,7 +17,8 @@ func TestGivenTerms(t *testing.T) {
 	take := func(plan string) []int64 {
 		d, err := p.Take(t.Context(), Request{Keys: map[string]string{"user": "alice"}, Plan: plan})
 		require.NoError(t, err)
-		return []int64{d.Rules()[0].Limit, d.Rules()[1].Limit}
+		rules := slices.Collect(d.Rules())
+		return []int64{rules[0].Limit, rules[1].Limit}
 	}
 	for i := range int64(2*maxGivenTerms + 10) {
 		limits["b"] = 5000 + i

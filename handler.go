@@ -11,35 +11,28 @@ import (
 	"github.com/routelimit/limit/rules"
 )
 
-// Handler returns a handler for one route, which calls next with the requests
-// that the rules admit and answers the others:
-//
-//	mux.Handle("POST /update", policy.Handler(update))
-//
-// Unless the set is [Named], the pattern of the route names its quotas. Handler panics if a
-// rule by user has no [Options].Caller, and if one set made by [Rules] would cover several
-// routes. It calls next after the wait of a [Queue], and releases what the request holds
-// when next returns or panics. Rules that settle do so by what next has answered.
-// Around a router, [ByPathValue] finds no value yet.
+// Handler returns a handler for one route, which calls next with the requests that the
+// rules admit and answers the others. Unless the set is [Named], the pattern of the route
+// names its quotas. Handler panics if a rule by user has no [Options].Caller, and if one set
+// made by [Rules] would cover several routes. It calls next after the wait of a [Queue], and
+// releases what the request holds when next returns or panics. Rules that settle do so by
+// what next has answered. Around a router, [ByPathValue] finds no value yet.
 func (p *Policy) Handler(next http.Handler) http.Handler {
 	p.mustAttach(next)
 	if p.scope == rules.ScopeRoute && p.attached.Swap(true) {
-		panic(&RuleError{Problem: "one set of rules covers two routes: write limit.Named(\"…\", rules…) for one quota of " +
+		panic(&rules.Error{Problem: "one set of rules covers two routes: write limit.Named(\"…\", rules…) for one quota of " +
 			"both, limit.EachRoute(rules…) for a quota of each, or bind the set once for each route"})
 	}
 	return p.handler(next, true)
 }
 
-// Middleware returns a handler for everything behind next: a group of routes, a
-// router, or a whole server. It is middleware for chi and any other router:
-//
-//	router.Use(policy.Middleware)
-//
-// The route is not known where middleware runs, so the set must be [Named], and
-// all requests share its quotas. Middleware panics otherwise.
+// Middleware returns a handler for everything behind next: a group of routes, a router, or
+// a whole server. It is middleware for chi and any other router. The route is not known
+// where middleware runs, so the set must be [Named], and all requests share its quotas.
+// Middleware panics otherwise.
 func (p *Policy) Middleware(next http.Handler) http.Handler {
 	if p.scope != rules.ScopeNamed {
-		panic(&RuleError{Problem: "middleware covers many routes and knows none: write limit.Named(\"…\", rules…) for one quota " +
+		panic(&rules.Error{Problem: "middleware covers many routes and knows none: write limit.Named(\"…\", rules…) for one quota " +
 			"of all, or put the rules on each route with Policy.Handler"})
 	}
 	p.mustAttach(next)
@@ -49,12 +42,12 @@ func (p *Policy) Middleware(next http.Handler) http.Handler {
 // mustAttach panics if the policy cannot decide requests to next.
 func (p *Policy) mustAttach(next http.Handler) {
 	if v := reflect.ValueOf(next); next == nil || v.Kind() == reflect.Func && v.IsNil() || v.Kind() == reflect.Pointer && v.IsNil() {
-		panic(&RuleError{Problem: "the handler behind the rules is nil"})
+		panic(&rules.Error{Problem: "the handler behind the rules is nil"})
 	}
 	if _, router := next.(interface {
 		Handler(*http.Request) (http.Handler, string)
 	}); router && p.scope != rules.ScopeNamed {
-		panic(&RuleError{Problem: "a ServeMux has many routes: write limit.Named(\"…\", rules…) for one quota of all, " +
+		panic(&rules.Error{Problem: "a ServeMux has many routes: write limit.Named(\"…\", rules…) for one quota of all, " +
 			"or put the rules on each route"})
 	}
 	if err := p.attach(door.Place{}); err != nil {
@@ -146,9 +139,9 @@ func (e *exchange) Answer(w http.ResponseWriter, r *http.Request, status int, er
 //	}
 //
 // The route tag is a method and a path, as mux writes it. The limit tag has rules in the
-// text grammar of [Parse], or "-" for a route without limits, so that a forgotten tag does
-// not leave a route without limits. The policy tag is the name of a [Named] set. A handler
-// is an [http.Handler] or a func(http.ResponseWriter, *http.Request).
+// text grammar of [Parse], or "-" for a route without limits. The policy tag is the name of
+// a [Named] set. A handler is an [http.Handler] or a func(http.ResponseWriter,
+// *http.Request).
 //
 // If anything is wrong with the struct, Mount returns an error that lists all of it, and
 // registers nothing. It panics if a route conflicts with one that mux already has.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,6 +24,7 @@ import (
 	"github.com/routelimit/limit/echolimit"
 	"github.com/routelimit/limit/ginlimit"
 	"github.com/routelimit/limit/internal/routetest"
+	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/throttle"
 )
 
@@ -157,7 +159,7 @@ func TestNamedAcrossFrameworks(t *testing.T) {
 	d, err := mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: map[string]string{"ip": "192.0.2.1:1234"}})
 	require.NoError(t, err)
 	require.True(t, d.Allowed)
-	require.Zero(t, d.Rules()[0].Remaining)
+	require.Zero(t, slices.Collect(d.Rules())[0].Remaining)
 	for _, path := range []string{"/gin", "/echo", "/http"} {
 		assert.Equal(t, http.StatusTooManyRequests, send(mux, "GET", path).Code, path)
 	}
@@ -391,7 +393,7 @@ func TestObserveOutsideHTTP(t *testing.T) {
 // TestInvalidRules checks that a declaration reports everything wrong with it.
 func TestInvalidRules(t *testing.T) {
 	limiter := limit.New(nil, nil)
-	rules := limit.Rules(
+	set := limit.Rules(
 		limit.PerIP(5, 2), // the arguments are swapped
 		limit.PerUser(time.Minute, 0),
 		limit.Rule{Name: "no key", Limit: 1, Window: time.Minute},
@@ -399,7 +401,7 @@ func TestInvalidRules(t *testing.T) {
 	var err error
 	func() {
 		defer func() { err, _ = recover().(error) }()
-		limiter.Limit(rules)(status(204))
+		limiter.Limit(set)(status(204))
 	}()
 	require.Error(t, err)
 	for _, problem := range []string{
@@ -411,10 +413,10 @@ func TestInvalidRules(t *testing.T) {
 	} {
 		assert.ErrorContains(t, err, problem)
 	}
-	var rule *limit.RuleError
+	var rule *rules.Error
 	assert.ErrorAs(t, err, &rule)
 	assert.NotContains(t, err.Error(), "%!", "a format that does not fit")
 
-	_, policyErr := new(adapter.Adapter[any]).Bind(limiter, "", rules)
+	_, policyErr := new(adapter.Adapter[any]).Bind(limiter, "", set)
 	assert.EqualError(t, policyErr, err.Error(), "the same as an error")
 }

@@ -13,22 +13,20 @@ import (
 type Headers uint8
 
 const (
-	// Draft11 sets RateLimit and RateLimit-Policy, structured fields with one
-	// member for each rule, as in draft-ietf-httpapi-ratelimit-headers-11. It
-	// is a draft: the form may change under another name.
+	// Draft11 sets RateLimit and RateLimit-Policy, with a member for each rule, as in
+	// draft-ietf-httpapi-ratelimit-headers-11. A later draft gets another name.
 	Draft11 Headers = 1 << iota
 
-	// XRateLimit sets X-RateLimit-Limit (the most that can remain: for a bucket
-	// its burst), X-RateLimit-Remaining and X-RateLimit-Reset (seconds from now
-	// until the quota is full) for the rule that is nearest to refusing.
+	// XRateLimit sets X-RateLimit-Limit (the most that can remain: for a bucket its burst),
+	// X-RateLimit-Remaining and X-RateLimit-Reset (seconds from now until the quota is full)
+	// for the rule that is nearest to refusing.
 	XRateLimit
 
 	// XRateLimitUnix is XRateLimit with X-RateLimit-Reset in Unix time, as
 	// ulule/limiter and go-chi/httprate send it.
 	XRateLimitUnix
 
-	// NoHeaders sets none. A refusal still has its Retry-After. It does not
-	// combine with other values.
+	// NoHeaders alone sets none. A refusal still has its Retry-After.
 	NoHeaders
 )
 

@@ -8,12 +8,12 @@ import (
 )
 
 // A KeyResolver turns a request into a key: requests with the same key share a
-// quota. Use [ByIP], [ByUser], [Everyone], the functions that begin with By,
-// [FirstOf] and [Joined]. The zero KeyResolver is invalid.
+// quota. Use [ByIP], [ByUser], [Everyone] and the functions that begin with By. ByUser.Or(ByIP)
+// resolves the first that the request has, and ByIP.And(ByUser) both: see
+// [rules.KeyResolver]. The zero KeyResolver is invalid.
 //
 // All requests without a key (no such header, no user) share one quota: a missing key never
-// means no limit. White space counts as no value. Keys are compared byte for byte, and one
-// longer than 128 bytes is replaced by its SHA-256.
+// means no limit. White space counts as no value. Keys are compared byte for byte.
 type KeyResolver = rules.KeyResolver
 
 var (
@@ -25,8 +25,7 @@ var (
 	// proxies. Peers without an address (Unix sockets) share one quota.
 	ByIP = rules.NewKey(grammar.IP, "")
 
-	// ByUser resolves the user, by the User function of the adapter or
-	// [Options].Caller.
+	// ByUser resolves the user, by the User of the [Caller] of the adapter or of [Options].
 	ByUser = rules.NewKey(grammar.User, "")
 )
 
@@ -46,17 +45,6 @@ func ByPathValue(name string) KeyResolver { return rules.NewKey(grammar.Path, na
 
 // By resolves what fn returns; "" means that the request has no such key. The function must
 // not read the body: see [Policy.Serve]. The name is one word, and appears in the names of
-// rules.
-//
-// Each call of By makes another resolver, even with the same name and function, since Go
-// cannot tell whether two functions do the same. Keep it in a variable for several sets.
+// rules. Each call of By makes another resolver, even of the same name and function: keep
+// it in a variable for several sets.
 func By(name string, fn func(*http.Request) string) KeyResolver { return rules.KeyBy(name, fn) }
-
-// FirstOf resolves the first of several keys that the request has, such as
-// FirstOf(ByUser, ByIP). Equal values of different resolvers are different keys.
-func FirstOf(keys ...KeyResolver) KeyResolver { return rules.NewKey(grammar.Or, "", keys...) }
-
-// Joined resolves several keys together: each combination of values has its own
-// quota. An absent value counts as a value, but a request without any of them has
-// no key.
-func Joined(keys ...KeyResolver) KeyResolver { return rules.NewKey(grammar.And, "", keys...) }

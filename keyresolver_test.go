@@ -124,21 +124,23 @@ func TestResolve(t *testing.T) {
 		{agent, request("/"), Options{}, ""},
 
 		// A user that is named like an address is not that address.
-		{FirstOf(ByUser, ByIP), request("/"), Options{}, "1=203.0.113.9"},
-		{FirstOf(ByUser, ByIP), request("/"), Options{Caller: Caller[*http.Request]{User: func(*http.Request) string { return "203.0.113.9" }}}, "0=203.0.113.9"},
-		{FirstOf(ByUser, ByIP), request("/"), Options{Caller: Caller[*http.Request]{User: func(*http.Request) string { return " " }}}, "1=203.0.113.9"},
-		{FirstOf(ByUser, ByIP), socket, Options{}, ""},
-		{FirstOf(agent, ByUser), request("/", "User-Agent: 1=alice"), alice, "0=1=alice"},
-		{FirstOf(FirstOf(agent, ByUser), ByIP), request("/"), alice, "0=1=alice"},
+		{ByUser.Or(ByIP), request("/"), Options{}, "1=203.0.113.9"},
+		{ByUser.Or(ByIP), request("/"), Options{Caller: Caller[*http.Request]{User: func(*http.Request) string { return "203.0.113.9" }}}, "0=203.0.113.9"},
+		{ByUser.Or(ByIP), request("/"), Options{Caller: Caller[*http.Request]{User: func(*http.Request) string { return " " }}}, "1=203.0.113.9"},
+		{ByUser.Or(ByIP), socket, Options{}, ""},
+		{agent.Or(ByUser), request("/", "User-Agent: 1=alice"), alice, "0=1=alice"},
+		{agent.Or(ByUser).Or(ByIP), request("/"), alice, "1=alice"},
+		{agent.Or(ByUser.Or(ByIP)), request("/"), alice, "1=alice"},
+		{MustParse("1/1s per (header User-Agent or user) or ip").Rules()[0].Key, request("/"), alice, "0=1=alice"},
 
-		{Joined(ByIP, ByPathValue("id")), withPath, Options{}, "11:203.0.113.92:42"},
-		{Joined(ByIP, ByPathValue("id")), request("/"), Options{}, "11:203.0.113.90:"},
-		{Joined(agent, ByUser), request("/"), Options{}, ""},
-		{FirstOf(Joined(agent, ByUser), ByIP), request("/"), Options{}, "1=203.0.113.9"},
-		{FirstOf(Joined(agent, ByUser), ByIP), request("/"), alice, "0=0:5:alice"},
-		{Joined(agent, ByUser), request("/", "User-Agent: "+megabyte), alice, "71:" + hashed(megabyte) + "5:alice"},
-		{Joined(agent, agent), request("/", "User-Agent: "+strings.Repeat("x", 64)), alice, hashed("64:" + strings.Repeat("x", 64) + "64:" + strings.Repeat("x", 64))},
-		{FirstOf(agent, ByIP), request("/", "User-Agent: "+strings.Repeat("x", 127)), alice, hashed("0=" + strings.Repeat("x", 127))},
+		{ByIP.And(ByPathValue("id")), withPath, Options{}, "11:203.0.113.92:42"},
+		{ByIP.And(ByPathValue("id")), request("/"), Options{}, "11:203.0.113.90:"},
+		{agent.And(ByUser), request("/"), Options{}, ""},
+		{agent.And(ByUser).Or(ByIP), request("/"), Options{}, "1=203.0.113.9"},
+		{agent.And(ByUser).Or(ByIP), request("/"), alice, "0=0:5:alice"},
+		{agent.And(ByUser), request("/", "User-Agent: "+megabyte), alice, "71:" + hashed(megabyte) + "5:alice"},
+		{agent.And(agent), request("/", "User-Agent: "+strings.Repeat("x", 64)), alice, hashed("64:" + strings.Repeat("x", 64) + "64:" + strings.Repeat("x", 64))},
+		{agent.Or(ByIP), request("/", "User-Agent: "+strings.Repeat("x", 127)), alice, hashed("0=" + strings.Repeat("x", 127))},
 	}
 	for _, test := range tests {
 		assert.Equal(t, test.want, resolve(test.key, test.call, test.options), "%s", test.key)
@@ -151,7 +153,7 @@ func TestKeys(t *testing.T) {
 	limiter := New(nil, &Options{Proxies: Proxies{IPv6Prefix: 48}})
 	policy := mustPolicy(limiter, Named("job",
 		PerIP(time.Second, 1), Per(ByHeader("X-API-Key"), time.Second, 1),
-		Per(FirstOf(By("tenant", (*http.Request).UserAgent), ByIP), time.Second, 1), Global(time.Second, 1)))
+		Per(By("tenant", (*http.Request).UserAgent).Or(ByIP), time.Second, 1), Global(time.Second, 1)))
 
 	for _, keys := range []map[string]string{
 		{"ip": "203.0.113.9", "header X-Api-Key": "k", "tenant": "t"},
@@ -176,7 +178,7 @@ func TestKeys(t *testing.T) {
 	values := valuesIn(limiter, map[string]string{"ip": "[2001:db8:1:2::3]:80", "header x-api-key": " k "})
 	call := request("/", "X-Api-Key: k")
 	call.request.RemoteAddr = "[2001:db8:1:9::9]:80"
-	for _, key := range []KeyResolver{ByIP, ByHeader("X-API-Key"), FirstOf(ByHeader("X-API-Key"), ByIP)} {
+	for _, key := range []KeyResolver{ByIP, ByHeader("X-API-Key"), ByHeader("X-API-Key").Or(ByIP)} {
 		assert.Equal(t, resolve(key, call, limiter.options), key.Resolve(values), "%s", key)
 	}
 }

@@ -43,7 +43,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"reflect"
 	"slices"
 	"sync"
@@ -84,8 +83,8 @@ var ErrUndecided = engine.ErrUndecided
 // memory store, which only this process uses. Nil options mean the zero Options.
 //
 // New puts a guard for outages and a memory of refusals around a store other than memory,
-// unless they are there already: see packages guard and refusals. A store that has a guard
-// inside says so by a method Guarded() bool. New panics if the options are invalid.
+// unless they are there already: see packages guard and refusals. New panics if the options
+// are invalid.
 func New(store core.Store, options *Options) *Limiter {
 	l := &Limiter{named: make(map[string]*Policy), routes: make(map[string][]policyRoute)}
 	if options != nil {
@@ -144,33 +143,19 @@ func decorated(store core.Store, o *Options) core.Store {
 	return refusals.New(store)
 }
 
-// Policy binds rules to the limiter. The error joins one [*RuleError] for each
-// thing wrong with the rules.
-//
-// Bind a set once, where the program starts, and keep the policy. Sets of the
-// same name share their quotas, and must have the same rules: see [Named].
+// Policy binds rules to the limiter. Bind a set once, where the program starts, and keep
+// the policy. The error joins one [*rules.Error] for each thing wrong with the rules.
 func (l *Limiter) Policy(rules RuleSet) (*Policy, error) { return l.policy(rules, nil) }
 
-// Limit returns net/http middleware for one route:
-//
-//	mux.Handle("POST /update", limiter.Limit(rules)(update))
-//
-// It is [Policy.Handler] of the policy of rules, and panics if the rules are
-// invalid, as [http.ServeMux.Handle] does for an invalid pattern.
+// Limit returns net/http middleware for one route. It is [Policy.Handler] of the policy of
+// rules, and panics if they are invalid, as [http.ServeMux.Handle] does for an invalid
+// pattern.
 func (l *Limiter) Limit(rules RuleSet) func(http.Handler) http.Handler {
 	p, err := l.policy(rules, &door.Place{})
 	if err != nil {
 		panic(err)
 	}
 	return p.Handler
-}
-
-// ClientIP returns the address of the client that sent r, as [ByIP] resolves it:
-// the peer, or the client that trusted proxies name in their headers. IPv4-mapped
-// addresses are IPv4, and the zone is removed. It is the zero Addr if the peer has
-// no address, as on a Unix socket.
-func (l *Limiter) ClientIP(r *http.Request) netip.Addr {
-	return l.options.Proxies.address(r)
 }
 
 // Check returns what is wrong before the first request: a store that cannot be reached or

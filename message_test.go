@@ -55,7 +55,7 @@ func TestFunctionsInText(t *testing.T) {
 	l := New(nil, &Options{Functions: f})
 	set, err := f.Parse(text)
 	require.NoError(t, err)
-	assert.True(t, set.Equal(Rules(Rule{Key: FirstOf(tenant, ByIP), Limit: 4, Window: time.Minute, Cost: rows, Settle: failed})))
+	assert.True(t, set.Equal(Rules(Rule{Key: tenant.Or(ByIP), Limit: 4, Window: time.Minute, Cost: rows, Settle: failed})))
 	marshaled, err := set.MarshalText()
 	require.NoError(t, err)
 	assert.Equal(t, text, string(marshaled))

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/rules"
 )
 
 func answer(status int) http.HandlerFunc {
@@ -153,6 +155,6 @@ func TestMountErrors(t *testing.T) {
 	}{h}
 	require.NoError(t, limiter.Mount(mux, one))
 	assert.Panics(t, func() { _ = limiter.Mount(mux, one) }, "twice on one mux")
-	var problem *RuleError
+	var problem *rules.Error
 	assert.True(t, errors.As(err, &problem))
 }

@@ -211,7 +211,7 @@ func TestNoticeOfUntrustedProxy(t *testing.T) {
 	}{
 		{limit.Options{}, limit.ByIP, "X-Forwarded-For", 1},
 		{limit.Options{}, limit.ByIP, "Forwarded", 1},
-		{limit.Options{}, limit.FirstOf(limit.ByHeader("X-Key"), limit.ByIP), "X-Forwarded-For", 1},
+		{limit.Options{}, limit.ByHeader("X-Key").Or(limit.ByIP), "X-Forwarded-For", 1},
 		{limit.Options{}, limit.ByIP, "X-Real-Ip", 1},
 		{limit.Options{}, limit.ByIP, "X-Other", 0},
 		{limit.Options{Proxies: limit.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}}, limit.ByIP, "X-Forwarded-For", 1},

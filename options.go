@@ -24,22 +24,20 @@ type Options struct {
 	// an error at declaration if neither Caller.User nor that of the adapter is set.
 	Caller Caller[*http.Request]
 
-	// Override returns the limit of one key of a rule, in place of that of the plan and of
-	// the rule; 0 means no override. The names and the key are those of a [Decision]. It
-	// is called for each rule of each decision. Package overrides has one.
+	// Override returns the limit of a key, in place of that of the plan and of the rule; 0
+	// means none. The names and the key are those of a [RuleDecision]. It is called for each
+	// rule of each decision. Package overrides has one.
 	Override func(policy, rule, key string) int64
 
 	// Classes lists the classes, from the highest to the lowest: at most 16, and
 	// "default" must be one of them. Nil means critical, default and background.
 	Classes []string
 
-	// Proxies says which forwarding headers to believe for [ByIP]. The zero
-	// value believes none.
+	// Proxies says which forwarding headers to believe. The zero value believes none.
 	Proxies Proxies
 
 	// Instances is how many processes share the store; 0 means 1. While the store is
-	// unavailable, each process admits at most its share of a limit, rounded up. A number
-	// above 1 without a shared store is logged as a mistake.
+	// unavailable, each process admits at most its share of a limit, rounded up.
 	Instances int
 
 	// MaxKeys is how many partly used keys this process tracks, over all rules; 0 means
@@ -48,8 +46,7 @@ type Options struct {
 	// may be refused early.
 	MaxKeys int
 
-	// Headers says which headers tell clients their quotas. The zero value means
-	// [Draft11].
+	// Headers says which headers tell clients of their quotas; 0 means [Draft11].
 	Headers Headers
 
 	// Jitter adds a random time, up to Jitter and at most 24 hours, to the Retry-After of
@@ -73,8 +70,11 @@ type Options struct {
 	// Adapters have a Refuse of their own, in the form of their framework.
 	Refuse func(http.ResponseWriter, *http.Request, Decision)
 
-	// OnRefusal says what happens to a request that a rule refuses, if neither the rule
-	// nor its set says so. The zero value means an answer with 429.
+	// Fail answers a request that could not be decided, as Refuse does, with 503. The error
+	// wraps [ErrUndecided]. The document of a nil Fail does not name the cause.
+	Fail func(http.ResponseWriter, *http.Request, error)
+
+	// OnRefusal is the Refusal where neither the rule nor its set has one; zero means 429.
 	OnRefusal Refusal
 
 	// Functions are those that rules in tags can name.
@@ -84,16 +84,10 @@ type Options struct {
 	// [rules.Refusal]. 0 means 10,000. Further requests are refused at once.
 	Waiters int
 
-	// Fail answers a request that could not be decided. The error wraps
-	// [ErrUndecided]. A function that does not call WriteHeader answers with 503.
-	// Nil means 503 with a problem details document that does not name the cause.
-	Fail func(http.ResponseWriter, *http.Request, error)
-
 	// Observe is called once for each decision, before the request goes on. The request is
-	// nil outside HTTP. A non-nil error says why the request could not be decided, and the
-	// decision is then the zero Decision. Observe is called again, with decision and
-	// error, at the end of an admitted request that could not be settled or that lost a
-	// lease: see [ErrLeaseLost].
+	// nil outside HTTP. A request that could not be decided has the zero Decision, and an
+	// error that says why. Observe is called again, with decision and error, at the end of an
+	// admitted request that could not be settled or that lost a lease: see [ErrLeaseLost].
 	Observe func(*http.Request, Decision, error)
 
 	// Log receives warnings for operators: outages, requests that could not be decided,
@@ -179,15 +173,13 @@ type Proxies struct {
 	// Trusted, clients must not be able to connect directly.
 	Hops int
 
-	// Header is the header that the proxies write: "X-Forwarded-For", which ""
-	// means too, "Forwarded" (RFC 7239), or a header with a single address that
-	// the peer overwrites, such as "X-Real-IP" or "CF-Connecting-IP". For such a
-	// header, Hops only says that the peer is a proxy.
+	// Header is the header that the proxies write: "X-Forwarded-For", which "" means too,
+	// "Forwarded" (RFC 7239), or a header with a single address that the peer overwrites, such
+	// as "X-Real-IP" or "CF-Connecting-IP". There, Hops only says that the peer is a proxy.
 	Header string
 
-	// IPv6Prefix is how many bits of an IPv6 address identify a client: 32 to
-	// 128; 0 means 64. Networks usually assign a /64 or a shorter prefix to each
-	// customer, and a customer can send from every address within it.
+	// IPv6Prefix is how many bits of an IPv6 address identify a client: 32 to 128; 0 means 64.
+	// A customer of a network can usually send from every address of a /64 or more.
 	IPv6Prefix int
 }
 

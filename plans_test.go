@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -76,8 +77,8 @@ func TestPlans(t *testing.T) {
 			}
 			assert.Equal(t, refused, w.Code == http.StatusTooManyRequests, "%s %d", row.user, n)
 			assert.Equal(t, fmt.Sprintf(`"per-user-1h";q=%d;w=3600, "global-1h";q=500;w=3600`, row.limit), w.Header().Get("RateLimit-Policy"))
-			assert.Equal(t, row.limit, last.Rules()[0].Limit)
-			assert.Equal(t, int64(500), last.Rules()[1].Limit)
+			assert.Equal(t, row.limit, slices.Collect(last.Rules())[0].Limit)
+			assert.Equal(t, int64(500), slices.Collect(last.Rules())[1].Limit)
 			if row.limit < 100 {
 				assert.Equal(t, fmt.Sprint(row.limit), w.Header().Get("X-RateLimit-Limit"), "the nearest")
 			}
@@ -105,7 +106,7 @@ func TestPlanWithoutHTTP(t *testing.T) {
 	take := func(plan string, n int64) (limit.Decision, int64) {
 		d, err := policy.Take(t.Context(), limit.Request{Keys: keys, Plan: plan, Cost: n, UpTo: true})
 		require.NoError(t, err)
-		return d, d.Rules()[0].Remaining
+		return d, slices.Collect(d.Rules())[0].Remaining
 	}
 	d, _ := take("", 10)
 	assert.Equal(t, int64(4), d.Taken)
@@ -118,10 +119,10 @@ func TestPlanWithoutHTTP(t *testing.T) {
 	require.NoError(t, err)
 	limits["api per-user-and-ip-1h "+key] = 20
 	d, left = take("", 1)
-	assert.Equal(t, []any{true, int64(12), int64(20)}, []any{d.Allowed, left, d.Rules()[0].Limit})
+	assert.Equal(t, []any{true, int64(12), int64(20)}, []any{d.Allowed, left, slices.Collect(d.Rules())[0].Limit})
 	peeked, err := policy.Peek(t.Context(), limit.Request{Keys: keys, Plan: "pro"})
 	require.NoError(t, err)
-	assert.Equal(t, int64(20), peeked.Rules()[0].Limit)
+	assert.Equal(t, int64(20), slices.Collect(peeked.Rules())[0].Limit)
 
 	_, err = operate.Key(policy, "per-user-2h", keys)
 	assert.EqualError(t, err, `limit: no rule has the name "per-user-2h": write one of per-user-and-ip-1h`)
@@ -150,7 +151,7 @@ func TestAbsurdOverrides(t *testing.T) {
 			log.Reset()
 			d, err := policy.Take(t.Context(), limit.Request{Keys: map[string]string{"user": fmt.Sprint(said), "ip": "::1"}})
 			require.NoError(t, err)
-			assert.Equal(t, want[said], d.Rules()[0].Limit, "%s: %d", text, said)
+			assert.Equal(t, want[said], slices.Collect(d.Rules())[0].Limit, "%s: %d", text, said)
 			d.Release()
 		}
 	}
@@ -393,7 +394,7 @@ func TestBucketsOfPlansKeep(t *testing.T) {
 	left := func() int64 {
 		d, err := policy.Peek(t.Context(), limit.Request{Keys: map[string]string{"user": "alice"}, Plan: "pro"})
 		require.NoError(t, err)
-		return d.Rules()[0].Remaining
+		return slices.Collect(d.Rules())[0].Remaining
 	}
 	_, err := policy.Take(t.Context(), limit.Request{Keys: map[string]string{"user": "alice"}, Plan: "pro", Cost: 8})
 	require.NoError(t, err)

@@ -141,7 +141,7 @@ func (l *Limiter) validate(set RuleSet) error {
 	return errors.Join(errs...)
 }
 
-// check returns an error that joins one [*RuleError] for each rule that could
+// check returns an error that joins one [*rules.Error] for each rule that could
 // resolve no key at a place: a rule by user without a function for the
 // user, and a rule by a path value that the pattern does not have.
 func (l *Limiter) check(set RuleSet, at door.Place) error {

@@ -270,7 +270,8 @@ func validCost(n int64) (int64, error) {
 
 // A Client is the sender of a request, for [Options].Exempt and [Options].Bar. It has the
 // address and the user that the rules are keyed by, so a function cannot take the client
-// for another one than the rules do. In tests, set the two fields.
+// for another one than the rules do. Elsewhere, such as in logs and tests, set the two
+// fields: limit.Client{Request: r, Limiter: limiter}.IP().
 type Client struct {
 	Request *http.Request
 	Limiter *Limiter // that decides the request; nil means one without options
@@ -278,12 +279,14 @@ type Client struct {
 	of *layer
 }
 
-// IP returns the address of the client: that of [Limiter.ClientIP].
+// IP returns the address that [ByIP] resolves, with all bits of an IPv6 address. IPv4-mapped
+// addresses are IPv4, and the zone is removed. It is the zero Addr if the peer has no
+// address, as on a Unix socket.
 func (c Client) IP() netip.Addr {
 	if c.Limiter == nil {
 		return new(Proxies).address(c.Request)
 	}
-	return c.Limiter.ClientIP(c.Request)
+	return c.Limiter.options.Proxies.address(c.Request)
 }
 
 // User returns the user that [ByUser] resolves: by the [Caller] of the adapter or

@@ -31,7 +31,7 @@ func TestReset(t *testing.T) {
 	require.NoError(t, mustPolicy(limiter, rules).Reset(t.Context(), alice))
 	left := func(keys map[string]string) (list []int64) {
 		d := look(t, limiter, rules, keys)
-		for _, r := range d.Rules() {
+		for r := range d.Rules() {
 			list = append(list, r.Remaining)
 		}
 		return list

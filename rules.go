@@ -11,21 +11,15 @@ import (
 // Package rules describes the fields of these types, the algorithms and the text grammar.
 type (
 	// A Rule allows Limit units a Window to all requests that share a key: by default,
-	// at most Limit requests in any window of that length. [PerIP], [PerUser], [Per],
-	// [Global] and [Concurrent] make the usual rules. Fields: go doc limit/rules.Rule.
+	// at most Limit requests in any window of that length. [rules.Rule] describes its fields.
 	Rule = rules.Rule
 
 	// A RuleSet is rules that are decided together: a request is admitted only if every
 	// rule has room, and is otherwise charged to none. It is an immutable value. The
 	// function that makes it says which requests share its quotas: those of one route
 	// ([Rules]), those of every place where the set stands ([Named]), or those of each
-	// route separately ([EachRoute]). [Limiter.Policy], [Limiter.Limit] and adapters use
-	// it.
+	// route separately ([EachRoute]).
 	RuleSet = rules.Set
-
-	// A RuleError is one thing wrong with a rule, or with a set of rules, and says what
-	// to write instead. Find it with [errors.As].
-	RuleError = rules.Error
 
 	// A Refusal says what happens to a request that a rule refuses: an answer with 429
 	// or 503, a wait, a redirect, a degraded response, or a mark. The zero Refusal means
@@ -58,8 +52,7 @@ const (
 	// See [Options].Instances.
 	Local = core.Local
 
-	// Allow ("on-error allow") admits every request to the rule, and charges
-	// none.
+	// Allow ("on-error allow") admits every request to the rule, and charges none.
 	Allow = core.Allow
 
 	// Refuse ("on-error refuse") refuses every request with 503 and a Retry-After,
@@ -114,7 +107,7 @@ func EachRoute(list ...Rule) RuleSet { return rules.New(rules.ScopeEach, "", lis
 //
 //	5/2s per ip; 1000/1m global; login: 20/1h per user or ip
 //
-// The error joins one [*RuleError] for each thing wrong with the rules, with the place in
+// The error joins one [*rules.Error] for each thing wrong with the rules, with the place in
 // the text and what to write there. [rules.Functions] reads texts that name functions.
 func Parse(text string) (RuleSet, error) { return rules.Parse(text) }
 
@@ -128,9 +121,8 @@ func MustParse(text string) RuleSet {
 	return set
 }
 
-// CostBy returns a [Rule].Cost that a function computes. The name is one word, by which
-// texts and errors know it. Two calls of CostBy make two costs, even with the same
-// function: keep the result in a variable.
+// CostBy returns a [Rule].Cost that a function computes. The name is one word. As with [By],
+// each call makes another cost.
 func CostBy(name string, fn func(*http.Request) int64) rules.Cost { return rules.CostBy(name, fn) }
 
 // OnStatus returns a [Rule].Settle: only requests that are answered with one of the
@@ -139,7 +131,7 @@ func CostBy(name string, fn func(*http.Request) int64) rules.Cost { return rules
 func OnStatus(statuses ...int) rules.Settlement { return rules.OnStatus(statuses...) }
 
 // SettleBy returns a [Rule].Settle by a function of a request and the status that it was
-// answered with. What the function returns is the true cost. The name is as for [CostBy].
+// answered with. What the function returns is the true cost. Names and calls are as for [By].
 func SettleBy(name string, fn func(r *http.Request, status int) int64) rules.Settlement {
 	return rules.SettleBy(name, fn)
 }

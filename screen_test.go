@@ -3,6 +3,7 @@ package limit_test
 import (
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 	"time"
 
@@ -80,7 +81,7 @@ func TestClient(t *testing.T) {
 		assert.Equal(t, []string{"203.0.113.9", user}, seen)
 		d, err := policy.Peek(t.Context(), limit.Request{Keys: map[string]string{"ip": seen[0], "user": seen[1]}})
 		require.NoError(t, err)
-		assert.EqualValues(t, 9, d.Rules()[1].Remaining, "the rule by user has charged the same user")
+		assert.EqualValues(t, 9, slices.Collect(d.Rules())[1].Remaining, "the rule by user has charged the same user")
 	}
 	c := limit.Client{Request: r, Limiter: limiter}
 	assert.Equal(t, []string{"203.0.113.9", "of options"}, []string{c.IP().String(), c.User()})

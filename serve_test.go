@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,7 +29,7 @@ func TestServeAfterBody(t *testing.T) {
 		require.NoError(t, policy.Serve(w, r, given, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			d := limit.DecisionFrom(r.Context())
 			assert.Equal(t, "tokens", d.Policy())
-			assert.Equal(t, int64(10-len(body)), d.Rules()[0].Remaining)
+			assert.Equal(t, int64(10-len(body)), slices.Collect(d.Rules())[0].Remaining)
 			w.WriteHeader(http.StatusAccepted)
 		})))
 	})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/memstore"
 )
 
@@ -28,7 +30,7 @@ var tokens = Named("tokens",
 func remaining(t *testing.T, l *Limiter) (list [3]int64) {
 	t.Helper()
 	d := look(t, l, tokens, map[string]string{"user": "a"})
-	for i, r := range d.Rules() {
+	for i, r := range slices.Collect(d.Rules()) {
 		list[i] = r.Remaining
 	}
 	return list
@@ -81,7 +83,7 @@ func TestSettleNothing(t *testing.T) {
 	assert.Error(t, err)
 	d, err := mustPolicy(limiter, tokens).Reserve(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: 30})
 	require.NoError(t, err)
-	assert.ErrorAs(t, d.Settle(t.Context(), -1), new(*RuleError))
+	assert.ErrorAs(t, d.Settle(t.Context(), -1), new(*rules.Error))
 	assert.InDelta(t, 10, remaining(t, limiter)[0], 1)
 	assert.NoError(t, d.Settle(t.Context(), 0), "the mistake has settled nothing")
 	assert.EqualValues(t, 40, remaining(t, limiter)[1])
@@ -129,7 +131,7 @@ func TestSettleLeases(t *testing.T) {
 	require.NoError(t, d.Settle(t.Context(), 0))
 	left := func() []RuleDecision {
 		looked := look(t, limiter, rules, nil)
-		return looked.Rules()
+		return slices.Collect(looked.Rules())
 	}
 	assert.EqualValues(t, 0, left()[0].Remaining)
 	assert.EqualValues(t, 10, left()[1].Remaining)
@@ -198,6 +200,7 @@ func TestOnStatusKeepsTheCost(t *testing.T) {
 	}{{http.StatusUnauthorized, 13}, {http.StatusOK, 13}, {http.StatusUnauthorized, 6}} {
 		answer = step.answer
 		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/login", nil))
-		assert.Equal(t, step.left, look(t, limiter, rules, nil).Rules()[0].Remaining)
+		looked := look(t, limiter, rules, nil)
+		assert.Equal(t, step.left, slices.Collect(looked.Rules())[0].Remaining)
 	}
 }

@@ -40,7 +40,7 @@ func TestNoticeOfNoUsers(t *testing.T) {
 		"always a user":          {limit.Rules(perUser), nil, func(int) string { return "alice" }, nil},
 		"a user at last":         {limit.Rules(perUser), nil, func(i int) string { return map[int]string{99: "alice"}[i] }, nil},
 		"a user too late":        {limit.Rules(perUser), nil, func(i int) string { return map[int]string{100: "alice"}[i] }, []string{want}},
-		"an address otherwise":   {limit.Rules(limit.Per(limit.FirstOf(limit.ByUser, limit.ByIP), time.Hour, 10)), nil, func(int) string { return "" }, nil},
+		"an address otherwise":   {limit.Rules(limit.Per(limit.ByUser.Or(limit.ByIP), time.Hour, 10)), nil, func(int) string { return "" }, nil},
 		"no rule by user":        {limit.Rules(limit.PerIP(time.Hour, 10)), nil, func(int) string { return "" }, nil},
 		"never, of a named set":  {limit.Named("n", perUser), nil, func(int) string { return "" }, []string{want}},
 		"never, on two routes":   {limit.EachRoute(perUser), nil, func(int) string { return "" }, []string{want}},

@@ -22,16 +22,10 @@ type Request struct {
 	// means that the request has no such key.
 	Keys map[string]string
 
-	// Cost is what the request costs of each rule. 0 means 1.
-	Cost int64
+	Cost  int64            // of each rule; 0 means 1
+	Costs map[string]int64 // of rules by name, in place of Cost; 0 passes its rule and takes nothing
 
-	// Costs is what the request costs of single rules, by their names, where
-	// that differs from Cost. A cost of 0 passes its rule and takes nothing.
-	Costs map[string]int64
-
-	// Plan and Class are those of the caller, as Plan and Class of [Options] return them
-	// for an HTTP request.
-	Plan, Class string
+	Plan, Class string // of the caller, as Plan and Class of a Caller return them
 
 	// UpTo takes fewer units than Cost if there are fewer, but at least one, and as many
 	// of each rule: see [Decision].Taken. It is for [Policy.Take] and [Policy.Reserve].
@@ -50,9 +44,9 @@ func (p *Policy) Take(ctx context.Context, r Request) (d Decision, err error) {
 	return d, err
 }
 
-// Reserve takes a request like [Policy.Take], for work whose true cost is known
-// only afterwards: bytes, tokens of a language model, rows of a query. Cost is
-// the most that it may be, and [Decision.Settle] corrects it:
+// Reserve takes a request like [Policy.Take], for work whose true cost is known only
+// afterwards: bytes, tokens, rows. Cost is the most that it may be, and [Decision.Settle]
+// corrects it:
 //
 //	d, err := policy.Reserve(ctx, limit.Request{Keys: keys, Cost: 4_000})
 //	…
@@ -120,8 +114,7 @@ func (p *version) observed(d *Decision, err error) {
 // slot of a [Queue]. A caller that waits holds nothing: each try takes from every rule or
 // from none. Waits on one Limiter for one key are served by [Request].Class, and within a
 // class in their order, among callers of the same limits and rules. Take and other processes
-// do not queue, and may come first. Units that this process gives back wake the first waiter
-// at once, and a slot of [Concurrency] elsewhere is noticed within about 100 ms.
+// do not queue, and may come first.
 //
 // A decision without an error is admitted, and can be settled like one of [Policy.Reserve].
 // The error is that of ctx if it ends first, and a [*RefusedError] at once if the rules
@@ -133,10 +126,10 @@ func (p *Policy) Wait(ctx context.Context, r Request) (Decision, error) {
 
 func (p *version) wait(ctx context.Context, r *Request) (d Decision, err error) {
 	if r.UpTo {
-		return d, &RuleError{Problem: "Wait takes the full Cost: leave out UpTo, or call limit.Policy.Take"}
+		return d, &rules.Error{Problem: "Wait takes the full Cost: leave out UpTo, or call limit.Policy.Take"}
 	}
 	if p.bars {
-		return d, &RuleError{Problem: "Wait asks again after a refusal, and each is a strike of the ban: call limit.Policy.Take"}
+		return d, &rules.Error{Problem: "Wait asks again after a refusal, and each is a strike of the ban: call limit.Policy.Take"}
 	}
 	if err := p.check(r, true); err != nil {
 		return d, err
@@ -150,7 +143,7 @@ func (p *version) wait(ctx context.Context, r *Request) (d Decision, err error) 
 	for i := range run.Charges {
 		rule, cost, most := &p.rules[i], run.Charges[i].Cost, t.Capacities[i]-run.Caller.Reserve(i)
 		if cost > most && rule.Charge.Quota.Spends() && !rule.Watches {
-			return d, &RuleError{Rule: p.list[i].String(), Problem: fmt.Sprintf(
+			return d, &rules.Error{Rule: p.list[i].String(), Problem: fmt.Sprintf(
 				"cost %d: the rule never has room for more than %d: write less", cost, most)}
 		}
 	}
@@ -188,7 +181,7 @@ func (p *Policy) Peek(ctx context.Context, r Request) (Decision, error) {
 
 func (p *version) peek(ctx context.Context, r *Request) (d Decision, err error) {
 	if r.Cost > 1 || r.Costs != nil || r.UpTo {
-		return d, &RuleError{Problem: "Peek reports the outcome of a request of cost 1: leave out Cost, Costs and UpTo"}
+		return d, &rules.Error{Problem: "Peek reports the outcome of a request of cost 1: leave out Cost, Costs and UpTo"}
 	}
 	if err := p.check(&Request{Cost: 1}, false); err != nil {
 		return d, err
@@ -235,7 +228,7 @@ func (p *version) reset(ctx context.Context, keys map[string]string) error {
 		}
 	}
 	if charges == nil {
-		return &RuleError{Problem: "Reset resets neither global rules nor concurrency, and this policy has no other: write a rule with a key"}
+		return &rules.Error{Problem: "Reset resets neither global rules nor concurrency, and this policy has no other: write a rule with a key"}
 	}
 	return p.limiter.reset(ctx, charges)
 }
@@ -311,21 +304,21 @@ func (p *version) fill(run *engine.Run, r *Request) (*terms, error) {
 // it is not reserved, rules that ask responses for their cost are wrong too.
 func (p *version) check(r *Request, taken bool) error {
 	if p.named == nil {
-		return &RuleError{Problem: "outside HTTP a policy needs a name: write limit.Named(\"…\", rules…)"}
+		return &rules.Error{Problem: "outside HTTP a policy needs a name: write limit.Named(\"…\", rules…)"}
 	}
 	if err := p.functions(r, taken); err != nil {
 		return err
 	}
 	if _, err := validCost(r.Cost); err != nil {
-		return &RuleError{Problem: err.Error()}
+		return &rules.Error{Problem: err.Error()}
 	}
 	switch {
 	case r.UpTo && r.Cost < 1:
-		return &RuleError{Problem: "UpTo needs a Cost: write how many units to take at most"}
+		return &rules.Error{Problem: "UpTo needs a Cost: write how many units to take at most"}
 	case r.UpTo && p.bars:
-		return &RuleError{Problem: "UpTo asks again after a refusal, and each is a strike of the ban: leave out UpTo"}
+		return &rules.Error{Problem: "UpTo asks again after a refusal, and each is a strike of the ban: leave out UpTo"}
 	case r.UpTo && len(r.Costs) > 0:
-		return &RuleError{Problem: "UpTo takes as many units of each rule: leave out Costs"}
+		return &rules.Error{Problem: "UpTo takes as many units of each rule: leave out Costs"}
 	}
 	return p.validCosts(r.Costs)
 }
@@ -333,10 +326,10 @@ func (p *version) check(r *Request, taken bool) error {
 // checkGiven returns what is wrong with what a handler says of an HTTP request.
 func (p *version) checkGiven(r *Request) error {
 	if r.UpTo || r.Plan != "" || r.Class != "" {
-		return &RuleError{Problem: "of an HTTP request, a handler gives Keys, Cost and Costs: leave out UpTo, Plan and Class"}
+		return &rules.Error{Problem: "of an HTTP request, a handler gives Keys, Cost and Costs: leave out UpTo, Plan and Class"}
 	}
 	if _, err := validCost(r.Cost); err != nil {
-		return &RuleError{Problem: err.Error()}
+		return &rules.Error{Problem: err.Error()}
 	}
 	return p.validCosts(r.Costs)
 }
@@ -345,11 +338,11 @@ func (p *version) validCosts(costs map[string]int64) error {
 	var errs []error
 	for name, n := range costs {
 		if !slices.Contains(p.names, name) {
-			errs = append(errs, &RuleError{Problem: fmt.Sprintf("Costs[%q]: no rule has that name: write one of %s",
+			errs = append(errs, &rules.Error{Problem: fmt.Sprintf("Costs[%q]: no rule has that name: write one of %s",
 				name, strings.Join(p.names, ", "))})
 		}
 		if _, err := validCost(n); err != nil {
-			errs = append(errs, &RuleError{Problem: fmt.Sprintf("Costs[%q]: %v", name, err)})
+			errs = append(errs, &rules.Error{Problem: fmt.Sprintf("Costs[%q]: %v", name, err)})
 		}
 	}
 	return errors.Join(errs...)
@@ -362,11 +355,11 @@ func (p *version) functions(r *Request, taken bool) error {
 		rule := &p.list[i]
 		if rule.Cost != (rules.Cost{}) && r.Cost == 0 {
 			if _, said := r.Costs[p.names[i]]; !said {
-				return &RuleError{Rule: rule.String(), Problem: "Cost is a function of an HTTP request: set limit.Request.Cost"}
+				return &rules.Error{Rule: rule.String(), Problem: "Cost is a function of an HTTP request: set limit.Request.Cost"}
 			}
 		}
 		if taken && rule.Settle != (rules.Settlement{}) {
-			return &RuleError{Rule: rule.String(), Problem: "Settle is a function of an HTTP response: " +
+			return &rules.Error{Rule: rule.String(), Problem: "Settle is a function of an HTTP response: " +
 				"call limit.Policy.Reserve, and then limit.Decision.Settle"}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/memstore"
 )
 
@@ -133,7 +135,8 @@ func TestTakeN(t *testing.T) {
 		d, err := mustPolicy(limiter, rules).Take(t.Context(), Request{Keys: alice, Cost: test.n})
 		require.NoError(t, err)
 		assert.Equal(t, test.allowed, d.Allowed, test.n)
-		assert.Equal(t, test.remaining, [2]int64{d.Rules()[0].Remaining, d.Rules()[1].Remaining}, test.n)
+		left := slices.Collect(d.Rules())
+		assert.Equal(t, test.remaining, [2]int64{left[0].Remaining, left[1].Remaining}, test.n)
 		assert.Equal(t, test.retry, d.RetryAfter > 0 && d.RetryAfter < Never, test.n)
 		assert.Equal(t, test.n > 5, d.RetryAfter == Never, test.n)
 	}
@@ -148,7 +151,7 @@ func TestTakeN(t *testing.T) {
 	assert.EqualError(t, err, `limit: rule "5/1h global cost units": Cost is a function of an HTTP request: set limit.Request.Cost`)
 	d, err := mustPolicy(limiter, costly).Take(t.Context(), Request{Cost: 4})
 	require.NoError(t, err)
-	assert.EqualValues(t, 1, d.Rules()[0].Remaining)
+	assert.EqualValues(t, 1, slices.Collect(d.Rules())[0].Remaining)
 }
 
 // TestCosts takes different costs of the rules of one policy.
@@ -169,7 +172,8 @@ func TestCosts(t *testing.T) {
 		d, err := p.Take(t.Context(), test.request)
 		require.NoError(t, err)
 		assert.Equal(t, test.allowed, d.Allowed)
-		assert.Equal(t, test.remaining, [2]int64{d.Rules()[0].Remaining, d.Rules()[1].Remaining})
+		left := slices.Collect(d.Rules())
+		assert.Equal(t, test.remaining, [2]int64{left[0].Remaining, left[1].Remaining})
 	}
 	for want, request := range map[string]Request{
 		`limit: Costs["byte"]: no rule has that name: write one of per-user-1h, bytes`: {Keys: alice, Costs: map[string]int64{"byte": 1}},
@@ -179,7 +183,7 @@ func TestCosts(t *testing.T) {
 	} {
 		_, err := p.Take(t.Context(), request)
 		assert.EqualError(t, err, want)
-		assert.ErrorAs(t, err, new(*RuleError))
+		assert.ErrorAs(t, err, new(*rules.Error))
 	}
 	_, err := p.Peek(t.Context(), Request{Keys: alice, Cost: 2})
 	assert.ErrorContains(t, err, "Peek reports the outcome of a request of cost 1")
@@ -213,7 +217,7 @@ func TestPeek(t *testing.T) {
 			if d.Allowed {
 				taken = 1
 			}
-			require.Equal(t, d.Rules()[1].Remaining, peeked.Rules()[1].Remaining-taken, text)
+			require.Equal(t, slices.Collect(d.Rules())[1].Remaining, slices.Collect(peeked.Rules())[1].Remaining-taken, text)
 			require.Equal(t, d.Policy(), peeked.Policy())
 		}
 		d, err := mustPolicy(limiter, rules).Peek(t.Context(), Request{Keys: map[string]string{"user": "bob"}})

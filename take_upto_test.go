@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/memstore"
 )
 
@@ -40,8 +42,8 @@ func TestTakeUpTo(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, step.taken, taken, "%s: %d", text, step.n)
 				assert.Equal(t, taken > 0, d.Allowed, text)
-				assert.Equal(t, step.left, d.Rules()[0].Remaining, text)
-				assert.Equal(t, 990+step.left, d.Rules()[1].Remaining, text)
+				assert.Equal(t, step.left, slices.Collect(d.Rules())[0].Remaining, text)
+				assert.Equal(t, 990+step.left, slices.Collect(d.Rules())[1].Remaining, text)
 				assert.Equal(t, step.calls, store.n.Load(), text)
 				assert.Equal(t, d.Allowed, d.RetryAfter == 0, text)
 			}
@@ -109,17 +111,17 @@ func TestTakeUpToQueue(t *testing.T) {
 }
 
 func TestTakeUpToMistakes(t *testing.T) {
-	limiter, rules := New(nil, nil), Named("p", PerUser(time.Hour, 5))
+	limiter, set := New(nil, nil), Named("p", PerUser(time.Hour, 5))
 	for _, n := range []int64{0, -1, math.MinInt64} {
-		_, taken, err := takeUpTo(mustPolicy(limiter, rules), t.Context(), Request{Keys: map[string]string{"user": "alice"}, Cost: n, UpTo: true})
-		assert.ErrorAs(t, err, new(*RuleError))
+		_, taken, err := takeUpTo(mustPolicy(limiter, set), t.Context(), Request{Keys: map[string]string{"user": "alice"}, Cost: n, UpTo: true})
+		assert.ErrorAs(t, err, new(*rules.Error))
 		assert.Zero(t, taken)
 	}
-	_, _, err := takeUpTo(mustPolicy(limiter, rules), t.Context(), Request{Cost: 1, UpTo: true})
+	_, _, err := takeUpTo(mustPolicy(limiter, set), t.Context(), Request{Cost: 1, UpTo: true})
 	assert.ErrorContains(t, err, `no key "user"`)
 	down := errors.New("down")
 	limiter = New(&scripted{Store: memstore.New(nil), before: func(int64) error { return down }}, nil)
-	_, taken, err := takeUpTo(mustPolicy(limiter, rules), t.Context(), Request{Keys: map[string]string{"user": "alice"}, Cost: 1, UpTo: true})
+	_, taken, err := takeUpTo(mustPolicy(limiter, set), t.Context(), Request{Keys: map[string]string{"user": "alice"}, Cost: 1, UpTo: true})
 	assert.ErrorIs(t, err, ErrUndecided)
 	assert.ErrorIs(t, err, down)
 	assert.Zero(t, taken)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/memstore"
 )
 
@@ -25,7 +27,7 @@ func TestLimiterWaitAllOrNothing(t *testing.T) {
 		left := func() int64 {
 			d, err := mustPolicy(w.limiter, w.rules).Peek(t.Context(), Request{Keys: map[string]string{"user": "bob"}})
 			require.NoError(t, err)
-			return d.Rules()[1].Remaining
+			return slices.Collect(d.Rules())[1].Remaining
 		}
 		assert.EqualValues(t, 9, left(), "who waits holds nothing")
 		time.Sleep(90 * time.Second)
@@ -95,7 +97,7 @@ func TestLimiterWaitDeadline(t *testing.T) {
 			assert.False(t, refused.Decision.Allowed)
 			assert.Equal(t, time.Second, refused.Decision.RetryAfter)
 			assert.Equal(t, []string{"per-user-1s"}, refused.Decision.Refusing())
-			assert.EqualValues(t, 99, refused.Decision.Rules()[1].Remaining)
+			assert.EqualValues(t, 99, slices.Collect(refused.Decision.Rules())[1].Remaining)
 			assert.EqualError(t, got.err, "limit: refused by per-user-1s, retry after 1s")
 		}
 		tooEarly(within(999 * time.Millisecond))
@@ -124,7 +126,7 @@ func TestLimiterWaitDeadlineBehindOthers(t *testing.T) {
 		require.ErrorAs(t, w.within(ctx, "alice", 4).err, &refused)
 		assert.Equal(t, []string{"per-user-1s", "global-1m"}, refused.Decision.Refusing())
 		assert.Equal(t, time.Minute, refused.Decision.RetryAfter)
-		assert.EqualValues(t, 95, refused.Decision.Rules()[2].Remaining)
+		assert.EqualValues(t, 95, slices.Collect(refused.Decision.Rules())[2].Remaining)
 		w.end()
 		admitted(t, []time.Duration{time.Second}, first)
 	})
@@ -186,7 +188,7 @@ func TestLimiterWaitQueue(t *testing.T) {
 
 func TestLimiterWaitMistakes(t *testing.T) {
 	limiter := New(nil, nil)
-	rules := Named("mails", PerUser(time.Hour, 5), Global(time.Hour, 100))
+	set := Named("mails", PerUser(time.Hour, 5), Global(time.Hour, 100))
 	alice := map[string]string{"user": "alice"}
 	for _, test := range []struct {
 		n    int64
@@ -196,11 +198,11 @@ func TestLimiterWaitMistakes(t *testing.T) {
 		{6, `limit: rule "5/1h per user": cost 6: the rule never has room for more than 5: write less`},
 		{math.MaxInt64, `limit: rule "5/1h per user": cost 281474976710655: the rule never has room for more than 5: write less`},
 	} {
-		_, err := mustPolicy(limiter, rules).Wait(t.Context(), Request{Keys: alice, Cost: test.n})
+		_, err := mustPolicy(limiter, set).Wait(t.Context(), Request{Keys: alice, Cost: test.n})
 		assert.EqualError(t, err, test.says)
-		assert.ErrorAs(t, err, new(*RuleError))
+		assert.ErrorAs(t, err, new(*rules.Error))
 	}
-	_, err := mustPolicy(limiter, rules).Wait(t.Context(), Request{})
+	_, err := mustPolicy(limiter, set).Wait(t.Context(), Request{})
 	assert.ErrorContains(t, err, `no key "user"`)
 	_, err = mustPolicy(limiter, Rules(Global(time.Hour, 1))).Wait(t.Context(), Request{Cost: 1})
 	assert.ErrorContains(t, err, "outside HTTP a policy needs a name")
@@ -209,12 +211,12 @@ func TestLimiterWaitMistakes(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = mustPolicy(limiter, rules).Wait(ctx, Request{Keys: alice})
+	_, err = mustPolicy(limiter, set).Wait(ctx, Request{Keys: alice})
 	assert.Equal(t, context.Canceled, err)
-	d, err := mustPolicy(limiter, rules).Wait(t.Context(), Request{Keys: alice, Cost: 5})
+	d, err := mustPolicy(limiter, set).Wait(t.Context(), Request{Keys: alice, Cost: 5})
 	require.NoError(t, err)
-	assert.EqualValues(t, 95, d.Rules()[1].Remaining, "the wait that had ended took nothing")
-	d, err = mustPolicy(limiter, rules).Wait(t.Context(), Request{Keys: alice, Costs: map[string]int64{"per-user-1h": 0, "global-1h": 0}})
+	assert.EqualValues(t, 95, slices.Collect(d.Rules())[1].Remaining, "the wait that had ended took nothing")
+	d, err = mustPolicy(limiter, set).Wait(t.Context(), Request{Keys: alice, Costs: map[string]int64{"per-user-1h": 0, "global-1h": 0}})
 	require.NoError(t, err)
 	assert.True(t, d.Allowed, "a cost of 0 takes nothing, and is admitted")
 }

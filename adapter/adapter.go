@@ -69,7 +69,7 @@ type Adapter[C any] struct {
 }
 
 // Bind is [limit.Limiter.Policy] for adapters, where a route is declared. The error also
-// joins one [*limit.RuleError] for each rule that could resolve no key there: a rule by
+// joins one [*rules.Error] for each rule that could resolve no key there: a rule by
 // user if neither Caller.User nor that of [limit.Options] is set, and a rule by a path
 // value that the pattern does not have. Write "" for a pattern that is not known yet; its
 // values are then not checked.

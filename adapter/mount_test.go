@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/rules"
 )
 
 func answer(status int) http.HandlerFunc {
@@ -159,7 +160,7 @@ func TestRoutesErrors(t *testing.T) {
 	assert.Equal(t, limit.RuleSet{}, r.Rules)
 	assert.IsType(t, http.HandlerFunc(nil), r.Handler, "its type can be checked")
 	assert.Equal(t, "GET /users/:id", r.Method+" "+r.Path)
-	var wrong *limit.RuleError
+	var wrong *rules.Error
 	assert.ErrorAs(t, err, &wrong)
 	assert.Equal(t, "5/2x per path id", wrong.Text)
 	assert.Equal(t, 3, wrong.Offset)

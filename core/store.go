@@ -9,7 +9,8 @@ import "context"
 // storetest. A store that adds something around another one (a cache, a guard,
 // an observer) is itself a Store.
 //
-// A store does not keep the slices that it is given, but may keep the strings in them.
+// A store does not keep the slices that it is given, but may keep the strings in them. One
+// that has a guard inside says so by a method Guarded() bool: limit.New then adds none.
 type Store interface {
 	// Take makes decisions, one after the other, at one reading of one clock. Each ask
 	// is admitted, and all its charges are taken, or it is refused and none is. A

@@ -15,7 +15,9 @@ func export(ctx context.Context, exports *limit.Policy) error {
 	defer d.Release()
 
 	left, err := exports.Peek(ctx, limit.Request{Keys: map[string]string{"user": "alice"}})
-	fmt.Println("left:", left.Rules()[0].Remaining)
+	for rule := range left.Rules() {
+		fmt.Println("left:", rule.Remaining)
+	}
 	return err
 }
 

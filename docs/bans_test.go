@@ -102,7 +102,7 @@ func endBar(ctx context.Context, limiter *limit.Limiter) error {
 	if err != nil {
 		return err
 	}
-	for _, rule := range d.Rules() {
+	for rule := range d.Rules() {
 		if rule.Name == "ban" && !rule.Allowed {
 			fmt.Println("barred for", rule.RetryAfter.Round(time.Minute))
 		}

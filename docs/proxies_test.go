@@ -23,7 +23,7 @@ func Example_proxies() {
 		r.Header.Set("X-Forwarded-For", forwardedFor)
 		w := httptest.NewRecorder()
 		mux.ServeHTTP(w, r)
-		fmt.Println(limiter.ClientIP(r), w.Code)
+		fmt.Println(limit.Client{Request: r, Limiter: limiter}.IP(), w.Code)
 	}
 	request("203.0.113.1")
 	request("203.0.113.2")

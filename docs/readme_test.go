@@ -66,7 +66,7 @@ func TestReadmeProxies(t *testing.T) {
 	r := httptest.NewRequest("GET", "/", nil)
 	r.RemoteAddr = "10.0.0.5:4567"
 	r.Header.Set("X-Forwarded-For", "198.51.100.7, 203.0.113.9")
-	assert.Equal(t, netip.MustParseAddr("203.0.113.9"), limiter.ClientIP(r))
+	assert.Equal(t, netip.MustParseAddr("203.0.113.9"), limit.Client{Request: r, Limiter: limiter}.IP())
 }
 
 func TestReadmeRedis(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"slices"
 	"testing"
 	"time"
 
@@ -56,7 +57,7 @@ func Example_peek() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	for _, rule := range d.Rules() {
+	for rule := range d.Rules() {
 		fmt.Println(rule.Name, rule.Remaining, rule.ResetAfter.Round(time.Minute))
 	}
 
@@ -90,7 +91,7 @@ func TestWithoutHTTP(t *testing.T) {
 	require.NoError(t, d.Settle(t.Context(), 0))
 	left, err := policy.Peek(t.Context(), alice)
 	require.NoError(t, err)
-	assert.EqualValues(t, 1, left.Rules()[0].Remaining)
+	assert.EqualValues(t, 1, slices.Collect(left.Rules())[0].Remaining)
 
 	all, err := limiter.Policy(limit.Named("all", limit.Global(time.Hour, 2)))
 	require.NoError(t, err)
@@ -117,7 +118,9 @@ func Example_reserve() {
 	}
 
 	left, _ := tokens.Peek(ctx, limit.Request{Keys: alice})
-	fmt.Println(left.Rules()[0].Remaining)
+	for rule := range left.Rules() {
+		fmt.Println(rule.Remaining)
+	}
 	// Output:
 	// 9600
 }

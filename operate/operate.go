@@ -25,7 +25,7 @@ var (
 	reset     = door.Reset.(func(_ *limit.Limiter, _ context.Context, policy, rule, key string) error)
 	keyOf     = door.Key.(func(_ *limit.Policy, rule string, keys map[string]string) (string, error))
 	observing = door.Observe.(func(*limit.Limiter, func(*http.Request, limit.Decision, error)) func())
-	compared  = door.Compared.(func(limit.Decision) [][2]int)
+	compared  = door.Compared.(func(limit.Decision) [][2]limit.RuleDecision)
 	change    = door.Change.(func(*limit.Limiter, ...limit.RuleSet) error)
 	validate  = door.Validate.(func(*limit.Limiter, limit.RuleSet) error)
 )
@@ -116,10 +116,7 @@ type Comparison struct{ Old, New limit.RuleDecision }
 // enforced for the request. Packages promlimit and otellimit count them.
 func Comparisons(d limit.Decision) (list []Comparison) {
 	for _, pair := range compared(d) {
-		var c Comparison
-		d.Rule(pair[0], &c.Old)
-		d.Rule(pair[1], &c.New)
-		list = append(list, c)
+		list = append(list, Comparison{Old: pair[0], New: pair[1]})
 	}
 	return list
 }
@@ -141,7 +138,7 @@ func Validate(l *limit.Limiter, rules limit.RuleSet) error { return validate(l, 
 // Overridable. A policy that this call does not name returns to its declared rules, so Change without
 // sets undoes all changes.
 //
-// All sets take effect, or none does. The error joins one [*limit.RuleError] for each
+// All sets take effect, or none does. The error joins one *rules.Error for each
 // thing wrong with them. Requests that have begun, waiting ones included, end under the
 // rules that they began with.
 //

@@ -99,7 +99,7 @@ func TestPeekAndResetOfRules(t *testing.T) {
 				}
 				whole, err := policy.Peek(t.Context(), who)
 				require.NoError(t, err)
-				for _, want := range whole.Rules() {
+				for want := range whole.Rules() {
 					got, err := operate.Peek(t.Context(), limiter, "all", want.Name, want.Key, who.Plan)
 					require.NoError(t, err)
 					assert.InDelta(t, want.ResetAfter, got.ResetAfter, float64(time.Minute), want.Name)

@@ -31,8 +31,10 @@ func Example_rollOut() {
 					logger.Info("the rules differ", "old admits", pair.Old.Allowed, "new admits", pair.New.Allowed)
 				}
 			}
-			if refused := d.Shadowed(); d.Allowed && refused != nil {
-				logger.Info("would be refused", "rules", refused)
+			for rule := range d.Rules() {
+				if d.Allowed && rule.Shadow && !rule.Allowed {
+					logger.Info("would be refused", "rule", rule.Name)
+				}
 			}
 		},
 	})
@@ -56,10 +58,10 @@ func Example_rollOut() {
 	fmt.Println("replaced", status(done, 1))
 	// Output:
 	// level=INFO msg="the rules differ" "old admits"=true "new admits"=false
-	// level=INFO msg="would be refused" rules=[new]
+	// level=INFO msg="would be refused" rule=new
 	// shadow 200
 	// level=INFO msg="the rules differ" "old admits"=true "new admits"=false
-	// level=INFO msg="would be refused" rules=[new]
+	// level=INFO msg="would be refused" rule=new
 	// some keys 200
 	// replaced 429
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -109,7 +110,8 @@ var badRequests = []badInput{
 				redistest.Await(r, 10*time.Second, "its slot and its unit are given back", func() bool {
 					d, err := bind(limiter, queue).Peek(r.Context(), limit.Request{})
 					require.NoError(r, err)
-					return d.Rules()[0].Remaining == 2 && d.Rules()[1].Remaining == 9
+					left := slices.Collect(d.Rules())
+					return left[0].Remaining == 2 && left[1].Remaining == 9
 				})
 			}
 			r.ran(int(ran.Load()), 1, name)

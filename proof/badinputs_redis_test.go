@@ -164,11 +164,11 @@ var badKeys = []badInput{
 				r.send(h, 2, http.StatusTooManyRequests, headers...)
 			}
 			assert.EqualValues(r, len(pairs), client.DBSize(r.Context()).Val())
-		}, limit.Per(limit.Joined(a, b), time.Hour, 1))
+		}, limit.Per(a.And(b), time.Hour, 1))
 		r.onRedis(client, &patient, 2, func(h http.Handler) {
 			r.send(h, 2, http.StatusTooManyRequests, "A", "x")
 			r.send(h, 2, http.StatusTooManyRequests, "B", "x")
-		}, limit.Per(limit.FirstOf(a, b), time.Hour, 1))
+		}, limit.Per(a.Or(b), time.Hour, 1))
 	}},
 	{50, "a key of another type", func(r *row) {
 		// 503, even with Allow, which is for a Redis that is unavailable. This one answers.

@@ -47,7 +47,7 @@ func (r *row) invalidText(texts ...string) {
 		if !assert.Error(r, err, "%q", text) {
 			continue
 		}
-		var wrong *limit.RuleError
+		var wrong *rules.Error
 		if assert.True(r, errors.As(err, &wrong), "%q: %v", text, err) {
 			assert.True(r, 0 <= wrong.Offset && wrong.Offset <= len(text) && wrong.Text == text, "%q: %v", text, err)
 		}

@@ -35,7 +35,7 @@ var badToShow = []badInput{
 		r.invalid("limit.By", limit.Rules(limit.Per(limit.By(odd, func(*http.Request) string { return "" }), time.Second, 5)))
 		// Characters of a key's name that no rule name may have become dashes.
 		// Headers contain no values of keys.
-		s := behind(limit.Per(limit.Joined(limit.ByQuery(`é"<b>`), apiKey), time.Hour, 1))
+		s := behind(limit.Per(limit.ByQuery(`é"<b>`).And(apiKey), time.Hour, 1))
 		s.options = &limit.Options{Headers: limit.Draft11 | limit.XRateLimit}
 		r.runs(len(hostile), s, func(h http.Handler) {
 			for _, key := range hostile {

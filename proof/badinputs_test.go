@@ -210,5 +210,5 @@ func (r *row) left(limiter *limit.Limiter, rules limit.RuleSet, keys map[string]
 	r.Helper()
 	d, err := bind(limiter, rules).Peek(r.Context(), limit.Request{Keys: keys})
 	require.NoError(r, err)
-	assert.Equal(r, want, d.Rules()[0].Remaining)
+	assert.Equal(r, want, slices.Collect(d.Rules())[0].Remaining)
 }

@@ -16,16 +16,6 @@ func bind(limiter *limit.Limiter, rules limit.RuleSet) *limit.Policy {
 	return policy
 }
 
-// of returns copies of charges that are of a policy.
-func of(policy string, charges []core.Charge) []core.Charge {
-	copied := make([]core.Charge, len(charges))
-	for i, c := range charges {
-		c.Policy = policy
-		copied[i] = c
-	}
-	return copied
-}
-
 // redisKey returns the key of Redis that holds the state of a quota.
 func redisKey(prefix, policy, rule, key string) string {
 	return lua.Key(prefix, &core.Charge{Policy: policy, Rule: rule, Key: key})

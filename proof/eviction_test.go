@@ -21,6 +21,7 @@ import (
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/redisstore"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // TestEviction floods a small Redis with random keys under each eviction policy. It
@@ -64,8 +65,8 @@ func TestEviction(t *testing.T) {
 					admitted.Add(1)
 				}
 				// The same request to the store without the guard, with a key of its own.
-				direct, err := core.Take(t.Context(), store, of("q", []core.Charge{{Rule: "r", Key: "alice", Cost: 1,
-					Quota: core.Quota{Limit: most, Window: rule.Window.Microseconds()}}}))
+				direct, err := core.Take(t.Context(), store, storetest.Of("q", []core.Charge{{Rule: "r", Key: "alice", Cost: 1,
+					Quota: core.Quota{Limit: most, Window: rule.Window.Microseconds()}}}...))
 				if err == nil && direct.Allowed {
 					alone.Add(1)
 				}

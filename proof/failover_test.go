@@ -19,6 +19,7 @@ import (
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/guard"
 	"github.com/routelimit/limit/stores/redisstore"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // failovers is the number of primaries to kill: one, or LIMIT_FAILOVERS.
@@ -62,7 +63,7 @@ func (l *load) take(store core.Store, policy string) {
 		case <-time.After(time.Millisecond):
 		}
 		began := time.Now()
-		d, err := core.Take(context.Background(), store, of(policy, unlimited))
+		d, err := core.Take(context.Background(), store, storetest.Of(policy, unlimited...))
 		now := time.Now()
 		l.mu.Lock()
 		l.longest = max(l.longest, now.Sub(began))
@@ -177,13 +178,13 @@ func lostUnderSentinel(t *testing.T, sentinel *redistest.Sentinel) {
 	store := redisstore.New(client, &redisstore.Options{Timeout: 10 * time.Second})
 	asked, decided := int64(1000), int64(0)
 	for range asked {
-		if _, err := core.Take(t.Context(), store, of("lost", unlimited)); err == nil {
+		if _, err := core.Take(t.Context(), store, storetest.Of("lost", unlimited...)); err == nil {
 			decided++
 		}
 	}
 	peek := []core.Charge{unlimited[0]}
 	peek[0].Cost = 0
-	d, err := core.Take(t.Context(), redisstore.New(primary.Client(), &redisstore.Options{Timeout: time.Minute}), of("lost", peek))
+	d, err := core.Take(t.Context(), redisstore.New(primary.Client(), &redisstore.Options{Timeout: time.Minute}), storetest.Of("lost", peek...))
 	require.NoError(t, err)
 	counted := peek[0].Quota.Limit - d.Outcomes()[0].Remaining
 	t.Logf("under Sentinel, replies lost: asked %d, decided %d, counted %d", asked, decided, counted)

@@ -159,7 +159,7 @@ func (f *fault) measure(t *testing.T) string {
 	direct := limit.New(redisstore.New(b.admin, &redisstore.Options{Timeout: time.Minute}), nil)
 	d, err := bind(direct, loadRules).Peek(t.Context(), limit.Request{Keys: map[string]string{"user": "none"}})
 	require.NoError(t, err)
-	m.counted = int(counterLimit - d.Rules()[1].Remaining)
+	m.counted = int(counterLimit - slices.Collect(d.Rules())[1].Remaining)
 
 	f.check(t, m)
 	lost := max(0, m.decided-m.counted)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/stores/memstore"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // resident returns the resident memory of this process, or an estimate of the runtime
@@ -47,7 +48,7 @@ func TestFlood(t *testing.T) {
 func flood(t *testing.T, keys, most int, bound int64, window time.Duration) {
 	s := memstore.New(&memstore.Options{MaxKeys: most})
 	take := func(rule, key string, q core.Quota) core.Decision {
-		d, err := core.Take(t.Context(), s, of("POST /login", []core.Charge{{Rule: rule, Key: key, Quota: q, Cost: 1}}))
+		d, err := core.Take(t.Context(), s, storetest.Of("POST /login", core.Charge{Rule: rule, Key: key, Quota: q, Cost: 1}))
 		require.NoError(t, err)
 		return d
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -71,7 +72,7 @@ func checkHeaders(t *testing.T, h http.Header, d limit.Decision) {
 	if wrong != nil || err != nil || len(policies) != 2 || len(limits) != 2 {
 		t.Fatalf("%v: %v, %v", h, wrong, err)
 	}
-	for i, rule := range d.Rules() {
+	for i, rule := range slices.Collect(d.Rules()) {
 		p, l := policies[i].(httpsfv.Item), limits[i].(httpsfv.Item)
 		q, _ := p.Params.Get("q")
 		left, _ := l.Params.Get("r")

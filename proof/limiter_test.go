@@ -27,7 +27,7 @@ func TestLimiterProperties(t *testing.T) {
 			var rules []limit.Rule
 			for i := range rapid.IntRange(1, 4).Draw(t, "rules") {
 				key := rapid.SampledFrom([]limit.KeyResolver{limit.ByIP, limit.ByUser, limit.Everyone,
-					limit.Joined(limit.ByUser, limit.ByIP)}).Draw(t, "key")
+					limit.ByUser.And(limit.ByIP)}).Draw(t, "key")
 				rules = append(rules, limit.Rule{Name: fmt.Sprint("r", i), Key: key,
 					Limit:  rapid.Int64Range(1, 6).Draw(t, "limit"),
 					Window: time.Duration(rapid.Int64Range(1, 50).Draw(t, "window")) * 100 * time.Millisecond})
@@ -59,7 +59,7 @@ func TestLimiterProperties(t *testing.T) {
 						id += keys["user"] + "/" + keys["ip"]
 					}
 					live := slices.DeleteFunc(slices.Clone(admitted[id]), func(at time.Time) bool { return now.Sub(at) >= rule.Window })
-					got := d.Rules()[i]
+					got := slices.Collect(d.Rules())[i]
 					left := rule.Limit - int64(len(live))
 					if left < 1 {
 						fits = false

@@ -22,6 +22,7 @@ import (
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/redisstore"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // histories is the number of histories for each store: LIMIT_HISTORIES, or as many as
@@ -221,7 +222,7 @@ type admittance struct {
 // step draws the next call of a client that was admitted before.
 func (h *chaos) step(admitted *[]admittance) step {
 	key := strconv.Itoa(rand.IntN(2))
-	charges := of(h.policy, h.rules)
+	charges := storetest.Of(h.policy, h.rules...)
 	lease := 1 + rand.Uint64N(1<<63)
 	for i := range charges {
 		charges[i].Cost, charges[i].ID = rand.Int64N(3), lease

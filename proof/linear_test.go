@@ -18,6 +18,7 @@ import (
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/redisstore"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // The model of linearizability has two rules within one window that does not end, so
@@ -57,10 +58,10 @@ func perturbed(store core.Store, policy string, in call) (answer, error) {
 	if rand.IntN(2) == 0 {
 		runtime.Gosched()
 	}
-	d, err := core.Take(context.Background(), store, of(policy, []core.Charge{
+	d, err := core.Take(context.Background(), store, storetest.Of(policy, []core.Charge{
 		{Rule: "key", Key: strconv.Itoa(in.key), Cost: in.cost, Quota: core.Quota{Limit: limits[0], Window: core.MaxWindow}},
 		{Rule: "all", Cost: in.cost, Quota: core.Quota{Limit: limits[1], Window: core.MaxWindow}},
-	}))
+	}...))
 	if err != nil {
 		return answer{}, err
 	}

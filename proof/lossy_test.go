@@ -17,6 +17,7 @@ import (
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/guard"
 	"github.com/routelimit/limit/stores/redisstore"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // How much is admitted when a failover loses acknowledged writes.
@@ -98,7 +99,7 @@ func lossyCharge(key int, cost int64) []core.Charge {
 // take takes a unit of a key.
 func (f *lossyFleet) take(instance, key int) (core.Decision, error) {
 	began := time.Now()
-	d, err := core.Take(context.Background(), f.stores[instance], of("p", lossyCharge(key, 1)))
+	d, err := core.Take(context.Background(), f.stores[instance], storetest.Of("p", lossyCharge(key, 1)...))
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err == nil && d.Allowed {
@@ -181,7 +182,7 @@ func loseWrites(t *testing.T, round int, dial func() redis.UniversalClient, prim
 		f.start(t, fmt.Sprintf("lossy%d-%d", round, i), dial)
 		f.spend(t, lossyKept)
 		for _, s := range f.stores { // each has its connection
-			_, err := core.Take(t.Context(), s, of("p", lossyCharge(0, 0)))
+			_, err := core.Take(t.Context(), s, storetest.Of("p", lossyCharge(0, 0)...))
 			require.NoError(t, err)
 		}
 	}

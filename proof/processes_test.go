@@ -21,6 +21,7 @@ import (
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/redisstore"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // Two rules: 20 in 100 ms for each of eight keys, 100 in 70 ms for all.
@@ -91,10 +92,10 @@ func hammer(store core.Store, goroutines int, length time.Duration) []admission 
 			var mine []admission
 			for i := g; time.Now().Before(end); i++ {
 				key := int64(i % keys)
-				d, err := core.Take(context.Background(), store, of("proof", []core.Charge{
+				d, err := core.Take(context.Background(), store, storetest.Of("proof", []core.Charge{
 					{Rule: "key", Key: strconv.FormatInt(key, 10), Quota: perKey, Cost: 1},
 					{Rule: "global", Quota: global, Cost: 1},
-				}))
+				}...))
 				if err != nil {
 					panic(err)
 				}

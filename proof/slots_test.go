@@ -17,6 +17,7 @@ import (
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/redisstore"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // two returns charges of two rules, with a key each.
@@ -82,7 +83,7 @@ func reshard(t *testing.T, nodes redistest.Nodes, client *redis.ClusterClient, s
 	stop := make(chan struct{})
 	var done sync.WaitGroup
 	for i, policy := range policies {
-		_, err := core.Take(t.Context(), store, of(policy, two("k", "k")))
+		_, err := core.Take(t.Context(), store, storetest.Of(policy, two("k", "k")...))
 		require.NoError(t, err)
 		counts[i].Add(1)
 		done.Go(func() {
@@ -93,7 +94,7 @@ func reshard(t *testing.T, nodes redistest.Nodes, client *redis.ClusterClient, s
 				case <-time.After(time.Millisecond):
 				}
 				began := time.Now()
-				if _, err := core.Take(context.Background(), store, of(policy, two("k", "k"))); err != nil {
+				if _, err := core.Take(context.Background(), store, storetest.Of(policy, two("k", "k")...)); err != nil {
 					t.Error(err)
 					failed.Add(1)
 				}
@@ -110,7 +111,7 @@ func reshard(t *testing.T, nodes redistest.Nodes, client *redis.ClusterClient, s
 	total := int64(0)
 	for i, policy := range policies {
 		require.Equal(t, to, nodes.Owner(t, keyOf(policy)), "the slot has moved")
-		d, err := core.Take(t.Context(), store, of(policy, two("k", "k")))
+		d, err := core.Take(t.Context(), store, storetest.Of(policy, two("k", "k")...))
 		require.NoError(t, err)
 		for _, o := range d.Outcomes() {
 			assert.EqualValues(t, counts[i].Load()+1, 1_000_000_000-o.Remaining, "each decision counts once")
@@ -125,7 +126,7 @@ func reshard(t *testing.T, nodes redistest.Nodes, client *redis.ClusterClient, s
 // unavailable, and nothing is taken in part.
 func stuck(t *testing.T, nodes redistest.Nodes, client *redis.ClusterClient, store core.Store) {
 	const policy = "stuck"
-	_, err := core.Take(t.Context(), store, of(policy, two("k", "k")))
+	_, err := core.Take(t.Context(), store, storetest.Of(policy, two("k", "k")...))
 	require.NoError(t, err)
 	slot := client.ClusterKeySlot(t.Context(), keyOf(policy)).Val()
 	source := nodes.Owner(t, keyOf(policy))
@@ -139,18 +140,18 @@ func stuck(t *testing.T, nodes redistest.Nodes, client *redis.ClusterClient, sto
 	require.NoError(t, from.Do(t.Context(), "cluster", "setslot", slot, "migrating", id(to)).Err())
 
 	for i := range 50 {
-		_, err := core.Take(t.Context(), store, of(policy, two("k", "k")))
+		_, err := core.Take(t.Context(), store, storetest.Of(policy, two("k", "k")...))
 		require.NoError(t, err, "existing keys")
 		for _, charges := range [][]core.Charge{two(fmt.Sprint("new", i), "k"), two(fmt.Sprint("new", i), fmt.Sprint("new", i))} {
 			began := time.Now()
-			_, err = core.Take(t.Context(), store, of(policy, charges))
+			_, err = core.Take(t.Context(), store, storetest.Of(policy, charges...))
 			require.ErrorIs(t, err, core.ErrUnavailable)
 			require.ErrorContains(t, err, "TRYAGAIN")
 			require.Less(t, time.Since(began), time.Second)
 		}
 		one := []core.Charge{unlimited[0]}
 		one[0].Key = fmt.Sprint("new", i)
-		_, err = core.Take(t.Context(), store, of(policy, one))
+		_, err = core.Take(t.Context(), store, storetest.Of(policy, one...))
 		require.NoError(t, err, "a new key alone")
 	}
 	var errs []string
@@ -165,7 +166,7 @@ func stuck(t *testing.T, nodes redistest.Nodes, client *redis.ClusterClient, sto
 	require.NoError(t, errors.Join(
 		from.Do(t.Context(), "cluster", "setslot", slot, "stable").Err(),
 		to.Do(t.Context(), "cluster", "setslot", slot, "stable").Err()))
-	d, err := core.Take(t.Context(), store, of(policy, two("new", "k")))
+	d, err := core.Take(t.Context(), store, storetest.Of(policy, two("new", "k")...))
 	require.NoError(t, err, "after it is done")
 	require.EqualValues(t, 52, 1_000_000_000-d.Outcomes()[1].Remaining)
 	t.Log("a stuck slot: 50 of 50 decisions on existing keys, 50 of 50 on one new key, 0 of 100 where keys are apart or all new")

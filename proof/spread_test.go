@@ -15,6 +15,7 @@ import (
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/redisstore"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // TestAnyWindowSpread takes from many goroutines on a Cluster of six processes, with a
@@ -35,10 +36,10 @@ func TestAnyWindowSpread(t *testing.T) {
 		done.Go(func() {
 			for i := g; time.Now().Before(end); i++ {
 				key := i % keys
-				d, err := core.Take(context.Background(), store, of("proof", []core.Charge{
+				d, err := core.Take(context.Background(), store, storetest.Of("proof", []core.Charge{
 					{Rule: "key", Key: fmt.Sprint(key), Quota: perKey, Cost: 1},
 					{Rule: "global", Quota: global, Cost: 1},
-				}))
+				}...))
 				if err != nil {
 					t.Error(err)
 					return

@@ -22,8 +22,11 @@ func ByPathValue(name string) KeyResolver { return NewKey(grammar.Path, name) }
 
 func By(name string, fn func(*http.Request) string) KeyResolver { return KeyBy(name, fn) }
 
-func FirstOf(keys ...KeyResolver) KeyResolver { return NewKey(grammar.Or, "", keys...) }
-func Joined(keys ...KeyResolver) KeyResolver  { return NewKey(grammar.And, "", keys...) }
+// nest returns a resolver of several as a text with parentheses has it: an Or within an Or
+// stays one.
+func nest(kind grammar.Kind, keys ...KeyResolver) KeyResolver {
+	return labeled(KeyResolver{kind: kind, parts: keys})
+}
 
 func Per(key KeyResolver, window time.Duration, limit int64) Rule {
 	return Rule{Key: key, Limit: limit, Window: window}

@@ -14,12 +14,12 @@ import (
 )
 
 // A KeyResolver turns a request into a key: requests with the same key share a
-// quota. Use limit.ByIP, limit.ByUser, limit.Everyone, the functions that begin with By,
-// limit.FirstOf and limit.Joined. The zero KeyResolver is invalid.
+// quota. Use limit.ByIP, limit.ByUser, limit.Everyone and the functions that begin with By,
+// and combine them with Or and And. The zero KeyResolver is invalid.
 //
 // All requests without a key (no such header, no user) share one quota: a missing
-// key never means no limit. Where that is too strict, add another resolver with
-// limit.FirstOf. White space counts as no value.
+// key never means no limit. Where that is too strict, add another resolver with Or.
+// White space counts as no value.
 //
 // Keys are compared byte for byte. A key longer than 128 bytes is replaced by its
 // SHA-256.
@@ -27,23 +27,45 @@ type KeyResolver struct {
 	kind  grammar.Kind
 	label string                      // in the text grammar
 	name  string                      // of the header, cookie, …
-	parts []KeyResolver               // of FirstOf and Joined
+	parts []KeyResolver               // of Or and And
 	fn    *func(*http.Request) string // of By: the address tells functions apart
 }
 
-// NewKey returns the resolver of a kind, of a name or of several resolvers, if the kind has
-// them. It is for package limit, whose functions and variables that begin with By make
-// resolvers.
-func NewKey(kind grammar.Kind, name string, parts ...KeyResolver) KeyResolver {
+// NewKey returns the resolver of a kind, and of a name if the kind has one. It is for
+// package limit, whose functions and variables that begin with By make resolvers.
+func NewKey(kind grammar.Kind, name string) KeyResolver {
 	if kind == grammar.Header {
 		name = http.CanonicalHeaderKey(name)
 	}
-	return labeled(KeyResolver{kind: kind, name: name, parts: slices.Clone(parts)})
+	return labeled(KeyResolver{kind: kind, name: name})
 }
 
 // KeyBy returns a resolver of what a function returns.
 func KeyBy(name string, fn func(*http.Request) string) KeyResolver {
 	return KeyResolver{kind: grammar.Func, label: name, name: name, fn: &fn}
+}
+
+// Or resolves the first of k and other that the request has, such as
+// limit.ByUser.Or(limit.ByIP). Equal values of different resolvers are different keys.
+// a.Or(b).Or(c) is the first of three.
+func (k KeyResolver) Or(other KeyResolver) KeyResolver { return joined(grammar.Or, k, other) }
+
+// And resolves k and other together: each combination of values has its own quota. An
+// absent value counts as a value, but a request without any of them has no key.
+// a.And(b).And(c) combines three.
+func (k KeyResolver) And(other KeyResolver) KeyResolver { return joined(grammar.And, k, other) }
+
+// joined returns a resolver of the two, or of their parts if they are of the kind.
+func joined(kind grammar.Kind, two ...KeyResolver) KeyResolver {
+	k := KeyResolver{kind: kind}
+	for _, part := range two {
+		if part.kind == kind {
+			k.parts = append(k.parts, part.parts...)
+		} else {
+			k.parts = append(k.parts, part)
+		}
+	}
+	return labeled(k)
 }
 
 // Kind returns the kind of k, or 0 for the zero KeyResolver.
@@ -96,9 +118,6 @@ func (k KeyResolver) problems(depth int) []string {
 			return []string{fmt.Sprintf("a key nested more than %d deep: write a function with limit.By", grammar.MaxNesting)}
 		}
 		var list []string
-		if len(k.parts) < 2 {
-			list = append(list, fmt.Sprintf("key %q: write at least two resolvers in FirstOf or Joined", k))
-		}
 		for _, part := range k.parts {
 			if part.kind == grammar.Global {
 				list = append(list, fmt.Sprintf("key %q: limit.Everyone has no value: leave it out", k))

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/internal/grammar"
 )
 
 func TestBounded(t *testing.T) {
@@ -20,9 +22,9 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-func TestJoinedIsInjective(t *testing.T) {
-	pair := Joined(ByHeader("A"), ByHeader("B"))
-	triple := Joined(pair, ByHeader("C"))
+func TestAndIsInjective(t *testing.T) {
+	pair := ByHeader("A").And(ByHeader("B"))
+	triple := nest(grammar.And, pair, ByHeader("C"))
 	seen := make(map[string][3]string)
 	values := []string{"", "a", "b", "a:b", "b:c", "1:a", "0:", "1:a1:b", "sha256:a", hashed("x"), long(129)}
 	for _, a := range values {
@@ -73,13 +75,13 @@ func FuzzKeyInjective(f *testing.F) {
 			same bool
 		}{
 			{a, same(a)},
-			{Joined(a, b), same(a, b)},
-			{Joined(a, b, c), same(a, b, c)},
-			{Joined(Joined(a, b), c), same(a, b, c)},
-			{Joined(a, Joined(b, c)), same(a, b, c)},
-			{FirstOf(a, b, c), first(one) == first(two)},
-			{FirstOf(FirstOf(a, b), c), first(one) == first(two)},
-			{Joined(FirstOf(a, b, c), a), first(one) == first(two) && same(a)},
+			{a.And(b), same(a, b)},
+			{a.And(b).And(c), same(a, b, c)},
+			{nest(grammar.And, a.And(b), c), same(a, b, c)},
+			{nest(grammar.And, a, b.And(c)), same(a, b, c)},
+			{a.Or(b).Or(c), first(one) == first(two)},
+			{nest(grammar.Or, a.Or(b), c), first(one) == first(two)},
+			{a.Or(b).Or(c).And(a), first(one) == first(two) && same(a)},
 		} {
 			x, y := test.key.Resolve(one), test.key.Resolve(two)
 			if test.same != (x == y) || len(x) > maxKey {

@@ -36,7 +36,7 @@ import (
 //	refusal = "429" | "503" | "redirect" location [ "302" | "303" | "307" ] |
 //	         "degrade" | "mark" | "wait" duration [ "waiters" count ]
 //
-// "and" is limit.Joined and binds tighter than "or", which is limit.FirstOf.
+// "and" is [KeyResolver.And] and binds tighter than "or", which is [KeyResolver.Or].
 //
 // The words are the attributes of a [Rule], in any order: the name of an
 // algorithm, and the options that it takes. "empty" sets Missing so that a

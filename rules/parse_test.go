@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/grammar"
 )
 
 func zone(t *testing.T, name string) *time.Location {
@@ -34,17 +35,17 @@ func TestParse(t *testing.T) {
 		{"5/1s per path id", Rules(Per(ByPathValue("id"), time.Second, 5)), ""},
 		{"5/1s per path *", Rules(Per(ByPathValue("*"), time.Second, 5)), ""},
 		{"5/1s per query naïve:ключ", Rules(Per(ByQuery("naïve:ключ"), time.Second, 5)), ""},
-		{"5/1s per cookie and or query or", Rules(Per(FirstOf(ByCookie("and"), ByQuery("or")), time.Second, 5)), ""},
+		{"5/1s per cookie and or query or", Rules(Per(ByCookie("and").Or(ByQuery("or")), time.Second, 5)), ""},
 
-		{"5/1s per user or ip", Rules(Per(FirstOf(ByUser, ByIP), time.Second, 5)), ""},
-		{"5/1s per ip and path id", Rules(Per(Joined(ByIP, ByPathValue("id")), time.Second, 5)), ""},
-		{"5/1s per user or ip or header A", Rules(Per(FirstOf(ByUser, ByIP, ByHeader("a")), time.Second, 5)), ""},
-		{"5/1s per (user or ip) and header A", Rules(Per(Joined(FirstOf(ByUser, ByIP), ByHeader("a")), time.Second, 5)), ""},
-		{"5/1s per user or ip and header A", Rules(Per(FirstOf(ByUser, Joined(ByIP, ByHeader("A"))), time.Second, 5)),
+		{"5/1s per user or ip", Rules(Per(ByUser.Or(ByIP), time.Second, 5)), ""},
+		{"5/1s per ip and path id", Rules(Per(ByIP.And(ByPathValue("id")), time.Second, 5)), ""},
+		{"5/1s per user or ip or header A", Rules(Per(ByUser.Or(ByIP).Or(ByHeader("a")), time.Second, 5)), ""},
+		{"5/1s per (user or ip) and header A", Rules(Per(ByUser.Or(ByIP).And(ByHeader("a")), time.Second, 5)), ""},
+		{"5/1s per user or ip and header A", Rules(Per(ByUser.Or(ByIP.And(ByHeader("A"))), time.Second, 5)),
 			"5/1s per user or (ip and header A)"},
-		{"5/1s per user and ip or header A", Rules(Per(FirstOf(Joined(ByUser, ByIP), ByHeader("A")), time.Second, 5)),
+		{"5/1s per user and ip or header A", Rules(Per(ByUser.And(ByIP).Or(ByHeader("A")), time.Second, 5)),
 			"5/1s per (user and ip) or header A"},
-		{"5/1s per (user or ip) or header A", Rules(Per(FirstOf(FirstOf(ByUser, ByIP), ByHeader("A")), time.Second, 5)), ""},
+		{"5/1s per (user or ip) or header A", Rules(Per(nest(grammar.Or, ByUser.Or(ByIP), ByHeader("A")), time.Second, 5)), ""},
 		{"5/1s per ((((((((ip))))))))", Rules(PerIP(time.Second, 5)), "5/1s per ip"},
 
 		// White space and separators.
@@ -54,7 +55,7 @@ func TestParse(t *testing.T) {
 		{"\n\n5/2s per ip;\r\n\t1000/1m global\r\n\r\n", Rules(PerIP(2*time.Second, 5), Global(time.Minute, 1000)),
 			"5/2s per ip; 1000/1m global"},
 		{"5/2s per ip\n1000/1m global", Rules(PerIP(2*time.Second, 5), Global(time.Minute, 1000)), "5/2s per ip; 1000/1m global"},
-		{"5/2s per(user or ip);1/1s global", Rules(Per(FirstOf(ByUser, ByIP), 2*time.Second, 5), Global(time.Second, 1)),
+		{"5/2s per(user or ip);1/1s global", Rules(Per(ByUser.Or(ByIP), 2*time.Second, 5), Global(time.Second, 1)),
 			"5/2s per user or ip; 1/1s global"},
 		{"a:5/2s per ip;b:\t5/2s per ip", Rules(Rule{Name: "a", Key: ByIP, Limit: 5, Window: 2 * time.Second},
 			Rule{Name: "b", Key: ByIP, Limit: 5, Window: 2 * time.Second}), "a: 5/2s per ip; b: 5/2s per ip"},

@@ -97,10 +97,7 @@ func randomKey(r *rand.Rand, depth int) KeyResolver {
 	for i := range parts {
 		parts[i] = randomKey(r, depth+1+r.IntN(3))
 	}
-	if kind == 6 {
-		return FirstOf(parts...)
-	}
-	return Joined(parts...)
+	return nest([]grammar.Kind{grammar.Or, grammar.And}[kind-6], parts...)
 }
 
 // randomAttributes gives a rule a random algorithm with options that it takes.

@@ -106,7 +106,7 @@ type Rule struct {
 
 	// Exempt lists up to 64 callers that the rule neither charges nor refuses, such as
 	// "ip 10.0.0.0/8", "user root", "plan enterprise" or "class critical". Each value is
-	// one word. Addresses are those of limit.Limiter.ClientIP. The headers of an exempt
+	// one word. Addresses are those of limit.Client.IP. The headers of an exempt
 	// request leave out the rule. If all rules exempt an HTTP request, its decision has
 	// core.ModeExempt, and the store is not called. Package access has longer lists.
 	Exempt []string

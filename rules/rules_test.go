@@ -25,7 +25,7 @@ func TestConstructors(t *testing.T) {
 		"login: 5/1m per user":     {Name: "login", Key: ByUser, Limit: 5, Window: time.Minute},
 		"1/1s per tenant":          Per(By("tenant", (*http.Request).UserAgent), time.Second, 1),
 		"0/0s per ":                {},
-		"-5/-1m0s per ip and user": Per(Joined(ByIP, ByUser), -time.Minute, -5),
+		"-5/-1m0s per ip and user": Per(ByIP.And(ByUser), -time.Minute, -5),
 	} {
 		assert.Equal(t, text, rule.String())
 	}
@@ -39,10 +39,10 @@ func TestRuleNames(t *testing.T) {
 		"per-user-1h30m":                     PerUser(90*time.Minute, 5),
 		"global-1d":                          Global(24*time.Hour, 5),
 		"per-header-x-api-key-1m":            Per(ByHeader("X-API-Key"), time.Minute, 5),
-		"per-user-or-ip-1s500ms":             Per(FirstOf(ByUser, ByIP), 1500*time.Millisecond, 5),
+		"per-user-or-ip-1s500ms":             Per(ByUser.Or(ByIP), 1500*time.Millisecond, 5),
 		"per-ip-1ms250us":                    PerIP(1250*time.Microsecond, 5),
-		"per--user-or-ip--and-path-id-1s":    Per(Joined(FirstOf(ByUser, ByIP), ByPathValue("id")), time.Second, 5),
-		"per-user-or--ip-and-path-id--1s":    Per(FirstOf(ByUser, Joined(ByIP, ByPathValue("id"))), time.Second, 5),
+		"per--user-or-ip--and-path-id-1s":    Per(ByUser.Or(ByIP).And(ByPathValue("id")), time.Second, 5),
+		"per-user-or--ip-and-path-id--1s":    Per(ByUser.Or(ByIP.And(ByPathValue("id"))), time.Second, 5),
 		"per-query------1s":                  Per(ByQuery("ключ"), time.Second, 5),
 		"login":                              {Name: "login", Key: ByIP, Limit: 5, Window: time.Second},
 		"Login.v2_x":                         {Name: "Login.v2_x", Key: ByIP, Limit: 5, Window: time.Second},
@@ -124,10 +124,8 @@ func TestRuleProblems(t *testing.T) {
 		{Per(By("a or b", fn), time.Second, 1), []string{`limit.By("a or b", …): write`}},
 		{Per(By("ip", fn), time.Second, 1), []string{`limit.By("ip", …): write`, "that is not global, ip, user, header"}},
 
-		{Per(FirstOf(), time.Second, 1), []string{`key "": write at least two resolvers in FirstOf or Joined`}},
-		{Per(Joined(ByIP), time.Second, 1), []string{`key "ip": write at least two resolvers in FirstOf or Joined`}},
-		{Per(FirstOf(ByUser, Everyone), time.Second, 1), []string{`key "user or global": limit.Everyone has no value: leave it out`}},
-		{Per(Joined(Everyone, ByHeader(""), KeyResolver{}), time.Second, 1), []string{
+		{Per(ByUser.Or(Everyone), time.Second, 1), []string{`key "user or global": limit.Everyone has no value: leave it out`}},
+		{Per(Everyone.And(ByHeader("")).And(KeyResolver{}), time.Second, 1), []string{
 			`limit.Everyone has no value: leave it out`, `key "header ": write a name`, "no key: write which"}},
 		{Per(nested(grammar.MaxNesting+1), time.Second, 1), nil},
 		{Per(nested(grammar.MaxNesting+2), time.Second, 1), []string{"a key nested more than 8 deep: write a function with limit.By"}},
@@ -150,12 +148,15 @@ func TestRuleProblems(t *testing.T) {
 	}
 }
 
-// nested returns a resolver of so many FirstOf.
+// nested returns a resolver of so many within each other.
 func nested(depth int) KeyResolver {
 	if depth == 0 {
 		return ByUser
 	}
-	return FirstOf(nested(depth-1), ByIP)
+	if depth%2 == 0 {
+		return nested(depth - 1).Or(ByIP)
+	}
+	return nested(depth - 1).And(ByIP)
 }
 
 // nameFor keeps the names under test and shortens those of nested resolvers.
@@ -239,10 +240,10 @@ func TestRuleSetIsImmutable(t *testing.T) {
 		set.Rules()[1].Limit = 9
 		assert.Equal(t, "1/1s per ip; 2/1s global", set.String())
 	}
-	keys := []KeyResolver{ByUser, ByIP}
-	key := FirstOf(keys...)
-	keys[0] = Everyone
-	assert.Empty(t, key.problems(0))
+	three := ByUser.Or(ByIP).Or(ByHeader("A"))
+	four, other := three.Or(ByHeader("B")), three.Or(ByHeader("C"))
+	assert.Equal(t, []string{"user or ip or header A", "user or ip or header A or header B", "user or ip or header A or header C"},
+		[]string{three.syntax().String(), four.syntax().String(), other.syntax().String()})
 }
 
 func TestSameDeclaration(t *testing.T) {

@@ -115,11 +115,13 @@ func (m *meter) wait(d *limit.Decision) time.Duration {
 	t := m.throttle
 	var wait time.Duration
 	var chunk int64 = maxChunk
-	for i, rule := range d.Rules() {
+	i := 0
+	for rule := range d.Rules() {
 		// ResetAfter is when the last byte taken has passed at the rate.
 		early := t.bursts[i] - rule.ResetAfter
 		wait = max(wait, -early)
 		chunk = min(chunk, bytesIn(t.buckets[i], max(0, early))/2)
+		i++
 	}
 	m.chunk = max(t.chunk, chunk)
 	return wait

@@ -77,25 +77,25 @@ type Throttle struct {
 
 // New binds rules to a limiter. Each is a token bucket of bytes, as [Bandwidth]
 // makes it, without Missing, Cost and Settle. Options may be nil. The error joins
-// one [*limit.RuleError] for each thing wrong with the rules and the options.
-func New(limiter *limit.Limiter, rules limit.RuleSet, options *Options) (*Throttle, error) {
+// one [*rules.Error] for each thing wrong with the rules and the options.
+func New(limiter *limit.Limiter, set limit.RuleSet, options *Options) (*Throttle, error) {
 	t := &Throttle{chunk: math.MaxInt64}
 	if options != nil {
 		t.options = *options
 	}
 	var errs []error
 	if t.options.Free < 0 {
-		errs = append(errs, &limit.RuleError{Problem: fmt.Sprintf("%d bytes free: write 0 or more", t.options.Free)})
+		errs = append(errs, &rules.Error{Problem: fmt.Sprintf("%d bytes free: write 0 or more", t.options.Free)})
 	}
 	if t.options.Of > Both {
-		errs = append(errs, &limit.RuleError{Problem: fmt.Sprintf(
+		errs = append(errs, &rules.Error{Problem: fmt.Sprintf(
 			"bodies %d: write throttle.Downloads, throttle.Uploads or throttle.Both", t.options.Of)})
 		t.options.Of = Downloads
 	}
 	var invalid error
-	t.rules, invalid = rules.Derive(suffixes[t.options.Of], func(r limit.Rule) limit.Rule {
+	t.rules, invalid = set.Derive(suffixes[t.options.Of], func(r limit.Rule) limit.Rule {
 		for _, problem := range problems(r) {
-			errs = append(errs, rules.Errorf(len(t.buckets), "%s", problem))
+			errs = append(errs, set.Errorf(len(t.buckets), "%s", problem))
 		}
 		t.buckets = append(t.buckets, r)
 		return queue(r)
@@ -117,8 +117,8 @@ func New(limiter *limit.Limiter, rules limit.RuleSet, options *Options) (*Thrott
 
 // Limit returns net/http middleware for one route. It is [Throttle.Handler] of a new
 // Throttle, and panics if [New] returns an error.
-func Limit(limiter *limit.Limiter, rules limit.RuleSet, options *Options) func(http.Handler) http.Handler {
-	t, err := New(limiter, rules, options)
+func Limit(limiter *limit.Limiter, set limit.RuleSet, options *Options) func(http.Handler) http.Handler {
+	t, err := New(limiter, set, options)
 	if err != nil {
 		panic(err)
 	}

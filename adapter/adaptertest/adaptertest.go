@@ -86,7 +86,7 @@ type Router interface {
 
 	// Use adds rules before every request, those without a route too. It is
 	// called before the first route is added. Like the adapter, it may panic with a
-	// limit.RuleError if the rules are not named and the route is not known there.
+	// rules.Error if the rules are not named and the route is not known there.
 	Use(rules limit.RuleSet)
 
 	// After adds middleware of the framework around the rules and handlers of the routes

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -171,7 +172,7 @@ func (s suite) exempt(t *testing.T) {
 		assert.True(t, d.Allowed)
 		assert.Equal(t, core.ModeExempt, d.Mode)
 		assert.Equal(t, []string{"group", "item"}[i%2], d.Policy())
-		assert.Empty(t, d.Rules())
+		assert.Empty(t, slices.Collect(d.Rules()))
 		assert.WithinDuration(t, time.Now(), d.At, time.Minute)
 	}
 }
@@ -197,7 +198,7 @@ func (s suite) barred(t *testing.T) {
 		require.Len(t, *seen, 1, "the first policy answers")
 		d := (*seen)[0]
 		assert.Equal(t, []any{false, core.ModeBarred, "group", want.wait}, []any{d.Allowed, d.Mode, d.Policy(), d.RetryAfter})
-		assert.Empty(t, d.Rules())
+		assert.Empty(t, slices.Collect(d.Rules()))
 		assert.Empty(t, d.Refusing())
 	}
 }

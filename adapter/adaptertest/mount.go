@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/routetest"
+	"github.com/routelimit/limit/rules"
 )
 
 // Mount checks that an adapter's Mount reports everything that is wrong with a struct
@@ -53,7 +53,7 @@ func Mount(t *testing.T, create func() (router http.Handler, mount func(api any)
 	}
 	assert.Contains(t, err.Error(), fmt.Sprintf("%T", handler), "the type to write instead")
 	assert.Equal(t, 8, 1+strings.Count(err.Error(), "\nfield "), err)
-	assert.ErrorAs(t, err, new(*limit.RuleError))
+	assert.ErrorAs(t, err, new(*rules.Error))
 	assert.Equal(t, http.StatusNotFound, routetest.Do(router, "GET", "/good").Code, "nothing is mounted if anything is wrong")
 
 	router, mount = create()

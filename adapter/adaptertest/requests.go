@@ -161,7 +161,7 @@ func keysOfAllKinds(window time.Duration) limit.RuleSet {
 		limit.Per(limit.ByCookie("session"), window, plenty),
 		limit.Per(limit.ByQuery("page"), window, plenty),
 		limit.Per(limit.ByPathValue("id"), window, plenty),
-		limit.Per(limit.Joined(limit.ByPathValue("id"), limit.FirstOf(limit.ByUser, limit.ByHeader("X-Key"))), window, plenty),
+		limit.Per(limit.ByPathValue("id").And(limit.ByUser.Or(limit.ByHeader("X-Key"))), window, plenty),
 	)
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/logbook"
 	"github.com/routelimit/limit/internal/notice"
+	"github.com/routelimit/limit/rules"
 )
 
 func rule(name string, key limit.KeyResolver, n int64) limit.RuleSet {
@@ -152,12 +153,12 @@ func (s suite) manyRoutes(t *testing.T) {
 	}
 }
 
-// panics reports whether f panics, and requires the panic to be a RuleError.
+// panics reports whether f panics, and requires the panic to be a rules.Error.
 func panics(t *testing.T, f func()) (panicked bool) {
 	defer func() {
 		if p := recover(); p != nil {
 			err, _ := p.(error)
-			require.ErrorAs(t, err, new(*limit.RuleError))
+			require.ErrorAs(t, err, new(*rules.Error))
 			require.ErrorContains(t, err, "write limit.Named", "the panic is about the scope")
 			panicked = true
 		}

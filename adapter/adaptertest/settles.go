@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -29,7 +30,7 @@ func left(t *testing.T, limiter *limit.Limiter, rules limit.RuleSet) int64 {
 	require.NoError(t, err)
 	d, err := policy.Peek(t.Context(), limit.Request{})
 	require.NoError(t, err)
-	return d.Rules()[0].Remaining
+	return slices.Collect(d.Rules())[0].Remaining
 }
 
 func silent(http.ResponseWriter, *http.Request) {}

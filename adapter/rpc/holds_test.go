@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -60,7 +61,7 @@ func left(t *testing.T, l *limit.Limiter) int64 {
 	require.NoError(t, err)
 	d, err := policy.Peek(t.Context(), limit.Request{})
 	require.NoError(t, err)
-	return d.Rules()[0].Remaining
+	return slices.Collect(d.Rules())[0].Remaining
 }
 
 // TestWaits has a call wait until a stream has ended.

@@ -27,8 +27,7 @@ func TestEnvironment(t *testing.T) {
 		{"top", "--at", "1"}, {"inspect", "alice"}, {"reset", "alice", "--yes"},
 		{"ban", "--list"}, {"override", "--list"},
 	} {
-		code, _, problem := run(t, args...)
-		assert.Equal(t, 0, code, "%s: %s", args, problem)
+		exits(t, 0, args...)
 	}
 	_, out, _ := run(t, "top")
 	assert.NotContains(t, out, "looked at 0 keys")
@@ -47,8 +46,7 @@ func TestEnvironment(t *testing.T) {
 		code, _, problem := run(t, args...)
 		assert.Equal(t, []any{1, "Redis 127.0.0.1:1 cannot be reached: connection refused"}, []any{code, problem}, "a flag wins")
 	}
-	code, _, problem := run(t, "top", "--redis", "")
-	assert.Equal(t, 3, code, "an unset variable of a shell names no other server")
+	_, problem := exits(t, 3, "top", "--redis", "")
 	assert.Contains(t, problem, "or set LIMITCTL_REDIS")
 
 	for _, command := range []string{"doctor", "top", "inspect", "reset", "ban", "override", "watch", "push", "history", "explain"} {

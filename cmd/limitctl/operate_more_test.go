@@ -17,21 +17,17 @@ import (
 
 func TestBan(t *testing.T) {
 	s := newServer(t)
-	code, out, problem := s.run(t, "ban", "203.0.113.9/24", "--for", "1h", "--by", "ann", "--reason", "scans", "--yes")
-	assert.Equal(t, 3, code, "an entry with bits after its prefix")
+	out, problem := s.exits(t, 3, "ban", "203.0.113.9/24", "--for", "1h", "--by", "ann", "--reason", "scans", "--yes")
 	assert.Empty(t, out)
 	assert.Contains(t, problem, "203.0.113.0/24")
 	for _, args := range [][]string{
 		{"203.0.113.0/24", "--for", "1h", "--by", "ann", "--reason", "scans\x1b[2J"}, {"agent", "Bad \x1b Bot", "--for", "0", "--by", "bob"},
 	} {
-		code, _, problem = s.run(t, append([]string{"ban", "--yes"}, args...)...)
-		assert.Equal(t, 0, code, problem)
+		s.exits(t, 0, append([]string{"ban", "--yes"}, args...)...)
 	}
-	code, out, _ = s.run(t, "ban", "--list")
-	assert.Equal(t, 0, code)
+	out, _ = s.exits(t, 0, "ban", "--list")
 	assert.Regexp(t, `^203\.0\.113\.0/24, until 20\S+Z, by ann: scans\\x1b\[2J\nagent "bad \\x1b bot", until it is removed, by bob\n$`, out)
-	code, out, _ = s.run(t, "ban", "--list", "--json")
-	assert.Equal(t, 0, code)
+	out, _ = s.exits(t, 0, "ban", "--list", "--json")
 	assert.Equal(t, `{
   "bans": [
     {
@@ -49,24 +45,21 @@ func TestBan(t *testing.T) {
   ]
 }
 `, timeless(out))
-	code, out, problem = s.run(t, "ban", "--lift", "203.0.113.0/24", "--by", "bob")
+	code, out, problem := s.run(t, "ban", "--lift", "203.0.113.0/24", "--by", "bob")
 	assert.Equal(t, []any{2, ""}, []any{code, out})
 	assert.Contains(t, problem, "This lifts the ban of 203.0.113.0/24 on all instances.\nNothing was done")
 	code, out, _ = s.run(t, "ban", "--lift", "203.0.113.0/24", "--by", "bob", "--yes")
 	assert.Equal(t, []any{0, "lifted: 203.0.113.0/24\n"}, []any{code, out})
-	code, _, problem = s.run(t, "ban", "--lift", "203.0.113.0/24", "--by", "bob", "--yes")
-	assert.Equal(t, 1, code)
+	_, problem = s.exits(t, 1, "ban", "--lift", "203.0.113.0/24", "--by", "bob", "--yes")
 	assert.Contains(t, problem, "there is nothing to change: no ban of 203.0.113.0/24")
 	for _, args := range []string{"", "a b c", "--list x", "--list --lift", "203.0.113.9", "203.0.113.9 --for -1s", "203.0.113.9 --for 1d", "nonsense --for 1h", "0.0.0.0/0 --for 1h", "--lift"} {
-		code, out, problem = s.run(t, append([]string{"ban", "--by", "ann", "--yes"}, strings.Fields(args)...)...)
+		code, out, problem := s.run(t, append([]string{"ban", "--by", "ann", "--yes"}, strings.Fields(args)...)...)
 		assert.Equal(t, []any{3, ""}, []any{code, out}, "%s: %s", args, problem)
 	}
-	code, _, problem = s.run(t, "ban", "usre", "mallory", "--for", "1h", "--by", "ann")
-	assert.Equal(t, 3, code)
+	_, problem = s.exits(t, 3, "ban", "usre", "mallory", "--for", "1h", "--by", "ann")
 	assert.Contains(t, problem, "an address, a prefix, user NAME or agent PART")
 	for _, args := range [][]string{{"ban", "203.0.113.9"}, {"override", "login", "per-ip-1m", "192.0.2.1", "5"}} {
-		code, _, problem = s.run(t, append(args, "--for", "-5m", "--by", "ann")...)
-		assert.Equal(t, 3, code)
+		_, problem = s.exits(t, 3, append(args, "--for", "-5m", "--by", "ann")...)
 		assert.Contains(t, problem, "--for -5m0s: write a time from 0 up, such as ")
 	}
 	code, _, problem = s.run(t, "ban", "203.0.113.9", "--for", "1h", "--by", "")
@@ -84,8 +77,7 @@ func TestOverride(t *testing.T) {
 	code, out, problem = s.run(t, "override", "login", "per-ip-1m", "2001:db8:1:2::9", "60", "--for", "0", "--by", "ann")
 	assert.Equal(t, []any{2, ""}, []any{code, out})
 	assert.Contains(t, problem, "This gives policy login, rule per-ip-1m, key 2001:db8:1:2::/64 the limit 60 in place of the override of 50 on all instances until it is removed.\n")
-	code, out, _ = s.run(t, "override", "--list", "--json")
-	assert.Equal(t, 0, code)
+	out, _ = s.exits(t, 0, "override", "--list", "--json")
 	assert.Equal(t, `{
   "overrides": [
     {
@@ -117,8 +109,7 @@ func TestOverride(t *testing.T) {
 		assert.Equal(t, 3, code, c.args)
 		assert.Contains(t, problem, c.problem)
 	}
-	code, _, problem = run(t, "override", "x", "y", "z", "5", "--for", "1h", "--by", "ann", "--yes", s.flags[0], s.flags[1])
-	assert.Equal(t, 0, code)
+	_, problem = exits(t, 0, "override", "x", "y", "z", "5", "--for", "1h", "--by", "ann", "--yes", s.flags[0], s.flags[1])
 	assert.Contains(t, problem, "are not checked: to check them, write --policy")
 	code, _, problem = run(t, "override", "--remove", "x", "y", "z", "--by", "ann", "--yes", s.flags[0], s.flags[1])
 	assert.Equal(t, []any{0, ""}, []any{code, problem}, "the answer says that there was such an override")
@@ -162,11 +153,9 @@ func TestTwoScopes(t *testing.T) {
 		h.ServeHTTP(httptest.NewRecorder(), r)
 	}
 	flags := []string{"--redis", "redis://" + client.Options().Addr, "--rules", "9/1h per ip", "--on", "GET /a", "--rules", "5/1h per ip", "--on", "each GET /a"}
-	code, _, problem := run(t, append([]string{"reset", "GET /a", "per-ip-1h", "192.0.2.1", "--yes"}, flags...)...)
-	assert.Equal(t, 3, code)
+	_, problem := exits(t, 3, append([]string{"reset", "GET /a", "per-ip-1h", "192.0.2.1", "--yes"}, flags...)...)
 	assert.Contains(t, problem, `policy "GET /a" has two rules "per-ip-1h"`)
-	code, out, _ := run(t, append([]string{"reset", "192.0.2.1", "--yes"}, flags...)...)
-	assert.Equal(t, 0, code)
+	out, _ := exits(t, 0, append([]string{"reset", "192.0.2.1", "--yes"}, flags...)...)
 	assert.Equal(t, 2, strings.Count(out, "reset: "))
 	left, err := client.Keys(t.Context(), "*").Result()
 	require.NoError(t, err)
@@ -184,27 +173,21 @@ func TestHashedKeys(t *testing.T) {
 	flags := []string{"--redis", "redis://" + client.Options().Addr, "--rules", "1/1h per ip", "--on", "login"}
 	t.Setenv("SECRET", "0123456789abcdef")
 
-	code, out, _ := run(t, append([]string{"top"}, flags...)...)
-	assert.Equal(t, 0, code)
+	out, _ := exits(t, 0, append([]string{"top"}, flags...)...)
 	assert.Regexp(t, `login   per-ip-1h  1     1   100%  \S+ +\S+ +"?[\w-]{22}"?\n`, out)
-	code, out, _ = run(t, append([]string{"inspect", "203.0.113.9"}, flags...)...)
-	assert.Equal(t, 0, code)
+	out, _ = exits(t, 0, append([]string{"inspect", "203.0.113.9"}, flags...)...)
 	assert.Contains(t, out, "If the programs set redisstore.Options.Secret, write --secret-env.")
 	flags = append(flags, "--secret-env", "SECRET")
 	for _, args := range [][]string{{"inspect", "203.0.113.9"}, {"reset", "203.0.113.9", "--yes"}} {
-		code, out, problem := run(t, append(args, flags...)...)
-		assert.Equal(t, 0, code, problem)
+		out, _ := exits(t, 0, append(args, flags...)...)
 		assert.Contains(t, out, "203.0.113.9")
 	}
-	code, _, problem := run(t, append([]string{"top", "--spread", "2"}, flags...)...)
-	assert.Equal(t, 3, code)
+	_, problem := exits(t, 3, append([]string{"top", "--spread", "2"}, flags...)...)
 	assert.Contains(t, problem, "top cannot find the part of a hashed key")
-	code, _, problem = run(t, append([]string{"inspect", "203.0.113.9", "--secret-env", "NONE"}, flags[:6]...)...)
-	assert.Equal(t, 3, code)
+	_, problem = exits(t, 3, append([]string{"inspect", "203.0.113.9", "--secret-env", "NONE"}, flags[:6]...)...)
 	assert.Contains(t, problem, "--secret-env NONE: the variable is not set")
 	t.Setenv("SECRET", "short")
-	code, _, problem = run(t, append([]string{"inspect", "203.0.113.9"}, flags...)...)
-	assert.Equal(t, 3, code)
+	_, problem = exits(t, 3, append([]string{"inspect", "203.0.113.9"}, flags...)...)
 	assert.NotContains(t, problem, "short\"")
 }
 
@@ -222,25 +205,20 @@ func TestOperateCluster(t *testing.T) {
 	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
 		flags = append(flags, "--rules", "1/1h per user", "--on", name)
 	}
-	code, _, problem := run(t, append([]string{"top"}, flags...)...)
-	assert.Equal(t, 1, code)
+	_, problem := exits(t, 1, append([]string{"top"}, flags...)...)
 	assert.Contains(t, problem, "the Redis is a Cluster: write --cluster")
 	flags = append(flags, "--cluster")
-	code, out, problem := run(t, append([]string{"top"}, flags...)...)
-	assert.Equal(t, 0, code, problem)
+	out, _ := exits(t, 0, append([]string{"top"}, flags...)...)
 	assert.Contains(t, out, "looked at 6 keys")
 	assert.Equal(t, 6, strings.Count(out, "100%"))
 	for _, args := range [][]string{
 		{"override", "a", "per-user-1h", "alice", "5", "--for", "1h", "--by", "ann", "--yes"}, {"inspect", "alice"}, {"reset", "alice", "--yes"},
 	} {
-		code, _, problem := run(t, append(args, flags...)...)
-		assert.Equal(t, 0, code, problem)
+		exits(t, 0, append(args, flags...)...)
 	}
-	code, _, problem = run(t, "ban", "203.0.113.9", "--for", "1h", "--by", "ann", "--yes", "--cluster", flags[0], flags[1])
-	assert.Equal(t, 0, code, problem)
+	exits(t, 0, "ban", "203.0.113.9", "--for", "1h", "--by", "ann", "--yes", "--cluster", flags[0], flags[1])
 	single := redistest.Real(t)
-	code, _, problem = run(t, "ban", "--list", "--cluster", "--redis", "redis://"+single.Options().Addr)
-	assert.Equal(t, 1, code)
+	_, problem = exits(t, 1, "ban", "--list", "--cluster", "--redis", "redis://"+single.Options().Addr)
 	assert.Contains(t, problem, "the Redis is no Cluster: leave out --cluster")
 }
 
@@ -267,8 +245,7 @@ func TestOperateWrongly(t *testing.T) {
 		assert.Equal(t, []any{1, ""}, []any{code, out}, args)
 		assert.Regexp(t, `^limitctl: .*connection refused\n$`, problem, "one line")
 	}
-	code, _, problem := run(t, "top", "--policy", "missing.yaml", "--redis", "redis://127.0.0.1:1")
-	assert.Equal(t, 1, code)
+	_, problem := exits(t, 1, "top", "--policy", "missing.yaml", "--redis", "redis://127.0.0.1:1")
 	assert.Contains(t, problem, "missing.yaml")
 }
 
@@ -278,13 +255,11 @@ func TestCompletion(t *testing.T) {
 		assert.Equal(t, []any{0, ":4\n"}, []any{code, out}, "no names of files")
 	}
 	for shell, word := range map[string]string{"bash": "__start_limitctl", "zsh": "#compdef limitctl", "fish": "complete -c limitctl"} {
-		code, out, _ := run(t, "completion", shell)
-		assert.Equal(t, 0, code)
+		out, _ := exits(t, 0, "completion", shell)
 		assert.Contains(t, out, word)
 	}
 	for _, command := range []string{"top", "inspect", "reset", "ban", "override"} {
-		code, help, _ := run(t, command, "--help")
-		assert.Equal(t, 0, code)
+		help, _ := exits(t, 0, command, "--help")
 		assert.Contains(t, help, "Examples:\n  limitctl "+command)
 		assert.Regexp(t, `(?i)exit code\s+is\s+0`, help)
 	}

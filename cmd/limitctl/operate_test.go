@@ -59,11 +59,20 @@ func (s *server) try(t *testing.T, ip, user string) bool {
 // run runs a command on the server.
 func (s *server) run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	flags := s.flags
+	return run(t, s.with(args)...)
+}
+
+// exits runs limitctl as run does, and checks its exit code.
+func (s *server) exits(t *testing.T, want int, args ...string) (stdout, stderr string) {
+	t.Helper()
+	return exits(t, want, s.with(args)...)
+}
+
+func (s *server) with(args []string) []string {
 	if args[0] == "ban" {
-		flags = flags[:2]
+		return append(args, s.flags[:2]...)
 	}
-	return run(t, append(args, flags...)...)
+	return append(args, s.flags...)
 }
 
 var moments = regexp.MustCompile(`"20\d\d-[^"]*"|"seconds": [0-9.e-]+`)
@@ -88,8 +97,7 @@ func TestInspect(t *testing.T) {
 		{"ban", "user", "alice", "--for", "0", "--by", "ann", "--yes"},
 		{"override", "login", "per-ip-1m", "2001:db8:1:2::9", "50", "--for", "2h", "--by", "bob", "--yes"},
 	} {
-		code, _, problem := s.run(t, args...)
-		assert.Equal(t, 0, code, problem)
+		s.exits(t, 0, args...)
 	}
 	code, out, problem := s.run(t, "inspect", "2001:db8:1:2::ffff")
 	assert.Equal(t, []any{0, ""}, []any{code, problem})
@@ -99,8 +107,7 @@ override: policy login, rule per-ip-1m, key 2001:db8:1:2::/64: limit 50, until 2
 banned: 2001:db8:1::/48, until 20\S+Z, by ann: scans
 not looked at, since their keys have several values: api per-ip-and-user-1h
 $`, out)
-	code, out, _ = s.run(t, "inspect", "alice", "--json")
-	assert.Equal(t, 0, code)
+	out, _ = s.exits(t, 0, "inspect", "alice", "--json")
 	assert.Equal(t, fmt.Sprintf(`{
   "key": "alice",
   "rules": %q,
@@ -131,21 +138,17 @@ $`, out)
   ]
 }
 `, s.policy), timeless(out))
-	code, out, _ = s.run(t, "inspect", "login", "per-user-1h", "carol")
-	assert.Equal(t, 0, code)
+	out, _ = s.exits(t, 0, "inspect", "login", "per-user-1h", "carol")
 	assert.Contains(t, out, "login   per-user-1h  0     20  0%  -              -            carol\n")
-	code, out, _ = s.run(t, "inspect", "api", "global-1m")
-	assert.Equal(t, 0, code)
+	out, _ = s.exits(t, 0, "inspect", "api", "global-1m")
 	assert.Contains(t, out, "(all requests)\n")
-	code, out, _ = s.run(t, "inspect", "carol")
-	assert.Equal(t, 0, code)
+	out, _ = s.exits(t, 0, "inspect", "carol")
 	assert.Contains(t, out, "key carol has used nothing of the rules of "+s.policy+".\n")
 	for _, c := range []struct{ args, problem string }{
 		{"login per-ip-1m", "name the key after the rule"}, {"api global-1m x", "leave out the key"}, {"login x y", `write one of "login" per-ip-1m`},
 		{"x y z", `write one of "login" per-ip-1m`}, {"", "limitctl inspect 203.0.113.9"}, {"a b c d", "limitctl inspect 203.0.113.9"},
 	} {
-		code, _, problem := s.run(t, append([]string{"inspect"}, strings.Fields(c.args)...)...)
-		assert.Equal(t, 3, code, c.args)
+		_, problem := s.exits(t, 3, append([]string{"inspect"}, strings.Fields(c.args)...)...)
 		assert.Contains(t, problem, c.problem)
 	}
 }
@@ -170,16 +173,13 @@ func TestReset(t *testing.T) {
 	redistest.Await(t, 5*time.Second, "the running instance admits the client", func() bool { return s.try(t, "203.0.113.9", "alice") })
 	t.Logf("the running instance admitted the client after %v", time.Since(begun))
 
-	code, out, _ = s.run(t, "reset", "alice", "--yes", "--json")
-	assert.Equal(t, 0, code)
+	out, _ = s.exits(t, 0, "reset", "alice", "--yes", "--json")
 	assert.JSONEq(t, `{"reset": [{"policy": "login", "rule": "per-user-1h", "key": "alice"}]}`, out)
-	code, _, problem = s.run(t, "reset", "alice", "--yes")
-	assert.Equal(t, 1, code)
+	_, problem = s.exits(t, 1, "reset", "alice", "--yes")
 	assert.Contains(t, problem, "there is nothing to change: key alice has used nothing of these rules")
 	code, _, problem = s.run(t, "reset", "api", "global-1m", "--yes")
 	assert.Equal(t, []any{1, "there is nothing to change: requests have used nothing of these rules that can be reset"}, []any{code, problem})
-	code, out, problem = run(t, "inspect", "alice", s.flags[0], s.flags[1], "--rules", "5/1m per user", "--on", "a")
-	assert.Equal(t, 0, code, problem)
+	out, _ = exits(t, 0, "inspect", "alice", s.flags[0], s.flags[1], "--rules", "5/1m per user", "--on", "a")
 	assert.Contains(t, out, "key alice has used nothing of the rules of the command line.\n")
 	code, _, problem = run(t, "reset", "alice", s.flags[0], s.flags[1])
 	assert.Equal(t, []any{3, errNoRules.Error()}, []any{code, problem})
@@ -196,7 +196,6 @@ func TestResetOfNothing(t *testing.T) {
 		assert.Equal(t, []any{3, ""}, []any{code, out})
 		assert.Contains(t, problem, "the key is empty: name a policy and a rule")
 	}
-	code, out, problem := s.run(t, "reset", "api", "global-1m", "--yes")
-	assert.Equal(t, 0, code, problem)
+	out, _ := s.exits(t, 0, "reset", "api", "global-1m", "--yes")
 	assert.Contains(t, out, "reset: policy api, rule global-1m, key (all requests)")
 }

@@ -33,6 +33,14 @@ func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), problem.String()
 }
 
+// exits runs limitctl, and checks its exit code.
+func exits(t *testing.T, want int, args ...string) (stdout, stderr string) {
+	t.Helper()
+	code, stdout, stderr := run(t, args...)
+	assert.Equal(t, want, code, "%s: %s", args, stderr)
+	return stdout, stderr
+}
+
 func file(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "policy.yaml")
@@ -52,8 +60,7 @@ func TestCheck(t *testing.T) {
 	assert.Contains(t, problem, bad+":3:17: found \"x\", want a unit such as s, m, h or d\n\t  a: {rules: 5/1x per ip}\n\t                ^\n")
 	assert.Contains(t, problem, bad+":4:7: unknown field \"rule\"")
 	assert.Contains(t, problem, filepath.Dir(bad)+" is not a regular file")
-	code, _, problem = run(t, "check")
-	assert.Equal(t, 3, code)
+	_, problem = exits(t, 3, "check")
 	assert.Contains(t, problem, "limitctl check policy.yaml")
 }
 
@@ -64,20 +71,17 @@ func TestCheckWarnings(t *testing.T) {
 	assert.Equal(t, []any{0, ""}, []any{code, problem})
 	assert.Contains(t, out, ", policies 0: programs limit nothing by it\n")
 	for _, empty := range []string{"version: 1\npolicies: {}\n", "version: 1\npolicies:\n"} {
-		code, _, problem = run(t, "check", file(t, empty))
-		assert.Equal(t, 1, code)
+		_, problem = exits(t, 1, "check", file(t, empty))
 		assert.Contains(t, problem, "policies")
 	}
 	code, _, problem = run(t, "check", none, "--replaces", good)
 	assert.Equal(t, []any{0, "LIMIT-207: lifts policy login (5/1m per header X-Key)\n"}, []any{code, problem})
 	code, _, problem = run(t, "check", good, "--replaces", none)
 	assert.Equal(t, []any{0, ""}, []any{code, problem})
-	code, _, problem = run(t, "check", good, "--replaces", file(t, "x"))
-	assert.Equal(t, 1, code)
+	_, problem = exits(t, 1, "check", good, "--replaces", file(t, "x"))
 	assert.Contains(t, problem, ":1:2: ")
 	exempts := file(t, "exempt: [10.0.0.0/8]\n"+valid)
-	code, _, problem = run(t, "check", exempts, "--trusted", "10.0.0.5/32")
-	assert.Equal(t, 0, code)
+	_, problem = exits(t, 0, "check", exempts, "--trusted", "10.0.0.5/32")
 	assert.Contains(t, problem, `code=LIMIT-117 entries="10.0.0.0/8 (`+exempts+`:1:10) contains the trusted proxy 10.0.0.5/32"`)
 	code, _, problem = run(t, "check", exempts, "--trusted", "192.0.2.5/32")
 	assert.Equal(t, []any{0, ""}, []any{code, problem})
@@ -99,16 +103,14 @@ func TestExplainAssumes(t *testing.T) {
 	assert.Contains(t, out, "assumed: 127.0.0.1 is the client, and no proxy is between it and the program; name proxies by --trusted or --hops\nPOST /login from 127.0.0.1, no user\n")
 	assert.Contains(t, out, "exempt by 127.0.0.0/8")
 	for _, flags := range [][]string{{"--trusted", "127.0.0.1/32"}, {"--hops", "1"}, {"--hops", "1", "--proxy-header", "x-forwarded-for"}} {
-		code, out, problem := run(t, append(request, flags...)...)
-		assert.Equal(t, 0, code, problem)
+		out, _ := exits(t, 0, append(request, flags...)...)
 		assert.Contains(t, out, "POST /login from 203.0.113.9 through the proxy 127.0.0.1, no user\n")
 		assert.NotContains(t, out, "assumed")
 		assert.Contains(t, out, "exempt: no entry matches\n")
 	}
 	_, out, _ = run(t, append(request, "--trusted", "127.0.0.1/32")...)
 	assert.Contains(t, out, "exempt 127.0.0.0/8 ("+path+":1:10) contains the trusted proxy 127.0.0.1/32")
-	code, _, problem := run(t, append(request, "--proxy-header", "X-Real-IP")...)
-	assert.Equal(t, 3, code)
+	_, problem := exits(t, 3, append(request, "--proxy-header", "X-Real-IP")...)
 	assert.Contains(t, problem, "is never read, because no proxy is trusted")
 }
 
@@ -122,55 +124,44 @@ func TestExplain(t *testing.T) {
 		assert.Contains(t, out, `key:     header X-Key "k"`)
 	}
 	for _, args := range [][]string{{}, {"login"}, {"/x", "--ip", "x"}, {"/x", "--header", "x"}, {"GE T /x"}, {"/\x7f"}} {
-		code, _, problem := run(t, append([]string{"explain", good}, args...)...)
-		assert.Equal(t, 3, code, args)
+		_, problem := exits(t, 3, append([]string{"explain", good}, args...)...)
 		assert.NotEmpty(t, problem, args)
 	}
-	code, _, problem := run(t, "explain", file(t, ""), "/x")
-	assert.Equal(t, 1, code)
+	_, problem := exits(t, 1, "explain", file(t, ""), "/x")
 	assert.Contains(t, problem, ":1:1: the file is empty")
 }
 
 func TestSchema(t *testing.T) {
-	code, out, _ := run(t, "schema")
-	assert.Equal(t, 0, code)
+	out, _ := exits(t, 0, "schema")
 	assert.Equal(t, string(policyfile.Schema()), out)
 }
 
 func TestPush(t *testing.T) {
 	url := "redis://" + redistest.Real(t).Options().Addr
 	note := "sha256 " + sum(valid) + ", policies 1"
-	code, out, problem := run(t, "push", file(t, valid), "--redis", url, "--by", "ann", "--for", "2h")
-	assert.Equal(t, 0, code, problem)
+	out, _ := exits(t, 0, "push", file(t, valid), "--redis", url, "--by", "ann", "--for", "2h")
 	assert.Regexp(t, `^pushed: "policies", `+note+`, until \S+Z\n$`, out)
-	code, out, problem = run(t, "push", file(t, valid), "--redis", url, "--by", "ann")
-	assert.Equal(t, 0, code, problem)
+	out, _ = exits(t, 0, "push", file(t, valid), "--redis", url, "--by", "ann")
 	assert.Equal(t, "pushed: \"policies\", "+note+", until it is withdrawn\n", out)
 	fewer := file(t, "version: 1\npolicies:\n  other: {routes: [/], rules: 5/1m per ip}\n")
-	code, _, problem = run(t, "push", fewer, "--redis", url, "--by", "ann", "--name", "shop")
+	code, _, problem := run(t, "push", fewer, "--redis", url, "--by", "ann", "--name", "shop")
 	assert.Equal(t, []any{0, ""}, []any{code, problem}, "nothing was pushed by this name")
-	code, _, problem = run(t, "push", file(t, "version: 1\npolicies: {}\n"), "--redis", url, "--by", "ann", "--name", "shop")
-	assert.Equal(t, 1, code)
+	_, problem = exits(t, 1, "push", file(t, "version: 1\npolicies: {}\n"), "--redis", url, "--by", "ann", "--name", "shop")
 	assert.Contains(t, problem, "policies: none")
 	code, _, problem = run(t, "push", file(t, valid), "--redis", url, "--by", "ann", "--name", "shop")
 	assert.Equal(t, []any{0, "LIMIT-207: lifts policy other (5/1m per ip)\n"}, []any{code, problem})
-	code, out, problem = run(t, "push", "--withdraw", "--redis", url, "--by", "bob")
-	assert.Equal(t, 0, code, problem)
+	out, _ = exits(t, 0, "push", "--withdraw", "--redis", url, "--by", "bob")
 	assert.Equal(t, "withdrawn: \"policies\"\n", out)
-	code, _, problem = run(t, "push", "--withdraw", "--redis", url, "--by", "bob")
-	assert.Equal(t, 1, code)
+	_, problem = exits(t, 1, "push", "--withdraw", "--redis", url, "--by", "bob")
 	assert.Contains(t, problem, `nothing is pushed as "policies"`)
-	code, _, problem = run(t, "push", file(t, "x"), "--redis", url, "--by", "ann")
-	assert.Equal(t, 1, code)
+	_, problem = exits(t, 1, "push", file(t, "x"), "--redis", url, "--by", "ann")
 	assert.Contains(t, problem, "policy.yaml:1:2: ")
 	for _, args := range [][]string{{}, {"a", "b", "--redis", url}, {"a", "--withdraw", "--redis", url}, {"a", "--redis", "x"}, {"a", "--redis", url, "--by", "ann", "--for", "-1s"}} {
-		code, _, _ = run(t, append([]string{"push"}, args...)...)
-		assert.Equal(t, 3, code, args)
+		exits(t, 3, append([]string{"push"}, args...)...)
 	}
 	code, _, problem = run(t, "push", file(t, valid), "--redis", url, "--by", "")
 	assert.Equal(t, []any{3, `--by "": write who changes the policies`}, []any{code, problem})
-	code, out, problem = run(t, "history", "--redis", url)
-	assert.Equal(t, 0, code, problem)
+	out, _ = exits(t, 0, "history", "--redis", url)
 	assert.Regexp(t, `^\S+Z  "policies"  by "bob"  withdrawn\n(\S+Z  "shop" .*\n)+\S+Z  "policies"  by "ann"  pushed until it is withdrawn +`+note+
 		`\n\S+Z  "policies"  by "ann"  pushed until \S+Z +`+note+`\n$`, out)
 }
@@ -193,24 +184,18 @@ func TestRedisDown(t *testing.T) {
 
 func TestCheckClasses(t *testing.T) {
 	path := file(t, "version: 1\npolicies:\n  a: {rules: 9/1m global reserve vip 2}\n")
-	code, _, problem := run(t, "check", path)
-	assert.Equal(t, 1, code)
+	_, problem := exits(t, 1, "check", path)
 	assert.Contains(t, problem, path+":3:14: reserve vip: write one of the classes critical, default, background, or add it to limit.Options.Classes\n")
-	code, _, problem = run(t, "check", path, "--classes", "vip,default")
-	assert.Equal(t, 0, code, problem)
-	code, _, problem = run(t, "check", path, "--classes", "vip")
-	assert.Equal(t, 3, code)
+	exits(t, 0, "check", path, "--classes", "vip,default")
+	_, problem = exits(t, 3, "check", path, "--classes", "vip")
 	assert.Contains(t, problem, `with "default" for requests without a class`)
 	for _, command := range []string{"check", "explain", "schema", "push", "history"} {
-		code, _, _ := run(t, command, "--unknown")
-		assert.Equal(t, 3, code, command)
-		code, help, _ := run(t, command, "--help")
-		assert.Equal(t, 0, code)
+		exits(t, 3, command, "--unknown")
+		help, _ := exits(t, 0, command, "--help")
 		assert.Contains(t, help, "Examples:\n  limitctl "+command)
 		assert.Regexp(t, `(?i)exit code is 0`, help)
 	}
-	code, _, _ = run(t, "history", "x")
-	assert.Equal(t, 3, code)
+	exits(t, 3, "history", "x")
 }
 
 // TestExplainCaller checks plans, classes, proxies and overrides of a Redis.
@@ -223,16 +208,13 @@ func TestExplainCaller(t *testing.T) {
 	assert.Contains(t, out, "    key:     ip \"203.0.113.9\"\n    limit:   20: plan pro\n")
 	_, out, _ = run(t, append(args, "--user", "root", "--class", "vip")...)
 	assert.Contains(t, out, "exempt:  the rule neither charges nor refuses")
-	code, _, problem = run(t, append(args, "--trusted", "x")...)
-	assert.Equal(t, 3, code)
+	_, problem = exits(t, 3, append(args, "--trusted", "x")...)
 	assert.Contains(t, problem, `--trusted "x"`)
 
 	client := redistest.Real(t)
 	o := overrides.New(t.Context(), control.New(client, nil), nil)
 	require.NoError(t, o.Set(t.Context(), overrides.Override{Policy: "api", Rule: "per-ip-1m", Key: "203.0.113.9", Limit: 50}, time.Hour, "bob"))
-	code, out, problem = run(t, append(args, "--redis", "redis://"+client.Options().Addr)...)
-	assert.Equal(t, 0, code, problem)
+	out, _ = exits(t, 0, append(args, "--redis", "redis://"+client.Options().Addr)...)
 	assert.Contains(t, out, "    limit:   50: an override of the key; without it 20: plan pro\n")
-	code, _, _ = run(t, append(args, "--redis", "redis://127.0.0.1:1")...)
-	assert.Equal(t, 1, code)
+	exits(t, 1, append(args, "--redis", "redis://127.0.0.1:1")...)
 }

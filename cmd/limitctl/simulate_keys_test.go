@@ -28,22 +28,19 @@ That is without "20/1h per header X-Api-Key": no request of this log has the key
 		assert.Contains(t, out, want+"\nNOTES\n- rule \""+strings.Split(rules, ";")[0]+"\": none of 1,500 requests has ")
 		assert.Contains(t, out, "left out")
 	}
-	code, out, _ := run(t, "simulate", "--rules", "20/1h per user", "--json", anonymous)
-	assert.Equal(t, 0, code)
+	out, _ := exits(t, 0, "simulate", "--rules", "20/1h per user", "--json", anonymous)
 	assert.Contains(t, out, `"refused": 0,`)
 	assert.Contains(t, out, `"left_out": 1500`)
 	assert.Contains(t, out, `none of 1,500 requests has a user in this log`)
 
 	some := logFile(t, strings.Replace(lines.String(), " - - ", " - al ", 300))
-	code, out, _ = run(t, "simulate", "--rules", "400/1h per user", some)
-	assert.Equal(t, 0, code)
+	out, _ = exits(t, 0, "simulate", "--rules", "400/1h per user", some)
 	assert.Contains(t, out, `400/1h per user would have refused 800 requests (53.3%), of 1 client (100%).
 800 of the refused requests (100%) came without the key of a rule that refused them. All requests without the key share one quota: see the notes.
 
 NOTES
 - rule "400/1h per user": 80.0% of 1,500 requests have no user and share one quota
 `)
-	code, out, _ = run(t, "simulate", "--rules", "5/1h global", "--compare", file(t, "version: 1\npolicies:\n  a: {routes: [GET /], rules: 1/1h per cookie sid}\n"), anonymous)
-	assert.Equal(t, 0, code)
+	out, _ = exits(t, 0, "simulate", "--rules", "5/1h global", "--compare", file(t, "version: 1\npolicies:\n  a: {routes: [GET /], rules: 1/1h per cookie sid}\n"), anonymous)
 	assert.Contains(t, out, "\nThat is without \"1/1h per cookie sid\" of the new policy: no request of this log has the key. See the notes.\n")
 }

@@ -24,8 +24,7 @@ looked at 4 keys in 0\.\ds: 4 of these rules
 
 POLICY  RULE       USED  OF        FULL AGAIN IN  REFUSED FOR  KEY
 login   per-ip-1m  5     5   100%  \S+ +\S+ +203.0.113.9\n$`, out)
-	code, out, _ = s.run(t, "top", "--at", "5", "--json", "--n", "3")
-	assert.Equal(t, 0, code)
+	out, _ = s.exits(t, 0, "top", "--at", "5", "--json", "--n", "3")
 	assert.Equal(t, fmt.Sprintf(`{
   "rules": %q,
   "at": "TIME",
@@ -73,15 +72,12 @@ login   per-ip-1m  5     5   100%  \S+ +\S+ +203.0.113.9\n$`, out)
   ]
 }
 `, s.policy), timeless(out))
-	code, out, _ = run(t, "top", s.flags[0], s.flags[1])
-	assert.Equal(t, 0, code)
+	out, _ = exits(t, 0, "top", s.flags[0], s.flags[1])
 	assert.Contains(t, out, "No rules are known: name them by --policy, or by --rules and --on.\nlooked at 4 keys")
 	assert.Contains(t, out, "keys of rules that are not known:\n  2 of policy login, rule per-ip-1m\n  2 of policy login, rule per-user-1h\n")
 
-	code, _, problem = run(t, "push", s.policy, "--by", "ann", s.flags[0], s.flags[1])
-	assert.Equal(t, 0, code, problem)
-	code, out, _ = run(t, "top", s.flags[0], s.flags[1])
-	assert.Equal(t, 0, code)
+	exits(t, 0, "push", s.policy, "--by", "ann", s.flags[0], s.flags[1])
+	out, _ = exits(t, 0, "top", s.flags[0], s.flags[1])
 	assert.Contains(t, out, "rules of the pushed file \"policies\"\nlooked at 4 keys", "without those of the pushed file")
 	code, _, problem = run(t, "top", "--name", "shop", s.flags[0], s.flags[1])
 	assert.Equal(t, []any{3, `nothing is pushed as "shop": write --name policies, or name the rules by --policy or --rules`}, []any{code, problem})
@@ -124,7 +120,6 @@ func TestTopOfOthers(t *testing.T) {
 	assert.Contains(t, out, "2 keys have the name of a state, but something else in them")
 	_, out, _ = s.run(t, "top", "--json")
 	assert.Contains(t, out, `"invalid": 2`)
-	code, _, problem = s.run(t, "inspect", "203.0.113.10")
-	assert.Equal(t, 1, code)
+	_, problem = s.exits(t, 1, "inspect", "203.0.113.10")
 	assert.Contains(t, problem, "limit:1:{login}:per-ip-1m:203.0.113.10 is of another type")
 }

@@ -1,13 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,31 +15,14 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
+	"github.com/routelimit/limit/internal/logbook"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/ops/feed"
 )
 
-// A shared buffer is written by a command and read by its test.
-type sharedBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *sharedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *sharedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
 // watching runs limitctl watch until stop, which returns its exit code.
-func watching(t *testing.T, args ...string) (out, problems *sharedBuffer, stop func() int) {
-	out, problems = new(sharedBuffer), new(sharedBuffer)
+func watching(t *testing.T, args ...string) (out, problems *logbook.Book, stop func() int) {
+	out, problems = new(logbook.Book), new(logbook.Book)
 	ctx, cancel := context.WithCancel(t.Context())
 	code := make(chan int, 1)
 	go func() {
@@ -119,16 +100,14 @@ func TestWatchNothing(t *testing.T) {
 	assert.Empty(t, out.String())
 
 	server.Kill()
-	code, _, problem := run(t, "watch", "--redis", "redis://"+server.Addr)
-	assert.Equal(t, 1, code)
+	_, problem := exits(t, 1, "watch", "--redis", "redis://"+server.Addr)
 	assert.Contains(t, problem, "connection refused")
 }
 
 func TestWatchArguments(t *testing.T) {
 	for _, args := range [][]string{{}, {"--redis", "http://:geheim@[x"}, {"--redis", "redis://127.0.0.1:1", "more"}, {"--redis", "://geheim", "--cluster"},
 		{"--redis", "redis://127.0.0.1:1", "--prefix", "{a}"}, {"--redis", "redis://u:geheim@h:port"}} {
-		code, out, problem := run(t, append([]string{"watch"}, args...)...)
-		assert.Equal(t, 3, code, args)
+		out, problem := exits(t, 3, append([]string{"watch"}, args...)...)
 		assert.Empty(t, out)
 		assert.NotEmpty(t, problem)
 		assert.NotContains(t, problem, "geheim")
@@ -138,7 +117,7 @@ func TestWatchArguments(t *testing.T) {
 // TestWatchLoss checks what is printed when Redis fails, and when instances end.
 func TestWatchLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out, problems sharedBuffer
+		var out, problems logbook.Book
 		w := watch{silence: 3 * time.Second, problems: &problems, to: &watchLines{to: &out, zone: time.UTC}}
 		require.NoError(t, w.run(func(yield func(feed.Batch, error) bool) {
 			batch := feed.Batch{Instance: "api"}

@@ -36,10 +36,8 @@ func (s *service) routes(limiter *limit.Limiter) http.Handler {
 	router.Use(rl.Limit(limit.Named("application", limit.PerIP(time.Minute, 100))))
 
 	failed := limit.OnStatus(http.StatusUnauthorized)
-	name := limit.FirstOf(
-		limit.By("device", func(r *http.Request) string { return attemptOf(r).device }),
-		limit.By("username", func(r *http.Request) string { return attemptOf(r).name }),
-	)
+	device := limit.By("device", func(r *http.Request) string { return attemptOf(r).device })
+	name := device.Or(limit.By("username", func(r *http.Request) string { return attemptOf(r).name }))
 	router.POST("/login", s.readName, rl.Limit(limit.Rules(
 		limit.Rule{Key: limit.ByIP, Limit: 5, Window: 15 * time.Minute, Settle: failed},
 		limit.Rule{Key: name, Limit: 20, Window: time.Hour, Settle: failed},

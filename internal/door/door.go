@@ -31,7 +31,7 @@ var (
 	Reset    any // func(_ *limit.Limiter, _ context.Context, policy, rule, key string) error
 	Key      any // func(_ *limit.Policy, rule string, keys map[string]string) (string, error)
 	Observe  any // func(*limit.Limiter, func(*http.Request, limit.Decision, error)) (stop func())
-	Compared any // func(limit.Decision) [][2]int
+	Compared any // func(limit.Decision) [][2]limit.RuleDecision
 	Change   any // func(*limit.Limiter, ...limit.RuleSet) error
 	Validate any // func(*limit.Limiter, limit.RuleSet) error
 )

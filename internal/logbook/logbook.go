@@ -1,4 +1,4 @@
-// Package logbook keeps what a test has logged.
+// Package logbook keeps what a test, or a command that it runs, has written.
 package logbook
 
 import (
@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// A Book keeps the lines of a log. The zero Book is empty. It is safe for concurrent
+// A Book keeps the lines of a log or of an output. The zero Book is empty. It is safe for concurrent
 // use.
 type Book struct {
 	mu   sync.Mutex
@@ -20,6 +20,13 @@ func (b *Book) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.text.Write(p)
+}
+
+// String returns what has been written since [Book.Lines] was last asked.
+func (b *Book) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
 }
 
 // Log returns a log that is kept in b, as text and without times.

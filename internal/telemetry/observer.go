@@ -80,9 +80,10 @@ func (o *Observer) decided(d *limit.Decision) {
 	p := o.policy(d.Policy())
 	marked, watched := false, false
 	asked := d.Mode != core.ModeAllowed && d.Mode != core.ModeRefused // otherwise no quota was
-	var outcome limit.RuleDecision
-	for i := 0; d.Rule(i, &outcome); i++ {
+	i := 0
+	for outcome := range d.Rules() {
 		r := p.rule(o, i, outcome.Name)
+		i++
 		if asked && outcome.Capacity > 0 && !outcome.Exempt {
 			r.used.Observe(1 - float64(outcome.Remaining)/float64(outcome.Capacity))
 		}

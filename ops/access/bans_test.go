@@ -17,6 +17,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/logbook"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/ops/access"
 	"github.com/routelimit/limit/ops/control"
@@ -29,7 +30,7 @@ type instance struct {
 	client  *redis.Client
 	handler http.Handler
 	calls   int
-	log     logbook
+	log     logbook.Book
 	core.Store
 }
 
@@ -44,7 +45,7 @@ func start(t testing.TB, addr string) *instance {
 	t.Cleanup(func() { i.client.Close() })
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
-	options := &access.Options{Log: i.log.logger()}
+	options := &access.Options{Log: i.log.Log()}
 	i.bans = access.NewBans(ctx, control.New(i.client, &control.Options{Log: slog.New(slog.DiscardHandler)}), options)
 	list := mustParse(t, "198.51.100.1")
 	limiter := limit.New(i, &limit.Options{Caller: limit.Caller[*http.Request]{User: user}, Log: slog.New(slog.DiscardHandler),
@@ -190,13 +191,13 @@ func TestBanErrors(t *testing.T) {
 	assert.ErrorContains(t, i.bans.Ban(t.Context(), "10.0.0.1", 1, "", ""), `control: by ""`)
 
 	// What another program writes has no effect, and is logged once.
-	i.log.lines()
+	i.log.Lines()
 	c := control.New(i.client, nil)
 	require.NoError(t, c.Put(t.Context(), "bans", "0.0.0.0/0", nil, 0, "ann"))
 	require.NoError(t, c.Put(t.Context(), "bans", "10.0.0.1", []byte("no JSON"), 0, "ann"))
 	answer(t, time.Second, http.StatusForbidden, from("10.0.0.1:80"), []*instance{i})
 	answer(t, 0, http.StatusOK, from("10.0.0.2:80"), []*instance{i})
-	assert.Contains(t, i.log.lines()[0], "bans that are not entries, and agents beyond the first 1,000, have no effect\" code=LIMIT-406 ")
+	assert.Contains(t, i.log.Lines()[0], "bans that are not entries, and agents beyond the first 1,000, have no effect\" code=LIMIT-406 ")
 }
 
 // TestBanWithoutUsers checks that a program that knows no users says so, once, if users
@@ -205,14 +206,14 @@ func TestBanWithoutUsers(t *testing.T) {
 	server := redistest.Launch(t)
 	other := start(t, server.Addr)
 	require.NoError(t, other.bans.Ban(t.Context(), "user bob", time.Hour, "ann", ""))
-	var log logbook
+	var log logbook.Book
 	bans := access.NewBans(t.Context(), control.New(other.client, nil), nil)
 	redistest.Await(t, time.Second, "the ban", func() bool { return len(bans.List()) == 1 })
-	h := limit.New(nil, &limit.Options{Bar: bans.Bar, Log: log.logger()}).Limit(limit.Rules(limit.Global(time.Second, 1000)))(update)
+	h := limit.New(nil, &limit.Options{Bar: bans.Bar, Log: log.Log()}).Limit(limit.Rules(limit.Global(time.Second, 1000)))(update)
 	for range 200 {
 		assert.Equal(t, http.StatusOK, send(h, "192.0.2.1"))
 	}
-	assert.Equal(t, 1, strings.Count(strings.Join(log.lines(), ""), "code=LIMIT-116 requests=100"))
+	assert.Equal(t, 1, strings.Count(strings.Join(log.Lines(), ""), "code=LIMIT-116 requests=100"))
 	was, err := bans.Unban(t.Context(), "user bob", "ann")
 	require.NoError(t, err)
 	assert.True(t, was)

@@ -17,6 +17,7 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/adapter"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/logbook"
 	"github.com/routelimit/limit/ops/access"
 )
 
@@ -136,8 +137,8 @@ func TestExemptProxy(t *testing.T) {
 	trusted := limit.New(nil, &limit.Options{Log: quiet, Proxies: limit.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.5/32")}}})
 	others := limit.New(nil, nil)
 	for text, warns := range map[string]bool{"10.0.0.0/8": true, "10.0.0.5": true, "192.0.2.0/24": false, "user alice": false} {
-		var log logbook
-		l, err := access.Parse(strings.NewReader(text), &access.Options{Log: log.logger()})
+		var log logbook.Book
+		l, err := access.Parse(strings.NewReader(text), &access.Options{Log: log.Log()})
 		require.NoError(t, err)
 		for range 3 {
 			for _, limiter := range []*limit.Limiter{others, trusted} {
@@ -149,7 +150,7 @@ func TestExemptProxy(t *testing.T) {
 		if warns {
 			want = 1
 		}
-		assert.Equal(t, want, strings.Count(strings.Join(log.lines(), "\n"), "code=LIMIT-117 proxy=10.0.0.5/32"), text)
+		assert.Equal(t, want, strings.Count(strings.Join(log.Lines(), "\n"), "code=LIMIT-117 proxy=10.0.0.5/32"), text)
 	}
 }
 

@@ -1,9 +1,7 @@
 package access_test
 
 import (
-	"bytes"
 	"context"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,44 +13,16 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/routelimit/limit/internal/logbook"
 	"github.com/routelimit/limit/ops/access"
 )
-
-// A logbook keeps what is logged.
-type logbook struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *logbook) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-// lines returns what was logged since the last call.
-func (b *logbook) lines() []string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	defer b.text.Reset()
-	return strings.Split(strings.TrimSuffix(b.text.String(), "\n"), "\n")
-}
-
-func (b *logbook) logger() *slog.Logger {
-	return slog.New(slog.NewTextHandler(b, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.TimeKey {
-			return slog.Attr{}
-		}
-		return a
-	}}))
-}
 
 // A watched is a file that a list follows.
 type watched struct {
 	*testing.T
 	path string
 	list *access.List
-	log  logbook
+	log  logbook.Book
 }
 
 func watch(t *testing.T, path string) *watched {
@@ -61,7 +31,7 @@ func watch(t *testing.T, path string) *watched {
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	var err error
-	w.list, err = access.Watch(ctx, path, &access.Options{Log: w.log.logger()})
+	w.list, err = access.Watch(ctx, path, &access.Options{Log: w.log.Log()})
 	require.NoError(t, err)
 	return w
 }
@@ -80,10 +50,7 @@ func (w *watched) lists(address string, logged ...string) {
 	for _, a := range []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"} {
 		assert.Equal(w, a == address, w.list.Matches(client(from(a+":80"))), a)
 	}
-	lines := w.log.lines()
-	if len(logged) == 0 {
-		logged = []string{""}
-	}
+	lines := w.log.Lines()
 	require.Len(w, lines, len(logged), lines)
 	for i := range logged {
 		assert.Contains(w, lines[i], logged[i])
@@ -124,10 +91,10 @@ func TestWatch(t *testing.T) {
 			time.Sleep(1100 * time.Millisecond)
 			assert.True(w, w.list.Matches(client(from("10.0.0.2:80"))))
 			assert.True(w, w.list.Matches(client(from("10.0.0.3:80"))))
-			assert.Len(w, w.log.lines(), 1)
+			assert.Len(w, w.log.Lines(), 1)
 			write(w.T, w.path, "10.0.0.1\n10.0.0.0/1") // of /16
 			time.Sleep(1100 * time.Millisecond)
-			assert.Contains(w, w.log.lines()[0], "line 2 has no line feed, so the file may be half written")
+			assert.Contains(w, w.log.Lines()[0], "line 2 has no line feed, so the file may be half written")
 			assert.False(w, w.list.Matches(client(from("10.0.0.1:80"))))
 			write(w.T, w.path, "# nobody\n")
 			w.lists("", changed)
@@ -231,7 +198,7 @@ func TestWatchConcurrently(t *testing.T) {
 		}
 		close(done)
 		asking.Wait()
-		w.log.lines()
+		w.log.Lines()
 		w.lists("10.0.0.2")
 	})
 }

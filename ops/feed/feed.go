@@ -131,8 +131,7 @@ func (o *Options) event(r *http.Request, d *limit.Decision) Event {
 		At: d.At.UTC().Truncate(time.Millisecond), Policy: d.Policy(), Method: shown.Method(r), Allowed: d.Allowed, Outcome: d.Outcome(),
 		Mode: d.Mode.String(), RetryAfterMS: shown.Milliseconds(d.RetryAfter),
 	}
-	var rule limit.RuleDecision
-	for i := 0; d.Rule(i, &rule); i++ {
+	for rule := range d.Rules() {
 		if rule.Allowed || rule.Shadow {
 			continue
 		}

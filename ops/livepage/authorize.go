@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+
+	"github.com/routelimit/limit"
 )
 
 // A viewer is the person who sends a request.
@@ -27,7 +29,7 @@ func (p *page) authorize(w http.ResponseWriter, r *http.Request) (v viewer, ok b
 		}
 		v.role = min(v.role, Operator)
 		if v.id = "who " + v.who; v.who == "" {
-			v.id = "address " + network(p.limiter.ClientIP(r))
+			v.id = "address " + network(limit.Client{Request: r, Limiter: p.limiter}.IP())
 		}
 		return v, true
 	}

@@ -34,7 +34,7 @@ const (
 // that is held for some tens of nanoseconds. Each entry of a ring names the time that it is
 // for, so that old ones need no cleaning.
 type collector struct {
-	clientIP func(*http.Request) netip.Addr // of the limiter
+	limiter  *limit.Limiter // that decides
 	start    time.Time
 	refusals refusals
 	top      *topkeys.Counter
@@ -142,16 +142,17 @@ func (c *collector) observe(r *http.Request, d limit.Decision, err error) {
 		c.count(p, now, &d)
 	}
 	c.mu.Unlock()
-	var outcome limit.RuleDecision
-	for i := 0; d.Mode != core.ModeRefused && d.Rule(i, &outcome); i++ {
-		if outcome.Key != "" {
-			c.top.ObserveRule(name, &outcome, d.At)
+	if d.Mode != core.ModeRefused {
+		for outcome := range d.Rules() {
+			if outcome.Key != "" {
+				c.top.ObserveRule(name, &outcome, d.At)
+			}
 		}
 	}
 	if !d.Allowed {
 		var banned netip.Addr // no rule of the decision has a key then
 		if r != nil && d.Mode == core.ModeBarred {
-			banned = c.clientIP(r)
+			banned = limit.Client{Request: r, Limiter: c.limiter}.IP()
 		}
 		c.refusals.add(&d, name, since, banned)
 	}
@@ -171,8 +172,7 @@ func (c *collector) policy(name string) *policy {
 func (c *collector) count(p *policy, now moment, d *limit.Decision) {
 	total := add(p.counts[:], now.slot, d.Allowed)
 	asked := d.Mode != core.ModeAllowed && d.Mode != core.ModeRefused // otherwise no quota was
-	var outcome limit.RuleDecision
-	for i := 0; d.Rule(i, &outcome); i++ {
+	for outcome := range d.Rules() {
 		u := p.rule(outcome.Name)
 		if u == nil {
 			if c.rules == maxRules {

@@ -91,7 +91,7 @@ func Handler(limiter *limit.Limiter, options *Options) http.Handler {
 		p.options.Name = shown.Instance()
 	}
 	p.token = newToken(&p.options)
-	p.collector.clientIP = limiter.ClientIP
+	p.collector.limiter = limiter
 	operate.Observe(limiter, p.collector.observe)
 	return p
 }

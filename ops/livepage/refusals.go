@@ -49,8 +49,7 @@ func (l *refusals) add(d *limit.Decision, policy string, since time.Duration, ba
 	e := &l.entries[l.last%keptRefusals]
 	e.number, e.since, e.policy = l.last, since, policy
 	e.outcome, e.mode, e.retryAfter, e.banned, e.count = d.Outcome(), d.Mode.String(), d.RetryAfter, banned, 0
-	var rule limit.RuleDecision
-	for i := 0; d.Rule(i, &rule); i++ {
+	for rule := range d.Rules() {
 		if rule.Allowed || rule.Shadow || rule.Marked {
 			continue
 		}

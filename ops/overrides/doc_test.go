@@ -49,6 +49,6 @@ func TestSetKeys(t *testing.T) {
 	redistest.Await(t, time.Second, "the override", func() bool {
 		d, err := api.Take(ctx, limit.Request{Keys: map[string]string{"user": "alice", "ip": "2001:db8:1:2::8"}})
 		require.NoError(t, err)
-		return d.Rules()[1].Limit == 5000
+		return slices.Collect(d.Rules())[1].Limit == 5000
 	})
 }

@@ -1,13 +1,11 @@
 package overrides
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
 	"math"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,27 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/logbook"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/ops/control"
 )
-
-// A logbook is a log that tests read.
-type logbook struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logbook) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logbook) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
 
 func start(t *testing.T, addr string, options *Options) *Overrides {
 	t.Helper()
@@ -112,7 +93,7 @@ func TestInvalid(t *testing.T) {
 		t.Skip("no redis-server is installed")
 	}
 	addr := redistest.Launch(t).Addr
-	var log logbook
+	var log logbook.Book
 	o := start(t, addr, &Options{Log: slog.New(slog.NewTextHandler(&log, nil)),
 		Rules: func(policy, rule string) bool { return policy == "api" && rule == "r" }})
 	good := Override{Policy: "api", Rule: "r", Key: "k", Limit: 1}

@@ -150,7 +150,7 @@ func (e *explanation) policy(r *http.Request) {
 // rules explains each rule of a policy, by what a limiter on an empty store decides.
 func (e *explanation) rules(p *policy, r *http.Request) {
 	var decided []limit.RuleDecision
-	e.options.Observe = func(_ *http.Request, d limit.Decision, _ error) { decided = d.Rules() }
+	e.options.Observe = func(_ *http.Request, d limit.Decision, _ error) { decided = slices.Collect(d.Rules()) }
 	bound, err := limit.New(nil, &e.options).Policy(p.set)
 	if err != nil {
 		d := decoder{source: e.source}

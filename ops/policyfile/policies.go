@@ -9,6 +9,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/grammar"
+	"github.com/routelimit/limit/rules"
 )
 
 // noPolicies is the value of policies in a file that has none: a word, so that no
@@ -116,16 +117,16 @@ func (d *decoder) misread(p passage, err error) {
 }
 
 // ruleErrors returns the errors of package limit that err joins.
-func ruleErrors(err error) (all []*limit.RuleError) {
+func ruleErrors(err error) (all []*rules.Error) {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, err := range joined.Unwrap() {
 			all = append(all, ruleErrors(err)...)
 		}
 		return all
 	}
-	var wrong *limit.RuleError
+	var wrong *rules.Error
 	if err != nil && !errors.As(err, &wrong) {
-		wrong = &limit.RuleError{Problem: err.Error()}
+		wrong = &rules.Error{Problem: err.Error()}
 	}
 	if wrong != nil {
 		all = append(all, wrong)

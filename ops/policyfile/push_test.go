@@ -191,7 +191,7 @@ func TestChangesUnderLoad(t *testing.T) {
 		}
 		if d.Allowed {
 			mu.Lock()
-			admitted[r.RemoteAddr] = append(admitted[r.RemoteAddr], admission{d.At, d.Rules()[0].Limit})
+			admitted[r.RemoteAddr] = append(admitted[r.RemoteAddr], admission{d.At, slices.Collect(d.Rules())[0].Limit})
 			mu.Unlock()
 		}
 	})

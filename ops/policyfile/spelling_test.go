@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -84,5 +85,5 @@ policies:
 	require.NoError(t, err)
 	d, err := policy.Peek(t.Context(), limit.Request{Keys: map[string]string{"path rest": "b"}})
 	require.NoError(t, err)
-	assert.EqualValues(t, 98, d.Rules()[0].Remaining)
+	assert.EqualValues(t, 98, slices.Collect(d.Rules())[0].Remaining)
 }

@@ -132,8 +132,7 @@ func (c *Counter) Observe(d *limit.Decision) {
 	if d.Mode == core.ModeRefused {
 		return
 	}
-	var outcome limit.RuleDecision
-	for i := 0; d.Rule(i, &outcome); i++ {
+	for outcome := range d.Rules() {
 		c.ObserveRule(d.Policy(), &outcome, d.At)
 	}
 }

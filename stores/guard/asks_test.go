@@ -9,13 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 func leftOf(t *testing.T, s core.Store, c core.Charge) int64 {
 	t.Helper()
 	c.Cost = 0
-	d, err := core.Take(t.Context(), s, of("p", []core.Charge{c}))
-	require.NoError(t, err)
+	d := storetest.MustTake(t, s, c)
 	return d.Outcomes()[0].Remaining
 }
 
@@ -32,8 +32,8 @@ func TestAsksAreIndependent(t *testing.T) {
 		alone.Store(sec)
 		both, f := guarded(instances, now)
 		one, g := guarded(instances, alone)
-		deciding := of("p", []core.Charge{charge("first", 2, core.Local)})
-		watching := of("p", []core.Charge{charge("watched", 8, on)})
+		deciding := storetest.Of("p", charge("first", 2, core.Local))
+		watching := storetest.Of("p", charge("watched", 8, on))
 		for step := range 60 {
 			switch random.IntN(8) {
 			case 0:
@@ -71,7 +71,7 @@ func TestAsksShareACall(t *testing.T) {
 		s, f := guarded(instances, now)
 		calls := 0
 		f.first = func() { calls++ }
-		asks := []core.Ask{{Charges: of("p", []core.Charge{charge("first", 2, core.Local)})}, {Charges: of("p", []core.Charge{charge("watched", 8, core.Local)})}}
+		asks := []core.Ask{{Charges: storetest.Of("p", charge("first", 2, core.Local))}, {Charges: storetest.Of("p", charge("watched", 8, core.Local))}}
 		for i := range 3 {
 			require.NoError(t, s.Take(t.Context(), asks))
 			require.Equal(t, i < 2, asks[0].Decision.Allowed)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/stores/memstore"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // full returns a guard whose memory is full.
@@ -78,16 +79,14 @@ func TestPanicLeaves(t *testing.T) {
 	f.fail(errDown)
 	c := []core.Charge{charge("r", 10, core.Local)}
 	for range failuresToOpen {
-		_, err := core.Take(t.Context(), s, of("p", c))
-		require.NoError(t, err)
+		storetest.MustTake(t, s, c...)
 	}
 	now.Add(firstWait)
 	f.first = func() { panic("a bug") }
-	assert.Panics(t, func() { _, _ = core.Take(t.Context(), s, of("p", c)) })
+	assert.Panics(t, func() { _, _ = core.Take(t.Context(), s, storetest.Of("p", c...)) })
 	f.first = nil
 	f.fail(nil)
-	d, err := core.Take(t.Context(), s, of("p", c))
-	require.NoError(t, err)
+	d := storetest.MustTake(t, s, c...)
 	assert.Equal(t, core.ModeExact, d.Mode)
 }
 
@@ -99,8 +98,7 @@ func TestResetUsesTheBreaker(t *testing.T) {
 	f.fail(errDown)
 	for i := range 2 * failuresToOpen {
 		c := charge("r", 1, core.Local)
-		d, err := core.Take(t.Context(), s.own, of("p", []core.Charge{c}))
-		require.NoError(t, err)
+		d := storetest.MustTake(t, s.own, c)
 		require.True(t, d.Allowed, "the memory is reset all the same")
 		require.ErrorIs(t, s.Reset(t.Context(), []core.Charge{{Policy: "p", Rule: "r", Key: "k"}}), core.ErrUnavailable)
 		require.EqualValues(t, min(i+1, failuresToOpen), f.resets.Load())
@@ -128,21 +126,17 @@ func TestRoomAfterTheLook(t *testing.T) {
 			left := func() int64 {
 				look := c
 				look.Cost = 0
-				d, err := core.Take(t.Context(), own, of("p", []core.Charge{look}))
-				require.NoError(t, err)
+				d := storetest.MustTake(t, own, look)
 				return d.Outcomes()[0].Remaining
 			}
 			take := func() core.Decision {
-				d, err := core.Take(t.Context(), s, of("p", []core.Charge{c}))
-				require.NoError(t, err)
-				return d
+				return storetest.MustTake(t, s, c)
 			}
 			f.fail(errDown)
 			require.True(t, take().Allowed)
 			f.fail(nil)
 			if !admits { // another process has taken it
-				_, err := core.Take(t.Context(), f.Store, of("p", []core.Charge{c}))
-				require.NoError(t, err)
+				storetest.MustTake(t, f.Store, c)
 			}
 
 			now.Store(11*sec - 2)
@@ -159,7 +153,7 @@ func TestRoomAfterTheLook(t *testing.T) {
 				return
 			}
 			assert.Zero(t, left())
-			given, err := s.Return(t.Context(), []core.Return{d.Return(0, of("p", []core.Charge{c})[0])})
+			given, err := s.Return(t.Context(), []core.Return{d.Return(0, storetest.Of("p", c)[0])})
 			require.NoError(t, err)
 			assert.EqualValues(t, 1, given[0].Units)
 			assert.EqualValues(t, 1, left())

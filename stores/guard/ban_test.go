@@ -14,6 +14,7 @@ import (
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/redisstore"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // barring returns charges of a rule and a ban after three refusals.
@@ -28,8 +29,7 @@ func TestBanAcrossFailure(t *testing.T) {
 	f := newFleet(1, nil)
 	take := func(rule bool) core.Decision {
 		t.Helper()
-		d, err := core.Take(t.Context(), f.guards[0], of("p", barring(1)))
-		require.NoError(t, err)
+		d := storetest.MustTake(t, f.guards[0], barring(1)...)
 		require.Equal(t, rule, d.Allowed)
 		return d
 	}
@@ -60,14 +60,12 @@ func TestBanAcrossFailure(t *testing.T) {
 func TestBanOfSeveral(t *testing.T) {
 	f := newFleet(3, nil)
 	for i := range 9 {
-		d, err := core.Take(t.Context(), f.guards[0], of("p", barring(9)))
-		require.NoError(t, err)
+		d := storetest.MustTake(t, f.guards[0], barring(9)...)
 		require.True(t, d.Allowed, i)
 	}
 	f.now.Add(10 * sec)
 	f.cut[0].fail(errDown)
-	d, err := core.Take(t.Context(), f.guards[0], of("p", barring(9)))
-	require.NoError(t, err)
+	d := storetest.MustTake(t, f.guards[0], barring(9)...)
 	require.True(t, d.Allowed, "nothing was refused")
 	assert.EqualValues(t, 3, d.Outcomes()[1].Remaining)
 }
@@ -85,9 +83,7 @@ func TestOverflowBarsNoClient(t *testing.T) {
 		request := func(key string) core.Decision {
 			charges := barring(2)
 			charges[0].Key, charges[1].Key = key, key
-			d, err := core.Take(t.Context(), s, of("p", charges))
-			require.NoError(t, err)
-			return d
+			return storetest.MustTake(t, s, charges...)
 		}
 		barred := func(d core.Decision) bool { return !d.Outcomes()[1].Fits() }
 		if fails {
@@ -131,9 +127,7 @@ func TestNoOverflowKeysOfBans(t *testing.T) {
 				charges[i].Key, charges[i].Quota.Window = key, hour
 			}
 			charges[1].Quota.Bar = hour
-			d, err := core.Take(t.Context(), s, of("p", charges))
-			require.NoError(t, err)
-			return d
+			return storetest.MustTake(t, s, charges...)
 		}
 		for range 6 {
 			request("early")
@@ -168,8 +162,7 @@ func TestBansAndValuesInCycles(t *testing.T) {
 				for i := range charges {
 					charges[i].Cost, charges[i].OnError = random.Int64N(3), choices[random.IntN(3)]
 				}
-				d, err := core.Take(t.Context(), f.guards[instance], of("p", charges))
-				require.NoError(t, err)
+				d := storetest.MustTake(t, f.guards[instance], charges...)
 				for i, o := range d.Outcomes() {
 					require.True(t, o.Fits() || !d.Allowed, fmt.Sprint(i, d))
 				}

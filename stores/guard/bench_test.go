@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // An echo is a store that admits everything at once.
@@ -40,7 +41,7 @@ func BenchmarkTake(b *testing.B) {
 				}
 				b.ReportAllocs()
 				for b.Loop() {
-					if d, err := core.Take(context.Background(), s, of("p", charges)); err != nil || !d.Allowed {
+					if d, err := core.Take(context.Background(), s, storetest.Of("p", charges...)); err != nil || !d.Allowed {
 						b.Fatal(d, err)
 					}
 				}

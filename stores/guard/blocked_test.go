@@ -10,6 +10,7 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/logbook"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // TestBlocked has a store that works and does not decide one policy. Each rule is
@@ -24,8 +25,7 @@ func TestBlocked(t *testing.T) {
 	f.fail(blocked)
 	for range 100 {
 		for onError, want := range map[core.OnError]core.Mode{core.Local: core.ModeLocal, core.Allow: core.ModeAllowed, core.Refuse: core.ModeRefused} {
-			d, err := core.Take(t.Context(), s, of("p", []core.Charge{charge("r", 1000, onError)}))
-			require.NoError(t, err)
+			d := storetest.MustTake(t, s, charge("r", 1000, onError))
 			require.Equal(t, want, d.Mode)
 			require.Equal(t, onError != core.Refuse, d.Allowed)
 		}
@@ -36,13 +36,12 @@ func TestBlocked(t *testing.T) {
 	assert.Equal(t, []string{`level=WARN msg="limit: the store works, but requests are decided without it" code=LIMIT-307 error="` +
 		blocked.Err.Error() + `"`}, book.Lines())
 	now.Add(60 * sec)
-	_, err := core.Take(t.Context(), s, of("p", []core.Charge{charge("r", 1000, core.Local)}))
-	require.NoError(t, err)
+	storetest.MustTake(t, s, charge("r", 1000, core.Local))
 	assert.Equal(t, []string{`level=WARN msg="limit: the store works, but requests are decided without it" code=LIMIT-307 error="` +
 		blocked.Err.Error() + `" skipped=299`}, book.Lines())
 
 	f.fail(nil)
-	d, err := core.Take(t.Context(), s, of("other", []core.Charge{charge("r", 1000, core.Local)}))
+	d, err := core.Take(t.Context(), s, storetest.Of("other", charge("r", 1000, core.Local)))
 	require.NoError(t, err)
 	assert.Equal(t, core.ModeExact, d.Mode)
 	assert.Empty(t, book.Lines(), "it was no outage")
@@ -50,13 +49,11 @@ func TestBlocked(t *testing.T) {
 	// Calls that are blocked neither hide failures nor close the breaker.
 	for i := range 2 * failuresToOpen {
 		f.fail([]error{blocked, errAway}[i%2])
-		_, err := core.Take(t.Context(), s, of("p", []core.Charge{charge("r", 1000, core.Local)}))
-		require.NoError(t, err)
+		storetest.MustTake(t, s, charge("r", 1000, core.Local))
 	}
 	assert.True(t, s.Unavailable())
 	f.fail(blocked)
 	now.Add(firstWait)
-	_, err = core.Take(t.Context(), s, of("p", []core.Charge{charge("r", 1000, core.Local)}))
-	require.NoError(t, err)
+	storetest.MustTake(t, s, charge("r", 1000, core.Local))
 	assert.True(t, s.Unavailable())
 }

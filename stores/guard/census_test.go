@@ -11,6 +11,7 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/logbook"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // sharedStore says how many processes share it.
@@ -31,8 +32,7 @@ func (s *sharedStore) Sharers(context.Context) (int, error) {
 // takes, and for longer.
 func TestCensus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		book := new(logbook.Book)
-		now := new(atomic.Int64)
+		book, now := new(logbook.Book), new(atomic.Int64)
 		now.Store(sec)
 		store := &sharedStore{Store: at(now), processes: 4}
 		s := newStore(store, &Options{Log: book.Log(), Instances: 2}, at(now), now.Load)
@@ -40,8 +40,7 @@ func TestCensus(t *testing.T) {
 			t.Helper()
 			for range minutes {
 				for range 3 {
-					_, err := core.Take(t.Context(), s, of("p", []core.Charge{charge("r", 1_000, core.Local)}))
-					require.NoError(t, err)
+					storetest.MustTake(t, s, charge("r", 1_000, core.Local))
 					synctest.Wait()
 				}
 				now.Add(60 * sec)

@@ -9,10 +9,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/stores/memstore"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // A pause is a store that holds its answers back.
@@ -37,9 +37,7 @@ func TestAnswerComesLate(t *testing.T) {
 		slow := &pause{f.Store, make(chan struct{}), make(chan struct{})}
 		f.Store = slow
 		take := func() core.Decision {
-			d, err := core.Take(t.Context(), s, of("p", []core.Charge{charge("r", 1, core.Local)}))
-			require.NoError(t, err)
-			return d
+			return storetest.MustTake(t, s, charge("r", 1, core.Local))
 		}
 		first := make(chan core.Decision)
 		go func() { first <- take() }()
@@ -71,7 +69,7 @@ func TestConcurrentContinuity(t *testing.T) {
 	modes := make([]atomic.Int64, 5)
 	take := func() {
 		now.Add(ms)
-		d, err := core.Take(context.Background(), s, of("p", []core.Charge{{Rule: "r", Quota: quota, Cost: 1}}))
+		d, err := core.Take(context.Background(), s, storetest.Of("p", core.Charge{Rule: "r", Quota: quota, Cost: 1}))
 		if err != nil {
 			failures.Add(1)
 			return

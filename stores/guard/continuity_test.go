@@ -11,6 +11,7 @@ import (
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/stores/memstore"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // A fleet is some instances in front of one store, all by one clock.
@@ -142,8 +143,7 @@ func TestContinuityOfOne(t *testing.T) {
 					model = append(model, states[c.Rule+c.Key])
 				}
 				want := core.Decide(f.now.Load(), charges, model)
-				got, err := core.Take(t.Context(), f.guards[0], of("p", charges))
-				require.NoError(t, err)
+				got := storetest.MustTake(t, f.guards[0], charges...)
 				modes[got.Mode]++
 				require.Equal(t, want.Allowed, got.Allowed, "story %d, %v", story, got.Mode)
 				require.Equal(t, want.Outcomes(), got.Outcomes(), "story %d, %v", story, got.Mode)
@@ -189,8 +189,7 @@ func TestContinuityOfThree(t *testing.T) {
 			var times []int64
 			for range cycles {
 				f.cycle(q.Window, func(instance int) {
-					d, err := core.Take(t.Context(), f.guards[instance], of("p", []core.Charge{{Rule: "r", Quota: q, Cost: 1}}))
-					require.NoError(t, err)
+					d := storetest.MustTake(t, f.guards[instance], core.Charge{Rule: "r", Quota: q, Cost: 1})
 					if d.Allowed {
 						times = append(times, f.now.Load())
 					}
@@ -214,8 +213,7 @@ func TestContinuityWorst(t *testing.T) {
 		admitted := int64(0)
 		all := func(instance int) {
 			for range 2 * limit {
-				d, err := core.Take(t.Context(), f.guards[instance], of("p", c))
-				require.NoError(t, err)
+				d := storetest.MustTake(t, f.guards[instance], c...)
 				if d.Allowed {
 					admitted++
 				}
@@ -247,8 +245,7 @@ func (f *fleet) admits(t *testing.T, key string, n int) (admitted int) {
 	c := charge("r", 9, core.Local)
 	c.Key = key
 	for range n {
-		d, err := core.Take(t.Context(), f.guards[0], of("p", []core.Charge{c}))
-		require.NoError(t, err)
+		d := storetest.MustTake(t, f.guards[0], c)
 		if d.Allowed {
 			admitted++
 		}
@@ -295,8 +292,7 @@ func TestBackToBack(t *testing.T) {
 	take := func(at int64, allowed bool, mode core.Mode) {
 		t.Helper()
 		f.now.Store(1_750_000_000*sec + at)
-		d, err := core.Take(t.Context(), f.guards[0], of("p", c))
-		require.NoError(t, err)
+		d := storetest.MustTake(t, f.guards[0], c...)
 		require.Equal(t, allowed, d.Allowed)
 		require.Equal(t, mode, d.Mode)
 	}
@@ -323,8 +319,7 @@ func TestWindowLong(t *testing.T) {
 	c := []core.Charge{charge("r", 1, core.Local)}
 	f.cut[0].fail(errDown)
 	for i, want := range []bool{true, false, true} {
-		d, err := core.Take(t.Context(), f.guards[0], of("p", c))
-		require.NoError(t, err)
+		d := storetest.MustTake(t, f.guards[0], c...)
 		require.Equal(t, want, d.Allowed)
 		f.cut[0].fail(nil)
 		f.now.Add([]int64{10*sec - 1, 1, 0}[i])
@@ -344,8 +339,7 @@ func TestBeyondShare(t *testing.T) {
 		take := func(n int, allowed bool) {
 			t.Helper()
 			for range n {
-				d, err := core.Take(t.Context(), f.guards[0], of("p", []core.Charge{{Rule: "r", Quota: q, Cost: 1}}))
-				require.NoError(t, err)
+				d := storetest.MustTake(t, f.guards[0], core.Charge{Rule: "r", Quota: q, Cost: 1})
 				require.Equal(t, allowed, d.Allowed, q.Algorithm)
 			}
 		}

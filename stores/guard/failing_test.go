@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 const sec = 1_000 * ms
@@ -59,9 +60,7 @@ func TestFailures(t *testing.T) {
 					f.fail(failure)
 					f.lost.Store(lost)
 					for i, want := range test.want {
-						d, err := core.Take(t.Context(), s, of("p", []core.Charge{
-							charge("first", 3, test.first), charge("second", 2, test.second)}))
-						require.NoError(t, err)
+						d := storetest.MustTake(t, s, charge("first", 3, test.first), charge("second", 2, test.second))
 						got := d.Mode.String()
 						if !d.Allowed {
 							got += "!"
@@ -89,14 +88,13 @@ func TestFailures(t *testing.T) {
 				s, f := guarded(1, now)
 				f.fail(failure)
 				for i := range 100 {
-					d, err := core.Take(t.Context(), s, of("p", []core.Charge{charge("r", 3, on)}))
+					d, err := core.Take(t.Context(), s, storetest.Of("p", charge("r", 3, on)))
 					assert.ErrorIs(t, err, failure)
 					assert.False(t, d.Allowed)
 					require.EqualValues(t, i+1, f.asked.Load(), "it does not open the breaker")
 				}
 				f.fail(nil)
-				d, err := core.Take(t.Context(), s, of("p", []core.Charge{charge("r", 3, on)}))
-				require.NoError(t, err)
+				d := storetest.MustTake(t, s, charge("r", 3, on))
 				assert.Equal(t, exact, d.Mode.String())
 				assert.EqualValues(t, 2, d.Outcomes()[0].Remaining)
 			})
@@ -118,12 +116,12 @@ func TestCallersOwnEnd(t *testing.T) {
 	}
 	for i := range 100 {
 		ctx, cancel = context.WithCancel(t.Context())
-		d, err := core.Take(ctx, s, of("p", []core.Charge{charge("r", 3, core.Allow)}))
+		d, err := core.Take(ctx, s, storetest.Of("p", charge("r", 3, core.Allow)))
 		assert.Error(t, err)
 		assert.False(t, d.Allowed)
 		require.EqualValues(t, i+1, f.asked.Load())
 	}
-	d, err := core.Take(ctx, s, of("p", []core.Charge{charge("r", 3, core.Allow)}))
+	d, err := core.Take(ctx, s, storetest.Of("p", charge("r", 3, core.Allow)))
 	assert.ErrorIs(t, err, context.Canceled, "done before the call")
 	assert.False(t, d.Allowed)
 	assert.EqualValues(t, 100, f.asked.Load())
@@ -134,7 +132,7 @@ func TestCallersOwnEnd(t *testing.T) {
 	}
 	for range 2 * slowToOpen {
 		ctx, cancel = context.WithTimeout(t.Context(), 1_000_000)
-		_, err := core.Take(ctx, s, of("p", []core.Charge{charge("r", 30, core.Allow)}))
+		_, err := core.Take(ctx, s, storetest.Of("p", charge("r", 30, core.Allow)))
 		cancel()
 		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, core.ErrUnavailable) {
 			continue // or the breaker is open, and the request decided
@@ -151,8 +149,7 @@ func TestBreakerSavesCalls(t *testing.T) {
 	s, f := guarded(1, now)
 	f.fail(errDown)
 	take := func() core.Decision {
-		d, err := core.Take(t.Context(), s, of("p", []core.Charge{charge("r", 1000, core.Local)}))
-		require.NoError(t, err)
+		d := storetest.MustTake(t, s, charge("r", 1000, core.Local))
 		assert.True(t, d.Allowed)
 		return d
 	}
@@ -185,8 +182,7 @@ func TestProbeOfForgotten(t *testing.T) {
 	s, f := guarded(1, now)
 	take := func(mode core.Mode, allowed bool) {
 		t.Helper()
-		d, err := core.Take(t.Context(), s, of("p", []core.Charge{charge("r", 10, core.Local)}))
-		require.NoError(t, err)
+		d := storetest.MustTake(t, s, charge("r", 10, core.Local))
 		require.Equal(t, mode, d.Mode)
 		require.Equal(t, allowed, d.Allowed)
 	}
@@ -203,8 +199,7 @@ func TestProbeOfForgotten(t *testing.T) {
 	// Nor does it open a breaker, since it has answered.
 	f.fail(fmt.Errorf("%w: again and again", core.ErrForgotten))
 	for asked := f.asked.Load(); f.asked.Load() < asked+failuresToOpen+1; {
-		_, err := core.Take(t.Context(), s, of("p", []core.Charge{charge("other", 100, core.Local)}))
-		require.NoError(t, err)
+		storetest.MustTake(t, s, charge("other", 100, core.Local))
 	}
 	f.fail(nil)
 	for range 10 - failuresToOpen - 2 {
@@ -221,26 +216,22 @@ func TestProbeTakesNothing(t *testing.T) {
 	f.fail(errDown)
 	c := []core.Charge{charge("r", 3, core.Local)}
 	for range 10 {
-		_, err := core.Take(t.Context(), s, of("p", c))
-		require.NoError(t, err)
+		storetest.MustTake(t, s, c...)
 	}
 	f.fail(nil)
 	now.Add(firstWait)
-	d, err := core.Take(t.Context(), s, of("p", c))
-	require.NoError(t, err)
+	d := storetest.MustTake(t, s, c...)
 	assert.False(t, d.Allowed)
 	assert.EqualValues(t, 10*sec-firstWait, d.RetryAfter())
 	assert.Zero(t, s.breaker.until.Load(), "closed")
-	d, err = core.Take(t.Context(), f.Store, of("p", []core.Charge{{Rule: "r", Key: "k", Quota: c[0].Quota}}))
-	require.NoError(t, err)
+	d = storetest.MustTake(t, f.Store, core.Charge{Rule: "r", Key: "k", Quota: c[0].Quota})
 	assert.EqualValues(t, 3, d.Outcomes()[0].Remaining)
 
 	// When all that was admitted without the store has left the window, the
 	// memory does not decide any more.
 	now.Add(10*sec + slack)
 	for range 3 {
-		d, err = core.Take(t.Context(), s, of("p", c))
-		require.NoError(t, err)
+		d = storetest.MustTake(t, s, c...)
 		assert.Equal(t, core.ModeExact, d.Mode)
 		assert.True(t, d.Allowed)
 	}
@@ -253,19 +244,16 @@ func TestRefuse(t *testing.T) {
 	f.fail(errDown)
 	charges := []core.Charge{charge("a", 3, core.Local), charge("b", 3, core.Refuse)}
 	for range failuresToOpen {
-		_, err := core.Take(t.Context(), s, of("p", charges))
-		require.NoError(t, err)
+		storetest.MustTake(t, s, charges...)
 	}
 	now.Add(5 * ms)
-	d, err := core.Take(t.Context(), s, of("p", charges))
-	require.NoError(t, err)
+	d := storetest.MustTake(t, s, charges...)
 	assert.False(t, d.Allowed)
 	assert.EqualValues(t, firstWait-5*ms, d.RetryAfter(), "until the next probe")
 	assert.Equal(t, []core.Outcome{{Remaining: 3}, {RetryAfter: firstWait - 5*ms}}, d.Outcomes())
 
 	charges[1].Cost = 0 // nothing to refuse
-	d, err = core.Take(t.Context(), s, of("p", charges))
-	require.NoError(t, err)
+	d = storetest.MustTake(t, s, charges...)
 	assert.True(t, d.Allowed)
 	assert.Equal(t, core.ModeLocal, d.Mode)
 	assert.Equal(t, core.Outcome{MoreAfter: firstWait - 5*ms}, d.Outcomes()[1], "a look reports that nothing is left")
@@ -278,25 +266,20 @@ func TestShare(t *testing.T) {
 	s, f := guarded(3, now)
 	c := charge("r", 10, core.Local)
 	c.Cost = 3
-	d, err := core.Take(t.Context(), s, of("p", []core.Charge{c}))
-	require.NoError(t, err)
+	d := storetest.MustTake(t, s, c)
 	assert.EqualValues(t, 7, d.Outcomes()[0].Remaining)
 	f.fail(errDown)
-	d, err = core.Take(t.Context(), s, of("p", []core.Charge{c}))
-	require.NoError(t, err)
+	d = storetest.MustTake(t, s, c)
 	assert.False(t, d.Allowed)
 	assert.EqualValues(t, 1, d.Outcomes()[0].Remaining, "4 less the 3 that the store has admitted")
 	c.Cost = 1
-	d, err = core.Take(t.Context(), s, of("p", []core.Charge{c}))
-	require.NoError(t, err)
+	d = storetest.MustTake(t, s, c)
 	assert.True(t, d.Allowed)
 	c.Cost = 5
-	d, err = core.Take(t.Context(), s, of("p", []core.Charge{c}))
-	require.NoError(t, err)
+	d = storetest.MustTake(t, s, c)
 	assert.False(t, d.Allowed)
 	assert.EqualValues(t, 10*sec+slack, d.RetryAfter(), "the share decides for a window after this decision")
 	c.Cost = 11
-	d, err = core.Take(t.Context(), s, of("p", []core.Charge{c}))
-	require.NoError(t, err)
+	d = storetest.MustTake(t, s, c)
 	assert.Equal(t, core.Never, d.RetryAfter())
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 func leased(id uint64) core.Charge {
@@ -23,13 +24,12 @@ func TestLeasesAcrossFailure(t *testing.T) {
 	s := f.guards[0]
 	take := func(id uint64, want bool) {
 		t.Helper()
-		d, err := core.Take(t.Context(), s, of("p", []core.Charge{leased(id)}))
-		require.NoError(t, err)
+		d := storetest.MustTake(t, s, leased(id))
 		require.Equal(t, want, d.Allowed)
 	}
 	renew := func(id uint64, want bool) {
 		t.Helper()
-		held, err := s.Renew(t.Context(), of("p", []core.Charge{leased(id)}))
+		held, err := s.Renew(t.Context(), storetest.Of("p", leased(id)))
 		require.NoError(t, err)
 		require.Equal(t, []bool{want}, held)
 	}
@@ -48,11 +48,11 @@ func TestLeasesAcrossFailure(t *testing.T) {
 		renew(2, true)
 		take(3, false)
 	}
-	require.NoError(t, s.Release(t.Context(), of("p", []core.Charge{leased(1)})))
+	require.NoError(t, s.Release(t.Context(), storetest.Of("p", leased(1))))
 	renew(1, false)
 	take(3, true)
 	take(4, false)
-	require.NoError(t, s.Release(t.Context(), of("p", []core.Charge{leased(2)})))
+	require.NoError(t, s.Release(t.Context(), storetest.Of("p", leased(2))))
 	take(4, true)
 
 	// When the store knows all leases, the memory does not decide any more.
@@ -60,16 +60,14 @@ func TestLeasesAcrossFailure(t *testing.T) {
 	renew(3, true)
 	renew(4, true)
 	f.now.Add(9 * sec)
-	d, err := core.Take(t.Context(), s, of("p", []core.Charge{leased(5)}))
-	require.NoError(t, err)
+	d := storetest.MustTake(t, s, leased(5))
 	assert.Equal(t, core.ModeExact, d.Mode)
 	assert.False(t, d.Allowed)
 
 	// Then the store is believed when it says that a lease has ended.
 	f.lose()
 	renew(3, false)
-	d, err = core.Take(t.Context(), s.own, of("p", []core.Charge{leased(5)}))
-	require.NoError(t, err)
+	d = storetest.MustTake(t, s.own, leased(5))
 	assert.True(t, d.Allowed, "nor does the memory hold it")
 }
 
@@ -80,11 +78,10 @@ func TestLeasesOfOneOfMany(t *testing.T) {
 	s := f.guards[0]
 	take := func(id uint64) {
 		t.Helper()
-		d, err := core.Take(t.Context(), s, of("p", []core.Charge{leased(id)}))
-		require.NoError(t, err)
+		d := storetest.MustTake(t, s, leased(id))
 		require.True(t, d.Allowed)
 	}
-	renew := func() ([]bool, error) { return s.Renew(t.Context(), of("p", []core.Charge{leased(1)})) }
+	renew := func() ([]bool, error) { return s.Renew(t.Context(), storetest.Of("p", leased(1))) }
 	heldAlone := func() {
 		t.Helper()
 		held, err := renew()
@@ -108,8 +105,7 @@ func TestLeasesOfOneOfMany(t *testing.T) {
 	}
 	f.cut[0].fail(nil)
 	heldAlone() // the store has said so
-	d, err := core.Take(t.Context(), f.guards[1], of("p", []core.Charge{leased(3)}))
-	require.NoError(t, err)
+	d := storetest.MustTake(t, f.guards[1], leased(3))
 	require.True(t, d.Allowed)
 	f.now.Add(9 * sec)
 	heldAlone()
@@ -125,10 +121,10 @@ func TestReleaseOutOfReach(t *testing.T) {
 	s, f := guarded(1, now)
 	f.fail(errDown)
 	for range 20 {
-		require.NoError(t, s.Release(t.Context(), of("p", []core.Charge{leased(1)})))
+		require.NoError(t, s.Release(t.Context(), storetest.Of("p", leased(1))))
 	}
 	assert.NotZero(t, s.breaker.until.Load(), "it counts as a failed call")
-	assert.ErrorIs(t, s.Release(t.Context(), of("p", nil)), core.ErrCharges)
+	assert.ErrorIs(t, s.Release(t.Context(), nil), core.ErrCharges)
 }
 
 // TestReturnWhereItWasTaken returns to the store what it admitted, and to the memory what the
@@ -139,16 +135,14 @@ func TestReturnWhereItWasTaken(t *testing.T) {
 	s, f := guarded(1, now)
 	c := core.Charge{Rule: "r", Quota: core.Quota{Algorithm: core.FixedWindow, Limit: 3, Window: 10 * sec}, Cost: 1}
 	take := func() core.Return {
-		d, err := core.Take(t.Context(), s, of("p", []core.Charge{c}))
-		require.NoError(t, err)
+		d := storetest.MustTake(t, s, c)
 		require.True(t, d.Allowed)
-		return core.Return{Charge: of("p", []core.Charge{c})[0], At: d.At, Mode: d.Mode, Tag: d.Tag}
+		return core.Return{Charge: storetest.Of("p", c)[0], At: d.At, Mode: d.Mode, Tag: d.Tag}
 	}
 	left := func(s core.Store) int64 {
 		look := c
 		look.Cost = 0
-		d, err := core.Take(t.Context(), s, of("p", []core.Charge{look}))
-		require.NoError(t, err)
+		d := storetest.MustTake(t, s, look)
 		return d.Outcomes()[0].Remaining
 	}
 	exact := take()
@@ -195,16 +189,14 @@ func TestReturnOfCopies(t *testing.T) {
 				takes = 1
 				others := c
 				others.Cost = 4
-				_, err := core.Take(t.Context(), f.Store, of("p", []core.Charge{others}))
-				require.NoError(t, err)
+				storetest.MustTake(t, f.Store, others)
 			}
 			var list []core.Return
 			for range takes {
-				d, err := core.Take(t.Context(), s, of("p", []core.Charge{c}))
-				require.NoError(t, err)
+				d := storetest.MustTake(t, s, c)
 				require.True(t, d.Allowed)
 				require.Equal(t, core.ModeExact, d.Mode)
-				list = append(list, core.Return{Charge: of("p", []core.Charge{c})[0], At: d.At, Remaining: d.Outcomes()[0].Remaining, Mode: d.Mode, Tag: d.Tag})
+				list = append(list, core.Return{Charge: storetest.Of("p", c)[0], At: d.At, Remaining: d.Outcomes()[0].Remaining, Mode: d.Mode, Tag: d.Tag})
 				now.Add(1000)
 				other.Add(1000)
 			}
@@ -214,8 +206,7 @@ func TestReturnOfCopies(t *testing.T) {
 			}
 			look := c
 			look.Cost, look.Quota = 0, q.Share(s.instances)
-			d, err := core.Take(t.Context(), s.own, of("p", []core.Charge{look}))
-			require.NoError(t, err)
+			d := storetest.MustTake(t, s.own, look)
 			if instances == 1 || !q.Refills() {
 				assert.Equal(t, look.Quota.Capacity(), d.Outcomes()[0].Remaining, "%v of %d", q.Algorithm, instances)
 			} else {
@@ -234,14 +225,13 @@ func TestUndo(t *testing.T) {
 	f.Store = slow
 	first := make(chan core.Decision)
 	go func() {
-		d, err := core.Take(t.Context(), s, of("p", charges))
+		d, err := core.Take(t.Context(), s, storetest.Of("p", charges...))
 		assert.NoError(t, err)
 		first <- d
 	}()
 	<-slow.decided
 	f.fail(errDown)
-	d, err := core.Take(t.Context(), s, of("p", charges[:1]))
-	require.NoError(t, err)
+	d := storetest.MustTake(t, s, charges[:1]...)
 	require.True(t, d.Allowed)
 	f.fail(nil)
 	close(slow.answer)
@@ -250,12 +240,10 @@ func TestUndo(t *testing.T) {
 		charges[i].Cost = 0
 	}
 	for _, store := range []core.Store{slow.Store, s.own} {
-		d, err := core.Take(t.Context(), store, of("p", charges))
-		require.NoError(t, err)
+		d := storetest.MustTake(t, store, charges...)
 		assert.EqualValues(t, 2, d.Outcomes()[1].Remaining, "no lease is held")
 	}
-	d, err = core.Take(t.Context(), slow.Store, of("p", charges))
-	require.NoError(t, err)
+	d = storetest.MustTake(t, slow.Store, charges...)
 	assert.EqualValues(t, 1, d.Outcomes()[0].Remaining)
 }
 
@@ -268,19 +256,16 @@ func TestUndoWhenRoomIsTaken(t *testing.T) {
 	charges := []core.Charge{charge("a", 1, core.Local), leased(1)}
 	s.doubts.failed(now.Load())
 	f.first = func() {
-		d, err := core.Take(t.Context(), s.own, of("p", charges[:1]))
-		require.NoError(t, err)
+		d := storetest.MustTake(t, s.own, charges[:1]...)
 		require.True(t, d.Allowed)
 	}
-	d, err := core.Take(t.Context(), s, of("p", charges))
-	require.NoError(t, err)
+	d := storetest.MustTake(t, s, charges...)
 	assert.False(t, d.Allowed)
 	assert.Equal(t, core.ModeLocal, d.Mode)
 	assert.EqualValues(t, 10*sec, d.RetryAfter())
 	looks := []core.Charge{charges[0], charges[1]}
 	looks[0].Cost, looks[1].Cost = 0, 0
-	left, err := core.Take(t.Context(), f.Store, of("p", looks))
-	require.NoError(t, err)
+	left := storetest.MustTake(t, f.Store, looks...)
 	assert.EqualValues(t, 1, left.Outcomes()[0].Remaining)
 	assert.EqualValues(t, 2, left.Outcomes()[1].Remaining)
 }
@@ -314,11 +299,10 @@ func TestRenewedInOverflowInPart(t *testing.T) {
 		leases[i].Key = fmt.Sprint("k", i)
 	}
 	for _, c := range []core.Charge{leases[0], shared(leases[1]), leases[2]} {
-		d, err := core.Take(t.Context(), store, of("p", []core.Charge{c}))
-		require.NoError(t, err)
+		d := storetest.MustTake(t, store, c)
 		require.True(t, d.Allowed)
 	}
-	held, err := o.Renew(t.Context(), of("p", leases))
+	held, err := o.Renew(t.Context(), storetest.Of("p", leases...))
 	require.ErrorIs(t, err, core.ErrUnavailable)
 	require.Equal(t, []bool{true, true, false}, held)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // TestLookInAnOutage checks what a look reports for a rule that admits everything: the full
@@ -23,12 +24,10 @@ func TestLookInAnOutage(t *testing.T) {
 	look := c
 	look.Cost = 0
 	for range 2 * failuresToOpen {
-		d, err := core.Take(t.Context(), s, of("p", []core.Charge{c}))
-		require.NoError(t, err)
+		d := storetest.MustTake(t, s, c)
 		require.True(t, d.Allowed)
 		require.Equal(t, core.Outcome{Remaining: 2}, d.Outcomes()[0])
-		d, err = core.Take(t.Context(), s, of("p", []core.Charge{look}))
-		require.NoError(t, err)
+		d = storetest.MustTake(t, s, look)
 		require.True(t, d.Allowed)
 		require.Equal(t, core.Outcome{Remaining: 2}, d.Outcomes()[0])
 	}
@@ -69,11 +68,9 @@ func TestLookIsTruthful(t *testing.T) {
 						}
 						looks := charges
 						looks[0].Cost, looks[1].Cost = 0, 0
-						look, err := core.Take(t.Context(), f.guards[instance], of("p", looks[:]))
-						require.NoError(t, err)
+						look := storetest.MustTake(t, f.guards[instance], looks[:]...)
 						require.True(t, look.Allowed)
-						d, err := core.Take(t.Context(), f.guards[instance], of("p", charges[:]))
-						require.NoError(t, err)
+						d := storetest.MustTake(t, f.guards[instance], charges[:]...)
 						fits := true
 						for i, o := range look.Outcomes() {
 							fits = fits && charges[i].Cost <= o.Remaining
@@ -100,9 +97,7 @@ func TestRetryAfterOfALargeCost(t *testing.T) {
 	s, f := guarded(4, now)
 	large := core.Charge{Rule: "r", Cost: 8, Quota: core.Quota{Limit: 10, Window: 20 * sec}}
 	take := func() core.Decision {
-		d, err := core.Take(t.Context(), s, of("p", []core.Charge{large}))
-		require.NoError(t, err)
-		return d
+		return storetest.MustTake(t, s, large)
 	}
 	f.fail(errDown)
 	require.Equal(t, core.ModeLocal, take().Mode)

@@ -8,10 +8,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/logbook"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // TestOutage follows the log through outages.
@@ -23,8 +23,7 @@ func TestOutage(t *testing.T) {
 	s := newStore(f, &Options{Log: book.Log()}, at(now), now.Load)
 	take := func(onError core.OnError) {
 		t.Helper()
-		_, err := core.Take(t.Context(), s, of("p", []core.Charge{charge("r", 10, onError)}))
-		require.NoError(t, err)
+		storetest.MustTake(t, s, charge("r", 10, onError))
 	}
 	take(core.Local)
 	assert.Empty(t, book.Lines(), "an answer")
@@ -81,7 +80,7 @@ func TestOutageOfManyCallers(t *testing.T) {
 		var group sync.WaitGroup
 		for range callers {
 			group.Go(func() {
-				_, err := core.Take(context.Background(), s, of("p", []core.Charge{charge("r", 1000, core.Local)}))
+				_, err := core.Take(context.Background(), s, storetest.Of("p", charge("r", 1000, core.Local)))
 				assert.NoError(t, err)
 			})
 		}
@@ -95,8 +94,7 @@ func TestOutageOfManyCallers(t *testing.T) {
 	assert.Len(t, book.Lines(), 1)
 	f.fail(nil)
 	now.Add(sec)
-	_, err := core.Take(t.Context(), s, of("p", []core.Charge{charge("r", 1000, core.Local)})) // the probe
-	require.NoError(t, err)
+	storetest.MustTake(t, s, charge("r", 1000, core.Local)) // the probe
 	now.Add(logQuiet)
 	many()
 	assert.Equal(t, []string{`level=INFO msg="limit: the store is available again" code=LIMIT-205 for=1m0s local=128`}, book.Lines())
@@ -111,7 +109,6 @@ func TestOutageIsLoggedByDefault(t *testing.T) {
 	s := New(f, nil)
 	slog.SetDefault(book.Log())
 	defer slog.SetDefault(before)
-	_, err := core.Take(t.Context(), s, of("p", []core.Charge{charge("r", 10, core.Local)}))
-	require.NoError(t, err)
+	storetest.MustTake(t, s, charge("r", 10, core.Local))
 	assert.Len(t, book.Lines(), 1)
 }

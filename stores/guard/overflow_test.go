@@ -17,6 +17,7 @@ import (
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/redisstore"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 const hour = 3600 * sec
@@ -33,9 +34,7 @@ func small(instances int, now *atomic.Int64) (guards []*Store, store *memstore.S
 
 func once(t *testing.T, s *Store, key string, q core.Quota) core.Decision {
 	t.Helper()
-	d, err := core.Take(t.Context(), s, of("p", []core.Charge{{Rule: "r", Key: key, Quota: q, Cost: 1}}))
-	require.NoError(t, err)
-	return d
+	return storetest.MustTake(t, s, core.Charge{Rule: "r", Key: key, Quota: q, Cost: 1})
 }
 
 // flood fills the memory of s with keys of its own.
@@ -69,7 +68,7 @@ func TestFloodFillsNoRedis(t *testing.T) {
 		group.Go(func() {
 			random := rand.New(rand.NewPCG(7, uint64(caller)))
 			for i := range keys / callers {
-				d, err := core.Take(t.Context(), s, of("p", []core.Charge{{Rule: "r", Key: fmt.Sprint(random.Uint64()), Quota: quota, Cost: 1}}))
+				d, err := core.Take(t.Context(), s, storetest.Of("p", core.Charge{Rule: "r", Key: fmt.Sprint(random.Uint64()), Quota: quota, Cost: 1}))
 				if !assert.NoError(t, err) {
 					return
 				}
@@ -80,7 +79,7 @@ func TestFloodFillsNoRedis(t *testing.T) {
 					overflow.Add(1)
 				}
 				if i%1000 == 0 {
-					d, err = core.Take(t.Context(), s, of("p", []core.Charge{{Rule: "r", Key: "limited", Quota: quota, Cost: 1}}))
+					d, err = core.Take(t.Context(), s, storetest.Of("p", core.Charge{Rule: "r", Key: "limited", Quota: quota, Cost: 1}))
 					if err != nil || d.Allowed {
 						gained.Add(1)
 					}
@@ -151,8 +150,7 @@ func TestLeavingSharedKeys(t *testing.T) {
 						own++
 					}
 					if d.Allowed {
-						truth, err := core.Take(t.Context(), exact, of("p", []core.Charge{{Rule: "r", Key: key, Quota: promised, Cost: 1}}))
-						require.NoError(t, err)
+						truth := storetest.MustTake(t, exact, core.Charge{Rule: "r", Key: key, Quota: promised, Cost: 1})
 						require.True(t, truth.Allowed, "seed %d, request %d: %s gets more than its limit", seed, i, key)
 					}
 				}
@@ -194,8 +192,7 @@ func TestOverflowOfSeveral(t *testing.T) {
 	}
 	assert.Equal(t, 12, total, "as documented: a limit by itself, and one by the shared key")
 
-	look, err := core.Take(t.Context(), store, of("p", []core.Charge{shared(core.Charge{Rule: "r", Key: "other", Quota: q})}))
-	require.NoError(t, err)
+	look := storetest.MustTake(t, store, shared(core.Charge{Rule: "r", Key: "other", Quota: q}))
 	assert.Zero(t, look.Outcomes()[0].Remaining)
 }
 
@@ -209,9 +206,8 @@ func TestOverflowReturns(t *testing.T) {
 	q := core.Quota{Limit: 4, Window: hour}
 	flood(t, s, q)
 	fresh := core.Quota{Limit: 4, Window: 2 * hour}
-	charges := of("p", []core.Charge{{Rule: "all", Quota: q, Cost: 2}, {Rule: "r", Key: "new", Quota: fresh, Cost: 2}})
-	d, err := core.Take(t.Context(), s, of("p", charges))
-	require.NoError(t, err)
+	charges := storetest.Of("p", core.Charge{Rule: "all", Quota: q, Cost: 2}, core.Charge{Rule: "r", Key: "new", Quota: fresh, Cost: 2})
+	d := storetest.MustTake(t, s, charges...)
 	require.True(t, d.Allowed)
 	require.Equal(t, core.ModeOverflow, d.Mode)
 	var returns []core.Return
@@ -224,24 +220,23 @@ func TestOverflowReturns(t *testing.T) {
 
 	lease := core.Charge{Rule: "l", Key: "new", Cost: 1, ID: 7, Quota: core.Quota{Algorithm: core.Concurrency, Limit: 1, Window: 60 * sec}}
 	take := func() bool {
-		d, err := core.Take(t.Context(), s, of("p", []core.Charge{lease}))
-		require.NoError(t, err)
+		d := storetest.MustTake(t, s, lease)
 		return d.Allowed
 	}
 	require.True(t, take())
 	for range 10 { // for longer than a lease lives that is not renewed
 		now.Add(20 * sec)
-		held, err := s.Renew(t.Context(), of("p", []core.Charge{lease}))
+		held, err := s.Renew(t.Context(), storetest.Of("p", lease))
 		require.NoError(t, err)
 		require.Equal(t, []bool{true}, held)
-		there, err := store.Renew(t.Context(), of("p", []core.Charge{shared(lease)}))
+		there, err := store.Renew(t.Context(), storetest.Of("p", shared(lease)))
 		require.NoError(t, err)
 		require.Equal(t, []bool{true}, there, "it is renewed where it was taken")
 		lease.ID++
 		require.False(t, take())
 		lease.ID--
 	}
-	require.NoError(t, s.Release(t.Context(), of("p", []core.Charge{lease})))
+	require.NoError(t, s.Release(t.Context(), storetest.Of("p", lease)))
 	lease.ID = 9
 	assert.True(t, take())
 }
@@ -254,15 +249,12 @@ func TestRenewedInOverflow(t *testing.T) {
 	guards, store := small(1, now)
 	s := guards[0]
 	for i := range 12 * 256 { // without the guard, so it does not know
-		_, err := core.Take(t.Context(), s.own, of("p", []core.Charge{{Rule: "r", Key: fmt.Sprint(i), Cost: 1, Quota: core.Quota{Limit: 4, Window: hour}}}))
-		require.NoError(t, err)
+		storetest.MustTake(t, s.own, core.Charge{Rule: "r", Key: fmt.Sprint(i), Cost: 1, Quota: core.Quota{Limit: 4, Window: hour}})
 	}
 	lease := core.Charge{Rule: "l", Cost: 1, ID: 7, Quota: core.Quota{Algorithm: core.Concurrency, Limit: 1, Window: 60 * sec}}
 	take := func(key string) core.Decision {
 		lease.Key = key
-		d, err := core.Take(t.Context(), s, of("p", []core.Charge{lease}))
-		require.NoError(t, err)
-		return d
+		return storetest.MustTake(t, s, lease)
 	}
 	for i := 0; !s.store.active(now.Load()); i++ {
 		take(fmt.Sprint("first ", i)) // by its own key in the store, until the guard knows
@@ -274,10 +266,10 @@ func TestRenewedInOverflow(t *testing.T) {
 	}
 	for range 10 {
 		now.Add(20 * sec)
-		held, err := s.Renew(t.Context(), of("p", []core.Charge{lease}))
+		held, err := s.Renew(t.Context(), storetest.Of("p", lease))
 		require.NoError(t, err)
 		require.Equal(t, []bool{true}, held)
-		held, err = store.Renew(t.Context(), of("p", []core.Charge{shared(lease)}))
+		held, err = store.Renew(t.Context(), storetest.Of("p", shared(lease)))
 		require.NoError(t, err)
 		require.Equal(t, []bool{true}, held)
 	}
@@ -294,8 +286,7 @@ func TestRefusedTogether(t *testing.T) {
 	q := core.Quota{Limit: 4, Window: hour}
 	charges := []core.Charge{{Rule: "all", Quota: q, Cost: 4}, {Rule: "r", Key: "new", Quota: q, Cost: 1}}
 	for i := range 10 {
-		d, err := core.Take(t.Context(), s, of("p", charges))
-		require.NoError(t, err)
+		d := storetest.MustTake(t, s, charges...)
 		require.Equal(t, i == 0, d.Allowed)
 	}
 	d := once(t, s, "new", q)
@@ -321,8 +312,7 @@ func TestRoomInBetween(t *testing.T) {
 		}
 	}
 	overflows := func() bool {
-		d, err := core.Take(t.Context(), s.own, of("p", []core.Charge{{Rule: "r", Key: "new", Quota: q}}))
-		require.NoError(t, err)
+		d := storetest.MustTake(t, s.own, core.Charge{Rule: "r", Key: "new", Quota: q})
 		return d.Overflow(0) == core.SharedQuota
 	}
 	require.True(t, overflows())
@@ -349,8 +339,7 @@ func TestRoomBesideASharedQuota(t *testing.T) {
 	key := ""
 	for i := 0; key == ""; i++ { // one that shares with the other in memory
 		look := core.Charge{Rule: "r", Key: fmt.Sprint("new ", i), Quota: q}
-		d, err := core.Take(t.Context(), s.own, of("p", []core.Charge{look}))
-		require.NoError(t, err)
+		d := storetest.MustTake(t, s.own, look)
 		if d.Overflow(0) == core.SharedQuota && d.Outcomes()[0].Remaining == 3 {
 			key = look.Key
 		}

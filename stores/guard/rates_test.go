@@ -5,10 +5,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/race"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // TestContinuityOfRates checks the other algorithms over cycles of a store that fails and
@@ -34,8 +34,7 @@ func TestContinuityOfRates(t *testing.T) {
 				var times []int64
 				for range cycles {
 					f.cycle(q.Window, func(instance int) {
-						d, err := core.Take(t.Context(), f.guards[instance], of("p", []core.Charge{{Rule: "r", Quota: q, Cost: 1}}))
-						require.NoError(t, err)
+						d := storetest.MustTake(t, f.guards[instance], core.Charge{Rule: "r", Quota: q, Cost: 1})
 						if d.Allowed {
 							times = append(times, f.now.Load())
 						}

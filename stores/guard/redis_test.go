@@ -11,6 +11,7 @@ import (
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/redisstore"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // TestRedisKilled kills Redis and starts it again without its data. No caller gets an
@@ -23,8 +24,7 @@ func TestRedisKilled(t *testing.T) {
 	charges := []core.Charge{{Rule: "r", Quota: core.Quota{Limit: 300, Window: 3600_000_000}, Cost: 1}}
 	admitted := 0
 	take := func() core.Mode {
-		d, err := core.Take(t.Context(), s, of("p", charges))
-		require.NoError(t, err)
+		d := storetest.MustTake(t, s, charges...)
 		if d.Allowed {
 			admitted += int(charges[0].Cost)
 		}

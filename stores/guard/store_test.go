@@ -140,22 +140,19 @@ func TestRedisStore(t *testing.T) {
 	s := New(redisstore.New(client, &redisstore.Options{Timeout: time.Minute}), &Options{Slow: time.Minute}) // the machine may be loaded
 	c := core.Charge{Rule: "r", Key: "k", Quota: core.Quota{Limit: 2, Window: 3600_000_000}, Cost: 1}
 	for want := range int64(2) {
-		d, err := core.Take(t.Context(), s, of("p", []core.Charge{c}))
-		require.NoError(t, err)
+		d := storetest.MustTake(t, s, c)
 		assert.True(t, d.Allowed)
 		assert.Equal(t, core.ModeExact, d.Mode)
 		assert.Equal(t, 1-want, d.Outcomes()[0].Remaining)
 	}
-	d, err := core.Take(t.Context(), s, of("p", []core.Charge{c}))
-	require.NoError(t, err)
+	d := storetest.MustTake(t, s, c)
 	assert.False(t, d.Allowed)
 	assert.Equal(t, core.ModeExact, d.Mode)
 
 	// Data that Redis has lost is not admitted again after a failed call.
 	require.NoError(t, client.FlushDB(t.Context()).Err())
 	s.doubts.failed(s.now())
-	d, err = core.Take(t.Context(), s, of("p", []core.Charge{c}))
-	require.NoError(t, err)
+	d = storetest.MustTake(t, s, c)
 	assert.False(t, d.Allowed)
 	assert.Equal(t, core.ModeLocal, d.Mode)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/stores/memstore"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 const (
@@ -186,7 +187,7 @@ func TestStall(t *testing.T) {
 						ids++
 						c, work, again := slot(ids, 1), pause(1, 500), pause(1, 10)
 						mu.Unlock()
-						d, err := core.Take(t.Context(), s, of("p", c))
+						d, err := core.Take(t.Context(), s, storetest.Of("p", c...))
 						assert.NoError(t, err)
 						if !d.Allowed {
 							time.Sleep(again)
@@ -205,7 +206,7 @@ func TestStall(t *testing.T) {
 						}
 						mu.Unlock()
 						f.holds(c[0].ID, false)
-						assert.NoError(t, s.Release(t.Context(), of("p", c)))
+						assert.NoError(t, s.Release(t.Context(), storetest.Of("p", c...)))
 					}
 				})
 			}
@@ -249,7 +250,7 @@ func TestNoLeaseIsLeft(t *testing.T) {
 							ctx, cancel = context.WithTimeout(ctx, time.Duration(mine.Int64N(int64(timeout))))
 							defer cancel()
 						}
-						d, err := core.Take(ctx, s, of("p", c))
+						d, err := core.Take(ctx, s, storetest.Of("p", c...))
 						if err != nil || !d.Allowed {
 							time.Sleep(time.Duration(mine.Int64N(int64(30 * time.Millisecond))))
 							continue
@@ -258,7 +259,7 @@ func TestNoLeaseIsLeft(t *testing.T) {
 						f.holds(c[0].ID, d.Mode == core.ModeExact)
 						time.Sleep(time.Duration(mine.Int64N(int64(timeout))) >> (8 * mine.IntN(2)))
 						f.holds(c[0].ID, false)
-						if err := s.Release(ctx, of("p", c)); ctx.Err() == nil {
+						if err := s.Release(ctx, storetest.Of("p", c...)); ctx.Err() == nil {
 							assert.NoError(t, err)
 						}
 					}
@@ -271,8 +272,7 @@ func TestNoLeaseIsLeft(t *testing.T) {
 			time.Sleep(2*timeout + 2*longestWait*time.Microsecond)
 			look := slot(1_000_000, limit)
 			look[0].Cost = 0
-			d, err := core.Take(t.Context(), f.Store, of("p", look))
-			require.NoError(t, err)
+			d := storetest.MustTake(t, f.Store, look...)
 			require.Equal(t, limit, d.Outcomes()[0].Remaining, "seed %d", seed)
 			synctest.Wait()
 			s.unreleased.mu.Lock()
@@ -291,7 +291,7 @@ func TestReleaseIsGivenUp(t *testing.T) {
 		s := New(f, &Options{Log: nowhere})
 		f.fail(errAway)
 		for id := range uint64(maxUnreleased + 10) {
-			require.NoError(t, s.Release(t.Context(), of("p", slot(id+1, 1))))
+			require.NoError(t, s.Release(t.Context(), storetest.Of("p", slot(id+1, 1)...)))
 		}
 		s.unreleased.mu.Lock()
 		assert.Len(t, s.unreleased.list, maxUnreleased)
@@ -314,27 +314,26 @@ func TestReleaseOfUnasked(t *testing.T) {
 		f := &frail{Store: store}
 		s := New(f, &Options{Log: nowhere})
 		take := func(id uint64) {
-			d, err := core.Take(t.Context(), s, of("p", slot(id, 2)))
-			require.NoError(t, err)
+			d := storetest.MustTake(t, s, slot(id, 2)...)
 			require.True(t, d.Allowed)
 		}
 		take(1)
 		f.fail(errAway)
 		for id := uint64(10); !s.Unavailable(); id++ {
 			take(id)
-			require.NoError(t, s.Release(t.Context(), of("p", slot(id, 2))))
+			require.NoError(t, s.Release(t.Context(), storetest.Of("p", slot(id, 2)...)))
 		}
 		before := len(s.unreleased.list)
 		for id := range uint64(3 * maxUnreleased) {
 			take(id + 1000)
-			require.NoError(t, s.Release(t.Context(), of("p", slot(id+1000, 2))))
+			require.NoError(t, s.Release(t.Context(), storetest.Of("p", slot(id+1000, 2)...)))
 		}
 		require.Len(t, s.unreleased.list, before)
-		require.NoError(t, s.Release(t.Context(), of("p", slot(1, 2))))
+		require.NoError(t, s.Release(t.Context(), storetest.Of("p", slot(1, 2)...)))
 		f.fail(nil)
 		time.Sleep(time.Second)
 		synctest.Wait()
-		held, err := store.Renew(t.Context(), of("p", slot(1, 2)))
+		held, err := store.Renew(t.Context(), storetest.Of("p", slot(1, 2)...))
 		require.NoError(t, err)
 		assert.Equal(t, []bool{false}, held)
 	})
@@ -345,7 +344,7 @@ func TestReleasePanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &panicking{Store: memstore.New(nil)}
 		s := New(f, &Options{Log: nowhere})
-		require.NoError(t, s.Release(t.Context(), of("p", slot(1, 1))))
+		require.NoError(t, s.Release(t.Context(), storetest.Of("p", slot(1, 1)...)))
 		time.Sleep(time.Second)
 		s.unreleased.mu.Lock()
 		defer s.unreleased.mu.Unlock()

@@ -91,8 +91,7 @@ func TestBatching(t *testing.T) {
 	done.Wait()
 	assert.LessOrEqual(t, len(calls.arrived), 4, "100 decisions in few calls (one more for a script that is not loaded)")
 
-	d, err := storetest.Take(t.Context(), store, "p", charges)
-	require.NoError(t, err)
+	d := storetest.MustTake(t, store, charges...)
 	assert.EqualValues(t, 1000-103, d.Outcomes()[0].Remaining)
 	b := store.batcher(ask(charges))
 	idle(t, b)
@@ -145,8 +144,7 @@ func TestGivingUp(t *testing.T) {
 	done.Wait()
 	assert.EqualValues(t, 20, decided.Load())
 	assert.EqualValues(t, 22, gaveUp.Load())
-	d, err := storetest.Take(t.Context(), store, "p", charges)
-	require.NoError(t, err)
+	d := storetest.MustTake(t, store, charges...)
 	assert.EqualValues(t, 1000-21, d.Outcomes()[0].Remaining, "the request that left the queue was not charged")
 	idle(t, b)
 
@@ -161,7 +159,7 @@ func TestGivingUp(t *testing.T) {
 	}
 	some.Wait()
 	idle(t, b)
-	_, err = storetest.Take(t.Context(), store, "p", charges)
+	_, err := storetest.Take(t.Context(), store, "p", charges)
 	assert.NoError(t, err)
 }
 
@@ -172,8 +170,7 @@ func TestBatchOutlivesItsFirst(t *testing.T) {
 	store := New(client, &Options{Timeout: time.Minute})
 	charges := []core.Charge{charge("r", "k", 1000, time.Minute)}
 	b := store.batcher(ask(charges))
-	_, err := storetest.Take(t.Context(), store, "p", charges) // loads the script
-	require.NoError(t, err)
+	storetest.MustTake(t, store, charges...) // loads the script
 	calls := holdCalls(client)
 	var done sync.WaitGroup
 	take := func(ctx context.Context, want error) {
@@ -205,8 +202,7 @@ func TestCallGivenUpCounts(t *testing.T) {
 	client := redistest.Real(t)
 	store := New(client, &Options{Timeout: time.Minute})
 	charges := []core.Charge{charge("r", "k", 1000, time.Minute)}
-	_, err := storetest.Take(t.Context(), store, "p", charges)
-	require.NoError(t, err)
+	storetest.MustTake(t, store, charges...)
 	var asked atomic.Int64
 	var leave context.CancelFunc
 	client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
@@ -220,12 +216,11 @@ func TestCallGivenUpCounts(t *testing.T) {
 	}))
 	ctx, cancel := context.WithCancel(t.Context())
 	leave = cancel
-	_, err = storetest.Take(ctx, store, "p", charges)
+	_, err := storetest.Take(ctx, store, "p", charges)
 	require.ErrorIs(t, err, context.Canceled)
 	leave = nil
 	require.Zero(t, asked.Load())
-	_, err = storetest.Take(t.Context(), store, "p", charges)
-	require.NoError(t, err)
+	storetest.MustTake(t, store, charges...)
 	require.EqualValues(t, 1, asked.Load())
 }
 
@@ -251,8 +246,7 @@ func TestErrorsOfACall(t *testing.T) {
 			client := redistest.Client(t)
 			store := New(client, &Options{Timeout: time.Minute})
 			charges := []core.Charge{charge("r", "k", 1000, time.Minute)}
-			_, err := storetest.Take(t.Context(), store, "p", charges) // loads the script
-			require.NoError(t, err)
+			storetest.MustTake(t, store, charges...) // loads the script
 			calls := holdCalls(client)
 			client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 				if isTake(cmd) {

@@ -82,8 +82,7 @@ func TestCutAtEveryByte(t *testing.T) {
 	defer client.Close()
 	store := New(client, &Options{Timeout: 10 * time.Second})
 	charges, counted := counter(t, direct)
-	_, err := storetest.Take(t.Context(), store, "p", charges)
-	require.NoError(t, err)
+	storetest.MustTake(t, store, charges...)
 	for _, kind := range []faultproxy.Kind{faultproxy.CutRequest, faultproxy.CutReply} {
 		size, decided := 100, 0
 		for at := 0; at <= size; at++ {

@@ -159,8 +159,7 @@ func TestServersClockIsSet(t *testing.T) {
 			store := New(client, &patient)
 			take := func() {
 				t.Helper()
-				d, err := storetest.Take(t.Context(), store, "p", lease(1, 10_000))
-				require.NoError(t, err)
+				d := storetest.MustTake(t, store, lease(1, 10_000)...)
 				require.True(t, d.Allowed)
 			}
 			take()
@@ -266,8 +265,7 @@ func TestFirstCall(t *testing.T) {
 			}))
 			store := New(client, &patient)
 			for range 2 {
-				d, err := storetest.Take(t.Context(), store, "p", lease(1, 10))
-				require.NoError(t, err)
+				d := storetest.MustTake(t, store, lease(1, 10)...)
 				require.True(t, d.Allowed)
 			}
 			require.Len(t, deadlines, 3, "one more for a script that is not loaded")
@@ -304,8 +302,7 @@ func TestUncertainServer(t *testing.T) {
 		return err
 	}))
 	store = New(client, &Options{Timeout: 10 * time.Second})
-	_, err := storetest.Take(t.Context(), store, "p", lease(1, 100))
-	require.NoError(t, err)
+	storetest.MustTake(t, store, lease(1, 100)...)
 	own, _ = store.knownServerOf("k")
 	other := new(server)
 	other.clock.learn(0, 0, 0)
@@ -316,7 +313,7 @@ func TestUncertainServer(t *testing.T) {
 	for _, idle := range []time.Duration{day, 0} {
 		own.clock.at -= idle.Microseconds()
 		began := time.Now()
-		_, err = storetest.Take(t.Context(), store, "p", lease(2, 100))
+		_, err := storetest.Take(t.Context(), store, "p", lease(2, 100))
 		var u *core.Unanswered
 		require.ErrorAs(t, err, &u)
 		late := u.Until.Sub(began) - store.timeout

@@ -142,8 +142,7 @@ func TestLeavingEarly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			store := New(client, &Options{Timeout: time.Minute})
 			charges, _ := counter(t, store.client)
-			_, err := storetest.Take(t.Context(), store, "p", charges)
-			require.NoError(t, err)
+			storetest.MustTake(t, store, charges...)
 			answer := make(chan struct{})
 			proxy.Break(func(c faultproxy.Command) faultproxy.Fault {
 				if c.Name == "evalsha" {
@@ -164,8 +163,7 @@ func TestLeavingEarly(t *testing.T) {
 			close(answer)
 			proxy.Break(nil)
 			idle(t, store.batcher(ask(charges)))
-			_, err = storetest.Take(t.Context(), store, "p", charges)
-			require.NoError(t, err)
+			storetest.MustTake(t, store, charges...)
 		})
 	}
 }

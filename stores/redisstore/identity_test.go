@@ -110,8 +110,7 @@ func TestINFOWithdrawn(t *testing.T) {
 		_, err = storetest.Take(t.Context(), store, "p", []core.Charge{charge("r", "k", 50, time.Hour)})
 		require.ErrorIs(t, err, want)
 	}
-	_, err := storetest.Take(t.Context(), store, "p", []core.Charge{charge("r", "k", 50, time.Hour)})
-	require.NoError(t, err)
+	storetest.MustTake(t, store, charge("r", "k", 50, time.Hour))
 	for _, rule := range []string{"-info", "+info"} {
 		take(nil)
 		require.NoError(t, client.Do(t.Context(), "ACL", "SETUSER", "default", rule).Err())
@@ -125,18 +124,16 @@ func TestINFOWithdrawn(t *testing.T) {
 func TestNoIdentity(t *testing.T) {
 	server := redistest.Launch(t, user("info", "eval")...)
 	charges := []core.Charge{charge("r", "k", 50, time.Hour)}
-	_, err := storetest.Take(t.Context(), New(server.Client(), &patient), "p", charges) // loads the script
-	require.NoError(t, err)
+	storetest.MustTake(t, New(server.Client(), &patient), charges...) // loads the script
 	store := New(asUser(t, server.Addr), &patient)
 	for range 2 {
-		_, err = storetest.Take(t.Context(), store, "p", charges)
+		_, err := storetest.Take(t.Context(), store, "p", charges)
 		require.ErrorIs(t, err, core.ErrUnavailable)
 		require.NotErrorIs(t, err, core.ErrOutOfReach)
 		require.NotErrorIs(t, err, core.ErrForgotten)
 		require.ErrorContains(t, err, "the Redis user may run neither INFO nor EVAL, so a restart that loses data would go unnoticed: grant +info")
 	}
-	d, err := storetest.Take(t.Context(), guard.New(store, &guard.Options{Log: slog.New(slog.DiscardHandler)}), "p", charges)
-	require.NoError(t, err)
+	d := storetest.MustTake(t, guard.New(store, &guard.Options{Log: slog.New(slog.DiscardHandler)}), charges...)
 	require.Equal(t, core.ModeLocal, d.Mode)
 }
 

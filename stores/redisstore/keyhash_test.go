@@ -75,8 +75,7 @@ func TestNoKeyLeaves(t *testing.T) {
 	look("Return")
 	lease := []core.Charge{{Rule: "leases", Key: alice, Cost: 1, ID: 7,
 		Quota: core.Quota{Algorithm: core.Concurrency, Limit: 2, Window: 3600_000_000}}}
-	_, err = storetest.Take(t.Context(), store, "p", lease)
-	require.NoError(t, err)
+	storetest.MustTake(t, store, lease...)
 	held, err := storetest.Renew(t.Context(), store, "p", lease)
 	require.NoError(t, err)
 	assert.Equal(t, []bool{true}, held)

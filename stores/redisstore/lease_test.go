@@ -41,8 +41,7 @@ func TestLeasesAreOneCall(t *testing.T) {
 	store := New(client, &patient)
 	charges := []core.Charge{held("a", "k", 5, time.Minute, 1), held("b", "k", 5, time.Minute, 1), held("c", "", 5, time.Minute, 1)}
 	for range 3 {
-		_, err := storetest.Take(t.Context(), store, "p", charges)
-		require.NoError(t, err)
+		storetest.MustTake(t, store, charges...)
 	}
 	for round, want := range [][2]int{{2, 1}, {1, 0}} { // the first one loads the script
 		calls, questions = 0, 0
@@ -68,15 +67,13 @@ func TestLeasesExpire(t *testing.T) {
 		return client.PTTL(t.Context(), lua.Key("limit", named("p", charge.Rule, charge.Key))).Val()
 	}
 	long, short := held("r", "k", 5, 10*time.Minute, 1), held("r", "k", 5, time.Minute, 2)
-	_, err := storetest.Take(t.Context(), store, "p", []core.Charge{long})
-	require.NoError(t, err)
+	storetest.MustTake(t, store, long)
 	assert.InDelta(t, 10*time.Minute, lives(long), float64(10*time.Second))
 	got, err := storetest.Renew(t.Context(), store, "p", []core.Charge{long})
 	require.NoError(t, err)
 	assert.Equal(t, []bool{true}, got)
 	assert.InDelta(t, 10*time.Minute, lives(long), float64(10*time.Second))
-	_, err = storetest.Take(t.Context(), store, "p", []core.Charge{short}) // the first one keeps its life
-	require.NoError(t, err)
+	storetest.MustTake(t, store, short) // the first one keeps its life
 	assert.InDelta(t, 10*time.Minute, lives(long), float64(10*time.Second))
 	require.NoError(t, storetest.Release(t.Context(), store, "p", []core.Charge{long}))
 	assert.InDelta(t, time.Minute, lives(long), float64(10*time.Second))

@@ -19,8 +19,7 @@ func TestNewcomerAfterLeavers(t *testing.T) {
 	store := New(redistest.Client(t), &Options{Timeout: time.Minute})
 	charges := []core.Charge{{Rule: "r", Key: "k", Cost: 1, Quota: core.Quota{Algorithm: core.Queue, Limit: 1, Window: time.Minute.Microseconds(), Burst: 1000}}}
 	take := func() core.Decision {
-		d, err := storetest.Take(t.Context(), store, "p", charges)
-		require.NoError(t, err)
+		d := storetest.MustTake(t, store, charges...)
 		require.True(t, d.Allowed)
 		return d
 	}
@@ -46,8 +45,7 @@ func TestTurnInABatch(t *testing.T) {
 	charges := []core.Charge{{Rule: "r", Key: "k", Cost: 1, Quota: core.Quota{Algorithm: core.Queue, Limit: 1, Window: time.Hour.Microseconds(), Burst: 9}}}
 	var all []core.Decision
 	for range 4 {
-		d, err := storetest.Take(t.Context(), store, "p", charges)
-		require.NoError(t, err)
+		d := storetest.MustTake(t, store, charges...)
 		all = append(all, d)
 	}
 	given, err := storetest.Return(t.Context(), store, "p", []core.Return{all[2].Return(0, charges[0])})

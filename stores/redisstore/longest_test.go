@@ -108,8 +108,7 @@ func TestLongest(t *testing.T) {
 							lease++
 							c[i].ID = uint64(lease) * 0x9e3779b97f4a7c15
 						}
-						_, err := storetest.Take(t.Context(), store, "p", c)
-						require.NoError(t, err)
+						storetest.MustTake(t, store, c...)
 					}
 				}
 				now += test.wait
@@ -138,8 +137,7 @@ func TestLongest(t *testing.T) {
 				c := core.Charge{Rule: "r", Key: "k", Quota: large, Cost: 50_000}
 				for range 2 {
 					now++
-					_, err := storetest.Take(t.Context(), store, "p", []core.Charge{c})
-					require.NoError(t, err)
+					storetest.MustTake(t, store, c)
 				}
 				c.Cost = 1
 				one := []core.Return{{Charge: c, At: now}}
@@ -179,8 +177,7 @@ func TestLongestWithGaps(t *testing.T) {
 				one := []core.Charge{{Rule: "r", Key: "k", Cost: 1, Quota: core.Quota{Algorithm: core.Queue, Limit: 1000, Window: 3600_000_000, Burst: 5000}}}
 				var all []core.Return
 				for range 2*core.MaxGaps + 2 {
-					d, err := storetest.Take(t.Context(), store, "p", one)
-					require.NoError(t, err)
+					d := storetest.MustTake(t, store, one...)
 					all = append(all, d.Return(0, one[0]))
 				}
 				for i := 1; i <= 2*core.MaxGaps; i += 2 {

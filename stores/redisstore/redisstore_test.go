@@ -53,8 +53,7 @@ func TestServerTimeDecides(t *testing.T) {
 		return next(ctx, cmd)
 	}))
 	before := client.Time(t.Context()).Val().UnixMicro()
-	d, err := storetest.Take(t.Context(), New(client, &patient), "p", []core.Charge{charge("r", "k", 5, time.Second)})
-	require.NoError(t, err)
+	d := storetest.MustTake(t, New(client, &patient), charge("r", "k", 5, time.Second))
 	after := client.Time(t.Context()).Val().UnixMicro()
 	assert.True(t, before <= d.At && d.At <= after, "%d ≤ %d ≤ %d", before, d.At, after)
 	assert.Equal(t, "", slices.Max([]string{now[0].(string)}), "no time of the client may reach the script")
@@ -73,11 +72,9 @@ func TestOneRoundTrip(t *testing.T) {
 		for r := range rules {
 			charges = append(charges, charge(fmt.Sprint("r", r), "k", 100+int64(r)*10, time.Minute))
 		}
-		_, err := storetest.Take(t.Context(), store, "p", charges) // loads the script at first
-		require.NoError(t, err)
+		storetest.MustTake(t, store, charges...) // loads the script at first
 		calls.Store(0)
-		_, err = storetest.Take(t.Context(), store, "p", charges)
-		require.NoError(t, err)
+		storetest.MustTake(t, store, charges...)
 		assert.EqualValues(t, 1, calls.Load(), "%d rules", rules)
 	}
 }
@@ -92,8 +89,7 @@ func TestEveryKeyExpires(t *testing.T) {
 			c.Cost = cost
 			charges = append(charges, c)
 		}
-		_, err := storetest.Take(t.Context(), store, "p", charges)
-		require.NoError(t, err)
+		storetest.MustTake(t, store, charges...)
 		keys := client.Keys(t.Context(), "*").Val()
 		for _, key := range keys {
 			ttl := client.PTTL(t.Context(), key).Val()
@@ -113,13 +109,11 @@ func TestEveryKeyExpires(t *testing.T) {
 	var now = start
 	store = at(client, &now)
 	one := []core.Charge{charge("immortal", "k", 1000, time.Second)}
-	_, err := storetest.Take(t.Context(), store, "p", one)
-	require.NoError(t, err)
+	storetest.MustTake(t, store, one...)
 	key := lua.Key("limit", named("p", "immortal", "k"))
 	require.True(t, client.Persist(t.Context(), key).Val())
 	now += 1_000_000
-	_, err = storetest.Take(t.Context(), store, "p", one)
-	require.NoError(t, err)
+	storetest.MustTake(t, store, one...)
 	assert.Positive(t, client.PTTL(t.Context(), key).Val())
 }
 
@@ -128,8 +122,7 @@ func TestScriptFlushed(t *testing.T) {
 	store := New(client, &patient)
 	charges := []core.Charge{charge("r", "k", 100, time.Minute)}
 	for i := range 10 {
-		d, err := storetest.Take(t.Context(), store, "p", charges)
-		require.NoError(t, err)
+		d := storetest.MustTake(t, store, charges...)
 		assert.EqualValues(t, 99-i, d.Outcomes()[0].Remaining, "each counts once")
 		require.NoError(t, client.ScriptFlush(t.Context()).Err())
 	}
@@ -230,14 +223,12 @@ func TestNotRepeated(t *testing.T) {
 	var lose atomic.Int64
 	store := New(lossyClient(t, direct, &lose), &patient)
 	charges := []core.Charge{charge("r", "k", 100, time.Minute)}
-	_, err := storetest.Take(t.Context(), store, "p", charges) // loads the script
-	require.NoError(t, err)
+	storetest.MustTake(t, store, charges...) // loads the script
 
 	lose.Store(1)
-	_, err = storetest.Take(t.Context(), store, "p", charges)
+	_, err := storetest.Take(t.Context(), store, "p", charges)
 	require.Error(t, err)
-	d, err := storetest.Take(t.Context(), New(direct, &patient), "p", charges)
-	require.NoError(t, err)
+	d := storetest.MustTake(t, New(direct, &patient), charges...)
 	assert.EqualValues(t, 100-3, d.Outcomes()[0].Remaining, "one call, one charge")
 }
 

@@ -27,8 +27,7 @@ func TestRestarted(t *testing.T) {
 	charges := []core.Charge{charge("r", "k", 5, time.Hour)}
 	for range 3 {
 		for want := range int64(3) {
-			d, err := storetest.Take(t.Context(), store, "p", charges)
-			require.NoError(t, err)
+			d := storetest.MustTake(t, store, charges...)
 			require.Equal(t, 4-want, d.Outcomes()[0].Remaining)
 		}
 		server.Kill()
@@ -50,8 +49,7 @@ func TestGuardKnowsOfRestarts(t *testing.T) {
 	admitted := 0
 	for range 4 {
 		for range 4 {
-			d, err := storetest.Take(t.Context(), store, "p", charges)
-			require.NoError(t, err)
+			d := storetest.MustTake(t, store, charges...)
 			if d.Allowed {
 				admitted++
 			}
@@ -79,8 +77,7 @@ func TestRestartedInFlight(t *testing.T) {
 	}))
 	store := New(unprobed{client}, &patient)
 	charges := []core.Charge{charge("r", "k", 5, time.Hour)}
-	_, err := storetest.Take(t.Context(), store, "p", charges)
-	require.NoError(t, err)
+	storetest.MustTake(t, store, charges...)
 	hold.Store(true)
 	var group sync.WaitGroup
 	for range 2 {
@@ -94,7 +91,7 @@ func TestRestartedInFlight(t *testing.T) {
 	server.Kill()
 	server.Restart()
 	hold.Store(false)
-	_, err = storetest.Take(t.Context(), store, "q", charges)
+	_, err := storetest.Take(t.Context(), store, "q", charges)
 	require.ErrorIs(t, err, errForgotten)
 	_, err = storetest.Take(t.Context(), store, "q", charges) // brings the script
 	require.NoError(t, err)
@@ -108,8 +105,7 @@ func TestScriptFlushIsNoRestart(t *testing.T) {
 	store := New(client, &patient)
 	charges := []core.Charge{charge("r", "k", 5, time.Hour)}
 	for range 2 {
-		_, err := storetest.Take(t.Context(), store, "p", charges)
-		require.NoError(t, err)
+		storetest.MustTake(t, store, charges...)
 		require.NoError(t, client.ScriptFlush(t.Context()).Err())
 	}
 }

@@ -80,8 +80,7 @@ func TestReturnByTheServersClock(t *testing.T) {
 	assert.EqualValues(t, 1, calls.Load(), "one call for all rules")
 	giveBack(first)
 
-	d, err := storetest.Take(t.Context(), store, "p", charges)
-	require.NoError(t, err)
+	d := storetest.MustTake(t, store, charges...)
 	assert.True(t, d.Allowed)
 	for i, o := range d.Outcomes() {
 		want := map[int]int64{1: 497, 10: 6}[i] // the first turn of the queue has come
@@ -185,8 +184,7 @@ func TestReturnIsSentOnce(t *testing.T) {
 	lose.Store(1)
 	_, err = storetest.Return(t.Context(), store, "p", one)
 	require.Error(t, err)
-	d, err := storetest.Take(t.Context(), New(direct, &patient), "p", []core.Charge{{Rule: "r", Key: "k", Quota: one[0].Quota}})
-	require.NoError(t, err)
+	d := storetest.MustTake(t, New(direct, &patient), core.Charge{Rule: "r", Key: "k", Quota: one[0].Quota})
 	assert.EqualValues(t, 92, d.Outcomes()[0].Remaining)
 }
 

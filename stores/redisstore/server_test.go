@@ -65,8 +65,7 @@ func TestServerAnswersBesideAFailure(t *testing.T) {
 	}))
 	store := New(unprobed{client}, &patient)
 	charges := []core.Charge{charge("r", "k", 50, time.Hour)}
-	_, err := storetest.Take(t.Context(), store, "p", charges)
-	require.NoError(t, err)
+	storetest.MustTake(t, store, charges...)
 	hold.Store(true)
 	done := make(chan error)
 	go func() {
@@ -75,11 +74,10 @@ func TestServerAnswersBesideAFailure(t *testing.T) {
 	}()
 	<-arrived
 	server.Kill()
-	_, err = storetest.Take(t.Context(), store, "q", charges)
+	_, err := storetest.Take(t.Context(), store, "q", charges)
 	require.ErrorIs(t, err, core.ErrOutOfReach)
 	server.Restart()
-	_, err = storetest.Take(t.Context(), New(other, &patient), "p", charges)
-	require.NoError(t, err)
+	storetest.MustTake(t, New(other, &patient), charges...)
 	close(sent)
 	require.ErrorIs(t, <-done, core.ErrForgotten)
 }
@@ -101,8 +99,7 @@ func TestServerIsTheSame(t *testing.T) {
 	charges := []core.Charge{charge("r", "k", 50, time.Hour)}
 	for i := range int64(3) {
 		for range 3 {
-			_, err := storetest.Take(t.Context(), store, "p", charges)
-			require.NoError(t, err)
+			storetest.MustTake(t, store, charges...)
 			require.Equal(t, i+1, asked.Load())
 		}
 		proxy.Break(func(faultproxy.Command) faultproxy.Fault { return faultproxy.Fault{Kind: faultproxy.CutReply} })
@@ -147,8 +144,7 @@ func TestFirstCallAfterFailure(t *testing.T) {
 	charges := []core.Charge{charge("r", "k", 50, time.Hour)}
 	_, err := storetest.Take(t.Context(), store, "p", charges)
 	require.ErrorIs(t, err, core.ErrForgotten)
-	_, err = storetest.Take(t.Context(), store, "p", charges)
-	require.NoError(t, err)
+	storetest.MustTake(t, store, charges...)
 }
 
 // TestReconnect holds that the client's reconnection to the same server makes the
@@ -168,8 +164,7 @@ func TestReconnect(t *testing.T) {
 	store := New(client, &patient)
 	charges := []core.Charge{charge("r", "k", 100_000, time.Hour)}
 	take := func() {
-		_, err := storetest.Take(t.Context(), store, "p", charges)
-		require.NoError(t, err)
+		storetest.MustTake(t, store, charges...)
 	}
 	take()
 	for i := range int64(3) {

@@ -93,22 +93,19 @@ func TestSpreadStrikes(t *testing.T) {
 	ban := core.Charge{Rule: "ban", Key: "a", Quota: core.Quota{Algorithm: core.Ban, Limit: 3, Window: 3600_000_000, Bar: 3600_000_000}}
 	charges := []core.Charge{ban, charge("narrow", "b", 1, time.Hour)}
 	for i, left := range []int64{3, 2, 1, 0, 0} {
-		d, err := storetest.Take(t.Context(), store, "p", charges)
-		require.NoError(t, err)
+		d := storetest.MustTake(t, store, charges...)
 		require.Equal(t, i == 0, d.Allowed)
 		o := d.Outcomes()[0]
 		require.Equal(t, left, o.Remaining, i)
 		require.Equal(t, left == 0, o.RetryAfter > 0, "%+v", o)
 	}
-	d, err := storetest.Take(t.Context(), store, "p", []core.Charge{ban})
-	require.NoError(t, err)
+	d := storetest.MustTake(t, store, ban)
 	require.False(t, d.Allowed)
 
 	other := ban // which the barred key does not strike
 	other.Rule, other.Key = "other", "b"
 	for range 5 {
-		d, err := storetest.Take(t.Context(), store, "p", []core.Charge{ban, other})
-		require.NoError(t, err)
+		d := storetest.MustTake(t, store, ban, other)
 		require.EqualValues(t, 3, d.Outcomes()[1].Remaining)
 	}
 }

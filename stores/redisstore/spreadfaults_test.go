@@ -32,8 +32,7 @@ func twoParts() []core.Charge {
 func left(t *testing.T, store core.Store, c core.Charge) int64 {
 	t.Helper()
 	c.Cost = 0
-	d, err := storetest.Take(t.Context(), store, "p", []core.Charge{c})
-	require.NoError(t, err)
+	d := storetest.MustTake(t, store, c)
 	return d.Outcomes()[0].Remaining
 }
 
@@ -82,8 +81,7 @@ func TestSpreadCalls(t *testing.T) {
 	} {
 		for i, want := range c.want {
 			calls.Store(0)
-			_, err := storetest.Take(t.Context(), store, "p", c.charges)
-			require.NoError(t, err)
+			storetest.MustTake(t, store, c.charges...)
 			assert.Equal(t, want, calls.Load(), "%s: decision %d", name, i)
 		}
 	}
@@ -98,8 +96,7 @@ func TestSpreadTimes(t *testing.T) {
 	store.now = func() string { return strconv.FormatInt(now+clock.Add(1), 10) }
 	store.grace = int(time.Hour / time.Millisecond)
 	charges := twoParts()
-	d, err := storetest.Take(t.Context(), store, "p", charges)
-	require.NoError(t, err)
+	d := storetest.MustTake(t, store, charges...)
 	require.True(t, d.Allowed)
 	first, second := d.TimeOf(0), d.TimeOf(1)
 	require.NotEqual(t, first, second)
@@ -178,8 +175,7 @@ func TestSpreadErrors(t *testing.T) {
 			return nil
 		}
 		for i := range 4 {
-			d, err := storetest.Take(t.Context(), store, "p", charges)
-			require.NoError(t, err)
+			d := storetest.MustTake(t, store, charges...)
 			assert.Equal(t, i == 0, d.Allowed)
 		}
 		assert.EqualValues(t, 6, left(t, direct, charges[0]), "what cannot be given back stays taken")
@@ -201,9 +197,8 @@ func TestSpreadGone(t *testing.T) {
 	}))
 	store := spreading(client)
 	charges := twoParts()
-	_, err := storetest.Take(t.Context(), store, "p", charges)
-	require.NoError(t, err)
-	_, err = storetest.Take(ctx, store, "p", charges)
+	storetest.MustTake(t, store, charges...)
+	_, err := storetest.Take(ctx, store, "p", charges)
 	require.ErrorIs(t, err, context.Canceled)
 	clear(charges) // the caller takes its slice away
 	close(back)
@@ -230,8 +225,7 @@ func TestSpreadShardDown(t *testing.T) {
 			charges[i].Key = fmt.Sprint(i, n)
 		}
 	}
-	d, err := storetest.Take(t.Context(), store, "p", charges)
-	require.NoError(t, err)
+	d := storetest.MustTake(t, store, charges...)
 	require.True(t, d.Allowed)
 
 	nodes.Replica(t, dead).Kill()
@@ -239,7 +233,7 @@ func TestSpreadShardDown(t *testing.T) {
 	for i := range 20 {
 		began := time.Now()
 		charges[1].ID = uint64(8 + i)
-		_, err = storetest.Take(t.Context(), store, "p", charges)
+		_, err := storetest.Take(t.Context(), store, "p", charges)
 		require.ErrorIs(t, err, core.ErrUnavailable)
 		require.Less(t, time.Since(began), 12*time.Second)
 	}
@@ -248,7 +242,7 @@ func TestSpreadShardDown(t *testing.T) {
 		assert.EqualValues(t, 999, left(t, store, c), "%s: only the first was admitted", c.Rule)
 	}
 	assert.Zero(t, store.Unreturned())
-	d, err = storetest.Take(t.Context(), store, "p", charges[2:])
+	d, err := storetest.Take(t.Context(), store, "p", charges[2:])
 	require.NoError(t, err, "the others go on")
 	require.True(t, d.Allowed)
 	heldNow, err := storetest.Renew(t.Context(), store, "p", charges[1:2])

@@ -209,8 +209,7 @@ func TestUnavailableStates(t *testing.T) {
 			store := New(client, &Options{Timeout: 10 * time.Second})
 			charges, counted := counter(t, direct)
 			if state.name != "MAXCLIENTS" && state.name != "NOAUTH" { // which concern only new connections
-				_, err := storetest.Take(t.Context(), store, "p", charges)
-				require.NoError(t, err)
+				storetest.MustTake(t, store, charges...)
 			}
 			before := counted()
 			state.begin(t, server, direct)

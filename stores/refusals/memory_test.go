@@ -20,9 +20,7 @@ func TestResetElsewhere(t *testing.T) {
 		w := newTwins()
 		charges := []core.Charge{charge("a", "k", core.Quota{Limit: 1, Window: row.window}, 1)}
 		take := func() core.Decision {
-			d, err := core.Take(t.Context(), w.store, charges)
-			require.NoError(t, err)
-			return d
+			return storetest.MustTake(t, w.store, charges...)
 		}
 		w.inner.then = func() { w.time += 1000 } // on the way back
 		require.True(t, take().Allowed)
@@ -42,19 +40,16 @@ func TestResetElsewhere(t *testing.T) {
 func TestReturnMeanwhile(t *testing.T) {
 	w := newTwins()
 	charges := []core.Charge{charge("a", "k", core.Quota{Limit: 1, Window: 5_000_000}, 1)}
-	first, err := core.Take(t.Context(), w.store, charges)
-	require.NoError(t, err)
+	first := storetest.MustTake(t, w.store, charges...)
 	w.time += longest
 	w.inner.then = func() {
 		w.inner.then = nil
 		_, err := w.store.Return(t.Context(), []core.Return{first.Return(0, charges[0])})
 		require.NoError(t, err)
 	}
-	d, err := core.Take(t.Context(), w.store, charges)
-	require.NoError(t, err)
+	d := storetest.MustTake(t, w.store, charges...)
 	require.False(t, d.Allowed)
-	d, err = core.Take(t.Context(), w.store, charges)
-	require.NoError(t, err)
+	d = storetest.MustTake(t, w.store, charges...)
 	require.True(t, d.Allowed)
 }
 
@@ -96,8 +91,7 @@ func TestNotRemembered(t *testing.T) {
 			w.inner.mode = row.mode
 			for _, charges := range [][]core.Charge{row.first, row.second} {
 				if charges != nil {
-					_, err := core.Take(t.Context(), w.store, charges)
-					require.NoError(t, err)
+					storetest.MustTake(t, w.store, charges...)
 				}
 			}
 			third := row.third
@@ -105,15 +99,13 @@ func TestNotRemembered(t *testing.T) {
 				third = row.second
 			}
 			asked := w.inner.asked
-			_, err := core.Take(t.Context(), w.store, third)
-			require.NoError(t, err)
+			storetest.MustTake(t, w.store, third...)
 			assert.Equal(t, asked+1, w.inner.asked)
 		})
 	}
 	w := newTwins()
 	for range 5 {
-		_, err := core.Take(t.Context(), w.store, full)
-		require.NoError(t, err)
+		storetest.MustTake(t, w.store, full...)
 	}
 	require.Equal(t, 1, w.inner.asked, "the same is remembered")
 	_, err := storetest.Take(t.Context(), w.store, "q", full)
@@ -131,8 +123,7 @@ func TestCollisions(t *testing.T) {
 	for key := range 3 * MaxKeys {
 		charges := []core.Charge{charge("a", fmt.Sprint(key), perSecond(1), 1)}
 		for try := range 2 {
-			d, err := core.Take(t.Context(), w.store, charges)
-			require.NoError(t, err)
+			d := storetest.MustTake(t, w.store, charges...)
 			require.Equal(t, try == 0, d.Allowed, "key %d", key)
 		}
 	}
@@ -143,9 +134,7 @@ func TestCollisions(t *testing.T) {
 func TestLargerCost(t *testing.T) {
 	w := newTwins()
 	take := func(store core.Store, cost int64) core.Decision {
-		d, err := core.Take(t.Context(), store, []core.Charge{charge("a", "k", core.Quota{Limit: 3, Window: 10_000_000}, cost)})
-		require.NoError(t, err)
-		return d
+		return storetest.MustTake(t, store, charge("a", "k", core.Quota{Limit: 3, Window: 10_000_000}, cost))
 	}
 	take(w.store, 3)
 	require.Equal(t, core.ModeExact, take(w.store, 2).Mode)
@@ -250,8 +239,7 @@ func TestLearnsFromReserve(t *testing.T) {
 	}{
 		{reserve, true, core.ModeExact}, {reserve, false, core.ModeExact}, {c, true, core.ModeExact}, {c, false, core.ModeRemembered},
 	} {
-		d, err := core.Take(t.Context(), w.store, []core.Charge{row.charge})
-		require.NoError(t, err)
+		d := storetest.MustTake(t, w.store, row.charge)
 		require.Equal(t, row.allowed, d.Allowed, "step %d", i)
 		require.Equal(t, row.mode, d.Mode, "step %d", i)
 		w.time++

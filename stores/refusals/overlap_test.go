@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // TestOverlap has calls whose answers arrive in another order than they were
@@ -18,9 +19,7 @@ func TestOverlap(t *testing.T) {
 		return []core.Charge{charge("ip", ip, core.Quota{Limit: 1, Window: 5_000_000}, 1), charge("user", "u", core.Quota{Limit: 3, Window: 10_000_000}, 1)}
 	}
 	take := func(ip string) core.Decision {
-		d, err := core.Take(t.Context(), w.store, request(ip))
-		require.NoError(t, err)
-		return d
+		return storetest.MustTake(t, w.store, request(ip)...)
 	}
 	take("1")
 	overlapped := func(then func()) core.Decision {
@@ -74,8 +73,7 @@ func TestOverlapAtRandom(t *testing.T) {
 				}
 			}
 			w.inner.before, w.inner.then = nested, nested
-			_, err := core.Take(t.Context(), w.store, charges)
-			require.NoError(t, err)
+			storetest.MustTake(t, w.store, charges...)
 		}
 		for step := range 100 {
 			w.time += random.Int64N(400_000)
@@ -85,8 +83,7 @@ func TestOverlapAtRandom(t *testing.T) {
 			charges := request()
 			peek := append([]core.Charge(nil), charges...)
 			peek[0].Cost, peek[1].Cost = 0, 0
-			truth, err := core.Take(t.Context(), w.inner.Store, peek)
-			require.NoError(t, err)
+			truth := storetest.MustTake(t, w.inner.Store, peek...)
 			ask := core.Ask{Charges: charges}
 			if !w.store.remembered(&ask, w.hashes(charges)[:len(charges)], w.time) {
 				continue

@@ -112,10 +112,8 @@ func TestTwins(t *testing.T) {
 		}
 		var admitted [][2]core.Return
 		take := func(charges []core.Charge) (got, want core.Decision) {
-			got, err := core.Take(t.Context(), w.store, charges)
-			require.NoError(t, err)
-			want, err = core.Take(t.Context(), w.plain, charges)
-			require.NoError(t, err)
+			got = storetest.MustTake(t, w.store, charges...)
+			want = storetest.MustTake(t, w.plain, charges...)
 			return got, want
 		}
 		for step := range 200 {
@@ -186,9 +184,7 @@ func TestRetryAfterOfOtherRules(t *testing.T) {
 		return []core.Charge{charge("ip", ip, perSecond(1), 1), charge("user", "u", core.Quota{Limit: 2, Window: 10_000_000}, 1)}
 	}
 	take := func(ip string) core.Decision {
-		d, err := core.Take(t.Context(), w.store, request(ip))
-		require.NoError(t, err)
-		return d
+		return storetest.MustTake(t, w.store, request(ip)...)
 	}
 	require.True(t, take("1").Allowed)
 	require.False(t, take("1").Allowed)
@@ -209,9 +205,7 @@ func TestSteadyState(t *testing.T) {
 	decisions := 0
 	take := func(ip string) {
 		decisions++
-		_, err := core.Take(t.Context(), w.store, []core.Charge{
-			charge("ip", ip, core.Quota{Limit: 1, Window: 3_600_000_000}, 1), charge("all", "", shared, 1)})
-		require.NoError(t, err)
+		storetest.MustTake(t, w.store, charge("ip", ip, core.Quota{Limit: 1, Window: 3_600_000_000}, 1), charge("all", "", shared, 1))
 	}
 	const clients, seconds = 100, 10
 	for ip := range clients {
@@ -282,10 +276,8 @@ func TestInstances(t *testing.T) {
 			}
 			place := func(process, i int) string { return fmt.Sprint(process, " ", charges[i].Rule, charges[i].Key) }
 			process := random.IntN(2)
-			got, err := core.Take(t.Context(), stores[process], charges)
-			require.NoError(t, err)
-			want, err := core.Take(t.Context(), plain, charges)
-			require.NoError(t, err)
+			got := storetest.MustTake(t, stores[process], charges...)
+			want := storetest.MustTake(t, plain, charges...)
 			require.Equal(t, want.Allowed, got.Allowed, "seed %d, step %d", seed, step)
 			require.GreaterOrEqual(t, want.RetryAfter(), got.RetryAfter(), "seed %d, step %d", seed, step)
 			if got.Mode == core.ModeRemembered {
@@ -312,8 +304,7 @@ func TestBans(t *testing.T) {
 	charges := []core.Charge{charge("r", "k", perSecond(1), 1), charge("ban", "k", ban, 0)}
 	modes := []core.Mode{core.ModeExact, core.ModeExact, core.ModeExact, core.ModeExact, core.ModeRemembered, core.ModeRemembered}
 	for i, mode := range modes {
-		d, err := core.Take(t.Context(), w.store, charges)
-		require.NoError(t, err)
+		d := storetest.MustTake(t, w.store, charges...)
 		require.Equal(t, i == 0, d.Allowed)
 		require.Equal(t, mode, d.Mode, "request %d", i)
 		if i >= 3 {
@@ -322,14 +313,12 @@ func TestBans(t *testing.T) {
 	}
 	charges[0].Cost = 0
 	for _, list := range [][]core.Charge{charges, charges[1:]} {
-		d, err := core.Take(t.Context(), w.store, list)
-		require.NoError(t, err)
+		d := storetest.MustTake(t, w.store, list...)
 		require.False(t, d.Allowed)
 		require.Equal(t, core.ModeRemembered, d.Mode)
 	}
 	require.NoError(t, storetest.Reset(t.Context(), w.store, "p", "ban", "k"))
-	d, err := core.Take(t.Context(), w.store, charges)
-	require.NoError(t, err)
+	d := storetest.MustTake(t, w.store, charges...)
 	require.True(t, d.Allowed)
 }
 
@@ -339,8 +328,7 @@ func TestValues(t *testing.T) {
 	shows := charge("d", "k", core.Quota{Algorithm: core.Distinct, Limit: 1, Window: 1_000_000}, 1)
 	for _, id := range []uint64{1, 2, 2, 1, 0} {
 		shows.ID = id
-		d, err := core.Take(t.Context(), w.store, []core.Charge{shows})
-		require.NoError(t, err)
+		d := storetest.MustTake(t, w.store, shows)
 		require.Equal(t, id != 2, d.Allowed)
 		require.Equal(t, core.ModeExact, d.Mode)
 	}

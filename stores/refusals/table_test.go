@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // TestRefusedKeysStay holds that keys that requests are refused for are not displaced
@@ -18,9 +19,7 @@ func TestRefusedKeysStay(t *testing.T) {
 	names := w.collide("a", 40)
 	take := func(key string, q core.Quota) core.Decision {
 		w.time++
-		d, err := core.Take(t.Context(), w.store, []core.Charge{charge("a", key, q, 1)})
-		require.NoError(t, err)
-		return d
+		return storetest.MustTake(t, w.store, charge("a", key, q, 1))
 	}
 	never := core.Quota{Limit: 1, Window: 3_600_000_000}
 	abusive, good := names[:ways-1], names[ways:]
@@ -52,11 +51,9 @@ func TestSecondChance(t *testing.T) {
 		charges := []core.Charge{charge("a", key, core.Quota{Limit: 1, Window: 3_600_000_000}, 1)}
 		for range 3 {
 			w.time++
-			_, err := core.Take(t.Context(), w.store, charges)
-			require.NoError(t, err)
+			storetest.MustTake(t, w.store, charges...)
 		}
-		d, err := core.Take(t.Context(), w.store, charges)
-		require.NoError(t, err)
+		d := storetest.MustTake(t, w.store, charges...)
 		require.Equal(t, core.ModeRemembered, d.Mode)
 	}
 }

@@ -21,6 +21,7 @@
 package storetest
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"slices"
@@ -161,6 +162,19 @@ func Of(policy string, charges ...core.Charge) []core.Charge {
 // Take makes one decision on charges of a policy.
 func Take(ctx context.Context, store core.Store, policy string, charges []core.Charge) (core.Decision, error) {
 	return core.Take(ctx, store, Of(policy, charges...))
+}
+
+// MustTake is Take of policy "p", or of the policies that the charges name, by a store
+// that does not fail.
+func MustTake(t testing.TB, store core.Store, charges ...core.Charge) core.Decision {
+	t.Helper()
+	list := slices.Clone(charges)
+	for i := range list {
+		list[i].Policy = cmp.Or(list[i].Policy, "p")
+	}
+	d, err := core.Take(t.Context(), store, list)
+	require.NoError(t, err)
+	return d
 }
 
 // Renew renews leases of a policy.

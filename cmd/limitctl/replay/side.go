@@ -226,12 +226,16 @@ func (s *side) decide(e *event, m *match, r *http.Request) (o outcome) {
 		o.exempt = o.exempt || d.Mode == core.ModeExempt
 		s.overflow += one(d.Mode == core.ModeOverflow)
 		b.Delayed += one(d.Allowed && d.Delay > 0)
-		for _, c := range b.named(d.Shadowed()) {
-			c.Shadowed++
-			c.keys.add(keyOf(&c.key, e))
-		}
-		for _, c := range b.named(d.Marked()) {
-			c.Marked++
+		for rule := range d.Rules() {
+			if rule.Allowed || !rule.Shadow && !rule.Marked {
+				continue
+			}
+			for _, c := range b.named(rule.Name) {
+				if c.Marked += one(rule.Marked); rule.Shadow {
+					c.Shadowed++
+					c.keys.add(keyOf(&c.key, e))
+				}
+			}
 		}
 		if !d.Allowed {
 			barred := d.Mode == core.ModeBarred
@@ -245,7 +249,7 @@ func (s *side) decide(e *event, m *match, r *http.Request) (o outcome) {
 // reports whether the request does not have the key of one of them.
 func (b *bound) refuse(d *limit.Decision, e *event) (keyless bool) {
 	b.Refused++
-	refusing := b.named(d.Refusing())
+	refusing := b.named(d.Refusing()...)
 	for _, c := range refusing {
 		c.Refused++
 		c.Alone += one(len(refusing) == 1)
@@ -256,7 +260,7 @@ func (b *bound) refuse(d *limit.Decision, e *event) (keyless bool) {
 }
 
 // named returns the rules of some names.
-func (b *bound) named(names []string) (rules []*ruleCount) {
+func (b *bound) named(names ...string) (rules []*ruleCount) {
 	for _, name := range names {
 		for _, c := range b.rules {
 			if c.Name == name {

@@ -129,7 +129,7 @@ func answer(c *Call, status int, cause error) (code uint32, details []proto.Mess
 // quotaFailure names the rules that had no room.
 func quotaFailure(d limit.Decision) *errdetails.QuotaFailure {
 	failure := new(errdetails.QuotaFailure)
-	for _, r := range d.Rules() {
+	for r := range d.Rules() {
 		if !r.Allowed && !r.Shadow && !r.Marked {
 			failure.Violations = append(failure.Violations, &errdetails.QuotaFailure_Violation{
 				Subject:     r.Name,
