@@ -156,6 +156,39 @@ func TestVersionsOfQueues(t *testing.T) {
 	}
 }
 
+// TestVersionsReturn has versions give back what they took, at any later time: what is kept
+// is in any time at most a burst more than without.
+func TestVersionsReturn(t *testing.T) {
+	for i := range stories(1_000) {
+		d := newDeploy(t, TokenBucket, i)
+		var past []*admission
+		for range 80 {
+			d.now += d.step()
+			if len(past) > 0 && d.random.IntN(2) == 0 {
+				if a := past[max(0, len(past)-1-d.random.IntN(6))]; a.given == 0 {
+					a.given = d.state.Return(&a.Return, d.now)
+				}
+				continue
+			}
+			cost := 1 + d.random.Int64N(3)
+			if q, got := d.take(cost); got.Allowed {
+				past = append(past, &admission{Return: got.Return(0, Charge{Quota: q, Cost: cost}), taken: cost})
+			}
+		}
+		for j, first := range past {
+			var kept int64
+			for _, a := range past[j:] {
+				kept += a.taken - a.given
+				most := big.NewRat(a.At-first.At, d.loosest.Window)
+				most.Mul(most, big.NewRat(d.loosest.Limit, 1)).Add(most, big.NewRat(2*d.loosest.Burst, 1))
+				if big.NewRat(kept, 1).Cmp(most) > 0 {
+					t.Fatalf("life %d: %d kept within %d of %+v", i, kept, a.At-first.At, d.versions)
+				}
+			}
+		}
+	}
+}
+
 // TestVersionsInTurn has the figures of two versions that alternate.
 func TestVersionsInTurn(t *testing.T) {
 	const second = 1_000_000

@@ -49,7 +49,7 @@ end
 --   decode(value, rule, now)   the state; or nil and what is wrong with the value
 --   step(s, n)                 takes n units that fit
 --   later(s, n)                in how many us n units more fit
---   encode(s)                  the value, and the us that it matters
+--   encode(s, stamp)           the value, and the us that it matters; stamp is now, 7 bytes
 local states = {}
 
 local function show(k, s)
@@ -84,7 +84,7 @@ local function after_small(rule, k, n) return rule.as.later(states[k], n) end
 local function save_small(rule, now, stamp, grace)
   for k = rule.first, rule.last do
     if not problem[k] and (taken[k] > 0 or redated[k]) then
-      local value, life = rule.as.encode(states[k])
+      local value, life = rule.as.encode(states[k], stamp)
       call('SET', keys[k], value, 'PX', tostring(ceil(life / 1000) + grace))
     end
   end
