@@ -37,6 +37,7 @@ local function bucket_outlook(s)
 end
 
 -- what is left of missing tokens after some us
+-- @rare
 local function refilled(rule, missing, back, us)
   local came, rest = muldiv(us, rule.limit, rule.window)
   rest = rest + back
@@ -46,46 +47,57 @@ local function refilled(rule, missing, back, us)
 end
 
 local function take_bucket(s, n)
-  s.lacks, s.taken, s.kept, s.owed = s.lacks + n, true, nil, 0
-  s.used, s.back = s.lacks, s.rest
-  if s.used > s.rule.burst then s.used, s.back = s.rule.burst, 0 end
+  s.used, s.kept, s.owed = s.used + n, nil, nil
+  if s.lacks then
+    s.lacks = s.lacks + n
+    s.used, s.back = s.lacks, s.rest
+    if s.used > s.rule.burst then s.used, s.back = s.rule.burst, 0 end
+  end
   bucket_outlook(s)
 end
 
-local function encode_bucket(s)
-  local missing, part, last, window = s.lacks, s.rest, s.now, s.rule.window
-  if s.kept then missing, part, last, window = s.kept[1], s.kept[2], s.kept[3], s.kept[4] end
-  local owed, life = s.owed > 0 and be48(s.owed) or '', regain(s.rule, s.lacks, s.rest)
+local function encode_bucket(s, last)
+  local missing, part, window, form, owed = s.used, s.back, s.rule.window, 'h', ''
+  if s.lacks then missing, part = s.lacks, s.rest end
+  local life = regain(s.rule, missing, part)
   if life > 316224000000000 then life = 316224000000000 end -- ten years
-  return (owed == '' and 'h' or 'm') .. be48(missing) .. be48(part) .. be56(last) .. be48(window) .. owed,
+  if s.kept then missing, part, last, window = s.kept[1], s.kept[2], be56(s.kept[3]), s.kept[4] end
+  if s.owed then form, owed = 'm', be48(s.owed) end
+  return form .. be48(missing) .. be48(part) .. last .. be48(window) .. owed,
     life + (s.rule.missing > 0 and NEW_AGAIN or 0)
 end
 
--- whether a script wrote a value
-local function is_bucket(form, size) return form == 104 and size == 26 or form == 109 and size == 32 end
-
 local function decode_bucket(value, rule, now)
-  local s = {rule = rule, now = now, used = rule.missing, back = 0, owed = 0}
+  local s = {rule = rule, now = now, used = rule.missing, back = 0}
   if value then
     local form, most = byte(value, 1), rule.burst
-    if not is_bucket(form, #value) then return nil end
-    local missing, part, last, window = u48(value, 2), u48(value, 8), u56(value, 14), u48(value, 21)
-    if part >= window then return nil end
-    if form == 109 then
+    if #value ~= 26 or form ~= 104 then
+      if #value ~= 32 or form ~= 109 then return nil end
       s.owed = u48(value, 27)
       most = math.min(most + s.owed, owed_most(rule, most))
     end
+    local missing, part, last, window = u48(value, 2), u48(value, 8), u56(value, 14), u48(value, 21)
+    if part >= window then return nil end
     if last > now then last, s.redated, s.kept = now, true, {missing, part, now, window} end
     if window ~= rule.window then part = muldiv(part, rule.window, window) end
     s.missing, s.part, s.last = missing, part, last -- @debt
-    s.used, s.back = refilled(rule, missing, part, now - last)
-    s.lacks, s.rest = s.used, s.back
-    if missing > most then s.used, s.back = refilled(rule, most, 0, now - last) end
-    if rule.missing > 0 and s.lacks == 0 and now >= last + regain(rule, missing, part) + NEW_AGAIN then
-      s.used, s.lacks, s.new = rule.missing, rule.missing, true -- as if the key had expired
+    local lacked, back = missing, part
+    if missing > rule.burst then -- for the larger burst of another version, or owed
+      s.lacks, s.rest = refilled(rule, missing, part, now - last)
+      if missing > most then lacked, back = most, 0 end
+    end
+    local came, rest = muldiv(now - last, rule.limit, rule.window)
+    rest = rest + back
+    if rest >= rule.window then came, rest = came + 1, rest - rule.window end
+    s.used, s.back = lacked - came, rest
+    if s.used <= 0 then
+      s.used, s.back = 0, 0
+      if rule.missing > 0 and now >= last + regain(rule, missing, part) + NEW_AGAIN then
+        s.used, s.lacks, s.new = rule.missing, nil, true -- as if the key had expired
+      end
     end
   else
-    s.lacks, s.rest, s.new = s.used, 0, rule.missing > 0
+    s.new = rule.missing > 0
   end
   bucket_outlook(s)
   return s
@@ -102,7 +114,7 @@ end
 -- a bucket that does not begin full refills from its first charge on
 function bucket.refuse(rule, k)
   local s = states[k]
-  if s.new then s.kept, s.owed, redated[k] = nil, 0, true end
+  if s.new then s.kept, s.owed, redated[k] = nil, nil, true end
 end
 
 -- @debt
@@ -116,13 +128,13 @@ function bucket.owe(s, n, at)
   if s.new and at < s.now - NEW_AGAIN then at = s.now - NEW_AGAIN end
   if s.last and not s.new then
     missing, back = refilled(rule, s.missing, s.part, at - s.last)
-    admitted = math.max(admitted, math.min(missing, s.missing - s.owed))
+    admitted = math.max(admitted, math.min(missing, s.missing - (s.owed or 0)))
   end
   if n > most then n = most end
   if missing > most then most = missing end
   missing = missing + n
   if missing > most then missing, back = most, 0 end
-  s.kept, s.owed = {missing, back, at, rule.window}, math.max(0, missing - admitted)
+  s.kept, s.owed = {missing, back, at, rule.window}, missing > admitted and missing - admitted or nil
   s.lacks, s.rest = refilled(rule, missing, back, s.now - at)
   return true
 end
@@ -133,7 +145,7 @@ bucket.returned = true
 
 function bucket.give_back(value, r, now, remembered)
   local form = byte(value, 1)
-  if not is_bucket(form, #value) or not remembers(remembered) then return nil, WRONG_VALUE end
+  if (#value ~= 26 or form ~= 104) and (#value ~= 32 or form ~= 109) or not remembers(remembered) then return nil, WRONG_VALUE end
   local missing, part, last, window = u48(value, 2), u48(value, 8), u56(value, 14), u48(value, 21)
   if part >= window then return nil, WRONG_VALUE end
   if window ~= r.window or last > now or r.at > now then return 0 end

@@ -35,7 +35,7 @@ local function charge_small(rule, value, now, n, at, id)
   if not s then return nil, what or WRONG_VALUE end
   local owes = n > 0 and as.owe(s, n, at, id)
   if not owes and not s.redated then return s end
-  local fresh, life = as.encode(s)
+  local fresh, life = as.encode(s, be56(now))
   return as.decode(fresh, rule, now), fresh, math.max(life, owes and as.remembered or 0)
 end
 

@@ -97,7 +97,7 @@ local function trim(s)
 end
 
 local function take_queue(s, n)
-  s.taken, s.kept = true, nil
+  s.kept = nil
   for i = 1, #s.gaps, 2 do
     local from, count, delay
     if s.gaps[i + 1] >= n then
@@ -158,10 +158,10 @@ local function decode_queue(value, rule, now)
   return s
 end
 
-local function encode_queue(s)
+local function encode_queue(s, stamp)
   local life = s.ahead + 1
   if s.kept then return s.kept, life end
-  local value = be56(s.now + s.ahead) .. be48(s.part) .. be48(s.rule.limit) .. be56(s.now)
+  local value = be56(s.now + s.ahead) .. be48(s.part) .. be48(s.rule.limit) .. stamp
   if #s.gaps == 0 then return 'n' .. value, life end
   local out = {'s', value, be48(s.rule.window), be48(s.total)}
   for i = 1, #s.gaps do out[i + 4] = be48(s.gaps[i]) end

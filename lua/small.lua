@@ -49,8 +49,7 @@ end
 --   decode(value, rule, now)   the state; or nil and what is wrong with the value
 --   step(s, n)                 takes n units that fit
 --   later(s, n)                in how many us n units more fit
---   encode(s, stamp)           the value, and the us that it matters; stamp is now, if the
---                              caller has it as 7 bytes
+--   encode(s, stamp)           the value, and the us that it matters; stamp is now, 7 bytes
 local states = {}
 
 local function show(k, s)
