@@ -13,6 +13,7 @@ import (
 type versionsPlain struct {
 	units   []versionsUnit
 	since   map[Quota]int64 // when a version first took units
+	late    map[Quota]bool  // whether units had been dropped by then
 	began   int64           // when the key was new
 	longest int64           // window of those in since
 	most    int64           // limit of those in since
@@ -31,13 +32,13 @@ func (p *versionsPlain) renew(now int64) {
 		last = max(last, u.at)
 	}
 	if now-last >= p.longest {
-		*p = versionsPlain{since: map[Quota]int64{}, began: now}
+		*p = versionsPlain{since: map[Quota]int64{}, late: map[Quota]bool{}, began: now}
 	}
 }
 
 func (p *versionsPlain) join(q Quota, now int64) {
 	if _, known := p.since[q]; !known {
-		p.since[q] = now
+		p.since[q], p.late[q] = now, p.full > 0
 	}
 	p.longest, p.most = max(p.longest, q.Window), max(p.most, q.Limit)
 }
@@ -57,10 +58,7 @@ func (p *versionsPlain) over(q Quota, now int64) bool {
 // their limits.
 func (p *versionsPlain) knows(q Quota, now int64) bool {
 	since, known := p.since[q]
-	if p.full > 0 && since >= p.full && now-p.full < p.longest {
-		return false
-	}
-	return len(p.units) == 0 || known && (since == p.began || now-since >= q.Window)
+	return len(p.units) == 0 || known && (since == p.began && !p.late[q] || now-since >= q.Window)
 }
 
 // used counts the units, or the values, in the window of a version.
@@ -94,7 +92,7 @@ func TestVersionsAgainstDefinition(t *testing.T) {
 			for i := range stories(4_000) {
 				random := rand.New(rand.NewPCG(21, uint64(i)))
 				versions := someVersions(random, a)
-				state, plain, now := NewState(a), &versionsPlain{since: map[Quota]int64{}}, int64(1)<<50
+				state, plain, now := NewState(a), &versionsPlain{}, int64(1)<<50
 				var loans []Return
 				for range 150 {
 					q := versions[random.IntN(len(versions))]
