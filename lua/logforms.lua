@@ -68,8 +68,9 @@ local function ticks_of(value)
     else
       ticks = sub(value, 31 + (from + size)*width, 30 + size*width) .. sub(value, 31, 30 + cursor*width)
     end
-    if #ticks ~= live*width then return nil end
-    return ticks, width, u56(value, 24), size, u48(value, 5)
+    window = u48(value, 5)
+    if #ticks ~= live*width or (width == 4) ~= (window < 4294967296) then return nil end
+    return ticks, width, u56(value, 24), size, window
   elseif form == 65 then -- 'A'
     first, limit, window = 6, byte(value, 2), u24(value, 3)*1000
   elseif form == 66 then -- 'B'
@@ -80,7 +81,7 @@ local function ticks_of(value)
     return nil
   end
   local last = #value - 6
-  if last < first or (last - first) % width ~= 0 then return nil end
+  if last < first or (last - first) % width ~= 0 or last - first >= limit*width or (width == 4) ~= (window < 4294967296) then return nil end
   return sub(value, first, width - 8), width, newest_of(value, width), limit, window
 end
 
@@ -308,8 +309,8 @@ local function load_ring(rule, now, k, value)
     key = keys[k], width = byte(value, 1) == RING_SHORT and 4 or 6, size = size, cursor = u24(value, 11), live = live,
     slots = '', from = 0, oldest = u56(value, 17), newest = newest, window = u48(value, 5), head = sub(value, 1, 10),
   }
-  if s.cursor >= size or live > size then
-    problem[k] = WRONG_VALUE
+  if s.cursor >= size or live > size or (s.width == 4) ~= (s.window < 4294967296) then
+    problem[k], room[k], taken[k], more[k], reset[k] = WRONG_VALUE, 0, 0, 0, 0
   elseif size ~= limit or s.window ~= window then
     load_other_ring(rule, now, k, s)
   else
