@@ -98,7 +98,10 @@ end
 local function widened(ticks, newest)
   local high = (newest - newest % 4294967296) / 4294967296
   local older = count_until(ticks, 4, newest, high*4294967296 - 1) * 4
-  local function prefixed(part, n) return (string.gsub(part, '....', string.gsub(sub(be56(n), 6), '%%', '%%%%') .. '%0')) end
+  local function prefixed(part, n)
+    if part == '' then return '' end
+    return (string.gsub(part, '....', string.gsub(sub(be56(n), 6), '%%', '%%%%') .. '%0'))
+  end
   return prefixed(sub(ticks, 1, older), high - 1) .. prefixed(sub(ticks, older + 1), high)
 end
 
@@ -227,6 +230,7 @@ local function live_slots(s)
   slots = call('GETRANGE', s.key, 30 + from*width, 29 + (stop < size and stop or size)*width)
   if stop > size then slots = slots .. call('GETRANGE', s.key, '30', 29 + (stop - size)*width) end
   -- something else has cut it short: count what is missing as new
+  slots = sub(slots, 1, #slots - #slots % width)
   return slots .. rep_many(sub(be56(s.newest), 8 - width), live - #slots / width)
 end
 
