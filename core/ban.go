@@ -95,10 +95,12 @@ func (b *banState) Advance(q *Quota, now int64) int64 {
 	return b.limit - b.Used()
 }
 
-// keep remembers the version. Of a key that is new again, it keeps only strikes that
-// counted at a time.
+// keep remembers the version, and forgets the last bar if none did at a time. Of a key that
+// is new again, it keeps only strikes that counted then.
 func (b *banState) keep(at int64) {
-	if b.Expires() <= b.now {
+	isNew := b.Expires() <= b.now
+	b.forget(at)
+	if isNew {
 		b.drop(b.until(at - b.kept.window()))
 		b.kept, b.bars = 0, bars{}
 	}
@@ -127,7 +129,6 @@ func (b *banState) Needs(c *Charge) int64 { return max(1, c.Cost) }
 func (b *banState) Take(n int64, _ uint64) (room, delay int64) {
 	used := b.Used()
 	b.keep(b.now)
-	b.forget(b.now)
 	if used+n >= b.limit {
 		b.begin(b.now)
 	} else {

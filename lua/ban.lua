@@ -72,20 +72,21 @@ local function widen_ban(s)
   s.head = sub(be24(s.limit), 2) .. be48(s.window) .. be48(s.bar) .. be48(s.longest)
 end
 
--- remembers the version. Of a key that is new again, it keeps only strikes that counted at
--- a time.
-local function keep_strikes(s, at)
-  if s.head ~= s.rule.head or s.left * 7 == #s.strikes then
-    if ban_expires(s) <= s.now then
-      drop_strikes(s, records_until(s.strikes, 7, at - s.window))
-      s.limit, s.window, s.bar, s.longest, s.head = 0, 0, 0, 0, ''
-    end
-    if s.head ~= s.rule.head then widen_ban(s) end
-  end
-end
-
 local function forget_bar(s, at)
   if s.level > 0 and bar_forgotten(s) <= at then s.level, s.begins = 0, 0 end
+end
+
+-- remembers the version, and forgets the last bar if none did at a time. Of a key that is
+-- new again, it keeps only strikes that counted then.
+local function keep_strikes(s, at)
+  local other = s.head ~= s.rule.head
+  local is_new = (other or s.left * 7 == #s.strikes) and ban_expires(s) <= s.now
+  forget_bar(s, at)
+  if is_new then
+    drop_strikes(s, records_until(s.strikes, 7, at - s.window))
+    if other then s.limit, s.window, s.bar, s.longest = 0, 0, 0, 0 end
+  end
+  if other then widen_ban(s) end
 end
 
 local function begin_bar(s, at)
@@ -95,7 +96,6 @@ end
 
 local function take_strikes(s, n)
   keep_strikes(s, s.now)
-  forget_bar(s, s.now)
   if s.used + n >= s.rule.limit then
     begin_bar(s, s.now)
   else

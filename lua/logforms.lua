@@ -68,8 +68,9 @@ local function ticks_of(value)
     else
       ticks = sub(value, 31 + (from + size)*width, 30 + size*width) .. sub(value, 31, 30 + cursor*width)
     end
-    if #ticks ~= live*width then return nil end
-    return ticks, width, u56(value, 24), size, u48(value, 5)
+    window = u48(value, 5)
+    if #ticks ~= live*width or (width == 4) ~= (window < 4294967296) then return nil end
+    return ticks, width, u56(value, 24), size, window
   elseif form == 65 then -- 'A'
     first, limit, window = 6, byte(value, 2), u24(value, 3)*1000
   elseif form == 66 then -- 'B'
@@ -80,7 +81,7 @@ local function ticks_of(value)
     return nil
   end
   local last = #value - 6
-  if last < first or (last - first) % width ~= 0 then return nil end
+  if last < first or (last - first) % width ~= 0 or last - first >= limit*width or (width == 4) ~= (window < 4294967296) then return nil end
   return sub(value, first, width - 8), width, newest_of(value, width), limit, window
 end
 
@@ -97,7 +98,10 @@ end
 local function widened(ticks, newest)
   local high = (newest - newest % 4294967296) / 4294967296
   local older = count_until(ticks, 4, newest, high*4294967296 - 1) * 4
-  local function prefixed(part, n) return (string.gsub(part, '....', string.gsub(sub(be56(n), 6), '%%', '%%%%') .. '%0')) end
+  local function prefixed(part, n)
+    if part == '' then return '' end
+    return (string.gsub(part, '....', string.gsub(sub(be56(n), 6), '%%', '%%%%') .. '%0'))
+  end
   return prefixed(sub(ticks, 1, older), high - 1) .. prefixed(sub(ticks, older + 1), high)
 end
 
@@ -129,13 +133,15 @@ end
 --
 --   key, head        of a ring that this call may write where it is: its first bytes
 --   width, size, cursor, oldest, newest    of the value; the size only of a ring
---   limit, window    those to write
---   live, own        units that are kept, and how many of the newest count for this version
+--   limit, window    those to write; the limit is the size if there is none
+--   live, own        units that are kept, and how many of the newest count for this version;
+--                    all if there is none
 --   slots, from      ticks that were read, and the number of the first of them
 --   expires, more    when the key is new again, unless this call puts it off; and the `more`
 --                    of state.lua if it does
 local mixed = {}
 
+-- @rare without ring.lua
 -- the time of the j-th oldest unit that is kept, from 0. Slots are read by the dozen, since
 -- the neighbours are asked for next.
 local function time_at(s, j)
@@ -152,6 +158,7 @@ local function time_at(s, j)
   return s.newest - (s.newest - read(s.slots, i)) % modulus
 end
 
+-- @rare without ring.lua
 -- drops the units of s of times up to `at`: gallops, then bisects, to the first that stays
 local function expire(s, at)
   local low, high = 0, 1
@@ -209,7 +216,7 @@ local function whole_log(value, rule, now)
   s.window = window > rule.window and window or rule.window
   s.slots = sub(ticks, count_until(ticks, width, newest, now - s.window)*width + 1)
   s.live, s.newest, s.oldest = #s.slots / width, newest, oldest_of(s.slots, width, newest)
-  s.own = later_than(s, now - rule.window)
+  s.own = s.live - count_until(s.slots, width, newest, now - rule.window)
   return s
 end
 
@@ -223,16 +230,17 @@ local function live_slots(s)
   slots = call('GETRANGE', s.key, 30 + from*width, 29 + (stop < size and stop or size)*width)
   if stop > size then slots = slots .. call('GETRANGE', s.key, '30', 29 + (stop - size)*width) end
   -- something else has cut it short: count what is missing as new
+  slots = sub(slots, 1, #slots - #slots % width)
   return slots .. rep_many(sub(be56(s.newest), 8 - width), live - #slots / width)
 end
 
 -- @rare
 -- writes a log anew, with n units taken now
 local function write_anew(key, s, n, now, grace)
-  local ticks, width = s.size and live_slots(s) or s.slots, s.window < 4294967296 and 4 or 6
+  local ticks, width, limit = s.size and live_slots(s) or s.slots, s.window < 4294967296 and 4 or 6, s.limit or s.size
   if width ~= s.width then ticks = widened(ticks, s.newest) end
   ticks = ticks .. rep_many(sub(be56(now), 8 - width), n)
-  local value, life = value_of(s.limit, s.window, sub(ticks, math.max(1, #ticks - s.limit*width + 1)), now, s.size and RING_LEAST - 1 or STRING_MOST)
+  local value, life = value_of(limit, s.window, sub(ticks, math.max(1, #ticks - limit*width + 1)), now, s.size and RING_LEAST - 1 or STRING_MOST)
   call('SET', key, value, 'PX', tostring(ceil(s.window / 1000)*(life / s.window) + grace))
 end
 
@@ -264,6 +272,7 @@ local function write_ring(s, n, now, stamp, grace)
   if s.live == 0 or s.newest - s.newest % window ~= now - now % window then call('PEXPIRE', s.key, ttl) end
 end
 
+-- @rare
 -- fills in the row of a key from the log that it has
 local function show_log(rule, now, k, s)
   local limit, window, live, own = rule.limit, rule.window, s.live, s.own
@@ -283,7 +292,7 @@ end
 -- fills in the row of a key that has a ring of another version
 local function load_other_ring(rule, now, k, s)
   local limit, window, longest = rule.limit, rule.window, s.window
-  s.expires = s.newest + longest
+  s.limit, s.expires = s.size, s.newest + longest
   if s.live > 0 and s.expires > now then
     local kept = longest > window and longest or window
     if now - s.oldest >= kept then expire(s, now - kept) end
@@ -301,17 +310,16 @@ end
 local function load_ring(rule, now, k, value)
   local limit, window, size, newest, live = rule.limit, rule.window, u24(value, 2), u56(value, 24), u24(value, 14)
   local s = {
-    key = keys[k], width = byte(value, 1) == RING_SHORT and 4 or 6, size = size, cursor = u24(value, 11), live = live, own = 0,
-    slots = '', from = 0, oldest = u56(value, 17), newest = newest, limit = size, window = u48(value, 5), head = sub(value, 1, 10),
+    key = keys[k], width = byte(value, 1) == RING_SHORT and 4 or 6, size = size, cursor = u24(value, 11), live = live,
+    slots = '', from = 0, oldest = u56(value, 17), newest = newest, window = u48(value, 5), head = sub(value, 1, 10),
   }
-  if s.cursor >= size or live > size then
-    problem[k] = WRONG_VALUE
+  if s.cursor >= size or live > size or (s.width == 4) ~= (s.window < 4294967296) then
+    problem[k], room[k], taken[k], more[k], reset[k] = WRONG_VALUE, 0, 0, 0, 0
   elseif size ~= limit or s.window ~= window then
     load_other_ring(rule, now, k, s)
   else
     if now - newest >= window then s.live = 0 elseif now - s.oldest >= window then expire(s, now - window) end
     live = s.live
-    s.own = live
     mixed[k], room[k], taken[k], more[k], reset[k] = s, limit - live, 0, 0, 0
     if live > 0 then more[k], reset[k] = window - (now - s.oldest), window - (now - newest) end
   end

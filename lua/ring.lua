@@ -16,11 +16,11 @@ function ring.take(rule, k, n)
 end
 
 function ring.load(rule, now)
-  local head, width, modulus, read = rule.head, 4, 4294967296, u32
-  if not rule.short then width, modulus, read = 6, 281474976710656, u48 end
+  local head, width, modulus, read, upto = rule.head, 4, 4294967296, u32, '527'
+  if not rule.short then width, modulus, read, upto = 6, 281474976710656, u48, '783' end
   for k = rule.first, rule.last do
     -- the header of a ring, or all of a string
-    local value = redis.pcall('GETRANGE', keys[k], '0', UPTO)
+    local value = redis.pcall('GETRANGE', keys[k], '0', upto)
     local form = type(value) == 'string' and #value >= 30 and byte(value, 1)
     if (form == RING_SHORT or form == RING_LONG) and u56(value, 24) <= now then
       load_ring(rule, now, k, value) -- @inline

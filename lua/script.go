@@ -51,6 +51,7 @@ func Plain(sha string) (text string) {
 //	-- @debt                       the rest, or up to @return, is for debts.lua only
 //	-- @return                     the rest is for return.lua only
 //	-- @rare                       see flatten, also for @inline and @each
+//	-- @rare without ring.lua      only in scripts that do not have this file
 //
 // A line of code that ends in "-- @extra" is for charges with Reserve, and left out where
 // there are none; one that ends in "-- @several" is for several asks, one that ends in
@@ -126,7 +127,7 @@ func parse(text string) (*file, error) {
 			return n
 		}
 		switch {
-		case len(words) == 1 && words[0] == "rare": // for flatten
+		case len(words) > 0 && words[0] == "rare" && (len(words) == 1 || len(words) == 3 && words[1] == "without"): // for flatten
 		case len(words) == 2 && words[0] == "needs":
 			f.needs[purpose] = append(f.needs[purpose], words[1])
 		case len(words) == 4 && words[0] == "needs" && words[2] == "above" && number(3) > 0:
@@ -215,7 +216,12 @@ func (s *selection) join(driver string) *Script {
 			b.WriteString(parsed()[name].text[purpose])
 		}
 	}
-	text := b.String()
+	text := unless.ReplaceAllStringFunc(b.String(), func(line string) string {
+		if slices.Contains(s.names, unless.FindStringSubmatch(line)[1]) {
+			return ""
+		}
+		return "-- @rare\n"
+	})
 	for mark, wanted := range map[string]bool{"extra": s.extra, "several": s.several, "debt": s.purpose == owing} {
 		if !wanted {
 			text = regexp.MustCompile(`(?m)^.* -- @`+mark+`\n`).ReplaceAllString(text, "")
@@ -227,6 +233,8 @@ func (s *selection) join(driver string) *Script {
 	known, _ := scripts.LoadOrStore(id, script)
 	return known.(*Script)
 }
+
+var unless = regexp.MustCompile(`(?m)^-- @rare without (.*)\n`)
 
 // newSelection returns the files that every script has.
 func newSelection(purpose int) *selection {

@@ -7,12 +7,13 @@
 -- @needs logforms.lua
 -- @needs ring.lua above 128
 
-local CUT, UPTO = 784, '783' -- more bytes than a string has, and how many are read
+local CUT = 528 -- more bytes than a string of 4-byte ticks has; one of 6-byte ticks has at most 783
 
 local log = {}
 local large = log -- the algorithm of large limits
 local values, firsts = {nil, nil, nil, nil}, {nil, nil, nil, nil} -- the value, and where its first live tick is, unless it is mixed
 
+-- @rare
 -- fills in the row of a key from a value that another version wrote, a ring, or one that
 -- is ahead of now
 local function load_mixed(rule, now, k, value)
@@ -23,8 +24,7 @@ local function load_mixed(rule, now, k, value)
     if #value >= CUT then value = call('GET', keys[k]) end
     local s = whole_log(value, rule, now)
     if s then
-      redated[k] = s.ahead
-      show_log(rule, now, k, s)
+      redated[k] = s.ahead; show_log(rule, now, k, s)
     else
       problem[k] = WRONG_VALUE
       values[k], firsts[k], room[k], taken[k], more[k], reset[k] = '', 1, 0, 0, 0, 0
@@ -82,7 +82,7 @@ function log.load(rule, now)
   if before + 1 < rule.last then
     got = values_of(rule)
   else -- at most what a string has, since another version may have a long ring
-    got = {redis.pcall('GETRANGE', keys[rule.last], '0', UPTO)}
+    got = {redis.pcall('GETRANGE', keys[rule.last], '0', rule.short and '527' or '783')}
     if type(got[1]) == 'table' then got[1], problem[rule.last] = false, WRONG_TYPE elseif got[1] == '' then got[1] = false end
   end
   for q = 1, rule.last - before do
@@ -104,8 +104,9 @@ end
 function log.after(rule, k, n, now)
   local s = mixed[k]
   if s then
-    if n > s.own then return rule.window end -- one that was taken by this call
-    local at = time_at(s, s.live - s.own + n - 1) + rule.window
+    local own = s.own or s.live
+    if n > own then return rule.window end -- one that was taken by this call
+    local at = time_at(s, s.live - own + n - 1) + rule.window
     if s.expires and s.expires < at and taken[k] == 0 then at = s.expires end
     return at - now
   end
@@ -134,11 +135,11 @@ function log.save(rule, now, stamp, grace)
   for k = rule.first, rule.last do
     local n = taken[k]
     if (n > 0 or redated[k]) and not problem[k] then
-      local s = mixed[k]
-      if s then
-        save_mixed(k, s, n, now, stamp, grace)
+      local value = values[k]
+      if value then
+        call('PSETEX', keys[k], ttl, head .. sub(value, firsts[k], width - 8) .. (n == 1 and one or rep(tick, n) .. above))
       else
-        call('PSETEX', keys[k], ttl, head .. sub(values[k], firsts[k], width - 8) .. (n == 1 and one or rep(tick, n) .. above))
+        save_mixed(k, mixed[k], n, now, stamp, grace)
       end
     end
   end

@@ -58,6 +58,7 @@ type Harness struct {
 	//   - queues
 	//   - buckets with returns or changed quotas, or that begin with tokens missing
 	//   - ids of leases that are taken twice
+	//   - debts where quotas change
 	//   - bans and distinct values
 	// The rest must agree with package core to the unit and the microsecond.
 	Spreads bool

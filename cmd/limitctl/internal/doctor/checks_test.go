@@ -50,7 +50,7 @@ func healthy() Facts {
 					"connected_clients": "10", "master_link_status": "up"},
 				Config: config(), Uncertainty: ms, Ping: calls,
 			}},
-			Keys:    Keys{Found: []Key{{Name: lua.Key("limit", &core.Charge{Policy: "POST /", Rule: "per-ip-2s", Key: "1"}), Type: "string", TTL: time.Second, Size: 12, First: 'a'}}},
+			Keys:    Keys{Found: []Key{{Name: lua.Key("limit", &core.Charge{Policy: "POST /", Rule: "per-ip-2s", Key: "1"}), Type: "string", TTL: time.Second, Size: 12, First: 'A'}}},
 			Control: Control{Addr: "10.0.0.1:6379", User: "app", Rights: &redisfacts.Rights{Of: map[string]string{}}},
 		},
 		Web: &WebFacts{
@@ -191,7 +191,7 @@ var rows = []struct {
 	}, OK, `2 keys under "limit", and more that were not checked (--keys); by policy: "\x1b]" 1, "POST /" 1; the largest has 5.0 kB: "limit:1:{%1B%5D}:r:k"`, ""},
 	{"keys", noScan, Skipped, "NOPERM", ""},
 	{"keys-ttl", func(f *Facts, _ *Node) {
-		add(f, Key{Name: "limit:1:{p}:r:k", Type: "string", TTL: -1, Size: 12, First: 'a'})
+		add(f, Key{Name: "limit:1:{p}:r:k", Type: "string", TTL: -1, Size: 12, First: 'A'})
 	}, Fail, `1 key: "limit:1:{p}:r:k"`, "redis-cli -h 10.0.0.1 -p 6379 UNLINK 'limit:1:{p}:r:k'"},
 	{"keys-ttl", func(f *Facts, _ *Node) { add(f, Key{Name: "limit:other", Type: "hash", TTL: -1}) }, OK, "all keys of the library expire (2 keys checked)", ""},
 	{"keys-ttl", func(f *Facts, _ *Node) { add(f, Key{Name: "limit:1:'\x1b[2J", Type: "string", TTL: -1}) }, Fail, `"limit:1:'\x1b[2J"`, "find out"},
@@ -200,7 +200,7 @@ var rows = []struct {
 	{"keys-type", func(f *Facts, _ *Node) { add(f, Key{Name: "limit:1:{p}:r:k", Type: "list", TTL: 1}) }, Fail, "1 key", "UNLINK"},
 	{"keys-type", noScan, Skipped, "NOPERM", ""},
 	{"keys-form", func(f *Facts, _ *Node) {
-		add(f, Key{Name: "limit:1:{p}:r:k", Type: "string", TTL: 1, Size: 12, First: 'A'})
+		add(f, Key{Name: "limit:1:{p}:r:k", Type: "string", TTL: 1, Size: 12, First: 'z'})
 	}, Fail, "1 key", "later formats"},
 	{"keys-form", noScan, Skipped, "NOPERM", ""},
 	{"keys-version", func(f *Facts, _ *Node) {

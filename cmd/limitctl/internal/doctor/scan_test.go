@@ -19,7 +19,7 @@ import (
 func TestRedisKeys(t *testing.T) {
 	client := redistest.Real(t)
 	ctx := t.Context()
-	state := "a" + strings.Repeat("\x00", 11)
+	state := "A" + strings.Repeat("\x00", 11)
 	immortal := lua.Key("limit", &core.Charge{Policy: "p", Rule: "r", Key: "immortal"})
 	wrongType, wrongForm := lua.Key("limit", &core.Charge{Policy: "p", Rule: "r", Key: "list"}), lua.Key("limit", &core.Charge{Policy: "p", Rule: "r", Key: "form"})
 	evil := "limit:1:{p}:r:" + hostile
@@ -55,7 +55,7 @@ func TestRedisKeys(t *testing.T) {
 // few.
 func TestRedisKeysBounded(t *testing.T) {
 	client := redistest.Real(t)
-	state := "a" + strings.Repeat("\x00", 11)
+	state := "A" + strings.Repeat("\x00", 11)
 	_, err := client.Pipelined(t.Context(), func(p redis.Pipeliner) error {
 		for i := range 2000 {
 			p.Set(t.Context(), lua.Key("limit", &core.Charge{Policy: "p", Rule: "r", Key: fmt.Sprint(i)}), state, time.Hour)
