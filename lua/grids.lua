@@ -61,7 +61,6 @@ end
 -- @rare
 -- how many units of the period before count now
 local function carried(kind, g, open, now)
-  if not kind.above then return 0 end
   if open then return g.extra end
   return now < g.ends + g.span and kind.above(g.extra, g.holds, g.limit) or 0
 end
@@ -75,7 +74,9 @@ local function decode_grids(kind, value, rule, now)
     local g = list[i]
     if g.mine then mine = g end
     if not most or g.holds > most.holds then most = g end
-    ends = math.max(ends, ends_of(kind, g))
+    local matters = g.ends
+    if kind.above then matters = ends_of(kind, g) end
+    if matters > ends then ends = matters end
   end
   local own = mine and mine.value
   if not mine and ends > now then own = kind.fill(most, rule, math.min(most.last, now)) end
@@ -135,24 +136,22 @@ local function encode_grids(s, value, life)
       if g ~= mine then
         local other = as.decode(g.value, g.rule, now)
         if not s.owed or kind.owes(other, s.owed) then
-          g.extra = carried(kind, g, other.used > 0, now)
+          if kind.above and other.used == 0 then g.extra = carried(kind, g, false, now) end
           kind.add(other, s.taken, s.owed or now)
-          g.value = as.encode(other)
+          g.value, g.matters = as.encode(other)
           if kind.above then g.holds = other.used end
-          g.ends = kind.grid(g.value, s.rule).ends
         end
       end
     end
   end
   mine.value = s.kept or value
   if #list == 1 and mine.extra == 0 then return mine.value, life end
-  if kind.above then
-    local g = kind.grid(mine.value, s.rule)
-    mine.ends, mine.holds, mine.span = g.ends, g.holds, g.span
-  end
+  mine.matters, mine.holds, mine.span = life, s.used, s.span
   for i = 1, #list do
     local g = list[i]
-    if g ~= mine or kind.above then life = math.max(life, ends_of(kind, g) - now) end
+    local matters = g.matters or g.ends - now
+    if kind.above and g.holds > 0 and kind.above(g.extra, g.holds, g.limit) > 0 then matters = matters + g.span end
+    if matters > life then life = matters end
   end
   return value_of(list), life
 end
