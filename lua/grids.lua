@@ -49,7 +49,7 @@ local function grids_of(kind, value, rule)
     g.limit, g.extra = u48(value, at + 14), u48(value, at + 20)
     list[#list + 1], at = g, at + 28 + size
   end
-  return list
+  return #list > 0 and list or nil
 end
 
 -- @rare
