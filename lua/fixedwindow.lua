@@ -38,9 +38,9 @@ local function after_windows(s, n)
   if s.ends <= s.now then return s.to - s.now end
   local limit, above = s.rule.limit, 0
   if not s.taken then limit = s.mine.limit end
-  if s.used == 0 then return u56(s.mine.value, 8) + s.span - s.now end
+  if s.used == 0 then return u56(s.mine.value, 8) + s.kind.span(s.rule) - s.now end
   above = s.kind.above(s.extra or 0, s.used, limit)
-  return s.to - s.now + (n > s.used + (s.extra or 0) - above and s.span or 0)
+  return s.to - s.now + (n > s.used + (s.extra or 0) - above and s.kind.span(s.rule) or 0)
 end
 
 local function window_after(s, n)
@@ -78,12 +78,17 @@ local function window_grids()
 
   function as.outlook(s)
     local used = s.used + (s.extra or 0)
-    s.more, s.reset, s.span = 0, 0, window_of(s.rule.form)
-    if used > 0 then
+    s.more, s.reset = 0, 0
+    if used == s.used and used > 0 and used <= (s.taken and s.rule.limit or s.mine and s.mine.limit or 0) then
+      s.more = s.to - s.now
+      s.reset = s.more
+    elseif used > 0 then
       s.more = window_after(s, s.room < 0 and 1 - s.room or 1)
       s.reset = window_after(s, used)
     end
   end
+
+  function as.span(rule) return (window_of(rule.form)) end
 
   function as.above(extra, count, limit)
     if limit == 0 then return 0 end

@@ -45,10 +45,11 @@ local function grids_of(kind, value, rule)
     local size = byte(value, at + 26)*256 + byte(value, at + 27)
     local g = kind.grid(sub(value, at + 28, at + 27 + size), rule)
     if not g or #g.value < size then return nil end
-    g.came, g.used, g.limit, g.extra = u56(value, at), u56(value, at + 7), u48(value, at + 14), u48(value, at + 20)
+    g.head, g.came, g.used = sub(value, at, at + 19), u56(value, at), u56(value, at + 7)
+    g.limit, g.extra = u48(value, at + 14), u48(value, at + 20)
     list[#list + 1], at = g, at + 28 + size
   end
-  return list
+  return #list > 0 and list or nil
 end
 
 -- @rare
@@ -59,10 +60,8 @@ local function ends_of(kind, g)
 end
 
 -- @rare
--- how many units of the period before count now
-local function carried(kind, g, open, now)
-  if not kind.above then return 0 end
-  if open then return g.extra end
+-- how many units of the period of a grid count in the next
+local function carried(kind, g, now)
   return now < g.ends + g.span and kind.above(g.extra, g.holds, g.limit) or 0
 end
 
@@ -75,7 +74,9 @@ local function decode_grids(kind, value, rule, now)
     local g = list[i]
     if g.mine then mine = g end
     if not most or g.holds > most.holds then most = g end
-    ends = math.max(ends, ends_of(kind, g))
+    local matters = g.ends
+    if kind.above and g.extra + g.holds > g.limit then matters = ends_of(kind, g) end
+    if matters > ends then ends = matters end
   end
   local own = mine and mine.value
   if not mine and ends > now then own = kind.fill(most, rule, math.min(most.last, now)) end
@@ -83,7 +84,8 @@ local function decode_grids(kind, value, rule, now)
   if not s then return nil, wrong end
   s.kind, s.list, s.mine, s.ends, s.own = kind, list, mine, ends, own
   if mine and kind.above then
-    s.extra = carried(kind, mine, s.used > 0, now)
+    s.extra = mine.extra
+    if s.used == 0 then s.extra = carried(kind, mine, now) end
     s.room = s.room - s.extra
   end
   kind.outlook(s)
@@ -103,7 +105,9 @@ local function value_of(list)
   local out = {'x'}
   for i = 1, #list do
     local g = list[i]
-    out[i + 1] = be56(g.came) .. be56(g.used) .. be48(g.limit) .. be48(g.extra) .. char((#g.value - #g.value % 256) / 256, #g.value % 256) .. g.value
+    out[3*i - 1] = g.head or be56(g.came) .. be56(g.used) .. be48(g.limit)
+    out[3*i] = (g.extra > 0 and be48(g.extra) or '\0\0\0\0\0\0') .. char((#g.value - #g.value % 256) / 256, #g.value % 256)
+    out[3*i + 1] = g.value
   end
   return table.concat(out)
 end
@@ -118,7 +122,7 @@ local function encode_grids(s, value, life)
       mine = {came = now}
       list[#list + 1] = mine
     end
-    mine.used, mine.limit, mine.extra = now, s.rule.limit, s.extra or 0
+    mine.used, mine.limit, mine.extra, mine.head = now, s.rule.limit, s.extra or 0, nil
     for i = #list, 1, -1 do
       local g = list[i]
       if g ~= mine and g.used + IDLE_GRID + 2*g.span <= now then table.remove(list, i) end
@@ -135,24 +139,24 @@ local function encode_grids(s, value, life)
       if g ~= mine then
         local other = as.decode(g.value, g.rule, now)
         if not s.owed or kind.owes(other, s.owed) then
-          g.extra = carried(kind, g, other.used > 0, now)
+          if kind.above and other.used == 0 then g.extra = carried(kind, g, now) end
           kind.add(other, s.taken, s.owed or now)
-          g.value = as.encode(other)
+          g.value, g.matters = as.encode(other)
           if kind.above then g.holds = other.used end
-          g.ends = kind.grid(g.value, s.rule).ends
         end
       end
     end
   end
   mine.value = s.kept or value
   if #list == 1 and mine.extra == 0 then return mine.value, life end
-  if kind.above then
-    local g = kind.grid(mine.value, s.rule)
-    mine.ends, mine.holds, mine.span = g.ends, g.holds, g.span
-  end
+  mine.matters, mine.holds = life, s.used
   for i = 1, #list do
     local g = list[i]
-    if g ~= mine or kind.above then life = math.max(life, ends_of(kind, g) - now) end
+    local matters = g.matters or g.ends - now
+    if kind.above and g.holds > 0 and kind.above(g.extra, g.holds, g.limit) > 0 then
+      matters = matters + (g.span or kind.span(s.rule))
+    end
+    if matters > life then life = matters end
   end
   return value_of(list), life
 end

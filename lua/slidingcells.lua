@@ -54,15 +54,15 @@ local function cells_grids()
   function as.grid(value, rule)
     local n = (#value - 15) / 6
     if n < 3 or n % 1 ~= 0 or byte(value, 1) ~= 118 then return nil end
-    local last, length, sum, ends = u56(value, 2), u56(value, 9), 0, 0
+    local last, length, ends = u56(value, 2), u56(value, 9), 0
     if length < 1 or length > 31622400000000 then return nil end
     local newest = floordiv(last, length)
     for i = 0, n - 1 do
-      local count = u48(value, 16 + 6*i)
-      sum = sum + count
-      if count > 0 and ends == 0 and newest >= i then ends = (newest - i + n)*length end
+      if newest >= i and u48(value, 16 + 6*i) > 0 then
+        ends = (newest - i + n)*length
+        break
+      end
     end
-    if sum >= 281474976710656 then return nil end
     return {value = value, rule = {as = cells, limit = 0, cells = n - 1, window = length*(n - 1)}, last = last, ends = ends,
       span = n*length, holds = n*length, mine = n == rule.cells + 1 and length == ceildiv(rule.window, rule.cells)}
   end
@@ -85,7 +85,7 @@ local function cells_grids()
 
   function as.add(s, n, at)
     local i = s.cell - floordiv(at, s.length) + 1
-    s.counts[i] = s.counts[i] + math.min(n, 281474976710655 - s.used)
+    s.counts[i] = s.counts[i] + math.max(0, math.min(n, 281474976710655 - s.used))
   end
 
   function as.owes(s, at) return floordiv(at, s.length) > s.cell - s.keep end
@@ -133,7 +133,7 @@ local function decode_cells(value, rule, now)
       end
     end
     for i = 1, keep do s.used = s.used + s.counts[i] end
-    if s.used >= 281474976710656 then return nil end -- no limit is as large
+    if s.used >= 281474976710656 and rule.limit > 0 then return nil end -- no limit is as large
   end
   if rule.limit > 0 then cells_outlook(s) end
   return s

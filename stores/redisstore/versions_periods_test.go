@@ -2,14 +2,19 @@ package redisstore
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/lua"
 	"github.com/routelimit/limit/stores/storetest"
 )
 
@@ -18,6 +23,39 @@ import (
 func TestPeriods(t *testing.T) {
 	race.Skip(t)
 	storetest.Periods(t, harness(redistest.Client(t)), 1, 400)
+}
+
+// TestBrokenGrids tests that every call on a value of two grids is answered, or is an error
+// that names the key, with any bytes of it changed and at every length.
+func TestBrokenGrids(t *testing.T) {
+	client, all := clientForValues(t)
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, s := range all {
+		c := s.charge(1)
+		other := c
+		if other.Quota.Window /= 4; !slices.Contains([]core.Algorithm{core.FixedWindow, core.SlidingCells, core.SlidingCounter}, c.Quota.Algorithm) {
+			continue
+		}
+		require.NoError(t, client.Del(t.Context(), valueKey, returnedKey).Err())
+		store := New(client, &patient)
+		for _, c := range []core.Charge{c, other} {
+			_, err := storetest.Take(t.Context(), store, "p", []core.Charge{c})
+			require.NoError(t, err)
+		}
+		value := []byte(client.Get(t.Context(), valueKey).Val())
+		require.Equal(t, byte('x'), value[0])
+		require.True(t, lua.IsState('x', int64(len(value))))
+		for range 400 {
+			broken := slices.Clone(value)
+			for range 1 + random.IntN(3) {
+				broken[random.IntN(len(broken))] = []byte{0, 1, 255, byte(random.Uint32())}[random.IntN(4)]
+			}
+			everyCallAnswers(t, client, stored{form: s.form, value: broken}, 1, s.at)
+		}
+		for size := range value {
+			everyCallAnswers(t, client, stored{form: s.form, value: value[:size]}, 1, s.at)
+		}
+	}
 }
 
 // BenchmarkPeriods has one version of a rule charge a key, and two in turn.
