@@ -14,8 +14,8 @@ import "slices"
 //   - A grid comes with the first unit that its version takes. It begins with what the
 //     longest of the others holds, of fixed windows the fullest: each count is taken to be
 //     as late as it can be.
-//   - A grid goes when its version has taken nothing for an hour and two of its spans,
-//     and all but one go when all are as good as new.
+//   - A grid goes when its version has taken nothing for an hour and two of its spans.
+//     Until then a key is remembered that has several.
 //   - What a period of a [FixedWindow] has above the limit, since other versions took it,
 //     counts in the next period too, up to one limit. Otherwise windows that begin at
 //     other times would add up.
@@ -121,6 +121,9 @@ func (v *gridOf) ends(g grid) int64 {
 	return ends
 }
 
+// goes returns when the grid goes if its version takes nothing more.
+func (v *gridOf) goes(g grid) int64 { return v.used + idleGrid + 2*v.of(g).span() }
+
 // carry brings extra to now, and returns it. It follows an enter.
 func (v *gridOf) carry(g grid, now int64) int64 {
 	one := v.of(g)
@@ -166,10 +169,6 @@ func (a *grids) fresh(g grid, now int64) bool {
 func charge(g grid, now, n, at int64) {
 	held := g.others()
 	all := *held
-	if all.fresh(g, now) {
-		*held = nil
-		return
-	}
 	if all.own == len(all.list) {
 		all.list = append(all.list, gridOf{came: now})
 	}
@@ -192,7 +191,7 @@ func charge(g grid, now, n, at int64) {
 // drop drops the grids that have gone out of use, and those that are too many.
 func (a *grids) drop(now int64) {
 	for i := len(a.list) - 1; i >= 0; i-- {
-		if v := &a.list[i]; v.grid != nil && v.used+idleGrid+2*v.grid.span() <= now {
+		if v := &a.list[i]; v.grid != nil && v.goes(nil) <= now {
 			a.remove(i)
 		}
 	}
@@ -217,7 +216,7 @@ func (a *grids) remove(i int) {
 // owe takes a debt from all grids of a key, g among them, in which it counts.
 func owe(g grid, q *Quota, now, n, at int64) {
 	counts, all := g.owes(q, at, now), *g.others()
-	if all != nil && !all.fresh(g, now) {
+	if all != nil {
 		for i := range all.list {
 			other := all.list[i].grid
 			counts = counts || other != nil && other.owes(nil, at, now)
@@ -252,15 +251,19 @@ func giveBack(g grid, r *Return, now int64) (given int64) {
 			given = max(given, one.giveBack(nil, r.Cost, r.At, now))
 		}
 	}
+	if all.fresh(g, 0) { // nothing is left
+		*g.others() = nil
+	}
 	return given
 }
 
-// expires returns when the last grid of a key is as good as new.
+// expires returns when the last grid of a key is as good as new and, of several, goes.
 func expires(g grid) int64 {
 	ends := g.ends()
 	if all := *g.others(); all != nil {
 		for i := range all.list {
-			ends = max(ends, all.list[i].ends(g))
+			v := &all.list[i]
+			ends = max(ends, v.ends(g), v.goes(g))
 		}
 	}
 	return ends

@@ -13,6 +13,7 @@
 -- is called only where there are other grids:
 --
 --   outlook(s)            brings room, more and reset up to date
+--   span(rule)            how long a unit counts, at most
 --   grid(value, rule)     nil if it is not the value of one grid, or a table: value; rule, one
 --                         of its grid; mine, whether it is that of the rule given; last, when
 --                         a unit was taken; ends, until when it matters, or 0; span, how
@@ -113,11 +114,10 @@ local function value_of(list)
 end
 
 -- @rare
--- the value of all grids of a key, given that of the rule, and the us that it matters
+-- the value of all grids of a key, given that of the rule, and the us for which it is kept
 local function encode_grids(s, value, life)
   local as, kind, list, mine, now = s.rule.as, s.kind, s.list, s.mine, s.now
   if s.taken then
-    if s.ends <= now then return value, life end
     if not mine then
       mine = {came = now}
       list[#list + 1] = mine
@@ -153,10 +153,9 @@ local function encode_grids(s, value, life)
   for i = 1, #list do
     local g = list[i]
     local matters = g.matters or g.ends - now
-    if kind.above and g.holds > 0 and kind.above(g.extra, g.holds, g.limit) > 0 then
-      matters = matters + (g.span or kind.span(s.rule))
-    end
-    if matters > life then life = matters end
+    local span = g.span or kind.span(s.rule)
+    if kind.above and g.holds > 0 and kind.above(g.extra, g.holds, g.limit) > 0 then matters = matters + span end
+    life = math.max(life, matters, g.used + IDLE_GRID + 2*span - now)
   end
   return value_of(list), life
 end
@@ -166,7 +165,7 @@ end
 local function owe_grids(kind, s, n, at)
   local list, mine = s.list, kind.owes(s, at)
   local counts = mine
-  if list and s.ends > s.now then
+  if list then
     for i = 1, #list do
       local g = list[i]
       if g ~= s.mine then counts = counts or kind.owes(s.rule.as.decode(g.value, g.rule, s.now), at) end

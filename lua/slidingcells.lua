@@ -51,6 +51,8 @@ local function cells_grids()
 
   as.outlook = cells_outlook
 
+  function as.span(rule) return (rule.cells + 1)*ceildiv(rule.window, rule.cells) end
+
   function as.grid(value, rule)
     local n = (#value - 15) / 6
     if n < 3 or n % 1 ~= 0 or byte(value, 1) ~= 118 then return nil end

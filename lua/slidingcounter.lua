@@ -51,6 +51,8 @@ local function counter_grids()
 
   as.outlook = counter_outlook
 
+  function as.span(rule) return 2*rule.window end
+
   function as.grid(value, rule)
     if #value ~= 26 or byte(value, 1) ~= 119 then return nil end
     local last, window, sum = u56(value, 2), u48(value, 21), u48(value, 9) + u48(value, 15)
