@@ -140,11 +140,13 @@ func (b *bucketState) write(missing, back, at int64) {
 }
 
 // keep notes until when the bucket matters that lacks so much at last.
-func (b *bucketState) keep(missing, back int64) {
-	b.until = b.last + min(b.regain(missing, back), MaxFill)
-	if b.initial > 0 {
-		b.until += newAgain
+func (b *bucketState) keep(missing, back int64) { b.until = b.matters(missing, back) }
+
+func (b *bucketState) matters(missing, back int64) (until int64) {
+	if until = b.last + min(b.regain(missing, back), MaxFill); b.initial > 0 {
+		until += newAgain
 	}
+	return until
 }
 
 func (b *bucketState) Take(n int64, _ uint64) (room, delay int64) {
@@ -199,9 +201,14 @@ func (b *bucketState) regain(n, back int64) int64 {
 	return whole + CeilDiv(rest-back, b.limit)
 }
 
-// Expires implements [State]. What was given back is remembered for as long as it
-// matters.
-func (b *bucketState) Expires() int64 { return max(b.until, b.returns.until()) }
+// Expires implements [State]: as seen by the version that wrote it and by the one that
+// read it last. What was given back is remembered for as long as it matters.
+func (b *bucketState) Expires() int64 {
+	if !b.begun {
+		return b.returns.until()
+	}
+	return max(b.until, b.matters(b.missing, b.counted()), b.returns.until())
+}
 
 // Return implements [State]: it gives back as much of r as the bucket would still
 // lack if no other request had come. What has been refilled is not given back.

@@ -233,7 +233,7 @@ func (s *schedule) tryAgain(charges []core.Charge, refused core.Decision) {
 	}
 	fewer := false
 	for i, c := range charges {
-		if c.Quota.Missing > 0 || c.Quota.Queues() && refused.Outcomes()[i].Fits() {
+		if c.Quota.Missing > 0 || c.Quota.Queues() && refused.Outcomes()[i].RetryAfter < retry {
 			later := s.states[nameOf(c)].Clone()
 			fewer = fewer || !c.Fits(later.Advance(&c.Quota, s.now+retry))
 		}
