@@ -106,7 +106,7 @@ local function take_strikes(s, n)
 end
 
 local function encode_ban(s)
-  return 'K' .. char(s.level) .. be56(s.begins) .. s.head .. s.strikes, ban_expires(s) - s.now
+  return 'K' .. char(s.level) .. be56(s.begins) .. s.head .. s.strikes, larger(0, ban_expires(s) - s.now)
 end
 
 local function is_ban(value)
@@ -118,7 +118,8 @@ local function decode_ban(value, rule, now)
   if value then
     if not is_ban(value) then return nil end
     local strikes, head = sub(value, 30), sub(value, 10, 29)
-    s.level, s.begins, s.strikes, s.head = byte(value, 2), u56(value, 3), strikes, head
+    s.level, s.strikes, s.head = byte(value, 2), strikes, head
+    if s.level > 0 then s.begins = u56(value, 3) end
     if head == rule.head then
       s.limit, s.window, s.bar, s.longest = rule.limit, rule.window, rule.bar, rule.longest
     else

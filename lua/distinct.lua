@@ -108,6 +108,7 @@ local function decode_values(value, rule, now)
     if not times then return nil end
     local newest, limit, window, head = u56(times, #times - 6), rule.limit, rule.window, sub(value, 2, 9)
     if head ~= rule.head then limit, window = byte(head, 1)*256 + byte(head, 2), u48(head, 3) end
+    if window == 0 then return nil end
     if newest > now then
       local upto = records_until(times, 7, now)
       times, newest, s.redated = sub(times, 1, upto*7) .. rep_many(be56(now), #times / 7 - upto), now, true
