@@ -63,14 +63,14 @@ func (c *counterState) add(now, at, n int64) {
 
 func (c *counterState) enter(now int64) {
 	c.now, c.at = now, now/c.window
-	index := c.last / c.window
-	if index > c.at { // the clock has stepped back
-		index, c.last, c.current, c.previous = c.at, now, c.current+c.previous, 0
+	from := c.at * c.window
+	if c.last >= from+c.window { // the clock has stepped back
+		c.last, c.current, c.previous = now, c.current+c.previous, 0
 	}
-	switch c.at - index {
-	case 0:
+	switch {
+	case c.last >= from:
 		c.cur, c.prev = c.current, c.previous
-	case 1:
+	case c.last >= from-c.window:
 		c.cur, c.prev = 0, c.current
 	default:
 		c.cur, c.prev = 0, 0
