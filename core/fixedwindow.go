@@ -168,7 +168,12 @@ func (w *windowState) above(extra, limit int64) int64 {
 
 func (w *windowState) open() bool { return w.live }
 
-func (w *windowState) Expires() int64 { return expires(w) }
+func (w *windowState) Expires() int64 {
+	if w.grids == nil {
+		return w.ends()
+	}
+	return expires(w)
+}
 
 func (w *windowState) ends() int64 {
 	if w.count == 0 {

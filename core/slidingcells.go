@@ -120,13 +120,22 @@ func (c *cellsState) After(n int64) int64 {
 	newest, keep := c.last/c.length, c.keep()
 	for cell := max(0, c.cell-keep+1); cell <= newest; cell++ {
 		if n -= c.counts[cell%keep]; n <= 0 {
-			return sooner(c, c.now, (cell+keep)*c.length-c.now)
+			after := (cell+keep)*c.length - c.now
+			if c.grids == nil {
+				return after
+			}
+			return sooner(c, c.now, after)
 		}
 	}
 	return 0 // n is more than Used
 }
 
-func (c *cellsState) Expires() int64 { return expires(c) }
+func (c *cellsState) Expires() int64 {
+	if c.grids == nil {
+		return c.ends()
+	}
+	return expires(c)
+}
 
 func (c *cellsState) ends() int64 {
 	keep := c.keep()

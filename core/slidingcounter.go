@@ -63,14 +63,14 @@ func (c *counterState) add(now, at, n int64) {
 
 func (c *counterState) enter(now int64) {
 	c.now, c.at = now, now/c.window
-	index := c.last / c.window
-	if index > c.at { // the clock has stepped back
-		index, c.last, c.current, c.previous = c.at, now, c.current+c.previous, 0
+	from := c.at * c.window
+	if c.last >= from+c.window { // the clock has stepped back
+		c.last, c.current, c.previous = now, c.current+c.previous, 0
 	}
-	switch c.at - index {
-	case 0:
+	switch {
+	case c.last >= from:
 		c.cur, c.prev = c.current, c.previous
-	case 1:
+	case c.last >= from-c.window:
 		c.cur, c.prev = 0, c.current
 	default:
 		c.cur, c.prev = 0, 0
@@ -116,12 +116,16 @@ func (c *counterState) Used() int64 { return c.cur + c.weighted(c.prev, c.left()
 // After implements [State]. The weight of the previous window fades, and then
 // that of the current one.
 func (c *counterState) After(n int64) int64 {
-	left := c.left()
-	fading := c.weighted(c.prev, left)
-	if n <= fading {
-		return sooner(c, c.now, left-c.until(c.prev, fading-n))
+	after := c.left()
+	if fading := c.weighted(c.prev, after); n <= fading {
+		after -= c.until(c.prev, fading-n)
+	} else {
+		after += c.window - c.until(c.cur, c.cur-(n-fading))
 	}
-	return sooner(c, c.now, left+c.window-c.until(c.cur, c.cur-(n-fading)))
+	if c.grids == nil {
+		return after
+	}
+	return sooner(c, c.now, after)
 }
 
 // until returns the most µs that may be left of a window for count units of the
@@ -131,7 +135,12 @@ func (c *counterState) until(count, want int64) int64 {
 	return q
 }
 
-func (c *counterState) Expires() int64 { return expires(c) }
+func (c *counterState) Expires() int64 {
+	if c.grids == nil {
+		return c.ends()
+	}
+	return expires(c)
+}
 
 func (c *counterState) ends() int64 {
 	if c.current+c.previous == 0 {
