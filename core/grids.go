@@ -170,6 +170,10 @@ func charge(g grid, now, n, at int64) {
 	held := g.others()
 	all := *held
 	if all.own == len(all.list) {
+		if all.own == 1 && all.fresh(g, now) { // a store may have forgotten the key
+			*held = nil
+			return
+		}
 		all.list = append(all.list, gridOf{came: now})
 	}
 	mine := &all.list[all.own]
@@ -251,7 +255,8 @@ func giveBack(g grid, r *Return, now int64) (given int64) {
 			given = max(given, one.giveBack(nil, r.Cost, r.At, now))
 		}
 	}
-	if all.fresh(g, 0) { // nothing is left
+	if len(all.list) > 1 && all.fresh(g, 0) { // nothing is left
+		g.lay(&r.Quota)
 		*g.others() = nil
 	}
 	return given

@@ -119,6 +119,7 @@ local function encode_grids(s, value, life)
   local as, kind, list, mine, now = s.rule.as, s.kind, s.list, s.mine, s.now
   if s.taken then
     if not mine then
+      if #list == 1 and s.ends <= now then return value, life end -- or the key might have expired
       mine = {came = now}
       list[#list + 1] = mine
     end
