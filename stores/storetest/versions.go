@@ -163,10 +163,11 @@ func (v *versions) balancer() func() int {
 }
 
 func (v *versions) run() {
-	v.h.SetTime(v.now)
-	if v.h.Elapse != nil {
-		v.h.Elapse(2 * core.MaxFill) // and with it what other schedules have left
+	if v.h.Elapse != nil { // what other schedules have left
+		v.h.SetTime(v.now + 2*core.MaxFill)
+		v.h.Elapse(2 * core.MaxFill)
 	}
+	v.h.SetTime(v.now)
 	smallest := slices.MinFunc(v.quotas, func(a, b core.Quota) int { return int(a.Window/a.Limit - b.Window/b.Limit) })
 	interval := max(1, smallest.Window/smallest.Limit)
 	for range 200 + v.random.IntN(200) {
@@ -223,12 +224,15 @@ func (v *versions) request() {
 	}
 }
 
-// slowest returns the slowest and shortest of queues. Each of the versions may admit more
-// requests that come now and then, the one since it is fast, the other since it is long.
+// slowest returns a queue that is as slow as the slowest, and in time as short as the shortest.
+// Each of the versions may admit more requests that come now and then, the one since it is
+// fast, the other since it is long.
 func slowest(quotas []core.Quota) core.Quota {
 	slow := slices.MinFunc(quotas, func(a, b core.Quota) int { return compareProducts(a.Limit, b.Window, b.Limit, a.Window) })
 	for _, q := range quotas {
-		slow.Burst = min(slow.Burst, q.Burst)
+		length, _ := core.MulDiv(q.Burst+1, q.Window, q.Limit)
+		units, _ := core.MulDiv(length, slow.Limit, slow.Window)
+		slow.Burst = min(slow.Burst, max(0, units-1))
 		if q.MaxWait > 0 && (slow.MaxWait == 0 || q.MaxWait < slow.MaxWait) {
 			slow.MaxWait = q.MaxWait
 		}
@@ -238,12 +242,21 @@ func slowest(quotas []core.Quota) core.Quota {
 
 // meet notes that a version admits a request. A key does not know a version before that, and
 // may forget it after a window without requests, or when the version has admitted nothing for
-// an hour. What was admitted before does not count for it then.
+// an hour. A fixed window that one version alone has charged is forgotten when it ends. What
+// was admitted before does not count for a version then.
 func (v *versions) meet(version int) {
-	n := len(v.taken)
+	n, known := len(v.taken), 0
 	for i, l := range v.alone[:len(v.quotas)] {
 		if n > 0 && v.now-v.taken[n-1].at >= v.quotas[i].Window {
 			l.met = 0
+		}
+		if l.met > 0 {
+			known++
+		}
+	}
+	if v.quotas[0].Algorithm == core.FixedWindow && known == 1 {
+		for _, l := range v.alone {
+			l.met = 0 // or it goes on with all that it has admitted itself
 		}
 	}
 	l := v.alone[version]
@@ -382,6 +395,9 @@ func (v *versions) enough() {
 	var constant int64
 	for _, q := range v.quotas {
 		constant = max(constant, q.Capacity()+2)
+	}
+	if v.quotas[0].Algorithm == core.FixedWindow { // what a window has above its limit counts in the next
+		constant += tightest.units / 8
 	}
 	if v.units < tightest.units-constant {
 		v.fail("%d were admitted; the tightest version alone admits %d", v.units, tightest.units)
