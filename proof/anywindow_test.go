@@ -120,10 +120,9 @@ func (r *windowRow) longest() (window time.Duration) {
 
 // A driver is a process, or a part of one, that makes requests to all rows.
 type driver struct {
-	number  int // of the process
-	begins  time.Time
-	length  time.Duration
-	limiter *limit.Limiter
+	number int // of the process
+	begins time.Time
+	length time.Duration
 
 	mu       sync.Mutex
 	attempts []attempt
@@ -133,12 +132,12 @@ type driver struct {
 const processes = 3
 
 func (w *driver) run(store core.Store) []attempt {
-	silent := slog.New(slog.DiscardHandler) // a busy machine may be too late to renew a lease
-	w.limiter = limit.New(store, &limit.Options{Log: silent})
+	silent := slog.New(slog.DiscardHandler) // a busy machine may renew a lease too late
+	limiter := limit.New(store, &limit.Options{Log: silent})
 	for i, r := range windowRows {
 		versions := r.rules()
 		version := w.number % len(versions)
-		policy := bind(w.limiter, limit.Named("row"+strconv.Itoa(i), versions[version]...))
+		policy := bind(limiter, limit.Named("row"+strconv.Itoa(i), versions[version]...))
 		for key := range r.keys {
 			w.wait.Go(func() { w.follow(policy, versions[0][0], r.longest(), attempt{Row: i, Key: key, Version: version}) })
 		}
