@@ -79,15 +79,15 @@ func (h *history) refuse(a *attempt) {
 // something was refused: a very busy machine may make too few requests.
 func (r *windowRow) check(t *testing.T, attempts []attempt) (wrong string, full bool) {
 	slices.SortFunc(attempts, func(a, b attempt) int {
-		switch { // what is decided at one time is in any order: what is admitted counts first
-		case a.At != b.At:
-			return cmp.Compare(a.At, b.At)
-		case a.Allowed != b.Allowed && a.Allowed:
-			return -1
-		case a.Allowed != b.Allowed:
-			return 1
+		if a.Allowed == b.Allowed || a.At != b.At {
+			return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Slot, b.Slot), cmp.Compare(b.Version, a.Version))
 		}
-		return cmp.Compare(a.Slot, b.Slot)
+		// What is decided at one time is in any order: first what is admitted, and first
+		// by the tighter version, which is the second one.
+		if a.Allowed {
+			return -1
+		}
+		return 1
 	})
 	h := newHistory(r.rules(), attempts)
 	var admitted, refused, above, spurious int

@@ -28,8 +28,8 @@ import (
 	"github.com/routelimit/limit/stores/refusals"
 )
 
-// A windowRow is rules, or two versions of them. The first process has the first version, the
-// second process the second one, and so on.
+// A windowRow is rules, or two versions of them, the second of which is the tighter one. The
+// first process has the first version, the second one the second, and so on.
 type windowRow struct {
 	name string
 	keys int
@@ -59,7 +59,7 @@ var windowRows = []windowRow{
 	{"rings of two windows", 2, []string{"r: 1000/1s per user", "r: 300/300ms per user"}},
 	{"a ring and a log", 2, []string{"r: 1000/1s per user", "r: 30/100ms per user"}},
 	{"cells of two lengths", 2, []string{"r: 50/1s per user sliding-cells", "r: 25/500ms per user sliding-cells"}},
-	{"cells of two numbers", 2, []string{"r: 50/1s per user sliding-cells cells 10", "r: 50/1s per user sliding-cells cells 7"}},
+	{"cells of two numbers", 2, []string{"r: 50/500ms per user sliding-cells cells 15", "r: 50/500ms per user sliding-cells cells 2"}},
 	{"counters of two limits", 2, []string{"r: 60/300ms per user sliding-counter", "r: 40/300ms per user sliding-counter"}},
 	{"counters of two windows", 2, []string{"r: 60/300ms per user sliding-counter", "r: 40/200ms per user sliding-counter"}},
 	{"windows of two lengths", 2, []string{"r: 60/300ms per user fixed-window", "r: 40/200ms per user fixed-window"}},
