@@ -260,7 +260,7 @@ func proofTime(usual time.Duration) time.Duration {
 // and what is refused does not.
 func TestAnyWindow(t *testing.T) {
 	client := redistest.Client(t)
-	begins, length := time.Now().Add(time.Second), proofTime(8*time.Second)
+	begins, length := time.Now().Add(time.Second), proofTime(6*time.Second)
 	var redisAttempts, memoryAttempts [processes][]attempt
 	memory := memstore.New(nil)
 	var done sync.WaitGroup
