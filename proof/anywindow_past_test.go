@@ -53,9 +53,13 @@ func (p *past) used(a *attempt) (units, most int64) {
 	case nil, limit.SlidingLog:
 		return p.since(a.At-window+1) + a.Cost, r.Limit
 	case limit.SlidingCells:
-		cells := int64(cmp.Or(of.Cells, 10))
-		length := core.CeilDiv(window, cells)
-		return p.since((a.At/length-cells)*length) + a.Cost, r.Limit
+		from := a.At - window + 1
+		if len(p.versions) == 1 { // another version may forget earlier what is in the cell before the window
+			cells := int64(cmp.Or(of.Cells, 10))
+			length := core.CeilDiv(window, cells)
+			from = (a.At/length - cells) * length
+		}
+		return p.since(from) + a.Cost, r.Limit
 	case limit.SlidingCounter:
 		begin := a.At - a.At%window
 		now := p.since(begin)
