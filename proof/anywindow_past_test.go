@@ -9,9 +9,12 @@ import (
 )
 
 // A past is what was admitted to one key of one rule, and the definition of its algorithm.
-// Every version counts what any version has admitted.
+// Every version counts what any version has admitted since it came, and before that what the
+// shortest window holds. It comes with its first charge of a key that has forgotten it.
 type past struct {
 	versions []limit.Rule
+	came     []int64   // when each version did, or 0
+	wrote    int64     // when the key was last charged
 	rate     int64     // the largest limit of a version, which buckets and queues refill by
 	at, sum  []int64   // when something was admitted, and the units until then
 	values   []int     // that it showed
@@ -25,15 +28,54 @@ type past struct {
 }
 
 func newPast(versions []limit.Rule) *past {
-	p := &past{versions: versions, starts: make([]int64, len(versions))}
+	p := &past{versions: versions, came: make([]int64, len(versions)), starts: make([]int64, len(versions))}
 	for _, r := range versions {
 		p.rate = max(p.rate, r.Limit)
 	}
 	return p
 }
 
-// since returns the units that were admitted from a time on.
-func (p *past) since(from int64) int64 {
+// charge notes that a version charges the key.
+func (p *past) charge(version int, at int64) {
+	if p.forgotten(at) {
+		clear(p.came)
+	}
+	if p.wrote = at; p.came[version] == 0 {
+		p.came[version] = at
+	}
+}
+
+// forgotten reports whether all that the key was charged may have left the windows.
+func (p *past) forgotten(at int64) bool {
+	for v, r := range p.versions {
+		window := r.Window.Microseconds()
+		if of, ok := r.Algorithm.(limit.FixedWindow); ok && of.Aligned && p.wrote/window == at/window || !ok && p.came[v] > 0 && at-p.wrote < window {
+			return false
+		}
+	}
+	return true
+}
+
+// knows returns the time from which the version of a counts.
+func (p *past) knows(a *attempt) int64 {
+	of, fixed := p.versions[0].Algorithm.(limit.FixedWindow)
+	if len(p.versions) == 1 || fixed && !of.Aligned {
+		return 0
+	}
+	came := p.came[a.Version]
+	if came == 0 || p.forgotten(a.At) {
+		came = a.At
+	}
+	if fixed {
+		return came // the shorter window may just have begun
+	}
+	return came - min(p.versions[0].Window, p.versions[1].Window).Microseconds() + 1
+}
+
+// since returns the units that were admitted from a time on, as far as the version of a
+// knows them.
+func (p *past) since(from int64, a *attempt) int64 {
+	from = max(from, p.knows(a))
 	i := sort.Search(len(p.at), func(i int) bool { return p.at[i] >= from })
 	switch {
 	case i == len(p.at):
@@ -51,7 +93,7 @@ func (p *past) used(a *attempt) (units, most int64) {
 	window := r.Window.Microseconds()
 	switch of := r.Algorithm.(type) {
 	case nil, limit.SlidingLog:
-		return p.since(a.At-window+1) + a.Cost, r.Limit
+		return p.since(a.At-window+1, a) + a.Cost, r.Limit
 	case limit.SlidingCells:
 		from := a.At - window + 1
 		if len(p.versions) == 1 { // another version may forget earlier what is in the cell before the window
@@ -59,24 +101,24 @@ func (p *past) used(a *attempt) (units, most int64) {
 			length := core.CeilDiv(window, cells)
 			from = (a.At/length - cells) * length
 		}
-		return p.since(from) + a.Cost, r.Limit
+		return p.since(from, a) + a.Cost, r.Limit
 	case limit.SlidingCounter:
 		begin := a.At - a.At%window
-		now := p.since(begin)
-		before := p.since(begin-window) - now
+		now := p.since(begin, a)
+		before := p.since(begin-window, a) - now
 		return now + core.CeilDiv(before*(begin+window-a.At), window) + a.Cost, r.Limit
 	case limit.FixedWindow:
 		switch {
 		case of.Aligned:
-			return p.since(a.At-a.At%window) + a.Cost, r.Limit
+			return p.since(a.At-a.At%window, a) + a.Cost, r.Limit
 		case len(p.versions) == 1 && a.At-p.starts[0] >= window:
 			return a.Cost, r.Limit
 		case len(p.versions) == 1:
-			return p.since(p.starts[0]) + a.Cost, r.Limit
+			return p.since(p.starts[0], a) + a.Cost, r.Limit
 		}
 		// Where the windows of a version begin depends on when it was first used. There
 		// are two around the edge of one, and others may add to the first of them.
-		return p.since(a.At-window+1) + a.Cost, 2*r.Limit + p.rate
+		return p.since(a.At-window+1, a) + a.Cost, 2*r.Limit + p.rate
 	case limit.TokenBucket:
 		return core.CeilDiv(p.lack(a.At, of.Missing), window) + a.Cost, p.burst()
 	case limit.LeakyBucket:
@@ -160,7 +202,8 @@ func (p *past) holders(a *attempt, most, window int64) (units, allowed int64) {
 // them always passes.
 func (p *past) shown(a *attempt, window int64) int64 {
 	seen := make(map[int]bool)
-	for i := len(p.at) - 1; i >= 0 && a.At-p.at[i] < window; i-- {
+	from := max(a.At-window+1, p.knows(a))
+	for i := len(p.at) - 1; i >= 0 && p.at[i] >= from; i-- {
 		if seen[p.values[i]] = true; p.values[i] == a.Value {
 			return 0
 		}
@@ -172,6 +215,10 @@ func (p *past) shown(a *attempt, window int64) int64 {
 func (p *past) admit(a *attempt) {
 	r := p.versions[a.Version]
 	window := r.Window.Microseconds()
+	if _, ok := r.Algorithm.(limit.Ban); ok {
+		return
+	}
+	p.charge(a.Version, a.At)
 	switch of := r.Algorithm.(type) {
 	case limit.FixedWindow:
 		if a.At-p.starts[a.Version] >= window {
@@ -194,9 +241,12 @@ func (p *past) admit(a *attempt) {
 // strike adds a refusal by another rule to the past of a ban.
 func (p *past) strike(a *attempt, ban limit.Ban) {
 	r := p.versions[a.Version]
+	p.charge(a.Version, a.At)
 	p.strikes = append(p.strikes, a.At)
-	i := sort.Search(len(p.strikes), func(i int) bool { return a.At-p.strikes[i] < r.Window.Microseconds() })
+	from := max(a.At-r.Window.Microseconds()+1, p.knows(a))
+	i := sort.Search(len(p.strikes), func(i int) bool { return p.strikes[i] >= from })
 	if len(p.strikes)-i >= int(r.Limit) {
 		p.strikes, p.barred = nil, a.At+ban.Bar.Microseconds()
+		clear(p.came)
 	}
 }
