@@ -45,11 +45,16 @@ func (p *past) charge(version int, at int64) {
 	}
 }
 
-// forgotten reports whether all that the key was charged may have left the windows.
+// forgotten reports whether all that the key was charged may have left the windows of the
+// versions that have come.
 func (p *past) forgotten(at int64) bool {
 	for v, r := range p.versions {
 		window := r.Window.Microseconds()
-		if of, ok := r.Algorithm.(limit.FixedWindow); ok && of.Aligned && p.wrote/window == at/window || !ok && p.came[v] > 0 && at-p.wrote < window {
+		counts := at-p.wrote < window
+		if of, ok := r.Algorithm.(limit.FixedWindow); ok && of.Aligned {
+			counts = p.wrote/window == at/window
+		}
+		if p.came[v] > 0 && counts {
 			return false
 		}
 	}
@@ -245,8 +250,12 @@ func (p *past) strike(a *attempt, ban limit.Ban) {
 	p.strikes = append(p.strikes, a.At)
 	from := max(a.At-r.Window.Microseconds()+1, p.knows(a))
 	i := sort.Search(len(p.strikes), func(i int) bool { return p.strikes[i] >= from })
-	if len(p.strikes)-i >= int(r.Limit) {
+	switch {
+	case len(p.strikes)-i >= int(r.Limit):
 		p.strikes, p.barred = nil, a.At+ban.Bar.Microseconds()
+		clear(p.came)
+	case a.Barred && len(p.versions) > 1: // by strikes that it need not have known
+		p.strikes = nil
 		clear(p.came)
 	}
 }

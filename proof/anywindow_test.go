@@ -94,8 +94,8 @@ var mending = map[string]string{
 type attempt struct {
 	Row, Key, Version int
 	Cost              int64
-	Value             int // that it shows to a rule of distinct values
-	Allowed           bool
+	Value             int  // that it shows to a rule of distinct values
+	Allowed, Barred   bool // Barred: by a ban, maybe from now on
 	Mode              core.Mode
 	At, Slot          int64 // by the clock of the store: when it was decided, and when it may go on
 	Began, Holds      int64 // by the clock of the machine: before and after the call
@@ -165,7 +165,7 @@ func (w *driver) follow(policy *limit.Policy, rule limit.Rule, window time.Durat
 		for range callers {
 			random := rand.New(rand.NewPCG(own.Uint64(), 1))
 			burst.Go(func() {
-				for range n {
+				for i := 0; i < n && (at == first || time.Since(w.begins) < w.length); i++ {
 					w.take(policy, rule, of, random)
 				}
 			})
@@ -204,6 +204,7 @@ func (w *driver) take(policy *limit.Policy, rule limit.Rule, a attempt, random *
 	a.Holds = time.Now().UnixMicro()
 	a.Allowed, a.Mode, a.At = d.Allowed, d.Mode, d.At.UnixMicro()
 	a.Slot = d.At.Add(d.Delay).UnixMicro()
+	a.Barred = slices.Contains(d.Refusing(), "b")
 	report := func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
