@@ -79,15 +79,11 @@ func (h *history) refuse(a *attempt) {
 // something was refused: a very busy machine may make too few requests.
 func (r *windowRow) check(t *testing.T, attempts []attempt) (wrong string, full bool) {
 	slices.SortFunc(attempts, func(a, b attempt) int {
-		if a.Allowed == b.Allowed || a.At != b.At {
-			return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Slot, b.Slot), cmp.Compare(b.Version, a.Version))
-		}
-		// What is decided at one time is in any order: first what is admitted, and first
-		// by the tighter version, which is the second one.
-		if a.Allowed {
-			return -1
-		}
-		return 1
+		// What is decided at one time is in any order: in the one that is best for the store.
+		// Admissions come first, those of the tighter version, which is the second one, before
+		// others. Strikes that bar come last.
+		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(max(0, a.rank()), max(0, b.rank())),
+			cmp.Compare(a.Slot, b.Slot), cmp.Compare(a.rank(), b.rank()))
 	})
 	h := newHistory(r.rules(), attempts)
 	var admitted, refused, above, spurious int
@@ -136,6 +132,17 @@ func (r *windowRow) check(t *testing.T, attempts []attempt) (wrong string, full 
 		all = append(all, fmt.Sprintf("%d units in all: the tightest version alone admits %d", total, least))
 	}
 	return strings.Join(all, "; "), refused > 0
+}
+
+// rank returns the place of a among the attempts that are decided at one time.
+func (a *attempt) rank() int {
+	switch {
+	case a.Allowed:
+		return -a.Version
+	case a.Barred:
+		return 3
+	}
+	return 1 + a.Version
 }
 
 // mostInAny returns the most units of a key in any window of the length, as they may go on.
