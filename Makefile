@@ -14,7 +14,7 @@
 #              LOOPS (10000000) times, mutants
 # make mutants put MUTANTS (100) random faults into the library, one at a time, and print those that its tests
 #              do not find; SEED repeats a sample, IN=core,stores/memstore limits it to folders
-# make soak    instances on a Redis that fails again and again, for SOAK (1h)
+# make soak    instances on a Redis that fails again and again, and rules that change, for SOAK (1h)
 
 ADDR ?= 127.0.0.1:8080
 TREE ?= .

@@ -68,14 +68,19 @@ func (s *troubles) none(from, to time.Time) bool {
 	return true
 }
 
+// bounds are the most in a window: while the store answers, and at any time.
+type bounds struct{ quiet, any int }
+
 // A tally records admissions, and has the bounds to compare them with.
 type tally struct {
-	name       string
-	quiet, any int // the most in a window: while the store answers, and at any time
+	name             string
+	steady, changing bounds // changing: while the rule has two versions
+	row              string // of [mending], if the rule does not hold with two versions yet
 
-	mu                               sync.Mutex
-	times                            []time.Time
-	mostQuiet, mostAny, quietWindows int
+	mu           sync.Mutex
+	times        []time.Time
+	most         [2]bounds // of steady and changing
+	quietWindows [2]int
 }
 
 func (a *tally) add(at time.Time) {
@@ -85,7 +90,7 @@ func (a *tally) add(at time.Time) {
 }
 
 // check checks the windows that are over. It returns what is wrong.
-func (a *tally) check(trouble *troubles, now time.Time) (wrong string) {
+func (a *tally) check(trouble, changes *troubles, now time.Time) (wrong string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	slices.SortFunc(a.times, time.Time.Compare)
@@ -103,15 +108,22 @@ func (a *tally) check(trouble *troubles, now time.Time) (wrong string) {
 			}
 			n++
 		}
-		a.mostAny = max(a.mostAny, n)
-		if n > a.any {
-			wrong = fmt.Sprintf("%s: %d in the window from %v: at most %d", a.name, n, from, a.any)
+		of, most, known := a.steady, &a.most[0], false
+		if !changes.none(from, to) {
+			of, most, known = a.changing, &a.most[1], mending[a.row] != ""
+		}
+		most.any = max(most.any, n)
+		if n > of.any && !known {
+			wrong = fmt.Sprintf("%s: %d in the window from %v: at most %d", a.name, n, from, of.any)
 		}
 		if trouble.none(from, to) {
-			a.quietWindows++
-			a.mostQuiet = max(a.mostQuiet, n)
-			if n > a.quiet {
-				wrong = fmt.Sprintf("%s: %d in the window from %v, while the store answered: at most %d", a.name, n, from, a.quiet)
+			if most.quiet = max(most.quiet, n); most == &a.most[0] {
+				a.quietWindows[0]++
+			} else {
+				a.quietWindows[1]++
+			}
+			if n > of.quiet && !known {
+				wrong = fmt.Sprintf("%s: %d in the window from %v, while the store answered: at most %d", a.name, n, from, of.quiet)
 			}
 		}
 	}
@@ -157,7 +169,7 @@ func (s *soak) watch(duration time.Duration, watched chan<- usage) {
 		case <-tick.C:
 		}
 		for _, tally := range s.tallies() {
-			if wrong := tally.check(&s.trouble, time.Now()); wrong != "" {
+			if wrong := tally.check(&s.trouble, &s.changes, time.Now()); wrong != "" {
 				s.t.Error(wrong)
 			}
 		}
@@ -232,23 +244,28 @@ func (u *usage) check(t *testing.T) {
 // TestSoakCanFail gives the checks what they have to find.
 func TestSoakCanFail(t *testing.T) {
 	now := time.Now()
-	var trouble troubles
-	a := tally{name: "a", quiet: 2, any: 3}
+	var trouble, changes troubles
+	a := tally{name: "a", steady: bounds{2, 3}, changing: bounds{4, 5}}
 	fill := func(n int) {
 		for i := range n {
 			a.add(now.Add(-10*soakWindow + time.Duration(i)*time.Millisecond))
 		}
 	}
 	fill(2)
-	require.Empty(t, a.check(&trouble, now))
+	require.Empty(t, a.check(&trouble, &changes, now))
 	fill(3)
-	require.Contains(t, a.check(&trouble, now), "while the store answered")
+	require.Contains(t, a.check(&trouble, &changes, now), "while the store answered")
 	end := trouble.begin(now.Add(-12 * soakWindow))
 	fill(3)
-	require.Empty(t, a.check(&trouble, now))
+	require.Empty(t, a.check(&trouble, &changes, now))
 	end(now.Add(-11 * soakWindow))
 	fill(3)
-	require.Empty(t, a.check(&trouble, now), "it has just ended")
+	require.Empty(t, a.check(&trouble, &changes, now), "it has just ended")
 	fill(4)
-	require.Contains(t, a.check(&trouble, now), "at most 3")
+	require.Contains(t, a.check(&trouble, &changes, now), "at most 3")
+	changes.mark(now.Add(-11*soakWindow), now)
+	fill(5)
+	require.Empty(t, a.check(&trouble, &changes, now), "its rule was changing")
+	fill(6)
+	require.Contains(t, a.check(&trouble, &changes, now), "at most 5")
 }

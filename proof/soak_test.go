@@ -34,13 +34,13 @@ const (
 
 var (
 	soakExact = limit.Named("exact", limit.Rule{Name: "log", Key: limit.ByUser, Limit: soakLimit, Window: soakWindow},
-		limit.Rule{Name: "all", Key: limit.Everyone, Limit: 100_000, Window: soakWindow, Algorithm: limit.FixedWindow{}})
+		limit.Rule{Name: "all", Key: limit.Everyone, Limit: 100_000, Window: soakWindow, Algorithm: limit.FixedWindow{}}).Overridable()
 	soakBucket = limit.Named("bucket", limit.Rule{Name: "bucket", Key: limit.ByUser, Limit: soakLimit, Window: soakWindow,
-		Algorithm: limit.TokenBucket{Burst: soakLimit}})
+		Algorithm: limit.TokenBucket{Burst: soakLimit}}).Overridable()
 	soakHeld = limit.Named("slots", limit.Rule{Name: "slots", Key: limit.Everyone, Limit: soakSlots, Window: 2 * soakWindow,
-		Algorithm: limit.Concurrency{}})
+		Algorithm: limit.Concurrency{}}).Overridable()
 	soakLine = limit.Named("line", limit.Rule{Name: "line", Key: limit.Everyone, Limit: 50, Window: soakWindow,
-		Algorithm: limit.Queue{Burst: 20}})
+		Algorithm: limit.Queue{Burst: 20}}).Overridable()
 )
 
 // soakPolicies are the rules, bound to one limiter.
@@ -62,6 +62,8 @@ type soak struct {
 	clients sync.WaitGroup
 
 	trouble troubles
+	changes troubles // of the rules
+	changed int
 	exact   [soakUsers]tally
 	bucket  [soakUsers]tally
 	line    tally
@@ -84,7 +86,8 @@ func soakTime(t *testing.T) time.Duration {
 }
 
 // TestSoak checks, for the duration LIMIT_SOAK, that no client ever gets an error, that
-// no window admits more than is documented, and that nothing grows.
+// no window admits more than is documented, and that nothing grows. With LIMIT_SOAK_STEADY,
+// no rule changes meanwhile.
 func TestSoak(t *testing.T) {
 	if !redistest.Installed(t) {
 		t.Skip("no redis-server is installed")
@@ -94,19 +97,32 @@ func TestSoak(t *testing.T) {
 	s := &soak{t: t, server: redistest.Launch(t), stop: make(chan struct{}), faults: make(map[string]int)}
 	s.proxy, s.direct = faultproxy.Start(t, s.server.Addr), s.server.Client()
 	for i := range soakUsers {
-		s.exact[i] = tally{name: fmt.Sprint("exact window of user ", i), quiet: soakLimit,
-			any: soakLimit + (soakInstances-1)*(soakLimit/soakInstances)}
+		// While versions change, the limit of the one and three windows of the other.
+		const share = soakLimit / soakInstances
+		s.exact[i] = tally{name: fmt.Sprint("exact window of user ", i), row: "logs of two windows",
+			steady:   bounds{soakLimit, soakLimit + (soakInstances-1)*share},
+			changing: bounds{2 * soakLimit, 2*soakLimit + (soakInstances-1)*2*share}}
 		// A burst and a refill. Without the store twice that, and one more burst if it loses its data.
-		s.bucket[i] = tally{name: fmt.Sprint("bucket of user ", i), quiet: 2 * soakLimit, any: 5 * soakLimit}
+		s.bucket[i] = tally{name: fmt.Sprint("bucket of user ", i), row: "buckets of two bursts",
+			steady:   bounds{2 * soakLimit, 5 * soakLimit},
+			changing: bounds{2 * soakLimit, 6 * soakLimit}}
 	}
-	s.line = tally{name: "line", quiet: 51, any: 2*(50+20) + soakInstances + 20}
+	s.line = tally{name: "line", row: "queues of two bursts",
+		steady:   bounds{51, 2*(50+20) + soakInstances + 20},
+		changing: bounds{51, 2*(50+20) + soakInstances + 2*20}}
+	var limiters []*limit.Limiter
 	for range soakInstances {
 		client := redis.NewClient(&redis.Options{Addr: s.proxy.Addr()})
 		defer client.Close()
-		p := bindSoak(limit.New(redisstore.New(client, nil), &limit.Options{Instances: soakInstances}))
+		l := limit.New(redisstore.New(client, nil), &limit.Options{Instances: soakInstances})
+		limiters = append(limiters, l)
+		p := bindSoak(l)
 		for range soakClients {
 			s.clients.Go(func() { s.client(p) })
 		}
+	}
+	if os.Getenv("LIMIT_SOAK_STEADY") == "" {
+		s.clients.Go(func() { s.change(limiters) })
 	}
 	watched := make(chan usage)
 	go s.watch(duration, watched)
@@ -124,11 +140,12 @@ func TestSoak(t *testing.T) {
 	s.clients.Wait()
 	use := <-watched
 	t.Logf("after %v: %s", duration, s.tell())
-	t.Logf("faults: %v", s.faults)
+	t.Logf("faults: %v; %d changes of rules", s.faults, s.changed)
 	for _, tally := range s.tallies() {
-		t.Logf("%s: at most %d of %d while the store answered, %d of %d at any time; %d windows while it answered",
-			tally.name, tally.mostQuiet, tally.quiet, tally.mostAny, tally.any, tally.quietWindows)
-		require.Positive(t, tally.quietWindows, "nothing was held against the limit itself")
+		t.Logf("%s: while the store answered, at most %d of %d, and %d of %d while rules changed; at any time %d of %d, and %d of %d; %d windows while it answered, %d of them while rules changed",
+			tally.name, tally.most[0].quiet, tally.steady.quiet, tally.most[1].quiet, tally.changing.quiet,
+			tally.most[0].any, tally.steady.any, tally.most[1].any, tally.changing.any, tally.quietWindows[0]+tally.quietWindows[1], tally.quietWindows[1])
+		require.Positive(t, tally.quietWindows[0], "nothing was held against the limit itself")
 	}
 	t.Logf("held at the same time: at most %d of %d while the store answered, %d of %d at any time",
 		s.held.mostQuiet, soakSlots, s.held.mostAny, 2*soakSlots)
@@ -141,7 +158,7 @@ func (s *soak) comparedQuiet() bool {
 	return !slices.ContainsFunc(s.tallies(), func(a *tally) bool {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		return a.quietWindows == 0
+		return a.quietWindows[0] == 0
 	})
 }
 

@@ -190,7 +190,7 @@ func TestWaitOnRedis(t *testing.T) {
 	var times []int64
 	var gone int
 	var done sync.WaitGroup
-	end := time.Now().Add(proofTime())
+	end := time.Now().Add(proofTime(2 * time.Second))
 	for range 2 {
 		options := *client.Options()
 		own := redis.NewClient(&options)

@@ -29,7 +29,7 @@ func TestDemoUnderLoad(t *testing.T) {
 		t.Skip(err)
 	}
 	limitctl := buildLimitctl(t, t.TempDir())
-	length := min(proofTime(), 20*time.Second)
+	length := min(proofTime(2*time.Second), 20*time.Second)
 	for _, store := range []string{"memory", "redis"} {
 		args := []string{"demo", "--addr", "127.0.0.1:0"}
 		if store == "redis" {
