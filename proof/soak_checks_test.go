@@ -75,7 +75,6 @@ type bounds struct{ quiet, any int }
 type tally struct {
 	name             string
 	steady, changing bounds // changing: while the rule has two versions
-	row              string // of [mending], if the rule does not hold with two versions yet
 
 	mu           sync.Mutex
 	times        []time.Time
@@ -108,12 +107,12 @@ func (a *tally) check(trouble, changes *troubles, now time.Time) (wrong string) 
 			}
 			n++
 		}
-		of, most, known := a.steady, &a.most[0], false
+		of, most := a.steady, &a.most[0]
 		if !changes.none(from, to) {
-			of, most, known = a.changing, &a.most[1], mending[a.row] != ""
+			of, most = a.changing, &a.most[1]
 		}
 		most.any = max(most.any, n)
-		if n > of.any && !known {
+		if n > of.any {
 			wrong = fmt.Sprintf("%s: %d in the window from %v: at most %d", a.name, n, from, of.any)
 		}
 		if trouble.none(from, to) {
@@ -122,7 +121,7 @@ func (a *tally) check(trouble, changes *troubles, now time.Time) (wrong string) 
 			} else {
 				a.quietWindows[1]++
 			}
-			if n > of.quiet && !known {
+			if n > of.quiet {
 				wrong = fmt.Sprintf("%s: %d in the window from %v, while the store answered: at most %d", a.name, n, from, of.quiet)
 			}
 		}

@@ -99,15 +99,15 @@ func TestSoak(t *testing.T) {
 	for i := range soakUsers {
 		// While versions change, the limit of the one and three windows of the other.
 		const share = soakLimit / soakInstances
-		s.exact[i] = tally{name: fmt.Sprint("exact window of user ", i), row: "logs of two windows",
+		s.exact[i] = tally{name: fmt.Sprint("exact window of user ", i),
 			steady:   bounds{soakLimit, soakLimit + (soakInstances-1)*share},
 			changing: bounds{2 * soakLimit, 2*soakLimit + (soakInstances-1)*2*share}}
 		// A burst and a refill. Without the store twice that, and one more burst if it loses its data.
-		s.bucket[i] = tally{name: fmt.Sprint("bucket of user ", i), row: "buckets of two bursts",
+		s.bucket[i] = tally{name: fmt.Sprint("bucket of user ", i),
 			steady:   bounds{2 * soakLimit, 5 * soakLimit},
 			changing: bounds{2 * soakLimit, 6 * soakLimit}}
 	}
-	s.line = tally{name: "line", row: "queues of two bursts",
+	s.line = tally{name: "line",
 		steady:   bounds{51, 2*(50+20) + soakInstances + 20},
 		changing: bounds{51, 2*(50+20) + soakInstances + 2*20}}
 	var limiters []*limit.Limiter
