@@ -140,6 +140,7 @@ end
 --   expires, more    when the key is new again, unless this call puts it off; and the `more`
 --                    of state.lua if it does
 local mixed = {}
+local several = false -- whether there are any
 
 -- @rare without ring.lua
 -- the time of the j-th oldest unit that is kept, from 0. Slots are read by the dozen, since
@@ -276,7 +277,7 @@ end
 -- fills in the row of a key from the log that it has
 local function show_log(rule, now, k, s)
   local limit, window, live, own = rule.limit, rule.window, s.live, s.own
-  mixed[k], room[k], taken[k], more[k], reset[k] = s, limit - own, 0, 0, 0
+  several, mixed[k], room[k], taken[k], more[k], reset[k] = true, s, limit - own, 0, 0, 0
   if own > 0 then
     more[k] = window - (now - time_at(s, live - own + (own > limit and own - limit or 0)))
     reset[k] = window - (now - s.newest)
@@ -320,7 +321,7 @@ local function load_ring(rule, now, k, value)
   else
     if now - newest >= window then s.live = 0 elseif now - s.oldest >= window then expire(s, now - window) end
     live = s.live
-    mixed[k], room[k], taken[k], more[k], reset[k] = s, limit - live, 0, 0, 0
+    several, mixed[k], room[k], taken[k], more[k], reset[k] = true, s, limit - live, 0, 0, 0
     if live > 0 then more[k], reset[k] = window - (now - s.oldest), window - (now - newest) end
   end
 end

@@ -93,7 +93,7 @@ end
 
 -- units taken now leave last
 function log.take(rule, k, n)
-  local s = mixed[k]
+  local s = several and mixed[k]
   if s and s.more then more[k], s.more = s.more, nil end
   room[k], taken[k], reset[k] = room[k] - n, taken[k] + n, rule.window
   if more[k] == 0 then more[k] = rule.window end
@@ -114,7 +114,7 @@ function log.after(rule, k, n, now)
   if not rule.short then width, modulus, read = 6, 281474976710656, u48 end
   local value, i = values[k], firsts[k] + (n - 1)*width
   if i > #value - 6 then return rule.window end -- one that was taken by this call
-  local newest = newest_of(value, width)
+  local newest = width == 4 and u24(value, -3)*4294967296 + u32(value, -7) or newest_of(value, width)
   return rule.window - (now - newest) - (newest - read(value, i)) % modulus
 end
 

@@ -105,9 +105,9 @@ func Run(t *testing.T, with func(t *testing.T, test func(t *testing.T, h Harness
 		})
 	})
 	t.Run("Versions", func(t *testing.T) {
-		n := 500
+		n := 200
 		if testing.Short() || race.Enabled {
-			n = 50
+			n = 20
 		}
 		with(t, func(t *testing.T, h Harness) {
 			Versions(t, h, uint64(environment(t, "LIMIT_SEED", 1)), environment(t, "LIMIT_SCHEDULES", n))
