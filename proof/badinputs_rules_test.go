@@ -261,7 +261,8 @@ var badRules = []badInput{
 			r.ran(lowered, 0, "of a lower one, nothing")
 			longer, d := admitted(rule(8, 2*time.Hour))
 			r.ran(longer, 0, "of a longer window, nothing: what was admitted stays")
-			assert.True(r, time.Hour < d.RetryAfter && d.RetryAfter <= 2*time.Hour, "%v", d.RetryAfter)
+			// The key does not know the longer window, and is forgotten when the other ends.
+			assert.True(r, 50*time.Minute < d.RetryAfter && d.RetryAfter <= 2*time.Hour, "%v", d.RetryAfter)
 		}
 	}},
 	{19, "a key function that returns nothing", func(r *row) {

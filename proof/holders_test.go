@@ -154,7 +154,7 @@ func inRedis(t *testing.T, client *redis.Client, ids []uint64) (n int) {
 		return 0
 	}
 	require.NoError(t, err)
-	for lease := range slices.Chunk([]byte(value[4:]), 18) {
+	for lease := range slices.Chunk([]byte(value[10:]), 18) {
 		ends := int64(binary.BigEndian.Uint64(append([]byte{0}, lease[:7]...)))
 		if ends > now && slices.Contains(ids, binary.BigEndian.Uint64(lease[7:15])) {
 			n++
@@ -241,12 +241,12 @@ func TestKilledHoldersCanFail(t *testing.T) {
 	for i := range holders {
 		running = append(running, o.start(t, i, url, aloneVar+"=1"))
 	}
-	until(t, "more than the slots", func() bool {
+	until(t, "far more than the slots", func() bool {
 		n := 0
 		for i := range holders {
 			n += len(o.of(i))
 		}
-		return n > slots
+		return n > 2*slots // since some end before the last process is killed
 	})
 	for _, p := range running {
 		o.kill(p)
