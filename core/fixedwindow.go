@@ -101,6 +101,8 @@ func (w *windowState) add(n int64) {
 	w.room -= n
 }
 
+func (w *windowState) Refuse(bool) bool { return join(w, w.now) }
+
 // Owe implements [State]: the units count if that time is in the window of now. A window
 // of the key's own begins then, unless it began already: units from less than a Window
 // ago count in it even if it began later.
