@@ -18,7 +18,7 @@ const FixedWindow Algorithm = 1
 type windowState struct {
 	Base
 	grids *grids // if there are several
-	mark  WindowMark
+	mark  windowMark
 	live  bool  // whether the window of the last Advance is that of the count
 	end   int64 // of that window
 	count int64
