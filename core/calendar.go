@@ -131,9 +131,8 @@ func (c Calendar) midnight(year int, month time.Month, day int) int64 {
 	}
 }
 
-// A WindowMark says how the windows of a [FixedWindow] cut time, in 6 bytes that stores
-// keep: by their length, or by the unit and the name of the zone of a calendar.
-type WindowMark [6]byte
+// A windowMark is what [Quota.WindowMark] returns.
+type windowMark [6]byte
 
 // The last two bits of a mark, as a big-endian number. Behind them is the length, or for a
 // calendar the unit in two bits, and a hash of the name of the zone.
@@ -143,8 +142,9 @@ const (
 	calendarPeriods
 )
 
-// WindowMark returns the mark of a valid quota.
-func (q *Quota) WindowMark() (m WindowMark) {
+// WindowMark says how the windows of a valid [FixedWindow] cut time, in 6 bytes that stores
+// keep: by their length, or by the unit and the name of the zone of a calendar.
+func (q *Quota) WindowMark() (m [6]byte) {
 	n := uint64(q.Window) << 2
 	switch {
 	case q.Calendar.Unit != 0:
@@ -162,10 +162,10 @@ func (q *Quota) WindowMark() (m WindowMark) {
 	return m
 }
 
-func (m WindowMark) kind() byte { return m[5] & 3 }
+func (m windowMark) kind() byte { return m[5] & 3 }
 
 // longest returns how long a window may be. Days in which clocks are set back are longer.
-func (m WindowMark) longest() int64 {
+func (m windowMark) longest() int64 {
 	n := int64(binary.BigEndian.Uint16(m[:]))<<32 | int64(binary.BigEndian.Uint32(m[2:]))
 	if m.kind() == calendarPeriods {
 		const hour = 3600 * 1_000_000

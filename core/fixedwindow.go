@@ -18,7 +18,7 @@ const FixedWindow Algorithm = 1
 type windowState struct {
 	Base
 	grids *grids // if there are several
-	mark  WindowMark
+	mark  windowMark
 	live  bool  // whether the window of the last Advance is that of the count
 	end   int64 // of that window
 	count int64
@@ -100,6 +100,8 @@ func (w *windowState) add(n int64) {
 	w.end, w.last, w.live = w.until, w.now, true
 	w.room -= n
 }
+
+func (w *windowState) Refuse(bool) bool { return join(w, w.now) }
 
 // Owe implements [State]: the units count if that time is in the window of now. A window
 // of the key's own begins then, unless it began already: units from less than a Window

@@ -11,16 +11,17 @@ import "slices"
 // charged to all of them, and a version decides by its own. So each decides as if it
 // had admitted all that any of them did since its grid came.
 //
-//   - A grid comes with the first unit that its version takes. It begins with what the
-//     longest of the others holds, of fixed windows the fullest: each count is taken to be
-//     as late as it can be.
+//   - A grid comes with the first request that its version decides, but for looks. It begins
+//     with what the longest of the others holds, of fixed windows the fullest: each count is
+//     taken to be as late as it can be. If it came with the first unit that is taken, others
+//     could keep its version out, since each of their units would make all counts later.
 //   - A grid goes when its version has taken nothing for an hour and two of its spans.
 //     Until then a key is remembered that has several.
 //   - What a period of a [FixedWindow] has above the limit, since other versions took it,
 //     counts in the next period too, up to one limit. Otherwise windows that begin at
 //     other times would add up.
-//   - At most [maxGrids] are kept. For one more, that goes whose version has taken
-//     nothing for longest.
+//   - At most [maxGrids] are kept. For one more, that takes a unit, that goes whose version
+//     has taken nothing for longest.
 type grid interface {
 	State
 
@@ -190,6 +191,17 @@ func charge(g grid, now, n, at int64) {
 	if len(all.list) == 1 && all.extra == 0 {
 		*held = nil
 	}
+}
+
+// join makes g a grid of its key, if its version comes and is refused. It implements the
+// Refuse of [State].
+func join(g grid, now int64) bool {
+	all := *g.others()
+	if all != nil && all.own == len(all.list) && all.own < maxGrids && !all.fresh(g, now) {
+		all.list = append(all.list, gridOf{came: now, used: now})
+		all.drop(now)
+	}
+	return false
 }
 
 // drop drops the grids that have gone out of use, and those that are too many.

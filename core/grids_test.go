@@ -113,6 +113,7 @@ func greedy(quotas []Quota, began, step int64, steps int, balance func(i int) in
 	}
 	take := func(s State, q *Quota, now int64) int64 {
 		if s.Advance(q, now) < 1 {
+			s.Refuse(false)
 			return 0
 		}
 		s.Take(1, 0)
@@ -152,6 +153,33 @@ func TestGridsOfTwoVersions(t *testing.T) {
 			if sum := quotas[0].Limit + quotas[1].Limit; together > most+sum || together < least {
 				t.Errorf("%d, and alone %d", together, each)
 			}
+		}
+	}
+}
+
+// TestGridsCome has a version come to a key of another with a longer window that is always in
+// use, by a client that neither version alone would refuse. The version is refused no longer
+// than two of its windows: units that the other takes do not go on to keep it out.
+func TestGridsCome(t *testing.T) {
+	const minute = 60 * 1_000_000
+	for _, a := range periodAlgorithms {
+		long, short := Quota{Algorithm: a, Limit: 1000, Window: 60 * minute}, Quota{Algorithm: a, Limit: 20, Window: minute}
+		if a == SlidingCells {
+			long.Cells, short.Cells = 10, 10
+		}
+		state, now, refused := NewState(a), int64(1_750_000_000_000_000)/(60*minute)*(60*minute), 0
+		for i := range 300 {
+			q := &long
+			if i > 100 && i%2 == 0 {
+				q = &short
+			}
+			if !Decide(now, []Charge{{Quota: *q, Cost: 1}}, []State{state}).Allowed {
+				refused++
+			}
+			now += minute / 10
+		}
+		if refused > 10 { // of 20 requests in two windows, every other one
+			t.Errorf("%v: %d refused", a, refused)
 		}
 	}
 }

@@ -95,6 +95,8 @@ func (c *cellsState) Take(n int64, _ uint64) (room, delay int64) {
 	return c.limit - c.used, 0
 }
 
+func (c *cellsState) Refuse(bool) bool { return join(c, c.now) }
+
 // Owe implements [State]: the units count in the cell of that time.
 func (c *cellsState) Owe(q *Quota, n, at int64, _ uint64) { owe(c, q, c.now, n, at) }
 

@@ -99,6 +99,8 @@ func (c *counterState) Take(n int64, _ uint64) (room, delay int64) {
 	return c.limit - c.Used(), 0
 }
 
+func (c *counterState) Refuse(bool) bool { return join(c, c.now) }
+
 // Owe implements [State]: the units count in the window of that time, if it is the
 // current or the previous one.
 func (c *counterState) Owe(q *Quota, n, at int64, _ uint64) { owe(c, q, c.now, n, at) }

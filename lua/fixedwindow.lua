@@ -170,6 +170,11 @@ function fixed_window.prepare(rule, params)
   if rule.kind > ALIGNED then rule.form, rule.periods = sub(params, 1, 7), params else rule.form = params end
 end
 
+function fixed_window.refuse(rule, k)
+  local s = states[k]
+  if s.list then join_grids(s, k) end
+end
+
 -- @debt
 function fixed_window.owe(s, n, at) return owe_grids(window_grids(), s, n, at) end
 

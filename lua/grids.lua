@@ -97,7 +97,7 @@ end
 -- when something comes about that would in so many us: at the latest, when all grids are
 -- as good as new
 local function sooner(s, us)
-  if not s.mine and not s.taken and s.ends - s.now < us then return s.ends - s.now end
+  if not s.mine and not s.taken and not s.joins and s.ends - s.now < us then return s.ends - s.now end
   return us
 end
 
@@ -117,13 +117,13 @@ end
 -- the value of all grids of a key, given that of the rule, and the us for which it is kept
 local function encode_grids(s, value, life)
   local as, kind, list, mine, now = s.rule.as, s.kind, s.list, s.mine, s.now
-  if s.taken then
+  if s.taken or s.joins then
     if not mine then
       if #list == 1 and s.ends <= now then return value, life end -- or the key might have expired
       mine = {came = now}
       list[#list + 1] = mine
     end
-    mine.used, mine.limit, mine.extra, mine.head = now, s.rule.limit, s.extra or 0, nil
+    mine.used, mine.limit, mine.extra, mine.head = now, s.taken and s.rule.limit or 0, s.extra or 0, nil
     for i = #list, 1, -1 do
       local g = list[i]
       if g ~= mine and g.used + IDLE_GRID + 2*g.span <= now then table.remove(list, i) end
@@ -137,7 +137,7 @@ local function encode_grids(s, value, life)
     end
     for i = 1, #list do
       local g = list[i]
-      if g ~= mine then
+      if g ~= mine and s.taken then
         local other = as.decode(g.value, g.rule, now)
         if not s.owed or kind.owes(other, s.owed) then
           if kind.above and other.used == 0 then g.extra = carried(kind, g, now) end
@@ -148,7 +148,7 @@ local function encode_grids(s, value, life)
       end
     end
   end
-  mine.value = s.kept or value
+  mine.value = s.joins and not s.taken and s.own or s.kept or value
   if #list == 1 and mine.extra == 0 then return mine.value, life end
   mine.matters, mine.holds = life, s.used
   for i = 1, #list do
@@ -159,6 +159,16 @@ local function encode_grids(s, value, life)
     life = math.max(life, matters, g.used + IDLE_GRID + 2*span - now)
   end
   return value_of(list), life
+end
+
+-- @rare
+-- makes the grid of a version that comes, and is refused, one of its key
+local function join_grids(s, k)
+  if not s.mine and not s.taken and #s.list < MAX_GRIDS and s.ends > s.now then
+    s.joins, redated[k] = true, true
+    s.kind.outlook(s)
+    more[k], reset[k] = s.more, s.reset
+  end
 end
 
 -- @debt

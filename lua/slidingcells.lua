@@ -146,6 +146,11 @@ algorithms[2] = cells
 
 function cells.prepare(rule, params) rule.cells = tonumber(params) end
 
+function cells.refuse(rule, k)
+  local s = states[k]
+  if s.list then join_grids(s, k) end
+end
+
 -- @debt
 function cells.owe(s, n, at) return owe_grids(cells_grids(), s, n, at) end
 

@@ -122,6 +122,11 @@ end
 counter = small{decode = decode_counter, step = take_counter, later = counter_after, encode = encode_counter}
 algorithms[3] = counter
 
+function counter.refuse(rule, k)
+  local s = states[k]
+  if s.list then join_grids(s, k) end
+end
+
 -- @debt
 function counter.owe(s, n, at) return owe_grids(counter_grids(), s, n, at) end
 

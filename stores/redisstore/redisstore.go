@@ -15,7 +15,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -119,7 +118,7 @@ type Store struct {
 	deadlines bool // whether the client ends calls at the deadline of a context
 	hasher    *keyHasher
 	timeout   time.Duration
-	id        string // of this store among those that share its keys: see Sharers
+	id        string // of this process among those that share the keys: see Sharers
 
 	calls      atomic.Int64 // the number of the last call, different in each store
 	errTimeout error
@@ -165,7 +164,7 @@ func New(client redis.UniversalClient, options *Options) *Store {
 	s := &Store{
 		hasher:     newKeyHasher(o.Secret),
 		timeout:    o.Timeout,
-		id:         strconv.FormatUint(rand.Uint64(), 36),
+		id:         processID,
 		errTimeout: fmt.Errorf("%w: Redis did not answer within %v", core.ErrOutOfReach, o.Timeout),
 		probes:     probes{at: make(map[string]*probe)},
 		now:        func() string { return "" },

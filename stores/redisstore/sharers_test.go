@@ -10,17 +10,18 @@ import (
 	"github.com/routelimit/limit/internal/redistest"
 )
 
-// TestSharers counts the stores that share their keys, on one server and in a Cluster.
+// TestSharers counts the processes that share their keys, on one server and in a Cluster.
 func TestSharers(t *testing.T) {
 	t.Run("server", func(t *testing.T) {
 		server := redistest.Launch(t, user("zadd", "hset", "sadd", "keys", "scan", "info")...)
 		client := asUser(t, server.Addr)
 		first, second := New(client, nil), New(client, &Options{Spread: 3})
-		other := New(client, &Options{Prefix: "other"})
+		other, same := New(client, &Options{Prefix: "other"}), New(client, nil) // of the process of the first
+		second.id = "second"
 		for i, of := range []struct {
 			*Store
 			want int
-		}{{first, 1}, {first, 1}, {second, 2}, {other, 1}, {first, 2}} {
+		}{{first, 1}, {same, 1}, {second, 2}, {other, 1}, {first, 2}} {
 			n, err := of.Sharers(t.Context())
 			require.NoError(t, err)
 			assert.Equal(t, of.want, n, "call %d", i)
@@ -42,7 +43,9 @@ func TestSharers(t *testing.T) {
 	t.Run("cluster", func(t *testing.T) {
 		client := redistest.Cluster(t)
 		for i := range 3 {
-			n, err := New(client, &Options{Prefix: "sharers"}).Sharers(t.Context())
+			store := New(client, &Options{Prefix: "sharers"})
+			store.id = string(rune('a' + i))
+			n, err := store.Sharers(t.Context())
 			require.NoError(t, err)
 			assert.Equal(t, i+1, n)
 		}
