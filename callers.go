@@ -282,6 +282,7 @@ func (g *givenTerms) of(p *version, given *givenLimits) *terms {
 		limits[i] = cmp.Or(given.limits[i], limits[i])
 	}
 	t = p.limiter.termsOf(p.set.Rules(), limits)
+	t.Variants = given.terms.Variants // buckets keep what is spent
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.terms == nil || len(g.terms) >= maxGivenTerms {

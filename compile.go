@@ -143,6 +143,7 @@ func (l *Limiter) termsOf(rules []Rule, other []int64) *terms {
 		q := r.Quota()
 		t.limits = append(t.limits, r.Limit)
 		t.Quotas = append(t.Quotas, q)
+		t.Variants = append(t.Variants, "")
 		t.Capacities = append(t.Capacities, q.Capacity())
 		t.members = append(t.members, fields.Policy(r.Name, &q, r.Limit))
 		t.header = fields.Join(t.header, t.members[i])
@@ -193,9 +194,22 @@ func (l *Limiter) plansOf(rules []Rule) map[string]*terms {
 				limits[j] = rules[j].Plans[name]
 			}
 			plans[name] = l.termsOf(rules, limits)
+			plans[name].ownState(rules, name)
 		}
 	}
 	return plans
+}
+
+// ownState gives callers on a plan buckets and queues of their own. What a bucket or
+// queue lacks is worth other units at another rate: if callers on two plans shared one, a
+// few requests of the one would stop the other, or make it forget what it has spent. The
+// name is that of the plan, so that a bucket keeps its state when the limit changes.
+func (t *terms) ownState(rules []Rule, plan string) {
+	for i := range t.Quotas {
+		if _, named := rules[i].Plans[plan]; named && t.Quotas[i].Refills() {
+			t.Variants[i] = plan
+		}
+	}
 }
 
 // refusals returns what requests meet that the rules of a set refuse, one for each

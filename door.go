@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/door"
 	"github.com/routelimit/limit/internal/engine"
 	"github.com/routelimit/limit/internal/excerpt"
@@ -132,7 +131,7 @@ func (l *Limiter) resetKey(ctx context.Context, policy, rule, key string) error 
 	if r := &of.policy.list[i]; of.policy.rules[i].Charge.Quota.Leases() {
 		return &rules.Error{Rule: r.String(), Problem: "requests in flight cannot be reset: their leases end with them"}
 	}
-	return l.reset(ctx, []core.Charge{of.route.plan.Load().Charge(i, key, &of.policy.usual.Terms)})
+	return l.reset(ctx, of.policy.states(of.route, i, key))
 }
 
 // find returns the policy of a name on its route, and the index of its rule.

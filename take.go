@@ -224,7 +224,7 @@ func (p *version) reset(ctx context.Context, keys map[string]string) error {
 	var charges []core.Charge
 	for i, rule := range p.list {
 		if rule.Key.Kind() != grammar.Global && !p.rules[i].Charge.Quota.Leases() {
-			charges = append(charges, p.named.plan.Load().Charge(i, rule.Key.Resolve(value), &p.usual.Terms))
+			charges = append(charges, p.states(p.named, i, rule.Key.Resolve(value))...)
 		}
 	}
 	if charges == nil {
@@ -233,13 +233,29 @@ func (p *version) reset(ctx context.Context, keys map[string]string) error {
 	return p.limiter.reset(ctx, charges)
 }
 
-// reset makes states full again.
-func (l *Limiter) reset(ctx context.Context, charges []core.Charge) error {
-	if err := l.engine.Store.Reset(ctx, charges); err != nil {
-		return fmt.Errorf("%w: reset of rule %q: %w", ErrUndecided, charges[0].Rule, err)
+// states returns a charge for each state of a key of a rule: its own, and those of callers
+// on plans.
+func (p *version) states(route *route, rule int, key string) (charges []core.Charge) {
+	plan := route.plan.Load()
+	charges = append(charges, plan.Charge(rule, key, &p.usual.Terms))
+	for _, t := range p.plans {
+		c := plan.Charge(rule, key, &t.Terms)
+		if !slices.ContainsFunc(charges, func(o core.Charge) bool { return o.Variant == c.Variant }) {
+			charges = append(charges, c)
+		}
 	}
-	for i := range charges {
-		l.engine.Refilled(&charges[i])
+	return charges
+}
+
+// reset makes states full again, as many as one call may name at a time.
+func (l *Limiter) reset(ctx context.Context, charges []core.Charge) error {
+	for some := range slices.Chunk(charges, core.MaxCharges) {
+		if err := l.engine.Store.Reset(ctx, some); err != nil {
+			return fmt.Errorf("%w: reset of rule %q: %w", ErrUndecided, some[0].Rule, err)
+		}
+		for i := range some {
+			l.engine.Refilled(&some[i])
+		}
 	}
 	return nil
 }

@@ -6,7 +6,7 @@ package core
 type Charge struct {
 	Policy  string // whose rule it is
 	Rule    string // the name of the rule
-	Variant string // sets apart the states of rules of one name, such as the overflow quotas of package guard; usually empty
+	Variant string // sets apart the states of one rule, such as those of callers on different plans; usually empty
 	Key     string // of the client, or empty for all requests
 	Quota   Quota
 	Cost    int64 // units; 0 looks without taking, and fits unless the rule is a [Ban]

@@ -11,7 +11,7 @@ import (
 //	limit:1:{POST%20/update}:per-ip-2s:203.0.113.9
 //
 // prefix, version of the stored form, policy as the hash tag, rule, key. A variant
-// follows its rule, as in per-ip-2s@1f3q. Bytes that could end a part early, or are not
+// follows its rule, as in per-ip-2s@gold. Bytes that could end a part early, or are not
 // printable ASCII, are escaped as in a URL. So distinct policies, rules, variants and
 // keys have distinct keys of Redis, and no user's key can change the tag. A part of a
 // policy has its own tag, such as {POST%20/update:17}.

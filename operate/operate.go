@@ -46,10 +46,10 @@ func Peek(ctx context.Context, l *limit.Limiter, policy, rule, key, plan string)
 }
 
 // Reset makes the quota of one key of a rule full again: see [limit.Policy.Reset], which
-// resets all rules of a policy. The names are those of Peek. It resets global
-// rules (whose key is "") too, and lifts a [limit.Ban]. A rule of [limit.Concurrency] cannot
-// be reset, since its leases live on. The error says what is wrong with a name, or wraps
-// [limit.ErrUndecided].
+// resets all rules of a policy. The names are those of Peek. It resets the keys of all
+// plans, global rules (whose key is "") too, and lifts a [limit.Ban]. A rule of
+// [limit.Concurrency] cannot be reset, since its leases live on. The error says what is
+// wrong with a name, or wraps [limit.ErrUndecided].
 func Reset(ctx context.Context, l *limit.Limiter, policy, rule, key string) error {
 	return reset(l, ctx, policy, rule, key)
 }

@@ -121,14 +121,16 @@ func (s *session) look(cmd *cobra.Command, f *finding, r *live.Rule, named bool)
 	found := false
 	var unused []live.State
 	for _, key := range keys {
-		state, err := s.limits.State(cmd.Context(), r, key)
-		switch {
-		case err != nil:
+		states, err := s.limits.States(cmd.Context(), r, key)
+		if err != nil {
 			return err
-		case state.Any():
-			f.States, found = append(f.States, state), true
-		default:
-			unused = append(unused, state)
+		}
+		for i := range states {
+			if states[i].Any() {
+				f.States, found = append(f.States, states[i]), true
+				continue
+			}
+			unused = append(unused, states[i])
 		}
 	}
 	if !found && len(unused) > 0 {

@@ -19,7 +19,7 @@ func planOf(rules ...Rule) *Plan {
 	terms := &Terms{}
 	for i := range rules {
 		q := &rules[i].Charge.Quota
-		terms.Quotas = append(terms.Quotas, *q)
+		terms.Quotas, terms.Variants = append(terms.Quotas, *q), append(terms.Variants, "")
 		terms.Capacities = append(terms.Capacities, q.Capacity())
 	}
 	return e.NewPlan(rules, terms, false)

@@ -40,6 +40,7 @@ type Plan struct {
 // Terms are what the rules of a plan allow callers of one kind. They do not change.
 type Terms struct {
 	Quotas     []core.Quota
+	Variants   []string  // of the rules' states
 	Capacities []int64   // the most units of each rule that can remain
 	Reserves   [][]int64 // for each class, what its requests leave to higher ones of each rule; nil if nothing
 }
@@ -104,8 +105,17 @@ func (p *Plan) Waits() bool { return p.waits }
 // Charge returns the charge of a rule for a key, under terms. It costs nothing.
 func (p *Plan) Charge(rule int, key string, terms *Terms) core.Charge {
 	c := p.rules[rule].Charge
-	c.Key, c.Quota = key, terms.Quotas[rule]
+	c.Key, c.Quota, c.Variant = key, terms.Quotas[rule], variant(c.Variant, terms.Variants[rule])
 	return c
+}
+
+// variant returns the variant of a state that two things set apart: the rule, from another
+// one of its name on the route, and the terms of a caller. Neither has a "+".
+func variant(rule, terms string) string {
+	if rule == "" || terms == "" {
+		return rule + terms
+	}
+	return rule + "+" + terms
 }
 
 // Rules returns the rules of the plan. Do not change them.

@@ -114,6 +114,7 @@ func (r *Run) agree() {
 	for i := range r.Charges {
 		charge := &r.Charges[i]
 		charge.Quota, charge.Reserve = c.Terms.Quotas[i], c.Reserve(i)
+		charge.Variant = variant(r.plan.rules[i].Charge.Variant, c.Terms.Variants[i])
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
-	"github.com/routelimit/limit/stores/guard"
 	"github.com/routelimit/limit/stores/redisstore"
 )
 
@@ -47,12 +46,7 @@ func rulesOf(text string) limit.RuleSet { return limit.MustParse(text) }
 // use takes units of a named policy as a program does.
 func use(t *testing.T, client redis.UniversalClient, o *redisstore.Options, name, rules string, times int, r limit.Request) {
 	t.Helper()
-	patient := redisstore.Options{}
-	if o != nil {
-		patient = *o
-	}
-	patient.Timeout = time.Minute // beside other tests, Redis may be slow
-	limiter := limit.New(guard.New(redisstore.New(client, &patient), &guard.Options{Slow: time.Minute}), nil)
+	limiter := limit.New(redisstore.New(client, o), nil)
 	policy, err := limiter.Policy(limit.Named(name, limit.MustParse(rules).Rules()...))
 	require.NoError(t, err)
 	for i := range times {
@@ -113,7 +107,7 @@ func TestEveryAlgorithm(t *testing.T) {
 			l := open(t, c.client, o, policies...)
 			before := dump(t, c.client)
 			for _, r := range l.Rules() {
-				s, err := l.State(t.Context(), r, "alice")
+				s, err := l.state(t.Context(), r, "alice", "")
 				require.NoError(t, err)
 				assert.True(t, s.Refused, r.Name)
 				assert.Equal(t, []any{int64(3), int64(3), 100.0}, []any{s.Used, s.Capacity, s.Percent}, r.Name)
@@ -122,10 +116,10 @@ func TestEveryAlgorithm(t *testing.T) {
 					require.NotZero(t, s.Until, r.Name)
 					assert.True(t, s.Until.After(time.Now()), r.Name)
 				}
-				s, err = l.State(t.Context(), r, "bob")
+				s, err = l.state(t.Context(), r, "bob", "")
 				require.NoError(t, err)
 				assert.Equal(t, []any{int64(1), false}, []any{s.Used, s.Refused}, r.Name)
-				s, err = l.State(t.Context(), r, "nobody")
+				s, err = l.state(t.Context(), r, "nobody", "")
 				require.NoError(t, err)
 				assert.False(t, s.Any(), r.Name)
 			}
@@ -142,7 +136,7 @@ func TestEveryAlgorithm(t *testing.T) {
 					continue
 				}
 				require.NoError(t, l.Reset(t.Context(), r, "alice"))
-				s, err := l.State(t.Context(), r, "alice")
+				s, err := l.state(t.Context(), r, "alice", "")
 				require.NoError(t, err)
 				assert.False(t, s.Any(), r.Name)
 			}
@@ -241,11 +235,11 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// TestPlans checks the states of callers on plans, who share that of their key.
+// TestPlans checks states of plans: of one key in Redis, and of one for each plan.
 func TestPlans(t *testing.T) {
 	client := redistest.Real(t)
 	var policies []Policy
-	for name, text := range map[string]string{"w": "r: 2/1h per user plan pro 5 plan max 9", "b": "r: 2/1h per user token-bucket plan pro 5 plan max 9"} {
+	for name, text := range map[string]string{"w": "r: 2/1h per user plan pro 5 plan max 9", "b": "r: 2/1h per user token-bucket plan pro 5"} {
 		for plan, times := range map[string]int{"": 1, "pro": 4, "max": 20} {
 			use(t, client, nil, name, text, times, limit.Request{Keys: map[string]string{"user": "u" + plan}, Plan: plan})
 		}
@@ -256,13 +250,17 @@ func TestPlans(t *testing.T) {
 	for _, s := range ask(t, l, client, Question{}).Keys {
 		got[s.Policy+" "+s.Key] = fmt.Sprint(s.Plan, " ", s.Used, "/", s.Limit)
 	}
-	assert.Equal(t, map[string]string{"w u": " 1/2", "w upro": "pro 4/5", "w umax": "max 9/9", "b u": " 1/2", "b upro": "pro 4/5", "b umax": "max 9/9"}, got)
+	assert.Equal(t, map[string]string{"w u": " 1/2", "w upro": "pro 4/5", "w umax": "max 9/9", "b u": " 1/2", "b upro": "pro 4/5", "b umax": " 2/2"}, got)
 	bucket, err := l.Rule("b", "r")
 	require.NoError(t, err)
-	require.NoError(t, l.Reset(t.Context(), bucket, "upro"))
-	state, err := l.State(t.Context(), bucket, "upro")
+	states, err := l.States(t.Context(), bucket, "upro")
 	require.NoError(t, err)
-	assert.False(t, state.Any())
+	require.Len(t, states, 2)
+	assert.Equal(t, []any{"", int64(0), "pro", int64(4)}, []any{states[0].Plan, states[0].Used, states[1].Plan, states[1].Used})
+	require.NoError(t, l.Reset(t.Context(), bucket, "upro"))
+	states, err = l.States(t.Context(), bucket, "upro")
+	require.NoError(t, err)
+	assert.Len(t, states, 1)
 }
 
 // TestBan checks a bar, which is no use of the limit.
@@ -272,7 +270,7 @@ func TestBan(t *testing.T) {
 	use(t, client, nil, "p", text, 5, limit.Request{Keys: map[string]string{"ip": "192.0.2.1"}})
 	l := open(t, client, Options{}, Policy{Name: "p", Rules: rulesOf(text)})
 	assert.Equal(t, []string{"p rate 192.0.2.1", "p ban 192.0.2.1"}, keysOf(ask(t, l, client, Question{At: 80})))
-	s, err := l.State(t.Context(), l.Rules()[1], "192.0.2.1")
+	s, err := l.state(t.Context(), l.Rules()[1], "192.0.2.1", "")
 	require.NoError(t, err)
 	assert.True(t, s.Refused)
 	require.NotZero(t, s.Until)

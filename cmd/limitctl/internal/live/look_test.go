@@ -35,7 +35,7 @@ func TestLookWithOtherLimits(t *testing.T) {
 	before := dump(t, client)
 	l := open(t, client, Options{}, policies...)
 	for _, r := range l.Rules() {
-		s, err := l.State(t.Context(), r, "alice")
+		s, err := l.state(t.Context(), r, "alice", "")
 		require.NoError(t, err)
 		assert.True(t, s.Any(), r.Name)
 	}

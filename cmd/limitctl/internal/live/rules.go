@@ -70,6 +70,7 @@ type Rule struct {
 	policy *policy
 	key    grammar.Key
 	larger []plan // plans with more than the usual limit, from the lowest
+	own    bool   // whether the plans have states of their own
 }
 
 type plan struct {
@@ -140,6 +141,10 @@ func (l *Limits) bind(p *policy) (err error) {
 			return err
 		}
 		rule := &Rule{Rule: r, Policy: p.Name, policy: p, key: key}
+		switch r.Algorithm.(type) {
+		case limit.TokenBucket, limit.LeakyBucket, limit.Queue:
+			rule.own = true
+		}
 		for name, most := range r.Plans {
 			if most > r.Limit {
 				rule.larger = append(rule.larger, plan{name, most})
@@ -211,14 +216,20 @@ func (l *Limits) Rule(policy, rule string) (*Rule, error) {
 		"write --rules and --on for one of them", policy, rule)
 }
 
-// ruleOf returns the rule that a state in Redis belongs to, or nil.
-func (l *Limits) ruleOf(policy, rule string) *Rule {
-	if p := l.stored[policy]; p != nil {
-		for _, r := range p.rules {
-			if r.Name == rule {
-				return r
-			}
+// stateOf returns the rule that a state in Redis belongs to, and the plan if the state
+// is that of one plan.
+func (l *Limits) stateOf(policy, rule, variant string) (r *Rule, plan string) {
+	p := l.stored[policy]
+	if p == nil {
+		return nil, ""
+	}
+	for _, r := range p.rules {
+		if r.Name != rule {
+			continue
+		}
+		if _, known := r.Plans[variant]; variant == "" || known && r.own {
+			return r, variant
 		}
 	}
-	return nil
+	return nil, ""
 }

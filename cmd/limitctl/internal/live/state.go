@@ -3,6 +3,8 @@ package live
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -38,17 +40,34 @@ func (s *State) Of() *Rule { return s.rule }
 // Any reports whether the key has used anything.
 func (s *State) Any() bool { return s.Used > 0 || s.Refused || !s.FullAt.IsZero() }
 
-// State returns the state of a key of a rule. Redis does not say which plan the key is on: it
-// is the first one that the use fits, from the usual limit up.
-func (l *Limits) State(ctx context.Context, r *Rule, key string) (State, error) {
-	plan := ""
+// States returns the states that a key of a rule has: more than one if plans have states
+// of their own. If they have not, Redis does not say which plan the key is on: it is the
+// first one that the use fits, from the usual limit up.
+func (l *Limits) States(ctx context.Context, r *Rule, key string) (states []State, err error) {
+	plans := []string{""}
+	if r.own {
+		plans = append(plans, slices.Sorted(maps.Keys(r.Plans))...)
+	}
+	for _, plan := range plans {
+		s, err := l.state(ctx, r, key, plan)
+		if err != nil {
+			return nil, err
+		}
+		if plan == "" || s.Any() {
+			states = append(states, s)
+		}
+	}
+	return states, nil
+}
+
+func (l *Limits) state(ctx context.Context, r *Rule, key, plan string) (State, error) {
 	d, err := l.peek(ctx, r, key, plan)
 	if err != nil {
 		return State{}, err
 	}
 	override := l.options.Override != nil && l.options.Override(r.Policy, r.Name, key) > 0
 	for _, larger := range r.larger {
-		if d.Remaining > 0 || override {
+		if r.own || d.Remaining > 0 || override {
 			break
 		}
 		plan = larger.name

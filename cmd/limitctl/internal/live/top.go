@@ -82,16 +82,16 @@ type top struct {
 
 // A sight is a key in Redis of a known rule.
 type sight struct {
-	rule *Rule
-	key  string
+	rule      *Rule
+	plan, key string
 }
 
 // page looks at a page of keys.
 func (t *top) page(ctx context.Context, _ redis.Cmdable, names []string) error {
 	var known []sight
 	for _, name := range names {
-		if strings.HasPrefix(name, t.options.Prefix+":control:") || name == t.options.Prefix+":sharers" {
-			continue // bans, overrides, pushed policies, the feed, and who shares the keys
+		if strings.HasPrefix(name, t.options.Prefix+":control:") {
+			continue // bans, overrides, pushed policies and the feed
 		}
 		t.answer.Looked++
 		n, ok := lua.ParseKey(t.options.Prefix, name)
@@ -99,12 +99,12 @@ func (t *top) page(ctx context.Context, _ redis.Cmdable, names []string) error {
 			t.foreign(n)
 			continue
 		}
-		r := t.ruleOf(n.Policy, n.Rule)
-		if r == nil || n.Variant != "" {
+		r, plan := t.stateOf(n.Policy, n.Rule, n.Variant)
+		if r == nil {
 			t.uncounted(Count{Policy: n.Policy, Rule: n.Rule})
 			continue
 		}
-		known = append(known, sight{r, n.Key})
+		known = append(known, sight{r, plan, n.Key})
 	}
 	t.answer.Known += len(known)
 	states := make([]State, len(known))
@@ -114,7 +114,7 @@ func (t *top) page(ctx context.Context, _ redis.Cmdable, names []string) error {
 	for i, k := range known {
 		slots <- struct{}{}
 		peeks.Go(func() {
-			states[i], errs[i] = t.State(ctx, k.rule, k.key)
+			states[i], errs[i] = t.state(ctx, k.rule, k.key, k.plan)
 			<-slots
 		})
 	}
