@@ -202,8 +202,8 @@ func (l *Limiter) plansOf(rules []Rule) map[string]*terms {
 
 // ownState gives callers on a plan buckets and queues of their own. What a bucket or
 // queue lacks is worth other units at another rate: if callers on two plans shared one, a
-// few requests of the one would stop the other, or make it forget what it has spent. The
-// name is that of the plan, so that a bucket keeps its state when the limit changes.
+// few requests of the slow one would stop the fast one. The name is that of the plan, so
+// that a bucket keeps its state when the limit changes.
 func (t *terms) ownState(rules []Rule, plan string) {
 	for i := range t.Quotas {
 		if _, named := rules[i].Plans[plan]; named && t.Quotas[i].Refills() {

@@ -207,5 +207,5 @@ local function give_back_grids(kind, value, r, now)
     ends = math.max(ends, ends_of(kind, g))
   end
   if ends == 0 then return given, '' end
-  return given, #list == 1 and list[1].extra == 0 and list[1].value or value_of(list), ends - now
+  return given, #list == 1 and list[1].extra == 0 and list[1].value or value_of(list), math.max(ends - now, 1)
 end

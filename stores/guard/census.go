@@ -33,11 +33,13 @@ func (c *census) look(s *Store, now int64) {
 		return
 	}
 	go func() {
-		defer func() { _ = recover() }() // hooks of the store's client may panic
+		defer func() {
+			_ = recover() // hooks of the store's client may panic
+			c.due.Store(now + censusEvery)
+		}()
 		if n, err := store.Sharers(context.Background()); err == nil {
 			c.count(s, int64(n), now)
 		}
-		c.due.Store(now + censusEvery)
 	}()
 }
 

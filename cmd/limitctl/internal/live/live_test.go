@@ -14,6 +14,7 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/stores/guard"
 	"github.com/routelimit/limit/stores/redisstore"
 )
 
@@ -46,7 +47,12 @@ func rulesOf(text string) limit.RuleSet { return limit.MustParse(text) }
 // use takes units of a named policy as a program does.
 func use(t *testing.T, client redis.UniversalClient, o *redisstore.Options, name, rules string, times int, r limit.Request) {
 	t.Helper()
-	limiter := limit.New(redisstore.New(client, o), nil)
+	patient := redisstore.Options{}
+	if o != nil {
+		patient = *o
+	}
+	patient.Timeout = time.Minute // beside other tests, Redis may be slow
+	limiter := limit.New(guard.New(redisstore.New(client, &patient), &guard.Options{Slow: time.Minute}), nil)
 	policy, err := limiter.Policy(limit.Named(name, limit.MustParse(rules).Rules()...))
 	require.NoError(t, err)
 	for i := range times {

@@ -90,8 +90,8 @@ type sight struct {
 func (t *top) page(ctx context.Context, _ redis.Cmdable, names []string) error {
 	var known []sight
 	for _, name := range names {
-		if strings.HasPrefix(name, t.options.Prefix+":control:") {
-			continue // bans, overrides, pushed policies and the feed
+		if strings.HasPrefix(name, t.options.Prefix+":control:") || name == t.options.Prefix+":sharers" {
+			continue // bans, overrides, pushed policies, the feed, and who shares the keys
 		}
 		t.answer.Looked++
 		n, ok := lua.ParseKey(t.options.Prefix, name)
