@@ -130,7 +130,8 @@ func (p *periods) step() {
 	case 6:
 		step = hour + 2*w + p.random.Int64N(4*w)
 	case 7:
-		if !p.expires {
+		expired := func(s core.State) bool { return s.Expires() > 0 && s.Expires() <= p.now }
+		if !p.expires && !slices.ContainsFunc(p.states[:], expired) { // a store may have forgotten a key by now
 			step = max(-p.random.Int64N(1+w), starts[0]/2-p.now)
 		}
 	default:

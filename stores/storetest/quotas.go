@@ -90,6 +90,7 @@ func plainQuota(a core.Algorithm, limit, window int64) core.Quota {
 // change changes the limit or the burst of a rule.
 func (s *schedule) change() {
 	s.settle()
+	defer s.lookAtBuckets()
 	q := &s.rules[s.random.IntN(len(s.rules))].Quota
 	if q.Burst > 0 && s.random.IntN(2) == 0 {
 		q.Burst = max(q.Missing, pick(s.random, someLimits))
@@ -107,6 +108,7 @@ func someLimit(random *rand.Rand, a core.Algorithm) int64 {
 // ten times as much. What follows the limit by default follows this one.
 func (s *schedule) alternate() {
 	s.settle()
+	defer s.lookAtBuckets()
 	if s.usual == nil {
 		for _, rule := range s.rules {
 			s.usual = append(s.usual, rule.Quota)
@@ -126,6 +128,20 @@ func (s *schedule) alternate() {
 		}
 		if other.Validate() == nil {
 			s.rules[i].Quota = other
+		}
+	}
+}
+
+// lookAtBuckets looks at the buckets and queues whose quota may have changed. A store may
+// forget a key when it is full by the quota of its last call, which may be earlier now.
+func (s *schedule) lookAtBuckets() {
+	for _, rule := range s.rules {
+		for key := range s.keys {
+			c := rule
+			c.Key, c.Cost = fmt.Sprint("k", key), 0
+			if c.Quota.Refills() && s.states[nameOf(c)] != nil {
+				s.take([]core.Charge{c})
+			}
 		}
 	}
 }
