@@ -17,6 +17,7 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/stores/guard"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/redisstore"
 )
@@ -114,7 +115,7 @@ func TestBanAfterAnswers(t *testing.T) {
 // a client that mistypes its own goes on.
 func TestSpraying(t *testing.T) {
 	t.Run("memory", func(t *testing.T) { spraying(t, nil) })
-	t.Run("redis", func(t *testing.T) { spraying(t, redisstore.New(redistest.Client(t), nil)) })
+	t.Run("redis", func(t *testing.T) { spraying(t, patientRedis(t)) })
 
 	l := newLogin(t, limit.MustParse("100/1m per ip; 10/1h per ip distinct query user"))
 	for i := range 12 {
@@ -122,6 +123,11 @@ func TestSpraying(t *testing.T) {
 		assert.Equal(t, i >= 10, status == http.StatusTooManyRequests, i)
 		assert.NotContains(t, h.Get("RateLimit-Policy"), "distinct")
 	}
+}
+
+// patientRedis returns a store on Redis that decides however slow the machine is.
+func patientRedis(t *testing.T) core.Store {
+	return guard.New(redisstore.New(redistest.Client(t), &redisstore.Options{Timeout: time.Minute}), &guard.Options{Slow: time.Minute})
 }
 
 func spraying(t *testing.T, store core.Store) {

@@ -18,6 +18,7 @@ import (
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/operate"
+	"github.com/routelimit/limit/stores/guard"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/redisstore"
 )
@@ -75,7 +76,7 @@ func TestPolicies(t *testing.T) {
 
 // TestPeekAndResetOfRules compares operate.Peek with Policy.Peek, for each kind of rule.
 func TestPeekAndResetOfRules(t *testing.T) {
-	for name, store := range map[string]core.Store{"memory": memstore.New(nil), "redis": redisstore.New(redistest.Client(t), nil)} {
+	for name, store := range map[string]core.Store{"memory": memstore.New(nil), "redis": guard.New(redisstore.New(redistest.Client(t), &redisstore.Options{Timeout: time.Minute}), &guard.Options{Slow: time.Minute})} {
 		t.Run(name, func(t *testing.T) {
 			limiter := limit.New(store, &limit.Options{Override: func(_, _, key string) int64 {
 				if key == "vip" {
