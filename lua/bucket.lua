@@ -61,8 +61,14 @@ local function encode_bucket(s, last)
   if s.lacks then missing, part = s.lacks, s.rest end
   local life = regain(s.rule, missing, part)
   if life > 316224000000000 then life = 316224000000000 end -- ten years
-  if s.kept then missing, part, last, window = s.kept[1], s.kept[2], be56(s.kept[3]), s.kept[4] end
-  if s.owed then form, owed = 'm', be48(s.owed) end
+  if s.kept then
+    missing, part, window = s.kept[1], s.kept[2], s.kept[4]
+    last = be56(s.kept[3])
+  end
+  if s.owed then
+    form = 'm'
+    owed = be48(s.owed)
+  end
   return form .. be48(missing) .. be48(part) .. last .. be48(window) .. owed,
     life + (s.rule.missing > 0 and NEW_AGAIN or 0)
 end
