@@ -33,7 +33,7 @@ func (u *queueState) turns() []gap {
 // open returns what is left of a gap now, and how long until its turn.
 func (u *queueState) open(g gap) (left gap, delay int64) {
 	whole, rest := MulDiv(u.ahead, u.limit, u.window)
-	next := u.gaps.total - whole - FloorDiv(rest+u.aheadPart, u.window) // the first whose turn has not begun
+	next := u.gaps.total - whole - FloorDiv(rest+u.aheadPart, u.window) // the first unit whose turn has not begun
 	left.from = max(g.from, next)
 	left.units = g.end() - left.from
 	return left, u.until(u.gaps.total - left.from)

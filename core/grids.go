@@ -20,8 +20,8 @@ import "slices"
 //   - What a period of a [FixedWindow] has above the limit, since other versions took it,
 //     counts in the next period too, up to one limit. Otherwise windows that begin at
 //     other times would add up.
-//   - At most [maxGrids] are kept. For one more, that takes a unit, that goes whose version
-//     has taken nothing for longest.
+//   - At most [maxGrids] are kept. When another one takes a unit, the grid goes whose
+//     version has taken nothing for longest.
 type grid interface {
 	State
 

@@ -16,8 +16,8 @@ import "slices"
 // When the clock steps back, the queue is as long as when a request last joined or left it.
 //
 // Versions of a quota share the time at which the last unit has passed. Each adds its
-// units there, if there is room by its own Burst and MaxWait, at its own rate; one whose
-// queue is shorter is full until then. In any time t, units pass at most as fast as the
+// units there, if there is room by its own Burst and MaxWait, at its own rate; a version
+// with a shorter queue is full until then. In any time t, units pass at most as fast as the
 // fastest version lets them, and at least as fast as the slowest. Where the rates are the
 // same, at most the largest Burst + 1 + t·Limit/Window units are admitted. Where they
 // differ, units of a fast version take little time of the queue of a slow one: then the

@@ -97,9 +97,12 @@ func (l *Log) age(now int64) {
 	}
 }
 
+// isNew reports whether no version counts any time.
+func (l *Log) isNew() bool { return l.Expires() <= l.now }
+
 // keep drops the times that no version counts any more, with room for n more.
 func (l *Log) keep(n int32) {
-	if l.size == 0 || l.now-l.newest >= l.kept.window() {
+	if l.isNew() {
 		l.left, l.size, l.kept = 0, 0, 0
 	}
 	l.kept = l.kept.and(int64(l.limit), l.window)
@@ -142,7 +145,7 @@ func (l *Log) Take(n int64, _ uint64) (room, delay int64) {
 // that is raised.
 func (l *Log) Owe(q *Quota, n, at int64, _ uint64) {
 	longest := q.Window
-	if l.size > 0 && l.now-l.newest < l.kept.window() {
+	if !l.isNew() {
 		longest = max(longest, l.kept.window())
 	}
 	if l.now-at >= longest {

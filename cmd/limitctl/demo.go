@@ -52,7 +52,7 @@ func runDemo(ctx context.Context, out io.Writer, addr, redisURL string) error {
 	}
 	base := "http://" + listener.Addr().String()
 	token := rand.Text()
-	var text bytes.Buffer // written at once, so that who sees the address sees all of it
+	var text bytes.Buffer // written at once, so that whoever sees the address sees all of it
 	fmt.Fprintf(&text, "Serving on %[1]s, with the quotas %[2]s, until interrupted.\n\nIn a browser: %[1]s/?token=%[3]s\n"+
 		"Live page: %[1]s/limits/?token=%[3]s\n", base, place, token)
 	if err := textTemplate.ExecuteTemplate(&text, "try", base); err != nil {

@@ -65,7 +65,7 @@ func TwoBursts(t *testing.T, h Harness) {
 	for _, a := range []core.Algorithm{core.TokenBucket, core.LeakyBucket, core.Queue} {
 		for name, test := range map[string]struct{ step, lasts, bound int64 }{
 			"10 s":  {1_100_000, 10 * second, 111},
-			"300 s": {550_000, 300 * second, 401},
+			"300 s": {50_000, 300 * second, 401},
 		} {
 			random, admitted := rand.New(rand.NewPCG(1, 2)), int64(0)
 			for at := int64(0); at <= test.lasts; at += test.step {

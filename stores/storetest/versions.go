@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -47,13 +48,12 @@ type versions struct {
 	taken   []taken
 	refused int
 	alone   []*lone // each version, if it met all requests
-	units   int64   // admitted by all versions together
 	meter   meter
 }
 
-// taken is what was admitted at a time.
+// taken is a unit that was admitted.
 type taken struct {
-	at, n   int64
+	at      int64
 	version int
 	id      uint64
 }
@@ -149,8 +149,8 @@ func (v *versions) balancer() func() int {
 	case 0: // each in turn
 		return func() int { calls++; return calls % n }
 	case 1: // one after the other, as in a deploy, and back
-		for_ := 1 + v.random.IntN(60)
-		return func() int { calls++; return (first + calls/for_) % n }
+		spell := 1 + v.random.IntN(60)
+		return func() int { calls++; return (first + calls/spell) % n }
 	case 2: // mostly one
 		return func() int {
 			if v.random.IntN(20) == 0 {
@@ -168,7 +168,7 @@ func (v *versions) run() {
 		v.h.Elapse(2 * core.MaxFill)
 	}
 	v.h.SetTime(v.now)
-	smallest := slices.MinFunc(v.quotas, func(a, b core.Quota) int { return int(a.Window/a.Limit - b.Window/b.Limit) })
+	smallest := slices.MinFunc(v.quotas, func(a, b core.Quota) int { return cmp.Compare(a.Window/a.Limit, b.Window/b.Limit) })
 	interval := max(1, smallest.Window/smallest.Limit)
 	for range 200 + v.random.IntN(200) {
 		switch v.random.IntN(60) {
@@ -213,13 +213,12 @@ func (v *versions) request() {
 		v.refused++
 		return
 	}
-	v.units++
 	v.meet(version)
-	v.taken = append(v.taken, taken{v.now, 1, version, c.ID})
+	v.taken = append(v.taken, taken{v.now, version, c.ID})
 	if used, limit := v.used(&c.Quota, v.taken[v.alone[version].from:]), c.Quota.Limit; used > limit {
 		v.fail("%d of %d by version %d", used, limit, version)
 	}
-	if level, most := v.meter.add(1, v.now), v.capacity(); level > most {
+	if level, most := v.meter.add(v.now), v.capacity(); level > most {
 		v.fail("%d of %d together", level, most)
 	}
 }
@@ -228,7 +227,7 @@ func (v *versions) request() {
 // Each of the versions may admit more requests that come now and then, the one since it is
 // fast, the other since it is long.
 func slowest(quotas []core.Quota) core.Quota {
-	slow := slices.MinFunc(quotas, func(a, b core.Quota) int { return compareProducts(a.Limit, b.Window, b.Limit, a.Window) })
+	slow := slices.MinFunc(quotas, compareRates)
 	for _, q := range quotas {
 		length, _ := core.MulDiv(q.Burst+1, q.Window, q.Limit)
 		units, _ := core.MulDiv(length, slow.Limit, slow.Window)
@@ -271,7 +270,7 @@ func (v *versions) meet(version int) {
 func (v *versions) used(q *core.Quota, list []taken) (n int64) {
 	within := func(from int64) (n int64) {
 		for i := len(list) - 1; i >= 0 && list[i].at >= from; i-- {
-			n += list[i].n
+			n++
 		}
 		return n
 	}
@@ -281,7 +280,7 @@ func (v *versions) used(q *core.Quota, list []taken) (n int64) {
 	case core.Concurrency: // nothing is renewed
 		for _, one := range list {
 			if v.now < one.at+v.quotas[one.version].Window {
-				n += one.n
+				n++
 			}
 		}
 		return n
@@ -297,7 +296,7 @@ func (v *versions) used(q *core.Quota, list []taken) (n int64) {
 		}
 		for _, one := range list { // windows of the key may begin anywhere
 			if one.at > v.now-q.Window && v.quotas[one.version] == *q {
-				n += one.n
+				n++
 			}
 		}
 		return (n + 1) / 2
@@ -348,13 +347,11 @@ func newMeter(quotas []core.Quota, now int64) meter {
 	if !quotas[0].Refills() {
 		return meter{}
 	}
-	return meter{last: now, rate: slices.MaxFunc(quotas, func(a, b core.Quota) int {
-		return compareProducts(a.Limit, b.Window, b.Limit, a.Window)
-	})}
+	return meter{last: now, rate: slices.MaxFunc(quotas, compareRates)}
 }
 
-// add takes n units, and returns how many are missing.
-func (m *meter) add(n, now int64) int64 {
+// add takes a unit, and returns how many are missing.
+func (m *meter) add(now int64) int64 {
 	if m.rate.Window == 0 {
 		return 0
 	}
@@ -365,20 +362,14 @@ func (m *meter) add(n, now int64) int64 {
 	if m.missing -= came; m.missing < 0 {
 		m.missing, m.part = 0, 0
 	}
-	m.missing, m.last = m.missing+n, now
+	m.missing, m.last = m.missing+1, now
 	return m.missing
 }
 
-// compareProducts compares a·b and c·d.
-func compareProducts(a, b, c, d int64) int {
-	whole, rest := core.MulDiv(a, b, d)
-	switch {
-	case whole != c:
-		return int(min(1, max(-1, whole-c)))
-	case rest > 0:
-		return 1
-	}
-	return 0
+// compareRates compares how fast units come back.
+func compareRates(a, b core.Quota) int {
+	whole, rest := core.MulDiv(a.Limit, b.Window, a.Window)
+	return cmp.Or(cmp.Compare(whole, b.Limit), cmp.Compare(rest, 0))
 }
 
 // enough checks that the versions together admitted what the tightest of them would have. How
@@ -391,7 +382,7 @@ func (v *versions) enough() {
 	if v.quotas[0].Queues() {
 		alone = alone[len(v.quotas):]
 	}
-	tightest := slices.MinFunc(alone, func(a, b *lone) int { return int(a.units - b.units) })
+	tightest := slices.MinFunc(alone, func(a, b *lone) int { return cmp.Compare(a.units, b.units) })
 	var constant int64
 	for _, q := range v.quotas {
 		constant = max(constant, q.Capacity()+2)
@@ -399,8 +390,8 @@ func (v *versions) enough() {
 	if v.quotas[0].Algorithm == core.FixedWindow { // what a window has above its limit counts in the next
 		constant += tightest.units / 8
 	}
-	if v.units < tightest.units-constant {
-		v.fail("%d were admitted; the tightest version alone admits %d", v.units, tightest.units)
+	if together := int64(len(v.taken)); together < tightest.units-constant {
+		v.fail("%d were admitted; the tightest version alone admits %d", together, tightest.units)
 	}
 }
 
@@ -411,7 +402,7 @@ func (v *versions) fail(format string, args ...any) {
 		fmt.Fprintf(&trace, "version %d, alone %d: %+v\n", i, v.alone[i].units, q)
 	}
 	for _, one := range v.taken[max(0, len(v.taken)-60):] {
-		fmt.Fprintf(&trace, "%d: %d by version %d\n", one.at, one.n, one.version)
+		fmt.Fprintf(&trace, "%d: by version %d\n", one.at, one.version)
 	}
 	v.t.Fatalf("%s:\n%s%s", v.name, trace.String(), fmt.Sprintf(format, args...))
 }

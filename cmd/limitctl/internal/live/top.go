@@ -91,7 +91,7 @@ func (t *top) page(ctx context.Context, _ redis.Cmdable, names []string) error {
 	var known []sight
 	for _, name := range names {
 		if strings.HasPrefix(name, t.options.Prefix+":control:") || name == t.options.Prefix+":sharers" {
-			continue // bans, overrides, pushed policies, the feed, and who shares the keys
+			continue // bans, overrides, pushed policies, the feed, and the list of processes
 		}
 		t.answer.Looked++
 		n, ok := lua.ParseKey(t.options.Prefix, name)
