@@ -23,12 +23,12 @@ func full(t *testing.T, now *atomic.Int64) (*Store, *frail) {
 }
 
 // overflowing returns a guard whose memory is full, and whose breaker is open
-// until the clock is firstWait later.
+// until the clock is firstWait later. The first key of the flood has room for certain.
 func overflowing(t *testing.T, now *atomic.Int64) (*Store, *frail) {
 	s, f := full(t, now)
 	f.fail(errDown)
 	for range failuresToOpen {
-		once(t, s, "flood 1", core.Quota{Limit: 4, Window: 2 * hour})
+		once(t, s, "flood 0", core.Quota{Limit: 4, Window: 2 * hour})
 	}
 	f.fail(nil)
 	require.NotZero(t, s.breaker.until.Load())

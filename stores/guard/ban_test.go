@@ -78,7 +78,8 @@ func TestOverflowBarsNoClient(t *testing.T) {
 		now := new(atomic.Int64)
 		now.Store(1000 * hour)
 		f := &frail{Store: at(now)}
-		own := memstore.New(&memstore.Options{MaxKeys: 256, Now: now.Load})
+		// Each of the 256 shards has room for two keys, so for both of a request.
+		own := memstore.New(&memstore.Options{MaxKeys: 512, Now: now.Load})
 		s := newStore(f, &Options{Log: nowhere}, own, now.Load)
 		request := func(key string) core.Decision {
 			charges := barring(2)
@@ -120,7 +121,7 @@ func TestOverflowBarsNoClient(t *testing.T) {
 func TestNoOverflowKeysOfBans(t *testing.T) {
 	for _, instances := range []int{1, 3} {
 		client := redistest.Real(t)
-		s := New(redisstore.New(client, &redisstore.Options{Timeout: time.Minute}), &Options{MaxKeys: 256, Slow: time.Minute, Instances: instances})
+		s := New(redisstore.New(client, &redisstore.Options{Timeout: time.Minute}), &Options{MaxKeys: 512, Slow: time.Minute, Instances: instances})
 		request := func(key string) core.Decision {
 			charges := barring(2)
 			for i := range charges {
