@@ -111,6 +111,7 @@ func (p *version) compile(i int, r *Rule) engine.Rule {
 		Settles: r.Settle != (rules.Settlement{}),
 		Watches: r.Shadow != nil,
 	}
+	compiled.Keeps = r.Attempts || compiled.Settles || q.Bars() || q.Algorithm == core.Distinct
 	if r.Shadow != nil {
 		compiled.Enforced = r.Shadow.Enforced
 	}

@@ -2,6 +2,7 @@ package limit
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"log/slog"
 	"math"
@@ -250,6 +251,12 @@ var (
 	// decision is a refusal, was not made by [Policy.Reserve] or [Policy.Wait], or has
 	// been settled. Nothing was changed.
 	ErrSettled = engine.ErrSettled
+
+	// ErrGivenBack is the error that [Options].Observe receives, with the decision of an
+	// outer rule set, when an inner one has refused the request: the outer set has given
+	// back what the request took, apart from its rules with [Rule].Attempts or
+	// [Rule].Settle. The quotas are those after it.
+	ErrGivenBack = errors.New("limit: given back, since an inner rule set refused the request")
 )
 
 // Release gives back what the decision holds under rules of [Concurrency], when the

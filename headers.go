@@ -140,6 +140,15 @@ func appendRateLimit(b []byte, d *Decision) []byte {
 	return b
 }
 
+// state returns the value of RateLimit, or "" without one.
+func (d *Decision) state() (state string) {
+	if d.policy.hides || d.of.Caller.Exempt != 0 {
+		_, state = d.shownFields()
+		return state
+	}
+	return string(appendRateLimit(nil, d))
+}
+
 // shownFields returns RateLimit-Policy and RateLimit of the rules that appear in headers,
 // or "".
 func (d *Decision) shownFields() (policy, state string) {

@@ -41,6 +41,9 @@ type layer struct {
 	arrived   time.Time          // when the request did, if a set has let it wait
 
 	recorder *response.Recorder // of the response, once the handler runs, if rules settle by its status
+	header   http.Header        // of the response
+	run      *engine.Run        // that has admitted the request, while held is 1
+	held     uint32             // 1 while what the set took may be given back: see unhold
 }
 
 type layerKey struct{}
@@ -64,6 +67,9 @@ var layers = sync.Pool{New: func() any { return new(layer) }}
 
 // leave ends l. After a panic, leave it to the garbage collector instead.
 func (l *layer) leave() {
+	if run := l.unhold(); run != nil {
+		run.End()
+	}
 	if !l.shared {
 		*l = layer{}
 		layers.Put(l)
@@ -91,7 +97,11 @@ func (l *layer) decide(served bool) error {
 		}
 	}
 	run := l.route.plan.Load().Begin() // not ended after a panic of the program's functions
-	defer run.End()
+	defer func() {
+		if !served || !l.hold(run) {
+			run.End()
+		}
+	}()
 	l.terms = p.usual
 	for _, step := range p.resolve {
 		if err := step(l, run); err != nil {

@@ -44,7 +44,9 @@ func (p *version) serve(w http.ResponseWriter, r *http.Request, from door.Framew
 
 func (l *layer) serve(w http.ResponseWriter) error {
 	p, d := l.version, &l.decision
+	l.header = w.Header()
 	if err := l.decide(true); err != nil {
+		l.giveBack()
 		return l.fail(w, err)
 	}
 	defer d.of.Release() // whatever panics before the handler's end is settled
@@ -78,6 +80,9 @@ func (l *layer) refuse(w http.ResponseWriter) error {
 	refusal := d.refusal()
 	if refusal != nil {
 		d.outcome = outcomeOf(refusal)
+	}
+	if served := d.outcome == degraded; !served {
+		l.giveBack()
 	}
 	l.version.limiter.notify(l.request, d, nil)
 	if d.Mode == core.ModeBarred {
@@ -114,6 +119,7 @@ func (l *layer) admit(w http.ResponseWriter) error {
 		defer func() { l.done(status) }()
 		if err := d.Wait(l.request.Context()); err != nil {
 			status = statusClientClosed
+			l.giveBack()
 			w.WriteHeader(status)
 			return err
 		}

@@ -76,6 +76,16 @@ func (d *Decision) Outcomes() []Outcome {
 	return d.few[:d.n]
 }
 
+// Clone returns a decision whose outcomes are its own: those of a copy may not be.
+func (d *Decision) Clone() Decision {
+	copied := *d
+	if d.many != nil {
+		many := *d.many
+		copied.many = &many
+	}
+	return copied
+}
+
 // RetryAfter returns how long until the request would be admitted if no other
 // request came: the longest of the outcomes' times, 0 if it is admitted, and
 // [Never] if one of the charges can never fit.

@@ -273,6 +273,17 @@ func watchWords() []attribute {
 		{word: "hidden", doc: "the rule appears in no header",
 			read:  func(d *draft) error { d.Hidden = true; return nil },
 			write: func(r *Rule, _ *core.Quota) []string { return words(r.Hidden, "hidden") }},
+		{word: "attempts", doc: "a request stays counted if a rule set behind this one refuses it",
+			read:  func(d *draft) error { d.Attempts = true; return nil },
+			write: func(r *Rule, _ *core.Quota) []string { return words(r.Attempts, "attempts") },
+			check: func(r *Rule, p *problems) {
+				switch {
+				case r.Attempts && r.Settle != (Settlement{}):
+					p.addf("attempts and settle: the answer settles the rule already: leave out attempts")
+				case r.Attempts && (r.leases() || r.bars()):
+					p.addf("attempts: %v gives nothing back that counts attempts: leave out attempts", r.algorithm())
+				}
+			}},
 	}
 }
 

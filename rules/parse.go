@@ -31,7 +31,7 @@ import (
 //	         "on-error" ( "local" | "allow" | "refuse" ) | "refuse" refusal |
 //	         "cost" function | "settle" ( status *( "," status ) | function ) |
 //	         "message" quoted |
-//	         "shadow" | "enforced" digits | "replaces" name | "hidden" |
+//	         "shadow" | "enforced" digits | "replaces" name | "hidden" | "attempts" |
 //	         "plan" name count | "reserve" name count | "exempt" exemption
 //	refusal = "429" | "503" | "redirect" location [ "302" | "303" | "307" ] |
 //	         "degrade" | "mark" | "wait" duration [ "waiters" count ]

@@ -19,6 +19,7 @@ type Rule struct {
 	Waiters int           // how many requests may wait for one key
 
 	Settles bool // whether the answer to a request says what it really cost
+	Keeps   bool // whether its charge stays if something behind the rules refuses the request
 }
 
 // A Plan is a rule set on one scope, compiled to the steps that its rules need. It does
